@@ -172,7 +172,7 @@ static bool ends_with(text_view v, const char *what) {
   return v.n >= n && !memcmp(v.at + v.n - n, what, n);
 }
 
-static void choose(answer *a, text_view tmpl, text_view prompt) {
+static void choose_format(answer *a, text_view tmpl, text_view prompt) {
   for (size_t i = 0; i < COUNT(channels) && !a->channel; i++)
     if (mentions(tmpl, channels[i].sign)) a->channel = &channels[i];
   if (a->channel) {
@@ -206,7 +206,7 @@ int answer_new(text_view tmpl, text_view prompt, text_view tools, answer **out, 
   answer *a = xcalloc(1, sizeof *a);
   a->tools = t;
   a->first = a->skip = true;
-  choose(a, tmpl, prompt);
+  choose_format(a, tmpl, prompt);
   *out = a;
   return 0;
 }
@@ -232,28 +232,28 @@ void answer_free(answer *a) {
   free(a);
 }
 
-static void emit(answer *a, enum answer_kind kind, const char *text, size_t n) {
+static void emit_part(answer *a, enum answer_kind kind, const char *text, size_t n) {
   if (!n) return;
   if (!a->own.n || a->own.at[a->own.n - 1].p.kind != kind) vec_push(&a->own, ((struct own_part){.p.kind = kind}));
   str_addn(&a->own.at[a->own.n - 1].text, text, n);
 }
 
 // Text that belongs to no marker.
-static void put(answer *a, const char *text, size_t n) {
+static void put_plain(answer *a, const char *text, size_t n) {
   if (a->mode == IN_HEADER || a->mode == IN_CALL) { str_addn(&a->body, text, n); return; }
   for (size_t i = 0; i < n; i++) {
     bool space = text[i] == ' ' || text[i] == '\n' || text[i] == '\t' || text[i] == '\r';
     if (space) { if (!a->skip) str_addc(&a->space, text[i]); continue; }
     enum answer_kind kind = a->mode == IN_CONTENT ? ANSWER_CONTENT : ANSWER_REASONING;
-    emit(a, kind, a->space.at, a->space.n);
-    emit(a, kind, text + i, 1);
+    emit_part(a, kind, a->space.at, a->space.n);
+    emit_part(a, kind, text + i, 1);
     a->space.n = 0;
     a->skip = false;
     if (a->mode == IN_CONTENT) a->first = false;
   }
 }
 
-static void enter(answer *a, enum mode mode) {
+static void enter_mode(answer *a, enum mode mode) {
   a->mode = mode;
   a->skip = true;
   a->space.n = a->body.n = 0;
@@ -263,7 +263,7 @@ static void enter(answer *a, enum mode mode) {
 static void begin(answer *a, enum mode mode) {
   a->before.n = 0;
   str_addn(&a->before, str_c(&a->space), a->space.n);
-  enter(a, mode);
+  enter_mode(a, mode);
 }
 
 // What looked like a call or a header was none: it is content, as it stands.
@@ -271,9 +271,9 @@ static void no_call(answer *a) {
   str all = {0};
   str_addn(&all, str_c(&a->before), a->before.n);
   str_addn(&all, str_c(&a->body), a->body.n);
-  enter(a, IN_CONTENT);
+  enter_mode(a, IN_CONTENT);
   a->skip = a->first;
-  put(a, str_c(&all), all.n);
+  put_plain(a, str_c(&all), all.n);
   str_free(&all);
 }
 
@@ -299,10 +299,12 @@ static void finish_call(answer *a, const char *close, size_t n_close) {
     vec_push(&a->own, ((struct own_part){.p.kind = ANSWER_CALL}));
   }
   a->first = false;
-  enter(a, IN_CONTENT);
+  enter_mode(a, IN_CONTENT);
 }
 
-static bool is_word(const char *at, size_t n, const char *word) { return n == strlen(word) && !memcmp(at, word, n); }
+static bool equals_word(const char *at, size_t n, const char *word) {
+  return n == strlen(word) && !memcmp(at, word, n);
+}
 
 // "assistant<|channel|>commentary to=functions.NAME", "analysis", " to=self"
 static void read_header(answer *a) {
@@ -310,15 +312,15 @@ static void read_header(answer *a) {
   while (*header == ' ' || *header == '\n') header++;
   const char *name = to ? to + 3 : "";
   size_t n = strcspn(name, " \n\t<");
-  bool reasoning = strstr(header, "analysis") || is_word(name, n, "self");
-  if (n && !is_word(name, n, "self") && !is_word(name, n, "all") && !is_word(name, n, "user")) {
+  bool reasoning = strstr(header, "analysis") || equals_word(name, n, "self");
+  if (n && !equals_word(name, n, "self") && !equals_word(name, n, "all") && !equals_word(name, n, "user")) {
     a->name.n = 0;
     str_addn(&a->name, name, n);
-    enter(a, IN_CALL);
+    enter_mode(a, IN_CALL);
     a->in_channel = true;
     return;
   }
-  enter(a, reasoning ? IN_REASONING : IN_CONTENT);
+  enter_mode(a, reasoning ? IN_REASONING : IN_CONTENT);
 }
 
 // A tool's name, or "all".  Whatever else stands in such a line is text that only looks like a header: ">>> " is
@@ -326,14 +328,14 @@ static void read_header(answer *a) {
 static void read_name(answer *a, const struct mark *end) {
   const char *name = str_c(&a->body);
   bool tool =
-    answer_knows_tool(a->tools, (text_view){name, a->body.n}) || (a->tools && is_word(name, a->body.n, "python"));
-  if (is_word(name, a->body.n, "all")) { enter(a, IN_CONTENT); return; }
+    answer_knows_tool(a->tools, (text_view){name, a->body.n}) || (a->tools && equals_word(name, a->body.n, "python"));
+  if (equals_word(name, a->body.n, "all")) { enter_mode(a, IN_CONTENT); return; }
   a->name.n = 0;
   str_addn(&a->name, name, a->body.n);
   str_addn(&a->body, end->text, end->n);
   if (!tool) { no_call(a); return; }
   str_addn(&a->before, a->body.at, a->body.n);
-  enter(a, IN_CALL);
+  enter_mode(a, IN_CALL);
   a->in_channel = true;
 }
 
@@ -356,11 +358,11 @@ static bool means_something(const answer *a, const struct mark *m) {
   return false;
 }
 
-static void act(answer *a, const struct mark *m) {
+static void act_on_mark(answer *a, const struct mark *m) {
   if (a->mode == IN_CALL) finish_call(a, m->text, m->action == CLOSE ? m->n : 0);
   switch (m->action) {
-  case THINK: enter(a, IN_REASONING); a->of = m->of; break;
-  case UNTHINK: case DROP: case END: enter(a, IN_CONTENT); break;
+  case THINK: enter_mode(a, IN_REASONING); a->of = m->of; break;
+  case UNTHINK: case DROP: case END: enter_mode(a, IN_CONTENT); break;
   case OPEN: {
     const struct call_marks *f = m->of;
     begin(a, IN_CALL);
@@ -393,7 +395,7 @@ static const struct mark *mark_at(const answer *a, const char *text, size_t n, b
   return best;
 }
 
-static void run(answer *a, bool last) {
+static void find_marks(answer *a, bool last) {
   size_t at = 0, plain = 0;
   while (at < a->held.n) {
     bool more;
@@ -402,15 +404,15 @@ static void run(answer *a, bool last) {
     if (!m) {
       at++;
       // what counts as first changes here
-      if (a->first || a->mode == IN_HEADER) { put(a, a->held.at + plain, at - plain); plain = at; }
+      if (a->first || a->mode == IN_HEADER) { put_plain(a, a->held.at + plain, at - plain); plain = at; }
       if (a->mode == IN_HEADER && a->body.n > MAX_HEADER) no_call(a);
       continue;
     }
-    put(a, a->held.at + plain, at - plain);
+    put_plain(a, a->held.at + plain, at - plain);
     plain = at += m->n;
-    act(a, m);
+    act_on_mark(a, m);
   }
-  if (at > plain) put(a, a->held.at + plain, at - plain);
+  if (at > plain) put_plain(a, a->held.at + plain, at - plain);
   if (at) memmove(a->held.at, a->held.at + at, a->held.n - at);
   a->held.n -= at;
 }
@@ -434,7 +436,7 @@ static size_t give(answer *a, const answer_part **parts) {
 size_t answer_add(answer *a, const char *text, size_t n, const answer_part **parts) {
   clear_parts(a);
   str_addn(&a->held, text, n);
-  run(a, false);
+  find_marks(a, false);
   return give(a, parts);
 }
 
@@ -446,10 +448,10 @@ bool answer_in_content(const answer *a) {
 
 size_t answer_end(answer *a, const answer_part **parts) {
   clear_parts(a);
-  run(a, true);
+  find_marks(a, true);
   if (a->mode == IN_CALL) finish_call(a, "", 0);
   if (a->mode == IN_HEADER && !a->started) no_call(a);   // no part ever began
-  if (a->mode == IN_CONTENT) emit(a, ANSWER_CONTENT, a->space.at, a->space.n);
+  if (a->mode == IN_CONTENT) emit_part(a, ANSWER_CONTENT, a->space.at, a->space.n);
   a->space.n = 0;
   return give(a, parts);
 }

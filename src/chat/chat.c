@@ -8,7 +8,7 @@
 
 // ---- input ----------------------------------------------------------------------------------------------------------
 
-static int parse(const char *what, text_view text, json_type type, json_t **out, error *err) {
+static int parse_json(const char *what, text_view text, json_type type, json_t **out, error *err) {
   json_error_t e;
   if (text.n > CHAT_MAX_JSON) return error_set(err, "%s: %zu bytes of JSON, more than %u", what, text.n, CHAT_MAX_JSON);
   *out = json_loadb(text.at, text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
@@ -18,7 +18,7 @@ static int parse(const char *what, text_view text, json_type type, json_t **out,
 }
 
 static int parse_messages(text_view text, json_t **out, error *err) {
-  if (parse("messages", text, JSON_ARRAY, out, err)) return -1;
+  if (parse_json("messages", text, JSON_ARRAY, out, err)) return -1;
   for (size_t i = 0; i < json_array_size(*out); i++)
     if (!json_is_object(json_array_get(*out, i))) return error_set(err, "messages: entry %zu is no JSON object", i);
   return 0;
@@ -53,7 +53,9 @@ struct input {
   struct tm now;
 };
 
-static void add(struct input *x, const char *name, const json_t *value) { x->var[x->n++] = (jinja_var){name, value}; }
+static void add_var(struct input *x, const char *name, const json_t *value) {
+  x->var[x->n++] = (jinja_var){name, value};
+}
 
 static void drop(struct input *x, const char *name) {
   size_t kept = 0;
@@ -73,7 +75,7 @@ static int add_variables(struct input *x, error *err) {
     if (jinja_is_global(name)) return error_set(err, "variables: '%.60s' is a function of templates", name);
     drop(x, name);                         // documents: none, unless they are given
     if (x->n == MAX_VARS) return error_set(err, "variables: more than %d", MAX_VARS - 6);
-    add(x, name, value);
+    add_var(x, name, value);
   }
   return 0;
 }
@@ -86,19 +88,19 @@ static int read_token(const char *what, text_view text, json_t **out, error *err
 
 static int read_input(const chat_input *in, struct input *x, error *err) {
   if (parse_messages(in->messages, &x->messages, err)) return -1;
-  if (in->tools.at && parse("tools", in->tools, JSON_ARRAY, &x->tools, err)) return -1;
-  if (in->variables.at && parse("variables", in->variables, JSON_OBJECT, &x->variables, err)) return -1;
+  if (in->tools.at && parse_json("tools", in->tools, JSON_ARRAY, &x->tools, err)) return -1;
+  if (in->variables.at && parse_json("variables", in->variables, JSON_OBJECT, &x->variables, err)) return -1;
   if (read_token("bos", in->bos, &x->bos, err) || read_token("eos", in->eos, &x->eos, err)) return -1;
   if (in->now && parse_now(in->now, &x->now, err)) return -1;
   time_t seconds = time(NULL);
   if (!in->now) localtime_r(&seconds, &x->now);
   x->generation = json_boolean(!in->no_generation_prompt);
-  add(x, "messages", x->messages);
-  add(x, "tools", x->tools);
-  add(x, "documents", NULL);
-  add(x, "add_generation_prompt", x->generation);
-  if (x->bos) add(x, "bos_token", x->bos);
-  if (x->eos) add(x, "eos_token", x->eos);
+  add_var(x, "messages", x->messages);
+  add_var(x, "tools", x->tools);
+  add_var(x, "documents", NULL);
+  add_var(x, "add_generation_prompt", x->generation);
+  if (x->bos) add_var(x, "bos_token", x->bos);
+  if (x->eos) add_var(x, "eos_token", x->eos);
   return x->variables ? add_variables(x, err) : 0;
 }
 

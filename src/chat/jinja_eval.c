@@ -30,7 +30,7 @@ static uint32_t *place(const jscope *s, const jstr *name) {
   return &s->index[i];
 }
 
-static jslot *find(const jscope *s, const jstr *name) {
+static jslot *find_slot(const jscope *s, const jstr *name) {
   if (s->n > FEW) {
     uint32_t at = *place(s, name);
     return at ? &s->at[at - 1] : NULL;
@@ -50,15 +50,15 @@ static void scope_clear(jrun *r, jscope *s) {
 
 static jval *lookup(jrun *r, jscope *s, const jstr *name) {
   for (; s; s = s->up) {
-    jslot *slot = find(s, name);
+    jslot *slot = find_slot(s, name);
     jinja_charge(r, 1);
     if (slot) return &slot->v;
   }
   return NULL;
 }
 
-static void set(jrun *r, jscope *s, const jstr *name, jval v) {
-  jslot *known = find(s, name), slot = {name, v};
+static void set_name(jrun *r, jscope *s, const jstr *name, jval v) {
+  jslot *known = find_slot(s, name), slot = {name, v};
   if (known) { known->v = v; return; }
   jpush(r, s, slot);
   if (s->n <= FEW) return;
@@ -75,7 +75,7 @@ static void set(jrun *r, jscope *s, const jstr *name, jval v) {
 
 static void assign(jrun *r, jscope *s, const jnode *to, jval v) {
   r->line = to->line;
-  if (to->kind == N_NAME) { set(r, s, to->name, v); return; }
+  if (to->kind == N_NAME) { set_name(r, s, to->name, v); return; }
   if (to->kind == N_ATTR) {
     jval ns = eval(r, s, to->a);
     if (ns.type != J_NS) jinja_fail(r, "cannot assign attribute on non-namespace object");
@@ -103,7 +103,7 @@ static void add_kw(jrun *r, struct arglist *a, const jstr *name, jval v) {
   jpush(r, &a->kw, kw);
 }
 
-static jargs arguments(jrun *r, jscope *s, const jnode *n, struct arglist *a) {
+static jargs eval_arguments(jrun *r, jscope *s, const jnode *n, struct arglist *a) {
   for (size_t i = 0; i < n->list.n; i++) j_push(r, &a->pos, eval(r, s, n->list.at[i]));
   if (n->star) {
     jlist *more = j_items(r, eval(r, s, n->star));
@@ -141,21 +141,22 @@ static jval call_macro(jrun *r, const struct jmacro *m, const jargs *a) {
     const jstr *name = n->named.at[i].name;
     const jval *given = i < a->n ? &a->pos[i] : take_kw(r, a, name, used);
     if (name == r->t->caller) has_caller = true;
-    if (given) set(r, s, name, *given);
-    else if (n->named.at[i].value) set(r, s, name, eval(r, s, n->named.at[i].value));
+    if (given) set_name(r, s, name, *given);
+    else if (n->named.at[i].value) set_name(r, s, name, eval(r, s, n->named.at[i].value));
     else
-      set(r, s, name, j_undef(r, "parameter '%.*s' was not provided", (int)(name->n > 100 ? 100 : name->n), name->at));
+      set_name(r, s, name,
+               j_undef(r, "parameter '%.*s' was not provided", (int)(name->n > 100 ? 100 : name->n), name->at));
   }
   if (n->flag && !has_caller) {
     const jval *caller = take_kw(r, a, r->t->caller, used);
-    set(r, s, r->t->caller, caller ? *caller : j_undef(r, "No caller defined"));
+    set_name(r, s, r->t->caller, caller ? *caller : j_undef(r, "No caller defined"));
   }
   r->line = line;
   if (n->uses_kwargs) {
     jdict *d = j_dict(r);
     for (size_t i = 0; i < a->n_kw; i++)
       if (!used[i]) j_dict_set(r, d, j_str(r, a->kw[i].name->at, a->kw[i].name->n), a->kw[i].v);
-    set(r, s, r->t->kwargs, j_of_dict(d));
+    set_name(r, s, r->t->kwargs, j_of_dict(d));
   } else {
     for (size_t i = 0; i < a->n_kw; i++)
       if (!used[i])
@@ -165,7 +166,7 @@ static jval call_macro(jrun *r, const struct jmacro *m, const jargs *a) {
   if (n->uses_varargs) {
     jlist *l = j_list(r, 0);
     for (size_t i = n->named.n; i < a->n; i++) j_push(r, l, a->pos[i]);
-    set(r, s, r->t->varargs, j_of_tuple(l));
+    set_name(r, s, r->t->varargs, j_of_tuple(l));
   } else if (a->n > n->named.n) {
     jinja_fail(r, "macro '%.*s' takes not more than %zu argument(s)", namelen, n->name->at, (size_t)n->named.n);
   }
@@ -179,7 +180,7 @@ static jval call_macro(jrun *r, const struct jmacro *m, const jargs *a) {
 // ---- loops ----------------------------------------------------------------------------------------------------------
 
 // The next item that passes the loop's condition, which is evaluated only now: it may depend on what the body did.
-static bool fetch(jrun *r, struct jloop *l, jval *out) {
+static bool fetch_item(jrun *r, struct jloop *l, jval *out) {
   while (l->next < l->source->n) {
     *out = l->source->at[l->next++];
     jinja_charge(r, 1);
@@ -195,7 +196,7 @@ static bool fetch(jrun *r, struct jloop *l, jval *out) {
 }
 
 static bool peek(jrun *r, struct jloop *l) {
-  if (!l->has_after) l->has_after = fetch(r, l, &l->after);
+  if (!l->has_after) l->has_after = fetch_item(r, l, &l->after);
   return l->has_after;
 }
 
@@ -205,7 +206,7 @@ static size_t loop_length(jrun *r, struct jloop *l) {
   jlist *rest = j_list(r, 0);
   jval v;
   if (l->has_after) j_push(r, rest, l->after);
-  while (fetch(r, l, &v)) j_push(r, rest, v);
+  while (fetch_item(r, l, &v)) j_push(r, rest, v);
   l->has_after = false;
   l->condition = NULL;                     // these have passed it
   l->source = rest;
@@ -227,12 +228,12 @@ static flow run_loop(jrun *r, jscope *outer, const jnode *n, jval items, int dep
                       .current = {.type = J_ABSENT}};
   bool completed = false;                  // Jinja's else runs where no pass through the body reached its end
   jval v, self = {.type = J_LOOP, .loop = l};
-  while (l->has_after ? (v = l->after, l->has_after = false, true) : fetch(r, l, &v)) {
+  while (l->has_after ? (v = l->after, l->has_after = false, true) : fetch_item(r, l, &v)) {
     if (l->current.type != J_ABSENT) l->index++;
     l->previous = l->current;
     l->current = v;
     scope_clear(r, l->scope);
-    set(r, l->scope, r->t->loop, self);
+    set_name(r, l->scope, r->t->loop, self);
     assign(r, l->scope, n->b, v);
     flow f = execute(r, l->scope, &n->list);
     if (f == FLOW_BREAK) break;
@@ -301,7 +302,7 @@ static jval collection(jrun *r, jscope *s, const jnode *n) {
   return (jval){.type = n->kind == N_LIST ? J_LIST : J_TUPLE, .l = l};
 }
 
-static jval dict(jrun *r, jscope *s, const jnode *n) {
+static jval eval_dict(jrun *r, jscope *s, const jnode *n) {
   jdict *d = j_dict(r);
   for (size_t i = 0; i < n->list.n; i++) {
     jval key = eval(r, s, n->list.at[i]);
@@ -310,7 +311,7 @@ static jval dict(jrun *r, jscope *s, const jnode *n) {
   return j_of_dict(d);
 }
 
-static bool compare(jrun *r, int op, jval a, jval b) {
+static bool compare_by_op(jrun *r, int op, jval a, jval b) {
   switch (op) {
     case '=': return j_eq(r, a, b);
     case '!': return !j_eq(r, a, b);
@@ -323,18 +324,18 @@ static bool compare(jrun *r, int op, jval a, jval b) {
   }
 }
 
-static jval comparison(jrun *r, jscope *s, const jnode *n) {
+static jval eval_comparison(jrun *r, jscope *s, const jnode *n) {
   jval left = eval(r, s, n->list.at[0]);
   for (size_t i = 1; i < n->list.n; i++) {
     jval right = eval(r, s, n->list.at[i]);
     r->line = n->line;
-    if (!compare(r, n->name->at[i - 1], left, right)) return j_bool(false);
+    if (!compare_by_op(r, n->name->at[i - 1], left, right)) return j_bool(false);
     left = right;
   }
   return j_bool(true);
 }
 
-static jval concat(jrun *r, jscope *s, const jnode *n) {
+static jval eval_concat(jrun *r, jscope *s, const jnode *n) {
   jval v = eval(r, s, n->list.at[0]);
   v = j_to_str(r, v);
   for (size_t i = 1; i < n->list.n; i++) v = j_concat(r, v, j_to_str(r, eval(r, s, n->list.at[i])));
@@ -353,7 +354,7 @@ static jval negative(jrun *r, const jnode *n, jval v) {
 static jval filtered(jrun *r, jscope *s, const jnode *n) {
   struct arglist a = {0};
   jval v = eval(r, s, n->a);
-  jargs args = arguments(r, s, n, &a);
+  jargs args = eval_arguments(r, s, n, &a);
   r->line = n->line;
   if (!n->row) jinja_fail(r, "there is no filter '%.*s'", (int)(n->name->n > 100 ? 100 : n->name->n), n->name->at);
   return j_run_filter(r, n->row, v, &args);
@@ -362,7 +363,7 @@ static jval filtered(jrun *r, jscope *s, const jnode *n) {
 static jval tested(jrun *r, jscope *s, const jnode *n) {
   struct arglist a = {0};
   jval v = eval(r, s, n->a);
-  jargs args = arguments(r, s, n, &a);
+  jargs args = eval_arguments(r, s, n, &a);
   r->line = n->line;
   if (!n->row) jinja_fail(r, "there is no test '%.*s'", (int)(n->name->n > 100 ? 100 : n->name->n), n->name->at);
   return j_bool(j_run_test(r, n->row, v, &args) != n->flag);
@@ -376,7 +377,7 @@ static jval name_value(jrun *r, jscope *s, const jnode *n) {
   return j_undef(r, "'%.*s' is undefined", (int)(n->name->n > 100 ? 100 : n->name->n), n->name->at);
 }
 
-static jval item(jrun *r, jscope *s, const jnode *n) {
+static jval eval_item(jrun *r, jscope *s, const jnode *n) {
   jval v = eval(r, s, n->a);
   const jnode *key = n->b;
   if (key->kind != N_SLICE) {
@@ -396,7 +397,7 @@ static jval conditional(jrun *r, jscope *s, const jnode *n) {
   return j_undef(r, "the inline if-expression evaluated to false and no else section was defined");
 }
 
-static jval chain(jrun *r, jscope *s, const jnode *n) {
+static jval eval_chain(jrun *r, jscope *s, const jnode *n) {
   jval v = eval(r, s, n->list.at[0]);
   for (size_t i = 1; i < n->list.n && j_true(r, v) == (n->kind == N_AND); i++) v = eval(r, s, n->list.at[i]);
   return v;
@@ -405,21 +406,21 @@ static jval chain(jrun *r, jscope *s, const jnode *n) {
 static jval call(jrun *r, jscope *s, const jnode *n, const jval *caller) {
   struct arglist a = {0};
   jval f = eval(r, s, n->a);
-  jargs args = arguments(r, s, n, &a);
+  jargs args = eval_arguments(r, s, n, &a);
   if (caller) { add_kw(r, &a, r->t->caller, *caller); args.kw = a.kw.at; args.n_kw = a.kw.n; }
   r->line = n->line;
   return j_call(r, f, &args);
 }
 
-static jval eval_node(jrun *r, jscope *s, const jnode *n) {
+static jval eval_by_kind(jrun *r, jscope *s, const jnode *n) {
   jval v, w;
   switch ((jkind)n->kind) {
     case N_CONST: return n->value.type == J_ABSENT ? r->block : n->value;
     case N_NAME: return name_value(r, s, n);
     case N_LIST: case N_TUPLE: return collection(r, s, n);
-    case N_DICT: return dict(r, s, n);
+    case N_DICT: return eval_dict(r, s, n);
     case N_ATTR: v = eval(r, s, n->a); r->line = n->line; return j_attr(r, v, n->name);
-    case N_ITEM: return item(r, s, n);
+    case N_ITEM: return eval_item(r, s, n);
     case N_SLICE: jinja_fail(r, "a slice among several indices");
     case N_CALL: return call(r, s, n, NULL);
     case N_FILTER: return filtered(r, s, n);
@@ -427,9 +428,9 @@ static jval eval_node(jrun *r, jscope *s, const jnode *n) {
     case N_NOT: return j_bool(!j_true(r, eval(r, s, n->a)));
     case N_NEG: case N_POS: v = eval(r, s, n->a); r->line = n->line; return negative(r, n, v);
     case N_BINARY: v = eval(r, s, n->a); w = eval(r, s, n->b); r->line = n->line; return j_binary(r, n->op, v, w);
-    case N_CONCAT: return concat(r, s, n);
-    case N_COMPARE: return comparison(r, s, n);
-    case N_AND: case N_OR: return chain(r, s, n);
+    case N_CONCAT: return eval_concat(r, s, n);
+    case N_COMPARE: return eval_comparison(r, s, n);
+    case N_AND: case N_OR: return eval_chain(r, s, n);
     case N_COND: return conditional(r, s, n);
     default: die("jinja: a statement (%d) among expressions", n->kind);
   }
@@ -440,7 +441,7 @@ static jval eval(jrun *r, jscope *s, const jnode *n) {
   r->line = n->line;
   jinja_charge(r, 1);
   jinja_enter(r);
-  jval v = eval_node(r, s, n);
+  jval v = eval_by_kind(r, s, n);
   jinja_leave(r);
   return v;
 }
@@ -454,13 +455,13 @@ static void print(jrun *r, jval v) {
     jinja_fail(r, "the template makes more than %zu bytes of text", r->max.output);
 }
 
-static flow for_statement(jrun *r, jscope *s, const jnode *n) {
+static flow run_for(jrun *r, jscope *s, const jnode *n) {
   jval items = eval(r, s, n->a);
   r->line = n->line;
   return run_loop(r, s, n, items, 0);
 }
 
-static flow if_statement(jrun *r, jscope *s, const jnode *n) {
+static flow run_if(jrun *r, jscope *s, const jnode *n) {
   for (;;) {
     if (j_true(r, eval(r, s, n->a))) return execute(r, s, &n->list);
     if (!n->b) return execute(r, s, &n->other);
@@ -504,25 +505,25 @@ static jval macro_value(jrun *r, jscope *s, const jnode *n) {
   return (jval){.type = J_MACRO, .macro = m};
 }
 
-static flow with_statement(jrun *r, jscope *s, const jnode *n) {
+static flow run_with(jrun *r, jscope *s, const jnode *n) {
   jscope *inner = scope_new(r, s);
   for (size_t i = 0; i < n->other.n; i++) assign(r, inner, n->other.at[i], eval(r, s, n->named.at[i].value));
   return execute(r, inner, &n->list);
 }
 
-static flow statement(jrun *r, jscope *s, const jnode *n) {
+static flow run_statement(jrun *r, jscope *s, const jnode *n) {
   jval v;
   switch ((jkind)n->kind) {
     case N_DATA: print(r, n->value); return FLOW_ON;
     case N_PRINT: v = eval(r, s, n->a); print(r, v); return FLOW_ON;
-    case N_IF: return if_statement(r, s, n);
-    case N_FOR: return for_statement(r, s, n);
+    case N_IF: return run_if(r, s, n);
+    case N_FOR: return run_for(r, s, n);
     case N_SET: v = eval(r, s, n->a); assign(r, s, n->b, v); return FLOW_ON;
     case N_SET_BLOCK: return set_block(r, s, n);
-    case N_MACRO: set(r, s, n->name, macro_value(r, s, n)); return FLOW_ON;
+    case N_MACRO: set_name(r, s, n->name, macro_value(r, s, n)); return FLOW_ON;
     case N_CALL_BLOCK: v = macro_value(r, s, n->b); print(r, call(r, s, n->a, &v)); return FLOW_ON;
     case N_FILTER_BLOCK: return filter_block(r, s, n);
-    case N_WITH: return with_statement(r, s, n);
+    case N_WITH: return run_with(r, s, n);
     case N_SCOPE: return execute(r, scope_new(r, s), &n->list);
     case N_BREAK: return FLOW_BREAK;
     case N_CONTINUE: return FLOW_CONTINUE;
@@ -537,7 +538,7 @@ static flow execute(jrun *r, jscope *s, const jnodes *body) {
   for (size_t i = 0; i < body->n && f == FLOW_ON; i++) {
     r->line = body->at[i]->line;
     jinja_charge(r, 1);
-    f = statement(r, s, body->at[i]);
+    f = run_statement(r, s, body->at[i]);
   }
   jinja_leave(r);
   return f;
@@ -549,11 +550,11 @@ jinja_limits jinja_limits_default(void) {
   return (jinja_limits){.steps = 100u << 20, .memory = 256u << 20, .output = 64u << 20, .depth = 2000};
 }
 
-static void run(jrun *r, const jinja_var *vars, size_t n) {
+static void run_template(jrun *r, const jinja_var *vars, size_t n) {
   jscope *s = scope_new(r, NULL);
   for (size_t i = 0; i < n; i++) {
     const jstr *name = j_known_name(r->t, vars[i].name);
-    if (name) set(r, s, name, vars[i].value ? j_of_json(r, vars[i].value) : j_none());
+    if (name) set_name(r, s, name, vars[i].value ? j_of_json(r, vars[i].value) : j_none());
   }
   jscope *top = scope_new(r, s);
   if (r->t->blocks.n) {
@@ -562,7 +563,7 @@ static void run(jrun *r, const jinja_var *vars, size_t n) {
       const jnode *block = r->t->blocks.at[i];
       j_dict_set(r, self.d, j_str(r, block->name->at, block->name->n), macro_value(r, top, block));
     }
-    set(r, s, r->t->self, self);
+    set_name(r, s, r->t->self, self);
   }
   j_scratch(r);
   execute(r, top, &r->t->body);
@@ -581,7 +582,7 @@ int jinja_render(const jinja *t, const jinja_var *vars, size_t n, const struct t
   r->line = 1;
   int status = -1;
   if (!setjmp(r->leave)) {
-    run(r, vars, n);
+    run_template(r, vars, n);
     str_addn(out, str_c(&r->capture->text), r->capture->text.n);
     status = 0;
   }

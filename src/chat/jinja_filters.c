@@ -12,7 +12,6 @@
 #define IGNORE (void)r, (void)arg, (void)a
 
 static bool given(jval v) { return v.type != J_ABSENT; }
-static bool given_some(jval v) { return v.type != J_ABSENT && v.type != J_NONE; }
 static int64_t int_or(jrun *r, const char *what, jval v, int64_t otherwise) {
   return given(v) ? j_need_int(r, what, v) : otherwise;
 }
@@ -21,11 +20,11 @@ static jval text_or(jrun *r, jval v, const char *otherwise) { return given(v) ? 
 // ---- attributes of items --------------------------------------------------------------------------------------------
 
 // "a.b.0" of an item: each part an attribute, or an index where it is a number.
-static jval attribute(jrun *r, jval item, jval path, jval otherwise) {
+static jval attribute_of(jrun *r, jval item, jval path, jval otherwise) {
   if (path.type != J_STR) {
-    if (!given_some(path)) return item;
+    if (!j_is_given(path)) return item;
     item = j_item(r, item, path);
-    return item.type == J_UNDEF && given_some(otherwise) ? otherwise : item;
+    return item.type == J_UNDEF && j_is_given(otherwise) ? otherwise : item;
   }
   for (size_t from = 0; from <= path.s->n;) {
     const char *dot = memchr(path.s->at + from, '.', path.s->n - from);
@@ -35,7 +34,7 @@ static jval attribute(jrun *r, jval item, jval path, jval otherwise) {
     jval part = j_str(r, path.s->at + from, end - from);
     jinja_charge(r, 4);
     item = j_item(r, item, digits ? j_int(atoi(part.s->at)) : part);
-    if (item.type == J_UNDEF && given_some(otherwise)) item = otherwise;
+    if (item.type == J_UNDEF && j_is_given(otherwise)) item = otherwise;
     from = end + 1;
   }
   return item;
@@ -49,13 +48,14 @@ static jval caseless(jrun *r, jval v, bool case_sensitive) {
 static jval sort_key(jrun *r, jval item, jval path, bool case_sensitive) {
   jlist *l = j_list(r, 1);
   if (path.type != J_STR) {
-    j_push(r, l, caseless(r, attribute(r, item, path, j_absent()), case_sensitive));
+    j_push(r, l, caseless(r, attribute_of(r, item, path, j_absent()), case_sensitive));
     return j_of_list(l);
   }
   for (size_t from = 0; from <= path.s->n;) {
     const char *comma = memchr(path.s->at + from, ',', path.s->n - from);
     size_t end = comma ? (size_t)(comma - path.s->at) : path.s->n;
-    j_push(r, l, caseless(r, attribute(r, item, j_str(r, path.s->at + from, end - from), j_absent()), case_sensitive));
+    j_push(r, l,
+           caseless(r, attribute_of(r, item, j_str(r, path.s->at + from, end - from), j_absent()), case_sensitive));
     from = end + 1;
   }
   return j_of_list(l);
@@ -96,14 +96,14 @@ FILTER(f_groupby) {
   jval *keys = jinja_array(r, items->n, sizeof *keys);
   for (size_t i = 0; i < items->n; i++) {
     j_push(r, l, items->at[i]);
-    keys[i] = caseless(r, attribute(r, items->at[i], path, arg[1]), cased);
+    keys[i] = caseless(r, attribute_of(r, items->at[i], path, arg[1]), cased);
   }
   j_sort(r, keys, l->at, l->n, false);
   for (size_t i = 0; i < l->n;) {
     jlist *group = j_list(r, 0);
     size_t first = i;
     for (; i < l->n && (i == first || j_eq(r, keys[first], keys[i])); i++) j_push(r, group, l->at[i]);
-    jval pair = j_pair(r, attribute(r, l->at[first], path, arg[1]), j_of_list(group));
+    jval pair = j_pair(r, attribute_of(r, l->at[first], path, arg[1]), j_of_list(group));
     pair.what = 'g';
     j_push(r, out, pair);
   }
@@ -115,7 +115,7 @@ FILTER(f_unique) {
   jlist *items = j_items(r, v), *l = j_list(r, 0);
   jdict *seen = j_dict(r);
   for (size_t i = 0; i < items->n; i++) {
-    jval key = caseless(r, attribute(r, items->at[i], arg[1], j_absent()), j_true(r, arg[0])), unused;
+    jval key = caseless(r, attribute_of(r, items->at[i], arg[1], j_absent()), j_true(r, arg[0])), unused;
     if (j_dict_get(r, seen, key, &unused)) continue;
     j_dict_set(r, seen, key, j_none());
     j_push(r, l, items->at[i]);
@@ -128,7 +128,7 @@ static jval extreme(jrun *r, jval v, const jval *arg, bool largest) {
   if (!items->n) return j_undef(r, "No aggregated item, sequence was empty.");
   jval best = items->at[0], best_key = j_absent(), path = arg[1];
   for (size_t i = 0; i < items->n; i++) {
-    jval key = caseless(r, attribute(r, items->at[i], path, j_absent()), j_true(r, arg[0]));
+    jval key = caseless(r, attribute_of(r, items->at[i], path, j_absent()), j_true(r, arg[0]));
     if (i && !(largest ? j_less(r, ">", best_key, key, false) : j_less(r, "<", key, best_key, false))) continue;
     best = items->at[i];
     best_key = key;
@@ -144,7 +144,8 @@ FILTER(f_sum) {
   jlist *items = j_items(r, v);
   jinja_charge(r, items->n);
   jval total = given(arg[1]) ? arg[1] : j_int(0);
-  for (size_t i = 0; i < items->n; i++) total = j_binary(r, '+', total, attribute(r, items->at[i], arg[0], j_absent()));
+  for (size_t i = 0; i < items->n; i++)
+    total = j_binary(r, '+', total, attribute_of(r, items->at[i], arg[0], j_absent()));
   return total;
 }
 
@@ -157,7 +158,7 @@ FILTER(f_attr) {
 
 // ---- choosing and mapping -------------------------------------------------------------------------------------------
 
-static jval choose(jrun *r, jval v, const jargs *a, bool by_attribute, bool wanted) {
+static jval choose_items(jrun *r, jval v, const jargs *a, bool by_attribute, bool wanted) {
   size_t used = by_attribute;
   if (!j_true(r, v)) return j_iter(r, "generator", j_list(r, 0));   // also none: it is not asked for items
   if (a->n < used) jinja_fail(r, "Missing parameter for attribute name");
@@ -171,16 +172,16 @@ static jval choose(jrun *r, jval v, const jargs *a, bool by_attribute, bool want
   jlist *items = j_items(r, v), *l = j_list(r, 0);
   jinja_charge(r, 2 * items->n);
   for (size_t i = 0; i < items->n; i++) {
-    jval x = by_attribute ? attribute(r, items->at[i], a->pos[0], j_absent()) : items->at[i];
+    jval x = by_attribute ? attribute_of(r, items->at[i], a->pos[0], j_absent()) : items->at[i];
     if ((test ? j_run_test(r, test, x, &rest) : j_true(r, x)) == wanted) j_push(r, l, items->at[i]);
   }
   return j_iter(r, "generator", l);
 }
 
-FILTER(f_select) { (void)arg; return choose(r, v, a, false, true); }
-FILTER(f_reject) { (void)arg; return choose(r, v, a, false, false); }
-FILTER(f_selectattr) { (void)arg; return choose(r, v, a, true, true); }
-FILTER(f_rejectattr) { (void)arg; return choose(r, v, a, true, false); }
+FILTER(f_select) { (void)arg; return choose_items(r, v, a, false, true); }
+FILTER(f_reject) { (void)arg; return choose_items(r, v, a, false, false); }
+FILTER(f_selectattr) { (void)arg; return choose_items(r, v, a, true, true); }
+FILTER(f_rejectattr) { (void)arg; return choose_items(r, v, a, true, false); }
 
 FILTER(f_map) {
   (void)arg;
@@ -196,7 +197,7 @@ FILTER(f_map) {
                    a->kw[i].name->at);
     }
     if (!given(path)) jinja_fail(r, "map requires a filter argument");
-    for (size_t i = 0; i < items->n; i++) j_push(r, l, attribute(r, items->at[i], path, otherwise));
+    for (size_t i = 0; i < items->n; i++) j_push(r, l, attribute_of(r, items->at[i], path, otherwise));
     return j_iter(r, "generator", l);
   }
   jval name = j_need_str(r, "the name of a filter", a->pos[0]);
@@ -264,7 +265,7 @@ FILTER(f_join) {
   str *s = j_scratch(r);
   for (size_t i = 0; i < items->n; i++) {
     if (i) j_add(r, s, separator);
-    j_add(r, s, attribute(r, items->at[i], arg[1], j_absent()));
+    j_add(r, s, attribute_of(r, items->at[i], arg[1], j_absent()));
   }
   return j_scratch_end(r);
 }
@@ -278,7 +279,7 @@ FILTER(f_batch) {
     j_push(r, row, items->at[i]);
   }
   if (row->n) {
-    while (given_some(arg[1]) && (int64_t)row->n < n) j_push(r, row, arg[1]);
+    while (j_is_given(arg[1]) && (int64_t)row->n < n) j_push(r, row, arg[1]);
     j_push(r, out, j_of_list(row));
   }
   return j_iter(r, "generator", out);
@@ -294,7 +295,7 @@ FILTER(f_slice) {
     jlist *row = j_list(r, 0);
     int64_t end = at + each + (k < more);
     for (; at < end; at++) j_push(r, row, items->at[at]);
-    if (given_some(arg[1]) && k >= more) j_push(r, row, arg[1]);
+    if (j_is_given(arg[1]) && k >= more) j_push(r, row, arg[1]);
     j_push(r, out, j_of_list(row));
   }
   return j_iter(r, "generator", out);
@@ -310,7 +311,7 @@ FILTER(f_abs) {
 }
 
 // A text without the spaces around it and without underscores between digits; false if it is too long for a number.
-static bool number_text(jrun *r, const jstr *s, char *buf, size_t cap) {
+static bool bare_number(jrun *r, const jstr *s, char *buf, size_t cap) {
   jinja_charge(r, s->n / 2);
   size_t from = j_skip_space(s->at, 0, s->n), to = j_back_space(s->at, from, s->n), n = 0;
   for (size_t i = from; i < to; i++) {
@@ -326,7 +327,7 @@ static bool number_text(jrun *r, const jstr *s, char *buf, size_t cap) {
 
 static bool parse_float(jrun *r, const jstr *s, double *out) {
   char buf[400], *end;
-  if (!number_text(r, s, buf, sizeof buf)) return false;
+  if (!bare_number(r, s, buf, sizeof buf)) return false;
   const char *digits = buf + (buf[0] == '+' || buf[0] == '-');
   bool word = !strcasecmp(digits, "inf") || !strcasecmp(digits, "infinity") || !strcasecmp(digits, "nan");
   if (!word && strspn(digits, "0123456789.eE+-") != strlen(digits)) return false;
@@ -334,9 +335,9 @@ static bool parse_float(jrun *r, const jstr *s, double *out) {
   return !*end;
 }
 
-static bool parse_int(jrun *r, const jstr *s, int base, int64_t *out) {
+static bool parse_whole(jrun *r, const jstr *s, int base, int64_t *out) {
   char buf[400], *end;
-  if (!number_text(r, s, buf, sizeof buf)) return false;
+  if (!bare_number(r, s, buf, sizeof buf)) return false;
   char *digits = buf + (buf[0] == '+' || buf[0] == '-'), prefix = (char)(digits[0] == '0' ? digits[1] | 32 : 0);
   bool prefixed = (prefix == 'x' && (base == 16 || base == 0)) || (prefix == 'b' && (base == 2 || base == 0)) ||
                   (prefix == 'o' && (base == 8 || base == 0));
@@ -369,7 +370,7 @@ FILTER(f_int) {
   if (v.type != J_STR) return otherwise;
   base = int_or(r, "base", arg[1], 10);
   if (base != 0 && (base < 2 || base > 36)) return otherwise;
-  if (parse_int(r, v.s, (int)base, &i)) return j_int(i);
+  if (parse_whole(r, v.s, (int)base, &i)) return j_int(i);
   return parse_float(r, v.s, &f) ? whole_of(r, f, otherwise) : otherwise;
 }
 
@@ -488,7 +489,7 @@ FILTER(f_replace) {
   jval text = j_to_str(r, v);
   text.safe = false;
   return j_replace(r, text, j_to_str(r, arg[0]), j_to_str(r, arg[1]),
-                   given_some(arg[2]) ? j_need_int(r, "replace", arg[2]) : -1);
+                   j_is_given(arg[2]) ? j_need_int(r, "replace", arg[2]) : -1);
 }
 
 FILTER(f_center) {
@@ -533,7 +534,7 @@ FILTER(f_format) {
 FILTER(f_truncate) {
   (void)a;
   jval text = v, end = text_or(r, arg[2], "...");
-  int64_t length = int_or(r, "length", arg[0], 255), leeway = given_some(arg[3]) ? j_need_int(r, "leeway", arg[3]) : 5,
+  int64_t length = int_or(r, "length", arg[0], 255), leeway = j_is_given(arg[3]) ? j_need_int(r, "leeway", arg[3]) : 5,
           n_end = (int64_t)j_chars(r, end.s);
   if (length < n_end) jinja_fail(r, "expected length >= %lld, got %lld", (long long)n_end, (long long)length);
   if (leeway < 0) jinja_fail(r, "expected leeway >= 0, got %lld", (long long)leeway);
@@ -667,7 +668,7 @@ FILTER(f_wordwrap) {
   j_need_str(r, "wordwrap", v);
   bool cut = !given(arg[1]) || j_true(r, arg[1]), hyphens = !given(arg[3]) || j_true(r, arg[3]);
   return j_wordwrap(r, v, int_or(r, "width", arg[0], 79), cut, hyphens,
-                    given_some(arg[2]) ? j_need_str(r, "wrapstring", arg[2]) : j_text(r, "\n"));
+                    j_is_given(arg[2]) ? j_need_str(r, "wrapstring", arg[2]) : j_text(r, "\n"));
 }
 
 // The same draws in each run: a prompt that differs from time to time could neither be tested nor be found in a cache
@@ -711,8 +712,8 @@ static jval link_attributes(jrun *r, jval nofollow, jval target, jval rel) {
 
 FILTER(f_urlize) {
   (void)a;
-  int64_t most = given_some(arg[0]) ? j_need_int(r, "trim_url_limit", arg[0]) : 0;
-  return j_urlize(r, v, given_some(arg[0]) ? &most : NULL, link_attributes(r, arg[1], arg[2], arg[3]), arg[4]);
+  int64_t most = j_is_given(arg[0]) ? j_need_int(r, "trim_url_limit", arg[0]) : 0;
+  return j_urlize(r, v, j_is_given(arg[0]) ? &most : NULL, link_attributes(r, arg[1], arg[2], arg[3]), arg[4]);
 }
 
 // ---- the table ------------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ struct spec {
   char type;                 // 0: none
 };
 
-static void add_cp(str *s, uint32_t cp, int64_t times) {
+static void add_repeated(str *s, uint32_t cp, int64_t times) {
   char b[4];
   int n = utf8_put(cp, b);
   for (int64_t i = 0; i < times; i++) str_addn(s, b, (size_t)n);
@@ -77,12 +77,12 @@ static void add_padded(jrun *r, str *s, const struct spec *f, const char *text, 
   int64_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
   if (align == '=') {
     str_addn(s, text, lead);
-    add_cp(s, f->fill, missing);
+    add_repeated(s, f->fill, missing);
     str_addn(s, text + lead, n - lead);
   } else {
-    add_cp(s, f->fill, left);
+    add_repeated(s, f->fill, left);
     str_addn(s, text, n);
-    add_cp(s, f->fill, missing - left);
+    add_repeated(s, f->fill, missing - left);
   }
   j_guard(r, s);
 }
@@ -93,14 +93,14 @@ static void check_sizes(jrun *r, const struct spec *f) {
 }
 
 // Digits of a whole number in a base, without sign.
-static void add_digits(str *s, uint64_t v, int base, bool upper) {
+static void add_in_base(str *s, uint64_t v, int base, bool upper) {
   char buf[65];
   size_t i = sizeof buf;
   do buf[--i] = (upper ? "0123456789ABCDEF" : "0123456789abcdef")[v % (uint64_t)base]; while (v /= (uint64_t)base);
   str_addn(s, buf + i, sizeof buf - i);
 }
 
-static uint64_t magnitude(int64_t v) { return v < 0 ? 0 - (uint64_t)v : (uint64_t)v; }
+static uint64_t magnitude_of(int64_t v) { return v < 0 ? 0 - (uint64_t)v : (uint64_t)v; }
 
 // Separators into the run of digits that starts at `from`: every 3 from its end, 4 for bases other than ten.
 static void group_digits(str *s, size_t from, char separator, int every) {
@@ -119,7 +119,7 @@ static void group_digits(str *s, size_t from, char separator, int every) {
 }
 
 // A number by its specification: sign, prefix, digits; *lead is how much of that is sign and prefix.
-static void number_text(jrun *r, str *s, const struct spec *f, jval v, size_t *lead) {
+static void number_by_spec(jrun *r, str *s, const struct spec *f, jval v, size_t *lead) {
   char type = f->type;
   bool negative = v.type == J_FLOAT ? signbit(v.f) && !isnan(v.f) : j_whole(v) < 0;
   bool whole = type && strchr("bdoxXniu", type) && type != 'n';
@@ -131,7 +131,7 @@ static void number_text(jrun *r, str *s, const struct spec *f, jval v, size_t *l
     int base = type == 'b' ? 2 : type == 'o' ? 8 : type == 'x' || type == 'X' ? 16 : 10;
     if (f->alternate && base != 10) { str_addc(s, '0'); str_addc(s, type); }
     *lead = s->n;
-    add_digits(s, magnitude(j_whole(v)), base, type == 'X');
+    add_in_base(s, magnitude_of(j_whole(v)), base, type == 'X');
     if (f->group) group_digits(s, *lead, f->group, base == 10 ? 3 : 4);
     return;
   }
@@ -164,12 +164,12 @@ static void number_text(jrun *r, str *s, const struct spec *f, jval v, size_t *l
 static void add_number(jrun *r, str *s, const struct spec *f, jval v) {
   size_t lead = 0;
   str *text = j_scratch(r);
-  number_text(r, text, f, v, &lead);
+  number_by_spec(r, text, f, v, &lead);
   add_padded(r, s, f, text->at, text->n, lead, '>');
   j_scratch_drop(r);
 }
 
-static void add_string(jrun *r, str *s, const struct spec *f, jval v, char default_align) {
+static void add_text_by_spec(jrun *r, str *s, const struct spec *f, jval v, char default_align) {
   size_t n = v.s->n;
   if (f->precision >= 0 && (uint64_t)f->precision < j_chars(r, v.s)) n = j_offset(r, v.s, (size_t)f->precision);
   add_padded(r, s, f, v.s->at, n, 0, default_align);
@@ -205,13 +205,13 @@ static void percent_value(struct percent *p, str *s, struct spec *f, char c, jva
     if (safe) t = j_escape(r, v.type == J_STR && c == 's' ? v : t);
     f->fill = ' ';
     if (f->align == '=') f->align = 0;
-    add_string(r, s, f, t, default_align);
+    add_text_by_spec(r, s, f, t, default_align);
     return;
   }
   if (c == 'c') {
     char b[4];
     int n = 0;
-    if (v.type == J_STR && j_chars(r, v.s) == 1) { add_string(r, s, f, v, default_align); return; }
+    if (v.type == J_STR && j_chars(r, v.s) == 1) { add_text_by_spec(r, s, f, v, default_align); return; }
     if (j_is_whole(v) && j_whole(v) >= 0 && j_whole(v) < 0x110000 && (j_whole(v) < 0xD800 || j_whole(v) > 0xDFFF))
       n = utf8_put((uint32_t)j_whole(v), b);
     if (!n) jinja_fail(r, "%%c requires int or char");
@@ -232,10 +232,10 @@ static void percent_value(struct percent *p, str *s, struct spec *f, char c, jva
     size_t lead = 0;
     plain.width = 0;
     str *text = j_scratch(r);
-    number_text(r, text, &plain, v, &lead);
+    number_by_spec(r, text, &plain, v, &lead);
     str *wide = j_scratch(r);
     str_addn(wide, text->at, lead);
-    add_cp(wide, '0', f->precision - (int64_t)(text->n - lead));
+    add_repeated(wide, '0', f->precision - (int64_t)(text->n - lead));
     str_addn(wide, text->at + lead, text->n - lead);
     if (f->align == '=') f->fill = '0';
     add_padded(r, s, f, wide->at, wide->n, lead, '>');
@@ -336,10 +336,10 @@ static void format_value(jrun *r, str *s, jval v, const char *at, size_t n) {
     if (f.type && f.type != 's') jinja_fail(r, "unknown format code '%c' for a string", f.type);
     if (f.align == '=' && f.fill == '0') f.align = '<';
     if (f.align == '=' || f.sign || f.group) jinja_fail(r, "a string has no sign and no groups of digits");
-    add_string(r, s, &f, v, '<');
+    add_text_by_spec(r, s, &f, v, '<');
     return;
   }
-  if (v.type == J_UNDEF) { jval e = j_text(r, ""); add_string(r, s, &f, e, '<'); return; }
+  if (v.type == J_UNDEF) { jval e = j_text(r, ""); add_text_by_spec(r, s, &f, e, '<'); return; }
   if (!j_is_num(v)) jinja_fail(r, "unsupported format string passed to %s.__format__", j_type_name(v));
   if (f.type == 's') jinja_fail(r, "unknown format code 's' for a number");
   if (f.type == 'c') {

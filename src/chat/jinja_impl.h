@@ -209,6 +209,7 @@ static inline jval j_float(double f) { return (jval){.type = J_FLOAT, .f = f}; }
 static inline jval j_of_list(jlist *l) { return (jval){.type = J_LIST, .l = l}; }
 static inline jval j_of_tuple(jlist *l) { return (jval){.type = J_TUPLE, .l = l}; }
 static inline jval j_of_dict(jdict *d) { return (jval){.type = J_DICT, .d = d}; }
+static inline bool j_is_given(jval v) { return v.type != J_ABSENT && v.type != J_NONE; }
 static inline bool j_is_num(jval v) { return v.type == J_INT || v.type == J_BOOL || v.type == J_FLOAT; }
 static inline bool j_is_whole(jval v) { return v.type == J_INT || v.type == J_BOOL; }
 static inline int64_t j_whole(jval v) { return v.type == J_BOOL ? v.b : v.i; }

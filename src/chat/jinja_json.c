@@ -84,7 +84,7 @@ static void add_string(struct json_out *o, const jstr *text) {
   str_addc(o->s, '"');
 }
 
-static void newline(struct json_out *o, int level) {
+static void add_newline(struct json_out *o, int level) {
   if (!o->broken) return;
   str_addc(o->s, '\n');
   for (int i = 0; i < level; i++) { str_addn(o->s, o->indent, o->n_indent); j_guard(o->r, o->s); }
@@ -97,14 +97,14 @@ static void add_float(jrun *r, str *s, double f) {
   else j_add_float(r, s, f);
 }
 
-static void add(struct json_out *o, jval v);
+static void add_json(struct json_out *o, jval v);
 
-static void add_key(struct json_out *o, jval k) {
+static void add_json_key(struct json_out *o, jval k) {
   if (k.type == J_STR) { add_string(o, k.s); return; }
   if (k.type != J_NONE && !j_is_num(k))
     jinja_fail(o->r, "keys must be str, int, float, bool or None, not %s", j_type_name(k));
   str_addc(o->s, '"');
-  add(o, k);
+  add_json(o, k);
   str_addc(o->s, '"');
 }
 
@@ -117,17 +117,17 @@ static void add_dict(struct json_out *o, const jdict *d) {
   o->level++;
   for (size_t i = 0; i < d->n; i++) {
     if (i) str_addn(o->s, o->item, o->n_item);
-    newline(o, o->level);
-    add_key(o, keys[i]);
+    add_newline(o, o->level);
+    add_json_key(o, keys[i]);
     str_addn(o->s, o->key, o->n_key);
-    add(o, vals[i]);
+    add_json(o, vals[i]);
   }
   o->level--;
-  if (d->n) newline(o, o->level);
+  if (d->n) add_newline(o, o->level);
   str_addc(o->s, '}');
 }
 
-static void add(struct json_out *o, jval v) {
+static void add_json(struct json_out *o, jval v) {
   jinja_charge(o->r, 1);
   j_guard(o->r, o->s);
   jinja_enter(o->r);
@@ -142,11 +142,11 @@ static void add(struct json_out *o, jval v) {
       o->level++;
       for (size_t i = 0; i < v.l->n; i++) {
         if (i) str_addn(o->s, o->item, o->n_item);
-        newline(o, o->level);
-        add(o, v.l->at[i]);
+        add_newline(o, o->level);
+        add_json(o, v.l->at[i]);
       }
       o->level--;
-      if (v.l->n) newline(o, o->level);
+      if (v.l->n) add_newline(o, o->level);
       str_addc(o->s, ']');
       break;
     case J_DICT: add_dict(o, v.d); break;
@@ -179,6 +179,6 @@ jval j_to_json(jrun *r, jval v, jval ensure_ascii, jval indent, jval separators,
     o.key = key.s->at, o.n_key = key.s->n;
   }
   o.s = j_scratch(r);
-  add(&o, v);
+  add_json(&o, v);
   return j_scratch_end(r);
 }

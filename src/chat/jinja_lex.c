@@ -33,7 +33,7 @@ static size_t skip_space(const lexer *x, size_t i) {
   return i;
 }
 
-static size_t rstrip(const lexer *x, size_t from, size_t end) {
+static size_t back_over_space(const lexer *x, size_t from, size_t end) {
   while (end > from) {
     size_t k = end - 1, len;
     while (k > from && ((unsigned char)x->s[k] & 0xC0) == 0x80) k--;
@@ -43,13 +43,13 @@ static size_t rstrip(const lexer *x, size_t from, size_t end) {
   return end;
 }
 
-static bool digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_dec_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Length of the character at i if it can stand in a name, else 0.
 static size_t name_char(const lexer *x, size_t i) {
   if (i >= x->n) return 0;
   unsigned char c = (unsigned char)x->s[i];
-  if (c < 128) return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || digit((char)c);
+  if (c < 128) return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_dec_digit((char)c);
   size_t len;
   utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)char_at(x, i, &len));
   return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) ||
@@ -68,7 +68,7 @@ static void move_to(lexer *x, size_t i) {
   for (; x->i < i; x->i++) if (x->s[x->i] == '\n') x->r->line++;
 }
 
-static jtoken *add(lexer *x, jtoken_kind kind) {
+static jtoken *add_token(lexer *x, jtoken_kind kind) {
   jtoken t = {.kind = (uint8_t)kind, .line = x->r->line};
   if (x->out->n == x->out->cap) jinja_room(x->r, 2 * x->out->cap * sizeof t);
   vec_push(x->out, t);
@@ -78,10 +78,10 @@ static jtoken *add(lexer *x, jtoken_kind kind) {
 // ---- numbers and strings --------------------------------------------------------------------------------------------
 
 // (\d+_)*\d+ from i on; where it ends, or i.
-static size_t digits(const lexer *x, size_t i) {
+static size_t digits_end(const lexer *x, size_t i) {
   size_t k = i;
-  if (k >= x->n || !digit(x->s[k])) return i;
-  while (k < x->n && (digit(x->s[k]) || (x->s[k] == '_' && k + 1 < x->n && digit(x->s[k + 1])))) k++;
+  if (k >= x->n || !is_dec_digit(x->s[k])) return i;
+  while (k < x->n && (is_dec_digit(x->s[k]) || (x->s[k] == '_' && k + 1 < x->n && is_dec_digit(x->s[k + 1])))) k++;
   return k;
 }
 
@@ -101,16 +101,16 @@ static jval number_value(lexer *x, const char *text, size_t n, int base, bool re
   return j_int(v);
 }
 
-static void number(lexer *x) {
+static void number_token(lexer *x) {
   const char *s = x->s;
-  size_t from = x->i, whole = digits(x, from), end = whole;
+  size_t from = x->i, whole = digits_end(x, from), end = whole;
   bool after_dot = from > 0 && s[from - 1] == '.', real = false;
   if (!after_dot) {
     size_t k = whole;
-    if (k < x->n && s[k] == '.' && digits(x, k + 1) > k + 1) { k = digits(x, k + 1); real = true; end = k; }
+    if (k < x->n && s[k] == '.' && digits_end(x, k + 1) > k + 1) { k = digits_end(x, k + 1); real = true; end = k; }
     if (k < x->n && (s[k] == 'e' || s[k] == 'E')) {
       size_t e = k + 1 + (k + 1 < x->n && (s[k + 1] == '+' || s[k + 1] == '-'));
-      if (digits(x, e) > e) { end = digits(x, e); real = true; }
+      if (digits_end(x, e) > e) { end = digits_end(x, e); real = true; }
     }
   }
   int base = 10;
@@ -132,7 +132,7 @@ static void number(lexer *x) {
       if (k > from + 2) { base = bases[b].base; end = k; }
     }
   }
-  jtoken *t = add(x, TK_NUMBER);
+  jtoken *t = add_token(x, TK_NUMBER);
   t->value = number_value(x, s + from, end - from, base, real);
   move_to(x, end);
 }
@@ -175,7 +175,7 @@ static void string(lexer *x) {
   size_t from = x->i + 1, end = from;
   while (end < x->n && x->s[end] != quote) end += x->s[end] == '\\' && end + 1 < x->n ? 2 : 1;
   if (end >= x->n) jinja_fail(x->r, "a string that begins here does not end");
-  jtoken *t = add(x, TK_STRING);
+  jtoken *t = add_token(x, TK_STRING);
   if (memchr(x->s + from, '\\', end - from)) {
     str *s = j_scratch(x->r);
     unescape(x, x->s + from, end - from, s);
@@ -207,7 +207,7 @@ static void operator(lexer *x) {
     if (!x->n_open) jinja_fail(x->r, "unexpected '%c'", c);
     if (x->open[--x->n_open] != c) jinja_fail(x->r, "unexpected '%c', expected '%c'", c, x->open[x->n_open]);
   }
-  jtoken *t = add(x, TK_OP);
+  jtoken *t = add_token(x, TK_OP);
   memcpy(t->op, x->s + x->i, len);
   move_to(x, x->i + len);
 }
@@ -222,7 +222,7 @@ static size_t tag_end(const lexer *x, size_t i, bool block) {
 }
 
 static void tag(lexer *x, bool block) {
-  add(x, block ? TK_BLOCK_BEGIN : TK_VAR_BEGIN);
+  add_token(x, block ? TK_BLOCK_BEGIN : TK_VAR_BEGIN);
   size_t after = x->i + 2;
   if (after < x->n && (x->s[after] == '-' || x->s[after] == '+')) after++;
   move_to(x, after);
@@ -230,14 +230,14 @@ static void tag(lexer *x, bool block) {
     move_to(x, skip_space(x, x->i));
     if (x->i >= x->n) jinja_fail(x->r, "the template ends inside of a tag");
     size_t end = x->n_open ? 0 : tag_end(x, x->i, block);
-    if (end) { add(x, block ? TK_BLOCK_END : TK_VAR_END); move_to(x, end); return; }
+    if (end) { add_token(x, block ? TK_BLOCK_END : TK_VAR_END); move_to(x, end); return; }
     char c = x->s[x->i];
     size_t len = 0, from = x->i;
-    if (digit(c)) { number(x); continue; }
+    if (is_dec_digit(c)) { number_token(x); continue; }
     if (c == '\'' || c == '"') { string(x); continue; }
     while (name_char(x, from + len)) len += name_char(x, from + len);
     if (!len) { operator(x); continue; }
-    jtoken *t = add(x, TK_NAME);
+    jtoken *t = add_token(x, TK_NAME);
     t->at = x->s + from, t->n = len;
     move_to(x, from + len);
   }
@@ -247,7 +247,7 @@ static void tag(lexer *x, bool block) {
 
 static void data(lexer *x, size_t from, size_t end) {
   if (from == end) return;
-  jtoken *t = add(x, TK_DATA);
+  jtoken *t = add_token(x, TK_DATA);
   t->at = x->s + from, t->n = end - from;
 }
 
@@ -276,7 +276,7 @@ static size_t word_tag(const lexer *x, size_t i, const char *word) {
 // How much of the data before a tag remains.
 static size_t data_end(const lexer *x, size_t from, size_t at) {
   char sign = at + 2 < x->n ? x->s[at + 2] : 0;
-  if (sign == '-') return rstrip(x, from, at);
+  if (sign == '-') return back_over_space(x, from, at);
   if (sign == '+' || x->s[at + 1] == '{') return at;
   size_t line = at;
   while (line > from && x->s[line - 1] != '\n') line--;
@@ -299,7 +299,7 @@ static void raw(lexer *x, size_t close) {
   jinja_fail(x->r, "a raw block that begins here does not end");
 }
 
-static void normalise(lexer *x, const char *text, size_t n) {
+static void normalise_lines(lexer *x, const char *text, size_t n) {
   char *s = jinja_alloc(x->r, n + 1);
   size_t k = 0;
   for (size_t i = 0; i < n; i++) {
@@ -316,7 +316,7 @@ void jinja_lex(jrun *r, const char *text, size_t n, jtokens *out) {
   size_t valid = utf8_valid_prefix(text, n);
   for (size_t i = 0; i < valid && valid < n; i++) r->line += text[i] == '\n';
   if (valid < n) jinja_fail(r, "byte %zu of the template is not UTF-8", valid);
-  normalise(&x, text, n);
+  normalise_lines(&x, text, n);
   while (x.i < x.n) {
     size_t from = x.i, at = from;
     while (at < x.n && !(x.s[at] == '{' && at + 1 < x.n && strchr("{%#", x.s[at + 1]) && x.s[at + 1])) at++;
@@ -328,5 +328,5 @@ void jinja_lex(jrun *r, const char *text, size_t n, jtokens *out) {
     else if (x.s[at + 1] == '#') comment(&x);
     else tag(&x, x.s[at + 1] == '%');
   }
-  add(&x, TK_END);
+  add_token(&x, TK_END);
 }

@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static bool given(jval v) { return v.type != J_ABSENT && v.type != J_NONE; }
 
 // ---- parts of strings -----------------------------------------------------------------------------------------------
 
@@ -46,7 +45,7 @@ static jval split_spaces(jrun *r, jval self, int64_t most, bool right) {
 
 static jval split_at(jrun *r, jval self, const jval *arg, bool right) {
   int64_t most = arg[1].type == J_ABSENT ? -1 : j_need_int(r, "split", arg[1]);
-  if (!given(arg[0])) return split_spaces(r, self, most, right);
+  if (!j_is_given(arg[0])) return split_spaces(r, self, most, right);
   const jstr *s = self.s, *sep = j_need_str(r, "split", arg[0]).s;
   if (!sep->n) jinja_fail(r, "empty separator");
   jlist *l = j_list(r, 0);
@@ -135,8 +134,8 @@ static jval removesuffix(jrun *r, jval self, const jval *arg, const jargs *a) {
 
 // The bytes [*from, *to) of code points start..end, as for slices.  False where start lies behind the string.
 static bool window(jrun *r, jval self, jval start, jval end, size_t *from, size_t *to) {
-  int64_t n = (int64_t)j_chars(r, self.s), a = given(start) ? j_need_int(r, "start", start) : 0,
-          b = given(end) ? j_need_int(r, "end", end) : n;
+  int64_t n = (int64_t)j_chars(r, self.s), a = j_is_given(start) ? j_need_int(r, "start", start) : 0,
+          b = j_is_given(end) ? j_need_int(r, "end", end) : n;
   if (a < 0) a = a < -n ? 0 : a + n;
   if (b < 0) b = b < -n ? 0 : b + n;
   if (b > n) b = n;

@@ -84,7 +84,7 @@ static jval real(jrun *r, int op, double a, double b) {
   }
 }
 
-static jval repeat(jrun *r, jval v, int64_t times) {
+static jval repeat_value(jrun *r, jval v, int64_t times) {
   if (times < 0) times = 0;
   if (v.type == J_STR) {
     if (v.s->n == 0 || times == 0) return j_like(j_text(r, ""), v);
@@ -128,9 +128,9 @@ jval j_binary(jrun *r, int op, jval a, jval b) {
     return v;
   }
   if (op == '+' && lists && a.type == b.type) return join_lists(r, a, b);
-  if (op == '*' && (a.type == J_STR || lists) && j_is_whole(b)) return repeat(r, a, j_whole(b));
+  if (op == '*' && (a.type == J_STR || lists) && j_is_whole(b)) return repeat_value(r, a, j_whole(b));
   if (op == '*' && (b.type == J_STR || b.type == J_LIST || b.type == J_TUPLE) && j_is_whole(a))
-    return repeat(r, b, j_whole(a));
+    return repeat_value(r, b, j_whole(a));
   if (op == '+' && (a.type == J_STR || lists))
     jinja_fail(r, "can only concatenate %s (not \"%s\") to %s", j_type_name(a), j_type_name(b), j_type_name(a));
   char one[2] = {(char)op, 0};
@@ -224,7 +224,7 @@ jval j_item(jrun *r, jval v, jval key) {
 
 // ---- slices ---------------------------------------------------------------------------------------------------------
 
-static int64_t bound(jrun *r, jval v, int64_t n, int64_t step, int64_t otherwise) {
+static int64_t slice_bound(jrun *r, jval v, int64_t n, int64_t step, int64_t otherwise) {
   if (v.type == J_ABSENT || v.type == J_NONE) return otherwise;
   if (!j_is_whole(v)) {
     if (v.type == J_UNDEF) j_use_undef(r, v);
@@ -243,7 +243,8 @@ static int64_t narrow(jrun *r, __int128 v) {
 
 // A part of a range is a range, whose ends and step need not be among the numbers of the first.
 static jval part_of_range(jrun *r, const struct jrange *of, int64_t n, jval start, jval stop, int64_t step) {
-  int64_t from = bound(r, start, n, step, step < 0 ? n - 1 : 0), to = bound(r, stop, n, step, step < 0 ? -1 : n);
+  int64_t from = slice_bound(r, start, n, step, step < 0 ? n - 1 : 0),
+          to = slice_bound(r, stop, n, step, step < 0 ? -1 : n);
   __int128 span = step > 0 ? (__int128)to - from : (__int128)from - to,
            by = step > 0 ? (__int128)step : -(__int128)step;
   struct jrange *made = jinja_alloc(r, sizeof *made);
@@ -265,7 +266,8 @@ jval j_slice(jrun *r, jval v, jval start, jval stop, jval by) {
   if (v.type == J_RANGE) return part_of_range(r, v.r, n, start, stop, step);
   if (step > n + 1) step = n + 1;
   if (step < -n - 1) step = -n - 1;
-  int64_t from = bound(r, start, n, step, step < 0 ? n - 1 : 0), to = bound(r, stop, n, step, step < 0 ? -1 : n);
+  int64_t from = slice_bound(r, start, n, step, step < 0 ? n - 1 : 0),
+          to = slice_bound(r, stop, n, step, step < 0 ? -1 : n);
   if (v.type == J_STR && step == 1) {
     if (to < from) to = from;
     size_t a = j_offset(r, v.s, (size_t)from), b = j_offset(r, v.s, (size_t)to);

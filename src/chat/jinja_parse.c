@@ -20,7 +20,7 @@ static jnode *expression(parser *p);
 static jnode *unary(parser *p, bool filters);
 static jnode *primary(parser *p);
 static jnode *postfix(parser *p, jnode *n);
-static void body(parser *p, jnodes *out, const char *const *ends);
+static void body_until(parser *p, jnodes *out, const char *const *ends);
 
 // ---- tokens ---------------------------------------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ static bool is_op(const parser *p, const char *op) { return p->at->kind == TK_OP
 static bool token_is_name(const jtoken *t, const char *name) {
   return t->kind == TK_NAME && t->n == strlen(name) && !memcmp(t->at, name, t->n);
 }
-static bool is_name(const parser *p, const char *name) { return token_is_name(p->at, name); }
+static bool at_name(const parser *p, const char *name) { return token_is_name(p->at, name); }
 
 static const jtoken *next(parser *p) {
   const jtoken *t = p->at;
@@ -38,7 +38,7 @@ static const jtoken *next(parser *p) {
 }
 
 static bool skip_op(parser *p, const char *op) { return is_op(p, op) ? next(p), true : false; }
-static bool skip_name(parser *p, const char *name) { return is_name(p, name) ? next(p), true : false; }
+static bool skip_name(parser *p, const char *name) { return at_name(p, name) ? next(p), true : false; }
 
 NORETURN static void unexpected(parser *p, const char *wanted) {
   const jtoken *t = p->at;
@@ -70,7 +70,7 @@ static void need_block_end(parser *p) {
   next(p);
 }
 
-static jnode *node(parser *p, jkind kind) {
+static jnode *new_node(parser *p, jkind kind) {
   jnode *n = jinja_alloc(p->r, sizeof *n);
   n->kind = (uint8_t)kind;
   n->line = p->at->line;
@@ -78,7 +78,7 @@ static jnode *node(parser *p, jkind kind) {
 }
 
 static jnode *node2(parser *p, jkind kind, jnode *a, jnode *b) {
-  jnode *n = node(p, kind);
+  jnode *n = new_node(p, kind);
   n->a = a, n->b = b;
   n->line = a->line;
   return n;
@@ -88,7 +88,7 @@ static jnode *node2(parser *p, jkind kind, jnode *a, jnode *b) {
 
 // A name that is read: what a macro takes beyond its parameters shows in the names that its body uses.
 static jnode *name_node(parser *p, const jstr *name) {
-  jnode *n = node(p, N_NAME);
+  jnode *n = new_node(p, N_NAME);
   n->name = name;
   for (size_t i = 0; i < p->macros.n; i++) {
     if (name == p->t->caller) p->macros.at[i]->flag = true;
@@ -103,29 +103,29 @@ static jnode *tuple(parser *p, jnode *(*part)(parser *), bool bracketed, const c
   jnode *first = NULL, *n = NULL;
   for (;;) {
     bool ended =
-      p->at->kind == TK_VAR_END || p->at->kind == TK_BLOCK_END || is_op(p, ")") || (stop_name && is_name(p, stop_name));
+      p->at->kind == TK_VAR_END || p->at->kind == TK_BLOCK_END || is_op(p, ")") || (stop_name && at_name(p, stop_name));
     if (ended) break;
     jnode *item = part(p);
     if (!first) first = item;
     if (n) jpush(p->r, &n->list, item);
     if (!is_op(p, ",")) break;
     next(p);
-    if (!n) { n = node(p, N_TUPLE); n->line = first->line; jpush(p->r, &n->list, first); }
+    if (!n) { n = new_node(p, N_TUPLE); n->line = first->line; jpush(p->r, &n->list, first); }
   }
   if (n) return n;
   if (first) return first;
   if (!bracketed) unexpected(p, "an expression");
-  return node(p, N_TUPLE);
+  return new_node(p, N_TUPLE);
 }
 
-static jnode *constant(parser *p, jval v) {
-  jnode *n = node(p, N_CONST);
+static jnode *constant_node(parser *p, jval v) {
+  jnode *n = new_node(p, N_CONST);
   n->value = v;
   return n;
 }
 
 static jnode *list_node(parser *p) {
-  jnode *n = node(p, N_LIST);
+  jnode *n = new_node(p, N_LIST);
   need_op(p, "[");
   while (!is_op(p, "]")) {
     if (n->list.n) need_op(p, ",");
@@ -138,7 +138,7 @@ static jnode *list_node(parser *p) {
 }
 
 static jnode *dict_node(parser *p) {
-  jnode *n = node(p, N_DICT);
+  jnode *n = new_node(p, N_DICT);
   need_op(p, "{");
   while (!is_op(p, "}")) {
     if (n->list.n) need_op(p, ",");
@@ -162,7 +162,8 @@ static jnode *primary(parser *p) {
       int what;
     } known[] = {{"true", 1}, {"True", 1}, {"false", 0}, {"False", 0}, {"none", 2}, {"None", 2}};
     for (size_t i = 0; i < COUNT(known); i++)
-      if (token_is_name(t, known[i].name)) return constant(p, known[i].what == 2 ? j_none() : j_bool(known[i].what));
+      if (token_is_name(t, known[i].name))
+        return constant_node(p, known[i].what == 2 ? j_none() : j_bool(known[i].what));
     jnode *n = name_node(p, j_intern(p->r, &p->t->names, t->at, t->n));
     n->line = t->line;
     return n;
@@ -175,9 +176,9 @@ static jnode *primary(parser *p) {
       for (; p->at->kind == TK_STRING; next(p)) str_addn(s, p->at->value.s->at, p->at->value.s->n);
       v = j_scratch_end(p->r);
     }
-    return constant(p, v);
+    return constant_node(p, v);
   }
-  if (t->kind == TK_NUMBER) return constant(p, next(p)->value);
+  if (t->kind == TK_NUMBER) return constant_node(p, next(p)->value);
   if (skip_op(p, "(")) {
     jnode *n = tuple(p, expression, true, NULL);
     need_op(p, ")");
@@ -216,7 +217,7 @@ static void call_args(parser *p, jnode *n) {
 }
 
 static jnode *call_node(parser *p, jnode *f) {
-  jnode *n = node(p, N_CALL);
+  jnode *n = new_node(p, N_CALL);
   n->a = f;
   n->line = f->line;
   call_args(p, n);
@@ -225,8 +226,8 @@ static jnode *call_node(parser *p, jnode *f) {
 
 // What stands in [ ]: an index, a slice, or several, which make a tuple.
 static jnode *subscript(parser *p) {
-  if (is_op(p, "]")) return node(p, N_TUPLE);
-  jnode *n = node(p, N_SLICE);
+  if (is_op(p, "]")) return new_node(p, N_TUPLE);
+  jnode *n = new_node(p, N_SLICE);
   if (!is_op(p, ":")) {
     jnode *first = expression(p);
     if (!is_op(p, ":")) return first;
@@ -238,15 +239,15 @@ static jnode *subscript(parser *p) {
   return n;
 }
 
-static jnode *member(parser *p, jnode *of) {
-  jnode *n = node(p, N_ATTR);
+static jnode *member_node(parser *p, jnode *of) {
+  jnode *n = new_node(p, N_ATTR);
   n->a = of;
   if (skip_op(p, ".")) {
     if (p->at->kind == TK_NAME) {
       n->name = need_name(p);
     } else if (p->at->kind == TK_NUMBER && p->at->value.type == J_INT) {
       n->kind = N_ITEM;
-      n->b = constant(p, next(p)->value);
+      n->b = constant_node(p, next(p)->value);
     } else {
       unexpected(p, "a name or a number");
     }
@@ -256,7 +257,7 @@ static jnode *member(parser *p, jnode *of) {
   n->kind = N_ITEM;
   n->b = subscript(p);
   if (is_op(p, ",")) {
-    jnode *all = node(p, N_TUPLE);
+    jnode *all = new_node(p, N_TUPLE);
     jpush(p->r, &all->list, n->b);
     while (skip_op(p, ",")) {
       if (is_op(p, "]")) unexpected(p, "an index");
@@ -272,7 +273,7 @@ static jnode *member(parser *p, jnode *of) {
 static jnode *postfix(parser *p, jnode *n) {
   int depth = p->r->depth;
   for (;;) {
-    if (is_op(p, ".") || is_op(p, "[")) n = member(p, n);
+    if (is_op(p, ".") || is_op(p, "[")) n = member_node(p, n);
     else if (is_op(p, "(")) n = call_node(p, n);
     else break;
     jinja_enter(p->r);   // nodes get deeper although this loop does not: evaluating them recurses
@@ -292,7 +293,7 @@ static const jstr *dotted(parser *p) {
 }
 
 static jnode *filter_node(parser *p, jnode *of) {
-  jnode *n = node(p, N_FILTER);
+  jnode *n = new_node(p, N_FILTER);
   n->a = of;
   n->name = dotted(p);
   n->row = j_filter(n->name->at, n->name->n);
@@ -301,7 +302,7 @@ static jnode *filter_node(parser *p, jnode *of) {
 }
 
 static jnode *test_node(parser *p, jnode *of) {
-  jnode *n = node(p, N_TEST);
+  jnode *n = new_node(p, N_TEST);
   n->a = of;
   n->flag = skip_name(p, "not");
   n->name = dotted(p);
@@ -309,9 +310,9 @@ static jnode *test_node(parser *p, jnode *of) {
   jtoken_kind k = p->at->kind;
   if (is_op(p, "(")) {
     call_args(p, n);
-  } else if ((k == TK_NAME && !is_name(p, "else") && !is_name(p, "or") && !is_name(p, "and")) || k == TK_STRING ||
+  } else if ((k == TK_NAME && !at_name(p, "else") && !at_name(p, "or") && !at_name(p, "and")) || k == TK_STRING ||
              k == TK_NUMBER || is_op(p, "[") || is_op(p, "{")) {
-    if (is_name(p, "is")) jinja_fail(p->r, "tests cannot be chained with 'is'");
+    if (at_name(p, "is")) jinja_fail(p->r, "tests cannot be chained with 'is'");
     jnode *arg = postfix(p, primary(p));
     jpush(p->r, &n->list, arg);
   }
@@ -337,7 +338,7 @@ static jnode *unary(parser *p, bool with_filters) {
   jinja_enter(p->r);
   jnode *n;
   if (is_op(p, "-") || is_op(p, "+")) {
-    n = node(p, is_op(p, "-") ? N_NEG : N_POS);
+    n = new_node(p, is_op(p, "-") ? N_NEG : N_POS);
     next(p);
     n->a = unary(p, false);
   } else {
@@ -349,7 +350,7 @@ static jnode *unary(parser *p, bool with_filters) {
   return n;
 }
 
-static jnode *binary(parser *p, int op, jnode *a, jnode *b) {
+static jnode *binary_node(parser *p, int op, jnode *a, jnode *b) {
   jnode *n = node2(p, N_BINARY, a, b);
   n->op = (uint8_t)op;
   jinja_enter(p->r);
@@ -359,39 +360,39 @@ static jnode *binary(parser *p, int op, jnode *a, jnode *b) {
 static jnode *power(parser *p) {
   int depth = p->r->depth;
   jnode *n = unary(p, true);
-  while (skip_op(p, "**")) n = binary(p, '^', n, unary(p, true));
+  while (skip_op(p, "**")) n = binary_node(p, '^', n, unary(p, true));
   p->r->depth = depth;
   return n;
 }
 
-static jnode *product(parser *p) {
+static jnode *multiplication(parser *p) {
   int depth = p->r->depth;
   jnode *n = power(p);
   for (;;) {
     int op = is_op(p, "*") ? '*' : is_op(p, "/") ? '/' : is_op(p, "//") ? 'f' : is_op(p, "%") ? '%' : 0;
     if (!op) break;
     next(p);
-    n = binary(p, op, n, power(p));
+    n = binary_node(p, op, n, power(p));
   }
   p->r->depth = depth;
   return n;
 }
 
 static jnode *concat(parser *p) {
-  jnode *first = product(p);
+  jnode *first = multiplication(p);
   if (!is_op(p, "~")) return first;
-  jnode *n = node(p, N_CONCAT);
+  jnode *n = new_node(p, N_CONCAT);
   jpush(p->r, &n->list, first);
-  while (skip_op(p, "~")) { jnode *more = product(p); jpush(p->r, &n->list, more); }
+  while (skip_op(p, "~")) { jnode *more = multiplication(p); jpush(p->r, &n->list, more); }
   return n;
 }
 
-static jnode *sum(parser *p) {
+static jnode *addition(parser *p) {
   int depth = p->r->depth;
   jnode *n = concat(p);
   while (is_op(p, "+") || is_op(p, "-")) {
     int op = next(p)->op[0];
-    n = binary(p, op, n, concat(p));
+    n = binary_node(p, op, n, concat(p));
   }
   p->r->depth = depth;
   return n;
@@ -404,17 +405,17 @@ static int compare_op(parser *p) {
   } ops[] = {{"==", '='}, {"!=", '!'}, {"<", '<'}, {"<=", 'l'}, {">", '>'}, {">=", 'g'}};
   for (size_t i = 0; i < COUNT(ops); i++) if (skip_op(p, ops[i].text)) return ops[i].op;
   if (skip_name(p, "in")) return 'i';
-  if (is_name(p, "not") && token_is_name(p->at + 1, "in")) { next(p); next(p); return 'n'; }
+  if (at_name(p, "not") && token_is_name(p->at + 1, "in")) { next(p); next(p); return 'n'; }
   return 0;
 }
 
 static jnode *comparison(parser *p) {
-  jnode *first = sum(p), *n = NULL;
+  jnode *first = addition(p), *n = NULL;
   str *ops = j_scratch(p->r);
   for (int op; (op = compare_op(p));) {
-    if (!n) { n = node(p, N_COMPARE); jpush(p->r, &n->list, first); }
+    if (!n) { n = new_node(p, N_COMPARE); jpush(p->r, &n->list, first); }
     str_addc(ops, (char)op);
-    jnode *more = sum(p);
+    jnode *more = addition(p);
     jpush(p->r, &n->list, more);
   }
   if (n) n->name = j_scratch_end(p->r).s;
@@ -423,9 +424,9 @@ static jnode *comparison(parser *p) {
 }
 
 static jnode *negation(parser *p) {
-  if (!is_name(p, "not")) return comparison(p);
+  if (!at_name(p, "not")) return comparison(p);
   jinja_enter(p->r);
-  jnode *n = node(p, N_NOT);
+  jnode *n = new_node(p, N_NOT);
   next(p);
   n->a = negation(p);
   jinja_leave(p->r);
@@ -434,8 +435,8 @@ static jnode *negation(parser *p) {
 
 static jnode *chain(parser *p, jkind kind, const char *word, jnode *(*operand)(parser *)) {
   jnode *first = operand(p);
-  if (!is_name(p, word)) return first;
-  jnode *n = node(p, kind);
+  if (!at_name(p, word)) return first;
+  jnode *n = new_node(p, kind);
   jpush(p->r, &n->list, first);
   while (skip_name(p, word)) { jnode *more = operand(p); jpush(p->r, &n->list, more); }
   return n;
@@ -449,7 +450,7 @@ static jnode *expression(parser *p) {
   int depth = p->r->depth;
   jnode *n = disjunction(p);
   while (skip_name(p, "if")) {
-    jnode *c = node(p, N_COND);
+    jnode *c = new_node(p, N_COND);
     c->a = disjunction(p);
     c->b = n;
     if (skip_name(p, "else")) c->c = expression(p);
@@ -473,7 +474,7 @@ static bool is_target(const jnode *n) {
 // A name, a value of a namespace, or brackets with names.
 static jnode *set_target(parser *p) {
   if (p->at->kind != TK_NAME || p->at[1].kind != TK_OP || strcmp(p->at[1].op, ".")) return primary(p);
-  jnode *n = node(p, N_ATTR);
+  jnode *n = new_node(p, N_ATTR);
   n->a = name_node(p, need_name(p));
   next(p);
   n->name = need_name(p);
@@ -488,7 +489,7 @@ static jnode *target(parser *p, jnode *(*part)(parser *), const char *stop_name)
 }
 
 static bool at_end_word(const parser *p, const char *const *ends) {
-  for (; *ends; ends++) if (is_name(p, *ends)) return true;
+  for (; *ends; ends++) if (at_name(p, *ends)) return true;
   return false;
 }
 
@@ -496,7 +497,7 @@ static bool at_end_word(const parser *p, const char *const *ends) {
 static void block_body(parser *p, jnodes *out, const char *const *ends, const char *opened, int line) {
   need_block_end(p);
   jinja_enter(p->r);
-  body(p, out, ends);
+  body_until(p, out, ends);
   jinja_leave(p->r);
   if (p->at->kind == TK_END)
     jinja_fail(p->r, "the template ends before '%s' of the '%s' in line %d", ends[0], opened, line);
@@ -513,7 +514,7 @@ static jnode *plain_tuple(parser *p) {
   jinja_enter(p->r);
   jnode *n = disjunction(p);
   if (is_op(p, ",")) {
-    jnode *all = node(p, N_TUPLE);
+    jnode *all = new_node(p, N_TUPLE);
     jpush(p->r, &all->list, n);
     while (skip_op(p, ",") && p->at->kind != TK_BLOCK_END) {
       jnode *more = disjunction(p);
@@ -527,12 +528,12 @@ static jnode *plain_tuple(parser *p) {
 
 static jnode *if_statement(parser *p, int line) {
   static const char *const ends[] = {"endif", "elif", "else", NULL}, *const last[] = {"endif", NULL};
-  jnode *first = node(p, N_IF), *n = first;
+  jnode *first = new_node(p, N_IF), *n = first;
   first->a = plain_tuple(p);
   block_body(p, &n->list, ends, "if", line);
-  while (is_name(p, "elif")) {           // a chain in the nodes: as long as it likes, without depth
+  while (at_name(p, "elif")) {           // a chain in the nodes: as long as it likes, without depth
     next(p);
-    jnode *more = node(p, N_IF);
+    jnode *more = new_node(p, N_IF);
     more->a = plain_tuple(p);
     n->b = more;
     n = more;
@@ -545,7 +546,7 @@ static jnode *if_statement(parser *p, int line) {
 
 static jnode *for_statement(parser *p, int line) {
   static const char *const ends[] = {"endfor", "else", NULL}, *const last[] = {"endfor", NULL};
-  jnode *n = node(p, N_FOR);
+  jnode *n = new_node(p, N_FOR);
   n->b = target(p, primary, "in");
   if (!skip_name(p, "in")) unexpected(p, "'in'");
   n->a = plain_tuple(p);
@@ -560,7 +561,7 @@ static jnode *for_statement(parser *p, int line) {
 }
 
 static jnode *set_statement(parser *p, int line) {
-  jnode *n = node(p, N_SET);
+  jnode *n = new_node(p, N_SET);
   n->b = target(p, set_target, NULL);
   if (skip_op(p, "=")) {
     n->a = tuple(p, expression, false, NULL);
@@ -568,7 +569,7 @@ static jnode *set_statement(parser *p, int line) {
   }
   n->kind = N_SET_BLOCK;
   if (n->b->kind == N_TUPLE) unexpected(p, "'='");
-  jnode *inner = constant(p, j_absent());   // stands for the text of the block
+  jnode *inner = constant_node(p, j_absent());  // stands for the text of the block
   n->a = filters(p, inner);
   simple_body(p, &n->list, "endset", "set", line);
   return n;
@@ -597,7 +598,7 @@ static void macro_body(parser *p, jnode *n, const char *end, const char *opened,
 }
 
 static jnode *macro_statement(parser *p, int line) {
-  jnode *n = node(p, N_MACRO);
+  jnode *n = new_node(p, N_MACRO);
   n->name = need_name(p);
   signature(p, n);
   macro_body(p, n, "endmacro", "macro", line);
@@ -605,7 +606,7 @@ static jnode *macro_statement(parser *p, int line) {
 }
 
 static jnode *call_statement(parser *p, int line) {
-  jnode *n = node(p, N_CALL_BLOCK), *caller = node(p, N_MACRO);
+  jnode *n = new_node(p, N_CALL_BLOCK), *caller = new_node(p, N_MACRO);
   caller->name = p->t->caller;
   if (is_op(p, "(")) signature(p, caller);
   n->a = expression(p);
@@ -616,7 +617,7 @@ static jnode *call_statement(parser *p, int line) {
 }
 
 static jnode *with_statement(parser *p, int line) {
-  jnode *n = node(p, N_WITH);
+  jnode *n = new_node(p, N_WITH);
   while (p->at->kind != TK_BLOCK_END) {
     if (n->other.n) need_op(p, ",");
     jnode *to = target(p, primary, NULL);
@@ -630,8 +631,8 @@ static jnode *with_statement(parser *p, int line) {
 }
 
 static jnode *filter_statement(parser *p, int line) {
-  jnode *n = node(p, N_FILTER_BLOCK);
-  jnode *f = filter_node(p, constant(p, j_absent()));
+  jnode *n = new_node(p, N_FILTER_BLOCK);
+  jnode *f = filter_node(p, constant_node(p, j_absent()));
   n->a = filters(p, f);
   simple_body(p, &n->list, "endfilter", "filter", line);
   return n;
@@ -639,7 +640,7 @@ static jnode *filter_statement(parser *p, int line) {
 
 static jnode *print_statement(parser *p, jnodes *out) {
   for (;;) {
-    jnode *n = node(p, N_PRINT);
+    jnode *n = new_node(p, N_PRINT);
     n->a = expression(p);
     if (!skip_op(p, ",")) return n;
     jpush(p->r, out, n);
@@ -647,8 +648,8 @@ static jnode *print_statement(parser *p, jnodes *out) {
 }
 
 static jnode *block_statement(parser *p, int line) {
-  jnode *n = node(p, N_SCOPE);
-  jnode *again = node(p, N_MACRO);
+  jnode *n = new_node(p, N_SCOPE);
+  jnode *again = new_node(p, N_MACRO);
   again->name = need_name(p);
   while (skip_name(p, "scoped") || skip_name(p, "required")) continue;
   simple_body(p, &n->list, "endblock", "block", line);
@@ -658,8 +659,8 @@ static jnode *block_statement(parser *p, int line) {
   return n;
 }
 
-static jnode *refused(parser *p, const char *what) {
-  jnode *n = node(p, N_REFUSED);
+static jnode *refused_node(parser *p, const char *what) {
+  jnode *n = new_node(p, N_REFUSED);
   n->name = j_intern(p->r, &p->t->names, what, strlen(what));
   while (p->at->kind != TK_BLOCK_END && p->at->kind != TK_END) next(p);
   return n;
@@ -678,7 +679,7 @@ static jnode *statement(parser *p, jnodes *out) {
   if (skip_name(p, "print")) return print_statement(p, out);
   if (skip_name(p, "block")) return block_statement(p, line);
   if (skip_name(p, "generation")) {   // marks what the model wrote, for training; its variables are its own
-    jnode *n = node(p, N_SCOPE);
+    jnode *n = new_node(p, N_SCOPE);
     int loops = p->loops;
     p->loops = 0;
     simple_body(p, &n->list, "endgeneration", "generation", line);
@@ -686,37 +687,38 @@ static jnode *statement(parser *p, jnodes *out) {
     return n;
   }
   if (skip_name(p, "autoescape")) {
-    jnode *n = node(p, N_SCOPE), *on = expression(p);
+    jnode *n = new_node(p, N_SCOPE), *on = expression(p);
     if (on->kind != N_CONST || on->value.type != J_BOOL || on->value.b)
       jinja_fail(p->r, "autoescape is not supported: prompts are no HTML");
     simple_body(p, &n->list, "endautoescape", "autoescape", line);
     return n;
   }
-  bool leave = is_name(p, "break");
-  if (leave || is_name(p, "continue")) {
+  bool leave = at_name(p, "break");
+  if (leave || at_name(p, "continue")) {
     if (!p->loops) jinja_fail(p->r, "'%s' outside of a loop", leave ? "break" : "continue");
-    jnode *n = node(p, leave ? N_BREAK : N_CONTINUE);
+    jnode *n = new_node(p, leave ? N_BREAK : N_CONTINUE);
     next(p);
     return n;
   }
   static const char *const other_files[] = {"include", "import", "from", "extends"};
-  for (size_t i = 0; i < COUNT(other_files); i++) if (skip_name(p, other_files[i])) return refused(p, other_files[i]);
+  for (size_t i = 0; i < COUNT(other_files); i++)
+    if (skip_name(p, other_files[i])) return refused_node(p, other_files[i]);
   const jtoken *t = p->at;
   jinja_fail(p->r, "unknown tag '%.*s'", (int)(t->n > 100 ? 100 : t->n), t->at);
 }
 
-static void body(parser *p, jnodes *out, const char *const *ends) {
+static void body_until(parser *p, jnodes *out, const char *const *ends) {
   for (;;) {
     jnode *n;
     p->r->line = p->at->line;
     if (p->at->kind == TK_END) return;
     if (p->at->kind == TK_DATA) {
-      n = node(p, N_DATA);
+      n = new_node(p, N_DATA);
       n->value = j_str(p->r, p->at->at, p->at->n);
       next(p);
     } else if (p->at->kind == TK_VAR_BEGIN) {
       next(p);
-      n = node(p, N_PRINT);
+      n = new_node(p, N_PRINT);
       n->a = tuple(p, expression, false, NULL);
       if (p->at->kind != TK_VAR_END) unexpected(p, "'}}'");
       next(p);
@@ -730,7 +732,7 @@ static void body(parser *p, jnodes *out, const char *const *ends) {
   }
 }
 
-static jinja *parse(jrun *r, const char *text, size_t n, jtokens *tokens) {
+static jinja *parse_template(jrun *r, const char *text, size_t n, jtokens *tokens) {
   jinja *t = jinja_alloc(r, sizeof *t);
   static const char *const none[] = {NULL};
   t->loop = j_intern(r, &t->names, "loop", 4);
@@ -740,7 +742,7 @@ static jinja *parse(jrun *r, const char *text, size_t n, jtokens *tokens) {
   t->self = j_intern(r, &t->names, "self", 4);
   jinja_lex(r, text, n, tokens);
   parser p = {.r = r, .t = t, .at = tokens->at};
-  body(&p, &t->body, none);
+  body_until(&p, &t->body, none);
   t->mem = r->mem;
   return t;
 }
@@ -758,7 +760,7 @@ int jinja_parse(const char *text, size_t n, jinja **out, error *err) {
   jtokens *tokens = xcalloc(1, sizeof *tokens);
   int status = -1;
   if (!setjmp(r->leave)) {
-    *out = parse(r, text, n, tokens);
+    *out = parse_template(r, text, n, tokens);
     status = 0;
   } else {
     arena_free(r->mem);

@@ -2,8 +2,8 @@
 // than one letter stand in a table here.
 #define _GNU_SOURCE
 #include "chat/jinja_text.h"
+#include "text/unicode.h"
 #include "text/utf8.h"
-#include <utf8proc.h>
 
 static uint32_t at_cp(const char *at, size_t i, size_t to, size_t *len) {
   *len = (size_t)utf8_next(at + i, to - i);
@@ -138,16 +138,15 @@ jval j_pad(jrun *r, jval v, int64_t width, jval fill, int64_t left) {
 
 // ---- letters --------------------------------------------------------------------------------------------------------
 
-static utf8proc_category_t category(uint32_t c) { return utf8proc_category((utf8proc_int32_t)c); }
-static bool is_letter(uint32_t c) { return category(c) >= UTF8PROC_CATEGORY_LU && category(c) <= UTF8PROC_CATEGORY_LO; }
-static bool is_cased(uint32_t c) { return category(c) >= UTF8PROC_CATEGORY_LU && category(c) <= UTF8PROC_CATEGORY_LT; }
-static bool is_upper(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
-static bool is_lower(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA; }
-static bool is_number(uint32_t c) { return category(c) >= UTF8PROC_CATEGORY_ND && category(c) <= UTF8PROC_CATEGORY_NO; }
-bool j_is_word(uint32_t c) { return c == '_' || is_letter(c) || is_number(c); }
+static bool is_cased(uint32_t c) {
+  return unicode_category(c) >= UTF8PROC_CATEGORY_LU && unicode_category(c) <= UTF8PROC_CATEGORY_LT;
+}
+static bool is_upper(uint32_t c) { return unicode_category(c) == UTF8PROC_CATEGORY_LU; }
+static bool is_lower(uint32_t c) { return unicode_category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA; }
+bool j_is_word(uint32_t c) { return c == '_' || unicode_is_letter(c) || unicode_is_number(c); }
 
 static bool is_digit(uint32_t c) {
-  return category(c) == UTF8PROC_CATEGORY_ND || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 ||
+  return unicode_category(c) == UTF8PROC_CATEGORY_ND || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 ||
          (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
 }
 
@@ -176,7 +175,7 @@ static void add_upper(str *s, uint32_t c, bool title) {
 }
 
 static bool ignorable(uint32_t c) {
-  utf8proc_category_t k = category(c);
+  utf8proc_category_t k = unicode_category(c);
   return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_ME || k == UTF8PROC_CATEGORY_CF ||
          k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_SK || c == '\'' || c == '.' || c == ':' || c == 0xB7 ||
          c == 0x2019;
@@ -241,19 +240,18 @@ static bool all(jrun *r, const jstr *s, bool (*is)(uint32_t c)) {
   return s->n > 0;
 }
 
-static bool is_alnum(uint32_t c) { return is_letter(c) || is_number(c); }
+static bool is_alnum(uint32_t c) { return unicode_is_letter(c) || unicode_is_number(c); }
 static bool is_ascii(uint32_t c) { return c < 128; }
-static bool is_decimal(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
-static bool is_name(uint32_t c) {
-  return j_is_word(c) || category(c) == UTF8PROC_CATEGORY_MN || category(c) == UTF8PROC_CATEGORY_MC;
+static bool is_identifier_part(uint32_t c) {
+  return j_is_word(c) || unicode_category(c) == UTF8PROC_CATEGORY_MN || unicode_category(c) == UTF8PROC_CATEGORY_MC;
 }
 
 bool j_str_isalnum(jrun *r, const jstr *s) { return all(r, s, is_alnum); }
-bool j_str_isalpha(jrun *r, const jstr *s) { return all(r, s, is_letter); }
+bool j_str_isalpha(jrun *r, const jstr *s) { return all(r, s, unicode_is_letter); }
 bool j_str_isascii(jrun *r, const jstr *s) { return !s->n || all(r, s, is_ascii); }
-bool j_str_isdecimal(jrun *r, const jstr *s) { return all(r, s, is_decimal); }
+bool j_str_isdecimal(jrun *r, const jstr *s) { return all(r, s, unicode_is_decimal); }
 bool j_str_isdigit(jrun *r, const jstr *s) { return all(r, s, is_digit); }
-bool j_str_isnumeric(jrun *r, const jstr *s) { return all(r, s, is_number); }
+bool j_str_isnumeric(jrun *r, const jstr *s) { return all(r, s, unicode_is_number); }
 bool j_str_isprintable(jrun *r, const jstr *s) { return !s->n || all(r, s, j_is_printable); }
 bool j_str_isspace(jrun *r, const jstr *s) { return all(r, s, j_is_space); }
 
@@ -261,7 +259,7 @@ bool j_str_isidentifier(jrun *r, const jstr *s) {
   size_t len;
   if (!s->n) return false;
   uint32_t c = at_cp(s->at, 0, s->n, &len);
-  return (c == '_' || is_letter(c)) && all(r, s, is_name);
+  return (c == '_' || unicode_is_letter(c)) && all(r, s, is_identifier_part);
 }
 
 // Are there letters of the wanted case, and none of the other?
@@ -271,7 +269,7 @@ static bool all_in_case(jrun *r, const jstr *s, bool (*wanted)(uint32_t c), bool
   jinja_charge(r, s->n);
   for (size_t i = 0; i < s->n; i += len) {
     uint32_t c = at_cp(s->at, i, s->n, &len);
-    if (other(c) || category(c) == UTF8PROC_CATEGORY_LT) return false;
+    if (other(c) || unicode_category(c) == UTF8PROC_CATEGORY_LT) return false;
     any = any || wanted(c);
   }
   return any;
@@ -286,7 +284,7 @@ bool j_str_istitle(jrun *r, const jstr *s) {
   jinja_charge(r, s->n);
   for (size_t i = 0; i < s->n; i += len) {
     uint32_t c = at_cp(s->at, i, s->n, &len);
-    bool up = is_upper(c) || category(c) == UTF8PROC_CATEGORY_LT;
+    bool up = is_upper(c) || unicode_category(c) == UTF8PROC_CATEGORY_LT;
     if (up ? inside : is_lower(c) && !inside) return false;
     inside = up || is_lower(c);
     any = any || inside;

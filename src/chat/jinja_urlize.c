@@ -17,10 +17,9 @@ static uint32_t folded(uint32_t c) {
   if (c >= 'A' && c <= 'Z') return c + 32;
   return c == 0x130 || c == 0x131 ? 'i' : c == 0x17F ? 's' : c == 0x212A ? 'k' : c;
 }
-static bool is_letter(uint32_t c) { return folded(c) >= 'a' && folded(c) <= 'z'; }
-static bool is_digit(uint32_t c) { return unicode_is_decimal(c); }
-static bool is_hex(uint32_t c) { return is_digit(c) || (folded(c) >= 'a' && folded(c) <= 'f'); }
-static bool is_name(uint32_t c) { return j_is_word(c) || c == '%' || c == '-'; }
+static bool is_ascii_letter(uint32_t c) { return folded(c) >= 'a' && folded(c) <= 'z'; }
+static bool is_hex(uint32_t c) { return unicode_is_decimal(c) || (folded(c) >= 'a' && folded(c) <= 'f'); }
+static bool is_name_or_hyphen(uint32_t c) { return j_is_word(c) || c == '%' || c == '-'; }
 static bool is_name_without_hyphens(uint32_t c) { return j_is_word(c) || c == '%'; }
 static bool is_mail(uint32_t c) { return j_is_word(c) || c == '.' || c == '-'; }
 static bool is_scheme(uint32_t c) { return is_mail(c) || c == '+'; }
@@ -38,7 +37,7 @@ static bool has(struct view v, size_t at, const char *text, bool fold) {
 }
 static bool is_char(struct view v, size_t at, uint32_t c) { return at < v.end && v.c[at] == c; }
 
-static size_t count(struct view v, const char *what) {
+static size_t count_text(struct view v, const char *what) {
   size_t n = 0, len = strlen(what);
   for (size_t i = v.from; i < v.end; i++) if (has(v, i, what, false)) { n++; i += len - 1; }
   return n;
@@ -49,7 +48,7 @@ static size_t count(struct view v, const char *what) {
 // A port, then a path, a query or nothing.
 static bool is_rest(struct view v, size_t at) {
   if (is_char(v, at, ':')) {
-    size_t n = run_of(v, at + 1, is_digit);
+    size_t n = run_of(v, at + 1, unicode_is_decimal);
     if (n < 1 || n > 5) return false;
     at += 1 + n;
   }
@@ -61,11 +60,11 @@ static bool in_range(size_t n, size_t least, size_t most) { return n >= least &&
 // Names with dots between them, the last of letters or of a written-out one of other scripts.
 static bool is_host(struct view v, size_t at) {
   for (;;) {
-    size_t n = run_of(v, at, is_letter),
+    size_t n = run_of(v, at, is_ascii_letter),
            coded = has(v, at, "xn--", true) ? run_of(v, at + 4, is_name_without_hyphens) : 0;
     if (in_range(n, 2, 63) && is_rest(v, at + n)) return true;
     if (in_range(coded, 2, 59) && is_rest(v, at + 4 + coded)) return true;
-    n = run_of(v, at, is_name);
+    n = run_of(v, at, is_name_or_hyphen);
     if (!n || !is_char(v, at + n, '.')) return false;
     at += n + 1;
   }
@@ -75,7 +74,7 @@ static bool is_host(struct view v, size_t at) {
 static bool is_known_host(struct view v) {
   static const char *const last[] = {"com", "net", "int", "edu", "gov", "org", "info", "mil"};
   for (size_t at = v.from;;) {
-    size_t n = run_of(v, at, is_name);
+    size_t n = run_of(v, at, is_name_or_hyphen);
     if (!in_range(n, 2, 63) || !is_char(v, at + n, '.')) return false;
     at += n + 1;
     for (size_t i = 0; i < COUNT(last); i++)
@@ -86,7 +85,7 @@ static bool is_known_host(struct view v) {
 static bool is_four_numbers(struct view v, size_t at) {
   for (int i = 0; i < 4; i++) {
     if (i && !is_char(v, at++, '.')) return false;
-    size_t n = run_of(v, at, is_digit);
+    size_t n = run_of(v, at, unicode_is_decimal);
     if (!in_range(n, 1, 3)) return false;
     at += n;
   }
@@ -128,7 +127,7 @@ static bool is_address(struct view v) {
 
 // ---- words ----------------------------------------------------------------------------------------------------------
 
-static void put(struct link *k, struct view v) {
+static void put_view(struct link *k, struct view v) {
   for (size_t i = v.from; i < v.end; i++) {
     char b[4];
     str_addn(k->out, b, (size_t)utf8_put(v.c[i], b));
@@ -140,13 +139,13 @@ static void put_link(struct link *k, const char *before, struct view to, bool at
                      bool trims) {
   int64_t n = (int64_t)(shown.end - shown.from);
   str_addf(k->out, "<a href=\"%s", before);
-  put(k, to);
+  put_view(k, to);
   str_addc(k->out, '"');
   if (attributes) j_add(k->r, k->out, k->attributes);
   str_addc(k->out, '>');
   trims = trims && k->trims && n > k->most;
   if (trims) shown.end = shown.from + (size_t)(k->most >= 0 ? k->most : n + k->most > 0 ? n + k->most : 0);
-  put(k, shown);
+  put_view(k, shown);
   str_add(k->out, trims ? "...</a>" : "</a>");
 }
 
@@ -170,7 +169,7 @@ static bool put_other_scheme(struct link *k, struct view v) {
   return false;
 }
 
-static void put_word(struct link *k, struct view v) {
+static void put_linked_word(struct link *k, struct view v) {
   static const char *const pairs[][2] = {{"(", ")"}, {"<", ">"}, {"&lt;", "&gt;"}};
   struct view head = v, tail = v;
   for (head.end = v.from; head.end < v.end;) {
@@ -189,8 +188,8 @@ static void put_word(struct link *k, struct view v) {
   }
   v.end = tail.from;
   for (size_t i = 0; i < COUNT(pairs); i++) {
-    size_t opened = count(v, pairs[i][0]), closed = count(tail, pairs[i][1]);
-    if (opened <= count(v, pairs[i][1])) continue;
+    size_t opened = count_text(v, pairs[i][0]), closed = count_text(tail, pairs[i][1]);
+    if (opened <= count_text(v, pairs[i][1])) continue;
     for (size_t n = opened < closed ? opened : closed; n; n--) {
       while (!has(tail, tail.from, pairs[i][1], false)) tail.from++;
       tail.from += strlen(pairs[i][1]);
@@ -200,20 +199,20 @@ static void put_word(struct link *k, struct view v) {
   struct view mail = v;
   bool written = has(v, v.from, "mailto:", false);
   if (written) mail.from += 7;
-  put(k, head);
+  put_view(k, head);
   if (is_web(v))
     put_link(k, has(v, v.from, "https://", false) || has(v, v.from, "http://", false) ? "" : "https://", v, true, v,
              true);
   else if (written && is_address(mail)) put_link(k, "", v, false, mail, false);
-  else if (!has(v, v.from, "www.", false) && !is_char(v, v.from, '@') && !count(v, ":") && is_address(v))
+  else if (!has(v, v.from, "www.", false) && !is_char(v, v.from, '@') && !count_text(v, ":") && is_address(v))
     put_link(k, "mailto:", v, false, v, false);
-  else if (!put_other_scheme(k, v)) put(k, v);
-  put(k, tail);
+  else if (!put_other_scheme(k, v)) put_view(k, v);
+  put_view(k, tail);
 }
 
 // ---- the filter -----------------------------------------------------------------------------------------------------
 
-static uint32_t *characters(jrun *r, jval text, size_t *n) {
+static uint32_t *points_of(jrun *r, jval text, size_t *n) {
   uint32_t *c = jinja_array(r, j_chars(r, text.s), sizeof *c);
   *n = 0;
   for (size_t at = 0, len; at < text.s->n; at += len) {
@@ -227,7 +226,7 @@ static jval need_schemes(jrun *r, jval given) {
   jlist *all = j_list(r, 0), *items = given.type == J_ABSENT || given.type == J_NONE ? all : j_items(r, given);
   for (size_t i = 0; i < items->n; i++) {
     jval scheme = j_need_str(r, "a scheme", items->at[i]);
-    struct view v = {.c = characters(r, scheme, &v.end)};
+    struct view v = {.c = points_of(r, scheme, &v.end)};
     size_t n = run_of(v, 0, is_scheme), slashes = v.end - n - (n < v.end);
     if (n < 2 || !is_char(v, n, ':') || slashes > 2 || !has(v, n + 1, &"//"[2 - slashes], false))
       jinja_fail(r, "'%.*s' is not a valid URI scheme prefix.", VIEW_ARGS(scheme));
@@ -242,13 +241,13 @@ jval j_urlize(jrun *r, jval text, const int64_t *most, jval attributes, jval sch
   struct view v = {.from = 0};
   text = j_escape(r, text);
   jinja_charge(r, 8 * text.s->n);
-  v.c = characters(r, text, &v.end);
+  v.c = points_of(r, text, &v.end);
   k.out = j_scratch(r);
   for (struct view word = v; word.from < v.end; word.from = word.end) {
     bool space = j_is_space(v.c[word.from]);
     for (word.end = word.from; word.end < v.end && j_is_space(v.c[word.end]) == space;) word.end++;
-    if (space) put(&k, word);
-    else put_word(&k, word);
+    if (space) put_view(&k, word);
+    else put_linked_word(&k, word);
   }
   return j_scratch_end(r);
 }

@@ -262,7 +262,7 @@ static uint64_t hash(jrun *r, jval v) {
 }
 
 // Index of the entry with this key, or SIZE_MAX; *slot: where its number is or would be.
-static size_t find(jrun *r, const jdict *d, jval key, uint64_t h, size_t *slot) {
+static size_t find_entry(jrun *r, const jdict *d, jval key, uint64_t h, size_t *slot) {
   if (!d->n_slots) {
     for (size_t i = 0; i < d->n; i++) if (d->at[i].hash == h && j_eq(r, d->at[i].key, key)) return i;
     return SIZE_MAX;
@@ -290,7 +290,7 @@ static void index_dict(jrun *r, jdict *d, size_t n_slots) {
 
 void j_dict_set(jrun *r, jdict *d, jval key, jval v) {
   uint64_t h = hash(r, key);
-  size_t slot = 0, i = find(r, d, key, h, &slot);
+  size_t slot = 0, i = find_entry(r, d, key, h, &slot);
   jinja_charge(r, 1);
   if (i != SIZE_MAX) { d->at[i].val = v; return; }
   struct jentry e = {key, v, h};
@@ -300,7 +300,7 @@ void j_dict_set(jrun *r, jdict *d, jval key, jval v) {
 }
 
 bool j_dict_get(jrun *r, const jdict *d, jval key, jval *out) {
-  size_t slot, i = find(r, d, key, hash(r, key), &slot);
+  size_t slot, i = find_entry(r, d, key, hash(r, key), &slot);
   if (i == SIZE_MAX) return false;
   *out = d->at[i].val;
   return true;
@@ -312,7 +312,7 @@ bool j_dict_get_text(jrun *r, const jdict *d, const char *key, size_t n, jval *o
 }
 
 bool j_dict_remove(jrun *r, jdict *d, jval key, jval *out) {
-  size_t slot, i = find(r, d, key, hash(r, key), &slot);
+  size_t slot, i = find_entry(r, d, key, hash(r, key), &slot);
   if (i == SIZE_MAX) return false;
   *out = d->at[i].val;
   memmove(d->at + i, d->at + i + 1, (--d->n - i) * sizeof *d->at);
@@ -534,7 +534,7 @@ void j_sort(jrun *r, jval *keys, jval *vals, size_t n, bool reverse) {
 
 // ---- printing -------------------------------------------------------------------------------------------------------
 
-static void add_quoted(jrun *r, str *s, const jstr *text) {
+static void add_repr_text(jrun *r, str *s, const jstr *text) {
   bool single = memchr(text->at, '\'', text->n), twice = memchr(text->at, '"', text->n);
   char quote = single && !twice ? '"' : '\'';
   size_t next = 0;
@@ -579,7 +579,7 @@ static void add_items(jrun *r, str *s, const jlist *l, char open, char close) {
   str_addc(s, close);
 }
 
-static void add_dict(jrun *r, str *s, const jdict *d) {
+static void add_repr_dict(jrun *r, str *s, const jdict *d) {
   str_addc(s, '{');
   for (size_t i = 0; i < d->n; i++) {
     if (i) str_add(s, ", ");
@@ -612,12 +612,12 @@ void j_add_repr(jrun *r, str *s, jval v) {
     case J_FLOAT: j_add_float(r, s, v.f); break;
     case J_STR:
       if (v.safe) str_add(s, "Markup(");
-      add_quoted(r, s, v.s);
+      add_repr_text(r, s, v.s);
       if (v.safe) str_addc(s, ')');
       break;
     case J_LIST: add_items(r, s, v.l, '[', ']'); break;
     case J_TUPLE: add_items(r, s, v.l, '(', ')'); break;
-    case J_DICT: add_dict(r, s, v.d); break;
+    case J_DICT: add_repr_dict(r, s, v.d); break;
     case J_VIEW:
       str_addf(s, "%s(", j_type_name(v));
       add_items(r, s, j_items(r, v), '[', ']');
@@ -628,7 +628,7 @@ void j_add_repr(jrun *r, str *s, jval v) {
       if (v.r->step != 1) str_addf(s, ", %lld", (long long)v.r->step);
       str_addc(s, ')');
       break;
-    case J_NS: str_add(s, "<Namespace "); add_dict(r, s, v.d); str_addc(s, '>'); break;
+    case J_NS: str_add(s, "<Namespace "); add_repr_dict(r, s, v.d); str_addc(s, '>'); break;
     case J_MACRO: str_addf(s, "<Macro '%.*s'>", (int)v.macro->node->name->n, v.macro->node->name->at); break;
     case J_ITER: str_addf(s, "<%s object>", v.it->kind); break;
     case J_FUNC: str_addf(s, "<function %s>", v.fn->name); break;

@@ -11,7 +11,6 @@ struct wrap { jrun *r; const uint32_t *c; size_t n, width; bool cut, hyphens; jv
 struct chunk { size_t from, end; };
 typedef struct chunks { struct chunk *at; size_t n, cap; } chunks;
 
-static bool is_blank(uint32_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 static bool is_letter(uint32_t c) {
   return j_is_word(c) && utf8proc_category((utf8proc_int32_t)c) != UTF8PROC_CATEGORY_ND;
 }
@@ -35,14 +34,14 @@ static bool parts_at(const struct wrap *w, size_t i) {
 }
 
 static size_t chunk_end(const struct wrap *w, size_t i) {
-  bool blank = is_blank(w->c[i]);
+  bool blank = is_ascii_space(w->c[i]);
   size_t end = i + 1;
   if (blank || !w->hyphens) {
-    while (end < w->n && is_blank(w->c[end]) == blank) end++;
+    while (end < w->n && is_ascii_space(w->c[end]) == blank) end++;
     return end;
   }
   if (dash(w, i)) return i + dash(w, i);
-  for (; end < w->n && !is_blank(w->c[end]) && !dash(w, end); end++)
+  for (; end < w->n && !is_ascii_space(w->c[end]) && !dash(w, end); end++)
     if (parts_at(w, end)) return end + 1;
   return end;
 }
@@ -62,7 +61,7 @@ static size_t head_of(const struct wrap *w, struct chunk k, size_t room) {
   return last && other + 1 < last ? last : room;
 }
 
-static void put(struct wrap *w, struct chunk line, bool first) {
+static void put_line(struct wrap *w, struct chunk line, bool first) {
   if (!first) j_add(w->r, w->out, w->between);
   for (size_t i = line.from; i < line.end; i++) {
     char b[4];
@@ -71,7 +70,7 @@ static void put(struct wrap *w, struct chunk line, bool first) {
   j_guard(w->r, w->out);
 }
 
-static void fill(struct wrap *w, const chunks *all) {
+static void fill_lines(struct wrap *w, const chunks *all) {
   struct chunk *k = all->at, *end = all->at + all->n;
   for (bool first = true; k < end;) {
     if (!first && all_space(w, *k) && ++k == end) break;
@@ -87,7 +86,7 @@ static void fill(struct wrap *w, const chunks *all) {
     }
     if (count && all_space(w, last)) { line.end = last.from; count--; }
     if (!count) continue;
-    put(w, line, first);
+    put_line(w, line, first);
     first = false;
   }
 }
@@ -118,7 +117,7 @@ jval j_wordwrap(jrun *r, jval text, int64_t width, bool cut, bool hyphens, jval 
       at = k.end;
     }
     if (i) j_add(r, w.out, between);
-    fill(&w, &all);
+    fill_lines(&w, &all);
   }
   return j_scratch_end(r);
 }
