@@ -25,7 +25,7 @@ static const struct { const char *name, *what; int (*run)(int argc, char **argv)
 // ---- messages -------------------------------------------------------------------------------------------------------
 
 // One line whatever the text holds: file names may contain newlines.
-static void message(const char *fmt, va_list ap) {
+static void print_message(const char *fmt, va_list ap) {
   str s = {0};
   str_vaddf(&s, fmt, ap);
   str_blank_controls(&s, false);
@@ -37,7 +37,7 @@ static void message(const char *fmt, va_list ap) {
 int failed(const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  message(fmt, ap);
+  print_message(fmt, ap);
   va_end(ap);
   return EXIT_FAILED;
 }
@@ -45,7 +45,7 @@ int failed(const char *fmt, ...) {
 int usage_error(const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  message(fmt, ap);
+  print_message(fmt, ap);
   va_end(ap);
   return EXIT_USAGE;
 }
@@ -241,7 +241,7 @@ int talk_command(int argc, char **argv) {
 }
 
 // Whether the first word is no command but a model.
-static bool is_model(const char *word) {
+static bool names_a_model(const char *word) {
   const char *dot = strrchr(word, '.');
   return (dot && !strcmp(dot, ".gguf")) || !access(word, F_OK) || pull_is_name(word);
 }
@@ -254,7 +254,7 @@ static int dispatch(int argc, char **argv) {
   if (!strcmp(first, "help")) return help_command(argc - 1, argv + 1);
   for (size_t i = 0; i < COUNT(commands); i++)
     if (!strcmp(commands[i].name, first)) return commands[i].run(argc - 1, argv + 1);
-  return first[0] == '-' || is_model(first) ? talk_command(argc, argv) : unknown_command(first);
+  return first[0] == '-' || names_a_model(first) ? talk_command(argc, argv) : unknown_command(first);
 }
 
 // Where the caller has closed standard descriptors, the next files to be opened would get their numbers, and what is

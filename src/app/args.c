@@ -63,7 +63,7 @@ static int parse_real(const char *text, double *out) {
   return 0;
 }
 
-static int out_of_range(const char *name, const struct option *o, const char *text, error *err) {
+static int refuse_range(const char *name, const struct option *o, const char *text, error *err) {
   if (o->max >= 2147483647.0) return error_set(err, "%s must be %.10g or more, not %s", name, o->min, text);
   return error_set(err, "%s must lie between %.10g and %.10g, not %s", name, o->min, o->max, text);
 }
@@ -143,7 +143,7 @@ static int find_choice(const char *choices, const char *text) {
 }
 
 // Whether a text is one of the words between bars; "*" is all of them.
-static bool listed(const char *words, const char *text) {
+static bool is_listed_word(const char *words, const char *text) {
   return words && (!strcmp(words, "*") || find_choice(words, text) >= 0);
 }
 
@@ -151,7 +151,8 @@ static bool listed(const char *words, const char *text) {
 static bool all_listed(const char *words, const char *more, const char *text) {
   bool all = true;
   char *copy = xstrdup(text), *rest = copy;
-  for (char *word; all && (word = strsep(&rest, ",")) != NULL;) all = listed(words, word) || listed(more, word);
+  for (char *word; all && (word = strsep(&rest, ",")) != NULL;)
+    all = is_listed_word(words, word) || is_listed_word(more, word);
   free(copy);
   return all;
 }
@@ -194,12 +195,12 @@ static int take(const struct option *o, void *base, const char *name, const char
   case OPT_INT:
     if (o->words && (choice = find_choice(o->words, text)) >= 0) i = -1 - choice;
     else if (parse_int(text, &i)) return error_set(err, "%s needs a whole number, not '%s'", name, text);
-    if ((double)i < o->min || (double)i > o->max) return out_of_range(name, o, text, err);
+    if ((double)i < o->min || (double)i > o->max) return refuse_range(name, o, text, err);
     *(int64_t *)to = i;
     break;
   case OPT_REAL:
     if (parse_real(text, &f)) return error_set(err, "%s needs a number, not '%s'", name, text);
-    if (f < o->min || f > o->max) return out_of_range(name, o, text, err);
+    if (f < o->min || f > o->max) return refuse_range(name, o, text, err);
     *(double *)to = f;
     break;
   case OPT_IDS: {
@@ -249,7 +250,7 @@ static const struct option *find_option(const struct command *c, struct options 
 }
 
 // How many of the arguments that follow are its values; next: the first of them, or NULL.
-static int n_values(const struct option *o, const char *next) {
+static int values_of_option(const struct option *o, const char *next) {
   if (!o->value) return 0;
   if (o->value[0] == '[') return next && find_choice(o->value, next) >= 0;
   return strchr(o->value, ' ') ? 2 : 1;
@@ -335,7 +336,7 @@ static int take_option(const struct command *c, struct options table, void *to, 
   char name[LONGEST + 2];
   snprintf(name, sizeof name, "%.*s", (int)(len < LONGEST ? len : LONGEST), arg);
   const char *value = equals ? equals + 1 : NULL;
-  int n = n_values(o, *i + 1 < argc ? argv[*i + 1] : NULL);
+  int n = values_of_option(o, *i + 1 < argc ? argv[*i + 1] : NULL);
   if (value && !o->value) return error_set(err, "%s takes no value", name);
   if (!value && *i + n >= argc) return error_set(err, "%s needs a value: %s", name, o->value);
   if (!value && n) { value = argv[*i + 1]; *i += n; }

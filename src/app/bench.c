@@ -42,14 +42,14 @@ struct bench {
 
 // ---- figures --------------------------------------------------------------------------------------------------------
 
-static double mean(const double *x, size_t n) {
+static double mean_of(const double *x, size_t n) {
   double sum = 0;
   for (size_t i = 0; i < n; i++) sum += x[i];
   return sum / (double)n;
 }
 
 static double deviation(const double *x, size_t n) {   // of a sample: n - 1
-  double m = mean(x, n), sum = 0;
+  double m = mean_of(x, n), sum = 0;
   for (size_t i = 0; i < n; i++) sum += (x[i] - m) * (x[i] - m);
   return n > 1 ? sqrt(sum / (double)(n - 1)) : 0;
 }
@@ -63,9 +63,9 @@ static void summarise(struct result *r) {
     ns[i] = (double)r->ns.at[i];
     ts[i] = tokens_per_second(&r->test, r->ns.at[i]);
   }
-  r->avg_ns = mean(ns, r->ns.n);
+  r->avg_ns = mean_of(ns, r->ns.n);
   r->sd_ns = deviation(ns, r->ns.n);
-  r->avg_ts = mean(ts, r->ns.n);
+  r->avg_ts = mean_of(ts, r->ns.n);
   r->sd_ts = deviation(ts, r->ns.n);
   free(ns);
   free(ts);
@@ -166,12 +166,12 @@ static json_t *json_of(const struct bench *b, const struct result *r) {
   return o;
 }
 
-static double number_of(const json_t *value) {
+static double as_number(const json_t *value) {
   return json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
 }
 
 // A text as SQL and CSV write it: in quotes, those inside doubled.
-static void add_quoted(struct bench *b, const char *text, char quote) {
+static void add_in_quotes(struct bench *b, const char *text, char quote) {
   out_add(&b->out, &quote, 1);
   for (const char *c = text; *c; c++) { if (*c == quote) out_add(&b->out, c, 1); out_add(&b->out, c, 1); }
   out_add(&b->out, &quote, 1);
@@ -186,8 +186,8 @@ static void add_csv(struct bench *b, json_t *o, bool names) {
     out_addf(&b->out, "%s", between);
     between = ",";
     if (names) { out_addf(&b->out, "%s", key); continue; }
-    if (!json_is_string(value)) { out_addf(&b->out, "%.10g", number_of(value)); continue; }
-    add_quoted(b, json_string_value(value), '"');
+    if (!json_is_string(value)) { out_addf(&b->out, "%.10g", as_number(value)); continue; }
+    add_in_quotes(b, json_string_value(value), '"');
   }
   out_add(&b->out, "\n", 1);
 }
@@ -219,13 +219,13 @@ static void add_sql(struct bench *b, json_t *o, bool first) {
     if (json_is_array(value)) continue;
     out_addf(&b->out, "%s", between);
     between = ", ";
-    if (json_is_string(value)) add_quoted(b, json_string_value(value), '\'');
-    else out_addf(&b->out, "%.17g", number_of(value));
+    if (json_is_string(value)) add_in_quotes(b, json_string_value(value), '\'');
+    else out_addf(&b->out, "%.17g", as_number(value));
   }
   out_addf(&b->out, ");\n");
 }
 
-static void show(struct bench *b, const struct result *r, bool first) {
+static void show_result(struct bench *b, const struct result *r, bool first) {
   json_t *o = json_of(b, r);
   switch ((enum format)b->o.format) {
   case FORMAT_MD:
@@ -296,7 +296,7 @@ static int evaluate_many(struct bench *b, const struct test *t, int64_t *ns) {
   return status ? failed("%s", err.text) : 0;
 }
 
-static int evaluate(struct bench *b, const struct test *t, int64_t *ns) {
+static int run_test(struct bench *b, const struct test *t, int64_t *ns) {
   weft_error err;
   if (t->n_sequences > 1) return evaluate_many(b, t, ns);
   double began = now_s();
@@ -313,7 +313,7 @@ static int evaluate(struct bench *b, const struct test *t, int64_t *ns) {
 }
 
 // One test: the depth is filled once, since every repetition starts again behind it.  0 or the exit status.
-static int measure(struct bench *b, struct result *r) {
+static int measure_test(struct bench *b, struct result *r) {
   weft_error err;
   struct test *t = &r->test, warm = *t;
   int64_t ns;
@@ -326,10 +326,10 @@ static int measure(struct bench *b, struct result *r) {
   if (t->n_sequences == 1 && t->n_depth && weft_decode(b->model, b->ids, (size_t)t->n_depth, 0, NULL, &err))
     return failed("%s", err.text);
   if (warm.n_gen > 1) warm.n_gen = 2;
-  int status = evaluate(b, &warm, &ns);
+  int status = run_test(b, &warm, &ns);
   weft_model_settle(b->model);
   for (int64_t i = 0; !status && i < b->o.repetitions && !interrupted(); i++) {
-    status = evaluate(b, t, &ns);
+    status = run_test(b, t, &ns);
     if (!interrupted()) vec_push(&r->ns, ns);
   }
   if (!status && interrupted()) status = EXIT_INTERRUPTED;
@@ -337,7 +337,7 @@ static int measure(struct bench *b, struct result *r) {
   return status;
 }
 
-static int open_model(struct bench *b, const struct test *t, int n_ctx) {
+static int open_for_test(struct bench *b, const struct test *t, int n_ctx) {
   struct model_args how = b->o.model;
   how.model = t->model;
   how.context = n_ctx;
@@ -370,7 +370,7 @@ static int measure_all(struct bench *b, const tests *all) {
       drop_sequences(b);
       weft_model_close(b->model);
       b->model = NULL;
-      if ((status = open_model(b, t, n_ctx))) break;
+      if ((status = open_for_test(b, t, n_ctx))) break;
       opened = t;
       interrupt_catch();
       progress_begin(&b->bar);
@@ -378,9 +378,9 @@ static int measure_all(struct bench *b, const tests *all) {
     struct result r = {.test = *t};
     for (double until = now_s() + (double)b->o.delay; now_s() < until && !interrupted();)
       nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-    status = measure(b, &r);
+    status = measure_test(b, &r);
     progress_end(&b->bar);
-    if (!status) show(b, &r, i == 0);
+    if (!status) show_result(b, &r, i == 0);
     vec_free(&r.ns);
     if (b->out.error) break;
   }

@@ -42,7 +42,7 @@ static void show_entry(struct listing *l, const weft_cache_entry *e) {
   out_addf(&l->out, "\n");
 }
 
-static bool visit(const weft_cache_entry *e, void *ctx) {
+static bool list_entry(const weft_cache_entry *e, void *ctx) {
   struct listing *l = ctx;
   l->n++;
   l->damaged += !e->sound;
@@ -69,11 +69,11 @@ static bool visit(const weft_cache_entry *e, void *ctx) {
   return !interrupted();
 }
 
-static int list(const struct settings *o) {
+static int list_entries(const struct settings *o) {
   weft_error err;
   bool verify = !strcmp(o->action, "verify");
   struct listing l = {.only_damaged = verify, .only_tunings = o->tunings, .rows = o->json ? json_array() : NULL};
-  int status = weft_cache_each(visit, &l, &err) ? failed("%s", err.text) : EXIT_OK;
+  int status = weft_cache_each(list_entry, &l, &err) ? failed("%s", err.text) : EXIT_OK;
   if (!status && o->json) {
     out_json(&l.out, json_incref(l.rows), JSON_INDENT(1) | JSON_REAL_PRECISION(8));
   } else if (!status) {
@@ -89,7 +89,7 @@ static int list(const struct settings *o) {
 
 enum { FORM = 1, MOST_TUNINGS = 100000 };           // version of the file's form
 
-static bool collect(const weft_cache_entry *e, void *ctx) {
+static bool collect_tuning(const weft_cache_entry *e, void *ctx) {
   if (!e->sound || !e->current || strcmp(e->kind, "tuning")) return true;
   json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:s, s:s}", "name", e->name, "role", e->role, "opts", e->opts,
                         "before_us", e->before_us, "after_us", e->after_us, "cut_s", e->cut_s, "machine", e->machine,
@@ -108,7 +108,11 @@ static bool collect(const weft_cache_entry *e, void *ctx) {
 static int export_to(const char *path) {
   weft_error err;
   json_t *all = json_object(), *rows = json_array();
-  if (weft_cache_each(collect, rows, &err)) { json_decref(rows); json_decref(all); return failed("%s", err.text); }
+  if (weft_cache_each(collect_tuning, rows, &err)) {
+    json_decref(rows);
+    json_decref(all);
+    return failed("%s", err.text);
+  }
   size_t n = json_array_size(rows);
   json_object_set_new(all, "weft_tunings", json_integer(FORM));
   json_object_set_new(all, "tunings", rows);
@@ -130,7 +134,7 @@ static int export_to(const char *path) {
   return status;
 }
 
-static const char *text_of(const json_t *o, const char *key) {
+static const char *text_member(const json_t *o, const char *key) {
   const json_t *v = json_object_get(o, key);
   return json_is_string(v) && strlen(json_string_value(v)) == json_string_length(v) ? json_string_value(v) : NULL;
 }
@@ -141,7 +145,7 @@ static int import_one(const json_t *o, size_t i, bool add, error *why) {
   static const char *const keys[] = {"name", "role", "opts", "machine", "compiler"};
   const char *text[COUNT(keys)];
   for (size_t k = 0; k < COUNT(keys); k++)
-    if (!(text[k] = text_of(o, keys[k])))
+    if (!(text[k] = text_member(o, keys[k])))
       return error_set(why, "tunings[%zu]: '%s' is missing, or no text", i, keys[k]);
   const json_t *lines = json_object_get(o, "ir"), *before = json_object_get(o, "before_us"),
                *after = json_object_get(o, "after_us"), *cut = json_object_get(o, "cut_s");
@@ -213,7 +217,7 @@ static int act(struct settings *o) {
   if (!takes_file && o->exchange)
     return usage_error("weft cache %s takes no file, and '%s' was given", o->action, o->exchange);
   keep_to_files(o, strcmp(o->action, "export") ? NULL : o->exchange);
-  if (!strcmp(o->action, "list") || !strcmp(o->action, "verify")) return list(o);
+  if (!strcmp(o->action, "list") || !strcmp(o->action, "verify")) return list_entries(o);
   if (!strcmp(o->action, "clear")) return clear(o->tunings);
   if (!strcmp(o->action, "export")) return export_to(o->exchange);
   if (!strcmp(o->action, "import")) return import_from(o->exchange);

@@ -37,7 +37,7 @@ void chat_set_system(struct chat *c, const char *text, size_t n) {
 // ---- the conversation -----------------------------------------------------------------------------------------------
 
 // Answers a text of the user, after what /read left for it.
-static int ask(struct chat *c, const char *text, size_t n) {
+static int answer_user(struct chat *c, const char *text, size_t n) {
   str_addn(&c->pending, text, n);
   int status = chat_say(c, json_pack("{ss so}", "role", "user", "content", json_text(c->pending.at, c->pending.n)));
   c->pending.n = 0;
@@ -62,7 +62,7 @@ static int converse(struct chat *c) {
     if (!text.n) continue;
     c->broken = false;
     bool line = text.at[0] == '/' && !strchr(text.at, '\n');
-    status = line ? chat_run_line(c, text.at + 1) : ask(c, text.at, text.n);
+    status = line ? chat_run_line(c, text.at + 1) : answer_user(c, text.at, text.n);
     if (status == 1) { status = EXIT_OK; break; }
     if (interrupted() && !terminal_interactive(c->term)) { status = EXIT_INTERRUPTED; break; }
     status = status || c->broken ? EXIT_FAILED : EXIT_OK;
@@ -87,7 +87,7 @@ static int answer_one(struct chat *c) {
   str_addn(&message, text, n);
   free(text);
   if (c->o.escapes) message.n = unescape(message.at, message.n);
-  int status = message.n ? ask(c, message.at, message.n) : usage_error("no message: the text is empty");
+  int status = message.n ? answer_user(c, message.at, message.n) : usage_error("no message: the text is empty");
   str_free(&message);
   if (status == EXIT_USAGE) return status;
   return interrupted() ? EXIT_INTERRUPTED : status || c->broken ? EXIT_FAILED : EXIT_OK;
@@ -126,7 +126,7 @@ static int open_file(struct chat *c, const char *path, weft_error *err) {
   return status;
 }
 
-static int open_template(struct chat *c, weft_error *err) {
+static int choose_template(struct chat *c, weft_error *err) {
   size_t n;
   bool own = !c->o.template_name && !c->o.template_file && model_has_template(weft_model_file(c->model));
   if (own) return weft_template_of_file(weft_model_file(c->model), c->tools != NULL, &c->tmpl, err);
@@ -142,7 +142,7 @@ static int open_template(struct chat *c, weft_error *err) {
 }
 
 // JSON from the command line, or a file with it.
-static int read_json(const char *option, const char *arg, json_type type, char **text, size_t *n, error *err) {
+static int read_json_option(const char *option, const char *arg, json_type type, char **text, size_t *n, error *err) {
   json_error_t e;
   if (!arg) return 0;
   char first = arg[strspn(arg, " \t\r\n")];
@@ -157,7 +157,7 @@ static int read_json(const char *option, const char *arg, json_type type, char *
 }
 
 // Adds what -rea and --reasoning-effort say to the variables of the template.
-static void add_variables(struct chat *c) {
+static void add_reasoning(struct chat *c) {
   if (c->o.thinking == THINKING_AUTO && !c->o.effort) return;
   json_t *all = c->variables ? json_loadb(c->variables, c->n_variables, JSON_ALLOW_NUL, NULL) : json_object();
   if (c->o.thinking != THINKING_AUTO)
@@ -169,7 +169,7 @@ static void add_variables(struct chat *c) {
   json_decref(all);
 }
 
-static int open_model(struct chat *c) {
+static int open_chat_model(struct chat *c) {
   weft_error err;
   c->o.model.mtp = !c->o.no_guess && !c->o.draft.model.model;
   if (model_args_open(&c->o.model, &c->bar, &c->model)) return EXIT_FAILED;
@@ -180,7 +180,7 @@ static int open_model(struct chat *c) {
   c->ahead = weft_ahead_new(c->model, c->o.no_guess ? WEFT_GUESS_NEVER : WEFT_GUESS_WHERE_IT_PAYS);
   if (!c->o.no_guess && draft_args_open(&c->o.draft, c->model, &c->bar, &c->draft_model, &c->draft)) return EXIT_FAILED;
   if (c->draft) weft_ahead_draft(c->ahead, c->draft);
-  if (open_template(c, &err)) return failed("%s", err.text);
+  if (choose_template(c, &err)) return failed("%s", err.text);
   if (sampling_new(&c->o.sampling, c->vocab, c->n_vocab, &c->sampler, &err)) return failed("%s", err.text);
   if (grammar_args_open(&c->o.grammar, c->vocab, c->n_vocab, &c->grammar, &err)) return failed("%s", err.text);
   if (c->o.stops.n && weft_stop_new(texts_of(&c->o.stops), c->o.stops.n, &c->stop, &err)) return failed("%s", err.text);
@@ -223,17 +223,17 @@ static int chat(struct chat *c) {
   if (grammar_args_check(&c->o.grammar, c->o.sampling.ignore_end, &err) ||
       sampling_check(&c->o.sampling, c->o.escapes, &err))
     return usage_error("%s", err.text);
-  if (read_json("--tools", c->o.tools, JSON_ARRAY, &c->tools, &c->n_tools, &err) ||
-      read_json("--chat-template-kwargs", c->o.variables, JSON_OBJECT, &c->variables, &c->n_variables, &err))
+  if (read_json_option("--tools", c->o.tools, JSON_ARRAY, &c->tools, &c->n_tools, &err) ||
+      read_json_option("--chat-template-kwargs", c->o.variables, JSON_OBJECT, &c->variables, &c->n_variables, &err))
     return failed("%s", err.text);
-  add_variables(c);
+  add_reasoning(c);
   c->messages = json_array();
   int status = set_system(c);
   if (status) return status;
   bool one = c->o.prompt || c->o.file;
   // lines of a conversation name files
   if (one || (!c->o.simple_io && !isatty(STDIN_FILENO))) keep_to_files(&c->o, NULL);
-  status = open_model(c);
+  status = open_chat_model(c);
   if (status) return status;
   c->term = terminal_new((enum color)c->o.color, !c->o.simple_io && !one);
   status = answer_one(c);

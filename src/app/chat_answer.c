@@ -12,7 +12,7 @@
 // ---- the prompt -----------------------------------------------------------------------------------------------------
 
 // The ids of the conversation, with the beginning of an answer; prepares to take that apart.
-static int make_prompt(struct chat *c, struct ids *out, weft_error *err) {
+static int make_chat_prompt(struct chat *c, struct ids *out, weft_error *err) {
   char *json = json_dumps(c->messages, JSON_COMPACT), *text = NULL;
   size_t n = 0;
   weft_chat chat = {.messages = json,
@@ -36,12 +36,6 @@ static int make_prompt(struct chat *c, struct ids *out, weft_error *err) {
 }
 
 // ---- evaluation -----------------------------------------------------------------------------------------------------
-
-static double compile_ms(const struct chat *c) {
-  weft_stats s;
-  weft_model_stats(c->model, &s);
-  return s.compile_ms;
-}
 
 // Takes the oldest turn out of the conversation: from the first message after the system prompt to the next one of the
 // user. Returns how many messages that were; 0: there is only one turn.
@@ -76,7 +70,7 @@ static bool would_fit(struct chat *c, const json_t *all, size_t n_ctx, weft_erro
   struct ids ids = {0};
   bool less = false;
   while (forget_turn(c)) less = true;
-  bool fits = less && !make_prompt(c, &ids, err) && ids.n < n_ctx;
+  bool fits = less && !make_chat_prompt(c, &ids, err) && ids.n < n_ctx;
   free(ids.at);
   set_messages(c, all);
   return fits;
@@ -85,9 +79,9 @@ static bool would_fit(struct chat *c, const json_t *all, size_t n_ctx, weft_erro
 // A prompt that leaves room for an answer: a quarter of the context, or what -n says.  What is too long loses its
 // oldest turns, if it may, and then so many that half of the context is free, for each time all that is left is
 // evaluated again.
-static int make_room(struct chat *c, struct ids *ids, weft_error *err) {
+static int fit_prompt(struct chat *c, struct ids *ids, weft_error *err) {
   size_t n_ctx = (size_t)weft_model_context(c->model), room = n_ctx / 4, gone = 0, some;
-  if (make_prompt(c, ids, err)) return -1;
+  if (make_chat_prompt(c, ids, err)) return -1;
   if (c->o.count >= 0 && (size_t)c->o.count < room) room = (size_t)c->o.count;
   if (ids->n + (c->o.context_shift ? room : 0) < n_ctx) return 0;
   json_t *all = json_copy(c->messages);
@@ -95,7 +89,7 @@ static int make_room(struct chat *c, struct ids *ids, weft_error *err) {
   if (would_fit(c, all, n_ctx, err) && may_forget(c, ids->n, n_ctx)) {
     while (!status && ids->n > n_ctx / 2 && (some = forget_turn(c))) {
       gone += some;
-      status = make_prompt(c, ids, err);
+      status = make_chat_prompt(c, ids, err);
     }
     if (!c->o.quiet) terminal_note(c->term, "(the %zu oldest messages are forgotten)", gone);
   }
@@ -115,7 +109,7 @@ static bool watch_prompt(void *ctx, double done) {
 }
 
 // Brings the KV cache to these ids.  0, -1 with an error, or 1: Ctrl-C.
-static int evaluate(struct chat *c, const struct ids *ids, weft_error *err) {
+static int evaluate_prompt(struct chat *c, const struct ids *ids, weft_error *err) {
   size_t keep = 0, n_ctx = (size_t)weft_model_context(c->model);
   if (ids->n >= n_ctx) {
     snprintf(err->text, sizeof err->text,
@@ -130,7 +124,7 @@ static int evaluate(struct chat *c, const struct ids *ids, weft_error *err) {
   }
   while (keep < c->past.n && keep < ids->n && c->past.at[keep] == ids->at[keep]) keep++;
   if (keep == ids->n && keep) keep--;    // the logits of the last one are wanted
-  double compiled = compile_ms(c), began = now_s();
+  double compiled = stats_compile_ms(c->model), began = now_s();
   c->past.n = keep;
   c->n_kept = keep;
   if (!c->o.quiet) progress_begin(&c->bar);
@@ -147,7 +141,7 @@ static int evaluate(struct chat *c, const struct ids *ids, weft_error *err) {
   progress_end(&c->bar);
   c->n_prompt = c->past.n - keep;
   c->total_prompt += c->n_prompt;
-  c->prompt_s = now_s() - began - (compile_ms(c) - compiled) / 1000;
+  c->prompt_s = now_s() - began - (stats_compile_ms(c->model) - compiled) / 1000;
   if (status) { c->past.n = keep; return -1; }
   weft_sampler_reset(c->sampler);
   for (size_t i = 0; i < c->past.n; i++) weft_accept(c->sampler, c->past.at[i], NULL);
@@ -203,7 +197,7 @@ static bool feed(struct chat *c, const char *text, size_t n, bool last) {
 }
 
 // Draws a token.  Where content is written, the grammar says which; it follows that text alone, not reasoning.
-static int draw(struct chat *c, int32_t *id, bool *constrained, weft_error *err) {
+static int draw_id(struct chat *c, int32_t *id, bool *constrained, weft_error *err) {
   const uint64_t *mask = NULL;
   *constrained = c->grammar && weft_answer_in_content(c->answer);
   if (*constrained && weft_grammar_mask(c->grammar, &mask, err)) return -1;
@@ -212,11 +206,11 @@ static int draw(struct chat *c, int32_t *id, bool *constrained, weft_error *err)
 }
 
 // Draws tokens until something ends the answer.
-static enum ending generate(struct chat *c, weft_error *err) {
+static enum ending generate_answer(struct chat *c, weft_error *err) {
   size_t n, n_ctx = (size_t)weft_model_context(c->model);
   enum ending why = ENDED;
   const char *text;
-  double compiled = compile_ms(c), began = now_s();   // kernels for one token are made with the first one
+  double compiled = stats_compile_ms(c->model), began = now_s();  // kernels for one token are made with the first one
   bool ended = false, constrained;
   if (c->grammar) weft_grammar_reset(c->grammar);
   for (c->n_answer = 0; !ended;) {
@@ -224,7 +218,7 @@ static enum ending generate(struct chat *c, weft_error *err) {
     if (interrupted()) { why = STOPPED; break; }
     if (terminal_closed(c->term)) break;
     if (c->o.count >= 0 && c->n_answer >= (size_t)c->o.count) { why = CUT; break; }
-    if (draw(c, &id, &constrained, err)) { why = BROKEN; break; }
+    if (draw_id(c, &id, &constrained, err)) { why = BROKEN; break; }
     if (!c->o.sampling.ignore_end && weft_is_end(c->vocab, id)) break;
     if (constrained && weft_grammar_accept(c->grammar, id, err)) { why = BROKEN; break; }
     weft_accept(c->sampler, id, NULL);
@@ -238,13 +232,13 @@ static enum ending generate(struct chat *c, weft_error *err) {
   }
   text = weft_stream_end(c->stream, &n);
   if (!ended) feed(c, text, n, true);
-  c->answer_s = now_s() - began - (compile_ms(c) - compiled) / 1000;
+  c->answer_s = now_s() - began - (stats_compile_ms(c->model) - compiled) / 1000;
   c->total_answer += c->n_answer;
   return why;
 }
 
 // The answer that was made, as a message.
-static json_t *message_of(struct chat *c) {
+static json_t *answer_message(struct chat *c) {
   json_t *m = json_pack("{ss so}", "role", "assistant", "content", json_text(str_c(&c->content), c->content.n));
   if (c->reasoning.n) json_object_set_new(m, "reasoning_content", json_text(c->reasoning.at, c->reasoning.n));
   if (json_array_size(c->calls)) json_object_set(m, "tool_calls", c->calls);
@@ -254,9 +248,9 @@ static json_t *message_of(struct chat *c) {
 static double per_second(size_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0; }
 
 // --json: the answer, why it ended, and how fast it was.
-static void show_json(struct chat *c, enum ending why) {
+static void show_answer_json(struct chat *c, enum ending why) {
   static const char *const reasons[] = {"stop", "stopped", "length", "length", "error"};
-  json_t *m = message_of(c);
+  json_t *m = answer_message(c);
   json_object_set_new(m, "finish_reason",
                       json_string(why == ENDED && json_array_size(c->calls) ? "tool_calls" : reasons[why]));
   json_object_set_new(m, "timings",
@@ -294,9 +288,9 @@ static void say_ending(struct chat *c, enum ending why, const weft_error *err) {
 static int respond(struct chat *c, weft_error *err) {
   struct ids ids = {0};
   interrupt_catch();
-  int status = make_room(c, &ids, err);
+  int status = fit_prompt(c, &ids, err);
   if (!status && c->o.verbose_prompt) show_tokens(c->vocab, ids.at, ids.n);
-  if (!status) status = evaluate(c, &ids, err);
+  if (!status) status = evaluate_prompt(c, &ids, err);
   free(ids.at);
   return status;
 }
@@ -315,13 +309,13 @@ int chat_respond(struct chat *c) {
     terminal_note(c->term, "(stopped before the answer began: the conversation is as it was)");
     return -1;
   }
-  enum ending why = generate(c, &err);
+  enum ending why = generate_answer(c, &err);
   terminal_newline(c->term);
-  if (c->o.json) show_json(c, why);
+  if (c->o.json) show_answer_json(c, why);
   say_ending(c, why, &err);
   c->broken = why == BROKEN;
   c->used = c->past.n;
-  json_array_append_new(c->messages, message_of(c));
+  json_array_append_new(c->messages, answer_message(c));
   return 0;
 }
 

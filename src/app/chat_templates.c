@@ -373,7 +373,7 @@ static const struct format formats[] = {
 // ---- as Jinja -------------------------------------------------------------------------------------------------------
 
 // {{ "text" }}: as an expression, since Jinja drops white space of a template around its tags.
-static void add_text(str *to, const char *text) {
+static void add_text_expr(str *to, const char *text) {
   if (!text || !*text) return;
   str_add(to, "{{ \"");
   for (; *text; text++) {
@@ -386,9 +386,9 @@ static void add_text(str *to, const char *text) {
 
 static void add_message(str *to, const struct frame *f, const char *content) {
   if (!f->before) return;
-  add_text(to, f->before);
+  add_text_expr(to, f->before);
   str_addf(to, "{{ %s }}", content);
-  add_text(to, f->after);
+  add_text_expr(to, f->after);
 }
 
 char *chat_template(const char *name) {
@@ -399,10 +399,10 @@ char *chat_template(const char *name) {
              *answer = f->flags & (TRIM | TRIM_ANSWERS) ? "m.content | trim" : "m.content";
   str s = {0};
   str_add(&s, "{{ bos_token }}{% set ns = namespace(held = none, users = 0) %}");
-  add_text(&s, f->start);
+  add_text_expr(&s, f->start);
   if (f->unsaid) {
     str_add(&s, "{% if not messages or messages[0].role != 'system' %}");
-    add_text(&s, f->unsaid);
+    add_text_expr(&s, f->unsaid);
     str_add(&s, "{% endif %}");
   }
   str_add(&s, "{% for m in messages %}{% if m.role == 'system' %}");
@@ -413,20 +413,20 @@ char *chat_template(const char *name) {
   str_add(&s, "{% else %}");
   if (f->again) {
     str_add(&s, "{% if ns.users %}");
-    add_text(&s, f->again);
+    add_text_expr(&s, f->again);
     str_add(&s, "{% endif %}");
   }
-  add_text(&s, f->user.before);
+  add_text_expr(&s, f->user.before);
   if (f->flags & HELD) {
     str_add(&s, "{% if ns.held is not none %}");
     add_message(&s, &f->system, "ns.held");
     str_add(&s, "{% set ns.held = none %}{% endif %}");
   }
   str_addf(&s, "{{ %s }}", text);
-  add_text(&s, f->user.after);
+  add_text_expr(&s, f->user.after);
   str_add(&s, "{% set ns.users = ns.users + 1 %}{% endif %}{% endfor %}");
   str_add(&s, "{% if add_generation_prompt %}");
-  add_text(&s, f->end);
+  add_text_expr(&s, f->end);
   str_add(&s, "{% endif %}");
   return s.at;
 }

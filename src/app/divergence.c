@@ -130,7 +130,7 @@ struct comparison {
 
 struct estimate { double value, error; };
 
-static struct estimate mean(const struct sums *s, size_t n) {
+static struct estimate mean_estimate(const struct sums *s, size_t n) {
   double m = n ? s->x / (double)n : 0, v = n ? s->xx / (double)n - m * m : 0;
   return (struct estimate){m, v > 0 && n > 10 ? sqrt(v / (double)(n - 1)) : 0};
 }
@@ -176,7 +176,7 @@ static double covariance(const struct comparison *c) {
 }
 
 static struct estimate log_ratio(const struct comparison *c) {
-  struct estimate q = mean(&c->nll, c->count), b = mean(&c->base, c->count);
+  struct estimate q = mean_estimate(&c->nll, c->count), b = mean_estimate(&c->base, c->count);
   return (struct estimate){q.value - b.value, sqrt(fmax(0, q.error * q.error + b.error * b.error - 2 * covariance(c)))};
 }
 
@@ -190,13 +190,16 @@ static struct estimate same_top(const struct comparison *c) {
   return (struct estimate){p, c->count > 1 ? sqrt(p * (1 - p) / (double)(c->count - 1)) : 0};
 }
 
-static struct estimate power(struct estimate e) { return (struct estimate){exp(e.value), exp(e.value) * e.error}; }
+static struct estimate exp_estimate(struct estimate e) {
+  return (struct estimate){exp(e.value), exp(e.value) * e.error};
+}
 static struct estimate percent(struct estimate e) { return (struct estimate){100 * e.value, 100 * e.error}; }
 
 static void show_chunk(struct run *r, int32_t i) {
   const struct comparison *c = r->ctx;
-  struct estimate ppl = power(mean(&c->nll, c->count)), ratio = log_ratio(c), kl = mean(&c->kl, c->count);
-  struct estimate rms = percent(root(mean(&c->diff2, c->count))), top = percent(same_top(c));
+  struct estimate ppl = exp_estimate(mean_estimate(&c->nll, c->count)), ratio = log_ratio(c),
+                  kl = mean_estimate(&c->kl, c->count);
+  struct estimate rms = percent(root(mean_estimate(&c->diff2, c->count))), top = percent(same_top(c));
   if (!i)
     out_addf(&r->out, "\nchunk             PPL               ln(PPL(Q)/PPL(base))          KL Divergence              "
                       "Δp RMS            Same top p\n");
@@ -205,7 +208,7 @@ static void show_chunk(struct run *r, int32_t i) {
   out_addf(&r->out, "    %6.3f ± %6.3f %%    %6.3f ± %6.3f %%\n", rms.value, rms.error, top.value, top.error);
 }
 
-static int by_size(const void *a, const void *b) {
+static int by_float(const void *a, const void *b) {
   float x = *(const float *)a, y = *(const float *)b;
   return (x > y) - (x < y);
 }
@@ -228,34 +231,35 @@ static const struct { const char *name; double at; bool of_kl;
 static void show_statistics(struct run *r, struct comparison *c) {
   struct out *o = &r->out;
   size_t n = c->count;
-  struct estimate q = mean(&c->nll, n), b = mean(&c->base, n), pq = power(q), pb = power(b), ratio = log_ratio(c), e;
+  struct estimate q = mean_estimate(&c->nll, n), b = mean_estimate(&c->base, n), pq = exp_estimate(q),
+                  pb = exp_estimate(b), ratio = log_ratio(c), e;
   out_addf(o, "\n====== Perplexity statistics ======\n");
   out_addf(o, "Mean PPL(Q)                   : %10.6f ± %10.6f\n", pq.value, pq.error);
   out_addf(o, "Mean PPL(base)                : %10.6f ± %10.6f\n", pb.value, pb.error);
   out_addf(o, "Cor(ln(PPL(Q)), ln(PPL(base))): %6.2f%%\n",
            q.error > 0 && b.error > 0 ? 100 * covariance(c) / (q.error * b.error) : 0);
   out_addf(o, "Mean ln(PPL(Q)/PPL(base))     : %10.6f ± %10.6f\n", ratio.value, ratio.error);
-  e = power(ratio);
+  e = exp_estimate(ratio);
   out_addf(o, "Mean PPL(Q)/PPL(base)         : %10.6f ± %10.6f\n", e.value, e.error);
   out_addf(o, "Mean PPL(Q)-PPL(base)         : %10.6f ± %10.6f\n", pq.value - pb.value,
            sqrt(fmax(0, pq.error * pq.error + pb.error * pb.error - 2 * pq.value * pb.value * covariance(c))));
-  qsort(c->kls, n, sizeof *c->kls, by_size);
-  qsort(c->diffs, n, sizeof *c->diffs, by_size);
-  e = mean(&c->kl, n);
+  qsort(c->kls, n, sizeof *c->kls, by_float);
+  qsort(c->diffs, n, sizeof *c->diffs, by_float);
+  e = mean_estimate(&c->kl, n);
   out_addf(o, "\n====== KL divergence statistics ======\nMean    KLD: %10.6f ± %10.6f\n", e.value, e.error);
   for (size_t i = 0; i < COUNT(levels); i++)
     if (levels[i].of_kl) out_addf(o, "%s KLD: %10.6f\n", levels[i].name, percentile(c->kls, n, levels[i].at));
-  e = percent(mean(&c->diff, n));
+  e = percent(mean_estimate(&c->diff, n));
   out_addf(o, "\n====== Token probability statistics ======\nMean    Δp: %6.3f ± %5.3f %%\n", e.value, e.error);
   for (size_t i = 0; i < COUNT(levels); i++)
     out_addf(o, "%s Δp: %6.3f%%\n", levels[i].name, 100 * percentile(c->diffs, n, levels[i].at));
-  e = percent(root(mean(&c->diff2, n)));
+  e = percent(root(mean_estimate(&c->diff2, n)));
   out_addf(o, "RMS Δp    : %6.3f ± %5.3f %%\n", e.value, e.error);
   e = percent(same_top(c));
   out_addf(o, "Same top p: %6.3f ± %5.3f %%\n", e.value, e.error);
 }
 
-static int compare(struct run *r, struct comparison *c) {
+static int compare_chunks(struct run *r, struct comparison *c) {
   const struct given *g = c->given;
   if (g->n_vocab != r->n_vocab)
     return failed("%s: made by a model with %d tokens in its vocabulary; this one has %d", c->path, g->n_vocab,
@@ -290,7 +294,7 @@ int compare_with(const char *path, struct run *r) {
   error err = {0};
   if (open_given(path, &g, &err)) return failed("%s", err.text);
   struct comparison c = {.given = &g, .path = path};
-  int status = compare(r, &c);
+  int status = compare_chunks(r, &c);
   close_given(&g);
   return status;
 }

@@ -47,7 +47,7 @@ struct edit {
 
 // ---- signs ----------------------------------------------------------------------------------------------------------
 
-static size_t character(const char *text, size_t n, size_t at, int32_t *out) {
+static size_t character_at(const char *text, size_t n, size_t at, int32_t *out) {
   utf8proc_ssize_t used = utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(n - at), out);
   if (used > 0) return (size_t)used;
   *out = 0xFFFD;
@@ -62,10 +62,10 @@ static int columns_of(int32_t c) {
 // other.
 static size_t sign(const char *text, size_t n, size_t at, int *width) {
   int32_t c, next, state = 0;
-  size_t end = at + character(text, n, at, &c);
+  size_t end = at + character_at(text, n, at, &c);
   int w = columns_of(c);
   while (end < n) {
-    size_t used = character(text, n, end, &next);
+    size_t used = character_at(text, n, end, &next);
     if (utf8proc_grapheme_break_stateful(c, next, &state)) break;
     w += columns_of(next);
     end += used;
@@ -90,7 +90,7 @@ static size_t sign_after(const edit *e, size_t at) {
 
 static bool is_word(const edit *e, size_t at) {
   int32_t c;
-  character(e->text.at, e->text.n, at, &c);
+  character_at(e->text.at, e->text.n, at, &c);
   return c >= 128 ? utf8proc_category(c) != UTF8PROC_CATEGORY_ZS
                   : (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
 }
@@ -109,11 +109,14 @@ static size_t word_after(const edit *e, size_t at) {
 }
 
 static size_t line_begin(const edit *e, size_t at) { while (at && e->text.at[at - 1] != '\n') at--; return at; }
-static size_t line_end(const edit *e, size_t at) { while (at < e->text.n && e->text.at[at] != '\n') at++; return at; }
+static size_t end_of_line(const edit *e, size_t at) {
+  while (at < e->text.n && e->text.at[at] != '\n') at++;
+  return at;
+}
 
 // ---- changes --------------------------------------------------------------------------------------------------------
 
-static void replace(edit *e, size_t from, size_t to, const char *with, size_t n) {
+static void replace_text(edit *e, size_t from, size_t to, const char *with, size_t n) {
   str s = {0};
   str_addn(&s, e->text.at, from);
   str_addn(&s, with, n);
@@ -126,22 +129,22 @@ static void replace(edit *e, size_t from, size_t to, const char *with, size_t n)
   e->cursor = edge;
 }
 
-static void cut(edit *e, size_t from, size_t to) {
+static void cut_text(edit *e, size_t from, size_t to) {
   if (from == to) return;
   e->cut.n = 0;
   str_addn(&e->cut, e->text.at + from, to - from);
-  replace(e, from, to, "", 0);
+  replace_text(e, from, to, "", 0);
 }
 
 static void set_text(edit *e, const char *text) {
-  replace(e, 0, e->text.n, text, strlen(text));
+  replace_text(e, 0, e->text.n, text, strlen(text));
 }
 
 // Text as it came, without what a terminal would obey; line ends are newlines, and what is no UTF-8 becomes U+FFFD.
-static void clean(str *out, const char *text, size_t n) {
+static void clean_pasted(str *out, const char *text, size_t n) {
   for (size_t at = 0, used; at < n; at += used) {
     int32_t c;
-    used = character(text, n, at, &c);
+    used = character_at(text, n, at, &c);
     if (c == '\r' && at + 1 < n && text[at + 1] == '\n') continue;
     if (c == '\r' || c == '\n') str_addc(out, '\n');
     else if (c == 0xFFFD) str_add(out, "\xEF\xBF\xBD");
@@ -151,8 +154,8 @@ static void clean(str *out, const char *text, size_t n) {
 
 static void put_in(edit *e, const char *text, size_t n) {
   str s = {0};
-  clean(&s, text, n);
-  if (e->text.n + s.n <= LONGEST) replace(e, e->cursor, e->cursor, str_c(&s), s.n);
+  clean_pasted(&s, text, n);
+  if (e->text.n + s.n <= LONGEST) replace_text(e, e->cursor, e->cursor, str_c(&s), s.n);
   str_free(&s);
 }
 
@@ -173,7 +176,7 @@ static void send_text(const edit *e, const char *text) {
   str_free(&s);
 }
 
-static void measure(edit *e) {
+static void measure_width(edit *e) {
   struct winsize w = {0};
   if (ioctl(e->out, TIOCGWINSZ, &w) || !w.ws_col) w = (struct winsize){.ws_col = 80, .ws_row = 24};
   e->columns = w.ws_col;
@@ -208,7 +211,7 @@ static void add_shown(str *out, const edit *e, size_t from, size_t to) {
     else str_addc(out, e->text.at[i]);
 }
 
-static void add_prompt(str *out, const edit *e) {
+static void put_prompt(str *out, const edit *e) {
   if (e->searching) str_addf(out, "(search: %s) ", str_c(&e->wanted));
   else str_addf(out, "%s%s%s", e->color, e->prompt, *e->color ? "\033[0m" : "");
 }
@@ -255,10 +258,10 @@ static bool draw_added(edit *e) {
 static void begin_first(str *out, const edit *e, bool again) {
   str_addc(out, '\r');
   if (again) str_addf(out, "\033[%dC", prompt_width(e));
-  else add_prompt(out, e);
+  else put_prompt(out, e);
 }
 
-static void draw(edit *e) {
+static void draw_line(edit *e) {
   if (draw_added(e)) return;
   row_list rows = {0};
   str s = {0};
@@ -305,7 +308,7 @@ static const int asking[] = {SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
 _Static_assert(COUNT(asking) == COUNT(((edit *)0)->others), "each is kept");
 
 // Every key comes as it is; Ctrl-C and Ctrl-Z stay signals.
-static void take_keys(edit *e) {
+static void set_raw_keys(edit *e) {
   struct termios t = e->before;
   t.c_iflag &= ~(tcflag_t)(ICRNL | INLCR | IGNCR | IXON | ISTRIP);
   t.c_lflag &= ~(tcflag_t)(ICANON | ECHO | IEXTEN);
@@ -331,7 +334,7 @@ static void take_terminal(edit *e) {
     sigaction(asking[i], NULL, &e->others[i]);
     if (e->others[i].sa_handler != SIG_IGN) sigaction(asking[i], &note, NULL);
   }
-  take_keys(e);
+  set_raw_keys(e);
 }
 
 static void give_terminal_back(edit *e) {
@@ -363,8 +366,8 @@ static int get_byte(edit *e, int wait_ms, unsigned char *out) {
     if (interrupted()) return -1;
     if (asked) obey(e);
     // others may have written meanwhile
-    if (continued) { continued = 0; take_keys(e); e->cursor_row = 0; resized = 1; }
-    if (resized) { resized = 0; e->prompted = false; measure(e); draw(e); }
+    if (continued) { continued = 0; set_raw_keys(e); e->cursor_row = 0; resized = 1; }
+    if (resized) { resized = 0; e->prompted = false; measure_width(e); draw_line(e); }
     int ready = ppoll(&p, 1, wait_ms < 0 ? NULL : &limit, &e->signals);
     if (!ready) return 2;
     if (ready < 0) { if (errno == EINTR) continue; return 0; }
@@ -422,7 +425,7 @@ static void keep_once(lines *l, const char *text) {
     }
 }
 
-static void load(edit *e) {
+static void load_history(edit *e) {
   char *text = NULL;
   size_t n = 0, read_lines = 0;
   error err = {0};
@@ -557,7 +560,7 @@ static int paste(edit *e) {
 }
 
 // A character that begins with this byte.
-static void typed(edit *e, unsigned char first) {
+static void type_character(edit *e, unsigned char first) {
   char s[4] = {(char)first};
   size_t n = 1, all = first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
   unsigned char c;
@@ -566,7 +569,7 @@ static void typed(edit *e, unsigned char first) {
     s[n++] = (char)c;
   }
   if (e->searching) {
-    clean(&e->wanted, s, n);
+    clean_pasted(&e->wanted, s, n);
     search_back(e, e->history.n);
   } else put_in(e, s, n);
 }
@@ -575,13 +578,13 @@ static void typed(edit *e, unsigned char first) {
 static void go_line(edit *e, bool up) {
   size_t begin = line_begin(e, e->cursor), n = 0;
   for (size_t at = begin; at < e->cursor; at = sign_after(e, at)) n++;
-  if (up ? begin == 0 : line_end(e, e->cursor) == e->text.n) {
+  if (up ? begin == 0 : end_of_line(e, e->cursor) == e->text.n) {
     if (up && e->browsed) browse(e, e->browsed - 1);
     else if (!up && e->browsed < e->history.n) browse(e, e->browsed + 1);
     return;
   }
-  e->cursor = up ? line_begin(e, begin - 1) : line_end(e, e->cursor) + 1;
-  for (size_t stop = line_end(e, e->cursor); n-- && e->cursor < stop;) e->cursor = sign_after(e, e->cursor);
+  e->cursor = up ? line_begin(e, begin - 1) : end_of_line(e, e->cursor) + 1;
+  for (size_t stop = end_of_line(e, e->cursor); n-- && e->cursor < stop;) e->cursor = sign_after(e, e->cursor);
 }
 
 static void move(edit *e, int key) {
@@ -591,22 +594,22 @@ static void move(edit *e, int key) {
   case KEY_UP: case WITH_CTRL('P'): go_line(e, true); break;
   case KEY_DOWN: case WITH_CTRL('N'): go_line(e, false); break;
   case KEY_HOME: case WITH_CTRL('A'): e->cursor = line_begin(e, e->cursor); break;
-  case KEY_END: case WITH_CTRL('E'): e->cursor = line_end(e, e->cursor); break;
+  case KEY_END: case WITH_CTRL('E'): e->cursor = end_of_line(e, e->cursor); break;
   case KEY_WORD_LEFT: e->cursor = word_before(e, e->cursor); break;
   case KEY_WORD_RIGHT: e->cursor = word_after(e, e->cursor); break;
-  case KEY_DELETE: replace(e, e->cursor, sign_after(e, e->cursor), "", 0); break;
-  case 127: case WITH_CTRL('H'): replace(e, sign_before(e, e->cursor), e->cursor, "", 0); break;
-  case KEY_CUT_WORD: cut(e, word_before(e, e->cursor), e->cursor); break;
-  case KEY_CUT_WORD_AFTER: cut(e, e->cursor, word_after(e, e->cursor)); break;
+  case KEY_DELETE: replace_text(e, e->cursor, sign_after(e, e->cursor), "", 0); break;
+  case 127: case WITH_CTRL('H'): replace_text(e, sign_before(e, e->cursor), e->cursor, "", 0); break;
+  case KEY_CUT_WORD: cut_text(e, word_before(e, e->cursor), e->cursor); break;
+  case KEY_CUT_WORD_AFTER: cut_text(e, e->cursor, word_after(e, e->cursor)); break;
   case WITH_CTRL('W'): {
     size_t from = e->cursor;
     while (from && strchr(" \t\n", e->text.at[from - 1])) from--;
     while (from && !strchr(" \t\n", e->text.at[from - 1])) from--;
-    cut(e, from, e->cursor);
+    cut_text(e, from, e->cursor);
     break;
   }
-  case WITH_CTRL('K'): cut(e, e->cursor, line_end(e, e->cursor)); break;
-  case WITH_CTRL('U'): cut(e, line_begin(e, e->cursor), e->cursor); break;
+  case WITH_CTRL('K'): cut_text(e, e->cursor, end_of_line(e, e->cursor)); break;
+  case WITH_CTRL('U'): cut_text(e, line_begin(e, e->cursor), e->cursor); break;
   case WITH_CTRL('Y'): put_in(e, str_c(&e->cut), e->cut.n); break;
   case WITH_CTRL('L'): send_text(e, "\033[H\033[2J"); e->cursor_row = 0; e->prompted = false; break;
   case KEY_NEWLINE: put_in(e, "\n", 1); break;
@@ -634,13 +637,13 @@ static bool search_key(edit *e, int key) {
 }
 
 // Keys until the line is done.
-static enum edit_result work(edit *e) {
+static enum edit_result edit_keys(edit *e) {
   for (;;) {
     unsigned char c;
-    if (e->at == e->n) draw(e);
+    if (e->at == e->n) draw_line(e);
     int got = get_byte(e, -1, &c);
     if (got != 1) return got < 0 ? EDIT_INTERRUPTED : EDIT_END;
-    if (c >= ' ' && c != 127) { typed(e, c); continue; }
+    if (c >= ' ' && c != 127) { type_character(e, c); continue; }
     int key = c == ESCAPE ? (int)escaped(e) : c;
     if (interrupted()) return EDIT_INTERRUPTED;
     if (search_key(e, key)) continue;
@@ -658,7 +661,7 @@ edit *edit_new(int in, int out, const char *history) {
   e->in = in;
   e->out = out;
   e->path = history ? xstrdup(history) : NULL;
-  if (e->path) load(e);
+  if (e->path) load_history(e);
   struct sigaction resize = {.sa_handler = on_resize}, again = {.sa_handler = on_continue};
   sigaction(SIGWINCH, &resize, NULL);
   sigaction(SIGCONT, &again, NULL);
@@ -687,11 +690,11 @@ enum edit_result edit_line(edit *e, const char *prompt, const char *color, const
   str_add(&e->text, "");
   put_in(e, text, strlen(text));
   take_terminal(e);
-  measure(e);
-  enum edit_result result = work(e);
+  measure_width(e);
+  enum edit_result result = edit_keys(e);
   if (e->searching) e->searching = e->prompted = false;
   e->cursor = e->text.n;
-  if (result != EDIT_INTERRUPTED) draw(e);
+  if (result != EDIT_INTERRUPTED) draw_line(e);
   if (result == EDIT_LINE) send_text(e, "\r\n");
   give_terminal_back(e);
   if (result == EDIT_INTERRUPTED) e->at = e->n = 0;

@@ -36,16 +36,16 @@ static int add_ids(struct vectors *v, const struct settings *o, const int32_t *i
   return interrupted() ? EXIT_INTERRUPTED : 0;
 }
 
-static const char *find(const char *text, size_t n, const char *what, size_t n_what) {
+static const char *find_bytes(const char *text, size_t n, const char *what, size_t n_what) {
   for (; n >= n_what; text++, n--) if (!memcmp(text, what, n_what)) return text;
   return NULL;
 }
 
 // ---- a question and a text, which models that rank see together -----------------------------------------------------
 
-static int add_pair(struct vectors *v, const struct settings *o, const char *text, size_t n) {
+static int add_text_pair(struct vectors *v, const struct settings *o, const char *text, size_t n) {
   const char *separator = o->embed.pair_separator;
-  const char *found = *separator ? find(text, n, separator, strlen(separator)) : NULL;
+  const char *found = *separator ? find_bytes(text, n, separator, strlen(separator)) : NULL;
   weft_error err;
   int32_t *ids;
   size_t n_ids;
@@ -60,11 +60,11 @@ static int add_pair(struct vectors *v, const struct settings *o, const char *tex
   return status;
 }
 
-static int add_text(struct vectors *v, const struct settings *o, const char *text, size_t n) {
+static int add_one_text(struct vectors *v, const struct settings *o, const char *text, size_t n) {
   weft_error err;
   int32_t *ids;
   size_t n_ids;
-  if (v->how == WEFT_POOLING_RANK) return add_pair(v, o, text, n);
+  if (v->how == WEFT_POOLING_RANK) return add_text_pair(v, o, text, n);
   if (weft_tokenize(weft_model_vocab(v->model), text, n, WEFT_ADD_SPECIAL | (o->parse_special ? WEFT_PARSE_SPECIAL : 0),
                     &ids, &n_ids, &err))
     return failed("%s", err.text);
@@ -78,8 +78,8 @@ static int add_texts(struct vectors *v, const struct settings *o, const char *te
   size_t n_sep = strlen(separator);
   int status = 0;
   for (const char *end = text + n; !status;) {
-    const char *next = n_sep ? find(text, (size_t)(end - text), separator, n_sep) : NULL;
-    status = add_text(v, o, text, (size_t)((next ? next : end) - text));
+    const char *next = n_sep ? find_bytes(text, (size_t)(end - text), separator, n_sep) : NULL;
+    status = add_one_text(v, o, text, (size_t)((next ? next : end) - text));
     if (!next) break;
     text = next + n_sep;
   }
@@ -88,10 +88,10 @@ static int add_texts(struct vectors *v, const struct settings *o, const char *te
 
 // ---- what is shown --------------------------------------------------------------------------------------------------
 
-static const float *row(const struct vectors *v, size_t i) { return v->all.at + i * v->size; }
+static const float *vector_at(const struct vectors *v, size_t i) { return v->all.at + i * v->size; }
 
 static double cosine(const struct vectors *v, size_t i, size_t j) {
-  const float *a = row(v, i), *b = row(v, j);
+  const float *a = vector_at(v, i), *b = vector_at(v, j);
   double ab = 0, aa = 0, bb = 0;
   for (size_t k = 0; k < v->size; k++) ab += (double)a[k] * b[k], aa += (double)a[k] * a[k], bb += (double)b[k] * b[k];
   if (aa == 0 || bb == 0) return aa == 0 && bb == 0;
@@ -99,7 +99,7 @@ static double cosine(const struct vectors *v, size_t i, size_t j) {
 }
 
 static void show_numbers(struct out *to, const struct vectors *v, size_t i, const char *between) {
-  for (size_t k = 0; k < v->size; k++) out_addf(to, "%s%.9g", k ? between : "", (double)row(v, i)[k]);
+  for (size_t k = 0; k < v->size; k++) out_addf(to, "%s%.9g", k ? between : "", (double)vector_at(v, i)[k]);
 }
 
 static void show_similarities(struct out *to, const struct vectors *v) {
@@ -112,7 +112,7 @@ static void show_similarities(struct out *to, const struct vectors *v) {
   out_addf(to, "\n  ]");
 }
 
-static void show_json(struct out *to, const struct vectors *v, bool more) {
+static void show_vectors_json(struct out *to, const struct vectors *v, bool more) {
   out_addf(to, "{\n  \"object\": \"list\",\n  \"data\": [");
   for (size_t i = 0; i < v->n; i++) {
     out_addf(to, "%s\n    {\"object\": \"embedding\", \"index\": %zu, \"embedding\": [", i ? "," : "", i);
@@ -146,12 +146,12 @@ static void show_text(struct out *to, const struct vectors *v, bool whole_number
   enum { SHOWN = 16 };
   size_t n = v->n > 1 && v->size > SHOWN ? SHOWN : v->size;
   if (v->how == WEFT_POOLING_RANK) {
-    for (size_t i = 0; i < v->n; i++) out_addf(to, "rerank score %zu: %8.3f\n", i, (double)row(v, i)[0]);
+    for (size_t i = 0; i < v->n; i++) out_addf(to, "rerank score %zu: %8.3f\n", i, (double)vector_at(v, i)[0]);
     return;
   }
   for (size_t i = 0; i < v->n; i++) {
     out_addf(to, "embedding %zu: ", i);
-    for (size_t k = 0; k < n; k++) out_addf(to, whole_numbers ? "%6.0f " : "%9.6f ", (double)row(v, i)[k]);
+    for (size_t k = 0; k < n; k++) out_addf(to, whole_numbers ? "%6.0f " : "%9.6f ", (double)vector_at(v, i)[k]);
     out_addf(to, n < v->size ? "...\n" : "\n");
   }
   if (v->n < 2 || v->how == WEFT_POOLING_NONE) return;
@@ -162,18 +162,18 @@ static void show_text(struct out *to, const struct vectors *v, bool whole_number
   }
 }
 
-static void show(struct out *to, const struct vectors *v, const struct settings *o) {
+static void show_vectors(struct out *to, const struct vectors *v, const struct settings *o) {
   switch ((enum format)o->embed.format) {
   case FORMAT_TEXT: show_text(to, v, !o->embed.normalize); break;
   case FORMAT_ARRAY: show_array(to, v); break;
-  case FORMAT_JSON: case FORMAT_JSON_MORE: show_json(to, v, o->embed.format == FORMAT_JSON_MORE); break;
+  case FORMAT_JSON: case FORMAT_JSON_MORE: show_vectors_json(to, v, o->embed.format == FORMAT_JSON_MORE); break;
   case FORMAT_RAW: show_raw(to, v); break;
   }
 }
 
 // ---- the command ----------------------------------------------------------------------------------------------------
 
-static int find_pooling(struct vectors *v, const struct settings *o) {
+static int choose_pooling(struct vectors *v, const struct settings *o) {
   weft_error err;
   v->how = (enum weft_pooling)(o->embed.pooling - 1);          // the table's choices stand in the order of weft.h
   if (v->how == WEFT_POOLING_MODEL && weft_model_pooling(v->model, &v->how, &err)) return failed("%s", err.text);
@@ -190,14 +190,14 @@ static int embed(const struct settings *o, const char *text, size_t n) {
   struct out to = {0};
   progress bar = {0};
   int status = model_args_open(&o->model, &bar, &v.model);
-  if (!status) status = find_pooling(&v, o);
+  if (!status) status = choose_pooling(&v, o);
   if (!status) {
     interrupt_catch();
     v.size = (size_t)weft_model_embedding_size(v.model);
     status = o->ids.n ? add_ids(&v, o, o->ids.at, o->ids.n) : add_texts(&v, o, text, n);
     progress_end(&bar);
   }
-  if (!status) show(&to, &v, o);
+  if (!status) show_vectors(&to, &v, o);
   status = out_end(&to, status);
   vec_free(&v.all);
   weft_model_close(v.model);

@@ -115,7 +115,7 @@ static void show_machine(struct out *o, const weft_machine *m) {
   show_advice(o);
 }
 
-static void show_json(struct out *o, const weft_machine *m) {
+static void show_env_json(struct out *o, const weft_machine *m) {
   json_t *all = json_object(), *variables = json_object(), *machine = json_object();
   for (int i = 0; i < ENV_COUNT; i++) {
     enum env_var v = (enum env_var)i;
@@ -152,13 +152,13 @@ static void show_json(struct out *o, const weft_machine *m) {
   out_json(o, all, JSON_INDENT(2));
 }
 
-static int show(struct settings *s) {
+static int show_env(struct settings *s) {
   weft_machine machine;
   weft_machine_look(&machine);
   keep_to_files(s, NULL);        // drivers, which have been asked by now, open files that only they know
   struct out o = {0};
   if (s->json) {
-    show_json(&o, &machine);
+    show_env_json(&o, &machine);
   } else {
     show_variables(&o);
     show_machine(&o, &machine);
@@ -166,4 +166,4 @@ static int show(struct settings *s) {
   return out_end(&o, EXIT_OK);
 }
 
-int env_command(int argc, char **argv) { return settings_run(&command, argc, argv, show); }
+int env_command(int argc, char **argv) { return settings_run(&command, argc, argv, show_env); }

@@ -18,7 +18,7 @@
 
 typedef struct files { confine_file *at; size_t n, cap; arena *names; } files;
 
-static void add(files *l, const char *path, bool writes) {
+static void add_path_of(files *l, const char *path, bool writes) {
   if (path && *path) vec_push(l, ((confine_file){arena_strndup(l->names, path, strlen(path)), writes}));
 }
 
@@ -31,29 +31,29 @@ static char *folder_of(const char *path) {
 
 static void add_folder_of(files *l, const char *path, bool writes) {
   char *folder = folder_of(path);
-  add(l, folder, writes);
+  add_path_of(l, folder, writes);
   free(folder);
 }
 
 // Files of a folder may be links to others.
 static void add_folder(files *l, const char *path) {
-  add(l, path, false);
+  add_path_of(l, path, false);
   DIR *d = path ? opendir(path) : NULL;
   for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
     if (e->d_type != DT_LNK && e->d_type != DT_UNKNOWN) continue;
     str file = {0};
     str_addf(&file, "%s/%s", path, e->d_name);
-    if (e->d_name[0] != '.') add(l, file.at, false);
+    if (e->d_name[0] != '.') add_path_of(l, file.at, false);
     str_free(&file);
   }
   if (d) closedir(d);
 }
 
 // Of a split model all parts.
-static void add_model(files *l, const char *path) {
+static void add_model_parts(files *l, const char *path) {
   int number, of;
   size_t stem;
-  add(l, path, false);
+  add_path_of(l, path, false);
   if (!path || !store_part(path, &number, &of, &stem)) return;
   char *folder = folder_of(path);
   add_folder(l, folder);
@@ -72,7 +72,7 @@ static void add_path(files *l, const char *at) {
   for (; *at; at += strcspn(at, ":;"), at += *at != 0) {
     str folder = {0};
     str_addn(&folder, at, strcspn(at, ":;"));
-    add(l, str_c(&folder), false);
+    add_path_of(l, str_c(&folder), false);
     str_free(&folder);
   }
 }
@@ -97,8 +97,8 @@ static void add_system(files *l) {
                                       "/proc/sys",
                                       "/dev/urandom",
                                       "/dev/zero"};
-  for (size_t i = 0; i < COUNT(reads); i++) add(l, reads[i], false);
-  add(l, "/dev/null", true);
+  for (size_t i = 0; i < COUNT(reads); i++) add_path_of(l, reads[i], false);
+  add_path_of(l, "/dev/null", true);
   dl_iterate_phdr(add_library, l);
   add_path(l, env_library_path());
 }
@@ -112,26 +112,26 @@ static void add_made(files *l, const char *path) {
 }
 
 static void add_given(files *l, const struct settings *s) {
-  add_model(l, s->model.model);
-  add_model(l, s->draft.model.model);
-  for (size_t i = 0; i < s->models.n; i++) add_model(l, s->models.at[i]);
-  for (size_t i = 0; i < s->model.loras.n; i++) add_model(l, s->model.adapters[i].path);
-  add_model(l, s->quantize.in);
+  add_model_parts(l, s->model.model);
+  add_model_parts(l, s->draft.model.model);
+  for (size_t i = 0; i < s->models.n; i++) add_model_parts(l, s->models.at[i]);
+  for (size_t i = 0; i < s->model.loras.n; i++) add_model_parts(l, s->model.adapters[i].path);
+  add_model_parts(l, s->quantize.in);
   const char *const reads[] = {s->file, s->system_file, s->template_name, s->template_file, s->grammar.gbnf_file,
                                s->grammar.schema_file, s->serve.key_file, s->quantize.imatrix, s->perplexity.base,
                                s->exchange,
                                // the last three: JSON, or the name of a file with it
                                s->messages, s->tools, s->variables};
-  for (size_t i = 0; i < COUNT(reads); i++) add(l, reads[i], false);
+  for (size_t i = 0; i < COUNT(reads); i++) add_path_of(l, reads[i], false);
   if (s->serve.models_dir) add_folder(l, s->serve.models_dir);
-  add(l, s->serve.keep, true);
+  add_path_of(l, s->serve.keep, true);
   if (s->serve.host && strchr(s->serve.host, '/')) add_folder_of(l, s->serve.host, true);   // a socket among files
   const char *page = env_str(ENV_VIZ);
   if (s->stats) add_folder_of(l, s->stats, true);                   // they are made at the end
   if (*page && strcmp(page, "0")) add_folder_of(l, page, true);
 }
 
-static void enter(files *l) {
+static void confine_to_these(files *l) {
   enter_files(l->at, l->n);
   vec_free(l);
   arena_free(l->names);
@@ -140,9 +140,9 @@ static void enter(files *l) {
 static void keep(files *l, const char *made) {
   char *cache = weft_cache_folder();
   add_made(l, made);
-  add(l, cache, true);
+  add_path_of(l, cache, true);
   weft_free(cache);
-  enter(l);
+  confine_to_these(l);
 }
 
 void keep_to_files(const struct settings *s, const char *made) {
@@ -154,9 +154,9 @@ void keep_to_files(const struct settings *s, const char *made) {
 
 void keep_to_reading(const char *made, const char *folder) {
   files l = {.names = arena_new()};
-  add(&l, "/", false);
-  add(&l, folder, true);
-  add(&l, "/dev/null", true);
+  add_path_of(&l, "/", false);
+  add_path_of(&l, folder, true);
+  add_path_of(&l, "/dev/null", true);
   keep(&l, made);
 }
 
@@ -167,11 +167,11 @@ void keep_to_fetching(const char *folder) {
   files l = {.names = arena_new()};
   char *names = realpath("/etc/resolv.conf", NULL);
   add_system(&l);
-  for (size_t i = 0; i < COUNT(reads); i++) add(&l, reads[i], false);
+  for (size_t i = 0; i < COUNT(reads); i++) add_path_of(&l, reads[i], false);
   if (names) add_folder_of(&l, names, false);
-  add(&l, env_certificate_file(), false);
+  add_path_of(&l, env_certificate_file(), false);
   add_path(&l, env_certificate_folders());
-  add(&l, folder, true);
+  add_path_of(&l, folder, true);
   free(names);
-  enter(&l);
+  confine_to_these(&l);
 }

@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int given(const struct grammar_args *a) {
+static int n_given(const struct grammar_args *a) {
   return !!a->gbnf + !!a->gbnf_file + !!a->schema + !!a->schema_file + !!a->regex;
 }
 
 int grammar_args_check(const struct grammar_args *a, bool ignore_end, error *err) {
-  if (given(a) > 1)
+  if (n_given(a) > 1)
     return error_set(
       err, "the output is constrained more than once: use one of --grammar, --grammar-file, -j, -jf and --regex");
-  if (given(a) && ignore_end)
+  if (n_given(a) && ignore_end)
     return error_set(err, "--ignore-eos and a grammar: what the grammar describes has an end");
   return 0;
 }
@@ -27,7 +27,7 @@ int grammar_args_open(const struct grammar_args *a, const weft_vocab *vocab, int
   error e = {0};
   weft_error why = {{0}};
   *out = NULL;
-  if (!given(a)) return 0;
+  if (!n_given(a)) return 0;
   if (weft_vocab_size(vocab) != n_vocab)
     error_set(&e, "a grammar needs as many tokens in the vocabulary (%d) as the model has logits (%d)",
               weft_vocab_size(vocab), n_vocab);

@@ -330,7 +330,7 @@ static size_t take_body(char *at, size_t size, size_t count, void *ctx) {
   return n;
 }
 
-static int show(void *ctx, curl_off_t all, curl_off_t got, curl_off_t up_all, curl_off_t up) {
+static int show_transfer(void *ctx, curl_off_t all, curl_off_t got, curl_off_t up_all, curl_off_t up) {
   (void)all; (void)got; (void)up_all; (void)up;
   struct transfer *t = ctx;
   char far[80], what[160];
@@ -353,7 +353,7 @@ static int attempt(struct transfer *t) {
   h->set(h->curl, CURLOPT_HEADERDATA, t);
   h->set(h->curl, CURLOPT_WRITEFUNCTION, take_body);
   h->set(h->curl, CURLOPT_WRITEDATA, t);
-  h->set(h->curl, CURLOPT_XFERINFOFUNCTION, show);
+  h->set(h->curl, CURLOPT_XFERINFOFUNCTION, show_transfer);
   h->set(h->curl, CURLOPT_XFERINFODATA, t);
   h->set(h->curl, CURLOPT_NOPROGRESS, 0L);
   if (t->have) {

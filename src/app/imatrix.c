@@ -23,7 +23,7 @@ static int write_out(const struct collector *c, const weft_imatrix *w) {
   return status ? failed("%s", err.text) : 0;
 }
 
-static int collect(struct collector *c, const int32_t *ids, int64_t n_chunks) {
+static int collect_chunks(struct collector *c, const int32_t *ids, int64_t n_chunks) {
   weft_error err;
   const struct settings *o = c->o;
   size_t size = (size_t)o->model.context;
@@ -76,12 +76,12 @@ static int read_and_collect(struct collector *c) {
   if (chunks < 1)
     status = failed("the text is %zu tokens: no chunk of %lld from number %lld on", n, (long long)o->model.context,
                     (long long)o->imatrix.from);
-  else status = collect(c, ids, chunks);
+  else status = collect_chunks(c, ids, chunks);
   weft_free(ids);
   return status;
 }
 
-static int measure(struct settings *o) {
+static int measure_text(struct settings *o) {
   struct collector c = {.o = o};
   if (!o->model.context) o->model.context = 512;
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
@@ -94,4 +94,4 @@ static int measure(struct settings *o) {
   return status;
 }
 
-int imatrix_command(int argc, char **argv) { return settings_run(&command, argc, argv, measure); }
+int imatrix_command(int argc, char **argv) { return settings_run(&command, argc, argv, measure_text); }

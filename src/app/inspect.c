@@ -121,7 +121,7 @@ static void show_totals(struct out *o, const weft_file *f) {
   vec_free(&all);
 }
 
-static void show(struct out *o, const weft_file *f, bool full) {
+static void show_file(struct out *o, const weft_file *f, bool full) {
   char *summary = weft_file_summary(f), size[32];
   size_text(size, sizeof size, weft_file_bytes(f));
   str line = {0};
@@ -171,18 +171,18 @@ static void text_json(struct json_at *j, const char *text, size_t n) {
   str_free(&s);
 }
 
-static void member(struct json_at *j, const char *key) {
+static void add_member(struct json_at *j, const char *key) {
   comma(j);
   text_json(j, key, strlen(key));
   out_add(j->o, ": ", 2);
 }
 
 static void member_text(struct json_at *j, const char *key, const char *text) {
-  member(j, key);
+  add_member(j, key);
   text_json(j, text, strlen(text));
 }
 static void member_number(struct json_at *j, const char *key, uint64_t n) {
-  member(j, key);
+  add_member(j, key);
   out_addf(j->o, "%llu", (unsigned long long)n);
 }
 
@@ -235,7 +235,7 @@ static void tensors_json(struct json_at *j, const weft_file *f) {
     open_json(j, '{');
     member_text(j, "name", t.name);
     member_text(j, "type", t.type);
-    member(j, "shape");
+    add_member(j, "shape");
     open_json(j, '[');
     for (uint32_t d = 0; d < t.n_dims; d++) { comma(j); out_addf(j->o, "%lld", (long long)t.shape[d]); }
     close_json(j, ']');
@@ -252,7 +252,7 @@ static void totals_json(struct json_at *j, const weft_file *f) {
   totals all = count_types(f);
   open_json(j, '{');
   for (size_t i = 0; i < all.n; i++) {
-    member(j, all.at[i].type);
+    add_member(j, all.at[i].type);
     open_json(j, '{');
     member_number(j, "tensors", all.at[i].n);
     member_number(j, "elements", all.at[i].elements);
@@ -263,7 +263,7 @@ static void totals_json(struct json_at *j, const weft_file *f) {
   vec_free(&all);
 }
 
-static void show_json(struct out *o, const weft_file *f) {
+static void show_file_json(struct out *o, const weft_file *f) {
   struct json_at at = {.o = o}, *j = &at;
   char *summary = weft_file_summary(f);
   weft_error why;
@@ -275,26 +275,26 @@ static void show_json(struct out *o, const weft_file *f) {
   member_number(j, "alignment", weft_file_alignment(f));
   member_number(j, "parts", weft_file_n_parts(f));
   member_text(j, "summary", summary);
-  member(j, "can_run");
+  add_member(j, "can_run");
   out_addf(o, runs ? "true" : "false");
-  member(j, "why_not");
+  add_member(j, "why_not");
   if (runs) out_addf(o, "null");
   else text_json(j, why.text, strlen(why.text));
-  member(j, "mtp_block");
+  add_member(j, "mtp_block");
   if (weft_file_mtp(f) >= 0) out_addf(o, "%d", weft_file_mtp(f));
   else out_addf(o, "null");
-  member(j, "metadata");
+  add_member(j, "metadata");
   open_json(j, '{');
-  for (size_t i = 0; i < weft_file_n_keys(f); i++) { member(j, weft_file_key(f, i)); value_json(j, f, i); }
+  for (size_t i = 0; i < weft_file_n_keys(f); i++) { add_member(j, weft_file_key(f, i)); value_json(j, f, i); }
   close_json(j, '}');
-  member(j, "key_uses");
+  add_member(j, "key_uses");
   uses_json(j, f);
-  member(j, "tensors");
+  add_member(j, "tensors");
   tensors_json(j, f);
   member_number(j, "n_tensors", weft_file_n_tensors(f));
   member_number(j, "n_params", weft_file_n_params(f));
   member_number(j, "tensor_bytes", weft_file_tensor_bytes(f));
-  member(j, "types");
+  add_member(j, "types");
   totals_json(j, f);
   close_json(j, '}');
   out_add(o, "\n", 1);
@@ -308,8 +308,8 @@ static int inspect(struct settings *o) {
   weft_error why;
   if (weft_file_open(o->model.model, &f, &why)) return failed("%s", why.text);
   struct out to = {0};
-  if (o->json) show_json(&to, f);
-  else show(&to, f, o->full);
+  if (o->json) show_file_json(&to, f);
+  else show_file(&to, f, o->full);
   int status = weft_file_check(f, &why) ? failed("%s", why.text) : EXIT_OK;
   weft_file_close(f);
   return out_end(&to, status);

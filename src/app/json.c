@@ -2,13 +2,13 @@
 #include "app/json.h"
 #include "weft.h"
 
-static int add(const char *text, size_t n, void *out) {
+static int add_to_out(const char *text, size_t n, void *out) {
   out_add(out, text, n);
   return 0;
 }
 
 void out_json(struct out *o, json_t *value, size_t flags) {
-  json_dump_callback(value, add, o, flags);
+  json_dump_callback(value, add_to_out, o, flags);
   out_add(o, "\n", 1);
   json_decref(value);
 }

@@ -90,7 +90,7 @@ static int connect_to(const load *l, char *why, size_t cap) {
 
 // ---- a request ------------------------------------------------------------------------------------------------------
 
-static uint32_t draw(client *c, uint32_t below) {
+static uint32_t draw_below(client *c, uint32_t below) {
   c->random = c->random * 6364136223846793005ull + 1442695040888963407ull;
   return (uint32_t)(c->random >> 33) % below;
 }
@@ -100,7 +100,7 @@ static char *prompt_of(client *c, int64_t n) {
   str s = {0};
   for (int64_t i = 0; i < n; i++) {
     str_add(&s, i ? " " : "");
-    for (int k = 2 + (int)draw(c, 2); k > 0; k--) str_addf(&s, "%c", 'a' + (int)draw(c, 26));
+    for (int k = 2 + (int)draw_below(c, 2); k > 0; k--) str_addf(&s, "%c", 'a' + (int)draw_below(c, 26));
   }
   return s.at;
 }
@@ -115,7 +115,7 @@ static bool send_all(int fd, const char *at, size_t n) {
   return true;
 }
 
-static bool ask(client *c, int64_t n_prompt) {
+static bool send_request(client *c, int64_t n_prompt) {
   char *text = prompt_of(c, n_prompt);
   json_t *o = json_pack("{ss sI sb sf sb s{sb}}", "prompt", text, "max_tokens", (json_int_t)c->l->o->tokens, "stream",
                         1, "temperature", 0.0, "ignore_eos", 1, "stream_options", "include_usage", 1);
@@ -187,7 +187,7 @@ static void read_answer(client *c, double start, answer *a) {
   free(line);
 }
 
-static void add(load *l, const answer *a) {
+static void add_answer(load *l, const answer *a) {
   pthread_mutex_lock(&l->lock);
   if (a->whole_came && a->tokens) {
     l->ended++;
@@ -201,7 +201,7 @@ static void add(load *l, const answer *a) {
   pthread_mutex_unlock(&l->lock);
 }
 
-static void *work(void *arg) {
+static void *client_loop(void *arg) {
   client *c = arg;
   load *l = c->l;
   for (;;) {
@@ -214,39 +214,34 @@ static void *work(void *arg) {
     double start = now_s();
     c->random = (uint64_t)(start * 1e9) ^ ((uint64_t)number << 40);
     c->fd = connect_to(l, a.why, sizeof a.why);
-    if (c->fd >= 0 && ask(c, number % 3 ? l->o->prompt / 4 + 1 : l->o->prompt)) read_answer(c, start, &a);
+    if (c->fd >= 0 && send_request(c, number % 3 ? l->o->prompt / 4 + 1 : l->o->prompt)) read_answer(c, start, &a);
     else if (c->fd >= 0) snprintf(a.why, sizeof a.why, "the request could not be sent");
     if (c->fd >= 0) close(c->fd);
-    add(l, &a);
+    add_answer(l, &a);
     vec_free(&a.gaps);
   }
 }
 
 // ---- figures --------------------------------------------------------------------------------------------------------
 
-static int by_size(const void *x, const void *y) {
-  double a = *(const double *)x, b = *(const double *)y;
-  return (a > b) - (a < b);
-}
-
-static double share(const seconds *s, double part) {           // sorted
+static double quantile(const seconds *s, double part) {           // sorted
   return s->n ? s->at[(size_t)fmin((double)s->n - 1, floor(part * (double)s->n))] : 0;
 }
 
 static json_t *figures(const seconds *s) {
-  return json_pack("{sf sf sf sf}", "p50_ms", 1e3 * share(s, 0.5), "p90_ms", 1e3 * share(s, 0.9), "p99_ms",
-                   1e3 * share(s, 0.99), "max_ms", 1e3 * share(s, 1));
+  return json_pack("{sf sf sf sf}", "p50_ms", 1e3 * quantile(s, 0.5), "p90_ms", 1e3 * quantile(s, 0.9), "p99_ms",
+                   1e3 * quantile(s, 0.99), "max_ms", 1e3 * quantile(s, 1));
 }
 
-static void row(struct out *o, const char *what, const seconds *s) {
-  out_addf(o, "| %-21s | %9.1f | %9.1f | %9.1f | %9.1f |\n", what, 1e3 * share(s, 0.5), 1e3 * share(s, 0.9),
-           1e3 * share(s, 0.99), 1e3 * share(s, 1));
+static void print_figures(struct out *o, const char *what, const seconds *s) {
+  out_addf(o, "| %-21s | %9.1f | %9.1f | %9.1f | %9.1f |\n", what, 1e3 * quantile(s, 0.5), 1e3 * quantile(s, 0.9),
+           1e3 * quantile(s, 0.99), 1e3 * quantile(s, 1));
 }
 
 // How many of a hundred came within how long, as a line: x is the share, y the time up to the longest one.
 static void draw_curve(str *s, const char *what, const seconds *of) {
   enum { W = 640, H = 220, LEFT = 60, BOTTOM = 30, POINTS = 200 };
-  double most = share(of, 1) > 0 ? share(of, 1) : 1;
+  double most = quantile(of, 1) > 0 ? quantile(of, 1) : 1;
   str_addf(
     s, "<figure><figcaption>%s</figcaption><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s by share of all\">",
     what, W + LEFT + 10, H + BOTTOM + 10, what);
@@ -260,11 +255,12 @@ static void draw_curve(str *s, const char *what, const seconds *of) {
   }
   str_add(s, "<polyline points=\"");
   for (int i = 0; i <= POINTS; i++)
-    str_addf(s, "%.1f,%.1f ", LEFT + W * (double)i / POINTS, 5 + H * (1 - share(of, (double)i / POINTS) / most));
+    str_addf(s, "%.1f,%.1f ", LEFT + W * (double)i / POINTS, 5 + H * (1 - quantile(of, (double)i / POINTS) / most));
   str_add(s, "\"/></svg></figure>\n");
 }
 
-static int write_page(const load *l, double took, seconds *const *all, const char *const *names, size_t n, error *err) {
+static int write_report_page(const load *l, double took, seconds *const *all, const char *const *names, size_t n,
+                             error *err) {
   static const char style[] =
     "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 "
     "1rem;color:#222;background:#fff}"
@@ -289,7 +285,8 @@ static int write_page(const load *l, double took, seconds *const *all, const cha
   str_add(&s, "<table><tr><th></th><th>median</th><th>90 %</th><th>99 %</th><th>most</th></tr>\n");
   for (size_t i = 0; i < n; i++)
     str_addf(&s, "<tr><td>%s</td><td>%.1f</td><td>%.1f</td><td>%.1f</td><td>%.1f</td></tr>\n", names[i],
-             1e3 * share(all[i], 0.5), 1e3 * share(all[i], 0.9), 1e3 * share(all[i], 0.99), 1e3 * share(all[i], 1));
+             1e3 * quantile(all[i], 0.5), 1e3 * quantile(all[i], 0.9), 1e3 * quantile(all[i], 0.99),
+             1e3 * quantile(all[i], 1));
   str_add(&s, "</table>\n");
   for (size_t i = 0; i < n; i++) draw_curve(&s, names[i], all[i]);
   int status = newfile_open(l->o->html, &f, err);
@@ -299,7 +296,7 @@ static int write_page(const load *l, double took, seconds *const *all, const cha
   return status;
 }
 
-static int report(load *l, double took) {
+static int report_load(load *l, double took) {
   struct out out = {0};
   const struct loadtest_args *a = l->o;
   seconds *all[] = {&l->first, &l->gaps, &l->whole};
@@ -307,7 +304,7 @@ static int report(load *l, double took) {
                                                                                                       "first_token",
                                                                                                       "between_tokens",
                                                                                                       "answer"};
-  for (size_t i = 0; i < COUNT(all); i++) if (all[i]->n) qsort(all[i]->at, all[i]->n, sizeof *all[i]->at, by_size);
+  for (size_t i = 0; i < COUNT(all); i++) if (all[i]->n) sort_doubles(all[i]->at, all[i]->n);
   if (a->json) {
     json_t *o = json_pack("{sI sI sI sI sf sf}", "clients", (json_int_t)a->clients, "answers", (json_int_t)l->ended,
                           "failed", (json_int_t)l->failed, "tokens", (json_int_t)l->tokens, "seconds", took,
@@ -321,18 +318,18 @@ static int report(load *l, double took) {
       &out,
       "| %-21s | %9s | %9s | %9s | %9s |\n| --------------------- | --------: | --------: | --------: | --------: |\n",
       "", "median", "90 %", "99 %", "most");
-    for (size_t i = 0; i < COUNT(all); i++) row(&out, names[i], all[i]);
+    for (size_t i = 0; i < COUNT(all); i++) print_figures(&out, names[i], all[i]);
   }
   int status = out_end(&out, EXIT_OK);
   error err = {0};
-  if (a->html && write_page(l, took, all, names, COUNT(all), &err)) return failed("%s", err.text);
+  if (a->html && write_report_page(l, took, all, names, COUNT(all), &err)) return failed("%s", err.text);
   if (l->failed)
     return failed("%lld of %lld requests failed; the first one: %s", (long long)l->failed,
                   (long long)(l->ended + l->failed), l->why);
   return status ? status : interrupted() ? EXIT_INTERRUPTED : EXIT_OK;
 }
 
-static int run(struct settings *all) {
+static int run_load(struct settings *all) {
   load l = {.o = &all->loadtest};
   if (!l.o->url) return usage_error("no server: 'weft loadtest http://127.0.0.1:8080'");
   int status = read_url(&l, l.o->url);
@@ -345,14 +342,14 @@ static int run(struct settings *all) {
   int64_t n = 0;
   for (; n < l.o->clients; n++) {
     c[n].l = &l;
-    if (pthread_create(&c[n].thread, NULL, work, &c[n])) break;
+    if (pthread_create(&c[n].thread, NULL, client_loop, &c[n])) break;
   }
   for (int64_t i = 0; i < n; i++) pthread_join(c[i].thread, NULL);
-  status = n ? report(&l, now_s() - start) : failed("no thread could be made: %s", strerror(errno));
+  status = n ? report_load(&l, now_s() - start) : failed("no thread could be made: %s", strerror(errno));
   free(c);
   vec_free(&l.first); vec_free(&l.gaps); vec_free(&l.whole);
   pthread_mutex_destroy(&l.lock);
   return status;
 }
 
-int loadtest_command(int argc, char **argv) { return settings_run(&command, argc, argv, run); }
+int loadtest_command(int argc, char **argv) { return settings_run(&command, argc, argv, run_load); }

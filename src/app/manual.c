@@ -19,7 +19,9 @@ static bool does_something(const struct option *o) {
 static bool is_multiple_choice(const struct option *o) {
   return o->value && strchr(o->value, '|') && !strstr(o->value, "FILE") && o->kind != OPT_TEXTS;
 }
-static bool is_model(const struct option *o) { return does_something(o) && !strncmp(o->names, "-m, --model", 11); }
+static bool is_model_option(const struct option *o) {
+  return does_something(o) && !strncmp(o->names, "-m, --model", 11);
+}
 static bool takes_file(const struct option *o) {
   return o->value && (strstr(o->value, "FILE") || !strcmp(o->value, "PAGE") || !strcmp(o->value, "JSON") ||
                       (!strcmp(o->value, "TEXT") && strstr(o->names, "file")));
@@ -200,7 +202,7 @@ static void print_bash(void) {
     }
     if (is_multiple_choice(o)) add_choices(&words, o);
     printf("    %s)\n", patterns.at);
-    if (is_model(o))
+    if (is_model_option(o))
       printf("      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- \"$word\"; compgen -f -X "
              "'!*.gguf' -- \"$word\"); return;;\n");
     else if (words.n) printf("      words=\"%s\" files=no;;\n", words.at);
@@ -249,7 +251,7 @@ static bool print_zsh_option(void *ctx, const char *name, size_t n) {
     printf(":");
     print_zsh_text(is_multiple_choice(o) ? "choice" : o->value);
     if (is_multiple_choice(o)) { add_choices(&words, o); printf(":(%s)", words.at); }
-    else printf(":%s", is_model(o) ? "_files -g \"*.gguf\"" : takes_file(o) ? "_files" : " ");
+    else printf(":%s", is_model_option(o) ? "_files -g \"*.gguf\"" : takes_file(o) ? "_files" : " ");
     str_free(&words);
   }
   printf("'\n");

@@ -146,7 +146,7 @@ int draft_args_open(struct draft_args *a, weft_model *m, progress *bar, weft_mod
 }
 
 // The number of a metadata key under the architecture's name; 0: there is none.
-static uint64_t number_of(const weft_file *f, const char *key) {
+static uint64_t number_of_key(const weft_file *f, const char *key) {
   weft_value arch, v;
   size_t i;
   char name[128];
@@ -157,7 +157,7 @@ static uint64_t number_of(const weft_file *f, const char *key) {
 }
 
 void model_args_warn(const struct model_args *a, const weft_model *m) {
-  uint64_t trained = number_of(weft_model_file(m), "context_length");
+  uint64_t trained = number_of_key(weft_model_file(m), "context_length");
   if (trained && (uint64_t)a->context > trained)
     warning("-c %lld: the model was trained for %llu tokens, and may lose the thread beyond them",
             (long long)a->context, (unsigned long long)trained);

@@ -36,7 +36,7 @@ static void keep_to_store(void) {
   str_free(&folder);
 }
 
-static int fetch(struct settings *s) {
+static int fetch_model(struct settings *s) {
   str path = {0};
   error err = {0};
   if (!s->name) return usage_error("which model? 'weft pull hf:USER/REPO', for example");
@@ -72,7 +72,7 @@ static void show_list(struct out *o, const stored_list *l) {
   }
 }
 
-static int list(struct settings *s) {
+static int list_models(struct settings *s) {
   stored_list l = {0};
   struct out o = {0};
   keep_to_reading(NULL, NULL);
@@ -100,7 +100,7 @@ static bool agrees(const struct stored *m) {
 }
 
 // The model of this name in the list, or by the name under which it was fetched.
-static int find(const stored_list *l, const char *name) {
+static int find_stored(const stored_list *l, const char *name) {
   str path = {0};
   int i = store_find(l, name);
   if (i < 0 && pull_known(name, &path))
@@ -116,7 +116,7 @@ static int remove_one(struct settings *s) {
   if (!s->name) return usage_error("which model? 'weft list' shows them");
   keep_to_store();
   store_list(&l);
-  int i = find(&l, s->name);
+  int i = find_stored(&l, s->name);
   if (i < 0) status = failed("there is no model '%s'; 'weft list' shows what there is", s->name);
   else if (!s->yes && !isatty(STDIN_FILENO)) status = usage_error("--yes is needed where nobody can be asked");
   else if (!s->yes && !agrees(&l.at[i])) status = failed("nothing was removed");
@@ -126,6 +126,6 @@ static int remove_one(struct settings *s) {
   return status;
 }
 
-int pull_command(int argc, char **argv) { return settings_run(&pull_options, argc, argv, fetch); }
-int list_command(int argc, char **argv) { return settings_run(&list_options, argc, argv, list); }
+int pull_command(int argc, char **argv) { return settings_run(&pull_options, argc, argv, fetch_model); }
+int list_command(int argc, char **argv) { return settings_run(&list_options, argc, argv, list_models); }
 int rm_command(int argc, char **argv) { return settings_run(&rm_options, argc, argv, remove_one); }

@@ -76,7 +76,7 @@ int each_chunk(struct run *r, int32_t n_chunks, const int32_t *ids, size_t step)
 
 struct perplexity { struct run r; double nll, nll2; int64_t count, format, step; struct base *base; };
 
-static void add_token(struct run *r, size_t i, const float *logits, int32_t next) {
+static void note_token(struct run *r, size_t i, const float *logits, int32_t next) {
   struct perplexity *p = r->ctx;
   (void)i;
   struct summary s = log_softmax(logits, r->n_vocab);
@@ -96,11 +96,11 @@ static void add_chunk(struct run *r, int32_t i) {
              spread > 0 && p->count > 1 ? sqrt(spread / (double)(p->count - 1)) : 0);
 }
 
-static int measure(struct perplexity *p, int32_t n_chunks, const int32_t *ids, const char *base) {
+static int measure_chunks(struct perplexity *p, int32_t n_chunks, const int32_t *ids, const char *base) {
   struct run *r = &p->r;
   error err = {0};
   r->ctx = p;
-  r->see = add_token;
+  r->see = note_token;
   r->done = add_chunk;
   if (base && base_create(base, r->size, r->n_vocab, n_chunks, ids, &p->base, &err)) return failed("%s", err.text);
   int status = each_chunk(r, n_chunks, ids, (size_t)p->step);
@@ -153,7 +153,7 @@ static int32_t count_chunks(const struct settings *o, size_t n, size_t size) {
                                                                                     : most);
 }
 
-static int run(const struct settings *o, struct perplexity *p) {
+static int run_perplexity(const struct settings *o, struct perplexity *p) {
   struct run *r = &p->r;
   const weft_vocab *v = weft_model_vocab(r->model);
   int32_t *ids = NULL;
@@ -174,13 +174,13 @@ static int run(const struct settings *o, struct perplexity *p) {
   if (!status && !n_chunks) status = EXIT_FAILED;
   if (!status) {
     fprintf(stderr, "weft: perplexity over %d chunks of %d tokens\n", n_chunks, r->size);
-    status = measure(p, n_chunks, ids, o->perplexity.base);
+    status = measure_chunks(p, n_chunks, ids, o->perplexity.base);
   }
   weft_free(ids);
   return status;
 }
 
-static int check(const struct settings *o) {
+static int check_settings(const struct settings *o) {
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
   if (o->perplexity.compare && !o->perplexity.base)
     return usage_error("--kl-divergence needs the file to compare with: --kl-divergence-base FILE");
@@ -202,7 +202,7 @@ static int measure_it(struct settings *o) {
   struct perplexity p = {.nll = 0};
   error err = {0};
   if (!o->model.context) o->model.context = 512;
-  int status = check(o);
+  int status = check_settings(o);
   if (status) return status;
   keep_to_files(o, o->perplexity.compare ? NULL : o->perplexity.base);
   int64_t context = o->model.context;
@@ -210,7 +210,7 @@ static int measure_it(struct settings *o) {
   o->model.context += o->perplexity.stride / 2;
   status = model_args_open(&o->model, &p.r.bar, &p.r.model);
   o->model.context = context;
-  if (!status) status = run(o, &p);
+  if (!status) status = run_perplexity(o, &p);
   status = out_end(&p.r.out, status);
   weft_model_close(p.r.model);
   free(p.r.tokens);

@@ -28,8 +28,9 @@ static const struct command command = {
 
 struct profiler { struct settings o; weft_model *model; progress bar; struct out out; char *advice; };
 
-static double per_second(double amount, double us) { return us > 0 ? amount / us / 1e3 : 0; }        // in units of 10^9
-static double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+// in units of 10^9
+static double giga_per_second(double amount, double us) { return us > 0 ? amount / us / 1e3 : 0; }
+static double share_of(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 // ---- output ---------------------------------------------------------------------------------------------------------
 
@@ -45,7 +46,7 @@ static json_t *json_lines(const char *text) {
   return all;
 }
 
-static void show_json(struct out *to, const weft_profile *p, const char *advice) {
+static void show_profile_json(struct out *to, const weft_profile *p, const char *advice) {
   json_t *all = json_object(), *rows = json_array();
   json_object_set_new(all, "advice", json_lines(advice));
   json_object_set_new(all, "token_us", json_real(p->us / p->tokens));
@@ -66,11 +67,11 @@ static void show_json(struct out *to, const weft_profile *p, const char *advice)
     json_object_set_new(o, "count", json_integer(k->count));
     json_object_set_new(o, "us", json_real(k->us));
     json_object_set_new(o, "wait_us", json_real(k->wait_us));
-    json_object_set_new(o, "pct", json_real(100 * share(k->us, p->us)));
-    json_object_set_new(o, "gb_s", json_real(per_second(k->bytes, k->us)));
-    json_object_set_new(o, "gflop_s", json_real(per_second(k->flops, k->us)));
+    json_object_set_new(o, "pct", json_real(100 * share_of(k->us, p->us)));
+    json_object_set_new(o, "gb_s", json_real(giga_per_second(k->bytes, k->us)));
+    json_object_set_new(o, "gflop_s", json_real(giga_per_second(k->flops, k->us)));
     json_object_set_new(o, "limit_share",
-                        p->limit_gb_s > 0 ? json_real(per_second(k->bytes, k->us) / p->limit_gb_s) : json_null());
+                        p->limit_gb_s > 0 ? json_real(giga_per_second(k->bytes, k->us) / p->limit_gb_s) : json_null());
     json_object_set_new(o, "bytes", json_real(k->bytes));
     json_object_set_new(o, "flops", json_real(k->flops));
     json_object_set_new(o, "cycles", counted(p, k->cycles));
@@ -92,21 +93,22 @@ static void show_limit(struct out *to, double gb_s, double limit) {
 static void show_counters(struct out *to, const weft_kernel_time *k, const weft_profile *p) {
   enum { LINE = 64 };
   if (!p->no_counters)
-    out_addf(to, " %6.2f %7.0f%%", share(k->instructions, k->cycles), 100 * share(LINE * k->cache_misses, k->bytes));
+    out_addf(to, " %6.2f %7.0f%%", share_of(k->instructions, k->cycles),
+             100 * share_of(LINE * k->cache_misses, k->bytes));
   out_addf(to, "\n");
 }
 
 static void show_row(struct out *to, const char *role, const char *name, const weft_kernel_time *k,
                      const weft_profile *p) {
   out_addf(to, "%-22s %-*s %10.1f %5.1f%% %9.1f %8.2f %8.2f", role,
-           36 + (strstr(name, "…") ? 2 : 0) /* bytes of one column */, name, k->us, 100 * share(k->us, p->us),
-           k->wait_us, per_second(k->bytes, k->us), per_second(k->flops, k->us));
-  show_limit(to, per_second(k->bytes, k->us), p->limit_gb_s);
+           36 + (strstr(name, "…") ? 2 : 0) /* bytes of one column */, name, k->us, 100 * share_of(k->us, p->us),
+           k->wait_us, giga_per_second(k->bytes, k->us), giga_per_second(k->flops, k->us));
+  show_limit(to, giga_per_second(k->bytes, k->us), p->limit_gb_s);
   show_counters(to, k, p);
 }
 
-static void show(struct out *to, const struct settings *o, int threads, const weft_profile *p, const weft_stats *stats,
-                 const char *advice) {
+static void show_profile(struct out *to, const struct settings *o, int threads, const weft_profile *p,
+                         const weft_stats *stats, const char *advice) {
   weft_kernel_time all = {0};
   if (o->chunk_of) out_addf(to, "a chunk of %d tokens", p->tokens);
   else out_addf(to, "one token");
@@ -133,9 +135,9 @@ static void show(struct out *to, const struct settings *o, int threads, const we
   }
   out_addf(to, "\n");
   show_row(to, "all kernels", "", &all, p);
-  out_addf(to, "%-59s %10.1f %5.1f%%\n", "overhead", p->overhead_us, 100 * share(p->overhead_us, p->us));
+  out_addf(to, "%-59s %10.1f %5.1f%%\n", "overhead", p->overhead_us, 100 * share_of(p->overhead_us, p->us));
   out_addf(to, "%-59s %10.1f %5.1f%%   %.1f tokens per second\n\n", o->chunk_of ? "chunk" : "token", p->us, 100.0,
-           1e6 * share(p->tokens, p->us));
+           1e6 * share_of(p->tokens, p->us));
   if (p->limit_gb_s > 0)
     out_addf(to, "memory limit  %.1f GB/s (streaming reads, huge pages, the same threads)\n", p->limit_gb_s);
   if (p->no_counters) out_addf(to, "counters      %s\n", p->no_counters);
@@ -164,7 +166,7 @@ int fill_context(weft_model *m, int depth, progress *bar) {
   return 0;
 }
 
-static int measure(struct profiler *b) {
+static int measure_runs(struct profiler *b) {
   weft_error err;
   weft_profile *p;
   interrupt_catch();
@@ -177,8 +179,8 @@ static int measure(struct profiler *b) {
   if (status) return status;
   weft_stats stats;
   weft_model_stats(b->model, &stats);
-  if (b->o.json) show_json(&b->out, p, b->advice);
-  else show(&b->out, &b->o, weft_model_threads(b->model), p, &stats, b->advice);
+  if (b->o.json) show_profile_json(&b->out, p, b->advice);
+  else show_profile(&b->out, &b->o, weft_model_threads(b->model), p, &stats, b->advice);
   weft_profile_free(p);
   return interrupted() ? EXIT_INTERRUPTED : EXIT_OK;
 }
@@ -192,7 +194,7 @@ static int profile(struct settings *of) {
   o->model.context = o->depth + (o->chunk_of ? o->chunk_of : o->steps) + 1;
   b.advice = weft_machine_advice(o->model.threads ? (int)o->model.threads : weft_default_threads());
   int status = model_args_open(&o->model, &b.bar, &b.model);
-  if (!status) status = measure(&b);
+  if (!status) status = measure_runs(&b);
   weft_free(b.advice);
   status = out_end(&b.out, status);
   weft_model_close(b.model);

@@ -55,7 +55,7 @@ bool pull_asked(int argc, char **argv) {
   return false;
 }
 
-static bool take_word(char *to, const char *text, size_t n) {
+static bool take_part(char *to, const char *text, size_t n) {
   if (!n || n >= NAME || text[0] == '.' || text[0] == '-') return false;
   for (size_t i = 0; i < n; i++) if (!isalnum((unsigned char)text[i]) && !strchr("-_.", text[i])) return false;
   snprintf(to, NAME, "%.*s", (int)n, text);
@@ -67,10 +67,10 @@ static int parse_name(const char *text, enum registry kind, struct reference *ou
   *out = (struct reference){.kind = kind};
   const char *slash = strchr(text, '/'), *colon = strchr(slash ? slash : text, ':');
   size_t end = colon ? (size_t)(colon - text) : strlen(text), from = slash ? (size_t)(slash - text) + 1 : 0;
-  bool fine = slash ? take_word(out->user, text, from - 1) : kind == OLLAMA;
+  bool fine = slash ? take_part(out->user, text, from - 1) : kind == OLLAMA;
   if (!slash) snprintf(out->user, sizeof out->user, "library");
-  fine = fine && take_word(out->repo, text + from, end - from) &&
-         (!colon || take_word(out->tag, colon + 1, strlen(colon + 1)));
+  fine = fine && take_part(out->repo, text + from, end - from) &&
+         (!colon || take_part(out->tag, colon + 1, strlen(colon + 1)));
   if (fine) return 0;
   return kind == OLLAMA
            ? error_set(err, "'%.100s' is not a name of ollama's: it is NAME, NAME:TAG or USER/NAME:TAG", text)
@@ -370,8 +370,8 @@ static bool known(const struct reference *r, str *path) {
   return yes;
 }
 
-static int get(const struct reference *r, const struct model_source *from, bool again, bool quiet, str *path,
-               error *err) {
+static int get_files(const struct reference *r, const struct model_source *from, bool again, bool quiet, str *path,
+                     error *err) {
   if ((!again || from->offline) && known(r, path)) return 0;
   if (from->offline)
     return error_set(err, "%s: it was not fetched before, and --offline forbids it now",
@@ -385,20 +385,20 @@ int pull_model(const struct model_source *from, bool again, bool quiet, str *pat
     enum registry kind;
     if (!prefix_of(from->url, &kind) || kind != ADDRESS)
       return error_set(err, "'%.100s' is no address: it begins with https:// or http://", from->url);
-    return get(&(struct reference){.kind = ADDRESS, .url = from->url}, from, again, quiet, path, err);
+    return get_files(&(struct reference){.kind = ADDRESS, .url = from->url}, from, again, quiet, path, err);
   }
   enum registry kind = HUGGING_FACE;
   size_t n = prefix_of(from->repo, &kind);
   if (parse_name(from->repo + (kind == HUGGING_FACE ? n : 0), HUGGING_FACE, &r, err)) return -1;
   r.file = from->file;
-  return get(&r, from, again, quiet, path, err);
+  return get_files(&r, from, again, quiet, path, err);
 }
 
 int pull_name(const char *name, const struct model_source *from, bool again, bool quiet, str *path, error *err) {
   struct reference r;
   if (parse_reference(name, &r, err)) return -1;
   r.file = r.kind == HUGGING_FACE ? from->file : NULL;
-  return get(&r, from, again, quiet, path, err);
+  return get_files(&r, from, again, quiet, path, err);
 }
 
 bool pull_known(const char *name, str *path) {

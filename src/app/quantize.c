@@ -14,9 +14,9 @@ static const struct command command = {
 
 // ---- output ---------------------------------------------------------------------------------------------------------
 
-static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
+static double in_mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
-static void show(void *ctx, const weft_quantized *t) {
+static void show_tensor(void *ctx, const weft_quantized *t) {
   struct quantizer *q = ctx;
   char shape[96];
   int n = 0;
@@ -32,13 +32,13 @@ static void show(void *ctx, const weft_quantized *t) {
   if (t->kept) return;
   out_addf(&q->out, "[%4zu/%4zu] %-36s %-20s %7s", t->number, t->count, t->name, shape, t->from);
   if (strcmp(t->from, t->to))
-    out_addf(&q->out, " -> %-7s %9.2f -> %9.2f MiB%s\n", t->to, mib(t->bytes_from), mib(t->bytes_to),
+    out_addf(&q->out, " -> %-7s %9.2f -> %9.2f MiB%s\n", t->to, in_mib(t->bytes_from), in_mib(t->bytes_to),
              t->misfit ? "  (rows are no whole blocks of the wanted format)" : "");
-  else out_addf(&q->out, "    %-7s %9s    %9.2f MiB\n", "", "", mib(t->bytes_to));
+  else out_addf(&q->out, "    %-7s %9s    %9.2f MiB\n", "", "", in_mib(t->bytes_to));
   out_flush(&q->out);
 }
 
-static bool advance(void *ctx, double fraction) {
+static bool show_fraction(void *ctx, double fraction) {
   struct quantizer *q = ctx;
   progress_set(&q->bar, "quantising", fraction);
   return !interrupted() && !q->out.error;
@@ -49,8 +49,8 @@ static double bits(uint64_t bytes, const weft_quantize_result *r) {
 }
 
 static void show_end(struct quantizer *q, const weft_quantize_result *r, double seconds) {
-  out_addf(&q->out, "\nmodel size  %10.2f MiB (%.2f bits a weight)\n", mib(r->bytes_from), bits(r->bytes_from, r));
-  out_addf(&q->out, "quant size  %10.2f MiB (%.2f bits a weight)\n", mib(r->bytes_to), bits(r->bytes_to, r));
+  out_addf(&q->out, "\nmodel size  %10.2f MiB (%.2f bits a weight)\n", in_mib(r->bytes_from), bits(r->bytes_from, r));
+  out_addf(&q->out, "quant size  %10.2f MiB (%.2f bits a weight)\n", in_mib(r->bytes_to), bits(r->bytes_to, r));
   if (r->misfits)
     fprintf(stderr,
             "weft: warning: %zu tensors have rows that are no whole blocks of the wanted format, and got another one\n",
@@ -96,7 +96,7 @@ static char *beside(const struct quantize_args *o) {
   return s.at;
 }
 
-static int usage(struct settings *all) {
+static int quantize_usage(struct settings *all) {
   struct quantize_args *o = &all->quantize;
   if (!o->in) return usage_error("no model: give the file to quantise, and a type");
   if (!o->out) return usage_error("no type: such as Q4_K_M or Q8_0; 'weft quantize --help' lists them");
@@ -121,7 +121,7 @@ static int usage(struct settings *all) {
   return 0;
 }
 
-static int run(struct quantizer *q) {
+static int run_quantizer(struct quantizer *q) {
   const struct quantize_args *o = &q->all.quantize;
   weft_error err;
   weft_quantize_result r;
@@ -146,8 +146,8 @@ static int run(struct quantizer *q) {
     .n_include = o->include.n,
     .exclude = texts_of(&o->exclude),
     .n_exclude = o->exclude.n,
-    .progress = advance,
-    .tensor = show,
+    .progress = show_fraction,
+    .tensor = show_tensor,
     .ctx = q,
   };
   keep_to_files(&q->all, o->dry_run ? NULL : out);
@@ -189,9 +189,9 @@ int quantize_command(int argc, char **argv) {
   char *text = notes();
   with_types.notes = text;
   bool parsed = settings_parse(&q.all, &with_types, argc, argv, &status);
-  if (parsed) status = usage(&q.all);
+  if (parsed) status = quantize_usage(&q.all);
   if (parsed && !status && o->types_file && read_types(o->types_file, &o->types, &err)) status = failed("%s", err.text);
-  if (parsed && !status) status = out_end(&q.out, run(&q));
+  if (parsed && !status) status = out_end(&q.out, run_quantizer(&q));
   settings_free(&q.all);
   free(text);
   return status;

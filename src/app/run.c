@@ -59,7 +59,7 @@ static bool text_is_piped(void) {
 }
 
 // What a row of the table cannot say.  0 or the exit status.
-static int check(struct settings *o) {
+static int check_options_of_run(struct settings *o) {
   error err = {0};
   if (!o->model.model) return usage_error("no model: 'weft run FILE -p TEXT', or -m FILE");
   if (o->text && o->prompt) return usage_error("the prompt is given more than once: with -p, and as '%.60s'", o->text);
@@ -101,7 +101,7 @@ static int prompt_text(struct run *r, char **text, size_t *n, error *err) {
 }
 
 // Fills r->prompt.  0 or the exit status.
-static int make_prompt(struct run *r, const char *text, size_t n_text) {
+static int fill_prompt(struct run *r, const char *text, size_t n_text) {
   weft_error err;
   if (r->o.ids.n) {
     r->prompt = r->o.ids.at;
@@ -132,12 +132,6 @@ static int make_prompt(struct run *r, const char *text, size_t n_text) {
 
 // ---- evaluation -----------------------------------------------------------------------------------------------------
 
-static double compile_ms(const struct run *r) {
-  weft_stats s;
-  weft_model_stats(r->model, &s);
-  return s.compile_ms;
-}
-
 enum { PIECE = 512 };   // tokens of the prompt that are evaluated together
 
 // Looks at Ctrl-C while a piece is evaluated, and moves the bar.
@@ -150,7 +144,7 @@ static bool watch_prefill(void *ctx, double done) {
 // Evaluates the prompt, a piece at a time.  0 or the exit status.
 static int prefill(struct run *r) {
   weft_error err;
-  double compiled = compile_ms(r), began = now_s();
+  double compiled = stats_compile_ms(r->model), began = now_s();
   int status = 0;
   if (!r->o.quiet) progress_begin(&r->bar);
   weft_model_watch(r->model, watch_prefill, r);
@@ -165,17 +159,18 @@ static int prefill(struct run *r) {
   weft_model_watch(r->model, NULL, NULL);
   progress_end(&r->bar);
   r->stats.n_prompt = (size_t)r->pos;
-  r->stats.prompt_s = now_s() - began - (compile_ms(r) - compiled) / 1000;
+  r->stats.prompt_s = now_s() - began - (stats_compile_ms(r->model) - compiled) / 1000;
   if (!status) for (size_t i = 0; i < r->n_prompt; i++) weft_accept(r->sampler, r->prompt[i], NULL);
   return status ? failed("%s", err.text) : 0;
 }
 
 static int decode_step(struct run *r, int32_t id, weft_error *err) {
-  double compiled = compile_ms(r), began = now_s();     // a plan that is made at its first use compiles there
+  // a plan that is made at its first use compiles there
+  double compiled = stats_compile_ms(r->model), began = now_s();
   int status = weft_ahead_decode(r->ahead, r->past, r->pos, id, &r->logits, err);
   progress_end(&r->bar);
   if (status) return -1;
-  r->stats.decode_s += now_s() - began - (compile_ms(r) - compiled) / 1000;
+  r->stats.decode_s += now_s() - began - (stats_compile_ms(r->model) - compiled) / 1000;
   r->stats.n_decode++;
   r->past[r->pos++] = id;
   return 0;
@@ -205,7 +200,7 @@ static void emit_json(struct run *r, int32_t id, const char *text, size_t n) {
 
 // The text that a token completes: whole characters, and nothing that may belong to a stop string.  last: nothing comes
 // after it.
-static void text_of(struct run *r, int32_t id, bool last, str *text) {
+static void completed_text(struct run *r, int32_t id, bool last, str *text) {
   size_t n;
   const char *piece = weft_stream_add(r->stream, id, &n);
   str_addn(text, piece, n);
@@ -225,9 +220,9 @@ static void text_of(struct run *r, int32_t id, bool last, str *text) {
 }
 
 // Writes a token.  False: nobody listens any more.
-static bool emit(struct run *r, int32_t id, bool last) {
+static bool write_token(struct run *r, int32_t id, bool last) {
   str text = {0};
-  text_of(r, id, last, &text);
+  completed_text(r, id, last, &text);
   if (r->o.json) emit_json(r, id, str_c(&text), text.n);
   else if (r->o.benchmark < 0) out_add(&r->out, str_c(&text), text.n);
   if (text.n) r->last = text.at[text.n - 1];
@@ -238,7 +233,7 @@ static bool emit(struct run *r, int32_t id, bool last) {
 // ---- the loop -------------------------------------------------------------------------------------------------------
 
 // Draws a token that the grammar, if there is one, allows.
-static int draw(struct run *r, int32_t *id, weft_error *err) {
+static int draw_allowed(struct run *r, int32_t *id, weft_error *err) {
   const uint64_t *mask;
   if (!r->grammar) return weft_sample(r->sampler, r->logits, id, err);
   if (weft_grammar_mask(r->grammar, &mask, err)) return -1;
@@ -248,14 +243,14 @@ static int draw(struct run *r, int32_t *id, weft_error *err) {
 }
 
 // Generates until something ends it.  0 or the exit status.
-static int generate(struct run *r) {
+static int generate_text(struct run *r) {
   weft_error err;
   for (int64_t made = 0; made != r->o.count;) {
     if (interrupted()) return EXIT_INTERRUPTED;
     int32_t id;
     bool forced = r->o.force.n > 0;
     if (forced) id = r->o.force.at[made];
-    else if (draw(r, &id, &err)) return failed("%s", err.text);
+    else if (draw_allowed(r, &id, &err)) return failed("%s", err.text);
     if (r->stats.first_token_s < 0) r->stats.first_token_s = now_s() - started_at();
     weft_accept(r->sampler, id, NULL);
     made++;
@@ -264,7 +259,7 @@ static int generate(struct run *r) {
          end = !forced && !r->o.sampling.ignore_end && weft_is_end(r->vocab, id);
     bool ended = !forced && r->grammar && weft_grammar_ended(r->grammar);
     bool last = end || ended || made == r->o.count || full;
-    if (!emit(r, id, last)) return interrupted() ? EXIT_INTERRUPTED : 0;
+    if (!write_token(r, id, last)) return interrupted() ? EXIT_INTERRUPTED : 0;
     if (full && !end && !ended && !r->stopped && made != r->o.count && !r->o.quiet)
       fprintf(stderr, "weft: the context of %d tokens is full: generation ends here (more with -c)\n", r->pos);
     if (last || r->stopped) return 0;
@@ -274,7 +269,7 @@ static int generate(struct run *r) {
   return interrupted() ? EXIT_INTERRUPTED : 0;
 }
 
-static int open_model(struct run *r) {
+static int open_run_model(struct run *r) {
   weft_error err;
   bool guesses = !r->o.no_guess && r->o.benchmark < 0;
   r->o.model.mtp = guesses && !r->o.draft.model.model;
@@ -312,7 +307,7 @@ static bool on_the_same_line(const struct run *r) {
 }
 
 // The figures, on stderr and in the file of --stats.  The exit status.
-static int report(struct run *r, int status) {
+static int report_figures(struct run *r, int status) {
   weft_model_stats(r->model, &r->stats.model);
   r->stats.ahead = weft_ahead_count(r->ahead);
   if (!r->out.error && !r->o.quiet) {
@@ -331,17 +326,17 @@ static int run(struct run *r) {
   char *text = NULL;
   size_t n_text = 0;
   if (prompt_text(r, &text, &n_text, &err)) return failed("%s", err.text);
-  int status = open_model(r);
-  if (!status) status = make_prompt(r, text, n_text);
+  int status = open_run_model(r);
+  if (!status) status = fill_prompt(r, text, n_text);
   free(text);
   if (status) return status;
   if (r->o.verbose_prompt) show_tokens(r->vocab, r->prompt, r->n_prompt);
   if (r->o.display_prompt && !r->o.json && r->o.benchmark < 0) show_prompt(r);
   interrupt_catch();
   status = prefill(r);
-  if (!status) status = generate(r);
+  if (!status) status = generate_text(r);
   if (status == EXIT_FAILED) return status;
-  return report(r, status);
+  return report_figures(r, status);
 }
 
 int run_command(int argc, char **argv) {
@@ -350,7 +345,7 @@ int run_command(int argc, char **argv) {
   if (settings_are_for(&chat_options, &run_options, argc, argv)) return chat_command(argc, argv);
   bool parsed = settings_parse(&r.o, &run_options, argc, argv, &status),
        conversation = parsed && is_conversation(&r.o) && !settings_are_for(&run_options, &chat_options, argc, argv);
-  if (parsed && !conversation) status = check(&r.o);
+  if (parsed && !conversation) status = check_options_of_run(&r.o);
   if (!parsed || conversation || status) {
     settings_free(&r.o);
     return conversation ? talk_command(argc, argv) : status;

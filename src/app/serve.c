@@ -28,7 +28,7 @@ static int find_models(struct settings *all) {
            : usage_error("no model: give one with -m FILE, or a folder with --models-dir DIR");
 }
 
-static int work(struct settings *all) {
+static int serve_models(struct settings *all) {
   const struct serve_args *a = &all->serve;
   enum { WORKERS = 2, PARALLEL = 16 };
   error err = {0};
@@ -75,5 +75,5 @@ static int work(struct settings *all) {
 }
 
 int serve_command(int argc, char **argv) {
-  return settings_run(&command, argc, argv, work);
+  return settings_run(&command, argc, argv, serve_models);
 }

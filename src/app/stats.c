@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double rate(size_t n, double seconds) { return n && seconds > 0 ? (double)n / seconds : -1; }
+static double known_rate(size_t n, double seconds) { return n && seconds > 0 ? (double)n / seconds : -1; }
 
 static void print_time(FILE *to, const char *what, double ms) {
   if (ms < 1000) fprintf(to, "%-8s %8.1f ms", what, ms);
@@ -14,7 +14,7 @@ static void print_time(FILE *to, const char *what, double ms) {
 
 static void print_rate(FILE *to, const char *what, size_t n, double seconds) {
   fprintf(to, "%-8s %8zu token%s", what, n, n == 1 ? " " : "s");
-  if (rate(n, seconds) >= 0) fprintf(to, " %9.1f tok/s", rate(n, seconds));
+  if (known_rate(n, seconds) >= 0) fprintf(to, " %9.1f tok/s", known_rate(n, seconds));
   fputc('\n', to);
 }
 
@@ -48,7 +48,7 @@ void stats_print(const struct run_stats *s, FILE *to) {
 }
 
 const char *stats_rate(char *out, size_t cap, size_t n, double seconds) {
-  double r = rate(n, seconds);
+  double r = known_rate(n, seconds);
   if (r < 0) return "";
   if (r < 1000) snprintf(out, cap, " at %.*f/s", r < 99.95 ? 1 : 0, r);
   else snprintf(out, cap, " at %.*f k/s", r < 9950 ? 1 : 0, r / 1000);
@@ -67,6 +67,12 @@ void stats_line(const struct run_stats *s, int64_t seed, FILE *to) {
 // A figure that was measured, or null.
 static json_t *figure(double x) { return x >= 0 ? json_real(x) : json_null(); }
 
+double stats_compile_ms(const weft_model *m) {
+  weft_stats s;
+  weft_model_stats(m, &s);
+  return s.compile_ms;
+}
+
 int stats_write(const struct run_stats *s, const char *path, error *err) {
   const weft_stats *m = &s->model;
   json_t *o = json_object();
@@ -77,8 +83,8 @@ int stats_write(const struct run_stats *s, const char *path, error *err) {
   json_object_set_new(o, "kernels_compiled", json_integer(m->kernels_compiled));
   json_object_set_new(o, "plans_scheduled", json_integer(m->plans_scheduled));
   json_object_set_new(o, "ttft_ms", figure(s->first_token_s < 0 ? -1 : 1000 * s->first_token_s));
-  json_object_set_new(o, "prompt_tps", figure(rate(s->n_prompt, s->prompt_s)));
-  json_object_set_new(o, "decode_tps", figure(rate(s->n_decode, s->decode_s)));
+  json_object_set_new(o, "prompt_tps", figure(known_rate(s->n_prompt, s->prompt_s)));
+  json_object_set_new(o, "decode_tps", figure(known_rate(s->n_decode, s->decode_s)));
   json_object_set_new(o, "guessed", json_integer((json_int_t)s->ahead.guessed));
   json_object_set_new(o, "guessed_right", json_integer((json_int_t)s->ahead.taken));
   json_object_set_new(o, "draft_n", json_integer((json_int_t)s->ahead.drafted));

@@ -17,6 +17,7 @@ void stats_print(const struct run_stats *s, FILE *to);
 void stats_line(const struct run_stats *s, int64_t seed, FILE *to);
 // " at 15 k/s" for n tokens in so many seconds; "" where that says nothing.
 const char *stats_rate(char *out, size_t cap, size_t n, double seconds);
+double stats_compile_ms(const weft_model *m);   // so far
 // Writes the JSON object.  -1 and why not.
 int stats_write(const struct run_stats *s, const char *path, error *err);
 #endif

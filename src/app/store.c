@@ -101,7 +101,7 @@ static struct stored *row_of(stored_list *l, const char *name) {
   return &l->at[l->n - 1];
 }
 
-static void add_file(stored_list *l, const char *folder, const char *file) {
+static void add_stored(stored_list *l, const char *folder, const char *file) {
   str name = {0}, path = {0};
   struct stat st;
   bool partial;
@@ -123,7 +123,7 @@ static void add_file(stored_list *l, const char *folder, const char *file) {
 void store_list(stored_list *out) {
   str folder = {0};
   DIR *d = store_folder(&folder, NULL) ? NULL : opendir(folder.at);
-  for (struct dirent *e; d && (e = readdir(d)) != NULL;) add_file(out, folder.at, e->d_name);
+  for (struct dirent *e; d && (e = readdir(d)) != NULL;) add_stored(out, folder.at, e->d_name);
   if (d) closedir(d);
   if (out->n) qsort(out->at, out->n, sizeof *out->at, by_name);
   for (size_t i = 0; i < out->n; i++) out->at[i].partial |= out->at[i].missing > 0;

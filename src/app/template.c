@@ -29,7 +29,7 @@ static bool is_gguf(const char *path) {
 }
 
 // JSON that starts as an array or an object is taken as it is, anything else names a file.
-static int read_json(const char *arg, char **text, size_t *n, error *err) {
+static int read_json_or_file(const char *arg, char **text, size_t *n, error *err) {
   char first = arg[strspn(arg, " \t\r\n")];
   if (first != '[' && first != '{') return read_file(arg, text, n, err);
   *text = xstrdup(arg);
@@ -37,7 +37,7 @@ static int read_json(const char *arg, char **text, size_t *n, error *err) {
   return 0;
 }
 
-static int open_template(const char *path, bool tools, weft_template **t, error *why) {
+static int open_template_of(const char *path, bool tools, weft_template **t, error *why) {
   weft_error err;
   weft_file *f;
   char *text;
@@ -63,7 +63,7 @@ static int render(const struct settings *o, const weft_template *t, struct out *
   error why = {0};
   weft_error err = {{0}};
   int status = 0;
-  for (int i = 0; i < 3 && !status; i++) if (from[i]) status = read_json(from[i], &json[i], &n[i], &why);
+  for (int i = 0; i < 3 && !status; i++) if (from[i]) status = read_json_or_file(from[i], &json[i], &n[i], &why);
   chat.messages = json[0], chat.n_messages = n[0];
   chat.tools = json[1], chat.n_tools = n[1];
   chat.variables = json[2], chat.n_variables = n[2];
@@ -74,11 +74,11 @@ static int render(const struct settings *o, const weft_template *t, struct out *
   return status ? failed("%s", why.text) : 0;
 }
 
-static int work(const struct settings *o) {
+static int apply_template(const struct settings *o) {
   weft_template *t = NULL;
   error why = {0};
   struct out to = {0};
-  if (open_template(o->template_file, o->tools, &t, &why)) return failed("%s", why.text);
+  if (open_template_of(o->template_file, o->tools, &t, &why)) return failed("%s", why.text);
   int status = render(o, t, &to);
   weft_template_close(t);
   return out_end(&to, status);
@@ -92,7 +92,7 @@ static int apply(struct settings *o) {
   if (!o->template_file) return usage_error("no template; 'weft template FILE --messages JSON'");
   if (!o->messages) return usage_error("no conversation; give it with --messages");
   keep_to_files(o, NULL);
-  return work(o);
+  return apply_template(o);
 }
 
 int template_command(int argc, char **argv) { return settings_run(&command, argc, argv, apply); }

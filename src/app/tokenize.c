@@ -39,7 +39,7 @@ static void add_piece(struct out *o, const char *piece, size_t n) {
 
 struct shown { const struct settings *o; const weft_vocab *v; struct out *to; bool some; };
 
-static void show(struct shown *s, const int32_t *ids, size_t n) {
+static void show_ids(struct shown *s, const int32_t *ids, size_t n) {
   for (size_t i = 0; i < n && !s->to->error; i++) {
     if (s->o->only_ids) {
       out_addf(s->to, s->some ? ", %d" : "[%d", ids[i]);
@@ -55,12 +55,12 @@ static void show(struct shown *s, const int32_t *ids, size_t n) {
   }
 }
 
-static int add(struct shown *s, weft_encoder *e, const char *text, size_t n) {
+static int encode_and_show(struct shown *s, weft_encoder *e, const char *text, size_t n) {
   weft_error err;
   const int32_t *ids;
   size_t n_ids;
   if (weft_encoder_add(e, text, n, &ids, &n_ids, &err)) return failed("%s", err.text);
-  show(s, ids, n_ids);
+  show_ids(s, ids, n_ids);
   return 0;
 }
 
@@ -73,7 +73,8 @@ static int add_file(struct shown *s, weft_encoder *e, const char *path) {
   ssize_t got;
   while (!status && !s->to->error && (got = read(fd, piece, READ_STEP)) != 0) {
     if (got < 0 && errno == EINTR && !interrupted()) continue;
-    status = got < 0 ? failed("%s: %s", is_stdin ? "stdin" : path, strerror(errno)) : add(s, e, piece, (size_t)got);
+    status = got < 0 ? failed("%s: %s", is_stdin ? "stdin" : path, strerror(errno))
+                     : encode_and_show(s, e, piece, (size_t)got);
   }
   free(piece);
   if (!is_stdin) close(fd);
@@ -87,7 +88,7 @@ static int add_unescaped(struct shown *s, weft_encoder *e, const char *path) {
   size_t n = 0;
   if (path && read_file(path, &text, &n, &why)) return failed("%s", why.text);
   if (!path) { text = xstrdup(s->o->prompt); n = strlen(text); }
-  int status = add(s, e, text, unescape(text, n));
+  int status = encode_and_show(s, e, text, unescape(text, n));
   free(text);
   return status;
 }
@@ -103,10 +104,10 @@ static int tokenize(const struct settings *o, const weft_vocab *v, struct out *t
     return failed("%s", err.text);
   int status = o->escapes ? add_unescaped(&s, e, file)
                : file     ? add_file(&s, e, file)
-                          : add(&s, e, o->prompt, strlen(o->prompt));
+                          : encode_and_show(&s, e, o->prompt, strlen(o->prompt));
   if (!status && weft_encoder_end(e, &ids, &n_ids, &err)) status = failed("%s", err.text);
   if (!status) {
-    show(&s, ids, n_ids);
+    show_ids(&s, ids, n_ids);
     if (o->only_ids) out_addf(to, s.some ? "]\n" : "[]\n");
   }
   weft_encoder_free(e);
@@ -125,7 +126,7 @@ static int detokenize(const struct settings *o, const weft_vocab *v, struct out 
   return 0;
 }
 
-static int work(const struct settings *o) {
+static int tokenize_all(const struct settings *o) {
   weft_file *f;
   weft_vocab *v;
   weft_error err;
@@ -148,7 +149,7 @@ static int tokenize_it(struct settings *o) {
     return usage_error(inputs ? "use one of -p, -f, --stdin and --detokenize"
                               : "nothing to tokenize: give -p TEXT, -f FILE, --stdin or --detokenize 1,2,3");
   keep_to_files(o, NULL);
-  return work(o);
+  return tokenize_all(o);
 }
 
 int tokenize_command(int argc, char **argv) { return settings_run(&command, argc, argv, tokenize_it); }

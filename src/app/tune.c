@@ -71,7 +71,7 @@ static void show_layouts(struct out *to, const weft_tuned *t, bool all) {
   if (t->layouts_why[0]) out_addf(to, "%s\n", t->layouts_why);
 }
 
-static void show(struct out *to, const weft_tuned *t, bool all) {
+static void show_tuned(struct out *to, const weft_tuned *t, bool all) {
   int count[WEFT_TUNE_BETTER + 1] = {0};
   out_addf(to, "%-6s %-20s %-34s %5s %6s %10s %10s %6s %6s %5s  %s\n", "", "role", "kernel", "count", "share",
            "before us", "after us", "ratio", "tried", "code", "outcome");
@@ -107,7 +107,7 @@ static void show(struct out *to, const weft_tuned *t, bool all) {
 
 static json_t *pair(const double us[2]) { return us[0] > 0 ? json_pack("[f,f]", us[0], us[1]) : json_null(); }
 
-static void show_json(struct out *to, const weft_tuned *t) {
+static void show_tuned_json(struct out *to, const weft_tuned *t) {
   json_t *all = json_object(), *rows = json_array();
   json_object_set_new(all, "seconds", json_real(t->seconds));
   json_object_set_new(all, "token_us", pair(t->token_us));
@@ -170,8 +170,8 @@ static int tune(const struct settings *o, struct out *to) {
   progress_end(&bar);
   if (status) status = failed("%s", err.text);
   else {
-    if (o->json) show_json(to, t);
-    else show(to, t, o->all);
+    if (o->json) show_tuned_json(to, t);
+    else show_tuned(to, t, o->all);
     weft_tuned_free(t);
   }
   weft_model_close(model);

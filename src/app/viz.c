@@ -62,7 +62,7 @@ static void add_data(str *to, const char *facts) {
   }
 }
 
-static void add_part(str *to, const char *part, const char *facts) {
+static void add_page_part(str *to, const char *part, const char *facts) {
   if (!strncmp(part, "@css", 4)) ADD(to, page_css);
   if (!strncmp(part, "@data", 5)) add_data(to, facts);
   if (!strncmp(part, "@script", 7)) {
@@ -81,7 +81,7 @@ static void add_part(str *to, const char *part, const char *facts) {
 static void add_page(str *to, const char *facts) {
   for (const char *line = weft_page_html; line < weft_page_html_end;) {
     size_t n = strcspn(line, "\n") + 1;
-    if (*line == '@') add_part(to, line, facts);
+    if (*line == '@') add_page_part(to, line, facts);
     else str_addn(to, line, n);
     line += n;
   }
