@@ -356,7 +356,7 @@ static void learn_piece(struct prices *p, size_t n, size_t past, double took) {
 }
 
 // Of what a step of answers takes, so much may one with a piece of a prompt.
-static double share_of(const sched *s, double of_one) {
+static double share_of_step(const sched *s, double of_one) {
   size_t waiting = 0;
   for (size_t i = 0; i < s->live.n; i++) waiting += run_left(s->live.at[i]) > 0;
   double share = of_one + MORE_SHARE * (double)(waiting > 1 ? waiting - 1 : 0);
@@ -373,7 +373,7 @@ static size_t room_beside(const sched *s, size_t n) {
 static size_t fill_tile(const sched *s, size_t n, size_t past) {
   size_t fits = room_beside(s, n), more = 0;
   const struct prices *p = s->prices;
-  double may = share_of(s, BESIDE_SHARE) * answers_s(s, n);
+  double may = share_of_step(s, BESIDE_SHARE) * answers_s(s, n);
   while (fits > LEAST && piece_s(&s->prices[2], n + fits, past) > may) fits--;
   may -= piece_s(&s->prices[2], n + fits, past);
   while (p[0].tiles > 0 && fits == room_beside(s, n) && more < MOST_PIECE && piece_s(&p[0], more + TILE, past) <= may &&
@@ -386,7 +386,7 @@ static size_t fill_tile(const sched *s, size_t n, size_t past) {
 // in whole pieces or tiles, or as many of one tile as fit.
 static size_t piece(const sched *s, run *u, size_t n) {
   size_t past = run_held(u)->past.n, unit = n ? TILE : PIECE, fits = n ? LEAST : PIECE, room = room_beside(s, n);
-  double may = n ? share_of(s, SHARED_SHARE) * answers_s(s, n) : PIECE_S;
+  double may = n ? share_of_step(s, SHARED_SHARE) * answers_s(s, n) : PIECE_S;
   const struct prices *p = &s->prices[n && s->prices[1].tiles > 0];
   if (room >= LEAST) return fill_tile(s, n, past);
   if (p->tiles <= 0) return unit + room;

@@ -5,8 +5,8 @@
 // The yardstick is one thread that takes the ids one by one, which gives the logits of each position. Then models with
 // 1 to 5 threads and, by turns, different chunks take the same ids all at once and in CUTS random ways each; what they
 // say at the end of each piece must be the same bits, and what follows a sequence that went through a file. CHUNK: one
-// more model, with this chunk; 0: none. LAYERS: so many are on the device that DEV names. CACHE: how keys and values lie
-// (f16). All of that twice: with integer products, and exact. One line for each precision: its name, a hash of all
+// more model, with this chunk; 0: none. LAYERS: so many are on the device that DEV names. CACHE: how keys and values
+// lie (f16). All of that twice: with integer products, and exact. One line for each precision: its name, a hash of all
 // logits, and how many ways were tried and how many differed, with the largest difference and where it was first; exit
 // status 1 if any did.
 #ifndef _GNU_SOURCE
