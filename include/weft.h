@@ -279,7 +279,7 @@ int weft_model_threads(const weft_model *m);
  * vocabulary, a position that leaves a gap or lies outside the context, logits that are not numbers (damaged weights).
  * The result depends on ids and positions alone, to the last bit: not on how a prompt is cut into calls, and not on the
  * number of threads.  (Models with recurrent layers, or with sliding windows that have moved on: going back may
- * evaluate what lies before pos once more, see weft_sequence_least.)  0; 1: it ended early (weft_model_watch), and the
+ * evaluate what lies before pos once more, see weft_sequence_whole.)  0; 1: it ended early (weft_model_watch), and the
  * cache holds what it held before pos; -1 with err. */
 int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const float **logits, weft_error *err);
 
@@ -394,27 +394,31 @@ void weft_sequence_free(weft_sequence *q);    /* NULL is fine */
  * (recurrent layers). */
 bool weft_model_is_recurrent(const weft_model *m);
 int weft_sequence_length(const weft_sequence *q);              /* positions that it holds */
-/* Cut or forked at fewer positions than this (but 0), what is left of it has to be evaluated once more before anything
- * can follow, which the next step does: recurrent layers know their last state alone, and layers with a sliding window
- * give back what it has left behind, but 512 positions.  Otherwise 0; INT_MAX: at any. */
-int weft_sequence_least(const weft_sequence *q);
+/* The most positions, n at most, at which q can be cut or forked without some of what is left being evaluated once more
+ * before anything can follow (which the next step does): recurrent layers know their last state alone, and layers with
+ * a sliding window give back what it has left behind, but 512 positions and what marks ask for.  Otherwise n. */
+int weft_sequence_whole(const weft_sequence *q, int n);
+/* Others may go on from anywhere between positions `from` and `to`, and are likely to from `to`, which may lie before
+ * what q holds or behind it: what windows need there stays at some of these places, in pages that take at most a
+ * quarter of what layers without a window hold, or two windows where that is more. */
+void weft_sequence_mark(weft_sequence *q, int from, int to);
+bool weft_sequence_thin(weft_sequence *q);        /* forgets the marks; whether that gave memory back */
 void weft_sequence_cut(weft_sequence *q, int n);               /* forgets what lies from position n on */
 /* Another sequence that begins with the first n positions of q (n <= its length).  Pages are shared until one of the
  * two writes to them. */
 int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_error *err);
 /* What the caches hold of q goes to a file, which is written whole or not at all. ids: the tokens of its positions,
- * weft_sequence_length of them. Not after q was cut to less than weft_sequence_least. Others of the model may be
+ * weft_sequence_length of them. Only where q is whole (weft_sequence_whole). Others of the model may be
  * evaluated meanwhile, on another thread, forks of q among them. */
 int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *path, weft_error *err);
-/* A sequence that holds as many of these n tokens as the file's begin with (none where those are less than its least,
- * see below), as if they had been evaluated.  -2: the file is of another model, other options or another version, or
+/* A sequence that holds as many of these n tokens as the file's begin with, back to where that is whole (see below), as
+ * if they had been evaluated.  -2: the file is of another model, other options or another version, or
  * damaged, and err names it; -1: there is no memory. */
 int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out,
                        weft_error *err);
-/* The tokens of such a file; *ids are for weft_free, also when *n is 0.  *least: nothing is taken up of it where fewer
- * of them are the same (weft_sequence_least).  -1: as above. */
-int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, size_t *n, size_t *least,
-                         weft_error *err);
+/* The tokens of such a file; *ids and *whole are for weft_free, also when *n is 0.  *whole: n + 1 numbers, of each
+ * number of tokens that are the same: how many are taken up (weft_sequence_whole).  -1: as above. */
+int weft_sequence_tokens(weft_model *m, const char *path, int32_t **ids, int32_t **whole, size_t *n, weft_error *err);
 /* Memory for n more tokens, so that a step will not fail for want of it.  -1: there is none; err has the numbers. */
 int weft_sequence_reserve(weft_sequence *q, size_t n, weft_error *err);
 typedef struct weft_tokens {

@@ -143,7 +143,7 @@ int sequence_new(caches *c, sequence **out, error *err) {
   if (slot >= c->n_slots) c->n_slots = slot + 1;
   c->n_sequences++;
   *out = xcalloc(1, sizeof **out);
-  **out = (sequence){.of = c, .slot = slot, .at = -1};
+  **out = (sequence){.of = c, .slot = slot, .at = -1, .filled = INT_MAX, .chosen = -1};
   return 0;
 }
 
@@ -151,8 +151,8 @@ int sequence_new(caches *c, sequence **out, error *err) {
 static void drop_pages(sequence *q, int group, size_t from, size_t to) {
   int first = NO_PAGE, count = 0;
   for (size_t i = to; i-- > from;) {
-    int page = q->group[group].list.at[i];
-    q->group[group].list.at[i] = NO_PAGE;
+    int page = q->group[group].at[i];
+    q->group[group].at[i] = NO_PAGE;
     if (!drop_page(q->of, group, page)) continue;
     if (count && page == first - 1) { first = page; count++; continue; }
     if (count) discard(q->of, group, first, count);
@@ -163,7 +163,7 @@ static void drop_pages(sequence *q, int group, size_t from, size_t to) {
 }
 
 static void shorten(sequence *q, int group, size_t n) {
-  page_list *list = &q->group[group].list;
+  page_list *list = &q->group[group];
   if (n >= list->n) return;
   drop_pages(q, group, n, list->n);
   list->n = n;
@@ -173,7 +173,7 @@ void sequence_free(sequence *q) {
   if (!q) return;
   for (int g = 0; g < model_n_groups(q->of->m); g++) {
     shorten(q, g, 0);
-    vec_free(&q->group[g].list);
+    vec_free(&q->group[g]);
   }
   if (model_is_recurrent(q->of->m)) {
     discard(q->of, CACHE_FIXED, q->slot, 1);
@@ -181,6 +181,7 @@ void sequence_free(sequence *q) {
   }
   q->of->n_sequences--;
   vec_free(&q->ids);
+  vec_free(&q->marks);
   free(q);
 }
 
@@ -199,10 +200,10 @@ static int count_of(const page_list *list, size_t from, int page) {
 }
 
 // Where a window lets pages take turns, those that this evaluation begins with are none of them, since it may end
-// early: then all is as it was.
+// early: then all is as it was. Nor are those that a mark asks for.
 int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
   caches *c = q->of;
-  page_list *list = &q->group[group].list;
+  page_list *list = &q->group[group];
   int64_t window = model_group_window(c->m, group);
   size_t ring = window ? (size_t)ring_of(window, c->slack, c->chunk) : 0;
   size_t first = (size_t)from / CACHE_PAGE, new = caches_n_pages(from), end = caches_n_pages(to);
@@ -212,7 +213,8 @@ int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
     int had = list->at[i], page = NO_PAGE;
     int mine = i < new ? 1 + (ring ? count_of(list, end, had) : 0) : ring ? count_of(list, new, had) : 1;
     if (had != NO_PAGE && pages_holders(&c->pages[group], had) <= mine) continue;
-    if (ring && i >= new + ring) pages_hold(&c->pages[group], page = list->at[i - ring]);
+    if (ring && i >= new + ring && !sequence_keeps(q, group, i - ring))
+      pages_hold(&c->pages[group], page = list->at[i - ring]);
     else page = take_page(c, group);
     if (page == NO_PAGE) return no_page(c, err);
     if (had != NO_PAGE && i < new) copy_pieces(c, group, had, page);
@@ -222,97 +224,112 @@ int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
   return 0;
 }
 
-static void lose(sequence *q, int group) {
-  shorten(q, group, 0);
-  q->group[group].from = INT_MAX;
+// Which pages there are says what is whole, so of those that took turns only the last one stays.
+static void leave_behind(sequence *q, int n) {
+  for (int g = 0; g < model_n_groups(q->of->m); g++) {
+    page_list *list = &q->group[g];
+    size_t end = (size_t)min_i64((int64_t)caches_stay(q->of, g, n), (int64_t)list->n), from = 0;
+    for (size_t i = 0; i < end; i++) {
+      int page = list->at[i];
+      if (page != NO_PAGE && (!sequence_keeps(q, g, i) || count_of(list, i + 1, page))) continue;
+      drop_pages(q, g, from, i);
+      from = i + 1;
+    }
+    drop_pages(q, g, from, end);
+  }
 }
 
-int sequence_hold(sequence *q, int from, int to, error *err) {
+// Behind position n. What is to be evaluated again is not behind yet.
+static bool thin(sequence *q, int n) {
+  uint64_t taken = q->of->taken;
+  q->marks.n = 0;
+  if (n <= q->filled) leave_behind(q, n);
+  return q->of->taken < taken;
+}
+
+static int hold(sequence *q, int from, int to, error *err) {
   size_t n[MODEL_GROUPS];
   int groups = model_n_groups(q->of->m), status = 0;
-  for (int g = 0; g < groups; g++) n[g] = q->group[g].list.n;
+  bool whole = sequence_is_whole(q, from);
+  sequence_choose_marks(q, to);
+  if (from < q->n && from < q->filled) q->filled = from;
+  for (int g = 0; g < groups; g++) n[g] = q->group[g].n;
   for (int g = 0; g < groups && !status; g++) {
-    held_pages *h = &q->group[g];
-    bool anew = !from && h->from;
-    if (anew) lose(q, g);
-    if (anew || from >= h->from) status = sequence_hold_group(q, g, from, to, err);
-    if (anew && !status) h->from = 0;
+    if (!from && count_of(&q->group[g], 0, NO_PAGE)) shorten(q, g, n[g] = 0);
+    if (whole || !model_group_window(q->of->m, g)) status = sequence_hold_group(q, g, from, to, err);
   }
   for (int g = 0; g < groups && status; g++) shorten(q, g, n[g]);
   return status;
+}
+
+int sequence_hold(sequence *q, int from, int to, error *err) {
+  return !hold(q, from, to, err) || (thin(q, from) && !hold(q, from, to, err)) ? 0 : -1;
 }
 
 void sequence_cut(sequence *q, int n) {
   if (n >= q->n) return;
   q->n = n;
   for (int g = 0; g < model_n_groups(q->of->m); g++) shorten(q, g, caches_n_pages(n));
+  for (; q->marks.n && q->marks.at[q->marks.n - 1].n > n; q->marks.n--) q->chosen = -1;
 }
 
 // ---- what is there of a beginning -----------------------------------------------------------------------------------
 
-int sequence_least(const sequence *q) {
+static int whole_windows(const sequence *q, int n) {
   const model *m = q->of->m;
-  int least = 0;
-  if (model_is_recurrent(m)) least = q->at == q->n ? q->n : INT_MAX;
-  for (int g = 0; g < model_n_groups(m); g++) {
-    int from = q->group[g].from, window = model_group_window(m, g);
-    if (from) least = (int)max_i64(least, from == INT_MAX ? from : min_i64((int64_t)from + window - 1, INT_MAX));
+  for (int g = 0; g < model_n_groups(m) && n; g++) {
+    int64_t window = model_group_window(m, g);
+    if (!window) continue;
+    n = (int)min_i64(n, q->filled);
+    size_t i = (size_t)model_first_page(window, CACHE_PAGE, n);
+    while (i < caches_n_pages(n) && caches_has_page(&q->group[g], i)) i++;
+    // whoever looks at this page or at a later one cannot go on from there
+    if (i < caches_n_pages(n)) n = (int)i * CACHE_PAGE, g = -1;
   }
-  return least;
+  return n;
 }
 
-bool sequence_is_whole(const sequence *q, int n) {
-  return !n || (n >= sequence_least(q) && (!model_is_recurrent(q->of->m) || n == q->at));
+int sequence_whole(const sequence *q, int n) {
+  if (!model_is_recurrent(q->of->m)) return whole_windows(q, n);
+  return q->at > 0 && q->at <= n && whole_windows(q, q->at) == q->at ? q->at : 0;
 }
+
+void sequence_trim(sequence *q) { leave_behind(q, q->n); }
+bool sequence_thin(sequence *q) { return thin(q, q->n); }
 
 int sequence_hold_again(sequence *q, int n, int to, error *err) {
   q->at = -1;
-  for (int g = 0; g < model_n_groups(q->of->m); g++) if (model_group_window(q->of->m, g)) lose(q, g);
+  sequence_choose_marks(q, to);
+  int from = q->filled = sequence_whole(q, n);
+  for (int g = 0; g < model_n_groups(q->of->m); g++)
+    if (model_group_window(q->of->m, g)) shorten(q, g, caches_n_pages(from));
   for (int g = 0; g < model_n_groups(q->of->m); g++)
     if (model_group_window(q->of->m, g) &&
-        (sequence_hold_group(q, g, 0, n, err) || sequence_hold_group(q, g, n, to, err)))
+        (sequence_hold_group(q, g, from, n, err) || sequence_hold_group(q, g, n, to, err)))
       return -1;
   return 0;
 }
 
-static void leave_behind(sequence *q, int n) {
-  for (int g = 0; g < model_n_groups(q->of->m); g++) {
-    held_pages *h = &q->group[g];
-    int64_t window = model_group_window(q->of->m, g);
-    int64_t stay = window ? model_first_page(window + q->of->slack, CACHE_PAGE, n) : 0;
-    if (stay * CACHE_PAGE <= h->from) continue;
-    drop_pages(q, g, (size_t)h->from / CACHE_PAGE, (size_t)stay);
-    h->from = (int)stay * CACHE_PAGE;
-  }
-}
-
-void sequence_trim(sequence *q) { leave_behind(q, q->n); }
-
 void sequence_is_renewed(sequence *q, int n) {
-  for (int g = 0; g < MODEL_GROUPS; g++) q->group[g].from = 0;
+  q->filled = INT_MAX;
   leave_behind(q, n);
 }
 
 int sequence_hold_all(sequence *q, int n, error *err) {
   q->at = -1;
-  for (int g = 0; g < model_n_groups(q->of->m); g++) {
-    if (sequence_hold_group(q, g, 0, n, err)) return -1;
-    if (model_group_window(q->of->m, g)) q->group[g].from = INT_MAX;
-  }
+  q->filled = 0;
+  for (int g = 0; g < model_n_groups(q->of->m); g++) if (sequence_hold_group(q, g, 0, n, err)) return -1;
   return 0;
 }
 
 // ---- several that begin alike ---------------------------------------------------------------------------------------
 
-static void share_pages(const sequence *q, int group, int n, held_pages *to) {
-  const held_pages *h = &q->group[group];
-  bool there = !model_group_window(q->of->m, group) || sequence_is_whole(q, n);
+static void share_pages(const sequence *q, int group, int n, page_list *to) {
   for (size_t i = 0; i < caches_n_pages(n); i++) {
-    int page = there ? h->list.at[i] : NO_PAGE;
+    int page = caches_has_page(&q->group[group], i) ? q->group[group].at[i] : NO_PAGE;
     if (page != NO_PAGE) pages_hold(&q->of->pages[group], page);
-    vec_push(&to->list, page);
+    vec_push(to, page);
   }
-  to->from = there ? h->from : INT_MAX;
 }
 
 int sequence_fork(const sequence *q, int n, sequence **out, error *err) {
@@ -320,6 +337,8 @@ int sequence_fork(const sequence *q, int n, sequence **out, error *err) {
   if (sequence_new(q->of, out, err)) return -1;
   sequence *to = *out;
   to->n = n;
+  to->filled = q->filled;
+  for (size_t i = 0; i < q->marks.n && q->marks.at[i].n <= n; i++) vec_push(&to->marks, q->marks.at[i]);
   for (int g = 0; n && g < model_n_groups(q->of->m); g++) share_pages(q, g, n, &to->group[g]);
   if (!caches_keep_ids(q->of)) return 0;
   for (int i = 0; i < n; i++) vec_push(&to->ids, q->ids.at[i]);

@@ -6,8 +6,9 @@
 //
 // Layers with the same window have pages of their own (model_n_groups), so that a window gives back what it has left
 // behind. A little more stays, since callers go back by a few positions: guesses that were wrong, an answer that is
-// written again. Who goes back further evaluates all of it once more, as with fixed states. Of a long prompt no page is
-// taken for what only the first tokens see: its pages take turns.
+// written again. Of a long prompt no page is taken for what only the first tokens see: its pages take turns. What
+// stays further behind is what marks ask for (marks.c), a bounded amount: a sequence can be taken up wherever the pages
+// that windows look at are there. Elsewhere it is evaluated again from the last such place on.
 #ifndef WEFT_CACHES_H
 #define WEFT_CACHES_H
 #include "engine/pages.h"
@@ -55,16 +56,19 @@ uint64_t caches_piece(const caches *c, int i);
 bool caches_is_of(const caches *c, int i, int group);
 
 enum { NO_PAGE = -1 };
-// For a group of layers: pages by their place in the sequence, NO_PAGE where a window has given one back. from: what
-// lies before this position is not there (a multiple of CACHE_PAGE; INT_MAX: nothing is).
-typedef struct held_pages { page_list list; int from; } held_pages;
+// A place that others may go on from; likely: rather than from those around it.
+typedef struct mark { int n, likely; } mark;
 typedef struct sequence {
   caches *of;
-  held_pages group[MODEL_GROUPS];
+  // for a group of layers: pages by their place in the sequence, NO_PAGE where a window has given one back
+  page_list group[MODEL_GROUPS];
   int slot;                  // of fixed states; 0 where there are none
   int n;                     // positions that it holds
   uint64_t evaluations;      // how often it was evaluated so far
   int at;                    // of a model with fixed states: the position that follows what these hold; -1: none
+  int filled;                // pages of windows hold what they should before this position only; INT_MAX: all do
+  VEC(mark) marks;           // in ascending order
+  int chosen;                // of how many pages marks were chosen for, -1: they have changed since
   // of such a model, or one with windows: what was evaluated, to come back to an earlier position
   VEC(int32_t) ids;
 } sequence;
@@ -79,15 +83,16 @@ int sequence_hold(sequence *q, int from, int to, error *err);
 // of one group alone
 int sequence_hold_group(sequence *q, int group, int from, int to, error *err);
 void sequence_cut(sequence *q, int n);                 // forgets the positions from n on
-// Whether what follows position n can be evaluated without what lies before it being evaluated once more; and the least
-// n but 0 that can (INT_MAX: none).
-bool sequence_is_whole(const sequence *q, int n);
-int sequence_least(const sequence *q);
+// The last position, n at most, behind which more can be evaluated without what lies before being evaluated again.
+int sequence_whole(const sequence *q, int n);
+static inline bool sequence_is_whole(const sequence *q, int n) { return sequence_whole(q, n) == n; }
 // Where it is not: memory for that, and for what follows up to `to` (after it sequence_hold); then, when it was done.
 int sequence_hold_again(sequence *q, int n, int to, error *err);
 void sequence_is_renewed(sequence *q, int n);
-// After an evaluation: windows give back what nobody reads from q->n on, but a little.
+// After an evaluation: windows give back what nobody reads from q->n on, but a little, and what marks ask for.
 void sequence_trim(sequence *q);
+// Forgets the marks. Whether that gave memory back.
+bool sequence_thin(sequence *q);
 // For somebody who runs plans by himself: n positions, of which those before q->n are as they are; afterwards what
 // fixed states and windows hold is of no use any more.
 int sequence_hold_all(sequence *q, int n, error *err);
@@ -96,17 +101,31 @@ bool caches_keep_ids(const caches *c);
 // the two writes to it.
 int sequence_fork(const sequence *q, int n, sequence **out, error *err);
 
+// marks.c: others may go on from every page's end between from and to, and are likely to from `to`. It may lie before
+// what q holds, or behind it.
+void sequence_mark(sequence *q, int from, int to);
+// Before positions up to `to` are written: those marks stay whose pages are within the bound.
+void sequence_choose_marks(sequence *q, int to);
+bool sequence_keeps(const sequence *q, int group, size_t page);
+// The bound: bytes that marks may hold behind the windows of a sequence of so many positions.
+uint64_t caches_behind_bytes(const caches *c, int positions);
+// The first page that windows of this group look at, or that stays in any case, where n positions are held.
+static inline size_t caches_stay(const caches *c, int group, int n) {
+  int64_t window = model_group_window(c->m, group);
+  return window ? (size_t)model_first_page(window + c->slack, CACHE_PAGE, n) : 0;
+}
+static inline bool caches_has_page(const page_list *list, size_t i) { return i < list->n && list->at[i] != NO_PAGE; }
+
 // sequence_file.c: a sequence in a file, written whole or not at all. ids: its tokens. of: a number for all that its
 // values depend on.
 int sequence_save(const sequence *q, const int32_t *ids, uint64_t of, const char *path, error *err);
-// One that holds as many of the n tokens as the file begins with, or none where those are less than its least. most:
-// positions that there may be. -2: the file is of another model, of another version, or damaged, and err names it; -1:
+// One that holds as many of the n tokens as the file begins with, back to where it is whole. most: positions that there
+// may be. -2: the file is of another model, of another version, or damaged, and err names it; -1:
 // something else failed.
 int sequence_load(caches *c, const int32_t *ids, size_t n, int most, uint64_t of, const char *path, sequence **out,
                   error *err);
-// *ids: for free
-// least: see sequence_least
-int sequence_tokens(const caches *c, int most, uint64_t of, const char *path, int32_t **ids, size_t *n, size_t *least,
+// *ids, *whole: for free. whole (n + 1 numbers): sequence_whole of each number of positions
+int sequence_tokens(caches *c, int most, uint64_t of, const char *path, int32_t **ids, int32_t **whole, size_t *n,
                     error *err);
 struct engine_options;
 uint64_t sequence_model(const gguf *file, const struct engine_options *o, int variant);

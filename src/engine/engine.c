@@ -505,7 +505,7 @@ void engine_settle(engine *e) { while (!settle(e, 1)) continue; }
 // Where plans over one sequence find it.
 static void choose_sequence(engine *e, const sequence *q) {
   for (int g = 0; g < model_n_groups(e->m); g++) {
-    const page_list *list = &q->group[g].list;
+    const page_list *list = &q->group[g];
     int32_t *table = e->pages + g * page_table(e);
     for (size_t i = 0; i < list->n; i++) table[i] = list->at[i] == NO_PAGE ? 0 : list->at[i];
   }
@@ -581,9 +581,9 @@ static void enter_sequence(engine *e, sequence *q, const int32_t *ids, size_t n,
   e->ask.done = 0;
   e->ask.ended = false;
   if (caches_keep_ids(&e->caches)) {
-    bool again = !sequence_is_whole(q, pos);
-    if (again) eval_ids(e, q->ids.at, (size_t)pos, 0);
-    if (again && !e->ask.ended) sequence_is_renewed(q, pos);
+    int whole = sequence_whole(q, pos);
+    if (whole < pos) eval_ids(e, q->ids.at + whole, (size_t)(pos - whole), whole);
+    if (!e->ask.ended) sequence_is_renewed(q, pos);
     q->ids.n = (size_t)pos;
     for (size_t i = 0; i < n; i++) vec_push(&q->ids, ids[i]);
   }
@@ -695,8 +695,9 @@ static uint64_t files_of(const engine *e) {
 int engine_sequence_save(const engine *e, const struct sequence *q, const int32_t *ids, const char *path, error *err) {
   return sequence_save(q, ids, files_of(e), path, err);
 }
-int engine_sequence_tokens(const engine *e, const char *path, int32_t **ids, size_t *n, size_t *least, error *err) {
-  return sequence_tokens(&e->caches, e->n_ctx, files_of(e), path, ids, n, least, err);
+int engine_sequence_tokens(engine *e, const char *path, int32_t **ids, int32_t **whole, size_t *n,
+                           error *err) {
+  return sequence_tokens(&e->caches, e->n_ctx, files_of(e), path, ids, whole, n, err);
 }
 int engine_sequence_load(engine *e, const int32_t *ids, size_t n, const char *path, struct sequence **out, error *err) {
   return sequence_load(&e->caches, ids, n, e->n_ctx, files_of(e), path, out, err);
@@ -713,7 +714,7 @@ static size_t add_rows(engine *e, const struct engine_part *p, size_t first, siz
     e->ids[row] = p->ids[i];
     e->at[row] = p->from + (int)i;
     for (int g = 0; g < model_n_groups(e->m); g++) {
-      const page_list *list = &p->q->group[g].list;
+      const page_list *list = &p->q->group[g];
       size_t from = (size_t)model_first_page(model_group_window(e->m, g), CACHE_PAGE, e->at[row]);
       size_t to = caches_n_pages(e->at[row] + 1);
       memcpy(e->pages + (int64_t)row * page_tables(e) + g * page_table(e), list->at + from,

@@ -113,7 +113,8 @@ struct sequence *engine_sequence(engine *e);         // that engine_eval and its
 int engine_sequence_new(engine *e, struct sequence **out, error *err);     // for sequence_free, before engine_close
 // see caches.h
 int engine_sequence_save(const engine *e, const struct sequence *q, const int32_t *ids, const char *path, error *err);
-int engine_sequence_tokens(const engine *e, const char *path, int32_t **ids, size_t *n, size_t *least, error *err);
+int engine_sequence_tokens(engine *e, const char *path, int32_t **ids, int32_t **whole, size_t *n,
+                           error *err);
 int engine_sequence_load(engine *e, const int32_t *ids, size_t n, const char *path, struct sequence **out, error *err);
 
 // Evaluates a text from position 0 on: row gets the engine_n_embd floats that the head would read of each token. Models

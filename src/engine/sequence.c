@@ -27,7 +27,11 @@ void weft_sequence_free(weft_sequence *q) {
 
 bool weft_model_is_recurrent(const weft_model *m) { return engine_is_recurrent(weft_model_peek(m)); }
 int weft_sequence_length(const weft_sequence *q) { return q->q->n; }
-int weft_sequence_least(const weft_sequence *q) { return sequence_least(q->q); }
+int weft_sequence_whole(const weft_sequence *q, int n) {
+  return sequence_whole(q->q, n < 0 ? 0 : n < q->q->n ? n : q->q->n);
+}
+void weft_sequence_mark(weft_sequence *q, int from, int to) { sequence_mark(q->q, from < 0 ? 0 : from, to); }
+bool weft_sequence_thin(weft_sequence *q) { return sequence_thin(q->q); }
 void weft_sequence_cut(weft_sequence *q, int n) { sequence_cut(q->q, n < 0 ? 0 : n); }
 
 int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_error *err) {
@@ -44,10 +48,9 @@ int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *p
   return engine_sequence_save(weft_model_peek(q->m), q->q, ids, path, &e) ? fail(err, &e) : 0;
 }
 
-int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, size_t *n, size_t *least,
-                         weft_error *err) {
+int weft_sequence_tokens(weft_model *m, const char *path, int32_t **ids, int32_t **whole, size_t *n, weft_error *err) {
   error e = {0};
-  int status = engine_sequence_tokens(weft_model_peek(m), path, ids, n, least, &e);
+  int status = engine_sequence_tokens(weft_model_beside(m), path, ids, whole, n, &e);
   if (status) fail(err, &e);
   return status;
 }

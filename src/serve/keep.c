@@ -18,6 +18,7 @@ static void forget_kept(keep *k, size_t at, bool removed) {
   if (removed) unlink(k->files.at[at].path);
   free(k->files.at[at].path);
   vec_free(&k->files.at[at].ids);
+  weft_free(k->files.at[at].whole);
   k->files.at[at] = k->files.at[--k->files.n];
 }
 
@@ -49,7 +50,7 @@ static void add_kept(keep *k, const char *path) {
   weft_error err;
   int32_t *ids;
   size_t n;
-  if (weft_sequence_tokens(k->m, path, &ids, &n, &new.least, &err)) { warning("%s", err.text); return; }
+  if (weft_sequence_tokens(k->m, path, &ids, &new.whole, &n, &err)) { warning("%s", err.text); return; }
   new.path = xstrdup(path);
   for (size_t i = 0; i < n; i++) vec_push(&new.ids, ids[i]);
   vec_push(&k->files, new);
@@ -77,7 +78,8 @@ size_t keep_find(const keep *k, const token_ids *prompt, size_t most, size_t *at
   size_t best = 0;
   for (size_t i = 0; i < k->files.n; i++) {
     size_t n = (size_t)min_i64((int64_t)alike(prompt, &k->files.at[i].ids), (int64_t)most);
-    if (n <= best || n < k->files.at[i].least) continue;
+    n = (size_t)k->files.at[i].whole[n];
+    if (n <= best) continue;
     best = n;
     *at = i;
   }
@@ -149,15 +151,13 @@ static void trim_files(keep *k) {
   }
 }
 
-// It is in this file now.
-static void add_written(keep *k, char *path, const held *h) {
-  const token_ids *ids = &h->past;
+// These tokens are in this file now.
+static void add_written(keep *k, char *path, const token_ids *ids) {
   for (size_t i = k->files.n; i-- > 0;)
     if (alike(ids, &k->files.at[i].ids) == k->files.at[i].ids.n)
       forget_kept(k, i, strcmp(k->files.at[i].path, path) != 0);
-  struct kept new = {.path = path, .least = (size_t)weft_sequence_least(h->sequence)};
-  for (size_t i = 0; i < ids->n; i++) vec_push(&new.ids, ids->at[i]);
-  vec_push(&k->files, new);
+  add_kept(k, path);
+  free(path);
   trim_files(k);
 }
 
@@ -182,7 +182,7 @@ void keep_collect(keep *k) {
   pthread_mutex_unlock(&k->lock);
   if (!done) return;
   if (k->why.text[0]) { warning("%s", k->why.text); free(k->path); }
-  else add_written(k, k->path, &k->job);
+  else add_written(k, k->path, &k->job.past);
   held_free(&k->job);
   k->not_before = now_s() + 4 * k->took_s;
   k->state = KEEP_FREE;
@@ -207,7 +207,7 @@ void keep_finish(keep *k, held *h) {
   weft_error err;
   if (!k->folder || h->kept || needs_none(k, h)) return;
   char *path = path_for(k, &h->past);
-  if (!weft_sequence_save(h->sequence, h->past.at, path, &err)) { add_written(k, path, h); return; }
+  if (!weft_sequence_save(h->sequence, h->past.at, path, &err)) { add_written(k, path, &h->past); return; }
   warning("%s", err.text);
   free(path);
 }

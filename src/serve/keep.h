@@ -11,7 +11,7 @@ typedef struct keep {
   uint64_t bytes;                      // of all files there
   uint32_t tag;                        // names of files begin with it: those of models with other names are left alone
   weft_model *m;
-  VEC(struct kept { char *path; token_ids ids; size_t least; }) files;   // least: see weft_sequence_tokens
+  VEC(struct kept { char *path; token_ids ids; int32_t *whole; }) files; // whole: see weft_sequence_tokens
   // ---- the thread that writes, and its one job
   pthread_t writer;
   pthread_mutex_t lock;
@@ -27,7 +27,7 @@ typedef struct keep {
 // Learns which sequences of the model called `name` are there. Files that cannot be used stay, with a warning where
 // they are damaged.
 void keep_open(keep *k, const char *folder, uint64_t bytes, const char *name, weft_model *m);
-// How many tokens of a prompt, at most `most`, the file that has most of them has; *at: that file.
+// How many tokens of a prompt, at most `most`, can be taken up from the file that has most of them; *at: that file.
 size_t keep_find(const keep *k, const token_ids *prompt, size_t most, size_t *at);
 // That sequence, of the prompt's first n tokens. -1: there is no memory for it; -2: the file is of no use.
 int keep_load(keep *k, size_t at, const token_ids *prompt, size_t n, held *out, weft_error *err);

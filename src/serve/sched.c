@@ -68,20 +68,29 @@ static int64_t request_cost(const request *r) {
 
 // ---- the queues; the lock is held -----------------------------------------------------------------------------------
 
-// How much of a prompt some sequence holds.
-static size_t known_tokens(const sched *s, const request *r) {
-  size_t most = 0, n;
-  for (size_t i = 0; i < s->rest.n; i++) if ((n = alike(&r->prompt, &s->rest.at[i].past)) > most) most = n;
-  for (size_t i = 0; i < s->live.n; i++) if ((n = alike(&r->prompt, &run_held(s->live.at[i])->past)) > most) most = n;
-  return most;
+// The sequence, of those in work and those that nobody uses, from which most of a prompt can be taken up.
+// n: so much. h NULL: none.
+struct known { const held *h; size_t at, n; };
+
+static struct known known_tokens(const sched *s, const request *r) {
+  struct known best = {0};
+  size_t limit = r->prompt_scored ? 0 : r->prompt.n - 1;
+  for (size_t i = 0; i < s->rest.n + s->live.n; i++) {
+    const held *h = i < s->rest.n ? &s->rest.at[i] : run_held(s->live.at[i - s->rest.n]);
+    size_t n = h ? alike(&r->prompt, &h->past) : 0;
+    if (n > limit) n = limit;
+    if (n > best.n) n = (size_t)weft_sequence_whole(h->sequence, (int)n);
+    if (n > best.n) best.h = h, best.at = i, best.n = n;
+  }
+  return best;
 }
 
 static request **best_of(sched *s, struct queue *q) {
   request **best = &q->first;
   if (!*best || now_s() - (*best)->arrived > PATIENCE_S) return best;
-  size_t most = known_tokens(s, *best);
+  size_t most = known_tokens(s, *best).n;
   for (request **at = &(*best)->next; *at; at = &(*at)->next) {
-    size_t n = known_tokens(s, *at);
+    size_t n = known_tokens(s, *at).n;
     if (n > most) most = n, best = at;
   }
   return best;
@@ -197,29 +206,21 @@ static bool take_up(sched *s, const request *r, size_t limit, size_t most, held 
   return true;
 }
 
-// What a prompt goes on from: of all sequences the one that holds most of it, itself if nobody uses it and little of it
+// What a prompt goes on from: of all sequences the one that has most of it, itself if nobody uses it and little of it
 // is lost, otherwise a copy of its beginning. The logits of the last token are wanted, so that is left to evaluate.
 static int find_past(sched *s, const request *r, held *out, weft_error *err) {
-  size_t most = 0, at = 0, limit = r->prompt_scored ? 0 : r->prompt.n - 1;
-  const held *best = NULL;
-  for (size_t i = 0; i < s->rest.n + s->live.n; i++) {
-    const held *h = i < s->rest.n ? &s->rest.at[i] : run_held(s->live.at[i - s->rest.n]);
-    size_t n = h ? alike(&r->prompt, &h->past) : 0;
-    if (n > limit) n = limit;
-    if (n <= most || (int)n < weft_sequence_least(h->sequence)) continue;
-    most = n;
-    at = i;
-    best = h;
-  }
-  if (take_up(s, r, limit, most, out)) return 0;
-  if (best && at < s->rest.n && 2 * most > best->past.n) {
-    *out = s->rest.at[at];
-    s->rest.at[at] = (held){0};
-    drop_rest(s, at);
-    cut_held(out, most);
+  struct known best = known_tokens(s, r);
+  size_t n_rest = s->rest.n;
+  if (take_up(s, r, r->prompt_scored ? 0 : r->prompt.n - 1, best.n, out)) return 0;
+  if (s->rest.n < n_rest) best = known_tokens(s, r);
+  if (best.h && best.at < s->rest.n && 2 * best.n > best.h->past.n) {
+    *out = *best.h;
+    s->rest.at[best.at] = (held){0};
+    drop_rest(s, best.at);
+    cut_held(out, best.n);
     return 0;
   }
-  if (best) return fork_held(best, most, out, err);
+  if (best.h) return fork_held(best.h, best.n, out, err);
   *out = (held){0};
   return weft_sequence_new(s->model, &out->sequence, err);
 }

@@ -19,9 +19,10 @@ typedef struct stress {
   // what is tried
   const char *path, *cache;            // cache: of keys and values; NULL: the default
   int threads, chunk, positions, live, slack; // slack: of windows, see CACHE_SLACK
+  const char *setting;                 // of the model; NULL: none
   uint64_t seed;
   // what happened
-  int steps, compared, ended, full, copied, cut, again, saved, loaded, alone;
+  int steps, compared, ended, full, copied, cut, again, saved, loaded, alone, marked;
   uint64_t hash;                       // of all logits that the texts have alone
   char wrong[400];                     // "": nothing
   // in work
@@ -79,6 +80,13 @@ static void stress_check(stress *s, const struct stress_text *t, const float *lo
     stress_fail(s, "text %d, position %d: other logits %s", (int)(t - s->text), at, how);
 }
 
+// Others may go on from anywhere.
+static void stress_mark(stress *s, weft_sequence *q) {
+  int from = (int)stress_below(s, (uint32_t)s->positions), to = from + (int)stress_below(s, 400);
+  weft_sequence_mark(q, from, to < s->positions ? to : s->positions - 1);
+  s->marked++;
+}
+
 // Sequences come, as a copy, from a file or new, and go; some lose their end.
 static void stress_change(stress *s, int i) {
   struct stress_live *y = &s->at[i];
@@ -96,21 +104,27 @@ static void stress_change(stress *s, int i) {
     if (weft_sequence_fork(from->q, n, &y->q, &err)) stress_fail(s, "a copy: %s", err.text);
     y->text = from->text;
   } else if (!y->q && f->there && stress_below(s, 2)) {
-    y->text = f->text;
+    y->text = stress_below(s, 3) ? f->text : (int)stress_below(s, STRESS_TEXTS);
+    const int32_t *ids = s->text[y->text].ids;
+    int same = 0;
+    while (same < f->n && ids[same] == s->text[f->text].ids[same]) same++;
     s->loaded++;
-    if (weft_sequence_load(s->m, s->text[y->text].ids, (size_t)s->positions, f->path, &y->q, &err))
+    if (weft_sequence_load(s->m, ids, (size_t)s->positions, f->path, &y->q, &err))
       stress_fail(s, "a file: %s", err.text);
-    else if (weft_sequence_length(y->q) != f->n)
-      stress_fail(s, "a file of %d positions: %d", f->n, weft_sequence_length(y->q));
+    else if (weft_sequence_length(y->q) > same || (same == f->n && weft_sequence_length(y->q) != same))
+      stress_fail(s, "a file of %d positions, %d alike: %d", f->n, same, weft_sequence_length(y->q));
   } else if (!y->q) {
     if (weft_sequence_new(s->m, &y->q, &err)) stress_fail(s, "a new one: %s", err.text);
     y->text = (int)stress_below(s, STRESS_TEXTS);
   }
-  if (*s->wrong || stress_below(s, 10)) return;
+  if (*s->wrong) return;
+  if (!stress_below(s, 8)) stress_mark(s, y->q);
+  if (!stress_below(s, 100)) weft_sequence_thin(y->q);
+  if (stress_below(s, 10)) return;
   int n = weft_sequence_length(y->q), to = (int)stress_below(s, (uint32_t)n + 1);
   if (stress_below(s, 2)) to = n - (int)stress_below(s, (uint32_t)(n < 20 ? n : 20) + 1);
   s->cut++;
-  s->again += to && to < n && to < weft_sequence_least(y->q);
+  s->again += to && to < n && weft_sequence_whole(y->q, to) < to;
   weft_sequence_cut(y->q, to);
 }
 
@@ -118,7 +132,7 @@ static void stress_save(stress *s) {
   const struct stress_live *y = &s->at[stress_below(s, (uint32_t)s->live)];
   struct stress_file *f = &s->file[stress_below(s, STRESS_FILES)];
   weft_error err;
-  if (!y->q || weft_sequence_least(y->q) > weft_sequence_length(y->q)) return;
+  if (!y->q || weft_sequence_whole(y->q, weft_sequence_length(y->q)) < weft_sequence_length(y->q)) return;
   if (weft_sequence_save(y->q, s->text[y->text].ids, f->path, &err)) { stress_fail(s, "%s", err.text); return; }
   f->text = y->text;
   f->n = weft_sequence_length(y->q);
@@ -128,15 +142,15 @@ static void stress_save(stress *s) {
 
 static bool stress_counts_down(void *ctx) { return --*(int *)ctx < 0; }
 
-// Between steps a window holds what the next token sees, and `slack` positions.
-static void stress_windows(stress *s, weft_sequence *q) {
+// Between steps a window holds what the next token sees, `slack` positions, and what marks may hold.
+static void stress_windows(stress *s, weft_sequence *of) {
   const model *m = s->c->m;
-  for (int g = 0; q && g < model_n_groups(m); g++) {
-    const held_pages *h = &weft_sequence_of(q)->group[g];
-    int64_t window = model_group_window(m, g), most = (window + s->slack + CACHE_PAGE - 2) / CACHE_PAGE + 1, n = 0;
-    for (size_t i = 0; i < caches_n_pages(weft_sequence_length(q)); i++) n += h->list.at[i] != NO_PAGE;
-    if (window && n > most) stress_fail(s, "%d pages for a window that needs %d", (int)n, (int)most);
-  }
+  const sequence *q = weft_sequence_of(of);
+  uint64_t behind = 0, most = caches_behind_bytes(s->c, (int)round_up((size_t)s->positions, CACHE_PAGE));
+  for (int g = 0; g < model_n_groups(m); g++)
+    for (size_t i = 0; i < caches_stay(s->c, g, q->n); i++)
+      if (caches_has_page(&q->group[g], i)) behind += s->c->page_bytes[g];
+  if (behind > most) stress_fail(s, "%.1f KiB behind windows, not %.1f", (double)behind / 1024, (double)most / 1024);
 }
 
 static void stress_step(stress *s) {
@@ -153,6 +167,8 @@ static void stress_step(stress *s) {
     int more = stress_below(s, 2) ? 1 : 1 + (int)stress_below(s, stress_below(s, 3) ? 6 : 150);
     if (!stress_below(s, 60)) more = most;
     if (more > most) more = most;
+    // marks that come when pages have been taken already
+    if (!stress_below(s, 6) && !weft_sequence_reserve(s->at[i].q, (size_t)more, &err)) stress_mark(s, s->at[i].q);
     parts[n] = (weft_tokens){.sequence = s->at[i].q,
                              .ids = s->text[s->at[i].text].ids + at,
                              .n = (size_t)more,
@@ -220,7 +236,7 @@ static void stress_end(stress *s) {
 static int stress_run(stress *s, int steps, double seconds) {
   weft_error err;
   weft_options o = {.context = s->positions + 10, .threads = s->threads, .chunk = s->chunk, .key_cache = s->cache,
-                    .value_cache = s->cache};
+                    .value_cache = s->cache, .settings = &s->setting, .n_settings = s->setting != NULL};
   if (weft_model_open(s->path, &o, &s->m, &err)) { stress_fail(s, "%s", err.text); return -1; }
   s->n_vocab = weft_model_vocab_size(s->m);
   s->c = engine_sequence(weft_model_beside(s->m))->of;

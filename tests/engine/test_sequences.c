@@ -81,6 +81,17 @@ static void of_the_demo_model(void **s) {
   same_bits(project, 20, "bf16");
 }
 
+static const char *const window = "{arch}.attention.sliding_window=int:40";
+
+static void of_windows(void **s_) {
+  (void)s_;
+  static stress s;
+  s = (stress){.path = project, .setting = window, .seed = 17, .positions = 900, .live = LIVE, .chunk = CHUNK};
+  s.threads = 2;
+  if (stress_run(&s, 100, 1e9)) fail_msg("%s", s.wrong);
+  assert_true(s.marked > 50 && s.loaded > 5 && s.again > 0);
+}
+
 static void of_other_models(void **s) {
   (void)s;
   char path[1024];
@@ -209,12 +220,12 @@ static void a_page_is_there(void **state_) {
     weft_tokens t = {.sequence = q, .ids = &(int32_t){1}, .n = 1};
     if (weft_step(m, &t, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
     const sequence *of = weft_sequence_of(q);
-    assert_int_equal(of->group[0].list.n, 1);
+    assert_int_equal(of->group[0].n, 1);
     size_t size = (size_t)sysconf(_SC_PAGESIZE), n = 0;
     for (int i = 0; i < model_n_states(of->of->m); i++) {
       uint64_t bytes = caches_piece(of->of, i) / size * size;
       unsigned char *there = malloc(bytes / size + 1);
-      assert_int_equal(mincore(caches_at(of->of, i, of->group[0].list.at[0]), bytes, there), 0);
+      assert_int_equal(mincore(caches_at(of->of, i, of->group[0].at[0]), bytes, there), 0);
       for (size_t j = 0; j < bytes / size; j++, n++) assert_true(there[j] & 1);
       free(there);
     }
@@ -324,13 +335,103 @@ static void a_full_cache_is_an_error(void **s) {
   assert_int_equal(sequence_hold(a, 0, 2 * CACHE_PAGE, &err), 0);
   assert_int_equal(sequence_hold(b, 0, 2 * CACHE_PAGE, &err), -1);
   assert_non_null(strstr(err.text, "pages of 128 positions that 3 sequences hold"));
-  assert_int_equal(b->group[0].list.n, 0);
+  assert_int_equal(b->group[0].n, 0);
   assert_int_equal(c->pages[0].used, 2);
   assert_int_equal(sequence_hold(b, 0, CACHE_PAGE, &err), 0);
   sequence_free(a);
   assert_int_equal(sequence_hold(b, CACHE_PAGE, 3 * CACHE_PAGE, &err), 0);
   sequence_free(b);
   engine_close(e);
+}
+
+enum { LONG = 1000, SHARED = 300 };
+struct noted { uint64_t hash[LONG]; int32_t n_vocab; };
+
+static bool note_long(void *ctx, size_t i, const float *logits) {
+  struct noted *n = ctx;
+  n->hash[i] = hash_of(logits, n->n_vocab);
+  return true;
+}
+
+// Goes on from a copy of q, from position `at` or before it, or from its file, with another text that shares its
+// beginning.
+static int goes_on(weft_model *m, const weft_sequence *q, int at, const char *path, const int32_t *ids,
+                   const struct noted *noted) {
+  weft_sequence *other;
+  weft_error err;
+  int n = q ? weft_sequence_whole(q, at) : 0;
+  if (q ? weft_sequence_fork(q, n, &other, &err) : weft_sequence_load(m, ids, LONG, path, &other, &err))
+    fail_msg("%s", err.text);
+  n = weft_sequence_length(other);
+  assert_in_range(n, 0, SHARED);
+  const sequence *is = weft_sequence_of(other);
+  uint64_t before = is->evaluations;
+  for (int from = n, to = n + 10; from < LONG; from = to, to = LONG) {    // the first ones see what was there
+    weft_tokens more = {.sequence = other, .ids = ids + from, .n = (size_t)(to - from)};
+    if (weft_step(m, &more, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
+    assert_true(hash_of(more.logits, noted->n_vocab) == noted->hash[to - 1]);
+  }
+  assert_int_equal(is->evaluations, before + 2);
+  weft_sequence_free(other);
+  return n;
+}
+
+// A sequence whose windows have moved on serves another one that shares its first tokens, and holds little for that.
+static void a_beginning_is_shared(void **s) {
+  (void)s;
+  static int32_t ids[2][LONG];
+  static struct noted noted[2];
+  weft_model *m;
+  weft_error err;
+  char path[] = "/tmp/weft-beginning-XXXXXX";
+  close(mkstemp(path));
+  weft_options o = {.context = LONG, .threads = 2, .chunk = CHUNK, .settings = &window, .n_settings = 1};
+  if (weft_model_open(project, &o, &m, &err)) fail_msg("%s", err.text);
+  caches *c = engine_sequence(weft_model_beside(m))->of;
+  c->slack = 0;
+  state = 23;
+  for (int i = 0; i < 2; i++) {
+    for (int j = 0; j < LONG; j++) ids[i][j] = i && j < SHARED ? ids[0][j] : (int32_t)below(1000);
+    noted[i].n_vocab = weft_model_vocab_size(m);
+    if (weft_decode_rows(m, ids[i], LONG, 0, 0, note_long, &noted[i], &err)) fail_msg("%s", err.text);
+  }
+  for (int piece = 50; piece <= LONG; piece += LONG - 50)
+    for (int likely = 0; likely < 4; likely++) {         // 2: no marks; 3: marks that come too late
+      weft_sequence *q;
+      uint64_t taken = c->taken, behind = 0;
+      assert_int_equal(weft_sequence_new(m, &q, &err), 0);
+      if (likely == 3) assert_int_equal(weft_sequence_reserve(q, LONG, &err), 0);
+      if (likely != 2) weft_sequence_mark(q, 0, LONG - 1);
+      if (likely == 1) weft_sequence_mark(q, SHARED, SHARED);
+      for (int at = 0; at < LONG; at += piece) {
+        weft_tokens t = {.sequence = q, .ids = ids[0] + at, .n = (size_t)piece};
+        if (weft_step(m, &t, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
+        assert_true(hash_of(t.logits, noted->n_vocab) == noted[0].hash[at + piece - 1]);
+      }
+      const page_list *list = &weft_sequence_of(q)->group[0];
+      for (size_t i = 0; i < caches_stay(c, 0, LONG); i++) if (caches_has_page(list, i)) behind += c->page_bytes[0];
+      // all layers have the window here: two windows, of which each is in two pages
+      assert_true(caches_behind_bytes(c, LONG) == 4 * c->page_bytes[0] && behind <= 4 * c->page_bytes[0]);
+      assert_int_equal(weft_sequence_whole(q, LONG), LONG);
+      assert_int_equal(weft_sequence_whole(q, LONG - 1), LONG - 1);
+      if (likely == 2) assert_true(!behind && !weft_sequence_whole(q, SHARED));
+      if (likely == 1) assert_int_equal(weft_sequence_whole(q, SHARED), SHARED);
+      if (likely < 2) {
+        assert_true(goes_on(m, q, SHARED, NULL, ids[1], &noted[1]) > 0);
+        if (weft_sequence_save(q, ids[0], path, &err)) fail_msg("%s", err.text);
+        assert_true(goes_on(m, NULL, 0, path, ids[1], &noted[1]) > 0);
+      }
+      for (int at = 100; at <= SHARED && likely == 3; at += 100)
+        goes_on(m, q, at, NULL, ids[1], &noted[1]);
+      // one that is short of memory forgets it
+      assert_true(weft_sequence_thin(q) == (behind > 0));
+      assert_int_equal(weft_sequence_whole(q, SHARED), 0);
+      assert_int_equal(weft_sequence_whole(q, LONG), LONG);
+      weft_sequence_free(q);
+      assert_true(c->taken == taken);
+    }
+  unlink(path);
+  weft_model_close(m);
 }
 
 static char folder[] = "/tmp/weft-sequences-XXXXXX";
@@ -449,6 +550,7 @@ static void sequences_go_through_files(void **s) {
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(of_the_demo_model),
+    cmocka_unit_test(of_windows),
     cmocka_unit_test(of_other_models),
     cmocka_unit_test(a_stopped_step_changes_nothing),
     cmocka_unit_test(a_watched_prompt),
@@ -458,6 +560,7 @@ int main(void) {
     cmocka_unit_test(everything_goes_back),
     cmocka_unit_test(memory_goes_back),
     cmocka_unit_test(a_full_cache_is_an_error),
+    cmocka_unit_test(a_beginning_is_shared),
     cmocka_unit_test(files_are_of_one_graph),
     cmocka_unit_test(sequences_go_through_files),
   };
