@@ -69,8 +69,8 @@ static int64_t request_cost(const request *r) {
 // ---- the queues; the lock is held -----------------------------------------------------------------------------------
 
 // The sequence, of those in work and those that nobody uses, from which most of a prompt can be taken up.
-// n: so much. h NULL: none.
-struct known { const held *h; size_t at, n; };
+// n: so much; shared: so much some sequence holds. h NULL: none.
+struct known { const held *h; size_t at, n, shared; };
 
 static struct known known_tokens(const sched *s, const request *r) {
   struct known best = {0};
@@ -79,6 +79,7 @@ static struct known known_tokens(const sched *s, const request *r) {
     const held *h = i < s->rest.n ? &s->rest.at[i] : run_held(s->live.at[i - s->rest.n]);
     size_t n = h ? alike(&r->prompt, &h->past) : 0;
     if (n > limit) n = limit;
+    if (n > best.shared) best.shared = n;
     if (n > best.n) n = (size_t)weft_sequence_whole(h->sequence, (int)n);
     if (n > best.n) best.h = h, best.at = i, best.n = n;
   }
@@ -208,9 +209,10 @@ static bool take_up(sched *s, const request *r, size_t limit, size_t most, held 
 
 // What a prompt goes on from: of all sequences the one that has most of it, itself if nobody uses it and little of it
 // is lost, otherwise a copy of its beginning. The logits of the last token are wanted, so that is left to evaluate.
-static int find_past(sched *s, const request *r, held *out, weft_error *err) {
+static int find_past(sched *s, const request *r, held *out, size_t *shared, weft_error *err) {
   struct known best = known_tokens(s, r);
   size_t n_rest = s->rest.n;
+  *shared = best.shared;
   if (take_up(s, r, r->prompt_scored ? 0 : r->prompt.n - 1, best.n, out)) return 0;
   if (s->rest.n < n_rest) best = known_tokens(s, r);
   if (best.h && best.at < s->rest.n && 2 * best.n > best.h->past.n) {
@@ -225,12 +227,23 @@ static int find_past(sched *s, const request *r, held *out, weft_error *err) {
   return weft_sequence_new(s->model, &out->sequence, err);
 }
 
-// Memory for n more tokens, where need be that of sequences which nobody uses.
+// Others are likely to go on from where this prompt parts from what is there already, and from its end: its other
+// choices, an answer that is drawn once more. But it may be from anywhere.
+static void mark_prompt(const request *r, const held *h, size_t shared) {
+  weft_sequence_mark(h->sequence, (int)shared, (int)shared);
+  weft_sequence_mark(h->sequence, (int)h->past.n, (int)r->prompt.n - 1);
+}
+
+// Memory for n more tokens, where need be that of sequences which nobody uses: first what they hold for others who
+// share a beginning, then all of it.
 static int make_room(sched *s, weft_sequence *q, size_t n, weft_error *err) {
-  for (;;) {
+  for (size_t thin = 0;;) {
     if (!weft_sequence_reserve(q, n, err)) return 0;
+    while (thin < s->rest.n && !weft_sequence_thin(s->rest.at[thin].sequence)) thin++;
+    if (thin < s->rest.n) continue;
     if (!s->rest.n) return -1;
     drop_rest(s, 0);
+    thin = s->rest.n;
   }
 }
 
@@ -263,8 +276,10 @@ static void begin_choice(sched *s, request *r) {
   weft_error err;
   held h;
   run *u = run_new(s->model, s->draft, s->o.no_guess, r, r->begun++);
-  bool fits = !find_past(s, r, &h, &err);
-  if (!fits) run_fail(u, &err);
+  size_t shared;
+  bool fits = !find_past(s, r, &h, &shared, &err);
+  if (fits) mark_prompt(r, &h, shared);
+  else run_fail(u, &err);
   if (!fits || !run_begin(u, &h)) { run_free(u, NULL); return; }
   vec_push(&s->live, u);
 }
