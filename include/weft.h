@@ -411,14 +411,28 @@ int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_
  * weft_sequence_length of them. Only where q is whole (weft_sequence_whole). Others of the model may be
  * evaluated meanwhile, on another thread, forks of q among them. */
 int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *path, weft_error *err);
-/* A sequence that holds as many of these n tokens as the file's begin with, back to where that is whole (see below), as
+/* A sequence that holds as many of these n tokens as the file's begin with, back to where that is whole, as
  * if they had been evaluated.  -2: the file is of another model, other options or another version, or
  * damaged, and err names it; -1: there is no memory. */
 int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out,
                        weft_error *err);
-/* The tokens of such a file; *ids and *whole are for weft_free, also when *n is 0.  *whole: n + 1 numbers, of each
- * number of tokens that are the same: how many are taken up (weft_sequence_whole).  -1: as above. */
-int weft_sequence_tokens(weft_model *m, const char *path, int32_t **ids, int32_t **whole, size_t *n, weft_error *err);
+/* Sequences in a folder, a file for each page, named by all tokens up to it and the model: what begins alike is there
+ * once, and a prompt finds whatever beginning of it some sequence had.  name: of the model, so that several may have
+ * the same folder; bytes: of all files there, at most: the pages that were used least lately go first. Files that are
+ * damaged or of other options stay, with a warning.  -1: the folder cannot be read.  Two threads may use a store, one
+ * that finds and loads and one that saves, and other sequences of the model may be evaluated meanwhile. */
+typedef struct weft_store weft_store;
+int weft_store_open(weft_model *m, const char *folder, const char *name, uint64_t bytes, weft_store **out,
+                    weft_error *err);
+void weft_store_close(weft_store *s);             /* before the model; NULL is fine */
+/* With how many of these tokens a sequence can be taken up from files. */
+size_t weft_store_find(weft_store *s, const int32_t *ids, size_t n);
+/* That sequence.  1: there is none any more; -1: there is no memory for it; -2: a file is damaged: err names it, and it
+ * has been removed. */
+int weft_store_load(weft_store *s, const int32_t *ids, size_t n, weft_sequence **out, weft_error *err);
+/* Whether some page of q, which is whole, is in no file; and writes those.  ids: the tokens of its positions. */
+bool weft_store_lacks(weft_store *s, const weft_sequence *q, const int32_t *ids);
+int weft_store_save(weft_store *s, const weft_sequence *q, const int32_t *ids, weft_error *err);
 /* Memory for n more tokens, so that a step will not fail for want of it.  -1: there is none; err has the numbers. */
 int weft_sequence_reserve(weft_sequence *q, size_t n, weft_error *err);
 typedef struct weft_tokens {

@@ -187,8 +187,8 @@ static const struct option rows[] = {
   TEXT(SERVE, "--keep-in", "DIR",
        "folder for what prompts leave in the KV cache: written a\nsecond later, taken up where prompts begin alike",
        serve.keep),
-  INT(SERVE, "--keep-size", "MIB", "of all files there at most; the oldest go first (default 4096)", serve.keep_mib, 0,
-      1 << 30),
+  INT(SERVE, "--keep-size", "MIB",
+      "of all files there at most; what was used least lately\ngoes first (default 4096)", serve.keep_mib, 0, 1 << 30),
   INT(SERVE, "--drain", "SECONDS", "time for answers to end after SIGTERM (default 30)", serve.drain, 0, 86400),
   // ---- loadtest
   OPERAND(LOADTEST, "URL", "the server: http://127.0.0.1:8080", loadtest.url),

@@ -115,18 +115,4 @@ static inline size_t caches_stay(const caches *c, int group, int n) {
   return window ? (size_t)model_first_page(window + c->slack, CACHE_PAGE, n) : 0;
 }
 static inline bool caches_has_page(const page_list *list, size_t i) { return i < list->n && list->at[i] != NO_PAGE; }
-
-// sequence_file.c: a sequence in a file, written whole or not at all. ids: its tokens. of: a number for all that its
-// values depend on.
-int sequence_save(const sequence *q, const int32_t *ids, uint64_t of, const char *path, error *err);
-// One that holds as many of the n tokens as the file begins with, back to where it is whole. most: positions that there
-// may be. -2: the file is of another model, of another version, or damaged, and err names it; -1:
-// something else failed.
-int sequence_load(caches *c, const int32_t *ids, size_t n, int most, uint64_t of, const char *path, sequence **out,
-                  error *err);
-// *ids, *whole: for free. whole (n + 1 numbers): sequence_whole of each number of positions
-int sequence_tokens(caches *c, int most, uint64_t of, const char *path, int32_t **ids, int32_t **whole, size_t *n,
-                    error *err);
-struct engine_options;
-uint64_t sequence_model(const gguf *file, const struct engine_options *o, int variant);
 #endif

@@ -10,7 +10,7 @@
 #include "device/kept.h"
 #include "device/live.h"
 #include "device/memory.h"
-#include "engine/caches.h"
+#include "engine/page_store.h"
 #include "engine/layouts.h"
 #include "engine/learn.h"
 #include "engine/places.h"
@@ -90,6 +90,7 @@ struct engine {
   places places;
   site sites[MOST_PLACES];
   struct engine_options o;
+  uint64_t options;                       // sequence_options
   int n_ctx;
   // positions that a sequence can have; tokens of a chunk, and what its plan has room for
   int64_t ctx, chunk, room;
@@ -371,6 +372,8 @@ static int load_model(engine *e, const char *path, error *err) {
   if (!e->o.mtp) model_drop_mtp(e->m);
   for (size_t i = 0; i < e->o.n_adapters; i++)
     if (model_adapt(e->m, e->o.adapters[i].path, e->o.adapters[i].scale, err)) return -1;
+  e->options = sequence_options(&e->o);
+  e->o.n_settings = e->o.n_adapters = 0;  // those are the caller's
   engine_progress(e, "loading", 0.3);
   int most = model_n_ctx_max(e->m);
   e->n_ctx = e->o.n_ctx ? e->o.n_ctx : model_n_ctx_train(e->m);
@@ -690,17 +693,16 @@ int engine_need_mtp(engine *e, error *err) { return need_plan(e, PLAN_MTP, err);
 struct sequence *engine_sequence(engine *e) { return e->own; }
 int engine_sequence_new(engine *e, struct sequence **out, error *err) { return sequence_new(&e->caches, out, err); }
 static uint64_t files_of(const engine *e) {
-  return sequence_model(e->file, &e->o, model_variant(e->m, e->n_ctx));
+  return sequence_model(e->file, e->options, model_variant(e->m, e->n_ctx));
 }
 int engine_sequence_save(const engine *e, const struct sequence *q, const int32_t *ids, const char *path, error *err) {
   return sequence_save(q, ids, files_of(e), path, err);
 }
-int engine_sequence_tokens(engine *e, const char *path, int32_t **ids, int32_t **whole, size_t *n,
-                           error *err) {
-  return sequence_tokens(&e->caches, e->n_ctx, files_of(e), path, ids, whole, n, err);
-}
 int engine_sequence_load(engine *e, const int32_t *ids, size_t n, const char *path, struct sequence **out, error *err) {
   return sequence_load(&e->caches, ids, n, e->n_ctx, files_of(e), path, out, err);
+}
+int engine_store_open(engine *e, const struct page_folder *where, struct page_store **out, error *err) {
+  return page_store_open(&e->caches, files_of(e), e->n_ctx, where, out, err);
 }
 
 // What goes through together: the last tokens of parts, of which logits are wanted, and `more` tokens before those, or

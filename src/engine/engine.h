@@ -111,11 +111,12 @@ struct engine_part {
 int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(void *ctx), void *ctx, error *err);
 struct sequence *engine_sequence(engine *e);         // that engine_eval and its like use
 int engine_sequence_new(engine *e, struct sequence **out, error *err);     // for sequence_free, before engine_close
-// see caches.h
+// see sequence_file.h and page_store.h
 int engine_sequence_save(const engine *e, const struct sequence *q, const int32_t *ids, const char *path, error *err);
-int engine_sequence_tokens(engine *e, const char *path, int32_t **ids, int32_t **whole, size_t *n,
-                           error *err);
 int engine_sequence_load(engine *e, const int32_t *ids, size_t n, const char *path, struct sequence **out, error *err);
+struct page_store;
+struct page_folder;
+int engine_store_open(engine *e, const struct page_folder *where, struct page_store **out, error *err);
 
 // Evaluates a text from position 0 on: row gets the engine_n_embd floats that the head would read of each token. Models
 // that see a text as a whole (engine_is_encoder) know no other way. What the cache held is lost.

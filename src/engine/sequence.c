@@ -2,9 +2,9 @@
 #include "weft.h"
 #include <stdlib.h>
 #include <string.h>
-#include "engine/caches.h"
 #include "engine/engine.h"
 #include "engine/fail.h"
+#include "engine/page_store.h"
 
 struct weft_sequence { weft_model *m; sequence *q; };
 
@@ -48,13 +48,6 @@ int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *p
   return engine_sequence_save(weft_model_peek(q->m), q->q, ids, path, &e) ? fail(err, &e) : 0;
 }
 
-int weft_sequence_tokens(weft_model *m, const char *path, int32_t **ids, int32_t **whole, size_t *n, weft_error *err) {
-  error e = {0};
-  int status = engine_sequence_tokens(weft_model_beside(m), path, ids, whole, n, &e);
-  if (status) fail(err, &e);
-  return status;
-}
-
 int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out,
                        weft_error *err) {
   error e = {0};
@@ -65,6 +58,50 @@ int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *
   **out = (weft_sequence){m, q};
   return 0;
 }
+
+// ---- in a folder ----------------------------------------------------------------------------------------------------
+
+struct weft_store { weft_model *m; page_store *s; };
+
+int weft_store_open(weft_model *m, const char *folder, const char *name, uint64_t bytes, weft_store **out,
+                    weft_error *err) {
+  error e = {0};
+  page_store *s;
+  struct page_folder where = {folder, name, bytes};
+  if (engine_store_open(weft_model_beside(m), &where, &s, &e)) return fail(err, &e);
+  *out = xmalloc(sizeof **out);
+  **out = (weft_store){m, s};
+  return 0;
+}
+
+void weft_store_close(weft_store *s) {
+  if (!s) return;
+  page_store_close(s->s);
+  free(s);
+}
+
+size_t weft_store_find(weft_store *s, const int32_t *ids, size_t n) { return page_store_find(s->s, ids, n); }
+
+int weft_store_load(weft_store *s, const int32_t *ids, size_t n, weft_sequence **out, weft_error *err) {
+  error e = {0};
+  sequence *q;
+  int status = page_store_load(s->s, ids, n, &q, &e);
+  if (status) { if (status < 0) fail(err, &e); return status; }
+  *out = xmalloc(sizeof **out);
+  **out = (weft_sequence){s->m, q};
+  return 0;
+}
+
+bool weft_store_lacks(weft_store *s, const weft_sequence *q, const int32_t *ids) {
+  return page_store_lacks(s->s, q->q, ids);
+}
+
+int weft_store_save(weft_store *s, const weft_sequence *q, const int32_t *ids, weft_error *err) {
+  error e = {0};
+  return page_store_save(s->s, q->q, ids, &e) ? fail(err, &e) : 0;
+}
+
+// ---- steps ----------------------------------------------------------------------------------------------------------
 
 // Whether n tokens may come behind what q holds.
 static int check_more(const weft_sequence *q, const int32_t *ids, size_t n, weft_error *err) {

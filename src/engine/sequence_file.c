@@ -1,9 +1,11 @@
-// Sequences in files: what the caches hold of one, for a later process with the same model. See caches.h.
+// Sequences in files: what the caches hold of one, for a later process with the same model. See sequence_file.h.
 //
-// A file is a head, the tokens, the marks, which pages there are (windows have given some back), and then page by page
-// what each state has of it; of models with fixed states also those. Numbers are this machine's. Behind each of these
-// parts stands its hash, and a file is written whole or not at all, so that a damaged one is known by the part that is.
+// A file is one record of a page or several, one behind the other. A record is a head, the tokens of its page, and what
+// layers hold of these: a part for each group whose page is there, and one for fixed states where those are of the
+// position behind it. Numbers are this machine's. Behind each part stands its hash, and a file is written whole or not
+// at all, so that a damaged one is known by the part that is.
 #define _GNU_SOURCE
+#include "engine/sequence_file.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -12,12 +14,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/newfile.h"
+#include "base/sha256.h"
 #include "device/device.h"
-#include "engine/caches.h"
 #include "engine/engine.h"
 #include "weft.h"
 
-enum { VERSION = 3, SAMPLE = 64 };
+enum { VERSION = 4, SAMPLE = 64 };
 static const char magic[8] = "WEFTSEQ";
 
 typedef struct head {
@@ -25,20 +27,25 @@ typedef struct head {
   uint32_t version, page;        // positions of a page
   uint64_t model;                // sequence_model
   uint64_t page_bytes[MODEL_GROUPS], fixed_bytes;
-  uint32_t n, n_marks;           // positions
+  uint32_t number, n;            // pages before it; its tokens
+  uint32_t groups, fixed;        // a bit for each group that is there; whether fixed states are
+  uint32_t left, none;           // records behind it in this file
+  page_name before;
 } head;
 
-// What a file has of a sequence beside what states hold. there: of each page, one byte a group.
-typedef struct outline { head h; int32_t *ids; mark *marks; unsigned char *there; } outline;
-
-static void outline_free(outline *o) { free(o->ids); free(o->marks); free(o->there); }
-static size_t n_there(const caches *c, const head *h) {
-  return (size_t)model_n_groups(c->m) * caches_n_pages((int)h->n);
+uint64_t sequence_options(const struct engine_options *o) {
+  uint64_t h = hash_bytes(&(int[]){o->exact, o->kv.keys, o->kv.values}, 3 * sizeof(int), VERSION);
+  for (size_t i = 0; i < o->n_settings; i++) h = hash_bytes(o->settings[i], strlen(o->settings[i]) + 1, h);
+  for (size_t i = 0; i < o->n_adapters; i++) {
+    h = hash_bytes(o->adapters[i].path, strlen(o->adapters[i].path) + 1, h);
+    h = hash_bytes(&o->adapters[i].scale, sizeof o->adapters[i].scale, h);
+  }
+  return h;
 }
 
-uint64_t sequence_model(const gguf *file, const struct engine_options *o, int variant) {
+uint64_t sequence_model(const gguf *file, uint64_t options, int variant) {
   const char *version = weft_version();
-  uint64_t h = hash_bytes(version, strlen(version), VERSION);
+  uint64_t h = hash_bytes(version, strlen(version), options ^ (uint64_t)variant);
   for (size_t i = 0; i < gguf_n_shards(file); i++) {
     const gguf_shard *s = gguf_shard_at(file, i);
     h = hash_bytes(s->map, s->data_offset, h ^ s->size);
@@ -48,12 +55,21 @@ uint64_t sequence_model(const gguf *file, const struct engine_options *o, int va
     size_t n = t->nbytes < SAMPLE ? t->nbytes : SAMPLE;
     h = hash_bytes((const char *)t->data + (t->nbytes - n) / 2, n, h);
   }
-  for (size_t i = 0; i < o->n_settings; i++) h = hash_bytes(o->settings[i], strlen(o->settings[i]) + 1, h);
-  for (size_t i = 0; i < o->n_adapters; i++) {
-    h = hash_bytes(o->adapters[i].path, strlen(o->adapters[i].path) + 1, h);
-    h = hash_bytes(&o->adapters[i].scale, sizeof o->adapters[i].scale, h);
-  }
-  return hash_bytes(&(int[]){o->exact, o->kv.keys, o->kv.values, variant}, 4 * sizeof(int), h);
+  return h;
+}
+
+page_name page_name_first(uint64_t of) { return page_name_next(NULL, (const int32_t *)&of, sizeof of / 4); }
+
+page_name page_name_next(const page_name *before, const int32_t *ids, size_t n) {
+  sha256 s;
+  char hex[65];
+  page_name name;
+  sha256_begin(&s);
+  if (before) sha256_add(&s, before, sizeof *before);
+  sha256_add(&s, ids, n * sizeof *ids);
+  sha256_end(&s, hex);
+  memcpy(name.at, hex, sizeof name.at);
+  return name;
 }
 
 static head make_head(const caches *c, uint64_t of) {
@@ -71,6 +87,16 @@ static unsigned char *room_for_piece(const head *h) {
 
 // ---- writing --------------------------------------------------------------------------------------------------------
 
+page_record page_of_sequence(const sequence *q, const int32_t *ids, size_t number) {
+  int first = (int)number * CACHE_PAGE, left = q->n - first;
+  page_record r = {.number = (uint32_t)number, .n = (uint32_t)(left < CACHE_PAGE ? left : CACHE_PAGE)};
+  for (int g = 0; g < model_n_groups(q->of->m); g++)
+    if (caches_has_page(&q->group[g], number)) r.groups |= 1u << g;
+  r.fixed = model_is_recurrent(q->of->m) && q->at == first + (int)r.n;
+  if (r.n) memcpy(r.ids, ids + first, r.n * sizeof *ids);
+  return r;
+}
+
 static int add_checked(newfile *f, const void *at, size_t n, error *err) {
   uint64_t sum = hash_bytes(at, n, VERSION);
   return newfile_add(f, at, n, err) || newfile_add(f, &sum, sizeof sum, err) ? -1 : 0;
@@ -86,44 +112,53 @@ static void gather_pieces(const caches *c, int group, int number, unsigned char 
   }
 }
 
-static int write_sequence(const sequence *q, const outline *o, newfile *f, error *err) {
-  const head *h = &o->h;
+static int write_record(newfile *f, const sequence *q, const page_record *r, head *h, error *err) {
+  h->number = r->number;
+  h->n = r->n;
+  h->groups = r->groups;
+  h->fixed = r->fixed;
+  h->before = r->before;
   unsigned char *piece = room_for_piece(h);
-  size_t groups = (size_t)model_n_groups(q->of->m), n = n_there(q->of, h);
   if (!piece) return error_set(err, "no memory for a page of a sequence");
-  int status = add_checked(f, h, sizeof *h, err) || add_checked(f, o->ids, h->n * sizeof *o->ids, err) ||
-               add_checked(f, o->marks, h->n_marks * sizeof *o->marks, err) || add_checked(f, o->there, n, err);
-  for (size_t i = 0; i < n && !status; i++) {
-    int g = (int)(i % groups);
-    if (!o->there[i]) continue;
-    gather_pieces(q->of, g, q->group[g].at[i / groups], piece);
+  int status = add_checked(f, h, sizeof *h, err) || add_checked(f, r->ids, r->n * sizeof *r->ids, err) ? -1 : 0;
+  for (int g = 0; g < model_n_groups(q->of->m) && !status; g++) {
+    if (!(r->groups & 1u << g)) continue;
+    gather_pieces(q->of, g, q->group[g].at[r->number], piece);
     status = add_checked(f, piece, h->page_bytes[g], err);
   }
-  if (!status && h->fixed_bytes) {
+  if (!status && r->fixed) {
     gather_pieces(q->of, CACHE_FIXED, q->slot, piece);
     status = add_checked(f, piece, h->fixed_bytes, err);
   }
   free(piece);
-  return status ? -1 : 0;
+  return status;
+}
+
+int page_save(const sequence *q, const page_record *r, uint64_t of, const char *path, error *err) {
+  head h = make_head(q->of, of);
+  newfile *f;
+  if (newfile_open(path, &f, err)) return -1;
+  if (!write_record(f, q, r, &h, err)) return newfile_commit(f, err);
+  newfile_discard(f);
+  return -1;
 }
 
 int sequence_save(const sequence *q, const int32_t *ids, uint64_t of, const char *path, error *err) {
-  outline o = {.h = make_head(q->of, of)};
-  size_t groups = (size_t)model_n_groups(q->of->m);
+  head h = make_head(q->of, of);
+  size_t n = q->n ? caches_n_pages(q->n) : 1;
   newfile *f;
   if (!sequence_is_whole(q, q->n))
     return error_set(err, "%s: what layers hold of this sequence is not that of its last position, %d", path, q->n);
   if (newfile_open(path, &f, err)) return -1;
-  o.h.n = (uint32_t)q->n;
-  while (o.h.n_marks < q->marks.n && q->marks.at[o.h.n_marks].n <= q->n) o.h.n_marks++;
-  o.ids = xcalloc(o.h.n + 1, sizeof *o.ids);
-  o.marks = xcalloc(o.h.n_marks + 1, sizeof *o.marks);
-  o.there = xcalloc(n_there(q->of, &o.h) + 1, sizeof *o.there);
-  if (q->n) memcpy(o.ids, ids, o.h.n * sizeof *ids);
-  for (size_t i = 0; i < o.h.n_marks; i++) o.marks[i] = q->marks.at[i];
-  for (size_t i = 0; i < n_there(q->of, &o.h); i++) o.there[i] = caches_has_page(&q->group[i % groups], i / groups);
-  int status = write_sequence(q, &o, f, err);
-  outline_free(&o);
+  page_name before = page_name_first(of);
+  int status = 0;
+  for (size_t i = 0; i < n && !status; i++) {
+    page_record r = page_of_sequence(q, ids, i);
+    r.before = before;
+    h.left = (uint32_t)(n - 1 - i);
+    status = write_record(f, q, &r, &h, err);
+    before = page_name_next(&before, r.ids, r.n);
+  }
   if (!status) return newfile_commit(f, err);
   newfile_discard(f);
   return -1;
@@ -132,8 +167,6 @@ int sequence_save(const sequence *q, const int32_t *ids, uint64_t of, const char
 // ---- reading --------------------------------------------------------------------------------------------------------
 
 typedef struct reading { FILE *f; const char *path; error *err; } reading;
-
-enum { BAD_FILE = -2 };                // and -1: something else failed
 
 static int bad_file(const reading *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static int bad_file(const reading *r, const char *fmt, ...) {
@@ -154,6 +187,77 @@ static int get_checked(const reading *r, void *to, size_t n, const char *what, s
   return bad_file(r, "damaged: %s %zu is not what was written", what, number);
 }
 
+static int open_pages(reading *r) {
+  struct stat s;
+  r->f = fopen(r->path, "rb");
+  if (!r->f) { bad_file(r, "%s", strerror(errno)); return errno == ENOENT ? NO_FILE : BAD_FILE; }
+  if (fstat(fileno(r->f), &s) || !S_ISREG(s.st_mode)) return bad_file(r, "is no file of a sequence");
+  return 0;
+}
+
+static int check_head(const reading *r, const caches *c, const head *h, uint64_t of, int most) {
+  head ours = make_head(c, of);
+  if (h->model != ours.model || h->page != ours.page ||
+      memcmp(h->page_bytes, ours.page_bytes, sizeof h->page_bytes) || h->fixed_bytes != ours.fixed_bytes)
+    return bad_file(r, "is of another model, or of other settings of it");
+  uint64_t end = (uint64_t)h->number * CACHE_PAGE + h->n;
+  if (h->n > CACHE_PAGE || (!h->n && h->number)) return bad_file(r, "has a page of %u tokens", h->n);
+  if (end + h->left > (uint64_t)most)
+    return bad_file(r, "has %llu positions%s, beyond the context of %d", (unsigned long long)end,
+                    h->left ? " and more" : "", most);
+  if (h->groups >> model_n_groups(c->m) || h->fixed > model_is_recurrent(c->m))
+    return bad_file(r, "has parts 0x%x and %u, which this model has not", h->groups, h->fixed);
+  return 0;
+}
+
+// Head and tokens of the next record
+static int get_head(const reading *r, const caches *c, uint64_t of, int most, head *h, page_record *out) {
+  uint64_t sum;
+  size_t n = fread(h, 1, sizeof *h, r->f);
+  if (n && memcmp(h->magic, magic, n < sizeof magic ? n : sizeof magic)) return bad_file(r, "is no file of a sequence");
+  if (n == sizeof *h && h->version != VERSION)
+    return bad_file(r, "is of version %u; this program reads version %d", h->version, VERSION);
+  if (n != sizeof *h || fread(&sum, 1, sizeof sum, r->f) != sizeof sum)
+    return bad_file(r, "ends in the middle of a head");
+  if (sum != hash_bytes(h, sizeof *h, VERSION)) return bad_file(r, "damaged: a head is not what was written");
+  int status = check_head(r, c, h, of, most);
+  if (status) return status;
+  *out = (page_record){.number = h->number, .n = h->n, .groups = h->groups, .fixed = h->fixed, .before = h->before};
+  return get_checked(r, out->ids, h->n * sizeof *out->ids, "list of tokens", h->number);
+}
+
+static int skip_part(const reading *r, uint64_t n) {
+  return fseeko(r->f, (off_t)(n + sizeof(uint64_t)), SEEK_CUR) ? bad_file(r, "%s", strerror(errno)) : 0;
+}
+
+static int skip_parts(const reading *r, const head *h) {
+  int status = 0;
+  for (int g = 0; g < MODEL_GROUPS && !status; g++) if (h->groups & 1u << g) status = skip_part(r, h->page_bytes[g]);
+  return !status && h->fixed ? skip_part(r, h->fixed_bytes) : status;
+}
+
+int page_look(const caches *c, int most, uint64_t of, const char *path, page_record *out, error *err) {
+  reading r = {.path = path, .err = err};
+  head h;
+  int status = open_pages(&r);
+  if (!status) status = get_head(&r, c, of, most, &h, out);
+  if (!status && h.left) status = bad_file(&r, "has more than one page");
+  if (r.f) fclose(r.f);
+  return status;
+}
+
+size_t pages_whole(caches *c, const page_record *const *pages, size_t n_pages, size_t n) {
+  sequence q = {.of = c, .n = (int)n, .at = -1, .filled = INT_MAX};
+  for (size_t i = 0; i < n_pages; i++) {
+    size_t end = (size_t)pages[i]->number * CACHE_PAGE + pages[i]->n;
+    for (int g = 0; g < model_n_groups(c->m); g++) vec_push(&q.group[g], pages[i]->groups & 1u << g ? 0 : NO_PAGE);
+    if (pages[i]->fixed && end <= n) q.at = (int)end;
+  }
+  int whole = sequence_whole(&q, (int)n);
+  for (int g = 0; g < MODEL_GROUPS; g++) vec_free(&q.group[g]);
+  return (size_t)whole;
+}
+
 static void scatter(caches *c, int group, int number, const unsigned char *from) {
   for (int i = 0; i < model_n_states(c->m); i++) {
     if (!caches_is_of(c, i, group)) continue;
@@ -163,104 +267,119 @@ static void scatter(caches *c, int group, int number, const unsigned char *from)
   }
 }
 
-static int check_head(const reading *r, const head *h, const head *ours, int most) {
-  if (memcmp(h->magic, magic, sizeof magic)) return bad_file(r, "is no file of a sequence");
-  if (h->version != VERSION) return bad_file(r, "is of version %u; this program reads version %d", h->version, VERSION);
-  if (h->model != ours->model || h->page != ours->page ||
-      memcmp(h->page_bytes, ours->page_bytes, sizeof h->page_bytes) || h->fixed_bytes != ours->fixed_bytes)
-    return bad_file(r, "is of another model, or of other settings of it");
-  if (h->n > (uint32_t)most) return bad_file(r, "has %u positions, beyond the context of %d", h->n, most);
-  if (h->n_marks > h->n) return bad_file(r, "has %u marks in %u positions", h->n_marks, h->n);
-  return 0;
-}
-
-// A part of n bytes, for free
-static int get_part(const reading *r, void *to, size_t n, const char *what) {
-  void **at = to;
-  *at = malloc(n + 1);
-  return *at ? get_checked(r, *at, n, what, 0) : error_set(r->err, "%s: no memory for its %s", r->path, what);
-}
-
-// Opens r->path, and reads all but what states hold.
-static int read_beginning(reading *r, const caches *c, int most, uint64_t of, outline *o) {
-  struct stat s;
-  head ours = make_head(c, of), *h = &o->h;
-  *o = (outline){0};
-  r->f = fopen(r->path, "rb");
-  if (!r->f) return bad_file(r, "%s", strerror(errno));
-  if (fstat(fileno(r->f), &s) || !S_ISREG(s.st_mode) || s.st_size < (off_t)sizeof *h)
-    return bad_file(r, "is no file of a sequence");
-  int status = get_checked(r, h, sizeof *h, "head", 0);
-  if (!status) status = check_head(r, h, &ours, most);
-  if (!status) status = get_part(r, &o->ids, h->n * sizeof *o->ids, "list of tokens");
-  if (!status) status = get_part(r, &o->marks, h->n_marks * sizeof *o->marks, "list of marks");
-  if (!status) status = get_part(r, &o->there, n_there(c, h), "list of pages");
+// What a record has goes to q: of layers with a window, what is looked at behind n positions; fixed states, where it
+// ends there.
+static int get_parts(const reading *r, sequence *q, const head *h, size_t n, unsigned char *piece) {
+  caches *c = q->of;
+  int at = (int)h->number * CACHE_PAGE, status = 0;
+  for (int g = 0; g < model_n_groups(c->m) && !status; g++) {
+    if (!(h->groups & 1u << g)) continue;
+    if (h->number < caches_stay(c, g, (int)n)) { status = skip_part(r, h->page_bytes[g]); continue; }
+    status = sequence_hold_group(q, g, at, at + 1, r->err);
+    if (!status) status = get_checked(r, piece, h->page_bytes[g], "page", h->number);
+    if (!status) scatter(c, g, q->group[g].at[h->number], piece);
+  }
+  if (status || !h->fixed) return status;
+  if ((size_t)at + h->n != n) return skip_part(r, h->fixed_bytes);
+  status = get_checked(r, piece, h->fixed_bytes, "state", h->number);
+  if (!status) scatter(c, CACHE_FIXED, q->slot, piece);
   return status;
 }
 
-// How many positions, n at most, of a sequence with these pages are whole: *whole, or (all) of each number up to n.
-static void wholes(caches *c, const outline *o, size_t n, bool all, int32_t *whole) {
-  size_t groups = (size_t)model_n_groups(c->m);
-  sequence q = {.of = c, .n = (int)o->h.n, .at = (int)o->h.n, .filled = INT_MAX};
-  for (size_t i = 0; i < n_there(c, &o->h); i++) vec_push(&q.group[i % groups], o->there[i] ? 0 : NO_PAGE);
-  for (size_t i = all ? 0 : n; i <= n; i++) whole[all ? i : 0] = sequence_whole(&q, (int)i);
-  for (size_t g = 0; g < groups; g++) vec_free(&q.group[g]);
+// A sequence of no tokens yet, and memory for a part.
+static int begin_loading(caches *c, uint64_t of, sequence **q, unsigned char **piece, error *err) {
+  head ours = make_head(c, of);
+  *q = NULL;
+  *piece = room_for_piece(&ours);
+  if (!*piece) return error_set(err, "no memory for a page of a sequence");
+  return sequence_new(c, q, err);
 }
 
-static int read_pages(const reading *r, caches *c, const outline *o, size_t same, sequence **out) {
-  const head *h = &o->h;
-  unsigned char *piece = room_for_piece(h);
-  sequence *q = NULL;
-  size_t groups = (size_t)model_n_groups(c->m), n = groups * caches_n_pages((int)same);
-  int status = piece ? sequence_new(c, &q, r->err) : error_set(r->err, "%s: no memory for a page of it", r->path);
-  for (size_t i = 0; i < n && !status; i++) {
-    int g = (int)(i % groups), at = (int)(i / groups) * CACHE_PAGE;
-    if (!o->there[i]) continue;
-    status = sequence_hold_group(q, g, at, at + 1, r->err);
-    if (!status) status = get_checked(r, piece, h->page_bytes[g], "page", i / groups);
-    if (!status) scatter(c, g, q->group[g].at[i / groups], piece);
-  }
-  if (!status && same && h->fixed_bytes) {
-    status = get_checked(r, piece, h->fixed_bytes, "state", 0);
-    if (!status) scatter(c, CACHE_FIXED, q->slot, piece);
-  }
+static void end_loading(sequence *q, const int32_t *ids, size_t n, unsigned char *piece) {
   free(piece);
-  if (status) { sequence_free(q); return status; }
-  q->n = (int)same;
-  if (model_is_recurrent(c->m)) q->at = same ? (int)same : -1;
-  for (size_t i = 0; i < same && caches_keep_ids(c); i++) vec_push(&q->ids, o->ids[i]);
-  for (size_t i = 0; i < h->n_marks && o->marks[i].n <= (int)same; i++) vec_push(&q->marks, o->marks[i]);
+  q->n = (int)n;
+  if (model_is_recurrent(q->of->m)) q->at = n ? (int)n : -1;
+  for (size_t i = 0; i < n && caches_keep_ids(q->of); i++) vec_push(&q->ids, ids[i]);
+}
+
+static int load_page(sequence *q, const int32_t *ids, size_t n, const char *path, size_t number, int most, uint64_t of,
+                     unsigned char *piece, error *err) {
+  reading r = {.path = path, .err = err};
+  size_t at = number * CACHE_PAGE, used = n - at < CACHE_PAGE ? n - at : CACHE_PAGE;
+  head h;
+  page_record p;
+  int status = open_pages(&r);
+  if (!status) status = get_head(&r, q->of, of, most, &h, &p);
+  if (!status && (h.number != number || h.n < used || memcmp(p.ids, ids + at, used * sizeof *ids)))
+    status = bad_file(&r, "is of other tokens than its name says");
+  if (!status) status = get_parts(&r, q, &h, n, piece);
+  if (r.f) fclose(r.f);
+  return status;
+}
+
+int pages_load(caches *c, const int32_t *ids, size_t n, const char *const *paths, int most, uint64_t of, size_t *failed,
+               sequence **out, error *err) {
+  unsigned char *piece;
+  sequence *q;
+  int status = begin_loading(c, of, &q, &piece, err);
+  *failed = 0;
+  for (size_t i = 0; i < caches_n_pages((int)n) && !status; i++)
+    status = load_page(q, ids, n, paths[*failed = i], i, most, of, piece, err);
+  if (status) { free(piece); sequence_free(q); return status; }
+  end_loading(q, ids, n, piece);
   *out = q;
+  return 0;
+}
+
+// ---- all in one file ------------------------------------------------------------------------------------------------
+
+typedef VEC(page_record) page_records;
+
+// Heads of all records up to the one that has other tokens: *n are the same.
+static int get_heads(const reading *r, const caches *c, const int32_t *ids, int most, uint64_t of, page_records *all,
+                     size_t *n) {
+  size_t limit = *n;
+  head h = {.left = 1};
+  *n = 0;
+  for (size_t i = 0; h.left && *n == i * CACHE_PAGE; i++) {
+    uint32_t left = h.left;
+    page_record p;
+    int status = get_head(r, c, of, most, &h, &p);
+    if (status) return status;
+    if (h.number != i || (i && h.left + 1 != left))
+      return bad_file(r, "has page %u at the place of page %zu", h.number, i);
+    for (size_t j = 0; j < p.n && *n < limit && p.ids[j] == ids[*n] && *n == i * CACHE_PAGE + j; j++) ++*n;
+    vec_push(all, p);
+    status = skip_parts(r, &h);
+    if (status) return status;
+  }
   return 0;
 }
 
 int sequence_load(caches *c, const int32_t *ids, size_t n, int most, uint64_t of, const char *path, sequence **out,
                   error *err) {
-  outline o;
-  size_t same = 0;
-  int32_t whole = 0;
   reading r = {.path = path, .err = err};
-  int status = read_beginning(&r, c, most, of, &o);
-  while (!status && same < n && same < o.h.n && o.ids[same] == ids[same]) same++;
-  if (!status) wholes(c, &o, same, false, &whole);
-  if (!status) status = read_pages(&r, c, &o, (size_t)whole, out);
-  outline_free(&o);
+  page_records all = {0};
+  VEC(const page_record *) pages = {0};
+  unsigned char *piece = NULL;
+  sequence *q = NULL;
+  int status = open_pages(&r);
+  if (!status) status = get_heads(&r, c, ids, most, of, &all, &n);
+  for (size_t i = 0; i < all.n; i++) vec_push(&pages, &all.at[i]);
+  if (!status) n = pages_whole(c, pages.at, pages.n, n);
+  if (!status) rewind(r.f);
+  if (!status) status = begin_loading(c, of, &q, &piece, err);
+  for (size_t i = 0; i < caches_n_pages((int)n) && !status; i++) {
+    head h;
+    page_record p;
+    status = get_head(&r, c, of, most, &h, &p);
+    if (!status) status = get_parts(&r, q, &h, n, piece);
+  }
+  vec_free(&all);
+  vec_free(&pages);
   if (r.f) fclose(r.f);
-  return status;
-}
-
-int sequence_tokens(caches *c, int most, uint64_t of, const char *path, int32_t **ids, int32_t **whole, size_t *n,
-                    error *err) {
-  outline o;
-  reading r = {.path = path, .err = err};
-  int status = read_beginning(&r, c, most, of, &o);
-  if (r.f) fclose(r.f);
-  if (status) { outline_free(&o); return status; }
-  *n = o.h.n;
-  *whole = xcalloc(*n + 1, sizeof **whole);
-  wholes(c, &o, *n, true, *whole);
-  *ids = o.ids;
-  o.ids = NULL;
-  outline_free(&o);
+  if (status) { free(piece); sequence_free(q); return status == NO_FILE ? BAD_FILE : status; }
+  end_loading(q, ids, n, piece);
+  *out = q;
   return 0;
 }

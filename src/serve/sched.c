@@ -189,33 +189,31 @@ static void cut_held(held *h, size_t n) {
   h->past.n = n;
 }
 
-// From a file, where one has much more of the prompt than what is in memory.
+// From files, where they have much more of the prompt than what is in memory.
 static bool take_up(sched *s, const request *r, size_t limit, size_t most, held *out) {
   enum { WORTH = 64 };
-  size_t at, n = keep_find(&s->keep, &r->prompt, limit, &at);
   weft_error err;
-  if (n < most + WORTH) return false;
-  for (int failed; (failed = keep_load(&s->keep, at, &r->prompt, n, out, &err)) != 0;) {
-    if (failed == -2) {
-      warning("%s", err.text);
-      keep_drop(&s->keep, at);
-      return false;
-    }
-    if (!s->rest.n) return false;
-    drop_rest(s, 0);
+  for (;;) {
+    size_t n = keep_find(&s->keep, &r->prompt, limit);
+    if (n < most + WORTH) return false;
+    int failed = keep_load(&s->keep, &r->prompt, n, out, &err);
+    if (!failed) return true;
+    if (failed == -2) warning("%s", err.text);         // what is damaged is found no more
+    if (failed == -1 && !s->rest.n) return false;
+    if (failed == -1) drop_rest(s, 0);
   }
-  return true;
 }
 
 // What a prompt goes on from: of all sequences the one that has most of it, itself if nobody uses it and little of it
 // is lost, otherwise a copy of its beginning. The logits of the last token are wanted, so that is left to evaluate.
 static int find_past(sched *s, const request *r, held *out, size_t *shared, weft_error *err) {
+  enum { LITTLE = 64 };                // tokens: what is lost is soon evaluated again
   struct known best = known_tokens(s, r);
   size_t n_rest = s->rest.n;
   *shared = best.shared;
   if (take_up(s, r, r->prompt_scored ? 0 : r->prompt.n - 1, best.n, out)) return 0;
   if (s->rest.n < n_rest) best = known_tokens(s, r);
-  if (best.h && best.at < s->rest.n && 2 * best.n > best.h->past.n) {
+  if (best.h && best.at < s->rest.n && best.h->past.n - best.n <= LITTLE) {
     *out = *best.h;
     s->rest.at[best.at] = (held){0};
     drop_rest(s, best.at);

@@ -2,6 +2,7 @@
 // says is what it would say alone, to the bit. For test_sequences.c and tests/tools/sequences_tool.c.
 #ifndef WEFT_TESTS_STRESS_H
 #define WEFT_TESTS_STRESS_H
+#include <dirent.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ typedef struct stress {
   const char *setting;                 // of the model; NULL: none
   uint64_t seed;
   // what happened
-  int steps, compared, ended, full, copied, cut, again, saved, loaded, alone, marked;
+  int steps, compared, ended, full, copied, cut, again, saved, loaded, kept, found, alone, marked;
   uint64_t hash;                       // of all logits that the texts have alone
   char wrong[400];                     // "": nothing
   // in work
@@ -32,6 +33,8 @@ typedef struct stress {
   struct stress_text { int32_t *ids; uint64_t *hash; } text[STRESS_TEXTS];
   struct stress_live { weft_sequence *q; int text; } at[STRESS_LIVE];
   struct stress_file { char path[40]; int text, n; bool there; } file[STRESS_FILES];
+  weft_store *store;
+  char folder[40];                     // of the store
 } stress;
 
 static uint32_t stress_below(stress *s, uint32_t n) {
@@ -87,7 +90,19 @@ static void stress_mark(stress *s, weft_sequence *q) {
   s->marked++;
 }
 
-// Sequences come, as a copy, from a file or new, and go; some lose their end.
+// A sequence of some text from pages in the folder, where there are some of it.
+static void stress_find(stress *s, struct stress_live *y) {
+  weft_error err;
+  y->text = (int)stress_below(s, STRESS_TEXTS);
+  size_t n = 1 + stress_below(s, (uint32_t)s->positions);
+  int status = weft_store_load(s->store, s->text[y->text].ids, n, &y->q, &err);
+  if (status < 0) stress_fail(s, "pages: %s", err.text);
+  if (status) { y->q = NULL; return; }
+  s->found++;
+  if (weft_sequence_length(y->q) > (int)n) stress_fail(s, "pages of %zu: %d", n, weft_sequence_length(y->q));
+}
+
+// Sequences come, as a copy, from files or new, and go; some lose their end.
 static void stress_change(stress *s, int i) {
   struct stress_live *y = &s->at[i];
   weft_error err;
@@ -113,7 +128,10 @@ static void stress_change(stress *s, int i) {
       stress_fail(s, "a file: %s", err.text);
     else if (weft_sequence_length(y->q) > same || (same == f->n && weft_sequence_length(y->q) != same))
       stress_fail(s, "a file of %d positions, %d alike: %d", f->n, same, weft_sequence_length(y->q));
-  } else if (!y->q) {
+  } else if (!y->q && stress_below(s, 2)) {
+    stress_find(s, y);
+  }
+  if (!y->q && !*s->wrong) {
     if (weft_sequence_new(s->m, &y->q, &err)) stress_fail(s, "a new one: %s", err.text);
     y->text = (int)stress_below(s, STRESS_TEXTS);
   }
@@ -133,6 +151,11 @@ static void stress_save(stress *s) {
   struct stress_file *f = &s->file[stress_below(s, STRESS_FILES)];
   weft_error err;
   if (!y->q || weft_sequence_whole(y->q, weft_sequence_length(y->q)) < weft_sequence_length(y->q)) return;
+  if (stress_below(s, 2)) {
+    s->kept++;
+    if (weft_store_save(s->store, y->q, s->text[y->text].ids, &err)) stress_fail(s, "%s", err.text);
+    return;
+  }
   if (weft_sequence_save(y->q, s->text[y->text].ids, f->path, &err)) { stress_fail(s, "%s", err.text); return; }
   f->text = y->text;
   f->n = weft_sequence_length(y->q);
@@ -218,7 +241,26 @@ static void stress_alone(stress *s, int *text, int *n) {
   *n = pos + more;
 }
 
+// The folder is small: some of what is saved there makes what was saved before give way.
+static void stress_open_store(stress *s) {
+  enum { PAGES = 12 };
+  weft_error err;
+  uint64_t page = caches_bytes(s->c->m, CACHE_PAGE);
+  snprintf(s->folder, sizeof s->folder, "/tmp/weft-stress-XXXXXX");
+  if (!mkdtemp(s->folder) || weft_store_open(s->m, s->folder, "stress", PAGES * page, &s->store, &err))
+    stress_fail(s, "%s: no folder for pages", s->folder);
+}
+
+static void stress_close_store(stress *s) {
+  DIR *d = opendir(s->folder);
+  for (struct dirent *e; d && (e = readdir(d));) unlinkat(dirfd(d), e->d_name, 0);
+  if (d) closedir(d);
+  if (rmdir(s->folder)) stress_fail(s, "%s: something is left", s->folder);
+  weft_store_close(s->store);
+}
+
 static void stress_end(stress *s) {
+  stress_close_store(s);
   for (int i = 0; i < STRESS_LIVE; i++) weft_sequence_free(s->at[i].q);
   for (int i = 0; i < STRESS_FILES; i++) unlink(s->file[i].path);
   sequence_cut(engine_sequence(weft_model_beside(s->m)), 0);
@@ -247,6 +289,7 @@ static int stress_run(stress *s, int steps, double seconds) {
     if (fd < 0) stress_fail(s, "no temporary file");
     else close(fd);
   }
+  stress_open_store(s);
   stress_texts(s);
   int text = STRESS_TEXTS - 1, n = s->positions;
   for (double end = now_s() + seconds; s->steps < steps && now_s() < end && !*s->wrong;) {

@@ -423,73 +423,107 @@ def test_a_long_prompt_goes_on_beside_short_ones(weft, weft_env, tinypy):
     assert status == 200 and took < 7      # it was 10 s, after which whoever came first goes before all; now 0.3 to 0.7 s
 
 
+KEPT = {"max_tokens": 20, "seed": 3, "temperature": 1, "logprobs": 1}
+
+
+def cached(answer):
+    return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
 def test_prompts_are_taken_up_after_a_restart(weft, weft_env, tinypy, tmp_path):
     """What was evaluated is found again by the next server, gives the same bits, and stays within its folder's size; damaged files are recomputed."""
     folder = tmp_path / "kept"
     folder.mkdir()
     prompt = "def f(x):\n    return x + 1\n" * 25
-    ask = lambda s, text: s.ask("/v1/completions", {"prompt": text, "max_tokens": 20, "seed": 3, "temperature": 1, "logprobs": 1})[1]
-    cached = lambda answer: answer["usage"]["prompt_tokens_details"]["cached_tokens"]
 
-    def once(text, *args):
+    def once(texts, *args):
         with start(weft, weft_env, tinypy, "--keep-in", folder, *args) as s:
-            answers = [ask(s, t) for t in text]
+            answers = [s.ask("/v1/completions", {"prompt": t, **KEPT})[1] for t in texts]
             assert s.end() == 0
         return answers, s.said
 
     (first,), _ = once([prompt])
-    file, = folder.iterdir()
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert first["usage"]["prompt_tokens"] > 250 and cached(first) == 0
+    files = sorted(folder.iterdir())
+    n = first["usage"]["prompt_tokens"]
+    assert n > 250 and cached(first) == 0
+    assert len(files) == (n + 19) // 128 + 1 and all(f.stat().st_mode & 0o777 == 0o600 for f in files)
     (again, other), said = once([prompt, prompt[:200]])
-    assert cached(again) >= first["usage"]["prompt_tokens"] - 1 and again["choices"] == first["choices"]
+    assert cached(again) >= n - 1 and again["choices"] == first["choices"]
     assert cached(other) > 40 and not any("warning" in line for line in said)
-    kept, short = sorted(folder.iterdir(), key=lambda f: f != file)      # the first prompt with its answer is there already
-    assert kept == file
-    short.unlink()
-    data = bytearray(kept.read_bytes())
+    assert set(files) < set(folder.iterdir())                    # the first prompt with its answer was there already
+    data = bytearray(files[1].read_bytes())
     data[-100] ^= 1
-    kept.write_bytes(data)
-    (anew,), said = once([prompt])
-    assert cached(anew) == 0 and anew["choices"] == first["choices"]
-    assert any(kept.name in line and "damaged" in line for line in said)
-    once(["class Other:\n    pass\n" * 40], "--keep-size", "2")      # both do not fit: the newer one stays
-    newer, = folder.iterdir()
-    assert newer.name != kept.name and newer.stat().st_size <= 2 << 20
+    files[1].write_bytes(data)
+    (anew,), said = once([prompt])                               # what lies before the damaged page is taken up
+    assert cached(anew) == 128 and anew["choices"] == first["choices"]
+    assert any(files[1].name in line and "damaged" in line for line in said)
+    (again,), said = once([prompt])
+    assert cached(again) >= n - 1 and not any("warning" in line for line in said)
+    before = set(folder.iterdir())
+    once(["class Other:\n    pass\n" * 40], "--keep-size", "1")      # both do not fit: the newer one stays
+    newer = list(folder.iterdir())
+    assert newer and not before & set(newer) and sum(f.stat().st_size for f in newer) <= 1 << 20
     (last,), said = once([prompt], "-ctk", "q8_0")               # other options: nothing fits
     assert cached(last) == 0 and any("of another model, or of other settings" in line for line in said)
 
 
-def test_kept_caches_outlive_a_kill(weft, weft_env, tinypy, tmp_path):
-    """What has been quiet for a second is in a file, also while somebody else is served; a file that was half written does no harm."""
+def test_kept_pages_are_shared(weft, weft_env, tinypy, tmp_path):
+    """What several conversations begin with is on the disk once; any beginning of one is found; the last pages go first where there are too many."""
     folder = tmp_path / "kept"
     folder.mkdir()
-    (folder / "1-2.sequence.77.part").write_bytes(b"half")
+    common = "def common(x):\n    return x * 2 - 1\n" * 20
+    texts = [common + f"class C{i}:\n    def m{i}(self):\n        return {i}\n" * 8 for i in range(4)]
+    with start(weft, weft_env, tinypy, "--keep-in", folder) as s:
+        n = [s.ask("/v1/completions", {"prompt": t, **KEPT})[1]["usage"]["prompt_tokens"] for t in texts]
+        shared = len(s.ask("/tokenize", {"content": common})[1]["tokens"])
+        assert s.end() == 0
+    size = max(f.stat().st_size for f in folder.iterdir())
+    assert shared > 256 and len(list(folder.iterdir())) <= sum(m // 128 + 1 for m in n) - 3 * (shared // 128)
+    with start(weft, weft_env, tinypy, "--keep-in", folder) as s:
+        answer = s.ask("/v1/completions", {"prompt": common + "import os\n", **KEPT})[1]
+        assert cached(answer) >= shared - 2
+        plain = s.ask("/v1/completions", {"prompt": texts[2], **KEPT})[1]
+        assert cached(plain) >= n[2] - 1
+        assert s.end() == 0
+    limit = (3 * size >> 20) + 1
+    with start(weft, weft_env, tinypy, "--keep-in", folder, "--keep-size", limit) as s:
+        assert sum(f.stat().st_size for f in folder.iterdir()) <= limit << 20
+        assert s.ask("/v1/completions", {"prompt": texts[0] + "x = 1\n" * 9, **KEPT})[0] == 200
+        assert s.end() == 0
+    assert sum(f.stat().st_size for f in folder.iterdir()) <= limit << 20
+    numbers = sorted(int(f.name[9:15]) for f in folder.iterdir())
+    assert set(numbers) == set(range(numbers[-1] + 1)) and len(numbers) > numbers[-1]      # nothing without what comes before it
+
+
+def test_kept_caches_outlive_a_kill(weft, weft_env, tinypy, tmp_path):
+    """What has been quiet for a second is in files, also while somebody else is served; a file that was half written does no harm."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    (folder / "1-2.page.77.part").write_bytes(b"half")
     prompt = "def f(x):\n    return x + 1\n" * 25
-    ask = lambda s, text: s.ask("/v1/completions", {"prompt": text, "max_tokens": 20, "seed": 3, "temperature": 1, "logprobs": 1})[1]
-    cached = lambda answer: answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+    ask = lambda s, text: s.ask("/v1/completions", {"prompt": text, **KEPT})[1]
     with start(weft, weft_env, tinypy, "--keep-in", folder) as s, s.connect() as c:
         first = ask(s, prompt)
+        n = first["usage"]["prompt_tokens"]
         c.sendall(request({"prompt": "class A:", "max_tokens": 450, "n": 128, "ignore_eos": True, "stream": True}))
-        until(lambda: list(folder.glob("*.sequence")))
-        kept, = folder.glob("*.sequence")
-        written = kept.stat()
+        until(lambda: len(list(folder.glob("*.page"))) > n // 128)
+        kept = {f: f.stat() for f in folder.glob("*.page")}
         assert s.metric("llamacpp:requests_processing") == 1
         time.sleep(0.3)                                      # (answers of the other request may end, and be written)
-        assert (kept.stat().st_ino, kept.stat().st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
-        assert not (folder / "1-2.sequence.77.part").exists()
+        assert all((f.stat().st_ino, f.stat().st_size) == (was.st_ino, was.st_size) for f, was in kept.items())
+        assert not (folder / "1-2.page.77.part").exists()
         s.process.kill()
         s.process.wait()
     before = set(folder.iterdir())
     with start(weft, weft_env, tinypy, "--keep-in", folder) as s:
         again = ask(s, prompt + first["choices"][0]["text"] + "\nclass B:")
-        assert cached(again) >= first["usage"]["prompt_tokens"]
-        until(lambda: any(f not in before and f.suffix == ".sequence" for f in folder.iterdir()))
+        assert cached(again) >= n
+        until(lambda: any(f not in before and f.suffix == ".page" for f in folder.iterdir()))
         s.process.kill()
         s.process.wait()
     with start(weft, weft_env, tinypy, "--keep-in", folder) as s:
         again = ask(s, prompt)
-        assert again["choices"] == first["choices"] and cached(again) >= first["usage"]["prompt_tokens"] - 1
+        assert again["choices"] == first["choices"] and cached(again) >= n - 1
 
 
 def test_large_integers_leave_others_alone(weft, weft_env, tinypy, tmp_path):

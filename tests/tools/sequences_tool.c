@@ -23,8 +23,9 @@ int main(int argc, char **argv) {
   int wrong = stress_run(&s, atoi(argv[2]), argc > 4 ? strtod(argv[4], NULL) : 1e9);
   printf(
     "%d steps of up to %d sequences (%d threads, chunk %d, slack %d), %d logits compared (hash %016llx): %d ended "
-    "early, %d without memory, %d copies, %d cuts (%d evaluated again), %d saved, %d loaded, %d alone, %d marks%s%s\n",
+    "early, %d without memory, %d copies, %d cuts (%d evaluated again), %d saved, %d loaded, %d as "
+    "pages, %d found, %d alone, %d marks%s%s\n",
     s.steps, s.live, s.threads, s.chunk, s.slack, s.compared, (unsigned long long)s.hash, s.ended, s.full, s.copied,
-    s.cut, s.again, s.saved, s.loaded, s.alone, s.marked, wrong ? ": " : "", s.wrong);
+    s.cut, s.again, s.saved, s.loaded, s.kept, s.found, s.alone, s.marked, wrong ? ": " : "", s.wrong);
   return wrong ? 1 : 0;
 }

@@ -1,0 +1,47 @@
+// sequence_file: what the caches hold of a sequence, in files: all of it in one, or a page in each.
+//
+// Files of pages are named by what they hold: a name is a hash over the name of the page before and the tokens of this
+// one, the first one's over the model. So sequences that begin alike share their files, and a page's file says which
+// one comes before it.
+#ifndef WEFT_SEQUENCE_FILE_H
+#define WEFT_SEQUENCE_FILE_H
+#include "engine/caches.h"
+
+typedef struct page_name { char at[32]; } page_name;         // hexadecimal digits, with no end
+// A page of a sequence, its last one perhaps of fewer tokens.
+typedef struct page_record {
+  page_name before;          // of the page before it
+  uint32_t number, n;        // pages before it; its tokens
+  uint32_t groups;           // a bit for each group of layers (caches.h) that has it
+  bool fixed;                // fixed states behind its last token are there
+  int32_t ids[CACHE_PAGE];
+} page_record;
+
+enum { BAD_FILE = -2, NO_FILE = -3 };  // and -1: something else failed
+
+// Of all that the values of a sequence depend on, a number: options, the file, which graph (model_variant)
+struct engine_options;
+uint64_t sequence_options(const struct engine_options *o);
+uint64_t sequence_model(const gguf *file, uint64_t options, int variant);
+
+page_name page_name_first(uint64_t of);                       // before page 0; of: sequence_model
+page_name page_name_next(const page_name *before, const int32_t *ids, size_t n);
+
+// What there is of page `number` of q; ids: its tokens. `before` is the caller's to say.
+page_record page_of_sequence(const sequence *q, const int32_t *ids, size_t number);
+int page_save(const sequence *q, const page_record *r, uint64_t of, const char *path, error *err);
+// Of such a file, all but what layers hold. most: positions that there may be. BAD_FILE: it is of another model, of
+// another version, or damaged, and err names it.
+int page_look(const caches *c, int most, uint64_t of, const char *path, page_record *out, error *err);
+// Of the first n tokens of these pages, how many a sequence can be taken up with (sequence_whole).
+size_t pages_whole(caches *c, const page_record *const *pages, size_t n_pages, size_t n);
+// The sequence of n tokens for which pages_whole said so: a path for each page. BAD_FILE, NO_FILE: path *failed.
+int pages_load(caches *c, const int32_t *ids, size_t n, const char *const *paths, int most, uint64_t of, size_t *failed,
+               sequence **out, error *err);
+
+// All pages in one file, written whole or not at all. ids: the tokens of q.
+int sequence_save(const sequence *q, const int32_t *ids, uint64_t of, const char *path, error *err);
+// One that holds as many of the n tokens as the file begins with, back to where it is whole. BAD_FILE as above.
+int sequence_load(caches *c, const int32_t *ids, size_t n, int most, uint64_t of, const char *path, sequence **out,
+                  error *err);
+#endif
