@@ -60,6 +60,7 @@ static int serve_models(struct settings *all) {
                      .max_waiting = (int)a->waiting,
                      .parallel = a->parallel > 0 ? (int)a->parallel : PARALLEL,
                      .max_waiting_tokens = a->waiting_tokens,
+                     .max_wait_s = (double)a->max_wait,
                      .max_body = a->body_mib << 20,
                      .drain_s = (double)a->drain,
                      .workers = WORKERS,

@@ -52,7 +52,7 @@ struct quantize_args {
 };
 struct serve_args {
   const char *host, *alias, *key_file;
-  int64_t port, connections, parallel, waiting, waiting_tokens, body_mib, drain, keep_mib;
+  int64_t port, connections, parallel, waiting, waiting_tokens, max_wait, body_mib, drain, keep_mib;
   const char *keep;
   bool no_key, no_page, autoload;
   const char *models_dir;

@@ -261,6 +261,7 @@ static void fill_request(call *c, request *r) {
   r->prompt_scored = p->logprobs && p->echo;
   r->n_top = (int32_t)p->n_top;
   r->one_call = p->no_parallel;
+  r->tells = p->stream && p->progress;
   r->max_prompt_s = p->max_prompt_ms / 1000;
   r->max_answer_s = p->max_answer_ms / 1000;
   r->key = c->x->key < 0 ? 0 : c->x->key;
@@ -429,6 +430,15 @@ void choice_take(struct choice *h, const struct part *p) {
   else str_addn(p->kind == WEFT_REASONING ? &h->reasoning : &h->content, str_c(&p->text), p->text.n);
 }
 
+json_t *call_progress(const event *e) {
+  json_t *o = json_pack("{sI sI sI sf}", "total", (json_int_t)e->total, "cache", (json_int_t)e->timing.n_cached,
+                        "processed", (json_int_t)e->done, "time_ms", e->timing.prompt_ms);
+  if (!e->waiting) return o;
+  json_object_set_new(o, "queue_position", json_integer(e->waiting));
+  json_object_set_new(o, "queue_wait_ms", json_real(1000 * e->wait_s));
+  return o;
+}
+
 static void take_in(call *c, event *e, struct choice *h) {
   switch (e->kind) {
   case EVENT_PROMPT: break;
@@ -455,7 +465,8 @@ static void take_in(call *c, event *e, struct choice *h) {
     break;
   case EVENT_FAILED:
     c->n_ended += e->request->embeds ? (int)e->request->n : 1;
-    if (!c->failed) fault_set(&c->fault, 500, NULL, "%s", e->text);
+    if (!c->failed) fault_set(&c->fault, e->busy ? 429 : 500, NULL, "%s", e->text);
+    if (e->busy) c->fault.retry_s = 5;
     c->failed = true;
     break;
   }

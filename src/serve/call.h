@@ -90,6 +90,7 @@ int call_bad(call *c, const char *name, const char *what);    // c->fault: this 
 void call_refuse(call *c);             // answers c->fault, in the family's form, and ends the call
 
 // Helpers for answers.
+json_t *call_progress(const event *e);                 // of an EVENT_PROMPT, as llama.cpp has it, and what is ours
 void choice_take(struct choice *h, const struct part *p);                   // adds it to what has come
 void call_send(call *c, int status, json_t *o);                            // a whole answer; takes o
 void call_line(call *c, const char *before, json_t *o, const char *after); // into the stream; takes o

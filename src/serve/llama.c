@@ -257,10 +257,7 @@ static void llama_completion_event(call *c, const event *e, int i) {
     if (e->id >= 0) json_array_append_new(json_object_get(o, "tokens"), json_integer(e->id));
     if (e->scored) json_object_set_new(o, "completion_probabilities", probabilities(c, i, true));
     if (e->kind == EVENT_PROMPT)
-      json_object_set_new(o, "prompt_progress",
-                          json_pack("{sI sI sI sf}", "total", (json_int_t)e->total, "cache",
-                                    (json_int_t)e->timing.n_cached, "processed", (json_int_t)e->done, "time_ms",
-                                    e->timing.prompt_ms));
+      json_object_set_new(o, "prompt_progress", call_progress(e));
   }
   if (o) call_line(c, "data: ", o, "\n\n");
   str_free(&text);

@@ -145,11 +145,6 @@ static void send_usage_and_done(call *c, const char *object) {
   exchange_add(c->x, "data: [DONE]\n\n", 14);
 }
 
-static json_t *progress_of(const event *e) {
-  return json_pack("{sI sI sI sf}", "total", (json_int_t)e->total, "cache", (json_int_t)e->timing.n_cached, "processed",
-                   (json_int_t)e->done, "time_ms", e->timing.prompt_ms);
-}
-
 // ---- /v1/completions ------------------------------------------------------------------------------------------------
 
 static const struct field completion_table[] = {
@@ -363,7 +358,7 @@ static json_t *delta_of(call *c, const struct part *p, int i) {
 static void send_progress(call *c, const event *e, int i) {
   json_t *o = head(c, "chat.completion.chunk");
   json_object_set_new(o, "choices", json_pack("[{si s{} sn}]", "index", i, "delta", "finish_reason"));
-  json_object_set_new(o, "prompt_progress", progress_of(e));
+  json_object_set_new(o, "prompt_progress", call_progress(e));
   send_chunk(c, o);
 }
 

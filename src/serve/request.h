@@ -31,6 +31,9 @@ typedef struct event {
   float *vector;                       // VECTOR: of the next text; without pooling one for each of its tokens
   size_t n_vector;
   int64_t done, total;                 // PROMPT: positions, those that were cached included
+  int waiting;                         //   its place among those that wait, from 1 on; 0: it is being read
+  double wait_s;                       //   about how long
+  bool busy;                           // FAILED: since it had waited for too long
   enum finish finish;                  // END
   int stop;                            //   WORD: which stop string
   struct timing timing;                //   and PROMPT
@@ -51,6 +54,7 @@ typedef struct request {
   bool chat, one_call;
   const weft_template *tmpl;           // of a chat, with the end of its prompt and its tools as JSON
   char *prompt_text, *tools;
+  bool tells;                          // PROMPT is wanted while it waits, too
   bool scored, prompt_scored;          // log-probabilities of drawn tokens; of the prompt
   int32_t n_top;
   bool embeds;                         // vectors of texts are wanted: `prompt` has the texts, one after another
@@ -64,6 +68,7 @@ typedef struct request {
   // ---- the scheduler's
   atomic_bool cancelled;
   double arrived;
+  int told;                            // of its place
   int begun;                           // choices
   struct request *next;
 } request;

@@ -57,6 +57,8 @@ struct sched {
   double steps_s, waited_s;            // of all steps; in which answers without a guess waited for those of others
   struct prices prices[3];             // of pieces alone, which are longer; beside answers; in one run with them
   double last_step, token_s;           // token_s: a step of one answer, lately; 0: unknown
+  double last_end, end_every_s;        // requests end so often while others wait, lately; 0: unknown
+  bool moved;                          // places of those that wait are others than they were
   unsigned fed, shared;                // pieces of prompts; steps of answers and a prompt
   _Atomic double loaded;
 };
@@ -101,6 +103,7 @@ static request *take_request(sched *s, request **at) {
   request *r = *at;
   *at = r->next;
   s->c.waiting--;
+  s->moved = true;
   s->c.waiting_tokens -= (int64_t)r->prompt.n;
   return r;
 }
@@ -118,7 +121,61 @@ static request *next_request(sched *s) {
   }
 }
 
+// Until so many that wait, with prompts of so many tokens, have begun, about.
+static double expected_wait_s(const sched *s, int n, int64_t tokens) {
+  double rate = s->c.prompt_s > 0 ? s->c.prompt_tokens / s->c.prompt_s : 100;
+  double read = (double)tokens / (rate > 1 ? rate : 1), end = s->end_every_s * n;
+  return read > end ? read : end;
+}
+
+// Whoever wants to know learns its place among those that wait, by when they came, and about how long it takes.
+static void tell_waiting(sched *s) {
+  if (!s->moved) return;
+  s->moved = false;
+  for (int k = 0; k < s->o.n_keys; k++)
+    for (request *r = s->queues[k].first; r; r = r->next) {
+      int place = 0;
+      int64_t tokens = 0;
+      for (int j = 0; j < s->o.n_keys && r->tells; j++)
+        for (const request *other = s->queues[j].first; other; other = other->next)
+          if (other->arrived <= r->arrived) { place++; tokens += (int64_t)other->prompt.n; }
+      if (!r->tells || place == r->told) continue;
+      r->told = place;
+      event *e = xcalloc(1, sizeof *e);
+      *e = (event){.kind = EVENT_PROMPT, .request = r, .total = (int64_t)r->prompt.n, .waiting = place};
+      e->wait_s = expected_wait_s(s, place, tokens);
+      r->event(r->ctx, e);
+    }
+}
+
+// Of a request that is in no queue any more: each of its choices ends. It may be gone afterwards.
+static void end_request(request *r, enum event_kind kind, const char *why) {
+  for (int64_t i = 0, n = r->embeds && kind == EVENT_FAILED ? 1 : r->n; i < n; i++) {
+    event *e = xcalloc(1, sizeof *e);
+    *e = (event){.kind = kind, .request = r, .choice = (int)i, .finish = FINISH_GONE, .busy = kind == EVENT_FAILED};
+    snprintf(e->text, sizeof e->text, "%s", why);
+    r->event(r->ctx, e);
+  }
+}
+
+// Whoever has waited for too long gets an answer that says so. The lock is let go meanwhile.
+static void end_overdue(sched *s) {
+  char why[80];
+  snprintf(why, sizeof why, "it has waited for longer than %.0f s", s->o.max_wait_s);
+  for (int k = 0; k < s->o.n_keys && s->o.max_wait_s > 0; k++)
+    for (request **at = &s->queues[k].first; *at;) {
+      if (now_s() - (*at)->arrived <= s->o.max_wait_s) { at = &(*at)->next; continue; }
+      request *r = take_request(s, at);
+      pthread_mutex_unlock(&s->lock);
+      end_request(r, EVENT_FAILED, why);
+      pthread_mutex_lock(&s->lock);
+      at = &s->queues[k].first;
+    }
+}
+
 // ---- steps ----------------------------------------------------------------------------------------------------------
+
+static void blend(double *mean, double value) { *mean = *mean > 0 ? 0.8 * *mean + 0.2 * value : value; }
 
 static void count_timing(sched *s, const struct timing *t) {
   pthread_mutex_lock(&s->lock);
@@ -128,6 +185,9 @@ static void count_timing(sched *s, const struct timing *t) {
   s->c.drawn_tokens += (double)t->n_drawn;
   s->c.drawn_s += t->drawn_ms / 1000;
   s->c.requests++;
+  double now = now_s();
+  if (s->last_end > 0) blend(&s->end_every_s, now - s->last_end);
+  s->last_end = s->c.waiting ? now : 0;
   pthread_mutex_unlock(&s->lock);
 }
 
@@ -324,8 +384,6 @@ static double rows_cost(const sched *s, size_t n) {
   while (below && s->rows_s[below] <= 0) below--;
   return below ? s->rows_s[below] * (double)n / (double)below : 0;
 }
-
-static void blend(double *mean, double value) { *mean = *mean > 0 ? 0.8 * *mean + 0.2 * value : value; }
 
 static void learn_cost(sched *s, size_t n, double took) {
   if (n > SCHED_ROWS) return;
@@ -628,6 +686,8 @@ static void *lead(void *arg) {
       idle = false;
     }
     s->c.running = requests_in_work(s);
+    tell_waiting(s);
+    if (s->c.waiting) end_overdue(s);
     if (idle && s->stop) break;
     if (idle) { wait_for_more(s); continue; }
     pthread_mutex_unlock(&s->lock);
@@ -674,11 +734,10 @@ enum sched_state sched_state(sched *s) { return s->state; }
 const char *sched_error(sched *s) { return s->why.text; }
 weft_model *sched_model(sched *s) { return s->model; }
 
-// How long it will take until some of what waits is done, for Retry-After.
-static int wait_s(const sched *s) {
-  double rate = s->c.prompt_s > 0 ? s->c.prompt_tokens / s->c.prompt_s : 100;
-  double wait = (double)s->c.waiting_tokens / (rate > 1 ? rate : 1) + 1;
-  return wait < 1 ? 1 : wait > 60 ? 60 : (int)wait;
+// For Retry-After: how long it will take until some of what waits is done.
+static int retry_after_s(const sched *s) {
+  double wait = expected_wait_s(s, s->c.waiting, s->c.waiting_tokens) + 1;
+  return wait > 60 ? 60 : (int)wait;
 }
 
 static int refuse_request(sched *s, int64_t tokens, size_t n, fault *f) {
@@ -690,8 +749,11 @@ static int refuse_request(sched *s, int64_t tokens, size_t n, fault *f) {
   if (s->c.waiting + (int)n > s->o.max_waiting) fault_set(f, 429, NULL, "%d requests wait already", s->c.waiting);
   else if (!idle && s->c.waiting_tokens + tokens > s->c.most_tokens)
     fault_set(f, 429, NULL, "prompts of %lld tokens wait already", (long long)s->c.waiting_tokens);
+  else if (s->c.waiting && s->o.max_wait_s > 0 &&
+           expected_wait_s(s, s->c.waiting + 1, s->c.waiting_tokens) > s->o.max_wait_s)
+    fault_set(f, 429, NULL, "it would wait for longer than %.0f s", s->o.max_wait_s);
   if (!f->status) return 0;
-  f->retry_s = wait_s(s);
+  f->retry_s = retry_after_s(s);
   return -1;
 }
 
@@ -707,6 +769,7 @@ int sched_submit(sched *s, request **r, size_t n, fault *f) {
     r[i]->next = NULL;
     r[i]->arrived = now_s();
     s->c.waiting++;
+    s->moved = true;
   }
   if (!status) s->c.waiting_tokens += tokens;
   pthread_cond_signal(&s->more);
@@ -722,15 +785,7 @@ void sched_cancel(sched *s, request *r) {
   for (request **at = &s->queues[r->key].first; *at && !waited; at = *at ? &(*at)->next : at)
     if (*at == r) { take_request(s, at); waited = true; }
   pthread_mutex_unlock(&s->lock);
-  if (!waited) return;
-  for (int64_t i = 0, n = r->n; i < n; i++) {
-    event *e = xcalloc(1, sizeof *e);
-    e->kind = EVENT_END;
-    e->request = r;
-    e->choice = (int)i;
-    e->finish = FINISH_GONE;
-    r->event(r->ctx, e);
-  }
+  if (waited) end_request(r, EVENT_END, "");
 }
 
 void sched_counts(sched *s, struct sched_counts *out) {

@@ -23,6 +23,7 @@ struct sched_options {
   int parallel;                        // answers in work at once, at most SCHED_PARALLEL_MAX
   int max_waiting;                     // requests, of all keys together
   int64_t max_tokens;                  // of the prompts that wait; 0: eight contexts
+  double max_wait_s;                   // of a request; 0: as long as it takes
   const char *keep;                    // folder for sequences from one run to the next (keep.h); NULL: none
   uint64_t keep_bytes;                 // of all files there
   const char *name;                    // of the model

@@ -42,6 +42,7 @@ typedef struct serve_options {
   int max_connections, max_waiting, workers;
   int parallel;                        // answers in work at once
   int64_t max_body, max_waiting_tokens;
+  double max_wait_s;
   const char *keep;                    // folder for sequences from one run to the next; NULL: none
   int64_t keep_bytes;
   double drain_s;

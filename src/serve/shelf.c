@@ -362,6 +362,7 @@ static void load_served(shelf *sh, served *m) {
                              .parallel = o->parallel,
                              .max_waiting = o->max_waiting,
                              .max_tokens = o->max_waiting_tokens,
+                             .max_wait_s = o->max_wait_s,
                              .keep = o->keep,
                              .keep_bytes = (uint64_t)o->keep_bytes,
                              .name = m->name,

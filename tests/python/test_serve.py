@@ -385,6 +385,72 @@ def test_too_many_wait(weft, weft_env, tinypy):
         assert s.ask("/v1/completions", {"prompt": "x", "max_tokens": 1})[0] == 200
 
 
+def test_whoever_waits_learns_its_place(weft, weft_env, tinypy, template):
+    """A stream that asks for progress is told how many come before it, down to none, and then how much is read; a place that comes free is told on."""
+    with start(weft, weft_env, tinypy, "-np", "1", "--chat-template-file", template) as s, contextlib.ExitStack() as at_end:
+        def ask(most, path="/v1/chat/completions", **more):
+            c = at_end.enter_context(s.connect())
+            body = {"messages": [{"role": "user", "content": "def "}], "max_tokens": most, "stream": True, "return_progress": True, "ignore_eos": True, **more}
+            data = json.dumps(body).encode()
+            c.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+            return c
+
+        def told(c, i, end):
+            while end not in got[i]:
+                assert (part := c.recv(65536))
+                got[i] += part
+            return [json.loads(m)["prompt_progress"] for m in re.findall(rb"data: (\{.*\})\r?\n", got[i]) if b"prompt_progress" in m]
+
+        first, waits, got = ask(450, n=128, stream=False), [], [b"", b"", b""]
+        until(lambda: s.metric("llamacpp:requests_processing") == 1)
+        for i in range(3):
+            waits.append(ask(4) if i < 2 else ask(4, "/completion", prompt="def f(a, b):", n_predict=4))
+            told(waits[i], i, b"queue_position")
+        waits[0].close()                                     # the others move up
+        until(lambda: s.metric("llamacpp:requests_deferred") == 2)
+        told(waits[2], 2, b'"queue_position":2')
+        first.close()
+        for i, places, end in ((1, [2, 1], b"[DONE]"), (2, [3, 2, 1], b'"stop":true')):
+            seen = told(waits[i], i, end)
+            assert [p["queue_position"] for p in seen if "queue_position" in p] == places, seen
+            assert all(p["queue_wait_ms"] >= 0 and p["processed"] == 0 for p in seen if "queue_position" in p)
+            assert seen[-1]["processed"] == seen[-1]["total"] > 0 and "queue_position" not in seen[-1]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_nobody_waits_for_longer_than_said(weft, weft_env, tinypy, stream):
+    with start(weft, weft_env, tinypy, "-np", "1", "--max-wait", "1") as s, s.connect() as c:
+        c.sendall(request({"prompt": "def ", "max_tokens": 450, "n": 128, "ignore_eos": True}))
+        until(lambda: s.metric("llamacpp:requests_processing") == 1)
+        began = time.monotonic()
+        status, got = s.ask("/v1/completions", {"prompt": "x", "max_tokens": 1, "stream": stream})
+        assert 0.9 < time.monotonic() - began < 10
+        if stream:
+            assert status == 200 and "waited for longer than 1 s" in got and '"error"' in got
+        else:
+            assert status == 429 and "waited for longer than 1 s" in got["error"]["message"] and int(s.headers["Retry-After"]) >= 1
+
+
+def test_who_would_wait_for_too_long_is_refused(weft, weft_env, tinypy):
+    """How long it takes is known from how often requests end: some need not wait to be told."""
+    with start(weft, weft_env, tinypy, "-np", "1", "--max-wait", "1") as s:
+        seen = []
+
+        def ask():
+            for _ in range(4):
+                began = time.monotonic()
+                status = s.ask("/v1/completions", {"prompt": "def ", "max_tokens": 300, "ignore_eos": True, "n": 2})[0]
+                seen.append((status, time.monotonic() - began))
+
+        clients = [threading.Thread(target=ask) for _ in range(40)]
+        for c in clients:
+            c.start()
+        for c in clients:
+            c.join()
+        assert {status for status, _ in seen} == {200, 429}, seen
+        assert min(took for status, took in seen if status == 429) < 0.5, seen
+
+
 def test_an_end_that_waits_for_answers(weft, weft_env, tinypy):
     with start(weft, weft_env, tinypy) as s, s.connect() as c:
         c.sendall(request({"prompt": "def ", "max_tokens": 200, "n": 4, "ignore_eos": True}))

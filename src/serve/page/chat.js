@@ -225,7 +225,10 @@ class View {
 function take(event, node, view) {
   if (event.error) throw new Error(event.error.message);
   const choice = event.choices?.[0], progress = event.prompt_progress;
-  if (progress && progress.processed < progress.total) {
+  if (progress?.queue_position) {
+    const before = progress.queue_position - 1, wait = Math.ceil(progress.queue_wait_ms / 1000);
+    $("rate").textContent = `Waiting: ${before ? `${before} before this one` : "next"}${wait ? `, about ${wait} s` : ""}`;
+  } else if (progress && progress.processed < progress.total) {
     const fresh_ = progress.processed - progress.cache, left = progress.time_ms / Math.max(1, fresh_) * (progress.total - progress.processed) / 1000;
     $("rate").textContent = `Reading: ${Math.floor(100 * progress.processed / progress.total)} %, ${Math.ceil(left)} s left`;
   } else if (progress) $("rate").textContent = "";
