@@ -68,6 +68,15 @@ def test_an_answer(page):
     assert not page.eval("document.querySelector('article details').open") and "Let me see." in page.eval("document.querySelector('.thought').textContent")
     assert page.eval("document.documentElement.scrollWidth <= innerWidth")
     assert " of 2000" in page.eval("document.getElementById('used-text').textContent")
+    left = page.eval(f"['h3', 'p', 'table', '.code'].map(e => {body}.querySelector(e)).map(e => e.getBoundingClientRect().left + parseFloat(getComputedStyle(e).paddingLeft))")
+    assert len(set(left[:2] + left[3:])) == 1, left                  # texts, and what stands between them, begin at one line
+    page.eval("drawGauge(2001)")
+    assert page.eval("document.getElementById('used-text').textContent") == "2000 of 2000"
+
+
+def test_the_place_of_whoever_waits(page):
+    wait = "take({prompt_progress: {queue_position: %d, queue_wait_ms: %d, total: 9, processed: 0, cache: 0}}, {}, {}), document.getElementById('rate').textContent"
+    assert page.eval(wait % (3, 4200)) == "Waiting: 2 before this one, about 5 s" and page.eval(wait % (1, 0)) == "Waiting: next"
 
 
 def test_stop_edit_and_branches(page, server):
@@ -109,7 +118,7 @@ def test_what_is_kept(page, server):
     hostile = {"conversations": [{"title": "<img src=x onerror='window.hurt = 1'>", "nodes": {"a": {"id": "a", "parent": "", "role": "user", "content": "<script>window.hurt = 1</script>"},
                                   "b": {"id": "b", "role": "boss"}}, "chosen": {"": "a", "a": "a"}}]}
     assert page.eval(f"store.import({json.dumps(json.dumps(hostile))})") == 1
-    page.eval("document.getElementById('search').value = ''; drawList(); show(store.sorted('')[0])")
+    page.eval("document.getElementById('search').value = ''; drawList(); show(store.sorted('').find((c) => c.title.startsWith('<img')))")
     assert page.eval("document.querySelector('article.user .body').textContent") == "<script>window.hurt = 1</script>" and page.eval("window.hurt === undefined")
     page.eval("localStorage.clear()")
 

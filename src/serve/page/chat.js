@@ -77,8 +77,9 @@ function drawList() {
 function drawGauge(used = path(current).findLast((n) => n.used)?.used) {
   $("gauge").hidden = !context || !used;
   if (!context || !used) return;
-  $("used").value = used / context;
-  $("used-text").textContent = `${used} of ${context}`;
+  const n = Math.min(used, context);                 // of the last token there may be nothing kept
+  $("used").value = n / context;
+  $("used-text").textContent = `${n} of ${context}`;
 }
 
 function show(conversation) {
