@@ -43,7 +43,9 @@ static const struct field table[] = {
      "what the model is told before: a text, or blocks of text"),
   FS(P, tools, "tools", F_ARRAY, SHAPE_NAMED_TOOLS, "[{\"name\", \"description\", \"input_schema\"}]"),
   FS(P, tool_choice, "tool_choice", F_OBJECT,
-     "{'type':'object','required':['type'],'properties':{'type':" SHAPE_CHOICE "}}", "{\"type\": auto or none}"),
+     SHAPE_NAMED_CHOICE(
+       "{'type':'object','required':['type'],'properties':{'type':{'enum':['auto','none','any']}}}", "tool"),
+     "{\"type\": auto, none or any}, or {\"type\": \"tool\", \"name\": NAME}"),
   FJ(P, thinking, "thinking", F_OBJECT, "{\"type\": enabled or disabled}"),
 };
 static const struct field limit_table[] = {
@@ -159,8 +161,11 @@ static int read_choices(call *c) {
   if (!choice) return 0;
   c->p.no_parallel = json_is_true(json_object_get(choice, "disable_parallel_tool_use"));
   if (json_is_of(choice, "none")) c->p.tools = NULL;
-  else if (!json_is_of(choice, "auto"))
-    return call_bad(c, "tool_choice", "must be auto or none: that a tool is called cannot be enforced");
+  if (json_is_of(choice, "none") || json_is_of(choice, "auto")) return 0;
+  c->p.must_call_name = json_string_value(json_object_get(choice, "name"));
+  if (!json_is_of(choice, "any") && !(json_is_of(choice, "tool") && c->p.must_call_name))
+    return call_bad(c, "tool_choice", "must be auto, none, any, or tool with a name");
+  c->p.must_call = c->p.no_parallel = true;
   return 0;
 }
 

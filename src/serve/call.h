@@ -10,7 +10,8 @@
 struct params {
   int64_t max_tokens, n, seed, top_logprobs, n_top, normalize, dimensions, most;
   bool stream, include_usage, logprobs, echo, ignore_end, progress, return_tokens, no_parallel, raw, add_special,
-    with_pieces, truncate;
+    with_pieces, truncate, must_call;
+  const char *must_call_name;          // which tool; NULL: any
   weft_sampling sampling;
   double max_prompt_ms, max_answer_ms;
   json_t *prompt, *messages, *tools, *stop, *stop_sequences, *logit_bias, *grammar, *json_schema, *response_format,

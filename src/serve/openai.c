@@ -295,7 +295,8 @@ static const struct field chat_table[] = {
   FB(P, logprobs, "logprobs", "log-probabilities of the tokens"),
   FI(P, top_logprobs, "top_logprobs", 0, 20, "and of the N likeliest at each place"),
   FS(P, tools, "tools", F_ARRAY, SHAPE_TOOLS, "functions that the model may call"),
-  FS(P, tool_choice, "tool_choice", F_ANY, SHAPE_CHOICE, "auto or none"),
+  FS(P, tool_choice, "tool_choice", F_ANY, SHAPE_CHOICE,
+     "auto, none, required, or {\"type\": \"function\", \"function\": {\"name\": NAME}}"),
   FS(P, parallel_calls, "parallel_tool_calls", F_ANY, SHAPE_YES_OR_NO, "false: the answer ends after one call"),
   FS(P, response_format, "response_format", F_OBJECT, SHAPE_FORMAT, "{\"type\": text, json_object or json_schema}"),
   FJ(P, variables, "chat_template_kwargs", F_OBJECT, "further variables of the chat template"),
@@ -408,7 +409,15 @@ static void chat_finish(call *c) {
 static const struct speaker chat_speaker = {"text/event-stream", ": ping\n",  chat_start,
                                             chat_event,          chat_finish, stream_failed};
 
-// Tools are offered or not; that one must be called cannot be promised yet.
+// "required", or the name of a function: in an object of its own in chats, beside the type in Responses.
+static bool wants_call(call *c, const json_t *v, const char *name) {
+  const json_t *function = json_object_get(v, "function");
+  const char *type = json_string_value(json_object_get(v, "type"));
+  if (name) return !strcmp(name, "required");
+  c->p.must_call_name = json_string_value(json_object_get(function ? function : v, "name"));
+  return type && !strcmp(type, "function") && c->p.must_call_name;
+}
+
 int openai_tool_choice(call *c) {
   const json_t *v = c->p.tool_choice;
   const char *name = json_string_value(v);
@@ -418,8 +427,8 @@ int openai_tool_choice(call *c) {
                      json_kind(c->p.parallel_calls));
   if (!v || (name && !strcmp(name, "auto"))) return 0;
   if (name && !strcmp(name, "none")) { c->p.tools = NULL; return 0; }
-  return fault_set(&c->fault, 400, "tool_choice",
-                   "'tool_choice' must be auto or none: that a tool is called cannot be enforced");
+  if (wants_call(c, v, name)) { c->p.must_call = c->p.no_parallel = true; return 0; }
+  return fault_set(&c->fault, 400, "tool_choice", "'tool_choice' must be auto, none, required, or name a function");
 }
 
 static int read_format(call *c) {

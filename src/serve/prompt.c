@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "serve/call.h"
+#include "serve/force.h"
 
 static request *new_request(call *c) {
   request *r = xcalloc(1, sizeof *r);
@@ -185,13 +186,14 @@ int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
                     .bos = its->bos,
                     .eos = its->eos};
   int status = weft_template_encode(t, weft_model_vocab(its->model), &chat, &text, &n_text, &ids, &n_ids, &err);
-  free(json);
-  free(more);
-  if (status) return fault_set(&c->fault, 400, "messages", "%s", err.text);
-  for (size_t k = 0; k < n_ids; k++) vec_push(&r->prompt, ids[k]);
+  if (status) fault_set(&c->fault, 400, "messages", "%s", err.text);
+  for (size_t k = 0; k < n_ids && !status; k++) vec_push(&r->prompt, ids[k]);
   weft_free(ids);
   r->prompt_text = text;
   r->chat = true;
   r->tmpl = t;
-  return 0;
+  if (!status && c->p.must_call) status = force_call(c, r, &chat, messages, tools);
+  free(json);
+  free(more);
+  return status;
 }

@@ -50,6 +50,7 @@ typedef struct request {
   int64_t max_tokens, n;               // max_tokens -1: until the context is full
   VEC(char *) stops;
   weft_grammar *grammar;               // of the content; NULL
+  struct forced *forced;               // the answer has to be a call (force.h); NULL
   // the answer is taken apart into reasoning, content and calls; it ends after one call
   bool chat, one_call;
   const weft_template *tmpl;           // of a chat, with the end of its prompt and its tools as JSON

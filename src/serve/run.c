@@ -2,6 +2,7 @@
 // is drawn, given to the grammar, the stop strings and the reader of answers, and evaluated. Invariant: what was
 // evaluated is in `past`, also when a step fails or the client leaves.
 #include "serve/run.h"
+#include "serve/force.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,8 @@ struct run {
   weft_ahead *ahead;
   weft_sampler *sampler;
   weft_grammar *grammar;
+  str head;                  // of a call that is forced: what has been drawn of it
+  bool chosen;               // and it says which tool: the grammar is that of its arguments
   weft_stream *stream;
   weft_stop *stop;
   weft_answer *answer;
@@ -47,6 +50,7 @@ void request_clear(request *r) {
   for (size_t i = 0; i < r->stops.n; i++) free(r->stops.at[i]);
   vec_free(&r->stops);
   weft_grammar_free(r->grammar);
+  forced_free(r->forced);
   free(r->prompt_text);
   free(r->tools);
 }
@@ -112,6 +116,18 @@ static void add_text_parts(run *u, event *e, const char *text, size_t n) {
   for (size_t i = 0; i < e->parts.n; i++) u->calls += e->parts.at[i].kind == WEFT_CALL;
 }
 
+// What stands behind the arguments of a forced call, which nobody draws; of it only the call counts.
+static void close_call(run *u, event *e) {
+  const weft_part *parts;
+  const char *after = u->r->forced->after;
+  size_t n = weft_answer_add(u->answer, after, strlen(after), &parts);
+  for (size_t i = 0; i < n && !u->calls; i++) {
+    if (parts[i].kind != WEFT_CALL) continue;
+    add_parts(e, &parts[i], 1);
+    u->calls++;
+  }
+}
+
 static bool end_run(run *u, enum finish why, int stop) {
   size_t n;
   event *last = new_event(u, EVENT_TOKEN);
@@ -125,11 +141,12 @@ static bool end_run(run *u, enum finish why, int stop) {
       add_text_parts(u, last, text, n);
     }
   }
+  if (u->chosen && weft_grammar_complete(u->grammar)) close_call(u, last);
   if (u->answer) {
     const weft_part *parts;
     n = weft_answer_end(u->answer, &parts);
     size_t before = last->parts.n;
-    add_parts(last, parts, n);
+    if (!u->chosen || !u->calls) add_parts(last, parts, n);
     for (size_t i = before; i < last->parts.n; i++) u->calls += last->parts.at[i].kind == WEFT_CALL;
   }
   if (last->parts.n) say(u, last);
@@ -160,12 +177,15 @@ static int make_sampler(run *u, weft_error *err) {
 static int prepare_run(run *u, weft_error *err) {
   request *r = u->r;
   if (make_sampler(u, err)) return -1;
-  if (r->grammar) u->grammar = weft_grammar_clone(r->grammar);
+  if (r->grammar || r->forced) u->grammar = weft_grammar_clone(r->forced ? r->forced->heads : r->grammar);
   u->stream = weft_stream_new(weft_model_vocab(u->m), r->chat);
   if (r->stops.n && weft_stop_new((const char *const *)r->stops.at, r->stops.n, &u->stop, err)) return -1;
-  return r->chat ? weft_answer_new(r->tmpl, r->prompt_text, strlen(r->prompt_text), r->tools,
-                                   r->tools ? strlen(r->tools) : 0, &u->answer, err)
-                 : 0;
+  if (r->chat && weft_answer_new(r->tmpl, r->prompt_text, strlen(r->prompt_text), r->tools,
+                                 r->tools ? strlen(r->tools) : 0, &u->answer, err))
+    return -1;
+  const weft_part *parts;
+  if (r->forced) weft_answer_add(u->answer, r->forced->before, strlen(r->forced->before), &parts);
+  return 0;
 }
 
 run *run_new(weft_model *m, weft_draft *d, bool no_guess, request *r, int choice) {
@@ -203,6 +223,7 @@ void run_free(run *u, held *out) {
   else held_free(&u->held);
   weft_sampler_free(u->sampler);
   weft_grammar_free(u->grammar);
+  str_free(&u->head);
   weft_stream_free(u->stream);
   weft_stop_free(u->stop);
   weft_answer_free(u->answer);
@@ -253,10 +274,10 @@ static void say_progress(run *u) {
 
 // ---- the answer -----------------------------------------------------------------------------------------------------
 
-// The grammar speaks for the content alone: neither for reasoning nor for calls.
+// The grammar speaks for the content alone: neither for reasoning nor for calls, but where a call is forced.
 static int draw_token(run *u, int32_t *id, bool *constrained, weft_error *err) {
   const uint64_t *mask = NULL;
-  *constrained = u->grammar && (!u->answer || weft_answer_in_content(u->answer));
+  *constrained = u->grammar && (u->r->forced || !u->answer || weft_answer_in_content(u->answer));
   if (*constrained && weft_grammar_mask(u->grammar, &mask, err)) return -1;
   weft_sampler_mask(u->sampler, mask);
   return weft_sample(u->sampler, u->logits, id, err);
@@ -265,6 +286,22 @@ static int draw_token(run *u, int32_t *id, bool *constrained, weft_error *err) {
 static void begin_answer(run *u) {
   u->answer_start = now_s();
   for (size_t i = 0; i < u->r->prompt.n; i++) weft_accept(u->sampler, u->r->prompt.at[i], NULL);
+}
+
+// Of a call that is forced: once its head has been drawn, its arguments follow by the grammar of that tool.
+static void follow_call(run *u, int32_t id) {
+  const struct forced *f = u->r->forced;
+  if (!f || u->chosen) return;
+  size_t n;
+  char *text = weft_piece(weft_model_vocab(u->m), id, true, &n);
+  str_addn(&u->head, text, n);
+  weft_free(text);
+  for (size_t i = 0; i < f->tools.n && !u->chosen; i++) {
+    if (strcmp(f->tools.at[i].head, u->head.at)) continue;
+    weft_grammar_free(u->grammar);
+    u->grammar = weft_grammar_clone(f->tools.at[i].arguments);
+    u->chosen = true;
+  }
 }
 
 // Draws a token. false: the answer has ended.
@@ -280,6 +317,7 @@ static bool answer_step(run *u) {
   if (draw_token(u, &id, &constrained, &err)) return fail_run(u, &err);
   if (!r->ignore_end && weft_is_end(v, id)) return end_run(u, FINISH_STOP, -1);
   if (constrained && weft_grammar_accept(u->grammar, id, &err)) return fail_run(u, &err);
+  follow_call(u, id);
   weft_accept(u->sampler, id, NULL);
   u->drawn++;
   event *e = new_event(u, EVENT_TOKEN);
@@ -293,6 +331,7 @@ static bool answer_step(run *u) {
   e->timing = timing_of(u);
   say(u, e);
   if (found >= 0) return end_run(u, FINISH_WORD, found);
+  if (u->chosen && weft_grammar_ended(u->grammar)) return end_run(u, FINISH_STOP, -1);
   if (r->one_call && u->calls) return end_run(u, FINISH_STOP, -1);
   if (u->held.past.n == (size_t)weft_model_context(u->m)) return end_run(u, FINISH_LENGTH, -1);
   if (r->max_tokens >= 0 && u->drawn >= r->max_tokens) return end_run(u, FINISH_LENGTH, -1);

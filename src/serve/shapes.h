@@ -21,7 +21,13 @@
 #define SHAPE_NAMED_TOOLS "{'type':'array','items':" SHAPE_NAMED "}"
 #define SHAPE_FORMAT \
   "{'type':'object','required':['type'],'properties':{'type':{'enum':['text','json_object','json_schema']}}}"
-#define SHAPE_CHOICE "{'enum':['auto','none']}"
+// function: an object that has its name, beside the type
+#define SHAPE_CHOICE \
+  "{'anyOf':[{'enum':['auto','none','required']},{'type':'object','required':['type','function'],'properties':" \
+  "{'type':{'const':'function'},'function':" SHAPE_NAMED "}}]}"
+#define SHAPE_NAMED_CHOICE(words, type) \
+  "{'anyOf':[" words ",{'type':'object','required':['type','name'],'properties':" \
+  "{'type':{'const':'" type "'},'name':{'type':'string','minLength':1}}}]}"
 #define SHAPE_YES_OR_NO "{'type':'boolean'}"
 #define SHAPE_SCHEMA "{'type':['object','boolean']}"
 #endif

@@ -21,6 +21,9 @@ SCRIPTS = {
     "5": ["a\u00e9", "\u4f60\u597d", "<b>&\"\\\n", "\U0001f600"],
     "6": ["<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 3}}\n</tool_call>\n", "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 5}}\n</tool_call>"],
 }
+PICK = {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "required": ["a"], "additionalProperties": False, "$defs": {"A": {"enum": ["x"]}}}
+OTHER = {"type": "object", "properties": {"n": {"enum": [7]}}, "required": ["n"], "additionalProperties": False}
+FORCED = {"pick": {"a": "x"}, "other_one": {"n": 7}}      # all that their schemas allow
 ADD = {"type": "function", "function": {"name": "add", "description": "adds", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}}}
 
 
@@ -102,6 +105,51 @@ def test_openai_limits_and_stops(ai):
     assert got == "one two thre"
 
 
+PICKS = [{"type": "function", "function": {"name": name, "description": "it", "parameters": schema}} for name, schema in (("pick", PICK), ("other_one", OTHER))]
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "pick"}}, {"type": "function", "function": {"name": "other_one"}}], ids=range(3))
+def test_openai_forced_calls(ai, choice):
+    """The model would say something else; the call is one of the tools offered, with arguments as its schema has them, also where the answer is a stream."""
+    more = {"model": "told", "messages": user("say 1"), "tools": PICKS, "tool_choice": choice}
+    r = ai.chat.completions.create(**more)
+    with ai.chat.completions.stream(**more) as stream:
+        final = stream.get_final_completion()
+    for got in (r.choices[0], final.choices[0]):
+        call, = got.message.tool_calls
+        assert got.finish_reason == "tool_calls" and not got.message.content and json.loads(call.function.arguments) == FORCED[call.function.name]
+        assert choice == "required" or call.function.name == choice["function"]["name"]
+    both = ai.chat.completions.create(**more, n=2, seed=1, temperature=1.5)
+    assert all(len(c.message.tool_calls) == 1 for c in both.choices)
+    cut = ai.chat.completions.create(**more, max_tokens=1).choices[0]
+    assert cut.finish_reason == "length" and not cut.message.tool_calls
+
+
+@pytest.mark.parametrize("more, words", [({}, "there are no tools"), ({"tools": PICKS, "tool_choice": {"type": "function", "function": {"name": "none_such"}}}, "none_such"),
+                                         ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": 5}}}]}, "tools"), ({"tools": PICKS, "tool_choice": "perhaps"}, "perhaps")], ids=range(4))
+def test_calls_that_cannot_be_forced(server, more, words):
+    status, got = server.ask("/v1/chat/completions", {"messages": user("1"), "tool_choice": "required", **more})
+    assert status == 400 and (words in got["error"]["message"] or words == "perhaps"), got
+
+
+def test_forced_calls_of_real_templates(weft, weft_env, tinypy, shared_dir):
+    """Each template that writes a call as a name and JSON says how to write one; the others say that they do not."""
+    made, refused = 0, 0
+    for path in sorted((shared_dir / "templates").glob("*.jinja")):
+        with Server(weft, weft_env, tinypy, "--chat-template-file", path, "-c", 4096) as s:
+            status, got = s.ask("/v1/chat/completions", {"messages": user("hi"), "tools": PICKS, "tool_choice": "required", "max_tokens": 200, "temperature": 0})
+        if status == 200:
+            choice = got["choices"][0]
+            call, = choice["message"]["tool_calls"]
+            assert choice["finish_reason"] == "tool_calls" and not choice["message"]["content"], (path, choice)
+            assert json.loads(call["function"]["arguments"]) == FORCED[call["function"]["name"]], (path, choice)
+            made += 1
+        else:
+            assert status == 400 and ("does not write a call" in got["error"]["message"] or "not JSON serializable" in got["error"]["message"]), (path, got)
+            refused += 1
+    assert made >= 26 and made > refused, (made, refused)
+
+
 def test_openai_log_probabilities_and_choices(ai):
     r = ai.chat.completions.create(model="told", messages=user("5"), logprobs=True, top_logprobs=3, n=2)
     assert [c.index for c in r.choices] == [0, 1] and r.choices[0].message.content == r.choices[1].message.content == "".join(SCRIPTS["5"])
@@ -124,7 +172,7 @@ def test_openai_structured(ai):
 @pytest.mark.parametrize("more, name", [
     ({"messages": []}, "messages"), ({"messages": [{"role": "user"}]}, "content"), ({"messages": [{"role": "boss", "content": "x"}]}, "role"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}]}, "content"), ({"tools": [{}]}, "tools"),
-    ({"tool_choice": "required"}, "tool_choice"), ({"top_logprobs": 3}, "top_logprobs"), ({"logprobs": True, "top_logprobs": 100000}, "top_logprobs"),
+    ({"tool_choice": "perhaps"}, "tool_choice"), ({"top_logprobs": 3}, "top_logprobs"), ({"logprobs": True, "top_logprobs": 100000}, "top_logprobs"),
     ({"stream_options": {"include_usage": 3}, "stream": True}, "stream_options.include_usage")], ids=range(9))
 def test_openai_errors(server, more, name):
     status, got = server.ask("/v1/chat/completions", {"messages": user("1"), **more})
@@ -192,6 +240,13 @@ def test_responses_tools(ai):
     assert ai.responses.create(model="told", input=items, tools=[tool]).output_text == "Hello, how are you?"
 
 
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "pick"}], ids=range(2))
+def test_responses_forced_calls(ai, choice):
+    tools = [{"type": "function", "name": name, "parameters": schema, "strict": True} for name, schema in (("pick", PICK), ("other_one", OTHER))]
+    call, = ai.responses.create(model="told", input="say 1", tools=tools, tool_choice=choice).output
+    assert call.type == "function_call" and json.loads(call.arguments) == FORCED[call.name] and (choice == "required" or call.name == "pick")
+
+
 # ---- Anthropic -----------------------------------------------------------------------------------------------------------------
 
 
@@ -231,6 +286,17 @@ def test_anthropic_tools(claude):
     assert m.content[0].text == "Hello, how are you?"
     n = claude.messages.count_tokens(model="told", messages=messages, tools=[TOOL]).input_tokens
     assert n == m.usage.input_tokens + m.usage.cache_read_input_tokens
+
+
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "other_one"}], ids=range(2))
+def test_anthropic_forced_calls(claude, choice):
+    tools = [{"name": name, "input_schema": schema} for name, schema in (("pick", PICK), ("other_one", OTHER))]
+    with claude.messages.stream(model="told", max_tokens=100, messages=user("say 1"), tools=tools, tool_choice=choice) as stream:
+        final = stream.get_final_message()
+    call, = final.content
+    assert final.stop_reason == "tool_use" and call.input == FORCED[call.name] and (choice["type"] == "any" or call.name == "other_one")
+    with pytest.raises(anthropic.BadRequestError, match="tool_choice"):
+        claude.messages.create(model="told", max_tokens=9, messages=user("1"), tools=tools, tool_choice={"type": "tool"})
 
 
 def test_anthropic_errors(claude, server):
@@ -347,7 +413,8 @@ def test_langchain_tools(chain, streams):
 
 def test_langchain_structured_output(chain):
     schema = {"title": "flag", "description": "a flag", "type": "object", "properties": {"a": {"enum": ["x"]}}, "required": ["a"], "additionalProperties": False}
-    assert chain().with_structured_output(schema, method="json_schema").invoke("say 1") == {"a": "x"}
+    for method in ("json_schema", "function_calling"):
+        assert chain().with_structured_output(schema, method=method).invoke("say 1") == {"a": "x"}, method
 
 
 def test_langchain_responses(chain):

@@ -1,0 +1,201 @@
+// force: answers that have to be a call of a tool (tool_choice).  How a model writes calls is what its own template
+// says of one: a conversation that ends in a call is rendered, so that what stands around its name and its arguments
+// is known. The prompt then ends where the name begins, and grammars say what follows: a name, what stands behind it,
+// and JSON by the tool's schema.
+//
+// Refused where a template does not write calls as a name and then JSON.
+#include "serve/force.h"
+#include <stdlib.h>
+#include <string.h>
+#include "serve/call.h"
+
+// Two names without a common beginning: up to where the tokens of both are the same, they are those of any call.
+static const char *const names[] = {"a_name_of_a_tool", "some_other_name"};
+#define KEY "a_key"
+#define VALUE "a value"
+
+typedef struct rendered { char *text; size_t n; int32_t *ids; size_t n_ids; } rendered;
+
+static void free_rendered(rendered *r) {
+  weft_free(r->text);
+  weft_free(r->ids);
+}
+
+// The conversation with this answer, which is given up.
+static int render_answer(const call *c, const weft_template *t, const weft_chat *chat, const json_t *messages,
+                         json_t *answer, rendered *out, weft_error *err) {
+  json_t *all = json_deep_copy(messages);
+  json_array_append_new(all, answer);
+  char *text = json_dumps(all, JSON_COMPACT);
+  weft_chat with = *chat;
+  with.messages = text;
+  with.n_messages = strlen(text);
+  with.no_generation_prompt = true;
+  int status = weft_template_encode(t, weft_model_vocab(c->m->model), &with, &out->text, &out->n, &out->ids,
+                                    &out->n_ids, err);
+  json_decref(all);
+  free(text);
+  return status;
+}
+
+static char *text_of_ids(const call *c, const int32_t *ids, size_t n) {
+  char *text, *copy;
+  size_t n_text;
+  weft_error err;
+  if (weft_detokenize(weft_model_vocab(c->m->model), ids, n, true, &text, &n_text, &err)) return NULL;
+  copy = xstrdup(text);
+  weft_free(text);
+  return copy;
+}
+
+// The JSON object around the key, if it is no more than that: from *from to *to.
+static bool find_example(const char *text, size_t *from, size_t *to) {
+  const char *key = strstr(text, "\"" KEY "\""), *open = key, *close = key ? strchr(key, '}') : NULL;
+  while (open && open > text && *open != '{') open--;
+  if (!close || *open != '{') return false;
+  json_t *o = json_loadb(open, (size_t)(close + 1 - open), 0, NULL);
+  const char *value = json_string_value(json_object_get(o, KEY));
+  bool alone = value && !strcmp(value, VALUE) && json_object_size(o) == 1;
+  json_decref(o);
+  *from = (size_t)(open - text);
+  *to = (size_t)(close + 1 - text);
+  return alone;
+}
+
+static json_t *example_call(const char *name) {
+  return json_pack("{ss ss s[{ss ss s{ss s{ss}}}]}", "role", "assistant", "content", "", "tool_calls", "id",
+                   "call00000", "type", "function", "function", "name", name, "arguments", KEY, VALUE);
+}
+
+// How much of the prompt the text of a call has: where they part in the middle of a word or a mark, it is the call's.
+static size_t common_text(const char *prompt, const char *with_call) {
+  size_t n = 0;
+  while (prompt[n] && prompt[n] == with_call[n]) n++;
+  while (n && prompt[n] && !strchr(" \n\t>]", prompt[n - 1])) n--;
+  return n;
+}
+
+// What ends any answer is none of the call.
+static void cut_end(char *after, const char *plain) {
+  const char *end = strstr(plain, VALUE);
+  for (const char *at = end; at && (at = strstr(at + 1, VALUE));) end = at;
+  if (!end) return;
+  end += strlen(VALUE);
+  size_t n = strlen(after), m = strlen(end);
+  while (n && m && after[n - 1] == end[m - 1]) n--, m--;
+  while (after[n] && !strchr("<[ \n", after[n])) n++;           // a mark is cut as a whole
+  after[n] = 0;
+}
+
+// What a template says of two calls, taken apart. -1: it does not say it.
+static int learn_form(const call *c, const rendered *both, request *r, struct forced *f) {
+  const char *name = NULL;
+  size_t n_ids = 0, from, to;
+  for (const char *at = both[0].text; (at = strstr(at, names[0])); at++) name = at;
+  if (!name || !find_example(name, &from, &to)) return -1;
+  while (n_ids < both[0].n_ids && n_ids < both[1].n_ids && both[0].ids[n_ids] == both[1].ids[n_ids]) n_ids++;
+  char *rest = text_of_ids(c, both[0].ids + n_ids, both[0].n_ids - n_ids), *at = rest ? strstr(rest, names[0]) : NULL;
+  size_t before = (size_t)(name - both[0].text), lead = at ? (size_t)(at - rest) : before + 1;
+  size_t own = common_text(r->prompt_text, both[0].text);
+  if (lead > before || own > before - lead) { free(rest); return -1; }
+  rest[lead] = 0;
+  f->lead = rest;
+  f->before = xstrdup(both[0].text + own);
+  f->before[before - lead - own] = 0;
+  f->between = xstrdup(name + strlen(names[0]));
+  f->between[from - strlen(names[0])] = 0;
+  f->after = xstrdup(name + to);
+  r->prompt.n = 0;
+  for (size_t i = 0; i < n_ids; i++) vec_push(&r->prompt, both[0].ids[i]);
+  r->prompt_text[own] = 0;
+  return 0;
+}
+
+// ---- what may be called ---------------------------------------------------------------------------------------------
+
+static void add_literal(str *out, const char *text) {
+  str_add(out, "\"");
+  for (; *text; text++) {
+    if (*text == '"' || *text == '\\') str_addc(out, '\\');
+    if (*text == '\n') str_add(out, "\\n");
+    else if (*text == '\t') str_add(out, "\\t");
+    else if (*text == '\r') str_add(out, "\\r");
+    else str_addc(out, *text);
+  }
+  str_add(out, "\"");
+}
+
+static int add_tool(call *c, struct forced *f, const json_t *function, size_t i) {
+  weft_error err;
+  struct forced_tool tool = {0};
+  char param[64], *schema = NULL;
+  json_t *parameters = json_object_get(function, "parameters");
+  str head = {0};
+  snprintf(param, sizeof param, "tools[%zu].function.parameters", i);
+  schema =
+    parameters && !json_is_null(parameters) ? json_dumps(parameters, JSON_COMPACT) : xstrdup("{\"type\":\"object\"}");
+  str_addf(&head, "%s%s%s", f->lead, json_string_value(json_object_get(function, "name")), f->between);
+  tool.head = head.at;
+  int status =
+    weft_grammar_open_json_schema(weft_model_vocab(c->m->model), schema, strlen(schema), &tool.arguments, &err);
+  free(schema);
+  vec_push(&f->tools, tool);
+  return status ? fault_set(&c->fault, 400, param, "'%s': %s", param, err.text) : 0;
+}
+
+static int choose_tools(call *c, struct forced *f, const json_t *tools, const char *only) {
+  json_t *tool;
+  size_t i;
+  str all = {0};
+  weft_error err;
+  int status = 0;
+  json_array_foreach(tools, i, tool) {
+    const json_t *function = json_object_get(tool, "function");
+    if (only && strcmp(only, json_string_value(json_object_get(function, "name")))) continue;
+    if (!status) status = add_tool(c, f, function, i);
+  }
+  if (!status && !f->tools.n)
+    status = fault_set(&c->fault, 400, "tool_choice", "'tool_choice' names '%.100s', which is none of the tools", only);
+  str_add(&all, "root ::= ");
+  for (size_t k = 0; k < f->tools.n; k++) {
+    if (k) str_add(&all, " | ");
+    add_literal(&all, f->tools.at[k].head);
+  }
+  if (!status && weft_grammar_open_gbnf(weft_model_vocab(c->m->model), all.at, all.n, &f->heads, &err))
+    status = fault_set(&c->fault, 400, "tools", "the names of the tools: %s", err.text);
+  str_free(&all);
+  return status;
+}
+
+int force_call(call *c, request *r, const weft_chat *chat, const json_t *messages, const json_t *tools) {
+  rendered both[COUNT(names)] = {{0}}, plain = {0};
+  weft_error err;
+  int status = 0;
+  if (!tools) return fault_set(&c->fault, 400, "tool_choice", "'tool_choice' wants a call, but there are no tools");
+  r->forced = xcalloc(1, sizeof *r->forced);
+  for (size_t i = 0; i < COUNT(names) && !status; i++)
+    status = render_answer(c, r->tmpl, chat, messages, example_call(names[i]), &both[i], &err);
+  if (!status) status = learn_form(c, both, r, r->forced);
+  json_t *answer = json_pack("{ss ss}", "role", "assistant", "content", VALUE);
+  if (!render_answer(c, r->tmpl, chat, messages, answer, &plain, &err) && !status)
+    cut_end(r->forced->after, plain.text);
+  free_rendered(&plain);
+  for (size_t i = 0; i < COUNT(names); i++) free_rendered(&both[i]);
+  if (status)
+    return fault_set(&c->fault, 400, "tool_choice",
+                     "'tool_choice' must be auto or none with this model: its template does not write a call as a name "
+                     "and JSON, so that one cannot be enforced");
+  return choose_tools(c, r->forced, tools, c->p.must_call_name);
+}
+
+void forced_free(struct forced *f) {
+  if (!f) return;
+  for (size_t i = 0; i < f->tools.n; i++) {
+    free(f->tools.at[i].head);
+    weft_grammar_free(f->tools.at[i].arguments);
+  }
+  vec_free(&f->tools);
+  weft_grammar_free(f->heads);
+  free(f->before); free(f->lead); free(f->between); free(f->after);
+  free(f);
+}

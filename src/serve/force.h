@@ -1,0 +1,21 @@
+// force: a call of a tool that an answer has to be: see force.c.
+#ifndef WEFT_SERVE_FORCE_H
+#define WEFT_SERVE_FORCE_H
+#include "serve/request.h"
+
+// head: the lead, its name, and what stands before its arguments
+struct forced_tool { char *head; weft_grammar *arguments; };
+// before: text of the answer that the prompt ends with; lead: what has to be drawn of it, since the tokens of a name
+// may begin there; between: behind the name; after: behind the arguments.
+struct forced {
+  char *before, *lead, *between, *after;
+  VEC(struct forced_tool) tools;
+  weft_grammar *heads;                 // of all of them
+};
+void forced_free(struct forced *f);    // NULL is fine
+
+// Makes r, whose prompt is that of `chat`, such a request: of any of the tools, or that which c->p.must_call_name says.
+// -1 and a fault.
+struct call;
+int force_call(struct call *c, request *r, const weft_chat *chat, const json_t *messages, const json_t *tools);
+#endif
