@@ -275,9 +275,19 @@ static void say_progress(run *u) {
 // ---- the answer -----------------------------------------------------------------------------------------------------
 
 // The grammar speaks for the content alone: neither for reasoning nor for calls, but where a call is forced.
+bool run_needs_mask(const run *u) {
+  return u->grammar && (u->r->forced || !u->answer || weft_answer_in_content(u->answer));
+}
+
+void run_make_mask(run *u) {
+  const uint64_t *mask;
+  weft_error err;                      // if it fails it fails again where it is needed
+  weft_grammar_mask(u->grammar, &mask, &err);
+}
+
 static int draw_token(run *u, int32_t *id, bool *constrained, weft_error *err) {
   const uint64_t *mask = NULL;
-  *constrained = u->grammar && (u->r->forced || !u->answer || weft_answer_in_content(u->answer));
+  *constrained = run_needs_mask(u);
   if (*constrained && weft_grammar_mask(u->grammar, &mask, err)) return -1;
   weft_sampler_mask(u->sampler, mask);
   return weft_sample(u->sampler, u->logits, id, err);

@@ -35,6 +35,10 @@ bool run_advance(run *u);
 // How many tokens a step is to have of it, with those that are guessed to follow; see weft_ahead_guess.
 void run_guess(run *u, weft_tokens *t, double value_s, double extra_s);
 void run_guessed(run *u, weft_tokens *t, double extra_s);        // those have been evaluated, before run_took
+// Whether its next token is drawn by a grammar; and finds out which there may be, so that drawing need not. Any thread,
+// while nobody else uses the run.
+bool run_needs_mask(const run *u);
+void run_make_mask(run *u);
 void run_settle(run *u);  // before its tokens are evaluated in any other way: drops what was guessed
 // That has been evaluated, with its logits. false: it has ended, and said so in an event.
 bool run_took(run *u, const weft_tokens *t);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 #include "serve/keep.h"
+#include "serve/masks.h"
 
 enum { QUANTUM = 1024 };               // tokens that a key gains each turn
 enum { SCHED_ROWS = 64 };              // of a step, guessed ones included
@@ -48,6 +49,7 @@ struct sched {
   VEC(run *) live;
   VEC(held) rest;
   keep keep;
+  masks masks;
   VEC(vectors *) texts;
   VEC(request *) opened;               // requests of whose choices some have not begun
   struct sched_counts c;
@@ -273,7 +275,8 @@ static int find_past(sched *s, const request *r, held *out, size_t *shared, weft
   *shared = best.shared;
   if (take_up(s, r, r->prompt_scored ? 0 : r->prompt.n - 1, best.n, out)) return 0;
   if (s->rest.n < n_rest) best = known_tokens(s, r);
-  if (best.h && best.at < s->rest.n && best.h->past.n - best.n <= LITTLE) {
+  size_t lost = best.h ? best.h->past.n - best.n : 0;
+  if (best.h && best.at < s->rest.n && lost <= LITTLE && lost < best.n) {
     *out = *best.h;
     s->rest.at[best.at] = (held){0};
     drop_rest(s, best.at);
@@ -547,8 +550,10 @@ static void step_runs(sched *s) {
   thought = thought_s(s) - thought;
   double began = now_s(), plain = rows_cost(s, n);
   if (alone && s->draft) weft_draft_rest(s->draft, false);
+  masks_begin(&s->masks, of, n);
   if (alone) failed = run_evaluate(of[0], &parts[0], &err);
   else failed = weft_step(s->model, parts, n, NULL, NULL, &err);
+  masks_wait(&s->masks);
   double took = now_s() - began;
   if (!tokens && !alone) {
     learn_cost(s, rows, took);
@@ -665,6 +670,7 @@ static void *lead(void *arg) {
   if (!status && s->o.parallel > weft_model_chunk(s->model)) s->o.parallel = weft_model_chunk(s->model);
   if (!status) status = warm_up(s, &s->why);
   if (!status) status = open_draft(s, &s->why);
+  masks_open(&s->masks);
   if (!status) keep_open(&s->keep, s->o.keep, s->o.keep_bytes, s->o.name, s->model);
   if (!status && !s->o.max_tokens) s->c.most_tokens = 8ll * weft_model_context(s->model);
   s->state = status ? SCHED_FAILED : SCHED_READY;
@@ -818,6 +824,7 @@ void sched_free(sched *s) {
     held_free(&s->rest.at[i]);
   }
   keep_close(&s->keep);
+  masks_close(&s->masks);
   vec_free(&s->rest); vec_free(&s->live); vec_free(&s->texts); vec_free(&s->opened);
   weft_draft_free(s->draft);
   weft_model_close(s->draft_model);
