@@ -1,5 +1,7 @@
-// force: answers that have to be a call of a tool (tool_choice).  How a model writes calls is what its own template
-// says of one: a conversation that ends in a call is rendered, so that what stands around its name and its arguments
+// force: answers whose beginning is given: one that goes on from a last message that is the assistant's, and one that
+// has to be a call of a tool (tool_choice). How a model writes either is what its own template says of one.
+//
+// Of calls: a conversation that ends in a call is rendered, so that what stands around its name and its arguments
 // is known. The prompt then ends where the name begins, and grammars say what follows: a name, what stands behind it,
 // and JSON by the tool's schema.
 //
@@ -75,10 +77,15 @@ static size_t common_text(const char *prompt, const char *with_call) {
   return n;
 }
 
+static const char *last_of(const char *text, const char *what) {
+  const char *found = NULL;
+  for (const char *at = text; (at = strstr(at, what)); at++) found = at;
+  return found;
+}
+
 // What ends any answer is none of the call.
 static void cut_end(char *after, const char *plain) {
-  const char *end = strstr(plain, VALUE);
-  for (const char *at = end; at && (at = strstr(at + 1, VALUE));) end = at;
+  const char *end = last_of(plain, VALUE);
   if (!end) return;
   end += strlen(VALUE);
   size_t n = strlen(after), m = strlen(end);
@@ -87,21 +94,32 @@ static void cut_end(char *after, const char *plain) {
   after[n] = 0;
 }
 
+// How many tokens both begin with, so that the rest of the first one has the mark; and what is before it there, for
+// free(). NULL: it is nowhere.
+static char *cut_before(const call *c, const rendered *both, const char *mark, size_t *n_ids) {
+  size_t n = 0;
+  while (n < both[0].n_ids && n < both[1].n_ids && both[0].ids[n] == both[1].ids[n]) n++;
+  for (;; n--) {
+    char *rest = text_of_ids(c, both[0].ids + n, both[0].n_ids - n), *at = rest ? strstr(rest, mark) : NULL;
+    *n_ids = n;
+    if (at) { *at = 0; return rest; }
+    free(rest);
+    if (!n) return NULL;
+  }
+}
+
 // What a template says of two calls, taken apart. -1: it does not say it.
 static int learn_form(const call *c, const rendered *both, request *r, struct forced *f) {
-  const char *name = NULL;
-  size_t n_ids = 0, from, to;
-  for (const char *at = both[0].text; (at = strstr(at, names[0])); at++) name = at;
+  const char *name = last_of(both[0].text, names[0]);
+  size_t n_ids, from, to;
   if (!name || !find_example(name, &from, &to)) return -1;
-  while (n_ids < both[0].n_ids && n_ids < both[1].n_ids && both[0].ids[n_ids] == both[1].ids[n_ids]) n_ids++;
-  char *rest = text_of_ids(c, both[0].ids + n_ids, both[0].n_ids - n_ids), *at = rest ? strstr(rest, names[0]) : NULL;
-  size_t before = (size_t)(name - both[0].text), lead = at ? (size_t)(at - rest) : before + 1;
-  size_t own = common_text(r->prompt_text, both[0].text);
-  if (lead > before || own > before - lead) { free(rest); return -1; }
-  rest[lead] = 0;
-  f->lead = rest;
+  char *lead = cut_before(c, both, names[0], &n_ids);
+  size_t before = (size_t)(name - both[0].text), own = common_text(r->prompt_text, both[0].text);
+  size_t n_lead = lead ? strlen(lead) : before + 1;
+  if (n_lead > before || own > before - n_lead) { free(lead); return -1; }
+  f->lead = lead;
   f->before = xstrdup(both[0].text + own);
-  f->before[before - lead - own] = 0;
+  f->before[before - n_lead - own] = 0;
   f->between = xstrdup(name + strlen(names[0]));
   f->between[from - strlen(names[0])] = 0;
   f->after = xstrdup(name + to);
@@ -109,6 +127,56 @@ static int learn_form(const call *c, const rendered *both, request *r, struct fo
   for (size_t i = 0; i < n_ids; i++) vec_push(&r->prompt, both[0].ids[i]);
   r->prompt_text[own] = 0;
   return 0;
+}
+
+// ---- an answer that has begun ---------------------------------------------------------------------------------------
+
+// The request becomes one whose prompt ends where `mark` begins in both. -1: it is not there.
+static int end_prompt_at(const call *c, const rendered *both, const char *mark, const char *content, request *r) {
+  size_t n_ids, n = strlen(content), more = 0;
+  const char *end = last_of(both[0].text, mark);
+  char *lead = end ? cut_before(c, both, mark, &n_ids) : NULL;
+  int32_t *ids = NULL;
+  weft_error err;
+  bool as_it_is = lead && (size_t)(end - both[0].text) >= n && !memcmp(end - n, content, n);
+  if (as_it_is && *lead)
+    as_it_is = !weft_tokenize(weft_model_vocab(c->m->model), lead, strlen(lead), 0, &ids, &more, &err);
+  free(lead);
+  if (!as_it_is) return -1;
+  r->prompt.n = 0;
+  for (size_t i = 0; i < n_ids; i++) vec_push(&r->prompt, both[0].ids[i]);
+  for (size_t i = 0; i < more; i++) vec_push(&r->prompt, ids[i]);
+  weft_free(ids);
+  free(r->prompt_text);
+  r->prompt_text = xstrdup(both[0].text);
+  r->prompt_text[end - both[0].text] = 0;
+  r->given = n;
+  return 0;
+}
+
+void continue_answer(call *c, request *r, const weft_chat *chat, const json_t *messages) {
+  size_t last = json_array_size(messages) - 1;
+  const json_t *m = json_array_get(messages, last);
+  const char *content = json_string_value(json_object_get(m, "content"));
+  json_t *before = json_deep_copy(messages);
+  rendered both[COUNT(names)] = {{0}};
+  weft_error err;
+  int status = 0;
+  str mark = {0};
+  json_array_remove(before, last);
+  str_addf(&mark, "\n%s", names[0]);                 // a new line begins a new token
+  for (size_t i = 0; i < COUNT(names) && !status; i++) {
+    str with = {0};
+    str_addf(&with, "%s\n%s", content, names[i]);
+    json_t *answer = json_deep_copy(m);
+    json_object_set_new(answer, "content", json_stringn(with.at, with.n));
+    status = render_answer(c, r->tmpl, chat, before, answer, &both[i], &err);
+    str_free(&with);
+  }
+  if (!status) end_prompt_at(c, both, mark.at, content, r);
+  for (size_t i = 0; i < COUNT(names); i++) free_rendered(&both[i]);
+  str_free(&mark);
+  json_decref(before);
 }
 
 // ---- what may be called ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// force: a call of a tool that an answer has to be: see force.c.
+// force: answers whose beginning is given: see force.c.
 #ifndef WEFT_SERVE_FORCE_H
 #define WEFT_SERVE_FORCE_H
 #include "serve/request.h"
@@ -14,8 +14,11 @@ struct forced {
 };
 void forced_free(struct forced *f);    // NULL is fine
 
+struct call;
+// Where the last message is the assistant's: the answer goes on from there, if the template writes its content as it
+// is; otherwise r stays as it was.
+void continue_answer(struct call *c, request *r, const weft_chat *chat, const json_t *messages);
 // Makes r, whose prompt is that of `chat`, such a request: of any of the tools, or that which c->p.must_call_name says.
 // -1 and a fault.
-struct call;
 int force_call(struct call *c, request *r, const weft_chat *chat, const json_t *messages, const json_t *tools);
 #endif

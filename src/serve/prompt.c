@@ -160,6 +160,14 @@ static char *dump_compact(const json_t *v, size_t *n) {
   return text;
 }
 
+// Is the last message the beginning of an answer?
+static bool has_begun(const json_t *messages) {
+  const json_t *m = json_array_get(messages, json_array_size(messages) - 1);
+  const char *role = json_string_value(json_object_get(m, "role"));
+  return role && !strcmp(role, "assistant") && json_string_length(json_object_get(m, "content")) &&
+         !json_object_get(m, "tool_calls");
+}
+
 int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
   const served *its = c->m;
   size_t i;
@@ -193,6 +201,7 @@ int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
   r->chat = true;
   r->tmpl = t;
   if (!status && c->p.must_call) status = force_call(c, r, &chat, messages, tools);
+  else if (!status && has_begun(messages)) continue_answer(c, r, &chat, messages);
   free(json);
   free(more);
   return status;

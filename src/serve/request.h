@@ -55,6 +55,7 @@ typedef struct request {
   bool chat, one_call;
   const weft_template *tmpl;           // of a chat, with the end of its prompt and its tools as JSON
   char *prompt_text, *tools;
+  size_t given;                        // bytes at the end of prompt_text that are the answer's beginning
   bool tells;                          // PROMPT is wanted while it waits, too
   bool scored, prompt_scored;          // log-probabilities of drawn tokens; of the prompt
   int32_t n_top;

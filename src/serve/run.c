@@ -180,10 +180,13 @@ static int prepare_run(run *u, weft_error *err) {
   if (r->grammar || r->forced) u->grammar = weft_grammar_clone(r->forced ? r->forced->heads : r->grammar);
   u->stream = weft_stream_new(weft_model_vocab(u->m), r->chat);
   if (r->stops.n && weft_stop_new((const char *const *)r->stops.at, r->stops.n, &u->stop, err)) return -1;
-  if (r->chat && weft_answer_new(r->tmpl, r->prompt_text, strlen(r->prompt_text), r->tools,
-                                 r->tools ? strlen(r->tools) : 0, &u->answer, err))
+  size_t n = r->chat ? strlen(r->prompt_text) : 0, given = r->given;
+  if (r->chat && weft_answer_new(r->tmpl, r->prompt_text, n - given, r->tools, r->tools ? strlen(r->tools) : 0,
+                                 &u->answer, err))
     return -1;
   const weft_part *parts;
+  while (given && strchr(" \t\r\n", r->prompt_text[n - r->given + given - 1])) given--;      // it would come again
+  if (given) weft_answer_add(u->answer, r->prompt_text + n - r->given, given, &parts);
   if (r->forced) weft_answer_add(u->answer, r->forced->before, strlen(r->forced->before), &parts);
   return 0;
 }

@@ -63,6 +63,21 @@ def test_same_seed_same_tokens_cached_or_not(server):
     assert third["usage"]["prompt_tokens_details"]["cached_tokens"] == again["usage"]["prompt_tokens_details"]["cached_tokens"]    # others do not take it
 
 
+@pytest.mark.parametrize("begun", ["def add(a, b):\n    return", "x = (1,", "class \u00e9: # \U0001f600"])
+def test_an_answer_goes_on(server, begun):
+    """Where the last message is the assistant's, what comes is what follows it, in all families; the prompt is that of the template."""
+    messages = [{"role": "user", "content": "say"}, {"role": "assistant", "content": begun}]
+    prompt = server.ask("/apply-template", {"messages": messages})[1]["prompt"]
+    assert prompt == f"# user\nsay\n# assistant\n{begun}"
+    ids = server.ask("/tokenize", {"content": prompt})[1]["tokens"]
+    expected = server.ask("/v1/completions", {"prompt": ids, "max_tokens": 12, "temperature": 0})[1]["choices"][0]["text"]
+    more = {"messages": messages, "max_tokens": 12, "temperature": 0}
+    chat, claude = server.ask("/v1/chat/completions", more)[1], server.ask("/v1/messages", more)[1]
+    ollama = server.ask("/api/chat", {"messages": messages, "stream": False, "options": {"num_predict": 12, "temperature": 0}})[1]
+    assert chat["choices"][0]["message"]["content"] == claude["content"][0]["text"] == ollama["message"]["content"] == expected != ""
+    assert chat["usage"]["prompt_tokens"] == len(ids)
+
+
 def test_many_at_once(server):
     import concurrent.futures as futures
     ask = lambda i: server.ask("/v1/completions", {"prompt": f"x = {i}\n", "max_tokens": 10, "temperature": 0})
@@ -325,8 +340,8 @@ def test_a_second_request_does_not_wait(server):
         until(lambda: server.metric("llamacpp:requests_processing") == 1)
         short = {"prompt": "class A:\n" * 20, "max_tokens": 2, "temperature": 0}
         among = server.ask("/v1/completions", short)[1]["choices"][0]["text"]
+        until(lambda: server.metric("llamacpp:requests_processing") == 1)
         slots = server.ask("/slots")[1]
-        assert server.metric("llamacpp:requests_processing") == 1
         assert len(slots) == 16 and sum(slot["is_processing"] for slot in slots) == 8       # half of all places for one request
     until(lambda: server.metric("llamacpp:requests_processing") == 0)
     assert server.ask("/v1/completions", short)[1]["choices"][0]["text"] == among

@@ -14,6 +14,7 @@ SCRIPTS = {
           "[bad](javascript:alert(1)) [good](https://example.org/a)\n\n", "| a | b |\n|---|---|\n| 1 | <b>2 |\n\n", "- one\n- two"],
     "2": ["Short", " answer", None],
     "3": ["The end", " of it"],
+    "r": [" and", " more"],
 }
 
 
@@ -98,6 +99,16 @@ def test_stop_edit_and_branches(page, server):
     page.until("!running && document.querySelector('article.assistant .tools').textContent.includes('2/2')")
     page.eval("[...document.querySelectorAll('article.user button')].find(b => b.textContent === '‹').click()")
     assert page.eval("document.querySelector('article.assistant .body').textContent").startswith("Short answer")
+
+
+def test_what_was_cut_goes_on(page):
+    page.eval("settings.max_tokens = 2")
+    say(page, "On and on 2", 1)
+    article = "document.querySelector('article.assistant')"
+    assert page.eval(f"{article}.querySelector('.body').textContent") == "Short answer" and "cut" in page.eval(f"{article}.textContent")
+    page.eval(f"settings.max_tokens = null; [...{article}.querySelectorAll('button')].find(b => b.textContent === 'Continue').click()")
+    page.until(f"!running && {article}.querySelector('.body').textContent === 'Short answer and more'")
+    assert page.eval("document.querySelectorAll('article').length") == 2 and "Continue" not in page.eval(f"{article}.textContent")
 
 
 def test_what_is_kept(page, server):

@@ -106,6 +106,7 @@ function tools(node) {
   bar.append(button("Copy", "Copy this text", () => copyText(node.content)));
   if (node.role === "user") bar.append(button("Edit", "Edit this message; the old one stays", () => edit(node)));
   else bar.append(button("Again", "Another answer; this one stays", () => { if (!running) answer(node.parent); }));
+  if (node.role !== "user" && node.cut && node.content) bar.append(button("Continue", "Go on where it was cut", () => { if (!running) answer(node.parent, node); }));
   if (node.rate) bar.append(element("span", {}, ` ${node.count} tokens, ${node.rate.toFixed(1)} per second`));
   if (node.cut) bar.append(element("span", {}, " " + node.cut));
   return bar;
@@ -163,7 +164,8 @@ function say(text, parent) {
   answer(node.id);
 }
 
-function request(parent) {
+// begun: an answer that is to go on
+function request(parent, begun) {
   const messages = [], wanted = { messages, stream: true, return_progress: true, stream_options: { include_usage: true } };
   if (current.system) messages.push({ role: "system", content: current.system });
   for (let at = parent; at; at = current.nodes[at].parent) {
@@ -172,6 +174,7 @@ function request(parent) {
   }
   for (const name of NUMBERS) if (settings[name] != null && settings[name] !== "") wanted[name] = settings[name];
   if (settings.model) wanted.model = settings.model;
+  if (begun?.content) messages.push({ role: "assistant", content: begun.content, ...(begun.reasoning ? { reasoning_content: begun.reasoning } : {}) });
   if (settings.probabilities) Object.assign(wanted, { logprobs: true, top_logprobs: 5 });
   return wanted;
 }
@@ -183,6 +186,7 @@ class View {
     this.body = element("div", { class: "body" });
     this.article = element("article", { class: "assistant", "data-id": node.id }, this.body);
     this.writer = new Writer(this.body);
+    if (node.content) this.writer.add(node.content);
     this.pending = this.spoken = "";
     $("messages").append(this.article);
     this.scroll(true);
@@ -257,10 +261,12 @@ function setRunning(controller) {
   if (!running) $("rate").textContent = "";
 }
 
-async function answer(parent) {
-  const conversation = current, wanted = request(parent), node = { id: newId(), parent, role: "assistant", content: "" }, controller = new AbortController();
+// A new answer, or one that was cut goes on.
+async function answer(parent, begun) {
+  const conversation = current, wanted = request(parent, begun), controller = new AbortController();
+  const node = begun || addNode({ id: newId(), parent, role: "assistant", content: "" });
+  delete node.cut;
   setRunning(controller);
-  addNode(node);
   draw();
   document.querySelector(`article[data-id="${node.id}"]`)?.remove();
   const view = new View(node), saving = setInterval(() => store.save(conversation), 2000);
