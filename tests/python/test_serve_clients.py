@@ -1,5 +1,7 @@
 """weft serve as its clients see it: OpenAI's, Anthropic's and ollama's Python packages, unchanged, against a model that says what it is told to."""
 import json
+import subprocess
+import sys
 
 import pytest
 import scripted
@@ -8,6 +10,8 @@ from serving import Server
 anthropic = pytest.importorskip("anthropic")
 ollama = pytest.importorskip("ollama")
 openai = pytest.importorskip("openai")
+gguf = pytest.importorskip("gguf")
+tokenizers = pytest.importorskip("tokenizers")
 
 TEMPLATE = ("{%- if tools %}<tools>{% for t in tools %}{{ t | tojson }}\n{% endfor %}</tools> call: <tool_call>\n{\"name\": ..., \"arguments\": ...}\n</tool_call>{% endif %}"
             "{%- for m in messages %}<{{ m.role }}>{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}"
@@ -465,3 +469,56 @@ def test_what_lm_eval_asks(weft, weft_env, tinypy, run_weft):
             assert total == pytest.approx(sum(json.loads(line)["logprob"] for line in done.out.splitlines()), abs=1e-3)
         assert results[0][1] and not results[1][1] and results[0][0] > results[1][0]
         assert s.ask("/v1/completions", {"model": "any", "prompt": [c for c, _ in pairs[:1]], "max_tokens": 5, "temperature": 0, "stop": ["\n\n"], "seed": 1234})[0] == 200
+
+
+QUESTIONS = [("def add(a, b):\n    return a", [" + b", " class"]), ("import", [" os", " )("]), ("for i in", [" range(10):", " return"]), ("x = (1, 2", [")\n", " def def"])]
+TASK = """task: small
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {}}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{question}}}}"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: "{{{{answer}}}}"
+metric_list: [{{metric: acc}}]
+"""
+
+
+def tokenizer_of(path, folder):
+    """The tokenizer of a model file (GPT-2's kind) as transformers has it."""
+    fields = gguf.GGUFReader(path).fields
+    value = lambda name: fields["tokenizer.ggml." + name].contents()
+    texts = value("tokens")
+    t = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={text: i for i, text in enumerate(texts)}, merges=[tuple(m.split(" ")) for m in value("merges")]))
+    t.pre_tokenizer, t.decoder = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False), tokenizers.decoders.ByteLevel()
+    t.add_special_tokens([tokenizers.AddedToken(texts[i], special=True) for i, kind in enumerate(value("token_type")) if kind == 3])
+    folder.mkdir()
+    t.save(str(folder / "tokenizer.json"))
+    end = texts[value("eos_token_id")]
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": end, "bos_token": end}))
+
+
+def test_lm_eval(weft, weft_env, tinypy, run_weft, tmp_path):
+    """lm-eval itself, unchanged, with a small task by loglikelihood: it finds what the model says of each answer."""
+    tokenizer_of(tinypy, tmp_path / "tokenizer")
+    data, tasks = tmp_path / "data.jsonl", tmp_path / "tasks"
+    data.write_text("".join(json.dumps({"question": q, "choices": c, "answer": 0}) + "\n" for q, c in QUESTIONS))
+    tasks.mkdir()
+    (tasks / "small.yaml").write_text(TASK.format(data))
+    with Server(weft, weft_env, tinypy) as s:
+        ids = lambda text: s.ask("/tokenize", {"content": text})[1]["tokens"]
+        right = 0
+        for question, choices in QUESTIONS:
+            sums = []
+            for choice in choices:
+                context = ids(question)
+                done = run_weft(["run", "-m", tinypy, "--ids", ",".join(map(str, context)), "--force", ",".join(map(str, ids(question + choice)[len(context):])), "--json"])
+                sums.append(sum(json.loads(line)["logprob"] for line in done.out.splitlines()))
+            right += sums[0] > sums[1]
+        args = f"model=tinypy,base_url={s.url}/v1/completions,tokenizer_backend=huggingface,tokenizer={tmp_path / 'tokenizer'},num_concurrent=2,max_retries=1"
+        done = subprocess.run([sys.executable, "-m", "lm_eval", "--model", "local-completions", "--model_args", args, "--tasks", "small", "--include_path", str(tasks),
+                               "--output_path", str(tmp_path / "out")], capture_output=True, text=True, timeout=300, check=False,
+                              env={**weft_env, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")})
+    assert done.returncode == 0, done.stderr[-2000:]
+    result, = (tmp_path / "out").rglob("results_*.json")
+    assert json.loads(result.read_text())["results"]["small"]["acc,none"] == right / len(QUESTIONS) > 0
