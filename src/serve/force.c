@@ -40,14 +40,17 @@ static int render_answer(const call *c, const weft_template *t, const weft_chat 
   return status;
 }
 
+// For weft_free; NULL: it cannot be had.
 static char *text_of_ids(const call *c, const int32_t *ids, size_t n) {
-  char *text, *copy;
+  char *text;
   size_t n_text;
   weft_error err;
-  if (weft_detokenize(weft_model_vocab(c->m->model), ids, n, true, &text, &n_text, &err)) return NULL;
-  copy = xstrdup(text);
-  weft_free(text);
-  return copy;
+  return weft_detokenize(weft_model_vocab(c->m->model), ids, n, true, &text, &n_text, &err) ? NULL : text;
+}
+
+static void set_prompt(request *r, const int32_t *ids, size_t n) {
+  r->prompt.n = 0;
+  for (size_t i = 0; i < n; i++) vec_push(&r->prompt, ids[i]);
 }
 
 // The JSON object around the key, if it is no more than that: from *from to *to.
@@ -95,7 +98,7 @@ static void cut_end(char *after, const char *plain) {
 }
 
 // How many tokens both begin with, so that the rest of the first one has the mark; and what is before it there, for
-// free(). NULL: it is nowhere.
+// weft_free. NULL: it is nowhere.
 static char *cut_before(const call *c, const rendered *both, const char *mark, size_t *n_ids) {
   size_t n = 0;
   while (n < both[0].n_ids && n < both[1].n_ids && both[0].ids[n] == both[1].ids[n]) n++;
@@ -103,7 +106,7 @@ static char *cut_before(const call *c, const rendered *both, const char *mark, s
     char *rest = text_of_ids(c, both[0].ids + n, both[0].n_ids - n), *at = rest ? strstr(rest, mark) : NULL;
     *n_ids = n;
     if (at) { *at = 0; return rest; }
-    free(rest);
+    weft_free(rest);
     if (!n) return NULL;
   }
 }
@@ -116,23 +119,22 @@ static int learn_form(const call *c, const rendered *both, request *r, struct fo
   char *lead = cut_before(c, both, names[0], &n_ids);
   size_t before = (size_t)(name - both[0].text), own = common_text(r->prompt_text, both[0].text);
   size_t n_lead = lead ? strlen(lead) : before + 1;
-  if (n_lead > before || own > before - n_lead) { free(lead); return -1; }
+  if (n_lead > before || own > before - n_lead) { weft_free(lead); return -1; }
   f->lead = lead;
   f->before = xstrdup(both[0].text + own);
   f->before[before - n_lead - own] = 0;
   f->between = xstrdup(name + strlen(names[0]));
   f->between[from - strlen(names[0])] = 0;
   f->after = xstrdup(name + to);
-  r->prompt.n = 0;
-  for (size_t i = 0; i < n_ids; i++) vec_push(&r->prompt, both[0].ids[i]);
+  set_prompt(r, both[0].ids, n_ids);
   r->prompt_text[own] = 0;
   return 0;
 }
 
 // ---- an answer that has begun ---------------------------------------------------------------------------------------
 
-// The request becomes one whose prompt ends where `mark` begins in both. -1: it is not there.
-static int end_prompt_at(const call *c, const rendered *both, const char *mark, const char *content, request *r) {
+// The request becomes one whose prompt ends where `mark` begins in both, if this content stands before it.
+static void end_prompt_at(const call *c, const rendered *both, const char *mark, const char *content, request *r) {
   size_t n_ids, n = strlen(content), more = 0;
   const char *end = last_of(both[0].text, mark);
   char *lead = end ? cut_before(c, both, mark, &n_ids) : NULL;
@@ -141,17 +143,15 @@ static int end_prompt_at(const call *c, const rendered *both, const char *mark, 
   bool as_it_is = lead && (size_t)(end - both[0].text) >= n && !memcmp(end - n, content, n);
   if (as_it_is && *lead)
     as_it_is = !weft_tokenize(weft_model_vocab(c->m->model), lead, strlen(lead), 0, &ids, &more, &err);
-  free(lead);
-  if (!as_it_is) return -1;
-  r->prompt.n = 0;
-  for (size_t i = 0; i < n_ids; i++) vec_push(&r->prompt, both[0].ids[i]);
+  weft_free(lead);
+  if (!as_it_is) return;
+  set_prompt(r, both[0].ids, n_ids);
   for (size_t i = 0; i < more; i++) vec_push(&r->prompt, ids[i]);
   weft_free(ids);
   free(r->prompt_text);
   r->prompt_text = xstrdup(both[0].text);
   r->prompt_text[end - both[0].text] = 0;
   r->given = n;
-  return 0;
 }
 
 void continue_answer(call *c, request *r, const weft_chat *chat, const json_t *messages) {
@@ -180,18 +180,6 @@ void continue_answer(call *c, request *r, const weft_chat *chat, const json_t *m
 }
 
 // ---- what may be called ---------------------------------------------------------------------------------------------
-
-static void add_literal(str *out, const char *text) {
-  str_add(out, "\"");
-  for (; *text; text++) {
-    if (*text == '"' || *text == '\\') str_addc(out, '\\');
-    if (*text == '\n') str_add(out, "\\n");
-    else if (*text == '\t') str_add(out, "\\t");
-    else if (*text == '\r') str_add(out, "\\r");
-    else str_addc(out, *text);
-  }
-  str_add(out, "\"");
-}
 
 static int add_tool(call *c, struct forced *f, const json_t *function, size_t i) {
   weft_error err;
@@ -227,7 +215,7 @@ static int choose_tools(call *c, struct forced *f, const json_t *tools, const ch
   str_add(&all, "root ::= ");
   for (size_t k = 0; k < f->tools.n; k++) {
     if (k) str_add(&all, " | ");
-    add_literal(&all, f->tools.at[k].head);
+    str_add_json(&all, f->tools.at[k].head, strlen(f->tools.at[k].head));       // a grammar's literal is written so
   }
   if (!status && weft_grammar_open_gbnf(weft_model_vocab(c->m->model), all.at, all.n, &f->heads, &err))
     status = fault_set(&c->fault, 400, "tools", "the names of the tools: %s", err.text);
@@ -264,6 +252,7 @@ void forced_free(struct forced *f) {
   }
   vec_free(&f->tools);
   weft_grammar_free(f->heads);
-  free(f->before); free(f->lead); free(f->between); free(f->after);
+  weft_free(f->lead);
+  free(f->before); free(f->between); free(f->after);
   free(f);
 }

@@ -164,8 +164,10 @@ static char *dump_compact(const json_t *v, size_t *n) {
 static bool has_begun(const json_t *messages) {
   const json_t *m = json_array_get(messages, json_array_size(messages) - 1);
   const char *role = json_string_value(json_object_get(m, "role"));
-  return role && !strcmp(role, "assistant") && json_string_length(json_object_get(m, "content")) &&
-         !json_object_get(m, "tool_calls");
+  const json_t *content = json_object_get(m, "content");
+  size_t n = json_string_length(content);
+  return role && !strcmp(role, "assistant") && n && strlen(json_string_value(content)) == n &&
+         !json_array_size(json_object_get(m, "tool_calls"));
 }
 
 int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
