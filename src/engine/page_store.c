@@ -69,6 +69,13 @@ static void forget_at(page_store *s, size_t i) {
   s->entries.n--;
 }
 
+static void remove_at(page_store *s, size_t i) {
+  char *path = page_path(s, &s->entries.at[i]);
+  unlink(path);
+  free(path);
+  forget_at(s, i);
+}
+
 static void forget_page(page_store *s, const entry *x) {
   for (size_t i = first_after(s, &x->page.before); is_after(s, i, &x->page.before); i++)
     if (!page_order(&s->entries.at[i].name, &x->name)) { forget_at(s, i); return; }
@@ -105,10 +112,8 @@ static void replace_pages(page_store *s, const entry *new) {
     const entry *x = &s->entries.at[i];
     bool same = !page_order(&x->name, &new->name);
     if (!same && !page_covers(&new->page, &x->page)) { i++; continue; }
-    char *path = page_path(s, x);
-    if (!same) unlink(path);
-    free(path);
-    forget_at(s, i);
+    if (same) forget_at(s, i);
+    else remove_at(s, i);
   }
   insert_page(s, new);
 }
@@ -125,13 +130,7 @@ static void remove_orphans(page_store *s) {
       reached[i] = true;
     }
   }
-  for (size_t i = s->entries.n; i-- > 0;) {
-    if (reached[i]) continue;
-    char *path = page_path(s, &s->entries.at[i]);
-    unlink(path);
-    free(path);
-    forget_at(s, i);
-  }
+  for (size_t i = s->entries.n; i-- > 0;) if (!reached[i]) remove_at(s, i);
   vec_free(&names);
   free(reached);
 }

@@ -14,25 +14,15 @@
 #include <unistd.h>
 #include "engine/engine.h"
 #include "engine/page_store.h"
+#include "engine/project.h"
 #include "weft.h"
 
 enum { TEXTS = 6, MOST = 600, PIECE = 150 };
-static const char *project = WEFT_SOURCE_DIR "/models/tinypy.gguf";
 static const char *const window = "{arch}.attention.sliding_window=int:40";
 static char folder[64];
 
-static uint64_t state;
-static uint32_t below(uint32_t n) {
-  state = state * 6364136223846793005ull + 1442695040888963407ull;
-  return (uint32_t)(state >> 33) % n;
-}
-
 typedef struct text { int32_t ids[MOST]; size_t shared; uint64_t last; } text;
 static text texts[TEXTS];
-
-static uint64_t hash_of(const weft_model *m, const float *logits) {
-  return hash_bytes(logits, (size_t)weft_model_vocab_size(m) * sizeof *logits, 1);
-}
 
 // All but the first begin like it, for so many tokens.
 static weft_model *opened(const char *path, const char *setting) {
@@ -47,7 +37,7 @@ static weft_model *opened(const char *path, const char *setting) {
     for (size_t j = 0; j < MOST; j++)
       t->ids[j] = i && j < t->shared ? texts->ids[j] : (int32_t)below((uint32_t)weft_model_vocab_size(m));
     if (weft_decode(m, t->ids, MOST, 0, &logits, &err)) fail_msg("%s", err.text);
-    t->last = hash_of(m, logits);
+    t->last = hash_of(logits, weft_model_vocab_size(m));
   }
   snprintf(folder, sizeof folder, "/tmp/weft-pages-XXXXXX");
   assert_non_null(mkdtemp(folder));
@@ -94,7 +84,7 @@ static size_t goes_on(weft_model *m, weft_store *s, const text *t, size_t n, boo
   assert_int_equal(weft_sequence_length(q), n);
   weft_tokens rest = {.sequence = q, .ids = t->ids + n, .n = MOST - n};
   if (weft_step(m, &rest, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
-  assert_true(hash_of(m, rest.logits) == t->last);
+  assert_true(hash_of(rest.logits, weft_model_vocab_size(m)) == t->last);
   weft_sequence_free(q);
   return n;
 }

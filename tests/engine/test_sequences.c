@@ -18,16 +18,10 @@
 #include "engine/engine.h"
 #include "engine/pages.h"
 #include "engine/stress.h"
+#include "engine/project.h"
 #include "weft.h"
 
 enum { TEXTS = 5, MOST = 300, LIVE = 6, CHUNK = 64 };
-static const char *project = WEFT_SOURCE_DIR "/models/tinypy.gguf";
-
-static uint64_t state;
-static uint32_t below(uint32_t n) {
-  state = state * 6364136223846793005ull + 1442695040888963407ull;
-  return (uint32_t)(state >> 33) % n;
-}
 
 static weft_model *opened_with(const char *path, int threads, const char *cache) {
   weft_model *m;
@@ -44,8 +38,6 @@ static weft_model *opened_with(const char *path, int threads, const char *cache)
 static weft_model *opened(const char *path, int threads) { return opened_with(path, threads, NULL); }
 
 typedef struct text { int32_t ids[MOST]; uint64_t hash[MOST]; int32_t n_vocab; } text;
-
-static uint64_t hash_of(const float *logits, int32_t n) { return hash_bytes(logits, (size_t)n * sizeof *logits, 1); }
 
 static bool note(void *ctx, size_t i, const float *logits) {
   text *t = ctx;
