@@ -79,6 +79,11 @@ static uop *new_special(graph *g, program *p, bool local, int *count, uop *size)
   return uop_new(g, OP_SPECIAL, DT_IDX, 1, NULL, 0, (uarg){.b = size->vmax, .s = name, .s_len = 2});
 }
 
+// A range whose steps are rows of a weight that lie side by side: its items are neighbours.
+static bool is_row_of_items(const kernel *k, const uop *r) {
+  return r->b == AXIS_LOCAL && k->t->row_items && uop_is_int(r->src[0], k->t->row_items);
+}
+
 // So many items share sums, and may do so by SWAP: they are neighbours among those that run in step, which no
 // work-group ends amidst. 0: they share memory.
 static int64_t swapped_items(const kernel *k, const axes *x, int64_t shared) {
@@ -93,8 +98,9 @@ static int64_t swapped_items(const kernel *k, const axes *x, int64_t shared) {
 }
 
 // On a machine with work-groups, GLOBAL, LOCAL and GROUP ranges are numbers that the launch gives; a store after a
-// GROUP is one item's. Items that share a sum are neighbours: GROUP ranges together are the first number, of which the
-// one that was made first moves fastest.
+// GROUP is one item's. Items that share a sum are neighbours, unless rows of a weight are: GROUP ranges together are
+// the first number, of which the one that was made first moves fastest. The first number of a launch may be large: what
+// is known there comes first, then numbers of tokens.
 static uop *special_axes(kernel *k, program *p) {
   graph *g = k->g;
   uop *only_first = NULL;
@@ -103,7 +109,13 @@ static uop *special_axes(kernel *k, program *p) {
   map specials = {0};
   int count[2] = {0, 0};
   int64_t shared = 1;
-  for (int i = 0; i < x.n; i++) if (x.at[i]->b == AXIS_GROUP) shared *= x.at[i]->src[0]->a;
+  bool rows_first = false;
+  for (int i = 0; i < x.n; i++) {
+    if (x.at[i]->b == AXIS_GROUP) shared *= x.at[i]->src[0]->a;
+    if (!is_row_of_items(k, x.at[i])) continue;
+    map_put(&specials, x.at[i], new_special(g, p, true, &count[1], x.at[i]->src[0]));
+    rows_first = true;
+  }
   if (shared > 1) {
     uop *s = new_special(g, p, true, &count[1], uop_idx(g, shared));
     int64_t stride = 1;
@@ -114,11 +126,14 @@ static uop *special_axes(kernel *k, program *p) {
     }
     only_first = idx_lt(g, s, uop_idx(g, 1));
   }
-  for (int i = 0; i < x.n; i++)
-    if (x.at[i]->b == AXIS_LOCAL || x.at[i]->b == AXIS_GLOBAL)
-      map_put(&specials, x.at[i], new_special(g, p, x.at[i]->b == AXIS_LOCAL, &count[x.at[i]->b == AXIS_LOCAL],
-                                              x.at[i]->src[0]));
-  uop *store = uop_substitute(g, expand_groups(g, k->ast, swapped_items(k, &x, shared))->src[0], &specials),
+  for (int symbolic = 0; symbolic < 2; symbolic++)
+    for (int i = 0; i < x.n; i++)
+      if ((x.at[i]->b == AXIS_LOCAL || x.at[i]->b == AXIS_GLOBAL) && !map_has(&specials, x.at[i]) &&
+          (x.at[i]->src[0]->op != OP_CONST) == symbolic)
+        map_put(&specials, x.at[i], new_special(g, p, x.at[i]->b == AXIS_LOCAL, &count[x.at[i]->b == AXIS_LOCAL],
+                                                x.at[i]->src[0]));
+  int64_t swapped = rows_first ? 0 : swapped_items(k, &x, shared);
+  uop *store = uop_substitute(g, expand_groups(g, k->ast, swapped, rows_first)->src[0], &specials),
       *src[2 + MAX_AXES] = {store->src[0], store->src[1]};
   map_free(&specials);
   size_t n = 2;
@@ -189,6 +204,29 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   return p;
 }
 
+// On a machine with work-groups, the outermost loop of a filling kernel is a work-group's number, rows are items.
+static uop *filling_items(graph *g, uop *ast, program *p) {
+  const uop *store = ast->src[0];
+  map specials = {0};
+  int n = 0, m = 0;
+  if (store->src[2]->b == AXIS_GLOBAL)
+    map_put(&specials, store->src[2], new_special(g, p, false, &n, store->src[2]->src[0]));
+  uop *rows = store->src[store->nsrc - 1];
+  map_put(&specials, rows, new_special(g, p, true, &m, rows->src[0]));
+  VEC(uop *) all = {0};
+  for (size_t i = 0; i < ast->nsrc; i++) {
+    uop *s = uop_substitute(g, ast->src[i], &specials), *src[64];
+    size_t k = 2;
+    src[0] = s->src[0]; src[1] = s->src[1];
+    for (size_t j = 2; j < s->nsrc; j++) if (s->src[j]->op == OP_RANGE) src[k++] = s->src[j];
+    vec_push(&all, uop_new(g, OP_STORE, DT_VOID, 1, src, k, (uarg){0}));
+  }
+  map_free(&specials);
+  uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, all.at, all.n, (uarg){0});
+  vec_free(&all);
+  return simplify(g, sink);
+}
+
 program *codegen_filling(graph *parent, uop *ast, const target *t) {
   graph *g = graph_new(parent);
   program *p = xcalloc(1, sizeof *p);
@@ -201,6 +239,7 @@ program *codegen_filling(graph *parent, uop *ast, const target *t) {
   p->flops = uop_idx(g, 0);
   snprintf(p->name, sizeof p->name, "fill_%lld_%lld_%u", (long long)p->tiles->a,
            (long long)(p->bufs[0].elems / p->tiles->a), ast->nsrc);
+  if (t->has_local) ast = filling_items(g, ast, p);
   dump("filling kernel", ast);                          check(g, ast, STAGE_OPTIMISED, "filling kernel");
   linearize(g, decompose(g, ast, t), t, p);
   return p;

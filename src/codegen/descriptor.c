@@ -54,7 +54,8 @@
 
 // Of one item of a GPU. Inline, since the oldest LLVM that is taken knows no name for it.
 #define DP4A {"bitcast <4 x i8> $a to i32", \
-  "call i32 asm \"dp4a.u32.s32 $$0, $$1, $$2, $$3;\", \"=r,r,r,r\"(i32 $1, i32 $b, i32 $acc)"}
+  "call i32 asm \"dp4a.u32.s32 $$0, $$1, $$2, $$3;\", \"=r,r,r,r\"(i32 $1, i32 $b, i32 $acc) readnone nounwind " \
+  "willreturn"}
 
 #define PAIRS(name) {"bitcast " W " $a to " BRAINS, "bitcast " D " $b to " BRAINS, \
   "call " F " @llvm." name "(" F " $acc, " BRAINS " $1, " BRAINS " $2)"}

@@ -42,10 +42,15 @@ uop *expand_gates(graph *g, uop *ast) { return rebuild(g, ast, gate_load, NULL);
 // --- groups ---------------------------------------------------------------------------------------------------------
 
 // REDUCE over a GROUP range: every work-item reduces its share, stores the partial result in work-group memory, and
-// after a barrier each adds up all of them. Every item, and every copy of it, has a place of its own. Items that run in
-// step need neither memory nor barrier: each adds what its neighbour has, then what the neighbour of both has, and so
-// on. All get the same bits, as a + b is b + a.
-typedef struct group_ctx { const uop *store; int64_t next_local, next_range, swapped; } group_ctx;
+// after a barrier each adds up all of them. Every item has a place of its own (and every copy of it: stages). Items
+// that run in step need neither memory nor barrier: each adds what its neighbour has, then what the neighbour of both
+// has, and so on. All get the same bits, as a + b is b + a. Neighbours have neighbouring places: along the GROUP
+// ranges, or (rows_first) along LOCAL ones.
+typedef struct group_ctx {
+  const uop *store;
+  int64_t next_local, next_range, swapped;
+  bool rows_first;
+} group_ctx;
 
 static uop *reduce_by_swaps(graph *g, enum op op, uop *v, int64_t items) {
   for (int bit = 0; 1 << bit < items; bit++)
@@ -53,12 +58,12 @@ static uop *reduce_by_swaps(graph *g, enum op op, uop *v, int64_t items) {
   return v;
 }
 
-static uop *own_part(graph *g, const group_ctx *c, uop *reduce, int64_t *n) {
+static uop *own_part(graph *g, const group_ctx *c, int64_t *n) {
   uop *at = uop_idx(g, 0);
   *n = 1;
   for (size_t i = 2; i < c->store->nsrc; i++) {
     uop *r = c->store->src[i];
-    if (r->b != AXIS_LOCAL && (r->b != AXIS_UPCAST || !uop_varies(reduce, r))) continue;
+    if (r->b != AXIS_LOCAL) continue;
     at = idx_add(g, idx_mul(g, at, r->src[0]), r);
     *n *= r->src[0]->a;
   }
@@ -92,7 +97,9 @@ static uop *group_reduce(graph *g, uop *u, uop **s, void *ctx) {
   if (size == c->swapped && (u->dt == DT_F32 || u->dt == DT_I32 || u->dt == DT_U32))
     return reduce_by_swaps(g, (enum op)u->a, partial, size);
   int64_t parts;
-  uop *base = idx_mul(g, own_part(g, c, u, &parts), uop_idx(g, size));
+  uop *base = own_part(g, c, &parts), *by = uop_idx(g, c->rows_first ? parts : size);
+  if (c->rows_first) { mine = idx_mul(g, mine, by); others = idx_mul(g, others, by); }
+  else base = idx_mul(g, base, by);
   uop *mem = uop_new(g, OP_LOCAL, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = c->next_local++, .b = size * parts});
   uop *store =
     uop_new(g, OP_STORE, DT_VOID, 1, (uop *[]){uop_index(g, mem, idx_add(g, base, mine)), partial}, 2, (uarg){0});
@@ -104,8 +111,8 @@ static uop *group_reduce(graph *g, uop *u, uop **s, void *ctx) {
   return uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, src, 1 + (size_t)n_groups, (uarg){.a = u->a});
 }
 
-uop *expand_groups(graph *g, uop *ast, int64_t swapped) {
-  group_ctx c = {.store = ast->src[0], .next_range = 1 << 20, .swapped = swapped};
+uop *expand_groups(graph *g, uop *ast, int64_t swapped, bool rows_first) {
+  group_ctx c = {.store = ast->src[0], .next_range = 1 << 20, .swapped = swapped, .rows_first = rows_first};
   return rebuild(g, ast, group_reduce, &c);
 }
 

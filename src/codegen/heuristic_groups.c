@@ -2,10 +2,21 @@
 #include "codegen/heuristic_impl.h"
 #include "base/env.h"
 
-// Bytes that an access moves on by a step of r; -1 where it does not move evenly.
+// Bytes that an access moves on by a step of r; -1 where it does not move evenly. Of a row's bytes that lie together
+// some may not be read in all steps: where they are does not depend on it.
 static int64_t step_bytes(const uop *load, const uop *r) {
-  int64_t c = index_coefficient(load->src[0], r);
-  return c < 0 ? -1 : c * dtype_size((enum dtype)load->src[0]->src[0]->dt);
+  const uop *index = load->src[0], *at = index->src[1];
+  int64_t c;
+  if (is_stream(index->src[0]) && at->op == OP_WHERE && !uop_varies(at->src[0], r)) {
+    idx_sum s;
+    if (!idx_sum_of(at->src[1], &s)) return -1;
+    c = 0;
+    for (int t = 0; t < s.n; t++) {
+      if (s.atom[t] == r) c = s.coeff[t];
+      else if (uop_varies(s.atom[t], r)) return -1;
+    }
+  } else c = index_coefficient(index, r);
+  return c < 0 ? -1 : c * dtype_size((enum dtype)index->src[0]->dt);
 }
 
 // Four neighbours of a range whose bytes lie side by side: a word of each operand, and one DOT.
@@ -149,6 +160,96 @@ static int share_sum(kernel *k, int items) {
   return amount > 1 && apply_to(k, OPT_GROUP, r, amount) ? amount : shared;
 }
 
+// --- rows of a weight that lie side by side --------------------------------------------------------------------------
+
+// The range whose steps are such rows: all streams move along it.
+static uop *row_of_items(kernel *k) {
+  uop *store = k->ast->src[0], *row = NULL;
+  loads l;
+  find_loads(store->src[1], &l);
+  for (size_t i = 2; i < store->nsrc; i++) {
+    uop *r = store->src[i];
+    bool ok = r->b == AXIS_LOOP && uop_is_int(r->src[0], k->t->row_items), any = false;
+    for (int j = 0; ok && j < l.n; j++) {
+      if (!is_stream(l.at[j]->src[0]->src[0])) continue;
+      ok = step_bytes(l.at[j], r) > 0;
+      any = true;
+    }
+    if (ok && any) row = r;
+  }
+  return row;
+}
+
+// So many steps of a sum are left for each of the groups of items that share it, at least.
+enum { LEAST_STEPS = 64, MOST_PARTS = 16, ITEM_TOKENS = 8 };
+
+// A sum is cut into parts along its outermost range: neighbouring blocks of rows lie one behind the other in memory.
+// How many parts there are depends on the weight alone, and so does the order of additions.
+static void part_sum(kernel *k) {
+  double steps;
+  uop *sum = outer_sum(k, &steps), *best = NULL;
+  if (!sum) return;
+  for (size_t i = (size_t)uop_first_range(sum); i < sum->nsrc; i++) {
+    uop *r = sum->src[i];
+    if (r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && (!best || r->src[0]->a > best->src[0]->a)) best = r;
+  }
+  int64_t parts = min_i64(MOST_PARTS, k->t->max_group / k->t->row_items);
+  while (parts > 1 && (!best || best->src[0]->a % parts || steps / (double)parts < LEAST_STEPS)) parts /= 2;
+  if (parts > 1) apply_to(k, OPT_GROUP, best, (int)parts);
+}
+
+// The bytes of a row that lie together are read together: their steps are unrolled.
+static bool unroll_one_unit(kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  bool did = false;
+  for (size_t i = 0; i < l.n && !did; i++) {
+    uop *u = l.at[i];
+    loads in;
+    if (u->op != OP_REDUCE) continue;
+    find_loads(u->src[0], &in);
+    for (size_t j = (size_t)uop_first_range(u); j < u->nsrc && !did; j++) {
+      uop *r = u->src[j];
+      bool within = false;
+      if (r->b != AXIS_REDUCE || r->src[0]->op != OP_CONST) continue;
+      for (int n = 0; n < in.n; n++) {
+        int64_t step = is_stream(in.at[n]->src[0]->src[0]) ? step_bytes(in.at[n], r) : 0;
+        within |= step > 0 && step * r->src[0]->a <= k->t->row_bytes;
+      }
+      did = within && apply_to(k, OPT_UNROLL, r, 0);
+    }
+  }
+  arena_free(a);
+  return did;
+}
+
+// Tokens that read the same rows share them.
+static void share_rows(kernel *k) {
+  uop *store = k->ast->src[0];
+  loads l;
+  find_loads(store->src[1], &l);
+  for (size_t i = 2; i < store->nsrc; i++) {
+    uop *r = store->src[i];
+    bool own = false, symbolic = r->src[0]->op != OP_CONST;
+    for (int j = 0; j < l.n; j++) own |= is_stream(l.at[j]->src[0]->src[0]) && uop_varies(l.at[j]->src[0], r);
+    if (r->b != AXIS_LOOP || own || (!symbolic && r->src[0]->a > ITEM_TOKENS)) continue;
+    apply_to(k, OPT_UPCAST, r, symbolic ? (int)min_i64(ITEM_TOKENS, r->src[0]->vmax) : 0);
+    return;
+  }
+}
+
+// Each item has a row, and reads next to what its neighbours read; a sum is shared by items of several parts of it.
+static bool rows_in_items(kernel *k) {
+  uop *row = k->t->row_items ? row_of_items(k) : NULL;
+  if (!row || !apply_to(k, OPT_LOCAL, row, 0)) return false;
+  while (dot_alone(k)) {}
+  part_sum(k);
+  while (unroll_one_unit(k)) {}
+  unroll_dot(k);
+  share_rows(k);
+  return true;
+}
+
 enum { SHORT_SUM = 64, ENOUGH_GROUPS = 256 };
 
 // Where there are work-groups: a row is shared by MV_THREADS_PER_ROW items, MV_BLOCKSIZE rows are in a group, each item
@@ -157,6 +258,7 @@ enum { SHORT_SUM = 64, ENOUGH_GROUPS = 256 };
 void work_groups(kernel *k) {
   int block = env_int(ENV_MV_BLOCKSIZE), rows = env_int(ENV_MV_ROWS_PER_THREAD), shared = 1, count;
   double steps;
+  if (rows_in_items(k)) return;
   while (dot_alone(k)) {}
   bool alone = !outer_sum(k, &steps) || steps <= SHORT_SUM;
   if (!alone) shared = share_sum(k, env_int(ENV_MV_THREADS_PER_ROW));

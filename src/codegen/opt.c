@@ -644,8 +644,10 @@ void kernel_make_tiles(kernel *k) {
   // where accesses are guarded, plain ranges are what bounds can be proven of: no flattening
   if (n > 1 && has_guards(k)) { tiles = fixed[0]->src[0]->a; n = 1; }
   // inner ranges stay loops as long as enough tiles are left: less index arithmetic, longer runs
-  while (n > 1 && fixed[n - 1]->b != AXIS_THREAD && tiles / fixed[n - 1]->src[0]->a >= MANY_TILES)
+  while (n > 1 && !k->t->has_local && fixed[n - 1]->b != AXIS_THREAD && tiles / fixed[n - 1]->src[0]->a >= MANY_TILES)
     tiles /= fixed[--n]->src[0]->a;
+  // work-groups have numbers of their own for tokens
+  if (n && symbolic && k->t->has_local) { change_kind(k, symbolic, AXIS_GLOBAL); symbolic = NULL; }
   if (n && (tiles >= ENOUGH_TILES || !symbolic)) {
     uop *tile = uop_range(g, uop_idx(g, tiles), k->next_range++, AXIS_GLOBAL);
     int64_t stride = 1;

@@ -102,12 +102,18 @@ typedef struct target {
   bool keeps_math;
   // neighbouring work-items that run in step and give each other values (SWAP): a power of two; 0: they do not
   int step_items;
+  // where there are work-groups: rows of a weight that are laid side by side, one for each of so many items, and the
+  // bytes of a row that an item reads at once (schedule/layout.h); 0: weights stay as they lie
+  int row_items, row_bytes;
   bool index32;                                    // indices as I32 where the bounds allow (GPU); otherwise I64
   // tokens whose products are computed side by side at most; 0: what registers hold
   int token_tile;
   int vector_registers;                            // 0: not known
   int max_local_bytes, max_group;                  // memory and work-items of a work-group
 } target;
+
+// Rows of a weight that a layout lays side by side.
+static inline int target_rows(const target *t) { return t->has_local ? t->row_items : t->vector_bytes / 4; }
 
 // an IDX expression over the VARs, vars in p's order
 int64_t program_eval(const program *p, const uop *expr, const int64_t *vars);

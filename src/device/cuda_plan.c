@@ -183,6 +183,26 @@ static int cuda_link_kernels(device *dev, device_kernel *kernels, int n, code_im
   return 0;
 }
 
+// All tiles at once, with the last of them.
+static int cuda_lay_out(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes, int64_t lo,
+                        int64_t hi, error *err) {
+  cuda *c = p->d->state;
+  if (!k)
+    return cuda_write_to(p->d, (unsigned char *)stream + lo, (const unsigned char *)raw + lo, (size_t)(hi - lo), err);
+  int64_t tiles = program_eval(k->p, k->p->tiles, NULL);
+  if (hi < tiles) return 0;
+  void *from = cuda_enter(c, err) ? NULL : cuda_bring(c, raw, raw_bytes, err);
+  if (!from) return -1;
+  cuda_address at[] = {cuda_must_lie(c, stream, 1), address_of(from)};
+  void *arguments[] = {&at[0], &at[1]};
+  unsigned items = (unsigned)program_eval(k->p, k->p->local[0], NULL);
+  cuda_status s =
+    c->LaunchKernel(k->cuda->function, (unsigned)tiles, 1, 1, items, 1, 1, 0, c->stream, arguments, NULL);
+  if (!s) s = c->StreamSynchronize(c->stream);
+  cuda_drop(c, from);
+  return cuda_done(c, "laying out a weight", s, err);
+}
+
 static void cuda_prepare(device *d) { compiler_wake(((const cuda *)d->state)->llvm); }
 
 // ---- plans ----------------------------------------------------------------------------------------------------------
@@ -379,6 +399,7 @@ static const runtime cuda_runtime = {.alloc = cuda_alloc,
                                      .room = cuda_room,
                                      .take = cuda_take,
                                      .link = cuda_link_kernels,
+                                     .lay_out = cuda_lay_out,
                                      .record = cuda_record,
                                      .forget = cuda_forget,
                                      .replay = cuda_replay,
@@ -396,6 +417,7 @@ int cuda_start(device *d, error *err) {
   c->memory.state = c;
   d->stop = cuda_stop;
   cuda_target(c, &d->target);
+  d->target.has_streams = true;
   c->llvm = compiler_new(team_size(d->team) + 1, IDLE_S);      // one more for a thread that is not of the team
   d->run = &cuda_runtime;
   d->prepare = cuda_prepare;

@@ -15,8 +15,8 @@ void kept_key(const device *d, uop *sink, const void *more, size_t n, str *key) 
   sha256_add(&s, more, n);
   sha256_end(&s, hex);
   // not plan_machine: what is learned of a machine decides about loops, and may differ while other programs run
-  str_addf(key, "schedule %s layouts %d, %d lanes, %s\n", hex, d->target.has_streams, d->target.vector_bytes / 4,
-           d->key);
+  str_addf(key, "schedule %s layouts %d, %d lanes, %d bytes, %s\n", hex, d->target.has_streams,
+           target_rows(&d->target), d->target.row_bytes, d->key);
 }
 
 bool kept_schedule(device *d, const str *key, graph *g, schedule *out) {

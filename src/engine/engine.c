@@ -289,7 +289,7 @@ static void make_schedule(const engine *e, const device *d, graph *g, uop *sink,
   record_mark(g, sink, "dots");
   schedule_graph(g, sink, s);
   if (t->has_streams)
-    layout_weights(g, s, &(layout_target){.lanes = t->vector_bytes / 4}, layout_wanted, (engine *)(uintptr_t)e);
+    layout_weights(g, s, &(layout_target){target_rows(t), t->row_bytes}, layout_wanted, (engine *)(uintptr_t)e);
   record_mark(g, sink, "schedule");
 }
 

@@ -7,10 +7,14 @@
 
 enum { STEP = 32 /* items */, SECTOR = 32 /* bytes that memory gives at once */, WIDEST = 16 /* bytes of a load */ };
 
+// Where a load reads: so many bytes behind the number of an element.
+typedef struct place { const uop *memory, *base; int64_t from, bytes; } place;
+
 typedef struct walk {
   const program *p;
   map zeros;
   double turns;                            // of the loops that are open
+  VEC(place) near;                         // loads since a loop or condition began or ended, or something was stored
 } walk;
 
 // A variable, a loop's counter or a number that the launch gives; of what is read from memory nothing is known.
@@ -45,13 +49,55 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+static place load_place(const uop *load) {
+  const uop *at = load->src[0]->src[1], *memory = render_memory(load->src[0]);
+  place p = {memory, at, 0, load->lanes * dtype_size((enum dtype)load->dt)};
+  if (at->op == OP_ADD && at->src[1]->op == OP_CONST) {
+    p.base = at->src[0];
+    p.from = at->src[1]->a * dtype_size((enum dtype)memory->dt);
+  }
+  return p;
+}
+
+static bool is_near(const walk *w, const place *p, int64_t from, int64_t bytes) {
+  int64_t found = 0;
+  for (size_t i = 0; i < w->near.n; i++) {
+    const place *q = &w->near.at[i];
+    if (q->memory == p->memory && q->base == p->base && q->from >= from && q->from + q->bytes <= from + bytes)
+      found += q->bytes;
+  }
+  return found == bytes;
+}
+
+static void note_near(walk *w, size_t i) {
+  vec_free(&w->near);
+  for (; i < w->p->n; i++) {
+    const uop *u = w->p->at[i];
+    if (u->op == OP_RANGE || u->op == OP_END || u->op == OP_IF || u->op == OP_ENDIF || u->op == OP_STORE) break;
+    if (u->op == OP_LOAD && u->src[0]->lanes == 1) vec_push(&w->near, load_place(u));
+  }
+}
+
+// Neighbouring loads are one instruction, as compilers have it, where that begins at a multiple of its size: the bytes
+// of it that this load stands for, 0 if another one does.
+static int64_t together(const walk *w, const uop *load, int64_t bytes, int64_t aligned) {
+  place p = load_place(load);
+  for (int64_t all = WIDEST; all > bytes && bytes >= 4; all /= 2) {
+    int64_t first = p.from - (p.from % all + all) % all;
+    if (aligned >= all && is_near(w, &p, first, all)) return p.from == first ? all : 0;
+  }
+  return bytes;
+}
+
 // Of a load: instructions, sectors and different bytes of each turn, of all items of a step.
 static void count_load(walk *w, const uop *load, const int size[3], kernel_access *out) {
-  uop *index = load->src[0];
+  uop *index = load->src[0], *base = (uop *)(uintptr_t)load_place(load).base;
   const uop *memory = render_memory(index);
-  int64_t at[STEP], sectors[STEP], bytes = load->lanes * dtype_size((enum dtype)load->dt),
-          element = dtype_size((enum dtype)memory->dt),
+  int64_t at[STEP], sectors[STEP], element = dtype_size((enum dtype)memory->dt),
+          bytes = together(w, load, load->lanes * dtype_size((enum dtype)load->dt),
+                           element << min_i64(render_zeros(base, &w->zeros), 4)),
           wide = min_i64(min_i64(bytes, WIDEST), element << min_i64(render_zeros(index->src[1], &w->zeros), 4));
+  if (!bytes) return;
   int n = (int)min_i64(STEP, (int64_t)size[0] * size[1] * size[2]);
   for (int i = 0; i < n; i++) {
     int item[3] = {i % size[0], i / size[0] % size[1], i / size[0] / size[1]};
@@ -84,6 +130,7 @@ bool render_access(const program *p, kernel_access *out) {
   out->items = size[0] * size[1] * size[2];
   double before[64];
   int depth = 0;
+  note_near(&w, 0);
   for (size_t i = 0; i < p->n; i++) {
     const uop *u = p->at[i];
     if (u->op == OP_RANGE || u->op == OP_IF) {
@@ -93,8 +140,11 @@ bool render_access(const program *p, kernel_access *out) {
     } else if (u->op == OP_END || u->op == OP_ENDIF) w.turns = before[--depth];
     else if (u->op != OP_CONST && u->op != OP_PARAM) out->nodes += w.turns;
     if (u->op == OP_LOAD && render_memory(u->src[0])->op == OP_PARAM) count_load(&w, u, size, out);
+    if (u->op == OP_RANGE || u->op == OP_END || u->op == OP_IF || u->op == OP_ENDIF || u->op == OP_STORE)
+      note_near(&w, i + 1);
   }
   map_free(&w.zeros);
+  vec_free(&w.near);
   return out->loads > 0;
 }
 

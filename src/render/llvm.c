@@ -13,6 +13,7 @@
 // other and launched over work-groups.
 #include "render/render.h"
 #include "render/llvm_types.h"
+#include "render/recipe.h"
 #include "graph/half.h"
 #include <stdlib.h>
 #include <string.h>
@@ -352,18 +353,9 @@ typedef struct dot_sum {
   int64_t steps, most;             // how many steps it holds, of which the largest operand was `most`
 } dot_sum;
 
-// The declaration of what is called in "call <type> @name(<type> <operand>, ...)".
 static void declare(llvm *c, const char *call) {
   str s = {0};
-  const char *p = strchr(call, '(');
-  str_addf(&s, "declare %.*s(", (int)(p - call) - 5, call + 5);
-  for (p++; *p && *p != ')'; p += strspn(p, ", ")) {
-    const char *end = *p == '<' ? strchr(p, '>') + 1 : p + strcspn(p, " ");
-    str_addf(&s, "%s%.*s", s.at[s.n - 1] == '(' ? "" : ", ", (int)(end - p), p);
-    int depth = 0;
-    for (p = end; *p && (depth || (*p != ',' && *p != ')')); p++) depth += *p == '(' ? 1 : *p == ')' ? -1 : 0;
-  }
-  str_add(&s, ")\n");
+  recipe_declaration(call, &s);
   char *kept = arena_strdup(c->mem, str_c(&s));
   if (smap_set(&c->intrinsics, kept, s.n, kept)) str_add(&c->declarations, kept);
   str_free(&s);
@@ -375,22 +367,7 @@ static const char *recipe(llvm *c, const char *const *lines, int n, const char *
   int k = 0;
   for (; k < DESCRIPTOR_LINES && lines[k]; k++) {
     str s = {0};
-    for (const char *p = lines[k]; *p;) {
-      int number = 0;
-      if (!strncmp(p, "{bits}", 6)) { str_addf(&s, "%d", 32 * n); p += 6; }
-      else if (!strncmp(p, "$$", 2)) { str_addc(&s, '$'); p += 2; }
-      else if (*p == '{') {                            // {n} {2n} {4n}
-        int times = p[1] == 'n' ? 1 : p[1] - '0';
-        str_addf(&s, "%d", times * n);
-        p = strchr(p, '}') + 1;
-      } else if (!strncmp(p, "$acc", 4)) { str_add(&s, acc); p += 4; }
-      else if (p[0] == '$' && (p[1] == 'a' || p[1] == 'b')) { str_add(&s, p[1] == 'a' ? a : b); p += 2; }
-      else if (p[0] == '$') {
-        for (p++; *p >= '0' && *p <= '9'; p++) number = number * 10 + *p - '0';
-        if (number < 1 || number > k) die("descriptor: line %d names line %d: %s", k + 1, number, lines[k]);
-        str_add(&s, made[number]);
-      } else str_addc(&s, *p++);
-    }
+    recipe_line(lines[k], n, &(recipe_names){acc, a, b, made, k}, &s);
     if (!strncmp(str_c(&s), "call ", 5) && strchr(str_c(&s), '@')) declare(c, str_c(&s));
     made[k + 1] = instr(c, "%s", str_c(&s));
     str_free(&s);
@@ -524,7 +501,8 @@ static const char *access_notes(llvm *c, const uop *param, bool load) {
   if (param->op == OP_LOCAL) return "";                // no pointer but its own leads there: LLVM knows who writes
   const char *alone = c->p->n_bufs > 1 ? arena_printf(c->mem, ", !noalias !%lld", (long long)(3 * param->a + 4)) : "";
   return arena_printf(c->mem, ", !alias.scope !%lld%s%s", (long long)(3 * param->a + 3), alone,
-                      load && !is_written(c, param) && !is_stream(param) ? ", !invariant.load !0" : "");
+                      load && !is_written(c, param) && (c->m->aligned || !is_stream(param)) ? ", !invariant.load !0"
+                                                                                            : "");
 }
 
 static void write_metadata(const llvm *c, str *out) {
@@ -636,6 +614,16 @@ static const char *from_anchor(llvm *c, const uop *u) {
                : a->name;
   }
   return NULL;
+}
+
+// Of a GPU: constants are added to addresses, not to numbers of elements. These cannot overflow, which LLVM does not
+// know, so that it would not see neighbours, whose loads are one.
+static const char *behind_address(llvm *c, const uop *u) {
+  const uop *at = u->src[1], *memory = render_memory(u);
+  if (!c->m->launched || at->op != OP_ADD || at->src[1]->op != OP_CONST) return NULL;
+  const char *i = index_as_i64(c, value(c, at->src[0]), at->src[0]), *type = memory_type((enum dtype)memory->dt),
+             *first = instr(c, "getelementptr %s, %s %s, i64 %s", type, pointer_to(c, memory), value(c, memory), i);
+  return instr(c, "getelementptr %s, %s %s, i64 %lld", type, pointer_to(c, memory), first, (long long)at->src[1]->a);
 }
 
 // the address of lane i of a vector INDEX, whose value is the vector of element numbers
@@ -845,7 +833,7 @@ static int node(llvm *c, size_t at) {
   case OP_PREFETCH: if (!c->m->launched) ask_ahead(c, u); return 0;
   case OP_LOAD: v = load(c, u); break;
   case OP_INDEX: {
-    if (u->lanes == 1 && (v = from_anchor(c, u))) break;
+    if (u->lanes == 1 && ((v = from_anchor(c, u)) || (v = behind_address(c, u)))) break;
     const char *i = index_as_i64(c, value(c, u->src[1]), u->src[1]);
     v = u->lanes == 1 ? address(c, render_memory(u), i) : i;
     break;

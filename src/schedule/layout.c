@@ -25,6 +25,7 @@ enum {
   MOST_STEPS = 1 << 12,
   MOST_BYTES = 1 << 14,
   DOT = 4,
+  WORD = 8 /* bytes that are copied at once */,
   PAIR = 2
 };
 
@@ -594,17 +595,32 @@ static bool steps_by_one(uop *index, const uop *r, int n) {
   return step == 1;
 }
 
-// The units that the sums want: those of a dot product's instruction, where bytes lie side by side along its range.
-static void find_units(finding *f, const uop_list *l) {
+// So many elements of a load lie together: as many as an instruction takes, and more where more are wanted.
+static int unit_along(const finding *f, const uop *load, const uop *r, int elements, const layout_target *t) {
+  uop *at = load_address(load);
+  if (dtype_size((enum dtype)load->dt) != f->element || !steps_by_one(at, r, elements)) return 0;
+  int64_t size = r->src[0]->op == OP_CONST ? r->src[0]->a : 0;
+  while (2 * elements * f->element <= t->bytes && size % (2 * elements) == 0 && steps_by_one(at, r, 2 * elements))
+    elements *= 2;
+  return elements * f->element;
+}
+
+// The units that the sums want: those of a dot product's instruction, where bytes lie side by side along its range; of
+// floats what an item reads at once.
+static void find_units(finding *f, const uop_list *l, const layout_target *t) {
+  bool floats = t->bytes && dtype_is_float((enum dtype)f->weight->dt);
   for (int i = 0; i < f->n_loads; i++) f->unit[i] = dtype_size((enum dtype)f->load[i]->dt);
   for (size_t i = 0; i < l->n; i++) {
-    int products;
-    uop *r = l->at[i]->op == OP_REDUCE ? dot_range(l->at[i], &products) : NULL;
-    if (!r) continue;
-    for (int k = 0; k < f->n_loads; k++)
-      if (steps_by_one(load_address(f->load[k]), r, products) && dtype_size((enum dtype)f->load[k]->dt) == f->element &&
-          is_under(f->load[k], l->at[i]->src[0]))
-        f->unit[k] = products * f->element;
+    int products = 0;
+    const uop *u = l->at[i], *dot = u->op == OP_REDUCE ? dot_range(l->at[i], &products) : NULL;
+    if (u->op != OP_REDUCE || (!dot && !floats)) continue;
+    for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++)
+      for (int k = 0; k < f->n_loads; k++) {
+        int unit = (dot ? u->src[j] == dot : f->unit[k] == f->element) && is_under(f->load[k], u->src[0])
+                     ? unit_along(f, f->load[k], u->src[j], dot ? products : 1, t)
+                     : 0;
+        if (unit) f->unit[k] = unit;
+      }
   }
 }
 
@@ -622,7 +638,7 @@ static const layout *lay_out_weight(graph *g, arena *mem, const uop_list *l, uop
     ok = f.n_loads < MOST_LOADS && u->nsrc == 1 && apart(u, lane);
     if (ok) f.load[f.n_loads++] = u;
   }
-  if (ok) find_units(&f, l);
+  if (ok) find_units(&f, l, t);
   ok = ok && f.n_loads && find_parts(&f, l) && find_order(&f);
   int64_t bytes = f.share * f.lanes;
   for (int i = 0; ok && i < f.n_parts; i++) ok = mul_i64(bytes, f.part[i].size, &bytes);
@@ -734,13 +750,16 @@ uop *layout_filling(graph *g, const layout *l) {
       *raw = uop_new(g, OP_PARAM, l->dt, 1, NULL, 0, (uarg){.a = 1, .b = l->elems});
   VEC(uop *) stores = {0};
   for (int i = 0; i < l->n_units; at += l->unit[i++].bytes * l->lanes) {
-    int bytes = l->unit[i].bytes;
-    uop *src[2 + LAYOUT_LOOPS + 1];
-    src[0] = uop_index(g, copy, idx_add(g, idx_add(g, to, uop_idx(g, at)), idx_mul(g, lane, uop_idx(g, bytes))));
-    src[1] = uop_load(g, uop_index(g, raw, idx_add(g, from, uop_idx(g, l->unit[i].from / element))),
-                      dtype_unsigned(bytes), 1);
-    memcpy(src + 2, ranges, n * sizeof *ranges);
-    vec_push(&stores, uop_new(g, OP_STORE, DT_VOID, 1, src, 2 + n, (uarg){0}));
+    int bytes = l->unit[i].bytes, word = (int)min_i64(bytes, WORD);
+    uop *first = idx_add(g, idx_add(g, to, uop_idx(g, at)), idx_mul(g, lane, uop_idx(g, bytes)));
+    for (int k = 0; k < bytes; k += word) {
+      uop *src[2 + LAYOUT_LOOPS + 1];
+      src[0] = uop_index(g, copy, idx_add(g, first, uop_idx(g, k)));
+      src[1] = uop_load(g, uop_index(g, raw, idx_add(g, from, uop_idx(g, (l->unit[i].from + k) / element))),
+                        dtype_unsigned(word), 1);
+      memcpy(src + 2, ranges, n * sizeof *ranges);
+      vec_push(&stores, uop_new(g, OP_STORE, DT_VOID, 1, src, 2 + n, (uarg){0}));
+    }
   }
   uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, stores.at, stores.n, (uarg){0});
   vec_free(&stores);

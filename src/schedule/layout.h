@@ -17,8 +17,9 @@ enum layout_kind {
 const char *layout_name(enum layout_kind k);                     // "rows", "file", "tiles2"
 int layout_tiles(enum layout_kind k);                            // how many side by side
 
-// How many rows a vector of sums holds at most, on the machine that is meant. 0: none lie side by side.
-typedef struct layout_target { int lanes; } layout_target;
+// How many rows a vector of sums holds at most, on the machine that is meant, or neighbouring work-items do. 0: none
+// lie side by side. bytes: of a row, that should lie together; 0: what the sums' instructions take.
+typedef struct layout_target { int lanes, bytes; } layout_target;
 
 // A map between bytes of a weight as they lie in the file and a copy of them, one to one: for every step of the loops,
 // outermost first, the units of one block in the order in which they are read, each of them for all lanes.

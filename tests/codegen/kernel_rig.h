@@ -337,7 +337,7 @@ static inline sched_kernel kt_laid(graph *g, uop *ast, const kt_backend *b) {
   memset(k.bufs, 0, (size_t)k.n_bufs * sizeof *k.bufs);
   schedule s = {.kernels = &k, .n_kernels = 1};
   if (b->t.has_streams)
-    layout_weights(g, &s, &(layout_target){b->t.vector_bytes / 4}, kt_kind, (kt_backend *)(uintptr_t)b);
+    layout_weights(g, &s, &(layout_target){target_rows(&b->t), b->t.row_bytes}, kt_kind, (kt_backend *)(uintptr_t)b);
   return k;
 }
 

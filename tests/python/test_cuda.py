@@ -58,14 +58,15 @@ def test_same_tokens(run_weft, on_fake, shared_dir):
     # one graph for all tokens, of which only variables change, and nothing is left behind
     assert sum(line.startswith("graph of") for line in log) == 1
     assert log.count("graph launch") == 2
-    assert not any(line.startswith("launch ") for line in log)
+    assert not any(line.startswith("launch ") for line in log if not line.startswith("launch fill_"))    # weights laid out
     patched = [line.split()[1] for line in log if line.startswith("patch")]
     assert patched and not any(name == "r_48_4_4_8_16_2" for name in patched)
     assert log[-1] == "left: 0 pieces of memory, 0 modules, 0 streams, 0 events, 0 graphs, 0 executables"
 
 
 def test_items_in_step_share_sums_without_memory(on_fake, run_weft, shared_dir, tmp_path):
-    """Sums of a token are exchanged by shuffles, without barriers in between; GPUs before 7.0 use memory. Both compute the CPU's tokens."""
+    """Sums of neighbouring items are exchanged by shuffles, without barriers in between; GPUs before 7.0 use memory, and so do products, of
+    which neighbours have other rows. Both compute the CPU's tokens."""
     path = shared_dir / "models" / "tiny-llama.gguf"
     expected = tokens(run_weft(generate(path, ONE, 2)))
     for sm, shuffles in (("90", True), ("61", False)):
@@ -78,7 +79,8 @@ def test_items_in_step_share_sums_without_memory(on_fake, run_weft, shared_dir, 
         texts = [path.read_text() for path in folder.iterdir()]
         shared = [text for text in texts if "shfl.sync.bfly" in text]
         waiting = [text for text in texts if "bar.sync" in text or "barrier.sync" in text]
-        assert (len(shared) > 5 and len(waiting) == 0) if shuffles else (len(shared) == 0 and len(waiting) > 5), (sm, len(shared), len(waiting), len(texts))
+        assert len(waiting) > 5 and (len(shared) > 2 if shuffles else not shared), (sm, len(shared), len(waiting), len(texts))
+        assert not set(shared) & set(waiting) and (not shuffles or all("dp4a" in text for text in waiting))
 
 
 def brought(log):
@@ -241,8 +243,8 @@ def test_products_read_words_side_by_side(gpu, weft, fake, shared_dir, model):
     products = [kernel for kernel, _ in rows if kernel.bytes < 1 << 20]
     assert len(products) >= 3
     for kernel in products:
-        assert kernel.width >= 2, f"{kernel.name} reads single bytes: {kernel.width}"
-        assert kernel.coalesced >= 0.25, f"{kernel.name}: {kernel.coalesced:.0%} of the sectors is asked for"
+        assert kernel.width >= 5, f"{kernel.name} reads few bytes at once: {kernel.width}"
+        assert kernel.coalesced >= 0.7, f"{kernel.name}: {kernel.coalesced:.0%} of the sectors is asked for"
 
 
 def test_products_are_dp4a(on_fake, shared_dir, tmp_path):

@@ -24,7 +24,7 @@ static void make(kt *t, schedule *s) {
   }
   kt_out(t, x);
   schedule_graph(g, integer_dots(g, uop_new(g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0})), s);
-  layout_weights(g, s, &(layout_target){16}, NULL, NULL);
+  layout_weights(g, s, &(layout_target){.lanes = 16}, NULL, NULL);
 }
 
 static void drop(kt *t) {
