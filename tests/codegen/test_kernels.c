@@ -58,6 +58,7 @@ static void test_opencl(void **state) {
 static void test_ptx(void **state) {
   (void)state;
   kt_backend b = {.name = "PTX", .way = KT_PTX, .t = render_find("nvptx")->target};
+  b.t.has_streams = true;                          // as device/cuda_plan.c has it
   run_cases(&b);
 }
 

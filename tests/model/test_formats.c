@@ -166,6 +166,14 @@ static void test_products_opencl(void **state) {
   products_on(&b);
 }
 
+// With rows of weights laid side by side, one for each item.
+static void test_products_ptx(void **state) {
+  (void)state;
+  kt_backend b = {.name = "PTX", .way = KT_PTX, .t = render_find("nvptx")->target};
+  b.t.has_streams = true;
+  products_on(&b);
+}
+
 int main(void) {
   env_set(ENV_SPEC, "1");
   const struct CMUnitTest tests[] = {
@@ -177,6 +185,7 @@ int main(void) {
     cmocka_unit_test(test_products_v2),
     cmocka_unit_test(test_products_interpreted),
     cmocka_unit_test(test_products_opencl),
+    cmocka_unit_test(test_products_ptx),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
