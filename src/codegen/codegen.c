@@ -88,7 +88,7 @@ static bool is_row_of_items(const kernel *k, const uop *r) {
 // work-group ends amidst. 0: they share memory.
 static int64_t swapped_items(const kernel *k, const axes *x, int64_t shared) {
   int64_t step = k->t->step_items, all = shared;
-  for (int i = 0; i < x->n; i++) {
+  for (int i = 0; i < x->n_out; i++) {
     if (x->at[i]->b != AXIS_LOCAL) continue;
     if (x->at[i]->src[0]->op != OP_CONST) return 0;
     all *= x->at[i]->src[0]->a;
@@ -112,7 +112,7 @@ static uop *special_axes(kernel *k, program *p) {
   bool rows_first = false;
   for (int i = 0; i < x.n; i++) {
     if (x.at[i]->b == AXIS_GROUP) shared *= x.at[i]->src[0]->a;
-    if (!is_row_of_items(k, x.at[i])) continue;
+    if (i >= x.n_out || !is_row_of_items(k, x.at[i])) continue;
     map_put(&specials, x.at[i], new_special(g, p, true, &count[1], x.at[i]->src[0]));
     rows_first = true;
   }
@@ -127,15 +127,22 @@ static uop *special_axes(kernel *k, program *p) {
     only_first = idx_lt(g, s, uop_idx(g, 1));
   }
   for (int symbolic = 0; symbolic < 2; symbolic++)
-    for (int i = 0; i < x.n; i++)
+    for (int i = 0; i < x.n_out; i++)
       if ((x.at[i]->b == AXIS_LOCAL || x.at[i]->b == AXIS_GLOBAL) && !map_has(&specials, x.at[i]) &&
           (x.at[i]->src[0]->op != OP_CONST) == symbolic)
         map_put(&specials, x.at[i], new_special(g, p, x.at[i]->b == AXIS_LOCAL, &count[x.at[i]->b == AXIS_LOCAL],
                                                 x.at[i]->src[0]));
+  uop *item = uop_idx(g, 0);
+  for (int i = 0; i < x.n_out; i++)
+    if (x.at[i]->b == AXIS_LOCAL)
+      item = idx_add(g, idx_mul(g, item, x.at[i]->src[0]), map_ptr(&specials, x.at[i]));
+  for (int i = x.n_out; i < x.n; i++) if (x.at[i]->b == AXIS_LOCAL) map_put(&specials, x.at[i], item);
   int64_t swapped = rows_first ? 0 : swapped_items(k, &x, shared);
   uop *store = uop_substitute(g, expand_groups(g, k->ast, swapped, rows_first)->src[0], &specials),
-      *src[2 + MAX_AXES] = {store->src[0], store->src[1]};
+      *src[2 + MAX_AXES];
   map_free(&specials);
+  store = expand_shared_stages(g, store);
+  memcpy(src, store->src, 2 * sizeof *src);
   size_t n = 2;
   for (size_t i = 2; i < store->nsrc; i++) if (store->src[i]->op == OP_RANGE) src[n++] = store->src[i];
   if (only_first) {
@@ -155,7 +162,6 @@ enum { FLOPS_PER_BYTE = 16 };
 static void optimise(kernel *k, const program *p, const codegen_options *o) {
   if (o && o->opts) { for (int i = 0; i < o->n_opts; i++) kernel_apply(k, o->opts[i]); return; }
   if ((o && o->noopt) || env_int(ENV_NOOPT)) return;
-  kernel_apply(k, (opt){OPT_BLOCKS, 0, 0});
   heuristic(k, p->flops->vmax / FLOPS_PER_BYTE <= p->bytes->vmax);
 }
 

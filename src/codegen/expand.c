@@ -46,6 +46,7 @@ uop *expand_gates(graph *g, uop *ast) { return rebuild(g, ast, gate_load, NULL);
 // that run in step need neither memory nor barrier: each adds what its neighbour has, then what the neighbour of both
 // has, and so on. All get the same bits, as a + b is b + a. Neighbours have neighbouring places: along the GROUP
 // ranges, or (rows_first) along LOCAL ones.
+enum { FIRST_GROUP = 1 << 24 };            // numbers of work-group memory: behind those of stages
 typedef struct group_ctx {
   const uop *store;
   int64_t next_local, next_range, swapped;
@@ -112,7 +113,11 @@ static uop *group_reduce(graph *g, uop *u, uop **s, void *ctx) {
 }
 
 uop *expand_groups(graph *g, uop *ast, int64_t swapped, bool rows_first) {
-  group_ctx c = {.store = ast->src[0], .next_range = 1 << 20, .swapped = swapped, .rows_first = rows_first};
+  group_ctx c = {.store = ast->src[0],
+                 .next_local = FIRST_GROUP,
+                 .next_range = 1 << 20,
+                 .swapped = swapped,
+                 .rows_first = rows_first};
   return rebuild(g, ast, group_reduce, &c);
 }
 
@@ -175,6 +180,37 @@ uop *expand_stages(graph *g, uop *ast) {
   return ast;
 }
 
+// Stages over items instead of ranges are made by the whole work-group, for all of it: in its memory, and whoever reads
+// waits for the others.
+static uop *stage_of_group(graph *g, uop *u, uop **s, void *ctx) {
+  const map *shared = ctx;
+  if (u->op == OP_LOCAL && map_has(shared, u))
+    return uop_new(g, OP_LOCAL, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = u->a, .b = u->b});
+  if (u->op == OP_STORE && u->src[0]->src[0]->op == OP_LOCAL && map_has(shared, u->src[0]->src[0])) {
+    uop *src[64];
+    size_t n = 0;
+    for (size_t i = 0; i < u->nsrc; i++) if (i < 2 || s[i]->op == OP_RANGE) src[n++] = s[i];
+    uop *store = uop_new(g, OP_STORE, DT_VOID, 1, src, n, (uarg){0});
+    return uop_new(g, OP_BARRIER, DT_VOID, 1, &store, 1, (uarg){0});
+  }
+  return uop_with_src(g, u, s);
+}
+
+uop *expand_shared_stages(graph *g, uop *store) {
+  map shared = {0};
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &store, 1);
+  for (size_t i = 0; i < l.n; i++) {
+    uop *u = l.at[i];
+    if (u == store || u->op != OP_STORE || u->src[0]->src[0]->op != OP_LOCAL) continue;
+    for (size_t j = 2; j < u->nsrc; j++) if (u->src[j]->op != OP_RANGE) map_put(&shared, u->src[0]->src[0], u);
+  }
+  arena_free(a);
+  if (shared.n) store = rebuild(g, store, stage_of_group, &shared);
+  map_free(&shared);
+  return store;
+}
+
 // --- unrolling ------------------------------------------------------------------------------------------------------
 
 static uop *with_number(graph *g, uop *u, uop *r, int64_t i) {
@@ -207,15 +243,14 @@ static uop *unroll_stage(graph *g, uop *u, uop **s) {
   return all;
 }
 
-// A LOAD that comes after a SINK of STOREs comes after each of them.
-static uop *after_each(graph *g, uop *load, uop **s) {
+// What comes after a SINK of STOREs comes after each of them.
+static uop *after_each(graph *g, uop *u, uop **s) {
   VEC(uop *) src = {0};
-  vec_push(&src, s[0]);
-  for (size_t i = 1; i < load->nsrc; i++) {
+  for (size_t i = 0; i < u->nsrc; i++) {
     if (s[i]->op != OP_SINK) { vec_push(&src, s[i]); continue; }
     for (size_t j = 0; j < s[i]->nsrc; j++) vec_push(&src, s[i]->src[j]);
   }
-  uop *r = uop_new(g, OP_LOAD, (enum dtype)load->dt, 1, src.at, src.n, (uarg){0});
+  uop *r = uop_new(g, (enum op)u->op, (enum dtype)u->dt, 1, src.at, src.n, (uarg){0});
   vec_free(&src);
   return r;
 }
@@ -223,7 +258,7 @@ static uop *after_each(graph *g, uop *load, uop **s) {
 static uop *unroll(graph *g, uop *u, uop **s, void *ctx) {
   (void)ctx;
   if (u->op == OP_STORE) return unroll_stage(g, u, s);
-  if (u->op == OP_LOAD) return after_each(g, u, s);
+  if (u->op == OP_LOAD || u->op == OP_BARRIER) return after_each(g, u, s);
   if (u->op != OP_REDUCE) return uop_with_src(g, u, s);
   VEC(uop *) values = {0};
   uop *ranges[64];

@@ -779,7 +779,7 @@ enum { STAGE_COPIES = 4 };
 
 // Loops around stages become copies of these: rows (queries of one head of keys), then tokens, whose sums share what
 // they read.
-static int copy_stages(kernel *k) {
+int copy_stages(kernel *k) {
   map tiles = {0};
   axes x;
   uop *fixed[MAX_AXES], *tokens = NULL;
@@ -846,6 +846,8 @@ static bool tokens_share(const kernel *k) {
 }
 
 void heuristic(kernel *k, bool by_memory) {
+  if (k->t->has_local && stages_of_items(k)) return;
+  kernel_apply(k, (opt){OPT_BLOCKS, 0, 0});
   if (k->t->has_local) { work_groups(k); return; }
   if (has_stages(k)) { staged(k); return; }
   bool dot = k->t->vector_bytes && dot_lanes(k);

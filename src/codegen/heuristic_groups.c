@@ -250,11 +250,76 @@ static bool rows_in_items(kernel *k) {
   return true;
 }
 
+// --- stages ----------------------------------------------------------------------------------------------------------
+
+enum { FEW_ITEMS = 16, MOST_ITEMS = 128, SUMS_TOGETHER = 16 };
+
+// The largest power of two that divides a range's size, at most `most`.
+static int64_t items_along(const uop *r, int64_t most) {
+  int64_t n = r->src[0]->op == OP_CONST ? r->src[0]->a & -r->src[0]->a : 1;
+  return min_i64(n, most);
+}
+
+// The innermost range of each stage; gives how many.
+static int ranges_of_stages(kernel *k, uop **out) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  int n = 0;
+  for (size_t i = 0; i < l.n && n < MAX_AXES; i++) {
+    const uop *u = l.at[i];
+    if (u->op == OP_STORE && u != k->ast->src[0] && u->src[0]->src[0]->op == OP_LOCAL)
+      out[n++] = u->nsrc > 2 ? u->src[u->nsrc - 1] : NULL;
+  }
+  arena_free(a);
+  return n;
+}
+
+static bool reduces_over(kernel *k, const uop *r) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  bool any = false;
+  for (size_t i = 0; i < l.n; i++) any |= l.at[i]->op == OP_REDUCE && reduce_binds(l.at[i], r);
+  arena_free(a);
+  return any;
+}
+
+// Sums go on for several steps at a time: loads of these are on their way together.
+static bool unroll_one_sum(kernel *k, int steps) {
+  axes x;
+  kernel_axes(k, &x);
+  for (int i = x.n_out; i < x.n; i++) {
+    uop *r = x.at[i];
+    if (r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && r->src[0]->a > steps && r->src[0]->a % steps == 0 &&
+        reduces_over(k, r) && apply_to(k, OPT_UNROLL, r, steps))
+      return true;
+  }
+  return false;
+}
+
+// All items of a work-group make its stages together, as many elements each; then each has elements of the output.
+bool stages_of_items(kernel *k) {
+  uop *ranges[MAX_AXES], *store = k->ast->src[0], *last = store->src[store->nsrc - 1];
+  int n = ranges_of_stages(k, ranges);
+  int64_t items = store->nsrc > 2 && last->b == AXIS_LOOP ? items_along(last, MOST_ITEMS) : 1;
+  for (int i = 0; i < n; i++) items = ranges[i] ? items_along(ranges[i], items) : 1;
+  if (!n || items < FEW_ITEMS) return false;
+  kernel before = *k;
+  bool ok = apply_to(k, OPT_LOCAL, last, (int)items);
+  for (int i = 0; i < n && ok; i++) {
+    uop *now[MAX_AXES];
+    ok = ranges_of_stages(k, now) == n && apply_to(k, OPT_LOCAL, now[i], (int)items);
+  }
+  if (!ok) { *k = before; return false; }
+  int steps = SUMS_TOGETHER / copy_stages(k);
+  for (int turn = 0; turn < MAX_AXES && unroll_one_sum(k, steps); turn++) {}
+  return true;
+}
+
 enum { SHORT_SUM = 64, ENOUGH_GROUPS = 256 };
 
 // Where there are work-groups: a row is shared by MV_THREADS_PER_ROW items, MV_BLOCKSIZE rows are in a group, each item
 // has MV_ROWS_PER_THREAD of them; fewer where too few groups would be left, and sizes are halved until they divide.
-// Without a long sum, neighbours go to neighbouring items.
+// Without a long sum, or one that is shared, neighbours go to neighbouring items.
 void work_groups(kernel *k) {
   int block = env_int(ENV_MV_BLOCKSIZE), rows = env_int(ENV_MV_ROWS_PER_THREAD), shared = 1, count;
   double steps;
@@ -272,11 +337,11 @@ void work_groups(kernel *k) {
     if (alone || shares_loads(m, r)) row = r;
   }
   if (!row) return;
-  if (alone) { rows = 1; block = 32; }
+  if (alone || shared == 1) { rows = 1; block = 32; }
   int64_t size = row->src[0]->a;
   while (rows > 1 && (size % rows || total / rows < ENOUGH_GROUPS)) rows /= 2;
   while (block > 1 && (size / rows % block || size / rows == block)) block /= 2;
-  while (block > 1 && !alone && total / rows / block < ENOUGH_GROUPS) block /= 2;
+  while (block > 1 && shared > 1 && total / rows / block < ENOUGH_GROUPS) block /= 2;
   while (block > 1 && k->t->max_group && block * shared > k->t->max_group) block /= 2;
   int axis = axis_of(k, row);
   if (rows > 1 && !kernel_apply(k, (opt){OPT_UPCAST, axis, rows})) return;

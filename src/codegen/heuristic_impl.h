@@ -17,5 +17,11 @@ bool apply_to(kernel *k, enum opt_kind kind, const uop *r, int amount);         
 int axis_of(const kernel *k, const uop *r);
 void unroll_dot(kernel *k);                      // what is inside the outermost reduction around a dot product
 
+// Loops around stages become copies of these; gives how many there are.
+int copy_stages(kernel *k);
+
+// Where there are work-groups: a kernel with stages, which all items make together; false, and nothing done: no such
+// kernel.
+bool stages_of_items(kernel *k);
 void work_groups(kernel *k);                     // the heuristic where there are work-groups
 #endif

@@ -27,7 +27,7 @@ typedef struct linear {
   int by_table;
   region stack[MAX_DEPTH];
   int depth;
-  int64_t next_range, next_acc;
+  int64_t next_range, next_acc, barriers;
 } linear;
 
 static uint64_t set_of(const linear *l, const uop *u) {
@@ -211,7 +211,7 @@ static void emit_reduces(linear *l, uop *first, int where) {
 }
 
 static bool is_work_group(const uop *mem) { return mem->op == OP_LOCAL && mem->memory != MEMORY_TILE; }
-static bool is_stage(const uop *u) { return u->op == OP_STORE && !is_work_group(u->src[0]->src[0]); }
+static bool is_stage(const uop *u) { return u->op == OP_STORE && (u->nsrc > 2 || !is_work_group(u->src[0]->src[0])); }
 
 // A stage: its STORE, and those of its copies (they have the same loops), in loops of their own.
 static void emit_stage(linear *l, uop *first, int where) {
@@ -315,8 +315,10 @@ static uop *emit(linear *l, uop *u) {
   size_t n = u->nsrc;
   // it stands before, which is all that it needs to do
   while (u->op == OP_LOAD && n > 1 && (is_stage(s[n - 1]) || s[n - 1]->op == OP_PREFETCH)) n--;
-  uop *to =
-    u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, n, uop_arg(u)) : u;
+  while (u->op == OP_BARRIER && n && is_stage(s[n - 1])) n--;
+  uarg arg = uop_arg(u);
+  if (u->op == OP_BARRIER && n < u->nsrc) arg.a = --l->barriers;                         // each one another node
+  uop *to = u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, n, arg) : u;
   if (s != few) { free(s); free(order); }
   // loads after different stores may be one, when these are left out
   if (n < u->nsrc) {

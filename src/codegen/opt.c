@@ -416,6 +416,27 @@ static bool split_blocks(kernel *k) {
   return k->ast != before;
 }
 
+static bool is_of_stage(const kernel *k, const uop *r) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool is = false;
+  for (size_t i = 0; i < l.n; i++)
+    is |= l.at[i]->op == OP_STORE && l.at[i] != k->ast->src[0] && l.at[i]->src[0]->src[0]->op == OP_LOCAL &&
+          uop_binds(l.at[i], r);
+  arena_free(a);
+  return is;
+}
+
+// Of a work-group.
+static int64_t items_of(const axes *x) {
+  int64_t n = 1;
+  for (int i = 0; i < x->n; i++) {
+    if (x->at[i]->b == AXIS_GROUP) return 0;
+    if (x->at[i]->b == AXIS_LOCAL && i < x->n_out) n *= x->at[i]->src[0]->a;
+  }
+  return n;
+}
+
 static bool try_opt(kernel *k, opt o) {
   axes x;
   if (k->n_applied == (int)COUNT(k->applied)) return false;
@@ -440,7 +461,8 @@ static bool try_opt(kernel *k, opt o) {
   bool reduces = o.axis >= x.n_out;
   if (r->b != AXIS_LOOP && r->b != AXIS_REDUCE) return false;                // decided already
   if ((o.kind == OPT_UNROLL || o.kind == OPT_GROUP || o.kind == OPT_GROUPTOP) && !reduces) return false;
-  if ((o.kind == OPT_UPCAST || o.kind == OPT_LOCAL || o.kind == OPT_THREAD) && reduces) return false;
+  if ((o.kind == OPT_UPCAST || o.kind == OPT_THREAD) && reduces) return false;
+  if (o.kind == OPT_LOCAL && reduces && (!is_of_stage(k, r) || o.amount != items_of(&x))) return false;
   if ((o.kind == OPT_LOCAL || o.kind == OPT_GROUP || o.kind == OPT_GROUPTOP) && !k->t->has_local) return false;
   int64_t amount = o.amount;
   if (!amount) { if (end->op != OP_CONST) return false; amount = end->a; }
@@ -587,7 +609,10 @@ void kernel_split_on_constants(kernel *k) {
     uop *r = NULL;
     int64_t c = 0;
     for (int i = 0; i < x.n && !c; i++)
-      if (x.at[i]->src[0]->op == OP_CONST) { r = x.at[i]; c = split_constant(&l, r); }
+      if (x.at[i]->src[0]->op == OP_CONST && (x.at[i]->b == AXIS_LOOP || x.at[i]->b == AXIS_REDUCE)) {
+        r = x.at[i];
+        c = split_constant(&l, r);
+      }
     arena_free(a);
     if (!c || !has_axis(&x, r)) return;
     if (!split_range(k, r, c, (enum axis_kind)r->b, false)) return;
@@ -627,6 +652,15 @@ void kernel_tile_ranges(const kernel *k, map *out) {
 
 enum { ENOUGH_TILES = 8, MANY_TILES = 64 };
 
+// A stage that all items of a work-group make.
+static bool has_shared_stage(const kernel *k) {
+  axes x;
+  kernel_axes(k, &x);
+  bool any = false;
+  for (int i = x.n_out; i < x.n; i++) any |= x.at[i]->b == AXIS_LOCAL;
+  return any;
+}
+
 void kernel_make_tiles(kernel *k) {
   graph *g = k->g;
   map may = {0};
@@ -634,13 +668,18 @@ void kernel_make_tiles(kernel *k) {
   uop *store = k->ast->src[0], *fixed[MAX_AXES], *symbolic = NULL;
   int n = 0;
   int64_t tiles = 1;
+  // what work-groups make for themselves does not keep tiles from being others'
+  bool apart = k->t->has_local && has_shared_stage(k);
+  uop *second = NULL;
   for (size_t i = 2; i < store->nsrc; i++) {
     uop *r = store->src[i];
-    if ((r->b != AXIS_LOOP || !map_has(&may, r)) && r->b != AXIS_THREAD) continue;
+    if ((r->b != AXIS_LOOP || (!map_has(&may, r) && !apart)) && r->b != AXIS_THREAD) continue;
     if (r->src[0]->op == OP_CONST) { fixed[n++] = r; if (!mul_i64(tiles, r->src[0]->a, &tiles)) die("too many tiles"); }
     else if (!symbolic) symbolic = r;
+    else if (!second && apart) second = r;
   }
   map_free(&may);
+  if (second) change_kind(k, second, AXIS_GLOBAL);
   // where accesses are guarded, plain ranges are what bounds can be proven of: no flattening
   if (n > 1 && has_guards(k)) { tiles = fixed[0]->src[0]->a; n = 1; }
   // inner ranges stay loops as long as enough tiles are left: less index arithmetic, longer runs

@@ -29,18 +29,19 @@ enum opt_kind {
 // axis: index into kernel_axes at the time when the opt is applied. amount 0: the whole axis. TC: axis is the output
 // axis that is laid in lanes, amount the reduced axis of which the dot-product instruction adds up four neighbours.
 // Where there are work-groups it may be TC(i, i): each item adds up four neighbours of axis i, and no axis is laid in
-// lanes. SWAP: axis and amount, two output axes, change places in the loop order. THREAD (whole axis): its steps are
-// tiles that threads share, whatever the reductions inside. There is no PADTO of its own: an amount that does not
-// divide a size pads it. BLOCKS: kernel_split_on_constants. SEPARATE: kernel_separate of REDUCE number `axis` in
-// topological order. ORDER: what the compiler has to leave in the order of the program, enum order_kind (program.h).
-// DESCRIPTOR: the dot products that TC made are written with row amount - 1 of the table of descriptors, in as many
-// pieces as it has too few lanes, or (0) without any, in plain arithmetic; without it, with the first row that fits.
-// LAYOUT is none of a kernel, but of a weight (enum layout_kind), and refused. PREFETCH: loads of streams ask for the
-// bytes `axis` KiB further on, with hint `amount` (prefetch_hint); where axis is 0, loads through a table for those of
-// the next entry. It changes no value. KEEP: what all steps of the innermost plain loop over the output share, values
-// of weights that take `amount` operations or more, is computed once before it and kept in memory of the tile (keep.h);
-// where axis is not 0, what the next tile reads is asked for meanwhile, with hint axis - 1. A list says all that was
-// done to a kernel, so that the heuristic's own list, applied again, gives its kernel again.
+// lanes. LOCAL of a stage's axis: all items of a work-group, as many as `amount`, make the stage together. SWAP: axis
+// and amount, two output axes, change places in the loop order. THREAD (whole axis): its steps are tiles that threads
+// share, whatever the reductions inside. There is no PADTO of its own: an amount that does not divide a size pads it.
+// BLOCKS: kernel_split_on_constants. SEPARATE: kernel_separate of REDUCE number `axis` in topological order. ORDER:
+// what the compiler has to leave in the order of the program, enum order_kind (program.h). DESCRIPTOR: the dot products
+// that TC made are written with row amount - 1 of the table of descriptors, in as many pieces as it has too few lanes,
+// or (0) without any, in plain arithmetic; without it, with the first row that fits. LAYOUT is none of a kernel, but of
+// a weight (enum layout_kind), and refused. PREFETCH: loads of streams ask for the bytes `axis` KiB further on, with
+// hint `amount` (prefetch_hint); where axis is 0, loads through a table for those of the next entry. It changes no
+// value. KEEP: what all steps of the innermost plain loop over the output share, values of weights that take `amount`
+// operations or more, is computed once before it and kept in memory of the tile (keep.h); where axis is not 0, what the
+// next tile reads is asked for meanwhile, with hint axis - 1. A list says all that was done to a kernel, so that the
+// heuristic's own list, applied again, gives its kernel again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 
 enum { MOST_PREFETCH_KIB = 64, MOST_KEEP = 64 };

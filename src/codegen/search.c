@@ -112,7 +112,6 @@ bool search_allows(graph *parent, uop *ast, const target *t, const opt *opts, in
   kernel k, h;
   str mine = {0}, its = {0};
   kernel_init(&h, g, simplify(g, ast), t);
-  kernel_apply(&h, (opt){OPT_BLOCKS, 0, 0});
   heuristic(&h, false);
   int prefix = deciding_prefix(g, ast, t, h.applied, h.n_applied);
   bool ok = true;
