@@ -8,6 +8,7 @@
 #include "codegen/expand.h"
 #include "codegen/keep.h"
 #include "codegen/linearize.h"
+#include "codegen/mma.h"
 #include "graph/record.h"
 #include "graph/verify.h"
 
@@ -116,6 +117,13 @@ static uop *special_axes(kernel *k, program *p) {
     map_put(&specials, x.at[i], new_special(g, p, true, &count[1], x.at[i]->src[0]));
     rows_first = true;
   }
+  mma_ranges tile;
+  if (mma_has(k->ast) && mma_find(k->ast->src[0], &tile)) {
+    uop *s = new_special(g, p, true, &count[1], uop_idx(g, MMA_ITEMS));
+    map_put(&specials, tile.g, idx_div(g, s, tile.t->src[0]));
+    map_put(&specials, tile.t, idx_mod(g, s, tile.t->src[0]));
+    rows_first = true;
+  }
   if (shared > 1) {
     uop *s = new_special(g, p, true, &count[1], uop_idx(g, shared));
     int64_t stride = 1;
@@ -138,7 +146,7 @@ static uop *special_axes(kernel *k, program *p) {
       item = idx_add(g, idx_mul(g, item, x.at[i]->src[0]), map_ptr(&specials, x.at[i]));
   for (int i = x.n_out; i < x.n; i++) if (x.at[i]->b == AXIS_LOCAL) map_put(&specials, x.at[i], item);
   int64_t swapped = rows_first ? 0 : swapped_items(k, &x, shared);
-  uop *store = uop_substitute(g, expand_groups(g, k->ast, swapped, rows_first)->src[0], &specials),
+  uop *store = uop_substitute(g, expand_groups(g, expand_mma(g, k->ast), swapped, rows_first)->src[0], &specials),
       *src[2 + MAX_AXES];
   map_free(&specials);
   store = expand_shared_stages(g, store);

@@ -9,7 +9,7 @@
 // code than 127 is moved down by 128, which is added again as 64 * b + 64 * b. Without those instructions products are
 // made in 16 bits, where one always fits, and added up there as long as that is so.
 //
-// NVIDIA's GPUs (NVPTX): dp4a, in each item.
+// NVIDIA's GPUs (NVPTX): dp4a, in each item; mma, of 32 items together (codegen/mma.h).
 //
 // BF16. Pairs of products are added up in F32; vdpbf16ps and bfdot differ in how they round and take the smallest
 // numbers for zero. Without them there is no row: converting is a shift, and multiplying and adding F32 as fast as
@@ -93,6 +93,8 @@ static const descriptor table[] = {
   {"avx512-bf16-128", "avx512bf16 avx512vl", 1, 4, BRAIN, PAIRS("x86.avx512bf16.dpbf16ps.128"), {0}},
   {"neon-bf16", "bf16", 1, 4, BRAIN, PAIRS("aarch64.neon.bfdot.v4f32.v8bf16"), {0}},
   {"dp4a", "dp4a", 1, 1, 4, KIND, 255, 0, DP4A, {0}},
+  {"mma-32", "mma", 16, 8, 32, KIND, 255, 0, {"mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32"}, {0}},
+  {"mma-16", "mma", 16, 8, 16, KIND, 255, 0, {"mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32"}, {0}},
 };
 _Static_assert(COUNT(table) <= 64, "a descriptor_set is 64 bits");
 
@@ -125,17 +127,24 @@ int64_t descriptor_steps(const descriptor *d, int64_t a_max) {
 const descriptor *descriptor_find(descriptor_set set, enum dtype acc, int n, int64_t a_max) {
   for (size_t i = 0; i < COUNT(table); i++) {
     const descriptor *d = &table[i];
-    if ((set >> i & 1) && d->acc == acc && d->n == n &&
+    if ((set >> i & 1) && d->m == 1 && d->acc == acc && d->n == n &&
         (acc != DT_I32 || (a_max <= d->a_max && descriptor_steps(d, a_max) >= 1)))
       return d;
   }
   return NULL;
 }
 
+const descriptor *descriptor_tile(descriptor_set set, int products) {
+  for (size_t i = 0; i < COUNT(table); i++)
+    if ((set >> i & 1) && table[i].m > 1 && table[i].k == products) return &table[i];
+  return NULL;
+}
+
 int descriptor_lanes(descriptor_set set, enum dtype acc, int most, int64_t size) {
   int best = 0;
   for (size_t i = 0; i < COUNT(table); i++)
-    if ((set >> i & 1) && table[i].acc == acc && table[i].n <= most && table[i].n > best && size % table[i].n == 0)
+    if ((set >> i & 1) && table[i].m == 1 && table[i].acc == acc && table[i].n <= most && table[i].n > best &&
+        size % table[i].n == 0)
       best = table[i].n;
   return best;
 }

@@ -21,13 +21,15 @@ enum { DESCRIPTOR_LINES = 12 };
 typedef struct descriptor {
   const char *name;
   const char *needs;             // processor features (LLVM's names), all of them; separated by spaces
-  int m, n, k;                   // results: M rows of N lanes; products per result
+  // results: M rows of N lanes (or columns, of a tile that 32 items compute together: M > 1); products per result
+  int m, n, k;
   enum dtype a, b, acc;          // of the operands and the result: U8 I8 I32, or BF16 BF16 F32
   int64_t a_max;                 // U8: the largest a that the instruction takes (127 where it reads a as signed)
   int products;                  // products in a 16-bit lane of a step's partial sum; 0: a step adds to acc itself
   // Text of the LLVM renderer, an instruction a line; the last line's value is the result. {n} {2n} {4n} {bits}:
   // numbers of lanes, and of bits in a register; $a $b: operands (bytes <{4n} x i8> or bits <{2n} x i16>; k parts a
   // lane, <{n} x i32>); $acc: the accumulator; $1 $2: lines before; $$: a $.
+  // Of a tile: the instruction's name alone.
   const char *step[DESCRIPTOR_LINES];      // products = 0: new acc of $acc $a $b; otherwise a partial sum of $a $b
   const char *finish[DESCRIPTOR_LINES];    // products > 0: new acc of $acc and the partial sum $a
 } descriptor;
@@ -42,6 +44,8 @@ const descriptor *descriptor_at(size_t i);                       // the table, i
 const descriptor *descriptor_find(descriptor_set set, enum dtype acc, int n, int64_t a_max);
 // The largest number of lanes, at most `most`, that divides `size` and for which there is an instruction; 0: none.
 int descriptor_lanes(descriptor_set set, enum dtype acc, int most, int64_t size);
+// A tile of M x N results that items compute together, of so many products each; NULL: the set has none.
+const descriptor *descriptor_tile(descriptor_set set, int products);
 // how many steps fit into a partial sum (1 if there is none)
 int64_t descriptor_steps(const descriptor *d, int64_t a_max);
 #endif

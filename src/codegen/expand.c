@@ -250,7 +250,7 @@ static uop *after_each(graph *g, uop *u, uop **s) {
     if (s[i]->op != OP_SINK) { vec_push(&src, s[i]); continue; }
     for (size_t j = 0; j < s[i]->nsrc; j++) vec_push(&src, s[i]->src[j]);
   }
-  uop *r = uop_new(g, (enum op)u->op, (enum dtype)u->dt, 1, src.at, src.n, (uarg){0});
+  uop *r = uop_new(g, (enum op)u->op, (enum dtype)u->dt, u->lanes, src.at, src.n, uop_arg(u));
   vec_free(&src);
   return r;
 }
@@ -455,6 +455,7 @@ static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx) {
     }
     return uop_new(g, OP_STORE, DT_VOID, 1, src, n, (uarg){0});
   }
+  case OP_MMA: case OP_EXTRACT: return uop_with_src(g, u, s);
   case OP_INDEX: return uop_index(g, s[0], s[1]);
   case OP_CAST: return uop_cast(g, s[0], (enum dtype)u->dt);
   case OP_BITCAST: return uop_bitcast(g, s[0], (enum dtype)u->dt);

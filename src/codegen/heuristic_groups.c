@@ -1,5 +1,6 @@
 // The heuristic where there are work-groups (GPUs): sums are shared by neighbouring items, rows by items and groups.
 #include "codegen/heuristic_impl.h"
+#include "codegen/mma.h"
 #include "base/env.h"
 
 // Bytes that an access moves on by a step of r; -1 where it does not move evenly. Of a row's bytes that lie together
@@ -181,7 +182,7 @@ static uop *row_of_items(kernel *k) {
 }
 
 // So many steps of a sum are left for each of the groups of items that share it, at least.
-enum { LEAST_STEPS = 64, MOST_PARTS = 16, ITEM_TOKENS = 8 };
+enum { LEAST_STEPS = 64, MOST_PARTS = 16, ITEM_TOKENS = 8, MOST_SUMS = 32 };
 
 // A sum is cut into parts along its outermost range: neighbouring blocks of rows lie one behind the other in memory.
 // How many parts there are depends on the weight alone, and so does the order of additions.
@@ -223,25 +224,94 @@ static bool unroll_one_unit(kernel *k) {
   return did;
 }
 
+static bool moves_streams(kernel *k, const uop *r) {
+  loads l;
+  find_loads(k->ast->src[0]->src[1], &l);
+  bool moves = false;
+  for (int j = 0; j < l.n; j++) moves |= is_stream(l.at[j]->src[0]->src[0]) && uop_varies(l.at[j]->src[0], r);
+  return moves;
+}
+
 // Tokens that read the same rows share them.
 static void share_rows(kernel *k) {
   uop *store = k->ast->src[0];
-  loads l;
-  find_loads(store->src[1], &l);
   for (size_t i = 2; i < store->nsrc; i++) {
     uop *r = store->src[i];
-    bool own = false, symbolic = r->src[0]->op != OP_CONST;
-    for (int j = 0; j < l.n; j++) own |= is_stream(l.at[j]->src[0]->src[0]) && uop_varies(l.at[j]->src[0], r);
-    if (r->b != AXIS_LOOP || own || (!symbolic && r->src[0]->a > ITEM_TOKENS)) continue;
+    bool symbolic = r->src[0]->op != OP_CONST;
+    if (r->b != AXIS_LOOP || moves_streams(k, r) || (!symbolic && r->src[0]->a > ITEM_TOKENS)) continue;
     apply_to(k, OPT_UPCAST, r, symbolic ? (int)min_i64(ITEM_TOKENS, r->src[0]->vmax) : 0);
     return;
   }
 }
 
+// Several tokens by instructions that compute tiles of 16 rows and 8 tokens: the output is cut for these, and all sums
+// of products of integers have to fit. False: nothing is done.
+static bool tiles_of_items(kernel *k, const uop *row) {
+  axes x;
+  int at, tokens = -1;
+  kernel before = *k;
+  if (!descriptor_tile(k->t->descriptors, 16) && !descriptor_tile(k->t->descriptors, 32)) return false;
+  kernel_axes(k, &x);
+  for (int i = 0; i < x.n_out; i++) {
+    const uop *end = x.at[i]->src[0];
+    bool fits = end->op == OP_CONST ? end->a % ITEM_TOKENS == 0 : end->vmax >= ITEM_TOKENS;
+    if (x.at[i]->b == AXIS_LOOP && fits && !moves_streams(k, x.at[i])) tokens = i;
+  }
+  if (tokens < 0) return false;
+  bool ok = kernel_apply(k, (opt){OPT_UPCAST, tokens, 2}) && kernel_apply(k, (opt){OPT_LOCAL, tokens, 4});
+  if (ok) {
+    at = axis_of(k, row);
+    ok = kernel_apply(k, (opt){OPT_LOCAL, at, 8}) && kernel_apply(k, (opt){OPT_UPCAST, at, 2});
+    if (ok) kernel_axes(k, &x);
+    if (ok && x.at[at]->b == AXIS_LOOP) ok = kernel_apply(k, (opt){OPT_UPCAST, at, 0});
+  }
+  int sums = 0;
+  for (bool again = ok; again;) {
+    again = false;
+    kernel_axes(k, &x);
+    for (int i = x.n_out; i < x.n && !again; i++) again = kernel_apply(k, (opt){OPT_MMA, i, 0});
+    sums += again;
+  }
+  if (sums) return true;
+  *k = before;
+  return false;
+}
+
+// Several tiles of columns beside each other share the rows, as many as the work-group's memory has room for sums of.
+static void more_columns(kernel *k) {
+  axes x;
+  int64_t bytes = MMA_ITEMS * 8 * 4, parts = 1, sums = 0, rows = 1;
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  for (size_t i = 0; i < l.n; i++) {
+    bool grouped = false;
+    for (size_t j = (size_t)uop_first_range(l.at[i]); l.at[i]->op == OP_REDUCE && j < l.at[i]->nsrc; j++)
+      if (l.at[i]->src[j]->b == AXIS_GROUP) { parts = l.at[i]->src[j]->src[0]->a; grouped = true; }
+    sums += grouped;
+  }
+  arena_free(a);
+  kernel_axes(k, &x);
+  for (int i = 0; i < x.n_out; i++) rows *= x.at[i]->b == AXIS_UPCAST ? x.at[i]->src[0]->a : 1;
+  if (k->t->max_local_bytes < 2 * parts * sums * bytes || rows * sums > MOST_SUMS / 2) return;
+  for (int i = 0; i < x.n_out; i++)
+    if (x.at[i]->b == AXIS_LOOP && x.at[i]->src[0]->op != OP_CONST && x.at[i]->src[0]->vmax > 1) {
+      kernel_apply(k, (opt){OPT_UPCAST, i, 2});
+      return;
+    }
+}
+
 // Each item has a row, and reads next to what its neighbours read; a sum is shared by items of several parts of it.
 static bool rows_in_items(kernel *k) {
   uop *row = k->t->row_items ? row_of_items(k) : NULL;
-  if (!row || !apply_to(k, OPT_LOCAL, row, 0)) return false;
+  if (!row) return false;
+  if (tiles_of_items(k, row)) {
+    part_sum(k);
+    more_columns(k);
+    while (unroll_one_unit(k)) {}
+    unroll_dot(k);
+    return true;
+  }
+  if (!apply_to(k, OPT_LOCAL, row, 0)) return false;
   while (dot_alone(k)) {}
   part_sum(k);
   while (unroll_one_unit(k)) {}

@@ -3,6 +3,7 @@
 // substitution.
 #include "codegen/opt.h"
 #include "codegen/keep.h"
+#include "codegen/mma.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 const char *opt_name(enum opt_kind k) {
   static const char *const names[] = {"UPCAST", "UNROLL", "LANES",      "LOCAL",  "GROUP",   "GROUPTOP",
                                       "THREAD", "LOOP",   "TC",         "SWAP",   "BLOCKS",  "SEPARATE",
-                                      "ORDER",  "DESCRIPTOR", "LAYOUT", "PREFETCH", "KEEP"};
+                                      "ORDER",  "DESCRIPTOR", "LAYOUT", "PREFETCH", "KEEP", "MMA"};
   return names[k];
 }
 
@@ -361,6 +362,32 @@ static bool apply_descriptor(kernel *k, const axes *x, opt o) {
   return true;
 }
 
+static bool apply_mma(kernel *k, const axes *x, opt o) {
+  mma_ranges m;
+  uop *half = NULL, *its;
+  if (o.amount || o.axis < x->n_out || o.axis >= x->n || !mma_find(k->ast->src[0], &m)) return false;
+  uop *inner = x->at[o.axis];
+  if (inner->b != AXIS_REDUCE || inner->src[0]->op != OP_CONST) return false;
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  bool fit = true, any = false;
+  for (size_t i = 0; i < l.n && fit; i++) {
+    if (l.at[i]->op != OP_REDUCE || !uop_binds(l.at[i], inner)) continue;
+    fit = mma_fits(l.at[i], &m, inner, &its) && (!any || its == half);
+    half = its;
+    any = true;
+  }
+  for (size_t i = 0; i < l.n && fit && half; i++)
+    fit = l.at[i]->op != OP_REDUCE || !uop_binds(l.at[i], half) || uop_binds(l.at[i], inner);
+  arena_free(a);
+  int products = half || inner->src[0]->a > 16 ? 32 : 16;
+  if (!fit || !any || !descriptor_tile(k->t->descriptors, products) || (half && half->b != AXIS_REDUCE)) return false;
+  change_kind(k, inner, AXIS_MMA);
+  if (half) change_kind(k, half, AXIS_MMA);
+  k->applied[k->n_applied++] = o;
+  return true;
+}
+
 // Two output axes change places in the order of the loops.
 static bool apply_swap(kernel *k, const axes *x, opt o) {
   if (o.axis < 0 || o.amount < 0 || o.axis >= x->n_out || o.amount >= x->n_out || o.axis == o.amount) return false;
@@ -452,6 +479,7 @@ static bool try_opt(kernel *k, opt o) {
     return k->order[o.axis] = true;
   case OPT_PREFETCH: return apply_prefetch(k, o);
   case OPT_KEEP: return apply_keep(k, o);
+  case OPT_MMA: return apply_mma(k, &x, o);
   case OPT_LAYOUT: return false;
   case OPT_DESCRIPTOR: return apply_descriptor(k, &x, o);
   default: break;

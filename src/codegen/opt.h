@@ -23,6 +23,7 @@ enum opt_kind {
   OPT_LAYOUT,
   OPT_PREFETCH,
   OPT_KEEP,
+  OPT_MMA,
   OPT_COUNT
 };
 
@@ -40,8 +41,9 @@ enum opt_kind {
 // hint `amount` (prefetch_hint); where axis is 0, loads through a table for those of the next entry. It changes no
 // value. KEEP: what all steps of the innermost plain loop over the output share, values of weights that take `amount`
 // operations or more, is computed once before it and kept in memory of the tile (keep.h); where axis is not 0, what the
-// next tile reads is asked for meanwhile, with hint axis - 1. A list says all that was done to a kernel, so that the
-// heuristic's own list, applied again, gives its kernel again.
+// next tile reads is asked for meanwhile, with hint axis - 1. MMA: sums over reduced axis `axis` become tiles
+// that 32 items compute together (mma.h), which its output axes have to be cut for. A list says all that was done to a
+// kernel, so that the heuristic's own list, applied again, gives its kernel again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 
 enum { MOST_PREFETCH_KIB = 64, MOST_KEEP = 64 };

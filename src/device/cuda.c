@@ -56,7 +56,8 @@ static int attribute(cuda *c, int what, int *out) { return c->DeviceGetAttribute
 
 // For descriptors.
 static bool has_gpu_feature(const void *machine, const char *feature) {
-  return !strcmp(feature, "dp4a") && ((const cuda *)machine)->capability >= 61;
+  int capability = ((const cuda *)machine)->capability;
+  return (!strcmp(feature, "dp4a") && capability >= 61) || (!strcmp(feature, "mma") && capability >= 80);
 }
 
 static int ask_attributes(cuda *c, error *err) {

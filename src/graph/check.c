@@ -291,6 +291,16 @@ static bool dot(const node *v) {
          bad(v, "DOT of wrong numbers of lanes");
 }
 
+static bool tile(const node *v) {
+  size_t a = (size_t)v->arg->a / 8, b = (size_t)v->arg->a / 16;
+  if (v->arg->a != 16 && v->arg->a != 32) return bad(v, "MMA of %lld products", (long long)v->arg->a);
+  if (v->n != 1 + a + b) return bad(v, "MMA of %zu sources", v->n);
+  bool ok = v->dt == DT_I32 && v->lanes == 4 && v->src[0]->dt == DT_I32 && v->src[0]->lanes == 4;
+  for (size_t i = 1; i <= a; i++) ok &= v->src[i]->dt == DT_U8 && v->src[i]->lanes == 4;
+  for (size_t i = 1 + a; i < v->n; i++) ok &= v->src[i]->dt == DT_U32 && v->src[i]->lanes == 1;
+  return ok || bad(v, "MMA of wrong types");
+}
+
 static bool vector(const node *v) {
   if (!has_value(v) || (v->op == OP_SHUFFLE && !at_least(v, 1)) || !same_dtype(v, 0)) return false;
   int n = v->src[0]->lanes;
@@ -364,6 +374,7 @@ bool uop_well_formed(enum op op, enum dtype dt, int lanes, uop *const *src, size
   case OP_STACK: return tensor(&n);
   case OP_RANGE: case OP_INDEX: case OP_LOAD: case OP_STORE: case OP_REDUCE: case OP_SINK: return kernel(&n);
   case OP_DOT: return dot(&n);
+  case OP_MMA: return tile(&n);
   case OP_SWAP:
     return has_value(&n) && same_dtype(&n, 0) && same_lanes(&n, 0) &&
            ((arg->a >= 0 && arg->a < 5) || bad(&n, "SWAP of items by bit %lld", (long long)arg->a));

@@ -102,7 +102,10 @@ enum op_flags {
   b: hint (codegen/program.h): caches ask for them; no effect */ \
   O(SWAP, 1, 0)             /* the value of the work-item whose number l0 differs from this one's in bit a alone; all \
   items get there */ \
-  O(SPECIAL, 0, 0)          /* s: "g0".."g2" work-group number, "l0".."l2" work-item number; b: bound */
+  O(SPECIAL, 0, 0)          /* s: "g0".."g2" work-group number, "l0".."l2" work-item number; b: bound */ \
+  O(MMA, -1, 0)             /* a tile of sums of products that 32 items make together, all of which get there: \
+  acc (I32, 4 lanes), a..., b...; each item gives K / 8 registers of a (U8, 4 lanes), K / 16 of b (U32), and gets 4 of \
+  16 x 8 results: codegen/mma.c says which. a: K, 16 or 32; made late */
 
 enum op {
 #define O(name, arity, flags) OP_##name,
@@ -124,6 +127,7 @@ enum axis_kind {
   AXIS_LANE,
   AXIS_LOOP,
   AXIS_DOT,
+  AXIS_MMA,
   AXIS_COUNT
 };
 

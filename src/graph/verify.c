@@ -177,6 +177,12 @@ static uop *any_shuffle(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)ctx;
   return u->op == OP_SHUFFLE ? u : NULL;
 }
+static uop *any_mma(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g;
+  (void)v;
+  (void)ctx;
+  return u->op == OP_MMA ? u : NULL;
+}
 static uop *any_barrier(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g;
   (void)v;
@@ -237,6 +243,7 @@ RULES(spec_vectors, ANYTHING) = {
   F( P0(SPECIAL),                               fine ),
   F( x,                                         any_barrier ),
   F( P3(DOT, x, y, z),                         fine ),
+  F( x,                                         any_mma ),
   F( x,                                         asks_ahead ),
 };
 RULES_END(spec_vectors)
@@ -429,7 +436,7 @@ static bool check_step(program_check *p, uop *u) {
   if (!p->has_idx && (u->dt == DT_IDX || u->dt == DT_BF16))
     return wrong(p, u, "IDX or BF16 in a program for a machine");
   if (!node_ok(&p->c, u, STAGE_LINEAR)) return false;
-  for (int i = 1; u->op == OP_SWAP && i <= p->depth; i++)
+  for (int i = 1; (u->op == OP_SWAP || u->op == OP_MMA) && i <= p->depth; i++)
     if (p->open[i]->op == OP_IF) return wrong(p, u, "not all items get there");
   if ((u->op == OP_RANGE || u->op == OP_IF) && !open_scope(p, u)) return false;
   if ((u->op == OP_END || u->op == OP_ENDIF) && !close_scope(p, u)) return false;

@@ -89,19 +89,6 @@ static const char *type_of(llvm *c, enum dtype d, int lanes) {
 }
 static const char *type(llvm *c, const uop *u) { return type_of(c, (enum dtype)u->dt, u->lanes); }
 
-static const char *constant(llvm *c, const uop *u) {
-  enum dtype d = (enum dtype)u->dt;
-  if (d == DT_BOOL) return u->a ? "true" : "false";
-  if (!dtype_is_float(d)) return arena_printf(c->mem, "%lld", (long long)u->a);
-  double v = uop_const_float(u);
-  if (d == DT_F16) return arena_printf(c->mem, "0xH%04X", f16_from_double(v));
-  if (d == DT_F32) v = (double)(float)v;
-  uint64_t b;
-  memcpy(&b, &v, 8);
-  if (v != v) b = (b >> 63 << 63) | 0x7ff8000000000000ull;
-  return arena_printf(c->mem, "0x%016llX", (unsigned long long)b);
-}
-
 static const char *repeated(llvm *c, enum dtype d, const char *text) {
   return !strcmp(text, "0") || !strcmp(text, "0x0000000000000000")
            ? "zeroinitializer"
@@ -122,9 +109,9 @@ static const char *lane_numbers(llvm *c, enum dtype d, int lanes) {
 static const char *value(llvm *c, const uop *u) {
   const char *name = map_ptr(&c->names, u);
   if (name) return name;
-  if (u->op == OP_CONST) name = constant(c, u);
+  if (u->op == OP_CONST) name = constant_text(c->mem, u);
   else if (u->op == OP_SPLAT && u->src[0]->op == OP_CONST)
-    name = repeated(c, (enum dtype)u->dt, constant(c, u->src[0]));
+    name = repeated(c, (enum dtype)u->dt, constant_text(c->mem, u->src[0]));
   else if (u->op == OP_LANE) name = lane_numbers(c, (enum dtype)u->dt, u->lanes);
   else die("%s: %s.%s is used before it is made", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
   map_put(&c->names, u, (void *)(uintptr_t)name);
@@ -781,6 +768,29 @@ static const char *swap(llvm *c, const uop *u) {
                value(c, u->src[0]), 1 << u->a, STEP - 1);
 }
 
+// A tile of sums. Its registers are words, and so are the results, which make a vector.
+static const char *tile_dot(llvm *c, const uop *u) {
+  const descriptor *d = descriptor_tile(c->opt ? c->opt->descriptors : ~(descriptor_set)0, (int)u->a);
+  str code = {0}, args = {0};
+  const char *made = "poison";
+  if (!d) return NULL;
+  recipe_tile(d->step[0], (int)u->a / 8, (int)u->a / 16, &code);
+  for (size_t i = 1; i < u->nsrc; i++) {
+    const uop *s = u->src[i];
+    str_addf(&args, "i32 %s, ",
+             s->lanes > 1 ? instr(c, "bitcast %s %s to i32", type(c, s), value(c, s)) : value(c, s));
+  }
+  for (int i = 0; i < 4; i++)
+    str_addf(&args, "%si32 %s", i ? ", " : "", instr(c, "extractelement <4 x i32> %s, i64 %d", value(c, u->src[0]), i));
+  const char *all = instr(c, "call {i32, i32, i32, i32} %s(%s) convergent readnone nounwind willreturn",
+                          str_c(&code), str_c(&args));
+  for (int i = 0; i < 4; i++)
+    made = instr(c, "insertelement <4 x i32> %s, i32 %s, i64 %d", made,
+                 instr(c, "extractvalue {i32, i32, i32, i32} %s, %d", all, i), i);
+  str_free(&code); str_free(&args);
+  return made;
+}
+
 // A number that the launch gives, below u->b.
 static const char *special(llvm *c, const uop *u) {
   if (!c->m->launched || u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2')
@@ -816,6 +826,7 @@ static int node(llvm *c, size_t at) {
   case OP_LOCAL: v = local(c, u); break;
   case OP_SPECIAL: v = special(c, u); break;
   case OP_SWAP: v = swap(c, u); break;
+  case OP_MMA: v = c->m->launched ? tile_dot(c, u) : NULL; break;
   case OP_BARRIER:
     if (!c->m->barrier) return refuse_node(c, u);
     if (render_needs_barrier(c->p, at)) barrier(c);

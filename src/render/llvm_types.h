@@ -1,8 +1,10 @@
-// What LLVM calls the types of elements. Names are static; a type that it has no name for ends the program.
-// Look next: llvm.c, which has vectors of them.
+// What LLVM calls the types of elements, and how it writes their values. Names are static; a type that it has no name
+// for ends the program. Look next: llvm.c, which has vectors of them.
 #ifndef WEFT_LLVM_TYPES_H
 #define WEFT_LLVM_TYPES_H
-#include "base/base.h"
+#include <string.h>
+#include "base/arena.h"
+#include "graph/half.h"
 #include "graph/uop.h"
 
 static inline const char *scalar_type(enum dtype d) {
@@ -17,5 +19,19 @@ static inline const char *scalar_type(enum dtype d) {
 // the type of elements in memory: BOOL is a byte there, and BF16 only bits
 static inline const char *memory_type(enum dtype d) {
   return d == DT_BOOL ? "i8" : d == DT_BF16 ? "i16" : scalar_type(d);
+}
+
+// The value of a CONST, in mem.
+static inline const char *constant_text(arena *mem, const uop *u) {
+  enum dtype d = (enum dtype)u->dt;
+  if (d == DT_BOOL) return u->a ? "true" : "false";
+  if (!dtype_is_float(d)) return arena_printf(mem, "%lld", (long long)u->a);
+  double v = uop_const_float(u);
+  if (d == DT_F16) return arena_printf(mem, "0xH%04X", f16_from_double(v));
+  if (d == DT_F32) v = (double)(float)v;
+  uint64_t b;
+  memcpy(&b, &v, 8);
+  if (v != v) b = (b >> 63 << 63) | 0x7ff8000000000000ull;
+  return arena_printf(mem, "0x%016llX", (unsigned long long)b);
 }
 #endif

@@ -33,3 +33,16 @@ void recipe_line(const char *line, int lanes, const recipe_names *names, str *ou
     } else str_addc(out, *p++);
   }
 }
+
+void recipe_tile(const char *instruction, int a, int b, str *out) {
+  int ends[] = {4, 4 + a, 4 + a + b, 8 + a + b};
+  str_addf(out, "asm \"%s ", instruction);
+  for (int part = 0, at = 0; part < 4; part++) {
+    str_add(out, part ? ", {" : "{");
+    for (int first = at; at < ends[part]; at++) str_addf(out, "%s$%d", at == first ? "" : ", ", at);
+    str_add(out, "}");
+  }
+  str_add(out, ";\", \"=r,=r,=r,=r");
+  for (int i = 0; i < a + b + 4; i++) str_add(out, ",r");
+  str_add(out, "\"");
+}

@@ -245,13 +245,26 @@ static inline backend_kernel kt_llvm(const program *p, const cpu_target *c) {
   return k;
 }
 
+static inline bool kt_gpu_has(const void *machine, const char *feature) {
+  (void)machine;
+  return !strcmp(feature, "dp4a") || !strcmp(feature, "mma");
+}
+
+// NVIDIA's GPUs, as device/cuda.c has them.
+static inline kt_backend kt_backend_ptx(void) {
+  kt_backend b = {.name = "PTX", .way = KT_PTX, .t = render_find("nvptx")->target};
+  b.t.has_streams = true;
+  b.t.descriptors = descriptors_where(kt_gpu_has, NULL);
+  return b;
+}
+
 // What NVIDIA's driver would get, for the processor that reads it in its place (fake_cuda/ptx.c).
-static inline ptx *kt_ptx(const program *p) {
+static inline ptx *kt_ptx(const program *p, descriptor_set descriptors) {
   error err = {0};
   str text = {0};
   bytes object = {0};
   char why[400];
-  if (render_nvptx(p, NULL, &text, &err)) rig_fail("render", &err, NULL);
+  if (render_nvptx(p, &(render_options){.descriptors = descriptors}, &text, &err)) rig_fail("render", &err, NULL);
   if (llvm_compile_for("nvptx64-nvidia-cuda", str_c(&text), "sm_80", "", &object, NULL, &err))
     rig_fail("llvm", &err, str_c(&text));
   str_free(&text);
@@ -310,7 +323,7 @@ static inline kt_code kt_compile_program(program *p, const kt_backend *b) {
   case KT_REF: c.ref = ref_compile(c.p); break;
   case KT_LLVM: c.native = kt_llvm(c.p, &b->cpu); break;
   case KT_C: c.native = rig_cc(c.p, "cc -Wno-psabi"); break;
-  case KT_PTX: c.ptx = kt_ptx(c.p); break;
+  case KT_PTX: c.ptx = kt_ptx(c.p, b->t.descriptors); break;
   case KT_CL:
     if (render_opencl(c.p, NULL, &text, &err)) rig_fail("render", &err, NULL);
     c.cl = cl_compile(kt_cl(), c.p, str_c(&text), &err);

@@ -57,8 +57,7 @@ static void test_opencl(void **state) {
 // As NVIDIA's GPUs get them, run by the tests themselves: with the bounds of every buffer, and races.
 static void test_ptx(void **state) {
   (void)state;
-  kt_backend b = {.name = "PTX", .way = KT_PTX, .t = render_find("nvptx")->target};
-  b.t.has_streams = true;                          // as device/cuda_plan.c has it
+  kt_backend b = kt_backend_ptx();
   run_cases(&b);
 }
 

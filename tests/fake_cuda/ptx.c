@@ -35,6 +35,7 @@ enum code {
   MAD,
   MAX,
   MIN,
+  MMA,
   MOV,
   MUL,
   NEG,
@@ -62,7 +63,7 @@ typedef struct type { char kind; int bytes; bool pair; } type;
 enum { LO, WIDE, HI };                              // mode of MUL and MAD
 enum { RN, RZ, RM, RP, INTEGER = 8 /* the result is one, of a float */, SATURATE = 16 };
 enum { GLOBAL, SHARED, LOCAL };
-enum { MOST_SRC = 4, NO_REG = -1, MOST_STEPS = 1 << 30 };
+enum { MOST_SRC = 12, NO_REG = -1, MOST_STEPS = 1 << 30 };
 
 // What most instructions are, done at once: the same as compute() does.
 enum quick { SLOW, Q_ADD, Q_SUB, Q_MUL, Q_MAD, Q_AND, Q_OR, Q_XOR, Q_MOV, Q_SELP, Q_FADD, Q_FMUL, Q_FFMA };
@@ -123,7 +124,7 @@ static bool read_operand(ptx *k, const char *s, int *out) {
   void *v;
   char *end = NULL;
   *out = register_of(k, s);
-  if (*s == '%' || !strcmp(s, "_")) return true;
+  if (*s == '%' || !strcmp(s, "_") || !strcmp(s, "tmp")) return true;       // tmp: of a block in a line
   uint64_t *first = &k->first.at[*out];
   if (smap_get(&k->memories, s, strlen(s), &v)) { *first = (uint64_t)(intptr_t)v; return true; }
   if (s[0] == '0' && (s[1] == 'f' || s[1] == 'd')) *first = strtoull(s + 2, &end, 16);
@@ -188,12 +189,12 @@ static bool is_type(const char *s, type *t) {
 static bool read_op(ptx *k, char *s, instr *i) {
   static const struct { const char *name; enum code op;
   } ops[] = {
-    {"abs", ABS}, {"add", ADD},           {"and", AND},   {"bar", BAR},   {"bfe", BFE},   {"bfi", BFI}, {"bra", BRA},
-    {"clz", CLZ}, {"copysign", COPYSIGN}, {"cvt", CVT},   {"div", DIV},   {"dp4a", DP4A}, {"ex2", EX2}, {"fma", FMA},
-    {"ld", LD},   {"lg2", LG2},           {"mad", MAD},   {"max", MAX},   {"min", MIN},   {"mov", MOV}, {"mul", MUL},
-    {"neg", NEG}, {"not", NOT},           {"or", OR},     {"popc", POPC}, {"prmt", PRMT}, {"rcp", RCP}, {"rem", REM},
-    {"ret", RET}, {"selp", SELP},         {"setp", SETP}, {"shf", SHF},   {"shfl", SHFL}, {"shl", SHL}, {"shr", SHR},
-    {"sqrt", SQRT}, {"st", ST},           {"sub", SUB},   {"xor", XOR}};
+    {"abs", ABS}, {"add", ADD},           {"and", AND},   {"bar", BAR},   {"bfe", BFE},   {"bfi", BFI},   {"bra", BRA},
+    {"clz", CLZ}, {"copysign", COPYSIGN}, {"cvt", CVT},   {"div", DIV},   {"dp4a", DP4A}, {"ex2", EX2},   {"fma", FMA},
+    {"ld", LD},   {"lg2", LG2},           {"mad", MAD},   {"max", MAX},   {"min", MIN},   {"mma", MMA},   {"mov", MOV},
+    {"mul", MUL}, {"neg", NEG},           {"not", NOT},   {"or", OR},     {"popc", POPC}, {"prmt", PRMT}, {"rcp", RCP},
+    {"rem", REM}, {"ret", RET},           {"selp", SELP}, {"setp", SETP}, {"shf", SHF},   {"shfl", SHFL}, {"shl", SHL},
+    {"shr", SHR}, {"sqrt", SQRT},         {"st", ST},     {"sub", SUB},   {"xor", XOR}};
   static const char *const compares[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
                                          "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
   static const struct {
@@ -208,7 +209,8 @@ static bool read_op(ptx *k, char *s, instr *i) {
                    {"rmi", RM | INTEGER},
                    {"rpi", RP | INTEGER}};
   static const char *const nothing[] = {"sync", "nc", "to", "uni", "full",  "volatile", "relaxed",
-                                        "gpu",  "v2", "v4", "bfly", "lo",  "entry", "l",        "clamp"};
+                                        "gpu",  "v2", "v4", "bfly", "lo",  "entry", "l",        "clamp",
+                                        "aligned", "m16n8k16", "m16n8k32", "row", "col"};
   char *save, *part = strtok_r(s, ".", &save);
   i->op = N_OPS;
   for (size_t n = 0; n < COUNT(ops); n++) if (!strcmp(part, ops[n].name)) i->op = ops[n].op;
@@ -316,6 +318,12 @@ static bool read_line(ptx *k, char *s, bool in_head) {
   }
   if (!strncmp(s, ".shared", 7)) return read_memory(k, s, true);
   if (!strncmp(s, ".local", 6)) return read_memory(k, s, false);
+  if (!in_head && *s == '{' && s[1]) {              // { .reg .b16 tmp; an instruction; }
+    char *own = strchr(s, ';'), *end = strrchr(s, '}');
+    if (!own || !end || end < own) return fail(k, "a block in a line: %s", s);
+    for (*end = 0; end > own && strchr(" \t;", end[-1]);) *--end = 0;
+    return read_instr(k, own + 1 + strspn(own + 1, " \t"));
+  }
   if (in_head || *s == '.' || *s == '{' || *s == '}' || *s == ')') return true;
   char *colon = s[strlen(s) - 1] == ':' ? s + strlen(s) - 1 : NULL;
   if (colon) {
@@ -697,7 +705,7 @@ static void run_item(group *g, item *t, int who) {
     if (i->pred != NO_REG && (t->regs[i->pred] & 1) == i->unless) continue;
     if (i->quick) { t->regs[i->dst[0]] = quick(i, t->regs) & i->mask; continue; }
     switch (i->op) {
-    case BAR: case SHFL: return;
+    case BAR: case SHFL: case MMA: return;
     case RET: t->ended = true; return;
     case BRA: t->at = i->to; break;
     case LD_PARAM: t->regs[i->dst[0]] = g->params[i->at] >> 8 * i->offset & mask_of(i->t.bytes); break;
@@ -725,6 +733,36 @@ static void exchange(group *g, item *items, int n, const instr *i) {
   }
   for (int at = 0; at < n && !g->status; at++) items[at].regs[i->dst[0]] = got[at];
   free(got);
+}
+
+// Sums of products of bytes, for tiles of 16 rows and 8 columns, of 32 items each: item 4 g + t gives, register by
+// register, products from 4 t on of rows g and g + 8 (and again 16 further on), and of column g; it gets rows g and
+// g + 8 of columns 2 t and 2 t + 1.
+static void multiply_tiles(group *g, item *items, int n, const instr *i) {
+  enum { STEP = 32 };
+  int k = i->n_src == 10 ? 32 : 16, a_words = k / 8, b_words = k / 16;
+  if (i->n_dst != 4 || i->n_src != a_words + b_words + 4 || n % STEP) {
+    fault(g, 719, "%s: a tile of %d items: %s", g->k->name, n, i->text);
+    return;
+  }
+  for (int first = 0; first < n; first += STEP) {
+    int32_t sum[16][8];
+    for (int row = 0; row < 16; row++)
+      for (int column = 0; column < 8; column++) {
+        const uint64_t *own = items[first + row % 8 * 4 + column / 2].regs;
+        sum[row][column] = (int32_t)own[i->src[a_words + b_words + row / 8 * 2 + column % 2]];
+        for (int p = 0; p < k; p++) {
+          const uint64_t *a = items[first + row % 8 * 4 + p % 16 / 4].regs,
+                         *b = items[first + column * 4 + p % 16 / 4].regs;
+          uint8_t x = (uint8_t)(a[i->src[p / 16 * 2 + row / 8]] >> p % 4 * 8);
+          int8_t y = (int8_t)(uint8_t)(b[i->src[a_words + p / 16]] >> p % 4 * 8);
+          sum[row][column] += x * y;
+        }
+      }
+    for (int row = 0; row < 16; row++)
+      for (int column = 0; column < 8; column++)
+        items[first + row % 8 * 4 + column / 2].regs[i->dst[row / 8 * 2 + column % 2]] = (uint32_t)sum[row][column];
+  }
 }
 
 static void run_group(group *g, item *items, const unsigned *at, const unsigned *grid, const unsigned *block) {
@@ -755,6 +793,7 @@ static void run_group(group *g, item *items, const unsigned *at, const unsigned 
               g->k->code.at[items[0].at - 1].text);
     const instr *i = &g->k->code.at[items[0].at - 1];
     if (i->op == SHFL && !g->status) exchange(g, items, n, i);
+    else if (i->op == MMA && !g->status) multiply_tiles(g, items, n, i);
     else g->barrier++;
   }
 }

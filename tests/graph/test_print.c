@@ -93,6 +93,9 @@ static void every_op_round_trips(void **state) {
   MAKE(OP_SWAP, DT_F32, 1, ARG(.a = 4), load);
   MAKE(OP_DOT, DT_I32, 2, ARG(0), uop_splat(g, a, 2), uop_splat(g, uop_int(g, DT_U8, 200), 8),
        uop_splat(g, uop_int(g, DT_U32, 0xff01807f), 2));
+  uop *codes = uop_splat(g, uop_int(g, DT_U8, 200), 4), *words = uop_int(g, DT_U32, 0xff01807f);
+  MAKE(OP_MMA, DT_I32, 4, ARG(.a = 16), uop_splat(g, a, 4), codes, codes, words);
+  MAKE(OP_MMA, DT_I32, 4, ARG(.a = 32), uop_splat(g, a, 4), codes, codes, codes, codes, words, words);
   uop *acc = MAKE(OP_ACC, DT_F32, 1, ARG(.a = 2), f);
   MAKE(OP_SET, DT_VOID, 1, ARG(0), acc, load);
   MAKE(OP_END, DT_VOID, 1, ARG(0), range);

@@ -7,7 +7,7 @@
 #include "model/dequant.h"
 #include "schedule/dots.h"
 
-enum { ROWS = 32, COLS = 1024, TOKENS = 3 };
+enum { ROWS = 32, COLS = 1024, TOKENS = 3, MOST_TOKENS = 16 };
 
 static int blocks_buffer(kt *t, const struct format *f) {
   enum dtype dt = dequant_buffer_dtype(f);
@@ -66,40 +66,40 @@ static void weights_of(const struct format *f, double *out) {
 
 static void fill_x(float *x) {
   uint64_t seed = 3;
-  for (int i = 0; i < TOKENS * COLS; i++) x[i] = (float)(2 * kt_unit(&seed) - 1) * (i % 97 ? 1 : 20);
+  for (int i = 0; i < MOST_TOKENS * COLS; i++) x[i] = (float)(2 * kt_unit(&seed) - 1) * (i % 97 ? 1 : 20);
   for (int i = 0; i < 256; i++) x[i] = 0;                              // a whole group of zeros
 }
 
-// x times the matrix in w, with rounded activations.
-static void check_dot(const struct format *f, const kt_backend *b, const float *x, const double *w) {
-  static double xq[TOKENS * COLS], want[TOKENS * ROWS];
+// x times the matrix in w, with rounded activations; the caller frees the result.
+static float *check_dot(const struct format *f, const kt_backend *b, const float *x, int tokens, const double *w) {
+  static double xq[MOST_TOKENS * COLS], want[MOST_TOKENS * ROWS];
   kt_run r;
   begin(&r, f->name);
-  int in = kt_buffer(&r.t, DT_F32, TOKENS * COLS, KT_UNIT), raw = blocks_buffer(&r.t, f);
-  memcpy(r.t.bufs[in].start, x, TOKENS * COLS * sizeof *x);
-  tensor *rows = t_reshape_i(r.t.g, t_buffer(r.t.g, in, DT_F32, TOKENS * COLS), 2, (int64_t[]){TOKENS, COLS});
+  int in = kt_buffer(&r.t, DT_F32, tokens * COLS, KT_UNIT), raw = blocks_buffer(&r.t, f);
+  memcpy(r.t.bufs[in].start, x, (size_t)tokens * COLS * sizeof *x);
+  tensor *rows = t_reshape_i(r.t.g, t_buffer(r.t.g, in, DT_F32, tokens * COLS), 2, (int64_t[]){tokens, COLS});
   kt_out(&r.t, t_matmul(r.t.g, rows, dequant(r.t.g, f, raw, ROWS, COLS)));
   uop *sink = integer_dots(r.t.g, sink_of(&r));
   int64_t group = te_rounded_group(sink);
   if (!group) fail_msg("%s: no integer dot product", f->name);
   memset(want, 0, sizeof want);
-  for (int t = 0; t < TOKENS; t++) round_activations(x + t * COLS, group, xq + t * COLS);
-  for (int t = 0; t < TOKENS; t++)
+  for (int t = 0; t < tokens; t++) round_activations(x + t * COLS, group, xq + t * COLS);
+  for (int t = 0; t < tokens; t++)
     for (int o = 0; o < ROWS; o++)
       for (int c = 0; c < COLS; c++) want[t * ROWS + o] += w[o * COLS + c] * xq[t * COLS + c];
   schedule_graph(r.t.g, sink, &r.s);
   float *got = (float *)(void *)contents(&r, b, r.t.n_bufs - 1);
   double error2 = 0, sum2 = 0;
-  for (int i = 0; i < TOKENS * ROWS; i++) { error2 += pow((double)got[i] - want[i], 2); sum2 += want[i] * want[i]; }
+  for (int i = 0; i < tokens * ROWS; i++) { error2 += pow((double)got[i] - want[i], 2); sum2 += want[i] * want[i]; }
   if (!(error2 <= 1e-10 * sum2))
-    fail_msg("%s on %s: NMSE %.3g, first %.9g, should be %.9g", f->name, b->name, error2 / sum2, (double)got[0],
-             want[0]);
-  free(got);
+    fail_msg("%s on %s, %d tokens: NMSE %.3g, first %.9g, should be %.9g", f->name, b->name, tokens, error2 / sum2,
+             (double)got[0], want[0]);
   kt_finish(&r);
+  return got;
 }
 
 static void dots_on(const kt_backend *b) {
-  static float x[TOKENS * COLS];
+  static float x[MOST_TOKENS * COLS];
   static double w[ROWS * COLS];
   int done = 0;
   fill_x(x);
@@ -109,7 +109,11 @@ static void dots_on(const kt_backend *b) {
     bool book = !strncmp(f ? f->name : "", "IQ", 2) && f->name[2] < '4' && id != FORMAT_IQ2_XXS;
     if (!f || !f->computes || f->block == 1 || (book && b->way == KT_LLVM)) continue;
     weights_of(f, w);
-    check_dot(f, b, x, w);
+    float *few = check_dot(f, b, x, TOKENS, w), *one = check_dot(f, b, x, 1, w),
+          *many = check_dot(f, b, x, MOST_TOKENS, w);
+    if (memcmp(one, few, ROWS * sizeof *one) || memcmp(few, many, TOKENS * ROWS * sizeof *few))
+      fail_msg("%s on %s: a token has other bits beside others", f->name, b->name);
+    free(few); free(one); free(many);
     done++;
   }
   assert_true(done >= (b->way == KT_LLVM ? 17 : 23));
@@ -123,6 +127,7 @@ static void dots_on_cpu(const char *name, enum kt_way way, const char *cpu) {
 
 static void test_dots_reference(void **state) { (void)state; kt_backend b = kt_backend_ref(); dots_on(&b); }
 static void test_dots_native(void **state) { (void)state; dots_on_cpu("native", KT_LLVM, "native"); }
+static void test_dots_ptx(void **state) { (void)state; kt_backend b = kt_backend_ptx(); dots_on(&b); }
 static void test_dots_v3(void **state) { (void)state; dots_on_cpu("x86-64-v3", KT_LLVM, "x86-64-v3"); }
 static void test_dots_v2(void **state) { (void)state; dots_on_cpu("x86-64-v2", KT_LLVM, "x86-64-v2"); }
 
@@ -166,11 +171,10 @@ static void test_products_opencl(void **state) {
   products_on(&b);
 }
 
-// With rows of weights laid side by side, one for each item.
+// With rows of weights laid side by side, and tiles of tokens by mma.
 static void test_products_ptx(void **state) {
   (void)state;
-  kt_backend b = {.name = "PTX", .way = KT_PTX, .t = render_find("nvptx")->target};
-  b.t.has_streams = true;
+  kt_backend b = kt_backend_ptx();
   products_on(&b);
 }
 
@@ -181,6 +185,7 @@ int main(void) {
     cmocka_unit_test(test_dots_native),
     cmocka_unit_test(test_dots_v3),
     cmocka_unit_test(test_dots_v2),
+    cmocka_unit_test(test_dots_ptx),
     cmocka_unit_test(test_products_native),
     cmocka_unit_test(test_products_v2),
     cmocka_unit_test(test_products_interpreted),
