@@ -85,12 +85,29 @@ static bool is_row_of_items(const kernel *k, const uop *r) {
   return r->b == AXIS_LOCAL && k->t->row_items && uop_is_int(r->src[0], k->t->row_items);
 }
 
+// Does a sum that items share depend on r?
+static bool shared_depends(const kernel *k, const uop *r) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool any = false;
+  for (size_t i = 0; i < l.n; i++)
+    for (size_t j = (size_t)uop_first_range(l.at[i]); l.at[i]->op == OP_REDUCE && j < l.at[i]->nsrc; j++)
+      any |= l.at[i]->src[j]->b == AXIS_GROUP && uop_varies(l.at[i], r);
+  arena_free(a);
+  return any;
+}
+
+// A LOCAL range of as many steps as items share sums, none of which depends on it: each of these items has one step.
+static bool is_of_sharers(const kernel *k, const uop *r, int64_t shared) {
+  return shared > 1 && r->b == AXIS_LOCAL && uop_is_int(r->src[0], shared) && !shared_depends(k, r);
+}
+
 // So many items share sums, and may do so by SWAP: they are neighbours among those that run in step, which no
 // work-group ends amidst. 0: they share memory.
 static int64_t swapped_items(const kernel *k, const axes *x, int64_t shared) {
   int64_t step = k->t->step_items, all = shared;
   for (int i = 0; i < x->n_out; i++) {
-    if (x->at[i]->b != AXIS_LOCAL) continue;
+    if (x->at[i]->b != AXIS_LOCAL || is_of_sharers(k, x->at[i], shared)) continue;
     if (x->at[i]->src[0]->op != OP_CONST) return 0;
     all *= x->at[i]->src[0]->a;
   }
@@ -98,10 +115,28 @@ static int64_t swapped_items(const kernel *k, const axes *x, int64_t shared) {
   return whole && shared > 1 && shared <= step && !(shared & (shared - 1)) ? shared : 0;
 }
 
+static uop *steps_of_sharers(kernel *k, const axes *x, int64_t shared, bool *any) {
+  graph *g = k->g;
+  uop *item = uop_idx(g, 0);
+  int64_t stride = 1;
+  map m = {0};
+  for (int i = 0; i < x->n; i++) {
+    if (x->at[i]->b != AXIS_GROUP) continue;
+    item = idx_add(g, item, idx_mul(g, x->at[i], uop_idx(g, stride)));
+    stride *= x->at[i]->src[0]->a;
+  }
+  for (int i = 0; i < x->n_out; i++)
+    if (!m.n && is_of_sharers(k, x->at[i], shared)) map_put(&m, x->at[i], item);
+  uop *ast = m.n ? uop_substitute(g, k->ast, &m) : k->ast;
+  *any = m.n;
+  map_free(&m);
+  return ast;
+}
+
 // On a machine with work-groups, GLOBAL, LOCAL and GROUP ranges are numbers that the launch gives; a store after a
-// GROUP is one item's. Items that share a sum are neighbours, unless rows of a weight are: GROUP ranges together are
-// the first number, of which the one that was made first moves fastest. The first number of a launch may be large: what
-// is known there comes first, then numbers of tokens.
+// GROUP is one item's, unless each of the items has others. Items that share a sum are neighbours, unless rows of a
+// weight are: GROUP ranges together are the first number, of which the one that was made first moves fastest. The first
+// number of a launch may be large: what is known there comes first, then numbers of tokens.
 static uop *special_axes(kernel *k, program *p) {
   graph *g = k->g;
   uop *only_first = NULL;
@@ -111,9 +146,9 @@ static uop *special_axes(kernel *k, program *p) {
   int count[2] = {0, 0};
   int64_t shared = 1;
   bool rows_first = false;
-  for (int i = 0; i < x.n; i++) {
-    if (x.at[i]->b == AXIS_GROUP) shared *= x.at[i]->src[0]->a;
-    if (i >= x.n_out || !is_row_of_items(k, x.at[i])) continue;
+  for (int i = 0; i < x.n; i++) if (x.at[i]->b == AXIS_GROUP) shared *= x.at[i]->src[0]->a;
+  for (int i = 0; i < x.n_out; i++) {
+    if (!is_row_of_items(k, x.at[i]) || is_of_sharers(k, x.at[i], shared)) continue;
     map_put(&specials, x.at[i], new_special(g, p, true, &count[1], x.at[i]->src[0]));
     rows_first = true;
   }
@@ -124,6 +159,8 @@ static uop *special_axes(kernel *k, program *p) {
     map_put(&specials, tile.t, idx_mod(g, s, tile.t->src[0]));
     rows_first = true;
   }
+  bool all_store;
+  uop *ast = steps_of_sharers(k, &x, shared, &all_store);
   if (shared > 1) {
     uop *s = new_special(g, p, true, &count[1], uop_idx(g, shared));
     int64_t stride = 1;
@@ -132,21 +169,23 @@ static uop *special_axes(kernel *k, program *p) {
       map_put(&specials, x.at[i], idx_mod(g, idx_div(g, s, uop_idx(g, stride)), x.at[i]->src[0]));
       stride *= x.at[i]->src[0]->a;
     }
-    only_first = idx_lt(g, s, uop_idx(g, 1));
+    if (!all_store) only_first = idx_lt(g, s, uop_idx(g, 1));
   }
+  for (int i = x.n_out; i-- > 0;)
+    if (x.at[i]->b == AXIS_LOCAL && !map_has(&specials, x.at[i]) &&
+        uop_is_among(x.at[i], ast->src[0]->src + 2, (int)ast->src[0]->nsrc - 2))
+      map_put(&specials, x.at[i], new_special(g, p, true, &count[1], x.at[i]->src[0]));
   for (int symbolic = 0; symbolic < 2; symbolic++)
     for (int i = 0; i < x.n_out; i++)
-      if ((x.at[i]->b == AXIS_LOCAL || x.at[i]->b == AXIS_GLOBAL) && !map_has(&specials, x.at[i]) &&
-          (x.at[i]->src[0]->op != OP_CONST) == symbolic)
-        map_put(&specials, x.at[i], new_special(g, p, x.at[i]->b == AXIS_LOCAL, &count[x.at[i]->b == AXIS_LOCAL],
-                                                x.at[i]->src[0]));
+      if (x.at[i]->b == AXIS_GLOBAL && (x.at[i]->src[0]->op != OP_CONST) == symbolic)
+        map_put(&specials, x.at[i], new_special(g, p, false, &count[0], x.at[i]->src[0]));
   uop *item = uop_idx(g, 0);
   for (int i = 0; i < x.n_out; i++)
-    if (x.at[i]->b == AXIS_LOCAL)
+    if (x.at[i]->b == AXIS_LOCAL && map_has(&specials, x.at[i]))
       item = idx_add(g, idx_mul(g, item, x.at[i]->src[0]), map_ptr(&specials, x.at[i]));
   for (int i = x.n_out; i < x.n; i++) if (x.at[i]->b == AXIS_LOCAL) map_put(&specials, x.at[i], item);
   int64_t swapped = rows_first ? 0 : swapped_items(k, &x, shared);
-  uop *store = uop_substitute(g, expand_groups(g, expand_mma(g, k->ast), swapped, rows_first)->src[0], &specials),
+  uop *store = uop_substitute(g, expand_groups(g, expand_mma(g, ast), swapped, rows_first)->src[0], &specials),
       *src[2 + MAX_AXES];
   map_free(&specials);
   store = expand_shared_stages(g, store);

@@ -64,7 +64,7 @@ static uop *own_part(graph *g, const group_ctx *c, int64_t *n) {
   *n = 1;
   for (size_t i = 2; i < c->store->nsrc; i++) {
     uop *r = c->store->src[i];
-    if (r->b != AXIS_LOCAL) continue;
+    if (r->op != OP_RANGE || r->b != AXIS_LOCAL) continue;
     at = idx_add(g, idx_mul(g, at, r->src[0]), r);
     *n *= r->src[0]->a;
   }

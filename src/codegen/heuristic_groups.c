@@ -385,7 +385,40 @@ bool stages_of_items(kernel *k) {
   return true;
 }
 
-enum { SHORT_SUM = 64, ENOUGH_GROUPS = 256 };
+enum { SHORT_SUM = 64, ENOUGH_GROUPS = 256, MOST_OUTPUTS = 8, ENOUGH_ITEMS = 128, MOST_NUMBERS = 3 };
+
+// An output range on which no sum depends is shared out among the items that share sums.
+static void share_output(kernel *k, int shared) {
+  const uop *store = k->ast->src[0];
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  uop *best = NULL;
+  for (size_t i = store->nsrc; i-- > 2 && !best;) {
+    uop *r = store->src[i];
+    bool own = r->b == AXIS_LOOP && r->src[0]->op == OP_CONST && r->src[0]->a % shared == 0;
+    for (size_t j = 0; j < l.n && own; j++) own = l.at[j]->op != OP_REDUCE || !uop_varies(l.at[j], r);
+    if (own) best = r;
+  }
+  arena_free(a);
+  int axis = best ? axis_of(k, best) : -1;
+  if (!best || !kernel_apply(k, (opt){OPT_LOCAL, axis, shared})) return;
+  axes x;
+  kernel_axes(k, &x);
+  int64_t left = x.at[axis]->b == AXIS_LOOP ? x.at[axis]->src[0]->a : 1, amount = MOST_OUTPUTS;
+  while (amount > 1 && left % amount) amount /= 2;
+  if (amount > 1) kernel_apply(k, (opt){OPT_UPCAST, axis, left == amount ? 0 : (int)amount});
+}
+
+// Small work-groups leave most of a multiprocessor idle: outer ranges give them more items.
+static void more_items(kernel *k, int64_t items) {
+  const uop *store = k->ast->src[0];
+  int numbers = items > 1;
+  for (size_t i = store->nsrc; i-- > 2 && items < ENOUGH_ITEMS && numbers < MOST_NUMBERS;) {
+    const uop *r = store->src[i];
+    int64_t n = r->b == AXIS_LOOP ? items_along(r, ENOUGH_ITEMS / items) : 1;
+    if (n > 1 && apply_to(k, OPT_LOCAL, r, (int)n)) { items *= n; numbers++; store = k->ast->src[0]; }
+  }
+}
 
 // Where there are work-groups: a row is shared by MV_THREADS_PER_ROW items, MV_BLOCKSIZE rows are in a group, each item
 // has MV_ROWS_PER_THREAD of them; fewer where too few groups would be left, and sizes are halved until they divide.
@@ -398,6 +431,7 @@ void work_groups(kernel *k) {
   bool alone = !outer_sum(k, &steps) || steps <= SHORT_SUM;
   if (!alone) shared = share_sum(k, env_int(ENV_MV_THREADS_PER_ROW));
   unroll_dot(k);
+  if (shared > 1) share_output(k, shared);
   uop *store = k->ast->src[0], *m = main_reduce(k, &count), *row = NULL;
   int64_t total = 1;
   for (size_t i = 2; i < store->nsrc; i++) {
@@ -416,4 +450,5 @@ void work_groups(kernel *k) {
   int axis = axis_of(k, row);
   if (rows > 1 && !kernel_apply(k, (opt){OPT_UPCAST, axis, rows})) return;
   if (block > 1) kernel_apply(k, (opt){OPT_LOCAL, axis, block});
+  if (alone) more_items(k, block);
 }

@@ -680,14 +680,6 @@ void kernel_tile_ranges(const kernel *k, map *out) {
 
 enum { ENOUGH_TILES = 8, MANY_TILES = 64 };
 
-// A stage that all items of a work-group make.
-static bool has_shared_stage(const kernel *k) {
-  axes x;
-  kernel_axes(k, &x);
-  bool any = false;
-  for (int i = x.n_out; i < x.n; i++) any |= x.at[i]->b == AXIS_LOCAL;
-  return any;
-}
 
 void kernel_make_tiles(kernel *k) {
   graph *g = k->g;
@@ -696,8 +688,8 @@ void kernel_make_tiles(kernel *k) {
   uop *store = k->ast->src[0], *fixed[MAX_AXES], *symbolic = NULL;
   int n = 0;
   int64_t tiles = 1;
-  // what work-groups make for themselves does not keep tiles from being others'
-  bool apart = k->t->has_local && has_shared_stage(k);
+  // what work-groups have in common each makes for itself
+  bool apart = k->t->has_local;
   uop *second = NULL;
   for (size_t i = 2; i < store->nsrc; i++) {
     uop *r = store->src[i];
