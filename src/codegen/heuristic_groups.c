@@ -300,6 +300,41 @@ static void more_columns(kernel *k) {
     }
 }
 
+// Is a sum over r computed anew in each step of another sum?
+static bool in_steps_of_others(kernel *k, const uop *r) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  bool any = false;
+  for (size_t i = 0; i < l.n && !any; i++) {
+    if (l.at[i]->op != OP_REDUCE || !reduce_binds(l.at[i], r)) continue;
+    const uop_list free = uop_ranges(l.at[i]);
+    for (size_t j = 0; j < free.n; j++) any |= free.at[j]->b == AXIS_REDUCE || free.at[j]->b == AXIS_UNROLL;
+  }
+  arena_free(a);
+  return any;
+}
+
+// Sums that are the same for all rows, such as a norm's: the items that share a row's share them.
+static void share_other_sums(kernel *k) {
+  axes x;
+  kernel_axes(k, &x);
+  int parts = 1;
+  for (int i = x.n_out; i < x.n; i++) if (x.at[i]->b == AXIS_GROUP) parts *= (int)x.at[i]->src[0]->a;
+  for (int i = x.n_out; i < x.n && parts > 1; i++) {
+    const uop *r = x.at[i];
+    bool whole = r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && r->src[0]->a % parts == 0;
+    if (!whole || r->src[0]->a / parts < 2 || in_steps_of_others(k, r)) continue;
+    kernel before = *k;
+    int64_t groups = 0;
+    axes now;
+    if (!kernel_apply(k, (opt){OPT_GROUP, i, parts})) continue;
+    kernel_axes(k, &now);
+    for (int j = now.n_out; j < now.n; j++) groups += now.at[j]->b == AXIS_GROUP;
+    if (groups > 1) *k = before;                     // not the same items
+    else { x = now; i = x.n_out - 1; }
+  }
+}
+
 // Each item has a row, and reads next to what its neighbours read; a sum is shared by items of several parts of it.
 static bool rows_in_items(kernel *k) {
   uop *row = k->t->row_items ? row_of_items(k) : NULL;
@@ -314,6 +349,7 @@ static bool rows_in_items(kernel *k) {
   if (!apply_to(k, OPT_LOCAL, row, 0)) return false;
   while (dot_alone(k)) {}
   part_sum(k);
+  share_other_sums(k);
   while (unroll_one_unit(k)) {}
   unroll_dot(k);
   share_rows(k);

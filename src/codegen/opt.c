@@ -192,6 +192,27 @@ static bool dots_over(const kernel *k, const uop *lane, const uop *inner) {
   return fit;
 }
 
+// The range along which items share another sum already, of as many steps: the same items share this one, too. Not a
+// sum that is part of the other's steps.
+static uop *sharing_range(const kernel *k, const uop *r, int64_t amount) {
+  axes x;
+  kernel_axes(k, &x);
+  uop *one = NULL;
+  int n = 0;
+  for (int i = x.n_out; i < x.n; i++) if (x.at[i]->b == AXIS_GROUP) { one = x.at[i]; n++; }
+  if (n != 1 || !uop_is_int(one->src[0], amount)) return NULL;
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool apart = true;
+  for (size_t i = 0; i < l.n && apart; i++) {
+    const uop *u = l.at[i];
+    if (u->op == OP_REDUCE && uop_binds(u, r))
+      for (int v = 0; v < uop_first_range(u); v++) apart &= !uop_binds(u, one) && !uop_varies(u->src[v], one);
+  }
+  arena_free(a);
+  return apart ? one : NULL;
+}
+
 // r -> r' * amount + u (top: u * rest + r')
 static bool split_range(kernel *k, uop *r, int64_t amount, enum axis_kind kind, bool top) {
   graph *g = k->g;
@@ -199,7 +220,8 @@ static bool split_range(kernel *k, uop *r, int64_t amount, enum axis_kind kind, 
   bool even = end->op == OP_CONST && end->a % amount == 0;
   if (top && !even) return false;
   change c = {.r = r};
-  uop *u = uop_range(g, by, k->next_range++, kind), *outer = uop_idx(g, 0);
+  uop *u = kind == AXIS_GROUP && even ? sharing_range(k, r, amount) : NULL, *outer = uop_idx(g, 0);
+  if (!u) u = uop_range(g, by, k->next_range++, kind);
   if (!uop_is_int(rest, 1)) {
     outer = uop_range(g, rest, k->next_range++, (enum axis_kind)r->b);
     c.fresh[c.n++] = outer;

@@ -82,7 +82,7 @@ static void note_near(walk *w, size_t i) {
 // of it that this load stands for, 0 if another one does.
 static int64_t together(const walk *w, const uop *load, int64_t bytes, int64_t aligned) {
   place p = load_place(load);
-  for (int64_t all = WIDEST; all > bytes && bytes >= 4; all /= 2) {
+  for (int64_t all = WIDEST; all > bytes && bytes >= 2; all /= 2) {
     int64_t first = p.from - (p.from % all + all) % all;
     if (aligned >= all && is_near(w, &p, first, all)) return p.from == first ? all : 0;
   }
