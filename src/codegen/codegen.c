@@ -6,6 +6,7 @@
 #include "codegen/cost.h"
 #include "codegen/decompose.h"
 #include "codegen/expand.h"
+#include "codegen/join.h"
 #include "codegen/keep.h"
 #include "codegen/linearize.h"
 #include "codegen/mma.h"
@@ -213,6 +214,7 @@ static void optimise(kernel *k, const program *p, const codegen_options *o) {
 }
 
 program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o) {
+  if (is_joined(ast)) return codegen_joined(parent, ast, t, o);
   graph *g = graph_new(parent);
   program *p = xcalloc(1, sizeof *p);
   kernel k;

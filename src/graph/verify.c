@@ -423,6 +423,13 @@ static bool close_scope(program_check *p, uop *u) {
   return true;
 }
 
+// Is a condition one that all items of a work-group have in common?
+static bool same_for_group(const uop *u) {
+  bool same = u->op != OP_LOAD && u->op != OP_RANGE && u->op != OP_ACC && (u->op != OP_SPECIAL || u->s[0] == 'g');
+  for (size_t i = 0; i < u->nsrc && same; i++) same = same_for_group(u->src[i]);
+  return same;
+}
+
 static bool check_step(program_check *p, uop *u) {
   bool again = map_has(&p->defined, u);
   if (again && u->op != OP_ENDIF && !(u->op == OP_IF))
@@ -437,7 +444,7 @@ static bool check_step(program_check *p, uop *u) {
     return wrong(p, u, "IDX or BF16 in a program for a machine");
   if (!node_ok(&p->c, u, STAGE_LINEAR)) return false;
   for (int i = 1; (u->op == OP_SWAP || u->op == OP_MMA) && i <= p->depth; i++)
-    if (p->open[i]->op == OP_IF) return wrong(p, u, "not all items get there");
+    if (p->open[i]->op == OP_IF && !same_for_group(p->open[i]->src[0])) return wrong(p, u, "not all items get there");
   if ((u->op == OP_RANGE || u->op == OP_IF) && !open_scope(p, u)) return false;
   if ((u->op == OP_END || u->op == OP_ENDIF) && !close_scope(p, u)) return false;
   map_put(&p->defined, u, (void *)(intptr_t)(p->scope[p->depth] + 1));

@@ -118,6 +118,15 @@ static void count_load(walk *w, const uop *load, const int size[3], kernel_acces
   }
 }
 
+// The numbers of work-groups for which a condition may hold, from what it says of them (kernels that are joined).
+static void groups_of(const uop *cond, int64_t *from, int64_t *below) {
+  const uop *x = cond->nsrc > 0 ? cond->src[0] : NULL, *y = cond->nsrc > 1 ? cond->src[1] : NULL;
+  if (cond->op == OP_AND && x && y) { groups_of(x, from, below); groups_of(y, from, below); }
+  if (cond->op != OP_CMPLT || !x || !y) return;
+  if (x->op == OP_CONST && y->op == OP_SPECIAL && y->s[0] == 'g') *from = max_i64(*from, x->a + 1);
+  if (y->op == OP_CONST && x->op == OP_SPECIAL && x->s[0] == 'g') *below = min_i64(*below, y->a);
+}
+
 bool render_access(const program *p, kernel_access *out) {
   walk w = {.p = p, .turns = 1};
   int size[3];
@@ -136,7 +145,10 @@ bool render_access(const program *p, kernel_access *out) {
     if (u->op == OP_RANGE || u->op == OP_IF) {
       if (depth == (int)COUNT(before)) return false;
       before[depth++] = w.turns;
+      int64_t from = 0, below = (int64_t)out->groups;
       if (u->op == OP_RANGE) w.turns *= (double)u->src[0]->vmax;
+      else groups_of(u->src[0], &from, &below);
+      if (u->op == OP_IF && below > from) w.turns *= (double)(below - from) / out->groups;
     } else if (u->op == OP_END || u->op == OP_ENDIF) w.turns = before[--depth];
     else if (u->op != OP_CONST && u->op != OP_PARAM) out->nodes += w.turns;
     if (u->op == OP_LOAD && render_memory(u->src[0])->op == OP_PARAM) count_load(&w, u, size, out);

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "codegen/kernel_rig.h"
 #include "codegen/format_blocks.h"
+#include "codegen/join.h"
 #include "model/dequant.h"
 #include "schedule/dots.h"
 
@@ -88,6 +89,12 @@ static float *check_dot(const struct format *f, const kt_backend *b, const float
     for (int o = 0; o < ROWS; o++)
       for (int c = 0; c < COLS; c++) want[t * ROWS + o] += w[o * COLS + c] * xq[t * COLS + c];
   schedule_graph(r.t.g, sink, &r.s);
+  // scales, codes and sums are one launch, and the products another
+  if (b->way == KT_PTX) {
+    join_kernels(r.t.g, &r.s, &b->t);
+    assert_int_equal(r.s.n_kernels, 2);
+    assert_true(is_joined(r.s.kernels[0].ast) && !is_joined(r.s.kernels[1].ast));
+  }
   float *got = (float *)(void *)contents(&r, b, r.t.n_bufs - 1);
   double error2 = 0, sum2 = 0;
   for (int i = 0; i < tokens * ROWS; i++) { error2 += pow((double)got[i] - want[i], 2); sum2 += want[i] * want[i]; }

@@ -1,0 +1,312 @@
+// Several kernels as one launch. On a GPU what lies between two launches costs as much as a small kernel does, and Q, K
+// and V, or the scales, codes and sums of rounded activations, do not wait for each other. So kernels of one level
+// become one whose AST is a SINK of theirs, and whose program holds their programs one behind the other, each for
+// numbers of work-groups of its own: which one a work-group runs is the same for all of its items, so that barriers
+// and exchanges stay what they are.
+//
+// Kernels are joined whose work-groups are counted by one number that is known, and have equally many items. Those with
+// fewer items may be there if none of these waits for another one: the others have nothing to do. Memory of work-groups
+// serves one program after the other, as only one of them runs.
+#include "codegen/join.h"
+#include <stdlib.h>
+#include <string.h>
+#include "graph/symbolic.h"
+
+enum { MOST_JOINED = 6, MOST_ARGUMENTS = 48 };
+
+// --- what can be joined ----------------------------------------------------------------------------------------------
+
+// Of a kernel's program: work-groups, items, bytes that items share; and whether items wait for each other.
+typedef struct launch_shape { int64_t groups, items, shared; bool waits, fits; } launch_shape;
+
+static bool makes_wait(const uop *u) { return u->op == OP_BARRIER || u->op == OP_SWAP || u->op == OP_MMA; }
+static bool is_shared_memory(const uop *u) { return u->op == OP_LOCAL && u->memory != MEMORY_TILE; }
+
+static launch_shape shape_of(const program *p) {
+  launch_shape s = {.groups = 1, .items = 1, .fits = !p->global[1] && !p->global[2]};
+  s.fits = s.fits && (!p->global[0] || p->global[0]->op == OP_CONST);
+  if (s.fits && p->global[0]) s.groups = p->global[0]->a;
+  for (int i = 0; i < 3 && s.fits; i++) {
+    s.fits = !p->local[i] || p->local[i]->op == OP_CONST;
+    if (s.fits && p->local[i]) s.items *= p->local[i]->a;
+  }
+  for (size_t i = 0; i < p->n; i++) {
+    s.waits |= makes_wait(p->at[i]);
+    if (is_shared_memory(p->at[i])) s.shared += p->at[i]->b * dtype_size((enum dtype)p->at[i]->dt);
+  }
+  return s;
+}
+
+typedef struct shapes { map known; arena *mem; } shapes;
+
+static const launch_shape *shape_for(shapes *s, graph *g, uop *ast, const target *t) {
+  launch_shape *form = map_ptr(&s->known, ast);
+  if (form) return form;
+  program *p = codegen(g, ast, t, NULL);
+  form = ARENA_NEW(s->mem, launch_shape);
+  *form = shape_of(p);
+  program_free(p);
+  map_put(&s->known, ast, form);
+  return form;
+}
+
+// --- which are joined ------------------------------------------------------------------------------------------------
+
+// Does one write what the other one reads or writes?
+static bool conflict(const sched_kernel *x, const sched_kernel *y) {
+  for (int i = 0; i < x->n_bufs; i++)
+    for (int j = 0; j < y->n_bufs; j++)
+      if (x->bufs[i] == y->bufs[j] && (x->written[i] || y->written[j])) return true;
+  return false;
+}
+
+typedef struct team { sched_kernel *of[MOST_JOINED]; int n, n_bufs; launch_shape all; } team;
+
+static bool may_join(const team *m, const sched_kernel *k, const launch_shape *s, const target *t) {
+  int64_t items = max_i64(m->all.items, s->items);
+  bool equal = m->all.items == s->items, padded = equal || (!m->all.waits && !s->waits);
+  return m->n < MOST_JOINED && m->n_bufs + k->n_bufs <= MOST_ARGUMENTS && m->all.fits && s->fits && padded &&
+         items <= t->max_group && m->all.shared + s->shared <= t->max_local_bytes;
+}
+
+static void join_team(team *m, sched_kernel *k, const launch_shape *s) {
+  if (!m->n) m->all = *s;
+  m->all.items = max_i64(m->all.items, s->items);
+  m->all.shared += m->n ? s->shared : 0;
+  m->all.waits |= s->waits;
+  m->of[m->n++] = k;
+  m->n_bufs += k->n_bufs;
+}
+
+// Argument a of the part becomes a + first.
+static uop *moved_arguments(graph *g, uop *ast, int first) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &ast, 1);
+  map to = {0};
+  for (size_t i = 0; i < l.n; i++) {
+    uarg arg = uop_arg(l.at[i]);
+    arg.a += first;
+    if (l.at[i]->op == OP_PARAM)
+      map_put(&to, l.at[i], uop_new(g, OP_PARAM, (enum dtype)l.at[i]->dt, 1, NULL, 0, arg));
+  }
+  arena_free(a);
+  ast = uop_substitute(g, ast, &to);
+  map_free(&to);
+  return ast;
+}
+
+static sched_kernel joined_kernel(graph *g, const team *m) {
+  arena *mem = graph_arena(g);
+  sched_kernel k = *m->of[0];
+  uop *parts[MOST_JOINED];
+  k.bufs = ARENA_ARRAY(mem, int64_t, m->n_bufs);
+  k.written = ARENA_ARRAY(mem, bool, m->n_bufs);
+  k.layouts = ARENA_ARRAY(mem, const struct layout *, m->n_bufs);
+  k.n_bufs = 0;
+  for (int i = 0; i < m->n; i++) {
+    const sched_kernel *one = m->of[i];
+    parts[i] = moved_arguments(g, one->ast, k.n_bufs);
+    k.each |= one->each;                             // others of the level wait for it
+    for (int b = 0; b < one->n_bufs; b++, k.n_bufs++) {
+      k.bufs[k.n_bufs] = one->bufs[b];
+      k.written[k.n_bufs] = one->written[b];
+      k.layouts[k.n_bufs] = one->layouts ? one->layouts[b] : NULL;
+    }
+  }
+  k.ast = uop_new(g, OP_SINK, DT_VOID, 1, parts, (size_t)m->n, (uarg){0});
+  return k;
+}
+
+// A kernel goes to the first team behind all that it has to wait for.
+void join_kernels(graph *g, schedule *s, const target *t) {
+  shapes known = {.mem = arena_new()};
+  VEC(sched_kernel) out = {0};
+  for (int first = 0, end; first < s->n_kernels; first = end) {
+    VEC(team) teams = {0};
+    for (end = first; end < s->n_kernels && s->kernels[end].level == s->kernels[first].level; end++) {
+      sched_kernel *k = &s->kernels[end];
+      const launch_shape *form = shape_for(&known, g, k->ast, t);
+      size_t at = teams.n;
+      while (at > 0) {
+        bool free = true;
+        for (int i = 0; i < teams.at[at - 1].n; i++) free &= !conflict(teams.at[at - 1].of[i], k);
+        if (!free) break;
+        at--;
+      }
+      while (at < teams.n && !may_join(&teams.at[at], k, form, t)) at++;
+      if (at == teams.n) vec_push(&teams, ((team){.n = 0}));
+      join_team(&teams.at[at], k, form);
+    }
+    for (size_t i = 0; i < teams.n; i++)
+      vec_push(&out, teams.at[i].n > 1 ? joined_kernel(g, &teams.at[i]) : *teams.at[i].of[0]);
+    vec_free(&teams);
+  }
+  s->n_kernels = (int)out.n;
+  s->kernels = memcpy(ARENA_ARRAY(graph_arena(g), sched_kernel, out.n + 1), out.at, out.n * sizeof *out.at);
+  vec_free(&out);
+  map_free(&known.known);
+  arena_free(known.mem);
+}
+
+// --- the program -----------------------------------------------------------------------------------------------------
+
+enum { MOST_MEMORIES = 32 };
+typedef struct joining {
+  graph *g;
+  VEC(uop *) code;
+  map to;                                          // node of the part -> of the whole
+  uop *group, *item;                               // numbers that the launch gives
+  uop *memory[MOST_MEMORIES];                      // of work-groups, that parts have used
+  int n_memories;
+  int64_t renumber;                                // of ranges and variables
+} joining;
+
+// The same in the graph of the whole: parts are freed.
+static uop *copied(joining *j, uop *u) {
+  uop *to = map_ptr(&j->to, u);
+  if (to) return to;
+  uop **src = ARENA_ARRAY(graph_arena(j->g), uop *, u->nsrc + 1);
+  for (size_t i = 0; i < u->nsrc; i++) src[i] = copied(j, u->src[i]);
+  to = uop_new(j->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, src, u->nsrc, uop_arg(u));
+  map_put(&j->to, u, to);
+  return to;
+}
+
+static uop *group_number(joining *j, int64_t n) { return uop_int(j->g, (enum dtype)j->group->dt, n); }
+static uop *add_step(joining *j, enum op op, uop *a, uop *b) {
+  uop *u = op == OP_CMPLT ? uop_new(j->g, OP_CMPLT, DT_BOOL, 1, (uop *[]){a, b}, 2, (uarg){0})
+                          : uop_new(j->g, op, (enum dtype)a->dt, 1, (uop *[]){a, b}, 2, (uarg){0});
+  vec_push(&j->code, u);
+  return u;
+}
+
+// Memory of work-groups of this kind, for the n-th time in its part.
+static uop *memory_like(joining *j, const uop *u, int n) {
+  for (int i = 0; i < j->n_memories; i++)
+    if (j->memory[i]->dt == u->dt && j->memory[i]->b == u->b && !n--) return j->memory[i];
+  if (j->n_memories == MOST_MEMORIES) die("too many memories of a work-group");
+  uop *mem = uop_new(j->g, OP_LOCAL, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = j->n_memories, .b = u->b});
+  return j->memory[j->n_memories++] = mem;
+}
+
+// The numbers of a part: of its work-group, less those before; of an item, in the part's own dimensions. Within bounds
+// that anyone sees.
+static void put_numbers(joining *j, const program *p, int64_t first, int64_t groups, int64_t items) {
+  for (size_t i = 0; i < p->n; i++) {
+    const uop *u = p->at[i];
+    if (u->op != OP_SPECIAL) continue;
+    uop *v = j->item;
+    int64_t below = 1;
+    if (u->s[0] == 'g') {
+      v = first ? add_step(j, OP_SUB, j->group, group_number(j, first)) : j->group;
+      v = add_step(j, OP_MIN, add_step(j, OP_MAX, v, group_number(j, 0)), group_number(j, groups - 1));
+    } else {
+      for (int d = 0; d < u->s[1] - '0'; d++) below *= p->local[d]->a;
+      int64_t size = p->local[u->s[1] - '0']->a;
+      if (below > 1) v = add_step(j, OP_CDIV, v, group_number(j, below));
+      if (below * size < items) v = add_step(j, OP_CMOD, v, group_number(j, size));
+    }
+    map_put(&j->to, u, v);
+  }
+}
+
+static void put_part(joining *j, const program *p) {
+  int64_t most = j->renumber;
+  int used = 0;
+  uop *seen[MOST_MEMORIES];
+  for (size_t i = 0; i < p->n; i++) {
+    uop *u = p->at[i], *to;
+    if (u->op == OP_SPECIAL) continue;
+    if (is_shared_memory(u)) {
+      int before = 0;
+      for (int m = 0; m < used; m++) before += seen[m]->dt == u->dt && seen[m]->b == u->b;
+      seen[used++] = u;
+      map_put(&j->to, u, memory_like(j, u, before));
+      continue;
+    }
+    uarg arg = uop_arg(u);
+    if (u->op == OP_RANGE || u->op == OP_ACC || u->op == OP_LOCAL || u->op == OP_BARRIER) {
+      most = max_i64(most, j->renumber + llabs(arg.a) + 1);
+      arg.a += u->op == OP_BARRIER ? 0 : j->renumber;
+    }
+    uop **src = ARENA_ARRAY(graph_arena(j->g), uop *, u->nsrc + 1);
+    for (size_t k = 0; k < u->nsrc; k++) src[k] = copied(j, u->src[k]);
+    to = uop_new(j->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, src, u->nsrc, arg);
+    map_put(&j->to, u, to);
+    if (u->op != OP_PARAM) vec_push(&j->code, to);
+  }
+  j->renumber = most;
+}
+
+static void merge_vars(joining *j, program *p, const program *part) {
+  for (int i = 0; i < part->n_vars; i++) {
+    uop *var = copied(j, part->vars[i]);
+    if (!uop_is_among(var, p->vars, p->n_vars)) p->vars[p->n_vars++] = var;
+  }
+}
+
+static int var_by_name(const void *x, const void *y) {
+  return strcmp((*(uop *const *)x)->s, (*(uop *const *)y)->s);
+}
+
+program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_options *o) {
+  program *part[MOST_JOINED], *p = xcalloc(1, sizeof *p);
+  joining j = {.g = graph_new(parent)};
+  int n = (int)ast->nsrc, n_vars = 0;
+  int64_t items = 1, groups = 0, first = 0;
+  launch_shape form[MOST_JOINED];
+  p->graph = j.g;
+  p->mem = graph_arena(j.g);
+  p->bytes = p->flops = uop_idx(j.g, 0);
+  for (int i = 0; i < n; i++) {
+    part[i] = codegen(j.g, ast->src[i], t, o);
+    form[i] = shape_of(part[i]);
+    items = max_i64(items, form[i].items);
+    groups += form[i].groups;
+    n_vars += part[i]->n_vars;
+    p->n_bufs = part[i]->n_bufs > p->n_bufs ? part[i]->n_bufs : p->n_bufs;
+  }
+  p->bufs = ARENA_ARRAY(p->mem, struct program_buf, p->n_bufs + 1);
+  memset(p->bufs, 0, ((size_t)p->n_bufs + 1) * sizeof *p->bufs);
+  p->vars = ARENA_ARRAY(p->mem, uop *, n_vars + 1);
+  p->global[0] = uop_idx(j.g, groups);
+  p->local[0] = uop_idx(j.g, items);
+  p->tiles = uop_idx(j.g, 1);
+  snprintf(p->name, sizeof p->name, "%.60s_and_%d", part[0]->name, n - 1);
+  enum dtype dt = t->index32 ? DT_I32 : DT_I64;
+  j.group = uop_new(j.g, OP_SPECIAL, dt, 1, NULL, 0, (uarg){.b = groups, .s = "g0", .s_len = 2});
+  j.item = uop_new(j.g, OP_SPECIAL, dt, 1, NULL, 0, (uarg){.b = items, .s = "l0", .s_len = 2});
+  for (int i = 0; i < n; i++)
+    for (size_t k = 0; k < part[i]->n; k++)
+      if (part[i]->at[k]->op == OP_PARAM) {
+        vec_push(&j.code, copied(&j, part[i]->at[k]));
+        p->bufs[part[i]->at[k]->a] = part[i]->bufs[part[i]->at[k]->a];
+      }
+  vec_push(&j.code, j.group);
+  vec_push(&j.code, j.item);
+  size_t head = j.code.n;
+  for (int i = 0; i < n; first += form[i++].groups) {
+    uop *below = add_step(&j, OP_CMPLT, j.group, group_number(&j, first + form[i].groups)),
+        *from = add_step(&j, OP_CMPLT, group_number(&j, first - 1), j.group), *own = add_step(&j, OP_AND, from, below);
+    if (form[i].items < items)
+      own = add_step(&j, OP_AND, own, add_step(&j, OP_CMPLT, j.item, group_number(&j, form[i].items)));
+    vec_push(&j.code, uop_new(j.g, OP_IF, DT_VOID, 1, &own, 1, (uarg){0}));
+    put_numbers(&j, part[i], first, form[i].groups, items);
+    put_part(&j, part[i]);
+    vec_push(&j.code, uop_new(j.g, OP_ENDIF, DT_VOID, 1, NULL, 0, (uarg){0}));
+    merge_vars(&j, p, part[i]);
+    p->bytes = idx_add(j.g, p->bytes, copied(&j, part[i]->bytes));
+    p->flops = idx_add(j.g, p->flops, copied(&j, part[i]->flops));
+    program_free(part[i]);
+    map_free(&j.to);
+  }
+  if (p->n_vars) qsort(p->vars, (size_t)p->n_vars, sizeof *p->vars, var_by_name);
+  p->n = j.code.n + (size_t)j.n_memories;
+  p->at = ARENA_ARRAY(p->mem, uop *, p->n + 1);
+  memcpy(p->at, j.code.at, head * sizeof *p->at);
+  memcpy(p->at + head, j.memory, (size_t)j.n_memories * sizeof *p->at);
+  memcpy(p->at + head + j.n_memories, j.code.at + head, (j.code.n - head) * sizeof *p->at);
+  vec_free(&j.code);
+  map_free(&j.to);
+  return p;
+}
