@@ -71,6 +71,7 @@ static void put_line(struct wrap *w, struct chunk line, bool first) {
 }
 
 static void fill_lines(struct wrap *w, const chunks *all) {
+  if (!all->n) return;                                // no text: there is nothing that could be pointed into
   struct chunk *k = all->at, *end = all->at + all->n;
   for (bool first = true; k < end;) {
     if (!first && all_space(w, *k) && ++k == end) break;
