@@ -88,6 +88,12 @@ static const char *float_literal(cstyle *c, double v, bool single) {
 const char *cs_literal(cstyle *c, const uop *u) {
   enum dtype d = (enum dtype)u->dt;
   if (d == DT_F16) return cs_print(c, "%u", f16_from_double(uop_const_float(u)));
+  if (d == DT_F64 && c->d->doubles) {
+    double v = uop_const_float(u);
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return cs_print(c, "0x%llxu%s", (unsigned long long)bits, c->d->long_suffix);
+  }
   if (dtype_is_float(d)) {
     double v = d == DT_F32 ? (double)(float)uop_const_float(u) : uop_const_float(u);
     if (isfinite(v)) return float_literal(c, v, d == DT_F32);
@@ -181,7 +187,7 @@ static bool reads_variable(const cstyle *c, const uop *u, int depth) {
 
 static bool goes_inline(cstyle *c, const uop *u, const char *t) {
   const cs_use *use = map_ptr(&c->uses, u);
-  if (u->op == OP_LOAD || !use || use->count != 1 || strlen(t) > LONGEST_INLINE || !mentions_once(c, use->by, u))
+  if (u->op == OP_LOAD || u->op == OP_SWAP || !use || use->count != 1 || strlen(t) > LONGEST_INLINE || !mentions_once(c, use->by, u))
     return false;
   bool variable = reads_variable(c, u, 0);
   if (variable && use->by->op == OP_INDEX) return false;        // an INDEX is written later still, where it is used
@@ -218,6 +224,28 @@ static enum dtype unsigned_of(enum dtype d) {
   return dtype_is_unsigned(d) ? d : d == DT_IDX ? DT_U64 : (enum dtype)(d + 1);
 }
 
+static bool is_bits(const cstyle *c, enum dtype d) { return d == DT_F64 && c->d->doubles; }
+
+// What a language without doubles does with them, lane by lane: see dialect.doubles.
+static const char *op_of_bits(cstyle *c, enum op op, enum dtype from, enum dtype to, int lanes, const char *const *x,
+                              size_t n) {
+  if (lanes == 1) return c->d->doubles(c, op, from, to, x);
+  const char *whole[3] = {0}, *each[3] = {0}, **out = ARENA_ARRAY(c->mem, const char *, lanes);
+  for (size_t i = 0; i < n; i++) whole[i] = cs_named(c, from, lanes, x[i]);
+  for (int l = 0; l < lanes; l++) {
+    for (size_t i = 0; i < n; i++) each[i] = c->d->extract(c, whole[i], l);
+    out[l] = c->d->doubles(c, op, from, to, each);
+    if (!out[l]) return NULL;
+    out[l] = as_lane(c, to, out[l]);
+  }
+  return c->d->build(c, to, lanes, out);
+}
+
+static const char *number_as(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
+  return is_bits(c, from) || is_bits(c, to) ? op_of_bits(c, OP_CAST, from, to, lanes, &x, 1)
+                                            : c->d->convert(c, x, from, to, lanes);
+}
+
 // Integer arithmetic that may wrap is done on unsigned numbers of at least 32 bits: in these languages only those wrap.
 static const char *wrapping(cstyle *c, enum op op, enum dtype d, int lanes, const char *x, const char *y) {
   enum dtype u = unsigned_of(d);
@@ -245,6 +273,7 @@ static bool cannot_wrap(const uop *u) {
 }
 
 static const char *compare_lanes(cstyle *c, enum op op, enum dtype d, int lanes, const char *x, const char *y) {
+  if (is_bits(c, d)) return op_of_bits(c, op, d, DT_BOOL, lanes, (const char *[]){x, y}, 2);
   if (lanes == 1) return cs_print(c, "(%s %s %s)", x, symbols[op], y);
   if (d == DT_BOOL) {                                              // lanes are 0 and -1
     if (op == OP_CMPLT) return cs_print(c, "(~%s & %s)", x, y);
@@ -262,6 +291,9 @@ static const char *choose_lanes(cstyle *c, const char *cond, const char *x, cons
 static const char *binary_expr(cstyle *c, const uop *u, enum op op, enum dtype d, int lanes, const char *x,
                                const char *y) {
   bool f = dtype_is_float(d);
+  if (is_bits(c, d))
+    return op_flags(op) & OPF_COMPARE ? compare_lanes(c, op, d, lanes, x, y)
+                                      : op_of_bits(c, op, d, d, lanes, (const char *[]){x, y}, 2);
   if (d == DT_F16 || !symbols[op]) {
     if (d == DT_F16 || (op != OP_MAX && op != OP_MIN)) return NULL;
     x = cs_named(c, d, lanes, x);
@@ -287,12 +319,13 @@ static const char *cast_expr(cstyle *c, const uop *u, const char *x) {
   if (from == DT_F16 || to == DT_F16)
     return from == DT_F32 || to == DT_F32 ? c->d->halves(c, x, to == DT_F32, lanes) : NULL;
   if (to == DT_BOOL)
-    return compare_lanes(c, OP_CMPNE, from, lanes, x, cs_splat(c, from, lanes, dtype_is_float(from) ? "0.0f" : "0"));
+    return compare_lanes(c, OP_CMPNE, from, lanes, x,
+                         cs_splat(c, from, lanes, dtype_is_float(from) && !is_bits(c, from) ? "0.0f" : "0"));
   if (from == DT_BOOL && lanes > 1) {                              // 0 and -1 to 0 and 1
     x = cs_print(c, "(-%s)", x);
-    return to == DT_I8 ? x : c->d->convert(c, x, DT_I8, to, lanes);
+    return to == DT_I8 ? x : number_as(c, x, DT_I8, to, lanes);
   }
-  return c->d->convert(c, x, from, to, lanes);
+  return number_as(c, x, from, to, lanes);
 }
 
 static const char *bitcast_expr(cstyle *c, const uop *u, const char *x) {
@@ -313,6 +346,7 @@ static const char *elementwise_expr(cstyle *c, const uop *u) {
   case OP_CAST: return cast_expr(c, u, x[0]);
   case OP_BITCAST: return bitcast_expr(c, u, x[0]);
   case OP_NEG:
+    if (is_bits(c, d)) return op_of_bits(c, OP_NEG, d, d, u->lanes, x, 1);
     return d == DT_BOOL || d == DT_F16 ? NULL
            : dtype_is_float(d)         ? cs_print(c, "(-%s)", x[0])
                                        : wrapping(c, OP_SUB, d, u->lanes, NULL, x[0]);
@@ -321,7 +355,10 @@ static const char *elementwise_expr(cstyle *c, const uop *u) {
     if (u->lanes > 1 && u->src[1]->dt != d) x[1] = c->d->convert(c, x[1], (enum dtype)u->src[1]->dt, d, u->lanes);
     return binary_expr(c, u, (enum op)u->op, d, u->lanes, x[0], x[1]);
   case OP_TRUNC: case OP_FLOOR: if (!dtype_is_float(d)) return x[0]; // fall through
-  case OP_SQRT: case OP_FMA: return d == DT_F32 || d == DT_F64 ? c->d->math(c, u, x) : NULL;
+  case OP_SQRT:
+  case OP_FMA:
+    if (is_bits(c, d)) return op_of_bits(c, (enum op)u->op, d, d, u->lanes, x, u->nsrc);
+    return d == DT_F32 || d == DT_F64 ? c->d->math(c, u, x) : NULL;
   default: return u->nsrc == 2 ? binary_expr(c, u, (enum op)u->op, ds, u->lanes, x[0], x[1]) : NULL;
   }
 }
@@ -421,6 +458,7 @@ static int render_node(cstyle *c, const uop *u) {
     t = u->src[0]->lanes == 1 ? cs_text(c, u->src[0]) : c->d->extract(c, cs_text(c, u->src[0]), (int)u->a);
     if (u->dt == DT_BOOL && u->src[0]->lanes > 1) t = cs_print(c, "(%s != 0)", t);
     break;
+  case OP_SWAP: t = c->d->swap ? c->d->swap(c, u, cs_text(c, u->src[0])) : NULL; break;
   case OP_DOT: t = c->d->dot ? c->d->dot(c, u) : NULL; break;
   case OP_HREDUCE: t = u->src[0]->lanes == 1 ? cs_text(c, u->src[0]) : hreduce_expr(c, u); break;
   default:

@@ -3,7 +3,7 @@
 //
 // Values are texts that may stand as an operand anywhere: a name, a literal, or an expression in parentheses.  In a
 // vector of BOOL each lane is an 8-bit integer, 0 or -1 (all bits); a scalar BOOL is 0 or 1.  An F16 value is its 16
-// bits.
+// bits, and so is an F64 value its 64 bits where the language has no doubles.
 #ifndef WEFT_RENDER_CSTYLE_H
 #define WEFT_RENDER_CSTYLE_H
 #include "render/render.h"
@@ -36,6 +36,11 @@ typedef struct dialect {
   const char *(*bitcast)(cstyle *c, const uop *u, const char *x);
   // NULL: not in this language
   const char *(*dot)(cstyle *c, const uop *u);
+  // another item's value (SWAP); NULL: not in this language
+  const char *(*swap)(cstyle *c, const uop *u, const char *x);
+  // For a language without doubles, in which an F64 value is its 64 bits: op of scalars, where `from` (the operands') or
+  // `to` is F64; NULL if there is none. NULL: the language has doubles.
+  const char *(*doubles)(cstyle *c, enum op op, enum dtype from, enum dtype to, const char *const *x);
   // may write lines first
   const char *(*load)(cstyle *c, const uop *u);
   void (*store)(cstyle *c, const uop *u);

@@ -34,6 +34,21 @@ static const renderer table[] = {
     .max_local_bytes = 49152,
     .max_group = 1024},
    render_nvptx},
+  {"metal",
+   ".metal",
+   {.name = "metal",
+    .vector_bytes = 16,
+    .has_fma = true,
+    .has_f16 = true,
+    .has_local = true,
+    .step_items = 32,
+    .index32 = true,
+    .row_items = 32,
+    .row_bytes = 16,
+    .token_tile = 2,
+    .max_local_bytes = 32768,
+    .max_group = 256},
+   render_metal},
 };
 
 const renderer *render_at(size_t i) { return i < COUNT(table) ? &table[i] : NULL; }

@@ -21,7 +21,7 @@ typedef struct render_options {
 
 typedef struct renderer {
   const char *name;                      // as RENDER= names it
-  const char *suffix;                    // of a file with its text: ".ll", ".c", ".cl"
+  const char *suffix;                    // of a file with its text: ".ll", ".c", ".cl", ".metal"
   // What programs may contain.  vector_bytes, has_fma and has_f16 are the least that any machine has: a device raises
   // them.
   target target;
@@ -38,6 +38,7 @@ int render_llvm(const program *p, const render_options *opt, str *out, error *er
 int render_nvptx(const program *p, const render_options *opt, str *out, error *err);
 int render_c(const program *p, const render_options *opt, str *out, error *err);
 int render_opencl(const program *p, const render_options *opt, str *out, error *err);
+int render_metal(const program *p, const render_options *opt, str *out, error *err);
 
 // ---- helpers for renderers ------------------------------------------------------------------------------------------
 

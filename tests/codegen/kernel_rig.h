@@ -18,6 +18,7 @@
 #include "codegen/codegen.h"
 #include "codegen/tensor_eval.h"
 #include "fake_cuda/ptx.h"
+#include "fake_metal/run.h"
 #include "model/codebook.h"
 #include "schedule/layout.h"
 
@@ -171,7 +172,7 @@ static inline void kt_expect(kt *t, const int64_t *values, kt_memory *want) {
 
 // ---- back ends ------------------------------------------------------------------------------------------------------
 
-enum kt_way { KT_REF, KT_LLVM, KT_C, KT_CL, KT_PTX };
+enum kt_way { KT_REF, KT_LLVM, KT_C, KT_CL, KT_PTX, KT_METAL };
 typedef struct kt_backend {
   const char *name;
   enum kt_way way;
@@ -188,6 +189,7 @@ typedef struct kt_code {
   backend_kernel native;
   cl_code *cl;
   ptx *ptx;
+  metal_kernel *metal;
   sched_kernel laid;
   graph *fills_of;
   struct kt_code *fills;
@@ -277,6 +279,19 @@ static inline ptx *kt_ptx(const program *p, descriptor_set descriptors) {
   return k;
 }
 
+// What Apple's compiler would get, as C++ on this processor.
+static inline metal_kernel *kt_metal(const program *p) {
+  error err = {0};
+  str text = {0};
+  char why[600];
+  if (render_metal(p, NULL, &text, &err)) rig_fail("render", &err, NULL);
+  if (debug_level() >= 4) fprintf(stderr, "%s", str_c(&text));
+  metal_kernel *k = metal_compile(str_c(&text), p->name, p->n_bufs, p->n_vars, why, sizeof why);
+  if (!k) { error_set(&err, "%s", why); rig_fail("metal", &err, str_c(&text)); }
+  str_free(&text);
+  return k;
+}
+
 typedef struct kt_areas { unsigned char *at[KT_BUFS + KT_KERNELS]; size_t size[KT_BUFS + KT_KERNELS]; int n; } kt_areas;
 static kt_areas kt_given;                         // to the kernel that runs: its buffers, and not a byte more
 
@@ -315,6 +330,32 @@ static inline void kt_run_ptx(const ptx *k, const program *p, unsigned char **bu
   }
 }
 
+// Buffers begin at multiples of 16 bytes, and end at a page that may not be touched, but for what that costs.
+static inline void kt_run_metal(const metal_kernel *k, const program *p, unsigned char **bufs, const int64_t *vars) {
+  static bool backwards;
+  kt_memory m = {0};
+  void *at[KT_BUFS + KT_KERNELS];
+  unsigned grid[3], block[3];
+  char why[400] = "";
+  int64_t groups = 1;
+  if (p->n_bufs > KT_BUFS) die("%d buffers", p->n_bufs);
+  for (int i = 0; i < p->n_bufs; i++) {
+    size_t n = (size_t)p->bufs[i].elems * (size_t)dtype_size(p->bufs[i].dt);
+    at[i] = kt_map(&m, i, round_up(n, 16));
+    memcpy(at[i], bufs[i], n);
+  }
+  for (int i = 0; i < 3; i++) {
+    grid[i] = p->global[i] ? (unsigned)program_eval(p, p->global[i], vars) : 1;
+    block[i] = p->local[i] ? (unsigned)program_eval(p, p->local[i], vars) : 1;
+    groups *= grid[i];
+  }
+  backwards = !backwards;
+  if (groups && metal_run(k, grid, block, at, vars, backwards, why, sizeof why)) die("%s: %s", p->name, why);
+  for (int i = 0; i < p->n_bufs; i++)
+    if (p->bufs[i].written) memcpy(bufs[i], at[i], (size_t)p->bufs[i].elems * (size_t)dtype_size(p->bufs[i].dt));
+  kt_memory_free(&m);
+}
+
 static inline kt_code kt_compile_program(program *p, const kt_backend *b) {
   kt_code c = {.p = p};
   error err = {0};
@@ -324,6 +365,7 @@ static inline kt_code kt_compile_program(program *p, const kt_backend *b) {
   case KT_LLVM: c.native = kt_llvm(c.p, &b->cpu); break;
   case KT_C: c.native = rig_cc(c.p, "cc -Wno-psabi"); break;
   case KT_PTX: c.ptx = kt_ptx(c.p, b->t.descriptors); break;
+  case KT_METAL: c.metal = kt_metal(c.p); break;
   case KT_CL:
     if (render_opencl(c.p, NULL, &text, &err)) rig_fail("render", &err, NULL);
     c.cl = cl_compile(kt_cl(), c.p, str_c(&text), &err);
@@ -375,6 +417,7 @@ static inline void kt_code_free(kt_code *c) {
   rig_drop(&c->native);
   cl_code_free(c->cl);
   ptx_free(c->ptx);
+  metal_kernel_free(c->metal);
   program_free(c->p);
 }
 
@@ -382,6 +425,7 @@ static inline void kt_launch(const kt_code *c, unsigned char **bufs, const int64
   int64_t tiles = program_eval(c->p, c->p->tiles, vars);
   error err = {0};
   if (c->ptx) { kt_run_ptx(c->ptx, c->p, bufs, vars); return; }
+  if (c->metal) { kt_run_metal(c->metal, c->p, bufs, vars); return; }
   if (c->cl) {
     if (cl_launch(c->cl, bufs, NULL, vars, 0, tiles, &err)) rig_fail("launch", &err, NULL);
     return;
