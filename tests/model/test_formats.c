@@ -185,6 +185,15 @@ static void test_products_ptx(void **state) {
   products_on(&b);
 }
 
+// The same for Apple's.
+static void test_products_metal(void **state) {
+  (void)state;
+  if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
+  kt_backend b = {.name = "Metal", .way = KT_METAL, .t = render_find("metal")->target};
+  b.t.has_streams = true;
+  products_on(&b);
+}
+
 int main(void) {
   env_set(ENV_SPEC, "1");
   const struct CMUnitTest tests[] = {
@@ -198,6 +207,7 @@ int main(void) {
     cmocka_unit_test(test_products_interpreted),
     cmocka_unit_test(test_products_opencl),
     cmocka_unit_test(test_products_ptx),
+    cmocka_unit_test(test_products_metal),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

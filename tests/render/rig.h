@@ -20,6 +20,7 @@
 #include "device/cpu_info.h"
 #include "device/opencl.h"
 #include "device/ref.h"
+#include "fake_metal/run.h"
 #include "graph/half.h"
 #include "render/render.h"
 
@@ -214,6 +215,26 @@ static inline void rig_opencl(const program *p, unsigned char **bufs, const int6
   str_free(&text);
 }
 
+// Runs p through Metal's language, one thread for all tiles.  Nothing where there is no clang++.
+static inline void rig_metal(const program *p, unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi) {
+  error err = {0};
+  str text = {0};
+  int64_t all[RIG_VARS + 2] = {0};
+  if (!metal_compiler()) return;
+  if (render_metal(p, NULL, &text, &err)) rig_fail("render", &err, NULL);
+  if (getenv("RIG_ASM")) fprintf(stderr, "%s\n", str_c(&text));
+  bool tiles = strstr(str_c(&text), "constant long *vars");
+  metal_kernel *k = metal_compile(str_c(&text), p->name, p->n_bufs, tiles, err.text, sizeof err.text);
+  if (!k) rig_fail("metal", &err, str_c(&text));
+  for (int i = 0; i < p->n_vars; i++) all[i] = vars[i];
+  all[p->n_vars] = lo;
+  all[p->n_vars + 1] = hi;
+  static const unsigned one[3] = {1, 1, 1};
+  if (metal_run(k, one, one, (void **)bufs, all, false, err.text, sizeof err.text)) rig_fail("metal", &err, NULL);
+  metal_kernel_free(k);
+  str_free(&text);
+}
+
 // ---- numbers --------------------------------------------------------------------------------------------------------
 
 static inline uint64_t rig_random(uint64_t *s) { return hash_u64((*s)++, 12345); }
@@ -271,7 +292,7 @@ static inline void rig_fill(enum dtype d, unsigned char *p, int64_t n, uint64_t 
   }
 }
 
-enum { RIG_LLVM = 1, RIG_GCC = 2, RIG_CLANG = 4, RIG_CL = 8, RIG_CPU = RIG_LLVM | RIG_GCC, RIG_ALL = 15 };
+enum { RIG_LLVM = 1, RIG_GCC = 2, RIG_CLANG = 4, RIG_CL = 8, RIG_METAL = 16, RIG_CPU = RIG_LLVM | RIG_GCC, RIG_ALL = 31 };
 
 static inline void rig_compare(const rig *r, unsigned char *const *want, unsigned char *const *got, int64_t ulps,
                                const char *backend) {
@@ -306,11 +327,13 @@ static inline void rig_check(rig *r, const char *name, const int64_t *vars, int6
   ref_kernel *k = ref_compile(p);
   ref_run(k, want, vars, lo, hi);
   ref_free(k);
-  static const char *const names[] = {"llvm", "gcc", "clang", "opencl"};
-  for (int i = 0; i < 4; i++) {
+  static const char *const names[] = {"llvm", "gcc", "clang", "opencl", "metal"};
+  for (int i = 0; i < 5; i++) {
+    if (i == 4 && !metal_compiler()) continue;
     if (!(on >> i & 1)) continue;
     for (int b = 0; b < r->n_bufs; b++) memcpy(got[b], start[b], size[b]);
     if (i == 3) rig_opencl(p, got, vars, lo, hi);
+    else if (i == 4) rig_metal(p, got, vars, lo, hi);
     else {
       backend_kernel kernel = i ? rig_cc(p, names[i]) : rig_llvm(p);
       kernel.fn(got, vars, lo, hi);

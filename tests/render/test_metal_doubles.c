@@ -1,0 +1,134 @@
+// Doubles as Metal's kernels compute them (render/metal_doubles.h), bit by bit against this machine's: edges with edges,
+// random numbers of all sizes, and numbers that nearly cancel, where rounding twice or losing a bit shows.
+#define _GNU_SOURCE
+#include <fenv.h>
+#include "rig.h"
+#include "render/metal_doubles.h"
+
+enum { COUNT_OF = 1 << 18 };
+enum what { ADD, SUB, MUL, DIV, FMA, SQRT, FLOOR, TRUNC, MAX, MIN, LESS, EQUAL, TO_FLOAT, OF_FLOAT, OF_LONG, OF_ULONG,
+            TO_LONG, TO_ULONG, WHATS };
+static const char *const names[WHATS] = {"add", "sub", "mul", "div", "fma", "sqrt", "floor", "trunc", "max", "min",
+                                         "less", "equal", "to_float", "of_float", "of_long", "of_ulong", "to_long",
+                                         "to_ulong"};
+static const char *const calls[WHATS] = {
+  "f64_add(x, y)",       "f64_sub(x, y)",           "f64_mul(x, y)",         "f64_div(x, y)",
+  "f64_fma(x, y, z)",    "f64_sqrt(x)",             "f64_floor(x)",          "f64_trunc(x)",
+  "f64_max(x, y)",       "f64_min(x, y)",           "f64_less(x, y)",        "f64_equal(x, y)",
+  "as_type<uint>(f64_to_float(x))", "f64_of_float(as_type<float>((uint)x))", "f64_of_long((long)x)",
+  "f64_of_ulong(x)",     "(ulong)f64_to_long(x)",   "f64_to_ulong(x)"};
+
+static double of_bits(uint64_t x) { double v; memcpy(&v, &x, 8); return v; }
+static uint64_t bits_of(double v) { uint64_t x; memcpy(&x, &v, 8); return x; }
+static uint32_t float_bits(float v) { uint32_t x; memcpy(&x, &v, 4); return x; }
+
+static uint64_t expected(enum what w, uint64_t a, uint64_t b, uint64_t c) {
+  double x = of_bits(a), y = of_bits(b), z = of_bits(c);
+  float f;
+  switch (w) {
+  case ADD: return bits_of(x + y);
+  case SUB: return bits_of(x - y);
+  case MUL: return bits_of(x * y);
+  case DIV: return bits_of(x / y);
+  case FMA: return bits_of(fma(x, y, z));
+  case SQRT: return bits_of(sqrt(x));
+  case FLOOR: return bits_of(floor(x));
+  case TRUNC: return bits_of(trunc(x));
+  case MAX: return x < y ? b : a;
+  case MIN: return y < x ? b : a;
+  case LESS: return x < y;
+  case EQUAL: return x == y;
+  case TO_FLOAT: return float_bits((float)x);
+  case OF_FLOAT: memcpy(&f, &a, 4); return bits_of((double)f);
+  case OF_LONG: return bits_of((double)(int64_t)a);
+  case OF_ULONG: return bits_of((double)a);
+  case TO_LONG: return fabs(x) < 0x1p63 ? (uint64_t)(int64_t)x : 0;
+  case TO_ULONG: return x > -1 && x < 0x1p64 ? (uint64_t)x : 0;
+  case WHATS: break;
+  }
+  return 0;
+}
+
+// any value will do there
+static bool left_open(enum what w, uint64_t a) {
+  double x = of_bits(a);
+  return (w == TO_LONG && !(fabs(x) < 0x1p63)) || (w == TO_ULONG && !(x > -1 && x < 0x1p64));
+}
+
+static bool is_nan_of(enum what w, uint64_t x) {
+  if (w == TO_FLOAT) return (x & 0x7fffffff) > 0x7f800000;
+  return w < LESS || (w > TO_FLOAT && w < TO_LONG) ? of_bits(x) != of_bits(x) : false;
+}
+
+static uint64_t some(uint64_t *seed, int kind) {
+  static const uint64_t edges[] = {0, 1, 2, 0xfffffffffffff, 0x10000000000000, 0x10000000000001, 0x3ff0000000000000,
+                                   0x3ff0000000000001, 0x3fefffffffffffff, 0x3fe0000000000000, 0x4340000000000000,
+                                   0x7fefffffffffffff, 0x7ff0000000000000, 0x7ff8000000000000, 0x47efffffe0000000,
+                                   0x47efffffefffffff, 0x47effffff0000000, 0x36a0000000000000, 0x3690000000000000,
+                                   0x380fffffffffffff, 0x43e0000000000000, 0x43dfffffffffffff, 0x7ca0000000000000};
+  uint64_t v = rig_random(seed), sign = v << 63, whole = v >> 12;
+  switch (kind) {
+  case 0: return edges[v / 2 % COUNT(edges)] | sign;
+  case 1: return v;                                                            // any size
+  case 2: return sign | (1003 + (v >> 1) % 40) << 52 | whole;                  // near one
+  case 3: return sign | (v >> 1) % 8 << 52 | whole;                            // hardly normal, and smaller
+  case 4: return sign | (1003 + (v >> 1) % 40) << 52 | (whole & 0xfffff00000000);  // few bits: ties
+  default: return v >> (v & 63);                                               // whole numbers, for conversions
+  }
+}
+
+static void fill(uint64_t *a, uint64_t *b, uint64_t *c) {
+  uint64_t seed = 5;
+  for (int i = 0; i < COUNT_OF; i++) {
+    int kind = (int)(rig_random(&seed) % 8);
+    a[i] = some(&seed, kind % 6);
+    b[i] = some(&seed, kind < 4 ? kind : (int)(rig_random(&seed) % 6));
+    c[i] = some(&seed, kind < 5 ? kind : (int)(rig_random(&seed) % 6));
+    if (kind == 6) c[i] = bits_of(-of_bits(a[i]) * of_bits(b[i])) + rig_random(&seed) % 3 - 1;
+    if (kind == 7) b[i] = (a[i] ^ 1ull << 63) + rig_random(&seed) % 5 - 2;
+  }
+}
+
+static void test_all(void **state) {
+  (void)state;
+  if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
+  str text = {0};
+  char why[600] = "";
+  str_addf(&text, "#include <metal_stdlib>\nusing namespace metal;\n%s"
+                  "kernel void all(device const ulong *a [[buffer(0)]], device const ulong *b [[buffer(1)]], device "
+                  "const ulong *c [[buffer(2)]], device ulong *out [[buffer(3)]], constant long *vars [[buffer(4)]], "
+                  "uint3 group [[threadgroup_position_in_grid]], uint3 item [[thread_position_in_threadgroup]]) {\n"
+                  "  ulong x = a[group.x], y = b[group.x], z = c[group.x];\n  switch (vars[0]) {\n",
+           metal_doubles);
+  for (int w = 0; w < WHATS; w++) str_addf(&text, "  case %d: out[group.x] = %s; break;\n", w, calls[w]);
+  str_add(&text, "  }\n  (void)z;\n  (void)item;\n}\n");
+  metal_kernel *k = metal_compile(str_c(&text), "all", 4, 1, why, sizeof why);
+  if (!k) fail_msg("%s", why);
+  uint64_t *a[4];
+  for (int i = 0; i < 4; i++) a[i] = xcalloc(COUNT_OF, sizeof **a);
+  fill(a[0], a[1], a[2]);
+  assert_int_equal(fegetround(), FE_TONEAREST);
+  int bad = 0;
+  for (int w = 0; w < WHATS; w++) {
+    const unsigned grid[3] = {COUNT_OF, 1, 1}, one[3] = {1, 1, 1};
+    assert_int_equal(metal_run(k, grid, one, (void **)a, &(int64_t){w}, false, why, sizeof why), 0);
+    for (int i = 0; i < COUNT_OF && bad < 20; i++) {
+      uint64_t want = expected((enum what)w, a[0][i], a[1][i], a[2][i]), got = a[3][i];
+      if (got == want || left_open((enum what)w, a[0][i]) || (is_nan_of((enum what)w, want) && is_nan_of((enum what)w, got)))
+        continue;
+      fprintf(stderr, "%s(%016llx, %016llx, %016llx): %016llx, should be %016llx\n", names[w],
+              (unsigned long long)a[0][i], (unsigned long long)a[1][i], (unsigned long long)a[2][i],
+              (unsigned long long)got, (unsigned long long)want);
+      bad++;
+    }
+  }
+  assert_int_equal(bad, 0);
+  metal_kernel_free(k);
+  for (int i = 0; i < 4; i++) free(a[i]);
+  str_free(&text);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_all)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
