@@ -330,7 +330,7 @@ static inline void kt_run_ptx(const ptx *k, const program *p, unsigned char **bu
   }
 }
 
-// Buffers begin at multiples of 16 bytes, and end at a page that may not be touched, but for what that costs.
+// Buffers begin at multiples of 16 bytes; less than that is between their end and a page that may not be touched.
 static inline void kt_run_metal(const metal_kernel *k, const program *p, unsigned char **bufs, const int64_t *vars) {
   static bool backwards;
   kt_memory m = {0};

@@ -1,6 +1,6 @@
 // OptOps: whatever kernel_apply accepts computes the same.  Each kind at each axis with several amounts, alone and in
 // random sequences, on kernels of several shapes; on the interpreter, some through LLVM, and those of work-groups on
-// OpenCL.
+// OpenCL and in Metal's language.
 //
 // With arguments: the name of a case, then kind, axis and amount, three numbers for each opt: that sequence alone.
 #define _GNU_SOURCE
@@ -43,9 +43,10 @@ static const int amounts[] = {2, 3, 4, 8, 0};
 
 static const char *describe(const kt_backend *b, char *s, size_t cap) {
   int n = snprintf(s, cap, "%s, opts (kind axis amount)",
-                   b->way == KT_CL     ? "OpenCL"
-                   : b->way == KT_LLVM ? "LLVM"
-                                       : "interpreter");
+                   b->way == KT_CL      ? "OpenCL"
+                   : b->way == KT_METAL ? "Metal"
+                   : b->way == KT_LLVM  ? "LLVM"
+                                        : "interpreter");
   for (int i = 0; i < b->o.n_opts; i++)
     n += snprintf(s + n, cap - (size_t)n, " %d %d %d [%s]", b->o.opts[i].kind, b->o.opts[i].axis, b->o.opts[i].amount,
                   opt_name(b->o.opts[i].kind));
@@ -174,17 +175,32 @@ static void test_sequences(void **state) {
   report(&total, "sequences", 100);
 }
 
+static void on_groups(kt_backend *b, count *total) {
+  static const enum opt_kind kinds[] = {OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_UPCAST, OPT_UNROLL};
+  for (size_t i = 0; i < COUNT(names_of_groups); i++) {
+    each_kind(kt_find(names_of_groups[i]), b, ON_GROUPS, total);
+    sequences(kt_find(names_of_groups[i]), b, kinds, (int)COUNT(kinds), 4, i + 1, total);
+  }
+}
+
 static void test_groups(void **state) {
   (void)state;
   kt_backend b = {.way = KT_CL};
   count total = {0};
-  static const enum opt_kind kinds[] = {OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_UPCAST, OPT_UNROLL};
   cl_target(kt_cl(), &b.t);
-  for (size_t i = 0; i < COUNT(names_of_groups); i++) {
-    each_kind(kt_find(names_of_groups[i]), &b, ON_GROUPS, &total);
-    sequences(kt_find(names_of_groups[i]), &b, kinds, (int)COUNT(kinds), 4, i + 1, &total);
-  }
+  on_groups(&b, &total);
   report(&total, "work-groups", 50);
+}
+
+// Without exchanges between threads that run in step, which take most of the barriers' work.
+static void test_threadgroups(void **state) {
+  (void)state;
+  if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
+  kt_backend b = {.way = KT_METAL, .t = render_find("metal")->target};
+  count total = {0};
+  b.t.step_items = 0;
+  on_groups(&b, &total);
+  report(&total, "threadgroups", 50);
 }
 
 // A sum may be unrolled into more terms than any list of fixed size has room for.
@@ -309,7 +325,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_refused),   cmocka_unit_test(test_interpreted), cmocka_unit_test(test_llvm),
     cmocka_unit_test(test_sequences), cmocka_unit_test(test_groups),      cmocka_unit_test(test_many_terms),
-    cmocka_unit_test(test_next_entry),
+    cmocka_unit_test(test_next_entry), cmocka_unit_test(test_threadgroups),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -216,12 +216,21 @@ static void test_opencl(void **state) {
   run_seeds(&b, 5);
 }
 
+static void test_metal(void **state) {
+  (void)state;
+  if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
+  kt_backend b = {.name = "Metal", .way = KT_METAL, .t = render_find("metal")->target};
+  b.t.has_streams = true;
+  run_seeds(&b, 5);
+}
+
 int main(int argc, char **argv) {
   env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
   if (argc > 1) { first = strtoull(argv[1], NULL, 10); count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1; }
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_reference), cmocka_unit_test(test_interpreted), cmocka_unit_test(test_native),
     cmocka_unit_test(test_v2),        cmocka_unit_test(test_opencl),
+    cmocka_unit_test(test_metal),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
