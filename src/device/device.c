@@ -8,10 +8,12 @@
 #include "device/cpu.h"
 #include "device/cuda.h"
 #include "device/host.h"
+#include "device/metal.h"
 #include "device/opencl.h"
 #include "device/plan_impl.h"
 #include "device/ref.h"
 #include "device/team.h"
+#include "render/render.h"
 
 static int ref_make(device *d, device_kernel *k, error *err) {
   (void)d; (void)err;
@@ -28,10 +30,29 @@ static int ref_start(device *d, error *err) {
 
 static int null_make(device *d, device_kernel *k, error *err) { (void)d; (void)k; (void)err; return 0; }
 
+// Kernels of a device that need not be here, as texts that nobody compiles.
+static int text_show(device *d, const program *p, str *source, str *assembly, error *err) {
+  (void)assembly;
+  return render_find(d->target.name)->render(p, NULL, source, err);
+}
+
+static int text_make(device *d, device_kernel *k, error *err) {
+  str source = {0};
+  int r = text_show(d, k->p, &source, NULL, err);
+  if (!r && debug_level() >= 4) fprintf(stderr, "--- source of %s\n%s\n", k->p->name, str_c(&source));
+  str_free(&source);
+  return r;
+}
+
 static int null_start(device *d, error *err) {
+  const renderer *r = render_find(env_str(ENV_RENDER));
   (void)err;
   d->target = (target){.name = "null", .vector_bytes = 64, .has_fma = true, .has_f16 = true};
   d->compile = null_make;
+  if (!r || !r->target.has_local) return 0;
+  d->target = r->target;
+  d->compile = text_make;
+  d->show = text_show;
   return 0;
 }
 
@@ -55,8 +76,8 @@ static int name_nothing(str *out, error *err) {
 
 static const struct { const char *name; int (*start)(device *, error *); int (*list)(str *, error *);
 } table[] = {
-  {"CPU", cpu_start, name_processors},        {"CL", cl_start, cl_list},     {"CUDA", cuda_start, cuda_list},
-  {"REF", ref_start, interpreter}, {"NULL", null_start, name_nothing},
+  {"CPU", cpu_start, name_processors}, {"CL", cl_start, cl_list},       {"CUDA", cuda_start, cuda_list},
+  {"METAL", metal_start, metal_list},  {"REF", ref_start, interpreter}, {"NULL", null_start, name_nothing},
 };
 
 bool device_known(size_t i, const char **name, str *found, error *why) {
@@ -86,7 +107,7 @@ int device_open_named(const char *want, int n_threads, int n_prompt, device **ou
     *out = d;
     return 0;
   }
-  return error_set(err, "DEV=%s is not a device that can run models (known: CPU, CL, CUDA, REF, NULL)", want);
+  return error_set(err, "DEV=%s is not a device that can run models (known: CPU, CL, CUDA, METAL, REF, NULL)", want);
 }
 
 void device_close(device *d) {

@@ -7,6 +7,7 @@
 #include "base/env.h"
 #include "device/cache.h"
 #include "device/cuda.h"
+#include "device/metal.h"
 #include "device/opencl.h"
 #include "device/plan_impl.h"
 #include "device/ref.h"
@@ -203,6 +204,7 @@ void plan_free_kernels(device_kernel *kernels, int n) {
     if (kernels[i].ref) ref_free(kernels[i].ref);
     if (kernels[i].cl) cl_code_free(kernels[i].cl);
     if (kernels[i].cuda) cuda_code_free(kernels[i].cuda);
+    if (kernels[i].metal) metal_code_free(kernels[i].metal);
     if (kernels[i].library) dlclose(kernels[i].library);
   }
 }

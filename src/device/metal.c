@@ -1,0 +1,21 @@
+// DEV=METAL on systems that are not Apple's: one sentence. See metal.h.
+#include "device/metal.h"
+
+#ifndef __APPLE__
+static int metal_is_missing(error *err) {
+  return error_set(err, "Metal is Apple's: DEV=METAL needs a Mac with a GPU of Apple's own and a Weft that was built "
+                        "there, which nobody has done yet; on this system there are DEV=CPU, CL and CUDA");
+}
+
+int metal_start(struct device *d, error *err) {
+  (void)d;
+  return metal_is_missing(err);
+}
+
+int metal_list(str *out, error *err) {
+  (void)out;
+  return metal_is_missing(err);
+}
+
+void metal_code_free(metal_code *k) { (void)k; }
+#endif
