@@ -23,7 +23,7 @@ ROUNDS = 4  # what one round wraps may need another: a list that was opened, a c
 
 
 def c_files():
-    return sorted(p for top in ("src", "include", "tests") for p in (ROOT / top).rglob("*") if p.suffix in (".c", ".h"))
+    return sorted(p for top in ("src", "include", "tests") for p in (ROOT / top).rglob("*") if p.suffix in (".c", ".h", ".m"))
 
 
 def columns(line):

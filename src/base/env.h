@@ -19,7 +19,8 @@
   E(MV_ROWS_PER_THREAD, "4", "matvec: rows that one thread computes at once") \
   E(PREFETCH, "", "how far ahead streams of weights are asked for: KiB[,t0|t1|t2|nta], 0: not at all (default: what " \
   "this machine likes)") \
-  E(DEV, "CPU", "device: CPU, CL (OpenCL), CUDA (NVIDIA's GPUs), METAL (Apple's GPUs, on a Mac), REF (f64 interpreter), " \
+  E(DEV, "CPU", "device: CPU, CL (OpenCL), CUDA (NVIDIA's GPUs), METAL (Apple's GPUs, on a Mac), REF (f64 " \
+  "interpreter), " \
   "NULL (compiles and counts only)") \
   E(CL_WORK, "", "how DEV=CL shares out work: groups (work-items that share memory) or tiles (a work-item is a core)" \
   "; default: what suits the device") \

@@ -31,14 +31,14 @@ static int ref_start(device *d, error *err) {
 static int null_make(device *d, device_kernel *k, error *err) { (void)d; (void)k; (void)err; return 0; }
 
 // Kernels of a device that need not be here, as texts that nobody compiles.
-static int text_show(device *d, const program *p, str *source, str *assembly, error *err) {
+static int rendered_show(device *d, const program *p, str *source, str *assembly, error *err) {
   (void)assembly;
   return render_find(d->target.name)->render(p, NULL, source, err);
 }
 
-static int text_make(device *d, device_kernel *k, error *err) {
+static int rendered_make(device *d, device_kernel *k, error *err) {
   str source = {0};
-  int r = text_show(d, k->p, &source, NULL, err);
+  int r = rendered_show(d, k->p, &source, NULL, err);
   if (!r && debug_level() >= 4) fprintf(stderr, "--- source of %s\n%s\n", k->p->name, str_c(&source));
   str_free(&source);
   return r;
@@ -51,8 +51,8 @@ static int null_start(device *d, error *err) {
   d->compile = null_make;
   if (!r || !r->target.has_local) return 0;
   d->target = r->target;
-  d->compile = text_make;
-  d->show = text_show;
+  d->compile = rendered_make;
+  d->show = rendered_show;
   return 0;
 }
 

@@ -17,8 +17,8 @@ typedef void kernel_fn(unsigned char **bufs, const int64_t *vars, int64_t lo, in
 // What a device makes of a program. Exactly one of the ways to run is set; none for the null device.
 typedef struct device_kernel {
   program *p;                // name, tiles, vars, estimates; for a kernel from the cache without its nodes
-  // what the cache keeps (CPU: a code_blob, code.h; OpenCL: the driver's binary; CUDA: PTX; Metal: the source) until the
-  // kernel is linked; may be empty
+  // what the cache keeps (CPU: a code_blob, code.h; OpenCL: the driver's binary; CUDA: PTX; Metal: the source) until
+  // the kernel is linked; may be empty
   bytes packed;
   kernel_fn *fn;             // CPU: set when the code is mapped
   struct ref_kernel *ref;

@@ -1,5 +1,6 @@
-// remote: what devices with memory of their own have in common (opencl_plan.c, cuda_plan.c, metal_plan.m): which piece of memory an
-// address lies in, weights brought once for all plans, what comes and goes with each run of one, and times.
+// remote: what devices with memory of their own have in common (opencl_plan.c, cuda_plan.c, metal_plan.m): which piece
+// of memory an address lies in, weights brought once for all plans, what comes and goes with each run of one, and
+// times.
 #ifndef WEFT_DEVICE_REMOTE_H
 #define WEFT_DEVICE_REMOTE_H
 #include "base/base.h"

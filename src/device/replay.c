@@ -1,4 +1,5 @@
-// A plan is run: its variables are set, and the device's runtime (host.c, opencl_plan.c, cuda_plan.c, metal_plan.m) does the rest.
+// A plan is run: its variables are set, and the device's runtime (host.c, opencl_plan.c, cuda_plan.c, metal_plan.m)
+// does the rest.
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdlib.h>

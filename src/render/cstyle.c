@@ -187,7 +187,8 @@ static bool reads_variable(const cstyle *c, const uop *u, int depth) {
 
 static bool goes_inline(cstyle *c, const uop *u, const char *t) {
   const cs_use *use = map_ptr(&c->uses, u);
-  if (u->op == OP_LOAD || u->op == OP_SWAP || !use || use->count != 1 || strlen(t) > LONGEST_INLINE || !mentions_once(c, use->by, u))
+  if (u->op == OP_LOAD || u->op == OP_SWAP || !use || use->count != 1 || strlen(t) > LONGEST_INLINE ||
+      !mentions_once(c, use->by, u))
     return false;
   bool variable = reads_variable(c, u, 0);
   if (variable && use->by->op == OP_INDEX) return false;        // an INDEX is written later still, where it is used

@@ -38,8 +38,8 @@ typedef struct dialect {
   const char *(*dot)(cstyle *c, const uop *u);
   // another item's value (SWAP); NULL: not in this language
   const char *(*swap)(cstyle *c, const uop *u, const char *x);
-  // For a language without doubles, in which an F64 value is its 64 bits: op of scalars, where `from` (the operands') or
-  // `to` is F64; NULL if there is none. NULL: the language has doubles.
+  // For a language without doubles, in which an F64 value is its 64 bits: op of scalars, where `from` (the operands')
+  // or `to` is F64; NULL if there is none. NULL: the language has doubles.
   const char *(*doubles)(cstyle *c, enum op op, enum dtype from, enum dtype to, const char *const *x);
   // may write lines first
   const char *(*load)(cstyle *c, const uop *u);

@@ -1,10 +1,11 @@
 // The Metal renderer: a program in the Metal Shading Language, version 2.3 or later (C++14 with address spaces).
 //
 // Arguments: the buffers in order, [[buffer(0)]] and so on, each from its first byte on, and behind them the variables
-// as longs in `constant` memory: metal_vars_index. A program with a loop over tiles, which no device asks for, finds the
-// first tile and the one behind the last after them, and each thread runs all of those. Buffers begin at multiples of METAL_ALIGNED bytes, so that some
-// bytes are known to be whole words and are read as such. LOCAL is threadgroup memory, declared in the kernel; SPECIAL
-// the number of the threadgroup or the thread; SWAP an exchange within a SIMD-group, of 32.
+// as longs in `constant` memory: metal_vars_index. A program with a loop over tiles, which no device asks for, finds
+// the first tile and the one behind the last after them, and each thread runs all of those. Buffers begin at multiples
+// of METAL_ALIGNED bytes, so that some bytes are known to be whole words and are read as such. LOCAL is threadgroup
+// memory, declared in the kernel; SPECIAL the number of the threadgroup or the thread; SWAP an exchange within a
+// SIMD-group, of 32.
 //
 // The language's vectors have up to 4 lanes and compare to vectors of bool. Here a vector of any number of lanes is a
 // struct with an array, Lanes<T, N>, whose operators go lane by lane and compare to 0 and -1: Apple's GPUs compute lane
@@ -90,7 +91,8 @@ static const char vectors[] =
   "  Lanes<D, M> r;\n"
   "  for (int i = 0; i < M / FEW; i++) {\n"
   "    bits b = 0;\n"
-  "    for (int j = 0; j < MANY; j++) b |= (bits)((bits)Number<T>::bits(x.v[i * MANY + j]) << (8 * (int)sizeof(T) * j));\n"
+  "    for (int j = 0; j < MANY; j++) b |= (bits)((bits)Number<T>::bits(x.v[i * MANY + j]) << (8 * (int)sizeof(T) * "
+  "j));\n"
   "    for (int j = 0; j < FEW; j++)\n"
   "      r.v[i * FEW + j] = Number<D>::of((typename Whole<sizeof(D)>::u)(b >> (8 * (int)sizeof(D) * j)));\n"
   "  }\n"
@@ -127,14 +129,14 @@ static const char *msl_type(cstyle *c, enum dtype d, int lanes) {
   return cs_print(c, "Lanes<%s, %d>", msl_scalars[d], lanes);
 }
 
-static enum dtype as_integer(enum dtype d) { return d == DT_F64 ? DT_U64 : cs_memory_dtype(d); }
+static enum dtype bits_as_dtype(enum dtype d) { return d == DT_F64 ? DT_U64 : cs_memory_dtype(d); }
 
 static const char *msl_reinterpret(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
   if (lanes > 1) {
     c->helpers |= MSL_VECTORS;
     return cs_print(c, "lanes_bits<%s, %d>(%s)", msl_scalars[to], lanes, cs_bare(c, x));
   }
-  bool integers = !dtype_is_float(as_integer(from)) && !dtype_is_float(as_integer(to));
+  bool integers = !dtype_is_float(bits_as_dtype(from)) && !dtype_is_float(bits_as_dtype(to));
   return cs_print(c, integers ? "((%s)%s)" : "as_type<%s>(%s)", msl_scalars[to], x);
 }
 
@@ -424,7 +426,8 @@ static void msl_write_head(cstyle *c, str *out) {
              u ? msl_scalars[msl_unit(u)] : "uchar", a, a);
   }
   if (p->n_vars || has_tiles(p)) str_addf(out, "    constant long *vars [[buffer(%d)]],\n", p->n_bufs);
-  str_add(out, "    uint3 group [[threadgroup_position_in_grid]],\n    uint3 item [[thread_position_in_threadgroup]]) {\n");
+  str_add(out,
+          "    uint3 group [[threadgroup_position_in_grid]],\n    uint3 item [[thread_position_in_threadgroup]]) {\n");
   if (has_tiles(p)) str_addf(out, "  long lo = vars[%d], hi = vars[%d];\n", p->n_vars, p->n_vars + 1);
 }
 

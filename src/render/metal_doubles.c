@@ -116,7 +116,8 @@ const char metal_doubles[] =
   "  if (f64_is_nan(a) || f64_is_nan(b) || !((a | b) & ~top)) return false;\n"
   "  return (a & top ? ~a : a | top) < (b & top ? ~b : b | top);\n"
   "}\n"
-  "inline bool f64_equal(ulong a, ulong b) { return !f64_is_nan(a) && !f64_is_nan(b) && (a == b || !((a | b) << 1)); }\n"
+  "inline bool f64_equal(ulong a, ulong b) { return !f64_is_nan(a) && !f64_is_nan(b) && (a == b || !((a | b) << 1)); "
+  "}\n"
   "inline ulong f64_max(ulong a, ulong b) { return f64_less(a, b) ? b : a; }\n"
   "inline ulong f64_min(ulong a, ulong b) { return f64_less(b, a) ? b : a; }\n"
   "inline ulong f64_trunc(ulong a) {\n"
@@ -152,5 +153,6 @@ const char metal_doubles[] =
   "  int n = f64_zeros(m), field = f64_e(a) - n + 190;\n"
   "  if (field >= 0xff) return as_type<float>(sign | 0x7f800000u);\n"
   "  int drop = field > 0 ? 40 : 41 - field;\n"
-  "  return as_type<float>(sign | (((uint)(field > 0 ? field - 1 : 0) << 23) + (uint)f64_round(m << n, drop, false)));\n"
+  "  return as_type<float>(sign | (((uint)(field > 0 ? field - 1 : 0) << 23) + (uint)f64_round(m << n, drop, "
+  "false)));\n"
   "}\n";

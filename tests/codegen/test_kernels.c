@@ -1,7 +1,7 @@
 // Every case of codegen/kernel_cases.h on every back end, against the meaning of its graph (codegen/tensor_eval.h):
 // the interpreter on programs as they are scheduled and on optimised ones, LLVM with and without the heuristic and for
-// each level of x86-64, the C renderer, OpenCL, PTX, Metal's language.  With one argument, the name of a case, only that one runs;
-// DEBUG=5 then helps.
+// each level of x86-64, the C renderer, OpenCL, PTX, Metal's language.  With one argument, the name of a case, only
+// that one runs; DEBUG=5 then helps.
 #define _GNU_SOURCE
 #include "codegen/kernel_cases.h"
 

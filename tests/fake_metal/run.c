@@ -81,7 +81,8 @@ static int build(const char *text, size_t n, char *object, char *why, size_t cap
 metal_kernel *metal_compile(const char *text, const char *name, int n_bufs, int n_vars, char *why, size_t cap) {
   str all = {0};
   char object[64] = "";
-  str_addf(&all, "%s\nextern \"C\" void metal_entry(void *const *b, const long *v, const uint *g, const uint *i) {\n  %s(",
+  str_addf(&all,
+           "%s\nextern \"C\" void metal_entry(void *const *b, const long *v, const uint *g, const uint *i) {\n  %s(",
            text, name);
   for (int b = 0; b < n_bufs; b++) str_addf(&all, "metal_any{b[%d]}, ", b);
   str_addf(&all, "%suint3{g[0], g[1], g[2]}, uint3{i[0], i[1], i[2]});\n}\n", n_vars ? "v, " : "");

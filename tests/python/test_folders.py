@@ -15,7 +15,7 @@ BESIDE = {("model", other) for other in ("schedule", "codegen", "render", "devic
 MAX_LINES = 1000
 GENERATED = {"device/code_version.h", "engine/shipped_files.h"}  # headers that the build makes
 
-INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
+INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*"([^"]+)"', re.M)
 GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(|\bextern\s+char\s*\*\*\s*environ\b")
 INTRINSICS = re.compile(r"\b(?:\w*mmintrin|immintrin|x86intrin|arm_neon|arm_sve)\.h\b|\b__builtin_ia32\w*|\b_mm(?:256|512)?_\w+")
 STATIC_FUNCTION = re.compile(r"^static\s[^;={}()]*?\b(\w+)\s*\(", re.M)
@@ -36,7 +36,7 @@ def problems(root):
     for folder in ORDER:
         if not any((src / folder / f"{folder}.{kind}").exists() for kind in "ch"):
             found.append(f"src/{folder}: no file is named after it")
-    for path in sorted(p for top in (src, root / "include") for p in top.rglob("*") if p.suffix in (".c", ".h")):
+    for path in sorted(p for top in (src, root / "include") for p in top.rglob("*") if p.suffix in (".c", ".h", ".m")):
         name = path.relative_to(root).as_posix()
         text = path.read_text(encoding="utf-8")
         code = without_comments(text)
@@ -81,7 +81,7 @@ def include_problem(root, folder, included):
 def shared_names(root):
     """Of each name of a static function that more than one file of root/src defines, the files."""
     files = collections.defaultdict(set)
-    for path in (root / "src").rglob("*.c"):
+    for path in (p for p in (root / "src").rglob("*") if p.suffix in (".c", ".m")):
         for name in STATIC_FUNCTION.findall(without_comments(path.read_text(encoding="utf-8"))):
             files[name].add(path.relative_to(root / "src").as_posix())
     return {name: sorted(where) for name, where in files.items() if len(where) > 1}

@@ -292,7 +292,15 @@ static inline void rig_fill(enum dtype d, unsigned char *p, int64_t n, uint64_t 
   }
 }
 
-enum { RIG_LLVM = 1, RIG_GCC = 2, RIG_CLANG = 4, RIG_CL = 8, RIG_METAL = 16, RIG_CPU = RIG_LLVM | RIG_GCC, RIG_ALL = 31 };
+enum {
+  RIG_LLVM = 1,
+  RIG_GCC = 2,
+  RIG_CLANG = 4,
+  RIG_CL = 8,
+  RIG_METAL = 16,
+  RIG_CPU = RIG_LLVM | RIG_GCC,
+  RIG_ALL = 31
+};
 
 static inline void rig_compare(const rig *r, unsigned char *const *want, unsigned char *const *got, int64_t ulps,
                                const char *backend) {

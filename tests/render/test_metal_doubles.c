@@ -1,5 +1,5 @@
-// Doubles as Metal's kernels compute them (render/metal_doubles.h), bit by bit against this machine's: edges with edges,
-// random numbers of all sizes, and numbers that nearly cancel, where rounding twice or losing a bit shows.
+// Doubles as Metal's kernels compute them (render/metal_doubles.h), bit by bit against this machine's: edges with
+// edges, random numbers of all sizes, and numbers that nearly cancel, where rounding twice or losing a bit shows.
 #define _GNU_SOURCE
 #include <fenv.h>
 #include "rig.h"
@@ -114,7 +114,8 @@ static void test_all(void **state) {
     assert_int_equal(metal_run(k, grid, one, (void **)a, &(int64_t){w}, false, why, sizeof why), 0);
     for (int i = 0; i < COUNT_OF && bad < 20; i++) {
       uint64_t want = expected((enum what)w, a[0][i], a[1][i], a[2][i]), got = a[3][i];
-      if (got == want || left_open((enum what)w, a[0][i]) || (is_nan_of((enum what)w, want) && is_nan_of((enum what)w, got)))
+      if (got == want || left_open((enum what)w, a[0][i]) ||
+          (is_nan_of((enum what)w, want) && is_nan_of((enum what)w, got)))
         continue;
       fprintf(stderr, "%s(%016llx, %016llx, %016llx): %016llx, should be %016llx\n", names[w],
               (unsigned long long)a[0][i], (unsigned long long)a[1][i], (unsigned long long)a[2][i],
