@@ -1,7 +1,10 @@
-"""Apple's GPUs (DEV=METAL) without one: the Objective-C files by their types and selectors, the kernels of whole models as C++, and what is said here.
+"""Apple's GPUs (DEV=METAL) without one: the Objective-C files by their types and selectors, and run on a system of the tests' own
+(tests/fake_metal/system.c, in tests/weft_on_fake_metal of the build folder); the kernels of whole models as C++; and what is said here.
 
 Small kernels run in tests/codegen/test_kernels.c and others, through tests/fake_metal/run.c.
 """
+import json
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -65,6 +68,94 @@ def test_kernels_of_models(run_weft, repo, shared_dir, tmp_path, name):
     built = subprocess.run([clang, "-std=c++14", "-fsyntax-only", "-Wall", "-Werror", "-Wno-unknown-attributes", "-Wno-unused-variable",
                             "-Wno-parentheses-equality", f"-I{repo / 'tests/fake_metal'}", *sorted(tmp_path.glob("*.cpp"))], capture_output=True, text=True)
     assert built.returncode == 0, built.stderr[:4000]
+
+
+@pytest.fixture
+def on_fake(weft, weft_env, tmp_path):
+    """Runs the command on the false system; gives what subprocess.run gives, and the lines of the system's log."""
+    program = Path(weft).parent / "tests" / "weft_on_fake_metal"
+    compiler("clang++-15", "clang++")
+    if platform.machine() != "x86_64":
+        pytest.skip("the false system is for x86-64")
+    if not program.exists():
+        pytest.skip(f"no {program.name}: it needs clang when the build is configured")
+
+    def run(args, **env):
+        log = tmp_path / "log"
+        log.unlink(missing_ok=True)
+        done = subprocess.run([program, *map(str, args)], env={**weft_env, "DEV": "METAL", "WEFT_CACHE": "off", "FAKE_METAL_LOG": str(log), **env},
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+        lines = log.read_text().splitlines() if log.exists() else []
+        assert [line for line in lines if line.startswith("fault")] == [] and (not lines or lines[-1] == "end")
+        return done, lines
+    return run
+
+
+def generate(path, ids, n, *more):
+    return ["run", "-m", path, "--ids", ids, "-n", n, "--temp", "0", "--json", "--ignore-eos", *more]
+
+
+def tokens(done):
+    assert done.returncode == 0, done.stderr
+    return [(step["id"], step["logprob"]) for step in map(json.loads, done.stdout.splitlines())]
+
+
+def assert_close(ours, theirs):
+    assert [token for token, _ in ours] == [token for token, _ in theirs]
+    assert all(abs(x - y) < 1e-4 for (_, x), (_, y) in zip(ours, theirs, strict=True))
+
+
+def test_same_tokens(run_weft, on_fake, shared_dir):
+    """The CPU's tokens; a token is one execution of one indirect command buffer, with barriers between levels."""
+    args = generate(shared_dir / "models" / "tiny-llama.gguf", "1", 3)
+    done, log = on_fake(args)
+    assert_close(tokens(done), tokens(run_weft(args)))
+    plans = [line for line in log if line.startswith("plan")]
+    assert len(plans) == 3 and len(set(plans)) == 1
+    assert all(line == "direct: 1 commands, 0 barriers" for line in log[:-1] if line not in plans)       # weights laid out
+    commands, barriers = (int(word) for word in plans[0].split() if word.isdigit())
+    assert 0 < barriers < commands
+
+
+@pytest.mark.parametrize("name, ids, n", [("tiny-llama", ",".join(str(3 + i % 7) for i in range(20)), 2), ("tinypy-q4_k_m", "1", 3)])
+def test_what_cuda_computes(run_weft, on_fake, weft, shared_dir, name, ids, n):
+    """The same target: the same sums in the same order, bit by bit, through another language and another runtime."""
+    driver = Path(weft).parent / "tests" / "fake_cuda"
+    args = generate(shared_dir / "models" / f"{name}.gguf", ids, n)
+    done, _ = on_fake(args)
+    assert tokens(done) == tokens(run_weft(args, env={"DEV": "CUDA", "LD_LIBRARY_PATH": str(driver)}, timeout=600))
+
+
+def test_layers_on_two_devices(run_weft, on_fake, shared_dir):
+    args = generate(shared_dir / "models" / "tiny-llama.gguf", "1,5,9", 2, "-c", "64")
+    done, _ = on_fake([*args, "-ngl", "1"])
+    assert_close(tokens(done), tokens(run_weft(args)))
+
+
+def test_kernels_from_the_cache(on_fake, shared_dir, tmp_path):
+    args = generate(shared_dir / "models" / "tiny-llama.gguf", "1", 1, "--stats", tmp_path / "stats")
+    seen = []
+    for _ in range(2):
+        done, _ = on_fake(args, WEFT_CACHE=str(tmp_path / "cache"))
+        seen.append((tokens(done), json.loads((tmp_path / "stats").read_text())["kernels_compiled"]))
+    assert seen[0][0] == seen[1][0] and seen[0][1] > 0 and seen[1][1] == 0
+
+
+def test_each_kernel_is_timed(on_fake, shared_dir):
+    done, _ = on_fake(["profile", "-m", shared_dir / "models" / "tiny-llama.gguf", "-n", "1", "--json"])
+    assert done.returncode == 0, done.stderr
+    kernels = json.loads(done.stdout)["kernels"]
+    assert len(kernels) > 10 and all(kernel["us"] > 0 for kernel in kernels)
+
+
+def test_a_gpu_that_goes(on_fake, shared_dir):
+    done, _ = on_fake(generate(shared_dir / "models" / "tiny-llama.gguf", "1", 20), FAKE_METAL_FAIL="30")
+    assert done.returncode == 1 and done.stderr.strip() == "weft: error: Metal: Fake M1: running a plan: the GPU has gone"
+
+
+def test_env_names_the_gpu(on_fake):
+    done, _ = on_fake(["env"])
+    assert "METAL: Fake M1, 8.0 GiB of memory that it may use" in done.stdout
 
 
 def test_here(run_weft, tinypy):

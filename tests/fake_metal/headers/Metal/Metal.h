@@ -115,5 +115,5 @@ typedef NS_ENUM(NSUInteger, MTLCommandBufferStatus) {
                                                                options:(MTLResourceOptions)options;
 @end
 
-extern id<MTLDevice> MTLCreateSystemDefaultDevice(void);
+extern id<MTLDevice> MTLCreateSystemDefaultDevice(void) __attribute__((ns_returns_retained));
 #endif
