@@ -35,7 +35,7 @@ static char *stacks;
 static struct { const metal_kernel *k; void *const *bufs; const long *vars; const unsigned *group; } now;
 
 const char *metal_compiler(void) {
-  static const char *const names[] = {"clang++-15", "clang++", "clang++-14"};
+  static const char *const names[] = {"clang++-15", "clang++-14", "clang++"};
   static const char *found;
   for (size_t i = 0; i < COUNT(names) && !found; i++) {
     char command[64];
