@@ -64,7 +64,7 @@ static MTLCompileOptions *exact_options(void) {
   return o;
 }
 
-static unsigned items_of(const program *p) {
+static unsigned threads_of(const program *p) {
   int64_t n = 1;
   for (int i = 0; i < 3; i++) n *= p->local[i] ? program_eval(p, p->local[i], NULL) : 1;
   return (unsigned)n;
@@ -78,7 +78,7 @@ static id<MTLComputePipelineState> make_pipeline(metal *m, const program *p, con
   id<MTLFunction> function = [library newFunctionWithName:name];
   if (!function) { metal_failed(m, err, p->name, nil); return nil; }
   MTLComputePipelineDescriptor *d = [MTLComputePipelineDescriptor new];
-  unsigned items = items_of(p);
+  unsigned items = threads_of(p);
   d.computeFunction = function;
   d.supportIndirectCommandBuffers = YES;
   d.maxTotalThreadsPerThreadgroup = items;

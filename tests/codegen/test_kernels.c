@@ -66,8 +66,7 @@ static void test_ptx(void **state) {
 static void test_metal(void **state) {
   (void)state;
   if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
-  kt_backend b = {.name = "Metal", .way = KT_METAL, .t = render_find("metal")->target};
-  b.t.has_streams = true;                          // as device/metal_plan.m has it
+  kt_backend b = kt_backend_metal();
   run_cases(&b);
 }
 

@@ -196,8 +196,9 @@ static void test_groups(void **state) {
 static void test_threadgroups(void **state) {
   (void)state;
   if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
-  kt_backend b = {.way = KT_METAL, .t = render_find("metal")->target};
+  kt_backend b = kt_backend_metal();
   count total = {0};
+  b.t.has_streams = false;
   b.t.step_items = 0;
   on_groups(&b, &total);
   report(&total, "threadgroups", 50);

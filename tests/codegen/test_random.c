@@ -219,8 +219,7 @@ static void test_opencl(void **state) {
 static void test_metal(void **state) {
   (void)state;
   if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
-  kt_backend b = {.name = "Metal", .way = KT_METAL, .t = render_find("metal")->target};
-  b.t.has_streams = true;
+  kt_backend b = kt_backend_metal();
   run_seeds(&b, 5);
 }
 

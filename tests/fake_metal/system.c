@@ -1,5 +1,5 @@
-// Apple's Foundation and Metal on this processor, as far as src/device/metal*.m uses them, for tests: whoever links this
-// with those two files has a DEV=METAL that runs. Kernels are compiled and run by run.c. x86-64 only.
+// Apple's Foundation and Metal on this processor, as far as src/device/metal*.m uses them, for tests: whoever links
+// this with those two files has a DEV=METAL that runs. Kernels are compiled and run by run.c. x86-64 only.
 //
 // It checks what the real system would not say, or would only crash at: objects that are used after their end or never
 // released, autoreleased ones without a pool, buffers that are not page by page or not named as used, offsets, sizes
@@ -7,8 +7,8 @@
 // the last one first, so that a barrier that is missing is a wrong answer. As on an M1, a command finds no pipeline
 // that its encoder was not given.
 //
-// FAKE_METAL_LOG names a file that gets a line for each fault and each command buffer; FAKE_METAL_FAIL=<n> makes the n-th
-// command buffer, and all that follow, end in an error.
+// FAKE_METAL_LOG names a file that gets a line for each fault and each command buffer; FAKE_METAL_FAIL=<n> makes the
+// n-th command buffer, and all that follow, end in an error.
 //
 // All objects are one struct, messages are found by the names of their receivers' kinds and selectors.
 #define _GNU_SOURCE
@@ -187,7 +187,10 @@ static thing *make_text(const char *kind, const char *text) {
   t->text = strdup(text);
   return t;
 }
-static void *string_with(thing *self, const selector *s, const char *text) { UNUSED; return later(make_text("string", text)); }
+static void *string_with(thing *self, const selector *s, const char *text) {
+  UNUSED;
+  return later(make_text("string", text));
+}
 static void *string_bytes(thing *self, const selector *s) { UNUSED; return self->text; }
 static void *new_list(thing *self, const selector *s) { UNUSED; return make("list", NULL); }
 static void *list_add(thing *self, const selector *s, thing *x) {
@@ -201,7 +204,10 @@ static void *set_add(thing *self, const selector *s, thing *x) {
   for (size_t i = 0; i < self->list.n; i++) if (self->list.at[i] == x) return NULL;
   return list_add(self, s, x);
 }
-static void *list_at(thing *self, const selector *s, unsigned long i) { UNUSED; return i < self->list.n ? self->list.at[i] : NULL; }
+static void *list_at(thing *self, const selector *s, unsigned long i) {
+  UNUSED;
+  return i < self->list.n ? self->list.at[i] : NULL;
+}
 static unsigned long list_walk(thing *self, const selector *s, unsigned long *state, void **buffer, unsigned long cap) {
   (void)s; (void)buffer; (void)cap;
   if (state[0]) return 0;
@@ -244,7 +250,8 @@ static void *device_buffer(thing *self, const selector *s, unsigned long size, u
   t->owns = true;
   return t;
 }
-static void *device_buffer_over(thing *self, const selector *s, void *at, unsigned long size, unsigned long options, void *block) {
+static void *device_buffer_over(thing *self, const selector *s, void *at, unsigned long size, unsigned long options,
+                                void *block) {
   UNUSED; (void)options; (void)block;
   if ((uintptr_t)at % PAGE || size % PAGE) { say("fault: memory that is not whole pages"); return NULL; }
   thing *t = make("buffer", self);
@@ -275,14 +282,24 @@ static void *library_function(thing *self, const selector *s, thing *name) {
   t->of = objc_retain(self);
   return t;
 }
-static void *options_new(thing *self, const selector *s) { UNUSED; thing *t = make("options", NULL); t->flag = true; return t; }
+static void *options_new(thing *self, const selector *s) {
+  UNUSED;
+  thing *t = make("options", NULL);
+  t->flag = true;
+  return t;
+}
 static void *set_flag(thing *self, const selector *s, signed char on) { UNUSED; self->flag = on; return NULL; }
 static void *set_flag2(thing *self, const selector *s, signed char on) { UNUSED; self->flag2 = on; return NULL; }
 static void *set_figure(thing *self, const selector *s, unsigned long n) { UNUSED; self->figure = n; return NULL; }
 static void *descriptor_new(thing *self, const selector *s) { UNUSED; return make("pipeline descriptor", NULL); }
-static void *descriptor_function(thing *self, const selector *s, thing *f) { UNUSED; self->of = objc_retain(f); return NULL; }
+static void *descriptor_function(thing *self, const selector *s, thing *f) {
+  UNUSED;
+  self->of = objc_retain(f);
+  return NULL;
+}
 
-static void *device_pipeline(thing *self, const selector *s, thing *d, unsigned long options, void *reflection, thing **why) {
+static void *device_pipeline(thing *self, const selector *s, thing *d, unsigned long options, void *reflection,
+                             thing **why) {
   UNUSED; (void)options; (void)reflection;
   char text[700] = "";
   if (!d->of) return fail_with(why, "no function");
@@ -304,7 +321,12 @@ static unsigned long get_figure(thing *self, const selector *s) { UNUSED; return
 
 // ---- commands -------------------------------------------------------------------------------------------------------
 
-static void *icb_descriptor_new(thing *self, const selector *s) { UNUSED; thing *t = make("icb descriptor", NULL); t->flag = t->flag2 = true; return t; }
+static void *icb_descriptor_new(thing *self, const selector *s) {
+  UNUSED;
+  thing *t = make("icb descriptor", NULL);
+  t->flag = t->flag2 = true;
+  return t;
+}
 static void *ignored(thing *self, const selector *s, unsigned long n) { UNUSED; (void)n; return NULL; }
 static void *device_icb(thing *self, const selector *s, thing *d, unsigned long n, unsigned long options) {
   UNUSED; (void)options;

@@ -135,6 +135,12 @@ static void dots_on_cpu(const char *name, enum kt_way way, const char *cpu) {
 static void test_dots_reference(void **state) { (void)state; kt_backend b = kt_backend_ref(); dots_on(&b); }
 static void test_dots_native(void **state) { (void)state; dots_on_cpu("native", KT_LLVM, "native"); }
 static void test_dots_ptx(void **state) { (void)state; kt_backend b = kt_backend_ptx(); dots_on(&b); }
+static void test_dots_metal(void **state) {
+  (void)state;
+  if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
+  kt_backend b = kt_backend_metal();
+  dots_on(&b);
+}
 static void test_dots_v3(void **state) { (void)state; dots_on_cpu("x86-64-v3", KT_LLVM, "x86-64-v3"); }
 static void test_dots_v2(void **state) { (void)state; dots_on_cpu("x86-64-v2", KT_LLVM, "x86-64-v2"); }
 
@@ -189,8 +195,7 @@ static void test_products_ptx(void **state) {
 static void test_products_metal(void **state) {
   (void)state;
   if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
-  kt_backend b = {.name = "Metal", .way = KT_METAL, .t = render_find("metal")->target};
-  b.t.has_streams = true;
+  kt_backend b = kt_backend_metal();
   products_on(&b);
 }
 
@@ -202,6 +207,7 @@ int main(void) {
     cmocka_unit_test(test_dots_v3),
     cmocka_unit_test(test_dots_v2),
     cmocka_unit_test(test_dots_ptx),
+    cmocka_unit_test(test_dots_metal),
     cmocka_unit_test(test_products_native),
     cmocka_unit_test(test_products_v2),
     cmocka_unit_test(test_products_interpreted),
