@@ -65,7 +65,8 @@ typedef struct team { sched_kernel *of[MOST_JOINED]; int n, n_bufs; launch_shape
 static bool may_join(const team *m, const sched_kernel *k, const launch_shape *s, const target *t) {
   int64_t items = max_i64(m->all.items, s->items);
   bool equal = m->all.items == s->items, padded = equal || (!m->all.waits && !s->waits);
-  return m->n < MOST_JOINED && m->n_bufs + k->n_bufs <= MOST_ARGUMENTS && m->all.fits && s->fits && padded &&
+  int most = t->max_buffers ? t->max_buffers : MOST_ARGUMENTS;
+  return m->n < MOST_JOINED && m->n_bufs + k->n_bufs <= most && m->all.fits && s->fits && padded &&
          items <= t->max_group && m->all.shared + s->shared <= t->max_local_bytes;
 }
 

@@ -110,6 +110,7 @@ typedef struct target {
   int token_tile;
   int vector_registers;                            // 0: not known
   int max_local_bytes, max_group;                  // memory and work-items of a work-group
+  int max_buffers;                                 // of a kernel that is joined of several; 0: as many as there are
 } target;
 
 // Rows of a weight that a layout lays side by side.

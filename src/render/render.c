@@ -1,5 +1,6 @@
 // The table of renderers, and what they share: see render.h.
 #include "render/render.h"
+#include "render/metal.h"
 #include <string.h>
 
 static const renderer table[] = {
@@ -47,7 +48,8 @@ static const renderer table[] = {
     .row_bytes = 16,
     .token_tile = 2,
     .max_local_bytes = 32768,
-    .max_group = 256},
+    .max_group = 256,
+    .max_buffers = METAL_BUFFERS - 1 /* the variables are one */},
    render_metal},
 };
 
