@@ -193,6 +193,7 @@ static bool read_op(ptx *k, char *s, instr *i) {
     {"clz", CLZ}, {"copysign", COPYSIGN}, {"cvt", CVT},   {"div", DIV},   {"dp4a", DP4A}, {"ex2", EX2},   {"fma", FMA},
     {"ld", LD},   {"lg2", LG2},           {"mad", MAD},   {"max", MAX},   {"min", MIN},   {"mma", MMA},   {"mov", MOV},
     {"mul", MUL}, {"neg", NEG},           {"not", NOT},   {"or", OR},     {"popc", POPC}, {"prmt", PRMT}, {"rcp", RCP},
+    {"exit", RET},
     {"rem", REM}, {"ret", RET},           {"selp", SELP}, {"setp", SETP}, {"shf", SHF},   {"shfl", SHFL}, {"shl", SHL},
     {"shr", SHR}, {"sqrt", SQRT},         {"st", ST},     {"sub", SUB},   {"xor", XOR}};
   static const char *const compares[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
