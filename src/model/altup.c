@@ -42,7 +42,6 @@ static tensor *row(const build *b, tensor *x, int64_t i) {
 static tensor *as_large(const build *b, tensor *x, tensor *like) {
   graph *g = b->g;
   double n = b->m->n_embd;
-  x = t_contiguous(g, x);
   tensor *is = t_scale(g, t_reduce(g, t_mul(g, x, x), OP_ADD, 1), 1 / n),
          *wanted = t_scale(g, t_reduce(g, t_mul(g, like, like), OP_ADD, 1), 1 / n);
   return t_mul(g, x,
@@ -79,7 +78,7 @@ static tensor *modalities(build *b, const layer *y, tensor *x) {
 static tensor *predicted(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   uop *n = n_(b, b->m->n_rows), *d = n_(b, b->m->n_embd), *one = n_(b, 1);
-  tensor *by = t_contiguous(g, linear(b, y, W_ALTUP_PREDICT_COEF, modalities(b, y, t_contiguous(g, row(b, x, 0)))));
+  tensor *by = linear(b, y, W_ALTUP_PREDICT_COEF, modalities(b, y, t_contiguous(g, row(b, x, 0))));
   tensor *sum =
     t_reduce(g, t_mul(g, t_reshape(g, by, DIMS(b->T, n, n, one)), t_reshape(g, x, DIMS(b->T, one, n, d))), OP_ADD, 2);
   return t_contiguous(g, t_add(g, x, t_reshape(g, sum, DIMS(b->T, n, d))));
@@ -90,12 +89,13 @@ tensor *altup_through(build *b, const layer *y, tensor *x) {
   uop *n = n_(b, b->m->n_rows), *d = n_(b, b->m->n_embd), *one = n_(b, 1);
   tensor *rows = predicted(b, y, x), *active = t_contiguous(g, row(b, rows, 0)),
          *in = t_contiguous(g, norm(b, y, y->mixer_norm, active));
-  tensor *thin = linear(b, y, W_LAUREL_R, t_contiguous(g, linear(b, y, W_LAUREL_L, in)));
+  tensor *thin = linear(b, y, W_LAUREL_R, linear(b, y, W_LAUREL_L, in));
+  // one of the two products that meet in the sum below: left to costs, each of their norms becomes a kernel of its own
   thin = t_add(g, in, norm(b, y, W_LAUREL_POST_NORM, t_contiguous(g, thin)));
-  tensor *mixed = t_add(g, active, norm(b, y, y->mixer_post, t_contiguous(g, y->mixer->graph(b, y, in))));
+  tensor *mixed = t_add(g, active, norm(b, y, y->mixer_post, y->mixer->graph(b, y, in)));
   mixed = t_contiguous(g, t_scale(g, t_add(g, mixed, thin), M_SQRT1_2));
-  tensor *made = t_contiguous(
-    g, t_add(g, mixed, norm(b, y, y->ff_post, t_contiguous(g, y->ff->graph(b, y, norm(b, y, y->ff_norm, mixed))))));
+  tensor *ff = y->ff->graph(b, y, norm(b, y, y->ff_norm, mixed));
+  tensor *made = t_contiguous(g, t_add(g, mixed, norm(b, y, y->ff_post, ff)));
   tensor *by = t_add(g, t_contiguous(g, linear(b, y, W_ALTUP_CORRECT_COEF, modalities(b, y, made))), t_float(g, 1));
   tensor *beyond =
     t_mul(g, t_reshape(g, t_sub(g, made, active), DIMS(b->T, one, d)), t_reshape(g, by, DIMS(b->T, n, one)));

@@ -236,8 +236,8 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   bool finished = y->w[W_ATTN_QKV].weight, normed = y->w[W_ATTN_Q_NORM].weight,
        all_heads = normed && f & ARCH_QK_NORM_ALL, heads = normed && !all_heads;
   if (all_heads) {
-    q = norm(b, y, W_ATTN_Q_NORM, t_contiguous(g, q));
-    k = norm(b, y, W_ATTN_K_NORM, t_contiguous(g, k));
+    q = norm(b, y, W_ATTN_Q_NORM, q);
+    k = norm(b, y, W_ATTN_K_NORM, k);
   }
   q = t_reshape(g, q, DIMS(b->T, n_(b, y->n_head), n_(b, d)));
   k = t_reshape(g, k, DIMS(b->T, n_(b, y->n_kv), n_(b, d)));
@@ -313,7 +313,7 @@ static tensor *shared_attention(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   const struct kept *of = &b->kept[y->kv_from];
   tensor *q =
-    t_reshape(g, t_contiguous(g, linear(b, y, W_ATTN_Q, x)), DIMS(b->T, n_(b, y->n_head), n_(b, y->head_dim)));
+    t_reshape(g, linear(b, y, W_ATTN_Q, x), DIMS(b->T, n_(b, y->n_head), n_(b, y->head_dim)));
   q = rope_turn(b, y, t_scale(g, norm(b, y, W_ATTN_Q_NORM, q), score_scale(b, y)), y->n_head, y->head_dim);
   return linear(b, y, W_ATTN_OUTPUT, attend(b, y, scores(b, y, kv_turned(b, q, y->head_dim), of->K), of->V));
 }

@@ -108,7 +108,7 @@ static int kda_load(loader *l, layer *y) {
 
 static tensor *through_two(build *b, const layer *y, enum tensor_id first, enum tensor_id second, tensor *x) {
   x = linear(b, y, first, x);
-  return y->w[second].weight ? linear(b, y, second, t_contiguous(b->g, x)) : x;
+  return y->w[second].weight ? linear(b, y, second, x) : x;
 }
 
 // Logarithms {T, H k}: A softplus(x + dt), or the least there may be times a sigmoid
@@ -223,20 +223,20 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
          *lerp = weight(b, y, W_TIME_MIX_LERP_FUSED), *in[LERPS];
   for (int i = 0; i < LERPS; i++)
     in[i] = mixed(b, x, step, t_reshape(g, t_slice_i(g, lerp, 0, i, 1), DIMS(x->shape->dim[1])));
-  tensor *r = t_contiguous(g, linear(b, y, W_TIME_MIX_RECEPTANCE, in[LERP_R])),
+  tensor *r = linear(b, y, W_TIME_MIX_RECEPTANCE, in[LERP_R]),
          *k = t_contiguous(g, linear(b, y, W_TIME_MIX_KEY, in[LERP_K])),
          *v = t_contiguous(g, linear(b, y, W_TIME_MIX_VALUE, in[LERP_V]));
-  tensor *w = linear(b, y, W_TIME_MIX_W2, t_contiguous(g, tanh_of(g, linear(b, y, W_TIME_MIX_W1, in[LERP_W]))));
+  tensor *w = linear(b, y, W_TIME_MIX_W2, tanh_of(g, linear(b, y, W_TIME_MIX_W1, in[LERP_W])));
   w = t_contiguous(g, t_scale(g, sigmoid(g, t_add(g, w, weight(b, y, W_TIME_MIX_W0))), -0.606531));
   if (y->index) {                           // a part of the first layer's value
-    tensor *more = linear(b, y, W_TIME_MIX_V2, t_contiguous(g, linear(b, y, W_TIME_MIX_V1, in[LERP_V])));
+    tensor *more = linear(b, y, W_TIME_MIX_V2, linear(b, y, W_TIME_MIX_V1, in[LERP_V]));
     v = t_contiguous(
       g, t_add(g, v, t_mul(g, t_sub(g, b->kept[0].V, v), sigmoid(g, t_add(g, more, weight(b, y, W_TIME_MIX_V0))))));
   } else {
     b->kept[0].V = v;
   }
-  tensor *gate = linear(b, y, W_TIME_MIX_G2, t_contiguous(g, sigmoid(g, linear(b, y, W_TIME_MIX_G1, in[LERP_G]))));
-  tensor *rate = linear(b, y, W_TIME_MIX_A2, t_contiguous(g, linear(b, y, W_TIME_MIX_A1, in[LERP_A])));
+  tensor *gate = linear(b, y, W_TIME_MIX_G2, sigmoid(g, linear(b, y, W_TIME_MIX_G1, in[LERP_G])));
+  tensor *rate = linear(b, y, W_TIME_MIX_A2, linear(b, y, W_TIME_MIX_A1, in[LERP_A]));
   rate = t_contiguous(g, sigmoid(g, t_add(g, rate, weight(b, y, W_TIME_MIX_A0))));
   tensor *kk = unit(b, &h, t_mul(g, k, weight(b, y, W_TIME_MIX_K_K)), 1e-12, 1),
          *a = t_contiguous(g, t_op1(g, OP_NEG, kk));
@@ -271,7 +271,7 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
   out =
     t_add(g, out,
           join_heads(b, t_mul(g, split_heads(b, v, h.n, h.v), t_reshape(g, t_contiguous(g, own), DIMS(b->T, H, one)))));
-  return linear(b, y, W_TIME_MIX_OUTPUT, t_contiguous(g, t_mul(g, out, gate)));
+  return linear(b, y, W_TIME_MIX_OUTPUT, t_mul(g, out, gate));
 }
 
 const part part_rwkv7 = {rwkv7_load, rwkv7};
@@ -321,12 +321,12 @@ static tensor *rwkv6(build *b, const layer *y, tensor *x) {
     tensor *by = t_matmul(g, t_contiguous(g, t_slice_i(g, made, 1, i * extra, extra)), t_slice_i(g, w2, 0, i * d, d));
     in[i] = mixed(b, x, step, t_add(g, t_contiguous(g, by), t_reshape_i(g, t_slice_i(g, lerp, 0, i, 1), 1, &d)));
   }
-  tensor *r = t_contiguous(g, linear(b, y, W_TIME_MIX_RECEPTANCE, in[MIX_R])),
-         *k = t_contiguous(g, linear(b, y, W_TIME_MIX_KEY, in[MIX_K])),
-         *v = t_contiguous(g, linear(b, y, W_TIME_MIX_VALUE, in[MIX_V])),
+  tensor *r = linear(b, y, W_TIME_MIX_RECEPTANCE, in[MIX_R]),
+         *k = linear(b, y, W_TIME_MIX_KEY, in[MIX_K]),
+         *v = linear(b, y, W_TIME_MIX_VALUE, in[MIX_V]),
          *gate = t_contiguous(g, t_silu(g, linear(b, y, W_TIME_MIX_GATE, in[MIX_G])));
   tensor *w =
-    linear(b, y, W_TIME_MIX_DECAY_W2, t_contiguous(g, tanh_of(g, linear(b, y, W_TIME_MIX_DECAY_W1, in[MIX_W]))));
+    linear(b, y, W_TIME_MIX_DECAY_W2, tanh_of(g, linear(b, y, W_TIME_MIX_DECAY_W1, in[MIX_W])));
   w = t_contiguous(g, t_op1(g, OP_NEG, t_exp(g, t_add(g, w, weight(b, y, W_TIME_MIX_DECAY)))));
   block blk = block_of(b, DELTA_BLOCK);
   tensor *sum = added_up(b, &blk, keep_rows(b, y, STATE_DECAY, &blk, w, false)),
@@ -370,7 +370,7 @@ static tensor *channel_mix(build *b, const layer *y, tensor *x) {
   x = t_contiguous(g, x);
   tensor *step = t_contiguous(g, t_sub(g, row_before(b, y, y->ff_state, x), x)),
          *k = linear(b, y, W_CHANNEL_MIX_KEY, mixed(b, x, step, weight(b, y, W_CHANNEL_MIX_LERP_K)));
-  tensor *out = linear(b, y, W_CHANNEL_MIX_VALUE, t_contiguous(g, activate(b, y, k)));
+  tensor *out = linear(b, y, W_CHANNEL_MIX_VALUE, activate(b, y, k));
   if (!y->w[W_CHANNEL_MIX_RECEPTANCE].weight) return out;
   return t_mul(
     g, out, sigmoid(g, linear(b, y, W_CHANNEL_MIX_RECEPTANCE, mixed(b, x, step, weight(b, y, W_CHANNEL_MIX_LERP_R)))));

@@ -24,7 +24,7 @@ tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t 
     sum = sum ? t_add(g, sum, term) : term;
   }
   // stored by way of a temporary: all of it is known before any of the old rows is overwritten
-  state_store(b, y, i, t_contiguous(g, rows_at(b, before, x, t_add(g, t_iota(g, n_(b, taps - 1)), b->T))));
+  state_store(b, y, i, rows_at(b, before, x, t_add(g, t_iota(g, n_(b, taps - 1)), b->T)));
   return add ? t_add(g, sum, add) : sum;
 }
 
@@ -32,7 +32,7 @@ tensor *row_before(build *b, const layer *y, int i, tensor *x) {
   graph *g = b->g;
   tensor *before = state_rows(b, y, i, 2, (int64_t[]){1, x->shape->dim[1]->a}),
          *rows = rows_at(b, before, x, t_iota(g, b->T));
-  state_store(b, y, i, t_contiguous(g, rows_at(b, before, x, t_add(g, t_iota(g, n_(b, 1)), b->T))));
+  state_store(b, y, i, rows_at(b, before, x, t_add(g, t_iota(g, n_(b, 1)), b->T)));
   return rows;
 }
 

@@ -51,7 +51,7 @@ tensor *ranking(const build *b, tensor *x) {
   graph *g = b->g;
   if (b->m->w[W_CLS].weight) x = soft_cap(b, t_contiguous(g, linear(b, NULL, W_CLS, x)), 1);             // tanh
   if (b->m->w[W_CLS_OUTPUT].weight) x = linear(b, NULL, W_CLS_OUTPUT, t_contiguous(g, x));
-  return b->m->arch->encoder ? x : t_softmax(g, t_contiguous(g, x), 1);
+  return b->m->arch->encoder ? x : t_softmax(g, x, 1);
 }
 
 // {T, heads, n} with rows up to the end of the last block: copies of the last row, which nobody sees.
@@ -75,7 +75,7 @@ static tensor *encoder_attention(build *b, const layer *y, tensor *x) {
   uop *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv);
   tensor *q, *k, *v;
   if (y->w[W_ATTN_QKV].weight) {
-    tensor *all = t_contiguous(g, linear(b, y, W_ATTN_QKV, x));
+    tensor *all = linear(b, y, W_ATTN_QKV, x);
     q = t_slice_i(g, all, 1, 0, nq); k = t_slice_i(g, all, 1, nq, nk); v = t_slice_i(g, all, 1, nq + nk, nv);
   } else {
     q = t_contiguous(g, linear(b, y, W_ATTN_Q, x));
@@ -90,8 +90,8 @@ static tensor *encoder_attention(build *b, const layer *y, tensor *x) {
   if (normed && !all_heads) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
   q = rope_turn(b, y, t_scale(g, q, b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d)),
                 y->n_head, d);
-  k = t_contiguous(g, t_permute(g, whole_blocks(b, rope_turn(b, y, k, y->n_kv, d), rows), (int[]){1, 2, 0}));
-  v = t_contiguous(g, t_swap(g, whole_blocks(b, v, rows), 0, 1));
+  k = t_permute(g, whole_blocks(b, rope_turn(b, y, k, y->n_kv, d), rows), (int[]){1, 2, 0});
+  v = t_swap(g, whole_blocks(b, v, rows), 0, 1);
   tensor *qs =
     t_reshape(g, t_stage(g, t_reshape(g, q, DIMS(b->T, kv, per, n_(b, d))), false), DIMS(b->T, kv, per, n_(b, d), one));
   tensor *s = t_reduce(g, t_mul(g, qs, t_reshape(g, k, DIMS(one, kv, one, n_(b, d), rows))), OP_ADD, 3);

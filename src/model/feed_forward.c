@@ -50,7 +50,6 @@ tensor *activate(const build *b, const layer *y, tensor *x) {
 static tensor *sparse_gate(const build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   if (isinf(y->cut)) return x;
-  x = t_contiguous(g, x);
   tensor *centred = t_sub(g, x, t_contiguous(g, t_scale(g, t_reduce(g, x, OP_ADD, 1), 1.0 / y->n_ff)));
   tensor *deviation =
     t_op1(g, OP_SQRT, t_contiguous(g, t_scale(g, t_reduce(g, t_mul(g, centred, centred), OP_ADD, 1), 1.0 / y->n_ff)));
@@ -69,7 +68,7 @@ static tensor *feed_forward(build *b, const layer *y, tensor *x) {
     h = gated(b, y, sparse_gate(b, y, t_slice_i(g, up, 1, 0, y->n_ff)), t_slice_i(g, up, 1, y->n_ff, y->n_ff),
               y->moe.shared_limit);
   }
-  if (y->w[W_FFN_SUB_NORM].weight) h = norm(b, y, W_FFN_SUB_NORM, t_contiguous(g, h));
+  if (y->w[W_FFN_SUB_NORM].weight) h = norm(b, y, W_FFN_SUB_NORM, h);
   return linear(b, y, W_FFN_DOWN, h);
 }
 

@@ -54,12 +54,12 @@ static tensor *scored(build *b, const layer *y, tensor *x, tensor *q) {
   layer small = *y;
   small.n_head = i->heads;
   uop *one = n_(b, 1), *heads = n_(b, i->heads), *n = n_(b, i->n);
-  tensor *k = t_layernorm(g, t_contiguous(g, linear(b, y, W_INDEXER_K, x)), weight(b, y, W_INDEXER_K_NORM), EPS);
+  tensor *k = t_layernorm(g, linear(b, y, W_INDEXER_K, x), weight(b, y, W_INDEXER_K_NORM), EPS);
   k = t_reshape(g, t_add(g, k, bias(b, y, W_INDEXER_K_NORM)), DIMS(b->T, one, n));
   tensor *K = kv_store(b, y, KV_INDEX, rope_turn_as(b, y, t_contiguous(g, k), 1, i->n, i->turns_halves));
   q = t_reshape(g, t_contiguous(g, linear(b, y, W_INDEXER_Q_B, q)), DIMS(b->T, heads, n));
   q = t_contiguous(g, rope_turn_as(b, y, q, i->heads, i->n, i->turns_halves));
-  tensor *by = t_reshape(g, t_contiguous(g, linear(b, y, W_INDEXER_PROJ, x)), DIMS(b->T, heads));
+  tensor *by = t_reshape(g, linear(b, y, W_INDEXER_PROJ, x), DIMS(b->T, heads));
   // page by page, as attention does it
   uop *page = n_(b, b->s->page), *pages = idx_div(g, kv_seen(b, y), page);
   tensor *s = t_reshape(g, scores(b, &small, q, K), DIMS(b->T, heads, pages, page));
@@ -67,7 +67,7 @@ static tensor *scored(build *b, const layer *y, tensor *x, tensor *q) {
   s = ordered(g, t_reduce(g, t_mul(g, s, t_reshape(g, by, DIMS(one, b->T, heads, one))), OP_ADD, 2));
   tensor *later = t_op2(g, OP_CMPLT, t_reshape(g, own_at(b), DIMS(one, b->T, one, one)),
                         t_reshape(g, kv_seen_at(b, y), DIMS(pages, one, one, page)));
-  s = t_contiguous(g, t_where(g, later, uop_int(g, DT_U32, 0), s));
+  s = t_where(g, later, uop_int(g, DT_U32, 0), s);
   return t_reshape(g, t_permute(g, s, (int[]){1, 2, 0, 3}), DIMS(b->T, one, one, one, kv_seen(b, y)));
 }
 

@@ -121,11 +121,11 @@ static tensor *mla_attention(build *b, const layer *y, tensor *x) {
   int64_t q_dim = a->nope + a->rope;
   uop *T = b->T, *heads = n_(b, y->n_head), *one = n_(b, 1);
   tensor *q = x;
-  if (y->w[W_ATTN_Q_A].weight) q = norm(b, y, W_ATTN_Q_A_NORM, t_contiguous(g, linear(b, y, W_ATTN_Q_A, x)));
+  if (y->w[W_ATTN_Q_A].weight) q = norm(b, y, W_ATTN_Q_A_NORM, linear(b, y, W_ATTN_Q_A, x));
   tensor *low = q;
-  q = t_contiguous(g, linear(b, y, y->w[W_ATTN_Q].weight ? W_ATTN_Q : W_ATTN_Q_B, q));
+  q = linear(b, y, y->w[W_ATTN_Q].weight ? W_ATTN_Q : W_ATTN_Q_B, q);
   q = t_reshape(g, q, DIMS(T, heads, n_(b, q_dim)));
-  tensor *kv = t_contiguous(g, linear(b, y, W_ATTN_KV_A_MQA, x));
+  tensor *kv = linear(b, y, W_ATTN_KV_A_MQA, x);
   tensor *c = t_contiguous(g, norm(b, y, W_ATTN_KV_A_NORM, t_slice_i(g, kv, 1, 0, a->latent)));
   tensor *k_pe =
     rope_turn(b, y, t_reshape(g, t_slice_i(g, kv, 1, a->latent, a->rope), DIMS(T, one, n_(b, a->rope))), 1, a->rope);

@@ -113,7 +113,7 @@ static tensor *hidden_of(const build *b, tensor *x) {
   int64_t n = model_n_embd(m);
   x = norm(b, NULL, m->output_norm, altup_leave(b, x));
   // of each token, as of their mean: both are linear
-  if (m->w[W_DENSE_2].weight) x = linear(b, NULL, W_DENSE_3, t_contiguous(g, linear(b, NULL, W_DENSE_2, x)));
+  if (m->w[W_DENSE_2].weight) x = linear(b, NULL, W_DENSE_3, linear(b, NULL, W_DENSE_2, x));
   if (m->pooling == POOLING_RANK) x = ranking(b, x);
   tensor *rows = t_reshape_i(g, t_buffer(g, model_buffer_id(m->file, BUF_HIDDEN), DT_F32, b->s->chunk * n), 2,
                              (int64_t[]){b->s->chunk, n});

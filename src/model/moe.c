@@ -132,7 +132,7 @@ static tensor *best_groups(const build *b, const experts *e, tensor *s) {
   graph *g = b->g;
   int64_t per = e->n / e->groups;
   tensor *in = t_reshape(g, s, DIMS(b->T, n_(b, e->groups), n_(b, per)));
-  tensor *group = t_contiguous(g, sum_where(g, less_than(g, rank_in_last(g, in), i32(g, 2)), in, 2));
+  tensor *group = sum_where(g, less_than(g, rank_in_last(g, in), i32(g, 2)), in, 2);
   tensor *keep =
     t_reshape(g, less_than(g, rank_in_last(g, group), i32(g, e->groups_used)), DIMS(b->T, n_(b, e->groups), n_(b, 1)));
   return t_reshape(g, t_where(g, keep, in, t_float(g, -INFINITY)), DIMS(b->T, n_(b, e->n)));
@@ -259,7 +259,7 @@ static tensor *eval_experts(const build *b, const layer *y, const choice *c, ten
     up = expert_product(b, y, W_FFN_UP_EXPS, c, x);
     h = gated(b, y, gate_, up, y->moe.limit);
   }
-  return t_contiguous(g, expert_product(b, y, W_FFN_DOWN_EXPS, c, t_contiguous(g, h)));
+  return t_contiguous(g, expert_product(b, y, W_FFN_DOWN_EXPS, c, h));
 }
 
 // --- a chunk, sorted by expert --------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
     out = eval_experts(b, y, &(choice){chosen, b->T, used}, e->weighted_in ? t_contiguous(g, t_mul(g, in, by)) : in);
   }
   out = drop_axis(g, t_reduce(g, e->weighted_in ? out : t_mul(g, out, by), OP_ADD, 1), 1);
-  if (e->latent) out = linear(b, y, W_FFN_LATENT_UP, t_contiguous(g, out));
+  if (e->latent) out = linear(b, y, W_FFN_LATENT_UP, out);
   if (!e->shared_ff) return out;
   out = t_add(g, out, shared_expert(b, y, x));
   return e->averaged ? t_scale(g, out, 0.5) : out;
@@ -360,9 +360,9 @@ static int load_both(loader *l, layer *y) {
 
 static tensor *dense_and_mixture(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  tensor *dense = norm(b, y, W_POST_FFW_NORM_1, t_contiguous(g, part_dense.graph(b, y, norm(b, y, W_FFN_NORM, x))));
+  tensor *dense = norm(b, y, W_POST_FFW_NORM_1, part_dense.graph(b, y, norm(b, y, W_FFN_NORM, x)));
   b->router_in = x;
-  tensor *chosen = norm(b, y, W_POST_FFW_NORM_2, t_contiguous(g, mixture(b, y, norm(b, y, W_PRE_FFW_NORM_2, x))));
+  tensor *chosen = norm(b, y, W_POST_FFW_NORM_2, mixture(b, y, norm(b, y, W_PRE_FFW_NORM_2, x)));
   return t_add(g, dense, chosen);
 }
 

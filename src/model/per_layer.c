@@ -38,6 +38,6 @@ void per_layer_enter(build *b, tensor *ids, tensor *x) {
 tensor *per_layer_adds(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   tensor *own = t_reshape(g, t_slice_i(g, b->own, 1, y->index, 1), DIMS(b->T, n_(b, b->m->n_own)));
-  tensor *h = t_contiguous(g, t_mul(g, activate(b, y, linear(b, y, W_INP_GATE, x)), own));
-  return norm(b, y, W_POST_NORM, t_contiguous(g, linear(b, y, W_PROJ, h)));
+  tensor *h = t_mul(g, activate(b, y, linear(b, y, W_INP_GATE, x)), own);
+  return norm(b, y, W_POST_NORM, linear(b, y, W_PROJ, h));
 }

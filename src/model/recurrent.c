@@ -181,7 +181,7 @@ static tensor *mamba(build *b, const layer *y, tensor *x) {
   int64_t inner = s->inner, n = s->state, rank = s->heads;
   uop *one = n_(b, 1), *N = n_(b, n), *D = n_(b, inner);
   tensor *all = t_contiguous(g, linear(b, y, W_SSM_IN, x)), *z = t_slice_i(g, all, 1, inner, inner);
-  x = t_contiguous(g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, t_slice_i(g, all, 1, 0, inner))));
+  x = t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, t_slice_i(g, all, 1, 0, inner)));
   tensor *made = t_contiguous(g, linear(b, y, W_SSM_X, x)), *dt = t_slice_i(g, made, 1, 0, rank),
          *B = t_slice_i(g, made, 1, rank, n), *C = t_slice_i(g, made, 1, rank + n, n);
   if (s->normed) {
@@ -207,7 +207,7 @@ static tensor *mamba(build *b, const layer *y, tensor *x) {
                            DIMS(b->T, k.end, D));
   read = t_where(g, t_reshape(g, not_later(b, &k, k.end, true), DIMS(b->T, k.end, one)),
                  t_mul(g, read, t_reshape(g, values, DIMS(one, k.end, D))), t_float(g, 0));
-  tensor *out = t_contiguous(g, t_reshape(g, t_reduce(g, t_contiguous(g, read), OP_ADD, 1), DIMS(b->T, D)));
+  tensor *out = t_contiguous(g, t_reshape(g, t_reduce(g, read, OP_ADD, 1), DIMS(b->T, D)));
   // and what the state still has
   tensor *S = state_before(b, y, STATE_SSM, &k, 2, (int64_t[]){inner, n}),
          *fade = t_exp(g, t_mul(g, t_reshape(g, sum, DIMS(b->T, D, one)), A));
@@ -392,7 +392,7 @@ static tensor *solve_one(build *b, const block *k, tensor *A, tensor *r, tensor 
     uop *at = idx_add(g, own, n_(b, s));
     d = t_sub(g, d, t_mul(g, t_reshape(g, t_slice(g, A, 1, at, n_(b, 1)), DIMS(H, n_(b, 1))), one_row(b, known, at)));
   }
-  return t_contiguous(g, t_reshape(g, d, r->shape->n, r->shape->dim));
+  return t_reshape(g, d, r->shape->n, r->shape->dim);
 }
 
 // The same for rows from .. from + SOLVED_AT_ONCE of the block. x {block, H, v}: r, or d where that is known; before:
@@ -412,7 +412,7 @@ static tensor *solve_some(build *b, tensor *A, tensor *x, tensor *const *before,
           g, d[t],
           t_mul(g, t_reshape(g, t_slice_i(g, t_slice_i(g, own, 0, t, 1), 1, from + s, 1), DIMS(H, n_(b, 1))), d[s]));
   }
-  return t_contiguous(g, t_permute(g, t_stack_last(g, d, SOLVED_AT_ONCE), (int[]){2, 0, 1}));
+  return t_permute(g, t_stack_last(g, d, SOLVED_AT_ONCE), (int[]){2, 0, 1});
 }
 
 // x {T, ..} as rows of the block {block, ..}. Before the run are those of `earlier`, or (NULL) zeros, and behind it
