@@ -255,10 +255,13 @@ static void programs(void **state) {
     "%6 = CMPLT.bool %3 %5\n%7 = IF %6\n%8 = STORE %4 %2\n%9 = ENDIF\n%10 = END %3\n%11 = BITCAST.u32 %2\n%12 = "
     "CMPLT.bool %1 %5\n%13 = IF %12\n";
   check_program(guarded, "0 1 2 3 4 5 6 7 8 9 10", NULL);
-  const char *swapped = "%0 = CONST.i32 1\n%1 = CONST.i32 2\n%2 = CMPLT.bool %0 %1\n%3 = SWAP.i32 %0 [4]\n%4 = IF %2\n"
-                        "%5 = ENDIF\n";
+  const char *swapped = "%0 = SPECIAL.i32 \"l0\" 32\n%1 = CONST.i32 2\n%2 = CMPLT.bool %0 %1\n%3 = SWAP.i32 %0 [4]\n"
+                        "%4 = IF %2\n%5 = ENDIF\n";
   check_program(swapped, "0 1 2 3 4 5", NULL);
   check_program(swapped, "0 1 2 4 3 5", "not all items get there");
+  const char *together = "%0 = SPECIAL.i32 \"g0\" 32\n%1 = CONST.i32 2\n%2 = CMPLT.bool %0 %1\n%3 = SWAP.i32 %0 [4]\n"
+                         "%4 = IF %2\n%5 = ENDIF\n";
+  check_program(together, "0 1 2 4 3 5", NULL);         // all items of a work-group, or none
   check_program(guarded, "0 1 2 3 4 5 6 8 10", "not proven in bounds");
   check_program(guarded, "0 1 2 3 4 5 6 7 9 8 10", "not proven in bounds");
   check_program(guarded, "0 1 2 3 4 5 6 7 8 10", "another scope is open");
