@@ -65,7 +65,6 @@ static void test_ptx(void **state) {
 // As Apple's GPUs get them, compiled as C++ and run by the tests themselves (fake_metal/run.c).
 static void test_metal(void **state) {
   (void)state;
-  if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
   kt_backend b = kt_backend_metal();
   run_cases(&b);
 }

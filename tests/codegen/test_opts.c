@@ -195,7 +195,6 @@ static void test_groups(void **state) {
 // Without exchanges between threads that run in step, which take most of the barriers' work.
 static void test_threadgroups(void **state) {
   (void)state;
-  if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
   kt_backend b = kt_backend_metal();
   count total = {0};
   b.t.has_streams = false;

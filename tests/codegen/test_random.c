@@ -218,7 +218,6 @@ static void test_opencl(void **state) {
 
 static void test_metal(void **state) {
   (void)state;
-  if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
   kt_backend b = kt_backend_metal();
   run_seeds(&b, 5);
 }

@@ -34,7 +34,7 @@ static ucontext_t scheduler;
 static char *stacks;
 static struct { const metal_kernel *k; void *const *bufs; const long *vars; const unsigned *group; } now;
 
-const char *metal_compiler(void) {
+static const char *metal_compiler(void) {
   static const char *const names[] = {"clang++-15", "clang++-14", "clang++"};
   static const char *found;
   for (size_t i = 0; i < COUNT(names) && !found; i++) {
@@ -59,7 +59,7 @@ static unsigned exchange_bits(unsigned bits, unsigned mask) {
 
 static int build(const char *text, size_t n, char *object, char *why, size_t cap) {
   char dir[] = "/tmp/weft-metal-XXXXXX", source[64], command[512];
-  if (!metal_compiler()) { snprintf(why, cap, "no clang++"); return -1; }
+  if (!metal_compiler()) { snprintf(why, cap, "no clang++: scripts/setup.sh test installs it"); return -1; }
   if (!mkdtemp(dir)) { snprintf(why, cap, "mkdtemp"); return -1; }
   snprintf(source, sizeof source, "%s/k.cpp", dir);
   snprintf(object, 64, "%s/k.so", dir);

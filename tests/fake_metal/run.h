@@ -8,9 +8,7 @@
 
 typedef struct metal_kernel metal_kernel;
 
-// "clang++" or the like; NULL: there is none.
-const char *metal_compiler(void);
-// NULL and why not.
+// NULL and why not: it needs clang++.
 metal_kernel *metal_compile(const char *text, const char *name, int n_bufs, int n_vars, char *why, size_t cap);
 void metal_kernel_free(metal_kernel *k);
 // backwards: the last thread first. 0, or -1 and why: threads that do not all reach a barrier or an exchange.

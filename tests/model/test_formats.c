@@ -137,7 +137,6 @@ static void test_dots_native(void **state) { (void)state; dots_on_cpu("native", 
 static void test_dots_ptx(void **state) { (void)state; kt_backend b = kt_backend_ptx(); dots_on(&b); }
 static void test_dots_metal(void **state) {
   (void)state;
-  if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
   kt_backend b = kt_backend_metal();
   dots_on(&b);
 }
@@ -194,7 +193,6 @@ static void test_products_ptx(void **state) {
 // The same for Apple's.
 static void test_products_metal(void **state) {
   (void)state;
-  if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
   kt_backend b = kt_backend_metal();
   products_on(&b);
 }

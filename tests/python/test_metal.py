@@ -19,7 +19,7 @@ MOST_BUFFERS = 31
 def compiler(*names):
     found = next(filter(None, map(shutil.which, names)), None)
     if not found:
-        pytest.skip(f"no {names[-1]}")
+        pytest.fail(f"no {names[-1]}: scripts/setup.sh test installs it")
     return found
 
 
@@ -78,7 +78,7 @@ def on_fake(weft, weft_env, tmp_path):
     if platform.machine() != "x86_64":
         pytest.skip("the false system is for x86-64")
     if not program.exists():
-        pytest.skip(f"no {program.name}: it needs clang when the build is configured")
+        pytest.fail(f"no {program.name}: it needs clang when the build is configured; scripts/setup.sh test installs it")
 
     def run(args, **env):
         log = tmp_path / "log"

@@ -215,12 +215,11 @@ static inline void rig_opencl(const program *p, unsigned char **bufs, const int6
   str_free(&text);
 }
 
-// Runs p through Metal's language, one thread for all tiles.  Nothing where there is no clang++.
+// Runs p through Metal's language, one thread for all tiles.
 static inline void rig_metal(const program *p, unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi) {
   error err = {0};
   str text = {0};
   int64_t all[RIG_VARS + 2] = {0};
-  if (!metal_compiler()) return;
   if (render_metal(p, NULL, &text, &err)) rig_fail("render", &err, NULL);
   if (getenv("RIG_ASM")) fprintf(stderr, "%s\n", str_c(&text));
   bool tiles = strstr(str_c(&text), "constant long *vars");
@@ -337,7 +336,6 @@ static inline void rig_check(rig *r, const char *name, const int64_t *vars, int6
   ref_free(k);
   static const char *const names[] = {"llvm", "gcc", "clang", "opencl", "metal"};
   for (int i = 0; i < 5; i++) {
-    if (i == 4 && !metal_compiler()) continue;
     if (!(on >> i & 1)) continue;
     for (int b = 0; b < r->n_bufs; b++) memcpy(got[b], start[b], size[b]);
     if (i == 3) rig_opencl(p, got, vars, lo, hi);

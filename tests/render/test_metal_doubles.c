@@ -91,7 +91,6 @@ static void fill(uint64_t *a, uint64_t *b, uint64_t *c) {
 
 static void test_all(void **state) {
   (void)state;
-  if (!metal_compiler()) { print_message("skipped: Metal's language needs clang++\n"); skip(); }
   str text = {0};
   char why[600] = "";
   str_addf(&text, "#include <metal_stdlib>\nusing namespace metal;\n%s"
