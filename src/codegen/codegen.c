@@ -49,7 +49,7 @@ static int by_var_name(const void *x, const void *y) {
   return strcmp(a->s, b->s);
 }
 
-static void find_arguments(uop *ast, program *p) {
+void find_arguments(uop *ast, program *p) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &ast, 1);
   for (size_t i = 0; i < l.n; i++) {

@@ -239,21 +239,10 @@ static void put_part(joining *j, const program *p) {
   j->renumber = most;
 }
 
-static void merge_vars(joining *j, program *p, const program *part) {
-  for (int i = 0; i < part->n_vars; i++) {
-    uop *var = copied(j, part->vars[i]);
-    if (!uop_is_among(var, p->vars, p->n_vars)) p->vars[p->n_vars++] = var;
-  }
-}
-
-static int var_by_name(const void *x, const void *y) {
-  return strcmp((*(uop *const *)x)->s, (*(uop *const *)y)->s);
-}
-
 program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_options *o) {
   program *part[MOST_JOINED], *p = xcalloc(1, sizeof *p);
   joining j = {.g = graph_new(parent)};
-  int n = (int)ast->nsrc, n_vars = 0;
+  int n = (int)ast->nsrc;
   int64_t items = 1, groups = 0, first = 0;
   launch_shape form[MOST_JOINED];
   p->graph = j.g;
@@ -264,12 +253,8 @@ program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_
     form[i] = shape_of(part[i]);
     items = max_i64(items, form[i].items);
     groups += form[i].groups;
-    n_vars += part[i]->n_vars;
-    p->n_bufs = part[i]->n_bufs > p->n_bufs ? part[i]->n_bufs : p->n_bufs;
   }
-  p->bufs = ARENA_ARRAY(p->mem, struct program_buf, p->n_bufs + 1);
-  memset(p->bufs, 0, ((size_t)p->n_bufs + 1) * sizeof *p->bufs);
-  p->vars = ARENA_ARRAY(p->mem, uop *, n_vars + 1);
+  find_arguments(ast, p);
   p->global[0] = uop_idx(j.g, groups);
   p->local[0] = uop_idx(j.g, items);
   p->tiles = uop_idx(j.g, 1);
@@ -279,10 +264,7 @@ program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_
   j.item = uop_new(j.g, OP_SPECIAL, dt, 1, NULL, 0, (uarg){.b = items, .s = "l0", .s_len = 2});
   for (int i = 0; i < n; i++)
     for (size_t k = 0; k < part[i]->n; k++)
-      if (part[i]->at[k]->op == OP_PARAM) {
-        vec_push(&j.code, copied(&j, part[i]->at[k]));
-        p->bufs[part[i]->at[k]->a] = part[i]->bufs[part[i]->at[k]->a];
-      }
+      if (part[i]->at[k]->op == OP_PARAM) vec_push(&j.code, copied(&j, part[i]->at[k]));
   vec_push(&j.code, j.group);
   vec_push(&j.code, j.item);
   size_t head = j.code.n;
@@ -295,13 +277,11 @@ program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_
     put_numbers(&j, part[i], first, form[i].groups, items);
     put_part(&j, part[i]);
     vec_push(&j.code, uop_new(j.g, OP_ENDIF, DT_VOID, 1, NULL, 0, (uarg){0}));
-    merge_vars(&j, p, part[i]);
     p->bytes = idx_add(j.g, p->bytes, copied(&j, part[i]->bytes));
     p->flops = idx_add(j.g, p->flops, copied(&j, part[i]->flops));
     program_free(part[i]);
     map_free(&j.to);
   }
-  if (p->n_vars) qsort(p->vars, (size_t)p->n_vars, sizeof *p->vars, var_by_name);
   p->n = j.code.n + (size_t)j.n_memories;
   p->at = ARENA_ARRAY(p->mem, uop *, p->n + 1);
   memcpy(p->at, j.code.at, head * sizeof *p->at);

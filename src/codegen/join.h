@@ -8,5 +8,7 @@
 // theirs, with arguments one behind the other. Everything is allocated in g's arena.
 void join_kernels(graph *g, schedule *s, const target *t);
 static inline bool is_joined(const uop *ast) { return ast->src[0]->op == OP_SINK; }
+// Of codegen.c: buffers and variables of a kernel, or of several that are joined.
+void find_arguments(uop *ast, program *p);
 program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_options *o);
 #endif
