@@ -417,7 +417,6 @@ int cuda_start(device *d, error *err) {
   c->memory.state = c;
   d->stop = cuda_stop;
   cuda_target(c, &d->target);
-  d->target.has_streams = true;
   c->llvm = compiler_new(team_size(d->team) + 1, IDLE_S);      // one more for a thread that is not of the team
   d->run = &cuda_runtime;
   d->prepare = cuda_prepare;

@@ -407,7 +407,6 @@ int metal_start(device *d, error *err) {
   m->memory.state = m;
   d->stop = metal_stop;
   d->target = render_find("metal")->target;
-  d->target.has_streams = true;
   d->target.max_local_bytes = (int)min_i64((int64_t)m->gpu.maxThreadgroupMemoryLength, d->target.max_local_bytes);
   d->run = &metal_runtime;
   d->compile = metal_compile_kernel;

@@ -343,7 +343,6 @@ static int choose_target(const cl *d, target *t, error *err) {
   if (*work && !tiles && strcmp(work, "groups"))
     return error_set(err, "CL_WORK=%s is no way to share out work (known: groups, tiles)", work);
   cl_target(d, t);
-  t->has_streams = true;
   t->cache_bytes = (int64_t)d->cache_bytes;
   if (!tiles) return 0;
   t->has_local = false;

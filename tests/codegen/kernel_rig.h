@@ -255,14 +255,12 @@ static inline bool kt_gpu_has(const void *machine, const char *feature) {
 // As Apple's GPUs get them: with weights laid out, as device/metal_plan.m has it.
 static inline kt_backend kt_backend_metal(void) {
   kt_backend b = {.name = "Metal", .way = KT_METAL, .t = render_find("metal")->target};
-  b.t.has_streams = true;
   return b;
 }
 
 // NVIDIA's GPUs, as device/cuda.c has them.
 static inline kt_backend kt_backend_ptx(void) {
   kt_backend b = {.name = "PTX", .way = KT_PTX, .t = render_find("nvptx")->target};
-  b.t.has_streams = true;
   b.t.descriptors = descriptors_where(kt_gpu_has, NULL);
   return b;
 }
