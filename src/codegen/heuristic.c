@@ -83,20 +83,6 @@ bool apply_to(kernel *k, enum opt_kind kind, const uop *r, int amount) {
 
 // --- dot products ---------------------------------------------------------------------------------------------------
 
-// Coefficient of range r in an index, or -1 where it is not a plain term.
-int64_t index_coefficient(const uop *index, const uop *r) {
-  uop *i = index->src[1];
-  idx_sum s;
-  if (!uop_varies(i, r)) return 0;
-  if (!idx_sum_of(i, &s)) return -1;
-  int64_t c = 0;
-  for (int t = 0; t < s.n; t++) {
-    if (s.atom[t] == r) c = s.coeff[t];
-    else if (uop_varies(s.atom[t], r)) return -1;
-  }
-  return c;
-}
-
 // A weight's bytes may lie anywhere: where that is possible they are laid out anew in the order of reading
 // (schedule/layout.c).
 static bool streams(const kernel *k, const uop *load) {
@@ -645,7 +631,7 @@ static bool pair_rows(kernel *k, int *tile) {
 }
 
 // Does each step of r read other weights?
-static bool has_own_weights(const kernel *k, const loads *l, const uop *r) {
+bool has_own_weights(const kernel *k, const loads *l, const uop *r) {
   for (int j = 0; j < l->n; j++) if (streams(k, l->at[j]) && uop_varies(l->at[j]->src[0], r)) return true;
   return false;
 }

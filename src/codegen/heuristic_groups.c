@@ -6,17 +6,10 @@
 // Bytes that an access moves on by a step of r; -1 where it does not move evenly. Of a row's bytes that lie together
 // some may not be read in all steps: where they are does not depend on it.
 static int64_t step_bytes(const uop *load, const uop *r) {
-  const uop *index = load->src[0], *at = index->src[1];
-  int64_t c;
-  if (is_stream(index->src[0]) && at->op == OP_WHERE && !uop_varies(at->src[0], r)) {
-    idx_sum s;
-    if (!idx_sum_of(at->src[1], &s)) return -1;
-    c = 0;
-    for (int t = 0; t < s.n; t++) {
-      if (s.atom[t] == r) c = s.coeff[t];
-      else if (uop_varies(s.atom[t], r)) return -1;
-    }
-  } else c = index_coefficient(index, r);
+  const uop *index = load->src[0];
+  uop *at = index->src[1];
+  if (is_stream(index->src[0]) && at->op == OP_WHERE && !uop_varies(at->src[0], r)) at = at->src[1];
+  int64_t c = idx_factor(at, r);
   return c < 0 ? -1 : c * dtype_size((enum dtype)index->src[0]->dt);
 }
 
@@ -224,21 +217,15 @@ static bool unroll_one_unit(kernel *k) {
   return did;
 }
 
-static bool moves_streams(kernel *k, const uop *r) {
-  loads l;
-  find_loads(k->ast->src[0]->src[1], &l);
-  bool moves = false;
-  for (int j = 0; j < l.n; j++) moves |= is_stream(l.at[j]->src[0]->src[0]) && uop_varies(l.at[j]->src[0], r);
-  return moves;
-}
-
 // Tokens that read the same rows share them.
 static void share_rows(kernel *k) {
   uop *store = k->ast->src[0];
+  loads l;
+  find_loads(store->src[1], &l);
   for (size_t i = 2; i < store->nsrc; i++) {
     uop *r = store->src[i];
     bool symbolic = r->src[0]->op != OP_CONST;
-    if (r->b != AXIS_LOOP || moves_streams(k, r) || (!symbolic && r->src[0]->a > ITEM_TOKENS)) continue;
+    if (r->b != AXIS_LOOP || has_own_weights(k, &l, r) || (!symbolic && r->src[0]->a > ITEM_TOKENS)) continue;
     apply_to(k, OPT_UPCAST, r, symbolic ? (int)min_i64(ITEM_TOKENS, r->src[0]->vmax) : 0);
     return;
   }
@@ -252,10 +239,12 @@ static bool tiles_of_items(kernel *k, const uop *row) {
   kernel before = *k;
   if (!descriptor_tile(k->t->descriptors, 16) && !descriptor_tile(k->t->descriptors, 32)) return false;
   kernel_axes(k, &x);
+  loads l;
+  find_loads(k->ast->src[0]->src[1], &l);
   for (int i = 0; i < x.n_out; i++) {
     const uop *end = x.at[i]->src[0];
     bool fits = end->op == OP_CONST ? end->a % ITEM_TOKENS == 0 : end->vmax >= ITEM_TOKENS;
-    if (x.at[i]->b == AXIS_LOOP && fits && !moves_streams(k, x.at[i])) tokens = i;
+    if (x.at[i]->b == AXIS_LOOP && fits && !has_own_weights(k, &l, x.at[i])) tokens = i;
   }
   if (tokens < 0) return false;
   bool ok = kernel_apply(k, (opt){OPT_UPCAST, tokens, 2}) && kernel_apply(k, (opt){OPT_LOCAL, tokens, 4});

@@ -23,23 +23,11 @@ bool mma_find(const uop *store, mma_ranges *out) {
   return out->g && out->t;
 }
 
-// The factor of r in an index; -1: it is no plain term.
-static int64_t factor_in(const uop *index, const uop *r) {
-  idx_sum s;
-  int64_t c = 0;
-  if (!idx_sum_of(index->src[1], &s)) return -1;
-  for (int t = 0; t < s.n; t++) {
-    if (s.atom[t] == r) c = s.coeff[t];
-    else if (uop_varies(s.atom[t], r)) return -1;
-  }
-  return c;
-}
-
 // The range of two steps that counts on where `inner` ends; NULL: there is none.
 static uop *outer_half(const uop *reduce, const uop *x, const uop *inner) {
   for (size_t n = 1; n < reduce->nsrc && uop_is_int(inner->src[0], HALF); n++)
     if (reduce->src[n] != inner && uop_is_int(reduce->src[n]->src[0], 2) && reduce->src[n]->b != AXIS_GROUP &&
-        factor_in(x->src[0], reduce->src[n]) == HALF)
+        idx_factor(x->src[0]->src[1], reduce->src[n]) == HALF)
       return reduce->src[n];
   return NULL;
 }
@@ -48,7 +36,7 @@ bool mma_fits(const uop *reduce, const mma_ranges *m, const uop *inner, uop **ha
   uop *a, *x;
   if (reduce->op != OP_REDUCE || reduce->dt != DT_I32 || reduce->a != OP_ADD || uop_first_range(reduce) != 1 ||
       !dot_operands(reduce->src[0], DT_I32, NULL, &a, &x) || x->src[0]->src[0]->dt != DT_I8 ||
-      x->src[0]->src[1]->op == OP_WHERE || factor_in(x->src[0], inner) != 1)
+      x->src[0]->src[1]->op == OP_WHERE || idx_factor(x->src[0]->src[1], inner) != 1)
     return false;
   *half = outer_half(reduce, x, inner);
   bool whole = uop_is_int(inner->src[0], HALF) || uop_is_int(inner->src[0], 2 * HALF);

@@ -51,6 +51,18 @@ bool idx_sum_of(uop *u, idx_sum *s) {
   return true;
 }
 
+int64_t idx_factor(uop *u, const uop *range) {
+  idx_sum s;
+  int64_t factor = 0;
+  if (!uop_varies(u, range)) return 0;
+  if (!idx_sum_of(u, &s)) return -1;
+  for (int t = 0; t < s.n; t++) {
+    if (s.atom[t] == range) factor = s.coeff[t];
+    else if (uop_varies(s.atom[t], range)) return -1;
+  }
+  return factor;
+}
+
 uop *idx_sum_build(graph *g, const idx_sum *s) {
   uop *sum = NULL;
   for (int i = 0; i < s->n; i++) {

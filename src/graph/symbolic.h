@@ -22,4 +22,5 @@ uop *bool_and(graph *g, uop *a, uop *b);          // either may be NULL: true
 typedef struct idx_sum { int64_t constant; int n; int64_t coeff[32]; uop *atom[32]; } idx_sum;
 bool idx_sum_of(uop *u, idx_sum *s);              // false if it has too many terms or a coefficient overflows
 uop *idx_sum_build(graph *g, const idx_sum *s);
+int64_t idx_factor(uop *u, const uop *range);     // of a range in u: 0, it is not there; -1, it is no plain term
 #endif

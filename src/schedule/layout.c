@@ -55,19 +55,6 @@ typedef struct finding {
 
 static bool is_weight_memory(const uop *buf) { return buf->op == OP_PARAM && buf->memory == MEMORY_WEIGHT; }
 
-// The factor of range r in an index; -1: it is no plain term.
-static int64_t factor_of(uop *index, const uop *r) {
-  idx_sum s;
-  int64_t c = 0;
-  if (!uop_varies(index, r)) return 0;
-  if (!idx_sum_of(index, &s)) return -1;
-  for (int t = 0; t < s.n; t++) {
-    if (s.atom[t] == r) c = s.coeff[t];
-    else if (uop_varies(s.atom[t], r)) return -1;
-  }
-  return c;
-}
-
 // Where a load reads, less the condition under which it does.
 static uop *load_address(const uop *load) {
   uop *i = load->src[0]->src[1];
@@ -100,7 +87,7 @@ static uop *dot_range(uop *reduce, int *products) {
     if (!loads_activations(x, &dt)) continue;
     for (size_t i = 1; i < reduce->nsrc; i++)
       if (reduce->src[i]->src[0]->op == OP_CONST && reduce->src[i]->src[0]->a % *products == 0 &&
-          factor_of(x->src[0]->src[1], reduce->src[i]) == 1)
+          idx_factor(x->src[0]->src[1], reduce->src[i]) == 1)
         return reduce->src[i];
   }
   return NULL;
@@ -117,7 +104,7 @@ static int64_t lanes_of(const layout_target *t, const uop *r) {
 
 // Does what is read here move along r by one element or not at all?
 static bool reads_side_by_side(const uop *load, const uop *r) {
-  int64_t c = factor_of(load_address(load), r);
+  int64_t c = idx_factor(load_address(load), r);
   return !c || c * dtype_size((enum dtype)load->src[0]->src[0]->dt) == dtype_size((enum dtype)load->dt);
 }
 
@@ -251,7 +238,7 @@ static bool add_range(finding *f, uop *r) {
     uop *index = load_address(f->load[i]);
     if (!moves_along(index, r)) continue;
     any = true;
-    step = factor_of(index, r);
+    step = idx_factor(index, r);
     if (step == 1) unit = max_i64(unit, f->unit[i] / f->element);
   }
   if (!any) return true;
