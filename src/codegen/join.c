@@ -10,6 +10,7 @@
 #include "codegen/join.h"
 #include <stdlib.h>
 #include <string.h>
+#include "graph/digest.h"
 #include "graph/symbolic.h"
 
 enum { MOST_JOINED = 6, MOST_ARGUMENTS = 48 };
@@ -17,7 +18,11 @@ enum { MOST_JOINED = 6, MOST_ARGUMENTS = 48 };
 // --- what can be joined ----------------------------------------------------------------------------------------------
 
 // Of a kernel's program: work-groups, items, bytes that items share; and whether items wait for each other.
-typedef struct launch_shape { int64_t groups, items, shared; bool waits, fits; } launch_shape;
+typedef struct launch_shape {
+  int64_t groups, items, shared;
+  bool waits, fits;
+  char digest[65];                                 // of the AST
+} launch_shape;
 
 static bool makes_wait(const uop *u) { return u->op == OP_BARRIER || u->op == OP_SWAP || u->op == OP_MMA; }
 static bool is_shared_memory(const uop *u) { return u->op == OP_LOCAL && u->memory != MEMORY_TILE; }
@@ -46,6 +51,10 @@ static const launch_shape *shape_for(shapes *s, graph *g, uop *ast, const target
   form = ARENA_NEW(s->mem, launch_shape);
   *form = shape_of(p);
   program_free(p);
+  sha256 sum;
+  sha256_begin(&sum);
+  uop_digest(&sum, ast);
+  sha256_end(&sum, form->digest);
   map_put(&s->known, ast, form);
   return form;
 }
@@ -60,7 +69,12 @@ static bool conflict(const sched_kernel *x, const sched_kernel *y) {
   return false;
 }
 
-typedef struct team { sched_kernel *of[MOST_JOINED]; int n, n_bufs; launch_shape all; } team;
+typedef struct team {
+  sched_kernel *of[MOST_JOINED];
+  const launch_shape *forms[MOST_JOINED];
+  int n, n_bufs;
+  launch_shape all;
+} team;
 
 static bool may_join(const team *m, const sched_kernel *k, const launch_shape *s, const target *t) {
   int64_t items = max_i64(m->all.items, s->items);
@@ -70,12 +84,19 @@ static bool may_join(const team *m, const sched_kernel *k, const launch_shape *s
          items <= t->max_group && m->all.shared + s->shared <= t->max_local_bytes;
 }
 
+// In an order that does not depend on that of the schedule, so that all layers have the same kernel.
 static void join_team(team *m, sched_kernel *k, const launch_shape *s) {
   if (!m->n) m->all = *s;
   m->all.items = max_i64(m->all.items, s->items);
   m->all.shared += m->n ? s->shared : 0;
   m->all.waits |= s->waits;
-  m->of[m->n++] = k;
+  int at = m->n++;
+  for (; at > 0 && strcmp(m->forms[at - 1]->digest, s->digest) > 0; at--) {
+    m->of[at] = m->of[at - 1];
+    m->forms[at] = m->forms[at - 1];
+  }
+  m->of[at] = k;
+  m->forms[at] = s;
   m->n_bufs += k->n_bufs;
 }
 
