@@ -702,42 +702,54 @@ void kernel_tile_ranges(const kernel *k, map *out) {
 
 enum { ENOUGH_TILES = 8, MANY_TILES = 64 };
 
+// n ranges of known sizes, the last one fastest, become one.
+static void flatten_ranges(kernel *k, uop *const *fixed, int n, int64_t steps) {
+  graph *g = k->g;
+  uop *tile = uop_range(g, uop_idx(g, steps), k->next_range++, AXIS_GLOBAL);
+  int64_t stride = 1;
+  for (int i = n; i-- > 0; stride *= fixed[i]->src[0]->a) {
+    uop *e = idx_div(g, tile, uop_idx(g, stride));
+    if (i) e = idx_mod(g, e, fixed[i]->src[0]);
+    replace_range(k, &(change){.r = fixed[i], .expr = e, .fresh = {tile}, .n = i == n - 1 ? 1 : 0});
+  }
+}
+
+// Work-groups have one number for all ranges of known sizes, and two for others: numbers of tokens, or of blocks of
+// positions. What several work-groups have in common, each makes for itself.
+static void make_groups(kernel *k) {
+  uop *store = k->ast->src[0], *fixed[MAX_AXES], *symbolic[2];
+  int n = 0, n_symbolic = 0;
+  int64_t groups = 1;
+  for (size_t i = 2; i < store->nsrc; i++) {
+    uop *r = store->src[i];
+    if (r->b != AXIS_LOOP && r->b != AXIS_THREAD) continue;
+    if (r->src[0]->op != OP_CONST) { if (n_symbolic < 2) symbolic[n_symbolic++] = r; }
+    else { fixed[n++] = r; if (!mul_i64(groups, r->src[0]->a, &groups)) die("too many work-groups"); }
+  }
+  if (n > 1 && has_guards(k)) { groups = fixed[0]->src[0]->a; n = 1; }           // as for tiles, below
+  for (int i = 0; i < n_symbolic; i++) change_kind(k, symbolic[i], AXIS_GLOBAL);
+  if (n) flatten_ranges(k, fixed, n, groups);
+}
 
 void kernel_make_tiles(kernel *k) {
-  graph *g = k->g;
+  if (k->t->has_local) { make_groups(k); return; }
   map may = {0};
   kernel_tile_ranges(k, &may);
   uop *store = k->ast->src[0], *fixed[MAX_AXES], *symbolic = NULL;
   int n = 0;
   int64_t tiles = 1;
-  // what work-groups have in common each makes for itself
-  bool apart = k->t->has_local;
-  uop *second = NULL;
   for (size_t i = 2; i < store->nsrc; i++) {
     uop *r = store->src[i];
-    if ((r->b != AXIS_LOOP || (!map_has(&may, r) && !apart)) && r->b != AXIS_THREAD) continue;
+    if ((r->b != AXIS_LOOP || !map_has(&may, r)) && r->b != AXIS_THREAD) continue;
     if (r->src[0]->op == OP_CONST) { fixed[n++] = r; if (!mul_i64(tiles, r->src[0]->a, &tiles)) die("too many tiles"); }
     else if (!symbolic) symbolic = r;
-    else if (!second && apart) second = r;
   }
   map_free(&may);
-  if (second) change_kind(k, second, AXIS_GLOBAL);
   // where accesses are guarded, plain ranges are what bounds can be proven of: no flattening
   if (n > 1 && has_guards(k)) { tiles = fixed[0]->src[0]->a; n = 1; }
   // inner ranges stay loops as long as enough tiles are left: less index arithmetic, longer runs
-  while (n > 1 && !k->t->has_local && fixed[n - 1]->b != AXIS_THREAD && tiles / fixed[n - 1]->src[0]->a >= MANY_TILES)
+  while (n > 1 && fixed[n - 1]->b != AXIS_THREAD && tiles / fixed[n - 1]->src[0]->a >= MANY_TILES)
     tiles /= fixed[--n]->src[0]->a;
-  // work-groups have numbers of their own for tokens
-  if (n && symbolic && k->t->has_local) { change_kind(k, symbolic, AXIS_GLOBAL); symbolic = NULL; }
-  if (n && (tiles >= ENOUGH_TILES || !symbolic)) {
-    uop *tile = uop_range(g, uop_idx(g, tiles), k->next_range++, AXIS_GLOBAL);
-    int64_t stride = 1;
-    for (int i = n; i-- > 0; stride *= fixed[i]->src[0]->a) {
-      uop *e = idx_div(g, tile, uop_idx(g, stride));
-      if (i) e = idx_mod(g, e, fixed[i]->src[0]);
-      replace_range(k, &(change){.r = fixed[i], .expr = e, .fresh = {tile}, .n = i == n - 1 ? 1 : 0});
-    }
-  } else if (symbolic) {
-    change_kind(k, symbolic, AXIS_GLOBAL);
-  }
+  if (n && (tiles >= ENOUGH_TILES || !symbolic)) flatten_ranges(k, fixed, n, tiles);
+  else if (symbolic) change_kind(k, symbolic, AXIS_GLOBAL);
 }
