@@ -69,7 +69,7 @@ static int ranges_inside(uop *reduce, uop **out, double *steps) {
   return n;
 }
 
-// The longest sum that hangs on nothing but the output.
+// The longest sum that depends on nothing but the output.
 static uop *outer_sum(kernel *k, double *steps) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -217,20 +217,6 @@ static bool unroll_one_unit(kernel *k) {
   return did;
 }
 
-// Tokens that read the same rows share them.
-static void share_rows(kernel *k) {
-  uop *store = k->ast->src[0];
-  loads l;
-  find_loads(store->src[1], &l);
-  for (size_t i = 2; i < store->nsrc; i++) {
-    uop *r = store->src[i];
-    bool symbolic = r->src[0]->op != OP_CONST;
-    if (r->b != AXIS_LOOP || has_own_weights(k, &l, r) || (!symbolic && r->src[0]->a > ITEM_TOKENS)) continue;
-    apply_to(k, OPT_UPCAST, r, symbolic ? (int)min_i64(ITEM_TOKENS, r->src[0]->vmax) : 0);
-    return;
-  }
-}
-
 // Several tokens by instructions that compute tiles of 16 rows and 8 tokens: the output is cut for these, and all sums
 // of products of integers have to fit. False: nothing is done.
 static bool tiles_of_items(kernel *k, const uop *row) {
@@ -266,27 +252,63 @@ static bool tiles_of_items(kernel *k, const uop *row) {
   return false;
 }
 
-// Several tiles of columns beside each other share the rows, as many as the work-group's memory has room for sums of.
-static void more_columns(kernel *k) {
+// How many items share a sum.
+static int64_t group_parts(const kernel *k) {
   axes x;
-  int64_t bytes = MMA_ITEMS * 8 * 4, parts = 1, sums = 0, rows = 1;
+  int64_t parts = 1;
+  kernel_axes(k, &x);
+  for (int i = x.n_out; i < x.n; i++) if (x.at[i]->b == AXIS_GROUP) parts *= x.at[i]->src[0]->a;
+  return parts;
+}
+
+// Bytes of a work-group's memory that the sums which its items share take, in all their copies.
+static int64_t bytes_of_sums(kernel *k) {
+  axes x;
+  int64_t bytes = 0;
+  kernel_axes(k, &x);
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   for (size_t i = 0; i < l.n; i++) {
-    bool grouped = false;
+    int64_t one = 0;
     for (size_t j = (size_t)uop_first_range(l.at[i]); l.at[i]->op == OP_REDUCE && j < l.at[i]->nsrc; j++)
-      if (l.at[i]->src[j]->b == AXIS_GROUP) { parts = l.at[i]->src[j]->src[0]->a; grouped = true; }
-    sums += grouped;
+      if (l.at[i]->src[j]->b == AXIS_GROUP)
+        one = l.at[i]->src[j]->src[0]->a * k->t->row_items * dtype_size((enum dtype)l.at[i]->dt);
+    for (int r = 0; r < x.n_out; r++)
+      if (x.at[r]->b == AXIS_UPCAST && uop_varies(l.at[i], x.at[r])) one *= x.at[r]->src[0]->a;
+    bytes += one;
   }
   arena_free(a);
+  return bytes;
+}
+
+// Several tiles of columns beside each other share the rows, where there is room for their sums.
+static void more_columns(kernel *k) {
+  axes x;
+  int64_t sums = bytes_of_sums(k) / (k->t->row_items * 4);
   kernel_axes(k, &x);
-  for (int i = 0; i < x.n_out; i++) rows *= x.at[i]->b == AXIS_UPCAST ? x.at[i]->src[0]->a : 1;
-  if (k->t->max_local_bytes < 2 * parts * sums * bytes || rows * sums > MOST_SUMS / 2) return;
+  if (2 * bytes_of_sums(k) > k->t->max_local_bytes || sums / group_parts(k) > MOST_SUMS / 2) return;
   for (int i = 0; i < x.n_out; i++)
     if (x.at[i]->b == AXIS_LOOP && x.at[i]->src[0]->op != OP_CONST && x.at[i]->src[0]->vmax > 1) {
       kernel_apply(k, (opt){OPT_UPCAST, i, 2});
       return;
     }
+}
+
+// Tokens that read the same rows share them, as many as there is room for sums of.
+static void share_rows(kernel *k) {
+  uop *store = k->ast->src[0];
+  loads l;
+  find_loads(store->src[1], &l);
+  for (size_t i = 2; i < store->nsrc; i++) {
+    uop *r = store->src[i];
+    bool symbolic = r->src[0]->op != OP_CONST;
+    if (r->b != AXIS_LOOP || has_own_weights(k, &l, r) || (!symbolic && r->src[0]->a > ITEM_TOKENS)) continue;
+    int64_t tokens = symbolic ? min_i64(ITEM_TOKENS, r->src[0]->vmax) : r->src[0]->a, bytes = bytes_of_sums(k);
+    while (symbolic && tokens > 1 && tokens * bytes > k->t->max_local_bytes) tokens /= 2;
+    if (tokens > 1 && tokens * bytes <= k->t->max_local_bytes)
+      apply_to(k, OPT_UPCAST, r, symbolic ? (int)tokens : 0);
+    return;
+  }
 }
 
 // Is a sum over r computed anew in each step of another sum?
@@ -307,8 +329,7 @@ static bool in_steps_of_others(kernel *k, const uop *r) {
 static void share_other_sums(kernel *k) {
   axes x;
   kernel_axes(k, &x);
-  int parts = 1;
-  for (int i = x.n_out; i < x.n; i++) if (x.at[i]->b == AXIS_GROUP) parts *= (int)x.at[i]->src[0]->a;
+  int parts = (int)group_parts(k);
   for (int i = x.n_out; i < x.n && parts > 1; i++) {
     const uop *r = x.at[i];
     bool whole = r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && r->src[0]->a % parts == 0;
@@ -324,24 +345,28 @@ static void share_other_sums(kernel *k) {
   }
 }
 
-// Each item has a row, and reads next to what its neighbours read; a sum is shared by items of several parts of it.
+// Each item has a row, and reads next to what its neighbours read; a sum is shared by items of several parts of it, in
+// the same way for one token and for many.
 static bool rows_in_items(kernel *k) {
   uop *row = k->t->row_items ? row_of_items(k) : NULL;
   if (!row) return false;
-  if (tiles_of_items(k, row)) {
+  kernel before = *k;
+  bool tiles = tiles_of_items(k, row);
+  for (;;) {
+    if (!tiles) {
+      if (!apply_to(k, OPT_LOCAL, row, 0)) return false;
+      while (dot_alone(k)) {}
+    }
     part_sum(k);
-    more_columns(k);
-    while (unroll_one_unit(k)) {}
-    unroll_dot(k);
-    return true;
+    share_other_sums(k);
+    if (!tiles || bytes_of_sums(k) <= k->t->max_local_bytes) break;
+    *k = before;                                     // there is no room for the sums of tiles
+    tiles = false;
   }
-  if (!apply_to(k, OPT_LOCAL, row, 0)) return false;
-  while (dot_alone(k)) {}
-  part_sum(k);
-  share_other_sums(k);
+  if (tiles) more_columns(k);
   while (unroll_one_unit(k)) {}
   unroll_dot(k);
-  share_rows(k);
+  if (!tiles) share_rows(k);
   return true;
 }
 
