@@ -79,7 +79,8 @@ def test_items_in_step_share_sums_without_memory(on_fake, run_weft, shared_dir, 
         texts = [path.read_text() for path in folder.iterdir()]
         shared = [text for text in texts if "shfl.sync.bfly" in text]
         waiting = [text for text in texts if "bar.sync" in text or "barrier.sync" in text]
-        assert len(waiting) > 5 and (len(shared) > 2 if shuffles else not shared), (sm, len(shared), len(waiting), len(texts))
+        exchanges = sum(text.count("shfl.sync.bfly") for text in texts)             # five of each sum of 32 items; a launch may have three sums
+        assert len(waiting) > 5 and (exchanges >= 15 if shuffles else not shared), (sm, exchanges, len(shared), len(waiting), len(texts))
         assert not set(shared) & set(waiting)
 
 
