@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
+#include "codegen/chain.h"
 #include "codegen/cost.h"
 #include "codegen/decompose.h"
 #include "codegen/expand.h"
@@ -77,7 +78,8 @@ void find_arguments(uop *ast, program *p) {
 // products with a weight need 2 to 10, a chunk's 100 and more.
 enum { FLOPS_PER_BYTE = 16 };
 
-static void optimise(kernel *k, const program *p, const codegen_options *o) {
+static void optimise(kernel *k, program *p, const codegen_options *o) {
+  if (o && o->tile) { p->tile = chain_follow(k, o->follows, o->tile) ? o->tile : 0; return; }
   if (o && o->opts) { for (int i = 0; i < o->n_opts; i++) kernel_apply(k, o->opts[i]); return; }
   if ((o && o->noopt) || env_int(ENV_NOOPT)) return;
   heuristic(k, p->flops->vmax / FLOPS_PER_BYTE <= p->bytes->vmax);
@@ -100,6 +102,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   p->ahead = k.ahead;
   p->by_table = k.by_table;
   p->without = k.without;
+  if (t->has_local && !(o && o->tile)) p->tile = chain_tile(&k);
   kernel_make_tiles(&k);                                check(g, k.ast, STAGE_KERNEL, "tiles");
   name_kernel(&k, p);
   p->applied = memcpy(ARENA_ARRAY(p->mem, opt, k.n_applied + 1), k.applied, (size_t)k.n_applied * sizeof *k.applied);

@@ -9,6 +9,9 @@ typedef struct codegen_options {
   // if not NULL: these instead of the heuristic (n_opts of them); one that cannot be applied is skipped
   const opt *opts;
   int n_opts;
+  // if tile is not 0: it follows another kernel in its launch, of which each work-group has stored so many elements of
+  // PARAM `follows`, side by side (chain.h); instead of the heuristic
+  int64_t follows, tile;
   struct recorder *record;   // if not NULL: hears of every pass and every rule that fires
 } codegen_options;
 

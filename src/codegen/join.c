@@ -13,7 +13,6 @@
 #include "graph/digest.h"
 #include "graph/symbolic.h"
 
-enum { MOST_JOINED = 6, MOST_ARGUMENTS = 48 };
 
 // --- what can be joined ----------------------------------------------------------------------------------------------
 
@@ -61,8 +60,7 @@ static const launch_shape *shape_for(shapes *s, graph *g, uop *ast, const target
 
 // --- which are joined ------------------------------------------------------------------------------------------------
 
-// Does one write what the other one reads or writes?
-static bool conflict(const sched_kernel *x, const sched_kernel *y) {
+bool kernels_conflict(const sched_kernel *x, const sched_kernel *y) {
   for (int i = 0; i < x->n_bufs; i++)
     for (int j = 0; j < y->n_bufs; j++)
       if (x->bufs[i] == y->bufs[j] && (x->written[i] || y->written[j])) return true;
@@ -79,8 +77,7 @@ typedef struct team {
 static bool may_join(const team *m, const sched_kernel *k, const launch_shape *s, const target *t) {
   int64_t items = max_i64(m->all.items, s->items);
   bool equal = m->all.items == s->items, padded = equal || (!m->all.waits && !s->waits);
-  int most = t->max_buffers ? t->max_buffers : MOST_ARGUMENTS;
-  return m->n < MOST_JOINED && m->n_bufs + k->n_bufs <= most && m->all.fits && s->fits && padded &&
+  return m->n < MOST_JOINED && m->n_bufs + k->n_bufs <= most_arguments(t) && m->all.fits && s->fits && padded &&
          items <= t->max_group && m->all.shared + s->shared <= t->max_local_bytes;
 }
 
@@ -100,42 +97,55 @@ static void join_team(team *m, sched_kernel *k, const launch_shape *s) {
   m->n_bufs += k->n_bufs;
 }
 
-// Argument a of the part becomes a + first.
-static uop *moved_arguments(graph *g, uop *ast, int first) {
+// Argument a of the part becomes to[a].
+static uop *moved_arguments(graph *g, uop *ast, const int *to) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &ast, 1);
-  map to = {0};
+  map moved = {0};
   for (size_t i = 0; i < l.n; i++) {
     uarg arg = uop_arg(l.at[i]);
-    arg.a += first;
-    if (l.at[i]->op == OP_PARAM)
-      map_put(&to, l.at[i], uop_new(g, OP_PARAM, (enum dtype)l.at[i]->dt, 1, NULL, 0, arg));
+    if (l.at[i]->op != OP_PARAM) continue;
+    arg.a = to[arg.a];
+    map_put(&moved, l.at[i], uop_new(g, OP_PARAM, (enum dtype)l.at[i]->dt, 1, NULL, 0, arg));
   }
   arena_free(a);
-  ast = uop_substitute(g, ast, &to);
-  map_free(&to);
+  ast = uop_substitute(g, ast, &moved);
+  map_free(&moved);
   return ast;
 }
 
-static sched_kernel joined_kernel(graph *g, const team *m) {
+sched_kernel join_parts(graph *g, sched_kernel *const *of, int n, int64_t shared, uarg how) {
   arena *mem = graph_arena(g);
-  sched_kernel k = *m->of[0];
+  sched_kernel k = *of[0];
   uop *parts[MOST_JOINED];
-  k.bufs = ARENA_ARRAY(mem, int64_t, m->n_bufs);
-  k.written = ARENA_ARRAY(mem, bool, m->n_bufs);
-  k.layouts = ARENA_ARRAY(mem, const struct layout *, m->n_bufs);
+  int most = 0;
+  for (int i = 0; i < n; i++) most += of[i]->n_bufs;
+  k.bufs = ARENA_ARRAY(mem, int64_t, most);
+  k.written = ARENA_ARRAY(mem, bool, most);
+  k.layouts = ARENA_ARRAY(mem, const struct layout *, most);
   k.n_bufs = 0;
-  for (int i = 0; i < m->n; i++) {
-    const sched_kernel *one = m->of[i];
-    parts[i] = moved_arguments(g, one->ast, k.n_bufs);
-    k.each |= one->each;                             // others of the level wait for it
-    for (int b = 0; b < one->n_bufs; b++, k.n_bufs++) {
-      k.bufs[k.n_bufs] = one->bufs[b];
-      k.written[k.n_bufs] = one->written[b];
-      k.layouts[k.n_bufs] = one->layouts ? one->layouts[b] : NULL;
+  for (int i = 0; i < n; i++) {
+    const sched_kernel *one = of[i];
+    int *to = ARENA_ARRAY(mem, int, one->n_bufs);
+    for (int b = 0; b < one->n_bufs; b++) {
+      int at = 0;
+      while (at < k.n_bufs && (one->bufs[b] != shared || k.bufs[at] != shared)) at++;
+      to[b] = at;
+      if (at < k.n_bufs) continue;
+      k.bufs[at] = one->bufs[b];
+      k.written[at] = one->written[b];
+      k.layouts[at] = one->layouts ? one->layouts[b] : NULL;
+      k.n_bufs++;
     }
+    parts[i] = moved_arguments(g, one->ast, to);
   }
-  k.ast = uop_new(g, OP_SINK, DT_VOID, 1, parts, (size_t)m->n, (uarg){0});
+  k.ast = uop_new(g, OP_SINK, DT_VOID, 1, parts, (size_t)n, how);
+  return k;
+}
+
+static sched_kernel joined_kernel(graph *g, const team *m) {
+  sched_kernel k = join_parts(g, m->of, m->n, -1, (uarg){0});
+  for (int i = 0; i < m->n; i++) k.each |= m->of[i]->each;       // others of the level wait for it
   return k;
 }
 
@@ -151,7 +161,7 @@ void join_kernels(graph *g, schedule *s, const target *t) {
       size_t at = teams.n;
       while (at > 0) {
         bool free = true;
-        for (int i = 0; i < teams.at[at - 1].n; i++) free &= !conflict(teams.at[at - 1].of[i], k);
+        for (int i = 0; i < teams.at[at - 1].n; i++) free &= !kernels_conflict(teams.at[at - 1].of[i], k);
         if (!free) break;
         at--;
       }
@@ -211,23 +221,29 @@ static uop *memory_like(joining *j, const uop *u, int n) {
   return j->memory[j->n_memories++] = mem;
 }
 
-// The numbers of a part: of its work-group, less those before; of an item, in the part's own dimensions. Within bounds
-// that anyone sees.
-static void put_numbers(joining *j, const program *p, int64_t first, int64_t groups, int64_t items) {
+// Of a part: its work-groups and items, and those of the launch that come before them.
+typedef struct part_place { int64_t group, groups, item, items; } part_place;
+
+// `number` less those before, within bounds that anyone sees.
+static uop *number_within(joining *j, uop *number, int64_t before, int64_t n) {
+  if (uop_is_int(number, 0) || (!before && number->b == n)) return number;
+  if (before) number = add_step(j, OP_SUB, number, group_number(j, before));
+  return add_step(j, OP_MIN, add_step(j, OP_MAX, number, group_number(j, 0)), group_number(j, n - 1));
+}
+
+// The numbers of a part: of its work-group; of an item, in the part's own dimensions.
+static void put_numbers(joining *j, const program *p, const part_place *at) {
+  uop *item = NULL;
   for (size_t i = 0; i < p->n; i++) {
     const uop *u = p->at[i];
     if (u->op != OP_SPECIAL) continue;
-    uop *v = j->item;
-    int64_t below = 1;
-    if (u->s[0] == 'g') {
-      v = first ? add_step(j, OP_SUB, j->group, group_number(j, first)) : j->group;
-      v = add_step(j, OP_MIN, add_step(j, OP_MAX, v, group_number(j, 0)), group_number(j, groups - 1));
-    } else {
-      for (int d = 0; d < u->s[1] - '0'; d++) below *= p->local[d]->a;
-      int64_t size = p->local[u->s[1] - '0']->a;
-      if (below > 1) v = add_step(j, OP_CDIV, v, group_number(j, below));
-      if (below * size < items) v = add_step(j, OP_CMOD, v, group_number(j, size));
-    }
+    if (u->s[0] == 'g') { map_put(&j->to, u, number_within(j, j->group, at->group, at->groups)); continue; }
+    if (!item) item = at->item ? number_within(j, j->item, at->item, at->items) : j->item;
+    int64_t below = 1, size = p->local[u->s[1] - '0']->a;
+    for (int d = 0; d < u->s[1] - '0'; d++) below *= p->local[d]->a;
+    uop *v = item;
+    if (below > 1) v = add_step(j, OP_CDIV, v, group_number(j, below));
+    if (below * size < (at->item ? at->items : j->item->b)) v = add_step(j, OP_CMOD, v, group_number(j, size));
     map_put(&j->to, u, v);
   }
 }
@@ -249,7 +265,7 @@ static void put_part(joining *j, const program *p) {
     uarg arg = uop_arg(u);
     if (u->op == OP_RANGE || u->op == OP_ACC || u->op == OP_LOCAL || u->op == OP_BARRIER) {
       most = max_i64(most, j->renumber + llabs(arg.a) + 1);
-      arg.a += u->op == OP_BARRIER ? 0 : j->renumber;
+      arg.a += u->op == OP_BARRIER && !arg.b ? 0 : j->renumber;
     }
     uop **src = ARENA_ARRAY(graph_arena(j->g), uop *, u->nsrc + 1);
     for (size_t k = 0; k < u->nsrc; k++) src[k] = copied(j, u->src[k]);
@@ -260,44 +276,83 @@ static void put_part(joining *j, const program *p) {
   j->renumber = most;
 }
 
+// Which of the launch's work-groups and items are this part's; NULL: all are.
+static uop *is_own(joining *j, const part_place *at) {
+  uop *own = NULL, *test[4];
+  int n = 0;
+  if (at->group) test[n++] = add_step(j, OP_CMPLT, group_number(j, at->group - 1), j->group);
+  if (at->group + at->groups < j->group->b)
+    test[n++] = add_step(j, OP_CMPLT, j->group, group_number(j, at->group + at->groups));
+  if (at->item) test[n++] = add_step(j, OP_CMPLT, group_number(j, at->item - 1), j->item);
+  if (at->item + at->items < j->item->b)
+    test[n++] = add_step(j, OP_CMPLT, j->item, group_number(j, at->item + at->items));
+  for (int i = 0; i < n; i++) own = own ? add_step(j, OP_AND, own, test[i]) : test[i];
+  return own;
+}
+
+// Where parts stand: one behind the other; followers all in the work-groups of the first part, and in items that run
+// in step of their own as long as there are more.
+static void place_parts(part_place *at, const launch_shape *form, int n, bool chain, int64_t items, const target *t) {
+  int64_t group = 0, item = 0, step = t->step_items ? t->step_items : 1;
+  for (int i = 0; i < n; i++) {
+    at[i] = (part_place){.group = chain ? 0 : group, .groups = form[i].groups, .items = form[i].items};
+    group += form[i].groups;
+    if (!chain || !i) continue;
+    if (item + form[i].items > items) item = 0;
+    at[i].item = item;
+    item += (int64_t)round_up((size_t)form[i].items, (size_t)step);
+  }
+}
+
+static const uop *out_of(const uop *ast) { return ast->src[0]->src[0]->src[0]; }
+
 program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_options *o) {
   program *part[MOST_JOINED], *p = xcalloc(1, sizeof *p);
   joining j = {.g = graph_new(parent)};
   int n = (int)ast->nsrc;
-  int64_t items = 1, groups = 0, first = 0;
+  int64_t items = 1, groups = 0;
   launch_shape form[MOST_JOINED];
+  part_place at[MOST_JOINED];
+  bool chain = is_chain(ast);
+  codegen_options follower = {.follows = chain ? out_of(ast->src[0])->a : 0, .record = o ? o->record : NULL};
   p->graph = j.g;
   p->mem = graph_arena(j.g);
   p->bytes = p->flops = uop_idx(j.g, 0);
   for (int i = 0; i < n; i++) {
-    part[i] = codegen(j.g, ast->src[i], t, o);
+    part[i] = codegen(j.g, ast->src[i], t, chain && i ? &follower : o);
     form[i] = shape_of(part[i]);
     items = max_i64(items, form[i].items);
-    groups += form[i].groups;
+    groups = chain ? form[0].groups : groups + form[i].groups;
+    if (!i) follower.tile = part[i]->tile;
   }
+  place_parts(at, form, n, chain, items, t);
   find_arguments(ast, p);
   p->global[0] = uop_idx(j.g, groups);
   p->local[0] = uop_idx(j.g, items);
   p->tiles = uop_idx(j.g, 1);
-  snprintf(p->name, sizeof p->name, "%.60s_and_%d", part[0]->name, n - 1);
+  snprintf(p->name, sizeof p->name, chain ? "%.60s_then_%d" : "%.60s_and_%d", part[0]->name, n - 1);
   enum dtype dt = t->index32 ? DT_I32 : DT_I64;
   j.group = uop_new(j.g, OP_SPECIAL, dt, 1, NULL, 0, (uarg){.b = groups, .s = "g0", .s_len = 2});
   j.item = uop_new(j.g, OP_SPECIAL, dt, 1, NULL, 0, (uarg){.b = items, .s = "l0", .s_len = 2});
   for (int i = 0; i < n; i++)
     for (size_t k = 0; k < part[i]->n; k++)
-      if (part[i]->at[k]->op == OP_PARAM) vec_push(&j.code, copied(&j, part[i]->at[k]));
+      if (part[i]->at[k]->op == OP_PARAM) {
+        uop *argument = copied(&j, part[i]->at[k]);
+        bool known = false;
+        for (size_t m = 0; m < j.code.n; m++) known |= j.code.at[m] == argument;
+        if (!known) vec_push(&j.code, argument);
+      }
   vec_push(&j.code, j.group);
   vec_push(&j.code, j.item);
   size_t head = j.code.n;
-  for (int i = 0; i < n; first += form[i++].groups) {
-    uop *below = add_step(&j, OP_CMPLT, j.group, group_number(&j, first + form[i].groups)),
-        *from = add_step(&j, OP_CMPLT, group_number(&j, first - 1), j.group), *own = add_step(&j, OP_AND, from, below);
-    if (form[i].items < items)
-      own = add_step(&j, OP_AND, own, add_step(&j, OP_CMPLT, j.item, group_number(&j, form[i].items)));
-    vec_push(&j.code, uop_new(j.g, OP_IF, DT_VOID, 1, &own, 1, (uarg){0}));
-    put_numbers(&j, part[i], first, form[i].groups, items);
+  for (int i = 0; i < n; i++) {
+    if (chain && i == 1)
+      vec_push(&j.code, uop_new(j.g, OP_BARRIER, DT_VOID, 1, NULL, 0, (uarg){.a = j.renumber, .b = 1}));
+    uop *own = is_own(&j, &at[i]);
+    if (own) vec_push(&j.code, uop_new(j.g, OP_IF, DT_VOID, 1, &own, 1, (uarg){0}));
+    put_numbers(&j, part[i], &at[i]);
     put_part(&j, part[i]);
-    vec_push(&j.code, uop_new(j.g, OP_ENDIF, DT_VOID, 1, NULL, 0, (uarg){0}));
+    if (own) vec_push(&j.code, uop_new(j.g, OP_ENDIF, DT_VOID, 1, NULL, 0, (uarg){0}));
     p->bytes = idx_add(j.g, p->bytes, copied(&j, part[i]->bytes));
     p->flops = idx_add(j.g, p->flops, copied(&j, part[i]->flops));
     program_free(part[i]);

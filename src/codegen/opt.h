@@ -75,6 +75,7 @@ void kernel_axes(const kernel *k, axes *out);
 // False (and nothing changed) where the opt makes no sense: amount does not fit, axis is of another kind.
 // A size that `amount` does not divide is padded: reductions are masked, stores guarded where it matters.
 bool kernel_apply(kernel *k, opt o);
+bool kernel_has_guards(const kernel *k);         // is there an access that only some steps make?
 // ranges under div and mod by constants are split there: block structure reappears
 void kernel_split_on_constants(kernel *k);
 const char *opt_name(enum opt_kind k);

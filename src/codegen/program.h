@@ -29,7 +29,8 @@
 // - A node may appear in the list more than once, in loops that lie side by side: it is computed anew there.
 // - IF(cond) .. ENDIF; no values made inside are used outside.
 // - SHUFFLE: see ops.h. EXTRACT: one lane. STACK: scalars to a vector. HREDUCE(op): halves: v = lo-half op hi-half
-//   until one lane is left. BARRIER: all work-items of the work-group (GPU only).
+//   until one lane is left. BARRIER: all work-items of the work-group (GPU only); b is 1:
+//   also for what they have written to PARAMs.
 //   SWAP: only where the target has step_items; a work-group is a multiple of these, or smaller.
 //
 // On a CPU a kernel is `void name(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi)`: tiles lo..hi-1.
@@ -73,6 +74,8 @@ typedef struct program {
   // CPU: number of tiles, an IDX expression over vars (CONST 1 if there is no GLOBAL)
   uop *tiles;
   uop *global[3], *local[3];                       // GPU: number of work-groups and of work-items in one; NULL on a CPU
+  // GPU: elements of the output that each work-group stores side by side; 0: they lie elsewhere (chain.h)
+  int64_t tile;
   // moved and done by one launch, IDX expressions over vars: estimates, for tables (cost.h)
   uop *bytes, *flops;
   bool order[ORDER_KINDS];

@@ -14,6 +14,7 @@ typedef struct walk {
   const program *p;
   map zeros;
   double turns;                            // of the loops that are open
+  int64_t first, items;                    // that are there, by the conditions that are open
   VEC(place) near;                         // loads since a loop or condition began or ended, or something was stored
 } walk;
 
@@ -98,9 +99,10 @@ static void count_load(walk *w, const uop *load, const int size[3], kernel_acces
                            element << min_i64(render_zeros(base, &w->zeros), 4)),
           wide = min_i64(min_i64(bytes, WIDEST), element << min_i64(render_zeros(index->src[1], &w->zeros), 4));
   if (!bytes) return;
-  int n = (int)min_i64(STEP, (int64_t)size[0] * size[1] * size[2]);
+  int n = (int)min_i64(STEP, w->items);
   for (int i = 0; i < n; i++) {
-    int item[3] = {i % size[0], i / size[0] % size[1], i / size[0] / size[1]};
+    int number = (int)w->first + i,
+        item[3] = {number % size[0], number / size[0] % size[1], number / size[0] / size[1]};
     if (!address_at((uop *)index, item, &at[i])) at[i] = (int64_t)i * 4096;      // where, nobody knows: anywhere
   }
   qsort(at, (size_t)n, sizeof *at, by_value);
@@ -118,13 +120,26 @@ static void count_load(walk *w, const uop *load, const int size[3], kernel_acces
   }
 }
 
-// The numbers of work-groups for which a condition may hold, from what it says of them (kernels that are joined).
-static void groups_of(const uop *cond, int64_t *from, int64_t *below) {
+// The numbers of work-groups ('g') or items ('l') for which a condition may hold, from what it says of them (kernels
+// that are joined).
+static void numbers_of(const uop *cond, char kind, int64_t *from, int64_t *below) {
   const uop *x = cond->nsrc > 0 ? cond->src[0] : NULL, *y = cond->nsrc > 1 ? cond->src[1] : NULL;
-  if (cond->op == OP_AND && x && y) { groups_of(x, from, below); groups_of(y, from, below); }
+  if (cond->op == OP_AND && x && y) { numbers_of(x, kind, from, below); numbers_of(y, kind, from, below); }
   if (cond->op != OP_CMPLT || !x || !y) return;
-  if (x->op == OP_CONST && y->op == OP_SPECIAL && y->s[0] == 'g') *from = max_i64(*from, x->a + 1);
-  if (y->op == OP_CONST && x->op == OP_SPECIAL && x->s[0] == 'g') *below = min_i64(*below, y->a);
+  if (x->op == OP_CONST && y->op == OP_SPECIAL && y->s[0] == kind) *from = max_i64(*from, x->a + 1);
+  if (y->op == OP_CONST && x->op == OP_SPECIAL && x->s[0] == kind) *below = min_i64(*below, y->a);
+}
+
+// A condition opens: for fewer work-groups, or for fewer of the items, which run in whole steps.
+static void enter_if(walk *w, const uop *cond, const kernel_access *a) {
+  int64_t from = 0, below = (int64_t)a->groups, first = w->first, end = w->first + w->items;
+  numbers_of(cond, 'g', &from, &below);
+  if (below > from) w->turns *= (double)(below - from) / a->groups;
+  numbers_of(cond, 'l', &first, &end);
+  if (end <= first) return;
+  w->turns *= (double)round_up((size_t)(end - first), STEP) / (double)round_up((size_t)w->items, STEP);
+  w->first = first;
+  w->items = end - first;
 }
 
 bool render_access(const program *p, kernel_access *out) {
@@ -137,20 +152,23 @@ bool render_access(const program *p, kernel_access *out) {
     if (p->global[i]) out->groups *= (double)p->global[i]->vmax;
   }
   out->items = size[0] * size[1] * size[2];
-  double before[64];
+  walk before[64];
   int depth = 0;
+  w.items = (int64_t)out->items;
   note_near(&w, 0);
   for (size_t i = 0; i < p->n; i++) {
     const uop *u = p->at[i];
     if (u->op == OP_RANGE || u->op == OP_IF) {
       if (depth == (int)COUNT(before)) return false;
-      before[depth++] = w.turns;
-      int64_t from = 0, below = (int64_t)out->groups;
+      before[depth++] = w;
       if (u->op == OP_RANGE) w.turns *= (double)u->src[0]->vmax;
-      else groups_of(u->src[0], &from, &below);
-      if (u->op == OP_IF && below > from) w.turns *= (double)(below - from) / out->groups;
-    } else if (u->op == OP_END || u->op == OP_ENDIF) w.turns = before[--depth];
-    else if (u->op != OP_CONST && u->op != OP_PARAM) out->nodes += w.turns;
+      else enter_if(&w, u->src[0], out);
+    } else if (u->op == OP_END || u->op == OP_ENDIF) {
+      const walk *outer = &before[--depth];
+      w.turns = outer->turns;
+      w.first = outer->first;
+      w.items = outer->items;
+    } else if (u->op != OP_CONST && u->op != OP_PARAM) out->nodes += w.turns;
     if (u->op == OP_LOAD && render_memory(u->src[0])->op == OP_PARAM) count_load(&w, u, size, out);
     if (u->op == OP_RANGE || u->op == OP_END || u->op == OP_IF || u->op == OP_ENDIF || u->op == OP_STORE)
       note_near(&w, i + 1);

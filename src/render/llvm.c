@@ -957,7 +957,8 @@ static void write_head(const llvm *c, str *out) {
   if (c->m->launched) {
     const char *comma = "";
     for (int a = 0; a < p->n_bufs; a++, comma = ", ")
-      str_addf(out, "%s%s noalias align %d %%b%d", comma, c->m->param, c->m->aligned, a);
+      str_addf(out, "%s%s %salign %d %%b%d", comma, c->m->param,
+               p->bufs[a].read && p->bufs[a].written ? "" : "noalias ", c->m->aligned, a);
     for (int v = 0; v < p->n_vars; v++, comma = ", ") str_addf(out, "%si64 %%x%d", comma, v);
   } else str_add(out, "ptr noalias readonly %bufs, ptr noalias readonly %vars, i64 %lo, i64 %hi");
   str_add(out, ") #0 {\n");

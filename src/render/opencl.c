@@ -224,7 +224,10 @@ static void cl_store(cstyle *c, const uop *u) {
 // ---- work-groups ----------------------------------------------------------------------------------------------------
 
 static int other(cstyle *c, const uop *u) {
-  if (u->op == OP_BARRIER) { cs_line(c, "barrier(CLK_LOCAL_MEM_FENCE);"); return 1; }
+  if (u->op == OP_BARRIER) {
+    cs_line(c, u->b ? "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);" : "barrier(CLK_LOCAL_MEM_FENCE);");
+    return 1;
+  }
   if (u->op != OP_SPECIAL || u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2')
     return 0;
   const char *name = cs_print(c, "%s%c", u->s[0] == 'g' ? "group" : "item", u->s[1]);

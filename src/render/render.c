@@ -68,6 +68,7 @@ bool render_is_written(const program *p, const uop *memory) {
 }
 
 bool render_needs_barrier(const program *p, size_t at) {
+  if (p->at[at]->b) return true;
   while (at--) {
     const uop *u = p->at[at];
     if (u->op == OP_BARRIER) return false;

@@ -286,11 +286,8 @@ static void find_temps(builder *b, schedule *s) {
       if (!map_get(&index, (uint64_t)id, &at)) {
         at = (void *)(intptr_t)temps.n;
         map_set(&index, (uint64_t)id, at);
-        vec_push(&temps, ((sched_temp){.id = id, .first = s->kernels[i].level, .last = s->kernels[i].level}));
+        vec_push(&temps, ((sched_temp){.id = id}));
       }
-      sched_temp *t = &temps.at[(intptr_t)at];
-      if (s->kernels[i].level > t->last) t->last = s->kernels[i].level;
-      if (s->kernels[i].level < t->first) t->first = s->kernels[i].level;
     }
   for (size_t i = 0; i < b->kernels.n; i++) {
     const form *f = b->kernels.at[i].form;
@@ -310,6 +307,25 @@ static void find_temps(builder *b, schedule *s) {
   if (temps.n) memcpy(s->temps, temps.at, temps.n * sizeof *temps.at);
   vec_free(&temps);
   map_free(&index);
+}
+
+void schedule_place_temps(schedule *s) {
+  map index = {0};
+  for (int i = 0; i < s->n_temps; i++) {
+    map_set(&index, (uint64_t)s->temps[i].id, &s->temps[i]);
+    s->temps[i].first = s->n_levels;
+    s->temps[i].last = 0;
+  }
+  for (int i = 0; i < s->n_kernels; i++)
+    for (int j = 0; j < s->kernels[i].n_bufs; j++) {
+      void *at;
+      if (!map_get(&index, (uint64_t)s->kernels[i].bufs[j], &at)) continue;
+      sched_temp *t = at;
+      t->first = (int)min_i64(t->first, s->kernels[i].level);
+      t->last = (int)max_i64(t->last, s->kernels[i].level);
+    }
+  map_free(&index);
+  plan_memory(s);
 }
 
 static void print_schedule(const schedule *s) {
@@ -351,7 +367,7 @@ void schedule_graph(graph *g, uop *sink, schedule *out) {
   }
   if (out->n_kernels) qsort(out->kernels, b.kernels.n, sizeof *out->kernels, by_level);
   find_temps(&b, out);
-  plan_memory(out);
+  schedule_place_temps(out);
   if (debug_level() >= 1) print_schedule(out);
   for (size_t i = 0; i < b.kernels.n; i++) { vec_free(&b.kernels.at[i].deps); vec_free(&b.kernels.at[i].after); }
   vec_free(&b.kernels);

@@ -49,4 +49,6 @@ enum { TEMP_IDS = 1 << 30 };                      // ids of intermediates start 
 // The pipeline of this folder. `sink` is SINK(AFTER...): the effects that are wanted. Everything is allocated in g's
 // arena.
 void schedule_graph(graph *g, uop *sink, schedule *out);
+// Kernels have other levels than before, or there are fewer: intermediates get the lives and places that follow.
+void schedule_place_temps(schedule *s);
 #endif
