@@ -7,40 +7,32 @@
 // coefficients of index expressions. Followers are short and wait for nobody, so that each has items of its own
 // (join.c).
 #include "codegen/chain.h"
-#include <stdlib.h>
 #include <string.h>
 #include "codegen/heuristic_impl.h"
-#include "codegen/join.h"
-#include "graph/digest.h"
 #include "graph/symbolic.h"
 
 // --- what a work-group has to do with a tile -------------------------------------------------------------------------
 
-// Ranges that are left become the number of the work-group, the last one fastest: how many work-groups are there? 0:
-// not known.
+// How many work-groups are there? 0: not known.
 static int64_t groups_of(const kernel *k) {
   const uop *store = k->ast->src[0];
-  int64_t n = 1;
-  for (size_t i = 2; i < store->nsrc; i++) {
-    const uop *r = store->src[i];
-    if (r->src[0]->op != OP_CONST) return 0;
-    if (r->b == AXIS_LOOP && !mul_i64(n, r->src[0]->a, &n)) return 0;
-  }
-  return kernel_has_guards(k) ? 0 : n;
+  uop *ranges[MAX_AXES];
+  int64_t groups = 1;
+  for (size_t i = 2; i < store->nsrc; i++) if (store->src[i]->src[0]->op != OP_CONST) return 0;
+  for (int n = kernel_group_ranges(k, ranges); n-- > 0;) if (!mul_i64(groups, ranges[n]->src[0]->a, &groups)) return 0;
+  return groups;
 }
 
 // Is index `at` in work-group g always one from g * tile on, and less than (g + 1) * tile?
 static bool in_tiles(const kernel *k, uop *at, int64_t tile) {
-  const uop *store = k->ast->src[0];
+  uop *ranges[MAX_AXES];
   int64_t stride = tile;
   bool ok = true;
   map zero = {0};
-  for (size_t i = store->nsrc; i-- > 2 && ok;) {
-    uop *r = store->src[i];
-    if (r->b != AXIS_LOOP) continue;
-    ok = idx_factor(at, r) == stride;
-    stride *= r->src[0]->a;
-    map_put(&zero, r, uop_idx(k->g, 0));
+  for (int n = kernel_group_ranges(k, ranges); n-- > 0 && ok;) {
+    ok = idx_factor(at, ranges[n]) == stride;
+    stride *= ranges[n]->src[0]->a;
+    map_put(&zero, ranges[n], uop_idx(k->g, 0));
   }
   uop *rest = ok ? simplify(k->g, uop_substitute(k->g, at, &zero)) : NULL;
   map_free(&zero);
@@ -56,7 +48,7 @@ int64_t chain_tile(const kernel *k) {
 
 // --- a kernel that follows -------------------------------------------------------------------------------------------
 
-enum { MOST_NUMBERS = 3, MOST_UNROLLED = 64 };
+enum { MOST_UNROLLED = 64 };
 
 // How far a step of r moves the reads of a tile, at most; -1: it cannot be told.
 static int64_t step_in_tile(const loads *l, const uop *r) {
@@ -123,53 +115,25 @@ bool chain_follow(kernel *k, int64_t follows, int64_t tile) {
 enum { MOST_STEPS = 1024 /* operations of an item that follows */ };
 
 typedef struct chaining {
-  graph *g;
+  shapes *known;
   schedule *s;
-  const target *t;
-  arena *mem;
-  map tiles;                                       // of kernels that may be first
-  smap followers;                                  // "AST param tile" -> follower
+  smap followers;                                  // "AST param tile groups" -> shape; NULL: it cannot follow
 } chaining;
 
-typedef struct first_kernel { int64_t tile, groups; } first_kernel;
-typedef struct follower { bool fits; char digest[65]; } follower;
-
-static int64_t number_of(const uop *n) { return !n ? 1 : n->op == OP_CONST ? n->a : 0; }
-
-static const first_kernel *first_of(chaining *c, uop *ast) {
-  first_kernel *f = map_ptr(&c->tiles, ast);
-  if (f) return f;
-  program *p = codegen(c->g, ast, c->t, NULL);
-  f = ARENA_NEW(c->mem, first_kernel);
-  *f = (first_kernel){p->tile, p->global[1] || p->global[2] ? 0 : number_of(p->global[0])};
-  program_free(p);
-  map_put(&c->tiles, ast, f);
-  return f;
-}
-
-static bool waits(const program *p) {
-  bool any = false;
-  for (size_t i = 0; i < p->n; i++)
-    any |= p->at[i]->op == OP_BARRIER || p->at[i]->op == OP_SWAP || p->at[i]->op == OP_MMA ||
-           (p->at[i]->op == OP_LOCAL && p->at[i]->memory != MEMORY_TILE);
-  return any;
-}
-
-static const follower *follower_of(chaining *c, uop *ast, int64_t param, const first_kernel *first) {
+// The shape of a kernel that follows one of shape `first`, whose output is its PARAM `param`; NULL: it cannot.
+static const launch_shape *follower_of(chaining *c, uop *ast, int64_t param, const launch_shape *first) {
   struct { uop *ast; int64_t param, tile, groups; } key = {ast, param, first->tile, first->groups};
-  void *known;
-  if (smap_get(&c->followers, (const char *)&key, sizeof key, &known)) return known;
-  follower *f = ARENA_NEW(c->mem, follower);
-  program *p = codegen(c->g, ast, c->t, &(codegen_options){.follows = param, .tile = first->tile});
-  int64_t groups = number_of(p->global[0]), items = 1;
-  for (int i = 0; i < 3; i++) items *= number_of(p->local[i]);
-  f->fits = p->tile && groups == first->groups && items && p->flops->vmax / (groups * items) <= MOST_STEPS && !waits(p);
+  arena *mem = c->known->mem;
+  void *hit;
+  if (smap_get(&c->followers, (const char *)&key, sizeof key, &hit)) return hit;
+  program *p = codegen(c->known->g, ast, c->known->t, &(codegen_options){.follows = param, .tile = first->tile});
+  launch_shape *f = ARENA_NEW(mem, launch_shape);
+  *f = shape_of(p, ast);
+  bool fits = f->tile && f->fits && f->groups == first->groups && !f->waits && !f->shared &&
+              p->flops->vmax / (f->groups * f->items) <= MOST_STEPS;
   program_free(p);
-  sha256 sum;
-  sha256_begin(&sum);
-  uop_digest(&sum, ast);
-  sha256_end(&sum, f->digest);
-  smap_set(&c->followers, memcpy(arena_alloc(c->mem, sizeof key), &key, sizeof key), sizeof key, f);
+  if (!fits) f = NULL;
+  smap_set(&c->followers, memcpy(arena_alloc(mem, sizeof key), &key, sizeof key), sizeof key, f);
   return f;
 }
 
@@ -185,62 +149,46 @@ static int argument_of(const sched_kernel *x, const sched_kernel *y) {
   return at;
 }
 
-// May kernel number j of the next level run as soon as number i has, as far as all others are concerned?
+// May kernel number j run as soon as number i has, as far as all others are concerned? Who comes before both in the
+// same level is waited for only where that is `each`.
 static bool may_come_earlier(const schedule *s, int i, int j) {
-  const sched_kernel *first = &s->kernels[i], *k = &s->kernels[j];
-  for (int other = j; other-- > 0 && s->kernels[other].level >= first->level;)
-    if (other != i && kernels_conflict(&s->kernels[other], k)) return false;
-  for (int other = i + 1; s->kernels[other].level == first->level; other++)
-    if (other != i && kernels_conflict(&s->kernels[other], k)) return false;
+  for (int other = j; other-- > 0 && s->kernels[other].level >= s->kernels[i].level;)
+    if (other != i && (other > i || !s->kernels[other].each) && kernels_conflict(&s->kernels[other], &s->kernels[j]))
+      return false;
   return true;
-}
-
-// Adds the follower, in an order that does not depend on that of the schedule.
-static void add_follower(sched_kernel **of, const follower **forms, int *n, sched_kernel *k, const follower *f) {
-  int at = (*n)++;
-  for (; at > 1 && strcmp(forms[at - 1]->digest, f->digest) > 0; at--) {
-    of[at] = of[at - 1];
-    forms[at] = forms[at - 1];
-  }
-  of[at] = k;
-  forms[at] = f;
 }
 
 // What follows kernel number i becomes part of it; `gone` says which.
 static void chain_one(chaining *c, int i, bool *gone) {
   schedule *s = c->s;
-  sched_kernel *of[MOST_JOINED], *k = of[0] = &s->kernels[i];
-  const follower *forms[MOST_JOINED] = {NULL};
-  int n = 1, end = i, bufs = k->n_bufs;
-  while (end < s->n_kernels && s->kernels[end].level <= k->level + 1) end++;
-  for (int j = i + 1; j < end && n < MOST_JOINED; j++) {
+  sched_kernel *k = &s->kernels[i];
+  team m = {.n = 0};
+  int64_t shared = -1;
+  for (int j = i + 1; j < s->n_kernels && s->kernels[j].level <= k->level + 1 && m.n < MOST_JOINED; j++) {
     sched_kernel *next = &s->kernels[j];
-    int param = next->level > k->level && !gone[j] ? argument_of(k, next) : -1;
-    if (param < 0 || bufs + next->n_bufs - 1 > most_arguments(c->t) || !may_come_earlier(s, i, j)) continue;
-    const first_kernel *first = first_of(c, k->ast);
-    if (!first->tile || first->groups < 2) break;
-    const follower *f = follower_of(c, next->ast, param, first);
-    if (!f->fits) continue;
-    bufs += next->n_bufs - 1;
+    int param = gone[j] ? -1 : argument_of(k, next);
+    if (param < 0 || !may_come_earlier(s, i, j)) continue;
+    const launch_shape *first = shape_for(c->known, k->ast);
+    if (!first->tile || !first->fits || first->groups < 2) return;
+    if (!m.n) join_team(&m, 0, k, first);
+    if (m.n_bufs + next->n_bufs > most_arguments(c->known->t)) continue;
+    const launch_shape *f = follower_of(c, next->ast, param, first);
+    if (!f) continue;
+    join_team(&m, 1, next, f);
     gone[j] = true;
-    add_follower(of, forms, &n, next, f);
+    shared = next->bufs[param];
   }
-  if (n == 1) return;
-  int64_t shared = k->bufs[0];
-  for (int b = 0; b < k->n_bufs; b++) if (k->written[b]) shared = k->bufs[b];
-  *k = join_parts(c->g, of, n, shared, (uarg){.a = 1});
+  if (m.n > 1) *k = team_kernel(c->known->g, &m, shared, (uarg){.a = 1});
 }
 
-void chain_kernels(graph *g, schedule *s, const target *t) {
-  chaining c = {.g = g, .s = s, .t = t, .mem = arena_new()};
-  bool *gone = ARENA_ARRAY(c.mem, bool, s->n_kernels);
+void chain_kernels(shapes *known, schedule *s) {
+  chaining c = {.known = known, .s = s};
+  bool *gone = ARENA_ARRAY(known->mem, bool, s->n_kernels);
   int kept = 0;
   memset(gone, 0, (size_t)s->n_kernels * sizeof *gone);
-  for (int i = 0; i < s->n_kernels; i++) if (!gone[i] && !s->kernels[i].each) chain_one(&c, i, gone);
+  for (int i = 0; i < s->n_kernels; i++) if (!gone[i]) chain_one(&c, i, gone);
   for (int i = 0; i < s->n_kernels; i++) if (!gone[i]) s->kernels[kept++] = s->kernels[i];
   s->n_kernels = kept;
   schedule_place_temps(s);
-  map_free(&c.tiles);
   smap_free(&c.followers);
-  arena_free(c.mem);
 }

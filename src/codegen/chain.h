@@ -1,12 +1,10 @@
 // Kernels that need of another one's output only what the same work-group has stored, in one launch with it: chain.c.
 #ifndef WEFT_CHAIN_H
 #define WEFT_CHAIN_H
-#include "codegen/opt.h"
-#include "schedule/schedule.h"
+#include "codegen/join.h"
 
-// Puts such kernels behind the one that they follow (join.h: is_chain), in its level. Everything is allocated in g's
-// arena.
-void chain_kernels(graph *g, schedule *s, const target *t);
+// Puts such kernels behind the one that they follow (is_chain), in its level. The first step of join_kernels.
+void chain_kernels(shapes *known, schedule *s);
 
 // Of a kernel whose ranges are decided, but not yet numbered: elements of the output that each work-group stores side
 // by side, number g those from g times as many on; 0: it is not so.

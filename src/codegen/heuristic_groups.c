@@ -435,7 +435,7 @@ bool stages_of_items(kernel *k) {
   return true;
 }
 
-enum { SHORT_SUM = 64, ENOUGH_GROUPS = 256, MOST_OUTPUTS = 8, ENOUGH_ITEMS = 128, MOST_NUMBERS = 3 };
+enum { SHORT_SUM = 64, ENOUGH_GROUPS = 256, MOST_OUTPUTS = 8, ENOUGH_ITEMS = 128 };
 
 // An output range on which no sum depends is shared out among the items that share sums.
 static void share_output(kernel *k, int shared) {
@@ -494,7 +494,7 @@ void work_groups(kernel *k) {
   if (alone || shared == 1) { rows = 1; block = 32; }
   int64_t size = row->src[0]->a;
   while (rows > 1 && (size % rows || total / rows < ENOUGH_GROUPS)) rows /= 2;
-  while (block > 1 && (size / rows % block || size / rows == block)) block /= 2;
+  while (block > 1 && (size / rows % block || total / rows == block)) block /= 2;
   while (block > 1 && shared > 1 && total / rows / block < ENOUGH_GROUPS) block /= 2;
   while (block > 1 && k->t->max_group && block * shared > k->t->max_group) block /= 2;
   int axis = axis_of(k, row);

@@ -15,6 +15,7 @@ bool shares_loads(uop *reduce, uop *r);          // does some load of its body s
 bool only_in_addresses(uop *u, uop *r, map *seen);               // is r in nothing but addresses that grow evenly?
 uop *main_reduce(kernel *k, int *count);         // the kernel's product; count: how many reduce over its last range
 
+enum { MOST_NUMBERS = 3 /* of items, that a launch has */ };
 bool apply_to(kernel *k, enum opt_kind kind, const uop *r, int amount);          // the OptOp on range r
 int axis_of(const kernel *k, const uop *r);
 void unroll_dot(kernel *k);                      // what is inside the outermost reduction around a dot product

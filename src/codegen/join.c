@@ -10,24 +10,17 @@
 #include "codegen/join.h"
 #include <stdlib.h>
 #include <string.h>
+#include "codegen/chain.h"
 #include "graph/digest.h"
 #include "graph/symbolic.h"
 
-
 // --- what can be joined ----------------------------------------------------------------------------------------------
-
-// Of a kernel's program: work-groups, items, bytes that items share; and whether items wait for each other.
-typedef struct launch_shape {
-  int64_t groups, items, shared;
-  bool waits, fits;
-  char digest[65];                                 // of the AST
-} launch_shape;
 
 static bool makes_wait(const uop *u) { return u->op == OP_BARRIER || u->op == OP_SWAP || u->op == OP_MMA; }
 static bool is_shared_memory(const uop *u) { return u->op == OP_LOCAL && u->memory != MEMORY_TILE; }
 
-static launch_shape shape_of(const program *p) {
-  launch_shape s = {.groups = 1, .items = 1, .fits = !p->global[1] && !p->global[2]};
+static launch_shape shape_of_program(const program *p) {
+  launch_shape s = {.groups = 1, .items = 1, .tile = p->tile, .fits = !p->global[1] && !p->global[2]};
   s.fits = s.fits && (!p->global[0] || p->global[0]->op == OP_CONST);
   if (s.fits && p->global[0]) s.groups = p->global[0]->a;
   for (int i = 0; i < 3 && s.fits; i++) {
@@ -41,19 +34,22 @@ static launch_shape shape_of(const program *p) {
   return s;
 }
 
-typedef struct shapes { map known; arena *mem; } shapes;
-
-static const launch_shape *shape_for(shapes *s, graph *g, uop *ast, const target *t) {
-  launch_shape *form = map_ptr(&s->known, ast);
-  if (form) return form;
-  program *p = codegen(g, ast, t, NULL);
-  form = ARENA_NEW(s->mem, launch_shape);
-  *form = shape_of(p);
-  program_free(p);
+launch_shape shape_of(const program *p, uop *ast) {
+  launch_shape s = shape_of_program(p);
   sha256 sum;
   sha256_begin(&sum);
   uop_digest(&sum, ast);
-  sha256_end(&sum, form->digest);
+  sha256_end(&sum, s.digest);
+  return s;
+}
+
+const launch_shape *shape_for(shapes *s, uop *ast) {
+  launch_shape *form = map_ptr(&s->known, ast);
+  if (form) return form;
+  program *p = codegen(s->g, ast, s->t, NULL);
+  form = ARENA_NEW(s->mem, launch_shape);
+  *form = shape_of(p, ast);
+  program_free(p);
   map_put(&s->known, ast, form);
   return form;
 }
@@ -67,13 +63,6 @@ bool kernels_conflict(const sched_kernel *x, const sched_kernel *y) {
   return false;
 }
 
-typedef struct team {
-  sched_kernel *of[MOST_JOINED];
-  const launch_shape *forms[MOST_JOINED];
-  int n, n_bufs;
-  launch_shape all;
-} team;
-
 static bool may_join(const team *m, const sched_kernel *k, const launch_shape *s, const target *t) {
   int64_t items = max_i64(m->all.items, s->items);
   bool equal = m->all.items == s->items, padded = equal || (!m->all.waits && !s->waits);
@@ -81,14 +70,13 @@ static bool may_join(const team *m, const sched_kernel *k, const launch_shape *s
          items <= t->max_group && m->all.shared + s->shared <= t->max_local_bytes;
 }
 
-// In an order that does not depend on that of the schedule, so that all layers have the same kernel.
-static void join_team(team *m, sched_kernel *k, const launch_shape *s) {
+void join_team(team *m, int fixed, sched_kernel *k, const launch_shape *s) {
   if (!m->n) m->all = *s;
   m->all.items = max_i64(m->all.items, s->items);
   m->all.shared += m->n ? s->shared : 0;
   m->all.waits |= s->waits;
   int at = m->n++;
-  for (; at > 0 && strcmp(m->forms[at - 1]->digest, s->digest) > 0; at--) {
+  for (; at > fixed && strcmp(m->forms[at - 1]->digest, s->digest) > 0; at--) {
     m->of[at] = m->of[at - 1];
     m->forms[at] = m->forms[at - 1];
   }
@@ -114,18 +102,16 @@ static uop *moved_arguments(graph *g, uop *ast, const int *to) {
   return ast;
 }
 
-sched_kernel join_parts(graph *g, sched_kernel *const *of, int n, int64_t shared, uarg how) {
+sched_kernel team_kernel(graph *g, const team *m, int64_t shared, uarg how) {
   arena *mem = graph_arena(g);
-  sched_kernel k = *of[0];
+  sched_kernel k = *m->of[0];
   uop *parts[MOST_JOINED];
-  int most = 0;
-  for (int i = 0; i < n; i++) most += of[i]->n_bufs;
-  k.bufs = ARENA_ARRAY(mem, int64_t, most);
-  k.written = ARENA_ARRAY(mem, bool, most);
-  k.layouts = ARENA_ARRAY(mem, const struct layout *, most);
+  k.bufs = ARENA_ARRAY(mem, int64_t, m->n_bufs);
+  k.written = ARENA_ARRAY(mem, bool, m->n_bufs);
+  k.layouts = ARENA_ARRAY(mem, const struct layout *, m->n_bufs);
   k.n_bufs = 0;
-  for (int i = 0; i < n; i++) {
-    const sched_kernel *one = of[i];
+  for (int i = 0; i < m->n; i++) {
+    const sched_kernel *one = m->of[i];
     int *to = ARENA_ARRAY(mem, int, one->n_bufs);
     for (int b = 0; b < one->n_bufs; b++) {
       int at = 0;
@@ -139,25 +125,26 @@ sched_kernel join_parts(graph *g, sched_kernel *const *of, int n, int64_t shared
     }
     parts[i] = moved_arguments(g, one->ast, to);
   }
-  k.ast = uop_new(g, OP_SINK, DT_VOID, 1, parts, (size_t)n, how);
+  k.ast = uop_new(g, OP_SINK, DT_VOID, 1, parts, (size_t)m->n, how);
   return k;
 }
 
 static sched_kernel joined_kernel(graph *g, const team *m) {
-  sched_kernel k = join_parts(g, m->of, m->n, -1, (uarg){0});
+  sched_kernel k = team_kernel(g, m, -1, (uarg){0});
   for (int i = 0; i < m->n; i++) k.each |= m->of[i]->each;       // others of the level wait for it
   return k;
 }
 
 // A kernel goes to the first team behind all that it has to wait for.
 void join_kernels(graph *g, schedule *s, const target *t) {
-  shapes known = {.mem = arena_new()};
+  shapes known = {.g = g, .t = t, .mem = arena_new()};
+  chain_kernels(&known, s);
   VEC(sched_kernel) out = {0};
   for (int first = 0, end; first < s->n_kernels; first = end) {
     VEC(team) teams = {0};
     for (end = first; end < s->n_kernels && s->kernels[end].level == s->kernels[first].level; end++) {
       sched_kernel *k = &s->kernels[end];
-      const launch_shape *form = shape_for(&known, g, k->ast, t);
+      const launch_shape *form = shape_for(&known, k->ast);
       size_t at = teams.n;
       while (at > 0) {
         bool free = true;
@@ -167,7 +154,7 @@ void join_kernels(graph *g, schedule *s, const target *t) {
       }
       while (at < teams.n && !may_join(&teams.at[at], k, form, t)) at++;
       if (at == teams.n) vec_push(&teams, ((team){.n = 0}));
-      join_team(&teams.at[at], k, form);
+      join_team(&teams.at[at], 0, k, form);
     }
     for (size_t i = 0; i < teams.n; i++)
       vec_push(&out, teams.at[i].n > 1 ? joined_kernel(g, &teams.at[i]) : *teams.at[i].of[0]);
@@ -226,7 +213,7 @@ typedef struct part_place { int64_t group, groups, item, items; } part_place;
 
 // `number` less those before, within bounds that anyone sees.
 static uop *number_within(joining *j, uop *number, int64_t before, int64_t n) {
-  if (uop_is_int(number, 0) || (!before && number->b == n)) return number;
+  if (!before && number->b == n) return number;
   if (before) number = add_step(j, OP_SUB, number, group_number(j, before));
   return add_step(j, OP_MIN, add_step(j, OP_MAX, number, group_number(j, 0)), group_number(j, n - 1));
 }
@@ -276,6 +263,17 @@ static void put_part(joining *j, const program *p) {
   j->renumber = most;
 }
 
+// Once, though several parts may have one in common.
+static void put_arguments(joining *j, const program *p) {
+  for (size_t i = 0; i < p->n; i++) {
+    if (p->at[i]->op != OP_PARAM) continue;
+    uop *argument = copied(j, p->at[i]);
+    bool known = false;
+    for (size_t m = 0; m < j->code.n; m++) known |= j->code.at[m] == argument;
+    if (!known) vec_push(&j->code, argument);
+  }
+}
+
 // Which of the launch's work-groups and items are this part's; NULL: all are.
 static uop *is_own(joining *j, const part_place *at) {
   uop *own = NULL, *test[4];
@@ -320,7 +318,7 @@ program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_
   p->bytes = p->flops = uop_idx(j.g, 0);
   for (int i = 0; i < n; i++) {
     part[i] = codegen(j.g, ast->src[i], t, chain && i ? &follower : o);
-    form[i] = shape_of(part[i]);
+    form[i] = shape_of_program(part[i]);
     items = max_i64(items, form[i].items);
     groups = chain ? form[0].groups : groups + form[i].groups;
     if (!i) follower.tile = part[i]->tile;
@@ -334,14 +332,7 @@ program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_
   enum dtype dt = t->index32 ? DT_I32 : DT_I64;
   j.group = uop_new(j.g, OP_SPECIAL, dt, 1, NULL, 0, (uarg){.b = groups, .s = "g0", .s_len = 2});
   j.item = uop_new(j.g, OP_SPECIAL, dt, 1, NULL, 0, (uarg){.b = items, .s = "l0", .s_len = 2});
-  for (int i = 0; i < n; i++)
-    for (size_t k = 0; k < part[i]->n; k++)
-      if (part[i]->at[k]->op == OP_PARAM) {
-        uop *argument = copied(&j, part[i]->at[k]);
-        bool known = false;
-        for (size_t m = 0; m < j.code.n; m++) known |= j.code.at[m] == argument;
-        if (!known) vec_push(&j.code, argument);
-      }
+  for (int i = 0; i < n; i++) put_arguments(&j, part[i]);
   vec_push(&j.code, j.group);
   vec_push(&j.code, j.item);
   size_t head = j.code.n;

@@ -1,4 +1,5 @@
-// Kernels that do not wait for each other as one launch, with numbers of work-groups of their own: see join.c.
+// Several kernels as one launch: those that do not wait for each other, with numbers of work-groups of their own, and
+// those that follow in the same work-groups (chain.h): see join.c.
 #ifndef WEFT_JOIN_H
 #define WEFT_JOIN_H
 #include "codegen/codegen.h"
@@ -7,18 +8,45 @@
 enum { MOST_JOINED = 6, MOST_ARGUMENTS = 48 };
 static inline int most_arguments(const target *t) { return t->max_buffers ? t->max_buffers : MOST_ARGUMENTS; }
 
-// Joins kernels of a level where that is possible on a machine with work-groups. The AST of several is a SINK of
-// theirs, with arguments one behind the other. Everything is allocated in g's arena.
+// Joins kernels where that is possible on a machine with work-groups. The AST of several is a SINK of theirs, with
+// arguments one behind the other. Everything is allocated in g's arena.
 void join_kernels(graph *g, schedule *s, const target *t);
 static inline bool is_joined(const uop *ast) { return ast->src[0]->op == OP_SINK; }
-// Such a SINK whose `a` is 1: the other kernels follow the first one in its work-groups (chain.h).
+// Such a SINK whose `a` is 1: the other kernels follow the first one in its work-groups.
 static inline bool is_chain(const uop *ast) { return is_joined(ast) && ast->a == 1; }
 
-// One kernel of n: a SINK of theirs with arg `how`. Arguments that are the buffer `shared` are one; -1: none is.
-sched_kernel join_parts(graph *g, sched_kernel *const *of, int n, int64_t shared, uarg how);
-// Does one write what the other one reads or writes?
-bool kernels_conflict(const sched_kernel *x, const sched_kernel *y);
 // Of codegen.c: buffers and variables of a kernel, or of several that are joined.
 void find_arguments(uop *ast, program *p);
 program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_options *o);
+
+// --- for chain.c -----------------------------------------------------------------------------------------------------
+
+// Of a kernel's program: work-groups, items, bytes that items share, elements that a work-group stores (program.tile);
+// whether items wait for each other; whether one number that is known counts the work-groups.
+typedef struct launch_shape {
+  int64_t groups, items, shared, tile;
+  bool waits, fits;
+  char digest[65];                                 // of the AST
+} launch_shape;
+
+// Those of kernels, each made once.
+typedef struct shapes { graph *g; const target *t; arena *mem; map known; } shapes;
+const launch_shape *shape_for(shapes *s, uop *ast);
+// Of a program of this AST.
+launch_shape shape_of(const program *p, uop *ast);
+
+// Kernels that become one launch, and what they ask for together.
+typedef struct team {
+  sched_kernel *of[MOST_JOINED];
+  const launch_shape *forms[MOST_JOINED];
+  int n, n_bufs;
+  launch_shape all;
+} team;
+// Behind the first `fixed`, in an order that does not depend on that of the schedule, so that all layers have the same
+// kernel.
+void join_team(team *m, int fixed, sched_kernel *k, const launch_shape *s);
+// Its kernel: a SINK with arg `how`. Arguments that are the buffer `shared` are one; -1: none is.
+sched_kernel team_kernel(graph *g, const team *m, int64_t shared, uarg how);
+// Does one write what the other one reads or writes?
+bool kernels_conflict(const sched_kernel *x, const sched_kernel *y);
 #endif

@@ -151,7 +151,7 @@ static bool has_axis(const axes *x, const uop *r) {
   return false;
 }
 
-bool kernel_has_guards(const kernel *k) {
+static bool has_guards(const kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
   bool hit = false;
@@ -235,7 +235,7 @@ static bool split_range(kernel *k, uop *r, int64_t amount, enum axis_kind kind, 
   }
   uop *before = k->ast;
   replace_range(k, &c);
-  if (even && !kernel_has_guards(k)) return true;
+  if (even && !has_guards(k)) return true;
   // guards and padding are only for what the verifier can follow
   str why = {0};
   bool ok = dots_over(k, NULL, NULL) && verify_graph_ok(k->g, k->ast, STAGE_KERNEL, &why);
@@ -714,19 +714,27 @@ static void flatten_ranges(kernel *k, uop *const *fixed, int n, int64_t steps) {
   }
 }
 
+int kernel_group_ranges(const kernel *k, uop **out) {
+  const uop *store = k->ast->src[0];
+  int n = 0;
+  for (size_t i = 2; i < store->nsrc; i++) {
+    uop *r = store->src[i];
+    if ((r->b == AXIS_LOOP || r->b == AXIS_THREAD) && r->src[0]->op == OP_CONST) out[n++] = r;
+  }
+  return n > 1 && has_guards(k) ? 1 : n;             // as for tiles, below
+}
+
 // Work-groups have one number for all ranges of known sizes, and two for others: numbers of tokens, or of blocks of
 // positions. What several work-groups have in common, each makes for itself.
 static void make_groups(kernel *k) {
   uop *store = k->ast->src[0], *fixed[MAX_AXES], *symbolic[2];
-  int n = 0, n_symbolic = 0;
+  int n = kernel_group_ranges(k, fixed), n_symbolic = 0;
   int64_t groups = 1;
-  for (size_t i = 2; i < store->nsrc; i++) {
+  for (int i = 0; i < n; i++) if (!mul_i64(groups, fixed[i]->src[0]->a, &groups)) die("too many work-groups");
+  for (size_t i = 2; i < store->nsrc && n_symbolic < 2; i++) {
     uop *r = store->src[i];
-    if (r->b != AXIS_LOOP && r->b != AXIS_THREAD) continue;
-    if (r->src[0]->op != OP_CONST) { if (n_symbolic < 2) symbolic[n_symbolic++] = r; }
-    else { fixed[n++] = r; if (!mul_i64(groups, r->src[0]->a, &groups)) die("too many work-groups"); }
+    if ((r->b == AXIS_LOOP || r->b == AXIS_THREAD) && r->src[0]->op != OP_CONST) symbolic[n_symbolic++] = r;
   }
-  if (n > 1 && kernel_has_guards(k)) { groups = fixed[0]->src[0]->a; n = 1; }           // as for tiles, below
   for (int i = 0; i < n_symbolic; i++) change_kind(k, symbolic[i], AXIS_GLOBAL);
   if (n) flatten_ranges(k, fixed, n, groups);
 }
@@ -746,7 +754,7 @@ void kernel_make_tiles(kernel *k) {
   }
   map_free(&may);
   // where accesses are guarded, plain ranges are what bounds can be proven of: no flattening
-  if (n > 1 && kernel_has_guards(k)) { tiles = fixed[0]->src[0]->a; n = 1; }
+  if (n > 1 && has_guards(k)) { tiles = fixed[0]->src[0]->a; n = 1; }
   // inner ranges stay loops as long as enough tiles are left: less index arithmetic, longer runs
   while (n > 1 && fixed[n - 1]->b != AXIS_THREAD && tiles / fixed[n - 1]->src[0]->a >= MANY_TILES)
     tiles /= fixed[--n]->src[0]->a;

@@ -75,7 +75,6 @@ void kernel_axes(const kernel *k, axes *out);
 // False (and nothing changed) where the opt makes no sense: amount does not fit, axis is of another kind.
 // A size that `amount` does not divide is padded: reductions are masked, stores guarded where it matters.
 bool kernel_apply(kernel *k, opt o);
-bool kernel_has_guards(const kernel *k);         // is there an access that only some steps make?
 // ranges under div and mod by constants are split there: block structure reappears
 void kernel_split_on_constants(kernel *k);
 const char *opt_name(enum opt_kind k);
@@ -87,6 +86,9 @@ bool opts_parse(const char *text, opt *out, int most, int *n);                 /
 bool kernel_separate(kernel *k, uop *reduce);
 // What is left of the output ranges becomes tiles that threads share (one GLOBAL range) or plain loops.
 void kernel_make_tiles(kernel *k);
+// Of a machine with work-groups: output ranges of known sizes, at most MAX_AXES, that become the number of the
+// work-group, the last one fastest. Gives how many.
+int kernel_group_ranges(const kernel *k, uop **out);
 // Output ranges that every outermost REDUCE and every stage depends on: splitting these among threads repeats neither.
 void kernel_tile_ranges(const kernel *k, map *out);
 

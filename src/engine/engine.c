@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
-#include "codegen/chain.h"
 #include "codegen/join.h"
 #include "device/device.h"
 #include "device/kept.h"
@@ -292,7 +291,7 @@ static void make_schedule(const engine *e, const device *d, graph *g, uop *sink,
   schedule_graph(g, sink, s);
   if (t->has_streams)
     layout_weights(g, s, &(layout_target){target_rows(t), t->row_bytes}, layout_wanted, (engine *)(uintptr_t)e);
-  if (t->has_local) { chain_kernels(g, s, t); join_kernels(g, s, t); }
+  if (t->has_local) join_kernels(g, s, t);
   record_mark(g, sink, "schedule");
 }
 

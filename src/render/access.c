@@ -10,11 +10,13 @@ enum { STEP = 32 /* items */, SECTOR = 32 /* bytes that memory gives at once */,
 // Where a load reads: so many bytes behind the number of an element.
 typedef struct place { const uop *memory, *base; int64_t from, bytes; } place;
 
+// turns: of the loops that are open; first, items: that are there, by the conditions that are open
+typedef struct scope { double turns; int64_t first, items; } scope;
+
 typedef struct walk {
   const program *p;
   map zeros;
-  double turns;                            // of the loops that are open
-  int64_t first, items;                    // that are there, by the conditions that are open
+  scope in;
   VEC(place) near;                         // loads since a loop or condition began or ended, or something was stored
 } walk;
 
@@ -99,9 +101,9 @@ static void count_load(walk *w, const uop *load, const int size[3], kernel_acces
                            element << min_i64(render_zeros(base, &w->zeros), 4)),
           wide = min_i64(min_i64(bytes, WIDEST), element << min_i64(render_zeros(index->src[1], &w->zeros), 4));
   if (!bytes) return;
-  int n = (int)min_i64(STEP, w->items);
+  int n = (int)min_i64(STEP, w->in.items);
   for (int i = 0; i < n; i++) {
-    int number = (int)w->first + i,
+    int number = (int)w->in.first + i,
         item[3] = {number % size[0], number / size[0] % size[1], number / size[0] / size[1]};
     if (!address_at((uop *)index, item, &at[i])) at[i] = (int64_t)i * 4096;      // where, nobody knows: anywhere
   }
@@ -113,10 +115,10 @@ static void count_load(walk *w, const uop *load, const int size[3], kernel_acces
       found += !found || sectors[found] != sectors[found - 1];
       different += !i || at[i] != at[i - 1];
     }
-    out->loads += w->turns;
-    out->sectors += w->turns * found;
-    out->useful += w->turns * different * (double)wide;
-    out->loaded += w->turns * (double)wide;
+    out->loads += w->in.turns;
+    out->sectors += w->in.turns * found;
+    out->useful += w->in.turns * different * (double)wide;
+    out->loaded += w->in.turns * (double)wide;
   }
 }
 
@@ -132,18 +134,18 @@ static void numbers_of(const uop *cond, char kind, int64_t *from, int64_t *below
 
 // A condition opens: for fewer work-groups, or for fewer of the items, which run in whole steps.
 static void enter_if(walk *w, const uop *cond, const kernel_access *a) {
-  int64_t from = 0, below = (int64_t)a->groups, first = w->first, end = w->first + w->items;
+  int64_t from = 0, below = (int64_t)a->groups, first = w->in.first, end = w->in.first + w->in.items;
   numbers_of(cond, 'g', &from, &below);
-  if (below > from) w->turns *= (double)(below - from) / a->groups;
+  if (below > from) w->in.turns *= (double)(below - from) / a->groups;
   numbers_of(cond, 'l', &first, &end);
   if (end <= first) return;
-  w->turns *= (double)round_up((size_t)(end - first), STEP) / (double)round_up((size_t)w->items, STEP);
-  w->first = first;
-  w->items = end - first;
+  w->in.turns *= (double)round_up((size_t)(end - first), STEP) / (double)round_up((size_t)w->in.items, STEP);
+  w->in.first = first;
+  w->in.items = end - first;
 }
 
 bool render_access(const program *p, kernel_access *out) {
-  walk w = {.p = p, .turns = 1};
+  walk w = {.p = p, .in = {.turns = 1}};
   int size[3];
   *out = (kernel_access){.groups = 1, .bytes = (double)p->bytes->vmax};
   for (int i = 0; i < 3; i++) {
@@ -152,23 +154,19 @@ bool render_access(const program *p, kernel_access *out) {
     if (p->global[i]) out->groups *= (double)p->global[i]->vmax;
   }
   out->items = size[0] * size[1] * size[2];
-  walk before[64];
+  scope before[64];
   int depth = 0;
-  w.items = (int64_t)out->items;
+  w.in.items = (int64_t)out->items;
   note_near(&w, 0);
   for (size_t i = 0; i < p->n; i++) {
     const uop *u = p->at[i];
     if (u->op == OP_RANGE || u->op == OP_IF) {
       if (depth == (int)COUNT(before)) return false;
-      before[depth++] = w;
-      if (u->op == OP_RANGE) w.turns *= (double)u->src[0]->vmax;
+      before[depth++] = w.in;
+      if (u->op == OP_RANGE) w.in.turns *= (double)u->src[0]->vmax;
       else enter_if(&w, u->src[0], out);
-    } else if (u->op == OP_END || u->op == OP_ENDIF) {
-      const walk *outer = &before[--depth];
-      w.turns = outer->turns;
-      w.first = outer->first;
-      w.items = outer->items;
-    } else if (u->op != OP_CONST && u->op != OP_PARAM) out->nodes += w.turns;
+    } else if (u->op == OP_END || u->op == OP_ENDIF) w.in = before[--depth];
+    else if (u->op != OP_CONST && u->op != OP_PARAM) out->nodes += w.in.turns;
     if (u->op == OP_LOAD && render_memory(u->src[0])->op == OP_PARAM) count_load(&w, u, size, out);
     if (u->op == OP_RANGE || u->op == OP_END || u->op == OP_IF || u->op == OP_ENDIF || u->op == OP_STORE)
       note_near(&w, i + 1);

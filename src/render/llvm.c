@@ -956,6 +956,7 @@ static void write_head(const llvm *c, str *out) {
   str_addf(out, "define %svoid @%s(", c->m->convention, p->name);
   if (c->m->launched) {
     const char *comma = "";
+    // what items write for each other is no item's own: LLVM would move loads of it before a barrier
     for (int a = 0; a < p->n_bufs; a++, comma = ", ")
       str_addf(out, "%s%s %salign %d %%b%d", comma, c->m->param,
                p->bufs[a].read && p->bufs[a].written ? "" : "noalias ", c->m->aligned, a);

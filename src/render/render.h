@@ -50,7 +50,7 @@ bool render_is_written(const program *p, const uop *memory);             // is t
 int render_var(const program *p, const uop *var);
 const uop *render_memory(const uop *index);                              // the PARAM or LOCAL below an INDEX
 // Whether a BARRIER has something to part from what follows: not where another one stands before, and nothing uses the
-// work-group's memory in between.
+// work-group's memory in between; always, where it is for PARAMs as well.
 bool render_needs_barrier(const program *p, size_t at);
 int shuffle_lane(const uop *shuffle, int i);                             // the source lane of result lane i
 // so many bits at its end are 0, whatever it is; memo: of earlier answers

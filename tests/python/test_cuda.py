@@ -257,6 +257,16 @@ def test_products_are_dp4a(on_fake, shared_dir, tmp_path):
         assert any("dp4a.u32.s32" in path.read_text() for path in folder.iterdir()) == has
 
 
+@pytest.mark.parametrize(("model", "layers", "a_block", "others"), [
+    ("tinypy-q4_0", 6, 8, 3), ("tinypy-q8_0", 6, 8, 3), ("tinypy-f16", 6, 6, 2),
+    ("tinypy-q6_k", 6, 10, 3), ("tinypy-q4_k_m", 6, 10, 3),      # activations rounded 256 at a time: no work-group has made as many
+    ("tiny-llama", 3, 8, 3), ("tiny-qwen2", 3, 9, 3),            # halves of a key of 64, turned together, are of two work-groups
+])
+def test_launches_of_a_token(gpu, weft, fake, shared_dir, model, layers, a_block, others):
+    launched = gpu.launches(Path(weft), str(shared_dir / "models" / f"{model}.gguf"))
+    assert sum(count for _, count, _ in launched) == a_block * layers + others, launched
+
+
 def test_predicted_speed(gpu, weft, fake, shared_dir):
     """Tokens per second of a GPU that is not here, from what a token launches."""
     orin, fast = gpu.GPUS[0], gpu.GPUS[2]
