@@ -23,11 +23,11 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/confine.h"
 #include "base/env.h"
+#include "base/message.h"
 
 enum { MAGIC = 0x43544657, OBJECT_MAX = 256 << 20, TEXT_MAX = 1 << 30 };
 
@@ -51,36 +51,13 @@ struct compiler {
   bool has_cpus;
 };
 
-// All parts in one go: each call that sends wakes the other side up.
-static bool send_parts(int fd, struct iovec *part, size_t n) {
-  while (n) {
-    ssize_t sent = sendmsg(fd, &(struct msghdr){.msg_iov = part, .msg_iovlen = n}, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return false;
-    for (; n && (size_t)sent >= part->iov_len; part++, n--) sent -= (ssize_t)part->iov_len;
-    if (n) *part = (struct iovec){(char *)part->iov_base + sent, part->iov_len - (size_t)sent};
-  }
-  return true;
-}
-
-static bool recv_all(int fd, void *p, size_t n) {
-  for (char *at = p; n;) {
-    ssize_t got = recv(fd, at, n, MSG_WAITALL);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    at += got;
-    n -= (size_t)got;
-  }
-  return true;
-}
-
 // ----------------------------------------------------------------------------------------------------------- the child
 
 static struct { int *fd; double idle_s; atomic_int active; _Atomic double last; } own;       // of the child alone
 
 static char *recv_text(int fd, uint32_t n) {
   char *text = n && n <= TEXT_MAX ? malloc(n) : NULL;
-  if (!text || !recv_all(fd, text, n) || text[n - 1]) _exit(3);
+  if (!text || !message_receive(fd, text, n) || text[n - 1]) _exit(3);
   return text;
 }
 
@@ -95,7 +72,7 @@ static void answer(int fd, const struct request *q) {
   struct reply r = {MAGIC, failed, (uint32_t)object.n, (uint32_t)assembly.n, (uint32_t)strlen(err.text)};
   if (object.n > OBJECT_MAX || assembly.n > TEXT_MAX) _exit(3);
   struct iovec part[] = {{&r, sizeof r}, {object.at, object.n}, {assembly.at, assembly.n}, {err.text, r.error}};
-  if (!send_parts(fd, part, COUNT(part))) _exit(0);
+  if (!message_send(fd, part, COUNT(part))) _exit(0);
   bytes_free(&object);
   str_free(&assembly);
   free(triple); free(ir); free(cpu); free(features);
@@ -108,7 +85,7 @@ static void *serve(void *p) {
     struct pollfd what = {.fd = fd, .events = POLLIN};
     while (!i && poll(&what, 1, (int)(own.idle_s * 250) + 1) <= 0)        // the first one also looks at the clock
       if (!atomic_load(&own.active) && now_s() - atomic_load(&own.last) > own.idle_s) _exit(0);
-    if (!recv_all(fd, &q, sizeof q) || q.magic != MAGIC) _exit(0);
+    if (!message_receive(fd, &q, sizeof q) || q.magic != MAGIC) _exit(0);
     atomic_fetch_add(&own.active, 1);
     answer(fd, &q);
     atomic_store(&own.last, now_s());
@@ -277,12 +254,13 @@ static bool ask_child(int fd, char *const text[4], struct reply *r, bytes *objec
   struct request q = {MAGIC, assembly != NULL, n[0], n[1], n[2], n[3]};
   char why[sizeof err->text] = "";
   struct iovec part[] = {{&q, sizeof q}, {text[0], q.triple}, {text[1], q.ir}, {text[2], q.cpu}, {text[3], q.features}};
-  if (!send_parts(fd, part, COUNT(part))) return false;
-  if (!recv_all(fd, r, sizeof *r) || r->magic != MAGIC) return false;
+  if (!message_send(fd, part, COUNT(part))) return false;
+  if (!message_receive(fd, r, sizeof *r) || r->magic != MAGIC) return false;
   if (r->object > OBJECT_MAX || r->assembly > TEXT_MAX || r->error >= sizeof why) return false;
   *object = (bytes){xmalloc(r->object), r->object};
   char *listing = xmalloc(r->assembly);
-  bool whole = recv_all(fd, object->at, r->object) && recv_all(fd, listing, r->assembly) && recv_all(fd, why, r->error);
+  bool whole = message_receive(fd, object->at, r->object) && message_receive(fd, listing, r->assembly) &&
+               message_receive(fd, why, r->error);
   if (whole && assembly) str_addn(assembly, listing, r->assembly);
   if (whole && r->failed) error_set(err, "%s", why);
   if (!whole || r->failed) bytes_free(object);

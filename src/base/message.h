@@ -1,0 +1,13 @@
+// Whole messages over a stream socket between two processes that trust each other's lengths: no partial sends and
+// receives, no SIGPIPE.
+#ifndef WEFT_MESSAGE_H
+#define WEFT_MESSAGE_H
+#include "base/base.h"
+#include <sys/uio.h>
+
+// All parts in one go: each call that sends wakes the other side up. The parts are changed on the way. False: the other
+// side has gone.
+bool message_send(int fd, struct iovec *parts, size_t n);
+// Exactly n bytes. False: the other side has gone.
+bool message_receive(int fd, void *to, size_t n);
+#endif
