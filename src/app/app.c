@@ -74,6 +74,12 @@ void interrupt_catch(void) {
   sigaction(SIGINT, &note, NULL);
 }
 
+void interrupt_note(void) {
+  n_interrupts = 0;
+  struct sigaction note = {.sa_handler = on_interrupt_note};
+  sigaction(SIGINT, &note, NULL);
+}
+
 void show_tokens(const weft_vocab *v, const int32_t *ids, size_t n) {
   fprintf(stderr, "weft: %zu token%s of the prompt:\n", n, n == 1 ? "" : "s");
   for (size_t i = 0; i < n; i++) {

@@ -11,7 +11,7 @@
 //   pull.h store.h http.h  models by name: from a registry, in a folder, over a network
 //   files.c          which files a command may open
 //   stats.h          the figures at the end of a run
-//   terminal.h edit.h  what is shown in a chat, and lines that people type
+//   terminal.h       what is shown in a chat; typed.h edit.h: lines that people type, and the files that these name
 //   perplexity.h     a text in chunks, for perplexity.c and divergence.c
 //   run.c chat.c serve.c bench.c embed.c perplexity.c quantize.c imatrix.c models.c profile.c viz.c tune.c cache.c
 //   inspect.c tokenize.c template.c env.c: the commands
@@ -57,6 +57,7 @@ double started_at(void);         // now_s() when the program started
 // interrupted(), and the second one kills.
 void interrupt_start(void);
 void interrupt_catch(void);      // again: as if there had been none
+void interrupt_note(void);       // the same, and none kills
 bool interrupted(void);
 
 // A whole file, "-" for stdin, at most 1 GiB.  *text is terminated and for free().  -1 and why not.

@@ -231,11 +231,12 @@ static int chat(struct chat *c) {
   int status = set_system(c);
   if (status) return status;
   bool one = c->o.prompt || c->o.file;
-  // lines of a conversation name files
-  if (one || (!c->o.simple_io && !isatty(STDIN_FILENO))) keep_to_files(&c->o, NULL);
+  bool conversation = !one && (c->o.simple_io || isatty(STDIN_FILENO));
+  c->term = terminal_new((enum color)c->o.color, conversation, !c->o.simple_io, &err);
+  if (!c->term) return failed("%s", err.text);
+  keep_to_files(&c->o, NULL);
   status = open_chat_model(c);
   if (status) return status;
-  c->term = terminal_new((enum color)c->o.color, !c->o.simple_io && !one);
   status = answer_one(c);
   if (status != 1 || one) return status;
   if (terminal_interactive(c->term) && !c->o.quiet) greet(c);

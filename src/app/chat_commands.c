@@ -4,7 +4,6 @@
 #include "app/chat.h"
 #include "app/app.h"
 #include "app/json.h"
-#include "base/newfile.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +78,7 @@ static int do_read(struct chat *c, const char *rest) {
   char *text;
   size_t n, n_valid;
   if (!*rest || !strcmp(rest, "-")) { terminal_note(c->term, "/read needs the name of a file"); return -1; }
-  if (read_file(rest, &text, &n, &err)) { terminal_note(c->term, "%s", err.text); return -1; }
+  if (terminal_read_file(c->term, &text, &n, &err)) { terminal_note(c->term, "%s", err.text); return -1; }
   char *valid = weft_utf8(text, n, &n_valid);
   str_addn(&c->pending, valid, n_valid);
   if (n_valid && valid[n_valid - 1] != '\n') str_addc(&c->pending, '\n');
@@ -91,27 +90,25 @@ static int do_read(struct chat *c, const char *rest) {
 
 static int do_save(struct chat *c, const char *rest) {
   error err = {0};
-  newfile *f = NULL;
   if (!*rest) { terminal_note(c->term, "/save needs the name of a file"); return -1; }
-  char *text = json_dumps(c->messages, JSON_INDENT(2));
-  int status = newfile_open(rest, &f, &err);
-  if (!status) status = newfile_add(f, text, strlen(text), &err) || newfile_add(f, "\n", 1, &err);
-  if (!status) status = newfile_commit(f, &err);
-  else newfile_discard(f);
-  free(text);
+  char *json = json_dumps(c->messages, JSON_INDENT(2));
+  str text = {0};
+  str_addf(&text, "%s\n", json);
+  int status = terminal_write_file(c->term, text.at, text.n, &err);
+  str_free(&text);
+  free(json);
   if (status) { terminal_note(c->term, "%s", err.text); return -1; }
   terminal_note(c->term, "(%zu messages are in %s)", json_array_size(c->messages), rest);
   return 0;
 }
 
 // Messages from a file: an array of objects, each with a role.
-static json_t *read_messages(const char *path, error *err) {
+static json_t *read_messages(terminal *term, const char *path, error *err) {
   char *text;
   size_t n, i;
   json_error_t e;
   json_t *m;
-  if (!strcmp(path, "-")) { error_set(err, "- is no file"); return NULL; }
-  if (read_file(path, &text, &n, err)) return NULL;
+  if (terminal_read_file(term, &text, &n, err)) return NULL;
   json_t *all = json_loadb(text, n, JSON_ALLOW_NUL, &e);
   free(text);
   if (!all) { error_set(err, "%s: line %d: %s", path, e.line, e.text); return NULL; }
@@ -125,7 +122,7 @@ static json_t *read_messages(const char *path, error *err) {
 
 static int do_load(struct chat *c, const char *rest) {
   error err = {0};
-  json_t *all = *rest ? read_messages(rest, &err) : NULL;
+  json_t *all = *rest ? read_messages(c->term, rest, &err) : NULL;
   if (!all) { terminal_note(c->term, "%s", *rest ? err.text : "/load needs the name of a file"); return -1; }
   json_decref(c->messages);
   c->messages = all;

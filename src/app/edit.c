@@ -40,6 +40,7 @@ struct edit {
   lines history;
   size_t browsed;              // the entry that is shown; history.n: none
   str mine;                    // what was typed before that
+  pid_t owner;                 // stops when this does
   char *path;
   bool searching;
   str wanted;                  // by Ctrl-R
@@ -337,21 +338,26 @@ static void take_terminal(edit *e) {
   set_raw_keys(e);
 }
 
-static void give_terminal_back(edit *e) {
+static void give_keys_back(const edit *e) {
   send_text(e, "\033[?2004l");
   tcsetattr(e->in, TCSADRAIN, &e->before);
+}
+
+static void give_signals_back(const edit *e) {
   for (size_t i = 0; i < COUNT(asking); i++) sigaction(asking[i], &e->others[i], NULL);
   sigprocmask(SIG_SETMASK, &e->signals, NULL);
 }
 
-// The terminal as it was, and then the signal does what it does: it ends the program, or stops it until it is
-// continued.
+// The terminal as it was, and then the signal does what it does: it ends the program, or stops it and its owner until
+// they are continued.
 static void obey(edit *e) {
   int sig = asked;
   asked = 0;
   send_text(e, "\r\n");
-  give_terminal_back(e);
-  raise(sig);
+  give_keys_back(e);
+  if (sig == SIGTSTP) kill(e->owner, SIGSTOP);
+  give_signals_back(e);
+  raise(sig == SIGTSTP ? SIGSTOP : sig);
   take_terminal(e);
   continued = 1;
 }
@@ -656,10 +662,11 @@ static enum edit_result edit_keys(edit *e) {
 
 // ---- life -----------------------------------------------------------------------------------------------------------
 
-edit *edit_new(int in, int out, const char *history) {
+edit *edit_new(int in, int out, const char *history, pid_t owner) {
   edit *e = xcalloc(1, sizeof *e);
   e->in = in;
   e->out = out;
+  e->owner = owner;
   e->path = history ? xstrdup(history) : NULL;
   if (e->path) load_history(e);
   struct sigaction resize = {.sa_handler = on_resize}, again = {.sa_handler = on_continue};
@@ -696,7 +703,8 @@ enum edit_result edit_line(edit *e, const char *prompt, const char *color, const
   e->cursor = e->text.n;
   if (result != EDIT_INTERRUPTED) draw_line(e);
   if (result == EDIT_LINE) send_text(e, "\r\n");
-  give_terminal_back(e);
+  give_keys_back(e);
+  give_signals_back(e);
   if (result == EDIT_INTERRUPTED) e->at = e->n = 0;
   if (result != EDIT_LINE) return result;
   remember(e, e->text.at);

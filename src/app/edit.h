@@ -7,10 +7,12 @@
 #ifndef WEFT_EDIT_H
 #define WEFT_EDIT_H
 #include "base/str.h"
+#include <sys/types.h>
 
 typedef struct edit edit;
-// history: the file that keeps what was typed, which is made for its owner alone; NULL: none.
-edit *edit_new(int in, int out, const char *history);
+// history: the file that keeps what was typed, which is made for its owner alone; NULL: none. owner: the process that
+// Ctrl-Z is to stop, beside this one.
+edit *edit_new(int in, int out, const char *history, pid_t owner);
 void edit_free(edit *e);
 
 enum edit_result { EDIT_LINE, EDIT_END, EDIT_INTERRUPTED };

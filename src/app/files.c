@@ -2,8 +2,9 @@
 // of the system what a program needs to run (its libraries, what the kernel says of the machine). Nothing else,
 // whatever the bytes of a model make of this program. Of what a command makes the folder is open, since files come into
 // it under another name first. loadtest has a library that looks up names wherever a system has them: it, and what
-// minds the folder of models, reads all and writes into one folder. Not for a conversation, whose lines name files
-// while it runs. pull reads what a library needs to look up names and to check certificates, and no folder of a user.
+// minds the folder of models, reads all and writes into one folder. What lines of a conversation name is opened by a
+// process of its own (typed.h). pull reads what a library needs to look up names and to check certificates, and no
+// folder of a user.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/store.h"

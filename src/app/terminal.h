@@ -1,23 +1,26 @@
-// terminal: the lines that people type, with editing and a history (edit.h), or plain ones where stdin is no terminal;
+// terminal: the lines that people type (typed.h), with editing and a history, or plain ones where stdin is no terminal;
 // and what is shown to them, with colours or without.
 #ifndef WEFT_TERMINAL_H
 #define WEFT_TERMINAL_H
 #include "base/base.h"
 #include "app/settings.h"
+#include "app/typed.h"
 #include "base/str.h"
 
 typedef struct terminal terminal;
-// editing: where stdin and stdout are a terminal, lines can be edited; otherwise they come as they are.
-terminal *terminal_new(enum color color, bool editing);
-void terminal_free(terminal *t);                 // writes the history
+// conversation: lines will be read; before there are threads. editing: where stdin and stdout are a terminal, lines can
+// be edited; otherwise they come as they are. NULL, and why: no process can be made.
+terminal *terminal_new(enum color color, bool conversation, bool editing, error *err);
+void terminal_free(terminal *t);
 bool terminal_interactive(const terminal *t);    // lines can be edited
 
-enum input { INPUT_TEXT, INPUT_END, INPUT_INTERRUPTED };
-// What is typed after prompt, without the last newline: one line, or several where lines end with \, stand between """
-// and """, or are pasted together.  INTERRUPTED: Ctrl-C; nothing was typed then.
+// What is typed after prompt, as typed_line has it.
 enum input terminal_read(terminal *t, const char *prompt, str *out);
-// The same where this text stands on the line to begin with.  Needs terminal_interactive.
+// The same where this text stands on the line to begin with.
 enum input terminal_edit(terminal *t, const char *prompt, const char *text, str *out);
+// The files that the last line names: typed_read, typed_write.
+int terminal_read_file(terminal *t, char **text, size_t *n, error *err);
+int terminal_write_file(terminal *t, const char *text, size_t n, error *err);
 
 enum style { STYLE_PLAIN, STYLE_DIM, STYLE_CALL, STYLE_NOTE, STYLE_PROMPT };
 // Text of a model or of ours, to stdout at once (out.h says what of it a terminal gets).

@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -85,6 +86,16 @@ static void add_mappings(filter *f, unsigned protections) {
   }
 }
 
+// Refuses to type for the user: lines of a terminal name files, and a shell reads what is left there.
+static void add_typing(filter *f) {
+  add_instruction(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 5);
+  load_field(f, offsetof(struct seccomp_data, args[1]));
+  add_instruction(f, BPF_JMP | BPF_JEQ | BPF_K, TIOCSTI, 1, 0);
+  add_instruction(f, BPF_JMP | BPF_JEQ | BPF_K, TIOCLINUX, 0, 1);
+  add_return(f, REFUSE);
+  add_return(f, ALLOW);
+}
+
 // SPEC_ALLOW: the filter is no boundary between secrets, and older kernels would slow the process down for it.
 static bool install_filter(filter *f) {
   struct sock_fprog program = {f->n, f->at};
@@ -98,6 +109,7 @@ static bool confine(const int *list, size_t n, bool server) {
   refuse_other_machines(&f);
   add_calls(&f, list, n, REFUSE);
   if (!server) add_calls(&f, accepting, COUNT(accepting), REFUSE);
+  add_typing(&f);
   add_mappings(&f, PROT_WRITE | PROT_EXEC);
   add_return(&f, ALLOW);
   return install_filter(&f);

@@ -5,8 +5,8 @@
 #define WEFT_CONFINE_H
 #include "base/base.h"
 
-// No other programs, no connections, no looking into other processes, no memory that is writable and executable at
-// once.
+// No other programs, no connections, no looking into other processes, no typing for the user, no memory that is
+// writable and executable at once.
 bool confine_to_files(void);
 
 // The same for a server: connections that come to sockets which listen already are fine; none can be made, and no other

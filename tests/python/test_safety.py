@@ -1,6 +1,7 @@
 """What other people, other programs and the system can do to a run: it ends in a message or goes on, and is never ended by a signal."""
 import os
 import random
+import re
 import resource
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ import sqlite3
 import threading
 import time
 
+import pexpect
 import pytest
 from registry import Registry
 from serving import Server
@@ -270,6 +272,36 @@ def test_a_command_keeps_to_its_files(built_tool, run_weft, tinypy, tmp_path, sa
     makes = any("MADE" in word for word in COMMANDS[name])
     assert [reached[str(path)] for path in files] == [own, "--", "rw" if makes else "--", "--"]
     assert "kernels are not cached" not in done.err
+
+
+@pytest.mark.parametrize("typed", ["terminal", "pipe"])
+def test_a_conversation_keeps_to_its_files(built_tool, run_weft, weft, weft_env, tinypy, tmp_path, sanitized, typed):
+    """Its lines name files, which a process without the model opens; the one with the model can open none of them."""
+    if sanitized or "no Landlock" in run_weft(["env"]).out:
+        pytest.skip("a build with sanitizers, or a kernel without Landlock")
+    beside, made, history = tmp_path / "beside", tmp_path / "made.json", tmp_path / "state" / "weft" / "chat_history"
+    beside.write_text("x = 1\n")
+    history.parent.mkdir(parents=True)
+    history.write_text("")
+    files = [tinypy, str(beside), str(made), str(history)]
+    env = dict(weft_env, LD_PRELOAD=str(built_tool("libreach.so", "WEFT_REACH")), REACH=":".join(map(str, files)), XDG_STATE_HOME=str(tmp_path / "state"), TERM="xterm")
+    args = ["chat", "-m", str(tinypy), "--chat-template", "none", "-n", "2", "-q", *(["--simple-io"] if typed == "pipe" else [])]
+    lines = f"/read {beside}\ndef f\n/save {made}\n/clear\n/load {made}\n/exit\n"
+    if typed == "pipe":
+        seen = run_weft(args, input=lines, env=env).err
+    else:
+        p = pexpect.spawn(weft, args, env=env, encoding="utf-8", timeout=60, dimensions=(24, 400))
+        seen = ""
+        for line in lines.splitlines():
+            p.expect(r"\d+/\d+ > ")
+            seen += p.before
+            p.send(line + "\r")
+        seen += p.read()
+        p.close()
+    assert "(6 bytes of" in seen and "(2 messages are in" in seen and "(2 messages)" in seen
+    assert "x = 1\\ndef f" in made.read_text()
+    reached = dict(re.findall(r"reach: (\S+) (\S+)", seen))
+    assert [reached[str(path)] for path in files] == ["r-", "--", "--", "--"]
 
 
 @pytest.mark.parametrize("name", READERS)
