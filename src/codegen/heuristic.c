@@ -380,7 +380,7 @@ static bool loads_from(const loads *l, const uop *buffer) {
 }
 
 // Do bytes of a weight serve several steps of r, or another sum that has no such steps? A loop would read them twice.
-static bool shares_bytes(kernel *k, uop *reduce, uop *r) {
+bool shares_bytes(kernel *k, uop *reduce, const uop *r) {
   loads own, l;
   find_loads(reduce->src[0], &own);
   arena *a = arena_new();

@@ -175,7 +175,7 @@ static uop *row_of_items(kernel *k) {
 }
 
 // So many steps of a sum are left for each of the groups of items that share it, at least.
-enum { LEAST_STEPS = 64, MOST_PARTS = 16, ITEM_TOKENS = 8, MOST_SUMS = 32 };
+enum { LEAST_STEPS = 64, MOST_PARTS = 16, ITEM_TOKENS = 8, MOST_SUMS = 32, MOST_SHARED = 4 };
 
 // A sum is cut into parts along its outermost range: neighbouring blocks of rows lie one behind the other in memory.
 // How many parts there are depends on the weight alone, and so does the order of additions.
@@ -211,6 +211,24 @@ static bool unroll_one_unit(kernel *k) {
         within |= step > 0 && step * r->src[0]->a <= k->t->row_bytes;
       }
       did = within && apply_to(k, OPT_UNROLL, r, 0);
+    }
+  }
+  arena_free(a);
+  return did;
+}
+
+// A sum of floats around sums of integers: steps that take different bits of the same bytes are unrolled, so that these
+// are read once.
+static bool unroll_shared_bytes(kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  bool did = false;
+  for (size_t i = 0; i < l.n && !did; i++) {
+    uop *u = l.at[i];
+    for (size_t j = (size_t)uop_first_range(u); u->op == OP_REDUCE && u->dt == DT_F32 && j < u->nsrc && !did; j++) {
+      uop *r = u->src[j];
+      bool small = r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && r->src[0]->a <= MOST_SHARED;
+      did = small && shares_bytes(k, u, r) && apply_to(k, OPT_UNROLL, r, 0);
     }
   }
   arena_free(a);
@@ -366,6 +384,7 @@ static bool rows_in_items(kernel *k) {
   if (tiles) more_columns(k);
   while (unroll_one_unit(k)) {}
   unroll_dot(k);
+  while (unroll_shared_bytes(k)) {}
   if (!tiles) share_rows(k);
   return true;
 }

@@ -19,6 +19,8 @@ enum { MOST_NUMBERS = 3 /* of items, that a launch has */ };
 bool apply_to(kernel *k, enum opt_kind kind, const uop *r, int amount);          // the OptOp on range r
 int axis_of(const kernel *k, const uop *r);
 void unroll_dot(kernel *k);                      // what is inside the outermost reduction around a dot product
+// Do bytes of a weight serve several steps of r, or another sum that has no such steps?
+bool shares_bytes(kernel *k, uop *reduce, const uop *r);
 
 // Loops around stages become copies of these; gives how many there are.
 int copy_stages(kernel *k);

@@ -111,6 +111,9 @@ typedef struct target {
   bool index32;                                    // indices as I32 where the bounds allow (GPU); otherwise I64
   // tokens whose products are computed side by side at most; 0: what registers hold
   int token_tile;
+  // values of an activation that share a scale at most, where it is rounded (schedule/dots.h): what a work-group of a
+  // product makes, so that it rounds them itself; 0: the weight's blocks say
+  int rounded_most;
   int vector_registers;                            // 0: not known
   int max_local_bytes, max_group;                  // memory and work-items of a work-group
   int max_buffers;                                 // of a kernel that is joined of several; 0: as many as there are

@@ -346,6 +346,7 @@ static int choose_target(const cl *d, target *t, error *err) {
   t->cache_bytes = (int64_t)d->cache_bytes;
   if (!tiles) return 0;
   t->has_local = false;
+  t->rounded_most = 0;
   t->vector_bytes = d->wide && d->float_lanes > 4 ? 4 * (int)min_i64(d->float_lanes, 16) : 16;
   return 0;
 }

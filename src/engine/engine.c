@@ -283,7 +283,7 @@ static uop *graph_of_plan(const engine *e, const struct place *at, enum plan_kin
 
 static void make_schedule(const engine *e, const device *d, graph *g, uop *sink, schedule *s) {
   const target *t = &d->target;
-  if (!e->o.exact) sink = integer_dots(g, sink);
+  if (!e->o.exact) sink = integer_dots(g, sink, t->rounded_most);
   if (!e->o.exact && t->has_streams &&
       descriptor_lanes(t->descriptors, DT_F32, t->vector_bytes / 4, t->vector_bytes / 4))
     sink = brain_dots(g, sink);

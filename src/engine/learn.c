@@ -137,7 +137,8 @@ static int make_way(device *d, probe *p, int64_t tokens, way *w, error *err) {
   tensor *y = t_matmul(w->g, x, dequant(w->g, format_by_name("Q6_K"), 1, ROWS, COLS));
   tensor *at = t_reshape_i(w->g, t_buffer(w->g, 2, DT_F32, tokens * ROWS), 2, (int64_t[]){tokens, ROWS});
   tensor *out = t_assign(w->g, at, y);
-  schedule_graph(w->g, integer_dots(w->g, uop_new(w->g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0})), &w->s);
+  schedule_graph(
+    w->g, integer_dots(w->g, uop_new(w->g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0}), d->target.rounded_most), &w->s);
   layout_weights(w->g, &w->s, &(layout_target){target_rows(&d->target), d->target.row_bytes}, NULL, NULL);
   w->best_s = 1e30;
   return plan_build(d, w->g, &w->s,

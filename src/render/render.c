@@ -5,7 +5,7 @@
 
 // What all languages of work-groups have in common.
 #define OF_WORK_GROUPS .vector_bytes = 16, .has_fma = true, .has_f16 = true, .has_streams = true, .has_local = true, \
-  .index32 = true, .row_items = 32, .row_bytes = 16, .token_tile = 2
+  .index32 = true, .row_items = 32, .row_bytes = 16, .token_tile = 2, .rounded_most = 32
 
 static const renderer table[] = {
   {"llvm", ".ll", {.name = "llvm", .vector_bytes = 16}, render_llvm},

@@ -19,6 +19,8 @@
 enum { PLACEHOLDER = (1 << 30) - 1, MAX_FACTORS = 32, MAX_GROUP = 512 };
 
 typedef struct terms { uop *at[MAX_FACTORS]; int n; } terms;
+// Of rules: values that share a scale at most (0: the weight says how many); what is known to be constant, or NULL.
+typedef struct wanted { int most; map *constant; } wanted;
 
 static bool is_one(const uop *dim) { return uop_is_int(dim, 1); }
 static bool repeats_or_reshapes(const uop *u) { return u->op == OP_RESHAPE || u->op == OP_EXPAND; }
@@ -180,8 +182,7 @@ static uop *split_merged(graph *g, uop *u, uop *const *v, void *ctx) {
 
 // --- 2. spread ------------------------------------------------------------------------------------------------------
 
-// Over an EXPAND, a RESHAPE that only adds or drops axes of size 1, or cuts axes that are not expanded, changes places
-// with it.
+// Over an EXPAND, a RESHAPE that only adds or drops axes of size 1, or cuts axes, changes places with it.
 static uop *reshape_below_expand(graph *g, uop *u) {
   uop *e = u->src[0], *in = e->src[0], *d[MAX_DIMS];
   const shape *to = u->shape, *from = e->shape;
@@ -193,9 +194,13 @@ static uop *reshape_below_expand(graph *g, uop *u) {
     if (i == from->n) return NULL;
     if (from->dim[i] == to->dim[j]) { d[j] = in->shape->dim[i++]; continue; }
     uop *cut = to->dim[j];
-    d[j] = cut;
-    while (cut != from->dim[i] && j + 1 < to->n) cut = idx_mul(g, cut, d[j + 1] = to->dim[j + 1]), j++;
-    if (cut != from->dim[i] || in->shape->dim[i] != from->dim[i]) return NULL;
+    bool expanded = in->shape->dim[i] != from->dim[i];
+    d[j] = expanded ? uop_idx(g, 1) : cut;
+    while (cut != from->dim[i] && j + 1 < to->n) {
+      cut = idx_mul(g, cut, to->dim[++j]);
+      d[j] = expanded ? uop_idx(g, 1) : to->dim[j];
+    }
+    if (cut != from->dim[i]) return NULL;
     i++;
   }
   while (i < from->n && is_one(from->dim[i])) i++;
@@ -278,8 +283,36 @@ static void float_axes(uop *u, unsigned *axes) {
   for (size_t i = 0; i < u->nsrc; i++) float_axes(u->src[i], axes);
 }
 
+// Adds axes to those that scales vary along, outermost first, until a group has `most` elements. Gives the axis that
+// has to be cut for that, and *parts; or -1.
+static int finer_blocks(const shape *s, unsigned summed, int most, unsigned *blocks, int64_t *n, int64_t *group,
+                        int64_t *parts) {
+  for (int i = 0; most && i < s->n && *group > most; i++) {
+    if (!(summed >> i & 1) || *blocks >> i & 1) continue;
+    int64_t d = s->dim[i]->a;
+    *parts = *group / most;
+    if (d > *parts) return *group % most == 0 && d % *parts == 0 ? i : -1;
+    *blocks |= 1u << i;
+    *n *= d;
+    *group /= d;
+  }
+  return -1;
+}
+
+// A sum with one of its axes seen as two.
+static uop *cut_axis(graph *g, const uop *u, int axis, int64_t parts) {
+  uop *body = u->src[0], *d[MAX_DIMS];
+  if (body->shape->n == MAX_DIMS) return NULL;
+  for (int i = 0; i < body->shape->n; i++) d[i + (i > axis)] = body->shape->dim[i];
+  d[axis + 1] = uop_idx(g, body->shape->dim[axis]->a / parts);
+  d[axis] = uop_idx(g, parts);
+  unsigned all = (unsigned)u->b, below = all & ((2u << axis) - 1);
+  tensor *cut = sum(g, t_reshape(g, body, body->shape->n + 1, d), below | (all & ~below) << 1 | 2u << axis);
+  return t_reshape(g, cut, u->shape->n, u->shape->dim);
+}
+
 static uop *round_activation(graph *g, uop *u, uop *const *v, void *ctx) {
-  (void)v, (void)ctx;
+  (void)v;
   uop *body = u->src[0], *base;
   unsigned summed = (unsigned)u->b & all_axes(body);
   terms t = {.n = 0};
@@ -300,9 +333,11 @@ static uop *round_activation(graph *g, uop *u, uop *const *v, void *ctx) {
   unsigned blocks = 0;
   for (int i = 0; i < t.n; i++) if (i != act) float_axes(t.at[i], &blocks);
   blocks &= summed;
-  int64_t group = 1, n = 1, K = base->shape->dim[base->shape->n - 1]->a;
+  int64_t group = 1, n = 1, parts = 1, K = base->shape->dim[base->shape->n - 1]->a;
   for (int i = 0; i < body->shape->n; i++)
     if (summed >> i & 1) *(blocks >> i & 1 ? &n : &group) *= body->shape->dim[i]->a;
+  int axis = finer_blocks(body->shape, summed, ((const wanted *)ctx)->most, &blocks, &n, &group, &parts);
+  if (axis >= 0) return cut_axis(g, u, axis, parts);
   bool outermost = !blocks || (summed & ~blocks) > blocks;        // blocks are runs of elements
   if (!outermost || group < 2 || group > MAX_GROUP || base->shape->dim[base->shape->n - 1]->op != OP_CONST ||
       K != n * group)
@@ -329,11 +364,22 @@ static void leaf_axes(uop *u, unsigned summed, unsigned *below) {
   if (m != summed) *below |= m;
 }
 
+// Is u made of whole numbers wherever it varies along these axes?
+static bool is_whole_along(uop *u, unsigned axes) {
+  if (!(axes_of(u) & axes) || from_integers(u)) return true;
+  if (u->op == OP_REDUCE_AXIS) return is_whole_along(u->src[0], ~0u);
+  if (repeats_or_reshapes(u)) return is_whole_along(u->src[0], ~0u);
+  bool whole = is_spine(u);
+  for (size_t i = 0; whole && i < u->nsrc; i++) whole = is_whole_along(u->src[i], axes);
+  return whole;
+}
+
+// A sum inside is one of integers: floats are added up at once.
 static uop *nest(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v, (void)ctx;
   unsigned summed = (unsigned)u->b & all_axes(u->src[0]), coarse = 0;
   leaf_axes(u->src[0], summed, &coarse);
-  if (!coarse || coarse == summed) return NULL;
+  if (!coarse || coarse == summed || !is_whole_along(u->src[0], summed & ~coarse)) return NULL;
   return sum(g, sum(g, u->src[0], summed & ~coarse), coarse);
 }
 
@@ -542,7 +588,7 @@ static tensor *to_brain(graph *g, uop *u) {
 static uop *round_to_brain(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v;
   uop *body = u->src[0], *to = NULL;
-  map own = {0}, *memo = ctx ? ctx : &own;
+  map own = {0}, *known = ((const wanted *)ctx)->constant, *memo = known ? known : &own;
   for (int i = 0; i < 2 && !to && u->a == OP_ADD && u->dt == DT_F32; i++) {
     uop *weight = body->src[i], *act = body->src[1 - i];
     if (!is_brain(weight) || is_brain(act) || !act->shape || !is_constant(weight, memo) || is_constant(act, memo))
@@ -592,13 +638,13 @@ const dots_pass dots_passes[] = {
 
 const dots_pass dots_brain_pass = {"brain", {&dots_brain}};
 
-uop *dots_run(graph *g, uop *u, const dots_pass *pass) {
-  return graph_rewrite(g, u, PM(pass->rules[0], pass->rules[1]), NULL, pass->name);
+uop *dots_run(graph *g, uop *u, const dots_pass *pass, int most) {
+  return graph_rewrite(g, u, PM(pass->rules[0], pass->rules[1]), &(wanted){.most = most}, pass->name);
 }
 
 uop *brain_dots(graph *g, uop *sink) {
   map constant = {0};
-  sink = graph_rewrite(g, sink, PM(&dots_brain), &constant, dots_brain_pass.name);
+  sink = graph_rewrite(g, sink, PM(&dots_brain), &(wanted){.constant = &constant}, dots_brain_pass.name);
   map_free(&constant);
   return sink;
 }
@@ -625,7 +671,7 @@ static bool reads_integers(uop *u, map *seen) {
 
 // Stand-ins for what differs between layers, so that equal products are rewritten once: known maps a product of
 // stand-ins to what it becomes.
-typedef struct rewriting { graph *g; arena *mem; map known, constant; } rewriting;
+typedef struct rewriting { graph *g; arena *mem; map known, constant; int most; } rewriting;
 
 typedef struct stands { map to, back, seen; int n; } stands;
 
@@ -671,7 +717,7 @@ static uop *rewrite_dot(rewriting *r, uop *u) {
   uop *plain = uop_substitute(r->g, u, &t.to), *v = map_ptr(&r->known, plain);
   if (!v) {
     v = plain;
-    for (const dots_pass *p = dots_passes; p->name; p++) v = dots_run(r->g, v, p);
+    for (const dots_pass *p = dots_passes; p->name; p++) v = dots_run(r->g, v, p, r->most);
     map_put(&r->known, plain, v);
   }
   v = uop_substitute(r->g, v, &t.back);
@@ -679,8 +725,8 @@ static uop *rewrite_dot(rewriting *r, uop *u) {
   return v;
 }
 
-uop *integer_dots(graph *g, uop *sink) {
-  rewriting r = {.g = g, .mem = arena_new()};
+uop *integer_dots(graph *g, uop *sink, int most) {
+  rewriting r = {.g = g, .mem = arena_new(), .most = most};
   uop_list l = uop_toposort(r.mem, &sink, 1);
   map done = {0};
   for (size_t i = 0; i < l.n; i++) {

@@ -9,8 +9,10 @@
 #define WEFT_DOTS_H
 #include "graph/graph.h"
 
-// The graph below `sink` with every sum of products of a quantised weight and an activation rewritten.
-uop *integer_dots(graph *g, uop *sink);
+// The graph below `sink` with every sum of products of a quantised weight and an activation rewritten. most: values of
+// an activation that share a scale at most, where the weight's own blocks can be cut so; 0: as many as share one of the
+// weight's scales.
+uop *integer_dots(graph *g, uop *sink, int most);
 
 // The same for weights in BF16 on a machine that multiplies BF16 by BF16: activations are rounded to BF16, the one
 // approximation; the sums stay floats.
@@ -20,5 +22,5 @@ uop *brain_dots(graph *g, uop *sink);
 typedef struct dots_pass { const char *name; const ruleset *rules[2]; } dots_pass;
 extern const dots_pass dots_passes[];              // of integer_dots; ends with name NULL
 extern const dots_pass dots_brain_pass;            // of brain_dots
-uop *dots_run(graph *g, uop *u, const dots_pass *pass);       // one of them, on everything below u
+uop *dots_run(graph *g, uop *u, const dots_pass *pass, int most);       // one of them, on everything below u
 #endif

@@ -136,7 +136,11 @@ static void prepare(kt_run *r, const order_case *c, const struct format *f, bool
   uop *T = most > 1 ? kt_var(t, "n", 1, most) : uop_idx(t->g, 1);
   kt_out(t, c->f(t, T, most > 1 ? t_slice(t->g, x, 0, uop_idx(t->g, 0), T) : x, f));
   uop *sink = uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0});
-  schedule_graph(t->g, !dots ? sink : f->id == FORMAT_BF16 ? brain_dots(t->g, sink) : integer_dots(t->g, sink), &r->s);
+  schedule_graph(t->g,
+                 !dots                  ? sink
+                 : f->id == FORMAT_BF16 ? brain_dots(t->g, sink)
+                                        : integer_dots(t->g, sink, 0),
+                 &r->s);
 }
 
 static void fill_rows(const order_case *c, unsigned char *rows) {

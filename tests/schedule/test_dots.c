@@ -72,7 +72,7 @@ static const dots_pass *pass_named(const char *name) {
 }
 
 static void run_one(graph *g, uop *u, const char *name, str *out) {
-  uop *v = dots_run(g, u, pass_named(name));
+  uop *v = dots_run(g, u, pass_named(name), 0);
   str why = {0};
   if (!verify_graph_ok(g, v, STAGE_TENSOR, &why)) str_addf(out, "not sound: %s", str_c(&why));
   else if (v->shape != u->shape || v->dt != u->dt) str_add(out, "another shape or dtype");
@@ -145,7 +145,8 @@ static data random_data(const struct format *f, uint64_t seed) {
 }
 
 static tensor *x_of(graph *g, const data *d) {
-  return t_reshape_i(g, t_buffer(g, X, DT_F32, d->tokens * d->cols), 2, (int64_t[]){d->tokens, d->cols});
+  return t_contiguous(
+    g, t_reshape_i(g, t_buffer(g, X, DT_F32, d->tokens * d->cols), 2, (int64_t[]){d->tokens, d->cols}));
 }
 static tensor *product(graph *g, const data *d) {
   return t_matmul(g, x_of(g, d), dequant(g, d->f, WEIGHT, ROWS, d->cols));
@@ -200,24 +201,26 @@ static void bounds_of_rounding(graph *g, data *d, int64_t group, double *bound) 
     }
 }
 
-static void check_values(const struct format *f, uint64_t seed) {
+// together: values of an activation that share a scale at most, as integer_dots has it
+static void check_values(const struct format *f, uint64_t seed, int together) {
   data d = random_data(f, seed);
   graph *g = graph_new(NULL);
   uop *u = product(g, &d);
   static double before[MOST_TOKENS * ROWS], after[MOST_TOKENS * ROWS], bound[MOST_TOKENS * ROWS];
   values(g, &d, u, before);
   for (const dots_pass *p = dots_passes; p->name; p++) {
-    uop *v = dots_run(g, u, p);
+    uop *v = dots_run(g, u, p, together);
     bool rounds = !strcmp(p->name, "round");
     if (v == u) continue;
     values(g, &d, v, after);
+    if (rounds && te_rounded_group(v) < 1) fail_msg("%s, %d together: nothing is rounded", f->name, together);
     if (rounds) bounds_of_rounding(g, &d, te_rounded_group(v), bound);
     double most = 0;
     for (int64_t i = 0; i < d.tokens * ROWS; i++) most = fmax(most, fabs(before[i]));
     for (int64_t i = 0; i < d.tokens * ROWS; i++)
       if (!(fabs(after[i] - before[i]) <= (rounds ? bound[i] : 1e-10 * most)))
-        fail_msg("%s, %lld columns, %lld tokens: after %s element %lld is %.17g, was %.17g", f->name, (long long)d.cols,
-                 (long long)d.tokens, p->name, (long long)i, after[i], before[i]);
+        fail_msg("%s, %lld columns, %lld tokens, %d together: after %s element %lld is %.17g, was %.17g", f->name,
+                 (long long)d.cols, (long long)d.tokens, together, p->name, (long long)i, after[i], before[i]);
     memcpy(before, after, sizeof before);
     u = v;
   }
@@ -232,7 +235,8 @@ static void test_values(void **state) {
   for (uint32_t id = 0; id < 64; id++) {
     const struct format *f = format_by_id(id);
     if (!f || !f->computes || f->block == 1) continue;
-    for (uint64_t round = 0; round < 3; round++) check_values(f, 100 * id + round);
+    for (uint64_t round = 0; round < 3; round++)
+      for (int together = 0; together <= 32; together += 32) check_values(f, 100 * id + round, together);
     done++;
   }
   assert_true(done >= 23);
@@ -261,8 +265,7 @@ static int integer_sums(uop *u) {
   return n;
 }
 
-static void test_every_format(void **state) {
-  (void)state;
+static void check_every_format(int together) {
   // activations that share a scale: as many as the weight's float scales have in common
   static const struct { uint32_t id; int64_t group;
   } small[] = {
@@ -276,9 +279,10 @@ static void test_every_format(void **state) {
     graph *g = graph_new(NULL);
     data d = {.f = f, .cols = 1024, .tokens = 2};
     uop *before = product(g, &d), *sink = uop_new(g, OP_SINK, DT_VOID, 1, &before, 1, (uarg){0}),
-        *after = integer_dots(g, sink);
+        *after = integer_dots(g, sink, together);
     int64_t group = 256;
     for (size_t i = 0; i < COUNT(small); i++) if (small[i].id == id) group = small[i].group;
+    if (together && group > together) group = together;
     if (f->block == 1) assert_ptr_equal(after, sink);                   // F32, F16 and BF16 hold no integers
     else if (!integer_sums(after)) fail_msg("%s: no integer sum", f->name);
     else if (te_rounded_group(after) != group)
@@ -290,6 +294,12 @@ static void test_every_format(void **state) {
   assert_true(done >= 26);
 }
 
+static void test_every_format(void **state) {
+  (void)state;
+  check_every_format(0);
+  check_every_format(32);
+}
+
 // What is no product with a quantised weight stays as it is.
 static void test_left_alone(void **state) {
   (void)state;
@@ -299,7 +309,7 @@ static void test_left_alone(void **state) {
   tensor *all[] = {t_reduce(g, w, OP_ADD, 1), t_reduce(g, w, OP_MAX, 1), t_matmul(g, x, x), t_matmul(g, w, w), w};
   for (size_t i = 0; i < COUNT(all); i++) {
     uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, &all[i], 1, (uarg){0});
-    assert_ptr_equal(integer_dots(g, sink), sink);
+    assert_ptr_equal(integer_dots(g, sink, 0), sink);
   }
   graph_free(g);
 }

@@ -19,8 +19,8 @@ static void make_rows(kt_run *r, const struct format *f, int64_t rows, int64_t t
   int w = kt_buffer(t, DT_U8, n * f->bytes, KT_UNIT);
   format_blocks(f, t->bufs[w].start, n, &t->seed);
   kt_out(t, t_matmul(t->g, x, dequant(t->g, f, w, rows, COLS)));
-  schedule_graph(t->g, integer_dots(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0})),
-                 &r->s);
+  schedule_graph(
+    t->g, integer_dots(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0}), 0), &r->s);
 }
 
 static void make_tokens(kt_run *r, const struct format *f, int64_t tokens, bool many) {

@@ -65,7 +65,7 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
                                                             .ctx = CTX + 2 * CHUNK,
                                                             .n_ctx = CTX,
                                                             .chunk = chunk,
-                                                            .logits = chunk == 1})),
+                                                            .logits = chunk == 1}), 0),
                  &s);
   layout_weights(g, &s, &(layout_target){.lanes = t.vector_bytes / 4}, NULL, NULL);
   for (int i = 0; i < s.n_kernels; i++)
