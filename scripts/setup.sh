@@ -25,8 +25,8 @@ cd "$(dirname "$0")/.."
 
 build_packages=(gcc libc6-dev cmake ninja-build pkg-config libpcre2-dev libutf8proc-dev libjansson-dev libsqlite3-dev
                 libmicrohttpd-dev libcurl4-openssl-dev opencl-c-headers python3-xstatic-dagre)
-# clang and its run-time library are for the sanitizer build, clang also for kernels in Metal's language and the Objective-C files, Chromium without windows for the page of weft viz, PoCL (an OpenCL for the CPU) for the OpenCL device, qemu to run code made for AArch64.
-test_packages=(clang libclang-rt-14-dev libcmocka-dev pocl-opencl-icd ocl-icd-libopencl1 python3 python3-venv
+# clang and its run-time library are for the sanitizer build, clang also for kernels in Metal's language and the Objective-C files, Chromium without windows for the page of weft viz, PoCL (an OpenCL for the CPU) and oclgrind (one that looks at every access) for the OpenCL device, qemu to run code made for AArch64.
+test_packages=(clang libclang-rt-14-dev libcmocka-dev oclgrind pocl-opencl-icd ocl-icd-libopencl1 python3 python3-venv
                qemu-user-static chromium-headless-shell)
 
 packages=("${build_packages[@]}")
