@@ -28,6 +28,7 @@ enum {
   WORTH_LEARNING = 64 << 20 /* bytes of weights: smaller models lie in caches, where nothing need be asked for */
 };
 enum {
+  TWO = 2,
   FEW = 4 /* tokens: one by one is quicker than a chunk */,
   TILE = 8 /* rows, of which each costs what one does */,
   DEFAULT_CHUNK = 64,
@@ -46,6 +47,7 @@ enum plan_kind {
   PLAN_ROWS,
   PLAN_TILE_ROWS,
   PLAN_APART,
+  PLAN_TWO_APART,
   PLAN_FEW_APART,
   PLAN_TILE_APART,
   PLAN_MIXED,
@@ -65,6 +67,7 @@ static const struct plan_row {
   [PLAN_ROWS] = {.logits = LOGITS_ALL},
   [PLAN_TILE_ROWS] = {.logits = LOGITS_ALL, .tokens = TILE},
   [PLAN_APART] = {.logits = LOGITS_ALL, .apart = true},
+  [PLAN_TWO_APART] = {.logits = LOGITS_ALL, .tokens = TWO, .apart = true},
   [PLAN_FEW_APART] = {.logits = LOGITS_ALL, .tokens = FEW, .apart = true},
   [PLAN_TILE_APART] = {.logits = LOGITS_ALL, .tokens = TILE, .apart = true},
   [PLAN_MIXED] = {.logits = LOGITS_ALL, .tokens = TILE, .rows = FEW, .apart = true},
@@ -710,7 +713,8 @@ int engine_store_open(engine *e, const struct page_folder *where, struct page_st
 // What goes through together: the last tokens of parts, of which logits are wanted, and `more` tokens before those, or
 // at the end of parts without, as many as have room beside them at little cost.
 static enum plan_kind apart_plan(size_t rows, size_t more) {
-  return rows > TILE ? PLAN_APART : rows > FEW ? PLAN_TILE_APART : more ? PLAN_MIXED : PLAN_FEW_APART;
+  if (rows > FEW) return rows > TILE ? PLAN_APART : PLAN_TILE_APART;
+  return more ? PLAN_MIXED : rows > TWO ? PLAN_FEW_APART : PLAN_TWO_APART;
 }
 
 static size_t add_rows(engine *e, const struct engine_part *p, size_t first, size_t n, size_t row) {
