@@ -260,7 +260,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   b->kept[y->index].K = K;
   b->kept[y->index].V = V;
   tensor *out = attend(b, y, scores(b, y, kv_turned(b, q, d), K), V);
-  if (y->w[W_ATTN_SUB_NORM].weight) out = norm(b, y, W_ATTN_SUB_NORM, t_contiguous(g, out));
+  if (y->w[W_ATTN_SUB_NORM].weight) out = norm(b, y, W_ATTN_SUB_NORM, out);
   if (b->m->arch->has & HAS_HEAD_GATES) {
     tensor *heads_out = t_reshape(g, out, DIMS(b->T, n_(b, y->n_head), n_(b, y->v_dim)));
     out = t_reshape(g, t_mul(g, heads_out, t_reshape(g, sigmoid(g, gate), DIMS(b->T, n_(b, y->n_head), n_(b, 1)))),

@@ -33,7 +33,7 @@ static tensor *meet(build *b, const block *blk, const heads *h, tensor *x, tenso
                                   t_float(g, -INFINITY)));
   tensor *p =
     t_mul(g, t_mul(g, t_reshape(g, x, DIMS(b->T, one, H, K)), t_reshape(g, keys, DIMS(one, rows, H, K))), left);
-  return t_contiguous(g, t_reshape(g, t_reduce(g, p, OP_ADD, 3), DIMS(b->T, rows, H)));
+  return t_reshape(g, t_reduce(g, p, OP_ADD, 3), DIMS(b->T, rows, H));
 }
 
 // weights {T, rows, H} of values {rows, H, v}: {T, H, v}
@@ -41,14 +41,14 @@ static tensor *weighed(build *b, const heads *h, tensor *weights, tensor *values
   graph *g = b->g;
   uop *one = n_(b, 1), *rows = weights->shape->dim[1], *H = n_(b, h->n), *V = n_(b, h->v);
   tensor *p = t_mul(g, t_reshape(g, weights, DIMS(b->T, rows, H, one)), t_reshape(g, values, DIMS(one, rows, H, V)));
-  return t_reshape(g, t_contiguous(g, t_reduce(g, p, OP_ADD, 1)), DIMS(b->T, H, V));
+  return t_reshape(g, t_reduce(g, p, OP_ADD, 1), DIMS(b->T, H, V));
 }
 
 // What x {T, H k} reads of the state S {H, k, v} before the block, faded until sum: {T, H, v}
 static tensor *read_state(build *b, const heads *h, tensor *S, tensor *x, tensor *sum) {
   graph *g = b->g;
   uop *one = n_(b, 1), *H = n_(b, h->n), *K = n_(b, h->k), *V = n_(b, h->v);
-  x = t_contiguous(g, t_mul(g, x, t_exp(g, sum)));
+  x = t_mul(g, x, t_exp(g, sum));
   tensor *p = t_mul(g, t_reshape(g, S, DIMS(one, H, K, V)), t_reshape(g, x, DIMS(b->T, H, K, one)));
   return t_reshape(g, t_contiguous(g, t_reduce(g, p, OP_ADD, 2)), DIMS(b->T, H, V));
 }
@@ -115,10 +115,10 @@ static tensor *through_two(build *b, const layer *y, enum tensor_id first, enum 
 static tensor *kda_decay(build *b, const layer *y, const heads *h, tensor *x) {
   graph *g = b->g;
   tensor *f = split_heads(
-    b, t_contiguous(g, t_add(g, through_two(b, y, W_SSM_F_A, W_SSM_F_B, x), bias(b, y, W_SSM_DT))), h->n, h->k);
+    b, t_add(g, through_two(b, y, W_SSM_F_A, W_SSM_F_B, x), bias(b, y, W_SSM_DT)), h->n, h->k);
   tensor *A = t_reshape(g, weight(b, y, W_SSM_A), DIMS(n_(b, 1), n_(b, h->n), n_(b, 1)));
-  return join_heads(b, t_contiguous(g, y->safe_decay ? t_scale(g, sigmoid(g, t_mul(g, f, A)), y->least_decay)
-                                               : t_mul(g, softplus(g, f), A)));
+  return join_heads(b, y->safe_decay ? t_scale(g, sigmoid(g, t_mul(g, f, A)), y->least_decay)
+                                     : t_mul(g, softplus(g, f), A));
 }
 
 static tensor *kda(build *b, const layer *y, tensor *x) {
@@ -129,7 +129,7 @@ static tensor *kda(build *b, const layer *y, tensor *x) {
   tensor *qkv[3];
   for (int i = 0; i < 3; i++)
     qkv[i] = t_contiguous(g, t_silu(g, causal_conv(b, y, convs[i], W_SSM_CONV1D_Q + i, y->taps,
-                                                   t_contiguous(g, linear(b, y, W_ATTN_Q + i, x)))));
+                                                   linear(b, y, W_ATTN_Q + i, x))));
   block blk = block_of(b, DELTA_BLOCK);
   tensor *sum = added_up(b, &blk, keep_rows(b, y, STATE_DECAY, &blk, kda_decay(b, y, &h, x), false)),
          *sums = keep_rows(b, y, STATE_SUM, &blk, sum, true);
@@ -141,13 +141,12 @@ static tensor *kda(build *b, const layer *y, tensor *x) {
   tensor *r = t_mul(g, t_sub(g, split_heads(b, qkv[2], h.n, h.v), read_state(b, &h, S, k, sum)),
                     t_reshape(g, beta, DIMS(b->T, H, one)));
   tensor *A = t_mul(g, meet(b, &blk, &h, k, sum, keys, sums, false), t_reshape(g, beta, DIMS(b->T, one, H)));
-  tensor *d = solve(b, y, &blk, A, t_contiguous(g, r));
+  tensor *d = solve(b, y, &blk, A, r);
   keys = t_slice(g, keys, 0, n_(b, 0), blk.end);
   sums = t_slice(g, sums, 0, n_(b, 0), blk.end);
-  tensor *out = t_contiguous(
-    g, t_add(g, weighed(b, &h, meet(b, &blk, &h, q, sum, keys, sums, true), d), read_state(b, &h, S, q, sum)));
+  tensor *out = t_add(g, weighed(b, &h, meet(b, &blk, &h, q, sum, keys, sums, true), d), read_state(b, &h, S, q, sum));
   uop *rows = rows_done(b, &blk);
-  tensor *fades, *left = t_contiguous(g, left_at_end(b, &blk, sum, sums, rows, &fades));
+  tensor *fades, *left = left_at_end(b, &blk, sum, sums, rows, &fades);
   tensor *kept = t_mul(g, S, t_reshape(g, fades, DIMS(H, n_(b, h.k), one)));
   state_store(b, y, STATE_SSM, t_add(g, kept, added_to_state(b, &h, keys, d, left, rows)));
   tensor *gate = sigmoid(g, split_heads(b, t_contiguous(g, through_two(b, y, W_SSM_G_A, W_SSM_G_B, x)), h.n, h.v));
@@ -239,14 +238,14 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
   tensor *rate = linear(b, y, W_TIME_MIX_A2, linear(b, y, W_TIME_MIX_A1, in[LERP_A]));
   rate = t_contiguous(g, sigmoid(g, t_add(g, rate, weight(b, y, W_TIME_MIX_A0))));
   tensor *kk = unit(b, &h, t_mul(g, k, weight(b, y, W_TIME_MIX_K_K)), 1e-12, 1),
-         *a = t_contiguous(g, t_op1(g, OP_NEG, kk));
+         *a = t_op1(g, OP_NEG, kk);
   tensor *ka = t_mul(g, k, weight(b, y, W_TIME_MIX_K_A));
-  k = t_contiguous(g, t_add(g, k, t_sub(g, t_mul(g, rate, ka), ka)));
+  k = t_add(g, k, t_sub(g, t_mul(g, rate, ka), ka));
   block blk = block_of(b, DELTA_BLOCK);
   tensor *sum = added_up(b, &blk, keep_rows(b, y, STATE_DECAY, &blk, w, false)),
-         *sums = keep_rows(b, y, STATE_SUM, &blk, sum, true), *before = t_contiguous(g, t_sub(g, sum, w));
+         *sums = keep_rows(b, y, STATE_SUM, &blk, sum, true), *before = t_sub(g, sum, w);
   tensor *keys = keep_rows(b, y, STATE_KEY, &blk, k, true),
-         *bs = keep_rows(b, y, RWKV_B, &blk, t_contiguous(g, t_mul(g, kk, rate)), true);
+         *bs = keep_rows(b, y, RWKV_B, &blk, t_mul(g, kk, rate), true);
   tensor *values = keep_rows(b, y, RWKV_V, &blk, v, false),
          *S = state_before(b, y, STATE_SSM, &blk, 3, (int64_t[]){h.n, h.k, h.v});
   tensor *A = t_op1(g, OP_NEG, meet(b, &blk, &h, a, before, bs, sums, false));
@@ -256,12 +255,12 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
   values = split_heads(b, values, h.n, h.v);
   tensor *known =
     t_add(g, read_state(b, &h, S, a, before), weighed(b, &h, meet(b, &blk, &h, a, before, keys, sums, false), values));
-  tensor *u = solve(b, y, &blk, A, t_contiguous(g, known));
+  tensor *u = solve(b, y, &blk, A, known);
   tensor *out = t_add(g, weighed(b, &h, meet(b, &blk, &h, r, sum, keys, sums, true), values),
                       weighed(b, &h, meet(b, &blk, &h, r, sum, bs, sums, true), u));
   out = heads_normed(b, y, t_add(g, out, read_state(b, &h, S, r, sum)));
   uop *rows = rows_done(b, &blk);
-  tensor *fades, *left = t_contiguous(g, left_at_end(b, &blk, sum, sums, rows, &fades));
+  tensor *fades, *left = left_at_end(b, &blk, sum, sums, rows, &fades);
   tensor *kept = t_mul(g, S, t_reshape(g, fades, DIMS(H, n_(b, h.k), one)));
   state_store(b, y, STATE_SSM,
               t_add(g, t_add(g, kept, added_to_state(b, &h, keys, values, left, rows)),
@@ -318,8 +317,8 @@ static tensor *rwkv6(build *b, const layer *y, tensor *x) {
   tensor *made =
     t_contiguous(g, tanh_of(g, linear(b, y, W_TIME_MIX_W1, mixed(b, x, step, weight(b, y, W_TIME_MIX_LERP_X)))));
   for (int i = 0; i < MIXES; i++) {
-    tensor *by = t_matmul(g, t_contiguous(g, t_slice_i(g, made, 1, i * extra, extra)), t_slice_i(g, w2, 0, i * d, d));
-    in[i] = mixed(b, x, step, t_add(g, t_contiguous(g, by), t_reshape_i(g, t_slice_i(g, lerp, 0, i, 1), 1, &d)));
+    tensor *by = t_matmul(g, t_slice_i(g, made, 1, i * extra, extra), t_slice_i(g, w2, 0, i * d, d));
+    in[i] = mixed(b, x, step, t_add(g, by, t_reshape_i(g, t_slice_i(g, lerp, 0, i, 1), 1, &d)));
   }
   tensor *r = linear(b, y, W_TIME_MIX_RECEPTANCE, in[MIX_R]),
          *k = linear(b, y, W_TIME_MIX_KEY, in[MIX_K]),
@@ -330,7 +329,7 @@ static tensor *rwkv6(build *b, const layer *y, tensor *x) {
   w = t_contiguous(g, t_op1(g, OP_NEG, t_exp(g, t_add(g, w, weight(b, y, W_TIME_MIX_DECAY)))));
   block blk = block_of(b, DELTA_BLOCK);
   tensor *sum = added_up(b, &blk, keep_rows(b, y, STATE_DECAY, &blk, w, false)),
-         *sums = keep_rows(b, y, STATE_SUM, &blk, sum, false), *before = t_contiguous(g, t_sub(g, sum, w));
+         *sums = keep_rows(b, y, STATE_SUM, &blk, sum, false), *before = t_sub(g, sum, w);
   tensor *keys = keep_rows(b, y, STATE_KEY, &blk, k, false),
          *values = split_heads(b, keep_rows(b, y, STATE_VALUE, &blk, v, false), h.n, h.v);
   tensor *S = state_before(b, y, STATE_SSM, &blk, 3, (int64_t[]){h.n, h.k, h.v});
@@ -340,9 +339,9 @@ static tensor *rwkv6(build *b, const layer *y, tensor *x) {
                          OP_ADD, 2);
   tensor *out =
     t_add(g, weighed(b, &h, meet(b, &blk, &h, r, before, keys, sums, false), values), read_state(b, &h, S, r, before));
-  out = t_add(g, out, t_mul(g, split_heads(b, v, h.n, h.v), t_reshape(g, t_contiguous(g, own), DIMS(b->T, H, one))));
+  out = t_add(g, out, t_mul(g, split_heads(b, v, h.n, h.v), t_reshape(g, own, DIMS(b->T, H, one))));
   uop *rows = rows_done(b, &blk);
-  tensor *fades, *left = t_contiguous(g, left_at_end(b, &blk, sum, sums, rows, &fades));
+  tensor *fades, *left = left_at_end(b, &blk, sum, sums, rows, &fades);
   tensor *kept = t_mul(g, S, t_reshape(g, fades, DIMS(H, n_(b, h.k), one)));
   state_store(b, y, STATE_SSM, t_add(g, kept, added_to_state(b, &h, keys, values, left, rows)));
   return linear(b, y, W_TIME_MIX_OUTPUT, t_contiguous(g, t_mul(g, heads_normed(b, y, out), gate)));
@@ -368,7 +367,7 @@ static int channel_load(loader *l, layer *y) {
 static tensor *channel_mix(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   x = t_contiguous(g, x);
-  tensor *step = t_contiguous(g, t_sub(g, row_before(b, y, y->ff_state, x), x)),
+  tensor *step = t_sub(g, row_before(b, y, y->ff_state, x), x),
          *k = linear(b, y, W_CHANNEL_MIX_KEY, mixed(b, x, step, weight(b, y, W_CHANNEL_MIX_LERP_K)));
   tensor *out = linear(b, y, W_CHANNEL_MIX_VALUE, activate(b, y, k));
   if (!y->w[W_CHANNEL_MIX_RECEPTANCE].weight) return out;

@@ -52,7 +52,7 @@ static tensor *sparse_gate(const build *b, const layer *y, tensor *x) {
   if (isinf(y->cut)) return x;
   tensor *centred = t_sub(g, x, t_contiguous(g, t_scale(g, t_reduce(g, x, OP_ADD, 1), 1.0 / y->n_ff)));
   tensor *deviation =
-    t_op1(g, OP_SQRT, t_contiguous(g, t_scale(g, t_reduce(g, t_mul(g, centred, centred), OP_ADD, 1), 1.0 / y->n_ff)));
+    t_op1(g, OP_SQRT, t_scale(g, t_reduce(g, t_mul(g, centred, centred), OP_ADD, 1), 1.0 / y->n_ff));
   return t_op2(g, OP_MAX, t_sub(g, centred, t_scale(g, deviation, y->cut)), t_float(g, 0));
 }
 
@@ -64,7 +64,6 @@ static tensor *feed_forward(build *b, const layer *y, tensor *x) {
   } else if (y->w[W_FFN_GATE].weight) {
     h = gated(b, y, sparse_gate(b, y, linear(b, y, W_FFN_GATE, x)), up, y->moe.shared_limit);
   } else {
-    up = t_contiguous(g, up);
     h = gated(b, y, sparse_gate(b, y, t_slice_i(g, up, 1, 0, y->n_ff)), t_slice_i(g, up, 1, y->n_ff, y->n_ff),
               y->moe.shared_limit);
   }

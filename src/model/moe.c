@@ -156,7 +156,7 @@ static tensor *router(const build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   if (!(b->m->arch->has & HAS_ROUTER_SCALE)) return linear(b, y, W_FFN_GATE_INP, x);
   x = t_mul(g, t_rmsnorm(g, x, NULL, b->m->eps), t_scale(g, scale(b, y, W_FFN_GATE_INP), 1 / sqrt(b->m->n_embd)));
-  return t_matmul(g, t_contiguous(g, x), weight(b, y, W_FFN_GATE_INP));
+  return t_matmul(g, x, weight(b, y, W_FFN_GATE_INP));
 }
 
 // Of choice k, with logit m (Phi's sparse mixer): its softmax among the experts that are not chosen before it and whose
@@ -171,7 +171,7 @@ static tensor *near(const build *b, const experts *e, tensor *ranks, tensor *log
   tensor *far = less_than(g, t_scale(g, size, 0.02), below),
          *gone = less_than(g, ranks, t_reshape(g, iota(b, used), DIMS(one, used, one)));
   tensor *left = t_where(g, t_op2(g, OP_OR, far, gone), t_float(g, 0), t_exp(g, t_op1(g, OP_NEG, below)));
-  return t_op1(g, OP_RECIP, t_contiguous(g, drop_axis(g, t_reduce(g, left, OP_ADD, 2), 2)));
+  return t_op1(g, OP_RECIP, drop_axis(g, t_reduce(g, left, OP_ADD, 2), 2));
 }
 
 // chosen {T, used}, I32 in 0..n-1, and their weights {T, used}
@@ -189,7 +189,7 @@ static void route(const build *b, const layer *y, tensor *x, tensor **chosen, te
   tensor *row = t_op2(g, OP_MUL, t_reshape(g, t_iota(g, T), DIMS(T, one)), n);
   tensor *w = t_gather(g, t_reshape(g, p, DIMS(idx_mul(g, T, n))), t_add(g, row, t_cast(g, *chosen, DT_IDX)));
   if (e->gating == GATING_SOFTMAX_CHOSEN) w = t_softmax(g, w, 1);
-  if (e->gating == GATING_NEAR) w = near(b, e, r, logits, t_contiguous(g, w));
+  if (e->gating == GATING_NEAR) w = near(b, e, r, logits, w);
   if (e->norm) w = t_op2(g, OP_FDIV, w, t_op2(g, OP_MAX, t_reduce(g, w, OP_ADD, 1), t_float(g, 6.103515625e-5)));
   *weights = t_contiguous(g, t_scale(g, w, e->scale));
 }
@@ -298,7 +298,7 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
   tensor *in = t_gather(g, x, from);
   if (weights) {
     tensor *by = sum_where(g, here, t_reshape(g, weights, DIMS(one, pairs)), 1);
-    in = t_contiguous(g, t_mul(g, in, t_reshape(g, by, DIMS(tiles, tile, one))));
+    in = t_mul(g, in, t_reshape(g, by, DIMS(tiles, tile, one)));
   }
   tensor *out = eval_experts(b, y, &(choice){which, tiles, tile}, in);
   return t_gather(g, t_reshape(g, out, DIMS(places, x->shape->dim[1])),
@@ -316,7 +316,6 @@ static tensor *shared_expert(const build *b, const layer *y, tensor *x) {
   } else if (y->w[W_FFN_GATE_SHEXP].weight) {
     h = gated(b, y, linear(b, y, W_FFN_GATE_SHEXP, x), up, y->moe.shared_limit);
   } else {
-    up = t_contiguous(g, up);
     h = gated(b, y, t_slice_i(g, up, 1, 0, f), t_slice_i(g, up, 1, f, f), y->moe.shared_limit);
   }
   tensor *out = linear(b, y, W_FFN_DOWN_SHEXP, h);
@@ -329,7 +328,7 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   const experts *e = &y->moe;
   uop *used = n_(b, e->used), *one = n_(b, 1);
-  tensor *chosen, *w, *out, *in = e->latent ? t_contiguous(g, linear(b, y, W_FFN_LATENT_DOWN, x)) : x;
+  tensor *chosen, *w, *out, *in = e->latent ? linear(b, y, W_FFN_LATENT_DOWN, x) : x;
   route(b, y, b->router_in ? b->router_in : x, &chosen, &w);
   tensor *by = t_reshape(g, w, DIMS(b->T, used, one));
   if (b->s->chunk > 1 && !b->s->sums) {

@@ -29,7 +29,7 @@ void per_layer_enter(build *b, tensor *ids, tensor *x) {
   const model *m = b->m;
   if (!m->n_own) return;
   uop *dims[] = {b->T, n_(b, m->n_layer), n_(b, m->n_own)};
-  tensor *made = t_scale(g, t_contiguous(g, linear(b, NULL, W_PER_LAYER_MODEL_PROJ, x)), 1 / sqrt(m->n_embd));
+  tensor *made = t_scale(g, linear(b, NULL, W_PER_LAYER_MODEL_PROJ, x), 1 / sqrt(m->n_embd));
   made = norm(b, NULL, W_PER_LAYER_PROJ_NORM, t_reshape(g, made, 3, dims));
   tensor *own = t_scale(g, t_gather(g, weight(b, NULL, W_PER_LAYER_TOKEN_EMBD), ids), sqrt(m->n_own));
   b->own = t_contiguous(g, t_scale(g, t_add(g, made, t_reshape(g, own, 3, dims)), M_SQRT1_2));

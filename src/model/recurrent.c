@@ -103,7 +103,7 @@ uop *rows_done(build *b, const block *k) {
 tensor *left_at_end(build *b, const block *k, tensor *sum, tensor *sums, uop *rows, tensor **of_state) {
   graph *g = b->g;
   tensor *last = t_slice(g, sum, 0, idx_sub(g, b->T, n_(b, 1)), n_(b, 1));
-  *of_state = t_contiguous(g, t_where(g, k->full, t_exp(g, last), t_float(g, 1)));
+  *of_state = t_where(g, k->full, t_exp(g, last), t_float(g, 1));
   return t_where(g, k->full, t_exp(g, t_sub(g, last, t_slice(g, sums, 0, n_(b, 0), rows))), t_float(g, 0));
 }
 
@@ -194,20 +194,19 @@ static tensor *mamba(build *b, const layer *y, tensor *x) {
   tensor *A = t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, D, N));
   tensor *sum = added_up(b, &k, keep_rows(b, y, STATE_DECAY, &k, dt, false)),
          *sums = keep_rows(b, y, STATE_SUM, &k, sum, false);
-  tensor *keys = keep_rows(b, y, STATE_KEY, &k, t_contiguous(g, B), false),
-         *values = keep_rows(b, y, STATE_VALUE, &k, t_contiguous(g, t_mul(g, dt, x)), false);
-  C = t_contiguous(g, C);
+  tensor *keys = keep_rows(b, y, STATE_KEY, &k, B, false),
+         *values = keep_rows(b, y, STATE_VALUE, &k, t_mul(g, dt, x), false);
   // what token t reads of row s of the block
   tensor *since = t_sub(g, t_reshape(g, sum, DIMS(b->T, one, D)), t_reshape(g, sums, DIMS(one, k.end, D)));
   tensor *meet =
-    t_contiguous(g, t_mul(g, t_reshape(g, C, DIMS(b->T, one, N)), t_reshape(g, keys, DIMS(one, k.end, N))));
+    t_mul(g, t_reshape(g, C, DIMS(b->T, one, N)), t_reshape(g, keys, DIMS(one, k.end, N)));
   tensor *left =
     t_exp(g, t_mul(g, t_reshape(g, since, DIMS(b->T, k.end, D, one)), t_reshape(g, A, DIMS(one, one, D, N))));
   tensor *read = t_reshape(g, t_reduce(g, t_mul(g, left, t_reshape(g, meet, DIMS(b->T, k.end, one, N))), OP_ADD, 3),
                            DIMS(b->T, k.end, D));
   read = t_where(g, t_reshape(g, not_later(b, &k, k.end, true), DIMS(b->T, k.end, one)),
                  t_mul(g, read, t_reshape(g, values, DIMS(one, k.end, D))), t_float(g, 0));
-  tensor *out = t_contiguous(g, t_reshape(g, t_reduce(g, read, OP_ADD, 1), DIMS(b->T, D)));
+  tensor *out = t_reshape(g, t_reduce(g, read, OP_ADD, 1), DIMS(b->T, D));
   // and what the state still has
   tensor *S = state_before(b, y, STATE_SSM, &k, 2, (int64_t[]){inner, n}),
          *fade = t_exp(g, t_mul(g, t_reshape(g, sum, DIMS(b->T, D, one)), A));
@@ -217,7 +216,7 @@ static tensor *mamba(build *b, const layer *y, tensor *x) {
               t_mul(g, x, t_reshape(g, weight(b, y, W_SSM_D), DIMS(one, D))));
   // the next state
   uop *rows = rows_done(b, &k);
-  tensor *last = t_contiguous(g, t_slice(g, sum, 0, idx_sub(g, b->T, one), one));
+  tensor *last = t_slice(g, sum, 0, idx_sub(g, b->T, one), one);
   tensor *kept = t_where(g, k.full, t_exp(g, t_mul(g, t_reshape(g, last, DIMS(D, one)), t_reshape(g, A, DIMS(D, N)))),
                          t_float(g, 1));
   since = t_sub(g, last, t_slice(g, sums, 0, n_(b, 0), rows));
@@ -263,7 +262,7 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
   tensor *v = t_slice_i(g, xbc, 1, 0, inner), *B = t_slice_i(g, xbc, 1, inner, bc),
          *C = t_slice_i(g, xbc, 1, inner + bc, bc);
   block k = block_of(b, MAMBA_BLOCK);
-  dt = keep_rows(b, y, STATE_DECAY, &k, t_contiguous(g, softplus(g, t_add(g, dt, bias(b, y, W_SSM_DT)))), false);
+  dt = keep_rows(b, y, STATE_DECAY, &k, softplus(g, t_add(g, dt, bias(b, y, W_SSM_DT))), false);
   tensor *sum = added_up(b, &k, t_mul(g, dt, t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, H)))),
          *sums = keep_rows(b, y, STATE_SUM, &k, sum, false);
   tensor *keys = keep_rows(b, y, STATE_KEY, &k, B, false), *values = keep_rows(b, y, STATE_VALUE, &k, v, false);
@@ -286,7 +285,7 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
     t_add(g, out, t_mul(g, t_reshape(g, v, DIMS(b->T, H, D)), t_reshape(g, weight(b, y, W_SSM_D), DIMS(one, H, one))));
   uop *rows = rows_done(b, &k);
   tensor *fades,
-      *left = t_contiguous(g, t_mul(g, left_at_end(b, &k, sum, sums, rows, &fades), t_slice(g, dt, 0, n_(b, 0), rows)));
+      *left = t_mul(g, left_at_end(b, &k, sum, sums, rows, &fades), t_slice(g, dt, 0, n_(b, 0), rows));
   keys = t_slice(g, keys, 0, n_(b, 0), rows);
   values = t_slice(g, values, 0, n_(b, 0), rows);
   tensor *add =
@@ -375,7 +374,7 @@ static tensor *taken_from_rows(build *b, tensor *A, tensor *d, int64_t from) {
   uop *n = A->shape->dim[0], *H = A->shape->dim[2], *V = d->shape->dim[2], *one = n_(b, 1),
       *some = n_(b, SOLVED_AT_ONCE);
   tensor *by = t_reshape(g, t_slice_i(g, A, 1, from, SOLVED_AT_ONCE), DIMS(n, some, H, one));
-  return t_reshape(g, t_contiguous(g, t_reduce(g, t_mul(g, by, t_reshape(g, d, DIMS(one, some, H, V))), OP_ADD, 1)),
+  return t_reshape(g, t_reduce(g, t_mul(g, by, t_reshape(g, d, DIMS(one, some, H, V))), OP_ADD, 1),
                    DIMS(n, H, V));
 }
 
@@ -384,7 +383,7 @@ static tensor *solve_one(build *b, const block *k, tensor *A, tensor *r, tensor 
   graph *g = b->g;
   uop *H = r->shape->dim[1], *own = idx_mul(g, idx_div(g, k->from, n_(b, SOLVED_AT_ONCE)), n_(b, SOLVED_AT_ONCE));
   tensor *d = r, *row = t_reshape(g, t_iota(g, n_(b, k->size)), DIMS(n_(b, 1), n_(b, k->size), n_(b, 1)));
-  tensor *of_others = t_contiguous(g, t_where(g, t_op2(g, OP_CMPLT, row, own), A, t_float(g, 0)));
+  tensor *of_others = t_where(g, t_op2(g, OP_CMPLT, row, own), A, t_float(g, 0));
   for (int64_t s = 0; s < k->size - SOLVED_AT_ONCE; s += SOLVED_AT_ONCE)
     d = t_sub(g, d, taken_from_rows(b, of_others, t_slice_i(g, known, 0, s, SOLVED_AT_ONCE), s));
   d = t_reshape(g, d, DIMS(H, r->shape->dim[2]));
@@ -404,7 +403,6 @@ static tensor *solve_some(build *b, tensor *A, tensor *x, tensor *const *before,
                              *own = t_slice_i(g, A, 0, from, SOLVED_AT_ONCE);
   for (int64_t s = 0; s < from; s += SOLVED_AT_ONCE)
     rows = t_sub(g, rows, taken_from_rows(b, own, before[s / SOLVED_AT_ONCE], s));
-  if (from) rows = t_contiguous(g, rows);
   for (int64_t t = 0; t < SOLVED_AT_ONCE; t++) {
     d[t] = one_row(b, rows, n_(b, t));
     for (int64_t s = 0; s < t; s++)
@@ -435,7 +433,7 @@ tensor *solve(build *b, const layer *y, const block *k, tensor *A, tensor *r) {
   tensor *next = state_buffer(b, y, STATE_VALUE),
          *own = t_reshape(g, state_slot(b, y, STATE_VALUE, next), DIMS(rows, H, V)),
          *known = t_slice_i(g, own, 0, 0, k->size), *d[DELTA_BLOCK / SOLVED_AT_ONCE];
-  if (uop_is_int(b->T, 1)) return keep_rows(b, y, STATE_VALUE, k, solve_one(b, k, t_contiguous(g, A), r, known), false);
+  if (uop_is_int(b->T, 1)) return keep_rows(b, y, STATE_VALUE, k, solve_one(b, k, A, r, known), false);
   r = rows_of_block(b, k, r, known);
   A = rows_of_block(b, k, A, NULL);
   for (int64_t from = 0; from < k->size; from += SOLVED_AT_ONCE) {
@@ -475,7 +473,7 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
   block blk = block_of(b, DELTA_BLOCK);
   tensor *decay =
       t_mul(g, softplus(g, t_add(g, alpha, bias(b, y, W_SSM_DT))), t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, H)));
-  tensor *sum = added_up(b, &blk, keep_rows(b, y, STATE_DECAY, &blk, t_contiguous(g, decay), false)),
+  tensor *sum = added_up(b, &blk, keep_rows(b, y, STATE_DECAY, &blk, decay, false)),
          *sums = keep_rows(b, y, STATE_SUM, &blk, sum, true);
   tensor *conv = t_contiguous(g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, mixed)));
   tensor *q = unit_rows(b, y, t_slice_i(g, conv, 1, 0, keys), 1 / sqrt((double)k)),
@@ -484,9 +482,9 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
          *S = state_before(b, y, STATE_SSM, &blk, 3, (int64_t[]){h, k, v});
   tensor *faded = t_reshape(g, t_exp(g, sum), DIMS(b->T, H, one)), *s4 = t_reshape(g, S, DIMS(one, H, K, V));
   tensor *known =
-      t_contiguous(g, t_reduce(g, t_mul(g, s4, t_reshape(g, of_heads(b, y, key), DIMS(b->T, H, K, one))), OP_ADD, 2));
-  tensor *r = t_contiguous(g, t_mul(g, t_sub(g, value, t_mul(g, t_reshape(g, known, DIMS(b->T, H, V)), faded)),
-                                    t_reshape(g, beta, DIMS(b->T, H, one))));
+      t_reduce(g, t_mul(g, s4, t_reshape(g, of_heads(b, y, key), DIMS(b->T, H, K, one))), OP_ADD, 2);
+  tensor *r = t_mul(g, t_sub(g, value, t_mul(g, t_reshape(g, known, DIMS(b->T, H, V)), faded)),
+                      t_reshape(g, beta, DIMS(b->T, H, one)));
   // each row of keys meets those before it
   tensor *all_keys = keep_rows(b, y, STATE_KEY, &blk, key, true);
   tensor *A = t_mul(g, t_mul(g, products(b, y, key, all_keys), left_at(b, &blk, sum, sums, false)),
@@ -495,17 +493,16 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
   // what the block has for each query, and what the state still has
   sums = t_slice(g, sums, 0, n_(b, 0), blk.end);
   all_keys = t_slice(g, all_keys, 0, n_(b, 0), blk.end);
-  tensor *weights = t_contiguous(g, t_mul(g, products(b, y, q, all_keys), left_at(b, &blk, sum, sums, true)));
-  tensor *out = t_contiguous(g, t_reduce(g,
-                                         t_mul(g, t_reshape(g, weights, DIMS(b->T, blk.end, H, one)),
-                                               t_reshape(g, values, DIMS(one, blk.end, H, V))),
-                                         OP_ADD, 1));
+  tensor *weights = t_mul(g, products(b, y, q, all_keys), left_at(b, &blk, sum, sums, true));
+  tensor *out = t_reduce(g,
+                         t_mul(g, t_reshape(g, weights, DIMS(b->T, blk.end, H, one)),
+                               t_reshape(g, values, DIMS(one, blk.end, H, V))),
+                         OP_ADD, 1);
   tensor *read =
       t_contiguous(g, t_reduce(g, t_mul(g, s4, t_reshape(g, of_heads(b, y, q), DIMS(b->T, H, K, one))), OP_ADD, 2));
-  out = t_contiguous(
-      g, t_add(g, t_reshape(g, out, DIMS(b->T, H, V)), t_mul(g, t_reshape(g, read, DIMS(b->T, H, V)), faded)));
+  out = t_add(g, t_reshape(g, out, DIMS(b->T, H, V)), t_mul(g, t_reshape(g, read, DIMS(b->T, H, V)), faded));
   uop *rows = rows_done(b, &blk);
-  tensor *fades, *left = t_contiguous(g, left_at_end(b, &blk, sum, sums, rows, &fades));
+  tensor *fades, *left = left_at_end(b, &blk, sum, sums, rows, &fades);
   key = of_heads(b, y, t_slice(g, all_keys, 0, n_(b, 0), rows));
   tensor *add =
       t_mul(g, t_mul(g, t_reshape(g, key, DIMS(rows, H, K, one)), t_reshape(g, left, DIMS(rows, H, one, one))),
