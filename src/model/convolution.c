@@ -17,6 +17,7 @@ tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t 
   int64_t d = x->shape->dim[1]->a;
   tensor *before = state_rows(b, y, i, 2, (int64_t[]){taps - 1, d}), *w = weight(b, y, id), *add = bias(b, y, id),
          *sum = NULL;
+  // each tap reads it, from a row of its own: left to costs, a product may be computed once for each
   x = t_contiguous(g, x);
   for (int64_t j = 0; j < taps; j++) {
     tensor *row = j == taps - 1 ? x : rows_at(b, before, x, t_add(g, t_iota(g, b->T), n_(b, j)));

@@ -185,6 +185,7 @@ static void route(const build *b, const layer *y, tensor *x, tensor **chosen, te
   else if (e->groups == 1) s = logits;                         // what a gate does not change the order of
   if (e->groups_used < e->groups) s = best_groups(b, e, s);
   tensor *k = t_reshape(g, iota(b, used), DIMS(one, used, one)), *r = t_reshape(g, rank_in_last(g, s), DIMS(T, one, n));
+  // stored: every product with experts reads it to find its rows, where costs count one place of a gather
   *chosen = t_contiguous(g, sum_where(g, equal(g, r, k), iota(b, n), 2));
   tensor *row = t_op2(g, OP_MUL, t_reshape(g, t_iota(g, T), DIMS(T, one)), n);
   tensor *w = t_gather(g, t_reshape(g, p, DIMS(idx_mul(g, T, n))), t_add(g, row, t_cast(g, *chosen, DT_IDX)));
@@ -273,6 +274,7 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
   uop *tiles = idx_div(g, idx_add(g, pairs, n_(b, (int64_t)e->n * (TILE - 1))), tile),
       *places = idx_mul(g, tiles, tile);
   tensor *pair = t_reshape(g, chosen, DIMS(pairs)), *expert = iota(b, n);
+  // Each step is stored, as the next ones count it for each pair, tile or expert anew.
   // tiles of each expert, and its first one
   tensor *count = t_contiguous(
     g, sum_where(g, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, expert, DIMS(n, one))), i32(g, 1), 1));

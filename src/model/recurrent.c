@@ -270,6 +270,7 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
   tensor *meet = t_reduce(
       g, t_mul(g, t_reshape(g, C, DIMS(b->T, one, G, N)), t_reshape(g, keys, DIMS(one, k.end, G, N))), OP_ADD, 3);
   tensor *factor = t_mul(g, left_at(b, &k, sum, sums, true), t_reshape(g, dt, DIMS(one, k.end, H)));
+  // stored: inside the sum below both would be computed again for each element of a head
   factor = t_mul(g, t_reshape(g, t_contiguous(g, meet), DIMS(b->T, k.end, G, one)),
                  t_reshape(g, factor, DIMS(b->T, k.end, G, P)));
   factor = t_reshape(g, t_contiguous(g, factor), DIMS(b->T, k.end, H, one));
