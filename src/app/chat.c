@@ -47,13 +47,15 @@ static int answer_user(struct chat *c, const char *text, size_t n) {
 // Until the end of the input.  1: what came last failed.
 static int converse(struct chat *c) {
   str text = {0};
+  enum input got = INPUT_TEXT;
   int status = 0;
   for (;;) {
     char prompt[64];
     snprintf(prompt, sizeof prompt, "%zu/%d > ", c->used, weft_model_context(c->model));
     interrupt_catch();
-    enum input got = terminal_read(c->term, prompt, &text);
+    got = terminal_read(c->term, prompt, &text);
     if (got == INPUT_END) break;
+    if (got == INPUT_BROKEN) { status = EXIT_FAILED; break; }
     if (got == INPUT_INTERRUPTED) {
       if (!terminal_interactive(c->term)) { status = EXIT_INTERRUPTED; break; }
       terminal_note(c->term, "(Ctrl-D or /exit ends the conversation)");
@@ -69,16 +71,15 @@ static int converse(struct chat *c) {
     if (terminal_closed(c->term) || (c->o.single_turn && !line)) break;
   }
   str_free(&text);
-  return terminal_interactive(c->term) ? EXIT_OK : status;
+  return terminal_interactive(c->term) && got != INPUT_BROKEN ? EXIT_OK : status;
 }
 
-// One message: of -p, of a file, or both, or all of stdin.  1: there is none, and a conversation begins.
+// One message: of -p, of a file, or both, or all of stdin.
 static int answer_one(struct chat *c) {
-  const char *file = c->o.file ? c->o.file : !c->o.prompt && !c->o.simple_io && !isatty(STDIN_FILENO) ? "-" : NULL;
+  const char *file = c->o.file ? c->o.file : c->o.prompt ? NULL : "-";
   error err = {0};
   char *text = NULL;
   size_t n = 0;
-  if (!file && !c->o.prompt) return 1;
   if (file && read_file(file, &text, &n, &err)) return failed("%s", err.text);
   if (n && text[n - 1] == '\n') n--;
   str message = {0};
@@ -230,15 +231,13 @@ static int chat(struct chat *c) {
   c->messages = json_array();
   int status = set_system(c);
   if (status) return status;
-  bool one = c->o.prompt || c->o.file;
-  bool conversation = !one && (c->o.simple_io || isatty(STDIN_FILENO));
+  bool conversation = !c->o.prompt && !c->o.file && (c->o.simple_io || isatty(STDIN_FILENO));
   c->term = terminal_new((enum color)c->o.color, conversation, !c->o.simple_io, &err);
   if (!c->term) return failed("%s", err.text);
   keep_to_files(&c->o, NULL);
   status = open_chat_model(c);
   if (status) return status;
-  status = answer_one(c);
-  if (status != 1 || one) return status;
+  if (!conversation) return answer_one(c);
   if (terminal_interactive(c->term) && !c->o.quiet) greet(c);
   return converse(c);
 }

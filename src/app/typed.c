@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 #include "app/app.h"
 #include "app/edit.h"
@@ -27,7 +28,7 @@ enum { ASK_LINE, ASK_READ, ASK_WRITE };
 struct ask { uint64_t what, prompt, text; };     // bytes that follow: of the prompt; of its beginning, or of the file
 struct answer { uint64_t got, n; };              // enum input, or 1 where it failed; bytes of the line, file or error
 
-struct typed { int fd; pid_t child; bool editing; };
+struct typed { int fd; pid_t child; bool editing; struct termios before; };
 
 // ---------------------------------------------------------------------------------------------------------- the child
 
@@ -152,6 +153,7 @@ static int write_named_file(struct reader *r, const char *text, size_t n, error 
   newfile *f = NULL;
   if (!r->writes) return error_set(err, "no file was named to be written");
   r->writes = false;
+  if (!strcmp(r->file, "-")) return error_set(err, "- is no file");
   if (!newfile_open(r->file, &f, err) && !newfile_add(f, text, n, err)) return newfile_commit(f, err);
   newfile_discard(f);
   return -1;
@@ -164,14 +166,19 @@ static char *receive_text(const struct reader *r, uint64_t n) {
   return text;
 }
 
-// Ctrl-Z is for the parent, but where the keys have to be given back first (edit.c).
+// Where lines are edited Ctrl-Z is for the parent, but while one is typed: then the keys are given back first (edit.c).
 static void pass_over(int sig) { (void)sig; }
+
+static bool is_ignored(int sig) {
+  struct sigaction now;
+  return !sigaction(sig, NULL, &now) && now.sa_handler == SIG_IGN;
+}
 
 NORETURN static void be_the_reader(struct reader *r, pid_t parent) {
   struct ask q;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(0);
-  signal(SIGTSTP, pass_over);
+  if (r->editing && !is_ignored(SIGTSTP)) signal(SIGTSTP, pass_over);
   if (r->editing) { interrupt_note(); start_editing(r); }
   else signal(SIGINT, SIG_IGN);
   while (message_receive(r->fd, &q, sizeof q)) {
@@ -208,35 +215,53 @@ typed *typed_new(bool editing, const char *color, error *err) {
   close(fd[1]);
   if (child < 0) { no_reader(err); close(fd[0]); return NULL; }
   typed *t = xcalloc(1, sizeof *t);
-  *t = (typed){fd[0], child, editing};
+  *t = (typed){.fd = fd[0], .child = child, .editing = editing};
+  tcgetattr(STDIN_FILENO, &t->before);
   return t;
 }
 
-// It may be waiting for a line that nobody wants any more.
+static int wait_for_reader(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  return status;
+}
+
+// It may be waiting for a line that nobody wants any more, or be stopped.
 void typed_free(typed *t) {
   if (!t) return;
   close(t->fd);
   if (t->child) {
     kill(t->child, SIGTERM);
-    waitpid(t->child, NULL, 0);
+    kill(t->child, SIGCONT);
+    wait_for_reader(t->child);
   }
   free(t);
 }
 
 // --------------------------------------------------------------------------------------------------------- the parent
 
+// While a line is typed; the first one also while a file is read.
 static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT};
 static volatile pid_t reader_pid;
-static void hand_on(int sig) { kill(reader_pid, sig); }
+static void hand_on(int sig) {
+  if (reader_pid > 0) kill(reader_pid, sig);
+}
 
 // An answer, where its text is wanted at *text with a NUL behind it. False: the child has ended.
 static bool receive_answer(typed *t, struct answer *a, char **text) {
   struct pollfd ready = {.fd = t->fd, .events = POLLIN};
+  sigset_t interrupt, before;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
   a->got = INPUT_INTERRUPTED;
   a->n = 0;
   *text = xcalloc(1, 1);
-  while (poll(&ready, 1, -1) < 0)
-    if (!t->editing && interrupted()) return true;
+  // Ctrl-C comes only while this waits, so that none is missed
+  sigprocmask(SIG_BLOCK, &interrupt, &before);
+  bool left = false;
+  while (!(left = !t->editing && interrupted()) && ppoll(&ready, 1, NULL, &before) < 0 && errno == EINTR) continue;
+  sigprocmask(SIG_SETMASK, &before, NULL);
+  if (left) return true;
   if (!message_receive(t->fd, a, sizeof *a) || a->n > SIZE_MAX - 1) return false;
   free(*text);
   *text = xmalloc(a->n + 1);
@@ -244,12 +269,18 @@ static bool receive_answer(typed *t, struct answer *a, char **text) {
   return message_receive(t->fd, *text, a->n);
 }
 
-// What ended the child while it had the terminal was meant for both.
+// What asked the child to end while it had the terminal was meant for both; otherwise it left the terminal as it was.
 static void end_as_the_child(typed *t) {
-  int status = 0;
-  waitpid(t->child, &status, 0);
-  t->child = 0;
-  if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) raise(WTERMSIG(status));
+  int status = wait_for_reader(t->child), sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  t->child = reader_pid = 0;
+  for (size_t i = 0; i < COUNT(handed_on); i++) if (sig == handed_on[i]) raise(sig);
+  if (t->editing) {
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &t->before);
+    static const char off[] = "\033[?2004l\r\n";
+    if (write(STDOUT_FILENO, off, sizeof off - 1) < 0) return;
+  }
+  failed("the process that reads what is typed has ended (%s %d)", sig ? "signal" : "status",
+         sig ? sig : WEXITSTATUS(status));
 }
 
 static struct answer ask(typed *t, struct ask q, const char *prompt, const char *text, char **out) {
@@ -257,16 +288,17 @@ static struct answer ask(typed *t, struct ask q, const char *prompt, const char 
     {&q, sizeof q}, {(char *)(uintptr_t)prompt, q.prompt}, {(char *)(uintptr_t)text, q.text}};
   struct sigaction others[COUNT(handed_on)], on = {.sa_handler = hand_on};
   struct answer a = {0};
+  size_t n = !t->editing || !t->child ? 0 : q.what == ASK_LINE ? COUNT(handed_on) : 1;
   reader_pid = t->child;
-  for (size_t i = 0; t->editing && i < COUNT(handed_on); i++) {
+  for (size_t i = 0; i < n; i++) {
     sigaction(handed_on[i], NULL, &others[i]);
     if (others[i].sa_handler != SIG_IGN) sigaction(handed_on[i], &on, NULL);
   }
   bool whole = t->child && message_send(t->fd, parts, COUNT(parts)) && receive_answer(t, &a, out);
-  for (size_t i = 0; t->editing && i < COUNT(handed_on); i++) sigaction(handed_on[i], &others[i], NULL);
+  for (size_t i = 0; i < n; i++) sigaction(handed_on[i], &others[i], NULL);
   if (whole) return a;
   if (t->child) end_as_the_child(t);
-  return (struct answer){.got = INPUT_END};
+  return (struct answer){.got = INPUT_BROKEN};
 }
 
 enum input typed_line(typed *t, const char *prompt, const char *begin, str *out) {

@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "base/str.h"
 
-enum input { INPUT_TEXT, INPUT_END, INPUT_INTERRUPTED };
+enum input { INPUT_TEXT, INPUT_END, INPUT_INTERRUPTED, INPUT_BROKEN };
 
 typedef struct typed typed;
 // Makes the process; before there are threads. editing: lines are edited and kept in a history (edit.h); otherwise they
@@ -19,7 +19,8 @@ void typed_free(typed *t);
 
 // A message without its last newline: one line, or several where lines end with \, stand between """ and """, or are
 // pasted together. begin: what stands there to begin with, or ""; such a line names no files. END: Ctrl-D, or the
-// terminal is gone. INTERRUPTED: Ctrl-C, and out is empty.
+// terminal is gone. INTERRUPTED: Ctrl-C, and out is empty. BROKEN: the process has ended, as stderr says, and the
+// terminal is as it was.
 enum input typed_line(typed *t, const char *prompt, const char *begin, str *out);
 
 // The text of the file that the last line names after /read or /load, for free(). -1 and why not.

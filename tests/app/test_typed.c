@@ -16,6 +16,7 @@ enum edit_result edit_line(edit *e, const char *prompt, const char *color, const
 }
 bool interrupted(void) { return false; }
 void interrupt_note(void) { }
+int failed(const char *fmt, ...) { (void)fmt; return EXIT_FAILED; }
 
 int read_file(const char *path, char **text, size_t *n, error *err) {
   FILE *f = fopen(path, "r");
@@ -151,6 +152,10 @@ static void test_errors_name_the_file(void **state) {
   command(t, "/read", "-");
   assert_int_equal(typed_read(t, &text, &n, &err), -1);
   assert_string_equal(err.text, "- is no file");
+  err = (error){0};
+  command(t, "/save", "-");
+  assert_int_equal(typed_write(t, "x", 1, &err), -1);
+  assert_string_equal(err.text, "- is no file");
   end(t);
 }
 
@@ -164,10 +169,19 @@ static void test_the_end(void **state) {
   typed_free(t);
   t = begin();
   kill(t->child, SIGKILL);
-  assert_int_equal(typed_line(t, "> ", "", &out), INPUT_END);      // and it ends nobody else
-  assert_int_equal(typed_line(t, "> ", "", &out), INPUT_END);
+  assert_int_equal(typed_line(t, "> ", "", &out), INPUT_BROKEN);      // and it ends nobody else
+  assert_int_equal(typed_line(t, "> ", "", &out), INPUT_BROKEN);
   end(t);
   str_free(&out);
+}
+
+// One that is stopped is not waited for.
+static void test_a_child_that_is_stopped(void **state) {
+  (void)state;
+  typed *t = begin();
+  line(t, "hello", "");
+  kill(t->child, SIGSTOP);
+  end(t);
 }
 
 static void test_a_megabyte(void **state) {
@@ -189,6 +203,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_a_line_names_one_file), cmocka_unit_test(test_other_lines_name_none),
     cmocka_unit_test(test_errors_name_the_file), cmocka_unit_test(test_the_end), cmocka_unit_test(test_a_megabyte),
+    cmocka_unit_test(test_a_child_that_is_stopped),
   };
   if (!mkdtemp(folder)) return 1;
   snprintf(first, sizeof first, "%s/first", folder);

@@ -350,6 +350,14 @@ def test_lines_from_a_pipe(chat, tmp_path):
     assert b"\x1b" not in done.stdout and " > " not in done.out
 
 
+def test_a_pipe_that_fails(run_weft, tinypy, tmp_path):
+    """One message from a pipe: the exit status says whether it was answered."""
+    (tmp_path / "bad.jinja").write_text("{{ raise_exception('no') }}")
+    done = run_weft(["chat", "-m", tinypy, "--chat-template-file", tmp_path / "bad.jinja", "-n", "3"], input="hi\n")
+    assert done.returncode == 1 and "no" in done.err
+    assert run_weft(["chat", "-m", tinypy, "--chat-template", "none", "-n", "3"], input="hi\n").returncode == 0
+
+
 def test_what_is_in_the_cache_is_kept(chat):
     done = chat(["hello", "again", "/stats"], "-n", "12")
     kept = int(re.search(r"(\d+) kept", done.err).group(1))

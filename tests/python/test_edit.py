@@ -335,6 +335,53 @@ def test_ctrl_z_gives_the_terminal_back(weft, weft_env, tinypy, tmp_path):
     p.close()
 
 
+def test_ctrl_z_of_lines_that_are_not_edited(weft, weft_env, tinypy, tmp_path):
+    """What is typed to the shell meanwhile is the shell's."""
+    (tmp_path / "t.jinja").write_text(TEMPLATE)
+    p = pexpect.spawn("sh", ["-c", 'set -m; "$@"; echo stopped; read line; echo "got $line."; fg', "sh", weft, "chat", tinypy, "--chat-template-file", str(tmp_path / "t.jinja"),
+                             "--simple-io", "-n", "2"], env=weft_env, encoding="utf-8", timeout=30, echo=False)
+    p.sendline("hello")
+    p.expect("cut after 2 tokens")
+    p.send("\x1a")
+    p.expect("stopped")
+    time.sleep(.2)
+    p.sendline("for the shell")
+    p.expect("got for the shell\\.")
+    p.sendline("/bye")
+    p.expect(pexpect.EOF)
+    p.close()
+
+
+def test_a_signal_that_is_ignored_stays_so(weft, weft_env, tinypy, tmp_path):
+    (tmp_path / "t.jinja").write_text(TEMPLATE)
+    p = pexpect.spawn("sh", ["-c", 'trap "" TSTP; exec "$@"', "sh", weft, "chat", tinypy, "--chat-template-file", str(tmp_path / "t.jinja"), "-q"],
+                      env=dict(weft_env, TERM="xterm", NO_COLOR="1", XDG_STATE_HOME=str(tmp_path)), encoding="utf-8", timeout=30, dimensions=(24, 80))
+    p.expect(PROMPT)
+    p.send("\x1a")
+    time.sleep(.3)
+    for pid in [p.pid, *open(f"/proc/{p.pid}/task/{p.pid}/children").read().split()]:
+        assert open(f"/proc/{pid}/stat").read().rsplit(") ", 1)[1][0] != "T"
+    p.send("/bye\r")
+    p.expect(pexpect.EOF)
+    p.close()
+    assert p.exitstatus == 0
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV"])
+def test_the_reader_ends(typing, name):
+    """Whatever ends the process that has the terminal: that is said, and the terminal is as it was."""
+    t = typing()
+    t.keys("half a li")
+    flags = termios.ECHO | termios.ICANON
+    reader = open(f"/proc/{t.p.pid}/task/{t.p.pid}/children").read().split()[0]
+    os.kill(int(reader), getattr(signal, name))
+    said = t.p.read()
+    assert "the process that reads what is typed has ended (signal" in said and "\x1b[?2004l" in said
+    assert termios.tcgetattr(t.p.child_fd)[3] & flags == flags
+    t.p.wait()
+    assert t.p.exitstatus == 1
+
+
 def test_a_long_history_is_cut(typing, tmp_path):
     """To its last thousand, in a file that only its owner can read, whatever happens meanwhile."""
     (tmp_path / "state" / "weft").mkdir(parents=True)
