@@ -68,6 +68,13 @@ static event *new_event(const run *u, enum event_kind kind) {
 
 static void say(const run *u, event *e) { u->r->event(u->r->ctx, e); }
 
+// Whoever hears it may free the request at once, and its grammar, of which ours is a copy: for one thread at a time.
+static void say_last(run *u, event *e) {
+  weft_grammar_free(u->grammar);
+  u->grammar = NULL;
+  say(u, e);
+}
+
 static struct timing timing_of(const run *u) {
   double now = now_s(), until = u->answer_start ? u->answer_start : now;
   return (struct timing){.n_prompt = (int64_t)u->r->prompt.n,
@@ -90,7 +97,7 @@ static bool fail_run(run *u, const weft_error *err) {
   u->last = timing_of(u);
   u->failed = true;
   u->r->cancelled = true;              // nobody waits for its other choices
-  say(u, e);
+  say_last(u, e);
   return false;
 }
 
@@ -155,7 +162,7 @@ static bool end_run(run *u, enum finish why, int stop) {
   e->finish = u->calls && why <= FINISH_WORD ? FINISH_CALLS : why;
   e->stop = stop;
   e->timing = u->last = timing_of(u);
-  say(u, e);
+  say_last(u, e);
   return false;
 }
 
