@@ -191,7 +191,10 @@ static void stream_done(void *cls) { exchange_drop(cls); }
 // Takes what was begun to libmicrohttpd.  MHD_NO ends the connection.
 static enum MHD_Result deliver(exchange *x) {
   struct MHD_Response *r;
-  if (x->gone) return MHD_NO;
+  pthread_mutex_lock(&x->lock);
+  bool gone = x->gone;
+  pthread_mutex_unlock(&x->lock);
+  if (gone) return MHD_NO;
   if (x->streams)
     r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, exchange_hold(x), stream_done);
   else r = MHD_create_response_from_buffer(x->out.n, x->out.at, MHD_RESPMEM_MUST_COPY);
@@ -304,9 +307,10 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **state, en
   watch_unlock(h->watch);
   pthread_mutex_lock(&x->lock);
   x->mhd = NULL;
+  bool whole = code == MHD_REQUEST_TERMINATED_COMPLETED_OK && x->ended;
   pthread_mutex_unlock(&x->lock);
   watch_until(x->conn->watch, now_s() + h->o.idle_s);
-  if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK || !x->ended) depart(x);
+  if (!whole) depart(x);
   *state = NULL;
   __atomic_sub_fetch(&h->n_exchanges, 1, __ATOMIC_RELAXED);
   exchange_drop(x);
@@ -407,5 +411,6 @@ void http_stop(http *h) {
   each_exchange(h, abandon);
   MHD_stop_daemon(h->daemon);
   watch_stop(h->watch);
-  free(h);
 }
+
+void http_free(http *h) { free(h); }

@@ -60,6 +60,7 @@ struct exchange {
 int http_start(const struct http_options *o, http **out, error *err);
 void http_quiet(http *h);              // accepts no more connections
 void http_stop(http *h);               // ends every connection and all threads
+void http_free(http *h);               // when it has stopped and nobody holds an exchange any more
 int http_connections(http *h);
 int http_busy(http *h);                // messages that are not answered to the end
 

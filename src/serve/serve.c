@@ -328,6 +328,7 @@ static void stop_server(serve *v) {
   http_stop(s->http);                  // from here on nobody asks for anything
   pool_stop(s->pool);
   shelf_free(s->shelf);
+  http_free(s->http);                  // whoever answered held exchanges until now
   free(s->used);
 }
 
