@@ -58,18 +58,24 @@ int keep_load(keep *k, const token_ids *prompt, size_t n, held *out, weft_error 
 
 // ---- writing --------------------------------------------------------------------------------------------------------
 
-bool keep_busy(keep *k) { return k->started && k->state != KEEP_FREE; }
+static enum keep_state state_of(keep *k) {
+  if (!k->started) return KEEP_FREE;
+  pthread_mutex_lock(&k->lock);
+  enum keep_state state = k->state;
+  pthread_mutex_unlock(&k->lock);
+  return state;
+}
+
+bool keep_busy(keep *k) { return state_of(k) != KEEP_FREE; }
 
 void keep_collect(keep *k) {
-  if (!keep_busy(k)) return;
-  pthread_mutex_lock(&k->lock);
-  bool done = k->state == KEEP_WRITTEN;
-  pthread_mutex_unlock(&k->lock);
-  if (!done) return;
+  if (state_of(k) != KEEP_WRITTEN) return;
   if (k->why.text[0]) warning("%s", k->why.text);
   held_free(&k->job);
   k->not_before = now_s() + 4 * k->took_s;
+  pthread_mutex_lock(&k->lock);
   k->state = KEEP_FREE;
+  pthread_mutex_unlock(&k->lock);
 }
 
 static bool needs_none(const keep *k, const held *h) {

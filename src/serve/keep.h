@@ -13,7 +13,7 @@ typedef struct keep {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   bool started, stop;
-  enum { KEEP_FREE, KEEP_WRITES, KEEP_WRITTEN } state;
+  enum keep_state { KEEP_FREE, KEEP_WRITES, KEEP_WRITTEN } state;
   held job;
   weft_error why;                      // it failed; empty: it did not
   double took_s, not_before;           // it rests four times as long as it has written

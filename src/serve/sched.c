@@ -672,7 +672,9 @@ static void *lead(void *arg) {
   if (!status) status = open_draft(s, &s->why);
   masks_open(&s->masks);
   if (!status) keep_open(&s->keep, s->o.keep, s->o.keep_bytes, s->o.name, s->model);
+  pthread_mutex_lock(&s->lock);
   if (!status && !s->o.max_tokens) s->c.most_tokens = 8ll * weft_model_context(s->model);
+  pthread_mutex_unlock(&s->lock);
   s->state = status ? SCHED_FAILED : SCHED_READY;
   s->o.loaded(s->o.ctx);
   pthread_mutex_lock(&s->lock);
