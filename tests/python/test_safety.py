@@ -166,10 +166,10 @@ def failing(tmp_path_factory, sanitized):
     return str(folder / "failing.so")
 
 
-@pytest.mark.parametrize("name,tries", [("inspect", 40), ("tokenize", 100), ("cache", 40), ("run", 40), ("compile", 15)])
+@pytest.mark.parametrize("name,tries", [("inspect", 40), ("inspect --json", 40), ("tokenize", 100), ("cache", 40), ("run", 40), ("compile", 15)])
 def test_an_allocation_that_fails(run_weft, tinypy, warm, failing, name, tries):
     """Each in turn, or of many some: the run ends well, or with a message and status 1."""
-    args = {"inspect": ["inspect", "-m", tinypy], "tokenize": ["tokenize", "-m", tinypy, "-p", "def f(x): return x"], "cache": ["cache", "list"]}
+    args = {"inspect": ["inspect", "-m", tinypy], "inspect --json": ["inspect", "-m", tinypy, "--json"], "tokenize": ["tokenize", "-m", tinypy, "-p", "def f(x): return x"], "cache": ["cache", "list"]}
     args = args.get(name, ["run", "-m", tinypy, "-p", "def ", "-n", "2"])
     env = {"LD_PRELOAD": failing, **({"WEFT_CACHE": "off"} if name == "compile" else {})}
     total = int(run_weft(args, env=env).err.split("allocations: ")[1].split()[0])
@@ -196,7 +196,7 @@ def test_hardening(weft, sanitized):
     assert [line.split()[-2] for line in segments if "GNU_STACK" in line] == ["RW"]
     if not sanitized:
         symbols = show("--dyn-syms")
-        assert "__stack_chk_fail" in symbols and "__memcpy_chk" in symbols or "__snprintf_chk" in symbols
+        assert "__stack_chk_fail" in symbols and ("__memcpy_chk" in symbols or "__snprintf_chk" in symbols)
 
 
 def test_the_sandbox(weft, weft_env, tinypy, warm, run_weft, sanitized):
