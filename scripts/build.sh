@@ -6,11 +6,12 @@ usage() {
   cat <<'END'
 usage: scripts/build.sh [options] [-- CMAKE_OPTIONS]
 
-  --tests           build the tests as well
-  --sanitize        with AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan, by clang unless --compiler says otherwise
-  --compiler C      gcc (the default) or clang
-  --dir D           build folder, in the source tree unless it is absolute (default: build)
-  -j N              at most N compilers at once (default: one per processor)
+  --tests             build the tests as well
+  --sanitize          with AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan, by clang unless --compiler says otherwise
+  --sanitize-threads  with ThreadSanitizer, in build-tsan, by clang as well
+  --compiler C        gcc (the default) or clang
+  --dir D             build folder, in the source tree unless it is absolute (default: build)
+  -j N                at most N compilers at once (default: one per processor)
 
 Missing Debian packages are installed first (scripts/setup.sh).  The command is D/weft, the library D/libweft.a.
 END
@@ -19,11 +20,12 @@ END
 say() { echo "weft: $*" >&2; }
 value() { [ $# -ge 2 ] || { say "$1 needs a value"; exit 2; }; }
 
-compiler="" dir="" tests=OFF sanitize=OFF jobs=$(nproc)
+compiler="" dir="" tests=OFF sanitize=OFF fuzz=OFF jobs=$(nproc)
 while [ $# -gt 0 ]; do
   case "$1" in
     --tests) tests=ON;;
-    --sanitize) sanitize=ON;;
+    --sanitize) sanitize=address;;
+    --sanitize-threads) sanitize=thread;;
     --compiler) value "$@"; compiler=$2; shift;;
     --dir) value "$@"; dir=$2; shift;;
     -j) value "$@"; jobs=$2; shift;;
@@ -35,11 +37,15 @@ while [ $# -gt 0 ]; do
 done
 
 kind=RelWithDebInfo
-if [ $sanitize = ON ]; then dir=${dir:-build-asan}; compiler=${compiler:-clang}; kind="ASan and UBSan"; fi
+case $sanitize in
+  address) dir=${dir:-build-asan}; kind="ASan and UBSan";;
+  thread) dir=${dir:-build-tsan}; kind=TSan;;
+esac
+[ $sanitize = OFF ] || compiler=${compiler:-clang}
 dir=${dir:-build} compiler=${compiler:-gcc}
 case "$compiler" in
-  gcc) fuzz=OFF;;
-  clang) fuzz=$sanitize;;   # the fuzz targets need both
+  gcc) ;;
+  clang) [ $sanitize != address ] || fuzz=ON;;   # the fuzz targets need both
   *) say "--compiler is gcc or clang, not '$compiler'"; exit 2;;
 esac
 here=$(cd "$(dirname "$0")/.." && pwd)

@@ -21,14 +21,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from serving import sanitizer_report
 
 REPO = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("WEFT_SHARED") or REPO.parent / "shared").resolve()
-SANITIZED = bool(os.environ.get("WEFT_SANITIZED"))  # weft was built with ASan and UBSan: everything is slower
+SANITIZED = bool(os.environ.get("WEFT_SANITIZED"))  # weft was built with sanitizers: everything is slower
 
 # What the program inherits from the caller.  Sanitizer options must reach it; its own variables must not.
-KEPT = {"PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "SPEC",
-        "OCL_ICD_VENDORS"}
+KEPT = {"PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS",
+        "SPEC", "OCL_ICD_VENDORS"}
 
 
 class Finished(subprocess.CompletedProcess):
@@ -139,9 +140,8 @@ def run_weft(weft, weft_env):
             more["input"] = input
         done = subprocess.run([weft, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=full,
                               timeout=timeout * (5 if SANITIZED else 1), **more)
-        for mark in (b"ERROR: AddressSanitizer", b"ERROR: LeakSanitizer", b"runtime error:"):
-            if mark in done.stderr:
-                pytest.fail(f"sanitizer report from weft {' '.join(map(str, args))}:\n{done.stderr.decode(errors='replace')}")
+        if sanitizer_report(said := done.stderr.decode(errors="replace")):
+            pytest.fail(f"sanitizer report from weft {' '.join(map(str, args))}:\n{said}")
         return Finished(done.args, done.returncode, done.stdout, done.stderr)
 
     return run

@@ -12,13 +12,19 @@ import urllib.request
 TEMPLATE = "{% for m in messages %}# {{ m.role }}\n{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}# assistant\n{% endif %}"
 
 
+def sanitizer_report(text):
+    marks = "ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer"
+    return any(mark in text for mark in marks)
+
+
 class Server:
     def __init__(self, weft, env, model, *args, options=()):
         command = [weft, *options, "serve", *(["-m", str(model)] if model else []), *([] if "--host" in args else ["--port", "0"]), *map(str, args)]
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.said, self.url, self.is_ready = [], None, threading.Event()
         self.listens = threading.Event()
-        threading.Thread(target=self.listen, daemon=True).start()
+        self.listener = threading.Thread(target=self.listen, daemon=True)
+        self.listener.start()
         assert self.listens.wait(120), self.said
 
     def listen(self):
@@ -44,10 +50,18 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+        self.check_for_reports()
 
     def end(self, how=signal.SIGTERM, timeout=60):
         self.process.send_signal(how)
-        return self.process.wait(timeout)
+        status = self.process.wait(timeout)
+        self.check_for_reports()
+        return status
+
+    def check_for_reports(self):
+        self.listener.join(10)
+        said = "".join(self.said)
+        assert not sanitizer_report(said), said
 
     def ask(self, path, body=None, method=None, timeout=120, **headers):
         """(status, JSON or text)"""
