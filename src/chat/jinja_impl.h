@@ -174,7 +174,6 @@ struct jrun {
   uint64_t steps;
   uint64_t drawn;            // by the filter random
   int depth, line;
-  uintptr_t stack_end;       // 0: not looked up yet
   error *err;
   const jinja *t;
   const struct tm *now;

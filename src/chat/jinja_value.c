@@ -1,10 +1,10 @@
 // Values: making, comparing, looking up, iterating and printing them, all as Python does.  Also what a run consists of:
 // memory, limits, failing.  Operators and attributes are in jinja_ops.c, numbers as text in jinja_format.c.
 #define _GNU_SOURCE
+#include "base/stack.h"
 #include "chat/jinja_impl.h"
 #include "text/utf8.h"
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 // ---- the run --------------------------------------------------------------------------------------------------------
@@ -25,27 +25,9 @@ void jinja_charge(jrun *r, uint64_t n) {
   r->steps += n;
 }
 
-// The lowest address that this thread's stack may reach; 0 where that is not known.
-static uintptr_t stack_end(void) {
-  pthread_attr_t a;
-  void *end = NULL;
-  size_t size;
-  if (pthread_getattr_np(pthread_self(), &a)) return 0;
-  if (pthread_attr_getstack(&a, &end, &size)) end = NULL;
-  pthread_attr_destroy(&a);
-  return (uintptr_t)end;
-}
-
-// Every level takes stack, and a thread may have little of it: what is left is looked at now and then, with room to
-// spare.
-enum { STACK_EVERY = 8, STACK_SPARE = 96 << 10 };
-
 void jinja_enter(jrun *r) {
   if (++r->depth > r->max.depth) jinja_fail(r, "more than %d levels inside each other", r->max.depth);
-  if (r->depth % STACK_EVERY) return;
-  if (!r->stack_end) r->stack_end = stack_end();
-  if (r->stack_end && (uintptr_t)__builtin_frame_address(0) < r->stack_end + STACK_SPARE)
-    jinja_fail(r, "%d levels inside each other, and the stack has no room for more", r->depth);
+  if (stack_is_low()) jinja_fail(r, "%d levels inside each other, and the stack has no room for more", r->depth);
 }
 
 NORETURN static void too_much(jrun *r) {
