@@ -2,6 +2,7 @@
 // may be used before it is defined; what is never defined is found at the end.
 #include "grammar/gbnf.h"
 #include "base/map.h"
+#include "base/stack.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,6 +221,10 @@ static gx *item(struct reader *r) {
   case '(': {
     if (++r->depth > GRAMMAR_DEPTH_MAX) {
       bad(r, "parentheses in parentheses, more than %d deep", GRAMMAR_DEPTH_MAX);
+      return NULL;
+    }
+    if (stack_is_low()) {
+      bad(r, "parentheses in parentheses, %d deep, and the stack has no room for more", r->depth);
       return NULL;
     }
     r->at++;

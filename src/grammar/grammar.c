@@ -302,9 +302,9 @@ int grammar_compile(const grammar_source *s, int32_t root, grammar **out, error 
                 .work = WORK_MAX,
                 .err = err};
   memset(c.callee_of_rule, 0xFF, s->rules.n * sizeof *c.callee_of_rule);
-  grammar_check(&c);
+  int status = grammar_check(&c);
   c.g->root = grammar_callee(&c, NULL, root);
-  int status = build_all(&c);
+  if (!status) status = build_all(&c);
   if (!status) {
     trim(c.g);
     find_empty(c.g);
@@ -318,6 +318,7 @@ int grammar_compile(const grammar_source *s, int32_t root, grammar **out, error 
   free(c.loops);
   free(c.recursive);
   free(c.callee_of_rule);
+  c.g->work = WORK_MAX - c.work;
   if (status) grammar_free(c.g);
   else *out = c.g;
   return status;
@@ -331,3 +332,4 @@ void grammar_free(grammar *g) {
 }
 
 uint32_t grammar_n_states(const grammar *g) { return (uint32_t)g->a.states.n; }
+uint64_t grammar_work(const grammar *g) { return g->work; }

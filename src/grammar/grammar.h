@@ -114,6 +114,7 @@ typedef struct grammar grammar;            // does not change; any number of thr
 int grammar_compile(const grammar_source *s, int32_t root, grammar **out, error *err);
 void grammar_free(grammar *g);             // NULL is fine
 uint32_t grammar_n_states(const grammar *g);
+uint64_t grammar_work(const grammar *g);   // steps that making it took, some 15 ns each
 
 // ---- matching -------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 // put where they are called: small ones that are not recursive, and parts of words (a character of a string, a digit).
 // Rules with a body of some size stay rules, so that all places that call them share their states, and with them the
 // masks of tokens.
+#include "base/stack.h"
 #include "grammar/grammar_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +16,13 @@ static uint32_t plus(uint32_t a, uint32_t b) { return a + b < HUGE_SIZE ? a + b 
 static uint32_t times(uint32_t a, uint32_t b) { return a && b > HUGE_SIZE / a ? HUGE_SIZE : a * b; }
 
 // Calls fn for each rule that x calls.  Expressions can be shared: each is visited once for each value of `seen`.
-static void each_call(gx *x, uint32_t seen, void (*fn)(void *, int32_t), void *ctx) {
-  if (x->seen == seen) return;
+static void each_call(compiler *c, gx *x, uint32_t seen, void (*fn)(void *, int32_t), void *ctx) {
+  if (x->seen == seen || (c->too_deep = c->too_deep || stack_is_low())) return;
   x->seen = seen;
   if (x->kind == GX_RULE) { fn(ctx, x->id); return; }
   bool has_sub = x->kind == GX_SEQ || x->kind == GX_ALT || x->kind == GX_REPEAT || x->kind == GX_LIST ||
                  x->kind == GX_AND || x->kind == GX_MINUS;
-  for (uint32_t i = 0; has_sub && i < x->n; i++) each_call(x->sub[i], seen, fn, ctx);
+  for (uint32_t i = 0; has_sub && i < x->n; i++) each_call(c, x->sub[i], seen, fn, ctx);
 }
 
 static uint32_t class_size(const gx *x) {
@@ -37,8 +38,8 @@ static uint32_t class_longest(const gx *x) {
 
 // Fills in size and longest of x and what it is made of.  The rules that it calls have been measured, unless they are
 // recursive.
-static void measure(const compiler *c, gx *x, uint32_t seen) {
-  if (x->seen == seen) return;
+static void measure(compiler *c, gx *x, uint32_t seen) {
+  if (x->seen == seen || (c->too_deep = c->too_deep || stack_is_low())) return;
   x->seen = seen;
   uint32_t size = 0, longest = 0;
   switch (x->kind) {
@@ -98,7 +99,7 @@ static void add_call(void *ctx, int32_t rule) {
   vec_push(&calls->to, rule);
 }
 
-void grammar_check(compiler *c) {
+int grammar_check(compiler *c) {
   uint32_t n = (uint32_t)c->src->rules.n, next = 1, *first = xcalloc((size_t)n + 1, sizeof *first);
   uint32_t *index = xcalloc(n, sizeof *index), *low = xcalloc(n, sizeof *low), *at = xcalloc(n, sizeof *at), seen = 0;
   bool *open = xcalloc(n, 1);
@@ -107,7 +108,7 @@ void grammar_check(compiler *c) {
   for (uint32_t r = 0; r < n; r++) {
     if (!c->src->rules.at[r].body) die("grammar: rule %s has no body", c->src->rules.at[r].name);
     first[r] = (uint32_t)calls.to.n;
-    each_call(c->src->rules.at[r].body, ++seen, add_call, &calls);
+    each_call(c, c->src->rules.at[r].body, ++seen, add_call, &calls);
   }
   first[n] = (uint32_t)calls.to.n;
   for (uint32_t r = 0; r < n; r++) {   // `seen` numbers start anew: sizes of all expressions are counted once
@@ -145,4 +146,5 @@ void grammar_check(compiler *c) {
   vec_free(&stack);
   vec_free(&path);
   free(first); free(index); free(low); free(at); free(open);
+  return c->too_deep ? grammar_fail(c, "%s", GRAMMAR_TOO_DEEP) : 0;
 }

@@ -47,6 +47,7 @@ struct grammar {
   uint32_t root;                              // a callee
   uint8_t class_of[256];                      // bytes that no edge tells apart are one class
   uint32_t n_classes;
+  uint64_t work;                              // that compiling took
 };
 
 // ---- compiling ------------------------------------------------------------------------------------------------------
@@ -72,12 +73,14 @@ typedef struct compiler {
   struct loop_entry { const gx *body; uint32_t callee; } *loops;   // hash table of bodies
   size_t n_loops, cap_loops;
   uint32_t rule;                              // being built, for messages
+  bool too_deep;                              // the stack has no room for how deep expressions are in one another
   // steps that may still be spent on making automata deterministic, for the whole grammar
   uint64_t work;
   error *err;
 } compiler;
 
-void grammar_check(compiler *c);              // sizes, recursion
+#define GRAMMAR_TOO_DEEP "has parts in parts, and the stack has no room for more"
+int grammar_check(compiler *c);               // sizes, recursion.  -1: too deep
 bool grammar_inlines(const compiler *c, int32_t rule);
 uint32_t grammar_callee(compiler *c, const gx *body, int32_t rule);            // of a rule, or (rule -1) of a body
 uint32_t grammar_loop(compiler *c, const gx *body, uint32_t min, uint32_t max);

@@ -3,6 +3,7 @@
 //
 // Repetitions with counts are expanded while that is small; otherwise they become loops, which count.  Where an
 // expression has to be regular (a part of an intersection) everything is expanded, or the grammar is refused.
+#include "base/stack.h"
 #include "grammar/grammar_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -141,11 +142,13 @@ static int build_product(compiler *c, nfa *n, const gx *x, uint32_t from, uint32
 }
 
 int nfa_build(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, bool regular, int depth) {
+  if (stack_is_low()) return grammar_fail(c, "%s", GRAMMAR_TOO_DEEP);
   if (n->first.n > GRAMMAR_STATES_MAX || n->edges.n > 4 * GRAMMAR_STATES_MAX)
     return grammar_fail(c, "needs more than %u states", GRAMMAR_STATES_MAX);
   switch (x->kind) {
   case GX_EMPTY: eps(n, from, to); return 0;
   case GX_BYTES:
+    if (x->n > GRAMMAR_STATES_MAX) return grammar_fail(c, "needs more than %u states", GRAMMAR_STATES_MAX);
     for (uint32_t i = 0; i < x->n; i++) {
       uint32_t next = i + 1 < x->n ? nfa_state(n) : to;
       bytes(n, from, next, (unsigned char)x->text[i], (unsigned char)x->text[i]);

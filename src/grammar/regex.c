@@ -7,6 +7,7 @@
 // stood there already.  So anchors work wherever an alternative begins or ends, as in "(^|,)a"; elsewhere they are
 // refused.
 #include "grammar/regex.h"
+#include "base/stack.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -456,6 +457,8 @@ static rx *group(struct parser *p) {
   }
   if (++p->depth > GRAMMAR_DEPTH_MAX)
     return bad_regex(p, from, "groups in groups, more than %d deep", GRAMMAR_DEPTH_MAX);
+  if (stack_is_low())
+    return bad_regex(p, from, "groups in groups, %d deep, and the stack has no room for more", p->depth);
   rx *x = rx_alternatives(p);
   p->depth--;
   p->fold = fold;
@@ -611,6 +614,7 @@ static gx *gx_of_rx(struct parser *p, const rx *x, enum side left, enum side rig
   VEC(gx *) list = {0};
   gx *out = NULL;
   if (p->src->too_large) { bad_regex(p, x->at, "more than %u parts", GRAMMAR_NODES_MAX); return NULL; }
+  if (stack_is_low()) { bad_regex(p, x->at, "parts in parts, and the stack has no room for more"); return NULL; }
   switch (x->kind) {
   case RX_SET: return gx_between(p, of_set(p, &x->set), left, right);
   case RX_REPEAT:

@@ -9,6 +9,7 @@
 // to nobody: members stand in the order of the schema, white space is bounded, numbers have a bounded number of digits,
 // and strings that have to match something escape only what has to be escaped.  What cannot be had in this way is an
 // error that names schema and keyword.
+#include "base/stack.h"
 #include "grammar/schema_impl.h"
 #include <math.h>
 #include <stdlib.h>
@@ -43,6 +44,7 @@ static bool json_pointer(const json_t *from, const json_t *to, str *out) {
 
 int schema_fail(const schema *s, const json_t *at, const char *keyword, const char *fmt, ...) {
   char text[400];
+  if (s->err->text[0]) return -1;      // finding the place takes a walk over everything: only for the first error
   va_list ap;
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
@@ -54,6 +56,13 @@ int schema_fail(const schema *s, const json_t *at, const char *keyword, const ch
   error_set(s->err, "schema at %.300s%s%.60s: %s", where.at, keyword ? ", " : "", keyword ? keyword : "", text);
   str_free(&where);
   return -1;
+}
+
+int schema_charge(schema *s, const json_t *at, uint64_t n) {
+  if (s->work <= SCHEMA_WORK_MAX) s->work += n;
+  if (s->work <= SCHEMA_WORK_MAX) return 0;
+  return schema_fail(s, at, NULL, "the schema takes more than %u steps: its parts apply to one another too often",
+                     SCHEMA_WORK_MAX);
 }
 
 gx *schema_empty(schema *s, const json_t *at, const char *keyword, const char *what) {
@@ -135,7 +144,9 @@ static const struct { const char *name; enum family family; const char *why;
 };
 
 // Refuses what is not known or not supported.  families: a bit for each kind of keyword that it has.
-static int keywords_of(const schema *s, json_t *node, unsigned *families) {
+static int keywords_of(schema *s, json_t *node, unsigned *families) {
+  if (schema_charge(s, node, 32 + 8 * (uint64_t)json_object_size(node) + json_array_size(json_object_get(node, "type"))))
+    return -1;
   for (void *it = json_object_iter(node); it; it = json_object_iter_next(node, it)) {
     const char *name = json_object_iter_key(it);
     const json_t *value = json_object_iter_value(it);
@@ -250,9 +261,11 @@ int schema_ref(const schema *s, const json_t *node, json_t **target) {
   const json_t *ref = json_object_get(node, "$ref");
   *target = NULL;
   if (!ref) return 0;
-  const char *to = json_string_value(ref), *id = json_string_value(json_object_get(s->root, "$id"));
+  const json_t *own = json_object_get(s->root, "$id");
+  const char *to = json_string_value(ref), *id = json_string_value(own);
+  size_t n_id = json_string_length(own);
   if (!to) return schema_fail(s, node, "$ref", "expected a text");
-  if (id && *id && !strncmp(to, id, strlen(id)) && (to[strlen(id)] == '#' || !to[strlen(id)])) to += strlen(id);
+  if (id && *id && !strncmp(to, id, n_id) && (to[n_id] == '#' || !to[n_id])) to += n_id;
   if (*to && *to != '#') return schema_fail(s, node, "$ref", "'%.100s' points out of this document", to);
   if (map_has(&s->elsewhere, node))
     return schema_fail(s, node, "$ref", "within a schema that has an $id of its own, references are not supported");
@@ -370,6 +383,7 @@ static int dependent(schema *s, struct plan *p, json_t *node, const struct way *
     map_put(&s->made_of, node, all);
     vec_push(&s->made, all);
   }
+  if (schema_charge(s, node, 1 + json_array_size(all) / 4)) return -1;
   for (size_t i = 0; i < json_array_size(all); i++)
     vec_push(&p->choices, ((struct choice){json_array_get(all, i), node, false, way}));
   return 0;
@@ -391,8 +405,9 @@ static int expand(schema *s, struct plan *p, json_t *node, const struct way *fro
       return schema_fail(s, node, NULL, "more than %d schemas that lead to one another for one value",
                          SCHEMA_DEPTH_MAX);
   }
-  if (++s->work > 1000000)
-    return schema_fail(s, node, NULL, "the schema is too large: its parts apply to one another too often");
+  if (schema_charge(s, node, 8 + (uint64_t)depth / 4 + p->plain.n / 8 +
+                               json_string_length(json_object_get(node, "$ref")) / 16))
+    return -1;
   struct way *way = ARENA_NEW(s->src.mem, struct way);
   *way = (struct way){node, from};
   bool known = false;
@@ -443,27 +458,52 @@ static int tell_apart(schema *s, const struct plan *p, const struct choice *c) {
   return 0;
 }
 
-static gx *branches(schema *s, const struct plan *p, size_t done, size_t *count) {
-  if (p->never) return gx_never(&s->src);
+static void plan_free(struct plan *p) {
+  vec_free(&p->plain);
+  vec_free(&p->choices);
+}
+
+// The plan with alternative i of one choice, to be freed also where it fails.
+static int chosen(schema *s, const struct plan *p, size_t choice, size_t i, struct plan *out) {
+  const struct choice *c = &p->choices.at[choice];
+  *out = (struct plan){.never = false};
+  if (schema_charge(s, c->owner, (p->plain.n + p->choices.n) / 8)) return -1;
+  if (stack_is_low())
+    return schema_fail(s, c->owner, NULL, "the stack has no room for %zu choices for one value", p->choices.n);
+  for (size_t k = 0; k < p->plain.n; k++) vec_push(&out->plain, p->plain.at[k]);
+  for (size_t k = 0; k < p->choices.n; k++) vec_push(&out->choices, p->choices.at[k]);
+  return expand(s, out, json_array_get(c->array, i), c->way);
+}
+
+// Counts the combinations, which costs little beside making one of them: too many are refused before the first.
+static int count_branches(schema *s, const struct plan *p, size_t done, size_t *count) {
+  if (p->never) return 0;
   if (done == p->choices.n) {
-    if (++*count > SCHEMA_BRANCHES_MAX) {
-      schema_fail(s, p->plain.at[0], NULL, "more than %d combinations of alternatives for one value",
-                  SCHEMA_BRANCHES_MAX);
-      return NULL;
-    }
-    return leaf_of_set(s, &p->plain);
+    if (++*count <= SCHEMA_BRANCHES_MAX) return 0;
+    return schema_fail(s, p->plain.at[0], NULL, "more than %d combinations of alternatives for one value",
+                       SCHEMA_BRANCHES_MAX);
   }
-  struct choice c = p->choices.at[done];
-  if (c.one && tell_apart(s, p, &c)) return NULL;
+  int status = 0;
+  for (size_t i = 0; i < json_array_size(p->choices.at[done].array) && !status; i++) {
+    struct plan next;
+    status = chosen(s, p, done, i, &next);
+    if (!status) status = count_branches(s, &next, done + 1, count);
+    plan_free(&next);
+  }
+  return status;
+}
+
+static gx *branches(schema *s, const struct plan *p, size_t done) {
+  if (p->never) return gx_never(&s->src);
+  if (done == p->choices.n) return leaf_of_set(s, &p->plain);
+  const struct choice *c = &p->choices.at[done];
+  if (c->one && tell_apart(s, p, c)) return NULL;
   VEC(gx *) list = {0};
   gx *out = NULL;
-  for (size_t i = 0; i < json_array_size(c.array); i++) {
-    struct plan next = {.never = false};
-    for (size_t k = 0; k < p->plain.n; k++) vec_push(&next.plain, p->plain.at[k]);
-    for (size_t k = 0; k < p->choices.n; k++) vec_push(&next.choices, p->choices.at[k]);
-    out = expand(s, &next, json_array_get(c.array, i), c.way) ? NULL : branches(s, &next, done + 1, count);
-    vec_free(&next.plain);
-    vec_free(&next.choices);
+  for (size_t i = 0; i < json_array_size(c->array); i++) {
+    struct plan next;
+    out = chosen(s, p, done, i, &next) ? NULL : branches(s, &next, done + 1);
+    plan_free(&next);
     if (!out || s->src.too_large) break;
     vec_push(&list, out);
   }
@@ -637,6 +677,7 @@ static void pieces(schema *s) {
 
 int grammar_from_schema(const char *text, size_t n, grammar **out, error *err) {
   if (n > GRAMMAR_SOURCE_MAX) return error_set(err, "a schema of %zu bytes (the limit is %u)", n, GRAMMAR_SOURCE_MAX);
+  if (!stack_holds(text, n)) return error_set(err, "the schema is nested too deeply for the stack of this thread");
   json_error_t json;
   schema s = {.err = err,
               .root = json_loadb(text, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &json)};
@@ -659,13 +700,12 @@ int grammar_from_schema(const char *text, size_t n, grammar **out, error *err) {
     s.single = job.set.n == 1;
     for (size_t k = 0; k < job.set.n && !status; k++) status = expand(&s, &plan, job.set.at[k], NULL);
     if (!status && !plan.never && !plan.plain.n) body = schema_any(&s);
-    else if (!status) body = branches(&s, &plan, 0, &count);
+    else if (!status && !count_branches(&s, &plan, 0, &count)) body = branches(&s, &plan, 0);
     if (!body) status = -1;
     else if (s.src.too_large)
       status = schema_fail(&s, job.set.at[0], NULL, "the schema's grammar has more than %u parts", GRAMMAR_NODES_MAX);
     s.src.rules.at[job.rule].body = body;
-    vec_free(&plan.plain);
-    vec_free(&plan.choices);
+    plan_free(&plan);
   }
   error why = {0};
   if (!status && grammar_compile(&s.src, root, out, &why)) {

@@ -1,11 +1,13 @@
 // Is a value valid?  Asked of the values of enum and const, whose grammar is the list of those that are; and of pairs
 // of alternatives of oneOf, of which it has to be known that nothing matches both.
+#include "base/stack.h"
 #include "grammar/schema_impl.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-bool schema_equal(const json_t *a, const json_t *b) {
+bool schema_equal(schema *s, const json_t *a, const json_t *b) {
+  s->work += 1 + json_string_length(a) / 256;
   if (json_is_number(a) && json_is_number(b)) {
     if (json_is_integer(a) && json_is_integer(b)) return json_integer_value(a) == json_integer_value(b);
     return json_number_value(a) == json_number_value(b);
@@ -14,7 +16,7 @@ bool schema_equal(const json_t *a, const json_t *b) {
   if (json_is_array(a)) {
     if (json_array_size(a) != json_array_size(b)) return false;
     for (size_t i = 0; i < json_array_size(a); i++)
-      if (!schema_equal(json_array_get(a, i), json_array_get(b, i))) return false;
+      if (!schema_equal(s, json_array_get(a, i), json_array_get(b, i))) return false;
     return true;
   }
   if (json_is_object(a)) {
@@ -22,7 +24,7 @@ bool schema_equal(const json_t *a, const json_t *b) {
     if (json_object_size(a) != json_object_size(b)) return false;
     for (void *it = json_object_iter(unshared); it; it = json_object_iter_next(unshared, it)) {
       const json_t *other = json_object_get(b, json_object_iter_key(it));
-      if (!other || !schema_equal(json_object_iter_value(it), other)) return false;
+      if (!other || !schema_equal(s, json_object_iter_value(it), other)) return false;
     }
     return true;
   }
@@ -36,7 +38,8 @@ bool schema_equal(const json_t *a, const json_t *b) {
 struct listing { smap first; uint32_t *next; hash_key key; struct listing *older; };
 
 // Equal values have equal hashes: numbers count as floats, the members of an object in any order.
-static uint64_t hash_of(hash_key k, const json_t *v) {
+static uint64_t hash_of(schema *s, hash_key k, const json_t *v) {
+  s->work += 1 + json_string_length(v) / 64;
   uint64_t h[3] = {json_is_number(v) ? JSON_REAL : (uint64_t)json_typeof(v)};
   if (json_is_string(v)) h[1] = hash_keyed(k, json_string_value(v), json_string_length(v));
   if (json_is_number(v)) {
@@ -44,13 +47,13 @@ static uint64_t hash_of(hash_key k, const json_t *v) {
     memcpy(&h[1], &x, sizeof x);
   }
   for (size_t i = 0; i < json_array_size(v); i++) {
-    h[2] = hash_of(k, json_array_get(v, i));
+    h[2] = hash_of(s, k, json_array_get(v, i));
     h[1] = hash_keyed(k, h, sizeof h);
   }
   json_t *unshared = (json_t *)(uintptr_t)v;
   for (void *it = json_object_iter(unshared); it; it = json_object_iter_next(unshared, it)) {
     const char *name = json_object_iter_key(it);
-    uint64_t member[2] = {hash_keyed(k, name, strlen(name)), hash_of(k, json_object_iter_value(it))};
+    uint64_t member[2] = {hash_keyed(k, name, strlen(name)), hash_of(s, k, json_object_iter_value(it))};
     h[1] += hash_keyed(k, member, sizeof member);
   }
   return hash_keyed(k, h, sizeof h);
@@ -69,7 +72,7 @@ static struct listing *listing_of(schema *s, const json_t *values) {
   for (size_t i = 0; i < n; i++) {
     uint64_t *h = ARENA_ARRAY(s->src.mem, uint64_t, 1);
     void *before = NULL;
-    *h = hash_of(l->key, json_array_get(values, i));
+    *h = hash_of(s, l->key, json_array_get(values, i));
     smap_get(&l->first, (const char *)h, sizeof *h, &before);
     l->next[i] = (uint32_t)(uintptr_t)before;
     smap_set(&l->first, (const char *)h, sizeof *h, (void *)(uintptr_t)(i + 1));
@@ -79,11 +82,11 @@ static struct listing *listing_of(schema *s, const json_t *values) {
 
 static bool is_listed(schema *s, const json_t *v, const json_t *values) {
   struct listing *l = listing_of(s, values);
-  uint64_t h = hash_of(l->key, v);
+  uint64_t h = hash_of(s, l->key, v);
   void *at = NULL;
   smap_get(&l->first, (const char *)&h, sizeof h, &at);
   for (uint32_t i = (uint32_t)(uintptr_t)at; i; i = l->next[i - 1])
-    if (schema_equal(v, json_array_get(values, i - 1))) return true;
+    if (schema_equal(s, v, json_array_get(values, i - 1))) return true;
   return false;
 }
 
@@ -91,7 +94,7 @@ static bool all_differ(schema *s, const json_t *values) {
   struct listing *l = listing_of(s, values);
   for (size_t i = 0; i < json_array_size(values); i++)
     for (uint32_t k = l->next[i]; k; k = l->next[k - 1])
-      if (schema_equal(json_array_get(values, i), json_array_get(values, k - 1))) return false;
+      if (schema_equal(s, json_array_get(values, i), json_array_get(values, k - 1))) return false;
   return true;
 }
 
@@ -199,13 +202,16 @@ int schema_check(schema *s, const json_t *v, json_t *node, bool plain, int depth
   if (json_is_true(node)) return 1;
   if (json_is_false(node)) return 0;
   if (!json_is_object(node)) return schema_fail(s, node, NULL, "a schema is an object, true or false");
-  if (depth > SCHEMA_DEPTH_MAX || ++s->work > 1000000)
+  if (depth > SCHEMA_DEPTH_MAX || stack_is_low())
     return schema_fail(s, node, NULL, "a value of enum or const is checked by too many schemas in one another");
+  if (schema_charge(s, node, 16 + json_array_size(json_object_get(node, "required")) +
+                               json_string_length(json_object_get(node, "$ref")) / 16))
+    return -1;
   unsigned types;
   if (schema_types(s, node, &types)) return -1;
   if (!(types & schema_type_of(v))) return 0;
   json_t *constant = json_object_get(node, "const"), *values = json_object_get(node, "enum"), *target;
-  if (constant && !schema_equal(v, constant)) return 0;
+  if (constant && !schema_equal(s, v, constant)) return 0;
   if (values && !is_listed(s, v, values)) return 0;
   json_t *unshared = (json_t *)(uintptr_t)v;
   int ok = json_is_number(v)   ? check_number(s, v, node)
@@ -284,22 +290,38 @@ static bool bounds_of_keywords(const json_t *node, const char *least, const char
   return a || b;
 }
 
-int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json_t *around, int depth) {
+static bool consts_differ(schema *s, const json_t *a, const json_t *b) {
+  const json_t *x = json_object_get(a, "const"), *y = x ? json_object_get(b, "const") : NULL;
+  return y && !schema_equal(s, x, y);
+}
+
+// What a lets through is narrower than what is valid where nothing but a and around speak of the value: without a type,
+// but spoken of as an object, it is written as one; and it has the members that are named.
+static bool speaks_alone(const json_t *a, const json_t *around, bool pure_a) {
   static const char *const of_objects[] = {
     "type",          "properties",    "required",     "additionalProperties", "patternProperties",
     "propertyNames", "minProperties", "maxProperties"};
   static const char *const of_owners[] = {"oneOf", "type", "required", "minProperties", "maxProperties", "$id"};
+  return around && pure_a && only_has(a, of_objects, COUNT(of_objects)) &&
+         only_has(around, of_owners, COUNT(of_owners));
+}
+
+int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json_t *around, int depth) {
   unsigned ta, tb;
   bool pure_a, pure_b;
   a = resolved(s, a, &pure_a);
   b = resolved(s, b, &pure_b);
-  s->compared += 1 + json_object_size(json_object_get(a, "properties")) / 8;
+  const json_t *ra = json_object_get(a, "required"), *rb = json_object_get(b, "required");
+  uint64_t na = json_array_size(ra), nb = json_array_size(rb),
+           nc = json_array_size(json_object_get(around, "required"));
+  s->compared += 1 + (na + nb) / 8 + (na + nc) * nb / 128;
   if (s->compared > SCHEMA_COMPARED_MAX)
     return schema_fail(s, a, NULL, "the alternatives of oneOf are too many to be compared with one another");
   if (json_is_false(a) || json_is_false(b)) return 1;
   if (!json_is_object(a) || !json_is_object(b) || depth > 8) return 0;
   if (schema_types(s, a, &ta) || schema_types(s, b, &tb)) return -1;
   json_t *constant = json_object_get(a, "const"), *values = json_object_get(a, "enum");
+  if (consts_differ(s, a, b)) return schema_charge(s, a, 1) ? -1 : 1;
   if (constant || json_is_array(values)) {                 // none of the values of a
     size_t n = constant ? 1 : json_array_size(values);
     for (size_t i = 0; i < n; i++) {
@@ -310,11 +332,8 @@ int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json
   }
   if (json_object_get(b, "const") || json_object_get(b, "enum"))
     return schema_excludes(s, b, a, within, NULL, depth + 1);
-  // What a lets through is narrower than what is valid where nothing but a and around speak of the value: without a
-  // type, but spoken of as an object, it is written as one; and it has the members that are named.
-  bool alone =
-    around && pure_a && only_has(a, of_objects, COUNT(of_objects)) && only_has(around, of_owners, COUNT(of_owners));
-  if (ta == T_ALL && within == T_ALL && alone && json_object_get(a, "properties")) ta = T_OBJECT;
+  if (ta == T_ALL && within == T_ALL && json_object_get(a, "properties") && speaks_alone(a, around, pure_a))
+    ta = T_OBJECT;
   ta &= within;
   if (!(ta & tb)) return 1;
   double al, ah, bl, bh;
@@ -328,28 +347,28 @@ int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json
       bounds_of_keywords(b, "minItems", "maxItems", &bl, &bh) && (ah < bl || bh < al))
     return 1;
   if ((ta & tb) != T_OBJECT) return 0;
-  json_t *pa = json_object_get(a, "properties"), *pb = json_object_get(b, "properties"),
-         *required = json_object_get(b, "required");
+  json_t *pa = json_object_get(a, "properties"), *pb = json_object_get(b, "properties");
   // a member that both have, and that differs
-  for (void *it = json_object_iter(pa); it; it = json_object_iter_next(pa, it)) {
-    const char *name = json_object_iter_key(it);
-    json_t *other = json_object_get(pb, name);
-    if (!other || !requires(a, name) || !requires(b, name)) continue;
-    int apart = schema_excludes(s, json_object_iter_value(it), other, T_ALL, NULL, depth + 1);
+  for (size_t i = 0; i < na; i++) {
+    const char *name = json_string_value(json_array_get(ra, i));
+    json_t *own = name ? json_object_get(pa, name) : NULL, *other = own ? json_object_get(pb, name) : NULL;
+    if (!other || !requires(b, name)) continue;
+    if (consts_differ(s, own, other)) return schema_charge(s, a, 1) ? -1 : 1;
+    int apart = schema_excludes(s, own, other, T_ALL, NULL, depth + 1);
     if (apart) return apart;
   }
   // a member that b needs and a cannot have
-  for (size_t i = 0; i < json_array_size(required); i++) {
-    const char *name = json_string_value(json_array_get(required, i));
+  bool alone = speaks_alone(a, around, pure_a);
+  for (size_t i = 0; i < nb; i++) {
+    const char *name = json_string_value(json_array_get(rb, i));
     const json_t *ap = json_object_get(a, "additionalProperties");
     bool closed = json_is_false(ap) ||
                   (alone && !ap && json_object_size(pa) && name && !requires(a, name) && !requires(around, name));
     if (name && closed && !json_object_get(pa, name) && !json_object_get(a, "patternProperties")) return 1;
   }
-  required = json_object_get(a, "required");
   // one that a always has and b forbids
-  for (size_t i = 0; i < json_array_size(required); i++) {
-    const char *name = json_string_value(json_array_get(required, i));
+  for (size_t i = 0; i < na; i++) {
+    const char *name = json_string_value(json_array_get(ra, i));
     if (name && json_is_false(json_object_get(b, "additionalProperties")) && !json_object_get(pb, name) &&
         !json_object_get(b, "patternProperties"))
       return 1;

@@ -10,7 +10,8 @@
 
 #define SCHEMA_DEPTH_MAX 100          // of schemas that apply to one value by way of $ref, allOf and their like
 #define SCHEMA_BRANCHES_MAX 2000      // combinations of alternatives for one value
-#define SCHEMA_COMPARED_MAX 4000000   // pairs of alternatives of oneOf, in all
+#define SCHEMA_COMPARED_MAX 1500000   // pairs of alternatives of oneOf, in all; large ones count more
+#define SCHEMA_WORK_MAX (1u << 24)    // steps in all, each of them 50 ns or so
 
 enum {
   T_NULL = 1,
@@ -46,7 +47,7 @@ typedef struct schema {
   map elsewhere;                      // schemas whose $ref starts from another $id than the root's
   map listings;                       // of the arrays of enum: for looking values up
   struct listing *listed;             // all of them, the last one first
-  uint64_t work;                      // schemas looked at
+  uint64_t work;                      // steps that were taken
   uint64_t compared;                  // pairs of alternatives of oneOf
   // the first of which no value is valid, and why: no error where others may be chosen
   const json_t *empty;
@@ -55,6 +56,8 @@ typedef struct schema {
 
 // Fails with the pointer to a schema and a keyword of it (may be NULL).  -1.
 int schema_fail(const schema *s, const json_t *at, const char *keyword, const char *fmt, ...) PRINTF_LIKE(4, 5);
+// Before work of n steps: fails where the whole schema takes more than it may.
+int schema_charge(schema *s, const json_t *at, uint64_t n);
 // An expression that matches nothing, for a schema that no value is valid under.  Texts are borrowed.
 gx *schema_empty(schema *s, const json_t *at, const char *keyword, const char *what);
 gx *schema_value(schema *s, const nodes *set);                // a value that all of these accept.  NULL: an error
@@ -83,7 +86,7 @@ int schema_pattern_matches(schema *s, const json_t *node, const char *keyword, c
                            const char *text, size_t n);
 void schema_patterns_free(schema *s);
 void schema_listings_free(schema *s);
-bool schema_equal(const json_t *a, const json_t *b);          // 1 equals 1.0
+bool schema_equal(schema *s, const json_t *a, const json_t *b);   // 1 equals 1.0
 // 1: no value that `a` describes is valid under `b`, 0: there may be one, -1.  within: the types that the value may
 // have anyhow.  around: the one schema that applies to the value beside `a`; NULL: there may be others.
 int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json_t *around, int depth);

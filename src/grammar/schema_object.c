@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define PATTERNS_MAX 5
+#define MEMBERS_MAX 2000
 
 // ---- objects --------------------------------------------------------------------------------------------------------
 
@@ -23,9 +24,16 @@ struct object {
   uint32_t min, max, n_required;
 };
 
-static struct member *member_of(struct object *o, const char *name) {
+// NULL: an error.
+static struct member *member_of(schema *s, struct object *o, const json_t *node, const char *keyword,
+                                const char *name) {
+  if (schema_charge(s, node, 1 + o->members.n / 8)) return NULL;
   for (size_t i = 0; i < o->members.n; i++)
     if (!strcmp(o->members.at[i].name, name)) return &o->members.at[i];
+  if (o->members.n == MEMBERS_MAX) {
+    schema_fail(s, node, keyword, "more than %d members", MEMBERS_MAX);
+    return NULL;
+  }
   vec_push(&o->members, ((struct member){name, false}));
   return &o->members.at[o->members.n - 1];
 }
@@ -38,11 +46,8 @@ static int gather(schema *s, struct object *o) {
     uint32_t n;
     if (p && !json_is_object(p)) return schema_fail(s, node, "properties", "expected an object of schemas");
     if (pp && !json_is_object(pp)) return schema_fail(s, node, "patternProperties", "expected an object of schemas");
-    for (void *it = json_object_iter(p); it; it = json_object_iter_next(p, it)) {
-      member_of(o, json_object_iter_key(it));
-      if (++s->work > 1000000 || o->members.n > 2000)
-        return schema_fail(s, node, "properties", "more than 2000 members, or too many in all");
-    }
+    for (void *it = json_object_iter(p); it; it = json_object_iter_next(p, it))
+      if (!member_of(s, o, node, "properties", json_object_iter_key(it))) return -1;
     for (void *it = json_object_iter(pp); it; it = json_object_iter_next(pp, it))
       vec_push(&o->patterns, ((struct pattern){json_object_iter_key(it), node, json_object_iter_value(it)}));
     json_t *unevaluated = json_object_get(node, "unevaluatedProperties");
@@ -76,8 +81,9 @@ static int gather(schema *s, struct object *o) {
       const char *name = json_string_value(json_array_get(required, k));
       if (!name || strlen(name) != json_string_length(json_array_get(required, k)))
         return schema_fail(s, node, "required", "item %zu is not a name", k);
-      if (o->members.n > 2000) return schema_fail(s, node, "required", "more than 2000 members");
-      member_of(o, name)->required = true;
+      struct member *m = member_of(s, o, node, "required", name);
+      if (!m) return -1;
+      m->required = true;
     }
   }
   for (size_t i = 0; i < o->members.n; i++) o->n_required += o->members.at[i].required;
@@ -90,6 +96,7 @@ static int gather(schema *s, struct object *o) {
 // The schemas of a member's value.  matched: which patterns its name matches.  0: such a member is not allowed.
 static int value_schemas(schema *s, const struct object *o, const char *name, unsigned matched, nodes *out) {
   bool spoken = false;
+  if (schema_charge(s, o->set->at[0], 8 + o->set->n * (1 + o->patterns.n))) return -1;
   for (size_t i = 0; i < o->set->n; i++) {
     json_t *node = o->set->at[i], *own = name ? json_object_get(json_object_get(node, "properties"), name) : NULL;
     bool known = own != NULL;
@@ -130,19 +137,15 @@ static int named_member(schema *s, const struct object *o, const struct member *
     if (status > 0) matched |= 1u << k;
   }
   for (size_t i = 0; i < o->set->n && status >= 0; i++) {
-    json_t *names = json_object_get(o->set->at[i], "propertyNames"), *name = json_string(m->name);
-    if (names) {
-      int valid = schema_check(s, name, names, false, 0);
-      if (valid < 0) status = -1;
-      else if (!valid) {
-        if (m->required)
-          *out = schema_empty(s, o->set->at[i], "propertyNames", "it does not allow a member that is required");
-        json_decref(name);
-        vec_free(&schemas);
-        return 0;
-      }
-    }
+    json_t *names = json_object_get(o->set->at[i], "propertyNames"), *name = names ? json_string(m->name) : NULL;
+    int valid = names ? schema_check(s, name, names, false, 0) : 1;
     json_decref(name);
+    if (valid < 0) status = -1;
+    if (valid) continue;
+    if (m->required)
+      *out = schema_empty(s, o->set->at[i], "propertyNames", "it does not allow a member that is required");
+    vec_free(&schemas);
+    return 0;
   }
   if (status >= 0) status = value_schemas(s, o, m->name, matched, &schemas);
   if (status == 0 && m->required)
@@ -317,9 +320,9 @@ static int item_schemas(schema *s, const nodes *set, size_t i, nodes *out) {
   return 1;
 }
 
-// The different values that items may have, if the schema names them, in an array to be freed.  NULL: it does not, or
-// something fails.
-static json_t *item_values(schema *s, const nodes *schemas) {
+// The different values that items may have, if the schema names them, in an array to be freed; of more than `most`,
+// some.  NULL: it does not, or something fails.
+static json_t *item_values(schema *s, const nodes *schemas, size_t most) {
   json_t *node = schemas->n ? schemas->at[0] : NULL, *target = NULL, *from = NULL, *values = json_array();
   for (int hops = 0; node && hops < SCHEMA_DEPTH_MAX && !schema_ref(s, node, &target) && target; hops++) node = target;
   json_t *type = json_object_get(node, "type"), *constant = json_object_get(node, "const"),
@@ -328,11 +331,11 @@ static json_t *item_values(schema *s, const nodes *schemas) {
   else if (list) from = json_incref(list);
   else if (json_is_string(type) && !strcmp(json_string_value(type), "boolean")) from = json_pack("[b, b]", 0, 1);
   int ok = from ? 1 : -1;
-  for (size_t i = 0; i < json_array_size(from) && ok >= 0; i++) {
+  for (size_t i = 0; i < json_array_size(from) && json_array_size(values) <= most && ok >= 0; i++) {
     json_t *value = json_array_get(from, i);
     ok = 1;
     for (size_t k = 0; k < schemas->n && ok > 0; k++) ok = schema_check(s, value, schemas->at[k], false, 0);
-    for (size_t k = 0; k < json_array_size(values) && ok > 0; k++) ok = !schema_equal(value, json_array_get(values, k));
+    for (size_t k = 0; k < json_array_size(values) && ok > 0; k++) ok = !schema_equal(s, value, json_array_get(values, k));
     if (ok > 0) json_array_append(values, value);
   }
   json_decref(from);
@@ -352,7 +355,7 @@ static gx *distinct(schema *s, const nodes *set, size_t prefix, uint32_t min, ui
   for (size_t i = 0; i < set->n; i++) if (json_is_true(json_object_get(set->at[i], "uniqueItems"))) owner = set->at[i];
   int status = prefix ? 0 : item_schemas(s, set, 0, &schemas);
   // the value's rule is made for the sake of its errors
-  if (status > 0 && schema_value(s, &schemas)) values = item_values(s, &schemas);
+  if (status > 0 && schema_value(s, &schemas)) values = item_values(s, &schemas, MOST);
   vec_free(&schemas);
   size_t n = json_array_size(values), sets = (size_t)1 << n;
   if (!n || n > MOST) {
@@ -413,7 +416,7 @@ gx *schema_array(schema *s, const nodes *set) {
   int allowed = 1;
   for (size_t i = 0; i <= prefix && allowed > 0; i++) {
     nodes schemas = {0};
-    allowed = item_schemas(s, set, i, &schemas);
+    allowed = schema_charge(s, set->at[0], 8 + 2 * (uint64_t)set->n) ? -1 : item_schemas(s, set, i, &schemas);
     gx *x = allowed > 0 ? schema_value(s, &schemas) : NULL;
     vec_free(&schemas);
     if (allowed > 0 && !x) allowed = -1;

@@ -153,6 +153,7 @@ const char *schema_format(const char *name, unsigned *types) {
 // ---- strings --------------------------------------------------------------------------------------------------------
 
 gx *schema_pattern(schema *s, const json_t *node, const char *keyword, const char *text, size_t n) {
+  if (schema_charge(s, node, 32 + n / 4)) return NULL;
   error why = {0};
   gx *x = regex_parse(&s->src, text, n, true, written, NULL, &why);
   if (!x) schema_fail(s, node, keyword, "%s", why.text);
@@ -234,14 +235,14 @@ gx *schema_string(schema *s, const nodes *set) {
 // Patterns are compiled once for all the texts that are held against them: values of enum, names of members.  NULL: it
 // is wrong, or too large.
 static const grammar *pattern_grammar(schema *s, const char *pattern, size_t n, bool search, error *why) {
-  enum { KEPT = 64, COST = 2000 };            // COST: compiling one may take milliseconds, so work limits how many are
+  enum { KEPT = 64, COST = 16000 };           // COST: compiling one takes a millisecond or so, and what it says it took
   for (size_t i = 0; i < s->compiled.n; i++) {
     const struct compiled *c = &s->compiled.at[i];
     if (c->search == search && c->n == n && !memcmp(c->pattern, pattern, n)) return c->g;
   }
   grammar_source g;
   struct compiled new = {NULL, n, search, NULL};
-  s->work += COST;
+  s->work += COST + n;
   grammar_source_init(&g);
   int32_t root = grammar_rule_new(&g, "pattern", 7, 0);
   gx *x = regex_parse(&g, pattern, n, search, NULL, NULL, why);
@@ -251,6 +252,7 @@ static const grammar *pattern_grammar(schema *s, const char *pattern, size_t n, 
   }
   grammar_source_free(&g);
   if (!new.g) return NULL;
+  s->work += grammar_work(new.g) / 4;
   if (s->compiled.n == KEPT) schema_patterns_free(s);
   new.pattern = memcpy(xmalloc(n + 1), pattern, n);
   vec_push(&s->compiled, new);
@@ -269,6 +271,7 @@ static int matches(schema *s, const json_t *node, const char *keyword, const cha
   error why = {0};
   int result = -1;
   bool ok = false;
+  if (schema_charge(s, node, 64 + n + n_pattern / 64)) return -1;
   const grammar *g = pattern_grammar(s, pattern, n_pattern, search, &why);
   if (g && !matcher_new(g, NULL, &m, &why) && !matcher_bytes(m, text, n, &ok, &why)) result = ok && matcher_complete(m);
   matcher_free(m);
