@@ -5,7 +5,7 @@
 
 #define NESTED_MAX 2048                     // JSON_PARSER_MAX_DEPTH of jansson
 
-static uintptr_t look_up(void) {
+static uintptr_t lowest_address(void) {
   pthread_attr_t a;
   void *end = NULL;
   size_t size;
@@ -19,7 +19,7 @@ size_t stack_left(void) {
   static _Thread_local bool known;
   static _Thread_local uintptr_t end;      // 0: nobody knows
   uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-  if (!known) end = look_up();
+  if (!known) end = lowest_address();
   known = true;
   return !end ? SIZE_MAX : here > end ? here - end : 0;
 }

@@ -5,7 +5,8 @@
 #include "base/base.h"
 
 size_t stack_left(void);     // bytes, of the thread that asks; SIZE_MAX: nobody knows
-// Less is left than what does not ask any more may take: calls into libraries, messages, levels until the next question.
+// Less is left than what does not ask any more may take: calls into libraries, messages, levels until the next
+// question.
 #define STACK_SPARE ((size_t)96 << 10)
 static inline bool stack_is_low(void) { return stack_left() < STACK_SPARE; }
 // Whether there is room for functions that call themselves for each level of a JSON text, such as those of jansson,

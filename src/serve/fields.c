@@ -1,5 +1,6 @@
 // JSON into structs: see fields.h.
 #include "serve/fields.h"
+#include "base/stack.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -169,6 +170,10 @@ static str large_as_reals(const str *body) {
 
 json_t *json_body(const str *body, fault *f) {
   json_error_t e;
+  if (!stack_holds(str_c(body), body->n)) {
+    fault_set(f, 400, NULL, "the body is nested too deeply for the stack of this thread");
+    return NULL;
+  }
   size_t flags = JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES;
   json_t *o = json_loadb(str_c(body), body->n, flags, &e);
   // Integers beyond 64 bits: read as other numbers, so that the field that holds one can say what it wants.
