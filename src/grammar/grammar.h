@@ -65,12 +65,13 @@ struct gx {
   uint32_t n;                    // sub, bytes, ranges
   uint32_t min, max;             // REPEAT; LIST: entries; MULTIPLE: min
   int32_t id;                    // RULE, TOKEN: which; LIST: items
-  union { gx **sub; const char *text; const struct gx_range *ranges; };
-  const bool *required;          // LIST
   // states that its automaton takes, about, and bytes of its longest text (grammar_check.c)
   uint32_t size, longest;
   uint32_t seen;
+  union { gx **sub; const char *text; const struct gx_range *ranges; };
+  const bool *required;          // LIST
 };
+_Static_assert(sizeof(gx) <= 48, "a text has many expressions");
 
 struct grammar_rule { const char *name; uint32_t line; gx *body; };   // line 0: has none
 typedef struct grammar_source {

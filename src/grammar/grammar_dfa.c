@@ -32,6 +32,7 @@ struct maker {
   bool *matters;                    // [states] it has other edges than empty ones, or is the end
   arena *mem;
   smap ids;                         // from sets of states to numbers + 1
+  uint32_t *alone, *self;           // [states] the same for a set of one, and that one: a text is nothing else
   VEC(struct set) sets;
   numbers members;                  // the set that is being collected
   automaton *out;
@@ -67,6 +68,14 @@ static uint32_t set_end(struct maker *m) {
   void *found = NULL;
   const char *key = n ? (const char *)m->members.at : "";
   spend_work(m, n);
+  if (n == 1) {
+    uint32_t one = m->members.at[0];
+    if (m->alone[one]) return m->alone[one] - 1;
+    m->self[one] = one;
+    vec_push(&m->sets, ((struct set){&m->self[one], 1}));
+    m->alone[one] = (uint32_t)m->sets.n;
+    return m->alone[one] - 1;
+  }
   if (smap_get(&m->ids, key, n * sizeof(uint32_t), &found)) return (uint32_t)((uintptr_t)found - 1);
   uint32_t *at = ARENA_ARRAY(m->mem, uint32_t, n + 1);
   if (n) memcpy(at, m->members.at, n * sizeof *at);
@@ -146,6 +155,8 @@ static bool *what_matters(const nfa *n, uint32_t end) {
 bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, uint64_t *work, automaton *out) {
   struct maker m = {
     .n = n, .work = work, .out = out, .mem = arena_new(), .stamps = xcalloc(n->first.n, sizeof *m.stamps)};
+  m.alone = xcalloc(n->first.n, sizeof *m.alone);
+  m.self = xcalloc(n->first.n, sizeof *m.self);
   m.matters = what_matters(n, end);
   *out = (automaton){0};
   set_begin(&m);
@@ -166,6 +177,8 @@ bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, uint64
   smap_free(&m.ids);
   arena_free(m.mem);
   free(m.stamps);
+  free(m.alone);
+  free(m.self);
   free(m.matters);
   if (!fits) {
     automaton_free(out);

@@ -16,13 +16,13 @@
 enum rx_kind { RX_SET, RX_SEQ, RX_ALT, RX_REPEAT, RX_BEGIN, RX_END };
 typedef struct rx rx;
 struct rx {
-  enum rx_kind kind;
-  rx **sub;
-  size_t n, at;                  // at: where in the pattern
-  charset set;                   // in the arena
+  union { rx **sub; struct gx_range *ranges; };
+  uint32_t n, at;                // of sub or ranges; where in the pattern
   uint32_t min, max;
+  uint8_t kind;
   bool anchored;                 // an anchor is part of it
 };
+_Static_assert(sizeof(rx) <= 32, "a pattern has one for each character");
 typedef VEC(rx *) rx_list;
 
 // A set of characters as the dialects have it: those that all agree on, and those that any has.
@@ -62,15 +62,15 @@ static char peek_char(const struct parser *p) { return p->at < p->n ? p->text[p-
 static rx *rx_new(struct parser *p, enum rx_kind kind, size_t at) {
   if (++p->nodes > GRAMMAR_NODES_MAX) return bad_regex(p, at, "more than %u parts", GRAMMAR_NODES_MAX);
   rx *x = ARENA_NEW(p->mem, rx);
-  x->kind = kind;
-  x->at = at;
+  x->kind = (uint8_t)kind;
+  x->at = (uint32_t)at;
   return x;
 }
 
 static rx *with_list(struct parser *p, enum rx_kind kind, size_t at, rx_list *list) {
   rx *x = list->n == 1 ? list->at[0] : rx_new(p, kind, at);
   if (x && list->n != 1) {
-    x->n = list->n;
+    x->n = (uint32_t)list->n;
     x->sub = ARENA_ARRAY(p->mem, rx *, list->n + 1);
     for (size_t i = 0; i < list->n; i++) {
       x->sub[i] = list->at[i];
@@ -86,10 +86,11 @@ static rx *set_node(struct parser *p, size_t at, charset *set) {
   if (p->fold) charset_fold(set);
   charset_normalise(set);
   p->ranges += set->n;
+  p->nodes += set->n;              // as of the expression that it becomes, which is refused with more
   rx *x = p->ranges > GRAMMAR_NODES_MAX ? bad_regex(p, at, "more than %u ranges of characters", GRAMMAR_NODES_MAX)
                                         : rx_new(p, RX_SET, at);
-  if (x && set->n) x->set.at = memcpy(ARENA_ARRAY(p->mem, struct gx_range, set->n), set->at, set->n * sizeof *set->at);
-  if (x) x->set.n = set->n;
+  if (x && set->n) x->ranges = memcpy(ARENA_ARRAY(p->mem, struct gx_range, set->n), set->at, set->n * sizeof *set->at);
+  if (x) x->n = (uint32_t)set->n;
   charset_free(set);
   return x;
 }
@@ -616,7 +617,7 @@ static gx *gx_of_rx(struct parser *p, const rx *x, enum side left, enum side rig
   if (p->src->too_large) { bad_regex(p, x->at, "more than %u parts", GRAMMAR_NODES_MAX); return NULL; }
   if (stack_is_low()) { bad_regex(p, x->at, "parts in parts, and the stack has no room for more"); return NULL; }
   switch (x->kind) {
-  case RX_SET: return gx_between(p, of_set(p, &x->set), left, right);
+  case RX_SET: return gx_between(p, of_set(p, &(charset){x->ranges, x->n, x->n}), left, right);
   case RX_REPEAT:
     if (x->min == 1 && x->max == 1) return gx_of_rx(p, x->sub[0], left, right);
     if (x->anchored) { bad_regex(p, x->at, "an anchor in something that is repeated"); return NULL; }
