@@ -145,8 +145,8 @@ static const struct { const char *name; enum family family; const char *why;
 
 // Refuses what is not known or not supported.  families: a bit for each kind of keyword that it has.
 static int keywords_of(schema *s, json_t *node, unsigned *families) {
-  if (schema_charge(s, node, 32 + 8 * (uint64_t)json_object_size(node) + json_array_size(json_object_get(node, "type"))))
-    return -1;
+  uint64_t types = json_array_size(json_object_get(node, "type"));
+  if (schema_charge(s, node, 32 + 8 * (uint64_t)json_object_size(node) + types)) return -1;
   for (void *it = json_object_iter(node); it; it = json_object_iter_next(node, it)) {
     const char *name = json_object_iter_key(it);
     const json_t *value = json_object_iter_value(it);
@@ -163,9 +163,9 @@ static int keywords_of(schema *s, json_t *node, unsigned *families) {
       if (!no_effect) return schema_fail(s, node, name, "%s", keywords[i].why);
       continue;
     }
-    unsigned types = T_STRING;
-    if (!strcmp(name, "format") && json_is_string(value)) schema_format(json_string_value(value), &types);
-    *families |= 1u << (types & T_STRING ? keywords[i].family : types ? F_NUMBER : F_NOTE);
+    unsigned of = T_STRING;
+    if (!strcmp(name, "format") && json_is_string(value)) schema_format(json_string_value(value), &of);
+    *families |= 1u << (of & T_STRING ? keywords[i].family : of ? F_NUMBER : F_NOTE);
   }
   return 0;
 }
@@ -464,7 +464,7 @@ static void plan_free(struct plan *p) {
 }
 
 // The plan with alternative i of one choice, to be freed also where it fails.
-static int chosen(schema *s, const struct plan *p, size_t choice, size_t i, struct plan *out) {
+static int plan_with(schema *s, const struct plan *p, size_t choice, size_t i, struct plan *out) {
   const struct choice *c = &p->choices.at[choice];
   *out = (struct plan){.never = false};
   if (schema_charge(s, c->owner, (p->plain.n + p->choices.n) / 8)) return -1;
@@ -486,7 +486,7 @@ static int count_branches(schema *s, const struct plan *p, size_t done, size_t *
   int status = 0;
   for (size_t i = 0; i < json_array_size(p->choices.at[done].array) && !status; i++) {
     struct plan next;
-    status = chosen(s, p, done, i, &next);
+    status = plan_with(s, p, done, i, &next);
     if (!status) status = count_branches(s, &next, done + 1, count);
     plan_free(&next);
   }
@@ -502,7 +502,7 @@ static gx *branches(schema *s, const struct plan *p, size_t done) {
   gx *out = NULL;
   for (size_t i = 0; i < json_array_size(c->array); i++) {
     struct plan next;
-    out = chosen(s, p, done, i, &next) ? NULL : branches(s, &next, done + 1);
+    out = plan_with(s, p, done, i, &next) ? NULL : branches(s, &next, done + 1);
     plan_free(&next);
     if (!out || s->src.too_large) break;
     vec_push(&list, out);

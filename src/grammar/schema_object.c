@@ -335,7 +335,8 @@ static json_t *item_values(schema *s, const nodes *schemas, size_t most) {
     json_t *value = json_array_get(from, i);
     ok = 1;
     for (size_t k = 0; k < schemas->n && ok > 0; k++) ok = schema_check(s, value, schemas->at[k], false, 0);
-    for (size_t k = 0; k < json_array_size(values) && ok > 0; k++) ok = !schema_equal(s, value, json_array_get(values, k));
+    for (size_t k = 0; k < json_array_size(values) && ok > 0; k++)
+      ok = !schema_equal(s, value, json_array_get(values, k));
     if (ok > 0) json_array_append(values, value);
   }
   json_decref(from);

@@ -3,6 +3,7 @@
 // stays within four times the input and 64 MB.
 #define _GNU_SOURCE
 #include "chat/chat.h"
+#include "grammar/gbnf.h"
 #include "grammar/schema.h"
 #include "text/small_vocab.h"
 #include "text/spm.h"
@@ -442,12 +443,116 @@ static void test_enums(void **state) {
   grows_evenly("an array of unique items", unique_items, 15000);
 }
 
+// Whatever is refused or made of these takes 2 s of processor time at most, and no more memory than all else.
+static void costs_little(const char *what, job *work, size_t n) {
+  struct cost base = run(nothing, 0), used = run(work, n);
+  for (int i = 1; i < TRIES && used.seconds > 2; i++) used = run(work, n);
+  size_t memory = used.memory > base.memory ? used.memory - base.memory : 0;
+  print_message("%-28s %8.1f KB %6.2f s, %7.1f MB\n", what, (double)used.input / 1e3, used.seconds,
+                (double)memory / 1e6);
+  if (getenv("WEFT_SANITIZED")) return;
+  if (used.seconds > 2) fail_msg("%s: %.2f s", what, used.seconds);
+  if (memory > 4 * used.input + (64u << 20))
+    fail_msg("%s: %zu bytes of memory for %zu of input", what, memory, used.input);
+}
+
+static size_t compile_schema(str *s) {
+  error err = {0};
+  grammar *g = NULL;
+  if (grammar_from_schema(s->at, s->n, &g, &err) && !strstr(err.text, "more than") && !strstr(err.text, "too many"))
+    die("%s", err.text);
+  grammar_free(g);
+  return s->n;
+}
+
+static size_t dependent(size_t n, const char *keyword, const char *form) {
+  str s = {0};
+  str_addf(&s, "{\"type\": \"object\", \"%s\": {", keyword);
+  for (size_t i = 0; i < n; i++) {
+    str_addf(&s, "%s\"k%zu\": ", i ? "," : "", i);
+    str_addf(&s, *form == '{' ? "{\"required\": [\"k%zu\"]}" : "[\"k%zu\"]", i + 1);
+  }
+  str_add(&s, "}}");
+  return compile_schema(&s);
+}
+static size_t dependent_required(size_t n) { return dependent(n, "dependentRequired", "["); }
+static size_t dependent_schemas(size_t n) { return dependent(n, "dependentSchemas", "{"); }
+
+// n alternatives with so many members and a const, of which one or all are required.
+static size_t one_of(size_t n, size_t members, bool all) {
+  str s = {0};
+  str_add(&s, "{\"oneOf\": [");
+  for (size_t i = 0; i < n; i++) {
+    str_addf(&s, "%s{\"type\": \"object\", \"properties\": {", i ? "," : "");
+    for (size_t k = 0; k < members; k++) str_addf(&s, "\"m%zu\": {},", k);
+    str_addf(&s, "\"kind\": {\"const\": \"k%zu\"}}, \"required\": [", i);
+    for (size_t k = 0; k < members && all; k++) str_addf(&s, "\"m%zu\",", k);
+    str_add(&s, "\"kind\"]}");
+  }
+  str_add(&s, "]}");
+  return compile_schema(&s);
+}
+static size_t one_of_large(size_t n) { return one_of(n, 300, false); }
+static size_t one_of_many(size_t n) { return one_of(n, 40, false); }
+static size_t one_of_required(size_t n) { return one_of(n, 300, true); }
+
+static size_t one_of_long_values(size_t n) {
+  str s = {0};
+  str_add(&s, "{\"oneOf\": [");
+  for (size_t i = 0; i < n; i++) {
+    str_addf(&s, "%s{\"const\": [", i ? "," : "");
+    for (size_t k = 0; k < 1500; k++) str_add(&s, "0,");
+    str_addf(&s, "%zu]}", i);
+  }
+  str_add(&s, "]}");
+  return compile_schema(&s);
+}
+
+static size_t alternatives_of_a_pattern(size_t n) {
+  str s = {0};
+  str_add(&s, "{\"type\": \"string\", \"pattern\": \"x");
+  for (size_t i = 0; i < n; i++) str_addf(&s, "|item%08zu", i);
+  str_add(&s, "\"}");
+  return compile_schema(&s);
+}
+
+static size_t long_literal(size_t n) {
+  str s = {0};
+  error err = {0};
+  grammar *g = NULL;
+  str_add(&s, "root ::= \"");
+  for (size_t i = 0; i < n; i++) str_addc(&s, (char)('a' + i % 26));
+  str_add(&s, "\"");
+  if (grammar_from_gbnf(s.at, s.n, NULL, &g, &err) && !strstr(err.text, "more than")) die("%s", err.text);
+  grammar_free(g);
+  return s.n;
+}
+
+static void test_schemas(void **state) {
+  (void)state;
+  costs_little("dependentRequired", dependent_required, 400);
+  costs_little("dependentSchemas", dependent_schemas, 400);
+  costs_little("oneOf with many members", one_of_large, 300);
+  costs_little("oneOf of many", one_of_many, 1900);
+  costs_little("oneOf, all is required", one_of_required, 100);
+  costs_little("oneOf of long values", one_of_long_values, 1000);
+}
+
+static void test_long_grammars(void **state) {
+  (void)state;
+  costs_little("a literal of half a megabyte", long_literal, 524000);
+  costs_little("a literal of a megabyte", long_literal, 1000000);
+  costs_little("24,000 alternatives", alternatives_of_a_pattern, 24000);
+  costs_little("77,000 alternatives", alternatives_of_a_pattern, 77000);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_one_word), cmocka_unit_test(test_special_tokens), cmocka_unit_test(test_overlapping_tokens),
     cmocka_unit_test(test_names),          cmocka_unit_test(test_colliding_keys),
     cmocka_unit_test(test_steps),          cmocka_unit_test(test_captured),
     cmocka_unit_test(test_tags),           cmocka_unit_test(test_enums),
+    cmocka_unit_test(test_schemas),        cmocka_unit_test(test_long_grammars),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

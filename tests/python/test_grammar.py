@@ -137,8 +137,8 @@ def test_hostile_schemas_and_expressions_are_bounded(tool, sanitized):
     assert tool.schema({"type": "object", "properties": {f"p{i}": {"type": "string", "pattern": r"^\d{1,3}$"} for i in range(1000)}}) == "ok"
     names = {f"p{i}": {"type": "null"} for i in range(400)}
     assert tool.schema({"type": "object", "properties": names, "patternProperties": {rf"^\w{c}$": {} for c in "abcd"}, "additionalProperties": False}) == "ok"
-    answer = tool.schema({"oneOf": [{"type": "integer", "minimum": 2 * i, "maximum": 2 * i + 1} for i in range(20000)]})
-    assert "the alternatives of oneOf are too many to be compared" in answer
+    for n, why in ((20000, "more than 2000 combinations"), (1500, "the alternatives of oneOf are too many to be compared")):
+        assert why in tool.schema({"oneOf": [{"type": "integer", "minimum": 2 * i, "maximum": 2 * i + 1} for i in range(n)]})
     assert tool.schema({"enum": [f"x{i}" for i in range(500)], "pattern": "x|^(a|b)*a(a|b){8}$"}) == "ok"      # compiled once
     assert tool.schema({"oneOf": [{"type": "integer", "minimum": 2 * i, "maximum": 2 * i + 1} for i in range(1000)]}) == "ok"
     assert tool.text("1999") == "yes" and tool.text("2000") != "yes"

@@ -103,6 +103,50 @@ def test_a_small_stack(run_weft, tmp_path, sanitized):
     assert done.returncode in (0, 1)
 
 
+NESTED = {
+    "items": lambda d: '{"items":' * d + "{}" + "}" * d,
+    "anyOf": lambda d: '{"anyOf":[' * d + "{}" + "]}" * d,
+    "allOf": lambda d: '{"allOf":[' * d + "{}" + "]}" * d,
+    "const": lambda d: '{"const":' + "[" * d + "]" * d + "}",
+    "enum": lambda d: '{"enum":[' + '{"a":' * d + "1" + "}" * d + "]}",
+    "$defs": lambda d: '{"$defs":' * d + "{}" + "}" * d,
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_a_small_stack_and_a_schema(run_weft, tinypy, tmp_path, sanitized, name):
+    """As an argument and as a file: what is nested deeper than the stack has room for is an error, where it has room it is none."""
+    if sanitized:
+        pytest.skip("the sanitizers need more stack than this")
+    path = tmp_path / "schema.json"
+    limit = lambda: resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, 256 << 10))
+    for depth, codes in ((60, (0,)), (1000, (1,)), (2030, (1,))):
+        path.write_text(NESTED[name](depth))
+        for option in (["-j", path.read_text()], ["-jf", path]):
+            done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1", *option], preexec_fn=limit)
+            assert done.returncode in codes, (depth, option[0], done.returncode, done.err)
+            assert not done.returncode or "nested too deeply for the stack" in done.err, (depth, done.err)
+
+
+def test_a_small_stack_and_a_grammar(run_weft, tinypy, tmp_path, sanitized):
+    """Parts in parts that no parentheses show; with 8 MB of stack, too."""
+    if sanitized:
+        pytest.skip("the sanitizers need more stack than this")
+    path = tmp_path / "stars.gbnf"
+    path.write_text('root ::= "a"' + "*" * 400000)
+    pattern = tmp_path / "schema.json"
+    pattern.write_text('{"type": "string", "pattern": "a%s"}' % ("{1,2}" * 200000))
+    for size in (8 << 20, 256 << 10):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_STACK, (size, size))
+        for option in (["--grammar-file", path], ["-jf", pattern]):
+            done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1", *option], preexec_fn=limit)
+            assert done.returncode == 1 and "the stack has no room" in done.err, (size, option[0], done.returncode, done.err)
+    groups = tmp_path / "groups.gbnf"
+    groups.write_text("root ::= " + "(" * 190 + '"a"' + ")*" * 190)
+    done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1", "--grammar-file", groups], preexec_fn=limit)
+    assert done.returncode in (0, 1), (done.returncode, done.err)
+
+
 def test_out_of_memory_is_a_message(run_weft, tinypy, sanitized):
     """With little address space: a message and status 1, whatever thread notices."""
     if sanitized:
