@@ -2,18 +2,16 @@
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)     # text/: pre-tokenizer patterns
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc) # text/, app/ (lines that are typed): Unicode properties and normal forms
-pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)      # grammar/ (schemas), chat/, engine/, serve/, app/: JSON in and out
+pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)      # base/ and all that reads JSON
 pkg_check_modules(sqlite3 REQUIRED IMPORTED_TARGET sqlite3)      # device/: the kernel cache
 pkg_check_modules(microhttpd REQUIRED IMPORTED_TARGET libmicrohttpd>=0.9.75)   # serve/: HTTP
 
+set(WEFT_LIBRARIES_base PkgConfig::jansson)
 set(WEFT_LIBRARIES_device PkgConfig::sqlite3)
 set(WEFT_LIBRARIES_text PkgConfig::pcre2 PkgConfig::utf8proc)
-set(WEFT_LIBRARIES_grammar PkgConfig::jansson)
-set(WEFT_LIBRARIES_chat PkgConfig::jansson)
-set(WEFT_LIBRARIES_engine PkgConfig::jansson)
-set(WEFT_LIBRARIES_serve PkgConfig::jansson PkgConfig::microhttpd)
-set(WEFT_LIBRARIES_app PkgConfig::jansson PkgConfig::utf8proc)
-set(WEFT_LIBRARIES_ALL Threads::Threads m ${CMAKE_DL_LIBS} ${WEFT_LIBRARIES_device} ${WEFT_LIBRARIES_text} ${WEFT_LIBRARIES_grammar} ${WEFT_LIBRARIES_engine})
+set(WEFT_LIBRARIES_serve PkgConfig::microhttpd)
+set(WEFT_LIBRARIES_app PkgConfig::utf8proc)
+set(WEFT_LIBRARIES_ALL Threads::Threads m ${CMAKE_DL_LIBS} ${WEFT_LIBRARIES_device} ${WEFT_LIBRARIES_text} ${WEFT_LIBRARIES_base})
 
 # libcurl is opened at run time when a model is fetched; only its headers are needed here.
 find_path(WEFT_CURL_INCLUDE curl/curl.h REQUIRED)

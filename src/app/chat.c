@@ -4,6 +4,7 @@
 #include "app/chat.h"
 #include "app/app.h"
 #include "app/json.h"
+#include "base/json.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -144,12 +145,12 @@ static int choose_template(struct chat *c, weft_error *err) {
 
 // JSON from the command line, or a file with it.
 static int read_json_option(const char *option, const char *arg, json_type type, char **text, size_t *n, error *err) {
-  json_error_t e;
+  error e = {0};
   if (!arg) return 0;
   char first = arg[strspn(arg, " \t\r\n")];
   if (first != '[' && first != '{') { if (read_file(arg, text, n, err)) return -1; }
   else { *text = xstrdup(arg); *n = strlen(arg); }
-  json_t *o = json_loadb(*text, *n, JSON_ALLOW_NUL, &e);
+  json_t *o = json_read(*text, *n, JSON_ALLOW_NUL, NULL, &e);
   bool right = o && json_typeof(o) == type;
   json_decref(o);
   if (right) return 0;
@@ -160,7 +161,7 @@ static int read_json_option(const char *option, const char *arg, json_type type,
 // Adds what -rea and --reasoning-effort say to the variables of the template.
 static void add_reasoning(struct chat *c) {
   if (c->o.thinking == THINKING_AUTO && !c->o.effort) return;
-  json_t *all = c->variables ? json_loadb(c->variables, c->n_variables, JSON_ALLOW_NUL, NULL) : json_object();
+  json_t *all = c->variables ? json_read(c->variables, c->n_variables, JSON_ALLOW_NUL, NULL, NULL) : json_object();
   if (c->o.thinking != THINKING_AUTO)
     json_object_set_new(all, "enable_thinking", json_boolean(c->o.thinking == THINKING_ON));
   if (c->o.effort) json_object_set_new(all, "reasoning_effort", json_string(c->o.effort));

@@ -5,6 +5,7 @@
 #include "app/chat.h"
 #include "app/app.h"
 #include "app/json.h"
+#include "base/json.h"
 #include "app/stats.h"
 #include <stdlib.h>
 #include <string.h>
@@ -166,7 +167,7 @@ static void show_parts(struct chat *c, const weft_part *parts, size_t n) {
     if (p->kind == WEFT_CALL) {
       if (show) show_call(c, p);
       json_array_append_new(c->calls, json_pack("{ss ss s{ss so}}", "id", p->id, "type", "function", "function", "name",
-                                                p->name, "arguments", json_loadb(p->text, p->n, 0, NULL)));
+                                                p->name, "arguments", json_read(p->text, p->n, 0, NULL, NULL)));
     } else if (p->kind == WEFT_REASONING) {
       str_addn(&c->reasoning, p->text, p->n);
       if (show && terminal_interactive(c->term)) terminal_show(c->term, STYLE_DIM, p->text, p->n);

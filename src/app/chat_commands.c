@@ -4,6 +4,7 @@
 #include "app/chat.h"
 #include "app/app.h"
 #include "app/json.h"
+#include "base/json.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,12 +107,12 @@ static int do_save(struct chat *c, const char *rest) {
 static json_t *read_messages(terminal *term, const char *path, error *err) {
   char *text;
   size_t n, i;
-  json_error_t e;
+  error e = {0};
   json_t *m;
   if (terminal_read_file(term, &text, &n, err)) return NULL;
-  json_t *all = json_loadb(text, n, JSON_ALLOW_NUL, &e);
+  json_t *all = json_read(text, n, JSON_ALLOW_NUL, NULL, &e);
   free(text);
-  if (!all) { error_set(err, "%s: line %d: %s", path, e.line, e.text); return NULL; }
+  if (!all) { error_set(err, "%s: %s", path, e.text); return NULL; }
   if (!json_is_array(all)) error_set(err, "%s: expected a JSON array of messages", path);
   json_array_foreach(all, i, m) if (!json_is_string(json_object_get(m, "role")))
     error_set(err, "%s: message %zu has no role", path, i);

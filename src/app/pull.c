@@ -7,6 +7,7 @@
 #include "app/json.h"
 #include "app/store.h"
 #include "base/env.h"
+#include "base/json.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,7 +186,7 @@ static int list_hf(http *h, const struct reference *r, wanted_list *out, error *
     *err = (error){0};
     error_set(err, "%s/%s: no such repository, or one that needs a token (HF_TOKEN)", r->user, r->repo);
   }
-  json_t *files = status ? NULL : json_loadb(str_c(&text), text.n, 0, NULL);
+  json_t *files = status ? NULL : json_read(str_c(&text), text.n, 0, NULL, NULL);
   if (!status && !json_is_array(files)) status = error_set(err, "%.300s: not a list of files", url.at);
   const json_t *f = status ? NULL : choose(files, r, err);
   if (!status && !f) status = -1;
@@ -226,7 +227,7 @@ static int list_ollama(http *h, const struct reference *r, wanted_list *out, err
     *err = (error){0};
     error_set(err, "%s:%s: ollama's registry has no such model", r->repo, tag);
   }
-  json_t *all = status ? NULL : json_loadb(str_c(&text), text.n, 0, NULL);
+  json_t *all = status ? NULL : json_read(str_c(&text), text.n, 0, NULL, NULL);
   const json_t *layers = json_object_get(all, "layers"), *l;
   size_t i;
   bool found = false;

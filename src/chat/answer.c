@@ -1,6 +1,7 @@
 // The stream of an answer: see answer.h.  The tables say which markers there are; answer_new chooses those that the
 // template mentions; the rest is a small machine that looks for the markers that mean something where it is.
 #include "chat/answer.h"
+#include "base/json.h"
 #include "chat/answer_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -201,7 +202,7 @@ static void choose_format(answer *a, text_view tmpl, text_view prompt) {
 }
 
 int answer_new(text_view tmpl, text_view prompt, text_view tools, answer **out, error *err) {
-  json_t *t = tools.at ? json_loadb(tools.at, tools.n, 0, NULL) : NULL;
+  json_t *t = tools.at ? json_read(tools.at, tools.n, 0, NULL, NULL) : NULL;
   if (tools.at && !json_is_array(t)) { json_decref(t); return error_set(err, "tools: expected a JSON array"); }
   answer *a = xcalloc(1, sizeof *a);
   a->tools = t;

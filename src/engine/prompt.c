@@ -2,10 +2,9 @@
 // control token, BREAK is put inside before the template sees it, and the prompt is tokenised in pieces there.
 // Invariant: control tokens in the ids come from the template alone.
 #define _GNU_SOURCE
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/base.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "weft.h"
 
@@ -84,14 +83,28 @@ static int defuse_value(const weft_vocab *v, json_t *value, weft_error *err) {
   return 0;
 }
 
-static char *defused(const weft_vocab *v, const char *messages, size_t n, weft_error *err) {
-  json_error_t e;
-  json_t *all = json_loadb(messages, n, JSON_ALLOW_NUL, &e);
-  char *text = NULL;
-  if (!all) fail_with(err, "the messages are no JSON");
-  else if (!defuse_value(v, all, err)) text = json_dumps(all, JSON_COMPACT);
-  json_decref(all);
-  return text;
+struct defusing { const weft_vocab *v; str text; weft_error *err; };
+
+static int defuse_message(void *ctx, size_t i, json_t *message, size_t cost) {
+  struct defusing *x = ctx;
+  (void)cost;
+  int status = defuse_value(x->v, message, x->err);
+  char *text = status ? NULL : json_dumps(message, JSON_COMPACT | JSON_ENCODE_ANY);
+  str_addc(&x->text, i ? ',' : '[');
+  if (text) str_add(&x->text, text);
+  free(text);
+  json_decref(message);
+  return status;
+}
+
+static int defused(const weft_vocab *v, const char *messages, size_t n, str *out, weft_error *err) {
+  struct defusing x = {.v = v, .err = err};
+  error e = {0};
+  int status = json_each(messages, n, defuse_message, &x, &e);
+  if (e.text[0] && err) snprintf(err->text, sizeof err->text, "messages: %.900s", e.text);
+  str_add(&x.text, x.text.n ? "]" : "[]");
+  *out = x.text;
+  return status;
 }
 
 typedef VEC(int32_t) id_list;
@@ -111,14 +124,15 @@ static int tokenize_pieces(const weft_vocab *v, str *text, id_list *out, weft_er
 int weft_template_encode(const weft_template *t, const weft_vocab *v, const weft_chat *c, char **text, size_t *n,
                          int32_t **ids, size_t *n_ids, weft_error *err) {
   if (!c->messages) return fail_with(err, "there are no messages");
-  char *messages = defused(v, c->messages, c->n_messages, err), *rendered = NULL;
+  str messages = {0};
+  char *rendered = NULL;
   size_t n_rendered = 0;
-  if (!messages) return -1;
+  int status = defused(v, c->messages, c->n_messages, &messages, err);
   weft_chat safe = *c;
-  safe.messages = messages;
-  safe.n_messages = strlen(messages);
-  int status = weft_template_render(t, &safe, &rendered, &n_rendered, err);
-  free(messages);
+  safe.messages = messages.at;
+  safe.n_messages = messages.n;
+  if (!status) status = weft_template_render(t, &safe, &rendered, &n_rendered, err);
+  str_free(&messages);
   if (status) return -1;
   str whole = {0};
   id_list list = {0};

@@ -11,6 +11,7 @@
 // error that names schema and keyword.
 #include "base/stack.h"
 #include "grammar/schema_impl.h"
+#include "base/json.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -678,11 +679,11 @@ static void pieces(schema *s) {
 int grammar_from_schema(const char *text, size_t n, grammar **out, error *err) {
   if (n > GRAMMAR_SOURCE_MAX) return error_set(err, "a schema of %zu bytes (the limit is %u)", n, GRAMMAR_SOURCE_MAX);
   if (!stack_holds(text, n)) return error_set(err, "the schema is nested too deeply for the stack of this thread");
-  json_error_t json;
+  error json = {0};
+  if (!json_fits(text, n, NULL, &json)) return error_set(err, "the schema: %s", json.text);
   schema s = {.err = err,
-              .root = json_loadb(text, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &json)};
-  if (!s.root)
-    return error_set(err, "the schema is not JSON: line %d, column %d: %s", json.line, json.column, json.text);
+              .root = json_parse(text, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &json)};
+  if (!s.root) return error_set(err, "the schema is not JSON: %s", json.text);
   grammar_source_init(&s.src);
   int32_t root = grammar_rule_new(&s.src, "the schema", 10, 0);
   pieces(&s);

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
+#include "base/json.h"
 #include "serve/call.h"
 #include "serve/families.h"
 #include "serve/shapes.h"
@@ -213,8 +214,7 @@ static json_t *tool_use(const char *id, const char *name, json_t *input) {
 }
 
 static json_t *opened(const char *text, size_t n) {
-  json_error_t e;
-  json_t *o = json_loadb(text, n, JSON_ALLOW_NUL, &e);
+  json_t *o = json_read(text, n, JSON_ALLOW_NUL, NULL, NULL);
   return json_is_object(o) ? o : (json_decref(o), json_object());
 }
 

@@ -103,6 +103,7 @@ call *call_new(server *s, exchange *x, const struct speaker *speak, struct field
   *c = (call){.s = s,
               .m = asked->m,
               .body = json_incref(asked->body),
+              .json_left = asked->json_left,
               .x = exchange_hold(x),
               .speak = speak,
               .p = params_default(),

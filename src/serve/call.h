@@ -52,6 +52,7 @@ struct call {
   const struct speaker *speak;
   struct params p;
   json_t *body;
+  size_t json_left;                    // what JSON within the body may still take
   char id[48];
   int64_t created;
   VEC(request *) requests;

@@ -1,10 +1,10 @@
 // JSON into structs: see fields.h.
 #include "serve/fields.h"
-#include "base/stack.h"
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/json.h"
+#include "base/stack.h"
 #include "weft.h"
 
 int fault_set(fault *f, int status, const char *param, const char *fmt, ...) {
@@ -144,45 +144,16 @@ json_t *fields_schema(const struct fields *fields, size_t n) {
   return json_pack("{ss so so}", "type", "object", "properties", properties, "required", needed);
 }
 
-// The same text, in which integers beyond 64 bits, and no others, are written as other numbers.
-static str large_as_reals(const str *body) {
-  str out = {0};
-  const char *at = str_c(body), *end = at + body->n;
-  bool quoted = false;
-  while (at < end) {
-    const char *from = at;
-    if (quoted || !strchr("-0123456789", *at) || !*at) {
-      if (*at == '"') quoted = !quoted;
-      at += quoted && *at == '\\' && at + 1 < end ? 2 : 1;
-      str_addn(&out, from, (size_t)(at - from));
-      continue;
-    }
-    while (at < end && *at && strchr("+-.eE0123456789", *at)) at++;
-    str_addn(&out, from, (size_t)(at - from));
-    errno = 0;
-    strtoll(out.at + out.n - (at - from), NULL, 10);
-    bool whole = !memchr(from, '.', (size_t)(at - from)) && !memchr(from, 'e', (size_t)(at - from)) &&
-                 !memchr(from, 'E', (size_t)(at - from));
-    if (whole && errno == ERANGE) str_add(&out, ".0");
-  }
-  return out;
-}
-
-json_t *json_body(const str *body, fault *f) {
-  json_error_t e;
+json_t *json_body(const str *body, size_t *left, fault *f) {
+  error err = {0};
   if (!stack_holds(str_c(body), body->n)) {
     fault_set(f, 400, NULL, "the body is nested too deeply for the stack of this thread");
     return NULL;
   }
-  size_t flags = JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES;
-  json_t *o = json_loadb(str_c(body), body->n, flags, &e);
-  // Integers beyond 64 bits: read as other numbers, so that the field that holds one can say what it wants.
-  if (!o && json_error_code(&e) == json_error_numeric_overflow) {
-    str text = large_as_reals(body);
-    o = json_loadb(str_c(&text), text.n, flags, &e);
-    str_free(&text);
-  }
-  if (!o) fault_set(f, 400, NULL, "the body is no JSON: line %d, column %d: %s", e.line, e.column, e.text);
+  *left = JSON_ROOM;
+  if (!json_fits(str_c(body), body->n, left, &err)) { fault_set(f, 413, NULL, "the body: %s", err.text); return NULL; }
+  json_t *o = json_parse(str_c(body), body->n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &err);
+  if (!o) fault_set(f, 400, NULL, "the body is no JSON: %s", err.text);
   if (json_is_object(o)) return o;
   if (o) fault_set(f, 400, NULL, "the body must be a JSON object, not %s", json_kind(o));
   json_decref(o);

@@ -45,8 +45,8 @@ int fields_read(const json_t *object, const char *prefix, struct fields fields, 
 json_t *fields_schema(const struct fields *fields, size_t n);    // of JSON Schema
 json_t *json_of_shape(const char *shape);                        // of shapes.h
 
-// A body as a JSON object.  Depth and numbers are bounded.
-json_t *json_body(const str *body, fault *f);
+// A body as a JSON object.  Depth, numbers and memory are bounded; *left: what JSON in its strings may still take.
+json_t *json_body(const str *body, size_t *left, fault *f);
 // A number that a member or an element holds, with its bounds.  -1 and a fault.
 int read_int(const json_t *v, const char *name, double min, double max, int64_t *out, fault *f);
 int read_real(const json_t *v, const char *name, double min, double max, double *out, fault *f);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "base/json.h"
 #include "serve/call.h"
 #include "serve/families.h"
 #include "serve/shapes.h"
@@ -234,8 +235,7 @@ static json_t *calls_with_objects(const json_t *calls) {
   size_t i;
   json_array_foreach(calls, i, one) {
     const json_t *text = json_object_get(one, "arguments");
-    json_error_t e;
-    json_t *arguments = json_loadb(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, &e);
+    json_t *arguments = json_read(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, NULL, NULL);
     if (!json_is_object(arguments)) { json_decref(arguments); arguments = json_object(); }
     json_array_append_new(
       all, json_pack("{s{sO so}}", "function", "name", json_object_get(one, "name"), "arguments", arguments));

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
+#include "base/json.h"
 #include "serve/call.h"
 #include "serve/force.h"
 
@@ -117,8 +118,12 @@ static int open_arguments(call *c, size_t i, json_t *message) {
     if (!json_is_string(json_object_get(function, "name")))
       return bad_message(c, i, "tool_calls", "has a call without a function's name");
     if (!json_is_string(arguments)) continue;
-    json_error_t e;
-    json_t *opened = json_loadb(json_string_value(arguments), json_string_length(arguments), JSON_ALLOW_NUL, &e);
+    const char *text = json_string_value(arguments);
+    size_t n = json_string_length(arguments);
+    error err = {0};
+    if (!json_fits(text, n, &c->json_left, &err))
+      return fault_set(&c->fault, 413, "messages", "messages[%zu]: %s", i, err.text);
+    json_t *opened = json_parse(text, n, JSON_ALLOW_NUL, NULL);
     if (opened) json_object_set_new(function, "arguments", opened);
   }
   return 0;
@@ -195,6 +200,11 @@ int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
                     .n_variables = n_variables,
                     .bos = its->bos,
                     .eos = its->eos};
+  bool begun = has_begun(messages);
+  if (!c->p.must_call && !begun) {         // so that they are not in memory twice
+    json_array_clear(messages);
+    json_array_clear(c->p.messages);
+  }
   int status = weft_template_encode(t, weft_model_vocab(its->model), &chat, &text, &n_text, &ids, &n_ids, &err);
   if (status) fault_set(&c->fault, 400, "messages", "%s", err.text);
   for (size_t k = 0; k < n_ids && !status; k++) vec_push(&r->prompt, ids[k]);
@@ -203,7 +213,7 @@ int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
   r->chat = true;
   r->tmpl = t;
   if (!status && c->p.must_call) status = force_call(c, r, &chat, messages, tools);
-  else if (!status && has_begun(messages)) continue_answer(c, r, &chat, messages);
+  else if (!status && begun) continue_answer(c, r, &chat, messages);
   free(json);
   free(more);
   return status;

@@ -223,7 +223,8 @@ struct job { server *s; exchange *x; };
 static int look_at_body(exchange *x, fault *f) {
   struct asked *a = asked_of(x);
   if (!x->route->tables || a->body) return 0;
-  if (!(a->body = json_body(&x->body, f))) return -1;
+  if (!(a->body = json_body(&x->body, &a->json_left, f))) return -1;
+  str_free(&x->body);
   const json_t *name = json_object_get(a->body, "model");
   if (json_string_length(name) && strlen(json_string_value(name)) != json_string_length(name))
     return fault_set(f, 400, "model", "'model' has a NUL");

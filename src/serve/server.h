@@ -29,6 +29,7 @@ struct asked {
   bool load;                           // a model that is not there may be loaded for it
   double wait_s;                       // it waits so long for that; negative: as long as it takes
   json_t *body;                        // where the route has tables of fields
+  size_t json_left;                    // what JSON in its strings may take
   served *m;                           // held until the exchange is gone
 };
 

@@ -1,0 +1,143 @@
+// JSON within bounds: see json.h.
+#include "base/json.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/str.h"
+
+static const char *end_of_string(const char *at, const char *end) {   // at: behind the first quote
+  while (at < end && *at != '"') at += *at == '\\' && at + 1 < end ? 2 : 1;
+  return at;
+}
+
+static bool in_number(char c) { return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'; }
+
+// ---- what values take -----------------------------------------------------------------------------------------------
+
+// Measured with jansson 2.14 and glibc; a table of members grows by doubling, an array as well.
+enum { OBJECT = 232, ARRAY = 128, NUMBER = 32, STRING = 48, TEXT = 32, PLACE = 16, MEMBER = 72, BUCKET = 16 };
+
+size_t json_cost(const char *text, size_t n) {
+  size_t cost = 0, length = 0, of_string = 0;
+  for (const char *at = text, *end = text + n; at < end; at++) {
+    switch (*at) {
+      case '{': cost += OBJECT + PLACE; break;
+      case '[': cost += ARRAY + PLACE; break;
+      case ',': cost += PLACE; break;
+      case ':': cost += round_up(length + MEMBER, 16) + BUCKET - of_string; length = of_string = 0; break;
+      case '"': {
+        const char *from = ++at;
+        at = end_of_string(at, end);
+        length = (size_t)(at - from);
+        of_string = STRING + (length < TEXT - 8 ? TEXT : round_up(length + 9, 16));
+        cost += of_string;
+        break;
+      }
+      case '-': case '0': case '1': case '2': case '3': case '4': case '5': case '6': case '7': case '8': case '9':
+        cost += NUMBER;
+        while (at + 1 < end && in_number(at[1])) at++;
+        break;
+      default: break;
+    }
+  }
+  return cost;
+}
+
+bool json_fits(const char *text, size_t n, size_t *left, error *err) {
+  size_t own = JSON_ROOM, cost = json_cost(text, n), most;
+  if (!left) left = &own;
+  most = *left + JSON_PER_BYTE * n;
+  if (cost <= most) { *left = most - cost; return true; }
+  error_set(err, "%zu bytes of JSON with so many values that they take %zu MB of memory; %zu MB is the most", n,
+            cost >> 20, most >> 20);
+  return false;
+}
+
+// ---- reading --------------------------------------------------------------------------------------------------------
+
+// The same text, in which integers beyond 64 bits, and no others, are written as other numbers.
+static str large_as_reals(const char *text, size_t n) {
+  str out = {0};
+  const char *at = text, *end = text + n, *copied = text;
+  while (at < end) {
+    if (*at == '"') { at = end_of_string(at + 1, end); if (at < end) at++; continue; }
+    if (*at != '-' && !(*at >= '0' && *at <= '9')) { at++; continue; }
+    const char *from = at;
+    bool whole = true;
+    for (; at < end && in_number(*at); at++) whole &= (*at >= '0' && *at <= '9') || at == from;
+    if (!whole || at - from < 19) continue;
+    str digits = {0};
+    str_addn(&digits, from, (size_t)(at - from));
+    errno = 0;
+    strtoll(digits.at, NULL, 10);
+    if (errno == ERANGE) {
+      str_addn(&out, copied, (size_t)(at - copied));
+      str_add(&out, ".0");
+      copied = at;
+    }
+    str_free(&digits);
+  }
+  str_addn(&out, copied, (size_t)(end - copied));
+  return out;
+}
+
+json_t *json_parse(const char *text, size_t n, size_t flags, error *err) {
+  json_error_t e;
+  json_t *o = json_loadb(text, n, flags, &e);
+  if (!o && json_error_code(&e) == json_error_numeric_overflow) {
+    str reals = large_as_reals(text, n);
+    o = json_loadb(str_c(&reals), reals.n, flags, &e);
+    str_free(&reals);
+  }
+  if (!o) error_set(err, "line %d, column %d: %s", e.line, e.column, e.text);
+  return o;
+}
+
+json_t *json_read(const char *text, size_t n, size_t flags, size_t *left, error *err) {
+  return json_fits(text, n, left, err) ? json_parse(text, n, flags, err) : NULL;
+}
+
+static const char *past_space(const char *at, const char *end) {
+  while (at < end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')) at++;
+  return at;
+}
+
+// The comma or bracket behind an element, or the end.
+static const char *end_of_element(const char *at, const char *end) {
+  for (size_t depth = 0; at < end; at++) {
+    if (*at == '"') { at = end_of_string(at + 1, end); if (at == end) break; }
+    else if (*at == '[' || *at == '{') depth++;
+    else if (!depth && (*at == ']' || *at == ',' || *at == '}')) break;
+    else if (*at == ']' || *at == '}') depth--;
+  }
+  return at < end ? at : end;
+}
+
+// What is wrong with a text that could not be read in pieces.
+static int why_not(const char *text, size_t n, error *err) {
+  json_t *o = json_read(text, n, JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL, err);
+  if (o) error_set(err, "expected a JSON array");
+  json_decref(o);
+  return -1;
+}
+
+int json_each(const char *text, size_t n, json_element *each, void *ctx, error *err) {
+  const char *end = text + n, *at = past_space(text, end);
+  if (at == end || *at != '[') return why_not(text, n, err);
+  at = past_space(at + 1, end);
+  bool more = at < end && *at != ']';
+  for (size_t i = 0; more; i++) {
+    const char *to = end_of_element(at, end);
+    size_t left = JSON_ROOM + JSON_PER_BYTE * (n - (size_t)(to - at)), had = JSON_ROOM + JSON_PER_BYTE * n;
+    if (to == end) return why_not(text, n, err);
+    if (!json_fits(at, (size_t)(to - at), &left, err)) return -1;
+    json_t *o = json_parse(at, (size_t)(to - at), JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL);
+    if (!o) return why_not(text, n, err);
+    int status = each(ctx, i, o, had - left);
+    if (status) return status;
+    more = *to == ',';
+    at = more ? to + 1 : to;
+  }
+  if (at == end || *at != ']' || past_space(at + 1, end) != end) return why_not(text, n, err);
+  return 0;
+}
