@@ -10,19 +10,23 @@ static const char *end_of_string(const char *at, const char *end) {   // at: beh
   return at;
 }
 
-static bool in_number(char c) { return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'; }
+static bool in_number(char c) {
+  return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
+}
 
 // ---- what values take -----------------------------------------------------------------------------------------------
 
 // Measured with jansson 2.14 and glibc; a table of members grows by doubling, an array as well.
 enum { OBJECT = 232, ARRAY = 128, NUMBER = 32, STRING = 48, TEXT = 32, PLACE = 16, MEMBER = 72, BUCKET = 16 };
+enum { DEEPEST = 2048 };                 // jansson reads nothing that is deeper
 
 size_t json_cost(const char *text, size_t n) {
-  size_t cost = 0, length = 0, of_string = 0;
-  for (const char *at = text, *end = text + n; at < end; at++) {
+  size_t cost = 0, length = 0, of_string = 0, depth = 0;
+  for (const char *at = text, *end = text + n; at < end && depth <= DEEPEST; at++) {
     switch (*at) {
-      case '{': cost += OBJECT + PLACE; break;
-      case '[': cost += ARRAY + PLACE; break;
+      case '{': cost += OBJECT + PLACE, depth++; break;
+      case '[': cost += ARRAY + PLACE, depth++; break;
+      case ']': case '}': if (depth) depth--; break;
       case ',': cost += PLACE; break;
       case ':': cost += round_up(length + MEMBER, 16) + BUCKET - of_string; length = of_string = 0; break;
       case '"': {

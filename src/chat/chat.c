@@ -2,26 +2,33 @@
 // message consists of is between the caller and the template.
 #define _GNU_SOURCE
 #include "chat/chat.h"
+#include "base/json.h"
 #include "model/gguf.h"
 #include <stdlib.h>
 #include <string.h>
 
 // ---- input ----------------------------------------------------------------------------------------------------------
 
-static int parse_json(const char *what, text_view text, json_type type, json_t **out, error *err) {
-  json_error_t e;
+static int parse_json(const char *what, text_view text, json_type type, size_t *left, json_t **out, error *err) {
+  error e = {0};
   if (text.n > CHAT_MAX_JSON) return error_set(err, "%s: %zu bytes of JSON, more than %u", what, text.n, CHAT_MAX_JSON);
-  *out = json_loadb(text.at, text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
-  if (!*out) return error_set(err, "%s: line %d, column %d: %s", what, e.line, e.column, e.text);
+  *out = json_read(text.at, text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, left, &e);
+  if (!*out) return error_set(err, "%s: %s", what, e.text);
   if (json_typeof(*out) == type) return 0;
   return error_set(err, "%s: expected a JSON %s", what, type == JSON_ARRAY ? "array" : "object");
 }
 
-static int parse_messages(text_view text, json_t **out, error *err) {
-  if (parse_json("messages", text, JSON_ARRAY, out, err)) return -1;
-  for (size_t i = 0; i < json_array_size(*out); i++)
-    if (!json_is_object(json_array_get(*out, i))) return error_set(err, "messages: entry %zu is no JSON object", i);
-  return 0;
+static int check_entry(void *err, size_t i, json_t *m, size_t cost) {
+  (void)cost;
+  bool object = json_is_object(m);
+  json_decref(m);
+  return object ? 0 : error_set(err, "entry %zu is no JSON object", i);
+}
+
+static int check_messages(text_view text, error *err) {
+  error e = {0};
+  if (text.n > CHAT_MAX_JSON) return error_set(err, "messages: %zu bytes of JSON, more than %u", text.n, CHAT_MAX_JSON);
+  return json_each(text.at, text.n, check_entry, &e, &e) ? error_set(err, "messages: %s", e.text) : 0;
 }
 
 // A date, perhaps with a time, as local time.
@@ -47,9 +54,9 @@ static int parse_now(const char *text, struct tm *out, error *err) {
 
 enum { MAX_VARS = 256 };
 struct input {
-  json_t *messages, *tools, *variables, *generation, *bos, *eos;
+  json_t *tools, *variables, *generation, *bos, *eos;
   jinja_var var[MAX_VARS];
-  size_t n;
+  size_t n, n_text, bytes;             // of the JSON: its text, and what it takes
   struct tm now;
 };
 
@@ -87,15 +94,17 @@ static int read_token(const char *what, text_view text, json_t **out, error *err
 }
 
 static int read_input(const chat_input *in, struct input *x, error *err) {
-  if (parse_messages(in->messages, &x->messages, err)) return -1;
-  if (in->tools.at && parse_json("tools", in->tools, JSON_ARRAY, &x->tools, err)) return -1;
-  if (in->variables.at && parse_json("variables", in->variables, JSON_OBJECT, &x->variables, err)) return -1;
+  size_t left = JSON_ROOM;
+  if (check_messages(in->messages, err)) return -1;
+  if (in->tools.at && parse_json("tools", in->tools, JSON_ARRAY, &left, &x->tools, err)) return -1;
+  if (in->variables.at && parse_json("variables", in->variables, JSON_OBJECT, &left, &x->variables, err)) return -1;
+  x->n_text = in->messages.n + in->tools.n + in->variables.n;
+  x->bytes = JSON_ROOM + JSON_PER_BYTE * (in->tools.n + in->variables.n) - left;
   if (read_token("bos", in->bos, &x->bos, err) || read_token("eos", in->eos, &x->eos, err)) return -1;
   if (in->now && parse_now(in->now, &x->now, err)) return -1;
   time_t seconds = time(NULL);
   if (!in->now) localtime_r(&seconds, &x->now);
   x->generation = json_boolean(!in->no_generation_prompt);
-  add_var(x, "messages", x->messages);
   add_var(x, "tools", x->tools);
   add_var(x, "documents", NULL);
   add_var(x, "add_generation_prompt", x->generation);
@@ -104,20 +113,38 @@ static int read_input(const chat_input *in, struct input *x, error *err) {
   return x->variables ? add_variables(x, err) : 0;
 }
 
-int chat_render(const jinja *t, const char *source, const chat_input *in, str *out, error *err) {
+static void free_json(void *input) {
+  struct input *x = input;
+  json_t **const owned[] = {&x->tools, &x->variables, &x->generation, &x->bos, &x->eos};
+  for (size_t i = 0; i < COUNT(owned); i++) { json_decref(*owned[i]); *owned[i] = NULL; }
+}
+
+// without: the name of a variable that is left out; NULL: none.
+static int render_input(const jinja *t, const chat_input *in, const char *without, str *out, error *err, error *inner) {
   struct input *x = xcalloc(1, sizeof *x);
-  error inner = {0};
   int status = read_input(in, x, err);
-  if (!status) status = jinja_render(t, x->var, x->n, &x->now, NULL, out, &inner);
-  // templates for tools alone loop over them unasked: for those, undefined is better than none
-  if (status && !x->tools && strstr(inner.text, "None")) {
-    drop(x, "tools");
-    status = jinja_render(t, x->var, x->n, &x->now, NULL, out, NULL);
-  }
-  if (status && inner.text[0]) error_set(err, "%s: %s", source, inner.text);
-  json_t *const owned[] = {x->messages, x->tools, x->variables, x->generation, x->bos, x->eos};
-  for (size_t i = 0; i < COUNT(owned); i++) json_decref(owned[i]);
+  if (without) drop(x, without);
+  jinja_vars vars = {.at = x->var,
+                     .n = x->n,
+                     .list_name = "messages",
+                     .list = in->messages.at,
+                     .n_list = in->messages.n,
+                     .n_text = x->n_text,
+                     .bytes = x->bytes,
+                     .read = free_json,
+                     .owner = x};
+  if (!status) status = jinja_render_freeing(t, &vars, &x->now, NULL, out, inner);
+  free_json(x);
   free(x);
+  return status;
+}
+
+int chat_render(const jinja *t, const char *source, const chat_input *in, str *out, error *err) {
+  error inner = {0};
+  int status = render_input(t, in, NULL, out, err, &inner);
+  // templates for tools alone loop over them unasked: for those, undefined is better than none
+  if (status && !in->tools.at && strstr(inner.text, "None")) status = render_input(t, in, "tools", out, NULL, NULL);
+  if (status && inner.text[0]) error_set(err, "%s: %s", source, inner.text);
   return status;
 }
 

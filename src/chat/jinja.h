@@ -5,7 +5,7 @@
 // one space more in a prompt and a model answers worse, so the Python package is what the tests compare with.  What
 // goes beyond: lists and dicts can be changed by their methods, and the filter from_json, because templates written for
 // other engines use both. The filter random draws the same items in each run.  Left out, each with an error of its own:
-// include, import, extends, lipsum; integers past 64 bits.
+// include, import, extends, lipsum; integers past 64 bits (of JSON: they become reals).
 //
 // A template is a program from strangers.  It can compute and nothing else: no attribute leads out of its values, and
 // each of the limits below ends it with an error that names the template's line. Invariant: a jinja never changes after
@@ -28,16 +28,32 @@ typedef struct jinja_limits {
   size_t output;             // bytes of text
   int depth;                 // of macros, statements and expressions inside each other, and of values
 } jinja_limits;
+// What a run may take, besides four for each byte of template and variables.  The process takes a few MB more: the rest
+// of the arena's last block, texts that grow.
+#define JINJA_MEMORY ((size_t)60 << 20)
 jinja_limits jinja_limits_default(void);
 
 typedef struct jinja_var { const char *name; const json_t *value; } jinja_var;   // value NULL: none
+// Variables that are freed as soon as they have been read, since the values of a run take as much again: read(owner),
+// which is not called where the run fails before.
+typedef struct jinja_vars {
+  const jinja_var *at;
+  const char *list_name, *list;   // one more variable: JSON, an array, of which one element at a time is in memory
+  size_t n, n_list, n_text;  // n_text: bytes of all JSON that they come from
+  size_t bytes;              // that they take
+  void (*read)(void *owner); // NULL: they stay
+  void *owner;
+} jinja_vars;
 
 typedef struct jinja jinja;
 // Text (UTF-8) to a template, for jinja_free.  -1 and "line N: reason".
 int jinja_parse(const char *text, size_t n, jinja **out, error *err);
 void jinja_free(jinja *t);                               // NULL is fine
 // Appends the text that the template makes of these variables.  now: the local time that strftime_now formats; limits
-// NULL: the default ones.  -1 and "line N: reason"; then nothing is appended.
+// NULL: the default ones, and memory by the size of template and variables.  -1 and "line N: reason"; then nothing is
+// appended.
+int jinja_render_freeing(const jinja *t, const jinja_vars *vars, const struct tm *now, const jinja_limits *limits,
+                         str *out, error *err);
 int jinja_render(const jinja *t, const jinja_var *vars, size_t n_vars, const struct tm *now, const jinja_limits *limits,
                  str *out, error *err);
 bool jinja_is_global(const char *name);                  // a function that templates find without being given it

@@ -547,15 +547,28 @@ static flow execute(jrun *r, jscope *s, const jnodes *body) {
 // ---- the run --------------------------------------------------------------------------------------------------------
 
 jinja_limits jinja_limits_default(void) {
-  return (jinja_limits){.steps = 100u << 20, .memory = 256u << 20, .output = 64u << 20, .depth = 2000};
+  return (jinja_limits){.steps = 100u << 20, .memory = JINJA_MEMORY, .output = 64u << 20, .depth = 2000};
 }
 
-static void run_template(jrun *r, const jinja_var *vars, size_t n) {
+// What four times the input leaves, with the input itself and the template's nodes taken off.
+static size_t memory_for(const jinja *t, size_t n_text) {
+  size_t most = JINJA_MEMORY + 4 * (t->n_source + n_text), beside = t->n_source + n_text + arena_bytes(t->mem);
+  return most > beside ? most - beside : 0;
+}
+
+static void give_variable(jrun *r, jscope *s, const char *given, jval v) {
+  const jstr *name = j_known_name(r->t, given);
+  if (name) set_name(r, s, name, v);
+}
+
+static void run_template(jrun *r, const jinja_vars *vars) {
   jscope *s = scope_new(r, NULL);
-  for (size_t i = 0; i < n; i++) {
-    const jstr *name = j_known_name(r->t, vars[i].name);
-    if (name) set_name(r, s, name, vars[i].value ? j_of_json(r, vars[i].value) : j_none());
+  for (size_t i = 0; i < vars->n; i++) {
+    if (!j_known_name(r->t, vars->at[i].name)) continue;
+    give_variable(r, s, vars->at[i].name, vars->at[i].value ? j_of_json(r, vars->at[i].value) : j_none());
   }
+  if (vars->list) give_variable(r, s, vars->list_name, j_of_json_list(r, vars->list, vars->n_list));
+  if (vars->read) { vars->read(vars->owner); r->beside = 0; }
   jscope *top = scope_new(r, s);
   if (r->t->blocks.n) {
     jval self = {.type = J_NS, .d = j_dict(r)};
@@ -569,21 +582,24 @@ static void run_template(jrun *r, const jinja_var *vars, size_t n) {
   execute(r, top, &r->t->body);
 }
 
-int jinja_render(const jinja *t, const jinja_var *vars, size_t n, const struct tm *now, const jinja_limits *limits,
-                 str *out, error *err) {
+int jinja_render_freeing(const jinja *t, const jinja_vars *vars, const struct tm *now, const jinja_limits *limits,
+                         str *out, error *err) {
   error unwanted = {0};
   jrun *r = xcalloc(1, sizeof *r);
   r->mem = arena_new();
   r->key = hash_key_new();
   r->err = err ? err : &unwanted;
   r->max = limits ? *limits : jinja_limits_default();
+  if (!limits) r->max.memory = memory_for(t, vars->n_text);
+  r->beside = vars->bytes;
   r->t = t;
   r->now = now;
   r->line = 1;
   int status = -1;
   if (!setjmp(r->leave)) {
-    run_template(r, vars, n);
-    str_addn(out, str_c(&r->capture->text), r->capture->text.n);
+    run_template(r, vars);
+    if (out->n) str_addn(out, str_c(&r->capture->text), r->capture->text.n);
+    else if (r->capture->text.n) { str_free(out); *out = r->capture->text; r->capture->text = (str){0}; }
     status = 0;
   }
   while (r->capture) j_scratch_drop(r);
@@ -591,4 +607,9 @@ int jinja_render(const jinja *t, const jinja_var *vars, size_t n, const struct t
   arena_free(r->mem);
   free(r);
   return status;
+}
+
+int jinja_render(const jinja *t, const jinja_var *vars, size_t n, const struct tm *now, const jinja_limits *limits,
+                 str *out, error *err) {
+  return jinja_render_freeing(t, &(jinja_vars){.at = vars, .n = n}, now, limits, out, err);
 }

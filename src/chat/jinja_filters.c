@@ -279,6 +279,7 @@ FILTER(f_batch) {
     j_push(r, row, items->at[i]);
   }
   if (row->n) {
+    if (j_is_given(arg[1])) jinja_array(r, (size_t)max_i64(n, 0), sizeof(jval));   // to fail before it is made
     while (j_is_given(arg[1]) && (int64_t)row->n < n) j_push(r, row, arg[1]);
     j_push(r, out, j_of_list(row));
   }
@@ -289,7 +290,8 @@ FILTER(f_slice) {
   (void)a;
   int64_t n = j_need_int(r, "slice", arg[0]), at = 0;
   if (n == 0) jinja_fail(r, "integer division or modulo by zero");
-  jlist *items = j_items(r, v), *out = j_list(r, 0);
+  jlist *items = j_items(r, v), *out = j_list(r, (size_t)max_i64(n, 0));
+  jinja_room(r, out->cap * sizeof *out);
   int64_t each = floordiv_i64((int64_t)items->n, n), more = floormod_i64((int64_t)items->n, n);
   for (int64_t k = 0; k < n; k++) {
     jlist *row = j_list(r, 0);

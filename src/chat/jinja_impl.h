@@ -157,6 +157,7 @@ struct jnode {
 // blocks: macros, for self.NAME()
 struct jinja {
   arena *mem;
+  size_t n_source;           // bytes of the text
   jnodes body, blocks;
   const jstr *loop, *caller, *varargs, *kwargs, *self;
   struct jnames *names;
@@ -180,6 +181,9 @@ struct jrun {
   jval block;                // text of the block whose filters are evaluated
   struct jcapture *capture;  // the innermost one; its text is where output goes
   struct jprinting *printing;   // the containers that are being printed, innermost first
+  size_t beside;             // bytes that JSON takes while it is read
+  struct jnames *shared;     // short texts of the variables, each once
+  size_t n_shared;
   json_t *held;              // to be freed at the end of the run
   hash_key key;              // of all tables: what they hold comes from strangers
   jmp_buf leave;
@@ -280,6 +284,7 @@ jval j_strftime(jrun *r, jval fmt);
 // ---- jinja_json.c ---------------------------------------------------------------------------------------------------
 
 jval j_of_json(jrun *r, const json_t *j);
+jval j_of_json_list(jrun *r, const char *text, size_t n);     // of an array
 jval j_from_json(jrun *r, jval text);
 jval j_to_json(jrun *r, jval v, jval ensure_ascii, jval indent, jval separators, jval sort_keys);
 

@@ -1,9 +1,20 @@
 // JSON in and out.  Out follows Python's json.dumps: ", " and ": " unless there is an indent, non-ASCII text as it is.
 #include "chat/jinja_impl.h"
+#include "base/json.h"
 #include "text/utf8.h"
 #include <math.h>
 
 // ---- in -------------------------------------------------------------------------------------------------------------
+
+// Keys and roles are the same again and again.
+static jval of_json_text(jrun *r, const char *at, size_t n) {
+  enum { SHORT = 16, MOST = 4096 };
+  if (n > SHORT || r->n_shared == MOST) return j_str(r, at, n);
+  size_t before = arena_bytes(r->mem);
+  jval v = {.type = J_STR, .s = (jstr *)(uintptr_t)j_intern(r, &r->shared, at, n)};
+  r->n_shared += arena_bytes(r->mem) != before;
+  return v;
+}
 
 jval j_of_json(jrun *r, const json_t *j) {
   jinja_charge(r, 1);
@@ -14,7 +25,7 @@ jval j_of_json(jrun *r, const json_t *j) {
     case JSON_TRUE: case JSON_FALSE: v = j_bool(json_is_true(j)); break;
     case JSON_INTEGER: v = j_int(json_integer_value(j)); break;
     case JSON_REAL: v = j_float(json_real_value(j)); break;
-    case JSON_STRING: v = j_str(r, json_string_value(j), json_string_length(j)); break;
+    case JSON_STRING: v = of_json_text(r, json_string_value(j), json_string_length(j)); break;
     case JSON_ARRAY: {
       jlist *l = j_list(r, json_array_size(j));
       for (size_t i = 0; i < json_array_size(j); i++) j_push(r, l, j_of_json(r, json_array_get(j, i)));
@@ -23,9 +34,12 @@ jval j_of_json(jrun *r, const json_t *j) {
     }
     case JSON_OBJECT: {
       jdict *d = j_dict(r);
+      d->cap = json_object_size(j);
+      if (d->cap) d->at = jinja_array(r, d->cap, sizeof *d->at);
       json_t *unshared = (json_t *)(uintptr_t)j;   // jansson's iterators take no const object, and change nothing
       for (void *it = json_object_iter(unshared); it; it = json_object_iter_next(unshared, it))
-        j_dict_set(r, d, j_text(r, json_object_iter_key(it)), j_of_json(r, json_object_iter_value(it)));
+        j_dict_set(r, d, of_json_text(r, json_object_iter_key(it), json_object_iter_key_len(it)),
+                   j_of_json(r, json_object_iter_value(it)));
       v = j_of_dict(d);
       break;
     }
@@ -34,16 +48,41 @@ jval j_of_json(jrun *r, const json_t *j) {
   return v;
 }
 
+struct to_list { jrun *r; jlist *l; };
+
+static int add_element(void *ctx, size_t i, json_t *element, size_t cost) {
+  const struct to_list *x = ctx;
+  (void)i;
+  x->r->held = element;                    // freed as well where the conversion fails
+  x->r->beside += cost;
+  j_push(x->r, x->l, j_of_json(x->r, element));
+  x->r->beside -= cost;
+  x->r->held = NULL;
+  json_decref(element);
+  return 0;
+}
+
+jval j_of_json_list(jrun *r, const char *text, size_t n) {
+  struct to_list x = {r, j_list(r, 0)};
+  error why = {0};
+  if (json_each(text, n, add_element, &x, &why)) jinja_fail(r, "%s", why.text);
+  return j_of_list(x.l);
+}
+
 jval j_from_json(jrun *r, jval text) {
-  json_error_t e;
+  error e = {0};
   if (text.s->n > JINJA_MAX_SOURCE) jinja_fail(r, "from_json: a text of %zu bytes", text.s->n);
   jinja_charge(r, 4 * text.s->n);
+  size_t cost = json_cost(text.s->at, text.s->n);
+  r->beside += cost;
+  jinja_room(r, 0);
   // held: freed as well where the conversion fails
-  r->held = json_loadb(text.s->at, text.s->n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
-  if (!r->held) jinja_fail(r, "from_json: %s at byte %d", e.text, e.position);
+  r->held = json_parse(text.s->at, text.s->n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
+  if (!r->held) jinja_fail(r, "from_json: %s", e.text);
   jval v = j_of_json(r, r->held);
   json_decref(r->held);
   r->held = NULL;
+  r->beside -= cost;
   return v;
 }
 

@@ -102,7 +102,9 @@ static jval repeat_value(jrun *r, jval v, int64_t times) {
     *s = (jstr){at, n, SIZE_MAX, NULL};
     return (jval){.type = J_STR, .safe = v.safe, .s = s};
   }
-  jlist *l = j_list(r, 0);
+  uint64_t n = 0;
+  if (!mul_u64((uint64_t)times, v.l->n, &n) || n > SIZE_MAX) n = SIZE_MAX;   // no room for that
+  jlist *l = j_list(r, (size_t)n);
   for (int64_t t = 0; t < times && v.l->n; t++) for (size_t i = 0; i < v.l->n; i++) j_push(r, l, v.l->at[i]);
   return (jval){.type = v.type, .l = l};
 }

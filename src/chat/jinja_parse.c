@@ -744,6 +744,7 @@ static jinja *parse_template(jrun *r, const char *text, size_t n, jtokens *token
   parser p = {.r = r, .t = t, .at = tokens->at};
   body_until(&p, &t->body, none);
   t->mem = r->mem;
+  t->n_source = n;
   return t;
 }
 

@@ -35,7 +35,7 @@ NORETURN static void too_much(jrun *r) {
 }
 
 void jinja_room(jrun *r, size_t n) {
-  size_t used = arena_bytes(r->mem) + (r->capture ? r->capture->below + r->capture->text.n : 0);
+  size_t used = r->beside + arena_bytes(r->mem) + (r->capture ? r->capture->below + r->capture->text.n : 0);
   if (used > r->max.memory || n > r->max.memory - used) too_much(r);
 }
 

@@ -40,7 +40,8 @@ static void test_cost(void **state) {
     json_t *o = json_loadb(s.at, s.n, 0, NULL);
     assert_non_null(o);
     double took = (double)(allocated() - before), ratio = (double)cost / took;
-    if (ratio < 0.75 || ratio > 1.75) fail_msg("%s: %zu instead of %.0f", i < COUNT(form) ? form[i] : "members", cost, took);
+    if (ratio < 0.75 || ratio > 1.75)
+      fail_msg("%s: %zu instead of %.0f", i < COUNT(form) ? form[i] : "members", cost, took);
     json_decref(o);
     str_free(&s);
   }
@@ -92,7 +93,10 @@ static int list_element(void *ctx, size_t i, json_t *element, size_t cost) {
 static void test_each(void **state) {
   (void)state;
   static const char *const cases[][2] = {
-    {"[]", ""}, {" [ ] ", ""}, {"[1]", "1"}, {" [1 , {\"a\":[1,2,\"],}\\\"\"]},[[2]] ] ", "1 {\"a\":[1,2,\"],}\\\"\"]} [[2]]"},
+    {"[]", ""},
+    {" [ ] ", ""},
+    {"[1]", "1"},
+    {" [1 , {\"a\":[1,2,\"],}\\\"\"]},[[2]] ] ", "1 {\"a\":[1,2,\"],}\\\"\"]} [[2]]"},
     {"[18446744073709551616]", "1.8446744073709552e19"}};
   static const char *const wrong[] = {"", "{}", "1", "[", "[1", "[1,", "[1,]", "[,1]", "[1]x", "[1}", "[{]}]", "[\"a]",
                                       "[1 2]", "]"};

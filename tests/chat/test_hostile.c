@@ -381,7 +381,85 @@ static void test_captured(void **state) {
   (void)state;
   struct cost base = run(nothing, 0), used = run(captured, 200);
   print_message("text within text: %.0f MB\n", (double)(used.memory - base.memory) / 1e6);
-  if (!getenv("WEFT_SANITIZED")) assert_true(used.memory - base.memory < jinja_limits_default().memory * 5 / 4);
+  if (!getenv("WEFT_SANITIZED")) assert_true(used.memory - base.memory <= (64u << 20) + 4 * used.input);
+}
+
+// Templates that ask for all the memory there is, or for more.  What has a size that is known is not even begun.
+static const char *const greedy[] = {"{{ [1,2] | slice(9223372036854775807) | list }}",
+                                     "{{ [1] * 9223372036854775807 }}",
+                                     "{{ 'ab' * 9223372036854775807 }}",
+                                     "{{ [1] | batch(9223372036854775807, 0) }}",
+                                     "{{ ('[' ~ '{},' * 1000000 ~ '{}]') | from_json }}",
+                                     "{% for i in range(100000) %}{% set s = 'ab' * 1000 %}{% endfor %}",
+                                     NULL};
+enum { FOR_EXACT = 5 };                    // as many of them end before any memory is taken
+
+static size_t ask_for_memory(size_t k) {
+  str s = {0}, out = {0};
+  jinja *t;
+  error err = {0};
+  if (greedy[k]) str_add(&s, greedy[k]);
+  for (int i = 0; !greedy[k] && i < 300; i++) str_addf(&s, "{%% for a%d in [1, 2] %%}", i);
+  for (int i = 0; !greedy[k] && i < 300; i++) str_add(&s, "{% endfor %}");
+  if (jinja_parse(s.at, s.n, &t, &err)) die("%s", err.text);
+  if (!jinja_render(t, NULL, 0, NULL, NULL, &out, &err) || !(strstr(err.text, "bytes"))) die("'%s'", err.text);
+  jinja_free(t);
+  return s.n;
+}
+
+static void test_greedy(void **state) {
+  (void)state;
+  struct cost base = run(nothing, 0);
+  if (getenv("WEFT_SANITIZED")) skip();
+  for (size_t k = 0; k < COUNT(greedy); k++) {
+    struct cost used = run(ask_for_memory, k);
+    size_t memory = used.memory - base.memory, most = k < FOR_EXACT ? 16u << 20 : (64u << 20) + 4 * used.input;
+    print_message("greedy %zu: %.0f MB\n", k, (double)memory / 1e6);
+    if (memory > most || used.seconds > 2) fail_msg("%zu: %zu bytes, %.2f s", k, memory, used.seconds);
+  }
+}
+
+// A conversation of n entries: honest ones of any length are rendered; others are refused in time.
+static size_t converse(size_t n, const char *open, const char *entry, const char *close, bool refused) {
+  static const char text[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
+  str s = {0}, out = {0};
+  jinja *t;
+  error err = {0};
+  str_add(&s, open);
+  for (size_t i = 0; i < n; i++) { str_add(&s, i ? "," : ""); str_add(&s, entry); }
+  str_add(&s, close);
+  chat_input in = {.messages = {s.at, s.n}};
+  if (jinja_parse(text, strlen(text), &t, &err)) die("%s", err.text);
+  int status = chat_render(t, "t", &in, &out, &err);
+  if ((status != 0) != refused) die("a conversation of %zu: '%s'", n, err.text);
+  if (refused ? !strstr(err.text, "MB is the most") : out.n < 30 * n) die("%zu bytes: '%s'", out.n, err.text);
+  jinja_free(t);
+  return s.n;
+}
+
+#define ONE_MESSAGE "[{\"role\":\"user\",\"content\":\"x\",\"l\":["
+static size_t short_messages(size_t n) {
+  return converse(n, "[", "{\"role\":\"user\",\"content\":\"a short one\"}", "]", false);
+}
+static size_t list_of_objects(size_t n) { return converse(n, ONE_MESSAGE, "{}", "]}]", true); }
+static size_t list_of_texts(size_t n) { return converse(n, ONE_MESSAGE, "\"\"", "]}]", true); }
+static size_t schema_examples(size_t n) {
+  str s = {0};
+  error err = {0};
+  grammar *g;
+  str_add(&s, "{\"examples\":[{}");
+  for (size_t i = 1; i < n; i++) str_add(&s, ",{}");
+  str_add(&s, "]}");
+  if (!grammar_from_schema(s.at, s.n, &g, &err) || !strstr(err.text, "MB is the most")) die("'%s'", err.text);
+  return s.n;
+}
+
+static void test_conversations(void **state) {
+  (void)state;
+  grows_evenly("short messages", short_messages, 50000);
+  grows_evenly("a list of objects", list_of_objects, 1600000);
+  grows_evenly("a list of empty texts", list_of_texts, 1600000);
+  grows_evenly("examples of a schema", schema_examples, 690000);
 }
 
 // Four megabytes of nothing but tags: refused, or parsed within the limit.
@@ -551,6 +629,7 @@ int main(void) {
     cmocka_unit_test(test_one_word), cmocka_unit_test(test_special_tokens), cmocka_unit_test(test_overlapping_tokens),
     cmocka_unit_test(test_names),          cmocka_unit_test(test_colliding_keys),
     cmocka_unit_test(test_steps),          cmocka_unit_test(test_captured),
+    cmocka_unit_test(test_greedy),         cmocka_unit_test(test_conversations),
     cmocka_unit_test(test_tags),           cmocka_unit_test(test_enums),
     cmocka_unit_test(test_schemas),        cmocka_unit_test(test_long_grammars),
   };

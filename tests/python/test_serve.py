@@ -618,6 +618,29 @@ def test_large_integers_leave_others_alone(weft, weft_env, tinypy, tmp_path):
         assert status == 200 and got["prompt"] == f"3 [1, -20, 2.5] {text} 9223372036854775807 True x", got
 
 
+def rss_kb(s, what):
+    return int(re.search(what + r":\s+(\d+) kB", open(f"/proc/{s.process.pid}/status").read())[1])
+
+
+def test_a_large_body_of_many_small_values(weft, weft_env, tinypy, tmp_path):
+    """JSON takes up to 80 times its text in memory: it is refused before it is read, in an argument's text as well."""
+    path = tmp_path / "t.jinja"
+    path.write_text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
+    with start(weft, weft_env, tinypy, "--chat-template-file", path) as s:
+        s.ask("/apply-template", {"messages": [{"role": "user", "content": "x"}]})
+        before = rss_kb(s, "VmRSS")
+        many = [{}] * 2_400_000
+        status, got = s.ask("/apply-template", {"messages": [{"role": "user", "content": "x", "l": many}]})
+        assert status == 413 and "MB is the most" in got["error"]["message"], got
+        text = json.dumps(many[:200_000])
+        calls = [{"id": str(i), "type": "function", "function": {"name": "f", "arguments": text}} for i in range(12)]
+        status, got = s.ask("/apply-template", {"messages": [{"role": "assistant", "content": "x", "tool_calls": calls}]})
+        assert status == 413 and "MB is the most" in got["error"]["message"], got
+        assert rss_kb(s, "VmHWM") - before < 4 * 9_600 + 64 * 1024 + 40 * 1024       # the two in a row, and what glibc keeps
+        status, got = s.ask("/apply-template", {"messages": [{"role": "user", "content": "hello"}] * 100_000})
+        assert status == 200 and got["prompt"] == "user: hello\n" * 100_000
+
+
 def test_loadtest(server, run_weft):
     done = run_weft(["loadtest", server.url, "-j", "3", "-n", "7", "--prompt", "40", "--tokens", "9", "--json"])
     assert done.returncode == 0, done.err

@@ -209,3 +209,12 @@ def test_hostile_templates_end(run_weft, tmp_path, template):
     file = tmp_path / "t.jinja"
     file.write_text(template)
     assert "t.jinja: line 1: " in one_error(run_weft(["template", file, "--messages", "[]"], timeout=30), 1)
+
+
+def test_large_integers(run_weft, tmp_path):
+    """Beyond 64 bits they are reals, in messages, tools and variables."""
+    path = tmp_path / "t.jinja"
+    path.write_text("{{ messages[0].n }} {{ tools[0].n }} {{ v }} {{ messages[0].edge }}")
+    n = 2**63
+    done = run_weft(args_of(path, [{"role": "user", "content": "9223372036854775808", "n": n, "edge": n - 1}], [{"n": -2 * n}], variables={"v": 10**30}))
+    assert done.returncode == 0 and done.out == f"{float(n)} {-2.0 * n} 1e+30 {n - 1}", done.err
