@@ -188,7 +188,7 @@ struct jrun {
   hash_key key;              // of all tables: what they hold comes from strangers
   jmp_buf leave;
 };
-struct jcapture { struct jcapture *up; str text; size_t below; };   // below: bytes in those further out
+struct jcapture { struct jcapture *up; str text; size_t below; };   // below: bytes of those further out, with room
 
 NORETURN void jinja_fail(jrun *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void jinja_charge(jrun *r, uint64_t n);

@@ -35,7 +35,7 @@ NORETURN static void too_much(jrun *r) {
 }
 
 void jinja_room(jrun *r, size_t n) {
-  size_t used = r->beside + arena_bytes(r->mem) + (r->capture ? r->capture->below + r->capture->text.n : 0);
+  size_t used = r->beside + arena_bytes(r->mem) + (r->capture ? r->capture->below + r->capture->text.cap : 0);
   if (used > r->max.memory || n > r->max.memory - used) too_much(r);
 }
 
@@ -58,13 +58,13 @@ void *jinja_grow(jrun *r, void *at, size_t n, size_t *cap, size_t size) {
   return more;
 }
 
-void j_guard(jrun *r, const str *s) { jinja_room(r, r->capture && s == &r->capture->text ? 0 : s->n); }
+void j_guard(jrun *r, const str *s) { jinja_room(r, r->capture && s == &r->capture->text ? 0 : s->cap); }
 
 str *j_scratch(jrun *r) {
   jinja_charge(r, 4);                      // two allocations
   struct jcapture *c = xcalloc(1, sizeof *c);
   c->up = r->capture;
-  c->below = c->up ? c->up->below + c->up->text.n : 0;
+  c->below = c->up ? c->up->below + c->up->text.cap : 0;
   r->capture = c;
   return &c->text;
 }
