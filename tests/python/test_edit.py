@@ -316,11 +316,20 @@ def test_the_terminal_is_left_as_it_was(typing, name):
     assert t.p.signalstatus == getattr(signal, name)
 
 
-def test_ctrl_z_gives_the_terminal_back(weft, weft_env, tinypy, tmp_path):
-    """To a shell that does not take it by itself; and after fg the line is there again."""
+@pytest.fixture
+def in_shell(weft, weft_env, tinypy, tmp_path):
+    """A conversation that a script for sh begins, as "$@"."""
     (tmp_path / "t.jinja").write_text(TEMPLATE)
-    p = pexpect.spawn("sh", ["-c", 'set -m; "$@"; stty -a; echo stopped; fg', "sh", weft, "chat", tinypy, "--chat-template-file", str(tmp_path / "t.jinja"), "-q"],
-                      env=dict(weft_env, TERM="xterm", NO_COLOR="1", XDG_STATE_HOME=str(tmp_path)), encoding="utf-8", timeout=30, dimensions=(24, 80))
+
+    def start(script, *more, **how):
+        return pexpect.spawn("sh", ["-c", script, "sh", weft, "chat", tinypy, "--chat-template-file", str(tmp_path / "t.jinja"), *more],
+                             env=dict(weft_env, TERM="xterm", NO_COLOR="1", XDG_STATE_HOME=str(tmp_path)), encoding="utf-8", timeout=30, dimensions=(24, 80), **how)
+    return start
+
+
+def test_ctrl_z_gives_the_terminal_back(in_shell):
+    """To a shell that does not take it by itself; and after fg the line is there again."""
+    p = in_shell('set -m; "$@"; stty -a; echo stopped; fg', "-q")
     p.expect(PROMPT)
     p.send("half a line")
     p.expect("half a line")
@@ -335,11 +344,9 @@ def test_ctrl_z_gives_the_terminal_back(weft, weft_env, tinypy, tmp_path):
     p.close()
 
 
-def test_ctrl_z_of_lines_that_are_not_edited(weft, weft_env, tinypy, tmp_path):
+def test_ctrl_z_of_lines_that_are_not_edited(in_shell):
     """What is typed to the shell meanwhile is the shell's."""
-    (tmp_path / "t.jinja").write_text(TEMPLATE)
-    p = pexpect.spawn("sh", ["-c", 'set -m; "$@"; echo stopped; read line; echo "got $line."; fg', "sh", weft, "chat", tinypy, "--chat-template-file", str(tmp_path / "t.jinja"),
-                             "--simple-io", "-n", "2"], env=weft_env, encoding="utf-8", timeout=30, echo=False)
+    p = in_shell('set -m; "$@"; echo stopped; read line; echo "got $line."; fg', "--simple-io", "-n", "2", echo=False)
     p.sendline("hello")
     p.expect("cut after 2 tokens")
     p.send("\x1a")
@@ -352,10 +359,8 @@ def test_ctrl_z_of_lines_that_are_not_edited(weft, weft_env, tinypy, tmp_path):
     p.close()
 
 
-def test_a_signal_that_is_ignored_stays_so(weft, weft_env, tinypy, tmp_path):
-    (tmp_path / "t.jinja").write_text(TEMPLATE)
-    p = pexpect.spawn("sh", ["-c", 'trap "" TSTP; exec "$@"', "sh", weft, "chat", tinypy, "--chat-template-file", str(tmp_path / "t.jinja"), "-q"],
-                      env=dict(weft_env, TERM="xterm", NO_COLOR="1", XDG_STATE_HOME=str(tmp_path)), encoding="utf-8", timeout=30, dimensions=(24, 80))
+def test_a_signal_that_is_ignored_stays_so(in_shell):
+    p = in_shell('trap "" TSTP; exec "$@"', "-q")
     p.expect(PROMPT)
     p.send("\x1a")
     time.sleep(.3)
