@@ -410,11 +410,11 @@ static size_t ask_for_memory(size_t k) {
 static void test_greedy(void **state) {
   (void)state;
   struct cost base = run(nothing, 0);
-  if (getenv("WEFT_SANITIZED")) skip();
   for (size_t k = 0; k < COUNT(greedy); k++) {
     struct cost used = run(ask_for_memory, k);
     size_t memory = used.memory - base.memory, most = k < FOR_EXACT ? 16u << 20 : (64u << 20) + 4 * used.input;
     print_message("greedy %zu: %.0f MB\n", k, (double)memory / 1e6);
+    if (getenv("WEFT_SANITIZED")) continue;          // they are refused as well; figures are of another allocator
     if (memory > most || used.seconds > 2) fail_msg("%zu: %zu bytes, %.2f s", k, memory, used.seconds);
   }
 }
