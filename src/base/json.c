@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/stack.h"
 #include "base/str.h"
 
 static const char *end_of_string(const char *at, const char *end) {   // at: behind the first quote
@@ -85,8 +86,23 @@ static str large_as_reals(const char *text, size_t n) {
   return out;
 }
 
+// Whether the stack has room for jansson, which calls itself for each level and does not ask. Looked at before the text
+// is read: what has been read has to be freed, too.
+static bool has_stack(const char *text, size_t n) {
+  enum { A_LEVEL = 384 };                  // its parser takes 84 bytes a level, its printer 308
+  size_t depth = 0, most = 0;
+  for (const char *at = text, *end = text + n; at < end; at++) {
+    if (*at == '"') at = end_of_string(at + 1, end);
+    else if (*at == '[' || *at == '{') most = ++depth > most ? depth : most;
+    else if ((*at == ']' || *at == '}') && depth) depth--;
+  }
+  if (most > DEEPEST) most = DEEPEST;      // what is deeper is jansson's own error
+  return stack_left() >= STACK_SPARE + most * A_LEVEL;
+}
+
 json_t *json_parse(const char *text, size_t n, size_t flags, error *err) {
   json_error_t e;
+  if (!has_stack(text, n)) { error_set(err, "nested too deeply for the stack of this thread"); return NULL; }
   json_t *o = json_loadb(text, n, flags, &e);
   if (!o && json_error_code(&e) == json_error_numeric_overflow) {
     str reals = large_as_reals(text, n);

@@ -15,7 +15,8 @@ size_t json_cost(const char *text, size_t n);
 // Whether the values of n bytes fit.  *left: what a budget, JSON_ROOM at first, has beside JSON_PER_BYTE for each; what
 // they take is taken off.  left NULL: a budget for this text alone.  false and a sentence; then *left is as it was.
 bool json_fits(const char *text, size_t n, size_t *left, error *err);
-// Integers beyond 64 bits become reals.  flags: of json_loadb.  NULL and "line 1, column 2: reason".
+// Integers beyond 64 bits become reals; what is nested deeper than the stack has room for is refused.  flags: of
+// json_loadb.  NULL and "line 1, column 2: reason".
 json_t *json_parse(const char *text, size_t n, size_t flags, error *err);
 json_t *json_read(const char *text, size_t n, size_t flags, size_t *left, error *err);   // both
 // The elements of an array, one in memory at a time, as if read with JSON_ALLOW_NUL.  each: takes the element, which

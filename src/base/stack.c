@@ -3,8 +3,6 @@
 #include "base/stack.h"
 #include <pthread.h>
 
-#define NESTED_MAX 2048                     // JSON_PARSER_MAX_DEPTH of jansson
-
 static uintptr_t lowest_address(void) {
   pthread_attr_t a;
   void *end = NULL;
@@ -22,19 +20,4 @@ size_t stack_left(void) {
   if (!known) end = lowest_address();
   known = true;
   return !end ? SIZE_MAX : here > end ? here - end : 0;
-}
-
-bool stack_holds(const char *json, size_t n) {
-  enum { A_LEVEL = 384 };                  // jansson's parser takes 84 bytes a level, its printer 308
-  size_t depth = 0, most = 0, left = stack_left();
-  bool quoted = false;
-  for (size_t i = 0; i < n; i++) {
-    if (json[i] == '"') quoted = !quoted;
-    else if (quoted) i += json[i] == '\\';
-    else if (json[i] == '[' || json[i] == '{') most = ++depth > most ? depth : most;
-    else if ((json[i] == ']' || json[i] == '}') && depth) depth--;
-  }
-  // what is nested deeper than readers go, or so they say, is their error
-  if (most > NESTED_MAX) most = NESTED_MAX;
-  return left >= STACK_SPARE + most * A_LEVEL;
 }

@@ -9,7 +9,4 @@ size_t stack_left(void);     // bytes, of the thread that asks; SIZE_MAX: nobody
 // question.
 #define STACK_SPARE ((size_t)96 << 10)
 static inline bool stack_is_low(void) { return stack_left() < STACK_SPARE; }
-// Whether there is room for functions that call themselves for each level of a JSON text, such as those of jansson,
-// which do not ask.  Look before the text is read: what has been read has to be freed, too.
-bool stack_holds(const char *json, size_t n);
 #endif

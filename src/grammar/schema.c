@@ -678,7 +678,6 @@ static void pieces(schema *s) {
 
 int grammar_from_schema(const char *text, size_t n, grammar **out, error *err) {
   if (n > GRAMMAR_SOURCE_MAX) return error_set(err, "a schema of %zu bytes (the limit is %u)", n, GRAMMAR_SOURCE_MAX);
-  if (!stack_holds(text, n)) return error_set(err, "the schema is nested too deeply for the stack of this thread");
   error json = {0};
   if (!json_fits(text, n, NULL, &json)) return error_set(err, "the schema: %s", json.text);
   schema s = {.err = err,

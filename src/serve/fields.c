@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
-#include "base/stack.h"
 #include "weft.h"
 
 int fault_set(fault *f, int status, const char *param, const char *fmt, ...) {
@@ -146,10 +145,6 @@ json_t *fields_schema(const struct fields *fields, size_t n) {
 
 json_t *json_body(const str *body, size_t *left, fault *f) {
   error err = {0};
-  if (!stack_holds(str_c(body), body->n)) {
-    fault_set(f, 400, NULL, "the body is nested too deeply for the stack of this thread");
-    return NULL;
-  }
   *left = JSON_ROOM;
   if (!json_fits(str_c(body), body->n, left, &err)) { fault_set(f, 413, NULL, "the body: %s", err.text); return NULL; }
   json_t *o = json_parse(str_c(body), body->n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &err);

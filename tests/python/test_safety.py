@@ -128,6 +128,19 @@ def test_a_small_stack_and_a_schema(run_weft, tinypy, tmp_path, sanitized, name)
             assert not done.returncode or "nested too deeply for the stack" in done.err, (depth, done.err)
 
 
+def test_a_small_stack_and_messages(run_weft, tmp_path, sanitized):
+    if sanitized:
+        pytest.skip("the sanitizers need more stack than this")
+    path = tmp_path / "plain.jinja"
+    path.write_text("{{ messages | length }}")
+    limit = lambda: resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, 256 << 10))
+    for depth, code in ((60, 0), (2000, 1)):
+        messages = '[{"role":"user","content":"x","l":' + "[" * depth + "]" * depth + "}]"
+        done = run_weft(["template", path, "--messages", messages], preexec_fn=limit)
+        assert done.returncode == code, (depth, done.returncode, done.err)
+        assert not code or "nested too deeply for the stack" in done.err
+
+
 def test_a_small_stack_and_a_grammar(run_weft, tinypy, tmp_path, sanitized):
     """Parts in parts that no parentheses show; with 8 MB of stack, too."""
     if sanitized:
