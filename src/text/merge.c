@@ -64,6 +64,8 @@ static uint32_t heap_pop(uint32_t *heap, size_t *n) {
 // ---- Long words: a queue of positions for each rank ----
 
 struct merge_queue {
+  uint32_t rank;
+  int32_t left, right, joined;  // a pair that has this rank, and what it becomes; most often it is the only one
   // Positions in ascending order: the first and the last one waiting, and the steps between them, 7 bits a byte, the
   // lowest first; run[from..n) are still to come.
   unsigned char *run; size_t from, n, cap;
@@ -100,7 +102,7 @@ static uint32_t take_step(struct merge_queue *q) {
   return position;
 }
 
-static void enqueue(merger *m, uint32_t rank, uint32_t position) {
+static void enqueue(merger *m, uint32_t rank, uint32_t position, int32_t left, int32_t right, int32_t joined) {
   if (!m->queue_of[rank]) {
     if (m->n_queues >= m->cap_queues) {
       uint32_t cap = m->cap_queues ? m->cap_queues * 2 : 64;
@@ -108,6 +110,8 @@ static void enqueue(merger *m, uint32_t rank, uint32_t position) {
       memset(m->queue + m->cap_queues, 0, (cap - m->cap_queues) * sizeof *m->queue);
       m->cap_queues = cap;
     }
+    struct merge_queue *made = &m->queue[m->n_queues];
+    made->rank = rank, made->left = left, made->right = right, made->joined = joined;
     m->queue_of[rank] = m->n_queues++;
   }
   struct merge_queue *q = &m->queue[m->queue_of[rank]];
@@ -116,14 +120,15 @@ static void enqueue(merger *m, uint32_t rank, uint32_t position) {
   else append_step(q, position);
 }
 
-// Takes the best candidate: false when none is left.
-static bool dequeue(merger *m, uint32_t *rank, uint32_t *position) {
+// Takes the place of the best candidate: false when none is left.  What is needed of the next one is fetched ahead.
+static bool dequeue(merger *m, const struct merge_queue **from, uint32_t *position) {
   if (!m->n_ready) return false;
-  *rank = m->ready[0];
-  struct merge_queue *q = &m->queue[m->queue_of[*rank]];
+  struct merge_queue *q = &m->queue[m->queue_of[m->ready[0]]];
   bool stray = q->n_stray && (!q->waiting || q->stray[0] < q->first);
   *position = stray ? heap_pop(q->stray, &q->n_stray) : take_step(q);
+  if (q->waiting) { __builtin_prefetch(&m->id[q->first]); __builtin_prefetch(&m->span[q->first]); }
   if (queue_empty(q)) heap_pop(m->ready, &m->n_ready);
+  *from = q;
   return true;
 }
 
@@ -144,19 +149,21 @@ static void join_symbols(merger *m, uint32_t i, int32_t id) {
 static size_t run_long(merger *m, uint32_t n, uint32_t n_ranks, merge_find *find, const void *ctx) {
   if (!m->queue_of) { m->queue_of = xcalloc(n_ranks, sizeof *m->queue_of); m->n_queues = 1; }
   int32_t *ids = m->id, id;
-  uint32_t rank, i, now;
+  uint32_t rank, i;
   for (i = 0; i < n; i++) m->span[i] = 1;
   for (i = 0; i + 1 < n; i++)
-    if (find(ctx, ids[i], ids[i + 1], &rank, &id)) enqueue(m, rank, i);
-  while (dequeue(m, &rank, &i)) {
+    if (find(ctx, ids[i], ids[i + 1], &rank, &id)) enqueue(m, rank, i, ids[i], ids[i + 1], id);
+  for (const struct merge_queue *q; dequeue(m, &q, &i);) {
     // Out of date if the symbol here was joined to its left neighbour, or if it or its right one has grown since.
     uint32_t right = i + m->span[i];
     if (ids[i] == JOINED || right >= n) continue;
-    if (!find(ctx, ids[i], ids[right], &now, &id) || now != rank) continue;
-    join_symbols(m, i, id);
+    int32_t joined = q->joined;
+    bool same = ids[i] == q->left && ids[right] == q->right;
+    if (!same && (!find(ctx, ids[i], ids[right], &rank, &joined) || rank != q->rank)) continue;
+    join_symbols(m, i, joined);
     uint32_t after = i + m->span[i], before = i ? i - m->span[i - 1] : 0;
-    if (after < n && find(ctx, id, ids[after], &now, &id)) enqueue(m, now, i);
-    if (i && find(ctx, ids[before], ids[i], &now, &id)) enqueue(m, now, before);
+    if (after < n && find(ctx, joined, ids[after], &rank, &id)) enqueue(m, rank, i, joined, ids[after], id);
+    if (i && find(ctx, ids[before], joined, &rank, &id)) enqueue(m, rank, before, ids[before], joined, id);
   }
   if (n > GIANT) {                                // what is put out may need as much
     free_queues(m);

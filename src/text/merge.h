@@ -34,7 +34,7 @@ typedef struct merger {
 
 void merger_reserve(merger *m, size_t n);                  // room for n symbols; old contents are lost
 // Merges the n symbols in m->id, and returns how many are left there.  None is made of more than 65,535.  Ranks are
-// below n_ranks, which is the same for all words that a merger sees.
+// below n_ranks.  All words that a merger sees have the same n_ranks and the same answers of `find`.
 size_t merger_run(merger *m, size_t n, uint32_t n_ranks, merge_find *find, const void *ctx);
 void merger_free(merger *m);
 #endif

@@ -71,8 +71,8 @@ static void test_agrees_with_the_plain_way(void **state) {
   (void)state;
   uint64_t s = 1;
   int32_t id[700];
-  merger m = {0};
   for (int round = 0; round < 400; round++) {
+    merger m = {0};
     struct table t;
     random_table(&t, &s, 5 + (unsigned)(round % 90), round % 3 ? 1 : 100);
     for (int word = 0; word < 6; word++) {
@@ -81,8 +81,8 @@ static void test_agrees_with_the_plain_way(void **state) {
       for (size_t i = 0; i < n; i++) id[i] = (int32_t)(next_random(&s) % letters);
       check_word(&m, &t, id, n);
     }
+    merger_free(&m);
   }
-  merger_free(&m);
 }
 
 static void test_one_symbol_and_none(void **state) {
