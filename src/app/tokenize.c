@@ -42,7 +42,10 @@ struct shown { const struct settings *o; const weft_vocab *v; struct out *to; bo
 static void show_ids(struct shown *s, const int32_t *ids, size_t n) {
   for (size_t i = 0; i < n && !s->to->error; i++) {
     if (s->o->only_ids) {
-      out_addf(s->to, s->some ? ", %d" : "[%d", ids[i]);
+      char digits[16], *at = digits + sizeof digits;       // for millions of ids snprintf would be slow
+      for (uint32_t id = (uint32_t)ids[i]; at == digits + sizeof digits || id; id /= 10) *--at = (char)('0' + id % 10);
+      out_add(s->to, s->some ? ", " : "[", s->some ? 2 : 1);
+      out_add(s->to, at, (size_t)(digits + sizeof digits - at));
       s->some = true;
       continue;
     }

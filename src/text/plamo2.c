@@ -62,7 +62,7 @@ static int encode_settled(const plamo2 *p, const char *text, size_t n, trie_cost
     size_t end = from;
     while (end < n && (node = trie_step(&tokens, node, (unsigned char)text[end]))) {
       end++;
-      int64_t way = AT(end) + own[tokens.value[node] + 1];   // without a branch: anybody's guess
+      int64_t way = AT(end) + own[tokens.node[node].value + 1];   // without a branch: anybody's guess
       length = way <= best ? (int)(end - from) : length;
       best = way <= best ? way : best;
     }
@@ -73,7 +73,7 @@ static int encode_settled(const plamo2 *p, const char *text, size_t n, trie_cost
   int bad = trie_too_costly(steps) ? trie_refuse(p->v->source, err) : 0;
   for (size_t at = 0; at < n && !bad;) {
     int length = first[at];
-    if (length > 0) vec_push(out, p->tokens.value[trie_walk(&p->tokens, 0, text + at, (size_t)length)]);
+    if (length > 0) vec_push(out, p->tokens.node[trie_walk(&p->tokens, 0, text + at, (size_t)length)].value);
     else bad = put_byte_tokens(p, text + at, (size_t)-length, out, err);
     at += (size_t)abs(length);
   }

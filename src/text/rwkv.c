@@ -38,7 +38,7 @@ int rwkv_encode(const rwkv *r, const char *text, size_t n, bool open, size_t *se
     size_t length = 1, i = at;
     uint32_t node = 0;
     for (; i < n && (node = trie_step(&r->tokens, node, (unsigned char)text[i])); i++)
-      if (r->tokens.value[node] >= 0) { id = r->tokens.value[node]; length = i + 1 - at; }
+      if (r->tokens.node[node].value >= 0) { id = r->tokens.node[node].value; length = i + 1 - at; }
     cost->steps += i - at;
     if (trie_too_costly(cost)) return trie_refuse(r->v->source, err);
     if (i == n && open) return 0;

@@ -23,7 +23,7 @@ static int32_t longest_at(const special_set *s, const char *text, size_t n, bool
   uint32_t node = s->first[(unsigned char)text[0]];
   *cut = false;
   for (size_t i = 1; node; node = trie_step(&s->tokens, node, (unsigned char)text[i++]), cost->steps++) {
-    int32_t id = s->tokens.value[node];
+    int32_t id = s->tokens.node[node].value;
     if (id >= 0 && (parse_special || s->v->type[id] == TOKEN_USER_DEFINED)) best = id;
     if (i == n) { *cut = true; break; }
   }

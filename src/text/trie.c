@@ -47,9 +47,8 @@ int trie_build(trie *t, trie_item *items, size_t n, arena *mem, error *err) {
   size_t count = 1;
   for (size_t i = 0; i < kept; i++) count += items[i].text.n - (i ? shared(items[i - 1].text, items[i].text) : 0);
   t->n = (uint32_t)count;
-  t->first = ARENA_ARRAY(mem, uint32_t, count + 1);
-  t->label = ARENA_ARRAY(mem, uint8_t, count);
-  t->value = ARENA_ARRAY(mem, int32_t, count);
+  t->node = ARENA_ARRAY(mem, trie_node, count + 1);
+  t->label = ARENA_ARRAY(mem, uint8_t, count + TRIE_LABELS_READ);
   // Depth by depth: at most one range for each string is under way.
   VEC(struct range) level = {0}, below = {0};
   uint32_t node = 0, made = 1;
@@ -58,10 +57,10 @@ int trie_build(trie *t, trie_item *items, size_t n, arena *mem, error *err) {
     below.n = 0;
     for (size_t k = 0; k < level.n; k++, node++) {
       struct range r = level.at[k];
-      t->value[node] = -1;
-      t->first[node] = made;
+      t->node[node].value = -1;
+      t->node[node].first = made;
       for (; r.from < r.end && items[r.from].text.n == depth; r.from++)
-        if (t->value[node] < 0) t->value[node] = items[r.from].value;
+        if (t->node[node].value < 0) t->node[node].value = items[r.from].value;
       for (uint32_t stop; r.from < r.end; r.from = stop) {
         stop = same_byte_until(items, r.from, r.end, depth);
         vec_push(&below, ((struct range){r.from, stop}));
@@ -73,7 +72,7 @@ int trie_build(trie *t, trie_item *items, size_t n, arena *mem, error *err) {
     level.at = below.at, level.n = below.n, level.cap = below.cap;
     below.at = at, below.cap = cap;
   }
-  t->first[node] = made;
+  t->node[node].first = made;
   vec_free(&level);
   vec_free(&below);
   return 0;
@@ -90,7 +89,7 @@ size_t trie_uncrossed(const trie *t, const char *text, size_t n, trie_cost *cost
     if (reach <= at) last = at;
     size_t end = at;
     for (uint32_t node = 0; end < n && (node = trie_step(t, node, (unsigned char)text[end]));)
-      if (end++, t->value[node] >= 0 && end > reach) reach = end;
+      if (end++, t->node[node].value >= 0 && end > reach) reach = end;
     cost->steps += end - at;
     if (end == n) break;                                  // a longer one may come
     int len = utf8_next(text + at, n - at);

@@ -1,38 +1,44 @@
 // trie: which of many byte strings begin at a place in a text, found byte by byte.
 //
 // Nodes are numbered in the order of a breadth-first walk, so the children of a node lie beside each other and are
-// those from first[node] up to first[node + 1]; label holds the byte that leads to each.  That takes 9 bytes a node and
-// no pointers.
+// those from its first up to that of the node after it; label holds the byte that leads to each.  That takes 9 bytes a
+// node and no pointers.
 //
 // Strings longer than TRIE_BYTES_MAX are left out: a text's position then costs a bounded number of steps, whatever the
 // vocabulary.  Of equal strings the first one counts.
 //
 // That bound is far above what real vocabularies take, a few steps for each byte of a text: one whose strings are made
 // to be long and to begin everywhere takes a thousand.  So steps are counted, and a text that takes too many of them is
-// refused.
+// refused: sixteen for each byte is what tokens of sixteen letters take, the most that SentencePiece makes by itself.
 //
 // Invariant: node 0 is the root and nobody's child, so 0 also says that there is no child.  Look next: unigram.h.
 #ifndef WEFT_TRIE_H
 #define WEFT_TRIE_H
 #include "base/arena.h"
 #include "text/text.h"
+#include <string.h>
 
 #define TRIE_BYTES_MAX 1024
 #define TRIE_TOTAL_MAX (1u << 26)
 
 typedef struct trie_item { text_view text; int32_t value; } trie_item;
 
+typedef struct trie_node {
+  uint32_t first;               // child; those of a node end where those of the next one begin
+  int32_t value;                // of the string that ends here, or -1
+} trie_node;
+
 typedef struct trie {
   uint32_t n;                   // nodes
-  uint32_t *first;              // [n + 1]
-  uint8_t *label;               // [n]
-  int32_t *value;               // [n] of the string that ends here, or -1
+  trie_node *node;              // [n + 1]
+  uint8_t *label;               // [n]; TRIE_LABELS_READ more may be read
 } trie;
+enum { TRIE_LABELS_READ = 8 };
 
 // The steps that a text has taken, and its bytes so far (those that are looked at again count again).  {0}: none yet.
 typedef struct trie_cost { uint64_t steps, bytes; } trie_cost;
-#define TRIE_STEPS_FREE (1u << 25)
-#define TRIE_STEPS_PER_BYTE 32
+#define TRIE_STEPS_FREE (1u << 24)
+#define TRIE_STEPS_PER_BYTE 16
 // -1 and a message; source: what stands before it, as in vocab.h.
 int trie_refuse(const char *source, error *err);
 static inline bool trie_too_costly(const trie_cost *c) {
@@ -45,15 +51,20 @@ int trie_build(trie *t, trie_item *items, size_t n, arena *mem, error *err);
 
 // The node that byte leads to, or 0.
 static inline uint32_t trie_step(const trie *t, uint32_t node, unsigned char byte) {
-  uint32_t from = t->first[node], end = t->first[node + 1];
-  while (end - from > 8) {
+  uint32_t from = t->node[node].first, end = t->node[node + 1].first;
+  if (end - from == 1) return t->label[from] == byte ? from : 0;
+  while (end - from > TRIE_LABELS_READ) {
     uint32_t middle = from + (end - from) / 2;
     if (t->label[middle] <= byte) from = middle;
     else end = middle;
   }
-  for (; from < end; from++)
-    if (t->label[from] == byte) return from;
-  return 0;
+  // Eight at a time: the lowest byte that equals is marked, and perhaps others above it.
+  uint64_t labels;
+  memcpy(&labels, t->label + from, sizeof labels);
+  labels ^= byte * 0x0101010101010101u;
+  labels = (labels - 0x0101010101010101u) & ~labels & 0x8080808080808080u;
+  uint32_t at = from + (uint32_t)(__builtin_ctzll(labels | (uint64_t)1 << 63) >> 3);
+  return labels && at < end ? at : 0;
 }
 // The last place in a text, at the beginning of a character, that no string of t reaches over, wherever it begins and
 // however the text goes on: where only whole strings and characters are put together, what is on one side cannot change

@@ -23,13 +23,10 @@ int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_pre
                  .bytes = true,
                  .unknown = vocab_unknown_word(v)};
   double worst = DBL_MAX;
-  u->score = ARENA_ARRAY(mem, float, (size_t)v->n + 1);
-  u->score[0] = -INFINITY;
   trie_item *items = xmalloc(((size_t)v->n + 1) * sizeof *items);
   size_t n = 0;
   for (int32_t id = 0; id < v->n; id++) {
-    u->score[id + 1] = score_of(v, id);
-    if (v->type[id] == TOKEN_NORMAL && u->score[id + 1] < worst) worst = u->score[id + 1];
+    if (v->type[id] == TOKEN_NORMAL && score_of(v, id) < worst) worst = score_of(v, id);
     if (vocab_merges_to(v, id)) items[n++] = (trie_item){v->token[id], id};
   }
   u->unknown_score = (worst == DBL_MAX ? 0 : worst) - UNKNOWN_COSTS;
@@ -39,7 +36,11 @@ int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_pre
   }
   int bad = trie_build(&u->tokens, items, n, mem, err);
   free(items);
-  return bad;
+  if (bad) return bad;
+  u->score = ARENA_ARRAY(mem, float, u->tokens.n);
+  for (uint32_t i = 0; i < u->tokens.n; i++)
+    u->score[i] = u->tokens.node[i].value < 0 ? -INFINITY : score_of(v, u->tokens.node[i].value);
+  return 0;
 }
 
 // ---- Normalising ----
@@ -98,7 +99,7 @@ int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size
 
 // What is kept of a place: the length of the last token of the best way there, which takes two bytes, and as long as
 // tokens may still reach it, the score of that way.  Those scores lie in a window that follows the places.
-enum { UNKNOWN_CHARACTER = 1 << 15, WINDOW = 16 * TRIE_BYTES_MAX };
+enum { UNKNOWN_CHARACTER = 1 << 15, REACH = TRIE_BYTES_MAX + 1, WINDOW = 16 * REACH, AHEAD = 4 };
 
 struct search {
   const unigram *u;
@@ -138,7 +139,7 @@ static int settle_up_to(struct search *s, size_t place, error *err) {
     const char *at = s->text + s->base + p;
     n = way[p] & ~UNKNOWN_CHARACTER;
     if (way[p] & UNKNOWN_CHARACTER) { if (put_unknown(s, at, n, err)) return -1; continue; }
-    vec_push(s->out, t->value[trie_walk(t, 0, at, n)]);
+    vec_push(s->out, t->node[trie_walk(t, 0, at, n)].value);
     s->state->last_unknown = false;
   }
   s->base = place;
@@ -149,26 +150,63 @@ static int settle_up_to(struct search *s, size_t place, error *err) {
 
 // Room for what tokens from a place can reach.
 static void room_from(struct search *s, size_t at) {
-  size_t need = at - s->base + TRIE_BYTES_MAX + 1, seen = at - s->from;
+  size_t need = at - s->base + REACH, seen = at - s->from;
   if (s->cap < need) s->last = xrealloc(s->last, (s->cap = 2 * need) * sizeof *s->last);
-  if (seen + TRIE_BYTES_MAX < WINDOW) return;
+  if (seen + REACH < WINDOW) return;
   memmove(s->score, s->score + seen, (WINDOW - seen) * sizeof *s->score);
   for (size_t i = WINDOW - seen; i < WINDOW; i++) s->score[i] = -INFINITY;
   s->from = at;
 }
 
-// Without a branch: what comes out of the comparison is anybody's guess.
-static inline void offer(double *best, uint16_t *last, double score, size_t how) {
-  uint16_t better = (uint16_t)-(score > *best);
-  *best = score > *best ? score : *best;
-  *last = (uint16_t)((how & better) | (*last & ~better));
+// Ways that lead on from a place by tokens of 1 to n bytes; token: their scores.  Without a branch: what comes out of a
+// comparison is anybody's guess.
+static void offer(double *restrict best, uint16_t *restrict last, double score, const float *restrict token, size_t n) {
+  for (size_t k = 0; k < n; k++) {
+    double sum = score + (double)token[k];
+    uint16_t better = (uint16_t)-(sum > best[k]);
+    best[k] = sum > best[k] ? sum : best[k];
+    last[k] = (uint16_t)(((k + 1) & better) | (last[k] & ~better));
+  }
+}
+
+// A place where a character begins, and the tokens that do.
+struct place {
+  size_t at;
+  int length;                   // of the character; negative: it is cut off, or no character
+  size_t n;                     // bytes of the longest string that begins tokens
+  float token[REACH];           // their scores, by length
+};
+
+// The tokens at the next places, found side by side: a walk waits for memory at each of its steps.  Returns the places.
+static size_t look_ahead(const unigram *u, const char *text, size_t at, size_t n, struct place *p) {
+  const trie t = u->tokens;                               // copies, which no store changes
+  const float *score = u->score;
+  uint32_t node[AHEAD] = {0};
+  size_t places = 0, index[AHEAD];
+  for (; places < AHEAD && at < n; places++) {
+    int length = utf8_next(text + at, n - at);
+    p[places].at = at, p[places].length = length;
+    index[places] = places;
+    at += length > 0 ? (size_t)length : 1;
+  }
+  for (size_t k = 0, walking = places, going; walking; walking = going, k++) {
+    going = 0;
+    for (size_t w = 0; w < walking; w++) {
+      size_t i = index[w];
+      uint32_t to = p[i].at + k < n ? trie_step(&t, node[i], (unsigned char)text[p[i].at + k]) : 0;
+      if (!to) { p[i].n = k; continue; }
+      node[i] = to;
+      p[i].token[k] = score[to];
+      index[going++] = i;
+    }
+  }
+  return places;
 }
 
 int unigram_encode(const unigram *u, unigram_state *state, const char *normal, size_t n, bool open, size_t *settled,
                    trie_cost *cost, token_list *out, error *err) {
   struct search s = {.u = u, .state = state, .text = normal, .out = out};
-  const trie tokens = u->tokens;                          // copies, which no store changes
-  const float *scores = u->score;
+  struct place *ahead = xmalloc(AHEAD * sizeof *ahead), *p = ahead, *end = ahead;
   size_t reach = 0;                                       // no token so far ends past reach
   int bad = 0;
   s.score = xmalloc(WINDOW * sizeof *s.score);
@@ -178,26 +216,23 @@ int unigram_encode(const unigram *u, unigram_state *state, const char *normal, s
   cost->bytes += n;
   for (size_t at = 0; at < n && !bad;) {
     if (at == reach && at > s.base && (bad = settle_up_to(&s, at, err))) break;
-    int len = utf8_next(s.text + at, n - at);
-    if (open && len < 0) break;
+    if (p == end) p = ahead, end = p + look_ahead(u, normal, at, n, p);
+    if (open && p->length < 0) break;
     room_from(&s, at);
-    size_t own = len > 0 ? (size_t)len : 1, k = 0, longest = 0;
-    bool whole = false;                                   // a token is just this character
-    uint32_t node = 0;
+    size_t own = p->length > 0 ? (size_t)p->length : 1, k = p->n, longest = k;
     uint16_t *last = s.last + (at - s.base);
     double *best = s.score + (at - s.from), score = *best;   // there is always a way: a character by itself
-    while (at + k < n && (node = trie_step(&tokens, node, (unsigned char)normal[at + k]))) {
-      int32_t id = tokens.value[node];
-      k++;
-      longest = id >= 0 ? k : longest;
-      whole |= (id >= 0) & (k == own);
-      offer(&best[k], &last[k], score + (double)scores[id + 1], k);
-    }
+    const float *token = (p++)->token;
+    offer(best + 1, last + 1, score, token, k);
+    while (longest && token[longest - 1] < -FLT_MAX) longest--;
     cost->steps += k;
     if (trie_too_costly(cost)) bad = trie_refuse(u->v->source, err);
-    if (!whole) {
+    if (k < own || token[own - 1] < -FLT_MAX) {           // no token is just this character
       if (own > longest) longest = own;
-      offer(&best[own], &last[own], score + u->unknown_score, own | UNKNOWN_CHARACTER);
+      if (score + u->unknown_score > best[own]) {
+        best[own] = score + u->unknown_score;
+        last[own] = (uint16_t)(own | UNKNOWN_CHARACTER);
+      }
     }
     if (at + longest > reach) reach = at + longest;
     if (at + k == n && open) reach = SIZE_MAX;            // a longer one may come
@@ -207,5 +242,6 @@ int unigram_encode(const unigram *u, unigram_state *state, const char *normal, s
   *settled = s.base;
   free(s.last);
   free(s.score);
+  free(ahead);
   return bad;
 }

@@ -25,7 +25,7 @@ typedef struct unigram {
   bool bytes;                   // all 256 are there
   bool space_prefix;            // a space goes before the text and after each special token
   bool single_spaces;           // runs of spaces become one; those at the ends go
-  float *score;                 // [id + 1]; of no token, -1, the worst there is
+  float *score;                 // of the token that ends at a node of the trie; where none does, the worst there is
   double unknown_score;
 } unigram;
 

@@ -61,7 +61,7 @@ static int put_word(const wordpiece *w, const char *word, size_t n, size_t chara
     if (!at && !node) break;
     size_t i = at;
     for (; i < n && (!bar || i < at + 3) && (node = trie_step(t, node, (unsigned char)word[i])); i++)
-      if (t->value[node] >= 0) { id = t->value[node]; length = i + 1 - at; }
+      if (t->node[node].value >= 0) { id = t->node[node].value; length = i + 1 - at; }
     cost->steps += i - at;
     if (trie_too_costly(cost)) return trie_refuse(w->v->source, err);
     if (id < 0 || characters > WORDPIECE_CHARACTERS_MAX) break;

@@ -198,16 +198,16 @@ static size_t overlapping(size_t n, const char *model, size_t longest, enum toke
   memset(text, 'a', n);
   for (size_t i = 99; begins && i < n; i += 100) text[i] = ' ';
   if (!tokenizer_encode(t, text, n, false, true, &ids, &n_ids, &err)) free(ids);
-  else if (!strstr(err.text, "steps") || longest <= 32) die("%s", err.text);
+  else if (!strstr(err.text, "steps") || longest <= 16) die("%s", err.text);
   free(text);
   small_free(&s, t);
   return n + longest * longest / 2;
 }
 
 static size_t long_unigram(size_t n) { return overlapping(n, "t5", 1023, TOKEN_NORMAL, 0); }
-static size_t short_unigram(size_t n) { return overlapping(n, "t5", 32, TOKEN_NORMAL, 0); }
+static size_t short_unigram(size_t n) { return overlapping(n, "t5", 16, TOKEN_NORMAL, 0); }
 static size_t long_plamo2(size_t n) { return overlapping(n, "plamo2", 1023, TOKEN_NORMAL, 0); }
-static size_t short_plamo2(size_t n) { return overlapping(n, "plamo2", 32, TOKEN_NORMAL, 0); }
+static size_t short_plamo2(size_t n) { return overlapping(n, "plamo2", 16, TOKEN_NORMAL, 0); }
 static size_t long_rwkv(size_t n) { return overlapping(n, "rwkv", 1023, TOKEN_NORMAL, 0); }
 static size_t long_special(size_t n) { return overlapping(n, "rwkv", 255, TOKEN_CONTROL, 0); }
 static size_t long_wordpiece(size_t n) { return overlapping(n, "bert", 1020, TOKEN_NORMAL, 3); }
