@@ -145,6 +145,7 @@ static void show_file(struct out *o, const weft_file *f, bool full) {
 // Piece by piece: an array may have a hundred million elements, and a tree of them would take forty times the file.
 
 struct json_at { struct out *o; int depth; bool first; };
+enum { PIECE = 1 << 16 };      // bytes of a text that are written together
 
 static void comma(struct json_at *j) {
   out_addf(j->o, j->first ? "\n%*s" : ",\n%*s", j->depth, "");
@@ -164,11 +165,18 @@ static void close_json(struct json_at *j, char bracket) {
   j->first = false;
 }
 
+// In pieces, between characters: what is long becomes six times as long.
 static void text_json(struct json_at *j, const char *text, size_t n) {
-  str s = {0};
-  str_add_json(&s, text, n);
-  out_add(j->o, s.at, s.n);
-  str_free(&s);
+  out_add(j->o, "\"", 1);
+  for (size_t at = 0, end; at < n && !j->o->error; at = end) {
+    end = n - at > PIECE ? at + PIECE : n;
+    for (int back = 0; end < n && back < 3 && (text[end] & 0xC0) == 0x80; back++) end--;
+    str s = {0};
+    str_add_json_part(&s, text + at, end - at);
+    out_add(j->o, s.at, s.n);
+    str_free(&s);
+  }
+  out_add(j->o, "\"", 1);
 }
 
 static void add_member(struct json_at *j, const char *key) {

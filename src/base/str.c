@@ -62,9 +62,8 @@ static size_t character_length(const unsigned char *p, size_t n) {
   return k;
 }
 
-void str_add_json(str *s, const char *text, size_t n) {
+void str_add_json_part(str *s, const char *text, size_t n) {
   const unsigned char *p = (const unsigned char *)text;
-  str_addc(s, '"');
   for (size_t i = 0, k; i < n; i += k) {
     k = character_length(p + i, n - i);
     if (!k) { str_add(s, "\\ufffd"); k = 1; }
@@ -74,6 +73,11 @@ void str_add_json(str *s, const char *text, size_t n) {
     else if (p[i] == 0xC2 && p[i + 1] < 0xA0) str_addf(s, "\\u%04x", p[i + 1]);   // control characters, too
     else str_addn(s, text + i, k);
   }
+}
+
+void str_add_json(str *s, const char *text, size_t n) {
+  str_addc(s, '"');
+  str_add_json_part(s, text, n);
   str_addc(s, '"');
 }
 

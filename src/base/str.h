@@ -12,6 +12,7 @@ void str_addf(str *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void str_vaddf(str *s, const char *fmt, va_list ap);
 void str_add_json(str *s, const char *text, size_t n);  // as a JSON string, in quotes: broken UTF-8 becomes U+FFFD; no
                                                         // '<', so that it is safe inside of an HTML script
+void str_add_json_part(str *s, const char *text, size_t n);   // the same without quotes, of whole characters
 // Control characters (U+0080 to U+009F, too) become spaces, since a terminal obeys them; lines: but for line ends.
 void str_blank_controls(str *s, bool lines);
 // "weft: warning: ..." on stderr, on one line whatever paths and names are in it.
