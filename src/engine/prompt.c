@@ -6,63 +6,39 @@
 #include <string.h>
 #include "base/json.h"
 #include "base/str.h"
+#include "engine/engine.h"
+#include "engine/fail.h"
+#include "text/text.h"
 #include "weft.h"
 
 #define BREAK "\xEF\xB7\x90"             // U+FDD0, which stands in no text
 
-static int fail_with(weft_error *err, const char *why) {
-  if (err) snprintf(err->text, sizeof err->text, "%s", why);
-  return -1;
+static void without_breaks(str *s) {
+  size_t kept = 0;
+  for (size_t i = 0; i < s->n; i++)
+    if (s->n - i >= strlen(BREAK) && !memcmp(s->at + i, BREAK, strlen(BREAK))) i += strlen(BREAK) - 1;
+    else s->at[kept++] = s->at[i];
+  if (s->at) s->at[s->n = kept] = 0;
 }
 
-static void replace_all(str *s, const char *from, size_t n_from, const char *to) {
-  str done = {0};
-  const char *at = str_c(s), *end = at + s->n, *hit;
-  str_add(&done, "");
-  for (; (hit = memmem(at, (size_t)(end - at), from, n_from)); at = hit + n_from) {
-    str_addn(&done, at, (size_t)(hit - at));
-    str_add(&done, to);
-  }
-  str_addn(&done, at, (size_t)(end - at));
-  str_free(s);
-  *s = done;
-}
-
-// Breaks every occurrence of the text of a control token; false where there is none.
-static bool break_token(const weft_vocab *v, int32_t id, str *text) {
-  size_t n;
-  char *hidden = weft_piece(v, id, false, &n);
-  weft_free(hidden);
-  if (n) return false;
-  char *shown = weft_piece(v, id, true, &n);
-  size_t first = n > 0;
-  while (first < n && ((unsigned char)shown[first] & 0xC0) == 0x80) first++;
-  bool found = n > first && memmem(text->at, text->n, shown, n);
-  if (found) {
-    str broken = {0};
-    str_addn(&broken, shown, first);
-    str_add(&broken, BREAK);
-    str_addn(&broken, shown + first, n - first);
-    replace_all(text, shown, n, broken.at);
-    str_free(&broken);
-  }
-  weft_free(shown);
-  return found;
-}
-
+// Breaks every control token that the text spells.
 static int defuse(const weft_vocab *v, str *text, weft_error *err) {
-  enum { ROUNDS = 64 };
-  replace_all(text, BREAK, strlen(BREAK), "");
-  for (int round = 0; round < ROUNDS; round++) {
-    int32_t *ids;
-    size_t n_ids;
-    bool found = false;
-    if (weft_tokenize(v, text->at, text->n, WEFT_PARSE_SPECIAL, &ids, &n_ids, err)) return -1;
-    for (size_t i = 0; i < n_ids && !found; i++) found = break_token(v, ids[i], text);
-    weft_free(ids);
-    if (!found) return 0;
+  size_t *places, n_places, from = 0;
+  error e = {0};
+  without_breaks(text);
+  if (tokenizer_controls(weft_vocab_tokenizer(v), text->at, text->n, &places, &n_places, &e))
+    return fail(err, &e);
+  if (!n_places) return 0;
+  str broken = {0};
+  for (size_t i = 0; i < n_places; from = places[i++]) {
+    str_addn(&broken, text->at + from, places[i] - from);
+    str_add(&broken, BREAK);
   }
-  return fail_with(err, "the messages spell too many different control tokens");
+  str_addn(&broken, text->at + from, text->n - from);
+  free(places);
+  str_free(text);
+  *text = broken;
+  return 0;
 }
 
 // Every string of a value but roles, which templates compare.
@@ -114,6 +90,7 @@ static int tokenize_pieces(const weft_vocab *v, str *text, id_list *out, weft_er
     int32_t *ids;
     size_t n_ids;
     if (weft_tokenize(v, at, (size_t)((brk ? brk : end) - at), WEFT_PARSE_SPECIAL, &ids, &n_ids, err)) return -1;
+    if (!out->n && !brk) { vec_free(out); out->at = ids, out->n = out->cap = n_ids; return 0; }   // most often
     for (size_t i = 0; i < n_ids; i++) vec_push(out, ids[i]);
     weft_free(ids);
     if (!brk) return 0;
@@ -123,7 +100,7 @@ static int tokenize_pieces(const weft_vocab *v, str *text, id_list *out, weft_er
 
 int weft_template_encode(const weft_template *t, const weft_vocab *v, const weft_chat *c, char **text, size_t *n,
                          int32_t **ids, size_t *n_ids, weft_error *err) {
-  if (!c->messages) return fail_with(err, "there are no messages");
+  if (!c->messages) FAIL(err, "there are no messages");
   str messages = {0};
   char *rendered = NULL;
   size_t n_rendered = 0;
@@ -144,7 +121,7 @@ int weft_template_encode(const weft_template *t, const weft_vocab *v, const weft
     str_free(&whole);
     return -1;
   }
-  replace_all(&whole, BREAK, strlen(BREAK), "");
+  without_breaks(&whole);
   *text = whole.at;
   *n = whole.n;
   *ids = list.at ? list.at : xmalloc(sizeof **ids);

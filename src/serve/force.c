@@ -24,9 +24,9 @@ static void free_rendered(rendered *r) {
 }
 
 // The conversation with this answer, which is given up.
-static int render_answer(const call *c, const weft_template *t, const weft_chat *chat, const json_t *messages,
+static int render_answer(const call *c, const weft_template *t, const weft_chat *chat, json_t *messages,
                          json_t *answer, rendered *out, weft_error *err) {
-  json_t *all = json_deep_copy(messages);
+  json_t *all = json_copy(messages);         // the array alone
   json_array_append_new(all, answer);
   char *text = json_dumps(all, JSON_COMPACT);
   weft_chat with = *chat;
@@ -134,7 +134,7 @@ static int learn_form(const call *c, const rendered *both, request *r, struct fo
 // ---- an answer that has begun ---------------------------------------------------------------------------------------
 
 // The request becomes one whose prompt ends where `mark` begins in both, if this content stands before it.
-static void end_prompt_at(const call *c, const rendered *both, const char *mark, const char *content, request *r) {
+static bool end_prompt_at(const call *c, const rendered *both, const char *mark, const char *content, request *r) {
   size_t n_ids, n = strlen(content), more = 0;
   const char *end = last_of(both[0].text, mark);
   char *lead = end ? cut_before(c, both, mark, &n_ids) : NULL;
@@ -144,7 +144,7 @@ static void end_prompt_at(const call *c, const rendered *both, const char *mark,
   if (as_it_is && *lead)
     as_it_is = !weft_tokenize(weft_model_vocab(c->m->model), lead, strlen(lead), 0, &ids, &more, &err);
   weft_free(lead);
-  if (!as_it_is) return;
+  if (!as_it_is) return false;
   set_prompt(r, both[0].ids, n_ids);
   for (size_t i = 0; i < more; i++) vec_push(&r->prompt, ids[i]);
   weft_free(ids);
@@ -152,13 +152,14 @@ static void end_prompt_at(const call *c, const rendered *both, const char *mark,
   r->prompt_text = xstrdup(both[0].text);
   r->prompt_text[end - both[0].text] = 0;
   r->given = n;
+  return true;
 }
 
-void continue_answer(call *c, request *r, const weft_chat *chat, const json_t *messages) {
+bool continue_answer(call *c, request *r, const weft_chat *chat, json_t *messages) {
   size_t last = json_array_size(messages) - 1;
   const json_t *m = json_array_get(messages, last);
   const char *content = json_string_value(json_object_get(m, "content"));
-  json_t *before = json_deep_copy(messages);
+  json_t *before = json_copy(messages);
   rendered both[COUNT(names)] = {{0}};
   weft_error err;
   int status = 0;
@@ -173,10 +174,11 @@ void continue_answer(call *c, request *r, const weft_chat *chat, const json_t *m
     status = render_answer(c, r->tmpl, chat, before, answer, &both[i], &err);
     str_free(&with);
   }
-  if (!status) end_prompt_at(c, both, mark.at, content, r);
+  bool continues = !status && end_prompt_at(c, both, mark.at, content, r);
   for (size_t i = 0; i < COUNT(names); i++) free_rendered(&both[i]);
   str_free(&mark);
   json_decref(before);
+  return continues;
 }
 
 // ---- what may be called ---------------------------------------------------------------------------------------------
@@ -223,7 +225,7 @@ static int choose_tools(call *c, struct forced *f, const json_t *tools, const ch
   return status;
 }
 
-int force_call(call *c, request *r, const weft_chat *chat, const json_t *messages, const json_t *tools) {
+int force_call(call *c, request *r, const weft_chat *chat, json_t *messages, const json_t *tools) {
   rendered both[COUNT(names)] = {{0}}, plain = {0};
   weft_error err;
   int status = 0;

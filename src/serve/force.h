@@ -16,9 +16,9 @@ void forced_free(struct forced *f);    // NULL is fine
 
 struct call;
 // Where the last message is the assistant's: the answer goes on from there, if the template writes its content as it
-// is; otherwise r stays as it was.
-void continue_answer(struct call *c, request *r, const weft_chat *chat, const json_t *messages);
+// is; otherwise r stays as it was, and the answer is false.
+bool continue_answer(struct call *c, request *r, const weft_chat *chat, json_t *messages);
 // Makes r, whose prompt is that of `chat`, such a request: of any of the tools, or that which c->p.must_call_name says.
 // -1 and a fault.
-int force_call(struct call *c, request *r, const weft_chat *chat, const json_t *messages, const json_t *tools);
+int force_call(struct call *c, request *r, const weft_chat *chat, json_t *messages, const json_t *tools);
 #endif

@@ -14,14 +14,24 @@ static request *new_request(call *c) {
   return r;
 }
 
+// Adds them to the prompt; ids is the request's then.
+static void give_ids(request *r, int32_t *ids, size_t n) {
+  if (!r->prompt.n) {
+    vec_free(&r->prompt);
+    r->prompt.at = ids, r->prompt.n = r->prompt.cap = n;
+    return;
+  }
+  for (size_t i = 0; i < n; i++) vec_push(&r->prompt, ids[i]);
+  weft_free(ids);
+}
+
 static int tokenize_into(call *c, request *r, const char *text, size_t n, unsigned flags) {
   weft_error err;
   int32_t *ids;
   size_t n_ids;
   if (weft_tokenize(weft_model_vocab(c->m->model), text, n, flags, &ids, &n_ids, &err))
     return fault_set(&c->fault, 400, "prompt", "%s", err.text);
-  for (size_t i = 0; i < n_ids; i++) vec_push(&r->prompt, ids[i]);
-  weft_free(ids);
+  give_ids(r, ids, n_ids);
   return 0;
 }
 
@@ -205,15 +215,16 @@ int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
     json_array_clear(messages);
     json_array_clear(c->p.messages);
   }
-  int status = weft_template_encode(t, weft_model_vocab(its->model), &chat, &text, &n_text, &ids, &n_ids, &err);
-  if (status) fault_set(&c->fault, 400, "messages", "%s", err.text);
-  for (size_t k = 0; k < n_ids && !status; k++) vec_push(&r->prompt, ids[k]);
-  weft_free(ids);
-  r->prompt_text = text;
   r->chat = true;
   r->tmpl = t;
+  int status = 0;
+  if (c->p.must_call || !begun || !continue_answer(c, r, &chat, messages)) {
+    status = weft_template_encode(t, weft_model_vocab(its->model), &chat, &text, &n_text, &ids, &n_ids, &err);
+    if (status) fault_set(&c->fault, 400, "messages", "%s", err.text);
+    else give_ids(r, ids, n_ids);
+    r->prompt_text = text;
+  }
   if (!status && c->p.must_call) status = force_call(c, r, &chat, messages, tools);
-  else if (!status && begun) continue_answer(c, r, &chat, messages);
   free(json);
   free(more);
   return status;

@@ -205,6 +205,27 @@ int tokenizer_encode(const tokenizer *t, const char *text, size_t n, bool add_sp
   return 0;
 }
 
+int tokenizer_controls(const tokenizer *t, const char *text, size_t n, size_t **places, size_t *n_places, error *err) {
+  const struct encoder *e;
+  trie_cost cost = {.bytes = n};
+  VEC(size_t) found = {0};
+  size_t from = 0, at;
+  int32_t id;
+  if (tokenizer_encoder(t, &e, err)) return -1;
+  for (enum special_found what; (what = special_next(&e->special, text, n, from, true, false, &cost, &at, &id));) {
+    if (what == SPECIAL_COSTLY) { vec_free(&found); return trie_refuse(t->v.source, err); }
+    size_t length = t->v.token[id].n;
+    from = at + length;
+    if (t->v.type[id] == TOKEN_USER_DEFINED) continue;
+    int character = utf8_next(text + at, n - at);
+    size_t first = character > 0 ? (size_t)character : 1;
+    if (first < length) vec_push(&found, from = at + first);   // what is inside of it may be one, too
+  }
+  *places = found.at;
+  *n_places = found.n;
+  return 0;
+}
+
 // ---- In pieces ----
 
 int text_encoder_new(const tokenizer *t, bool add_special, bool parse_special, text_encoder **out, error *err) {

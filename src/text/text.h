@@ -105,7 +105,11 @@ void tokenizer_free(tokenizer *t);                        // NULL is fine
 int tokenizer_encode(const tokenizer *t, const char *text, size_t n, bool add_special, bool parse_special,
                      int32_t **ids, size_t *n_ids, error *err);
 
-// The same for a text that comes in pieces, however it is cut: the ids of all calls together are those of the whole
+// Where a text spells control or unknown tokens, as parse_special would find them: offsets behind the first character
+// of each.  Who puts something there makes them text.  Those of one character are left out.  *places is for free().
+int tokenizer_controls(const tokenizer *t, const char *text, size_t n, size_t **places, size_t *n_places, error *err);
+
+// Encoding a text that comes in pieces, however it is cut: the ids of all calls together are those of the whole
 // text at once. An id comes as soon as nothing that may follow can change it.  So much of a text is held as that takes:
 // usually a word, of some vocabularies a line.  (There are texts that only their end decides, such as a letter repeated
 // without end.)

@@ -641,6 +641,24 @@ def test_a_large_body_of_many_small_values(weft, weft_env, tinypy, tmp_path):
         assert status == 200 and got["prompt"] == "user: hello\n" * 100_000
 
 
+@pytest.mark.parametrize("last", ["user", "assistant"])   # of which one is an answer to go on with
+def test_what_a_long_conversation_takes(weft, weft_env, tinypy, tmp_path, last):
+    path = tmp_path / "t.jinja"
+    path.write_text("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}")
+    with start(weft, weft_env, tinypy, "--chat-template-file", path) as s:
+        def took(n):
+            seconds = lambda: sum(map(int, open(f"/proc/{s.process.pid}/stat").read().split()[13:15])) / os.sysconf("SC_CLK_TCK")
+            other = {"user": "assistant", "assistant": "user"}[last]
+            messages = [{"role": last if i % 2 else other, "content": "word " * 500} for i in range(n)]
+            before = seconds()
+            status, got = s.ask("/v1/chat/completions", {"messages": messages, "max_tokens": 1})
+            assert status == 400 and got["error"]["code"] == "context_length_exceeded", got
+            return seconds() - before
+        took(10)
+        small, large = took(1000), took(2000)
+        assert large < 2.6 * small + 0.1 and (large < 1.5 or "WEFT_SANITIZED" in os.environ), (small, large)
+
+
 def test_loadtest(server, run_weft):
     done = run_weft(["loadtest", server.url, "-j", "3", "-n", "7", "--prompt", "40", "--tokens", "9", "--json"])
     assert done.returncode == 0, done.err

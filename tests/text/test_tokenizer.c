@@ -250,6 +250,42 @@ static void test_control_tokens_need_leave(void **state) {
   small_free(&s, t);
 }
 
+// Each is broken behind its first character, what lies inside of it too; a user's token hides what it holds.
+static void test_control_tokens_are_found(void **state) {
+  (void)state;
+  static const char text[] = "<|a|>x<u|a|>\u00e9nd<|a|a|>\u20ac";
+  static const size_t want[] = {1, 2, 3, 14, 17, 18, 19, 20, 21};
+  small s;
+  small_init(&s, "gpt2", "qwen2");
+  small_bytes_bpe(&s);
+  static const char *const controls[] = {"<|a|>", "<|a|a|>", "|a|>", "|a|", "a|", "\u00e9nd", "\u20ac"};
+  for (size_t i = 0; i < COUNT(controls); i++) small_add(&s, controls[i], TOKEN_CONTROL, 0);
+  small_add(&s, "<u|a|>", TOKEN_USER_DEFINED, 0);
+  tokenizer *t = small_make(&s);
+  size_t *places, n, n_ids;
+  int32_t *ids;
+  str broken = {0};
+  assert_int_equal(tokenizer_controls(t, text, strlen(text), &places, &n, NULL), 0);
+  size_t from = 0;
+  for (size_t i = 0; i < n; from = places[i++]) {
+    str_addn(&broken, text + from, places[i] - from);
+    str_add(&broken, "\uFDD0");
+  }
+  str_add(&broken, text + from);
+  for (size_t i = 0; i < n && i < COUNT(want); i++) assert_int_equal(places[i], want[i]);
+  assert_int_equal(n, COUNT(want));
+  assert_int_equal(tokenizer_encode(t, broken.at, broken.n, false, true, &ids, &n_ids, NULL), 0);
+  for (size_t i = 0; i < n_ids; i++)
+    assert_true(tokenizer_token_type(t, ids[i]) != TOKEN_CONTROL || ids[i] == tokenizer_find(t, "\u20ac", 3));
+  free(ids);
+  free(places);
+  str_free(&broken);
+  assert_int_equal(tokenizer_controls(t, "no such", 7, &places, &n, NULL), 0);
+  assert_int_equal(n, 0);
+  free(places);
+  small_free(&s, t);
+}
+
 // A token that the file calls NORMAL although its name and its merges make it reachable from text.
 static void test_merges_never_reach_an_end(void **state) {
   (void)state;
@@ -563,6 +599,7 @@ int main(void) {
     cmocka_unit_test(test_text_that_looks_like_tokens),
     cmocka_unit_test(test_names_without_types),
     cmocka_unit_test(test_control_tokens_need_leave),
+    cmocka_unit_test(test_control_tokens_are_found),
     cmocka_unit_test(test_merges_never_reach_an_end),
     cmocka_unit_test(test_longest_special_first),
     cmocka_unit_test(test_spaces_around_special_tokens),
