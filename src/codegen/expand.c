@@ -45,7 +45,7 @@ uop *expand_gates(graph *g, uop *ast) { return rebuild(g, ast, gate_load, NULL);
 // after a barrier each adds up all of them. Every item has a place of its own (and every copy of it: stages). Items
 // that run in step need neither memory nor barrier: each adds what its neighbour has, then what the neighbour of both
 // has, and so on. All get the same bits, as a + b is b + a. Neighbours have neighbouring places: along the GROUP
-// ranges, or (rows_first) along LOCAL ones.
+// ranges, or (rows_first) along LOCAL ones. STEP: always by exchange, among the items that have the rows.
 enum { FIRST_GROUP = 1 << 24 };            // numbers of work-group memory: behind those of stages
 typedef struct group_ctx {
   const uop *store;
@@ -77,15 +77,18 @@ static uop *group_reduce(graph *g, uop *u, uop **s, void *ctx) {
   uop *keep[64], *groups[8];
   size_t n = (size_t)uop_first_range(u);
   int n_groups = 0;
+  int64_t in_step = 1;
   for (size_t i = 0; i < n; i++) keep[i] = s[i];
   for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) {
     if (s[i]->b == AXIS_GROUP) { if (n_groups == 8) die("too many GROUP axes"); groups[n_groups++] = s[i]; }
+    else if (s[i]->b == AXIS_STEP) in_step = s[i]->src[0]->a;
     else keep[n++] = s[i];
   }
-  if (!n_groups) return uop_with_src(g, u, s);
+  if (!n_groups && in_step == 1) return uop_with_src(g, u, s);
   uop *partial = n > (size_t)uop_first_range(u) || uop_first_range(u) > 1
                    ? uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, keep, n, (uarg){.a = u->a, .b = u->b})
                    : keep[0];
+  if (in_step > 1) return reduce_by_swaps(g, (enum op)u->a, partial, in_step);
   int64_t size = 1;
   uop *mine = uop_idx(g, 0), *others = uop_idx(g, 0), *again[8];
   for (int i = 0; i < n_groups; i++) {

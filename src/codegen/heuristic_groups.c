@@ -343,10 +343,19 @@ static bool in_steps_of_others(kernel *k, const uop *r) {
   return any;
 }
 
-// Sums that are the same for all rows, such as a norm's: the items that share a row's share them.
+// Sums that are the same for all rows, such as a norm's: items that run in step share them, in the order in which a
+// kernel of its own adds them up (share_sum), so that a row has the same bits whether the norm is in its product or
+// not. Where none do, those that share a row's.
 static void share_other_sums(kernel *k) {
   axes x;
   kernel_axes(k, &x);
+  bool in_step = false;
+  for (int i = x.n_out; i < x.n; i++) {
+    if (in_steps_of_others(k, x.at[i]) || !kernel_apply(k, (opt){OPT_STEP, i, k->t->step_items})) continue;
+    in_step = true;
+    kernel_axes(k, &x);
+  }
+  if (in_step) return;
   int parts = (int)group_parts(k);
   for (int i = x.n_out; i < x.n && parts > 1; i++) {
     const uop *r = x.at[i];

@@ -85,6 +85,11 @@ static uop *next_number(numbering *n, bool item, uop *size) {
   return new_special(n->k->g, n->p, item, item ? &n->n_items : &n->n_groups, size);
 }
 
+// Sums of items that run in step are made by those that this number counts.
+static void number_step(numbering *n, uop *item) {
+  for (int i = 0; i < n->x.n; i++) if (n->x.at[i]->b == AXIS_STEP) map_put(&n->to, n->x.at[i], item);
+}
+
 // Neighbouring items have neighbouring rows of a weight, or make a tile: then these come first. False: neither.
 static bool number_rows(numbering *n) {
   graph *g = n->k->g;
@@ -94,12 +99,14 @@ static bool number_rows(numbering *n) {
     uop *r = n->x.at[i];
     if (!is_row_of_items(n->k, r) || is_of_sharers(n->k, r, n->shared)) continue;
     map_put(&n->to, r, next_number(n, true, r->src[0]));
+    number_step(n, map_ptr(&n->to, r));
     any = true;
   }
   if (!mma_has(n->k->ast) || !mma_find(n->k->ast->src[0], &tile)) return any;
   uop *s = next_number(n, true, uop_idx(g, MMA_ITEMS));
   map_put(&n->to, tile.g, idx_div(g, s, tile.t->src[0]));
   map_put(&n->to, tile.t, idx_mod(g, s, tile.t->src[0]));
+  number_step(n, s);
   return true;
 }
 

@@ -14,7 +14,8 @@
 const char *opt_name(enum opt_kind k) {
   static const char *const names[] = {"UPCAST", "UNROLL", "LANES",      "LOCAL",  "GROUP",   "GROUPTOP",
                                       "THREAD", "LOOP",   "TC",         "SWAP",   "BLOCKS",  "SEPARATE",
-                                      "ORDER",  "DESCRIPTOR", "LAYOUT", "PREFETCH", "KEEP", "MMA"};
+                                      "ORDER",  "DESCRIPTOR", "LAYOUT", "PREFETCH", "KEEP", "MMA",
+                                      "STEP"};
   return names[k];
 }
 
@@ -410,6 +411,45 @@ static bool apply_mma(kernel *k, const axes *x, opt o) {
   return true;
 }
 
+// All items that have other rows, other columns of a tile or other parts of a sum need the same: so 32 of them can make
+// it together, those that have the rows.
+static bool apply_step(kernel *k, const axes *x, opt o) {
+  if (o.axis < x->n_out || o.axis >= x->n || o.amount < 2 || o.amount != k->t->step_items ||
+      o.amount != k->t->row_items)
+    return false;
+  uop *r = x->at[o.axis];
+  bool alike = r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && r->src[0]->a % o.amount == 0, rows = mma_has(k->ast);
+  for (int i = 0; i < x->n_out; i++) rows |= x->at[i]->b == AXIS_LOCAL && uop_is_int(x->at[i]->src[0], o.amount);
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  for (size_t i = 0; i < l.n && alike; i++) {
+    const uop *u = l.at[i];
+    if (u->op != OP_REDUCE || !uop_binds(u, r)) continue;
+    alike = dtype_size((enum dtype)u->dt) == 4 && uop_first_range(u) == 1;
+    for (int n = 0; n < x->n && alike; n++)
+      alike = (x->at[n]->b != AXIS_LOCAL && x->at[n]->b != AXIS_GROUP && x->at[n]->b != AXIS_STEP) ||
+              (!uop_varies(u, x->at[n]) && !uop_binds(u, x->at[n]));
+  }
+  arena_free(a);
+  if (!alike || !rows) return false;
+  if (r->src[0]->a == o.amount) change_kind(k, r, AXIS_STEP);
+  else if (!split_range(k, r, o.amount, AXIS_STEP, false)) return false;
+  k->applied[k->n_applied++] = o;
+  return true;
+}
+
+// Do items that run in step make a sum over r already?
+static bool is_in_step(const kernel *k, const uop *r) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool any = false;
+  for (size_t i = 0; i < l.n; i++)
+    for (size_t j = (size_t)uop_first_range(l.at[i]); uop_binds(l.at[i], r) && j < l.at[i]->nsrc; j++)
+      any |= l.at[i]->src[j]->b == AXIS_STEP;
+  arena_free(a);
+  return any;
+}
+
 // Two output axes change places in the order of the loops.
 static bool apply_swap(kernel *k, const axes *x, opt o) {
   if (o.axis < 0 || o.amount < 0 || o.axis >= x->n_out || o.amount >= x->n_out || o.axis == o.amount) return false;
@@ -502,6 +542,7 @@ static bool try_opt(kernel *k, opt o) {
   case OPT_PREFETCH: return apply_prefetch(k, o);
   case OPT_KEEP: return apply_keep(k, o);
   case OPT_MMA: return apply_mma(k, &x, o);
+  case OPT_STEP: return apply_step(k, &x, o);
   case OPT_LAYOUT: return false;
   case OPT_DESCRIPTOR: return apply_descriptor(k, &x, o);
   default: break;
@@ -514,6 +555,7 @@ static bool try_opt(kernel *k, opt o) {
   if ((o.kind == OPT_UPCAST || o.kind == OPT_THREAD) && reduces) return false;
   if (o.kind == OPT_LOCAL && reduces && (!is_of_stage(k, r) || o.amount != items_of(&x))) return false;
   if ((o.kind == OPT_LOCAL || o.kind == OPT_GROUP || o.kind == OPT_GROUPTOP) && !k->t->has_local) return false;
+  if ((o.kind == OPT_GROUP || o.kind == OPT_GROUPTOP) && is_in_step(k, r)) return false;
   int64_t amount = o.amount;
   if (!amount) { if (end->op != OP_CONST) return false; amount = end->a; }
   if (amount < 2 || amount > 1024) return false;

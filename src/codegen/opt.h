@@ -24,6 +24,7 @@ enum opt_kind {
   OPT_PREFETCH,
   OPT_KEEP,
   OPT_MMA,
+  OPT_STEP,
   OPT_COUNT
 };
 
@@ -42,7 +43,9 @@ enum opt_kind {
 // value. KEEP: what all steps of the innermost plain loop over the output share, values of weights that take `amount`
 // operations or more, is computed once before it and kept in memory of the tile (keep.h); where axis is not 0, what the
 // next tile reads is asked for meanwhile, with hint axis - 1. MMA: sums over reduced axis `axis` become tiles
-// that 32 items compute together (mma.h), which its output axes have to be cut for. A list says all that was done to a
+// that 32 items compute together (mma.h), which its output axes have to be cut for. STEP: a sum that no item has for
+// itself is made by `amount` items that run in step, along reduced axis `axis`; the same ones that have rows of a weight
+// or make a tile, in any number of such sets. A list says all that was done to a
 // kernel, so that the heuristic's own list, applied again, gives its kernel again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 

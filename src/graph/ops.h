@@ -128,6 +128,7 @@ enum axis_kind {
   AXIS_LOOP,
   AXIS_DOT,
   AXIS_MMA,
+  AXIS_STEP,
   AXIS_COUNT
 };
 

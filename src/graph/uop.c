@@ -29,7 +29,8 @@ int op_arity(enum op op) { return ops[op].arity; }
 unsigned op_flags(enum op op) { return ops[op].flags; }
 const char *axis_kind_name(enum axis_kind k) {
   static const char *const names[] = {"GLOBAL", "THREAD", "LOCAL", "GROUP", "REDUCE",
-                                      "UPCAST", "UNROLL", "LANE",  "LOOP",  "DOT", "MMA"};
+                                      "UPCAST", "UNROLL", "LANE",  "LOOP",  "DOT", "MMA",
+                                      "STEP"};
   return names[k];
 }
 const char *memory_kind_name(enum memory_kind k) {

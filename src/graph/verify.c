@@ -321,7 +321,7 @@ static bool node_ok(context *c, uop *u, enum stage stage) {
 
 // --- ranges are bound ------------------------------------------------------------------------------------------------
 
-static bool by_launch(const uop *r) { return r->b == AXIS_GROUP || r->b == AXIS_LOCAL; }
+static bool by_launch(const uop *r) { return r->b == AXIS_GROUP || r->b == AXIS_LOCAL || r->b == AXIS_STEP; }
 
 // For each node the set of ranges that it hangs on and that nothing below binds, as bits.
 static bool ranges_bound(uop_list l, str *why) {
