@@ -9,7 +9,8 @@
 // code than 127 is moved down by 128, which is added again as 64 * b + 64 * b. Without those instructions products are
 // made in 16 bits, where one always fits, and added up there as long as that is so.
 //
-// NVIDIA's GPUs (NVPTX): dp4a, in each item; mma, of 32 items together (codegen/mma.h).
+// NVIDIA's GPUs (NVPTX): dp4a, in each item; mma, of 32 items together (codegen/mma.h). Of halves mma adds up in an
+// order and with roundings of its own, which are not those of additions one by one; only another mma gives its bits.
 //
 // BF16. Pairs of products are added up in F32; vdpbf16ps and bfdot differ in how they round and take the smallest
 // numbers for zero. Without them there is no row: converting is a shift, and multiplying and adding F32 as fast as
@@ -29,6 +30,7 @@
 
 #define KIND DT_U8, DT_I8, DT_I32
 #define BRAIN 2, DT_BF16, DT_BF16, DT_F32, 0, 0
+#define HALVES(type) type, type, DT_F32, 0, 0
 
 #define VPDPBUSD {"bitcast " B " $a to " D, "call " D " @llvm.x86.avx512.vpdpbusd.{bits}(" D " $acc, " D " $1, " D \
   " $b)"}
@@ -95,6 +97,8 @@ static const descriptor table[] = {
   {"dp4a", "dp4a", 1, 1, 4, KIND, 255, 0, DP4A, {0}},
   {"mma-32", "mma", 16, 8, 32, KIND, 255, 0, {"mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32"}, {0}},
   {"mma-16", "mma", 16, 8, 16, KIND, 255, 0, {"mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32"}, {0}},
+  {"mma-f16", "mma", 16, 8, 16, HALVES(DT_F16), {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"}, {0}},
+  {"mma-bf16", "mma", 16, 8, 16, HALVES(DT_BF16), {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"}, {0}},
 };
 _Static_assert(COUNT(table) <= 64, "a descriptor_set is 64 bits");
 
@@ -134,9 +138,9 @@ const descriptor *descriptor_find(descriptor_set set, enum dtype acc, int n, int
   return NULL;
 }
 
-const descriptor *descriptor_tile(descriptor_set set, int products) {
+const descriptor *descriptor_tile(descriptor_set set, enum dtype a, int products) {
   for (size_t i = 0; i < COUNT(table); i++)
-    if ((set >> i & 1) && table[i].m > 1 && table[i].k == products) return &table[i];
+    if ((set >> i & 1) && table[i].m > 1 && table[i].a == a && table[i].k == products) return &table[i];
   return NULL;
 }
 

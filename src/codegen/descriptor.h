@@ -23,7 +23,7 @@ typedef struct descriptor {
   const char *needs;             // processor features (LLVM's names), all of them; separated by spaces
   // results: M rows of N lanes (or columns, of a tile that 32 items compute together: M > 1); products per result
   int m, n, k;
-  enum dtype a, b, acc;          // of the operands and the result: U8 I8 I32, or BF16 BF16 F32
+  enum dtype a, b, acc;          // of the operands and the result: U8 I8 I32, BF16 BF16 F32 or F16 F16 F32
   int64_t a_max;                 // U8: the largest a that the instruction takes (127 where it reads a as signed)
   int products;                  // products in a 16-bit lane of a step's partial sum; 0: a step adds to acc itself
   // Text of the LLVM renderer, an instruction a line; the last line's value is the result. {n} {2n} {4n} {bits}:
@@ -44,8 +44,9 @@ const descriptor *descriptor_at(size_t i);                       // the table, i
 const descriptor *descriptor_find(descriptor_set set, enum dtype acc, int n, int64_t a_max);
 // The largest number of lanes, at most `most`, that divides `size` and for which there is an instruction; 0: none.
 int descriptor_lanes(descriptor_set set, enum dtype acc, int most, int64_t size);
-// A tile of M x N results that items compute together, of so many products each; NULL: the set has none.
-const descriptor *descriptor_tile(descriptor_set set, int products);
+// A tile of M x N results that items compute together, of so many products each of an operand a of this type; NULL: the
+// set has none.
+const descriptor *descriptor_tile(descriptor_set set, enum dtype a, int products);
 // how many steps fit into a partial sum (1 if there is none)
 int64_t descriptor_steps(const descriptor *d, int64_t a_max);
 #endif

@@ -235,21 +235,38 @@ static bool unroll_shared_bytes(kernel *k) {
   return did;
 }
 
+// Is it a sum of products of halves for which there is an instruction?
+static bool has_halves(const kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool any = false;
+  for (size_t i = 0; i < l.n; i++) {
+    enum dtype dt = mma_halves(l.at[i]);
+    any |= dt != DT_VOID && descriptor_tile(k->t->descriptors, dt, 16);
+  }
+  arena_free(a);
+  return any;
+}
+
 // Several tokens by instructions that compute tiles of 16 rows and 8 tokens: the output is cut for these, and all sums
-// of products of integers have to fit. False: nothing is done.
+// of products of integers have to fit. Of halves a token alone, too: nothing else adds up as they do. False: nothing is
+// done.
 static bool tiles_of_items(kernel *k, const uop *row) {
   axes x;
   int at, tokens = -1;
   kernel before = *k;
-  if (!descriptor_tile(k->t->descriptors, 16) && !descriptor_tile(k->t->descriptors, 32)) return false;
+  bool halves = has_halves(k);
+  if (!halves && !descriptor_tile(k->t->descriptors, DT_U8, 16) && !descriptor_tile(k->t->descriptors, DT_U8, 32))
+    return false;
   kernel_axes(k, &x);
   loads l;
   find_loads(k->ast->src[0]->src[1], &l);
   for (int i = 0; i < x.n_out; i++) {
     const uop *end = x.at[i]->src[0];
-    bool fits = end->op == OP_CONST ? end->a % ITEM_TOKENS == 0 : end->vmax >= ITEM_TOKENS;
+    bool fits = halves || (end->op == OP_CONST ? end->a % ITEM_TOKENS == 0 : end->vmax >= ITEM_TOKENS);
     if (x.at[i]->b == AXIS_LOOP && fits && !has_own_weights(k, &l, x.at[i])) tokens = i;
   }
+  if (tokens < 0 && halves && kernel_apply(k, (opt){OPT_COLUMNS, 0, MMA_COLUMNS})) tokens = 0;
   if (tokens < 0) return false;
   bool ok = kernel_apply(k, (opt){OPT_UPCAST, tokens, 2}) && kernel_apply(k, (opt){OPT_LOCAL, tokens, 4});
   if (ok) {

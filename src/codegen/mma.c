@@ -3,11 +3,17 @@
 // products from 4 t on of rows g and g + 8; of the columns those of column g; of the results rows g and g + 8 of
 // columns 2 t and 2 t + 1; of 32 products as many again, 16 further on. So operands are the sum's own expressions, with
 // its ranges replaced. Sums of integers are exact: the results are those of any other order.
+//
+// Halves. An instruction adds up 16 products; the item has two and two of them, 8 further on. Which 16 of a row these
+// are is free, as long as both operands agree: here item t has 8 neighbours of 32, which lie together, and two
+// instructions take four of them each. How the instruction adds up is its own affair (not one product after the other,
+// and not rounded like additions), so all sums of a weight are made by it, whatever the number of columns: where there
+// is one alone (OptOp COLUMNS), all eight are copies of it. Sums of 32 products are then added up as floats.
 #include "codegen/mma.h"
 #include <string.h>
 #include "codegen/expand.h"
 
-enum { REGISTER = 4 /* products */, HALF = 16, LANE_RANGE = 1 << 21 };
+enum { REGISTER = 4 /* products */, HALF = 16, EIGHT = 8, QUAD = 4, LANE_RANGE = 1 << 21 };
 
 static bool is_axis(const uop *r, enum axis_kind kind, int64_t size) {
   return r->op == OP_RANGE && r->b == kind && uop_is_int(r->src[0], size);
@@ -44,6 +50,47 @@ bool mma_fits(const uop *reduce, const mma_ranges *m, const uop *inner, uop **ha
          !uop_varies(x, m->g) && !uop_varies(x, m->i);
 }
 
+enum dtype mma_halves(const uop *reduce) {
+  const uop *body = reduce->op == OP_REDUCE ? reduce->src[0] : NULL;
+  if (!body || reduce->dt != DT_F32 || reduce->a != OP_ADD || uop_first_range(reduce) != 1 || body->op != OP_MUL ||
+      body->src[0]->op != OP_CAST || body->src[1]->op != OP_CAST)
+    return DT_VOID;
+  enum dtype dt = (enum dtype)body->src[0]->src[0]->dt;
+  return dt == (enum dtype)body->src[1]->src[0]->dt && (dt == DT_F16 || dt == DT_BF16) ? dt : DT_VOID;
+}
+
+// a: a load of a weight, that depends on the rows; x: the other one, anything.
+static bool half_operands(const uop *reduce, const mma_ranges *m, uop **a, uop **x) {
+  if (mma_halves(reduce) == DT_VOID) return false;
+  const uop *body = reduce->src[0];
+  *a = body->src[0]->src[0];
+  *x = body->src[1]->src[0];
+  if (!uop_varies(*a, m->g)) { uop *t = *a; *a = *x; *x = t; }
+  return (*a)->op == OP_LOAD && (*a)->src[0]->src[1]->op != OP_WHERE && uop_varies(*a, m->g) &&
+         !uop_varies(*a, m->t) && !uop_varies(*a, m->j) && !uop_varies(*x, m->g) && !uop_varies(*x, m->i);
+}
+
+// Does this load have neighbours along r?
+static bool side_by_side(const uop *load, const uop *r) {
+  const uop *index = load->src[0];
+  return index->src[1]->op != OP_WHERE &&
+         idx_factor(index->src[1], r) * dtype_size((enum dtype)index->src[0]->dt) == dtype_size((enum dtype)load->dt);
+}
+
+bool mma_fits_halves(const uop *reduce, const mma_ranges *m, const uop *inner, uop **outer) {
+  uop *a, *x;
+  int64_t least = INT64_MAX;
+  *outer = NULL;
+  if (!half_operands(reduce, m, &a, &x) || !uop_is_int(inner->src[0], EIGHT) || !side_by_side(a, inner)) return false;
+  for (size_t n = 1; n < reduce->nsrc; n++) {
+    uop *r = reduce->src[n];
+    int64_t step = idx_factor(a->src[0]->src[1], r);
+    if (r == inner || r->b != AXIS_REDUCE || r->src[0]->op != OP_CONST || r->src[0]->a % QUAD || step <= 0) continue;
+    if (step < least) { least = step; *outer = r; }
+  }
+  return *outer;
+}
+
 bool mma_has(const uop *store) {
   arena *mem = arena_new();
   uop *root = (uop *)(uintptr_t)store;
@@ -56,7 +103,8 @@ bool mma_has(const uop *store) {
 
 // --- expansion -------------------------------------------------------------------------------------------------------
 
-typedef struct tile { mma_ranges m; uop *inner, *half, *lane; int registers; } tile;
+// half: of bytes the range of two steps, of halves that of four, each an item's
+typedef struct tile { mma_ranges m; uop *inner, *half, *lane; } tile;
 
 // Products 16 h + 4 t + lane.
 static void put_products(graph *g, map *to, const tile *c, int h, uop *lane) {
@@ -86,30 +134,71 @@ static uop *columns_operand(graph *g, const uop *x, const tile *c, int number) {
 }
 
 static uop *picked(graph *g, uop *mma, uop *which, int zero, int one) {
-  uop *x = uop_new(g, OP_EXTRACT, DT_I32, 1, &mma, 1, (uarg){.a = zero}),
-      *y = uop_new(g, OP_EXTRACT, DT_I32, 1, &mma, 1, (uarg){.a = one});
+  uop *x = uop_new(g, OP_EXTRACT, (enum dtype)mma->dt, 1, &mma, 1, (uarg){.a = zero}),
+      *y = uop_new(g, OP_EXTRACT, (enum dtype)mma->dt, 1, &mma, 1, (uarg){.a = one});
   return uop_op3(g, OP_WHERE, idx_lt(g, which, uop_idx(g, 1)), x, y);
 }
 
-static uop *tile_sum(graph *g, uop *reduce, tile *c) {
-  uop *a, *x, *src[64], *rest[64];
-  size_t n = 0, n_rest = 0;
+static uop *sum_of_bytes(graph *g, uop *reduce, const tile *c) {
+  uop *a, *x, *src[64];
+  size_t n = 0;
   if (!dot_operands(reduce->src[0], DT_I32, NULL, &a, &x)) die("an MMA axis over operands that do not fit");
-  for (size_t i = 1; i < reduce->nsrc; i++) {
-    uop *r = reduce->src[i];
-    if (r->b != AXIS_MMA) rest[++n_rest] = r;
-    else if (uop_is_int(r->src[0], 2)) c->half = r;
-    else c->inner = r;
-  }
   int k = c->half || !uop_is_int(c->inner->src[0], HALF) ? 2 * HALF : HALF;
   src[n++] = uop_splat(g, uop_int(g, DT_I32, 0), 4);
   for (int i = 0; i < k / 8; i++) src[n++] = rows_operand(g, a, c, i);
   for (int i = 0; i < k / HALF; i++) src[n++] = columns_operand(g, x, c, i);
-  uop *mma = uop_new(g, OP_MMA, DT_I32, 4, src, n, (uarg){.a = k}),
+  return uop_new(g, OP_MMA, DT_I32, 4, src, n, (uarg){.a = k});
+}
+
+// Halves 2 pair and 2 pair + 1 of what item t has: as they lie in memory, or as two lanes.
+static uop *two_halves(graph *g, uop *v, const tile *c, map *to, int pair) {
+  bool loaded = v->op == OP_LOAD && side_by_side(v, c->inner);
+  uop *first = uop_idx(g, 2 * pair), *at = loaded ? v->src[0]->src[1] : v;
+  map_put(to, c->half, c->m.t);
+  map_put(to, c->inner, loaded ? first : idx_add(g, first, c->lane));
+  at = simplify(g, uop_substitute(g, at, to));
+  map_free(to);
+  if (loaded) return uop_load(g, uop_index(g, v->src[0]->src[0], at), DT_U32, 1);
+  return uop_splat(g, expand_lanes(g, expand_gates(g, at)), 2);
+}
+
+static uop *sum_of_halves(graph *g, uop *reduce, tile *c) {
+  uop *a, *x, *src[1 + 4 + 2], *sum = uop_splat(g, uop_float(g, DT_F32, 0), 4);
+  if (!half_operands(reduce, &c->m, &a, &x)) die("an MMA axis over operands that do not fit");
+  c->lane = uop_range(g, uop_idx(g, 2), LANE_RANGE, AXIS_LANE);
+  for (int part = 0; part < 2; part++) {
+    src[0] = sum;
+    for (int i = 0; i < 4; i++) {
+      map to = {0};
+      map_put(&to, c->m.i, uop_idx(g, i % 2));
+      src[1 + i] = two_halves(g, a, c, &to, 2 * part + i / 2);
+    }
+    for (int i = 0; i < 2; i++) {
+      map to = {0};
+      map_put(&to, c->m.t, idx_div(g, c->m.g, uop_idx(g, 2)));
+      map_put(&to, c->m.j, idx_mod(g, c->m.g, uop_idx(g, 2)));
+      src[5 + i] = two_halves(g, x, c, &to, 2 * part + i);
+    }
+    sum = uop_new(g, OP_MMA, DT_F32, 4, src, COUNT(src), (uarg){.a = HALF, .b = mma_halves(reduce)});
+  }
+  return sum;
+}
+
+static uop *tile_sum(graph *g, uop *reduce, tile *c) {
+  uop *rest[64];
+  size_t n_rest = 0;
+  bool halves = mma_halves(reduce) != DT_VOID;
+  for (size_t i = 1; i < reduce->nsrc; i++) {
+    uop *r = reduce->src[i];
+    if (r->b != AXIS_MMA) rest[++n_rest] = r;
+    else if (uop_is_int(r->src[0], halves ? QUAD : 2)) c->half = r;
+    else c->inner = r;
+  }
+  uop *mma = halves ? sum_of_halves(g, reduce, c) : sum_of_bytes(g, reduce, c),
       *sum = uop_op3(g, OP_WHERE, idx_lt(g, c->m.i, uop_idx(g, 1)), picked(g, mma, c->m.j, 0, 1),
                      picked(g, mma, c->m.j, 2, 3));
   rest[0] = sum;
-  return n_rest ? uop_new(g, OP_REDUCE, DT_I32, 1, rest, 1 + n_rest, (uarg){.a = OP_ADD}) : sum;
+  return n_rest ? uop_new(g, OP_REDUCE, (enum dtype)reduce->dt, 1, rest, 1 + n_rest, (uarg){.a = OP_ADD}) : sum;
 }
 
 uop *expand_mma(graph *g, uop *ast) {

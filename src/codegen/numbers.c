@@ -35,8 +35,11 @@ static bool shared_depends(const kernel *k, const uop *r) {
 }
 
 // A LOCAL range of as many steps as items share sums, none of which depends on it: each of these items has one step.
+// Not the items of a tile, some of which may have copies of one column.
 static bool is_of_sharers(const kernel *k, const uop *r, int64_t shared) {
-  return shared > 1 && r->b == AXIS_LOCAL && uop_is_int(r->src[0], shared) && !shared_depends(k, r);
+  mma_ranges tile;
+  bool own = mma_has(k->ast) && mma_find(k->ast->src[0], &tile) && (r == tile.g || r == tile.t);
+  return !own && shared > 1 && r->b == AXIS_LOCAL && uop_is_int(r->src[0], shared) && !shared_depends(k, r);
 }
 
 // So many items share sums, and may do so by SWAP: they are neighbours among those that run in step, which no
@@ -79,6 +82,7 @@ typedef struct numbering {
   int64_t shared;                          // items that share sums
   map to;                                  // range -> what it becomes
   int n_groups, n_items;                   // numbers of the launch so far
+  uop *column;                             // of copies of one; NULL: there are none
 } numbering;
 
 static uop *next_number(numbering *n, bool item, uop *size) {
@@ -105,7 +109,12 @@ static bool number_rows(numbering *n) {
   if (!mma_has(n->k->ast) || !mma_find(n->k->ast->src[0], &tile)) return any;
   uop *s = next_number(n, true, uop_idx(g, MMA_ITEMS));
   map_put(&n->to, tile.g, idx_div(g, s, tile.t->src[0]));
-  map_put(&n->to, tile.t, idx_mod(g, s, tile.t->src[0]));
+  uop *t = idx_mod(g, s, tile.t->src[0]);
+  map_put(&n->to, tile.t, t);
+  if (!uop_varies(n->k->ast->src[0]->src[0], tile.t)) {           // copies of one column
+    map_put(&n->to, tile.j, uop_idx(g, 0));
+    n->column = t;
+  }
   number_step(n, s);
   return true;
 }
@@ -173,6 +182,7 @@ uop *work_group_numbers(kernel *k, program *p) {
   size_t n_src = 2;
   for (size_t i = 2; i < store->nsrc; i++) if (store->src[i]->op == OP_RANGE) src[n_src++] = store->src[i];
   if (sharer && !all_store) src[0] = stored_once(g, src[0], sharer);
+  if (n.column) src[0] = stored_once(g, src[0], n.column);
   store = uop_new(g, OP_STORE, DT_VOID, 1, src, n_src, (uarg){0});
   return simplify(g, uop_new(g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0}));
 }

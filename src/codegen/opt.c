@@ -15,7 +15,7 @@ const char *opt_name(enum opt_kind k) {
   static const char *const names[] = {"UPCAST", "UNROLL", "LANES",      "LOCAL",  "GROUP",   "GROUPTOP",
                                       "THREAD", "LOOP",   "TC",         "SWAP",   "BLOCKS",  "SEPARATE",
                                       "ORDER",  "DESCRIPTOR", "LAYOUT", "PREFETCH", "KEEP", "MMA",
-                                      "STEP"};
+                                      "STEP",   "COLUMNS"};
   return names[k];
 }
 
@@ -385,12 +385,52 @@ static bool apply_descriptor(kernel *k, const axes *x, opt o) {
   return true;
 }
 
+// Copies of the one column, for tiles of halves: only these need it.
+static bool apply_columns(kernel *k, const axes *x, opt o) {
+  uop *store = k->ast->src[0], *src[2 + MAX_AXES + 1];
+  if (o.axis || o.amount != MMA_COLUMNS || x->n_out == MAX_AXES || store->nsrc < 3) return false;
+  for (int i = 0; i < x->n; i++)
+    if (x->at[i]->b != AXIS_LOOP && x->at[i]->b != AXIS_REDUCE) return false;
+  src[0] = store->src[0];
+  src[1] = store->src[1];
+  src[2] = uop_range(k->g, uop_idx(k->g, o.amount), k->next_range++, AXIS_LOOP);
+  for (size_t i = 2; i < store->nsrc; i++) src[i + 1] = store->src[i];
+  store = uop_new(k->g, OP_STORE, DT_VOID, 1, src, store->nsrc + 1, (uarg){0});
+  k->ast = uop_new(k->g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0});
+  k->applied[k->n_applied++] = o;
+  return true;
+}
+
+// The same of halves: four steps of the range that moves in the shortest steps of those around go to four items.
+static bool apply_mma_halves(kernel *k, const mma_ranges *m, uop *inner, opt o) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  uop *outer = NULL, *its;
+  bool fit = true;
+  for (size_t i = 0; i < l.n && fit; i++) {
+    if (l.at[i]->op != OP_REDUCE || !uop_binds(l.at[i], inner)) continue;
+    fit = descriptor_tile(k->t->descriptors, mma_halves(l.at[i]), 16) && mma_fits_halves(l.at[i], m, inner, &its) &&
+          (!outer || its == outer);
+    outer = its;
+  }
+  for (size_t i = 0; i < l.n && fit; i++)
+    fit = l.at[i]->op != OP_REDUCE || !outer || !uop_binds(l.at[i], outer) || uop_binds(l.at[i], inner);
+  arena_free(a);
+  if (!fit || !outer) return false;
+  change_kind(k, inner, AXIS_MMA);
+  if (uop_is_int(outer->src[0], 4)) change_kind(k, outer, AXIS_MMA);
+  else split_range(k, outer, 4, AXIS_MMA, false);
+  k->applied[k->n_applied++] = o;
+  return true;
+}
+
 static bool apply_mma(kernel *k, const axes *x, opt o) {
   mma_ranges m;
   uop *half = NULL, *its;
   if (o.amount || o.axis < x->n_out || o.axis >= x->n || !mma_find(k->ast->src[0], &m)) return false;
   uop *inner = x->at[o.axis];
   if (inner->b != AXIS_REDUCE || inner->src[0]->op != OP_CONST) return false;
+  if (apply_mma_halves(k, &m, inner, o)) return true;
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   bool fit = true, any = false;
@@ -404,7 +444,8 @@ static bool apply_mma(kernel *k, const axes *x, opt o) {
     fit = l.at[i]->op != OP_REDUCE || !uop_binds(l.at[i], half) || uop_binds(l.at[i], inner);
   arena_free(a);
   int products = half || inner->src[0]->a > 16 ? 32 : 16;
-  if (!fit || !any || !descriptor_tile(k->t->descriptors, products) || (half && half->b != AXIS_REDUCE)) return false;
+  if (!fit || !any || !descriptor_tile(k->t->descriptors, DT_U8, products) || (half && half->b != AXIS_REDUCE))
+    return false;
   change_kind(k, inner, AXIS_MMA);
   if (half) change_kind(k, half, AXIS_MMA);
   k->applied[k->n_applied++] = o;
@@ -543,6 +584,7 @@ static bool try_opt(kernel *k, opt o) {
   case OPT_KEEP: return apply_keep(k, o);
   case OPT_MMA: return apply_mma(k, &x, o);
   case OPT_STEP: return apply_step(k, &x, o);
+  case OPT_COLUMNS: return apply_columns(k, &x, o);
   case OPT_LAYOUT: return false;
   case OPT_DESCRIPTOR: return apply_descriptor(k, &x, o);
   default: break;

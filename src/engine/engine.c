@@ -290,6 +290,7 @@ static void make_schedule(const engine *e, const device *d, graph *g, uop *sink,
   if (!e->o.exact && t->has_streams &&
       descriptor_lanes(t->descriptors, DT_F32, t->vector_bytes / 4, t->vector_bytes / 4))
     sink = brain_dots(g, sink);
+  if (!e->o.exact && t->has_streams && descriptor_tile(t->descriptors, DT_F16, 16)) sink = half_dots(g, sink);
   record_mark(g, sink, "dots");
   schedule_graph(g, sink, s);
   if (t->has_streams)

@@ -292,12 +292,18 @@ static bool dot(const node *v) {
 }
 
 static bool tile(const node *v) {
-  size_t a = (size_t)v->arg->a / 8, b = (size_t)v->arg->a / 16;
-  if (v->arg->a != 16 && v->arg->a != 32) return bad(v, "MMA of %lld products", (long long)v->arg->a);
-  if (v->n != 1 + a + b) return bad(v, "MMA of %zu sources", v->n);
-  bool ok = v->dt == DT_I32 && v->lanes == 4 && v->src[0]->dt == DT_I32 && v->src[0]->lanes == 4;
-  for (size_t i = 1; i <= a; i++) ok &= v->src[i]->dt == DT_U8 && v->src[i]->lanes == 4;
-  for (size_t i = 1 + a; i < v->n; i++) ok &= v->src[i]->dt == DT_U32 && v->src[i]->lanes == 1;
+  bool halves = v->arg->b == DT_F16 || v->arg->b == DT_BF16;
+  size_t b = (size_t)v->arg->a / (halves ? 8 : 16);
+  if (v->arg->a != 16 && (v->arg->a != 32 || halves)) return bad(v, "MMA of %lld products", (long long)v->arg->a);
+  if (v->arg->b && !halves) return bad(v, "MMA of %lld", (long long)v->arg->b);
+  if (v->n != 1 + 3 * b) return bad(v, "MMA of %zu sources", v->n);
+  enum dtype acc = halves ? DT_F32 : DT_I32;
+  bool ok = v->dt == acc && v->lanes == 4 && v->src[0]->dt == acc && v->src[0]->lanes == 4;
+  for (size_t i = 1; i < v->n; i++) {
+    const uop *s = v->src[i];
+    bool words = s->dt == DT_U32 && s->lanes == 1, pair = s->dt == DT_U16 || s->dt == (enum dtype)v->arg->b;
+    ok &= halves ? words || (pair && s->lanes == 2) : i > 2 * b ? words : s->dt == DT_U8 && s->lanes == 4;
+  }
   return ok || bad(v, "MMA of wrong types");
 }
 

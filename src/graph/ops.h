@@ -104,8 +104,10 @@ enum op_flags {
   items get there */ \
   O(SPECIAL, 0, 0)          /* s: "g0".."g2" work-group number, "l0".."l2" work-item number; b: bound */ \
   O(MMA, -1, 0)             /* a tile of sums of products that 32 items make together, all of which get there: \
-  acc (I32, 4 lanes), a..., b...; each item gives K / 8 registers of a (U8, 4 lanes), K / 16 of b (U32), and gets 4 of \
-  16 x 8 results: codegen/mma.c says which. a: K, 16 or 32; made late */
+  acc (I32 or F32, 4 lanes), a..., b..., words each; of bytes each item gives K / 8 of a and K / 16 of b, \
+  of halves twice \
+  as many, and gets 4 of 16 x 8 results: codegen/mma.c says which. a: K, 16 or 32; b: the dtype of halves, 0: bytes; \
+  made late */
 
 enum op {
 #define O(name, arity, flags) OP_##name,

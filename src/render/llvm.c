@@ -256,7 +256,6 @@ static const char *elementwise_value(llvm *c, const uop *u) {
   default:
     if (intrinsic_names[u->op] && dtype_is_float(d)) return intrinsic(c, u);
     if (u->op == OP_TRUNC || u->op == OP_FLOOR) return value(c, a);
-
     if (u->nsrc != 2) return NULL;
     return binary(c, (enum op)u->op, (enum dtype)a->dt, u->lanes, value(c, a), value(c, u->src[1]));
   }
@@ -770,23 +769,26 @@ static const char *swap(llvm *c, const uop *u) {
 
 // A tile of sums. Its registers are words, and so are the results, which make a vector.
 static const char *tile_dot(llvm *c, const uop *u) {
-  const descriptor *d = descriptor_tile(c->opt ? c->opt->descriptors : ~(descriptor_set)0, (int)u->a);
+  enum dtype of = u->b ? (enum dtype)u->b : DT_U8;
+  const descriptor *d = descriptor_tile(c->opt ? c->opt->descriptors : ~(descriptor_set)0, of, (int)u->a);
   str code = {0}, args = {0};
-  const char *made = "poison";
+  const char *made = "poison", *acc = type_of(c, (enum dtype)u->dt, 1);
+  int b = (int)u->a * dtype_size(of) / 16;
   if (!d) return NULL;
-  recipe_tile(d->step[0], (int)u->a / 8, (int)u->a / 16, &code);
+  recipe_tile(d->step[0], 2 * b, b, u->dt == DT_F32 ? 'f' : 'r', &code);
   for (size_t i = 1; i < u->nsrc; i++) {
     const uop *s = u->src[i];
     str_addf(&args, "i32 %s, ",
              s->lanes > 1 ? instr(c, "bitcast %s %s to i32", type(c, s), value(c, s)) : value(c, s));
   }
   for (int i = 0; i < 4; i++)
-    str_addf(&args, "%si32 %s", i ? ", " : "", instr(c, "extractelement <4 x i32> %s, i64 %d", value(c, u->src[0]), i));
-  const char *all = instr(c, "call {i32, i32, i32, i32} %s(%s) convergent readnone nounwind willreturn",
+    str_addf(&args, "%s%s %s", i ? ", " : "", acc,
+             instr(c, "extractelement <4 x %s> %s, i64 %d", acc, value(c, u->src[0]), i));
+  const char *all = instr(c, "call {%s, %s, %s, %s} %s(%s) convergent readnone nounwind willreturn", acc, acc, acc, acc,
                           str_c(&code), str_c(&args));
   for (int i = 0; i < 4; i++)
-    made = instr(c, "insertelement <4 x i32> %s, i32 %s, i64 %d", made,
-                 instr(c, "extractvalue {i32, i32, i32, i32} %s, %d", all, i), i);
+    made = instr(c, "insertelement <4 x %s> %s, %s %s, i64 %d", acc, made, acc,
+                 instr(c, "extractvalue {%s, %s, %s, %s} %s, %d", acc, acc, acc, acc, all, i), i);
   str_free(&code); str_free(&args);
   return made;
 }

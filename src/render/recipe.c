@@ -34,7 +34,7 @@ void recipe_line(const char *line, int lanes, const recipe_names *names, str *ou
   }
 }
 
-void recipe_tile(const char *instruction, int a, int b, str *out) {
+void recipe_tile(const char *instruction, int a, int b, char acc, str *out) {
   int ends[] = {4, 4 + a, 4 + a + b, 8 + a + b};
   str_addf(out, "asm \"%s ", instruction);
   for (int part = 0, at = 0; part < 4; part++) {
@@ -42,7 +42,8 @@ void recipe_tile(const char *instruction, int a, int b, str *out) {
     for (int first = at; at < ends[part]; at++) str_addf(out, "%s$%d", at == first ? "" : ", ", at);
     str_add(out, "}");
   }
-  str_add(out, ";\", \"=r,=r,=r,=r");
-  for (int i = 0; i < a + b + 4; i++) str_add(out, ",r");
+  str_addf(out, ";\", \"=%c,=%c,=%c,=%c", acc, acc, acc, acc);
+  for (int i = 0; i < a + b; i++) str_add(out, ",r");
+  for (int i = 0; i < 4; i++) str_addf(out, ",%c", acc);
   str_add(out, "\"");
 }

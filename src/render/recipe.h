@@ -10,8 +10,9 @@ typedef struct recipe_names {
 } recipe_names;
 
 void recipe_line(const char *line, int lanes, const recipe_names *names, str *out);
-// An instruction of tiles (m > 1), inline: four words of results, so many of each operand, four of the accumulator.
-void recipe_tile(const char *instruction, int a, int b, str *out);
+// An instruction of tiles (m > 1), inline: four words of results, so many of each operand, four of the accumulator, in
+// registers of kind acc ('r' or 'f').
+void recipe_tile(const char *instruction, int a, int b, char acc, str *out);
 // The declaration of what is called in "call <type> @name(<type> <operand>, ...)".
 void recipe_declaration(const char *call, str *out);
 #endif

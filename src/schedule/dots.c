@@ -571,10 +571,12 @@ static uop *share(graph *g, uop *u, uop *const *v, void *ctx) {
 
 // --- BF16 -----------------------------------------------------------------------------------------------------------
 
-static bool is_brain(uop *u) {
+// What this F32 was converted from; DT_VOID: nothing.
+static enum dtype converted_from(uop *u) {
   while (repeats_or_reshapes(u)) u = u->src[0];
-  return u->op == OP_CAST && u->dt == DT_F32 && u->src[0]->dt == DT_BF16;
+  return u->op == OP_CAST && u->dt == DT_F32 ? (enum dtype)u->src[0]->dt : DT_VOID;
 }
+static bool is_brain(uop *u) { return converted_from(u) == DT_BF16; }
 
 // An activation rounded to BF16, below what repeats it: once for all of its products.
 static tensor *to_brain(graph *g, uop *u) {
@@ -601,6 +603,54 @@ static uop *round_to_brain(graph *g, uop *u, uop *const *v, void *ctx) {
   return to;
 }
 
+// --- halves ---------------------------------------------------------------------------------------------------------
+
+// What an F16 can hold goes to 65504, and it holds all of its bits from 2^-14 on. Activations beyond are rare, but
+// there; small ones are many, and it does not matter in a sum with others if they lose some: below 2^-8 they are off by
+// 2^-19 at most.
+enum { HALF_DIVISOR = 64 };
+
+static bool is_half(enum dtype dt) { return dt == DT_F16 || dt == DT_BF16; }
+
+// A weight as it lies, and not one of several.
+static bool is_plain_weight(uop *u) {
+  while ((op_flags((enum op)u->op) & OPF_MOVEMENT) || u->op == OP_CAST) u = u->src[0];
+  return u->op == OP_BUFFER && u->memory == MEMORY_WEIGHT;
+}
+
+// An activation rounded, below what repeats it.
+static tensor *to_half(graph *g, uop *u, enum dtype dt) {
+  uop *s[2 + MAX_DIMS];
+  if (repeats_or_reshapes(u)) {
+    for (size_t i = 1; i < u->nsrc; i++) s[i] = u->src[i];
+    s[0] = to_half(g, u->src[0], dt);
+    return uop_with_src(g, u, s);
+  }
+  bool alone = true;
+  for (int i = 0; i + 1 < u->shape->n; i++) alone &= is_one(u->shape->dim[i]);
+  if (dt == DT_F16) u = t_scale(g, u, 1.0 / HALF_DIVISOR);
+  u = t_cast(g, u, dt);
+  return t_cast(g, alone ? u : t_contiguous(g, u), DT_F32);
+}
+
+static uop *round_to_half(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v;
+  uop *body = u->src[0], *to = NULL;
+  map *memo = ((const wanted *)ctx)->constant;
+  for (int i = 0; i < 2 && !to && u->a == OP_ADD && u->dt == DT_F32; i++) {
+    uop *weight = body->src[i], *act = body->src[1 - i];
+    enum dtype dt = converted_from(weight);
+    if (!is_half(dt) || is_half(converted_from(act)) || !act->shape || !is_plain_weight(weight) ||
+        is_constant(act, memo))
+      continue;
+    tensor *rounded = to_half(g, act, dt);
+    to =
+      uop_with_src(g, u, (uop *[]){uop_with_src(g, body, i ? (uop *[]){rounded, weight} : (uop *[]){weight, rounded})});
+    if (dt == DT_F16) to = t_scale(g, to, HALF_DIVISOR);
+  }
+  return to;
+}
+
 // --- the tables -----------------------------------------------------------------------------------------------------
 
 #include "graph/rules.h"
@@ -623,6 +673,8 @@ RULES(dots_share, ANYTHING) = { F( x, share ) };
 RULES_END(dots_share)
 RULES(dots_brain, FLOATS) = { F( SUM_OF(MUL(x, y)), round_to_brain ) };
 RULES_END(dots_brain)
+RULES(dots_halves, FLOATS) = { F( SUM_OF(MUL(x, y)), round_to_half ) };
+RULES_END(dots_halves)
 #undef x
 
 const dots_pass dots_passes[] = {
@@ -645,6 +697,13 @@ uop *dots_run(graph *g, uop *u, const dots_pass *pass, int most) {
 uop *brain_dots(graph *g, uop *sink) {
   map constant = {0};
   sink = graph_rewrite(g, sink, PM(&dots_brain), &(wanted){.constant = &constant}, dots_brain_pass.name);
+  map_free(&constant);
+  return sink;
+}
+
+uop *half_dots(graph *g, uop *sink) {
+  map constant = {0};
+  sink = graph_rewrite(g, sink, PM(&dots_halves), &(wanted){.constant = &constant}, "halves");
   map_free(&constant);
   return sink;
 }

@@ -18,6 +18,11 @@ uop *integer_dots(graph *g, uop *sink, int most);
 // approximation; the sums stay floats.
 uop *brain_dots(graph *g, uop *sink);
 
+// The same for weights in F16 and BF16 on a machine that multiplies tiles of these: activations are rounded to the
+// weight's type, as F16 after a division by 64, since some are larger than a half can be. Where there are several rows
+// of them they are stored so; one alone is rounded where it is read.
+uop *half_dots(graph *g, uop *sink);
+
 // The passes in order, a table or two each: for tests and traces.
 typedef struct dots_pass { const char *name; const ruleset *rules[2]; } dots_pass;
 extern const dots_pass dots_passes[];              // of integer_dots; ends with name NULL

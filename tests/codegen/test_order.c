@@ -126,7 +126,7 @@ static const order_case dot_cases[] = {                 // the same with dot pro
 
 // most: rows at once (1: a constant)
 static void prepare(kt_run *r, const order_case *c, const struct format *f, bool dots, int64_t most, char *name,
-                    size_t cap) {
+                    size_t cap, bool halves) {
   snprintf(name, cap, "%s %s", c->name, f ? f->name : "");
   *r = (kt_run){.name = name, .t = {.g = graph_new(NULL), .seed = 1, .tolerance = 1e-10}};
   kt *t = &r->t;
@@ -138,6 +138,7 @@ static void prepare(kt_run *r, const order_case *c, const struct format *f, bool
   uop *sink = uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0});
   schedule_graph(t->g,
                  !dots                  ? sink
+                 : halves               ? half_dots(t->g, sink)
                  : f->id == FORMAT_BF16 ? brain_dots(t->g, sink)
                                         : integer_dots(t->g, sink, 0),
                  &r->s);
@@ -166,6 +167,7 @@ static void compute(kt_run *r, const kt_code *code, const unsigned char *rows, i
 
 static const char *only_case, *only_format;
 static int layouts;                                     // of weights that the kernels of all cases of a test read
+static int tiles;                                       // kernels whose products are made in tiles
 
 static int in_layouts(const kt_code *c) {
   int n = 0;
@@ -173,17 +175,23 @@ static int in_layouts(const kt_code *c) {
   return n;
 }
 
+static int in_tiles(const kt_code *c) {
+  for (size_t i = 0; c->p && i < c->p->n; i++) if (c->p->at[i]->op == OP_MMA) return 1;
+  return 0;
+}
+
 static bool same_rows(const order_case *c, const struct format *f, bool dots, const kt_backend *b) {
   kt_run one, many;
   char name[64], name_many[64];
   kt_code code_one[KT_KERNELS] = {{0}}, code_many[KT_KERNELS] = {{0}};
   unsigned char rows[ROWS * 512 * 4];
-  prepare(&one, c, f, dots, 1, name, sizeof name);
-  prepare(&many, c, f, dots, ROWS + 1, name_many, sizeof name_many);    // 8: what register tiles divide
+  bool halves = descriptor_tile(b->t.descriptors, DT_F16, 16);
+  prepare(&one, c, f, dots, 1, name, sizeof name, halves);
+  prepare(&many, c, f, dots, ROWS + 1, name_many, sizeof name_many, halves);    // 8: what register tiles divide
   for (int i = 0; i < one.s.n_kernels; i++) code_one[i] = kt_compile(one.t.g, one.s.kernels[i].ast, b);
   for (int i = 0; i < many.s.n_kernels; i++) code_many[i] = kt_compile(many.t.g, many.s.kernels[i].ast, b);
-  for (int i = 0; i < one.s.n_kernels; i++) layouts += in_layouts(&code_one[i]);
-  for (int i = 0; i < many.s.n_kernels; i++) layouts += in_layouts(&code_many[i]);
+  for (int i = 0; i < one.s.n_kernels; i++) { layouts += in_layouts(&code_one[i]); tiles += in_tiles(&code_one[i]); }
+  for (int i = 0; i < many.s.n_kernels; i++) { layouts += in_layouts(&code_many[i]); tiles += in_tiles(&code_many[i]); }
   fill_rows(c, rows);
   int64_t size = row_bytes(&one, 1), wrong = 0;
   unsigned char *want = xcalloc(ROWS, (size_t)size), *got = xcalloc(ROWS, (size_t)size);
@@ -234,7 +242,9 @@ static void run_on(const kt_backend *b, const order_case *c, size_t n, bool form
     if (!formats) { failed += !guarded(&c[i], NULL, false, b); continue; }
     for (uint32_t id = 0; id < 64; id++) {
       const struct format *f = format_by_id(id);
-      if (!f || !f->computes || (b->way == KT_PTX && f->block > 1) || (dots && ((f->block == 1 && id != FORMAT_BF16) || too_long(&c[i], f))) ||
+      if (!f || !f->computes || (b->way == KT_PTX && f->block > 1) ||
+          (dots &&
+           ((f->block == 1 && id != FORMAT_BF16 && (id != FORMAT_F16 || b->way != KT_PTX)) || too_long(&c[i], f))) ||
           (c[i].few && b->way != KT_PTX && id % 4 != FORMAT_Q4_K % 4) || (only_format && strcmp(only_format, f->name)))
         continue;
       failed += !guarded(&c[i], f, dots, b);
@@ -263,6 +273,14 @@ static void test_exact_ptx(void **state) {
   kt_backend b = kt_backend_ptx();
   run_on(&b, exact_cases, COUNT(exact_cases), true, false);
 }
+// Products of halves by tiles, for a row alone as well.
+static void test_dot_ptx(void **state) {
+  (void)state;
+  kt_backend b = kt_backend_ptx();
+  tiles = 0;
+  run_on(&b, dot_cases, COUNT(dot_cases), true, true);
+  assert_true(tiles >= 16);
+}
 static void test_dot_v3(void **state) { (void)state; run(dot_cases + 1, 1, true, true, "x86-64-v3"); }
 
 int main(int argc, char **argv) {
@@ -272,6 +290,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_plain),    cmocka_unit_test(test_exact),  cmocka_unit_test(test_dot),
     cmocka_unit_test(test_plain_v2), cmocka_unit_test(test_dot_v3), cmocka_unit_test(test_exact_ptx),
+    cmocka_unit_test(test_dot_ptx),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,6 +62,7 @@ enum kind { U = 'u', S = 's', B = 'b', F = 'f', P = 'p' };
 typedef struct type { char kind; int bytes; bool pair; } type;
 enum { LO, WIDE, HI };                              // mode of MUL and MAD
 enum { RN, RZ, RM, RP, INTEGER = 8 /* the result is one, of a float */, SATURATE = 16 };
+enum { BYTES, HALVES, BRAINS };                     // mode of MMA: what is multiplied
 enum { GLOBAL, SHARED, LOCAL };
 enum { MOST_SRC = 12, NO_REG = -1, MOST_STEPS = 1 << 30 };
 
@@ -231,6 +232,7 @@ static bool read_op(ptx *k, char *s, instr *i) {
       i->combine = *part;
       continue;
     }
+    if (i->op == MMA && strstr(part, "f16")) { i->mode = *part == 'b' ? BRAINS : HALVES; continue; }
     if (is_type(part, &t)) {
       if (!typed) i->t = t;
       i->from = t;
@@ -736,33 +738,44 @@ static void exchange(group *g, item *items, int n, const instr *i) {
   free(got);
 }
 
-// Sums of products of bytes, for tiles of 16 rows and 8 columns, of 32 items each: item 4 g + t gives, register by
-// register, products from 4 t on of rows g and g + 8 (and again 16 further on), and of column g; it gets rows g and
-// g + 8 of columns 2 t and 2 t + 1.
+// Of a register's halves, or bytes, number n: what it stands for.
+static double part_of(const instr *i, uint64_t word, int n, bool is_signed) {
+  if (i->mode == HALVES) return f16_to_double((uint16_t)(word >> 16 * n));
+  if (i->mode == BRAINS) return (double)single(word >> 16 * n << 16);
+  return is_signed ? (double)(int8_t)(uint8_t)(word >> 8 * n) : (double)(uint8_t)(word >> 8 * n);
+}
+
+// Sums of products, for tiles of 16 rows and 8 columns, of 32 items each: item 4 g + t gives, register by register,
+// products from p t on of rows g and g + 8 (and again 4 p further on), and of column g, where a register holds p of
+// them; it gets rows g and g + 8 of columns 2 t and 2 t + 1. In which order floats are added up, and how that is
+// rounded, the manual leaves open. Here it is the exact sum (all but), rounded towards zero, as was measured of GPUs.
 static void multiply_tiles(group *g, item *items, int n, const instr *i) {
   enum { STEP = 32 };
-  int k = i->n_src == 10 ? 32 : 16, a_words = k / 8, b_words = k / 16;
-  if (i->n_dst != 4 || i->n_src != a_words + b_words + 4 || n % STEP) {
+  int b_words = (i->n_src - 4) / 3, a_words = 2 * b_words, per = i->mode ? 2 : 4, k = 4 * per * b_words;
+  if (i->n_dst != 4 || i->n_src != a_words + b_words + 4 || n % STEP || b_words < 1 || b_words > 2) {
     fault(g, 719, "%s: a tile of %d items: %s", g->k->name, n, i->text);
     return;
   }
   for (int first = 0; first < n; first += STEP) {
-    int32_t sum[16][8];
+    uint64_t sum[16][8];
     for (int row = 0; row < 16; row++)
       for (int column = 0; column < 8; column++) {
         const uint64_t *own = items[first + row % 8 * 4 + column / 2].regs;
-        sum[row][column] = (int32_t)own[i->src[a_words + b_words + row / 8 * 2 + column % 2]];
+        uint64_t acc = own[i->src[a_words + b_words + row / 8 * 2 + column % 2]];
+        double exact = i->mode ? (double)single(acc) : (double)(int32_t)acc;
         for (int p = 0; p < k; p++) {
-          const uint64_t *a = items[first + row % 8 * 4 + p % 16 / 4].regs,
-                         *b = items[first + column * 4 + p % 16 / 4].regs;
-          uint8_t x = (uint8_t)(a[i->src[p / 16 * 2 + row / 8]] >> p % 4 * 8);
-          int8_t y = (int8_t)(uint8_t)(b[i->src[a_words + p / 16]] >> p % 4 * 8);
-          sum[row][column] += x * y;
+          const uint64_t *a = items[first + row % 8 * 4 + p / per % 4].regs,
+                         *b = items[first + column * 4 + p / per % 4].regs;
+          exact += part_of(i, a[i->src[p / (4 * per) * 2 + row / 8]], p % per, false) *
+                   part_of(i, b[i->src[a_words + p / (4 * per)]], p % per, true);
         }
+        float rounded = (float)exact;
+        if (i->mode && isfinite(rounded) && fabs((double)rounded) > fabs(exact)) rounded = nextafterf(rounded, 0);
+        sum[row][column] = i->mode ? of_single(rounded) : (uint32_t)(int32_t)exact;
       }
     for (int row = 0; row < 16; row++)
       for (int column = 0; column < 8; column++)
-        items[first + row % 8 * 4 + column / 2].regs[i->dst[row / 8 * 2 + column % 2]] = (uint32_t)sum[row][column];
+        items[first + row % 8 * 4 + column / 2].regs[i->dst[row / 8 * 2 + column % 2]] = sum[row][column];
   }
 }
 

@@ -95,6 +95,9 @@ static void every_op_round_trips(void **state) {
        uop_splat(g, uop_int(g, DT_U32, 0xff01807f), 2));
   uop *codes = uop_splat(g, uop_int(g, DT_U8, 200), 4), *words = uop_int(g, DT_U32, 0xff01807f);
   MAKE(OP_MMA, DT_I32, 4, ARG(.a = 16), uop_splat(g, a, 4), codes, codes, words);
+  uop *pair = uop_new(g, OP_SPLAT, DT_F16, 2, (uop *[]){uop_float(g, DT_F16, 1)}, 1, (uarg){0});
+  MAKE(OP_MMA, DT_F32, 4, ARG(.a = 16, .b = DT_F16), uop_splat(g, uop_float(g, DT_F32, 0), 4), words, words, words,
+       words, pair, pair);
   MAKE(OP_MMA, DT_I32, 4, ARG(.a = 32), uop_splat(g, a, 4), codes, codes, codes, codes, words, words);
   uop *acc = MAKE(OP_ACC, DT_F32, 1, ARG(.a = 2), f);
   MAKE(OP_SET, DT_VOID, 1, ARG(0), acc, load);

@@ -143,6 +143,61 @@ static void test_dots_metal(void **state) {
 static void test_dots_v3(void **state) { (void)state; dots_on_cpu("x86-64-v3", KT_LLVM, "x86-64-v3"); }
 static void test_dots_v2(void **state) { (void)state; dots_on_cpu("x86-64-v2", KT_LLVM, "x86-64-v2"); }
 
+// ---- products of halves ---------------------------------------------------------------------------------------------
+
+// Tiles of halves: the sum of products of activations that are rounded to halves (of a 64th, F16), and the same bits
+// for a token alone as among others.
+static float *check_halves(const struct format *f, const kt_backend *b, const float *x, int tokens, const double *w) {
+  kt_run r;
+  double error2 = 0, sum2 = 0;
+  int made = 0;
+  begin(&r, f->name);
+  int raw = blocks_buffer(&r.t, f), in = kt_buffer(&r.t, DT_F32, tokens * COLS, KT_UNIT);
+  memcpy(r.t.bufs[in].start, x, (size_t)tokens * COLS * sizeof *x);
+  tensor *rows = t_reshape_i(r.t.g, t_buffer(r.t.g, in, DT_F32, tokens * COLS), 2, (int64_t[]){tokens, COLS});
+  kt_out(&r.t, t_matmul(r.t.g, rows, dequant(r.t.g, f, raw, ROWS, COLS)));
+  schedule_graph(r.t.g, half_dots(r.t.g, sink_of(&r)), &r.s);
+  for (int i = 0; i < r.s.n_kernels; i++) {
+    kt_code code = kt_compile(r.t.g, r.s.kernels[i].ast, b);
+    for (size_t n = 0; n < code.p->n; n++) made += code.p->at[n]->op == OP_MMA;
+    kt_code_free(&code);
+  }
+  if (!made) fail_msg("%s, %d tokens: no tiles", f->name, tokens);
+  float *got = (float *)(void *)contents(&r, b, r.t.n_bufs - 1);
+  for (int t = 0; t < tokens; t++)
+    for (int o = 0; o < ROWS; o++) {
+      double want = 0;
+      for (int c = 0; c < COLS; c++) {
+        double v = (double)x[t * COLS + c];
+        v = f->id == FORMAT_F16 ? 64 * f16_to_double(f16_from_double(v / 64)) : bf16_to_double(bf16_from_double(v));
+        want += w[o * COLS + c] * v;
+      }
+      error2 += pow((double)got[t * ROWS + o] - want, 2);
+      sum2 += want * want;
+    }
+  if (!(error2 <= 1e-12 * sum2)) fail_msg("%s, %d tokens: NMSE %.3g", f->name, tokens, error2 / sum2);
+  kt_finish(&r);
+  return got;
+}
+
+static void test_halves_ptx(void **state) {
+  (void)state;
+  static float x[MOST_TOKENS * COLS];
+  static double w[ROWS * COLS];
+  kt_backend b = kt_backend_ptx();
+  fill_x(x);
+  x[300] = 1e6f;                                                       // more than a half can be
+  for (int i = 0; i < 2; i++) {
+    const struct format *f = format_by_id(i ? FORMAT_BF16 : FORMAT_F16);
+    weights_of(f, w);
+    float *few = check_halves(f, &b, x, TOKENS, w), *one = check_halves(f, &b, x, 1, w),
+          *many = check_halves(f, &b, x, MOST_TOKENS, w);
+    if (memcmp(one, few, ROWS * sizeof *one) || memcmp(few, many, TOKENS * ROWS * sizeof *few))
+      fail_msg("%s: a token has other bits beside others", f->name);
+    free(few); free(one); free(many);
+  }
+}
+
 // ---- products in floats ---------------------------------------------------------------------------------------------
 
 static void products_on(const kt_backend *b) {
@@ -206,6 +261,7 @@ int main(void) {
     cmocka_unit_test(test_dots_v2),
     cmocka_unit_test(test_dots_ptx),
     cmocka_unit_test(test_dots_metal),
+    cmocka_unit_test(test_halves_ptx),
     cmocka_unit_test(test_products_native),
     cmocka_unit_test(test_products_v2),
     cmocka_unit_test(test_products_interpreted),

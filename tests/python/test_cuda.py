@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ARCHS = ["sm_80", "sm_87", "sm_90", "sm_120"]
-MODELS = ["tiny-deepseek2-mla", "tinypy-q4_0", "tinypy-q4_k_m", "tinypy-q6_k"]
+MODELS = ["tiny-deepseek2-mla", "tinypy-f16", "tinypy-q4_0", "tinypy-q4_k_m", "tinypy-q6_k"]
 ONE = "1"                                                # a token alone, and so many that they are a prompt
 PROMPT = ",".join(str(3 + i % 7) for i in range(40))
 
@@ -39,9 +39,9 @@ def on_fake(run_weft, fake, tmp_path):
     return run
 
 
-def tokens(done):
+def tokens(done, what="logprob"):
     assert done.returncode == 0, done.err
-    return [(step["id"], step["logprob"]) for step in map(json.loads, done.out.splitlines())]
+    return [(step["id"], step[what]) for step in map(json.loads, done.out.splitlines())]
 
 
 def generate(path, ids, n):
@@ -93,6 +93,24 @@ def test_cuts_give_the_same_bits(run_weft, fake, shared_dir, model):
     assert whole.returncode == 0, whole.err
     for other in others:
         assert other.out == whole.out
+    on_cpu = run_weft(args)                              # F16: activations are rounded to halves, which the CPU does not do
+    for (ours, top), (theirs, its) in zip(tokens(whole, "top"), tokens(on_cpu, "top"), strict=True):
+        assert ours == theirs and all(abs(dict(its).get(key, value) - value) < 0.01 for key, value in top)
+
+
+@pytest.mark.parametrize(("sm", "tiles"), [("80", True), ("75", False)])
+def test_products_of_halves_are_tiles(on_fake, shared_dir, tmp_path, sm, tiles):
+    """From compute capability 8.0 on all products with F16 are mma, of a token alone as well; not where all bits are wanted."""
+    for ids in (ONE, PROMPT):
+        for exact in (False, True):
+            folder = tmp_path / f"{len(ids)}-{exact}"
+            folder.mkdir()
+            done, _ = on_fake([*generate(shared_dir / "models" / "tinypy-f16.gguf", ids, 1), *(["--precision", "exact"] if exact else [])],
+                              FAKE_CUDA_RUN="0", FAKE_CUDA_PTX=str(folder), FAKE_CUDA_SM=sm)
+            assert done.returncode == 0, done.err
+            texts = [path.read_text() for path in folder.iterdir()]
+            products = [text for text in texts if "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" in text]
+            assert len(products) >= 5 if tiles and not exact else not products
 
 
 def brought(log):

@@ -277,13 +277,15 @@ static void the_table_is_sound(void **state) {
   for (size_t i = 0; (d = descriptor_at(i)); i++) {
     if (d->m > 1) {                                              // a tile, which no DOT is
       assert_true(d->m == 16 && d->n == 8 && (d->k == 16 || d->k == 32) && d->step[0] && !d->step[1]);
-      assert_ptr_equal(descriptor_tile((descriptor_set)1 << i, d->k), d);
+      assert_ptr_equal(descriptor_tile((descriptor_set)1 << i, d->a, d->k), d);
+      assert_null(descriptor_tile((descriptor_set)1 << i, d->a == DT_U8 ? DT_F16 : DT_U8, d->k));
+      assert_true(d->a == DT_U8 ? d->b == DT_I8 && d->acc == DT_I32 : d->b == d->a && d->acc == DT_F32 && d->k == 16);
       assert_null(descriptor_find((descriptor_set)1 << i, d->acc, d->n, 1));
       assert_int_equal(descriptor_lanes((descriptor_set)1 << i, d->acc, 16, 64), 0);
       continue;
     }
     assert_true(d->m == 1 && d->n >= 1 && d->step[0] && !d->finish[0] == !d->products);
-    assert_null(descriptor_tile((descriptor_set)1 << i, d->k));
+    assert_null(descriptor_tile((descriptor_set)1 << i, d->a, d->k));
     assert_ptr_equal(descriptor_find((descriptor_set)1 << i, d->acc, d->n, d->a_max), d);
     assert_null(descriptor_find((descriptor_set)1 << i, d->acc == DT_I32 ? DT_F32 : DT_I32, d->n, d->a_max));
     if (d->acc == DT_F32) { assert_true(d->a == DT_BF16 && d->b == DT_BF16 && d->k == 2 && !d->products); continue; }
