@@ -5,17 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "device/compiler.h"
-#include "render/render.h"
 
 enum { MOST_DEVICES = 16 };
-
-// What LLVM makes kernels for, by compute capability. PTX for one runs on all that are newer, so a GPU that is not here
-// gets the newest one below it.
-static const struct {
-  int capability;
-  const char *name;
-} machines[] = {{90, "sm_90"}, {89, "sm_89"}, {87, "sm_87"}, {86, "sm_86"}, {80, "sm_80"}, {75, "sm_75"},
-                {70, "sm_70"}, {61, "sm_61"}, {60, "sm_60"}, {52, "sm_52"}, {50, "sm_50"}};
 
 int cuda_failed(const cuda *c, error *err, const char *what, cuda_status s) {
   const char *text = NULL;
@@ -54,31 +45,21 @@ static int choose_gpu(cuda *c, error *err) {
 
 static int attribute(cuda *c, int what, int *out) { return c->DeviceGetAttribute(out, what, c->device); }
 
-// For descriptors.
-static bool has_gpu_feature(const void *machine, const char *feature) {
-  int capability = ((const cuda *)machine)->capability;
-  return (!strcmp(feature, "dp4a") && capability >= 61) || (!strcmp(feature, "mma") && capability >= 80);
-}
-
 static int ask_attributes(cuda *c, error *err) {
   int major = 0, minor = 0, one_addressing = 0;
   cuda_status s = attribute(c, CUDA_MAJOR, &major);
   if (!s) s = attribute(c, CUDA_MINOR, &minor);
-  if (!s) s = attribute(c, CUDA_MOST_ITEMS, &c->max_items);
-  if (!s) s = attribute(c, CUDA_SHARED_BYTES, &c->shared_bytes);
+  if (!s) s = attribute(c, CUDA_MOST_ITEMS, &c->gpu.max_items);
+  if (!s) s = attribute(c, CUDA_SHARED_BYTES, &c->gpu.shared_bytes);
   if (!s) s = attribute(c, CUDA_UNITS, &c->units);
-  if (!s) s = attribute(c, CUDA_L2_BYTES, &c->cache_bytes);
+  if (!s) s = attribute(c, CUDA_L2_BYTES, &c->gpu.cache_bytes);
   if (!s) s = attribute(c, CUDA_ONE_ADDRESSING, &one_addressing);
   if (!s) s = c->DeviceTotalMem(&c->bytes, c->device);
   if (!s) s = c->DriverGetVersion(&c->driver);
   if (s) return cuda_failed(c, err, "asking what it is like", s);
   if (!one_addressing) return error_set(err, "CUDA: %s has addresses of its own, which Weft cannot use", c->name);
-  c->capability = 10 * major + minor;
-  for (size_t i = 0; i < COUNT(machines) && !c->sm; i++)
-    if (machines[i].capability <= c->capability) c->sm = machines[i].name;
-  c->descriptors = descriptors_where(has_gpu_feature, c);
-  return c->sm ? 0
-               : error_set(err, "CUDA: %s is too old (compute capability %d.%d; 5.0 is needed)", c->name, major, minor);
+  c->gpu.capability = 10 * major + minor;
+  return nvidia_choose(&c->gpu, "CUDA", c->name, err);
 }
 
 int cuda_open(cuda **out, error *err) {
@@ -98,7 +79,7 @@ void cuda_close(cuda *c) {
   if (!c) return;
   if (c->stream) c->StreamDestroy(c->stream);
   if (c->context) c->DevicePrimaryCtxRelease(c->device);
-  compiler_free(c->llvm);
+  compiler_free(c->gpu.llvm);
   // The library stays loaded: drivers have threads and exit handlers that do not survive dlclose.
   remote_free(&c->memory);
   free(c);
@@ -108,8 +89,8 @@ int cuda_list(str *out, error *err) {
   cuda *c = xcalloc(1, sizeof *c);
   int n = 0, r = load_driver(c, err) || choose_gpu(c, err) || ask_attributes(c, err) ? -1 : 0;
   if (!r)
-    str_addf(out, "%s, compute capability %d.%d, %.1f GiB, kernels for %s", c->name, c->capability / 10,
-             c->capability % 10, (double)c->bytes / 0x1p30, c->sm);
+    str_addf(out, "%s, compute capability %d.%d, %.1f GiB, kernels for %s", c->name, c->gpu.capability / 10,
+             c->gpu.capability % 10, (double)c->bytes / 0x1p30, c->gpu.sm);
   if (!r && c->DeviceGetCount(&n)) n = 1;
   for (int i = 1; i < n && i < MOST_DEVICES; i++) {
     cuda_device other;
@@ -126,15 +107,6 @@ int cuda_enter(cuda *c, error *err) {
   return s ? cuda_failed(c, err, "using the device", s) : 0;
 }
 
-void cuda_target(const cuda *c, target *out) {
-  *out = render_find("nvptx")->target;
-  out->descriptors = c->descriptors;
-  if (c->capability < 70) out->step_items = 0;     // LLVM makes PTX of an older version for these
-  out->max_group = (int)min_i64(c->max_items, 1024);
-  out->max_local_bytes = c->shared_bytes;
-  out->cache_bytes = c->cache_bytes;
-}
-
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
 cuda_code *cuda_load(cuda *c, const program *p, int n_bufs, const char *ptx, error *err) {
@@ -149,7 +121,7 @@ cuda_code *cuda_load(cuda *c, const program *p, int n_bufs, const char *ptx, err
   if (!s) return k;
   if (s == CUDA_PTX_TOO_NEW)
     error_set(err, "CUDA: %s: the driver is too old for its kernels (PTX for %s): a newer driver is needed", c->name,
-              c->sm);
+              c->gpu.sm);
   else if (s == CUDA_BAD_PTX && *log) error_set(err, "CUDA: %s does not assemble: %s", p->name, log);
   else cuda_failed(c, err, p->name, s);
   cuda_code_free(k);

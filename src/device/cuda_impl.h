@@ -4,6 +4,7 @@
 #include "codegen/program.h"
 #include "device/cuda.h"
 #include "device/cuda_driver.h"
+#include "device/nvidia.h"
 #include "device/remote.h"
 
 typedef struct cuda {
@@ -15,13 +16,9 @@ typedef struct cuda {
   cuda_context context;            // the device's primary one: all threads may use it, after making it current
   cuda_stream stream;
   char name[128];
-  // LLVM's name of what kernels are made for: the newest that it knows and the GPU runs
-  const char *sm;
-  int capability, driver;          // 89 for compute capability 8.9; of the driver's interface, 12040 for 12.4
-  int max_items, shared_bytes, units, cache_bytes;
-  descriptor_set descriptors;      // instructions for dot products
+  nvidia gpu;
+  int driver, units;               // of the driver's interface, 12040 for 12.4
   size_t bytes;
-  struct compiler *llvm;
   remote memory;
 } cuda;
 
@@ -37,7 +34,6 @@ void cuda_close(cuda *c);                        // after all its kernels are fr
 int cuda_enter(cuda *c, error *err);             // before any other call of a thread that may be new
 // -1, and a sentence that names the device, what it was about and the error
 int cuda_failed(const cuda *c, error *err, const char *what, cuda_status s);
-void cuda_target(const cuda *c, target *out);    // what codegen may ask of it
 // Has the driver assemble a kernel (PTX, with a NUL at its end). NULL and err, with what the assembler says.
 cuda_code *cuda_load(cuda *c, const program *p, int n_bufs, const char *ptx, error *err);
 #endif

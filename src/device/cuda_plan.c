@@ -8,18 +8,10 @@
 #include "device/cuda_impl.h"
 #include <stdlib.h>
 #include <string.h>
-#include "base/env.h"
 #include "device/cache.h"
 #include "device/code_version.h"
 #include "device/compiler.h"
-#include "device/plan_impl.h"
-#include "render/render.h"
-
-#define TRIPLE "nvptx64-nvidia-cuda"
-enum {
-  ALIGNED = 16 /* what kernels assume of addresses (render/llvm.c) */,
-  IDLE_S = 5 /* after which the compiler's process ends */
-};
+#include "device/launch.h"
 
 static int cuda_done(const cuda *c, const char *what, cuda_status s, error *err) {
   return s ? cuda_failed(c, err, what, s) : 0;
@@ -128,40 +120,12 @@ static uint64_t cuda_room(const device *dev) {
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-static int make_text(cuda *c, const program *p, str *source, bytes *ptx, error *err) {
-  int r = render_nvptx(p, &(render_options){.descriptors = c->descriptors}, source, err);
-  return r ? r : compiler_run_for(c->llvm, TRIPLE, str_c(source), c->sm, "", ptx, NULL, err);
-}
-
 static int cuda_compile(device *dev, device_kernel *k, error *err) {
-  str source = {0};
-  bytes ptx = {0};
-  int r = make_text(dev->state, k->p, &source, &ptx, err);
-  if (debug_level() >= 3) {
-    str line = {0};
-    render_access_line(&line, k->p);
-    fprintf(stderr, "%s", str_c(&line));
-    str_free(&line);
-  }
-  if (debug_level() >= 4) fprintf(stderr, "--- source of %s\n%s\n", k->p->name, str_c(&source));
-  if (!r && debug_level() >= 7)
-    fprintf(stderr, "--- assembly of %s\n%.*s\n", k->p->name, (int)ptx.n, (const char *)ptx.at);
-  if (!r) {                                        // with a NUL, which the driver wants
-    k->packed = (bytes){xmalloc(ptx.n + 1), ptx.n + 1};
-    memcpy(k->packed.at, ptx.at, ptx.n);
-    k->packed.at[ptx.n] = 0;
-  }
-  bytes_free(&ptx);
-  str_free(&source);
-  return r;
+  return nvidia_compile(&((const cuda *)dev->state)->gpu, k->p, &k->packed, err);
 }
 
 static int cuda_show(device *d, const program *p, str *source, str *assembly, error *err) {
-  bytes ptx = {0};
-  int r = make_text(d->state, p, source, &ptx, err);
-  if (!r && assembly) str_addn(assembly, (const char *)ptx.at, ptx.n);
-  bytes_free(&ptx);
-  return r;
+  return nvidia_show(&((const cuda *)d->state)->gpu, p, source, assembly, err);
 }
 
 // How many buffers it takes is not in the cache.
@@ -203,49 +167,31 @@ static int cuda_lay_out(plan *p, const device_kernel *k, void *stream, const voi
   return cuda_done(c, "laying out a weight", s, err);
 }
 
-static void cuda_prepare(device *d) { compiler_wake(((const cuda *)d->state)->llvm); }
+static void cuda_prepare(device *d) { compiler_wake(((const cuda *)d->state)->gpu.llvm); }
 
 // ---- plans ----------------------------------------------------------------------------------------------------------
 
-typedef struct launch {
+typedef struct cuda_launch {
+  launch l;
   cuda_kernel_node what;
-  cuda_address *bufs;
-  const plan_argument *args;       // and what each of them is
-  int n_bufs;
-  int64_t vars[MAX_VARS];
   cuda_node node;
-  // vars are set; there is nothing to do; the graph's node has not heard of the last change
-  bool known, empty, stale;
-} launch;
+  bool stale;                      // the graph's node has not heard of the last change
+} cuda_launch;
 typedef struct recording {
   remote_traffic traffic;
-  launch *launches;
+  cuda_launch *launches;
   arena *mem;
   cuda_graph graph;
   cuda_exec exec;
 } recording;
 
-static int cuda_record_step(cuda *c, recording *r, const step *t, const sched_kernel *k, launch *out, error *err) {
+static int cuda_record_step(cuda *c, recording *r, const step *t, const sched_kernel *k, cuda_launch *out, error *err) {
   const cuda_code *code = t->k->cuda;
   int n = code->n_bufs, n_vars = t->k->p->n_vars;
-  plan_argument *args = ARENA_ARRAY(r->mem, plan_argument, k->n_bufs + 1);
-  plan_arguments(k, args);
-  out->args = args;
-  out->n_bufs = n;
-  out->bufs = ARENA_ARRAY(r->mem, cuda_address, n + 1);
+  if (launch_place(&out->l, t, k, n, &c->memory, &r->traffic, r->mem, err)) return -1;
   out->what = (cuda_kernel_node){.function = code->function, .arguments = ARENA_ARRAY(r->mem, void *, n + n_vars + 1)};
-  for (int i = 0; i < n; i++) {
-    size_t offset;
-    unsigned char *here =
-      remote_place(&c->memory, &r->traffic, t->bufs[i], &args[i], &offset, err);
-    if (!here) return -1;
-    here += offset;
-    if ((uintptr_t)here % ALIGNED)
-      die("CUDA: %s: buffer %d begins at %p, which is no multiple of %d", t->k->p->name, i, (void *)here, ALIGNED);
-    out->bufs[i] = address_of(here);
-    out->what.arguments[i] = &out->bufs[i];
-  }
-  for (int i = 0; i < n_vars; i++) out->what.arguments[n + i] = &out->vars[i];
+  for (int i = 0; i < n; i++) out->what.arguments[i] = &out->l.bufs[i];
+  for (int i = 0; i < n_vars; i++) out->what.arguments[n + i] = &out->l.vars[i];
   return 0;
 }
 
@@ -254,7 +200,7 @@ static int cuda_record(plan *p, const schedule *s, error *err) {
   recording *r = xcalloc(1, sizeof *r);
   p->recorded = r;
   r->mem = arena_new();
-  r->launches = ARENA_ARRAY(r->mem, launch, s->n_kernels + 1);
+  r->launches = ARENA_ARRAY(r->mem, cuda_launch, s->n_kernels + 1);
   memset(r->launches, 0, ((size_t)s->n_kernels + 1) * sizeof *r->launches);
   if (cuda_enter(c, err)) return -1;
   for (int i = 0; i < s->n_kernels; i++)
@@ -275,32 +221,12 @@ static void cuda_forget(plan *p) {
 }
 
 // What has changed since the last run.
-static void cuda_patch(const step *t, launch *l) {
-  const program *p = t->k->p;
-  if (l->known && !memcmp(l->vars, t->vars, (size_t)p->n_vars * sizeof *l->vars)) return;
-  memcpy(l->vars, t->vars, (size_t)p->n_vars * sizeof *l->vars);
-  l->empty = false;
-  for (int i = 0; i < 3; i++) {
-    int64_t items = p->local[i] ? program_eval(p, p->local[i], t->vars) : 1,
-            groups = p->global[i] ? program_eval(p, p->global[i], t->vars) : 1;
-    if (items < 1 || groups < 0 || groups > INT32_MAX)
-      die("CUDA: %s: %lld work-groups of %lld", p->name, (long long)groups, (long long)items);
-    l->what.block[i] = (unsigned)items;
-    l->what.grid[i] = (unsigned)groups;
-    l->empty |= !groups;
-  }
-  l->stale = l->known;
-  l->known = true;
-}
-
-// Whether one of them writes where the other one reads or writes.
-static bool share_memory(const launch *x, const launch *y) {
-  for (int i = 0; i < x->n_bufs; i++)
-    for (int j = 0; j < y->n_bufs; j++)
-      if ((x->args[i].written || y->args[j].written) && x->bufs[i] < y->bufs[j] + y->args[j].size &&
-          y->bufs[j] < x->bufs[i] + x->args[i].size)
-        return true;
-  return false;
+static void cuda_patch(const step *t, cuda_launch *l) {
+  bool known = l->l.known;
+  if (!launch_changed(&l->l, t, "CUDA")) return;
+  memcpy(l->what.block, l->l.block, sizeof l->what.block);
+  memcpy(l->what.grid, l->l.grid, sizeof l->what.grid);
+  l->stale = known;
 }
 
 // Each node waits for those of the level before, and for those in its own that come first (step.each) and share memory
@@ -313,7 +239,7 @@ static cuda_status make_graph(cuda *c, const plan *p, recording *r) {
     size_t edges = 0;
     if (i && p->steps[i].level != p->steps[i - 1].level) { before = first; first = i; }
     for (int j = before; j < i; j++)
-      if (j < first || (p->steps[j].each && share_memory(&r->launches[i], &r->launches[j])))
+      if (j < first || (p->steps[j].each && launches_meet(&r->launches[i].l, &r->launches[j].l)))
         after[edges++] = r->launches[j].node;
     s = c->GraphAddKernelNode(&r->launches[i].node, r->graph, after, edges, &r->launches[i].what);
   }
@@ -324,7 +250,7 @@ static cuda_status make_graph(cuda *c, const plan *p, recording *r) {
 static cuda_status launch_graph(cuda *c, const plan *p, recording *r) {
   cuda_status s = r->exec ? 0 : make_graph(c, p, r);
   for (int i = 0; i < p->stats.kernels && !s; i++) {
-    launch *l = &r->launches[i];
+    cuda_launch *l = &r->launches[i];
     if (l->stale) s = c->GraphExecKernelNodeSetParams(r->exec, l->node, &l->what);
     l->stale = false;
   }
@@ -337,7 +263,7 @@ static cuda_status launch_each(cuda *c, const plan *p, recording *r, cuda_event 
   for (int i = 0; i < p->stats.kernels && !s; i++) {
     const cuda_kernel_node *w = &r->launches[i].what;
     *failed = i;
-    if (!r->launches[i].empty)
+    if (!r->launches[i].l.empty)
       s = c->LaunchKernel(w->function, w->grid[0], w->grid[1], w->grid[2], w->block[0], w->block[1], w->block[2], 0,
                           c->stream, w->arguments, NULL);
     if (events && !s) s = c->EventRecord(events[i + 1], c->stream);
@@ -355,7 +281,7 @@ static int cuda_run(plan *p, cuda_event *events, error *err) {
   if (s) return cuda_failed(c, err, "writing", s);
   for (int i = 0; i < p->stats.kernels; i++) {
     cuda_patch(&p->steps[i], &r->launches[i]);
-    empty |= r->launches[i].empty;
+    empty |= r->launches[i].l.empty;
   }
   s = events || empty ? launch_each(c, p, r, events, &failed) : launch_graph(c, p, r);
   if (s) return cuda_failed(c, err, failed >= 0 ? p->steps[failed].k->p->name : "launching a plan", s);
@@ -416,13 +342,13 @@ int cuda_start(device *d, error *err) {
   c->memory.d = &driver;
   c->memory.state = c;
   d->stop = cuda_stop;
-  cuda_target(c, &d->target);
-  c->llvm = compiler_new(team_size(d->team) + 1, IDLE_S);      // one more for a thread that is not of the team
+  nvidia_target(&c->gpu, &d->target);
+  nvidia_compiler(&c->gpu, d);
   d->run = &cuda_runtime;
   d->prepare = cuda_prepare;
   d->compile = cuda_compile;
   d->show = cuda_show;
-  snprintf(d->key, sizeof d->key, "nvptx %s %d,%d", c->sm, d->target.max_group, d->target.max_local_bytes);
+  snprintf(d->key, sizeof d->key, "nvptx %s %d,%d", c->gpu.sm, d->target.max_group, d->target.max_local_bytes);
   d->cache = cache_open(NULL, CODE_VERSION);
   return 0;
 }
