@@ -5,83 +5,43 @@
 // every offset and count is checked against the file before use, and the structures are copied out because nothing in
 // it need be aligned.
 #include "device/elf.h"
-#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
+#include "device/elf_file.h"
 
 enum { BLOB_MAX = 64 << 20, SECTION_GAP = 64 };   // code and constants share no cache line
 
-struct section { Elf64_Shdr h; const char *name; bool placed; uint64_t at; };   // at: offset in the blob
+typedef struct spot { bool placed; uint64_t at; } spot;       // of a section in the blob
 struct linker {
-  const uint8_t *p;
-  size_t n;
+  elf_file f;
+  spot *spots;                           // of all sections
   int machine;
-  struct section *sections;
-  size_t section_n;
-  const uint8_t *symbols;                // Elf64_Sym records, unaligned
-  size_t symbol_n;
-  struct section *symbol_names;
   code_blob *out;
   error *err;
 };
 
-static bool lies_in_object(const struct linker *l, uint64_t at, uint64_t n) { return at <= l->n && n <= l->n - at; }
-
-// The string at an offset of a string table, or NULL if it does not end inside of it.
-static const char *string_at(const struct linker *l, const struct section *table, uint64_t at) {
-  if (at >= table->h.sh_size) return NULL;
-  const char *s = (const char *)l->p + table->h.sh_offset + at;
-  return memchr(s, 0, table->h.sh_size - at) ? s : NULL;
-}
-
-static int read_headers(struct linker *l) {
+static int read_headers(struct linker *l, const uint8_t *p, size_t n) {
   Elf64_Ehdr e;
-  if (l->n < sizeof e) return error_set(l->err, "object: %zu bytes are too few", l->n);
-  memcpy(&e, l->p, sizeof e);
-  if (memcmp(e.e_ident, ELFMAG, SELFMAG) || e.e_ident[EI_CLASS] != ELFCLASS64 || e.e_ident[EI_DATA] != ELFDATA2LSB ||
-      e.e_type != ET_REL)
+  if (n < sizeof e) return error_set(l->err, "object: %zu bytes are too few", n);
+  if (!elf_head(p, n, ET_REL, &e))
     return error_set(l->err, "object: not a 64-bit little-endian relocatable ELF file");
   if (e.e_machine != EM_X86_64 && e.e_machine != EM_AARCH64)
     return error_set(l->err, "object: for ELF machine %u, not x86-64 or AArch64", e.e_machine);
   l->machine = e.e_machine;
-  if (e.e_shentsize != sizeof(Elf64_Shdr) || !e.e_shnum ||
-      !lies_in_object(l, e.e_shoff, (uint64_t)e.e_shnum * sizeof(Elf64_Shdr)))
-    return error_set(l->err, "object: the section table lies outside of the file");
-  l->section_n = e.e_shnum;
-  l->sections = xcalloc(l->section_n, sizeof *l->sections);
-  for (size_t i = 0; i < l->section_n; i++) {
-    struct section *s = &l->sections[i];
-    memcpy(&s->h, l->p + e.e_shoff + i * sizeof s->h, sizeof s->h);
-    if (s->h.sh_type != SHT_NOBITS && s->h.sh_type != SHT_NULL && !lies_in_object(l, s->h.sh_offset, s->h.sh_size))
-      return error_set(l->err, "object: section %zu lies outside of the file", i);
-  }
-  if (e.e_shstrndx >= l->section_n || l->sections[e.e_shstrndx].h.sh_type != SHT_STRTAB)
-    return error_set(l->err, "object: no section names");
-  for (size_t i = 0; i < l->section_n; i++) {
-    struct section *s = &l->sections[i];
-    s->name = string_at(l, &l->sections[e.e_shstrndx], s->h.sh_name);
-    if (!s->name) return error_set(l->err, "object: the name of section %zu lies outside of the name table", i);
-    if (s->h.sh_type != SHT_SYMTAB) continue;
-    if (l->symbols) return error_set(l->err, "object: two symbol tables");
-    if (s->h.sh_entsize != sizeof(Elf64_Sym) || s->h.sh_link >= l->section_n ||
-        l->sections[s->h.sh_link].h.sh_type != SHT_STRTAB)
-      return error_set(l->err, "object: the symbol table is damaged");
-    l->symbols = l->p + s->h.sh_offset;
-    l->symbol_n = s->h.sh_size / sizeof(Elf64_Sym);
-    l->symbol_names = &l->sections[s->h.sh_link];
-  }
-  return l->symbols ? 0 : error_set(l->err, "object: no symbol table");
+  if (elf_file_read(&l->f, "object", p, n, &e, l->err)) return -1;
+  l->spots = xcalloc(l->f.section_n, sizeof *l->spots);
+  return 0;
 }
 
 // What the blob holds: sections that are loaded, but for unwind tables (nothing unwinds through a kernel).
-static bool is_loaded(const struct section *s) {
+static bool is_loaded(const elf_section *s) {
   return (s->h.sh_flags & SHF_ALLOC) && s->h.sh_size && s->h.sh_type != SHT_NOTE && strcmp(s->name, ".eh_frame") &&
          s->h.sh_type != SHT_X86_64_UNWIND;
 }
 
 static int place_sections(struct linker *l, bool executable, uint64_t *size) {
-  for (size_t i = 0; i < l->section_n; i++) {
-    struct section *s = &l->sections[i];
+  for (size_t i = 0; i < l->f.section_n; i++) {
+    const elf_section *s = &l->f.sections[i];
     if (!is_loaded(s) || executable != !!(s->h.sh_flags & SHF_EXECINSTR)) continue;
     bool constant = !strncmp(s->name, ".data.rel.ro", 12);   // constants that hold addresses; their relocations decide
     if ((s->h.sh_flags & (SHF_WRITE | SHF_TLS) && !constant) || s->h.sh_type == SHT_NOBITS)
@@ -92,11 +52,11 @@ static int place_sections(struct linker *l, bool executable, uint64_t *size) {
     if (align & (align - 1) || align > CODE_ALIGN)
       return error_set(l->err, "object: section '%s' asks for an alignment of %llu bytes", s->name,
                        (unsigned long long)s->h.sh_addralign);
-    s->at = (*size + align - 1) / align * align;
-    s->placed = true;
-    if (s->h.sh_size > BLOB_MAX || s->at + s->h.sh_size > BLOB_MAX)
+    spot *o = &l->spots[i];
+    *o = (spot){true, (*size + align - 1) / align * align};
+    if (s->h.sh_size > BLOB_MAX || o->at + s->h.sh_size > BLOB_MAX)
       return error_set(l->err, "object: more than %d bytes of code and constants", BLOB_MAX);
-    *size = s->at + s->h.sh_size;
+    *size = o->at + s->h.sh_size;
   }
   return 0;
 }
@@ -107,30 +67,29 @@ static int lay_out_blob(struct linker *l) {
   if (!size) return error_set(l->err, "object: it holds no code");
   if (place_sections(l, false, &size)) return -1;
   l->out->code = (bytes){xcalloc(size, 1), size};
-  for (size_t i = 0; i < l->section_n; i++)
-    if (l->sections[i].placed)
-      memcpy(l->out->code.at + l->sections[i].at, l->p + l->sections[i].h.sh_offset, l->sections[i].h.sh_size);
+  for (size_t i = 0; i < l->f.section_n; i++)
+    if (l->spots[i].placed)
+      memcpy(l->out->code.at + l->spots[i].at, l->f.p + l->f.sections[i].h.sh_offset, l->f.sections[i].h.sh_size);
   return 0;
 }
 
 // Where a symbol lies in the blob.
 static int resolve(const struct linker *l, uint64_t index, Elf64_Sym *sym, uint64_t *at) {
-  if (index >= l->symbol_n)
-    return error_set(l->err, "object: a relocation names symbol %llu of %zu", (unsigned long long)index, l->symbol_n);
-  memcpy(sym, l->symbols + index * sizeof *sym, sizeof *sym);
-  const char *name = string_at(l, l->symbol_names, sym->st_name);
-  if (!name)
+  if (index >= l->f.symbol_n)
+    return error_set(l->err, "object: a relocation names symbol %llu of %zu", (unsigned long long)index, l->f.symbol_n);
+  const char *name;
+  if (elf_symbol(&l->f, index, sym, &name))
     return error_set(l->err, "object: the name of symbol %llu lies outside of the name table",
                      (unsigned long long)index);
   if (sym->st_shndx == SHN_UNDEF)
     return error_set(l->err, "the kernel needs '%s', which it does not define: a kernel must call nothing", name);
-  if (sym->st_shndx >= l->section_n || !l->sections[sym->st_shndx].placed ||
+  if (sym->st_shndx >= l->f.section_n || !l->spots[sym->st_shndx].placed ||
       ELF64_ST_TYPE(sym->st_info) == STT_GNU_IFUNC)
     return error_set(l->err, "object: symbol '%s' is neither code nor a constant of the kernel", name);
-  const struct section *s = &l->sections[sym->st_shndx];
+  const elf_section *s = &l->f.sections[sym->st_shndx];
   if (sym->st_value > s->h.sh_size)
     return error_set(l->err, "object: symbol '%s' lies outside of its section '%s'", name, s->name);
-  *at = s->at + sym->st_value;
+  *at = l->spots[sym->st_shndx].at + sym->st_value;
   return 0;
 }
 
@@ -199,19 +158,20 @@ static int patch_aarch64(struct linker *l, const struct patch *x, const char *se
   }
 }
 
-static int relocate_section(struct linker *l, const struct section *table, const struct section *into) {
+static int relocate_section(struct linker *l, const elf_section *table, size_t section) {
+  const elf_section *into = &l->f.sections[section];
   if (table->h.sh_type == SHT_REL || table->h.sh_entsize != sizeof(Elf64_Rela))
     return error_set(l->err, "object: the relocations '%s' are of the wrong kind", table->name);
   for (uint64_t i = 0; i < table->h.sh_size / sizeof(Elf64_Rela); i++) {
     Elf64_Rela r;
-    memcpy(&r, l->p + table->h.sh_offset + i * sizeof r, sizeof r);
+    memcpy(&r, l->f.p + table->h.sh_offset + i * sizeof r, sizeof r);
     if (r.r_offset > into->h.sh_size)
       return error_set(l->err, "object: a relocation lies outside of its section '%s'", into->name);
     if (ELF64_R_TYPE(r.r_info) == 0) continue;
     Elf64_Sym sym;
     uint64_t symbol_at;
     if (resolve(l, ELF64_R_SYM(r.r_info), &sym, &symbol_at)) return -1;
-    int64_t place = (int64_t)(into->at + r.r_offset), target;
+    int64_t place = (int64_t)(l->spots[section].at + r.r_offset), target;
     if (!add_i64((int64_t)symbol_at, r.r_addend, &target) || target < -BLOB_MAX || target > BLOB_MAX)
       return error_set(l->err, "object: a relocation in '%s' points outside of the kernel", into->name);
     struct patch x = {
@@ -223,27 +183,27 @@ static int relocate_section(struct linker *l, const struct section *table, const
 }
 
 static int relocate(struct linker *l) {
-  for (size_t i = 0; i < l->section_n; i++) {
-    const struct section *table = &l->sections[i];
+  for (size_t i = 0; i < l->f.section_n; i++) {
+    const elf_section *table = &l->f.sections[i];
     if (table->h.sh_type != SHT_RELA && table->h.sh_type != SHT_REL) continue;
-    if (table->h.sh_info >= l->section_n)
+    if (table->h.sh_info >= l->f.section_n)
       return error_set(l->err, "object: the relocations '%s' are for section %u of %zu", table->name, table->h.sh_info,
-                       l->section_n);
-    if (l->sections[table->h.sh_info].placed && relocate_section(l, table, &l->sections[table->h.sh_info])) return -1;
+                       l->f.section_n);
+    if (l->spots[table->h.sh_info].placed && relocate_section(l, table, table->h.sh_info)) return -1;
   }
   return 0;
 }
 
 static int list_functions(struct linker *l) {
-  for (size_t i = 1; i < l->symbol_n; i++) {
+  for (size_t i = 1; i < l->f.symbol_n; i++) {
     Elf64_Sym sym;
-    memcpy(&sym, l->symbols + i * sizeof sym, sizeof sym);
+    memcpy(&sym, l->f.symbols + i * sizeof sym, sizeof sym);
     if (ELF64_ST_BIND(sym.st_info) == STB_LOCAL || ELF64_ST_TYPE(sym.st_info) != STT_FUNC || sym.st_shndx == SHN_UNDEF)
       continue;
     uint64_t at;
     if (resolve(l, i, &sym, &at)) return -1;
-    const char *name = string_at(l, l->symbol_names, sym.st_name);
-    const struct section *s = &l->sections[sym.st_shndx];
+    const char *name = elf_string(&l->f, l->f.symbol_names, sym.st_name);
+    const elf_section *s = &l->f.sections[sym.st_shndx];
     if (!(s->h.sh_flags & SHF_EXECINSTR) || sym.st_value >= s->h.sh_size)
       return error_set(l->err, "object: function '%s' does not lie in code", name);
     code_symbol entry = {xstrdup(name), (uint32_t)at};
@@ -254,9 +214,10 @@ static int list_functions(struct linker *l) {
 
 int elf_link(const uint8_t *p, size_t n, code_blob *out, error *err) {
   *out = (code_blob){0};
-  struct linker l = {.p = p, .n = n, .out = out, .err = err};
-  int r = read_headers(&l) || lay_out_blob(&l) || relocate(&l) || list_functions(&l) ? -1 : 0;
-  free(l.sections);
+  struct linker l = {.out = out, .err = err};
+  int r = read_headers(&l, p, n) || lay_out_blob(&l) || relocate(&l) || list_functions(&l) ? -1 : 0;
+  elf_file_free(&l.f);
+  free(l.spots);
   if (r) code_blob_free(out);
   return r;
 }
