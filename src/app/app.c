@@ -210,12 +210,14 @@ static void choose_sandbox(bool wanted, const char *command, bool fetches) {
   wanted = false;           // the sanitizers run other programs
 #endif
   bool compiler = !strcmp(env_str(ENV_RENDER), "c"), cuda = !strcmp(env_str(ENV_DEV), "CUDA"),
-       metal = !strcmp(env_str(ENV_DEV), "METAL"), driver = cuda || metal || !strcmp(env_str(ENV_DEV), "CL");
+       nv = !strcmp(env_str(ENV_DEV), "NV"), metal = !strcmp(env_str(ENV_DEV), "METAL"),
+       driver = cuda || nv || metal || !strcmp(env_str(ENV_DEV), "CL");
   sandbox_wanted = wanted && !compiler && !driver;
   if (!wanted) sandbox = "off: --no-sandbox";
   else if (compiler) sandbox = "off: RENDER=c runs a C compiler";
   else if (driver)
     sandbox = cuda    ? "off: DEV=CUDA, as the driver opens devices, runs programs and makes code"
+              : nv    ? "off: DEV=NV, as it opens devices and runs ptxas"
               : metal ? "off: DEV=METAL, as the system's compiler of kernels is a service of its own"
                       : "off: DEV=CL, as drivers run compilers, linkers and services";
   else if (confine_knows_files())

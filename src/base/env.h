@@ -19,13 +19,13 @@
   E(MV_ROWS_PER_THREAD, "4", "matvec: rows that one thread computes at once") \
   E(PREFETCH, "", "how far ahead streams of weights are asked for: KiB[,t0|t1|t2|nta], 0: not at all (default: what " \
   "this machine likes)") \
-  E(DEV, "CPU", "device: CPU, CL (OpenCL), CUDA (NVIDIA's GPUs), METAL (Apple's GPUs, on a Mac), REF (f64 " \
-  "interpreter), " \
-  "NULL (compiles and counts only)") \
+  E(DEV, "CPU", "device: CPU, CL (OpenCL), CUDA (NVIDIA's GPUs), NV (the same by their kernel driver " \
+  "alone), METAL (Apple's GPUs, on a Mac), REF (f64 interpreter), NULL (compiles and counts only)") \
   E(CL_WORK, "", "how DEV=CL shares out work: groups (work-items that share memory) or tiles (a work-item is a core)" \
   "; default: what suits the device") \
   E(RENDER, "llvm", "how CPU kernels are made: llvm, or c (by the system's C compiler); with DEV=NULL also opencl, " \
   "nvptx, metal: texts of kernels for a device that is not here (DEBUG=4 shows them)") \
+  E(WEFT_PTXAS, "", "the program that makes code of PTX for DEV=NV (default: ptxas in the PATH)") \
   E(ISOLATE, "1", "0: LLVM compiles inside this process, not in a child of it that can do nothing else") \
   E(WEFT_CPU, "native", "instructions that kernels may use: native, x86-64-v2, x86-64-v3, x86-64-v4 (AArch64: " \
   "armv8-a, armv8.2-a, armv8.6-a)") \

@@ -9,6 +9,7 @@
 #include "device/cuda.h"
 #include "device/host.h"
 #include "device/metal.h"
+#include "device/nv.h"
 #include "device/opencl.h"
 #include "device/plan_impl.h"
 #include "device/ref.h"
@@ -77,7 +78,8 @@ static int name_nothing(str *out, error *err) {
 static const struct { const char *name; int (*start)(device *, error *); int (*list)(str *, error *);
 } table[] = {
   {"CPU", cpu_start, name_processors}, {"CL", cl_start, cl_list},       {"CUDA", cuda_start, cuda_list},
-  {"METAL", metal_start, metal_list},  {"REF", ref_start, interpreter}, {"NULL", null_start, name_nothing},
+  {"NV", nv_start, nv_list},           {"METAL", metal_start, metal_list},
+  {"REF", ref_start, interpreter}, {"NULL", null_start, name_nothing},
 };
 
 bool device_known(size_t i, const char **name, str *found, error *why) {
@@ -107,7 +109,8 @@ int device_open_named(const char *want, int n_threads, int n_prompt, device **ou
     *out = d;
     return 0;
   }
-  return error_set(err, "DEV=%s is not a device that can run models (known: CPU, CL, CUDA, METAL, REF, NULL)", want);
+  return error_set(err, "DEV=%s is not a device that can run models (known: CPU, CL, CUDA, NV, METAL, REF, NULL)",
+                   want);
 }
 
 void device_close(device *d) {

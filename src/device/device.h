@@ -1,10 +1,10 @@
 // device: running schedules. A device owns memory, turns programs into something that runs there, and replays plans: a
 // plan is a schedule on a device, with kernels compiled (or taken from the cache), intermediates placed, and everything
 // recorded in a flat array in which only the values of variables change from run to run. A device is a struct of
-// functions in two halves: how kernels are made (cpu.c, opencl.c, cuda.c, metal.m, and the plain ones in device.c), and
-// a `runtime`, which has the memory and runs the plans: host.c for all devices that are in this process, opencl_plan.c
-// for those behind OpenCL, cuda_plan.c for NVIDIA's, metal_plan.m for Apple's (remote.c has what they share).
-// docs/porting.md says what a new one has to bring.
+// functions in two halves: how kernels are made (cpu.c, opencl.c, cuda.c, nv_code.c, metal.m, and the plain ones in
+// device.c), and a `runtime`, which has the memory and runs the plans: host.c for all devices that are in this process,
+// opencl_plan.c for those behind OpenCL, cuda_plan.c and nv_plan.c for NVIDIA's, metal_plan.m for Apple's (remote.c has
+// what they share). docs/porting.md says what a new one has to bring.
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
 #include "codegen/codegen.h"
@@ -17,13 +17,14 @@ typedef void kernel_fn(unsigned char **bufs, const int64_t *vars, int64_t lo, in
 // What a device makes of a program. Exactly one of the ways to run is set; none for the null device.
 typedef struct device_kernel {
   program *p;                // name, tiles, vars, estimates; for a kernel from the cache without its nodes
-  // what the cache keeps (CPU: a code_blob, code.h; OpenCL: the driver's binary; CUDA: PTX; Metal: the source) until
-  // the kernel is linked; may be empty
+  // what the cache keeps (CPU: a code_blob, code.h; OpenCL: the driver's binary; CUDA: PTX; NV: a cubin; Metal: the
+  // source) until the kernel is linked; may be empty
   bytes packed;
   kernel_fn *fn;             // CPU: set when the code is mapped
   struct ref_kernel *ref;
   struct cl_code *cl;
   struct cuda_code *cuda;
+  struct nv_code *nv;
   struct metal_code *metal;
   void *library;             // CPU with RENDER=c: from dlopen
 } device_kernel;

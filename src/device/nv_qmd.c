@@ -88,7 +88,7 @@ static const int between_banks[N_FIELDS][2] = {[CONSTANTS_VALID] = {1, 4}, [CONS
                                                [CONSTANTS_HIGH] = {64, 64}, [CONSTANTS_FORGET] = {64, 4},
                                                [CONSTANTS_SIZE] = {64, 64}};
 
-static place place_of(int version, enum field f) { return places[f][version == 4]; }
+static place field_place(int version, enum field f) { return places[f][version == 4]; }
 
 // No field of ours crosses a word.
 static void set_place(nv_qmd *q, place p, enum field f, uint64_t value) {
@@ -101,12 +101,12 @@ static void set_place(nv_qmd *q, place p, enum field f, uint64_t value) {
 }
 
 static void set_field(nv_qmd *q, int version, enum field f, uint64_t value) {
-  place p = place_of(version, f);
+  place p = field_place(version, f);
   if (p.hi) set_place(q, p, f, value);
 }
 
 static void set_bank(nv_qmd *q, int version, int bank, enum field f, uint64_t value) {
-  place p = place_of(version, f);
+  place p = field_place(version, f);
   uint16_t further = (uint16_t)(bank * between_banks[f][version == 4]);
   set_place(q, (place){p.hi + further, p.lo + further}, f, value);
 }
@@ -171,7 +171,7 @@ void nv_qmd_set_size(nv_qmd *q, int version, const unsigned grid[3], const unsig
 int nv_qmd_size_words(int version, unsigned out[NV_SIZE_WORDS]) {
   int n = 0;
   for (size_t i = 0; i < COUNT(sizes); i++) {
-    unsigned word = place_of(version, sizes[i]).lo / 32u;
+    unsigned word = field_place(version, sizes[i]).lo / 32u;
     if (!n || out[n - 1] != word) out[n++] = word;
   }
   return n;

@@ -8,6 +8,7 @@
 #include "device/cache.h"
 #include "device/cuda.h"
 #include "device/metal.h"
+#include "device/nv.h"
 #include "device/opencl.h"
 #include "device/plan_impl.h"
 #include "device/ref.h"
@@ -204,6 +205,7 @@ void plan_free_kernels(device_kernel *kernels, int n) {
     if (kernels[i].ref) ref_free(kernels[i].ref);
     if (kernels[i].cl) cl_code_free(kernels[i].cl);
     if (kernels[i].cuda) cuda_code_free(kernels[i].cuda);
+    if (kernels[i].nv) nv_code_free(kernels[i].nv);
     if (kernels[i].metal) metal_code_free(kernels[i].metal);
     if (kernels[i].library) dlclose(kernels[i].library);
   }

@@ -7,12 +7,12 @@ import importlib.util
 import json
 import re
 import shutil
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from ptxas import assemble, find_ptxas
 
 ARCHS = ["sm_80", "sm_87", "sm_90", "sm_120"]
 MODELS = ["tiny-deepseek2-mla", "tinypy-f16", "tinypy-q4_0", "tinypy-q4_k_m", "tinypy-q6_k"]
@@ -212,24 +212,6 @@ def test_env(run_weft, on_fake):
 # ---- ptxas ----------------------------------------------------------------------------------------------------------------
 
 
-def find_ptxas():
-    spec = importlib.util.find_spec("nvidia.cuda_nvcc") if importlib.util.find_spec("nvidia") else None
-    for folder in spec.submodule_search_locations if spec else []:
-        if (path := Path(folder) / "bin" / "ptxas").exists():
-            return path
-    pytest.skip("no ptxas: pip install nvidia-cuda-nvcc-cu12")
-
-
-def assemble(ptxas, path, arch):
-    done = subprocess.run([ptxas, f"-arch={arch}", "-v", path, "-o", "/dev/null"], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, f"{path.name} for {arch}: {done.stderr}"
-
-    def number(pattern):
-        found = re.search(pattern, done.stderr)
-        return int(found[1]) if found else 0
-    return number(r"Used (\d+) registers"), number(r"(\d+) bytes spill stores"), number(r"(\d+) bytes stack frame"), number(r"(\d+) bytes smem")
-
-
 def test_ptxas(on_fake, shared_dir, weft, tmp_path):
     ptxas, kernels = find_ptxas(), {}
     for model in MODELS:
@@ -244,7 +226,7 @@ def test_ptxas(on_fake, shared_dir, weft, tmp_path):
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda job: assemble(ptxas, job[0][2], job[1]), jobs))
     lines, spilled = [f"{'kernel':44} {'model':20} {'for':7} {'arch':7} registers  spilled  stack  shared"], []
-    for ((model, what, path), arch), (registers, spills, stack, shared) in zip(jobs, results, strict=True):
+    for ((model, what, path), arch), (registers, spills, stack, shared, _) in zip(jobs, results, strict=True):
         lines.append(f"{path.stem[5:]:44} {model:20} {what:7} {arch:7} {registers:9} {spills:8} {stack:6} {shared:7}")
         if what == "token" and spills:
             spilled.append(lines[-1])
