@@ -44,8 +44,7 @@ static tensor *as_large(const build *b, tensor *x, tensor *like) {
   double n = b->m->n_embd;
   tensor *is = t_scale(g, t_reduce(g, t_mul(g, x, x), OP_ADD, 1), 1 / n),
          *wanted = t_scale(g, t_reduce(g, t_mul(g, like, like), OP_ADD, 1), 1 / n);
-  return t_mul(g, x,
-               t_contiguous(g, t_op1(g, OP_SQRT, t_op2(g, OP_FDIV, wanted, t_op2(g, OP_MAX, is, t_float(g, 1e-5))))));
+  return t_mul(g, x, t_op1(g, OP_SQRT, t_op2(g, OP_FDIV, wanted, t_op2(g, OP_MAX, is, t_float(g, 1e-5)))));
 }
 
 tensor *altup_enter(build *b, tensor *x) {
@@ -61,24 +60,23 @@ tensor *altup_leave(const build *b, tensor *x) {
   graph *g = b->g;
   int n = b->m->n_rows;
   if (!n) return x;
-  tensor *first = t_contiguous(g, row(b, x, 0)), *sum = first;
+  tensor *first = row(b, x, 0), *sum = first;
   for (int i = 1; i < n; i++)
-    sum = t_add(g, sum,
-                as_large(b, t_matmul(g, t_contiguous(g, row(b, x, i)), matrix(b, W_ALTUP_UNEMBD_PROJ, i - 1)), first));
-  return t_contiguous(g, t_scale(g, sum, 1.0 / n));
+    sum = t_add(g, sum, as_large(b, t_matmul(g, row(b, x, i), matrix(b, W_ALTUP_UNEMBD_PROJ, i - 1)), first));
+  return t_scale(g, sum, 1.0 / n);
 }
 
 // What coefficients are made of: {T, rows} of x {T, n_embd}
 static tensor *modalities(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  tensor *in = t_contiguous(g, t_scale(g, norm(b, y, W_ALTUP_ROUTER_NORM, x), 1.0 / b->m->n_embd));
-  return t_contiguous(g, soft_cap(b, t_contiguous(g, linear(b, y, W_ALTUP_ROUTER, in)), 1));
+  tensor *in = t_scale(g, norm(b, y, W_ALTUP_ROUTER_NORM, x), 1.0 / b->m->n_embd);
+  return soft_cap(b, linear(b, y, W_ALTUP_ROUTER, in), 1);
 }
 
 static tensor *predicted(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   uop *n = n_(b, b->m->n_rows), *d = n_(b, b->m->n_embd), *one = n_(b, 1);
-  tensor *by = linear(b, y, W_ALTUP_PREDICT_COEF, modalities(b, y, t_contiguous(g, row(b, x, 0))));
+  tensor *by = linear(b, y, W_ALTUP_PREDICT_COEF, modalities(b, y, row(b, x, 0)));
   tensor *sum =
     t_reduce(g, t_mul(g, t_reshape(g, by, DIMS(b->T, n, n, one)), t_reshape(g, x, DIMS(b->T, one, n, d))), OP_ADD, 2);
   return t_contiguous(g, t_add(g, x, t_reshape(g, sum, DIMS(b->T, n, d))));
@@ -87,7 +85,7 @@ static tensor *predicted(build *b, const layer *y, tensor *x) {
 tensor *altup_through(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   uop *n = n_(b, b->m->n_rows), *d = n_(b, b->m->n_embd), *one = n_(b, 1);
-  tensor *rows = predicted(b, y, x), *active = t_contiguous(g, row(b, rows, 0)),
+  tensor *rows = predicted(b, y, x), *active = row(b, rows, 0),
          *in = t_contiguous(g, norm(b, y, y->mixer_norm, active));
   tensor *thin = linear(b, y, W_LAUREL_R, linear(b, y, W_LAUREL_L, in));
   // one of the two products that meet in the sum below: left to costs, each of their norms becomes a kernel of its own
@@ -96,12 +94,11 @@ tensor *altup_through(build *b, const layer *y, tensor *x) {
   mixed = t_contiguous(g, t_scale(g, t_add(g, mixed, thin), M_SQRT1_2));
   tensor *ff = y->ff->graph(b, y, norm(b, y, y->ff_norm, mixed));
   tensor *made = t_contiguous(g, t_add(g, mixed, norm(b, y, y->ff_post, ff)));
-  tensor *by = t_add(g, t_contiguous(g, linear(b, y, W_ALTUP_CORRECT_COEF, modalities(b, y, made))), t_float(g, 1));
+  tensor *by = t_add(g, linear(b, y, W_ALTUP_CORRECT_COEF, modalities(b, y, made)), t_float(g, 1));
   tensor *beyond =
     t_mul(g, t_reshape(g, t_sub(g, made, active), DIMS(b->T, one, d)), t_reshape(g, by, DIMS(b->T, n, one)));
   rows = t_contiguous(g, t_add(g, rows, beyond));
-  tensor *own = t_contiguous(
-    g, per_layer_adds(b, y, t_contiguous(g, t_mul(g, row(b, rows, 0), weight(b, y, W_ALTUP_CORRECT_SCALE)))));
+  tensor *own = per_layer_adds(b, y, t_mul(g, row(b, rows, 0), weight(b, y, W_ALTUP_CORRECT_SCALE)));
   tensor *others =
     t_op2(g, OP_CMPLT, t_float(g, 0.5), t_reshape(g, t_cast(g, t_iota(g, n), DT_F32), DIMS(one, n, one)));
   return t_contiguous(g, t_add(g, rows, t_where(g, others, t_reshape(g, own, DIMS(b->T, one, d)), t_float(g, 0))));

@@ -50,7 +50,7 @@ tensor *activate(const build *b, const layer *y, tensor *x) {
 static tensor *sparse_gate(const build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   if (isinf(y->cut)) return x;
-  tensor *centred = t_sub(g, x, t_contiguous(g, t_scale(g, t_reduce(g, x, OP_ADD, 1), 1.0 / y->n_ff)));
+  tensor *centred = t_sub(g, x, t_scale(g, t_reduce(g, x, OP_ADD, 1), 1.0 / y->n_ff));
   tensor *deviation =
     t_op1(g, OP_SQRT, t_scale(g, t_reduce(g, t_mul(g, centred, centred), OP_ADD, 1), 1.0 / y->n_ff));
   return t_op2(g, OP_MAX, t_sub(g, centred, t_scale(g, deviation, y->cut)), t_float(g, 0));
