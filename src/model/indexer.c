@@ -72,7 +72,7 @@ static tensor *scored(build *b, const layer *y, tensor *x, tensor *q) {
 }
 
 static tensor *count_true(graph *g, tensor *of) {
-  return t_contiguous(g, t_reduce(g, t_cast(g, of, DT_I32), OP_ADD, 4));
+  return t_reduce(g, t_cast(g, of, DT_I32), OP_ADD, 4);
 }
 
 // The numbers 1, 2, .. of a digit whose lowest bit is `shift`: {1, DIGITS - 1, 1, 1, 1}
@@ -99,7 +99,6 @@ tensor *indexer_choice(build *b, const layer *y, tensor *x, tensor *q) {
     tensor *enough = t_op2(g, OP_CMPLT, uop_int(g, DT_I32, k - 1), count_true(g, t_op2(g, OP_CMPLT, below, s)));
     kth = with_digit(b, kth, enough, shift);
   }
-  kth = t_contiguous(g, kth);
   // of those that are equal, all before position `first`
   tensor *above = t_op2(g, OP_CMPLT, kth, s), *equal = t_op2(g, OP_CMPEQ, s, kth),
          *at = t_cast(g, kv_seen_at(b, y), DT_U32);
@@ -111,6 +110,7 @@ tensor *indexer_choice(build *b, const layer *y, tensor *x, tensor *q) {
     tensor *enough = t_op2(g, OP_CMPLT, count_true(g, t_op2(g, OP_AND, equal, before)), more);
     first = with_digit(b, first, enough, shift);
   }
+  // stored: counted inside the kernels of attention it would decide how their sums lie in lanes
   first = t_contiguous(g, first);
   return t_op2(g, OP_OR, above, t_op2(g, OP_AND, equal, t_op2(g, OP_CMPLT, at, first)));
 }
