@@ -274,25 +274,24 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
   uop *tiles = idx_div(g, idx_add(g, pairs, n_(b, (int64_t)e->n * (TILE - 1))), tile),
       *places = idx_mul(g, tiles, tile);
   tensor *pair = t_reshape(g, chosen, DIMS(pairs)), *expert = iota(b, n);
-  // Each step is stored, as the next ones count it for each pair, tile or expert anew.
   // tiles of each expert, and its first one
-  tensor *count = t_contiguous(
-    g, sum_where(g, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, expert, DIMS(n, one))), i32(g, 1), 1));
+  tensor *count =
+    sum_where(g, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, expert, DIMS(n, one))), i32(g, 1), 1);
   tensor *needs = t_op2(g, OP_IDIV, t_add(g, count, i32(g, TILE - 1)), i32(g, TILE));
-  tensor *first = t_contiguous(
-    g, sum_where(g, less_than(g, expert, t_reshape(g, expert, DIMS(n, one))), t_reshape(g, needs, DIMS(one, n)), 1));
+  tensor *first =
+    sum_where(g, less_than(g, expert, t_reshape(g, expert, DIMS(n, one))), t_reshape(g, needs, DIMS(one, n)), 1);
   // the expert of a tile: as many as have their last one before it
   tensor *ends = t_reshape(g, t_add(g, first, needs), DIMS(one, n)),
          *number = t_reshape(g, iota(b, tiles), DIMS(tiles, one));
   tensor *which =
-    t_contiguous(g, sum_where(g, t_op2(g, OP_CMPEQ, less_than(g, number, ends), uop_int(g, DT_BOOL, 0)), i32(g, 1), 1));
+    sum_where(g, t_op2(g, OP_CMPEQ, less_than(g, number, ends), uop_int(g, DT_BOOL, 0)), i32(g, 1), 1);
   // the place of a pair, and the token in a place
   tensor *i = t_iota(g, pairs),
          *earlier =
            t_op2(g, OP_AND, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, pair, DIMS(pairs, one))),
                  less_than(g, i, t_reshape(g, i, DIMS(pairs, one))));
   tensor *place = t_op2(g, OP_MUL, t_gather(g, first, pair), i32(g, TILE));
-  place = t_contiguous(g, t_add(g, place, sum_where(g, earlier, i32(g, 1), 1)));
+  place = t_add(g, place, sum_where(g, earlier, i32(g, 1), 1));
   tensor *here = equal(g, t_reshape(g, place, DIMS(one, pairs)), t_reshape(g, iota(b, places), DIMS(places, one)));
   tensor *token = t_cast(g, t_op2(g, OP_IDIV, i, n_(b, e->used)), DT_I32);
   tensor *from =
@@ -337,7 +336,7 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
     out = evaluate_sorted(b, y, chosen, t_contiguous(g, in), e->weighted_in ? w : NULL);
   } else {
     in = t_reshape(g, in, DIMS(b->T, one, in->shape->dim[1]));
-    out = eval_experts(b, y, &(choice){chosen, b->T, used}, e->weighted_in ? t_contiguous(g, t_mul(g, in, by)) : in);
+    out = eval_experts(b, y, &(choice){chosen, b->T, used}, e->weighted_in ? t_mul(g, in, by) : in);
   }
   out = drop_axis(g, t_reduce(g, e->weighted_in ? out : t_mul(g, out, by), OP_ADD, 1), 1);
   if (e->latent) out = linear(b, y, W_FFN_LATENT_UP, out);
