@@ -50,7 +50,7 @@ static tensor *read_state(build *b, const heads *h, tensor *S, tensor *x, tensor
   uop *one = n_(b, 1), *H = n_(b, h->n), *K = n_(b, h->k), *V = n_(b, h->v);
   x = t_mul(g, x, t_exp(g, sum));
   tensor *p = t_mul(g, t_reshape(g, S, DIMS(one, H, K, V)), t_reshape(g, x, DIMS(b->T, H, K, one)));
-  return t_reshape(g, t_contiguous(g, t_reduce(g, p, OP_ADD, 2)), DIMS(b->T, H, V));
+  return t_reshape(g, t_reduce(g, p, OP_ADD, 2), DIMS(b->T, H, V));
 }
 
 // What rows with keys {rows, H k}, values {rows, H, v} and so much left of each channel {rows, H k} add to the state:
@@ -218,7 +218,7 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
   heads h = {y->n_head, y->head_dim, y->head_dim};
   uop *one = n_(b, 1), *H = n_(b, h.n);
   x = t_contiguous(g, x);
-  tensor *step = t_contiguous(g, t_sub(g, row_before(b, y, RWKV_SHIFT, x), x)),
+  tensor *step = t_sub(g, row_before(b, y, RWKV_SHIFT, x), x),
          *lerp = weight(b, y, W_TIME_MIX_LERP_FUSED), *in[LERPS];
   for (int i = 0; i < LERPS; i++)
     in[i] = mixed(b, x, step, t_reshape(g, t_slice_i(g, lerp, 0, i, 1), DIMS(x->shape->dim[1])));
@@ -226,7 +226,7 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
          *k = t_contiguous(g, linear(b, y, W_TIME_MIX_KEY, in[LERP_K])),
          *v = t_contiguous(g, linear(b, y, W_TIME_MIX_VALUE, in[LERP_V]));
   tensor *w = linear(b, y, W_TIME_MIX_W2, tanh_of(g, linear(b, y, W_TIME_MIX_W1, in[LERP_W])));
-  w = t_contiguous(g, t_scale(g, sigmoid(g, t_add(g, w, weight(b, y, W_TIME_MIX_W0))), -0.606531));
+  w = t_scale(g, sigmoid(g, t_add(g, w, weight(b, y, W_TIME_MIX_W0))), -0.606531);
   if (y->index) {                           // a part of the first layer's value
     tensor *more = linear(b, y, W_TIME_MIX_V2, linear(b, y, W_TIME_MIX_V1, in[LERP_V]));
     v = t_contiguous(
@@ -312,10 +312,9 @@ static tensor *rwkv6(build *b, const layer *y, tensor *x) {
   uop *one = n_(b, 1), *H = n_(b, h.n);
   x = t_contiguous(g, x);
   int64_t d = b->m->n_embd, extra = gguf_tensor_at(b->m->file, (size_t)y->w[W_TIME_MIX_W2].weight - 1)->ne[0];
-  tensor *step = t_contiguous(g, t_sub(g, row_before(b, y, RWKV_SHIFT, x), x)),
+  tensor *step = t_sub(g, row_before(b, y, RWKV_SHIFT, x), x),
          *lerp = weight(b, y, W_TIME_MIX_LERP_FUSED), *w2 = weight(b, y, W_TIME_MIX_W2), *in[MIXES];
-  tensor *made =
-    t_contiguous(g, tanh_of(g, linear(b, y, W_TIME_MIX_W1, mixed(b, x, step, weight(b, y, W_TIME_MIX_LERP_X)))));
+  tensor *made = tanh_of(g, linear(b, y, W_TIME_MIX_W1, mixed(b, x, step, weight(b, y, W_TIME_MIX_LERP_X))));
   for (int i = 0; i < MIXES; i++) {
     tensor *by = t_matmul(g, t_slice_i(g, made, 1, i * extra, extra), t_slice_i(g, w2, 0, i * d, d));
     in[i] = mixed(b, x, step, t_add(g, by, t_reshape_i(g, t_slice_i(g, lerp, 0, i, 1), 1, &d)));
@@ -344,7 +343,7 @@ static tensor *rwkv6(build *b, const layer *y, tensor *x) {
   tensor *fades, *left = left_at_end(b, &blk, sum, sums, rows, &fades);
   tensor *kept = t_mul(g, S, t_reshape(g, fades, DIMS(H, n_(b, h.k), one)));
   state_store(b, y, STATE_SSM, t_add(g, kept, added_to_state(b, &h, keys, values, left, rows)));
-  return linear(b, y, W_TIME_MIX_OUTPUT, t_contiguous(g, t_mul(g, heads_normed(b, y, out), gate)));
+  return linear(b, y, W_TIME_MIX_OUTPUT, t_mul(g, heads_normed(b, y, out), gate));
 }
 
 const part part_rwkv6 = {rwkv6_load, rwkv6};

@@ -141,7 +141,7 @@ static tensor *mla_attention(build *b, const layer *y, tensor *x) {
   tensor *o = attend(b, y, s, V);
   o = value_side(b, y, t_reshape(g, o, DIMS(T, heads, n_(b, a->latent))));
   if (y->w[W_ATTN_GATE].weight)
-    o = t_mul(g, o, t_reshape(g, sigmoid(g, t_contiguous(g, linear(b, y, W_ATTN_GATE, x))), DIMS(T, heads, one)));
+    o = t_mul(g, o, t_reshape(g, sigmoid(g, linear(b, y, W_ATTN_GATE, x)), DIMS(T, heads, one)));
   return linear(b, y, W_ATTN_OUTPUT, t_reshape(g, o, DIMS(T, n_(b, (int64_t)y->n_head * a->v))));
 }
 

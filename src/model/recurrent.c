@@ -180,16 +180,16 @@ static tensor *mamba(build *b, const layer *y, tensor *x) {
   const ssm *s = &y->ssm;
   int64_t inner = s->inner, n = s->state, rank = s->heads;
   uop *one = n_(b, 1), *N = n_(b, n), *D = n_(b, inner);
-  tensor *all = t_contiguous(g, linear(b, y, W_SSM_IN, x)), *z = t_slice_i(g, all, 1, inner, inner);
+  tensor *all = linear(b, y, W_SSM_IN, x), *z = t_slice_i(g, all, 1, inner, inner);
   x = t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, t_slice_i(g, all, 1, 0, inner)));
-  tensor *made = t_contiguous(g, linear(b, y, W_SSM_X, x)), *dt = t_slice_i(g, made, 1, 0, rank),
+  tensor *made = linear(b, y, W_SSM_X, x), *dt = t_slice_i(g, made, 1, 0, rank),
          *B = t_slice_i(g, made, 1, rank, n), *C = t_slice_i(g, made, 1, rank + n, n);
   if (s->normed) {
     dt = norm(b, y, W_SSM_DT_NORM, dt);
     B = norm(b, y, W_SSM_B_NORM, B);
     C = norm(b, y, W_SSM_C_NORM, C);
   }
-  dt = t_contiguous(g, softplus(g, linear(b, y, W_SSM_DT, t_contiguous(g, dt))));
+  dt = t_contiguous(g, softplus(g, linear(b, y, W_SSM_DT, dt)));
   block k = block_of(b, MAMBA1_BLOCK);
   tensor *A = t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, D, N));
   tensor *sum = added_up(b, &k, keep_rows(b, y, STATE_DECAY, &k, dt, false)),
@@ -212,7 +212,7 @@ static tensor *mamba(build *b, const layer *y, tensor *x) {
          *fade = t_exp(g, t_mul(g, t_reshape(g, sum, DIMS(b->T, D, one)), A));
   tensor *old = t_reduce(
     g, t_mul(g, t_mul(g, fade, t_reshape(g, S, DIMS(one, D, N))), t_reshape(g, C, DIMS(b->T, one, N))), OP_ADD, 2);
-  out = t_add(g, t_add(g, out, t_contiguous(g, t_reshape(g, old, DIMS(b->T, D)))),
+  out = t_add(g, t_add(g, out, t_reshape(g, old, DIMS(b->T, D))),
               t_mul(g, x, t_reshape(g, weight(b, y, W_SSM_D), DIMS(one, D))));
   // the next state
   uop *rows = rows_done(b, &k);
@@ -225,7 +225,7 @@ static tensor *mamba(build *b, const layer *y, tensor *x) {
                       t_reshape(g, t_slice(g, keys, 0, n_(b, 0), rows), DIMS(rows, one, N)));
   add = t_reshape(g, t_reduce(g, add, OP_ADD, 0), DIMS(D, N));
   state_store(b, y, STATE_SSM, t_add(g, t_mul(g, S, kept), add));
-  return linear(b, y, W_SSM_OUT, t_contiguous(g, t_mul(g, out, t_silu(g, z))));
+  return linear(b, y, W_SSM_OUT, t_mul(g, out, t_silu(g, z)));
 }
 
 const part part_mamba = {mamba_load, mamba};
@@ -361,7 +361,7 @@ static tensor *products(build *b, const layer *y, tensor *x, tensor *keys) {
   uop *t = x->shape->dim[0], *rows = keys->shape->dim[0], *G = x->shape->dim[1], *K = x->shape->dim[2], *one = n_(b, 1);
   tensor *p =
       t_reduce(g, t_mul(g, t_reshape(g, x, DIMS(t, one, G, K)), t_reshape(g, keys, DIMS(one, rows, G, K))), OP_ADD, 3);
-  return t_reshape(g, of_heads(b, y, t_contiguous(g, p)), DIMS(t, rows, n_(b, y->ssm.heads)));
+  return t_reshape(g, of_heads(b, y, p), DIMS(t, rows, n_(b, y->ssm.heads)));
 }
 
 static tensor *one_row(build *b, tensor *x, uop *t) {
@@ -424,7 +424,7 @@ static tensor *rows_of_block(build *b, const block *k, tensor *x, tensor *earlie
   tensor *zero = t_float(g, 0), *row = t_iota(g, size), *at = t_reshape(g, row, n, dims);
   tensor *own =
       t_where(g, t_op2(g, OP_CMPLT, at, k->end), t_gather(g, t_contiguous(g, x), t_sub(g, row, k->from)), zero);
-  return t_contiguous(g, t_where(g, t_op2(g, OP_CMPLT, at, k->from), earlier ? earlier : zero, own));
+  return t_where(g, t_op2(g, OP_CMPLT, at, k->from), earlier ? earlier : zero, own);
 }
 
 // d for r {T, H, v} and A {T, block, H}, which become rows of the layer's state; all of the block's so far {end, H, v}
@@ -463,14 +463,14 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
     z = linear(b, y, W_ATTN_GATE, x);
   }
   if (y->w[W_SSM_BA].weight) {
-    tensor *ba = t_contiguous(g, linear(b, y, W_SSM_BA, x));
+    tensor *ba = linear(b, y, W_SSM_BA, x);
     beta = of_groups(b, ba, groups, 0, per);
     alpha = of_groups(b, ba, groups, per, per);
   } else {
     beta = linear(b, y, W_SSM_BETA, x);
     alpha = linear(b, y, W_SSM_ALPHA, x);
   }
-  beta = t_contiguous(g, sigmoid(g, beta));
+  beta = sigmoid(g, beta);
   block blk = block_of(b, DELTA_BLOCK);
   tensor *decay =
       t_mul(g, softplus(g, t_add(g, alpha, bias(b, y, W_SSM_DT))), t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, H)));
@@ -499,8 +499,7 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
                          t_mul(g, t_reshape(g, weights, DIMS(b->T, blk.end, H, one)),
                                t_reshape(g, values, DIMS(one, blk.end, H, V))),
                          OP_ADD, 1);
-  tensor *read =
-      t_contiguous(g, t_reduce(g, t_mul(g, s4, t_reshape(g, of_heads(b, y, q), DIMS(b->T, H, K, one))), OP_ADD, 2));
+  tensor *read = t_reduce(g, t_mul(g, s4, t_reshape(g, of_heads(b, y, q), DIMS(b->T, H, K, one))), OP_ADD, 2);
   out = t_add(g, t_reshape(g, out, DIMS(b->T, H, V)), t_mul(g, t_reshape(g, read, DIMS(b->T, H, V)), faded));
   uop *rows = rows_done(b, &blk);
   tensor *fades, *left = left_at_end(b, &blk, sum, sums, rows, &fades);
