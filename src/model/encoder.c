@@ -49,14 +49,14 @@ int ranking_load(loader *l) {
 // Models that predict have a score for each of their answers, of which the first is yes: those are probabilities.
 tensor *ranking(const build *b, tensor *x) {
   graph *g = b->g;
-  if (b->m->w[W_CLS].weight) x = soft_cap(b, t_contiguous(g, linear(b, NULL, W_CLS, x)), 1);             // tanh
-  if (b->m->w[W_CLS_OUTPUT].weight) x = linear(b, NULL, W_CLS_OUTPUT, t_contiguous(g, x));
+  if (b->m->w[W_CLS].weight) x = soft_cap(b, linear(b, NULL, W_CLS, x), 1);             // tanh
+  if (b->m->w[W_CLS_OUTPUT].weight) x = linear(b, NULL, W_CLS_OUTPUT, x);
   return b->m->arch->encoder ? x : t_softmax(g, x, 1);
 }
 
 // {T, heads, n} with rows up to the end of the last block: copies of the last row, which nobody sees.
 static tensor *whole_blocks(const build *b, tensor *x, uop *rows) {
-  return t_gather(b->g, t_contiguous(b->g, x), t_iota(b->g, rows));
+  return t_gather(b->g, x, t_iota(b->g, rows));
 }
 
 // Scores fall with the distance. away {T, 1, 1, 1, positions}

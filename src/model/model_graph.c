@@ -82,7 +82,7 @@ static tensor *part_of(build *b, const layer *y, const part *p, tensor *x, enum 
 // What flows on is stored, and its norm where that is what flows on.
 static tensor *finished(const build *b, const layer *y, tensor *x, enum tensor_id last) {
   x = t_contiguous(b->g, x);
-  return last ? t_contiguous(b->g, norm(b, y, last, x)) : x;
+  return last ? norm(b, y, last, x) : x;
 }
 
 // What flows from layer to layer is stored, whatever that costs: sums over it then have one form for one token and for
@@ -101,9 +101,9 @@ tensor *through(build *b, const layer *y, tensor *x) {
       finished(b, y, t_add(g, x, part_of(b, y, y->mixer, norm(b, y, y->mixer_norm, x), y->mixer_post)), y->mixer_last);
   if (y->mixer_again) x = finished(b, y, t_add(g, x, in), y->mixer_again);
   if (y->ff) x = finished(b, y, t_add(g, x, part_of(b, y, y->ff, norm(b, y, y->ff_norm, x), y->ff_post)), y->ff_last);
-  if (b->m->n_own) x = t_contiguous(g, t_add(g, x, per_layer_adds(b, y, x)));
-  if (y->w[W_LAYER_OUTPUT_SCALE].weight) x = t_contiguous(g, t_mul(g, x, weight(b, y, W_LAYER_OUTPUT_SCALE)));
-  return y->halved ? t_contiguous(g, t_scale(g, x, 0.5)) : x;
+  if (b->m->n_own) x = t_add(g, x, per_layer_adds(b, y, x));
+  if (y->w[W_LAYER_OUTPUT_SCALE].weight) x = t_mul(g, x, weight(b, y, W_LAYER_OUTPUT_SCALE));
+  return y->halved ? t_scale(g, x, 0.5) : x;
 }
 
 // What the head would read, of every position.

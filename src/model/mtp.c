@@ -82,12 +82,12 @@ static tensor *entered(const build *b, tensor *all) {
   // stored one by one: otherwise each row of the product would look up rows, unpack and norm them again
   e = norm(b, y, W_NEXTN_ENORM, t_contiguous(g, e));
   h = norm(b, y, W_NEXTN_HNORM, t_contiguous(g, h));
-  return t_contiguous(g, linear(b, y, W_NEXTN_EH_PROJ, t_contiguous(g, t_cat_last(g, e, h))));
+  return linear(b, y, W_NEXTN_EH_PROJ, t_contiguous(g, t_cat_last(g, e, h)));
 }
 
 void mtp_keep(build *b, tensor *x) {
   const model *m = b->m;
-  tensor *all = keep_hidden(b, t_contiguous(b->g, norm(b, NULL, m->output_norm, x)));
+  tensor *all = keep_hidden(b, norm(b, NULL, m->output_norm, x));
   through(b, block(m), entered(b, all));               // of which the caches are written, and nothing else
 }
 
@@ -96,7 +96,7 @@ void mtp_predict(build *b) {
   const layer *y = block(m);
   tensor *x = through(b, y, entered(b, kept_rows(b)));
   bool own_norm = y->w[W_NEXTN_SHARED_HEAD_NORM].weight, own_head = y->w[W_NEXTN_SHARED_HEAD_HEAD].weight;
-  x = t_contiguous(b->g, norm(b, own_norm ? y : NULL, own_norm ? W_NEXTN_SHARED_HEAD_NORM : m->output_norm, x));
+  x = norm(b, own_norm ? y : NULL, own_norm ? W_NEXTN_SHARED_HEAD_NORM : m->output_norm, x);
   keep_hidden(b, x);
   vec_push(b->effects, logits_of(b, own_head ? y : NULL, own_head ? W_NEXTN_SHARED_HEAD_HEAD : head_of(m), x));
 }
