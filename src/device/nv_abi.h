@@ -160,10 +160,12 @@ typedef struct nv_token { uint32_t token; } nv_token;
 
 // ---- /dev/nvidia-uvm ------------------------------------------------------------------------------------------------
 
-// kernel-open/nvidia-uvm/uvm_ioctl.h, uvm_linux_ioctl.h: bare numbers
+// kernel-open/nvidia-uvm/uvm_ioctl.h, uvm_linux_ioctl.h: bare numbers. Two structures became shorter with 590; the
+// older ones have no number in their names.
 enum {
   UVM_REGISTER_SPACE = 25,
   UVM_REGISTER_CHANNEL = 27,
+  UVM_UNREGISTER_CHANNEL = 28,
   UVM_MAP_EXTERNAL = 33,
   UVM_FREE = 34,
   UVM_REGISTER_GPU = 37,
@@ -192,6 +194,8 @@ typedef struct uvm_register_channel {
   uint64_t base, length;
   uint32_t status;
 } uvm_register_channel;
+typedef struct uvm_unregister_channel { nv_uuid gpu; uint32_t client, channel, status; } uvm_unregister_channel;
+typedef struct uvm_unregister_channel_590 { uint32_t client, channel, status; } uvm_unregister_channel_590;
 typedef struct uvm_create_external { uint64_t base, length; uint32_t status; } uvm_create_external;
 // kernel-open/nvidia-uvm/uvm_types.h
 typedef struct uvm_attributes { nv_uuid gpu; uint32_t mapping, caching, format, bits, compression; } uvm_attributes;
@@ -203,15 +207,15 @@ typedef struct uvm_map_external {
   int32_t control;
   uint32_t client, memory, status;
 } uvm_map_external;
-typedef struct uvm_free { uint64_t base, length; uint32_t status; } uvm_free;            // up to 580
+typedef struct uvm_free { uint64_t base, length; uint32_t status; } uvm_free;
 typedef struct uvm_free_590 { uint64_t base; uint32_t status; } uvm_free_590;
 
 // ---- classes of objects ---------------------------------------------------------------------------------------------
 
-// class/cl0000.h, cl0080.h, cl2080.h, cl003e.h, cl0040.h, cl90f1.h, cla06c.h, cl9067.h; the rest by their own headers,
-// which have the names of the numbers
+// nvos.h (NV01_ROOT_CLIENT), class/cl0080.h, cl2080.h, cl003e.h, cl0040.h, cl90f1.h, cla06c.h, cl9067.h; the rest by
+// their own headers, which have the names of the numbers
 enum nv_class {
-  NV_CLASS_ROOT = 0,
+  NV_CLASS_CLIENT = 0x41,
   NV_CLASS_HOST_MEMORY = 0x3e,
   NV_CLASS_MEMORY = 0x40,
   NV_CLASS_DEVICE = 0x80,

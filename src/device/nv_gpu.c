@@ -107,7 +107,7 @@ static int make_space(nv_gpu *g, error *err) {
 static int map_doorbell(nv_gpu *g, error *err) {
   uint32_t object;
   if (nv_rm_make(&g->rm, g->rm.subdevice, g->classes.doorbell, NULL, &object, "a page to ring", err)) return -1;
-  void *at = nv_rm_map(&g->rm, g->rm.subdevice, object, NV_DOORBELL_BYTES, NULL, false, 0, err);
+  void *at = nv_rm_map(&g->rm, g->rm.device, object, NV_DOORBELL_BYTES, NULL, false, 0, err);
   g->doorbell = at;
   return at ? 0 : -1;
 }
@@ -144,14 +144,24 @@ static int start_channel(nv_gpu *g, error *err) {
   nv_schedule start = {.enable = 1};
   nv_token token = {0};
   nv_rm *rm = &g->rm;
-  if (nv_rm_control(rm, g->channel, NV_GET_TOKEN, &token, sizeof token, "asking for the channel's number", err) ||
-      nv_rm_control(rm, g->group, NV_SCHEDULE, &start, rm->facts->schedule_bytes, "starting the channel", err))
+  if (nv_rm_control(rm, g->channel, NV_GET_TOKEN, &token, sizeof token, "asking for the channel's number", err))
     return -1;
   g->token = token.token;
   uvm_register_channel r = {.gpu = rm->uuid, .control = rm->control, .client = rm->client, .channel = g->channel,
                             .length = 64 << 20};
   r.base = nv_rm_addresses(rm, r.length, 2 << 20);
-  return nv_rm_uvm(rm, UVM_REGISTER_CHANNEL, &r, &r.status, "giving the channel to nvidia-uvm", err);
+  if (nv_rm_uvm(rm, UVM_REGISTER_CHANNEL, &r, &r.status, "giving the channel to nvidia-uvm", err)) return -1;
+  g->in_uvm = true;
+  return nv_rm_control(rm, g->group, NV_SCHEDULE, &start, rm->facts->schedule_bytes, "starting the channel", err);
+}
+
+static void stop_channel(nv_gpu *g) {
+  nv_rm *rm = &g->rm;
+  uvm_unregister_channel u = {.gpu = rm->uuid, .client = rm->client, .channel = g->channel};
+  uvm_unregister_channel_590 v = {.client = rm->client, .channel = g->channel};
+  if (g->in_uvm && rm->facts->uvm_590) nv_rm_uvm(rm, UVM_UNREGISTER_CHANNEL, &v, &v.status, "", NULL);
+  else if (g->in_uvm) nv_rm_uvm(rm, UVM_UNREGISTER_CHANNEL, &u, &u.status, "", NULL);
+  if (g->channel) nv_rm_drop(rm, g->group, g->channel);
 }
 
 int nv_gpu_start(nv_gpu *g, error *err) {
@@ -173,7 +183,7 @@ void nv_gpu_close(nv_gpu *g) {
   if (!g) return;
   if (g->doorbell) munmap((void *)(uintptr_t)g->doorbell, NV_DOORBELL_BYTES);
   // the channel first: it uses the memory
-  if (g->channel) nv_rm_drop(&g->rm, g->group, g->channel);
+  stop_channel(g);
   nv_rm_close(&g->rm);
   compiler_free(g->gpu.llvm);
   remote_free(&g->memory);

@@ -26,6 +26,7 @@ typedef struct nv_gpu {
   str ptxas, ptxas_version;                // its path
 
   uint32_t space, group, context, channel, token;
+  bool in_uvm;                             // the channel
   uint64_t ring_at;                        // entries, and behind them the channel's registers
   volatile uint32_t *doorbell;
   unsigned put;

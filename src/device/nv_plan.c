@@ -37,9 +37,10 @@ static void *nv_make_guest(void *state, uint64_t size, error *err) {
 
 static void *nv_bring(void *state, const void *from, uint64_t size, error *err) {
   nv_gpu *g = state;
-  void *at = nv_alloc_zeros(g, round_up(size + REMOTE_SLACK, 4), err);
-  if (!at || !nv_gpu_write(g, nv_address(at), from, size, err)) return at;
-  nv_drop(g, at);
+  uint64_t at = nv_rm_alloc(&g->rm, size + REMOTE_SLACK, NV_VRAM, false, err);
+  if (!at || (!nv_gpu_write(g, at, from, size, err) && !nv_gpu_fill(g, at + size, 0, REMOTE_SLACK, err)))
+    return (void *)(uintptr_t)at;
+  nv_rm_free(&g->rm, at);
   return NULL;
 }
 

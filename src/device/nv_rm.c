@@ -12,7 +12,14 @@
 // The published sources of all versions from 550 to 595 were compared: structures that are not here have not changed.
 static const nv_version_facts nv_versions[] = {
   {590, 3, 132, true}, {575, 3, 132, false}, {550, 2, 132, false}};
-enum { FIRST_SHORT_NAME = 595, LAST_KNOWN = 595, SMALL_PAGE = 4096, HUGE_PAGE = 2 << 20, HUGE_FROM = 8 << 20 };
+enum {
+  FIRST_SHORT_NAME = 595,
+  LAST_KNOWN = 595,
+  SMALL_PAGE = 4096,
+  BIG_PAGE = 64 << 10,
+  HUGE_PAGE = 2 << 20,
+  HUGE_FROM = 8 << 20
+};
 
 // ---- errors and calls -----------------------------------------------------------------------------------------------
 
@@ -129,7 +136,7 @@ int nv_rm_open(nv_rm *rm, error *err) {
   nv_get_uuid uuid = {.flags = NV_UUID_BINARY, .length = sizeof rm->uuid};
   *rm = (nv_rm){.control = -1, .card = -1, .uvm = -1, .uvm_mm = -1};
   if ((rm->control = nv_open_file("/dev/nvidiactl", err)) < 0 || ask_version(rm, err) ||
-      nv_rm_make(rm, 0, NV_CLASS_ROOT, NULL, &rm->client, "becoming a client of the driver", err) ||
+      nv_rm_make(rm, 0, NV_CLASS_CLIENT, NULL, &rm->client, "becoming a client of the driver", err) ||
       choose_card(rm, err))
     return -1;
   gpu.id = rm->id;
@@ -265,7 +272,7 @@ static int map_for_gpu(const nv_rm *rm, const nv_memory *m, error *err) {
 static void unmap_for_gpu(const nv_rm *rm, const nv_memory *m) {
   uvm_free f = {.base = m->at, .length = m->size};
   uvm_free_590 g = {.base = m->at};
-  if (rm->facts->short_free) nv_rm_uvm(rm, UVM_FREE, &g, &g.status, "", NULL);
+  if (rm->facts->uvm_590) nv_rm_uvm(rm, UVM_FREE, &g, &g.status, "", NULL);
   else nv_rm_uvm(rm, UVM_FREE, &f, &f.status, "", NULL);
 }
 
@@ -276,7 +283,8 @@ static void unmap_for_process(const nv_memory *m) {
 }
 
 uint64_t nv_rm_alloc(nv_rm *rm, uint64_t size, enum nv_where where, bool one_piece, error *err) {
-  uint64_t page = where != NV_HOST && size >= HUGE_FROM ? HUGE_PAGE : SMALL_PAGE;
+  // nvidia-uvm maps by the largest pages that address and size are multiples of
+  uint64_t page = where == NV_HOST || size < BIG_PAGE ? SMALL_PAGE : size < HUGE_FROM ? BIG_PAGE : HUGE_PAGE;
   if (size > NV_SPACE_BYTES || !size) return (void)nv_rm_failed(err, "so much memory", 0x51), 0;
   nv_memory m = {.size = round_up(size, page), .where = where};
   m.at = nv_rm_addresses(rm, m.size, page);

@@ -14,7 +14,7 @@
 #define NV_SPACE_BYTES 0x8000000000ull
 
 // What differs between the driver's versions, from the one on that is named.
-typedef struct nv_version_facts { int major; uint32_t schedule_bytes, name_bytes; bool short_free; } nv_version_facts;
+typedef struct nv_version_facts { int major; uint32_t schedule_bytes, name_bytes; bool uvm_590; } nv_version_facts;
 
 enum nv_where {
   NV_VRAM,

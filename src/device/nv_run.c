@@ -12,6 +12,7 @@
 #include <time.h>
 
 enum { LAUNCHES = 0, COPIES = 1, SPINS = 4000, LONGEST_S = 60, TICK_US = 50 };
+#define YIELDING_S 20e-3                   /* a token's time: a sleep would be a part of it */
 
 static volatile uint64_t *signal_of(const nv_gpu *g, unsigned i) {
   return (volatile uint64_t *)(uintptr_t)nv_signal_at(g, i);
@@ -62,7 +63,7 @@ static int await(nv_gpu *g, unsigned i, uint64_t value, error *err) {
     double now = now_s();
     if (turn == SPINS) start = now;
     if (now - start > LONGEST_S) return nv_lose(g, err, 0);
-    if (now - start < 2e-3) sched_yield();
+    if (now - start < YIELDING_S) sched_yield();
     else nanosleep(&(struct timespec){.tv_nsec = TICK_US * 1000}, NULL);
   }
   atomic_thread_fence(memory_order_seq_cst);

@@ -174,7 +174,8 @@ static uint64_t memory_of_gpu(void) { return strtoull(fake_setting("FAKE_NV_MEMO
 static uint32_t make_memory(object *o, const nv_memory_params *p, bool host) {
   enum { NEEDED = NV_MEMORY_ALIGNED | NV_MEMORY_HAS_HANDLE | NV_MEMORY_UNMAPPED };
   bool huge = (p->attr >> 23 & 3) == 3;
-  uint64_t page = huge ? 2 << 20 : 4096;
+  // pages of 4 KiB for much of the GPU's memory would be slow
+  uint64_t page = huge ? 2 << 20 : !host && (p->size > 64 << 10 || p->alignment > 4096) ? 64 << 10 : 4096;
   if ((p->flags & NEEDED) != NEEDED || p->type != (host ? 13u : 0) || (p->attr >> 25 & 3) != host || !p->size ||
       p->size % page || p->alignment != page || p->limit != p->size - 1 || (huge && (p->attr2 >> 20 & 3) != 1) ||
       p->owner != objects.at[0].handle)
@@ -214,10 +215,10 @@ static uint32_t make_channel(const object *o, const nv_channel_params *p) {
 static uint32_t make_object(object *o, void *params) {
   const uint32_t of_gpu = NV_CLASS_DEVICE;
   switch (o->class) {
-  case NV_CLASS_ROOT: return objects.n ? refuse(INVALID, "a second client", 0) : 0;
+  case NV_CLASS_CLIENT: return objects.n ? refuse(INVALID, "a second client", 0) : 0;
   case NV_CLASS_DEVICE: {
     const nv_device_params *p = params;
-    return !is_class(o->parent, NV_CLASS_ROOT) || p->number || p->share_client != o->parent ? INVALID : 0;
+    return !is_class(o->parent, NV_CLASS_CLIENT) || p->number || p->share_client != o->parent ? INVALID : 0;
   }
   case NV_CLASS_SUBDEVICE: return is_class(o->parent, of_gpu) && params ? 0 : INVALID;
   case NV_CLASS_SPACE: {
@@ -251,7 +252,7 @@ static uint32_t alloc(nv_alloc *a) {
   static uint32_t next = 0xcaf00001;
   uint32_t status = made_to_fail("alloc", a->class);
   if (status) return status;
-  if (a->class != NV_CLASS_ROOT && (!find(a->client) || !find(a->parent)))
+  if (a->class != NV_CLASS_CLIENT && (!find(a->client) || !find(a->parent)))
     return refuse(INVALID, "an object of nobody", a->class);
   object o = {.handle = next++, .parent = a->parent, .class = a->class, .file = -1, .live = true};
   if ((status = make_object(&o, (void *)(uintptr_t)a->params))) {
@@ -265,6 +266,7 @@ static uint32_t alloc(nv_alloc *a) {
 
 static void drop(object *o) {
   if (o->class == NV_CLASS_MEMORY) used -= o->size;
+  if (o->handle == fake.channel.handle && fake.channel.registered) fake_fault("a channel that UVM still has");
   if (o->handle == fake.channel.handle) fake.channel.scheduled = false;
   if (o->file >= 0) close(o->file);
   o->live = false;
@@ -273,7 +275,7 @@ static void drop(object *o) {
 static uint32_t free_object(const nv_free *f) {
   object *o = find(f->object);
   if (!o) return refuse(INVALID, "freed twice", f->object);
-  if (o->class != NV_CLASS_ROOT) {
+  if (o->class != NV_CLASS_CLIENT) {
     if (o->parent != f->parent) return refuse(INVALID, "freed from another parent", f->object);
     if (address_of(o->handle)) return refuse(INVALID, "memory that is still mapped", o->handle);
     drop(o);
@@ -359,7 +361,8 @@ static uint32_t control(const nv_control *c) {
   }
   case NV_SCHEDULE: {
     pthread_t t;
-    if (o->class != NV_CLASS_GROUP || !((nv_schedule *)p)->enable || !fake.channel.compute || !fake.channel.copy)
+    if (o->class != NV_CLASS_GROUP || !((nv_schedule *)p)->enable || !fake.channel.compute || !fake.channel.copy ||
+        !fake.channel.registered)
       return refuse(INVALID, "a channel that is not ready is started", 0);
     fake.channel.scheduled = true;
     return pthread_create(&t, NULL, fake_gpu, NULL) || pthread_detach(t) ? INVALID : 0;
@@ -456,11 +459,21 @@ static int uvm(int file, unsigned long command, void *p) {
     return 0;
   }
   case UVM_FREE:
+    // where older versions have a length the status is: nothing, before the call
+    if (version() >= 590 && ((uvm_free_590 *)p)->status) fake_fault("UVM_FREE of an older version");
     if (version() >= 590) ANSWER(uvm_free_590, free_range(x->base, 0));
     ANSWER(uvm_free, free_range(x->base, x->length));
   case UVM_REGISTER_CHANNEL:
     fake.channel.registered = true;
     ANSWER(uvm_register_channel, x->channel == fake.channel.handle && !fake_is_mapped(x->base, 1) ? 0 : INVALID);
+  case UVM_UNREGISTER_CHANNEL: {
+    uint32_t which = version() >= 590 ? ((uvm_unregister_channel_590 *)p)->channel
+                                        : ((uvm_unregister_channel *)p)->channel;
+    if (!fake.channel.registered || which != fake.channel.handle) fake_fault("no channel %x", which);
+    fake.channel.registered = false;
+    if (version() >= 590) ANSWER(uvm_unregister_channel_590, 0);
+    ANSWER(uvm_unregister_channel, 0);
+  }
   default: fake_fault("no such UVM command %lx", command); errno = EINVAL; return -1;
   }
 #undef ANSWER
