@@ -113,13 +113,17 @@ static int map_doorbell(nv_gpu *g, error *err) {
 }
 
 static int make_memory_of_channel(nv_gpu *g, error *err) {
-  return (g->ring_at = nv_rm_alloc(&g->rm, NV_RING_BYTES, NV_VRAM_SEEN, true, err)) &&
-             (g->area = nv_rm_alloc(&g->rm, NV_AREA_BYTES, NV_HOST, false, err)) &&
-             (g->notice_at = nv_rm_alloc(&g->rm, NV_NOTICE_BYTES, NV_HOST, false, err)) &&
-             (g->staging = nv_rm_alloc(&g->rm, 2 * NV_HALF_BYTES, NV_HOST, false, err)) &&
-             (g->scratch = nv_rm_alloc(&g->rm, NV_SCRATCH_BYTES, NV_VRAM_SEEN, false, err))
-           ? 0
-           : -1;
+  nv_rm *rm = &g->rm;
+  if (!(g->ring_at = nv_rm_alloc(rm, NV_RING_BYTES, NV_VRAM_SEEN, true, err)) ||
+      !(g->area = nv_rm_alloc(rm, NV_AREA_BYTES, NV_HOST, false, err)) ||
+      !(g->notice_at = nv_rm_alloc(rm, NV_NOTICE_BYTES, NV_HOST, false, err)) ||
+      !(g->staging = nv_rm_alloc(rm, 2 * NV_HALF_BYTES, NV_HOST, false, err)) ||
+      !(g->scratch = nv_rm_alloc(rm, NV_SCRATCH_BYTES, NV_VRAM_SEEN, false, err)))
+    return -1;
+  // the driver may write there as soon as there is a channel
+  memset((void *)(uintptr_t)g->area, 0, NV_AREA_BYTES);
+  memset((void *)(uintptr_t)g->notice_at, 0, NV_NOTICE_BYTES);
+  return 0;
 }
 
 static int make_channel(nv_gpu *g, error *err) {
@@ -169,8 +173,6 @@ int nv_gpu_start(nv_gpu *g, error *err) {
   if (make_space(g, err) || map_doorbell(g, err) || make_memory_of_channel(g, err) || make_channel(g, err) ||
       start_channel(g, err))
     return -1;
-  memset((void *)(uintptr_t)g->area, 0, NV_AREA_BYTES);
-  memset((void *)(uintptr_t)g->notice_at, 0, NV_NOTICE_BYTES);
   nv_push_object(&w, NV_ON_COMPUTE, g->classes.compute);
   nv_push_object(&w, NV_ON_COPY, g->classes.copy);
   nv_push_windows(&w, NV_SHARED_WINDOW_AT, NV_LOCAL_WINDOW_AT);
