@@ -37,7 +37,7 @@ enum {
   LEAST_CTX = 4096
 };
 // Kernels know no context but the longest that a sequence can have, and no number of pages but the largest.
-enum { USUAL_CTX = 1 << 17, USUAL_PAGES = 1 << 13 };
+enum { USUAL_CTX = 1 << 17, USUAL_PAGES = 1 << 13, FEW_PAGES = 8 };
 
 // The plans of a model, what they compute beside the caches, and for how many tokens (0: as many as a chunk has). Tiles
 // of tokens are as large as that, so that a few tokens, and texts that are short, have plans of their own.
@@ -196,8 +196,9 @@ static int reserve_caches(engine *e, error *err) {
                      (double)have / (1 << 30));
   if (!memory_available(&have, NULL)) all = have - file;
   int64_t least = least_pages(e);
-  if (caches_open(&e->caches, e->m, devices_of_states(e), here ? max_i64(USUAL_PAGES, 2 * e->ctx / CACHE_PAGE) : least,
-                  least, e->room, all, err) ||
+  // Elsewhere pages take memory before they are used; but each sequence of a step has one of its own.
+  int64_t pages = here ? max_i64(USUAL_PAGES, 2 * e->ctx / CACHE_PAGE) : max_i64(FEW_PAGES, least);
+  if (caches_open(&e->caches, e->m, devices_of_states(e), pages, least, e->room, all, err) ||
       sequence_new(&e->caches, &e->own, err))
     return -1;
   e->ids = xcalloc((size_t)e->room, sizeof *e->ids);
