@@ -211,7 +211,7 @@ def test_a_lost_gpu_is_the_error_of_a_request(weft, fake_env, shared_dir, tmp_pa
     (tmp_path / "kernels").mkdir()
     env = {**os.environ, **fake_env, "FAKE_NV_KERNELS": str(tmp_path / "kernels"), "FAKE_NV_DIE": str(tmp_path / "dead"), "FAKE_NV_RUN": "0",
            "WEFT_CACHE": "off"}
-    with Server(weft, env, shared_dir / "models" / "tiny-llama.gguf") as server:
+    with Server(weft, env, shared_dir / "models" / "tiny-llama.gguf", "-c", "64") as server:   # few pages for many sequences
         body = {"prompt": [1, 5, 9], "n_predict": 30, "temperature": 0}
         assert server.ask("/completion", body)[0] == 200
         (tmp_path / "dead").touch()
