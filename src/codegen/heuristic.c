@@ -761,7 +761,24 @@ static bool unroll_one_stage(kernel *k, int sums) {
   return did;
 }
 
-enum { STAGE_COPIES = 4 };
+enum { STAGE_COPIES = 4, GROUP_COPIES = 16 };
+
+// Bytes of memory that stages take, in all their copies.
+static int64_t bytes_of_stages(const kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  int64_t bytes = 0;
+  for (size_t i = 0; i < l.n; i++) {
+    const uop *u = l.at[i], *mem = u->op == OP_STORE ? u->src[0]->src[0] : NULL;
+    if (!mem || mem->op != OP_LOCAL) continue;
+    int64_t one = mem->b * dtype_size((enum dtype)mem->dt);
+    for (size_t n = 0; n < uop_ranges(u).n; n++)
+      if (uop_ranges(u).at[n]->b == AXIS_UPCAST) one *= uop_ranges(u).at[n]->src[0]->a;
+    bytes += one;
+  }
+  arena_free(a);
+  return bytes;
+}
 
 // Loops around stages become copies of these: rows (queries of one head of keys), then tokens, whose sums share what
 // they read.
@@ -790,8 +807,12 @@ int copy_stages(kernel *k) {
     if (amount > 1 && apply_to(k, OPT_UPCAST, fixed[i], fixed[i]->src[0]->a == amount ? 0 : (int)amount))
       copies *= (int)amount;
   }
-  if (tokens && STAGE_COPIES / copies > 1 && apply_to(k, OPT_UPCAST, tokens, STAGE_COPIES / copies))
-    copies *= STAGE_COPIES / copies;
+  // A work-group reads keys and values once for all that it has of a chunk's tokens; four of them should fit.
+  int more = (k->t->has_local ? GROUP_COPIES : STAGE_COPIES) / copies;
+  while (tokens && more > STAGE_COPIES / copies &&
+         (more > tokens->src[0]->vmax || 4 * more * bytes_of_stages(k) > k->t->max_local_bytes))
+    more /= 2;
+  if (tokens && more > 1 && apply_to(k, OPT_UPCAST, tokens, more)) copies *= more;
   return copies;
 }
 

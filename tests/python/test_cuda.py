@@ -113,6 +113,14 @@ def test_products_of_halves_are_tiles(on_fake, shared_dir, tmp_path, sm, tiles):
             assert len(products) >= 5 if tiles and not exact else not products
 
 
+def test_tokens_of_a_prompt_share_keys_and_values(on_fake, shared_dir):
+    """A work-group has both queries of a head of keys and four tokens: what it reads of the caches serves eight."""
+    done, _ = on_fake(generate(shared_dir / "models" / "tinypy-f16.gguf", PROMPT, 1), FAKE_CUDA_RUN="0", DEBUG="3", WEFT_CACHE="off")
+    assert done.returncode == 0, done.err
+    blocks = {int(n) for n in re.findall(r"^kernel r_n\d+_n(\d+)_", done.err, re.MULTILINE)}
+    assert blocks == {64 // 4}, "tokens of a chunk, in numbers of work-groups"
+
+
 def brought(log):
     return sum(int(line.split()[1]) for line in log if line.startswith("cuMemcpyHtoDAsync"))
 
