@@ -38,6 +38,8 @@ enum {
 };
 // Kernels know no context but the longest that a sequence can have, and no number of pages but the largest.
 enum { USUAL_CTX = 1 << 17, USUAL_PAGES = 1 << 13, FEW_PAGES = 8 };
+// tokens of one expert that its weights are read for at once
+enum { EXPERT_TILE = 8 };
 
 // The plans of a model, what they compute beside the caches, and for how many tokens (0: as many as a chunk has). Tiles
 // of tokens are as large as that, so that a few tokens, and texts that are short, have plans of their own.
@@ -268,6 +270,7 @@ static enum layout_kind layout_wanted(void *ctx, int64_t id) {
 static uop *graph_of_plan(const engine *e, const struct place *at, enum plan_kind kind, graph *g) {
   const struct plan_row *r = &plan_rows[kind];
   model_shape of = {.page = CACHE_PAGE,
+                    .tile = EXPERT_TILE,
                     .pages = e->caches.n_pages,
                     .slots = e->caches.slots,
                     .ctx = e->ctx,

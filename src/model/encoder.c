@@ -6,9 +6,6 @@
 #include <math.h>
 #include "model/model_impl.h"
 
-// Attention over a context has parts of this many positions, as it is computed in one pass (schedule/flash.h).
-enum { BLOCK = 128 };
-
 // Of its embedding and of its vectors. Files that end with two more products say how many elements lie between them.
 int encoder_load_ends(loader *l) {
   model *m = l->m;
@@ -54,7 +51,8 @@ tensor *ranking(const build *b, tensor *x) {
   return b->m->arch->encoder ? x : t_softmax(g, x, 1);
 }
 
-// {T, heads, n} with rows up to the end of the last block: copies of the last row, which nobody sees.
+// {T, heads, n} with rows up to the end of the last page, as attention over them is computed in one pass, page by page
+// (schedule/flash.h): copies of the last row, which nobody sees.
 static tensor *whole_blocks(const build *b, tensor *x, uop *rows) {
   return t_gather(b->g, x, t_iota(b->g, rows));
 }
@@ -69,8 +67,8 @@ static tensor *leaning_both_ways(const build *b, const layer *y, tensor *s, tens
 
 static tensor *encoder_attention(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  uop *one = n_(b, 1), *block = n_(b, BLOCK),
-      *rows = idx_mul(g, idx_div(g, idx_add(g, b->T, n_(b, BLOCK - 1)), block), block);
+  uop *one = n_(b, 1), *block = n_(b, b->s->page),
+      *rows = idx_mul(g, idx_div(g, idx_add(g, b->T, n_(b, b->s->page - 1)), block), block);
   int64_t d = y->head_dim, dv = y->v_dim, nq = y->n_head * d, nk = y->n_kv * d, nv = y->n_kv * dv;
   uop *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv);
   tensor *q, *k, *v;

@@ -110,6 +110,7 @@ enum model_logits {
 };
 typedef struct model_shape {
   int64_t page;              // positions of a page
+  int64_t tile;              // tokens of one expert that a chunk's products take at once (a chunk of 1: none)
   int64_t pages;             // that each paged state has room for, and slots of the others
   int64_t slots;
   // positions that a sequence can have (a multiple of page). BUF_PAGES (I32) has ctx / page + 1 pages of a sequence for

@@ -7,11 +7,11 @@
 // k.
 //
 // One token reads its own experts. A chunk of a prompt is sorted by expert, so that what is read of an expert's weights
-// serves all of its tokens: the pairs (token, choice) of one expert follow each other in tiles of TILE places that no
-// two experts share. Where a pair goes is a sum of comparisons again: first place of its expert, plus the earlier pairs
-// of the same expert. A product is then over {tile, place, row}, and one expert per tile. How many tiles are in use
-// hangs on the data; there is room for the most that a chunk can need, and what lies in places without a pair is never
-// read.
+// serves all of its tokens: the pairs (token, choice) of one expert follow each other in tiles (model_shape.tile) that
+// no two experts share. Where a pair goes is a sum of comparisons again: first place of its expert, plus the earlier
+// pairs of the same expert. A product is then over {tile, place, row}, and one expert per tile. How many tiles are in
+// use depends on the data; there is room for the most that a chunk can need, and what lies in places without a pair is
+// never read.
 //
 // Each pair's output is stored, and a token's are added in the order of its choices, weighted: the same sum for one
 // token and for many.
@@ -22,7 +22,7 @@
 #include "model/dequant.h"
 #include "model/model_impl.h"
 
-enum { MAX_EXPERTS = 4096, TILE = 8 };
+enum { MAX_EXPERTS = 4096 };
 
 // --- loading --------------------------------------------------------------------------------------------------------
 
@@ -270,14 +270,14 @@ static tensor *eval_experts(const build *b, const layer *y, const choice *c, ten
 static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, tensor *x, tensor *weights) {
   graph *g = b->g;
   const experts *e = &y->moe;
-  uop *one = n_(b, 1), *n = n_(b, e->n), *pairs = idx_mul(g, b->T, n_(b, e->used)), *tile = n_(b, TILE);
-  uop *tiles = idx_div(g, idx_add(g, pairs, n_(b, (int64_t)e->n * (TILE - 1))), tile),
+  uop *one = n_(b, 1), *n = n_(b, e->n), *pairs = idx_mul(g, b->T, n_(b, e->used)), *tile = n_(b, b->s->tile);
+  uop *tiles = idx_div(g, idx_add(g, pairs, n_(b, e->n * (b->s->tile - 1))), tile),
       *places = idx_mul(g, tiles, tile);
   tensor *pair = t_reshape(g, chosen, DIMS(pairs)), *expert = iota(b, n);
   // tiles of each expert, and its first one
   tensor *count =
     sum_where(g, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, expert, DIMS(n, one))), i32(g, 1), 1);
-  tensor *needs = t_op2(g, OP_IDIV, t_add(g, count, i32(g, TILE - 1)), i32(g, TILE));
+  tensor *needs = t_op2(g, OP_IDIV, t_add(g, count, i32(g, b->s->tile - 1)), i32(g, b->s->tile));
   tensor *first =
     sum_where(g, less_than(g, expert, t_reshape(g, expert, DIMS(n, one))), t_reshape(g, needs, DIMS(one, n)), 1);
   // the expert of a tile: as many as have their last one before it
@@ -290,7 +290,7 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
          *earlier =
            t_op2(g, OP_AND, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, pair, DIMS(pairs, one))),
                  less_than(g, i, t_reshape(g, i, DIMS(pairs, one))));
-  tensor *place = t_op2(g, OP_MUL, t_gather(g, first, pair), i32(g, TILE));
+  tensor *place = t_op2(g, OP_MUL, t_gather(g, first, pair), i32(g, b->s->tile));
   place = t_add(g, place, sum_where(g, earlier, i32(g, 1), 1));
   tensor *here = equal(g, t_reshape(g, place, DIMS(one, pairs)), t_reshape(g, iota(b, places), DIMS(places, one)));
   tensor *token = t_cast(g, t_op2(g, OP_IDIV, i, n_(b, e->used)), DT_I32);

@@ -403,7 +403,8 @@ static counts count(const shape_of *s, int layers, const char *quant, const char
   graph *g = graph_new(NULL);
   schedule sched;
   uop *sink = model_graph(
-    m, g, &(model_shape){.page = 128, .pages = 8192, .slots = 1, .ctx = 4224, .chunk = chunk, .logits = chunk == 1});
+    m, g, &(model_shape){.page = 128, .tile = 8, .pages = 8192, .slots = 1, .ctx = 4224, .chunk = chunk,
+                         .logits = chunk == 1});
   schedule_graph(g, exact ? sink : integer_dots(g, sink, 0), &sched);
   check_plan(&sched);
   map seen = {0};

@@ -63,8 +63,9 @@ static void change(bytes_of *f) {
 static void make_graph(const model *m) {
   enum { POSITIONS = 32, CHUNK = 4 };
   graph *g = graph_new(NULL);
-  model_graph(m, g, &(model_shape){.page = POSITIONS, .pages = 1, .slots = 1, .ctx = POSITIONS, .n_ctx = POSITIONS,
-                                   .chunk = CHUNK, .logits = model_is_encoder(m) ? LOGITS_HIDDEN : LOGITS_LAST});
+  model_graph(m, g, &(model_shape){.page = POSITIONS, .tile = 8, .pages = 1, .slots = 1, .ctx = POSITIONS,
+                                   .n_ctx = POSITIONS, .chunk = CHUNK,
+                                   .logits = model_is_encoder(m) ? LOGITS_HIDDEN : LOGITS_LAST});
   graph_free(g);
 }
 

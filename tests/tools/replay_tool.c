@@ -59,7 +59,7 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
   map seen = {0};
   schedule_graph(g,
                  integer_dots(g, model_graph(m, g,
-                                             &(model_shape){.page = 128,
+                                             &(model_shape){.page = 128, .tile = 8,
                                                             .pages = 8192,
                                                             .slots = 1,
                                                             .ctx = CTX + 2 * CHUNK,
