@@ -86,7 +86,7 @@ tensor *altup_through(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   uop *n = n_(b, b->m->n_rows), *d = n_(b, b->m->n_embd), *one = n_(b, 1);
   tensor *rows = predicted(b, y, x), *active = row(b, rows, 0),
-         *in = t_contiguous(g, norm(b, y, y->mixer_norm, active));
+         *in = norm(b, y, y->mixer_norm, active);
   tensor *thin = linear(b, y, W_LAUREL_R, linear(b, y, W_LAUREL_L, in));
   // one of the two products that meet in the sum below: left to costs, each of their norms becomes a kernel of its own
   thin = t_add(g, in, norm(b, y, W_LAUREL_POST_NORM, t_contiguous(g, thin)));

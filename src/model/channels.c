@@ -150,7 +150,7 @@ static tensor *kda(build *b, const layer *y, tensor *x) {
   tensor *kept = t_mul(g, S, t_reshape(g, fades, DIMS(H, n_(b, h.k), one)));
   state_store(b, y, STATE_SSM, t_add(g, kept, added_to_state(b, &h, keys, d, left, rows)));
   tensor *gate = sigmoid(g, split_heads(b, t_contiguous(g, through_two(b, y, W_SSM_G_A, W_SSM_G_B, x)), h.n, h.v));
-  return linear(b, y, W_ATTN_OUTPUT, join_heads(b, t_contiguous(g, t_mul(g, norm(b, y, W_SSM_NORM, out), gate))));
+  return linear(b, y, W_ATTN_OUTPUT, join_heads(b, t_mul(g, norm(b, y, W_SSM_NORM, out), gate)));
 }
 
 const part part_kda = {kda_load, kda};
@@ -199,7 +199,7 @@ static int rwkv7_load(loader *l, layer *y) {
 
 // x {T, d} and, by so much of each channel, what is between it and the token before
 static tensor *mixed(build *b, tensor *x, tensor *step, tensor *by) {
-  return t_contiguous(b->g, t_add(b->g, x, t_mul(b->g, step, by)));
+  return t_add(b->g, x, t_mul(b->g, step, by));
 }
 
 static tensor *tanh_of(graph *g, tensor *x) {

@@ -211,7 +211,7 @@ static tensor *embedded(build *b) {
   if (m->w[W_TOKEN_TYPES].weight) x = t_add(g, x, t_slice_i(g, weight(b, NULL, W_TOKEN_TYPES), 0, 0, 1));
   if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(b, NULL, W_POSITION_EMBD), b->at));
   // stored, so that no kernel of a layer looks up and unpacks rows of a quantised matrix again
-  if (m->arch->flags & ARCH_EMBD_NORM) x = norm(b, NULL, W_TOKEN_EMBD_NORM, t_contiguous(g, x));
+  if (m->arch->flags & ARCH_EMBD_NORM) x = norm(b, NULL, W_TOKEN_EMBD_NORM, x);
   x = t_contiguous(g, x);
   per_layer_enter(b, ids, x);
   return altup_enter(b, x);
