@@ -209,7 +209,7 @@ static tensor *tanh_of(graph *g, tensor *x) {
 // Heads {T, H, v}, each normed by itself, then by the weights of all
 static tensor *heads_normed(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  x = join_heads(b, t_contiguous(g, t_layernorm(g, t_contiguous(g, x), NULL, 64e-5)));
+  x = join_heads(b, t_contiguous(g, t_layernorm(g, x, NULL, 64e-5)));
   return t_add(g, t_mul(g, x, weight(b, y, W_TIME_MIX_LN)), bias(b, y, W_TIME_MIX_LN));
 }
 

@@ -57,7 +57,7 @@ static tensor *scored(build *b, const layer *y, tensor *x, tensor *q) {
   tensor *k = t_layernorm(g, linear(b, y, W_INDEXER_K, x), weight(b, y, W_INDEXER_K_NORM), EPS);
   k = t_reshape(g, t_add(g, k, bias(b, y, W_INDEXER_K_NORM)), DIMS(b->T, one, n));
   tensor *K = kv_store(b, y, KV_INDEX, rope_turn_as(b, y, t_contiguous(g, k), 1, i->n, i->turns_halves));
-  q = t_reshape(g, t_contiguous(g, linear(b, y, W_INDEXER_Q_B, q)), DIMS(b->T, heads, n));
+  q = t_reshape(g, linear(b, y, W_INDEXER_Q_B, q), DIMS(b->T, heads, n));
   q = rope_turn_as(b, y, q, i->heads, i->n, i->turns_halves);
   tensor *by = t_reshape(g, linear(b, y, W_INDEXER_PROJ, x), DIMS(b->T, heads));
   // page by page, as attention does it

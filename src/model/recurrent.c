@@ -189,7 +189,7 @@ static tensor *mamba(build *b, const layer *y, tensor *x) {
     B = norm(b, y, W_SSM_B_NORM, B);
     C = norm(b, y, W_SSM_C_NORM, C);
   }
-  dt = t_contiguous(g, softplus(g, linear(b, y, W_SSM_DT, dt)));
+  dt = softplus(g, linear(b, y, W_SSM_DT, dt));
   block k = block_of(b, MAMBA1_BLOCK);
   tensor *A = t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, D, N));
   tensor *sum = added_up(b, &k, keep_rows(b, y, STATE_DECAY, &k, dt, false)),

@@ -38,8 +38,8 @@ struct kernel { uop *root; int64_t next_range; };
 
 // What is known of a node. Facts lie in the order of dependency: their addresses compare as their places in it do.
 // cost: see note_cost; turn: the last walk of is_below that was here; before: the last round stored it;
-// keep: see form.c; term: see note_terms
-typedef struct fact { use *uses; double cost; int64_t turn; bool constant, before, keep, term; } fact;
+// keep: see form.c; term: see note_terms; weight, product: see note_products
+typedef struct fact { use *uses; double cost; int64_t turn; bool constant, before, keep, term, weight, product; } fact;
 
 // moved: see moved_place
 // staged: the uses inside a STAGE, once for each tile
@@ -202,13 +202,32 @@ static bool inside_a_reduction(const uop *u, const fact *f) {
   return false;
 }
 
+// A product with a weight is computed once: whether it pays to compute a small one again would depend on how many
+// tokens there are. weight: u is made of a weight, product: of a sum over such a thing, by way of what the last round
+// did not store.
+static void note_products(const decide *d, const uop *u, fact *to) {
+  to->weight = u->op == OP_BUFFER && u->memory == MEMORY_WEIGHT;
+  to->product = false;
+  if (u->op == OP_BUFFER || u->op == OP_AFTER || u->op == OP_CONTIGUOUS) return;
+  size_t n = u->op == OP_GATHER || (op_flags((enum op)u->op) & OPF_MOVEMENT) ? 1 : u->nsrc;
+  for (size_t i = 0; i < n; i++) {
+    const fact *f = fact_of(d, u->src[i]);
+    if (f->before) continue;
+    to->weight |= f->weight;
+    to->product |= f->product;
+  }
+  if (u->op != OP_REDUCE_AXIS || u->a != OP_ADD || !dtype_is_float((enum dtype)u->dt)) return;
+  to->product |= to->weight;
+  to->weight = false;
+}
+
 static bool worth_storing(const uop *u, const fact *f) {
   if (must_store(u) || f->keep || inside_a_reduction(u, f)) return true;
   if (f->constant) return false;
   double evals = 0, n = elements(u->shape);
   int count = 0;
   for (use *o = f->uses; o; o = o->next) { evals += evaluations(o); count++; }
-  if (count > MAX_USES) return true;
+  if (count > MAX_USES || (f->product && evals > n)) return true;
   double extra = (evals - n) * f->cost;
   double store = COST_DISPATCH + n * (n > FAR_ELEMENTS ? COST_FAR_STORE_LOAD : COST_STORE_LOAD);
   return extra > store;
@@ -430,7 +449,10 @@ static void use_of_target(decide *d, uop *view, use *o) {
 
 // One walk from the results back to the inputs.
 static void decide_all(decide *d, const uop_list *order, fact *facts) {
-  for (size_t i = 0; i < order->n; i++) if (order->at[i]->shape) note_cost(d, order->at[i], &facts[i]);
+  for (size_t i = 0; i < order->n; i++) {
+    note_products(d, order->at[i], &facts[i]);
+    if (order->at[i]->shape) note_cost(d, order->at[i], &facts[i]);
+  }
   for (size_t i = order->n; i-- > 0;) {
     uop *u = order->at[i];
     fact *f = &facts[i];

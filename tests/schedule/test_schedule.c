@@ -256,6 +256,24 @@ static void test_what_lies_across_a_sum_is_stored(void **state) {
   }
 }
 
+// A product that two kernels read is small enough to compute again, and is stored all the same; slices of one that meet
+// in one element are computed there.
+static void test_a_product_is_computed_once(void **state) {
+  (void)state;
+  for (int twice = 0; twice < 2; twice++) {
+    work w;
+    begin(&w);
+    tensor *x = t_reshape_i(w.g, buffer(&w, 1, 16), 2, (int64_t[]){1, 16});
+    tensor *y = t_matmul(w.g, x, t_reshape_i(w.g, t_weight(w.g, 2, DT_F32, 16 * 32), 2, (int64_t[]){32, 16}));
+    y = t_reshape_i(w.g, y, 1, (int64_t[]){32});
+    if (twice) for (int i = 0; i < 2; i++) store(&w, buffer(&w, 3 + i, 32), t_scale(w.g, y, 2 + i));
+    else store(&w, buffer(&w, 3, 16), t_mul(w.g, t_slice_i(w.g, y, 0, 0, 16), t_slice_i(w.g, y, 0, 16, 16)));
+    finish(&w);
+    assert_int_equal(w.s.n_kernels, twice ? 3 : 1);
+    end(&w);
+  }
+}
+
 // ---- real shapes ----------------------------------------------------------------------------------------------------
 
 typedef struct shape_of {
@@ -501,6 +519,7 @@ int main(void) {
     cmocka_unit_test(test_fusion),
     cmocka_unit_test(test_products_of_two_kinds_are_apart),
     cmocka_unit_test(test_what_lies_across_a_sum_is_stored),
+    cmocka_unit_test(test_a_product_is_computed_once),
     cmocka_unit_test(test_dispatches),
     cmocka_unit_test(test_chunk),
     cmocka_unit_test(test_linear_in_layers),
