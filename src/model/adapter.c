@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 enum { MAX_RANK = 1 << 14 };
 
@@ -174,7 +175,7 @@ tensor *adapt(const build *b, int weight, tensor *x, tensor *out) {
   tensor *A = t_reshape_i(g, t_buffer(g, id, DT_F32, rank * t->ne[0]), 2, (int64_t[]){rank, t->ne[0]});
   tensor *B = t_reshape_i(g, t_buffer(g, id + 1, DT_F32, rank * t->ne[1]), 2, (int64_t[]){t->ne[1], rank});
   b->m->adapted[weight - 1].used = true;
-  return t_add(g, out, t_contiguous(g, t_matmul(g, t_contiguous(g, t_matmul(g, x, A)), B)));
+  return t_add(g, out, one_form(g, t_matmul(g, read_by_many(g, t_matmul(g, x, A)), B)));
 }
 
 // After a graph of all layers and the head was made.

@@ -8,6 +8,7 @@
 #include <math.h>
 #include "model/dequant.h"
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 enum { LAUREL_RANK = 64 };        // no key says it
 
@@ -53,7 +54,7 @@ tensor *altup_enter(build *b, tensor *x) {
   if (!n) return x;
   tensor *rows[MAX_STREAM_ROWS] = {x};
   for (int i = 1; i < n; i++) rows[i] = as_large(b, t_matmul(g, x, matrix(b, W_ALTUP_PROJ, i - 1)), x);
-  return t_contiguous(g, t_permute(g, t_stack_last(g, rows, n), (int[]){0, 2, 1}));
+  return one_form(g, t_permute(g, t_stack_last(g, rows, n), (int[]){0, 2, 1}));
 }
 
 tensor *altup_leave(const build *b, tensor *x) {
@@ -79,7 +80,7 @@ static tensor *predicted(build *b, const layer *y, tensor *x) {
   tensor *by = linear(b, y, W_ALTUP_PREDICT_COEF, modalities(b, y, row(b, x, 0)));
   tensor *sum =
     t_reduce(g, t_mul(g, t_reshape(g, by, DIMS(b->T, n, n, one)), t_reshape(g, x, DIMS(b->T, one, n, d))), OP_ADD, 2);
-  return t_contiguous(g, t_add(g, x, t_reshape(g, sum, DIMS(b->T, n, d))));
+  return flows_on(g, t_add(g, x, t_reshape(g, sum, DIMS(b->T, n, d))));
 }
 
 tensor *altup_through(build *b, const layer *y, tensor *x) {
@@ -88,18 +89,17 @@ tensor *altup_through(build *b, const layer *y, tensor *x) {
   tensor *rows = predicted(b, y, x), *active = row(b, rows, 0),
          *in = norm(b, y, y->mixer_norm, active);
   tensor *thin = linear(b, y, W_LAUREL_R, linear(b, y, W_LAUREL_L, in));
-  // one of the two products that meet in the sum below: left to costs, each of their norms becomes a kernel of its own
-  thin = t_add(g, in, norm(b, y, W_LAUREL_POST_NORM, t_contiguous(g, thin)));
+  thin = t_add(g, in, norm(b, y, W_LAUREL_POST_NORM, makes_several(g, thin)));
   tensor *mixed = t_add(g, active, norm(b, y, y->mixer_post, y->mixer->graph(b, y, in)));
-  mixed = t_contiguous(g, t_scale(g, t_add(g, mixed, thin), M_SQRT1_2));
+  mixed = flows_on(g, t_scale(g, t_add(g, mixed, thin), M_SQRT1_2));
   tensor *ff = y->ff->graph(b, y, norm(b, y, y->ff_norm, mixed));
-  tensor *made = t_contiguous(g, t_add(g, mixed, norm(b, y, y->ff_post, ff)));
+  tensor *made = flows_on(g, t_add(g, mixed, norm(b, y, y->ff_post, ff)));
   tensor *by = t_add(g, linear(b, y, W_ALTUP_CORRECT_COEF, modalities(b, y, made)), t_float(g, 1));
   tensor *beyond =
     t_mul(g, t_reshape(g, t_sub(g, made, active), DIMS(b->T, one, d)), t_reshape(g, by, DIMS(b->T, n, one)));
-  rows = t_contiguous(g, t_add(g, rows, beyond));
+  rows = flows_on(g, t_add(g, rows, beyond));
   tensor *own = per_layer_adds(b, y, t_mul(g, row(b, rows, 0), weight(b, y, W_ALTUP_CORRECT_SCALE)));
   tensor *others =
     t_op2(g, OP_CMPLT, t_float(g, 0.5), t_reshape(g, t_cast(g, t_iota(g, n), DT_F32), DIMS(one, n, one)));
-  return t_contiguous(g, t_add(g, rows, t_where(g, others, t_reshape(g, own, DIMS(b->T, one, d)), t_float(g, 0))));
+  return flows_on(g, t_add(g, rows, t_where(g, others, t_reshape(g, own, DIMS(b->T, one, d)), t_float(g, 0))));
 }

@@ -4,6 +4,7 @@
 #endif
 #include <math.h>
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 // Windows: a number of positions, and which layers have it: a period, or one number for each layer (1: it has).
 int layers_slide(loader *l) {
@@ -219,20 +220,19 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
           nv = (int64_t)y->n_kv * y->v_dim;
   tensor *q, *k, *v, *gate = NULL;
   if (y->w[W_ATTN_QKV].weight) {
-    tensor *all = t_contiguous(g, limited(b, linear(b, y, W_ATTN_QKV, x)));
+    tensor *all = read_in_parts(g, limited(b, linear(b, y, W_ATTN_QKV, x)));
     q = t_slice_i(g, all, 1, 0, nq); k = t_slice_i(g, all, 1, nq, nk); v = t_slice_i(g, all, 1, nq + nk, nv);
   } else {
     q = limited(b, linear(b, y, W_ATTN_Q, x)); k = limited(b, linear(b, y, W_ATTN_K, x));
     v = y->w[W_ATTN_V].weight ? limited(b, linear(b, y, W_ATTN_V, x)) : k;
   }
   if (f & ARCH_GATED_Q) {
-    tensor *both = t_reshape(g, t_contiguous(g, q), DIMS(b->T, n_(b, y->n_head), n_(b, 2 * d)));
+    tensor *both = t_reshape(g, read_in_parts(g, q), DIMS(b->T, n_(b, y->n_head), n_(b, 2 * d)));
     q = t_reshape(g, t_slice_i(g, both, 2, 0, d), DIMS(b->T, n_(b, y->n_head * d)));
     gate = t_reshape(g, t_slice_i(g, both, 2, d, d), DIMS(b->T, n_(b, y->n_head * d)));
   }
-  if (f & ARCH_OUT_GATE) gate = t_contiguous(g, linear(b, y, W_ATTN_GATE, x));
-  // Rows are finished first: a norm runs over them, and rows that rotate together, two in each lane, are read at half
-  // of the memory's speed (docs/speed.md), which costs more than a dispatch.
+  if (f & ARCH_OUT_GATE) gate = ahead(g, linear(b, y, W_ATTN_GATE, x));
+  // Rows are finished first: a norm runs over them, or they rotate together.
   bool finished = y->w[W_ATTN_QKV].weight, normed = y->w[W_ATTN_Q_NORM].weight,
        all_heads = normed && f & ARCH_QK_NORM_ALL, heads = normed && !all_heads;
   if (all_heads) {
@@ -242,15 +242,15 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   q = t_reshape(g, q, DIMS(b->T, n_(b, y->n_head), n_(b, d)));
   k = t_reshape(g, k, DIMS(b->T, n_(b, y->n_kv), n_(b, d)));
   v = t_reshape(g, v, DIMS(b->T, n_(b, y->n_kv), n_(b, y->v_dim)));
-  if (!finished && !all_heads) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
-  if (f & ARCH_V_NORM) v = t_rmsnorm(g, t_contiguous(g, v), NULL, b->m->eps);
+  if (!finished && !all_heads) { q = read_in_parts(g, q); k = read_in_parts(g, k); }
+  if (f & ARCH_V_NORM) v = t_rmsnorm(g, makes_several(g, v), NULL, b->m->eps);
   bool bare = b->m->bare_qk_norm && y->rope != ROPE_NONE, late = f & ARCH_QK_NORM_LATE || bare;
   if (heads && !late) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
   double scale = score_scale(b, y);
   tensor *K, *V;
   if (late) {
-    q = warmed(b, y, t_scale(g, norm(b, y, W_ATTN_Q_NORM, t_contiguous(g, rope_turn(b, y, q, y->n_head, d))), scale));
-    k = norm(b, y, W_ATTN_K_NORM, t_contiguous(g, rope_turn(b, y, k, y->n_kv, d)));
+    q = warmed(b, y, t_scale(g, norm(b, y, W_ATTN_Q_NORM, one_form(g, rope_turn(b, y, q, y->n_head, d))), scale));
+    k = norm(b, y, W_ATTN_K_NORM, one_form(g, rope_turn(b, y, k, y->n_kv, d)));
     K = kv_store(b, y, KV_KEYS, kv_turned(b, k, d));
   } else {
     q = rope_turn(b, y, warmed(b, y, t_scale(g, q, scale)), y->n_head, d);

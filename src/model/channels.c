@@ -8,6 +8,7 @@
 #endif
 #include <math.h>
 #include "model/recurrent.h"
+#include "model/stored.h"
 
 enum { STATE_MORE = STATE_VALUE + 1 };
 
@@ -68,7 +69,7 @@ static tensor *unit(build *b, const heads *h, tensor *x, double least, double by
   graph *g = b->g;
   x = split_heads(b, x, h->n, h->k);
   tensor *length = t_op2(g, OP_MAX, t_op1(g, OP_SQRT, t_reduce(g, t_mul(g, x, x), OP_ADD, 2)), t_float(g, least));
-  return join_heads(b, t_contiguous(g, t_scale(g, t_op2(g, OP_FDIV, x, length), by)));
+  return join_heads(b, read_by_many(g, t_scale(g, t_op2(g, OP_FDIV, x, length), by)));
 }
 
 static void load_block(loader *l, layer *y, const heads *h) {
@@ -128,15 +129,15 @@ static tensor *kda(build *b, const layer *y, tensor *x) {
   static const int convs[] = {STATE_CONV, STATE_MORE, STATE_MORE + 1};
   tensor *qkv[3];
   for (int i = 0; i < 3; i++)
-    qkv[i] = t_contiguous(g, t_silu(g, causal_conv(b, y, convs[i], W_SSM_CONV1D_Q + i, y->taps,
-                                                   linear(b, y, W_ATTN_Q + i, x))));
+    qkv[i] = one_form(
+      g, t_silu(g, causal_conv(b, y, convs[i], W_SSM_CONV1D_Q + i, y->taps, linear(b, y, W_ATTN_Q + i, x))));
   block blk = block_of(b, DELTA_BLOCK);
   tensor *sum = added_up(b, &blk, keep_rows(b, y, STATE_DECAY, &blk, kda_decay(b, y, &h, x), false)),
          *sums = keep_rows(b, y, STATE_SUM, &blk, sum, true);
   tensor *q = unit(b, &h, qkv[0], b->m->eps, 1 / sqrt((double)h.k)), *k = unit(b, &h, qkv[1], b->m->eps, 1);
   tensor *keys = keep_rows(b, y, STATE_KEY, &blk, k, true),
          *S = state_before(b, y, STATE_SSM, &blk, 3, (int64_t[]){h.n, h.k, h.v});
-  tensor *beta = t_contiguous(g, sigmoid(g, linear(b, y, W_SSM_BETA, x)));
+  tensor *beta = ahead(g, sigmoid(g, linear(b, y, W_SSM_BETA, x)));
   // d(t) = beta (v(t) - what the memory has for k(t))
   tensor *r = t_mul(g, t_sub(g, split_heads(b, qkv[2], h.n, h.v), read_state(b, &h, S, k, sum)),
                     t_reshape(g, beta, DIMS(b->T, H, one)));
@@ -149,7 +150,7 @@ static tensor *kda(build *b, const layer *y, tensor *x) {
   tensor *fades, *left = left_at_end(b, &blk, sum, sums, rows, &fades);
   tensor *kept = t_mul(g, S, t_reshape(g, fades, DIMS(H, n_(b, h.k), one)));
   state_store(b, y, STATE_SSM, t_add(g, kept, added_to_state(b, &h, keys, d, left, rows)));
-  tensor *gate = sigmoid(g, split_heads(b, t_contiguous(g, through_two(b, y, W_SSM_G_A, W_SSM_G_B, x)), h.n, h.v));
+  tensor *gate = sigmoid(g, split_heads(b, ahead(g, through_two(b, y, W_SSM_G_A, W_SSM_G_B, x)), h.n, h.v));
   return linear(b, y, W_ATTN_OUTPUT, join_heads(b, t_mul(g, norm(b, y, W_SSM_NORM, out), gate)));
 }
 
@@ -209,7 +210,7 @@ static tensor *tanh_of(graph *g, tensor *x) {
 // Heads {T, H, v}, each normed by itself, then by the weights of all
 static tensor *heads_normed(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  x = join_heads(b, t_contiguous(g, t_layernorm(g, x, NULL, 64e-5)));
+  x = join_heads(b, ahead(g, t_layernorm(g, x, NULL, 64e-5)));
   return t_add(g, t_mul(g, x, weight(b, y, W_TIME_MIX_LN)), bias(b, y, W_TIME_MIX_LN));
 }
 
@@ -217,26 +218,26 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   heads h = {y->n_head, y->head_dim, y->head_dim};
   uop *one = n_(b, 1), *H = n_(b, h.n);
-  x = t_contiguous(g, x);
+  x = looked_up(g, x);                                    // here and by the token behind it
   tensor *step = t_sub(g, row_before(b, y, RWKV_SHIFT, x), x),
          *lerp = weight(b, y, W_TIME_MIX_LERP_FUSED), *in[LERPS];
   for (int i = 0; i < LERPS; i++)
     in[i] = mixed(b, x, step, t_reshape(g, t_slice_i(g, lerp, 0, i, 1), DIMS(x->shape->dim[1])));
   tensor *r = linear(b, y, W_TIME_MIX_RECEPTANCE, in[LERP_R]),
-         *k = t_contiguous(g, linear(b, y, W_TIME_MIX_KEY, in[LERP_K])),
-         *v = t_contiguous(g, linear(b, y, W_TIME_MIX_VALUE, in[LERP_V]));
+         *k = makes_several(g, linear(b, y, W_TIME_MIX_KEY, in[LERP_K])),
+         *v = makes_several(g, linear(b, y, W_TIME_MIX_VALUE, in[LERP_V]));
   tensor *w = linear(b, y, W_TIME_MIX_W2, tanh_of(g, linear(b, y, W_TIME_MIX_W1, in[LERP_W])));
   w = t_scale(g, sigmoid(g, t_add(g, w, weight(b, y, W_TIME_MIX_W0))), -0.606531);
   if (y->index) {                           // a part of the first layer's value
     tensor *more = linear(b, y, W_TIME_MIX_V2, linear(b, y, W_TIME_MIX_V1, in[LERP_V]));
-    v = t_contiguous(
+    v = makes_several(
       g, t_add(g, v, t_mul(g, t_sub(g, b->kept[0].V, v), sigmoid(g, t_add(g, more, weight(b, y, W_TIME_MIX_V0))))));
   } else {
     b->kept[0].V = v;
   }
   tensor *gate = linear(b, y, W_TIME_MIX_G2, sigmoid(g, linear(b, y, W_TIME_MIX_G1, in[LERP_G])));
   tensor *rate = linear(b, y, W_TIME_MIX_A2, linear(b, y, W_TIME_MIX_A1, in[LERP_A]));
-  rate = t_contiguous(g, sigmoid(g, t_add(g, rate, weight(b, y, W_TIME_MIX_A0))));
+  rate = makes_several(g, sigmoid(g, t_add(g, rate, weight(b, y, W_TIME_MIX_A0))));
   tensor *kk = unit(b, &h, t_mul(g, k, weight(b, y, W_TIME_MIX_K_K)), 1e-12, 1),
          *a = t_op1(g, OP_NEG, kk);
   tensor *ka = t_mul(g, k, weight(b, y, W_TIME_MIX_K_A));
@@ -267,9 +268,8 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
                     added_to_state(b, &h, bs, u, left, rows)));
   tensor *own =
     t_reduce(g, split_heads(b, t_mul(g, t_mul(g, k, r), weight(b, y, W_TIME_MIX_R_K)), h.n, h.k), OP_ADD, 2);
-  out =
-    t_add(g, out,
-          join_heads(b, t_mul(g, split_heads(b, v, h.n, h.v), t_reshape(g, t_contiguous(g, own), DIMS(b->T, H, one)))));
+  own = t_reshape(g, makes_several(g, own), DIMS(b->T, H, one));
+  out = t_add(g, out, join_heads(b, t_mul(g, split_heads(b, v, h.n, h.v), own)));
   return linear(b, y, W_TIME_MIX_OUTPUT, t_mul(g, out, gate));
 }
 
@@ -310,7 +310,7 @@ static tensor *rwkv6(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   heads h = {y->n_head, y->head_dim, y->head_dim};
   uop *one = n_(b, 1), *H = n_(b, h.n);
-  x = t_contiguous(g, x);
+  x = looked_up(g, x);                                    // here and by the token behind it
   int64_t d = b->m->n_embd, extra = gguf_tensor_at(b->m->file, (size_t)y->w[W_TIME_MIX_W2].weight - 1)->ne[0];
   tensor *step = t_sub(g, row_before(b, y, RWKV_SHIFT, x), x),
          *lerp = weight(b, y, W_TIME_MIX_LERP_FUSED), *w2 = weight(b, y, W_TIME_MIX_W2), *in[MIXES];
@@ -322,10 +322,10 @@ static tensor *rwkv6(build *b, const layer *y, tensor *x) {
   tensor *r = linear(b, y, W_TIME_MIX_RECEPTANCE, in[MIX_R]),
          *k = linear(b, y, W_TIME_MIX_KEY, in[MIX_K]),
          *v = linear(b, y, W_TIME_MIX_VALUE, in[MIX_V]),
-         *gate = t_contiguous(g, t_silu(g, linear(b, y, W_TIME_MIX_GATE, in[MIX_G])));
+         *gate = ahead(g, t_silu(g, linear(b, y, W_TIME_MIX_GATE, in[MIX_G])));
   tensor *w =
     linear(b, y, W_TIME_MIX_DECAY_W2, tanh_of(g, linear(b, y, W_TIME_MIX_DECAY_W1, in[MIX_W])));
-  w = t_contiguous(g, t_op1(g, OP_NEG, t_exp(g, t_add(g, w, weight(b, y, W_TIME_MIX_DECAY)))));
+  w = makes_several(g, t_op1(g, OP_NEG, t_exp(g, t_add(g, w, weight(b, y, W_TIME_MIX_DECAY)))));
   block blk = block_of(b, DELTA_BLOCK);
   tensor *sum = added_up(b, &blk, keep_rows(b, y, STATE_DECAY, &blk, w, false)),
          *sums = keep_rows(b, y, STATE_SUM, &blk, sum, false), *before = t_sub(g, sum, w);
@@ -365,7 +365,7 @@ static int channel_load(loader *l, layer *y) {
 
 static tensor *channel_mix(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  x = t_contiguous(g, x);
+  x = looked_up(g, x);                                    // here and by the token behind it
   tensor *step = t_sub(g, row_before(b, y, y->ff_state, x), x),
          *k = linear(b, y, W_CHANNEL_MIX_KEY, mixed(b, x, step, weight(b, y, W_CHANNEL_MIX_LERP_K)));
   tensor *out = linear(b, y, W_CHANNEL_MIX_VALUE, activate(b, y, k));

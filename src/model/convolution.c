@@ -2,6 +2,7 @@
 // earlier ones are the last L - 1 rows, a state of fixed size; at position 0 they are zeros, so that a sequence begins
 // without anybody clearing memory.
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 // Rows of `before` {L - 1, D} and then of x {T, D}, by index.
 static tensor *rows_at(build *b, tensor *before, tensor *x, tensor *index) {
@@ -17,8 +18,7 @@ tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t 
   int64_t d = x->shape->dim[1]->a;
   tensor *before = state_rows(b, y, i, 2, (int64_t[]){taps - 1, d}), *w = weight(b, y, id), *add = bias(b, y, id),
          *sum = NULL;
-  // each tap reads it, from a row of its own: left to costs, a product may be computed once for each
-  x = t_contiguous(g, x);
+  x = looked_up(g, x);                                    // by each tap, another row
   for (int64_t j = 0; j < taps; j++) {
     tensor *row = j == taps - 1 ? x : rows_at(b, before, x, t_add(g, t_iota(g, b->T), n_(b, j)));
     tensor *term = t_mul(g, row, t_reshape_i(g, t_slice_i(g, w, 1, j, 1), 1, (int64_t[]){d}));
@@ -54,7 +54,7 @@ static int load_convolution(loader *l, layer *y) {
 static tensor *short_conv(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   int64_t d = b->m->n_embd;
-  tensor *all = t_contiguous(g, linear(b, y, W_SHORTCONV_IN, x));
+  tensor *all = read_in_parts(g, linear(b, y, W_SHORTCONV_IN, x));
   tensor *in = t_slice_i(g, all, 1, 0, d), *out = t_slice_i(g, all, 1, d, d), *v = t_slice_i(g, all, 1, 2 * d, d);
   return linear(b, y, W_SHORTCONV_OUT, t_mul(g, out, causal_conv(b, y, 0, W_SHORTCONV, y->taps, t_mul(g, in, v))));
 }

@@ -5,6 +5,7 @@
 #endif
 #include <math.h>
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 // Of its embedding and of its vectors. Files that end with two more products say how many elements lie between them.
 int encoder_load_ends(loader *l) {
@@ -76,8 +77,8 @@ static tensor *encoder_attention(build *b, const layer *y, tensor *x) {
     tensor *all = linear(b, y, W_ATTN_QKV, x);
     q = t_slice_i(g, all, 1, 0, nq); k = t_slice_i(g, all, 1, nq, nk); v = t_slice_i(g, all, 1, nq + nk, nv);
   } else {
-    q = t_contiguous(g, linear(b, y, W_ATTN_Q, x));
-    k = t_contiguous(g, linear(b, y, W_ATTN_K, x));
+    q = read_in_parts(g, linear(b, y, W_ATTN_Q, x));
+    k = read_in_parts(g, linear(b, y, W_ATTN_K, x));
     v = linear(b, y, W_ATTN_V, x);
   }
   bool normed = y->w[W_ATTN_Q_NORM].weight, all_heads = normed && b->m->arch->flags & ARCH_QK_NORM_ALL;

@@ -15,6 +15,7 @@
 // a pass over the scores. Of those that are equal to it, the first ones up to a position are read, which is found in
 // the same way. Counts do not depend on an order, so that the choice is the same however a prompt is cut.
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 enum { DIGIT = 4, DIGITS = 1 << DIGIT };
 #define EPS 1e-6                            // no file says it
@@ -56,7 +57,7 @@ static tensor *scored(build *b, const layer *y, tensor *x, tensor *q) {
   uop *one = n_(b, 1), *heads = n_(b, i->heads), *n = n_(b, i->n);
   tensor *k = t_layernorm(g, linear(b, y, W_INDEXER_K, x), weight(b, y, W_INDEXER_K_NORM), EPS);
   k = t_reshape(g, t_add(g, k, bias(b, y, W_INDEXER_K_NORM)), DIMS(b->T, one, n));
-  tensor *K = kv_store(b, y, KV_INDEX, rope_turn_as(b, y, t_contiguous(g, k), 1, i->n, i->turns_halves));
+  tensor *K = kv_store(b, y, KV_INDEX, rope_turn_as(b, y, makes_several(g, k), 1, i->n, i->turns_halves));
   q = t_reshape(g, linear(b, y, W_INDEXER_Q_B, q), DIMS(b->T, heads, n));
   q = rope_turn_as(b, y, q, i->heads, i->n, i->turns_halves);
   tensor *by = t_reshape(g, linear(b, y, W_INDEXER_PROJ, x), DIMS(b->T, heads));
@@ -110,7 +111,6 @@ tensor *indexer_choice(build *b, const layer *y, tensor *x, tensor *q) {
     tensor *enough = t_op2(g, OP_CMPLT, count_true(g, t_op2(g, OP_AND, equal, before)), more);
     first = with_digit(b, first, enough, shift);
   }
-  // stored: counted inside the kernels of attention it would decide how their sums lie in lanes
-  first = t_contiguous(g, first);
+  first = one_form(g, first);                             // of attention's sums, whose kernels would count as well
   return t_op2(g, OP_OR, above, t_op2(g, OP_AND, equal, t_op2(g, OP_CMPLT, at, first)));
 }

@@ -15,6 +15,7 @@
 #include <math.h>
 #include <string.h>
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 enum { GROUP = 32, TURN = 64 };             // numbers that share a scale; and that are turned together, at most
 
@@ -158,8 +159,8 @@ static tensor *grouped(const build *b, tensor *x, int at, int64_t d, int64_t n) 
 static void to_q8_0(const build *b, const layer *y, tensor *x, int64_t d, tensor **q, tensor **scale) {
   graph *g = b->g;
   uop *kv = n_(b, y->n_kv), *groups = n_(b, d / GROUP);
-  tensor *in = t_reshape(g, t_contiguous(g, x), DIMS(b->T, kv, groups, n_(b, GROUP)));
-  tensor *most = t_contiguous(g, t_reduce(g, t_op2(g, OP_MAX, in, t_op1(g, OP_NEG, in)), OP_MAX, 3));
+  tensor *in = t_reshape(g, makes_several(g, x), DIMS(b->T, kv, groups, n_(b, GROUP)));
+  tensor *most = makes_several(g, t_reduce(g, t_op2(g, OP_MAX, in, t_op1(g, OP_NEG, in)), OP_MAX, 3));
   tensor *by =
     t_where(g, t_op2(g, OP_CMPLT, t_float(g, 0), most), t_op2(g, OP_FDIV, t_float(g, 127), most), t_float(g, 0));
   tensor *rounded = t_cast(g, t_op1(g, OP_FLOOR, t_add(g, t_mul(g, in, by), t_float(g, 0.5))), DT_I8);
@@ -172,10 +173,10 @@ static void to_q8_0(const build *b, const layer *y, tensor *x, int64_t d, tensor
 static void to_q4_0(const build *b, const layer *y, tensor *x, int64_t d, tensor **q, tensor **scale) {
   graph *g = b->g;
   uop *kv = n_(b, y->n_kv), *groups = n_(b, d / GROUP), *one = n_(b, 1);
-  tensor *in = t_reshape(g, t_contiguous(g, x), DIMS(b->T, kv, groups, n_(b, GROUP)));
+  tensor *in = t_reshape(g, makes_several(g, x), DIMS(b->T, kv, groups, n_(b, GROUP)));
   tensor *high = t_reduce(g, in, OP_MAX, 3), *low = t_op1(g, OP_NEG, t_reduce(g, t_op1(g, OP_NEG, in), OP_MAX, 3));
   tensor *most =
-    t_contiguous(g, t_where(g, t_op2(g, OP_CMPLT, t_op1(g, OP_NEG, low), high), high, low));
+    makes_several(g, t_where(g, t_op2(g, OP_CMPLT, t_op1(g, OP_NEG, low), high), high, low));
   tensor *by =
     t_where(g, t_op2(g, OP_CMPNE, most, t_float(g, 0)), t_op2(g, OP_FDIV, t_float(g, -8), most), t_float(g, 0));
   tensor *rounded = t_op1(g, OP_FLOOR, t_add(g, t_mul(g, in, by), t_float(g, 8.5)));
@@ -233,7 +234,7 @@ tensor *kv_turned(const build *b, tensor *x, int64_t d) {
     bits = t_op2(g, OP_XOR, bits, t_op2(g, OP_SHR, bits, uop_int(g, DT_I32, by)));
   tensor *sign =
     t_sub(g, t_float(g, 1), t_scale(g, t_cast(g, t_op2(g, OP_AND, bits, uop_int(g, DT_I32, 1)), DT_F32), 2));
-  tensor *in = t_reshape(g, t_contiguous(g, x), DIMS(rows, heads, n_(b, d / n), one, size));
+  tensor *in = t_reshape(g, read_by_many(g, x), DIMS(rows, heads, n_(b, d / n), one, size));
   tensor *sums = t_reduce(g, t_mul(g, in, t_reshape(g, sign, DIMS(one, one, one, size, size))), OP_ADD, 4);
   return t_reshape(g, t_scale(g, sums, 1 / sqrt((double)n)), 3, x->shape->dim);
 }

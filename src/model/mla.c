@@ -15,6 +15,7 @@
 #include <math.h>
 #include "model/dequant.h"
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 // YaRN corrects the size of scores: with a multiplier by the factor of the query's scale alone, otherwise the rotated
 // parts grow as well.
@@ -105,7 +106,7 @@ static tensor *value_side(const build *b, const layer *y, tensor *o) {        //
 // that.
 static tensor *query(const build *b, tensor *x, double scale) {
   x = t_scale(b->g, x, scale);
-  return t_contiguous(b->g, b->s->exact ? x : t_cast(b->g, t_cast(b->g, x, DT_F16), DT_F32));
+  return one_form(b->g, b->s->exact ? x : t_cast(b->g, t_cast(b->g, x, DT_F16), DT_F32));
 }
 
 // What an indexer chose of the positions, that of this layer or of one before it; NULL: all are read.
@@ -126,7 +127,7 @@ static tensor *mla_attention(build *b, const layer *y, tensor *x) {
   q = linear(b, y, y->w[W_ATTN_Q].weight ? W_ATTN_Q : W_ATTN_Q_B, q);
   q = t_reshape(g, q, DIMS(T, heads, n_(b, q_dim)));
   tensor *kv = linear(b, y, W_ATTN_KV_A_MQA, x);
-  tensor *c = t_contiguous(g, norm(b, y, W_ATTN_KV_A_NORM, t_slice_i(g, kv, 1, 0, a->latent)));
+  tensor *c = read_by_many(g, norm(b, y, W_ATTN_KV_A_NORM, t_slice_i(g, kv, 1, 0, a->latent)));
   tensor *k_pe =
     rope_turn(b, y, t_reshape(g, t_slice_i(g, kv, 1, a->latent, a->rope), DIMS(T, one, n_(b, a->rope))), 1, a->rope);
   tensor *K = kv_store(b, y, KV_KEYS, t_cat_last(g, t_reshape(g, c, DIMS(T, one, n_(b, a->latent))), k_pe));

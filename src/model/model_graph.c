@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include "model/dequant.h"
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 static tensor *tensor_at(const build *b, int at) {
   if (!at) return NULL;
@@ -75,25 +76,24 @@ tensor *state_slot(const build *b, const layer *y, int i, tensor *all) {
 // What a part adds to the stream.
 static tensor *part_of(build *b, const layer *y, const part *p, tensor *x, enum tensor_id post) {
   tensor *out = p->graph(b, y, x);
-  if (post) out = norm(b, y, post, t_contiguous(b->g, out));
+  if (post) out = norm(b, y, post, makes_several(b->g, out));
   return scaled(b, out, b->m->residual_scale);
 }
 
 // What flows on is stored, and its norm where that is what flows on.
 static tensor *finished(const build *b, const layer *y, tensor *x, enum tensor_id last) {
-  x = t_contiguous(b->g, x);
+  x = flows_on(b->g, x);
   return last ? norm(b, y, last, x) : x;
 }
 
-// What flows from layer to layer is stored, whatever that costs: sums over it then have one form for one token and for
-// many.
+// Sums over what flows from layer to layer have one form for one token and for many.
 tensor *through(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   tensor *in = x;
   b->router_in = b->m->arch->flags & ARCH_EARLY_ROUTER ? x : NULL;
   if (y->mixer && y->ff && b->m->parallel) {
     tensor *read = norm(b, y, y->mixer_norm, x), *ff_in = y->ff_norm ? norm(b, y, y->ff_norm, x) : read;
-    return t_contiguous(
+    return flows_on(
       g, t_add(g, t_add(g, x, part_of(b, y, y->mixer, read, y->mixer_post)), part_of(b, y, y->ff, ff_in, y->ff_post)));
   }
   if (y->mixer)
@@ -210,9 +210,8 @@ static tensor *embedded(build *b) {
   // all tokens of a text are of its first type
   if (m->w[W_TOKEN_TYPES].weight) x = t_add(g, x, t_slice_i(g, weight(b, NULL, W_TOKEN_TYPES), 0, 0, 1));
   if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(b, NULL, W_POSITION_EMBD), b->at));
-  // stored, so that no kernel of a layer looks up and unpacks rows of a quantised matrix again
   if (m->arch->flags & ARCH_EMBD_NORM) x = norm(b, NULL, W_TOKEN_EMBD_NORM, x);
-  x = t_contiguous(g, x);
+  x = flows_on(g, x);           // no kernel of a layer looks up and unpacks rows of a quantised matrix again
   per_layer_enter(b, ids, x);
   return altup_enter(b, x);
 }

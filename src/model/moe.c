@@ -21,6 +21,7 @@
 #include <math.h>
 #include "model/dequant.h"
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 enum { MAX_EXPERTS = 4096 };
 
@@ -179,20 +180,19 @@ static void route(const build *b, const layer *y, tensor *x, tensor **chosen, te
   graph *g = b->g;
   const experts *e = &y->moe;
   uop *T = b->T, *n = n_(b, e->n), *used = n_(b, e->used), *one = n_(b, 1);
-  tensor *logits = t_contiguous(g, soft_cap(b, router(b, y, x), e->cap)), *p = apply_gating(b, e, logits), *s = p;
+  tensor *logits = makes_several(g, soft_cap(b, router(b, y, x), e->cap)), *p = apply_gating(b, e, logits), *s = p;
   bool biased = y->w[W_EXP_PROBS_B].bias;
   if (biased) s = t_add(g, p, bias(b, y, W_EXP_PROBS_B));
   else if (e->groups == 1) s = logits;                         // what a gate does not change the order of
   if (e->groups_used < e->groups) s = best_groups(b, e, s);
   tensor *k = t_reshape(g, iota(b, used), DIMS(one, used, one)), *r = t_reshape(g, rank_in_last(g, s), DIMS(T, one, n));
-  // stored: every product with experts reads it to find its rows, where costs count one place of a gather
-  *chosen = t_contiguous(g, sum_where(g, equal(g, r, k), iota(b, n), 2));
+  *chosen = looked_up(g, sum_where(g, equal(g, r, k), iota(b, n), 2));
   tensor *row = t_op2(g, OP_MUL, t_reshape(g, t_iota(g, T), DIMS(T, one)), n);
   tensor *w = t_gather(g, t_reshape(g, p, DIMS(idx_mul(g, T, n))), t_add(g, row, t_cast(g, *chosen, DT_IDX)));
   if (e->gating == GATING_SOFTMAX_CHOSEN) w = t_softmax(g, w, 1);
   if (e->gating == GATING_NEAR) w = near(b, e, r, logits, w);
   if (e->norm) w = t_op2(g, OP_FDIV, w, t_op2(g, OP_MAX, t_reduce(g, w, OP_ADD, 1), t_float(g, 6.103515625e-5)));
-  *weights = t_contiguous(g, t_scale(g, w, e->scale));
+  *weights = ahead(g, t_scale(g, w, e->scale));
 }
 
 // --- products with chosen experts -----------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ static tensor *eval_experts(const build *b, const layer *y, const choice *c, ten
     up = expert_product(b, y, W_FFN_UP_EXPS, c, x);
     h = gated(b, y, gate_, up, y->moe.limit);
   }
-  return t_contiguous(g, expert_product(b, y, W_FFN_DOWN_EXPS, c, h));
+  return one_form(g, expert_product(b, y, W_FFN_DOWN_EXPS, c, h));
 }
 
 // --- a chunk, sorted by expert --------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
   tensor *here = equal(g, t_reshape(g, place, DIMS(one, pairs)), t_reshape(g, iota(b, places), DIMS(places, one)));
   tensor *token = t_cast(g, t_op2(g, OP_IDIV, i, n_(b, e->used)), DT_I32);
   tensor *from =
-    t_contiguous(g, t_reshape(g, sum_where(g, here, t_reshape(g, token, DIMS(one, pairs)), 1), DIMS(tiles, tile)));
+    looked_up(g, t_reshape(g, sum_where(g, here, t_reshape(g, token, DIMS(one, pairs)), 1), DIMS(tiles, tile)));
   tensor *in = t_gather(g, x, from);
   if (weights) {
     tensor *by = sum_where(g, here, t_reshape(g, weights, DIMS(one, pairs)), 1);
@@ -320,9 +320,9 @@ static tensor *shared_expert(const build *b, const layer *y, tensor *x) {
     h = gated(b, y, t_slice_i(g, up, 1, 0, f), t_slice_i(g, up, 1, f, f), y->moe.shared_limit);
   }
   tensor *out = linear(b, y, W_FFN_DOWN_SHEXP, h);
-  if (!y->w[W_FFN_GATE_INP_SHEXP].weight) return t_contiguous(g, out);
-  tensor *open = sigmoid(g, t_contiguous(g, t_reduce(g, t_mul(g, x, weight(b, y, W_FFN_GATE_INP_SHEXP)), OP_ADD, 1)));
-  return t_contiguous(g, t_mul(g, out, open));
+  if (!y->w[W_FFN_GATE_INP_SHEXP].weight) return ahead(g, out);
+  tensor *open = sigmoid(g, makes_several(g, t_reduce(g, t_mul(g, x, weight(b, y, W_FFN_GATE_INP_SHEXP)), OP_ADD, 1)));
+  return ahead(g, t_mul(g, out, open));
 }
 
 static tensor *mixture(build *b, const layer *y, tensor *x) {
@@ -333,7 +333,7 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
   route(b, y, b->router_in ? b->router_in : x, &chosen, &w);
   tensor *by = t_reshape(g, w, DIMS(b->T, used, one));
   if (b->s->chunk > 1 && !b->s->sums) {
-    out = evaluate_sorted(b, y, chosen, t_contiguous(g, in), e->weighted_in ? w : NULL);
+    out = evaluate_sorted(b, y, chosen, looked_up(g, in), e->weighted_in ? w : NULL);
   } else {
     in = t_reshape(g, in, DIMS(b->T, one, in->shape->dim[1]));
     out = eval_experts(b, y, &(choice){chosen, b->T, used}, e->weighted_in ? t_mul(g, in, by) : in);

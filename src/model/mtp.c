@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 bool model_has_mtp(const model *m) { return m->mtp; }
 
@@ -79,10 +80,9 @@ static tensor *entered(const build *b, tensor *all) {
   tensor *first = t_reshape(g, t_op2(g, OP_CMPLT, b->at, uop_idx(g, 1)), DIMS(b->T, n_(b, 1)));
   tensor *at = t_op2(g, OP_MAX, t_sub(g, b->at, uop_idx(g, 1)), uop_idx(g, 0));
   tensor *h = t_where(g, first, t_float(g, 0), t_cast(g, t_gather(g, all, cache_rows(b, at, page_group(b))), DT_F32));
-  // stored one by one: otherwise each row of the product would look up rows, unpack and norm them again
-  e = norm(b, y, W_NEXTN_ENORM, t_contiguous(g, e));
-  h = norm(b, y, W_NEXTN_HNORM, t_contiguous(g, h));
-  return linear(b, y, W_NEXTN_EH_PROJ, t_contiguous(g, t_cat_last(g, e, h)));
+  e = norm(b, y, W_NEXTN_ENORM, read_by_many(g, e));
+  h = norm(b, y, W_NEXTN_HNORM, read_by_many(g, h));
+  return linear(b, y, W_NEXTN_EH_PROJ, read_by_many(g, t_cat_last(g, e, h)));
 }
 
 void mtp_keep(build *b, tensor *x) {

@@ -12,6 +12,7 @@
 #endif
 #include <math.h>
 #include "model/recurrent.h"
+#include "model/stored.h"
 
 tensor *state_rows(build *b, const layer *y, int i, int n, const int64_t *dims) {
   graph *g = b->g;
@@ -79,7 +80,7 @@ tensor *added_up(build *b, const block *k, tensor *log_decay) {
   uop *h = log_decay->shape->dim[1], *one = n_(b, 1);
   tensor *seen = t_where(g, t_reshape(g, not_later(b, k, k->end, true), DIMS(b->T, k->end, one)),
                          t_reshape(g, log_decay, DIMS(one, k->end, h)), t_float(g, 0));
-  return t_contiguous(g, t_reshape(g, t_reduce(g, seen, OP_ADD, 1), DIMS(b->T, h)));
+  return read_by_many(g, t_reshape(g, t_reduce(g, seen, OP_ADD, 1), DIMS(b->T, h)));
 }
 
 // What of row s is left at token t: {T, rows, H}, 0 where s is later (and, unless itself, at t). sum {T, H}, sums
@@ -254,9 +255,9 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
   const ssm *s = &y->ssm;
   int64_t inner = s->inner, n = s->state, groups = s->groups, h = s->heads, per = h / groups, p = inner / h,
           bc = groups * n;
-  tensor *all = t_contiguous(g, linear(b, y, W_SSM_IN, x));
+  tensor *all = read_in_parts(g, linear(b, y, W_SSM_IN, x));
   tensor *z = t_slice_i(g, all, 1, 0, inner), *dt = t_slice_i(g, all, 1, 2 * inner + 2 * bc, h);
-  tensor *xbc = t_contiguous(
+  tensor *xbc = read_in_parts(
     g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, t_slice_i(g, all, 1, inner, inner + 2 * bc))));
   uop *one = n_(b, 1), *G = n_(b, groups), *P = n_(b, per), *D = n_(b, p), *N = n_(b, n), *H = n_(b, h);
   tensor *v = t_slice_i(g, xbc, 1, 0, inner), *B = t_slice_i(g, xbc, 1, inner, bc),
@@ -270,14 +271,13 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
   tensor *meet = t_reduce(
       g, t_mul(g, t_reshape(g, C, DIMS(b->T, one, G, N)), t_reshape(g, keys, DIMS(one, k.end, G, N))), OP_ADD, 3);
   tensor *factor = t_mul(g, left_at(b, &k, sum, sums, true), t_reshape(g, dt, DIMS(one, k.end, H)));
-  // stored: inside the sum below both would be computed again for each element of a head
-  factor = t_mul(g, t_reshape(g, t_contiguous(g, meet), DIMS(b->T, k.end, G, one)),
+  factor = t_mul(g, t_reshape(g, read_by_many(g, meet), DIMS(b->T, k.end, G, one)),
                  t_reshape(g, factor, DIMS(b->T, k.end, G, P)));
-  factor = t_reshape(g, t_contiguous(g, factor), DIMS(b->T, k.end, H, one));
-  tensor *out = t_contiguous(g, t_reduce(g, t_mul(g, factor, t_reshape(g, values, DIMS(one, k.end, H, D))), OP_ADD, 1));
+  factor = t_reshape(g, read_by_many(g, factor), DIMS(b->T, k.end, H, one));
+  tensor *out = read_by_many(g, t_reduce(g, t_mul(g, factor, t_reshape(g, values, DIMS(one, k.end, H, D))), OP_ADD, 1));
   // and what the state still has
   tensor *S = state_before(b, y, STATE_SSM, &k, 4, (int64_t[]){groups, per, p, n});
-  tensor *read = t_contiguous(
+  tensor *read = read_by_many(
       g, t_reduce(g, t_mul(g, t_reshape(g, C, DIMS(b->T, G, one, one, N)), t_reshape(g, S, DIMS(one, G, P, D, N))),
                   OP_ADD, 4));
   out = t_add(g, t_reshape(g, out, DIMS(b->T, H, D)),
@@ -294,7 +294,7 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
             t_reshape(g, keys, DIMS(rows, G, one, one, N)));
   add = t_reshape(g, t_reduce(g, add, OP_ADD, 0), DIMS(G, P, D, N));
   state_store(b, y, STATE_SSM, t_add(g, t_mul(g, S, t_reshape(g, fades, DIMS(G, P, one, one))), add));
-  out = t_contiguous(g, t_mul(g, t_reshape(g, out, DIMS(b->T, n_(b, inner))), t_silu(g, z)));
+  out = makes_several(g, t_mul(g, t_reshape(g, out, DIMS(b->T, n_(b, inner))), t_silu(g, z)));
   if (y->w[W_SSM_NORM].weight) out = norm(b, y, W_SSM_NORM, t_reshape(g, out, DIMS(b->T, G, n_(b, inner / groups))));
   return linear(b, y, W_SSM_OUT, t_reshape(g, out, DIMS(b->T, n_(b, inner))));
 }
@@ -335,7 +335,7 @@ static tensor *unit_rows(build *b, const layer *y, tensor *x, double by) {
   graph *g = b->g;
   x = t_reshape(g, x, DIMS(b->T, n_(b, y->ssm.groups), n_(b, y->ssm.state)));
   tensor *length = t_op2(g, OP_MAX, t_op1(g, OP_SQRT, t_reduce(g, t_mul(g, x, x), OP_ADD, 2)), t_float(g, b->m->eps));
-  return t_contiguous(g, t_scale(g, t_op2(g, OP_FDIV, x, length), by));
+  return one_form(g, t_scale(g, t_op2(g, OP_FDIV, x, length), by));
 }
 
 // {.., groups, n}, given to the heads that share them: {.., H, n}
@@ -423,7 +423,7 @@ static tensor *rows_of_block(build *b, const block *k, tensor *x, tensor *earlie
   for (int i = 0; i < n; i++) dims[i] = i ? n_(b, 1) : size;
   tensor *zero = t_float(g, 0), *row = t_iota(g, size), *at = t_reshape(g, row, n, dims);
   tensor *own =
-      t_where(g, t_op2(g, OP_CMPLT, at, k->end), t_gather(g, t_contiguous(g, x), t_sub(g, row, k->from)), zero);
+      t_where(g, t_op2(g, OP_CMPLT, at, k->end), t_gather(g, looked_up(g, x), t_sub(g, row, k->from)), zero);
   return t_where(g, t_op2(g, OP_CMPLT, at, k->from), earlier ? earlier : zero, own);
 }
 
@@ -454,7 +454,7 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
   uop *one = n_(b, 1), *H = n_(b, h), *K = n_(b, k), *V = n_(b, v);
   tensor *mixed, *z, *beta, *alpha;
   if (y->w[W_SSM_IN].weight) {              // of each group: its query, its key, its heads' values and gates
-    tensor *all = t_contiguous(g, linear(b, y, W_SSM_IN, x));
+    tensor *all = read_in_parts(g, linear(b, y, W_SSM_IN, x));
     mixed = t_cat_last(g, t_cat_last(g, of_groups(b, all, groups, 0, k), of_groups(b, all, groups, k, k)),
                        of_groups(b, all, groups, 2 * k, per * v));
     z = of_groups(b, all, groups, 2 * k + per * v, per * v);
@@ -476,7 +476,7 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
       t_mul(g, softplus(g, t_add(g, alpha, bias(b, y, W_SSM_DT))), t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, H)));
   tensor *sum = added_up(b, &blk, keep_rows(b, y, STATE_DECAY, &blk, decay, false)),
          *sums = keep_rows(b, y, STATE_SUM, &blk, sum, true);
-  tensor *conv = t_contiguous(g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, mixed)));
+  tensor *conv = one_form(g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, mixed)));
   tensor *q = unit_rows(b, y, t_slice_i(g, conv, 1, 0, keys), 1 / sqrt((double)k)),
          *key = unit_rows(b, y, t_slice_i(g, conv, 1, keys, keys), 1);
   tensor *value = t_reshape(g, t_slice_i(g, conv, 1, 2 * keys, inner), DIMS(b->T, H, V)),

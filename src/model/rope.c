@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 // The pair that turns `turns` times within the context that the model was first trained with.
 static double pair_of(const rope *r, double ctx, double turns) {
@@ -129,9 +130,8 @@ void rope_tables(build *b) {
   for (int i = 0; i < ROPE_COUNT; i++) {
     bool plain = i == ROPE_SLIDING && m->arch->flags & ARCH_SWA_PLAIN_ROPE;
     tables(b, &m->rope[i], plain ? NULL : weight(b, NULL, factors), &b->cos[i], &b->sin[i]);
-    // stored: the cost model sees one layer's use, and the angles are everybody's
-    b->cos[i] = t_contiguous(b->g, b->cos[i]);
-    b->sin[i] = t_contiguous(b->g, b->sin[i]);
+    b->cos[i] = read_by_many(b->g, b->cos[i]);      // by every layer
+    b->sin[i] = read_by_many(b->g, b->sin[i]);
   }
 }
 

@@ -19,6 +19,7 @@ INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*"([^"]+)"', re.M)
 GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(|\bextern\s+char\s*\*\*\s*environ\b")
 INTRINSICS = re.compile(r"\b(?:\w*mmintrin|immintrin|x86intrin|arm_neon|arm_sve)\.h\b|\b__builtin_ia32\w*|\b_mm(?:256|512)?_\w+")
 STATIC_FUNCTION = re.compile(r"^static\s[^;={}()]*?\b(\w+)\s*\(", re.M)
+HINT = re.compile(r"\bt_contiguous\s*\(|\bOP_CONTIGUOUS\b")
 COMMENT_OR_TEXT = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)
 
 
@@ -49,11 +50,19 @@ def problems(root):
             found.append(f"{name}: reads the environment, which only src/base/env.c may")
         if INTRINSICS.search(code) and folder != "render":
             found.append(f"{name}: machine intrinsics, which only src/render/ may name")
+        if folder == "model":
+            found += [f"{name}:{n}: stores a value, and no comment on it or above says why" for n in hints_without_reason(text)]
         for included in INCLUDE.findall(code):
             trouble = include_problem(root, folder, included)
             if trouble:
                 found.append(f"{name}: includes \"{included}\": {trouble}")
     return found
+
+
+def hints_without_reason(text):
+    """Lines that ask for a value to be stored whatever costs say, and have no comment of their own or on the line above."""
+    lines = [""] + text.splitlines()
+    return [n for n in range(1, len(lines)) if HINT.search(lines[n].split("//")[0]) and "//" not in lines[n] + lines[n - 1]]
 
 
 def include_problem(root, folder, included):
@@ -151,6 +160,7 @@ def test_a_good_tree_passes(tree):
     ("src/codegen/x.c", "// x\n" + "\n" * MAX_LINES, "1001 lines"),
     ("src/kernels/x.c", "// x\n", "not a folder of the design"),
     ("src/device/x.c", '// x\nconst char *s = "//"; char *f(void) { return getenv(s); }\n', "reads the environment"),
+    ("src/model/x.c", "// x\nint a;\ntensor *f(graph *g, tensor *x) { return t_contiguous(g, x); }\n", "x.c:3: stores a value"),
     ("include/weft.h", '// x\n#include "base/base.h"\n', "stands alone"),
 ])
 def test_a_broken_tree_is_seen(tree, path, text, expected):
@@ -167,6 +177,11 @@ def test_a_folder_without_its_file_is_seen(tree):
 
 def test_intrinsics_in_render_are_allowed(tree):
     (tree / "src/render/x86.c").write_text('// names _mm512_add_ps in text\nconst char *s = "_mm512_add_ps";\n')
+    assert problems(tree) == []
+
+
+def test_a_hint_with_its_reason_is_allowed(tree):
+    (tree / "src/model/x.c").write_text("// x\nint a;\n// many read it\nx = t_contiguous(g, x);\nx = t_contiguous (g, x);  // and this\n// why t_contiguous() is here\n")
     assert problems(tree) == []
 
 
