@@ -101,7 +101,7 @@ tensor *through(build *b, const layer *y, tensor *x) {
       finished(b, y, t_add(g, x, part_of(b, y, y->mixer, norm(b, y, y->mixer_norm, x), y->mixer_post)), y->mixer_last);
   if (y->mixer_again) x = finished(b, y, t_add(g, x, in), y->mixer_again);
   if (y->ff) x = finished(b, y, t_add(g, x, part_of(b, y, y->ff, norm(b, y, y->ff_norm, x), y->ff_post)), y->ff_last);
-  if (b->m->n_own) x = t_add(g, x, per_layer_adds(b, y, x));
+  if (b->m->n_own) x = flows_on(g, t_add(g, x, per_layer_adds(b, y, x)));
   if (y->w[W_LAYER_OUTPUT_SCALE].weight) x = t_mul(g, x, weight(b, y, W_LAYER_OUTPUT_SCALE));
   return y->halved ? t_scale(g, x, 0.5) : x;
 }
