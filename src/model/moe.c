@@ -284,14 +284,14 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
   tensor *ends = t_reshape(g, t_add(g, first, needs), DIMS(one, n)),
          *number = t_reshape(g, iota(b, tiles), DIMS(tiles, one));
   tensor *which =
-    sum_where(g, t_op2(g, OP_CMPEQ, less_than(g, number, ends), uop_int(g, DT_BOOL, 0)), i32(g, 1), 1);
+    looked_up(g, sum_where(g, t_op2(g, OP_CMPEQ, less_than(g, number, ends), uop_int(g, DT_BOOL, 0)), i32(g, 1), 1));
   // the place of a pair, and the token in a place
   tensor *i = t_iota(g, pairs),
          *earlier =
            t_op2(g, OP_AND, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, pair, DIMS(pairs, one))),
                  less_than(g, i, t_reshape(g, i, DIMS(pairs, one))));
   tensor *place = t_op2(g, OP_MUL, t_gather(g, first, pair), i32(g, b->s->tile));
-  place = t_add(g, place, sum_where(g, earlier, i32(g, 1), 1));
+  place = looked_up(g, t_add(g, place, sum_where(g, earlier, i32(g, 1), 1)));
   tensor *here = equal(g, t_reshape(g, place, DIMS(one, pairs)), t_reshape(g, iota(b, places), DIMS(places, one)));
   tensor *token = t_cast(g, t_op2(g, OP_IDIV, i, n_(b, e->used)), DT_I32);
   tensor *from =
