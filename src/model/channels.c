@@ -151,7 +151,7 @@ static tensor *kda(build *b, const layer *y, tensor *x) {
   tensor *kept = t_mul(g, S, t_reshape(g, fades, DIMS(H, n_(b, h.k), one)));
   state_store(b, y, STATE_SSM, t_add(g, kept, added_to_state(b, &h, keys, d, left, rows)));
   tensor *gate = sigmoid(g, split_heads(b, ahead(g, through_two(b, y, W_SSM_G_A, W_SSM_G_B, x)), h.n, h.v));
-  return linear(b, y, W_ATTN_OUTPUT, join_heads(b, t_mul(g, norm(b, y, W_SSM_NORM, out), gate)));
+  return linear(b, y, W_ATTN_OUTPUT, join_heads(b, makes_several(g, t_mul(g, norm(b, y, W_SSM_NORM, out), gate))));
 }
 
 const part part_kda = {kda_load, kda};

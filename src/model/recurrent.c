@@ -470,7 +470,7 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
     beta = linear(b, y, W_SSM_BETA, x);
     alpha = linear(b, y, W_SSM_ALPHA, x);
   }
-  beta = sigmoid(g, beta);
+  beta = ahead(g, sigmoid(g, beta));
   block blk = block_of(b, DELTA_BLOCK);
   tensor *decay =
       t_mul(g, softplus(g, t_add(g, alpha, bias(b, y, W_SSM_DT))), t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, H)));
