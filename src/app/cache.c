@@ -3,6 +3,7 @@
 #include "app/app.h"
 #include <errno.h>
 #include "app/json.h"
+#include "base/json.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -183,7 +184,7 @@ static int import_from(const char *path) {
   char *text;
   size_t n;
   if (read_file(path, &text, &n, &why)) return failed("%s", why.text);
-  json_t *all = json_loadb(text, n, JSON_REJECT_DUPLICATES, &at);
+  json_t *all = json_load(text, n, JSON_REJECT_DUPLICATES, &at);
   free(text);
   if (!all) return failed("%s: line %d: %s", path, at.line, at.text);
   const json_t *rows = json_object_get(all, "tunings"), *form = json_object_get(all, "weft_tunings");

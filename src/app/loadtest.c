@@ -2,6 +2,7 @@
 // answer as a stream; what is measured is when its first token comes, and how long the pauses between tokens are.
 #define _GNU_SOURCE
 #include "app/app.h"
+#include "base/json.h"
 #include "app/json.h"
 #include "app/out.h"
 #include "app/settings.h"
@@ -169,7 +170,7 @@ static void read_answer(client *c, double start, answer *a) {
     if (status != 200 && *line == '{') snprintf(a->why, sizeof a->why, "status %d: %.150s", status, line);
     if (strncmp(line, "data:", 5)) continue;
     if (strstr(line, "[DONE]")) { a->whole_came = true; break; }
-    json_t *o = json_loads(line + 5, 0, NULL), *usage = json_object_get(o, "usage");
+    json_t *o = json_load(line + 5, strlen(line + 5), 0, NULL), *usage = json_object_get(o, "usage");
     const char *text = json_string_value(json_object_get(json_array_get(json_object_get(o, "choices"), 0), "text"));
     double now = now_s();
     if (text) {

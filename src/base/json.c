@@ -87,22 +87,33 @@ static str large_as_reals(const char *text, size_t n) {
 }
 
 // Whether the stack has room for jansson, which calls itself for each level and does not ask. Looked at before the text
-// is read: what has been read has to be freed, too.
-static bool has_stack(const char *text, size_t n) {
+// is read: what has been read has to be freed, too. first: of the first list or object alone.
+static bool has_stack(const char *text, size_t n, bool first) {
   enum { A_LEVEL = 384 };                  // its parser takes 84 bytes a level, its printer 308
   size_t depth = 0, most = 0;
   for (const char *at = text, *end = text + n; at < end; at++) {
     if (*at == '"') at = end_of_string(at + 1, end);
     else if (*at == '[' || *at == '{') most = ++depth > most ? depth : most;
-    else if ((*at == ']' || *at == '}') && depth) depth--;
+    else if ((*at == ']' || *at == '}') && depth && !--depth && first) break;
   }
   if (most > DEEPEST) most = DEEPEST;      // what is deeper is jansson's own error
   return stack_left() >= STACK_SPARE + most * A_LEVEL;
 }
 
+#define TOO_DEEP "nested too deeply for the stack of this thread"
+
+json_t *json_load(const char *text, size_t n, size_t flags, json_error_t *e) {
+  if (has_stack(text, n, flags & JSON_DISABLE_EOF_CHECK)) return json_loadb(text, n, flags, e);
+  if (e) {
+    *e = (json_error_t){.line = 1, .column = 1};
+    snprintf(e->text, sizeof e->text, "%s", TOO_DEEP);
+  }
+  return NULL;
+}
+
 json_t *json_parse(const char *text, size_t n, size_t flags, error *err) {
   json_error_t e;
-  if (!has_stack(text, n)) { error_set(err, "nested too deeply for the stack of this thread"); return NULL; }
+  if (!has_stack(text, n, false)) { error_set(err, TOO_DEEP); return NULL; }
   json_t *o = json_loadb(text, n, flags, &e);
   if (!o && json_error_code(&e) == json_error_numeric_overflow) {
     str reals = large_as_reals(text, n);

@@ -19,6 +19,9 @@ bool json_fits(const char *text, size_t n, size_t *left, error *err);
 // json_loadb.  NULL and "line 1, column 2: reason".
 json_t *json_parse(const char *text, size_t n, size_t flags, error *err);
 json_t *json_read(const char *text, size_t n, size_t flags, size_t *left, error *err);   // both
+// json_loadb, but what is nested deeper than the stack has room for is refused.  For texts whose digits count, as those
+// that a model wrote: large integers are an error.
+json_t *json_load(const char *text, size_t n, size_t flags, json_error_t *e);
 // The elements of an array, one in memory at a time, as if read with JSON_ALLOW_NUL.  each: takes the element, which
 // json_cost says to take `cost` bytes; not 0 ends the walk with that.  -1 and a reason as json_read gives it.
 typedef int json_element(void *ctx, size_t i, json_t *element, size_t cost);

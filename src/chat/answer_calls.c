@@ -9,6 +9,7 @@
 //   anything                                    code, where the format says so
 // A value in XML has no type: it is a string where the tool's description says so or where it is no JSON.
 #include "chat/answer_impl.h"
+#include "base/json.h"
 #include "text/utf8.h"
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +73,7 @@ static char *copy_view_text(text_view v) {
 // As JSON, numbers with as few digits as read back the same (of 15 and 17).  For free(); NULL: no JSON can say it.
 static char *dump_json(const json_t *o) {
   char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(15));
-  json_t *back = text ? json_loads(text, 0, NULL) : NULL;
+  json_t *back = text ? json_load(text, strlen(text), 0, NULL) : NULL;
   bool same = back && json_equal(o, back);
   json_decref(back);
   if (same) return text;
@@ -152,7 +153,8 @@ static json_t *typed(text_view v, bool string, const json_t *schema) {
   const char *type = json_string_value(json_object_get(schema, "type"));
   json_t *value = NULL;
   if (is_text(schema, v)) string = true;
-  if (!string) value = json_loadb(trim_view(v).at, trim_view(v).n, JSON_DECODE_ANY, NULL);
+  text_view bare = trim_view(v);
+  if (!string) value = json_load(bare.at, bare.n, JSON_DECODE_ANY, NULL);
   if (!string && !value) value = python_value(v);
   // "\"x\"" without a description: as it stands
   if (value && json_is_string(value) && !type) { json_decref(value); value = NULL; }
@@ -189,7 +191,8 @@ static int json_call(const json_t *o, calls *out) {
     return json_is_object(args) ? add_one_call(out, (text_view){key, strlen(key)}, (text_view){0}, args) : -1;
   }
   if (!json_is_string(name)) return -1;
-  json_t *parsed = json_is_string(args) ? json_loads(json_string_value(args), 0, NULL) : args ? NULL : json_object();
+  text_view text = string_of(args);
+  json_t *parsed = json_is_string(args) ? json_load(text.at, text.n, 0, NULL) : args ? NULL : json_object();
   int status = json_is_object(parsed ? parsed : args)
                  ? add_one_call(out, string_of(name), id ? string_of(id) : (text_view){0}, parsed ? parsed : args)
                  : -1;
@@ -200,7 +203,7 @@ static int json_call(const json_t *o, calls *out) {
 static int json_calls(text_view v, calls *out) {
   while (v.n) {
     json_error_t e;
-    json_t *o = json_loadb(v.at, v.n, JSON_DISABLE_EOF_CHECK, &e);
+    json_t *o = json_load(v.at, v.n, JSON_DISABLE_EOF_CHECK, &e);
     if (!o) return -1;
     int status = json_is_object(o) ? json_call(o, out) : json_array_size(o) ? 0 : -1;
     for (size_t i = 0; !status && i < json_array_size(o); i++) status = json_call(json_array_get(o, i), out);
@@ -221,7 +224,7 @@ static int name_then_json(const struct call_marks *m, text_view v, calls *out) {
     head = (text_view){v.at, (size_t)(brace - v.at)};
     v = rest_of(v, head.n);
     json_error_t e;
-    json_t *args = json_loadb(v.at, v.n, JSON_DISABLE_EOF_CHECK, &e);
+    json_t *args = json_load(v.at, v.n, JSON_DISABLE_EOF_CHECK, &e);
     if (!json_is_object(args) || e.position <= 0) { json_decref(args); return -1; }
     v = trim_view(rest_of(v, (size_t)e.position));
     if (begins(v, "```")) v = trim_view(rest_of(v, 3));
@@ -264,7 +267,7 @@ static int function_call(text_view *v, const json_t *tools, calls *out) {
   if (!upto(v, "</function>", &body)) { body = *v; v->n = 0; }
   name = trim_view(name);
   if (begins(trim_view(body), "{")) {
-    json_t *args = json_loadb(body.at, body.n, 0, NULL);
+    json_t *args = json_load(body.at, body.n, 0, NULL);
     int status = args ? add_one_call(out, name, (text_view){0}, args) : -1;
     json_decref(args);
     return status;
@@ -510,7 +513,7 @@ static json_t *read_literal(text_view *v, int depth) {
     if (strlen(constants[i].word) != w.n || memcmp(constants[i].word, w.at, w.n)) continue;
     return constants[i].type == JSON_NULL ? json_null() : json_boolean(constants[i].type == JSON_TRUE);
   }
-  json_t *number = w.n ? json_loadb(w.at, w.n, JSON_DECODE_ANY, NULL) : NULL;
+  json_t *number = w.n ? json_load(w.at, w.n, JSON_DECODE_ANY, NULL) : NULL;
   if (number && !json_is_number(number)) { json_decref(number); return NULL; }
   return number;
 }
@@ -546,7 +549,7 @@ static int bare_calls(text_view v, calls *out) {
 
 static int read_named(const char *name, text_view v, const json_t *tools, calls *out) {
   if (v.n && v.at[0] == '<') return invoke_calls(v, tools, out);
-  json_t *args = v.n ? json_loadb(v.at, v.n, 0, NULL) : json_object();
+  json_t *args = v.n ? json_load(v.at, v.n, 0, NULL) : json_object();
   if (!json_is_object(args)) {                      // a tool that takes plain text
     json_decref(args);
     args = json_object();

@@ -9,6 +9,7 @@
 #include "serve/force.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/json.h"
 #include "serve/call.h"
 
 // Two names without a common beginning: up to where the tokens of both are the same, they are those of any call.
@@ -58,7 +59,7 @@ static bool find_example(const char *text, size_t *from, size_t *to) {
   const char *key = strstr(text, "\"" KEY "\""), *open = key, *close = key ? strchr(key, '}') : NULL;
   while (open && open > text && *open != '{') open--;
   if (!close || *open != '{') return false;
-  json_t *o = json_loadb(open, (size_t)(close + 1 - open), 0, NULL);
+  json_t *o = json_load(open, (size_t)(close + 1 - open), 0, NULL);
   const char *value = json_string_value(json_object_get(o, KEY));
   bool alone = value && !strcmp(value, VALUE) && json_object_size(o) == 1;
   json_decref(o);

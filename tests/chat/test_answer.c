@@ -1,6 +1,7 @@
 // Answers taken apart: each format, texts that are nearly calls, and any cut of any text.  tests/python/test_answer.py
 // has the templates of real models.
 #include "chat/answer.h"
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -213,11 +214,42 @@ static void test_bad_tools(void **state) {
   assert_non_null(strstr(err.text, "tools"));
 }
 
+// What becomes of a call with arguments so deep.
+static void *deep_call(void *depth) {
+  size_t n = *(const size_t *)depth;
+  str text = {0};
+  str_add(&text, "<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": ");
+  for (size_t i = 0; i < n; i++) str_addc(&text, '[');
+  for (size_t i = 0; i < n; i++) str_addc(&text, ']');
+  str_add(&text, "}}</tool_call>");
+  char *got = take_apart("<tool_call>", NULL, true, text.at, text.n, 0);
+  str_free(&text);
+  return got;
+}
+
+static void test_deep_arguments(void **state) {
+  (void)state;
+  if (getenv("WEFT_SANITIZED")) skip();                 // frames are larger there
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 256 << 10);
+  for (size_t depth = 20; depth <= 2000; depth += 1980) {
+    pthread_t thread;
+    void *got;
+    assert_int_equal(pthread_create(&thread, &small, deep_call, &depth), 0);
+    pthread_join(thread, &got);
+    if (strncmp(got, depth == 20 ? "f({\"x\":[[" : "c:<tool_call>", depth == 20 ? 9 : 13)) fail_msg("%s", (char *)got);
+    free(got);
+  }
+  pthread_attr_destroy(&small);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_formats),
     cmocka_unit_test(test_any_cut_of_anything),
     cmocka_unit_test(test_bad_tools),
+    cmocka_unit_test(test_deep_arguments),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
