@@ -566,18 +566,24 @@ static int paste(edit *e) {
 }
 
 // A character that begins with this byte.
-static void type_character(edit *e, unsigned char first) {
-  char s[4] = {(char)first};
-  size_t n = 1, all = first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  unsigned char c;
-  while (n < all && get_byte(e, PATIENCE_MS, &c) == 1) {
-    if ((c & 0xC0) != 0x80) { e->at--; break; }
-    s[n++] = (char)c;
+// A character, and those that came with it: the line is looked at once for all of them.
+static void type_characters(edit *e, unsigned char first) {
+  str s = {0};
+  for (bool more = true; more; first = more ? e->buffer[e->at++] : 0) {
+    size_t n = 1, all = first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    unsigned char c;
+    str_addc(&s, (char)first);
+    for (; n < all && get_byte(e, PATIENCE_MS, &c) == 1; n++) {
+      if ((c & 0xC0) != 0x80) { e->at--; break; }
+      str_addc(&s, (char)c);
+    }
+    more = e->at < e->n && e->buffer[e->at] >= ' ' && e->buffer[e->at] != 127;
   }
   if (e->searching) {
-    clean_pasted(&e->wanted, s, n);
+    clean_pasted(&e->wanted, s.at, s.n);
     search_back(e, e->history.n);
-  } else put_in(e, s, n);
+  } else put_in(e, s.at, s.n);
+  str_free(&s);
 }
 
 // To the line above or below, as far to the right as signs go; at the edge of the text to another entry.
@@ -649,7 +655,7 @@ static enum edit_result edit_keys(edit *e) {
     if (e->at == e->n) draw_line(e);
     int got = get_byte(e, -1, &c);
     if (got != 1) return got < 0 ? EDIT_INTERRUPTED : EDIT_END;
-    if (c >= ' ' && c != 127) { type_character(e, c); continue; }
+    if (c >= ' ' && c != 127) { type_characters(e, c); continue; }
     int key = c == ESCAPE ? (int)escaped(e) : c;
     if (interrupted()) return EDIT_INTERRUPTED;
     if (search_key(e, key)) continue;

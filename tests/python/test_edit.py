@@ -285,6 +285,18 @@ def test_a_text_longer_than_the_screen_is_high(typing, tmp_path):
     assert t.sent(tmp_path / "m.json") == [text.replace("line 9", "line 9!")]
 
 
+def test_a_paste_without_marks_is_quick(typing, tmp_path):
+    """Some terminals do not say what is pasted: many characters come at once, and the line is walked once for those."""
+    t = typing(columns=80)
+    t.until(lambda s: s.before_cursor() == PROMPT)
+    reader = open(f"/proc/{t.p.pid}/task/{t.p.pid}/children").read().split()[0]
+    seconds = lambda: sum(map(int, open(f"/proc/{reader}/stat").read().split()[13:15])) / os.sysconf("SC_CLK_TCK")
+    began = seconds()
+    t.p.send("x\u00e9" * 10_000 + "y")
+    t.until(lambda s: s.before_cursor().endswith("y"))
+    assert seconds() - began < 1.5 or "WEFT_SANITIZED" in os.environ
+
+
 def test_a_long_paste_is_quick(typing, tmp_path):
     t = typing(columns=80)
     text = "\n".join(f"{i} {FAMILY} {'x' * 70}" for i in range(3000))
