@@ -125,8 +125,25 @@ static bool is_multiply_add(const linear *l, const uop *reduce, const uop *value
   return reduce->a == OP_ADD && value->op == OP_MUL && (value->dt == DT_F32 || value->dt == DT_F64) && l->t->has_fma;
 }
 
-// acc op value: a multiply-add where the machine has it
-static uop *emit_combine(linear *l, region *r, const uop *reduce, uop *acc, uop *value) {
+static uop *find_emitted(const linear *l, const uop *u) {
+  for (int i = l->depth; i-- > 0;) {
+    uop *hit = map_ptr(&l->stack[i].done, u);
+    if (hit) return hit;
+  }
+  return NULL;
+}
+
+// Appends a node whose sources stand already, unless it stands there itself.
+static uop *once(linear *l, uop *u) {
+  region *r = &l->stack[l->depth - 1];
+  if (find_emitted(l, u)) return u;
+  append_op(r, u);
+  map_put(&r->done, u, u);
+  return u;
+}
+
+// acc op value: a multiply-add where the machine has it. Sums that begin alike share their beginning.
+static uop *emit_combine(linear *l, const uop *reduce, uop *acc, uop *value) {
   uop *u;
   if (is_dot(value)) {
     uop *a = emit(l, value->src[1]), *b = emit(l, value->src[2]);
@@ -138,14 +155,13 @@ static uop *emit_combine(linear *l, region *r, const uop *reduce, uop *acc, uop 
     uop *v = emit(l, value);
     u = uop_new(l->g, (enum op)reduce->a, (enum dtype)reduce->dt, reduce->lanes, (uop *[]){acc, v}, 2, (uarg){0});
   }
-  append_op(r, u);
-  return u;
+  return once(l, u);
 }
 
 // Several sums take their v-th values: what these need is computed side by side first, so that what they share (a
 // weight that several tokens multiply, an activation that several rows do) is used by all of them at once and need not
 // be kept.
-static void combine_all(linear *l, region *r, uop *const *reduce, uop **acc, size_t n, int v) {
+static void combine_all(linear *l, uop *const *reduce, uop **acc, size_t n, int v) {
   VEC(uop *) operands[2] = {0};
   for (size_t i = 0; i < n; i++) {
     if (v >= uop_first_range(reduce[i])) continue;
@@ -160,7 +176,7 @@ static void combine_all(linear *l, region *r, uop *const *reduce, uop **acc, siz
   bool second = operands[1].n && is_before(l, operands[1].at[0], operands[0].at[0]);
   for (int k = 0; k < 2; k++) emit_side_by_side(l, operands[k ^ second].at, operands[k ^ second].n);
   for (size_t i = 0; i < n; i++)
-    if (v < uop_first_range(reduce[i])) acc[i] = emit_combine(l, r, reduce[i], acc[i], reduce[i]->src[v]);
+    if (v < uop_first_range(reduce[i])) acc[i] = emit_combine(l, reduce[i], acc[i], reduce[i]->src[v]);
   for (int k = 0; k < 2; k++) vec_free(&operands[k]);
 }
 
@@ -173,7 +189,7 @@ static void emit_chains(linear *l, uop *const *u, size_t n, int where) {
   for (size_t i = 0; i < n; i++) cur[i] = u[i]->src[0];
   emit_side_by_side(l, cur, n);
   for (size_t i = 0; i < n; i++) cur[i] = emit(l, cur[i]);
-  for (int v = 1; v < longest; v++) combine_all(l, r, u, cur, n, v);
+  for (int v = 1; v < longest; v++) combine_all(l, u, cur, n, v);
   for (size_t i = 0; i < n; i++) map_put(&r->done, u[i], cur[i]);
   free(cur);
 }
@@ -200,7 +216,7 @@ static void emit_reduces(linear *l, uop *first, int where) {
   for (int v = 0, more = 1; more; v++) {
     more = 0;
     for (size_t i = 0; i < group.n; i++) more |= v + 1 < uop_first_range(group.at[i]);
-    combine_all(l, body, group.at, cur, group.n, v);
+    combine_all(l, group.at, cur, group.n, v);
   }
   for (size_t i = 0; i < group.n; i++)
     append_op(body, uop_new(l->g, OP_SET, DT_VOID, 1, (uop *[]){acc[i], cur[i]}, 2, (uarg){0}));
@@ -255,14 +271,6 @@ static void emit_reductions(linear *l, uop *const *u, size_t n, int where) {
   else emit_reduces(l, u[0], where);
   memcpy(l->stack + where + 1, saved, (size_t)inner * sizeof *saved);
   l->depth = depth;
-}
-
-static uop *find_emitted(const linear *l, const uop *u) {
-  for (int i = l->depth; i-- > 0;) {
-    uop *hit = map_ptr(&l->stack[i].done, u);
-    if (hit) return hit;
-  }
-  return NULL;
 }
 
 // Each line of which a load of memory that is read in long runs reads the first byte (in the first iteration: later
@@ -320,10 +328,9 @@ static uop *emit(linear *l, uop *u) {
   if (u->op == OP_BARRIER && n < u->nsrc) arg.a = --l->barriers;                         // each one another node
   uop *to = u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, n, arg) : u;
   if (s != few) { free(s); free(order); }
-  // loads after different stores may be one, when these are left out
-  if (n < u->nsrc) {
-    hit = find_emitted(l, to);
-    if (hit) { map_put(&l->stack[where].done, u, hit); return hit; }
+  // different nodes may become one: loads after different stores when these are left out, what is made of equal sums
+  if (to != u) {
+    if ((hit = find_emitted(l, to))) { map_put(&l->stack[l->depth - 1].done, u, hit); return hit; }
     map_put(&l->stack[where].done, to, to);
   }
   if (to->op == OP_LOAD && (l->ahead.kib || l->by_table)) ask_before_load(l, where, u, to->src[0]);
@@ -396,15 +403,6 @@ static void guarded(linear *l, uop *cond, uop *index, uop *value) {
   if (cond) append_op(r, uop_new(l->g, OP_IF, DT_VOID, 1, &cond, 1, (uarg){0}));
   append_op(r, store);
   if (cond) append_op(r, uop_new(l->g, OP_ENDIF, DT_VOID, 1, NULL, 0, (uarg){0}));
-}
-
-// Appends a node whose sources stand already, unless it stands there itself.
-static uop *once(linear *l, uop *u) {
-  region *r = &l->stack[l->depth - 1];
-  if (find_emitted(l, u)) return u;
-  append_op(r, u);
-  map_put(&r->done, u, u);
-  return u;
 }
 
 static uop *lane(linear *l, uop *v, int i) {
