@@ -275,11 +275,11 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
       *places = idx_mul(g, tiles, tile);
   tensor *pair = t_reshape(g, chosen, DIMS(pairs)), *expert = iota(b, n);
   // tiles of each expert, and its first one
-  tensor *count = looked_up(
-    g, sum_where(g, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, expert, DIMS(n, one))), i32(g, 1), 1));
+  tensor *count =
+    sum_where(g, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, expert, DIMS(n, one))), i32(g, 1), 1);
   tensor *needs = t_op2(g, OP_IDIV, t_add(g, count, i32(g, b->s->tile - 1)), i32(g, b->s->tile));
-  tensor *first = looked_up(
-    g, sum_where(g, less_than(g, expert, t_reshape(g, expert, DIMS(n, one))), t_reshape(g, needs, DIMS(one, n)), 1));
+  tensor *first =
+    sum_where(g, less_than(g, expert, t_reshape(g, expert, DIMS(n, one))), t_reshape(g, needs, DIMS(one, n)), 1);
   // the expert of a tile: as many as have their last one before it
   tensor *ends = t_reshape(g, t_add(g, first, needs), DIMS(one, n)),
          *number = t_reshape(g, iota(b, tiles), DIMS(tiles, one));
