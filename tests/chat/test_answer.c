@@ -229,7 +229,6 @@ static void *deep_call(void *depth) {
 
 static void test_deep_arguments(void **state) {
   (void)state;
-  if (getenv("WEFT_SANITIZED")) skip();                 // frames are larger there
   pthread_attr_t small;
   pthread_attr_init(&small);
   pthread_attr_setstacksize(&small, 256 << 10);

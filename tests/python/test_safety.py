@@ -89,17 +89,20 @@ def test_a_limit_on_the_size_of_files(run_weft, tinypy, cache_dir):
     assert "weft: warning: kernels are not cached" in done.err
 
 
-def test_a_small_stack(run_weft, tmp_path, sanitized):
-    if sanitized:
-        pytest.skip("the sanitizers need more stack than this")
+@pytest.fixture
+def small_stack(run_weft):
+    """run_weft with so many bytes of stack."""
+    return lambda args, size=256 << 10: run_weft(args, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_STACK, (size, size)))
+
+
+def test_a_small_stack(small_stack, tmp_path):
     path = tmp_path / "deep.jinja"
     path.write_text("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(100000) }}")
-    limit = lambda: resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, 256 << 10))
-    done = run_weft(["template", path, "--messages", '[{"role": "user", "content": "x"}]'], preexec_fn=limit)
+    done = small_stack(["template", path, "--messages", '[{"role": "user", "content": "x"}]'])
     assert done.returncode == 1 and "stack" in done.err, (done.returncode, done.err)
     path.write_text("(" * 400 + "1" + ")" * 400)
     path.write_text("{{ " + path.read_text() + " }}")
-    done = run_weft(["template", path, "--messages", '[{"role": "user", "content": "x"}]'], preexec_fn=limit)
+    done = small_stack(["template", path, "--messages", '[{"role": "user", "content": "x"}]'])
     assert done.returncode in (0, 1)
 
 
@@ -114,49 +117,40 @@ NESTED = {
 
 
 @pytest.mark.parametrize("name", NESTED)
-def test_a_small_stack_and_a_schema(run_weft, tinypy, tmp_path, sanitized, name):
+def test_a_small_stack_and_a_schema(small_stack, tinypy, tmp_path, name):
     """As an argument and as a file: what is nested deeper than the stack has room for is an error, where it has room it is none."""
-    if sanitized:
-        pytest.skip("the sanitizers need more stack than this")
     path = tmp_path / "schema.json"
-    limit = lambda: resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, 256 << 10))
     for depth, codes in ((60, (0,)), (1000, (1,)), (2030, (1,))):
         path.write_text(NESTED[name](depth))
         for option in (["-j", path.read_text()], ["-jf", path]):
-            done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1", *option], preexec_fn=limit)
+            done = small_stack(["run", "-m", tinypy, "-p", "x", "-n", "1", *option])
             assert done.returncode in codes, (depth, option[0], done.returncode, done.err)
             assert not done.returncode or "nested too deeply for the stack" in done.err, (depth, done.err)
 
 
-def test_a_small_stack_and_messages(run_weft, tmp_path, sanitized):
-    if sanitized:
-        pytest.skip("the sanitizers need more stack than this")
+def test_a_small_stack_and_messages(small_stack, tmp_path):
     path = tmp_path / "plain.jinja"
     path.write_text("{{ messages | length }}")
-    limit = lambda: resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, 256 << 10))
     for depth, code in ((60, 0), (2000, 1)):
         messages = '[{"role":"user","content":"x","l":' + "[" * depth + "]" * depth + "}]"
-        done = run_weft(["template", path, "--messages", messages], preexec_fn=limit)
+        done = small_stack(["template", path, "--messages", messages])
         assert done.returncode == code, (depth, done.returncode, done.err)
         assert not code or "nested too deeply for the stack" in done.err
 
 
-def test_a_small_stack_and_a_grammar(run_weft, tinypy, tmp_path, sanitized):
+def test_a_small_stack_and_a_grammar(small_stack, tinypy, tmp_path):
     """Parts in parts that no parentheses show; with 8 MB of stack, too."""
-    if sanitized:
-        pytest.skip("the sanitizers need more stack than this")
     path = tmp_path / "stars.gbnf"
     path.write_text('root ::= "a"' + "*" * 400000)
     pattern = tmp_path / "schema.json"
     pattern.write_text('{"type": "string", "pattern": "a%s"}' % ("{1,2}" * 200000))
     for size in (8 << 20, 256 << 10):
-        limit = lambda: resource.setrlimit(resource.RLIMIT_STACK, (size, size))
         for option in (["--grammar-file", path], ["-jf", pattern]):
-            done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1", *option], preexec_fn=limit)
+            done = small_stack(["run", "-m", tinypy, "-p", "x", "-n", "1", *option], size)
             assert done.returncode == 1 and "the stack has no room" in done.err, (size, option[0], done.returncode, done.err)
     groups = tmp_path / "groups.gbnf"
     groups.write_text("root ::= " + "(" * 190 + '"a"' + ")*" * 190)
-    done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1", "--grammar-file", groups], preexec_fn=limit)
+    done = small_stack(["run", "-m", tinypy, "-p", "x", "-n", "1", "--grammar-file", groups])
     assert done.returncode in (0, 1), (done.returncode, done.err)
 
 
