@@ -385,6 +385,10 @@ static bool apply_descriptor(kernel *k, const axes *x, opt o) {
   return true;
 }
 
+static void set_store(kernel *k, uop *store) {
+  k->ast = uop_new(k->g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0});
+}
+
 // Copies of the one column, for tiles of halves: only these need it.
 static bool apply_columns(kernel *k, const axes *x, opt o) {
   uop *store = k->ast->src[0], *src[2 + MAX_AXES + 1];
@@ -396,7 +400,7 @@ static bool apply_columns(kernel *k, const axes *x, opt o) {
   src[2] = uop_range(k->g, uop_idx(k->g, o.amount), k->next_range++, AXIS_LOOP);
   for (size_t i = 2; i < store->nsrc; i++) src[i + 1] = store->src[i];
   store = uop_new(k->g, OP_STORE, DT_VOID, 1, src, store->nsrc + 1, (uarg){0});
-  k->ast = uop_new(k->g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0});
+  set_store(k, store);
   k->applied[k->n_applied++] = o;
   return true;
 }
@@ -499,7 +503,7 @@ static bool apply_swap(kernel *k, const axes *x, opt o) {
   src[2 + o.axis] = x->at[o.amount];
   src[2 + o.amount] = x->at[o.axis];
   store = uop_with_src(k->g, store, src);
-  k->ast = uop_new(k->g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0});
+  set_store(k, store);
   k->applied[k->n_applied++] = o;
   return true;
 }

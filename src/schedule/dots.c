@@ -569,40 +569,6 @@ static uop *share(graph *g, uop *u, uop *const *v, void *ctx) {
   return any ? uop_with_src(g, u, s) : NULL;
 }
 
-// --- BF16 -----------------------------------------------------------------------------------------------------------
-
-// What this F32 was converted from; DT_VOID: nothing.
-static enum dtype converted_from(uop *u) {
-  while (repeats_or_reshapes(u)) u = u->src[0];
-  return u->op == OP_CAST && u->dt == DT_F32 ? (enum dtype)u->src[0]->dt : DT_VOID;
-}
-static bool is_brain(uop *u) { return converted_from(u) == DT_BF16; }
-
-// An activation rounded to BF16, below what repeats it: once for all of its products.
-static tensor *to_brain(graph *g, uop *u) {
-  if (!repeats_or_reshapes(u)) return t_cast(g, t_contiguous(g, t_cast(g, u, DT_BF16)), DT_F32);
-  uop *s[2 + MAX_DIMS];
-  for (size_t i = 1; i < u->nsrc; i++) s[i] = u->src[i];
-  s[0] = to_brain(g, u->src[0]);
-  return uop_with_src(g, u, s);
-}
-
-static uop *round_to_brain(graph *g, uop *u, uop *const *v, void *ctx) {
-  (void)v;
-  uop *body = u->src[0], *to = NULL;
-  map own = {0}, *known = ((const wanted *)ctx)->constant, *memo = known ? known : &own;
-  for (int i = 0; i < 2 && !to && u->a == OP_ADD && u->dt == DT_F32; i++) {
-    uop *weight = body->src[i], *act = body->src[1 - i];
-    if (!is_brain(weight) || is_brain(act) || !act->shape || !is_constant(weight, memo) || is_constant(act, memo))
-      continue;
-    tensor *rounded = to_brain(g, act);
-    to =
-      uop_with_src(g, u, (uop *[]){uop_with_src(g, body, i ? (uop *[]){rounded, weight} : (uop *[]){weight, rounded})});
-  }
-  map_free(&own);
-  return to;
-}
-
 // --- halves ---------------------------------------------------------------------------------------------------------
 
 // What an F16 can hold goes to 65504, and it holds all of its bits from 2^-14 on. Activations beyond are rare, but
@@ -610,7 +576,11 @@ static uop *round_to_brain(graph *g, uop *u, uop *const *v, void *ctx) {
 // 2^-19 at most.
 enum { HALF_DIVISOR = 64 };
 
-static bool is_half(enum dtype dt) { return dt == DT_F16 || dt == DT_BF16; }
+// What this F32 was converted from; DT_VOID: nothing.
+static enum dtype converted_from(uop *u) {
+  while (repeats_or_reshapes(u)) u = u->src[0];
+  return u->op == OP_CAST && u->dt == DT_F32 ? (enum dtype)u->src[0]->dt : DT_VOID;
+}
 
 // A weight as it lies, and not one of several.
 static bool is_plain_weight(uop *u) {
@@ -618,37 +588,48 @@ static bool is_plain_weight(uop *u) {
   return u->op == OP_BUFFER && u->memory == MEMORY_WEIGHT;
 }
 
-// An activation rounded, below what repeats it.
-static tensor *to_half(graph *g, uop *u, enum dtype dt) {
+// An activation rounded to halves, below what repeats it: once for all of its products. tiles: one row alone is rounded
+// where it is read.
+static tensor *to_half(graph *g, uop *u, enum dtype dt, bool tiles) {
   uop *s[2 + MAX_DIMS];
   if (repeats_or_reshapes(u)) {
     for (size_t i = 1; i < u->nsrc; i++) s[i] = u->src[i];
-    s[0] = to_half(g, u->src[0], dt);
+    s[0] = to_half(g, u->src[0], dt, tiles);
     return uop_with_src(g, u, s);
   }
-  bool alone = true;
-  for (int i = 0; i + 1 < u->shape->n; i++) alone &= is_one(u->shape->dim[i]);
+  bool read = tiles;
+  for (int i = 0; i + 1 < u->shape->n; i++) read &= is_one(u->shape->dim[i]);
   if (dt == DT_F16) u = t_scale(g, u, 1.0 / HALF_DIVISOR);
   u = t_cast(g, u, dt);
-  return t_cast(g, alone ? u : t_contiguous(g, u), DT_F32);
+  return t_cast(g, read ? u : t_contiguous(g, u), DT_F32);
 }
 
-static uop *round_to_half(graph *g, uop *u, uop *const *v, void *ctx) {
-  (void)v;
+// tiles: for instructions of tiles, which take both types of halves and weights as they lie; else for those of BF16.
+static uop *round_to_half(graph *g, uop *u, map *known, bool tiles) {
   uop *body = u->src[0], *to = NULL;
-  map *memo = ((const wanted *)ctx)->constant;
+  map own = {0}, *memo = known ? known : &own;
   for (int i = 0; i < 2 && !to && u->a == OP_ADD && u->dt == DT_F32; i++) {
     uop *weight = body->src[i], *act = body->src[1 - i];
-    enum dtype dt = converted_from(weight);
-    if (!is_half(dt) || is_half(converted_from(act)) || !act->shape || !is_plain_weight(weight) ||
-        is_constant(act, memo))
+    enum dtype dt = converted_from(weight), had = converted_from(act);
+    if ((dt != DT_BF16 && !(tiles && dt == DT_F16)) || had == DT_BF16 || (tiles && had == DT_F16) || !act->shape ||
+        !(tiles ? is_plain_weight(weight) : is_constant(weight, memo)) || is_constant(act, memo))
       continue;
-    tensor *rounded = to_half(g, act, dt);
+    tensor *rounded = to_half(g, act, dt, tiles);
     to =
       uop_with_src(g, u, (uop *[]){uop_with_src(g, body, i ? (uop *[]){rounded, weight} : (uop *[]){weight, rounded})});
     if (dt == DT_F16) to = t_scale(g, to, HALF_DIVISOR);
   }
+  map_free(&own);
   return to;
+}
+
+static uop *round_for_dots(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v;
+  return round_to_half(g, u, ((const wanted *)ctx)->constant, false);
+}
+static uop *round_for_tiles(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v;
+  return round_to_half(g, u, ((const wanted *)ctx)->constant, true);
 }
 
 // --- the tables -----------------------------------------------------------------------------------------------------
@@ -671,9 +652,9 @@ RULES(dots_unsign, INTS) = { F( SUM_OF(MUL(x, y)), unsign ) };
 RULES_END(dots_unsign)
 RULES(dots_share, ANYTHING) = { F( x, share ) };
 RULES_END(dots_share)
-RULES(dots_brain, FLOATS) = { F( SUM_OF(MUL(x, y)), round_to_brain ) };
+RULES(dots_brain, FLOATS) = { F( SUM_OF(MUL(x, y)), round_for_dots ) };
 RULES_END(dots_brain)
-RULES(dots_halves, FLOATS) = { F( SUM_OF(MUL(x, y)), round_to_half ) };
+RULES(dots_halves, FLOATS) = { F( SUM_OF(MUL(x, y)), round_for_tiles ) };
 RULES_END(dots_halves)
 #undef x
 
@@ -694,19 +675,15 @@ uop *dots_run(graph *g, uop *u, const dots_pass *pass, int most) {
   return graph_rewrite(g, u, PM(pass->rules[0], pass->rules[1]), &(wanted){.most = most}, pass->name);
 }
 
-uop *brain_dots(graph *g, uop *sink) {
+static uop *run_halves(graph *g, uop *sink, const ruleset *const *rules, const char *name) {
   map constant = {0};
-  sink = graph_rewrite(g, sink, PM(&dots_brain), &(wanted){.constant = &constant}, dots_brain_pass.name);
+  sink = graph_rewrite(g, sink, rules, &(wanted){.constant = &constant}, name);
   map_free(&constant);
   return sink;
 }
 
-uop *half_dots(graph *g, uop *sink) {
-  map constant = {0};
-  sink = graph_rewrite(g, sink, PM(&dots_halves), &(wanted){.constant = &constant}, "halves");
-  map_free(&constant);
-  return sink;
-}
+uop *brain_dots(graph *g, uop *sink) { return run_halves(g, sink, PM(&dots_brain), dots_brain_pass.name); }
+uop *half_dots(graph *g, uop *sink) { return run_halves(g, sink, PM(&dots_halves), "halves"); }
 
 // --- all of a graph -------------------------------------------------------------------------------------------------
 
