@@ -362,17 +362,24 @@ static bool in_steps_of_others(kernel *k, const uop *r) {
 
 // Sums that are the same for all rows, such as a norm's: items that run in step share them, in the order in which a
 // kernel of its own adds them up (share_sum), so that a row has the same bits whether the norm is in its product or
-// not. Where none do, those that share a row's.
-static void share_other_sums(kernel *k) {
+// not. False: there is none.
+static bool sums_in_step(kernel *k) {
   axes x;
+  bool any = false;
   kernel_axes(k, &x);
-  bool in_step = false;
   for (int i = x.n_out; i < x.n; i++) {
     if (in_steps_of_others(k, x.at[i]) || !kernel_apply(k, (opt){OPT_STEP, i, k->t->step_items})) continue;
-    in_step = true;
+    any = true;
     kernel_axes(k, &x);
   }
-  if (in_step) return;
+  return any;
+}
+
+// Where none do, those that share a row's.
+static void share_other_sums(kernel *k) {
+  axes x;
+  if (sums_in_step(k)) return;
+  kernel_axes(k, &x);
   int parts = (int)group_parts(k);
   for (int i = x.n_out; i < x.n && parts > 1; i++) {
     const uop *r = x.at[i];
@@ -526,7 +533,7 @@ void work_groups(kernel *k) {
   bool alone = !outer_sum(k, &steps) || steps <= SHORT_SUM;
   if (!alone) shared = share_sum(k, env_int(ENV_MV_THREADS_PER_ROW));
   unroll_dot(k);
-  if (shared > 1) share_output(k, shared);
+  if (shared > 1) { sums_in_step(k); share_output(k, shared); }
   uop *store = k->ast->src[0], *m = main_reduce(k, &count), *row = NULL;
   int64_t total = 1;
   for (size_t i = 2; i < store->nsrc; i++) {

@@ -91,7 +91,8 @@ static uop *next_number(numbering *n, bool item, uop *size) {
 
 // Sums of items that run in step are made by those that this number counts.
 static void number_step(numbering *n, uop *item) {
-  for (int i = 0; i < n->x.n; i++) if (n->x.at[i]->b == AXIS_STEP) map_put(&n->to, n->x.at[i], item);
+  for (int i = 0; i < n->x.n; i++)
+    if (n->x.at[i]->b == AXIS_STEP) map_put(&n->to, n->x.at[i], idx_mod(n->k->g, item, n->x.at[i]->src[0]));
 }
 
 // Neighbouring items have neighbouring rows of a weight, or make a tile: then these come first. False: neither.
@@ -120,11 +121,12 @@ static bool number_rows(numbering *n) {
 }
 
 // GROUP ranges together are one number, of which the one that was made first moves fastest. NULL: there are none.
-static uop *number_sharers(numbering *n) {
+static uop *number_sharers(numbering *n, bool first) {
   graph *g = n->k->g;
   int64_t stride = 1;
   if (n->shared == 1) return NULL;
   uop *s = next_number(n, true, uop_idx(g, n->shared));
+  if (first) number_step(n, s);            // else those that have rows do
   for (int i = 0; i < n->x.n; i++) {
     uop *r = n->x.at[i];
     if (r->b != AXIS_GROUP) continue;
@@ -171,7 +173,7 @@ uop *work_group_numbers(kernel *k, program *p) {
   kernel_axes(k, &n.x);
   for (int i = 0; i < n.x.n; i++) if (n.x.at[i]->b == AXIS_GROUP) n.shared *= n.x.at[i]->src[0]->a;
   bool rows_first = number_rows(&n);
-  uop *ast = steps_of_sharers(k, &n.x, n.shared, &all_store), *sharer = number_sharers(&n);
+  uop *ast = steps_of_sharers(k, &n.x, n.shared, &all_store), *sharer = number_sharers(&n, !rows_first);
   number_items(&n, ast);
   number_groups(&n);
   int64_t swapped = rows_first ? 0 : swapped_items(k, &n.x, n.shared);

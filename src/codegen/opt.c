@@ -457,14 +457,18 @@ static bool apply_mma(kernel *k, const axes *x, opt o) {
 }
 
 // All items that have other rows, other columns of a tile or other parts of a sum need the same: so 32 of them can make
-// it together, those that have the rows.
+// it together, those that have the rows, or else the parts.
 static bool apply_step(kernel *k, const axes *x, opt o) {
   if (o.axis < x->n_out || o.axis >= x->n || o.amount < 2 || o.amount != k->t->step_items ||
       o.amount != k->t->row_items)
     return false;
   uop *r = x->at[o.axis];
   bool alike = r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && r->src[0]->a % o.amount == 0, rows = mma_has(k->ast);
-  for (int i = 0; i < x->n_out; i++) rows |= x->at[i]->b == AXIS_LOCAL && uop_is_int(x->at[i]->src[0], o.amount);
+  int64_t parts = 1;
+  for (int i = 0; i < x->n; i++) {
+    rows |= i < x->n_out && x->at[i]->b == AXIS_LOCAL && uop_is_int(x->at[i]->src[0], o.amount);
+    if (x->at[i]->b == AXIS_GROUP) parts *= x->at[i]->src[0]->a;
+  }
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   for (size_t i = 0; i < l.n && alike; i++) {
@@ -476,7 +480,7 @@ static bool apply_step(kernel *k, const axes *x, opt o) {
               (!uop_varies(u, x->at[n]) && !uop_binds(u, x->at[n]));
   }
   arena_free(a);
-  if (!alike || !rows) return false;
+  if (!alike || (!rows && parts % o.amount)) return false;
   if (r->src[0]->a == o.amount) change_kind(k, r, AXIS_STEP);
   else if (!split_range(k, r, o.amount, AXIS_STEP, false)) return false;
   k->applied[k->n_applied++] = o;

@@ -46,9 +46,9 @@ enum opt_kind {
 // next tile reads is asked for meanwhile, with hint axis - 1. MMA: sums over reduced axis `axis` become tiles
 // that 32 items compute together (mma.h), which its output axes have to be cut for. STEP: a sum that no item has for
 // itself is made by `amount` items that run in step, along reduced axis `axis`; the same ones that have rows of a
-// weight or make a tile, in any number of such sets. COLUMNS: a product has one column alone, so it gets a further
-// output axis, the first one, of `amount` steps, all of which are that column and of which one is stored. A list says
-// all that was done to a kernel, so that the heuristic's own list, applied again, gives its kernel again.
+// weight, make a tile or share its sum, in any number of such sets. COLUMNS: a product has one column alone, so it gets
+// a further output axis, the first one, of `amount` steps, all of which are that column and of which one is stored. A
+// list says all that was done to a kernel, so that the heuristic's own list, applied again, gives its kernel again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 
 enum { MOST_PREFETCH_KIB = 64, MOST_KEEP = 64 };
