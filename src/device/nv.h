@@ -3,10 +3,11 @@
 // replay patches the words that variables decide, and rings once.
 //
 //   nv_rm.c     files, ioctls, objects, memory (nv_abi.h: what they look like)
-//   nv_gpu.c    what the GPU is, its channel; waiting for it
+//   nv_gpu.c    what the GPU is, its channel
 //   nv_push.c   words of methods
 //   nv_qmd.c    descriptors of launches
 //   nv_ptxas.c, nv_cubin.c   from PTX to code and what a launch has to say of it
+//   nv_run.c    submits words to the channel, and waits
 //   nv_code.c   kernels on the GPU
 //   nv_plan.c   the device: memory, kernels, plans
 #ifndef WEFT_DEVICE_NV_H
