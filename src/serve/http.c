@@ -3,10 +3,13 @@
 #define _GNU_SOURCE
 #include "serve/http.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <microhttpd.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "serve/watch.h"
@@ -17,6 +20,9 @@ struct http {
   struct MHD_Daemon *daemon;
   watch *watch;
   int n_connections, n_exchanges;
+  // once it accepts no more connections: keeps the number of the listening socket; or -1
+  int quiet_fd;
+  atomic_bool stopping;
   _Atomic size_t held;                 // bytes of all bodies and answers together
 };
 
@@ -62,11 +68,11 @@ void exchange_drop(exchange *x) {
   free(x);
 }
 
-// Both with the lock held.
-static void sleep_now(exchange *x) {
-  if (x->asleep) return;
-  x->asleep = true;
-  MHD_suspend_connection(x->mhd);
+// Both with the lock held. false: all connections are ended (libmicrohttpd ends the program where one sleeps then).
+static bool sleep_now(exchange *x) {
+  if (x->h->stopping) return false;
+  if (!x->asleep) MHD_suspend_connection(x->mhd);
+  return x->asleep = true;
 }
 static void wake(exchange *x) {
   if (!x->asleep || !x->mhd) return;
@@ -180,7 +186,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t cap) {
     x->taken += (size_t)got;
     if (2 * x->taken >= x->out.n) drop_taken(x);
   } else if (x->ended) got = MHD_CONTENT_READER_END_OF_STREAM;
-  else sleep_now(x);
+  else if (!sleep_now(x)) got = MHD_CONTENT_READER_END_WITH_ERROR;
   watch_until(x->conn->watch, got ? now_s() + x->h->o.write_s : 0);
   pthread_mutex_unlock(&x->lock);
   return got;
@@ -288,7 +294,7 @@ static enum MHD_Result on_message(void *cls, struct MHD_Connection *mhd, const c
   if (*n) return more_body(x, data, n);
   pthread_mutex_lock(&x->lock);
   bool answered = x->begun, gone = x->gone, wait = !answered && !gone;
-  if (wait) sleep_now(x);
+  if (wait && !sleep_now(x)) gone = true;
   pthread_mutex_unlock(&x->lock);
   if (gone || x->sent) return MHD_NO;
   if (answered) return deliver(x);
@@ -387,6 +393,7 @@ static void abandon(exchange *x) { depart(x); }
 int http_start(const struct http_options *o, http **out, error *err) {
   http *h = xcalloc(1, sizeof *h);
   h->o = *o;
+  h->quiet_fd = -1;
   struct watch_calls calls = {on_left, after_left, on_tick, h};
   if (watch_start(&calls, &h->watch, err)) { free(h); return -1; }
   h->daemon = MHD_start_daemon(
@@ -400,16 +407,25 @@ int http_start(const struct http_options *o, http **out, error *err) {
   return error_set(err, "the HTTP server does not start: %s", strerror(errno));
 }
 
+// The listening socket is closed here, so that clients are refused. libmicrohttpd's own thread may still be about to
+// take its number out of its epoll set, and ends the program where that fails for a number that is not open: something
+// else takes the number until that thread has ended.
 void http_quiet(http *h) {
   MHD_socket fd = MHD_quiesce_daemon(h->daemon);
-  if (fd != MHD_INVALID_SOCKET) close(fd);
+  if (fd == MHD_INVALID_SOCKET) return;
+  int nothing = eventfd(0, EFD_CLOEXEC);
+  if (nothing >= 0 && dup3(nothing, fd, O_CLOEXEC) == fd) h->quiet_fd = fd;
+  else close(fd);
+  if (nothing >= 0) close(nothing);
 }
 
 void http_stop(http *h) {
   if (!h) return;
   http_quiet(h);
+  h->stopping = true;
   each_exchange(h, abandon);
   MHD_stop_daemon(h->daemon);
+  if (h->quiet_fd >= 0) close(h->quiet_fd);
   watch_stop(h->watch);
 }
 

@@ -56,6 +56,7 @@ class Server:
         self.process.send_signal(how)
         status = self.process.wait(timeout)
         self.check_for_reports()
+        assert status >= 0 or status == -how, (status, "".join(self.said))      # killed by a signal that nobody sent
         return status
 
     def check_for_reports(self):

@@ -773,6 +773,18 @@ def test_a_second_signal_does_not_wait(weft, weft_env, tinypy):
         assert s.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.parametrize("wait", [0.05, 0.1, 0.15, 0.2, 0.3])
+def test_an_end_while_a_message_comes(weft, weft_env, tinypy, built_tool, wait):
+    """The thread that accepts is late to notice that it shall not: the listening socket is closed, and its number still taken. Nothing that
+    comes then waits for an answer."""
+    with start(weft, {**weft_env, "LD_PRELOAD": built_tool("libslow_epoll.so", "WEFT_SLOW_EPOLL")}, tinypy) as s, s.connect() as c:
+        s.process.send_signal(signal.SIGTERM)
+        time.sleep(wait)
+        with contextlib.suppress(ConnectionError):
+            c.sendall(request({"prompt": "def ", "max_tokens": 1}))
+        assert s.process.wait(60) == 0, s.said
+
+
 def test_a_model_that_cannot_be_loaded(weft, weft_env, tmp_path):
     path = tmp_path / "no.gguf"
     path.write_bytes(b"GGUF")
