@@ -81,6 +81,11 @@ def as_json(text, who):
 
 # ---- a model file -------------------------------------------------------------------------------------------------------
 
+def warm_up_depth(opt):
+    """tokens before a warm-up: it is for files, code and layouts, which need no depth"""
+    return min(opt.prompt, 512)
+
+
 class Model:
     """What a file says about itself: name, vocabulary, and the bytes that decoding one token reads."""
 
@@ -118,24 +123,24 @@ class Weft:
         self.opt = opt
 
     def warm_up(self, model):
-        self.start(model)
-        self.bench(model, 1)
+        self.start(model, warm_up_depth(self.opt))
+        self.bench(model, 1, warm_up_depth(self.opt))
 
-    def start(self, model):
+    def start(self, model, depth):
         with tempfile.TemporaryDirectory() as folder:
             stats = Path(folder) / "stats"
-            ids = ",".join(map(str, model.ids(self.opt.prompt)))
+            ids = ",".join(map(str, model.ids(depth)))
             run([self.opt.weft, "run", "-m", model.path, "--ids", ids, "-n", "1", "--temp", "0", "-t", self.opt.threads, "--stats", stats], self.opt.timeout)
             return as_json(stats.read_text(), "weft run --stats")
 
-    def bench(self, model, n):
+    def bench(self, model, n, depth):
         o = self.opt
-        text, peak, _ = run([o.weft, "bench", "-m", model.path, "-p", o.prefill, "-n", n, "-d", o.prompt, "-t", o.threads, "-r", "1", "-o", "json"], o.timeout)
+        text, peak, _ = run([o.weft, "bench", "-m", model.path, "-p", o.prefill, "-n", n, "-d", depth, "-t", o.threads, "-r", "1", "-o", "json"], o.timeout)
         return as_json(text, "weft bench"), peak
 
     def measure(self, model):
-        stats = self.start(model)
-        tests, peak = self.bench(model, self.opt.tokens)
+        stats = self.start(model, self.opt.prompt)
+        tests, peak = self.bench(model, self.opt.tokens, self.opt.prompt)
         speed = {bool(t["n_gen"]): t["avg_ts"] for t in tests}
         return {"decode_tps": speed[True], "prefill_tps": speed.get(False), "load_s": (stats["load_ms"] + stats["compile_ms"]) / 1e3,
                 "first_s": stats["ttft_ms"] / 1e3, "peak_bytes": peak}
@@ -176,14 +181,14 @@ class LlamaPython:
         return {**answer, "peak_bytes": peak}
 
     def warm_up(self, model):
-        self.ask(self.request(model, 1))
+        self.ask(self.request(model, 1, warm_up_depth(self.opt)))
 
-    def request(self, model, n):
-        return {"model": model.path, "threads": self.opt.threads, "prompt": model.ids(self.opt.prompt), "decode": model.ids(n), "prefill": model.ids(self.opt.prefill),
+    def request(self, model, n, depth):
+        return {"model": model.path, "threads": self.opt.threads, "prompt": model.ids(depth), "decode": model.ids(n), "prefill": model.ids(self.opt.prefill),
                 "repack": not self.opt.llama_no_repack}
 
     def measure(self, model):
-        return self.ask(self.request(model, self.opt.tokens))
+        return self.ask(self.request(model, self.opt.tokens, self.opt.prompt))
 
     def logits(self, model, prompts):
         with tempfile.TemporaryDirectory() as folder:
@@ -210,16 +215,16 @@ class LlamaBench:
             raise Failed(f"{path}: its --help names neither -d nor -gp; is it a llama-bench?")
 
     def warm_up(self, model):
-        self.bench(model, 1)
+        self.bench(model, 1, warm_up_depth(self.opt))
 
-    def bench(self, model, n):
+    def bench(self, model, n, depth):
         o = self.opt
-        tests = ["-p", o.prefill, "-n", n, "-d", o.prompt] if self.depth else ["-p", o.prefill, "-n", "0", "-gp", f"{o.prompt},{n}"]
+        tests = ["-p", o.prefill, "-n", n, "-d", depth] if self.depth else ["-p", o.prefill, "-n", "0", "-gp", f"{depth},{n}"]
         text, peak, _ = run([self.path, "-m", model.path, *tests, "-t", o.threads, "-r", "1", "-o", "json", *self.options], o.timeout)
         return as_json(text[max(text.find("["), 0):], self.name), peak
 
     def measure(self, model):
-        tests, peak = self.bench(model, self.opt.tokens)
+        tests, peak = self.bench(model, self.opt.tokens, self.opt.prompt)
         decode = [t["avg_ts"] for t in tests if t["n_gen"]]
         prefill = [t["avg_ts"] for t in tests if t["n_prompt"] and not t["n_gen"]]
         if not decode:
