@@ -81,11 +81,6 @@ def as_json(text, who):
 
 # ---- a model file -------------------------------------------------------------------------------------------------------
 
-def warm_up_depth(opt):
-    """tokens before a warm-up: it is for files, code and layouts, which need no depth"""
-    return min(opt.prompt, 512)
-
-
 class Model:
     """What a file says about itself: name, vocabulary, and the bytes that decoding one token reads."""
 
@@ -115,6 +110,11 @@ class Model:
 # ---- engines ------------------------------------------------------------------------------------------------------------
 # measure(model) -> {"decode_tps", "prefill_tps", "load_s", "first_s", "peak_bytes"}, None where an engine does not tell;
 # logits(model, prompts) -> for each prompt (ids, n_first) an iterator of log-probabilities over the whole vocabulary, or None.
+
+def warm_up_depth(opt):
+    """tokens before a warm-up: it is for files, code and layouts, which need no depth"""
+    return min(opt.prompt, 512)
+
 
 class Weft:
     name = "weft"
