@@ -404,5 +404,7 @@ uop *idx_sub(graph *g, uop *a, uop *b) { return simplify_top(g, uop_op2(g, OP_SU
 uop *idx_mul(graph *g, uop *a, uop *b) { return simplify_top(g, uop_op2(g, OP_MUL, a, b)); }
 uop *idx_div(graph *g, uop *a, uop *b) { return simplify_top(g, uop_op2(g, OP_IDIV, a, b)); }
 uop *idx_mod(graph *g, uop *a, uop *b) { return simplify_top(g, uop_op2(g, OP_MOD, a, b)); }
+uop *idx_min(graph *g, uop *a, uop *b) { return simplify_top(g, uop_op2(g, OP_MIN, a, b)); }
+uop *idx_max(graph *g, uop *a, uop *b) { return simplify_top(g, uop_op2(g, OP_MAX, a, b)); }
 uop *idx_lt(graph *g, uop *a, uop *b) { return simplify_top(g, uop_op2(g, OP_CMPLT, a, b)); }
 uop *bool_and(graph *g, uop *a, uop *b) { return !a ? b : !b ? a : simplify_top(g, uop_op2(g, OP_AND, a, b)); }

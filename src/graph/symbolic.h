@@ -15,6 +15,8 @@ uop *idx_sub(graph *g, uop *a, uop *b);
 uop *idx_mul(graph *g, uop *a, uop *b);
 uop *idx_div(graph *g, uop *a, uop *b);           // floors
 uop *idx_mod(graph *g, uop *a, uop *b);
+uop *idx_min(graph *g, uop *a, uop *b);
+uop *idx_max(graph *g, uop *a, uop *b);
 uop *idx_lt(graph *g, uop *a, uop *b);            // BOOL
 uop *bool_and(graph *g, uop *a, uop *b);          // either may be NULL: true
 

@@ -65,7 +65,7 @@ bool kv_is_float(const model *m, enum kv kv) { return kind_of_cache(m, kv)->stat
 // values in the same order, and zeros, wherever the window stands. As intervals of `pos` see it they may end a page
 // behind the context: the table has room for it.
 static uop *behind(const build *b, const layer *y) {
-  return uop_op2(b->g, OP_MAX, idx_sub(b->g, b->pos, n_(b, y->window - 1)), n_(b, 0));
+  return idx_max(b->g, idx_sub(b->g, b->pos, n_(b, y->window - 1)), n_(b, 0));
 }
 tensor *first_page_apart(const build *b, int window) {
   graph *g = b->g;
@@ -81,10 +81,10 @@ static uop *n_pages(const build *b, const layer *y) {
   uop *page = n_(b, b->s->page), *n = b->C;
   if (b->s->apart) {
     uop *most = y->window ? n_(b, model_window_pages(y->window, b->s->page)) : NULL;
-    return most && most->a < b->s->ctx / b->s->page ? uop_op2(b->g, OP_MIN, b->n_pages, most) : b->n_pages;
+    return most && most->a < b->s->ctx / b->s->page ? idx_min(b->g, b->n_pages, most) : b->n_pages;
   }
   if (y->window) {
-    uop *of_window = uop_op2(b->g, OP_MIN, b->pos, n_(b, y->window - 1));
+    uop *of_window = idx_min(b->g, b->pos, n_(b, y->window - 1));
     n = idx_add(b->g, idx_add(b->g, b->T, of_window), idx_mod(b->g, behind(b, y), page));
   }
   return idx_div(b->g, idx_add(b->g, n, n_(b, b->s->page - 1)), page);

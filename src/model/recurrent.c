@@ -96,8 +96,8 @@ static tensor *left_at(build *b, const block *k, tensor *sum, tensor *sums, bool
 // Rows that go into the state: all of a block that ends with this run; else one, which counts nothing.
 uop *rows_done(build *b, const block *k) {
   graph *g = b->g;
-  uop *full = uop_op2(g, OP_MIN, idx_div(g, k->end, n_(b, k->size)), n_(b, 1));
-  return uop_op2(g, OP_MAX, idx_mul(g, k->end, full), n_(b, 1));
+  uop *full = idx_min(g, idx_div(g, k->end, n_(b, k->size)), n_(b, 1));
+  return idx_max(g, idx_mul(g, k->end, full), n_(b, 1));
 }
 
 // What of each such row is left when the block ends {rows, H}, and of the state before it {1, H}
