@@ -185,7 +185,9 @@ static void route(const build *b, const layer *y, tensor *x, tensor **chosen, te
   if (biased) s = t_add(g, p, bias(b, y, W_EXP_PROBS_B));
   else if (e->groups == 1) s = logits;                         // what a gate does not change the order of
   if (e->groups_used < e->groups) s = best_groups(b, e, s);
-  tensor *k = t_reshape(g, iota(b, used), DIMS(one, used, one)), *r = t_reshape(g, rank_in_last(g, s), DIMS(T, one, n));
+  tensor *k = t_reshape(g, iota(b, used), DIMS(one, used, one)), *ranks = rank_in_last(g, s);
+  if (e->gating == GATING_NEAR) ranks = one_form(g, ranks);    // a sum of floats looks at them
+  tensor *r = t_reshape(g, ranks, DIMS(T, one, n));
   *chosen = looked_up(g, sum_where(g, equal(g, r, k), iota(b, n), 2));
   tensor *row = t_op2(g, OP_MUL, t_reshape(g, t_iota(g, T), DIMS(T, one)), n);
   tensor *w = t_gather(g, t_reshape(g, p, DIMS(idx_mul(g, T, n))), t_add(g, row, t_cast(g, *chosen, DT_IDX)));
