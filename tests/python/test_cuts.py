@@ -22,6 +22,11 @@ ONCE_DIFFERENT = {
     "mamba and experts": ("granitehybrid", {"": "Q4_0", "ssm": "F16"}),
     "values that are keys, masked and copied": ("glm-dsa", {"": "F32"}, "f32"),
 }
+# The same by the seed of try_cuts.py
+ONCE_DIFFERENT_SEEDS = {
+    "one page, and a window of one": ("gemma3", 7146),
+    "ranks in a sum of floats": ("phimoe", 7485),
+}
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +48,22 @@ def test_once_different(try_cuts, differs, tmp_path, what):
     path = tmp_path / "model.gguf"
     try_cuts.make_model.write(name, path, quant=try_cuts.ByName(types))
     assert not differs(path, 1, *cache or ["f16"])
+
+
+@pytest.mark.parametrize("what", ONCE_DIFFERENT_SEEDS)
+def test_once_different_by_seed(try_cuts, differs, tmp_path, what):
+    name, seed = ONCE_DIFFERENT_SEEDS[what]
+    path = tmp_path / "model.gguf"
+    try_cuts.write(path, name, seed)
+    assert not differs(path, seed, try_cuts.cache_of(seed))
+
+
+def test_a_row_of_one_block(try_cuts, differs, tmp_path):
+    """Its product has no sum of floats, and was computed once more for the norm behind it."""
+    path = tmp_path / "model.gguf"
+    types = {"": "F32", "attn_q_a.": "Q4_K"}
+    try_cuts.make_model.write("minicpm3", path, dim=256, quant=try_cuts.ByName(types))
+    assert not differs(path, 1, "f32")
 
 
 def test_random_models(try_cuts, differs, tmp_path):

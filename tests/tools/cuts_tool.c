@@ -49,6 +49,18 @@ static weft_model *open_model(const trial *t, int threads, int chunk, bool exact
   exit(2);
 }
 
+// How many logits differ, and by how much at most.
+static size_t compare(const trial *t, const float *got, const float *want, double *most) {
+  size_t differ = 0;
+  *most = 0;
+  for (size_t i = 0; i < t->n_vocab; i++) {
+    if (!memcmp(&got[i], &want[i], sizeof *got)) continue;
+    differ++;
+    *most = fmax(*most, isfinite(got[i] - want[i]) ? fabs((double)got[i] - want[i]) : INFINITY);
+  }
+  return differ;
+}
+
 static bool look(void *ctx, double done) {
   (void)done;
   return --*(int *)ctx > 0;
@@ -80,13 +92,8 @@ static void cut(trial *t, weft_model *m, bool at_once, const char *what) {
     snprintf(pieces + strlen(pieces), sizeof pieces - strlen(pieces), "%s%zu", at ? "+" : "", n);
     const float *got = decode(t, m, at, at + n), *want = t->want + (at + n - 1) * t->n_vocab;
     at += n;
-    size_t differ = 0;
-    double most_of = 0;
-    for (size_t i = 0; i < t->n_vocab; i++) {
-      if (!memcmp(&got[i], &want[i], sizeof *got)) continue;
-      differ++;
-      most_of = fmax(most_of, isfinite(got[i] - want[i]) ? fabs((double)got[i] - want[i]) : INFINITY);
-    }
+    double most_of;
+    size_t differ = compare(t, got, want, &most_of);
     t->worst = fmax(t->worst, most_of);
     if (differ && !*t->first)
       snprintf(t->first, sizeof t->first, "%s, %s: %zu logits after position %zu differ by up to %.2g", what, pieces,
@@ -114,10 +121,13 @@ static void through_file(trial *t, weft_model *m, const char *what) {
     fprintf(stderr, "%s\n", err.text);
     exit(2);
   }
-  bool wrong = held != k || memcmp(rest.logits, t->want + (t->n - 1) * t->n_vocab, t->n_vocab * sizeof *t->want);
+  double most;
+  size_t differ = compare(t, rest.logits, t->want + (t->n - 1) * t->n_vocab, &most);
+  bool wrong = held != k || differ;
   if (wrong && !*t->first)
-    snprintf(t->first, sizeof t->first, "%s: %zu positions of %zu came back from a file, and what follows differs",
-             what, held, k);
+    snprintf(t->first, sizeof t->first,
+             "%s: %zu positions of %zu came back from a file, and %zu logits after the rest differ by up to %.2g", what,
+             held, k, differ, most);
   t->ways++;
   t->wrong += wrong;
   weft_sequence_free(q);
