@@ -321,25 +321,25 @@ static uop *lane_of(const uop *list, size_t from) {
   return NULL;
 }
 
-// The LANE range below an index expression (there is at most one), if the address grows evenly along it: base and step
-// in elements.
-static bool even_steps(graph *g, uop *i, uop **base, int64_t *step) {
+// Does the address of an index expression grow evenly along range r (NULL: the LANE range below it, of which there is
+// at most one)? base and step in elements.
+static bool even_steps(graph *g, uop *i, const uop *r, uop **base, int64_t *step) {
   uop *cond = NULL;
   if (i->op == OP_WHERE) { cond = i->src[0]; i = i->src[1]; }
   idx_sum s;
   if (!idx_sum_of(i, &s)) return false;
-  int lane = -1;
+  int along = -1;
   for (int t = 0; t < s.n; t++)
-    if (s.atom[t]->op == OP_RANGE && s.atom[t]->b == AXIS_LANE) {
-      if (lane >= 0) return false;
-      lane = t;
+    if (r ? s.atom[t] == r : s.atom[t]->op == OP_RANGE && s.atom[t]->b == AXIS_LANE) {
+      if (along >= 0) return false;
+      along = t;
     }
-  if (lane < 0) return false;
-  uop *r = s.atom[lane];
+  if (along < 0) return false;
+  r = s.atom[along];
   if (cond && uop_varies(cond, r)) return false;
-  *step = s.coeff[lane];
-  s.coeff[lane] = 0;
-  for (int t = 0; t < s.n; t++) if (t != lane && uop_varies(s.atom[t], r)) return false;
+  *step = s.coeff[along];
+  s.coeff[along] = 0;
+  for (int t = 0; t < s.n; t++) if (t != along && uop_varies(s.atom[t], r)) return false;
   int n = 0;
   for (int t = 0; t < s.n; t++) if (s.coeff[t]) { s.atom[n] = s.atom[t]; s.coeff[n++] = s.coeff[t]; }
   s.n = n;
@@ -354,12 +354,118 @@ static uop *lane_index(graph *g, uop *index, uop *vector_index, enum dtype dt, i
   uop *base;
   int64_t step;
   int unit = dtype_size((enum dtype)index->src[0]->dt);
-  if (even_steps(g, index->src[1], &base, &step) && step * unit == dtype_size(dt) && lanes * step <= index->src[0]->b)
+  if (even_steps(g, index->src[1], NULL, &base, &step) && step * unit == dtype_size(dt) &&
+      lanes * step <= index->src[0]->b)
     return uop_index(g, index->src[0], base);
   return uop_index(g, index->src[0], vector_index);
 }
 
 static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx);
+
+// The operand `a` of a DOT product: in each of n lanes (rows) k neighbours along the inner range, all in k * n lanes.
+// What is the same for the k is computed in n lanes, and each of those repeated where it meets what is not.
+typedef struct dot_lanes { uop *inner; int k; map both; } dot_lanes;
+
+// Lanes first, first + step, ... of v, each so many times.
+static uop *every_lane(graph *g, uop *v, int lanes, int first, int step, int times) {
+  unsigned char from[2 * UINT16_MAX];
+  if (lanes > UINT16_MAX) die("%d lanes", lanes);
+  for (int i = 0; i < lanes; i++) {
+    int lane = first + i / times * step;
+    from[2 * i] = (unsigned char)lane;
+    from[2 * i + 1] = (unsigned char)(lane >> 8);
+  }
+  return uop_new(g, OP_SHUFFLE, (enum dtype)v->dt, lanes, &v, 1,
+                 (uarg){.s = (const char *)from, .s_len = 2 * (uint32_t)lanes});
+}
+
+static uop *dot_operand(graph *g, uop *u, uop **s, void *ctx);
+
+// Lane i of a vector of element numbers. What adds up to an address is computed for each lane by itself: from registers
+// that are no vectors it costs nothing. What is looked up in memory that lies in lanes, too.
+static uop *number_of_lane(graph *g, uop *v, int i) {
+  if (v->lanes == 1) return v;
+  switch (v->op) {
+  case OP_SPLAT: return v->src[0];
+  case OP_LANE: return uop_idx(g, i);
+  case OP_CAST: return uop_cast(g, number_of_lane(g, v->src[0], i), (enum dtype)v->dt);
+  case OP_ADD: case OP_MUL:
+    if (v->dt != DT_IDX) break;
+    return simplify(
+      g, uop_op2(g, (enum op)v->op, number_of_lane(g, v->src[0], i), number_of_lane(g, v->src[1], i)));
+  case OP_LOAD: {
+    uop *mem = v->src[0]->src[0];
+    int step = dtype_size((enum dtype)v->dt), unit = dtype_size((enum dtype)mem->dt);
+    if (v->src[0]->lanes > 1 || step % unit) break;
+    return uop_load_from(g, v, uop_index(g, mem, idx_add(g, v->src[0]->src[1], uop_idx(g, i * (step / unit)))), 1);
+  }
+  default: break;
+  }
+  return uop_new(g, OP_EXTRACT, (enum dtype)v->dt, 1, &v, 1, (uarg){.a = i});
+}
+
+// A number at each of those places, of u's memory
+static uop *load_each(graph *g, uop *u, uop *places, enum dtype dt) {
+  VEC(uop *) each = {0};
+  for (int i = 0; i < places->lanes; i++) {
+    uop *load = uop_load_from(g, u, uop_index(g, u->src[0]->src[0], number_of_lane(g, places, i)), 1);
+    vec_push(&each, uop_new(g, OP_LOAD, dt, 1, load->src, load->nsrc, (uarg){0}));
+  }
+  uop *v = each.n == 1 ? each.at[0] : uop_new(g, OP_STACK, dt, (int)each.n, each.at, each.n, (uarg){0});
+  vec_free(&each);
+  return v;
+}
+
+// Does the number of an element leave the remainder `r` for any lane, divided by n?
+static bool has_remainder(uop *i, int64_t n, int64_t *r) {
+  idx_sum s;
+  if (!idx_sum_of(i, &s)) return false;
+  for (int t = 0; t < s.n; t++) if (s.coeff[t] % n) return false;
+  *r = s.constant % n;
+  return true;
+}
+
+// Neighbours that no row shares with the next one: a word for each row. Two words that lie side by side in entries of a
+// table are loaded as one, which whoever wants the other one loads as well. NULL: they are no neighbours in memory.
+static uop *load_words(graph *g, uop *u, uop **s, dot_lanes *c) {
+  uop *mem = u->src[0]->src[0], *base;
+  int64_t step, size = dtype_size((enum dtype)u->dt), unit = dtype_size((enum dtype)mem->dt), rest;
+  if (c->k * size != 4 || !even_steps(g, u->src[0]->src[1], c->inner, &base, &step) || step * unit != size) return NULL;
+  u = uop_with_src(g, u, s);
+  int64_t pair = 8 / unit;
+  bool paired =
+    mem->memory == MEMORY_WEIGHT && mem->b % pair == 0 && has_remainder(base, pair, &rest) && rest * unit % 4 == 0;
+  if (paired) base = idx_sub(g, base, uop_idx(g, rest));
+  uop *places = rebuild(g, simplify(g, base), dot_operand, c),
+      *load = load_each(g, u, places, paired ? DT_U64 : DT_U32);
+  if (paired) {
+    int n = load->lanes;
+    load = uop_new(g, OP_BITCAST, DT_U32, 2 * n, &load, 1, (uarg){0});
+    load = every_lane(g, load, n, (int)(rest * unit / 4), 2, 1);
+  }
+  return uop_new(g, OP_BITCAST, (enum dtype)u->dt, c->k * load->lanes, &load, 1, (uarg){0});
+}
+
+static uop *dot_operand(graph *g, uop *u, uop **s, void *ctx) {
+  dot_lanes *c = ctx;
+  uop *at, *base, *src[64];
+  int64_t step;
+  if (!uop_varies(u, c->inner)) return to_lanes(g, u, s, NULL);
+  if (u == c->inner) return rebuild(g, simplify(g, uop_substitute(g, u, &c->both)), to_lanes, NULL);
+  int lanes = 1;
+  for (size_t i = 0; i < u->nsrc; i++) lanes = s[i]->lanes > lanes ? s[i]->lanes : lanes;
+  if (u->nsrc > COUNT(src)) die("%s of %u", op_name((enum op)u->op), u->nsrc);
+  for (size_t i = 0; i < u->nsrc; i++)
+    src[i] = s[i]->lanes > 1 && s[i]->lanes < lanes ? every_lane(g, s[i], lanes, 0, 1, lanes / s[i]->lanes) : s[i];
+  if (u->op != OP_LOAD) return to_lanes(g, u, src, NULL);
+  uop *mem = u->src[0]->src[0];
+  at = simplify(g, uop_substitute(g, u->src[0]->src[1], &c->both));
+  if (even_steps(g, at, NULL, &base, &step) && lanes * step <= mem->b &&
+      step * dtype_size((enum dtype)mem->dt) == dtype_size((enum dtype)u->dt))
+    return uop_load_from(g, uop_with_src(g, u, src), uop_index(g, mem, base), lanes);
+  uop *words = load_words(g, u, src, c);
+  return words ? words : uop_load_from(g, uop_with_src(g, u, src), src[0], lanes);
+}
 
 // The product of a DOT reduction: CAST(a) * CAST(x), where a depends on the lane and on the inner range, and x is a
 // load of numbers that are consecutive along the inner range. k neighbours at a time: one lane number runs through rows
@@ -374,17 +480,19 @@ static uop *dot_product(graph *g, uop *product, enum dtype acc, uop *inner) {
   if (!dot_operands(product, acc, lane, &a, &x)) die("a DOT axis over operands that do not fit");
   int n = lane ? (int)lane->src[0]->a : 1;
   uop *both = uop_range(g, uop_idx(g, k * n), 1 << 21, AXIS_LANE);
-  map m = {0};
-  if (lane) map_put(&m, lane, idx_div(g, both, uop_idx(g, k)));
-  map_put(&m, inner, idx_mod(g, both, uop_idx(g, k)));
-  a = rebuild(g, simplify(g, uop_substitute(g, a, &m)), to_lanes, NULL);
-  map_free(&m);
-  map_put(&m, inner, uop_idx(g, 0));
-  uop *at = simplify(g, uop_substitute(g, x->src[0]->src[1], &m));
-  map_free(&m);
+  dot_lanes c = {.inner = inner, .k = k};
+  if (lane) map_put(&c.both, lane, idx_div(g, both, uop_idx(g, k)));
+  map_put(&c.both, inner, idx_mod(g, both, uop_idx(g, k)));
+  a = rebuild(g, a, dot_operand, &c);
+  if (a->lanes > 1 && a->lanes < k * n) a = every_lane(g, a, k * n, 0, 1, k * n / a->lanes);
+  map_free(&c.both);
+  map first = {0};
+  map_put(&first, inner, uop_idx(g, 0));
+  uop *at = simplify(g, uop_substitute(g, x->src[0]->src[1], &first));
+  map_free(&first);
   x = uop_splat(g, uop_load(g, uop_index(g, x->src[0]->src[0], at), DT_U32, 1), n);
   uop *zero = acc == DT_I32 ? uop_int(g, DT_I32, 0) : uop_float(g, DT_F32, 0);
-  return uop_new(g, OP_DOT, acc, n, (uop *[]){uop_splat(g, zero, n), a, x}, 3, (uarg){0});
+  return uop_new(g, OP_DOT, acc, n, (uop *[]){uop_splat(g, zero, n), uop_splat(g, a, k * n), x}, 3, (uarg){0});
 }
 
 static uop *dot_reduce(graph *g, uop *u, uop **s, uop *inner) {
