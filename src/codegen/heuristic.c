@@ -729,13 +729,21 @@ static bool lane_one_stage(kernel *k) {
   return did;
 }
 
-static uop *reduce_inside(uop *u) {
+static size_t count_ops(const uop_list *l, enum op op) {
+  size_t n = 0;
+  for (size_t i = 0; i < l->n; i++) n += l->at[i]->op == op;
+  return n;
+}
+
+// Does u compute a sum, or another reduction, itself? Not in a stage that it reads.
+static bool sums_itself(uop *u) {
   arena *a = arena_new();
-  uop_list l = uop_toposort(a, &u, 1);
-  uop *reduce = NULL;
-  for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_REDUCE) reduce = l.at[i];
+  uop_list all = uop_toposort(a, &u, 1), stages = {arena_alloc(a, all.n * sizeof(uop *)), 0};
+  for (size_t i = 0; i < all.n; i++) if (all.at[i]->op == OP_STORE) stages.at[stages.n++] = all.at[i];
+  uop_list theirs = uop_toposort(a, stages.at, stages.n);
+  bool does = count_ops(&all, OP_REDUCE) > count_ops(&theirs, OP_REDUCE);
   arena_free(a);
-  return reduce;
+  return does;
 }
 
 // Short loops of a stage, and those over vectors of one whose elements are sums: so many sums share what they read.
@@ -747,14 +755,15 @@ static bool unroll_one_stage(kernel *k, int sums) {
   for (size_t i = 0; i < l.n && !did; i++) {
     uop *u = l.at[i];
     if (!is_stage_store(k, u)) continue;
-    int64_t unrolled = 1, most = store_has_lane(u) && reduce_inside(u->src[1]) ? sums : 2;
+    bool shares = store_has_lane(u) && sums_itself(u->src[1]);
+    int64_t unrolled = 1, most = shares ? sums : 2;
     for (size_t j = 2; j < u->nsrc; j++) if (u->src[j]->b == AXIS_UNROLL) unrolled *= u->src[j]->src[0]->a;
     for (size_t j = u->nsrc; j-- > 2 && !did;) {
       uop *r = u->src[j];
       if (r->b != AXIS_REDUCE || unrolled >= most) continue;
       int64_t n = most / unrolled;
       while (n > 1 && r->src[0]->a % n) n--;
-      did = n > 1 && apply_to(k, OPT_UNROLL, r, n == r->src[0]->a ? 0 : (int)n);
+      did = n > 1 && (shares || n == r->src[0]->a) && apply_to(k, OPT_UNROLL, r, n == r->src[0]->a ? 0 : (int)n);
     }
   }
   arena_free(a);
