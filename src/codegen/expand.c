@@ -436,8 +436,9 @@ static uop *load_words(graph *g, uop *u, uop **s, dot_lanes *c) {
   bool paired =
     mem->memory == MEMORY_WEIGHT && mem->b % pair == 0 && has_remainder(base, pair, &rest) && rest * unit % 4 == 0;
   if (paired) base = idx_sub(g, base, uop_idx(g, rest));
-  uop *places = rebuild(g, simplify(g, base), dot_operand, c),
-      *load = load_each(g, u, places, paired ? DT_U64 : DT_U32);
+  uop *places = rebuild(g, simplify(g, base), dot_operand, c);
+  if (places->lanes == 1) return NULL;                         // the same for all rows
+  uop *load = load_each(g, u, places, paired ? DT_U64 : DT_U32);
   if (paired) {
     int n = load->lanes;
     load = uop_new(g, OP_BITCAST, DT_U32, 2 * n, &load, 1, (uarg){0});
