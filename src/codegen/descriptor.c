@@ -124,6 +124,16 @@ descriptor_set descriptors_where(bool (*has)(const void *machine, const char *fe
   return set;
 }
 
+bool descriptors_need(descriptor_set set, const char *feature) {
+  for (size_t i = 0; i < COUNT(table); i++)
+    for (const char *n = table[i].needs; (set >> i & 1) && *n; n += strcspn(n, " "), n += *n == ' ') {
+      char name[32] = {0};
+      memcpy(name, n, strcspn(n, " ") < sizeof name ? strcspn(n, " ") : sizeof name - 1);
+      if (!strcmp(name, feature)) return true;
+    }
+  return false;
+}
+
 int64_t descriptor_steps(const descriptor *d, int64_t a_max) {
   return d->products ? 32767 / (d->products * max_i64(a_max, 1) * 128) : 1;
 }

@@ -38,6 +38,9 @@ typedef struct descriptor {
 typedef uint64_t descriptor_set;
 descriptor_set descriptors_where(bool (*has)(const void *machine, const char *feature), const void *machine);
 
+// Does a machine that can do these have a processor feature (one name)? As far as a row of them needs it.
+bool descriptors_need(descriptor_set set, const char *feature);
+
 const descriptor *descriptor_at(size_t i);                       // the table, in order; NULL past its end
 // How to add up products in n lanes to an acc of this type (I32: of 0..a_max and signed bytes); NULL: no row in the set
 // does that.

@@ -12,6 +12,7 @@
 // pointers and a range of tiles, and NVPTX, LLVM's target for NVIDIA's GPUs, which is given one argument after the
 // other and launched over work-groups.
 #include "render/render.h"
+#include "render/choice.h"
 #include "render/llvm_types.h"
 #include "render/recipe.h"
 #include "graph/half.h"
@@ -95,16 +96,6 @@ static const char *repeated(llvm *c, enum dtype d, const char *text) {
            : arena_printf(c->mem, "splat (%s %s)", scalar_type(d), text);
 }
 
-static const char *lane_numbers(llvm *c, enum dtype d, int lanes) {
-  if (lanes == 1) return "0";
-  str s = {0};
-  for (int i = 0; i < lanes; i++) str_addf(&s, "%s%s %d", i ? ", " : "<", scalar_type(d), i);
-  str_addc(&s, '>');
-  const char *r = arena_strdup(c->mem, str_c(&s));
-  str_free(&s);
-  return r;
-}
-
 // The value of a source, as text without its type.
 static const char *value(llvm *c, const uop *u) {
   const char *name = map_ptr(&c->names, u);
@@ -112,7 +103,7 @@ static const char *value(llvm *c, const uop *u) {
   if (u->op == OP_CONST) name = constant_text(c->mem, u);
   else if (u->op == OP_SPLAT && u->src[0]->op == OP_CONST)
     name = repeated(c, (enum dtype)u->dt, constant_text(c->mem, u->src[0]));
-  else if (u->op == OP_LANE) name = lane_numbers(c, (enum dtype)u->dt, u->lanes);
+  else if (u->op == OP_LANE) name = lane_numbers(c->mem, (enum dtype)u->dt, u->lanes);
   else die("%s: %s.%s is used before it is made", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
   map_put(&c->names, u, (void *)(uintptr_t)name);
   return name;
@@ -141,30 +132,8 @@ static void label(llvm *c, const char *name) {
 
 // ---- elementwise ----------------------------------------------------------------------------------------------------
 
-// Instructions of ops whose sources and result are of one kind: for floats, signed and unsigned integers.
-static const struct { const char *f, *s, *u;
-} simple[OP_COUNT] = {
-  [OP_ADD] = {"fadd", "add", "add"},
-  [OP_SUB] = {"fsub", "sub", "sub"},
-  [OP_MUL] = {"fmul", "mul", "mul"},
-  [OP_FDIV] = {"fdiv", NULL, NULL},
-  [OP_CDIV] = {NULL, "sdiv", "udiv"},
-  [OP_CMOD] = {NULL, "srem", "urem"},
-  [OP_AND] = {NULL, "and", "and"},
-  [OP_OR] = {NULL, "or", "or"},
-  [OP_XOR] = {NULL, "xor", "xor"},
-  [OP_SHL] = {NULL, "shl", "shl"},
-  [OP_SHR] = {NULL, "ashr", "lshr"},
-  [OP_CMPLT] = {"fcmp olt", "icmp slt", "icmp ult"},
-  [OP_CMPEQ] = {"fcmp oeq", "icmp eq", "icmp eq"},
-  [OP_CMPNE] = {"fcmp une", "icmp ne", "icmp ne"},
-};
 static const char *const intrinsic_names[OP_COUNT] = {
   [OP_SQRT] = "sqrt", [OP_TRUNC] = "trunc", [OP_FLOOR] = "floor", [OP_FMA] = "fma"};
-
-static const char *simple_name(enum op op, enum dtype d) {
-  return dtype_is_float(d) ? simple[op].f : dtype_is_unsigned(d) ? simple[op].u : simple[op].s;
-}
 
 // op of two values of one type; NULL if there is none
 static const char *binary(llvm *c, enum op op, enum dtype d, int lanes, const char *x, const char *y) {
@@ -233,6 +202,8 @@ static const char *intrinsic(llvm *c, const uop *u) {
   return r;
 }
 
+static const char *table_entries(llvm *c, const uop *u);
+
 static const char *elementwise_value(llvm *c, const uop *u) {
   enum dtype d = (enum dtype)u->dt;
   const uop *a = u->src[0];
@@ -244,6 +215,8 @@ static const char *elementwise_value(llvm *c, const uop *u) {
     if (dtype_is_float(d)) return instr(c, "fneg %s %s", ty, value(c, a));
     return instr(c, "sub %s zeroinitializer, %s", ty, value(c, a));
   case OP_WHERE: {
+    const char *entries = table_entries(c, u);
+    if (entries) return entries;
     const char *cond = value(c, a), *x = value(c, u->src[1]), *y = value(c, u->src[2]);
     return instr(c, "select %s %s, %s %s, %s %s", type(c, a), cond, ty, x, ty, y);
   }
@@ -326,6 +299,12 @@ static const char *lanes_from(llvm *c, const char *vector_type, const char *x, i
   return r;
 }
 
+// Two halves as one vector of n lanes
+static const char *joined(llvm *c, const char *half_type, const char *const *part, int n) {
+  return shuffle_text(c, half_type, part[0], part[1],
+                      arena_printf(c->mem, "<%d x i32> %s", n, lane_numbers(c->mem, DT_I32, n)));
+}
+
 // ---- dot products ---------------------------------------------------------------------------------------------------
 //
 // How a DOT is written is data: a row of codegen/descriptor.h with lines of text, in which operands and numbers of
@@ -359,6 +338,32 @@ static const char *recipe(llvm *c, const char *const *lines, int n, const char *
     str_free(&s);
   }
   return made[k];
+}
+
+// Selections that are a table (choice.h), in halves as long as they are wider than a register.
+static const char *entries_of(llvm *c, const choice_row *row, int lanes, const char *x, const char *entries) {
+  int half = lanes / 2;
+  if (lanes == 4 * row->words) return recipe(c, row->step, row->words, NULL, x, entries);
+  const char *part[2], *ty = type_of(c, DT_U8, lanes);
+  for (int h = 0; h < 2; h++) part[h] = entries_of(c, row, half, lanes_from(c, ty, x, h * half, 1, half), entries);
+  return joined(c, type_of(c, DT_U8, half), part, lanes);
+}
+
+// NULL: they are none, or this machine looks nothing up.
+static const char *table_entries(llvm *c, const uop *u) {
+  choice of;
+  const choice_row *row = c->opt ? choice_find(c->opt->descriptors, u->lanes) : NULL;
+  if (!row || !choice_of(u, &of)) return NULL;
+  const char *ty = type(c, u), *x = value(c, of.code);
+  if (of.shift) x = instr(c, "lshr %s %s, splat (i8 %d)", ty, x, of.shift);
+  x = instr(c, "and %s %s, splat (i8 15)", ty, x);
+  str table = {0};
+  for (int i = 0; i < row->words / 4; i++)
+    str_addf(&table, "%si64 %lld, i64 %lld", i ? ", " : "", (long long)of.low, (long long)of.high);
+  const char *entries =
+    instr(c, "bitcast <%d x i64> <%s> to <%d x i8>", row->words / 2, str_c(&table), 4 * row->words);
+  str_free(&table);
+  return entries_of(c, row, u->lanes, x, entries);
 }
 
 static const char *finish_dot(llvm *c, const dot_sum *s) {
@@ -430,12 +435,7 @@ static const char *whole_dot(llvm *c, enum dtype acc_type, int n, int64_t a_max,
     part[h] =
       whole_dot(c, acc_type, half, a_max, lanes_from(c, sums, acc, h * half, 1, half),
                 lanes_from(c, all, parts, k * h * half, 1, k * half), lanes_from(c, ty, codes, h * half, 1, half));
-  str s = {0};
-  for (int i = 0; i < n; i++) str_addf(&s, "%si32 %d", i ? ", " : "", i);
-  const char *r = shuffle_text(c, type_of(c, acc_type, half), part[0], part[1],
-                               arena_printf(c->mem, "<%d x i32> <%s>", n, str_c(&s)));
-  str_free(&s);
-  return r;
+  return joined(c, type_of(c, acc_type, half), part, n);
 }
 
 // NULL: the value is not made yet, because it only feeds the next step.

@@ -1,9 +1,10 @@
-// What LLVM calls the types of elements, and how it writes their values. Names are static; a type that it has no name
-// for ends the program. Look next: llvm.c, which has vectors of them.
+// What LLVM calls the types of elements and instructions, and how it writes values. Names are static; a type that it
+// has no name for ends the program. Look next: llvm.c, which has vectors of them.
 #ifndef WEFT_LLVM_TYPES_H
 #define WEFT_LLVM_TYPES_H
 #include <string.h>
 #include "base/arena.h"
+#include "base/str.h"
 #include "graph/half.h"
 #include "graph/uop.h"
 
@@ -33,5 +34,38 @@ static inline const char *constant_text(arena *mem, const uop *u) {
   memcpy(&b, &v, 8);
   if (v != v) b = (b >> 63 << 63) | 0x7ff8000000000000ull;
   return arena_printf(mem, "0x%016llX", (unsigned long long)b);
+}
+
+// 0, 1, ... as a vector, without its type
+static inline const char *lane_numbers(arena *mem, enum dtype d, int lanes) {
+  if (lanes == 1) return "0";
+  str s = {0};
+  for (int i = 0; i < lanes; i++) str_addf(&s, "%s%s %d", i ? ", " : "<", scalar_type(d), i);
+  str_addc(&s, '>');
+  const char *r = arena_strdup(mem, str_c(&s));
+  str_free(&s);
+  return r;
+}
+
+// The instruction of an op whose sources and result are of one kind; NULL: there is none.
+static inline const char *simple_name(enum op op, enum dtype d) {
+  static const struct { const char *f, *s, *u;
+  } simple[OP_COUNT] = {
+    [OP_ADD] = {"fadd", "add", "add"},
+    [OP_SUB] = {"fsub", "sub", "sub"},
+    [OP_MUL] = {"fmul", "mul", "mul"},
+    [OP_FDIV] = {"fdiv", NULL, NULL},
+    [OP_CDIV] = {NULL, "sdiv", "udiv"},
+    [OP_CMOD] = {NULL, "srem", "urem"},
+    [OP_AND] = {NULL, "and", "and"},
+    [OP_OR] = {NULL, "or", "or"},
+    [OP_XOR] = {NULL, "xor", "xor"},
+    [OP_SHL] = {NULL, "shl", "shl"},
+    [OP_SHR] = {NULL, "ashr", "lshr"},
+    [OP_CMPLT] = {"fcmp olt", "icmp slt", "icmp ult"},
+    [OP_CMPEQ] = {"fcmp oeq", "icmp eq", "icmp eq"},
+    [OP_CMPNE] = {"fcmp une", "icmp ne", "icmp ne"},
+  };
+  return dtype_is_float(d) ? simple[op].f : dtype_is_unsigned(d) ? simple[op].u : simple[op].s;
 }
 #endif

@@ -1,8 +1,9 @@
 // Dot-product instructions: every row of codegen/descriptor.h that this machine runs, and those of AArch64 under qemu,
 // against the interpreter; on random numbers and on those that make sums in 16 bits overflow where intervals are not
-// respected.
+// respected. And look-ups of bytes (render/choice.h), in the same way.
 #define _GNU_SOURCE
 #include "qemu.h"
+#include "render/choice.h"
 
 enum { A_BYTES = 4096, B_WORDS = 1024, OUTS = 1024, PATTERNS = 5 };
 static const int masks[] = {1, 15, 31, 63, 127, 128, 255}, chains[] = {1, 2, 9, 17};
@@ -270,6 +271,106 @@ static void every_row_of_aarch64(void **state) {
   assert_int_equal(__builtin_popcountll(seen), 6);
 }
 
+// ---- look-ups -------------------------------------------------------------------------------------------------------
+
+static const signed char entries[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+// One of 2^n entries, by bits `shift` and up of a code; the bit above all of them is that of `top`.
+static uop *chosen_of(rig *r, uop *code, uop *top, int n, int shift, const signed char *entry, int lanes) {
+  if (!n) return rig_splat(r, rig_int(r, DT_I8, *entry), lanes);
+  uop *low = chosen_of(r, code, code, n - 1, shift, entry, lanes),
+      *high = chosen_of(r, code, code, n - 1, shift, entry + (1 << (n - 1)), lanes),
+      *mask = rig_splat(r, rig_int(r, DT_U8, 1 << (shift + n - 1)), lanes),
+      *zero = rig_splat(r, rig_int(r, DT_U8, 0), lanes);
+  return rig3(r, OP_WHERE, rig2(r, OP_CMPNE, rig2(r, OP_AND, top, mask), zero), high, low);
+}
+
+static const struct { int n, shift, other; } choices[] = {{4, 0, 0}, {4, 2, 0}, {4, 4, 0}, {3, 1, 0}, {4, 0, 1}};
+
+// Values by four bits at several places, which are tables; by three, and by bits of two codes, which are none.
+static rig *program_of_choices(int lanes) {
+  rig *r = rig_new();
+  uop *codes = rig_buf(r, DT_U8, A_BYTES), *out = rig_buf(r, DT_I8, OUTS);
+  for (int i = 0; i < (int)COUNT(choices); i++) {
+    uop *code = rig_load(r, rig_index(r, codes, at(r, 200 * i)), DT_U8, lanes),
+        *top = choices[i].other ? rig_load(r, rig_index(r, codes, at(r, 2000)), DT_U8, lanes) : code;
+    rig_store(r, rig_index(r, out, at(r, (int64_t)i * lanes)),
+              chosen_of(r, code, top, choices[i].n, choices[i].shift, entries, lanes));
+  }
+  return r;
+}
+
+static void what_is_a_table(void **state) {
+  (void)state;
+  rig *r = program_of_choices(64);
+  const program *p = rig_program(r, "choices");
+  int stores = 0, tables = 0;
+  for (size_t i = 0; i < p->n; i++) {
+    choice c;
+    if (p->at[i]->op != OP_STORE) continue;
+    bool is = choice_of(p->at[i]->src[1], &c);
+    assert_int_equal(is, stores < 3);
+    if (is) {
+      assert_int_equal(c.shift, choices[stores].shift);
+      for (int k = 0; k < 16; k++)
+        assert_int_equal((signed char)((k < 8 ? c.low : c.high) >> 8 * (k & 7)), entries[k]);
+    }
+    stores++;
+    tables += is;
+  }
+  assert_int_equal(stores, (int)COUNT(choices));
+  assert_int_equal(tables, 3);
+  rig_free(r);
+}
+
+#if defined(__x86_64__)
+static void look_ups_of_every_level(void **state) {
+  (void)state;
+  static const struct { const char *spec, *name; int width; } cases[] = {
+    {"x86-64", NULL, 0}, {"x86-64-v2", "ssse3.pshuf.b.128", 16}, {"x86-64-v3", "avx2.pshuf.b", 32},
+    {"x86-64-v4", "avx512.pshuf.b.512", 64}};
+  cpu_features have;
+  cpu_detect(&have);
+  for (size_t i = 0; i < COUNT(cases); i++)
+    for (int lanes = 4; lanes <= 128; lanes *= 2) {
+      cpu_target t;
+      error err = {0};
+      if (cpu_target_for(cases[i].spec, &have, &t, &err)) continue;              // not on this machine
+      rig *r = program_of_choices(lanes);
+      str text = render(rig_program(r, "choices"), &t, t.descriptors);
+      if (cases[i].width && lanes >= cases[i].width) assert_non_null(strstr(str_c(&text), cases[i].name));
+      if (lanes < 16 || !cases[i].width) assert_null(strstr(str_c(&text), "pshuf"));
+      run_here(r, cases[i].spec, &t, str_c(&text));
+      str_free(&text);
+      rig_free(r);
+    }
+}
+#endif
+
+static void look_ups_of_aarch64(void **state) {
+  (void)state;
+  qemu_level level[QEMU_LEVELS];
+  qemu_levels(level);
+  rig *r = program_of_choices(64);
+  program *p = rig_program(r, "choices");
+  str text = render(p, &level[0].t, level[0].t.descriptors);
+  assert_non_null(strstr(str_c(&text), "neon.tbl1"));
+  memory want[PATTERNS], got[PATTERNS];
+  for (int k = 0; k < PATTERNS; k++) {
+    want[k] = memory_of(r, k);
+    got[k] = memory_of(r, k);
+    interpret(p, &want[k]);
+  }
+  qemu_run(r, &level[0].t, str_c(&text), 1, level[0].cpu, PATTERNS, got);
+  for (int k = 0; k < PATTERNS; k++) {
+    rig_compare(r, want[k].at, got[k].at, 0, "tbl");
+    memory_free(&want[k]);
+    memory_free(&got[k]);
+  }
+  str_free(&text);
+  rig_free(r);
+}
+
 // No row is taken whose sums might not fit, and every row's text names only what it has.
 static void the_table_is_sound(void **state) {
   (void)state;
@@ -310,6 +411,11 @@ int main(void) {
     cmocka_unit_test(levels),
 #endif
     cmocka_unit_test(every_row_of_aarch64),
+    cmocka_unit_test(what_is_a_table),
+#if defined(__x86_64__)
+    cmocka_unit_test(look_ups_of_every_level),
+#endif
+    cmocka_unit_test(look_ups_of_aarch64),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
