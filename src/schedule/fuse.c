@@ -184,7 +184,7 @@ static void note_constant(const decide *d, const uop *u, fact *to) {
 // A product of floats that a sum adds up is no tensor to store, nor are views of it: multiplied and added it is rounded
 // once, stored it would be twice, and whether it is worth storing depends on how many tokens there are.
 static void note_terms(const decide *d, const uop *u) {
-  if (u->op != OP_REDUCE_AXIS || u->a != OP_ADD) return;   // of integers, too: a row of one block has no other sum
+  if (u->op != OP_REDUCE_AXIS || u->a != OP_ADD || !dtype_is_float((enum dtype)u->dt)) return;
   const uop *v = u->src[0];
   while (op_flags((enum op)v->op) & OPF_MOVEMENT) v = v->src[0];
   if (v->op != OP_MUL) return;
