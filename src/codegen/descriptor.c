@@ -125,12 +125,10 @@ descriptor_set descriptors_where(bool (*has)(const void *machine, const char *fe
 }
 
 bool descriptors_need(descriptor_set set, const char *feature) {
+  size_t n = strlen(feature);
   for (size_t i = 0; i < COUNT(table); i++)
-    for (const char *n = table[i].needs; (set >> i & 1) && *n; n += strcspn(n, " "), n += *n == ' ') {
-      char name[32] = {0};
-      memcpy(name, n, strcspn(n, " ") < sizeof name ? strcspn(n, " ") : sizeof name - 1);
-      if (!strcmp(name, feature)) return true;
-    }
+    for (const char *at = table[i].needs; (set >> i & 1) && (at = strstr(at, feature)); at += n)
+      if ((at == table[i].needs || at[-1] == ' ') && (!at[n] || at[n] == ' ')) return true;
   return false;
 }
 
