@@ -366,10 +366,12 @@ static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx);
 // What is the same for the k is computed in n lanes, and each of those repeated where it meets what is not.
 typedef struct dot_lanes { uop *inner; int k; map both; } dot_lanes;
 
+enum { MAX_LANES = 1024 };
+
 // Lanes first, first + step, ... of v, each so many times.
 static uop *every_lane(graph *g, uop *v, int lanes, int first, int step, int times) {
-  unsigned char from[2 * UINT16_MAX];
-  if (lanes > UINT16_MAX) die("%d lanes", lanes);
+  unsigned char from[2 * MAX_LANES];
+  if (lanes > MAX_LANES) die("%d lanes", lanes);
   for (int i = 0; i < lanes; i++) {
     int lane = first + i / times * step;
     from[2 * i] = (unsigned char)lane;
