@@ -47,10 +47,19 @@ tensor *expr_tq2_0(const blocks *b) {
   return t_mul(b->g, AS(b, half_at(b, 64), 1, 1), centred(b, planes(b, 0, 2, 2), 1));
 }
 
+// A row of bytes of each block, several times: {1, n} -> {times, n}
+static tensor *repeat_rows(const blocks *b, tensor *t, int64_t times) {
+  uop *d[MAX_DIMS];
+  int n = t->shape->n;
+  for (int i = 0; i < n; i++) d[i] = i == n - 2 ? uop_idx(b->g, times) : t->shape->dim[i];
+  return t_expand(b->g, t, n, d);
+}
+
 // A byte holds five digits of base 3 as a fraction of 256: times 3^i, without what overflows, is the fraction that
-// begins at digit i. 160 weights are digits 0 of 32 bytes, digits 1, ... digits 4; 80 are those of 16 more bytes; 16
-// are digits 0 to 3 of four bytes. Seen as 16 rows of 16, a row is in one part, and has one digit except for the last
-// row. All parts are read for every row, so that no load needs a guard, and what is not meant is not taken.
+// begins at digit i; the digit is the number of thirds that are below. 160 weights are digits 0 of 32 bytes, digits 1,
+// ... digits 4; 80 are those of 16 more bytes; 16 are digits 0 to 3 of four bytes. Seen as 16 rows of 16, a row is in
+// one part, and has one digit except for the last row. All parts are read for every row, so that no load needs a
+// guard, and what is not meant is not taken.
 tensor *expr_tq1_0(const blocks *b) {
   graph *g = b->g;
   tensor *n = t_cast(g, t_iota(g, uop_idx(g, 16)), DT_U8), *row = t_reshape_i(g, n, 2, (int64_t[]){16, 1}),
@@ -62,16 +71,11 @@ tensor *expr_tq1_0(const blocks *b) {
   tensor *power = uop_int(g, DT_U8, 81);
   for (int64_t i = 3, v = 27; i >= 0; i--, v /= 3)
     power = t_where(g, t_op2(g, OP_CMPEQ, digit, uop_int(g, DT_U8, i)), uop_int(g, DT_U8, v), power);
-  tensor *many = AS(b, field(b, 0, 32), 1, 2, 16), *few = AS(b, field(b, 32, 16), 1, 16);
-  many = AS(b,
-            t_expand(g, many, 5,
-                     (uop *[]){many->shape->dim[0], many->shape->dim[1], uop_idx(g, 8), many->shape->dim[3],
-                               many->shape->dim[4]}),
-            16, 16);
-  tensor *four = AS(b, t_bitcast(g, field(b, 48, 4), DT_U32), 1, 1);
-  four =
-    t_cast(g, t_op2(g, OP_SHR, four, t_cast(g, op_int(b, OP_SHL, op_int(b, OP_AND, column, 3), 3), DT_U32)), DT_U8);
+  tensor *many = AS(b, repeat_rows(b, AS(b, field(b, 0, 32), 1, 32), 8), 16, 16), *few = AS(b, field(b, 32, 16), 1, 16),
+         *four = AS(b, repeat_rows(b, AS(b, field(b, 48, 4), 1, 4), 4), 1, 16);
   tensor *f = t_mul(g, t_where(g, first, many, t_where(g, last, four, few)), power);
-  tensor *q = op_int(b, OP_SHR, op_int(b, OP_MUL, t_cast(g, f, DT_U16), 3), 8);
+  tensor *q = uop_int(g, DT_U8, 0);
+  for (int64_t third = 85; third < 255; third += 85)
+    q = t_add(g, q, t_cast(g, t_op2(g, OP_CMPLT, uop_int(g, DT_U8, third), f), DT_U8));
   return t_mul(g, AS(b, half_at(b, 52), 1, 1), centred(b, q, 1));
 }
