@@ -85,7 +85,27 @@ static void optimise(kernel *k, program *p, const codegen_options *o) {
   heuristic(k, p->flops->vmax / FLOPS_PER_BYTE <= p->bytes->vmax);
 }
 
+// A kernel that lays a weight out: its loops and lanes are decided already.
+static program *filling_program(graph *parent, uop *ast, const target *t) {
+  graph *g = graph_new(parent);
+  program *p = xcalloc(1, sizeof *p);
+  p->mem = graph_arena(g);
+  p->graph = g;
+  find_arguments(ast, p);
+  const uop *store = ast->src[0];
+  p->tiles = store->nsrc > 2 && store->src[2]->b == AXIS_GLOBAL ? store->src[2]->src[0] : uop_idx(g, 1);
+  p->bytes = uop_idx(g, 2 * p->bufs[0].elems);
+  p->flops = uop_idx(g, 0);
+  snprintf(p->name, sizeof p->name, "fill_%lld_%lld_%u", (long long)p->tiles->a,
+           (long long)(p->bufs[0].elems / p->tiles->a), ast->nsrc);
+  if (t->has_local) ast = filling_numbers(g, ast, p);
+  dump("filling kernel", ast);                          check(g, ast, STAGE_OPTIMISED, "filling kernel");
+  linearize(g, decompose(g, ast, t), t, p);
+  return p;
+}
+
 program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o) {
+  if (o && o->filling) return filling_program(parent, ast, t);
   if (is_joined(ast)) return codegen_joined(parent, ast, t, o);
   graph *g = graph_new(parent);
   program *p = xcalloc(1, sizeof *p);
@@ -129,24 +149,6 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   }
   graph_record(g, NULL);
   if (debug_level() >= 5) { str s = {0}; program_print(&s, p); fprintf(stderr, "%s", str_c(&s)); str_free(&s); }
-  return p;
-}
-
-program *codegen_filling(graph *parent, uop *ast, const target *t) {
-  graph *g = graph_new(parent);
-  program *p = xcalloc(1, sizeof *p);
-  p->mem = graph_arena(g);
-  p->graph = g;
-  find_arguments(ast, p);
-  const uop *store = ast->src[0];
-  p->tiles = store->nsrc > 2 && store->src[2]->b == AXIS_GLOBAL ? store->src[2]->src[0] : uop_idx(g, 1);
-  p->bytes = uop_idx(g, 2 * p->bufs[0].elems);
-  p->flops = uop_idx(g, 0);
-  snprintf(p->name, sizeof p->name, "fill_%lld_%lld_%u", (long long)p->tiles->a,
-           (long long)(p->bufs[0].elems / p->tiles->a), ast->nsrc);
-  if (t->has_local) ast = filling_numbers(g, ast, p);
-  dump("filling kernel", ast);                          check(g, ast, STAGE_OPTIMISED, "filling kernel");
-  linearize(g, decompose(g, ast, t), t, p);
   return p;
 }
 

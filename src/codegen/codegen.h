@@ -6,6 +6,7 @@
 
 typedef struct codegen_options {
   bool noopt;                // no heuristic: loops as they are scheduled
+  bool filling;              // it lays a weight out (layout_filling): loops and lanes are decided already
   // if not NULL: these instead of the heuristic (n_opts of them); one that cannot be applied is skipped
   const opt *opts;
   int n_opts;
@@ -18,6 +19,4 @@ typedef struct codegen_options {
 // The pipeline of this folder. `ast`: SINK(STORE...) over PARAMs, from schedule/. The program is the caller's
 // (program_free); its nodes live in a graph of its own. Never fails: what is in the ast was verified.
 program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o);
-// The same for a kernel that lays a weight out (layout_filling): its loops and lanes are decided already.
-program *codegen_filling(graph *parent, uop *ast, const target *t);
 #endif

@@ -121,7 +121,7 @@ program *plan_program(const device *d, graph *g, uop *ast, struct recorder *r, t
 
 static void compile_one(jobs *j, job *one) {
   double start = now_s();
-  one->k->p = j->filling ? codegen_filling(j->g, one->ast, &j->d->target)
+  one->k->p = j->filling ? codegen(j->g, one->ast, &j->d->target, &(codegen_options){.filling = true})
                          : make_program(j->d, j->g, one->ast, one->tuned ? &one->t : NULL, NULL);
   if (one->k->p->n_vars > MAX_VARS) die("a kernel with more than %d variables", MAX_VARS);
   one->codegen_s = now_s() - start;

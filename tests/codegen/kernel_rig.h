@@ -409,7 +409,7 @@ static inline kt_code kt_compile(graph *g, uop *ast, const kt_backend *b) {
   c.fills = xcalloc((size_t)laid.n_bufs + 1, sizeof *c.fills);
   for (int i = 0; laid.layouts && i < laid.n_bufs; i++) {
     uop *fill = laid.layouts[i] ? layout_filling(c.fills_of, laid.layouts[i]) : NULL;
-    if (fill) c.fills[i] = kt_compile_program(codegen_filling(c.fills_of, fill, &b->t), b);
+    if (fill) c.fills[i] = kt_compile_program(codegen(c.fills_of, fill, &b->t, &(codegen_options){.filling = true}), b);
   }
   return c;
 }

@@ -169,7 +169,7 @@ static void test_loops_in_blocks(void **state) {
 
 static void fill_with(const layout *l, const kt_backend *b, const unsigned char *raw, unsigned char *out) {
   graph *g = graph_new(NULL);
-  kt_code c = kt_compile_program(codegen_filling(g, layout_filling(g, l), &b->t), b);
+  kt_code c = kt_compile_program(codegen(g, layout_filling(g, l), &b->t, &(codegen_options){.filling = true}), b);
   kt_launch(&c, (unsigned char *[]){out, (unsigned char *)(uintptr_t)raw}, NULL);
   kt_code_free(&c);
   graph_free(g);
