@@ -2,10 +2,11 @@
 """try_cuts.py: random small models of every family: are their logits the same bits however a sequence is cut?
 
     try_cuts.py [--tool build/tests/cuts_tool] [--models 200] [--seconds N] [--seed 1] [--family NAME]...
-                [--ids 40] [--cuts 4] [--cache TYPE] [--keep FOLDER]
+                [--ids 40] [--cuts 4] [--cache TYPE] [--keep FOLDER] [--steps N]
 
 Each round takes a family of make_model.py in a shape of try_shapes.py, a type for each matrix out of one to four, and
-one for keys and values; cuts_tool.c does the rest.
+one for keys and values; cuts_tool.c does the rest.  With --steps sequences_tool.c follows: so many steps of several
+sequences at once, with copies, cuts, files and ends in the middle.
 A line per file; the last says how many differed, and the exit status is 1 if any did.
 """
 import argparse
@@ -136,6 +137,13 @@ def try_model(tool, path, ids, cuts, seed, chunk, cache, env, timeout=900):
     return "; ".join(wrong), " ".join(" ".join(line.split()[:2]) for line in done.stdout.splitlines())
 
 
+def try_sequences(tool, path, steps, seed, env):
+    """What differs in steps of several sequences, as text; empty: nothing."""
+    done = subprocess.run([tool, path, str(steps), str(seed), "60", "200"], capture_output=True, text=True, env=env,
+                          timeout=900, check=False)
+    return f"steps of sequences: {(done.stdout + done.stderr)[-600:].strip()}" if done.returncode else ""
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tool", default="build/tests/cuts_tool")
@@ -146,6 +154,8 @@ def main():
     parser.add_argument("--ids", type=int, default=40)
     parser.add_argument("--cuts", type=int, default=4, help="random cuts for each number of threads and precision")
     parser.add_argument("--cache", help="how keys and values lie; otherwise drawn")
+    parser.add_argument("--steps", type=int, default=0, help="of several sequences at once")
+    parser.add_argument("--sequences-tool", default="build/tests/sequences_tool")
     parser.add_argument("--keep", help="folder for the files that differed")
     args = parser.parse_args()
     names, end, bad, done = args.family or list(make_model.FAMILIES), time.time() + args.seconds, 0, 0
@@ -157,6 +167,8 @@ def main():
             what, cache = write(path, name, seed), args.cache or cache_of(seed)
             env, chunk = {**os.environ, "WEFT_CACHE": str(kernels)}, 100 if seed % 5 == 0 else 0
             wrong, figures = try_model(args.tool, path, args.ids, args.cuts, seed, chunk, cache, env)
+            if args.steps and not wrong:
+                wrong = try_sequences(args.sequences_tool, path, args.steps, seed, env)
             shutil.rmtree(kernels)
             done += 1
             bad += bool(wrong)
