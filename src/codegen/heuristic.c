@@ -83,13 +83,6 @@ bool apply_to(kernel *k, enum opt_kind kind, const uop *r, int amount) {
 
 // --- dot products ---------------------------------------------------------------------------------------------------
 
-// A weight's bytes may lie anywhere: where that is possible they are laid out anew in the order of reading
-// (schedule/layout.c).
-static bool streams(const kernel *k, const uop *load) {
-  const uop *buf = load->src[0]->src[0];
-  return k->t->has_streams && is_weight(buf);
-}
-
 // Is this sum one of products such that several steps of `inner` are one instruction in each lane of `lane`?
 // Only the layout of a stream puts those operands side by side; other ones must be bytes, the same for all lanes and
 // steps.
@@ -109,7 +102,7 @@ static bool dot_fits(const kernel *k, const uop *reduce, const uop *lane, const 
   bool together = false;
   for (int i = 0; i < l.n; i++) {
     uop *at = l.at[i]->src[0]->src[1];
-    if (streams(k, l.at[i])) together |= uop_varies(at, lane);
+    if (is_stream(l.at[i]->src[0]->src[0])) together |= uop_varies(at, lane);
     else if (dtype_size((enum dtype)l.at[i]->dt) != 1 || uop_varies(at, lane) || uop_varies(at, inner)) return false;
   }
   return together;
@@ -148,7 +141,7 @@ static bool dot_lanes(kernel *k) {
   // results may be stored one by one: a row costs more than its store
   bool ok = lane >= 0 && uop_varies(store->src[0], x.at[lane]);
   for (size_t i = 0; ok && i < l.n; i++)
-    if (l.at[i]->op == OP_LOAD && !streams(k, l.at[i]))
+    if (l.at[i]->op == OP_LOAD && !is_stream(l.at[i]->src[0]->src[0]))
       ok = stride_of(k, l.at[i]->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)l.at[i]->dt) != JUMPS;
   // a reduction over the same range that is no dot product gets ranges of its own
   uop *other = NULL;
@@ -204,28 +197,6 @@ static bool has_lane(const uop *reduce) {
   for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++)
     if (reduce->src[i]->b == AXIS_LANE) return true;
   return false;
-}
-
-// An output range whose steps are rows of a weight of floats: laid anew, they lie side by side. All else that is read
-// moves along it by one element or not at all.
-static uop *row_lanes(kernel *k) {
-  uop *store = k->ast->src[0];
-  loads l;
-  find_loads(store->src[1], &l);
-  for (size_t i = store->nsrc; i-- > 2;) {
-    uop *r = store->src[i];
-    int n = lanes_that_fit(k, r), rows = 0;
-    bool ok =
-      r->b == AXIS_LOOP && n == k->t->vector_bytes / 4 && r->src[0]->op == OP_CONST && uop_varies(store->src[0], r);
-    for (int j = 0; ok && j < l.n; j++) {
-      bool jumps = stride_of(k, l.at[j]->src[0], r, n, (enum dtype)l.at[j]->dt) == JUMPS;
-      rows += jumps;
-      ok = !jumps || (streams(k, l.at[j]) && dtype_is_float((enum dtype)l.at[j]->dt) &&
-                      l.at[j]->dt == l.at[j]->src[0]->src[0]->dt);
-    }
-    if (ok && rows) return r;
-  }
-  return NULL;
 }
 
 // The best range of a reduction to lay in lanes: every load of its body contiguous or constant along it; the largest
@@ -631,8 +602,9 @@ static bool pair_rows(kernel *k, int *tile) {
 }
 
 // Does each step of r read other weights?
-bool has_own_weights(const kernel *k, const loads *l, const uop *r) {
-  for (int j = 0; j < l->n; j++) if (streams(k, l->at[j]) && uop_varies(l->at[j]->src[0], r)) return true;
+bool has_own_weights(const loads *l, const uop *r) {
+  for (int j = 0; j < l->n; j++)
+    if (is_weight(l->at[j]->src[0]->src[0]) && uop_varies(l->at[j]->src[0], r)) return true;
   return false;
 }
 
@@ -645,7 +617,7 @@ static void token_tiles(kernel *k) {
   for (size_t i = 2; i < store->nsrc; i++) {
     uop *r = store->src[i];
     bool symbolic = r->src[0]->op != OP_CONST;
-    if (r->b != AXIS_LOOP || (!symbolic && r->src[0]->a > TOKEN_TILE) || has_own_weights(k, &l, r)) continue;
+    if (r->b != AXIS_LOOP || (!symbolic && r->src[0]->a > TOKEN_TILE) || has_own_weights(&l, r)) continue;
     int tile = symbolic ? token_tile(k, r) : 0;
     bool pairs = symbolic && pair_rows(k, &tile);
     if (apply_to(k, OPT_UPCAST, r, tile) && symbolic) {
@@ -857,7 +829,7 @@ static bool tokens_share(const kernel *k) {
   loads l;
   find_loads(store->src[1], &l);
   for (size_t i = 2; i < store->nsrc; i++)
-    if (store->src[i]->b == AXIS_UPCAST && !has_own_weights(k, &l, store->src[i])) return true;
+    if (store->src[i]->b == AXIS_UPCAST && !has_own_weights(&l, store->src[i])) return true;
   return false;
 }
 
@@ -867,20 +839,18 @@ void heuristic(kernel *k, bool by_memory) {
   if (k->t->has_local) { work_groups(k); return; }
   if (has_stages(k)) { staged(k); return; }
   bool dot = k->t->vector_bytes && dot_lanes(k);
-  uop *rows = k->t->vector_bytes && !dot ? row_lanes(k) : NULL;
-  if (rows && !apply_to(k, OPT_LANES, rows, lanes_that_fit(k, rows))) rows = NULL;
   if (k->t->vector_bytes && !dot) {
-    uop *r = rows ? NULL : output_lanes(k);
+    uop *r = output_lanes(k);
     if (r) apply_to(k, OPT_LANES, r, lanes_that_fit(k, r));
     while (lane_one_reduce(k)) {}
   }
   if (dot) both_halves(k);
   if (dot) unroll_dot(k);
-  else if (!rows) unroll_blocks(k);
-  if (dot || rows) two_sums(k);
+  else unroll_blocks(k);
+  if (dot) two_sums(k);
   upcast_inner(k);
   if (dot) rows_side_by_side(k);
-  if (dot || rows) token_tiles(k);
+  if (dot) token_tiles(k);
   else register_tiles(k);
   unroll_copy(k);
   unroll_choices(k);

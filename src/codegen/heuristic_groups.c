@@ -264,7 +264,7 @@ static bool tiles_of_items(kernel *k, const uop *row) {
   for (int i = 0; i < x.n_out; i++) {
     const uop *end = x.at[i]->src[0];
     bool fits = halves || (end->op == OP_CONST ? end->a % ITEM_TOKENS == 0 : end->vmax >= ITEM_TOKENS);
-    if (x.at[i]->b == AXIS_LOOP && fits && !has_own_weights(k, &l, x.at[i])) tokens = i;
+    if (x.at[i]->b == AXIS_LOOP && fits && !has_own_weights(&l, x.at[i])) tokens = i;
   }
   if (tokens < 0 && halves && kernel_apply(k, (opt){OPT_COLUMNS, 0, MMA_COLUMNS})) tokens = 0;
   if (tokens < 0) return false;
@@ -337,7 +337,7 @@ static void share_rows(kernel *k) {
   for (size_t i = 2; i < store->nsrc; i++) {
     uop *r = store->src[i];
     bool symbolic = r->src[0]->op != OP_CONST;
-    if (r->b != AXIS_LOOP || has_own_weights(k, &l, r) || (!symbolic && r->src[0]->a > ITEM_TOKENS)) continue;
+    if (r->b != AXIS_LOOP || has_own_weights(&l, r) || (!symbolic && r->src[0]->a > ITEM_TOKENS)) continue;
     int64_t tokens = symbolic ? min_i64(ITEM_TOKENS, r->src[0]->vmax) : r->src[0]->a, bytes = bytes_of_sums(k);
     while (symbolic && tokens > 1 && tokens * bytes > k->t->max_local_bytes) tokens /= 2;
     if (tokens > 1 && tokens * bytes <= k->t->max_local_bytes)

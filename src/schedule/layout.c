@@ -10,6 +10,9 @@
 // sum over the same digits again, and the load's address becomes that sum: an address is an address, and all that comes
 // after sees no difference. Where one of these steps fails, the weight stays as it lies.
 //
+// Some weights are two matrices one behind the other (gate and up), and a kernel reads a row of each: loads that are
+// the same but for a large distance are slices, and which one it is becomes a loop between those of rows and of sums.
+//
 // Layouts of two kernels that read a weight in the same way are equal, so that memory holds it once. A large weight
 // that no layout moves is copied as it lies, for the sake of huge pages; not where a kernel reads little of it (a row
 // of an embedding).
@@ -29,7 +32,8 @@ enum {
   PAIR = 2
 };
 
-// A part of an address that all loads have: an expression over one range, or what chooses among matrices.
+// A part of an address that all loads have: an expression over one range, or what chooses among matrices; NULL: the
+// load's slice.
 typedef struct part { uop *expr; int64_t size, step; } part;
 // A range that a block consists of, or a digit of one: (range / every) % size; now: its value at the moment.
 typedef struct digit { uop *range; int64_t every, size, now; } digit;
@@ -42,6 +46,8 @@ typedef struct finding {
   int64_t lanes, lane_step, tiles;
   uop *load[MOST_LOADS];
   int unit[MOST_LOADS];                   // bytes that one instruction wants side by side
+  int slice[MOST_LOADS], slices;          // of each load; how many
+  int64_t slice_step;                     // elements from one to the next
   int n_loads, n_parts, n_digits;
   part part[LAYOUT_LOOPS];
   digit digit[MOST_DIGITS];
@@ -290,6 +296,7 @@ static bool find_parts(finding *f, const uop_list *l) {
     choices++;
   }
   for (size_t i = 2; i < f->store->nsrc; i++) if (!add_range(f, f->store->src[i])) return false;
+  if (f->slices > 1 && !add_part(f, NULL, f->slices, f->slice_step)) return false;
   map seen = {0};
   bool ok = true;
   for (size_t i = l->n; i-- > 0;)                               // outer sums before inner ones
@@ -341,6 +348,45 @@ static bool value_now(finding *f, const uop *u, int64_t *out) {
   }
 }
 
+static int slice_of(const finding *f, const uop *load) {
+  for (int i = 0; i < f->n_loads; i++) if (f->load[i] == load) return f->slice[i];
+  return 0;
+}
+
+// The element that a load reads, in the block's first step of all loops, as if its slice were the first one.
+static bool element_now(finding *f, const uop *load, int64_t *at) {
+  if (!value_now(f, load_address(load), at)) return false;
+  *at -= slice_of(f, load) * f->slice_step;
+  return true;
+}
+
+// Loads in the order of their addresses that fall into groups, far from each other, of the same loads: slices.
+static void find_slices(finding *f) {
+  int64_t at[MOST_LOADS];
+  int by[MOST_LOADS], each = 0;
+  f->slices = 1;
+  for (int i = 0; i < f->n_loads; i++) {
+    if (!value_now(f, load_address(f->load[i]), &at[i])) return;
+    int k = i;
+    for (; k > 0; k--) {
+      int before = by[k - 1];
+      if (at[i] > at[before] || (at[i] == at[before] && f->load[i]->dt >= f->load[before]->dt)) break;
+      by[k] = before;
+    }
+    by[k] = i;
+  }
+  while (each < f->n_loads && (at[by[each]] - at[by[0]]) * f->element < MOST_BYTES) each++;
+  if (each == f->n_loads || f->n_loads % each) return;
+  int64_t step = at[by[each]] - at[by[0]];
+  for (int i = each; i < f->n_loads; i++) {
+    const uop *u = f->load[by[i]], *before = f->load[by[i - each]];
+    if (at[by[i]] - at[by[i - each]] != step || u->dt != before->dt) return;
+  }
+  f->slices = f->n_loads / each;
+  f->slice_step = step;
+  for (int i = 0; i < f->n_loads; i++) f->slice[by[i]] = i / each;
+}
+
 // Whether a load reads anything now: its condition.
 static bool reads_now(finding *f, const uop *load) {
   const uop *i = load->src[0]->src[1];
@@ -353,7 +399,7 @@ static bool note_unit(finding *f, int load) {
   int64_t at;
   int size = dtype_size((enum dtype)f->load[load]->dt), unit = max_i64(f->unit[load], size);
   if (!reads_now(f, f->load[load])) return true;
-  if (!value_now(f, load_address(f->load[load]), &at)) return false;
+  if (!element_now(f, f->load[load], &at)) return false;
   at = at * f->element - f->base;
   if (at < 0 || at + unit > MOST_BYTES) return false;
   if (f->place[at]) return f->of[at] == unit;
@@ -392,7 +438,7 @@ static bool order(finding *f, uint64_t loads, uint64_t digits) {
 
 static int64_t address_now(finding *f, int load) {
   int64_t at;
-  return value_now(f, load_address(f->load[load]), &at) ? at : 0;
+  return element_now(f, f->load[load], &at) ? at : 0;
 }
 
 // Loads by address; along which digits each moves.
@@ -400,9 +446,9 @@ static void sort_loads(finding *f) {
   for (int i = 1; i < f->n_loads; i++)
     for (int k = i; k > 0 && address_now(f, k) < address_now(f, k - 1); k--) {
       uop *u = f->load[k];
-      int unit = f->unit[k];
-      f->load[k] = f->load[k - 1]; f->unit[k] = f->unit[k - 1];
-      f->load[k - 1] = u; f->unit[k - 1] = unit;
+      int unit = f->unit[k], slice = f->slice[k];
+      f->load[k] = f->load[k - 1]; f->unit[k] = f->unit[k - 1]; f->slice[k] = f->slice[k - 1];
+      f->load[k - 1] = u; f->unit[k - 1] = unit; f->slice[k - 1] = slice;
     }
   for (int i = 0; i < f->n_loads; i++)
     for (int d = 0; d < f->n_digits; d++) {
@@ -428,7 +474,7 @@ static bool find_order(finding *f) {
     for (int i = 0; i < f->n_loads; i++) {
       int64_t at;
       if (!reads_now(f, f->load[i])) continue;
-      if (!value_now(f, load_address(f->load[i]), &at)) return false;
+      if (!element_now(f, f->load[i], &at)) return false;
       f->base = min_i64(f->base, at * f->element);
     }
   } while (next_step(f));
@@ -447,7 +493,7 @@ static bool find_order(finding *f) {
 // The place of what a load reads now, among the block's bytes; false: nothing, or what has none.
 static bool place_now(finding *f, const uop *load, int64_t *out) {
   int64_t at;
-  if (!reads_now(f, load) || !value_now(f, load_address(load), &at)) return false;
+  if (!reads_now(f, load) || !element_now(f, load, &at)) return false;
   at = at * f->element - f->base;
   if (at < 0 || at >= MOST_BYTES || !f->place[at]) return false;
   *out = f->place[at] - 1;
@@ -491,7 +537,7 @@ static uop *places_of(finding *f, const uop *load, int *unit) {
   int64_t first, at, start[MOST_DIGITS], n[MOST_DIGITS], *v[MOST_DIGITS];
   while (!place_now(f, load, &first)) if (!next_step(f)) return NULL;
   uop *sum = uop_idx(f->g, first);
-  *unit = value_now(f, load_address(load), &at) ? f->of[at * f->element - f->base] : 0;
+  *unit = element_now(f, load, &at) ? f->of[at * f->element - f->base] : 0;
   for (int i = 0; i < f->n_digits; i++) start[i] = f->digit[i].now;
   for (int i = 0; i < f->n_digits && sum; i++) {
     v[i] = NULL;
@@ -510,7 +556,7 @@ static uop *places_of(finding *f, const uop *load, int *unit) {
       int64_t k = f->digit[i].now - start[i];
       if (v[i]) { same &= k >= 0 && k < n[i]; want += same ? v[i][k] : 0; }
     }
-    same = same && place_now(f, load, &at) && at == want && value_now(f, load_address(load), &at) &&
+    same = same && place_now(f, load, &at) && at == want && element_now(f, load, &at) &&
            f->of[at * f->element - f->base] == *unit;
   } while (next_step(f) && same);
   for (int i = 0; i < f->n_digits; i++) f->digit[i].now = 0;
@@ -524,7 +570,8 @@ static uop *moved(finding *f, const uop *load, uop *stream) {
   uop *at = uop_idx(g, 0), *place = places_of(f, load, &unit), *index = load->src[0]->src[1];
   if (!place) return NULL;
   for (int i = 0; i < f->n_parts; i++)
-    at = idx_add(g, idx_mul(g, at, uop_idx(g, f->part[i].size)), f->part[i].expr);
+    at = idx_add(g, idx_mul(g, at, uop_idx(g, f->part[i].size)),
+                 f->part[i].expr ? f->part[i].expr : uop_idx(g, slice_of(f, load)));
   at = idx_mul(g, at, uop_idx(g, f->share * f->lanes));
   at = idx_add(g, at, idx_mul(g, idx_mod(g, f->lane, uop_idx(g, f->lanes)), uop_idx(g, unit)));
   at = simplify(g, idx_add(g, at, place));
@@ -625,7 +672,7 @@ static const layout *lay_out_weight(graph *g, arena *mem, const uop_list *l, uop
     ok = f.n_loads < MOST_LOADS && u->nsrc == 1 && apart(u, lane);
     if (ok) f.load[f.n_loads++] = u;
   }
-  if (ok) find_units(&f, l, t);
+  if (ok) { find_units(&f, l, t); find_slices(&f); }
   ok = ok && f.n_loads && find_parts(&f, l) && find_order(&f);
   int64_t bytes = f.share * f.lanes;
   for (int i = 0; ok && i < f.n_parts; i++) ok = mul_i64(bytes, f.part[i].size, &bytes);

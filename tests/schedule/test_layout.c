@@ -10,7 +10,7 @@
 
 enum { BACK = 1 << 12, ROWS = 64, COLS = 512, TOKENS = 8, WEIGHT = 1 };
 
-static void make_rows(kt_run *r, const struct format *f, int64_t rows, int64_t tokens, bool many) {
+static void make_product(kt_run *r, const struct format *f, int64_t rows, int64_t tokens, bool many, bool halves) {
   *r = (kt_run){.name = f->name, .t = {.g = graph_new(NULL), .seed = 7, .tolerance = 1e-10}};
   kt *t = &r->t;
   int64_t n = rows * COLS / f->block;
@@ -18,9 +18,16 @@ static void make_rows(kt_run *r, const struct format *f, int64_t rows, int64_t t
   if (many) x = t_slice(t->g, x, 0, uop_idx(t->g, 0), kt_var(t, "n", 1, tokens));
   int w = kt_buffer(t, DT_U8, n * f->bytes, KT_UNIT);
   format_blocks(f, t->bufs[w].start, n, &t->seed);
-  kt_out(t, t_matmul(t->g, x, dequant(t->g, f, w, rows, COLS)));
+  tensor *y = t_matmul(t->g, x, dequant(t->g, f, w, rows, COLS));
+  uop *half = uop_idx(t->g, rows / 2);
+  if (halves) y = t_mul(t->g, t_slice(t->g, y, 1, uop_idx(t->g, 0), half), t_slice(t->g, y, 1, half, half));
+  kt_out(t, y);
   schedule_graph(
     t->g, integer_dots(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0}), 0), &r->s);
+}
+
+static void make_rows(kt_run *r, const struct format *f, int64_t rows, int64_t tokens, bool many) {
+  make_product(r, f, rows, tokens, many, false);
 }
 
 static void make_tokens(kt_run *r, const struct format *f, int64_t tokens, bool many) {
@@ -175,10 +182,27 @@ static void fill_with(const layout *l, const kt_backend *b, const unsigned char 
   graph_free(g);
 }
 
-// Where each byte of the copy comes from: three fillings with the bytes of addresses. Each comes from somewhere else.
+// Where each of the n bytes of the copy comes from: three fillings with the bytes of addresses. Each comes from
+// somewhere else.
+static void check_bytes(const char *name, const layout *l, int64_t n) {
+  kt_backend ref = kt_backend_ref();
+  unsigned char *raw = xcalloc((size_t)n, 1), *out = xcalloc((size_t)n, 3), *found = xcalloc((size_t)n, 1);
+  for (int k = 0; k < 3; k++) {
+    for (int64_t i = 0; i < n; i++) raw[i] = (unsigned char)(i >> 8 * k);
+    fill_with(l, &ref, raw, out + k * n);
+  }
+  assert_int_equal(l->bytes, n);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t at = out[i] | out[i + n] << 8 | out[i + 2 * n] << 16;
+    if (at >= n) fail_msg("%s: byte %lld of the copy is not from the weight", name, (long long)i);
+    if (found[at]++) fail_msg("%s: byte %lld of the weight is there twice", name, (long long)at);
+  }
+  free(raw); free(out); free(found);
+}
+
 static void test_every_byte_is_there(void **state) {
   (void)state;
-  kt_backend b, ref = kt_backend_ref();
+  kt_backend b;
   native(&b);
   for (uint32_t id = 0; id < 64; id++)
     for (int kind = 0; kind < LAYOUT_KINDS; kind++) {
@@ -188,19 +212,7 @@ static void test_every_byte_is_there(void **state) {
       b.kind = (enum layout_kind)kind;
       make(&r, f, false);
       const layout *l = layout_of(&r, &b, NULL);
-      int64_t n = r.t.bufs[WEIGHT].elems;
-      unsigned char *raw = xcalloc((size_t)n, 1), *out = xcalloc((size_t)n, 3), *found = xcalloc((size_t)n, 1);
-      for (int k = 0; l && k < 3; k++) {
-        for (int64_t i = 0; i < n; i++) raw[i] = (unsigned char)(i >> 8 * k);
-        fill_with(l, &ref, raw, out + k * n);
-      }
-      if (l) assert_int_equal(l->bytes, n);
-      for (int64_t i = 0; l && i < n; i++) {
-        int64_t at = out[i] | out[i + n] << 8 | out[i + 2 * n] << 16;
-        if (at >= n) fail_msg("%s: byte %lld of the copy is not from the weight", f->name, (long long)i);
-        if (found[at]++) fail_msg("%s: byte %lld of the weight is there twice", f->name, (long long)at);
-      }
-      free(raw); free(out); free(found);
+      if (l) check_bytes(f->name, l, r.t.bufs[WEIGHT].elems);
       kt_finish(&r);
     }
 }
@@ -239,6 +251,34 @@ static void test_same_bits(void **state) {
     if (memcmp(a, b, sizeof a)) fail_msg("%s: a layout changes what is computed", r.name);
     assert_true(a[0] < 0 || a[0] > 0);
     kt_finish(&r);
+  }
+}
+
+// Two matrices in one weight, of which a kernel reads a row each (gate and up in one): a layout as for any other, the
+// same for one token and for many, and the same bits as from the file.
+static void test_two_matrices_in_one(void **state) {
+  (void)state;
+  static const uint32_t ids[] = {FORMAT_Q4_0, FORMAT_Q8_0, FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_IQ3_S};
+  kt_backend with, without;
+  native(&with);
+  without = with;
+  without.t.has_streams = false;
+  for (size_t i = 0; i < COUNT(ids); i++) {
+    const layout *l[2];
+    kt_run r[2];
+    for (int many = 0; many < 2; many++) {
+      float a[TOKENS * 2 * ROWS] = {0}, b[TOKENS * 2 * ROWS] = {0};
+      make_product(&r[many], format_by_id(ids[i]), 4 * ROWS, many ? TOKENS : 1, many, true);
+      l[many] = layout_of(&r[many], &with, NULL);
+      if (!l[many]) fail_msg("%s: no layout", r[many].name);
+      check_bytes(r[many].name, l[many], r[many].t.bufs[WEIGHT].elems);
+      run_all(&r[many], &with, a);
+      run_all(&r[many], &without, b);
+      if (memcmp(a, b, sizeof a)) fail_msg("%s: a layout changes what is computed", r[many].name);
+      assert_true(a[0] < 0 || a[0] > 0);
+    }
+    assert_true(same_layout(l[0], l[1]));
+    kt_finish(&r[0]); kt_finish(&r[1]);
   }
 }
 
@@ -535,6 +575,7 @@ int main(void) {
     cmocka_unit_test(test_loops_in_blocks),
     cmocka_unit_test(test_every_byte_is_there),
     cmocka_unit_test(test_same_bits),
+    cmocka_unit_test(test_two_matrices_in_one),
     cmocka_unit_test(test_ahead),
     cmocka_unit_test(test_few_tokens_ask_as_many),
     cmocka_unit_test(test_kept),
