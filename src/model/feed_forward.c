@@ -5,6 +5,7 @@
 #endif
 #include <math.h>
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 static int load_feed_forward(loader *l, layer *y) {
   int64_t d = l->m->n_embd, f = y->n_ff;
@@ -50,10 +51,11 @@ tensor *activate(const build *b, const layer *y, tensor *x) {
 static tensor *sparse_gate(const build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   if (isinf(y->cut)) return x;
-  tensor *centred = t_sub(g, x, t_scale(g, t_reduce(g, x, OP_ADD, 1), 1.0 / y->n_ff));
+  tensor *mean = read_by_many(g, t_scale(g, t_reduce(g, x, OP_ADD, 1), 1.0 / y->n_ff)), *centred = t_sub(g, x, mean);
   tensor *deviation =
     t_op1(g, OP_SQRT, t_scale(g, t_reduce(g, t_mul(g, centred, centred), OP_ADD, 1), 1.0 / y->n_ff));
-  return t_op2(g, OP_MAX, t_sub(g, centred, t_scale(g, deviation, y->cut)), t_float(g, 0));
+  tensor *least = read_by_many(g, t_scale(g, deviation, y->cut));
+  return t_op2(g, OP_MAX, t_sub(g, centred, least), t_float(g, 0));
 }
 
 static tensor *feed_forward(build *b, const layer *y, tensor *x) {
