@@ -31,8 +31,8 @@ int altup_load(loader *l) {
 // Matrix i of several {n_embd, n_embd}
 static tensor *matrix(const build *b, enum tensor_id id, int64_t i) {
   int64_t d = b->m->n_embd, at = b->m->w[id].weight - 1;
-  tensor *all = dequant(b->g, gguf_tensor_at(b->m->file, (size_t)at)->format, (int)at, (b->m->n_rows - 1) * d, d);
-  return t_slice_i(b->g, all, 0, i * d, d);
+  const struct format *f = gguf_tensor_at(b->m->file, (size_t)at)->format;
+  return dequant_rows(b->g, f, (int)at, (b->m->n_rows - 1) * d, i * d, d, d);
 }
 
 static tensor *row(const build *b, tensor *x, int64_t i) {

@@ -128,13 +128,20 @@ static void check_format(const struct format *f, int64_t cols) {
 }
 
 tensor *dequant(graph *g, const struct format *f, int64_t id, int64_t rows, int64_t cols) {
+  return dequant_rows(g, f, id, rows, 0, rows, cols);
+}
+
+tensor *dequant_rows(graph *g, const struct format *f, int64_t id, int64_t all, int64_t from, int64_t rows,
+                     int64_t cols) {
   enum dtype dt = dequant_buffer_dtype(f);
   check_format(f, cols);
-  if (dt != DT_U8)
-    return t_cast(g, t_reshape_i(g, t_weight(g, id, dt, rows * cols), 2, (int64_t[]){rows, cols}), DT_F32);
+  if (dt != DT_U8) {
+    tensor *plain = t_reshape_i(g, t_weight(g, id, dt, all * cols), 2, (int64_t[]){all, cols});
+    return t_cast(g, t_slice_i(g, plain, 0, from, rows), DT_F32);
+  }
   int64_t n = cols / f->block;
-  tensor *bytes = t_reshape_i(g, t_weight(g, id, DT_U8, rows * n * f->bytes), 3, (int64_t[]){rows, n, f->bytes});
-  return t_reshape_i(g, blocks_to_floats(g, f, bytes), 2, (int64_t[]){rows, cols});
+  tensor *bytes = t_reshape_i(g, t_weight(g, id, DT_U8, all * n * f->bytes), 3, (int64_t[]){all, n, f->bytes});
+  return t_reshape_i(g, blocks_to_floats(g, f, t_slice_i(g, bytes, 0, from, rows)), 2, (int64_t[]){rows, cols});
 }
 
 tensor *dequant_chosen(graph *g, const struct format *f, int64_t id, int64_t matrices, int64_t rows, int64_t cols,

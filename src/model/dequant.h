@@ -8,6 +8,10 @@
 // file's bytes, unchanged. Dies unless f->computes and cols is a multiple of f->block. The order of operations is that
 // of the gguf Python package.
 tensor *dequant(graph *g, const struct format *f, int64_t id, int64_t rows, int64_t cols);
+// The rows from `from` on of a tensor of `all` rows: as rows of the buffer, so that a product with them is one like
+// any.
+tensor *dequant_rows(graph *g, const struct format *f, int64_t id, int64_t all, int64_t from, int64_t rows,
+                     int64_t cols);
 // Of a tensor that holds `matrices` of those one after another, the ones that `chosen` (integers) names: F32 {shape of
 // chosen.., rows, cols}. A number that is out of bounds is clamped. Nothing is gathered: the choice becomes part of the
 // address that a product reads.

@@ -300,6 +300,27 @@ static void test_every_format(void **state) {
   check_every_format(32);
 }
 
+// Some rows of a weight are a weight: their values are those rows', and a product with them is one of integers.
+static void test_some_rows(void **state) {
+  (void)state;
+  for (uint32_t id = 0; id < 64; id++) {
+    const struct format *f = format_by_id(id);
+    if (!f || !f->computes || f->block == 1) continue;
+    data d = random_data(f, 3 + id);
+    graph *g = graph_new(NULL);
+    static double all[ROWS * MOST_COLS], some[ROWS * MOST_COLS];
+    enum { FROM = 1, SOME = ROWS - FROM };
+    values(g, &d, dequant(g, f, WEIGHT, ROWS, d.cols), all);
+    values(g, &d, dequant_rows(g, f, WEIGHT, ROWS, FROM, SOME, d.cols), some);
+    for (int64_t i = 0; i < SOME * d.cols; i++) assert_true(some[i] == all[FROM * d.cols + i]);
+    uop *p = t_matmul(g, x_of(g, &d), dequant_rows(g, f, WEIGHT, ROWS, FROM, SOME, d.cols)),
+        *sink = uop_new(g, OP_SINK, DT_VOID, 1, &p, 1, (uarg){0});
+    if (!integer_sums(integer_dots(g, sink, 0))) fail_msg("%s: no integer sum", f->name);
+    graph_free(g);
+    for (size_t i = 0; i < COUNT(d.at); i++) free(d.at[i]);
+  }
+}
+
 // What is no product with a quantised weight stays as it is.
 static void test_left_alone(void **state) {
   (void)state;
@@ -319,7 +340,7 @@ int main(int argc, char **argv) {
   if (argc > 1) return run_file(passes, argv[1], &cases, true);
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_texts),        cmocka_unit_test(test_every_pass_has_texts), cmocka_unit_test(test_values),
-    cmocka_unit_test(test_every_format), cmocka_unit_test(test_left_alone),
+    cmocka_unit_test(test_every_format), cmocka_unit_test(test_some_rows), cmocka_unit_test(test_left_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
