@@ -360,33 +360,6 @@ static bool element_now(finding *f, const uop *load, int64_t *at) {
   return true;
 }
 
-// Loads in the order of their addresses that fall into groups, far from each other, of the same loads: slices.
-static void find_slices(finding *f) {
-  int64_t at[MOST_LOADS];
-  int by[MOST_LOADS], each = 0;
-  f->slices = 1;
-  for (int i = 0; i < f->n_loads; i++) {
-    if (!value_now(f, load_address(f->load[i]), &at[i])) return;
-    int k = i;
-    for (; k > 0; k--) {
-      int before = by[k - 1];
-      if (at[i] > at[before] || (at[i] == at[before] && f->load[i]->dt >= f->load[before]->dt)) break;
-      by[k] = before;
-    }
-    by[k] = i;
-  }
-  while (each < f->n_loads && (at[by[each]] - at[by[0]]) * f->element < MOST_BYTES) each++;
-  if (each == f->n_loads || f->n_loads % each) return;
-  int64_t step = at[by[each]] - at[by[0]];
-  for (int i = each; i < f->n_loads; i++) {
-    const uop *u = f->load[by[i]], *before = f->load[by[i - each]];
-    if (at[by[i]] - at[by[i - each]] != step || u->dt != before->dt) return;
-  }
-  f->slices = f->n_loads / each;
-  f->slice_step = step;
-  for (int i = 0; i < f->n_loads; i++) f->slice[by[i]] = i / each;
-}
-
 // Whether a load reads anything now: its condition.
 static bool reads_now(finding *f, const uop *load) {
   const uop *i = load->src[0]->src[1];
@@ -441,7 +414,6 @@ static int64_t address_now(finding *f, int load) {
   return element_now(f, f->load[load], &at) ? at : 0;
 }
 
-// Loads by address; along which digits each moves.
 static void sort_loads(finding *f) {
   for (int i = 1; i < f->n_loads; i++)
     for (int k = i; k > 0 && address_now(f, k) < address_now(f, k - 1); k--) {
@@ -450,6 +422,24 @@ static void sort_loads(finding *f) {
       f->load[k] = f->load[k - 1]; f->unit[k] = f->unit[k - 1]; f->slice[k] = f->slice[k - 1];
       f->load[k - 1] = u; f->unit[k - 1] = unit; f->slice[k - 1] = slice;
     }
+}
+
+// Loads that fall into groups, far from each other and alike: slices.
+static void find_slices(finding *f) {
+  int each = 0, n = f->n_loads;
+  f->slices = 1;
+  sort_loads(f);
+  while (each < n && (address_now(f, each) - address_now(f, 0)) * f->element < MOST_BYTES) each++;
+  if (each == n || n % each) return;
+  int64_t step = address_now(f, each) - address_now(f, 0);
+  for (int i = each; i < n; i++) if (address_now(f, i) - address_now(f, i - each) != step) return;
+  for (int i = 0; i < n; i++) f->slice[i] = i / each;
+  f->slices = n / each;
+  f->slice_step = step;
+}
+
+// Along which digits each load moves.
+static void note_varying(finding *f) {
   for (int i = 0; i < f->n_loads; i++)
     for (int d = 0; d < f->n_digits; d++) {
       int64_t first = address_now(f, i);
@@ -469,6 +459,7 @@ static bool next_step(finding *f) {
 static bool find_order(finding *f) {
   uint64_t plain = 0, all = ~(uint64_t)0;
   sort_loads(f);
+  note_varying(f);
   f->base = INT64_MAX;
   do {
     for (int i = 0; i < f->n_loads; i++) {
