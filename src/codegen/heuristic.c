@@ -844,13 +844,10 @@ void heuristic(kernel *k, bool by_memory) {
     if (r) apply_to(k, OPT_LANES, r, lanes_that_fit(k, r));
     while (lane_one_reduce(k)) {}
   }
-  if (dot) both_halves(k);
-  if (dot) unroll_dot(k);
+  if (dot) { both_halves(k); unroll_dot(k); two_sums(k); }
   else unroll_blocks(k);
-  if (dot) two_sums(k);
   upcast_inner(k);
-  if (dot) rows_side_by_side(k);
-  if (dot) token_tiles(k);
+  if (dot) { rows_side_by_side(k); token_tiles(k); }
   else register_tiles(k);
   unroll_copy(k);
   unroll_choices(k);
