@@ -85,12 +85,17 @@ static void optimise(kernel *k, program *p, const codegen_options *o) {
   heuristic(k, p->flops->vmax / FLOPS_PER_BYTE <= p->bytes->vmax);
 }
 
-// A kernel that lays a weight out: its loops and lanes are decided already.
-static program *filling_program(graph *parent, uop *ast, const target *t) {
-  graph *g = graph_new(parent);
+static program *new_program(graph *g) {
   program *p = xcalloc(1, sizeof *p);
   p->mem = graph_arena(g);
   p->graph = g;
+  return p;
+}
+
+// A kernel that lays a weight out: its loops and lanes are decided already.
+static program *filling_program(graph *parent, uop *ast, const target *t) {
+  graph *g = graph_new(parent);
+  program *p = new_program(g);
   find_arguments(ast, p);
   const uop *store = ast->src[0];
   p->tiles = store->nsrc > 2 && store->src[2]->b == AXIS_GLOBAL ? store->src[2]->src[0] : uop_idx(g, 1);
@@ -108,10 +113,8 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   if (o && o->filling) return filling_program(parent, ast, t);
   if (is_joined(ast)) return codegen_joined(parent, ast, t, o);
   graph *g = graph_new(parent);
-  program *p = xcalloc(1, sizeof *p);
+  program *p = new_program(g);
   kernel k;
-  p->mem = graph_arena(g);
-  p->graph = g;
   if (o) graph_record(g, o->record);
   kernel_init(&k, g, simplify(g, ast), t);
   dump("kernel", k.ast);                                check(g, k.ast, STAGE_KERNEL, "schedule");
