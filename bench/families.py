@@ -23,9 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "tools"))
 import make_model  # noqa: E402
 from try_cuts import weights  # noqa: E402
-from try_shapes import SQUARE, layers_fixed  # noqa: E402
-
-MLA_KEYS = [f"attention.{part}_length{end}" for part in ("key", "value") for end in ("", "_mla")]
+from try_shapes import SQUARE, layers_fixed, put_latent, shared_experts  # noqa: E402
 
 
 def experts(p, old, keys):
@@ -35,20 +33,13 @@ def experts(p, old, keys):
     keys.update(expert_count=16, expert_used_count=4, expert_feed_forward_length=1024)
     if keys.get("expert_group_count", 1) > 1:
         keys.update(expert_group_count=4, expert_group_used_count=2)
-    if p.get("shared"):
-        p["shared"] = 1024 * keys.get("expert_shared_count", 1)
-        if "expert_shared_feed_forward_length" in keys:
-            keys["expert_shared_feed_forward_length"] = p["shared"]
+    shared_experts(p, keys)
 
 
 def latent(p, old, keys):
     legacy, q_rank = p["arch"] in ("plm", "minicpm3"), old.get("q_rank", 0) and 1024
-    new = make_model.mla(16, 128, 64, 128, 512, legacy=legacy, q_rank=q_rank)
-    for key in MLA_KEYS:
-        keys.pop(key, None)
-    del new["arch"]
-    keys.update(new.pop("keys"))
-    p.update(new, dim=2048)
+    put_latent(p, keys, make_model.mla(16, 128, 64, 128, 512, legacy=legacy, q_rank=q_rank))
+    p["dim"] = 2048
     if "n_rot" in p:
         p["n_rot"] = 64
     if "kda" in p:

@@ -100,16 +100,30 @@ def shape(name, rng):
             n = p["experts"] = keys["expert_count"] = draw(8, 16, 64)
             keys["expert_group_count"], keys["expert_group_used_count"] = draw((2, 1), (4, 2), (4, 3))
             keys["expert_used_count"] = min(used, n // keys["expert_group_count"] * keys["expert_group_used_count"])
-        if p.get("shared"):
-            p["shared"] = p["expert_ffn"] * keys.get("expert_shared_count", 1)
-            if "expert_shared_feed_forward_length" in keys:
-                keys["expert_shared_feed_forward_length"] = p["shared"]
+        shared_experts(p, keys)
         if "leading_dense_block_count" in keys and "dense" in p:
             p["dense"] = keys["leading_dense_block_count"] = int(rng.integers(0, 3))
     if keys.get("attention.sliding_window", 4096) < 4096:          # which is what llama.cpp takes it for, of one family
         keys["attention.sliding_window"] = int(rng.integers(1, 50))
     p["keys"] = keys
     return p
+
+
+def shared_experts(p, keys):
+    """As wide as the others together, where a family has them."""
+    if p.get("shared"):
+        p["shared"] = p["expert_ffn"] * keys.get("expert_shared_count", 1)
+        if "expert_shared_feed_forward_length" in keys:
+            keys["expert_shared_feed_forward_length"] = p["shared"]
+
+
+def put_latent(p, keys, new):
+    """Other sizes of latent attention, as make_model.mla gives them."""
+    for k in ("attention.key_length", "attention.value_length", "attention.key_length_mla", "attention.value_length_mla"):
+        keys.pop(k, None)
+    del new["arch"]
+    keys.update(new.pop("keys"))
+    p.update(new)
 
 
 def mla(p, keys, draw, rng):
@@ -120,11 +134,7 @@ def mla(p, keys, draw, rng):
     if "indexer" in p or "kda" in p:
         legacy, q_rank = False, q_rank or 96
     new = make_model.mla(heads, nope, turned, v, latent, legacy=legacy, q_rank=q_rank)
-    for k in ("attention.key_length", "attention.value_length", "attention.key_length_mla", "attention.value_length_mla"):
-        keys.pop(k, None)
-    del new["arch"]
-    keys.update(new.pop("keys"))
-    p.update(new)
+    put_latent(p, keys, new)
     if "n_rot" in p:
         p["n_rot"] = turned
     if "kda" in p:
