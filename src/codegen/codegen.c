@@ -10,6 +10,7 @@
 #include "codegen/join.h"
 #include "codegen/keep.h"
 #include "codegen/linearize.h"
+#include "codegen/neighbours.h"
 #include "codegen/numbers.h"
 #include "graph/record.h"
 #include "graph/verify.h"
@@ -136,6 +137,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   u = expand_stages(g, u);                              check(g, u, STAGE_OPTIMISED, "stages");
   u = expand_unrolls(g, u);                             check(g, u, STAGE_OPTIMISED, "unroll");
   u = expand_lanes(g, u);                               check(g, u, STAGE_OPTIMISED, "lanes");
+  u = join_neighbours(g, u);                            check(g, u, STAGE_OPTIMISED, "neighbours");
   u = keep_values(g, u, k.keep, k.keep_hint, t->tile_bytes); check(g, u, STAGE_OPTIMISED, "keep");
   dump("expanded", u);
   u = decompose(g, u, t);                               check(g, u, STAGE_OPTIMISED, "decompose");

@@ -1,5 +1,6 @@
 """Installing Weft: the files, and that pkg-config says enough to build a program with them (test_embed.py says what it does)."""
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -50,3 +51,24 @@ def test_pkg_config(installed, repo, weft_env, tmp_path):
     assert done.returncode == 0, done.stderr
     done = subprocess.run([program, absent, "x", "1"], capture_output=True, text=True, env=weft_env)
     assert done.returncode == 1 and str(absent) in done.stderr
+
+
+def test_the_program_of_the_architecture(weft, weft_env, tmp_path):
+    """The C program of docs/architecture.md compiles against the tree, and prints the stages that the page follows."""
+    build, root = Path(weft).parent, Path(__file__).resolve().parents[2]
+    if not (build / "libweft.a").exists():
+        pytest.skip(f"{build} is not a build folder")
+    page = (root / "docs" / "architecture.md").read_text()
+    (tmp_path / "example.c").write_text(page.split("```c\n")[1].split("```")[0])
+    command = re.search(r"^    gcc (.*example\.c) build/libweft\.a \$\((pkg-config [^)]*)\) (.*) -o example$", page, re.MULTILINE)
+    libraries = subprocess.run(command[2].split(), capture_output=True, text=True, check=True).stdout.split()
+    sanitizers = subprocess.run(["grep", "-o", "-m1", "fsanitize=[a-z,]*", build / "build.ninja"], capture_output=True, text=True).stdout.split()
+    flags = [f"-{flag}" for flag in sanitizers[:1]]
+    done = subprocess.run(["gcc", *command[1].replace("example.c", str(tmp_path / "example.c")).split(), build / "libweft.a", *libraries, *command[3].split(), *flags,
+                           "-o", tmp_path / "example"], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for weights in ([], ["q4"]):
+        shown = subprocess.run([tmp_path / "example", *weights], env={**weft_env, "DEBUG": "5", "WEFT_CACHE": "off"}, capture_output=True, text=True)
+        assert shown.returncode == 0, shown.stderr
+        stages = set(re.findall(r"^--- (kernel|optimised|expanded)$|^(program) r_", shown.stderr, re.MULTILINE))
+        assert {"".join(stage) for stage in stages} == {"kernel", "optimised", "expanded", "program"}, shown.stderr
