@@ -246,7 +246,7 @@ static bool lane_one_reduce(kernel *k) {
 
 // --- unrolling and register tiles -----------------------------------------------------------------------------------
 
-enum { MAX_UNROLL = 16, DENSE_UNROLL = 4, MAX_ACCUMULATORS = 16, TOKEN_TILE = 8 };
+enum { FEW_COPIES = 4, MAX_UNROLL = 16, DENSE_UNROLL = 4, MAX_ACCUMULATORS = 16, TOKEN_TILE = 8 };
 
 // On how many of the kernel's output ranges what is reduced depends.
 static int outputs_of(const kernel *k, const uop *reduce) {
@@ -298,6 +298,14 @@ static void unroll_blocks(kernel *k) {
   }
 }
 
+// A sum over a number of places that is not known: attention's blocks, which lie far apart. So several vectors of each
+// place are read together.
+static bool sums_places(kernel *k) {
+  int count;
+  const uop *m = main_reduce(k, &count);
+  return m && m->src[m->nsrc - 1]->src[0]->op != OP_CONST;
+}
+
 static void upcast_inner(kernel *k) {
   for (bool again = true; again;) {
     again = false;
@@ -306,8 +314,10 @@ static void upcast_inner(kernel *k) {
     uop *store = k->ast->src[0];
     for (size_t i = 2; i < store->nsrc && !again; i++) {
       uop *r = store->src[i];
-      if (r->b == AXIS_LOOP && !map_has(&tiles, r) && r->src[0]->op == OP_CONST && r->src[0]->a <= 4)
-        again = apply_to(k, OPT_UPCAST, r, 0);
+      if (r->b != AXIS_LOOP || map_has(&tiles, r) || r->src[0]->op != OP_CONST) continue;
+      if (r->src[0]->a <= FEW_COPIES) again = apply_to(k, OPT_UPCAST, r, 0);
+      else if (i + 2 == store->nsrc && r->src[0]->a % FEW_COPIES == 0 && sums_places(k))
+        again = apply_to(k, OPT_UPCAST, r, FEW_COPIES);
     }
     map_free(&tiles);
   }
