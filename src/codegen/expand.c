@@ -51,6 +51,7 @@ typedef struct group_ctx {
   const uop *store;
   int64_t next_local, next_range, swapped;
   bool rows_first;
+  map shared;                              // what a sum was expanded to -> the sum over GROUP ranges alone
 } group_ctx;
 
 static uop *reduce_by_swaps(graph *g, enum op op, uop *v, int64_t items) {
@@ -71,48 +72,64 @@ static uop *own_part(graph *g, const group_ctx *c, int64_t *n) {
   return at;
 }
 
+// A sum over GROUP ranges, or of such sums.
+static uop *exchanged(graph *g, group_ctx *c, uop *sum) {
+  enum { MOST_LEVELS = 4, MOST_GROUPS = 8 };
+  uop *level[MOST_LEVELS], *again[MOST_LEVELS][1 + MOST_GROUPS], *mine = uop_idx(g, 0), *others = uop_idx(g, 0),
+      *partial = sum;
+  int n_levels = 0;
+  int64_t size = 1, parts;
+  for (; is_shared_out(partial) && n_levels < MOST_LEVELS; partial = partial->src[0]) {
+    uop *u = level[n_levels] = partial;
+    if (u->nsrc > 1 + MOST_GROUPS) die("too many GROUP axes");
+    for (size_t i = 1; i < u->nsrc; i++) {
+      uop *r = again[n_levels][i] = uop_range(g, u->src[i]->src[0], c->next_range++, AXIS_REDUCE);
+      mine = idx_add(g, idx_mul(g, mine, r->src[0]), u->src[i]);
+      others = idx_add(g, idx_mul(g, others, r->src[0]), r);
+      size *= r->src[0]->a;
+    }
+    n_levels++;
+  }
+  enum dtype dt = (enum dtype)sum->dt;
+  if (size == c->swapped && (dt == DT_F32 || dt == DT_I32 || dt == DT_U32))
+    return reduce_by_swaps(g, (enum op)sum->a, partial, size);
+  uop *base = own_part(g, c, &parts), *by = uop_idx(g, c->rows_first ? parts : size);
+  if (c->rows_first) { mine = idx_mul(g, mine, by); others = idx_mul(g, others, by); }
+  else base = idx_mul(g, base, by);
+  uop *mem = uop_new(g, OP_LOCAL, dt, 1, NULL, 0, (uarg){.a = c->next_local++, .b = size * parts});
+  uop *store =
+    uop_new(g, OP_STORE, DT_VOID, 1, (uop *[]){uop_index(g, mem, idx_add(g, base, mine)), partial}, 2, (uarg){0});
+  uop *barrier = uop_new(g, OP_BARRIER, DT_VOID, 1, &store, 1, (uarg){0});
+  uop *v = uop_new(g, OP_LOAD, dt, 1, (uop *[]){uop_index(g, mem, idx_add(g, base, others)), barrier}, 2, (uarg){0});
+  while (n_levels--) {
+    again[n_levels][0] = v;
+    v = uop_new(g, OP_REDUCE, dt, 1, again[n_levels], level[n_levels]->nsrc, (uarg){.a = level[n_levels]->a});
+  }
+  return v;
+}
+
 static uop *group_reduce(graph *g, uop *u, uop **s, void *ctx) {
   group_ctx *c = ctx;
   if (u->op != OP_REDUCE) return uop_with_src(g, u, s);
-  uop *keep[64], *groups[8];
-  size_t n = (size_t)uop_first_range(u);
-  int n_groups = 0;
+  uop *keep[64], *groups[64];
+  size_t n = (size_t)uop_first_range(u), n_groups = 1;
   int64_t in_step = 1;
   for (size_t i = 0; i < n; i++) keep[i] = s[i];
   for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) {
-    if (s[i]->b == AXIS_GROUP) { if (n_groups == 8) die("too many GROUP axes"); groups[n_groups++] = s[i]; }
+    if (s[i]->b == AXIS_GROUP) groups[n_groups++] = s[i];
     else if (s[i]->b == AXIS_STEP) in_step = s[i]->src[0]->a;
     else keep[n++] = s[i];
   }
-  if (!n_groups && in_step == 1) return uop_with_src(g, u, s);
+  if (n_groups == 1 && in_step == 1) return uop_with_src(g, u, s);
   uop *partial = n > (size_t)uop_first_range(u) || uop_first_range(u) > 1
                    ? uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, keep, n, (uarg){.a = u->a, .b = u->b})
                    : keep[0];
   if (in_step > 1) return reduce_by_swaps(g, (enum op)u->a, partial, in_step);
-  int64_t size = 1;
-  uop *mine = uop_idx(g, 0), *others = uop_idx(g, 0), *again[8];
-  for (int i = 0; i < n_groups; i++) {
-    int64_t e = groups[i]->src[0]->a;
-    again[i] = uop_range(g, groups[i]->src[0], c->next_range++, AXIS_REDUCE);
-    mine = idx_add(g, idx_mul(g, mine, uop_idx(g, e)), groups[i]);
-    others = idx_add(g, idx_mul(g, others, uop_idx(g, e)), again[i]);
-    size *= e;
-  }
-  if (size == c->swapped && (u->dt == DT_F32 || u->dt == DT_I32 || u->dt == DT_U32))
-    return reduce_by_swaps(g, (enum op)u->a, partial, size);
-  int64_t parts;
-  uop *base = own_part(g, c, &parts), *by = uop_idx(g, c->rows_first ? parts : size);
-  if (c->rows_first) { mine = idx_mul(g, mine, by); others = idx_mul(g, others, by); }
-  else base = idx_mul(g, base, by);
-  uop *mem = uop_new(g, OP_LOCAL, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = c->next_local++, .b = size * parts});
-  uop *store =
-    uop_new(g, OP_STORE, DT_VOID, 1, (uop *[]){uop_index(g, mem, idx_add(g, base, mine)), partial}, 2, (uarg){0});
-  uop *barrier = uop_new(g, OP_BARRIER, DT_VOID, 1, &store, 1, (uarg){0});
-  uop *load = uop_new(g, OP_LOAD, (enum dtype)u->dt, 1, (uop *[]){uop_index(g, mem, idx_add(g, base, others)), barrier},
-                      2, (uarg){0});
-  uop *src[9] = {load};
-  for (int i = 0; i < n_groups; i++) src[1 + i] = again[i];
-  return uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, src, 1 + (size_t)n_groups, (uarg){.a = u->a});
+  groups[0] = map_has(&c->shared, partial) ? map_ptr(&c->shared, partial) : partial;
+  uop *sum = uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, groups, n_groups, (uarg){.a = u->a}),
+      *v = exchanged(g, c, sum);
+  map_put(&c->shared, v, sum);
+  return v;
 }
 
 uop *expand_groups(graph *g, uop *ast, int64_t swapped, bool rows_first) {
@@ -121,7 +138,9 @@ uop *expand_groups(graph *g, uop *ast, int64_t swapped, bool rows_first) {
                  .next_range = 1 << 20,
                  .swapped = swapped,
                  .rows_first = rows_first};
-  return rebuild(g, ast, group_reduce, &c);
+  ast = rebuild(g, ast, group_reduce, &c);
+  map_free(&c.shared);
+  return ast;
 }
 
 // --- stages ---------------------------------------------------------------------------------------------------------

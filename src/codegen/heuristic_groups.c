@@ -175,21 +175,39 @@ static uop *row_of_items(kernel *k) {
 }
 
 // So many steps of a sum are left for each of the groups of items that share it, at least.
-enum { LEAST_STEPS = 64, MOST_PARTS = 16, ITEM_TOKENS = 8, MOST_SUMS = 32, MOST_SHARED = 4 };
+enum { LEAST_STEPS = 64, MOST_PARTS = 16, OUTER_PARTS = 4, ITEM_TOKENS = 8, MOST_SUMS = 32, MOST_SHARED = 4 };
+
+// Sums over r become sums over `over` of sums of every `parts`-th step; gives the range of these steps. NULL: there is
+// no such range.
+static uop *cut_in_parts(kernel *k, uop *r, int64_t parts, uop **over) {
+  axes x;
+  int64_t fresh = k->next_range;
+  uop *within = NULL;
+  *over = NULL;
+  if (!r || parts < 2 || !apply_to(k, OPT_PARTS, r, (int)parts)) return r;
+  kernel_axes(k, &x);
+  for (int i = x.n_out; i < x.n; i++) {
+    if (x.at[i]->a == fresh) *over = x.at[i];
+    if (x.at[i]->a == fresh + 1) within = x.at[i];
+  }
+  return within;
+}
 
 // A sum is cut into parts along its outermost range: neighbouring blocks of rows lie one behind the other in memory.
-// How many parts there are depends on the weight alone, and so does the order of additions.
+// How many parts there are depends on the weight alone, and so does the order of additions: parts are sums of parts.
 static void part_sum(kernel *k) {
   double steps;
-  uop *sum = outer_sum(k, &steps), *best = NULL;
+  uop *sum = outer_sum(k, &steps), *best = NULL, *over[2];
   if (!sum) return;
   for (size_t i = (size_t)uop_first_range(sum); i < sum->nsrc; i++) {
     uop *r = sum->src[i];
     if (r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && (!best || r->src[0]->a > best->src[0]->a)) best = r;
   }
-  int64_t parts = min_i64(MOST_PARTS, k->t->max_group / k->t->row_items);
+  int64_t parts = min_i64(MOST_PARTS, k->t->max_group / k->t->row_items), outer;
   while (parts > 1 && (!best || best->src[0]->a % parts || steps / (double)parts < LEAST_STEPS)) parts /= 2;
-  if (parts > 1) apply_to(k, OPT_GROUP, best, (int)parts);
+  outer = min_i64(parts, OUTER_PARTS);
+  cut_in_parts(k, cut_in_parts(k, best, outer, &over[0]), parts / outer, &over[1]);
+  for (int i = 0; i < 2; i++) if (over[i]) apply_to(k, OPT_GROUP, over[i], 0);
 }
 
 // The bytes of a row that lie together are read together: their steps are unrolled.
@@ -300,18 +318,22 @@ static int64_t group_parts(const kernel *k) {
 static int64_t bytes_of_sums(kernel *k) {
   axes x;
   int64_t bytes = 0;
+  map inner = {0};
   kernel_axes(k, &x);
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
-  for (size_t i = 0; i < l.n; i++) {
+  for (size_t i = l.n; i-- > 0;) {
+    uop *u = l.at[i];
     int64_t one = 0;
-    for (size_t j = (size_t)uop_first_range(l.at[i]); l.at[i]->op == OP_REDUCE && j < l.at[i]->nsrc; j++)
-      if (l.at[i]->src[j]->b == AXIS_GROUP)
-        one = l.at[i]->src[j]->src[0]->a * k->t->row_items * dtype_size((enum dtype)l.at[i]->dt);
+    for (size_t j = (size_t)uop_first_range(u); u->op == OP_REDUCE && j < u->nsrc; j++)
+      if (u->src[j]->b == AXIS_GROUP) one = group_parts(k) * k->t->row_items * dtype_size((enum dtype)u->dt);
+    if (is_shared_out(u)) map_put(&inner, u->src[0], u);          // exchanged together
+    if (map_has(&inner, u)) continue;
     for (int r = 0; r < x.n_out; r++)
-      if (x.at[r]->b == AXIS_UPCAST && uop_varies(l.at[i], x.at[r])) one *= x.at[r]->src[0]->a;
+      if (x.at[r]->b == AXIS_UPCAST && uop_varies(u, x.at[r])) one *= x.at[r]->src[0]->a;
     bytes += one;
   }
+  map_free(&inner);
   arena_free(a);
   return bytes;
 }
@@ -375,24 +397,40 @@ static bool sums_in_step(kernel *k) {
   return any;
 }
 
+// Items that share a sum share one over r: along the same ranges, each of which has as many steps. False: nothing is
+// done.
+static bool share_alike(kernel *k, const uop *r) {
+  axes x;
+  kernel before = *k;
+  bool ok = true;
+  int64_t parts = group_parts(k), fresh = 0;
+  kernel_axes(k, &x);
+  for (int i = x.n_out; i < x.n && ok; i++) {
+    if (x.at[i]->b != AXIS_GROUP) continue;
+    fresh = k->next_range;
+    ok = r && apply_to(k, OPT_GROUP, r, (int)x.at[i]->src[0]->a);
+    axes now;
+    kernel_axes(k, &now);
+    r = NULL;
+    for (int j = now.n_out; j < now.n; j++) if (now.at[j]->a >= fresh && now.at[j]->b == AXIS_REDUCE) r = now.at[j];
+  }
+  ok = ok && group_parts(k) == parts;
+  if (!ok) *k = before;
+  return ok;
+}
+
 // Where none do, those that share a row's.
 static void share_other_sums(kernel *k) {
   axes x;
   if (sums_in_step(k)) return;
   kernel_axes(k, &x);
-  int parts = (int)group_parts(k);
+  int64_t parts = group_parts(k);
   for (int i = x.n_out; i < x.n && parts > 1; i++) {
     const uop *r = x.at[i];
     bool whole = r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && r->src[0]->a % parts == 0;
-    if (!whole || r->src[0]->a / parts < 2 || in_steps_of_others(k, r)) continue;
-    kernel before = *k;
-    int64_t groups = 0;
-    axes now;
-    if (!kernel_apply(k, (opt){OPT_GROUP, i, parts})) continue;
-    kernel_axes(k, &now);
-    for (int j = now.n_out; j < now.n; j++) groups += now.at[j]->b == AXIS_GROUP;
-    if (groups > 1) *k = before;                     // not the same items
-    else { x = now; i = x.n_out - 1; }
+    if (!whole || r->src[0]->a / parts < 2 || in_steps_of_others(k, r) || !share_alike(k, r)) continue;
+    kernel_axes(k, &x);
+    i = x.n_out - 1;
   }
 }
 

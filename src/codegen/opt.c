@@ -15,7 +15,7 @@ const char *opt_name(enum opt_kind k) {
   static const char *const names[] = {"UPCAST", "UNROLL", "LANES",      "LOCAL",  "GROUP",   "GROUPTOP",
                                       "THREAD", "LOOP",   "TC",         "SWAP",   "BLOCKS",  "SEPARATE",
                                       "ORDER",  "DESCRIPTOR", "LAYOUT", "PREFETCH", "KEEP", "MMA",
-                                      "STEP",   "COLUMNS"};
+                                      "STEP",   "COLUMNS", "PARTS"};
   return names[k];
 }
 
@@ -88,8 +88,9 @@ uop *monoid_identity(graph *g, const uop *like, enum op op) {
 }
 
 // Rebuilds everything with range r replaced by `expr`; lists that bound r bind `fresh` instead. `valid` (or NULL):
-// where the new ranges stay inside the old one.
-typedef struct change { uop *r, *expr, *fresh[2], *valid; int n; bool guard_stores; } change;
+// where the new ranges stay inside the old one. `parts` (or NULL): what a REDUCE bound is a part of a sum over this
+// range.
+typedef struct change { uop *r, *expr, *fresh[2], *valid, *parts; int n; bool guard_stores; } change;
 
 static uop *rebind(kernel *k, const uop *u, uop **s, const change *c) {
   uop *out[64];
@@ -110,8 +111,11 @@ static uop *rebind(kernel *k, const uop *u, uop **s, const change *c) {
     if (u->src[i] != c->r) { if (s[i]->op == OP_RANGE) out[n++] = s[i]; continue; }
     for (int j = 0; j < c->n; j++) out[n++] = c->fresh[j];
   }
-  if (u->op == OP_REDUCE && n == values && values == 1) return out[0];
-  return uop_new(k->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, out, n, uop_arg(u));
+  uop *made = u->op == OP_REDUCE && n == values && values == 1
+                ? out[0]
+                : uop_new(k->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, out, n, uop_arg(u));
+  if (!binds || !c->parts) return made;
+  return uop_new(k->g, OP_REDUCE, (enum dtype)u->dt, u->lanes, (uop *[]){made, c->parts}, 2, (uarg){.a = u->a});
 }
 
 static uop *guard_load(kernel *k, uop *load, const change *c) {
@@ -193,25 +197,29 @@ static bool dots_over(const kernel *k, const uop *lane, const uop *inner) {
   return fit;
 }
 
-// The range along which items share another sum already, of as many steps: the same items share this one, too. Not a
-// sum that is part of the other's steps.
-static uop *sharing_range(const kernel *k, const uop *r, int64_t amount) {
-  axes x;
-  kernel_axes(k, &x);
-  uop *one = NULL;
-  int n = 0;
-  for (int i = x.n_out; i < x.n; i++) if (x.at[i]->b == AXIS_GROUP) { one = x.at[i]; n++; }
-  if (n != 1 || !uop_is_int(one->src[0], amount)) return NULL;
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+// Does no sum over r depend on `one`, or bind it as well?
+static bool sums_apart(const uop_list *l, const uop *r, const uop *one) {
   bool apart = true;
-  for (size_t i = 0; i < l.n && apart; i++) {
-    const uop *u = l.at[i];
+  for (size_t i = 0; i < l->n && apart; i++) {
+    const uop *u = l->at[i];
     if (u->op == OP_REDUCE && uop_binds(u, r))
       for (int v = 0; v < uop_first_range(u); v++) apart &= !uop_binds(u, one) && !uop_varies(u->src[v], one);
   }
+  return apart;
+}
+
+// The first range along which items share another sum already, of as many steps: the same items share this one, too.
+// Not a sum that is part of the other's steps.
+static uop *sharing_range(const kernel *k, const uop *r, int64_t amount) {
+  axes x;
+  kernel_axes(k, &x);
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  uop *one = NULL;
+  for (int i = x.n_out; i < x.n && !one; i++)
+    if (x.at[i]->b == AXIS_GROUP && uop_is_int(x.at[i]->src[0], amount) && sums_apart(&l, r, x.at[i])) one = x.at[i];
   arena_free(a);
-  return apart ? one : NULL;
+  return one;
 }
 
 // r -> r' * amount + u (top: u * rest + r')
@@ -487,6 +495,32 @@ static bool apply_step(kernel *k, const axes *x, opt o) {
   return true;
 }
 
+// Each sum over the range becomes one of parts, which are sums.
+static bool apply_parts(kernel *k, const axes *x, opt o) {
+  if (o.axis < x->n_out || o.axis >= x->n || o.amount < 2) return false;
+  uop *r = x->at[o.axis];
+  bool fit = r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && r->src[0]->a % o.amount == 0, inner = false;
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  for (size_t i = 0; i < l.n && fit; i++) {
+    if (!uop_binds(l.at[i], r)) continue;
+    fit = l.at[i]->op == OP_REDUCE && uop_first_range(l.at[i]) == 1;
+    inner |= l.at[i]->nsrc > 2;
+  }
+  arena_free(a);
+  int64_t rest = fit ? r->src[0]->a / o.amount : 0;
+  if (!fit || (rest == 1 && !inner)) return false;
+  uop *by = uop_idx(k->g, o.amount), *part = uop_range(k->g, by, k->next_range++, AXIS_REDUCE);
+  change c = {.r = r, .expr = part, .parts = part};
+  if (rest > 1) {
+    c.fresh[c.n++] = uop_range(k->g, uop_idx(k->g, rest), k->next_range++, AXIS_REDUCE);
+    c.expr = idx_add(k->g, idx_mul(k->g, c.fresh[0], by), part);
+  }
+  replace_range(k, &c);
+  k->applied[k->n_applied++] = o;
+  return true;
+}
+
 // Do items that run in step make a sum over r already?
 static bool is_in_step(const kernel *k, const uop *r) {
   arena *a = arena_new();
@@ -593,6 +627,7 @@ static bool try_opt(kernel *k, opt o) {
   case OPT_MMA: return apply_mma(k, &x, o);
   case OPT_STEP: return apply_step(k, &x, o);
   case OPT_COLUMNS: return apply_columns(k, &x, o);
+  case OPT_PARTS: return apply_parts(k, &x, o);
   case OPT_LAYOUT: return false;
   case OPT_DESCRIPTOR: return apply_descriptor(k, &x, o);
   default: break;
@@ -655,8 +690,15 @@ static uop *step_of_range(graph *g, uop *u, uop *r, map *known) {
   return uop_with_src(g, u, s);
 }
 
+bool is_shared_out(const uop *u) {
+  bool all = u->op == OP_REDUCE && uop_first_range(u) == 1;
+  for (size_t i = 1; i < u->nsrc && all; i++) all = u->src[i]->b == AXIS_GROUP;
+  return all;
+}
+
 // A sum over a GROUP range inside of another sum would be shared out, with a barrier, in each step of that one. The
-// outer sum takes the range over where what lies between is linear; sums of integers are exact on the way.
+// outer sum takes the range over where what lies between is linear; sums of integers are exact on the way. Not where
+// items have the outer sum's parts and those of each part: these are exchanged together (group_reduce).
 static bool widen_one(kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -664,6 +706,7 @@ static bool widen_one(kernel *k) {
   for (size_t i = 0; i < l.n && !m.n; i++) {
     uop *o = l.at[i];
     if (o->op != OP_REDUCE || o->a != OP_ADD || uop_first_range(o) > 1 || o->nsrc > 60) continue;
+    if (is_shared_out(o) && is_shared_out(o->src[0])) continue;
     for (size_t j = 0; j < i && !m.n; j++) {
       const uop *in = l.at[j];
       for (size_t n = (size_t)uop_first_range(in); in->op == OP_REDUCE && n < in->nsrc && !m.n; n++) {

@@ -26,6 +26,7 @@ enum opt_kind {
   OPT_MMA,
   OPT_STEP,
   OPT_COLUMNS,
+  OPT_PARTS,
   OPT_COUNT
 };
 
@@ -47,8 +48,11 @@ enum opt_kind {
 // that 32 items compute together (mma.h), which its output axes have to be cut for. STEP: a sum that no item has for
 // itself is made by `amount` items that run in step, along reduced axis `axis`; the same ones that have rows of a
 // weight, make a tile or share its sum, in any number of such sets. COLUMNS: a product has one column alone, so it gets
-// a further output axis, the first one, of `amount` steps, all of which are that column and of which one is stored. A
-// list says all that was done to a kernel, so that the heuristic's own list, applied again, gives its kernel again.
+// a further output axis, the first one, of `amount` steps, all of which are that column and of which one is stored.
+// PARTS: sums over reduced axis `axis` are made in `amount` parts, each a sum of every `amount`-th step, which are then
+// added up. Items may have parts, and parts of parts, for themselves, or one all of them (GROUP of that axis, or none):
+// through the memory of a work-group the order of additions is the same. A list says all that was done to a kernel, so
+// that the heuristic's own list, applied again, gives its kernel again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 
 enum { MOST_PREFETCH_KIB = 64, MOST_KEEP = 64 };
@@ -105,5 +109,6 @@ void heuristic(kernel *k,
 bool dot_operands(uop *product, enum dtype acc, const uop *lane, uop **a, uop **x);
 // that a DOT adds up in each lane
 static inline int dot_products(enum dtype acc) { return acc == DT_I32 ? 4 : 2; }
+bool is_shared_out(const uop *reduce);           // have items all that it adds up, each a step?
 uop *monoid_identity(graph *g, const uop *like, enum op op);     // x op identity = x; dtype and lanes of `like`
 #endif

@@ -142,8 +142,9 @@ static void report(const count *total, const char *what, int least) {
 }
 
 enum {
-  ON_CPU = 1u << OPT_UPCAST | 1u << OPT_UNROLL | 1u << OPT_LANES | 1u << OPT_THREAD | 1u << OPT_LOOP,
-  ON_GROUPS = 1u << OPT_LOCAL | 1u << OPT_GROUP | 1u << OPT_GROUPTOP
+  ON_CPU = 1u << OPT_UPCAST | 1u << OPT_UNROLL | 1u << OPT_LANES | 1u << OPT_THREAD | 1u << OPT_LOOP |
+           1u << OPT_PARTS,
+  ON_GROUPS = 1u << OPT_LOCAL | 1u << OPT_GROUP | 1u << OPT_GROUPTOP | 1u << OPT_PARTS
 };
 
 static void test_interpreted(void **state) {
@@ -168,7 +169,7 @@ static void test_sequences(void **state) {
   (void)state;
   kt_backend b;
   count total = {0};
-  static const enum opt_kind kinds[] = {OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOOP};
+  static const enum opt_kind kinds[] = {OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOOP, OPT_PARTS};
   assert_true(kt_backend_cpu(&b, "native", KT_REF, "native"));
   for (size_t i = 0; i < COUNT(names); i++)
     sequences(kt_find(names[i]), &b, kinds, (int)COUNT(kinds), 12, i + 1, &total);
@@ -176,7 +177,7 @@ static void test_sequences(void **state) {
 }
 
 static void on_groups(kt_backend *b, count *total) {
-  static const enum opt_kind kinds[] = {OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_UPCAST, OPT_UNROLL};
+  static const enum opt_kind kinds[] = {OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_UPCAST, OPT_UNROLL, OPT_PARTS};
   for (size_t i = 0; i < COUNT(names_of_groups); i++) {
     each_kind(kt_find(names_of_groups[i]), b, ON_GROUPS, total);
     sequences(kt_find(names_of_groups[i]), b, kinds, (int)COUNT(kinds), 4, i + 1, total);
@@ -201,6 +202,40 @@ static void test_threadgroups(void **state) {
   b.t.step_items = 0;
   on_groups(&b, &total);
   report(&total, "threadgroups", 50);
+}
+
+// What a kernel computes with these opts.
+static void computed(const kt_run *r, kt_backend *b, const opt *opts, int n, kt_memory *m) {
+  kt_code code[KT_KERNELS] = {{0}};
+  b->o = (codegen_options){.opts = opts, .n_opts = n};
+  for (int i = 0; i < r->s.n_kernels; i++) {
+    code[i] = kt_compile(r->t.g, r->s.kernels[i].ast, b);
+    assert_int_equal(code[i].p->n_applied, n);
+  }
+  kt_memory_init(m, &r->t, kt_arena_bytes(&r->s));
+  kt_execute(r, code, NULL, m, false);
+  for (int i = 0; i < r->s.n_kernels; i++) kt_code_free(&code[i]);
+}
+
+// Parts of a sum, and parts of these, have the same bits whoever makes them: items all of them, those of the outer sum,
+// or one item all, one after the other.
+static void test_parts(void **state) {
+  (void)state;
+  static const opt all[] = {{OPT_PARTS, 1, 4}, {OPT_PARTS, 2, 4}, {OPT_GROUP, 1, 0}, {OPT_GROUP, 1, 0}};
+  kt_backend b = kt_backend_ptx();
+  kt_run r;
+  kt_memory want, got;
+  kt_prepare(&r, kt_find("matvec_long"));
+  computed(&r, &b, all, 2, &want);
+  b.t.step_items = 0;                               // by SWAP all items would be one sum
+  for (int n = 3; n <= 4; n++) {
+    computed(&r, &b, all, n, &got);
+    const int out = r.t.n_bufs - 1;
+    assert_memory_equal(want.at[out], got.at[out], (size_t)r.t.bufs[out].elems * 4);
+    kt_memory_free(&got);
+  }
+  kt_memory_free(&want);
+  kt_finish(&r);
 }
 
 // A sum may be unrolled into more terms than any list of fixed size has room for.
@@ -325,7 +360,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_refused),   cmocka_unit_test(test_interpreted), cmocka_unit_test(test_llvm),
     cmocka_unit_test(test_sequences), cmocka_unit_test(test_groups),      cmocka_unit_test(test_many_terms),
-    cmocka_unit_test(test_next_entry), cmocka_unit_test(test_threadgroups),
+    cmocka_unit_test(test_next_entry), cmocka_unit_test(test_threadgroups), cmocka_unit_test(test_parts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
