@@ -338,7 +338,7 @@ program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_
   size_t head = j.code.n;
   for (int i = 0; i < n; i++) {
     if (chain && i == 1)
-      vec_push(&j.code, uop_new(j.g, OP_BARRIER, DT_VOID, 1, NULL, 0, (uarg){.a = j.renumber, .b = 1}));
+      vec_push(&j.code, uop_new(j.g, OP_BARRIER, DT_VOID, 1, NULL, 0, (uarg){.a = j.renumber, .b = BARRIER_PARAMS}));
     uop *own = is_own(&j, &at[i]);
     if (own) vec_push(&j.code, uop_new(j.g, OP_IF, DT_VOID, 1, &own, 1, (uarg){0}));
     put_numbers(&j, part[i], &at[i]);

@@ -57,6 +57,7 @@ static void append_op(region *r, uop *u) { vec_push(&r->code, u); }
 
 static uop *emit(linear *l, uop *u);
 static void emit_store(linear *l, uop *store);
+static void emit_copy(linear *l, uop *copy);
 static uint64_t kind_hash(linear *l, const uop *u);
 static void emit_side_by_side(linear *l, uop *const *u, size_t n);
 
@@ -227,7 +228,13 @@ static void emit_reduces(linear *l, uop *first, int where) {
 }
 
 static bool is_work_group(const uop *mem) { return mem->op == OP_LOCAL && mem->memory != MEMORY_TILE; }
-static bool is_stage(const uop *u) { return u->op == OP_STORE && (u->nsrc > 2 || !is_work_group(u->src[0]->src[0])); }
+static bool is_guarded(const uop *index) {
+  return index->src[1]->op == OP_WHERE && uop_unsplat(index->src[1]->src[2])->op == OP_INVALID;
+}
+static bool is_stage(const uop *u) {
+  return u->op == OP_COPY ||
+         (u->op == OP_STORE && (u->nsrc > 2 || !is_work_group(u->src[0]->src[0]) || is_guarded(u->src[0])));
+}
 
 // A stage: its STORE, and those of its copies (they have the same loops), in loops of their own.
 static void emit_stage(linear *l, uop *first, int where) {
@@ -265,7 +272,8 @@ static void emit_reductions(linear *l, uop *const *u, size_t n, int where) {
   int depth = l->depth, inner = depth - where - 1;
   memcpy(saved, l->stack + where + 1, (size_t)inner * sizeof *saved);
   l->depth = where + 1;
-  if (is_stage(u[0])) emit_stage(l, u[0], where);
+  if (u[0]->op == OP_COPY) emit_copy(l, u[0]);
+  else if (is_stage(u[0])) emit_stage(l, u[0], where);
   else if (u[0]->op == OP_PREFETCH) emit_asks(l, u[0], where);
   else if (is_chain(u[0])) emit_chains(l, u, n, where);
   else emit_reduces(l, u[0], where);
@@ -397,11 +405,10 @@ static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
   vec_free(&rest); vec_free(&operand);
 }
 
-static void guarded(linear *l, uop *cond, uop *index, uop *value) {
+static void guarded(linear *l, uop *cond, uop *effect) {
   region *r = &l->stack[l->depth - 1];
-  uop *store = uop_new(l->g, OP_STORE, DT_VOID, 1, (uop *[]){index, value}, 2, (uarg){0});
   if (cond) append_op(r, uop_new(l->g, OP_IF, DT_VOID, 1, &cond, 1, (uarg){0}));
-  append_op(r, store);
+  append_op(r, effect);
   if (cond) append_op(r, uop_new(l->g, OP_ENDIF, DT_VOID, 1, NULL, 0, (uarg){0}));
 }
 
@@ -410,30 +417,45 @@ static uop *lane(linear *l, uop *v, int i) {
   return once(l, uop_new(l->g, OP_EXTRACT, (enum dtype)v->dt, 1, &v, 1, (uarg){.a = i}));
 }
 
+static uop *store_of(linear *l, uop *index, uop *value) {
+  return uop_new(l->g, OP_STORE, DT_VOID, 1, (uop *[]){index, value}, 2, (uarg){0});
+}
+
 static void emit_store(linear *l, uop *st) {
   uop *index = st->src[0], *i = index->src[1], *value = emit(l, st->src[1]), *mem = emit(l, index->src[0]);
-  if (i->op != OP_WHERE || uop_unsplat(i->src[2])->op != OP_INVALID) {
-    guarded(l, NULL, emit(l, index), value);
-    return;
-  }
+  if (!is_guarded(index)) { guarded(l, NULL, store_of(l, emit(l, index), value)); return; }
   uop *cond = emit(l, i->src[0]), *at = emit(l, i->src[1]);
-  for (int k = 0; k < value->lanes; k++) {
+  for (int k = 0; k < at->lanes; k++) {
     uop *address = uop_index(l->g, mem, lane(l, at, k)), *c = lane(l, cond, k);
     once(l, address);
-    guarded(l, c, address, lane(l, value, k));
+    guarded(l, c, store_of(l, address, at->lanes > 1 ? lane(l, value, k) : value));
   }
 }
 
+static void emit_copy(linear *l, uop *u) {
+  uop *index = u->src[0], *cond = NULL, *src[2];
+  for (size_t i = 2; i < u->nsrc; i++) emit(l, u->src[i]);
+  src[1] = emit(l, u->src[1]);
+  if (is_guarded(index)) {
+    uop *mem = emit(l, index->src[0]);
+    cond = emit(l, index->src[1]->src[0]);
+    src[0] = once(l, uop_index(l->g, mem, emit(l, index->src[1]->src[1])));
+  } else src[0] = emit(l, index);
+  guarded(l, cond, uop_new(l->g, OP_COPY, DT_VOID, 1, src, 2, uop_arg(u)));
+  map_put(&l->stack[l->depth - 1].done, u, u);
+}
+
 // What items share in a loop, they share anew in its next turn: none may begin that while others still read. So a loop
-// with a barrier ends with one.
+// with a barrier ends with one, unless the barrier itself parts the turns.
 static void end_with_barriers(linear *l, program *p) {
   bool has[MAX_DEPTH] = {false};
+  uop *open[MAX_DEPTH];
   VEC(uop *) code = {0};
   int depth = 0;
   for (size_t i = 0; i < p->n; i++) {
     uop *u = p->at[i];
-    if (u->op == OP_BARRIER) for (int d = 0; d < depth; d++) has[d] = true;
-    if (u->op == OP_RANGE) has[depth++] = false;
+    if (u->op == OP_BARRIER) for (int d = 0; d < depth; d++) has[d] |= !uop_is_among(open[d], u->src, (int)u->nsrc);
+    if (u->op == OP_RANGE) { open[depth] = u; has[depth++] = false; }
     if (u->op == OP_END && has[--depth])
       vec_push(&code, uop_new(l->g, OP_BARRIER, DT_VOID, 1, NULL, 0, (uarg){.a = (int64_t)i}));
     vec_push(&code, u);

@@ -29,8 +29,8 @@
 // - A node may appear in the list more than once, in loops that lie side by side: it is computed anew there.
 // - IF(cond) .. ENDIF; no values made inside are used outside.
 // - SHUFFLE: see ops.h. EXTRACT: one lane. STACK: scalars to a vector. HREDUCE(op): halves: v = lo-half op hi-half
-//   until one lane is left. BARRIER: all work-items of the work-group (GPU only); b is 1:
-//   also for what they have written to PARAMs.
+//   until one lane is left. BARRIER: all work-items of the work-group (GPU only); b: enum barrier_kind.
+//   COPY: only where the target has copy_bytes, as many as that at most; both addresses are at multiples of the bytes.
 //   SWAP: only where the target has step_items; a work-group is a multiple of these, or smaller.
 //
 // On a CPU a kernel is `void name(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi)`: tiles lo..hi-1.
@@ -62,6 +62,10 @@ typedef struct prefetch { int kib, hint; } prefetch;
 
 // OptOp ORDER, what the compiler leaves as it stands: the order of loads of streams; that of all instructions.
 enum order_kind { ORDER_STREAMS, ORDER_ALL, ORDER_KINDS };
+
+// What a BARRIER is for beside the work-group's memory, in bits: what items have written to PARAMs, and what each has
+// on its way there by COPY, which then is there.
+enum barrier_kind { BARRIER_PARAMS = 1, BARRIER_COPIES = 2 };
 
 typedef struct program {
   char name[96];                                   // a C identifier by kind and range sizes, such as r_512_4_8_2_16
@@ -108,6 +112,7 @@ typedef struct target {
   // where there are work-groups: rows of a weight that are laid side by side, one for each of so many items, and the
   // bytes of a row that an item reads at once (schedule/layout.h); 0: weights stay as they lie
   int row_items, row_bytes;
+  int copy_bytes;                                  // that a COPY has at most; 0: there is no such instruction
   bool index32;                                    // indices as I32 where the bounds allow (GPU); otherwise I64
   // tokens whose products are computed side by side at most; 0: what registers hold
   int token_tile;

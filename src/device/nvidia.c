@@ -41,6 +41,7 @@ void nvidia_target(const nvidia *n, target *out) {
   *out = render_find("nvptx")->target;
   out->descriptors = n->descriptors;
   if (n->capability < 70) out->step_items = 0;     // LLVM makes PTX of an older version for these
+  out->copy_bytes = n->capability >= 80 ? 16 : 0;
   out->max_group = (int)min_i64(n->max_items, 1024);
   out->max_local_bytes = n->shared_bytes;
   out->cache_bytes = n->cache_bytes;

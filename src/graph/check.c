@@ -341,6 +341,15 @@ static bool linear(const node *v) {
   case OP_IF:
     return is_void(v) &&
            ((src_dt(v, 0) == DT_BOOL && v->src[0]->lanes == 1) || bad(v, "IF of something that is not one bool"));
+  case OP_COPY:
+    for (size_t i = 0; i < 2 && i < v->n; i++)
+      if (v->src[i]->op != OP_INDEX || v->src[i]->lanes > 1)
+        return bad(v, "COPY of something that is not one INDEX");
+    if (!is_void(v) || !at_least(v, 2)) return false;
+    if (v->src[0]->src[0]->op != OP_LOCAL || v->src[1]->src[0]->op != OP_PARAM)
+      return bad(v, "COPY from %s to %s", op_name((enum op)v->src[1]->src[0]->op),
+                 op_name((enum op)v->src[0]->src[0]->op));
+    return v->arg->a == 4 || v->arg->a == 8 || v->arg->a == 16 || bad(v, "COPY of %lld bytes", (long long)v->arg->a);
   case OP_PREFETCH:
     return is_void(v) && at_least(v, 1) && ranges(v, 1) &&
            (v->src[0]->op == OP_INDEX || bad(v, "PREFETCH of something that is no INDEX"));
@@ -356,7 +365,8 @@ bool uop_well_formed(enum op op, enum dtype dt, int lanes, uop *const *src, size
   if (lanes < 1 || lanes > UINT16_MAX) return bad(&n, "%s with %d lanes", op_name(op), lanes);
   if (arg->memory && !is_memory(op)) return bad(&n, "%s is no memory", op_name(op));
   for (size_t i = 0; i < nsrc; i++)                     // only what has a value may be used as one
-    if (src[i]->dt == DT_VOID && op != OP_SINK && op != OP_AFTER && op != OP_LOAD && op != OP_BARRIER)
+    if (src[i]->dt == DT_VOID && op != OP_SINK && op != OP_AFTER && op != OP_LOAD && op != OP_BARRIER &&
+        (op != OP_COPY || i < 2))
       return bad(&n, "%s of %s, which has no value", op_name(op), op_name((enum op)src[i]->op));
   if (op == OP_CAST || op == OP_BITCAST) return conversion(&n);
   if (op_flags(op) & OPF_ELEMENTWISE) return elementwise(&n);

@@ -59,7 +59,8 @@ static uop *load_inside(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v;
   if (u->op != OP_LOAD) return NULL;
   for (size_t i = 1; i < u->nsrc; i++)
-    if (u->src[i]->op != OP_BARRIER && u->src[i]->op != OP_STORE && u->src[i]->op != OP_PREFETCH)
+    if (u->src[i]->op != OP_BARRIER && u->src[i]->op != OP_STORE && u->src[i]->op != OP_PREFETCH &&
+        u->src[i]->op != OP_COPY)
       return refuse(ctx, "LOAD waits for %s, which has no effect", op_name((enum op)u->src[i]->op));
   return lies_inside_memory(ctx, u->src[0], access_bytes(u->src[0], u)) ? u : NULL;
 }
@@ -68,6 +69,12 @@ static uop *store_inside(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v;
   if (u->op != OP_STORE) return NULL;
   return lies_inside_memory(ctx, u->src[0], access_bytes(u->src[0], u->src[1])) ? u : NULL;
+}
+
+static uop *copy_inside(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g; (void)v;
+  if (u->op != OP_COPY) return NULL;
+  return lies_inside_memory(ctx, u->src[0], u->a) && lies_inside_memory(ctx, u->src[1], u->a) ? u : NULL;
 }
 
 // --- what may stand where --------------------------------------------------------------------------------------------
@@ -245,6 +252,7 @@ RULES(spec_vectors, ANYTHING) = {
   F( P3(DOT, x, y, z),                         fine ),
   F( x,                                         any_mma ),
   F( x,                                         asks_ahead ),
+  F( x,                                         copy_inside ),
 };
 RULES_END(spec_vectors)
 

@@ -52,9 +52,15 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+// What a LOAD or a COPY reads.
+static uop *read_index(const uop *u) { return u->op == OP_LOAD ? u->src[0] : u->op == OP_COPY ? u->src[1] : NULL; }
+static int64_t read_bytes(const uop *u) {
+  return u->op == OP_COPY ? u->a : (int64_t)u->lanes * dtype_size((enum dtype)u->dt);
+}
+
 static place load_place(const uop *load) {
-  const uop *at = load->src[0]->src[1], *memory = render_memory(load->src[0]);
-  place p = {memory, at, 0, load->lanes * dtype_size((enum dtype)load->dt)};
+  const uop *at = read_index(load)->src[1], *memory = render_memory(read_index(load));
+  place p = {memory, at, 0, read_bytes(load)};
   if (at->op == OP_ADD && at->src[1]->op == OP_CONST) {
     p.base = at->src[0];
     p.from = at->src[1]->a * dtype_size((enum dtype)memory->dt);
@@ -94,10 +100,10 @@ static int64_t together(const walk *w, const uop *load, int64_t bytes, int64_t a
 
 // Of a load: instructions, sectors and different bytes of each turn, of all items of a step.
 static void count_load(walk *w, const uop *load, const int size[3], kernel_access *out) {
-  uop *index = load->src[0], *base = (uop *)(uintptr_t)load_place(load).base;
+  uop *index = read_index(load), *base = (uop *)(uintptr_t)load_place(load).base;
   const uop *memory = render_memory(index);
   int64_t at[STEP], sectors[STEP], element = dtype_size((enum dtype)memory->dt),
-          bytes = together(w, load, load->lanes * dtype_size((enum dtype)load->dt),
+          bytes = together(w, load, read_bytes(load),
                            element << min_i64(render_zeros(base, &w->zeros), 4)),
           wide = min_i64(min_i64(bytes, WIDEST), element << min_i64(render_zeros(index->src[1], &w->zeros), 4));
   if (!bytes) return;
@@ -167,7 +173,7 @@ bool render_access(const program *p, kernel_access *out) {
       else enter_if(&w, u->src[0], out);
     } else if (u->op == OP_END || u->op == OP_ENDIF) w.in = before[--depth];
     else if (u->op != OP_CONST && u->op != OP_PARAM) out->nodes += w.in.turns;
-    if (u->op == OP_LOAD && render_memory(u->src[0])->op == OP_PARAM) count_load(&w, u, size, out);
+    if (read_index(u) && render_memory(read_index(u))->op == OP_PARAM) count_load(&w, u, size, out);
     if (u->op == OP_RANGE || u->op == OP_END || u->op == OP_IF || u->op == OP_ENDIF || u->op == OP_STORE)
       note_near(&w, i + 1);
   }

@@ -8,11 +8,12 @@
 // overlap if one of them is written), and loads from PARAMs that this program does not write are invariant.
 // No floating-point flags anywhere: the text computes what the program says.  Nothing here becomes a call.
 //
-// What differs from one kind of machine to another is a row of `machines`: a processor, which is given an array of
+// What differs from one kind of machine to another is a row of llvm_machine.h: a processor, which is given an array of
 // pointers and a range of tiles, and NVPTX, LLVM's target for NVIDIA's GPUs, which is given one argument after the
 // other and launched over work-groups.
 #include "render/render.h"
 #include "render/choice.h"
+#include "render/llvm_machine.h"
 #include "render/llvm_types.h"
 #include "render/recipe.h"
 #include "graph/half.h"
@@ -34,35 +35,6 @@ typedef struct frame {
 // An address near which a program reads or writes in many places: PARAM `memory` at element `at`, and constants further
 // on.
 typedef struct anchor { const uop *memory, *at; int uses; const char *name; } anchor;
-
-// How a kernel is called, and where its memory is.
-typedef struct machine {
-  const char *convention;          // before the type of the function
-  const char *param, *shared;      // types of pointers to PARAMs, and to the memory of a work-group
-  // over work-groups: arguments one by one; otherwise pointers and variables in arrays, and tiles lo..hi-1
-  bool launched;
-  // bytes at a multiple of which PARAMs and LOCALs begin; 0: no more is said than the size of their elements
-  int aligned;
-  // 32 bits each: that a unit has for all items that it runs at once, and that one of these may have
-  int registers, most_registers;
-  // names of the intrinsics that give the numbers of a work-group and of an item in it, but for the axis
-  const char *group, *item;
-  const char *barrier;             // of a work-group
-  const char *swap;                // of items that run in step, but for the type
-} machine;
-
-static const machine processor = {.convention = "", .param = "ptr", .shared = "ptr"};
-static const machine nvptx = {.convention = "ptx_kernel ",
-                              .param = "ptr addrspace(1)",
-                              .shared = "ptr addrspace(3)",
-                              .launched = true,
-                              .aligned = 16,
-                              .registers = 65536,
-                              .most_registers = 128,
-                              .group = "nvvm.read.ptx.sreg.ctaid",
-                              .item = "nvvm.read.ptx.sreg.tid",
-                              .barrier = "nvvm.barrier0",
-                              .swap = "nvvm.shfl.sync.bfly"};
 
 typedef struct llvm {
   const machine *m;
@@ -748,9 +720,26 @@ static void declare_without(llvm *c, const char *result, const char *name) {
   if (smap_set(&c->intrinsics, kept, strlen(kept), kept)) str_add(&c->declarations, kept);
 }
 
-static void barrier(llvm *c) {
-  declare_without(c, "void", c->m->barrier);
-  str_addf(text(c), "  call void @llvm.%s()\n", c->m->barrier);
+static void call_without(llvm *c, const char *name) {
+  declare_without(c, "void", name);
+  str_addf(text(c), "  call void @llvm.%s()\n", name);
+}
+
+static void barrier(llvm *c, const uop *u) {
+  if (u->b & BARRIER_COPIES) call_without(c, c->m->wait);
+  call_without(c, c->m->barrier);
+}
+
+// 16 bytes at once go past the first cache, where they need not stay.
+static int copy_over(llvm *c, const uop *u) {
+  if (!c->m->copy) return -1;
+  char *name =
+         arena_printf(c->mem, "@llvm.%s.%s.shared.global.%lld", c->m->copy, u->a == 16 ? "cg" : "ca", (long long)u->a),
+       *kept = arena_printf(c->mem, "declare void %s(%s, %s)\n", name, c->m->shared, c->m->param);
+  if (smap_set(&c->intrinsics, kept, strlen(kept), kept)) str_add(&c->declarations, kept);
+  str_addf(text(c), "  call void %s(%s %s, %s %s)\n", name, c->m->shared, value(c, u->src[0]), c->m->param,
+           value(c, u->src[1]));
+  return 0;
 }
 
 // Another item's value. All items of a group smaller than a step are named, as others are not there.
@@ -831,8 +820,9 @@ static int node(llvm *c, size_t at) {
   case OP_MMA: v = c->m->launched ? tile_dot(c, u) : NULL; break;
   case OP_BARRIER:
     if (!c->m->barrier) return refuse_node(c, u);
-    if (render_needs_barrier(c->p, at)) barrier(c);
+    if (render_needs_barrier(c->p, at)) barrier(c, u);
     return 0;
+  case OP_COPY: return copy_over(c, u) ? refuse_node(c, u) : 0;
   case OP_RANGE:
     if (c->m->launched && u->b == AXIS_GLOBAL) return refuse_node(c, u);  // tiles lo..hi-1 are a processor's
     open_range(c, at);

@@ -348,7 +348,7 @@ static const char *msl_swap(cstyle *c, const uop *u, const char *x) {
 
 static int msl_other(cstyle *c, const uop *u) {
   if (u->op == OP_BARRIER) {
-    if (u->b) cs_line(c, "threadgroup_barrier(mem_flags::mem_device);");
+    if (u->b & BARRIER_PARAMS) cs_line(c, "threadgroup_barrier(mem_flags::mem_device);");
     if (render_needs_barrier(c->p, c->pos)) cs_line(c, "threadgroup_barrier(mem_flags::mem_threadgroup);");
     return 1;
   }

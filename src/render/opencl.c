@@ -225,7 +225,8 @@ static void cl_store(cstyle *c, const uop *u) {
 
 static int other(cstyle *c, const uop *u) {
   if (u->op == OP_BARRIER) {
-    cs_line(c, u->b ? "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);" : "barrier(CLK_LOCAL_MEM_FENCE);");
+    cs_line(c, u->b & BARRIER_PARAMS ? "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
+                                     : "barrier(CLK_LOCAL_MEM_FENCE);");
     return 1;
   }
   if (u->op != OP_SPECIAL || u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2')

@@ -73,7 +73,8 @@ bool render_needs_barrier(const program *p, size_t at) {
     const uop *u = p->at[at];
     if (u->op == OP_BARRIER) return false;
     if (u->op == OP_RANGE || u->op == OP_END || u->op == OP_IF || u->op == OP_ENDIF) return true;
-    if ((u->op == OP_LOAD || u->op == OP_STORE) && render_memory(u->src[0])->op == OP_LOCAL) return true;
+    if ((u->op == OP_LOAD || u->op == OP_STORE || u->op == OP_COPY) && render_memory(u->src[0])->op == OP_LOCAL)
+      return true;
   }
   return true;
 }

@@ -262,6 +262,7 @@ static inline kt_backend kt_backend_metal(void) {
 static inline kt_backend kt_backend_ptx(void) {
   kt_backend b = {.name = "PTX", .way = KT_PTX, .t = render_find("nvptx")->target};
   b.t.descriptors = descriptors_where(kt_gpu_has, NULL);
+  b.t.copy_bytes = 16;
   return b;
 }
 

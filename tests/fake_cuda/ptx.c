@@ -3,7 +3,8 @@
 //
 // Items of a work-group run one after the other, each up to the next barrier. All registers are 64 bits here, and an
 // instruction reads as many as its type has. Bytes of the work-group's memory know who used them last and since which
-// barrier, and that tells a race. Where items give each other values (shfl) all of a work-group have to be there.
+// barrier, and that tells a race. Where items give each other values (shfl) all of a work-group have to be there. What
+// cp.async copies arrives when its item waits for it, and not before; until then nobody may touch the bytes it goes to.
 #define _GNU_SOURCE
 #include "fake_cuda/ptx.h"
 #include <math.h>
@@ -24,6 +25,7 @@ enum code {
   BRA,
   CLZ,
   COPYSIGN,
+  CP,
   CVT,
   DIV,
   DP4A,
@@ -63,6 +65,7 @@ typedef struct type { char kind; int bytes; bool pair; } type;
 enum { LO, WIDE, HI };                              // mode of MUL and MAD
 enum { RN, RZ, RM, RP, INTEGER = 8 /* the result is one, of a float */, SATURATE = 16 };
 enum { BYTES, HALVES, BRAINS };                     // mode of MMA: what is multiplied
+enum { START, START_WIDE /* of 16 bytes alone */, WAIT };       // mode of CP
 enum { GLOBAL, SHARED, LOCAL };
 enum { MOST_SRC = 12, NO_REG = -1, MOST_STEPS = 1 << 30 };
 
@@ -79,6 +82,8 @@ typedef struct instr {
   bool unless;
   char compare[4], combine;
   int64_t offset;                                   // of at
+  int from_at;                                      // CP: the register of the second address, and what is added to it
+  int64_t from_offset;
   size_t to;                                        // BRA
   const char *text;
 } instr;
@@ -135,10 +140,12 @@ static bool read_operand(ptx *k, const char *s, int *out) {
 }
 
 // [register+number] [name+number]
-static bool read_address(ptx *k, char *s, instr *i) {
+static bool read_address(ptx *k, char *s, instr *i, bool second) {
   char *plus = strchr(s, '+');
-  if (plus) { *plus = 0; i->offset = strtoll(plus + 1, NULL, 0); }
+  int64_t *offset = second ? &i->from_offset : &i->offset;
+  if (plus) { *plus = 0; *offset = strtoll(plus + 1, NULL, 0); }
   void *v;
+  if (second) return read_operand(k, s, &i->from_at);
   if (smap_get(&k->params, s, strlen(s), &v)) { i->op = LD_PARAM; i->at = (int)(intptr_t)v; return true; }
   return read_operand(k, s, &i->at);
 }
@@ -157,7 +164,11 @@ static bool read_operands(ptx *k, char *s, instr *i) {
     char after = *end, *in = s;
     *end = 0;
     s = after ? end + 1 : end;
-    if (*in == '[') { if (!read_address(k, in + 1, i)) return false; n++; continue; }
+    if (*in == '[') {
+      if (n > 1 || !read_address(k, in + 1, i, n == 1 && i->op == CP)) return fail(k, "operands: %s", i->text);
+      n++;
+      continue;
+    }
     // results come first, but for a store, whose address does
     bool result = n == 0 && i->op != ST && i->op != BRA && i->op != BAR;
     for (char *one = braces ? in + 1 : in; *one;) {
@@ -189,14 +200,13 @@ static bool is_type(const char *s, type *t) {
 
 static bool read_op(ptx *k, char *s, instr *i) {
   static const struct { const char *name; enum code op;
-  } ops[] = {
-    {"abs", ABS}, {"add", ADD},           {"and", AND},   {"bar", BAR},   {"bfe", BFE},   {"bfi", BFI},   {"bra", BRA},
-    {"clz", CLZ}, {"copysign", COPYSIGN}, {"cvt", CVT},   {"div", DIV},   {"dp4a", DP4A}, {"ex2", EX2},   {"fma", FMA},
-    {"ld", LD},   {"lg2", LG2},           {"mad", MAD},   {"max", MAX},   {"min", MIN},   {"mma", MMA},   {"mov", MOV},
-    {"mul", MUL}, {"neg", NEG},           {"not", NOT},   {"or", OR},     {"popc", POPC}, {"prmt", PRMT}, {"rcp", RCP},
-    {"exit", RET},
-    {"rem", REM}, {"ret", RET},           {"selp", SELP}, {"setp", SETP}, {"shf", SHF},   {"shfl", SHFL}, {"shl", SHL},
-    {"shr", SHR}, {"sqrt", SQRT},         {"st", ST},     {"sub", SUB},   {"xor", XOR}};
+  } ops[] = {{"abs", ABS},   {"add", ADD}, {"and", AND},           {"bar", BAR},   {"bfe", BFE}, {"bfi", BFI},
+             {"bra", BRA},   {"clz", CLZ}, {"copysign", COPYSIGN}, {"cp", CP},     {"cvt", CVT}, {"div", DIV},
+             {"dp4a", DP4A}, {"ex2", EX2}, {"fma", FMA},           {"ld", LD},     {"lg2", LG2}, {"mad", MAD},
+             {"max", MAX},   {"min", MIN}, {"mma", MMA},           {"mov", MOV},   {"mul", MUL}, {"neg", NEG},
+             {"not", NOT},   {"or", OR},   {"popc", POPC},         {"prmt", PRMT}, {"rcp", RCP}, {"exit", RET},
+             {"rem", REM},   {"ret", RET}, {"selp", SELP},         {"setp", SETP}, {"shf", SHF}, {"shfl", SHFL},
+             {"shl", SHL},   {"shr", SHR}, {"sqrt", SQRT},         {"st", ST},     {"sub", SUB}, {"xor", XOR}};
   static const char *const compares[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
                                          "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
   static const struct {
@@ -233,6 +243,11 @@ static bool read_op(ptx *k, char *s, instr *i) {
       continue;
     }
     if (i->op == MMA && strstr(part, "f16")) { i->mode = *part == 'b' ? BRAINS : HALVES; continue; }
+    if (i->op == CP && (!strcmp(part, "async") || !strcmp(part, "ca") || !strcmp(part, "global"))) continue;
+    if (i->op == CP && (!strcmp(part, "cg") || !strcmp(part, "wait_all"))) {
+      i->mode = *part == 'c' ? START_WIDE : WAIT;
+      continue;
+    }
     if (is_type(part, &t)) {
       if (!typed) i->t = t;
       i->from = t;
@@ -384,10 +399,12 @@ size_t ptx_shared(const ptx *k) { return k->shared; }
 
 // ---- running --------------------------------------------------------------------------------------------------------
 
-typedef struct item { uint64_t *regs; unsigned char *local; size_t at; bool ended; } item;
+// on_the_way: what the item copies and has not waited for.
+typedef struct way { const instr *i; uint64_t from, to; size_t bytes; } way;
+typedef struct item { uint64_t *regs; unsigned char *local; size_t at; bool ended; VEC(way) on_the_way; } item;
 // Of a byte of the work-group's memory: since which barrier (counted from 1) it was written and read, and by which
-// item; -1: several.
-typedef struct use { int wrote, read; int writer, reader; } use;
+// item; -1: several. awaited: something is on its way there.
+typedef struct use { int wrote, read; int writer, reader; bool awaited; } use;
 typedef struct group {
   const ptx *k;
   const uint64_t *params;
@@ -595,6 +612,11 @@ PRINTF_LIKE(3, 4) static unsigned char *fault(group *g, int status, const char *
 static bool shared_use(group *g, const instr *i, uint64_t at, size_t n, int who, bool writes) {
   for (uint64_t b = at; b < at + n; b++) {
     use *u = &g->uses[b];
+    if (u->awaited) {
+      fault(g, 719, "%s: a race: item %d uses byte %llu of the work-group's memory, where a copy is under way: %s",
+            g->k->name, who, (unsigned long long)b, i->text);
+      return false;
+    }
     bool wrote = u->wrote == g->barrier && u->writer != who, read = writes && u->read == g->barrier && u->reader != who;
     if (wrote || read) {
       fault(g, 719, "%s: a race: items %d and %d use byte %llu of the work-group's memory: %s", g->k->name,
@@ -639,6 +661,33 @@ static void store(group *g, item *t, const instr *i, int who) {
     uint64_t v = t->regs[i->src[n]];
     memcpy(p + n * i->t.bytes, &v, (size_t)i->t.bytes);
   }
+}
+
+// cp.async: the copy begins, or all that the item has begun are there.
+static void copy_async(group *g, item *t, const instr *i, int who) {
+  if (i->mode != WAIT) {
+    way w = {i, t->regs[i->from_at] + (uint64_t)i->from_offset, t->regs[i->at] + (uint64_t)i->offset,
+             (size_t)t->regs[i->src[0]]};
+    bool size = w.bytes == 16 || (i->mode == START && (w.bytes == 4 || w.bytes == 8));
+    if (!size || w.from % w.bytes || w.to % w.bytes)
+      fault(g, 716, "%s: %zu bytes from %#llx to %#llx: %s", g->k->name, w.bytes, (unsigned long long)w.from,
+            (unsigned long long)w.to, i->text);
+    else if (!g->may(w.from, w.bytes) || w.to > g->k->shared || w.bytes > g->k->shared - w.to)
+      fault(g, 700, "%s: %zu bytes from %#llx to %llu.. of %zu: %s", g->k->name, w.bytes, (unsigned long long)w.from,
+            (unsigned long long)w.to, g->k->shared, i->text);
+    else if (shared_use(g, i, w.to, w.bytes, who, true)) {
+      for (size_t b = 0; b < w.bytes; b++) g->uses[w.to + b].awaited = true;
+      vec_push(&t->on_the_way, w);
+    }
+    return;
+  }
+  for (size_t n = 0; n < t->on_the_way.n; n++) {
+    way w = t->on_the_way.at[n];
+    for (size_t b = 0; b < w.bytes; b++) g->uses[w.to + b].awaited = false;
+    if (!shared_use(g, w.i, w.to, w.bytes, who, true)) return;
+    memcpy(g->shared + w.to, (const unsigned char *)(uintptr_t)w.from, w.bytes);
+  }
+  t->on_the_way.n = 0;
 }
 
 // mov between one register and several parts of it
@@ -714,6 +763,7 @@ static void run_item(group *g, item *t, int who) {
     case LD_PARAM: t->regs[i->dst[0]] = g->params[i->at] >> 8 * i->offset & mask_of(i->t.bytes); break;
     case LD: load(g, t, i, who); break;
     case ST: store(g, t, i, who); break;
+    case CP: copy_async(g, t, i, who); break;
     case MOV: move(t, i); break;
     default: compute(t, i);
     }
@@ -787,6 +837,7 @@ static void run_group(group *g, item *items, const unsigned *at, const unsigned 
     memset(items[i].local, 0xa5, g->k->local);
     items[i].at = 0;
     items[i].ended = false;
+    items[i].on_the_way.n = 0;
     for (int a = 0; a < 3; a++) {
       items[i].regs[a] = id[a];
       items[i].regs[3 + a] = block[a];
@@ -832,6 +883,7 @@ int ptx_run(const ptx *k, const unsigned grid[3], const unsigned block[3], const
   for (unsigned z = 0; z < grid[2]; z++)
     for (unsigned y = 0; y < grid[1]; y++)
       for (unsigned x = 0; x < grid[0] && !g.status; x++) run_group(&g, items, (unsigned[]){x, y, z}, grid, block);
+  for (size_t i = 0; i < n; i++) vec_free(&items[i].on_the_way);
   free(g.shared); free(g.uses); free(items); free(regs); free(local);
   return g.status;
 }

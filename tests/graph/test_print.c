@@ -104,8 +104,11 @@ static void every_op_round_trips(void **state) {
   MAKE(OP_END, DT_VOID, 1, ARG(0), range);
   MAKE(OP_IF, DT_VOID, 1, ARG(0), cond);
   LEAF(OP_ENDIF, DT_VOID, 1, ARG(0));
-  LEAF(OP_LOCAL, DT_F32, 1, ARG(.a = 1, .b = 64));
-  MAKE(OP_BARRIER, DT_VOID, 1, ARG(0), store);
+  uop *local = LEAF(OP_LOCAL, DT_F32, 1, ARG(.a = 1, .b = 64)),
+      *param = uop_new(g, OP_PARAM, DT_F32, 1, NULL, 0, (uarg){.b = 64});
+  uop *barrier = MAKE(OP_BARRIER, DT_VOID, 1, ARG(0), store);
+  MAKE(OP_BARRIER, DT_VOID, 1, ARG(.b = 2), range, store);
+  MAKE(OP_COPY, DT_VOID, 1, ARG(.a = 16), uop_index(g, local, range), uop_index(g, param, range), barrier);
   MAKE(OP_PREFETCH, DT_VOID, 1, ARG(.a = 8192, .b = 3), index);
   LEAF(OP_SPECIAL, DT_IDX, 1, ARG(.a = 0, .b = 128, .s = "g1", .s_len = 2));
   for (int i = 0; i < n; i++) {
