@@ -1,6 +1,7 @@
 // The heuristic where there are work-groups (GPUs): sums are shared by neighbouring items, rows by items and groups.
 #include "codegen/heuristic_impl.h"
 #include "codegen/mma.h"
+#include "codegen/share.h"
 #include "base/env.h"
 
 // Bytes that an access moves on by a step of r; -1 where it does not move evenly. Of a row's bytes that lie together
@@ -175,7 +176,15 @@ static uop *row_of_items(kernel *k) {
 }
 
 // So many steps of a sum are left for each of the groups of items that share it, at least.
-enum { LEAST_STEPS = 64, MOST_PARTS = 16, OUTER_PARTS = 4, ITEM_TOKENS = 8, MOST_SUMS = 32, MOST_SHARED = 4 };
+enum {
+  LEAST_STEPS = 64,
+  MOST_PARTS = 16,
+  OUTER_PARTS = 4,
+  ITEM_TOKENS = 8,
+  MANY_TOKENS = 64,
+  MOST_SUMS = 32,
+  MOST_SHARED = 4
+};
 
 // Sums over r become sums over `over` of sums of every `parts`-th step; gives the range of these steps. NULL: there is
 // no such range.
@@ -194,8 +203,9 @@ static uop *cut_in_parts(kernel *k, uop *r, int64_t parts, uop **over) {
 }
 
 // A sum is cut into parts along its outermost range: neighbouring blocks of rows lie one behind the other in memory.
-// How many parts there are depends on the weight alone, and so does the order of additions: parts are sums of parts.
-static void part_sum(kernel *k) {
+// How many parts there are depends on the weight alone, and so does the order of additions: parts are sums of parts, of
+// which items have one each, or (`whole`) all of a part one after the other.
+static void part_sum(kernel *k, bool whole) {
   double steps;
   uop *sum = outer_sum(k, &steps), *best = NULL, *over[2];
   if (!sum) return;
@@ -207,7 +217,7 @@ static void part_sum(kernel *k) {
   while (parts > 1 && (!best || best->src[0]->a % parts || steps / (double)parts < LEAST_STEPS)) parts /= 2;
   outer = min_i64(parts, OUTER_PARTS);
   cut_in_parts(k, cut_in_parts(k, best, outer, &over[0]), parts / outer, &over[1]);
-  for (int i = 0; i < 2; i++) if (over[i]) apply_to(k, OPT_GROUP, over[i], 0);
+  for (int i = 0; i < 2 - whole; i++) if (over[i]) apply_to(k, OPT_GROUP, over[i], 0);
 }
 
 // The bytes of a row that lie together are read together: their steps are unrolled.
@@ -320,13 +330,15 @@ static int64_t bytes_of_sums(kernel *k) {
   int64_t bytes = 0;
   map inner = {0};
   kernel_axes(k, &x);
+  int64_t items = group_parts(k);
+  for (int i = 0; i < x.n_out; i++) if (x.at[i]->b == AXIS_LOCAL) items *= x.at[i]->src[0]->a;
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   for (size_t i = l.n; i-- > 0;) {
     uop *u = l.at[i];
     int64_t one = 0;
     for (size_t j = (size_t)uop_first_range(u); u->op == OP_REDUCE && j < u->nsrc; j++)
-      if (u->src[j]->b == AXIS_GROUP) one = group_parts(k) * k->t->row_items * dtype_size((enum dtype)u->dt);
+      if (u->src[j]->b == AXIS_GROUP) one = items * dtype_size((enum dtype)u->dt);
     if (is_shared_out(u)) map_put(&inner, u->src[0], u);          // exchanged together
     if (map_has(&inner, u)) continue;
     for (int r = 0; r < x.n_out; r++)
@@ -338,17 +350,58 @@ static int64_t bytes_of_sums(kernel *k) {
   return bytes;
 }
 
-// Several tiles of columns beside each other share the rows, where there is room for their sums.
-static void more_columns(kernel *k) {
+// The axis of a number of tokens that is not known and of which there are several tiles, at most `tiles`; -1: none.
+static int axis_of_tiles(const kernel *k, int64_t *tiles) {
   axes x;
-  int64_t sums = bytes_of_sums(k) / (k->t->row_items * 4);
   kernel_axes(k, &x);
-  if (2 * bytes_of_sums(k) > k->t->max_local_bytes || sums / group_parts(k) > MOST_SUMS / 2) return;
-  for (int i = 0; i < x.n_out; i++)
-    if (x.at[i]->b == AXIS_LOOP && x.at[i]->src[0]->op != OP_CONST && x.at[i]->src[0]->vmax > 1) {
-      kernel_apply(k, (opt){OPT_UPCAST, i, 2});
-      return;
-    }
+  for (int i = 0; i < x.n_out; i++) {
+    *tiles = x.at[i]->src[0]->vmax;
+    if (x.at[i]->b == AXIS_LOOP && x.at[i]->src[0]->op != OP_CONST && *tiles > 1) return i;
+  }
+  return -1;
+}
+
+// Is there room for as many tokens as several groups of items share the rows for?
+static bool has_many_tiles(const kernel *k) {
+  int64_t tiles;
+  return axis_of_tiles(k, &tiles) >= 0 && tiles >= MANY_TOKENS / ITEM_TOKENS;
+}
+
+// Several tiles of columns beside each other share the rows, where there is room for their sums. An item has those of
+// all parts so far and of the part that it adds up, where it makes whole parts. Gives the tokens of an item.
+static int64_t more_columns(kernel *k, bool whole) {
+  int64_t bytes = bytes_of_sums(k), sums = bytes / (group_parts(k) * k->t->row_items * 4), tiles;
+  int axis = axis_of_tiles(k, &tiles);
+  bool more = axis >= 0 && 2 * bytes <= k->t->max_local_bytes && sums << whole <= MOST_SUMS / 2 &&
+              kernel_apply(k, (opt){OPT_UPCAST, axis, 2});
+  return more ? 2 * ITEM_TOKENS : ITEM_TOKENS;
+}
+
+// Groups of items have other tokens and the same rows, up to MANY_TOKENS in a work-group, as many as there is room for
+// sums of. Gives the range of the groups; NULL: there are none.
+static uop *groups_of_tokens(kernel *k, int64_t tokens) {
+  axes x;
+  int64_t tiles, groups = min_i64(MANY_TOKENS / tokens, MOST_PARTS / group_parts(k)), fresh = k->next_range;
+  int axis = axis_of_tiles(k, &tiles);
+  while (groups > 1 && groups * bytes_of_sums(k) > k->t->max_local_bytes) groups /= 2;
+  if (axis < 0 || groups < 2 || !kernel_apply(k, (opt){OPT_LOCAL, axis, (int)groups})) return NULL;
+  kernel_axes(k, &x);
+  for (int i = 0; i < x.n_out; i++) if (x.at[i]->a >= fresh && x.at[i]->b == AXIS_LOCAL) return x.at[i];
+  return NULL;
+}
+
+// What these groups read alike is brought to their memory, as much at once as there is room for beside the sums: the
+// more, the fewer barriers.
+static void share_weights(kernel *k, const uop *groups) {
+  axes x;
+  int64_t room = k->t->max_local_bytes - bytes_of_sums(k), most = 0;
+  uop *best = NULL;
+  kernel_axes(k, &x);
+  for (int i = x.n_out; i < x.n; i++) {
+    int64_t bytes = x.at[i]->b == AXIS_REDUCE ? share_bytes(k, x.at[i], groups) : 0;
+    if (bytes > most && bytes <= room) { most = bytes; best = x.at[i]; }
+  }
+  if (best) kernel_apply(k, (opt){OPT_SHARE, axis_of(k, best), axis_of(k, groups)});
 }
 
 // Tokens that read the same rows share them, as many as there is room for sums of.
@@ -437,26 +490,30 @@ static void share_other_sums(kernel *k) {
 // Each item has a row, and reads next to what its neighbours read; a sum is shared by items of several parts of it, in
 // the same way for one token and for many.
 static bool rows_in_items(kernel *k) {
-  uop *row = k->t->row_items ? row_of_items(k) : NULL;
+  uop *row = k->t->row_items ? row_of_items(k) : NULL, *groups = NULL;
   if (!row) return false;
   kernel before = *k;
-  bool tiles = tiles_of_items(k, row);
+  bool tiles = tiles_of_items(k, row), many = tiles && has_many_tiles(k);
   for (;;) {
     if (!tiles) {
       if (!apply_to(k, OPT_LOCAL, row, 0)) return false;
       while (dot_alone(k)) {}
     }
-    part_sum(k);
+    part_sum(k, many);
     share_other_sums(k);
     if (!tiles || bytes_of_sums(k) <= k->t->max_local_bytes) break;
     *k = before;                                     // there is no room for the sums of tiles
-    tiles = false;
+    tiles = many = false;
   }
-  if (tiles) more_columns(k);
+  if (tiles) {
+    int64_t tokens = more_columns(k, many);
+    if (many) groups = groups_of_tokens(k, tokens);
+  }
   while (unroll_one_unit(k)) {}
   unroll_dot(k);
   while (unroll_shared_bytes(k)) {}
   if (!tiles) share_rows(k);
+  if (groups) share_weights(k, groups);
   return true;
 }
 

@@ -158,7 +158,10 @@ static uop *two_halves(graph *g, uop *v, const tile *c, map *to, int pair) {
   map_put(to, c->inner, loaded ? first : idx_add(g, first, c->lane));
   at = simplify(g, uop_substitute(g, at, to));
   map_free(to);
-  if (loaded) return uop_load(g, uop_index(g, v->src[0]->src[0], at), DT_U32, 1);
+  if (loaded) {
+    uop *load = uop_load_from(g, v, uop_index(g, v->src[0]->src[0], at), 1);
+    return uop_new(g, OP_LOAD, DT_U32, 1, load->src, load->nsrc, (uarg){0});
+  }
   return uop_splat(g, expand_lanes(g, expand_gates(g, at)), 2);
 }
 

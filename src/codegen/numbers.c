@@ -6,6 +6,7 @@
 #include <string.h>
 #include "codegen/expand.h"
 #include "codegen/mma.h"
+#include "codegen/share.h"
 
 static uop *new_special(graph *g, program *p, bool local, int *count, uop *size) {
   int at = (*count)++;
@@ -158,6 +159,21 @@ static void number_groups(numbering *n) {
         map_put(&n->to, n->x.at[i], next_number(n, false, n->x.at[i]->src[0]));
 }
 
+// The number of an item among all, neighbours next to each other.
+static uop *item_number(const numbering *n, int64_t *items) {
+  graph *g = n->k->g;
+  uop *item = uop_idx(g, 0);
+  *items = 1;
+  for (int i = 0; i < n->n_items; i++) {
+    int64_t size = n->p->local[i]->vmax;
+    char name[2] = {'l', (char)('0' + i)};
+    uop *one = uop_new(g, OP_SPECIAL, DT_IDX, 1, NULL, 0, (uarg){.b = size, .s = name, .s_len = 2});
+    item = idx_add(g, item, idx_mul(g, one, uop_idx(g, *items)));
+    *items *= size;
+  }
+  return item;
+}
+
 // A store of what items share is the first one's.
 static uop *stored_once(graph *g, uop *index, uop *item) {
   uop *i = index->src[1], *valid = idx_lt(g, item, uop_idx(g, 1));
@@ -170,6 +186,7 @@ uop *work_group_numbers(kernel *k, program *p) {
   graph *g = k->g;
   numbering n = {.k = k, .p = p, .shared = 1};
   bool all_store;
+  int64_t items;
   kernel_axes(k, &n.x);
   for (int i = 0; i < n.x.n; i++) if (n.x.at[i]->b == AXIS_GROUP) n.shared *= n.x.at[i]->src[0]->a;
   bool rows_first = number_rows(&n);
@@ -177,7 +194,8 @@ uop *work_group_numbers(kernel *k, program *p) {
   number_items(&n, ast);
   number_groups(&n);
   int64_t swapped = rows_first ? 0 : swapped_items(k, &n.x, n.shared);
-  ast = expand_groups(g, expand_mma(g, ast), swapped, rows_first);
+  uop *item = item_number(&n, &items);
+  ast = expand_groups(g, expand_mma(g, expand_share(k, ast, item, items)), swapped, rows_first);
   uop *store = expand_shared_stages(g, uop_substitute(g, ast->src[0], &n.to)),
       *src[2 + MAX_AXES] = {store->src[0], store->src[1]};
   map_free(&n.to);

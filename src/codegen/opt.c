@@ -4,6 +4,7 @@
 #include "codegen/opt.h"
 #include "codegen/keep.h"
 #include "codegen/mma.h"
+#include "codegen/share.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ const char *opt_name(enum opt_kind k) {
   static const char *const names[] = {"UPCAST", "UNROLL", "LANES",      "LOCAL",  "GROUP",   "GROUPTOP",
                                       "THREAD", "LOOP",   "TC",         "SWAP",   "BLOCKS",  "SEPARATE",
                                       "ORDER",  "DESCRIPTOR", "LAYOUT", "PREFETCH", "KEEP", "MMA",
-                                      "STEP",   "COLUMNS", "PARTS"};
+                                      "STEP",   "COLUMNS", "PARTS", "SHARE"};
   return names[k];
 }
 
@@ -521,6 +522,18 @@ static bool apply_parts(kernel *k, const axes *x, opt o) {
   return true;
 }
 
+static bool apply_share(kernel *k, const axes *x, opt o) {
+  if (o.axis < x->n_out || o.axis >= x->n || o.amount < 0 || o.amount >= x->n_out || !k->t->has_local) return false;
+  uop *step = x->at[o.axis], *alike = x->at[o.amount];
+  if (step->b != AXIS_REDUCE || alike->b != AXIS_LOCAL) return false;
+  int64_t bytes = share_bytes(k, step, alike);
+  if (!bytes || bytes > k->t->max_local_bytes) return false;
+  k->share_step = step;
+  k->share_alike = alike;
+  k->applied[k->n_applied++] = o;
+  return true;
+}
+
 // Do items that run in step make a sum over r already?
 static bool is_in_step(const kernel *k, const uop *r) {
   arena *a = arena_new();
@@ -611,7 +624,7 @@ static int64_t items_of(const axes *x) {
 
 static bool try_opt(kernel *k, opt o) {
   axes x;
-  if (k->n_applied == (int)COUNT(k->applied)) return false;
+  if (k->n_applied == (int)COUNT(k->applied) || k->share_step) return false;
   kernel_axes(k, &x);
   switch (o.kind) {
   case OPT_SWAP: return apply_swap(k, &x, o);
@@ -628,6 +641,7 @@ static bool try_opt(kernel *k, opt o) {
   case OPT_STEP: return apply_step(k, &x, o);
   case OPT_COLUMNS: return apply_columns(k, &x, o);
   case OPT_PARTS: return apply_parts(k, &x, o);
+  case OPT_SHARE: return apply_share(k, &x, o);
   case OPT_LAYOUT: return false;
   case OPT_DESCRIPTOR: return apply_descriptor(k, &x, o);
   default: break;

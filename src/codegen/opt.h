@@ -27,6 +27,7 @@ enum opt_kind {
   OPT_STEP,
   OPT_COLUMNS,
   OPT_PARTS,
+  OPT_SHARE,
   OPT_COUNT
 };
 
@@ -51,7 +52,9 @@ enum opt_kind {
 // a further output axis, the first one, of `amount` steps, all of which are that column and of which one is stored.
 // PARTS: sums over reduced axis `axis` are made in `amount` parts, each a sum of every `amount`-th step, which are then
 // added up. Items may have parts, and parts of parts, for themselves, or one all of them (GROUP of that axis, or none):
-// through the memory of a work-group the order of additions is the same. A list says all that was done to a kernel, so
+// through the memory of a work-group the order of additions is the same. SHARE: what items along output axis `amount`
+// (LOCAL) read alike of streams in a step of reduced axis `axis` is brought to the memory of the work-group, a step
+// ahead (share.h); no other OptOp follows it. A list says all that was done to a kernel, so
 // that the heuristic's own list, applied again, gives its kernel again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 
@@ -72,6 +75,7 @@ typedef struct kernel {
   int by_table;              // 1 + hint of PREFETCH(0, hint); 0: none
   int keep, keep_hint;       // operations of KEEP, 0: none; 1 + hint for what the next tile keeps, 0: none
   descriptor_set without;    // descriptors that a DESCRIPTOR leaves out
+  uop *share_step, *share_alike;           // ranges of SHARE; NULL: none
 } kernel;
 
 enum { MAX_AXES = 48 };

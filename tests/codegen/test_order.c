@@ -10,7 +10,7 @@
 #include "model/dequant.h"
 #include "schedule/dots.h"
 
-enum { ROWS = 7 };
+enum { ROWS = 7, MANY = 63 /* rows: less one a tile of as many as a work-group has */ };
 typedef tensor *order_fn(kt *t, uop *T, tensor *x, const struct format *f);
 // few: with some formats only
 typedef struct order_case { const char *name; int64_t cols; order_fn *f; enum dtype dt; bool few; } order_case;
@@ -126,7 +126,8 @@ static const order_case dot_cases[] = {                 // the same with dot pro
 
 // most: rows at once (1: a constant)
 static void prepare(kt_run *r, const order_case *c, const struct format *f, bool dots, int64_t most, char *name,
-                    size_t cap, bool halves) {
+                    size_t cap, const kt_backend *b) {
+  bool halves = f && f->block == 1 && descriptor_tile(b->t.descriptors, DT_F16, 16);
   snprintf(name, cap, "%s %s", c->name, f ? f->name : "");
   *r = (kt_run){.name = name, .t = {.g = graph_new(NULL), .seed = 1, .tolerance = 1e-10}};
   kt *t = &r->t;
@@ -140,13 +141,13 @@ static void prepare(kt_run *r, const order_case *c, const struct format *f, bool
                  !dots                  ? sink
                  : halves               ? half_dots(t->g, sink)
                  : f->id == FORMAT_BF16 ? brain_dots(t->g, sink)
-                                        : integer_dots(t->g, sink, 0),
+                                        : integer_dots(t->g, sink, b->t.rounded_most),
                  &r->s);
 }
 
-static void fill_rows(const order_case *c, unsigned char *rows) {
+static void fill_rows(const order_case *c, unsigned char *rows, int64_t n) {
   uint64_t seed = 99;
-  for (int64_t i = 0; i < ROWS * c->cols; i++)
+  for (int64_t i = 0; i < n * c->cols; i++)
     te_store(c->dt,
              c->dt == DT_F32 ? (evalue){.f = 2 * kt_unit(&seed) - 1} : (evalue){.i = (int64_t)(rig_random(&seed) % 16)},
              rows + i * 4);
@@ -168,6 +169,7 @@ static void compute(kt_run *r, const kt_code *code, const unsigned char *rows, i
 static const char *only_case, *only_format;
 static int layouts;                                     // of weights that the kernels of all cases of a test read
 static int tiles;                                       // kernels whose products are made in tiles
+static int brought;                                     // and whose weights are brought to a work-group's memory
 
 static int in_layouts(const kt_code *c) {
   int n = 0;
@@ -180,25 +182,36 @@ static int in_tiles(const kt_code *c) {
   return 0;
 }
 
-static bool same_rows(const order_case *c, const struct format *f, bool dots, const kt_backend *b) {
+static int is_brought(const kt_code *c) {
+  for (int i = 0; i < c->p->n_applied; i++) if (c->p->applied[i].kind == OPT_SHARE) return 1;
+  return 0;
+}
+
+// Some of n_rows alone, and all of them together, or two.
+static bool same_rows(const order_case *c, const struct format *f, bool dots, const kt_backend *b, int64_t n_rows) {
   kt_run one, many;
   char name[64], name_many[64];
   kt_code code_one[KT_KERNELS] = {{0}}, code_many[KT_KERNELS] = {{0}};
-  unsigned char rows[ROWS * 512 * 4];
-  bool halves = descriptor_tile(b->t.descriptors, DT_F16, 16);
-  prepare(&one, c, f, dots, 1, name, sizeof name, halves);
-  prepare(&many, c, f, dots, ROWS + 1, name_many, sizeof name_many, halves);    // 8: what register tiles divide
+  unsigned char *rows = xcalloc((size_t)(n_rows * c->cols), 4);
+  const int64_t every = 1 + n_rows / 10;
+  prepare(&one, c, f, dots, 1, name, sizeof name, b);
+  prepare(&many, c, f, dots, n_rows + 1, name_many, sizeof name_many, b);  // 8: what register tiles divide
   for (int i = 0; i < one.s.n_kernels; i++) code_one[i] = kt_compile(one.t.g, one.s.kernels[i].ast, b);
   for (int i = 0; i < many.s.n_kernels; i++) code_many[i] = kt_compile(many.t.g, many.s.kernels[i].ast, b);
   for (int i = 0; i < one.s.n_kernels; i++) { layouts += in_layouts(&code_one[i]); tiles += in_tiles(&code_one[i]); }
-  for (int i = 0; i < many.s.n_kernels; i++) { layouts += in_layouts(&code_many[i]); tiles += in_tiles(&code_many[i]); }
-  fill_rows(c, rows);
+  for (int i = 0; i < many.s.n_kernels; i++) {
+    layouts += in_layouts(&code_many[i]);
+    tiles += in_tiles(&code_many[i]);
+    brought += is_brought(&code_many[i]);
+  }
+  fill_rows(c, rows, n_rows);
   int64_t size = row_bytes(&one, 1), wrong = 0;
-  unsigned char *want = xcalloc(ROWS, (size_t)size), *got = xcalloc(ROWS, (size_t)size);
-  for (int i = 0; i < ROWS; i++) compute(&one, code_one, rows + i * c->cols * 4, 1, 1, c, want + i * size);
-  for (int64_t n = 2; n <= ROWS; n += 5) {                        // 2 and 7
-    compute(&many, code_many, rows, n, ROWS + 1, c, got);
+  unsigned char *want = xcalloc((size_t)n_rows, (size_t)size), *got = xcalloc((size_t)n_rows, (size_t)size);
+  for (int64_t i = 0; i < n_rows; i += every) compute(&one, code_one, rows + i * c->cols * 4, 1, 1, c, want + i * size);
+  for (int64_t n = 2; n <= n_rows; n += n_rows - 2) {
+    compute(&many, code_many, rows, n, n_rows + 1, c, got);
     for (int64_t i = 0; i < n * size / 4; i++) {
+      if (i * 4 / size % every) continue;
       if (!isfinite(te_load(DT_F32, want + 4 * i).f)) die("%s: a result that is no number; choose other data", name);
       wrong += memcmp(want + 4 * i, got + 4 * i, 4) != 0;
     }
@@ -210,6 +223,7 @@ static bool same_rows(const order_case *c, const struct format *f, bool dots, co
   }
   free(want);
   free(got);
+  free(rows);
   for (int i = 0; i < one.s.n_kernels; i++) kt_code_free(&code_one[i]);
   for (int i = 0; i < many.s.n_kernels; i++) kt_code_free(&code_many[i]);
   kt_finish(&one);
@@ -217,10 +231,10 @@ static bool same_rows(const order_case *c, const struct format *f, bool dots, co
   return !wrong;
 }
 
-static bool guarded(const order_case *c, const struct format *f, bool dots, const kt_backend *b) {
+static bool guarded(const order_case *c, const struct format *f, bool dots, const kt_backend *b, int64_t n_rows) {
   kt_signals(kt_on_signal);
   int s = sigsetjmp(kt_back, 1);
-  bool ok = !s && same_rows(c, f, dots, b);
+  bool ok = !s && same_rows(c, f, dots, b, n_rows);
   kt_signals(SIG_DFL);
   if (s) fprintf(stderr, "%s %s on %s: ended by %s\n", c->name, f ? f->name : "", b->name, strsignal(s));
   return ok;
@@ -250,7 +264,7 @@ static void run_on(const kt_backend *b, const order_case *c, size_t n, bool form
   layouts = 0;
   for (size_t i = 0; i < n; i++) {
     if (only_case && strcmp(only_case, c[i].name)) continue;
-    if (!formats) { failed += !guarded(&c[i], NULL, false, b); continue; }
+    if (!formats) { failed += !guarded(&c[i], NULL, false, b, ROWS); continue; }
     for (uint32_t id = 0; id < 64; id++) {
       const struct format *f = format_by_id(id);
       if (!f || !f->computes || (b->way == KT_PTX && f->block > 1 && (dots || shared_by_few(f))) ||
@@ -258,7 +272,7 @@ static void run_on(const kt_backend *b, const order_case *c, size_t n, bool form
            ((f->block == 1 && id != FORMAT_BF16 && (id != FORMAT_F16 || b->way != KT_PTX)) || too_long(&c[i], f))) ||
           (c[i].few && b->way != KT_PTX && id % 4 != FORMAT_Q4_K % 4) || (only_format && strcmp(only_format, f->name)))
         continue;
-      failed += !guarded(&c[i], f, dots, b);
+      failed += !guarded(&c[i], f, dots, b, ROWS);
     }
   }
   if (failed) fail_msg("%d went wrong", failed);
@@ -292,6 +306,31 @@ static void test_dot_ptx(void **state) {
   run_on(&b, dot_cases, COUNT(dot_cases), true, true);
   assert_true(tiles >= 16);
 }
+// A prompt's products, whose work-groups share rows among groups of items with other tokens: through their memory where
+// there is room, brought there by copies, or loads and stores; and more rows than a tile has, which it does not divide.
+static void test_many_ptx(void **state) {
+  (void)state;
+  static const order_case product = {"many", 2048, o_matmul, DT_F32, false};
+  static const struct { const char *format; bool copies; int64_t rows; } cases[] = {
+    {"Q4_0", true, MANY},  {"Q4_1", true, MANY},   {"Q5_0", true, MANY},  {"Q8_0", true, MANY}, {"MXFP4", true, MANY},
+    {"Q2_K", true, MANY},  {"Q3_K", true, MANY},   {"Q4_K", true, MANY},  {"Q5_K", true, MANY}, {"Q6_K", true, MANY},
+    {"TQ2_0", true, MANY}, {"IQ4_NL", true, MANY}, {"F16", true, MANY},   {"BF16", true, MANY}, {"Q4_0", false, MANY},
+    {"F16", false, MANY},  {"Q4_0", true, 98},    {"Q4_0", true, 127},
+  };
+  kt_backend b = kt_backend_ptx();
+  const int copy_bytes = b.t.copy_bytes;
+  int failed = 0;
+  tiles = brought = 0;
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    if (only_format && strcmp(only_format, cases[i].format)) continue;
+    b.t.copy_bytes = cases[i].copies ? copy_bytes : 0;
+    int before = brought;
+    failed += !guarded(&product, format_by_name(cases[i].format), true, &b, cases[i].rows);
+    print_message("%s: %s\n", cases[i].format, brought > before ? "brought" : "read");
+  }
+  if (failed) fail_msg("%d went wrong", failed);
+  if (!only_format) assert_true(tiles >= 14 && brought >= 9);
+}
 static void test_dot_v3(void **state) { (void)state; run(dot_cases + 1, 1, true, true, "x86-64-v3"); }
 
 int main(int argc, char **argv) {
@@ -301,7 +340,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_plain),    cmocka_unit_test(test_exact),  cmocka_unit_test(test_dot),
     cmocka_unit_test(test_plain_v2), cmocka_unit_test(test_dot_v3), cmocka_unit_test(test_exact_ptx),
-    cmocka_unit_test(test_dot_ptx),
+    cmocka_unit_test(test_dot_ptx), cmocka_unit_test(test_many_ptx),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
