@@ -390,18 +390,27 @@ static uop *groups_of_tokens(kernel *k, int64_t tokens) {
   return NULL;
 }
 
-// What these groups read alike is brought to their memory, as much at once as there is room for beside the sums: the
-// more, the fewer barriers.
-static void share_weights(kernel *k, const uop *groups) {
+// The range whose steps bring most of what these groups read alike, in no more than `room` bytes; NULL: none does.
+static uop *step_to_share(const kernel *k, const uop *groups, int64_t room, int64_t *most) {
   axes x;
-  int64_t room = k->t->max_local_bytes - bytes_of_sums(k), most = 0;
   uop *best = NULL;
+  *most = 0;
   kernel_axes(k, &x);
   for (int i = x.n_out; i < x.n; i++) {
     int64_t bytes = x.at[i]->b == AXIS_REDUCE ? share_bytes(k, x.at[i], groups) : 0;
-    if (bytes > most && bytes <= room) { most = bytes; best = x.at[i]; }
+    if (bytes > *most && bytes <= room) { *most = bytes; best = x.at[i]; }
   }
-  if (best) kernel_apply(k, (opt){OPT_SHARE, axis_of(k, best), axis_of(k, groups)});
+  return best;
+}
+
+// What these groups read alike is brought to their memory, as much at once as there is room for beside the sums: the
+// more, the fewer barriers, and the more bytes are on their way. At least two steps are left of each range.
+static void share_weights(kernel *k, const uop *groups) {
+  int64_t room = k->t->max_local_bytes - bytes_of_sums(k), most;
+  uop *step = step_to_share(k, groups, room, &most);
+  while (step && 2 * most <= room && step->src[0]->a % 2 == 0 && step->src[0]->a > 2 && apply_to(k, OPT_LOOP, step, 2))
+    step = step_to_share(k, groups, room, &most);
+  if (step) kernel_apply(k, (opt){OPT_SHARE, axis_of(k, step), axis_of(k, groups)});
 }
 
 // Tokens that read the same rows share them, as many as there is room for sums of.

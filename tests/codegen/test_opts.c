@@ -272,6 +272,8 @@ static void test_refused(void **state) {
     {OPT_UPCAST, 2, 4},  {OPT_UNROLL, 0, 4},  {OPT_GROUP, 2, 4},  {OPT_GROUPTOP, 2, 4},
     {OPT_LOCAL, 0, 4},   {OPT_UPCAST, -1, 4}, {OPT_UPCAST, 3, 4}, {OPT_UPCAST, 0, 1},
     {OPT_UPCAST, 0, -2}, {OPT_UPCAST, 0, 65}, {OPT_LANES, 2, 3},  {OPT_THREAD, 2, 2},
+    // no sum, an amount that does not divide; nothing here is brought anywhere
+    {OPT_PARTS, 0, 4},   {OPT_PARTS, 2, 7},   {OPT_SHARE, 2, 0},
   };
   for (size_t i = 0; i < COUNT(bad); i++) {
     assert_false(kernel_apply(&k, bad[i]));
