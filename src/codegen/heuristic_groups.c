@@ -181,7 +181,7 @@ enum {
   MOST_PARTS = 16,
   OUTER_PARTS = 4,
   ITEM_TOKENS = 8,
-  MANY_TOKENS = 64,
+  GROUP_TOKENS = 64,
   MOST_SUMS = 32,
   MOST_SHARED = 4
 };
@@ -364,7 +364,7 @@ static int axis_of_tiles(const kernel *k, int64_t *tiles) {
 // Is there room for as many tokens as several groups of items share the rows for?
 static bool has_many_tiles(const kernel *k) {
   int64_t tiles;
-  return axis_of_tiles(k, &tiles) >= 0 && tiles >= MANY_TOKENS / ITEM_TOKENS;
+  return k->t->many_tokens && axis_of_tiles(k, &tiles) >= 0 && tiles * ITEM_TOKENS >= k->t->many_tokens;
 }
 
 // Several tiles of columns beside each other share the rows, where there is room for their sums. An item has those of
@@ -377,11 +377,11 @@ static int64_t more_columns(kernel *k, bool whole) {
   return more ? 2 * ITEM_TOKENS : ITEM_TOKENS;
 }
 
-// Groups of items have other tokens and the same rows, up to MANY_TOKENS in a work-group, as many as there is room for
+// Groups of items have other tokens and the same rows, up to GROUP_TOKENS in a work-group, as many as there is room for
 // sums of. Gives the range of the groups; NULL: there are none.
 static uop *groups_of_tokens(kernel *k, int64_t tokens) {
   axes x;
-  int64_t tiles, groups = min_i64(MANY_TOKENS / tokens, MOST_PARTS / group_parts(k)), fresh = k->next_range;
+  int64_t tiles, groups = min_i64(GROUP_TOKENS / tokens, MOST_PARTS / group_parts(k)), fresh = k->next_range;
   int axis = axis_of_tiles(k, &tiles);
   while (groups > 1 && groups * bytes_of_sums(k) > k->t->max_local_bytes) groups /= 2;
   if (axis < 0 || groups < 2 || !kernel_apply(k, (opt){OPT_LOCAL, axis, (int)groups})) return NULL;

@@ -113,6 +113,8 @@ typedef struct target {
   // bytes of a row that an item reads at once (schedule/layout.h); 0: weights stay as they lie
   int row_items, row_bytes;
   int copy_bytes;                                  // that a COPY has at most; 0: there is no such instruction
+  // tokens for which a plan has room, from which on groups of items have other tokens of the same rows; 0: never
+  int many_tokens;
   bool index32;                                    // indices as I32 where the bounds allow (GPU); otherwise I64
   // tokens whose products are computed side by side at most; 0: what registers hold
   int token_tile;

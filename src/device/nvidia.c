@@ -8,6 +8,9 @@
 
 #define TRIPLE "nvptx64-nvidia-cuda"
 enum { IDLE_S = 5 /* after which the compiler's process ends */ };
+// A chunk of so many reads weights from the second cache again and again; one of fewer waits for memory, as it reads
+// them once, and has more bytes on their way without tiles that share them. By figures, no GPU has judged it.
+enum { MANY_TOKENS = 256 };
 
 // What LLVM makes kernels for, by compute capability. PTX for one runs on all that are newer, so a GPU that is not here
 // gets the newest one below it.
@@ -42,6 +45,7 @@ void nvidia_target(const nvidia *n, target *out) {
   out->descriptors = n->descriptors;
   if (n->capability < 70) out->step_items = 0;     // LLVM makes PTX of an older version for these
   out->copy_bytes = n->capability >= 80 ? 16 : 0;
+  out->many_tokens = MANY_TOKENS;
   out->max_group = (int)min_i64(n->max_items, 1024);
   out->max_local_bytes = n->shared_bytes;
   out->cache_bytes = n->cache_bytes;

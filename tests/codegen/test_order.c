@@ -319,6 +319,7 @@ static void test_many_ptx(void **state) {
   };
   kt_backend b = kt_backend_ptx();
   const int copy_bytes = b.t.copy_bytes;
+  b.t.many_tokens = MANY + 1;
   int failed = 0;
   tiles = brought = 0;
   for (size_t i = 0; i < COUNT(cases); i++) {

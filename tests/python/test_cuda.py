@@ -89,7 +89,7 @@ def test_cuts_give_the_same_bits(run_weft, fake, shared_dir, model):
     """A prompt read at once, in pieces, and token by token: the same bits, whatever the plans' kernels have fused."""
     args = ["run", "-m", str(shared_dir / "models" / f"{model}.gguf"), "--ids", ",".join(map(str, range(1, 12))), "-n", "1", "--temp", "0", "--json", "--top-logprobs", "8"]
     env = {"DEV": "CUDA", "LD_LIBRARY_PATH": fake, "FAKE_CUDA_SM": "80"}
-    whole, *others = [run_weft([*args, "-ub", n], env=env, timeout=600) for n in ("64", "1", "3")]
+    whole, *others = [run_weft([*args, "-ub", n], env=env, timeout=600) for n in ("64", "1", "3", "256")]
     assert whole.returncode == 0, whole.err
     for other in others:
         assert other.out == whole.out
