@@ -185,11 +185,28 @@ static void add_load(sharing *s, uop *load) {
   vec_push(&b->loads, load);
 }
 
+// Of a work-group.
+static int64_t items_that_share(const kernel *k) {
+  axes x;
+  int64_t items = 1;
+  kernel_axes(k, &x);
+  for (int i = 0; i < x.n; i++)
+    if (x.at[i]->b == AXIS_GROUP || (i < x.n_out && x.at[i]->b == AXIS_LOCAL)) items *= x.at[i]->src[0]->a;
+  return items;
+}
+
+// Does it lie such that each item has a few pieces of it?
+static bool can_bring(sharing *s, box *b, int64_t items) {
+  enum { PIECE = 16 };
+  const int copy = s->k->t->copy_bytes;
+  b->piece = box_runs(s, b) ? box_piece(b, copy ? copy : PIECE) : 0;
+  return b->piece && b->all * dtype_size((enum dtype)b->mem->dt) / b->piece <= MOST_COPIES * items;
+}
+
 static void end_sharing(sharing *s) { for (int i = 0; i < s->n; i++) vec_free(&s->at[i].loads); }
 
 // False: there is nothing to bring, or it lies such that it cannot be.
 static bool find_sharing(const kernel *k, uop *step, const uop *alike, sharing *s) {
-  enum { PIECE = 16 };
   *s = (sharing){.k = k, .step = step, .alike = alike};
   bool ok = find_steps(s);
   arena *a = arena_new();
@@ -197,10 +214,10 @@ static bool find_sharing(const kernel *k, uop *step, const uop *alike, sharing *
   for (size_t i = 0; i < l.n && ok; i++) if (l.at[i]->op == OP_LOAD) add_load(s, l.at[i]);
   arena_free(a);
   int kept = 0;
+  const int64_t items = items_that_share(k);
   for (int i = 0; i < s->n; i++) {
-    box *b = &s->at[i];
-    if (box_runs(s, b) && (b->piece = box_piece(b, k->t->copy_bytes ? k->t->copy_bytes : PIECE))) s->at[kept++] = *b;
-    else vec_free(&b->loads);
+    if (can_bring(s, &s->at[i], items)) s->at[kept++] = s->at[i];
+    else vec_free(&s->at[i].loads);
   }
   s->n = kept;
   return kept;
