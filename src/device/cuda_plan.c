@@ -185,26 +185,26 @@ typedef struct recording {
   cuda_exec exec;
 } recording;
 
-static int cuda_record_step(cuda *c, recording *r, const step *t, const sched_kernel *k, cuda_launch *out, error *err) {
+static int cuda_record_step(cuda *c, recording *r, const step *t, cuda_launch *out, error *err) {
   const cuda_code *code = t->k->cuda;
   int n = code->n_bufs, n_vars = t->k->p->n_vars;
-  if (launch_place(&out->l, t, k, n, &c->memory, &r->traffic, r->mem, err)) return -1;
+  if (launch_place(&out->l, t, n, &c->memory, &r->traffic, r->mem, err)) return -1;
   out->what = (cuda_kernel_node){.function = code->function, .arguments = ARENA_ARRAY(r->mem, void *, n + n_vars + 1)};
   for (int i = 0; i < n; i++) out->what.arguments[i] = &out->l.bufs[i];
   for (int i = 0; i < n_vars; i++) out->what.arguments[n + i] = &out->l.vars[i];
   return 0;
 }
 
-static int cuda_record(plan *p, const schedule *s, error *err) {
+static int cuda_record(plan *p, error *err) {
+  int n = p->stats.kernels;
   cuda *c = p->d->state;
   recording *r = xcalloc(1, sizeof *r);
   p->recorded = r;
   r->mem = arena_new();
-  r->launches = ARENA_ARRAY(r->mem, cuda_launch, s->n_kernels + 1);
-  memset(r->launches, 0, ((size_t)s->n_kernels + 1) * sizeof *r->launches);
+  r->launches = ARENA_ARRAY(r->mem, cuda_launch, n + 1);
+  memset(r->launches, 0, ((size_t)n + 1) * sizeof *r->launches);
   if (cuda_enter(c, err)) return -1;
-  for (int i = 0; i < s->n_kernels; i++)
-    if (cuda_record_step(c, r, &p->steps[i], &s->kernels[i], &r->launches[i], err)) return -1;
+  for (int i = 0; i < n; i++) if (cuda_record_step(c, r, &p->steps[i], &r->launches[i], err)) return -1;
   return 0;
 }
 

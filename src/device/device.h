@@ -60,7 +60,7 @@ typedef struct runtime {
                  int64_t hi, error *err);
   // A plan whose steps all have kernels and memory: all that need not be done again for every run. May be NULL; then so
   // is forget.
-  int (*record)(struct plan *p, const schedule *s, error *err);
+  int (*record)(struct plan *p, error *err);
   void (*forget)(struct plan *p);
   // once; the steps' variables and tiles are set
   int (*replay)(struct plan *p, error *err);

@@ -4,16 +4,13 @@
 
 enum { ALIGNED = 16 /* what kernels assume of addresses (render/llvm.c) */ };
 
-int launch_place(launch *l, const step *t, const sched_kernel *k, int n_bufs, remote *r, remote_traffic *traffic,
-                 arena *mem, error *err) {
-  plan_argument *args = ARENA_ARRAY(mem, plan_argument, k->n_bufs + 1);
-  plan_arguments(k, args);
-  l->args = args;
+int launch_place(launch *l, const step *t, int n_bufs, remote *r, remote_traffic *traffic, arena *mem, error *err) {
+  l->args = t->args;
   l->n_bufs = n_bufs;
   l->bufs = ARENA_ARRAY(mem, uint64_t, n_bufs + 1);
   for (int i = 0; i < n_bufs; i++) {
     size_t offset;
-    unsigned char *here = remote_place(r, traffic, t->bufs[i], &args[i], &offset, err);
+    unsigned char *here = remote_place(r, traffic, t->bufs[i], &t->args[i], &offset, err);
     if (!here) return -1;
     here += offset;
     if ((uintptr_t)here % ALIGNED)

@@ -15,9 +15,8 @@ typedef struct launch {
   bool known, empty;               // vars are set; there is nothing to do
 } launch;
 
-// Gives the n_bufs buffers of step t, which is kernel k of the schedule, their places. -1 and why not.
-int launch_place(launch *l, const step *t, const sched_kernel *k, int n_bufs, remote *r, remote_traffic *traffic,
-                 arena *mem, error *err);
+// Gives the n_bufs buffers of step t their places. -1 and why not.
+int launch_place(launch *l, const step *t, int n_bufs, remote *r, remote_traffic *traffic, arena *mem, error *err);
 // Takes over the step's variables: whether anything is not as it was.
 bool launch_changed(launch *l, const step *t, const char *dev);
 bool launches_meet(const launch *x, const launch *y);      // one of them writes where the other one reads or writes

@@ -219,13 +219,11 @@ typedef struct metal_recording {
   NSMutableSet<id<MTLComputePipelineState>> *pipelines;
 } metal_recording;
 
-static int metal_record_step(metal *m, metal_recording *r, int i, const step *t, const sched_kernel *k, error *err) {
+static int metal_record_step(metal *m, metal_recording *r, int i, const step *t, error *err) {
   metal_command *c = &r->steps.at[i];
-  plan_argument *what = ARENA_ARRAY(r->mem, plan_argument, k->n_bufs + 1);
-  metal_range *ranges = ARENA_ARRAY(r->mem, metal_range, k->n_bufs + 1);
-  metal_argument *args = r->arguments[i] = ARENA_ARRAY(r->mem, metal_argument, k->n_bufs + 1);
-  memset(what, 0, ((size_t)k->n_bufs + 1) * sizeof *what);
-  plan_arguments(k, what);
+  const plan_argument *what = t->args;
+  metal_range *ranges = ARENA_ARRAY(r->mem, metal_range, t->n_bufs + 1);
+  metal_argument *args = r->arguments[i] = ARENA_ARRAY(r->mem, metal_argument, t->n_bufs + 1);
   for (int j = 0; j < t->k->metal->n_bufs; j++) {
     size_t offset;
     const metal_piece *p = remote_place(&m->memory, &r->traffic, t->bufs[j], &what[j], &offset, err);
@@ -260,19 +258,20 @@ static int make_commands(metal *m, metal_recording *r, error *err) {
   return 0;
 }
 
-static int metal_record(plan *p, const schedule *s, error *err) {
+static int metal_record(plan *p, error *err) {
+  const int n = p->stats.kernels;
   metal *m = p->d->state;
   metal_recording *r = xcalloc(1, sizeof *r);
   p->recorded = r;
   r->mem = arena_new();
-  r->arguments = ARENA_ARRAY(r->mem, metal_argument *, s->n_kernels + 1);
-  metal_steps_make(&r->steps, r->mem, p->steps, s->n_kernels);
+  r->arguments = ARENA_ARRAY(r->mem, metal_argument *, n + 1);
+  metal_steps_make(&r->steps, r->mem, p->steps, n);
   @autoreleasepool {
     r->used = [NSMutableSet new];
     r->pipelines = [NSMutableSet new];
-    for (int i = 0; i < s->n_kernels; i++)
-      if (metal_record_step(m, r, i, &p->steps[i], &s->kernels[i], err)) return -1;
-    return s->n_kernels ? make_commands(m, r, err) : 0;
+    for (int i = 0; i < n; i++)
+      if (metal_record_step(m, r, i, &p->steps[i], err)) return -1;
+    return n ? make_commands(m, r, err) : 0;
   }
 }
 

@@ -208,20 +208,21 @@ static int make_stream(nv_gpu *g, const plan *p, nv_recording *r, error *err) {
   return r->stream ? 0 : -1;
 }
 
-static int nv_record(plan *p, const schedule *s, error *err) {
+static int nv_record(plan *p, error *err) {
+  const int n_kernels = p->stats.kernels;
   nv_gpu *g = p->d->state;
   nv_recording *r = xcalloc(1, sizeof *r);
   uint64_t n = 1, at;
   p->recorded = r;
   r->mem = arena_new();
-  r->launches = ARENA_ARRAY(r->mem, nv_launch, s->n_kernels + 1);
-  memset(r->launches, 0, ((size_t)s->n_kernels + 1) * sizeof *r->launches);
-  for (int i = 0; i < s->n_kernels; i++) n += nv_call_bytes(p->steps[i].k->nv);
+  r->launches = ARENA_ARRAY(r->mem, nv_launch, n_kernels + 1);
+  memset(r->launches, 0, ((size_t)n_kernels + 1) * sizeof *r->launches);
+  for (int i = 0; i < n_kernels; i++) n += nv_call_bytes(p->steps[i].k->nv);
   if (!(r->calls = at = nv_rm_alloc(&g->rm, n, NV_VRAM_SEEN, false, err))) return -1;
-  for (int i = 0; i < s->n_kernels; i++) {
+  for (int i = 0; i < n_kernels; i++) {
     nv_launch *l = &r->launches[i];
     const nv_code *k = p->steps[i].k->nv;
-    if (launch_place(&l->l, &p->steps[i], &s->kernels[i], k->n_bufs, &g->memory, &r->traffic, r->mem, err)) return -1;
+    if (launch_place(&l->l, &p->steps[i], k->n_bufs, &g->memory, &r->traffic, r->mem, err)) return -1;
     nv_call_make(&l->call, k, at, l->l.bufs);
     at += nv_call_bytes(k);
   }

@@ -210,30 +210,27 @@ static int cl_lay_out(plan *p, const device_kernel *k, void *stream, const void 
 typedef struct launch { cl_kernel kernel; int64_t vars[MAX_VARS], tiles; bool any; size_t global[3], local[3]; } launch;
 typedef struct recording { remote_traffic traffic; launch *launches; } recording;
 
-static int cl_record_step(cl *d, recording *c, const step *t, const sched_kernel *k, launch *out, error *err) {
+static int cl_record_step(cl *d, recording *c, const step *t, launch *out, error *err) {
   const cl_code *code = t->k->cl;
-  plan_argument *args = xcalloc((size_t)k->n_bufs + 1, sizeof *args);
   cl_int r = 0;
   int bad = 0;
-  plan_arguments(k, args);
   out->kernel = d->CreateKernel(code->program, t->k->p->name, &r);
   if (!out->kernel) bad = cl_failed(d, err, t->k->p->name, r);
   for (int i = 0; i < code->n_bufs && !bad; i++) {
     size_t offset;
-    cl_mem mem = remote_place(&d->memory, &c->traffic, t->bufs[i], &args[i], &offset, err);
+    cl_mem mem = remote_place(&d->memory, &c->traffic, t->bufs[i], &t->args[i], &offset, err);
     bad = mem ? cl_done(d, "setting an argument", cl_set_buffer(code, out->kernel, i, mem, (int64_t)offset), err) : -1;
   }
-  free(args);
   return bad;
 }
 
-static int cl_record(plan *p, const schedule *s, error *err) {
+static int cl_record(plan *p, error *err) {
   cl *d = p->d->state;
   recording *c = xcalloc(1, sizeof *c);
   p->recorded = c;
-  c->launches = xcalloc((size_t)s->n_kernels + 1, sizeof *c->launches);
-  for (int i = 0; i < s->n_kernels; i++)
-    if (cl_record_step(d, c, &p->steps[i], &s->kernels[i], &c->launches[i], err)) return -1;
+  c->launches = xcalloc((size_t)p->stats.kernels + 1, sizeof *c->launches);
+  for (int i = 0; i < p->stats.kernels; i++)
+    if (cl_record_step(d, c, &p->steps[i], &c->launches[i], err)) return -1;
   return 0;
 }
 

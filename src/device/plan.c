@@ -76,6 +76,12 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
     t->each = k->each;
     t->n_bufs = k->n_bufs;
     t->bufs = ARENA_ARRAY(p->mem, unsigned char *, k->n_bufs * p->n_threads + 1);
+    if (d->run->record) {
+      plan_argument *args = ARENA_ARRAY(p->mem, plan_argument, k->n_bufs + 1);
+      memset(args, 0, ((size_t)k->n_bufs + 1) * sizeof *args);
+      plan_arguments(k, args);
+      t->args = args;
+    }
     for (int b = 0; b < k->n_bufs; b++) {
       bool temp = k->bufs[b] >= TEMP_IDS;
       intptr_t at = temp ? temp_offset(&temps, k->bufs[b]) : 0;
@@ -85,13 +91,25 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
     if (o->role) o->role(o->ctx, s, i, t->role, sizeof t->role);
   }
   if (!r) r = plan_bind_layouts(p, s, o, err);
-  if (!r && d->run->record) r = d->run->record(p, s, err);
+  if (!r && d->run->record) r = d->run->record(p, err);
   map_free(&temps);
   map_free(&unique);
   vec_free(&asts);
   if (r) { plan_free(p); return -1; }
   *out = p;
   return 0;
+}
+
+void plan_record_again(plan *p) {
+  void *before = p->recorded;
+  error err = {0};
+  p->recorded = NULL;                      // what both read stays where it is
+  int r = p->d->run->record(p, &err);
+  void *now = p->recorded;
+  p->recorded = before;
+  p->d->run->forget(p);
+  p->recorded = now;
+  device_note(p->d, r, &err);
 }
 
 void plan_free(plan *p) {

@@ -13,6 +13,7 @@ typedef struct part { _Alignas(64) _Atomic int next; } part;      // pieces of a
 typedef struct step {
   const device_kernel *k;
   unsigned char **bufs;      // n_bufs for each thread
+  const struct plan_argument *args;        // what each of them is; NULL where a plan is not recorded
   int n_bufs;
   bool each;                     // every thread does all of it
   part *parts;                   // per thread
@@ -77,6 +78,8 @@ int plan_compile(device *d, graph *g, uop **asts, device_kernel *kernels, int n,
                  plan_stats *stats, error *err);
 // Gives every step whose kernel reads weights in layouts their memory, and fills those that are new. 0, or -1 with err.
 int plan_bind_layouts(plan *p, const schedule *s, const plan_options *o, error *err);
+// where the kernels of some steps are others now, on a device that records
+void plan_record_again(plan *p);
 // one mapping for the code of all; k.packed is used up
 int plan_map_code(device_kernel *kernels, int n, code_image **out, error *err);
 void plan_free_kernels(device_kernel *kernels, int n);

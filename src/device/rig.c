@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "base/env.h"
 #include "device/memory.h"
 #include "device/team.h"
 
@@ -20,8 +21,28 @@ void rig_set_up(step *t, const device_kernel *k, const plan_var *vars, int n_var
   for (int j = 0; j < n_threads; j++) atomic_store_explicit(&t->parts[j].next, 0, memory_order_relaxed);
 }
 
+int rig_launch(rig *g, int n, double *us) {
+  const runtime *run = g->p->d->run;
+  double wait[RIG_LAUNCHES];
+  error err = {0};
+  plan_times times = {.kernel_us = us, .kernel_wait_us = wait};
+  g->row.stats.kernels = n;
+  g->row.stats.dispatches = RIG_LAUNCHES;
+  int r = run->record(&g->row, &err);
+  if (!r) r = run->replay_timed(&g->row, &times, &err);
+  if (g->row.recorded) run->forget(&g->row);
+  g->row.recorded = NULL;
+  free(g->row.marks);
+  g->row.marks = NULL;
+  if (r && debug_level() >= 1) fprintf(stderr, "search: %s: %s\n", g->steps[0].k->p->name, err.text);
+  g->failed |= r != 0;
+  return r;
+}
+
 void rig_run(rig *g, const device_kernel *k, const plan_var *vars) {
+  double us;
   rig_set_up(&g->steps[0], k, vars, g->n_vars, g->alone ? 1 : g->p->n_threads);
+  if (g->remote) { rig_launch(g, 1, &us); return; }
   g->row.stats.kernels = 1;
   if (g->alone) { plan_replay(&g->row, 0, 1); return; }
   plan_on_team(g->p, plan_replay, &g->row);
@@ -104,6 +125,7 @@ static bool same_bytes(const param *w, int mask) {
 
 bool rig_same(rig *g, const device_kernel *base, const device_kernel *k, const plan_var *vars, int mask) {
   bool same = true, large = false;
+  g->failed = false;
   for (int i = 0; i < g->n_params; i++) large |= g->params[i].pages != NULL;
   // a first run shows where it writes, so that all of that has a background
   for (int first = large; first >= 0; first--) {
@@ -118,7 +140,7 @@ bool rig_same(rig *g, const device_kernel *base, const device_kernel *k, const p
     if (g->params[i].pages) look_at_pages(&g->params[i]);
     same = same_bytes(&g->params[i], mask);
   }
-  return same;
+  return same && !g->failed;
 }
 
 // --- a kernel's place of trial -------------------------------------------------------------------------------------
@@ -153,6 +175,19 @@ static uint64_t scratch_bytes(const rig *g, const param *w) {
   return w->written ? own_bytes(w) * (uint64_t)(g->alone ? 1 : g->p->n_threads) : w->bytes;
 }
 
+// What a remote kernel only reads lies on its device, and is brought there once.
+static int find_remote(const rig *g, int i, param *w, error *err) {
+  if (is_large(w))
+    return error_set(err, "an output of %.0f MiB is too much to bring back from the device", (double)w->bytes / 0x1p20);
+  if (w->written) return 0;
+  if (!(w->scratch = device_alloc(g->p->d, w->bytes, PAGES_PLAIN, err))) return -1;
+  unsigned char *contents = xmalloc(w->bytes);
+  fill_randomly(contents, w->bytes, w->dt, (uint64_t)i + 1);
+  device_write(g->p->d, w->scratch, contents, w->bytes);
+  free(contents);
+  return 0;
+}
+
 static int find_memory(rig *g, error *err) {
   uint64_t need = RIG_FLUSH, have;
   for (int i = 0; i < g->n_params; i++)
@@ -165,6 +200,8 @@ static int find_memory(rig *g, error *err) {
   for (int i = 0; i < g->n_params; i++) {
     param *w = &g->params[i];
     if (w->weight) continue;
+    if (g->remote && find_remote(g, i, w, err)) return -1;
+    if (w->scratch) continue;
     if (is_large(w)) {                                  // plain pages: of a huge one nearly all may be untouched
       w->pages = xcalloc(w->bytes / page_size() + 1, 1);
       if (!(w->scratch = memory_reserve_plain(scratch_bytes(g, w), err))) return -1;
@@ -194,10 +231,13 @@ static int find_launches(rig *g, error *err) {
     *t = (step){.each = p->steps[i].each};               // all else of a step may be in use
     int bufs = 0;
     for (int j = 0; j < g->n_params; j++) if (g->params[j].number >= bufs) bufs = g->params[j].number + 1;
+    if (!g->args) g->args = xcalloc((size_t)bufs + 1, sizeof *g->args);
     t->n_bufs = bufs;
+    t->args = g->args;
     t->bufs = xcalloc((size_t)bufs * (size_t)threads + 1, sizeof *t->bufs);
     for (int j = 0; j < g->n_params; j++) {
       const param *w = &g->params[j];
+      g->args[w->number] = (plan_argument){w->bytes, w->weight, w->written};
       for (int k = 0; k < threads; k++) {
         unsigned char *scratch = w->scratch;               // a weight has none
         if (t->each && w->written) scratch += own_bytes(w) * (uint64_t)k;
@@ -213,7 +253,7 @@ static int find_launches(rig *g, error *err) {
     g->steps[i].level = i;
   }
   g->row = (plan){.d = p->d, .team = p->team, .n_threads = p->n_threads, .steps = g->steps};
-  if (!g->alone && weights > 0 && weights < 2.0 * RIG_FLUSH) {
+  if (!g->alone && !g->remote && weights > 0 && weights < 2.0 * RIG_FLUSH) {
     if (!(g->flush = memory_reserve(RIG_FLUSH, err))) return -1;
     memset(g->flush, 1, RIG_FLUSH);
   }
@@ -225,12 +265,14 @@ void rig_close(rig *g) {
     const param *w = &g->params[i];
     void *const at[] = {w->scratch, w->saved, w->mask[SMALL], w->mask[TIMED]};
     free(w->pages);
+    if (g->remote && !w->written) { device_release(g->p->d, w->scratch, w->bytes); continue; }
     for (size_t k = 0; k < COUNT(at); k++) memory_release(at[k], k ? w->bytes : scratch_bytes(g, w));
   }
   for (int i = 0; i < g->n_own; i++) free(g->steps[i].bufs);
   memory_release(g->flush, RIG_FLUSH);
   free(g->steps);
   free(g->parts);
+  free(g->args);
 }
 
 // Small values at which every lane and tile has an odd end: three above the least.
@@ -248,7 +290,7 @@ static void choose_values(rig *g, const plan_var *vars, int n_vars) {
 }
 
 int rig_open(rig *g, plan *p, int unique, bool alone, const plan_var *vars, int n_vars, error *err) {
-  *g = (rig){.p = p, .unique = unique, .ast = p->asts[unique], .alone = alone};
+  *g = (rig){.p = p, .unique = unique, .ast = p->asts[unique], .alone = alone, .remote = !p->d->run->here};
   choose_values(g, vars, n_vars);
   return find_params(g, err) || find_memory(g, err) || find_launches(g, err) ? -1 : 0;
 }

@@ -25,6 +25,9 @@ typedef struct rig {
   uop *ast;
   // the calling thread runs everything, and nothing but p's own constants is read: p may be running
   bool alone;
+  // it runs on a device with memory of its own, where what is only read lies; what is written comes back (scratch)
+  bool remote, failed;
+  plan_argument *args;           // of remote launches
   param params[RIG_PARAMS];
   int n_params, n_launches, n_steps, n_own;
   // launches, on different weights where there are; the first n_own have buffers of their own
@@ -41,6 +44,8 @@ int rig_open(rig *g, plan *p, int unique, bool alone, const plan_var *vars, int 
 void rig_close(rig *g);
 void rig_set_up(step *t, const device_kernel *k, const plan_var *vars, int n_vars, int n_threads);
 void rig_run(rig *g, const device_kernel *k, const plan_var *vars);                     // the first launch, once
+// Of a remote one: the first n steps, which are set up, and what each took by the device's clock. -1: it failed.
+int rig_launch(rig *g, int n, double *us);
 void rig_background(const rig *g, int byte);                                            // all that kernels write
 void rig_save(const rig *g);                                                            // what has been written
 // The bytes of it that are worth a look, from one piece to the next: *to is where the last piece ended (0: begin), then

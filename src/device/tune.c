@@ -83,7 +83,8 @@ static void drop_candidate(void *ctx, candidate *c) {
   made *m = c->code;
   if (!m) return;
   code_unmap(m->image);
-  bytes_free(&m->k.packed);
+  m->k.p = NULL;                                             // the candidate's
+  plan_free_kernels(&m->k, 1);
   bytes_free(&m->packed);
   free(m);
   c->code = NULL;
@@ -107,7 +108,7 @@ static void make_all(hunt *g, candidate *const *c, int n) {
     if (!m.skip[i]) {
       code->packed =
         (bytes){memcpy(xmalloc(code->k.packed.n + 1), code->k.packed.at, code->k.packed.n), code->k.packed.n};
-      m.skip[i] = plan_map_code(&code->k, 1, &code->image, NULL) != 0;
+      m.skip[i] = g->r.p->d->run->link(g->r.p->d, &code->k, 1, &code->image, NULL) != 0;
     }
     if (m.skip[i]) drop_candidate(g, c[i]);
   }
@@ -126,7 +127,18 @@ static void read_area(void *ctx, int thread, int n) {
   *(volatile uint64_t *)&sum = sum;
 }
 
+// By the device's clock: what else a run of a few launches does would take longer than they.
+static double sample_remote(hunt *g, const candidate *c, const plan_var *vars) {
+  const made *m = c->code;
+  double us[RIG_LAUNCHES], sum = 0;
+  for (int i = 0; i < g->r.n_launches; i++) rig_set_up(&g->r.steps[i], &m->k, vars, g->r.n_vars, g->r.p->n_threads);
+  if (rig_launch(&g->r, g->r.n_launches, us)) return INFINITY;
+  for (int i = 0; i < g->r.n_launches; i++) sum += us[i];
+  return sum / g->r.n_launches;
+}
+
 static double sample_at(hunt *g, const candidate *c, const plan_var *vars) {
+  if (g->r.remote) return sample_remote(g, c, vars);
   if (g->r.flush) team_run(g->r.p->team, read_area, g->r.flush);
   const made *m = c->code;
   if (g->at + g->r.n_launches > g->r.n_steps) g->at = 0;
@@ -232,6 +244,7 @@ static bool plain_fits(const hunt *g, const program *p, const plan_var *vars) {
 
 // Compares the heuristic's kernel with the plain one at these values, and finds out which elements count there.
 static bool compare_plain(hunt *g, const device_kernel *plain, const plan_var *vars, int mask) {
+  g->r.failed = false;
   rig_background(&g->r, 0);
   rig_run(&g->r, plain, vars);
   rig_save(&g->r);
@@ -246,7 +259,7 @@ static bool compare_plain(hunt *g, const device_kernel *plain, const plan_var *v
   const made *base = g->base->code;
   rig_background(&g->r, 0);
   rig_run(&g->r, &base->k, vars);
-  return close_to(g, mask);
+  return !g->r.failed && close_to(g, mask);
 }
 
 // 0, or -1 and why there will be no search.
@@ -255,7 +268,7 @@ static int reference(hunt *g) {
   made m = {.k.p = codegen(g->r.p->g, g->r.ast, &d->target, &(codegen_options){.noopt = true})};
   int r =
     plain_fits(g, m.k.p, g->r.small) ? 0 : error_set(&g->err, "its plain form would run for too long to compare with");
-  if (!r && (d->compile(d, &m.k, &g->err) || plan_map_code(&m.k, 1, &m.image, &g->err))) r = -1;
+  if (!r && (d->compile(d, &m.k, &g->err) || d->run->link(d, &m.k, 1, &m.image, &g->err))) r = -1;
   if (!r && !compare_plain(g, &m.k, g->r.small, SMALL))
     r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
   bool both = !r && plain_fits(g, m.k.p, g->r.timed);
@@ -371,13 +384,20 @@ static double look_at_shares(plan *p, const tune_options *o, tune_row *rows) {
   return all;
 }
 
+// What made the kernels that were compared: of another device its key says so.
+static int compiler_of(const device *d, str *out, error *err) {
+  if (d->run->here) return llvm_version(out, err);
+  str_addf(out, "%016llx", (unsigned long long)hash_bytes(d->key, strlen(d->key), 1));
+  return 0;
+}
+
 int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
   device *d = p->d;
-  if (!d->run->here || !d->show || !d->cache || d->target.keeps_math)
+  if (!d->show || !d->cache || d->target.keeps_math)
     return error_set(err, "DEV=%s RENDER=%s has no kernels to tune", env_str(ENV_DEV), env_str(ENV_RENDER));
   if (env_int(ENV_NOOPT)) return error_set(err, "NOOPT=1 leaves nothing to tune");
   str compiler = {0};
-  if (llvm_version(&compiler, err)) { str_free(&compiler); return -1; }
+  if (compiler_of(d, &compiler, err)) { str_free(&compiler); return -1; }
   look_at_shares(p, o, rows);
   int *order = xcalloc((size_t)p->stats.unique + 1, sizeof *order), n = 0;
   double todo = 0, done = 0, known = 0, all = 0;
@@ -436,16 +456,20 @@ bool plan_has_alternative(const plan *p, int unique) { return p->alternatives &&
 int plan_unique(const plan *p, int launch) { return p->steps[launch].unique; }
 
 void plan_choose(plan *p, int unique, bool found) {
+  bool changed = false;
   for (int i = 0; i < p->stats.kernels; i++) {
     step *t = &p->steps[i];
     if (unique >= 0 && t->unique != unique) continue;
+    const device_kernel *before = t->k;
     t->k = found && plan_has_alternative(p, t->unique) ? &p->alternatives[t->unique].k : &p->kernels[t->unique];
+    changed |= t->k != before;
   }
+  if (changed && p->recorded) plan_record_again(p);
 }
 
 void plan_keep(plan *p, tune_row *rows) {
   str compiler = {0};
-  llvm_version(&compiler, NULL);
+  compiler_of(p->d, &compiler, NULL);
   for (int i = 0; i < p->stats.unique; i++) {
     tune_row *row = &rows[i];
     if (row->state != TUNE_NO_GAIN && row->state != TUNE_DROPPED && row->state != TUNE_BETTER) continue;

@@ -314,3 +314,22 @@ def test_the_model_of_devices(gpu):
     most = gpu.share(kernel, orin, 40, 0)
     scattered = gpu.Kernel(kernel.name, 512, 128, kernel.bytes, kernel.nodes, 100, 4.0, 32 * 400, 12800)
     assert 0 < gpu.share(scattered, orin, 40, 0) < most <= 1
+
+
+def test_searches_run_on_the_device(run_weft, fake, shared_dir, tmp_path):
+    """Candidates run on the device and are timed by its clock; what is found is what the next run uses, with the same bits."""
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    path, env = shared_dir / "models" / "tinypy-q4_0.gguf", {"DEV": "CUDA", "LD_LIBRARY_PATH": fake, "FAKE_CUDA_SM": "80", "WEFT_CACHE": str(cache)}
+    args = [*generate(path, ONE, 3), "--top-logprobs", "8", "-c", "256", "--stats", str(tmp_path / "stats")]
+    plain = run_weft(args, env=env, timeout=300)
+    for budget in (10, 60):
+        done = run_weft(["tune", "-m", path, "--beam", "1", "--budget", budget, "--no-prompt", "--json", "-c", "256"], env=env, timeout=600)
+        assert done.returncode == 0, done.err
+        found = [row["state"] for row in json.loads(done.out)["kernels"]]
+        if "better" in found:
+            break
+    assert "better" in found, done.out
+    after = run_weft(args, env=env, timeout=300)
+    assert after.out == plain.out
+    assert json.loads((tmp_path / "stats").read_text())["kernels_tuned"] > 0

@@ -4,6 +4,7 @@ The same graphs and the same rules make other kernels for another compiler: reco
 Both ways to share out work are run: tiles, one work-item for a core's worth, and groups, whose items share memory and wait at
 barriers (of them the text alone).  Where no driver can be had the tests are skipped, but not under scripts/test.sh: scripts/setup.sh installs one.
 """
+import json
 import os
 
 import pytest
@@ -40,6 +41,19 @@ def test_chunks_do_not_matter(run_weft, tinypy):
 @pytest.mark.parametrize("layers", ["2", "5"])
 def test_layers_on_two_devices(run_weft, tinypy, layers):
     assert text_of(run_weft, tinypy, {"DEV": "CL"}, "-ngl", layers) == text_of(run_weft, tinypy, {})
+
+
+def test_a_search_changes_no_text(run_weft, tinypy, tmp_path):
+    """Candidates run on the device; where one wins, the next run uses it."""
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    env = {"DEV": "CL", "WEFT_CACHE": str(cache)}
+    plain = text_of(run_weft, tinypy, env)
+    done = run_weft(["tune", "-m", tinypy, "--beam", "1", "--budget", "20", "--no-prompt", "--json"], env=env, timeout=600)
+    assert done.returncode == 0, done.err
+    states = [row["state"] for row in json.loads(done.out)["kernels"]]
+    assert any(state in ("no_gain", "dropped", "better") for state in states), done.out
+    assert text_of(run_weft, tinypy, env) == plain
 
 
 def test_no_driver_is_one_sentence(run_weft, tinypy):
