@@ -23,7 +23,7 @@ typedef struct joining {
 } joining;
 
 // How far y lies behind x, in elements: false where that is not known.
-static bool is_behind(const idx_sum *x, const idx_sum *y, int64_t *d) {
+static bool steps_apart(const idx_sum *x, const idx_sum *y, int64_t *d) {
   *d = y->constant - x->constant;
   return x->n == y->n && !memcmp(x->atom, y->atom, (size_t)x->n * sizeof *x->atom) &&
          !memcmp(x->coeff, y->coeff, (size_t)x->n * sizeof *x->coeff);
@@ -32,7 +32,7 @@ static bool is_behind(const idx_sum *x, const idx_sum *y, int64_t *d) {
 static bool lies_behind(const uop *x, const uop *y, int64_t by) {
   idx_sum a, b;
   int64_t d;
-  return x->src[0] == y->src[0] && idx_sum_of(x->src[1], &a) && idx_sum_of(y->src[1], &b) && is_behind(&a, &b, &d) &&
+  return x->src[0] == y->src[0] && idx_sum_of(x->src[1], &a) && idx_sum_of(y->src[1], &b) && steps_apart(&a, &b, &d) &&
          d == by;
 }
 
@@ -130,7 +130,7 @@ static const output *find_behind(const output *all, size_t n, const output *x, i
   int64_t d;
   for (size_t i = 0; i < n; i++)
     if (all[i].known && !all[i].taken && all[i].store->src[0]->src[0] == x->store->src[0]->src[0] &&
-        is_behind(&x->at, &all[i].at, &d) && d == by)
+        steps_apart(&x->at, &all[i].at, &d) && d == by)
       return &all[i];
   return NULL;
 }
