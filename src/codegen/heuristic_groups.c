@@ -330,8 +330,7 @@ static int64_t bytes_of_sums(kernel *k) {
   int64_t bytes = 0;
   map inner = {0};
   kernel_axes(k, &x);
-  int64_t items = group_parts(k);
-  for (int i = 0; i < x.n_out; i++) if (x.at[i]->b == AXIS_LOCAL) items *= x.at[i]->src[0]->a;
+  const int64_t items = kernel_items(k);
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   for (size_t i = l.n; i-- > 0;) {

@@ -612,7 +612,16 @@ static bool is_of_stage(const kernel *k, const uop *r) {
   return is;
 }
 
-// Of a work-group.
+int64_t kernel_items(const kernel *k) {
+  axes x;
+  int64_t items = 1;
+  kernel_axes(k, &x);
+  for (int i = 0; i < x.n; i++)
+    if (x.at[i]->b == AXIS_GROUP || (i < x.n_out && x.at[i]->b == AXIS_LOCAL)) items *= x.at[i]->src[0]->a;
+  return items;
+}
+
+// The same where no items share a sum; 0: some do.
 static int64_t items_of(const axes *x) {
   int64_t n = 1;
   for (int i = 0; i < x->n; i++) {

@@ -102,6 +102,7 @@ void kernel_make_tiles(kernel *k);
 // Of a machine with work-groups: output ranges of known sizes, at most MAX_AXES, that become the number of the
 // work-group, the last one fastest. Gives how many.
 int kernel_group_ranges(const kernel *k, uop **out);
+int64_t kernel_items(const kernel *k);           // of a work-group: along LOCAL ranges of the output and GROUP ranges
 // Output ranges that every outermost REDUCE and every stage depends on: splitting these among threads repeats neither.
 void kernel_tile_ranges(const kernel *k, map *out);
 

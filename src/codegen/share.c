@@ -185,16 +185,6 @@ static void add_load(sharing *s, uop *load) {
   vec_push(&b->loads, load);
 }
 
-// Of a work-group.
-static int64_t items_that_share(const kernel *k) {
-  axes x;
-  int64_t items = 1;
-  kernel_axes(k, &x);
-  for (int i = 0; i < x.n; i++)
-    if (x.at[i]->b == AXIS_GROUP || (i < x.n_out && x.at[i]->b == AXIS_LOCAL)) items *= x.at[i]->src[0]->a;
-  return items;
-}
-
 // Does it lie such that each item has a few pieces of it?
 static bool can_bring(sharing *s, box *b, int64_t items) {
   enum { PIECE = 16 };
@@ -214,7 +204,7 @@ static bool find_sharing(const kernel *k, uop *step, const uop *alike, sharing *
   for (size_t i = 0; i < l.n && ok; i++) if (l.at[i]->op == OP_LOAD) add_load(s, l.at[i]);
   arena_free(a);
   int kept = 0;
-  const int64_t items = items_that_share(k);
+  const int64_t items = kernel_items(k);
   for (int i = 0; i < s->n; i++) {
     if (can_bring(s, &s->at[i], items)) s->at[kept++] = s->at[i];
     else vec_free(&s->at[i].loads);
