@@ -197,10 +197,10 @@ static uop *ask_for_next(const keeping *k, const source *s, int64_t number) {
   if (tile <= 0 || lines > MOST_LINES) return NULL;
   uop *steps = uop_op2(g, OP_MAX, k->loop->src[0], uop_idx(g, 1));
   uop *share = idx_div(g, idx_add(g, steps, uop_idx(g, lines - 1)), steps);
-  uop *line = uop_range(g, share, k->next_range + number, AXIS_LOOP);
+  uop *line = share->vmax > 1 ? uop_range(g, share, k->next_range + number, AXIS_LOOP) : uop_idx(g, 0);
   uop *from = idx_mul(g, idx_add(g, idx_mul(g, k->loop, share), line), uop_idx(g, CACHE_LINE / unit));
   uop *src[] = {uop_index(g, s->stream, simplify(g, idx_add(g, s->load->src[0]->src[1], from))), line};
-  return uop_new(g, OP_PREFETCH, DT_VOID, 1, src, 2, (uarg){.a = tile, .b = k->hint - 1});
+  return uop_new(g, OP_PREFETCH, DT_VOID, 1, src, share->vmax > 1 ? 2 : 1, (uarg){.a = tile, .b = k->hint - 1});
 }
 
 static bool stands_in(const uop *u, const uop *load, map *seen) {
