@@ -38,8 +38,10 @@ enum {
 };
 // Kernels know no context but the longest that a sequence can have, and no number of pages but the largest.
 enum { USUAL_CTX = 1 << 17, USUAL_PAGES = 1 << 13, FEW_PAGES = 8 };
-// tokens of one expert that its weights are read for at once
-enum { EXPERT_TILE = 8 };
+// Tokens of one expert that its weights are read for at once, and what a chunk has of them on average, if that is not
+// too long: the last tile of each is half empty, and each reads its weights once a chunk. DeepSeek-V2-Lite on Zen 4,
+// prompts of 1,024, chunks of 64: 53 tokens a second, of 192: 68, 256: 73, 320: 71.
+enum { EXPERT_TILE = 8, EXPERT_TOKENS = 3 * EXPERT_TILE, LONGEST_CHUNK = 512 };
 
 // The plans of a model, what they compute beside the caches, and for how many tokens (0: as many as a chunk has). Tiles
 // of tokens are as large as that, so that a few tokens, and texts that are short, have plans of their own.
@@ -151,6 +153,11 @@ static void fit_context(engine *e) {
 
 static int64_t least_pages(const engine *e) {
   return (int64_t)round_up((size_t)e->n_ctx + (size_t)e->room, CACHE_PAGE) / CACHE_PAGE;
+}
+
+static int64_t usual_chunk(const engine *e) {
+  size_t fills = round_up((size_t)model_tokens_by_expert(e->m, EXPERT_TOKENS), CHUNK_STEP);
+  return max_i64(DEFAULT_CHUNK, min_i64((int64_t)fills, LONGEST_CHUNK));
 }
 
 static int open_devices(engine *e, error *err) {
@@ -390,7 +397,7 @@ static int load_model(engine *e, const char *path, error *err) {
   if (most && e->n_ctx > most)
     return error_set(err, "%s: a context of %d positions, but of this model there are %d at most", path, e->n_ctx,
                      most);
-  e->chunk = model_is_encoder(e->m) ? e->n_ctx : e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : DEFAULT_CHUNK;
+  e->chunk = model_is_encoder(e->m) ? e->n_ctx : e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : usual_chunk(e);
   if (model_block(e->m)) e->chunk = min_i64(e->chunk, model_block(e->m));
   e->room = (int64_t)round_up((size_t)e->chunk, CHUNK_STEP);
   if (!e->o.n_ctx) fit_context(e);

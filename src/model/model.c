@@ -335,6 +335,15 @@ enum model_pooling model_pooling(const model *m) { return m->pooling; }
 int model_n_states(const model *m) { return (int)m->states.n; }
 int model_block(const model *m) { return m->block; }
 
+int64_t model_tokens_by_expert(const model *m, int64_t each) {
+  int64_t most = 0;
+  for (int i = 0; i < m->n_layer; i++) {
+    const experts *e = &m->layers[i].moe;
+    if (e->used) most = max_i64(most, (each * e->n + e->used - 1) / e->used);
+  }
+  return most;
+}
+
 bool model_can_cut(const model *m, int at) {
   if (m->n_own || m->n_rows) return false;
   for (int i = at; i < m->n_layer; i++) if (m->layers[i].kv_from < at) return false;

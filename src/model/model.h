@@ -100,6 +100,8 @@ uint64_t model_state_bytes(const model *m, int i, int64_t positions);  // of so 
 bool model_is_recurrent(const model *m);
 // runs end at multiples of this many positions, or before; 0: anywhere
 int model_block(const model *m);
+// tokens that choose each expert of a layer so many times, on average; 0: no experts
+int64_t model_tokens_by_expert(const model *m, int64_t each);
 
 enum model_logits {
   LOGITS_NONE,               // only the states are filled
