@@ -8,9 +8,11 @@
 #include "codegen/mma.h"
 #include "codegen/share.h"
 
+enum { NUMBERS = 3 /* of a work-group, and of an item in it */ };
+
 static uop *new_special(graph *g, program *p, bool local, int *count, uop *size) {
   int at = (*count)++;
-  if (at >= 3) die("more than three %s axes", local ? "LOCAL" : "GLOBAL");
+  if (at >= NUMBERS) die("more than three %s axes", local ? "LOCAL" : "GLOBAL");
   char name[2] = {local ? 'l' : 'g', (char)('0' + at)};
   (local ? p->local : p->global)[at] = size;
   return uop_new(g, OP_SPECIAL, DT_IDX, 1, NULL, 0, (uarg){.b = size->vmax, .s = name, .s_len = 2});
@@ -101,7 +103,8 @@ static bool number_rows(numbering *n) {
   graph *g = n->k->g;
   mma_ranges tile;
   bool any = false;
-  for (int i = 0; i < n->x.n_out; i++) {
+  int room = NUMBERS - 1 - (n->shared > 1);        // one for what is left, and one for items that share
+  for (int i = 0; i < n->x.n_out && n->n_items < room; i++) {
     uop *r = n->x.at[i];
     if (!is_row_of_items(n->k, r) || is_of_sharers(n->k, r, n->shared)) continue;
     map_put(&n->to, r, next_number(n, true, r->src[0]));
@@ -137,14 +140,32 @@ static uop *number_sharers(numbering *n, bool first) {
   return s;
 }
 
-// LOCAL ranges of the output that are left, the innermost first; those of stages are the number of the item among all.
+// Ranges that have one number together, the first one fastest.
+static void number_together(numbering *n, uop *const *r, int n_ranges) {
+  graph *g = n->k->g;
+  int64_t size = 1, stride = 1;
+  for (int i = 0; i < n_ranges; i++) size *= r[i]->src[0]->vmax;
+  uop *s = next_number(n, true, n_ranges == 1 ? r[0]->src[0] : uop_idx(g, size));
+  for (int i = 0; i < n_ranges; i++) {
+    map_put(&n->to, r[i], n_ranges == 1 ? s : idx_mod(g, idx_div(g, s, uop_idx(g, stride)), r[i]->src[0]));
+    stride *= r[i]->src[0]->vmax;
+  }
+}
+
+// LOCAL ranges of the output that are left, the innermost first, those that have no number of their own together; those
+// of stages are the number of the item among all.
 static void number_items(numbering *n, uop *ast) {
   graph *g = n->k->g;
-  uop *store = ast->src[0], *item = uop_idx(g, 0);
+  uop *store = ast->src[0], *item = uop_idx(g, 0), *left[MAX_AXES];
+  int n_left = 0;
   for (int i = n->x.n_out; i-- > 0;)
     if (n->x.at[i]->b == AXIS_LOCAL && !map_has(&n->to, n->x.at[i]) &&
         uop_is_among(n->x.at[i], store->src + 2, (int)store->nsrc - 2))
-      map_put(&n->to, n->x.at[i], next_number(n, true, n->x.at[i]->src[0]));
+      left[n_left++] = n->x.at[i];
+  for (int i = 0, of; i < n_left; i += of) {
+    of = n->n_items + 1 < NUMBERS ? 1 : n_left - i;
+    number_together(n, left + i, of);
+  }
   for (int i = 0; i < n->x.n_out; i++)
     if (n->x.at[i]->b == AXIS_LOCAL && map_has(&n->to, n->x.at[i]))
       item = idx_add(g, idx_mul(g, item, n->x.at[i]->src[0]), map_ptr(&n->to, n->x.at[i]));

@@ -753,8 +753,20 @@ static bool widen_one(kernel *k) {
   return did;
 }
 
+// Items that run in step give each other one value at a time: what they share out has no lanes.
+static bool lanes_meet_groups(kernel *k, opt o) {
+  bool lanes = false, groups = false;
+  axes x;
+  kernel_axes(k, &x);
+  for (int i = 0; i < x.n; i++) {
+    lanes |= i < x.n_out && (x.at[i]->b == AXIS_LANE || (o.kind == OPT_LANES && o.axis == i));
+    groups |= x.at[i]->b == AXIS_GROUP || o.kind == OPT_GROUP || o.kind == OPT_GROUPTOP;
+  }
+  return k->t->step_items && lanes && groups;
+}
+
 bool kernel_apply(kernel *k, opt o) {
-  if (!try_opt(k, o)) return false;
+  if (lanes_meet_groups(k, o) || !try_opt(k, o)) return false;
   if (o.kind == OPT_GROUP || o.kind == OPT_GROUPTOP) while (widen_one(k)) {}
   record_mark(k->g, k->ast, "%s(%d, %d)", opt_name(o.kind), o.axis, o.amount);
   return true;
