@@ -533,6 +533,8 @@ typedef struct weft_tune_options {
   bool no_layouts; /* weights stay laid out as they are; otherwise other layouts are tried where memory holds the
                       weights twice */
   int depth;                 /* positions before the token that is timed; less than the context */
+  const char *predict;       /* times are predicted from the figures of this GPU, on a device with work-groups: nothing
+                                runs, and nothing is kept; NULL: they are measured */
   void (*progress)(void *ctx, const char *what, double fraction);    /* may be NULL */
   void *progress_ctx;
 } weft_tune_options;

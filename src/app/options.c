@@ -293,6 +293,8 @@ static const struct option rows[] = {
   FLAG(TUNE, "--no-prompt", "tune single tokens only", no_prompt),
   FLAG(TUNE, "--no-layouts", "try no other layouts of weights", no_layouts,
        .more = "Otherwise they are in memory twice for a while, if there is room."),
+  TEXT(TUNE, "--predict", "GPU", "times by the figures of a GPU: orin, rtx4090 or h200", predict,
+       .more = "For DEV=CUDA: nothing runs, no results are compared, and nothing is kept."),
   INT(TUNE, "-c, --ctx-size", "N", "context; attention is tuned for this one (default: the model's)", model.context, 0,
       MOST),
   INT(LOOK, "-d, --n-depth", "N", "tokens in the context before (default 0)", depth, 0, MOST),

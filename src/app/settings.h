@@ -84,6 +84,7 @@ struct settings {
   struct texts models, prompts, generations, both, depths, threads, chunks, sequences;
   int64_t repetitions, delay, steps, chunk_of, depth, beam;
   double budget, skip_ms;
+  const char *predict;
   int format;
   bool no_prompt, no_layouts, all;
   const char *out;

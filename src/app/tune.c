@@ -164,6 +164,7 @@ static int tune(const struct settings *o, struct out *to) {
                               .no_prompt = o->no_prompt,
                               .no_layouts = o->no_layouts,
                               .depth = (int)o->depth,
+                              .predict = o->predict,
                               .progress = show_progress,
                               .progress_ctx = &bar};
   status = weft_tune(model, &tuning, &t, &err);

@@ -17,6 +17,7 @@ typedef struct codegen_options {
 } codegen_options;
 
 // The pipeline of this folder. `ast`: SINK(STORE...) over PARAMs, from schedule/. The program is the caller's
-// (program_free); its nodes live in a graph of its own. Never fails: what is in the ast was verified.
+// (program_free); its nodes live in a graph of its own. What is in the ast was verified. NULL only with opts, for
+// several kernels in one launch (join.h): the one that these are of (join_main) no longer fits the others.
 program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o);
 #endif

@@ -302,6 +302,42 @@ static void place_parts(part_place *at, const launch_shape *form, int n, bool ch
   }
 }
 
+static double argument_bytes(uop *ast) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &ast, 1);
+  double all = 0;
+  for (size_t i = 0; i < l.n; i++)
+    if (l.at[i]->op == OP_PARAM) all += (double)l.at[i]->b * dtype_size((enum dtype)l.at[i]->dt);
+  arena_free(a);
+  return all;
+}
+
+static uop *main_part(const uop *ast) {
+  size_t most = 0;
+  for (size_t i = 1; i < ast->nsrc && !is_chain(ast); i++)
+    if (argument_bytes(ast->src[i]) > argument_bytes(ast->src[most])) most = i;
+  return ast->src[most];
+}
+
+uop *join_main(uop *ast) {
+  while (is_joined(ast)) ast = main_part(ast);
+  return ast;
+}
+
+// Whether parts with these OptOps can still be one launch.
+static bool fits_launch(program *const *part, const launch_shape *form, int n, bool chain, const target *t) {
+  int64_t shared = 0;
+  bool fits = !chain || part[0]->tile, waits = false, equal = true;
+  for (int i = 0; i < n; i++) {
+    shared += form[i].shared;
+    waits |= form[i].waits;
+    equal &= form[i].items == form[0].items;
+    fits &= form[i].fits && form[i].items <= t->max_group;
+    fits &= !chain || (part[i]->tile == part[0]->tile && form[i].groups == form[0].groups);
+  }
+  return fits && (chain || equal || !waits) && shared <= t->max_local_bytes;
+}
+
 static const uop *out_of(const uop *ast) { return ast->src[0]->src[0]->src[0]; }
 
 program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_options *o) {
@@ -312,16 +348,32 @@ program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_
   launch_shape form[MOST_JOINED];
   part_place at[MOST_JOINED];
   bool chain = is_chain(ast);
-  codegen_options follower = {.follows = chain ? out_of(ast->src[0])->a : 0, .record = o ? o->record : NULL};
+  const uop *main = main_part(ast);
+  codegen_options follower = {.follows = chain ? out_of(ast->src[0])->a : 0, .record = o ? o->record : NULL},
+                  other = {.noopt = o && o->noopt, .record = follower.record};
   p->graph = j.g;
   p->mem = graph_arena(j.g);
   p->bytes = p->flops = uop_idx(j.g, 0);
   for (int i = 0; i < n; i++) {
-    part[i] = codegen(j.g, ast->src[i], t, chain && i ? &follower : o);
+    part[i] = codegen(j.g, ast->src[i], t, chain && i ? &follower : ast->src[i] == main ? o : &other);
+    if (!part[i]) {
+      while (i > 0) program_free(part[--i]);
+      program_free(p);
+      return NULL;
+    }
     form[i] = shape_of_program(part[i]);
     items = max_i64(items, form[i].items);
     groups = chain ? form[0].groups : groups + form[i].groups;
     if (!i) follower.tile = part[i]->tile;
+    if (ast->src[i] != main) continue;
+    p->applied = ARENA_ARRAY(p->mem, opt, part[i]->n_applied + 1);
+    memcpy((opt *)(uintptr_t)p->applied, part[i]->applied, (size_t)part[i]->n_applied * sizeof *p->applied);
+    p->n_applied = part[i]->n_applied;
+  }
+  if (o && o->opts && !fits_launch(part, form, n, chain, t)) {
+    for (int i = 0; i < n; i++) program_free(part[i]);
+    program_free(p);
+    return NULL;
   }
   place_parts(at, form, n, chain, items, t);
   find_arguments(ast, p);

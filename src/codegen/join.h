@@ -15,6 +15,10 @@ static inline bool is_joined(const uop *ast) { return ast->src[0]->op == OP_SINK
 // Such a SINK whose `a` is 1: the other kernels follow the first one in its work-groups.
 static inline bool is_chain(const uop *ast) { return is_joined(ast) && ast->a == 1; }
 
+// The kernel of several that OptOps are of: the first one of a chain; of others the one with most memory, the first of
+// such. What is not joined is that itself.
+uop *join_main(uop *ast);
+
 // Of codegen.c: buffers and variables of a kernel, or of several that are joined.
 void find_arguments(uop *ast, program *p);
 program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_options *o);

@@ -13,12 +13,14 @@
 // - what is changed otherwise are output ranges and integer sums, which are exact in any order;
 // - and the device compares outputs bit by bit.
 #include "codegen/search.h"
+#include "codegen/join.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_COPIES = 512, COPIES_MORE = 4, RACE = 6, FINAL_RACE = 12, MAX_ROUNDS = 4, MOST_CANDIDATES = 400 };
-static const double SLOW_S = .5, GAIN = 0.985;                // a round that brings less than this ends the search
+// a round that brings less than GAIN ends the search; a prediction of so many times the heuristic's is not tried
+static const double SLOW_S = .5, GAIN = 0.985, HOPELESS = 3;
 
 typedef struct candidates { candidate **at; size_t n, cap; } candidates;
 
@@ -110,6 +112,7 @@ static bool disallow(str *why, const char *text) {
 bool search_allows(graph *parent, uop *ast, const target *t, const opt *opts, int n, str *why) {
   graph *g = graph_new(parent);
   kernel k, h;
+  ast = join_main(ast);
   str mine = {0}, its = {0};
   kernel_init(&h, g, simplify(g, ast), t);
   heuristic(&h, false);
@@ -311,8 +314,29 @@ static void search_progress(const search *s) {
   if (s->s->progress) s->s->progress(s->s->ctx, fmin(1, (now_s() - s->began) / fmax(s->o->seconds, 1e-3)));
 }
 
+static int by_prediction(const void *x, const void *y) {
+  const candidate *a = *(candidate *const *)x, *b = *(candidate *const *)y;
+  return (a->predicted_us > b->predicted_us) - (a->predicted_us < b->predicted_us);
+}
+
+// The most promising first (those of which nothing is known before them), without what would take several times as long
+// as the heuristic's kernel.
+static void rank_waiting(search *s, candidates *c) {
+  size_t kept = 0;
+  if (!s->s->predict || !c->n) return;
+  s->s->predict(s->s->ctx, c->at, (int)c->n);
+  qsort(c->at, c->n, sizeof *c->at, by_prediction);
+  for (size_t i = 0; i < c->n; i++) {
+    if (s->base->predicted_us > 0 && c->at[i]->predicted_us > HOPELESS * s->base->predicted_us)
+      forget_candidate(s, c->at[i]);
+    else c->at[kept++] = c->at[i];
+  }
+  c->n = kept;
+}
+
 // Makes and races what is waiting, batch by batch, while there is time. What was raced joins the beam.
-static void race_waiting(search *s, const candidates *c) {
+static void race_waiting(search *s, candidates *c) {
+  rank_waiting(s, c);
   for (size_t i = 0; i < c->n;) {
     if (seconds_left(s) <= s->batch_s / 2) { s->out->cut = true; return; }
     double start = now_s();
@@ -411,7 +435,7 @@ static int rank_by_last(const opt_list *l, const opt *from, int n) {
 }
 
 int search_neighbours(graph *parent, uop *ast, const target *t, const opt *from, int n, opt_list *out, int most) {
-  search s = {.parent = parent, .ast = ast, .s = &(search_target){.t = t}};
+  search s = {.parent = parent, .ast = join_main(ast), .s = &(search_target){.t = t}};
   candidates c = {0};
   int made = 0, ranks = 0;
   set_bounds(&s, from, n);
@@ -431,8 +455,8 @@ int search_neighbours(graph *parent, uop *ast, const target *t, const opt *from,
 }
 
 int search_kernel(graph *parent, uop *ast, const search_target *t, const search_options *o, search_result *out) {
-  search s = {
-    .parent = parent, .ast = ast, .s = t, .o = o, .began = now_s(), .out = out, .base = xcalloc(1, sizeof *s.base)};
+  search s = {.parent = parent, .ast = join_main(ast), .s = t, .o = o, .began = now_s(), .out = out,
+              .base = xcalloc(1, sizeof *s.base)};
   *out = (search_result){.score = 1};
   t->make(t->ctx, &s.base, 1);
   // what compiles slowly is done in smaller steps
@@ -441,6 +465,7 @@ int search_kernel(graph *parent, uop *ast, const search_target *t, const search_
   if (!r) {
     const program *p = s.base->p;
     set_bounds(&s, p->applied, p->n_applied);
+    if (t->predict) t->predict(t->ctx, &s.base, 1);
     out->heuristic_us = fmin(t->sample(t->ctx, s.base), t->sample(t->ctx, s.base));
     bool enough = o->skip_us > 0 && out->heuristic_us <= o->skip_us;
     if (!enough) first_round(&s, p->applied, p->n_applied);

@@ -14,6 +14,7 @@ typedef struct candidate {
   program *p;                // NULL until it is made, and where it is not worth being made
   void *code;                // the device's; NULL: it does not compile, or its source is that of an earlier candidate
   double best_us;            // of its samples
+  double predicted_us;       // 0: not predicted
   double score;              // its time over the heuristic's in the same races; below 1 is faster
   bool checked, right;       // whether it has been compared with the reference, and how that ended
 } candidate;
@@ -26,6 +27,9 @@ typedef struct search_target {
   void (*make)(void *ctx, candidate *const *c, int n);
   bool (*right)(void *ctx, candidate *c);                        // the same bits as the heuristic's kernel
   double (*sample)(void *ctx, const candidate *c);               // microseconds of one run over cold weights
+  // The same of each, from its list alone (predicted_us): those that look best are made first, and hopeless ones
+  // never. NULL: nothing can be predicted.
+  void (*predict)(void *ctx, candidate *const *c, int n);
   void (*drop)(void *ctx, candidate *c);                         // its code is not needed any more
   void (*progress)(void *ctx, double fraction);                  // of this search
 } search_target;

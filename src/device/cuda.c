@@ -62,11 +62,27 @@ static int ask_attributes(cuda *c, error *err) {
   return nvidia_choose(&c->gpu, "CUDA", c->name, err);
 }
 
+// What is missing leaves the figures unknown: they only rank candidates.
+static void ask_figures(cuda *c) {
+  gpu_figures *f = &c->gpu.figures;
+  int khz = 0, memory_khz = 0, bits = 0;
+  *f = (gpu_figures){.name = c->name};
+  if (!attribute(c, CUDA_KHZ, &khz) && !attribute(c, CUDA_MEMORY_KHZ, &memory_khz) &&
+      !attribute(c, CUDA_MEMORY_BITS, &bits) && !attribute(c, CUDA_UNIT_ITEMS, &f->items) &&
+      !attribute(c, CUDA_UNIT_SHARED_BYTES, &f->shared) && !attribute(c, CUDA_UNIT_REGISTERS, &f->registers) &&
+      khz > 0 && memory_khz > 0 && bits > 0 && f->items > 0 && f->shared > 0 && f->registers > 0)
+    f->units = c->units;
+  f->ghz = khz * 1e-6;
+  f->gb_s = 2e-6 * memory_khz * bits / 8;
+  nvidia_figures(&c->gpu);
+}
+
 int cuda_open(cuda **out, error *err) {
   cuda *c = xcalloc(1, sizeof *c);
   cuda_status s = 0;
   *out = NULL;
   if (load_driver(c, err) || choose_gpu(c, err) || ask_attributes(c, err)) { cuda_close(c); return -1; }
+  ask_figures(c);
   s = c->DevicePrimaryCtxRetain(&c->context, c->device);
   if (!s) s = c->CtxSetCurrent(c->context);
   if (!s) s = c->StreamCreate(&c->stream, CUDA_STREAM_APART);

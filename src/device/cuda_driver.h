@@ -32,11 +32,17 @@ enum { CUDA_NO_MEMORY = 2, CUDA_NO_DEVICE = 100, CUDA_BAD_PTX = 218, CUDA_PTX_TO
 enum {
   CUDA_MOST_ITEMS = 1 /* of a work-group */,
   CUDA_SHARED_BYTES = 8 /* of a work-group */,
+  CUDA_KHZ = 13,
   CUDA_UNITS = 16,
+  CUDA_MEMORY_KHZ = 36,
+  CUDA_MEMORY_BITS = 37 /* at once, twice in each of its clocks */,
   CUDA_L2_BYTES = 38,
+  CUDA_UNIT_ITEMS = 39 /* that a multiprocessor holds */,
   CUDA_ONE_ADDRESSING = 41,
   CUDA_MAJOR = 75,
-  CUDA_MINOR = 76
+  CUDA_MINOR = 76,
+  CUDA_UNIT_SHARED_BYTES = 81,
+  CUDA_UNIT_REGISTERS = 82
 };
 enum { CUDA_LOG = 5, CUDA_LOG_BYTES = 6 };  // options of cuModuleLoadDataEx: what the assembler says of an error
 enum { CUDA_STREAM_APART = 1 /* does not wait for others */ };

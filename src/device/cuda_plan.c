@@ -343,6 +343,7 @@ int cuda_start(device *d, error *err) {
   c->memory.state = c;
   d->stop = cuda_stop;
   nvidia_target(&c->gpu, &d->target);
+  d->figures = c->gpu.figures.units ? &c->gpu.figures : NULL;
   nvidia_compiler(&c->gpu, d);
   d->run = &cuda_runtime;
   d->prepare = cuda_prepare;

@@ -71,6 +71,8 @@ struct device {
   const char *name;
   target target;
   char key[512];             // everything outside the kernel that decides about the code: part of cache keys
+  // what its kernels' times can be predicted from (predict.h); NULL: nothing
+  const struct gpu_figures *figures;
   int n_threads;             // of team
   // the second one runs plans of prompts: the same one, unless that has another number of threads
   struct team *team, *prompt_team;

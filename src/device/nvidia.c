@@ -51,6 +51,16 @@ void nvidia_target(const nvidia *n, target *out) {
   out->cache_bytes = n->cache_bytes;
 }
 
+void nvidia_figures(nvidia *n) {
+  static const struct { int capability, macs; } cores[] = {{120, 1024}, {100, 8192}, {90, 4096}, {89, 1024},
+                                                           {87, 2048},  {86, 1024},  {80, 2048}, {0, 512}};
+  int i = 0;
+  while (n->capability < cores[i].capability) i++;
+  n->figures.macs = cores[i].macs;
+  n->figures.latency_ns = 700;
+  n->figures.gap_us = 1.3;
+}
+
 int nvidia_ptx(const nvidia *n, const program *p, str *source, bytes *ptx, error *err) {
   int r = render_nvptx(p, &(render_options){.descriptors = n->descriptors}, source, err);
   return r ? r : compiler_run_for(n->llvm, TRIPLE, str_c(source), n->sm, "", ptx, NULL, err);
@@ -63,6 +73,7 @@ int nvidia_compile(const nvidia *n, const program *p, bytes *ptx, error *err) {
   if (debug_level() >= 3) {
     str line = {0};
     render_access_line(&line, p);
+    str_addf(&line, "registers %s: about %d\n", p->name, predict_registers(p));
     fprintf(stderr, "%s", str_c(&line));
     str_free(&line);
   }

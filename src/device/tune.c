@@ -17,6 +17,7 @@
 #include "base/env.h"
 #include "device/cache.h"
 #include "device/llvm.h"
+#include "device/predict.h"
 #include "device/rig.h"
 #include "device/team.h"
 
@@ -63,11 +64,12 @@ static void make_some(void *ctx, int thread, int n_threads) {
     candidate *c = m->c[i];
     if (m->code) {
       made *code = c->code;
-      if (m->skip[i] || d->compile(d, &code->k, NULL)) m->skip[i] = true;
+      if (m->skip[i] || (!m->g->o->predict && d->compile(d, &code->k, NULL))) m->skip[i] = true;
       continue;
     }
     str text = {0};
-    c->p = program_of(m->g, c);
+    if (!c->p) c->p = program_of(m->g, c);
+    if ((m->skip[i] = !c->p)) continue;
     const program *base = m->g->base ? m->g->base->p : c->p;
     m->skip[i] = c->p->n > base->n * NODES_MORE + FEW_NODES ||
                  d->show(d, c->p, &text, NULL, NULL);
@@ -105,7 +107,7 @@ static void make_all(hunt *g, candidate *const *c, int n) {
   team_run(g->r.p->d->team, make_some, &m);
   for (int i = 0; i < n; i++) {
     made *code = c[i]->code;
-    if (!m.skip[i]) {
+    if (!m.skip[i] && !g->o->predict) {
       code->packed =
         (bytes){memcpy(xmalloc(code->k.packed.n + 1), code->k.packed.at, code->k.packed.n), code->k.packed.n};
       m.skip[i] = g->r.p->d->run->link(g->r.p->d, &code->k, 1, &code->image, NULL) != 0;
@@ -160,6 +162,33 @@ static double sample(void *ctx, const candidate *c) {
   return g->deep ? (us + sample_at(g, c, g->o->deep)) / 2 : us;
 }
 
+static double predict_at_depths(const hunt *g, const gpu_figures *f, const program *p) {
+  double us = predict_us(f, p, g->o->vars, g->o->n_vars);
+  return g->deep ? (us + predict_us(f, p, g->o->deep, g->o->n_vars)) / 2 : us;
+}
+
+static double sample_figures(void *ctx, const candidate *c) {
+  const hunt *g = ctx;
+  return predict_at_depths(g, g->o->predict, c->p);
+}
+
+static void predict_some(void *ctx, int thread, int n_threads) {
+  (void)thread; (void)n_threads;
+  making *m = ctx;
+  const hunt *g = m->g;
+  const gpu_figures *f = g->o->predict ? g->o->predict : g->r.p->d->figures;
+  for (int i; (i = atomic_fetch_add(&m->next, 1)) < m->n;) {
+    candidate *c = m->c[i];
+    if (!c->p) c->p = program_of(g, c);
+    c->predicted_us = c->p ? predict_at_depths(g, f, c->p) : INFINITY;
+  }
+}
+
+static void predict(void *ctx, candidate *const *c, int n) {
+  hunt *g = ctx;
+  team_run(g->r.p->d->team, predict_some, &(making){.g = g, .c = c, .n = n});
+}
+
 // Whether the kernel does other work, or more, at o->deep.
 static bool depends_on_depth(const hunt *g) {
   arena *a = arena_new();
@@ -177,6 +206,7 @@ static bool depends_on_depth(const hunt *g) {
 static bool right(void *ctx, candidate *c) {
   hunt *g = ctx;
   const made *base = g->base->code, *m = c->code;
+  if (g->o->predict) return search_allows(g->r.p->g, g->r.ast, &g->r.p->d->target, c->opts, c->n, NULL);
   bool ok = rig_same(&g->r, &base->k, &m->k, g->r.timed, TIMED) && rig_same(&g->r, &base->k, &m->k, g->r.small, SMALL);
   ok = ok && (!g->deep || rig_same(&g->r, &base->k, &m->k, g->o->deep, TIMED));
   if (!ok && debug_level() >= 1) {
@@ -287,6 +317,7 @@ static void make_checked(void *ctx, candidate *const *c, int n) {
   make_all(g, c, n);
   if (g->base || !c[0]->code) return;
   g->base = c[0];
+  if (g->o->predict) return;
   if (reference(g)) { drop_candidate(g, c[0]); return; }
   // launches enough for a clock to measure, and no more than it takes
   double us = sample(g, c[0]) * g->r.n_launches;
@@ -323,17 +354,22 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
                      .batch = 2 * p->n_threads,
                      .make = make_checked,
                      .right = right,
-                     .sample = sample,
+                     .sample = o->predict ? sample_figures : sample,
+                     .predict = o->predict || p->d->figures ? predict : NULL,
                      .drop = drop_candidate,
                      .progress = show_hunt};
-  int r = rig_open(&g->r, p, unique, false, o->vars, o->n_vars, &g->err);
+  int r = 0;
+  if (o->predict) g->r = (rig){.p = p, .ast = p->asts[unique]};
+  else r = rig_open(&g->r, p, unique, false, o->vars, o->n_vars, &g->err);
   g->deep = !r && depends_on_depth(g);
   search_result found = {0};
   if (!r && search_kernel(p->g, g->r.ast, &s,
                           &(search_options){o->width, seconds, o->skip_ms * 1e3, hints->at, (int)hints->n}, &found))
     r = error_set(&g->err, "the heuristic's kernel cannot be made");
-  row->before_us = found.heuristic_us;
-  row->after_us = found.us;
+  if (!r || !o->predict) {
+    row->before_us = found.heuristic_us;
+    row->after_us = found.us;
+  }
   row->tried = found.tried;
   row->compiled = found.compiled;
   row->wrong = found.wrong;
@@ -351,19 +387,28 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
     memcpy(won.opts, found.best->opts, sizeof won.opts);
     vec_push(hints, won);
   }
-  if (found.best) keep_alternative(p, unique, &s, found.best, row);
-  rig_close(&g->r);
+  if (found.best && o->predict) {
+    opts_print(&row->opts, found.best->opts, found.best->n);
+    search_free(&s, found.best);
+  } else if (found.best) keep_alternative(p, unique, &s, found.best, row);
+  if (!o->predict) rig_close(&g->r);
   map_free(&g->seen);
   return r;
 }
 
 // --- a plan ----------------------------------------------------------------------------------------------------------
 
-// Shares, names and roles, from a few timed runs.
+// Shares, names and roles, from a few timed runs, or as predicted.
 static double look_at_shares(plan *p, const tune_options *o, tune_row *rows) {
   size_t n = (size_t)p->stats.kernels;
   double *us = xcalloc(2 * n + 1, sizeof *us), *sum = xcalloc((size_t)p->stats.unique + 1, sizeof *sum), all = 0;
-  for (int r = -WARM_UPS; r < LOOKS; r++) {
+  for (int i = 0; o->predict && i < p->stats.unique; i++) {
+    program *k = codegen(p->g, p->asts[i], &p->d->target, NULL);
+    rows[i].before_us = rows[i].after_us = predict_us(o->predict, k, o->vars, o->n_vars);
+    program_free(k);
+  }
+  for (size_t i = 0; o->predict && i < n; i++) sum[p->steps[i].unique] += rows[p->steps[i].unique].before_us;
+  for (int r = -WARM_UPS; r < LOOKS && !o->predict; r++) {
     plan_times t = {.kernel_us = us, .kernel_wait_us = us + n};
     plan_run_timed(p, o->vars, o->n_vars, &t);
     double *now = xcalloc((size_t)p->stats.unique + 1, sizeof *now);
@@ -405,7 +450,7 @@ int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
   for (int i = 0; i < p->stats.unique; i++) if (rows[i].share >= LEAST_SHARE) all += sqrt(rows[i].share);
   for (int i = 0; i < p->stats.unique; i++) {
     tuning t;
-    bool found = tuning_get(d, p->asts[i], &t),
+    bool found = !o->predict && tuning_get(d, p->asts[i], &t),
          longer = found && t.cut_s > 0 && rows[i].share >= LEAST_SHARE &&
                   o->seconds * sqrt(rows[i].share) / all >= t.cut_s * MUCH_LONGER;
     if (found && t.better) {                                  // a search that goes on begins with what there is

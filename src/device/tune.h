@@ -35,6 +35,9 @@ typedef struct tune_options {
   int n_vars;
   // other values, of the same variables: a kernel that depends on them is timed at both; NULL: there are none
   const plan_var *deep;
+  // times are predicted from the figures of a GPU that need not be here (predict.h), nothing runs, and no results are
+  // compared; NULL: they are measured
+  const struct gpu_figures *predict;
   void (*progress)(void *ctx, double fraction);
   void *ctx;
 } tune_options;

@@ -65,6 +65,11 @@ static void use_found(const trial *t, const struct tune_part *part, bool found) 
   for (int i = 0; i < part->n_rows; i++) plan_choose(t->p, i, found && part->rows[i].state == TUNE_BETTER);
 }
 
+static void count_bytes(const trial *t, struct tune_part *part) {
+  for (int i = 0; i < plan_get_stats(t->p).kernels; i++)
+    part->bytes += plan_kernel(t->p, i, t->vars, t->n_vars).bytes;
+}
+
 // All that is left together, in turns with the heuristic's kernels, beside what memory allows meanwhile. Drops all of
 // it where the runs do not get shorter.
 static int try_all(engine *e, const trial *t, struct tune_part *part, bool any, error *err) {
@@ -85,7 +90,7 @@ static int try_all(engine *e, const trial *t, struct tune_part *part, bool any, 
   part->before_us = median(us[0], turns);
   part->after_us = median(us[1], turns);
   part->limit_gb_s = looks ? median(limit, looks) : 0;
-  for (int i = 0; i < plan_get_stats(t->p).kernels; i++) part->bytes += plan_kernel(t->p, i, t->vars, t->n_vars).bytes;
+  count_bytes(t, part);
   bool shorter = median(ratio, turns) < MIN_GAIN && part->after_us < part->before_us * MIN_GAIN;
   for (int i = 0; any && !shorter && i < part->n_rows; i++)
     if (part->rows[i].state == TUNE_BETTER) part->rows[i].state = TUNE_DROPPED;
@@ -119,7 +124,16 @@ static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, 
   int64_t deep = min_i64(DEEP, engine_n_ctx(e) - n);
   plan_var deeper[] = {{"pos", deep}, {"n", n}};
   if (deep > s->depth) o.deep = deeper;
+  o.predict = s->predict;
   if (plan_search(t.p, &o, part->rows, err)) return -1;
+  if (s->predict) {
+    for (int i = 0; i < part->n_rows; i++) {
+      part->before_us += part->rows[i].count * part->rows[i].before_us;
+      part->after_us += part->rows[i].count * part->rows[i].after_us;
+    }
+    count_bytes(&t, part);
+    return 0;
+  }
   for (int i = 0; i < part->n_rows; i++) part->found += part->rows[i].state == TUNE_BETTER;
   if (part->found) try_each(&t, part);
   if (try_all(e, &t, part, part->found, err)) return -1;
@@ -148,7 +162,9 @@ int tune_run(engine *e, const struct tune_settings *wanted, struct tune_part par
   *layouts = (layout_rows){0};
   if (check_searched(e, err) || gguf_check_size(engine_gguf(e), err)) return -1;
   device *d = engine_device(e);
-  if (d->cache && !cache_is_on(d->cache))
+  if (wanted->predict && !d->target.has_local)
+    return error_set(err, "DEV=%s has no work-groups: only their times can be predicted (DEV=CUDA)", d->name);
+  if (!wanted->predict && d->cache && !cache_is_on(d->cache))
     return error_set(err, "the kernel cache is off: nothing that is found could be kept");
   struct tune_settings all = *wanted, trying = all, *s = &all;
   trying.progress = layouts_progress;

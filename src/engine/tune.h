@@ -19,6 +19,8 @@ struct tune_settings {
   double seconds, skip_ms;    // for both parts together
   bool prompt;                // chunks of a prompt as well
   bool layouts;               // layouts of weights first, for both (layouts.h)
+  // times are predicted from its figures (device/predict.h): nothing runs, and nothing is kept; NULL: they are measured
+  const struct gpu_figures *predict;
   int depth;                  // positions before the token that is timed; all are evaluated anew, the context is lost
   void (*progress)(void *ctx, const char *what, double fraction);
   void *ctx;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "device/cache.h"
+#include "device/predict.h"
 #include "engine/fail.h"
 #include "engine/tune.h"
 
@@ -25,6 +26,14 @@ static int by_share(const void *x, const void *y) {
   return a->share != b->share ? (a->share < b->share ? 1 : -1) : strcmp(a->name, b->name);
 }
 
+static void tell_known(const char *name, error *e) {
+  str all = {0};
+  const char *known;
+  for (size_t i = 0; gpu_name_at(i, &known); i++) str_addf(&all, "%s%s", i ? ", " : "", known);
+  error_set(e, "tuning: no figures of a GPU '%s' are known; those of %s are", name, str_c(&all));
+  str_free(&all);
+}
+
 int weft_tune(weft_model *m, const weft_tune_options *options, weft_tuned **out, weft_error *err) {
   weft_tune_options o = options ? *options : (weft_tune_options){0};
   error e = {0};
@@ -36,12 +45,15 @@ int weft_tune(weft_model *m, const weft_tune_options *options, weft_tuned **out,
   else if (o.depth < 0 || o.depth + weft_model_chunk(m) > weft_model_context(m))
     error_set(&e, "tuning: a chunk of %d positions at depth %d does not fit the context of %d", weft_model_chunk(m),
               o.depth, weft_model_context(m));
+  const gpu_figures *figures = o.predict ? gpu_known(o.predict) : NULL;
+  if (o.predict && !figures) tell_known(o.predict, &e);
   if (e.text[0]) return fail(err, &e);
   struct tune_settings s = {.width = o.beam ? o.beam : DEFAULT_BEAM,
                             .seconds = o.seconds > 0 ? o.seconds : DEFAULT_SECONDS,
                             .skip_ms = o.skip_ms,
                             .prompt = !o.no_prompt,
-                            .layouts = !o.no_layouts,
+                            .layouts = !o.no_layouts && !figures,
+                            .predict = figures,
                             .depth = o.depth,
                             .progress = o.progress,
                             .ctx = o.progress_ctx};

@@ -1,22 +1,29 @@
 // What a kernel of work-groups asks of memory, counted from its program: see render.h. Nothing runs. The addresses of
 // the items that run in step (the first of a work-group) are evaluated with all loops in their first turn.
 #include "render/render.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/eval.h"
 
-enum { STEP = 32 /* items */, SECTOR = 32 /* bytes that memory gives at once */, WIDEST = 16 /* bytes of a load */ };
+enum { STEP = 32 /* items */, SECTOR = 32 /* bytes that memory gives at once */, WIDEST = 16 /* bytes of a load */,
+       TURNS_AT_ONCE = 4 };
 
 // Where a load reads: so many bytes behind the number of an element.
 typedef struct place { const uop *memory, *base; int64_t from, bytes; } place;
 
-// turns: of the loops that are open; first, items: that are there, by the conditions that are open
-typedef struct scope { double turns; int64_t first, items; } scope;
+// turns: of the loops that are open, and of the innermost alone; first, items: that are there, by the conditions that
+// are open
+typedef struct scope { double turns, own; int64_t first, items; } scope;
 
 typedef struct walk {
   const program *p;
+  const int64_t *vars;                     // values; NULL: the largest
   map zeros;
   scope in;
+  // Since a region began: useful bytes of all items of a step, and bytes that each of them loads. The most of the
+  // former in all turns of one.
+  double burst, loaded, most;
   VEC(place) near;                         // loads since a loop or condition began or ended, or something was stored
 } walk;
 
@@ -124,6 +131,8 @@ static void count_load(walk *w, const uop *load, const int size[3], kernel_acces
     out->loads += w->in.turns;
     out->sectors += w->in.turns * found;
     out->useful += w->in.turns * different * (double)wide;
+    w->burst += different * (double)wide;
+    w->loaded += (double)wide;
     out->loaded += w->in.turns * (double)wide;
   }
 }
@@ -138,6 +147,38 @@ static void numbers_of(const uop *cond, char kind, int64_t *from, int64_t *below
   if (y->op == OP_CONST && x->op == OP_SPECIAL && x->s[0] == kind) *below = min_i64(*below, y->a);
 }
 
+static void put_variables(const walk *w, uop *u, map *leaf, evalue *room, size_t *n) {
+  if (u->op == OP_VAR && !map_has(leaf, u)) {
+    room[*n].i = w->vars[render_var(w->p, u)];
+    map_put(leaf, u, &room[(*n)++]);
+  }
+  for (size_t i = 0; i < u->nsrc; i++) put_variables(w, u->src[i], leaf, room, n);
+}
+
+// The value of an expression over variables; the largest that it can have where it depends on more than these.
+static double value_at(const walk *w, uop *u) {
+  evalue room[64], v;
+  map leaf = {0};
+  size_t n = 0;
+  if (w->vars && w->p->n_vars <= (int)COUNT(room)) put_variables(w, u, &leaf, room, &n);
+  bool known = eval_expr(&(eval_env){.leaf = &leaf}, u, &v);
+  map_free(&leaf);
+  return (double)(known ? v.i : u->vmax);
+}
+
+// Instructions of an operation: four bytes of a register at once where there is one for that, a lane otherwise.
+static double instructions_of(const uop *u) {
+  switch (u->op) {
+  case OP_INDEX: case OP_SPLAT: case OP_STACK: case OP_EXTRACT: case OP_LOCAL: case OP_SPECIAL: case OP_VAR:
+  case OP_BITCAST: case OP_LANE: case OP_ACC: return 0;
+  case OP_LOAD: case OP_STORE: {
+    const uop *v = u->op == OP_LOAD ? u : u->src[1];
+    return ceil((double)v->lanes * dtype_size((enum dtype)v->dt) / WIDEST);
+  }
+  default: return u->dt == DT_VOID ? 1 : u->lanes;
+  }
+}
+
 // A condition opens: for fewer work-groups, or for fewer of the items, which run in whole steps.
 static void enter_if(walk *w, const uop *cond, const kernel_access *a) {
   int64_t from = 0, below = (int64_t)a->groups, first = w->in.first, end = w->in.first + w->in.items;
@@ -150,14 +191,26 @@ static void enter_if(walk *w, const uop *cond, const kernel_access *a) {
   w->in.items = end - first;
 }
 
-bool render_access(const program *p, kernel_access *out) {
-  walk w = {.p = p, .in = {.turns = 1}};
+// A region ends: a turn of a loop, what a condition guards, what stands before a barrier. NVIDIA's assembler makes the
+// loads of four turns at once.
+static void end_burst(walk *w, kernel_access *out) {
+  if (w->burst * w->in.turns > w->most) {
+    double at_once = fmin(w->in.own, TURNS_AT_ONCE);
+    w->most = w->burst * w->in.turns;
+    out->burst = w->burst * at_once;
+    out->ahead = w->loaded * (at_once - 1);
+  }
+  w->burst = w->loaded = 0;
+}
+
+bool render_access(const program *p, const int64_t *vars, kernel_access *out) {
+  walk w = {.p = p, .vars = vars, .in = {.turns = 1, .own = 1}};
   int size[3];
-  *out = (kernel_access){.groups = 1, .bytes = (double)p->bytes->vmax};
+  *out = (kernel_access){.groups = 1, .bytes = value_at(&w, p->bytes)};
   for (int i = 0; i < 3; i++) {
     if (p->local[i] && p->local[i]->op != OP_CONST) return false;
     size[i] = p->local[i] ? (int)p->local[i]->a : 1;
-    if (p->global[i]) out->groups *= (double)p->global[i]->vmax;
+    if (p->global[i]) out->groups *= value_at(&w, p->global[i]);
   }
   out->items = size[0] * size[1] * size[2];
   scope before[64];
@@ -166,17 +219,24 @@ bool render_access(const program *p, kernel_access *out) {
   note_near(&w, 0);
   for (size_t i = 0; i < p->n; i++) {
     const uop *u = p->at[i];
+    bool parts = u->op == OP_RANGE || u->op == OP_END || u->op == OP_IF || u->op == OP_ENDIF;
+    if (parts || u->op == OP_BARRIER) end_burst(&w, out);
     if (u->op == OP_RANGE || u->op == OP_IF) {
       if (depth == (int)COUNT(before)) return false;
       before[depth++] = w.in;
-      if (u->op == OP_RANGE) w.in.turns *= (double)u->src[0]->vmax;
+      if (u->op == OP_RANGE) w.in.turns *= w.in.own = value_at(&w, u->src[0]);
       else enter_if(&w, u->src[0], out);
     } else if (u->op == OP_END || u->op == OP_ENDIF) w.in = before[--depth];
-    else if (u->op != OP_CONST && u->op != OP_PARAM) out->nodes += w.in.turns;
+    else if (u->op != OP_CONST && u->op != OP_PARAM) {
+      out->nodes += w.in.turns;
+      out->instructions += w.in.turns * instructions_of(u);
+    }
+    // 16 x 8 sums over K bytes, or over K / 2 halves at half the pace
+    if (u->op == OP_MMA) out->macs += w.in.turns * 16 * 8 * (double)(u->a << !!u->b);
     if (read_index(u) && render_memory(read_index(u))->op == OP_PARAM) count_load(&w, u, size, out);
-    if (u->op == OP_RANGE || u->op == OP_END || u->op == OP_IF || u->op == OP_ENDIF || u->op == OP_STORE)
-      note_near(&w, i + 1);
+    if (parts || u->op == OP_STORE) note_near(&w, i + 1);
   }
+  end_burst(&w, out);
   map_free(&w.zeros);
   vec_free(&w.near);
   return out->loads > 0;
@@ -184,7 +244,7 @@ bool render_access(const program *p, kernel_access *out) {
 
 void render_access_line(str *out, const program *p) {
   kernel_access a;
-  if (!render_access(p, &a)) return;
+  if (!render_access(p, NULL, &a)) return;
   str_addf(out,
            "access %s: %.0f groups of %.0f items, %.0f bytes, %.0f nodes, %.0f loads of %.1f bytes, %.0f sectors, %.0f "
            "useful bytes\n",

@@ -56,12 +56,17 @@ int shuffle_lane(const uop *shuffle, int i);                             // the 
 // so many bits at its end are 0, whatever it is; memo: of earlier answers
 int render_zeros(const uop *integer, map *memo);
 
-// What a kernel of work-groups asks of memory that is not the group's (access.c). loads: instructions of an item;
-// sectors: of 32 bytes, that they touch for 32 items in step, counted anew for each instruction; useful: different
-// bytes of these that are asked for. nodes: operations of an item, as the program has them. False: it has no such
-// loads, or sizes are not constant.
-typedef struct kernel_access { double groups, items, bytes, nodes, loads, loaded, sectors, useful; } kernel_access;
-bool render_access(const program *p, kernel_access *out);
+// What a kernel of work-groups asks of memory that is not the group's (access.c), and of its processors. loads:
+// instructions of an item; sectors: of 32 bytes, that they touch for 32 items in step, counted anew for each
+// instruction; useful: different bytes of these that are asked for; burst: those of the turns of a loop that are made
+// at once, of the loop that asks for most; ahead: bytes that an item loads in all but the first of these turns. nodes:
+// operations of an item, as the program has them; instructions: these by lane; macs: products of bytes that 32 items
+// make on tensor cores. vars: values, in the order of p->vars; NULL: the largest. False: it has no such loads, or sizes
+// are not constant.
+typedef struct kernel_access {
+  double groups, items, bytes, nodes, instructions, macs, loads, loaded, sectors, useful, burst, ahead;
+} kernel_access;
+bool render_access(const program *p, const int64_t *vars, kernel_access *out);
 void render_access_line(str *out, const program *p);                     // the same, for people and tools
 static inline bool is_pow2(int64_t n) { return n > 0 && !(n & (n - 1)); }
 #endif

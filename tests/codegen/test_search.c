@@ -259,6 +259,35 @@ static void test_search(void **state) {
   kt_finish(&r);
 }
 
+static void pretend_predict(void *ctx, candidate *const *c, int n) {
+  (void)ctx;
+  for (int i = 0; i < n; i++)
+    c[i]->predicted_us = count_of(c[i], OPT_THREAD)   ? 1000
+                         : count_of(c[i], OPT_UNROLL) ? 0
+                                                      : 100 - 9 * count_of(c[i], OPT_UPCAST);
+}
+
+// Nothing is compiled of which a multiple of the heuristic's time is predicted; what is unknown comes first, then the
+// most promising.
+static void test_ranked(void **state) {
+  (void)state;
+  kt_backend b;
+  kt_run r;
+  native(&b);
+  kt_prepare(&r, kt_find("matmul"));
+  pretend d = {.g = r.t.g, .ast = r.s.kernels[0].ast, .t = &b.t, .upcast = .9, .thread = .1};
+  search_target s = {.t = d.t, .ctx = &d, .batch = 4, .make = pretend_make, .right = pretend_right,
+                     .sample = pretend_sample, .predict = pretend_predict, .drop = pretend_drop};
+  search_result found;
+  assert_int_equal(search_kernel(d.g, d.ast, &s, &(search_options){.width = 3, .seconds = 60}, &found), 0);
+  assert_non_null(found.best);
+  assert_int_equal(d.checked_wrong, 0);                             // those with a THREAD were never made
+  assert_true(count_of(found.best, OPT_UPCAST) >= 1 && found.score < 1);
+  search_free(&s, found.best);
+  assert_int_equal(d.dropped, d.made);
+  kt_finish(&r);
+}
+
 // ---- the same bits --------------------------------------------------------------------------------------------------
 
 static void run_with(kt_run *r, const uop *ast, const kt_backend *b, const codegen_options *o, kt_memory *to) {
@@ -375,6 +404,7 @@ static void test_neighbours(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts), cmocka_unit_test(test_replay),
                                      cmocka_unit_test(test_order), cmocka_unit_test(test_search),
-                                     cmocka_unit_test(test_descriptors), cmocka_unit_test(test_neighbours)};
+                                     cmocka_unit_test(test_ranked), cmocka_unit_test(test_descriptors),
+                                     cmocka_unit_test(test_neighbours)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -152,6 +152,12 @@ FUNCTION(DeviceGetAttribute, cuDeviceGetAttribute, int *out, int what, cuda_devi
   case CUDA_MOST_ITEMS: *out = 1024; return 0;
   case CUDA_SHARED_BYTES: *out = 49152; return 0;
   case CUDA_UNITS: *out = 4; return 0;
+  case CUDA_KHZ: *out = 1500000; return 0;
+  case CUDA_MEMORY_KHZ: *out = 800000; return 0;
+  case CUDA_MEMORY_BITS: *out = 128; return 0;
+  case CUDA_UNIT_ITEMS: *out = 1536; return 0;
+  case CUDA_UNIT_SHARED_BYTES: *out = 102400; return 0;
+  case CUDA_UNIT_REGISTERS: *out = 65536; return 0;
   case CUDA_L2_BYTES: *out = 4 << 20; return 0;
   case CUDA_ONE_ADDRESSING: *out = 1; return 0;
   case CUDA_MAJOR: *out = sm / 10; return 0;
