@@ -10,15 +10,24 @@
 #include "codegen/join.h"
 #include "codegen/keep.h"
 #include "codegen/linearize.h"
+#include "codegen/mma.h"
 #include "codegen/neighbours.h"
 #include "codegen/numbers.h"
 #include "graph/record.h"
 #include "graph/verify.h"
 
-// Behind every pass.
-static void check(graph *g, uop *ast, enum stage stage, const char *pass) {
+// Behind every pass. False: it made what the verifier refuses, of doubtful OptOps.
+static bool check(graph *g, uop *ast, enum stage stage, const char *pass, const codegen_options *o) {
   record_mark(g, ast, "%s", pass);
+  if (o && o->doubtful) {
+    str why = {0};
+    bool ok = verify_graph_ok(g, ast, stage, &why);
+    if (!ok && debug_level() >= 3) fprintf(stderr, "search: after '%s': %s\n", pass, str_c(&why));
+    str_free(&why);
+    return ok;
+  }
   if (env_int(ENV_SPEC)) verify(g, ast, stage, pass);
+  return true;
 }
 
 static void dump(const char *pass, uop *ast) {
@@ -105,9 +114,29 @@ static program *filling_program(graph *parent, uop *ast, const target *t) {
   snprintf(p->name, sizeof p->name, "fill_%lld_%lld_%u", (long long)p->tiles->a,
            (long long)(p->bufs[0].elems / p->tiles->a), ast->nsrc);
   if (t->has_local) ast = filling_numbers(g, ast, p);
-  dump("filling kernel", ast);                          check(g, ast, STAGE_OPTIMISED, "filling kernel");
+  dump("filling kernel", ast);                          check(g, ast, STAGE_OPTIMISED, "filling kernel", NULL);
   linearize(g, decompose(g, ast, t), t, p);
   return p;
+}
+
+// NULL: what is doubtful is unsound.
+static uop *expand_all(kernel *k, program *p, const target *t, const codegen_options *o) {
+  graph *g = k->g;
+  uop *u;
+  bool ok = check(g, u = t->has_local ? work_group_numbers(k, p) : k->ast, STAGE_OPTIMISED, "work-groups", o) &&
+            check(g, u = expand_gates(g, u), STAGE_OPTIMISED, "gates", o) &&
+            check(g, u = expand_stages(g, u), STAGE_OPTIMISED, "stages", o) &&
+            check(g, u = expand_unrolls(g, u), STAGE_OPTIMISED, "unroll", o) &&
+            check(g, u = expand_lanes(g, u), STAGE_OPTIMISED, "lanes", o) &&
+            check(g, u = join_neighbours(g, u), STAGE_OPTIMISED, "neighbours", o) &&
+            check(g, u = keep_values(g, u, k->keep, k->keep_hint, t->tile_bytes), STAGE_OPTIMISED, "keep", o);
+  if (ok) dump("expanded", u);
+  return ok && check(g, u = decompose(g, u, t), STAGE_OPTIMISED, "decompose", o) ? u : NULL;
+}
+
+static program *unsound(program *p) {
+  program_free(p);
+  return NULL;
 }
 
 program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o) {
@@ -118,33 +147,33 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   kernel k;
   if (o) graph_record(g, o->record);
   kernel_init(&k, g, simplify(g, ast), t);
-  dump("kernel", k.ast);                                check(g, k.ast, STAGE_KERNEL, "schedule");
+  dump("kernel", k.ast);
+  check(g, k.ast, STAGE_KERNEL, "schedule", NULL);
   find_arguments(k.ast, p);
   kernel_cost(g, k.ast, p);
-  optimise(&k, p, o);                                   check(g, k.ast, STAGE_KERNEL, "optimise");
+  optimise(&k, p, o);
+  if (!check(g, k.ast, STAGE_KERNEL, "optimise", o) || (o && o->doubtful && !mma_sound(k.ast))) return unsound(p);
   memcpy(p->order, k.order, sizeof p->order);
   p->ahead = k.ahead;
   p->by_table = k.by_table;
   p->without = k.without;
   if (t->has_local && !(o && o->tile)) p->tile = chain_tile(&k);
-  kernel_make_tiles(&k);                                check(g, k.ast, STAGE_KERNEL, "tiles");
+  kernel_make_tiles(&k);
+  if (!check(g, k.ast, STAGE_KERNEL, "tiles", o)) return unsound(p);
   name_kernel(&k, p);
   p->applied = memcpy(ARENA_ARRAY(p->mem, opt, k.n_applied + 1), k.applied, (size_t)k.n_applied * sizeof *k.applied);
   p->n_applied = k.n_applied;
   dump("optimised", k.ast);
-  uop *u = t->has_local ? work_group_numbers(&k, p) : k.ast;  check(g, u, STAGE_OPTIMISED, "work-groups");
-  u = expand_gates(g, u);                               check(g, u, STAGE_OPTIMISED, "gates");
-  u = expand_stages(g, u);                              check(g, u, STAGE_OPTIMISED, "stages");
-  u = expand_unrolls(g, u);                             check(g, u, STAGE_OPTIMISED, "unroll");
-  u = expand_lanes(g, u);                               check(g, u, STAGE_OPTIMISED, "lanes");
-  u = join_neighbours(g, u);                            check(g, u, STAGE_OPTIMISED, "neighbours");
-  u = keep_values(g, u, k.keep, k.keep_hint, t->tile_bytes); check(g, u, STAGE_OPTIMISED, "keep");
-  dump("expanded", u);
-  u = decompose(g, u, t);                               check(g, u, STAGE_OPTIMISED, "decompose");
+  uop *u = expand_all(&k, p, t, o);
+  if (!u) return unsound(p);
   p->tiles = uop_idx(g, 1);
   for (size_t i = 2; i < u->src[0]->nsrc; i++)
     if (u->src[0]->src[i]->b == AXIS_GLOBAL) p->tiles = u->src[0]->src[i]->src[0];
   linearize(g, u, t, p);
+  str why = {0};
+  bool sound = !(o && o->doubtful) || verify_program_ok(g, p->at, p->n, &why);
+  str_free(&why);
+  if (!sound) return unsound(p);
   if (env_int(ENV_SPEC)) verify_program(g, p->at, p->n, "linearize");
   if (debug_level() >= 3) {
     fprintf(stderr, "kernel %s:", p->name);

@@ -10,6 +10,7 @@ typedef struct codegen_options {
   // if not NULL: these instead of the heuristic (n_opts of them); one that cannot be applied is skipped
   const opt *opts;
   int n_opts;
+  bool doubtful;             // NULL where the verifier refuses what a pass made of them; otherwise nothing is looked at
   // if tile is not 0: it follows another kernel in its launch, of which each work-group has stored so many elements of
   // PARAM `follows`, side by side (chain.h); instead of the heuristic
   int64_t follows, tile;
@@ -17,7 +18,8 @@ typedef struct codegen_options {
 } codegen_options;
 
 // The pipeline of this folder. `ast`: SINK(STORE...) over PARAMs, from schedule/. The program is the caller's
-// (program_free); its nodes live in a graph of its own. What is in the ast was verified. NULL only with opts, for
-// several kernels in one launch (join.h): the one that these are of (join_main) no longer fits the others.
+// (program_free); its nodes live in a graph of its own. What is in the ast was verified. NULL only with opts: for
+// several kernels in one launch (join.h), where the one that these are of (join_main) no longer fits the others; and
+// what is doubtful.
 program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o);
 #endif

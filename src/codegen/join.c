@@ -349,7 +349,9 @@ program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_
   part_place at[MOST_JOINED];
   bool chain = is_chain(ast);
   const uop *main = main_part(ast);
-  codegen_options follower = {.follows = chain ? out_of(ast->src[0])->a : 0, .record = o ? o->record : NULL},
+  codegen_options follower = {.follows = chain ? out_of(ast->src[0])->a : 0,
+                              .doubtful = o && o->doubtful,
+                              .record = o ? o->record : NULL},
                   other = {.noopt = o && o->noopt, .record = follower.record};
   p->graph = j.g;
   p->mem = graph_arena(j.g);

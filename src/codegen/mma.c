@@ -150,6 +150,23 @@ static uop *sum_of_bytes(graph *g, uop *reduce, const tile *c) {
   return uop_new(g, OP_MMA, DT_I32, 4, src, n, (uarg){.a = k});
 }
 
+bool mma_sound(uop *ast) {
+  arena *mem = arena_new();
+  uop_list l = uop_toposort(mem, &ast, 1);
+  mma_ranges m;
+  bool sound = true;
+  for (size_t i = 0; i < l.n && sound; i++) {
+    uop *u = l.at[i], *a, *x;
+    bool tiled = false;
+    for (size_t j = 1; u->op == OP_REDUCE && j < u->nsrc; j++) tiled |= u->src[j]->b == AXIS_MMA;
+    if (tiled)
+      sound = mma_find(ast->src[0], &m) && (mma_halves(u) != DT_VOID ? half_operands(u, &m, &a, &x)
+                                                                      : dot_operands(u->src[0], DT_I32, NULL, &a, &x));
+  }
+  arena_free(mem);
+  return sound;
+}
+
 // Halves 2 pair and 2 pair + 1 of what item t has: as they lie in memory, or as two lanes.
 static uop *two_halves(graph *g, uop *v, const tile *c, map *to, int pair) {
   bool loaded = v->op == OP_LOAD && side_by_side(v, c->inner);

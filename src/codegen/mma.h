@@ -20,5 +20,6 @@ bool mma_fits_halves(const uop *reduce, const mma_ranges *m, const uop *inner, u
 // The type of halves whose products this sum adds up; DT_VOID: it adds up others.
 enum dtype mma_halves(const uop *reduce);
 bool mma_has(const uop *ast);                                    // is there such a sum?
+bool mma_sound(uop *ast);                                         // do all such sums still have operands that fit?
 uop *expand_mma(graph *g, uop *ast);                             // sums over MMA ranges become MMAs
 #endif

@@ -753,20 +753,22 @@ static bool widen_one(kernel *k) {
   return did;
 }
 
-// Items that run in step give each other one value at a time: what they share out has no lanes.
-static bool lanes_meet_groups(kernel *k, opt o) {
-  bool lanes = false, groups = false;
+// Items that run in step give each other one value at a time: what they share out has no lanes. And where all items
+// fill a stage, there are no more of them later.
+static bool items_forbid(kernel *k, opt o) {
+  bool lanes = false, groups = false, filled = false;
   axes x;
   kernel_axes(k, &x);
   for (int i = 0; i < x.n; i++) {
     lanes |= i < x.n_out && (x.at[i]->b == AXIS_LANE || (o.kind == OPT_LANES && o.axis == i));
     groups |= x.at[i]->b == AXIS_GROUP || o.kind == OPT_GROUP || o.kind == OPT_GROUPTOP;
+    filled |= i >= x.n_out && x.at[i]->b == AXIS_LOCAL;
   }
-  return k->t->step_items && lanes && groups;
+  return (k->t->step_items && lanes && groups) || (filled && o.kind == OPT_LOCAL && o.axis < x.n_out);
 }
 
 bool kernel_apply(kernel *k, opt o) {
-  if (lanes_meet_groups(k, o) || !try_opt(k, o)) return false;
+  if (items_forbid(k, o) || !try_opt(k, o)) return false;
   if (o.kind == OPT_GROUP || o.kind == OPT_GROUPTOP) while (widen_one(k)) {}
   record_mark(k->g, k->ast, "%s(%d, %d)", opt_name(o.kind), o.axis, o.amount);
   return true;

@@ -180,7 +180,8 @@ static void extend_by_one(search *s, candidates *to, const opt *from, int n) {
   opt o[MOST_OPTS + 1];
   if (n < 0 || n >= MOST_OPTS || !replay_opts(&k, g, s->ast, s->s->t, from, n)) { graph_free(g); return; }
   if (n) memcpy(o, from, (size_t)n * sizeof *o);
-  bool in_lanes = !s->s->t->vector_bytes;
+  // items that run in step are lanes already
+  bool in_lanes = !s->s->t->vector_bytes || s->s->t->step_items;
   for (int i = 0; i < n; i++) in_lanes |= from[i].kind == OPT_LANES || from[i].kind == OPT_TC;
   kernel_axes(&k, &x);
   for (size_t m = 0; !in_lanes && m < COUNT(lanes); m++)

@@ -106,7 +106,9 @@ typedef struct jobs { device *d; graph *g; job *at; int n, next, done; bool fill
 // What a tuning makes of the kernel; NULL where it must not be used: somebody may have written it into the cache.
 static program *tuned_program(const device *d, graph *g, uop *ast, const tuning *t, struct recorder *r) {
   if (!search_allows(g, ast, &d->target, t->opts, t->n, NULL)) return NULL;
-  return codegen(g, ast, &d->target, &(codegen_options){.opts = t->opts, .n_opts = t->n, .record = r});
+  bool doubtful = d->target.has_local;
+  return codegen(g, ast, &d->target,
+                 &(codegen_options){.opts = t->opts, .n_opts = t->n, .doubtful = doubtful, .record = r});
 }
 
 static program *make_program(const device *d, graph *g, uop *ast, const tuning *t, struct recorder *r) {

@@ -53,7 +53,7 @@ typedef struct making {
 static program *program_of(const hunt *g, candidate *c) {
   const target *t = &g->r.p->d->target;
   if (!g->base) return codegen(g->r.p->g, g->r.ast, t, NULL);
-  return codegen(g->r.p->g, g->r.ast, t, &(codegen_options){.opts = c->opts, .n_opts = c->n});
+  return codegen(g->r.p->g, g->r.ast, t, &(codegen_options){.opts = c->opts, .n_opts = c->n, .doubtful = t->has_local});
 }
 
 static void make_some(void *ctx, int thread, int n_threads) {
