@@ -103,7 +103,9 @@ static bool number_rows(numbering *n) {
   graph *g = n->k->g;
   mma_ranges tile;
   bool any = false;
-  int room = NUMBERS - 1 - (n->shared > 1);        // one for what is left, and one for items that share
+  bool tiled = mma_has(n->k->ast) && mma_find(n->k->ast->src[0], &tile);
+  // one for what is left, one for items that share, one for those of a tile
+  int room = NUMBERS - 1 - (n->shared > 1) - tiled;
   for (int i = 0; i < n->x.n_out && n->n_items < room; i++) {
     uop *r = n->x.at[i];
     if (!is_row_of_items(n->k, r) || is_of_sharers(n->k, r, n->shared)) continue;
@@ -111,7 +113,7 @@ static bool number_rows(numbering *n) {
     number_step(n, map_ptr(&n->to, r));
     any = true;
   }
-  if (!mma_has(n->k->ast) || !mma_find(n->k->ast->src[0], &tile)) return any;
+  if (!tiled) return any;
   uop *s = next_number(n, true, uop_idx(g, MMA_ITEMS));
   map_put(&n->to, tile.g, idx_div(g, s, tile.t->src[0]));
   uop *t = idx_mod(g, s, tile.t->src[0]);
