@@ -491,6 +491,7 @@ complete -c weft -n '__fish_seen_subcommand_from tune' -l budget -x -d 'time for
 complete -c weft -n '__fish_seen_subcommand_from tune' -l skip-ms -x -d 'a kernel this fast needs no search (default: BEAM_SKIP_MS, or none)'
 complete -c weft -n '__fish_seen_subcommand_from tune' -l no-prompt -d 'tune single tokens only'
 complete -c weft -n '__fish_seen_subcommand_from tune' -l no-layouts -d 'try no other layouts of weights'
+complete -c weft -n '__fish_seen_subcommand_from tune' -l predict -x -d 'times by the figures of a GPU: orin, rtx4090 or h200'
 complete -c weft -n '__fish_seen_subcommand_from tune' -s c -l ctx-size -x -d 'context; attention is tuned for this one (default: the model\'s)'
 complete -c weft -n '__fish_seen_subcommand_from tune' -s d -l n-depth -x -d 'tokens in the context before (default 0)'
 complete -c weft -n '__fish_seen_subcommand_from tune' -s t -l threads -x -d 'threads; 0: as many as help (default)'

@@ -799,6 +799,7 @@ _weft() {
     '--skip-ms[a kernel this fast needs no search (default\: BEAM_SKIP_MS, or none)]:MS: '
     '--no-prompt[tune single tokens only]'
     '--no-layouts[try no other layouts of weights]'
+    '--predict[times by the figures of a GPU\: orin, rtx4090 or h200]:GPU: '
     '-c[context; attention is tuned for this one (default\: the model'\''s)]:N: '
     '--ctx-size[context; attention is tuned for this one (default\: the model'\''s)]:N: '
     '-d[tokens in the context before (default 0)]:N: '
