@@ -338,6 +338,12 @@ static bool fits_launch(program *const *part, const launch_shape *form, int n, b
   return fits && (chain || equal || !waits) && shared <= t->max_local_bytes;
 }
 
+static program *no_launch(program *p, program *const *part, int n) {
+  for (int i = 0; i < n; i++) program_free(part[i]);
+  program_free(p);
+  return NULL;
+}
+
 static const uop *out_of(const uop *ast) { return ast->src[0]->src[0]->src[0]; }
 
 program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_options *o) {
@@ -358,11 +364,7 @@ program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_
   p->bytes = p->flops = uop_idx(j.g, 0);
   for (int i = 0; i < n; i++) {
     part[i] = codegen(j.g, ast->src[i], t, chain && i ? &follower : ast->src[i] == main ? o : &other);
-    if (!part[i]) {
-      while (i > 0) program_free(part[--i]);
-      program_free(p);
-      return NULL;
-    }
+    if (!part[i]) return no_launch(p, part, i);
     form[i] = shape_of_program(part[i]);
     items = max_i64(items, form[i].items);
     groups = chain ? form[0].groups : groups + form[i].groups;
@@ -372,11 +374,7 @@ program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_
     memcpy((opt *)(uintptr_t)p->applied, part[i]->applied, (size_t)part[i]->n_applied * sizeof *p->applied);
     p->n_applied = part[i]->n_applied;
   }
-  if (o && o->opts && !fits_launch(part, form, n, chain, t)) {
-    for (int i = 0; i < n; i++) program_free(part[i]);
-    program_free(p);
-    return NULL;
-  }
+  if (o && o->opts && !fits_launch(part, form, n, chain, t)) return no_launch(p, part, n);
   place_parts(at, form, n, chain, items, t);
   find_arguments(ast, p);
   p->global[0] = uop_idx(j.g, groups);
