@@ -10,7 +10,7 @@ typedef struct codegen_options {
   // if not NULL: these instead of the heuristic (n_opts of them); one that cannot be applied is skipped
   const opt *opts;
   int n_opts;
-  bool doubtful;             // NULL where the verifier refuses what a pass made of them; otherwise nothing is looked at
+  bool doubtful;             // the verifier looks at what each pass makes of them; NULL where it refuses that
   // if tile is not 0: it follows another kernel in its launch, of which each work-group has stored so many elements of
   // PARAM `follows`, side by side (chain.h); instead of the heuristic
   int64_t follows, tile;
