@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
+#include "engine/caches.h"
 #include "engine/engine.h"
 
 enum {
@@ -37,14 +38,22 @@ uint64_t places_bytes(const gguf *file, const model *m, int from, int to, int64_
   return sum;
 }
 
-// Bytes of the last n layers on a device, with what is computed there: what flows, logits, and the scores of attention
-// with as many positions as kernels know.
+// Bytes of the last n layers on a device, with what is computed there: what flows, logits, what attention makes of each
+// page of the longest sequence, and the keys and values of all of it, side by side.
 static uint64_t bytes_of_layers(const wish *w, int n) {
   int n_layer = model_n_layer(w->m);
-  uint64_t sum = places_bytes(w->file, w->m, n_layer - n, n_layer, w->sizes->positions);
+  const struct places_sizes *sizes = w->sizes;
+  uint64_t sum = places_bytes(w->file, w->m, n_layer - n, n_layer, sizes->positions), most = 0, more;
   uint64_t values = (uint64_t)model_n_stream(w->m) * AT_ONCE + (uint64_t)model_n_vocab(w->m) +
-                    (uint64_t)model_most_heads(w->m) * (uint64_t)w->sizes->longest;
-  return add_u64(sum, values * (uint64_t)w->sizes->tokens * sizeof(float), &sum) ? sum : UINT64_MAX;
+                    (uint64_t)model_attention_sums(w->m) * (uint64_t)(sizes->longest / CACHE_PAGE);
+  for (int i = 0; i < model_n_states(w->m); i++) {
+    uint64_t all = model_state_bytes(w->m, i, sizes->longest);
+    if (all > most) most = all;
+  }
+  return mul_u64(values, (uint64_t)sizes->tokens * sizeof(float), &more) && add_u64(sum, more, &sum) &&
+                 mul_u64(most, 2, &more) && add_u64(sum, more, &sum)
+           ? sum
+           : UINT64_MAX;
 }
 
 // How many of the last layers a device has room for.
@@ -54,13 +63,19 @@ static int layers_that_fit(const wish *w, uint64_t room) {
   return n;
 }
 
+// How many somebody who asks for so many has on a device (<= 0: all).
+static int layers_wanted(const model *m, int wanted) {
+  int n_layer = model_n_layer(m);
+  return wanted <= 0 || wanted > n_layer ? n_layer : wanted;
+}
+
 static double mib(uint64_t n) { return (double)n / 0x1p20; }
 
 // How many of the layers, from the last one down, lie on the device; -1 with err.
 static int choose_layers(const wish *w, int wanted, const device *d, error *err) {
   int n_layer = model_n_layer(w->m);
   bool automatic = wanted <= 0;
-  int n = automatic || wanted > n_layer ? n_layer : wanted;
+  int n = layers_wanted(w->m, wanted);
   uint64_t room = device_room(d), all = bytes_of_layers(w, n);
   int fits = room == UINT64_MAX ? n_layer : layers_that_fit(w, room);
   if (n < n_layer && !model_can_cut(w->m, n_layer - n))
@@ -80,26 +95,37 @@ static int choose_layers(const wish *w, int wanted, const device *d, error *err)
   return fits;
 }
 
-static int add_device(places *p, device *d, int from, int to) {
+static void add_device(places *p, device *d, int from, int to) {
   p->at[p->n++] = (struct place){d, from, to};
+}
+
+int places_open(places *p, const model *m, const struct engine_options *o, error *err) {
+  const char *name = o->gpu_layers < 0 ? "CPU" : env_str(ENV_DEV);
+  device *d;
+  *p = (places){0};
+  if (device_open_named(name, o->n_threads, o->n_prompt_threads, &d, err)) return -1;
+  add_device(p, d, 0, model_n_layer(m));
   return 0;
 }
 
-int places_open(places *p, const gguf *file, const model *m, const struct places_sizes *sizes,
-                const struct engine_options *o, error *err) {
-  int n_layer = model_n_layer(m), n;
-  const char *name = o->gpu_layers < 0 ? "CPU" : env_str(ENV_DEV);
-  device *d, *cpu;
-  *p = (places){0};
-  if (device_open_named(name, o->n_threads, o->n_prompt_threads, &d, err)) return -1;
-  if (!strcmp(name, "CPU")) return add_device(p, d, 0, n_layer);
-  n = choose_layers(&(wish){file, m, sizes}, o->gpu_layers, d, err);
-  if (n < 0 || (n < n_layer && device_open_named("CPU", o->n_threads, o->n_prompt_threads, &cpu, err))) {
-    device_close(d);
-    return -1;
-  }
-  if (n < n_layer) add_device(p, cpu, 0, n_layer - n);
-  return add_device(p, d, n_layer - n, n_layer);
+bool places_hold(const places *p, const gguf *file, const model *m, const struct places_sizes *sizes, int wanted) {
+  uint64_t room = device_room(p->at[0].d);
+  return room == UINT64_MAX || layers_that_fit(&(wish){file, m, sizes}, room) >= layers_wanted(m, wanted);
+}
+
+int places_share(places *p, const gguf *file, const model *m, const struct places_sizes *sizes,
+                 const struct engine_options *o, error *err) {
+  int n_layer = model_n_layer(m);
+  device *d = p->at[0].d, *cpu;
+  if (!strcmp(d->name, "CPU")) return 0;
+  int n = choose_layers(&(wish){file, m, sizes}, o->gpu_layers, d, err);
+  if (n < 0) return -1;
+  if (n == n_layer) return 0;
+  if (device_open_named("CPU", o->n_threads, o->n_prompt_threads, &cpu, err)) return -1;
+  p->n = 0;
+  add_device(p, cpu, 0, n_layer - n);
+  add_device(p, d, n_layer - n, n_layer);
+  return 0;
 }
 
 void places_close(places *p) {

@@ -317,9 +317,13 @@ void model_close(model *m) {
 
 int model_n_layer(const model *m) { return m->n_layer; }
 int model_n_blocks(const model *m) { return m->n_layer + m->mtp; }
-int model_most_heads(const model *m) {
-  int most = 0;
-  for (int i = 0; i < model_n_blocks(m); i++) if (m->layers[i].n_head > most) most = m->layers[i].n_head;
+int64_t model_attention_sums(const model *m) {
+  int64_t most = 0;
+  for (int i = 0; i < model_n_blocks(m); i++) {
+    const layer *y = &m->layers[i];
+    int v = y->mla.latent ? y->mla.latent : y->v_dim;
+    most = max_i64(most, (int64_t)y->n_head * (v + 2));
+  }
   return most;
 }
 int model_n_stream(const model *m) { return m->n_embd; }

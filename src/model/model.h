@@ -28,7 +28,8 @@ int model_n_blocks(const model *m);
 // Whether the file has such a block, and it is computed (mtp.c): then every graph keeps what it needs of each token.
 bool model_has_mtp(const model *m);
 void model_drop_mtp(model *m);                                 // before a graph is made: it is left out
-int model_most_heads(const model *m);                          // of a layer's attention
+// Numbers that a layer's attention keeps of each token and each block of positions until all are merged, at most.
+int64_t model_attention_sums(const model *m);
 int model_n_stream(const model *m);                            // elements of what flows, for each token
 int model_n_vocab(const model *m);
 int model_n_ctx_train(const model *m);

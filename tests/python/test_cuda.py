@@ -76,11 +76,11 @@ def test_items_in_step_share_sums_without_memory(on_fake, run_weft, shared_dir, 
         assert [line for line in log if line.startswith("fault")] == []
         for (ours, logprob), (theirs, other) in zip(tokens(done), expected, strict=True):
             assert ours == theirs and abs(logprob - other) < 1e-4
-        texts = [path.read_text() for path in folder.iterdir()]
+        texts = [text for text in (path.read_text() for path in folder.iterdir()) if not re.search(r"\.entry \w+_n\d", text)]   # merges have both
         shared = [text for text in texts if "shfl.sync.bfly" in text]
         waiting = [text for text in texts if "bar.sync" in text or "barrier.sync" in text]
         exchanges = sum(text.count("shfl.sync.bfly") for text in texts)             # five of each sum of 32 items; a launch may have three sums
-        assert len(waiting) > 5 and (exchanges >= 15 if shuffles else not shared), (sm, exchanges, len(shared), len(waiting), len(texts))
+        assert len(waiting) >= 5 and (exchanges >= 15 if shuffles else not shared), (sm, exchanges, len(shared), len(waiting), len(texts))
         assert not set(shared) & set(waiting)
 
 
@@ -96,6 +96,34 @@ def test_cuts_give_the_same_bits(run_weft, fake, shared_dir, model):
     on_cpu = run_weft(args)                              # F16: activations are rounded to halves, which the CPU does not do
     for (ours, top), (theirs, its) in zip(tokens(whole, "top"), tokens(on_cpu, "top"), strict=True):
         assert ours == theirs and all(abs(dict(its).get(key, value) - value) < 0.01 for key, value in top)
+
+
+def test_long_chunks(on_fake, shared_dir):
+    """More than 64 tokens go through at once where groups of items share a weight, unless memory is short: the bits of chunks of 64."""
+    def read(*more, **env):
+        done, log = on_fake([*generate(path, ",".join(map(str, range(1, 76))), 1), *more], FAKE_CUDA_SM="80", **env)
+        assert done.returncode == 0 and [line for line in log if line.startswith("fault")] == [], done.err
+        return done, log.count("graph launch")
+    for model in ("tiny-llama", "tinypy-q4_0"):
+        path = shared_dir / "models" / f"{model}.gguf"
+        whole, launches = read()
+        pieces, more = read("-ub", "64")
+        assert (launches, more) == (2, 3) and tokens(whole) == tokens(pieces)
+    little = 20 << 20                                    # chunks of 256 tokens would need some more
+    assert read(FAKE_CUDA_MEMORY=str(little), FAKE_CUDA_RUN="0")[1] == 3
+
+
+def test_context_that_fits(on_fake, shared_dir):
+    """What nobody asked for is as long as there is memory on the device for all layers; what a plan keeps there goes with it."""
+    args = [*generate(shared_dir / "models" / "tiny-llama.gguf", PROMPT, 1), "--override-kv", "llama.context_length=int:1048576"]
+    given = {}
+    for mib in (512, 64):
+        done, log = on_fake(args, FAKE_CUDA_MEMORY=str(mib << 20), FAKE_CUDA_RUN="0", DEBUG="1", WEFT_CACHE="off")
+        assert done.returncode == 0 and log[-1].startswith("left: 0 pieces of memory"), done.err
+        assert "layers on CUDA" not in done.err
+        positions = re.search(r"warning: .*tiny-llama.gguf: a context of (\d+) positions, as there is no memory for the 1048576 that", done.err)
+        given[mib] = int(positions[1]), max(float(size) for size in re.findall(r"arena ([\d.]+) MiB", done.err))
+    assert 1 << 20 > given[512][0] > given[64][0] >= 4096 and given[512][1] > 2 * given[64][1]
 
 
 @pytest.mark.parametrize(("sm", "tiles"), [("80", True), ("75", False)])
@@ -260,7 +288,7 @@ def gpu():
 def test_products_read_words_side_by_side(gpu, weft, fake, shared_dir, model):
     del fake
     rows = list(gpu.rows(Path(weft), str(shared_dir / "models" / f"{model}.gguf"), find_ptxas(), least=1 << 15))
-    products = [kernel for kernel, _ in rows if kernel.bytes < 1 << 20]
+    products = [kernel for kernel, _ in rows if not re.search(r"_n\d", kernel.name)]       # attention has ranges that depend on the position
     assert len(products) >= 3
     for kernel in products:
         assert kernel.width >= 5, f"{kernel.name} reads few bytes at once: {kernel.width}"
