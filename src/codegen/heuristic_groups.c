@@ -571,6 +571,29 @@ static bool unroll_one_sum(kernel *k, int steps) {
   return false;
 }
 
+// Do items have other values of it?
+static bool has_items(const kernel *k, const uop *u) {
+  axes x;
+  bool any = false;
+  kernel_axes(k, &x);
+  for (int i = 0; i < x.n; i++) any |= x.at[i]->b == AXIS_LOCAL && uop_varies(u, x.at[i]);
+  return any;
+}
+
+// Maxima and sums over what a stage holds, which are the same for all elements of the output: items that run in step
+// make them together. Ranges that these have in common with other sums become their own.
+static void sums_of_stages(kernel *k) {
+  for (bool did = true; did;) {
+    arena *a = arena_new();
+    uop_list l = uop_toposort(a, &k->ast, 1);
+    did = false;
+    for (size_t i = 0; i < l.n && !did; i++)
+      did = l.at[i]->op == OP_REDUCE && !has_items(k, l.at[i]) && kernel_separate(k, l.at[i]);
+    arena_free(a);
+  }
+  sums_in_step(k);
+}
+
 // All items of a work-group make its stages together, as many elements each; then each has elements of the output.
 bool stages_of_items(kernel *k) {
   uop *ranges[MAX_AXES], *store = k->ast->src[0], *last = store->src[store->nsrc - 1];
@@ -585,12 +608,13 @@ bool stages_of_items(kernel *k) {
     ok = ranges_of_stages(k, now) == n && apply_to(k, OPT_LOCAL, now[i], (int)items);
   }
   if (!ok) { *k = before; return false; }
+  sums_of_stages(k);
   int steps = SUMS_TOGETHER / copy_stages(k);
   for (int turn = 0; turn < MAX_AXES && unroll_one_sum(k, steps); turn++) {}
   return true;
 }
 
-enum { SHORT_SUM = 64, ENOUGH_GROUPS = 256, MOST_OUTPUTS = 8, ENOUGH_ITEMS = 128 };
+enum { SHORT_SUM = 64, ENOUGH_GROUPS = 256, MOST_OUTPUTS = 8, ENOUGH_ITEMS = 128, BLOCK_PARTS = 8 };
 
 // An output range on which no sum depends is shared out among the items that share sums.
 static void share_output(kernel *k, int shared) {
@@ -625,6 +649,24 @@ static void more_items(kernel *k, int64_t items) {
   }
 }
 
+// Sums and maxima over as many blocks as there are, which wait for what they read. Items that have the same maximum
+// make it together. A sum is one of parts, each of every BLOCK_PARTS-th block: items have one each, or where there are
+// several tokens, and so enough items, all of them side by side.
+static void merges_of_blocks(kernel *k) {
+  axes x;
+  kernel_axes(k, &x);
+  bool tokens = false;
+  for (int i = 0; i < x.n_out; i++) tokens |= x.at[i]->src[0]->op != OP_CONST;
+  for (int i = x.n_out; i < x.n; i++) {
+    uop *r = x.at[i], *over;
+    if (r->b != AXIS_REDUCE || r->src[0]->op == OP_CONST || !reduces_over(k, r) ||
+        apply_to(k, OPT_STEP, r, k->t->step_items))
+      continue;
+    cut_in_parts(k, r, BLOCK_PARTS, &over);
+    if (over) apply_to(k, tokens ? OPT_UNROLL : OPT_GROUP, over, 0);
+  }
+}
+
 // Where there are work-groups: a row is shared by MV_THREADS_PER_ROW items, MV_BLOCKSIZE rows are in a group, each item
 // has MV_ROWS_PER_THREAD of them; fewer where too few groups would be left, and sizes are halved until they divide.
 // Without a long sum, or one that is shared, neighbours go to neighbouring items.
@@ -655,5 +697,6 @@ void work_groups(kernel *k) {
   int axis = axis_of(k, row);
   if (rows > 1 && !kernel_apply(k, (opt){OPT_UPCAST, axis, rows})) return;
   if (block > 1) kernel_apply(k, (opt){OPT_LOCAL, axis, block});
-  if (alone) more_items(k, block);
+  if (shared == 1) merges_of_blocks(k);
+  if (alone) more_items(k, block * group_parts(k));
 }

@@ -166,7 +166,9 @@ static void number_items(numbering *n, uop *ast) {
       left[n_left++] = n->x.at[i];
   for (int i = 0, of; i < n_left; i += of) {
     of = n->n_items + 1 < NUMBERS ? 1 : n_left - i;
+    bool first = !n->n_items;
     number_together(n, left + i, of);
+    if (first) number_step(n, map_ptr(&n->to, left[i]));
   }
   for (int i = 0; i < n->x.n_out; i++)
     if (n->x.at[i]->b == AXIS_LOCAL && map_has(&n->to, n->x.at[i]))

@@ -223,6 +223,19 @@ static uop *sharing_range(const kernel *k, const uop *r, int64_t amount) {
   return one;
 }
 
+// Guards and padding (even: there are none of this change's) are only for what the verifier can follow: false, and
+// nothing is done, where it cannot.
+static bool replace_soundly(kernel *k, const change *c, bool even) {
+  uop *before = k->ast;
+  replace_range(k, c);
+  if (even && !has_guards(k)) return true;
+  str why = {0};
+  bool ok = dots_over(k, NULL, NULL) && verify_graph_ok(k->g, k->ast, STAGE_KERNEL, &why);
+  str_free(&why);
+  if (!ok) k->ast = before;
+  return ok;
+}
+
 // r -> r' * amount + u (top: u * rest + r')
 static bool split_range(kernel *k, uop *r, int64_t amount, enum axis_kind kind, bool top) {
   graph *g = k->g;
@@ -243,19 +256,12 @@ static bool split_range(kernel *k, uop *r, int64_t amount, enum axis_kind kind, 
     const uop *out = k->ast->src[0]->src[0]->src[0];
     c.guard_stores = !(out->memory != MEMORY_PLAIN && end->vmax % amount == 0);
   }
-  uop *before = k->ast;
-  replace_range(k, &c);
-  if (even && !has_guards(k)) return true;
-  // guards and padding are only for what the verifier can follow
-  str why = {0};
-  bool ok = dots_over(k, NULL, NULL) && verify_graph_ok(k->g, k->ast, STAGE_KERNEL, &why);
-  str_free(&why);
-  if (!ok) k->ast = before;
-  return ok;
+  return replace_soundly(k, &c, even);
 }
 
 static void change_kind(kernel *k, uop *r, enum axis_kind kind) {
-  uop *u = uop_range(k->g, r->src[0], k->next_range++, kind);
+  uop *u = kind == AXIS_GROUP ? sharing_range(k, r, r->src[0]->a) : NULL;
+  if (!u) u = uop_range(k->g, r->src[0], k->next_range++, kind);
   replace_range(k, &(change){.r = r, .expr = u, .fresh = {u}, .n = 1});
 }
 
@@ -472,10 +478,13 @@ static bool apply_step(kernel *k, const axes *x, opt o) {
       o.amount != k->t->row_items)
     return false;
   uop *r = x->at[o.axis];
-  bool alike = r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && r->src[0]->a % o.amount == 0, rows = mma_has(k->ast);
+  // of a range whose length is not known each item may have a part that the others' turns do not meet: what is exact
+  bool even = r->src[0]->op == OP_CONST && r->src[0]->a % o.amount == 0,
+       alike = r->b == AXIS_REDUCE && (even || r->src[0]->op != OP_CONST), rows = mma_has(k->ast);
   int64_t parts = 1;
   for (int i = 0; i < x->n; i++) {
-    rows |= i < x->n_out && x->at[i]->b == AXIS_LOCAL && uop_is_int(x->at[i]->src[0], o.amount);
+    const uop *items = x->at[i]->src[0];
+    rows |= i < x->n_out && x->at[i]->b == AXIS_LOCAL && items->op == OP_CONST && items->a % o.amount == 0;
     if (x->at[i]->b == AXIS_GROUP) parts *= x->at[i]->src[0]->a;
   }
   arena *a = arena_new();
@@ -483,7 +492,7 @@ static bool apply_step(kernel *k, const axes *x, opt o) {
   for (size_t i = 0; i < l.n && alike; i++) {
     const uop *u = l.at[i];
     if (u->op != OP_REDUCE || !uop_binds(u, r)) continue;
-    alike = dtype_size((enum dtype)u->dt) == 4 && uop_first_range(u) == 1;
+    alike = dtype_size((enum dtype)u->dt) == 4 && uop_first_range(u) == 1 && (even || u->a == OP_MAX || u->a == OP_MIN);
     for (int n = 0; n < x->n && alike; n++)
       alike = (x->at[n]->b != AXIS_LOCAL && x->at[n]->b != AXIS_GROUP && x->at[n]->b != AXIS_STEP) ||
               (!uop_varies(u, x->at[n]) && !uop_binds(u, x->at[n]));
@@ -496,11 +505,13 @@ static bool apply_step(kernel *k, const axes *x, opt o) {
   return true;
 }
 
-// Each sum over the range becomes one of parts, which are sums.
+// Each sum over the range becomes one of parts, which are sums: of every amount-th step.
 static bool apply_parts(kernel *k, const axes *x, opt o) {
   if (o.axis < x->n_out || o.axis >= x->n || o.amount < 2) return false;
-  uop *r = x->at[o.axis];
-  bool fit = r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && r->src[0]->a % o.amount == 0, inner = false;
+  graph *g = k->g;
+  uop *r = x->at[o.axis], *end = r->src[0];
+  bool even = end->op == OP_CONST && end->a % o.amount == 0, fit = r->b == AXIS_REDUCE && (even || end->op != OP_CONST);
+  bool inner = false;
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   for (size_t i = 0; i < l.n && fit; i++) {
@@ -509,15 +520,17 @@ static bool apply_parts(kernel *k, const axes *x, opt o) {
     inner |= l.at[i]->nsrc > 2;
   }
   arena_free(a);
-  int64_t rest = fit ? r->src[0]->a / o.amount : 0;
-  if (!fit || (rest == 1 && !inner)) return false;
-  uop *by = uop_idx(k->g, o.amount), *part = uop_range(k->g, by, k->next_range++, AXIS_REDUCE);
+  uop *by = uop_idx(g, o.amount), *rest = idx_div(g, idx_add(g, end, uop_idx(g, o.amount - 1)), by);
+  bool one = uop_is_int(rest, 1);
+  if (!fit || (one && !inner)) return false;
+  uop *part = uop_range(g, by, k->next_range++, AXIS_REDUCE);
   change c = {.r = r, .expr = part, .parts = part};
-  if (rest > 1) {
-    c.fresh[c.n++] = uop_range(k->g, uop_idx(k->g, rest), k->next_range++, AXIS_REDUCE);
-    c.expr = idx_add(k->g, idx_mul(k->g, c.fresh[0], by), part);
+  if (!one) {
+    c.fresh[c.n++] = uop_range(g, rest, k->next_range++, AXIS_REDUCE);
+    c.expr = idx_add(g, idx_mul(g, c.fresh[0], by), part);
   }
-  replace_range(k, &c);
+  if (!even) c.valid = idx_lt(g, c.expr, end);
+  if (!replace_soundly(k, &c, even)) return false;
   k->applied[k->n_applied++] = o;
   return true;
 }
@@ -886,6 +899,18 @@ static void flatten_ranges(kernel *k, uop *const *fixed, int n, int64_t steps) {
   }
 }
 
+// Does a condition under which something is accessed depend on one of these ranges?
+static bool guards_vary(const kernel *k, uop *const *ranges, int n) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool any = false;
+  for (size_t i = 0; i < l.n && !any; i++)
+    for (int r = 0; r < n && l.at[i]->op == OP_WHERE && l.at[i]->src[2]->op == OP_INVALID; r++)
+      any |= uop_varies(l.at[i]->src[0], ranges[r]);
+  arena_free(a);
+  return any;
+}
+
 int kernel_group_ranges(const kernel *k, uop **out) {
   const uop *store = k->ast->src[0];
   int n = 0;
@@ -893,7 +918,7 @@ int kernel_group_ranges(const kernel *k, uop **out) {
     uop *r = store->src[i];
     if ((r->b == AXIS_LOOP || r->b == AXIS_THREAD) && r->src[0]->op == OP_CONST) out[n++] = r;
   }
-  return n > 1 && has_guards(k) ? 1 : n;             // as for tiles, below
+  return n > 1 && guards_vary(k, out, n) ? 1 : n;    // as for tiles, below
 }
 
 // Work-groups have one number for all ranges of known sizes, and two for others: numbers of tokens, or of blocks of

@@ -10,7 +10,12 @@
 #include "model/dequant.h"
 #include "schedule/dots.h"
 
-enum { ROWS = 7, MANY = 63 /* rows: less one a tile of as many as a work-group has */ };
+enum {
+  ROWS = 7,
+  MANY = 63 /* rows: less one a tile of as many as a work-group has */,
+  BLOCKS = 37,
+  MOST_BLOCKS = 41 /* of which attention has as many as there are positions for: parts and steps divide neither */
+};
 typedef tensor *order_fn(kt *t, uop *T, tensor *x, const struct format *f);
 // few: with some formats only
 typedef struct order_case { const char *name; int64_t cols; order_fn *f; enum dtype dt; bool few; } order_case;
@@ -104,6 +109,19 @@ static tensor *o_heads_both(kt *t, uop *T, tensor *x, const struct format *f) {
   return heads(t, T, x, true, true);
 }
 
+// What attention makes of blocks of positions is put together: x has the maximum of each block, others the values.
+static tensor *o_merge(kt *t, uop *T, tensor *x, const struct format *f) {
+  (void)f;
+  graph *g = t->g;
+  uop *n = kt_var(t, "blocks", 1, MOST_BLOCKS), *none = uop_idx(g, 0);
+  tensor *m = t_slice(g, x, 1, none, n), *v = t_slice(g, weight(t, MOST_BLOCKS, 64), 0, none, n);
+  tensor *e = t_exp(g, t_sub(g, m, t_reduce(g, m, OP_MAX, 1)));
+  tensor *o = t_reduce(
+    g, t_mul(g, t_reshape(g, e, UOPS(T, n, n_(t, 1))), t_reshape(g, v, UOPS(n_(t, 1), n, n_(t, 64)))), OP_ADD, 1);
+  return t_op2(g, OP_FDIV, t_reshape(g, o, UOPS(T, n_(t, 64))),
+               t_reshape(g, t_reduce(g, e, OP_ADD, 1), UOPS(T, n_(t, 1))));
+}
+
 static const order_case plain_cases[] = {
   {"sum", 96, o_sum, DT_F32, false},
   {"norm", 256, o_norm, DT_F32, false},
@@ -111,6 +129,7 @@ static const order_case plain_cases[] = {
   {"heads_normed", 64, o_heads_normed, DT_F32, false},
   {"heads_turned", 64, o_heads_turned, DT_F32, false},
   {"heads_both", 64, o_heads_both, DT_F32, false},
+  {"merge", MOST_BLOCKS, o_merge, DT_F32, false},
 };
 static const order_case exact_cases[] = {
   {"matmul", 512, o_matmul, DT_F32, false},
@@ -159,9 +178,10 @@ static int64_t row_bytes(const kt_run *r, int64_t most) { return r->t.bufs[r->t.
 static void compute(kt_run *r, const kt_code *code, const unsigned char *rows, int64_t n, int64_t most,
                     const order_case *c, unsigned char *out) {
   kt_memory m;
+  int64_t vars[] = {n, BLOCKS};
   memcpy(r->t.bufs[0].start, rows, (size_t)(n * c->cols * 4));
   kt_memory_init(&m, &r->t, kt_arena_bytes(&r->s));
-  kt_execute(r, code, &n, &m, false);
+  kt_execute(r, code, most > 1 ? vars : vars + 1, &m, false);
   memcpy(out, m.at[r->t.n_bufs - 1], (size_t)(n * row_bytes(r, most)));
   kt_memory_free(&m);
 }
@@ -292,6 +312,11 @@ static void test_plain_v2(void **state) {
   (void)state;
   run(plain_cases, COUNT(plain_cases), false, false, "x86-64-v2");
 }
+static void test_plain_ptx(void **state) {
+  (void)state;
+  kt_backend b = kt_backend_ptx();
+  run_on(&b, plain_cases, COUNT(plain_cases), false, false);
+}
 // Work-groups: a norm that is part of a product is added up as in a kernel of its own.
 static void test_exact_ptx(void **state) {
   (void)state;
@@ -341,7 +366,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_plain),    cmocka_unit_test(test_exact),  cmocka_unit_test(test_dot),
     cmocka_unit_test(test_plain_v2), cmocka_unit_test(test_dot_v3), cmocka_unit_test(test_exact_ptx),
-    cmocka_unit_test(test_dot_ptx), cmocka_unit_test(test_many_ptx),
+    cmocka_unit_test(test_dot_ptx), cmocka_unit_test(test_many_ptx), cmocka_unit_test(test_plain_ptx),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
