@@ -118,7 +118,7 @@ double predict_us(const gpu_figures *f, const program *p, const plan_var *vars, 
   double at_once = fmin(held * f->units, a.groups), waves = a.groups / at_once, units = fmin(f->units, a.groups);
   // of a multiprocessor, in a clock: a few that run in step wait for themselves
   double issued = fmin(STEPS_A_CLOCK, at_once * in_step / units / PAUSE), steps = a.groups * in_step;
-  double busy = fmax(fmax(steps * a.sectors / SECTORS_A_CLOCK, steps * a.loads),
+  double busy = fmax(fmax(fmax(steps * a.sectors / SECTORS_A_CLOCK, steps * a.loads), steps * a.shared),
                      fmax(steps * a.instructions / issued, steps * a.macs / f->macs)) / (units * f->ghz * 1e3);
   double on_the_way = at_once * in_step * a.burst, needed = f->gb_s * f->latency_ns;
   double memory = a.bytes / (f->gb_s * 1e3) / fmin(1, fmax(on_the_way, 1) / needed);

@@ -7,9 +7,10 @@
 #include "graph/eval.h"
 
 enum { STEP = 32 /* items */, SECTOR = 32 /* bytes that memory gives at once */, WIDEST = 16 /* bytes of a load */,
+       WORD = 4,
        TURNS_AT_ONCE = 4 };
 
-// Where a load reads: so many bytes behind the number of an element.
+// Where a load reads: so many bytes behind the number of an element (base NULL: the first one).
 typedef struct place { const uop *memory, *base; int64_t from, bytes; } place;
 
 // turns: of the loops that are open, and of the innermost alone; first, items: that are there, by the conditions that
@@ -68,9 +69,10 @@ static int64_t read_bytes(const uop *u) {
 static place load_place(const uop *load) {
   const uop *at = read_index(load)->src[1], *memory = render_memory(read_index(load));
   place p = {memory, at, 0, read_bytes(load)};
-  if (at->op == OP_ADD && at->src[1]->op == OP_CONST) {
-    p.base = at->src[0];
-    p.from = at->src[1]->a * dtype_size((enum dtype)memory->dt);
+  const uop *offset = at->op == OP_ADD ? at->src[1] : at;
+  if (offset->op == OP_CONST) {
+    p.base = at->op == OP_ADD ? at->src[0] : NULL;
+    p.from = offset->a * dtype_size((enum dtype)memory->dt);
   }
   return p;
 }
@@ -96,8 +98,10 @@ static void note_near(walk *w, size_t i) {
 
 // Neighbouring loads are one instruction, as compilers have it, where that begins at a multiple of its size: the bytes
 // of it that this load stands for, 0 if another one does.
-static int64_t together(const walk *w, const uop *load, int64_t bytes, int64_t aligned) {
+static int64_t together(walk *w, const uop *load) {
   place p = load_place(load);
+  int64_t element = dtype_size((enum dtype)p.memory->dt), bytes = p.bytes,
+          aligned = p.base ? element << min_i64(render_zeros((uop *)(uintptr_t)p.base, &w->zeros), 4) : WIDEST;
   for (int64_t all = WIDEST; all > bytes && bytes >= 2; all /= 2) {
     int64_t first = p.from - (p.from % all + all) % all;
     if (aligned >= all && is_near(w, &p, first, all)) return p.from == first ? all : 0;
@@ -107,11 +111,9 @@ static int64_t together(const walk *w, const uop *load, int64_t bytes, int64_t a
 
 // Of a load: instructions, sectors and different bytes of each turn, of all items of a step.
 static void count_load(walk *w, const uop *load, const int size[3], kernel_access *out) {
-  uop *index = read_index(load), *base = (uop *)(uintptr_t)load_place(load).base;
+  uop *index = read_index(load);
   const uop *memory = render_memory(index);
-  int64_t at[STEP], sectors[STEP], element = dtype_size((enum dtype)memory->dt),
-          bytes = together(w, load, read_bytes(load),
-                           element << min_i64(render_zeros(base, &w->zeros), 4)),
+  int64_t at[STEP], sectors[STEP], element = dtype_size((enum dtype)memory->dt), bytes = together(w, load),
           wide = min_i64(min_i64(bytes, WIDEST), element << min_i64(render_zeros(index->src[1], &w->zeros), 4));
   if (!bytes) return;
   int n = (int)min_i64(STEP, w->in.items);
@@ -166,17 +168,26 @@ static double value_at(const walk *w, uop *u) {
   return (double)(known ? v.i : u->vmax);
 }
 
-// Instructions of an operation: four bytes of a register at once where there is one for that, a lane otherwise.
-static double instructions_of(const uop *u) {
+// Instructions of an operation: of neighbouring loads together; a lane otherwise. A constant that is added to a number
+// is part of an address.
+static double instructions_of(walk *w, const uop *u) {
   switch (u->op) {
   case OP_INDEX: case OP_SPLAT: case OP_STACK: case OP_EXTRACT: case OP_LOCAL: case OP_SPECIAL: case OP_VAR:
-  case OP_BITCAST: case OP_LANE: case OP_ACC: return 0;
-  case OP_LOAD: case OP_STORE: {
-    const uop *v = u->op == OP_LOAD ? u : u->src[1];
-    return ceil((double)v->lanes * dtype_size((enum dtype)v->dt) / WIDEST);
+  case OP_BITCAST: case OP_LANE: case OP_ACC: case OP_SET: return 0;
+  case OP_LOAD: return u->src[0]->lanes > 1 ? u->lanes : ceil((double)together(w, u) / WIDEST);
+  case OP_STORE: return ceil((double)u->src[1]->lanes * dtype_size((enum dtype)u->src[1]->dt) / WIDEST);
+  case OP_ADD: if (u->lanes == 1 && dtype_is_int((enum dtype)u->dt) && u->src[1]->op == OP_CONST) return 0; break;
+  default: break;
   }
-  default: return u->dt == DT_VOID ? 1 : u->lanes;
-  }
+  return u->dt == DT_VOID ? 1 : u->lanes;
+}
+
+// Words of the work-group's memory that it loads or stores.
+static double shared_words(const uop *u) {
+  if (u->op != OP_LOAD && u->op != OP_STORE) return 0;
+  const uop *memory = render_memory(u->src[0]), *v = u->op == OP_LOAD ? u : u->src[1];
+  bool shared = memory->op == OP_LOCAL && memory->memory == MEMORY_PLAIN;
+  return shared ? ceil((double)v->lanes * dtype_size((enum dtype)v->dt) / WORD) : 0;
 }
 
 // A condition opens: for fewer work-groups, or for fewer of the items, which run in whole steps.
@@ -229,11 +240,12 @@ bool render_access(const program *p, const int64_t *vars, kernel_access *out) {
     } else if (u->op == OP_END || u->op == OP_ENDIF) w.in = before[--depth];
     else if (u->op != OP_CONST && u->op != OP_PARAM) {
       out->nodes += w.in.turns;
-      out->instructions += w.in.turns * instructions_of(u);
+      out->instructions += w.in.turns * instructions_of(&w, u);
     }
     // 16 x 8 sums over K bytes, or over K / 2 halves at half the pace
     if (u->op == OP_MMA) out->macs += w.in.turns * 16 * 8 * (double)(u->a << !!u->b);
     if (read_index(u) && render_memory(read_index(u))->op == OP_PARAM) count_load(&w, u, size, out);
+    out->shared += w.in.turns * shared_words(u);
     if (parts || u->op == OP_STORE) note_near(&w, i + 1);
   }
   end_burst(&w, out);

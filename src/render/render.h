@@ -64,7 +64,7 @@ int render_zeros(const uop *integer, map *memo);
 // make on tensor cores. vars: values, in the order of p->vars; NULL: the largest. False: it has no such loads, or sizes
 // are not constant.
 typedef struct kernel_access {
-  double groups, items, bytes, nodes, instructions, macs, loads, loaded, sectors, useful, burst, ahead;
+  double groups, items, bytes, nodes, instructions, macs, loads, loaded, sectors, useful, shared, burst, ahead;
 } kernel_access;
 bool render_access(const program *p, const int64_t *vars, kernel_access *out);
 void render_access_line(str *out, const program *p);                     // the same, for people and tools

@@ -12,10 +12,13 @@
 #include "schedule/dots.h"
 #include "schedule/schedule.h"
 
+static bool in_step = true;             // items exchange sums without the memory of their work-group
+
 // The product of a weight with n vectors (a variable "n", 1 to 64; 0: one vector): the kernel that reads the weight.
 static program *product(graph *g, const char *format, int64_t rows, int64_t cols, bool many, const codegen_options *o) {
   static target t;
   t = render_find("nvptx")->target;
+  if (!in_step) t.step_items = 0;
   schedule s;
   uop *n = many ? uop_var(g, "n", 1, 64) : uop_idx(g, 1), *k = uop_idx(g, cols), *m = uop_idx(g, rows);
   tensor *whole = t_slice(g, t_buffer(g, 0, DT_F32, 64 * cols), 0, uop_idx(g, 0), idx_mul(g, n, k)),
@@ -97,6 +100,30 @@ static void test_registers(void **state) {
   graph_free(g);
 }
 
+// Sums go through the work-group's memory where items do not run in step: each stores a word and loads those of all
+// that share it.
+static void test_memory_of_groups(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  kernel_access a, b;
+  program *swapped = product(g, "Q4_0", 2048, 2048, false, NULL);
+  in_step = false;
+  program *stored = product(g, "Q4_0", 2048, 2048, false, NULL);
+  in_step = true;
+  assert_true(render_access(swapped, NULL, &a) && render_access(stored, NULL, &b));
+  assert_true(a.shared == 0 && b.shared > 2 && b.shared <= 4 * (1 + b.items));     // of four rows
+  assert_true(a.instructions < a.nodes && b.instructions < b.nodes);
+  gpu_figures slow = *gpu_known("h200");
+  slow.gb_s *= 1e6;
+  slow.latency_ns = 0;
+  double before = predict_us(&slow, stored, NULL, 0);
+  slow.ghz /= 100;
+  assert_true(predict_us(&slow, stored, NULL, 0) > 10 * (before - slow.gap_us));
+  program_free(swapped);
+  program_free(stored);
+  graph_free(g);
+}
+
 static void test_variables(void **state) {
   (void)state;
   graph *g = graph_new(NULL);
@@ -109,8 +136,11 @@ static void test_variables(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_bandwidth),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),
+                                     cmocka_unit_test(test_bandwidth),
                                      cmocka_unit_test(test_rules_are_ranked_before_plain_loops),
-                                     cmocka_unit_test(test_registers), cmocka_unit_test(test_variables)};
+                                     cmocka_unit_test(test_registers),
+                                     cmocka_unit_test(test_memory_of_groups),
+                                     cmocka_unit_test(test_variables)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
