@@ -527,7 +527,7 @@ static bool rows_in_items(kernel *k) {
 
 // --- stages ----------------------------------------------------------------------------------------------------------
 
-enum { FEW_ITEMS = 16, MOST_ITEMS = 128, SUMS_TOGETHER = 16 };
+enum { FEW_ITEMS = 16, LEAST_ITEMS = 32, MOST_ITEMS = 128, MOST_ELEMENTS = 4, MOST_OUTPUTS = 8, SUMS_TOGETHER = 16 };
 
 // The largest power of two that divides a range's size, at most `most`.
 static int64_t items_along(const uop *r, int64_t most) {
@@ -535,15 +535,18 @@ static int64_t items_along(const uop *r, int64_t most) {
   return min_i64(n, most);
 }
 
-// The innermost range of each stage; gives how many.
-static int ranges_of_stages(kernel *k, uop **out) {
+// The innermost range of each stage that is not unrolled; gives how many. unrolled: is one of its ranges?
+static int ranges_of_stages(kernel *k, uop **out, bool *unrolled) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   int n = 0;
   for (size_t i = 0; i < l.n && n < MAX_AXES; i++) {
     const uop *u = l.at[i];
-    if (u->op == OP_STORE && u != k->ast->src[0] && u->src[0]->src[0]->op == OP_LOCAL)
-      out[n++] = u->nsrc > 2 ? u->src[u->nsrc - 1] : NULL;
+    if (u->op != OP_STORE || u == k->ast->src[0] || u->src[0]->src[0]->op != OP_LOCAL) continue;
+    size_t at = u->nsrc;
+    while (at > 2 && u->src[at - 1]->b == AXIS_UNROLL) at--;
+    unrolled[n] = at < u->nsrc;
+    out[n++] = at > 2 ? u->src[at - 1] : NULL;
   }
   arena_free(a);
   return n;
@@ -594,18 +597,69 @@ static void sums_of_stages(kernel *k) {
   sums_in_step(k);
 }
 
+// Are there ranges of tokens and of blocks?
+static bool has_tokens_and_blocks(const kernel *k) {
+  const uop *store = k->ast->src[0];
+  int n = 0;
+  for (size_t i = 2; i < store->nsrc; i++) n += store->src[i]->src[0]->op != OP_CONST;
+  return n > 1;
+}
+
+// Neighbouring elements of the output, of which there are so many, that an item has: what it reads from the
+// work-group's memory serves for all of them. As many as leave the fewest work-groups that make the same stages, or
+// else the most; not with fewer items than `least`.
+static int64_t elements_of_item(int64_t size, int64_t least, int64_t *items) {
+  int64_t best = 1, most = *items, fewest = INT64_MAX;
+  for (int64_t each = MOST_ELEMENTS; each > 0; each--) {
+    int64_t left = size / each, fewer = min_i64(left & -left, most);
+    if (size % each || fewer < least || left / fewer >= fewest) continue;
+    best = each;
+    *items = fewer;
+    fewest = left / fewer;
+  }
+  return best;
+}
+
+static uop *last_loop(const kernel *k) {
+  const uop *store = k->ast->src[0];
+  for (size_t i = store->nsrc; i-- > 2;) if (store->src[i]->b == AXIS_LOOP) return store->src[i];
+  return NULL;
+}
+
+// So many items make all of a stage: elements that one of them makes lie side by side and are made together. False: it
+// cannot be done.
+static bool share_stages(kernel *k, int64_t items, bool together) {
+  uop *ranges[MAX_AXES];
+  bool unrolled[MAX_AXES];
+  for (bool did = true; did;) {
+    did = false;
+    for (int i = 0, n = ranges_of_stages(k, ranges, unrolled); i < n && !did; i++) {
+      int64_t each = ranges[i]->b == AXIS_LOCAL ? 0 : ranges[i]->src[0]->a / items;
+      bool unroll = together && !unrolled[i] && each > 1 && each <= MOST_OUTPUTS;
+      did = each &&
+            (unroll ? apply_to(k, OPT_UNROLL, ranges[i], (int)each) : apply_to(k, OPT_LOCAL, ranges[i], (int)items));
+      if (each && !did) return false;
+    }
+  }
+  return true;
+}
+
 // All items of a work-group make its stages together, as many elements each; then each has elements of the output.
 bool stages_of_items(kernel *k) {
   uop *ranges[MAX_AXES], *store = k->ast->src[0], *last = store->src[store->nsrc - 1];
-  int n = ranges_of_stages(k, ranges);
+  bool unrolled[MAX_AXES];
+  int n = ranges_of_stages(k, ranges, unrolled);
   int64_t items = store->nsrc > 2 && last->b == AXIS_LOOP ? items_along(last, MOST_ITEMS) : 1;
   for (int i = 0; i < n; i++) items = ranges[i] ? items_along(ranges[i], items) : 1;
   if (!n || items < FEW_ITEMS) return false;
   kernel before = *k;
-  bool ok = apply_to(k, OPT_LOCAL, last, (int)items);
-  for (int i = 0; i < n && ok; i++) {
-    uop *now[MAX_AXES];
-    ok = ranges_of_stages(k, now) == n && apply_to(k, OPT_LOCAL, now[i], (int)items);
+  int64_t fewer = items, least = has_tokens_and_blocks(k) ? min_i64(items, LEAST_ITEMS) : items,
+          each = elements_of_item(last->src[0]->a, least, &fewer);
+  bool ok = each > 1 && apply_to(k, OPT_UPCAST, last, (int)each) && apply_to(k, OPT_LOCAL, last_loop(k), (int)fewer) &&
+            share_stages(k, fewer, true);
+  if (!ok) {
+    *k = before;
+    ok = apply_to(k, OPT_LOCAL, last, (int)items) && share_stages(k, items, false);
   }
   if (!ok) { *k = before; return false; }
   sums_of_stages(k);
@@ -614,7 +668,7 @@ bool stages_of_items(kernel *k) {
   return true;
 }
 
-enum { SHORT_SUM = 64, ENOUGH_GROUPS = 256, MOST_OUTPUTS = 8, ENOUGH_ITEMS = 128, BLOCK_PARTS = 8 };
+enum { SHORT_SUM = 64, ENOUGH_GROUPS = 256, ENOUGH_ITEMS = 128, BLOCK_PARTS = 8 };
 
 // An output range on which no sum depends is shared out among the items that share sums.
 static void share_output(kernel *k, int shared) {
