@@ -527,7 +527,15 @@ static bool rows_in_items(kernel *k) {
 
 // --- stages ----------------------------------------------------------------------------------------------------------
 
-enum { FEW_ITEMS = 16, LEAST_ITEMS = 32, MOST_ITEMS = 128, MOST_ELEMENTS = 4, MOST_OUTPUTS = 8, SUMS_TOGETHER = 16 };
+enum {
+  FEW_ITEMS = 16,
+  LEAST_ITEMS = 32,
+  MOST_ITEMS = 128,
+  MOST_ELEMENTS = 4,
+  MOST_OUTPUTS = 8,
+  SUMS_TOGETHER = 16,
+  MANY_STEPS = 32
+};
 
 // The largest power of two that divides a range's size, at most `most`.
 static int64_t items_along(const uop *r, int64_t most) {
@@ -597,11 +605,14 @@ static void sums_of_stages(kernel *k) {
   sums_in_step(k);
 }
 
-// Are there ranges of tokens and of blocks?
+// Are there many tokens, and blocks, and so enough work-groups?
 static bool has_tokens_and_blocks(const kernel *k) {
   const uop *store = k->ast->src[0];
   int n = 0;
-  for (size_t i = 2; i < store->nsrc; i++) n += store->src[i]->src[0]->op != OP_CONST;
+  for (size_t i = 2; i < store->nsrc; i++) {
+    const uop *end = store->src[i]->src[0];
+    n += end->op != OP_CONST && end->vmax >= MANY_STEPS;
+  }
   return n > 1;
 }
 
