@@ -6,6 +6,7 @@
 // where model, threads or chunk change.
 #define _GNU_SOURCE
 #include "app/app.h"
+#include "base/env.h"
 #include "base/progress.h"
 #include "app/json.h"
 #include "app/model_args.h"
@@ -110,6 +111,15 @@ static void amount(char *out, size_t cap, double x, double step, const char *con
   snprintf(out, cap, "%.2f %s", x, units[i]);
 }
 
+// What the layers lie on, by llama.cpp's names where it has one.
+static const char *backend_of(const struct bench *b) {
+  static const struct { const char *device, *name; } known[] = {{"CL", "OpenCL"}, {"METAL", "Metal"}};
+  const char *device = env_str(ENV_DEV);
+  if (!b->o.model.gpu_layers) return "CPU";
+  for (size_t i = 0; i < COUNT(known); i++) if (!strcmp(device, known[i].device)) return known[i].name;
+  return device;
+}
+
 static void add_md(struct bench *b, const struct result *r) {
   const weft_file *f = weft_model_file(b->model);
   char size[32], params[32], threads[16], test[64], ts[64];
@@ -121,7 +131,7 @@ static void add_md(struct bench *b, const struct result *r) {
   int digits = r->avg_ts >= 10000 ? 0 : r->avg_ts >= 1000 ? 1 : 2;
   snprintf(ts, sizeof ts, "%.*f ± %.*f", digits, r->avg_ts, digits, r->sd_ts);
   out_addf(&b->out, "| %-*.*s | %*s | %*s | %-*s | %*s | %*s | %*s |\n", b->model_width, b->model_width, b->name, SIZE,
-           size, PARAMS, params, BACKEND, "CPU", THREADS, threads, b->test_width, test, SPEED + 1, ts);
+           size, PARAMS, params, BACKEND, backend_of(b), THREADS, threads, b->test_width, test, SPEED + 1, ts);
 }
 
 static json_t *array_of(const struct result *r, bool speeds) {
@@ -137,8 +147,9 @@ static const char *kv_type(const char *given) { return given ? given : "f16"; }
 // this.  What means nothing here has the value that it has there on a machine without a GPU.
 static json_t *json_of(const struct bench *b, const struct result *r) {
   const weft_file *f = weft_model_file(b->model);
-  json_t *o = json_pack("{ss si ss ss ss ss ss}", "build_commit", weft_version(), "build_number", 0, "cpu_info", b->cpu,
-                        "gpu_info", "", "backends", "CPU", "model_filename", r->test.model, "model_type", b->name);
+  json_t *o =
+    json_pack("{ss si ss ss ss ss ss}", "build_commit", weft_version(), "build_number", 0, "cpu_info", b->cpu,
+              "gpu_info", "", "backends", backend_of(b), "model_filename", r->test.model, "model_type", b->name);
   json_object_set_new(o, "model_size", json_integer((json_int_t)weft_file_tensor_bytes(f)));
   json_object_set_new(o, "model_n_params", json_integer((json_int_t)weft_file_n_params(f)));
   json_object_set_new(o, "n_batch", json_integer(weft_model_chunk(b->model)));
