@@ -171,7 +171,8 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
     if (u->src[0]->src[i]->b == AXIS_GLOBAL) p->tiles = u->src[0]->src[i]->src[0];
   linearize(g, u, t, p);
   str why = {0};
-  bool sound = !(o && o->doubtful) || verify_program_ok(g, p->at, p->n, &why);
+  bool sound = !(o && o->doubtful) ||
+               (verify_program_ok(g, p->at, p->n, &why) && program_group_bytes(p) <= t->max_local_bytes);
   str_free(&why);
   if (!sound) return unsound(p);
   if (env_int(ENV_SPEC)) verify_program(g, p->at, p->n, "linearize");
@@ -190,6 +191,19 @@ void program_free(program *p) {
   if (!p) return;
   graph_free(p->graph);
   free(p);
+}
+
+int64_t program_group_bytes(const program *p) {
+  map seen = {0};
+  int64_t all = 0;
+  for (size_t i = 0; i < p->n; i++) {
+    const uop *u = p->at[i];
+    if (u->op != OP_LOCAL || u->memory == MEMORY_TILE || map_has(&seen, u)) continue;
+    map_put(&seen, u, (void *)1);
+    all += u->b * dtype_size((enum dtype)u->dt);
+  }
+  map_free(&seen);
+  return all;
 }
 
 int64_t program_eval(const program *p, const uop *u, const int64_t *vars) {

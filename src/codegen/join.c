@@ -27,10 +27,8 @@ static launch_shape shape_of_program(const program *p) {
     s.fits = !p->local[i] || p->local[i]->op == OP_CONST;
     if (s.fits && p->local[i]) s.items *= p->local[i]->a;
   }
-  for (size_t i = 0; i < p->n; i++) {
-    s.waits |= makes_wait(p->at[i]);
-    if (is_shared_memory(p->at[i])) s.shared += p->at[i]->b * dtype_size((enum dtype)p->at[i]->dt);
-  }
+  for (size_t i = 0; i < p->n; i++) s.waits |= makes_wait(p->at[i]);
+  s.shared = program_group_bytes(p);
   return s;
 }
 
@@ -324,8 +322,17 @@ uop *join_main(uop *ast) {
   return ast;
 }
 
-// Whether parts with these OptOps can still be one launch.
-static bool fits_launch(program *const *part, const launch_shape *form, int n, bool chain, const target *t) {
+static int add_kernels(uop *ast, uop **out, int n) {
+  if (!is_joined(ast)) { out[n] = ast; return n + 1; }
+  for (size_t i = 0; i < ast->nsrc; i++) n = add_kernels(ast->src[i], out, n);
+  return n;
+}
+
+int join_kernels_of(uop *ast, uop *out[MOST_KERNELS]) { return add_kernels(ast, out, 0); }
+
+// Whether parts with these OptOps can still be one launch. Items that wait for each other are all that there are.
+static bool fits_launch(program *const *part, const launch_shape *form, int n, bool chain, int64_t items,
+                        const target *t) {
   int64_t shared = 0;
   bool fits = !chain || part[0]->tile, waits = false, equal = true;
   for (int i = 0; i < n; i++) {
@@ -334,6 +341,7 @@ static bool fits_launch(program *const *part, const launch_shape *form, int n, b
     equal &= form[i].items == form[0].items;
     fits &= form[i].fits && form[i].items <= t->max_group;
     fits &= !chain || (part[i]->tile == part[0]->tile && form[i].groups == form[0].groups);
+    fits &= !chain || !form[i].waits || (!i && form[i].items == items);
   }
   return fits && (chain || equal || !waits) && shared <= t->max_local_bytes;
 }
@@ -374,7 +382,7 @@ program *codegen_joined(graph *parent, uop *ast, const target *t, const codegen_
     memcpy((opt *)(uintptr_t)p->applied, part[i]->applied, (size_t)part[i]->n_applied * sizeof *p->applied);
     p->n_applied = part[i]->n_applied;
   }
-  if (o && o->opts && !fits_launch(part, form, n, chain, t)) return no_launch(p, part, n);
+  if (o && o->opts && !fits_launch(part, form, n, chain, items, t)) return no_launch(p, part, n);
   place_parts(at, form, n, chain, items, t);
   find_arguments(ast, p);
   p->global[0] = uop_idx(j.g, groups);

@@ -5,7 +5,7 @@
 #include "codegen/codegen.h"
 #include "schedule/schedule.h"
 
-enum { MOST_JOINED = 6, MOST_ARGUMENTS = 48 };
+enum { MOST_JOINED = 6, MOST_ARGUMENTS = 48, MOST_KERNELS = MOST_JOINED * MOST_JOINED };
 static inline int most_arguments(const target *t) { return t->max_buffers ? t->max_buffers : MOST_ARGUMENTS; }
 
 // Joins kernels where that is possible on a machine with work-groups. The AST of several is a SINK of theirs, with
@@ -18,6 +18,9 @@ static inline bool is_chain(const uop *ast) { return is_joined(ast) && ast->a ==
 // The kernel of several that OptOps are of: the first one of a chain; of others the one with most memory, the first of
 // such. What is not joined is that itself.
 uop *join_main(uop *ast);
+
+// The kernels of a launch, each behind those that it follows; what is not joined is one. Gives how many.
+int join_kernels_of(uop *ast, uop *out[MOST_KERNELS]);
 
 // Of codegen.c: buffers and variables of a kernel, or of several that are joined.
 void find_arguments(uop *ast, program *p);

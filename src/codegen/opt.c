@@ -777,11 +777,14 @@ static bool items_forbid(kernel *k, opt o) {
     groups |= x.at[i]->b == AXIS_GROUP || o.kind == OPT_GROUP || o.kind == OPT_GROUPTOP;
     filled |= i >= x.n_out && x.at[i]->b == AXIS_LOCAL;
   }
-  return (k->t->step_items && lanes && groups) || (filled && o.kind == OPT_LOCAL && o.axis < x.n_out);
+  bool more = (o.kind == OPT_LOCAL && o.axis < x.n_out) || o.kind == OPT_GROUP || o.kind == OPT_GROUPTOP;
+  return (k->t->step_items && lanes && groups) || (filled && more);
 }
 
 bool kernel_apply(kernel *k, opt o) {
+  kernel before = *k;
   if (items_forbid(k, o) || !try_opt(k, o)) return false;
+  if (k->t->max_group && kernel_items(k) > k->t->max_group) { *k = before; return false; }
   if (o.kind == OPT_GROUP || o.kind == OPT_GROUPTOP) while (widen_one(k)) {}
   record_mark(k->g, k->ast, "%s(%d, %d)", opt_name(o.kind), o.axis, o.amount);
   return true;

@@ -89,19 +89,6 @@ int predict_registers(const program *p) {
 
 // --- time ------------------------------------------------------------------------------------------------------------
 
-static int64_t local_bytes(const program *p) {
-  map seen = {0};
-  int64_t all = 0;
-  for (size_t i = 0; i < p->n; i++) {
-    const uop *u = p->at[i];
-    if (u->op != OP_LOCAL || u->memory == MEMORY_TILE || map_has(&seen, u)) continue;
-    map_put(&seen, u, (void *)1);
-    all += u->b * dtype_size((enum dtype)u->dt);
-  }
-  map_free(&seen);
-  return all;
-}
-
 double predict_us(const gpu_figures *f, const program *p, const plan_var *vars, int n_vars) {
   int64_t *values = xcalloc((size_t)p->n_vars + 1, sizeof *values);
   kernel_access a;
@@ -114,7 +101,7 @@ double predict_us(const gpu_figures *f, const program *p, const plan_var *vars, 
   if (!counted) return f->gap_us;
   double registers = registers_of(p, &a), in_step = ceil(a.items / STEP);
   double fit = fmin(floor(f->items / a.items), floor(f->registers / (a.items * registers)));
-  double held = fmax(1, fmin(fit, floor((double)f->shared / (double)max_i64(local_bytes(p), 1))));
+  double held = fmax(1, fmin(fit, floor((double)f->shared / (double)max_i64(program_group_bytes(p), 1))));
   double at_once = fmin(held * f->units, a.groups), waves = a.groups / at_once, units = fmin(f->units, a.groups);
   // of a multiprocessor, in a clock: a few that run in step wait for themselves
   double issued = fmin(STEPS_A_CLOCK, at_once * in_step / units / PAUSE), steps = a.groups * in_step;

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/env.h"
+#include "codegen/join.h"
 #include "device/memory.h"
 #include "device/team.h"
 
@@ -145,9 +146,24 @@ bool rig_same(rig *g, const device_kernel *base, const device_kernel *k, const p
 
 // --- a kernel's place of trial -------------------------------------------------------------------------------------
 
+// What becomes of u in a kernel. What the kernel itself has written there is not read.
+static void find_uses(uop *ast, const uop *u, bool *read, bool *written) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &ast, 1);
+  for (size_t i = 0; i < l.n; i++) {
+    const uop *v = l.at[i], *made = v->op == OP_LOAD && v->nsrc > 1 ? v->src[1] : NULL;
+    if (v->op == OP_STORE) *written |= v->src[0]->src[0] == u;
+    if (v->op == OP_LOAD && v->src[0]->src[0] == u)
+      *read |= !made || made->op != OP_STORE || made->src[0]->src[0] != u;
+  }
+  arena_free(a);
+}
+
 static int find_params(rig *g, error *err) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &g->ast, 1);
+  uop *kernels[MOST_KERNELS];
+  int n = join_kernels_of(g->ast, kernels);
   bool both = false;
   for (size_t i = 0; i < l.n && g->n_params < RIG_PARAMS; i++) {
     const uop *u = l.at[i];
@@ -156,9 +172,10 @@ static int find_params(rig *g, error *err) {
     *w = (param){.number = (int)u->a, .dt = (enum dtype)u->dt,
         .bytes = (uint64_t)u->b * (uint64_t)dtype_size((enum dtype)u->dt), .weight = is_weight(u)};
     bool read = false;
-    for (size_t j = 0; j < l.n; j++) {
-      if (l.at[j]->op == OP_STORE) w->written |= l.at[j]->src[0]->src[0] == u;
-      if (l.at[j]->op == OP_LOAD) read |= l.at[j]->src[0]->src[0] == u;
+    for (int j = 0; j < n; j++) {
+      bool before = w->written, reads = false;
+      find_uses(kernels[j], u, &reads, &w->written);
+      read |= reads && !before;                          // not what one that it follows has written
     }
     both |= read && w->written;
   }

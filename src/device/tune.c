@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
+#include "codegen/join.h"
 #include "device/cache.h"
 #include "device/llvm.h"
 #include "device/predict.h"
@@ -266,20 +267,54 @@ static bool close_to(const hunt *g, int mask) {
   return true;
 }
 
-static bool plain_fits(const hunt *g, const program *p, const plan_var *vars) {
-  int64_t values[MAX_VARS];
-  plan_vars(p, vars, g->r.n_vars, values);
-  return (double)program_eval(p, p->flops, values) <= PLAIN_FLOPS;
+// The kernel as it was scheduled; of several that are one launch each by itself, one after the other.
+typedef struct plain { made of[MOST_KERNELS]; int n; } plain;
+
+static bool plain_fits(const hunt *g, const plain *k, const plan_var *vars) {
+  double flops = 0;
+  for (int i = 0; i < k->n; i++) {
+    const program *p = k->of[i].k.p;
+    int64_t values[MAX_VARS];
+    plan_vars(p, vars, g->r.n_vars, values);
+    flops += (double)program_eval(p, p->flops, values);
+  }
+  return flops <= PLAIN_FLOPS;
+}
+
+static int make_plain(hunt *g, plain *k) {
+  device *d = g->r.p->d;
+  uop *kernels[MOST_KERNELS];
+  k->n = join_kernels_of(g->r.ast, kernels);
+  for (int i = 0; i < k->n; i++)
+    k->of[i].k.p = codegen(g->r.p->g, kernels[i], &d->target, &(codegen_options){.noopt = true});
+  if (!plain_fits(g, k, g->r.small))
+    return error_set(&g->err, "its plain form would run for too long to compare with");
+  for (int i = 0; i < k->n; i++) {
+    made *m = &k->of[i];
+    if (d->compile(d, &m->k, &g->err) || d->run->link(d, &m->k, 1, &m->image, &g->err)) return -1;
+  }
+  return 0;
+}
+
+static void free_plain(plain *k) {
+  for (int i = 0; i < k->n; i++) {
+    code_unmap(k->of[i].image);
+    plan_free_kernels(&k->of[i].k, 1);
+  }
+}
+
+static void run_plain(hunt *g, const plain *k, const plan_var *vars) {
+  for (int i = 0; i < k->n; i++) rig_run(&g->r, &k->of[i].k, vars);
 }
 
 // Compares the heuristic's kernel with the plain one at these values, and finds out which elements count there.
-static bool compare_plain(hunt *g, const device_kernel *plain, const plan_var *vars, int mask) {
+static bool compare_plain(hunt *g, const plain *k, const plan_var *vars, int mask) {
   g->r.failed = false;
   rig_background(&g->r, 0);
-  rig_run(&g->r, plain, vars);
+  run_plain(g, k, vars);
   rig_save(&g->r);
   rig_background(&g->r, 0xff);
-  rig_run(&g->r, plain, vars);
+  run_plain(g, k, vars);
   for (int i = 0; i < g->r.n_params; i++) {
     param *w = &g->r.params[i];
     int size = dtype_size(w->dt);
@@ -294,20 +329,16 @@ static bool compare_plain(hunt *g, const device_kernel *plain, const plan_var *v
 
 // 0, or -1 and why there will be no search.
 static int reference(hunt *g) {
-  device *d = g->r.p->d;
-  made m = {.k.p = codegen(g->r.p->g, g->r.ast, &d->target, &(codegen_options){.noopt = true})};
-  int r =
-    plain_fits(g, m.k.p, g->r.small) ? 0 : error_set(&g->err, "its plain form would run for too long to compare with");
-  if (!r && (d->compile(d, &m.k, &g->err) || d->run->link(d, &m.k, 1, &m.image, &g->err))) r = -1;
-  if (!r && !compare_plain(g, &m.k, g->r.small, SMALL))
+  plain k = {0};
+  int r = make_plain(g, &k);
+  if (!r && !compare_plain(g, &k, g->r.small, SMALL))
     r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
-  bool both = !r && plain_fits(g, m.k.p, g->r.timed);
-  if (both && !compare_plain(g, &m.k, g->r.timed, TIMED))
+  bool both = !r && plain_fits(g, &k, g->r.timed);
+  if (both && !compare_plain(g, &k, g->r.timed, TIMED))
     r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
   for (int i = 0; !r && !both && i < g->r.n_params; i++)
     if (g->r.params[i].mask[TIMED]) memset(g->r.params[i].mask[TIMED], 1, g->r.params[i].bytes);
-  code_unmap(m.image);
-  plan_free_kernels(&m.k, 1);
+  free_plain(&k);
   return r;
 }
 
