@@ -173,6 +173,12 @@ def test_layers_on_two_devices(run_weft, on_fake, shared_dir):
     assert log == [] and tokens(none) == expected        # the driver is not even opened
 
 
+def test_bench_names_the_device(on_fake, shared_dir):
+    for n, name in (("all", "CUDA"), ("0", "CPU")):
+        done, _ = on_fake(["bench", "-m", str(shared_dir / "models" / "tiny-llama.gguf"), "-p", "0", "-n", "2", "-r", "1", "-ngl", n], FAKE_CUDA_RUN="0")
+        assert done.returncode == 0 and done.out.splitlines()[-1].split("|")[4].strip() == name
+
+
 def test_as_many_layers_as_fit(on_fake, shared_dir):
     path = shared_dir / "models" / "tiny-llama.gguf"
     args = [*generate(path, PROMPT, 1), "-c", "64"]
@@ -339,19 +345,24 @@ def test_what_the_tables_read(gpu):
 
 
 def test_searches_run_on_the_device(run_weft, fake, shared_dir, tmp_path):
-    """Candidates run on the device and are timed by its clock; what is found is what the next run uses, with the same bits."""
+    """Candidates run on the device and are timed by its clock, those of several kernels in a launch and of attention, too; what is found is what
+    the next run uses, with the same bits."""
     cache = tmp_path / "cache"
     cache.mkdir(mode=0o700)
-    path, env = shared_dir / "models" / "tinypy-q4_0.gguf", {"DEV": "CUDA", "LD_LIBRARY_PATH": fake, "FAKE_CUDA_SM": "80", "WEFT_CACHE": str(cache)}
+    path, env = shared_dir / "models" / "tinypy-q4_0.gguf", {"DEV": "CUDA", "LD_LIBRARY_PATH": fake, "FAKE_CUDA_SM": "80", "WEFT_CACHE": str(cache),
+           "FAKE_CUDA_LOG": str(tmp_path / "log")}
     args = [*generate(path, ONE, 3), "--top-logprobs", "8", "-c", "256", "--stats", str(tmp_path / "stats")]
     plain = run_weft(args, env=env, timeout=300)
     for budget in (10, 60):
         done = run_weft(["tune", "-m", path, "--beam", "1", "--budget", budget, "--no-prompt", "--json", "-c", "256"], env=env, timeout=600)
         assert done.returncode == 0, done.err
-        found = [row["state"] for row in json.loads(done.out)["kernels"]]
+        rows = json.loads(done.out)["kernels"]
+        found = [row["state"] for row in rows]
         if "better" in found:
             break
     assert "better" in found, done.out
+    assert rows[0]["name"].endswith("_then_3") and rows[0]["tried"] > 1 and not any("reads" in row["why"] for row in rows)
+    assert "fault" not in (tmp_path / "log").read_text()
     after = run_weft(args, env=env, timeout=300)
     assert after.out == plain.out
     assert json.loads((tmp_path / "stats").read_text())["kernels_tuned"] > 0
