@@ -322,13 +322,13 @@ uop *join_main(uop *ast) {
   return ast;
 }
 
-static int add_kernels(uop *ast, uop **out, int n) {
+static int add_launched(uop *ast, uop **out, int n) {
   if (!is_joined(ast)) { out[n] = ast; return n + 1; }
-  for (size_t i = 0; i < ast->nsrc; i++) n = add_kernels(ast->src[i], out, n);
+  for (size_t i = 0; i < ast->nsrc; i++) n = add_launched(ast->src[i], out, n);
   return n;
 }
 
-int join_kernels_of(uop *ast, uop *out[MOST_KERNELS]) { return add_kernels(ast, out, 0); }
+int join_kernels_of(uop *ast, uop *out[MOST_KERNELS]) { return add_launched(ast, out, 0); }
 
 // Whether parts with these OptOps can still be one launch. Items that wait for each other are all that there are.
 static bool fits_launch(program *const *part, const launch_shape *form, int n, bool chain, int64_t items,

@@ -343,7 +343,7 @@ static int choose_target(const cl *d, target *t, error *err) {
   t->cache_bytes = (int64_t)d->cache_bytes;
   if (!tiles) return 0;
   t->has_local = false;
-  t->rounded_most = 0;
+  t->rounded_most = t->row_items = t->row_bytes = t->token_tile = 0;
   t->vector_bytes = d->wide && d->float_lanes > 4 ? 4 * (int)min_i64(d->float_lanes, 16) : 16;
   return 0;
 }
