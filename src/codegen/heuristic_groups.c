@@ -732,6 +732,16 @@ static void merges_of_blocks(kernel *k) {
   }
 }
 
+// Where fewer items share a row than run in step, and there is a sum that all rows have in common, a work-group has as
+// many rows as fill a step. False: nothing is done.
+static bool rows_in_step(kernel *k, int axis, int shared, int64_t size) {
+  int rows = shared < k->t->step_items ? k->t->step_items / shared : 1;
+  kernel before = *k;
+  if (rows > 1 && size % rows == 0 && kernel_apply(k, (opt){OPT_LOCAL, axis, rows}) && sums_in_step(k)) return true;
+  *k = before;
+  return false;
+}
+
 // Where there are work-groups: a row is shared by MV_THREADS_PER_ROW items, MV_BLOCKSIZE rows are in a group, each item
 // has MV_ROWS_PER_THREAD of them; fewer where too few groups would be left, and sizes are halved until they divide.
 // Without a long sum, or one that is shared, neighbours go to neighbouring items.
@@ -743,7 +753,7 @@ void work_groups(kernel *k) {
   bool alone = !outer_sum(k, &steps) || steps <= SHORT_SUM;
   if (!alone) shared = share_sum(k, env_int(ENV_MV_THREADS_PER_ROW));
   unroll_dot(k);
-  if (shared > 1) { sums_in_step(k); share_output(k, shared); }
+  if (shared > 1) share_output(k, shared);
   uop *store = k->ast->src[0], *m = main_reduce(k, &count), *row = NULL;
   int64_t total = 1;
   for (size_t i = 2; i < store->nsrc; i++) {
@@ -752,7 +762,7 @@ void work_groups(kernel *k) {
     total *= r->src[0]->a;
     if (alone || shares_loads(m, r)) row = r;
   }
-  if (!row) return;
+  if (!row) { if (shared > 1) sums_in_step(k); return; }
   if (alone || shared == 1) { rows = 1; block = 32; }
   int64_t size = row->src[0]->a;
   while (rows > 1 && (size % rows || total / rows < ENOUGH_GROUPS)) rows /= 2;
@@ -760,8 +770,10 @@ void work_groups(kernel *k) {
   while (block > 1 && shared > 1 && total / rows / block < ENOUGH_GROUPS) block /= 2;
   while (block > 1 && k->t->max_group && block * shared > k->t->max_group) block /= 2;
   int axis = axis_of(k, row);
-  if (rows > 1 && !kernel_apply(k, (opt){OPT_UPCAST, axis, rows})) return;
+  if (rows > 1 && !kernel_apply(k, (opt){OPT_UPCAST, axis, rows})) block = 1;
+  if (shared > 1 && rows_in_step(k, axis, shared, size / rows)) return;
   if (block > 1) kernel_apply(k, (opt){OPT_LOCAL, axis, block});
+  if (shared > 1) sums_in_step(k);
   if (shared == 1) merges_of_blocks(k);
   if (alone) more_items(k, block * group_parts(k));
 }

@@ -92,12 +92,6 @@ static uop *next_number(numbering *n, bool item, uop *size) {
   return new_special(n->k->g, n->p, item, item ? &n->n_items : &n->n_groups, size);
 }
 
-// Sums of items that run in step are made by those that this number counts.
-static void number_step(numbering *n, uop *item) {
-  for (int i = 0; i < n->x.n; i++)
-    if (n->x.at[i]->b == AXIS_STEP) map_put(&n->to, n->x.at[i], idx_mod(n->k->g, item, n->x.at[i]->src[0]));
-}
-
 // Neighbouring items have neighbouring rows of a weight, or make a tile: then these come first. False: neither.
 static bool number_rows(numbering *n) {
   graph *g = n->k->g;
@@ -110,7 +104,6 @@ static bool number_rows(numbering *n) {
     uop *r = n->x.at[i];
     if (!is_row_of_items(n->k, r) || is_of_sharers(n->k, r, n->shared)) continue;
     map_put(&n->to, r, next_number(n, true, r->src[0]));
-    number_step(n, map_ptr(&n->to, r));
     any = true;
   }
   if (!tiled) return any;
@@ -122,17 +115,15 @@ static bool number_rows(numbering *n) {
     map_put(&n->to, tile.j, uop_idx(g, 0));
     n->column = t;
   }
-  number_step(n, s);
   return true;
 }
 
 // GROUP ranges together are one number, of which the one that was made first moves fastest. NULL: there are none.
-static uop *number_sharers(numbering *n, bool first) {
+static uop *number_sharers(numbering *n) {
   graph *g = n->k->g;
   int64_t stride = 1;
   if (n->shared == 1) return NULL;
   uop *s = next_number(n, true, uop_idx(g, n->shared));
-  if (first) number_step(n, s);            // else those that have rows do
   for (int i = 0; i < n->x.n; i++) {
     uop *r = n->x.at[i];
     if (r->b != AXIS_GROUP) continue;
@@ -166,9 +157,7 @@ static void number_items(numbering *n, uop *ast) {
       left[n_left++] = n->x.at[i];
   for (int i = 0, of; i < n_left; i += of) {
     of = n->n_items + 1 < NUMBERS ? 1 : n_left - i;
-    bool first = !n->n_items;
     number_together(n, left + i, of);
-    if (first) number_step(n, map_ptr(&n->to, left[i]));
   }
   for (int i = 0; i < n->x.n_out; i++)
     if (n->x.at[i]->b == AXIS_LOCAL && map_has(&n->to, n->x.at[i]))
@@ -215,11 +204,13 @@ uop *work_group_numbers(kernel *k, program *p) {
   kernel_axes(k, &n.x);
   for (int i = 0; i < n.x.n; i++) if (n.x.at[i]->b == AXIS_GROUP) n.shared *= n.x.at[i]->src[0]->a;
   bool rows_first = number_rows(&n);
-  uop *ast = steps_of_sharers(k, &n.x, n.shared, &all_store), *sharer = number_sharers(&n, !rows_first);
+  uop *ast = steps_of_sharers(k, &n.x, n.shared, &all_store), *sharer = number_sharers(&n);
   number_items(&n, ast);
   number_groups(&n);
   int64_t swapped = rows_first ? 0 : swapped_items(k, &n.x, n.shared);
   uop *item = item_number(&n, &items);
+  for (int i = 0; i < n.x.n; i++)                    // neighbouring items run in step
+    if (n.x.at[i]->b == AXIS_STEP) map_put(&n.to, n.x.at[i], idx_mod(g, item, n.x.at[i]->src[0]));
   ast = expand_groups(g, expand_mma(g, expand_share(k, ast, item, items)), swapped, rows_first);
   uop *store = expand_shared_stages(g, uop_substitute(g, ast->src[0], &n.to)),
       *src[2 + MAX_AXES] = {store->src[0], store->src[1]};

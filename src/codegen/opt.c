@@ -498,7 +498,7 @@ static bool apply_step(kernel *k, const axes *x, opt o) {
               (!uop_varies(u, x->at[n]) && !uop_binds(u, x->at[n]));
   }
   arena_free(a);
-  if (!alike || (!rows && parts % o.amount)) return false;
+  if (!alike || (!rows && parts % o.amount && kernel_items(k) % o.amount)) return false;
   if (r->src[0]->a == o.amount) change_kind(k, r, AXIS_STEP);
   else if (!split_range(k, r, o.amount, AXIS_STEP, false)) return false;
   k->applied[k->n_applied++] = o;

@@ -268,17 +268,6 @@ static bool too_long(const order_case *c, const struct format *f) {
   return book && !only_format && (!chosen || c != dot_cases);
 }
 
-// Rows of these are shared by fewer than 32 items, where `exact` has their products as floats: a norm inside is then
-// added up by each of these for itself, in another order than in a kernel of its own (docs/porting.md).
-static bool shared_by_few(const struct format *f) {
-  static const enum format_id few[] = {
-    FORMAT_Q5_0,   FORMAT_Q5_1,  FORMAT_TQ1_0,   FORMAT_IQ1_S, FORMAT_IQ1_M, FORMAT_IQ2_XXS,
-    FORMAT_IQ2_XS, FORMAT_IQ2_S, FORMAT_IQ3_XXS, FORMAT_IQ3_S, FORMAT_IQ4_XS,
-  };
-  for (size_t i = 0; i < COUNT(few); i++) if (f->id == few[i]) return true;
-  return false;
-}
-
 static void run_on(const kt_backend *b, const order_case *c, size_t n, bool formats, bool dots) {
   int failed = 0;
   layouts = 0;
@@ -287,7 +276,7 @@ static void run_on(const kt_backend *b, const order_case *c, size_t n, bool form
     if (!formats) { failed += !guarded(&c[i], NULL, false, b, ROWS); continue; }
     for (uint32_t id = 0; id < 64; id++) {
       const struct format *f = format_by_id(id);
-      if (!f || !f->computes || (b->way == KT_PTX && f->block > 1 && (dots || shared_by_few(f))) ||
+      if (!f || !f->computes || (b->way == KT_PTX && f->block > 1 && dots) ||
           (dots &&
            ((f->block == 1 && id != FORMAT_BF16 && (id != FORMAT_F16 || b->way != KT_PTX)) || too_long(&c[i], f))) ||
           (c[i].few && b->way != KT_PTX && id % 4 != FORMAT_Q4_K % 4) || (only_format && strcmp(only_format, f->name)))
