@@ -100,17 +100,16 @@ enum op_flags {
   O(BARRIER, -1, OPF_ORDERED)    /* of the work-group; sources come first; a RANGE: it parts the turns of that loop */ \
   O(PREFETCH, -1, OPF_ORDERED)   /* INDEX, ranges...; a: bytes behind that address, \
   b: hint (codegen/program.h): caches ask for them; no effect */ \
-  O(SWAP, 1, 0)             /* the value of the work-item whose number l0 differs from this one's in bit a alone; all \
-  items get there */ \
+  O(SWAP, 1, 0)             /* the value of the work-item whose number in its work-group, l0 fastest, differs from \
+  this one's in bit a alone; all items get there */ \
   O(SPECIAL, 0, 0)          /* s: "g0".."g2" work-group number, "l0".."l2" work-item number; b: bound */ \
   O(MMA, -1, 0)             /* a tile of sums of products that 32 items make together, all of which get there: \
-  acc (I32 or F32, 4 lanes), a..., b..., words each; of bytes each item gives K / 8 of a and K / 16 of b, \
-  of halves twice \
-  as many, and gets 4 of 16 x 8 results: codegen/mma.c says which. a: K, 16 or 32; b: the dtype of halves, 0: bytes; \
-  made late */ \
-  O(COPY, -1, OPF_ORDERED)       /* INDEX to (of a LOCAL), INDEX from (of a PARAM), effects that come first...; a: 4, \
-  8 \
-  or 16 bytes: they are on their way, and there behind the item's next BARRIER that waits for copies; made late */
+  acc (I32 or F32, 4 lanes), a..., b..., words each; of bytes each item gives K / 8 of a and K / 16 of b, of halves \
+  twice as many, and gets 4 of 16 x 8 results: codegen/mma.c says which. a: K, 16 or 32; b: the dtype of halves, 0: \
+  bytes; made late */ \
+  O(COPY, -1, OPF_ORDERED)       /* INDEX to (of a LOCAL), INDEX from (of a PARAM), effects that come first...; \
+  a: 4, 8 or 16 bytes, which are on their way, and there behind the item's next BARRIER that waits for copies; \
+  made late */
 
 enum op {
 #define O(name, arity, flags) OP_##name,
