@@ -198,7 +198,7 @@ int64_t program_group_bytes(const program *p) {
   int64_t all = 0;
   for (size_t i = 0; i < p->n; i++) {
     const uop *u = p->at[i];
-    if (u->op != OP_LOCAL || u->memory == MEMORY_TILE || map_has(&seen, u)) continue;
+    if (!is_group_memory(u) || map_has(&seen, u)) continue;
     map_put(&seen, u, (void *)1);
     all += u->b * dtype_size((enum dtype)u->dt);
   }

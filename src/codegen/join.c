@@ -17,7 +17,6 @@
 // --- what can be joined ----------------------------------------------------------------------------------------------
 
 static bool makes_wait(const uop *u) { return u->op == OP_BARRIER || u->op == OP_SWAP || u->op == OP_MMA; }
-static bool is_shared_memory(const uop *u) { return u->op == OP_LOCAL && u->memory != MEMORY_TILE; }
 
 static launch_shape shape_of_program(const program *p) {
   launch_shape s = {.groups = 1, .items = 1, .tile = p->tile, .fits = !p->global[1] && !p->global[2]};
@@ -240,7 +239,7 @@ static void put_part(joining *j, const program *p) {
   for (size_t i = 0; i < p->n; i++) {
     uop *u = p->at[i], *to;
     if (u->op == OP_SPECIAL) continue;
-    if (is_shared_memory(u)) {
+    if (is_group_memory(u)) {
       int before = 0;
       for (int m = 0; m < used; m++) before += seen[m]->dt == u->dt && seen[m]->b == u->b;
       seen[used++] = u;

@@ -131,6 +131,8 @@ static inline int target_rows(const target *t) { return t->has_local ? t->row_it
 
 // an IDX expression over the VARs, vars in p's order
 int64_t program_eval(const program *p, const uop *expr, const int64_t *vars);
+// LOCAL: of a work-group, and not of a tile.
+static inline bool is_group_memory(const uop *u) { return u->op == OP_LOCAL && u->memory != MEMORY_TILE; }
 int64_t program_group_bytes(const program *p);             // of a work-group's memory
 // one line per uop, indented by loops (DEBUG=5)
 void program_print(str *out, const program *p);

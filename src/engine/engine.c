@@ -1,5 +1,5 @@
 // The engine: file, tokenizer, graphs, plans, and the caches of all sequences. See engine.h. There is a plan for a
-// single token with logits, one for a chunk of a prompt without, and one for rows of several sequences; a prompt of n
+// single token with logits, one for a chunk of a prompt without, and some for rows of several sequences; a prompt of n
 // tokens goes through as chunks of n - 1 and the last token alone, or among others' rows. All but the first are made
 // when they are first needed.
 #include "engine/engine.h"

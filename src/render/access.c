@@ -7,8 +7,7 @@
 #include "graph/eval.h"
 
 enum { STEP = 32 /* items */, SECTOR = 32 /* bytes that memory gives at once */, WIDEST = 16 /* bytes of a load */,
-       WORD = 4,
-       TURNS_AT_ONCE = 4 };
+       WORD = 4, TURNS_AT_ONCE = 4 };
 
 // Where a load reads: so many bytes behind the number of an element (base NULL: the first one).
 typedef struct place { const uop *memory, *base; int64_t from, bytes; } place;
@@ -185,9 +184,8 @@ static double instructions_of(walk *w, const uop *u) {
 // Words of the work-group's memory that it loads or stores.
 static double shared_words(const uop *u) {
   if (u->op != OP_LOAD && u->op != OP_STORE) return 0;
-  const uop *memory = render_memory(u->src[0]), *v = u->op == OP_LOAD ? u : u->src[1];
-  bool shared = memory->op == OP_LOCAL && memory->memory == MEMORY_PLAIN;
-  return shared ? ceil((double)v->lanes * dtype_size((enum dtype)v->dt) / WORD) : 0;
+  const uop *v = u->op == OP_LOAD ? u : u->src[1];
+  return is_group_memory(render_memory(u->src[0])) ? ceil((double)v->lanes * dtype_size((enum dtype)v->dt) / WORD) : 0;
 }
 
 // A condition opens: for fewer work-groups, or for fewer of the items, which run in whole steps.

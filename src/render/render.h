@@ -58,7 +58,8 @@ int render_zeros(const uop *integer, map *memo);
 
 // What a kernel of work-groups asks of memory that is not the group's (access.c), and of its processors. loads:
 // instructions of an item; sectors: of 32 bytes, that they touch for 32 items in step, counted anew for each
-// instruction; useful: different bytes of these that are asked for; burst: those of the turns of a loop that are made
+// instruction; useful: different bytes of these that are asked for; shared: words of the work-group's memory that an
+// item loads or stores; burst: those of the turns of a loop that are made
 // at once, of the loop that asks for most; ahead: bytes that an item loads in all but the first of these turns. nodes:
 // operations of an item, as the program has them; instructions: these by lane; macs: products of bytes that 32 items
 // make on tensor cores. vars: values, in the order of p->vars; NULL: the largest. False: it has no such loads, or sizes
