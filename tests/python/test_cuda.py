@@ -149,6 +149,15 @@ def test_tokens_of_a_prompt_share_keys_and_values(on_fake, shared_dir):
     assert blocks == {64 // 4}, "tokens of a chunk, in numbers of work-groups"
 
 
+@pytest.mark.parametrize("context", ["256", "4096"])
+def test_items_share_all_stages(on_fake, shared_dir, context):
+    """Latent attention has four stages; a list of them once changed its order while they were shared out, and one item made all of a block."""
+    done, _ = on_fake([*generate(shared_dir / "models" / "tiny-deepseek2.gguf", ONE, 1), "-c", context], FAKE_CUDA_RUN="0", DEBUG="3", WEFT_CACHE="off")
+    assert done.returncode == 0, done.err
+    over_blocks = re.findall(r"^kernel r_n\d+_.*$", done.err, re.MULTILINE)
+    assert over_blocks and all(line.count("LOCAL(") >= 4 for line in over_blocks), over_blocks
+
+
 def brought(log):
     return sum(int(line.split()[1]) for line in log if line.startswith("cuMemcpyHtoDAsync"))
 
