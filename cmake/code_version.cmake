@@ -1,6 +1,8 @@
-# Run by the build (cmake -P): writes OUTPUT, a header that defines CODE_VERSION as a fingerprint of all sources in FOLDERS
-# below SOURCE. Those folders decide what machine code a graph becomes, so the fingerprint is the version of the kernel
-# cache: a build of other sources never runs the kernels of this one. Names count too; the order of the files does not.
+# Run by the build (cmake -P): writes OUTPUT, a header that defines NAME as a fingerprint of all sources in FOLDERS below
+# SOURCE. CODE_VERSION is that of the folders that decide what machine code a graph becomes, and so the version of the
+# kernel cache: a build of other sources never runs the kernels of this one. ROWS_VERSION is that of all folders that
+# decide what a model computes, and is part of what sequences in files are named by. Names of sources count too; the
+# order of the files does not.
 cmake_minimum_required(VERSION 3.25)
 separate_arguments(folders UNIX_COMMAND "${FOLDERS}")
 set(all "")
@@ -15,6 +17,6 @@ endforeach()
 string(SHA256 version "${all}")
 string(SUBSTRING ${version} 0 24 version)
 file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "// Made by cmake/code_version.cmake from the sources in src/: @FOLDERS@.
-#define CODE_VERSION \"@version@\"
+#define @NAME@ \"@version@\"
 " @ONLY)
 file(TOUCH ${OUTPUT})   # written only if it changed: the build goes by its time

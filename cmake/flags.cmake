@@ -3,7 +3,8 @@
 #  - The program is portable: no -march, kernels are made for the machine when it runs.
 #  - Floating point is as written: no contraction into fused multiply-adds, no fast-math (dequantisation is bit-exact).
 add_library(weft_flags INTERFACE)
-target_include_directories(weft_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+target_compile_definitions(weft_flags INTERFACE WEFT_VERSION_STRING="${PROJECT_VERSION}")
+target_include_directories(weft_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 target_compile_options(weft_flags INTERFACE
   -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wcast-qual
   -fno-strict-aliasing -ffp-contract=off -fno-common)

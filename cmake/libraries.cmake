@@ -3,10 +3,13 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)     # text/: pre-tokenizer patterns
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc) # text/, app/ (lines that are typed): Unicode properties and normal forms
 pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)      # base/ and all that reads JSON
+pkg_check_modules(nettle REQUIRED IMPORTED_TARGET nettle)        # base/: SHA-256
 pkg_check_modules(sqlite3 REQUIRED IMPORTED_TARGET sqlite3)      # device/: the kernel cache
-pkg_check_modules(microhttpd REQUIRED IMPORTED_TARGET libmicrohttpd>=0.9.75)   # serve/: HTTP
+if(WEFT_COMMAND)
+  pkg_check_modules(microhttpd REQUIRED IMPORTED_TARGET libmicrohttpd>=0.9.75)   # serve/: HTTP
+endif()
 
-set(WEFT_LIBRARIES_base PkgConfig::jansson)
+set(WEFT_LIBRARIES_base PkgConfig::jansson PkgConfig::nettle)
 set(WEFT_LIBRARIES_device PkgConfig::sqlite3)
 set(WEFT_LIBRARIES_text PkgConfig::pcre2 PkgConfig::utf8proc)
 set(WEFT_LIBRARIES_serve PkgConfig::microhttpd)
@@ -14,7 +17,15 @@ set(WEFT_LIBRARIES_app PkgConfig::utf8proc)
 set(WEFT_LIBRARIES_ALL Threads::Threads m ${CMAKE_DL_LIBS} ${WEFT_LIBRARIES_device} ${WEFT_LIBRARIES_text} ${WEFT_LIBRARIES_base})
 
 # libcurl is opened at run time when a model is fetched; only its headers are needed here.
-find_path(WEFT_CURL_INCLUDE curl/curl.h REQUIRED)
+if(WEFT_COMMAND)
+  find_path(WEFT_CURL_INCLUDE curl/curl.h REQUIRED)
+endif()
+
+# The decoders of pictures and sounds are opened at run time by the process that decodes (src/media/); only headers are needed here.
+foreach(header jpeglib.h png.h webp/demux.h sndfile.h)
+  string(MAKE_C_IDENTIFIER "WEFT_INCLUDE_${header}" found)
+  find_path(${found} ${header} REQUIRED)
+endforeach()
 
 # OpenCL is used through its headers alone: the loader, libOpenCL.so.1, is opened at run time where there is one.
 find_path(WEFT_OPENCL_INCLUDE CL/cl.h REQUIRED)

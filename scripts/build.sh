@@ -9,6 +9,7 @@ usage: scripts/build.sh [options] [-- CMAKE_OPTIONS]
   --tests             build the tests as well
   --sanitize          with AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan, by clang unless --compiler says otherwise
   --sanitize-threads  with ThreadSanitizer, in build-tsan, by clang as well
+  --arm64 ROOT        for AArch64, in build-arm64, against the libraries in ROOT (scripts/arm64_root.sh fills it); CTest runs the tests in qemu
   --compiler C        gcc (the default) or clang
   --dir D             build folder, in the source tree unless it is absolute (default: build)
   -j N                at most N compilers at once (default: one per processor)
@@ -20,12 +21,13 @@ END
 say() { echo "weft: $*" >&2; }
 value() { [ $# -ge 2 ] || { say "$1 needs a value"; exit 2; }; }
 
-compiler="" dir="" tests=OFF sanitize=OFF fuzz=OFF jobs=$(nproc)
+compiler="" dir="" root="" cross=() tests=OFF sanitize=OFF fuzz=OFF jobs=$(nproc)
 while [ $# -gt 0 ]; do
   case "$1" in
     --tests) tests=ON;;
     --sanitize) sanitize=address;;
     --sanitize-threads) sanitize=thread;;
+    --arm64) value "$@"; root=$2; shift;;
     --compiler) value "$@"; compiler=$2; shift;;
     --dir) value "$@"; dir=$2; shift;;
     -j) value "$@"; jobs=$2; shift;;
@@ -41,10 +43,16 @@ case $sanitize in
   address) dir=${dir:-build-asan}; kind="ASan and UBSan";;
   thread) dir=${dir:-build-tsan}; kind=TSan;;
 esac
+if [ -n "$root" ]; then
+  [ $sanitize = OFF ] && [ -z "$compiler" ] || { say "--arm64 takes neither --sanitize nor --compiler"; exit 2; }
+  root=$(cd "$root" && pwd)
+  dir=${dir:-build-arm64} compiler=aarch64-linux-gnu-gcc kind="AArch64, $kind"
+  cross=(-DCMAKE_TOOLCHAIN_FILE=cmake/arm64.cmake -DWEFT_ARM64_ROOT="$root")
+fi
 [ $sanitize = OFF ] || compiler=${compiler:-clang}
 dir=${dir:-build} compiler=${compiler:-gcc}
 case "$compiler" in
-  gcc) ;;
+  gcc|aarch64-linux-gnu-gcc) ;;
   clang) [ $sanitize != address ] || fuzz=ON;;   # the fuzz targets need both
   *) say "--compiler is gcc or clang, not '$compiler'"; exit 2;;
 esac
@@ -68,5 +76,7 @@ if [ -f "$dir/CMakeCache.txt" ] && ! { grep -q "^CMAKE_HOME_DIRECTORY:INTERNAL=$
   rm -rf "$dir/CMakeCache.txt" "$dir/CMakeFiles"
 fi
 step "configuring ${dir#"$here"/} ($compiler, $kind)" \
-  cmake -S "$here" -B "$dir" -G Ninja -DCMAKE_C_COMPILER="$compiler" -DWEFT_SANITIZE=$sanitize -DWEFT_TESTS=$tests -DWEFT_FUZZ=$fuzz "$@"
+  cmake -S "$here" -B "$dir" -G Ninja -DCMAKE_C_COMPILER="$compiler" "${cross[@]}" -DWEFT_SANITIZE=$sanitize -DWEFT_TESTS=$tests -DWEFT_FUZZ=$fuzz "$@"
 step "compiling ${dir#"$here"/}" ninja -C "$dir" -j "$jobs"
+# Editors look for compile_commands.json at the top of the tree.
+[ "$dir" != "$here/build" ] || ln -sf build/compile_commands.json "$here/compile_commands.json"

@@ -20,7 +20,7 @@ for shell in bash zsh fish; do
   "$weft" help --as "$shell" >"$new"
   put "docs/weft.$shell"
 done
-for file in docs/weft.1 docs/from-llama.cpp.md; do
+for file in docs/weft.1 docs/from-llama.cpp.md docs/options.md docs/environment.md; do
   inside=false
   while IFS= read -r line; do
     case "$line" in

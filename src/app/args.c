@@ -1,6 +1,7 @@
 // Parsing options from a table, and printing that table as help: see args.h.
 #define _GNU_SOURCE
 #include "app/args.h"
+#include "base/env.h"
 #include "base/str.h"
 #include <errno.h>
 #include <math.h>
@@ -131,7 +132,7 @@ void texts_free(struct texts *t) {
 }
 
 // The number of the choice, -1 if it is none. Brackets around the choices ("one of these, or none") do not count.
-static int find_choice(const char *choices, const char *text) {
+static int find_word(const char *choices, const char *text) {
   size_t n = strlen(text);
   choices += *choices == '[';
   for (int i = 0;; i++) {
@@ -140,6 +141,18 @@ static int find_choice(const char *choices, const char *text) {
     if (choices[len] != '|') return -1;
     choices += len + 1;
   }
+}
+
+// llama.cpp's words for yes (1) and no (0); -1: neither.
+static int yes_or_no(const char *text) {
+  return find_word("on|enabled|true|1", text) >= 0 ? 1 : find_word("off|disabled|false|0", text) >= 0 ? 0 : -1;
+}
+
+// Where the choices are on and off, other words for these are taken, too.
+static int find_choice(const char *choices, const char *text) {
+  int at = find_word(choices, text), said = yes_or_no(text);
+  if (at < 0 && said >= 0) at = find_word(choices, said ? "on" : "off");
+  return at;
 }
 
 // Whether a text is one of the words between bars; "*" is all of them.
@@ -157,11 +170,11 @@ static bool all_listed(const char *words, const char *more, const char *text) {
   return all;
 }
 
-// "-ngl has no effect: there is no GPU here", added to what stands there: options of one reason share it.
+// "--numa is ignored: threads are pinned automatically", added to what stands there: options of one reason share it.
 static void add_idle(str *idle, const char *name, const char *reason) {
+  static const char one[] = " is ignored: ", many[] = " are ignored: ";
   const char *at = idle->n ? strstr(idle->at, reason) : NULL;
-  if (!at) { str_addf(idle, "%s%s has no effect: %s", idle->n ? "; " : "", name, reason); return; }
-  static const char one[] = " has no effect: ", many[] = " have no effect: ";
+  if (!at) { str_addf(idle, "%s%s%s%s", idle->n ? "; " : "", name, one, reason); return; }
   bool first = at - idle->at >= (ptrdiff_t)sizeof one - 1 && !memcmp(at - sizeof one + 1, one, sizeof one - 1);
   size_t keep = (size_t)(at - idle->at) - (first ? sizeof one : sizeof many) + 1;
   str tail = {0};
@@ -171,15 +184,33 @@ static void add_idle(str *idle, const char *name, const char *reason) {
   str_free(&tail);
 }
 
-// An option that means nothing here, or something that cannot be had.
+// An option that does not apply, or is not supported.
 static int take_foreign(const struct option *o, const char *name, const char *text, str *idle, error *err) {
   if (!text && o->value && o->value[0] == '[') text = "on";
   if (text ? all_listed(o->fine, NULL, text) : o->fine != NULL) return 0;
   if (o->kind == OPT_REFUSED && !(text && all_listed(o->fine, o->idle, text)))
-    return error_set(err, "%s%s%.80s cannot be had: %s", name, text ? " " : "", text ? text : "", o->help);
+    return error_set(err, text && strpbrk(text, " \t\n") ? "%s%s'%.80s' is not supported: %s"
+                                                       : "%s%s%.80s is not supported: %s",
+                     name, text ? " " : "", text ? text : "", o->help);
   add_idle(idle, name, o->help);
   return 0;
 }
+
+// "a,b,c" as three texts; a comma between quotation marks does not separate, and the marks go.
+static void take_list(struct texts *to, const char *text) {
+  str one = {0};
+  bool quoted = false;
+  for (;; text++) {
+    if (*text == '"') { quoted = !quoted; continue; }
+    if (*text && (quoted || *text != ',')) { str_addc(&one, *text); continue; }
+    if (one.n) vec_push(to, xstrdup(str_c(&one)));
+    one.n = 0;
+    if (!*text) break;
+  }
+  str_free(&one);
+}
+
+static double nearest_bound(const struct option *o, double x) { return x < o->min ? o->min : x > o->max ? o->max : x; }
 
 static int take(const struct option *o, void *base, const char *name, const char *text, error *err) {
   void *to = (char *)base + o->to;
@@ -193,13 +224,15 @@ static int take(const struct option *o, void *base, const char *name, const char
   case OPT_OFF: *(bool *)to = false; break;
   case OPT_OPERAND: case OPT_TEXT: *(const char **)to = text; break;
   case OPT_INT:
-    if (o->words && (choice = find_choice(o->words, text)) >= 0) i = -1 - choice;
+    if (o->words && (choice = find_word(o->words, text)) >= 0) i = -1 - choice;
     else if (parse_int(text, &i)) return error_set(err, "%s needs a whole number, not '%s'", name, text);
+    if (o->clamp) i = (int64_t)nearest_bound(o, (double)i);
     if ((double)i < o->min || (double)i > o->max) return refuse_range(name, o, text, err);
     *(int64_t *)to = i;
     break;
   case OPT_REAL:
     if (parse_real(text, &f)) return error_set(err, "%s needs a number, not '%s'", name, text);
+    if (o->clamp) f = nearest_bound(o, f);
     if (f < o->min || f > o->max) return refuse_range(name, o, text, err);
     *(double *)to = f;
     break;
@@ -216,7 +249,14 @@ static int take(const struct option *o, void *base, const char *name, const char
       return error_set(err, "%s must be one of %s, not '%s'", name, o->value, text);
     *(int *)to = choice;
     break;
-  case OPT_TEXTS: { struct texts *t = to; vec_push(t, xstrdup(text)); break; }
+  case OPT_TEXTS: {
+    struct texts *t = to;
+    size_t before = t->n;
+    if (o->list) take_list(t, text);
+    else vec_push(t, xstrdup(text));
+    if (t->n == before) return error_set(err, "%s is empty: it needs %s", name, o->value);
+    break;
+  }
   }
   return 0;
 }
@@ -236,10 +276,27 @@ bool args_each_name(const struct option *o, bool (*visit)(void *ctx, const char 
   return o->kind != OPT_GROUP && o->kind != OPT_OPERAND && each_word(o->names, visit, ctx);
 }
 
+bool args_each_variable(const struct option *o, bool (*visit)(void *ctx, const char *name, size_t n), void *ctx) {
+  return each_word(o->env, visit, ctx);
+}
+
+bool args_negative_variable(const struct option *o, const char *name, size_t n, char out[64]) {
+  static const char prefix[] = "LLAMA_ARG_";
+  size_t k = sizeof prefix - 1;
+  if (o->value || o->kind == OPT_OPERAND) return false;
+  if (n < k || n > 56 || memcmp(name, prefix, k) || !strncmp(name + k, "NO_", 3)) return false;
+  snprintf(out, 64, "%sNO_%.*s", prefix, (int)(n - k), name + k);
+  return true;
+}
+
+// A "_" in what was typed is a "-" of the name.
 struct typed { const char *at; size_t n; };
 static bool same_name(void *ctx, const char *name, size_t n) {
   const struct typed *t = ctx;
-  return t->n == n && !memcmp(t->at, name, n);
+  if (t->n != n) return false;
+  for (size_t i = 0; i < n; i++)
+    if (t->at[i] != name[i] && !(name[i] == '-' && t->at[i] == '_' && i > 1)) return false;
+  return true;
 }
 
 static const struct option *find_option(const struct command *c, struct options table, const char *name, size_t len) {
@@ -326,22 +383,101 @@ static bool asks_for_help(const char *arg) {
   return !strcmp(arg, "-h") || !strcmp(arg, "--help") || !strcmp(arg, "--usage");
 }
 
+// given: which rows of the table the command line has named.
+struct parsing {
+  const struct command *c;
+  struct options table;
+  void *to;
+  int argc;
+  char **argv;
+  str *idle;
+  error *err;
+  bool *given;
+};
+
+static int take_row(struct parsing *p, const struct option *o, const char *name, const char *value) {
+  return o->kind == OPT_IDLE || o->kind == OPT_REFUSED ? take_foreign(o, name, value, p->idle, p->err)
+                                                       : take(o, p->to, name, value, p->err);
+}
+
 // One option with its values, at argv[*i].
-static int take_option(const struct command *c, struct options table, void *to, int argc, char **argv, int *i,
-                       str *idle, error *err) {
-  const char *arg = argv[*i], *equals = strncmp(arg, "--", 2) ? NULL : strchr(arg, '=');
+static int take_option(struct parsing *p, int *i) {
+  const char *arg = p->argv[*i], *equals = strncmp(arg, "--", 2) ? NULL : strchr(arg, '=');
   size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
-  const struct option *o = find_option(c, table, arg, len);
-  if (!o) return unknown_option(c, table, arg, len, err);
+  const struct option *o = find_option(p->c, p->table, arg, len);
+  if (!o) return unknown_option(p->c, p->table, arg, len, p->err);
   char name[LONGEST + 2];
   snprintf(name, sizeof name, "%.*s", (int)(len < LONGEST ? len : LONGEST), arg);
   const char *value = equals ? equals + 1 : NULL;
-  int n = values_of_option(o, *i + 1 < argc ? argv[*i + 1] : NULL);
-  if (value && !o->value) return error_set(err, "%s takes no value", name);
-  if (!value && *i + n >= argc) return error_set(err, "%s needs a value: %s", name, o->value);
-  if (!value && n) { value = argv[*i + 1]; *i += n; }
-  return o->kind == OPT_IDLE || o->kind == OPT_REFUSED ? take_foreign(o, name, value, idle, err)
-                                                       : take(o, to, name, value, err);
+  int n = values_of_option(o, *i + 1 < p->argc ? p->argv[*i + 1] : NULL);
+  if (value && !o->value) return error_set(p->err, "%s takes no value", name);
+  if (!value && *i + n >= p->argc) return error_set(p->err, "%s needs a value: %s", name, o->value);
+  if (!value && n) { value = p->argv[*i + 1]; *i += n; }
+  p->given[o - p->table.at] = true;
+  return take_row(p, o, name, value);
+}
+
+static int take_operand(struct parsing *p, const char *text) {
+  const struct option *o = free_operand(p->c, p->table, p->to);
+  if (!o) return error_set(p->err, "unexpected argument '%s'; 'weft %s --help' shows the usage", text, p->c->name);
+  p->given[o - p->table.at] = true;
+  return take(o, p->to, o->names, text, p->err);
+}
+
+// ---- variables of the environment -----------------------------------------------------------------------------------
+
+// The next row of the command with this variable, from row i on; NULL: there is none.
+static const struct option *row_of_variable(const struct parsing *p, size_t i, struct typed name) {
+  for (; i < p->table.n; i++)
+    if ((p->table.at[i].commands & p->c->bit) && args_each_variable(&p->table.at[i], same_name, &name))
+      return &p->table.at[i];
+  return NULL;
+}
+
+// Whether the command line says what the variable would say.
+static bool is_settled(const struct parsing *p, struct typed name) {
+  for (size_t i = 0; i < p->table.n; i++)
+    if (p->given[i] && (each_word(p->table.at[i].env, same_name, &name) ||
+                        each_word(p->table.at[i].settles, same_name, &name)))
+      return true;
+  return false;
+}
+
+// shown: the variable that says it.
+static int take_variable(struct parsing *p, const struct option *o, struct typed name, const char *shown,
+                         const char *text) {
+  if (o->value || o->kind == OPT_OPERAND) return take_row(p, o, shown, text);
+  int said = yes_or_no(text);
+  if (said < 0) return error_set(p->err, "%s must be 1 or 0, not '%.80s'", shown, text);
+  const struct option *opposite = said ? o : row_of_variable(p, (size_t)(o - p->table.at) + 1, name);
+  if (opposite) return take_row(p, opposite, shown, NULL);
+  if (o->kind == OPT_FLAG) *(bool *)((char *)p->to + o->to) = false;
+  return 0;
+}
+
+struct variable { struct parsing *p; const struct option *o; };
+
+// Returns true where it failed.
+static bool read_variable(void *ctx, const char *at, size_t n) {
+  struct variable *v = ctx;
+  struct typed name = {at, n};
+  char shown[64], negative[64];
+  snprintf(shown, sizeof shown, "%.*s", (int)n, at);
+  const char *text = env_of_option(shown);
+  if (args_negative_variable(v->o, at, n, negative) && env_of_option(negative)) {
+    text = "0";
+    memcpy(shown, negative, sizeof shown);
+  }
+  if (!text || is_settled(v->p, name) || row_of_variable(v->p, 0, name) != v->o) return false;
+  return take_variable(v->p, v->o, name, shown, text) != 0;
+}
+
+static int read_variables(struct parsing *p) {
+  for (size_t i = 0; i < p->table.n; i++)
+    if ((p->table.at[i].commands & p->c->bit) &&
+        args_each_variable(&p->table.at[i], read_variable, &(struct variable){p, &p->table.at[i]}))
+      return -1;
+  return 0;
 }
 
 enum args_result args_parse(const struct command *c, struct options table, void *to, int argc, char **argv, str *idle,
@@ -351,17 +487,13 @@ enum args_result args_parse(const struct command *c, struct options table, void 
     args_help(c, table, stdout);
     return ARGS_HELP;
   }
-  for (int i = 1; i < argc; i++) {
-    if (argv[i][0] == '-' && argv[i][1]) {
-      if (take_option(c, table, to, argc, argv, &i, idle, err)) return ARGS_BAD;
-      continue;
-    }
-    const struct option *operand = free_operand(c, table, to);
-    if (operand && !take(operand, to, operand->names, argv[i], err)) continue;
-    error_set(err, "unexpected argument '%s'; 'weft %s --help' shows the usage", argv[i], c->name);
-    return ARGS_BAD;
-  }
-  return ARGS_GO;
+  struct parsing p = {c, table, to, argc, argv, idle, err, xcalloc(table.n, sizeof *p.given)};
+  int status = 0;
+  for (int i = 1; i < argc && !status; i++)
+    status = argv[i][0] == '-' && argv[i][1] ? take_option(&p, &i) : take_operand(&p, argv[i]);
+  if (!status) status = read_variables(&p);
+  free(p.given);
+  return status ? ARGS_BAD : ARGS_GO;
 }
 
 // ---- help -----------------------------------------------------------------------------------------------------------
@@ -412,7 +544,7 @@ void args_help(const struct command *c, struct options table, FILE *to) {
     print_option(o, to);
   }
   print_option(&(struct option){.names = "-h, --help", .help = "this text"}, to);
-  print_names(c, table, OPT_IDLE, "Of llama.cpp, accepted without effect", to);
+  print_names(c, table, OPT_IDLE, "Of llama.cpp, ignored with a note", to);
   print_names(c, table, OPT_REFUSED, "Of llama.cpp, refused with a reason", to);
   if (c->notes) fprintf(to, "\n%s", c->notes);
 }

@@ -2,8 +2,8 @@
 // once.
 //
 // options.c has the table; a row says which commands it is for and where in `struct settings` its value goes.  Defaults
-// are what stands there before.  Long options take "--name value" and "--name=value".  Options of llama.cpp that mean
-// nothing here are rows too: they are accepted with a reason, or refused with one.
+// are what stands there before.  Long options take "--name value" and "--name=value", and "_" in a name is "-".
+// Options of llama.cpp that do not apply are rows too: they are accepted with a reason, or refused with one.
 #ifndef WEFT_ARGS_H
 #define WEFT_ARGS_H
 #include "base/base.h"
@@ -46,6 +46,12 @@ struct option {
   // Of IDLE and REFUSED, values "a|b": fine are those that ask for what is so anyway ("*": all), idle those that change
   // nothing.
   const char *fine, *idle;
+  // Environment variables that do the same, with spaces between; the command line overrides them.  A flag's is 1 or 0:
+  // 0 takes the next row of the variable, its opposite.  settles: variables that do not count once this option is
+  // given, beside its own.
+  const char *env, *settles;
+  bool clamp;               // of INT and REAL: a value outside the bounds means the nearest bound
+  bool list;                // of TEXTS: a value is a list with commas between
 };
 
 // What a command does with its arguments.
@@ -59,7 +65,8 @@ struct command {
 };
 
 enum args_result { ARGS_GO, ARGS_HELP, ARGS_BAD };
-// Reads argv[1..argc) into `to`, by the rows of the table that are for this command.  HELP: -h or --help was given (and
+// Reads argv[1..argc), and the variables of the environment, into `to`, by the rows of the table that are for this
+// command.  HELP: -h or --help was given (and
 // printed to stdout).  BAD: err says what is wrong.  idle: what was accepted and does nothing, with reasons, as one
 // sentence; empty: nothing was.
 struct options { const struct option *at; size_t n; };
@@ -68,6 +75,14 @@ enum args_result args_parse(const struct command *c, struct options table, void 
 void args_help(const struct command *c, struct options table, FILE *to);
 // Calls visit with each name of an option until it returns true; returns whether it did.
 bool args_each_name(const struct option *o, bool (*visit)(void *ctx, const char *name, size_t n), void *ctx);
+// Calls visit with each variable of an option (.env).
+bool args_each_variable(const struct option *o, bool (*visit)(void *ctx, const char *name, size_t n), void *ctx);
+// The variable that switches a flag off: LLAMA_ARG_NO_X of LLAMA_ARG_X.  False: there is none.
+bool args_negative_variable(const struct option *o, const char *name, size_t n, char out[64]);
+// Whether it does something: no title, no operand, neither IDLE nor REFUSED.
+static inline bool args_does_something(const struct option *o) {
+  return o->kind != OPT_GROUP && o->kind != OPT_OPERAND && o->kind != OPT_IDLE && o->kind != OPT_REFUSED;
+}
 // The row of a command for an argument that is an option ("--name" or "--name=value"), or NULL; for a look at a command
 // line before it is parsed.  Whether an option takes the argument that follows as its value.
 const struct option *args_find(const struct command *c, struct options table, const char *arg);

@@ -147,9 +147,9 @@ static const char *kv_type(const char *given) { return given ? given : "f16"; }
 // this.  What means nothing here has the value that it has there on a machine without a GPU.
 static json_t *json_of(const struct bench *b, const struct result *r) {
   const weft_file *f = weft_model_file(b->model);
-  json_t *o =
-    json_pack("{ss si ss ss ss ss ss}", "build_commit", weft_version(), "build_number", 0, "cpu_info", b->cpu,
-              "gpu_info", "", "backends", backend_of(b), "model_filename", r->test.model, "model_type", b->name);
+  json_t *o = json_pack("{ss si ss ss ss ss ss}", "build_commit", *program_commit() ? program_commit() : weft_version(),
+                        "build_number", 0, "cpu_info", b->cpu, "gpu_info", "", "backends", backend_of(b),
+                        "model_filename", r->test.model, "model_type", b->name);
   json_object_set_new(o, "model_size", json_integer((json_int_t)weft_file_tensor_bytes(f)));
   json_object_set_new(o, "model_n_params", json_integer((json_int_t)weft_file_n_params(f)));
   json_object_set_new(o, "n_batch", json_integer(weft_model_chunk(b->model)));
@@ -338,7 +338,7 @@ static int measure_test(struct bench *b, struct result *r) {
     return failed("%s", err.text);
   if (warm.n_gen > 1) warm.n_gen = 2;
   int status = run_test(b, &warm, &ns);
-  weft_model_settle(b->model);
+  weft_model_promote_pages(b->model);
   for (int64_t i = 0; !status && i < b->o.repetitions && !interrupted(); i++) {
     status = run_test(b, t, &ns);
     if (!interrupted()) vec_push(&r->ns, ns);
@@ -492,7 +492,7 @@ static int bench(struct bench *b) {
   if (b->o.format == FORMAT_JSON) b->results = json_array();
   weft_cpu_name(b->cpu, sizeof b->cpu);
   set_widths(b, &all);
-  keep_to_files(&b->o, NULL);
+  keep_to_evaluating(&b->o, NULL);
   int status = measure_all(b, &all);
   if (b->results && status != EXIT_FAILED)
     out_json(&b->out, json_incref(b->results), JSON_INDENT(2) | JSON_REAL_PRECISION(10));

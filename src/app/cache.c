@@ -217,7 +217,8 @@ static int act(struct settings *o) {
   if (takes_file && !o->exchange) return usage_error("weft cache %s: which file?", o->action);
   if (!takes_file && o->exchange)
     return usage_error("weft cache %s takes no file, and '%s' was given", o->action, o->exchange);
-  keep_to_files(o, strcmp(o->action, "export") ? NULL : o->exchange);
+  if (!strcmp(o->action, "import")) keep_to_evaluating(o, NULL);
+  else keep_to_cache(o, strcmp(o->action, "export") ? NULL : o->exchange);
   if (!strcmp(o->action, "list") || !strcmp(o->action, "verify")) return list_entries(o);
   if (!strcmp(o->action, "clear")) return clear(o->tunings);
   if (!strcmp(o->action, "export")) return export_to(o->exchange);

@@ -4,6 +4,7 @@
 #include "app/chat.h"
 #include "app/app.h"
 #include "app/json.h"
+#include "app/template_args.h"
 #include "base/json.h"
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,9 @@ const struct command chat_options = {
   "Otherwise lines are messages. One that ends with \\ goes on in the next one; between \"\"\" and \"\"\" a message\n"
   "has many lines, and so has one that is pasted. /help lists what lines that begin with / do.\n"
   "Ctrl-C stops the answer, Ctrl-D or /exit ends the conversation.\n"
-  "With --simple-io each line of a pipe is a message. Where stdout is no terminal, it gets the answers alone.\n"
+  "Screen readers: --simple-io prints plain lines, without colours, bars and cursor movement. This is the default\n"
+  "if TERM is dumb or not set. With --simple-io each line of a pipe is a message. Where stdout is no terminal, it\n"
+  "gets the answers alone.\n"
   "Names of --chat-template: chatml, llama3, gemma, mistral-v7 and the others that llama.cpp knows; none: the\n"
   "messages as they are.\n", COMMAND_BIT(chat), COMMAND_BIT(run)};
 
@@ -35,13 +38,69 @@ void chat_set_system(struct chat *c, const char *text, size_t n) {
   if (n) json_array_insert_new(c->messages, 0, json_pack("{ss so}", "role", "system", "content", json_text(text, n)));
 }
 
+void chat_show_medium(struct chat *c, size_t number) { str_addf(&c->pending, "%s%zu>\n", c->media_mark, number); }
+
 // ---- the conversation -----------------------------------------------------------------------------------------------
 
-// Answers a text of the user, after what /read left for it.
+// Pictures of the options: where the text has markers, or before it.
+static void add_with_markers(struct chat *c, const char *text, size_t n) {
+  const char *end = text + n, *at;
+  size_t given = c->media_told ? 0 : c->o.media.files.n, found = 0;
+  for (at = text; (at = memmem(at, (size_t)(end - at), WEFT_MEDIA_MARKER, sizeof WEFT_MEDIA_MARKER - 1)); at++) found++;
+  for (size_t i = 0; i < given && found != given; i++) chat_show_medium(c, i);
+  for (size_t i = 0; found == given && i < given; i++) {
+    at = memmem(text, (size_t)(end - text), WEFT_MEDIA_MARKER, sizeof WEFT_MEDIA_MARKER - 1);
+    str_addn(&c->pending, text, (size_t)(at - text));
+    str_addf(&c->pending, "%s%zu>", c->media_mark, i);
+    text = at + sizeof WEFT_MEDIA_MARKER - 1;
+  }
+  str_addn(&c->pending, text, (size_t)(end - text));
+}
+
+// Answers a text of the user, after what /read and /image left for it.
 static int answer_user(struct chat *c, const char *text, size_t n) {
-  str_addn(&c->pending, text, n);
+  size_t before = c->pending.n;
+  add_with_markers(c, text, n);
   int status = chat_say(c, json_pack("{ss so}", "role", "user", "content", json_text(c->pending.at, c->pending.n)));
-  c->pending.n = 0;
+  // what was taken back takes its pictures along
+  c->pending.n = status ? before : 0;
+  c->media_told |= !status;
+  return status;
+}
+
+static bool has_words(const str *text, const struct span *dropped, size_t n) {
+  size_t at = 0;
+  for (size_t i = 0; i <= n; i++) {
+    size_t end = i < n ? dropped[i].from : text->n;
+    if (strspn(text->at + at, " \t") < end - at) return true;
+    at = i < n ? end + dropped[i].n : end;
+  }
+  return false;
+}
+
+// A line with files that were dropped on the terminal: pictures and sounds, each where its path stands. If there is
+// nothing else, they stand before the next message, as after /image.
+static int answer_dropped(struct chat *c, const str *text, const struct span *dropped, size_t n) {
+  bool words = has_words(text, dropped, n);
+  str said = {0};
+  size_t at = 0, before = c->pending.n;
+  int status = 0;
+  // a question about the file itself
+  if (words && !c->o.media.mmproj && text->at[0] != '/') return answer_user(c, text->at, text->n);
+  for (size_t i = 0; !status && i < n; i++) {
+    str name = {0};
+    str_addn(&name, text->at + dropped[i].from, dropped[i].n);
+    status = chat_attach(c, i, name.at, words ? "are in this message" : "go before the next message");
+    if (!status && !words) chat_show_medium(c, c->media.of.n - 1);
+    str_addn(&said, text->at + at, dropped[i].from - at);
+    str_addf(&said, "%s%zu>", c->media_mark, c->media.of.n - 1);
+    at = dropped[i].from + dropped[i].n;
+    str_free(&name);
+  }
+  str_addn(&said, text->at + at, text->n - at);
+  if (status) c->pending.n = before;
+  else if (words) status = answer_user(c, said.at, said.n);
+  str_free(&said);
   return status;
 }
 
@@ -64,8 +123,12 @@ static int converse(struct chat *c) {
     }
     if (!text.n) continue;
     c->broken = false;
-    bool line = text.at[0] == '/' && !strchr(text.at, '\n');
-    status = line ? chat_run_line(c, text.at + 1) : answer_user(c, text.at, text.n);
+    size_t n_dropped;
+    const struct span *dropped = terminal_dropped(c->term, &n_dropped);
+    bool line = text.at[0] == '/' && !strchr(text.at, '\n') && !(n_dropped && !dropped[0].from);
+    status = line        ? chat_run_line(c, text.at + 1)
+             : n_dropped ? answer_dropped(c, &text, dropped, n_dropped)
+                         : answer_user(c, text.at, text.n);
     if (status == 1) { status = EXIT_OK; break; }
     if (interrupted() && !terminal_interactive(c->term)) { status = EXIT_INTERRUPTED; break; }
     status = status || c->broken ? EXIT_FAILED : EXIT_OK;
@@ -97,92 +160,63 @@ static int answer_one(struct chat *c) {
 
 // ---- life -----------------------------------------------------------------------------------------------------------
 
-// A template of our own: the model's BOS stands before it, where the model wants one.
-static int open_named(struct chat *c, const char *name, weft_error *err) {
+// Of a template of our own the model's BOS stands before it, where the model wants one.
+static int drop_unwanted_bos(struct chat *c, weft_error *err) {
   int32_t *ids = NULL;
   size_t n = 0;
   if (weft_tokenize(c->vocab, "", 0, WEFT_ADD_SPECIAL, &ids, &n, err)) return -1;
   if (!n || ids[0] != weft_bos(c->vocab)) { weft_free(c->bos); c->bos = NULL; }
   weft_free(ids);
-  char *text = chat_template(name);
-  if (!text) {
-    str names = {0};
-    chat_template_names(&names);
-    snprintf(err->text, sizeof err->text, "--chat-template: '%.100s' is no file, and no name that is known: %.700s",
-             name, str_c(&names));
-    str_free(&names);
-    return -1;
-  }
-  int status = weft_template_open(text, strlen(text), name, &c->tmpl, err);
-  free(text);
-  return status;
-}
-
-static int open_file(struct chat *c, const char *path, weft_error *err) {
-  error e = {0};
-  char *text;
-  size_t n;
-  if (read_file(path, &text, &n, &e)) { memcpy(err->text, e.text, sizeof err->text); return -1; }
-  int status = weft_template_open(text, n, path, &c->tmpl, err);
-  free(text);
-  return status;
+  return 0;
 }
 
 static int choose_template(struct chat *c, weft_error *err) {
   size_t n;
-  bool own = !c->o.template_name && !c->o.template_file && model_has_template(weft_model_file(c->model));
-  if (own) return weft_template_of_file(weft_model_file(c->model), c->tools != NULL, &c->tmpl, err);
+  struct asked_template asked;
+  error e = {0};
+  bool said = c->o.template_name || c->o.template_file;
+  if (!said && model_has_template(weft_model_file(c->model)))
+    return weft_template_of_file(weft_model_file(c->model), c->tools != NULL, &c->tmpl, err);
   c->bos = weft_piece(c->vocab, weft_bos(c->vocab), true, &n);    // a model file's own template knows these
   c->eos = weft_piece(c->vocab, weft_eos(c->vocab), true, &n);
-  if (c->o.template_file) return open_file(c, c->o.template_file, err);
-  const char *name = c->o.template_name ? c->o.template_name : "chatml";
-  if (!access(name, R_OK)) return open_file(c, name, err);
-  if (!c->o.template_name && !c->o.quiet)
+  if (!said && !c->o.quiet)
     warning(
       "this file has no chat template: messages are written as ChatML, which the model may not know (--chat-template)");
-  return open_named(c, name, err);
+  if (template_asked(said ? c->o.template_name : "chatml", c->o.template_file, &asked, &e)) {
+    memcpy(err->text, e.text, sizeof err->text);
+    return -1;
+  }
+  int status = asked.built_in ? drop_unwanted_bos(c, err) : 0;
+  if (!status) status = weft_template_open(asked.text, asked.n, asked.name, &c->tmpl, err);
+  free(asked.text);
+  return status;
 }
 
-// JSON from the command line, or a file with it.
-static int read_json_option(const char *option, const char *arg, json_type type, char **text, size_t *n, error *err) {
-  error e = {0};
-  if (!arg) return 0;
-  char first = arg[strspn(arg, " \t\r\n")];
-  if (first != '[' && first != '{') { if (read_file(arg, text, n, err)) return -1; }
-  else { *text = xstrdup(arg); *n = strlen(arg); }
-  json_t *o = json_read(*text, *n, JSON_ALLOW_NUL, NULL, &e);
-  bool right = o && json_typeof(o) == type;
-  json_decref(o);
-  if (right) return 0;
-  return error_set(err, "%s: %s", option,
-                   o ? type == JSON_ARRAY ? "expected a JSON array" : "expected a JSON object" : e.text);
-}
-
-// Adds what -rea and --reasoning-effort say to the variables of the template.
-static void add_reasoning(struct chat *c) {
-  if (c->o.thinking == THINKING_AUTO && !c->o.effort) return;
-  json_t *all = c->variables ? json_read(c->variables, c->n_variables, JSON_ALLOW_NUL, NULL, NULL) : json_object();
-  if (c->o.thinking != THINKING_AUTO)
-    json_object_set_new(all, "enable_thinking", json_boolean(c->o.thinking == THINKING_ON));
-  if (c->o.effort) json_object_set_new(all, "reasoning_effort", json_string(c->o.effort));
-  free(c->variables);
+static int read_variables_of_chat(struct chat *c, error *err) {
+  json_t *all;
+  if (template_variables(&c->o, &all, err)) return -1;
+  if (!all) return 0;
   c->variables = json_dumps(all, JSON_COMPACT);
   c->n_variables = strlen(c->variables);
   json_decref(all);
+  return 0;
 }
 
 static int open_chat_model(struct chat *c) {
   weft_error err;
-  c->o.model.mtp = !c->o.no_guess && !c->o.draft.model.model;
+  c->o.model.mtp = !c->o.no_speculation && !c->o.draft.model.model;
   if (model_args_open(&c->o.model, &c->bar, &c->model)) return EXIT_FAILED;
   if (!c->o.quiet) model_args_warn(&c->o.model, c->model);
   c->vocab = weft_model_vocab(c->model);
   c->n_vocab = weft_model_vocab_size(c->model);
   c->stream = weft_stream_new(c->vocab, true);
-  c->ahead = weft_ahead_new(c->model, c->o.no_guess ? WEFT_GUESS_NEVER : WEFT_GUESS_WHERE_IT_PAYS);
-  if (!c->o.no_guess && draft_args_open(&c->o.draft, c->model, &c->bar, &c->draft_model, &c->draft)) return EXIT_FAILED;
-  if (c->draft) weft_ahead_draft(c->ahead, c->draft);
+  c->speculation =
+    weft_speculation_new(c->model, c->o.no_speculation ? WEFT_SPECULATE_NEVER : WEFT_SPECULATE_IF_IT_PAYS);
+  if (!c->o.no_speculation && draft_args_open(&c->o.draft, c->model, &c->bar, &c->draft_model, &c->draft))
+    return EXIT_FAILED;
+  if (c->draft) weft_speculation_draft(c->speculation, c->draft);
   if (choose_template(c, &err)) return failed("%s", err.text);
+  if (media_args_open(&c->o.media, c->model, &c->media)) return EXIT_FAILED;
   if (sampling_new(&c->o.sampling, c->vocab, c->n_vocab, &c->sampler, &err)) return failed("%s", err.text);
   if (grammar_args_open(&c->o.grammar, c->vocab, c->n_vocab, &c->grammar, &err)) return failed("%s", err.text);
   if (c->o.stops.n && weft_stop_new(texts_of(&c->o.stops), c->o.stops.n, &c->stop, &err)) return failed("%s", err.text);
@@ -226,16 +260,19 @@ static int chat(struct chat *c) {
       sampling_check(&c->o.sampling, c->o.escapes, &err))
     return usage_error("%s", err.text);
   if (read_json_option("--tools", c->o.tools, JSON_ARRAY, &c->tools, &c->n_tools, &err) ||
-      read_json_option("--chat-template-kwargs", c->o.variables, JSON_OBJECT, &c->variables, &c->n_variables, &err))
+      read_variables_of_chat(c, &err))
     return failed("%s", err.text);
-  add_reasoning(c);
+  if (c->o.simple_io) progress_off();
   c->messages = json_array();
+  if (!weft_media_mark(c->media_mark)) return failed("the system gives no random numbers");
   int status = set_system(c);
   if (status) return status;
   bool conversation = !c->o.prompt && !c->o.file && (c->o.simple_io || isatty(STDIN_FILENO));
-  c->term = terminal_new((enum color)c->o.color, conversation, !c->o.simple_io, &err);
+  c->term = terminal_new((enum color)c->o.color, conversation, c->o.simple_io, &err);
   if (!c->term) return failed("%s", err.text);
-  keep_to_files(&c->o, NULL);
+  status = media_args_find(&c->o.media, c->o.model.model);
+  if (status) return status;
+  keep_to_evaluating(&c->o, NULL);
   status = open_chat_model(c);
   if (status) return status;
   if (!conversation) return answer_one(c);
@@ -256,8 +293,9 @@ int chat_command(int argc, char **argv) {
   if (parsed) status = chat(&c);
   terminal_free(c.term);
   weft_answer_free(c.answer);
+  weft_budget_free(c.budget);
   weft_stream_free(c.stream);
-  weft_ahead_free(c.ahead);
+  weft_speculation_free(c.speculation);
   weft_draft_free(c.draft);
   weft_model_close(c.draft_model);
   weft_stop_free(c.stop);
@@ -265,6 +303,7 @@ int chat_command(int argc, char **argv) {
   weft_grammar_free(c.grammar);
   weft_template_close(c.tmpl);
   viz_if_asked(c.model);
+  media_free(&c.media);
   weft_model_close(c.model);
   weft_free(c.bos);
   weft_free(c.eos);
@@ -275,6 +314,7 @@ int chat_command(int argc, char **argv) {
   free(c.past.at);
   str_free(&c.pending);
   str_free(&c.content);
+  str_free(&c.arguments);
   str_free(&c.reasoning);
   settings_free(&c.o);
   return status;

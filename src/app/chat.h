@@ -2,7 +2,6 @@
 //   chat.c            the command: options, the model, what is said when
 //   chat_answer.c     from the messages to an answer
 //   chat_commands.c   lines that begin with /
-//   chat_templates.c  templates by name
 // Invariant: `past` is what the KV cache holds; `messages` is what the next prompt says, and nothing else is.
 #ifndef WEFT_APP_CHAT_H
 #define WEFT_APP_CHAT_H
@@ -25,14 +24,19 @@ struct chat {
   weft_stream *stream;
   weft_model *draft_model;   // NULL: there is none
   weft_draft *draft;
-  weft_ahead *ahead;
+  weft_speculation *speculation;
   weft_stop *stop;           // NULL: there are no stop strings
   weft_answer *answer;       // of this turn
+  weft_budget *budget;       //   how long it may reason; NULL: any
   int32_t n_vocab;
   char *bos, *eos, *tools, *variables;
   size_t n_tools, n_variables;
   json_t *messages;
-  str pending;               // text of /read, which goes before the next message
+  str pending;               // text of /read, and marks of pictures, which go before the next message
+  struct media media;        // of the conversation
+  bool media_told;           // those of the options are in a message
+  // what stands in messages for one of them, with its number and '>'; random
+  char media_mark[WEFT_MEDIA_MARK_SIZE];
   struct ids past;           // tokens in the KV cache
   size_t used;               // of the context, by the conversation as it stands
   const float *logits;       // of the token after them
@@ -40,6 +44,7 @@ struct chat {
   // the answer that is being made
   str content, reasoning;
   json_t *calls;
+  str arguments;             // of the last one, as far as they have come
   bool broken;               // the last one, by an error
   // figures: of the last answer, and of all
   size_t n_prompt, n_kept, n_answer, total_prompt, total_answer;
@@ -58,12 +63,15 @@ int chat_respond(struct chat *c);
 // Adds the message and answers; takes it back where that could not begin.
 int chat_say(struct chat *c, json_t *message);
 
+// The next message has this one of the media.
+void chat_show_medium(struct chat *c, size_t number);
+
+// Encodes a file that the last line names (terminal_read_file), and says so: "(64 tokens of NAME are in ...)". -1: it
+// failed, as a note says.
+int chat_attach(struct chat *c, size_t file, const char *name, const char *where);
+
 // ---- commands
 // Does what a line without its / says.  1: the conversation ends; -1: it failed.
 int chat_run_line(struct chat *c, const char *line);
-
-// ---- templates
-// The text of a template by its name, for free(), or NULL; all names, with a space between.
-char *chat_template(const char *name);
-void chat_template_names(str *out);
+const char *chat_word(size_t i);     // the name of the i-th, NULL behind the last one
 #endif

@@ -5,6 +5,7 @@
 #include "app/chat.h"
 #include "app/app.h"
 #include "app/json.h"
+#include "base/literal.h"
 #include "base/json.h"
 #include "app/stats.h"
 #include <stdlib.h>
@@ -22,6 +23,10 @@ static int make_chat_prompt(struct chat *c, struct ids *out, weft_error *err) {
                     .n_tools = c->n_tools,
                     .variables = c->variables,
                     .n_variables = c->n_variables,
+                    .add_bos = c->o.chat_bos,
+                    .media_mark = c->media_mark,
+                    .media = c->media.of.at,
+                    .n_media = c->media.of.n,
                     .bos = c->bos,
                     .eos = c->eos};
   free(out->at);
@@ -30,8 +35,13 @@ static int make_chat_prompt(struct chat *c, struct ids *out, weft_error *err) {
   out->cap = out->n;
   free(json);
   weft_answer_free(c->answer);
+  weft_budget_free(c->budget);
   c->answer = NULL;
+  c->budget = NULL;
   if (!status) status = weft_answer_new(c->tmpl, text, n, c->tools, c->n_tools, &c->answer, err);
+  if (!status && c->o.reasoning_format == REASONING_IN_CONTENT) weft_answer_keep_reasoning(c->answer);
+  if (!status && c->o.reasoning_budget >= 0)
+    c->budget = weft_budget_new(c->vocab, c->o.reasoning_budget, c->o.reasoning_message);
   weft_free(text);
   return status;
 }
@@ -123,8 +133,8 @@ static int evaluate_prompt(struct chat *c, const struct ids *ids, weft_error *er
     snprintf(err->text, sizeof err->text, "the chat template makes an empty prompt of the conversation");
     return -1;
   }
-  while (keep < c->past.n && keep < ids->n && c->past.at[keep] == ids->at[keep]) keep++;
-  if (keep == ids->n && keep) keep--;    // the logits of the last one are wanted
+  keep = weft_common(c->past.at, c->past.n, ids->at, ids->n);
+  if (keep == ids->n) keep = weft_before_rows(ids->at, keep - 1, ids->n);    // the logits of the last one are wanted
   double compiled = stats_compile_ms(c->model), began = now_s();
   c->past.n = keep;
   c->n_kept = keep;
@@ -132,7 +142,7 @@ static int evaluate_prompt(struct chat *c, const struct ids *ids, weft_error *er
   weft_model_watch(c->model, watch_prompt, &(struct reading){c, keep, ids->n});
   int status = 0;
   while (!status && c->past.n < ids->n && !interrupted()) {
-    size_t left = ids->n - c->past.n, n = left < PIECE ? left : PIECE;
+    size_t left = ids->n - c->past.n, n = weft_piece_of(c->model, ids->at + c->past.n, left, PIECE);
     progress_set(&c->bar, "prompt", (double)(c->past.n - keep) / (double)(ids->n - keep));
     status = weft_decode(c->model, ids->at + c->past.n, n, (int)c->past.n, n == left ? &c->logits : NULL, err);
     if (status > 0) { status = 0; break; }
@@ -152,12 +162,34 @@ static int evaluate_prompt(struct chat *c, const struct ids *ids, weft_error *er
 // ---- an answer ------------------------------------------------------------------------------------------------------
 
 static void show_call(struct chat *c, const weft_part *p) {
-  str line = {0};
-  str_addf(&line, "%s %s\n", p->name, p->text);
-  terminal_newline(c->term);
-  terminal_show(c->term, STYLE_CALL, "-> ", 3);
-  terminal_show(c->term, STYLE_CALL, line.at, line.n);
-  str_free(&line);
+  if (p->name) {
+    terminal_newline(c->term);
+    terminal_show(c->term, STYLE_CALL, "-> ", 3);
+    terminal_show(c->term, STYLE_CALL, p->name, strlen(p->name));
+    terminal_show(c->term, STYLE_CALL, " ", 1);
+  }
+  terminal_show(c->term, STYLE_CALL, p->text, p->n);
+  if (p->done) terminal_show(c->term, STYLE_CALL, "\n", 1);
+}
+
+// More of a call: its arguments are a text until they are whole, and an object then, which is what templates take.
+static void take_shown_call(struct chat *c, const weft_part *p) {
+  if (p->name) {
+    c->arguments.n = 0;
+    json_array_append_new(c->calls, json_pack("{ss ss s{ss}}", "id", p->id, "type", "function", "function", "name",
+                                              p->name));
+  }
+  str_addn(&c->arguments, p->text, p->n);
+}
+
+static void end_shown_call(struct chat *c) {
+  json_t *last = json_array_get(c->calls, json_array_size(c->calls) - 1), *function = json_object_get(last, "function");
+  str whole = {0};
+  if (!function || json_object_get(function, "arguments")) return;
+  literal_complete(str_c(&c->arguments), c->arguments.n, &whole);
+  json_t *arguments = json_read(whole.at, whole.n, JSON_ALLOW_NUL, NULL, NULL);
+  json_object_set_new(function, "arguments", arguments ? arguments : json_text(whole.at, whole.n));
+  str_free(&whole);
 }
 
 static void show_parts(struct chat *c, const weft_part *parts, size_t n) {
@@ -165,9 +197,9 @@ static void show_parts(struct chat *c, const weft_part *parts, size_t n) {
   for (size_t i = 0; i < n; i++) {
     const weft_part *p = &parts[i];
     if (p->kind == WEFT_CALL) {
+      if (p->name) end_shown_call(c);
       if (show) show_call(c, p);
-      json_array_append_new(c->calls, json_pack("{ss ss s{ss so}}", "id", p->id, "type", "function", "function", "name",
-                                                p->name, "arguments", json_read(p->text, p->n, 0, NULL, NULL)));
+      take_shown_call(c, p);
     } else if (p->kind == WEFT_REASONING) {
       str_addn(&c->reasoning, p->text, p->n);
       if (show && terminal_interactive(c->term)) terminal_show(c->term, STYLE_DIM, p->text, p->n);
@@ -179,8 +211,8 @@ static void show_parts(struct chat *c, const weft_part *parts, size_t n) {
   }
 }
 
-// Shows what a piece of text adds.  True: a stop string ends the answer.
-static bool feed(struct chat *c, const char *text, size_t n, bool last) {
+// Shows what a piece of text adds.  last: no more comes; cut: a limit ended it.  True: a stop string ends the answer.
+static bool feed(struct chat *c, const char *text, size_t n, bool last, bool cut) {
   const weft_part *parts;
   int found = -1;
   if (c->stop) text = weft_stop_add(c->stop, text, n, &n, &found);
@@ -192,14 +224,19 @@ static bool feed(struct chat *c, const char *text, size_t n, bool last) {
     n = weft_answer_add(c->answer, text, n, &parts);
     show_parts(c, parts, n);
   }
-  n = weft_answer_end(c->answer, &parts);
+  n = weft_answer_end(c->answer, cut, &parts);
   show_parts(c, parts, n);
+  end_shown_call(c);
   return true;
 }
 
-// Draws a token.  Where content is written, the grammar says which; it follows that text alone, not reasoning.
+// Draws a token, or takes the end of reasoning that is too long.  Where content is written, the grammar says which; it
+// follows that text alone, not reasoning.
 static int draw_id(struct chat *c, int32_t *id, bool *constrained, weft_error *err) {
   const uint64_t *mask = NULL;
+  int status = c->budget ? weft_budget_next(c->budget, c->answer, id, err) : 0;
+  *constrained = false;
+  if (status) return status < 0 ? -1 : 0;
   *constrained = c->grammar && weft_answer_in_content(c->answer);
   if (*constrained && weft_grammar_mask(c->grammar, &mask, err)) return -1;
   weft_sampler_mask(c->sampler, mask);
@@ -225,14 +262,17 @@ static enum ending generate_answer(struct chat *c, weft_error *err) {
     weft_accept(c->sampler, id, NULL);
     c->n_answer++;
     text = weft_stream_add(c->stream, id, &n);
-    ended = feed(c, text, n, false);
+    ended = feed(c, text, n, false, false);
     if (ended) break;
     if (c->past.n == n_ctx) { why = FULL; break; }
-    if (weft_ahead_decode(c->ahead, c->past.at, (int)c->past.n, id, &c->logits, err)) { why = BROKEN; break; }
+    if (weft_speculation_decode(c->speculation, c->past.at, (int)c->past.n, id, &c->logits, err)) {
+      why = BROKEN;
+      break;
+    }
     vec_push(&c->past, id);
   }
   text = weft_stream_end(c->stream, &n);
-  if (!ended) feed(c, text, n, true);
+  if (!ended) feed(c, text, n, true, why != ENDED);
   c->answer_s = now_s() - began - (stats_compile_ms(c->model) - compiled) / 1000;
   c->total_answer += c->n_answer;
   return why;
@@ -274,15 +314,15 @@ static void say_ending(struct chat *c, enum ending why, const weft_error *err) {
     terminal_note(c->term, "weft: the context of %d tokens is full: the answer ends here (/clear, or more with -c)",
                   weft_model_context(c->model));
   char read[32], written[32];
-  if (quiet || !(c->o.verbose || (terminal_interactive(c->term) && !c->o.no_rates))) return;
+  if (quiet || !(c->o.verbose || (terminal_interactive(c->term) && c->o.rates))) return;
   terminal_note(c->term, "(%zu tokens read%s, %zu written%s)", c->n_prompt,
                 stats_rate(read, sizeof read, c->n_prompt, c->prompt_s), c->n_answer,
                 stats_rate(written, sizeof written, c->n_answer, c->answer_s));
-  weft_ahead_counts n = weft_ahead_count(c->ahead);
+  weft_speculation_counts n = weft_speculation_count(c->speculation);
   if (c->draft_model || n.drafted)
     terminal_note(c->term, "(so far %s has proposed %llu tokens, of which %llu were right)",
                   c->draft_model ? "the draft model" : "the model's own block for that", (unsigned long long)n.drafted,
-                  (unsigned long long)n.drafted_taken);
+                  (unsigned long long)n.drafted_accepted);
 }
 
 // What chat_respond does, without taking back what made room for an answer that could not begin.

@@ -59,7 +59,7 @@ static int do_edit(struct chat *c, const char *rest) {
   str line = {0};
   enum input got = INPUT_TEXT;
   if (*rest) str_add(&line, rest);
-  else if (terminal_interactive(c->term)) got = terminal_edit(c->term, "edit > ", old, &line);
+  else if (terminal_edits(c->term)) got = terminal_edit(c->term, "edit > ", old, &line);
   else { terminal_note(c->term, "/edit needs the new text"); return -1; }
   int status = -1;
   if (got == INPUT_TEXT && line.n) {
@@ -79,13 +79,34 @@ static int do_read(struct chat *c, const char *rest) {
   char *text;
   size_t n, n_valid;
   if (!*rest || !strcmp(rest, "-")) { terminal_note(c->term, "/read needs the name of a file"); return -1; }
-  if (terminal_read_file(c->term, &text, &n, &err)) { terminal_note(c->term, "%s", err.text); return -1; }
+  if (terminal_read_file(c->term, 0, &text, &n, &err)) { terminal_note(c->term, "%s", err.text); return -1; }
   char *valid = weft_utf8(text, n, &n_valid);
   str_addn(&c->pending, valid, n_valid);
   if (n_valid && valid[n_valid - 1] != '\n') str_addc(&c->pending, '\n');
   weft_free(valid);
   free(text);
   terminal_note(c->term, "(%zu bytes of %s go before the next message)", n, rest);
+  return 0;
+}
+
+int chat_attach(struct chat *c, size_t file, const char *name, const char *where) {
+  error err = {0};
+  weft_error why;
+  char *data;
+  size_t n;
+  if (terminal_read_file(c->term, file, &data, &n, &err)) { terminal_note(c->term, "%s", err.text); return -1; }
+  int status = media_add(&c->o.media, c->model, name, data, n, &c->media, &why);
+  free(data);
+  if (status) { terminal_note(c->term, "%s", why.text); return -1; }
+  terminal_note(c->term, "(%zu tokens of %s %s)", weft_medium_n_rows(c->media.of.at[c->media.of.n - 1]), name, where);
+  return 0;
+}
+
+// A picture or a sound, before the next message.
+static int do_image(struct chat *c, const char *rest) {
+  if (!*rest || !strcmp(rest, "-")) { terminal_note(c->term, "/image needs the name of a file"); return -1; }
+  if (chat_attach(c, 0, rest, "go before the next message")) return -1;
+  chat_show_medium(c, c->media.of.n - 1);
   return 0;
 }
 
@@ -109,7 +130,7 @@ static json_t *read_messages(terminal *term, const char *path, error *err) {
   size_t n, i;
   error e = {0};
   json_t *m;
-  if (terminal_read_file(term, &text, &n, err)) return NULL;
+  if (terminal_read_file(term, 0, &text, &n, err)) return NULL;
   json_t *all = json_read(text, n, JSON_ALLOW_NUL, NULL, &e);
   free(text);
   if (!all) { error_set(err, "%s: %s", path, e.text); return NULL; }
@@ -151,8 +172,8 @@ static int do_tool(struct chat *c, const char *rest) {
 static int do_stats(struct chat *c, const char *rest) {
   weft_stats s;
   if (!strcmp(rest, "off") || !strcmp(rest, "on")) {
-    c->o.no_rates = !strcmp(rest, "off");
-    terminal_note(c->term, c->o.no_rates ? "(no speed after answers)" : "(the speed is shown after each answer)");
+    c->o.rates = strcmp(rest, "off") != 0;
+    terminal_note(c->term, c->o.rates ? "(the speed is shown after each answer)" : "(no speed after answers)");
     return 0;
   }
   weft_model_stats(c->model, &s);
@@ -176,6 +197,7 @@ static const struct { const char *name, *value, *what; doing run; } commands[] =
   {"help", "", "this list", do_help},
   {"system", "TEXT", "another system prompt; without TEXT none", do_system},
   {"read", "FILE", "the text of a file, before the next message", do_read},
+  {"image", "FILE", "a picture or a sound, before the next message", do_image},
   {"regen", "", "another answer to the last message", do_regen},
   {"edit", "TEXT", "the last message again; without TEXT the old one, to be changed", do_edit},
   {"clear", "", "forget the conversation, but not the system prompt", do_clear},
@@ -184,6 +206,7 @@ static const struct { const char *name, *value, *what; doing run; } commands[] =
   {"tool", "TEXT", "the result of the call that the model made", do_tool},
   {"stats", "on|off", "the context, and how fast the last answer was; after each answer", do_stats},
   {"exit", "", "end the conversation, as Ctrl-D, /bye and /quit do", do_exit},
+  {"audio", NULL, NULL, do_image},
   {"set", NULL, NULL, do_set},
   {"bye", NULL, NULL, do_exit},
   {"quit", NULL, NULL, do_exit},
@@ -195,12 +218,16 @@ static int do_help(struct chat *c, const char *rest) {
   for (size_t i = 0; i < COUNT(commands) && commands[i].what; i++) {
     char name[32];
     snprintf(name, sizeof name, "/%s %s", commands[i].name, commands[i].value);
-    terminal_note(c->term, "%-15s %s", name, commands[i].what);
+    terminal_row(c->term, 15, name, commands[i].what);
   }
+  terminal_note(c->term, "A path of a picture or a sound that is dropped on the terminal attaches it.");
   terminal_note(c->term, "A line that ends with \\ goes on in the next one; \"\"\" begins and ends a message of "
-                         "several lines; a paste stays together.");
+                         "several lines; a paste stays together. Up brings back what was said, Tab completes the "
+                         "name of a command.");
   return 0;
 }
+
+const char *chat_word(size_t i) { return i < COUNT(commands) ? commands[i].name : NULL; }
 
 int chat_run_line(struct chat *c, const char *line) {
   size_t n = strcspn(line, " ");

@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include "app/edit.h"
 #include "app/app.h"
+#include "app/signs.h"
+#include "base/tty.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -12,18 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
 #include <utf8proc.h>
 
-enum { HISTORY = 1000, LONGEST = 1 << 24, PATIENCE_MS = 50 /* for the rest of a key */, TAB = 4 };
+enum { HISTORY = 1000, LONGEST = 1 << 24, PATIENCE_MS = 50 /* for the rest of a key */ };
 typedef VEC(char *) lines;
 
 struct edit {
   int in, out;
-  struct termios before;
+  struct termios before;       // when the conversation began
   struct sigaction others[4];  // what the signals did that end or stop the program
   sigset_t signals;            // while input is waited for
   unsigned char buffer[4096];  // read, and not used yet
@@ -44,54 +45,27 @@ struct edit {
   char *path;
   bool searching;
   str wanted;                  // by Ctrl-R
+  edit_words words;            // that Tab completes
 };
 
-// ---- signs ----------------------------------------------------------------------------------------------------------
-
-static size_t character_at(const char *text, size_t n, size_t at, int32_t *out) {
-  utf8proc_ssize_t used = utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(n - at), out);
-  if (used > 0) return (size_t)used;
-  *out = 0xFFFD;
-  return 1;
-}
-
-static int columns_of(int32_t c) {
-  return c == '\t' ? TAB : c == '\n' ? 0 : c >= 0x1F1E6 && c <= 0x1F1FF ? 2 : c == 0xFE0F ? 1 : utf8proc_charwidth(c);
-}
-
-// Where the sign that begins at `at` ends, and how wide it is at most: some terminals show its characters one after the
-// other.
-static size_t sign(const char *text, size_t n, size_t at, int *width) {
-  int32_t c, next, state = 0;
-  size_t end = at + character_at(text, n, at, &c);
-  int w = columns_of(c);
-  while (end < n) {
-    size_t used = character_at(text, n, end, &next);
-    if (utf8proc_grapheme_break_stateful(c, next, &state)) break;
-    w += columns_of(next);
-    end += used;
-    c = next;
-  }
-  if (width) *width = w;
-  return end;
-}
+// ---- steps ----------------------------------------------------------------------------------------------------------
 
 static size_t sign_before(const edit *e, size_t at) {
   size_t from = 0;
   // no sign reaches over a line's end
   for (size_t i = at; i > 0; i--) if (e->text.at[i - 1] == '\n') { from = i; break; }
   if (from == at) return at ? at - 1 : 0;
-  for (size_t end; (end = sign(e->text.at, e->text.n, from, NULL)) < at;) from = end;
+  for (size_t end; (end = sign_end(e->text.at, e->text.n, from, NULL)) < at;) from = end;
   return from;
 }
 
 static size_t sign_after(const edit *e, size_t at) {
-  return at < e->text.n ? sign(e->text.at, e->text.n, at, NULL) : at;
+  return at < e->text.n ? sign_end(e->text.at, e->text.n, at, NULL) : at;
 }
 
 static bool is_word(const edit *e, size_t at) {
   int32_t c;
-  character_at(e->text.at, e->text.n, at, &c);
+  sign_character(e->text.at, e->text.n, at, &c);
   return c >= 128 ? utf8proc_category(c) != UTF8PROC_CATEGORY_ZS
                   : (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
 }
@@ -126,7 +100,7 @@ static void replace_text(edit *e, size_t from, size_t to, const char *with, size
   str_free(&e->text);
   e->text = s;
   size_t edge = line_begin(e, cursor);                          // what was put in may have joined with what follows
-  while (edge < cursor) edge = sign(s.at, s.n, edge, NULL);
+  while (edge < cursor) edge = sign_end(s.at, s.n, edge, NULL);
   e->cursor = edge;
 }
 
@@ -145,7 +119,7 @@ static void set_text(edit *e, const char *text) {
 static void clean_pasted(str *out, const char *text, size_t n) {
   for (size_t at = 0, used; at < n; at += used) {
     int32_t c;
-    used = character_at(text, n, at, &c);
+    used = sign_character(text, n, at, &c);
     if (c == '\r' && at + 1 < n && text[at + 1] == '\n') continue;
     if (c == '\r' || c == '\n') str_addc(out, '\n');
     else if (c == 0xFFFD) str_add(out, "\xEF\xBF\xBD");
@@ -179,9 +153,8 @@ static void send_text(const edit *e, const char *text) {
 
 static void measure_width(edit *e) {
   struct winsize w = {0};
-  if (ioctl(e->out, TIOCGWINSZ, &w) || !w.ws_col) w = (struct winsize){.ws_col = 80, .ws_row = 24};
-  e->columns = w.ws_col;
-  e->rows = w.ws_row ? w.ws_row : 24;
+  e->columns = tty_columns(e->out);
+  e->rows = ioctl(e->out, TIOCGWINSZ, &w) || !w.ws_row ? 24 : w.ws_row;
 }
 
 struct row { size_t from, to; int width; };
@@ -192,9 +165,9 @@ static void break_rows(const edit *e, int first, row_list *out) {
   struct row r = {0, 0, first};
   for (size_t at = 0, end; at < e->text.n; at = end) {
     int w;
-    end = sign(e->text.at, e->text.n, at, &w);
+    end = sign_end(e->text.at, e->text.n, at, &w);
     bool newline = e->text.at[at] == '\n';
-    if (newline || (r.width + w > e->columns && r.to > r.from)) {
+    if (newline || (r.width + w > e->columns && r.width)) {
       vec_push(out, r);
       r = (struct row){newline ? end : at, newline ? end : at, 0};
       if (newline) continue;
@@ -208,20 +181,36 @@ static void break_rows(const edit *e, int first, row_list *out) {
 
 static void add_shown(str *out, const edit *e, size_t from, size_t to) {
   for (size_t i = from; i < to; i++)
-    if (e->text.at[i] == '\t') str_addf(out, "%*s", TAB, "");
+    if (e->text.at[i] == '\t') str_addf(out, "%*s", TAB_COLUMNS, "");
     else str_addc(out, e->text.at[i]);
 }
 
+// What stands before the text. It takes no more than half of a row: what is longer loses its first words, and a word
+// that is longer its first signs.
+static void add_shown_prompt(str *out, const edit *e) {
+  str s = {0};
+  if (e->searching) str_addf(&s, "(search: %s) ", str_c(&e->wanted)); else str_add(&s, e->prompt);
+  size_t at = 0, word;
+  while (at < s.n && sign_columns(s.at + at, s.n - at) > e->columns / 2) {
+    word = at + strcspn(s.at + at, " ");
+    word += strspn(s.at + word, " ");
+    at = word < s.n ? word : sign_end(s.at, s.n, at, NULL);
+  }
+  str_addn(out, s.at + at, s.n - at);
+  str_free(&s);
+}
+
 static void put_prompt(str *out, const edit *e) {
-  if (e->searching) str_addf(out, "(search: %s) ", str_c(&e->wanted));
-  else str_addf(out, "%s%s%s", e->color, e->prompt, *e->color ? "\033[0m" : "");
+  bool colored = *e->color && !e->searching;
+  if (colored) str_add(out, e->color);
+  add_shown_prompt(out, e);
+  if (colored) str_add(out, "\033[0m");
 }
 
 static int prompt_width(const edit *e) {
   str s = {0};
-  int all = 0, w;
-  if (e->searching) str_addf(&s, "(search: %s) ", str_c(&e->wanted)); else str_add(&s, e->prompt);
-  for (size_t at = 0; at < s.n; all += w) at = sign(s.at, s.n, at, &w);
+  add_shown_prompt(&s, e);
+  int all = sign_columns(s.at, s.n);
   str_free(&s);
   return all;
 }
@@ -243,7 +232,7 @@ static bool draw_added(edit *e) {
   if (from && sign_after(e, sign_before(e, from)) != from) return false;        // it joins with what stands there
   for (size_t at = from; at < e->text.n; all += w) {
     if (e->text.at[at] == '\n') return false;
-    at = sign(e->text.at, e->text.n, at, &w);
+    at = sign_end(e->text.at, e->text.n, at, &w);
   }
   if (all >= e->columns) return false;
   str s = {0};
@@ -255,11 +244,26 @@ static bool draw_added(edit *e) {
   return true;
 }
 
-// To the beginning of the text in the row of the prompt.
-static void begin_first(str *out, const edit *e, bool again) {
+// To the beginning of the text in the row of the prompt, which stands there.
+static void begin_first(str *out, const edit *e) {
+  int n = prompt_width(e);
   str_addc(out, '\r');
-  if (again) str_addf(out, "\033[%dC", prompt_width(e));
-  else put_prompt(out, e);
+  if (n) str_addf(out, "\033[%dC", n);
+}
+
+// Everything anew. A row may fill its line, and then the cursor is still on the last column, as lines do not wrap by
+// themselves meanwhile: so what was there is cleared before rows are printed, never behind one.
+static void draw_rows(edit *e, const row_list *rows, int first, int shown, str *s) {
+  if (first || !e->prompted) str_addc(s, '\r');
+  else begin_first(s, e);
+  str_add(s, "\033[J");
+  if (!first && !e->prompted) put_prompt(s, e);
+  e->widths.n = 0;
+  for (int i = first; i < first + shown; i++) {
+    if (i > first) str_add(s, "\r\n");
+    add_shown(s, e, rows->at[i].from, rows->at[i].to);
+    vec_push(&e->widths, rows->at[i].width);
+  }
 }
 
 static void draw_line(edit *e) {
@@ -273,18 +277,10 @@ static void draw_line(edit *e) {
   int shown = (int)rows.n < e->rows ? (int)rows.n : e->rows, first = row < shown ? 0 : row - shown + 1;
   str_add(&s, "\033[?25l\033[?7l");
   if (above) str_addf(&s, "\033[%dA", above);
-  e->widths.n = 0;
-  for (int i = first; i < first + shown; i++) {
-    if (i) str_add(&s, i > first ? "\r\n" : "\r");
-    else begin_first(&s, e, e->prompted);
-    add_shown(&s, e, rows.at[i].from, rows.at[i].to);
-    str_add(&s, "\033[K");
-    vec_push(&e->widths, rows.at[i].width);
-  }
-  str_add(&s, "\033[J");
+  draw_rows(e, &rows, first, shown, &s);
   if (row < first + shown - 1 || e->cursor < rows.at[row].to) {
     if (row < first + shown - 1) str_addf(&s, "\033[%dA", first + shown - 1 - row);
-    if (row) str_addc(&s, '\r'); else begin_first(&s, e, true);
+    if (row) str_addc(&s, '\r'); else begin_first(&s, e);
     add_shown(&s, e, rows.at[row].from, e->cursor);
   }
   str_add(&s, "\033[?7h\033[?25h");
@@ -308,16 +304,25 @@ static void on_ask(int sig) { asked = sig; }
 static const int asking[] = {SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
 _Static_assert(COUNT(asking) == COUNT(((edit *)0)->others), "each is kept");
 
+// Pastes come with marks around them.
+#define MARKS_ON "\033[?2004h"
+#define MARKS_OFF "\033[?2004l"
+
 // Every key comes as it is; Ctrl-C and Ctrl-Z stay signals.
 static void set_raw_keys(edit *e) {
   struct termios t = e->before;
+  tty_be_quiet(&t);
   t.c_iflag &= ~(tcflag_t)(ICRNL | INLCR | IGNCR | IXON | ISTRIP);
-  t.c_lflag &= ~(tcflag_t)(ICANON | ECHO | IEXTEN);
-  t.c_cc[VMIN] = 1;
-  t.c_cc[VTIME] = 0;
   t.c_cc[VQUIT] = _POSIX_VDISABLE;
   tcsetattr(e->in, TCSADRAIN, &t);
-  send_text(e, "\033[?2004h");                                  // pastes come with marks around them
+  send_text(e, MARKS_ON);
+}
+
+// Until the next line: keys wait for that, and none is shown in between. Ctrl-S, Ctrl-Q and Ctrl-\ do what they do.
+static void set_quiet(edit *e) {
+  struct termios t = e->before;
+  tty_be_quiet(&t);
+  tcsetattr(e->in, TCSADRAIN, &t);
 }
 
 // Signals wait from here on while a key is worked on. Those that would end the program with the terminal as it is now
@@ -339,7 +344,7 @@ static void take_terminal(edit *e) {
 }
 
 static void give_keys_back(const edit *e) {
-  send_text(e, "\033[?2004l");
+  send_text(e, MARKS_OFF);
   tcsetattr(e->in, TCSADRAIN, &e->before);
 }
 
@@ -406,7 +411,7 @@ static void write_entry(FILE *f, const char *text) {
 
 // Never readable for others, not even for a moment.
 static FILE *open_for_owner(const char *path, int how) {
-  int fd = path ? open(path, how | O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+  int fd = path ? open(path, how | O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600) : -1;
   return fd < 0 ? NULL : fdopen(fd, "w");
 }
 
@@ -451,7 +456,7 @@ static void load_history(edit *e) {
   if (read_lines > 2 * HISTORY) rewrite_history(e);
 }
 
-static void remember(edit *e, const char *text) {
+void edit_remember(edit *e, const char *text) {
   if (!*text) return;
   keep_once(&e->history, text);
   vec_push(&e->history, xstrdup(text));
@@ -565,7 +570,6 @@ static int paste(edit *e) {
   return got;
 }
 
-// A character that begins with this byte.
 // A character, and those that came with it: the line is looked at once for all of them.
 static void type_characters(edit *e, unsigned char first) {
   str s = {0};
@@ -648,6 +652,51 @@ static bool search_key(edit *e, int key) {
   return key == KEY_NONE;
 }
 
+// ---- completion -----------------------------------------------------------------------------------------------------
+
+// Under the line, which is drawn anew below them.
+static void show_words(edit *e, const char *begin, size_t n) {
+  str s = {0}, names = {0};
+  const char *word;
+  for (size_t i = 0; (word = e->words(i)); i++)
+    if (!strncmp(word, begin, n)) str_addf(&names, "%s/%s", names.n ? "  " : "", word);
+  sign_wrap(&s, str_c(&names), e->columns - 1, 0);
+  draw_line(e);
+  for (const char *at = str_c(&s), *end; *at; at = *end ? end + 1 : end) {
+    end = at + strcspn(at, "\n");
+    str line = {0};
+    str_add(&line, "\r\n");
+    str_addn(&line, at, (size_t)(end - at));
+    send(e, &line);
+    str_free(&line);
+  }
+  send_text(e, "\r\n");
+  e->cursor_row = 0;
+  e->prompted = false;
+  str_free(&s);
+  str_free(&names);
+}
+
+// Tab behind a / and the beginning of a word: as much as all words have in common that begin so, or a list of them.
+static void complete_command(edit *e) {
+  size_t n = strcspn(e->text.at, " \n"), common = 0, found = 0;
+  if (e->text.at[0] != '/' || e->cursor != n) return;
+  const char *begin = e->text.at + 1, *first = NULL, *word;
+  n--;
+  for (size_t i = 0; (word = e->words(i)); i++) {
+    if (strncmp(word, begin, n)) continue;
+    if (!found++) { first = word; common = strlen(word); }
+    while (strncmp(word, first, common)) common--;
+  }
+  if (found > 1 && common == n) show_words(e, begin, n);
+  else if (found) {
+    replace_text(e, 1, n + 1, first, common);
+    if (found == 1 && e->cursor == e->text.n) put_in(e, " ", 1);
+  }
+}
+
+// ---- a line ---------------------------------------------------------------------------------------------------------
+
 // Keys until the line is done.
 static enum edit_result edit_keys(edit *e) {
   for (;;) {
@@ -661,6 +710,7 @@ static enum edit_result edit_keys(edit *e) {
     if (search_key(e, key)) continue;
     if (key == '\r' || key == '\n') return EDIT_LINE;
     if (key == KEY_PASTE) { if ((got = paste(e)) != 1) return got < 0 ? EDIT_INTERRUPTED : EDIT_END; }
+    else if (key == '\t') complete_command(e);
     else if (key == WITH_CTRL('D') && !e->text.n) return EDIT_END;
     else move(e, key == WITH_CTRL('D') ? (int)KEY_DELETE : key);
   }
@@ -668,8 +718,23 @@ static enum edit_result edit_keys(edit *e) {
 
 // ---- life -----------------------------------------------------------------------------------------------------------
 
-edit *edit_new(int in, int out, const char *history, pid_t owner) {
+// Asked to end between two lines: the terminal is given back, unless a shell has taken it by now.
+static const edit *ending;
+static void on_end(int sig) {
+  if (tcgetpgrp(ending->in) == getpgrp()) {
+    tcsetattr(ending->in, TCSANOW, &ending->before);
+    if (write(ending->out, MARKS_OFF, sizeof MARKS_OFF - 1) < 0) return;
+  }
+  signal(sig, SIG_DFL);
+  raise(sig);
+}
+
+edit *edit_new(int in, int out, const char *history, pid_t owner, edit_words words) {
   edit *e = xcalloc(1, sizeof *e);
+  if (tcgetattr(in, &e->before)) die("a terminal without settings: %s", strerror(errno));
+  ending = e;
+  signal(SIGTERM, on_end);
+  e->words = words;
   e->in = in;
   e->out = out;
   e->owner = owner;
@@ -678,21 +743,12 @@ edit *edit_new(int in, int out, const char *history, pid_t owner) {
   struct sigaction resize = {.sa_handler = on_resize}, again = {.sa_handler = on_continue};
   sigaction(SIGWINCH, &resize, NULL);
   sigaction(SIGCONT, &again, NULL);
+  set_quiet(e);
+  send_text(e, MARKS_ON);
   return e;
 }
 
-void edit_free(edit *e) {
-  if (!e) return;
-  for (size_t i = 0; i < e->history.n; i++) free(e->history.at[i]);
-  vec_free(&e->history);
-  vec_free(&e->widths);
-  str_free(&e->text); str_free(&e->cut); str_free(&e->mine); str_free(&e->wanted); str_free(&e->drawn);
-  free(e->path);
-  free(e);
-}
-
 enum edit_result edit_line(edit *e, const char *prompt, const char *color, const char *text, str *out) {
-  if (tcgetattr(e->in, &e->before)) return EDIT_END;
   e->prompt = prompt;
   e->color = color;
   e->browsed = e->history.n;
@@ -709,11 +765,10 @@ enum edit_result edit_line(edit *e, const char *prompt, const char *color, const
   e->cursor = e->text.n;
   if (result != EDIT_INTERRUPTED) draw_line(e);
   if (result == EDIT_LINE) send_text(e, "\r\n");
-  give_keys_back(e);
+  set_quiet(e);
   give_signals_back(e);
   if (result == EDIT_INTERRUPTED) e->at = e->n = 0;
   if (result != EDIT_LINE) return result;
-  remember(e, e->text.at);
   str_addn(out, e->text.at, e->text.n);
   str_addc(out, '\n');
   return EDIT_LINE;

@@ -10,14 +10,17 @@
 #include <sys/types.h>
 
 typedef struct edit edit;
-// history: the file that keeps what was typed, which is made for its owner alone; NULL: none. owner: the process that
-// Ctrl-Z is to stop, beside this one.
-edit *edit_new(int in, int out, const char *history, pid_t owner);
-void edit_free(edit *e);
+typedef const char *(*edit_words)(size_t i);     // the i-th word, NULL behind the last one
+// There is one in a process. From here on keys are not echoed: those that come between two lines are the next one's.
+// The terminal is as it was again when SIGTERM ends the process.
+// history: the file that keeps messages, which is made for its owner alone; NULL: none. owner: the process that
+// Ctrl-Z is to stop, beside this one. words: what Tab completes behind a / that begins a line.
+edit *edit_new(int in, int out, const char *history, pid_t owner, edit_words words);
 
 enum edit_result { EDIT_LINE, EDIT_END, EDIT_INTERRUPTED };
 // Adds what was typed to out, with a newline.  color: a control sequence for the prompt, or ""; text: what stands there
 // to begin with. END: Ctrl-D on an empty line, or the terminal is gone.  INTERRUPTED: Ctrl-C (interrupted() of app.h),
 // and nothing was added.
 enum edit_result edit_line(edit *e, const char *prompt, const char *color, const char *text, str *out);
+void edit_remember(edit *e, const char *text);   // an entry of the history: Up brings it back as it is here
 #endif

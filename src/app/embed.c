@@ -1,7 +1,9 @@
 // weft embed: texts as vectors, in llama.cpp's forms. A text is what stands between two separators, by default a line;
 // its vector is what the model makes of each token, pooled as the model's file says and normalised. Without pooling
 // each token has a vector of its own.
+#define _GNU_SOURCE
 #include "app/app.h"
+#include "app/media_args.h"
 #include "app/model_args.h"
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +12,7 @@
 static const struct command command = {
   "embed",
   "Turns texts into vectors: near ones mean the same.",
-  "FILE [-p TEXT | -f TEXTS | --ids 1,2,3] [options]",
+  "FILE [-p TEXT | -f TEXTS | --ids 1,2,3] [--image FILE] [options]",
   "Each line is a text of its own; without -p, -f and --ids lines of stdin are.\n"
   "A model that ranks texts scores each by a question: a line has the question, a tab, and the text.\n",
   COMMAND_BIT(embed),
@@ -19,7 +21,14 @@ static const struct command command = {
 enum format { FORMAT_TEXT, FORMAT_ARRAY, FORMAT_JSON, FORMAT_JSON_MORE, FORMAT_RAW };
 
 // All vectors, one after the other. Of a text there is one, or one for each token.
-struct vectors { weft_model *model; VEC(float) all; size_t size, n, n_texts; enum weft_pooling how; };
+struct vectors {
+  weft_model *model;
+  VEC(float) all;
+  size_t size, n, n_texts;
+  enum weft_pooling how;
+  struct media media;                  // pictures and sounds
+  size_t n_media;                      // of them, that have stood in texts
+};
 
 static int add_ids(struct vectors *v, const struct settings *o, const int32_t *ids, size_t n_ids) {
   weft_error err;
@@ -36,16 +45,11 @@ static int add_ids(struct vectors *v, const struct settings *o, const int32_t *i
   return interrupted() ? EXIT_INTERRUPTED : 0;
 }
 
-static const char *find_bytes(const char *text, size_t n, const char *what, size_t n_what) {
-  for (; n >= n_what; text++, n--) if (!memcmp(text, what, n_what)) return text;
-  return NULL;
-}
-
 // ---- a question and a text, which models that rank see together -----------------------------------------------------
 
 static int add_text_pair(struct vectors *v, const struct settings *o, const char *text, size_t n) {
   const char *separator = o->embed.pair_separator;
-  const char *found = *separator ? find_bytes(text, n, separator, strlen(separator)) : NULL;
+  const char *found = *separator ? memmem(text, n, separator, strlen(separator)) : NULL;
   weft_error err;
   int32_t *ids;
   size_t n_ids;
@@ -53,8 +57,35 @@ static int add_text_pair(struct vectors *v, const struct settings *o, const char
     return failed("text %zu: this model ranks a text by a question: both are needed, with %s between them",
                   v->n_texts + 1, strcmp(separator, "\t") ? "what --cls-separator says" : "a tab (--cls-separator)");
   const char *second = found + strlen(separator);
-  if (weft_tokenize_pair(v->model, text, (size_t)(found - text), second, (size_t)(text + n - second), o->parse_special,
-                         &ids, &n_ids, &err)) return failed("%s", err.text);
+  const weft_pair pair = {.question = text, .n_question = (size_t)(found - text), .text = second,
+                          .n_text = (size_t)(text + n - second), .parse_special = o->parse_special};
+  if (weft_tokenize_pair(v->model, &pair, &ids, &n_ids, &err)) return failed("%s", err.text);
+  int status = add_ids(v, o, ids, n_ids);
+  weft_free(ids);
+  return status;
+}
+
+// ---- texts, pictures and sounds -------------------------------------------------------------------------------------
+
+static size_t count_marks(const char *text, size_t n) {
+  size_t found = 0, m = sizeof WEFT_MEDIA_MARKER - 1;
+  for (const char *at = text, *end = text + n; n && (at = memmem(at, (size_t)(end - at), WEFT_MEDIA_MARKER, m));
+       at += m)
+    found++;
+  return found;
+}
+
+// With the next n_media pictures and sounds.
+static int add_with_media(struct vectors *v, const struct settings *o, const char *text, size_t n, size_t n_media) {
+  unsigned flags = WEFT_ADD_SPECIAL | (o->parse_special ? WEFT_PARSE_SPECIAL : 0u);
+  weft_error err;
+  int32_t *ids;
+  size_t n_ids;
+  if (n_media > v->media.of.n - v->n_media)
+    return failed("text %zu: there are more markers (%s) than pictures and sounds", v->n_texts + 1, WEFT_MEDIA_MARKER);
+  if (weft_media_tokenize(v->media.encoder, text, n, flags, v->media.of.at + v->n_media, n_media, &ids, &n_ids, &err))
+    return failed("%s", err.text);
+  v->n_media += n_media;
   int status = add_ids(v, o, ids, n_ids);
   weft_free(ids);
   return status;
@@ -63,8 +94,9 @@ static int add_text_pair(struct vectors *v, const struct settings *o, const char
 static int add_one_text(struct vectors *v, const struct settings *o, const char *text, size_t n) {
   weft_error err;
   int32_t *ids;
-  size_t n_ids;
+  size_t n_ids, n_media = v->media.of.n ? count_marks(text, n) : 0;
   if (v->how == WEFT_POOLING_RANK) return add_text_pair(v, o, text, n);
+  if (n_media) return add_with_media(v, o, text, n, n_media);
   if (weft_tokenize(weft_model_vocab(v->model), text, n, WEFT_ADD_SPECIAL | (o->parse_special ? WEFT_PARSE_SPECIAL : 0),
                     &ids, &n_ids, &err))
     return failed("%s", err.text);
@@ -78,11 +110,26 @@ static int add_texts(struct vectors *v, const struct settings *o, const char *te
   size_t n_sep = strlen(separator);
   int status = 0;
   for (const char *end = text + n; !status;) {
-    const char *next = n_sep ? find_bytes(text, (size_t)(end - text), separator, n_sep) : NULL;
+    const char *next = n_sep ? memmem(text, (size_t)(end - text), separator, n_sep) : NULL;
     status = add_one_text(v, o, text, (size_t)((next ? next : end) - text));
     if (!next) break;
     text = next + n_sep;
   }
+  return status;
+}
+
+// Where no text has a marker, each picture or sound is a text of its own. text NULL: there is none.
+static int add_all(struct vectors *v, const struct settings *o, const char *text, size_t n) {
+  bool marked = text && count_marks(text, n);
+  int status = 0;
+  if (v->media.of.n && v->how == WEFT_POOLING_RANK)
+    return failed("this model ranks texts, and makes no vectors of pictures and sounds");
+  for (size_t i = 0; !marked && !status && i < v->media.of.n; i++) status = add_with_media(v, o, "", 0, 1);
+  if (!status && o->ids.n) status = add_ids(v, o, o->ids.at, o->ids.n);
+  else if (!status && text) status = add_texts(v, o, text, n);
+  if (!status && v->n_media < v->media.of.n)
+    return failed("the texts have %zu markers (%s) for %zu pictures and sounds", v->n_media, WEFT_MEDIA_MARKER,
+                  v->media.of.n);
   return status;
 }
 
@@ -191,15 +238,17 @@ static int embed(const struct settings *o, const char *text, size_t n) {
   progress bar = {0};
   int status = model_args_open(&o->model, &bar, &v.model);
   if (!status) status = choose_pooling(&v, o);
+  if (!status) status = media_args_open(&o->media, v.model, &v.media);
   if (!status) {
     interrupt_catch();
     v.size = (size_t)weft_model_embedding_size(v.model);
-    status = o->ids.n ? add_ids(&v, o, o->ids.at, o->ids.n) : add_texts(&v, o, text, n);
+    status = add_all(&v, o, text, n);
     progress_end(&bar);
   }
   if (!status) show_vectors(&to, &v, o);
   status = out_end(&to, status);
   vec_free(&v.all);
+  media_free(&v.media);
   weft_model_close(v.model);
   return status;
 }
@@ -210,11 +259,15 @@ static int embed_all(struct settings *o) {
   size_t n = 0;
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
   if ((o->prompt != NULL) + (o->file != NULL) + (o->ids.n > 0) > 1) return usage_error("use one of -p, -f and --ids");
-  keep_to_files(o, NULL);
-  if (!o->prompt && !o->ids.n && read_file(o->file ? o->file : "-", &text, &n, &err)) return failed("%s", err.text);
+  int found = o->media.files.n ? media_args_find(&o->media, o->model.model) : 0;
+  if (found) return found;
+  keep_to_evaluating(o, NULL);
+  bool alone = o->media.files.n && !o->file;           // pictures without texts
+  if (!o->prompt && !o->ids.n && !alone && read_file(o->file ? o->file : "-", &text, &n, &err))
+    return failed("%s", err.text);
   if (o->prompt) { text = xstrdup(o->prompt); n = strlen(text); }
   else if (text && n && text[n - 1] == '\n') n--;
-  if (o->escapes) n = unescape(text, n);
+  if (o->escapes && text) n = unescape(text, n);
   int status = embed(o, text, n);
   free(text);
   return status;

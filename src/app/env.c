@@ -33,20 +33,45 @@ static void show_variables(struct out *o) {
   }
 }
 
-// Words of a text in lines of at most `width` columns; every line but the first is indented.
-static void add_wrapped(struct out *o, const char *text, int indent, size_t width) {
-  size_t column = 0;
-  for (const char *at = text; *at;) {
-    size_t n = strcspn(at, " ");
-    if (column && column + 1 + n > width) { out_addf(o, "\n%*s", indent, ""); column = 0; }
-    else if (column) { out_add(o, " ", 1); column++; }
-    out_add(o, at, n);
-    column += n;
-    at += n;
-    at += strspn(at, " ");
-  }
-  out_add(o, "\n", 1);
+// ---- variables of options -------------------------------------------------------------------------------------------
+
+// Calls visit once for each variable of an option (LLAMA_ARG_...) that is set.
+struct shown { struct out *o; json_t *json; const struct option *of; struct texts seen; };
+
+static void show_one(struct shown *s, const char *name) {
+  const char *text = env_of_option(name);
+  if (!text) return;
+  for (size_t i = 0; i < s->seen.n; i++) if (!strcmp(s->seen.at[i], name)) return;
+  vec_push(&s->seen, xstrdup(name));
+  if (strstr(name, "API_KEY") && !strstr(name, "FILE")) text = "(set)";
+  size_t n;
+  char *valid = weft_utf8(text, strlen(text), &n);
+  if (s->json)
+    json_object_set_new(s->json, name, json_pack("{so ss ss}", "value", json_stringn(valid, n), "default", "",
+                                                 "meaning", s->of->names));
+  else out_addf(s->o, "%s  %s  as %s\n", name, valid, s->of->names);
+  weft_free(valid);
 }
+
+static bool show_variable(void *ctx, const char *at, size_t n) {
+  struct shown *s = ctx;
+  char name[64], negative[64];
+  snprintf(name, sizeof name, "%.*s", (int)n, at);
+  show_one(s, name);
+  if (args_negative_variable(s->of, at, n, negative)) show_one(s, negative);
+  return false;
+}
+
+static void show_option_variables(struct out *o, json_t *json) {
+  struct shown s = {o, json, NULL, {0}};
+  for (size_t i = 0; i < option_table.n; i++) {
+    s.of = &option_table.at[i];
+    if (s.of->kind != OPT_OPERAND) args_each_variable(s.of, show_variable, &s);
+  }
+  texts_free(&s.seen);
+}
+
+// ---- the machine ----------------------------------------------------------------------------------------------------
 
 // What instructions change in kernels. Others are used where LLVM finds a place for them.
 static const struct { const char *name, *what;
@@ -74,30 +99,32 @@ static bool has_word(const char *list, const char *word) {
   return false;
 }
 
-static void show_features(struct out *o, const weft_machine *m) {
+static void show_features(struct out *o, const weft_env *m) {
   for (size_t i = 0; i < COUNT(features); i++) {
     if (!has_word(m->features, features[i].name)) continue;
     out_addf(o, "          %-11s ", features[i].name);
-    add_wrapped(o, features[i].what, 22, 90);
+    out_wrapped(o, features[i].what, 22, 90);
   }
 }
 
 static void show_advice(struct out *o) {
-  char *advice = weft_machine_advice(weft_default_threads());
+  char *advice = weft_env_advice(weft_default_threads());
   for (const char *at = advice; *at; at += strcspn(at, "\n") + 1) {
     char line[512];
     snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
     out_addf(o, "advice    ");
-    add_wrapped(o, line, 10, 100);
+    out_wrapped(o, line, 10, 100);
   }
   weft_free(advice);
 }
 
-static void show_machine(struct out *o, const weft_machine *m) {
-  out_addf(o, "\nversion   weft %s\n", weft_version());
+static void show_machine(struct out *o, const weft_env *m) {
+  error wrong = {0};
+  out_addf(o, "\nversion   weft %s\n", program_version());
+  if (env_check(&wrong)) out_addf(o, "error     %s\n", wrong.text);
   out_addf(o, "cpu       %s\n", m->cpu[0] ? m->cpu : "unknown");
   out_addf(o, "features  ");
-  add_wrapped(o, m->features[0] ? m->features : "none that matter", 10, 100);
+  out_wrapped(o, m->features[0] ? m->features : "none that matter", 10, 100);
   show_features(o, m);
   if (m->vector_bits) out_addf(o, "vectors   %d bits\n", m->vector_bits);
   out_addf(o, "threads   %d\n", m->threads);
@@ -115,7 +142,7 @@ static void show_machine(struct out *o, const weft_machine *m) {
   show_advice(o);
 }
 
-static void show_env_json(struct out *o, const weft_machine *m) {
+static void show_env_json(struct out *o, const weft_env *m) {
   json_t *all = json_object(), *variables = json_object(), *machine = json_object();
   for (int i = 0; i < ENV_COUNT; i++) {
     enum env_var v = (enum env_var)i;
@@ -128,7 +155,8 @@ static void show_env_json(struct out *o, const weft_machine *m) {
     json_object_set_new(variables, env_name(v), row);
     weft_free(value);
   }
-  json_object_set_new(machine, "version", json_string(weft_version()));
+  show_option_variables(o, variables);
+  json_object_set_new(machine, "version", json_string(program_version()));
   json_object_set_new(machine, "cpu", json_string(m->cpu));
   json_object_set_new(machine, "features", json_string(m->features));
   json_t *changes = json_object();
@@ -153,14 +181,15 @@ static void show_env_json(struct out *o, const weft_machine *m) {
 }
 
 static int show_env(struct settings *s) {
-  weft_machine machine;
-  weft_machine_look(&machine);
+  weft_env machine;
+  weft_env_report(&machine);
   keep_to_files(s, NULL);        // drivers, which have been asked by now, open files that only they know
   struct out o = {0};
   if (s->json) {
     show_env_json(&o, &machine);
   } else {
     show_variables(&o);
+    show_option_variables(&o, NULL);
     show_machine(&o, &machine);
   }
   return out_end(&o, EXIT_OK);

@@ -1,10 +1,10 @@
-// The files that a command may open, from when its arguments are known: those that it was given, the kernel cache, and
-// of the system what a program needs to run (its libraries, what the kernel says of the machine). Nothing else,
-// whatever the bytes of a model make of this program. Of what a command makes the folder is open, since files come into
-// it under another name first. loadtest has a library that looks up names wherever a system has them: it, and what
-// minds the folder of models, reads all and writes into one folder. What lines of a conversation name is opened by a
-// process of its own (typed.h). pull reads what a library needs to look up names and to check certificates, and no
-// folder of a user.
+// The files that a command may open, from when its arguments are known: those that it was given, and of the system what
+// a program needs to run (its libraries, what the kernel says of the machine). Nothing else, whatever the bytes of a
+// model make of this program; the kernel cache is another process's. Of what a command makes the folder is open, since
+// files come into it under another name first. loadtest has a library that looks up names wherever a system has them:
+// it, and what minds the folder of models, reads all and writes into one folder. What lines of a conversation name is
+// opened by a process of its own (typed.h). pull reads what a library needs to look up names and to check certificates,
+// and no folder of a user.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/store.h"
@@ -36,15 +36,17 @@ static void add_folder_of(files *l, const char *path, bool writes) {
   free(folder);
 }
 
-// Files of a folder may be links to others.
-static void add_folder(files *l, const char *path) {
+// Files of a folder may be links to others; also those of the folders in it, to a depth of `deep`.
+static void add_folder(files *l, const char *path, int deep) {
   add_path_of(l, path, false);
   DIR *d = path ? opendir(path) : NULL;
   for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
-    if (e->d_type != DT_LNK && e->d_type != DT_UNKNOWN) continue;
+    bool goes_in = deep && e->d_type != DT_REG;
+    if (e->d_name[0] == '.' || (!goes_in && e->d_type != DT_LNK && e->d_type != DT_UNKNOWN)) continue;
     str file = {0};
     str_addf(&file, "%s/%s", path, e->d_name);
-    if (e->d_name[0] != '.') add_path_of(l, file.at, false);
+    if (goes_in) add_folder(l, file.at, deep - 1);
+    else add_path_of(l, file.at, false);
     str_free(&file);
   }
   if (d) closedir(d);
@@ -57,7 +59,7 @@ static void add_model_parts(files *l, const char *path) {
   add_path_of(l, path, false);
   if (!path || !store_part(path, &number, &of, &stem)) return;
   char *folder = folder_of(path);
-  add_folder(l, folder);
+  add_folder(l, folder, 0);
   free(folder);
 }
 
@@ -117,15 +119,20 @@ static void add_given(files *l, const struct settings *s) {
   add_model_parts(l, s->draft.model.model);
   for (size_t i = 0; i < s->models.n; i++) add_model_parts(l, s->models.at[i]);
   for (size_t i = 0; i < s->model.loras.n; i++) add_model_parts(l, s->model.adapters[i].path);
+  add_model_parts(l, s->media.mmproj);
+  for (size_t i = 0; i < s->serve.encoders.n; i++) add_model_parts(l, s->serve.encoders.at[i]);
+  for (size_t i = 0; i < s->media.files.n; i++) add_path_of(l, s->media.files.at[i], false);
   add_model_parts(l, s->quantize.in);
   const char *const reads[] = {s->file, s->system_file, s->template_name, s->template_file, s->grammar.gbnf_file,
-                               s->grammar.schema_file, s->serve.key_file, s->quantize.imatrix, s->perplexity.base,
-                               s->exchange,
+                               s->grammar.schema_file, s->serve.key_file, s->serve.tls_key, s->serve.tls_certificate,
+                               s->quantize.imatrix, s->perplexity.base, s->exchange,
                                // the last three: JSON, or the name of a file with it
                                s->messages, s->tools, s->variables};
   for (size_t i = 0; i < COUNT(reads); i++) add_path_of(l, reads[i], false);
-  if (s->serve.models_dir) add_folder(l, s->serve.models_dir);
+  if (s->serve.models_dir) add_folder(l, s->serve.models_dir, 1);
   add_path_of(l, s->serve.keep, true);
+  add_path_of(l, s->serve.slots, true);
+  add_path_of(l, s->serve.files, false);
   if (s->serve.host && strchr(s->serve.host, '/')) add_folder_of(l, s->serve.host, true);   // a socket among files
   const char *page = env_str(ENV_VIZ);
   if (s->stats) add_folder_of(l, s->stats, true);                   // they are made at the end
@@ -138,18 +145,49 @@ static void confine_to_these(files *l) {
   arena_free(l->names);
 }
 
-static void keep(files *l, const char *made) {
+static void add_cache(files *l) {
   char *cache = weft_cache_folder();
-  add_made(l, made);
   add_path_of(l, cache, true);
   weft_free(cache);
+}
+
+static void keep(files *l, const char *made) {
+  add_made(l, made);
   confine_to_these(l);
+}
+
+// What the keeper may open: the cache, and for its compiler what a program needs to run.
+static void enter_keeper(void *ctx) {
+  files l = {.names = arena_new()};
+  (void)ctx;
+  confine(CONFINE_FILES, false);
+  add_system(&l);
+  add_cache(&l);
+  confine_to(l.at, l.n);
+}
+
+// Of the devices that leave a sandbox the CPU alone has a cache; with -ngl it may have layers beside another one.
+static bool uses_cache(const struct settings *s) {
+  return !strcmp(env_str(ENV_DEV), "CPU") || s->model.gpu_layers >= 0;
+}
+
+void keep_to_evaluating(const struct settings *s, const char *made) {
+  if (sandbox_is_wanted() && uses_cache(s)) weft_cache_keep(enter_keeper, NULL, (int)max_i64(s->model.threads, 0));
+  keep_to_files(s, made);
 }
 
 void keep_to_files(const struct settings *s, const char *made) {
   files l = {.names = arena_new()};
   add_system(&l);
   add_given(&l, s);
+  keep(&l, made);
+}
+
+void keep_to_cache(const struct settings *s, const char *made) {
+  files l = {.names = arena_new()};
+  add_system(&l);
+  add_given(&l, s);
+  add_cache(&l);
   keep(&l, made);
 }
 
@@ -163,16 +201,28 @@ void keep_to_reading(const char *made, const char *folder) {
 
 // /etc/resolv.conf is a link where a service writes it, and a new file there when the network changes. Certificates
 // under /etc may be links to the others.
-void keep_to_fetching(const char *folder) {
+static void add_network(files *l) {
   static const char *const reads[] = {"/etc", "/run/systemd/resolve", "/var/lib/ca-certificates", "/dev/random"};
-  files l = {.names = arena_new()};
   char *names = realpath("/etc/resolv.conf", NULL);
-  add_system(&l);
-  for (size_t i = 0; i < COUNT(reads); i++) add_path_of(&l, reads[i], false);
-  if (names) add_folder_of(&l, names, false);
-  add_path_of(&l, env_certificate_file(), false);
-  add_path(&l, env_certificate_folders());
-  add_path_of(&l, folder, true);
+  add_system(l);
+  for (size_t i = 0; i < COUNT(reads); i++) add_path_of(l, reads[i], false);
+  if (names) add_folder_of(l, names, false);
+  add_path_of(l, env_str(ENV_SSL_CERT_FILE), false);
+  add_path(l, env_str(ENV_SSL_CERT_DIR));
   free(names);
+}
+
+void keep_to_fetching(const char *folder) {
+  files l = {.names = arena_new()};
+  add_network(&l);
+  add_path_of(&l, folder, true);
   confine_to_these(&l);
+}
+
+void enter_fetcher(void *ctx) {
+  files l = {.names = arena_new()};
+  (void)ctx;
+  confine(CONFINE_FETCHING, false);
+  add_network(&l);
+  confine_to(l.at, l.n);
 }

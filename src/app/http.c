@@ -3,13 +3,11 @@
 // A transfer is a row of attempts, each of which goes on where the one before was cut.  Sizes and sums come from two
 // sides (what the caller knows, and what the server says), and every contradiction is an error.
 #define _GNU_SOURCE
-#define CURL_DISABLE_TYPECHECK
-#define CURL_DISABLE_DEPRECATION
 #include "app/http.h"
 #include "app/app.h"
+#include "base/curl.h"
+#include "base/env.h"
 #include "base/sha256.h"
-#include <curl/curl.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -24,52 +22,24 @@
 enum { REDIRECTS = 10, CONNECT_S = 30, SILENCE_S = 60, ATTEMPTS = 3 /* without a byte */, TEXT = 256 };
 
 struct http {
-  void *library;
+  curl_api api;
   CURL *curl;
   struct curl_slist *headers;
   char why[CURL_ERROR_SIZE];
-  CURL *(*init)(void);
-  void (*cleanup)(CURL *);
-  void (*reset)(CURL *);
-  CURLcode (*set)(CURL *, CURLoption, ...), (*get)(CURL *, CURLINFO, ...), (*perform)(CURL *);
-  const char *(*text_of)(CURLcode);
-  struct curl_slist *(*add)(struct curl_slist *, const char *);
-  void (*free_list)(struct curl_slist *);
 };
 
 // ---- libcurl --------------------------------------------------------------------------------------------------------
 
-static void *library(void) {
-  static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so"};
-  void *l = NULL;
-  for (size_t i = 0; i < COUNT(names) && !l; i++) l = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-  return l;
-}
-
 int http_open(const char *token, http **out, error *err) {
   http *h = xcalloc(1, sizeof *h);
-  h->library = library();
-  if (!h->library) {
-    free(h);
-    return error_set(err, "nothing can be fetched without libcurl; Debian and Ubuntu have it as libcurl4");
-  }
-  const struct { const char *name; void *to;
-  } functions[] = {
-    {"curl_easy_init", &h->init},        {"curl_easy_cleanup", &h->cleanup}, {"curl_easy_reset", &h->reset},
-    {"curl_easy_setopt", &h->set},       {"curl_easy_getinfo", &h->get},     {"curl_easy_perform", &h->perform},
-    {"curl_easy_strerror", &h->text_of}, {"curl_slist_append", &h->add},     {"curl_slist_free_all", &h->free_list}};
-  for (size_t i = 0; i < COUNT(functions); i++) {
-    void *f = dlsym(h->library, functions[i].name);
-    if (!f) { int r = error_set(err, "libcurl has no %s", functions[i].name); dlclose(h->library); free(h); return r; }
-    memcpy(functions[i].to, &f, sizeof f);
-  }
+  if (curl_load(&h->api, err)) { free(h); return -1; }
   if (token && *token) {
     str line = {0};
     str_addf(&line, "Authorization: Bearer %s", token);
-    h->headers = h->add(NULL, line.at);
+    h->headers = h->api.add(NULL, line.at);
     str_free(&line);
   }
-  h->curl = h->init();
+  h->curl = h->api.init();
   if (!h->curl) die("libcurl: out of memory");
   *out = h;
   return 0;
@@ -77,36 +47,48 @@ int http_open(const char *token, http **out, error *err) {
 
 void http_close(http *h) {
   if (!h) return;
-  h->cleanup(h->curl);
-  h->free_list(h->headers);
-  dlclose(h->library);
+  h->api.cleanup(h->curl);
+  h->api.free_list(h->headers);
+  curl_unload(&h->api);
   free(h);
 }
 
 // What all requests have in common. Who began with https does not go on without.
 static void prepare(http *h, const char *url) {
   bool safe = !strncasecmp(url, "https:", 6);
-  h->reset(h->curl);
+  h->api.reset(h->curl);
   h->why[0] = 0;
-  h->set(h->curl, CURLOPT_URL, url);
-  h->set(h->curl, CURLOPT_ERRORBUFFER, h->why);
-  h->set(h->curl, CURLOPT_USERAGENT, "weft/" WEFT_VERSION_STRING);
-  h->set(h->curl, CURLOPT_HTTPHEADER, h->headers);          // libcurl keeps Authorization from other hosts
-  h->set(h->curl, CURLOPT_FOLLOWLOCATION, 1L);
-  h->set(h->curl, CURLOPT_MAXREDIRS, (long)REDIRECTS);
-  h->set(h->curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
-  h->set(h->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  h->set(h->curl, CURLOPT_LOW_SPEED_TIME, (long)SILENCE_S);
-  h->set(h->curl, CURLOPT_NOSIGNAL, 1L);
-  // before 7.85
-  if (h->set(h->curl, CURLOPT_PROTOCOLS_STR, "http,https") ||
-      h->set(h->curl, CURLOPT_REDIR_PROTOCOLS_STR, safe ? "https" : "http,https")) {
-    h->set(h->curl, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-    h->set(h->curl, CURLOPT_REDIR_PROTOCOLS, (long)(safe ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS));
-  }
+  h->api.set(h->curl, CURLOPT_URL, url);
+  h->api.set(h->curl, CURLOPT_ERRORBUFFER, h->why);
+  h->api.set(h->curl, CURLOPT_USERAGENT, "weft/" WEFT_VERSION_STRING);
+  h->api.set(h->curl, CURLOPT_HTTPHEADER, h->headers);          // libcurl keeps Authorization from other hosts
+  h->api.set(h->curl, CURLOPT_FOLLOWLOCATION, 1L);
+  h->api.set(h->curl, CURLOPT_MAXREDIRS, (long)REDIRECTS);
+  h->api.set(h->curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+  h->api.set(h->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  h->api.set(h->curl, CURLOPT_LOW_SPEED_TIME, (long)SILENCE_S);
+  h->api.set(h->curl, CURLOPT_NOSIGNAL, 1L);
+  curl_set_authorities(&h->api, h->curl);
+  curl_set_protocols(&h->api, h->curl, safe);
 }
 
-static const char *reason(const http *h, CURLcode code) { return h->why[0] ? h->why : h->text_of(code); }
+// Whether the server could not be told from another one: trying again changes nothing.
+static bool is_untrusted(CURLcode code) {
+  return code == CURLE_SSL_CACERT_BADFILE || code == CURLE_PEER_FAILED_VERIFICATION;
+}
+
+// Why nothing came of a request, and what to do where that is known.
+static int no_answer(const http *h, const char *what, CURLcode code, error *err) {
+  const char *why = h->why[0] ? h->why : h->api.text_of(code), *named = env_str(ENV_SSL_CERT_FILE);
+  if (!is_untrusted(code)) return error_set(err, "%.300s: %s", what, why);
+  if (code == CURLE_PEER_FAILED_VERIFICATION)
+    return error_set(err, "%.300s: %.300s; SSL_CERT_FILE may name a file with the authority of this server", what, why);
+  if (*named) return error_set(err, "%.300s: SSL_CERT_FILE names '%.300s', which cannot be read", what, named);
+  return error_set(err,
+                   "%.300s: %.300s: certificates cannot be checked, as this system has no list of authorities; the "
+                   "package ca-certificates has it, or SSL_CERT_FILE names one",
+                   what, why);
+}
 
 static int refused(const char *url, int status, error *err) {
   switch (status) {
@@ -144,16 +126,16 @@ int http_text(http *h, const char *url, size_t most, str *out, int *status, erro
   *status = 0;
   out->n = 0;
   prepare(h, url);
-  h->set(h->curl, CURLOPT_WRITEFUNCTION, take_text);
-  h->set(h->curl, CURLOPT_WRITEDATA, &r);
-  h->set(h->curl, CURLOPT_XFERINFOFUNCTION, stop_if_asked);
-  h->set(h->curl, CURLOPT_NOPROGRESS, 0L);
-  CURLcode got = h->perform(h->curl);
-  h->get(h->curl, CURLINFO_RESPONSE_CODE, &code);
+  h->api.set(h->curl, CURLOPT_WRITEFUNCTION, take_text);
+  h->api.set(h->curl, CURLOPT_WRITEDATA, &r);
+  h->api.set(h->curl, CURLOPT_XFERINFOFUNCTION, stop_if_asked);
+  h->api.set(h->curl, CURLOPT_NOPROGRESS, 0L);
+  CURLcode got = h->api.perform(h->curl);
+  h->api.get(h->curl, CURLINFO_RESPONSE_CODE, &code);
   *status = (int)code;
   if (r.too_long) return error_set(err, "%.300s: an answer of more than %zu bytes", url, most);
   if (got && interrupted()) return HTTP_INTERRUPTED;
-  if (got) return error_set(err, "%.300s: %s", url, reason(h, got));
+  if (got) return no_answer(h, url, got, err);
   return code == 200 ? 0 : refused(url, (int)code, err);
 }
 
@@ -271,7 +253,7 @@ static int start_over(struct transfer *t) {
 static int keep_tag(struct transfer *t) {
   if (t->status == 206 && !t->its_tag[0]) return 0;           // what was asked for with ours
   memcpy(t->tag, t->its_tag, sizeof t->tag);
-  int fd = open(t->tag_path.at, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+  int fd = open(t->tag_path.at, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   if (fd < 0) return disk_error(t, errno);
   errno = ENOSPC;                                            // of a write that was short
   bool whole = write(fd, t->tag, strlen(t->tag)) == (ssize_t)strlen(t->tag);
@@ -349,25 +331,25 @@ static int attempt(struct transfer *t) {
   t->begun = false;
   t->status = 0;
   prepare(h, t->f->url);
-  h->set(h->curl, CURLOPT_HEADERFUNCTION, take_header);
-  h->set(h->curl, CURLOPT_HEADERDATA, t);
-  h->set(h->curl, CURLOPT_WRITEFUNCTION, take_body);
-  h->set(h->curl, CURLOPT_WRITEDATA, t);
-  h->set(h->curl, CURLOPT_XFERINFOFUNCTION, show_transfer);
-  h->set(h->curl, CURLOPT_XFERINFODATA, t);
-  h->set(h->curl, CURLOPT_NOPROGRESS, 0L);
+  h->api.set(h->curl, CURLOPT_HEADERFUNCTION, take_header);
+  h->api.set(h->curl, CURLOPT_HEADERDATA, t);
+  h->api.set(h->curl, CURLOPT_WRITEFUNCTION, take_body);
+  h->api.set(h->curl, CURLOPT_WRITEDATA, t);
+  h->api.set(h->curl, CURLOPT_XFERINFOFUNCTION, show_transfer);
+  h->api.set(h->curl, CURLOPT_XFERINFODATA, t);
+  h->api.set(h->curl, CURLOPT_NOPROGRESS, 0L);
   if (t->have) {
     str line = {0};
     snprintf(range, sizeof range, "%lld-", (long long)t->have);
-    h->set(h->curl, CURLOPT_RANGE, range);
-    for (struct curl_slist *l = h->headers; l; l = l->next) headers = h->add(headers, l->data);
+    h->api.set(h->curl, CURLOPT_RANGE, range);
+    for (struct curl_slist *l = h->headers; l; l = l->next) headers = h->api.add(headers, l->data);
     str_addf(&line, "If-Range: %s", t->tag);
-    if (t->tag[0]) headers = h->add(headers, line.at);
-    h->set(h->curl, CURLOPT_HTTPHEADER, headers);
+    if (t->tag[0]) headers = h->api.add(headers, line.at);
+    h->api.set(h->curl, CURLOPT_HTTPHEADER, headers);
     str_free(&line);
   }
-  CURLcode got = h->perform(h->curl);
-  h->free_list(headers);
+  CURLcode got = h->api.perform(h->curl);
+  h->api.free_list(headers);
   if (t->final) return -1;
   if (got && interrupted()) return HTTP_INTERRUPTED;
   if (t->status == 416 && t->have)
@@ -380,7 +362,8 @@ static int attempt(struct transfer *t) {
     if (t->status < 500 && t->status != 429) stop(t);
     return -1;
   }
-  if (got) return error_set(t->err, "%s: %s", t->f->shown, reason(h, got));
+  if (is_untrusted(got)) t->final = true;
+  if (got) return no_answer(h, t->f->shown, got, t->err);
   if (t->status == 200 && !t->begun && begin_body(t)) return -1;          // of no bytes
   if (t->size >= 0 && t->have < t->size) return error_set(t->err, "%s: the connection was cut", t->f->shown);
   return 0;
@@ -395,7 +378,7 @@ static int open_part(struct transfer *t) {
   if (flock(t->fd, LOCK_EX | LOCK_NB) || stat(t->part.at, &now) || now.st_ino != st.st_ino)
     return error_set(t->err, "%s is being fetched by another program just now", t->f->shown);
   sha256_begin(&t->sum);
-  int tag = open(t->tag_path.at, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  int tag = open(t->tag_path.at, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   ssize_t n = tag < 0 ? 0 : read(tag, t->tag, sizeof t->tag - 1);
   t->tag[n > 0 ? n : 0] = 0;
   if (tag >= 0) close(tag);

@@ -87,7 +87,7 @@ static int measure_text(struct settings *o) {
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
   if (!o->file) return usage_error("no text: give a file with -f FILE");
   if (!o->imatrix.chunks) return usage_error("--chunks 0: there is nothing to read");
-  keep_to_files(o, o->imatrix.out);
+  keep_to_evaluating(o, o->imatrix.out);
   int status = model_args_open(&o->model, &c.bar, &c.model);
   if (!status) status = read_and_collect(&c);
   weft_model_close(c.model);

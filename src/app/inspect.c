@@ -129,10 +129,15 @@ static void show_file(struct out *o, const weft_file *f, bool full) {
            weft_file_version(f));
   if (weft_file_n_parts(f) > 1) out_addf(o, ", %zu parts", weft_file_n_parts(f));
   weft_error why;
-  if (weft_file_can_run(f, &why)) out_addf(o, "\ncannot run: %s\n", one_line(o, &line, why.text));
+  char *encoders = weft_file_encoders(f, &why);
+  if (encoders) out_addf(o, "\nencodes for a language model (weft chat -m MODEL.gguf --mmproj %s)\n%s\n",
+                         one_line(o, &line, weft_file_path(f)), encoders);
+  else if (weft_file_is_mmproj(f)) out_addf(o, "\ncannot encode: %s\n", one_line(o, &line, why.text));
+  else if (weft_file_can_run(f, &why)) out_addf(o, "\ncannot run: %s\n", one_line(o, &line, why.text));
   else out_addf(o, "\ncan run\n");
   if (weft_file_mtp(f) >= 0)
     out_addf(o, "guesses further tokens (MTP) by block %d, where that pays\n", weft_file_mtp(f));
+  weft_free(encoders);
   str_free(&line);
   weft_free(summary);
   show_metadata(o, f, full);
@@ -291,6 +296,11 @@ static void show_file_json(struct out *o, const weft_file *f) {
   add_member(j, "mtp_block");
   if (weft_file_mtp(f) >= 0) out_addf(o, "%d", weft_file_mtp(f));
   else out_addf(o, "null");
+  char *encoders = weft_file_encoders(f, &why);
+  add_member(j, "encodes");
+  if (encoders) text_json(j, encoders, strlen(encoders));
+  else out_addf(o, "null");
+  weft_free(encoders);
   add_member(j, "metadata");
   open_json(j, '{');
   for (size_t i = 0; i < weft_file_n_keys(f); i++) { add_member(j, weft_file_key(f, i)); value_json(j, f, i); }

@@ -13,14 +13,11 @@ static const struct { const char *name, *what; } commands[] = {
 };
 
 static bool is_for(const struct option *o, size_t command) { return (o->commands >> command) & 1; }
-static bool does_something(const struct option *o) {
-  return o->kind != OPT_GROUP && o->kind != OPT_OPERAND && o->kind != OPT_IDLE && o->kind != OPT_REFUSED;
-}
 static bool is_multiple_choice(const struct option *o) {
   return o->value && strchr(o->value, '|') && !strstr(o->value, "FILE") && o->kind != OPT_TEXTS;
 }
 static bool is_model_option(const struct option *o) {
-  return does_something(o) && !strncmp(o->names, "-m, --model", 11);
+  return args_does_something(o) && !strncmp(o->names, "-m, --model", 11);
 }
 static bool takes_file(const struct option *o) {
   return o->value && (strstr(o->value, "FILE") || !strcmp(o->value, "PAGE") || !strcmp(o->value, "JSON") ||
@@ -97,8 +94,8 @@ static void print_man(size_t command) {
     str_free(&text);
   }
   print_roff_names(command, OPT_IDLE,
-                   "Options of llama.cpp that are accepted without effect, with a line that says why");
-  print_roff_names(command, OPT_REFUSED, "Options of llama.cpp that are refused, with the reason");
+                   "Options of llama.cpp that do not apply: they are ignored with a note");
+  print_roff_names(command, OPT_REFUSED, "Options of llama.cpp that are not supported: they are errors");
 }
 
 static void print_environment(void) {
@@ -113,7 +110,7 @@ static void print_environment(void) {
   }
 }
 
-// ---- docs/from-llama.cpp.md -----------------------------------------------------------------------------------------
+// ---- tables of Markdown: docs/from-llama.cpp.md, options.md, environment.md -----------------------------------------
 
 static void add_commands(str *to, const struct option *o) {
   for (size_t c = 0, some = 0; c < COUNT(commands); c++)
@@ -149,24 +146,53 @@ static void print_theirs(const char *title, const char *column, bool (*belongs)(
     str what = {0};
     bool foreign = o->kind == OPT_IDLE || o->kind == OPT_REFUSED;
     if (foreign && o->fine && *o->fine && strcmp(o->fine, "*"))
-      str_addf(&what, "%s (`%s` is so anyway)", o->help, o->fine);
-    else if (foreign && o->fine && *o->fine) str_addf(&what, "%s; nothing is said", o->help);
+      str_addf(&what, "%s (`%s`: already the default)", o->help, o->fine);
+    else if (foreign && o->fine && *o->fine) str_addf(&what, "%s; without a note", o->help);
     else str_add(&what, *o->theirs ? o->theirs : o->help);
     print_row(o, what.at);
     str_free(&what);
   }
 }
 
-static bool is_same(const struct option *o) { return does_something(o) && !*o->theirs; }
-static bool is_different(const struct option *o) { return does_something(o) && *o->theirs; }
+static bool is_same(const struct option *o) { return args_does_something(o) && !*o->theirs; }
+static bool is_different(const struct option *o) { return args_does_something(o) && *o->theirs; }
 static bool is_idle(const struct option *o) { return o->kind == OPT_IDLE; }
 static bool is_refused(const struct option *o) { return o->kind == OPT_REFUSED; }
 
 static void print_llama(void) {
   print_theirs("Different", "what is different", is_different);
-  print_theirs("Accepted without effect", "why it has none", is_idle);
+  print_theirs("Ignored with a note", "why", is_idle);
   print_theirs("Refused", "why", is_refused);
   print_theirs("The same", "what it does", is_same);
+}
+
+// Every option that does something, once, with its commands.
+static void print_options(void) {
+  printf("| option | commands | what it does |\n|---|---|---|\n");
+  for (size_t i = 0; i < option_table.n; i++) {
+    const struct option *o = &option_table.at[i];
+    if (!args_does_something(o) || o->kind == OPT_GROUP || o->kind == OPT_OPERAND) continue;
+    str what = {0};
+    add_sentence(&what, o);
+    if (o->env) {
+      str_add(&what, " Variable: ");
+      for (const char *at = o->env; *at; at += strcspn(at, " "), at += *at == ' ')
+        str_addf(&what, "%s`%.*s`", at == o->env ? "" : ", ", (int)strcspn(at, " "), at);
+      str_addc(&what, '.');
+    }
+    print_row(o, what.at);
+    str_free(&what);
+  }
+}
+
+static void print_variables(void) {
+  printf("| variable | default | meaning |\n|---|---|---|\n");
+  for (int v = 0; v < ENV_COUNT; v++) {
+    const char *d = env_default((enum env_var)v);
+    printf("| `%s` | %s%s%s | ", env_name((enum env_var)v), *d ? "`" : "", d, *d ? "`" : "");
+    print_cell(env_help((enum env_var)v));
+    printf(" |\n");
+  }
 }
 
 // ---- shells ---------------------------------------------------------------------------------------------------------
@@ -190,7 +216,7 @@ static void print_bash(void) {
          "  case \"$command $before\" in\n");
   for (size_t i = 0; i < option_table.n; i++) {
     const struct option *o = &option_table.at[i];
-    if (!does_something(o) || !(takes_file(o) || is_multiple_choice(o))) continue;
+    if (!args_does_something(o) || !(takes_file(o) || is_multiple_choice(o))) continue;
     str patterns = {0}, words = {0};
     for (size_t c = 0; c < COUNT(commands); c++) {
       if (!is_for(o, c)) continue;
@@ -215,7 +241,7 @@ static void print_bash(void) {
   for (size_t c = 0; c < COUNT(commands); c++) {
     str words = {0};
     for (size_t i = 0; i < option_table.n; i++)
-      if (is_for(&option_table.at[i], c) && does_something(&option_table.at[i])) {
+      if (is_for(&option_table.at[i], c) && args_does_something(&option_table.at[i])) {
         add_names(&words, &option_table.at[i], "", "", " ");
         str_addc(&words, ' ');
       }
@@ -272,7 +298,7 @@ static void print_zsh(void) {
   for (size_t c = 0; c < COUNT(commands); c++) {
     printf("  %s) options=(\n", commands[c].name);
     for (size_t i = 0; i < option_table.n; i++)
-      if (is_for(&option_table.at[i], c) && does_something(&option_table.at[i]))
+      if (is_for(&option_table.at[i], c) && args_does_something(&option_table.at[i]))
         args_each_name(&option_table.at[i], print_zsh_option, &(struct each){&option_table.at[i]});
     printf("    );;\n");
   }
@@ -305,7 +331,7 @@ static void print_fish(void) {
   for (size_t c = 0; c < COUNT(commands); c++) {
     for (size_t i = 0; i < option_table.n; i++) {
       const struct option *o = &option_table.at[i];
-      if (!is_for(o, c) || !does_something(o)) continue;
+      if (!is_for(o, c) || !args_does_something(o)) continue;
       str words = {0};
       if (is_multiple_choice(o)) add_choices(&words, o);
       printf("complete -c weft -n '__fish_seen_subcommand_from %s'", commands[c].name);
@@ -326,8 +352,10 @@ int manual_print(const char *kind, const char *command) {
   else if (!strcmp(kind, "zsh")) print_zsh();
   else if (!strcmp(kind, "fish")) print_fish();
   else if (!strcmp(kind, "llama.cpp")) print_llama();
+  else if (!strcmp(kind, "options")) print_options();
+  else if (!strcmp(kind, "variables")) print_variables();
   else if (strcmp(kind, "man"))
-    return usage_error("weft help --as '%s': it is man, bash, zsh, fish or llama.cpp", kind);
+    return usage_error("weft help --as '%s': it is man, bash, zsh, fish, llama.cpp, options or variables", kind);
   else if (command && !strcmp(command, "environment")) print_environment();
   else {
     for (size_t c = 0; c < COUNT(commands); c++)

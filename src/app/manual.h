@@ -3,7 +3,7 @@
 #ifndef WEFT_APP_MANUAL_H
 #define WEFT_APP_MANUAL_H
 
-// weft help --as KIND [COMMAND]: prints one of man (of a command, or "environment"), llama.cpp, bash, zsh and fish.
-// The exit status.
+// weft help --as KIND [COMMAND]: prints one of man (of a command, or "environment"), llama.cpp, options, variables
+// (tables of Markdown), bash, zsh and fish.  The exit status.
 int manual_print(const char *kind, const char *command);
 #endif

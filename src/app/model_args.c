@@ -6,6 +6,7 @@
 #include "base/env.h"
 #include <errno.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,8 +14,8 @@
 
 weft_options model_args_options(const struct model_args *a) {
   return (weft_options){.context = (int)a->context,
-                        .threads = (int)a->threads,
-                        .prompt_threads = (int)a->prompt_threads,
+                        .threads = a->threads > 0 ? (int)a->threads : 0,
+                        .prompt_threads = a->prompt_threads > 0 ? (int)a->prompt_threads : 0,
                         .chunk = (int)a->chunk,
                         .gpu_layers = a->gpu_layers == -1  ? 0
                                       : a->gpu_layers == -2 ? INT_MAX
@@ -56,7 +57,7 @@ static void set(struct model_args *a, bool given, const char *fmt, ...) {
 }
 
 void model_args_complete(struct model_args *a) {
-  static const char *const scalings[] = {NULL, "none", "linear", "yarn"};
+  static const char *const scalings[] = {NULL, "none", "linear", "yarn"}, *const truths[] = {NULL, "true", "false"};
   find_adapters(a);
   set(a, a->rope.scaling, "{arch}.rope.scaling.type=str:%s", scalings[a->rope.scaling]);
   set(a, a->rope.scale > 0, "{arch}.rope.scaling.factor=float:%.17g", a->rope.scale);
@@ -66,6 +67,7 @@ void model_args_complete(struct model_args *a) {
   set(a, a->rope.ext >= 0, "{arch}.rope.scaling.yarn_ext_factor=float:%.17g", a->rope.ext);
   set(a, a->rope.attn >= 0, "{arch}.rope.scaling.yarn_attn_factor=float:%.17g", a->rope.attn);
   set(a, a->rope.slow >= 0, "{arch}.rope.scaling.yarn_beta_slow=float:%.17g", a->rope.slow);
+  set(a, a->rope.truncate, "{arch}.rope.scaling.yarn_truncate=bool:%s", truths[a->rope.truncate]);
   set(a, a->rope.fast >= 0, "{arch}.rope.scaling.yarn_beta_fast=float:%.17g", a->rope.fast);
 }
 
@@ -100,8 +102,6 @@ int model_args_open(const struct model_args *a, progress *bar, weft_model **out)
   weft_options options = model_args_options(a);
   options.progress = show_progress;
   options.progress_ctx = bar;
-  if (a->gpu_layers && a->gpu_layers != -1 && !a->quiet && !strcmp(env_str(ENV_DEV), "CPU"))
-    warning("-ngl has no effect: DEV names no other device than CPU (weft env lists them)");
   if (!a->quiet) progress_begin(bar);
   int status = weft_model_open(a->model, &options, out, &err);
   progress_end(bar);
@@ -116,6 +116,26 @@ int model_args_open(const struct model_args *a, progress *bar, weft_model **out)
   return 0;
 }
 
+// Processors that this process may use.
+static int processors(void) {
+  cpu_set_t mask;
+  if (!sched_getaffinity(0, sizeof mask, &mask)) return CPU_COUNT(&mask);
+  long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n > 0 ? (int)n : 1;
+}
+
+void model_args_advise(const struct model_args *a) {
+  int n = processors();
+  if (a->quiet) return;
+  if (a->gpu_layers && a->gpu_layers != -1 && !strcmp(env_str(ENV_DEV), "CPU"))
+    warning("-ngl is ignored: no GPU is selected; set DEV=CUDA or DEV=CL ('weft env' lists the devices)");
+  const struct { const char *name; int64_t threads; } given[] = {{"-t", a->threads}, {"-tb", a->prompt_threads}};
+  for (size_t i = 0; i < COUNT(given); i++)
+    if (given[i].threads > n)
+      warning("%s %lld: this machine has %d processor%s; more threads than that only take turns", given[i].name,
+              (long long)given[i].threads, n, n == 1 ? "" : "s");
+}
+
 int draft_args_fetch(struct draft_args *a, const struct model_args *of) {
   a->model.from.token = of->from.token;
   a->model.from.offline = of->from.offline;
@@ -123,10 +143,8 @@ int draft_args_fetch(struct draft_args *a, const struct model_args *of) {
   a->model.threads = of->threads;
   a->model.prompt_threads = of->prompt_threads;
   a->model.quiet = of->quiet;
-  if (a->model.model || a->model.from.repo) return model_args_fetch(&a->model);
-  if (a->most || a->least || a->p_min > 0)
-    return usage_error("--draft-max, --draft-min and --draft-p-min speak of a draft model: -md FILE is needed, too");
-  return 0;
+  // without a draft model, --draft-max and its like speak of the model's own blocks for that
+  return a->model.model || a->model.from.repo ? model_args_fetch(&a->model) : 0;
 }
 
 weft_draft_options draft_args_options(const struct draft_args *a) {

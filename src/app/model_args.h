@@ -14,7 +14,7 @@ struct model_args {
   int64_t gpu_layers;                           // -1: as many as there is room for; -2: all
   struct texts settings;                        // metadata in place of the file's
   // of that what concerns RoPE; 0, or -1: as the file has it
-  struct { double scale, base, freq_scale, ext, attn, slow, fast; int64_t original; int scaling; } rope;
+  struct { double scale, base, freq_scale, ext, attn, slow, fast; int64_t original; int scaling, truncate; } rope;
   const char *key_cache, *value_cache;          // their types; NULL: the default
   struct texts loras;                           // FILE or FILE:SCALE
   weft_adapter *adapters;                       // the same
@@ -26,6 +26,8 @@ struct model_args {
 // A model by name becomes the file of that model, which is fetched if it has to be. 0, or the exit status after a
 // message.
 int model_args_fetch(struct model_args *a);
+// Says on stderr what the options ask for and this machine has not: a GPU, or so many processors.
+void model_args_advise(const struct model_args *a);
 void model_args_complete(struct model_args *a);               // adapters and metadata, from what was typed
 weft_options model_args_options(const struct model_args *a);
 // With a progress bar, which the model may draw on whenever it compiles: bar has to live as long as it. 0, or the exit

@@ -17,7 +17,8 @@ static const struct command pull_options = {
   "  ollama:NAME, ollama:NAME:TAG       ollama's registry\n"
   "  https://...                        the file at this address\n"
   "Without hf: and ollama: a name with a slash is Hugging Face's, and one without is ollama's.\n"
-  "What was cut goes on where it ended. Files are checked by their SHA-256 where it is known. They go to\n"
+  "What was cut goes on where it ended. Files are checked by their SHA-256 if it is known.\n"
+  "An encoder of pictures (mmproj) beside the model is fetched with it. They go to\n"
   "llama.cpp's cache folder where there is one (LLAMA_CACHE, ~/.cache/llama.cpp), or else to\n"
   "~/.cache/weft/models. All commands take such names in place of a file.\n", COMMAND_BIT(pull), 0};
 static const struct command list_options = {
@@ -45,6 +46,7 @@ static int fetch_model(struct settings *s) {
     return failed("%s", err.text);
   }
   keep_to_fetching(path.at);
+  s->model.from.encoder = !s->media.alone;
   int got = pull_name(s->name, &s->model.from, true, s->quiet, &path, &err);
   str_free(&path);
   if (!got) return EXIT_OK;
@@ -109,6 +111,28 @@ static int find_stored(const stored_list *l, const char *name) {
   return i;
 }
 
+static bool may_share(const struct stored *m, const char *encoder) {
+  return store_shares_repo(m->name, strrchr(encoder, '/') + 1) && !store_is_encoder(strrchr(m->path, '/') + 1);
+}
+
+// A model, and its encoder, unless another model has the same, or may have it: nothing is noted of it.
+static int remove_stored(const stored_list *l, int i, bool quiet, error *err) {
+  str encoder = {0}, other = {0};
+  bool has = store_encoder(l->at[i].path, &encoder) && encoder.n;
+  int status = store_remove(&l->at[i], err);
+  if (!status && !quiet) fprintf(stderr, "weft: removed %s\n", l->at[i].name);
+  for (size_t k = 0; has && k < l->n; k++) {
+    if ((int)k == i) continue;
+    bool noted = store_encoder(l->at[k].path, &other);
+    if (noted ? other.n && !strcmp(other.at, encoder.at) : may_share(&l->at[k], encoder.at)) has = false;
+  }
+  for (size_t k = 0; !status && has && k < l->n; k++)
+    if (!strcmp(l->at[k].path, encoder.at)) status = remove_stored(l, (int)k, quiet, err);
+  str_free(&encoder);
+  str_free(&other);
+  return status;
+}
+
 static int remove_one(struct settings *s) {
   stored_list l = {0};
   error err = {0};
@@ -120,8 +144,7 @@ static int remove_one(struct settings *s) {
   if (i < 0) status = failed("there is no model '%s'; 'weft list' shows what there is", s->name);
   else if (!s->yes && !isatty(STDIN_FILENO)) status = usage_error("--yes is needed where nobody can be asked");
   else if (!s->yes && !agrees(&l.at[i])) status = failed("nothing was removed");
-  else if (store_remove(&l.at[i], &err)) status = failed("%s", err.text);
-  else if (!s->quiet) fprintf(stderr, "weft: removed %s\n", l.at[i].name);
+  else if (remove_stored(&l, i, s->quiet, &err)) status = failed("%s", err.text);
   store_free(&l);
   return status;
 }

@@ -71,3 +71,17 @@ int out_end(struct out *o, int status) {
   if (!o->error || o->error == EPIPE || o->error == EINTR) return status;
   return failed("stdout could not be written: %s", strerror(o->error));
 }
+
+void out_wrapped(struct out *o, const char *text, int indent, size_t width) {
+  size_t column = 0;
+  for (const char *at = text; *at;) {
+    size_t n = strcspn(at, " ");
+    if (column && column + 1 + n > width) { out_addf(o, "\n%*s", indent, ""); column = 0; }
+    else if (column) { out_add(o, " ", 1); column++; }
+    out_add(o, at, n);
+    column += n;
+    at += n;
+    at += strspn(at, " ");
+  }
+  out_add(o, "\n", 1);
+}

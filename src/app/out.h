@@ -18,6 +18,9 @@ struct out {                               // {0} to begin with
 };
 void out_add(struct out *o, const char *text, size_t n);
 void out_addf(struct out *o, const char *fmt, ...) PRINTF_LIKE(2, 3);
+// The words of a text and a newline, in lines of at most `width` columns; all but the first have `indent` spaces
+// before.
+void out_wrapped(struct out *o, const char *text, int indent, size_t width);
 void out_code(struct out *o, const char *code);   // a control sequence of our own: a colour
 bool out_terminal(struct out *o);
 // writes what is pending; false: it failed, now or before, and the work may stop

@@ -204,7 +204,7 @@ static int measure_it(struct settings *o) {
   if (!o->model.context) o->model.context = 512;
   int status = check_settings(o);
   if (status) return status;
-  keep_to_files(o, o->perplexity.compare ? NULL : o->perplexity.base);
+  keep_to_evaluating(o, o->perplexity.compare ? NULL : o->perplexity.base);
   int64_t context = o->model.context;
   if (o->perplexity.compare && base_context(o->perplexity.base, &o->model.context, &err)) return failed("%s", err.text);
   o->model.context += o->perplexity.stride / 2;

@@ -23,10 +23,18 @@ static const struct command command = {
   "           written. Both only where the processor's counters may be read (perf events)\n"
   "Below stands what slows this machine down, where something does: huge pages that are off, more threads than\n"
   "cores, other programs, a clock that saves power.\n"
+  "With --image FILE: the encoder's, of the first tile of a picture or the first 30 s of a sound.\n"
   "Times are means over the half of the tokens that were neither fast nor slow. Overhead is what lies outside\n"
   "of all kernels.\n", COMMAND_BIT(profile), 0};
 
-struct profiler { struct settings o; weft_model *model; progress bar; struct out out; char *advice; };
+struct profiler {
+  struct settings o;
+  weft_model *model;
+  progress bar;
+  struct media media;
+  struct out out;
+  char *advice;
+};
 
 // in units of 10^9
 static double giga_per_second(double amount, double us) { return us > 0 ? amount / us / 1e3 : 0; }
@@ -52,6 +60,8 @@ static void show_profile_json(struct out *to, const weft_profile *p, const char 
   json_object_set_new(all, "token_us", json_real(p->us / p->tokens));
   json_object_set_new(all, "step_us", json_real(p->us));
   json_object_set_new(all, "step_tokens", json_integer(p->tokens));
+  if (p->parts) json_object_set_new(all, "parts", json_integer(p->parts));
+  if (p->parts) json_object_set_new(all, "before_us", json_real(p->before_us));
   json_object_set_new(all, "limit_gb_s", p->limit_gb_s > 0 ? json_real(p->limit_gb_s) : json_null());
   json_object_set_new(all, "no_counters", p->no_counters ? json_string(p->no_counters) : json_null());
   json_object_set_new(all, "overhead_us", json_real(p->overhead_us));
@@ -107,13 +117,20 @@ static void show_row(struct out *to, const char *role, const char *name, const w
   show_counters(to, k, p);
 }
 
+static void show_what(struct out *to, const struct settings *o, int threads, const weft_profile *p) {
+  if (p->parts) out_addf(to, "%d rows of %s", p->tokens, o->media.files.at[0]);
+  else if (o->chunk_of) out_addf(to, "a chunk of %d tokens", p->tokens);
+  else out_addf(to, "one token");
+  if (p->parts > 1) out_addf(to, " (the first of %d tiles or windows)", p->parts);
+  if (!p->parts) out_addf(to, " at depth %lld", (long long)o->depth);
+  out_addf(to, ", %d thread%s, mean of %lld\n\n", threads, threads == 1 ? "" : "s",
+           (long long)(o->steps - 2 * (o->steps / 4)));
+}
+
 static void show_profile(struct out *to, const struct settings *o, int threads, const weft_profile *p,
                          const weft_stats *stats, const char *advice) {
   weft_kernel_time all = {0};
-  if (o->chunk_of) out_addf(to, "a chunk of %d tokens", p->tokens);
-  else out_addf(to, "one token");
-  out_addf(to, " at depth %lld, %d thread%s, mean of %lld\n\n", (long long)o->depth, threads, threads == 1 ? "" : "s",
-           (long long)(o->steps - 2 * (o->steps / 4)));
+  show_what(to, o, threads, p);
   out_addf(to, "%-22s %-30s %5s %10s %6s %9s %8s %8s %7s", "role", "kernel", "count", "us", "%", "wait", "GB/s",
            "GFLOP/s", "limit");
   out_addf(to, p->no_counters ? "\n" : " %6s %8s\n", "IPC", "misses");
@@ -136,14 +153,19 @@ static void show_profile(struct out *to, const struct settings *o, int threads, 
   out_addf(to, "\n");
   show_row(to, "all kernels", "", &all, p);
   out_addf(to, "%-59s %10.1f %5.1f%%\n", "overhead", p->overhead_us, 100 * share_of(p->overhead_us, p->us));
-  out_addf(to, "%-59s %10.1f %5.1f%%   %.1f tokens per second\n\n", o->chunk_of ? "chunk" : "token", p->us, 100.0,
-           1e6 * share_of(p->tokens, p->us));
+  out_addf(to, "%-59s %10.1f %5.1f%%   %.1f tokens per second\n\n", p->parts      ? "encoding"
+           : o->chunk_of ? "chunk"
+                         : "token",
+           p->us, 100.0, 1e6 * share_of(p->tokens, p->us));
+  if (p->parts)
+    out_addf(to, "all of it     %.1f ms: decoding and preprocessing %.1f, encoding %d x %.1f\n",
+             (p->before_us + p->parts * p->us) / 1e3, p->before_us / 1e3, p->parts, p->us / 1e3);
   if (p->limit_gb_s > 0)
     out_addf(to, "memory limit  %.1f GB/s (streaming reads, huge pages, the same threads)\n", p->limit_gb_s);
   if (p->no_counters) out_addf(to, "counters      %s\n", p->no_counters);
   out_addf(to, "kernels       %.0f dispatches, %.1f per block, %.1f operations each (fusion rate)\n",
            p->kernels_per_step, p->kernels_per_block, p->fusion_rate);
-  if (!o->chunk_of && stats->kernels_tuned)
+  if (!p->parts && !o->chunk_of && stats->kernels_tuned)
     out_addf(to, "tuning        %d of %d kernels run as a search found them\n", stats->kernels_tuned, stats->kernels);
   for (const char *at = advice; *at; at += strcspn(at, "\n") + 1)
     out_addf(to, "advice        %.*s\n", (int)strcspn(at, "\n"), at);
@@ -166,14 +188,22 @@ int fill_context(weft_model *m, int depth, progress *bar) {
   return 0;
 }
 
+static int profile_medium(struct profiler *b, weft_profile **out, weft_error *err) {
+  return media_open_encoder(&b->o.media, b->model, &b->media, err) ||
+         weft_profile_medium(b->media.encoder, b->o.media.files.at[0], (int)b->o.steps, out, err);
+}
+
 static int measure_runs(struct profiler *b) {
   weft_error err;
   weft_profile *p;
   interrupt_catch();
   progress_begin(&b->bar);
-  int status = fill_context(b->model, (int)b->o.depth, &b->bar);
+  bool medium = b->o.media.files.n;
+  int status = medium ? 0 : fill_context(b->model, (int)b->o.depth, &b->bar);
   if (!status && b->o.chunk_of > weft_model_chunk(b->model)) b->o.chunk_of = weft_model_chunk(b->model);
-  if (!status && weft_profile_model(b->model, (int)b->o.chunk_of, (int)b->o.steps, (int)b->o.depth, &p, &err))
+  if (!status &&
+      (medium ? profile_medium(b, &p, &err)
+              : weft_profile_model(b->model, (int)b->o.chunk_of, (int)b->o.steps, (int)b->o.depth, &p, &err)))
     status = failed("%s", err.text);
   progress_end(&b->bar);
   if (status) return status;
@@ -189,14 +219,18 @@ static int profile(struct settings *of) {
   struct profiler b = {.o = *of};
   struct settings *o = &b.o;
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
-  keep_to_files(o, NULL);
-  if (o->steps < 0) o->steps = o->chunk_of ? 8 : 32;
-  o->model.context = o->depth + (o->chunk_of ? o->chunk_of : o->steps) + 1;
-  b.advice = weft_machine_advice(o->model.threads ? (int)o->model.threads : weft_default_threads());
+  if (o->media.files.n > 1) return usage_error("--image: one picture or sound at a time");
+  if (o->media.files.n && o->chunk_of) return usage_error("--image and --prefill: one of them at a time");
+  if (o->media.files.n && media_args_find(&o->media, o->model.model)) return EXIT_FAILED;
+  keep_to_evaluating(o, NULL);
+  if (o->steps < 0) o->steps = o->chunk_of || o->media.files.n ? 8 : 32;
+  if (!o->media.files.n) o->model.context = o->depth + (o->chunk_of ? o->chunk_of : o->steps) + 1;
+  b.advice = weft_env_advice(o->model.threads ? (int)o->model.threads : weft_default_threads());
   int status = model_args_open(&o->model, &b.bar, &b.model);
   if (!status) status = measure_runs(&b);
   weft_free(b.advice);
   status = out_end(&b.out, status);
+  media_free(&b.media);
   weft_model_close(b.model);
   return status;
 }

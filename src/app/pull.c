@@ -3,12 +3,16 @@
 #define _GNU_SOURCE
 #include "app/pull.h"
 #include "app/app.h"
+#include "app/encoders.h"
 #include "app/http.h"
 #include "app/json.h"
 #include "app/store.h"
 #include "base/env.h"
 #include "base/json.h"
+#include "base/sha256.h"
+#include "base/stamp.h"
 #include <ctype.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -20,8 +24,10 @@ enum registry { HUGGING_FACE, OLLAMA, ADDRESS };
 
 // A name, taken apart: user/repo:tag, or an address.
 struct reference { enum registry kind; char user[NAME], repo[NAME], tag[NAME]; const char *file, *url; };
-struct wanted { str url, path; char *shown; int64_t size; char sha256[65]; };
+struct wanted { str url, path; char *shown; int64_t size; char sha256[65]; bool encoder; };
 typedef VEC(struct wanted) wanted_list;
+// again: as in pull_model; there: the model is, and only its encoder is asked for.
+struct job { const struct reference *r; const struct model_source *from; bool again, quiet, there; };
 
 static void wanted_free(wanted_list *l) {
   for (size_t i = 0; i < l->n; i++) { str_free(&l->at[i].url); str_free(&l->at[i].path); free(l->at[i].shown); }
@@ -125,7 +131,7 @@ static bool is_model_file(const char *path) {
   const char *name = base_name(path);
   size_t n = strlen(name), stem;
   int part, parts;
-  return n > 5 && !strcasecmp(name + n - 5, ".gguf") && strncasecmp(name, "mmproj", 6) &&
+  return n > 5 && !strcasecmp(name + n - 5, ".gguf") && !store_is_encoder(name) &&
          !(store_part(name, &part, &parts, &stem) && part > 1);
 }
 
@@ -154,6 +160,30 @@ static const json_t *choose(const json_t *files, const struct reference *r, erro
   else error_set(err, "%s/%s has no file %s; it has %s", r->user, r->repo, r->file ? r->file : r->tag, names.at);
   str_free(&names);
   return NULL;
+}
+
+// How many bytes of a model's path the folder of an encoder is; -1: the model is in another folder.
+static int shared_folder(const char *model, const char *encoder) {
+  size_t n = (size_t)(base_name(encoder) - encoder);
+  return !strncmp(model, encoder, n) ? (int)n : -1;
+}
+
+// The encoder of pictures and sounds for a model of the same repository. Several differ by their types: as llama.cpp
+// does, the one in the nearest folder is taken, and of those the one whose type is nearest to the model's. NULL: none.
+static const json_t *choose_encoder(const json_t *files, const char *model) {
+  const json_t *f, *best = NULL;
+  size_t i;
+  int depth = -1, distance = 0;
+  json_array_foreach(files, i, f) {
+    const char *path = json_string_value(json_object_get(f, "path"));
+    if (!path || !store_is_encoder(base_name(path))) continue;
+    int d = shared_folder(model, path), away = abs(encoder_bits(path) - encoder_bits(model));
+    if (d < 0 || d < depth || (d == depth && away >= distance)) continue;
+    best = f;
+    depth = d;
+    distance = away;
+  }
+  return best;
 }
 
 static int add_hf_file(const struct reference *r, const json_t *f, wanted_list *out, error *err) {
@@ -202,6 +232,13 @@ static int list_hf(http *h, const struct reference *r, wanted_list *out, error *
       status = one ? add_hf_file(r, one, out, err) : error_set(err, "%s/%s lacks %s", r->user, r->repo, name.at);
       str_free(&name);
     }
+    const json_t *encoder = store_is_encoder(base_name(first)) ? NULL : choose_encoder(files, first);
+    if (!status && encoder) {
+      error why = {0};
+      size_t before = out->n;
+      if (add_hf_file(r, encoder, out, &why)) warning("%s/%s: its encoder is left out: %s", r->user, r->repo, why.text);
+      else out->at[before].encoder = true;
+    }
   }
   json_decref(files);
   str_free(&url);
@@ -217,6 +254,37 @@ static void ollama_name(const struct reference *r, str *out) {
   str_addf(out, "%s_%s", r->repo, r->tag[0] ? r->tag : "latest");
 }
 
+static const json_t *manifest_layer(const json_t *layers, const char *type) {
+  const json_t *l;
+  size_t i;
+  json_array_foreach(layers, i, l) {
+    const char *its = json_string_value(json_object_get(l, "mediaType"));
+    if (its && !strcmp(its, type)) return l;
+  }
+  return NULL;
+}
+
+static int add_layer(const struct reference *r, const json_t *layer, const char *end, wanted_list *out, error *err) {
+  const char *digest = json_string_value(json_object_get(layer, "digest")), *tag = r->tag[0] ? r->tag : "latest";
+  const json_t *size = json_object_get(layer, "size");
+  struct wanted w = {.size = json_is_integer(size) ? (int64_t)json_integer_value(size) : -1};
+  str name = {0};
+  if (!digest || strncmp(digest, "sha256:", 7) || strlen(digest) != 71 ||
+      strspn(digest + 7, "0123456789abcdef") != 64 || w.size < 0)
+    return error_set(err, "%s:%s: its manifest has no SHA-256 and size of the model", r->repo, tag);
+  memcpy(w.sha256, digest + 7, 65);
+  str_addf(&w.url, "%s/v2/%s/%s/blobs/%s", env_str(ENV_OLLAMA_REGISTRY), r->user, r->repo, digest);
+  str_addf(&name, "%s:%s%s", r->repo, tag, end);
+  w.shown = xstrdup(name.at);
+  name.n = 0;
+  ollama_name(r, &name);
+  str_add(&name, end);
+  int status = store_path(name.at, &w.path, err);
+  str_free(&name);
+  vec_push(out, w);
+  return status;
+}
+
 static int list_ollama(http *h, const struct reference *r, wanted_list *out, error *err) {
   str url = {0}, text = {0};
   int code;
@@ -228,33 +296,18 @@ static int list_ollama(http *h, const struct reference *r, wanted_list *out, err
     error_set(err, "%s:%s: ollama's registry has no such model", r->repo, tag);
   }
   json_t *all = status ? NULL : json_read(str_c(&text), text.n, 0, NULL, NULL);
-  const json_t *layers = json_object_get(all, "layers"), *l;
-  size_t i;
-  bool found = false;
-  json_array_foreach(layers, i, l) {
-    const char *type = json_string_value(json_object_get(l, "mediaType")),
-               *digest = json_string_value(json_object_get(l, "digest"));
-    const json_t *size = json_object_get(l, "size");
-    if (found || !type || strcmp(type, "application/vnd.ollama.image.model")) continue;
-    found = true;
-    if (!digest || strncmp(digest, "sha256:", 7) || strlen(digest) != 71 ||
-        strspn(digest + 7, "0123456789abcdef") != 64 || !json_is_integer(size) || json_integer_value(size) < 0) {
-      status = error_set(err, "%.300s: no SHA-256 and size of the model", url.at);
-      break;
-    }
-    struct wanted w = {.size = (int64_t)json_integer_value(size)};
-    str name = {0};
-    memcpy(w.sha256, digest + 7, 65);
-    str_addf(&w.url, "%s/v2/%s/%s/blobs/%s", env_str(ENV_OLLAMA_REGISTRY), r->user, r->repo, digest);
-    str_addf(&name, "%s:%s", r->repo, tag);
-    w.shown = xstrdup(name.at);
-    name.n = 0;
-    ollama_name(r, &name);
-    status = store_path(name.at, &w.path, err);
-    str_free(&name);
-    vec_push(out, w);
+  const json_t *layers = json_object_get(all, "layers"),
+               *model = manifest_layer(layers, "application/vnd.ollama.image.model"),
+               *encoder = manifest_layer(layers, "application/vnd.ollama.image.projector");
+  if (!status && model) status = add_layer(r, model, "", out, err);
+  if (!status && model && encoder) {
+    error why = {0};
+    size_t before = out->n;
+    if (add_layer(r, encoder, "-mmproj", out, &why))
+      warning("%s:%s: its encoder is left out: %s", r->repo, tag, why.text);
+    else out->at[before].encoder = true;
   }
-  if (!status && !found) status = error_set(err, "%.300s: not a manifest with a model", url.at);
+  if (!status && !model) status = error_set(err, "%.300s: not a manifest with a model", url.at);
   json_decref(all);
   str_free(&url);
   str_free(&text);
@@ -288,26 +341,66 @@ static int list_address(const struct reference *r, wanted_list *out, error *err)
 
 // ---- fetching -------------------------------------------------------------------------------------------------------
 
-// Whether the file is there with this size, and with this sum as far as somebody noted it.
-static bool is_there(const struct wanted *w) {
-  struct stat st;
-  if (stat(w->path.at, &st) || (w->size >= 0 && st.st_size != w->size)) return false;
-  str tag = {0};
+// The sum that was noted when the file came (its ETag, as Hugging Face and llama.cpp have it). False: none was.
+static bool noted_sum(const char *tag, char sum[65]) {
   char noted[80] = "";
-  str_addf(&tag, "%s.etag", w->path.at);
-  FILE *f = fopen(tag.at, "re");
+  FILE *f = fopen(tag, "re");
   if (f) { if (!fgets(noted, sizeof noted, f)) noted[0] = 0; fclose(f); }
-  str_free(&tag);
   const char *at = noted + (noted[0] == '"');
-  bool is_sum = strspn(at, "0123456789abcdef") == 64;
-  return !(is_sum && w->sha256[0]) || !strncmp(at, w->sha256, 64);
+  if (strspn(at, "0123456789abcdef") != 64) return false;
+  memcpy(sum, at, 64);
+  sum[64] = 0;
+  return true;
+}
+
+static bool sums_to_wanted(const struct wanted *w, progress *bar) {
+  enum { PIECE = 1 << 20 };
+  char got[65];
+  sha256 s;
+  FILE *f = fopen(w->path.at, "re");
+  unsigned char *piece = xmalloc(PIECE);
+  uint64_t done = 0;
+  sha256_begin(&s);
+  for (size_t n; f && !interrupted() && (n = fread(piece, 1, PIECE, f)); done += n) {
+    sha256_add(&s, piece, n);
+    if (w->size > 0) progress_set(bar, "checking", (double)done / (double)w->size);
+  }
+  sha256_end(&s, got);
+  if (f) fclose(f);
+  free(piece);
+  return !strcmp(got, w->sha256);
+}
+
+// Whether the file is there, with the size and the sum that the registry says. The sum was checked when the file came,
+// just before it was noted; a file that was changed since (its ctime, which no program can set) is read again.
+static bool is_there(const struct wanted *w, bool quiet) {
+  struct stat file, note;
+  if (stat(w->path.at, &file) || (w->size >= 0 && file.st_size != w->size)) return false;
+  str tag = {0};
+  char sum[65];
+  str_addf(&tag, "%s.etag", w->path.at);
+  bool noted = noted_sum(tag.at, sum) && !stat(tag.at, &note), there = !w->sha256[0];
+  if (!there && noted && !strcmp(sum, w->sha256)) {
+    stamp a = stamp_of(&file), b = stamp_of(&note);
+    there = a.ctime_ns <= b.ctime_ns;
+  }
+  if (!there && !(noted && strcmp(sum, w->sha256))) {
+    progress bar = {0};
+    if (!quiet) progress_begin(&bar);
+    there = sums_to_wanted(w, &bar);
+    progress_end(&bar);
+    if (there && noted) utimensat(AT_FDCWD, tag.at, NULL, 0);
+    if (!there && !quiet) fprintf(stderr, "weft: %s was changed since it was fetched\n", w->path.at);
+  }
+  str_free(&tag);
+  return there;
 }
 
 static int fetch_all(http *h, const wanted_list *l, bool again, bool quiet, error *err) {
   int status = store_make(err);
   for (size_t i = 0; !status && i < l->n; i++) {
     const struct wanted *w = &l->at[i];
-    if (is_there(w) && (!again || w->size >= 0)) {
+    if (is_there(w, quiet) && (!again || w->size >= 0)) {
       if (!quiet) fprintf(stderr, "weft: %s is there\n", w->path.at);
       continue;
     }
@@ -322,7 +415,30 @@ static int fetch_all(http *h, const wanted_list *l, bool again, bool quiet, erro
   return status;
 }
 
-static int pull(const struct reference *r, const char *token, bool again, bool quiet, str *path, error *err) {
+// Leaves in the list what a job wants.
+static void keep_wanted(const struct job *j, wanted_list *l) {
+  wanted_list kept = {0}, left = {0};
+  for (size_t i = 0; i < l->n; i++) {
+    bool wants = l->at[i].encoder ? j->from->encoder : !j->there;
+    if (wants) vec_push(&kept, l->at[i]); else vec_push(&left, l->at[i]);
+  }
+  vec_free(l);
+  wanted_free(&left);
+  *l = kept;
+}
+
+// Notes the encoder that was fetched with the model at `path`, or that the model has none.
+static void note_encoder(const struct job *j, const wanted_list *l, const str *path) {
+  const char *encoder = NULL;
+  error why = {0};
+  if (!j->from->encoder || j->r->kind == ADDRESS) return;
+  for (size_t i = 0; i < l->n; i++) if (l->at[i].encoder) encoder = l->at[i].path.at;
+  if (store_note_encoder(path->at, encoder, &why)) warning("which encoder goes with it is not noted: %s", why.text);
+}
+
+static int pull(const struct job *j, str *path, error *err) {
+  const struct reference *r = j->r;
+  const char *token = j->from->token;
   wanted_list l = {0};
   http *h;
   if (!token || !*token) token = env_str(ENV_HF_TOKEN);
@@ -331,8 +447,10 @@ static int pull(const struct reference *r, const char *token, bool again, bool q
   int status = r->kind == HUGGING_FACE ? list_hf(h, r, &l, err)
                : r->kind == OLLAMA     ? list_ollama(h, r, &l, err)
                                        : list_address(r, &l, err);
-  if (!status) status = fetch_all(h, &l, again, quiet, err);
-  if (!status) { path->n = 0; str_add(path, l.at[0].path.at); }
+  if (!status && !j->there) { path->n = 0; str_add(path, l.at[0].path.at); }
+  if (!status) keep_wanted(j, &l);
+  if (!status) status = fetch_all(h, &l, j->again, j->quiet, err);
+  if (!status) note_encoder(j, &l, path);
   interrupt_start();
   http_close(h);
   wanted_free(&l);
@@ -353,7 +471,7 @@ static bool known(const struct reference *r, str *path) {
     for (size_t k = 0; k < COUNT(usual) && usual[k] && found < 0; k++)
       for (size_t i = 0; i < l.n && found < 0; i++)
         if (!strncmp(l.at[i].name, name.at, name.n) && !l.at[i].partial &&
-            (!usual[k][0] || has_quant(l.at[i].name + name.n, usual[k])))
+            !store_is_encoder(base_name(l.at[i].path)) && (!usual[k][0] || has_quant(l.at[i].name + name.n, usual[k])))
           found = (int)i;
   } else if (r->kind != ADDRESS) {
     for (size_t i = 0; i < name.n; i++) if (name.at[i] == '/') name.at[i] = '_';
@@ -371,13 +489,31 @@ static bool known(const struct reference *r, str *path) {
   return yes;
 }
 
-static int get_files(const struct reference *r, const struct model_source *from, bool again, bool quiet, str *path,
-                     error *err) {
-  if ((!again || from->offline) && known(r, path)) return 0;
-  if (from->offline)
+// Whether a model that is there needs nothing more; also where nothing could be put beside it.
+static bool is_complete(const struct job *j, const str *path) {
+  str encoder = {0}, folder = {0};
+  str_addn(&folder, path->at, (size_t)(base_name(path->at) - path->at));
+  bool yes = !j->from->encoder || j->r->kind == ADDRESS || store_encoder(path->at, &encoder) ||
+             access(str_c(&folder), W_OK);
+  str_free(&encoder);
+  str_free(&folder);
+  return yes;
+}
+
+// A model that was fetched without its encoder is used without it if the server cannot be asked, which is tried once.
+static int get_files(struct job j, str *path, error *err) {
+  bool there = (!j.again || j.from->offline) && known(j.r, path);
+  if (there && (j.from->offline || is_complete(&j, path))) return 0;
+  if (j.from->offline)
     return error_set(err, "%s: it was not fetched before, and --offline forbids it now",
-                     r->kind == ADDRESS ? r->url : r->repo);
-  return pull(r, from->token, again, quiet, path, err);
+                     j.r->kind == ADDRESS ? j.r->url : j.r->repo);
+  j.there = there;
+  int status = pull(&j, path, err);
+  if (status != -1 || !there) return status;
+  warning("no encoder of pictures was fetched ('weft pull' asks again): %s", err->text);
+  note_encoder(&j, &(wanted_list){0}, path);
+  *err = (error){0};
+  return 0;
 }
 
 int pull_model(const struct model_source *from, bool again, bool quiet, str *path, error *err) {
@@ -386,20 +522,21 @@ int pull_model(const struct model_source *from, bool again, bool quiet, str *pat
     enum registry kind;
     if (!prefix_of(from->url, &kind) || kind != ADDRESS)
       return error_set(err, "'%.100s' is no address: it begins with https:// or http://", from->url);
-    return get_files(&(struct reference){.kind = ADDRESS, .url = from->url}, from, again, quiet, path, err);
+    r = (struct reference){.kind = ADDRESS, .url = from->url};
+    return get_files((struct job){&r, from, again, quiet, false}, path, err);
   }
   enum registry kind = HUGGING_FACE;
   size_t n = prefix_of(from->repo, &kind);
   if (parse_name(from->repo + (kind == HUGGING_FACE ? n : 0), HUGGING_FACE, &r, err)) return -1;
   r.file = from->file;
-  return get_files(&r, from, again, quiet, path, err);
+  return get_files((struct job){&r, from, again, quiet, false}, path, err);
 }
 
 int pull_name(const char *name, const struct model_source *from, bool again, bool quiet, str *path, error *err) {
   struct reference r;
   if (parse_reference(name, &r, err)) return -1;
   r.file = r.kind == HUGGING_FACE ? from->file : NULL;
-  return get_files(&r, from, again, quiet, path, err);
+  return get_files((struct job){&r, from, again, quiet, false}, path, err);
 }
 
 bool pull_known(const char *name, str *path) {

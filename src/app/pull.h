@@ -7,6 +7,7 @@
 struct model_source {
   const char *repo, *file, *url, *token;     // -hf, -hff, -mu, -hft; any may be NULL
   bool offline;
+  bool encoder;                              // an encoder of pictures and sounds is fetched, too, if there is one
 };
 // Whether this is the name of a model, and not the path of a file: "hf:...", "hf.co/...", "ollama:...", "https://...".
 bool pull_is_name(const char *text);

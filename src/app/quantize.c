@@ -150,7 +150,7 @@ static int run_quantizer(struct quantizer *q) {
     .tensor = show_tensor,
     .ctx = q,
   };
-  keep_to_files(&q->all, o->dry_run ? NULL : out);
+  keep_to_evaluating(&q->all, o->dry_run ? NULL : out);
   interrupt_catch();
   progress_begin(&q->bar);
   double began = now_s();

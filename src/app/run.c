@@ -42,10 +42,11 @@ struct run {
   const float *logits;       // of the next token
   weft_model *draft_model;   // NULL: there is none
   weft_draft *draft;
-  weft_ahead *ahead;
+  weft_speculation *speculation;
   int32_t *past;             // tokens evaluated
   weft_logprob *top;         // o.top_logprobs entries
   struct run_stats stats;
+  struct media media;        // pictures and sounds of the prompt
   progress bar;              // the model may draw on it whenever it compiles
   struct out out;
 };
@@ -65,6 +66,8 @@ static int check_options_of_run(struct settings *o) {
   if (o->text && o->prompt) return usage_error("the prompt is given more than once: with -p, and as '%.60s'", o->text);
   if (o->text) o->prompt = o->text;
   int prompts = (o->prompt != NULL) + (o->file != NULL) + (o->ids.n > 0);
+  if (o->media.files.n && o->ids.n)
+    return usage_error("--image and --audio need a prompt as text, and --ids was given");
   if (prompts > 1) return usage_error("the prompt is given more than once: use one of -p, -f and --ids");
   if (!prompts && o->benchmark < 0 && text_is_piped()) o->file = "-";
   else if (!prompts && o->benchmark < 0) return usage_error("no prompt: give one with -p TEXT, -f FILE or --ids 1,2,3");
@@ -114,7 +117,10 @@ static int fill_prompt(struct run *r, const char *text, size_t n_text) {
     r->n_prompt = 1;
   } else {
     unsigned flags = (r->o.no_bos ? 0 : WEFT_ADD_SPECIAL) | (r->o.parse_special ? WEFT_PARSE_SPECIAL : 0);
-    if (weft_tokenize(r->vocab, text, n_text, flags, &r->prompt, &r->n_prompt, &err)) return failed("%s", err.text);
+    if (r->media.encoder ? weft_media_tokenize(r->media.encoder, text, n_text, flags, r->media.of.at, r->media.of.n,
+                                               &r->prompt, &r->n_prompt, &err)
+                         : weft_tokenize(r->vocab, text, n_text, flags, &r->prompt, &r->n_prompt, &err))
+      return failed("%s", err.text);
     if (!r->n_prompt) return failed("the prompt is empty, and this model puts no BOS before it: give it some text");
   }
   int n_ctx = weft_model_context(r->model);
@@ -149,7 +155,7 @@ static int prefill(struct run *r) {
   if (!r->o.quiet) progress_begin(&r->bar);
   weft_model_watch(r->model, watch_prefill, r);
   while (!status && (size_t)r->pos < r->n_prompt && !interrupted()) {
-    size_t left = r->n_prompt - (size_t)r->pos, n = left < PIECE ? left : PIECE;
+    size_t left = r->n_prompt - (size_t)r->pos, n = weft_piece_of(r->model, r->prompt + r->pos, left, PIECE);
     progress_set(&r->bar, "prompt", (double)r->pos / (double)r->n_prompt);
     int ended = weft_decode(r->model, r->prompt + r->pos, n, r->pos, n == left ? &r->logits : NULL, &err);
     if (ended > 0) break;
@@ -160,14 +166,15 @@ static int prefill(struct run *r) {
   progress_end(&r->bar);
   r->stats.n_prompt = (size_t)r->pos;
   r->stats.prompt_s = now_s() - began - (stats_compile_ms(r->model) - compiled) / 1000;
-  if (!status) for (size_t i = 0; i < r->n_prompt; i++) weft_accept(r->sampler, r->prompt[i], NULL);
+  for (size_t i = 0; !status && i < r->n_prompt; i++)
+    if (r->prompt[i] >= 0) weft_accept(r->sampler, r->prompt[i], NULL);          // and no rows
   return status ? failed("%s", err.text) : 0;
 }
 
 static int decode_step(struct run *r, int32_t id, weft_error *err) {
   // a plan that is made at its first use compiles there
   double compiled = stats_compile_ms(r->model), began = now_s();
-  int status = weft_ahead_decode(r->ahead, r->past, r->pos, id, &r->logits, err);
+  int status = weft_speculation_decode(r->speculation, r->past, r->pos, id, &r->logits, err);
   progress_end(&r->bar);
   if (status) return -1;
   r->stats.decode_s += now_s() - began - (stats_compile_ms(r->model) - compiled) / 1000;
@@ -271,7 +278,7 @@ static int generate_text(struct run *r) {
 
 static int open_run_model(struct run *r) {
   weft_error err;
-  bool guesses = !r->o.no_guess && r->o.benchmark < 0;
+  bool guesses = !r->o.no_speculation && r->o.benchmark < 0;
   r->o.model.mtp = guesses && !r->o.draft.model.model;
   if (model_args_open(&r->o.model, &r->bar, &r->model)) return EXIT_FAILED;
   if (!r->o.quiet) model_args_warn(&r->o.model, r->model);
@@ -280,9 +287,10 @@ static int open_run_model(struct run *r) {
   if (r->o.top_logprobs > r->n_vocab) r->o.top_logprobs = r->n_vocab;
   r->top = xcalloc((size_t)r->o.top_logprobs, sizeof *r->top);
   r->stream = weft_stream_new(r->vocab, r->o.special);
-  r->ahead = weft_ahead_new(r->model, guesses ? WEFT_GUESS_WHERE_IT_PAYS : WEFT_GUESS_NEVER);
-  if (!r->o.no_guess && draft_args_open(&r->o.draft, r->model, &r->bar, &r->draft_model, &r->draft)) return EXIT_FAILED;
-  if (r->draft) weft_ahead_draft(r->ahead, r->draft);
+  r->speculation = weft_speculation_new(r->model, guesses ? WEFT_SPECULATE_IF_IT_PAYS : WEFT_SPECULATE_NEVER);
+  if (!r->o.no_speculation && draft_args_open(&r->o.draft, r->model, &r->bar, &r->draft_model, &r->draft))
+    return EXIT_FAILED;
+  if (r->draft) weft_speculation_draft(r->speculation, r->draft);
   r->past = xcalloc((size_t)weft_model_context(r->model) + 1, sizeof *r->past);
   if (sampling_new(&r->o.sampling, r->vocab, r->n_vocab, &r->sampler, &err)) return failed("%s", err.text);
   if (grammar_args_open(&r->o.grammar, r->vocab, r->n_vocab, &r->grammar, &err)) return failed("%s", err.text);
@@ -309,7 +317,7 @@ static bool on_the_same_line(const struct run *r) {
 // The figures, on stderr and in the file of --stats.  The exit status.
 static int report_figures(struct run *r, int status) {
   weft_model_stats(r->model, &r->stats.model);
-  r->stats.ahead = weft_ahead_count(r->ahead);
+  r->stats.speculation = weft_speculation_count(r->speculation);
   if (!r->out.error && !r->o.quiet) {
     fputs(on_the_same_line(r) ? "\n" : "", stderr);
     if (r->o.verbose) stats_print(&r->stats, stderr);
@@ -327,6 +335,7 @@ static int run(struct run *r) {
   size_t n_text = 0;
   if (prompt_text(r, &text, &n_text, &err)) return failed("%s", err.text);
   int status = open_run_model(r);
+  if (!status) status = media_args_open(&r->o.media, r->model, &r->media);
   if (!status) status = fill_prompt(r, text, n_text);
   free(text);
   if (status) return status;
@@ -350,10 +359,15 @@ int run_command(int argc, char **argv) {
     settings_free(&r.o);
     return conversation ? talk_command(argc, argv) : status;
   }
-  keep_to_files(&r.o, NULL);
+  status = r.o.media.files.n ? media_args_find(&r.o.media, r.o.model.model) : 0;
+  if (status) {
+    settings_free(&r.o);
+    return status;
+  }
+  keep_to_evaluating(&r.o, NULL);
   status = run(&r);
   status = out_end(&r.out, status);
-  weft_ahead_free(r.ahead);
+  weft_speculation_free(r.speculation);
   weft_draft_free(r.draft);
   weft_model_close(r.draft_model);
   free(r.past);
@@ -362,6 +376,7 @@ int run_command(int argc, char **argv) {
   weft_sampler_free(r.sampler);
   weft_grammar_free(r.grammar);
   viz_if_asked(r.model);
+  media_free(&r.media);
   weft_model_close(r.model);
   free(r.top);
   free(r.prompt);

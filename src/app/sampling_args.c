@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "app/sampling_args.h"
 #include "app/app.h"
+#include "app/json.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -24,6 +25,8 @@ void sampling_defaults(struct sampling_args *a) {
                               .dry_last_n = d.dry_last_n,
                               .mirostat_tau = d.mirostat_tau,
                               .mirostat_eta = d.mirostat_eta,
+                              .adaptive_target = d.adaptive_target,
+                              .adaptive_decay = d.adaptive_decay,
                               .seed = -1};
 }
 
@@ -57,10 +60,15 @@ int sampling_check(struct sampling_args *a, bool escapes, error *err) {
   return 0;
 }
 
-// Of "none" among the breakers, llama.cpp says that there are none.
-static int set_breakers(const struct sampling_args *a, const weft_vocab *vocab, weft_sampler *s, weft_error *err) {
+// Of "none" among the breakers, llama.cpp says that there are none of those before it.
+static size_t first_breaker(const struct sampling_args *a) {
   size_t first = 0;
   for (size_t i = 0; i < a->breakers.n; i++) if (!strcmp(a->breakers.at[i], "none")) first = i + 1;
+  return first;
+}
+
+static int set_breakers(const struct sampling_args *a, const weft_vocab *vocab, weft_sampler *s, weft_error *err) {
+  size_t first = first_breaker(a);
   if (!a->breakers.n) return weft_sampler_breakers(s, vocab, NULL, 0, err);
   return weft_sampler_breakers(s, vocab, texts_of(&a->breakers) + first, a->breakers.n - first, err);
 }
@@ -88,6 +96,8 @@ int sampling_new(const struct sampling_args *a, const weft_vocab *vocab, int32_t
                      .mirostat = (int)a->mirostat,
                      .mirostat_tau = a->mirostat_tau,
                      .mirostat_eta = a->mirostat_eta,
+                     .adaptive_target = a->adaptive_target,
+                     .adaptive_decay = a->adaptive_decay,
                      .seed = (uint64_t)a->seed,
                      .samplers = a->samplers,
                      .sampler_seq = a->sampler_seq};
@@ -100,6 +110,57 @@ int sampling_new(const struct sampling_args *a, const weft_vocab *vocab, int32_t
   }
   if (a->ignore_end) weft_sampler_ignore_end(*out, vocab);
   return 0;
+}
+
+// ---- for a server ---------------------------------------------------------------------------------------------------
+
+#define R(name, field) {name, offsetof(struct sampling_args, field), false}
+#define I(name, field) {name, offsetof(struct sampling_args, field), true}
+static const struct { const char *name; size_t at; bool whole; } request_fields[] = {
+  R("temperature", temp), R("dynatemp_range", dynatemp_range), R("dynatemp_exponent", dynatemp_exponent),
+  R("top_p", top_p), R("min_p", min_p), R("typical_p", typical_p), R("top_n_sigma", top_n_sigma),
+  R("xtc_probability", xtc_probability), R("xtc_threshold", xtc_threshold), R("repeat_penalty", repeat_penalty),
+  R("frequency_penalty", frequency_penalty), R("presence_penalty", presence_penalty),
+  R("dry_multiplier", dry_multiplier), R("dry_base", dry_base), R("mirostat_tau", mirostat_tau),
+  R("mirostat_eta", mirostat_eta), R("adaptive_target", adaptive_target), R("adaptive_decay", adaptive_decay),
+  I("top_k", top_k), I("repeat_last_n", repeat_last_n),
+  I("dry_allowed_length", dry_allowed_length), I("dry_penalty_last_n", dry_last_n), I("mirostat", mirostat),
+  I("seed", seed),
+};
+#undef R
+#undef I
+
+static json_t *biases_of(const struct sampling_args *a) {
+  json_t *all = json_array();
+  for (size_t i = 0; i < a->biases.n; i++) {
+    int64_t id = 0;
+    float bias = 0;
+    if (read_bias(a->biases.at[i], &id, &bias)) continue;          // sampling_check has refused it
+    json_array_append_new(all, isinf(bias) ? json_pack("[Ib]", (json_int_t)id, 0)
+                                           : json_pack("[If]", (json_int_t)id, (double)bias));
+  }
+  return all;
+}
+
+json_t *sampling_fields_of(const struct sampling_args *a) {
+  json_t *o = json_object(), *names;
+  for (size_t i = 0; i < COUNT(request_fields); i++) {
+    const char *at = (const char *)a + request_fields[i].at;
+    json_object_set_new(o, request_fields[i].name,
+                        request_fields[i].whole ? json_integer((json_int_t)*(const int64_t *)(const void *)at)
+                                                : json_real(*(const double *)(const void *)at));
+  }
+  if (a->ignore_end) json_object_set_new(o, "ignore_eos", json_true());
+  if (a->biases.n) json_object_set_new(o, "logit_bias", biases_of(a));
+  if (a->sampler_seq) json_object_set_new(o, "samplers", json_string(a->sampler_seq));
+  if (a->breakers.n) json_object_set_new(o, "dry_sequence_breakers", names = json_array());
+  for (size_t i = first_breaker(a); i < a->breakers.n; i++)
+    json_array_append_new(names, json_text(a->breakers.at[i], strlen(a->breakers.at[i])));
+  if (!a->samplers) return o;
+  json_object_set_new(o, "samplers", names = json_array());
+  for (const char *at = a->samplers; *at; at += strcspn(at, ";"), at += *at == ';')
+    json_array_append_new(names, json_stringn(at, strcspn(at, ";")));
+  return o;
 }
 
 void sampling_free(struct sampling_args *a) {

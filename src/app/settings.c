@@ -8,6 +8,8 @@
 struct settings settings_new(void) {
   int beam = env_int(ENV_BEAM), skip = env_int(ENV_BEAM_SKIP_MS);
   struct settings s = {.count = -1,
+                       .rates = true,
+                       .reasoning_budget = -1,
                        .benchmark = -1,
                        .repetitions = 5,
                        .steps = -1,
@@ -22,16 +24,26 @@ struct settings settings_new(void) {
                        .imatrix = {.out = "imatrix.gguf", .chunks = -1},
                        .loadtest = {.clients = 4, .requests = 24, .prompt = 256, .tokens = 32},
                        .serve = {.autoload = true,
+                                 .page = true,
+                                 .slots_shown = true,
                                  .models_max = 4,
                                  .idle = -1,
                                  .port = 8080,
                                  .connections = 12000,
-                                 .waiting = 64,
+                                 .verbosity = 3,
                                  .body_mib = 32,
+                                 .memory_mib = 512,
+                                 .request_mib = 256,
+                                 .request_work = 10,
                                  .drain = 30,
                                  .keep_mib = 4096}};
   sampling_defaults(&s.sampling);
   return s;
+}
+
+static bool wants_encoder(const struct settings *s, const struct command *c) {
+  bool may = c->bit & (COMMAND_BIT(chat) | COMMAND_BIT(serve)) || s->media.files.n;
+  return may && !s->media.mmproj && !s->media.alone;
 }
 
 bool settings_parse(struct settings *s, const struct command *c, int argc, char **argv, int *status) {
@@ -40,7 +52,7 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
   *s = settings_new();
   for (int i = 1; i < argc; i++)
     if (!strcmp(argv[i], "--version") && !(i > 1 && args_takes_value(args_find(c, option_table, argv[i - 1])))) {
-      printf("weft %s\n", weft_version());
+      printf("weft %s\n", program_version());
       *status = EXIT_OK;
       return false;
     }
@@ -48,6 +60,7 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
   *status = result == ARGS_BAD ? usage_error("%s", err.text) : EXIT_OK;
   if (result == ARGS_GO && idle.n && !s->quiet) fprintf(stderr, "weft: %s\n", str_c(&idle));
   s->model.quiet = s->quiet;
+  if (result == ARGS_GO) model_args_advise(&s->model);
   model_args_complete(&s->model);
   str_free(&idle);
   bool elsewhere = s->model.from.repo || s->model.from.url,
@@ -55,6 +68,7 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
   // the first free argument is no model then
   if (elsewhere && takes_text && s->model.model && !s->text) { s->text = s->model.model; s->model.model = NULL; }
   if (!(c->bit & (COMMAND_BIT(pull) | COMMAND_BIT(loadtest)))) {
+    s->model.from.encoder = wants_encoder(s, c);
     if (result == ARGS_GO) *status = model_args_fetch(&s->model);
     if (result == ARGS_GO && !*status) *status = draft_args_fetch(&s->draft, &s->model);
     sandbox_fetched();
@@ -62,12 +76,15 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
   return result == ARGS_GO && !*status;
 }
 
+// A command that refuses an option does not have it.
+static bool offers(const struct option *o) { return o && o->kind != OPT_REFUSED; }
+
 bool settings_are_for(const struct command *other, const struct command *this, int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     if (argv[i][0] != '-') continue;
     const struct option *mine = args_find(this, option_table, argv[i]),
                         *theirs = args_find(other, option_table, argv[i]);
-    if (!mine && theirs) return true;
+    if (!offers(mine) && offers(theirs)) return true;
     if (args_takes_value(mine) && !strchr(argv[i], '=')) i++;
   }
   return false;
@@ -100,12 +117,17 @@ void settings_free(struct settings *s) {
                          &s->quantize.overrides,
                          &s->quantize.include,
                          &s->quantize.exclude,
+                         &s->serve.keys,
                          &s->serve.hosts,
                          &s->serve.origins,
+                         &s->serve.encoders,
+                         &s->serve.media_hosts,
+                         &s->media.files,
                          &s->model.loras,
                          &s->model.settings};
   for (size_t i = 0; i < COUNT(all); i++) texts_free(all[i]);
   free(s->model.fetched);
+  free(s->media.found);
   free(s->draft.model.fetched);
   free(s->model.adapters);
   free(s->ids.at);

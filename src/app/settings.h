@@ -4,6 +4,7 @@
 #define WEFT_APP_SETTINGS_H
 #include "app/args.h"
 #include "app/grammar_args.h"
+#include "app/media_args.h"
 #include "app/model_args.h"
 #include "app/sampling_args.h"
 
@@ -14,21 +15,23 @@
   C(serve, "answer over HTTP: OpenAI's interface, and a page") \
   C(loadtest, "measure a server") \
   C(bench, "measure tokens per second") \
-  C(embed, "texts to vectors") \
+  C(embed, "compute embeddings") \
   C(perplexity, "measure how well a model predicts a text") \
   C(quantize, "write a model file with fewer bits") \
-  C(imatrix, "measure what matters, for quantize") \
+  C(imatrix, "compute an importance matrix, for quantize") \
   C(pull, "fetch a model from Hugging Face, from ollama's registry, or from an address") \
-  C(list, "show the models that were fetched") \
+  C(list, "show downloaded models") \
   C(rm, "remove one of them") \
   C(profile, "show where the time of a token goes") \
   C(viz, "write a page that shows what the compiler made of a model") \
   C(tune, "search for better kernels, and keep them") \
-  C(cache, "show, check, clear and exchange what is kept of kernels") \
+  C(cache, "manage the kernel cache") \
   C(inspect, "show what a model file holds") \
   C(tokenize, "text to tokens, and back") \
   C(template, "show a conversation as the prompt that a model expects") \
-  C(env, "show the environment variables and this machine")
+  C(env, "show the environment variables and this machine") \
+  C(doctor, "check what is missing or slow on this machine, and say what to do") \
+  C(uninstall, "show where everything is, and the commands that remove it")
 
 enum command_id {
 #define C(name, what) COMMAND_##name,
@@ -39,6 +42,7 @@ enum command_id {
 #define COMMAND_BIT(name) (1u << COMMAND_##name)
 
 enum color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
+enum { REASONING_IN_CONTENT = 2 };       // of --reasoning-format auto|deepseek|none
 enum thinking { THINKING_AUTO, THINKING_ON, THINKING_OFF };
 
 struct perplexity_args { const char *base; int64_t chunks, stride, format; bool compare; };
@@ -51,13 +55,21 @@ struct quantize_args {
   bool requantize, leave_output, pure, keep_split, dry_run;
 };
 struct serve_args {
-  const char *host, *alias, *key_file;
-  int64_t port, connections, parallel, waiting, waiting_tokens, max_wait, body_mib, drain, keep_mib;
-  const char *keep;
-  bool no_key, no_page, autoload;
+  const char *prefix;
+  bool adapters_off;
+  const char *host, *alias, *key_file, *tls_key, *tls_certificate;
+  int64_t port, connections, parallel, waiting, waiting_tokens, max_wait, body_mib, drain, drain_delay,
+    keep_mib;
+  int64_t memory_mib, request_mib, request_work;         // of requests
+  const char *keep, *slots, *files;
+  bool no_key, page, slots_shown, autoload, suffix_first, rerank, log_jsonl;
+  const char *log_file;
+  int log_format;
+  int64_t verbosity;
   const char *models_dir;
-  int64_t models_max, idle;
-  struct texts hosts, origins;
+  int64_t models_max, idle, timeout, workers;
+  struct texts keys, hosts, origins, media_hosts;
+  struct texts encoders;     // of settings.models, as they were found; "": none
 };
 
 struct loadtest_args { const char *url, *model, *key, *html; int64_t clients, requests, prompt, tokens; bool json; };
@@ -66,20 +78,23 @@ struct settings {
   struct model_args model;
   struct draft_args draft;
   struct sampling_args sampling;
+  struct media_args media;
   struct grammar_args grammar;
   bool verbose, quiet, json;
   // text in and out: run, chat, tokenize
   const char *prompt, *text, *file;                 // text: the prompt without a name
   struct ids ids, force, detokenize;
   struct texts stops;
-  bool escapes, no_bos, no_guess, parse_special, from_stdin, only_ids, special, display_prompt, verbose_prompt;
+  bool escapes, no_bos, no_speculation, parse_special, from_stdin, only_ids, special, display_prompt, verbose_prompt;
   int64_t count, top_logprobs, benchmark;
   const char *stats;
   // conversations: chat, template
   const char *system, *system_file, *template_name, *template_file, *variables, *tools, *messages, *bos, *eos, *now,
     *effort;
-  bool no_generation_prompt, completion, single_turn, context_shift, no_rates, simple_io;
-  int color, thinking;
+  bool no_generation_prompt, chat_bos, completion, single_turn, context_shift, rates, simple_io;
+  int color, thinking, reasoning_format;
+  int64_t reasoning_budget;
+  const char *reasoning_message;
   // measuring: bench, profile, viz, tune
   struct texts models, prompts, generations, both, depths, threads, chunks, sequences;
   int64_t repetitions, delay, steps, chunk_of, depth, beam;

@@ -27,12 +27,11 @@ void stats_print(const struct run_stats *s, FILE *to) {
           m->kernels_compiled == 1 ? "" : "s", m->schedule_ms, m->codegen_ms);
   print_rate(to, "prompt", s->n_prompt, s->prompt_s);
   print_rate(to, "decode", s->n_decode, s->decode_s);
-  if (s->ahead.guessed)
-    fprintf(to, "%-8s %8llu token%s guessed, %llu right\n", "ahead", (unsigned long long)s->ahead.guessed,
-            s->ahead.guessed == 1 ? " " : "s", (unsigned long long)s->ahead.taken);
-  if (s->ahead.drafted)
-    fprintf(to, "%-8s %8llu of them by a draft model or the model itself, %llu right\n", "draft",
-            (unsigned long long)s->ahead.drafted, (unsigned long long)s->ahead.drafted_taken);
+  if (s->speculation.proposed)
+    fprintf(to, "%-8s %8llu token%s, %llu accepted; by a draft model or MTP: %llu, %llu accepted\n", "drafts",
+            (unsigned long long)s->speculation.proposed, s->speculation.proposed == 1 ? " " : "s",
+            (unsigned long long)s->speculation.accepted, (unsigned long long)s->speculation.drafted,
+            (unsigned long long)s->speculation.drafted_accepted);
   if (m->kernels_per_token > 0)
     fprintf(to, "%-8s %8.0f per token, %.1f per block, %.1f operations each (fusion rate)\n", "kernels",
             m->kernels_per_token, m->kernels_per_block, m->fusion_rate);
@@ -60,6 +59,9 @@ void stats_line(const struct run_stats *s, int64_t seed, FILE *to) {
   fprintf(to, "%zu token%s read%s, %zu written%s", s->n_prompt, s->n_prompt == 1 ? "" : "s",
           stats_rate(read, sizeof read, s->n_prompt, s->prompt_s), s->n_written,
           stats_rate(written, sizeof written, s->n_decode, s->decode_s));
+  if (s->speculation.proposed)
+    fprintf(to, ", %llu of %llu draft token%s accepted", (unsigned long long)s->speculation.accepted,
+            (unsigned long long)s->speculation.proposed, s->speculation.proposed == 1 ? "" : "s");
   if (seed >= 0) fprintf(to, ", seed %lld", (long long)seed);
   fputc('\n', to);
 }
@@ -85,10 +87,10 @@ int stats_write(const struct run_stats *s, const char *path, error *err) {
   json_object_set_new(o, "ttft_ms", figure(s->first_token_s < 0 ? -1 : 1000 * s->first_token_s));
   json_object_set_new(o, "prompt_tps", figure(known_rate(s->n_prompt, s->prompt_s)));
   json_object_set_new(o, "decode_tps", figure(known_rate(s->n_decode, s->decode_s)));
-  json_object_set_new(o, "guessed", json_integer((json_int_t)s->ahead.guessed));
-  json_object_set_new(o, "guessed_right", json_integer((json_int_t)s->ahead.taken));
-  json_object_set_new(o, "draft_n", json_integer((json_int_t)s->ahead.drafted));
-  json_object_set_new(o, "draft_n_accepted", json_integer((json_int_t)s->ahead.drafted_taken));
+  json_object_set_new(o, "draft_tokens", json_integer((json_int_t)s->speculation.proposed));
+  json_object_set_new(o, "draft_accepted", json_integer((json_int_t)s->speculation.accepted));
+  json_object_set_new(o, "draft_model_tokens", json_integer((json_int_t)s->speculation.drafted));
+  json_object_set_new(o, "draft_model_accepted", json_integer((json_int_t)s->speculation.drafted_accepted));
   json_object_set_new(o, "kernels_per_token", figure(m->kernels_per_token));
   json_object_set_new(o, "kernels_per_block", figure(m->kernels_per_block));
   json_object_set_new(o, "fusion_rate", figure(m->fusion_rate));

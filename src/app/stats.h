@@ -8,7 +8,7 @@ struct run_stats {
   weft_stats model;
   size_t n_prompt, n_decode;          // tokens evaluated
   size_t n_written;                   // tokens drawn
-  weft_ahead_counts ahead;
+  weft_speculation_counts speculation;
   double prompt_s, decode_s;          // seconds spent on them, without compiling
   double first_token_s;               // from the start of the program to the first token; < 0: there was none
 };

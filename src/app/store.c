@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -12,7 +13,7 @@
 #include <unistd.h>
 
 enum { LONGEST = 200 };
-static const char model[] = ".gguf", part[] = ".part", tag[] = ".etag";
+static const char model[] = ".gguf", part[] = ".part", tag[] = ".etag", encoder_note[] = ".mmproj";
 
 static bool ends(const char *name, const char *with) {
   size_t n = strlen(name), m = strlen(with);
@@ -24,14 +25,8 @@ static bool is_folder(const char *path) {
   return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-// $XDG_CACHE_HOME or ~/.cache, and a folder in it.
 static bool in_caches(str *out, const char *folder) {
-  const char *caches = env_str(ENV_XDG_CACHE_HOME), *home = env_str(ENV_HOME);
-  out->n = 0;
-  if (*caches == '/') str_addf(out, "%s/%s", caches, folder);
-  else if (*home == '/') str_addf(out, "%s/.cache/%s", home, folder);
-  else return false;
-  return true;
+  return env_folder(ENV_XDG_CACHE_HOME, ".cache", folder, out);
 }
 
 int store_folder(str *out, error *err) {
@@ -64,6 +59,11 @@ int store_make(error *err) {
   return status;
 }
 
+bool store_is_encoder(const char *name) {
+  size_t n = strlen(name);
+  return n > 5 && !strcasecmp(name + n - 5, ".gguf") && strcasestr(name, "mmproj");
+}
+
 bool store_part(const char *name, int *number, int *of, size_t *stem) {
   size_t n = strlen(name);
   const char *at = n > 20 ? name + n - 20 : NULL;            // -00002-of-00005.gguf
@@ -72,6 +72,55 @@ bool store_part(const char *name, int *number, int *of, size_t *stem) {
     return false;
   *stem = (size_t)(at - name);
   return *number >= 1 && *of >= 1;
+}
+
+bool store_shares_repo(const char *of, const char *encoder) {
+  const char *first = strchr(encoder, '_'), *end = first ? strcasestr(first + 1, "_mmproj") : NULL;
+  if (first && !end) end = strchr(first + 1, '_');
+  return end && !strncmp(of, encoder, (size_t)(end - encoder) + 1);
+}
+
+// ---- encoders -------------------------------------------------------------------------------------------------------
+
+bool store_holds(const char *path) {
+  str folder = {0};
+  const char *slash = strrchr(path, '/');
+  bool yes = slash && !store_folder(&folder, NULL) && folder.n == (size_t)(slash - path) &&
+             !strncmp(folder.at, path, folder.n);
+  str_free(&folder);
+  return yes;
+}
+
+int store_note_encoder(const char *to, const char *encoder, error *err) {
+  const char *slash = encoder ? strrchr(encoder, '/') : NULL;
+  str path = {0};
+  str_addf(&path, "%s%s", to, encoder_note);
+  int fd = open(path.at, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+  if (fd >= 0 && !f) close(fd);
+  bool fine = f && fprintf(f, "%s\n", slash ? slash + 1 : "-") > 0;
+  if (f && fclose(f)) fine = false;
+  int status = fine ? 0 : error_set(err, "%.300s: %s", path.at, strerror(errno));
+  str_free(&path);
+  return status;
+}
+
+bool store_encoder(const char *of, str *path) {
+  char name[LONGEST + 64] = "";
+  const char *slash = strrchr(of, '/');
+  path->n = 0;
+  str_addf(path, "%s%s", of, encoder_note);
+  FILE *f = store_holds(of) ? fopen(path->at, "re") : NULL;
+  if (f) { if (!fgets(name, sizeof name, f)) name[0] = 0; fclose(f); }
+  size_t n = strcspn(name, "\n");
+  bool whole = name[n] == '\n', none = whole && !strncmp(name, "-\n", 2);
+  name[n] = 0;
+  path->n = 0;
+  if (none || !whole || strchr(name, '/') || !store_is_encoder(name)) return none;
+  str_addf(path, "%.*s/%s", (int)(slash - of), of, name);
+  if (!access(path->at, R_OK)) return true;
+  path->n = 0;
+  return false;
 }
 
 // ---- the list -------------------------------------------------------------------------------------------------------
@@ -151,6 +200,7 @@ int store_remove(const struct stored *s, error *err) {
     str file = {0};
     str_add(&file, e->d_name);
     if (ends(file.at, tag)) file.at[file.n -= sizeof tag - 1] = 0;
+    if (ends(file.at, encoder_note)) file.at[file.n -= sizeof encoder_note - 1] = 0;
     if (belongs_to(file.at, &name, &partial, &of) && !strcmp(name.at, s->name)) {
       path.n = 0;
       str_addf(&path, "%s/%s", folder.at, e->d_name);

@@ -20,4 +20,15 @@ int store_find(const stored_list *l, const char *name);
 int store_remove(const struct stored *s, error *err);        // all its parts, and what belongs to them
 // "x-00002-of-00005.gguf": true, with 2 and 5, and the length of "x". 
 bool store_part(const char *name, int *part, int *parts, size_t *stem);
+// Whether a file of this name, without its folder, encodes pictures or sound: "mmproj-F16.gguf", "gemma-3-mmproj.gguf".
+bool store_is_encoder(const char *name);
+// Whether both names of files in the folder of models begin with the same repository, USER_REPO_, as llama.cpp and
+// store_path write it.
+bool store_shares_repo(const char *model, const char *encoder);
+// Notes which file encodes pictures and sounds for a model; NULL: none does.
+int store_note_encoder(const char *model, const char *encoder, error *err);
+// What was noted for the model with this path: `path` is the encoder's, or empty if the model has none. False: nothing
+// was, or the encoder has gone.
+bool store_encoder(const char *model, str *path);
+bool store_holds(const char *path);                  // whether it is in the folder of models
 #endif

@@ -2,13 +2,17 @@
 #define _GNU_SOURCE
 #include "app/terminal.h"
 #include "app/app.h"
+#include "app/chat.h"
+#include "app/signs.h"
 #include "base/env.h"
+#include "base/tty.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 struct terminal {
-  bool interactive, color, line_start;
+  bool interactive, editing, color, line_start;
   typed *typed;
   enum style style;          // in force
   struct out out;
@@ -16,14 +20,16 @@ struct terminal {
 
 // ---- life -----------------------------------------------------------------------------------------------------------
 
-terminal *terminal_new(enum color color, bool conversation, bool editing, error *err) {
+terminal *terminal_new(enum color color, bool conversation, bool plain, error *err) {
   terminal *t = xcalloc(1, sizeof *t);
-  t->interactive = conversation && editing && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
-  t->color = color == COLOR_ON || (color == COLOR_AUTO && isatty(STDOUT_FILENO) && !*env_str(ENV_NO_COLOR));
+  bool codes = !plain && tty_takes_codes(STDOUT_FILENO);
+  t->interactive = conversation && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+  t->editing = t->interactive && codes;
+  t->color = color == COLOR_ON || (color == COLOR_AUTO && codes && !*env_str(ENV_NO_COLOR));
   t->line_start = true;
   if (t->color) t->out.kind = OUT_TERMINAL;   // colours go where a terminal will show them, sooner or later
   if (!conversation) return t;
-  t->typed = typed_new(t->interactive, t->color ? "\033[1;32m" : "", err);
+  t->typed = typed_new(&(struct typed_how){t->interactive, t->editing, t->color ? "\033[1;32m" : "", chat_word}, err);
   if (t->typed) return t;
   free(t);
   return NULL;
@@ -39,6 +45,7 @@ void terminal_free(terminal *t) {
 }
 
 bool terminal_interactive(const terminal *t) { return t->interactive; }
+bool terminal_edits(const terminal *t) { return t->editing; }
 
 // ---- in -------------------------------------------------------------------------------------------------------------
 
@@ -52,7 +59,10 @@ enum input terminal_edit(terminal *t, const char *prompt, const char *text, str 
 
 enum input terminal_read(terminal *t, const char *prompt, str *out) { return terminal_edit(t, prompt, "", out); }
 
-int terminal_read_file(terminal *t, char **text, size_t *n, error *err) { return typed_read(t->typed, text, n, err); }
+const struct span *terminal_dropped(const terminal *t, size_t *n) { return typed_dropped(t->typed, n); }
+int terminal_read_file(terminal *t, size_t i, char **text, size_t *n, error *err) {
+  return typed_read(t->typed, i, text, n, err);
+}
 int terminal_write_file(terminal *t, const char *text, size_t n, error *err) {
   return typed_write(t->typed, text, n, err);
 }
@@ -79,15 +89,30 @@ void terminal_newline(terminal *t) {
   terminal_show(t, STYLE_PLAIN, "", 0);
 }
 
-void terminal_note(terminal *t, const char *fmt, ...) {
+// To stderr: where that is a terminal in lines of its width, of which all but the first are indented.
+static void print_note(terminal *t, str *text, int indent) {
+  bool is_terminal = isatty(STDERR_FILENO), color = t->color && is_terminal;
+  str lines = {0};
   terminal_newline(t);
+  str_blank_controls(text, true);
+  sign_wrap(&lines, str_c(text), is_terminal ? tty_columns(STDERR_FILENO) : INT_MAX, indent);
+  fprintf(stderr, color ? "\033[0;33m%s\033[0m\n" : "%s\n", str_c(&lines));
+  str_free(&lines);
+  str_free(text);
+}
+
+void terminal_note(terminal *t, const char *fmt, ...) {
   str s = {0};
   va_list ap;
   va_start(ap, fmt);
   str_vaddf(&s, fmt, ap);
   va_end(ap);
-  str_blank_controls(&s, true);
-  bool color = t->color && isatty(STDERR_FILENO);
-  fprintf(stderr, color ? "\033[0;33m%s\033[0m\n" : "%s\n", str_c(&s));
-  str_free(&s);
+  print_note(t, &s, 0);
+}
+
+void terminal_row(terminal *t, int width, const char *name, const char *what) {
+  str s = {0};
+  bool beside = !isatty(STDERR_FILENO) || tty_columns(STDERR_FILENO) >= 2 * width;
+  str_addf(&s, beside ? "%-*s %s" : "%.*s\n  %s", beside ? width : INT_MAX, name, what);
+  print_note(t, &s, beside ? width + 1 : 2);
 }

@@ -13,12 +13,12 @@ static const struct command command = {
   "tune",
   "Searches for better kernels, and keeps those that make the model faster.",
   "-m FILE [options]",
-  "For every kernel that takes a share of a token's time (or a prompt's) worth it, tries other loops than the rules\n"
-  "chose: on the model's own weights, cold as they are in a token, in turns with the kernel that there is. A\n"
-  "candidate counts only if it computes the same bits. What was found is then tried in whole tokens, with and\n"
-  "without in turns, and kept only if they take less time. Results go into the kernel cache, and every later run\n"
-  "on this machine uses them; a second tuning finds them there. BEAM=N before 'weft run' does the same when a model "
-  "is\n"
+  "For every kernel that takes a share of a token's time (or a prompt's) worth it, tries other loops than\n"
+  "the rules chose: on the model's own weights, cold as they are in a token, alternately with the present\n"
+  "kernel. A candidate counts only if it computes the same bits. What was found is then tried in whole\n"
+  "tokens, with and without alternately, and kept only if they take less time. Results go into the kernel\n"
+  "cache, and every later run on this machine uses them; a second tuning finds them there. BEAM=N before\n"
+  "'weft run' does the same when a model is\n"
   "loaded. Columns:\n"
   "  before, after   microseconds of a launch by itself; ratio: after over before\n"
   "  tried           lists of OptOps; code: of them, those that gave code not seen before\n"
@@ -182,7 +182,7 @@ static int tune(const struct settings *o, struct out *to) {
 static int tune_all(struct settings *o) {
   struct out to = {0};
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
-  keep_to_files(o, NULL);
+  keep_to_evaluating(o, NULL);
   return out_end(&to, tune(o, &to));
 }
 

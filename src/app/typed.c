@@ -18,44 +18,46 @@
 #include <termios.h>
 #include <unistd.h>
 #include "app/app.h"
+#include "app/dropped.h"
 #include "app/edit.h"
 #include "base/env.h"
 #include "base/message.h"
 #include "base/newfile.h"
+#include "base/tty.h"
 
 enum { LONGEST = 1 << 24 };
 enum { ASK_LINE, ASK_READ, ASK_WRITE };
-struct ask { uint64_t what, prompt, text; };     // bytes that follow: of the prompt; of its beginning, or of the file
-struct answer { uint64_t got, n; };              // enum input, or 1 where it failed; bytes of the line, file or error
+// bytes that follow: of the prompt; of its beginning, or of the file; file: number of the one to be read
+struct ask { uint64_t what, prompt, text, file; };
+// enum input, or 1 if it failed; bytes of the line, file or error; struct span that follow them
+struct answer { uint64_t got, n, spans; };
 
-struct typed { int fd; pid_t child; bool editing; struct termios before; };
+struct typed { int fd; pid_t child; bool person, editing; VEC(struct span) dropped; };
 
 // ---------------------------------------------------------------------------------------------------------- the child
 
 struct reader {
   int fd;
-  bool editing;
-  const char *color;
+  struct typed_how how;
   edit *edit;
-  char *file;                // what the last line names, until it was opened
-  bool reads, writes;
+  // what the last line names, each until it was opened: after /save, and what may be read
+  char *to_write;
+  dropped_list to_read;
 };
 
-// The path of the history, whose folder is made if it has to be: only for its owner, since it holds what people wrote.
+bool typed_history(str *out) {
+  return env_folder(ENV_XDG_STATE_HOME, ".local/state", "weft/chat_history", out);
+}
+
+// Makes the folders of the history, for its owner alone, since it holds what people wrote.
 static char *history_path(void) {
-  const char *state = env_str(ENV_XDG_STATE_HOME), *home = env_str(ENV_HOME);
   str path = {0};
-  if (*state == '/') str_add(&path, state);
-  else if (*home == '/') str_addf(&path, "%s/.local/state", home);
-  else return NULL;
-  str_add(&path, "/weft");
+  if (!typed_history(&path)) return NULL;
   for (char *slash = path.at + 1; (slash = strchr(slash, '/')); slash++) {
     *slash = 0;
     mkdir(path.at, 0700);
     *slash = '/';
   }
-  mkdir(path.at, 0700);
-  str_add(&path, "/chat_history");
   return path.at;
 }
 
@@ -63,21 +65,23 @@ static void start_editing(struct reader *r) {
   const char *name = ttyname(STDIN_FILENO);   // once more, for reading that does not wait
   int in = name ? open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
   char *history = history_path();
-  r->edit = edit_new(in < 0 ? STDIN_FILENO : in, STDOUT_FILENO, history, getppid());
+  r->edit = edit_new(in < 0 ? STDIN_FILENO : in, STDOUT_FILENO, history, getppid(), r->how.words);
   free(history);
 }
 
 // One line with its newline, if it has one.
 static enum input read_line(struct reader *r, const char *prompt, const char *begin, str *out) {
-  if (r->editing) {
-    enum edit_result got = edit_line(r->edit, prompt, r->color, begin, out);
+  if (r->edit) {
+    enum edit_result got = edit_line(r->edit, prompt, r->how.color, begin, out);
     return got == EDIT_LINE ? INPUT_TEXT : got == EDIT_END ? INPUT_END : INPUT_INTERRUPTED;
   }
   char *line = NULL;
   size_t cap = 0;
+  if (r->how.person) { fputs(prompt, stdout); fflush(stdout); }
   ssize_t n = getline(&line, &cap, stdin);
   if (n > 0) str_addn(out, line, (size_t)n);
   free(line);
+  if (n <= 0 && interrupted()) { clearerr(stdin); return INPUT_INTERRUPTED; }
   return n > 0 ? INPUT_TEXT : INPUT_END;
 }
 
@@ -92,71 +96,102 @@ static bool take_quotes(str *line, size_t from) {
   return true;
 }
 
+// Keeps a message as it is to be typed again, whole: between quotes where it would mean something else by itself.
+static void remember_message(const struct reader *r, const char *text, bool lines) {
+  size_t n = strlen(text);
+  bool quoted = lines && ((n && text[n - 1] == '\\') || !strncmp(text, quotes, 3));
+  str s = {0};
+  str_addf(&s, "%s%s%s", quoted ? quotes : "", text, quoted ? quotes : "");
+  if (r->edit) edit_remember(r->edit, s.at);
+  str_free(&s);
+}
+
 static enum input read_message(struct reader *r, const char *prompt, const char *begin, str *out) {
-  bool block = false;
+  bool block = false, lines = false;
   str_add(out, "");
   for (const char *shown = prompt;; shown = "... ", begin = "") {
     size_t from = out->n;
     enum input got = read_line(r, shown, begin, out);
     if (got == INPUT_INTERRUPTED) { out->n = 0; return got; }
-    if (got == INPUT_END) return out->n ? INPUT_TEXT : INPUT_END;
+    if (got == INPUT_END && !out->n) return INPUT_END;
+    if (got == INPUT_END) break;
     if (out->n > LONGEST) return INPUT_TEXT;
     bool first = from == 0 && !block && out->n >= 3 && !memcmp(out->at, quotes, 3);
     if (first) {                       // """ begins a message, whatever follows on the line
       memmove(out->at, out->at + 3, out->n -= 3);
       if (out->n == 1 && out->at[0] == '\n') out->n = 0;
-      block = true;
+      block = lines = true;
     }
     if (block && take_quotes(out, from)) break;
     if (block) continue;
     bool newline = out->n && out->at[out->n - 1] == '\n';
     if (!newline || out->n < from + 2 || out->at[out->n - 2] != '\\') break;
+    lines = true;
     out->n -= 2;             // the line goes on
     str_addc(out, '\n');
   }
   if (out->n && out->at[out->n - 1] == '\n') out->n--;
   out->at[out->n] = 0;
+  remember_message(r, out->at, lines);
   return INPUT_TEXT;
 }
 
-// Notes which file a line names, and what may be done with it.
-static void note_file(struct reader *r, const char *line) {
+// Notes which files a line names, and what may be done with them. Whether any of them was dropped.
+static bool note_files(struct reader *r, const char *line) {
+  static const char *const readers[] = {"/read", "/load", "/image", "/audio"};
   size_t word = strcspn(line, " ");
-  free(r->file);
-  r->file = strchr(line, '\n') ? xstrdup("") : xstrdup(line + word + strspn(line + word, " "));
-  bool named = word == 5 && *r->file;
-  r->reads = named && (!memcmp(line, "/read", 5) || !memcmp(line, "/load", 5));
-  r->writes = named && !memcmp(line, "/save", 5);
+  const char *rest = line + word + strspn(line + word, " ");
+  bool reads = false;
+  free(r->to_write);
+  r->to_write = NULL;
+  dropped_free(&r->to_read);
+  if (strchr(line, '\n')) return false;
+  for (size_t i = 0; i < COUNT(readers); i++) reads |= word == strlen(readers[i]) && !memcmp(line, readers[i], word);
+  if (reads && *rest) vec_push(&r->to_read, ((struct dropped){.path = xstrdup(rest)}));
+  else if (*rest && word == 5 && !memcmp(line, "/save", 5)) r->to_write = xstrdup(rest);
+  else if (!reads && r->how.person) dropped_find(line, &r->to_read);
+  return !reads && r->to_read.n;
 }
 
-static void send_answer(struct reader *r, uint64_t got, const char *text, size_t n) {
-  struct answer a = {got, n};
-  struct iovec parts[] = {{&a, sizeof a}, {(char *)(uintptr_t)text, n}};
+static void send_answer(struct reader *r, const struct answer *a, const char *text, const struct span *spans) {
+  struct iovec parts[] = {{(void *)(uintptr_t)a, sizeof *a},
+                          {(char *)(uintptr_t)text, a->n},
+                          {(void *)(uintptr_t)spans, a->spans * sizeof *spans}};
   if (!message_send(r->fd, parts, COUNT(parts))) _exit(0);
 }
 
 static void send_line(struct reader *r, const char *prompt, const char *begin) {
   str line = {0};
   enum input got = read_message(r, prompt, begin, &line);
-  note_file(r, *begin || got != INPUT_TEXT ? "" : str_c(&line));
-  send_answer(r, got, line.at, line.n);
+  bool dropped = note_files(r, *begin || got != INPUT_TEXT ? "" : str_c(&line));
+  VEC(struct span) spans = {0};
+  for (size_t i = 0; dropped && i < r->to_read.n; i++)
+    vec_push(&spans, ((struct span){r->to_read.at[i].from, r->to_read.at[i].n}));
+  send_answer(r, &(struct answer){got, line.n, spans.n}, line.at, spans.at);
+  vec_free(&spans);
   str_free(&line);
 }
 
-static int read_named_file(struct reader *r, char **text, size_t *n, error *err) {
-  if (!r->reads) return error_set(err, "no file was named to be read");
-  r->reads = false;
-  return strcmp(r->file, "-") ? read_file(r->file, text, n, err) : error_set(err, "- is no file");
+static int read_named_file(struct reader *r, uint64_t i, char **text, size_t *n, error *err) {
+  if (i >= r->to_read.n || !r->to_read.at[i].path) return error_set(err, "no file was named to be read");
+  char *path = r->to_read.at[i].path;
+  r->to_read.at[i].path = NULL;
+  int status = strcmp(path, "-") ? read_file(path, text, n, err) : error_set(err, "- is no file");
+  free(path);
+  return status;
 }
 
 static int write_named_file(struct reader *r, const char *text, size_t n, error *err) {
   newfile *f = NULL;
-  if (!r->writes) return error_set(err, "no file was named to be written");
-  r->writes = false;
-  if (!strcmp(r->file, "-")) return error_set(err, "- is no file");
-  if (!newfile_open(r->file, &f, err) && !newfile_add(f, text, n, err)) return newfile_commit(f, err);
-  newfile_discard(f);
-  return -1;
+  char *path = r->to_write;
+  int status = -1;
+  r->to_write = NULL;
+  if (!path) return error_set(err, "no file was named to be written");
+  if (!strcmp(path, "-")) error_set(err, "- is no file");
+  else if (!newfile_open(path, &f, err) && !newfile_add(f, text, n, err)) status = newfile_commit(f, err);
+  else newfile_discard(f);
+  free(path);
+  return status;
 }
 
 static char *receive_text(const struct reader *r, uint64_t n) {
@@ -178,25 +213,72 @@ NORETURN static void be_the_reader(struct reader *r, pid_t parent) {
   struct ask q;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(0);
-  if (r->editing && !is_ignored(SIGTSTP)) signal(SIGTSTP, pass_over);
-  if (r->editing) { interrupt_note(); start_editing(r); }
+  sandbox_signals(parent, true);
+  if (r->how.editing && !is_ignored(SIGTSTP)) signal(SIGTSTP, pass_over);
+  if (r->how.person) interrupt_note();
   else signal(SIGINT, SIG_IGN);
+  if (r->how.editing) start_editing(r);
   while (message_receive(r->fd, &q, sizeof q)) {
     char *prompt = receive_text(r, q.prompt), *text = receive_text(r, q.text), *found = NULL;
     size_t n = 0;
     error err = {0};
-    if (r->editing) interrupt_note();
+    if (r->how.person) interrupt_note();
     if (q.what == ASK_LINE) send_line(r, prompt, text);
     else {
-      int failed = q.what == ASK_READ ? read_named_file(r, &found, &n, &err) : write_named_file(r, text, q.text, &err);
-      if (failed) send_answer(r, 1, err.text, strlen(err.text));
-      else send_answer(r, 0, found, n);
+      int failed =
+        q.what == ASK_READ ? read_named_file(r, q.file, &found, &n, &err) : write_named_file(r, text, q.text, &err);
+      if (failed) send_answer(r, &(struct answer){1, strlen(err.text), 0}, err.text, NULL);
+      else send_answer(r, &(struct answer){0, n, 0}, found, NULL);
     }
     free(prompt);
     free(text);
     free(found);
   }
+  raise(SIGTERM);              // the other process has ended
   _exit(0);
+}
+
+// ------------------------------------------------------------------------------ the parent, while no line is typed
+
+// The terminal echoes nothing then (edit.h): whatever stops or ends the parent gives it back first.
+static struct termios given;
+static void be_as_given(void) {
+  static const char off[] = "\033[?2004l";
+  if (tcgetpgrp(STDIN_FILENO) != getpgrp()) return;
+  tcsetattr(STDIN_FILENO, TCSANOW, &given);
+  if (write(STDOUT_FILENO, off, sizeof off - 1) < 0) return;
+}
+
+static void on_leave(int sig) {
+  be_as_given();
+  signal(sig, SIG_DFL);
+  raise(sig);
+}
+
+static void on_stop(int sig) {
+  (void)sig;
+  be_as_given();
+  raise(SIGSTOP);
+}
+
+static void on_return(int sig) {
+  static const char on[] = "\033[?2004h";
+  struct termios quiet = given;
+  (void)sig;
+  if (tcgetpgrp(STDIN_FILENO) != getpgrp()) return;
+  tty_be_quiet(&quiet);
+  tcsetattr(STDIN_FILENO, TCSANOW, &quiet);
+  if (write(STDOUT_FILENO, on, sizeof on - 1) < 0) return;
+}
+
+static void watch_terminal(void) {
+  const struct { int sig; void (*on)(int sig);
+  } all[] = {{SIGTERM, on_leave}, {SIGHUP, on_leave}, {SIGQUIT, on_leave}, {SIGTSTP, on_stop}, {SIGCONT, on_return}};
+  for (size_t i = 0; i < COUNT(all); i++) {
+    struct sigaction a = {.sa_handler = all[i].on, .sa_flags = SA_RESTART};
+    if (!is_ignored(all[i].sig)) sigaction(all[i].sig, &a, NULL);
+  }
+  interrupt_leave_by(be_as_given);
 }
 
 static typed *no_reader(error *err) {
@@ -204,19 +286,21 @@ static typed *no_reader(error *err) {
   return NULL;
 }
 
-typed *typed_new(bool editing, const char *color, error *err) {
+typed *typed_new(const struct typed_how *how, error *err) {
   int fd[2];
+  if (how->editing && tcgetattr(STDIN_FILENO, &given)) return no_reader(err);
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd)) return no_reader(err);
   pid_t parent = getpid(), child = fork();
   if (!child) {
     close(fd[0]);
-    be_the_reader(&(struct reader){.fd = fd[1], .editing = editing, .color = color}, parent);
+    be_the_reader(&(struct reader){.fd = fd[1], .how = *how}, parent);
   }
   close(fd[1]);
+  sandbox_signals(child < 0 ? 0 : child, false);
   if (child < 0) { no_reader(err); close(fd[0]); return NULL; }
   typed *t = xcalloc(1, sizeof *t);
-  *t = (typed){.fd = fd[0], .child = child, .editing = editing};
-  tcgetattr(STDIN_FILENO, &t->before);
+  *t = (typed){.fd = fd[0], .child = child, .person = how->person, .editing = how->editing};
+  if (how->editing) watch_terminal();
   return t;
 }
 
@@ -235,6 +319,7 @@ void typed_free(typed *t) {
     kill(t->child, SIGCONT);
     wait_for_reader(t->child);
   }
+  vec_free(&t->dropped);
   free(t);
 }
 
@@ -253,20 +338,25 @@ static bool receive_answer(typed *t, struct answer *a, char **text) {
   sigset_t interrupt, before;
   sigemptyset(&interrupt);
   sigaddset(&interrupt, SIGINT);
-  a->got = INPUT_INTERRUPTED;
-  a->n = 0;
+  *a = (struct answer){.got = INPUT_INTERRUPTED};
   *text = xcalloc(1, 1);
   // Ctrl-C comes only while this waits, so that none is missed
   sigprocmask(SIG_BLOCK, &interrupt, &before);
   bool left = false;
-  while (!(left = !t->editing && interrupted()) && ppoll(&ready, 1, NULL, &before) < 0 && errno == EINTR) continue;
+  while (!(left = !t->person && interrupted()) && ppoll(&ready, 1, NULL, &before) < 0 && errno == EINTR) continue;
   sigprocmask(SIG_SETMASK, &before, NULL);
   if (left) return true;
   if (!message_receive(t->fd, a, sizeof *a) || a->n > SIZE_MAX - 1) return false;
   free(*text);
   *text = xmalloc(a->n + 1);
   (*text)[a->n] = 0;
-  return message_receive(t->fd, *text, a->n);
+  if (!message_receive(t->fd, *text, a->n)) return false;
+  for (uint64_t i = 0; i < a->spans; i++) {
+    struct span s;
+    if (!message_receive(t->fd, &s, sizeof s) || s.from > a->n || s.n > a->n - s.from) return false;
+    vec_push(&t->dropped, s);
+  }
+  return true;
 }
 
 // What asked the child to end while it had the terminal was meant for both; otherwise it left the terminal as it was.
@@ -275,9 +365,8 @@ static void end_as_the_child(typed *t) {
   t->child = reader_pid = 0;
   for (size_t i = 0; i < COUNT(handed_on); i++) if (sig == handed_on[i]) raise(sig);
   if (t->editing) {
-    tcsetattr(STDIN_FILENO, TCSADRAIN, &t->before);
-    static const char off[] = "\033[?2004l\r\n";
-    if (write(STDOUT_FILENO, off, sizeof off - 1) < 0) return;
+    be_as_given();
+    if (write(STDOUT_FILENO, "\r\n", 2) < 0) return;
   }
   failed("the process that reads what is typed has ended (%s %d)", sig ? "signal" : "status",
          sig ? sig : WEXITSTATUS(status));
@@ -288,7 +377,7 @@ static struct answer ask(typed *t, struct ask q, const char *prompt, const char 
     {&q, sizeof q}, {(char *)(uintptr_t)prompt, q.prompt}, {(char *)(uintptr_t)text, q.text}};
   struct sigaction others[COUNT(handed_on)], on = {.sa_handler = hand_on};
   struct answer a = {0};
-  size_t n = !t->editing || !t->child ? 0 : q.what == ASK_LINE ? COUNT(handed_on) : 1;
+  size_t n = !t->person || !t->child ? 0 : t->editing && q.what == ASK_LINE ? COUNT(handed_on) : 1;
   reader_pid = t->child;
   for (size_t i = 0; i < n; i++) {
     sigaction(handed_on[i], NULL, &others[i]);
@@ -303,7 +392,8 @@ static struct answer ask(typed *t, struct ask q, const char *prompt, const char 
 
 enum input typed_line(typed *t, const char *prompt, const char *begin, str *out) {
   char *text = NULL;
-  struct answer a = ask(t, (struct ask){ASK_LINE, strlen(prompt), strlen(begin)}, prompt, begin, &text);
+  t->dropped.n = 0;
+  struct answer a = ask(t, (struct ask){ASK_LINE, strlen(prompt), strlen(begin), 0}, prompt, begin, &text);
   out->n = 0;
   str_addn(out, text ? text : "", a.n);
   free(text);
@@ -320,9 +410,14 @@ static int file_asked(typed *t, struct ask q, const char *text, char **found, si
   return -1;
 }
 
-int typed_read(typed *t, char **text, size_t *n, error *err) {
+const struct span *typed_dropped(const typed *t, size_t *n) {
+  *n = t->dropped.n;
+  return t->dropped.at;
+}
+
+int typed_read(typed *t, size_t i, char **text, size_t *n, error *err) {
   *text = NULL;
-  return file_asked(t, (struct ask){.what = ASK_READ}, "", text, n, err);
+  return file_asked(t, (struct ask){.what = ASK_READ, .file = i}, "", text, n, err);
 }
 
 int typed_write(typed *t, const char *text, size_t n, error *err) {

@@ -2,8 +2,8 @@
 //
 // The process with the model in it may open the files of its arguments and no others (files.c). What people type names
 // others, and only they may: so a process of its own, made before that one is confined, reads the terminal and itself
-// opens what /read, /load and /save name there. It gives the other one texts, never takes names from it, and a line
-// counts once.
+// opens what /read, /load and /save name there, and pictures that are dropped on the terminal. It gives the other one
+// texts, never takes names from it, and a line counts once.
 #ifndef WEFT_TYPED_H
 #define WEFT_TYPED_H
 #include "base/base.h"
@@ -12,9 +12,14 @@
 enum input { INPUT_TEXT, INPUT_END, INPUT_INTERRUPTED, INPUT_BROKEN };
 
 typedef struct typed typed;
-// Makes the process; before there are threads. editing: lines are edited and kept in a history (edit.h); otherwise they
-// come from stdin as they are. color: a control sequence for prompts, or "". NULL and why not.
-typed *typed_new(bool editing, const char *color, error *err);
+struct typed_how {
+  bool person;                         // stdin and stdout are a terminal: prompts are shown, and Ctrl-C ends a line
+  bool editing;                        // and lines are edited and kept in a history (edit.h)
+  const char *color;                   // a control sequence for prompts, or ""
+  const char *(*words)(size_t i);      // what Tab completes: edit_words
+};
+// Makes the process; before there are threads. NULL and why not.
+typed *typed_new(const struct typed_how *how, error *err);
 void typed_free(typed *t);
 
 // A message without its last newline: one line, or several where lines end with \, stand between """ and """, or are
@@ -23,8 +28,13 @@ void typed_free(typed *t);
 // terminal is as it was.
 enum input typed_line(typed *t, const char *prompt, const char *begin, str *out);
 
-// The text of the file that the last line names after /read or /load, for free(). -1 and why not.
-int typed_read(typed *t, char **text, size_t *n, error *err);
+// Where paths of pictures and sounds stand in the last line, if a person typed it and it is one line (dropped.h).
+struct span { uint64_t from, n; };
+const struct span *typed_dropped(const typed *t, size_t *n);
+// The text of a file that the last line names, for free(): file i of typed_dropped, or 0 if it is after /read or the
+// like. Each once. -1 and why not.
+int typed_read(typed *t, size_t i, char **text, size_t *n, error *err);
 // Writes the file that the last line names after /save, whole or not at all. -1 and why not.
 int typed_write(typed *t, const char *text, size_t n, error *err);
+bool typed_history(str *out);           // the path of the history; false: there is no place for it
 #endif

@@ -115,7 +115,7 @@ void viz_if_asked(weft_model *m) {
   if (!m || !*path || !strcmp(path, "0")) return;
   if (!strcmp(path, "1")) path = "weft-viz.html";
   int steps = weft_model_context(m) < STEPS ? weft_model_context(m) : STEPS;
-  if (weft_model_look(m, 0, steps, 0, &facts, &n, &err)) { failed("VIZ: %s", err.text); return; }
+  if (weft_model_trace(m, 0, steps, 0, &facts, &n, &err)) { failed("VIZ: %s", err.text); return; }
   if (!write_page(path, facts)) fprintf(stderr, "weft: %s shows what the compiler did\n", path);
   weft_free(facts);
 }
@@ -128,7 +128,7 @@ static int look(struct settings *o, progress *bar, weft_model *m) {
   progress_begin(bar);
   int status = fill_context(m, (int)o->depth, bar);
   if (!status && o->chunk_of > weft_model_chunk(m)) o->chunk_of = weft_model_chunk(m);
-  if (!status && weft_model_look(m, (int)o->chunk_of, (int)o->steps, (int)o->depth, &facts, &n, &err))
+  if (!status && weft_model_trace(m, (int)o->chunk_of, (int)o->steps, (int)o->depth, &facts, &n, &err))
     status = failed("%s", err.text);
   progress_end(bar);
   if (status) return status;
@@ -144,7 +144,7 @@ static int write_it(struct settings *o) {
   if (o->steps < 0) o->steps = 16;
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
   env_set(ENV_VIZ, "0");
-  keep_to_files(o, o->out);
+  keep_to_evaluating(o, o->out);
   // tokens of a prompt, whose time stands beside that of a token
   enum { BESIDE = 64 };
   o->model.context = o->depth + max_i64((o->chunk_of ? o->chunk_of : o->steps) + 1, BESIDE);

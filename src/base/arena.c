@@ -2,15 +2,21 @@
 #include "base/arena.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/account.h"
 
 struct block { struct block *next; size_t used, size; _Alignas(16) unsigned char data[]; };
-struct arena { struct block *head; size_t bytes; };
+struct arena { struct block *head; size_t bytes, charged; account *of; };
 
-arena *arena_new(void) { return xcalloc(1, sizeof(arena)); }
+arena *arena_new(void) {
+  arena *a = xcalloc(1, sizeof *a);
+  a->of = account_here();
+  return a;
+}
 
 void arena_free(arena *a) {
   if (!a) return;
   for (struct block *b = a->head, *next; b; b = next) { next = b->next; free(b); }
+  account_give(a->of, a->charged);
   free(a);
 }
 
@@ -23,6 +29,8 @@ void *arena_alloc(arena *a, size_t n) {
     if (size > (4u << 20)) size = 4u << 20;
     if (size < n) size = n;
     b = xcalloc(1, sizeof *b + size);
+    a->charged += size;
+    account_add(a->of, size);
     b->size = size;
     b->next = a->head;
     a->head = b;

@@ -1,4 +1,5 @@
-// Arenas: allocation in bulk, freed in one call.  Every allocation is zeroed and aligned to 16 bytes.
+// Arenas: allocation in bulk, freed in one call.  Every allocation is zeroed and aligned to 16 bytes.  Blocks are
+// charged to the account of the thread that makes the arena (account.h).
 #ifndef WEFT_ARENA_H
 #define WEFT_ARENA_H
 #include "base/base.h"

@@ -5,15 +5,30 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/base_impl.h"
+
+static void describe_break(error *e, const char *file, int line, const char *fmt, va_list ap) {
+  int n = snprintf(e->text, sizeof e->text, "internal error at %s:%d: ", file, line);
+  if (n > 0 && (size_t)n < sizeof e->text) vsnprintf(e->text + n, sizeof e->text - (size_t)n, fmt, ap);
+}
+
+int error_internal(error *e, const char *file, int line, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  if (e && !e->text[0]) describe_break(e, file, line, fmt, ap);
+  va_end(ap);
+  return -1;
+}
 
 void die_at(const char *file, int line, const char *fmt, ...) {
   va_list ap;
+  error e;
   va_start(ap, fmt);
-  fflush(stdout);
-  fprintf(stderr, "weft: internal error at %s:%d: ", file, line);
-  vfprintf(stderr, fmt, ap);
-  fputc('\n', stderr);
+  describe_break(&e, file, line, fmt, ap);
   va_end(ap);
+  attempt_died(e.text);
+  fflush(stdout);
+  fprintf(stderr, "weft: %s\n", e.text);
   abort();
 }
 
@@ -27,7 +42,7 @@ int error_set(error *e, const char *fmt, ...) {
   return -1;
 }
 
-static void out_of_memory(size_t n) {
+void out_of_memory(size_t n) {
   fprintf(stderr, "weft: out of memory: %zu bytes could not be allocated\n", n);
   _exit(1);      // not exit: this may be any thread, and what others still use would be taken apart under their hands
 }
@@ -35,12 +50,14 @@ static void out_of_memory(size_t n) {
 void *xmalloc(size_t n) {
   void *p = malloc(n ? n : 1);
   if (!p) out_of_memory(n);
+  attempt_took(p);
   return p;
 }
 
 void *xcalloc(size_t n, size_t size) {
   void *p = calloc(n ? n : 1, size ? size : 1);
   if (!p) out_of_memory(n * size);
+  attempt_took(p);
   return p;
 }
 
@@ -53,9 +70,17 @@ void *xzeros(size_t n, size_t size) {
 }
 
 void *xrealloc(void *p, size_t n) {
+  struct attempt_frame *owner = attempt_owner(p);
   p = realloc(p, n ? n : 1);
   if (!p) out_of_memory(n);
+  attempt_give(owner, p);
   return p;
+}
+
+#undef free
+void xfree(void *p) {
+  attempt_gave(p);
+  free(p);
 }
 
 char *xstrdup(const char *s) {
@@ -92,6 +117,11 @@ double now_s(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double thread_s(void) {
+  struct timespec t;
+  return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) ? 0 : (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 double processor_s(void) {

@@ -8,22 +8,35 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-#define WEFT_VERSION_STRING "0.1.0"
-
+// WEFT_VERSION_STRING comes from the build, which reads it in include/weft/base.h.
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
 #define NORETURN __attribute__((noreturn))
 
-// A broken invariant of the program itself: prints file, line and message to stderr and aborts.  Never for bad input.
+// A broken invariant of the program itself: an error of the attempt that this thread is in (attempt.h); outside of one
+// it prints file, line and message to stderr and aborts.  Never for bad input.
 #define die(...) die_at(__FILE__, __LINE__, __VA_ARGS__)
 NORETURN void die_at(const char *file, int line, const char *fmt, ...) PRINTF_LIKE(3, 4);
+// The check of an invariant that a model or a request could reach: tests make it fail on purpose (die_inject).
+#define die_if(broken, ...) \
+  do { if ((broken) || (die_counts && die_counted(__FILE__, __LINE__))) die(__VA_ARGS__); } while (0)
+// The same for a function that returns -1 and an error: what calls it is mistaken, and nothing has been done yet.
+#define fail_if(broken, err, ...) \
+  do { if ((broken) || (die_counts && die_counted(__FILE__, __LINE__))) \
+         return error_internal(err, __FILE__, __LINE__, __VA_ARGS__); } while (0)
+extern bool die_counts;                       // set by tests alone
+bool die_counted(const char *file, int line);
 
 // The text of what went wrong with a file, a request or a device.  The first error wins: later ones do not overwrite
 // it.
 typedef struct error { char text[1024]; } error;
 // Formats into e (which may be NULL) and returns -1, so that `return error_set(e, ...)` reads well.
 int error_set(error *e, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+// Formats "internal error at FILE:LINE: ..." into e; -1.
+int error_internal(error *e, const char *file, int line, const char *fmt, ...) PRINTF_LIKE(4, 5);
 
 // Checked arithmetic: true and *out set when the exact result fits; false (and *out untouched) when it does not.
 static inline bool add_u64(uint64_t a, uint64_t b, uint64_t *out) {
@@ -78,11 +91,15 @@ static inline size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * 
 
 // Allocation that cannot return NULL: it ends the program with a sentence when memory is gone.  Ownership: caller,
 // free().
+_Noreturn void out_of_memory(size_t n);   // says so and ends the process
 void *xmalloc(size_t n);
 void *xcalloc(size_t n, size_t size);
 void *xzeros(size_t n, size_t size);    // xcalloc for what is read here and there before it is written (tables)
 void *xrealloc(void *p, size_t n);
 char *xstrdup(const char *s);
+// free is this one in every file that includes this header: what an attempt owns it no longer owns then.
+void xfree(void *p);
+#define free(p) xfree(p)
 
 // A growing array: VEC(int) v = {0}; vec_push(&v, 3); v.at[i]; vec_free(&v).
 #define VEC(T) struct { T *at; size_t n, cap; }
@@ -106,5 +123,6 @@ static inline uint64_t hash_u64(uint64_t x, uint64_t seed) {
 void sort_doubles(double *at, size_t n);   // the least one first
 double median(double *at, int n);          // of n > 0 numbers, which are sorted
 double now_s(void);        // monotonic seconds
-double processor_s(void);  // seconds of processors that this process had, on all its threads; 0: nobody knows
+double thread_s(void);     // seconds of a processor that this thread had; 0: unknown
+double processor_s(void);  // seconds of processors that this process had, on all its threads; 0: unknown
 #endif

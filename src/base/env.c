@@ -2,9 +2,10 @@
 #include "base/env.h"
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
-static const struct { const char *name, *def, *help; } table[] = {
-#define E(name, def, help) {#name, def, help},
+static const struct { const char *name, *def, *values, *help; } table[] = {
+#define E(name, def, values, help) {#name, def, values, help},
   ENV_TABLE(E)
 #undef E
 };
@@ -30,9 +31,52 @@ const char *env_default(enum env_var v) { return table[v].def; }
 const char *env_str(enum env_var v) { pthread_once(&once, read_all); return value[v].text; }
 int env_int(enum env_var v) { pthread_once(&once, read_all); return value[v].number; }
 
-const char *env_certificate_file(void) { const char *s = getenv("SSL_CERT_FILE"); return s ? s : ""; }
-const char *env_certificate_folders(void) { const char *s = getenv("SSL_CERT_DIR"); return s ? s : ""; }
+// ---- values ---------------------------------------------------------------------------------------------------------
+
+static bool is_word_of(const char *words, const char *text) {
+  size_t n = strlen(text);
+  for (const char *at = words; *at; at += strcspn(at, "|"), at += *at == '|')
+    if (strcspn(at, "|") == n && !memcmp(at, text, n)) return true;
+  return false;
+}
+
+static bool is_number_in(const char *range, const char *text) {
+  char *end;
+  double from = strtod(range, NULL), to = strtod(strstr(range, "..") + 2, NULL), x = strtod(text, &end);
+  bool whole = !strchr(strstr(range, "..") + 2, '.');
+  return end != text && !*end && x >= from && x <= to && !(whole && text[strspn(text, "0123456789")]);
+}
+
+static bool is_allowed(const char *values, const char *text) {
+  if (!*values || !*text) return true;
+  if (!strcmp(values, "URL")) return !strncmp(text, "http://", 7) || !strncmp(text, "https://", 8);
+  return strstr(values, "..") ? is_number_in(values, text) : is_word_of(values, text);
+}
+
+int env_check(error *err) {
+  for (int v = 0; v < ENV_COUNT; v++) {
+    const char *values = table[v].values, *text = env_str((enum env_var)v), *range = strstr(values, "..");
+    if (is_allowed(values, text)) continue;
+    if (!strcmp(values, "URL"))
+      return error_set(err, "%s must begin with http:// or https://, not '%.80s'", table[v].name, text);
+    if (range)
+      return error_set(err, "%s must be a number from %.*s to %g, not '%.80s'", table[v].name, (int)(range - values),
+                       values, strtod(range + 2, NULL), text);
+    return error_set(err, "%s must be one of %s, not '%.80s'", table[v].name, values, text);
+  }
+  return 0;
+}
+
+const char *env_of_option(const char *name) { const char *s = getenv(name); return s && *s ? s : NULL; }
 const char *env_library_path(void) { const char *s = getenv("LD_LIBRARY_PATH"); return s ? s : ""; }
+
+bool env_folder(enum env_var xdg, const char *below, const char *name, str *out) {
+  const char *given = env_str(xdg), *home = env_str(ENV_HOME);
+  out->n = 0;
+  if (*given == '/') str_addf(out, "%s/%s", given, name);
+  else if (*home == '/') str_addf(out, "%s/%s/%s", home, below, name);
+  return out->n > 0;
+}
 
 void env_set(enum env_var v, const char *s) {
   pthread_once(&once, read_all);

@@ -3,52 +3,66 @@
 #ifndef WEFT_ENV_H
 #define WEFT_ENV_H
 #include "base/base.h"
+#include "base/str.h"
 
-//     name, default, what it does
+//     name, default, values ("a|b": these words; "0..7": a number, whole unless a bound has a point; "URL"; "": any,
+//     or checked where it is used), what it does
 #define ENV_TABLE(E) \
-  E(DEBUG, "0", "1 schedule, 2 kernels with time and GB/s, 3 OptOps, 4 source, 5 IR, 6 rewrites, 7 assembly (each " \
+  E(DEBUG, "0", "0..7", "1 schedule, 2 kernels with time and GB/s, 3 OptOps, 4 source, 5 IR, 6 rewrites, 7 assembly " \
+  "(each " \
   "includes the ones before)") \
-  E(SPEC, "0", "1 checks the IR between all passes") \
-  E(BEAM, "0", "N: run searches for better kernels when it loads a model, N at a time going on (0: no search)") \
-  E(BEAM_SKIP_MS, "0", "milliseconds: a kernel that takes no longer is not searched") \
-  E(WEFT_TUNE, "off", "background: looks for better kernels while a model runs, when the machine has time to spare; " \
+  E(SPEC, "0", "0|1", "1 checks the IR between all passes") \
+  E(BEAM, "0", "0..64", "N: run searches for better kernels when it loads a model, N at a time going on (0: no " \
+  "search)") \
+  E(BEAM_SKIP_MS, "0", "0..1000000.0", "milliseconds: a kernel that takes no longer is not searched") \
+  E(WEFT_TUNE, "off", "off|background|always|now", "background: looks for better kernels while a model runs, when " \
+  "the machine has time to spare; " \
   "always: even if it is busy; now: when a model is loaded, as BEAM=4; off") \
-  E(NOOPT, "0", "1 leaves every loop as it is scheduled: slow, simple code") \
-  E(MV_THREADS_PER_ROW, "32", "matvec: work-items that share one row (where there is LOCAL)") \
-  E(MV_BLOCKSIZE, "4", "matvec: rows of a work-group (where there is LOCAL)") \
-  E(MV_ROWS_PER_THREAD, "4", "matvec: rows that one thread computes at once") \
-  E(PREFETCH, "", "how far ahead streams of weights are asked for: KiB[,t0|t1|t2|nta], 0: not at all (default: what " \
+  E(NOOPT, "0", "0|1", "1 leaves every loop as it is scheduled: slow, simple code") \
+  E(MV_THREADS_PER_ROW, "32", "1..1024", "matvec: work-items that share one row (if there is LOCAL)") \
+  E(MV_BLOCKSIZE, "4", "1..1024", "matvec: rows of a work-group (if there is LOCAL)") \
+  E(MV_ROWS_PER_THREAD, "4", "1..1024", "matvec: rows that one thread computes at once") \
+  E(PREFETCH, "", "", "how far ahead streams of weights are asked for: KiB[,t0|t1|t2|nta], 0: not at all (default: " \
+  "what " \
   "this machine likes)") \
-  E(DEV, "CPU", "device: CPU, CL (OpenCL), CUDA (NVIDIA's GPUs), NV (the same by their kernel driver " \
+  E(DEV, "CPU", "", "device: CPU, CL (OpenCL), CUDA (NVIDIA's GPUs), NV (the same by their kernel driver " \
   "alone), METAL (Apple's GPUs, on a Mac), REF (f64 interpreter), NULL (compiles and counts only)") \
-  E(CL_WORK, "", "how DEV=CL shares out work: groups (work-items that share memory) or tiles (a work-item is a core)" \
+  E(CL_WORK, "", "groups|tiles", "how DEV=CL shares out work: groups (work-items that share memory) or tiles (a " \
+  "work-item is a core)" \
   "; default: what suits the device") \
-  E(RENDER, "llvm", "how CPU kernels are made: llvm, or c (by the system's C compiler); with DEV=NULL also opencl, " \
+  E(RENDER, "llvm", "", "how CPU kernels are made: llvm, or c (by the system's C compiler); with DEV=NULL also " \
+  "opencl, " \
   "nvptx, metal: texts of kernels for a device that is not here (DEBUG=4 shows them)") \
-  E(WEFT_PTXAS, "", "the program that makes code of PTX for DEV=NV (default: ptxas in the PATH)") \
-  E(ISOLATE, "1", "0: LLVM compiles inside this process, not in a child of it that can do nothing else") \
-  E(WEFT_CPU, "native", "instructions that kernels may use: native, x86-64-v2, x86-64-v3, x86-64-v4 (AArch64: " \
+  E(WEFT_PTXAS, "", "", "the program that makes code of PTX for DEV=NV (default: ptxas in the PATH)") \
+  E(ISOLATE, "1", "0|1", "0: LLVM compiles inside this process, not in a child of it that can do nothing else") \
+  E(WEFT_CPU, "native", "", "instructions that kernels may use: native, x86-64-v2, x86-64-v3, x86-64-v4 (AArch64: " \
   "armv8-a, armv8.2-a, armv8.6-a)") \
-  E(VIZ, "0", "1 leaves weft-viz.html behind, as weft viz writes it; or the name of a page") \
-  E(WEFT_CACHE, "", "folder for compiled kernels (default $XDG_CACHE_HOME/weft), or off") \
-  E(XDG_CACHE_HOME, "", "where caches live (default $HOME/.cache)") \
-  E(XDG_STATE_HOME, "", "where the history of weft chat lives (default $HOME/.local/state)") \
-  E(HOME, "", "home folder, for the defaults of these two") \
-  E(LLAMA_CACHE, "", "folder for models that are fetched (default: llama.cpp's where that is there, else models in " \
+  E(WEFT_DIE, "", "", "for tests: the check that fails as if an invariant were broken, FILE:LINE[:N], N: the N-th " \
+  "time") \
+  E(VIZ, "0", "", "1 leaves weft-viz.html behind, as weft viz writes it; or the name of a page") \
+  E(WEFT_CACHE, "", "", "folder for compiled kernels (default $XDG_CACHE_HOME/weft), or off") \
+  E(XDG_CACHE_HOME, "", "", "where caches live (default $HOME/.cache)") \
+  E(XDG_STATE_HOME, "", "", "where the history of weft chat lives (default $HOME/.local/state)") \
+  E(HOME, "", "", "home folder, for the defaults of these two") \
+  E(LLAMA_CACHE, "", "", "folder for models that are fetched (default: llama.cpp's if it exists, else models " \
+  "in " \
   "the cache)") \
-  E(HF_ENDPOINT, "https://huggingface.co", "where Hugging Face's models come from") \
-  E(MODEL_ENDPOINT, "", "the same, and before it: llama.cpp's name for it") \
-  E(HF_TOKEN, "", "token for models of Hugging Face that need one; it goes there and nowhere else") \
-  E(OLLAMA_REGISTRY, "https://registry.ollama.ai", "where ollama's models come from") \
-  E(NO_COLOR, "", "if set, no colours") \
-  E(LISTEN_FDS, "", "from systemd: how many sockets it hands over; serve takes one") \
-  E(LISTEN_PID, "", "from systemd: the process that they are for") \
-  E(NOTIFY_SOCKET, "", "from systemd: where serve says how it is") \
-  E(WATCHDOG_USEC, "", "from systemd: microseconds within which serve says that all is well") \
-  E(WATCHDOG_PID, "", "from systemd: the process that has to")
+  E(HF_ENDPOINT, "https://huggingface.co", "URL", "where Hugging Face's models come from") \
+  E(MODEL_ENDPOINT, "", "URL", "as HF_ENDPOINT, and preferred: llama.cpp's name") \
+  E(HF_TOKEN, "", "", "token for models of Hugging Face that need one; it goes there and nowhere else") \
+  E(OLLAMA_REGISTRY, "https://registry.ollama.ai", "URL", "where ollama's models come from") \
+  E(SSL_CERT_FILE, "", "", "a file of certificate authorities for https, in place of the system's") \
+  E(SSL_CERT_DIR, "", "", "a folder of them, under the names that 'openssl rehash' makes") \
+  E(NO_COLOR, "", "", "if set, no colours") \
+  E(TERM, "", "", "the kind of terminal: without it, and with dumb, no colours, no bars and no editing of lines") \
+  E(LISTEN_FDS, "", "", "from systemd: how many sockets it hands over; serve takes one") \
+  E(LISTEN_PID, "", "", "from systemd: the process that they are for") \
+  E(NOTIFY_SOCKET, "", "", "from systemd: where serve says how it is") \
+  E(WATCHDOG_USEC, "", "", "from systemd: microseconds within which serve says that all is well") \
+  E(WATCHDOG_PID, "", "", "from systemd: the process that has to")
 
 enum env_var {
-#define E(name, def, help) ENV_##name,
+#define E(name, def, values, help) ENV_##name,
   ENV_TABLE(E)
 #undef E
   ENV_COUNT
@@ -59,11 +73,16 @@ const char *env_help(enum env_var v);
 const char *env_default(enum env_var v);
 const char *env_str(enum env_var v);             // the value in force; never NULL
 int env_int(enum env_var v);                     // the same as a number; 0 where it is none
+// Whether each variable has a value that the table allows.  -1: one has not, and what it may be.
+int env_check(error *err);
 void env_set(enum env_var v, const char *value); // overrides; the text is copied.  NULL: back to the environment
+// The value of a variable that an option of the command line has (LLAMA_ARG_..., app/options.c); NULL: not set, or
+// empty.
+const char *env_of_option(const char *name);
+// A folder of the user's by the XDG rules: in the folder that `xdg` names (a relative one does not count), else in
+// `below` of the home folder.  False: neither is known.
+bool env_folder(enum env_var xdg, const char *below, const char *name, str *out);
 // where the system's loader looks besides, folders with colons between
 const char *env_library_path(void);
-// where OpenSSL looks for certificates, a file and folders with colons between; "": at its usual places
-const char *env_certificate_file(void);
-const char *env_certificate_folders(void);
 static inline int debug_level(void) { return env_int(ENV_DEBUG); }
 #endif

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/message.h"
 #include <errno.h>
+#include <string.h>
 #include <sys/socket.h>
 
 bool message_send(int fd, struct iovec *parts, size_t n) {
@@ -24,4 +25,33 @@ bool message_receive(int fd, void *to, size_t n) {
     n -= (size_t)got;
   }
   return true;
+}
+
+bool message_send_fd(int over, int fd) {
+  char byte = 0;
+  union { char at[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } space = {0};
+  struct iovec one = {&byte, 1};
+  struct msghdr m = {.msg_iov = &one, .msg_iovlen = 1, .msg_control = space.at, .msg_controllen = sizeof space.at};
+  struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(sizeof fd);
+  memcpy(CMSG_DATA(c), &fd, sizeof fd);
+  ssize_t sent;
+  do sent = sendmsg(over, &m, MSG_NOSIGNAL); while (sent < 0 && errno == EINTR);
+  return sent == 1;
+}
+
+int message_receive_fd(int over, bool *more) {
+  char byte;
+  int fd = -1;
+  union { char at[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } space = {0};
+  struct iovec one = {&byte, 1};
+  struct msghdr m = {.msg_iov = &one, .msg_iovlen = 1, .msg_control = space.at, .msg_controllen = sizeof space.at};
+  ssize_t got = recvmsg(over, &m, MSG_CMSG_CLOEXEC);
+  *more = got > 0 || (got < 0 && errno == EINTR);
+  const struct cmsghdr *c = got > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+  if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof fd))
+    memcpy(&fd, CMSG_DATA(c), sizeof fd);
+  return fd;
 }

@@ -53,13 +53,30 @@ static char *path_beside(const newfile *f, const char *end) {
   return s;
 }
 
-int newfile_open(const char *path, newfile **out, error *err) {
+// A part that an earlier process of this number left: in a container all have the same one. Whoever writes one has it
+// locked.
+static void drop_left_part(const char *part) {
+  int fd = open(part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return;
+  if (!flock(fd, LOCK_EX | LOCK_NB)) unlink(part);
+  close(fd);
+}
+
+static int open_new_part(const char *part) {
+  int fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, 0666);
+  if (fd < 0 && errno == EEXIST) {
+    drop_left_part(part);
+    fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, 0666);
+  }
+  if (fd >= 0) flock(fd, LOCK_EX | LOCK_NB);
+  return fd;
+}
+
+static int open_new(newfile *f, bool special, newfile **out, error *err) {
   char end[32];
-  bool special;
-  newfile *f = begin_file(path, &special);
   snprintf(end, sizeof end, ".%ld.part", (long)getpid());
   if (!special) f->part = path_beside(f, end);
-  f->fd = open(special ? f->path : f->part, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (special ? 0 : O_EXCL), 0666);
+  f->fd = special ? open(f->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666) : open_new_part(f->part);
   if (f->fd < 0) {
     failed(f, "cannot be written", err);
     free(f->part);
@@ -69,6 +86,21 @@ int newfile_open(const char *path, newfile **out, error *err) {
   }
   *out = f;
   return 0;
+}
+
+int newfile_open(const char *path, newfile **out, error *err) {
+  bool special;
+  newfile *f = begin_file(path, &special);
+  return open_new(f, special, out, err);
+}
+
+int newfile_open_regular(const char *path, newfile **out, error *err) {
+  bool special;
+  newfile *f = begin_file(path, &special);
+  if (!special) return open_new(f, special, out, err);
+  error_set(err, "%s: is not a regular file", f->shown);
+  newfile_discard(f);
+  return -1;
 }
 
 // ---- pieces ---------------------------------------------------------------------------------------------------------

@@ -12,6 +12,14 @@ bool sip_key_random(sip_key *out) {
   return n == (ssize_t)sizeof *out;
 }
 
+bool random_hex(char *out, int digits) {
+  sip_key k;
+  bool ok = sip_key_random(&k);
+  for (int i = 0; i < digits; i++) out[i] = "0123456789abcdef"[k.k[i / 16] >> 4 * (i % 16) & 15];
+  out[digits] = 0;
+  return ok;
+}
+
 static inline void rounds(uint64_t v[4], int n) {
   for (int i = 0; i < n; i++) {
     v[0] += v[1]; v[1] = rotl_u64(v[1], 13) ^ v[0]; v[0] = rotl_u64(v[0], 32);

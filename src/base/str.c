@@ -1,5 +1,6 @@
 // Growing byte strings: see str.h.
 #include "base/str.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,14 +91,33 @@ void str_blank_controls(str *s, bool lines) {
   }
 }
 
+void str_vadd_plain(str *s, const char *fmt, va_list ap) {
+  str_vaddf(s, fmt, ap);
+  str_blank_controls(s, false);
+}
+
+static struct { warning_to *to; void *ctx; } listener;
+static pthread_mutex_t listener_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void warning_set(warning_to *to, void *ctx) {
+  pthread_mutex_lock(&listener_lock);
+  listener.to = to;
+  listener.ctx = ctx;
+  pthread_mutex_unlock(&listener_lock);
+}
+
 void warning(const char *fmt, ...) {
   str s = {0};
   va_list ap;
   va_start(ap, fmt);
-  str_vaddf(&s, fmt, ap);
+  str_vadd_plain(&s, fmt, ap);
   va_end(ap);
-  str_blank_controls(&s, false);
-  fprintf(stderr, "weft: warning: %s\n", str_c(&s));
+  pthread_mutex_lock(&listener_lock);
+  warning_to *to = listener.to;
+  void *ctx = listener.ctx;
+  pthread_mutex_unlock(&listener_lock);
+  if (to) to(ctx, str_c(&s));
+  else fprintf(stderr, "weft: warning: %s\n", str_c(&s));
   str_free(&s);
 }
 

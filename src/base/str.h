@@ -10,6 +10,7 @@ void str_addn(str *s, const void *bytes, size_t n);
 void str_addc(str *s, char c);
 void str_addf(str *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void str_vaddf(str *s, const char *fmt, va_list ap);
+void str_vadd_plain(str *s, const char *fmt, va_list ap);  // one line: control characters become spaces
 void str_add_json(str *s, const char *text, size_t n);  // as a JSON string, in quotes: broken UTF-8 becomes U+FFFD; no
                                                         // '<', so that it is safe inside of an HTML script
 void str_add_json_part(str *s, const char *text, size_t n);   // the same without quotes, of whole characters
@@ -17,6 +18,9 @@ void str_add_json_part(str *s, const char *text, size_t n);   // the same withou
 void str_blank_controls(str *s, bool lines);
 // "weft: warning: ..." on stderr, on one line whatever paths and names are in it.
 void warning(const char *fmt, ...) PRINTF_LIKE(1, 2);
+// Who gets warnings in place of stderr: for all threads, which may call it at once.  NULL: stderr again.
+typedef void warning_to(void *ctx, const char *text);
+void warning_set(warning_to *to, void *ctx);
 void str_free(str *s);                                     // s is the empty string again
 int hex_value(char c);                                     // of a hexadecimal digit in any case; -1: it is none
 static inline bool is_ascii_space(uint32_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }

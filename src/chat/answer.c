@@ -1,6 +1,7 @@
 // The stream of an answer: see answer.h.  The tables say which markers there are; answer_new chooses those that the
 // template mentions; the rest is a small machine that looks for the markers that mean something where it is.
 #include "chat/answer.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "chat/answer_impl.h"
 #include <stdlib.h>
@@ -99,9 +100,8 @@ static const struct channel_marks {
 enum mode { IN_CONTENT, IN_REASONING, IN_HEADER, IN_CALL };
 enum action { THINK, UNTHINK, OPEN, CLOSE, DROP, START, HEADER_END, END };
 struct mark { const char *text; size_t n; enum action action; const void *of; };
-struct own_part { answer_part p; str text; };
 
-enum { MAX_HEADER = 512 };
+enum { MAX_HEADER = 512, MIN_MARKER = 2 /* a lone '<' at the end is more often text */ };
 
 struct weft_answer {
   VEC(struct mark) marks;
@@ -119,11 +119,11 @@ struct weft_answer {
   str space;                             // white space that is dropped where a marker follows
   // what stood before the inside of a call or of a header: it comes back where that is none
   str before;
-  str body;                              // of a header or a call
-  VEC(struct own_part) own;
+  str body;                              // of a header, or of what has been read of a call
+  call_reader *reader;                   // IN_CALL
+  own_parts own;
   VEC(answer_part) parts;
-  calls calls;                           // of this round: parts point to them
-  int n_calls;
+  str prompt;                            // ids in it are taken
 };
 
 static bool contains(text_view v, const char *what, size_t n) {
@@ -201,21 +201,34 @@ static void choose_format(answer *a, text_view tmpl, text_view prompt) {
       }
 }
 
+bool answer_reasons(text_view tmpl) {
+  for (size_t i = 0; i < COUNT(thinks); i++)
+    if (mentions_all(tmpl, thinks[i].sign ? thinks[i].sign : thinks[i].begin)) return true;
+  for (size_t i = 0; i < COUNT(channels); i++)
+    if (!channels[i].name_only && mentions(tmpl, channels[i].sign)) return true;
+  return false;
+}
+
 int answer_new(text_view tmpl, text_view prompt, text_view tools, answer **out, error *err) {
   json_t *t = tools.at ? json_read(tools.at, tools.n, 0, NULL, NULL) : NULL;
   if (tools.at && !json_is_array(t)) { json_decref(t); return error_set(err, "tools: expected a JSON array"); }
   answer *a = xcalloc(1, sizeof *a);
   a->tools = t;
-  a->first = a->skip = true;
+  a->first = true;
   choose_format(a, tmpl, prompt);
+  a->skip = a->mode != IN_CONTENT;
+  if (t) str_addn(&a->prompt, prompt.at, prompt.n);
   *out = a;
   return 0;
 }
 
 static void clear_parts(answer *a) {
-  for (size_t i = 0; i < a->own.n; i++) str_free(&a->own.at[i].text);
+  for (size_t i = 0; i < a->own.n; i++) {
+    str_free(&a->own.at[i].text);
+    free(a->own.at[i].name);
+    free(a->own.at[i].id);
+  }
   a->own.n = a->parts.n = 0;
-  calls_free(&a->calls);
 }
 
 void answer_free(answer *a) {
@@ -229,6 +242,8 @@ void answer_free(answer *a) {
   str_free(&a->space);
   str_free(&a->before);
   str_free(&a->body);
+  str_free(&a->prompt);
+  call_reader_free(a->reader);
   json_decref(a->tools);
   free(a);
 }
@@ -239,25 +254,16 @@ static void emit_part(answer *a, enum answer_kind kind, const char *text, size_t
   str_addn(&a->own.at[a->own.n - 1].text, text, n);
 }
 
-// Text that belongs to no marker.
-static void put_plain(answer *a, const char *text, size_t n) {
-  if (a->mode == IN_HEADER || a->mode == IN_CALL) { str_addn(&a->body, text, n); return; }
-  for (size_t i = 0; i < n; i++) {
-    bool space = text[i] == ' ' || text[i] == '\n' || text[i] == '\t' || text[i] == '\r';
-    if (space) { if (!a->skip) str_addc(&a->space, text[i]); continue; }
-    enum answer_kind kind = a->mode == IN_CONTENT ? ANSWER_CONTENT : ANSWER_REASONING;
-    emit_part(a, kind, a->space.at, a->space.n);
-    emit_part(a, kind, text + i, 1);
-    a->space.n = 0;
-    a->skip = false;
-    if (a->mode == IN_CONTENT) a->first = false;
-  }
-}
+static const struct call_marks *marks_of_call(const answer *a) { return a->in_channel ? &a->channel->call : a->of; }
 
 static void enter_mode(answer *a, enum mode mode) {
   a->mode = mode;
   a->skip = true;
   a->space.n = a->body.n = 0;
+  call_reader_free(a->reader);
+  a->reader = NULL;
+  if (mode == IN_CALL)
+    a->reader = call_reader_new(marks_of_call(a), a->in_channel ? a->name.at : NULL, a->tools, &a->own);
 }
 
 // Into a header or a call, after white space that is to come back with it.
@@ -267,40 +273,69 @@ static void begin(answer *a, enum mode mode) {
   enter_mode(a, mode);
 }
 
+static void put_text(answer *a, const char *text, size_t n) {
+  enum answer_kind kind = a->mode == IN_CONTENT ? ANSWER_CONTENT : ANSWER_REASONING;
+  for (size_t i = 0; i < n; i++) {
+    bool space = text[i] == ' ' || text[i] == '\n' || text[i] == '\t' || text[i] == '\r';
+    if (space) { if (!a->skip) str_addc(&a->space, text[i]); continue; }
+    emit_part(a, kind, a->space.at, a->space.n);
+    emit_part(a, kind, text + i, 1);
+    a->space.n = 0;
+    a->skip = false;
+    if (a->mode == IN_CONTENT) a->first = false;
+  }
+}
+
 // What looked like a call or a header was none: it is content, as it stands.
 static void no_call(answer *a) {
   str all = {0};
   str_addn(&all, str_c(&a->before), a->before.n);
   str_addn(&all, str_c(&a->body), a->body.n);
   enter_mode(a, IN_CONTENT);
-  a->skip = a->first;
-  put_plain(a, str_c(&all), all.n);
+  a->skip = false;
+  put_text(a, str_c(&all), all.n);
   str_free(&all);
 }
 
-// The end of a call, as `close` or as the end of the text.
-static void finish_call(answer *a, const char *close, size_t n_close) {
-  const struct call_marks *f = a->in_channel ? &a->channel->call : a->of;
-  bool keep = f->flags & MARKS_KEEP;
-  size_t had = a->calls.n;
-  if (keep) str_addn(&a->body, close, n_close);
-  int status = answer_read_calls(f, a->in_channel ? a->name.at : NULL, str_c(&a->body), a->body.n, a->tools, &a->calls);
-  if (status) {                          // no call: what was written
-    if (!keep && !a->in_channel) str_addn(&a->body, close, n_close);
-    no_call(a);
+static void push_call(answer *a, char c) {
+  size_t had = call_reader_calls(a->reader);
+  str_addc(&a->body, c);
+  if (call_reader_push(a->reader, c)) {
+    if (call_reader_calls(a->reader) > had) a->first = false;
+    if (call_reader_between(a->reader)) a->before.n = a->body.n = 0;           // nothing that could come back
     return;
   }
-  for (size_t i = had; i < a->calls.n; i++) {
-    if (!a->calls.at[i].id) {            // nine letters and digits: Mistral's templates want that
-      char id[32];
-      snprintf(id, sizeof id, "call%05d", a->n_calls % 100000);
-      a->calls.at[i].id = xstrdup(id);
-    }
-    a->n_calls++;
-    vec_push(&a->own, ((struct own_part){.p.kind = ANSWER_CALL}));
+  // what follows a call is content; up to a marker that ends it, it is none of anything
+  if (!call_reader_calls(a->reader) || !marks_of_call(a)->close) no_call(a);
+}
+
+// Text that belongs to no marker.
+static void put_plain(answer *a, const char *text, size_t n) {
+  if (a->mode == IN_HEADER) { str_addn(&a->body, text, n); return; }
+  size_t i = 0;
+  while (i < n && a->mode == IN_CALL) push_call(a, text[i++]);
+  put_text(a, text + i, n - i);
+}
+
+// Whether what a limit has cut before a name was there is the beginning of a call, and no text.
+static bool is_begun_call(const answer *a) {
+  return !(marks_of_call(a)->flags & MARKS_FIRST) || (a->body.n >= MIN_MARKER && call_reader_promises(a->reader));
+}
+
+// The end of a call, as `close` or as the end of the text.  cut: a limit ended it.
+static void finish_call(answer *a, const char *close, size_t n_close, bool cut) {
+  const struct call_marks *f = marks_of_call(a);
+  bool keep = f->flags & MARKS_KEEP;
+  for (size_t i = 0; i < n_close && keep && a->mode == IN_CALL; i++) push_call(a, close[i]);
+  if (a->mode != IN_CALL) {
+    put_text(a, close, n_close);
+  } else if (call_reader_end(a->reader, cut) || (cut && is_begun_call(a))) {
+    a->first = false;
+    enter_mode(a, IN_CONTENT);
+  } else {                               // no call: what was written
+    if (!keep && !a->in_channel) str_addn(&a->body, close, n_close);
+    no_call(a);
   }
-  a->first = false;
-  enter_mode(a, IN_CONTENT);
 }
 
 static bool equals_word(const char *at, size_t n, const char *word) {
@@ -317,11 +352,12 @@ static void read_header(answer *a) {
   if (n && !equals_word(name, n, "self") && !equals_word(name, n, "all") && !equals_word(name, n, "user")) {
     a->name.n = 0;
     str_addn(&a->name, name, n);
-    enter_mode(a, IN_CALL);
     a->in_channel = true;
+    enter_mode(a, IN_CALL);
     return;
   }
   enter_mode(a, reasoning ? IN_REASONING : IN_CONTENT);
+  a->skip = reasoning;
 }
 
 // A tool's name, or "all".  Whatever else stands in such a line is text that only looks like a header: ">>> " is
@@ -330,14 +366,14 @@ static void read_name(answer *a, const struct mark *end) {
   const char *name = str_c(&a->body);
   bool tool =
     answer_knows_tool(a->tools, (text_view){name, a->body.n}) || (a->tools && equals_word(name, a->body.n, "python"));
-  if (equals_word(name, a->body.n, "all")) { enter_mode(a, IN_CONTENT); return; }
+  if (equals_word(name, a->body.n, "all")) { enter_mode(a, IN_CONTENT); a->skip = false; return; }
   a->name.n = 0;
   str_addn(&a->name, name, a->body.n);
   str_addn(&a->body, end->text, end->n);
   if (!tool) { no_call(a); return; }
   str_addn(&a->before, a->body.at, a->body.n);
-  enter_mode(a, IN_CALL);
   a->in_channel = true;
+  enter_mode(a, IN_CALL);
 }
 
 static bool means_something(const answer *a, const struct mark *m) {
@@ -360,16 +396,17 @@ static bool means_something(const answer *a, const struct mark *m) {
 }
 
 static void act_on_mark(answer *a, const struct mark *m) {
-  if (a->mode == IN_CALL) finish_call(a, m->text, m->action == CLOSE ? m->n : 0);
+  if (a->mode == IN_CALL) finish_call(a, m->text, m->action == CLOSE ? m->n : 0, false);
   switch (m->action) {
   case THINK: enter_mode(a, IN_REASONING); a->of = m->of; break;
   case UNTHINK: case DROP: case END: enter_mode(a, IN_CONTENT); break;
   case OPEN: {
     const struct call_marks *f = m->of;
-    begin(a, IN_CALL);
     a->in_channel = false;
     a->of = f;
-    str_addn(f->flags & MARKS_KEEP ? &a->body : &a->before, m->text, m->n);
+    begin(a, IN_CALL);
+    if (!(f->flags & MARKS_KEEP)) str_addn(&a->before, m->text, m->n);
+    for (size_t i = 0; f->flags & MARKS_KEEP && i < m->n; i++) push_call(a, m->text[i]);
     break;
   }
   case CLOSE: break;
@@ -404,8 +441,9 @@ static void find_marks(answer *a, bool last) {
     if (more && !last) break;
     if (!m) {
       at++;
-      // what counts as first changes here
-      if (a->first || a->mode == IN_HEADER) { put_plain(a, a->held.at + plain, at - plain); plain = at; }
+      // what counts as first changes here, and what a call turns out to be
+      bool changes = a->first || a->mode == IN_HEADER || a->mode == IN_CALL;
+      if (changes) { put_plain(a, a->held.at + plain, at - plain); plain = at; }
       if (a->mode == IN_HEADER && a->body.n > MAX_HEADER) no_call(a);
       continue;
     }
@@ -418,16 +456,45 @@ static void find_marks(answer *a, bool last) {
   a->held.n -= at;
 }
 
+// Nine letters and digits, as Mistral's templates want them.
+static char *new_id(void) {
+  static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  char *id = xcalloc(1, 10);
+  uint64_t bits = hash_key_new().a;          // 62^9 is less than 2^54
+  for (size_t i = 0; i < 9; i++, bits /= 62) id[i] = digits[bits % 62];
+  return id;
+}
+
+// Whether the model's own id is one that nothing in the conversation has.
+static bool is_new_id(const answer *a, const char *id) {
+  enum { SHORTEST = 9 };                 // "0" is the number of a call in its answer
+  size_t n = id ? strlen(id) : 0;
+  if (n < SHORTEST) return false;
+  for (const char *at = str_c(&a->prompt); (at = strstr(at, id)); at++)
+    if (at[n] < '0' || at[n] > '9') return false;          // functions.f:1 is not functions.f:12
+  return true;
+}
+
+// The model's id; functions.f:3 if functions.f:2 is taken, since the name in it is all that Kimi's template shows of a
+// call that is past; otherwise a random one.
+static void settle_id(const answer *a, struct own_part *own) {
+  enum { TRIES = 100, MOST = 1000000 };
+  const char *colon = own->id ? strrchr(own->id, ':') : NULL;
+  for (long i = colon ? strtol(colon + 1, NULL, 10) % MOST : 0, n = 0; !is_new_id(a, own->id); n++) {
+    str next = {0};
+    if (colon && n < TRIES) str_addf(&next, "%.*s:%ld", (int)(colon - own->id), own->id, ++i);
+    free(own->id);
+    own->id = colon && n < TRIES ? next.at : new_id();
+    colon = colon && n < TRIES ? strrchr(own->id, ':') : NULL;
+  }
+}
+
 static size_t give(answer *a, const answer_part **parts) {
-  size_t n_calls = 0;
   for (size_t i = 0; i < a->own.n; i++) {
-    answer_part p = a->own.at[i].p;
-    if (p.kind == ANSWER_CALL) {
-      const struct call *c = &a->calls.at[n_calls++];
-      p.name = c->name, p.id = c->id, p.text = c->arguments, p.n = strlen(c->arguments);
-    } else {
-      p.text = str_c(&a->own.at[i].text), p.n = a->own.at[i].text.n;
-    }
+    struct own_part *own = &a->own.at[i];
+    answer_part p = own->p;
+    if (own->name) { settle_id(a, own); str_addc(&a->prompt, ' '); str_add(&a->prompt, own->id); }
+    p.name = own->name, p.id = own->id, p.text = str_c(&own->text), p.n = own->text.n;
     vec_push(&a->parts, p);
   }
   *parts = a->parts.at;
@@ -447,11 +514,28 @@ bool answer_in_content(const answer *a) {
          (a->mode == IN_CALL && !a->in_channel && ((const struct call_marks *)a->of)->flags & MARKS_FIRST);
 }
 
-size_t answer_end(answer *a, const answer_part **parts) {
+const char *answer_reasoning_end(const answer *a, char own[64]) {
+  if (a->mode != IN_REASONING) return NULL;
+  const char *end = a->channel ? a->channel->ends : ((const struct think_marks *)a->of)->end;
+  snprintf(own, 64, "%.*s", (int)strcspn(end, "\n"), end);
+  return *own ? own : NULL;
+}
+
+void answer_keep_reasoning(answer *a) {
+  size_t kept = 0;
+  for (size_t i = 0; i < a->marks.n; i++)
+    if (a->marks.at[i].action != THINK && a->marks.at[i].action != UNTHINK) a->marks.at[kept++] = a->marks.at[i];
+  a->marks.n = kept;
+  if (a->mode == IN_REASONING) { enter_mode(a, IN_CONTENT); a->skip = false; }
+}
+
+size_t answer_end(answer *a, bool cut, const answer_part **parts) {
   clear_parts(a);
+  bool marker = a->held.n >= MIN_MARKER || a->mode == IN_CALL;
+  if (cut && marker && a->mode != IN_REASONING) a->held.n = 0;
   find_marks(a, true);
-  if (a->mode == IN_CALL) finish_call(a, "", 0);
-  if (a->mode == IN_HEADER && !a->started) no_call(a);   // no part ever began
+  if (a->mode == IN_CALL) finish_call(a, "", 0, cut);
+  if (a->mode == IN_HEADER && !a->started && !cut) no_call(a);   // no part ever began
   if (a->mode == IN_CONTENT) emit_part(a, ANSWER_CONTENT, a->space.at, a->space.n);
   a->space.n = 0;
   return give(a, parts);

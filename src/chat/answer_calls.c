@@ -1,4 +1,5 @@
-// The inside of a call of a tool: see answer.h.  Eight notations are told apart by how they begin:
+// The inside of calls of tools: see answer.h.  A machine that takes one character at a time and writes arguments as far
+// as their JSON is known.  Eight notations are told apart by how they begin:
 //   {"name": ..., "arguments": {...}} [...]     JSON objects, in an array or one after the other; or {"NAME": {...}}
 //   <function=NAME><parameter=KEY>V</parameter></function>, <function=NAME>{...}</function>
 //   <invoke name="NAME"><parameter name="KEY">V</parameter></invoke>, or <KEY>V</KEY>
@@ -7,604 +8,741 @@
 //   call:NAME{KEY:V}                            with <|"|> for quotes
 //   NAME marker {...}                           a name before the arguments
 //   anything                                    code, where the format says so
-// A value in XML has no type: it is a string where the tool's description says so or where it is no JSON.
+//
+// A call begins to be said with the first member of its arguments: until then what was read may turn out to be none.
+// Names and arguments go to `out` as parts.
+#define _GNU_SOURCE
 #include "chat/answer_impl.h"
 #include "base/json.h"
-#include "text/utf8.h"
+#include "base/literal.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 64, MAX_CALLS = 256 };
-#define QUOTE "<|\"|>"
+enum { MAX_CALLS = 256, MAX_NAME = 256, MAX_HEAD = 4096, MAX_TAG = 1024 };
 
-void calls_free(calls *c) {
-  for (size_t i = 0; i < c->n; i++) { free(c->at[i].name); free(c->at[i].id); free(c->at[i].arguments); }
-  vec_free(c);
-}
+enum role { ROLE_SKIP, ROLE_NAME, ROLE_ID, ROLE_ARGUMENTS, ROLE_FUNCTION, ROLE_MAYBE };
+typedef bool step(call_reader *r, char c);
+struct call_reader {
+  const struct call_marks *marks;
+  const json_t *tools;
+  own_parts *out;
+  step *step;
+  size_t stripped;           // of marks->strip, seen so far
+  size_t n_calls;            // begun, and said
+  str name, id, args;        // args: JSON that is not in `out` yet
+  bool open, said, whole;    // a call is being read; its beginning is in `out`; its arguments are whole
+  bool ready;                // the arguments have a member, or are whole: with a name, the call may be said
+  bool listed;               // between [ and ]
+  bool named;                // a header gave the name
+  literal value, other;      // of the arguments; of keys and of members besides them, into `word`
+  str word;                  // what is being read: a head, a tag, a key, a value
+  // ---- JSON around a call
+  enum role role;
+  bool inner;                // within "function": {...}
+  size_t members;
+  str key;
+  // ---- XML
+  enum { NOT_TAGGED, BY_FUNCTION, BY_INVOKE, BY_KEYS } tagged;   // how the call began
+  enum { VALUE_TEXT, VALUE_NULL, VALUE_LOOK, VALUE_HELD, VALUE_LITERAL } kind;
+  bool nested, first;        // the value may have elements; no member so far
+  struct shape shape;
+  unsigned types;
+  str end;                   // the tag that ends the value
+  size_t ended;              // of that, seen so far
+  // ---- texts
+  bool began, trimmed;       // it has a character; white space around it goes, not only one line end
+  str space;                 // at its end: held back
+};
 
-// ---- views ----------------------------------------------------------------------------------------------------------
+// ---- calls ----------------------------------------------------------------------------------------------------------
 
-static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-static bool is_name_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-         c == '.' || c == '$' || c == '/' || c == ':';
-}
-
-static text_view trim_view(text_view v) {
-  while (v.n && is_space(v.at[0])) { v.at++; v.n--; }
-  while (v.n && is_space(v.at[v.n - 1])) v.n--;
-  return v;
-}
-
+static text_view str_view(const str *s) { return (text_view){str_c(s), s->n}; }
+static text_view text_of(const json_t *s) { return (text_view){json_string_value(s), json_string_length(s)}; }
 static bool begins(text_view v, const char *with) {
   size_t n = strlen(with);
   return v.n >= n && !memcmp(v.at, with, n);
 }
 static text_view rest_of(text_view v, size_t n) { return (text_view){v.at + n, v.n - n}; }
-
-static const char *find_text(text_view v, const char *what) {
-  size_t n = strlen(what);
-  for (const char *at = v.at; v.n >= n && at <= v.at + v.n - n; at++) {
-    at = memchr(at, what[0], (size_t)(v.at + v.n - at) - n + 1);
-    if (!at) return NULL;
-    if (!memcmp(at, what, n)) return at;
-  }
-  return NULL;
+static text_view upto_char(text_view v, const char *chars) {
+  size_t n = 0;
+  while (n < v.n && !(v.at[n] && strchr(chars, v.at[n]))) n++;
+  return (text_view){v.at, n};
 }
 
-// What stands before `end`; v goes on behind it.  False: it is not there.
-static bool upto(text_view *v, const char *end, text_view *out) {
-  const char *at = find_text(*v, end);
-  if (!at) return false;
-  *out = (text_view){v->at, (size_t)(at - v->at)};
-  *v = rest_of(*v, out->n + strlen(end));
+static void set_str(str *s, text_view v) {
+  s->n = 0;
+  str_addn(s, v.at, v.n);
+}
+
+static bool is_name_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("_-.$/:", c)) ||
+         (unsigned char)c >= 128;
+}
+
+static void open_call(call_reader *r) {
+  r->open = true;
+  r->said = r->whole = r->ready = r->inner = false;
+  r->first = true;
+  r->tagged = NOT_TAGGED;
+  r->name.n = r->id.n = r->args.n = r->members = 0;
+  literal_free(&r->value);
+}
+
+// A name is one word; what has no marker is a call only if it names a tool, since answers may be JSON as well.
+static bool set_call_name(call_reader *r, text_view name) {
+  name = answer_trim(name);
+  if (begins(name, "functions.")) name = rest_of(name, 10);
+  if (!name.n || name.n > MAX_NAME || r->n_calls == MAX_CALLS) return false;
+  for (size_t i = 0; i < name.n; i++) if (!is_name_char(name.at[i])) return false;
+  if (r->marks->flags & MARKS_FIRST && !answer_knows_tool(r->tools, name)) return false;
+  set_str(&r->name, name);
   return true;
 }
 
-// ---- calls ----------------------------------------------------------------------------------------------------------
+static bool open_named_call(call_reader *r, text_view name) {
+  open_call(r);
+  return set_call_name(r, name);
+}
 
-static char *copy_view_text(text_view v) {
-  char *s = xmalloc(v.n + 1);
-  memcpy(s, v.at, v.n);
-  s[v.n] = 0;
+// Puts what there is of the call into `out`.
+static void say_call(call_reader *r) {
+  struct own_part part = {.p.kind = ANSWER_CALL};
+  bool first = !r->said;
+  if (first) {
+    part.name = xstrdup(r->name.at);
+    part.id = r->id.n && r->id.n < MAX_NAME ? xstrdup(r->id.at) : NULL;
+    r->said = true;
+    r->n_calls++;
+  }
+  if (first || !r->out->n || r->out->at[r->out->n - 1].p.kind != ANSWER_CALL) vec_push(r->out, part);
+  struct own_part *last = &r->out->at[r->out->n - 1];
+  str_addn(&last->text, str_c(&r->args), r->args.n);
+  last->p.done = r->whole;
+  r->args.n = 0;
+}
+
+static bool say_ready(call_reader *r) {
+  r->ready |= r->value.member;
+  if (r->said ? r->args.n > 0 : r->ready && r->name.n > 0) say_call(r);
+  return true;
+}
+
+static bool end_tool_call(call_reader *r, step *next) {
+  r->whole = true;
+  say_call(r);
+  r->open = false;
+  r->tagged = NOT_TAGGED;
+  r->step = next;
+  return true;
+}
+
+static int status_of(enum literal_status s) {
+  static const int results[] = {[LITERAL_MORE] = 0, [LITERAL_WHOLE] = 1, [LITERAL_BEFORE] = 2, [LITERAL_BAD] = -1};
+  return results[s];
+}
+
+// Feeds the arguments.  0: more; 1: whole, with c; -1: they are none.  They are objects, which end with a bracket.
+static int feed_arguments(call_reader *r, char c) {
+  int s = status_of(literal_push(&r->value, c));
+  if (s >= 0) say_ready(r);
   return s;
 }
 
-// As JSON, numbers with as few digits as read back the same (of 15 and 17).  For free(); NULL: no JSON can say it.
-static char *dump_json(const json_t *o) {
-  char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(15));
-  json_t *back = text ? json_load(text, strlen(text), 0, NULL) : NULL;
-  bool same = back && json_equal(o, back);
-  json_decref(back);
-  if (same) return text;
-  free(text);
-  return json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17));
+static void begin_arguments(call_reader *r) { literal_begin(&r->value, &r->args); }
+
+static bool go(call_reader *r, step *next, char c) {
+  r->step = next;
+  return next(r, c);
 }
 
-// Takes over nothing.  A name is one word.
-static int add_one_call(calls *out, text_view name, text_view id, const json_t *arguments) {
-  name = trim_view(name);
-  if (begins(name, "functions.")) name = rest_of(name, 10);
-  if (!name.n || name.n > 256 || out->n == MAX_CALLS) return -1;
-  for (size_t i = 0; i < name.n; i++) if (!is_name_char(name.at[i]) && (unsigned char)name.at[i] < 128) return -1;
-  char *text = dump_json(arguments);
-  if (!text) return -1;
-  vec_push(out, ((struct call){copy_view_text(name), id.n && id.n < 256 ? copy_view_text(id) : NULL, text}));
-  return 0;
-}
-
-static const json_t *description(const json_t *tools, text_view tool) {
-  size_t i;
-  json_t *t;
-  json_array_foreach(tools, i, t) {
-    const json_t *f = json_object_get(t, "function");
-    if (!f) f = t;
-    const char *name = json_string_value(json_object_get(f, "name"));
-    if (name && strlen(name) == tool.n && !memcmp(name, tool.at, tool.n)) return f;
-  }
-  return NULL;
-}
-
-bool answer_knows_tool(const json_t *tools, text_view name) { return description(tools, name); }
-
-static const json_t *parameter_of(const json_t *tools, text_view tool, text_view key) {
-  const json_t *p = json_object_get(json_object_get(description(tools, tool), "parameters"), "properties");
-  return json_object_getn(p, key.at, key.n);
-}
-
-// Whether a schema names the type: "T", ["T", "null"], {"anyOf": [{"type": "T"}, ...]}.
-static bool allows(const json_t *schema, const char *type, int depth) {
-  static const char *const lists[] = {"type", "anyOf", "oneOf"};
-  const json_t *t = json_object_get(schema, "type");
-  if (json_is_string(t)) return !strcmp(json_string_value(t), type);
-  for (size_t k = 0; k < COUNT(lists); k++) {
-    const json_t *list = json_object_get(schema, lists[k]);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-      const json_t *one = json_array_get(list, i);
-      if (json_is_string(one) ? !strcmp(json_string_value(one), type) : depth < 8 && allows(one, type, depth + 1))
-        return true;
-    }
-  }
-  return false;
-}
-
-// Whether text without quotes is a string by the schema: no other type could be meant, but for null.
-static bool is_text(const json_t *schema, text_view v) {
-  static const char *const others[] = {"integer", "number", "boolean", "object", "array"};
-  for (size_t i = 0; i < COUNT(others); i++) if (allows(schema, others[i], 0)) return false;
-  v = trim_view(v);
-  return allows(schema, "string", 0) && !(v.n == 4 && begins(v, "null") && allows(schema, "null", 0));
-}
-
-static json_t *read_literal(text_view *v, int depth);
-
-// A list or an object as Python writes it, which some templates do.
-static json_t *python_value(text_view v) {
-  v = trim_view(v);
-  if (!v.n || !strchr("[{", v.at[0])) return NULL;
-  json_t *value = read_literal(&v, 0);
-  if (value && !trim_view(v).n) return value;
-  json_decref(value);
-  return NULL;
-}
-
-// A value from XML.
-static json_t *typed(text_view v, bool string, const json_t *schema) {
-  const char *type = json_string_value(json_object_get(schema, "type"));
-  json_t *value = NULL;
-  if (is_text(schema, v)) string = true;
-  text_view bare = trim_view(v);
-  if (!string) value = json_load(bare.at, bare.n, JSON_DECODE_ANY, NULL);
-  if (!string && !value) value = python_value(v);
-  // "\"x\"" without a description: as it stands
-  if (value && json_is_string(value) && !type) { json_decref(value); value = NULL; }
-  // values may stand on lines of their own
-  if (!value && v.n && v.at[0] == '\n') v = rest_of(v, 1);
-  if (!value && v.n && v.at[v.n - 1] == '\n') v.n--;
-  return value ? value : json_stringn(v.at, v.n);
-}
-
-static int set_member(json_t *object, text_view key, json_t *value) {
-  if (value && key.n) return json_object_setn_new(object, key.at, key.n, value);
-  json_decref(value);
-  return -1;
-}
+static step at_start, at_head, between_tags, json_key, python_name, in_text;
 
 // ---- JSON -----------------------------------------------------------------------------------------------------------
 
-static text_view string_of(const json_t *s) { return (text_view){json_string_value(s), json_string_length(s)}; }
-
-static int json_call(const json_t *o, calls *out) {
-  const json_t *f = json_object_get(o, "function"), *name, *args = NULL, *id = json_object_get(o, "id");
-  if (json_is_object(f)) o = f;
-  name = json_object_get(o, "name");
-  if (!name) name = json_object_get(o, "tool_name");
-  if (!name && json_is_string(f)) name = f;
-  static const char *const keys[] = {"arguments", "parameters", "args"};
-  for (size_t i = 0; i < COUNT(keys) && !args; i++) args = json_object_get(o, keys[i]);
-  // of tools that take none
-  if (json_is_null(args) || (json_is_string(args) && !json_string_length(args))) args = NULL;
-  if (!id) id = json_object_get(o, "tool_call_id");
-  if (!name && json_object_size(o) == 1) {          // {"NAME": {...}}
-    const char *key = json_object_iter_key(json_object_iter((json_t *)(uintptr_t)o));
-    args = json_object_get(o, key);
-    return json_is_object(args) ? add_one_call(out, (text_view){key, strlen(key)}, (text_view){0}, args) : -1;
-  }
-  if (!json_is_string(name)) return -1;
-  text_view text = string_of(args);
-  json_t *parsed = json_is_string(args) ? json_load(text.at, text.n, 0, NULL) : args ? NULL : json_object();
-  int status = json_is_object(parsed ? parsed : args)
-                 ? add_one_call(out, string_of(name), id ? string_of(id) : (text_view){0}, parsed ? parsed : args)
-                 : -1;
-  json_decref(parsed);
-  return status;
+// Between calls.
+static bool json_item(call_reader *r, char c) {
+  if (answer_space(c) || (r->n_calls && (c == ',' || c == ';'))) return true;
+  if (c == ']' && r->listed && r->n_calls) { r->listed = false; return true; }
+  if (c == '[' && !r->listed) { r->listed = true; return true; }
+  if (c != '{') return false;
+  open_call(r);
+  r->step = json_key;
+  return true;
 }
 
-static int json_calls(text_view v, calls *out) {
-  while (v.n) {
-    json_error_t e;
-    json_t *o = json_load(v.at, v.n, JSON_DISABLE_EOF_CHECK, &e);
-    if (!o) return -1;
-    int status = json_is_object(o) ? json_call(o, out) : json_array_size(o) ? 0 : -1;
-    for (size_t i = 0; !status && i < json_array_size(o); i++) status = json_call(json_array_get(o, i), out);
-    json_decref(o);
-    if (status || e.position <= 0) return -1;
-    v = trim_view(rest_of(v, (size_t)e.position));
-    if (v.n && (v.at[0] == ',' || v.at[0] == ';')) v = trim_view(rest_of(v, 1));
-  }
-  return 0;
+static bool take_json_call(call_reader *r) {
+  if (r->role == ROLE_MAYBE && !r->name.n && !set_call_name(r, str_view(&r->key))) return false;
+  if (!r->name.n) return false;
+  if (!r->said && !r->ready) set_str(&r->args, (text_view){"{}", 2});
+  return end_tool_call(r, json_item);
 }
 
-// NAME, perhaps with an id behind it, then JSON; perhaps more of these.
-static int name_then_json(const struct call_marks *m, text_view v, calls *out) {
-  while (v.n) {
-    text_view head, id = {0};
-    const char *brace = memchr(v.at, '{', v.n);
-    if (!brace) return -1;
-    head = (text_view){v.at, (size_t)(brace - v.at)};
-    v = rest_of(v, head.n);
-    json_error_t e;
-    json_t *args = json_load(v.at, v.n, JSON_DISABLE_EOF_CHECK, &e);
-    if (!json_is_object(args) || e.position <= 0) { json_decref(args); return -1; }
-    v = trim_view(rest_of(v, (size_t)e.position));
-    if (begins(v, "```")) v = trim_view(rest_of(v, 3));
-    const char *at = m->before_name ? find_text(head, m->before_name) : NULL;
-    size_t from = at ? (size_t)(at - head.at) + strlen(m->before_name) : 0;
-    if (at && trim_view(rest_of(head, from)).n) {
-      id = trim_view((text_view){head.at, (size_t)(at - head.at)});
-      if (id.n == 8 && begins(id, "function")) id.n = 0;   // the kind of tool
-      head = rest_of(head, from);
-    }
-    const char *call_id = find_text(head, "[CALL_ID]"), *args_at = find_text(head, "[ARGS]");
-    if (call_id && args_at > call_id) id = (text_view){call_id + 9, (size_t)(args_at - call_id - 9)};
-    for (const char *mark = m->after_name; mark && *mark;) {
-      text_view one = {mark, strcspn(mark, "\n")}, name;
-      char *end = copy_view_text(one);
-      text_view rest = head;
-      if (upto(&rest, end, &name) && trim_view(name).n) head = name;
-      free(end);
-      mark += one.n + (mark[one.n] == '\n');
-    }
-    head = trim_view(head);
-    size_t line = 0;
-    while (line < head.n && head.at[line] != '\n') line++;
-    head.n = line;                                  // ```json may stand on the next one
-    const char *colon = find_text(head, ":");       // functions.NAME:0
-    if (colon && begins(head, "functions.")) { id = head; head.n = (size_t)(colon - head.at); }
-    int status = add_one_call(out, head, id, args);
-    json_decref(args);
-    if (status) return -1;
+static bool json_after(call_reader *r, char c) {
+  if (answer_space(c)) return true;
+  if (c == ',') {
+    if (r->role == ROLE_MAYBE && !r->name.n) { r->args.n = 0; r->ready = false; }
+    r->step = json_key;
+    return true;
   }
-  return 0;
+  if (c != '}') return false;
+  if (!r->inner) return take_json_call(r);
+  r->inner = false;
+  return true;
+}
+
+// The string that r->word has as JSON; NULL: it is none.
+static json_t *word_string(call_reader *r) {
+  json_t *s = json_load(str_c(&r->word), r->word.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+  if (json_is_string(s)) return s;
+  json_decref(s);
+  return NULL;
+}
+
+// Arguments that are a text with JSON in it, or none.
+static bool take_text_arguments(call_reader *r) {
+  json_t *s = word_string(r);
+  text_view v = answer_trim(text_of(s));
+  bool none = s ? !v.n : !strcmp(str_c(&r->word), "null");
+  r->ready = none || (begins(v, "{") && literal_read(v.at, v.n, &r->args));
+  if (none) set_str(&r->args, (text_view){"{}", 2});
+  json_decref(s);
+  r->value.state = LIT_DONE;
+  return r->ready;
+}
+
+static bool take_member(call_reader *r) {
+  if (r->role == ROLE_SKIP) return true;
+  if (r->role == ROLE_ARGUMENTS) return take_text_arguments(r);
+  json_t *s = word_string(r);
+  bool ok = s || r->role == ROLE_ID;     // an id may be a number: then it is none
+  if (s && r->role == ROLE_ID) set_str(&r->id, text_of(s));
+  if (s && r->role == ROLE_NAME) ok = set_call_name(r, text_of(s));
+  json_decref(s);
+  return ok;
+}
+
+static bool json_member(call_reader *r, char c) {
+  int s = status_of(literal_push(&r->other, c));
+  if (s <= 0) return !s;
+  r->step = json_after;
+  return take_member(r) && say_ready(r) && (s == 1 || json_after(r, c));
+}
+
+static bool json_arguments(call_reader *r, char c) {
+  int s = feed_arguments(r, c);
+  if (s == 1) r->step = json_after;
+  return s >= 0;
+}
+
+static const struct { const char *key; enum role role; } roles[] = {
+  {"name", ROLE_NAME},       {"tool_name", ROLE_NAME},      {"id", ROLE_ID},
+  {"tool_call_id", ROLE_ID}, {"arguments", ROLE_ARGUMENTS}, {"parameters", ROLE_ARGUMENTS},
+  {"args", ROLE_ARGUMENTS},  {"function", ROLE_FUNCTION},   {"type", ROLE_SKIP}};
+
+static enum role role_of(call_reader *r, char c) {
+  enum role role = ROLE_MAYBE;
+  for (size_t i = 0; i < COUNT(roles); i++) if (!strcmp(str_c(&r->key), roles[i].key)) role = roles[i].role;
+  if (role == ROLE_FUNCTION && c != '{') role = c == '"' ? ROLE_NAME : ROLE_SKIP;
+  if (role == ROLE_FUNCTION && r->inner) role = ROLE_SKIP;
+  if ((role == ROLE_NAME && r->name.n) || (role == ROLE_ARGUMENTS && r->ready)) role = ROLE_SKIP;
+  if (role == ROLE_MAYBE && (c != '{' || r->members > 1)) role = ROLE_SKIP;
+  return role;
+}
+
+static bool json_value(call_reader *r, char c) {
+  if (answer_space(c)) return true;
+  r->role = role_of(r, c);
+  if (r->role == ROLE_FUNCTION) { r->inner = true; r->step = json_key; return true; }
+  if (r->role == ROLE_MAYBE && answer_knows_tool(r->tools, str_view(&r->key)) && !set_call_name(r, str_view(&r->key)))
+    return false;
+  if (r->role == ROLE_MAYBE || (r->role == ROLE_ARGUMENTS && c == '{')) {
+    begin_arguments(r);
+    return go(r, json_arguments, c);
+  }
+  r->word.n = 0;
+  literal_begin(&r->other, &r->word);
+  return go(r, json_member, c);
+}
+
+static bool json_colon(call_reader *r, char c) {
+  r->step = json_value;
+  if (answer_space(c)) r->step = json_colon;
+  return c == ':' || answer_space(c);
+}
+
+static bool json_in_key(call_reader *r, char c) {
+  int s = status_of(literal_push(&r->other, c));
+  if (s <= 0) return !s;
+  json_t *key = word_string(r);
+  if (key) set_str(&r->key, text_of(key));
+  json_decref(key);
+  r->step = json_colon;
+  return key;
+}
+
+static bool json_key(call_reader *r, char c) {
+  if (answer_space(c)) return true;
+  if (c != '"') return false;
+  r->members++;
+  r->word.n = 0;
+  literal_begin(&r->other, &r->word);
+  return go(r, json_in_key, c);
+}
+
+// ---- a name, then an object -----------------------------------------------------------------------------------------
+
+static const char *find_in_view(text_view v, const char *what, size_t n) {
+  return v.n ? memmem(v.at, v.n, what, n) : NULL;
+}
+
+// What stands head_behind the first of `marks` (lines), if it is something; v otherwise.  before: what stands in front
+// of it.
+static text_view head_behind(text_view v, const char *mark, text_view *before) {
+  const char *at = mark ? find_in_view(v, mark, strlen(mark)) : NULL;
+  if (!at) return v;
+  text_view rest = rest_of(v, (size_t)(at - v.at) + strlen(mark));
+  if (!answer_trim(rest).n) return v;
+  *before = answer_trim((text_view){v.at, (size_t)(at - v.at)});
+  return rest;
+}
+
+// NAME with its marks, perhaps with an id: "call1<name>NAME<args>", "functions.NAME:0<args>", "NAME[CALL_ID]id[ARGS]".
+static bool take_call_head(call_reader *r, text_view head) {
+  text_view id = {0}, behind_id = {0};
+  open_call(r);
+  head = head_behind(head, r->marks->before_name, &id);
+  if (id.n == 8 && begins(id, "function")) id.n = 0;             // the kind of tool
+  const char *call_id = find_in_view(head, "[CALL_ID]", 9);
+  if (call_id) behind_id = rest_of(head, (size_t)(call_id - head.at) + 9);
+  if (call_id) id = answer_trim(upto_char(behind_id, "["));
+  for (const char *mark = r->marks->after_name; mark && *mark;) {
+    size_t n = strcspn(mark, "\n");
+    const char *at = find_in_view(head, mark, n);
+    if (at && answer_trim((text_view){head.at, (size_t)(at - head.at)}).n) head.n = (size_t)(at - head.at);
+    mark += n + (mark[n] == '\n');
+  }
+  head = upto_char(answer_trim(head), "\n");                     // ```json may stand on the next line
+  text_view name = begins(head, "functions.") ? upto_char(head, ":") : head;
+  if (name.n < head.n) id = head;
+  set_str(&r->id, id);
+  return set_call_name(r, name);
+}
+
+static bool after_object(call_reader *r, char c) {
+  if (answer_space(c) || c == '`') return true;
+  r->word.n = 0;
+  return go(r, at_head, c);
+}
+
+static bool head_arguments(call_reader *r, char c) {
+  int s = feed_arguments(r, c);
+  return s == 1 ? end_tool_call(r, after_object) : !s;
+}
+
+// ---- Python ---------------------------------------------------------------------------------------------------------
+
+static bool only_space(call_reader *r, char c) { (void)r; return answer_space(c); }
+
+static bool python_after(call_reader *r, char c) {
+  if (answer_space(c)) return true;
+  if (r->listed && c == ']') { r->step = only_space; return true; }
+  if (r->listed && c == ',') { r->word.n = 0; r->step = python_name; return true; }
+  r->word.n = 0;
+  return !r->listed && !(r->marks->flags & MARKS_CODE) && go(r, at_head, c);
+}
+
+static bool python_arguments(call_reader *r, char c) {
+  int s = feed_arguments(r, c);
+  return s == 1 ? end_tool_call(r, python_after) : !s;
+}
+
+static bool begin_python(call_reader *r) {
+  text_view name = answer_trim(str_view(&r->word));
+  bool builtin = name.n > 5 && !memcmp(name.at + name.n - 5, ".call", 5);
+  if (builtin) name.n -= 5;
+  if (!open_named_call(r, name)) return false;
+  if (r->marks->flags & MARKS_CODE && !builtin && !answer_knows_tool(r->tools, name)) return false;
+  literal_begin_keywords(&r->value, &r->args);
+  r->step = python_arguments;
+  return true;
+}
+
+static bool python_name(call_reader *r, char c) {
+  if (c == '(') return begin_python(r);
+  str_addc(&r->word, c);
+  return r->word.n < MAX_NAME && (answer_space(c) || is_name_char(c));
+}
+
+// ---- texts ----------------------------------------------------------------------------------------------------------
+
+static bool is_held(const call_reader *r, char c) { return r->trimmed ? answer_space(c) : c == '\n'; }
+
+// A character of a string: white space at its end is held back, what is at its beginning goes.
+static void put_argument_text(call_reader *r, char c) {
+  bool held = is_held(r, c);
+  if (held && !r->began) { r->began = !r->trimmed; return; }
+  r->began = true;
+  if (!held || !r->trimmed) {
+    for (size_t i = 0; i < r->space.n; i++) literal_put(&r->args, r->space.at[i]);
+    r->space.n = 0;
+  }
+  if (held) str_addc(&r->space, c);
+  else literal_put(&r->args, c);
+}
+
+static void begin_text(call_reader *r, bool trimmed) {
+  str_addc(&r->args, '"');
+  r->began = false;
+  r->trimmed = trimmed;
+  r->space.n = 0;
+}
+
+// The arguments are one text.
+static bool in_text(call_reader *r, char c) {
+  put_argument_text(r, c);
+  r->ready |= r->began;
+  return say_ready(r);
+}
+
+static bool begin_whole_text(call_reader *r, const char *name, const char *key) {
+  bool ok = name ? open_named_call(r, (text_view){name, strlen(name)}) : true;
+  r->args.n = 0;
+  str_addf(&r->args, "{\"%s\":", key);
+  begin_text(r, true);
+  r->step = in_text;
+  text_view had = str_view(&r->word);
+  for (size_t i = 0; i < had.n && ok; i++) in_text(r, had.at[i]);
+  r->word.n = 0;
+  return ok;
 }
 
 // ---- XML ------------------------------------------------------------------------------------------------------------
 
-// <function=NAME> ... </function>, with v behind "<function=".
-static int function_call(text_view *v, const json_t *tools, calls *out) {
-  text_view name, body;
-  if (!upto(v, ">", &name)) return -1;
-  if (!upto(v, "</function>", &body)) { body = *v; v->n = 0; }
-  name = trim_view(name);
-  if (begins(trim_view(body), "{")) {
-    json_t *args = json_load(body.at, body.n, 0, NULL);
-    int status = args ? add_one_call(out, name, (text_view){0}, args) : -1;
-    json_decref(args);
-    return status;
-  }
-  json_t *args = json_object();
-  int status = 0;
-  while (!status && (body = trim_view(body)).n) {
-    text_view key, value;
-    if (!begins(body, "<parameter=")) { status = -1; break; }
-    body = rest_of(body, 11);
-    if (!upto(&body, ">", &key) || !upto(&body, "</parameter>", &value)) { status = -1; break; }
-    key = trim_view(key);
-    status = set_member(args, key, typed(value, false, parameter_of(tools, name, key)));
-  }
-  if (!status) status = add_one_call(out, name, (text_view){0}, args);
-  json_decref(args);
-  return status;
-}
-
-static int function_calls(text_view v, const json_t *tools, calls *out) {
-  while ((v = trim_view(v)).n) {
-    if (!begins(v, "<function=")) return -1;
-    v = rest_of(v, 10);
-    if (function_call(&v, tools, out)) return -1;
-  }
-  return 0;
-}
-
 // The value of name="..." in a tag, the whole first word otherwise.
 static text_view name_attribute(text_view tag) {
-  text_view name;
-  const char *at = find_text(tag, "name=\"");
-  if (at) {
-    text_view rest = rest_of(tag, (size_t)(at - tag.at) + 6);
-    if (upto(&rest, "\"", &name)) return name;
-  }
-  size_t n = 0;
-  while (n < tag.n && !is_space(tag.at[n])) n++;
-  return (text_view){tag.at, n};
+  const char *at = find_in_view(tag, "name=\"", 6);
+  return at ? upto_char(rest_of(tag, (size_t)(at - tag.at) + 6), "\"") : upto_char(tag, " \n\t\r");
 }
 
-static int read_elements(text_view v, text_view tool, const json_t *tools, json_t *args, int depth);
-
-// What stands in <KEY>: elements again, as an array if they are all called item; otherwise a value.
-static json_t *nested(text_view v, const json_t *schema, int depth) {
-  json_t *object = json_object(), *array = NULL;
-  if (begins(trim_view(v), "<") && depth < MAX_DEPTH) {
-    if (begins(trim_view(v), "<item>")) array = json_array();
-    if (!read_elements(v, (text_view){0}, NULL, array ? array : object, depth + 1)) {
-      if (!array) return object;
-      json_decref(object);
-      return array;
-    }
-    json_decref(array);
-  }
-  json_decref(object);
-  return typed(v, false, schema);
+static bool put_key(call_reader *r) {
+  str_addc(&r->args, r->first ? '{' : ',');
+  r->first = false;
+  answer_put_string(&r->args, str_view(&r->key));
+  str_addc(&r->args, ':');
+  r->ready = true;
+  return say_ready(r);
 }
 
-// Elements <parameter name="KEY"> or <KEY>, up to the end of v, into an object, or <item>s into an array.
-static int read_elements(text_view v, text_view tool, const json_t *tools, json_t *args, int depth) {
-  while ((v = trim_view(v)).n) {
-    text_view tag, value, key;
-    if (v.at[0] != '<') return -1;
-    v = rest_of(v, 1);
-    if (!upto(&v, ">", &tag)) return -1;
-    size_t n = 0;
-    while (n < tag.n && !is_space(tag.at[n])) n++;
-    str end = {0};
-    str_addf(&end, "</%.*s>", (int)(n < 256 ? n : 256), tag.at);
-    bool ended = upto(&v, end.at, &value);
-    str_free(&end);
-    if (!ended) return -1;
-    key = name_attribute(tag);
-    const json_t *schema = parameter_of(tools, tool, key);
-    json_t *got =
-      n == tag.n ? nested(value, schema, depth) : typed(value, find_text(tag, "string=\"true\"") != NULL, schema);
-    bool item = n == 4 && !memcmp(tag.at, "item", 4);
-    if (json_is_array(args) && !item) { json_decref(got); return -1; }
-    if (json_is_array(args) ? json_array_append_new(args, got) : set_member(args, key, got)) return -1;
-  }
-  return 0;
+static void put_held(call_reader *r) {
+  if (r->nested) answer_put_nested(&r->args, str_view(&r->word), r->shape, 0);
+  else answer_put_value(&r->args, str_view(&r->word), r->types);
 }
 
-static int invoke_calls(text_view v, const json_t *tools, calls *out) {
-  while ((v = trim_view(v)).n) {
-    text_view tag, body;
-    if (begins(v, "</")) return upto(&v, ">", &tag) && !trim_view(v).n ? 0 : -1;  // the end of <function_calls>
-    if (v.at[0] != '<') return -1;
-    v = rest_of(v, 1);
-    if (!upto(&v, ">", &tag)) return -1;
-    if (!begins(tag, "invoke")) { if (tag.n < 64 && !find_text(tag, "=")) continue; return -1; }
-    if (!upto(&v, "</invoke>", &body)) return -1;
-    json_t *args = json_object();
-    text_view name = name_attribute(tag);
-    int status = read_elements(body, name, tools, args, 0);
-    if (!status) status = add_one_call(out, name, (text_view){0}, args);
-    json_decref(args);
-    if (status) return -1;
+static bool end_xml_value(call_reader *r) {
+  switch (r->kind) {
+  case VALUE_TEXT: str_addc(&r->args, '"'); break;
+  case VALUE_LITERAL: if (r->value.state < LIT_DONE && !literal_end(&r->value)) return false; break;
+  default: put_held(r); break;
   }
-  return 0;
+  r->step = between_tags;
+  return say_ready(r);
 }
 
-// NAME, then pairs of <arg_key> and <arg_value>.
-static int key_value_call(text_view v, const json_t *tools, calls *out) {
-  size_t n = 0;
-  while (n < v.n && v.at[n] != '<' && v.at[n] != '\n') n++;
-  text_view name = trim_view((text_view){v.at, n});
-  v = trim_view(rest_of(v, n));
-  if (begins(v, "<tool_sep>")) v = trim_view(rest_of(v, 10));
-  json_t *args = json_object();
-  int status = 0;
-  for (; !status && v.n; v = trim_view(v)) {
-    text_view key, value, between;
-    if (!begins(v, "<arg_key>")) { status = -1; break; }
-    v = rest_of(v, 9);
-    if (!upto(&v, "</arg_key>", &key) || !upto(&v, "<arg_value>", &between) || trim_view(between).n ||
-        !upto(&v, "</arg_value>", &value)) {
-      status = -1;
-      break;
-    }
-    key = trim_view(key);
-    status = set_member(args, key, typed(value, false, parameter_of(tools, name, key)));
-  }
-  if (!status) status = add_one_call(out, name, (text_view){0}, args);
-  json_decref(args);
-  return status;
+// Whether what has come may still be null.
+static bool maybe_null(const call_reader *r) {
+  text_view v = answer_trim(str_view(&r->word));
+  return v.n <= 4 && (!memcmp("null", v.at, v.n) || !memcmp("None", v.at, v.n));
 }
 
-// ---- Python, and JSON with bare keys --------------------------------------------------------------------------------
+static bool put_literal(call_reader *r, char c) {
+  return r->value.state == LIT_DONE ? answer_space(c) : literal_push(&r->value, c) != LITERAL_BAD;
+}
 
-static void skip_spaces(text_view *v) { while (v->n && is_space(v->at[0])) *v = rest_of(*v, 1); }
-static bool take_prefix(text_view *v, const char *what) {
-  skip_spaces(v);
-  if (!begins(*v, what)) return false;
-  *v = rest_of(*v, strlen(what));
+static bool replay_held(call_reader *r, bool text) {
+  bool ok = true;
+  r->kind = text ? VALUE_TEXT : VALUE_LITERAL;
+  if (text) begin_text(r, false);
+  else literal_begin(&r->value, &r->args);
+  for (size_t i = 0; i < r->word.n && ok; i++)
+    if (text) put_argument_text(r, r->word.at[i]);
+    else ok = put_literal(r, r->word.at[i]);
+  return ok;
+}
+
+static bool put_xml_value(call_reader *r, char c) {
+  if (r->kind == VALUE_TEXT) { put_argument_text(r, c); return true; }
+  if (r->kind == VALUE_LITERAL) return put_literal(r, c);
+  str_addc(&r->word, c);
+  if (r->kind == VALUE_NULL && !maybe_null(r)) return replay_held(r, true);
+  if (r->kind != VALUE_LOOK || answer_space(c)) return true;
+  r->kind = VALUE_HELD;
+  return c != '{' && c != '[' ? true : replay_held(r, false);
+}
+
+static bool in_value(call_reader *r, char c) {
+  bool ok = true;
+  if (c == r->end.at[r->ended]) return ++r->ended < r->end.n || end_xml_value(r);
+  size_t n = r->ended;                   // was none: a tag has one '<'
+  r->ended = 0;
+  for (size_t i = 0; i < n && ok; i++) ok = put_xml_value(r, r->end.at[i]);
+  if (ok && c == r->end.at[0]) r->ended = 1;
+  else if (ok) ok = put_xml_value(r, c);
+  return ok && say_ready(r);
+}
+
+// What follows is the value of r->key, up to </tag>.  text, bare: the tag says that it is a string, or none.
+static bool begin_value(call_reader *r, text_view tag, bool text, bool bare) {
+  r->end.n = 0;
+  str_addf(&r->end, "</%.*s>", (int)tag.n, tag.at);
+  r->ended = r->word.n = 0;
+  r->shape = answer_parameter(r->tools, str_view(&r->name), str_view(&r->key));
+  r->types = text ? TYPE_STRING : answer_types(r->shape);
+  if (bare) r->types &= ~(unsigned)TYPE_STRING;
+  r->kind = r->types == TYPE_STRING                                            ? VALUE_TEXT
+            : r->types == (TYPE_STRING | TYPE_NULL)                            ? VALUE_NULL
+            : r->types & (TYPE_STRING | TYPE_BOOLEAN | TYPE_INTEGER | TYPE_NUMBER) && !bare ? VALUE_HELD
+                                                                               : VALUE_LOOK;
+  r->step = in_value;
+  put_key(r);
+  if (r->kind == VALUE_TEXT) begin_text(r, false);
   return true;
 }
 
-static text_view take_word_text(text_view *v) {
-  skip_spaces(v);
-  size_t n = 0;
-  while (n < v->n && is_name_char(v->at[n]) && v->at[n] != ':') n++;
-  text_view w = {v->at, n};
-  *v = rest_of(*v, n);
-  return w;
+static bool function_arguments(call_reader *r, char c) {
+  int s = feed_arguments(r, c);
+  if (s == 1) { r->first = false; r->whole = true; r->step = between_tags; }
+  return s >= 0;
 }
 
-// Four hexadecimal digits, or -1.
-static int32_t hex4(text_view v) {
-  int32_t c = 0;
-  for (size_t i = 0; i < 4; i++) {
-    int digit = i < v.n ? hex_value(v.at[i]) : -1;
-    if (digit < 0) return -1;
-    c = c << 4 | digit;
-  }
-  return c;
+static bool begin_tagged(call_reader *r, text_view name, unsigned how) {
+  if (r->tagged || !open_named_call(r, name)) return false;
+  r->tagged = how;
+  return true;
 }
 
-// What stands behind a backslash, of Python or JSON; returns how much it is.  An unknown one keeps its backslash.
-static size_t escape(text_view v, str *out) {
-  static const char from[] = "nrtbf\\'\"/", to[] = "\n\r\t\b\f\\'\"/";
-  const char *known = v.at[0] ? strchr(from, v.at[0]) : NULL;
-  int32_t c = v.at[0] == 'u' ? hex4(rest_of(v, 1)) : -1;
-  size_t n = 5;
-  if (known) { str_addc(out, to[known - from]); return 1; }
-  if (c >= 0xD800 && c < 0xDC00 && v.n > 6 && v.at[5] == '\\' && v.at[6] == 'u') {
-    int32_t low = hex4(rest_of(v, 7));
-    if (low >= 0xDC00 && low < 0xE000) { c = 0x10000 + ((c - 0xD800) << 10 | (low - 0xDC00)); n = 11; }
-  }
-  if (c <= 0 || (c >= 0xD800 && c < 0xE000)) { str_addc(out, '\\'); str_addc(out, v.at[0]); return 1; }
-  char b[4];
-  str_addn(out, b, (size_t)utf8_put((uint32_t)c, b));
-  return n;
+static bool end_tagged(call_reader *r) {
+  if (!r->whole) str_add(&r->args, r->first ? "{}" : "}");
+  return end_tool_call(r, between_tags);
 }
 
-static json_t *quoted(text_view *v) {
-  text_view s;
-  if (take_prefix(v, QUOTE)) return upto(v, QUOTE, &s) ? json_stringn(s.at, s.n) : NULL;
-  char quote = v->at[0];
-  str text = {0};
-  str_add(&text, "");
-  for (*v = rest_of(*v, 1); v->n && v->at[0] != quote; *v = rest_of(*v, 1)) {
-    char c = v->at[0];
-    if (c == '\\' && v->n > 1) *v = rest_of(*v, escape(rest_of(*v, 1), &text));
-    else str_addc(&text, c);
-  }
-  json_t *value = take_prefix(v, (char[]){quote, 0}) ? json_stringn(text.at, text.n) : NULL;
-  str_free(&text);
-  return value;
+static bool in_key(call_reader *r, char c) {
+  str_addc(&r->word, c);
+  if (r->word.n > MAX_TAG || c != '>') return r->word.n <= MAX_TAG;
+  size_t n = strlen("</arg_key>");
+  if (r->word.n < n || memcmp(r->word.at + r->word.n - n, "</arg_key>", n)) return true;
+  set_str(&r->key, answer_trim((text_view){r->word.at, r->word.n - n}));
+  r->step = between_tags;
+  return r->key.n;
 }
 
-// Members up to `end`, each KEY separator VALUE.
-static int members(text_view *v, const char *end, const char *separator, json_t *object, int depth) {
-  if (take_prefix(v, end)) return 0;
-  for (;;) {
-    skip_spaces(v);
-    bool is_quoted = v->n && (v->at[0] == '"' || v->at[0] == '\'' || begins(*v, QUOTE));
-    json_t *name = is_quoted ? quoted(v) : NULL;
-    text_view key = is_quoted ? string_of(name) : take_word_text(v);
-    bool ok = key.n && take_prefix(v, separator);
-    json_t *value = ok ? read_literal(v, depth) : NULL;
-    int status = set_member(object, key, value);
-    json_decref(name);
-    if (status) return -1;
-    if (take_prefix(v, end)) return 0;
-    if (!take_prefix(v, ",")) return -1;
-    if (take_prefix(v, end)) return 0;
-  }
-}
-
-static json_t *read_values(text_view *v, const char *end, int depth) {
-  json_t *array = json_array();
-  while (!take_prefix(v, end)) {
-    json_t *value = read_literal(v, depth);
-    if (!value || json_array_append_new(array, value) || (!take_prefix(v, ",") && !begins(*v, end))) {
-      json_decref(array);
-      return NULL;
+static bool take_xml_tag(call_reader *r, text_view tag) {
+  text_view word = upto_char(tag, " \n\t\r");
+  r->step = between_tags;
+  if (r->tagged == BY_KEYS) {
+    if (begins(tag, "tool_sep") && r->first) return true;
+    if (begins(tag, "arg_value") && r->key.n) {
+      bool ok = begin_value(r, word, false, false);
+      r->key.n = 0;
+      return ok;
     }
+    r->word.n = 0;
+    r->step = in_key;
+    return begins(tag, "arg_key");
   }
-  return array;
-}
-
-static json_t *read_literal(text_view *v, int depth) {
-  static const struct { const char *word; json_type type;
-  } constants[] = {{"True", JSON_TRUE},   {"true", JSON_TRUE}, {"False", JSON_FALSE},
-                   {"false", JSON_FALSE}, {"None", JSON_NULL}, {"null", JSON_NULL}};
-  skip_spaces(v);
-  if (!v->n || depth > MAX_DEPTH) return NULL;
-  if (v->at[0] == '"' || v->at[0] == '\'' || begins(*v, QUOTE)) return quoted(v);
-  if (take_prefix(v, "[")) return read_values(v, "]", depth + 1);
-  if (take_prefix(v, "(")) return read_values(v, ")", depth + 1);
-  if (take_prefix(v, "{")) {
-    json_t *object = json_object();
-    if (!members(v, "}", ":", object, depth + 1)) return object;
-    json_decref(object);
-    return NULL;
+  if (begins(tag, "function=")) return begin_tagged(r, rest_of(tag, 9), BY_FUNCTION);
+  if (begins(tag, "invoke") && !r->tagged) return begin_tagged(r, name_attribute(tag), BY_INVOKE);
+  if (!r->tagged) return tag.n < 64 && !memchr(tag.at, '=', tag.n);              // around calls
+  if (begins(tag, r->tagged == BY_FUNCTION ? "/function" : "/invoke")) return end_tagged(r);
+  if (begins(tag, "/") || r->whole) return false;
+  r->nested = word.n == tag.n && r->tagged == BY_INVOKE;
+  if (r->tagged == BY_FUNCTION) {
+    if (!begins(tag, "parameter=")) return false;
+    set_str(&r->key, answer_trim(rest_of(tag, 10)));
+    return r->key.n && begin_value(r, (text_view){"parameter", 9}, false, false);
   }
-  text_view w = {v->at, 0};
-  while (w.n < v->n && (is_name_char(v->at[w.n]) || v->at[w.n] == '+') && v->at[w.n] != ':') w.n++;
-  *v = rest_of(*v, w.n);
-  for (size_t i = 0; i < COUNT(constants); i++) {
-    if (strlen(constants[i].word) != w.n || memcmp(constants[i].word, w.at, w.n)) continue;
-    return constants[i].type == JSON_NULL ? json_null() : json_boolean(constants[i].type == JSON_TRUE);
+  set_str(&r->key, name_attribute(tag));
+  return r->key.n &&
+         begin_value(r, word, find_in_view(tag, "string=\"true\"", 13), find_in_view(tag, "string=\"false\"", 14));
+}
+
+static bool in_tag(call_reader *r, char c) {
+  if (c == '>') return take_xml_tag(r, str_view(&r->word));
+  str_addc(&r->word, c);
+  return r->word.n < MAX_TAG;
+}
+
+static bool between_tags(call_reader *r, char c) {
+  if (answer_space(c)) return true;
+  if (c == '{' && r->open && r->tagged == BY_FUNCTION && r->first && !r->whole) {
+    begin_arguments(r);
+    return go(r, function_arguments, c);
   }
-  json_t *number = w.n ? json_load(w.at, w.n, JSON_DECODE_ANY, NULL) : NULL;
-  if (number && !json_is_number(number)) { json_decref(number); return NULL; }
-  return number;
-}
-
-// NAME open KEY separator VALUE, ... close
-static int one_call(text_view *v, const char *open, const char *close, const char *separator, calls *out) {
-  text_view name = take_word_text(v);
-  if (!take_prefix(v, open)) return -1;
-  if (name.n > 5 && !memcmp(name.at + name.n - 5, ".call", 5)) name.n -= 5;
-  json_t *args = json_object();
-  int status = members(v, close, separator, args, 0);
-  if (!status) status = add_one_call(out, name, (text_view){0}, args);
-  json_decref(args);
-  return status;
-}
-
-// [NAME(...), NAME(...)], or one after the other where there may be several.
-static int python_calls(text_view v, bool several, calls *out) {
-  bool in_list = take_prefix(&v, "[");
-  do
-    if (one_call(&v, "(", ")", "=", out)) return -1;
-  while (in_list ? take_prefix(&v, ",") : several && trim_view(v).n);
-  if (in_list && !take_prefix(&v, "]")) return -1;
-  return trim_view(v).n ? -1 : 0;
-}
-
-static int bare_calls(text_view v, calls *out) {
-  while (take_prefix(&v, "call:")) if (one_call(&v, "{", "}", ":", out)) return -1;
-  return trim_view(v).n ? -1 : 0;
+  r->word.n = 0;
+  r->step = in_tag;
+  return c == '<';
 }
 
 // ---- which one ------------------------------------------------------------------------------------------------------
 
-static int read_named(const char *name, text_view v, const json_t *tools, calls *out) {
-  if (v.n && v.at[0] == '<') return invoke_calls(v, tools, out);
-  json_t *args = v.n ? json_load(v.at, v.n, 0, NULL) : json_object();
-  if (!json_is_object(args)) {                      // a tool that takes plain text
-    json_decref(args);
-    args = json_object();
-    json_object_set_new(args, "input", json_stringn(v.at, v.n));
+static bool after_bracket(call_reader *r, char c) {
+  if (answer_space(c)) return true;
+  r->listed = true;
+  return go(r, c == '{' ? json_item : python_name, c);
+}
+
+// A name before anything: what follows says which notation it is.
+static bool at_head(call_reader *r, char c) {
+  static const char key[] = "<arg_key>";
+  text_view v = str_view(&r->word);
+  bool bare = begins(v, "call:");
+  if (!v.n && answer_space(c)) return true;
+  if (c == '(' && !bare) return begin_python(r);
+  if (c == '{') {
+    bool ok = bare ? open_named_call(r, rest_of(v, 5)) : take_call_head(r, v);
+    begin_arguments(r);
+    return ok && go(r, head_arguments, c);
   }
-  int status = add_one_call(out, (text_view){name, strlen(name)}, (text_view){0}, args);
-  json_decref(args);
-  return status;
+  str_addc(&r->word, c);
+  v = str_view(&r->word);
+  if (v.n < sizeof key || memcmp(v.at + v.n - (sizeof key - 1), key, sizeof key - 1)) return v.n < MAX_HEAD;
+  if (!open_named_call(r, upto_char(v, "<\n"))) return false;
+  r->tagged = BY_KEYS;
+  r->word.n = 0;
+  r->step = in_key;
+  return true;
 }
 
-static int read(const struct call_marks *m, text_view v, const json_t *tools, calls *out) {
-  if (!v.n) return -1;
-  text_view inside = trim_view(rest_of(v, 1));
-  if (v.at[0] == '{' || (v.at[0] == '[' && (begins(inside, "{") || begins(inside, "[")))) {
-    if (json_calls(v, out)) return -1;
-    if (!(m->flags & MARKS_FIRST)) return 0;
-    for (size_t i = 0; i < out->n; i++)   // unmarked: only if it names a tool, since answers may be JSON as well
-      if (!answer_knows_tool(tools, (text_view){out->at[i].name, strlen(out->at[i].name)})) return -1;
-    return 0;
+// Code, unless it is a call of one of the tools.
+static bool at_code(call_reader *r, char c) {
+  bool call = c == '(' && r->word.n && begin_python(r);
+  if (call || (r->word.n < MAX_NAME && is_name_char(c) && (str_addc(&r->word, c), true))) return true;
+  return begin_whole_text(r, "python", "code") && in_text(r, c);
+}
+
+// Arguments of a tool whose name is known: an object, elements, or a text.
+static bool at_named(call_reader *r, char c);
+static bool named_object(call_reader *r, char c) {
+  str_addc(&r->word, c);
+  int s = feed_arguments(r, c);
+  if (s == 1) { r->word.n = 0; return end_tool_call(r, only_space); }
+  return s == 0 || (!r->said && begin_whole_text(r, NULL, "input"));
+}
+
+static bool at_named(call_reader *r, char c) {
+  if (answer_space(c)) return true;
+  if (c == '<') return go(r, between_tags, c);
+  r->word.n = 0;
+  begin_arguments(r);
+  if (c == '{') return go(r, named_object, c);
+  return begin_whole_text(r, NULL, "input") && in_text(r, c);
+}
+
+static bool at_start(call_reader *r, char c) {
+  if (answer_space(c)) return true;
+  if (c == '{') return go(r, json_item, c);
+  if (c == '[') { r->step = after_bracket; return true; }
+  if (c == '<') return go(r, between_tags, c);
+  return go(r, r->marks->flags & MARKS_CODE ? at_code : at_head, c);
+}
+
+static bool dead(call_reader *r, char c) { (void)r, (void)c; return false; }
+
+call_reader *call_reader_new(const struct call_marks *marks, const char *name, const json_t *tools, own_parts *out) {
+  call_reader *r = xcalloc(1, sizeof *r);
+  *r = (call_reader){.marks = marks, .tools = tools, .out = out, .step = at_start, .named = name};
+  if (name) r->step = open_named_call(r, (text_view){name, strlen(name)}) ? at_named : dead;
+  return r;
+}
+
+void call_reader_free(call_reader *r) {
+  if (!r) return;
+  literal_free(&r->value);
+  literal_free(&r->other);
+  str *all[] = {&r->name, &r->id, &r->args, &r->word, &r->key, &r->end, &r->space};
+  for (size_t i = 0; i < COUNT(all); i++) str_free(all[i]);
+  free(r);
+}
+
+size_t call_reader_calls(const call_reader *r) { return r->n_calls; }
+bool call_reader_between(const call_reader *r) { return r->n_calls && !r->open; }
+
+static bool push_unstripped(call_reader *r, char c) {
+  if (r->step(r, c)) return true;
+  r->step = dead;
+  return false;
+}
+
+bool call_reader_push(call_reader *r, char c) {
+  const char *strip = r->marks->strip;
+  if (!strip) return push_unstripped(r, c);
+  if (c == strip[r->stripped]) {
+    if (!strip[++r->stripped]) r->stripped = 0;
+    return true;
   }
-  if (begins(v, "<function=")) return function_calls(v, tools, out);
-  if (v.at[0] == '<') return invoke_calls(v, tools, out);
-  if (begins(v, "call:")) return bare_calls(v, out);
-  if (v.at[0] == '[') return python_calls(v, false, out);
-  if (find_text(v, "<arg_key>")) return key_value_call(v, tools, out);
-  size_t had = out->n;
-  if (memchr(v.at, '(', v.n) && !python_calls(v, !(m->flags & MARKS_CODE), out)) return 0;
-  while (out->n > had) { struct call *c = &out->at[--out->n]; free(c->name); free(c->id); free(c->arguments); }
-  if (!(m->flags & MARKS_CODE))
-    return memchr(v.at, '{', v.n) ? name_then_json(m, v, out) : key_value_call(v, tools, out);
-  json_t *args = json_object();
-  json_object_set_new(args, "code", json_stringn(v.at, v.n));
-  int status = add_one_call(out, (text_view){"python", 6}, (text_view){0}, args);
-  json_decref(args);
-  return status;
+  size_t n = r->stripped;                // was no mark, but for what another one may begin in
+  r->stripped = 0;
+  if (!n) return push_unstripped(r, c);
+  bool ok = push_unstripped(r, strip[0]);
+  for (size_t i = 1; i < n && ok; i++) ok = call_reader_push(r, strip[i]);
+  return ok && call_reader_push(r, c);
 }
 
-static void strip_marks(const struct call_marks *m, text_view v, str *out) {
-  text_view piece;
-  str_add(out, "");
-  while (m->strip && upto(&v, m->strip, &piece)) str_addn(out, piece.at, piece.n);
-  str_addn(out, v.at, v.n);
+// ---- the end --------------------------------------------------------------------------------------------------------
+
+// The text ends within a call that has been opened.
+static bool finish_open_call(call_reader *r, bool cut) {
+  step *at = r->step;
+  bool tags = r->tagged && !cut;
+  if (cut) {
+    if (!r->name.n) return false;
+    if (r->args.n || !r->said) say_call(r);
+    return true;
+  }
+  if (at == in_text) str_add(&r->args, r->ready ? "\"}" : "");
+  if (at == in_text && r->ready) return end_tool_call(r, dead);
+  if (at == at_named) { set_str(&r->args, (text_view){"{}", 2}); return end_tool_call(r, dead); }
+  if (at == named_object && !r->said) {
+    if (!begin_whole_text(r, NULL, "input")) return false;
+    str_add(&r->args, "\"}");
+    return end_tool_call(r, dead);
+  }
+  if (tags && at == in_value && r->said) return end_xml_value(r) ? end_tagged(r) : r->said;
+  if (tags && at != function_arguments && (at == between_tags || r->said))
+    return r->tagged == BY_INVOKE && !r->said ? false : end_tagged(r);
+  if (r->said && r->value.state == LIT_DONE) return end_tool_call(r, dead);
+  return r->said;
 }
 
-int answer_read_calls(const struct call_marks *marks, const char *name, const char *text, size_t n, const json_t *tools,
-                      calls *out) {
-  str plain = {0};
-  calls read_ones = {0};
-  if (memchr(text, 0, n)) return -1;     // JSON strings with NUL in them come to no good
-  strip_marks(marks, (text_view){text, n}, &plain);
-  text_view v = trim_view((text_view){plain.at, plain.n});
-  int status = name ? read_named(name, v, tools, &read_ones) : read(marks, v, tools, &read_ones);
-  str_free(&plain);
-  for (size_t i = 0; !status && i < read_ones.n; i++) vec_push(out, read_ones.at[i]);
-  if (!status) vec_free(&read_ones);
-  else calls_free(&read_ones);
-  return status;
+// Whether the beginning of an object, which no marker announced, is that of a call: its keys are those of calls, and
+// its name that of a tool, as far as they have come.
+bool call_reader_promises(const call_reader *r) {
+  text_view word = r->word.n ? rest_of(str_view(&r->word), 1) : str_view(&r->word);
+  bool known = false;
+  size_t i;
+  json_t *tool;
+  if (r->step == json_member && r->role == ROLE_NAME) {
+    json_array_foreach(r->tools, i, tool) {
+      const char *name = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+      known |= name && strlen(name) >= word.n && !memcmp(name, word.at, word.n);
+    }
+    return known;
+  }
+  if (r->step != json_in_key) word = str_view(&r->key);
+  for (i = 0; i < COUNT(roles); i++)
+    known |= strlen(roles[i].key) >= word.n && !memcmp(roles[i].key, word.at, word.n);
+  return known && r->open;
+}
+
+bool call_reader_end(call_reader *r, bool cut) {
+  for (size_t i = 0; i < r->stripped && !cut; i++) push_unstripped(r, r->marks->strip[i]);
+  step *at = r->step;
+  if (at == dead) return r->n_calls;
+  if (r->open) return finish_open_call(r, cut) || r->n_calls;
+  if (cut || r->n_calls) return r->n_calls;
+  if (at == at_code && r->word.n) return begin_whole_text(r, "python", "code") && finish_open_call(r, false);
+  text_view head = str_view(&r->word), name = upto_char(head, "<\n"), rest = answer_trim(rest_of(head, name.n));
+  if (at != at_head || (rest.n && !(rest.n == 10 && begins(rest, "<tool_sep>"))) || !open_named_call(r, name))
+    return false;
+  str_add(&r->args, "{}");               // NAME alone
+  return end_tool_call(r, dead);
 }

@@ -1,6 +1,7 @@
-// What answer.c (the stream) and answer_calls.c (the inside of a call) share.
+// What answer.c (the stream), answer_calls.c (the inside of a call) and answer_types.c (types by schemas) share.
 #ifndef WEFT_ANSWER_IMPL_H
 #define WEFT_ANSWER_IMPL_H
+#include "base/str.h"
 #include "chat/answer.h"
 #include <jansson.h>
 
@@ -20,12 +21,38 @@ enum {
   MARKS_CODE = 4,            // what looks like nothing else is code for the tool "python"
 };
 
-struct call { char *name, *id, *arguments; };
-typedef struct calls { struct call *at; size_t n, cap; } calls;
-void calls_free(calls *c);
+// Of parts that are being made.  A call is several: the first one has its name.
+struct own_part { answer_part p; str text; char *name, *id; };
+typedef VEC(struct own_part) own_parts;
+
+// Reads the inside of calls, character by character.
+typedef struct call_reader call_reader;
+// name: what a header gave (NULL: it stands inside).  tools: descriptions, or NULL; borrowed, as are marks and out.
+call_reader *call_reader_new(const struct call_marks *marks, const char *name, const json_t *tools, own_parts *out);
+void call_reader_free(call_reader *r);
+// False: this is none of a call.  What has been said stays said; the reader takes no more then.
+bool call_reader_push(call_reader *r, char c);
+// The text has ended.  False: there was no call.  cut: a limit ended it, so a call whose name is known is one, with
+// what there is of its arguments.
+bool call_reader_end(call_reader *r, bool cut);
+bool call_reader_promises(const call_reader *r);       // of an object without a marker: so far it looks like a call
+size_t call_reader_calls(const call_reader *r);        // that have begun
+bool call_reader_between(const call_reader *r);        // behind a call that is whole
+
+// ---- types
+enum {
+  TYPE_STRING = 1, TYPE_INTEGER = 2, TYPE_NUMBER = 4, TYPE_BOOLEAN = 8, TYPE_NULL = 16, TYPE_OBJECT = 32,
+  TYPE_ARRAY = 64, TYPE_ALL = 127
+};
+struct shape { const json_t *root, *schema; };         // borrowed; schema NULL: anything.  root: of references
 bool answer_knows_tool(const json_t *tools, text_view name);
-// Reads the inside of a call.  name: what a header gave (NULL: it stands inside).  tools: descriptions, or NULL.  -1:
-// it is none, and nothing was added.
-int answer_read_calls(const struct call_marks *marks, const char *name, const char *text, size_t n, const json_t *tools,
-                      calls *out);
+struct shape answer_parameter(const json_t *tools, text_view tool, text_view key);
+unsigned answer_types(struct shape s);                 // TYPE_...: never 0
+// A value without quotes as JSON: what it spells, if the types allow it; a string otherwise.
+void answer_put_value(str *out, text_view v, unsigned types);
+// The same, or elements <KEY>V</KEY>.
+void answer_put_nested(str *out, text_view v, struct shape s, int depth);
+void answer_put_string(str *out, text_view v);
+text_view answer_trim(text_view v);
+static inline bool answer_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 #endif

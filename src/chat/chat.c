@@ -61,7 +61,11 @@ struct input {
 };
 
 static void add_var(struct input *x, const char *name, const json_t *value) {
-  x->var[x->n++] = (jinja_var){name, value};
+  x->var[x->n++] = (jinja_var){name, value, false};
+}
+
+static void add_trusted(struct input *x, const char *name, const json_t *value) {
+  if (value) x->var[x->n++] = (jinja_var){name, value, true};
 }
 
 static void drop(struct input *x, const char *name) {
@@ -108,8 +112,8 @@ static int read_input(const chat_input *in, struct input *x, error *err) {
   add_var(x, "tools", x->tools);
   add_var(x, "documents", NULL);
   add_var(x, "add_generation_prompt", x->generation);
-  if (x->bos) add_var(x, "bos_token", x->bos);
-  if (x->eos) add_var(x, "eos_token", x->eos);
+  add_trusted(x, "bos_token", x->bos);
+  add_trusted(x, "eos_token", x->eos);
   return x->variables ? add_variables(x, err) : 0;
 }
 
@@ -120,7 +124,10 @@ static void free_json(void *input) {
 }
 
 // without: the name of a variable that is left out; NULL: none.
-static int render_input(const jinja *t, const chat_input *in, const char *without, str *out, error *err, error *inner) {
+static int render_input(const jinja *t, const chat_input *in, const char *without, jinja_text *out, error *err,
+                        error *inner) {
+  static const char *const roles[] = {"system",   "developer", "user", "assistant", "tool",
+                                      "function", "model",     "ipython", NULL};
   struct input *x = xcalloc(1, sizeof *x);
   int status = read_input(in, x, err);
   if (without) drop(x, without);
@@ -129,6 +136,7 @@ static int render_input(const jinja *t, const chat_input *in, const char *withou
                      .list_name = "messages",
                      .list = in->messages.at,
                      .n_list = in->messages.n,
+                     .roles = roles,
                      .n_text = x->n_text,
                      .bytes = x->bytes,
                      .read = free_json,
@@ -139,7 +147,7 @@ static int render_input(const jinja *t, const chat_input *in, const char *withou
   return status;
 }
 
-int chat_render(const jinja *t, const char *source, const chat_input *in, str *out, error *err) {
+int chat_render(const jinja *t, const char *source, const chat_input *in, jinja_text *out, error *err) {
   error inner = {0};
   int status = render_input(t, in, NULL, out, err, &inner);
   // templates for tools alone loop over them unasked: for those, undefined is better than none

@@ -19,12 +19,22 @@ typedef struct chat_input {
   const char *now;           // "2026-01-31", "2026-01-31 23:59:59"; NULL: the local time
 } chat_input;
 
-// Appends the prompt.  source begins messages about the template.  -1 and a message with source and line, or naming the
+// The prompt, for jinja_text_free; out is {0} before.  The template's own texts, bos and eos, and usual roles count as
+// written by the template.  source begins messages about it.  -1 and a message with source and line, or naming the
 // input.
-int chat_render(const jinja *t, const char *source, const chat_input *in, str *out, error *err);
+int chat_render(const jinja *t, const char *source, const chat_input *in, jinja_text *out, error *err);
+
+// A conversation with calls in another form: arguments as texts, ids of nine letters and digits.  False: it has no
+// calls.
+enum { CHAT_TEXT_ARGUMENTS = 1, CHAT_SHORT_IDS = 2 };
+bool chat_adapt(text_view messages, unsigned how, str *out);
 
 // The template in a model file, as the file has it: that for tools where `tools` and the file has one of its own.
 int chat_template_from_gguf(const gguf *g, bool tools, text_view *out, error *err);
+// The template of a format by name (named.c), for free; *end is what ends an answer, "" if it has no such text.  NULL:
+// no such format.  Names, in turn; NULL: no more.
+char *chat_template(const char *name, const char **end);
+const char *chat_template_name(size_t i);
 // The text of the token that a key (tokenizer.ggml.bos_token_id) names; at NULL where the file has none.
 int chat_token_from_gguf(const gguf *g, const char *key, text_view *out, error *err);
 #endif

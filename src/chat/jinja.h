@@ -15,6 +15,7 @@
 #define WEFT_JINJA_H
 #include "base/base.h"
 #include "base/str.h"
+#include "text/spans.h"
 #include <jansson.h>
 #include <time.h>
 
@@ -33,12 +34,15 @@ typedef struct jinja_limits {
 #define JINJA_MEMORY ((size_t)60 << 20)
 jinja_limits jinja_limits_default(void);
 
-typedef struct jinja_var { const char *name; const json_t *value; } jinja_var;   // value NULL: none
+// value NULL: none.  trusted: its texts count as written by the template.
+typedef struct jinja_var { const char *name; const json_t *value; bool trusted; } jinja_var;
 // Variables that are freed as soon as they have been read, since the values of a run take as much again: read(owner),
 // which is not called where the run fails before.
 typedef struct jinja_vars {
   const jinja_var *at;
   const char *list_name, *list;   // one more variable: JSON, an array, of which one element at a time is in memory
+  // values of "role" in the list's elements that count as written by the template, NULL at the end; NULL: none do
+  const char *const *roles;
   size_t n, n_list, n_text;  // n_text: bytes of all JSON that they come from
   size_t bytes;              // that they take
   void (*read)(void *owner); // NULL: they stay
@@ -49,11 +53,16 @@ typedef struct jinja jinja;
 // Text (UTF-8) to a template, for jinja_free.  -1 and "line N: reason".
 int jinja_parse(const char *text, size_t n, jinja **out, error *err);
 void jinja_free(jinja *t);                               // NULL is fine
-// Appends the text that the template makes of these variables.  now: the local time that strftime_now formats; limits
-// NULL: the default ones, and memory by the size of template and variables.  -1 and "line N: reason"; then nothing is
-// appended.
+// A rendered text, and the parts of it that the template wrote itself: every other byte stands for something that came
+// in a variable or was computed.
+typedef struct jinja_text { str text; text_spans own; } jinja_text;
+void jinja_text_free(jinja_text *t);
+// The text that the template makes of these variables; out is {0} before.  now: the local time that strftime_now
+// formats; limits NULL: the default ones, and memory by the size of template and variables.  -1 and "line N: reason";
+// then out is as it was.
 int jinja_render_freeing(const jinja *t, const jinja_vars *vars, const struct tm *now, const jinja_limits *limits,
-                         str *out, error *err);
+                         jinja_text *out, error *err);
+// The same, appended, of variables that stay.
 int jinja_render(const jinja *t, const jinja_var *vars, size_t n_vars, const struct tm *now, const jinja_limits *limits,
                  str *out, error *err);
 bool jinja_is_global(const char *name);                  // a function that templates find without being given it

@@ -79,7 +79,7 @@ static void assign(jrun *r, jscope *s, const jnode *to, jval v) {
   if (to->kind == N_ATTR) {
     jval ns = eval(r, s, to->a);
     if (ns.type != J_NS) jinja_fail(r, "cannot assign attribute on non-namespace object");
-    j_dict_set(r, ns.d, j_str(r, to->name->at, to->name->n), v);
+    j_dict_set(r, ns.d, j_copy(r, to->name), v);
     return;
   }
   if (v.type == J_UNDEF) j_use_undef(r, v);
@@ -155,7 +155,7 @@ static jval call_macro(jrun *r, const struct jmacro *m, const jargs *a) {
   if (n->uses_kwargs) {
     jdict *d = j_dict(r);
     for (size_t i = 0; i < a->n_kw; i++)
-      if (!used[i]) j_dict_set(r, d, j_str(r, a->kw[i].name->at, a->kw[i].name->n), a->kw[i].v);
+      if (!used[i]) j_dict_set(r, d, j_copy(r, a->kw[i].name), a->kw[i].v);
     set_name(r, s, r->t->kwargs, j_of_dict(d));
   } else {
     for (size_t i = 0; i < a->n_kw; i++)
@@ -565,8 +565,11 @@ static void run_template(jrun *r, const jinja_vars *vars) {
   jscope *s = scope_new(r, NULL);
   for (size_t i = 0; i < vars->n; i++) {
     if (!j_known_name(r->t, vars->at[i].name)) continue;
+    r->trusts = vars->at[i].trusted;
     give_variable(r, s, vars->at[i].name, vars->at[i].value ? j_of_json(r, vars->at[i].value) : j_none());
   }
+  r->trusts = false;
+  r->words = vars->roles;
   if (vars->list) give_variable(r, s, vars->list_name, j_of_json_list(r, vars->list, vars->n_list));
   if (vars->read) { vars->read(vars->owner); r->beside = 0; }
   jscope *top = scope_new(r, s);
@@ -574,7 +577,7 @@ static void run_template(jrun *r, const jinja_vars *vars) {
     jval self = {.type = J_NS, .d = j_dict(r)};
     for (size_t i = 0; i < r->t->blocks.n; i++) {
       const jnode *block = r->t->blocks.at[i];
-      j_dict_set(r, self.d, j_str(r, block->name->at, block->name->n), macro_value(r, top, block));
+      j_dict_set(r, self.d, j_copy(r, block->name), macro_value(r, top, block));
     }
     set_name(r, s, r->t->self, self);
   }
@@ -583,7 +586,7 @@ static void run_template(jrun *r, const jinja_vars *vars) {
 }
 
 int jinja_render_freeing(const jinja *t, const jinja_vars *vars, const struct tm *now, const jinja_limits *limits,
-                         str *out, error *err) {
+                         jinja_text *out, error *err) {
   error unwanted = {0};
   jrun *r = xcalloc(1, sizeof *r);
   r->mem = arena_new();
@@ -591,15 +594,20 @@ int jinja_render_freeing(const jinja *t, const jinja_vars *vars, const struct tm
   r->err = err ? err : &unwanted;
   r->max = limits ? *limits : jinja_limits_default();
   if (!limits) r->max.memory = memory_for(t, vars->n_text);
+  size_t left = account_left(account_here());
+  r->crowded = r->max.memory > left && account_is_crowded(account_here());
+  if (r->max.memory > left) r->max.memory = left;
   r->beside = vars->bytes;
   r->t = t;
   r->now = now;
   r->line = 1;
   int status = -1;
-  if (!setjmp(r->leave)) {
+  if (account_check(r->err)) {
+  } else if (!setjmp(r->leave)) {
     run_template(r, vars);
-    if (out->n) str_addn(out, str_c(&r->capture->text), r->capture->text.n);
-    else if (r->capture->text.n) { str_free(out); *out = r->capture->text; r->capture->text = (str){0}; }
+    *out = (jinja_text){r->capture->text, r->capture->own};
+    r->capture->text = (str){0};
+    r->capture->own = (text_spans){0};
     status = 0;
   }
   while (r->capture) j_scratch_drop(r);
@@ -611,5 +619,14 @@ int jinja_render_freeing(const jinja *t, const jinja_vars *vars, const struct tm
 
 int jinja_render(const jinja *t, const jinja_var *vars, size_t n, const struct tm *now, const jinja_limits *limits,
                  str *out, error *err) {
-  return jinja_render_freeing(t, &(jinja_vars){.at = vars, .n = n}, now, limits, out, err);
+  jinja_text made = {0};
+  if (jinja_render_freeing(t, &(jinja_vars){.at = vars, .n = n}, now, limits, &made, err)) return -1;
+  str_addn(out, str_c(&made.text), made.text.n);
+  jinja_text_free(&made);
+  return 0;
+}
+
+void jinja_text_free(jinja_text *t) {
+  str_free(&t->text);
+  vec_free(&t->own);
 }

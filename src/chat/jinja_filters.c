@@ -31,7 +31,7 @@ static jval attribute_of(jrun *r, jval item, jval path, jval otherwise) {
     size_t end = dot ? (size_t)(dot - path.s->at) : path.s->n;
     bool digits = end > from && end - from < 10;
     for (size_t i = from; i < end; i++) digits = digits && path.s->at[i] >= '0' && path.s->at[i] <= '9';
-    jval part = j_str(r, path.s->at + from, end - from);
+    jval part = j_part(r, path, from, end);
     jinja_charge(r, 4);
     item = j_item(r, item, digits ? j_int(atoi(part.s->at)) : part);
     if (item.type == J_UNDEF && j_is_given(otherwise)) item = otherwise;
@@ -54,8 +54,7 @@ static jval sort_key(jrun *r, jval item, jval path, bool case_sensitive) {
   for (size_t from = 0; from <= path.s->n;) {
     const char *comma = memchr(path.s->at + from, ',', path.s->n - from);
     size_t end = comma ? (size_t)(comma - path.s->at) : path.s->n;
-    j_push(r, l,
-           caseless(r, attribute_of(r, item, j_str(r, path.s->at + from, end - from), j_absent()), case_sensitive));
+    j_push(r, l, caseless(r, attribute_of(r, item, j_part(r, path, from, end), j_absent()), case_sensitive));
     from = end + 1;
   }
   return j_of_list(l);
@@ -479,8 +478,8 @@ FILTER(f_title) {
     bool between = between_words(text.s, i, &len);
     size_t first = len, end = i + len;
     while (end < text.s->n && between_words(text.s, end, &len) == between) end += len;
-    j_add(r, s, j_case(r, j_str(r, text.s->at + i, first), CASE_UPPER));
-    j_add(r, s, j_case(r, j_str(r, text.s->at + i + first, end - i - first), CASE_LOWER));
+    j_add(r, s, j_case(r, j_part(r, text, i, i + first), CASE_UPPER));
+    j_add(r, s, j_case(r, j_part(r, text, i + first, end), CASE_LOWER));
     i = end;
   }
   return j_like(j_scratch_end(r), text);
@@ -525,7 +524,7 @@ FILTER(f_format) {
   if (a->n && a->n_kw) jinja_fail(r, "can't handle positional and keyword arguments at the same time");
   if (a->n_kw) {
     jdict *d = j_dict(r);
-    for (size_t i = 0; i < a->n_kw; i++) j_dict_set(r, d, j_str(r, a->kw[i].name->at, a->kw[i].name->n), a->kw[i].v);
+    for (size_t i = 0; i < a->n_kw; i++) j_dict_set(r, d, j_copy(r, a->kw[i].name), a->kw[i].v);
     return j_percent(r, j_to_str(r, v), j_of_dict(d));
   }
   jlist *l = j_list(r, a->n);
@@ -548,7 +547,7 @@ FILTER(f_truncate) {
   if (!j_true(r, arg[1])) {
     size_t cut = head.s->n;
     while (cut > 0 && head.s->at[cut - 1] != ' ') cut--;
-    if (cut) head = j_like(j_str(r, head.s->at, cut - 1), head);
+    if (cut) head = j_part(r, head, 0, cut - 1);
   }
   return j_like(j_concat(r, head, end), text);
 }
@@ -578,9 +577,11 @@ static void add_url(jrun *r, str *s, jval v, bool plus) {
     unsigned char c = (unsigned char)text.s->at[i];
     bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                  (c && strchr("_.-~", c)) || (c == '/' && !plus);
+    size_t since = s->n;
     if (plain) str_addc(s, (char)c);
     else if (c == ' ' && plus) str_addc(s, '+');
     else str_addn(s, (const char[]){'%', hex[c >> 4], hex[c & 15]}, 3);
+    j_stands_for(s, since, text.s, i, i + 1);
     j_watch(r, s, &next);
   }
 }
@@ -633,9 +634,9 @@ FILTER(f_striptags) {
   jinja_charge(r, 3 * n);
   for (size_t i = 0; i < n;) {
     bool comment = n - i >= 4 && !memcmp(at + i, "<!--", 4);
-    if (at[i] != '<') { str_addc(s, at[i++]); continue; }
+    if (at[i] != '<') { j_add_part(r, s, text.s, i, i + 1); i++; continue; }
     const char *end = comment ? j_search(at + i + 4, n - i - 4, "-->", 3) : memchr(at + i, '>', n - i);
-    if (!end) { str_addn(s, at + i, n - i); break; }   // the first one that does not end: from there on all is text
+    if (!end) { j_add_part(r, s, text.s, i, n); break; }   // the first one that does not end: from there on all is text
     i = (size_t)(end - at) + (comment ? 3 : 1);
   }
   jval bare = j_scratch_end(r);
@@ -650,8 +651,11 @@ FILTER(f_striptags) {
       size_t k = 0;
       while (k < COUNT(known) && !(end - i >= strlen(known[k][0]) && !memcmp(at + i, known[k][0], strlen(known[k][0]))))
         k++;
-      if (k < COUNT(known)) { str_add(out, known[k][1]); i += strlen(known[k][0]); }
-      else str_addc(out, at[i++]);
+      size_t since = out->n, len = k < COUNT(known) ? strlen(known[k][0]) : 1;
+      if (k < COUNT(known)) str_add(out, known[k][1]);
+      else str_addc(out, at[i]);
+      j_stands_for(out, since, bare.s, i, i + len);
+      i += len;
     }
     i = j_skip_space(at, end, n);
   }
@@ -690,7 +694,7 @@ static jval link_attributes(jrun *r, jval nofollow, jval target, jval rel) {
     const jstr *s = j_need_str(r, "rel", rel).s;
     for (size_t i = j_skip_space(s->at, 0, s->n), end; i < s->n; i = j_skip_space(s->at, end, s->n)) {
       end = j_skip_word(s->at, i, s->n);
-      j_push(r, words, j_str(r, s->at + i, end - i));
+      j_push(r, words, j_part(r, rel, i, end));
     }
   }
   if (given(nofollow) && j_true(r, nofollow)) j_push(r, words, j_text(r, "nofollow"));

@@ -67,21 +67,19 @@ static void add_repeated(str *s, uint32_t cp, int64_t times) {
 }
 
 // Appends text (of a number: digits after `lead` bytes of sign and prefix) padded to the width.
-static void add_padded(jrun *r, str *s, const struct spec *f, const char *text, size_t n, size_t lead,
-                       char default_align) {
-  jstr t = {text, n, SIZE_MAX, NULL};
-  int64_t missing = f->width - (int64_t)j_chars(r, &t);
+static void add_padded(jrun *r, str *s, const struct spec *f, jstr text, size_t lead, char default_align) {
+  int64_t missing = f->width - (int64_t)j_chars(r, &text);
   char align = f->align ? f->align : default_align;
   if (missing < 0) missing = 0;
   jinja_charge(r, (uint64_t)missing / 2);
   int64_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
   if (align == '=') {
-    str_addn(s, text, lead);
+    j_add_part(r, s, &text, 0, lead);
     add_repeated(s, f->fill, missing);
-    str_addn(s, text + lead, n - lead);
+    j_add_part(r, s, &text, lead, text.n);
   } else {
     add_repeated(s, f->fill, left);
-    str_addn(s, text, n);
+    j_add_part(r, s, &text, 0, text.n);
     add_repeated(s, f->fill, missing - left);
   }
   j_guard(r, s);
@@ -161,18 +159,21 @@ static void number_by_spec(jrun *r, str *s, const struct spec *f, jval v, size_t
   jinja_charge(r, 64 + 2 * s->n);
 }
 
+// Digits and the like, of no author.
+static jstr plain_text(const str *s) { return (jstr){.at = str_c(s), .n = s->n, .chars = SIZE_MAX}; }
+
 static void add_number(jrun *r, str *s, const struct spec *f, jval v) {
   size_t lead = 0;
   str *text = j_scratch(r);
   number_by_spec(r, text, f, v, &lead);
-  add_padded(r, s, f, text->at, text->n, lead, '>');
+  add_padded(r, s, f, plain_text(text), lead, '>');
   j_scratch_drop(r);
 }
 
 static void add_text_by_spec(jrun *r, str *s, const struct spec *f, jval v, char default_align) {
   size_t n = v.s->n;
   if (f->precision >= 0 && (uint64_t)f->precision < j_chars(r, v.s)) n = j_offset(r, v.s, (size_t)f->precision);
-  add_padded(r, s, f, v.s->at, n, 0, default_align);
+  add_padded(r, s, f, (jstr){.at = v.s->at, .n = n, .chars = SIZE_MAX, .own = v.s->own}, 0, default_align);
 }
 
 // ---- % --------------------------------------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ static void percent_value(struct percent *p, str *s, struct spec *f, char c, jva
     if (j_is_whole(v) && j_whole(v) >= 0 && j_whole(v) < 0x110000 && (j_whole(v) < 0xD800 || j_whole(v) > 0xDFFF))
       n = utf8_put((uint32_t)j_whole(v), b);
     if (!n) jinja_fail(r, "%%c requires int or char");
-    add_padded(r, s, f, b, (size_t)n, 0, default_align);
+    add_padded(r, s, f, (jstr){.at = b, .n = (size_t)n, .chars = SIZE_MAX}, 0, default_align);
     return;
   }
   if (!strchr("diuoxXeEfFgG", c)) jinja_fail(r, "unsupported format character '%c'", c);
@@ -238,7 +239,7 @@ static void percent_value(struct percent *p, str *s, struct spec *f, char c, jva
     add_repeated(wide, '0', f->precision - (int64_t)(text->n - lead));
     str_addn(wide, text->at + lead, text->n - lead);
     if (f->align == '=') f->fill = '0';
-    add_padded(r, s, f, wide->at, wide->n, lead, '>');
+    add_padded(r, s, f, plain_text(wide), lead, '>');
     j_scratch_drop(r);
     j_scratch_drop(r);
     return;
@@ -254,7 +255,7 @@ jval j_percent(jrun *r, jval fmt, jval args) {
   size_t n = fmt.s->n;
   jinja_charge(r, n / 2);
   for (size_t i = 0; i < n;) {
-    if (at[i] != '%') { str_addc(s, at[i++]); continue; }
+    if (at[i] != '%') { j_add_part(r, s, fmt.s, i, i + 1); i++; continue; }
     struct spec f = {.fill = ' ', .precision = -1};
     jval v = j_absent();
     if (++i < n && at[i] == '(') {
@@ -283,7 +284,7 @@ jval j_percent(jrun *r, jval fmt, jval args) {
     if (i < n && at[i] && strchr("hlL", at[i])) i++;
     if (i >= n) jinja_fail(r, "incomplete format");
     char c = at[i++];
-    if (c == '%') { str_addc(s, '%'); continue; }
+    if (c == '%') { j_add_part(r, s, fmt.s, i - 1, i); continue; }
     if (!c || !strchr("sracdiuoxXeEfFgG", c))
       jinja_fail(r, "unsupported format character '%c' (0x%02x)", c > ' ' ? c : '?', (unsigned char)c);
     if (v.type == J_ABSENT) v = percent_arg(&p);
@@ -347,7 +348,7 @@ static void format_value(jrun *r, str *s, jval v, const char *at, size_t n) {
     if (!j_is_whole(v) || j_whole(v) < 0 || j_whole(v) > 0x10FFFF || (j_whole(v) >= 0xD800 && j_whole(v) < 0xE000))
       jinja_fail(r, "this number is no character");
     int len = utf8_put((uint32_t)j_whole(v), b);
-    add_padded(r, s, &f, b, (size_t)len, 0, '<');
+    add_padded(r, s, &f, (jstr){.at = b, .n = (size_t)len, .chars = SIZE_MAX}, 0, '<');
     return;
   }
   if (v.type == J_FLOAT && f.type && strchr("bdoxX", f.type))
@@ -397,15 +398,17 @@ static jval field_value(struct format *x, const char *at, size_t n) {
   return v;
 }
 
-static void format_text(struct format *x, str *s, const char *at, size_t n, bool nested, bool safe) {
+static void format_text(struct format *x, str *s, const jstr *of, bool nested, bool safe) {
   jrun *r = x->r;
+  const char *at = of->at;
+  size_t n = of->n;
   jinja_charge(r, n / 2 + 1);
   for (size_t i = 0; i < n;) {
     char c = at[i++];
-    if (c == '}' && i < n && at[i] == '}' && !nested) { str_addc(s, '}'); i++; continue; }
+    if (c == '}' && i < n && at[i] == '}' && !nested) { j_add_part(r, s, of, i, i + 1); i++; continue; }
     if (c == '}') jinja_fail(r, "single '}' encountered in format string");
-    if (c != '{') { str_addc(s, c); continue; }
-    if (i < n && at[i] == '{' && !nested) { str_addc(s, '{'); i++; continue; }
+    if (c != '{') { j_add_part(r, s, of, i - 1, i); continue; }
+    if (i < n && at[i] == '{' && !nested) { j_add_part(r, s, of, i, i + 1); i++; continue; }
     size_t from = i;
     int open = 1;
     while (i < n && (open += (at[i] == '{') - (at[i] == '}'))) i++;
@@ -432,7 +435,7 @@ static void format_text(struct format *x, str *s, const char *at, size_t n, bool
     if (n_spec && memchr(spec, '{', n_spec)) {
       if (nested) jinja_fail(r, "a format nested more than twice");
       str *text = j_scratch(r);
-      format_text(x, text, spec, n_spec, true, false);
+      format_text(x, text, &(jstr){.at = spec, .n = n_spec, .chars = SIZE_MAX}, true, false);
       jval made = j_scratch_end(r);
       spec = made.s->at, n_spec = made.s->n;
     }
@@ -451,7 +454,7 @@ static void format_text(struct format *x, str *s, const char *at, size_t n, bool
 
 jval j_format_method(jrun *r, jval self, const jargs *a) {
   struct format x = {.r = r, .a = a};
-  format_text(&x, j_scratch(r), self.s->at, self.s->n, false, self.safe);
+  format_text(&x, j_scratch(r), self.s, false, self.safe);
   return j_like(j_scratch_end(r), self);
 }
 
@@ -465,7 +468,7 @@ jval j_strftime(jrun *r, jval fmt) {
   jinja_charge(r, n);
   locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);   // nothing fails before it is freed
   for (size_t i = 0; i < n;) {
-    if (at[i] != '%' || i + 1 >= n) { str_addc(s, at[i++]); continue; }
+    if (at[i] != '%' || i + 1 >= n) { j_add_part(r, s, fmt.s, i, i + 1); i++; continue; }
     char one[8] = "%", text[256];
     size_t k = 1;
     for (i++; i < n && k < 5 && at[i] && strchr("_-0^#EO", at[i]); i++) one[k++] = at[i];

@@ -8,8 +8,14 @@
 // Values are Python's: immutable numbers and strings, lists and dicts by reference, iterators that are consumed once.
 // Strings are UTF-8 and count in code points.  A string may own the end of a buffer with room behind it: appending to
 // it then copies only what is appended, so that a template which builds its text with `~` in a loop stays linear.
+//
+// Each string knows which of its bytes the template wrote.  All others are strangers': what comes from JSON, what the
+// interpreter writes by itself (numbers, None, the quotes and braces of tojson), and what a function does not pass on.
+// So a mistake here makes text of a control token, never a control token of text.  Values that are equal are equal
+// whoever wrote them.
 #ifndef WEFT_JINJA_IMPL_H
 #define WEFT_JINJA_IMPL_H
+#include "base/account.h"
 #include "base/arena.h"
 #include "base/hash.h"
 #include "chat/jinja.h"
@@ -25,9 +31,13 @@ typedef enum jtype {
   J_RANGE, J_ITER, J_FUNC, J_METHOD, J_MACRO, J_NS, J_LOOP, J_JOINER, J_CYCLER
 } jtype;
 
-typedef struct jbuf { char *at; size_t used, cap; } jbuf;
-// chars: code points, SIZE_MAX where not counted yet
-typedef struct jstr { const char *at; size_t n; size_t chars; jbuf *buf; } jstr;
+// own: of the bytes up to `used`, as in a jstr; NULL while none has both authors
+typedef struct jbuf { char *at; uint8_t *own; size_t used, cap; } jbuf;
+// chars: code points, SIZE_MAX where not counted yet.  own: of each byte, 1 if the template wrote it; NULL: it wrote
+// none; J_OWN: all.
+typedef struct jstr { const char *at; size_t n; size_t chars; jbuf *buf; const uint8_t *own; } jstr;
+extern const uint8_t j_all_own[];
+#define J_OWN (&j_all_own[0])
 typedef struct jval jval;
 typedef struct jlist { jval *at; size_t n, cap; } jlist;
 typedef struct jdict jdict;
@@ -172,6 +182,7 @@ struct jscope { jscope *up; jslot *at; size_t n, cap; uint32_t *index; size_t n_
 struct jrun {
   arena *mem;
   jinja_limits max;
+  bool crowded;              // max.memory is what other requests left when it began
   uint64_t steps;
   uint64_t drawn;            // by the filter random
   int depth, line;
@@ -185,10 +196,14 @@ struct jrun {
   struct jnames *shared;     // short texts of the variables, each once
   size_t n_shared;
   json_t *held;              // to be freed at the end of the run
+  const char *const *words;  // roles that are the template's wherever they come from, NULL at the end; or NULL
+  bool trusts;               // what is read, names or JSON, is the template's
   hash_key key;              // of all tables: what they hold comes from strangers
   jmp_buf leave;
 };
-struct jcapture { struct jcapture *up; str text; size_t below; };   // below: bytes of those further out, with room
+// The text comes first: whoever writes into it has the capture.  own: the parts of it that the template wrote; below:
+// bytes of those further out, with room.
+struct jcapture { str text; struct jcapture *up; text_spans own; size_t below; };
 
 NORETURN void jinja_fail(jrun *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void jinja_charge(jrun *r, uint64_t n);
@@ -221,6 +236,9 @@ NORETURN void j_use_undef(jrun *r, jval v);
 
 jstr *j_new_str(jrun *r, const char *at, size_t n);         // copies
 jval j_str(jrun *r, const char *at, size_t n);
+jval j_own(jrun *r, const char *at, size_t n);              // a string that the template wrote
+jval j_copy(jrun *r, const jstr *s);                        // with its authors
+jval j_part(jrun *r, jval v, size_t from, size_t to);       // bytes [from, to) of a string, markup if that is
 jval j_text(jrun *r, const char *text);
 jval j_like(jval v, jval of);                               // string v, markup if `of` is
 jval j_concat(jrun *r, jval a, jval b);                     // of two strings
@@ -271,6 +289,13 @@ static inline void j_watch(jrun *r, const str *s, size_t *next) {
 str *j_scratch(jrun *r);
 jval j_scratch_end(jrun *r);                                // what was written, as a value
 void j_scratch_drop(jrun *r);
+// All texts that a run writes into are those of captures: what the template wrote of them is noted here.
+void j_add_part(jrun *r, str *s, const jstr *of, size_t from, size_t to);   // its bytes [from, to) with their authors
+bool j_is_own(const jstr *s, size_t from, size_t to);       // did the template write all of that?
+// What was written from `since` on stands for the bytes [from, to) of a string.
+static inline void j_stands_for(str *s, size_t since, const jstr *of, size_t from, size_t to) {
+  if (of->own && j_is_own(of, from, to)) spans_add(&((struct jcapture *)s)->own, since, s->n);
+}
 
 // ---- jinja_format.c -------------------------------------------------------------------------------------------------
 

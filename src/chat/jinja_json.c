@@ -9,6 +9,7 @@
 // Keys and roles are the same again and again.
 static jval of_json_text(jrun *r, const char *at, size_t n) {
   enum { SHORT = 16, MOST = 4096 };
+  if (r->trusts) return j_own(r, at, n);
   if (n > SHORT || r->n_shared == MOST) return j_str(r, at, n);
   size_t before = arena_bytes(r->mem);
   jval v = {.type = J_STR, .s = (jstr *)(uintptr_t)j_intern(r, &r->shared, at, n)};
@@ -50,12 +51,25 @@ jval j_of_json(jrun *r, const json_t *j) {
 
 struct to_list { jrun *r; jlist *l; };
 
+// A role that is known is a choice among words, and templates make control tokens with it: '<|' + role + '|>'.
+static void trust_role(jrun *r, jval message) {
+  jval role;
+  if (message.type != J_DICT || !j_dict_get_text(r, message.d, "role", 4, &role) || role.type != J_STR) return;
+  for (const char *const *word = r->words; word && *word; word++)
+    if (j_is(role.s, *word)) {
+      j_dict_set(r, message.d, j_text(r, "role"), j_own(r, *word, strlen(*word)));
+      return;
+    }
+}
+
 static int add_element(void *ctx, size_t i, json_t *element, size_t cost) {
   const struct to_list *x = ctx;
   (void)i;
   x->r->held = element;                    // freed as well where the conversion fails
   x->r->beside += cost;
-  j_push(x->r, x->l, j_of_json(x->r, element));
+  jval v = j_of_json(x->r, element);
+  trust_role(x->r, v);
+  j_push(x->r, x->l, v);
   x->r->beside -= cost;
   x->r->held = NULL;
   json_decref(element);
@@ -79,7 +93,10 @@ jval j_from_json(jrun *r, jval text) {
   // held: freed as well where the conversion fails
   r->held = json_parse(text.s->at, text.s->n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
   if (!r->held) jinja_fail(r, "from_json: %s", e.text);
+  bool before = r->trusts;
+  r->trusts = j_is_own(text.s, 0, text.s->n);
   jval v = j_of_json(r, r->held);
+  r->trusts = before;
   json_decref(r->held);
   r->held = NULL;
   r->beside -= cost;
@@ -107,6 +124,7 @@ static void add_string(struct json_out *o, const jstr *text) {
     unsigned char c = (unsigned char)text->at[i];
     const char *known = c ? strchr(from, c) : NULL;
     int len = utf8_next(text->at + i, text->n - i);
+    size_t since = o->s->n;
     if (known) { str_addc(o->s, '\\'); str_addc(o->s, to[known - from]); }
     else if (c < 32) { str_addf(o->s, "\\u%04x", c); jinja_charge(o->r, 8); }
     else if (!o->ascii || c < 127) str_addn(o->s, text->at + i, (size_t)len);
@@ -117,6 +135,7 @@ static void add_string(struct json_out *o, const jstr *text) {
         str_addf(o->s, "\\u%04x\\u%04x", (unsigned)(0xD7C0 + (cp >> 10)), (unsigned)(0xDC00 + (cp & 0x3FF)));
       else str_addf(o->s, "\\u%04x", (unsigned)cp);
     }
+    j_stands_for(o->s, since, text, i, i + (size_t)len);
     i += (size_t)len;
     j_watch(o->r, o->s, &next);
   }

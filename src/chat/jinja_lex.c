@@ -180,8 +180,9 @@ static void string(lexer *x) {
     str *s = j_scratch(x->r);
     unescape(x, x->s + from, end - from, s);
     t->value = j_scratch_end(x->r);
+    t->value.s->own = J_OWN;
   } else {
-    t->value = j_str(x->r, x->s + from, end - from);
+    t->value = j_own(x->r, x->s + from, end - from);
   }
   move_to(x, end + 1);
 }

@@ -12,10 +12,6 @@
 
 // ---- parts of strings -----------------------------------------------------------------------------------------------
 
-static jval part(jrun *r, jval self, size_t from, size_t to) {
-  return j_like(j_str(r, self.s->at + from, to - from), self);
-}
-
 static jval strip(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return j_strip(r, self, arg[0], 3); }
 static jval lstrip(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return j_strip(r, self, arg[0], 1); }
 static jval rstrip(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return j_strip(r, self, arg[0], 2); }
@@ -28,7 +24,7 @@ static jval split_spaces(jrun *r, jval self, int64_t most, bool right) {
     size_t i = j_skip_space(s->at, 0, s->n);
     while (i < s->n) {
       size_t end = most >= 0 && (int64_t)l->n >= most ? s->n : j_skip_word(s->at, i, s->n);
-      j_push(r, l, part(r, self, i, end));
+      j_push(r, l, j_part(r, self, i, end));
       i = j_skip_space(s->at, end, s->n);
     }
     return j_of_list(l);
@@ -36,7 +32,7 @@ static jval split_spaces(jrun *r, jval self, int64_t most, bool right) {
   size_t end = j_back_space(s->at, 0, s->n);
   while (end) {
     size_t from = most >= 0 && (int64_t)l->n >= most ? 0 : j_back_word(s->at, 0, end);
-    j_push(r, l, part(r, self, from, end));
+    j_push(r, l, j_part(r, self, from, end));
     end = j_back_space(s->at, 0, from);
   }
   for (size_t i = 0; i < l->n / 2; i++) { jval t = l->at[i]; l->at[i] = l->at[l->n - 1 - i]; l->at[l->n - 1 - i] = t; }
@@ -56,20 +52,20 @@ static jval split_at(jrun *r, jval self, const jval *arg, bool right) {
       const char *hit =
         most >= 0 && (int64_t)l->n >= most ? NULL : j_search(s->at + from, s->n - from, sep->at, sep->n);
       if (!hit) break;
-      j_push(r, l, part(r, self, from, (size_t)(hit - s->at)));
+      j_push(r, l, j_part(r, self, from, (size_t)(hit - s->at)));
       from = (size_t)(hit - s->at) + sep->n;
     }
-    j_push(r, l, part(r, self, from, s->n));
+    j_push(r, l, j_part(r, self, from, s->n));
     return j_of_list(l);
   }
   size_t end = s->n;
   for (;;) {
     const char *hit = most >= 0 && (int64_t)l->n >= most ? NULL : j_search_back(r, s->at, end, sep->at, sep->n);
     if (!hit) break;
-    j_push(r, l, part(r, self, (size_t)(hit - s->at) + sep->n, end));
+    j_push(r, l, j_part(r, self, (size_t)(hit - s->at) + sep->n, end));
     end = (size_t)(hit - s->at);
   }
-  j_push(r, l, part(r, self, 0, end));
+  j_push(r, l, j_part(r, self, 0, end));
   for (size_t i = 0; i < l->n / 2; i++) { jval t = l->at[i]; l->at[i] = l->at[l->n - 1 - i]; l->at[l->n - 1 - i] = t; }
   return j_of_list(l);
 }
@@ -100,7 +96,7 @@ static jval partition_at(jrun *r, jval self, jval sep, bool right) {
     right ? j_search_back(r, s->at, s->n, sep.s->at, sep.s->n) : j_search(s->at, s->n, sep.s->at, sep.s->n);
   if (!hit) return right ? three(r, j_text(r, ""), j_text(r, ""), self) : three(r, self, j_text(r, ""), j_text(r, ""));
   size_t at = (size_t)(hit - s->at);
-  return three(r, part(r, self, 0, at), sep, part(r, self, at + sep.s->n, s->n));
+  return three(r, j_part(r, self, 0, at), sep, j_part(r, self, at + sep.s->n, s->n));
 }
 
 static jval partition(jrun *r, jval self, const jval *arg, const jargs *a) {
@@ -120,14 +116,14 @@ static jval removeprefix(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
   const jstr *s = self.s, *p = j_need_str(r, "removeprefix", arg[0]).s;
   jinja_charge(r, p->n / 16);
-  return p->n <= s->n && !memcmp(s->at, p->at, p->n) ? part(r, self, p->n, s->n) : self;
+  return p->n <= s->n && !memcmp(s->at, p->at, p->n) ? j_part(r, self, p->n, s->n) : self;
 }
 
 static jval removesuffix(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
   const jstr *s = self.s, *p = j_need_str(r, "removesuffix", arg[0]).s;
   jinja_charge(r, p->n / 16);
-  return p->n <= s->n && !memcmp(s->at + s->n - p->n, p->at, p->n) ? part(r, self, 0, s->n - p->n) : self;
+  return p->n <= s->n && !memcmp(s->at + s->n - p->n, p->at, p->n) ? j_part(r, self, 0, s->n - p->n) : self;
 }
 
 // ---- searching in strings -------------------------------------------------------------------------------------------
@@ -154,7 +150,7 @@ static int64_t search(jrun *r, jval self, const jval *arg, bool back) {
                                              : what->n ? j_search(in, to - from, what->at, what->n)
                                                        : in;
   if (!hit) return -1;
-  jstr before = {self.s->at, (size_t)(hit - self.s->at), SIZE_MAX, NULL};
+  jstr before = {.at = self.s->at, .n = (size_t)(hit - self.s->at), .chars = SIZE_MAX};
   return (int64_t)j_chars(r, &before);
 }
 
@@ -188,7 +184,10 @@ static jval count(jrun *r, jval self, const jval *arg, const jargs *a) {
   const jstr *what = j_need_str(r, "count", arg[0]).s;
   if (!window(r, self, arg[1], arg[2], &from, &to)) return j_int(0);
   jinja_charge(r, (to - from) / 4);
-  if (!what->n) { jstr s = {self.s->at + from, to - from, SIZE_MAX, NULL}; return j_int((int64_t)j_chars(r, &s) + 1); }
+  if (!what->n) {
+    jstr s = {.at = self.s->at + from, .n = to - from, .chars = SIZE_MAX};
+    return j_int((int64_t)j_chars(r, &s) + 1);
+  }
   for (const char *hit; (hit = j_search(self.s->at + from, to - from, what->at, what->n)); n++, jinja_charge(r, 1))
     from = (size_t)(hit - self.s->at) + what->n;
   return j_int(n);
@@ -258,9 +257,9 @@ static jval zfill(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
   int64_t width = max_i64(j_need_int(r, "width", arg[0]), 0), n = (int64_t)j_chars(r, self.s);
   bool sign = self.s->n && (self.s->at[0] == '-' || self.s->at[0] == '+');
-  jval digits = sign ? part(r, self, 1, self.s->n) : self,
+  jval digits = sign ? j_part(r, self, 1, self.s->n) : self,
        padded = j_pad(r, digits, width - sign, j_text(r, "0"), width - n);
-  return sign && width > n ? j_concat(r, part(r, self, 0, 1), padded) : width > n ? padded : self;
+  return sign && width > n ? j_concat(r, j_part(r, self, 0, 1), padded) : width > n ? padded : self;
 }
 
 static jval expandtabs(jrun *r, jval self, const jval *arg, const jargs *a) {
@@ -272,7 +271,7 @@ static jval expandtabs(jrun *r, jval self, const jval *arg, const jargs *a) {
   for (size_t i = 0; i < self.s->n; i++) {
     char c = self.s->at[i];
     if (c != '\t') {
-      str_addc(s, c);
+      j_add_part(r, s, self.s, i, i + 1);
       column = c == '\n' || c == '\r' ? 0 : column + (((unsigned char)c & 0xC0) != 0x80);
       continue;
     }
@@ -280,7 +279,9 @@ static jval expandtabs(jrun *r, jval self, const jval *arg, const jargs *a) {
     int64_t blanks = size - column % size;
     column += blanks;
     jinja_charge(r, (uint64_t)blanks);
+    size_t since = s->n;
     while (blanks--) str_addc(s, ' ');
+    j_stands_for(s, since, self.s, i, i + 1);
     j_guard(r, s);
   }
   return j_like(j_scratch_end(r), self);
@@ -464,7 +465,7 @@ static void update_from(jrun *r, jdict *d, jval from) {
 }
 
 static void update_named(jrun *r, jdict *d, const jargs *a) {
-  for (size_t i = 0; i < a->n_kw; i++) j_dict_set(r, d, j_str(r, a->kw[i].name->at, a->kw[i].name->n), a->kw[i].v);
+  for (size_t i = 0; i < a->n_kw; i++) j_dict_set(r, d, j_copy(r, a->kw[i].name), a->kw[i].v);
 }
 
 static jval update(jrun *r, jval self, const jval *arg, const jargs *a) {

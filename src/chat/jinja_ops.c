@@ -84,6 +84,15 @@ static jval real(jrun *r, int op, double a, double b) {
   }
 }
 
+// The authors of a text that is one after another the same, n bytes long.
+static const uint8_t *own_of_copies(jrun *r, const jstr *one, size_t n) {
+  if (!one->own || one->own == J_OWN) return one->own;
+  uint8_t *own = jinja_alloc(r, n);
+  for (size_t i = 0; i < n; i += one->n) memcpy(own + i, one->own, one->n);
+  jinja_charge(r, n / 16 + n / one->n);
+  return own;
+}
+
 static jval repeat_value(jrun *r, jval v, int64_t times) {
   if (times < 0) times = 0;
   if (v.type == J_STR) {
@@ -99,7 +108,7 @@ static jval repeat_value(jrun *r, jval v, int64_t times) {
       memcpy(at + done, at, more);
     }
     jstr *s = jinja_alloc(r, sizeof *s);
-    *s = (jstr){at, n, SIZE_MAX, NULL};
+    *s = (jstr){.at = at, .n = n, .chars = SIZE_MAX, .own = own_of_copies(r, v.s, n)};
     return (jval){.type = J_STR, .safe = v.safe, .s = s};
   }
   uint64_t n = 0;
@@ -154,13 +163,13 @@ static jval missing(jrun *r, jval v, const jstr *name) {
 }
 
 static bool macro_attr(jrun *r, const jnode *m, const jstr *name, jval *out) {
-  if (j_is(name, "name")) { *out = j_str(r, m->name->at, m->name->n); return true; }
+  if (j_is(name, "name")) { *out = j_copy(r, m->name); return true; }
   if (j_is(name, "caller")) { *out = j_bool(m->flag); return true; }
   if (j_is(name, "catch_kwargs")) { *out = j_bool(m->uses_kwargs); return true; }
   if (j_is(name, "catch_varargs")) { *out = j_bool(m->uses_varargs); return true; }
   if (!j_is(name, "arguments")) return false;
   jlist *l = j_list(r, m->named.n);
-  for (size_t i = 0; i < m->named.n; i++) j_push(r, l, j_str(r, m->named.at[i].name->at, m->named.at[i].name->n));
+  for (size_t i = 0; i < m->named.n; i++) j_push(r, l, j_copy(r, m->named.at[i].name));
   *out = j_of_tuple(l);
   return true;
 }
@@ -201,7 +210,7 @@ static bool own_item(jrun *r, jval v, jval key, jval *out) {
   if (v.type == J_RANGE) { *out = j_int(j_range_at(v.r, i)); return true; }
   if (v.type != J_STR) { *out = v.l->at[i]; return true; }
   size_t at = j_offset(r, v.s, (size_t)i);
-  *out = j_like(j_str(r, v.s->at + at, (size_t)utf8_next(v.s->at + at, v.s->n - at)), v);
+  *out = j_part(r, v, at, at + (size_t)utf8_next(v.s->at + at, v.s->n - at));
   return true;
 }
 
@@ -273,7 +282,7 @@ jval j_slice(jrun *r, jval v, jval start, jval stop, jval by) {
   if (v.type == J_STR && step == 1) {
     if (to < from) to = from;
     size_t a = j_offset(r, v.s, (size_t)from), b = j_offset(r, v.s, (size_t)to);
-    return j_like(j_str(r, v.s->at + a, b - a), v);
+    return j_part(r, v, a, b);
   }
   jlist *l = j_items(r, v), *out = j_list(r, 0);
   for (int64_t i = from; step > 0 ? i < to : i > to; i += step) j_push(r, out, l->at[i]);

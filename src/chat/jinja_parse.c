@@ -714,7 +714,7 @@ static void body_until(parser *p, jnodes *out, const char *const *ends) {
     if (p->at->kind == TK_END) return;
     if (p->at->kind == TK_DATA) {
       n = new_node(p, N_DATA);
-      n->value = j_str(p->r, p->at->at, p->at->n);
+      n->value = j_own(p->r, p->at->at, p->at->n);
       next(p);
     } else if (p->at->kind == TK_VAR_BEGIN) {
       next(p);
@@ -756,6 +756,7 @@ int jinja_parse(const char *text, size_t n, jinja **out, error *err) {
   r->mem = arena_new();
   r->key = hash_key_new();
   r->err = err;
+  r->trusts = true;
   r->max = (jinja_limits){
     .steps = UINT64_MAX, .memory = 4 * n + PARSE_MEMORY, .output = 1 << 30, .depth = JINJA_MAX_PARSE_DEPTH};
   jtokens *tokens = xcalloc(1, sizeof *tokens);

@@ -75,7 +75,7 @@ jval j_strip(jrun *r, jval v, jval chars, int sides) {
     while (sides & 2 && to > from && among(r, chars.s, at + before(at, from, to), to - before(at, from, to)))
       to = before(at, from, to);
   }
-  return from == 0 && to == v.s->n ? v : j_like(j_str(r, at + from, to - from), v);
+  return from == 0 && to == v.s->n ? v : j_part(r, v, from, to);
 }
 
 // Length of the line end at i, or 0.
@@ -96,10 +96,10 @@ jlist *j_split_lines(jrun *r, jval v, bool keep_ends) {
   for (size_t i = 0; i < s->n;) {
     size_t end = line_end(s->at, i, s->n);
     if (!end) { i++; continue; }
-    j_push(r, l, j_like(j_str(r, s->at + from, i - from + (keep_ends ? end : 0)), v));
+    j_push(r, l, j_part(r, v, from, keep_ends ? i + end : i));
     from = i += end;
   }
-  if (from < s->n) j_push(r, l, j_like(j_str(r, s->at + from, s->n - from), v));
+  if (from < s->n) j_push(r, l, j_part(r, v, from, s->n));
   return l;
 }
 
@@ -113,19 +113,19 @@ jval j_replace(jrun *r, jval v, jval old, jval new, int64_t most) {
       j_add(r, out, new);
       if (i == s->n) break;
       size_t len = (size_t)utf8_next(s->at + i, s->n - i);
-      str_addn(out, s->at + i, len);
+      j_add_part(r, out, s, i, i + len);
       i += len;
     } else {
       const char *hit = j_search(s->at + i, s->n - i, old.s->at, old.s->n);
       if (!hit) break;
-      str_addn(out, s->at + i, (size_t)(hit - s->at) - i);
+      j_add_part(r, out, s, i, (size_t)(hit - s->at));
       j_add(r, out, new);
       i = (size_t)(hit - s->at) + old.s->n;
     }
     jinja_charge(r, 1);
     if (most > 0) most--;
   }
-  str_addn(out, s->at + i, s->n - i);
+  j_add_part(r, out, s, i, s->n);
   return j_like(j_scratch_end(r), v);
 }
 
@@ -215,6 +215,7 @@ jval j_case(jrun *r, jval v, jcase how) {
   jinja_charge(r, 2 * s->n);
   for (size_t i = 0; i < s->n; i += len, j_watch(r, out, &next)) {
     uint32_t c = at_cp(s->at, i, s->n, &len);
+    size_t since = out->n;
     switch (how) {
       case CASE_LOWER: add_lower(out, s, i, c); break;
       case CASE_UPPER: add_upper(out, c, false); break;
@@ -227,6 +228,7 @@ jval j_case(jrun *r, jval v, jcase how) {
         break;
       case CASE_TITLE: if (inside) add_lower(out, s, i, c); else add_upper(out, c, true); inside = is_cased(c); break;
     }
+    j_stands_for(out, since, s, i, i + len);
   }
   return j_like(j_scratch_end(r), v);
 }

@@ -7,6 +7,28 @@
 #include <math.h>
 #include <stdlib.h>
 
+// ---- who wrote what -------------------------------------------------------------------------------------------------
+
+const uint8_t j_all_own[1] = {1};
+
+static const uint8_t *own_from(const jstr *s, size_t from) {
+  return s->own && s->own != J_OWN ? s->own + from : s->own;
+}
+
+static void put_own(uint8_t *to, const jstr *s) {
+  if (s->own && s->own != J_OWN) memcpy(to, s->own, s->n);
+  else memset(to, s->own ? 1 : 0, s->n);
+}
+
+static const uint8_t *own_of_spans(jrun *r, const text_spans *spans, size_t n) {
+  if (!spans->n) return NULL;
+  if (spans->at[0].from == 0 && spans->at[0].to == n) return J_OWN;
+  uint8_t *own = jinja_alloc(r, n);
+  for (size_t i = 0; i < spans->n; i++) memset(own + spans->at[i].from, 1, spans->at[i].to - spans->at[i].from);
+  jinja_charge(r, n / 16 + spans->n);
+  return own;
+}
+
 // ---- the run --------------------------------------------------------------------------------------------------------
 
 void jinja_fail(jrun *r, const char *fmt, ...) {
@@ -31,11 +53,16 @@ void jinja_enter(jrun *r) {
 }
 
 NORETURN static void too_much(jrun *r) {
+  if (r->crowded) account_here()->crowded = true;
   jinja_fail(r, "the values of the template need more than %zu bytes", r->max.memory);
 }
 
+static size_t capture_bytes(const struct jcapture *c) {
+  return c->below + c->text.cap + c->own.cap * sizeof *c->own.at;
+}
+
 void jinja_room(jrun *r, size_t n) {
-  size_t used = r->beside + arena_bytes(r->mem) + (r->capture ? r->capture->below + r->capture->text.cap : 0);
+  size_t used = r->beside + arena_bytes(r->mem) + (r->capture ? capture_bytes(r->capture) : 0);
   if (used > r->max.memory || n > r->max.memory - used) too_much(r);
 }
 
@@ -64,7 +91,7 @@ str *j_scratch(jrun *r) {
   jinja_charge(r, 4);                      // two allocations
   struct jcapture *c = xcalloc(1, sizeof *c);
   c->up = r->capture;
-  c->below = c->up ? c->up->below + c->up->text.cap : 0;
+  c->below = c->up ? capture_bytes(c->up) : 0;
   r->capture = c;
   return &c->text;
 }
@@ -73,20 +100,43 @@ void j_scratch_drop(jrun *r) {
   struct jcapture *c = r->capture;
   r->capture = c->up;
   str_free(&c->text);
+  vec_free(&c->own);
   free(c);
 }
 
 jval j_scratch_end(jrun *r) {
-  jval v = j_str(r, str_c(&r->capture->text), r->capture->text.n);
+  const struct jcapture *c = r->capture;
+  jval v = j_str(r, str_c(&c->text), c->text.n);
+  v.s->own = own_of_spans(r, &c->own, c->text.n);
   j_scratch_drop(r);
   return v;
+}
+
+// Runs of bytes with one author.
+void j_add_part(jrun *r, str *s, const jstr *of, size_t from, size_t to) {
+  size_t at = s->n;
+  text_spans *own = &((struct jcapture *)s)->own;
+  str_addn(s, of->at + from, to - from);
+  if (of->own == J_OWN) spans_add(own, at, s->n);
+  if (!of->own || of->own == J_OWN) return;
+  jinja_charge(r, (to - from) / 4);
+  for (size_t i = from, end; i < to; i = end) {
+    for (end = i + 1; end < to && of->own[end] == of->own[i]; end++) continue;
+    if (of->own[i]) spans_add(own, at + i - from, at + end - from);
+  }
+}
+
+bool j_is_own(const jstr *s, size_t from, size_t to) {
+  if (!s->own || s->own == J_OWN) return s->own;
+  while (from < to && s->own[from]) from++;
+  return from == to;
 }
 
 // ---- strings --------------------------------------------------------------------------------------------------------
 
 static jstr *str_at(jrun *r, const char *at, size_t n) {
   jstr *s = jinja_alloc(r, sizeof *s);
-  *s = (jstr){at, n, SIZE_MAX, NULL};
+  *s = (jstr){.at = at, .n = n, .chars = SIZE_MAX};
   return s;
 }
 
@@ -99,6 +149,21 @@ jstr *j_new_str(jrun *r, const char *at, size_t n) {
 
 jval j_str(jrun *r, const char *at, size_t n) { return (jval){.type = J_STR, .s = j_new_str(r, at, n)}; }
 jval j_text(jrun *r, const char *text) { return j_str(r, text, strlen(text)); }
+jval j_own(jrun *r, const char *at, size_t n) {
+  jval v = j_str(r, at, n);
+  v.s->own = J_OWN;
+  return v;
+}
+jval j_copy(jrun *r, const jstr *s) {
+  jval v = j_str(r, s->at, s->n);
+  v.s->own = s->own;
+  return v;
+}
+jval j_part(jrun *r, jval v, size_t from, size_t to) {
+  jval part = j_like(j_str(r, v.s->at + from, to - from), v);
+  part.s->own = own_from(v.s, from);
+  return part;
+}
 jval j_like(jval v, jval of) { v.safe = of.safe; return v; }
 bool j_same(const jstr *a, const jstr *b) { return a == b || (a->n == b->n && !memcmp(a->at, b->at, a->n)); }
 bool j_is(const jstr *s, const char *text) { return s->n == strlen(text) && !memcmp(s->at, text, s->n); }
@@ -123,6 +188,18 @@ size_t j_offset(jrun *r, jstr *s, size_t chars) {
   return i;
 }
 
+// The authors of a, which fills the buffer, and of b, which comes behind it.
+static const uint8_t *own_of_both(jrun *r, jbuf *buf, const jstr *a, const jstr *b) {
+  if (a->own == b->own && (!a->own || a->own == J_OWN)) return a->own;
+  if (!buf->own) {
+    buf->own = jinja_alloc(r, buf->cap);
+    put_own(buf->own, a);
+    jinja_charge(r, a->n / 16);
+  }
+  put_own(buf->own + a->n, b);
+  return buf->own;
+}
+
 // Appends in place where a's bytes are the last of a buffer with room; else the result gets a buffer with room, once it
 // is long.
 jval j_concat(jrun *r, jval a, jval b) {
@@ -139,11 +216,14 @@ jval j_concat(jrun *r, jval a, jval b) {
     buf->cap = cap;
     memcpy(buf->at, a.s->at, a.s->n);
     buf->used = a.s->n;
+    const uint8_t *own = a.s->own;
     a.s = str_at(r, buf->at, a.s->n);
+    a.s->own = own;
   }
   memcpy(buf->at + buf->used, b.s->at, b.s->n);
-  buf->used += b.s->n;
   jval v = {.type = J_STR, .s = str_at(r, a.s->at, n)};
+  v.s->own = own_of_both(r, buf, a.s, b.s);
+  buf->used += b.s->n;
   v.s->buf = buf;
   return v;
 }
@@ -189,7 +269,7 @@ const jstr *j_intern(jrun *r, struct jnames **names, const char *at, size_t n) {
     place = name_place(m, at, n);
   }
   m->n++;
-  return *place = j_new_str(r, at, n);
+  return *place = r->trusts ? j_own(r, at, n).s : j_new_str(r, at, n);
 }
 
 const jstr *j_known_name(const jinja *t, const char *name) { return *name_place(t->names, name, strlen(name)); }
@@ -289,7 +369,7 @@ bool j_dict_get(jrun *r, const jdict *d, jval key, jval *out) {
 }
 
 bool j_dict_get_text(jrun *r, const jdict *d, const char *key, size_t n, jval *out) {
-  jstr s = {key, n, SIZE_MAX, NULL};
+  jstr s = {.at = key, .n = n, .chars = SIZE_MAX};
   return j_dict_get(r, d, (jval){.type = J_STR, .s = &s}, out);
 }
 
@@ -473,6 +553,7 @@ jlist *j_items(jrun *r, jval v) {
       for (size_t i = 0; i < v.s->n;) {
         size_t len = (size_t)utf8_next(v.s->at + i, v.s->n - i);
         jval c = {.type = J_STR, .s = str_at(r, v.s->at + i, len)};
+        c.s->own = own_from(v.s, i);
         j_push(r, l, c);
         i += len;
       }
@@ -525,6 +606,7 @@ static void add_repr_text(jrun *r, str *s, const jstr *text) {
   for (size_t i = 0; i < text->n;) {
     int len = utf8_next(text->at + i, text->n - i);
     uint32_t c = utf8_code_point(text->at + i, len);
+    size_t since = s->n;
     if (c == (unsigned char)quote || c == '\\') { str_addc(s, '\\'); str_addc(s, (char)c); }
     else if (c == '\n') str_add(s, "\\n");
     else if (c == '\r') str_add(s, "\\r");
@@ -535,6 +617,7 @@ static void add_repr_text(jrun *r, str *s, const jstr *text) {
       str_addf(s, c < 256 ? "\\x%02x" : c < 65536 ? "\\u%04x" : "\\U%08x", (unsigned)c);
       jinja_charge(r, 8);
     }
+    j_stands_for(s, since, text, i, i + (size_t)len);
     i += (size_t)len;
     j_watch(r, s, &next);
   }
@@ -623,7 +706,7 @@ void j_add_repr(jrun *r, str *s, jval v) {
 }
 
 void j_add(jrun *r, str *s, jval v) {
-  if (v.type == J_STR) { jinja_charge(r, v.s->n / 16); str_addn(s, v.s->at, v.s->n); j_guard(r, s); }
+  if (v.type == J_STR) { jinja_charge(r, v.s->n / 16); j_add_part(r, s, v.s, 0, v.s->n); j_guard(r, s); }
   else if (v.type != J_UNDEF) j_add_repr(r, s, v);
 }
 
@@ -648,8 +731,10 @@ jval j_escape(jrun *r, jval v) {
                      : c == '\'' ? "&#39;"
                      : c == '"'  ? "&#34;"
                                  : NULL;
+    size_t since = s->n;
     if (as) str_add(s, as);
     else str_addc(s, c);
+    j_stands_for(s, since, text.s, i, i + 1);
     j_watch(r, s, &next);
   }
   text = j_scratch_end(r);

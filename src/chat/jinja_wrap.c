@@ -7,7 +7,17 @@
 #include "text/utf8.h"
 #include <utf8proc.h>
 
-struct wrap { jrun *r; const uint32_t *c; size_t n, width; bool cut, hyphens; jval between; str *out; };
+// c, n: the characters of a line of the text; point, byte: how far it has been put out, in both ways of counting.
+struct wrap {
+  jrun *r;
+  const uint32_t *c;
+  size_t n, width;
+  bool cut, hyphens;
+  jval between;
+  str *out;
+  const jstr *text;
+  size_t point, byte;
+};
 struct chunk { size_t from, end; };
 typedef struct chunks { struct chunk *at; size_t n, cap; } chunks;
 
@@ -61,12 +71,16 @@ static size_t head_of(const struct wrap *w, struct chunk k, size_t room) {
   return last && other + 1 < last ? last : room;
 }
 
+static void skip_to(struct wrap *w, size_t point) {
+  for (; w->point < point; w->point++) w->byte += (size_t)utf8_next(w->text->at + w->byte, w->text->n - w->byte);
+}
+
 static void put_line(struct wrap *w, struct chunk line, bool first) {
   if (!first) j_add(w->r, w->out, w->between);
-  for (size_t i = line.from; i < line.end; i++) {
-    char b[4];
-    str_addn(w->out, b, (size_t)utf8_put(w->c[i], b));
-  }
+  skip_to(w, line.from);
+  size_t from = w->byte;
+  skip_to(w, line.end);
+  j_add_part(w->r, w->out, w->text, from, w->byte);
   j_guard(w->r, w->out);
 }
 
@@ -111,7 +125,7 @@ jval j_wordwrap(jrun *r, jval text, int64_t width, bool cut, bool hyphens, jval 
       len = (size_t)utf8_next(s->at + at, s->n - at);
       c[w.n++] = utf8_code_point(s->at + at, (int)len);
     }
-    w.c = c;
+    w.c = c, w.text = s, w.point = w.byte = 0;
     for (size_t at = 0; at < w.n;) {
       struct chunk k = {at, chunk_end(&w, at)};
       jpush(r, &all, k);

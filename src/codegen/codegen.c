@@ -3,16 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
-#include "codegen/chain.h"
+#include "codegen/fuse_follower.h"
 #include "codegen/cost.h"
 #include "codegen/decompose.h"
 #include "codegen/expand.h"
-#include "codegen/join.h"
-#include "codegen/keep.h"
+#include "codegen/merge_launches.h"
+#include "codegen/reuse.h"
 #include "codegen/linearize.h"
 #include "codegen/mma.h"
-#include "codegen/neighbours.h"
-#include "codegen/numbers.h"
+#include "codegen/pack_sums.h"
+#include "codegen/launch_ids.h"
 #include "graph/record.h"
 #include "graph/verify.h"
 
@@ -89,8 +89,8 @@ void find_arguments(uop *ast, program *p) {
 enum { FLOPS_PER_BYTE = 16 };
 
 static void optimise(kernel *k, program *p, const codegen_options *o) {
-  if (o && o->tile) { p->tile = chain_follow(k, o->follows, o->tile) ? o->tile : 0; return; }
-  if (o && o->opts) { for (int i = 0; i < o->n_opts; i++) kernel_apply(k, o->opts[i]); return; }
+  if (o && o->tile) { p->tile = fuse_follower(k, o->follows, o->tile) ? o->tile : 0; return; }
+  if (o && o->opts) { kernel_apply_all(k, o->opts, o->n_opts, false); return; }
   if ((o && o->noopt) || env_int(ENV_NOOPT)) return;
   heuristic(k, p->flops->vmax / FLOPS_PER_BYTE <= p->bytes->vmax);
 }
@@ -111,9 +111,10 @@ static program *filling_program(graph *parent, uop *ast, const target *t) {
   p->tiles = store->nsrc > 2 && store->src[2]->b == AXIS_GLOBAL ? store->src[2]->src[0] : uop_idx(g, 1);
   p->bytes = uop_idx(g, 2 * p->bufs[0].elems);
   p->flops = uop_idx(g, 0);
+  die_if(p->tiles->op != OP_CONST || p->tiles->a < 1, "a filling kernel of a number of tiles that is not known");
   snprintf(p->name, sizeof p->name, "fill_%lld_%lld_%u", (long long)p->tiles->a,
            (long long)(p->bufs[0].elems / p->tiles->a), ast->nsrc);
-  if (t->has_local) ast = filling_numbers(g, ast, p);
+  if (t->has_local) ast = filling_launch_ids(g, ast, p);
   dump("filling kernel", ast);                          check(g, ast, STAGE_OPTIMISED, "filling kernel", NULL);
   linearize(g, decompose(g, ast, t), t, p);
   return p;
@@ -123,13 +124,13 @@ static program *filling_program(graph *parent, uop *ast, const target *t) {
 static uop *expand_all(kernel *k, program *p, const target *t, const codegen_options *o) {
   graph *g = k->g;
   uop *u;
-  bool ok = check(g, u = t->has_local ? work_group_numbers(k, p) : k->ast, STAGE_OPTIMISED, "work-groups", o) &&
+  bool ok = check(g, u = t->has_local ? launch_ids(k, p) : k->ast, STAGE_OPTIMISED, "work-groups", o) &&
             check(g, u = expand_gates(g, u), STAGE_OPTIMISED, "gates", o) &&
             check(g, u = expand_stages(g, u), STAGE_OPTIMISED, "stages", o) &&
             check(g, u = expand_unrolls(g, u), STAGE_OPTIMISED, "unroll", o) &&
             check(g, u = expand_lanes(g, u), STAGE_OPTIMISED, "lanes", o) &&
-            check(g, u = join_neighbours(g, u), STAGE_OPTIMISED, "neighbours", o) &&
-            check(g, u = keep_values(g, u, k->keep, k->keep_hint, t->tile_bytes), STAGE_OPTIMISED, "keep", o);
+            check(g, u = pack_sums(g, u), STAGE_OPTIMISED, "neighbours", o) &&
+            check(g, u = reuse_across_tokens(g, u, k->keep, k->keep_hint, t->tile_bytes), STAGE_OPTIMISED, "keep", o);
   if (ok) dump("expanded", u);
   return ok && check(g, u = decompose(g, u, t), STAGE_OPTIMISED, "decompose", o) ? u : NULL;
 }
@@ -141,7 +142,7 @@ static program *unsound(program *p) {
 
 program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o) {
   if (o && o->filling) return filling_program(parent, ast, t);
-  if (is_joined(ast)) return codegen_joined(parent, ast, t, o);
+  if (is_merged(ast)) return codegen_merged(parent, ast, t, o);
   graph *g = graph_new(parent);
   program *p = new_program(g);
   kernel k;
@@ -154,10 +155,10 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   optimise(&k, p, o);
   if (!check(g, k.ast, STAGE_KERNEL, "optimise", o) || (o && o->doubtful && !mma_sound(k.ast))) return unsound(p);
   memcpy(p->order, k.order, sizeof p->order);
-  p->ahead = k.ahead;
-  p->by_table = k.by_table;
+  p->distance = k.distance;
+  p->paged = k.paged;
   p->without = k.without;
-  if (t->has_local && !(o && o->tile)) p->tile = chain_tile(&k);
+  if (t->has_local && !(o && o->tile)) p->tile = follower_tile(&k);
   kernel_make_tiles(&k);
   if (!check(g, k.ast, STAGE_KERNEL, "tiles", o)) return unsound(p);
   name_kernel(&k, p);
@@ -177,10 +178,10 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   if (!sound) return unsound(p);
   if (env_int(ENV_SPEC)) verify_program(g, p->at, p->n, "linearize");
   if (debug_level() >= 3) {
-    fprintf(stderr, "kernel %s:", p->name);
-    for (int i = 0; i < k.n_applied; i++)
-      fprintf(stderr, " %s(%d, %d)", opt_name(k.applied[i].kind), k.applied[i].axis, k.applied[i].amount);
-    fputc('\n', stderr);
+    str opts = {0};
+    opts_print(&opts, k.applied, k.n_applied);
+    fprintf(stderr, "kernel %s:%s%s\n", p->name, opts.n ? " " : "", str_c(&opts));
+    str_free(&opts);
   }
   graph_record(g, NULL);
   if (debug_level() >= 5) { str s = {0}; program_print(&s, p); fprintf(stderr, "%s", str_c(&s)); str_free(&s); }
@@ -213,7 +214,7 @@ int64_t program_eval(const program *p, const uop *u, const int64_t *vars) {
     die("no value for variable %s", u->s);
   }
   int64_t s[3];
-  if (u->nsrc > 3) die("cannot evaluate %s", op_name((enum op)u->op));
+  die_if(u->nsrc > 3, "cannot evaluate %s", op_name((enum op)u->op));
   for (size_t i = 0; i < u->nsrc; i++) s[i] = program_eval(p, u->src[i], vars);
   switch (u->op) {
   case OP_ADD: return s[0] + s[1];

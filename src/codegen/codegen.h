@@ -12,14 +12,14 @@ typedef struct codegen_options {
   int n_opts;
   bool doubtful;             // the verifier looks at what each pass makes of them; NULL where it refuses that
   // if tile is not 0: it follows another kernel in its launch, of which each work-group has stored so many elements of
-  // PARAM `follows`, side by side (chain.h); instead of the heuristic
+  // PARAM `follows`, side by side (fuse_follower.h); instead of the heuristic
   int64_t follows, tile;
   struct recorder *record;   // if not NULL: hears of every pass and every rule that fires
 } codegen_options;
 
 // The pipeline of this folder. `ast`: SINK(STORE...) over PARAMs, from schedule/. The program is the caller's
 // (program_free); its nodes live in a graph of its own. What is in the ast was verified. NULL only with opts: for
-// several kernels in one launch (join.h), where the one that these are of (join_main) no longer fits the others; and
-// what is doubtful.
+// several kernels in one launch (merge_launches.h), where the one that these are of (merged_main) no longer fits the
+// others; and what is doubtful.
 program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o);
 #endif

@@ -108,7 +108,7 @@ static bool has_all(const char *needs, bool (*has)(const void *, const char *), 
   while (*needs) {
     char name[32];
     size_t n = strcspn(needs, " ");
-    if (n >= sizeof name) die("descriptor: the feature '%s' has too long a name", needs);
+    die_if(n >= sizeof name, "descriptor: the feature '%s' has too long a name", needs);
     memcpy(name, needs, n);
     name[n] = 0;
     if (!has(machine, name)) return false;

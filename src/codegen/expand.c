@@ -9,6 +9,12 @@
 
 typedef uop *visitor(graph *g, uop *u, uop **src, void *ctx);
 
+enum { MOST_LATE = 64 };             // more than MOST_BOUND: sums that items share take ranges over (opt_groups.c)
+
+static void few_sources(const uop *u, size_t n) {
+  die_if(n > MOST_LATE, "%s of %u", op_name((enum op)u->op), u->nsrc);
+}
+
 // Rebuilds the DAG, sources first, through a visitor.
 static uop *rebuild(graph *g, uop *root, visitor *visit, void *ctx) {
   arena *a = arena_new();
@@ -81,7 +87,7 @@ static uop *exchanged(graph *g, group_ctx *c, uop *sum) {
   int64_t size = 1, parts;
   for (; is_shared_out(partial) && n_levels < MOST_LEVELS; partial = partial->src[0]) {
     uop *u = level[n_levels] = partial;
-    if (u->nsrc > 1 + MOST_GROUPS) die("too many GROUP axes");
+    die_if(u->nsrc > 1 + MOST_GROUPS, "too many GROUP axes");
     for (size_t i = 1; i < u->nsrc; i++) {
       uop *r = again[n_levels][i] = uop_range(g, u->src[i]->src[0], c->next_range++, AXIS_REDUCE);
       mine = idx_add(g, idx_mul(g, mine, r->src[0]), u->src[i]);
@@ -111,8 +117,9 @@ static uop *exchanged(graph *g, group_ctx *c, uop *sum) {
 static uop *group_reduce(graph *g, uop *u, uop **s, void *ctx) {
   group_ctx *c = ctx;
   if (u->op != OP_REDUCE) return uop_with_src(g, u, s);
-  uop *keep[64], *groups[64];
+  uop *keep[MOST_LATE], *groups[MOST_LATE];
   size_t n = (size_t)uop_first_range(u), n_groups = 1;
+  few_sources(u, u->nsrc);
   int64_t in_step = 1;
   for (size_t i = 0; i < n; i++) keep[i] = s[i];
   for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) {
@@ -209,8 +216,9 @@ static uop *stage_of_group(graph *g, uop *u, uop **s, void *ctx) {
   if (u->op == OP_LOCAL && map_has(shared, u))
     return uop_new(g, OP_LOCAL, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = u->a, .b = u->b});
   if (u->op == OP_STORE && u->src[0]->src[0]->op == OP_LOCAL && map_has(shared, u->src[0]->src[0])) {
-    uop *src[64];
+    uop *src[MOST_LATE];
     size_t n = 0;
+    few_sources(u, u->nsrc);
     for (size_t i = 0; i < u->nsrc; i++) if (i < 2 || s[i]->op == OP_RANGE) src[n++] = s[i];
     uop *store = uop_new(g, OP_STORE, DT_VOID, 1, src, n, (uarg){0});
     return uop_new(g, OP_BARRIER, DT_VOID, 1, &store, 1, (uarg){0});
@@ -246,8 +254,9 @@ static uop *with_number(graph *g, uop *u, uop *r, int64_t i) {
 // The STOREs of a stage of which some loops are unrolled: several, in a SINK of their own.
 static uop *unroll_stage(graph *g, uop *u, uop **s) {
   VEC(uop *) stores = {0};
-  uop *src[64], *all;
+  uop *src[MOST_LATE], *all;
   size_t n = 2;
+  few_sources(u, u->nsrc);
   for (size_t i = 2; i < u->nsrc; i++) if (s[i]->b != AXIS_UNROLL) src[n++] = s[i];
   if (n == u->nsrc) return uop_with_src(g, u, s);
   src[0] = s[0]; src[1] = s[1];
@@ -283,8 +292,9 @@ static uop *unroll(graph *g, uop *u, uop **s, void *ctx) {
   if (u->op == OP_LOAD || u->op == OP_BARRIER) return after_each(g, u, s);
   if (u->op != OP_REDUCE) return uop_with_src(g, u, s);
   VEC(uop *) values = {0};
-  uop *ranges[64];
+  uop *ranges[MOST_LATE];
   size_t n = 0;
+  few_sources(u, u->nsrc - (size_t)uop_first_range(u));
   for (int i = 0; i < uop_first_range(u); i++) vec_push(&values, s[i]);
   for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) {
     if (s[i]->b != AXIS_UNROLL) { ranges[n++] = s[i]; continue; }
@@ -313,8 +323,9 @@ uop *expand_unrolls(graph *g, uop *ast) {
     if (!r) break;
     VEC(uop *) more = {0};
     for (size_t v = 0; v < stores.n; v++) {
-      uop *src[2 + 64], *st = stores.at[v];
+      uop *src[MOST_LATE], *st = stores.at[v];
       size_t n = 2;
+      few_sources(st, st->nsrc);
       src[0] = st->src[0]; src[1] = st->src[1];
       for (size_t i = 2; i < st->nsrc; i++) if (st->src[i] != r) src[n++] = st->src[i];
       uop *without = uop_new(g, OP_STORE, DT_VOID, 1, src, n, (uarg){0});
@@ -390,7 +401,7 @@ enum { MAX_LANES = 1024 };
 // Lanes first, first + step, ... of v, each so many times.
 static uop *every_lane(graph *g, uop *v, int lanes, int first, int step, int times) {
   unsigned char from[2 * MAX_LANES];
-  if (lanes > MAX_LANES) die("%d lanes", lanes);
+  die_if(lanes > MAX_LANES, "%d lanes", lanes);
   for (int i = 0; i < lanes; i++) {
     int lane = first + i / times * step;
     from[2 * i] = (unsigned char)lane;
@@ -476,7 +487,7 @@ static uop *dot_operand(graph *g, uop *u, uop **s, void *ctx) {
   if (u == c->inner) return rebuild(g, simplify(g, uop_substitute(g, u, &c->both)), to_lanes, NULL);
   int lanes = 1;
   for (size_t i = 0; i < u->nsrc; i++) lanes = s[i]->lanes > lanes ? s[i]->lanes : lanes;
-  if (u->nsrc > COUNT(src)) die("%s of %u", op_name((enum op)u->op), u->nsrc);
+  die_if(u->nsrc > COUNT(src), "%s of %u", op_name((enum op)u->op), u->nsrc);
   for (size_t i = 0; i < u->nsrc; i++)
     src[i] = s[i]->lanes > 1 && s[i]->lanes < lanes ? every_lane(g, s[i], lanes, 0, 1, lanes / s[i]->lanes) : s[i];
   if (u->op != OP_LOAD) return to_lanes(g, u, src, NULL);
@@ -499,7 +510,7 @@ static uop *dot_product(graph *g, uop *product, enum dtype acc, uop *inner) {
   uop_list l = uop_toposort(mem, &product, 1);
   for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_RANGE && l.at[i]->b == AXIS_LANE) lane = l.at[i];
   arena_free(mem);
-  if (!dot_operands(product, acc, lane, &a, &x)) die("a DOT axis over operands that do not fit");
+  die_if(!dot_operands(product, acc, lane, &a, &x), "a DOT axis over operands that do not fit");
   int n = lane ? (int)lane->src[0]->a : 1;
   uop *both = uop_range(g, uop_idx(g, k * n), 1 << 21, AXIS_LANE);
   dot_lanes c = {.inner = inner, .k = k};
@@ -574,8 +585,9 @@ static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx) {
     return uop_load_from(g, uop_with_src(g, u, s), index, lanes);
   }
   case OP_STORE: {
-    uop *lane = lane_of(u, 2), *src[64];
+    uop *lane = lane_of(u, 2), *src[MOST_LATE];
     size_t n = 2;
+    few_sources(u, u->nsrc);
     for (size_t i = 2; i < u->nsrc; i++) if (u->src[i] != lane) src[n++] = s[i];
     src[0] = s[0]; src[1] = s[1];
     if (lane) {
@@ -601,7 +613,7 @@ static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx) {
   default: break;
   }
   if (lanes == 1) return uop_with_src(g, u, s);
-  if (!(op_flags((enum op)u->op) & OPF_ELEMENTWISE)) die("%s of vectors", op_name((enum op)u->op));
+  die_if(!(op_flags((enum op)u->op) & OPF_ELEMENTWISE), "%s of vectors", op_name((enum op)u->op));
   return u->nsrc == 1   ? uop_op1(g, (enum op)u->op, s[0])
          : u->nsrc == 2 ? uop_op2(g, (enum op)u->op, s[0], s[1])
                         : uop_op3(g, (enum op)u->op, s[0], s[1], s[2]);

@@ -108,11 +108,6 @@ static bool dot_fits(const kernel *k, const uop *reduce, const uop *lane, const 
   return together;
 }
 
-bool reduce_binds(const uop *reduce, const uop *r) {
-  for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++) if (reduce->src[i] == r) return true;
-  return false;
-}
-
 // A dot-product instruction, if some integer reduction over an axis of four and some output axis fit it, and all other
 // memory that is read moves along that output axis by one element or not at all.
 static bool dot_lanes(kernel *k) {
@@ -146,7 +141,7 @@ static bool dot_lanes(kernel *k) {
   // a reduction over the same range that is no dot product gets ranges of its own
   uop *other = NULL;
   for (size_t i = 0; ok && i < l.n && !other; i++)
-    if (l.at[i]->op == OP_REDUCE && l.at[i] != dot && reduce_binds(l.at[i], x.at[inner]) &&
+    if (l.at[i]->op == OP_REDUCE && l.at[i] != dot && uop_binds(l.at[i], x.at[inner]) &&
         !dot_fits(k, l.at[i], x.at[lane], x.at[inner]))
       other = l.at[i];
   arena_free(a);
@@ -236,7 +231,7 @@ static bool lane_one_reduce(kernel *k) {
     // a range shared with a reduction that is laid in lanes another way is no range for lanes: part them
     bool apart = false;
     for (size_t j = 0; j < l.n && !apart; j++)
-      apart = l.at[j]->op == OP_REDUCE && l.at[j] != u && reduce_binds(l.at[j], r) &&
+      apart = l.at[j]->op == OP_REDUCE && l.at[j] != u && uop_binds(l.at[j], r) &&
               (has_lane(l.at[j]) || uop_has_axis(l.at[j], AXIS_LANE));
     did = apart ? kernel_separate(k, u) : apply_to(k, OPT_LANES, r, lanes_that_fit(k, r));
   }
@@ -829,7 +824,7 @@ static void staged(kernel *k) {
     while (n > 1 && r->src[0]->a % n) n--;
     if (n > 1 && apply_to(k, OPT_UPCAST, r, n == r->src[0]->a ? 0 : (int)n)) break;
   }
-  if (k->t->ahead.kib) kernel_apply(k, (opt){OPT_PREFETCH, k->t->ahead.kib, k->t->ahead.hint});
+  if (k->t->distance.kib) kernel_apply(k, (opt){OPT_PREFETCH, k->t->distance.kib, k->t->distance.hint});
   kernel_apply(k, (opt){OPT_PREFETCH, 0, PREFETCH_T1});
 }
 
@@ -862,9 +857,9 @@ void heuristic(kernel *k, bool by_memory) {
   unroll_copy(k);
   unroll_choices(k);
   if (by_memory) kernel_apply(k, (opt){OPT_ORDER, 0, 0});
-  prefetch ahead = by_memory && !tokens_share(k) ? k->t->ahead : k->t->ahead_many;
+  prefetch distance = by_memory && !tokens_share(k) ? k->t->distance : k->t->distance_of_tile;
   // What several tiles of tokens share is made once. Not with few registers: there loads decide, and these are more.
-  if (!by_memory && !has_few_registers(k) && kernel_apply(k, (opt){OPT_KEEP, ahead.kib ? 1 + ahead.hint : 0, 1}))
+  if (!by_memory && !has_few_registers(k) && kernel_apply(k, (opt){OPT_KEEP, distance.kib ? 1 + distance.hint : 0, 1}))
     return;
-  if (ahead.kib) kernel_apply(k, (opt){OPT_PREFETCH, ahead.kib, ahead.hint});
+  if (distance.kib) kernel_apply(k, (opt){OPT_PREFETCH, distance.kib, distance.hint});
 }

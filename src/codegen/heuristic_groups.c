@@ -1,7 +1,7 @@
 // The heuristic where there are work-groups (GPUs): sums are shared by neighbouring items, rows by items and groups.
 #include "codegen/heuristic_impl.h"
 #include "codegen/mma.h"
-#include "codegen/share.h"
+#include "codegen/stage_shared.h"
 #include "base/env.h"
 
 // Bytes that an access moves on by a step of r; -1 where it does not move evenly. Of a row's bytes that lie together
@@ -102,7 +102,7 @@ static int64_t step_of_most(uop *sum, uop *r) {
   double most = 0;
   for (size_t i = 0; i < all.n && plain; i++) {
     map seen = {0};
-    plain = all.at[i]->op != OP_REDUCE || !reduce_binds(all.at[i], r) || only_in_addresses(all.at[i]->src[0], r, &seen);
+    plain = all.at[i]->op != OP_REDUCE || !uop_binds(all.at[i], r) || only_in_addresses(all.at[i]->src[0], r, &seen);
     map_free(&seen);
   }
   arena_free(a);
@@ -144,7 +144,7 @@ static int share_sum(kernel *k, int items) {
     sum = did ? outer_sum(k, &steps) : NULL;
     bool outermost = false;
     for (int i = 0, n = sum ? ranges_inside(sum, ranges, &steps) : 0; i < n; i++)
-      outermost |= ranges[i]->b == AXIS_GROUP && reduce_binds(sum, ranges[i]) && ranges[i]->a >= before.next_range;
+      outermost |= ranges[i]->b == AXIS_GROUP && uop_binds(sum, ranges[i]) && ranges[i]->a >= before.next_range;
     if (outermost) shared *= (int)amount;
     else { *k = before; map_put(&tried, best, best); }
   }
@@ -396,7 +396,7 @@ static uop *step_to_share(const kernel *k, const uop *groups, int64_t room, int6
   *most = 0;
   kernel_axes(k, &x);
   for (int i = x.n_out; i < x.n; i++) {
-    int64_t bytes = x.at[i]->b == AXIS_REDUCE ? share_bytes(k, x.at[i], groups) : 0;
+    int64_t bytes = x.at[i]->b == AXIS_REDUCE ? stage_in_shared_bytes(k, x.at[i], groups) : 0;
     if (bytes > *most && bytes <= room) { *most = bytes; best = x.at[i]; }
   }
   return best;
@@ -435,7 +435,7 @@ static bool in_steps_of_others(kernel *k, const uop *r) {
   uop_list l = uop_toposort(a, &k->ast, 1);
   bool any = false;
   for (size_t i = 0; i < l.n && !any; i++) {
-    if (l.at[i]->op != OP_REDUCE || !reduce_binds(l.at[i], r)) continue;
+    if (l.at[i]->op != OP_REDUCE || !uop_binds(l.at[i], r)) continue;
     const uop_list free = uop_ranges(l.at[i]);
     for (size_t j = 0; j < free.n; j++) any |= free.at[j]->b == AXIS_REDUCE || free.at[j]->b == AXIS_UNROLL;
   }
@@ -446,12 +446,12 @@ static bool in_steps_of_others(kernel *k, const uop *r) {
 // Sums that are the same for all rows, such as a norm's: items that run in step share them, in the order in which a
 // kernel of its own adds them up (share_sum), so that a row has the same bits whether the norm is in its product or
 // not. False: there is none.
-static bool sums_in_step(kernel *k) {
+static bool sums_in_subgroup(kernel *k) {
   axes x;
   bool any = false;
   kernel_axes(k, &x);
   for (int i = x.n_out; i < x.n; i++) {
-    if (in_steps_of_others(k, x.at[i]) || !kernel_apply(k, (opt){OPT_STEP, i, k->t->step_items})) continue;
+    if (in_steps_of_others(k, x.at[i]) || !kernel_apply(k, (opt){OPT_STEP, i, k->t->subgroup_size})) continue;
     any = true;
     kernel_axes(k, &x);
   }
@@ -483,7 +483,7 @@ static bool share_alike(kernel *k, const uop *r) {
 // Where none do, those that share a row's.
 static void share_other_sums(kernel *k) {
   axes x;
-  if (sums_in_step(k)) return;
+  if (sums_in_subgroup(k)) return;
   kernel_axes(k, &x);
   int64_t parts = group_parts(k);
   for (int i = x.n_out; i < x.n && parts > 1; i++) {
@@ -564,7 +564,7 @@ static bool reduces_over(kernel *k, const uop *r) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   bool any = false;
-  for (size_t i = 0; i < l.n; i++) any |= l.at[i]->op == OP_REDUCE && reduce_binds(l.at[i], r);
+  for (size_t i = 0; i < l.n; i++) any |= l.at[i]->op == OP_REDUCE && uop_binds(l.at[i], r);
   arena_free(a);
   return any;
 }
@@ -602,7 +602,7 @@ static void sums_of_stages(kernel *k) {
       did = l.at[i]->op == OP_REDUCE && !has_items(k, l.at[i]) && kernel_separate(k, l.at[i]);
     arena_free(a);
   }
-  sums_in_step(k);
+  sums_in_subgroup(k);
 }
 
 // Are there many tokens, and blocks, and so enough work-groups?
@@ -725,7 +725,7 @@ static void merges_of_blocks(kernel *k) {
   for (int i = x.n_out; i < x.n; i++) {
     uop *r = x.at[i], *over;
     if (r->b != AXIS_REDUCE || r->src[0]->op == OP_CONST || !reduces_over(k, r) ||
-        apply_to(k, OPT_STEP, r, k->t->step_items))
+        apply_to(k, OPT_STEP, r, k->t->subgroup_size))
       continue;
     cut_in_parts(k, r, BLOCK_PARTS, &over);
     if (over) apply_to(k, tokens ? OPT_UNROLL : OPT_GROUP, over, 0);
@@ -734,10 +734,10 @@ static void merges_of_blocks(kernel *k) {
 
 // Where fewer items share a row than run in step, and there is a sum that all rows have in common, a work-group has as
 // many rows as fill a step. False: nothing is done.
-static bool rows_in_step(kernel *k, int axis, int shared, int64_t size) {
-  int rows = shared < k->t->step_items ? k->t->step_items / shared : 1;
+static bool rows_in_subgroup(kernel *k, int axis, int shared, int64_t size) {
+  int rows = shared < k->t->subgroup_size ? k->t->subgroup_size / shared : 1;
   kernel before = *k;
-  if (rows > 1 && size % rows == 0 && kernel_apply(k, (opt){OPT_LOCAL, axis, rows}) && sums_in_step(k)) return true;
+  if (rows > 1 && size % rows == 0 && kernel_apply(k, (opt){OPT_LOCAL, axis, rows}) && sums_in_subgroup(k)) return true;
   *k = before;
   return false;
 }
@@ -762,7 +762,7 @@ void work_groups(kernel *k) {
     total *= r->src[0]->a;
     if (alone || shares_loads(m, r)) row = r;
   }
-  if (!row) { if (shared > 1) sums_in_step(k); return; }
+  if (!row) { if (shared > 1) sums_in_subgroup(k); return; }
   if (alone || shared == 1) { rows = 1; block = 32; }
   int64_t size = row->src[0]->a;
   while (rows > 1 && (size % rows || total / rows < ENOUGH_GROUPS)) rows /= 2;
@@ -771,9 +771,9 @@ void work_groups(kernel *k) {
   while (block > 1 && k->t->max_group && block * shared > k->t->max_group) block /= 2;
   int axis = axis_of(k, row);
   if (rows > 1 && !kernel_apply(k, (opt){OPT_UPCAST, axis, rows})) block = 1;
-  if (shared > 1 && rows_in_step(k, axis, shared, size / rows)) return;
+  if (shared > 1 && rows_in_subgroup(k, axis, shared, size / rows)) return;
   if (block > 1) kernel_apply(k, (opt){OPT_LOCAL, axis, block});
-  if (shared > 1) sums_in_step(k);
+  if (shared > 1) sums_in_subgroup(k);
   if (shared == 1) merges_of_blocks(k);
   if (alone) more_items(k, block * group_parts(k));
 }

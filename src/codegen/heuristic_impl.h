@@ -10,7 +10,6 @@ void find_values(uop *u, map *seen, loads *out);                 // the same wit
 // Of range r in an INDEX (idx_factor).
 static inline int64_t index_coefficient(const uop *index, const uop *r) { return idx_factor(index->src[1], r); }
 bool has_own_weights(const loads *l, const uop *r);     // does each step of r read other weights?
-bool reduce_binds(const uop *reduce, const uop *r);
 bool shares_loads(uop *reduce, uop *r);          // does some load of its body stay the same along r?
 bool only_in_addresses(uop *u, uop *r, map *seen);               // is r in nothing but addresses that grow evenly?
 uop *main_reduce(kernel *k, int *count);         // the kernel's product; count: how many reduce over its last range

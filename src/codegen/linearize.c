@@ -23,8 +23,8 @@ typedef struct linear {
   bool in_order;             // nobody puts instructions in a better order than this one
   map opened;                // ranges whose loop has been opened before: the next one gets a fresh number
   uop_list all;
-  prefetch ahead;
-  int by_table;
+  prefetch distance;
+  int paged;
   region stack[MAX_DEPTH];
   int depth;
   int64_t next_range, next_acc, barriers;
@@ -42,7 +42,7 @@ static void number_ranges(linear *l) {
   for (size_t i = 0; i < l->all.n; i++) {
     uop *u = l->all.at[i];
     if (u->op != OP_RANGE) continue;
-    if (n == 64) die("a kernel with more than 64 ranges");
+    die_if(n == 64, "a kernel with more than 64 ranges");
     map_put(&l->bits, u, (void *)(uintptr_t)(1ull << n++));
     l->next_range = max_i64(l->next_range, u->a + 1);
   }
@@ -62,7 +62,7 @@ static uint64_t kind_hash(linear *l, const uop *u);
 static void emit_side_by_side(linear *l, uop *const *u, size_t n);
 
 static void open_loop(linear *l, uop *range) {
-  if (l->depth == MAX_DEPTH) die("loops nested too deeply");
+  die_if(l->depth == MAX_DEPTH, "loops nested too deeply");
   uop *end = emit(l, range->src[0]), *fresh = range;
   if (map_has(&l->opened, range) || end != range->src[0])
     fresh = uop_new(l->g, OP_RANGE, (enum dtype)range->dt, 1, &end, 1, (uarg){.a = l->next_range++, .b = range->b});
@@ -264,7 +264,7 @@ static void emit_asks(linear *l, const uop *u, int where) {
   map_put(&l->stack[where].done, u, one);
 }
 
-static bool is_chain(const uop *u) { return u->op == OP_REDUCE && (size_t)uop_first_range(u) == u->nsrc; }
+static bool has_followers(const uop *u) { return u->op == OP_REDUCE && (size_t)uop_first_range(u) == u->nsrc; }
 
 // Reductions and stages go to region `where`; the regions inside wait meanwhile. Several only if they are chains.
 static void emit_reductions(linear *l, uop *const *u, size_t n, int where) {
@@ -275,7 +275,7 @@ static void emit_reductions(linear *l, uop *const *u, size_t n, int where) {
   if (u[0]->op == OP_COPY) emit_copy(l, u[0]);
   else if (is_stage(u[0])) emit_stage(l, u[0], where);
   else if (u[0]->op == OP_PREFETCH) emit_asks(l, u[0], where);
-  else if (is_chain(u[0])) emit_chains(l, u, n, where);
+  else if (has_followers(u[0])) emit_chains(l, u, n, where);
   else emit_reduces(l, u[0], where);
   memcpy(l->stack + where + 1, saved, (size_t)inner * sizeof *saved);
   l->depth = depth;
@@ -311,9 +311,9 @@ static uop *loop_of(const linear *l, const uop *entry) {
 
 static void ask_before_load(linear *l, int where, const uop *load, uop *index) {
   if (!is_long_run(index->src[0]) || index->lanes > 1) return;
-  uop *table = l->by_table ? loop_of(l, table_entry_of(load)) : NULL;
-  if (table) ask_for_lines(l, where, load, emit(l, next_index(l, load, table)), 0, l->by_table - 1);
-  else if (l->ahead.kib) ask_for_lines(l, where, load, index, l->ahead.kib * 1024, l->ahead.hint);
+  uop *table = l->paged ? loop_of(l, table_entry_of(load)) : NULL;
+  if (table) ask_for_lines(l, where, load, emit(l, next_index(l, load, table)), 0, l->paged - 1);
+  else if (l->distance.kib) ask_for_lines(l, where, load, index, l->distance.kib * 1024, l->distance.hint);
 }
 
 static uop *emit(linear *l, uop *u) {
@@ -341,7 +341,7 @@ static uop *emit(linear *l, uop *u) {
     if ((hit = find_emitted(l, to))) { map_put(&l->stack[l->depth - 1].done, u, hit); return hit; }
     map_put(&l->stack[where].done, to, to);
   }
-  if (to->op == OP_LOAD && (l->ahead.kib || l->by_table)) ask_before_load(l, where, u, to->src[0]);
+  if (to->op == OP_LOAD && (l->distance.kib || l->paged)) ask_before_load(l, where, u, to->src[0]);
   append_op(&l->stack[where], to);
   map_put(&l->stack[where].done, u, to);
   return to;
@@ -384,7 +384,7 @@ static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
              target_region(l, set_of(l, u[i])) == target_region(l, set_of(l, rest.at[0]));
   }
   uop *first = rest.n > 1 && alike ? rest.at[0] : NULL;
-  if (first && is_chain(first)) emit_reductions(l, rest.at, rest.n, target_region(l, set_of(l, first)));
+  if (first && has_followers(first)) emit_reductions(l, rest.at, rest.n, target_region(l, set_of(l, first)));
   else if (first && first->op != OP_REDUCE && !is_stage(first)) {
     unsigned *order = xmalloc((first->nsrc + 1) * sizeof *order);
     order_operands(l, first, order);
@@ -467,7 +467,7 @@ static void end_with_barriers(linear *l, program *p) {
 
 void linearize(graph *g, uop *ast, const target *t, program *p) {
   arena *a = arena_new();
-  linear l = {.g = g, .t = t, .depth = 1, .ahead = p->ahead, .by_table = p->by_table, .in_order = p->order[ORDER_ALL]};
+  linear l = {.g = g, .t = t, .depth = 1, .distance = p->distance, .paged = p->paged, .in_order = p->order[ORDER_ALL]};
   l.all = uop_toposort(a, &ast, 1);
   number_ranges(&l);
   // parameters first, so that every program declares its arguments in order

@@ -142,7 +142,7 @@ static uop *picked(graph *g, uop *mma, uop *which, int zero, int one) {
 static uop *sum_of_bytes(graph *g, uop *reduce, const tile *c) {
   uop *a, *x, *src[64];
   size_t n = 0;
-  if (!dot_operands(reduce->src[0], DT_I32, NULL, &a, &x)) die("an MMA axis over operands that do not fit");
+  die_if(!dot_operands(reduce->src[0], DT_I32, NULL, &a, &x), "an MMA axis over operands that do not fit");
   int k = c->half || !uop_is_int(c->inner->src[0], HALF) ? 2 * HALF : HALF;
   src[n++] = uop_splat(g, uop_int(g, DT_I32, 0), 4);
   for (int i = 0; i < k / 8; i++) src[n++] = rows_operand(g, a, c, i);
@@ -184,7 +184,7 @@ static uop *two_halves(graph *g, uop *v, const tile *c, map *to, int pair) {
 
 static uop *sum_of_halves(graph *g, uop *reduce, tile *c) {
   uop *a, *x, *src[1 + 4 + 2], *sum = uop_splat(g, uop_float(g, DT_F32, 0), 4);
-  if (!half_operands(reduce, &c->m, &a, &x)) die("an MMA axis over operands that do not fit");
+  die_if(!half_operands(reduce, &c->m, &a, &x), "an MMA axis over operands that do not fit");
   c->lane = uop_range(g, uop_idx(g, 2), LANE_RANGE, AXIS_LANE);
   for (int part = 0; part < 2; part++) {
     src[0] = sum;
@@ -207,6 +207,7 @@ static uop *sum_of_halves(graph *g, uop *reduce, tile *c) {
 static uop *tile_sum(graph *g, uop *reduce, tile *c) {
   uop *rest[64];
   size_t n_rest = 0;
+  die_if(reduce->nsrc > COUNT(rest), "a sum over %u ranges", reduce->nsrc);
   bool halves = mma_halves(reduce) != DT_VOID;
   for (size_t i = 1; i < reduce->nsrc; i++) {
     uop *r = reduce->src[i];

@@ -1,61 +1,59 @@
-// OptOps: transformations of a kernel's ranges. All but a few are one substitution r -> r' * amount + new.
+// OptOps: transformations of a kernel's ranges. All but a few are one substitution r -> r' * amount + new. Each is a
+// row of a table (opt.c): name, operands, what it does or why not, and what a search tries of it.
 #ifndef WEFT_OPT_H
 #define WEFT_OPT_H
 #include "base/str.h"
 #include "codegen/program.h"
 #include "graph/symbolic.h"
 
+// Two operands each. An axis is an index into kernel_axes at the time when the opt is applied; so many steps of it, 0:
+// all. A size that the steps do not divide is padded, so there is no PADTO. The order is that of a search's candidates.
 enum opt_kind {
-  OPT_UPCAST,
-  OPT_UNROLL,
-  OPT_LANES,
-  OPT_LOCAL,
-  OPT_GROUP,
-  OPT_GROUPTOP,
-  OPT_THREAD,
-  OPT_LOOP,
-  OPT_TC,
-  OPT_SWAP,
-  OPT_BLOCKS,
-  OPT_SEPARATE,
-  OPT_ORDER,
-  OPT_DESCRIPTOR,
-  OPT_LAYOUT,
+  OPT_LANES,       // (axis, steps): vectors along it
+  OPT_SWAP,        // (output axis, output axis) change places in the order of the loops
+  OPT_UPCAST,      // (output axis, steps) are copies in one iteration
+  OPT_UNROLL,      // (summed axis, steps): the same of a sum
+  OPT_ORDER,       // (enum order_kind, 0): what the compiler has to leave in the order of the program
+  // (KiB, prefetch_hint): loads of streams ask for the bytes so many KiB further on; with 0 KiB, loads through a table
+  // ask for those of the next entry. No value changes.
   OPT_PREFETCH,
+  // (1 + hint or 0, operations): what all steps of the innermost plain loop over the output share, values of weights
+  // that take so many operations or more, is computed once before it and kept in memory of the tile (reuse.h). With a
+  // hint, what the next tile reads is asked for meanwhile.
   OPT_KEEP,
-  OPT_MMA,
+  OPT_THREAD,      // (output axis, steps) are tiles that threads share, whatever the sums inside
+  OPT_LOCAL,       // (axis, steps) are items of a work-group; of a stage's axis: as many as there are make it together
+  OPT_GROUP,       // (summed axis, steps) are items of a work-group, which add their sums up
+  OPT_GROUPTOP,    // the same, with an item's steps side by side
+  // (0, 1 + row of the table of descriptors, or 0): the dot products that TC made are written with it, in as many
+  // pieces as it has too few lanes, or in plain arithmetic. Without DESCRIPTOR: with the first row that fits.
+  OPT_DESCRIPTOR,
+  OPT_LOOP,        // (axis, steps) are a loop of their own
+  // (output axis, summed axis): the output is laid in lanes, and the dot-product instruction adds up neighbours of the
+  // sum. (summed axis, the same), where there are work-groups: each item adds up neighbours; nothing is laid in lanes.
+  OPT_TC,
+  OPT_BLOCKS,      // (0, 0): kernel_split_on_constants
+  OPT_SEPARATE,    // (number of a REDUCE in topological order, 0) gets ranges of its own
+  OPT_LAYOUT,      // (0, enum layout_kind): of a weight, not of a kernel: always refused here
+  OPT_MMA,         // (summed axis, 0): tiles that 32 items compute together (mma.h); output axes have to be cut for it
+  // (summed axis, items in step): a sum that no item has for itself is made by items that run in step: the same ones
+  // that have rows of a weight, make a tile or share its sum, in any number of such sets.
   OPT_STEP,
+  // (0, steps): a product with one column gets a further output axis, the first one, whose steps all are that column
+  // and of which one is stored
   OPT_COLUMNS,
+  // (summed axis, parts): each part is a sum of every so-manieth step, and the parts are added up. Items may have
+  // parts, and parts of parts, for themselves, or one all of them (GROUP of that axis, or none): the order of additions
+  // is the same.
   OPT_PARTS,
+  // (summed axis, LOCAL output axis): what items along the output axis read alike of streams in a step of the sum is
+  // brought to the memory of the work-group a step ahead (stage_shared.h). No other OptOp follows it.
   OPT_SHARE,
   OPT_COUNT
 };
 
-// axis: index into kernel_axes at the time when the opt is applied. amount 0: the whole axis. TC: axis is the output
-// axis that is laid in lanes, amount the reduced axis of which the dot-product instruction adds up four neighbours.
-// Where there are work-groups it may be TC(i, i): each item adds up four neighbours of axis i, and no axis is laid in
-// lanes. LOCAL of a stage's axis: all items of a work-group, as many as `amount`, make the stage together. SWAP: axis
-// and amount, two output axes, change places in the loop order. THREAD (whole axis): its steps are tiles that threads
-// share, whatever the reductions inside. There is no PADTO of its own: an amount that does not divide a size pads it.
-// BLOCKS: kernel_split_on_constants. SEPARATE: kernel_separate of REDUCE number `axis` in topological order. ORDER:
-// what the compiler has to leave in the order of the program, enum order_kind (program.h). DESCRIPTOR: the dot products
-// that TC made are written with row amount - 1 of the table of descriptors, in as many pieces as it has too few lanes,
-// or (0) without any, in plain arithmetic; without it, with the first row that fits. LAYOUT is none of a kernel, but of
-// a weight (enum layout_kind), and refused. PREFETCH: loads of streams ask for the bytes `axis` KiB further on, with
-// hint `amount` (prefetch_hint); where axis is 0, loads through a table for those of the next entry. It changes no
-// value. KEEP: what all steps of the innermost plain loop over the output share, values of weights that take `amount`
-// operations or more, is computed once before it and kept in memory of the tile (keep.h); where axis is not 0, what the
-// next tile reads is asked for meanwhile, with hint axis - 1. MMA: sums over reduced axis `axis` become tiles
-// that 32 items compute together (mma.h), which its output axes have to be cut for. STEP: a sum that no item has for
-// itself is made by `amount` items that run in step, along reduced axis `axis`; the same ones that have rows of a
-// weight, make a tile or share its sum, in any number of such sets. COLUMNS: a product has one column alone, so it gets
-// a further output axis, the first one, of `amount` steps, all of which are that column and of which one is stored.
-// PARTS: sums over reduced axis `axis` are made in `amount` parts, each a sum of every `amount`-th step, which are then
-// added up. Items may have parts, and parts of parts, for themselves, or one all of them (GROUP of that axis, or none):
-// through the memory of a work-group the order of additions is the same. SHARE: what items along output axis `amount`
-// (LOCAL) read alike of streams in a step of reduced axis `axis` is brought to the memory of the work-group, a step
-// ahead (share.h); no other OptOp follows it. A list says all that was done to a kernel, so
-// that the heuristic's own list, applied again, gives its kernel again.
+// A list of them says all that was done to a kernel, so that the heuristic's own list, applied again, gives its kernel
+// again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 
 enum { MOST_PREFETCH_KIB = 64, MOST_KEEP = 64 };
@@ -71,23 +69,27 @@ typedef struct kernel {
   opt applied[32];
   int n_applied;
   bool order[ORDER_KINDS];   // ORDERs that were applied
-  prefetch ahead;            // PREFETCH
-  int by_table;              // 1 + hint of PREFETCH(0, hint); 0: none
+  prefetch distance;            // PREFETCH
+  int paged;              // 1 + hint of PREFETCH(0, hint); 0: none
   int keep, keep_hint;       // operations of KEEP, 0: none; 1 + hint for what the next tile keeps, 0: none
   descriptor_set without;    // descriptors that a DESCRIPTOR leaves out
   uop *share_step, *share_alike;           // ranges of SHARE; NULL: none
+  const char *refusal;       // why kernel_apply refused the last one it did; static
 } kernel;
 
-enum { MAX_AXES = 48 };
+// MOST_BOUND: sources of what binds ranges, until loops are unrolled: a place and a value, or values, and ranges
+enum { MAX_AXES = 48, MOST_BOUND = 2 + MAX_AXES };
 // Output ranges in STORE order, then those of reductions and stages (STOREs inside of the value, see rangeify.h) by
 // number.
 typedef struct axes { int n, n_out; uop *at[MAX_AXES]; } axes;
 
 void kernel_init(kernel *k, graph *g, uop *ast, const target *t);
 void kernel_axes(const kernel *k, axes *out);
-// False (and nothing changed) where the opt makes no sense: amount does not fit, axis is of another kind.
-// A size that `amount` does not divide is padded: reductions are masked, stores guarded where it matters.
+// False where the opt makes no sense here (an axis is of another kind, steps do not fit): nothing changed then but
+// k->refusal, which says why. Of a size that is padded, reductions are masked and stores guarded where it matters.
 bool kernel_apply(kernel *k, opt o);
+// One after the other. False: one was refused (DEBUG=3 says why). `strictly`: that ends it.
+bool kernel_apply_all(kernel *k, const opt *opts, int n, bool strictly);
 // ranges under div and mod by constants are split there: block structure reappears
 void kernel_split_on_constants(kernel *k);
 const char *opt_name(enum opt_kind k);

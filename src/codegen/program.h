@@ -31,7 +31,7 @@
 // - SHUFFLE: see ops.h. EXTRACT: one lane. STACK: scalars to a vector. HREDUCE(op): halves: v = lo-half op hi-half
 //   until one lane is left. BARRIER: all work-items of the work-group (GPU only); b: enum barrier_kind.
 //   COPY: only where the target has copy_bytes, as many as that at most; both addresses are at multiples of the bytes.
-//   SWAP: only where the target has step_items; a work-group is a multiple of these, or smaller.
+//   SWAP: only where the target has subgroup_size; a work-group is a multiple of these, or smaller.
 //
 // On a CPU a kernel is `void name(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi)`: tiles lo..hi-1.
 #ifndef WEFT_PROGRAM_H
@@ -78,13 +78,13 @@ typedef struct program {
   // CPU: number of tiles, an IDX expression over vars (CONST 1 if there is no GLOBAL)
   uop *tiles;
   uop *global[3], *local[3];                       // GPU: number of work-groups and of work-items in one; NULL on a CPU
-  // GPU: elements of the output that each work-group stores side by side; 0: they lie elsewhere (chain.h)
+  // GPU: elements of the output that each work-group stores side by side; 0: they lie elsewhere (fuse_follower.h)
   int64_t tile;
   // moved and done by one launch, IDX expressions over vars: estimates, for tables (cost.h)
   uop *bytes, *flops;
   bool order[ORDER_KINDS];
-  prefetch ahead;
-  int by_table;                                    // 1 + hint of loads through a table; 0: they ask for nothing
+  prefetch distance;
+  int paged;                                    // 1 + hint of loads through a table; 0: they ask for nothing
   descriptor_set without;                          // descriptors that are not to be used (OptOp DESCRIPTOR)
   const struct opt *applied;                       // the OptOps (opt.h) that made these loops
   int n_applied;
@@ -99,7 +99,7 @@ typedef struct target {
   bool has_fma, has_f16, lacks_round;              // FMA; CAST between F16 and F32; no FLOOR and TRUNC
   // of streams (of this machine: the heuristic's defaults for OptOp PREFETCH): where memory decides a kernel's time,
   // and where it computes for longer, for many tokens at once
-  prefetch ahead, ahead_many;
+  prefetch distance, distance_of_tile;
   int64_t cache_bytes;                             // of a core's own second cache
   int64_t tile_bytes;                              // that a tile may keep for itself
   descriptor_set descriptors;                      // dot-product instructions; none: DOT becomes plain arithmetic
@@ -108,7 +108,7 @@ typedef struct target {
   // takes EXP2, LOG2, SIN, RECIP, IDIV, MOD, BF16 as they are (the interpreter)
   bool keeps_math;
   // neighbouring work-items that run in step and give each other values (SWAP): a power of two; 0: they do not
-  int step_items;
+  int subgroup_size;
   // where there are work-groups: rows of a weight that are laid side by side, one for each of so many items, and the
   // bytes of a row that an item reads at once (schedule/layout.h); 0: weights stay as they lie
   int row_items, row_bytes;

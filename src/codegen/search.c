@@ -13,7 +13,8 @@
 // - what is changed otherwise are output ranges and integer sums, which are exact in any order;
 // - and the device compares outputs bit by bit.
 #include "codegen/search.h"
-#include "codegen/join.h"
+#include "codegen/merge_launches.h"
+#include "codegen/opt_rows.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,8 +44,7 @@ typedef struct search {
 
 static bool replay_opts(kernel *k, graph *g, uop *ast, const target *t, const opt *opts, int n) {
   kernel_init(k, g, simplify(g, ast), t);
-  for (int i = 0; i < n; i++) if (!kernel_apply(k, opts[i])) return false;
-  return true;
+  return kernel_apply_all(k, opts, n, true);
 }
 
 static int64_t copies_of(kernel *k) {
@@ -83,8 +83,8 @@ static int deciding_prefix(graph *g, uop *ast, const target *t, const opt *opts,
   kernel_init(&k, g, simplify(g, ast), t);
   for (int i = 0; i < n; i++) {
     kernel_axes(&k, &x);
-    enum opt_kind kind = opts[i].kind;
-    if (kind == OPT_BLOCKS || kind == OPT_SEPARATE || kind == OPT_TC || (kind == OPT_LANES && opts[i].axis >= x.n_out))
+    const opt_row *row = opt_row_of(opts[i].kind);
+    if (row->decides == DECIDES_SUMS || (row->decides == DECIDES_SUMS_IF_SUMMED && opts[i].axis >= x.n_out))
       prefix = i + 1;
     if (!kernel_apply(&k, opts[i])) break;
   }
@@ -112,7 +112,7 @@ static bool disallow(str *why, const char *text) {
 bool search_allows(graph *parent, uop *ast, const target *t, const opt *opts, int n, str *why) {
   graph *g = graph_new(parent);
   kernel k, h;
-  ast = join_main(ast);
+  ast = merged_main(ast);
   str mine = {0}, its = {0};
   kernel_init(&h, g, simplify(g, ast), t);
   heuristic(&h, false);
@@ -120,7 +120,10 @@ bool search_allows(graph *parent, uop *ast, const target *t, const opt *opts, in
   bool ok = true;
   if (n < prefix || memcmp(opts, h.applied, (size_t)prefix * sizeof *opts))
     ok = disallow(why, "it does not begin as the heuristic does");
-  if (ok && !replay_opts(&k, g, ast, t, opts, n)) ok = disallow(why, "one of its OptOps cannot be applied");
+  if (ok && !replay_opts(&k, g, ast, t, opts, n)) {
+    ok = disallow(why, "an OptOp is refused: ");
+    if (why) str_add(why, k.refusal);
+  }
   if (ok && copies_of(&k) > max_i64(MAX_COPIES, copies_of(&h) * COPIES_MORE))
     ok = disallow(why, "it makes too many copies of the body");
   if (ok && !in_order(&k)) ok = disallow(why, "it changes the order of a sum of floats");
@@ -165,82 +168,38 @@ static int without_kind(const opt *from, int n, enum opt_kind kind, int axis, op
   return m;
 }
 
-// Ops of a whole kernel's loads, which name no axis: the heuristic's list ends with them.
-static bool is_manner(enum opt_kind kind) { return kind == OPT_ORDER || kind == OPT_PREFETCH || kind == OPT_KEEP; }
+static bool holds_opt(const opt *list, int n, opt o) {
+  for (int i = 0; i < n; i++) if (!memcmp(&list[i], &o, sizeof o)) return true;
+  return false;
+}
 
-// `from` and one more op.
+// `from` and one more op. Of those that are there once, the new one takes the old one's place, or the old one goes; one
+// of all loads that is there already goes.
 static void extend_by_one(search *s, candidates *to, const opt *from, int n) {
-  static const prefetch aheads[] = {
-    {4, PREFETCH_T0}, {8, PREFETCH_T0}, {16, PREFETCH_T0}, {8, PREFETCH_NTA}, {2, PREFETCH_T0},
-    {32, PREFETCH_T1}, {0, PREFETCH_T1}, {0, PREFETCH_T2}};
-  static const int upcasts[] = {2, 4, 8, 3, 6, 12, 16}, unrolls[] = {0, 2, 4, 8}, lanes[] = {16, 8, 32, 4};
   graph *g = graph_new(s->parent);
   kernel k;
   axes x;
   opt o[MOST_OPTS + 1];
+  opt_vec more = {0};
   if (n < 0 || n >= MOST_OPTS || !replay_opts(&k, g, s->ast, s->s->t, from, n)) { graph_free(g); return; }
-  if (n) memcpy(o, from, (size_t)n * sizeof *o);
-  // items that run in step are lanes already
-  bool in_lanes = !s->s->t->vector_bytes || s->s->t->step_items;
-  for (int i = 0; i < n; i++) in_lanes |= from[i].kind == OPT_LANES || from[i].kind == OPT_TC;
   kernel_axes(&k, &x);
-  for (size_t m = 0; !in_lanes && m < COUNT(lanes); m++)
-    for (int i = x.n_out; i-- > 0;) {
-      o[n] = (opt){OPT_LANES, i, lanes[m]};
-      if (x.at[i]->b == AXIS_LOOP) add_candidate(s, to, o, n + 1);
-    }
-  for (int i = 0; i < x.n_out; i++)
-    for (int j = i + 1; j < x.n_out; j++) {
-      o[n] = (opt){OPT_SWAP, i, j};
-      if (x.at[i]->b == AXIS_LOOP && x.at[j]->b == AXIS_LOOP) add_candidate(s, to, o, n + 1);
-    }
-  for (size_t m = 0; m < COUNT(upcasts); m++)
-    for (int i = 0; i < x.n_out; i++) {
-      o[n] = (opt){OPT_UPCAST, i, upcasts[m]};
-      if (x.at[i]->b == AXIS_LOOP) add_candidate(s, to, o, n + 1);
-    }
-  for (size_t m = 0; m < COUNT(unrolls); m++)
-    for (int i = x.n; i-- > x.n_out;) {
-      o[n] = (opt){OPT_UNROLL, i, unrolls[m]};
-      if (x.at[i]->b == AXIS_REDUCE) add_candidate(s, to, o, n + 1);
-    }
-  for (int what = 0; what < ORDER_KINDS; what++) {
-    o[n] = (opt){OPT_ORDER, what, 0};
-    add_candidate(s, to, o, k.order[what] ? without_kind(from, n, OPT_ORDER, what, o) : n + 1);
-    if (n) memcpy(o, from, (size_t)n * sizeof *o);
-  }
-  int bare = without_kind(from, n, OPT_PREFETCH, -1, o);
-  add_candidate(s, to, o, bare);
-  for (size_t m = 0; m < COUNT(aheads); m++) {
-    o[bare] = (opt){OPT_PREFETCH, aheads[m].kib, aheads[m].hint};
-    add_candidate(s, to, o, bare + 1);
-  }
-  bare = without_kind(from, n, OPT_KEEP, -1, o);
-  add_candidate(s, to, o, bare);
-  for (int least = 1; least <= 2; least++)
-    for (int hint = 0; hint <= PREFETCH_T2 + 1; hint++) {
-      o[bare] = (opt){OPT_KEEP, hint, least};
-      add_candidate(s, to, o, bare + 1);
-    }
-  if (n) memcpy(o, from, (size_t)n * sizeof *o);
-  for (int i = 0; i < x.n_out; i++) {
-    o[n] = (opt){OPT_THREAD, i, 0};
-    if (x.at[i]->b == AXIS_LOOP && x.n_out > 1) add_candidate(s, to, o, n + 1);
-  }
-  if (s->s->t->has_local)
-    for (int i = 0; i < x.n; i++)
-      for (int m = 2; m <= 32; m *= 4) {
-        o[n] = (opt){i < x.n_out ? OPT_LOCAL : OPT_GROUP, i, m};
-        add_candidate(s, to, o, n + 1);
-        o[n].kind = OPT_GROUPTOP;
-        if (i >= x.n_out) add_candidate(s, to, o, n + 1);
+  for (int kind = 0; kind < OPT_COUNT; kind++) {
+    const opt_row *row = opt_row_of((enum opt_kind)kind);
+    more.n = 0;
+    if (row->candidates) row->candidates(&k, &x, &more);
+    int bare = without_kind(from, n, row->once ? (enum opt_kind)kind : OPT_COUNT, -1, o);
+    if (row->once) add_candidate(s, to, o, bare);
+    for (size_t i = 0; i < more.n; i++) {
+      bool goes = row->of_loads && !row->once && holds_opt(from, n, more.at[i]);
+      o[bare] = more.at[i];
+      if (!goes) add_candidate(s, to, o, bare + 1);
+      else {
+        opt less[MOST_OPTS];
+        add_candidate(s, to, less, without_kind(from, n, (enum opt_kind)kind, more.at[i].axis, less));
       }
-  for (int row = 0; descriptor_at((size_t)row); row++) {
-    o[n] = (opt){OPT_DESCRIPTOR, 0, row + 1};
-    add_candidate(s, to, o, n + 1);
+    }
   }
-  o[n] = (opt){OPT_DESCRIPTOR, 0, 0};
-  add_candidate(s, to, o, n + 1);
+  vec_free(&more);
   graph_free(g);
 }
 
@@ -359,11 +318,11 @@ static void race_waiting(search *s, candidates *c) {
   }
 }
 
-// The heuristic's list h and its beginnings, each with one op more; what ends the list (is_manner) stays at the end.
+// The heuristic's list h and its beginnings, each with one op more; what ends the list (of_loads) stays at the end.
 static void neighbours(search *s, candidates *c, const opt *h, int n) {
   opt o[MOST_OPTS];
   int tail = 0;
-  while (tail < n && is_manner(h[n - 1 - tail].kind)) tail++;
+  while (tail < n && opt_row_of(h[n - 1 - tail].kind)->of_loads) tail++;
   extend_by_one(s, c, h, n);
   for (int whole = 0, m = n - tail; whole < 2; whole++, m = n - tail)
     while (m-- > s->prefix && (!whole || m >= n - tail - 2)) {
@@ -415,28 +374,31 @@ static void set_bounds(search *s, const opt *own, int n) {
   graph_free(g);
 }
 
-// Is l what `from` is without its op of this kind (one of them), a manner?
+// Is l what `from` is without its op of this kind (one of them), which is of loads?
 static bool only_lacks(const opt_list *l, const opt *from, int n, enum opt_kind kind) {
   opt o[MOST_OPTS];
-  for (int i = 0; i < n && is_manner(kind); i++)
+  for (int i = 0; i < n && opt_row_of(kind)->of_loads; i++)
     if (from[i].kind == kind && without_kind(from, n, kind, from[i].axis, o) == l->n &&
         !memcmp(l->opts, o, (size_t)l->n * sizeof *o))
       return true;
   return false;
 }
 
-// By the last op; of a list that only lacks a manner, by that one; what is shorter otherwise comes last.
+// By the last op; of a list that only lacks one of loads, by that one; what is shorter otherwise comes last.
 static int rank_by_last(const opt_list *l, const opt *from, int n) {
-  static const enum opt_kind first[] = {OPT_PREFETCH, OPT_KEEP,   OPT_SWAP,   OPT_ORDER,
-                                        OPT_UNROLL,   OPT_UPCAST, OPT_THREAD, OPT_DESCRIPTOR};
-  int i = 0;
-  for (; i < (int)COUNT(first); i++)
-    if (l->n < n ? only_lacks(l, from, n, first[i]) : l->n && l->opts[l->n - 1].kind == first[i]) break;
-  return i;
+  enum { LAST = OPT_COUNT };
+  int rank = LAST;
+  for (int kind = 0; kind < OPT_COUNT; kind++) {
+    int own = opt_row_of((enum opt_kind)kind)->rank;
+    if (own && own < rank &&
+        (l->n < n ? only_lacks(l, from, n, (enum opt_kind)kind) : l->n && (int)l->opts[l->n - 1].kind == kind))
+      rank = own;
+  }
+  return rank;
 }
 
 int search_neighbours(graph *parent, uop *ast, const target *t, const opt *from, int n, opt_list *out, int most) {
-  search s = {.parent = parent, .ast = join_main(ast), .s = &(search_target){.t = t}};
+  search s = {.parent = parent, .ast = merged_main(ast), .s = &(search_target){.t = t}};
   candidates c = {0};
   int made = 0, ranks = 0;
   set_bounds(&s, from, n);
@@ -456,7 +418,7 @@ int search_neighbours(graph *parent, uop *ast, const target *t, const opt *from,
 }
 
 int search_kernel(graph *parent, uop *ast, const search_target *t, const search_options *o, search_result *out) {
-  search s = {.parent = parent, .ast = join_main(ast), .s = t, .o = o, .began = now_s(), .out = out,
+  search s = {.parent = parent, .ast = merged_main(ast), .s = t, .o = o, .began = now_s(), .out = out,
               .base = xcalloc(1, sizeof *s.base)};
   *out = (search_result){.score = 1};
   t->make(t->ctx, &s.base, 1);

@@ -14,16 +14,24 @@ static bool read_first_line(const char *root, const char *path, char out[256]) {
   return ok;
 }
 
-static void huge_pages(const char *root, str *out) {
+void advice_huge_pages(const char *root, char out[16]) {
   char line[256];
-  if (read_first_line(root, "/sys/kernel/mm/transparent_hugepage/enabled", line) && strstr(line, "[never]"))
-    str_add(out, "huge pages are off, and plain ones are slower to read; as root: echo madvise > "
+  *out = 0;
+  if (read_first_line(root, "/sys/kernel/mm/transparent_hugepage/enabled", line) && strchr(line, '['))
+    snprintf(out, 16, "%.*s", (int)strcspn(strchr(line, '[') + 1, "]"), strchr(line, '[') + 1);
+}
+
+static void huge_pages(const char *root, str *out) {
+  char setting[16];
+  advice_huge_pages(root, setting);
+  if (!strcmp(setting, "never"))
+    str_add(out, "huge pages: they are off, and plain ones are slower to read; as root: echo madvise > "
                  "/sys/kernel/mm/transparent_hugepage/enabled\n");
 }
 
 static void threads_and_cores(int threads, int cores, str *out) {
   if (threads > cores)
-    str_addf(out, "%d threads share %d core%s, and wait for one another; -t %d is faster\n", threads, cores,
+    str_addf(out, "threads: %d share %d core%s, and wait for one another; -t %d is faster\n", threads, cores,
              cores == 1 ? "" : "s", cores);
 }
 
@@ -34,8 +42,8 @@ static void others(const char *root, int threads, int cores, str *out) {
   if (read_first_line(root, "/proc/loadavg", line) && sscanf(line, "%lf", &load) == 1 && load >= SOME &&
       load + threads > cores + SOME)
     str_addf(out,
-             "the machine is busy: other programs wanted %.1f of %d core%s during the last minute, and figures are "
-             "lower and less certain for it\n",
+             "load: other programs wanted %.1f of %d core%s during the last minute, and figures are lower and less "
+             "certain for it\n",
              load, cores, cores == 1 ? "" : "s");
 }
 
@@ -54,10 +62,10 @@ static void clock_speed(const char *root, str *out) {
   }
   bool itself = !strcmp(driver, "intel_pstate") || !strncmp(driver, "amd-pstate", 10);
   if (!strcmp(governor, "powersave") && !itself)
-    str_add(out, "the clock is held low (governor powersave); as root: cpupower frequency-set -g performance\n");
+    str_add(out, "clock: it is held low (governor powersave); as root: cpupower frequency-set -g performance\n");
   else if (!strcmp(preference, "power") || !strcmp(preference, "balance_power"))
     str_addf(out,
-             "the clock is chosen to save power (energy_performance_preference %s); a power profile for performance is "
+             "clock: it is chosen to save power (energy_performance_preference %s); a power profile for performance is "
              "faster\n",
              preference);
 }
@@ -67,5 +75,5 @@ void advice(const char *root, int threads, int cores, str *out) {
   threads_and_cores(threads, cores, out);
   others(root, threads, cores, out);
   clock_speed(root, out);
-  if (spare_on_battery(root)) str_add(out, "the machine runs on its battery, and may be slower for it\n");
+  if (spare_on_battery(root)) str_add(out, "power: the machine runs on its battery, and may be slower for it\n");
 }

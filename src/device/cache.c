@@ -19,9 +19,11 @@
 // flock on `lock` beside the database, and only a process that gets it exclusively removes anything.
 #define _GNU_SOURCE
 #include "device/cache.h"
+#include "base/confine.h"
 #include "base/env.h"
 #include "base/siphash.h"
 #include "base/str.h"
+#include "device/keeper.h"
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +49,8 @@ struct cache {
   // descriptors: the folder; the lock file, -1 if there is none (a read-only folder)
   int dir, lock;
   sip_key secret;
-  sqlite3 *db;                          // NULL: off
+  keeper *keeper;                       // whose cache it is; NULL: this process's own
+  sqlite3 *db;                          // NULL: off, or the keeper's
   sqlite3_stmt *select;
   bool warned, read_only, fresh_tried;
   VEC(struct pending) pending;
@@ -93,13 +96,15 @@ static void turn_off(cache *c) {
 // ------------------------------------------------------------------------------------------------- the folder and
 // trust
 
-// One of its own: beside it lie models that were fetched, and who may write here may not write there.
+// One of its own: beside it lie models that were fetched, and who may write here may not write there. A process that is
+// not confined has another one, which no confined process can open: what runs there with all rights was not left by one
+// that was taken over.
 static bool name_folder(str *out) {
-  const char *given = env_str(ENV_WEFT_CACHE), *xdg = env_str(ENV_XDG_CACHE_HOME), *home = env_str(ENV_HOME);
+  const char *name = confine_was_asked() ? "kernels" : "kernels-open";
+  const char *given = env_str(ENV_WEFT_CACHE);
   if (!strcmp(given, "off")) str_add(out, given);
-  else if (*given) str_addf(out, "%s/kernels", given);
-  else if (*xdg == '/') str_addf(out, "%s/weft/kernels", xdg);       // the standard says to ignore relative ones
-  else if (*home == '/') str_addf(out, "%s/.cache/weft/kernels", home);
+  else if (*given) str_addf(out, "%s/%s", given, name);
+  else if (env_folder(ENV_XDG_CACHE_HOME, ".cache", "weft", out)) str_addf(out, "/%s", name);
   return out->n > 0;
 }
 
@@ -187,7 +192,7 @@ static ssize_t read_up_to(int fd, char *to, size_t n) {
 
 static enum secret read_secret(cache *c) {
   struct stat st;
-  int fd = openat(c->dir, "key", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  int fd = openat(c->dir, "key", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0 && errno == ENOENT) return SECRET_NONE;
   if (fd < 0 || fstat(fd, &st)) {
     refuse_folder(c, "key", strerror(errno));
@@ -281,7 +286,8 @@ static int connect_once(cache *c) {
   sqlite3_limit(c->db, SQLITE_LIMIT_LENGTH, ENTRY_MAX);
   sqlite3_db_config(c->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
   sqlite3_db_config(c->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-  r = sqlite3_exec(c->db, "PRAGMA synchronous=OFF", NULL, NULL, NULL);
+  // SQLite puts what it cannot hold into files of /var/tmp, which a command that keeps to its files may not open
+  r = sqlite3_exec(c->db, "PRAGMA synchronous=OFF; PRAGMA temp_store=MEMORY", NULL, NULL, NULL);
   if (r != SQLITE_OK) return r;
   r = sqlite3_prepare_v3(c->db, select_one, -1, SQLITE_PREPARE_PERSISTENT, &c->select, NULL);
   if (r != SQLITE_ERROR || c->read_only) return r;                          // SQLITE_ERROR: there is no such table yet
@@ -351,11 +357,25 @@ char *cache_folder(void) {
   return folder.at;
 }
 
+static bool open_keepers(cache *c) {
+  keeper *k = keeper_running();
+  bool on = false;
+  str text = {0};
+  if (!k) return false;
+  // no answer: there may be one the next time
+  if (keeper_open(k, &on, &text) ? on : keeper_lives(k)) c->keeper = k;
+  if (c->keeper) str_add(&c->file, str_c(&text));
+  else if (text.n) warn(c, "kernels are not cached: %s", str_c(&text));
+  str_free(&text);
+  return true;
+}
+
 cache *cache_open(const char *folder, const char *version) {
   cache *c = xcalloc(1, sizeof *c);
   pthread_mutex_init(&c->mutex, NULL);
   c->version = xstrdup(version);
   c->lock = c->dir = -1;
+  if (!folder && open_keepers(c)) return c;
   if (folder) str_add(&c->folder, folder);
   else if (!default_folder(c)) return c;
   if (!c->folder.n || !strcmp(c->folder.at, "off")) return c;
@@ -373,9 +393,11 @@ cache *cache_open(const char *folder, const char *version) {
   return c;
 }
 
+keeper *cache_keeper(const cache *c) { return c->keeper; }
+
 bool cache_is_on(cache *c) {
   pthread_mutex_lock(&c->mutex);
-  bool on = c->db != NULL;
+  bool on = c->db || (c->keeper && keeper_lives(c->keeper));
   pthread_mutex_unlock(&c->mutex);
   return on;
 }
@@ -395,7 +417,7 @@ void cache_close(cache *c) {
 
 // ------------------------------------------------------------------------------------------------------------- entries
 
-static int64_t hash_key(const char *version, const void *key, size_t n) {
+static int64_t hash_of_key(const char *version, const void *key, size_t n) {
   return (int64_t)hash_bytes(key, n, hash_bytes(version, strlen(version), 1));
 }
 
@@ -433,7 +455,7 @@ static bool get_pending(cache *c, const void *key, size_t n, bytes *value) {
 }
 
 static bool get_stored(cache *c, const void *key, size_t n, bytes *value) {
-  sqlite3_bind_int64(c->select, 1, hash_key(c->version, key, n));
+  sqlite3_bind_int64(c->select, 1, hash_of_key(c->version, key, n));
   int r = sqlite3_step(c->select);
   bool found = r == SQLITE_ROW && row_matches(c, c->select, key, n);
   if (found) *value = copy_bytes(sqlite3_column_blob(c->select, 1), (size_t)sqlite3_column_bytes(c->select, 1));
@@ -444,6 +466,7 @@ static bool get_stored(cache *c, const void *key, size_t n, bytes *value) {
 
 bool cache_get(cache *c, const void *key, size_t n, bytes *value) {
   *value = (bytes){0};
+  if (c->keeper) return keeper_get(c->keeper, key, n, value);
   pthread_mutex_lock(&c->mutex);
   bool found = c->db && (get_pending(c, key, n, value) || get_stored(c, key, n, value));
   pthread_mutex_unlock(&c->mutex);
@@ -487,6 +510,7 @@ static void write_behind(cache *c) {
 }
 
 void cache_flush(cache *c) {
+  if (c->keeper) { keeper_flush(c->keeper); return; }
   pthread_mutex_lock(&c->mutex);
   write_behind(c);
   pthread_mutex_unlock(&c->mutex);
@@ -494,9 +518,10 @@ void cache_flush(cache *c) {
 
 void cache_put(cache *c, const void *key, size_t n, const void *value, size_t value_n) {
   if (n > ENTRY_MAX / 2 || value_n > ENTRY_MAX / 2) return;
+  if (c->keeper) { keeper_put(c->keeper, key, n, value, value_n); return; }
   pthread_mutex_lock(&c->mutex);
   if (c->db && !c->read_only) {
-    struct pending e = {copy_bytes(key, n), copy_bytes(value, value_n), hash_key(c->version, key, n)};
+    struct pending e = {copy_bytes(key, n), copy_bytes(value, value_n), hash_of_key(c->version, key, n)};
     if (!c->pending.n) c->pending_since = now_s();
     vec_push(&c->pending, e);
     c->pending_bytes += n + value_n;
@@ -512,38 +537,82 @@ static int not_on(const cache *c, error *err) {
   return error_set(err, "the kernel cache is off%s%s", c->folder.n ? ": " : "", str_c(&c->folder));
 }
 
+// One row of the list to a visitor. False: it wants no more.
+static bool visit_row(cache *c, sqlite3_stmt *s, bool (*visit)(const cache_entry *e, void *ctx), void *ctx) {
+  const char *version = (const char *)sqlite3_column_text(s, 3);
+  cache_entry e = {sqlite3_column_blob(s, 0),
+                   sqlite3_column_blob(s, 1),
+                   (size_t)sqlite3_column_bytes(s, 0),
+                   (size_t)sqlite3_column_bytes(s, 1),
+                   sqlite3_column_int64(s, 4),
+                   version ? version : "",
+                   false};
+  int64_t hash = hash_of_key(e.version, e.key, e.key_n);
+  e.sound = hash == sqlite3_column_int64(s, 5) &&
+            tag_of(c, e.version, e.key, e.key_n, e.value, e.value_n) == sqlite3_column_int64(s, 2);
+  return visit(&e, ctx);
+}
+
+// Row numbers are sorted, never rows: whole rows would be as much memory as the database has bytes.  The first
+// statement stays open until the end, so that no other process changes anything in between.
 int cache_each(cache *c, bool (*visit)(const cache_entry *e, void *ctx), void *ctx, error *err) {
   pthread_mutex_lock(&c->mutex);
   write_behind(c);
-  sqlite3_stmt *s = NULL;
-  int r =
-    c->db ? sqlite3_prepare_v2(
-              c->db, "SELECT key, value, tag, version, created, hash FROM kernel ORDER BY created, hash", -1, &s, NULL)
-          : 0;
-  int result = c->db ? 0 : not_on(c, err);
+  sqlite3_stmt *order = NULL, *row = NULL;
+  int result = c->db ? 0 : not_on(c, err), r = SQLITE_DONE;
+  if (c->db) r = sqlite3_prepare_v2(c->db, "SELECT hash FROM kernel ORDER BY created, hash", -1, &order, NULL);
   if (c->db && r == SQLITE_OK)
-    while ((r = sqlite3_step(s)) == SQLITE_ROW) {
-      const char *version = (const char *)sqlite3_column_text(s, 3);
-      cache_entry e = {sqlite3_column_blob(s, 0),
-                       sqlite3_column_blob(s, 1),
-                       (size_t)sqlite3_column_bytes(s, 0),
-                       (size_t)sqlite3_column_bytes(s, 1),
-                       sqlite3_column_int64(s, 4),
-                       version ? version : "",
-                       false};
-      int64_t hash = hash_key(e.version, e.key, e.key_n);
-      e.sound = hash == sqlite3_column_int64(s, 5) &&
-                tag_of(c, e.version, e.key, e.key_n, e.value, e.value_n) == sqlite3_column_int64(s, 2);
-      if (!visit(&e, ctx)) { r = SQLITE_DONE; break; }
+    r = sqlite3_prepare_v2(
+      c->db, "SELECT key, value, tag, version, created, hash FROM kernel WHERE hash = ?", -1, &row, NULL);
+  if (c->db && r == SQLITE_OK)
+    while ((r = sqlite3_step(order)) == SQLITE_ROW) {
+      sqlite3_bind_int64(row, 1, sqlite3_column_int64(order, 0));
+      if ((r = sqlite3_step(row)) != SQLITE_ROW) break;
+      bool more = visit_row(c, row, visit, ctx);
+      r = sqlite3_reset(row);
+      if (!more) r = SQLITE_DONE;
+      if (r != SQLITE_OK) break;
     }
-  if (c->db && r != SQLITE_DONE)
+  if (r != SQLITE_DONE)
     result = error_set(err, "the kernel cache '%s' cannot be read: %s", c->file.at, sqlite3_errstr(r));
-  sqlite3_finalize(s);
+  sqlite3_finalize(row);
+  sqlite3_finalize(order);
   pthread_mutex_unlock(&c->mutex);
   return result;
 }
 
 int cache_clear(cache *c, int64_t *removed, error *err) { return cache_remove(c, "", 0, removed, err); }
+
+static int64_t first_number(cache *c, const char *sql) {
+  sqlite3_stmt *s = NULL;
+  int64_t n = 0;
+  if (sqlite3_prepare_v2(c->db, sql, -1, &s, NULL) == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW)
+    n = sqlite3_column_int64(s, 0);
+  sqlite3_finalize(s);
+  return n;
+}
+
+// Gives room back to the disk where that is at least half of the file; less of it is used by the next entries.  What is
+// left is copied through memory.
+static int give_room_back(cache *c) {
+  if (first_number(c, "PRAGMA freelist_count") * 2 < first_number(c, "PRAGMA page_count")) return SQLITE_OK;
+  return sqlite3_exec(c->db, "VACUUM", NULL, NULL, NULL);
+}
+
+// Without a condition SQLite drops the whole table, and reads no row of it.
+static int delete_rows(cache *c, const void *prefix, size_t n) {
+  sqlite3_stmt *s = NULL;
+  if (!n) return sqlite3_exec(c->db, "DELETE FROM kernel", NULL, NULL, NULL);
+  int r = sqlite3_prepare_v2(c->db, "DELETE FROM kernel WHERE substr(key, 1, ?) = ?", -1, &s, NULL);
+  if (r == SQLITE_OK) {
+    sqlite3_bind_int64(s, 1, (int64_t)n);
+    sqlite3_bind_blob64(s, 2, prefix, n, SQLITE_STATIC);
+    r = sqlite3_step(s);
+    r = r == SQLITE_DONE ? sqlite3_reset(s) : r;
+  }
+  sqlite3_finalize(s);
+  return r;
+}
 
 int cache_remove(cache *c, const void *prefix, size_t n, int64_t *removed, error *err) {
   pthread_mutex_lock(&c->mutex);
@@ -551,17 +620,9 @@ int cache_remove(cache *c, const void *prefix, size_t n, int64_t *removed, error
   int result = 0;
   if (!c->db) result = not_on(c, err);
   else {
-    sqlite3_stmt *s = NULL;
-    int r = sqlite3_prepare_v2(c->db, "DELETE FROM kernel WHERE substr(key, 1, ?) = ?", -1, &s, NULL);
-    if (r == SQLITE_OK) {
-      sqlite3_bind_int64(s, 1, (int64_t)n);
-      sqlite3_bind_blob64(s, 2, n ? prefix : "", n, SQLITE_STATIC);
-      r = sqlite3_step(s);
-      r = r == SQLITE_DONE ? sqlite3_reset(s) : r;
-    }
-    sqlite3_finalize(s);
+    int r = delete_rows(c, prefix, n);
     if (removed) *removed = sqlite3_changes(c->db);
-    if (r == SQLITE_OK) r = sqlite3_exec(c->db, "VACUUM", NULL, NULL, NULL);
+    if (r == SQLITE_OK) r = give_room_back(c);
     if (r != SQLITE_OK)
       result = error_set(err, "the kernel cache '%s' cannot be cleared: %s", c->file.at, sqlite3_errstr(r));
   }

@@ -11,15 +11,20 @@
 #include "device/code.h"
 
 typedef struct cache cache;
+struct keeper;
 
-// `folder`: NULL for the default (kernels in WEFT_CACHE, or in weft of XDG_CACHE_HOME or of $HOME/.cache); "off" for no
-// cache.
+// `folder`: NULL for the default (in WEFT_CACHE, or in weft of XDG_CACHE_HOME or of $HOME/.cache: kernels for a process
+// that is confined, kernels-open for one that is not); "off" for no cache.
+// Where a keeper runs (keeper.h) the default one is the keeper's: gets and flushes are asked of it, puts as far as it
+// takes them.
 // `version` names the code that makes the entries: entries of another version are misses.  Never NULL, never fails (it
 // warns).
 cache *cache_open(const char *folder, const char *version);
 char *cache_folder(void);               // the default one, made if it is not there; NULL: none
 void cache_close(cache *c);             // flushes; NULL is fine
 bool cache_is_on(cache *c);             // false after "off" or a warning that ended its use
+
+struct keeper *cache_keeper(const cache *c);    // whose it is; NULL: this process's own, or off
 
 // The value stored for exactly these key bytes; *value is a copy (caller: bytes_free).  False: a miss.  Not yet flushed
 // puts are found too.
@@ -29,8 +34,8 @@ bool cache_get(cache *c, const void *key, size_t key_n, bytes *value);
 void cache_put(cache *c, const void *key, size_t key_n, const void *value, size_t value_n);
 void cache_flush(cache *c);
 
-// For `weft cache`: visits every entry (of all versions), `sound` telling whether it is whole and was written under
-// this folder's secret; stops when visit returns false.
+// For `weft cache`, which has no keeper: visits every entry (of all versions), `sound` telling whether it is whole and
+// was written under this folder's secret; stops when visit returns false.
 typedef struct cache_entry {
   const void *key, *value;
   size_t key_n, value_n;

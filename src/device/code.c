@@ -37,10 +37,10 @@ static uint8_t *put_u32(uint8_t *p, size_t x) {
   return p + 4;
 }
 
-void code_blob_pack(const code_blob *b, bytes *out) {
+int code_blob_pack(const code_blob *b, bytes *out, error *err) {
   size_t n = 16 + b->code.n;
   for (size_t i = 0; i < b->symbols.n; i++) n += 8 + strlen(b->symbols.at[i].name);
-  if (n > UINT32_MAX) die("code: a blob of %zu bytes", n);
+  fail_if(n > UINT32_MAX, err, "code: a blob of %zu bytes", n);
   *out = (bytes){xmalloc(n), n};
   uint8_t *p = out->at;
   p = put_u32(p, MAGIC);
@@ -55,6 +55,7 @@ void code_blob_pack(const code_blob *b, bytes *out) {
     p += len;
   }
   memcpy(p, b->code.at, b->code.n);
+  return 0;
 }
 
 struct reader { const uint8_t *at; size_t left; };

@@ -22,8 +22,8 @@ void code_blob_free(code_blob *b);      // b is {0} again
 // A blob as one byte string for the cache, and back.  Unpacking checks everything: bytes that code_blob_pack did not
 // make give an error, never a blob whose symbols lie outside of its code.  (Whether the code itself is undamaged is for
 // the cache's tag.)  The packed form names the processor family; one from another family is an error. out: caller frees
-// with bytes_free
-void code_blob_pack(const code_blob *b, bytes *out);
+// with bytes_free. 0, or -1: it is too large
+int code_blob_pack(const code_blob *b, bytes *out, error *err);
 int code_blob_unpack(const uint8_t *p, size_t n, code_blob *out, error *err);         // on error out is {0}
 
 // Executable memory: one mapping that holds all blobs of a batch, each at its own multiple of CODE_ALIGN.

@@ -12,7 +12,6 @@
 #define _GNU_SOURCE
 #include "device/compiler.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -20,11 +19,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/child.h"
 #include "base/confine.h"
 #include "base/env.h"
 #include "base/message.h"
@@ -93,51 +91,30 @@ static void *serve(void *p) {
   }
 }
 
-static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
-
-// Everything but the sockets: a lock, a pipe or a file that the parent closes must be closed.
-static void close_others(const int *keep, int n) {
-  int *sorted = xcalloc((size_t)n, sizeof *sorted), null = open("/dev/null", O_RDWR);
-  memcpy(sorted, keep, (size_t)n * sizeof *keep);
-  qsort(sorted, (size_t)n, sizeof *sorted, by_number);
-  for (int fd = 0; fd < 3 && null >= 0; fd++)
-    if (!bsearch(&fd, sorted, (size_t)n, sizeof *sorted, by_number)) dup2(null, fd);
-  unsigned from = 3;
-  for (int i = 0; i <= n; i++) {
-    unsigned to = i < n ? (unsigned)sorted[i] : ~0u;
-    if (to > from && close_range(from, to - 1, 0))
-      for (unsigned fd = from; fd < to && fd < 65536; fd++) close((int)fd);
-    from = to + 1;
-  }
-  free(sorted);
+// The parent has closed the first socket, or shut it: the compiles that run are for nobody. It cannot kill this
+// process: it may signal itself alone (confine.h).
+static void *end_with_the_parent(void *p) {
+  (void)p;
+  struct pollfd what = {.fd = own.fd[0], .events = POLLRDHUP};
+  while (poll(&what, 1, -1) <= 0) continue;
+  _exit(0);
 }
 
 NORETURN static void be_the_child(const compiler *c, int *fd) {
-  static const int left_alone[] = {SIGINT, SIGQUIT, SIGPIPE};
-  static const int plain[] = {SIGTERM, SIGHUP, SIGABRT, SIGBUS, SIGSEGV, SIGFPE, SIGILL};
-  // Ctrl-C is the parent's: it closes the sockets.
-  for (size_t i = 0; i < COUNT(left_alone); i++) signal(left_alone[i], SIG_IGN);
-  for (size_t i = 0; i < COUNT(plain); i++) signal(plain[i], SIG_DFL);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, NULL);
+  child_begin("weft-compiler", fd, c->n);
   if (c->has_cpus) sched_setaffinity(0, sizeof c->cpus, &c->cpus);
-  prctl(PR_SET_NAME, "weft-compiler", 0, 0, 0);
-  close_others(fd, c->n);
-  struct rlimit zero = {0, 0};
-  setrlimit(RLIMIT_CORE, &zero);
   own.fd = fd;
   own.idle_s = c->idle_s;
   atomic_store(&own.last, now_s());
   str version = {0};
   error err = {0};
+  pthread_t id;
+  if (pthread_create(&id, NULL, end_with_the_parent, NULL)) _exit(4);
   llvm_version(&version, &err);        // loads it, or every answer says why it cannot be
-  for (int i = 1; i < c->n; i++) {
-    pthread_t id;
+  for (int i = 1; i < c->n; i++)
     if (pthread_create(&id, NULL, serve, (void *)(intptr_t)i)) _exit(4);
-  }
 #ifndef WEFT_SANITIZE                  // whose libraries need more
-  confine_to_computing();
+  confine(CONFINE_COMPUTING, false);
 #endif
   serve(0);
   _exit(0);
@@ -195,7 +172,6 @@ static void note_end(compiler *c) {
   int status = 0;
   pid_t got;
   for (int i = 0; i < c->n; i++) shutdown(c->fd[i], SHUT_RDWR);
-  kill(c->child, SIGKILL);
   do got = waitpid(c->child, &status, 0); while (got < 0 && errno == EINTR);
   c->ended = true;
   c->idle = got == c->child && WIFEXITED(status) && !WEXITSTATUS(status);
@@ -309,7 +285,6 @@ void compiler_free(compiler *c) {
   if (!c) return;
   if (c->child) {
     for (int i = 0; i < c->n; i++) close(c->fd[i]);
-    kill(c->child, SIGKILL);                     // it holds nothing that would have to be put in order
     while (waitpid(c->child, NULL, 0) < 0 && errno == EINTR) continue;
   }
   pthread_mutex_destroy(&c->mutex);

@@ -32,14 +32,14 @@ static int with_llvm(device *d, device_kernel *k, error *err) {
   str text = {0}, assembly = {0};
   bytes object = {0};
   code_blob blob = {0};
-  int r = c->r->render(k->p, &c->o, &text, err);
+  int r = render_text(c->r->render, k->p, &c->o, &text, err);
   if (!r && debug_level() >= 4) show_stage("source", k->p, &text);
   if (!r)
     r =
       compiler_run(c->llvm, str_c(&text), c->t.cpu, c->t.features, &object, debug_level() >= 7 ? &assembly : NULL, err);
   if (!r && debug_level() >= 7) show_stage("assembly", k->p, &assembly);
   if (!r) r = elf_link(object.at, object.n, &blob, err);
-  if (!r) code_blob_pack(&blob, &k->packed);
+  if (!r) r = code_blob_pack(&blob, &k->packed, err);
   str_free(&text); str_free(&assembly);
   bytes_free(&object);
   code_blob_free(&blob);
@@ -49,7 +49,7 @@ static int with_llvm(device *d, device_kernel *k, error *err) {
 static int show_llvm(device *d, const program *p, str *source, str *assembly, error *err) {
   const cpu *c = d->state;
   bytes object = {0};
-  int r = c->r->render(p, &c->o, source, err);
+  int r = render_text(c->r->render, p, &c->o, source, err);
   if (!r && assembly) r = compiler_run(c->llvm, str_c(source), c->t.cpu, c->t.features, &object, assembly, err);
   bytes_free(&object);
   return r;
@@ -58,7 +58,7 @@ static int show_llvm(device *d, const program *p, str *source, str *assembly, er
 static int show_c(device *d, const program *p, str *source, str *assembly, error *err) {
   const cpu *c = d->state;
   (void)assembly;
-  return c->r->render(p, &c->o, source, err);
+  return render_text(c->r->render, p, &c->o, source, err);
 }
 
 static int run_cc(const char *in, const char *out, error *err) {
@@ -79,7 +79,7 @@ static int with_cc(device *d, device_kernel *k, error *err) {
   const cpu *c = d->state;
   str text = {0};
   char folder[] = "/tmp/weft-XXXXXX", in[64], out[64];
-  if (c->r->render(k->p, &c->o, &text, err)) { str_free(&text); return -1; }
+  if (render_text(c->r->render, k->p, &c->o, &text, err)) { str_free(&text); return -1; }
   if (debug_level() >= 4) show_stage("source", k->p, &text);
   if (!mkdtemp(folder)) { str_free(&text); return error_set(err, "RENDER=c: cannot make a folder in /tmp"); }
   snprintf(in, sizeof in, "%s/kernel.c", folder);
@@ -106,6 +106,13 @@ static void cpu_stop(device *d) {
   free(d->state);
 }
 
+void cpu_compile_at_once(device *d, int n) {
+  cpu *c = d->state;
+  if (!c->llvm) return;
+  compiler_free(c->llvm);
+  c->llvm = compiler_new(n, IDLE_S);
+}
+
 int cpu_start(device *d, error *err) {
   cpu *c = xcalloc(1, sizeof *c);
   d->state = c;
@@ -127,13 +134,14 @@ int cpu_start(device *d, error *err) {
   d->target.has_streams = true;
   d->target.cache_bytes = machine_cache_bytes();
   d->target.tile_bytes = machine_tile_bytes();
-  if (machine_prefetch_from_env(&d->target.ahead, &(bool){false}, err)) return -1;
-  d->target.ahead_many = d->target.ahead;
+  if (machine_prefetch_from_env(&d->target.distance, &(bool){false}, err)) return -1;
+  d->target.distance_of_tile = d->target.distance;
   d->compile = llvm ? with_llvm : with_cc;
   d->show = llvm ? show_llvm : show_c;
   if (llvm) {
     c->llvm = compiler_new(team_size(d->team) + 1, IDLE_S);      // one more for a thread that is not of the team
     d->prepare = prepare_llvm;
+    llvm_file(d->compiler, sizeof d->compiler);
   }
   snprintf(d->key, sizeof d->key, "%s %s", way, c->t.key);
   if (llvm) d->cache = cache_open(NULL, CODE_VERSION);

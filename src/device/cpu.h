@@ -3,4 +3,6 @@
 #define WEFT_DEVICE_CPU_H
 #include "device/device.h"
 int cpu_start(device *d, error *err);
+// Compiles n kernels at once, instead of as many as its team has threads and one more; before the first is compiled.
+void cpu_compile_at_once(device *d, int n);
 #endif

@@ -1,10 +1,12 @@
 // Processor features by cpuid and their names: see cpu_info.h.
 #include "device/cpu_info.h"
 #include "base/env.h"
+#include <stdio.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #elif defined(__aarch64__)
+#include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
 
@@ -22,6 +24,11 @@ static const struct arm_feature arm_features[] = {
   ARM_FEATURES(F)
 #undef F
 };
+static const struct core { unsigned implementer, part; const char *name, *tune; } cores[] = {
+#define F(implementer, part, name, tune) {implementer, part, name, tune},
+  ARM_CORES(F)
+#undef F
+};
 enum { LEVEL_MAX = 4 };
 static const char *const levels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"}, *const arm_levels[] = {
                                                                                          "armv8-a", "armv8.2-a",
@@ -35,6 +42,33 @@ static bool arm_get(const cpu_features *c, const struct arm_feature *f) {
   return *(const bool *)((const char *)c + f->offset);
 }
 static void arm_set(cpu_features *c, const struct arm_feature *f, bool v) { *(bool *)((char *)c + f->offset) = v; }
+
+void cpu_add_core(cpu_features *c, uint64_t midr) {
+  for (size_t i = c->model; i < COUNT(cores); i++)
+    if (cores[i].implementer == (midr >> 24 & 0xff) && cores[i].part == (midr >> 4 & 0xfff)) c->model = (unsigned)i + 1;
+}
+
+const char *cpu_core_name(const cpu_features *c) { return c->arm && c->model ? cores[c->model - 1].name : NULL; }
+
+#if defined(__aarch64__)
+// Of all cores as the system lists them. If it lists none, of the core that this runs on (the system answers for it).
+static void find_cores(cpu_features *out) {
+  char path[80];
+  bool listed = false;
+  for (long i = 0, n = sysconf(_SC_NPROCESSORS_CONF); i < n; i++) {
+    unsigned long long midr;
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%ld/regs/identification/midr_el1", i);
+    FILE *f = fopen(path, "re");
+    if (!f) continue;                    // it is off
+    if (fscanf(f, "%llx", &midr) == 1) { cpu_add_core(out, midr); listed = true; }
+    fclose(f);
+  }
+  if (listed || !(getauxval(AT_HWCAP) & HWCAP_CPUID)) return;
+  uint64_t midr;
+  __asm__("mrs %0, MIDR_EL1" : "=r"(midr));
+  cpu_add_core(out, midr);
+}
+#endif
 
 void cpu_detect(cpu_features *out) {
   *out = (cpu_features){0};
@@ -64,6 +98,7 @@ void cpu_detect(cpu_features *out) {
   for (size_t i = 0; i < COUNT(arm_features); i++)
     arm_set(out, &arm_features[i],
             getauxval(arm_features[i].word == 1 ? AT_HWCAP : AT_HWCAP2) >> arm_features[i].bit & 1);
+  find_cores(out);
 #endif
 }
 
@@ -82,6 +117,7 @@ static int x86_level(const cpu_features *have, int wanted, const char **missing)
 // Instruction costs to plan by.  The newest processors take the name of an older relative that every supported LLVM
 // knows.
 static const char *tune_for(const cpu_features *c) {
+  if (c->arm) return c->model ? cores[c->model - 1].tune : "";
   if (c->amd && c->family >= 0x19) return c->avx512f ? "znver4" : "znver3";
   if (c->amd && c->family == 0x17) return "znver2";
   if (c->intel && c->avx512f) return c->avx512bf16 ? "sapphirerapids" : "icelake-server";
@@ -145,6 +181,8 @@ static int arm_target_for(const char *spec, const cpu_features *have, cpu_target
       return error_set(err, "WEFT_CPU: this machine cannot run %s: it lacks %s", spec, f->llvm);
     arm_set(&out->has, f, arm_get(have, f) && (!level || f->level <= level));
   }
+  out->has.model = have->model;
+  if (!level) snprintf(out->tune, sizeof out->tune, "%s", tune_for(have));
   derive_target(out, level);
   return 0;
 }

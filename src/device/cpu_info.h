@@ -51,6 +51,50 @@
   F(i8mm,         "i8mm",            2, 13, 3) \
   F(bf16,         "bf16",            2, 14, 3)
 
+// AArch64's cores: the bits of MIDR_EL1 that name one (implementer, part), what it is called, and LLVM's name for the
+// costs it is planned by. Of several kinds in one machine the one that stands last here counts, the largest.
+#define ARM_CORES(F) \
+  F(0x41, 0xd04, "Arm Cortex-A35",   "cortex-a35") \
+  F(0x41, 0xd03, "Arm Cortex-A53",   "cortex-a53") \
+  F(0x41, 0xd05, "Arm Cortex-A55",   "cortex-a55") \
+  F(0x41, 0xd46, "Arm Cortex-A510",  "cortex-a510") \
+  F(0x41, 0xd80, "Arm Cortex-A520",  "cortex-a520") \
+  F(0x41, 0xd07, "Arm Cortex-A57",   "cortex-a57") \
+  F(0x41, 0xd08, "Arm Cortex-A72",   "cortex-a72") \
+  F(0x41, 0xd09, "Arm Cortex-A73",   "cortex-a73") \
+  F(0x41, 0xd0a, "Arm Cortex-A75",   "cortex-a75") \
+  F(0x41, 0xd0b, "Arm Cortex-A76",   "cortex-a76") \
+  F(0x41, 0xd0d, "Arm Cortex-A77",   "cortex-a77") \
+  F(0x41, 0xd41, "Arm Cortex-A78",   "cortex-a78") \
+  F(0x41, 0xd42, "Arm Cortex-A78AE", "cortex-a78ae") \
+  F(0x41, 0xd4b, "Arm Cortex-A78C",  "cortex-a78c") \
+  F(0x41, 0xd47, "Arm Cortex-A710",  "cortex-a710") \
+  F(0x41, 0xd4d, "Arm Cortex-A715",  "cortex-a715") \
+  F(0x41, 0xd81, "Arm Cortex-A720",  "cortex-a720") \
+  F(0x41, 0xd44, "Arm Cortex-X1",    "cortex-x1") \
+  F(0x41, 0xd48, "Arm Cortex-X2",    "cortex-x2") \
+  F(0x41, 0xd4e, "Arm Cortex-X3",    "cortex-x3") \
+  F(0x41, 0xd82, "Arm Cortex-X4",    "cortex-x4") \
+  F(0x41, 0xd0c, "Arm Neoverse N1",  "neoverse-n1") \
+  F(0x41, 0xd49, "Arm Neoverse N2",  "neoverse-n2") \
+  F(0x41, 0xd40, "Arm Neoverse V1",  "neoverse-v1") \
+  F(0x41, 0xd4f, "Arm Neoverse V2",  "neoverse-v2") \
+  F(0x46, 0x001, "Fujitsu A64FX",    "a64fx") \
+  F(0xc0, 0xac3, "Ampere-1",         "ampere1") \
+  F(0xc0, 0xac4, "Ampere-1A",        "ampere1a") \
+  F(0x61, 0x022, "Apple M1",         "apple-m1") \
+  F(0x61, 0x023, "Apple M1",         "apple-m1") \
+  F(0x61, 0x024, "Apple M1 Pro",     "apple-m1") \
+  F(0x61, 0x025, "Apple M1 Pro",     "apple-m1") \
+  F(0x61, 0x028, "Apple M1 Max",     "apple-m1") \
+  F(0x61, 0x029, "Apple M1 Max",     "apple-m1") \
+  F(0x61, 0x032, "Apple M2",         "apple-m2") \
+  F(0x61, 0x033, "Apple M2",         "apple-m2") \
+  F(0x61, 0x034, "Apple M2 Pro",     "apple-m2") \
+  F(0x61, 0x035, "Apple M2 Pro",     "apple-m2") \
+  F(0x61, 0x038, "Apple M2 Max",     "apple-m2") \
+  F(0x61, 0x039, "Apple M2 Max",     "apple-m2")
+
 typedef struct cpu_features {
 #define F(field, llvm_name, leaf, sub, reg, bit, state, level) bool field;
   CPU_FEATURES(F)
@@ -60,10 +104,12 @@ typedef struct cpu_features {
   ARM_FEATURES(F)
 #undef F
   bool amd, intel;
-  unsigned family, model;
+  unsigned family, model;               // AArch64: 0 and a core's place in ARM_CORES, from 1; 0: none of them
 } cpu_features;
 
 void cpu_detect(cpu_features *out);
+void cpu_add_core(cpu_features *c, uint64_t midr);         // a core of this MIDR_EL1 is there, too
+const char *cpu_core_name(const cpu_features *c);          // of an AArch64 core; NULL: not known, or another family
 
 typedef struct cpu_target {
   cpu_features has;                     // what kernels may use: no more than the machine has

@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/attempt.h"
 #include "base/env.h"
 #include "device/cache.h"
 #include "device/cpu.h"
@@ -34,7 +35,7 @@ static int null_make(device *d, device_kernel *k, error *err) { (void)d; (void)k
 // Kernels of a device that need not be here, as texts that nobody compiles.
 static int rendered_show(device *d, const program *p, str *source, str *assembly, error *err) {
   (void)assembly;
-  return render_find(d->target.name)->render(p, NULL, source, err);
+  return render_text(render_find(d->target.name)->render, p, NULL, source, err);
 }
 
 static int rendered_make(device *d, device_kernel *k, error *err) {
@@ -89,6 +90,19 @@ bool device_known(size_t i, const char **name, str *found, error *why) {
   return true;
 }
 
+struct starting { device *d; int (*start)(device *, error *); error *err; int status; };
+
+static void start_device(void *ctx) {
+  struct starting *s = ctx;
+  s->status = s->start(s->d, s->err);
+}
+
+// A broken invariant on the way leaves a device that can be closed.
+static int start_guarded(device *d, int (*fn)(device *, error *), error *err) {
+  struct starting s = {d, fn, err, -1};
+  return attempt(ATTEMPT_LEAVES, start_device, &s, err) ? -1 : s.status;
+}
+
 int device_open(int n_threads, int n_prompt, device **out, error *err) {
   return device_open_named(env_str(ENV_DEV), n_threads, n_prompt, out, err);
 }
@@ -100,7 +114,7 @@ int device_open_named(const char *want, int n_threads, int n_prompt, device **ou
     d->name = table[i].name;
     d->run = &host_runtime;
     d->team = d->prompt_team = team_new(n_threads, err);
-    if (!d->team || table[i].start(d, err)) { device_close(d); return -1; }
+    if (!d->team || start_guarded(d, table[i].start, err)) { device_close(d); return -1; }
     d->n_threads = team_size(d->team);
     if (n_prompt && n_prompt != d->n_threads && !(d->prompt_team = team_new(n_prompt, err))) {
       device_close(d);

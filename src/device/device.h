@@ -71,6 +71,7 @@ struct device {
   const char *name;
   target target;
   char key[512];             // everything outside the kernel that decides about the code: part of cache keys
+  char compiler[128];        // which compiler makes the code, in keys of kernels; "": the key above says it
   // what its kernels' times can be predicted from (predict.h); NULL: nothing
   const struct gpu_figures *figures;
   int n_threads;             // of team
@@ -127,6 +128,9 @@ typedef struct plan_options {
   // from .. to as fractions of the weight, and how much of all that is to be copied is done.
   void *(*stream)(void *ctx, int64_t id, uint64_t layout, int64_t size, bool *filled);
   void (*filled)(void *ctx, int64_t id, double from, double to, double done);
+  // Asked on the caller's thread between kernels that are compiled and pieces that are copied; true: plan_build fails.
+  // May be NULL.
+  bool (*stops)(void *ctx);
   bool prompt;               // for the threads of prompts
   // numbers too small to be normal count as zeros while it runs, if the device can (team_compute)
   bool flushes;

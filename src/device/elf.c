@@ -100,6 +100,8 @@ static int resolve(const struct linker *l, uint64_t index, Elf64_Sym *sym, uint6
 struct patch { uint8_t *at; uint64_t room; int64_t target, delta, page_delta; uint32_t type; };
 
 static const char unfit[] = "object: relocation type %u in '%s': %s";
+static const char is_absolute[] = "an absolute address, which position-independent code cannot hold";
+static const char has_table[] = "it goes through a global offset table (make the global private or internal)";
 
 static int patch_number(struct linker *l, const struct patch *x, const char *section, unsigned size) {
   if (x->room < size) return error_set(l->err, unfit, x->type, section, "it lies outside of its section");
@@ -115,11 +117,9 @@ static int patch_x86(struct linker *l, const struct patch *x, const char *sectio
     case R_X86_64_PC32: case R_X86_64_PLT32: return patch_number(l, x, section, 4);
     case R_X86_64_PC64: return patch_number(l, x, section, 8);
     case R_X86_64_64: case R_X86_64_32: case R_X86_64_32S:
-      return error_set(l->err, unfit, x->type, section,
-                       "an absolute address, which position-independent code cannot hold");
+      return error_set(l->err, unfit, x->type, section, is_absolute);
     case R_X86_64_GOTPCREL: case R_X86_64_GOTPCRELX: case R_X86_64_REX_GOTPCRELX:
-      return error_set(l->err, unfit, x->type, section,
-                       "it goes through a global offset table (make the global private or internal)");
+      return error_set(l->err, unfit, x->type, section, has_table);
     default: return error_set(l->err, unfit, x->type, section, "not supported");
   }
 }
@@ -154,6 +154,9 @@ static int patch_aarch64(struct linker *l, const struct patch *x, const char *se
     case R_AARCH64_LDST32_ABS_LO12_NC: return patch_bits(l, x, section, low12, 2, 12, 10);
     case R_AARCH64_LDST64_ABS_LO12_NC: return patch_bits(l, x, section, low12, 3, 12, 10);
     case R_AARCH64_LDST128_ABS_LO12_NC: return patch_bits(l, x, section, low12, 4, 12, 10);
+    case R_AARCH64_ABS64: case R_AARCH64_ABS32: return error_set(l->err, unfit, x->type, section, is_absolute);
+    case R_AARCH64_ADR_GOT_PAGE: case R_AARCH64_LD64_GOT_LO12_NC:
+      return error_set(l->err, unfit, x->type, section, has_table);
     default: return error_set(l->err, unfit, x->type, section, "not supported");
   }
 }

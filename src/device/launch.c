@@ -13,9 +13,9 @@ int launch_place(launch *l, const step *t, int n_bufs, remote *r, remote_traffic
     unsigned char *here = remote_place(r, traffic, t->bufs[i], &t->args[i], &offset, err);
     if (!here) return -1;
     here += offset;
-    if ((uintptr_t)here % ALIGNED)
-      die("%s: %s: buffer %d begins at %p, which is no multiple of %d", r->d->name, t->k->p->name, i, (void *)here,
-          ALIGNED);
+    die_if((uintptr_t)here % ALIGNED,
+           "%s: %s: buffer %d begins at %p, which is no multiple of %d", r->d->name, t->k->p->name, i, (void *)here,
+           ALIGNED);
     l->bufs[i] = (uint64_t)(uintptr_t)here;
   }
   return 0;
@@ -29,8 +29,8 @@ bool launch_changed(launch *l, const step *t, const char *dev) {
   for (int i = 0; i < 3; i++) {
     int64_t items = p->local[i] ? program_eval(p, p->local[i], t->vars) : 1,
             groups = p->global[i] ? program_eval(p, p->global[i], t->vars) : 1;
-    if (items < 1 || groups < 0 || groups > INT32_MAX)
-      die("%s: %s: %lld work-groups of %lld", dev, p->name, (long long)groups, (long long)items);
+    die_if(items < 1 || groups < 0 || groups > INT32_MAX,
+           "%s: %s: %lld work-groups of %lld", dev, p->name, (long long)groups, (long long)items);
     l->block[i] = (unsigned)items;
     l->grid[i] = (unsigned)groups;
     l->empty |= !groups;

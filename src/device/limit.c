@@ -1,6 +1,7 @@
 // The memory limit: see limit.h. The reading kernel is made like any other: the sums of the rows of a matrix of 32-bit
 // integers, which the optimiser lays out in lanes and shares among the threads. So it is what the compiler makes of a
 // pure stream, with the same threads and huge pages as the kernels that are held against it.
+#include "compile/compile.h"
 #include "device/limit.h"
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static int measure_reads(device *d, area *a, double *gb_s, error *err) {
   tensor *x = t_reshape_i(g, t_buffer(g, 0, DT_I32, rows * COLS), 2, (int64_t[]){rows, COLS});
   tensor *y = t_assign(g, t_buffer(g, 1, DT_I32, rows), t_reshape_i(g, t_reduce(g, x, OP_ADD, 1), 1, &rows));
   schedule s;
-  schedule_graph(g, uop_new(g, OP_SINK, DT_VOID, 1, &y, 1, (uarg){0}), &s);
+  compile_graph(g, uop_new(g, OP_SINK, DT_VOID, 1, &y, 1, (uarg){0}), &d->target, &(compile_choices){0}, &s);
   plan *p;
   int r = plan_build(d, g, &s, &(plan_options){.buffer = area_buffer, .ctx = a}, &p, err);
   if (!r) {

@@ -25,5 +25,9 @@ int llvm_compile_for(const char *triple, const char *ir_text, const char *cpu, c
 // none.
 int llvm_version(str *out, error *err);
 
+// Which library that would be, without loading it: "libLLVM.so.19.1 SIZE MTIME" of the first one where the system's
+// loader looks, so that code of another build of it has other names. "" if it lies elsewhere.
+void llvm_file(char *out, size_t cap);
+
 bool llvm_is_loaded(void);      // whether anything compiled (or asked for the version) yet in this process
 #endif

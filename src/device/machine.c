@@ -1,4 +1,4 @@
-// Facts about this processor: see machine.h. What has to be measured is measured by engine/machine.c, which has
+// Facts about this processor: see machine.h. What has to be measured is measured by engine/env_report.c, which has
 // products to measure with.
 #include "device/machine.h"
 #include <stdlib.h>
@@ -29,6 +29,10 @@ int64_t machine_tile_bytes(void) {
 void machine_print_prefetch(str *out, prefetch p) {
   if (p.kib) str_addf(out, "%d,%s", p.kib, hints[p.hint]);
   else str_add(out, "0");
+}
+
+bool machine_may_prefetch(prefetch p) {
+  return p.kib >= 0 && p.kib <= MOST_PREFETCH_KIB && p.hint >= 0 && p.hint < PREFETCH_HINTS;
 }
 
 bool machine_parse_prefetch(const char *text, prefetch *out) {

@@ -9,5 +9,6 @@ int64_t machine_cache_bytes(void);  // of a core's own second cache; a common si
 // PREFETCH of the environment: *set is false where it says nothing. 0, or -1 and what is wrong with it.
 int machine_prefetch_from_env(prefetch *out, bool *set, error *err);
 void machine_print_prefetch(str *out, prefetch p);         // "8,t0"; "0": none
+bool machine_may_prefetch(prefetch p);                     // whether it is one that could be printed
 bool machine_parse_prefetch(const char *text, prefetch *out);
 #endif

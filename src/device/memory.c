@@ -18,6 +18,9 @@ static uint64_t area_size(uint64_t size) { return (size + MEMORY_ALIGN - 1) / ME
 #define MADV_COLLAPSE 25     // Linux 6.1
 #endif
 
+static _Thread_local uint64_t refusals;
+uint64_t memory_refusals(void) { return refusals; }
+
 static void *reserve_pages(uint64_t size, error *err) {
   if (!size || size > (uint64_t)1 << 46) {
     error_set(err, "memory: cannot reserve %llu bytes", (unsigned long long)size);
@@ -29,6 +32,7 @@ static void *reserve_pages(uint64_t size, error *err) {
   if (p == MAP_FAILED) {
     const char *why = strerror(errno);
     uint64_t available;
+    refusals++;
     if (memory_available(&available, NULL))
       error_set(err, "memory: reserving %llu bytes failed: %s", (unsigned long long)size, why);
     else

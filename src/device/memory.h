@@ -19,6 +19,7 @@ void *memory_reserve(uint64_t size, error *err);
 // area the pieces beside it may have room. Without a kernel that can, the pages are huge ones at once.
 void *memory_reserve_plain(uint64_t size, error *err);
 bool memory_promote(void *p, uint64_t size);
+uint64_t memory_refusals(void);        // how often either has refused this thread something
 void memory_release(void *p, uint64_t size);           // of any of these, the same size; NULL is fine
 // Gives the pages that lie wholly within [p, p + size) back; they read as zeros afterwards.
 void memory_discard(void *p, uint64_t size);

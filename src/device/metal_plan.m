@@ -144,7 +144,7 @@ static uint64_t metal_room(const device *dev) {
 // What is kept is the source: the system has a cache of what it makes of one.
 static int metal_compile_kernel(device *dev, device_kernel *k, error *err) {
   str source = {0};
-  int r = render_metal(k->p, NULL, &source, err);
+  int r = render_text(render_metal, k->p, NULL, &source, err);
   if (!r && debug_level() >= 4) fprintf(stderr, "--- source of %s\n%s\n", k->p->name, str_c(&source));
   if (!r && !(k->metal = metal_make_code(dev->state, k->p, k->p->n_bufs, str_c(&source), err))) r = -1;
   if (!r && dev->cache) {
@@ -157,7 +157,7 @@ static int metal_compile_kernel(device *dev, device_kernel *k, error *err) {
 
 static int metal_show(device *d, const program *p, str *source, str *assembly, error *err) {
   (void)d; (void)assembly;
-  return render_metal(p, NULL, source, err);
+  return render_text(render_metal, p, NULL, source, err);
 }
 
 static bool metal_take(device *dev, device_kernel *k, int n_bufs) {

@@ -36,14 +36,15 @@ int nvidia_choose(nvidia *n, const char *dev, const char *name, error *err) {
                            n->capability / 10, n->capability % 10);
 }
 
-void nvidia_compiler(nvidia *n, const device *d) {
+void nvidia_compiler(nvidia *n, device *d) {
+  llvm_file(d->compiler, sizeof d->compiler);
   n->llvm = compiler_new(team_size(d->team) + 1, IDLE_S);      // one more for a thread that is not of the team
 }
 
 void nvidia_target(const nvidia *n, target *out) {
   *out = render_find("nvptx")->target;
   out->descriptors = n->descriptors;
-  if (n->capability < 70) out->step_items = 0;     // LLVM makes PTX of an older version for these
+  if (n->capability < 70) out->subgroup_size = 0;     // LLVM makes PTX of an older version for these
   out->copy_bytes = n->capability >= 80 ? 16 : 0;
   out->many_tokens = MANY_TOKENS;
   out->max_group = (int)min_i64(n->max_items, 1024);
@@ -62,7 +63,7 @@ void nvidia_figures(nvidia *n) {
 }
 
 int nvidia_ptx(const nvidia *n, const program *p, str *source, bytes *ptx, error *err) {
-  int r = render_nvptx(p, &(render_options){.descriptors = n->descriptors}, source, err);
+  int r = render_text(render_nvptx, p, &(render_options){.descriptors = n->descriptors}, source, err);
   return r ? r : compiler_run_for(n->llvm, TRIPLE, str_c(source), n->sm, "", ptx, NULL, err);
 }
 

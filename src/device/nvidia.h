@@ -18,7 +18,7 @@ typedef struct nvidia {
 
 // From the capability: sm and descriptors. -1: the GPU is older than any that LLVM makes kernels for.
 int nvidia_choose(nvidia *n, const char *dev, const char *name, error *err);
-void nvidia_compiler(nvidia *n, const device *d);          // llvm, for as many threads as the device has
+void nvidia_compiler(nvidia *n, device *d);          // llvm, for as many threads as the device has
 void nvidia_target(const nvidia *n, target *out);          // what codegen may ask of it
 // What nobody can be asked for, from the capability: macs; and latency and gap, which are assumed.
 void nvidia_figures(nvidia *n);

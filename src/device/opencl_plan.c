@@ -161,17 +161,17 @@ static uint64_t cl_room(const device *dev) {
 static int cl_compile_kernel(device *dev, device_kernel *k, error *err) {
   cl *d = dev->state;
   str text = {0};
-  int r = render_opencl(k->p, &(render_options){.vector_bits = dev->target.vector_bytes * 8}, &text, err);
+  int r = render_text(render_opencl, k->p, &(render_options){.vector_bits = dev->target.vector_bytes * 8}, &text, err);
   if (!r && debug_level() >= 4) fprintf(stderr, "--- source of %s\n%s\n", k->p->name, str_c(&text));
   if (!r && !(k->cl = cl_compile(d, k->p, str_c(&text), err))) r = -1;
-  if (!r && dev->cache) k->packed.n = cl_binary(k->cl, &k->packed.at);
+  if (!r && cache_is_on(dev->cache)) k->packed.n = cl_binary(k->cl, &k->packed.at);
   str_free(&text);
   return r;
 }
 
 static int cl_show(device *d, const program *p, str *source, str *assembly, error *err) {
   (void)assembly;
-  return render_opencl(p, &(render_options){.vector_bits = d->target.vector_bytes * 8}, source, err);
+  return render_text(render_opencl, p, &(render_options){.vector_bits = d->target.vector_bytes * 8}, source, err);
 }
 
 static bool cl_take(device *dev, device_kernel *k, int n_bufs) {

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
+#include "base/attempt.h"
 #include "device/plan_impl.h"
 
 enum { ARENA_ALIGN = 4096 };
@@ -21,35 +22,47 @@ void plan_arguments(const sched_kernel *k, plan_argument *args) {
 
 static intptr_t temp_offset(const map *temps, int64_t id) {
   void *v;
-  if (!map_get(temps, (uint64_t)id, &v)) die("an intermediate without a place");
+  die_if(!map_get(temps, (uint64_t)id, &v), "an intermediate without a place");
   return (intptr_t)v;
 }
 
-int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, plan **out, error *err) {
-  plan *p = xcalloc(1, sizeof *p);
-  p->d = d;
-  p->team = o->prompt ? d->prompt_team : d->team;
-  p->n_threads = team_size(p->team);
-  p->flushes = o->flushes;
-  p->g = g;
-  p->mem = arena_new();
-  map unique = {0};
-  VEC(uop *) asts = {0};
-  for (int i = 0; i < s->n_kernels; i++)
-    if (!map_has(&unique, s->kernels[i].ast)) {
-      map_put(&unique, s->kernels[i].ast, (void *)(intptr_t)asts.n);
-      vec_push(&asts, s->kernels[i].ast);
-    }
+typedef struct building {
+  plan *p;
+  const schedule *s;
+  const plan_options *o;
+  map unique, temps;
+  int r;
+  error *err;
+} building;
+
+// The different kernels among those of a schedule.
+static void find_kernels(building *b) {
+  plan *p = b->p;
+  const schedule *s = b->s;
+  p->asts = ARENA_ARRAY(p->mem, uop *, s->n_kernels + 1);
   p->stats = (plan_stats){.kernels = s->n_kernels,
                           .dispatches = s->n_levels,
-                          .unique = (int)asts.n,
                           .graph_ops = s->graph_ops,
                           .arena_bytes = s->arena_bytes};
-  p->kernels = xcalloc(asts.n, sizeof *p->kernels);
-  p->asts = ARENA_ARRAY(p->mem, uop *, asts.n + 1);
-  for (size_t i = 0; i < asts.n; i++) p->asts[i] = asts.at[i];
-  int r = plan_compile(d, g, asts.at, p->kernels, (int)asts.n, false, o, &p->stats, err) ||
-              d->run->link(d, p->kernels, (int)asts.n, &p->code, err)
+  p->kernels = xcalloc((size_t)s->n_kernels, sizeof *p->kernels);
+  for (int i = 0; i < s->n_kernels; i++)
+    if (!map_has(&b->unique, s->kernels[i].ast)) {
+      map_put(&b->unique, s->kernels[i].ast, (void *)(intptr_t)p->stats.unique);
+      p->asts[p->stats.unique++] = s->kernels[i].ast;
+    }
+}
+
+static void build_steps(void *ctx) {
+  building *b = ctx;
+  plan *p = b->p;
+  device *d = p->d;
+  const schedule *s = b->s;
+  const plan_options *o = b->o;
+  error *err = b->err;
+  find_kernels(b);
+  int n = p->stats.unique;
+  int r = plan_compile(d, p->g, p->asts, p->kernels, n, false, o, &p->stats, err) ||
+              d->run->link(d, p->kernels, n, &p->code, err)
             ? -1
             : 0;
   // the arena that all share, then one for each thread
@@ -60,16 +73,16 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
     p->arena_at = d->run->alloc(d, (uint64_t)p->stats.arena_bytes, PAGES_HUGE, err);
     if (!p->arena_at) r = -1;
   }
-  map temps = {0};
   for (int i = 0; i < s->n_temps; i++)
-    map_set(&temps, (uint64_t)s->temps[i].id, (void *)(intptr_t)(s->temps[i].offset + (s->temps[i].each ? shared : 0)));
+    map_set(&b->temps, (uint64_t)s->temps[i].id,
+            (void *)(intptr_t)(s->temps[i].offset + (s->temps[i].each ? shared : 0)));
   p->steps = ARENA_ARRAY(p->mem, step, s->n_kernels);
   p->parts = aligned_alloc(64, sizeof(part) * ((size_t)s->n_kernels * (size_t)p->n_threads + 1));
-  if (!p->parts) die("out of memory");
+  die_if(!p->parts, "out of memory");
   for (int i = 0; i < s->n_kernels && !r; i++) {
     const sched_kernel *k = &s->kernels[i];
     step *t = &p->steps[i];
-    t->unique = (int)(intptr_t)map_ptr(&unique, k->ast);
+    t->unique = (int)(intptr_t)map_ptr(&b->unique, k->ast);
     t->k = &p->kernels[t->unique];
     t->level = k->level;
     t->parts = &p->parts[(size_t)i * (size_t)p->n_threads];
@@ -82,20 +95,33 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
       plan_arguments(k, args);
       t->args = args;
     }
-    for (int b = 0; b < k->n_bufs; b++) {
-      bool temp = k->bufs[b] >= TEMP_IDS;
-      intptr_t at = temp ? temp_offset(&temps, k->bufs[b]) : 0;
-      unsigned char *first = temp ? (unsigned char *)p->arena_at + at : o->buffer(o->ctx, k->bufs[b]);
-      for (int j = 0; j < p->n_threads; j++) t->bufs[j * k->n_bufs + b] = first + (temp && at >= shared ? own * j : 0);
+    for (int f = 0; f < k->n_bufs; f++) {
+      bool temp = k->bufs[f] >= TEMP_IDS;
+      intptr_t at = temp ? temp_offset(&b->temps, k->bufs[f]) : 0;
+      unsigned char *first = temp ? (unsigned char *)p->arena_at + at : o->buffer(o->ctx, k->bufs[f]);
+      for (int j = 0; j < p->n_threads; j++) t->bufs[j * k->n_bufs + f] = first + (temp && at >= shared ? own * j : 0);
     }
     if (o->role) o->role(o->ctx, s, i, t->role, sizeof t->role);
   }
   if (!r) r = plan_bind_layouts(p, s, o, err);
   if (!r && d->run->record) r = d->run->record(p, err);
-  map_free(&temps);
-  map_free(&unique);
-  vec_free(&asts);
-  if (r) { plan_free(p); return -1; }
+  b->r = r;
+}
+
+// A broken invariant on the way ends this plan alone.
+int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, plan **out, error *err) {
+  plan *p = xcalloc(1, sizeof *p);
+  building b = {.p = p, .s = s, .o = o, .err = err};
+  p->d = d;
+  p->team = o->prompt ? d->prompt_team : d->team;
+  p->n_threads = team_size(p->team);
+  p->flushes = o->flushes;
+  p->g = g;
+  p->mem = arena_new();
+  if (attempt(ATTEMPT_LEAVES, build_steps, &b, err)) b.r = -1;
+  map_free(&b.temps);
+  map_free(&b.unique);
+  if (b.r) { plan_free(p); return -1; }
   *out = p;
   return 0;
 }

@@ -1,5 +1,5 @@
 // How a plan looks inside, for the files that build it (plan.c, plan_kernels.c, plan_layouts.c) or run it (replay.c,
-// host.c, opencl_plan.c, cuda_plan.c, metal_plan.m), and for those that look for better kernels (rig.h).
+// host.c, opencl_plan.c, cuda_plan.c, metal_plan.m), and for those that look for better kernels (kernel_bench.h).
 #ifndef WEFT_DEVICE_PLAN_IMPL_H
 #define WEFT_DEVICE_PLAN_IMPL_H
 #include <stdatomic.h>
@@ -76,6 +76,8 @@ void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *valu
 // err says which failed.
 int plan_compile(device *d, graph *g, uop **asts, device_kernel *kernels, int n, bool filling, const plan_options *o,
                  plan_stats *stats, error *err);
+// k->p becomes code, on any thread. A broken invariant on the way is an error, too.
+int plan_compile_kernel(device *d, device_kernel *k, error *err);
 // Gives every step whose kernel reads weights in layouts their memory, and fills those that are new. 0, or -1 with err.
 int plan_bind_layouts(plan *p, const schedule *s, const plan_options *o, error *err);
 // where the kernels of some steps are others now, on a device that records
@@ -83,6 +85,10 @@ void plan_record_again(plan *p);
 // one mapping for the code of all; k.packed is used up
 int plan_map_code(device_kernel *kernels, int n, code_image **out, error *err);
 void plan_free_kernels(device_kernel *kernels, int n);
+// An entry of the cache and its key, from a kernel that came as text; opts: of a tuning, or NULL. Any text may be
+// given: -1 and why not. key, entry: the caller's, whatever comes of it.
+struct plan_text { const char *ir; size_t n; const char *opts; bool filling; };
+int plan_make_entry(device *d, const struct plan_text *of, str *key, str *entry, double *codegen_s, error *err);
 // The kernel's entry in the cache; opts: the list of a tuning, or NULL.
 void plan_remember(device *d, uop *ast, const char *opts, const device_kernel *k);
 // all of that but the kernel: a line

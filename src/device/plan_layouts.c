@@ -2,6 +2,7 @@
 // plan_impl.h.
 #define _GNU_SOURCE
 #include <stdlib.h>
+#include "base/attempt.h"
 #include "device/plan_impl.h"
 #include "schedule/layout.h"
 
@@ -21,6 +22,7 @@ static int fill_one(plan *p, const filling *f, const device_kernel *kernels, dou
   int64_t pieces = l->bytes / FILL_PIECE + 1, tiles = k ? program_eval(k->p, k->p->tiles, NULL) : pieces;
   for (int64_t i = 0; i < pieces; i++) {
     int64_t from = tiles * i / pieces, to = tiles * (i + 1) / pieces;
+    if (o->stops && o->stops(o->ctx)) return error_set(err, "loading was stopped");
     if (!k) { from = l->bytes / pieces * i; to = i + 1 == pieces ? l->bytes : l->bytes / pieces * (i + 1); }
     if (run->lay_out(p, k, f->at, f->raw, (uint64_t)(l->elems * dtype_size(l->dt)), from, to, err)) return -1;
     double done = (double)(i + 1) / (double)pieces;
@@ -30,33 +32,42 @@ static int fill_one(plan *p, const filling *f, const device_kernel *kernels, dou
   return 0;
 }
 
-static int fill_all(plan *p, fillings *f, const plan_options *o, error *err) {
-  graph *g = graph_new(NULL);
+typedef struct fill_kernels { fillings *f; graph *g; VEC(uop *) asts; } fill_kernels;
+
+static void find_fillings(void *ctx) {
+  fill_kernels *k = ctx;
   map index = {0};
-  VEC(uop *) asts = {0};
-  double all = 0, before = 0;
-  for (size_t i = 0; i < f->n; i++) {
-    uop *ast = layout_filling(g, f->at[i].l);
-    all += (double)f->at[i].l->bytes;
-    f->at[i].kernel = -1;
+  k->g = graph_new(NULL);
+  for (size_t i = 0; i < k->f->n; i++) {
+    filling *f = &k->f->at[i];
+    uop *ast = layout_filling(k->g, f->l);
+    f->kernel = -1;
     if (!ast) continue;
-    if (!map_has(&index, ast)) { map_put(&index, ast, (void *)(intptr_t)asts.n); vec_push(&asts, ast); }
-    f->at[i].kernel = (int)(intptr_t)map_ptr(&index, ast);
+    if (!map_has(&index, ast)) { map_put(&index, ast, (void *)(intptr_t)k->asts.n); vec_push(&k->asts, ast); }
+    f->kernel = (int)(intptr_t)map_ptr(&index, ast);
   }
-  device_kernel *kernels = xcalloc(asts.n + 1, sizeof *kernels);
+  map_free(&index);
+}
+
+static int fill_all(plan *p, fillings *f, const plan_options *o, error *err) {
+  fill_kernels k = {.f = f};
+  double all = 0, before = 0;
+  for (size_t i = 0; i < f->n; i++) all += (double)f->at[i].l->bytes;
+  if (attempt(ATTEMPT_OWNS, find_fillings, &k, err)) return -1;
+  device_kernel *kernels = xcalloc(k.asts.n + 1, sizeof *kernels);
   code_image *code = NULL;
-  int r = plan_compile(p->d, g, asts.at, kernels, (int)asts.n, true, o, &p->stats, err) ||
-              p->d->run->link(p->d, kernels, (int)asts.n, &code, err)
+  int n = (int)k.asts.n;
+  int r = plan_compile(p->d, k.g, k.asts.at, kernels, n, true, o, &p->stats, err) ||
+              p->d->run->link(p->d, kernels, n, &code, err)
             ? -1
             : 0;
   for (size_t i = 0; i < f->n && !r; before += (double)f->at[i++].l->bytes)
     r = fill_one(p, &f->at[i], kernels, before, all, o, err);
   code_unmap(code);
-  plan_free_kernels(kernels, (int)asts.n);
+  plan_free_kernels(kernels, n);
   free(kernels);
-  vec_free(&asts);
-  map_free(&index);
-  graph_free(g);
+  vec_free(&k.asts);
+  graph_free(k.g);
   return r;
 }
 

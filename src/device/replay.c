@@ -11,9 +11,9 @@ void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *valu
   for (int v = 0; v < q->n_vars; v++) {
     int j = 0;
     while (j < n_vars && strcmp(vars[j].name, q->vars[v]->s)) j++;
-    if (j == n_vars) die("plan: no value for variable %s", q->vars[v]->s);
-    if (vars[j].value < q->vars[v]->a || vars[j].value > q->vars[v]->b)
-      die("plan: %s = %lld is out of its bounds", vars[j].name, (long long)vars[j].value);
+    die_if(j == n_vars, "plan: no value for variable %s", q->vars[v]->s);
+    die_if(vars[j].value < q->vars[v]->a || vars[j].value > q->vars[v]->b,
+           "plan: %s = %lld is out of its bounds", vars[j].name, (long long)vars[j].value);
     values[v] = vars[j].value;
   }
 }

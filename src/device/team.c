@@ -11,6 +11,7 @@
 // for may wait for our processor: yield at once and sleep soon.
 #define _GNU_SOURCE
 #include "device/team.h"
+#include "base/attempt.h"
 #include "device/cgroup.h"
 #include <limits.h>
 #include <linux/futex.h>
@@ -152,12 +153,14 @@ static int default_threads(int cores) {
   return n < 1 ? 1 : n > TEAM_MAX ? TEAM_MAX : n;
 }
 
-int team_default_threads(void) {
+int team_cores(void) {
   int *cpus, n, cores;
   list_cpus(&cpus, &n, &cores);
   free(cpus);
-  return default_threads(cores);
+  return cores;
 }
+
+int team_default_threads(void) { return default_threads(team_cores()); }
 
 // Gives thread i the processor cpus[i].  The list is turned so that it begins where the caller runs now: two programs
 // that both use fewer threads than there are processors then do not both settle on the first ones.
@@ -190,15 +193,22 @@ static void *worker_loop(void *p) {
   }
 }
 
+// The others wait for this thread within fn: no attempt around is left there.
+static void run_share(team_fn *fn, void *ctx, int n) {
+  struct attempt_frame *around = attempt_suspend();
+  fn(ctx, 0, n);
+  attempt_resume(around);
+}
+
 void team_run(team *t, team_fn *fn, void *ctx) {
-  if (t->n == 1) { fn(ctx, 0, 1); return; }
+  if (t->n == 1) { run_share(fn, ctx, 1); return; }
   cpu_set_t before;
   bool pinned = t->cpus && !sched_getaffinity(0, sizeof before, &before);
   t->fn = fn;
   t->ctx = ctx;
   count_up(&t->job);                            // first the others start, then this thread moves
   if (pinned) pin(t->cpus[0]);
-  fn(ctx, 0, t->n);
+  run_share(fn, ctx, t->n);
   team_barrier(t);
   if (pinned) sched_setaffinity(0, sizeof before, &before);
 }

@@ -15,6 +15,7 @@ enum { TEAM_MAX = 1024 };
 // What a team gets by default: the processors that the affinity mask allows, hardware threads of one core counted once,
 // and no more than the control group's share of time, rounded up.  At least 1.
 int team_default_threads(void);
+int team_cores(void);            // of that mask, whatever the control group allows
 
 // n_threads = 0: the default.  Threads are pinned to distinct processors of the affinity mask if there are enough
 // (never a failure); the calling thread is pinned only while team_run lasts.  NULL and err if a thread cannot be made.

@@ -15,11 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
-#include "codegen/join.h"
+#include "codegen/merge_launches.h"
 #include "device/cache.h"
 #include "device/llvm.h"
 #include "device/predict.h"
-#include "device/rig.h"
+#include "device/kernel_bench.h"
 #include "device/team.h"
 
 enum { WARM_UPS = 1, LOOKS = 3, NODES_MORE = 4, FEW_NODES = 3000 };
@@ -28,8 +28,8 @@ static const double LEAST_SHARE = 0.004, LEAST_S = 0.3, MUCH_LONGER = 1.5, ENOUG
 
 typedef struct made { device_kernel k; code_image *image; bytes packed; } made;      // candidate.code
 
-typedef struct hunt {
-  rig r;
+typedef struct kernel_search {
+  kernel_bench r;
   int at;                        // a sample is r.n_launches steps, from here on
   const tune_options *o;
   bool deep;                     // it is timed at o->deep, too
@@ -37,12 +37,12 @@ typedef struct hunt {
   candidate *base;
   double done, todo, weight;     // of all searches, for the progress bar
   error err;
-} hunt;
+} kernel_search;
 
 // --- code ------------------------------------------------------------------------------------------------------------
 
 typedef struct making {
-  hunt *g;
+  kernel_search *g;
   candidate *const *c;
   int n;
   _Atomic int next;
@@ -51,7 +51,7 @@ typedef struct making {
   bool *skip;
 } making;
 
-static program *program_of(const hunt *g, candidate *c) {
+static program *program_of(const kernel_search *g, candidate *c) {
   const target *t = &g->r.p->d->target;
   if (!g->base) return codegen(g->r.p->g, g->r.ast, t, NULL);
   return codegen(g->r.p->g, g->r.ast, t, &(codegen_options){.opts = c->opts, .n_opts = c->n, .doubtful = t->has_local});
@@ -65,7 +65,7 @@ static void make_some(void *ctx, int thread, int n_threads) {
     candidate *c = m->c[i];
     if (m->code) {
       made *code = c->code;
-      if (m->skip[i] || (!m->g->o->predict && d->compile(d, &code->k, NULL))) m->skip[i] = true;
+      if (m->skip[i] || (!m->g->o->predict && plan_compile_kernel(d, &code->k, NULL))) m->skip[i] = true;
       continue;
     }
     str text = {0};
@@ -93,7 +93,7 @@ static void drop_candidate(void *ctx, candidate *c) {
   c->code = NULL;
 }
 
-static void make_all(hunt *g, candidate *const *c, int n) {
+static void make_all(kernel_search *g, candidate *const *c, int n) {
   making m = {
     .g = g, .c = c, .n = n, .hash = xcalloc((size_t)n, sizeof *m.hash), .skip = xcalloc((size_t)n, sizeof *m.skip)};
   team_run(g->r.p->d->team, make_some, &m);
@@ -122,7 +122,7 @@ static void make_all(hunt *g, candidate *const *c, int n) {
 
 static void read_area(void *ctx, int thread, int n) {
   const uint64_t *at = ctx;
-  size_t words = RIG_FLUSH / sizeof *at, from = words * (size_t)thread / (size_t)n,
+  size_t words = KERNEL_BENCH_FLUSH / sizeof *at, from = words * (size_t)thread / (size_t)n,
          to = words * ((size_t)thread + 1) / (size_t)n;
   uint64_t sum = 0;
   for (size_t i = from; i < to; i += 8) sum += at[i];
@@ -131,22 +131,23 @@ static void read_area(void *ctx, int thread, int n) {
 }
 
 // By the device's clock: what else a run of a few launches does would take longer than they.
-static double sample_remote(hunt *g, const candidate *c, const plan_var *vars) {
+static double sample_remote(kernel_search *g, const candidate *c, const plan_var *vars) {
   const made *m = c->code;
-  double us[RIG_LAUNCHES], sum = 0;
-  for (int i = 0; i < g->r.n_launches; i++) rig_set_up(&g->r.steps[i], &m->k, vars, g->r.n_vars, g->r.p->n_threads);
-  if (rig_launch(&g->r, g->r.n_launches, us)) return INFINITY;
+  double us[KERNEL_BENCH_LAUNCHES], sum = 0;
+  for (int i = 0; i < g->r.n_launches; i++)
+    kernel_bench_set_up(&g->r.steps[i], &m->k, vars, g->r.n_vars, g->r.p->n_threads);
+  if (kernel_bench_launch(&g->r, g->r.n_launches, us)) return INFINITY;
   for (int i = 0; i < g->r.n_launches; i++) sum += us[i];
   return sum / g->r.n_launches;
 }
 
-static double sample_at(hunt *g, const candidate *c, const plan_var *vars) {
+static double sample_at(kernel_search *g, const candidate *c, const plan_var *vars) {
   if (g->r.remote) return sample_remote(g, c, vars);
   if (g->r.flush) team_run(g->r.p->team, read_area, g->r.flush);
   const made *m = c->code;
   if (g->at + g->r.n_launches > g->r.n_steps) g->at = 0;
   for (int i = 0; i < g->r.n_launches; i++)
-    rig_set_up(&g->r.steps[g->at + i], &m->k, vars, g->r.n_vars, g->r.p->n_threads);
+    kernel_bench_set_up(&g->r.steps[g->at + i], &m->k, vars, g->r.n_vars, g->r.p->n_threads);
   g->r.row.steps = g->r.steps + g->at;
   g->r.row.stats.kernels = g->r.n_launches;
   double t = now_s();
@@ -158,25 +159,25 @@ static double sample_at(hunt *g, const candidate *c, const plan_var *vars) {
 
 // What a launch takes on average over the depths.
 static double sample(void *ctx, const candidate *c) {
-  hunt *g = ctx;
+  kernel_search *g = ctx;
   double us = sample_at(g, c, g->r.timed);
   return g->deep ? (us + sample_at(g, c, g->o->deep)) / 2 : us;
 }
 
-static double predict_at_depths(const hunt *g, const gpu_figures *f, const program *p) {
+static double predict_at_depths(const kernel_search *g, const gpu_figures *f, const program *p) {
   double us = predict_us(f, p, g->o->vars, g->o->n_vars);
   return g->deep ? (us + predict_us(f, p, g->o->deep, g->o->n_vars)) / 2 : us;
 }
 
 static double sample_figures(void *ctx, const candidate *c) {
-  const hunt *g = ctx;
+  const kernel_search *g = ctx;
   return predict_at_depths(g, g->o->predict, c->p);
 }
 
 static void predict_some(void *ctx, int thread, int n_threads) {
   (void)thread; (void)n_threads;
   making *m = ctx;
-  const hunt *g = m->g;
+  const kernel_search *g = m->g;
   const gpu_figures *f = g->o->predict ? g->o->predict : g->r.p->d->figures;
   for (int i; (i = atomic_fetch_add(&m->next, 1)) < m->n;) {
     candidate *c = m->c[i];
@@ -186,12 +187,12 @@ static void predict_some(void *ctx, int thread, int n_threads) {
 }
 
 static void predict(void *ctx, candidate *const *c, int n) {
-  hunt *g = ctx;
+  kernel_search *g = ctx;
   team_run(g->r.p->d->team, predict_some, &(making){.g = g, .c = c, .n = n});
 }
 
 // Whether the kernel does other work, or more, at o->deep.
-static bool depends_on_depth(const hunt *g) {
+static bool depends_on_depth(const kernel_search *g) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &g->r.ast, 1);
   bool depends = false;
@@ -205,11 +206,12 @@ static bool depends_on_depth(const hunt *g) {
 // --- right and wrong -------------------------------------------------------------------------------------------------
 
 static bool right(void *ctx, candidate *c) {
-  hunt *g = ctx;
+  kernel_search *g = ctx;
   const made *base = g->base->code, *m = c->code;
   if (g->o->predict) return search_allows(g->r.p->g, g->r.ast, &g->r.p->d->target, c->opts, c->n, NULL);
-  bool ok = rig_same(&g->r, &base->k, &m->k, g->r.timed, TIMED) && rig_same(&g->r, &base->k, &m->k, g->r.small, SMALL);
-  ok = ok && (!g->deep || rig_same(&g->r, &base->k, &m->k, g->o->deep, TIMED));
+  bool ok = kernel_bench_same(&g->r, &base->k, &m->k, g->r.timed, TIMED) &&
+            kernel_bench_same(&g->r, &base->k, &m->k, g->r.small, SMALL);
+  ok = ok && (!g->deep || kernel_bench_same(&g->r, &base->k, &m->k, g->o->deep, TIMED));
   if (!ok && debug_level() >= 1) {
     str s = {0};
     opts_print(&s, c->opts, c->n);
@@ -244,13 +246,13 @@ static double read_value(enum dtype dt, const unsigned char *at) {
 
 // Is what the heuristic's kernel gave (in scratch) what the plain one gave (saved), within rounding? Codes that were
 // rounded from sums of floats may be one apart.
-static bool close_to(const hunt *g, int mask) {
+static bool close_to(const kernel_search *g, int mask) {
   for (int i = 0; i < g->r.n_params; i++) {
     const param *w = &g->r.params[i];
     if (!w->written) continue;
     double error2 = 0, sum2 = 0, n = 0;
     int size = dtype_size(w->dt);
-    for (uint64_t b = 0, from, to = 0; rig_piece(w, &from, &to);) for (b = from; b < to; b += (uint64_t)size) {
+    for (uint64_t b = 0, from, to = 0; kernel_bench_piece(w, &from, &to);) for (b = from; b < to; b += (uint64_t)size) {
       if (w->mask[mask] && !w->mask[mask][b]) continue;
       double x = read_value(w->dt, w->saved + b), y = read_value(w->dt, w->scratch + b);
       if (!isfinite(x) || !isfinite(y)) {
@@ -270,7 +272,7 @@ static bool close_to(const hunt *g, int mask) {
 // The kernel as it was scheduled; of several that are one launch each by itself, one after the other.
 typedef struct plain { made of[MOST_KERNELS]; int n; } plain;
 
-static bool plain_fits(const hunt *g, const plain *k, const plan_var *vars) {
+static bool plain_fits(const kernel_search *g, const plain *k, const plan_var *vars) {
   double flops = 0;
   for (int i = 0; i < k->n; i++) {
     const program *p = k->of[i].k.p;
@@ -281,17 +283,17 @@ static bool plain_fits(const hunt *g, const plain *k, const plan_var *vars) {
   return flops <= PLAIN_FLOPS;
 }
 
-static int make_plain(hunt *g, plain *k) {
+static int make_plain(kernel_search *g, plain *k) {
   device *d = g->r.p->d;
   uop *kernels[MOST_KERNELS];
-  k->n = join_kernels_of(g->r.ast, kernels);
+  k->n = merged_kernels(g->r.ast, kernels);
   for (int i = 0; i < k->n; i++)
     k->of[i].k.p = codegen(g->r.p->g, kernels[i], &d->target, &(codegen_options){.noopt = true});
   if (!plain_fits(g, k, g->r.small))
     return error_set(&g->err, "its plain form would run for too long to compare with");
   for (int i = 0; i < k->n; i++) {
     made *m = &k->of[i];
-    if (d->compile(d, &m->k, &g->err) || d->run->link(d, &m->k, 1, &m->image, &g->err)) return -1;
+    if (plan_compile_kernel(d, &m->k, &g->err) || d->run->link(d, &m->k, 1, &m->image, &g->err)) return -1;
   }
   return 0;
 }
@@ -303,17 +305,17 @@ static void free_plain(plain *k) {
   }
 }
 
-static void run_plain(hunt *g, const plain *k, const plan_var *vars) {
-  for (int i = 0; i < k->n; i++) rig_run(&g->r, &k->of[i].k, vars);
+static void run_plain(kernel_search *g, const plain *k, const plan_var *vars) {
+  for (int i = 0; i < k->n; i++) kernel_bench_run(&g->r, &k->of[i].k, vars);
 }
 
 // Compares the heuristic's kernel with the plain one at these values, and finds out which elements count there.
-static bool compare_plain(hunt *g, const plain *k, const plan_var *vars, int mask) {
+static bool compare_plain(kernel_search *g, const plain *k, const plan_var *vars, int mask) {
   g->r.failed = false;
-  rig_background(&g->r, 0);
+  kernel_bench_background(&g->r, 0);
   run_plain(g, k, vars);
-  rig_save(&g->r);
-  rig_background(&g->r, 0xff);
+  kernel_bench_save(&g->r);
+  kernel_bench_background(&g->r, 0xff);
   run_plain(g, k, vars);
   for (int i = 0; i < g->r.n_params; i++) {
     param *w = &g->r.params[i];
@@ -322,13 +324,13 @@ static bool compare_plain(hunt *g, const plain *k, const plan_var *vars, int mas
       memset(w->mask[mask] + b, !memcmp(w->saved + b, w->scratch + b, (size_t)size), (size_t)size);
   }
   const made *base = g->base->code;
-  rig_background(&g->r, 0);
-  rig_run(&g->r, &base->k, vars);
+  kernel_bench_background(&g->r, 0);
+  kernel_bench_run(&g->r, &base->k, vars);
   return !g->r.failed && close_to(g, mask);
 }
 
 // 0, or -1 and why there will be no search.
-static int reference(hunt *g) {
+static int reference(kernel_search *g) {
   plain k = {0};
   int r = make_plain(g, &k);
   if (!r && !compare_plain(g, &k, g->r.small, SMALL))
@@ -344,7 +346,7 @@ static int reference(hunt *g) {
 
 // The first candidate is the heuristic's. If it is not what it should be, there is nothing to search for.
 static void make_checked(void *ctx, candidate *const *c, int n) {
-  hunt *g = ctx;
+  kernel_search *g = ctx;
   make_all(g, c, n);
   if (g->base || !c[0]->code) return;
   g->base = c[0];
@@ -352,13 +354,13 @@ static void make_checked(void *ctx, candidate *const *c, int n) {
   if (reference(g)) { drop_candidate(g, c[0]); return; }
   // launches enough for a clock to measure, and no more than it takes
   double us = sample(g, c[0]) * g->r.n_launches;
-  for (; !g->r.flush && us < ENOUGH_US && g->r.n_launches * 2 <= RIG_LAUNCHES; us *= 2) g->r.n_launches *= 2;
+  for (; !g->r.flush && us < ENOUGH_US && g->r.n_launches * 2 <= KERNEL_BENCH_LAUNCHES; us *= 2) g->r.n_launches *= 2;
   for (; us > TOO_MUCH_US && g->r.n_launches > 1; us /= 2) g->r.n_launches = (g->r.n_launches + 1) / 2;
   g->r.n_steps = g->r.n_steps > g->r.n_launches ? g->r.n_steps : g->r.n_launches;
 }
 
-static void show_hunt(void *ctx, double fraction) {
-  const hunt *g = ctx;
+static void show_search(void *ctx, double fraction) {
+  const kernel_search *g = ctx;
   if (g->o->progress) g->o->progress(g->o->ctx, (g->done + g->weight * fraction) / g->todo);
 }
 
@@ -377,7 +379,7 @@ static void keep_alternative(plan *p, int unique, const search_target *s, candid
 
 typedef VEC(opt_list) opt_lists;
 
-static int search_one(plan *p, int unique, const tune_options *o, double seconds, opt_lists *hints, hunt *g,
+static int search_one(plan *p, int unique, const tune_options *o, double seconds, opt_lists *hints, kernel_search *g,
                       tune_row *row) {
   g->o = o;
   search_target s = {.t = &p->d->target,
@@ -388,10 +390,10 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
                      .sample = o->predict ? sample_figures : sample,
                      .predict = o->predict || p->d->figures ? predict : NULL,
                      .drop = drop_candidate,
-                     .progress = show_hunt};
+                     .progress = show_search};
   int r = 0;
-  if (o->predict) g->r = (rig){.p = p, .ast = p->asts[unique]};
-  else r = rig_open(&g->r, p, unique, false, o->vars, o->n_vars, &g->err);
+  if (o->predict) g->r = (kernel_bench){.p = p, .ast = p->asts[unique]};
+  else r = kernel_bench_open(&g->r, p, unique, false, o->vars, o->n_vars, &g->err);
   g->deep = !r && depends_on_depth(g);
   search_result found = {0};
   if (!r && search_kernel(p->g, g->r.ast, &s,
@@ -422,7 +424,7 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
     opts_print(&row->opts, found.best->opts, found.best->n);
     search_free(&s, found.best);
   } else if (found.best) keep_alternative(p, unique, &s, found.best, row);
-  if (!o->predict) rig_close(&g->r);
+  if (!o->predict) kernel_bench_close(&g->r);
   map_free(&g->seen);
   return r;
 }
@@ -513,7 +515,7 @@ int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
     double weight = sqrt(row->share), left = until - now_s(), rest = 0;
     for (int j = i; j < n; j++) rest += sqrt(rows[order[j]].share);
     if (left <= 0) { row->state = TUNE_NOT_RUN; snprintf(row->why, sizeof row->why, "no time left"); continue; }
-    hunt *g = xcalloc(1, sizeof *g);
+    kernel_search *g = xcalloc(1, sizeof *g);
     g->done = done;
     g->todo = todo;
     g->weight = weight;

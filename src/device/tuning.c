@@ -9,16 +9,15 @@
 #include "base/env.h"
 #include "device/cache.h"
 #include "device/code_version.h"
+#include "device/entry_kinds.h"
 #include "device/plan_impl.h"
 #include "schedule/layout.h"
-
-static const char word[] = "tuning ";
 
 const char *tuning_version(void) { return CODE_VERSION; }
 
 // Of a kernel, or (no ast) of a weight.
 static void tuning_key(const device *d, uop *ast, const char *weight, str *key) {
-  str_add(key, word);
+  entry_key_begin(ENTRY_TUNING, key);
   if (ast) plan_key(d, ast, key);
   else { plan_machine(d, key); str_addf(key, "%s\n", weight); }
 }
@@ -103,12 +102,11 @@ static void put_tuning(device *d, uop *ast, const char *weight, const tuning *t)
 void tuning_put(device *d, uop *ast, const tuning *t) { put_tuning(d, ast, NULL, t); }
 void tuning_put_layout(device *d, const char *weight, const tuning *t) { put_tuning(d, NULL, weight, t); }
 
-bool tuning_is_key(const void *key, size_t n) { return n >= sizeof word - 1 && !memcmp(key, word, sizeof word - 1); }
-
 bool tuning_key_parts(const void *key, size_t n, const char **machine, size_t *machine_n, const char **ir,
                       size_t *ir_n) {
-  if (!tuning_is_key(key, n)) return false;
-  const char *at = (const char *)key + sizeof word - 1, *line = memchr(at, '\n', n - (sizeof word - 1));
+  if (entry_kind_of(key, n) != ENTRY_TUNING) return false;
+  size_t word = strlen(entry_kind_row_of(ENTRY_TUNING)->name) + 1;
+  const char *at = (const char *)key + word, *line = memchr(at, '\n', n - word);
   if (!line) return false;
   *machine = at;
   *machine_n = (size_t)(line - at);

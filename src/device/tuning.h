@@ -16,7 +16,7 @@ typedef struct tuning {
   bool better;               // false: a search found nothing better than the heuristic's list, and need not be repeated
   double before_us, after_us;// of one launch over cold weights, when it was searched
   double cut_s;              // the search was cut short after so many seconds; 0: it came to its end
-  // of a search in the background (live.c): for each list to be tried instead, '1' if it has been
+  // of a search in the background (online_tuner.c): for each list to be tried instead, '1' if it has been
   char done[MOST_LISTS + 1];
   char name[96], role[64];   // for tables
   char compiler[32];         // "22.1.8": with another one the search is worth repeating; until then its result is used
@@ -36,7 +36,6 @@ void tuning_put_layout(device *d, const char *weight, const tuning *t);
 void tuning_put(device *d, uop *ast, const tuning *t);                // with the next flush
 // of the sources that make kernels: entries of another version are not used
 const char *tuning_version(void);
-bool tuning_is_key(const void *key, size_t n);                        // whether an entry of the cache is a tuning
 // As text, one "word value" a line, and back. False: this is no tuning.
 void tuning_print(str *out, const tuning *t);
 bool tuning_parse(const char *text, size_t n, tuning *out);

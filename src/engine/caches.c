@@ -74,7 +74,7 @@ void caches_close(caches *c) {
   *c = (caches){0};
 }
 
-bool caches_settle(caches *c, double seconds) {
+bool caches_promote_pages(caches *c, double seconds) {
   double end = now_s() + seconds;
   for (int i = 0; i < model_n_states(c->m); i++) {
     if (!c->of[i]->run->here) continue;
@@ -169,6 +169,56 @@ static void shorten(sequence *q, int group, size_t n) {
   list->n = n;
 }
 
+// ---- rows of floats -------------------------------------------------------------------------------------------------
+
+// Those that begin at n or behind it
+static void forget_floats(sequence *q, int n) {
+  while (q->floats.n && q->floats.at[q->floats.n - 1].from >= n) float_rows_drop(q->floats.at[--q->floats.n].rows);
+}
+
+int sequence_shift(const sequence *q, int at) {
+  size_t i = q->floats.n;
+  while (i && q->floats.at[i - 1].to > at) i--;
+  return i ? q->floats.at[i - 1].shift : 0;
+}
+
+static bool is_span(const placed_floats *p, const float_rows *r, int from) {
+  return p->from == from && p->id == r->ids[0];
+}
+
+// A span that is not gone on with ends where it was cut.
+static void end_span(const sequence *q, placed_floats *p, int at) {
+  p->shift = sequence_shift(q, p->from);
+  p->to = at;
+}
+
+void sequence_place_floats(sequence *q, float_table *t, const int32_t *ids, size_t n, int pos) {
+  forget_floats(q, pos);
+  if (q->loaded > pos) q->loaded = pos;
+  for (size_t i = 0; i < n; i++) {
+    size_t row = 0;
+    float_rows *r = ids[i] < 0 ? float_rows_find(t, ids[i], &row) : NULL;
+    int at = pos + (int)i, from = at - (int)row;
+    placed_floats *last = q->floats.n ? &q->floats.at[q->floats.n - 1] : NULL;
+    bool goes_on = r && last && is_span(last, r, from);
+    if (last && last->to > at && goes_on) continue;
+    if (last && last->to > at) end_span(q, last, at);
+    if (goes_on) float_rows_drop(q->floats.at[--q->floats.n].rows);
+    if (!r) continue;
+    placed_floats new = {caches_keep_ids(q->of) ? float_rows_hold(r) : NULL, r->ids[0], from, from + (int)r->n,
+                         (int)min_i64((int64_t)sequence_shift(q, from) + r->n_pos - (int)r->n, MOST_SHIFT)};
+    vec_push(&q->floats, new);
+  }
+}
+
+bool sequence_row_follows(const sequence *q, const float_rows *r, size_t row, int pos) {
+  int from = pos - (int)row;
+  if (!row || (from >= 0 && pos <= q->loaded)) return true;
+  for (size_t i = q->floats.n; i--;)
+    if (is_span(&q->floats.at[i], r, from)) return q->floats.at[i].to >= pos;
+  return false;
+}
+
 void sequence_free(sequence *q) {
   if (!q) return;
   for (int g = 0; g < model_n_groups(q->of->m); g++) {
@@ -181,7 +231,9 @@ void sequence_free(sequence *q) {
   }
   q->of->n_sequences--;
   vec_free(&q->ids);
-  vec_free(&q->marks);
+  vec_free(&q->checkpoints);
+  forget_floats(q, 0);
+  vec_free(&q->floats);
   free(q);
 }
 
@@ -200,7 +252,7 @@ static int count_of(const page_list *list, size_t from, int page) {
 }
 
 // Where a window lets pages take turns, those that this evaluation begins with are none of them, since it may end
-// early: then all is as it was. Nor are those that a mark asks for.
+// early: then all is as it was. Nor are those that a checkpoint asks for.
 int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
   caches *c = q->of;
   page_list *list = &q->group[group];
@@ -242,7 +294,7 @@ static void leave_behind(sequence *q, int n) {
 // Behind position n. What is to be evaluated again is not behind yet.
 static bool thin(sequence *q, int n) {
   uint64_t taken = q->of->taken;
-  q->marks.n = 0;
+  q->checkpoints.n = 0;
   if (n <= q->filled) leave_behind(q, n);
   return q->of->taken < taken;
 }
@@ -251,7 +303,7 @@ static int hold(sequence *q, int from, int to, error *err) {
   size_t n[MODEL_GROUPS];
   int groups = model_n_groups(q->of->m), status = 0;
   bool whole = sequence_is_whole(q, from);
-  sequence_choose_marks(q, to);
+  sequence_choose_checkpoints(q, to);
   if (from < q->n && from < q->filled) q->filled = from;
   for (int g = 0; g < groups; g++) n[g] = q->group[g].n;
   for (int g = 0; g < groups && !status; g++) {
@@ -269,8 +321,9 @@ int sequence_hold(sequence *q, int from, int to, error *err) {
 void sequence_cut(sequence *q, int n) {
   if (n >= q->n) return;
   q->n = n;
+  forget_floats(q, n);
   for (int g = 0; g < model_n_groups(q->of->m); g++) shorten(q, g, caches_n_pages(n));
-  for (; q->marks.n && q->marks.at[q->marks.n - 1].n > n; q->marks.n--) q->chosen = -1;
+  for (; q->checkpoints.n && q->checkpoints.at[q->checkpoints.n - 1].n > n; q->checkpoints.n--) q->chosen = -1;
 }
 
 // ---- what is there of a beginning -----------------------------------------------------------------------------------
@@ -291,7 +344,14 @@ static int whole_windows(const sequence *q, int n) {
 
 int sequence_whole(const sequence *q, int n) {
   if (!model_is_recurrent(q->of->m)) return whole_windows(q, n);
-  return q->at > 0 && q->at <= n && whole_windows(q, q->at) == q->at ? q->at : 0;
+  int at = q->at < n ? q->at : n;
+  return at > 0 && at >= q->back && whole_windows(q, at) == at ? at : 0;
+}
+
+int sequence_ahead(const sequence *q, int pos, int most) {
+  const model *m = q->of->m;
+  while (model_is_recurrent(m) && most > 1 && model_back(m, pos + 1, pos + most) > pos + 1) most--;
+  return most;
 }
 
 void sequence_trim(sequence *q) { leave_behind(q, q->n); }
@@ -299,12 +359,14 @@ bool sequence_thin(sequence *q) { return thin(q, q->n); }
 
 int sequence_hold_again(sequence *q, int n, int to, error *err) {
   q->at = -1;
-  sequence_choose_marks(q, to);
+  sequence_choose_checkpoints(q, to);
   int from = q->filled = sequence_whole(q, n);
   for (int g = 0; g < model_n_groups(q->of->m); g++)
     if (model_group_window(q->of->m, g)) shorten(q, g, caches_n_pages(from));
+  // An entry of many positions is wrong until the last of them has been evaluated again: others may read the old one.
+  bool own = model_has_entries(q->of->m);
   for (int g = 0; g < model_n_groups(q->of->m); g++)
-    if (model_group_window(q->of->m, g) &&
+    if ((own || model_group_window(q->of->m, g)) &&
         (sequence_hold_group(q, g, from, n, err) || sequence_hold_group(q, g, n, to, err)))
       return -1;
   return 0;
@@ -338,13 +400,20 @@ int sequence_fork(const sequence *q, int n, sequence **out, error *err) {
   sequence *to = *out;
   to->n = n;
   to->filled = q->filled;
-  for (size_t i = 0; i < q->marks.n && q->marks.at[i].n <= n; i++) vec_push(&to->marks, q->marks.at[i]);
+  to->loaded = q->loaded < n ? q->loaded : n;
+  for (size_t i = 0; i < q->checkpoints.n && q->checkpoints.at[i].n <= n; i++)
+    vec_push(&to->checkpoints, q->checkpoints.at[i]);
+  for (size_t i = 0; i < q->floats.n && q->floats.at[i].from < n; i++) {
+    vec_push(&to->floats, q->floats.at[i]);
+    if (q->floats.at[i].rows) float_rows_hold(q->floats.at[i].rows);
+  }
   for (int g = 0; n && g < model_n_groups(q->of->m); g++) share_pages(q, g, n, &to->group[g]);
   if (!caches_keep_ids(q->of)) return 0;
   for (int i = 0; i < n; i++) vec_push(&to->ids, q->ids.at[i]);
-  if (model_is_recurrent(q->of->m) && n && n == q->at) {
+  if (model_is_recurrent(q->of->m) && n && sequence_whole(q, n) == n) {
     copy_pieces(q->of, CACHE_FIXED, q->slot, to->slot);
-    to->at = n;
+    to->at = q->at;
+    to->back = q->back;
   }
   return 0;
 }

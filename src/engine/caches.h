@@ -7,15 +7,16 @@
 // Layers with the same window have pages of their own (model_n_groups), so that a window gives back what it has left
 // behind. A little more stays, since callers go back by a few positions: guesses that were wrong, an answer that is
 // written again. Of a long prompt no page is taken for what only the first tokens see: its pages take turns. What
-// stays further behind is what marks ask for (marks.c), a bounded amount: a sequence can be taken up wherever the pages
-// that windows look at are there. Elsewhere it is evaluated again from the last such place on.
+// stays further behind is what checkpoints ask for (checkpoints.c), a bounded amount: a sequence can be taken up
+// wherever the pages that windows look at are there. Elsewhere it is evaluated again from the last such place on.
 #ifndef WEFT_CACHES_H
 #define WEFT_CACHES_H
+#include "engine/float_rows.h"
 #include "engine/pages.h"
 #include "model/model.h"
 
 enum {
-  CACHE_PAGE = 128 /* positions */,
+  CACHE_PAGE = MODEL_PAGE /* positions */,
   CACHE_SLOTS = 256 /* sequences of a model with fixed states */,
   CACHE_SLACK = 512 /* positions behind a window that stay */,
   CACHE_FIXED = -1 /* in place of a group: what lies in slots */
@@ -48,7 +49,7 @@ int caches_open(caches *c, const model *m, struct device **of, int64_t n_pages, 
                 uint64_t room, error *err);
 void caches_close(caches *c);                          // before the device is closed
 // Moves what is in use into huge pages, for so long at most; whether all of it lies there.
-bool caches_settle(caches *c, double seconds);
+bool caches_promote_pages(caches *c, double seconds);
 
 // What state i has of a page, or (not paged) of a slot: where, and how many bytes.
 void *caches_at(const caches *c, int i, int number);
@@ -57,7 +58,12 @@ bool caches_is_of(const caches *c, int i, int group);
 
 enum { NO_PAGE = -1 };
 // A place that others may go on from; likely: rather than from those around it.
-typedef struct mark { int n, likely; } mark;
+typedef struct checkpoint { int n, likely; } checkpoint;
+// Positions are no further from places.
+enum { MOST_SHIFT = 1 << 29 };
+// Places from .. to - 1 hold rows of floats, of the span whose first row is `id`. From `to` on positions are so much
+// higher than places.
+typedef struct placed_floats { float_rows *rows; int32_t id; int from, to, shift; } placed_floats;
 typedef struct sequence {
   caches *of;
   // for a group of layers: pages by their place in the sequence, NO_PAGE where a window has given one back
@@ -65,12 +71,17 @@ typedef struct sequence {
   int slot;                  // of fixed states; 0 where there are none
   int n;                     // positions that it holds
   uint64_t evaluations;      // how often it was evaluated so far
-  int at;                    // of a model with fixed states: the position that follows what these hold; -1: none
+  // of a model with fixed states: the position that follows what these hold; -1: none. They can be taken up at any
+  // position from `back` to there (model_back)
+  int at, back;
   int filled;                // pages of windows hold what they should before this position only; INT_MAX: all do
-  VEC(mark) marks;           // in ascending order
-  int chosen;                // of how many pages marks were chosen for, -1: they have changed since
+  VEC(checkpoint) checkpoints;           // in ascending order
+  int chosen;                // of how many pages checkpoints were chosen for, -1: they have changed since
   // of such a model, or one with windows: what was evaluated, to come back to an earlier position
   VEC(int32_t) ids;
+  // in ascending order; the rows themselves are held where they may be evaluated once more, else NULL
+  VEC(placed_floats) floats;
+  int loaded;                // positions that came from files: what spans their rows are of is not known
 } sequence;
 
 static inline size_t caches_n_pages(int positions) { return ((size_t)positions + CACHE_PAGE - 1) / CACHE_PAGE; }
@@ -86,28 +97,36 @@ void sequence_cut(sequence *q, int n);                 // forgets the positions 
 // The last position, n at most, behind which more can be evaluated without what lies before being evaluated again.
 int sequence_whole(const sequence *q, int n);
 static inline bool sequence_is_whole(const sequence *q, int n) { return sequence_whole(q, n) == n; }
+// How many tokens from pos on can be evaluated together, `most` at most, if all but the first may be dropped again.
+int sequence_ahead(const sequence *q, int pos, int most);
 // Where it is not: memory for that, and for what follows up to `to` (after it sequence_hold); then, when it was done.
 int sequence_hold_again(sequence *q, int n, int to, error *err);
 void sequence_is_renewed(sequence *q, int n);
-// After an evaluation: windows give back what nobody reads from q->n on, but a little, and what marks ask for.
+// After an evaluation: windows give back what nobody reads from q->n on, but a little, and what checkpoints ask for.
 void sequence_trim(sequence *q);
-// Forgets the marks. Whether that gave memory back.
+// Forgets the checkpoints. Whether that gave memory back.
 bool sequence_thin(sequence *q);
 // For somebody who runs plans by himself: n positions, of which those before q->n are as they are; afterwards what
 // fixed states and windows hold is of no use any more.
 int sequence_hold_all(sequence *q, int n, error *err);
 bool caches_keep_ids(const caches *c);
+// What positions, which rope turns by, are higher than a place.
+int sequence_shift(const sequence *q, int at);
+// Whether row `row` of r may stand at pos: what is before it are the rows before, or, of what was loaded, may be.
+bool sequence_row_follows(const sequence *q, const float_rows *r, size_t row, int pos);
+// n tokens come to stand at pos; whatever stood there is gone.
+void sequence_place_floats(sequence *q, float_table *t, const int32_t *ids, size_t n, int pos);
 // One that begins with the same n positions (n <= q->n): whole pages are shared, and the last one as well, until one of
 // the two writes to it.
 int sequence_fork(const sequence *q, int n, sequence **out, error *err);
 
-// marks.c: others may go on from every page's end between from and to, and are likely to from `to`. It may lie before
-// what q holds, or behind it.
-void sequence_mark(sequence *q, int from, int to);
-// Before positions up to `to` are written: those marks stay whose pages are within the bound.
-void sequence_choose_marks(sequence *q, int to);
+// checkpoints.c: others may go on from every page's end between from and to, and are likely to from `to`. It may lie
+// before what q holds, or behind it.
+void sequence_checkpoint(sequence *q, int from, int to);
+// Before positions up to `to` are written: those checkpoints stay whose pages are within the bound.
+void sequence_choose_checkpoints(sequence *q, int to);
 bool sequence_keeps(const sequence *q, int group, size_t page);
-// The bound: bytes that marks may hold behind the windows of a sequence of so many positions.
+// The bound: bytes that checkpoints may hold behind the windows of a sequence of so many positions.
 uint64_t caches_behind_bytes(const caches *c, int positions);
 // The first page that windows of this group look at, or that stays in any case, where n positions are held.
 static inline size_t caches_stay(const caches *c, int group, int n) {

@@ -52,13 +52,14 @@ int weft_embed(weft_model *m, const int32_t *ids, size_t n, enum weft_pooling po
   if (!n) FAIL(err, "there are no tokens to make a vector of");
   if (n > (size_t)n_ctx) FAIL(err, "a text of %zu tokens does not fit the context of %d", n, n_ctx);
   for (size_t i = 0; i < n; i++)
-    if (ids[i] < 0 || ids[i] >= n_vocab)
+    if (ids[i] >= -1 && (ids[i] < 0 || ids[i] >= n_vocab))       // below: a row of floats, which engine_run looks at
       FAIL(err, "token id %d (number %zu of %zu) is outside the vocabulary: ids go from 0 to %d", ids[i], i + 1, n,
            n_vocab - 1);
   struct pool p = {
     .path = gguf_path(engine_gguf(e)), .how = pooling, .size = (size_t)engine_n_embd(e), .n = n, .out = out};
   p.sum = xcalloc(p.size, sizeof *p.sum);
-  int failed = engine_eval_hidden(e, ids, n, add_row, &p, &p.e);
+  engine_part part = {.ids = ids, .n = n, .want = WANT_HIDDEN, .row = add_row, .ctx = &p};
+  int failed = engine_run(e, &(engine_batch){.parts = &part, .n = 1}, &p.e);
   if (pooling == WEFT_POOLING_MEAN) for (size_t k = 0; k < p.size; k++) out[k] = (float)(p.sum[k] / (double)n);
   free(p.sum);
   return failed || p.e.text[0] ? fail(err, &p.e) : 0;

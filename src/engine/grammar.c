@@ -6,17 +6,42 @@
 #include "grammar/regex.h"
 #include "grammar/schema.h"
 #include "weft.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+// Once: the tries take a tenth of a second of a large vocabulary, and there are many grammars.
+struct vocab_tries { pthread_mutex_t lock; grammar_vocab *tokens; };
 // What clones share.
-struct shared { int refs; grammar *g; grammar_vocab *tokens; };
+struct shared { int refs; grammar *g; char *notes; };
 struct weft_grammar { struct shared *s; matcher *m; };
+
+struct vocab_tries *vocab_tries_new(void) {
+  struct vocab_tries *t = xcalloc(1, sizeof *t);
+  pthread_mutex_init(&t->lock, NULL);
+  return t;
+}
+
+void vocab_tries_free(struct vocab_tries *t) {
+  if (!t) return;
+  grammar_vocab_free(t->tokens);
+  pthread_mutex_destroy(&t->lock);
+  free(t);
+}
+
+static int tries_of(const weft_vocab *v, const grammar_vocab **out, error *e) {
+  struct vocab_tries *t = weft_vocab_tries(v);
+  pthread_mutex_lock(&t->lock);
+  int status = t->tokens ? 0 : grammar_vocab_new(weft_vocab_tokenizer(v), &t->tokens, e);
+  *out = t->tokens;
+  pthread_mutex_unlock(&t->lock);
+  return status;
+}
 
 static void shared_free(struct shared *s) {
   if (--s->refs) return;
   grammar_free(s->g);
-  grammar_vocab_free(s->tokens);
+  free(s->notes);
   free(s);
 }
 
@@ -25,8 +50,9 @@ static int take_grammar(const weft_vocab *v, grammar *g, error *e, weft_grammar 
   if (!g) return fail(err, e);
   struct shared *s = xcalloc(1, sizeof *s);
   *s = (struct shared){.refs = 1, .g = g};
+  const grammar_vocab *tokens;
   matcher *m;
-  if (grammar_vocab_new(weft_vocab_tokenizer(v), &s->tokens, e) || matcher_new(g, s->tokens, &m, e)) {
+  if (tries_of(v, &tokens, e) || matcher_new(g, tokens, &m, e)) {
     shared_free(s);
     return fail(err, e);
   }
@@ -42,13 +68,29 @@ int weft_grammar_open_gbnf(const weft_vocab *v, const char *text, size_t n, weft
   return take_grammar(v, g, &e, out, err);
 }
 
-int weft_grammar_open_json_schema(const weft_vocab *v, const char *text, size_t n, weft_grammar **out,
-                                  weft_error *err) {
+static int open_schema(const weft_vocab *v, const char *text, size_t n, bool strict, weft_grammar **out,
+                       weft_error *err) {
   grammar *g = NULL;
   error e = {0};
-  (void)grammar_from_schema(text, n, &g, &e);
-  return take_grammar(v, g, &e, out, err);
+  str notes = {0};
+  (void)grammar_from_schema(text, n, strict, &notes, &g, &e);
+  int status = take_grammar(v, g, &e, out, err);
+  if (!status && notes.n) (*out)->s->notes = notes.at;
+  else str_free(&notes);
+  return status;
 }
+
+int weft_grammar_open_json_schema(const weft_vocab *v, const char *text, size_t n, weft_grammar **out,
+                                  weft_error *err) {
+  return open_schema(v, text, n, false, out, err);
+}
+
+int weft_grammar_open_json_schema_strict(const weft_vocab *v, const char *text, size_t n, weft_grammar **out,
+                                         weft_error *err) {
+  return open_schema(v, text, n, true, out, err);
+}
+
+const char *weft_grammar_notes(const weft_grammar *g) { return g->s->notes ? g->s->notes : ""; }
 
 int weft_grammar_open_regex(const weft_vocab *v, const char *text, size_t n, weft_grammar **out, weft_error *err) {
   grammar *g = NULL;

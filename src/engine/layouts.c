@@ -160,7 +160,7 @@ static int use_layouts(const layout_search *l, enum layout_kind all, error *err)
   enum layout_kind *of = layouts_to_use(l, all);
   int r = engine_lay_out(l->e, of, err);
   free(of);
-  if (!r) engine_settle(l->e);
+  if (!r) engine_promote_pages(l->e);
   return r;
 }
 
@@ -215,15 +215,15 @@ static double time_plan(const layout_search *l, bool prompt, error *err) {
 static bool same_logits(const layout_search *l, error *err) {
   engine *e = l->e;
   size_t n = (size_t)engine_n_vocab(e);
-  const float *now;
   float *kept = xcalloc(4 * n, sizeof *kept);
   int prompt = (int)min_i64(PROMPT, engine_n_ctx(e) - 1);
   bool ok = true;
   for (int other = 0; other < 2; other++) {
     for (int part = 0; part < 2 && ok; part++) {
-      ok = prompt > 0 &&
-           !engine_eval(e, part ? l->ids + prompt : l->ids, part ? 1 : (size_t)prompt, part ? prompt : 0, &now, err);
-      if (ok) memcpy(kept + (size_t)(2 * other + part) * n, now, n * sizeof *now);
+      engine_part p = {.ids = l->ids + (part ? prompt : 0), .n = part ? 1 : (size_t)prompt, .rows = 1};
+      p.pos = part ? prompt : 0;
+      ok = prompt > 0 && !engine_run(e, &(engine_batch){.parts = &p, .n = 1, .alone = true}, err);
+      if (ok) memcpy(kept + (size_t)(2 * other + part) * n, p.logits, n * sizeof *kept);
     }
     engine_swap(e);
   }

@@ -10,27 +10,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/str.h"
+#include "engine/content.h"
 
 static const char suffix[] = ".page";
 
 typedef struct entry { page_name name; page_record page; } entry;
 struct page_store {
   caches *c;
-  uint64_t of;                         // sequence_model
+  char of[CONTENT_NAME];               // what the model computes: names of files begin with its first 8 characters
   int most;                            // positions that there may be
   char *folder;
   uint64_t bytes;
-  uint32_t tag;                        // names of files begin with it
   pthread_mutex_t lock;                // for entries
   VEC(entry) entries;                  // by the page before, so that those that may follow it are together
 };
 
 typedef VEC(entry) chain;              // pages of one sequence from the first on
 
-// "0123abcd-000007-....page": of a model with this name, the page behind seven others.
+// "0123abcd-000007-....page": of what has a name that begins so, the page behind seven others.
 static char *page_path(const page_store *s, const entry *x) {
   str path = {0};
-  str_addf(&path, "%s/%08x-%06u-%.32s%s", s->folder, s->tag, x->page.number, x->name.at, suffix);
+  str_addf(&path, "%s/%.8s-%06u-%.32s%s", s->folder, s->of, x->page.number, x->name.at, suffix);
   return path.at;
 }
 
@@ -39,11 +39,7 @@ static bool is_page(const char *file) {
   return n == 8 + 1 + 6 + 1 + sizeof(page_name) + end && !strcmp(file + n - end, suffix);
 }
 
-static bool is_ours(const page_store *s, const char *file) {
-  char tag[16];
-  snprintf(tag, sizeof tag, "%08x-", s->tag);
-  return is_page(file) && !strncmp(file, tag, strlen(tag));
-}
+static bool is_ours(const page_store *s, const char *file) { return is_page(file) && !strncmp(file, s->of, 8); }
 
 // ---- entries; the lock is held --------------------------------------------------------------------------------------
 
@@ -189,16 +185,16 @@ static void add_page_file(page_store *s, const char *path) {
   insert_page(s, &x);
 }
 
-int page_store_open(caches *c, uint64_t of, int most, const struct page_folder *where, page_store **out, error *err) {
+int page_store_open(caches *c, const char *of, int most, const struct page_folder *where, page_store **out,
+                    error *err) {
   DIR *d = opendir(where->path);
   if (!d) return error_set(err, "%s: %s", where->path, strerror(errno));
   page_store *s = xcalloc(1, sizeof *s);
   *s = (page_store){.c = c,
-                    .of = of,
                     .most = most,
                     .folder = xstrdup(where->path),
-                    .bytes = where->bytes,
-                    .tag = (uint32_t)hash_bytes(where->name, strlen(where->name), 0)};
+                    .bytes = where->bytes};
+  memcpy(s->of, of, sizeof s->of);
   pthread_mutex_init(&s->lock, NULL);
   for (struct dirent *f; (f = readdir(d));) {
     str path = {0};
@@ -224,10 +220,10 @@ void page_store_close(page_store *s) {
 
 // ---- finding --------------------------------------------------------------------------------------------------------
 
-static size_t whole_chain(const page_store *s, const chain *c, size_t n) {
+static size_t whole_chain(const page_store *s, const chain *c, const int32_t *ids, size_t n_ids, size_t n) {
   VEC(const page_record *) pages = {0};
   for (size_t i = 0; i < c->n; i++) vec_push(&pages, &c->at[i].page);
-  size_t whole = pages_whole(s->c, pages.at, pages.n, n);
+  size_t whole = pages_whole_spans(s->c, ids, n_ids, pages.at, pages.n, n);
   vec_free(&pages);
   return whole;
 }
@@ -247,7 +243,7 @@ static size_t find_chain(page_store *s, const int32_t *ids, size_t n, chain *bes
       if (!same || (same < longest && !(x->page.fixed && same == x->page.n))) continue;
       longest = (size_t)max_i64((int64_t)longest, (int64_t)same);
       vec_push(&walked, *x);
-      size_t whole = whole_chain(s, &walked, at + same);
+      size_t whole = whole_chain(s, &walked, ids, n, at + same);
       if (whole > most) {
         most = whole;
         best->n = 0;
@@ -279,7 +275,10 @@ static void note_use(const page_store *s, const chain *c) {
   clock_gettime(CLOCK_REALTIME, &now);
   for (size_t i = 0; i < c->n; i++) {
     char *path = page_path(s, &c->at[i]);
-    utimensat(AT_FDCWD, path, (struct timespec[]){now, now}, 0);
+    // By a descriptor: the sandbox lets no times of names be set.
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0) futimens(fd, (struct timespec[]){now, now});
+    if (fd >= 0) close(fd);
     free(path);
   }
 }

@@ -10,11 +10,11 @@
 
 typedef struct page_store page_store;
 
-// name: of the model; bytes: of the pages of all models there, at most
-struct page_folder { const char *path, *name; uint64_t bytes; };
-// Learns what is there. Files that are damaged, or of other options, stay, with a warning. of: sequence_model; most:
+// bytes: of the pages of all models there, at most
+struct page_folder { const char *path; uint64_t bytes; };
+// Learns what is there. Files that are damaged stay, with a warning. of: what the model computes (content.h); most:
 // positions that there may be. -1: the folder cannot be read.
-int page_store_open(caches *c, uint64_t of, int most, const struct page_folder *where, page_store **out, error *err);
+int page_store_open(caches *c, const char *of, int most, const struct page_folder *where, page_store **out, error *err);
 void page_store_close(page_store *s);                  // NULL is fine
 // With how many of these tokens a sequence can be taken up from files.
 size_t page_store_find(page_store *s, const int32_t *ids, size_t n);

@@ -1,6 +1,6 @@
 // Profiles: see profile.h. Steps are run one after another and all their times kept; then the middle half is averaged
 // and launches of equal kernels in equal roles become one row.
-#include "engine/profile.h"
+#include "engine/profile_steps.h"
 #include <stdlib.h>
 #include <string.h>
 #include "device/limit.h"
@@ -56,19 +56,18 @@ static void summarise_samples(const plan *p, sample *samples, int n, const plan_
   }
 }
 
-// Hardware counters of a few more steps, each of n tokens at pos. Reading them takes time, so it is not done while
-// times are taken.
-static void count_events(plan *p, int n, int pos, struct profile *out) {
+// Hardware counters of a few more steps. Reading them takes time, so it is not done while times are taken.
+static void count_events(const profiled *of, struct profile *out) {
   enum { STEPS = 2 };
   counters *c;
+  plan *p = of->p;
   plan_stats s = plan_get_stats(p);
-  plan_var vars[] = {{"n", n}, {"pos", pos}};
   if (counters_open(plan_team(p), counter_events, COUNTED, &c, &out->no_counters)) return;
   double *got = xcalloc((size_t)s.kernels * COUNTED + 1, sizeof *got);
   for (int i = 0; i < STEPS; i++) {
-    plan_run_counted(p, vars, 2, c, got);
+    plan_run_counted(p, of->vars, of->n_vars, c, got);
     for (int k = 0; k < s.kernels; k++) {
-      plan_kernel_info info = plan_kernel(p, k, vars, 2);
+      plan_kernel_info info = plan_kernel(p, k, of->vars, of->n_vars);
       struct profile_row *r = row_of_kernel(out, &info);
       for (int j = 0; j < COUNTED; j++) r->counted[j] += got[(size_t)k * COUNTED + (size_t)j] / STEPS;
     }
@@ -77,40 +76,65 @@ static void count_events(plan *p, int n, int pos, struct profile *out) {
   counters_close(c);
 }
 
-int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, error *err) {
-  plan *p;
-  int32_t *ids;
-  int n = prompt ? prompt : 1, n_vocab = engine_n_vocab(e);
-  *out = (struct profile){.tokens = n, .n_layer = engine_n_layer(e)};
-  if (steps < 1 || pos < 0 || n > engine_chunk(e) || (int64_t)pos + (prompt ? n : steps) > engine_n_ctx(e))
-    die("profile_run: %d steps of %d tokens at %d of %d", steps, n, pos, engine_n_ctx(e));
-  if (engine_plan(e, prompt, &p, &ids, err)) return -1;
-  engine_settle(e);
-  plan_stats s = plan_get_stats(p);
+static void set_step(profiled *of, int step) {
+  if (of->before) of->before(of->ctx, step, of->vars);
+}
+
+void profile_steps(profiled *of, struct profile *out) {
+  plan_stats s = plan_get_stats(of->p);
   out->dispatches = s.dispatches;
   out->graph_ops = s.graph_ops;
   size_t n_kernels = (size_t)s.kernels;
   double *us = xcalloc(2 * n_kernels + 1, sizeof *us);
-  float *kept = xcalloc(2 * n_kernels * (size_t)steps + 1, sizeof *kept), *at = kept;
-  sample *samples = xcalloc((size_t)steps, sizeof *samples);
-  uint64_t seed = 1;
-  int r = gguf_check_size(engine_gguf(e), err);
-  for (int i = -WARM_UP; i < steps && !r; i++) {
+  float *kept = xcalloc(2 * n_kernels * (size_t)of->steps + 1, sizeof *kept), *at = kept;
+  sample *samples = xcalloc((size_t)of->steps, sizeof *samples);
+  for (int i = -WARM_UP; i < of->steps; i++) {
     plan_times t = {.kernel_us = us, .kernel_wait_us = us + n_kernels};
-    for (int k = 0; k < n; k++) ids[k] = (int32_t)((seed = hash_u64(seed, 7)) % (uint64_t)n_vocab);
-    plan_run_timed(p, (plan_var[]){{"n", n}, {"pos", pos + (prompt || i < 0 ? 0 : i)}}, 2, &t);
+    set_step(of, i < 0 ? -1 : i);
+    plan_run_timed(of->p, of->vars, of->n_vars, &t);
     if (i < 0) continue;
     samples[i] = (sample){t.us, t.overhead_us, at, at + n_kernels};
     for (size_t k = 0; k < 2 * n_kernels; k++) at[k] = (float)us[k];
     at += 2 * n_kernels;
   }
-  if (!r) summarise_samples(p, samples, steps, (plan_var[]){{"n", n}, {"pos", pos + (prompt ? 0 : steps / 2)}}, 2, out);
-  device *d = engine_device(e);
-  if (!r && d->run->here) count_events(p, n, pos, out);
-  else error_set(&out->no_counters, "what runs on DEV=%s is not counted by this machine's processors", d->name);
+  set_step(of, of->steps / 2);
+  summarise_samples(of->p, samples, of->steps, of->vars, of->n_vars, out);
+  set_step(of, of->steps);
+  if (of->d->run->here) count_events(of, out);
+  else error_set(&out->no_counters, "what runs on DEV=%s is not counted by this machine's processors", of->d->name);
   free(samples); free(kept); free(us);
   if (out->n_rows) qsort(out->rows, out->n_rows, sizeof *out->rows, slowest_first);
-  return r ? r : device_read_limit(engine_device(e), &out->limit_gb_s, err);
+}
+
+// Tokens that are drawn at random.
+typedef struct drawing { int32_t *ids; int n, n_vocab, prompt, steps, pos; uint64_t seed; } drawing;
+
+static void draw_tokens(void *ctx, int step, plan_var *vars) {
+  drawing *w = ctx;
+  for (int k = 0; k < w->n; k++) w->ids[k] = (int32_t)((w->seed = hash_u64(w->seed, 7)) % (uint64_t)w->n_vocab);
+  vars[1].value = w->pos + (w->prompt || step < 0 || step == w->steps ? 0 : step);
+}
+
+int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, error *err) {
+  plan *p;
+  int32_t *ids;
+  int n = prompt ? prompt : 1;
+  *out = (struct profile){.tokens = n, .n_layer = engine_n_layer(e)};
+  die_if(steps < 1 || pos < 0 || n > engine_chunk(e) || (int64_t)pos + (prompt ? n : steps) > engine_n_ctx(e),
+         "profile_run: %d steps of %d tokens at %d of %d", steps, n, pos, engine_n_ctx(e));
+  if (engine_plan(e, prompt, &p, &ids, err)) return -1;
+  engine_promote_pages(e);
+  if (gguf_check_size(engine_gguf(e), err)) return -1;
+  drawing w = {ids, n, engine_n_vocab(e), prompt, steps, pos, 1};
+  profile_steps(&(profiled){.d = engine_device(e),
+                            .p = p,
+                            .vars = {{"n", n}, {"pos", pos}},
+                            .n_vars = 2,
+                            .steps = steps,
+                            .before = draw_tokens,
+                            .ctx = &w},
+                out);
+  return device_read_limit(engine_device(e), &out->limit_gb_s, err);
 }
 
 void profile_free(struct profile *p) {

@@ -10,7 +10,9 @@
 struct profile_row { char name[96], role[64]; int count; double us, wait_us, bytes, flops, counted[COUNTED]; };
 
 struct profile {
-  int tokens;                 // of a step: 1, or a chunk of a prompt
+  int tokens;                 // of a step: 1, a chunk of a prompt, or rows of a picture
+  int parts;                  // steps that a picture takes, and what comes before them; 0 of tokens
+  double before_us;
   double us, overhead_us;     // of a step; overhead: outside of all kernels
   double wait_us;             // of the kernels' time: waiting at barriers
   error no_counters;          // why there are no hardware counters; empty: there are
@@ -27,4 +29,7 @@ struct profile {
 // and why not; profile_free in any case.
 int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, error *err);
 void profile_free(struct profile *p);
+
+// The public form, for weft_profile_free, which owns *p from now on.
+struct weft_profile *profile_shown(struct profile *p);
 #endif

@@ -1,130 +1,131 @@
-// Conversations as tokens: weft_template_encode of the public API.  What people say stays text: where it spells a
-// control token, BREAK is put inside before the template sees it, and the prompt is tokenised in pieces there.
-// Invariant: control tokens in the ids come from the template alone.
+// Conversations as tokens: weft_template_encode of the public API.  The template's interpreter keeps account of which
+// bytes the template wrote (chat/jinja_impl.h), and the tokenizer finds control tokens inside of those alone.
+// Invariant: control tokens in the ids come from the template.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
-#include "base/json.h"
 #include "base/str.h"
+#include "chat/chat.h"
 #include "engine/engine.h"
 #include "engine/fail.h"
+#include "engine/media_prompt.h"
 #include "text/text.h"
 #include "weft.h"
 
-#define BREAK "\xEF\xB7\x90"             // U+FDD0, which stands in no text
-
-static void without_breaks(str *s) {
-  size_t kept = 0;
-  for (size_t i = 0; i < s->n; i++)
-    if (s->n - i >= strlen(BREAK) && !memcmp(s->at + i, BREAK, strlen(BREAK))) i += strlen(BREAK) - 1;
-    else s->at[kept++] = s->at[i];
-  if (s->at) s->at[s->n = kept] = 0;
+// Where the file asks for a BOS and the template has written none.
+static int put_bos(const weft_vocab *v, id_list *list, weft_error *err) {
+  int32_t *first;
+  size_t n;
+  if (weft_tokenize(v, "", 0, WEFT_ADD_SPECIAL, &first, &n, err)) return -1;
+  int32_t bos = weft_bos(v);
+  bool wanted = n && first[0] == bos && !(list->n && list->at[0] == bos);
+  weft_free(first);
+  if (!wanted) return 0;
+  vec_push(list, bos);
+  memmove(list->at + 1, list->at, (list->n - 1) * sizeof *list->at);
+  list->at[0] = bos;
+  return 0;
 }
 
-// Breaks every control token that the text spells.
-static int defuse(const weft_vocab *v, str *text, weft_error *err) {
-  size_t *places, n_places, from = 0;
-  error e = {0};
-  without_breaks(text);
-  if (tokenizer_controls(weft_vocab_tokenizer(v), text->at, text->n, &places, &n_places, &e))
-    return fail(err, &e);
-  if (!n_places) return 0;
-  str broken = {0};
-  for (size_t i = 0; i < n_places; from = places[i++]) {
-    str_addn(&broken, text->at + from, places[i] - from);
-    str_add(&broken, BREAK);
+// Some templates join arguments to their text, some take ids of nine letters and digits alone: a conversation with
+// calls is tried in these forms, too.  err is about the usual one.
+static int render_any_form(const weft_template *t, const weft_chat *c, jinja_text *out, weft_error *err) {
+  int status = template_render(t, c, out, err);
+  for (unsigned how = 1; status && how <= (CHAT_TEXT_ARGUMENTS | CHAT_SHORT_IDS); how++) {
+    str other = {0};
+    if (!chat_adapt((text_view){c->messages, c->n_messages}, how, &other)) break;
+    weft_chat adapted = *c;
+    adapted.messages = other.at;
+    adapted.n_messages = other.n;
+    status = template_render(t, &adapted, out, NULL);
+    str_free(&other);
   }
-  str_addn(&broken, text->at + from, text->n - from);
-  free(places);
+  return status;
+}
+
+// Bytes [from, to) of what the template made.
+static int add_made_text(const weft_vocab *v, const jinja_text *made, size_t from, size_t to, size_t most,
+                         id_list *list, weft_error *err) {
+  text_spans own = {0};
+  int32_t *ids;
+  size_t n;
+  if (from == to) return 0;
+  for (size_t i = 0; i < made->own.n; i++) {
+    text_span s = made->own.at[i];
+    if (s.from < from) s.from = from;
+    if (s.to > to) s.to = to;
+    if (s.from < s.to) spans_add(&own, s.from - from, s.to - from);
+  }
+  const encode_how how = {.parse_special = true, .within = &own, .most = most};
+  int status = vocab_encode(v, (text_view){made->text.at + from, to - from}, &how, &ids, &n, err);
+  for (size_t i = 0; !status && i < n; i++) vec_push(list, ids[i]);
+  if (!status) weft_free(ids);
+  vec_free(&own);
+  return status;
+}
+
+// The next mark of one of the media at or behind `from`; *end: behind it. SIZE_MAX: there is none.
+static size_t find_mark(const weft_chat *c, const str *text, size_t from, size_t *number, size_t *end) {
+  size_t length = c->n_media ? strlen(c->media_mark) : 0;
+  while (length && from + length < text->n) {
+    const char *at = memmem(text->at + from, text->n - from, c->media_mark, length);
+    if (!at) break;
+    from = (size_t)(at - text->at);
+    *number = 0;
+    for (*end = from + length; *end < text->n && text->at[*end] >= '0' && text->at[*end] <= '9'; ++*end)
+      if (*number < c->n_media) *number = 10 * *number + (size_t)(text->at[*end] - '0');
+    if (*end < text->n && text->at[(*end)++] == '>' && *number < c->n_media) return from;
+    from += length;
+  }
+  return SIZE_MAX;
+}
+
+// Texts, with rows where there are marks.
+static int add_texts_and_media(const weft_vocab *v, const weft_chat *c, const jinja_text *made, id_list *list,
+                               weft_error *err) {
+  size_t from = 0, number, end, pictures = 0;
+  for (size_t at; (at = find_mark(c, &made->text, from, &number, &end)) != SIZE_MAX; from = end) {
+    size_t most = c->most_ids > list->n ? c->most_ids - list->n : 1;
+    if (add_made_text(v, made, from, at, c->most_ids ? most : 0, list, err) ||
+        medium_add_ids(c->media[number], &pictures, v, list, err))
+      return -1;
+    if (c->most_ids && list->n >= c->most_ids) return 0;
+  }
+  return add_made_text(v, made, from, made->text.n, c->most_ids ? c->most_ids - list->n : 0, list, err);
+}
+
+// The text, with the usual marker where somebody's own stands.
+static void show_markers(const weft_chat *c, str *text) {
+  str shown = {0};
+  size_t from = 0, number, end;
+  for (size_t at; (at = find_mark(c, text, from, &number, &end)) != SIZE_MAX; from = end) {
+    str_addn(&shown, text->at + from, at - from);
+    str_add(&shown, WEFT_MEDIA_MARKER);
+  }
+  if (!from) return;
+  str_addn(&shown, text->at + from, text->n - from);
   str_free(text);
-  *text = broken;
-  return 0;
-}
-
-// Every string of a value but roles, which templates compare.
-static int defuse_value(const weft_vocab *v, json_t *value, weft_error *err) {
-  const char *key;
-  json_t *member;
-  size_t i;
-  if (json_is_string(value)) {
-    str text = {0};
-    str_addn(&text, json_string_value(value), json_string_length(value));
-    int status = defuse(v, &text, err);
-    if (!status) json_string_setn(value, str_c(&text), text.n);
-    str_free(&text);
-    return status;
-  }
-  json_array_foreach(value, i, member) if (defuse_value(v, member, err)) return -1;
-  json_object_foreach(value, key, member) if (strcmp(key, "role") && defuse_value(v, member, err)) return -1;
-  return 0;
-}
-
-struct defusing { const weft_vocab *v; str text; weft_error *err; };
-
-static int defuse_message(void *ctx, size_t i, json_t *message, size_t cost) {
-  struct defusing *x = ctx;
-  (void)cost;
-  int status = defuse_value(x->v, message, x->err);
-  char *text = status ? NULL : json_dumps(message, JSON_COMPACT | JSON_ENCODE_ANY);
-  str_addc(&x->text, i ? ',' : '[');
-  if (text) str_add(&x->text, text);
-  free(text);
-  json_decref(message);
-  return status;
-}
-
-static int defused(const weft_vocab *v, const char *messages, size_t n, str *out, weft_error *err) {
-  struct defusing x = {.v = v, .err = err};
-  error e = {0};
-  int status = json_each(messages, n, defuse_message, &x, &e);
-  if (e.text[0] && err) snprintf(err->text, sizeof err->text, "messages: %.900s", e.text);
-  str_add(&x.text, x.text.n ? "]" : "[]");
-  *out = x.text;
-  return status;
-}
-
-typedef VEC(int32_t) id_list;
-static int tokenize_pieces(const weft_vocab *v, str *text, id_list *out, weft_error *err) {
-  for (const char *at = text->at, *end = at + text->n;;) {
-    const char *brk = memmem(at, (size_t)(end - at), BREAK, strlen(BREAK));
-    int32_t *ids;
-    size_t n_ids;
-    if (weft_tokenize(v, at, (size_t)((brk ? brk : end) - at), WEFT_PARSE_SPECIAL, &ids, &n_ids, err)) return -1;
-    if (!out->n && !brk) { vec_free(out); out->at = ids, out->n = out->cap = n_ids; return 0; }   // most often
-    for (size_t i = 0; i < n_ids; i++) vec_push(out, ids[i]);
-    weft_free(ids);
-    if (!brk) return 0;
-    at = brk + strlen(BREAK);
-  }
+  *text = shown;
 }
 
 int weft_template_encode(const weft_template *t, const weft_vocab *v, const weft_chat *c, char **text, size_t *n,
                          int32_t **ids, size_t *n_ids, weft_error *err) {
-  if (!c->messages) FAIL(err, "there are no messages");
-  str messages = {0};
-  char *rendered = NULL;
-  size_t n_rendered = 0;
-  int status = defused(v, c->messages, c->n_messages, &messages, err);
-  weft_chat safe = *c;
-  safe.messages = messages.at;
-  safe.n_messages = messages.n;
-  if (!status) status = weft_template_render(t, &safe, &rendered, &n_rendered, err);
-  str_free(&messages);
-  if (status) return -1;
-  str whole = {0};
+  jinja_text made;
   id_list list = {0};
-  str_addn(&whole, rendered, n_rendered);
-  weft_free(rendered);
-  status = tokenize_pieces(v, &whole, &list, err);
+  if (!c->messages) FAIL(err, "there are no messages");
+  if (render_any_form(t, c, &made, err)) return -1;
+  int status = add_texts_and_media(v, c, &made, &list, err);
+  if (!status && c->add_bos) status = put_bos(v, &list, err);
   if (status) {
     vec_free(&list);
-    str_free(&whole);
+    jinja_text_free(&made);
     return -1;
   }
-  without_breaks(&whole);
-  *text = whole.at;
-  *n = whole.n;
-  *ids = list.at ? list.at : xmalloc(sizeof **ids);
+  vec_free(&made.own);
+  show_markers(c, &made.text);
+  *text = made.text.at;
+  *n = made.text.n;
+  *ids = list.at;
   *n_ids = list.n;
   return 0;
 }

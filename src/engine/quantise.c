@@ -1,5 +1,5 @@
 // weft_quantize: a file of tensors into one of other formats.  What each tensor becomes is decided first
-// (model/mixture.h), then the heads of the new files are made, and then the tensors are read, turned into floats,
+// (model/quant_recipe.h), then the heads of the new files are made, and then the tensors are read, turned into floats,
 // quantised by all threads and written, a slab of rows at a time. A run that is stopped, or ends for want of space,
 // leaves what is whole; the same command goes on from there. Look next: quantise_read.c (quantised tensors back to
 // floats).
@@ -16,9 +16,10 @@
 #include "base/newfile.h"
 #include "base/sha256.h"
 #include "device/team.h"
+#include "engine/rows_version.h"
 #include "model/gguf_write.h"
 #include "model/imatrix.h"
-#include "model/mixture.h"
+#include "model/quant_recipe.h"
 #include "model/quantise.h"
 #include "weft.h"
 
@@ -32,11 +33,11 @@ typedef struct target { gguf_head *head; newfile *file; char *path; } target;
 typedef struct job {
   const weft_quantize_options *o;
   gguf *in;
-  mixture_wish wish;
+  quant_recipe_wish wish;
   imatrix weights;                         // mem NULL: there are none
   size_t n;                                // tensors, in the order in which they are written:
   const gguf_tensor **tensors;
-  mixture_choice *choices;
+  quant_recipe_choice *choices;
   uint64_t *bytes;                         // that each becomes
   target *targets;
   size_t n_targets;
@@ -61,10 +62,10 @@ static const struct format *writable(const char *name, const char *what, error *
 
 static int read_wish(job *j, error *err) {
   const weft_quantize_options *o = j->o;
-  mixture_wish *w = &j->wish;
+  quant_recipe_wish *w = &j->wish;
   w->pure = o->pure;
   w->leave_output = o->leave_output;
-  if (o->type && !mixture_find(o->type, &w->of))
+  if (o->type && !quant_recipe_find(o->type, &w->of))
     return error_set(err, "'%.60s' is not a type that can be written", o->type);
   if (o->output_type && !(w->output = writable(o->output_type, "output.weight", err))) return -1;
   return o->embedding_type && !(w->embedding = writable(o->embedding_type, "token_embd.weight", err)) ? -1 : 0;
@@ -127,16 +128,25 @@ static int match_names(const job *j, const char *asked, const struct format **ma
     return error_set(err, "'%.100s': %s at character %zu", asked, (const char *)why, (size_t)at + 1);
   }
   pcre2_match_data *m = pcre2_match_data_create_from_pattern(re, NULL);
-  for (size_t i = 0; i < j->n; i++)
-    if (!manual[i] && pcre2_match(re, (PCRE2_SPTR)j->tensors[i]->name, PCRE2_ZERO_TERMINATED, 0, 0, m, NULL) >= 0)
-      manual[i] = f;
+  int status = 0;
+  for (size_t i = 0; i < j->n && !status; i++) {
+    const char *name = j->tensors[i]->name;
+    int found = manual[i] ? PCRE2_ERROR_NOMATCH
+                          : pcre2_match(re, (PCRE2_SPTR)name, PCRE2_ZERO_TERMINATED, 0, 0, m, NULL);
+    if (found >= 0) manual[i] = f;
+    else if (found != PCRE2_ERROR_NOMATCH) {
+      PCRE2_UCHAR why[128] = "";
+      pcre2_get_error_message(found, why, sizeof why);
+      status = error_set(err, "'%.100s', at the name %.100s: %s", asked, name, (const char *)why);
+    }
+  }
   pcre2_match_data_free(m);
   pcre2_code_free(re);
-  return 0;
+  return status;
 }
 
 // Whether this one can become what was chosen.
-static int check_choice(const job *j, const gguf_tensor *t, const mixture_choice *c, error *err) {
+static int check_choice(const job *j, const gguf_tensor *t, const quant_recipe_choice *c, error *err) {
   if (c->format == t->format) return 0;
   if (!t->format->computes)
     return gguf_fail(j->in, NULL, err, "tensor '%s' is %s, which cannot be converted", t->name, t->format->name);
@@ -167,7 +177,7 @@ static int choose_formats(job *j, error *err) {
   for (size_t i = 0; i < j->n; i++) j->tensors[i] = gguf_tensor_at(j->in, i);
   qsort(j->tensors, j->n, sizeof *j->tensors, o->keep_split ? by_offset : by_layer);
   for (size_t i = 0; i < o->n_tensor_types && !status; i++) status = match_names(j, o->tensor_types[i], manual, err);
-  if (!status && o->type) status = mixture_choose(j->in, &j->wish, j->tensors, manual, j->n, j->choices, err);
+  if (!status && o->type) status = quant_recipe_choose(j->in, &j->wish, j->tensors, manual, j->n, j->choices, err);
   for (size_t i = 0; i < j->n && !status; i++) {
     if (!o->type) j->choices[i].format = j->tensors[i]->format;
     status = check_choice(j, j->tensors[i], &j->choices[i], err);
@@ -256,17 +266,13 @@ static int make_heads(job *j, const char *out, error *err) {
   return 0;
 }
 
-// All that the new files depend on: this version, the files that are read, the weights, and what is to be written.
+// All that the new files depend on: this program, the files that are read, the weights, and what is to be written.
 static void job_identity(const job *j, const str *heads, char hex[65]) {
   sha256 s;
-  struct stat st;
   sha256_begin(&s);
-  sha256_add(&s, weft_version(), strlen(weft_version()));
-  for (size_t i = 0; i < gguf_n_shards(j->in); i++) {
-    if (stat(gguf_shard_at(j->in, i)->path, &st)) continue;
-    int64_t is[] = {(int64_t)st.st_dev, (int64_t)st.st_ino, st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
-    sha256_add(&s, is, sizeof is);
-  }
+  sha256_add(&s, ROWS_VERSION, strlen(ROWS_VERSION));
+  for (size_t i = 0; i < gguf_n_shards(j->in); i++)
+    sha256_add(&s, &gguf_shard_at(j->in, i)->stamp, sizeof(stamp));
   for (size_t i = 0; i < j->weights.n; i++) {
     const imatrix_entry *w = &j->weights.at[i];
     sha256_add(&s, w->name, strlen(w->name) + 1);
@@ -408,7 +414,7 @@ static int copy_tensor(job *j, const gguf_tensor *t, newfile *file, error *err) 
 
 static void tell(job *j, size_t i, bool kept) {
   const gguf_tensor *t = j->tensors[i];
-  const mixture_choice *c = &j->choices[i];
+  const quant_recipe_choice *c = &j->choices[i];
   weft_quantized q = {.number = i + 1,
                       .count = j->n,
                       .name = t->name,
@@ -536,11 +542,11 @@ int weft_quantize(const char *in, const char *out, const weft_quantize_options *
 }
 
 const char *weft_quantize_type(size_t i) {
-  mixture m;
-  return mixture_at(i, &m) ? format_mixture_name(m.file_type) : NULL;
+  quant_recipe m;
+  return quant_recipe_at(i, &m) ? format_recipe_name(m.file_type) : NULL;
 }
 
 const char *weft_quantize_find(const char *name) {
-  mixture m;
-  return mixture_find(name, &m) ? format_mixture_name(m.file_type) : NULL;
+  quant_recipe m;
+  return quant_recipe_find(name, &m) ? format_recipe_name(m.file_type) : NULL;
 }

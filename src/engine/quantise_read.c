@@ -3,6 +3,7 @@
 #include "engine/quantise.h"
 #include <stdlib.h>
 #include <string.h>
+#include "compile/compile.h"
 #include "device/device.h"
 #include "model/codebook.h"
 #include "model/dequant.h"
@@ -59,7 +60,8 @@ static int build_way(reader *r, way *s, uint64_t n_bytes, error *err) {
   tensor *w = dequant(s->g, s->format, RAW, s->rows, s->cols);
   uop *store = t_assign(
     s->g, t_reshape_i(s->g, t_buffer(s->g, OUT, DT_F32, s->rows * s->cols), 2, (int64_t[]){s->rows, s->cols}), w);
-  schedule_graph(s->g, uop_new(s->g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0}), &s->s);
+  compile_graph(s->g, uop_new(s->g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0}), &r->d->target,
+                &(compile_choices){.exact = true, .in_place = true}, &s->s);
   return plan_build(r->d, s->g, &s->s, &(plan_options){.buffer = way_buffer, .ctx = s}, &s->p, err);
 }
 
@@ -68,8 +70,8 @@ int reader_floats(reader *r, const struct format *f, const unsigned char *raw, i
   way *s = NULL;
   uint64_t row;
   if (!r->d && device_open(r->n_threads, 0, &r->d, err)) return -1;
-  if (!format_row_bytes(f, (uint64_t)cols, &row))
-    die("rows of %lld are no whole blocks of %s", (long long)cols, f->name);
+  die_if(!format_row_bytes(f, (uint64_t)cols, &row),
+         "rows of %lld are no whole blocks of %s", (long long)cols, f->name);
   for (size_t i = 0; i < r->ways.n; i++)
     if (r->ways.at[i]->format == f && r->ways.at[i]->rows == most && r->ways.at[i]->cols == cols) s = r->ways.at[i];
   if (!s) {

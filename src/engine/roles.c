@@ -58,13 +58,22 @@ static void name_other(const gguf *file, const schedule *s, int kernel, char *ou
   if (kept) snprintf(out, cap, "%s", strstr(out, ".ssm_") || strstr(out, "_mix") ? "state" : "attention");
 }
 
+// "v.blk.*.attn_q" of v.blk.3.attn_q.weight: the same in every layer.
+static void name_weight(const char *name, char *out, size_t cap) {
+  const char *block = strncmp(name, "blk.", 4) ? strstr(name, ".blk.") : name, *rest = NULL, *dot = strrchr(name, '.');
+  if (block && block != name) block++;
+  if (block) rest = strchr(block + 4, '.');
+  bool ends = dot && (!strcmp(dot, ".weight") || !strcmp(dot, ".bias"));
+  int n = (int)((ends ? dot : name + strlen(name)) - (rest ? rest : name));
+  if (rest && n > 0) snprintf(out, cap, "%.*s*%.*s", (int)(block + 4 - name), name, n, rest);
+  else snprintf(out, cap, "%.*s", n > 0 ? n : (int)strlen(name), name);
+}
+
 void roles_name(const gguf *file, const schedule *s, int kernel, char *out, size_t cap) {
   const gguf_tensor *weight = roles_weight(file, &s->kernels[kernel]);
   if (!weight) { name_other(file, s, kernel, out, cap); return; }
   // the same matrix at both ends
   bool tied =
     !strcmp(weight->name, "token_embd.weight") && !has_own_buffer(file, &s->kernels[kernel], BUF_IDS, BUF_IDS + 1);
-  const char *name = tied ? "output" : weight->name, *rest = name;
-  if (!strncmp(name, "blk.", 4)) { rest = strchr(name + 4, '.'); rest = rest ? rest + 1 : name; }
-  snprintf(out, cap, "%s%.*s", rest == name ? "" : "blk.*.", (int)strcspn(rest, "."), rest);
+  name_weight(tied ? "output" : weight->name, out, cap);
 }

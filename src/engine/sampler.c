@@ -28,6 +28,7 @@ static bool has_typical(params p) { return p->typical_p < 1; }
 static bool has_top_p(params p) { return p->top_p < 1; }
 static bool has_min_p(params p) { return p->min_p > 0; }
 static bool has_xtc(params p) { return p->xtc_probability > 0 && p->xtc_threshold <= .5; }
+static bool has_adaptive(params p) { return p->adaptive_target >= 0; }
 static bool has_temperature(params p) { return p->temp != 1 || p->dynatemp_range > 0; }
 
 // In the default order.
@@ -43,6 +44,8 @@ static const struct stage stages[] = {
   {"temperature|temp",              't', true,  has_temperature, stage_temperature},
 };
 enum { TEMPERATURE = COUNT(stages) - 1 };
+// Not in the default order, and last wherever it is named: what it leaves is drawn from.
+static const struct stage adaptive_stage = {"adaptive_p", 'a', false, has_adaptive, stage_adaptive};
 static const struct stage mirostat_stages[] = {{"mirostat", 0, true, NULL, stage_mirostat},
                                                {"mirostat_v2", 0, true, NULL, stage_mirostat_2}};
 
@@ -57,13 +60,22 @@ static bool has_name(const char *names, const char *name, size_t n) {
   return false;
 }
 
+// By its name, or its letter where n is 0; NULL: there is none.
+static const struct stage *find_sampler(const char *name, size_t n) {
+  for (size_t i = 0; i <= COUNT(stages); i++) {
+    const struct stage *row = i < COUNT(stages) ? &stages[i] : &adaptive_stage;
+    if (n ? has_name(row->names, name, n) : row->letter == *name) return row;
+  }
+  return NULL;
+}
+
 static int unknown_stage(const char *name, size_t n, bool letter, error *err) {
   str known = {0};
-  for (size_t i = 0; i < COUNT(stages); i++) {
-    if (letter)
-      str_addf(&known, "%s%c = %.*s", i ? ", " : "", stages[i].letter, (int)strcspn(stages[i].names, "|"),
-               stages[i].names);
-    else str_addf(&known, "%s%.*s", i ? ", " : "", (int)strcspn(stages[i].names, "|"), stages[i].names);
+  for (size_t i = 0; i <= COUNT(stages); i++) {
+    const struct stage *row = i < COUNT(stages) ? &stages[i] : &adaptive_stage;
+    int shown = (int)strcspn(row->names, "|");
+    if (letter) str_addf(&known, "%s%c = %.*s", i ? ", " : "", row->letter, shown, row->names);
+    else str_addf(&known, "%s%.*s", i ? ", " : "", shown, row->names);
   }
   error_set(err, "there is no sampler '%.*s' (known: %s)", (int)(n < 40 ? n : 40), name, known.at);
   str_free(&known);
@@ -84,24 +96,31 @@ static int read_order(sampler *s, error *err) {
     return 0;
   }
   for (; !names && *letters; letters++) {
-    size_t i = 0;
-    while (i < COUNT(stages) && stages[i].letter != *letters) i++;
-    if (i == COUNT(stages)) return unknown_stage(letters, 1, true, err);
-    if (add_stage(s, &stages[i], err)) return -1;
+    const struct stage *found = find_sampler(letters, 0);
+    if (!found) return unknown_stage(letters, 1, true, err);
+    if (add_stage(s, found, err)) return -1;
   }
   while (names && *names) {
-    size_t n = strcspn(names, ";"), i = 0;
-    while (i < COUNT(stages) && !has_name(stages[i].names, names, n)) i++;
-    if (n && i == COUNT(stages)) return unknown_stage(names, n, false, err);
-    if (n && add_stage(s, &stages[i], err)) return -1;
+    size_t n = strcspn(names, ";");
+    const struct stage *found = n ? find_sampler(names, n) : NULL;
+    if (n && !found) return unknown_stage(names, n, false, err);
+    if (n && add_stage(s, found, err)) return -1;
     names += n + (names[n] == ';');
   }
   return 0;
 }
 
+static void adaptive_last(sampler *s) {
+  int n = 0;
+  for (int i = 0; i < s->n_stages; i++) if (s->chain[i] != &adaptive_stage) s->chain[n++] = s->chain[i];
+  if (n < s->n_stages) s->chain[n++] = &adaptive_stage;
+  s->n_stages = n;
+}
+
 // Leaves in the chain what does something.
 static int make_chain(sampler *s, error *err) {
   if (read_order(s, err)) return -1;
+  adaptive_last(s);
   if (s->p.mirostat) {
     s->chain[0] = &stages[TEMPERATURE];
     s->chain[1] = &mirostat_stages[s->p.mirostat - 1];
@@ -288,7 +307,7 @@ double sampler_max(const sampler *s) {
 double sampler_weigh(sampler *s) {
   double max = sampler_max(s), sum = 0;
   for (size_t i = 0; i < s->n; i++) s->weights[i] = s->c[i].logit - max;
-  stable_exps(s->weights, s->n);
+  portable_exps(s->weights, s->n);
   for (size_t i = 0; i < s->n; i++) sum += s->weights[i];
   return sum;
 }
@@ -425,6 +444,17 @@ static void add_biases(sampler *s) {
   }
 }
 
+// llama.cpp's longest memory: of 100 tokens.
+static double adaptive_decay(const sampler *s) { return s->p.adaptive_decay < .99 ? s->p.adaptive_decay : .99; }
+
+// As if what has been drawn so far had the probability that is wanted.
+static void forget_drawn(sampler *s) {
+  s->mu = 2 * s->p.mirostat_tau;
+  s->drawn_weight = 1 / (1 - adaptive_decay(s));
+  s->drawn_p = s->p.adaptive_target * s->drawn_weight;
+  s->adapts = s->n_stages && s->chain[s->n_stages - 1] == &adaptive_stage;
+}
+
 // Draws one of the list.
 static int32_t draw(sampler *s) {
   double sum = sampler_weigh(s), target = s->n > 1 ? rng_unit(&s->rng) * sum : 0, upto = 0;
@@ -435,8 +465,12 @@ static int32_t draw(sampler *s) {
     if ((upto += s->weights[i]) > target) break;
   }
   if (s->p.mirostat) {
-    double surprise = (stable_log(sum) - stable_log(s->weights[last])) * 1.4426950408889634;
+    double surprise = (portable_log(sum) - portable_log(s->weights[last])) * 1.4426950408889634;
     s->mu -= s->p.mirostat_eta * (surprise - s->p.mirostat_tau);
+  }
+  if (s->adapts) {
+    s->drawn_p = s->spare[last].logit + adaptive_decay(s) * s->drawn_p;
+    s->drawn_weight = 1 + adaptive_decay(s) * s->drawn_weight;
   }
   return s->c[last].id;
 }
@@ -480,10 +514,12 @@ static const struct parameter parameters[] = {
   ROW("the DRY multiplier", dry_multiplier, 0, 0, 1e6),
   ROW("the DRY base", dry_base, 1.75, 1, 1e6),
   ROW("the DRY allowed length", dry_allowed_length, 2, 0, INT32_MAX),
-  ROW("DRY's last-n", dry_last_n, -1, -1, INT32_MAX),
+  ROW("DRY's last-n", dry_last_n, 64, -1, INT32_MAX),
   ROW("mirostat", mirostat, 0, 0, 2),
   ROW("mirostat's tau", mirostat_tau, 5, 0, 1e3),
   ROW("mirostat's eta", mirostat_eta, .1, 0, 1e3),
+  ROW("adaptive-p's target", adaptive_target, -1, -1e6, 1),
+  ROW("adaptive-p's decay", adaptive_decay, .9, 0, 1),
 };
 #undef ROW
 
@@ -523,7 +559,7 @@ int sampler_new(const struct weft_sampling *p, int32_t n_vocab, sampler **out, e
   s->n_vocab = n_vocab;
   if (make_chain(s, err)) { free(s); return -1; }
   s->p.samplers = s->p.sampler_seq = NULL;         // the caller's
-  s->mu = 2 * p->mirostat_tau;
+  forget_drawn(s);
   rng_seed(&s->rng, p->seed);
   for (int i = 0; i < s->n_stages; i++) {
     int32_t last_n = s->chain[i]->run == stage_penalties ? p->repeat_last_n
@@ -548,7 +584,9 @@ void sampler_free(sampler *s) {
   if (!s) return;
   free_breakers(s);
   str_free(&s->tail);
+  str_free(&s->piece);
   vec_free(&s->bias);
+  free(s->bias_of);
   vec_free(&s->past);
   vec_free(&s->noted);
   vec_free(&s->z);
@@ -563,10 +601,12 @@ void sampler_free(sampler *s) {
 }
 
 void sampler_bias(sampler *s, int32_t id, float bias) {
-  if (id < 0 || id >= s->n_vocab) die("sampler: bias for token %d of %d", id, s->n_vocab);
-  for (size_t i = 0; i < s->bias.n; i++)
-    if (s->bias.at[i].id == id) { s->bias.at[i].add = bias; return; }
+  die_if(id < 0 || id >= s->n_vocab, "sampler: bias for token %d of %d", id, s->n_vocab);
+  if (!s->bias_of) s->bias_of = xcalloc((size_t)s->n_vocab, sizeof *s->bias_of);
+  uint32_t *at = &s->bias_of[id];
+  if (*at) { s->bias.at[*at - 1].add = bias; return; }
   vec_push(&s->bias, ((struct bias){id, bias}));
+  *at = (uint32_t)s->bias.n;
 }
 
 void sampler_mask(sampler *s, const uint64_t *allowed) { s->mask = allowed; }
@@ -592,7 +632,7 @@ int sampler_breakers(sampler *s, const tokenizer *t, const char *const *texts, s
 }
 
 void sampler_accept(sampler *s, int32_t id) {
-  if (id < 0 || id >= s->n_vocab) die("sampler: token %d of %d accepted", id, s->n_vocab);
+  die_if(id < 0 || id >= s->n_vocab, "sampler: token %d of %d accepted", id, s->n_vocab);
   if (!s->keep) return;
   struct past p = {id, false};
   if (s->breakers.n) dry_accept(s, id, &p.breaks);
@@ -605,10 +645,28 @@ void sampler_accept(sampler *s, int32_t id) {
 
 void sampler_reset(sampler *s) {
   s->past.n = s->tail.n = 0;
-  s->mu = 2 * s->p.mirostat_tau;
+  forget_drawn(s);
 }
 
 // ---- log-probabilities ----------------------------------------------------------------------------------------------
+
+int32_t sampler_logprobs(const sampler *s, int32_t id, double *of_id, struct logprob *top, int32_t n_top) {
+  double sum = 0;
+  struct cand *by = xmalloc((s->n + 1) * sizeof *by);          // candidates by their weights
+  size_t n = 0;
+  *of_id = -INFINITY;
+  for (size_t i = 0; i < s->n; i++) {
+    if (s->weights[i] <= 0) continue;
+    sum += s->weights[i];
+    by[n++] = (struct cand){s->weights[i], s->c[i].id};
+  }
+  for (size_t i = 0; i < n; i++) if (by[i].id == id) *of_id = log(by[i].logit / sum);
+  if ((size_t)n_top > n) n_top = (int32_t)n;
+  if (n_top > 0) best_first(by, n, (size_t)n_top);
+  for (int32_t i = 0; i < n_top; i++) top[i] = (struct logprob){by[i].id, log(by[i].logit / sum)};
+  free(by);
+  return n_top;
+}
 
 void logprobs(const float *logits, int32_t n, int32_t id, double *of_id, struct logprob *top, int32_t n_top) {
   double max = -INFINITY, sum = 0;

@@ -3,8 +3,8 @@
 // First, always: what sampler_mask does not allow is banned, biases are added.  Then the stages, in the order that the
 // parameters give (the table is in sampler.c; the default order is llama.cpp's), then a draw.  Candidates are ordered
 // by logit and, where logits are equal, by id, so that ties never depend on the machine; the generator, exp and log are
-// our own (stable.h), so that the same logits and the same seed give the same tokens everywhere. Look next: sampler.c
-// (the chain), sampler_stages.c, sampler_dry.c; include/weft.h offers it as weft_sampler.
+// our own (portable_math.h), so that the same logits and the same seed give the same tokens everywhere. Look next:
+// sampler.c (the chain), sampler_stages.c, sampler_dry.c; include/weft.h offers it as weft_sampler.
 #ifndef WEFT_SAMPLER_H
 #define WEFT_SAMPLER_H
 #include "base/base.h"
@@ -31,6 +31,11 @@ void sampler_reset(sampler *s);                              // a new text begin
 // Draws a token from n_vocab logits, which are left as they are; does not accept it.  -1: every token is banned
 // (-INFINITY).
 int32_t sampler_sample(sampler *s, const float *logits);
+
+// Of the last draw, the natural logarithms of what it drew by: *of_id, that of id (-INFINITY: it was none of the
+// candidates), and the likeliest candidates, sorted as below. How many of these there are, n_top at most.
+struct logprob;
+int32_t sampler_logprobs(const sampler *s, int32_t id, double *of_id, struct logprob *top, int32_t n_top);
 
 // Natural logarithm of the softmax of n logits, in double.  *of_id: that of id.  top: the n_top likeliest, sorted by
 // probability, then id (n_top <= n; 0 and NULL for none).

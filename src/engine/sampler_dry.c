@@ -2,17 +2,18 @@
 // repetition. If the last n tokens of the text stood somewhere before, with token t after them, drawing t would make n
 // + 1 repeated tokens; for the longest such n the penalty is multiplier * base^(n - allowed length).  Sequence breakers
 // ("\n") limit n: what is repeated must lie after the last of them, so that the structure of a dialogue is no
-// repetition.
+// repetition. For the same reason a token that has a whole breaker in it is never penalised.
 //
 // All n are found in linear time: the Z function of the reversed text gives for each place how many tokens before it
 // are those at the end.
+#define _GNU_SOURCE
 #include "engine/sampler_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
 static double dry_penalised(const sampler *s, double logit, int32_t note) {
   double exponent = (double)(note - 1) - s->p.dry_allowed_length;
-  double factor = s->p.dry_base > 1 ? stable_exp(exponent * stable_log(s->p.dry_base)) : 1;
+  double factor = s->p.dry_base > 1 ? portable_exp(exponent * portable_log(s->p.dry_base)) : 1;
   double penalty = s->p.dry_multiplier * factor;
   return logit - (penalty < 1e30 ? penalty : 1e30);
 }
@@ -22,6 +23,24 @@ static size_t since_breaker(const sampler *s, size_t n) {
   size_t i = 0;
   while (i < n && !s->past.at[s->past.n - 1 - i].breaks) i++;
   return i;
+}
+
+// Whether a breaker stands in this token alone.
+static bool is_breaker(sampler *s, int32_t id) {
+  s->piece.n = 0;
+  tokenizer_piece(s->vocab, id, &s->piece, true);
+  for (size_t b = 0; b < s->breakers.n; b++)
+    if (memmem(s->piece.at, s->piece.n, s->breakers.at[b].at, s->breakers.at[b].n)) return true;
+  return false;
+}
+
+static void spare_breakers(sampler *s) {
+  for (size_t i = 0; i < s->noted.n;) {
+    int32_t id = s->noted.at[i];
+    if (!is_breaker(s, id)) { i++; continue; }
+    s->notes[id] = 0;
+    s->noted.at[i] = s->noted.at[--s->noted.n];
+  }
 }
 
 void stage_dry(sampler *s) {
@@ -43,6 +62,7 @@ void stage_dry(sampler *s) {
     int32_t follows = last[-(ptrdiff_t)(i - 1)].id;
     if (z >= allowed && s->notes[follows] < (int32_t)z + 1) sampler_note(s, follows, (int32_t)z + 1);
   }
+  if (s->breakers.n) spare_breakers(s);
   sampler_apply_notes(s, dry_penalised);
 }
 

@@ -6,7 +6,7 @@
 #ifndef WEFT_SAMPLER_IMPL_H
 #define WEFT_SAMPLER_IMPL_H
 #include "engine/sampler.h"
-#include "engine/stable.h"
+#include "engine/portable_math.h"
 
 struct cand { double logit; int32_t id; };
 struct bias { int32_t id; float add; };
@@ -23,6 +23,7 @@ struct sampler {
   const struct stage *chain[MAX_STAGES];
   int n_stages;
   VEC(struct bias) bias;
+  uint32_t *bias_of;                   // of each token its place there + 1; NULL: none has one
   const uint64_t *mask;
   // the text so far, as far back as anything looks
   VEC(struct past) past;
@@ -31,7 +32,10 @@ struct sampler {
   VEC(str) breakers;
   size_t longest_breaker;
   str tail;                                      // the end of the text, shorter than the longest breaker
+  str piece;                                     // of a token that may be a breaker
   double mu;                                     // mirostat's
+  bool adapts;                                   // adaptive-p is the last stage
+  double drawn_p, drawn_weight;                  //   the probabilities of what was drawn, and the sum of their weights
   // this draw
   const float *x;
   float *own;                                    // n_vocab, made when x has to be changed
@@ -75,5 +79,6 @@ void stage_xtc(sampler *s);
 void stage_temperature(sampler *s);
 void stage_mirostat(sampler *s);
 void stage_mirostat_2(sampler *s);
+void stage_adaptive(sampler *s);                 // spare[i].logit: what the probability of c[i] was
 void dry_accept(sampler *s, int32_t id, bool *breaks);     // follows the text for breakers
 #endif

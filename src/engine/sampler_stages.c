@@ -51,7 +51,7 @@ void stage_top_k(sampler *s) {
 void stage_typical(sampler *s) {
   if (s->dense) sampler_list(s, -INFINITY);
   if (s->n < 2) return;
-  double max = sampler_max(s), sum = sampler_weigh(s), log_sum = stable_log(sum), entropy = 0;
+  double max = sampler_max(s), sum = sampler_weigh(s), log_sum = portable_log(sum), entropy = 0;
   for (size_t i = 0; i < s->n; i++)
     if (s->weights[i] > 0) entropy += s->weights[i] / sum * (log_sum + max - s->c[i].logit);
   struct cand *by = sampler_spare(s);
@@ -67,7 +67,7 @@ void stage_top_p(sampler *s) {
   sampler_order(s, s->n);
 }
 
-void stage_min_p(sampler *s) { sampler_keep_above(s, sampler_max(s) + stable_log(s->p.min_p)); }
+void stage_min_p(sampler *s) { sampler_keep_above(s, sampler_max(s) + portable_log(s->p.min_p)); }
 
 // Exclude top choices: of the tokens that are all good enough, only the least likely stays.
 void stage_xtc(sampler *s) {
@@ -86,11 +86,11 @@ void stage_xtc(sampler *s) {
 static double dynamic_temperature(sampler *s) {
   double range = s->p.dynatemp_range, low = s->p.temp > range ? s->p.temp - range : 0, high = s->p.temp + range;
   if (s->n < 2) return s->p.temp;
-  double max = sampler_max(s), sum = sampler_weigh(s), log_sum = stable_log(sum), entropy = 0;
+  double max = sampler_max(s), sum = sampler_weigh(s), log_sum = portable_log(sum), entropy = 0;
   for (size_t i = 0; i < s->n; i++)
     if (s->weights[i] > 0) entropy += s->weights[i] / sum * (log_sum + max - s->c[i].logit);
-  double openness = entropy / stable_log((double)s->n);
-  return low + (high - low) * (openness > 0                 ? stable_pow(openness, s->p.dynatemp_exponent)
+  double openness = entropy / portable_log((double)s->n);
+  return low + (high - low) * (openness > 0                 ? portable_pow(openness, s->p.dynatemp_exponent)
                                : s->p.dynatemp_exponent > 0 ? 0
                                                             : 1);
 }
@@ -116,15 +116,15 @@ void stage_mirostat(sampler *s) {
   sampler_order(s, LOOK);
   double products = 0, squares = 0;
   for (size_t i = 0; i + 1 < LOOK && i + 1 < s->n; i++) {
-    double t = stable_log((double)(i + 2) / (double)(i + 1)), b = s->c[i].logit - s->c[i + 1].logit;
+    double t = portable_log((double)(i + 2) / (double)(i + 1)), b = s->c[i].logit - s->c[i + 1].logit;
     products += t * b;
     squares += t * t;
   }
   double zipf = products / squares, eps = zipf - 1;
   if (s->n < 2 || !(zipf > 1e-9)) return;          // no slope: all are equally likely
-  double base = fabs(eps) < 1e-9 ? stable_pow(2, s->mu) / stable_log(s->n_vocab)
-                                 : eps * stable_pow(2, s->mu) / (1 - stable_pow(s->n_vocab, -eps));
-  double k = stable_pow(base, 1 / zipf);
+  double base = fabs(eps) < 1e-9 ? portable_pow(2, s->mu) / portable_log(s->n_vocab)
+                                 : eps * portable_pow(2, s->mu) / (1 - portable_pow(s->n_vocab, -eps));
+  double k = portable_pow(base, 1 / zipf);
   if (!(k < (double)s->n)) return;
   size_t kept = k > 1 ? (size_t)k : 1;
   sampler_order(s, kept);
@@ -134,6 +134,22 @@ void stage_mirostat(sampler *s) {
 void stage_mirostat_2(sampler *s) {
   if (s->dense) sampler_list(s, -INFINITY);
   if (!s->n) return;
-  double max = sampler_max(s), log_sum = stable_log(sampler_weigh(s));
+  double max = sampler_max(s), log_sum = portable_log(sampler_weigh(s));
   sampler_keep_above(s, max + log_sum - s->mu * 0.6931471805599453);
+}
+
+// Adaptive-p (llama.cpp's pull request 17927): likeliest are the tokens whose probability is near a target. The target
+// of a draw makes up for how far the draws before it, of which older ones count less, were from what is wanted.
+void stage_adaptive(sampler *s) {
+  const double peak = 5, sharpness = 10, width = .3;
+  if (s->dense) sampler_list(s, -INFINITY);
+  double target = 2 * s->p.adaptive_target - s->drawn_p / s->drawn_weight, sum = sampler_weigh(s);
+  struct cand *was = sampler_spare(s);
+  target = target < 0 ? 0 : target > 1 ? 1 : target;
+  for (size_t i = 0; i < s->n; i++) {
+    was[i] = (struct cand){s->weights[i] / sum, s->c[i].id};
+    double off = fabs(was[i].logit - target) / width;
+    s->c[i].logit = peak - sharpness * off * off / (1 + off);
+  }
+  s->n_sorted = 0;
 }

@@ -2,6 +2,7 @@
 #include "weft.h"
 #include <stdlib.h>
 #include <string.h>
+#include "engine/content.h"
 #include "engine/engine.h"
 #include "engine/fail.h"
 #include "engine/page_store.h"
@@ -28,9 +29,18 @@ void weft_sequence_free(weft_sequence *q) {
 bool weft_model_is_recurrent(const weft_model *m) { return engine_is_recurrent(weft_model_peek(m)); }
 int weft_sequence_length(const weft_sequence *q) { return q->q->n; }
 int weft_sequence_whole(const weft_sequence *q, int n) {
-  return sequence_whole(q->q, n < 0 ? 0 : n < q->q->n ? n : q->q->n);
+  const sequence *s = q->q;
+  int whole = sequence_whole(s, n < 0 ? 0 : n < s->n ? n : s->n);
+  while (s->ids.n && whole < n) {
+    int cut = (int)float_rows_cut(s->ids.at, (size_t)whole, s->ids.n), of = sequence_whole(s, cut);
+    if (of == whole) break;
+    whole = of;
+  }
+  return whole;
 }
-void weft_sequence_mark(weft_sequence *q, int from, int to) { sequence_mark(q->q, from < 0 ? 0 : from, to); }
+void weft_sequence_checkpoint(weft_sequence *q, int from, int to) {
+  sequence_checkpoint(q->q, from < 0 ? 0 : from, to);
+}
 bool weft_sequence_thin(weft_sequence *q) { return sequence_thin(q->q); }
 void weft_sequence_cut(weft_sequence *q, int n) { sequence_cut(q->q, n < 0 ? 0 : n); }
 
@@ -43,16 +53,51 @@ int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_
   return 0;
 }
 
+// ---- in files -------------------------------------------------------------------------------------------------------
+
+int weft_model_content(weft_model *m, double wait_s, double *done, weft_error *err) {
+  error e = {0};
+  char of[CONTENT_NAME];
+  int status = content_name(engine_content(weft_model_peek(m)), wait_s, of, done, &e);
+  return status < 0 ? fail(err, &e) : status;
+}
+
+// Without a name no file is the model's.
+static int name_of(const engine *at, char of[CONTENT_NAME], error *e) {
+  return content_name(engine_content(at), -1, of, NULL, e) ? BAD_FILE : 0;
+}
+
 int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *path, weft_error *err) {
   error e = {0};
-  return engine_sequence_save(weft_model_peek(q->m), q->q, ids, path, &e) ? fail(err, &e) : 0;
+  char of[CONTENT_NAME];
+  if (name_of(weft_model_peek(q->m), of, &e)) return fail(err, &e);
+  return sequence_save(q->q, ids, of, path, &e) ? fail(err, &e) : 0;
+}
+
+int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, size_t *n, weft_error *err) {
+  error e = {0};
+  char of[CONTENT_NAME];
+  engine *at = weft_model_beside((weft_model *)(uintptr_t)m);
+  *ids = NULL;
+  int status = name_of(at, of, &e);
+  if (!status) status = sequence_tokens(engine_caches(at), engine_n_ctx(at), of, path, ids, n, &e);
+  if (status) { fail(err, &e); return status == NO_FILE ? 1 : status; }
+  size_t i = 0;
+  while (i < *n && ((*ids)[i] < -1 || !weft_check_ids(*ids + i, 1, engine_n_vocab(at), err))) i++;   // below: rows
+  if (i == *n) return 0;
+  free(*ids);
+  *ids = NULL;
+  return BAD_FILE;
 }
 
 int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out,
                        weft_error *err) {
   error e = {0};
+  char of[CONTENT_NAME];
   sequence *q;
-  int status = engine_sequence_load(weft_model_beside(m), ids, n, path, &q, &e);
+  engine *at = weft_model_beside(m);
+  int status = name_of(at, of, &e);
+  if (!status) status = sequence_load(engine_caches(at), ids, n, engine_n_ctx(at), of, path, &q, &e);
   if (status) { fail(err, &e); return status; }
   *out = xmalloc(sizeof **out);
   **out = (weft_sequence){m, q};
@@ -63,12 +108,14 @@ int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *
 
 struct weft_store { weft_model *m; page_store *s; };
 
-int weft_store_open(weft_model *m, const char *folder, const char *name, uint64_t bytes, weft_store **out,
-                    weft_error *err) {
+int weft_store_open(weft_model *m, const char *folder, uint64_t bytes, weft_store **out, weft_error *err) {
   error e = {0};
+  char of[CONTENT_NAME];
   page_store *s;
-  struct page_folder where = {folder, name, bytes};
-  if (engine_store_open(weft_model_beside(m), &where, &s, &e)) return fail(err, &e);
+  struct page_folder where = {folder, bytes};
+  engine *at = weft_model_beside(m);
+  if (name_of(at, of, &e) || page_store_open(engine_caches(at), of, engine_n_ctx(at), &where, &s, &e))
+    return fail(err, &e);
   *out = xmalloc(sizeof **out);
   **out = (weft_store){m, s};
   return 0;
@@ -80,12 +127,17 @@ void weft_store_close(weft_store *s) {
   free(s);
 }
 
-size_t weft_store_find(weft_store *s, const int32_t *ids, size_t n) { return page_store_find(s->s, ids, n); }
+// Whether the model still computes what the store was opened for.
+static bool still_holds(const weft_store *s) { return !weft_model_content(s->m, 0, NULL, NULL); }
+
+size_t weft_store_find(weft_store *s, const int32_t *ids, size_t n) {
+  return still_holds(s) ? page_store_find(s->s, ids, n) : 0;
+}
 
 int weft_store_load(weft_store *s, const int32_t *ids, size_t n, weft_sequence **out, weft_error *err) {
   error e = {0};
   sequence *q;
-  int status = page_store_load(s->s, ids, n, &q, &e);
+  int status = still_holds(s) ? page_store_load(s->s, ids, n, &q, &e) : 1;
   if (status) { if (status < 0) fail(err, &e); return status; }
   *out = xmalloc(sizeof **out);
   **out = (weft_sequence){s->m, q};
@@ -93,11 +145,12 @@ int weft_store_load(weft_store *s, const int32_t *ids, size_t n, weft_sequence *
 }
 
 bool weft_store_lacks(weft_store *s, const weft_sequence *q, const int32_t *ids) {
-  return page_store_lacks(s->s, q->q, ids);
+  return still_holds(s) && page_store_lacks(s->s, q->q, ids);
 }
 
 int weft_store_save(weft_store *s, const weft_sequence *q, const int32_t *ids, weft_error *err) {
   error e = {0};
+  if (weft_model_content(s->m, 0, NULL, err)) FAIL(err, "what the model's files hold is not known any more");
   return page_store_save(s->s, q->q, ids, &e) ? fail(err, &e) : 0;
 }
 
@@ -109,7 +162,7 @@ static int check_more(const weft_sequence *q, const int32_t *ids, size_t n, weft
   if (n == 0) FAIL(err, "there are no tokens to evaluate");
   if (n > (size_t)(n_ctx - q->q->n))
     FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, q->q->n, n_ctx);
-  return weft_check_ids(ids, n, engine_n_vocab(weft_model_beside(q->m)), err);
+  return weft_check_prompt(q->m, ids, n, err);
 }
 
 int weft_sequence_reserve(weft_sequence *q, size_t n, weft_error *err) {
@@ -125,8 +178,10 @@ int weft_sequence_rows(weft_sequence *q, const int32_t *ids, size_t n, size_t fi
   if (check_more(q, ids, n, err)) return -1;
   if (first >= n) FAIL(err, "logits from token %zu on are wanted, but there are %zu tokens", first, n);
   struct checked_rows r = {.m = q->m, .pos = q->q->n, .row = row, .ctx = ctx};
-  int at = engine_eval_rows(weft_model_beside(q->m), q->q, ids, n, q->q->n, first, weft_checked_row, &r, &r.e);
-  return at < 0 || r.e.text[0] ? fail(err, &r.e) : 0;
+  engine_part p = {
+    .q = q->q, .ids = ids, .n = n, .pos = q->q->n, .rows = n - first, .row = weft_checked_row, .ctx = &r};
+  int status = engine_run(weft_model_beside(q->m), &(engine_batch){.parts = &p, .n = 1}, &r.e);
+  return status < 0 || r.e.text[0] ? fail(err, &r.e) : 0;
 }
 
 static size_t n_rows(const weft_tokens *t) { return t->unseen ? 0 : t->rows ? t->rows : 1; }
@@ -145,17 +200,19 @@ int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*enough)(
     if (check_more(parts[i].sequence, parts[i].ids, parts[i].n, err)) return -1;
     if (parts[i].rows > parts[i].n)
       FAIL(err, "logits of %zu tokens are wanted, but part %zu has %zu", parts[i].rows, i, parts[i].n);
-    if (parts[i].rows > 1 && weft_model_is_recurrent(m))
-      FAIL(err, "part %zu: with recurrent layers a step has logits of the last token only", i);
   }
   error e = {0};
-  struct engine_part *p = xcalloc(n_parts, sizeof *p);
+  engine_part *p = xcalloc(n_parts, sizeof *p);
   for (size_t i = 0; i < n_parts; i++)
-    p[i] = (struct engine_part){
-      .q = parts[i].sequence->q, .ids = parts[i].ids, .n = parts[i].n, .rows = n_rows(&parts[i])};
-  int status = engine_step(weft_model_beside(m), p, n_parts, enough, ctx, &e);
+    p[i] = (engine_part){.q = parts[i].sequence->q,
+                         .ids = parts[i].ids,
+                         .n = parts[i].n,
+                         .pos = parts[i].sequence->q->n,
+                         .rows = n_rows(&parts[i])};
+  engine_batch batch = {.parts = p, .n = n_parts, .stop = enough, .ctx = ctx};
+  int status = engine_run(weft_model_beside(m), &batch, &e);
   for (size_t i = 0; i < n_parts; i++) {
-    parts[i].logits = status || !p[i].rows ? NULL : p[i].logits;
+    parts[i].logits = status ? NULL : p[i].logits;
     for (size_t k = 0; k < p[i].rows && !status; k++)
       if (weft_check_logits(m, p[i].logits + k * (size_t)engine_n_vocab(weft_model_peek(m)),
                             p[i].q->n - (int)(p[i].rows - k), &e))

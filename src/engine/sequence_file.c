@@ -7,74 +7,62 @@
 #define _GNU_SOURCE
 #include "engine/sequence_file.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "base/newfile.h"
 #include "base/sha256.h"
 #include "device/device.h"
+#include "engine/content.h"
 #include "engine/engine.h"
 #include "weft.h"
 
-enum { VERSION = 4, SAMPLE = 64 };
+enum { VERSION = 8 };
 static const char magic[8] = "WEFTSEQ";
 
 typedef struct head {
   char magic[8];
   uint32_t version, page;        // positions of a page
-  uint64_t model;                // sequence_model
+  char model[CONTENT_NAME - 1];  // content.h
   uint64_t page_bytes[MODEL_GROUPS], fixed_bytes;
   uint32_t number, n;            // pages before it; its tokens
   uint32_t groups, fixed;        // a bit for each group that is there; whether fixed states are
-  uint32_t left, none;           // records behind it in this file
+  uint32_t left, none;           // records behind it in this file; 0
   page_name before;
 } head;
 
-uint64_t sequence_options(const struct engine_options *o) {
-  uint64_t h = hash_bytes(&(int[]){o->exact, o->kv.keys, o->kv.values}, 3 * sizeof(int), VERSION);
-  for (size_t i = 0; i < o->n_settings; i++) h = hash_bytes(o->settings[i], strlen(o->settings[i]) + 1, h);
-  for (size_t i = 0; i < o->n_adapters; i++) {
-    h = hash_bytes(o->adapters[i].path, strlen(o->adapters[i].path) + 1, h);
-    h = hash_bytes(&o->adapters[i].scale, sizeof o->adapters[i].scale, h);
-  }
-  return h;
+void sequence_options(const struct engine_options *o, str *out) {
+  str_addf(out, "exact %d, keys %d, values %d, %zu settings\n", o->exact, o->kv.keys, o->kv.values, o->n_settings);
+  for (size_t i = 0; i < o->n_settings; i++) str_addf(out, "%zu %s\n", strlen(o->settings[i]), o->settings[i]);
 }
 
-uint64_t sequence_model(const gguf *file, uint64_t options, int variant) {
-  const char *version = weft_version();
-  uint64_t h = hash_bytes(version, strlen(version), options ^ (uint64_t)variant);
-  for (size_t i = 0; i < gguf_n_shards(file); i++) {
-    const gguf_shard *s = gguf_shard_at(file, i);
-    h = hash_bytes(s->map, s->data_offset, h ^ s->size);
-  }
-  for (size_t i = 0; i < gguf_n_tensors(file); i++) {
-    const gguf_tensor *t = gguf_tensor_at(file, i);
-    size_t n = t->nbytes < SAMPLE ? t->nbytes : SAMPLE;
-    h = hash_bytes((const char *)t->data + (t->nbytes - n) / 2, n, h);
-  }
-  return h;
+page_name page_name_first(const char *of) {
+  page_name name;
+  memcpy(name.at, of, sizeof name.at);
+  return name;
 }
-
-page_name page_name_first(uint64_t of) { return page_name_next(NULL, (const int32_t *)&of, sizeof of / 4); }
 
 page_name page_name_next(const page_name *before, const int32_t *ids, size_t n) {
   sha256 s;
   char hex[65];
   page_name name;
   sha256_begin(&s);
-  if (before) sha256_add(&s, before, sizeof *before);
+  sha256_add(&s, before, sizeof *before);
   sha256_add(&s, ids, n * sizeof *ids);
   sha256_end(&s, hex);
   memcpy(name.at, hex, sizeof name.at);
   return name;
 }
 
-static head make_head(const caches *c, uint64_t of) {
-  head h = {.version = VERSION, .page = CACHE_PAGE, .model = of, .fixed_bytes = caches_bytes(c->m, 0)};
+static head make_head(const caches *c, const char *of) {
+  head h = {.version = VERSION, .page = CACHE_PAGE, .fixed_bytes = caches_bytes(c->m, 0)};
   memcpy(h.magic, magic, sizeof magic);
+  memcpy(h.model, of, sizeof h.model);
   memcpy(h.page_bytes, c->page_bytes, sizeof h.page_bytes);
   return h;
 }
@@ -92,8 +80,9 @@ page_record page_of_sequence(const sequence *q, const int32_t *ids, size_t numbe
   page_record r = {.number = (uint32_t)number, .n = (uint32_t)(left < CACHE_PAGE ? left : CACHE_PAGE)};
   for (int g = 0; g < model_n_groups(q->of->m); g++)
     if (caches_has_page(&q->group[g], number)) r.groups |= 1u << g;
-  r.fixed = model_is_recurrent(q->of->m) && q->at == first + (int)r.n;
+  r.fixed = model_is_recurrent(q->of->m) && left == (int)r.n && q->n && sequence_is_whole(q, q->n);
   if (r.n) memcpy(r.ids, ids + first, r.n * sizeof *ids);
+  for (uint32_t i = 0; i < r.n; i++) r.shift[i] = sequence_shift(q, first + (int)i + 1);
   return r;
 }
 
@@ -120,7 +109,10 @@ static int write_record(newfile *f, const sequence *q, const page_record *r, hea
   h->before = r->before;
   unsigned char *piece = room_for_piece(h);
   if (!piece) return error_set(err, "no memory for a page of a sequence");
-  int status = add_checked(f, h, sizeof *h, err) || add_checked(f, r->ids, r->n * sizeof *r->ids, err) ? -1 : 0;
+  int status = add_checked(f, h, sizeof *h, err) || add_checked(f, r->ids, r->n * sizeof *r->ids, err) ||
+                   add_checked(f, r->shift, r->n * sizeof *r->shift, err)
+                 ? -1
+                 : 0;
   for (int g = 0; g < model_n_groups(q->of->m) && !status; g++) {
     if (!(r->groups & 1u << g)) continue;
     gather_pieces(q->of, g, q->group[g].at[r->number], piece);
@@ -134,22 +126,22 @@ static int write_record(newfile *f, const sequence *q, const page_record *r, hea
   return status;
 }
 
-int page_save(const sequence *q, const page_record *r, uint64_t of, const char *path, error *err) {
+int page_save(const sequence *q, const page_record *r, const char *of, const char *path, error *err) {
   head h = make_head(q->of, of);
   newfile *f;
-  if (newfile_open(path, &f, err)) return -1;
+  if (newfile_open_regular(path, &f, err)) return -1;
   if (!write_record(f, q, r, &h, err)) return newfile_commit(f, err);
   newfile_discard(f);
   return -1;
 }
 
-int sequence_save(const sequence *q, const int32_t *ids, uint64_t of, const char *path, error *err) {
+int sequence_save(const sequence *q, const int32_t *ids, const char *of, const char *path, error *err) {
   head h = make_head(q->of, of);
   size_t n = q->n ? caches_n_pages(q->n) : 1;
   newfile *f;
   if (!sequence_is_whole(q, q->n))
     return error_set(err, "%s: what layers hold of this sequence is not that of its last position, %d", path, q->n);
-  if (newfile_open(path, &f, err)) return -1;
+  if (newfile_open_regular(path, &f, err)) return -1;
   page_name before = page_name_first(of);
   int status = 0;
   for (size_t i = 0; i < n && !status; i++) {
@@ -187,17 +179,24 @@ static int get_checked(const reading *r, void *to, size_t n, const char *what, s
   return bad_file(r, "damaged: %s %zu is not what was written", what, number);
 }
 
+// A pipe of that name would be waited for.
 static int open_pages(reading *r) {
   struct stat s;
-  r->f = fopen(r->path, "rb");
-  if (!r->f) { bad_file(r, "%s", strerror(errno)); return errno == ENOENT ? NO_FILE : BAD_FILE; }
+  int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  r->f = fd < 0 ? NULL : fdopen(fd, "rb");
+  if (!r->f) {
+    int why = errno;
+    if (fd >= 0) close(fd);
+    bad_file(r, "%s", strerror(why));
+    return why == ENOENT ? NO_FILE : BAD_FILE;
+  }
   if (fstat(fileno(r->f), &s) || !S_ISREG(s.st_mode)) return bad_file(r, "is no file of a sequence");
   return 0;
 }
 
-static int check_head(const reading *r, const caches *c, const head *h, uint64_t of, int most) {
+static int check_head(const reading *r, const caches *c, const head *h, const char *of, int most) {
   head ours = make_head(c, of);
-  if (h->model != ours.model || h->page != ours.page ||
+  if (memcmp(h->model, ours.model, sizeof h->model) || h->page != ours.page ||
       memcmp(h->page_bytes, ours.page_bytes, sizeof h->page_bytes) || h->fixed_bytes != ours.fixed_bytes)
     return bad_file(r, "is of another model, or of other settings of it");
   uint64_t end = (uint64_t)h->number * CACHE_PAGE + h->n;
@@ -211,7 +210,7 @@ static int check_head(const reading *r, const caches *c, const head *h, uint64_t
 }
 
 // Head and tokens of the next record
-static int get_head(const reading *r, const caches *c, uint64_t of, int most, head *h, page_record *out) {
+static int get_head(const reading *r, const caches *c, const char *of, int most, head *h, page_record *out) {
   uint64_t sum;
   size_t n = fread(h, 1, sizeof *h, r->f);
   if (n && memcmp(h->magic, magic, n < sizeof magic ? n : sizeof magic)) return bad_file(r, "is no file of a sequence");
@@ -223,7 +222,12 @@ static int get_head(const reading *r, const caches *c, uint64_t of, int most, he
   int status = check_head(r, c, h, of, most);
   if (status) return status;
   *out = (page_record){.number = h->number, .n = h->n, .groups = h->groups, .fixed = h->fixed, .before = h->before};
-  return get_checked(r, out->ids, h->n * sizeof *out->ids, "list of tokens", h->number);
+  status = get_checked(r, out->ids, h->n * sizeof *out->ids, "list of tokens", h->number);
+  if (!status) status = get_checked(r, out->shift, h->n * sizeof *out->shift, "list of positions", h->number);
+  for (uint32_t i = 0; i < h->n && !status; i++)
+    if (out->shift[i] > MOST_SHIFT || out->shift[i] < -MOST_SHIFT)
+      status = bad_file(r, "has a token %d positions from its place", out->shift[i]);
+  return status;
 }
 
 static int skip_part(const reading *r, uint64_t n) {
@@ -236,12 +240,18 @@ static int skip_parts(const reading *r, const head *h) {
   return !status && h->fixed ? skip_part(r, h->fixed_bytes) : status;
 }
 
-int page_look(const caches *c, int most, uint64_t of, const char *path, page_record *out, error *err) {
+static int check_end(const reading *r) {
+  return fgetc(r->f) == EOF ? 0 : bad_file(r, "goes on behind its last page");
+}
+
+int page_look(const caches *c, int most, const char *of, const char *path, page_record *out, error *err) {
   reading r = {.path = path, .err = err};
   head h;
   int status = open_pages(&r);
   if (!status) status = get_head(&r, c, of, most, &h, out);
   if (!status && h.left) status = bad_file(&r, "has more than one page");
+  if (!status) status = skip_parts(&r, &h);
+  if (!status) status = check_end(&r);
   if (r.f) fclose(r.f);
   return status;
 }
@@ -251,11 +261,19 @@ size_t pages_whole(caches *c, const page_record *const *pages, size_t n_pages, s
   for (size_t i = 0; i < n_pages; i++) {
     size_t end = (size_t)pages[i]->number * CACHE_PAGE + pages[i]->n;
     for (int g = 0; g < model_n_groups(c->m); g++) vec_push(&q.group[g], pages[i]->groups & 1u << g ? 0 : NO_PAGE);
-    if (pages[i]->fixed && end <= n) q.at = (int)end;
+    if (pages[i]->fixed && end <= n) q.at = q.back = (int)end;
   }
   int whole = sequence_whole(&q, (int)n);
   for (int g = 0; g < MODEL_GROUPS; g++) vec_free(&q.group[g]);
   return (size_t)whole;
+}
+
+size_t pages_whole_spans(caches *c, const int32_t *ids, size_t n_ids, const page_record *const *pages, size_t n_pages,
+                         size_t n) {
+  for (size_t cut = n;; cut = n) {
+    n = float_rows_cut(ids, pages_whole(c, pages, n_pages, cut), n_ids);
+    if (n == cut) return n;
+  }
 }
 
 static void scatter(caches *c, int group, int number, const unsigned char *from) {
@@ -286,8 +304,15 @@ static int get_parts(const reading *r, sequence *q, const head *h, size_t n, uns
   return status;
 }
 
+// Of a page, as far as the sequence has n tokens.
+static void take_shifts(sequence *q, const page_record *p, size_t n) {
+  int at = (int)p->number * CACHE_PAGE;
+  for (uint32_t i = 0; i < p->n && (size_t)at < n; i++, at++)
+    if (p->shift[i] != sequence_shift(q, at)) vec_push(&q->floats, ((placed_floats){NULL, 0, at, at + 1, p->shift[i]}));
+}
+
 // A sequence of no tokens yet, and memory for a part.
-static int begin_loading(caches *c, uint64_t of, sequence **q, unsigned char **piece, error *err) {
+static int begin_loading(caches *c, const char *of, sequence **q, unsigned char **piece, error *err) {
   head ours = make_head(c, of);
   *q = NULL;
   *piece = room_for_piece(&ours);
@@ -297,13 +322,13 @@ static int begin_loading(caches *c, uint64_t of, sequence **q, unsigned char **p
 
 static void end_loading(sequence *q, const int32_t *ids, size_t n, unsigned char *piece) {
   free(piece);
-  q->n = (int)n;
-  if (model_is_recurrent(q->of->m)) q->at = n ? (int)n : -1;
+  q->n = q->loaded = (int)n;
+  if (model_is_recurrent(q->of->m)) q->at = q->back = n ? (int)n : -1;
   for (size_t i = 0; i < n && caches_keep_ids(q->of); i++) vec_push(&q->ids, ids[i]);
 }
 
-static int load_page(sequence *q, const int32_t *ids, size_t n, const char *path, size_t number, int most, uint64_t of,
-                     unsigned char *piece, error *err) {
+static int load_page(sequence *q, const int32_t *ids, size_t n, const char *path, size_t number, int most,
+                     const char *of, unsigned char *piece, error *err) {
   reading r = {.path = path, .err = err};
   size_t at = number * CACHE_PAGE, used = n - at < CACHE_PAGE ? n - at : CACHE_PAGE;
   head h;
@@ -312,13 +337,14 @@ static int load_page(sequence *q, const int32_t *ids, size_t n, const char *path
   if (!status) status = get_head(&r, q->of, of, most, &h, &p);
   if (!status && (h.number != number || h.n < used || memcmp(p.ids, ids + at, used * sizeof *ids)))
     status = bad_file(&r, "is of other tokens than its name says");
+  if (!status) take_shifts(q, &p, n);
   if (!status) status = get_parts(&r, q, &h, n, piece);
   if (r.f) fclose(r.f);
   return status;
 }
 
-int pages_load(caches *c, const int32_t *ids, size_t n, const char *const *paths, int most, uint64_t of, size_t *failed,
-               sequence **out, error *err) {
+int pages_load(caches *c, const int32_t *ids, size_t n, const char *const *paths, int most, const char *of,
+               size_t *failed, sequence **out, error *err) {
   unsigned char *piece;
   sequence *q;
   int status = begin_loading(c, of, &q, &piece, err);
@@ -335,19 +361,27 @@ int pages_load(caches *c, const int32_t *ids, size_t n, const char *const *paths
 
 typedef VEC(page_record) page_records;
 
+// The head of record i of a file, behind one that left `left` of them.
+static int get_next_head(const reading *r, const caches *c, int most, const char *of, size_t i, head *h,
+                         page_record *p) {
+  uint32_t left = h->left;
+  int status = get_head(r, c, of, most, h, p);
+  if (status) return status;
+  if (h->number != i || (i && h->left + 1 != left))
+    return bad_file(r, "has page %u at the place of page %zu", h->number, i);
+  return h->left && h->n < CACHE_PAGE ? bad_file(r, "has a page of %u tokens before others", h->n) : 0;
+}
+
 // Heads of all records up to the one that has other tokens: *n are the same.
-static int get_heads(const reading *r, const caches *c, const int32_t *ids, int most, uint64_t of, page_records *all,
+static int get_heads(const reading *r, const caches *c, const int32_t *ids, int most, const char *of, page_records *all,
                      size_t *n) {
   size_t limit = *n;
   head h = {.left = 1};
   *n = 0;
   for (size_t i = 0; h.left && *n == i * CACHE_PAGE; i++) {
-    uint32_t left = h.left;
     page_record p;
-    int status = get_head(r, c, of, most, &h, &p);
+    int status = get_next_head(r, c, most, of, i, &h, &p);
     if (status) return status;
-    if (h.number != i || (i && h.left + 1 != left))
-      return bad_file(r, "has page %u at the place of page %zu", h.number, i);
     for (size_t j = 0; j < p.n && *n < limit && p.ids[j] == ids[*n] && *n == i * CACHE_PAGE + j; j++) ++*n;
     vec_push(all, p);
     status = skip_parts(r, &h);
@@ -356,23 +390,44 @@ static int get_heads(const reading *r, const caches *c, const int32_t *ids, int 
   return 0;
 }
 
-int sequence_load(caches *c, const int32_t *ids, size_t n, int most, uint64_t of, const char *path, sequence **out,
+int sequence_tokens(const caches *c, int most, const char *of, const char *path, int32_t **ids, size_t *n, error *err) {
+  reading r = {.path = path, .err = err};
+  VEC(int32_t) all = {0};
+  head h = {.left = 1};
+  int status = open_pages(&r);
+  for (size_t i = 0; h.left && !status; i++) {
+    page_record p;
+    status = get_next_head(&r, c, most, of, i, &h, &p);
+    for (size_t j = 0; j < p.n && !status; j++) vec_push(&all, p.ids[j]);
+    if (!status) status = skip_parts(&r, &h);
+  }
+  if (!status) status = check_end(&r);
+  if (r.f) fclose(r.f);
+  if (status) { vec_free(&all); return status; }
+  *ids = all.at;
+  *n = all.n;
+  return 0;
+}
+
+int sequence_load(caches *c, const int32_t *ids, size_t n, int most, const char *of, const char *path, sequence **out,
                   error *err) {
   reading r = {.path = path, .err = err};
   page_records all = {0};
   VEC(const page_record *) pages = {0};
   unsigned char *piece = NULL;
   sequence *q = NULL;
+  size_t all_ids = n;
   int status = open_pages(&r);
   if (!status) status = get_heads(&r, c, ids, most, of, &all, &n);
   for (size_t i = 0; i < all.n; i++) vec_push(&pages, &all.at[i]);
-  if (!status) n = pages_whole(c, pages.at, pages.n, n);
+  if (!status) n = pages_whole_spans(c, ids, all_ids, pages.at, pages.n, n);
   if (!status) rewind(r.f);
   if (!status) status = begin_loading(c, of, &q, &piece, err);
   for (size_t i = 0; i < caches_n_pages((int)n) && !status; i++) {
     head h;
     page_record p;
     status = get_head(&r, c, of, most, &h, &p);
+    if (!status) take_shifts(q, &p, n);
     if (!status) status = get_parts(&r, q, &h, n, piece);
   }
   vec_free(&all);

@@ -108,7 +108,7 @@ static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, 
   int32_t *ids;
   double began = now_s();
   if (engine_plan(e, prompt, &t.p, &ids, err)) return -1;
-  engine_settle(e);
+  engine_promote_pages(e);
   plan_stats stats = plan_get_stats(t.p);
   int n = engine_chunk(e);
   t.vars[0] = (plan_var){"pos", s->depth};

@@ -3,8 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "device/cache.h"
+#include "device/entry_kinds.h"
+#include "device/keeper.h"
 #include "device/predict.h"
 #include "engine/fail.h"
+#include "engine/schedules.h"
 #include "engine/tune.h"
 
 
@@ -114,6 +117,11 @@ static char *copy_chars(const char *text, size_t n) {
   return s;
 }
 
+// Names are ASCII; what stands in a damaged entry need not be, and would break a table or be no text of JSON.
+static void show_as_ascii(char *name) {
+  for (; *name; name++) if (*name < ' ' || *name > '~') *name = '?';
+}
+
 static bool pass_entry(const cache_entry *c, void *ctx) {
   const visit *v = ctx;
   tuning t;
@@ -122,18 +130,15 @@ static bool pass_entry(const cache_entry *c, void *ctx) {
   const char *machine, *ir;
   size_t machine_n, ir_n;
   char *texts[2] = {NULL, NULL};
-  weft_cache_entry e = {.kind = "kernel",
+  enum entry_kind kind = entry_kind_of(c->key, c->key_n);
+  weft_cache_entry e = {.kind = entry_kind_row_of(kind)->name,
                         .name = name,
                         .role = "",
                         .bytes = c->key_n + c->value_n,
                         .created = c->created,
                         .sound = c->sound,
                         .current = !strcmp(c->version, tuning_version())};
-  if (c->key_n > 8 && !memcmp(c->key, "filling ", 8)) e.kind = "filling";
-  if (c->key_n > 9 && !memcmp(c->key, "schedule ", 9)) e.kind = "schedule";
-  if (c->key_n > 8 && !memcmp(c->key, "machine ", 8)) e.kind = "machine";
-  else if (tuning_is_key(c->key, c->key_n)) {
-    e.kind = "tuning";
+  if (kind == ENTRY_TUNING) {
     bool whole =
       tuning_key_parts(c->key, c->key_n, &machine, &machine_n, &ir, &ir_n) && tuning_parse(c->value, c->value_n, &t);
     e.sound = e.sound && whole;
@@ -143,16 +148,19 @@ static bool pass_entry(const cache_entry *c, void *ctx) {
       snprintf(name, sizeof name, "%s", t.name);
       e.role = t.role;
       e.compiler = t.compiler;
+      show_as_ascii(t.role);
+      show_as_ascii(t.compiler);
       if (t.better) opts_print(&opts, t.opts, t.n);
       e.opts = t.better ? str_c(&opts) : "heuristic";
       e.before_us = t.before_us;
       e.cut_s = t.cut_s;
       e.after_us = t.after_us;
     }
-  } else if (c->value_n) {
+  } else if (c->value_n && kind != ENTRY_MACHINE) {
     const char *line = memchr(c->value, '\n', c->value_n < sizeof name ? c->value_n : sizeof name - 1);
     if (line) snprintf(name, sizeof name, "%.*s", (int)(line - (const char *)c->value), (const char *)c->value);
   }
+  show_as_ascii(name);
   bool more = v->fn(&e, v->ctx);
   free(texts[0]); free(texts[1]);
   str_free(&opts);
@@ -169,12 +177,20 @@ int weft_cache_each(bool (*fn)(const weft_cache_entry *e, void *ctx), void *ctx,
 
 char *weft_cache_folder(void) { return cache_folder(); }
 
+bool weft_cache_keep(void (*enter)(void *ctx), void *ctx, int threads) {
+  return keeper_start(enter, ctx, schedules_from_text, threads);
+}
+void weft_cache_end(void) { keeper_stop(); }
+
 int weft_cache_clear(bool tunings_only, int64_t *removed, weft_error *err) {
   error e = {0};
   int64_t n = 0;
   cache *c = cache_open(NULL, tuning_version());
-  int r = tunings_only ? cache_remove(c, "tuning ", 7, &n, &e) : cache_clear(c, &n, &e);
+  str word = {0};
+  entry_key_begin(ENTRY_TUNING, &word);
+  int r = tunings_only ? cache_remove(c, word.at, word.n, &n, &e) : cache_clear(c, &n, &e);
   cache_close(c);
+  str_free(&word);
   if (removed) *removed = n;
   return r ? fail(err, &e) : 0;
 }

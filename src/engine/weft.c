@@ -1,13 +1,16 @@
 // The public API (include/weft.h) on top of the folders below: every function checks what came from outside, calls one
 // function of the engine, the tokenizer or the GGUF reader, and hands its error on.  The machine's facts are in
-// machine.c. Invariant: what gets past this file is in range; below it a wrong id or position is a broken invariant.
+// env_report.c. Invariant: what gets past this file is in range; below it a wrong id or position is a broken invariant.
 #include "weft.h"
 #include "base/base.h"
 #include "base/str.h"
 #include "device/team.h"
+#include "engine/draft.h"
 #include "engine/engine.h"
 #include "engine/fail.h"
-#include "engine/look.h"
+#include "engine/float_rows.h"
+#include "engine/media_file.h"
+#include "engine/trace.h"
 #include "engine/profile.h"
 #include "engine/sampler.h"
 #include "engine/stop.h"
@@ -23,7 +26,8 @@
 #include <sys/random.h>
 
 struct weft_file { const gguf *g; gguf *owned; };              // owned: NULL where a model owns it
-struct weft_vocab { const tokenizer *t; tokenizer *owned; const gguf *g; };   // the same; g: the texts lie in its file
+// the same; g: the texts lie in its file
+struct weft_vocab { const tokenizer *t; tokenizer *owned; const gguf *g; struct vocab_tries *tries; };
 struct weft_encoder { text_encoder *e; const gguf *g; };
 struct weft_stream { const tokenizer *t; bool special; utf8_stream pending; str bytes, text; };
 struct weft_sampler { sampler *s; int32_t n_vocab; };
@@ -33,14 +37,14 @@ struct weft_model {
   weft_vocab vocab;
   int n_threads;
   int n_kept;                // positions that the KV cache holds
+  draft_measures drafts;
 };
 
-#define VERSION_(a, b, c) #a "." #b "." #c
-#define VERSION(a, b, c) VERSION_(a, b, c)
-_Static_assert(sizeof VERSION(WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR, WEFT_VERSION_PATCH) == sizeof WEFT_VERSION_STRING,
-               "weft.h and base.h give different versions");
+draft_measures *weft_model_drafts(weft_model *m) { return &m->drafts; }
+
 const char *weft_version(void) { return WEFT_VERSION_STRING; }
 void weft_free(void *p) { free(p); }
+void weft_log_to(weft_log *log, void *ctx) { warning_set(log, ctx); }
 
 // fail where what was wrong may be that the file was cut: then that is said, and not what the zeros in its place look
 // like.
@@ -65,6 +69,15 @@ int weft_file_open(const char *path, weft_file **out, weft_error *err) {
   error e = {0};
   gguf *g = NULL;
   if (gguf_open(path, &g, &e)) return fail(err, &e);
+  *out = xcalloc(1, sizeof **out);
+  **out = (weft_file){g, g};
+  return 0;
+}
+
+int weft_file_open_memory(const void *data, size_t n, const char *name, weft_file **out, weft_error *err) {
+  error e = {0};
+  gguf *g = NULL;
+  if (gguf_open_memory(data, n, name, &g, &e)) return fail(err, &e);
   *out = xcalloc(1, sizeof **out);
   **out = (weft_file){g, g};
   return 0;
@@ -192,7 +205,7 @@ char *weft_file_summary(const weft_file *f) {
   else str_addf(&s, " %.0fK ", n / 1e3);
   uint32_t type;
   const char *called = gguf_find(f->g, "general.file_type") && !gguf_u32(f->g, "general.file_type", &type, NULL)
-                         ? format_mixture_name(type)
+                         ? format_recipe_name(type)
                          : NULL;
   if (!called) str_add(&s, format->name);
   else if (!strncmp(called, format->name, strlen(format->name))) str_add(&s, called);
@@ -200,12 +213,14 @@ char *weft_file_summary(const weft_file *f) {
   return s.at;
 }
 
+const gguf *weft_file_gguf(const weft_file *f) { return f->g; }
+
 int weft_file_can_run(const weft_file *f, weft_error *err) {
   error e = {0};
   model *m = NULL;
   tokenizer *t = NULL;
-  int failed =
-    model_open(f->g, (model_kv){0}, &m, &e) || tokenizer_from_gguf(f->g, &t, &e) || gguf_check_size(f->g, &e);
+  int failed = media_file_is_model(f->g, &e) || model_open(f->g, (model_kv){0}, &m, &e) ||
+               tokenizer_from_gguf(f->g, &t, &e) || gguf_check_size(f->g, &e);
   model_close(m);
   tokenizer_free(t);
   return failed ? fail_cut(f->g, err, &e) : 0;
@@ -237,27 +252,34 @@ int weft_vocab_open(const weft_file *f, weft_vocab **out, weft_error *err) {
   tokenizer *t = NULL;
   if (tokenizer_from_gguf(f->g, &t, &e)) return fail_cut(f->g, err, &e);
   *out = xcalloc(1, sizeof **out);
-  **out = (weft_vocab){t, t, f->g};
+  **out = (weft_vocab){t, t, f->g, vocab_tries_new()};
   return 0;
 }
 
 void weft_vocab_close(weft_vocab *v) {
   if (!v) return;
+  vocab_tries_free(v->tries);
   tokenizer_free(v->owned);
   free(v);
 }
 
 const tokenizer *weft_vocab_tokenizer(const weft_vocab *v) { return v->t; }
+struct vocab_tries *weft_vocab_tries(const weft_vocab *v) { return v->tries; }
 int32_t weft_vocab_size(const weft_vocab *v) { return tokenizer_n_vocab(v->t); }
+_Static_assert((int)WEFT_TOKEN_BYTE == TOKEN_BYTE && (int)WEFT_TOKEN_CONTROL == TOKEN_CONTROL,
+               "weft.h numbers types of tokens as files do");
+enum weft_token_type weft_token_type(const weft_vocab *v, int32_t id) {
+  return (enum weft_token_type)tokenizer_token_type(v->t, id);
+}
+float weft_token_score(const weft_vocab *v, int32_t id) { return tokenizer_token_score(v->t, id); }
 bool weft_is_end(const weft_vocab *v, int32_t id) { return tokenizer_is_eog(v->t, id); }
 int32_t weft_bos(const weft_vocab *v) { return tokenizer_role(v->t, ROLE_bos); }
 int32_t weft_eos(const weft_vocab *v) { return tokenizer_role(v->t, ROLE_eos); }
 
-int weft_tokenize(const weft_vocab *v, const char *text, size_t n, unsigned flags, int32_t **ids, size_t *n_ids,
-                  weft_error *err) {
+int vocab_encode(const weft_vocab *v, text_view text, const encode_how *how, int32_t **ids, size_t *n_ids,
+                 weft_error *err) {
   error e = {0};
-  if (tokenizer_encode(v->t, text, n, flags & WEFT_ADD_SPECIAL, flags & WEFT_PARSE_SPECIAL, ids, n_ids, &e))
-    return fail_cut(v->g, err, &e);
+  if (tokenizer_encode_as(v->t, text, how, ids, n_ids, &e)) return fail_cut(v->g, err, &e);
   if (!gguf_check_size(v->g, &e)) return 0;
   free(*ids);
   *ids = NULL;
@@ -265,12 +287,37 @@ int weft_tokenize(const weft_vocab *v, const char *text, size_t n, unsigned flag
   return fail(err, &e);
 }
 
+int weft_tokenize_at_most(const weft_vocab *v, const char *text, size_t n, unsigned flags, size_t most, int32_t **ids,
+                          size_t *n_ids, weft_error *err) {
+  const encode_how how = {
+    .add_special = flags & WEFT_ADD_SPECIAL, .parse_special = flags & WEFT_PARSE_SPECIAL, .most = most};
+  return vocab_encode(v, (text_view){text, n}, &how, ids, n_ids, err);
+}
+
+int weft_tokenize(const weft_vocab *v, const char *text, size_t n, unsigned flags, int32_t **ids, size_t *n_ids,
+                  weft_error *err) {
+  return weft_tokenize_at_most(v, text, n, flags, 0, ids, n_ids, err);
+}
+
+static int fail_id(const int32_t *ids, size_t i, size_t n, int32_t n_vocab, weft_error *err) {
+  FAIL(err, "token id %d (number %zu of %zu) is outside the vocabulary: ids go from 0 to %d", ids[i], i + 1, n,
+       n_vocab - 1);
+}
+
+static bool is_of(int32_t id, int32_t n_vocab) { return id >= 0 && id < n_vocab; }
+
 // 0 if every id lies in 0..n_vocab-1.
 int weft_check_ids(const int32_t *ids, size_t n, int32_t n_vocab, weft_error *err) {
+  for (size_t i = 0; i < n; i++) if (!is_of(ids[i], n_vocab)) return fail_id(ids, i, n, n_vocab, err);
+  return 0;
+}
+
+// The same, where rows of floats may be among them.
+int weft_check_prompt(weft_model *m, const int32_t *ids, size_t n, weft_error *err) {
+  int32_t n_vocab = engine_n_vocab(m->e);
   for (size_t i = 0; i < n; i++)
-    if (ids[i] < 0 || ids[i] >= n_vocab)
-      FAIL(err, "token id %d (number %zu of %zu) is outside the vocabulary: ids go from 0 to %d", ids[i], i + 1, n,
-           n_vocab - 1);
+    if (!is_of(ids[i], n_vocab) && (ids[i] >= 0 || !float_rows_find(engine_float_table(m->e), ids[i], NULL)))
+      return fail_id(ids, i, n, n_vocab, err);
   return 0;
 }
 
@@ -415,7 +462,21 @@ void weft_template_close(weft_template *t) {
   free(t);
 }
 
-int weft_template_render(const weft_template *t, const weft_chat *c, char **text, size_t *n, weft_error *err) {
+const char *weft_template_text(const weft_template *t, size_t *n) {
+  *n = t->n_text;
+  return t->text;
+}
+
+char *weft_template_named(const char *name, const char **end) {
+  const char *unused;
+  return chat_template(name, end ? end : &unused);
+}
+
+const char *weft_template_name(size_t i) { return chat_template_name(i); }
+
+bool weft_template_reasons(const weft_template *t) { return answer_reasons((text_view){t->text, t->n_text}); }
+
+int template_render(const weft_template *t, const weft_chat *c, jinja_text *out, weft_error *err) {
   chat_input in = {.messages = {c->messages, c->n_messages},
                    .tools = {c->tools, c->n_tools},
                    .variables = {c->variables, c->n_variables},
@@ -424,17 +485,24 @@ int weft_template_render(const weft_template *t, const weft_chat *c, char **text
   in.bos = c->bos ? (text_view){c->bos, strlen(c->bos)} : (text_view){t->bos, t->n_bos};
   in.eos = c->eos ? (text_view){c->eos, strlen(c->eos)} : (text_view){t->eos, t->n_eos};
   error e = {0};
-  str s = {0};
-  str_add(&s, "");
+  *out = (jinja_text){0};
   if (!c->messages) error_set(&e, "there are no messages");
-  if (e.text[0] || chat_render(t->t, t->name, &in, &s, &e)) { str_free(&s); return fail(err, &e); }
-  *text = s.at;
-  *n = s.n;
+  if (e.text[0] || chat_render(t->t, t->name, &in, out, &e)) return fail(err, &e);
+  str_add(&out->text, "");
+  return 0;
+}
+
+int weft_template_render(const weft_template *t, const weft_chat *c, char **text, size_t *n, weft_error *err) {
+  jinja_text made;
+  if (template_render(t, c, &made, err)) return -1;
+  vec_free(&made.own);
+  *text = made.text.at;
+  *n = made.text.n;
   return 0;
 }
 
 _Static_assert(sizeof(weft_part) == sizeof(answer_part) && offsetof(weft_part, text) == offsetof(answer_part, text) &&
-                 offsetof(weft_part, id) == offsetof(answer_part, id) && (int)WEFT_CALL == (int)ANSWER_CALL,
+                 offsetof(weft_part, done) == offsetof(answer_part, done) && (int)WEFT_CALL == (int)ANSWER_CALL,
                "parts are handed on");
 int weft_answer_new(const weft_template *t, const char *prompt, size_t n_prompt, const char *tools, size_t n_tools,
                     weft_answer **out, weft_error *err) {
@@ -448,8 +516,12 @@ int weft_answer_new(const weft_template *t, const char *prompt, size_t n_prompt,
 size_t weft_answer_add(weft_answer *a, const char *text, size_t n, const weft_part **parts) {
   return answer_add(a, text, n, (const answer_part **)parts);
 }
-size_t weft_answer_end(weft_answer *a, const weft_part **parts) { return answer_end(a, (const answer_part **)parts); }
+size_t weft_answer_end(weft_answer *a, bool cut, const weft_part **parts) {
+  return answer_end(a, cut, (const answer_part **)parts);
+}
 bool weft_answer_in_content(const weft_answer *a) { return answer_in_content(a); }
+const char *weft_answer_reasoning_end(const weft_answer *a, char own[64]) { return answer_reasoning_end(a, own); }
+void weft_answer_keep_reasoning(weft_answer *a) { answer_keep_reasoning(a); }
 void weft_answer_free(weft_answer *a) { answer_free(a); }
 
 // ---- models ---------------------------------------------------------------------------------------------------------
@@ -459,7 +531,9 @@ int weft_default_threads(void) { return team_default_threads(); }
 _Static_assert(sizeof(weft_adapter) == sizeof(struct engine_adapter) &&
                  offsetof(weft_adapter, scale) == offsetof(struct engine_adapter, scale),
                "weft_model_open hands the array on");
-int weft_model_open(const char *path, const weft_options *opt, weft_model **out, weft_error *err) {
+// data: NULL: of the file at path.
+static int open_model(const char *path, const text_view *data, const weft_options *opt, weft_model **out,
+                      weft_error *err) {
   weft_options o = opt ? *opt : (weft_options){0};
   if (o.context < 0) FAIL(err, "the context is %d positions; it must be 0 or more", o.context);
   if (o.threads < 0 || o.threads > TEAM_MAX)
@@ -490,7 +564,12 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
                               .mtp = o.mtp,
                               .no_repack = o.no_repack,
                               .progress = o.progress,
-                              .progress_ctx = o.progress_ctx};
+                              .progress_ctx = o.progress_ctx,
+                              .stop = o.stop,
+                              .device = o.device,
+                              .in_memory = data,
+                              .data = data ? data->at : NULL,
+                              .n_data = data ? data->n : 0};
   error e = {0};
   engine *eng = NULL;
   if (engine_open(path, &eo, &eng, &e)) return fail(err, &e);
@@ -499,15 +578,31 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
   m->file.g = engine_gguf(eng);
   m->vocab.t = engine_tokenizer(eng);
   m->vocab.g = m->file.g;
+  m->vocab.tries = vocab_tries_new();
   m->n_threads = o.threads ? o.threads : team_default_threads();
   *out = m;
   return 0;
 }
 
+int weft_model_open(const char *path, const weft_options *opt, weft_model **out, weft_error *err) {
+  return open_model(path, NULL, opt, out, err);
+}
+
+int weft_model_open_memory(const void *data, size_t n, const char *name, const weft_options *opt, weft_model **out,
+                           weft_error *err) {
+  return open_model(name, &(text_view){data, n}, opt, out, err);
+}
+
 void weft_model_close(weft_model *m) {
   if (!m) return;
+  vocab_tries_free(m->vocab.tries);
   engine_close(m->e);
   free(m);
+}
+
+int weft_model_check(const weft_model *m, weft_error *err) {
+  error e = {0};
+  return engine_check(m->e, &e) ? fail(err, &e) : 0;
 }
 
 const weft_file *weft_model_file(const weft_model *m) { return &m->file; }
@@ -522,7 +617,7 @@ static int check_predicts(const weft_model *m, weft_error *err) {
   return 0;
 }
 
-static int check_span(const weft_model *m, const int32_t *ids, size_t n, int pos, weft_error *err) {
+static int check_span(weft_model *m, const int32_t *ids, size_t n, int pos, weft_error *err) {
   int n_ctx = engine_n_ctx(m->e);
   if (check_predicts(m, err)) return -1;
   if (n == 0) FAIL(err, "there are no tokens to evaluate");
@@ -530,7 +625,7 @@ static int check_span(const weft_model *m, const int32_t *ids, size_t n, int pos
     FAIL(err, "position %d does not follow the %d positions that were evaluated", pos, m->n_kept);
   if (n > (size_t)(n_ctx - pos))
     FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, pos, n_ctx);
-  return weft_check_ids(ids, n, engine_n_vocab(m->e), err);
+  return weft_check_prompt(m, ids, n, err);
 }
 
 // Of the row's first n numbers, those before the first that is NaN or +infinity. Blocks without a branch: vectors.
@@ -557,14 +652,14 @@ int weft_check_logits(const weft_model *m, const float *logits, int pos, error *
 int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const float **logits, weft_error *err) {
   if (check_span(m, ids, n, pos, err)) return -1;
   error e = {0};
-  const float *out = NULL;
+  engine_part p = {.ids = ids, .n = n, .pos = pos, .rows = logits != NULL};
   m->n_kept = pos;
-  int status = engine_eval(m->e, ids, n, pos, logits ? &out : NULL, &e);
+  int status = engine_run(m->e, &(engine_batch){.parts = &p, .n = 1, .alone = true}, &e);
   if (status) return status < 0 ? fail(err, &e) : status;
   m->n_kept = pos + (int)n;
   if (!logits) return 0;
-  if (weft_check_logits(m, out, pos + (int)n - 1, &e)) return fail(err, &e);
-  *logits = out;
+  if (weft_check_logits(m, p.logits, pos + (int)n - 1, &e)) return fail(err, &e);
+  *logits = p.logits;
   return 0;
 }
 
@@ -579,10 +674,11 @@ int weft_decode_rows(weft_model *m, const int32_t *ids, size_t n, int pos, size_
   if (first >= n) FAIL(err, "logits from token %zu on are wanted, but there are %zu tokens", first, n);
   struct checked_rows r = {.m = m, .pos = pos, .row = row, .ctx = ctx};
   m->n_kept = pos;
-  int at = engine_eval_rows(m->e, NULL, ids, n, pos, first, weft_checked_row, &r, &r.e);
-  if (at < 0 || r.e.text[0]) return fail(err, &r.e);
-  m->n_kept = at;
-  return engine_ended(m->e);
+  engine_part p = {.ids = ids, .n = n, .pos = pos, .rows = n - first, .row = weft_checked_row, .ctx = &r};
+  int status = engine_run(m->e, &(engine_batch){.parts = &p, .n = 1}, &r.e);
+  if (status < 0 || r.e.text[0]) return fail(err, &r.e);
+  m->n_kept = status ? pos : pos + (int)p.evaluated;
+  return status;
 }
 
 void weft_model_watch(weft_model *m, weft_watch *watch, void *ctx) { engine_watch(m->e, watch, ctx); }
@@ -591,12 +687,13 @@ int weft_model_sums(weft_model *m, const int32_t *ids, size_t n, engine_sums *se
   error e = {0};
   if (check_span(m, ids, n, 0, err)) return -1;
   m->n_kept = 0;
-  if (engine_eval_sums(m->e, ids, n, see, ctx, &e)) return fail(err, &e);
+  engine_part p = {.ids = ids, .n = n, .want = WANT_SUMS, .see = see, .ctx = ctx};
+  if (engine_run(m->e, &(engine_batch){.parts = &p, .n = 1}, &e)) return fail(err, &e);
   m->n_kept = (int)n;
   return 0;
 }
 
-void weft_model_settle(weft_model *m) { engine_settle(m->e); }
+void weft_model_promote_pages(weft_model *m) { engine_promote_pages(m->e); }
 
 void weft_model_stats(const weft_model *m, weft_stats *out) {
   struct engine_stats s = {0};
@@ -622,7 +719,7 @@ int weft_model_chunk(const weft_model *m) { return engine_chunk(m->e); }
 typedef struct profile_handle { weft_profile shown; struct profile p; weft_kernel_time kernels[]; } profile_handle;
 _Static_assert(offsetof(profile_handle, shown) == 0, "weft_profile_free gets the address of the handle");
 
-// What weft_profile_model and weft_model_look ask for.
+// What weft_profile_model and weft_model_trace ask for.
 static int check_steps(const weft_model *m, int prompt, int steps, int pos, weft_error *err) {
   enum { MOST = 10000 };
   int n_ctx = engine_n_ctx(m->e), chunk = engine_chunk(m->e);
@@ -642,10 +739,15 @@ int weft_profile_model(weft_model *m, int prompt, int steps, int pos, weft_profi
   struct profile p;
   m->n_kept = pos;
   if (profile_run(m->e, prompt, steps, pos, &p, &e)) { profile_free(&p); return fail(err, &e); }
-  profile_handle *h = xcalloc(1, sizeof *h + p.n_rows * sizeof *h->kernels);
-  h->p = p;
-  for (size_t i = 0; i < p.n_rows; i++) {
-    const struct profile_row *r = &p.rows[i];
+  *out = profile_shown(&p);
+  return 0;
+}
+
+weft_profile *profile_shown(struct profile *p) {
+  profile_handle *h = xcalloc(1, sizeof *h + p->n_rows * sizeof *h->kernels);
+  h->p = *p;
+  for (size_t i = 0; i < p->n_rows; i++) {
+    const struct profile_row *r = &p->rows[i];
     h->kernels[i] = (weft_kernel_time){r->name,
                                        r->role,
                                        r->count,
@@ -658,27 +760,28 @@ int weft_profile_model(weft_model *m, int prompt, int steps, int pos, weft_profi
                                        r->counted[COUNTED_CACHE_MISSES],
                                        r->counted[COUNTED_BRANCH_MISSES]};
   }
-  h->shown = (weft_profile){.tokens = p.tokens,
-                            .us = p.us,
-                            .overhead_us = p.overhead_us,
-                            .wait_us = p.wait_us,
+  h->shown = (weft_profile){.tokens = p->tokens,
+                            .parts = p->parts,
+                            .before_us = p->before_us,
+                            .us = p->us,
+                            .overhead_us = p->overhead_us,
+                            .wait_us = p->wait_us,
                             .no_counters = h->p.no_counters.text[0] ? h->p.no_counters.text : NULL,
-                            .limit_gb_s = p.limit_gb_s,
-                            .kernels_per_step = p.dispatches,
-                            .kernels_per_block = (double)p.dispatches / p.n_layer,
-                            .fusion_rate = p.dispatches ? (double)p.graph_ops / p.dispatches : 0,
+                            .limit_gb_s = p->limit_gb_s,
+                            .kernels_per_step = p->dispatches,
+                            .kernels_per_block = (double)p->dispatches / p->n_layer,
+                            .fusion_rate = p->dispatches ? (double)p->graph_ops / p->dispatches : 0,
                             .kernels = h->kernels,
-                            .n_kernels = p.n_rows};
-  *out = &h->shown;
-  return 0;
+                            .n_kernels = p->n_rows};
+  return &h->shown;
 }
 
-int weft_model_look(weft_model *m, int prompt, int steps, int pos, char **text, size_t *n, weft_error *err) {
+int weft_model_trace(weft_model *m, int prompt, int steps, int pos, char **text, size_t *n, weft_error *err) {
   if (check_steps(m, prompt, steps, pos, err)) return -1;
   error e = {0};
   str s = {0};
   m->n_kept = pos;
-  if (look_run(m->e, prompt, steps, pos, &s, &e)) { str_free(&s); return fail(err, &e); }
+  if (trace_run(m->e, prompt, steps, pos, &s, &e)) { str_free(&s); return fail(err, &e); }
   *text = s.at;
   *n = s.n;
   return 0;
@@ -733,6 +836,14 @@ int weft_sample(weft_sampler *s, const float *logits, int32_t *id, weft_error *e
   int32_t drawn = sampler_sample(s->s, logits);
   if (drawn < 0) FAIL(err, "no token can be drawn: all %d are banned", s->n_vocab);
   *id = drawn;
+  return 0;
+}
+
+int weft_sampler_logprobs(const weft_sampler *s, int32_t id, double *of_id, weft_logprob *top, int32_t n_top,
+                          int32_t *n_out, weft_error *err) {
+  if (weft_check_ids(&id, 1, s->n_vocab, err)) return -1;
+  if (n_top < 0) FAIL(err, "%d log-probabilities were asked for", n_top);
+  *n_out = sampler_logprobs(s->s, id, of_id, (struct logprob *)top, n_top);
   return 0;
 }
 

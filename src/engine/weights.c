@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "device/memory.h"
-#include "engine/places.h"
+#include "engine/layer_split.h"
 
 enum {
   STREAM_ALIGN = 4096,
@@ -31,7 +31,7 @@ static void stop_touching(weights *w) {
 
 // Whether somebody here reads it.
 static bool is_read(const weights *w, const gguf_tensor *t) {
-  int layer = places_layer_of(t);
+  int layer = layer_split_layer_of(t);
   return layer < 0 || (layer >= w->from && layer < w->to);
 }
 
@@ -85,7 +85,7 @@ void weights_read_ahead(const weights *w) {
   }
 }
 
-bool weights_settle(weights *w, double seconds) {
+bool weights_promote_pages(weights *w, double seconds) {
   for (double end = now_s() + seconds; w->promoted + MEMORY_ALIGN <= w->used && now_s() < end;
        w->promoted += MEMORY_ALIGN)
     // no huge pages to be had: they stay as they are
@@ -95,12 +95,12 @@ bool weights_settle(weights *w, double seconds) {
   return w->settled = true;
 }
 
-void weights_give_back(const weights *w, int64_t number, double from, double to) {
-  const gguf_tensor *t = gguf_tensor_at(w->file, (size_t)number);
+void weights_give_back(const gguf *file, int64_t number, double from, double to) {
+  const gguf_tensor *t = gguf_tensor_at(file, (size_t)number);
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)t->data;
   uintptr_t first = (at + (uintptr_t)((double)t->nbytes * from) + page - 1) / page * page,
             end = (at + (uintptr_t)((double)t->nbytes * to)) / page * page;
-  if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
+  if (first < end && !gguf_in_memory(file)) madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
 void weights_free(weights *w) {

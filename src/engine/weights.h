@@ -38,10 +38,10 @@ void *weights_stream(weights *w, int64_t number, uint64_t layout, int64_t size, 
 void weights_filled(weights *w, int64_t number);
 // Loading writes plain pages, which the machine has at hand; reading is faster from huge ones. Moves weights into huge
 // pages for about so many seconds; true when nothing is left to move. Not while a kernel runs.
-bool weights_settle(weights *w, double seconds);
+bool weights_promote_pages(weights *w, double seconds);
 // The part from .. to (fractions) of the tensor is not read from the file any more: its pages are given back, so that
 // file and stream are never both resident.
-void weights_give_back(const weights *w, int64_t number, double from, double to);
+void weights_give_back(const gguf *file, int64_t number, double from, double to);
 // Once everything is filled: what is left to read from the file as it lies, an embedding's rows, begins to come into
 // memory, before a token waits for it.
 void weights_read_ahead(const weights *w);

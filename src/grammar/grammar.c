@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define COUNT_MOST (1u << 28)        // letters that are counted; more are not told from any number
 #define WORK_MAX (1u << 25)          // steps spent on making automata deterministic: half a second or so
 
 int grammar_fail(const compiler *c, const char *fmt, ...) {
@@ -100,20 +101,64 @@ static void append(automaton *to, const automaton *part) {
   }
 }
 
+static int machine_fits(const compiler *c) {
+  if (c->g->a.states.n <= GRAMMAR_STATES_MAX && c->g->a.edges.n <= 4 * GRAMMAR_STATES_MAX) return 0;
+  return grammar_fail(c, "and those before it need more than %u states", GRAMMAR_STATES_MAX);
+}
+
+// A callee that counts, if that matters.
+static int build_counting(compiler *c, uint32_t callee) {
+  const gx *x = c->bodies.at[callee].x;
+  automaton part = {0};
+  struct g_count table = {0};
+  int status = nfa_count(c, x, &part, &table);
+  if (!status) {
+    struct g_callee *k = &c->g->callees.at[callee];
+    uint32_t most = x->max > COUNT_MOST ? GRAMMAR_INF : x->max;
+    bool never = !count_can_end(&table, 0, x->min, most);
+    k->start = table.first = (uint32_t)c->g->a.states.n;
+    k->counts = !never && !count_is_void(&table, x->min, most);
+    k->min = table.least[0] >= x->min ? 0 : x->min;
+    k->max = most;
+    for (size_t i = 0; i < part.states.n; i++) {
+      if (k->counts) part.states.at[i].count = (uint32_t)c->g->counts.n + 1;
+      if (never) { part.states.at[i].accept = false; part.states.at[i].n_edges = 0; }
+    }
+    append(&c->g->a, &part);
+    if (k->counts) vec_push(&c->g->counts, table);
+  }
+  if (status || !c->g->callees.at[callee].counts) { free(table.rows); free(table.least); }
+  automaton_free(&part);
+  return status;
+}
+
+// Of an automaton, and of what making it deterministic keeps beside each state.
+static size_t nfa_bytes(const nfa *n) {
+  return n->edges.cap * sizeof *n->edges.at + n->first.cap * 5 * sizeof *n->first.at;
+}
+
 static int build_callee(compiler *c, uint32_t callee) {
+  if (c->bodies.at[callee].x->kind == GX_COUNT && !grammar_writes_out(c->bodies.at[callee].x)) {
+    int failed = build_counting(c, callee);
+    return failed ? failed : machine_fits(c);
+  }
   nfa n = {0};
   automaton part = {0};
   uint32_t start = nfa_state(&n), end = nfa_state(&n);
+  account *of = account_here();
   int status = nfa_build(c, &n, c->bodies.at[callee].x, start, end, false, 0);
+  size_t bytes = nfa_bytes(&n);
+  account_add(of, bytes);
+  if (!status && !account_left(of)) status = account_check(c->err);
   if (!status) {
     uint32_t limit = n.first.n < 1000 ? 8000 : (uint32_t)(8 * n.first.n);
     if (!dfa_make(&n, start, end, limit, &c->work, &part)) nfa_keep(&n, end, &part);
     c->g->callees.at[callee].start = (uint32_t)c->g->a.states.n;
     append(&c->g->a, &part);
-    if (c->g->a.states.n > GRAMMAR_STATES_MAX || c->g->a.edges.n > 4 * GRAMMAR_STATES_MAX)
-      status = grammar_fail(c, "and those before it need more than %u states", GRAMMAR_STATES_MAX);
+    status = machine_fits(c);
   }
   nfa_free(&n);
+  account_give(of, bytes);
   automaton_free(&part);
   return status;
 }
@@ -253,7 +298,8 @@ static void trim(grammar *g) {
 
 static void find_empty(grammar *g) {
   bool *callee_empty = xcalloc(g->callees.n, 1), *empty = holds(g, false, callee_empty);
-  for (uint32_t k = 0; k < g->callees.n; k++) g->callees.at[k].nullable = callee_empty[k];
+  for (uint32_t k = 0; k < g->callees.n; k++)
+    g->callees.at[k].nullable = callee_empty[k] && !(g->callees.at[k].counts && g->callees.at[k].min);
   for (uint32_t k = 0; k < g->callees.n; k++)   // repetitions of what may be empty may be empty: then none is needed
     if (g->callees.at[k].loop && callee_empty[g->callees.at[k].body]) g->callees.at[k].min = 0;
   free(callee_empty);
@@ -292,7 +338,20 @@ static void classify(grammar *g) {
   }
 }
 
+// It exists already: what is too much is noticed by whoever makes the next thing.
+static void charge_grammar(grammar *g) {
+  const automaton *a = &g->a;
+  g->of = account_here();
+  g->bytes = a->states.cap * sizeof *a->states.at + a->edges.cap * sizeof *a->edges.at +
+             a->calls.cap * sizeof *a->calls.at + a->tokens.cap * sizeof *a->tokens.at +
+             g->callees.cap * sizeof *g->callees.at;
+  for (size_t i = 0; i < g->counts.n; i++)
+    g->bytes += (uint64_t)g->counts.at[i].n_rows * g->counts.at[i].n_states / 8;
+  account_add(g->of, g->bytes);
+}
+
 int grammar_compile(const grammar_source *s, int32_t root, grammar **out, error *err) {
+  if (account_check(err)) return -1;
   if (s->too_large) return error_set(err, "the grammar has more than %u parts", GRAMMAR_NODES_MAX);
   compiler c = {.src = s,
                 .g = xcalloc(1, sizeof *c.g),
@@ -319,6 +378,7 @@ int grammar_compile(const grammar_source *s, int32_t root, grammar **out, error 
   free(c.recursive);
   free(c.callee_of_rule);
   c.g->work = WORK_MAX - c.work;
+  charge_grammar(c.g);
   if (status) grammar_free(c.g);
   else *out = c.g;
   return status;
@@ -326,7 +386,10 @@ int grammar_compile(const grammar_source *s, int32_t root, grammar **out, error 
 
 void grammar_free(grammar *g) {
   if (!g) return;
+  account_give(g->of, g->bytes);
   automaton_free(&g->a);
+  for (size_t i = 0; i < g->counts.n; i++) { free(g->counts.at[i].rows); free(g->counts.at[i].least); }
+  vec_free(&g->counts);
   vec_free(&g->callees);
   free(g);
 }

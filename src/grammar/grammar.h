@@ -10,6 +10,7 @@
 //                      are called
 //   grammar_dfa.c      each automaton made deterministic and trimmed; calls of rules are symbols like bytes;
 //                      intersections
+//   grammar_count.c    automata whose texts have a number of letters
 //   grammar_match.c    all rules' automata together with a stack: the state after some text (machine.h)
 //   grammar_mask.c     a state and the vocabulary's tokens: which are allowed
 //
@@ -56,14 +57,15 @@ enum gx_kind {
   GX_LIST,       // of items, in order, some optional, with separators: see gx_list
   GX_AND,        // matched by both of two, which are regular (no calls)
   GX_MINUS,      // matched by the first and not by the second
-  GX_MULTIPLE    // a decimal integer without sign that is a multiple of min
+  GX_COUNT,      // matched by sub[0], which is regular, and of min to max letters, each of which sub[1] matches
+  GX_MULTIPLE    // a decimal without sign, of at most max digits after the point: a multiple of min / 10^max
 };
 typedef struct gx gx;
 struct gx {
   uint8_t kind;
   bool negated;                  // TOKEN
   uint32_t n;                    // sub, bytes, ranges
-  uint32_t min, max;             // REPEAT; LIST: entries; MULTIPLE: min
+  uint32_t min, max;             // REPEAT, COUNT; LIST: entries; MULTIPLE: min
   int32_t id;                    // RULE, TOKEN: which; LIST: items
   // states that its automaton takes, about, and bytes of its longest text (grammar_check.c)
   uint32_t size, longest;
@@ -99,7 +101,9 @@ gx *gx_rule(grammar_source *s, int32_t rule);
 gx *gx_token(grammar_source *s, int32_t id, bool negated);
 gx *gx_and(grammar_source *s, gx *a, gx *b);
 gx *gx_minus(grammar_source *s, gx *a, gx *b);
-gx *gx_multiple(grammar_source *s, uint32_t of);
+// x of min to max letters.  A letter is finite, begins no other letter, and is not empty.
+gx *gx_count(grammar_source *s, gx *x, gx *letter, uint32_t min, uint32_t max);
+gx *gx_multiple(grammar_source *s, uint32_t of, uint32_t digits);   // of / 10^digits
 // Items in this order, with sep between them; those that are not required may be left out.  rest (may be NULL) may
 // follow any number of times.  Of all of them there are at least min and at most max (GRAMMAR_INF: any number).
 gx *gx_list(grammar_source *s, gx *const *items, const bool *required, size_t n, gx *sep, gx *rest, uint32_t min,

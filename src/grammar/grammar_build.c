@@ -220,9 +220,18 @@ gx *gx_token(grammar_source *s, int32_t id, bool negated) {
 gx *gx_and(grammar_source *s, gx *a, gx *b) { return with(s, GX_AND, a, b); }
 gx *gx_minus(grammar_source *s, gx *a, gx *b) { return with(s, GX_MINUS, a, b); }
 
-gx *gx_multiple(grammar_source *s, uint32_t of) {
+gx *gx_count(grammar_source *s, gx *x, gx *letter, uint32_t min, uint32_t max) {
+  if (!min && max == GRAMMAR_INF) return x;
+  gx *out = with(s, GX_COUNT, x, letter);
+  out->min = min;
+  out->max = max;
+  return out;
+}
+
+gx *gx_multiple(grammar_source *s, uint32_t of, uint32_t digits) {
   gx *x = new_gx(s, GX_MULTIPLE, 0);
   x->min = of;
+  x->max = digits;
   return x;
 }
 

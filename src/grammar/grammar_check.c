@@ -9,6 +9,7 @@
 
 #define HUGE_SIZE (1u << 24)
 #define SMALL 12                     // states of a rule that is always put in place
+#define WRITE_OUT 12                 // letters: fewer are not counted
 #define WORD_BYTES 12                // a rule of short texts alone is a part of a word:
 #define WORD_STATES 160              // it may be larger
 
@@ -21,7 +22,7 @@ static void each_call(compiler *c, gx *x, uint32_t seen, void (*fn)(void *, int3
   x->seen = seen;
   if (x->kind == GX_RULE) { fn(ctx, x->id); return; }
   bool has_sub = x->kind == GX_SEQ || x->kind == GX_ALT || x->kind == GX_REPEAT || x->kind == GX_LIST ||
-                 x->kind == GX_AND || x->kind == GX_MINUS;
+                 x->kind == GX_COUNT || x->kind == GX_AND || x->kind == GX_MINUS;
   for (uint32_t i = 0; has_sub && i < x->n; i++) each_call(c, x->sub[i], seen, fn, ctx);
 }
 
@@ -79,11 +80,21 @@ static void measure(compiler *c, gx *x, uint32_t seen) {
     size = times(x->sub[0]->size, x->sub[1]->size);
     longest = x->sub[0]->longest;
     break;
-  case GX_MULTIPLE: size = x->min; longest = HUGE_SIZE; break;
+  case GX_COUNT:
+    for (uint32_t i = 0; i < 2; i++) measure(c, x->sub[i], seen);
+    size = grammar_writes_out(x) ? times(x->sub[0]->size, x->max == GRAMMAR_INF ? x->min : x->max) : 2;
+    longest = HUGE_SIZE;
+    break;
+  case GX_MULTIPLE: size = times(x->min, x->max + 2); longest = HUGE_SIZE; break;
   default: die("grammar: an expression of kind %d", x->kind);
   }
   x->size = plus(size, 1);
   x->longest = longest;
+}
+
+bool grammar_writes_out(const gx *count) {
+  uint32_t most = count->max == GRAMMAR_INF ? count->min : count->max;
+  return most <= WRITE_OUT || (uint64_t)count->sub[0]->size * most <= 64;
 }
 
 bool grammar_inlines(const compiler *c, int32_t rule) {

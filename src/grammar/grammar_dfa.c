@@ -170,7 +170,7 @@ bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, uint64
     byte_edges(&m, s);
     other_edges(&m, s);
     state_end(out);
-    fits = m.sets.n <= limit && *work;
+    fits = m.sets.n <= limit && *work && account_left(account_here());
   }
   vec_free(&m.sets);
   vec_free(&m.members);
@@ -223,8 +223,7 @@ bool dfa_product(const automaton *a, const automaton *b, bool minus, uint64_t *w
   map ids = {0};
   VEC(struct pair) pairs = {0};
   bool fits = true;
-  vec_push(&pairs, ((struct pair){0, 0, from}));
-  map_set(&ids, 0, (void *)1);
+  vec_push(&pairs, ((struct pair){0, 0, from}));          // not in ids: nothing leads back to a state that is not ours
   for (size_t i = 0; i < pairs.n && fits; i++) {
     struct pair p = pairs.at[i];
     bool accepts_b = p.b != NO_STATE && b->states.at[p.b].accept;
@@ -252,5 +251,46 @@ bool dfa_product(const automaton *a, const automaton *b, bool minus, uint64_t *w
   }
   map_free(&ids);
   vec_free(&pairs);
+  return fits;
+}
+
+bool dfa_letters(const automaton *a, const automaton *letters, uint64_t *work, automaton *out) {
+  map ids = {0};
+  VEC(struct pair) pairs = {0};
+  bool fits = true;
+  *out = (automaton){0};
+  vec_push(&pairs, ((struct pair){0, 0, 0}));
+  map_set(&ids, 0, (void *)1);
+  for (size_t i = 0; i < pairs.n && fits; i++) {
+    struct pair p = pairs.at[i];
+    const struct g_state *s = &a->states.at[p.a];
+    state_begin(out);
+    out->states.at[i].whole = letters->states.at[p.b].accept;
+    out->states.at[i].accept = s->accept && letters->states.at[p.b].accept;
+    for (uint32_t e = s->edge0; e < s->edge0 + s->n_edges; e++)
+      for (unsigned lo = a->edges.at[e].lo, hi; lo <= a->edges.at[e].hi; lo = hi + 1) {
+        uint32_t nb = after(letters, p.b, lo), na = a->edges.at[e].to;
+        for (hi = lo; hi < a->edges.at[e].hi && after(letters, p.b, hi + 1) == nb; hi++) { }
+        if (nb == NO_STATE) continue;
+        void *found = NULL;
+        uint64_t key = (uint64_t)na << 32 | nb;
+        if (!map_get(&ids, key, &found)) {
+          vec_push(&pairs, ((struct pair){na, nb, 0}));
+          found = (void *)(uintptr_t)pairs.n;
+          map_set(&ids, key, found);
+        }
+        vec_push(&out->edges, ((struct g_edge){(uint32_t)(uintptr_t)found - 1, (uint8_t)lo, (uint8_t)hi}));
+      }
+    state_end(out);
+    uint64_t cost = 16 + 4 * (uint64_t)s->n_edges;
+    fits = pairs.n <= GRAMMAR_STATES_MAX / 8 && *work > cost;
+    *work -= fits ? cost : 0;
+  }
+  map_free(&ids);
+  vec_free(&pairs);
+  if (!fits) {
+    automaton_free(out);
+    *out = (automaton){0};
+  }
   return fits;
 }

@@ -7,6 +7,7 @@
 // states, and masks, whatever they count.
 #ifndef WEFT_GRAMMAR_IMPL_H
 #define WEFT_GRAMMAR_IMPL_H
+#include "base/account.h"
 #include "grammar/grammar.h"
 
 #define NO_STATE UINT32_MAX
@@ -20,6 +21,8 @@ struct g_state {
   uint32_t edge0, call0, token0;              // first of its edges, calls, token edges
   uint32_t n_edges, n_calls, n_tokens;
   uint32_t loop;                              // the body's callee, if this is a loop state; else NO_STATE
+  uint32_t count;                             // of the table of a counting callee, + 1; 0: it is of no such
+  bool whole;                                 // of those: a whole number of letters has been read
   bool accept;                                // the callee may end here
   bool last;                                  // and does nothing else
   bool many;                                  // edges overlap
@@ -35,19 +38,32 @@ void automaton_free(automaton *a);
 struct g_callee {
   uint32_t start;                             // NO_STATE: not made yet
   bool loop, nullable;
+  bool counts;                                // its places count letters, from min and max on
   // a body that says by itself where it ends: calls nothing, and no text of it begins another
   bool plain;
-  uint32_t body, min, max;                    // of a loop; body is a callee
+  uint32_t body, min, max;                    // of a loop, or of one that counts; body is a callee
   uint32_t loop_state;                        // of a body: the state of its loops; NO_STATE: it has none
+};
+
+// Of a callee that counts: its states are first .. first + n_states - 1.  Row n of the table holds those from which n
+// more letters may end its text; settled: all rows after the last one are like it.
+struct g_count {
+  uint32_t first, n_states, n_rows;
+  uint64_t *rows;
+  uint32_t *least, farthest;                  // fewest letters to an end (GRAMMAR_INF: none), and the most of these
+  bool settled, full;                         // full: the last row has every state that has an end
 };
 
 struct grammar {
   automaton a;
   VEC(struct g_callee) callees;
+  VEC(struct g_count) counts;
   uint32_t root;                              // a callee
   uint8_t class_of[256];                      // bytes that no edge tells apart are one class
   uint32_t n_classes;
   uint64_t work;                              // that compiling took
+  account *of;                                // who pays for its bytes
+  size_t bytes;
 };
 
 // ---- compiling ------------------------------------------------------------------------------------------------------
@@ -79,6 +95,16 @@ typedef struct compiler {
   error *err;
 } compiler;
 
+// Whether a count of letters is written out, as an intersection, and not counted.
+bool grammar_writes_out(const gx *count);
+// What `letters` (any number of letters) accepts of `a`: deterministic, with `whole` of its states.  False: too large.
+bool dfa_letters(const automaton *a, const automaton *letters, uint64_t *work, automaton *out);
+// The table of an automaton; false: it were too large.  Of the states 0 .. n - 1.
+bool count_table(const automaton *a, uint32_t min, uint32_t max, uint64_t *work, struct g_count *out);
+// Whether from a state min to max more letters may end the text.
+bool count_can_end(const struct g_count *c, uint32_t state, uint32_t min, uint32_t max);
+bool count_is_void(const struct g_count *c, uint32_t min, uint32_t max);       // all of its texts have so many letters
+
 #define GRAMMAR_TOO_DEEP "has parts in parts, and the stack has no room for more"
 int grammar_check(compiler *c);               // sizes, recursion.  -1: too deep
 bool grammar_inlines(const compiler *c, int32_t rule);
@@ -87,6 +113,8 @@ uint32_t grammar_loop(compiler *c, const gx *body, uint32_t min, uint32_t max);
 int grammar_fail(const compiler *c, const char *fmt, ...) PRINTF_LIKE(2, 3);   // "line 3: rule 'a': ..."
 // From an expression to states: adds paths from one state to another.  regular: everything in place, no calls.
 int nfa_build(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, bool regular, int depth);
+// What a GX_COUNT is made of: its automaton, deterministic, and the table of that.
+int nfa_count(compiler *c, const gx *x, automaton *out, struct g_count *table);
 // Deterministic.  False: more than `limit` states, or no work is left.
 bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, uint64_t *work, automaton *out);
 // The states as they are, the first of which is number 0: where a deterministic automaton were too large.

@@ -1,12 +1,13 @@
 // grammar_machine: the state of a machine after some text, kept once each.
 //
-// A place is a state of the machine's table with the counts that a loop state has, and a frame: what follows when its
-// callee ends.  A frame is the set of places from which the callee was called, each as it will be after the call; so
-// places of one callee that was called at one point of the text share a frame, however many ways lead there, and
-// recursion to the left is a frame that refers to itself.  A call after which nothing is left to do takes over the
-// frame of its caller: recursion to the right does not pile up.  A state is a set of places.  Places, frames and states
-// are kept once (equal ones have one number), and what a byte makes of a state is remembered, so a text that goes on
-// like an earlier one costs a look-up a byte.
+// A place is a state of the machine's table with the counts that a loop state has (of rounds) and a state of a callee
+// that counts (of letters: how many more are needed and how many are possible; GRAMMAR_INF stays what it is), and a
+// frame: what follows when its callee ends.  A frame is the set of places from which the callee was called, each as it
+// will be after the call; so places of one callee that was called at one point of the text share a frame, however many
+// ways lead there, and recursion to the left is a frame that refers to itself.  A call after which nothing is left to
+// do takes over the frame of its caller: recursion to the right does not pile up.  A state is a set of places.  Places,
+// frames and states are kept once (equal ones have one number), and what a byte makes of a state is remembered, so a
+// text that goes on like an earlier one costs a look-up a byte.
 //
 // Numbers are only good until store_tidy, which throws away all that no matcher refers to.  Look next: grammar_match.c.
 #ifndef WEFT_GRAMMAR_MACHINE_H

@@ -355,7 +355,8 @@ static void walk_plain(store *s, const struct part *p, uint32_t state, struct fi
 // Tokens as bits, or as ids where they are few or have rounds.
 // most: of the rounds
 struct piece { uint64_t *bits; int32_t *ids; uint16_t *rounds, *ends; uint32_t n_ids, most, n_pops; struct pop *pops; };
-struct piece_key { uint32_t q, loop, min, max, part; };
+// own_min, own_max: of a state that counts letters
+struct piece_key { uint32_t q, loop, min, max, part, own_min, own_max; };
 
 static const struct g_callee *loop_body(const store *s, uint32_t loop) {
   return &s->g->callees.at[s->g->a.states.at[loop].loop];
@@ -367,7 +368,7 @@ static struct piece *piece_new(store *s, struct piece_key key) {
   const struct g_callee *body = key.loop == NO_STATE ? NULL : loop_body(s, key.loop);
   bool plain = body && body->plain;
   struct place frame = {key.loop, key.min, plain ? GRAMMAR_INF : key.max, FRAME_UNKNOWN},
-               at = {key.q, 0, 0, FRAME_UNKNOWN};
+               at = {key.q, key.own_min, key.own_max, FRAME_UNKNOWN};
   if (body) at.frame = store_frame(s, &frame, 1);
   struct place places[2] = {at};
   uint32_t state = store_state(s, places, 1, false, false);
@@ -448,17 +449,33 @@ static void add_after(store *s, const struct part *p, const struct piece *piece,
     }
 }
 
-// Adds what the state q allows in front of a frame.  loop (may be NULL): the frame is that of a loop's body, and this
-// is the place after it. What follows the frame's end are the places after[0 .. n - 1].
-static void add_pieces(store *s, uint32_t q, const struct place *loop, const struct place *after, size_t n,
+// Letters that no token of a part can exhaust are all alike: then one piece serves every count.
+static void own_counts(const store *s, struct place p, const struct part *part, struct piece_key *key) {
+  uint32_t number = s->g->a.states.at[p.q].count, longest = part->longest;
+  key->own_min = key->own_max = 0;
+  if (!number) return;
+  const struct g_count *c = &s->g->counts.at[number - 1];
+  key->own_min = p.min;
+  key->own_max = p.max;
+  bool open = p.max == GRAMMAR_INF || (p.max >= longest && p.max - longest >= c->farthest);
+  if (!p.min && open) key->own_max = GRAMMAR_INF;
+  if (p.min > longest && c->settled && c->full && p.max >= longest && p.max - longest >= c->n_rows)
+    key->own_min = key->own_max = GRAMMAR_INF;
+}
+
+// Adds what the state of p allows in front of a frame.  loop (may be NULL): the frame is that of a loop's body, and
+// this is the place after it. What follows the frame's end are the places after[0 .. n - 1].
+static void add_pieces(store *s, struct place p, const struct place *loop, const struct place *after, size_t n,
                        uint64_t *mask) {
   uint32_t follow = STATE_NONE;
   for (uint32_t k = 0; k < PARTS && !s->failed; k++) {
-    const struct part *p = &s->v->part[k];
-    struct piece_key key = {q, NO_STATE, 0, 0, k};
-    if (!p->n) continue;
+    const struct part *part = &s->v->part[k];
+    struct piece_key key = {p.q, NO_STATE, 0, 0, k, 0, 0};
+    if (!part->n) continue;
+    own_counts(s, p, part, &key);
     if (loop) {
-      bool endless = !loop_body(s, loop->q)->plain && loop->max > p->longest && (!loop->min || loop->min > p->longest);
+      bool endless =
+        !loop_body(s, loop->q)->plain && loop->max > part->longest && (!loop->min || loop->min > part->longest);
       key.loop = loop->q;
       key.min = endless && loop->min ? GRAMMAR_INF : 0;
       key.max = endless ? GRAMMAR_INF : COUNTED;
@@ -476,21 +493,21 @@ static void add_pieces(store *s, uint32_t q, const struct place *loop, const str
     if ((!piece->n_pops && !piece->ends) || !n) continue;
     if (!follow) follow = store_closure(s, after, n);
     if (follow == STATE_DEAD || !s->states.at[follow].n) continue;
-    add_after(s, p, piece, loop, follow, mask);
+    add_after(s, part, piece, loop, follow, mask);
   }
 }
 
 static void add_place(store *s, struct place p, uint64_t *mask) {
   struct frame f = s->frames.at[p.frame];
-  if (p.frame < FRAME_FIRST) { add_pieces(s, p.q, NULL, NULL, 0, mask); return; }
+  if (p.frame < FRAME_FIRST) { add_pieces(s, p, NULL, NULL, 0, mask); return; }
   VEC(struct place) plain = {0};
   for (uint32_t i = 0; i < f.n && !s->failed; i++) {
     struct place c = f.at[i];
     if (c.q == NO_STATE || s->g->a.states.at[c.q].loop == NO_STATE) { vec_push(&plain, c); continue; }
     struct frame outer = s->frames.at[c.frame];
-    add_pieces(s, p.q, &c, outer.at, outer.n, mask);
+    add_pieces(s, p, &c, outer.at, outer.n, mask);
   }
-  if (plain.n) add_pieces(s, p.q, NULL, plain.at, plain.n, mask);
+  if (plain.n) add_pieces(s, p, NULL, plain.at, plain.n, mask);
   vec_free(&plain);
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUDGET (1 << 23)             // places visited by one call from outside
+#define BUDGET (1 << 22)             // places looked at by one call from outside, 50 to 100 ns each
 #define MEMORY_TIDY (64u << 20)      // bytes that are not tidied up
 #define MEMORY_MAX (256u << 20)      // bytes at which a call gives up
 
@@ -43,6 +43,7 @@ void *store_keep(store *s, const void *at, size_t n) {
 }
 
 uint32_t store_frame(store *s, struct place *places, size_t n) {
+  spend(s, n);
   n = sort_places(places, n);
   void *found = NULL;
   if (smap_get(&s->frame_ids, (const char *)places, n * sizeof *places, &found)) return (uint32_t)(uintptr_t)found;
@@ -50,7 +51,6 @@ uint32_t store_frame(store *s, struct place *places, size_t n) {
   uint32_t id = (uint32_t)s->frames.n;
   vec_push(&s->frames, ((struct frame){copy, (uint32_t)n, id, 1}));
   smap_set(&s->frame_ids, (const char *)copy, n * sizeof *places, (void *)(uintptr_t)id);
-  spend(s, n);
   return id;
 }
 
@@ -58,6 +58,7 @@ uint32_t store_frame(store *s, struct place *places, size_t n) {
 // FRAME_LOCAL marks numbers within the group.  The number of the first.
 static uint32_t store_group(store *s, const uint32_t *key, size_t words, uint32_t group_n) {
   void *found = NULL;
+  spend(s, words);
   if (smap_get(&s->frame_ids, (const char *)key, words * sizeof *key, &found)) return (uint32_t)(uintptr_t)found;
   const uint32_t *copy = store_keep(s, key, words * sizeof *key);
   uint32_t first = (uint32_t)s->frames.n;
@@ -70,11 +71,11 @@ static uint32_t store_group(store *s, const uint32_t *key, size_t words, uint32_
     vec_push(&s->frames, ((struct frame){at, n, first, group_n}));
     i += 2 + 4 * (size_t)n;
   }
-  spend(s, words);
   return first;
 }
 
 uint32_t store_state(store *s, struct place *places, size_t n, bool ends, bool pops) {
+  spend(s, n + 8);
   n = sort_places(places, n);
   if (!n && !ends && !pops) return STATE_DEAD;
   s->key.n = 0;
@@ -87,7 +88,6 @@ uint32_t store_state(store *s, struct place *places, size_t n, bool ends, bool p
   uint32_t id = (uint32_t)s->states.n;
   vec_push(&s->states, ((struct mstate){.at = copy, .n = (uint32_t)n, .ends = ends, .pops = pops}));
   smap_set(&s->state_ids, (const char *)copy, bytes, (void *)(uintptr_t)id);
-  spend(s, n + 8);
   return id;
 }
 
@@ -125,11 +125,12 @@ static size_t slot(const store *s, struct place p) {
 }
 
 static void put_place(store *s, struct place p) {
+  if (s->failed) return;
+  spend(s, 1);                            // also of a place that is there already: ambiguous grammars come to it again
   size_t at = slot(s, p);
   if (s->seen.at[at]) return;
   vec_push(&s->places, p);
   s->seen.at[at] = (uint32_t)s->places.n;
-  spend(s, 1);
   if (s->places.n * 2 <= s->seen.n) return;
   size_t n = s->seen.n * 2;
   s->seen.n = 0;
@@ -157,7 +158,7 @@ static struct local *local_frame(store *s, uint32_t callee) {
   l->needed = l->done = false;
   const struct g_callee *c = &s->g->callees.at[callee];
   struct place first = {c->start, 0, 0, FRAME_LOCAL | s->n_locals++};
-  if (c->loop) { first.min = c->min; first.max = c->max; }
+  if (c->loop || c->counts) { first.min = c->min; first.max = c->max; }
   put_place(s, first);
   return l;
 }
@@ -183,7 +184,7 @@ static void visit_place(store *s, struct place p) {
     enter(s, st->loop, after, !after.max);
     return;
   }
-  if (st->accept) end_frame(s, p.frame);
+  if (st->accept && !p.min) end_frame(s, p.frame);      // of letters that are counted, as many as are needed
   for (uint32_t i = 0; i < st->n_calls; i++) {
     struct g_call call = s->g->a.calls.at[st->call0 + i];
     struct place after = {call.ret, 0, 0, p.frame};
@@ -199,6 +200,7 @@ static void inherit(store *s, uint32_t which) {
   struct local *heir = &s->locals.at[which];
   if (!heir->heirs_of.n) return;
   bool *been = xcalloc(s->n_locals, 1);
+  spend(s, s->n_locals / 64);
   s->stack.n = 0;
   been[which] = true;
   for (size_t i = 0; i < heir->heirs_of.n; i++) vec_push(&s->stack, heir->heirs_of.at[i]);
@@ -246,6 +248,7 @@ static void number_locals(store *s) {
   for (bool progress = true; progress && !s->failed;) {
     size_t left = 0;
     progress = false;
+    spend(s, s->n_locals / 8);
     for (uint32_t l = 0; l < s->n_locals; l++) {
       struct local *f = &s->locals.at[l];
       if (!f->needed || f->done) continue;
@@ -320,6 +323,22 @@ uint32_t store_closure(store *s, const struct place *from, size_t n) {
   return closure_end(s);
 }
 
+// After an edge to a state that counts: with one letter less, if this was one.  False: the text could not end any more.
+static bool count_letter(store *s, struct place *to, struct place from) {
+  const struct g_state *st = &s->g->a.states.at[to->q];
+  const struct g_count *c = &s->g->counts.at[st->count - 1];
+  to->min = from.min;
+  to->max = from.max;
+  if (st->whole) {
+    if (!from.max) return false;
+    if (from.min && from.min != GRAMMAR_INF) to->min--;
+    if (from.max != GRAMMAR_INF) to->max--;
+  }
+  if (to->max == GRAMMAR_INF && (!to->min || to->min == GRAMMAR_INF)) return true;
+  if (to->min) spend(s, 4);
+  return count_can_end(c, to->q - c->first, to->min, to->max);
+}
+
 uint32_t store_step(store *s, uint32_t state, unsigned char byte) {
   if (state < STATE_FIRST || s->failed) return STATE_DEAD;
   struct mstate m = s->states.at[state];
@@ -335,8 +354,10 @@ uint32_t store_step(store *s, uint32_t state, unsigned char byte) {
       else end = middle;
     }
     for (; from < end; from++)
-      if (edges[from].lo <= byte && byte <= edges[from].hi)
-        put_place(s, ((struct place){edges[from].to, 0, 0, m.at[i].frame}));
+      if (edges[from].lo <= byte && byte <= edges[from].hi) {
+        struct place to = {edges[from].to, 0, 0, m.at[i].frame};
+        if (!s->g->a.states.at[to.q].count || count_letter(s, &to, m.at[i])) put_place(s, to);
+      }
   }
   uint32_t to = s->places.n ? closure_end(s) : STATE_DEAD;
   if (s->failed) return STATE_DEAD;
@@ -361,7 +382,8 @@ static void store_clear(store *s) {
 }
 
 static uint32_t first_state(store *s) {
-  struct place p = {s->g->callees.at[s->g->root].start, 0, 0, FRAME_TEXT};
+  const struct g_callee *root = &s->g->callees.at[s->g->root];
+  struct place p = {root->start, root->counts ? root->min : 0, root->counts ? root->max : 0, FRAME_TEXT};
   return store_closure(s, &p, 1);
 }
 

@@ -104,7 +104,7 @@ static int repeat(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, 
     nfa_edge(n, from, (struct nfa_edge){.to = to, .kind = NFA_CALL, .arg = grammar_loop(c, of, min, max)});
     return 0;
   }
-  if ((uint64_t)of->size * written > GRAMMAR_STATES_MAX / 4)
+  if (regular && (uint64_t)of->size * written > GRAMMAR_STATES_MAX / 4)
     return grammar_fail(c, "a repetition of up to %u times in a pattern that is intersected with others is too large",
                         written);
   for (uint32_t i = 0; i < written; i++) {   // may a part be left out, all after it is
@@ -123,22 +123,65 @@ static int repeat(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, 
   return 0;
 }
 
+// An expression with everything in place, made deterministic.  *fits false: it were too large.
+static int regular_dfa(compiler *c, const gx *x, int depth, bool *fits, automaton *out) {
+  nfa part = {0};
+  uint32_t start = nfa_state(&part), end = nfa_state(&part);
+  int status = build(c, &part, x, start, end, true, depth);
+  *fits = !status && dfa_make(&part, start, end, GRAMMAR_STATES_MAX / 8, &c->work, out);
+  nfa_free(&part);
+  return status;
+}
+
+static int too_complicated(const compiler *c) {
+  return grammar_fail(c, "what several conditions demand of one text is too complicated together");
+}
+
+int nfa_count(compiler *c, const gx *x, automaton *out, struct g_count *table) {
+  automaton side[2] = {0};
+  gx letters = {.kind = GX_REPEAT, .max = GRAMMAR_INF, .n = 1, .sub = &x->sub[1], .size = x->sub[1]->size};
+  bool fits[2] = {false, false};
+  int status = regular_dfa(c, x->sub[0], 1, &fits[0], &side[0]);
+  if (!status) status = regular_dfa(c, &letters, 1, &fits[1], &side[1]);
+  if (!status && !(fits[0] && fits[1] && dfa_letters(&side[0], &side[1], &c->work, out))) status = too_complicated(c);
+  if (!status && !count_table(out, x->min, x->max, &c->work, table))
+    status =
+      grammar_fail(c, "%u letters are too many to count in such a text", x->max == GRAMMAR_INF ? x->min : x->max);
+  automaton_free(&side[0]);
+  automaton_free(&side[1]);
+  return status;
+}
+
 // Both sides made deterministic, and walked side by side.
 static int build_product(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, int depth) {
   automaton side[2] = {0};
   int status = 0;
   bool small = true;
-  for (int i = 0; i < 2 && !status && small; i++) {
-    nfa part = {0};
-    uint32_t start = nfa_state(&part), end = nfa_state(&part);
-    status = build(c, &part, x->sub[i], start, end, true, depth + 1);
-    if (!status) small = dfa_make(&part, start, end, GRAMMAR_STATES_MAX / 8, &c->work, &side[i]);
-    nfa_free(&part);
-  }
+  for (int i = 0; i < 2 && !status && small; i++) status = regular_dfa(c, x->sub[i], depth + 1, &small, &side[i]);
   if (!status && small) small = dfa_product(&side[0], &side[1], x->kind == GX_MINUS, &c->work, n, from, to);
   automaton_free(&side[0]);
   automaton_free(&side[1]);
-  return !small ? grammar_fail(c, "what several conditions demand of one text is too complicated together") : status;
+  return !status && !small ? too_complicated(c) : status;
+}
+
+// The remainder of the digits so far, in front of the point, behind it, and after each digit there.
+static void multiple(nfa *n, const gx *x, uint32_t from, uint32_t to) {
+  uint32_t of = x->min, first = (uint32_t)n->first.n, phases = x->max ? x->max + 2 : 1;
+  for (uint32_t i = 0; i < of * phases; i++) nfa_state(n);
+  for (uint32_t phase = 0; phase < phases; phase++) {
+    uint64_t scale = 1;                       // what the digits that are not written come to
+    for (uint32_t i = phase < 2 ? 0 : phase - 1; i < x->max; i++) scale = scale * 10 % of;
+    for (uint32_t r = 0; r < of; r++) {
+      uint32_t here = first + phase * of + r, next = phase ? first + (phase + 1) * of : first;
+      if (phase != 1 && r * scale % of == 0) eps(n, here, to);
+      if (!phase && phases > 1) bytes(n, here, first + of + r, '.', '.');
+      for (uint32_t d = 0; d < 10 && (!phase || phase + 1 < phases); d++) {
+        uint32_t target = next + (uint32_t)((r * (uint64_t)10 + d) % of);
+        bytes(n, here, target, '0' + d, '0' + d);
+        if (!phase && !r) bytes(n, from, target, '0' + d, '0' + d);
+      }
+    }
+  }
 }
 
 int nfa_build(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, bool regular, int depth) {
@@ -182,18 +225,16 @@ int nfa_build(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, bool
     nfa_edge(n, from, (struct nfa_edge){.to = to, .kind = NFA_TOKEN, .arg = (uint32_t)x->id, .negated = x->negated});
     return 0;
   case GX_AND: case GX_MINUS: return build_product(c, n, x, from, to, depth);
-  case GX_MULTIPLE: {
-    uint32_t first = (uint32_t)n->first.n;
-    for (uint32_t r = 0; r < x->min; r++) nfa_state(n);
-    for (uint32_t r = 0; r < x->min; r++)
-      for (uint32_t d = 0; d < 10; d++) {
-        uint32_t next = first + (uint32_t)((r * (uint64_t)10 + d) % x->min);
-        bytes(n, first + r, next, '0' + d, '0' + d);
-        if (!r) bytes(n, from, next, '0' + d, '0' + d);
-      }
-    eps(n, first, to);
-    return 0;
+  case GX_COUNT: {
+    if (!regular && !grammar_writes_out(x)) {
+      nfa_edge(n, from, (struct nfa_edge){.to = to, .kind = NFA_CALL, .arg = grammar_callee(c, x, -1)});
+      return 0;
+    }
+    gx letters = {.kind = GX_REPEAT, .min = x->min, .max = x->max, .n = 1, .sub = &x->sub[1], .size = x->sub[1]->size};
+    gx *sub[2] = {x->sub[0], &letters};
+    return build_product(c, n, &(gx){.kind = GX_AND, .n = 2, .sub = sub}, from, to, depth);
   }
+  case GX_MULTIPLE: multiple(n, x, from, to); return 0;
   default: die("grammar: an expression of kind %d", x->kind);
   }
 }

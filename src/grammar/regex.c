@@ -13,14 +13,15 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum rx_kind { RX_SET, RX_SEQ, RX_ALT, RX_REPEAT, RX_BEGIN, RX_END };
+enum rx_kind { RX_SET, RX_SEQ, RX_ALT, RX_REPEAT, RX_BEGIN, RX_END, RX_AHEAD };
 typedef struct rx rx;
 struct rx {
   union { rx **sub; struct gx_range *ranges; };
   uint32_t n, at;                // of sub or ranges; where in the pattern
   uint32_t min, max;
   uint8_t kind;
-  bool anchored;                 // an anchor is part of it
+  bool anchored, ahead;          // an anchor, a look-ahead is part of it
+  bool negative;                 // AHEAD: what follows must not match
 };
 _Static_assert(sizeof(rx) <= 32, "a pattern has one for each character");
 typedef VEC(rx *) rx_list;
@@ -35,7 +36,7 @@ struct parser {
   arena *mem;
   regex_class each;
   void *ctx;
-  bool search, fold, dot_all;
+  bool search, fold, dot_all, *supported;
   int depth;
   size_t ranges, nodes;
   error *err;
@@ -50,6 +51,18 @@ static rx *bad_regex(struct parser *p, size_t at, const char *fmt, ...) {
   va_end(ap);
   error_set(p->err, "regular expression, offset %zu: %s", at, text);
   return NULL;
+}
+
+// What is no mistake, but not regular, or means something only in some dialects.
+static rx *foreign(struct parser *p, size_t at, const char *fmt, ...) PRINTF_LIKE(3, 4);
+static rx *foreign(struct parser *p, size_t at, const char *fmt, ...) {
+  char text[300];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  *p->supported = false;
+  return bad_regex(p, at, "%s", text);
 }
 
 static bool looks_at(const struct parser *p, const char *s) {
@@ -75,6 +88,7 @@ static rx *with_list(struct parser *p, enum rx_kind kind, size_t at, rx_list *li
     for (size_t i = 0; i < list->n; i++) {
       x->sub[i] = list->at[i];
       x->anchored = x->anchored || list->at[i]->anchored;
+      x->ahead = x->ahead || list->at[i]->ahead;
     }
   }
   vec_free(list);
@@ -228,7 +242,7 @@ static bool property(struct parser *p, bool negated, two_sets *out) {
   if (any) charset_add(&out->sure, 0, 0x10FFFF);
   else if (ascii) charset_add(&out->sure, 0, 0x7F);
   else if (!add_category(&out->sure, name, n))
-    return bad_regex(p, from, "the property '%.*s' is not known: general categories are, such as L or Nd",
+    return foreign(p, from, "the property '%.*s' is not known: general categories are, such as L or Nd",
                      (int)(n > 40 ? 40 : n), name),
            false;
   charset_add_all(&out->maybe, &out->sure);
@@ -242,7 +256,7 @@ static bool rx_escape(struct parser *p, bool in_class, two_sets *set, bool *is_s
   *is_set = false;
   if (p->at == p->n) return bad_regex(p, from, "a backslash at the end"), false;
   char c = p->text[p->at];
-  if (p->search && c && strchr("hHaeQEAzZU", c)) return bad_regex(p, from, "\\%c is not ECMAScript", c), false;
+  if (p->search && c && strchr("hHaeQEAzZU", c)) return foreign(p, from, "\\%c is not ECMAScript", c), false;
   if (class_escape(c, set)) { p->at++; *is_set = true; return true; }
   if ((unsigned char)c >= 128) return bad_regex(p, from, "an unknown escape"), false;
   p->at++;
@@ -270,20 +284,20 @@ static bool rx_escape(struct parser *p, bool in_class, two_sets *set, bool *is_s
     *cp = (uint32_t)(c & 31);
     return true;
   case '0':
-    if (peek_char(p) >= '0' && peek_char(p) <= '9') return bad_regex(p, from, "an octal escape: write \\xHH"), false;
+    if (peek_char(p) >= '0' && peek_char(p) <= '9') return foreign(p, from, "an octal escape: write \\xHH"), false;
     *cp = 0;
     return true;
   case 'b':
     if (in_class) { *cp = '\b'; return true; }
-    return bad_regex(p, from, "a word boundary, \\b, is not supported: it looks at both sides of a place"), false;
-  case 'B': return bad_regex(p, from, "\\B is not supported: it looks at both sides of a place"), false;
+    return foreign(p, from, "a word boundary, \\b, is not supported: it looks at both sides of a place"), false;
+  case 'B': return foreign(p, from, "\\B is not supported: it looks at both sides of a place"), false;
   case 'k':
-  case 'g': return bad_regex(p, from, "a reference to a group, \\%c: what it matches is not regular", c), false;
+  case 'g': return foreign(p, from, "a reference to a group, \\%c: what it matches is not regular", c), false;
   default: break;
   }
   if (c >= '1' && c <= '9')
-    return bad_regex(p, from, "a back-reference, \\%c: what it matches is not regular", c), false;
-  if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) return bad_regex(p, from, "unknown escape: \\%c", c), false;
+    return foreign(p, from, "a back-reference, \\%c: what it matches is not regular", c), false;
+  if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) return foreign(p, from, "unknown escape: \\%c", c), false;
   *cp = (unsigned char)c;
   return true;
 }
@@ -303,7 +317,7 @@ static bool posix(struct parser *p, two_sets *s) {
                {"punct", "!/:@[`{~"}, {"print", " ~"},      {"graph", "!~"},     {"cntrl", "\x01\x1F\x7F\x7F"},
                {"word", "azAZ09__"},  {"ascii", "\x01\x7F"}};
   size_t from = p->at;
-  if (p->search) return bad_regex(p, from, "[:alpha:] and the like are not ECMAScript"), false;
+  if (p->search) return foreign(p, from, "[:alpha:] and the like are not ECMAScript"), false;
   p->at += 2;
   bool negated = eat_text(p, "^");
   for (size_t i = 0; i < COUNT(table); i++) {
@@ -316,7 +330,7 @@ static bool posix(struct parser *p, two_sets *s) {
     two_join(s, &own);
     return true;
   }
-  return bad_regex(p, from, "an unknown class of characters"), false;
+  return foreign(p, from, "an unknown class of characters"), false;
 }
 
 static rx *rx_class(struct parser *p) {
@@ -324,7 +338,7 @@ static rx *rx_class(struct parser *p) {
   two_sets s = {{0}, {0}};
   bool negated = eat_text(p, "^");
   if (peek_char(p) == ']')
-    return bad_regex(p, from,
+    return foreign(p, from,
                      "']' at the beginning of a class means different things in different dialects: write \\]");
   for (;;) {
     two_sets set = {{0}, {0}};
@@ -339,7 +353,7 @@ static rx *rx_class(struct parser *p) {
     if (eat_text(p, "]")) break;
     if (looks_at(p, "[:")) { if (!posix(p, &s)) goto fail; continue; }
     if (looks_at(p, "\\Q") || looks_at(p, "&&") || looks_at(p, "--")) {
-      bad_regex(p, p->at, "%.2s in a class is not supported", p->text + p->at);
+      foreign(p, p->at, "%.2s in a class is not supported", p->text + p->at);
       goto fail;
     }
     if (peek_char(p) == '\\' ? !rx_escape(p, true, &set, &is_set, &lo) : !rx_literal(p, &lo)) {
@@ -362,7 +376,7 @@ static rx *rx_class(struct parser *p) {
         two_free(&set);
         goto fail;
       }
-      if (is_set) { two_free(&set); bad_regex(p, from, "a range that ends in a class"); goto fail; }
+      if (is_set) { two_free(&set); foreign(p, from, "a range that ends in a class"); goto fail; }
       if (hi < lo) { bad_regex(p, from, "a range from U+%04X down to U+%04X", lo, hi); goto fail; }
     }
     two_add(&s, lo, hi);
@@ -389,7 +403,7 @@ static rx *rx_repeated(struct parser *p, rx *x);
 static rx *nothing(struct parser *p, size_t at) {
   char c = peek_char(p);
   if (c && strchr("*+?{", c))
-    return bad_regex(p, p->at, "a repetition after a comment, a switch or \\Q\\E: write it before");
+    return foreign(p, p->at, "a repetition after a comment, a switch or \\Q\\E: write it before");
   return rx_new(p, RX_SEQ, at);
 }
 
@@ -424,29 +438,44 @@ static bool flags(struct parser *p, size_t from) {
     else if (c == 'i') p->fold = on;
     else if (c == 's') p->dot_all = on;
     else if (c == ')' || c == ':') return true;
-    else return bad_regex(p, from, "(?%c: this kind of group is not supported", c >= 32 && c < 127 ? c : '?'), false;
+    else return foreign(p, from, "(?%c: this kind of group is not supported", c >= 32 && c < 127 ? c : '?'), false;
   }
+}
+
+static rx *rx_ahead(struct parser *p, size_t from, rx *of, bool negative) {
+  char c = peek_char(p);
+  if (c && strchr("*+?{", c)) return foreign(p, p->at, "a look-ahead that is repeated");
+  rx *x = rx_new(p, RX_AHEAD, from);
+  if (!x) return NULL;
+  x->sub = ARENA_ARRAY(p->mem, rx *, 1);
+  x->sub[0] = of;
+  x->n = 1;
+  x->ahead = true;
+  x->negative = negative;
+  return x;
 }
 
 static rx *group(struct parser *p) {
   size_t from = p->at++;
   bool fold = p->fold, dot_all = p->dot_all;
   static const struct { const char *begin, *what;
-  } refused[] = {{"?=", "a look-ahead"},      {"?!", "a negative look-ahead"},
-                 {"?<=", "a look-behind"},    {"?<!", "a negative look-behind"},
+  } refused[] = {{"?<=", "a look-behind"},    {"?<!", "a negative look-behind"},
                  {"?>", "an atomic group"},   {"?(", "a condition"},
                  {"?R", "recursion"},         {"?&", "recursion"},
                  {"?P=", "a back-reference"}, {"?P>", "recursion"},
                  {"?|", "a branch reset"},    {"*", "a verb"}};
   for (size_t i = 0; i < COUNT(refused); i++)
     if (looks_at(p, refused[i].begin))
-      return bad_regex(p, from, "%s, (%s, is not supported: a grammar of tokens has to be regular here",
+      return foreign(p, from, "%s, (%s, is not supported: a grammar of tokens has to be regular here",
                        refused[i].what, refused[i].begin);
   if (eat_text(p, "?#")) {
     while (p->at < p->n && peek_char(p) != ')') p->at++;
     return eat_text(p, ")") ? nothing(p, from) : bad_regex(p, from, "a comment that is not closed by ')'");
   }
-  if (eat_text(p, "?P<") || eat_text(p, "?<") || eat_text(p, "?'")) {
+  bool ahead = looks_at(p, "?=") || looks_at(p, "?!"), negative = looks_at(p, "?!");
+  if (ahead) {
+    p->at += 2;
+  } else if (eat_text(p, "?P<") || eat_text(p, "?<") || eat_text(p, "?'")) {
     char close = p->text[p->at - 1] == '<' ? '>' : '\'';
     while (p->at < p->n && peek_char(p) != close && peek_char(p) != ')') p->at++;
     if (peek_char(p) != close) return bad_regex(p, from, "a group whose name is not closed");
@@ -465,7 +494,7 @@ static rx *group(struct parser *p) {
   p->fold = fold;
   p->dot_all = dot_all;
   if (x && !eat_text(p, ")")) return bad_regex(p, from, "a group that is not closed by ')'");
-  return x;
+  return x && ahead ? rx_ahead(p, from, x, negative) : x;
 }
 
 static rx *atom(struct parser *p) {
@@ -514,7 +543,7 @@ static int counts(struct parser *p, uint32_t *min, uint32_t *max) {
   size_t from = p->at++;
   uint64_t n[2] = {0, GRAMMAR_INF};
   if (looks_at(p, ",") && p->at + 1 < p->n && p->text[p->at + 1] >= '0' && p->text[p->at + 1] <= '9')
-    return bad_regex(p, from, "{,n} means different things in different dialects: write {0,n}"), -1;
+    return foreign(p, from, "{,n} means different things in different dialects: write {0,n}"), -1;
   for (int i = 0; i < 2; i++) {
     bool digits = peek_char(p) >= '0' && peek_char(p) <= '9';
     if (!digits && !i) { p->at = from; return 0; }
@@ -550,7 +579,7 @@ static rx *rx_repeated(struct parser *p, rx *x) {
       return x;
     }
     if (eat_text(p, "+"))
-      return bad_regex(p, from, "possessive repetition is not supported: what it matches depends on what it gives up");
+      return foreign(p, from, "possessive repetition is not supported: what it matches depends on what it gives up");
     eat_text(p, "?");            // lazy: the same texts
     if (peek_char(p) == '*' || peek_char(p) == '?')
       return bad_regex(p, p->at, "nothing stands before '%c' that could be repeated", peek_char(p));
@@ -561,6 +590,7 @@ static rx *rx_repeated(struct parser *p, rx *x) {
     r->min = min;
     r->max = max;
     r->anchored = x->anchored;
+    r->ahead = x->ahead;
     x = r;
   }
 }
@@ -611,6 +641,75 @@ static gx *gx_between(struct parser *p, gx *x, enum side left, enum side right) 
   return gx_seq(p->src, parts, n);
 }
 
+static gx *gx_of_rx(struct parser *p, const rx *x, enum side left, enum side right);
+
+// A sequence of these parts, the first of which is to be taken together with all that follow it.
+static gx *gx_of_parts(struct parser *p, const rx *x, rx *const *parts, size_t n, enum side left, enum side right) {
+  rx_list list = {0};
+  if (x) vec_push(&list, (rx *)(uintptr_t)x);
+  for (size_t i = 0; i < n; i++) vec_push(&list, parts[i]);
+  rx *all = rx_new(p, RX_SEQ, list.n ? list.at[0]->at : 0);
+  p->nodes += list.n;
+  if (all) {
+    all->n = (uint32_t)list.n;
+    all->sub = ARENA_ARRAY(p->mem, rx *, list.n + 1);
+    for (size_t i = 0; i < list.n; i++) {
+      all->sub[i] = list.at[i];
+      all->ahead = all->ahead || list.at[i]->ahead;
+      all->anchored = all->anchored || list.at[i]->anchored;
+    }
+  }
+  vec_free(&list);
+  return all ? gx_of_rx(p, all, left, right) : NULL;
+}
+
+// A look-ahead in front of these parts, which go on to the end of the text: both have to match.
+static gx *gx_ahead(struct parser *p, const rx *x, rx *const *parts, size_t n, enum side left, enum side right) {
+  bool begins = left == SIDE_ANCHORED || (left == SIDE_OPEN && !p->search), search = p->search;
+  enum side inner = begins ? SIDE_ANCHORED : SIDE_INNER;
+  if (right == SIDE_INNER) {
+    foreign(p, x->at, "a look-ahead within something that is repeated");
+    return NULL;
+  }
+  gx *rest = gx_of_parts(p, NULL, parts, n, inner, right);
+  p->search = true;
+  gx *seen = rest ? gx_of_rx(p, x->sub[0], inner, SIDE_OPEN) : NULL;
+  p->search = search;
+  if (!seen) return NULL;
+  gx *both = x->negative ? gx_minus(p->src, rest, seen) : gx_and(p->src, rest, seen);
+  return gx_between(p, both, left, SIDE_INNER);
+}
+
+// A part with a look-ahead in it, and what follows: its alternatives are told apart, so that each knows the rest.
+static gx *gx_with_ahead(struct parser *p, const rx *x, rx *const *parts, size_t n, enum side left, enum side right) {
+  VEC(gx *) list = {0};
+  gx *out = NULL;
+  if (x->kind == RX_AHEAD) return gx_ahead(p, x, parts, n, left, right);
+  if (x->kind == RX_SEQ) {
+    rx_list all = {0};
+    for (size_t i = 0; i < x->n; i++) vec_push(&all, x->sub[i]);
+    for (size_t i = 0; i < n; i++) vec_push(&all, parts[i]);
+    out = gx_of_parts(p, NULL, all.at, all.n, left, right);
+    vec_free(&all);
+    return out;
+  }
+  if (x->kind == RX_REPEAT && x->max > 1) {
+    foreign(p, x->at, "a look-ahead within something that is repeated");
+    return NULL;
+  }
+  if (x->kind == RX_REPEAT && !x->min) {
+    if (!(out = gx_of_parts(p, NULL, parts, n, left, right))) return NULL;
+    vec_push(&list, out);
+  }
+  for (size_t i = 0; i < (x->kind == RX_REPEAT ? x->max : x->n); i++) {
+    if (!(out = gx_of_parts(p, x->sub[i], parts, n, left, right))) break;
+    vec_push(&list, out);
+  }
+  if (out) out = gx_alt(p->src, list.at, list.n);
+  vec_free(&list);
+  return out;
+}
+
 static gx *gx_of_rx(struct parser *p, const rx *x, enum side left, enum side right) {
   VEC(gx *) list = {0};
   gx *out = NULL;
@@ -618,14 +717,16 @@ static gx *gx_of_rx(struct parser *p, const rx *x, enum side left, enum side rig
   if (stack_is_low()) { bad_regex(p, x->at, "parts in parts, and the stack has no room for more"); return NULL; }
   switch (x->kind) {
   case RX_SET: return gx_between(p, of_set(p, &(charset){x->ranges, x->n, x->n}), left, right);
+  case RX_AHEAD: return gx_ahead(p, x, NULL, 0, left, right);
   case RX_REPEAT:
+    if (x->ahead) return gx_with_ahead(p, x, NULL, 0, left, right);
     if (x->min == 1 && x->max == 1) return gx_of_rx(p, x->sub[0], left, right);
-    if (x->anchored) { bad_regex(p, x->at, "an anchor in something that is repeated"); return NULL; }
+    if (x->anchored) { foreign(p, x->at, "an anchor in something that is repeated"); return NULL; }
     out = gx_of_rx(p, x->sub[0], SIDE_INNER, SIDE_INNER);
     return out ? gx_between(p, gx_repeat(p->src, out, x->min, x->max), left, right) : NULL;
   case RX_BEGIN: case RX_END:
     if (x->kind == RX_BEGIN ? !left : !right) {
-      bad_regex(p, x->at, "an anchor that does not stand at the %s of an alternative",
+      foreign(p, x->at, "an anchor that does not stand at the %s of an alternative",
                 x->kind == RX_BEGIN ? "beginning" : "end");
       return NULL;
     }
@@ -646,8 +747,13 @@ static gx *gx_of_rx(struct parser *p, const rx *x, enum side left, enum side rig
     for (; right && end > from && x->sub[end - 1]->kind == RX_END; end--) right = SIDE_ANCHORED;
     if (from == end) { out = gx_between(p, gx_empty(p->src), left, right); break; }
     for (size_t i = from; i < end; i++) {
-      if (!(out = gx_of_rx(p, x->sub[i], i == from ? left : SIDE_INNER, i + 1 == end ? right : SIDE_INNER))) break;
+      const rx *part = x->sub[i];
+      enum side at = i == from ? left : SIDE_INNER;
+      out = part->ahead ? gx_with_ahead(p, part, x->sub + i + 1, end - i - 1, at, right)
+                        : gx_of_rx(p, part, at, i + 1 == end ? right : SIDE_INNER);
+      if (!out) break;
       vec_push(&list, out);
+      if (part->ahead) break;
     }
     if (out) out = gx_seq(p->src, list.at, list.n);
     break;
@@ -657,9 +763,17 @@ static gx *gx_of_rx(struct parser *p, const rx *x, enum side left, enum side rig
   return out;
 }
 
-gx *regex_parse(grammar_source *s, const char *text, size_t n, bool search, regex_class each, void *ctx, error *err) {
-  struct parser p = {
-    .text = text, .n = n, .src = s, .mem = arena_new(), .each = each, .ctx = ctx, .search = search, .err = err};
+gx *regex_parse(grammar_source *s, const char *text, size_t n, const struct regex_rules *rules, error *err) {
+  struct parser p = {.text = text,
+                     .n = n,
+                     .src = s,
+                     .mem = arena_new(),
+                     .each = rules->each,
+                     .ctx = rules->ctx,
+                     .search = rules->search,
+                     .supported = rules->supported,
+                     .err = err};
+  *rules->supported = true;
   gx *x = NULL;
   if (n > GRAMMAR_SOURCE_MAX) {
     error_set(err, "a regular expression of %zu bytes (the limit is %u)", n, GRAMMAR_SOURCE_MAX);
@@ -678,7 +792,8 @@ int grammar_from_regex(const char *text, size_t n, grammar **out, error *err) {
   grammar_source_init(&s);
   int status = -1;
   int32_t root = grammar_rule_new(&s, "the regular expression", 22, 0);
-  gx *x = regex_parse(&s, text, n, false, NULL, NULL, err);
+  bool supported;
+  gx *x = regex_parse(&s, text, n, &(struct regex_rules){.supported = &supported}, err);
   if (x) {
     s.rules.at[root].body = x;
     status = grammar_compile(&s, root, out, err);

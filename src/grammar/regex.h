@@ -15,9 +15,11 @@
 
 // The whole text has to match.
 int grammar_from_regex(const char *text, size_t n, grammar **out, error *err);
-// What a regular expression matches, as an expression: search: a part of the text has to match, unless anchors say more
-// (so JSON schema's `pattern`).  each (may be NULL) makes the expression for one character of a set.  NULL: *err says
-// where and why.
+// What a regular expression matches, as an expression.  search: a part of the text has to match, unless anchors say
+// more (so JSON schema's `pattern`).  each (may be NULL) makes the expression for one character of a set.  NULL: *err
+// says where and why, and *supported is false if the fault is not the expression's: it is not regular, or of another
+// dialect.
 typedef gx *(*regex_class)(void *ctx, grammar_source *s, const charset *set);
-gx *regex_parse(grammar_source *s, const char *text, size_t n, bool search, regex_class each, void *ctx, error *err);
+struct regex_rules { bool search; regex_class each; void *ctx; bool *supported; };
+gx *regex_parse(grammar_source *s, const char *text, size_t n, const struct regex_rules *rules, error *err);
 #endif

@@ -43,20 +43,60 @@ static bool json_pointer(const json_t *from, const json_t *to, str *out) {
   return false;
 }
 
-int schema_fail(const schema *s, const json_t *at, const char *keyword, const char *fmt, ...) {
-  char text[400];
-  if (s->err->text[0]) return -1;      // finding the place takes a walk over everything: only for the first error
-  va_list ap;
-  va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
-  va_end(ap);
+// "schema at #/a/b, keyword: text".  Finding the place takes a walk over everything.
+static void place_of_schema(const schema *s, const json_t *at, const char *keyword, const char *text, str *out) {
   str where = {0};
   str_add(&where, "#");
   if (!json_pointer(s->root, at, &where)) { where.n = 0; str_add(&where, "#"); }
   where.at[where.n] = 0;
-  error_set(s->err, "schema at %.300s%s%.60s: %s", where.at, keyword ? ", " : "", keyword ? keyword : "", text);
+  str_addf(out, "schema at %.300s%s%.60s: %s", where.at, keyword ? ", " : "", keyword ? keyword : "", text);
   str_free(&where);
+}
+
+static int fail_at(const schema *s, const json_t *at, const char *keyword, const char *fmt, va_list ap) {
+  char text[400];
+  str line = {0};
+  if (s->err->text[0]) return -1;      // the first error is the one that is told
+  vsnprintf(text, sizeof text, fmt, ap);
+  place_of_schema(s, at, keyword, text, &line);
+  error_set(s->err, "%s", line.at);
+  str_free(&line);
   return -1;
+}
+
+int schema_fail(const schema *s, const json_t *at, const char *keyword, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  fail_at(s, at, keyword, fmt, ap);
+  va_end(ap);
+  return -1;
+}
+
+static void note_at(schema *s, const json_t *at, const char *keyword, const char *fmt, va_list ap) {
+  char text[400];
+  if (!s->notes || s->n_notes > SCHEMA_NOTES_MAX) return;
+  uint64_t key = hash_u64((uintptr_t)at, keyword ? hash_bytes(keyword, strlen(keyword), 0) : 0) >> 1;
+  if (!map_add(&s->noted, key)) return;
+  if (s->n_notes++ == SCHEMA_NOTES_MAX) { str_add(s->notes, "and more\n"); return; }
+  vsnprintf(text, sizeof text, fmt, ap);
+  place_of_schema(s, at, keyword, text, s->notes);
+  str_addc(s->notes, '\n');
+}
+
+void schema_note(schema *s, const json_t *at, const char *keyword, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  note_at(s, at, keyword, fmt, ap);
+  va_end(ap);
+}
+
+int schema_relax(schema *s, const json_t *at, const char *keyword, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  if (s->strict) fail_at(s, at, keyword, fmt, ap);
+  else note_at(s, at, keyword, fmt, ap);
+  va_end(ap);
+  return s->strict ? -1 : 0;
 }
 
 int schema_charge(schema *s, const json_t *at, uint64_t n) {
@@ -73,6 +113,7 @@ gx *schema_empty(schema *s, const json_t *at, const char *keyword, const char *w
 
 // ---- keywords -------------------------------------------------------------------------------------------------------
 
+// REFUSED: cannot be enforced, why says the reason.
 enum family { F_APPLIES, F_ANY, F_NOTE, F_NUMBER, F_STRING, F_ARRAY, F_OBJECT, F_REFUSED };
 static const struct { const char *name; enum family family; const char *why;
 } keywords[] = {
@@ -80,6 +121,9 @@ static const struct { const char *name; enum family family; const char *why;
   {"allOf", F_APPLIES, 0},
   {"anyOf", F_APPLIES, 0},
   {"oneOf", F_APPLIES, 0},
+  {"not", F_APPLIES, 0},
+  {"if", F_APPLIES, 0},
+  {"nullable", F_APPLIES, 0},
   {"type", F_ANY, 0},
   {"enum", F_ANY, 0},
   {"const", F_ANY, 0},
@@ -106,6 +150,12 @@ static const struct { const char *name; enum family family; const char *why;
   {"contentSchema", F_NOTE, 0},
   {"strict", F_NOTE, 0},
   {"discriminator", F_NOTE, 0},
+  {"xml", F_NOTE, 0},
+  {"externalDocs", F_NOTE, 0},
+  {"propertyOrdering", F_NOTE, 0},
+  {"enumNames", F_NOTE, 0},
+  {"errorMessage", F_NOTE, 0},
+  {"markdownDescription", F_NOTE, 0},
   {"then", F_NOTE, 0},
   {"else", F_NOTE, 0},
   {"minContains", F_NOTE, 0},
@@ -136,15 +186,26 @@ static const struct { const char *name; enum family family; const char *why;
   {"dependencies", F_OBJECT, 0},
   {"dependentRequired", F_OBJECT, 0},
   {"dependentSchemas", F_OBJECT, 0},
-  {"not", F_REFUSED, "what a value must not be is not supported"},
-  {"if", F_REFUSED, "conditions are not supported: write the cases as anyOf"},
-  {"contains", F_REFUSED, "not supported: which of the items is meant is not known while they are written"},
-  {"unevaluatedItems", F_REFUSED, "not supported: use items and prefixItems"},
-  {"$dynamicRef", F_REFUSED, "dynamic references are not supported: use $ref"},
-  {"$recursiveRef", F_REFUSED, "dynamic references are not supported: use $ref"},
+  {"contains", F_REFUSED, "is not enforced: which of the items is meant is not known while they are written"},
+  {"unevaluatedItems", F_REFUSED, "is not enforced: use items and prefixItems"},
+  {"$dynamicRef", F_REFUSED, "dynamic references are not followed: use $ref"},
+  {"$recursiveRef", F_REFUSED, "dynamic references are not followed: use $ref"},
 };
 
-// Refuses what is not known or not supported.  families: a bit for each kind of keyword that it has.
+bool schema_says(const char *keyword) {
+  for (size_t i = 0; i < COUNT(keywords); i++)
+    if (!strcmp(keywords[i].name, keyword)) return keywords[i].family != F_NOTE;
+  return false;
+}
+
+// A negation or a condition that expand() has no choice of schemas for.
+static bool not_expressible(schema *s, json_t *node, const char *name, const json_t *value) {
+  if (!strcmp(name, "not")) return !json_is_false(value) && !schema_is_atom(value) && !schema_negation(s, node);
+  if (!strcmp(name, "if")) return schema_condition(s, node) == NULL;
+  return false;
+}
+
+// Notes what is not known or not supported.  families: a bit for each kind of keyword that it has.
 static int keywords_of(schema *s, json_t *node, unsigned *families) {
   uint64_t types = json_array_size(json_object_get(node, "type"));
   if (schema_charge(s, node, 32 + 8 * (uint64_t)json_object_size(node) + types)) return -1;
@@ -154,16 +215,17 @@ static int keywords_of(schema *s, json_t *node, unsigned *families) {
     size_t i = 0;
     while (i < COUNT(keywords) && strcmp(keywords[i].name, name)) i++;
     if (i == COUNT(keywords)) {
-      if (!strncmp(name, "x-", 2)) continue;
-      return schema_fail(s, node, name, "this keyword is not known");
-    }
-    if (keywords[i].family == F_REFUSED) {
-      bool no_effect = (!strcmp(name, "not") && json_is_false(value)) ||
-                       (!strcmp(name, "if") && !json_object_get(node, "then") && !json_object_get(node, "else")) ||
-                       (!strcmp(name, "unevaluatedItems") && json_is_true(value));
-      if (!no_effect) return schema_fail(s, node, name, "%s", keywords[i].why);
+      if (strncmp(name, "x-", 2) && schema_relax(s, node, name, "this keyword is not known")) return -1;
       continue;
     }
+    if (keywords[i].family == F_REFUSED) {
+      bool no_effect = !strcmp(name, "unevaluatedItems") && json_is_true(value);
+      if (!no_effect && schema_relax(s, node, name, "%s", keywords[i].why)) return -1;
+      continue;
+    }
+    if (not_expressible(s, node, name, value) &&
+        schema_relax(s, node, name, "is not enforced: what it excludes cannot be written as a schema"))
+      return -1;
     unsigned of = T_STRING;
     if (!strcmp(name, "format") && json_is_string(value)) schema_format(json_string_value(value), &of);
     *families |= 1u << (of & T_STRING ? keywords[i].family : of ? F_NUMBER : F_NOTE);
@@ -206,15 +268,18 @@ static unsigned type_named(const char *name) {
 
 int schema_types(const schema *s, const json_t *node, unsigned *types) {
   const json_t *t = json_object_get(node, "type");
+  unsigned or_null = json_is_true(json_object_get(node, "nullable")) ? T_NULL : 0;   // OpenAPI 3.0
   *types = T_ALL;
   if (!t) return 0;
   if (json_is_string(t)) {
-    *types = type_named(json_string_value(t));
-    return *types ? 0 : schema_fail(s, node, "type", "there is no type '%.60s'", json_string_value(t));
+    *types = type_named(json_string_value(t)) | or_null;
+    return *types & ~or_null || *types == T_NULL
+             ? 0
+             : schema_fail(s, node, "type", "there is no type '%.60s'", json_string_value(t));
   }
   if (!json_is_array(t) || !json_array_size(t))
     return schema_fail(s, node, "type", "expected the name of a type, or an array of such");
-  *types = 0;
+  *types = or_null;
   for (size_t i = 0; i < json_array_size(t); i++) {
     unsigned one = type_named(json_string_value(json_array_get(t, i)));
     if (!one) return schema_fail(s, node, "type", "item %zu is not the name of a type", i);
@@ -258,7 +323,7 @@ static void survey(schema *s, json_t *from, bool schemas, bool embedded) {
   }
 }
 
-int schema_ref(const schema *s, const json_t *node, json_t **target) {
+int schema_ref(schema *s, const json_t *node, json_t **target) {
   const json_t *ref = json_object_get(node, "$ref");
   *target = NULL;
   if (!ref) return 0;
@@ -267,9 +332,9 @@ int schema_ref(const schema *s, const json_t *node, json_t **target) {
   size_t n_id = json_string_length(own);
   if (!to) return schema_fail(s, node, "$ref", "expected a text");
   if (id && *id && !strncmp(to, id, n_id) && (to[n_id] == '#' || !to[n_id])) to += n_id;
-  if (*to && *to != '#') return schema_fail(s, node, "$ref", "'%.100s' points out of this document", to);
+  if (*to && *to != '#') return schema_relax(s, node, "$ref", "'%.100s' points out of this document", to);
   if (map_has(&s->elsewhere, node))
-    return schema_fail(s, node, "$ref", "within a schema that has an $id of its own, references are not supported");
+    return schema_relax(s, node, "$ref", "within a schema that has an $id of its own, references are not supported");
   json_t *at = s->root;
   if (*to == '#') to++;
   if (*to && *to != '/') {
@@ -390,6 +455,22 @@ static int dependent(schema *s, struct plan *p, json_t *node, const struct way *
   return 0;
 }
 
+// Choices that `not` and `if` come to.  An empty one: nothing is valid.
+static int written_choices(schema *s, struct plan *p, json_t *node, const struct way *way) {
+  json_t *no = json_object_get(node, "not"), *made[2] = {NULL, NULL};
+  if (no && !json_is_false(no) && !schema_is_atom(no)) made[0] = schema_negation(s, node);
+  if (json_object_get(node, "if")) made[1] = schema_condition(s, node);
+  for (size_t i = 0; i < COUNT(made); i++) {
+    if (!made[i]) continue;
+    if (schema_charge(s, node, 1 + json_array_size(made[i]) / 4)) return -1;
+    if (!json_array_size(made[i])) {
+      p->never = true;
+      schema_empty(s, node, i ? "if" : "not", "no value is left");
+    } else vec_push(&p->choices, ((struct choice){made[i], node, false, way}));
+  }
+  return 0;
+}
+
 static int expand(schema *s, struct plan *p, json_t *node, const struct way *from) {
   int depth = 0;
   if (json_is_true(node)) return 0;
@@ -421,6 +502,7 @@ static int expand(schema *s, struct plan *p, json_t *node, const struct way *fro
        json_object_get(node, "dependencies")) &&
       dependent(s, p, node, way))
     return -1;
+  if (written_choices(s, p, node, way)) return -1;
   static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
   for (int k = 0; k < 3; k++) {
     json_t *list = json_object_get(node, lists[k]);
@@ -450,11 +532,16 @@ static int tell_apart(schema *s, const struct plan *p, const struct choice *c) {
       if (i == k) continue;
       int apart = schema_excludes(s, json_array_get(c->array, i), json_array_get(c->array, k), within, around, 0);
       if (apart < 0) return -1;
+      if (s->compared > SCHEMA_COMPARED_MAX)
+        return schema_relax(s, c->owner, "oneOf",
+                            "read as anyOf: the alternatives are too many to be compared with one "
+                            "another");
       if (!apart)
-        return schema_fail(s, c->owner, "oneOf",
-                           "alternatives %zu and %zu are not seen to exclude one another: use anyOf, or a member with "
-                           "different const values",
-                           i < k ? i : k, i < k ? k : i);
+        return schema_relax(
+          s, c->owner, "oneOf",
+          "read as anyOf: alternatives %zu and %zu are not seen to exclude one another: use anyOf, or a member with "
+          "different const values",
+          i < k ? i : k, i < k ? k : i);
     }
   return 0;
 }
@@ -606,8 +693,9 @@ static int listed(schema *s, const nodes *set, gx **out) {
   if (!from) return 0;
   for (size_t i = 0; i < set->n; i++) {
     const json_t *unevaluated = json_object_get(set->at[i], "unevaluatedProperties");
-    if (unevaluated && !json_is_true(unevaluated))
-      return schema_fail(s, set->at[i], "unevaluatedProperties", "not supported beside enum and const");
+    if (unevaluated && !json_is_true(unevaluated) &&
+        schema_relax(s, set->at[i], "unevaluatedProperties", "is not enforced beside enum and const"))
+      return -1;
   }
   VEC(gx *) list = {0};
   for (size_t i = 0; i < (one ? 1 : json_array_size(from)); i++) {
@@ -623,6 +711,17 @@ static int listed(schema *s, const nodes *set, gx **out) {
   return 0;
 }
 
+// What `not` excludes of number i of the parts that these types have.  -1.
+static int subtract(schema *s, const nodes *set, unsigned types, size_t i, gx **part) {
+  static const unsigned order[] = {T_OBJECT, T_ARRAY, T_STRING, T_NUMBER};
+  for (size_t k = 0; k < COUNT(order); k++) {
+    if (!(types & order[k]) || i--) continue;
+    unsigned type = order[k] == T_NUMBER && !(types & T_FRACTION) ? T_INTEGER : order[k];
+    return type == T_STRING ? 0 : schema_minus(s, set, type, part);          // of strings it has been done
+  }
+  return 0;
+}
+
 // What a set of schemas accepts, when $ref, allOf, anyOf and oneOf have been followed.
 static gx *leaf_of_set(schema *s, const nodes *set) {
   unsigned types = T_ALL, families = 0;
@@ -634,6 +733,7 @@ static gx *leaf_of_set(schema *s, const nodes *set) {
     if (keywords_of(s, set->at[i], &families) || schema_types(s, set->at[i], &own)) return NULL;
     types &= own;
   }
+  bool atoms = schema_has_atoms(set, &types);
   if (listed(s, set, &out)) return NULL;
   if (out) return out;
   if (!types) return schema_empty(s, set->at[0], "type", "no type is allowed by all of the schemas that apply here");
@@ -645,14 +745,18 @@ static gx *leaf_of_set(schema *s, const nodes *set) {
             : of == 1u << F_ARRAY  ? T_ARRAY
             : of == 1u << F_OBJECT ? T_OBJECT
                                    : T_ALL;
-    if (!of) return schema_any(s);
+    if (!of && !atoms) return schema_any(s);
   }
   if (types & T_OBJECT && !(list[n++] = schema_object(s, set))) return NULL;
   if (types & T_ARRAY && !(list[n++] = schema_array(s, set))) return NULL;
   if (types & T_STRING && !(list[n++] = schema_string(s, set))) return NULL;
   if (types & T_NUMBER && !(list[n++] = schema_number(s, set, !(types & T_FRACTION)))) return NULL;
-  if (types & T_BOOL) list[n++] = GX_ALT_OF(g, gx_text(g, "true"), gx_text(g, "false"));
-  if (types & T_NULL) list[n++] = gx_text(g, "null");
+  for (size_t i = 0; i < n && atoms; i++)
+    if (subtract(s, set, types, i, &list[i])) return NULL;
+  json_t *const single[] = {json_true(), json_false(), json_null()};
+  for (size_t i = 0; i < COUNT(single); i++)
+    if (types & schema_type_of(single[i]) && !(atoms && schema_excluded(s, set, single[i])))
+      list[n++] = schema_literal(s, single[i]);
   return gx_alt(g, list, n);
 }
 
@@ -676,11 +780,16 @@ static void pieces(schema *s) {
   s->any = s->string = -1;
 }
 
-int grammar_from_schema(const char *text, size_t n, grammar **out, error *err) {
+// 1: it needs too much, and has patterns, one of which may be why.
+static int compile_schema(const char *text, size_t n, bool strict, bool tries, str *notes, grammar **out,
+                          error *err) {
   if (n > GRAMMAR_SOURCE_MAX) return error_set(err, "a schema of %zu bytes (the limit is %u)", n, GRAMMAR_SOURCE_MAX);
   error json = {0};
   if (!json_fits(text, n, NULL, &json)) return error_set(err, "the schema: %s", json.text);
   schema s = {.err = err,
+              .strict = strict,
+              .tries_patterns = tries,
+              .notes = notes,
               .root = json_parse(text, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &json)};
   if (!s.root) return error_set(err, "the schema is not JSON: %s", json.text);
   grammar_source_init(&s.src);
@@ -710,14 +819,19 @@ int grammar_from_schema(const char *text, size_t n, grammar **out, error *err) {
   error why = {0};
   if (!status && grammar_compile(&s.src, root, out, &why)) {
     status = s.empty ? schema_fail(&s, s.empty, s.empty_keyword, "%s", s.empty_what) : error_set(err, "%s", why.text);
+    if (!s.empty && s.has_patterns && !strict && !tries) status = 1;
   }
   for (size_t i = 0; i < s.jobs.n; i++) vec_free(&s.jobs.at[i].set);
   for (size_t i = 0; i < s.cap_memo; i++) vec_free(&s.memo[i].set);
   for (size_t i = 0; i < s.made.n; i++) json_decref(s.made.at[i]);
   vec_free(&s.made);
   schema_patterns_free(&s);
+  schema_fits_free(&s);
   schema_listings_free(&s);
   map_free(&s.made_of);
+  map_free(&s.made_not);
+  map_free(&s.made_if);
+  map_free(&s.noted);
   map_free(&s.elsewhere);
   smap_free(&s.anchors);
   free(s.memo);
@@ -725,5 +839,18 @@ int grammar_from_schema(const char *text, size_t n, grammar **out, error *err) {
   vec_free(&first);
   json_decref(s.root);
   grammar_source_free(&s.src);
+  return status;
+}
+
+int grammar_from_schema(const char *text, size_t n, bool strict, str *notes, grammar **out, error *err) {
+  error first = {0};
+  size_t noted = notes ? notes->n : 0;
+  int status = compile_schema(text, n, strict, false, notes, out, &first);
+  if (status > 0) {                      // once more: a pattern that is too large for it becomes a note
+    if (notes && notes->at) notes->at[notes->n = noted] = 0;
+    first = (error){0};
+    status = compile_schema(text, n, strict, true, notes, out, &first);
+  }
+  if (status && err) *err = first;
   return status;
 }

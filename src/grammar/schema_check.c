@@ -110,6 +110,12 @@ void schema_listings_free(schema *s) {
 
 // ---- by type --------------------------------------------------------------------------------------------------------
 
+// Of decimals as they are meant: 0.3 is three times 0.1.
+static bool is_multiple(double x, double of) {
+  double times = x / of, whole = nearbyint(times);
+  return of > 0 && fabs(times - whole) <= 1e-9 * (1 + fabs(times)) && (of != floor(of) || fmod(x, of) == 0);
+}
+
 static int check_number(const schema *s, const json_t *v, const json_t *node) {
   static const char *const names[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"};
   double x = json_number_value(v);
@@ -120,7 +126,7 @@ static int check_number(const schema *s, const json_t *v, const json_t *node) {
     double y = json_number_value(b);
     bool strict = (i == 0 && json_is_true(json_object_get(node, "exclusiveMinimum"))) ||
                   (i == 1 && json_is_true(json_object_get(node, "exclusiveMaximum")));
-    bool ok = i == 0 ? x >= y : i == 1 ? x <= y : i == 2 ? x > y : i == 3 ? x < y : y > 0 && fmod(x, y) == 0;
+    bool ok = i == 0 ? x >= y : i == 1 ? x <= y : i == 2 ? x > y : i == 3 ? x < y : is_multiple(x, y);
     if (!ok || (strict && x == y)) return 0;
   }
   return 1;
@@ -158,7 +164,35 @@ static int check_array(schema *s, const json_t *v, const json_t *node, int depth
     int ok = own ? schema_check(s, json_array_get(v, i), own, false, depth + 1) : 1;
     if (ok <= 0) return ok;
   }
+  json_t *wanted = json_object_get(node, "contains");
+  uint32_t least = 1, most = GRAMMAR_INF, found = 0;
+  if (schema_count(s, node, "minContains", &least) < 0 || schema_count(s, node, "maxContains", &most) < 0) return -1;
+  for (size_t i = 0; i < n && wanted; i++) {
+    int ok = schema_check(s, json_array_get(v, i), wanted, false, depth + 1);
+    if (ok < 0) return -1;
+    found += (uint32_t)ok;
+  }
+  if (wanted && (found < least || found > most)) return 0;
   return !json_is_true(json_object_get(node, "uniqueItems")) || all_differ(s, v);
+}
+
+// What members ask for, where they are there.
+static int check_dependents(schema *s, const json_t *v, const json_t *node, int depth) {
+  static const char *const names[] = {"dependentRequired", "dependentSchemas", "dependencies"};
+  for (size_t k = 0; k < COUNT(names); k++) {
+    json_t *deps = json_object_get(node, names[k]);
+    for (void *it = json_object_iter(deps); it; it = json_object_iter_next(deps, it)) {
+      json_t *what = json_object_iter_value(it);
+      if (!json_object_get(v, json_object_iter_key(it))) continue;
+      for (size_t i = 0; i < json_array_size(what); i++) {
+        const char *name = json_string_value(json_array_get(what, i));
+        if (name && !json_object_get(v, name)) return 0;
+      }
+      int ok = json_is_array(what) ? 1 : schema_check(s, v, what, false, depth + 1);
+      if (ok <= 0) return ok;
+    }
+  }
+  return 1;
 }
 
 static int check_object(schema *s, json_t *v, const json_t *node, int depth) {
@@ -195,7 +229,17 @@ static int check_object(schema *s, json_t *v, const json_t *node, int depth) {
     }
     if (ok <= 0) return ok;
   }
-  return 1;
+  return check_dependents(s, v, node, depth);
+}
+
+// `not` and `if`.
+static int check_conditions(schema *s, const json_t *v, const json_t *node, int depth) {
+  json_t *no = json_object_get(node, "not"), *test = json_object_get(node, "if");
+  int ok = no ? schema_check(s, v, no, false, depth + 1) : 0;
+  if (ok) return ok < 0 ? -1 : 0;
+  ok = test ? schema_check(s, v, test, false, depth + 1) : 0;
+  json_t *then = test ? json_object_get(node, ok > 0 ? "then" : "else") : NULL;
+  return ok < 0 ? -1 : then ? schema_check(s, v, then, false, depth + 1) : 1;
 }
 
 int schema_check(schema *s, const json_t *v, json_t *node, bool plain, int depth) {
@@ -219,6 +263,7 @@ int schema_check(schema *s, const json_t *v, json_t *node, bool plain, int depth
            : json_is_array(v)  ? check_array(s, v, node, depth)
            : json_is_object(v) ? check_object(s, unshared, node, depth)
                                : 1;
+  if (ok > 0) ok = check_conditions(s, v, node, depth);
   if (ok <= 0 || plain) return ok;
   if (schema_ref(s, node, &target)) return -1;
   if (target && (ok = schema_check(s, v, target, false, depth + 1)) <= 0) return ok;
@@ -233,16 +278,11 @@ int schema_check(schema *s, const json_t *v, json_t *node, bool plain, int depth
     }
     if (list && (k == 0 ? valid < json_array_size(list) : k == 1 ? !valid : valid != 1)) return 0;
   }
-  static const char *const refused[] = {"not",
-                                        "if",
-                                        "contains",
-                                        "dependentRequired",
-                                        "dependentSchemas",
-                                        "dependencies",
-                                        "unevaluatedItems",
-                                        "unevaluatedProperties"};
-  for (size_t i = 0; i < COUNT(refused); i++)
-    if (json_object_get(node, refused[i])) return schema_fail(s, node, refused[i], "not supported");
+  static const char *const beyond[] = {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"};
+  for (size_t i = 0; i < COUNT(beyond); i++)
+    if (json_object_get(node, beyond[i]) &&
+        schema_relax(s, node, beyond[i], "is not enforced of the values of enum and const"))
+      return -1;
   return 1;
 }
 
@@ -262,7 +302,7 @@ static bool only_has(const json_t *node, const char *const *names, size_t n) {
 }
 
 // Follows references.  *pure: nothing else is said on the way.
-static json_t *resolved(const schema *s, json_t *node, bool *pure) {
+static json_t *resolved(schema *s, json_t *node, bool *pure) {
   static const char *const ref = "$ref";
   json_t *target;
   *pure = true;
@@ -315,8 +355,7 @@ int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json
   uint64_t na = json_array_size(ra), nb = json_array_size(rb),
            nc = json_array_size(json_object_get(around, "required"));
   s->compared += 1 + (na + nb) / 8 + (na + nc) * nb / 128;
-  if (s->compared > SCHEMA_COMPARED_MAX)
-    return schema_fail(s, a, NULL, "the alternatives of oneOf are too many to be compared with one another");
+  if (s->compared > SCHEMA_COMPARED_MAX) return 0;
   if (json_is_false(a) || json_is_false(b)) return 1;
   if (!json_is_object(a) || !json_is_object(b) || depth > 8) return 0;
   if (schema_types(s, a, &ta) || schema_types(s, b, &tb)) return -1;

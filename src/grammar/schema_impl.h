@@ -1,7 +1,7 @@
 // schema_impl: what the files of JSON schema share.  schema.c holds the whole: which schemas apply to a value, and one
-// rule for each such set; schema_object.c objects and arrays; schema_string.c strings and formats; schema_number.c
-// numbers; schema_check.c whether a given value is valid (for enum and const, and for telling the alternatives of oneOf
-// apart).
+// rule for each such set; schema_object.c objects and arrays; schema_string.c strings, schema_format.c
+// their formats; schema_number.c numbers; schema_not.c what `not` and `if` come to; schema_check.c whether a given
+// value is valid (for enum and const, and for telling the alternatives of oneOf apart).
 #ifndef WEFT_SCHEMA_IMPL_H
 #define WEFT_SCHEMA_IMPL_H
 #include "base/map.h"
@@ -29,19 +29,27 @@ enum {
 typedef struct nodes { json_t **at; size_t n, cap; } nodes;
 
 struct job { int32_t rule; nodes set; };
+struct fit { const char *pattern, *regex; size_t n; bool fits; };      // of a pattern and a format
 struct compiled { char *pattern; size_t n; bool search; grammar *g; };
 typedef struct schema {
   grammar_source src;
   json_t *root;
   error *err;
+  bool strict;
+  bool has_patterns, tries_patterns;  // each pattern is compiled alone: one that cannot be intersected is left out
+  str *notes;                         // NULL: nobody reads them
+  map noted;                          // schema and keyword of each note
+  size_t n_notes;
   int32_t any, string;                // rules: any value; any string.  -1: not made yet
   gx *space, *quote, *letter, *comma; // white space; '"'; a character of a string; "," and white space
   struct memo { nodes set; int32_t rule; } *memo;
   size_t n_memo, cap_memo;
   VEC(struct job) jobs;               // rules whose bodies are still to be made
   bool single;                        // the set being made has come from one schema, its first
-  map made_of;                        // from schemas to alternatives that were written for them (dependentRequired)
+  map made_of, made_not, made_if;     // from schemas to alternatives that were written for them (dependentRequired,
+                                      // not, if); of the latter two NULL: none can be
   VEC(json_t *) made;
+  VEC(struct fit) fits;
   VEC(struct compiled) compiled;      // patterns that texts have been held against, the last few of them
   smap anchors;                       // schemas by $anchor; NULL where two have the same
   map elsewhere;                      // schemas whose $ref starts from another $id than the root's
@@ -56,15 +64,32 @@ typedef struct schema {
 
 // Fails with the pointer to a schema and a keyword of it (may be NULL).  -1.
 int schema_fail(const schema *s, const json_t *at, const char *keyword, const char *fmt, ...) PRINTF_LIKE(4, 5);
+// The keyword cannot be enforced: 0 and a note that it is not, or in strict mode fails as schema_fail does.
+int schema_relax(schema *s, const json_t *at, const char *keyword, const char *fmt, ...) PRINTF_LIKE(4, 5);
+// A note in both modes.
+void schema_note(schema *s, const json_t *at, const char *keyword, const char *fmt, ...) PRINTF_LIKE(4, 5);
 // Before work of n steps: fails where the whole schema takes more than it may.
 int schema_charge(schema *s, const json_t *at, uint64_t n);
+bool schema_says(const char *keyword);                        // it is known, and says something about validity
+// ---- schema_not.c
+// Of an owner of `not`, and of `if`: schemas one of which has to apply to a value, beside the rest, as an array that is
+// the schema's.  NULL: none can be written.
+json_t *schema_negation(schema *s, json_t *owner);
+json_t *schema_condition(schema *s, json_t *owner);
+// Whether a schema is a const, an enum or a pattern alone: of those, `not` is subtracted.
+bool schema_is_atom(const json_t *node);
+bool schema_has_atoms(const nodes *set, unsigned *types);     // takes from types those that they exclude
+bool schema_excluded(schema *s, const nodes *set, const json_t *value);
+// *x, values of this type (of a string the content), without what atoms exclude.  -1.
+int schema_minus(schema *s, const nodes *set, unsigned type, gx **x);
+
 // An expression that matches nothing, for a schema that no value is valid under.  Texts are borrowed.
 gx *schema_empty(schema *s, const json_t *at, const char *keyword, const char *what);
 gx *schema_value(schema *s, const nodes *set);                // a value that all of these accept.  NULL: an error
 gx *schema_any(schema *s);
 gx *schema_literal(schema *s, const json_t *value);           // this value, with white space where others have it
 // of $ref; 0 also where there is none (*target NULL)
-int schema_ref(const schema *s, const json_t *node, json_t **target);
+int schema_ref(schema *s, const json_t *node, json_t **target);
 int schema_types(const schema *s, const json_t *node, unsigned *types); // what its `type` allows
 unsigned schema_type_of(const json_t *value);
 // 1: it has that keyword, a count; 0: not; -1
@@ -74,10 +99,13 @@ gx *schema_object(schema *s, const nodes *set);
 gx *schema_array(schema *s, const nodes *set);
 gx *schema_string(schema *s, const nodes *set);               // with quotes
 gx *schema_number(schema *s, const nodes *set, bool integer);
-// The content of a string, without quotes, where something is demanded of it; *out NULL where nothing is.  -1.
-int schema_content(schema *s, const nodes *set, gx **out);
+// The content of a string, without quotes, where something is demanded of it; *out NULL where nothing is but a length.
+// -1.
+int schema_content(schema *s, const nodes *set, gx **out, uint32_t *min, uint32_t *max);
+gx *schema_of_length(schema *s, gx *content, uint32_t min, uint32_t max);   // of min to max characters
 gx *schema_letters(schema *s);                                // any characters; only what has to be escaped is
-gx *schema_pattern(schema *s, const json_t *node, const char *keyword, const char *text, size_t n);
+// *out NULL: it is not supported, and left out.  -1.
+int schema_pattern(schema *s, const json_t *node, const char *keyword, const char *text, size_t n, gx **out);
 void schema_quoted(str *out, const char *text, size_t n);     // a string as it is written, with its quotes
 
 // 1: valid, 0: not, -1: an error.  plain: without $ref, allOf, anyOf and oneOf.
@@ -85,14 +113,18 @@ int schema_check(schema *s, const json_t *value, json_t *node, bool plain, int d
 int schema_pattern_matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern,
                            const char *text, size_t n);
 void schema_patterns_free(schema *s);
+void schema_fits_free(schema *s);
 void schema_listings_free(schema *s);
 bool schema_equal(schema *s, const json_t *a, const json_t *b);   // 1 equals 1.0
-// 1: no value that `a` describes is valid under `b`, 0: there may be one, -1.  within: the types that the value may
-// have anyhow.  around: the one schema that applies to the value beside `a`; NULL: there may be others.
+// 1: no value that `a` describes is valid under `b`, 0: there may be one, or too many have been compared, -1.  within:
+// the types that the value may have anyhow.  around: the one schema that applies to the value beside `a`; NULL: there
+// may be others.
 int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json_t *around, int depth);
 // The regular expression of a format, NULL where it is not known.  types: which types it speaks of; 0: it says nothing
 // that restricts.
 const char *schema_format(const char *name, unsigned *types);
+// What contentEncoding and contentMediaType of a string come to, as a format.  NULL: nothing.
+const char *schema_content_format(const json_t *node);
 // whether it is one of integers, and what it allows
 bool schema_integer_format(const char *name, double *lo, double *hi);
 #endif

@@ -62,7 +62,8 @@ static gx *between(grammar_source *g, uint64_t a, uint64_t b) {
 
 // ---- bounds ---------------------------------------------------------------------------------------------------------
 
-struct bounds { double lo, hi; bool lo_strict, hi_strict, any; uint32_t multiples[8]; size_t n_multiples; };
+struct multiple { uint32_t of, digits; };              // of / 10^digits
+struct bounds { double lo, hi; bool lo_strict, hi_strict, any; struct multiple multiples[8]; size_t n_multiples; };
 
 static int bound(schema *s, const json_t *node, const char *keyword, bool upper, bool strict, struct bounds *b) {
   const json_t *v = json_object_get(node, keyword);
@@ -73,7 +74,7 @@ static int bound(schema *s, const json_t *node, const char *keyword, bool upper,
   // not exact as a double
   if (json_is_integer(v) && (json_integer_value(v) > (1ll << 53) || json_integer_value(v) < -(1ll << 53))) {
     if (json_integer_value(v) <= BIG && json_integer_value(v) >= -BIG)
-      return schema_fail(s, node, keyword, "a bound between 2^53 and 10^18 is not supported");
+      x = upper ? nextafter(x, -INFINITY) : nextafter(x, INFINITY);       // on the safe side
   }
   if (upper ? x < b->hi || (x == b->hi && strict) : x > b->lo || (x == b->lo && strict)) {
     if (upper) { b->hi = x; b->hi_strict = strict; }
@@ -93,7 +94,8 @@ static const struct { const char *format; double lo, hi;
               {"uint16", 0, 65535},
               {"uint32", 0, 4294967295},
               {"uint64", 0, INFINITY},
-              {"uint", 0, INFINITY}};
+              {"uint", 0, INFINITY},
+              {"double-int", -9007199254740991.0, 9007199254740991.0}};
 
 bool schema_integer_format(const char *name, double *lo, double *hi) {
   for (size_t i = 0; i < COUNT(ranges); i++) {
@@ -103,6 +105,32 @@ bool schema_integer_format(const char *name, double *lo, double *hi) {
     return true;
   }
   return false;
+}
+
+// False: too many digits to count remainders of.
+static bool decimal_multiple(double x, struct multiple *out) {
+  enum { MOST = 10000 };
+  char text[64];
+  for (uint32_t digits = 0; digits <= 9; digits++) {
+    double scaled = x * pow(10, digits);
+    snprintf(text, sizeof text, "%.15g", scaled);
+    if (strtod(text, NULL) > MOST) return false;
+    if (strpbrk(text, ".e")) continue;
+    *out = (struct multiple){(uint32_t)strtoul(text, NULL, 10), digits};
+    return out->of > 0;
+  }
+  return false;
+}
+
+// Of whole numbers: 5 of 2.5.
+static uint32_t whole_multiple(struct multiple m) {
+  uint32_t of = m.of;
+  for (uint32_t i = 0; i < m.digits; i++) {
+    if (of % 10 == 0) of /= 10;
+    else if (of % 5 == 0) of /= 5;
+    else if (of % 2 == 0) of /= 2;
+  }
+  return of;
 }
 
 static int gather_bounds(schema *s, const nodes *set, struct bounds *b) {
@@ -119,7 +147,7 @@ static int gather_bounds(schema *s, const nodes *set, struct bounds *b) {
     const char *format = json_string_value(json_object_get(node, "format"));
     unsigned types;
     if (format && !schema_format(format, &types))
-      return schema_fail(s, node, "format", "the format '%.60s' is not supported", format);
+      schema_note(s, node, "format", "the format '%.60s' is not known", format);
     double lo, hi;
     if (format && schema_integer_format(format, &lo, &hi)) {
       b->any |= isfinite(lo) || isfinite(hi);
@@ -130,18 +158,21 @@ static int gather_bounds(schema *s, const nodes *set, struct bounds *b) {
     if (!m) continue;
     double x = json_number_value(m);
     if (!json_is_number(m) || !(x > 0)) return schema_fail(s, node, "multipleOf", "expected a number above 0");
-    if (x != floor(x) || x > 10000)
-      return schema_fail(s, node, "multipleOf", "only whole numbers up to 10000 are supported");
-    if (b->n_multiples == COUNT(b->multiples))
-      return schema_fail(s, node, "multipleOf", "too many of them apply to one value");
-    b->multiples[b->n_multiples++] = (uint32_t)x;
+    struct multiple of;
+    bool fits = decimal_multiple(x, &of) && b->n_multiples < COUNT(b->multiples);
+    if (fits) b->multiples[b->n_multiples++] = of;
+    else if (schema_relax(s, node, "multipleOf", "is enforced of numbers with up to 4 digits, and 8 of them at most"))
+      return -1;
   }
   return 0;
 }
 
-static gx *multiples(schema *s, const struct bounds *b, gx *x) {
-  for (size_t i = 0; i < b->n_multiples; i++)
-    if (b->multiples[i] > 1) x = gx_and(&s->src, x, gx_multiple(&s->src, b->multiples[i]));
+static gx *multiples(schema *s, const struct bounds *b, bool integer, gx *x) {
+  for (size_t i = 0; i < b->n_multiples; i++) {
+    struct multiple m = b->multiples[i];
+    if (integer) m = (struct multiple){whole_multiple(m), 0};
+    if (m.of > 1 || m.digits) x = gx_and(&s->src, x, gx_multiple(&s->src, m.of, m.digits));
+  }
   return x;
 }
 
@@ -158,9 +189,10 @@ static gx *integer_within(schema *s, const nodes *set, const struct bounds *b) {
   int64_t lo = lo_real <= -1e18 ? -BIG : (int64_t)lo_real, hi = hi_real >= 1e18 ? BIG : (int64_t)hi_real;
   gx *list[2];
   size_t n = 0;
-  if (hi >= 0) list[n++] = multiples(s, b, between(g, lo > 0 ? (uint64_t)lo : 0, (uint64_t)hi));
+  if (hi >= 0) list[n++] = multiples(s, b, true, between(g, lo > 0 ? (uint64_t)lo : 0, (uint64_t)hi));
   if (lo < 0)
-    list[n++] = GX_SEQ_OF(g, gx_text(g, "-"), multiples(s, b, between(g, hi < 0 ? (uint64_t)-hi : 1, (uint64_t)-lo)));
+    list[n++] =
+      GX_SEQ_OF(g, gx_text(g, "-"), multiples(s, b, true, between(g, hi < 0 ? (uint64_t)-hi : 1, (uint64_t)-lo)));
   return gx_alt(g, list, n);
 }
 
@@ -262,9 +294,11 @@ static gx *fraction_within(schema *s, const nodes *set, const struct bounds *b) 
   if (b->lo > b->hi || (b->lo == b->hi && (b->lo_strict || b->hi_strict)) || b->lo >= 1e15 || b->hi <= -1e15)
     return empty_range(s, set);
   if ((has_lo && decimal_of(b->lo, b->lo_strict, &lo)) || (has_hi && decimal_of(b->hi, b->hi_strict, &hi))) {
-    schema_fail(s, set->at[0], NULL,
-                "a bound (minimum, maximum) with more than 15 digits before or 25 after the point");
-    return NULL;
+    if (schema_relax(s, set->at[0], NULL,
+                     "minimum and maximum with more than 15 digits before or 25 after the point are not enforced"))
+      return NULL;
+    lo = hi = (struct decimal){0};
+    has_lo = has_hi = false;
   }
   uint32_t n = 6,
            longest = (uint32_t)(strlen(lo.fraction) > strlen(hi.fraction) ? strlen(lo.fraction) : strlen(hi.fraction));
@@ -273,11 +307,11 @@ static gx *fraction_within(schema *s, const nodes *set, const struct bounds *b) 
   if (longest > n) n = longest;
   // A number just beside a bound that is not allowed itself must not be read as the bound.
   if ((has_lo && b->lo_strict && alike(b->lo, n)) || (has_hi && b->hi_strict && alike(b->hi, n))) {
-    schema_fail(s, set->at[0], NULL,
-                "an exclusive bound, and bounds with %u digits after the point: numbers beside it would be read as the "
-                "bound itself",
-                n);
-    return NULL;
+    if (schema_relax(s, set->at[0], NULL,
+                     "an exclusive bound, and bounds with %u digits after the point: numbers beside it are read as the "
+                     "bound itself",
+                     n))
+      return NULL;
   }
   pad_fraction(&lo, n);
   pad_fraction(&hi, n);
@@ -286,11 +320,12 @@ static gx *fraction_within(schema *s, const nodes *set, const struct bounds *b) 
   size_t k = 0;
   if (!has_hi || b->hi > 0 || (b->hi == 0 && !b->hi_strict)) {
     bool from_zero = !has_lo || b->lo < 0;
-    list[k++] = magnitude(g, from_zero ? NULL : &lo, has_hi ? &hi : NULL, n);
+    list[k++] = multiples(s, b, false, magnitude(g, from_zero ? NULL : &lo, has_hi ? &hi : NULL, n));
   }
   if (!has_lo || b->lo < 0) {
     bool to_zero = !has_hi || b->hi >= 0;
-    list[k++] = GX_SEQ_OF(g, gx_text(g, "-"), magnitude(g, to_zero ? &zero : &hi, has_lo ? &lo : NULL, n));
+    gx *below = multiples(s, b, false, magnitude(g, to_zero ? &zero : &hi, has_lo ? &lo : NULL, n));
+    list[k++] = GX_SEQ_OF(g, gx_text(g, "-"), below);
   }
   return gx_alt(g, list, k);
 }
@@ -300,9 +335,9 @@ gx *schema_number(schema *s, const nodes *set, bool integer) {
   struct bounds b;
   if (gather_bounds(s, set, &b)) return NULL;
   // multiples of whole numbers are whole
-  for (size_t i = 0; i < b.n_multiples && !integer; i++) integer = b.multiples[i] > 0;
+  for (size_t i = 0; i < b.n_multiples && !integer; i++) integer = !b.multiples[i].digits;
   if (integer) return integer_within(s, set, &b);
-  if (b.any) return fraction_within(s, set, &b);
+  if (b.any || b.n_multiples) return fraction_within(s, set, &b);
   gx *whole = GX_ALT_OF(g, gx_text(g, "0"), GX_SEQ_OF(g, digit(g, 1, 9), digits(g, 0, INT_DIGITS - 1)));
   charset e = {0}, sign = {0};
   charset_add(&e, 'E', 'E'); charset_add(&e, 'e', 'e');

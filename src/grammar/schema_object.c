@@ -52,15 +52,17 @@ static int gather(schema *s, struct object *o) {
       vec_push(&o->patterns, ((struct pattern){json_object_iter_key(it), node, json_object_iter_value(it)}));
     json_t *unevaluated = json_object_get(node, "unevaluatedProperties");
     if (unevaluated && !json_is_true(unevaluated)) {
-      if (!json_is_false(unevaluated) || i || !s->single)
-        return schema_fail(s, node, "unevaluatedProperties",
-                           "supported is false, and only in a schema that no other one includes");
-      for (size_t k = 0; k < o->set->n; k++)
+      const char *why = !json_is_false(unevaluated) || i || !s->single
+                          ? "is not enforced, unless it is false and in a schema that no other one includes"
+                          : NULL;
+      for (size_t k = 0; k < o->set->n && !why; k++) {
+        if (json_object_get(o->set->at[k], "not") || json_object_get(o->set->at[k], "if"))
+          why = "is not enforced beside not and if";
         if (json_object_get(o->set->at[k], "dependencies"))
-          return schema_fail(
-            s, node, "unevaluatedProperties",
-            "not supported beside dependencies, which is a keyword of older drafts: use dependentSchemas");
-      o->named = o->evaluated = true;
+          why = "is not enforced beside dependencies, which is a keyword of older drafts: use dependentSchemas";
+      }
+      if (why && schema_relax(s, node, "unevaluatedProperties", "%s", why)) return -1;
+      if (!why) o->named = o->evaluated = true;
     }
     if (json_object_size(p)) o->named = true;
     if (json_is_false(ap) && !json_object_size(pp)) o->no_others = true;
@@ -74,8 +76,11 @@ static int gather(schema *s, struct object *o) {
   }
   for (size_t i = 0; i < o->set->n; i++) {
     json_t *node = o->set->at[i], *required = json_object_get(node, "required");
-    if (required && json_is_boolean(required))
-      return schema_fail(s, node, "required", "expected an array of names (a flag of a member is what draft 3 had)");
+    if (required && json_is_boolean(required)) {
+      if (schema_relax(s, node, "required", "is not enforced: expected an array of names (draft 3 had a flag)"))
+        return -1;
+      continue;
+    }
     if (required && !json_is_array(required)) return schema_fail(s, node, "required", "expected an array of names");
     for (size_t k = 0; k < json_array_size(required); k++) {
       const char *name = json_string_value(json_array_get(required, k));
@@ -87,9 +92,12 @@ static int gather(schema *s, struct object *o) {
     }
   }
   for (size_t i = 0; i < o->members.n; i++) o->n_required += o->members.at[i].required;
-  if (o->patterns.n > PATTERNS_MAX)
-    return schema_fail(s, o->patterns.at[0].owner, "patternProperties",
-                       "more than %d patterns for one object are not supported", PATTERNS_MAX);
+  if (o->patterns.n > PATTERNS_MAX) {
+    if (schema_relax(s, o->patterns.at[0].owner, "patternProperties", "only the first %d patterns are enforced",
+                     PATTERNS_MAX))
+      return -1;
+    o->patterns.n = PATTERNS_MAX;
+  }
   return 0;
 }
 
@@ -124,6 +132,23 @@ static gx *member(schema *s, gx *name, const nodes *schemas) {
   return value ? GX_SEQ_OF(&s->src, name, gx_text(&s->src, ":"), s->space, value) : NULL;
 }
 
+// A required member that some schema names, and `additionalProperties: false` of another forbids.  Strictly read,
+// nothing is valid under these; zod writes intersections so, and means all members together.  As value_schemas().
+static int closed_by_others(schema *s, const struct object *o, const char *name, unsigned matched, nodes *out) {
+  struct object named = *o;
+  nodes set = {0};
+  for (size_t i = 0; i < o->set->n; i++)
+    if (json_object_get(json_object_get(o->set->at[i], "properties"), name)) vec_push(&set, o->set->at[i]);
+  named.set = &set;
+  out->n = 0;
+  int status = set.n && set.n < o->set->n ? value_schemas(s, &named, name, matched, out) : 0;
+  if (status > 0)
+    schema_note(s, o->set->at[0], "additionalProperties",
+                "of schemas that apply together, each allows the required members of the others");
+  vec_free(&set);
+  return status;
+}
+
 // *out NULL: a member that is not allowed, and need not be.
 static int named_member(schema *s, const struct object *o, const struct member *m, gx **out) {
   nodes schemas = {0};
@@ -148,6 +173,7 @@ static int named_member(schema *s, const struct object *o, const struct member *
     return 0;
   }
   if (status >= 0) status = value_schemas(s, o, m->name, matched, &schemas);
+  if (status == 0 && m->required && !s->strict) status = closed_by_others(s, o, m->name, matched, &schemas);
   if (status == 0 && m->required)
     *out = schema_empty(s, o->set->at[0], "required", "a member is required that is not allowed");
   if (status > 0) {
@@ -165,13 +191,17 @@ static int named_member(schema *s, const struct object *o, const struct member *
 static gx *other_names(schema *s, const struct object *o, unsigned matched) {
   grammar_source *g = &s->src;
   gx *name = schema_letters(s);
+  uint32_t min = 0, max = GRAMMAR_INF;
   for (size_t i = 0; i < o->set->n; i++) {
     json_t *names = json_object_get(o->set->at[i], "propertyNames"), *target = NULL;
     for (int depth = 0; json_is_object(names) && json_object_get(names, "$ref"); depth++) {
-      if (depth > SCHEMA_DEPTH_MAX || json_object_size(names) != 1) {
-        schema_fail(s, names, "$ref", "not supported for names of members");
+      if (depth > SCHEMA_DEPTH_MAX) {
+        schema_fail(s, names, "$ref", "these references lead to one another without end");
         return NULL;
       }
+      if (json_object_size(names) != 1 &&
+          schema_relax(s, names, "$ref", "in propertyNames, what stands beside it is not enforced"))
+        return NULL;
       if (schema_ref(s, names, &target)) return NULL;
       names = target;
     }
@@ -182,10 +212,9 @@ static gx *other_names(schema *s, const struct object *o, unsigned matched) {
     for (void *it = json_object_iter(names); it; it = json_object_iter_next(names, it)) {
       size_t k = 0;
       while (k < COUNT(supported) && strcmp(supported[k], json_object_iter_key(it))) k++;
-      if (k == COUNT(supported)) {
-        schema_fail(s, names, json_object_iter_key(it), "not supported for names of members");
+      if (k == COUNT(supported) &&
+          schema_relax(s, names, json_object_iter_key(it), "is not enforced in propertyNames"))
         return NULL;
-      }
     }
     unsigned types;
     gx *content;
@@ -197,9 +226,12 @@ static gx *other_names(schema *s, const struct object *o, unsigned matched) {
     if (schema_types(s, names, &types)) return NULL;
     if (!(types & T_STRING)) return gx_never(g);
     vec_push(&own, names);
-    int status = schema_content(s, &own, &content);
+    uint32_t least, most;
+    int status = schema_content(s, &own, &content, &least, &most);
     vec_free(&own);
     if (status) return NULL;
+    if (least > min) min = least;
+    if (most < max) max = most;
     if (content) name = gx_and(g, name, content);
     static const char *const lists[] = {"enum", "const"};
     for (size_t which = 0; which < COUNT(lists); which++) {
@@ -219,9 +251,11 @@ static gx *other_names(schema *s, const struct object *o, unsigned matched) {
     }
   }
   for (size_t k = 0; k < o->patterns.n; k++) {
-    gx *p = schema_pattern(s, o->patterns.at[k].owner, "patternProperties", o->patterns.at[k].text,
-                           strlen(o->patterns.at[k].text));
-    if (!p) return NULL;
+    gx *p;
+    if (schema_pattern(s, o->patterns.at[k].owner, "patternProperties", o->patterns.at[k].text,
+                       strlen(o->patterns.at[k].text), &p))
+      return NULL;
+    if (!p) p = schema_letters(s);               // may match any name
     name = matched >> k & 1 ? gx_and(g, name, p) : gx_minus(g, name, p);
   }
   if (o->members.n) {
@@ -236,7 +270,7 @@ static gx *other_names(schema *s, const struct object *o, unsigned matched) {
     vec_free(&list);
     str_free(&text);
   }
-  return GX_SEQ_OF(g, s->quote, name, s->quote);
+  return GX_SEQ_OF(g, s->quote, schema_of_length(s, name, min, max), s->quote);
 }
 
 // Members that are not named.  *out NULL: there are none.
@@ -283,9 +317,9 @@ gx *schema_object(schema *s, const nodes *set) {
   }
   if (!status) status = other_members(s, &o, &rest);
   if (!status && rest && o.min > o.n_required && o.min > 1)   // a name that comes twice is one member
-    status =
-      schema_fail(s, set->at[0], "minProperties",
-                  "not supported above 1 and above the number of required members, where other members are allowed");
+    status = schema_relax(s, set->at[0], "minProperties",
+                          "is enforced up to 1 and up to the number of required members, where others are allowed");
+  if (!status && rest && o.min > o.n_required && o.min > 1) o.min = o.n_required ? o.n_required : 1;
   if (!status && (o.max < o.n_required || (!rest && o.min > items.n)))
     out = schema_empty(s, set->at[0], NULL,
                        "no object has enough members and not too many (required, minProperties, maxProperties)");
@@ -345,13 +379,14 @@ static json_t *item_values(schema *s, const nodes *schemas, size_t most) {
 }
 
 // uniqueItems: where items are a few values, one rule for each set of those that have been used already says what may
-// follow.
-static gx *distinct(schema *s, const nodes *set, size_t prefix, uint32_t min, uint32_t max) {
+// follow.  *out NULL: it is not enforced.
+static int distinct(schema *s, const nodes *set, size_t prefix, uint32_t min, uint32_t max, gx **out) {
   enum { MOST = 8 };
   static const char why[] =
-    "not supported, unless items has an enum of at most 8 values: a grammar cannot compare items";
+    "is not enforced, unless items has an enum of at most 8 values: a grammar cannot compare items";
   grammar_source *g = &s->src;
   nodes schemas = {0};
+  *out = NULL;
   json_t *values = NULL, *owner = set->at[0];
   for (size_t i = 0; i < set->n; i++) if (json_is_true(json_object_get(set->at[i], "uniqueItems"))) owner = set->at[i];
   int status = prefix ? 0 : item_schemas(s, set, 0, &schemas);
@@ -361,8 +396,7 @@ static gx *distinct(schema *s, const nodes *set, size_t prefix, uint32_t min, ui
   size_t n = json_array_size(values), sets = (size_t)1 << n;
   if (!n || n > MOST) {
     json_decref(values);
-    if (!s->err->text[0]) schema_fail(s, owner, "uniqueItems", why);
-    return NULL;
+    return s->err->text[0] ? -1 : schema_relax(s, owner, "uniqueItems", why);
   }
   gx *literal[MOST];
   int32_t rule[1 << MOST];
@@ -371,7 +405,7 @@ static gx *distinct(schema *s, const nodes *set, size_t prefix, uint32_t min, ui
   for (size_t used = 0; used < sets; used++)
     if ((rule[used] = grammar_rule_new(g, "items", 5, 0)) < 0) {
       schema_fail(s, owner, NULL, "the schema needs more than %u rules", GRAMMAR_RULES_MAX);
-      return NULL;
+      return -1;
     }
   for (size_t used = 0; used < sets; used++) {
     gx *ways[MOST + 1];
@@ -384,7 +418,8 @@ static gx *distinct(schema *s, const nodes *set, size_t prefix, uint32_t min, ui
     if (count >= min) ways[n_ways++] = gx_empty(g);
     g->rules.at[rule[used]].body = gx_alt(g, ways, n_ways);
   }
-  return GX_SEQ_OF(g, gx_text(g, "["), s->space, gx_rule(g, rule[0]), s->space, gx_text(g, "]"));
+  *out = GX_SEQ_OF(g, gx_text(g, "["), s->space, gx_rule(g, rule[0]), s->space, gx_text(g, "]"));
+  return 0;
 }
 
 gx *schema_array(schema *s, const nodes *set) {
@@ -409,7 +444,12 @@ gx *schema_array(schema *s, const nodes *set) {
     }
   }
   for (size_t i = 0; i < set->n; i++)
-    if (max > 1 && json_is_true(json_object_get(set->at[i], "uniqueItems"))) return distinct(s, set, prefix, min, max);
+    if (max > 1 && json_is_true(json_object_get(set->at[i], "uniqueItems"))) {
+      gx *x;
+      if (distinct(s, set, prefix, min, max, &x)) return NULL;
+      if (x) return x;
+      break;
+    }
   if (prefix > 150) { schema_fail(s, set->at[0], "prefixItems", "more than 150 are not supported"); return NULL; }
   // Items up to the first that may not be.
   VEC(gx *) items = {0};

@@ -1,4 +1,4 @@
-// Strings: lengths, patterns, formats.
+// Strings: lengths and patterns; schema_format.c has the formats.
 //
 // A string of which nothing is demanded but its length may be written with any escapes.  Where its text matters (a
 // pattern, a format, the name of a member), a character stands for itself, and only those that have to be escaped are,
@@ -90,77 +90,101 @@ static gx *letter(schema *s) {
   return s->letter;
 }
 
-// ---- formats --------------------------------------------------------------------------------------------------------
-
-#define YEAR "(?:[1-9]\\d{3}|0[1-9]\\d\\d|00[1-9]\\d|000[1-9])"
-#define LEAP "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[2468][048]|[13579][26]|0[48])00)"
-#define DATE "(?:" YEAR "-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|" \
-  "02-(?:0[1-9]|1\\d|2[0-8]))|" LEAP "-02-29)"
-#define TIME "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,6})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
-#define OCTET "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
-#define IPV4 OCTET "(?:\\." OCTET "){3}"
-#define H16 "[0-9a-fA-F]{1,4}"
-#define IPV6 "(?:(?:" H16 ":){7}" H16 "|(?:" H16 ":){1,7}:|(?:" H16 ":){1,6}:" H16 "|(?:" H16 ":){1,5}(?::" H16 \
-  "){1,2}|(?:" H16 ":){1,4}(?::" H16 "){1,3}|(?:" \
-  H16 ":){1,3}(?::" H16 "){1,4}|(?:" H16 ":){1,2}(?::" H16 "){1,5}|" H16 ":(?::" H16 "){1,6}|:(?::" H16 "){1,7}|::)"
-#define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,30}[A-Za-z0-9])?"
-#define HOST LABEL "(?:\\." LABEL "){0,3}"
-#define PCHAR "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
-#define TAIL "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
-#define URI "[A-Za-z][A-Za-z0-9+.-]{0,15}:(?://(?:[A-Za-z0-9._~-]+@)?" HOST "(?::\\d{1,4})?(?:/" PCHAR "*)*|(?:/(?:" \
-  PCHAR "+(?:/" PCHAR "*)*)?|" PCHAR "+(?:/" PCHAR "*)*))" TAIL
-#define ATEXT "[A-Za-z0-9_+-]+"
-
-static const struct { const char *name; unsigned types; const char *regex;
-} formats[] = {
-  {"date", T_STRING, DATE},
-  {"time", T_STRING, TIME},
-  {"date-time", T_STRING, DATE "T" TIME},
-  {"duration", T_STRING,
-   "P(?:\\d{1,4}W|\\d{1,4}Y(?:\\d{1,2}M(?:\\d{1,3}D)?)?(?:T"
-   "(?:\\d{1,3}H(?:\\d{1,3}M(?:\\d{1,3}S)?)?|\\d{1,3}M(?:\\d{1,3}S)?|\\d{1,3}S))?"
-   "|\\d{1,2}M(?:\\d{1,3}D)?(?:T(?:\\d{1,3}H(?:\\d{1,3}M(?:\\d{1,3}S)?)?|\\d{1,3}M(?:\\d{1,3}S)?|\\d{1,3}S))?|\\d{1,3}"
-   "D(?:T(?:\\d{1,3}H(?:\\d{1,3}M(?:\\d{1,3}S)?)?|\\d{1,3}M(?:\\d{1,3}S)?|\\d{1,3}S))?"
-   "|T(?:\\d{1,3}H(?:\\d{1,3}M(?:\\d{1,3}S)?)?|\\d{1,3}M(?:\\d{1,3}S)?|\\d{1,3}S))"},
-  {"uuid", T_STRING, "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"},
-  {"email", T_STRING, ATEXT "(?:\\." ATEXT ")*@" LABEL "(?:\\." LABEL "){0,2}\\.[A-Za-z]{2,10}"},
-  {"hostname", T_STRING, HOST},
-  {"ipv4", T_STRING, IPV4},
-  {"ipv6", T_STRING, IPV6},
-  {"uri", T_STRING, URI},
-  {"iri", T_STRING, URI},
-  {"url", T_STRING, "https?://" HOST "(?::\\d{1,4})?(?:/" PCHAR "*)*" TAIL},
-  {"uri-reference", T_STRING, "(?:" URI "|(?:/(?:" PCHAR "+(?:/" PCHAR "*)*)?)?" TAIL ")"},
-  {"json-pointer", T_STRING, "(?:/(?:[^~/]|~[01])*)*"},
-  {"relative-json-pointer", T_STRING, "(?:0|[1-9]\\d{0,5})(?:#|(?:/(?:[^~/]|~[01])*)*)"},
-  {"float", 0, ""},
-  {"double", 0, ""},
-  {"password", 0, ""},
-};
-
-const char *schema_format(const char *name, unsigned *types) {
-  for (size_t i = 0; i < COUNT(formats); i++) {
-    if (strcmp(formats[i].name, name)) continue;
-    *types = formats[i].types;
-    return formats[i].regex;
-  }
-  double lo, hi;
-  bool integer = schema_integer_format(name, &lo, &hi);
-  *types = integer ? T_INTEGER : T_STRING;
-  return integer ? "" : NULL;
-}
-
 // ---- strings --------------------------------------------------------------------------------------------------------
 
-gx *schema_pattern(schema *s, const json_t *node, const char *keyword, const char *text, size_t n) {
-  if (schema_charge(s, node, 32 + n / 4)) return NULL;
+// Whether some text matches both this pattern and the regular expression of a format.  Found out once for each pair: it
+// is a grammar of its own that is compiled.
+static bool format_fits(schema *s, const char *pattern, size_t n, const char *regex) {
+  enum { FAILED = SCHEMA_WORK_MAX / 64 };      // what is counted where it is not known
+  for (size_t i = 0; i < s->fits.n; i++) {
+    const struct fit *f = &s->fits.at[i];
+    if (f->regex == regex && f->n == n && !memcmp(f->pattern, pattern, n)) return f->fits;
+  }
+  grammar_source g;
+  grammar *compiled = NULL;
   error why = {0};
-  gx *x = regex_parse(&s->src, text, n, true, written, NULL, &why);
-  if (!x) schema_fail(s, node, keyword, "%s", why.text);
-  return x;
+  bool supported, fits = true;
+  grammar_source_init(&g);
+  int32_t root = grammar_rule_new(&g, "format", 6, 0);
+  gx *x = regex_parse(&g, regex, strlen(regex), &(struct regex_rules){.supported = &supported}, &why),
+     *y = regex_parse(&g, pattern, n, &(struct regex_rules){true, NULL, NULL, &supported}, &why);
+  if (x && y) {
+    g.rules.at[root].body = gx_and(&g, x, y);
+    fits = !grammar_compile(&g, root, &compiled, &why);
+    s->work += 16000 + (compiled ? grammar_work(compiled) / 4 : FAILED);
+  }
+  grammar_free(compiled);
+  grammar_source_free(&g);
+  vec_push(&s->fits, ((struct fit){pattern, regex, n, fits}));
+  return fits;
+}
+
+// What every text matches: a pattern that cannot be intersected with this cannot with anything.
+static const char any_text[] = "(.|\\n|\\r)*";
+
+int schema_pattern(schema *s, const json_t *node, const char *keyword, const char *text, size_t n, gx **out) {
+  error why = {0};
+  bool supported = true;
+  *out = NULL;
+  if (schema_charge(s, node, 32 + n / 4)) return -1;
+  *out = regex_parse(&s->src, text, n, &(struct regex_rules){true, written, NULL, &supported}, &why);
+  s->has_patterns = true;
+  if (*out && s->tries_patterns && !format_fits(s, text, n, any_text)) {
+    *out = NULL;
+    return schema_relax(s, node, keyword, "is not enforced: its automaton has too many states beside other conditions");
+  }
+  if (*out) return 0;
+  return supported ? schema_fail(s, node, keyword, "%s", why.text)
+                   : schema_relax(s, node, keyword, "is not enforced: %s", why.text);
 }
 
 static gx *both(schema *s, gx *a, gx *b) { return a ? gx_and(&s->src, a, b) : b; }
+
+// Lengths of one schema.
+static int lengths(schema *s, const json_t *node, uint32_t *min, uint32_t *max) {
+  uint32_t n;
+  int has = schema_count(s, node, "minLength", &n);
+  if (has < 0) return -1;
+  if (has && n > *min) *min = n;
+  has = schema_count(s, node, "maxLength", &n);
+  if (has < 0) return -1;
+  if (has && n < *max) *max = n;
+  return 0;
+}
+
+static bool patterns_allow(schema *s, const nodes *set, const char *regex) {
+  bool fits = true;
+  for (size_t i = 0; i < set->n && fits; i++) {
+    const json_t *pattern = json_object_get(set->at[i], "pattern");
+    if (json_is_string(pattern)) fits = format_fits(s, json_string_value(pattern), json_string_length(pattern), regex);
+  }
+  return fits;
+}
+
+// What the formats of one schema demand is added.  Beside a pattern that contradicts it, a format says nothing: zod
+// writes times without an offset, and calls their format "time".
+static int formats(schema *s, const nodes *set, const json_t *node, gx **out) {
+  const json_t *format = json_object_get(node, "format");
+  if (format && !json_is_string(format)) return schema_fail(s, node, "format", "expected a text");
+  const char *const names[] = {json_string_value(format), schema_content_format(node)};
+  for (size_t k = 0; k < COUNT(names); k++) {
+    unsigned types;
+    bool supported;
+    error why = {0};
+    const char *regex = names[k] ? schema_format(names[k], &types) : "";
+    if (!regex) schema_note(s, node, "format", "the format '%.60s' is not known", names[k]);
+    if (!regex || !*regex || !(types & T_STRING)) continue;
+    if (schema_charge(s, node, 16)) return -1;
+    if (!patterns_allow(s, set, regex)) {
+      schema_note(s, node, "format", "the pattern allows no '%.60s', so that the format is not enforced", names[k]);
+      continue;
+    }
+    gx *x = regex_parse(&s->src, regex, strlen(regex), &(struct regex_rules){false, written, NULL, &supported}, &why);
+    if (!x) die("format %s: %s", names[k], why.text);
+    *out = both(s, *out, x);
+  }
+  return 0;
+}
 
 // The lengths that are demanded, and the rest as an expression (NULL: none).
 static int demands(schema *s, const nodes *set, uint32_t *min, uint32_t *max, gx **out) {
@@ -168,44 +192,33 @@ static int demands(schema *s, const nodes *set, uint32_t *min, uint32_t *max, gx
   *max = GRAMMAR_INF;
   *out = NULL;
   for (size_t i = 0; i < set->n; i++) {
-    json_t *node = set->at[i], *pattern = json_object_get(node, "pattern"), *format = json_object_get(node, "format");
-    uint32_t n;
-    int has = schema_count(s, node, "minLength", &n);
-    if (has < 0) return -1;
-    if (has && n > *min) *min = n;
-    has = schema_count(s, node, "maxLength", &n);
-    if (has < 0) return -1;
-    if (has && n < *max) *max = n;
-    if (pattern) {
-      if (!json_is_string(pattern)) return schema_fail(s, node, "pattern", "expected a text");
-      gx *x = schema_pattern(s, node, "pattern", json_string_value(pattern), json_string_length(pattern));
-      if (!x) return -1;
-      *out = both(s, *out, x);
-    }
-    if (format) {
-      unsigned types;
-      if (!json_is_string(format)) return schema_fail(s, node, "format", "expected a text");
-      const char *regex = schema_format(json_string_value(format), &types);
-      if (!regex)
-        return schema_fail(s, node, "format", "the format '%.60s' is not supported", json_string_value(format));
-      if (!(types & T_STRING)) continue;
-      error why = {0};
-      gx *x = regex_parse(&s->src, regex, strlen(regex), false, written, NULL, &why);
-      if (!x) die("format %s: %s", json_string_value(format), why.text);
-      *out = both(s, *out, x);
-    }
+    json_t *node = set->at[i], *pattern = json_object_get(node, "pattern");
+    gx *x = NULL;
+    if (lengths(s, node, min, max)) return -1;
+    if (pattern && !json_is_string(pattern)) return schema_fail(s, node, "pattern", "expected a text");
+    if (pattern &&
+        schema_pattern(s, node, "pattern", json_string_value(pattern), json_string_length(pattern), &x))
+      return -1;
+    if (x) *out = both(s, *out, x);
+    if (formats(s, set, node, out)) return -1;
+  }
+  unsigned types = T_ALL;
+  if (schema_has_atoms(set, &types)) {
+    gx *x = *out ? *out : schema_letters(s);
+    if (schema_minus(s, set, T_STRING, &x)) return -1;
+    if (*out || x->kind == GX_MINUS) *out = x;
   }
   if (*min > *max)
     *out = schema_empty(s, set->at[0], NULL, "no string is long enough and short enough (minLength, maxLength)");
   return 0;
 }
 
-int schema_content(schema *s, const nodes *set, gx **out) {
-  uint32_t min, max;
-  if (demands(s, set, &min, &max, out)) return -1;
-  if (min > max) return 0;
-  if (min || max != GRAMMAR_INF) *out = both(s, *out, gx_repeat(&s->src, written_any(s), min, max));
-  return 0;
+int schema_content(schema *s, const nodes *set, gx **out, uint32_t *min, uint32_t *max) {
+  return demands(s, set, min, max, out);
+}
+
+gx *schema_of_length(schema *s, gx *content, uint32_t min, uint32_t max) {
+  return min > max ? content : gx_count(&s->src, content, written_any(s), min, max);
 }
 
 gx *schema_string(schema *s, const nodes *set) {
@@ -213,9 +226,7 @@ gx *schema_string(schema *s, const nodes *set) {
   gx *x;
   if (demands(s, set, &min, &max, &x)) return NULL;
   if (x) {
-    if (min > max) return x;
-    if (min || max != GRAMMAR_INF) x = both(s, x, gx_repeat(&s->src, written_any(s), min, max));
-    return GX_SEQ_OF(&s->src, s->quote, x, s->quote);
+    return GX_SEQ_OF(&s->src, s->quote, schema_of_length(s, x, min, max), s->quote);
   }
   if (min || max != GRAMMAR_INF) {     // a rule of its own: all strings share what is inside of them
     return GX_SEQ_OF(&s->src, s->quote, gx_repeat(&s->src, letter(s), min, max), s->quote);
@@ -234,7 +245,8 @@ gx *schema_string(schema *s, const nodes *set) {
 
 // Patterns are compiled once for all the texts that are held against them: values of enum, names of members.  NULL: it
 // is wrong, or too large.
-static const grammar *pattern_grammar(schema *s, const char *pattern, size_t n, bool search, error *why) {
+static const grammar *pattern_grammar(schema *s, const char *pattern, size_t n, bool search, bool *supported,
+                                      error *why) {
   enum { KEPT = 64, COST = 16000 };           // COST: compiling one takes a millisecond or so, and what it says it took
   for (size_t i = 0; i < s->compiled.n; i++) {
     const struct compiled *c = &s->compiled.at[i];
@@ -245,7 +257,7 @@ static const grammar *pattern_grammar(schema *s, const char *pattern, size_t n, 
   s->work += COST + n;
   grammar_source_init(&g);
   int32_t root = grammar_rule_new(&g, "pattern", 7, 0);
-  gx *x = regex_parse(&g, pattern, n, search, NULL, NULL, why);
+  gx *x = regex_parse(&g, pattern, n, &(struct regex_rules){search, NULL, NULL, supported}, why);
   if (x) {
     g.rules.at[root].body = x;
     if (grammar_compile(&g, root, &new.g, why)) new.g = NULL;
@@ -264,17 +276,20 @@ void schema_patterns_free(schema *s) {
   vec_free(&s->compiled);
 }
 
+void schema_fits_free(schema *s) { vec_free(&s->fits); }
+
 // Whether a text matches, by the same means: a grammar of the pattern over the text as it would be written.
 static int matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern,
                    bool search, const char *text, size_t n) {
   matcher *m = NULL;
   error why = {0};
   int result = -1;
-  bool ok = false;
+  bool ok = false, supported = true;
   if (schema_charge(s, node, 64 + n + n_pattern / 64)) return -1;
-  const grammar *g = pattern_grammar(s, pattern, n_pattern, search, &why);
+  const grammar *g = pattern_grammar(s, pattern, n_pattern, search, &supported, &why);
   if (g && !matcher_new(g, NULL, &m, &why) && !matcher_bytes(m, text, n, &ok, &why)) result = ok && matcher_complete(m);
   matcher_free(m);
+  if (!supported) return schema_relax(s, node, keyword, "is not enforced: %s", why.text) ? -1 : 1;
   return result < 0 ? schema_fail(s, node, keyword, "%s", why.text) : result;
 }
 
@@ -283,8 +298,8 @@ int schema_pattern_matches(schema *s, const json_t *node, const char *keyword, c
   if (!strcmp(keyword, "format")) {
     unsigned types;
     const char *regex = schema_format(pattern, &types);
-    if (!regex) return schema_fail(s, node, "format", "the format '%.60s' is not supported", pattern);
-    return types & T_STRING ? matches(s, node, keyword, regex, strlen(regex), false, text, n) : 1;
+    if (!regex) schema_note(s, node, "format", "the format '%.60s' is not known", pattern);
+    return regex && *regex && types & T_STRING ? matches(s, node, keyword, regex, strlen(regex), false, text, n) : 1;
   }
   return matches(s, node, keyword, pattern, n_pattern, true, text, n);
 }

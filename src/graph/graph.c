@@ -30,7 +30,7 @@ tensor *t_reshape(graph *g, tensor *x, int n, uop *const *dims) {
   while (until < m - from && until < n - from && x->shape->dim[m - 1 - until] == dims[n - 1 - until]) until++;
   for (int i = from; i < m - until; i++) p = idx_mul(g, p, x->shape->dim[i]);
   for (int i = from; i < n - until; i++) q = idx_mul(g, q, dims[i]);
-  if (p != q) die("reshape to another number of elements (%lld, %lld)", (long long)p->vmax, (long long)q->vmax);
+  die_if(p != q, "reshape to another number of elements (%lld, %lld)", (long long)p->vmax, (long long)q->vmax);
   if (x->shape && x->shape->n == n && !memcmp(x->shape->dim, dims, (size_t)n * sizeof *dims)) return x;
   return tensor_node(g, OP_RESHAPE, x, n, dims, (uarg){0});
 }
@@ -44,7 +44,7 @@ tensor *t_reshape_i(graph *g, tensor *x, int n, const int64_t *dims) {
 tensor *t_expand(graph *g, tensor *x, int n, uop *const *dims) {
   if (x->shape->n == n && !memcmp(x->shape->dim, dims, (size_t)n * sizeof *dims)) return x;
   for (int i = 0; i < n; i++)
-    if (x->shape->dim[i] != dims[i] && !uop_is_int(x->shape->dim[i], 1)) die("expand of an axis that is not 1");
+    die_if(x->shape->dim[i] != dims[i] && !uop_is_int(x->shape->dim[i], 1), "expand of an axis that is not 1");
   return tensor_node(g, OP_EXPAND, x, n, dims, (uarg){0});
 }
 
@@ -119,8 +119,8 @@ static const shape *common_shape(graph *g, const shape *s, const shape *t) {
   for (int i = 0; i < n; i++) {
     uop *a = i < n - s->n ? uop_idx(g, 1) : s->dim[i - (n - s->n)],
         *b = i < n - t->n ? uop_idx(g, 1) : t->dim[i - (n - t->n)];
-    if (a != b && !uop_is_int(a, 1) && !uop_is_int(b, 1))
-      die("shapes do not broadcast (axis %d: %lld, %lld)", i, (long long)a->vmax, (long long)b->vmax);
+    die_if(a != b && !uop_is_int(a, 1) && !uop_is_int(b, 1),
+           "shapes do not broadcast (axis %d: %lld, %lld)", i, (long long)a->vmax, (long long)b->vmax);
     d[i] = uop_is_int(a, 1) ? b : a;
   }
   return shape_new(g, n, d);
@@ -192,7 +192,7 @@ tensor *t_silu(graph *g, tensor *x) {
 
 static tensor *base_of(tensor *view) {
   while (is_view(view)) view = view->src[0];
-  if (view->op != OP_BUFFER && view->op != OP_AFTER) die("assign to %s", op_name((enum op)view->op));
+  die_if(view->op != OP_BUFFER && view->op != OP_AFTER, "assign to %s", op_name((enum op)view->op));
   return view;
 }
 

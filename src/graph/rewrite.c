@@ -77,9 +77,10 @@ static uop *build_right(graph *g, const pat *p, const uop *like, uop *const *v) 
 uop *rule_apply(graph *g, const rule *r, uop *u, uop *const *v, void *ctx) {
   uop *to = r->fn ? r->fn(g, u, v, ctx) : build_right(g, r->rhs, u, v);
   if (to == u || (!r->fn && to->shape != u->shape)) return NULL;       // a bare constant has no shape
-  if (to && (to->dt != u->dt || to->lanes != u->lanes) && !(to->op == OP_SINK || u->op == OP_SINK))
-    die("rule '%s' turned %s.%sx%d into %s.%sx%d", r->text, op_name((enum op)u->op), dtype_name((enum dtype)u->dt),
-        u->lanes, op_name((enum op)to->op), dtype_name((enum dtype)to->dt), to->lanes);
+  if (!to) return NULL;
+  die_if((to->dt != u->dt || to->lanes != u->lanes) && !(to->op == OP_SINK || u->op == OP_SINK),
+         "rule '%s' turned %s.%sx%d into %s.%sx%d", r->text, op_name((enum op)u->op), dtype_name((enum dtype)u->dt),
+         u->lanes, op_name((enum op)to->op), dtype_name((enum dtype)to->dt), to->lanes);
   return to;
 }
 
@@ -132,10 +133,10 @@ typedef struct walk { graph *g; const ruleset *const *sets; void *ctx; const cha
 static uop *visit(walk *w, uop *u) {
   uop *hit = map_ptr(w->done, u);
   if (hit) return hit;
-  if (++w->depth > 20000) die("%s: an expression is nested too deeply", w->pass);
+  die_if(++w->depth > 20000, "%s: an expression is nested too deeply", w->pass);
   uop *cur = u;
   for (int steps = 0;; steps++) {
-    if (steps > 10000) die("%s does not end at %s", w->pass, op_name((enum op)cur->op));
+    die_if(steps > 10000, "%s does not end at %s", w->pass, op_name((enum op)cur->op));
     uop *few[8], **s = cur->nsrc <= 8 ? few : xmalloc(cur->nsrc * sizeof *s);
     for (size_t i = 0; i < cur->nsrc; i++) s[i] = visit(w, cur->src[i]);
     uop *rebuilt = uop_with_src(w->g, cur, s);

@@ -6,7 +6,7 @@ static const shape *dims_from_sources(graph *g, const uop *u) { return shape_new
 
 static const shape *need_shape(const uop *u) {
   const shape *s = u->src[0]->shape;
-  if (!s) die("%s of a scalar", op_name((enum op)u->op));
+  die_if(!s, "%s of a scalar", op_name((enum op)u->op));
   return s;
 }
 
@@ -14,7 +14,7 @@ static const shape *shape_of_sources(const uop *u) {
   const shape *s = NULL;
   for (size_t i = 0; i < u->nsrc; i++) {
     const shape *t = u->src[i]->shape;
-    if (t && s && t != s) die("%s of tensors of different shapes", op_name((enum op)u->op));
+    die_if(t && s && t != s, "%s of tensors of different shapes", op_name((enum op)u->op));
     if (t) s = t;
   }
   return s;
@@ -24,10 +24,10 @@ static const shape *permuted(graph *g, const uop *u) {
   const shape *s = need_shape(u);
   uop *d[MAX_DIMS];
   unsigned seen = 0;
-  if (u->b != s->n) die("PERMUTE of %lld axes over %d", (long long)u->b, s->n);
+  die_if(u->b != s->n, "PERMUTE of %lld axes over %d", (long long)u->b, s->n);
   for (int i = 0; i < s->n; i++) {
     int from = (int)(u->a >> 4 * i & 15);
-    if (from >= s->n || (seen >> from & 1)) die("PERMUTE is none");
+    die_if(from >= s->n || (seen >> from & 1), "PERMUTE is none");
     seen |= 1u << from;
     d[i] = s->dim[from];
   }
@@ -37,7 +37,7 @@ static const shape *permuted(graph *g, const uop *u) {
 static const shape *padded(graph *g, const uop *u) {
   const shape *s = need_shape(u);
   uop *d[MAX_DIMS];
-  if (u->nsrc != 1 + 2 * (size_t)s->n) die("PAD of %u sources over %d axes", u->nsrc, s->n);
+  die_if(u->nsrc != 1 + 2 * (size_t)s->n, "PAD of %u sources over %d axes", u->nsrc, s->n);
   for (int i = 0; i < s->n; i++) d[i] = idx_add(g, idx_add(g, s->dim[i], u->src[1 + 2 * i]), u->src[2 + 2 * i]);
   return shape_new(g, s->n, d);
 }
@@ -45,7 +45,7 @@ static const shape *padded(graph *g, const uop *u) {
 static const shape *shrunk(graph *g, const uop *u) {
   const shape *s = need_shape(u);
   uop *d[MAX_DIMS];
-  if (u->nsrc != 1 + 2 * (size_t)s->n) die("SHRINK of %u sources over %d axes", u->nsrc, s->n);
+  die_if(u->nsrc != 1 + 2 * (size_t)s->n, "SHRINK of %u sources over %d axes", u->nsrc, s->n);
   for (int i = 0; i < s->n; i++) d[i] = u->src[2 + 2 * i];
   return shape_new(g, s->n, d);
 }
@@ -75,7 +75,7 @@ static const shape *recast(graph *g, const uop *u) {
   uop *d[MAX_DIMS];
   for (int i = 0; i < s->n; i++) d[i] = s->dim[i];
   uop *bytes = idx_mul(g, d[s->n - 1], uop_idx(g, from));
-  if (bytes->op != OP_CONST || bytes->a % to) die("BITCAST of a last axis that does not fit");
+  die_if(bytes->op != OP_CONST || bytes->a % to, "BITCAST of a last axis that does not fit");
   d[s->n - 1] = uop_idx(g, bytes->a / to);
   return shape_new(g, s->n, d);
 }
@@ -85,7 +85,7 @@ const shape *shape_derive(graph *g, const uop *u) {
   case OP_BUFFER: { uop *n = uop_idx(g, u->b); return shape_new(g, 1, &n); }
   case OP_RESHAPE: need_shape(u); return dims_from_sources(g, u);
   case OP_EXPAND:
-    if (need_shape(u)->n != (int)u->nsrc - 1) die("EXPAND of another number of axes");
+    die_if(need_shape(u)->n != (int)u->nsrc - 1, "EXPAND of another number of axes");
     return dims_from_sources(g, u);
   case OP_PERMUTE: return permuted(g, u);
   case OP_PAD: return padded(g, u);
@@ -110,6 +110,6 @@ const shape *shape_derive(graph *g, const uop *u) {
 int64_t shape_max_elems(const shape *s) {
   int64_t n = 1;
   for (int i = 0; s && i < s->n; i++)
-    if (!mul_i64(n, s->dim[i]->vmax, &n)) die("a tensor of more than 2^63 elements");
+    die_if(!mul_i64(n, s->dim[i]->vmax, &n), "a tensor of more than 2^63 elements");
   return n;
 }

@@ -73,7 +73,7 @@ static const char *intern_string(graph *g, const char *s, size_t n) {
 }
 
 const shape *shape_new(graph *g, int n, uop *const *dim) {
-  if (n < 0 || n > MAX_DIMS) die("shape of %d dimensions", n);
+  die_if(n < 0 || n > MAX_DIMS, "shape of %d dimensions", n);
   for (graph *p = g; p; p = p->parent)
     for (size_t i = 0; i < p->shapes.n; i++) {
       const shape *s = p->shapes.at[i];
@@ -180,18 +180,18 @@ static bool out_of_order(const uop *x, const uop *y) {
 }
 
 uop *uop_new(graph *g, enum op op, enum dtype dt, int lanes, uop *const *src, size_t nsrc, uarg arg) {
-  if (op_arity(op) >= 0 && nsrc != (size_t)op_arity(op)) die("%s with %zu sources", op_name(op), nsrc);
-  if (lanes < 1 || lanes > UINT16_MAX) die("%s with %d lanes", op_name(op), lanes);
+  die_if(op_arity(op) >= 0 && nsrc != (size_t)op_arity(op), "%s with %zu sources", op_name(op), nsrc);
+  die_if(lanes < 1 || lanes > UINT16_MAX, "%s with %d lanes", op_name(op), lanes);
   uint64_t buf[(sizeof(uop) + 16 * sizeof(uop *)) / 8];
   uop *t = nsrc <= 16 ? (uop *)buf : xmalloc(sizeof(uop) + nsrc * sizeof(uop *));
   memset(t, 0, sizeof *t);
   t->op = (uint8_t)op; t->dt = (uint8_t)dt; t->lanes = (uint16_t)lanes; t->nsrc = (uint32_t)nsrc;
   t->a = arg.a; t->b = arg.b;
   t->memory = (uint8_t)arg.memory;
-  if (arg.s_len >= 1 << 24) die("%s with a text of %zu bytes", op_name(op), arg.s_len);
+  die_if(arg.s_len >= 1 << 24, "%s with a text of %zu bytes", op_name(op), arg.s_len);
   if (arg.s) { t->s = intern_string(g, arg.s, arg.s_len); t->s_len = (uint32_t)arg.s_len & 0xffffff; }
   for (size_t i = 0; i < nsrc; i++) {
-    if (!src[i]) die("%s: source %zu is missing", op_name(op), i);
+    die_if(!src[i], "%s: source %zu is missing", op_name(op), i);
     t->src[i] = src[i];
   }
   if ((op_flags(op) & OPF_COMMUTATIVE) && out_of_order(t->src[0], t->src[1])) {
@@ -246,8 +246,8 @@ static uop *new_elementwise(graph *g, enum op op, uop **s, size_t n) {
   for (size_t i = 0; i < n; i++) if (s[i]->op != OP_INVALID) s[i] = uop_splat(g, s[i], lanes);
   if (n >= 2 && op != OP_SHL && op != OP_SHR) {
     const uop *x = s[n - 2], *y = s[n - 1];
-    if (x->dt != y->dt)
-      die("%s of %s and %s", op_name(op), dtype_name((enum dtype)x->dt), dtype_name((enum dtype)y->dt));
+    die_if(x->dt != y->dt,
+           "%s of %s and %s", op_name(op), dtype_name((enum dtype)x->dt), dtype_name((enum dtype)y->dt));
   }
   return uop_new(g, op, result_dtype(op, s), lanes, s, n, (uarg){0});
 }
@@ -276,7 +276,7 @@ uop *uop_const_like(graph *g, const uop *u, double v) {
 }
 
 double uop_const_float(const uop *u) {
-  if (u->op != OP_CONST) die("uop_const_float of %s", op_name((enum op)u->op));
+  die_if(u->op != OP_CONST, "uop_const_float of %s", op_name((enum op)u->op));
   if (!dtype_is_float((enum dtype)u->dt)) return u->dt == DT_U64 ? (double)(uint64_t)u->a : (double)u->a;
   double v;
   memcpy(&v, &u->a, 8);
@@ -286,7 +286,7 @@ double uop_const_float(const uop *u) {
 const uop *uop_unsplat(const uop *u) { return u->op == OP_SPLAT ? u->src[0] : u; }
 
 uop *uop_var(graph *g, const char *name, int64_t lo, int64_t hi) {
-  if (lo > hi) die("variable %s with bounds %lld..%lld", name, (long long)lo, (long long)hi);
+  die_if(lo > hi, "variable %s with bounds %lld..%lld", name, (long long)lo, (long long)hi);
   return uop_new(g, OP_VAR, DT_IDX, 1, NULL, 0, (uarg){.a = lo, .b = hi, .s = name, .s_len = strlen(name)});
 }
 
@@ -297,8 +297,8 @@ uop *uop_cast(graph *g, uop *x, enum dtype dt) {
 
 uop *uop_bitcast(graph *g, uop *x, enum dtype dt) {
   if (x->dt == dt) return x;
-  if (!x->shape && dtype_size((enum dtype)x->dt) != dtype_size(dt))
-    die("bitcast of %s to %s", dtype_name((enum dtype)x->dt), dtype_name(dt));
+  die_if(!x->shape && dtype_size((enum dtype)x->dt) != dtype_size(dt),
+         "bitcast of %s to %s", dtype_name((enum dtype)x->dt), dtype_name(dt));
   return uop_new(g, OP_BITCAST, dt, x->lanes, &x, 1, (uarg){0});
 }
 
@@ -312,7 +312,7 @@ uop *uop_index(graph *g, uop *buf, uop *idx) {
 
 uop *uop_load_from(graph *g, const uop *load, uop *index, int lanes) {
   uop *src[64];
-  if (load->nsrc > COUNT(src)) die("LOAD after %u effects", load->nsrc - 1);
+  die_if(load->nsrc > COUNT(src), "LOAD after %u effects", load->nsrc - 1);
   src[0] = index;
   for (size_t i = 1; i < load->nsrc; i++) src[i] = load->src[i];
   return uop_new(g, OP_LOAD, (enum dtype)load->dt, lanes, src, load->nsrc, (uarg){0});
@@ -323,7 +323,7 @@ uop *uop_load(graph *g, uop *index, enum dtype dt, int lanes) {
 
 uop *uop_splat(graph *g, uop *x, int lanes) {
   if (x->lanes == lanes) return x;
-  if (x->lanes != 1) die("splat of %d lanes to %d", x->lanes, lanes);
+  die_if(x->lanes != 1, "splat of %d lanes to %d", x->lanes, lanes);
   return uop_new(g, OP_SPLAT, (enum dtype)x->dt, lanes, &x, 1, (uarg){0});
 }
 

@@ -478,7 +478,7 @@ bool verify_program_ok(graph *g, uop *const *at, size_t n, str *why) {
 // --- with the last word ----------------------------------------------------------------------------------------------
 
 static void or_die(bool ok, str *why, const char *pass) {
-  if (!ok) die("after '%s': %s", pass, str_c(why));
+  die_if(!ok, "after '%s': %s", pass, str_c(why));
   str_free(why);
 }
 

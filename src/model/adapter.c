@@ -18,7 +18,7 @@ static float of_half(uint16_t h) {
   return (float)(h >> 15 ? -v : v);
 }
 
-static float of_brain(uint16_t h) {
+static float of_bf16(uint16_t h) {
   uint32_t bits = (uint32_t)h << 16;
   float v;
   memcpy(&v, &bits, sizeof v);
@@ -32,7 +32,7 @@ static float float_at(const gguf_tensor *t, size_t i) {
   switch (t->format->id) {
   case FORMAT_F32: memcpy(&v, data + 4 * i, sizeof v); return v;
   case FORMAT_F16: memcpy(&h, data + 2 * i, sizeof h); return of_half(h);
-  case FORMAT_BF16: memcpy(&h, data + 2 * i, sizeof h); return of_brain(h);
+  case FORMAT_BF16: memcpy(&h, data + 2 * i, sizeof h); return of_bf16(h);
   default:                                                       // Q8_0: a half, and 32 codes
     data += i / 32 * 34;
     memcpy(&h, data, sizeof h);
@@ -152,6 +152,18 @@ int model_adapt(model *m, const char *path, double scale, error *err) {
   int status = add_adapter(m, f, scale, err);
   gguf_close(f);
   return status;
+}
+
+void model_digest_adapters(const model *m, sha256 *s) {
+  for (size_t i = 0; m->adapted && i < gguf_n_tensors(m->file); i++) {
+    const adapted *x = &m->adapted[i];
+    const gguf_tensor *t = gguf_tensor_at(m->file, i);
+    if (!x->rank) continue;
+    sha256_add(s, t->name, strlen(t->name) + 1);
+    sha256_add(s, &x->rank, sizeof x->rank);
+    sha256_add(s, x->a, (size_t)(x->rank * t->ne[0]) * sizeof *x->a);
+    sha256_add(s, x->b, (size_t)(x->rank * t->ne[1]) * sizeof *x->b);
+  }
 }
 
 void *model_adapter_data(const model *m, int64_t i) { return i % 2 ? m->adapted[i / 2].b : m->adapted[i / 2].a; }

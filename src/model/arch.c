@@ -1,13 +1,14 @@
 // The table of architectures. A row says how a family differs from the plain decoder that model_graph.c builds;
-// hyper-parameters come from the file, under the architecture's name.
+// hyper-parameters come from the file, under the architecture's name. Rows of encoders are in arch_encoder.c, those of
+// models with recurrent layers in arch_recurrent.c.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include <math.h>
 #include <string.h>
-#include "model/model_impl.h"
+#include "model/arch_impl.h"
 
-static int gemma(loader *l) {
+int gemma(loader *l) {
   l->m->embedding_scale = sqrt(l->m->n_embd);
   return 0;
 }
@@ -35,67 +36,23 @@ static int gemma3(loader *l) {
   return gemma(l) || query_scale(l, 62) ? -1 : 0;
 }
 
-// Files of this kind call the last norm by the name of another.
-static int lfm2(loader *l) {
-  if (gguf_tensor_find(l->f, "token_embd_norm.weight")) l->m->output_norm = W_TOKEN_EMBD_NORM;
-  return 0;
-}
-
-static int lfm2_layer(loader *l, layer *y) {
-  (void)l;
-  if (!y->n_kv) y->mixer = &part_short_conv;
-  return 0;
-}
-
 // Files of these kinds can say that attention has no positions.
-static int granite(loader *l) {
+int granite(loader *l) {
   bool turns;
   if (gguf_bool_opt(l->f, key(l, "rope.scaling.finetuned"), true, &turns, l->err)) return -1;
   l->m->no_rope = !turns;
   return 0;
 }
 
-static int experts_if_any(loader *l, layer *y) {
+int experts_if_any(loader *l, layer *y) {
   int n;
   if (key_count_or(l, "expert_count", 0, 0, 1 << 20, &n)) return -1;
   if (n) { y->ff = &part_moe; y->moe.norm = true; }
   return 0;
 }
 
-static int granitehybrid_layer(loader *l, layer *y) {
-  if (!y->n_kv) y->mixer = &part_mamba2;
-  return experts_if_any(l, y);
-}
-
-// Each layer is one part only.
-static int nemotron_h_layer(loader *l, layer *y) {
-  (void)l;
-  if (y->n_ff) {
-    y->mixer = NULL;
-    y->ff_norm = W_ATTN_NORM;
-  } else {
-    y->ff = NULL;
-    if (!y->n_kv) y->mixer = &part_mamba2;
-  }
-  y->rope = ROPE_NONE;
-  return 0;
-}
-
-// Which layers are recurrent: a period, or one number for each.
-static int qwen3next_layer(loader *l, layer *y) {
-  int interval;
-  uint32_t each[MODEL_MAX_LAYERS];
-  bool listed = has_key(l, "attention.recurrent_layers");
-  if (key_count_or(l, "full_attention_interval", 4, 1, MODEL_MAX_LAYERS, &interval) ||
-      (listed && key_flags(l, "attention.recurrent_layers", each)))
-    return -1;
-  if (listed ? each[y->index] != 0 : (y->index + 1) % interval != 0) y->mixer = &part_delta_net;
-  return experts_if_any(l, y);
-}
-
-enum { QWEN3NEXT = ARCH_NEOX | ARCH_QK_NORM | ARCH_GATED_Q | ARCH_FFN_NORM_LATE | ARCH_SECTIONS };
 enum {
-  GEMMA2 = ARCH_NEOX | ARCH_POST_NORMS,
+  GEMMA2 = ARCH_GEMMA2,
   OLMO2 = ARCH_NEOX | ARCH_QK_NORM_ALL | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_SWA_PLAIN_ROPE
 };
 
@@ -107,16 +64,26 @@ enum {
 };
 enum { COHERE2MOE = ARCH_LAYER_NORM | ARCH_PARALLEL | ARCH_GLOBAL_FIRST | ARCH_GLOBAL_NO_ROPE | ARCH_DENSE_ROPE };
 
-static int all_moe(loader *l, layer *y) {
+int all_moe(loader *l, layer *y) {
   (void)l;
   y->ff = &part_moe;
   y->moe.norm = true;
   return 0;
 }
 
-static int dense_first(loader *l, layer *y) {
+// Which layers have experts, where no key says it.
+int experts_if_routed(loader *l, layer *y) {
+  char name[64];
+  snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", y->block);
+  if (gguf_tensor_find(l->f, name)) y->ff = &part_moe;
+  return 0;
+}
+
+// The number is of layers: the block behind them (mtp.c) has experts or none, whatever they have.
+int dense_first(loader *l, layer *y) {
   int dense;
-  if (key_count_or(l, "leading_dense_block_count", 0, 0, MODEL_MAX_LAYERS, &dense)) return -1;
+  if (!has_key(l, "leading_dense_block_count") || y->index == l->m->n_layer) return experts_if_routed(l, y);
+  if (key_count(l, "leading_dense_block_count", 0, MODEL_MAX_LAYERS, &dense)) return -1;
   if (y->index >= dense) y->ff = &part_moe;
   return 0;
 }
@@ -181,7 +148,7 @@ static int sparse_layer(loader *l, layer *y, bool own) {
 
 static bool has_indexer(const loader *l, const layer *y) {
   char name[64];
-  snprintf(name, sizeof name, "blk.%d.indexer.proj.weight", y->index);
+  snprintf(name, sizeof name, "blk.%d.indexer.proj.weight", y->block);
   return gguf_tensor_find(l->f, name);
 }
 
@@ -200,45 +167,73 @@ static int glm_dsa_layer(loader *l, layer *y) {
   return sparse_layer(l, y, meant && has_indexer(l, y));
 }
 
-static int bare_attention(loader *l) {
-  l->m->no_rope = true;
+static int gated_limits(loader *l, layer *y) {
+  experts *e = &y->moe;
+  if (has_key(l, "swiglu_clamp_exp") && number_at(l, l->key, y->index, 0, 1e6, &e->limit)) return -1;
+  return has_key(l, "swiglu_clamp_shexp") ? number_at(l, l->key, y->index, 0, 1e6, &e->shared_limit) : 0;
+}
+
+// An indexer is there if the file says how many positions it chooses; which layers have one is said, or all have.
+static int hy_v4(loader *l) {
+  return hyper_keys(l) || (has_key(l, "attention.indexer.top_k") ? sparse(l) : mtp_find(l)) ? -1 : 0;
+}
+
+static int hy_v4_layer(loader *l, layer *y) {
+  uint32_t own[MODEL_MAX_LAYERS] = {0};
+  bool listed = has_key(l, "attention.indexer.types");
+  if (listed && key_flags(l, "attention.indexer.types", own)) return -1;
+  y->indexer.turns_last = true;
+  y->indexer.eps = l->m->eps;
+  y->moe.limit_first = true;
+  return gated_limits(l, y) || sparse_layer(l, y, !listed || own[y->index]) ? -1 : 0;
+}
+
+// How many positions an entry of each layer stands for; files may have more numbers than layers.
+static int compress_ratio(loader *l, int i, int *out) {
+  const gguf_value *v = gguf_find(l->f, key(l, "attention.compress_ratios"));
+  int n = l->m->n_layer;
+  if (!v || v->type != GGUF_ARRAY || v->a.n < (size_t)n || (v->elem != GGUF_INT32 && v->elem != GGUF_UINT32))
+    return gguf_fail(l->f, l->key, l->err, "is no array of %d integers", n);
+  gguf_value e = gguf_elem(v, (size_t)i);
+  int64_t ratio = v->elem == GGUF_INT32 ? e.i : (int64_t)e.u;
+  if (ratio != 0 && ratio != 4 && ratio != 128)
+    return gguf_fail(l->f, l->key, l->err, "%lld of layer %d is not known (known: 0, 4, 128)", (long long)ratio, i);
+  *out = (int)ratio;
   return 0;
 }
 
-// Layers without heads of keys have a recurrence. Attention tells positions apart by that alone.
-static int kimi_layer(loader *l, layer *y) {
-  if (!y->n_kv) y->mixer = &part_kda;
-  else y->mixer = &part_mla;
-  y->moe.norm = true;
-  return dense_first(l, y);
+// Layers that see entries rotate by a base of their own, and stretched; the others, as if there were no scaling.
+static int deepseek4(loader *l) {
+  model *m = l->m;
+  m->base_key = "attention.compress_rope_freq_base";
+  m->block_size = 4;                       // an entry of those that an indexer chooses among
+  has_key(l, "attention.indexer.head_count");                  // where no layer has entries that are chosen
+  has_key(l, "attention.indexer.key_length");
+  return hyper_keys(l) || key_number_or(l, "rope.freq_base", 10000, 1.001, 1e12, &m->base_swa) || mtp_find(l) ||
+             key_count(l, "attention.sliding_window", 1, 1u << 30, &m->window) ||
+             key_count(l, "attention.indexer.top_k", 1, 1u << 28, &m->top_k)
+           ? -1
+           : 0;
 }
 
-static int bailingmoe3_layer(loader *l, layer *y) {
-  bool safe;
-  if (gguf_bool_opt(l->f, key(l, "kda.safe_gate"), true, &safe, l->err) ||
-      key_number(l, "kda.gate_lower_bound", -1e3, 0, &y->least_decay))
+static int deepseek4_layer(loader *l, layer *y) {
+  int by_token, n;
+  // of models that see, what is added to probabilities of experts for pictures, in all layers: texts have no use for it
+  bool sees = y->index && l->m->layers[0].w[W_EXP_PROBS_B_VL].bias;
+  if (key_count(l, "expert_count", 1, 1 << 20, &n) ||
+      want_vector(l, y, W_EXP_PROBS_B_VL, n, WANT_OPTIONAL | (sees ? WANT_BIAS : 0)) ||
+      key_count_or(l, "hash_layer_count", 0, 0, MODEL_MAX_LAYERS, &by_token) ||
+      compress_ratio(l, y->index, &y->compressed.ratio) || gated_limits(l, y))
     return -1;
-  if (!safe) return gguf_fail(l->f, key(l, "kda.safe_gate"), l->err, "false is not supported");
-  y->safe_decay = true;
-  if (!y->n_kv) y->mixer = &part_kda;
-  else y->mixer = &part_mla;
-  return dense_first(l, y);
-}
-
-static int rwkv7_layer(loader *l, layer *y) {
-  (void)l;
-  y->mixer = &part_rwkv7;
-  y->ff = &part_channel_mix;
-  y->ff_norm = W_ATTN_NORM_2;
-  return 0;
-}
-
-// Every few layers what leaves one is halved, and weights behind it are made for that.
-static int rwkv6_layer(loader *l, layer *y) {
-  int every;
-  if (key_count_or(l, "rescale_every_n_layers", 0, 0, MODEL_MAX_LAYERS, &every) || rwkv7_layer(l, y)) return -1;
-  y->mixer = &part_rwkv6;
-  y->halved = every && (y->index + 1) % every == 0;
+  if (!has_key(l, "swiglu_clamp_shexp")) y->moe.shared_limit = y->moe.limit;
+  y->mixer = !y->compressed.ratio ? &part_near : y->compressed.ratio == 4 ? &part_sparse_entries : &part_entries;
+  y->rope = y->compressed.ratio ? ROPE_GLOBAL : ROPE_SLIDING;
+  y->window = l->m->window;
+  y->n_kv = 1;
+  y->v_dim = y->head_dim;
+  y->ff = y->index < by_token ? &part_moe_by_token : &part_moe;
+  y->moe.gating = GATING_SQRT_SOFTPLUS;
+  y->moe.norm = y->moe.limit_first = true;
   return 0;
 }
 
@@ -286,7 +281,7 @@ static int one_norm(loader *l, layer *y) {
 // The larger of these models have a second norm, for attention.
 static int falcon(loader *l, layer *y) {
   char name[64];
-  snprintf(name, sizeof name, "blk.%d.attn_norm_2.weight", y->index);
+  snprintf(name, sizeof name, "blk.%d.attn_norm_2.weight", y->block);
   bool two = gguf_tensor_find(l->f, name);
   y->mixer_norm = two ? W_ATTN_NORM_2 : W_ATTN_NORM;
   y->ff_norm = two ? W_ATTN_NORM : W_NONE;
@@ -297,7 +292,7 @@ static int falcon(loader *l, layer *y) {
 // says so of all of them.
 static int stablelm(loader *l, layer *y) {
   char name[64];
-  snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", y->index);
+  snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", y->block);
   has_key(l, "use_parallel_residual");
   if (gguf_tensor_find(l->f, name)) return 0;
   y->ff_norm = W_NONE;
@@ -311,33 +306,6 @@ static int smollm3(loader *l, layer *y) {
   return 0;
 }
 
-static int mamba2_layer(loader *l, layer *y) {
-  (void)l;
-  y->mixer = &part_mamba2;
-  y->ff = NULL;
-  return 0;
-}
-
-static int mamba_layer(loader *l, layer *y) {
-  (void)l;
-  y->mixer = &part_mamba;
-  y->ff = NULL;
-  return 0;
-}
-
-// Which layers have experts stands in no key.
-static int experts_if_routed(loader *l, layer *y) {
-  char name[64];
-  snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", y->index);
-  if (gguf_tensor_find(l->f, name)) y->ff = &part_moe;
-  return 0;
-}
-
-static int jamba_layer(loader *l, layer *y) {
-  if (!y->n_kv) y->mixer = &part_mamba;
-  return experts_if_routed(l, y);
-}
-
 static int step35(loader *l) {
   l->m->base_swa = 10000;
   l->m->half_turns = true;
@@ -346,9 +314,10 @@ static int step35(loader *l) {
 
 static int step35_layer(loader *l, layer *y) {
   experts *e = &y->moe;
-  if (has_key(l, "swiglu_clamp_exp") && number_at(l, l->key, y->index, 0, 1e6, &e->limit)) return -1;
-  if (has_key(l, "swiglu_clamp_shexp") && number_at(l, l->key, y->index, 0, 1e6, &e->shared_limit)) return -1;
+  if (gated_limits(l, y)) return -1;
+  y->head_gates = true;
   e->gating = GATING_SIGMOID;
+  e->norm = true;                         // as of afmoe
   return dense_first(l, y);
 }
 
@@ -372,17 +341,11 @@ static int deci_layer(loader *l, layer *y) {
   return 0;
 }
 
-static int lfm2moe_layer(loader *l, layer *y) {
-  if (dense_first(l, y) || lfm2_layer(l, y)) return -1;
-  y->moe.norm = true;
-  return 0;
-}
-
 // Limits of queries, keys and values
 static int limits(loader *l) { return key_number_or(l, "attention.clamp_kqv", 0, 0, 1e30, &l->m->qkv_limit); }
 
 // Scores that fall with the distance are all that tells positions apart.
-static int leans(loader *l, double bias) {
+int leans(loader *l, double bias) {
   l->m->no_rope = true;
   l->m->alibi = bias;
   return 0;
@@ -394,9 +357,13 @@ static int unscaled(loader *l) {
   return gemma(l);
 }
 
+// Rows of a picture see each other both ways in layers with a window; in the small models (E2B, E4B), which are those
+// with embeddings of each layer's own, in none. No file says it.
 static int gemma4(loader *l) {
   l->m->base_swa = 10000;
-  return key_count_or(l, "embedding_length_per_layer_input", 0, 0, 1 << 16, &l->m->n_own) || unscaled(l) ? -1 : 0;
+  if (key_count_or(l, "embedding_length_per_layer_input", 0, 0, 1 << 16, &l->m->n_own) || unscaled(l)) return -1;
+  l->m->both_ways = l->m->n_own ? BOTH_NONE : BOTH_WINDOWS;
+  return 0;
 }
 
 // Sizes and the cut have stayed the same since older files, which do not say them.
@@ -455,12 +422,6 @@ static int llama4_layer(loader *l, layer *y) {
   return 0;
 }
 
-static int falcon_h1_layer(loader *l, layer *y) {
-  (void)l;
-  y->mixer = &part_attention_and_mamba2;
-  return 0;
-}
-
 static int mpt(loader *l) {
   double bias;
   return limits(l) || key_number_or(l, "attention.max_alibi_bias", 0, 0, 1e3, &bias) || leans(l, bias) ? -1 : 0;
@@ -497,9 +458,9 @@ static int grok(loader *l) {
 
 static int grok_layer(loader *l, layer *y) {
   char name[64];
-  snprintf(name, sizeof name, "blk.%d.ffn_up.weight", y->index);
+  snprintf(name, sizeof name, "blk.%d.ffn_up.weight", y->block);
   y->ff = gguf_tensor_find(l->f, name) ? &part_dense_with_moe : &part_moe;
-  snprintf(name, sizeof name, "blk.%d.layer_output_norm.weight", y->index);
+  snprintf(name, sizeof name, "blk.%d.layer_output_norm.weight", y->block);
   y->mixer_post = W_ATTN_OUTPUT_NORM;
   y->ff_post = gguf_tensor_find(l->f, name) ? W_LAYER_OUTPUT_NORM : W_POST_FFW_NORM;
   y->moe.gating = GATING_SOFTMAX;
@@ -512,8 +473,11 @@ static int dbrx_layer(loader *l, layer *y) {
   return all_moe(l, y);
 }
 
+// All released models divide the chosen weights by their sum, and transformers knows nothing else. Its configurations
+// do not say it, so that the files made of them have no expert_weights_norm, for which llama.cpp takes false.
 static int afmoe_layer(loader *l, layer *y) {
   y->moe.gating = GATING_SIGMOID;
+  y->moe.norm = true;
   return dense_first(l, y);
 }
 
@@ -532,13 +496,6 @@ static int cohere2moe_layer(loader *l, layer *y) {
   return dense_first(l, y) || one_norm(l, y) ? -1 : 0;
 }
 
-static int nemotron_h_moe_layer(loader *l, layer *y) {
-  nemotron_h_layer(l, y);
-  if (y->ff) y->ff = &part_moe;
-  y->moe.gating = GATING_SIGMOID;
-  return 0;
-}
-
 static int apertus_layer(loader *l, layer *y) {
   xielu *p = &y->xielu;
   double n, up;
@@ -552,71 +509,127 @@ static int apertus_layer(loader *l, layer *y) {
   return 0;
 }
 
-// Of encoders: norms come after attention and feed-forward are in the stream, and none at the end.
-static int norms_after(loader *l) {
-  l->m->output_norm = W_NONE;
-  return 0;
-}
-
-static int norms_after_layer(loader *l, layer *y) {
+static int arctic_layer(loader *l, layer *y) {
   (void)l;
-  y->mixer_last = W_ATTN_OUTPUT_NORM;
-  y->ff_last = W_LAYER_OUTPUT_NORM;
+  y->ff = &part_dense_and_early_moe;
+  y->moe.gating = GATING_SOFTMAX;
+  y->moe.norm = true;
   return 0;
 }
 
-static int nomic_bert_moe_layer(loader *l, layer *y) {
-  int step;
-  if (key_count_or(l, "moe_every_n_layers", 0, 0, MODEL_MAX_LAYERS, &step)) return -1;
-  if (step && y->index % step == 1) y->ff = &part_moe;
-  return norms_after_layer(l, y);
-}
-
-static int jina_bert_v2(loader *l) { return leans(l, 8) || norms_after(l) ? -1 : 0; }
-
-// Some have a second norm after attention.
-static int jina_bert_v2_layer(loader *l, layer *y) {
-  char name[64];
-  snprintf(name, sizeof name, "blk.%d.attn_norm_2.weight", y->index);
-  if (gguf_tensor_find(l->f, name)) y->mixer_again = W_ATTN_NORM_2;
-  return norms_after_layer(l, y);
-}
-
-// What is embedded is normed: that is what the first layer reads.
-static int modern_bert_layer(loader *l, layer *y) {
-  (void)l;
-  if (!y->index) y->mixer_norm = W_NONE;
+// The blocks of the file are gone through several times, each time with keys and values of their own.
+static int nanbeige(loader *l) {
+  model *m = l->m;
+  int loops;
+  if (key_count_or(l, "num_loops", 1, 1, (uint32_t)(MODEL_MAX_LAYERS / m->n_layer), &loops)) return -1;
+  m->n_layer *= loops;
   return 0;
 }
 
-static int gemma_embedding(loader *l) {
+// What leaves all blocks goes through the model's last norm before it enters the first one again.
+static int nanbeige_layer(loader *l, layer *y) {
+  bool skip;
+  if (gguf_bool_opt(l->f, key(l, "skip_loop_final_norm"), false, &skip, l->err)) return -1;
+  bool last = y->index == l->m->n_layer - 1;
+  if (y->block == l->m->n_block - 1 && !last && !skip) y->leaves = W_OUTPUT_NORM;
+  return 0;
+}
+
+static int plamo3(loader *l) {
   l->m->base_swa = 10000;
-  return gemma(l);
+  return 0;
 }
 
-enum {
-  BERT = ARCH_LAYER_NORM | ARCH_NO_PRE_NORMS | ARCH_EMBD_NORM,
-  MODERN_BERT = ARCH_LAYER_NORM | ARCH_EMBD_NORM | ARCH_NEOX | ARCH_GLOBAL_FIRST
-};
-enum {
-  JINA_BERT_V2 = BERT | ARCH_QK_NORM_ALL | ARCH_QK_NORM_MAYBE,
-  GEMMA_EMBEDDING = GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE
-};
+// Dense or experts, where the file has a router.
+static int mellum_layer(loader *l, layer *y) {
+  y->moe.norm = true;
+  return experts_if_routed(l, y);
+}
+
+static int sigmoid_moe_layer(loader *l, layer *y) {
+  y->moe.gating = GATING_SIGMOID;
+  y->moe.norm = true;
+  return dense_first(l, y);
+}
+
+// A gate is for a head or for each of its elements: as many as the file has.
+static int laguna_layer(loader *l, layer *y) {
+  char name[64];
+  snprintf(name, sizeof name, "blk.%d.attn_gate.weight", y->block);
+  const gguf_tensor *gate = gguf_tensor_find(l->f, name);
+  y->head_gates = gate && gate->ne[1] == y->n_head;
+  y->moe.shared = 1;
+  return sigmoid_moe_layer(l, y);
+}
+
+// A token reads the best so many blocks of positions: indexer.c. Blocks lie within pages of keys.
+static int minimax_m3(loader *l) {
+  model *m = l->m;
+  if (!has_key(l, "attention.indexer.top_k")) return 0;
+  has_key(l, "attention.indexer.head_count");                  // of layers with experts: a model may have none
+  has_key(l, "attention.indexer.key_length");
+  if (key_count(l, "attention.indexer.top_k", 1, 1u << 20, &m->top_k) ||
+      key_count(l, "attention.indexer.block_size", 1, MODEL_PAGE, &m->block_size) ||
+      key_count_or(l, "attention.indexer.local_blocks", 0, 0, (uint32_t)m->top_k, &m->local_blocks))
+    return -1;
+  return MODEL_PAGE % m->block_size
+           ? gguf_fail(l->f, key(l, "attention.indexer.block_size"), l->err,
+                       "%d does not divide a page of %d positions", m->block_size, MODEL_PAGE)
+           : 0;
+}
+
+static int minimax_m3_layer(loader *l, layer *y) {
+  y->moe.gating = GATING_SIGMOID;
+  y->moe.clamped = true;
+  return dense_first(l, y);
+}
+
+static int maple_layer(loader *l, layer *y) {
+  y->moe.limit_first = true;
+  return gated_limits(l, y) || all_moe(l, y) ? -1 : 0;
+}
+
+static int head_gates_layer(loader *l, layer *y) {
+  (void)l;
+  y->head_gates = true;
+  return 0;
+}
+
+// Keys are normed without weights, queries times a number for each head, both behind rotation.
+static int talkie(loader *l) {
+  l->m->bare_qk_norm = true;
+  return 0;
+}
+
+// Layers are counted as often as they are gone through: a stack of low ones several times, then one of high ones.
+static int hrm_text(loader *l) {
+  model *m = l->m;
+  int cycles;
+  bool prefix;
+  if (key_count(l, "hrm.layers_per_stack", 1, MODEL_MAX_LAYERS, &m->stacks.n) ||
+      key_count(l, "hrm.h_cycles", 1, MODEL_MAX_LAYERS, &cycles) ||
+      key_count(l, "hrm.l_cycles", 1, MODEL_MAX_LAYERS, &m->stacks.low) ||
+      gguf_bool_opt(l->f, key(l, "hrm.prefix_lm"), false, &prefix, l->err))
+    return -1;
+  int64_t n = (int64_t)m->stacks.n * cycles * (m->stacks.low + 1);
+  if (n != m->n_layer)
+    return gguf_fail(l->f, key(l, "block_count"), l->err, "%d, but stacks have %lld layers", m->n_layer, (long long)n);
+  m->output_norm = W_NONE;
+  return 0;
+}
+
+static int hrm_text_layer(loader *l, layer *y) {
+  const stacks *s = &l->m->stacks;
+  bool high = y->index / s->n % (s->low + 1) == s->low;
+  y->block = y->index % s->n + (high ? s->n : 0);
+  return 0;
+}
 
 static const arch table[] = {
   {.name = "llama", .period = PERIOD_ALL, .layer = experts_if_any},
   {.name = "qwen2", .flags = ARCH_NEOX, .has = HAS_QKV_BIAS, .period = PERIOD_LISTED},
   {.name = "qwen3", .flags = ARCH_NEOX | ARCH_QK_NORM},
   {.name = "granite", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = experts_if_any},
-  {.name = "granitehybrid", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = granitehybrid_layer},
-  {.name = "nemotron_h", .flags = ARCH_PLAIN_FFN, .act = ACT_RELU2, .layer = nemotron_h_layer},
-  {.name = "qwen3next",
-   .flags = QWEN3NEXT | ARCH_DELTA_NEIGHBOURS,
-   .has = HAS_SHARED_GATE,
-   .keys = mtp_find,
-   .layer = qwen3next_layer},
-  {.name = "qwen35", .flags = QWEN3NEXT, .keys = mtp_find, .layer = qwen3next_layer},
-  {.name = "qwen35moe", .flags = QWEN3NEXT, .has = HAS_SHARED_GATE, .keys = mtp_find, .layer = qwen3next_layer},
   {.name = "phi3", .flags = ARCH_NEOX, .period = PERIOD_ALL},
   {.name = "gemma", .flags = ARCH_NEOX, .act = ACT_GELU, .keys = gemma},
   {.name = "gemma2", .flags = GEMMA2, .act = ACT_GELU, .period = 2, .keys = gemma2},
@@ -633,6 +646,12 @@ static const arch table[] = {
    .period = PERIOD_ALL},
   {.name = "gpt2", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .has = HAS_BIASES, .act = ACT_GELU},
   {.name = "deepseek2", .has = HAS_MTP, .keys = deepseek2, .layer = deepseek2_layer},
+  {.name = "deepseek4",
+   .yarn_bare = true,
+   .flags = ARCH_SWA_PLAIN_ROPE,
+   .has = HAS_HEAD | HAS_PROBS_BIAS,
+   .keys = deepseek4,
+   .layer = deepseek4_layer},
   {.name = "qwen2moe", .flags = ARCH_NEOX, .has = HAS_HEAD | HAS_QKV_BIAS | HAS_SHARED_GATE, .layer = plain_moe},
   {.name = "qwen3moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .layer = all_moe},
   {.name = "glm4moe",
@@ -641,17 +660,13 @@ static const arch table[] = {
    .keys = mtp_find,
    .layer = glm4moe},
   {.name = "gpt-oss",
+   .yarn_exact = true,
    .flags = ARCH_NEOX | ARCH_SINKS | ARCH_FFN_NORM_LATE,
    .has = HAS_HEAD | HAS_QKV_BIAS | HAS_OUT_BIAS | HAS_EXPERT_BIAS,
    .period = 2,
    .layer = gpt_oss},
-  {.name = "lfm2", .flags = ARCH_NEOX | ARCH_QK_NORM, .period = PERIOD_ALL, .keys = lfm2, .layer = lfm2_layer},
-  {.name = "lfm2moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .has = HAS_PROBS_BIAS, .keys = lfm2, .layer = lfm2moe_layer},
-  {.name = "mamba", .layer = mamba_layer},
-  {.name = "jamba", .has = HAS_SSM_NORMS, .keys = bare_attention, .layer = jamba_layer},
-  {.name = "mamba2", .has = HAS_CONV_BIAS, .layer = mamba2_layer},
   {.name = "qwen2vl", .flags = ARCH_NEOX | ARCH_SECTIONS, .has = HAS_QKV_BIAS},
-  {.name = "qwen3vl", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_SECTIONS},
+  {.name = "qwen3vl", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_SECTIONS, .has = HAS_MIXED_SECTIONS},
   {.name = "mistral3", .keys = warmer, .period = PERIOD_ALL, .layer = experts_if_any},
   {.name = "granitemoe", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = experts_if_any},
   {.name = "minicpm", .flags = ARCH_LOGITS_DIVIDED, .keys = minicpm},
@@ -722,22 +737,26 @@ static const arch table[] = {
    .keys = gemma4,
    .layer = gemma4_layer},
   {.name = "llama4", .flags = ARCH_CHUNKS | ARCH_GLOBAL_NO_ROPE, .period = 4, .keys = llama4, .layer = llama4_layer},
-  {.name = "falcon-h1", .flags = ARCH_NEOX, .layer = falcon_h1_layer},
   {.name = "deci", .layer = deci_layer},
   {.name = "bitnet", .flags = ARCH_NEOX, .has = HAS_SUB_NORMS},
   {.name = "step35",
+   .mtp_bare = true,
    .flags = STEP35,
-   .has = HAS_HEAD | HAS_HEAD_GATES,
+   .has = HAS_HEAD | HAS_MTP,
    .period = PERIOD_LISTED,
    .keys = step35,
    .layer = step35_layer},
   {.name = "mimo2",
+   .mtp_bare = true,
    .flags = ARCH_NEOX | ARCH_SINKS,
-   .has = HAS_HEAD | HAS_SINKS_MAYBE,
+   .has = HAS_HEAD | HAS_SINKS_MAYBE | HAS_MTP,
    .period = PERIOD_LISTED,
    .keys = mimo2,
    .layer = mimo2_layer},
-  {.name = "qwen3vlmoe", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_SECTIONS, .layer = all_moe},
+  {.name = "qwen3vlmoe",
+   .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_SECTIONS,
+   .has = HAS_MIXED_SECTIONS,
+   .layer = all_moe},
   {.name = "minimax-m2", .flags = ARCH_NEOX | ARCH_QK_NORM_ALL, .has = HAS_HEAD | HAS_PROBS_BIAS, .layer = all_moe},
   {.name = "mistral4", .keys = deepseek2, .layer = deepseek2_layer},
   {.name = "afmoe",
@@ -751,13 +770,12 @@ static const arch table[] = {
    .period = PERIOD_LISTED,
    .keys = granite,
    .layer = granite_swa_layer},
-  {.name = "cohere2moe", .flags = COHERE2MOE, .period = 4, .keys = mtp_find, .layer = cohere2moe_layer},
-  {.name = "nemotron_h_moe",
-   .flags = ARCH_PLAIN_FFN,
-   .has = HAS_PROBS_BIAS,
-   .act = ACT_RELU2,
+  {.name = "cohere2moe",
+   .flags = COHERE2MOE,
+   .has = HAS_MTP,
+   .period = 4,
    .keys = mtp_find,
-   .layer = nemotron_h_moe_layer},
+   .layer = cohere2moe_layer},
   {.name = "smallthinker",
    .flags = ARCH_NEOX | ARCH_EARLY_ROUTER | ARCH_GLOBAL_FIRST | ARCH_GLOBAL_NO_ROPE,
    .act = ACT_RELU,
@@ -775,24 +793,6 @@ static const arch table[] = {
   {.name = "deepseek32", .has = HAS_MTP, .keys = sparse, .layer = deepseek32_layer},
   {.name = "glm-dsa", .has = HAS_MTP, .keys = sparse, .layer = glm_dsa_layer},
   {.name = "grok", .flags = ARCH_NEOX, .act = ACT_GELU, .keys = grok, .layer = grok_layer},
-  {.name = "kimi-linear", .has = HAS_HEAD | HAS_PROBS_BIAS, .keys = bare_attention, .layer = kimi_layer},
-  {.name = "bailingmoe3",
-   .flags = ARCH_OUT_GATE,
-   .has = HAS_PROBS_BIAS,
-   .keys = mtp_find,
-   .layer = bailingmoe3_layer},
-  {.name = "rwkv7",
-   .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM,
-   .has = HAS_HEAD | HAS_NORM_BIAS,
-   .act = ACT_RELU2,
-   .keys = bare_attention,
-   .layer = rwkv7_layer},
-  {.name = "rwkv6",
-   .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM,
-   .has = HAS_HEAD | HAS_NORM_BIAS,
-   .act = ACT_RELU2,
-   .keys = bare_attention,
-   .layer = rwkv6_layer},
   {.name = "phimoe",
    .flags = ARCH_NEOX | ARCH_LAYER_NORM,
    .has = HAS_RMS_KEY | HAS_HEAD | HAS_HEAD_BIAS | HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS,
@@ -825,61 +825,78 @@ static const arch table[] = {
    .has = HAS_NORM_BIAS,
    .act = ACT_GELU,
    .layer = falcon},
-  {.name = "bert",
-   .flags = BERT | ARCH_PLAIN_FFN | ARCH_POSITIONS,
-   .has = HAS_BIASES,
+  {.name = "nanbeige", .keys = nanbeige, .layer = nanbeige_layer},
+  {.name = "mellum",
+   .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE,
+   .has = HAS_HEAD,
+   .period = 4,
+   .layer = mellum_layer},
+  {.name = "plamo3",
+   .yarn_exact = true,
+   .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_POST_NORMS | ARCH_SWA_PLAIN_ROPE,
+   .period = 8,
+   .keys = plamo3},
+  {.name = "hy_v3",
+   .flags = ARCH_NEOX | ARCH_QK_NORM,
+   .has = HAS_PROBS_BIAS | HAS_MTP,
+   .keys = mtp_find,
+   .layer = sigmoid_moe_layer},
+  {.name = "hy_v4",
+   .flags = ARCH_OUT_GATE | ARCH_SINKS,
+   .has = HAS_HEAD | HAS_PROBS_BIAS,
+   .keys = hy_v4,
+   .layer = hy_v4_layer},
+  {.name = "arctic", .layer = arctic_layer},
+  {.name = "laguna",
+   .softplus_gate = true,
+   .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_OUT_GATE | ARCH_SWA_PLAIN_ROPE | ARCH_GLOBAL_FIRST,
+   .has = HAS_PROBS_BIAS,
+   .period = 4,
+   .layer = laguna_layer},
+  {.name = "muse-glimmer",
+   .post_eps = 1e-8,
+   .bare_embd_norm = true,
+   .flags = ARCH_QK_NORM | ARCH_OUT_GATE | ARCH_POST_NORMS | ARCH_GLOBAL_NO_ROPE | ARCH_EMBD_NORM,
+   .has = HAS_HEAD,
+   .period = 4},
+  {.name = "spark2_5",
+   .flags = ARCH_NEOX | ARCH_OUT_GATE,
    .act = ACT_GELU,
-   .encoder = true,
-   .keys = norms_after,
-   .layer = norms_after_layer},
-  {.name = "nomic-bert",
-   .flags = BERT | ARCH_NEOX,
-   .has = HAS_NORM_BIAS,
-   .encoder = true,
-   .keys = norms_after,
-   .layer = norms_after_layer},
-  {.name = "nomic-bert-moe",
-   .flags = BERT | ARCH_NEOX | ARCH_PLAIN_FFN,
-   .has = HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS,
-   .act = ACT_GELU,
-   .encoder = true,
-   .keys = norms_after,
-   .layer = nomic_bert_moe_layer},
-  {.name = "jina-bert-v2",
-   .flags = JINA_BERT_V2,
-   .has = HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS,
-   .act = ACT_GELU,
-   .encoder = true,
-   .keys = jina_bert_v2,
-   .layer = jina_bert_v2_layer},
-  {.name = "jina-bert-v3",
-   .flags = BERT | ARCH_NEOX | ARCH_PLAIN_FFN,
-   .has = HAS_BIASES,
-   .act = ACT_GELU,
-   .encoder = true,
-   .keys = norms_after,
-   .layer = norms_after_layer},
-  {.name = "eurobert", .flags = ARCH_NEOX, .encoder = true},
-  {.name = "llama-embed", .encoder = true},
-  {.name = "modern-bert",
-   .flags = MODERN_BERT,
-   .act = ACT_GELU,
-   .encoder = true,
-   .period = 3,
-   .layer = modern_bert_layer},
-  {.name = "gemma-embedding",
-   .flags = GEMMA_EMBEDDING,
-   .act = ACT_GELU,
-   .encoder = true,
-   .period = 6,
-   .keys = gemma_embedding},
+   .period = PERIOD_LISTED,
+   .layer = head_gates_layer},
+  {.name = "minimax-m3",
+   .flags = ARCH_NEOX | ARCH_QK_NORM,
+   .has = HAS_HEAD | HAS_PROBS_BIAS,
+   .keys = minimax_m3,
+   .layer = minimax_m3_layer},
+  {.name = "maple",
+   .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_GLOBAL_NO_ROPE,
+   .has = HAS_HEAD,
+   .period = PERIOD_LISTED,
+   .layer = maple_layer},
+  {.name = "talkie",
+   .skips = true,
+   .flags = ARCH_NEOX | ARCH_BARE_NORMS | ARCH_EMBD_NORM | ARCH_LAYER_SCALE,
+   .has = HAS_HEAD | HAS_Q_GAIN | HAS_PART_SCALES,
+   .keys = talkie},
+  {.name = "deepseek2-ocr", .flags = ARCH_NEOX, .layer = dense_first},
+  {.name = "hrm_text", .flags = ARCH_NEOX | ARCH_BARE_NORMS | ARCH_OUT_GATE, .keys = hrm_text, .layer = hrm_text_layer},
   {.name = "starcoder", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .has = HAS_BIASES, .act = ACT_GELU},
+  {.name = NULL},
 };
 
-const arch *arch_at(size_t i) { return i < COUNT(table) ? &table[i] : NULL; }
+static const arch *const tables[] = {table, arch_recurrent, arch_encoders};
+
+const arch *arch_at(size_t i) {
+  for (size_t t = 0; t < COUNT(tables); t++)
+    for (const arch *a = tables[t]; a->name; a++)
+      if (!i--) return a;
+  return NULL;
+}
 
 const arch *arch_find(const char *name, size_t n) {
-  for (size_t i = 0; i < COUNT(table); i++)
-    if (strlen(table[i].name) == n && !memcmp(table[i].name, name, n)) return &table[i];
+  const arch *a;
+  for (size_t i = 0; (a = arch_at(i)); i++)
+    if (strlen(a->name) == n && !memcmp(a->name, name, n)) return a;
   return NULL;
 }

@@ -10,7 +10,7 @@
 int layers_slide(loader *l) {
   model *m = l->m;
   int window, period = m->arch->period;
-  uint32_t each[MODEL_MAX_LAYERS];
+  uint32_t each[MODEL_MAX_LAYERS] = {0};       // of a block behind the last layer, too, if it is listed
   if (!period) return 0;
   if (key_count_or(l, "attention.sliding_window", (uint32_t)m->window, 0, 1u << 30, &window)) return -1;
   const gguf_value *pattern = gguf_find(l->f, key(l, "attention.sliding_window_pattern"));
@@ -20,8 +20,10 @@ int layers_slide(loader *l) {
   if (period == PERIOD_LISTED && window && !pattern)
     return gguf_fail(l->f, key(l, "attention.sliding_window"), l->err,
                      "%d, but attention.sliding_window_pattern does not say which layers have it", window);
-  // nothing of the context is ever behind it, and nothing else depends on it
-  if (m->arch->period < 0 && window >= m->n_ctx_train) {
+  // Nothing of the context is ever behind it, and nothing else depends on it. Where some layers have it, theirs may be
+  // other heads and another rope.
+  bool all = m->arch->period == PERIOD_ALL || (!period && !listed && !(m->arch->flags & ARCH_SWA_PLAIN_ROPE));
+  if (all && m->arch->period < 0 && window >= m->n_ctx_train) {
     m->n_ctx_max = window;
     window = 0;
   }
@@ -31,9 +33,10 @@ int layers_slide(loader *l) {
                  key_count_or(l, "attention.value_length_swa", (uint32_t)m->layers[0].v_dim, 1, 1 << 14, &v_dim)))
     return -1;
   int global = m->arch->flags & ARCH_GLOBAL_FIRST ? 0 : period - 1;
-  for (int i = 0; window && i < m->n_layer; i++) {
-    if (listed ? !each[i] : period && i % period == global) {
-      bool rotates = m->arch->flags & ARCH_DENSE_ROPE && m->layers[i].ff == &part_dense;
+  for (int i = 0; window && i < model_n_blocks(m); i++) {
+    // the block behind the layers (mtp.c) sees everything unless it is listed
+    if (listed ? !each[i] : i == m->n_layer || (period && i % period == global)) {
+      bool rotates = i == m->n_layer || (m->arch->flags & ARCH_DENSE_ROPE && m->layers[i].ff == &part_dense);
       if (m->arch->flags & ARCH_GLOBAL_NO_ROPE && !rotates) m->layers[i].rope = ROPE_NONE;
       continue;
     }
@@ -66,11 +69,11 @@ int layers_share(loader *l) {
   return 0;
 }
 
-int attention_weights(loader *l, layer *y) {
+// Of its heads: what makes queries, keys and values of the stream, and their norms
+int heads_weights(loader *l, layer *y) {
   model *m = l->m;
   unsigned f = m->arch->flags, bias = bias_if(l, HAS_QKV_BIAS);
-  if (y->n_head < 1)
-    return gguf_fail(l->f, key(l, "attention.head_count"), l->err, "is 0 for layer %d, which has attention", y->index);
+  if (want_heads(l, y)) return -1;
   if (y->n_kv < 1 || y->n_head % y->n_kv)
     return gguf_fail(l->f, key(l, "attention.head_count_kv"), l->err, "%d does not divide attention.head_count = %d",
                      y->n_kv, y->n_head);
@@ -81,30 +84,38 @@ int attention_weights(loader *l, layer *y) {
   if (want_matrix(l, y, W_ATTN_QKV, d, q_rows + k + v, WANT_OPTIONAL)) return -1;
   if (y->w[W_ATTN_QKV].weight) {
     if (bias && !y->w[W_ATTN_QKV].bias)
-      return gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.attn_qkv.bias' is missing", y->index);
+      return gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.attn_qkv.bias' is missing", y->block);
   } else {
     if (want_matrix(l, y, W_ATTN_Q, d, q_rows, bias)) return -1;
     if (m->arch->has & HAS_QKV_BIAS_MAYBE) bias = y->w[W_ATTN_Q].bias ? WANT_BIAS : 0;
-    if (want_matrix(l, y, W_ATTN_K, d, k, bias) ||
+    if (want_matrix(l, y, W_ATTN_K, d, k, m->arch->has & HAS_BARE_KEYS ? 0 : bias) ||
         want_matrix(l, y, W_ATTN_V, d, v, bias | (f & ARCH_V_MAYBE_K && !y->window && k == v ? WANT_OPTIONAL : 0)))
       return -1;
     bool others = y->w[W_ATTN_K].bias || y->w[W_ATTN_V].bias;
     if (m->arch->has & HAS_QKV_BIAS_MAYBE && !bias && others)
-      return gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.attn_q.bias' is missing", y->index);
+      return gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.attn_q.bias' is missing", y->block);
   }
-  if (want_matrix(l, y, W_ATTN_OUTPUT, (int64_t)y->n_head * y->v_dim, d, bias_if(l, HAS_OUT_BIAS))) return -1;
   if (f & (ARCH_QK_NORM | ARCH_QK_NORM_ALL | ARCH_QK_NORM_MAYBE)) {
     bool all = f & ARCH_QK_NORM_ALL;
     if (want_vector(l, y, W_ATTN_Q_NORM, all ? q : y->head_dim, f & ARCH_QK_NORM_MAYBE ? WANT_OPTIONAL : 0)) return -1;
     if (y->w[W_ATTN_Q_NORM].weight && want_vector(l, y, W_ATTN_K_NORM, all ? k : y->head_dim, 0)) return -1;
   }
-  int64_t gates = m->arch->has & HAS_HEAD_GATES ? y->n_head : (int64_t)y->n_head * y->v_dim;
+  return 0;
+}
+
+int attention_weights(loader *l, layer *y) {
+  model *m = l->m;
+  unsigned f = m->arch->flags;
+  int64_t d = m->n_embd, v = (int64_t)y->n_head * y->v_dim;
+  if (heads_weights(l, y) || want_matrix(l, y, W_ATTN_OUTPUT, v, d, bias_if(l, HAS_OUT_BIAS))) return -1;
+  int64_t gates = y->head_gates ? y->n_head : v;
   if (f & ARCH_OUT_GATE && want_matrix(l, y, W_ATTN_GATE, d, gates, 0)) return -1;
+  if (m->arch->has & HAS_Q_GAIN && want_matrix(l, y, W_ATTN_Q_NORM, 1, y->n_head, 0)) return -1;
   if (f & ARCH_QK_NORM_EACH) {
     if (want_matrix(l, y, W_ATTN_Q_NORM, y->head_dim, y->n_head, WANT_OPTIONAL)) return -1;
     if (y->w[W_ATTN_Q_NORM].weight && want_matrix(l, y, W_ATTN_K_NORM, y->head_dim, y->n_kv, 0)) return -1;
   }
-  if (m->arch->has & HAS_SUB_NORMS && want_vector(l, y, W_ATTN_SUB_NORM, (int64_t)y->n_head * y->v_dim, 0)) return -1;
+  if (m->arch->has & HAS_SUB_NORMS && want_vector(l, y, W_ATTN_SUB_NORM, v, 0)) return -1;
   if (f & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, y->n_head, m->arch->has & HAS_SINKS_MAYBE ? WANT_OPTIONAL : 0))
     return -1;
   return 0;
@@ -112,7 +123,7 @@ int attention_weights(loader *l, layer *y) {
 
 static int load_attention(loader *l, layer *y) {
   if (attention_weights(l, y)) return -1;
-  return kv_load(l, y, KV_KEYS) || kv_load(l, y, KV_VALUES) ? -1 : 0;
+  return kv_load(l, y, KV_KEYS) || kv_load(l, y, KV_VALUES) || block_indexer_load(l, y) ? -1 : 0;
 }
 
 tensor *own_at(const build *b) {
@@ -129,7 +140,9 @@ static tensor *store_k(build *b, const layer *y, tensor *k) {
 static tensor *masked(build *b, const layer *y, tensor *s) {
   graph *g = b->g;
   tensor *own = own_at(b), *at = kv_seen_at(b, y);
-  s = t_where(g, t_op2(g, OP_CMPLT, own, at), t_float(g, -INFINITY), s);
+  bool both = b->last && (b->m->both_ways == BOTH_ALL || (b->m->both_ways == BOTH_WINDOWS && y->window));
+  tensor *last = both ? t_reshape(g, b->last, own->shape->n, own->shape->dim) : own;
+  s = t_where(g, t_op2(g, OP_CMPLT, last, at), t_float(g, -INFINITY), s);
   if (!y->window) return s;
   tensor *first = t_sub(g, own, n_(b, y->window - 1));
   if (b->m->arch->flags & ARCH_CHUNKS) first = t_mul(g, t_op2(g, OP_IDIV, own, n_(b, y->window)), n_(b, y->window));
@@ -168,29 +181,54 @@ static tensor *leaning(build *b, const layer *y, tensor *s) {
   return t_add(g, s, t_mul(g, alibi_slopes(b, y), t_cast(g, t_sub(g, at, own), DT_F32)));
 }
 
-// V {sequences, kv, seen, v_dim}
-tensor *attend(build *b, const layer *y, tensor *s, tensor *V) {
+sight seen_positions(build *b, const layer *y, tensor *s, tensor *V) {
   graph *g = b->g;
-  int64_t kv = y->n_kv, per = y->n_head / y->n_kv, dv = y->v_dim;
-  s = masked(b, y, leaning(b, y, soft_cap(b, s, b->m->attention_cap)));
-  // softmax over positions, divided after the sum over V
-  tensor *sink = weight(b, y, W_ATTN_SINKS), *most = t_reduce(g, s, OP_MAX, 4);
-  if (sink) {
-    sink = t_reshape(g, sink, DIMS(n_(b, 1), n_(b, kv), n_(b, per), n_(b, 1), n_(b, 1)));
-    most = t_op2(g, OP_MAX, most, sink);
-  }
-  tensor *e = t_exp(g, t_sub(g, s, most)), *total = t_reduce(g, e, OP_ADD, 4);
-  if (sink) total = t_add(g, total, t_exp(g, t_sub(g, sink, most)));
-  total = t_reshape(g, total, DIMS(b->T, n_(b, kv), n_(b, per), n_(b, 1)));
-  tensor *es = t_reshape(g, e, DIMS(b->T, n_(b, kv), n_(b, per), kv_seen(b, y), n_(b, 1)));
-  tensor *vs = t_reshape(g, V, DIMS(V->shape->dim[0], n_(b, kv), n_(b, 1), kv_seen(b, y), n_(b, dv)));
-  // what lies behind the last position may be anything, and 0 times anything may be NaN
   tensor *at = kv_seen_at(b, y);
   at = t_reshape(g, at, DIMS(at->shape->dim[0], n_(b, 1), n_(b, 1), kv_seen(b, y), n_(b, 1)));
   tensor *there = b->s->apart ? t_op2(g, OP_CMPLT, at, t_add(g, own_at(b), n_(b, 1))) : t_op2(g, OP_CMPLT, at, b->C);
-  vs = t_where(g, there, vs, t_float(g, 0));
-  tensor *o = t_reshape(g, t_reduce(g, t_mul(g, es, vs), OP_ADD, 3), DIMS(b->T, n_(b, kv), n_(b, per), n_(b, dv)));
-  return t_reshape(g, t_op2(g, OP_FDIV, o, total), DIMS(b->T, n_(b, y->n_head * dv)));
+  return (sight){.scores = masked(b, y, leaning(b, y, soft_cap(b, s, b->m->attention_cap))), .V = V, .there = there};
+}
+
+// What lies behind the last position may be anything, and 0 times anything may be NaN: there it is 0. {sequences, kv,
+// 1, seen, v_dim}. Where it is stored on the way it lies as the cache does, whose order is that of the sums over
+// positions.
+static tensor *values_there(const build *b, const layer *y, const sight *of) {
+  graph *g = b->g;
+  uop *sequences = of->V->shape->dim[0], *kv = n_(b, y->n_kv), *one = n_(b, 1), *all = of->scores->shape->dim[4],
+      *dv = n_(b, y->v_dim);
+  if (!of->there) return t_reshape(g, of->V, DIMS(sequences, kv, one, all, dv));
+  if (!of->as_keys)
+    return t_where(g, of->there, t_reshape(g, of->V, DIMS(sequences, kv, one, all, dv)), t_float(g, 0));
+  tensor *v = t_reshape(g, of->V, DIMS(sequences, kv, one, dv, all));
+  return t_swap(g, t_where(g, t_swap(g, of->there, 3, 4), v, t_float(g, 0)), 3, 4);
+}
+
+tensor *attend_to(build *b, const layer *y, const sight *of, int n) {
+  graph *g = b->g;
+  uop *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv), *dv = n_(b, y->v_dim), *one = n_(b, 1);
+  // softmax over positions, divided after the sum over V
+  tensor *sink = weight(b, y, W_ATTN_SINKS), *most = t_reduce(g, of[0].scores, OP_MAX, 4), *total = NULL, *sum = NULL;
+  for (int i = 1; i < n; i++) most = t_op2(g, OP_MAX, most, t_reduce(g, of[i].scores, OP_MAX, 4));
+  if (sink) {
+    sink = t_reshape(g, sink, DIMS(one, kv, per, one, one));
+    most = t_op2(g, OP_MAX, most, sink);
+  }
+  for (int i = 0; i < n; i++) {
+    uop *all = of[i].scores->shape->dim[4];
+    tensor *e = t_exp(g, t_sub(g, of[i].scores, most)), *own = t_reduce(g, e, OP_ADD, 4);
+    total = total ? t_add(g, total, own) : own;
+    tensor *es = t_reshape(g, e, DIMS(b->T, kv, per, all, one)), *vs = values_there(b, y, &of[i]);
+    tensor *o = t_reshape(g, t_reduce(g, t_mul(g, es, vs), OP_ADD, 3), DIMS(b->T, kv, per, dv));
+    sum = sum ? t_add(g, sum, o) : o;
+  }
+  if (sink) total = t_add(g, total, t_exp(g, t_sub(g, sink, most)));
+  total = t_reshape(g, total, DIMS(b->T, kv, per, one));
+  return t_reshape(g, t_op2(g, OP_FDIV, sum, total), DIMS(b->T, n_(b, (int64_t)y->n_head * y->v_dim)));
+}
+
+tensor *attend(build *b, const layer *y, tensor *s, tensor *V) {
+  sight of = seen_positions(b, y, s, V);
+  return attend_to(b, y, &of, 1);
 }
 
 // q {T, heads, n} times 1 + temperature log(1 + floor((position + from) / length))
@@ -211,6 +249,16 @@ static tensor *limited(const build *b, tensor *x) {
   graph *g = b->g;
   double most = b->m->qkv_limit;
   return most == 0 ? x : t_op2(g, OP_MAX, t_op2(g, OP_MIN, x, t_float(g, most)), t_float(g, -most));
+}
+
+// What attention returns, times a number for each of its elements, or for each head.
+static tensor *through_gate(const build *b, const layer *y, tensor *gate, tensor *out) {
+  graph *g = b->g;
+  gate = b->m->arch->softplus_gate ? softplus(g, gate) : sigmoid(g, gate);
+  if (!y->head_gates) return t_mul(g, out, gate);
+  tensor *heads = t_reshape(g, out, DIMS(b->T, n_(b, y->n_head), n_(b, y->v_dim)));
+  return t_reshape(g, t_mul(g, heads, t_reshape(g, gate, DIMS(b->T, n_(b, y->n_head), n_(b, 1)))),
+                   DIMS(b->T, n_(b, (int64_t)y->n_head * y->v_dim)));
 }
 
 static tensor *attention(build *b, const layer *y, tensor *x) {
@@ -259,15 +307,13 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   V = kv_store(b, y, KV_VALUES, v);
   b->kept[y->index].K = K;
   b->kept[y->index].V = V;
-  tensor *out = attend(b, y, scores(b, y, kv_turned(b, q, d), K), V);
+  tensor *s = scores(b, y, kv_turned(b, q, d), K);
+  if (y->indexer.heads && indexer_chooses(b->m, b->s->n_ctx))
+    s = t_where(g, block_indexer_choice(b, y, x), s, t_float(g, -INFINITY));
+  tensor *out = attend(b, y, s, V);
   if (y->w[W_ATTN_SUB_NORM].weight) out = norm(b, y, W_ATTN_SUB_NORM, out);
-  if (b->m->arch->has & HAS_HEAD_GATES) {
-    tensor *heads_out = t_reshape(g, out, DIMS(b->T, n_(b, y->n_head), n_(b, y->v_dim)));
-    out = t_reshape(g, t_mul(g, heads_out, t_reshape(g, sigmoid(g, gate), DIMS(b->T, n_(b, y->n_head), n_(b, 1)))),
-                    DIMS(b->T, n_(b, (int64_t)y->n_head * y->v_dim)));
-    gate = NULL;
-  }
-  out = linear(b, y, W_ATTN_OUTPUT, gate ? t_mul(g, out, sigmoid(g, gate)) : out);
+  if (gate) out = through_gate(b, y, gate, out);
+  out = linear(b, y, W_ATTN_OUTPUT, out);
   return b->m->value_scale == 1 ? out : t_scale(g, out, b->m->value_scale);
 }
 

@@ -1,39 +1,68 @@
 // Short convolutions over the sequence: each channel is the sum of its last few values, weighted. What a run needs of
-// earlier ones are the last L - 1 rows, a state of fixed size; at position 0 they are zeros, so that a sequence begins
-// without anybody clearing memory.
+// earlier ones are the last L - 1 rows, a state of fixed size; before position 0 they are zeros, so that a sequence
+// begins without anybody clearing memory.
+//
+// The state is a ring: the row of position p lies at p modulo the ring's length. It has MODEL_BACK rows more than a run
+// needs, so that a sequence that goes back by so many positions finds there what lay before them.
 #include "model/model_impl.h"
 #include "model/stored.h"
 
-// Rows of `before` {L - 1, D} and then of x {T, D}, by index.
-static tensor *rows_at(build *b, tensor *before, tensor *x, tensor *index) {
+static int64_t ring_rows(int64_t needed) { return needed + MODEL_BACK; }
+
+void ring_state(loader *l, layer *y, int64_t needed, int64_t width) {
+  state(l, y, DT_F32, 0, ring_rows(needed) * width);
+}
+
+// Where the rows of n positions from `first` on lie (first >= -needed), in the layer's i-th state as rows of all slots.
+static tensor *ring_places(build *b, int64_t needed, uop *first, uop *n) {
   graph *g = b->g;
-  uop *n = before->shape->dim[0];
-  tensor *early = t_gather(g, before, index), *late = t_gather(g, x, t_sub(g, index, n));
-  tensor *is_early = t_op2(g, OP_CMPLT, t_reshape(g, index, DIMS(index->shape->dim[0], n_(b, 1))), n);
-  return t_where(g, is_early, early, late);
+  tensor *rows = n_(b, ring_rows(needed)), *at = t_add(g, t_iota(g, n), idx_add(g, first, rows));
+  return t_add(g, t_mul(g, t_cast(g, b->slot, DT_IDX), rows), t_op2(g, OP_MOD, at, rows));
+}
+
+static tensor *recent_rows(build *b, const layer *y, int i, int64_t needed, int64_t width) {
+  int64_t dims[] = {b->s->slots * ring_rows(needed), width};
+  return t_reshape_i(b->g, state_buffer(b, y, i), 2, dims);
+}
+
+// Of each row of x {T, D} the row that comes `before` rows earlier, at most `needed`.
+static tensor *earlier(build *b, const layer *y, int i, int64_t needed, int64_t before, tensor *x) {
+  graph *g = b->g;
+  uop *first = idx_sub(g, b->pos, n_(b, before)), *one = n_(b, 1);
+  tensor *old = t_gather(g, recent_rows(b, y, i, needed, x->shape->dim[1]->a), ring_places(b, needed, first, b->T)),
+         *row = t_iota(g, b->T), *column = t_reshape(g, row, DIMS(b->T, one));
+  tensor *is_none = t_op2(g, OP_CMPLT, t_add(g, column, b->pos), n_(b, before));
+  tensor *is_old = t_op2(g, OP_CMPLT, column, n_(b, before));
+  return t_where(g, is_old, t_where(g, is_none, t_float(g, 0), old), t_gather(g, x, t_sub(g, row, n_(b, before))));
+}
+
+// The last rows of x {T, D} go into the ring, as many as it has.
+static void ring_keep(build *b, const layer *y, int i, int64_t needed, tensor *x) {
+  graph *g = b->g;
+  uop *rows = n_(b, ring_rows(needed)), *n = idx_min(g, b->T, rows);
+  uop *from = idx_max(g, idx_sub(g, b->T, rows), n_(b, 0));          // T - n, in a form whose least value is seen
+  tensor *ring = recent_rows(b, y, i, needed, x->shape->dim[1]->a);
+  tensor *to = t_gather(g, ring, ring_places(b, needed, idx_add(g, b->pos, from), n));
+  vec_push(b->effects, t_assign(g, to, t_slice(g, x, 0, from, n)));
 }
 
 tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t taps, tensor *x) {
   graph *g = b->g;
   int64_t d = x->shape->dim[1]->a;
-  tensor *before = state_rows(b, y, i, 2, (int64_t[]){taps - 1, d}), *w = weight(b, y, id), *add = bias(b, y, id),
-         *sum = NULL;
+  tensor *w = weight(b, y, id), *add = bias(b, y, id), *sum = NULL;
   x = looked_up(g, x);                                    // by each tap, another row
   for (int64_t j = 0; j < taps; j++) {
-    tensor *row = j == taps - 1 ? x : rows_at(b, before, x, t_add(g, t_iota(g, b->T), n_(b, j)));
+    tensor *row = j == taps - 1 ? x : earlier(b, y, i, taps - 1, taps - 1 - j, x);
     tensor *term = t_mul(g, row, t_reshape_i(g, t_slice_i(g, w, 1, j, 1), 1, (int64_t[]){d}));
     sum = sum ? t_add(g, sum, term) : term;
   }
-  // stored by way of a temporary: all of it is known before any of the old rows is overwritten
-  state_store(b, y, i, rows_at(b, before, x, t_add(g, t_iota(g, n_(b, taps - 1)), b->T)));
+  ring_keep(b, y, i, taps - 1, x);
   return add ? t_add(g, sum, add) : sum;
 }
 
 tensor *row_before(build *b, const layer *y, int i, tensor *x) {
-  graph *g = b->g;
-  tensor *before = state_rows(b, y, i, 2, (int64_t[]){1, x->shape->dim[1]->a}),
-         *rows = rows_at(b, before, x, t_iota(g, b->T));
-  state_store(b, y, i, rows_at(b, before, x, t_add(g, t_iota(g, n_(b, 1)), b->T)));
+  tensor *rows = earlier(b, y, i, 1, 1, x);
+  ring_keep(b, y, i, 1, x);
   return rows;
 }
 
@@ -47,7 +76,7 @@ static int load_convolution(loader *l, layer *y) {
   if (want_matrix(l, y, W_SHORTCONV_IN, d, 3 * d, 0) || want_matrix(l, y, W_SHORTCONV, taps, d, 0) ||
       want_matrix(l, y, W_SHORTCONV_OUT, d, d, 0))
     return -1;
-  state(l, y, DT_F32, 0, (taps - 1) * d);
+  ring_state(l, y, taps - 1, d);
   return 0;
 }
 

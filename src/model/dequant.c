@@ -112,6 +112,7 @@ enum dtype dequant_buffer_dtype(const struct format *f) {
   case FORMAT_F32: return DT_F32;
   case FORMAT_F16: return DT_F16;
   case FORMAT_BF16: return DT_BF16;
+  case FORMAT_I32: return DT_I32;
   default: return DT_U8;
   }
 }
@@ -123,8 +124,8 @@ static tensor *blocks_to_floats(graph *g, const struct format *f, tensor *bytes)
 }
 
 static void check_format(const struct format *f, int64_t cols) {
-  if (dequant_buffer_dtype(f) == DT_U8 && (f->id >= COUNT(expressions) || !expressions[f->id] || cols % f->block))
-    die("format %s has no expression for rows of %lld", f->name, (long long)cols);
+  die_if(dequant_buffer_dtype(f) == DT_U8 && (f->id >= COUNT(expressions) || !expressions[f->id] || cols % f->block),
+         "format %s has no expression for rows of %lld", f->name, (long long)cols);
 }
 
 tensor *dequant(graph *g, const struct format *f, int64_t id, int64_t rows, int64_t cols) {

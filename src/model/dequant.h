@@ -6,7 +6,7 @@
 
 // The F32 tensor {rows, cols} that `rows` rows of `cols` elements of this format stand for; buffer `id` holds the
 // file's bytes, unchanged. Dies unless f->computes and cols is a multiple of f->block. The order of operations is that
-// of the gguf Python package.
+// of the gguf Python package. Integers of 32 bits (I32) become floats, too.
 tensor *dequant(graph *g, const struct format *f, int64_t id, int64_t rows, int64_t cols);
 // The rows from `from` on of a tensor of `all` rows: as rows of the buffer, so that a product with them is one like
 // any.

@@ -66,12 +66,44 @@ static tensor *leaning_both_ways(const build *b, const layer *y, tensor *s, tens
   return t_sub(g, s, t_mul(g, alibi_slopes(b, y), distance));
 }
 
-static tensor *encoder_attention(build *b, const layer *y, tensor *x) {
+tensor *see_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, tensor *group) {
   graph *g = b->g;
-  uop *one = n_(b, 1), *block = n_(b, b->s->page),
-      *rows = idx_mul(g, idx_div(g, idx_add(g, b->T, n_(b, b->s->page - 1)), block), block);
-  int64_t d = y->head_dim, dv = y->v_dim, nq = y->n_head * d, nk = y->n_kv * d, nv = y->n_kv * dv;
+  uop *one = n_(b, 1), *block = n_(b, b->s->page), *keys = k->shape->dim[0],
+      *rows = idx_mul(g, idx_div(g, idx_add(g, keys, n_(b, b->s->page - 1)), block), block);
+  int64_t d = y->head_dim;
   uop *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv);
+  k = read_by_many(g, t_permute(g, whole_blocks(b, k, rows), (int[]){1, 2, 0}));
+  v = t_swap(g, whole_blocks(b, v, rows), 0, 1);
+  tensor *qs =
+    t_reshape(g, t_stage(g, t_reshape(g, q, DIMS(b->T, kv, per, n_(b, d))), false), DIMS(b->T, kv, per, n_(b, d), one));
+  tensor *s = t_reduce(g, t_mul(g, qs, t_reshape(g, k, DIMS(one, kv, one, n_(b, d), rows))), OP_ADD, 3);
+  tensor *own = t_reshape(g, t_iota(g, b->T), DIMS(b->T, one, one, one, one)), *at = t_iota(g, rows),
+         *away = t_sub(g, at, own);
+  s = leaning_both_ways(b, y, soft_cap(b, s, b->m->attention_cap), t_cast(g, away, DT_F32));
+  s = t_where(g, t_op2(g, OP_CMPLT, at, keys), s, t_float(g, -INFINITY));
+  if (y->window) {              // half of it lies before a token, and half behind
+    uop *half = n_(b, y->window / 2);
+    s = t_where(g, t_op2(g, OP_CMPLT, half, away), t_float(g, -INFINITY), s);
+    s = t_where(g, t_op2(g, OP_CMPLT, away, idx_sub(g, n_(b, 0), half)), t_float(g, -INFINITY), s);
+  }
+  if (group) {
+    tensor *mine = t_reshape(g, t_slice(g, group, 0, n_(b, 0), b->T), DIMS(b->T, one, one, one, one));
+    s = t_where(g, t_op2(g, OP_CMPEQ, mine, t_slice(g, group, 0, n_(b, 0), rows)), s, t_float(g, -INFINITY));
+  }
+  return attend_to(b, y, &(sight){.scores = s, .V = t_reshape(g, v, DIMS(one, kv, rows, n_(b, y->v_dim)))}, 1);
+}
+
+// Heads {T, heads, d} whose halves turn by themselves, in the order in which they turn as one: scores stay the same.
+static tensor *halves_as_one(const build *b, const layer *y, tensor *x) {
+  uop *two = n_(b, 2);
+  tensor *parts = t_reshape(b->g, x, DIMS(b->T, x->shape->dim[1], two, two, n_(b, y->head_dim / 4)));
+  return t_reshape(b->g, t_swap(b->g, parts, 2, 3), DIMS(b->T, x->shape->dim[1], n_(b, y->head_dim)));
+}
+
+tensor *see_all(build *b, const layer *y, tensor *x, tensor *group) {
+  graph *g = b->g;
+  int64_t d = y->head_dim, dv = y->v_dim, nq = y->n_head * d, nk = y->n_kv * d, nv = y->n_kv * dv;
+  uop *kv = n_(b, y->n_kv);
   tensor *q, *k, *v;
   if (y->w[W_ATTN_QKV].weight) {
     tensor *all = linear(b, y, W_ATTN_QKV, x);
@@ -87,29 +119,16 @@ static tensor *encoder_attention(build *b, const layer *y, tensor *x) {
   k = t_reshape(g, k, DIMS(b->T, kv, n_(b, d)));
   v = t_reshape(g, v, DIMS(b->T, kv, n_(b, dv)));
   if (normed && !all_heads) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
+  if (b->m->arch->halves_apart) { q = halves_as_one(b, y, q); k = halves_as_one(b, y, k); }
+  if (b->m->arch->flags & ARCH_V_NORM) v = t_rmsnorm(g, makes_several(g, v), NULL, b->m->eps);
   q = rope_turn(b, y, t_scale(g, q, b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d)),
                 y->n_head, d);
-  k = t_permute(g, whole_blocks(b, rope_turn(b, y, k, y->n_kv, d), rows), (int[]){1, 2, 0});
-  v = t_swap(g, whole_blocks(b, v, rows), 0, 1);
-  tensor *qs =
-    t_reshape(g, t_stage(g, t_reshape(g, q, DIMS(b->T, kv, per, n_(b, d))), false), DIMS(b->T, kv, per, n_(b, d), one));
-  tensor *s = t_reduce(g, t_mul(g, qs, t_reshape(g, k, DIMS(one, kv, one, n_(b, d), rows))), OP_ADD, 3);
-  tensor *own = t_reshape(g, t_iota(g, b->T), DIMS(b->T, one, one, one, one)), *at = t_iota(g, rows),
-         *away = t_sub(g, at, own);
-  s = leaning_both_ways(b, y, soft_cap(b, s, b->m->attention_cap), t_cast(g, away, DT_F32));
-  s = t_where(g, t_op2(g, OP_CMPLT, at, b->T), s, t_float(g, -INFINITY));
-  if (y->window) {              // half of it lies before a token, and half behind
-    uop *half = n_(b, y->window / 2);
-    s = t_where(g, t_op2(g, OP_CMPLT, half, away), t_float(g, -INFINITY), s);
-    s = t_where(g, t_op2(g, OP_CMPLT, away, idx_sub(g, n_(b, 0), half)), t_float(g, -INFINITY), s);
-  }
-  // softmax over positions, divided after the sum over V
-  tensor *e = t_exp(g, t_sub(g, s, t_reduce(g, s, OP_MAX, 4))),
-         *total = t_reshape(g, t_reduce(g, e, OP_ADD, 4), DIMS(b->T, kv, per, one));
-  tensor *es = t_reshape(g, e, DIMS(b->T, kv, per, rows, one)),
-         *vs = t_reshape(g, v, DIMS(one, kv, one, rows, n_(b, dv)));
-  tensor *o = t_reshape(g, t_reduce(g, t_mul(g, es, vs), OP_ADD, 3), DIMS(b->T, kv, per, n_(b, dv)));
-  return linear(b, y, W_ATTN_OUTPUT, t_reshape(g, t_op2(g, OP_FDIV, o, total), DIMS(b->T, n_(b, y->n_head * dv))));
+  k = rope_turn(b, y, k, y->n_kv, d);
+  return see_rows(b, y, q, k, v, group);
+}
+
+static tensor *encoder_attention(build *b, const layer *y, tensor *x) {
+  return linear(b, y, W_ATTN_OUTPUT, see_all(b, y, x, NULL));
 }
 
 const part part_encoder_attention = {attention_weights, encoder_attention};

@@ -28,9 +28,20 @@ static tensor *xielu_of(graph *g, const xielu *p, tensor *x) {
   return t_where(g, t_op2(g, OP_CMPLT, t_float(g, 0), x), up, t_add(g, t_scale(g, bent, p->negative), line));
 }
 
+// x (1 + erf(x / sqrt 2)) / 2. Abramowitz and Stegun 7.1.26, within 1.5e-7.
+tensor *gelu_erf(graph *g, tensor *x) {
+  static const double a[] = {1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592};
+  tensor *z = t_scale(g, t_op2(g, OP_MAX, x, t_sub(g, t_float(g, 0), x)), M_SQRT1_2), *one = t_float(g, 1);
+  tensor *t = t_op2(g, OP_FDIV, one, t_add(g, t_scale(g, z, 0.3275911), one)), *sum = t_float(g, 0);
+  for (size_t i = 0; i < COUNT(a); i++) sum = t_mul(g, t_add(g, sum, t_float(g, a[i])), t);
+  tensor *rest = t_mul(g, sum, t_exp(g, t_sub(g, t_float(g, 0), t_mul(g, z, z))));      // 1 - erf(z)
+  tensor *half = t_scale(g, t_mul(g, x, rest), 0.5);
+  return t_where(g, t_op2(g, OP_CMPLT, x, t_float(g, 0)), half, t_sub(g, x, half));
+}
+
 tensor *activate(const build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  switch (b->m->arch->act) {
+  switch (b->m->act) {
   case ACT_SILU: return t_silu(g, x);
   case ACT_GELU: {              // x/2 (1 + tanh u) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
     tensor *u =
@@ -42,9 +53,12 @@ tensor *activate(const build *b, const layer *y, tensor *x) {
     return t_mul(g, r, r);
   }
   case ACT_RELU: return t_op2(g, OP_MAX, x, t_float(g, 0));
+  case ACT_GELU_ERF: return gelu_erf(g, x);
+  case ACT_GELU_QUICK: return t_op2(g, OP_FDIV, x, t_add(g, t_exp(g, t_scale(g, x, -1.702)), t_float(g, 1)));
+  case ACT_SITU: return t_mul(g, soft_cap(b, x, b->m->situ), sigmoid(g, x));
   case ACT_XIELU: return xielu_of(g, &y->xielu, x);
   }
-  die("activation %d", (int)b->m->arch->act);
+  die("activation %d", (int)b->m->act);
 }
 
 // What of a gate is above its mean plus some standard deviations, less that.

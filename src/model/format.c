@@ -31,7 +31,7 @@ static const char *const mixtures[] = {
   [36] = "TQ1_0",  [37] = "TQ2_0",  [38] = "MXFP4_MOE", [39] = "NVFP4",  [40] = "Q1_0",    [41] = "Q2_0",
 };
 
-const char *format_mixture_name(uint32_t file_type) { return file_type < COUNT(mixtures) ? mixtures[file_type] : NULL; }
+const char *format_recipe_name(uint32_t file_type) { return file_type < COUNT(mixtures) ? mixtures[file_type] : NULL; }
 
 const char *format_removed_name(uint32_t id) { return id < COUNT(removed) ? removed[id] : NULL; }
 

@@ -68,7 +68,7 @@ struct format {
 const struct format *format_by_id(uint32_t id);            // NULL: unknown or removed
 const struct format *format_by_name(const char *name);     // any case ("q4_0"); NULL: none of that name
 // What a file's maker called the mixture of types in it (general.file_type): "Q4_K_M"; NULL: no such number.
-const char *format_mixture_name(uint32_t file_type);
+const char *format_recipe_name(uint32_t file_type);
 const char *format_removed_name(uint32_t id);              // the name of a withdrawn type; NULL: it never was one
 // Bytes of a row of n elements; false where n is not a multiple of the block or the size does not fit.
 bool format_row_bytes(const struct format *f, uint64_t n, uint64_t *out);

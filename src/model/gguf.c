@@ -34,6 +34,7 @@ static int map_file(gguf_file *f, error *err) {
   if (!f->mapping) return error_set(err, "%s: its %zu bytes cannot be mapped: %s", f->shown, size, strerror(errno));
   f->shard.map = mapped_bytes(f->mapping);
   f->shard.size = size;
+  f->shard.stamp = stamp_of(&st);
   return 0;
 }
 
@@ -43,7 +44,8 @@ static void close_file(gguf_file *f) {
   close(f->fd);
 }
 
-int gguf_check_size(const gguf *g, error *err) {
+int gguf_check(const gguf *g, enum stamp_change *change, error *err) {
+  *change = STAMP_SAME;
   for (size_t i = 0; i < g->n_files; i++) {
     const gguf_file *f = &g->files[i];
     struct stat st;
@@ -55,6 +57,37 @@ int gguf_check_size(const gguf *g, error *err) {
     if (!mapped_is_whole(f->mapping))
       return error_set(err, "%s: a part of it could not be read: somebody cut it for a while, or its disk failed",
                        f->shown);
+    stamp now = stamp_of(&st);
+    enum stamp_change moved = stamp_compare(&f->shard.stamp, &now);
+    if (moved > *change) *change = moved;
+  }
+  return 0;
+}
+
+int gguf_check_size(const gguf *g, error *err) { return gguf_check(g, &(enum stamp_change){STAMP_SAME}, err); }
+
+int gguf_stamp(const gguf *g, size_t shard, stamp *now, error *err) {
+  struct stat st;
+  const gguf_file *f = &g->files[shard];
+  if (f->fd < 0) return error_set(err, "%s: is in memory, and no file says what it is", f->shown);
+  if (fstat(f->fd, &st)) return error_set(err, "%s: cannot be examined: %s", f->shown, strerror(errno));
+  *now = stamp_of(&st);
+  return 0;
+}
+
+int gguf_read(const gguf *g, size_t shard, uint64_t at, void *to, size_t n, error *err) {
+  const gguf_file *f = &g->files[shard];
+  if (f->fd < 0) {
+    if (at > f->shard.size || n > f->shard.size - at) return error_set(err, "%s: has no bytes there", f->shown);
+    memcpy(to, f->shard.map + at, n);
+    return 0;
+  }
+  for (size_t got = 0; got < n;) {
+    ssize_t more = pread(f->fd, (char *)to + got, n - got, (off_t)(at + got));
+    if (more < 0 && errno == EINTR) continue;
+    if (more <= 0)
+      return error_set(err, "%s: cannot be read: %s", f->shown, more ? strerror(errno) : "somebody cut it");
+    got += (size_t)more;
   }
   return 0;
 }
@@ -245,11 +278,15 @@ int gguf_open(const char *path, gguf **out, error *err) {
 
 int gguf_open_memory(const void *data, size_t n, const char *name, gguf **out, error *err) {
   *out = NULL;
+  if (!data) return error_set(err, "%s: a model in memory at NULL", name);
+  if ((uintptr_t)data % 16) return error_set(err, "%s: a model in memory must be aligned to 16 bytes", name);
   gguf *g = gguf_new(name);
   g->files[0].shard.map = data;
   g->files[0].shard.size = n;
   return finish_open(g, true, out, err);
 }
+
+bool gguf_in_memory(const gguf *g) { return g->files[0].fd < 0; }
 
 void gguf_close(gguf *g) {
   if (!g) return;

@@ -14,6 +14,7 @@
 #define WEFT_GGUF_H
 #include "base/arena.h"
 #include "base/base.h"
+#include "base/stamp.h"
 #include "base/str.h"
 #include "model/format.h"
 
@@ -68,7 +69,7 @@ typedef struct gguf_kv {
 
 typedef struct gguf_tensor {
   const char *name;             // valid UTF-8 without NUL, terminated, at most GGUF_MAX_NAME bytes
-  uint32_t n_dims;              // 1..4
+  uint32_t n_dims;              // 1..4; the last one is not 1, unless it is the first
   uint32_t shard;               // which file of a split model
   int64_t ne[4];                // ne[0] is contiguous; >= 1, and 1 from n_dims on
   const struct format *format;  // never NULL; ne[0] is a multiple of format->block
@@ -85,6 +86,7 @@ typedef struct gguf_shard {
   uint64_t data_end;            // where the last tensor ends; equal where there are no tensors
   uint32_t version, alignment;
   size_t n_tensors;
+  stamp stamp;                  // when it was opened; in memory: zeros
 } gguf_shard;
 
 typedef struct gguf gguf;
@@ -95,11 +97,18 @@ int gguf_open(const char *path, gguf **out, error *err);
 // The same for a file that lies in memory, aligned to 16 bytes, and stays there until gguf_close; name is used in
 // messages.
 int gguf_open_memory(const void *data, size_t n, const char *name, gguf **out, error *err);
+bool gguf_in_memory(const gguf *g);                         // the caller's, not a mapped file
 void gguf_close(gguf *g);                                   // NULL is fine
 // Whether the files still are as long as when they were mapped, and all that was read of them was there (base/mapped.h:
 // what is not reads as zeros).  0, or -1 and which file shrank from what to what.  Asked after whatever an answer
 // depends on was read.
 int gguf_check_size(const gguf *g, error *err);
+// The same, and whether a file was changed otherwise since it was opened (base/stamp.h); of several files, the worst.
+int gguf_check(const gguf *g, enum stamp_change *change, error *err);
+// Of one file: its stamp now. -1: it cannot be had.
+int gguf_stamp(const gguf *g, size_t shard, stamp *now, error *err);
+// Reads bytes at `at` from the file itself, not through the mapping. -1: they are not there, or cannot be read.
+int gguf_read(const gguf *g, size_t shard, uint64_t at, void *to, size_t n, error *err);
 
 // ---- Metadata (of a split model: that of its first file) ----
 const char *gguf_path(const gguf *g);

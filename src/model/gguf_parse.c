@@ -304,6 +304,8 @@ static int take_shape(struct reader *r, gguf_tensor *t) {
     if (!mul_u64(elements, ne, &elements) || elements > INT64_MAX)
       return reader_fail(r, "dimension %" PRIu32 " is %" PRIu64 ": more elements in all than 2^63 - 1", d, ne);
   }
+  // As all programs that read such files have it: {36, 1} is {36}. So a matrix of one row has one dimension.
+  while (t->n_dims > 1 && t->ne[t->n_dims - 1] == 1) t->n_dims--;
   if (take32(r, &type, "its type")) return -1;
   t->format = format_by_id(type);
   if (!t->format && format_removed_name(type))

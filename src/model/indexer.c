@@ -14,6 +14,8 @@
 // digit is the number of those with which as many scores as k, or more, are not below the number so far. Each digit is
 // a pass over the scores. Of those that are equal to it, the first ones up to a position are read, which is found in
 // the same way. Counts do not depend on an order, so that the choice is the same however a prompt is cut.
+#include <math.h>
+#include <stdio.h>
 #include "model/model_impl.h"
 #include "model/stored.h"
 
@@ -39,7 +41,33 @@ int indexer_load(loader *l, layer *y) {
   return own ? kv_load(l, y, KV_INDEX) : 0;
 }
 
-bool indexer_chooses(const model *m, int64_t n_ctx) { return m->top_k && n_ctx > m->top_k; }
+int block_indexer_load(loader *l, layer *y) {
+  indexer *i = &y->indexer;
+  model *m = l->m;
+  char name[64];
+  snprintf(name, sizeof name, "blk.%d.indexer.q_proj.weight", y->block);
+  if (!m->block_size || !gguf_tensor_find(l->f, name)) return 0;
+  if (key_count(l, "attention.indexer.head_count", 1, 1 << 14, &i->heads) ||
+      key_count(l, "attention.indexer.key_length", 1, 1 << 14, &i->n))
+    return -1;
+  if (i->n < m->rope[ROPE_GLOBAL].dim)
+    return gguf_fail(l->f, l->key, l->err, "%d elements, of which rope.dimension_count = %d turn", i->n,
+                     m->rope[ROPE_GLOBAL].dim);
+  if (i->heads != y->n_kv)
+    return gguf_fail(l->f, key(l, "attention.indexer.head_count"), l->err, "%d, but attention.head_count_kv = %d",
+                     i->heads, y->n_kv);
+  if (want_matrix(l, y, W_INDEXER_Q_PROJ, m->n_embd, (int64_t)i->heads * i->n, 0) ||
+      want_matrix(l, y, W_INDEXER_K_PROJ, m->n_embd, i->n, 0) || want_vector(l, y, W_INDEXER_Q_NORM, i->n, 0) ||
+      want_vector(l, y, W_INDEXER_K_NORM, i->n, 0))
+    return -1;
+  layer small = *y;
+  small.n_kv = 1;
+  return kv_load(l, &small, KV_INDEX);
+}
+
+bool indexer_chooses(const model *m, int64_t n_ctx) {
+  return m->top_k && n_ctx > m->top_k * (int64_t)(m->block_size ? m->block_size : 1);
+}
 
 // An integer above 0 of the same order as x, which has no sign where it is 0.
 static tensor *ordered(graph *g, tensor *x) {
@@ -48,28 +76,41 @@ static tensor *ordered(graph *g, tensor *x) {
                  t_op2(g, OP_OR, bits, sign));
 }
 
-// Scores {T, 1, 1, 1, seen} as such integers, 0 of positions behind the token.
-static tensor *scored(build *b, const layer *y, tensor *x, tensor *q) {
+static tensor *turned(const build *b, const layer *y, tensor *x, int64_t heads) {
+  const indexer *i = &y->indexer;
+  return i->turns_last ? rope_turn_last(b, y, x, heads, i->n, i->turns_halves)
+                       : rope_turn_as(b, y, x, heads, i->n, i->turns_halves);
+}
+
+// Scores {T, 1, 1, 1, seen} as such integers, 0 of what a token does not read.
+static tensor *scored(build *b, const layer *y, const index_keys *k) {
+  graph *g = b->g;
+  layer small = *y;
+  small.n_head = y->indexer.heads;
+  small.n_kv = 1;
+  uop *one = n_(b, 1), *heads = n_(b, y->indexer.heads), *page = n_(b, k->page), *pages = k->pages;
+  // page by page, as attention does it
+  tensor *s = t_reshape(g, scores(b, &small, k->q, k->K), DIMS(b->T, heads, pages, page));
+  s = t_stage(g, t_op2(g, OP_MAX, t_permute(g, s, (int[]){2, 0, 1, 3}), t_float(g, 0)), false);
+  s = ordered(g, t_reduce(g, t_mul(g, s, t_reshape(g, k->by, DIMS(one, b->T, heads, one))), OP_ADD, 2));
+  tensor *later = t_op2(g, OP_CMPLT, t_reshape(g, k->last, DIMS(one, b->T, one, one)),
+                        t_reshape(g, k->at, DIMS(pages, one, one, page)));
+  s = t_where(g, later, uop_int(g, DT_U32, 0), s);
+  return t_reshape(g, t_permute(g, s, (int[]){1, 2, 0, 3}), DIMS(b->T, one, one, one, idx_mul(g, pages, page)));
+}
+
+// Queries and keys of the positions, of x and of q, which queries are made of
+static index_keys of_positions(build *b, const layer *y, tensor *x, tensor *q) {
   graph *g = b->g;
   const indexer *i = &y->indexer;
-  layer small = *y;
-  small.n_head = i->heads;
   uop *one = n_(b, 1), *heads = n_(b, i->heads), *n = n_(b, i->n);
-  tensor *k = t_layernorm(g, linear(b, y, W_INDEXER_K, x), weight(b, y, W_INDEXER_K_NORM), EPS);
+  tensor *k = t_layernorm(g, linear(b, y, W_INDEXER_K, x), weight(b, y, W_INDEXER_K_NORM), i->eps != 0 ? i->eps : EPS);
   k = t_reshape(g, t_add(g, k, bias(b, y, W_INDEXER_K_NORM)), DIMS(b->T, one, n));
-  tensor *K = kv_store(b, y, KV_INDEX, rope_turn_as(b, y, makes_several(g, k), 1, i->n, i->turns_halves));
+  tensor *K = kv_store(b, y, KV_INDEX, turned(b, y, makes_several(g, k), 1));
   q = t_reshape(g, linear(b, y, W_INDEXER_Q_B, q), DIMS(b->T, heads, n));
-  q = rope_turn_as(b, y, q, i->heads, i->n, i->turns_halves);
+  q = turned(b, y, q, i->heads);
   tensor *by = t_reshape(g, linear(b, y, W_INDEXER_PROJ, x), DIMS(b->T, heads));
-  // page by page, as attention does it
-  uop *page = n_(b, b->s->page), *pages = idx_div(g, kv_seen(b, y), page);
-  tensor *s = t_reshape(g, scores(b, &small, q, K), DIMS(b->T, heads, pages, page));
-  s = t_stage(g, t_op2(g, OP_MAX, t_permute(g, s, (int[]){2, 0, 1, 3}), t_float(g, 0)), false);
-  s = ordered(g, t_reduce(g, t_mul(g, s, t_reshape(g, by, DIMS(one, b->T, heads, one))), OP_ADD, 2));
-  tensor *later = t_op2(g, OP_CMPLT, t_reshape(g, own_at(b), DIMS(one, b->T, one, one)),
-                        t_reshape(g, kv_seen_at(b, y), DIMS(pages, one, one, page)));
-  s = t_where(g, later, uop_int(g, DT_U32, 0), s);
-  return t_reshape(g, t_permute(g, s, (int[]){1, 2, 0, 3}), DIMS(b->T, one, one, one, kv_seen(b, y)));
+  return (index_keys){q, K, by, kv_seen_at(b, y), own_at(b), idx_div(g, kv_seen(b, y), n_(b, b->s->page)), b->s->page};
 }
 
 static tensor *count_true(graph *g, tensor *of) {
@@ -84,25 +125,25 @@ static tensor *steps(const build *b, int shift) {
   return t_reshape(g, d, DIMS(n_(b, 1), n_(b, DIGITS - 1), n_(b, 1), n_(b, 1), n_(b, 1)));
 }
 
-// so_far {T, 1, 1, 1, 1} and the digit behind it: as many steps as are `enough` {T, DIGITS - 1, 1, 1, 1}
+// so_far {T, 1, heads, 1, 1} and the digit behind it: as many steps as are `enough` {T, DIGITS - 1, heads, 1, 1}
 static tensor *with_digit(const build *b, tensor *so_far, tensor *enough, int shift) {
   graph *g = b->g;
   tensor *digit = t_reduce(g, t_cast(g, enough, DT_U32), OP_ADD, 1);
   return t_add(g, so_far, t_op2(g, OP_SHL, digit, uop_int(g, DT_U32, shift)));
 }
 
-tensor *indexer_choice(build *b, const layer *y, tensor *x, tensor *q) {
+// Whether each of s {T, 1, heads, 1, n}, integers, is among the top_k largest of its last axis; at: their numbers there
+static tensor *among_top_k(const build *b, tensor *s, tensor *at) {
   graph *g = b->g;
   int64_t k = b->m->top_k;
-  tensor *s = scored(b, y, x, q), *kth = uop_int(g, DT_U32, 0), *first = kth, *one = uop_int(g, DT_U32, 1);
+  tensor *kth = uop_int(g, DT_U32, 0), *first = kth, *one = uop_int(g, DT_U32, 1);
   for (int shift = 32 - DIGIT; shift >= 0; shift -= DIGIT) {
     tensor *below = t_sub(g, t_add(g, kth, steps(b, shift)), one);
     tensor *enough = t_op2(g, OP_CMPLT, uop_int(g, DT_I32, k - 1), count_true(g, t_op2(g, OP_CMPLT, below, s)));
     kth = with_digit(b, kth, enough, shift);
   }
-  // of those that are equal, all before position `first`
-  tensor *above = t_op2(g, OP_CMPLT, kth, s), *equal = t_op2(g, OP_CMPEQ, s, kth),
-         *at = t_cast(g, kv_seen_at(b, y), DT_U32);
+  // of those that are equal, all before number `first`
+  tensor *above = t_op2(g, OP_CMPLT, kth, s), *equal = t_op2(g, OP_CMPEQ, s, kth);
   tensor *more = t_sub(g, uop_int(g, DT_I32, k + 1), count_true(g, above));
   int bits = DIGIT;
   while (b->s->ctx >> bits) bits += DIGIT;
@@ -113,4 +154,54 @@ tensor *indexer_choice(build *b, const layer *y, tensor *x, tensor *q) {
   }
   first = one_form(g, first);                             // of attention's sums, whose kernels would count as well
   return t_op2(g, OP_OR, above, t_op2(g, OP_AND, equal, t_op2(g, OP_CMPLT, at, first)));
+}
+
+tensor *indexer_best(build *b, const layer *y, const index_keys *k) {
+  return among_top_k(b, scored(b, y, k), t_cast(b->g, k->at, DT_U32));
+}
+
+tensor *indexer_choice(build *b, const layer *y, tensor *x, tensor *q) {
+  index_keys k = of_positions(b, y, x, q);
+  return indexer_best(b, y, &k);
+}
+
+// --- blocks of positions (MiniMax M3): each head of keys has a query of its own, and a block is as good as its best
+// position. The last blocks before a token are above all others.
+
+// q {T, heads, n}, normed and turned
+static tensor *index_query(build *b, const layer *y, enum tensor_id id, enum tensor_id by, tensor *x, int64_t heads) {
+  int64_t n = y->indexer.n;
+  tensor *q = t_reshape(b->g, linear(b, y, id, x), DIMS(b->T, n_(b, heads), n_(b, n)));
+  q = t_rmsnorm(b->g, read_in_parts(b->g, q), weight(b, y, by), b->m->eps);
+  return rope_turn_as(b, y, makes_several(b->g, q), heads, n, b->m->neox);
+}
+
+// Of blocks, {T, 1, heads, 1, blocks}, as integers; 0 of those that begin behind the token
+static tensor *block_scores(build *b, const layer *y, const layer *small, tensor *x, tensor *number) {
+  graph *g = b->g;
+  const model *m = b->m;
+  int64_t heads = y->indexer.heads;
+  uop *one = n_(b, 1), *size = n_(b, m->block_size), *blocks = idx_div(g, kv_seen(b, y), size);
+  tensor *K = kv_store(b, small, KV_INDEX, index_query(b, y, W_INDEXER_K_PROJ, W_INDEXER_K_NORM, x, 1));
+  tensor *s = scores(b, small, index_query(b, y, W_INDEXER_Q_PROJ, W_INDEXER_Q_NORM, x, heads), K);
+  s = t_where(g, t_op2(g, OP_CMPLT, own_at(b), kv_seen_at(b, y)), t_float(g, -INFINITY), s);
+  s = t_reshape(g, s, DIMS(b->T, one, n_(b, heads), blocks, size));
+  s = t_reshape(g, ordered(g, one_form(g, t_reduce(g, s, OP_MAX, 4))), DIMS(b->T, one, n_(b, heads), one, blocks));
+  tensor *own = t_op2(g, OP_IDIV, own_at(b), size), *later = t_op2(g, OP_CMPLT, own, number),
+         *local = t_op2(g, OP_CMPLT, t_sub(g, own, n_(b, m->local_blocks)), number);
+  s = t_where(g, local, uop_int(g, DT_U32, UINT32_MAX), s);
+  return t_where(g, later, uop_int(g, DT_U32, 0), s);
+}
+
+tensor *block_indexer_choice(build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  layer small = kv_index_layer(b->m, y);
+  small.n_head = y->indexer.heads;
+  uop *one = n_(b, 1), *heads = n_(b, y->indexer.heads), *size = n_(b, b->m->block_size), *seen = kv_seen(b, y),
+      *blocks = idx_div(g, seen, size);
+  tensor *number = t_reshape(g, t_iota(g, blocks), DIMS(one, one, one, one, blocks));
+  tensor *chosen = among_top_k(b, block_scores(b, y, &small, x, number), t_cast(g, number, DT_U32));
+  chosen = t_expand(g, t_reshape(g, chosen, DIMS(b->T, heads, one, one, blocks, one)), 6,
+                    (uop *[]){b->T, heads, one, one, blocks, size});
+  return t_reshape(g, chosen, DIMS(b->T, heads, one, one, seen));
 }

@@ -46,6 +46,13 @@ static int at(const model *m, enum kv kv) { return kv == KV_KEYS ? 0 : kind_of_c
 
 int kv_states(const model *m) { return kind_of_cache(m, KV_KEYS)->states + kind_of_cache(m, KV_VALUES)->states; }
 
+layer kv_index_layer(const model *m, const layer *y) {
+  layer small = *y;
+  small.n_kv = 1;
+  small.state += kind_of_cache(m, KV_VALUES)->states;
+  return small;
+}
+
 int kv_load(loader *l, layer *y, enum kv kv) {
   const struct kind *k = kind_of_cache(l->m, kv);
   int64_t d = row_width(y, kv);

@@ -37,16 +37,17 @@ static int load_mla(loader *l, layer *y) {
   mla *a = &y->mla;
   int64_t d = l->m->n_embd, heads = y->n_head;
   bool both = has_key(l, "attention.key_length_mla");
-  int q;
+  int q = y->head_dim;
+  a->v = y->v_dim;
   a->rope = l->m->rope[ROPE_GLOBAL].dim;
-  if (y->n_head < 1)
-    return gguf_fail(l->f, key(l, "attention.head_count"), l->err, "is 0 for layer %d, which has attention", y->index);
+  if (want_heads(l, y)) return -1;
   if (key_count(l, "attention.kv_lora_rank", 1, 1 << 14, &a->latent) ||
-      key_count(l, both ? "attention.value_length_mla" : "attention.value_length", 1, 1 << 14, &a->v) ||
-      key_count(l, both ? "attention.key_length_mla" : "attention.key_length", 1, 1 << 14, &q))
+      (both && (key_count(l, "attention.value_length_mla", 1, 1 << 14, &a->v) ||
+                key_count(l, "attention.key_length_mla", 1, 1 << 14, &q))))
     return -1;
   if (q <= a->rope)
-    return gguf_fail(l->f, l->key, l->err, "%d leaves nothing beside rope.dimension_count = %d", q, a->rope);
+    return gguf_fail(l->f, key(l, both ? "attention.key_length_mla" : "attention.key_length"), l->err,
+                     "%d leaves nothing beside rope.dimension_count = %d", q, a->rope);
   a->nope = q - a->rope;
   y->n_kv = 1; y->head_dim = a->latent + a->rope; y->v_dim = a->latent;
   if (load_scale(l, a) || want_matrix(l, y, W_ATTN_Q, d, heads * q, WANT_OPTIONAL)) return -1;
@@ -62,7 +63,9 @@ static int load_mla(loader *l, layer *y) {
                               : want_matrix(l, y, W_ATTN_KV_B, a->latent, heads * (a->nope + a->v), 0))
     return -1;
   if (want_matrix(l, y, W_ATTN_OUTPUT, heads * a->v, d, 0)) return -1;
-  if (l->m->arch->flags & ARCH_OUT_GATE && want_matrix(l, y, W_ATTN_GATE, d, heads, 0)) return -1;
+  int64_t gates = heads * (y->head_gates ? 1 : a->v);
+  if (l->m->arch->flags & ARCH_OUT_GATE && want_matrix(l, y, W_ATTN_GATE, d, gates, 0)) return -1;
+  if (l->m->arch->flags & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, heads, 0)) return -1;
   if (kv_load(l, y, KV_KEYS)) return -1;
   return l->m->top_k ? indexer_load(l, y) : 0;
 }
@@ -75,7 +78,7 @@ static tensor *per_head(const build *b, const layer *y, enum tensor_id id, int64
 }
 
 // x {T, heads, n} times w {heads, rows, n}: {T, heads, rows}
-static tensor *heads_product(const build *b, tensor *x, tensor *w) {
+tensor *heads_product(const build *b, tensor *x, tensor *w) {
   graph *g = b->g;
   uop *heads = w->shape->dim[0], *rows = w->shape->dim[1], *n = w->shape->dim[2], *one = n_(b, 1);
   tensor *p = t_mul(g, t_reshape(g, x, DIMS(b->T, heads, one, n)), t_reshape(g, w, DIMS(one, heads, rows, n)));
@@ -131,7 +134,6 @@ static tensor *mla_attention(build *b, const layer *y, tensor *x) {
   tensor *k_pe =
     rope_turn(b, y, t_reshape(g, t_slice_i(g, kv, 1, a->latent, a->rope), DIMS(T, one, n_(b, a->rope))), 1, a->rope);
   tensor *K = kv_store(b, y, KV_KEYS, t_cat_last(g, t_reshape(g, c, DIMS(T, one, n_(b, a->latent))), k_pe));
-  tensor *V = t_swap(g, t_slice_i(g, K, 2, 0, a->latent), 2, 3);
   tensor *q_c = key_side(b, y, t_slice_i(g, q, 2, 0, a->nope)),
          *q_pe = rope_turn(b, y, t_slice_i(g, q, 2, a->nope, a->rope), y->n_head, a->rope);
   q_c = warmed(b, y, q_c); q_pe = warmed(b, y, q_pe);
@@ -139,10 +141,13 @@ static tensor *mla_attention(build *b, const layer *y, tensor *x) {
                     scores(b, y, query(b, q_pe, a->scale), t_slice_i(g, K, 2, a->latent, a->rope)));
   tensor *chosen = chosen_of(b, y, x, low);
   if (chosen) s = t_where(g, chosen, s, t_float(g, -INFINITY));
-  tensor *o = attend(b, y, s, V);
+  sight of = seen_positions(b, y, s, t_slice_i(g, K, 2, 0, a->latent));
+  of.as_keys = true;
+  tensor *o = attend_to(b, y, &of, 1);
   o = value_side(b, y, t_reshape(g, o, DIMS(T, heads, n_(b, a->latent))));
   if (y->w[W_ATTN_GATE].weight)
-    o = t_mul(g, o, t_reshape(g, sigmoid(g, linear(b, y, W_ATTN_GATE, x)), DIMS(T, heads, one)));
+    o = t_mul(g, o, t_reshape(g, sigmoid(g, linear(b, y, W_ATTN_GATE, x)),
+                              DIMS(T, heads, y->head_gates ? one : n_(b, a->v))));
   return linear(b, y, W_ATTN_OUTPUT, t_reshape(g, o, DIMS(T, n_(b, (int64_t)y->n_head * a->v))));
 }
 

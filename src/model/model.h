@@ -2,6 +2,7 @@
 // is made of parts (model_impl.h), chosen when the file is opened. Nothing is computed here.
 #ifndef WEFT_MODEL_H
 #define WEFT_MODEL_H
+#include "base/sha256.h"
 #include "graph/graph.h"
 #include "model/gguf.h"
 
@@ -31,6 +32,11 @@ void model_drop_mtp(model *m);                                 // before a graph
 // Numbers that a layer's attention keeps of each token and each block of positions until all are merged, at most.
 int64_t model_attention_sums(const model *m);
 int model_n_stream(const model *m);                            // elements of what flows, for each token
+// Elements of a row of floats in a token's place (BUF_FLOATS): what the first layer reads, as it reads it, and behind
+// that what each of the first layers adds to what leaves it (deepstack).
+int model_n_floats(const model *m);
+// Whether rope turns by three positions of a token, those of time, row and column (BUF_TURNS).
+bool model_has_sections(const model *m);
 int model_n_vocab(const model *m);
 int model_n_ctx_train(const model *m);
 int model_n_ctx_max(const model *m);                           // as many positions as it can have; 0: any number
@@ -56,8 +62,10 @@ enum model_pooling model_pooling(const model *m);
 // BUF_IDS: the tokens of a run (I32, chunk). BUF_AT: their positions, BUF_PAGES and BUF_SLOT: where the pages
 // and the fixed states of their sequence lie, see model_shape.
 // BUF_STREAM: what flows between layers (F32, chunk x model_n_stream), see model_shape.layers.
-// BUF_ADAPTER + i: see model_adapter_data. BUF_STATE + i: state i, of model_n_states. BUF_SUMS + 2 t: of tensor t, see
-// model_shape.sums.
+// BUF_FLOATS, BUF_LAST: see model_shape.floats and .both. BUF_TURNS (I32, chunk x 3): positions that rope turns by,
+// where model_has_sections; everything else goes by a token's place in its sequence. BUF_ADAPTER + i: see
+// model_adapter_data. BUF_STATE + i: state i, of model_n_states. BUF_SUMS + 2 t: of tensor t, see model_shape.sums.
+// BUF_PATCHES, BUF_PLACES: what an encoder of pictures or sound reads (projector.h).
 enum model_buffer {
   BUF_IDS,
   BUF_AT,
@@ -67,6 +75,11 @@ enum model_buffer {
   BUF_ROWS,
   BUF_HIDDEN,
   BUF_STREAM,
+  BUF_FLOATS,
+  BUF_LAST,
+  BUF_TURNS,
+  BUF_PATCHES,
+  BUF_PLACES,
   BUF_STATE,
   BUF_SUMS = 1 << 16,
   BUF_ADAPTER = 1 << 28
@@ -77,9 +90,12 @@ static inline int64_t model_buffer_id(const gguf *file, int b) { return (int64_t
 // wrong with it.
 int model_adapt(model *m, const char *path, double scale, error *err);
 void *model_adapter_data(const model *m, int64_t i);           // of buffer BUF_ADAPTER + i
+// adds all that adapters change: names of weights, and the numbers as they are held, scales included
+void model_digest_adapters(const model *m, sha256 *s);
 // after model_graph: -1 where an adapter is for a weight that is in no such product
 int model_adapters_used(const model *m, error *err);
 
+enum { MODEL_PAGE = 128 /* positions that caches have pages of: what a file says is checked against it */ };
 // What sequences leave behind from run to run: the caches of attention, in pages of a number of positions that a table
 // finds, and the fixed states of convolutions and recurrences, in slots, one for each sequence. Whoever runs a graph
 // gives each state the memory for all its pages or slots, zeroed or not: what a run reads of it, an earlier one at a
@@ -88,7 +104,7 @@ int model_adapters_used(const model *m, error *err);
 // Pages of layers with the same window (0: none) are a group: a page has a number for each group, by which all states
 // of the group find it. Of a group with a window, a run reads nothing that lies more than window - 1 positions before
 // its first token.
-enum { MODEL_GROUPS = 2 };
+enum { MODEL_GROUPS = 3 };
 int model_n_groups(const model *m);
 int model_group_window(const model *m, int g);
 int model_state_group(const model *m, int i);                          // of a paged one
@@ -96,9 +112,14 @@ int model_n_states(const model *m);
 bool model_state_is_paged(const model *m, int i);
 int model_state_layer(const model *m, int i);                          // whose it is
 uint64_t model_state_bytes(const model *m, int i, int64_t positions);  // of so many positions, or (not paged) of a slot
-// Whether some state holds no positions but only what came last. Then a run at `pos` must follow one that ended there;
-// 0 begins anew.
+// Whether some state holds no positions but only what came last. Then a run at `pos` must follow one that ended there,
+// or begin at a place that model_back allows; 0 begins anew.
 bool model_is_recurrent(const model *m);
+// Of such a model: the first position that a run may begin at again, behind runs that lead up to `at` without a way
+// back (first: where that began). Rows from there on are written over.
+enum { MODEL_BACK = 7 /* positions at most */ };
+int model_back(const model *m, int first, int at);
+bool model_has_entries(const model *m);      // whether some state has a row for several positions, made anew with each
 // runs end at multiples of this many positions, or before; 0: anywhere
 int model_block(const model *m);
 // tokens that choose each expert of a layer so many times, on average; 0: no experts
@@ -133,6 +154,9 @@ typedef struct model_shape {
               // tokens in BUF_SUMS + 2 t (F32, ne0); of experts' for each of them (F32, ne2 x ne0), and how many tokens
               // chose it in the buffer after that (F32, ne2)
   bool exact;                // nothing is rounded but what is stored in caches
+  bool floats; // a token whose id is negative is a row of floats (BUF_FLOATS, F32, chunk x model_n_floats)
+  bool both;   // of one sequence: each token sees all up to a place that may lie behind its own, within this run
+               // (BUF_LAST, I32, chunk)
   bool mtp;    // of one token, chunk 1: only the block that predicts the token after it, from what graphs have left at
                // the position before `pos`. What it would be given at the next position lies at `pos` then
   // Only layers from .. to - 1 (to 0: to the last one), so that several graphs are a model: the first embeds the tokens

@@ -1,23 +1,33 @@
 // The decoder as a tensor graph: embedding, layers, head. Written as one would write it on paper; which of it becomes a
 // kernel is the scheduler's business.
 #include <stdlib.h>
+#include "base/attempt.h"
 #include "model/dequant.h"
 #include "model/model_impl.h"
 #include "model/stored.h"
 
-static tensor *tensor_at(const build *b, int at) {
+// {n} or {rows, n}
+static tensor *tensor_at(const build *b, int at, bool is_vector) {
   if (!at) return NULL;
   const gguf_tensor *t = gguf_tensor_at(b->m->file, (size_t)at - 1);
+  attempt_about("tensor", t->name);
   tensor *w = dequant(b->g, t->format, at - 1, t->ne[1] * t->ne[2] * t->ne[3], t->ne[0]);
-  return t->n_dims == 1 ? t_reshape(b->g, w, 1, &w->shape->dim[1]) : w;
+  return is_vector ? t_reshape(b->g, w, 1, &w->shape->dim[1]) : w;
 }
 
 static const tensor_ref *ref(const build *b, const layer *y, enum tensor_id id) { return y ? &y->w[id] : &b->m->w[id]; }
 
-tensor *weight(const build *b, const layer *y, enum tensor_id id) { return tensor_at(b, ref(b, y, id)->weight); }
+tensor *weight(const build *b, const layer *y, enum tensor_id id) {
+  const tensor_ref *r = ref(b, y, id);
+  return tensor_at(b, r->weight, r->weight_is_vector);
+}
 
-tensor *bias(const build *b, const layer *y, enum tensor_id id) { return tensor_at(b, ref(b, y, id)->bias); }
-tensor *scale(const build *b, const layer *y, enum tensor_id id) { return tensor_at(b, ref(b, y, id)->scale); }
+tensor *bias(const build *b, const layer *y, enum tensor_id id) {
+  const tensor_ref *r = ref(b, y, id);
+  return tensor_at(b, r->bias, r->bias_is_vector);
+}
+
+tensor *scale(const build *b, const layer *y, enum tensor_id id) { return tensor_at(b, ref(b, y, id)->scale, true); }
 
 void store_sums(const build *b, int weight, int which, tensor *sums) {
   int64_t n = 1;
@@ -26,6 +36,19 @@ void store_sums(const build *b, int weight, int which, tensor *sums) {
   // a matrix that is used twice: what goes in first counts
   for (size_t i = 0; i < b->effects->n; i++) if (b->effects->at[i]->src[0] == to) return;
   vec_push(b->effects, t_assign(b->g, to, t_reshape_i(b->g, sums, 1, &n)));
+}
+
+// Limits of a product's input (from 0 on) or output (from 2 on), where the file has them.
+static tensor *clipped(const build *b, const tensor_ref *r, int from, tensor *x) {
+  if (r->clip[from]) x = t_op2(b->g, OP_MAX, x, tensor_at(b, r->clip[from], true));
+  return r->clip[from + 1] ? t_op2(b->g, OP_MIN, x, tensor_at(b, r->clip[from + 1], true)) : x;
+}
+
+// A product's weight. Halves that are numbers of BF16 are multiplied as such.
+static tensor *product_weight(const build *b, const layer *y, enum tensor_id id) {
+  tensor *w = weight(b, y, id);
+  int at = ref(b, y, id)->weight;
+  return b->m->fits_bf16 && b->m->fits_bf16[at - 1] ? t_cast(b->g, t_cast(b->g, w, DT_BF16), DT_F32) : w;
 }
 
 tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x) {
@@ -37,21 +60,24 @@ tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x) {
     tensor *rows = t_reshape(b->g, x, DIMS(tokens, x->shape->dim[last]));
     store_sums(b, r->weight, 0, t_reduce(b->g, t_mul(b->g, rows, rows), OP_ADD, 0));
   }
-  tensor *out = t_matmul(b->g, x, weight(b, y, id));
+  x = clipped(b, r, 0, x);
+  tensor *out = t_matmul(b->g, x, product_weight(b, y, id));
   // scale: of the whole tensor, as NVFP4 files have them
-  tensor *bias = tensor_at(b, r->bias), *scale = tensor_at(b, r->scale);
-  if (scale) out = t_mul(b->g, out, scale);
+  tensor *add = bias(b, y, id), *by = scale(b, y, id);
+  if (by) out = t_mul(b->g, out, by);
   out = adapt(b, r->weight, x, out);
-  return bias ? t_add(b->g, out, bias) : out;
+  return clipped(b, r, 2, add ? t_add(b->g, out, add) : out);
 }
 
-tensor *norm(const build *b, const layer *y, enum tensor_id id, tensor *x) {
+tensor *norm_by(const build *b, const layer *y, enum tensor_id id, tensor *x, double eps) {
   if (!id) return x;
   bool centred = b->m->arch->flags & ARCH_LAYER_NORM;
-  tensor *w = weight(b, y, id), *bias = tensor_at(b, ref(b, y, id)->bias);
-  x = centred ? t_layernorm(b->g, x, w, b->m->eps) : t_rmsnorm(b->g, x, w, b->m->eps);
-  return bias ? t_add(b->g, x, bias) : x;
+  tensor *w = weight(b, y, id), *add = bias(b, y, id);
+  x = centred ? t_layernorm(b->g, x, w, eps) : t_rmsnorm(b->g, x, w, eps);
+  return add ? t_add(b->g, x, add) : x;
 }
+
+tensor *norm(const build *b, const layer *y, enum tensor_id id, tensor *x) { return norm_by(b, y, id, x, b->m->eps); }
 
 tensor *soft_cap(const build *b, tensor *x, double cap) {             // tanh u = 1 - 2 / (exp(2u) + 1)
   graph *g = b->g;
@@ -76,7 +102,8 @@ tensor *state_slot(const build *b, const layer *y, int i, tensor *all) {
 // What a part adds to the stream.
 static tensor *part_of(build *b, const layer *y, const part *p, tensor *x, enum tensor_id post) {
   tensor *out = p->graph(b, y, x);
-  if (post) out = norm(b, y, post, makes_several(b->g, out));
+  double eps = b->m->arch->post_eps;
+  if (post) out = norm_by(b, y, post, makes_several(b->g, out), eps != 0 ? eps : b->m->eps);
   return scaled(b, out, b->m->residual_scale);
 }
 
@@ -86,10 +113,15 @@ static tensor *finished(const build *b, const layer *y, tensor *x, enum tensor_i
   return last ? norm(b, y, last, x) : x;
 }
 
+static tensor *by_layer_factor(const build *b, const layer *y, tensor *x) {
+  tensor *factor = weight(b, y, W_LAYER_OUTPUT_SCALE);
+  return b->m->arch->skips ? flows_on(b->g, t_add(b->g, x, t_mul(b->g, b->embedded, factor))) : t_mul(b->g, x, factor);
+}
+
 // Sums over what flows from layer to layer have one form for one token and for many.
 tensor *through(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  tensor *in = x;
+  b->entered = x;
   b->router_in = b->m->arch->flags & ARCH_EARLY_ROUTER ? x : NULL;
   if (y->mixer && y->ff && b->m->parallel) {
     tensor *read = norm(b, y, y->mixer_norm, x), *ff_in = y->ff_norm ? norm(b, y, y->ff_norm, x) : read;
@@ -99,10 +131,11 @@ tensor *through(build *b, const layer *y, tensor *x) {
   if (y->mixer)
     x =
       finished(b, y, t_add(g, x, part_of(b, y, y->mixer, norm(b, y, y->mixer_norm, x), y->mixer_post)), y->mixer_last);
-  if (y->mixer_again) x = finished(b, y, t_add(g, x, in), y->mixer_again);
+  if (y->mixer_again) x = finished(b, y, t_add(g, x, b->entered), y->mixer_again);
   if (y->ff) x = finished(b, y, t_add(g, x, part_of(b, y, y->ff, norm(b, y, y->ff_norm, x), y->ff_post)), y->ff_last);
   if (b->m->n_own) x = flows_on(g, t_add(g, x, per_layer_adds(b, y, x)));
-  if (y->w[W_LAYER_OUTPUT_SCALE].weight) x = t_mul(g, x, weight(b, y, W_LAYER_OUTPUT_SCALE));
+  if (y->w[W_LAYER_OUTPUT_SCALE].weight) x = by_layer_factor(b, y, x);
+  if (y->leaves) x = flows_on(g, norm(b, NULL, y->leaves, x));
   return y->halved ? t_scale(g, x, 0.5) : x;
 }
 
@@ -111,7 +144,7 @@ static tensor *hidden_of(const build *b, tensor *x) {
   graph *g = b->g;
   const model *m = b->m;
   int64_t n = model_n_embd(m);
-  x = norm(b, NULL, m->output_norm, altup_leave(b, x));
+  x = norm(b, NULL, m->output_norm, hyper_leave(b, altup_leave(b, x)));
   // of each token, as of their mean: both are linear
   if (m->w[W_DENSE_2].weight) x = linear(b, NULL, W_DENSE_3, linear(b, NULL, W_DENSE_2, x));
   if (m->pooling == POOLING_RANK) x = ranking(b, x);
@@ -151,7 +184,8 @@ static void finish_graph(build *b, tensor *x) {
   if (!b->s->logits) return;
   vec_push(b->effects, b->s->logits == LOGITS_HIDDEN
                          ? hidden_of(b, x)
-                         : logits_of(b, NULL, head_of(m), norm(b, NULL, m->output_norm, altup_leave(b, wanted(b, x)))));
+                         : logits_of(b, NULL, head_of(m),
+                                     norm(b, NULL, m->output_norm, hyper_leave(b, altup_leave(b, wanted(b, x))))));
 }
 
 tensor *cache_rows(const build *b, tensor *at, int group) {
@@ -166,6 +200,14 @@ tensor *cache_rows(const build *b, tensor *at, int group) {
   tensor *page = t_cast(g, t_gather(g, b->table, nth), DT_IDX);
   page = t_op2(g, OP_MIN, t_op2(g, OP_MAX, page, uop_idx(g, 0)), last);
   return t_add(g, t_mul(g, page, size), t_op2(g, OP_MOD, at, size));
+}
+
+// What a buffer has of this run's tokens: {T}, or {T, n}.
+static tensor *of_tokens(const build *b, int buffer, enum dtype dt, int64_t n) {
+  graph *g = b->g;
+  tensor *all = t_buffer(g, model_buffer_id(b->m->file, buffer), dt, b->s->chunk * n);
+  if (n > 1) all = t_reshape_i(g, all, 2, (int64_t[]){b->s->chunk, n});
+  return t_slice(g, all, 0, uop_idx(g, 0), b->T);
 }
 
 // Where the tokens stand: their positions, and the pages of their sequences.
@@ -191,11 +233,35 @@ static void find_positions(build *b) {
     b->pages = t_reshape_i(g, b->table, 2, (int64_t[]){groups, table});
   }
   for (int i = 0; i < groups; i++) b->rows[i] = cache_rows(b, b->at, i);
+  if (s->both) b->last = t_cast(g, of_tokens(b, BUF_LAST, DT_I32, 1), DT_IDX);
+  for (int i = 0; i < 3 && model_has_sections(b->m); i++)
+    b->turns[i] = t_reshape(g, t_slice_i(g, of_tokens(b, BUF_TURNS, DT_I32, 3), 1, i, 1), DIMS(b->T));
 }
 
+static tensor *raw_ids(const build *b) { return of_tokens(b, BUF_IDS, DT_I32, 1); }
+
 tensor *token_ids(const build *b) {
-  tensor *ids = t_buffer(b->g, model_buffer_id(b->m->file, BUF_IDS), DT_I32, b->s->chunk);
-  return t_slice(b->g, ids, 0, uop_idx(b->g, 0), b->T);
+  tensor *ids = raw_ids(b);
+  return b->s->floats ? t_op2(b->g, OP_MAX, ids, uop_int(b->g, DT_I32, 0)) : ids;
+}
+
+static void find_floats(build *b) {
+  graph *g = b->g;
+  if (!b->s->floats) return;
+  b->is_floats = t_reshape(g, t_op2(g, OP_CMPLT, raw_ids(b), uop_int(g, DT_I32, 0)), DIMS(b->T, uop_idx(g, 1)));
+  b->floats = of_tokens(b, BUF_FLOATS, DT_F32, model_n_floats(b->m));
+}
+
+// The i-th part of rows of floats
+static tensor *floats_part(const build *b, int i) {
+  return t_slice_i(b->g, b->floats, 1, (int64_t)i * b->m->n_embd, b->m->n_embd);
+}
+
+// What rows of floats have for layer i is added to what leaves it.
+static tensor *deepened(const build *b, int i, tensor *x) {
+  graph *g = b->g;
+  if (!b->floats || i >= b->m->n_deep) return x;
+  return flows_on(g, t_add(g, x, t_where(g, b->is_floats, floats_part(b, i + 1), t_float(g, 0))));
 }
 
 tensor *embedding(const build *b, const layer *y, enum tensor_id id, tensor *ids) {
@@ -207,13 +273,15 @@ static tensor *embedded(build *b) {
   graph *g = b->g;
   const model *m = b->m;
   tensor *ids = token_ids(b), *x = embedding(b, NULL, W_TOKEN_EMBD, ids);
+  if (b->floats) x = t_where(g, b->is_floats, floats_part(b, 0), x);
   // all tokens of a text are of its first type
   if (m->w[W_TOKEN_TYPES].weight) x = t_add(g, x, t_slice_i(g, weight(b, NULL, W_TOKEN_TYPES), 0, 0, 1));
   if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(b, NULL, W_POSITION_EMBD), b->at));
   if (m->arch->flags & ARCH_EMBD_NORM) x = norm(b, NULL, W_TOKEN_EMBD_NORM, x);
   x = flows_on(g, x);           // no kernel of a layer looks up and unpacks rows of a quantised matrix again
+  b->embedded = x;
   per_layer_enter(b, ids, x);
-  return altup_enter(b, x);
+  return hyper_enter(b, altup_enter(b, x));
 }
 
 // Of this run's tokens, what flows from one graph's layers to the next one's: {T, n_embd}.
@@ -230,12 +298,20 @@ uop *model_graph(const model *m, graph *g, const model_shape *s) {
   b.T = s->chunk > 1 ? uop_var(g, "n", 1, s->chunk) : uop_idx(g, 1);
   find_positions(&b);
   rope_tables(&b);
+  find_floats(&b);
   if (s->mtp) {
     mtp_predict(&b);
   } else {
     tensor *x = from ? stream_between(&b) : embedded(&b);
-    for (int i = from; i < to; i++)
-      x = m->n_rows ? altup_through(&b, &m->layers[i], x) : through(&b, &m->layers[i], x);
+    if (m->stacks.n) x = stacks_through(&b, x);
+    for (int i = from; i < to && !m->stacks.n; i++) {
+      x = m->n_rows    ? altup_through(&b, &m->layers[i], x)
+          : m->hyper.n    ? hyper_through(&b, &m->layers[i], x)
+          : m->bank_every ? residual_bank_through(&b, &m->layers[i], x)
+                       : through(&b, &m->layers[i], x);
+      x = deepened(&b, i, x);
+    }
+    if (m->bank_every) x = residual_bank_leave(&b, x);
     if (to < m->n_layer) vec_push(b.effects, t_assign(g, stream_between(&b), x));
     else finish_graph(&b, x);
   }

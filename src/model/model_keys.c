@@ -18,10 +18,18 @@ const char *key(loader *l, const char *rest) {
 
 bool has_key(loader *l, const char *rest) { return gguf_find(l->f, key(l, rest)); }
 
+bool equals_text(gguf_string s, const char *text) { return s.n == strlen(text) && !memcmp(s.at, text, s.n); }
+
+// What a file says in l->key, or what is tried in its place.
+static int64_t value_tried(const loader *l, uint32_t v) {
+  return l->trial && !strcmp(l->trial->key, l->key) ? v + l->trial->more : v;
+}
+
 int key_count(loader *l, const char *rest, uint32_t lo, uint32_t hi, int *out) {
-  uint32_t v;
-  if (gguf_u32(l->f, key(l, rest), &v, l->err)) return -1;
-  if (v < lo || v > hi) return gguf_fail(l->f, l->key, l->err, "%u is not in %u..%u", v, lo, hi);
+  uint32_t said;
+  if (gguf_u32(l->f, key(l, rest), &said, l->err)) return -1;
+  int64_t v = value_tried(l, said);
+  if (v < lo || v > hi) return gguf_fail(l->f, l->key, l->err, "%lld is not in %u..%u", (long long)v, lo, hi);
   *out = (int)v;
   return 0;
 }
@@ -34,9 +42,19 @@ int key_count_or(loader *l, const char *rest, uint32_t fallback, uint32_t lo, ui
 
 int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t each[MODEL_MAX_LAYERS]) {
   if (gguf_u32_each(l->f, key(l, rest), (size_t)l->m->n_block, each, l->err)) return -1;
-  for (int i = 0; i < model_n_blocks(l->m); i++)
-    if (each[i] < lo || each[i] > hi) return gguf_fail(l->f, l->key, l->err, "%u is not in %u..%u", each[i], lo, hi);
+  for (int i = 0; i < model_n_blocks(l->m) && i < l->m->n_block; i++) {
+    int64_t v = value_tried(l, each[i]);
+    if (v < lo || v > hi) return gguf_fail(l->f, l->key, l->err, "%lld is not in %u..%u", (long long)v, lo, hi);
+    each[i] = (uint32_t)v;
+  }
   return 0;
+}
+
+int key_count_at(loader *l, const char *rest, int i, uint32_t lo, uint32_t hi, int *out) {
+  uint32_t each[MODEL_MAX_LAYERS];
+  if (key_counts(l, rest, 0, hi, each)) return -1;
+  *out = (int)each[i];
+  return each[i] >= lo ? 0 : gguf_fail(l->f, l->key, l->err, "%u of layer %d is not in %u..%u", each[i], i, lo, hi);
 }
 
 int key_flags(loader *l, const char *rest, uint32_t each[MODEL_MAX_LAYERS]) {
@@ -49,10 +67,17 @@ int key_flags(loader *l, const char *rest, uint32_t each[MODEL_MAX_LAYERS]) {
   return 0;
 }
 
+// Files store numbers as 32-bit floats, and 1e-12, 1e-6 and 0.001 are none: what an author writes reaches the file as
+// the nearest one, which may lie on the other side of a limit. So limits are rounded as the value was.
+static int within_limits(const loader *l, const char *name, double x, double lo, double hi) {
+  const gguf_value *v = gguf_find(l->f, name);
+  bool single = v && (v->type == GGUF_FLOAT32 || (v->type == GGUF_ARRAY && v->elem == GGUF_FLOAT32));
+  if (single) { lo = (float)lo; hi = (float)hi; }
+  return x >= lo && x <= hi ? 0 : gguf_fail(l->f, name, l->err, "%.9g is not in %g..%g", x, lo, hi);
+}
+
 int key_number(loader *l, const char *rest, double lo, double hi, double *out) {
-  if (gguf_f64(l->f, key(l, rest), out, l->err)) return -1;
-  if (!(*out >= lo && *out <= hi)) return gguf_fail(l->f, l->key, l->err, "%g is not in %g..%g", *out, lo, hi);
-  return 0;
+  return gguf_f64(l->f, key(l, rest), out, l->err) || within_limits(l, l->key, *out, lo, hi) ? -1 : 0;
 }
 
 int key_number_or(loader *l, const char *rest, double fallback, double lo, double hi, double *out) {
@@ -72,38 +97,5 @@ int number_at(loader *l, const char *name, int i, double lo, double hi, double *
   } else if (gguf_f64(l->f, name, out, l->err)) {
     return -1;
   }
-  return *out >= lo && *out <= hi ? 0 : gguf_fail(l->f, name, l->err, "%g is not in %g..%g", *out, lo, hi);
-}
-
-enum { MANY_SIZES = 64 };
-typedef struct size_key { const char *name; int64_t v; } size_key;
-
-// Whole numbers of the file under the architecture's name.
-static int find_sizes(const loader *l, size_key at[MANY_SIZES]) {
-  size_t prefix = strlen(l->m->arch->name);
-  int n = 0;
-  for (size_t i = 0; i < gguf_n_kv(l->f) && n < MANY_SIZES; i++) {
-    const gguf_kv *kv = gguf_kv_at(l->f, i);
-    uint32_t v;
-    if (strncmp(kv->key, l->m->arch->name, prefix) || kv->key[prefix] != '.' || kv->value.type == GGUF_ARRAY ||
-        kv->value.type == GGUF_STRING)
-      continue;
-    if (!gguf_u32(l->f, kv->key, &v, NULL) && v > 1) at[n++] = (size_key){kv->key, v};
-  }
-  return n;
-}
-
-void keys_behind(const loader *l, int64_t size, str *out) {
-  size_key at[MANY_SIZES];
-  int n = find_sizes(l, at), found = 0;
-  int64_t both;
-  for (int i = 0; i < n; i++)
-    if (at[i].v == size) str_addf(out, "%s%s = %lld", found++ ? ", " : "", at[i].name, (long long)size);
-  for (int sum = 0; sum < 2; sum++)
-    for (int i = 0; i < n; i++)
-      for (int j = 0; j < i && !found; j++) {
-        found = (sum ? add_i64(at[i].v, at[j].v, &both) : mul_i64(at[i].v, at[j].v, &both)) && both == size;
-        if (found)
-          str_addf(out, "%s = %lld, %s = %lld", at[j].name, (long long)at[j].v, at[i].name, (long long)at[i].v);
-      }
+  return within_limits(l, name, *out, lo, hi);
 }

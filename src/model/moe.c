@@ -19,6 +19,7 @@
 #define _GNU_SOURCE
 #endif
 #include <math.h>
+#include <string.h>
 #include "model/dequant.h"
 #include "model/model_impl.h"
 #include "model/stored.h"
@@ -54,28 +55,42 @@ static int load_gating(loader *l, layer *y) {
   return 0;
 }
 
+// What is added to experts' probabilities to choose among them. Some files lack ".bias" behind its name.
+static int want_probs_bias(loader *l, layer *y, int n) {
+  tensor_ref *r = &y->w[W_EXP_PROBS_B];
+  unsigned flags = y->ff == &part_moe_by_token ? 0 : bias_if(l, HAS_PROBS_BIAS);
+  char name[64];
+  snprintf(name, sizeof name, "blk.%d.exp_probs_b", y->block);
+  if (!gguf_tensor_find(l->f, name))
+    return want_vector(l, y, W_EXP_PROBS_B, n, WANT_OPTIONAL | flags);
+  if (want_vector(l, y, W_EXP_PROBS_B, n, WANT_BARE)) return -1;
+  *r = (tensor_ref){.bias = r->weight, .bias_is_vector = true};
+  return 0;
+}
+
 static int load_moe(loader *l, layer *y) {
   experts *e = &y->moe;
   int64_t d = l->m->n_embd;
   int shared;
-  uint32_t used[MODEL_MAX_LAYERS];
   bool gated = !(l->m->arch->flags & ARCH_PLAIN_FFN);
+  e->ff = y->n_ff;
   if (key_count(l, "expert_count", 1, MAX_EXPERTS, &e->n) ||
-      key_counts(l, "expert_used_count", 1, (uint32_t)e->n, used) ||
-      key_count_or(l, "expert_feed_forward_length", (uint32_t)y->n_ff, 1, 1 << 24, &e->ff) ||
+      key_count_at(l, "expert_used_count", y->index, 1, (uint32_t)e->n, &e->used) ||
+      (has_key(l, "expert_feed_forward_length") &&
+       key_count_at(l, "expert_feed_forward_length", y->index, 1, 1 << 24, &e->ff)) ||
       key_count_or(l, "expert_shared_count", (uint32_t)e->shared, 0, 1 << 10, &shared) ||
-      key_count_or(l, "moe_latent_size", 0, 0, 1 << 20, &e->latent) ||
+      key_count_or(l, e->latent_normed ? "expert_latent_length" : "moe_latent_size", 0, 0, 1 << 20, &e->latent) ||
       key_count_or(l, "expert_shared_feed_forward_length",
                    (uint32_t)(shared * (int64_t)e->ff < 1 << 24 ? shared * e->ff : 1 << 24), 0, 1 << 24, &e->shared_ff))
     return -1;
-  e->used = (int)used[y->index];
   int64_t in = e->latent ? e->latent : d;
-  if (e->latent && (want_matrix(l, y, W_FFN_LATENT_DOWN, d, in, 0) || want_matrix(l, y, W_FFN_LATENT_UP, in, d, 0)))
-    return -1;
+  enum tensor_id down = e->latent_normed ? W_FFN_ROUTED_DOWN : W_FFN_LATENT_DOWN, up = down + 1;
+  if (e->latent && (want_matrix(l, y, down, d, in, 0) || want_matrix(l, y, up, in, d, 0))) return -1;
+  if (e->latent && e->latent_normed && want_vector(l, y, W_FFN_ROUTED_NORM, in, WANT_OPTIONAL)) return -1;
   unsigned bias = bias_if(l, HAS_EXPERT_BIAS);
   unsigned scale = l->m->arch->has & HAS_ROUTER_SCALE ? WANT_SCALE : 0;
   if (want_matrix(l, y, W_FFN_GATE_INP, d, e->n, bias | scale) ||
-      want_vector(l, y, W_EXP_PROBS_B, e->n, WANT_OPTIONAL | bias_if(l, HAS_PROBS_BIAS)) || load_gating(l, y) ||
+      want_probs_bias(l, y, e->n) || load_gating(l, y) ||
       (gated && want(l, y, W_FFN_GATE_UP_EXPS, in, 2 * (int64_t)e->ff, e->n, WANT_OPTIONAL)))
     return -1;
   if (!y->w[W_FFN_GATE_UP_EXPS].weight && ((gated && want(l, y, W_FFN_GATE_EXPS, in, e->ff, e->n, bias)) ||
@@ -144,11 +159,7 @@ static tensor *apply_gating(const build *b, const experts *e, tensor *logits) {
   switch (e->gating) {
   case GATING_SOFTMAX: return t_softmax(g, logits, 1);
   case GATING_SIGMOID: return sigmoid(g, logits);
-  case GATING_SQRT_SOFTPLUS: {                                 // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|)
-    tensor *minus = t_op1(g, OP_NEG, logits), *small = t_exp(g, t_op2(g, OP_MIN, logits, minus));
-    tensor *log = t_scale(g, t_op1(g, OP_LOG2, t_add(g, small, t_float(g, 1))), M_LN2);
-    return t_op1(g, OP_SQRT, t_add(g, t_op2(g, OP_MAX, logits, t_float(g, 0)), log));
-  }
+  case GATING_SQRT_SOFTPLUS: return t_op1(g, OP_SQRT, softplus(g, logits));
   default: return logits;
   }
 }
@@ -175,20 +186,36 @@ static tensor *near(const build *b, const experts *e, tensor *ranks, tensor *log
   return t_op1(g, OP_RECIP, drop_axis(g, t_reduce(g, left, OP_ADD, 2), 2));
 }
 
-// chosen {T, used}, I32 in 0..n-1, and their weights {T, used}
-static void route(const build *b, const layer *y, tensor *x, tensor **chosen, tensor **weights) {
+// The experts of the best scores: {T, used}. p: of the gate
+static tensor *best_experts(const build *b, const layer *y, tensor *logits, tensor *p, tensor **ranks) {
   graph *g = b->g;
   const experts *e = &y->moe;
   uop *T = b->T, *n = n_(b, e->n), *used = n_(b, e->used), *one = n_(b, 1);
-  tensor *logits = makes_several(g, soft_cap(b, router(b, y, x), e->cap)), *p = apply_gating(b, e, logits), *s = p;
+  tensor *s = p;
   bool biased = y->w[W_EXP_PROBS_B].bias;
   if (biased) s = t_add(g, p, bias(b, y, W_EXP_PROBS_B));
   else if (e->groups == 1) s = logits;                         // what a gate does not change the order of
   if (e->groups_used < e->groups) s = best_groups(b, e, s);
-  tensor *k = t_reshape(g, iota(b, used), DIMS(one, used, one)), *ranks = rank_in_last(g, s);
-  if (e->gating == GATING_NEAR) ranks = one_form(g, ranks);    // a sum of floats looks at them
-  tensor *r = t_reshape(g, ranks, DIMS(T, one, n));
-  *chosen = looked_up(g, sum_where(g, equal(g, r, k), iota(b, n), 2));
+  tensor *k = t_reshape(g, iota(b, used), DIMS(one, used, one)), *r = rank_in_last(g, s);
+  if (e->gating == GATING_NEAR) r = one_form(g, r);            // a sum of floats looks at them
+  *ranks = t_reshape(g, r, DIMS(T, one, n));
+  return looked_up(g, sum_where(g, equal(g, *ranks, k), iota(b, n), 2));
+}
+
+// Those that a table has for the token: {T, used}
+static tensor *experts_of_token(const build *b, const layer *y) {
+  graph *g = b->g;
+  tensor *of = t_cast(g, t_gather(g, weight(b, y, W_FFN_GATE_TID2EID), token_ids(b)), DT_I32);
+  return looked_up(g, t_op2(g, OP_MIN, t_op2(g, OP_MAX, of, i32(g, 0)), i32(g, y->moe.n - 1)));
+}
+
+// chosen {T, used}, I32 in 0..n-1, and their weights {T, used}
+static void route(const build *b, const layer *y, tensor *x, tensor **chosen, tensor **weights) {
+  graph *g = b->g;
+  const experts *e = &y->moe;
+  uop *T = b->T, *n = n_(b, e->n), *one = n_(b, 1);
+  tensor *logits = makes_several(g, soft_cap(b, router(b, y, x), e->cap)), *p = apply_gating(b, e, logits), *r = NULL;
+  *chosen = y->w[W_FFN_GATE_TID2EID].weight ? experts_of_token(b, y) : best_experts(b, y, logits, p, &r);
   tensor *row = t_op2(g, OP_MUL, t_reshape(g, t_iota(g, T), DIMS(T, one)), n);
   tensor *w = t_gather(g, t_reshape(g, p, DIMS(idx_mul(g, T, n))), t_add(g, row, t_cast(g, *chosen, DT_IDX)));
   if (e->gating == GATING_SOFTMAX_CHOSEN) w = t_softmax(g, w, 1);
@@ -234,10 +261,12 @@ static tensor *expert_product(const build *b, const layer *y, enum tensor_id id,
 tensor *gated(const build *b, const layer *y, tensor *gate_, tensor *up, double limit) {
   graph *g = b->g;
   bool clamped = y->moe.clamped;
+  if (limit > 0 && y->moe.limit_first) gate_ = t_op2(g, OP_MIN, gate_, t_float(g, limit));
   if (!clamped) gate_ = activate(b, y, gate_);
+  if (b->m->act == ACT_SITU) up = soft_cap(b, up, b->m->situ_up);
   if (clamped) limit = 7;
   if (limit > 0) {
-    gate_ = t_op2(g, OP_MIN, gate_, t_float(g, limit));
+    if (!y->moe.limit_first) gate_ = t_op2(g, OP_MIN, gate_, t_float(g, limit));
     up = t_op2(g, OP_MAX, t_op2(g, OP_MIN, up, t_float(g, limit)), t_float(g, -limit));
   }
   if (!clamped) return t_mul(g, gate_, up);
@@ -331,7 +360,9 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   const experts *e = &y->moe;
   uop *used = n_(b, e->used), *one = n_(b, 1);
-  tensor *chosen, *w, *out, *in = e->latent ? linear(b, y, W_FFN_LATENT_DOWN, x) : x;
+  tensor *chosen, *w, *out, *in = x;
+  enum tensor_id down = e->latent_normed ? W_FFN_ROUTED_DOWN : W_FFN_LATENT_DOWN;
+  if (e->latent) in = linear(b, y, down, x);
   route(b, y, b->router_in ? b->router_in : x, &chosen, &w);
   tensor *by = t_reshape(g, w, DIMS(b->T, used, one));
   if (b->s->chunk > 1 && !b->s->sums) {
@@ -341,7 +372,8 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
     out = eval_experts(b, y, &(choice){chosen, b->T, used}, e->weighted_in ? t_mul(g, in, by) : in);
   }
   out = drop_axis(g, t_reduce(g, e->weighted_in ? out : t_mul(g, out, by), OP_ADD, 1), 1);
-  if (e->latent) out = linear(b, y, W_FFN_LATENT_UP, out);
+  if (y->w[W_FFN_ROUTED_NORM].weight) out = norm(b, y, W_FFN_ROUTED_NORM, makes_several(g, out));
+  if (e->latent) out = linear(b, y, down + 1, out);
   if (!e->shared_ff) return out;
   out = t_add(g, out, shared_expert(b, y, x));
   return e->averaged ? t_scale(g, out, 0.5) : out;
@@ -349,15 +381,21 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
 
 const part part_moe = {load_moe, mixture};
 
+// --- or each token has its experts by a table, and the router weighs them (DeepSeek V4) ------------------------------
+
+static int load_by_token(loader *l, layer *y) {
+  return load_moe(l, y) || want_matrix(l, y, W_FFN_GATE_TID2EID, y->moe.used, l->m->n_vocab, WANT_INTEGERS) ? -1 : 0;
+}
+
+const part part_moe_by_token = {load_by_token, mixture};
+
 // --- a dense feed-forward beside the experts, each between norms of its own (Gemma 4); both read the stream ----------
 
 static int load_both(loader *l, layer *y) {
   if (want_norm(l, y, W_FFN_NORM) || part_dense.load(l, y) || want_norm(l, y, W_POST_FFW_NORM_1) ||
       want_norm(l, y, W_PRE_FFW_NORM_2) || load_moe(l, y) || want_norm(l, y, W_POST_FFW_NORM_2))
     return -1;
-  return y->w[W_FFN_DOWN_EXPS].scale
-           ? 0
-           : gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.ffn_down_exps.scale' is missing", y->index);
+  return want_scale(l, y, W_FFN_DOWN_EXPS);
 }
 
 static tensor *dense_and_mixture(build *b, const layer *y, tensor *x) {
@@ -378,3 +416,22 @@ static tensor *dense_with_mixture(build *b, const layer *y, tensor *x) {
 }
 
 const part part_dense_with_moe = {load_with, dense_with_mixture};
+
+// --- or the experts read the stream as it enters the layer, before attention, through a norm of their own (Arctic)
+// ----
+
+static int load_early(loader *l, layer *y) {
+  layer dense = *y;
+  dense.n_ff = l->m->n_embd;                                   // no key says it
+  if (part_dense.load(l, &dense)) return -1;
+  memcpy(y->w, dense.w, sizeof y->w);
+  return want_norm(l, y, W_FFN_NORM_EXPS) || load_moe(l, y) ? -1 : 0;
+}
+
+static tensor *dense_and_early(build *b, const layer *y, tensor *x) {
+  layer dense = *y;
+  dense.n_ff = b->m->n_embd;
+  return t_add(b->g, part_dense.graph(b, &dense, x), mixture(b, y, norm(b, y, W_FFN_NORM_EXPS, b->entered)));
+}
+
+const part part_dense_and_early_moe = {load_early, dense_and_early};

@@ -1,7 +1,7 @@
 // Multi-token prediction (MTP, "nextn"): a block behind the last layer that predicts the token after the next one. It
-// reads the embedding of the next token and what leaves the model (normed, as the head reads it) one position before,
-// each through a norm of its own, both as one product; then it is a layer of its family, and has the model's head, or
-// one of its own. Who guesses with it is engine/guess_mtp.c.
+// reads the embedding of the next token and what leaves the model one position before (normed, as the head reads it, if
+// the row does not say otherwise), each through a norm of its own, both as one product; then it is a layer of its
+// family, and has the model's head, or one of its own. Who guesses with it is engine/draft_mtp.c.
 //
 // Its entry of a position is made of the token there and of what left the model one position before: of the same tokens
 // as the entries of all layers. So they lie in the same pages, and every graph of the model makes them: the products
@@ -52,6 +52,13 @@ int mtp_load(loader *l) {
       want_matrix(l, y, W_NEXTN_EMBED_TOKENS, d, m->n_vocab, WANT_OPTIONAL) ||
       want_matrix(l, y, W_NEXTN_SHARED_HEAD_HEAD, d, m->n_vocab, WANT_OPTIONAL))
     return -1;
+  // as some converters call it
+  tensor_ref *other = &y->w[W_LAYER_OUTPUT_NORM], *last = &y->w[W_NEXTN_SHARED_HEAD_NORM];
+  if (!last->weight && want_vector(l, y, W_LAYER_OUTPUT_NORM, d, WANT_OPTIONAL)) return -1;
+  if (!last->weight) {
+    *last = *other;
+    *other = (tensor_ref){0};
+  }
   m->mtp_before = state(l, y, DT_BF16, d, 0) - y->state;
   return 0;
 }
@@ -87,16 +94,17 @@ static tensor *entered(const build *b, tensor *all) {
 
 void mtp_keep(build *b, tensor *x) {
   const model *m = b->m;
-  tensor *all = keep_hidden(b, norm(b, NULL, m->output_norm, x));
+  tensor *all = keep_hidden(b, m->arch->mtp_bare ? x : norm(b, NULL, m->output_norm, x));
   through(b, block(m), entered(b, all));               // of which the caches are written, and nothing else
 }
 
 void mtp_predict(build *b) {
   const model *m = b->m;
   const layer *y = block(m);
-  tensor *x = through(b, y, entered(b, kept_rows(b)));
+  tensor *bare = through(b, y, entered(b, kept_rows(b))), *x;
   bool own_norm = y->w[W_NEXTN_SHARED_HEAD_NORM].weight, own_head = y->w[W_NEXTN_SHARED_HEAD_HEAD].weight;
-  x = norm(b, own_norm ? y : NULL, own_norm ? W_NEXTN_SHARED_HEAD_NORM : m->output_norm, x);
-  keep_hidden(b, x);
+  if (own_norm && m->arch->mtp_centred) x = t_layernorm(b->g, bare, weight(b, y, W_NEXTN_SHARED_HEAD_NORM), m->eps);
+  else x = norm(b, own_norm ? y : NULL, own_norm ? W_NEXTN_SHARED_HEAD_NORM : m->output_norm, bare);
+  keep_hidden(b, m->arch->mtp_bare ? bare : x);
   vec_push(b->effects, logits_of(b, own_head ? y : NULL, own_head ? W_NEXTN_SHARED_HEAD_HEAD : head_of(m), x));
 }

@@ -289,7 +289,7 @@ bool quantise_needs_weights(const struct format *f) { return f->id < COUNT(write
 
 bool quantise_row(const struct format *f, const float *x, const float *weights, int64_t n, unsigned char *out) {
   const struct writer *w = &writers[f->id];
-  if (!quantise_can(f) || n % f->block) die("%s cannot be written, or not a row of %lld", f->name, (long long)n);
+  die_if(!quantise_can(f) || n % f->block, "%s cannot be written, or not a row of %lld", f->name, (long long)n);
   w->row(x, weights, n, out);
   for (int64_t b = 0; b < n / f->block; b++, out += f->bytes) {
     for (int i = 0; i < w->halves; i++) if ((out[w->half[i] + 1] & 0x7c) == 0x7c) return false;

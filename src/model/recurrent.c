@@ -14,12 +14,6 @@
 #include "model/recurrent.h"
 #include "model/stored.h"
 
-tensor *state_rows(build *b, const layer *y, int i, int n, const int64_t *dims) {
-  graph *g = b->g;
-  return t_where(g, t_op2(g, OP_CMPLT, b->pos, n_(b, 1)), t_float(g, 0),
-                 t_reshape_i(g, state_slot(b, y, i, state_buffer(b, y, i)), n, dims));
-}
-
 void state_store(build *b, const layer *y, int i, tensor *value) {
   tensor *own = state_slot(b, y, i, state_buffer(b, y, i)),
          *view = t_reshape(b->g, own, value->shape->n, value->shape->dim);
@@ -128,7 +122,7 @@ static int load_ssm(loader *l, layer *y) {
       want_vector(l, y, W_SSM_DT, s->heads, WANT_OPTIONAL | WANT_BIAS) ||
       want_matrix(l, y, W_SSM_OUT, s->inner, l->m->n_embd, 0))
     return -1;
-  state(l, y, DT_F32, 0, (y->taps - 1) * channels);
+  ring_state(l, y, y->taps - 1, channels);
   state(l, y, DT_F32, 0, (int64_t)s->inner * s->state);
   return 0;
 }
@@ -167,7 +161,7 @@ static int mamba_load(loader *l, layer *y) {
   if (named && (want_vector(l, y, W_SSM_DT_NORM, rank, 0) || want_vector(l, y, W_SSM_B_NORM, n, 0) ||
                 want_vector(l, y, W_SSM_C_NORM, n, 0)))
     return -1;
-  state(l, y, DT_F32, 0, (y->taps - 1) * inner);
+  ring_state(l, y, y->taps - 1, inner);
   state(l, y, DT_F32, 0, inner * n);
   for (int64_t each = 0; each < 2; each++) rows_state(l, y, MAMBA1_BLOCK, inner);
   rows_state(l, y, MAMBA1_BLOCK, n);

@@ -27,5 +27,4 @@ tensor *left_at_end(build *b, const block *k, tensor *sum, tensor *sums, uop *ro
 // d(t) = r(t) - sum over s < t of A(t, s) d(s), with r {T, H, v} and A {T, block, H}. They become rows of the layer's
 // STATE_VALUE; all of the block's so far {end, H, v}
 tensor *solve(build *b, const layer *y, const block *k, tensor *A, tensor *r);
-tensor *softplus(graph *g, tensor *x);
 #endif

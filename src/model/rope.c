@@ -13,18 +13,29 @@ static double pair_of(const rope *r, double ctx, double turns) {
   return r->dim * log(ctx / (turns * 2 * M_PI)) / (2 * log(r->base));
 }
 
-static int load_yarn(loader *l, rope *r) {
+// The ramp goes from the last pair that is not scaled to the first one that is: whole pairs, as YaRN's authors have it,
+// or the exact places between them, as OpenAI trained gpt-oss ("truncate": false in its configuration). No converter
+// writes which; so the architecture decides where the file has no key, which --yarn-truncate sets.
+static int load_ramp(loader *l, rope *r, double fast, double slow) {
   model *m = l->m;
+  bool whole;
+  if (gguf_bool_opt(l->f, key(l, "rope.scaling.yarn_truncate"), !m->arch->yarn_exact, &whole, l->err)) return -1;
+  double low = pair_of(r, m->n_ctx_rope, fast), high = pair_of(r, m->n_ctx_rope, slow);
+  r->low = fmax(0, whole ? floor(low) : low);
+  r->high = fmin(r->dim - 1, whole ? ceil(high) : high);
+  return 0;
+}
+
+static int load_yarn(loader *l, rope *r) {
+  const model *m = l->m;
   double fast, slow, log_mul, factor = r->scale;
   if (key_number_or(l, "rope.scaling.yarn_beta_fast", 32, 1e-3, 1e6, &fast) ||
       key_number_or(l, "rope.scaling.yarn_beta_slow", 1, 1e-3, 1e6, &slow) ||
       key_number_or(l, "rope.scaling.yarn_ext_factor", 1, -1e3, 1e3, &r->ramp) ||
-      key_number_or(l, "rope.scaling.yarn_log_multiplier", 0, -1e3, 1e3, &log_mul))
+      key_number_or(l, "rope.scaling.yarn_log_multiplier", 0, -1e3, 1e3, &log_mul) || load_ramp(l, r, fast, slow))
     return -1;
   if (r->ramp < 0) r->ramp = 1;         // as it is written where it was never set
-  r->low = fmax(0, floor(pair_of(r, m->n_ctx_rope, fast)));
-  r->high = fmin(r->dim - 1, ceil(pair_of(r, m->n_ctx_rope, slow)));
-  double usual = r->ramp != 0 && factor > 1
+  double usual = r->ramp != 0 && factor > 1 && !m->arch->yarn_bare
                    ? (1 + 0.1 * log(factor)) / (log_mul != 0 ? 1 + 0.1 * log_mul * log(factor) : 1)
                    : 1,
          attn;
@@ -32,8 +43,6 @@ static int load_yarn(loader *l, rope *r) {
   r->attn *= attn;
   return 0;
 }
-
-static bool equals_text(gguf_string s, const char *text) { return s.n == strlen(text) && !memcmp(s.at, text, s.n); }
 
 static int load_scaling(loader *l, rope *r) {
   model *m = l->m;
@@ -52,13 +61,11 @@ static int load_scaling(loader *l, rope *r) {
                      gguf_quote(text, sizeof text, type.at, type.n));
   }
   if (equals_text(type, "none")) return 0;
-  if (has_key(l, "rope.scale_linear") && !has_key(l, "rope.scaling.factor")) {
-    if (key_number(l, "rope.scale_linear", 0, 1e6, &factor)) return -1;
-  } else if (has_key(l, "rope.scaling.factor") || !equals_text(type, "longrope")) {
-    if (key_number(l, "rope.scaling.factor", 0, 1e6, &factor)) return -1;
-  }
-  if (factor > 0 && factor < 1e-3)
-    return gguf_fail(l->f, key(l, "rope.scaling.factor"), l->err, "%g is not in 0.001..1000000", factor);
+  const char *name = linear && !has_key(l, "rope.scaling.factor") ? "rope.scale_linear" : "rope.scaling.factor";
+  if (!linear && !equals_text(type, "longrope"))       // llama.cpp answers as if nothing were scaled
+    return gguf_fail(l->f, key(l, name), l->err, "is missing, and rope.scaling.type says that positions are scaled");
+  if (linear && key_number(l, name, 0, 1e6, &factor)) return -1;
+  if (factor > 0 && key_number(l, name, 1e-3, 1e6, &factor)) return -1;         // 0 means 1
   if (factor > 0) r->scale = factor;
   return yarn ? load_yarn(l, r) : 0;
 }
@@ -71,7 +78,8 @@ int rope_load(loader *l, int head_dim) {
   *r = (rope){.scale = 1, .attn = 1};
   if (key_count_or(l, "rope.dimension_count", (uint32_t)head_dim, 2, (uint32_t)head_dim, &r->dim)) return -1;
   if (r->dim % 2) return gguf_fail(l->f, key(l, "rope.dimension_count"), l->err, "%d is odd", r->dim);
-  if (key_number_or(l, "rope.freq_base", 10000, 1.001, 1e12, &r->base) || load_scaling(l, r)) return -1;
+  if (key_number_or(l, m->base_key ? m->base_key : "rope.freq_base", 10000, 1.001, 1e12, &r->base) ||
+      load_scaling(l, r)) return -1;
   if (m->base_alpha > 0 && head_dim > 2) r->base *= pow(m->base_alpha, head_dim / (head_dim - 2.0));
   int swa_head_dim = head_dim;
   *sliding = m->arch->flags & ARCH_SWA_PLAIN_ROPE ? (rope){.dim = r->dim, .base = r->base, .scale = 1, .attn = 1} : *r;
@@ -97,14 +105,35 @@ int rope_load(loader *l, int head_dim) {
   return 0;
 }
 
+// Which of the sections pair i of {pairs} lies in is `of`.
+static tensor *in_section(const build *b, tensor *i, int of) {
+  graph *g = b->g;
+  const int *n = b->m->sections;
+  if (!b->m->sections_mixed) {
+    int from = of == 1 ? n[0] : n[0] + n[1];
+    tensor *not_before = t_op2(g, OP_CMPLT, n_(b, from - 1), i), *before = t_op2(g, OP_CMPLT, i, n_(b, from + n[of]));
+    return t_op2(g, OP_AND, not_before, before);
+  }
+  tensor *turn = t_op2(g, OP_CMPEQ, t_op2(g, OP_MOD, i, n_(b, 3)), n_(b, of));
+  return t_op2(g, OP_AND, turn, t_op2(g, OP_CMPLT, i, n_(b, 3 * n[of])));
+}
+
+// What pairs {pairs}, numbered, turn by: {T, 1, 1}, or {T, 1, pairs}.
+static tensor *positions(const build *b, tensor *pairs) {
+  graph *g = b->g;
+  tensor *at[3];
+  if (!model_has_sections(b->m)) return t_reshape(g, t_cast(g, b->at, DT_F64), DIMS(b->T, n_(b, 1), n_(b, 1)));
+  for (int i = 0; i < 3; i++) at[i] = t_reshape(g, t_cast(g, b->turns[i], DT_F64), DIMS(b->T, n_(b, 1), n_(b, 1)));
+  return t_where(g, in_section(b, pairs, 2), at[2], t_where(g, in_section(b, pairs, 1), at[1], at[0]));
+}
+
 // The tables of a rope: angle of pair i at position p is p * frequency.
 static void tables(build *b, const rope *r, tensor *factors, tensor **cos, tensor **sin) {
   graph *g = b->g;
-  tensor *i = t_cast(g, t_iota(g, n_(b, r->dim / 2)), DT_F64);
+  tensor *pairs = t_iota(g, n_(b, r->dim / 2)), *i = t_cast(g, pairs, DT_F64);
   tensor *freq = t_op1(g, OP_EXP2, t_scale(g, i, -2.0 / r->dim * log2(r->base)));
   if (factors) factors = t_slice_i(g, factors, 0, 0, r->dim / 2);
   if (factors) freq = t_op2(g, OP_FDIV, freq, t_cast(g, factors, DT_F64));
-  tensor *p = t_cast(g, b->at, DT_F64);
   if (r->ramp != 0) {                   // 1 below `low`, 1/scale above `high`
     tensor *at = t_scale(g, t_add(g, i, uop_float(g, DT_F64, -r->low)), 1 / fmax(0.001, r->high - r->low));
     at = t_op2(g, OP_MIN, t_op2(g, OP_MAX, at, uop_float(g, DT_F64, 0)), uop_float(g, DT_F64, 1));
@@ -113,7 +142,7 @@ static void tables(build *b, const rope *r, tensor *factors, tensor **cos, tenso
   } else {
     freq = t_scale(g, freq, 1 / r->scale);
   }
-  tensor *angle = t_mul(g, t_reshape(g, p, DIMS(b->T, n_(b, 1), n_(b, 1))), freq);
+  tensor *angle = t_mul(g, positions(b, pairs), freq);
   *sin = t_cast(g, t_op1(g, OP_SIN, angle), DT_F32);
   *cos = t_cast(g, t_op1(g, OP_SIN, t_add(g, angle, uop_float(g, DT_F64, M_PI_2))), DT_F32);
   if (r->attn != 1) {
@@ -122,17 +151,26 @@ static void tables(build *b, const rope *r, tensor *factors, tensor **cos, tenso
   }
 }
 
-void rope_tables(build *b) {
+static void one_table(build *b, enum rope_id id) {
   const model *m = b->m;
-  if (m->arch->flags & ARCH_POSITIONS) return;
   enum tensor_id factors =
     m->w[W_ROPE_LONG].weight ? b->s->n_ctx > m->n_ctx_rope ? W_ROPE_LONG : W_ROPE_SHORT : W_ROPE_FREQS;
-  for (int i = 0; i < ROPE_COUNT; i++) {
-    bool plain = i == ROPE_SLIDING && m->arch->flags & ARCH_SWA_PLAIN_ROPE;
-    tables(b, &m->rope[i], plain ? NULL : weight(b, NULL, factors), &b->cos[i], &b->sin[i]);
-    b->cos[i] = read_by_many(b->g, b->cos[i]);      // by every layer
-    b->sin[i] = read_by_many(b->g, b->sin[i]);
-  }
+  bool plain = id == ROPE_SLIDING && m->arch->flags & ARCH_SWA_PLAIN_ROPE;
+  tables(b, &m->rope[id], plain ? NULL : weight(b, NULL, factors), &b->cos[id], &b->sin[id]);
+  b->cos[id] = read_by_many(b->g, b->cos[id]);      // by every layer
+  b->sin[id] = read_by_many(b->g, b->sin[id]);
+}
+
+void rope_at(build *b, enum rope_id id, tensor *at) {
+  tensor *own = b->at;
+  b->at = at;
+  one_table(b, id);
+  b->at = own;
+}
+
+void rope_tables(build *b) {
+  if (b->m->arch->flags & ARCH_POSITIONS) return;
+  for (int i = 0; i < ROPE_COUNT; i++) one_table(b, (enum rope_id)i);
 }
 
 bool rope_whole(const build *b, const layer *y, int64_t d) {
@@ -173,4 +211,12 @@ tensor *rope_turn_as(const build *b, const layer *y, tensor *x, int64_t heads, i
 
 tensor *rope_turn(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d) {
   return rope_turn_as(b, y, x, heads, d, b->m->neox);
+}
+
+tensor *rope_turn_last(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d, bool halves) {
+  graph *g = b->g;
+  if (y->rope == ROPE_NONE) return x;
+  int64_t turning = b->m->rope[y->rope].dim, rest = d - turning;
+  tensor *last = rope_turn_as(b, y, t_slice_i(g, x, 2, rest, turning), heads, turning, halves);
+  return rest ? t_cat_last(g, t_slice_i(g, x, 2, 0, rest), last) : last;
 }

@@ -35,7 +35,7 @@ static bool if_zero(loader *l, const gguf_value *v) { (void)l; return all_are(v,
 static bool if_one(loader *l, const gguf_value *v) { (void)l; return all_are(v, 1); }
 static bool if_no_experts(loader *l, const gguf_value *v) {
   (void)v;
-  for (int i = 0; i < l->m->n_layer; i++) if (l->m->layers[i].ff == &part_moe) return false;
+  for (int i = 0; i < l->m->n_layer; i++) if (l->m->layers[i].moe.n) return false;
   return true;
 }
 static bool if_nothing_turns(loader *l, const gguf_value *v) { (void)v; return l->m->arch->flags & ARCH_POSITIONS; }
@@ -60,7 +60,6 @@ static const harmless table[] = {
   {"embedding_length_out", always, "the length of a vector of a whole text"},
   {"dense_*", always, "what follows a vector of a whole text"},
   {"classifier.*", always, "of a classifier of whole texts"},
-  {"n_deepstack_layers", always, "where images enter"},
   {"deepstack_mapping", always, "where images enter"},
   {"vision.*", always, "of the part for images"},
   {"audio.*", always, "of the part for sound"},

@@ -205,7 +205,7 @@ static void c_store(cstyle *c, const uop *u) {
             what->lanes, scalars[in], name, b, at);
 }
 
-static void c_ask_ahead(cstyle *c, const uop *u) {
+static void c_ask_at_distance(cstyle *c, const uop *u) {
   static const int locality[PREFETCH_HINTS] = {
     [PREFETCH_T0] = 3, [PREFETCH_T1] = 2, [PREFETCH_T2] = 1, [PREFETCH_NTA] = 0};
   const uop *index = u->src[0];
@@ -245,7 +245,7 @@ static const dialect c_dialect = {
   .dot = c_dot,
   .load = c_load,
   .store = c_store,
-  .ask_ahead = c_ask_ahead,
+  .ask_at_distance = c_ask_at_distance,
 };
 
 // ---- the file -------------------------------------------------------------------------------------------------------

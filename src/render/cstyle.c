@@ -429,7 +429,7 @@ static int render_node(cstyle *c, const uop *u) {
     if (u->src[0] != u->src[1]) cs_line(c, "%s = %s;", cs_text(c, u->src[0]), cs_bare(c, cs_text(c, u->src[1])));
     return 0;
   case OP_STORE: c->d->store(c, u); return 0;
-  case OP_PREFETCH: if (c->d->ask_ahead) c->d->ask_ahead(c, u); return 0;
+  case OP_PREFETCH: if (c->d->ask_at_distance) c->d->ask_at_distance(c, u); return 0;
   case OP_LOCAL: return 0;                               // declared at the top
   case OP_SPECIAL: case OP_BARRIER: return c->d->other && c->d->other(c, u) ? 0 : refuse_op(c, u);
   default: break;

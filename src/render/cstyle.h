@@ -45,7 +45,7 @@ typedef struct dialect {
   const char *(*load)(cstyle *c, const uop *u);
   void (*store)(cstyle *c, const uop *u);
   // PREFETCH; NULL: nothing is written
-  void (*ask_ahead)(cstyle *c, const uop *u);
+  void (*ask_at_distance)(cstyle *c, const uop *u);
   // SPECIAL, BARRIER, LOCAL: 1 if done, 0 if not known
   int (*other)(cstyle *c, const uop *u);
   bool names_operands;                     // vector operations need names as operands (to take lanes, or addresses)

@@ -602,7 +602,7 @@ static const char *load(llvm *c, const uop *u) {
   return v;
 }
 
-static void ask_ahead(llvm *c, const uop *u) {
+static void ask_at_distance(llvm *c, const uop *u) {
   static const int locality[PREFETCH_HINTS] = {
     [PREFETCH_T0] = 3, [PREFETCH_T1] = 2, [PREFETCH_T2] = 1, [PREFETCH_NTA] = 0};
   static char decl[] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n";
@@ -833,7 +833,7 @@ static int node(llvm *c, size_t at) {
   case OP_ACC: give_name(c, u, value(c, u->src[0])); return 0;
   case OP_SET: give_name(c, u->src[0], value(c, u->src[1])); return 0;
   case OP_STORE: store(c, u); return 0;
-  case OP_PREFETCH: if (!c->m->launched) ask_ahead(c, u); return 0;
+  case OP_PREFETCH: if (!c->m->launched) ask_at_distance(c, u); return 0;
   case OP_LOAD: v = load(c, u); break;
   case OP_INDEX: {
     if (u->lanes == 1 && ((v = from_anchor(c, u)) || (v = behind_address(c, u)))) break;

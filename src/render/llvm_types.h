@@ -13,7 +13,7 @@ static inline const char *scalar_type(enum dtype d) {
     [DT_BOOL] = "i1",  [DT_I8] = "i8",     [DT_U8] = "i8",     [DT_I16] = "i16", [DT_U16] = "i16",
     [DT_I32] = "i32",  [DT_U32] = "i32",   [DT_I64] = "i64",   [DT_U64] = "i64", [DT_IDX] = "i64",
     [DT_F16] = "half", [DT_F32] = "float", [DT_F64] = "double"};
-  if (!names[d]) die("LLVM renderer: a value of dtype %s", dtype_name(d));
+  die_if(!names[d], "LLVM renderer: a value of dtype %s", dtype_name(d));
   return names[d];
 }
 

@@ -27,8 +27,8 @@ void recipe_line(const char *line, int lanes, const recipe_names *names, str *ou
     else if (p[0] == '$' && (p[1] == 'a' || p[1] == 'b')) { str_add(out, p[1] == 'a' ? names->a : names->b); p += 2; }
     else if (p[0] == '$') {
       for (p++; *p >= '0' && *p <= '9'; p++) number = number * 10 + *p - '0';
-      if (number < 1 || number > names->n_made)
-        die("descriptor: line %d names line %d: %s", names->n_made + 1, number, line);
+      die_if(number < 1 || number > names->n_made,
+             "descriptor: line %d names line %d: %s", names->n_made + 1, number, line);
       str_add(out, names->made[number]);
     } else str_addc(out, *p++);
   }

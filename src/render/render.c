@@ -1,5 +1,6 @@
 // The table of renderers, and what they share: see render.h.
 #include "render/render.h"
+#include "base/attempt.h"
 #include "render/metal.h"
 #include <string.h>
 
@@ -21,7 +22,7 @@ static const renderer table[] = {
    ".ll",
    {.name = "nvptx",
     OF_WORK_GROUPS,
-    .step_items = 32,
+    .subgroup_size = 32,
     .max_local_bytes = 49152,
     .max_group = 1024},
    render_nvptx},
@@ -29,7 +30,7 @@ static const renderer table[] = {
    ".metal",
    {.name = "metal",
     OF_WORK_GROUPS,
-    .step_items = 32,
+    .subgroup_size = 32,
     .max_local_bytes = 32768,
     .max_group = 256,
     .max_buffers = METAL_BUFFERS - 1 /* the variables are one */},
@@ -42,6 +43,29 @@ const renderer *render_find(const char *name) {
   for (size_t i = 0; i < COUNT(table); i++)
     if (!strcmp(table[i].name, name)) return &table[i];
   return NULL;
+}
+
+typedef struct text_of {
+  render_fn *fn;
+  const program *p;
+  const render_options *o;
+  str text;
+  error *err;
+  int r;
+} text_of;
+
+static void make_text(void *ctx) {
+  text_of *t = ctx;
+  t->r = t->fn(t->p, t->o, &t->text, t->err);
+  if (t->r) str_free(&t->text);
+}
+
+int render_text(render_fn *fn, const program *p, const render_options *opt, str *out, error *err) {
+  text_of t = {.fn = fn, .p = p, .o = opt, .err = err};
+  if (attempt(ATTEMPT_OWNS, make_text, &t, err) || t.r) return -1;
+  str_addn(out, t.text.at, t.text.n);
+  str_free(&t.text);
+  return 0;
 }
 
 int render_match(const program *p, arena *mem, size_t **match, error *err) {
@@ -86,9 +110,9 @@ int render_var(const program *p, const uop *var) {
 }
 
 const uop *render_memory(const uop *index) {
-  if (index->op != OP_INDEX) die("%s where an INDEX must stand", op_name((enum op)index->op));
+  die_if(index->op != OP_INDEX, "%s where an INDEX must stand", op_name((enum op)index->op));
   const uop *m = index->src[0];
-  if (m->op != OP_PARAM && m->op != OP_LOCAL) die("INDEX into %s", op_name((enum op)m->op));
+  die_if(m->op != OP_PARAM && m->op != OP_LOCAL, "INDEX into %s", op_name((enum op)m->op));
   return m;
 }
 
@@ -126,7 +150,7 @@ int render_zeros(const uop *u, map *memo) {
 }
 
 int shuffle_lane(const uop *u, int i) {
-  if (u->s_len != 2u * u->lanes || i >= u->lanes)
-    die("SHUFFLE of %d lanes with %u bytes of lane numbers", u->lanes, u->s_len);
+  die_if(u->s_len != 2u * u->lanes || i >= u->lanes,
+         "SHUFFLE of %d lanes with %u bytes of lane numbers", u->lanes, u->s_len);
   return (unsigned char)u->s[2 * i] | (unsigned char)u->s[2 * i + 1] << 8;
 }

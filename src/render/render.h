@@ -19,6 +19,8 @@ typedef struct render_options {
 // A mark in a text of LLVM IR (a function attribute): the compiler is to leave instructions in the order of the text.
 #define RENDER_IN_ORDER "\"in-order\""
 
+typedef int render_fn(const program *p, const render_options *opt, str *out, error *err);
+
 typedef struct renderer {
   const char *name;                      // as RENDER= names it
   const char *suffix;                    // of a file with its text: ".ll", ".c", ".cl", ".metal"
@@ -27,11 +29,13 @@ typedef struct renderer {
   target target;
   // Appends the text of one kernel (a complete source file) to out.  -1 and err, which names the uop, where the program
   // holds something that this renderer does not do; then out may have been appended to.
-  int (*render)(const program *p, const render_options *opt, str *out, error *err);
+  render_fn *render;
 } renderer;
 
 const renderer *render_find(const char *name);         // NULL if there is none of that name
 const renderer *render_at(size_t i);                   // the table, in order; NULL past its end
+// As fn does it; a broken invariant is an error, too (attempt.h).  -1: out is as it was.
+int render_text(render_fn *fn, const program *p, const render_options *opt, str *out, error *err);
 
 int render_llvm(const program *p, const render_options *opt, str *out, error *err);
 // LLVM IR for its NVPTX target

@@ -236,7 +236,7 @@ static bool has_integers(const uop *u) {
 
 static void factors_of(uop *u, terms *t) {
   if (u->op == OP_MUL) { factors_of(u->src[0], t); factors_of(u->src[1], t); return; }
-  if (t->n == MAX_FACTORS) die("a product of more than %d factors", MAX_FACTORS);
+  die_if(t->n == MAX_FACTORS, "a product of more than %d factors", MAX_FACTORS);
   t->at[t->n++] = u;
 }
 
@@ -652,8 +652,8 @@ RULES(dots_unsign, INTS) = { F( SUM_OF(MUL(x, y)), unsign ) };
 RULES_END(dots_unsign)
 RULES(dots_share, ANYTHING) = { F( x, share ) };
 RULES_END(dots_share)
-RULES(dots_brain, FLOATS) = { F( SUM_OF(MUL(x, y)), round_for_dots ) };
-RULES_END(dots_brain)
+RULES(dots_bf16, FLOATS) = { F( SUM_OF(MUL(x, y)), round_for_dots ) };
+RULES_END(dots_bf16)
 RULES(dots_halves, FLOATS) = { F( SUM_OF(MUL(x, y)), round_for_tiles ) };
 RULES_END(dots_halves)
 #undef x
@@ -669,7 +669,7 @@ const dots_pass dots_passes[] = {
   {NULL, {NULL}},
 };
 
-const dots_pass dots_brain_pass = {"brain", {&dots_brain}};
+const dots_pass dots_bf16_pass = {"brain", {&dots_bf16}};
 
 uop *dots_run(graph *g, uop *u, const dots_pass *pass, int most) {
   return graph_rewrite(g, u, PM(pass->rules[0], pass->rules[1]), &(wanted){.most = most}, pass->name);
@@ -682,7 +682,7 @@ static uop *run_halves(graph *g, uop *sink, const ruleset *const *rules, const c
   return sink;
 }
 
-uop *brain_dots(graph *g, uop *sink) { return run_halves(g, sink, PM(&dots_brain), dots_brain_pass.name); }
+uop *bf16_dots(graph *g, uop *sink) { return run_halves(g, sink, PM(&dots_bf16), dots_bf16_pass.name); }
 uop *half_dots(graph *g, uop *sink) { return run_halves(g, sink, PM(&dots_halves), "halves"); }
 
 // --- all of a graph -------------------------------------------------------------------------------------------------

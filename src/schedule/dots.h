@@ -16,7 +16,7 @@ uop *integer_dots(graph *g, uop *sink, int most);
 
 // The same for weights in BF16 on a machine that multiplies BF16 by BF16: activations are rounded to BF16, the one
 // approximation; the sums stay floats.
-uop *brain_dots(graph *g, uop *sink);
+uop *bf16_dots(graph *g, uop *sink);
 
 // The same for weights in F16 and BF16 on a machine that multiplies tiles of these: activations are rounded to the
 // weight's type, as F16 after a division by 64, since some are larger than a half can be. Where there are several rows
@@ -26,6 +26,6 @@ uop *half_dots(graph *g, uop *sink);
 // The passes in order, a table or two each: for tests and traces.
 typedef struct dots_pass { const char *name; const ruleset *rules[2]; } dots_pass;
 extern const dots_pass dots_passes[];              // of integer_dots; ends with name NULL
-extern const dots_pass dots_brain_pass;            // of brain_dots
+extern const dots_pass dots_bf16_pass;            // of bf16_dots
 uop *dots_run(graph *g, uop *u, const dots_pass *pass, int most);       // one of them, on everything below u
 #endif

@@ -7,7 +7,10 @@
 // of s {tokens, heads of keys, queries of each, 1, n}, and of the sums {tokens, heads of keys, queries of each, n, dv}
 enum { HEAD_AXES = 3 };
 
-typedef struct softmax { uop *out, *s, *v, *sink; uop *blocks; int64_t block; } softmax;
+// What the softmax runs over: one s and v, or several
+enum { MAX_AXES = 2 };
+typedef struct span { uop *s, *v, *blocks; int64_t block; } span;
+typedef struct softmax { uop *out, *sink; span of[MAX_AXES]; int n; } softmax;
 
 static uop *unmoved(uop *u) {
   while (u->op == OP_RESHAPE || u->op == OP_EXPAND) u = u->src[0];
@@ -27,51 +30,87 @@ static uop *exp_of_difference(uop *u, uop **most) {
   return d->src[0];
 }
 
-static bool is_most(uop *most, const uop *s, const uop *sink) {
-  if (!sink) return is_reduce(most, OP_MAX, HEAD_AXES + 1) && most->src[0] == s;
-  if (most->op != OP_MAX) return false;
-  int i = is_reduce(unmoved(most->src[0]), OP_MAX, HEAD_AXES + 1) ? 0 : 1;
-  uop *of = unmoved(most->src[i]);
-  return is_reduce(of, OP_MAX, HEAD_AXES + 1) && of->src[0] == s &&
-         unmoved(most->src[1 - i]) == unmoved((uop *)(uintptr_t)sink);
+// The terms of u, joined by op: at most MAX_AXES + 1; more: -1
+static int terms(uop *u, enum op op, uop *out[MAX_AXES + 1], int n) {
+  u = unmoved(u);
+  if (u->op == op) {
+    n = terms(u->src[0], op, out, n);
+    return n < 0 ? n : terms(u->src[1], op, out, n);
+  }
+  if (n == MAX_AXES + 1) return -1;
+  out[n] = u;
+  return n + 1;
+}
+
+static int axis_of(const softmax *f, const uop *s) {
+  for (int i = 0; i < f->n; i++) if (f->of[i].s == s) return i;
+  return -1;
+}
+
+// Whether `most` is the largest of all s, and of the sink.
+static bool is_most(uop *most, const softmax *f) {
+  uop *of[MAX_AXES + 1];
+  int n = terms(most, OP_MAX, of, 0);
+  unsigned found = 0;
+  for (int i = 0; i < n; i++) {
+    int at = is_reduce(of[i], OP_MAX, HEAD_AXES + 1) ? axis_of(f, of[i]->src[0]) : -1;
+    if (at < 0 && (!f->sink || of[i] != unmoved(f->sink))) return false;
+    found |= 1u << (at < 0 ? MAX_AXES : at);
+  }
+  return n == f->n + !!f->sink && found == ((1u << f->n) - 1) + (f->sink ? 1u << MAX_AXES : 0);
 }
 
 // How long an axis is, as blocks x block: block divides it whatever its variables are. A constant length is one block.
-static bool in_blocks(graph *g, uop *n, softmax *f) {
+static bool in_blocks(graph *g, uop *n, span *f) {
   idx_sum s;
   if (!idx_sum_of(n, &s)) return false;
   f->block = s.constant;
   for (int i = 0; i < s.n; i++) f->block = gcd_i64(f->block, s.coeff[i]);
   f->blocks = f->block > 0 ? idx_div(g, n, uop_idx(g, f->block)) : NULL;
-  return f->block > 1 && idx_mul(g, f->blocks, uop_idx(g, f->block)) == n;
+  return f->block > 0 && idx_mul(g, f->blocks, uop_idx(g, f->block)) == n;
+}
+
+// o = sum(exp(s - most) v): s and v
+static bool match_sum(uop *o, span *to, uop **e, uop **most) {
+  if (!is_reduce(o, OP_ADD, HEAD_AXES) || o->src[0]->op != OP_MUL) return false;
+  uop *x = o->src[0]->src[0];
+  *e = unmoved(x);
+  to->v = o->src[0]->src[1];
+  if ((*e)->op != OP_EXP2) { x = to->v; *e = unmoved(x); to->v = o->src[0]->src[0]; }
+  if (!(to->s = exp_of_difference(*e, most))) return false;
+  const shape *s = to->s->shape, *v = to->v->shape;
+  return s->n == HEAD_AXES + 2 && v->n == HEAD_AXES + 2 && uop_is_int(s->dim[HEAD_AXES], 1) &&
+         s->dim[HEAD_AXES + 1] == v->dim[HEAD_AXES];
 }
 
 static bool match_softmax(graph *g, uop *u, softmax *f) {
   *f = (softmax){.out = u};
   if (u->op != OP_FDIV) return false;
-  uop *o = unmoved(u->src[0]), *total = unmoved(u->src[1]), *most, *other;
-  if (!is_reduce(o, OP_ADD, HEAD_AXES) || o->src[0]->op != OP_MUL) return false;
-  uop *x = o->src[0]->src[0], *e = unmoved(x);
-  f->v = o->src[0]->src[1];
-  if (e->op != OP_EXP2) { x = f->v; e = unmoved(x); f->v = o->src[0]->src[0]; }
-  if (!(f->s = exp_of_difference(e, &most))) return false;
-  if (total->op == OP_ADD) {                                       // one more term: the sink's
-    int i = is_reduce(unmoved(total->src[0]), OP_ADD, HEAD_AXES + 1) ? 0 : 1;
-    uop *rest = unmoved(total->src[1 - i]);
-    f->sink = exp_of_difference(rest, &other);
-    if (!f->sink || other != most) return false;
-    total = unmoved(total->src[i]);
+  uop *sums[MAX_AXES + 1], *totals[MAX_AXES + 1], *e[MAX_AXES], *most = NULL, *other;
+  int n = terms(u->src[0], OP_ADD, sums, 0), n_totals;
+  if (n < 1 || n > MAX_AXES) return false;
+  for (; f->n < n; f->n++) {
+    if (!match_sum(sums[f->n], &f->of[f->n], &e[f->n], &other) || (most && other != most)) return false;
+    most = other;
   }
-  if (!is_reduce(total, OP_ADD, HEAD_AXES + 1) || total->src[0] != e || !is_most(most, f->s, f->sink)) return false;
-  const shape *s = f->s->shape, *v = f->v->shape;
-  if (s->n != HEAD_AXES + 2 || v->n != HEAD_AXES + 2 || !uop_is_int(s->dim[HEAD_AXES], 1) ||
-      s->dim[HEAD_AXES + 1] != v->dim[HEAD_AXES])
-    return false;
-  return in_blocks(g, s->dim[HEAD_AXES + 1], f);
+  n_totals = terms(u->src[1], OP_ADD, totals, 0);
+  unsigned found = 0;
+  for (int i = 0; i < n_totals; i++) {
+    int at = -1;
+    for (int j = 0; j < n; j++) if (is_reduce(totals[i], OP_ADD, HEAD_AXES + 1) && totals[i]->src[0] == e[j]) at = j;
+    if (at < 0) {                                                  // one more term: the sink's
+      if (f->sink || !(f->sink = exp_of_difference(totals[i], &other)) || other != most) return false;
+    } else {
+      found |= 1u << at;
+    }
+  }
+  if (n_totals != n + !!f->sink || found != (1u << n) - 1 || !is_most(most, f)) return false;
+  for (int i = 0; i < n; i++) if (!in_blocks(g, f->of[i].s->shape->dim[HEAD_AXES + 1], &f->of[i])) return false;
+  return n > 1 || f->of[0].block > 1;
 }
 
 // {.., n, rest} to {blocks, .., block, rest}: axis `at` is n.
-static tensor *by_blocks(graph *g, tensor *x, int at, const softmax *f) {
+static tensor *by_blocks(graph *g, tensor *x, int at, const span *f) {
   uop *d[MAX_DIMS] = {0};
   int order[MAX_DIMS], n = 0;
   for (int i = 0; i < x->shape->n; i++) {
@@ -84,24 +123,42 @@ static tensor *by_blocks(graph *g, tensor *x, int at, const softmax *f) {
   return t_permute(g, x, order);
 }
 
-static uop *rewrite_one(graph *g, const softmax *f) {
-  const shape *old = f->out->shape;
+// Of each block: its largest s, the sum of exponentials, and what they make of v
+typedef struct part { tensor *m, *l, *o; } part;
+
+static part blocks_of(graph *g, const span *f) {
   uop *one = uop_idx(g, 1), *const *h = f->s->shape->dim, *dv = f->v->shape->dim[HEAD_AXES + 1];
   tensor *s = t_reshape(g, f->s, HEAD_AXES + 1, (uop *[]){h[0], h[1], h[2], h[HEAD_AXES + 1]});
   s = t_stage(g, by_blocks(g, s, HEAD_AXES, f), false);            // {blocks, tokens, kv, per, block}
   tensor *m = t_stage(g, t_op2(g, OP_MAX, t_reduce(g, s, OP_MAX, 1 + HEAD_AXES), t_float(g, -FLT_MAX)), true);
   tensor *e = t_stage(g, t_exp(g, t_sub(g, s, m)), false);
   tensor *l = t_stage(g, t_reduce(g, e, OP_ADD, 1 + HEAD_AXES), true);
-  uop *in[] = {f->blocks, h[0], h[1], h[2], uop_idx(g, f->block), one}, *part[] = {f->blocks, h[0], h[1], h[2], dv};
+  uop *in[] = {f->blocks, h[0], h[1], h[2], uop_idx(g, f->block), one}, *out[] = {f->blocks, h[0], h[1], h[2], dv};
   tensor *o = t_reduce(g, t_mul(g, t_reshape(g, e, 6, in), by_blocks(g, f->v, HEAD_AXES, f)), OP_ADD, 1 + HEAD_AXES);
-  o = t_contiguous(g, t_op2(g, OP_FDIV, t_reshape(g, o, 5, part), t_op2(g, OP_MAX, l, t_float(g, FLT_MIN))));
-  tensor *most = t_reduce(g, m, OP_MAX, 0),
-         *sink = f->sink ? t_reshape(g, unmoved(f->sink), 5, (uop *[]){one, one, h[1], h[2], one}) : NULL;
+  o = t_contiguous(g, t_op2(g, OP_FDIV, t_reshape(g, o, 5, out), t_op2(g, OP_MAX, l, t_float(g, FLT_MIN))));
+  return (part){m, l, o};
+}
+
+static uop *rewrite_one(graph *g, const softmax *f) {
+  const shape *old = f->out->shape;
+  uop *one = uop_idx(g, 1), *const *h = f->of[0].s->shape->dim;
+  part of[MAX_AXES];
+  tensor *most = NULL, *total = NULL, *sum = NULL;
+  tensor *sink = f->sink ? t_reshape(g, unmoved(f->sink), 5, (uop *[]){one, one, h[1], h[2], one}) : NULL;
+  for (int i = 0; i < f->n; i++) {
+    of[i] = blocks_of(g, &f->of[i]);
+    tensor *m = t_reduce(g, of[i].m, OP_MAX, 0);
+    most = most ? t_op2(g, OP_MAX, most, m) : m;
+  }
   if (sink) most = t_op2(g, OP_MAX, most, sink);
-  tensor *w = t_mul(g, l, t_exp(g, t_sub(g, m, most))), *total = t_reduce(g, w, OP_ADD, 0);
+  for (int i = 0; i < f->n; i++) {
+    tensor *w = t_mul(g, of[i].l, t_exp(g, t_sub(g, of[i].m, most))), *l = t_reduce(g, w, OP_ADD, 0),
+           *o = t_reduce(g, t_mul(g, of[i].o, w), OP_ADD, 0);
+    total = total ? t_add(g, total, l) : l;
+    sum = sum ? t_add(g, sum, o) : o;
+  }
   if (sink) total = t_add(g, total, t_exp(g, t_sub(g, sink, most)));
-  return t_reshape(g, t_contiguous(g, t_op2(g, OP_FDIV, t_reduce(g, t_mul(g, o, w), OP_ADD, 0), total)), old->n,
-                   old->dim);
+  return t_reshape(g, t_contiguous(g, t_op2(g, OP_FDIV, sum, total)), old->n, old->dim);
 }
 
 uop *flash_attention(graph *g, uop *sink) {

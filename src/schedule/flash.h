@@ -9,7 +9,8 @@
 // with s and e kept at the tile that computes them (OP_STAGE), and blocks are joined by
 //   M = max m,  w = l exp(m - M),  sum(w o) / sum w
 // which is the same softmax: exp(s - M) = exp(s - m) exp(m - M). A sink, one more term without a value, is a term of M
-// and of sum w. Blocks begin at fixed positions, and one that is masked altogether has w = 0: it adds a zero, so that
+// and of sum w. One softmax may run over several such axes, each with an s and a v of its own: their blocks are joined
+// all together. Blocks begin at fixed positions, and one that is masked altogether has w = 0: it adds a zero, so that
 // results do not depend on how many follow.
 uop *flash_attention(graph *g, uop *sink);
 #endif

@@ -8,7 +8,7 @@
 // Costs are in units of one vector lane's operation; the constants below are the model.
 #include "schedule/fuse.h"
 #include <string.h>
-#include "schedule/form.h"
+#include "schedule/sum_order.h"
 
 enum {
   COST_DISPATCH = 200000,
@@ -38,7 +38,7 @@ struct kernel { uop *root; int64_t next_range; };
 
 // What is known of a node. Facts lie in the order of dependency: their addresses compare as their places in it do.
 // cost: see note_cost; turn: the last walk of is_below that was here; before: the last round stored it;
-// keep: see form.c; term: see note_terms; weight, product: see note_products
+// keep: see sum_order.c; term: see note_terms; weight, product: see note_products
 typedef struct fact { use *uses; double cost; int64_t turn; bool constant, before, keep, term, weight, product; } fact;
 
 // moved: see moved_place
@@ -414,7 +414,7 @@ static void share_stage(decide *d, uop *u, const fact *f) {
     if (!stage_fits(u, o->at) || !must_store(o->kernel->root)) continue;
     if (!home || fact_of(d, o->kernel->root) < fact_of(d, home->kernel->root)) home = o;
   }
-  if (!home) die("a shared STAGE that no stored tensor is made of");
+  die_if(!home, "a shared STAGE that no stored tensor is made of");
   store_node(d, u);
   map_put(&d->f->home, u, home->kernel->root);
   pass_on(d, u, home);
@@ -478,7 +478,7 @@ static void decide_all(decide *d, const uop_list *order, fact *facts) {
 static void note_forms(graph *g, const uop_list *order, fact *facts) {
   map constant = {0}, keep = {0};
   for (size_t i = 0; i < order->n; i++) if (facts[i].constant) map_put(&constant, order->at[i], order->at[i]);
-  find_forms(g, order, &constant, &keep);
+  find_sum_orders(g, order, &constant, &keep);
   for (size_t i = 0; i < order->n; i++) facts[i].keep = map_has(&keep, order->at[i]);
   map_free(&constant);
   map_free(&keep);

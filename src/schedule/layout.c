@@ -13,6 +13,9 @@
 // Some weights are two matrices one behind the other (gate and up), and a kernel reads a row of each: loads that are
 // the same but for a large distance are slices, and which one it is becomes a loop between those of rows and of sums.
 //
+// A weight that a kernel converts to another type of the same size before it does anything else is converted when it
+// is copied.
+//
 // Layouts of two kernels that read a weight in the same way are equal, so that memory holds it once. A large weight
 // that no layout moves is copied as it lies, for the sake of huge pages; not where a kernel reads little of it (a row
 // of an embedding).
@@ -43,6 +46,7 @@ typedef struct finding {
   arena *mem;
   uop *store, *weight, *lane;
   int element;                            // bytes
+  enum dtype to;                          // what every element is converted to; the weight's own type: nothing
   int64_t lanes, lane_step, tiles;
   uop *load[MOST_LOADS];
   int unit[MOST_LOADS];                   // bytes that one instruction wants side by side
@@ -559,6 +563,7 @@ static uop *moved(finding *f, const uop *load, uop *stream) {
   graph *g = f->g;
   int unit;
   uop *at = uop_idx(g, 0), *place = places_of(f, load, &unit), *index = load->src[0]->src[1];
+  bool converts = f->to != (enum dtype)f->weight->dt;
   if (!place) return NULL;
   for (int i = 0; i < f->n_parts; i++)
     at = idx_add(g, idx_mul(g, at, uop_idx(g, f->part[i].size)),
@@ -567,7 +572,7 @@ static uop *moved(finding *f, const uop *load, uop *stream) {
   at = idx_add(g, at, idx_mul(g, idx_mod(g, f->lane, uop_idx(g, f->lanes)), uop_idx(g, unit)));
   at = simplify(g, idx_add(g, at, place));
   if (index->op == OP_WHERE) at = uop_op3(g, OP_WHERE, index->src[0], at, index->src[2]);
-  return uop_load(g, uop_index(g, stream, at), (enum dtype)load->dt, 1);
+  return uop_load(g, uop_index(g, stream, at), converts ? f->to : (enum dtype)load->dt, 1);
 }
 
 // --- one weight ------------------------------------------------------------------------------------------------------
@@ -578,6 +583,7 @@ static const layout *made(finding *f, int64_t bytes) {
   layout_unit *units = ARENA_ARRAY(mem, layout_unit, f->units.n);
   memcpy(units, f->units.at, f->units.n * sizeof *units);
   *l = (layout){.dt = (enum dtype)f->weight->dt,
+                .to = f->to,
                 .elems = f->weight->b,
                 .bytes = bytes,
                 .base = f->base,
@@ -588,6 +594,7 @@ static const layout *made(finding *f, int64_t bytes) {
                 .unit = units};
   l->hash = hash_bytes(units, f->units.n * sizeof *units, hash_u64((uint64_t)l->bytes, (uint64_t)l->base));
   l->hash = hash_u64(hash_u64(l->hash, (uint64_t)l->lanes), (uint64_t)l->lane_step);
+  if (l->to != l->dt) l->hash = hash_u64(l->hash, (uint64_t)l->to);
   for (int i = 0; i < f->n_parts; i++) {
     l->loop[i] = (struct layout_loop){f->part[i].size, f->part[i].step * f->element};
     l->hash = hash_u64(hash_u64(l->hash, (uint64_t)l->loop[i].size), (uint64_t)l->loop[i].step);
@@ -649,6 +656,37 @@ static void find_units(finding *f, const uop_list *l, const layout_target *t) {
   }
 }
 
+// The one user of u; NULL: there are none, or several.
+static uop *only_user(const uop_list *l, const uop *u) {
+  uop *user = NULL;
+  for (size_t i = 0; i < l->n; i++)
+    for (size_t k = 0; k < l->at[i]->nsrc; k++) {
+      if (l->at[i]->src[k] != u) continue;
+      if (user && user != l->at[i]) return NULL;
+      user = l->at[i];
+    }
+  return user;
+}
+
+// What a load is converted to, and nothing else is done with it: a cast to another type of the same size, as the last
+// one of several; NULL: it is read as it is.
+static uop *converting_cast(const uop_list *l, uop *load) {
+  for (uop *u = only_user(l, load); u && u->op == OP_CAST; u = only_user(l, u))
+    if (dtype_size((enum dtype)u->dt) == dtype_size((enum dtype)load->dt))
+      return dtype_is_float((enum dtype)u->dt) && u->dt != load->dt ? u : NULL;
+  return NULL;
+}
+
+// The type to which all loads of a weight of floats are converted at once; its own type if they are not.
+static enum dtype converted_to(const uop_list *l, const finding *f) {
+  const uop *first = f->n_loads ? converting_cast(l, f->load[0]) : NULL;
+  for (int i = 0; first && i < f->n_loads; i++) {
+    const uop *u = converting_cast(l, f->load[i]);
+    if (!u || u->dt != first->dt || f->load[i]->dt != f->weight->dt) first = NULL;
+  }
+  return (enum dtype)(first ? first->dt : f->weight->dt);
+}
+
 // The loads of one weight, moved; NULL: it stays as it lies.
 static const layout *lay_out_weight(graph *g, arena *mem, const uop_list *l, uop *store, uop *weight, uop *lane,
                                     const layout_target *t, enum layout_kind kind, map *loads) {
@@ -663,6 +701,7 @@ static const layout *lay_out_weight(graph *g, arena *mem, const uop_list *l, uop
     ok = f.n_loads < MOST_LOADS && u->nsrc == 1 && apart(u, lane);
     if (ok) f.load[f.n_loads++] = u;
   }
+  f.to = converted_to(l, &f);
   if (ok) { find_units(&f, l, t); find_slices(&f); }
   ok = ok && f.n_loads && find_parts(&f, l) && find_order(&f);
   int64_t bytes = f.share * f.lanes;
@@ -671,7 +710,8 @@ static const layout *lay_out_weight(graph *g, arena *mem, const uop_list *l, uop
                                                     (uarg){.a = weight->a, .b = bytes, .memory = MEMORY_STREAM}) : NULL;
   for (int i = 0; ok && i < f.n_loads; i++) ok = (moved_to[i] = moved(&f, f.load[i], stream)) != NULL;
   ok = ok && bytes <= weight->b * f.element;
-  for (int i = 0; ok && i < f.n_loads; i++) map_put(loads, f.load[i], moved_to[i]);
+  for (int i = 0; ok && i < f.n_loads; i++)
+    map_put(loads, f.to == (enum dtype)weight->dt ? f.load[i] : converting_cast(l, f.load[i]), moved_to[i]);
   if (ok) out = made(&f, bytes);
   vec_free(&f.units);
   return out;
@@ -697,7 +737,8 @@ static int64_t read_at_once(const uop_list *l, const uop *weight) {
 static const layout *as_it_lies(graph *g, const uop *weight) {
   layout *l = ARENA_NEW(graph_arena(g), layout);
   int64_t bytes = weight->b * dtype_size((enum dtype)weight->dt);
-  *l = (layout){.hash = (uint64_t)bytes, .dt = (enum dtype)weight->dt, .elems = weight->b, .bytes = bytes};
+  enum dtype dt = (enum dtype)weight->dt;
+  *l = (layout){.hash = (uint64_t)bytes, .dt = dt, .to = dt, .elems = weight->b, .bytes = bytes};
   return l;
 }
 
@@ -755,6 +796,13 @@ int layout_tiles(enum layout_kind k) { return kinds[k].tiles; }
 
 // --- filling ---------------------------------------------------------------------------------------------------------
 
+// What is stored of the file's elements from `at` on: `bytes` of them as they are, or one, converted.
+static uop *filled_with(graph *g, const layout *l, uop *raw, uop *at, int bytes) {
+  if (l->to == l->dt) return uop_load(g, uop_index(g, raw, at), dtype_unsigned(bytes), 1);
+  uop *v = t_cast(g, uop_load(g, uop_index(g, raw, at), l->dt, 1), DT_F32);
+  return uop_bitcast(g, t_cast(g, v, l->to), dtype_unsigned(bytes));
+}
+
 uop *layout_filling(graph *g, const layout *l) {
   if (!l->n_units) return NULL;
   int element = dtype_size(l->dt);
@@ -775,13 +823,12 @@ uop *layout_filling(graph *g, const layout *l) {
       *raw = uop_new(g, OP_PARAM, l->dt, 1, NULL, 0, (uarg){.a = 1, .b = l->elems});
   VEC(uop *) stores = {0};
   for (int i = 0; i < l->n_units; at += l->unit[i++].bytes * l->lanes) {
-    int bytes = l->unit[i].bytes, word = (int)min_i64(bytes, WORD);
+    int bytes = l->unit[i].bytes, word = l->to == l->dt ? (int)min_i64(bytes, WORD) : element;
     uop *first = idx_add(g, idx_add(g, to, uop_idx(g, at)), idx_mul(g, lane, uop_idx(g, bytes)));
     for (int k = 0; k < bytes; k += word) {
       uop *src[2 + LAYOUT_LOOPS + 1];
       src[0] = uop_index(g, copy, idx_add(g, first, uop_idx(g, k)));
-      src[1] = uop_load(g, uop_index(g, raw, idx_add(g, from, uop_idx(g, (l->unit[i].from + k) / element))),
-                        dtype_unsigned(word), 1);
+      src[1] = filled_with(g, l, raw, idx_add(g, from, uop_idx(g, (l->unit[i].from + k) / element)), word);
       memcpy(src + 2, ranges, n * sizeof *ranges);
       vec_push(&stores, uop_new(g, OP_STORE, DT_VOID, 1, src, 2 + n, (uarg){0}));
     }

@@ -28,6 +28,7 @@ typedef struct layout_unit { int32_t from, bytes; } layout_unit;     // from: by
 typedef struct layout {
   uint64_t hash;                          // of all of it
   enum dtype dt;                          // of the file's elements
+  enum dtype to;                          // of the copy's, of the same size: they are converted where it is another
   int64_t elems;                          // in the file
   int64_t bytes, base, lanes, lane_step;  // size of the copy; the file's first byte that is in it; bytes between lanes
   int n_loops, n_units;                   // no units: the file's bytes as they lie

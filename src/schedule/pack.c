@@ -26,6 +26,7 @@ static void numbers_free(numbers *n) {
 static void put_layout(str *out, const layout *l) {
   put_i64(out, (int64_t)l->hash);
   put_i64(out, l->dt);
+  put_i64(out, l->to);
   put_i64(out, l->elems);
   put_i64(out, l->bytes);
   put_i64(out, l->base);
@@ -107,6 +108,8 @@ static int get_length(reader *r, size_t each) {
 static const layout *get_layout(reader *r) {
   layout *l = ARENA_NEW(r->mem, layout);
   *l = (layout){.hash = (uint64_t)get_i64(r), .dt = (enum dtype)get_in(r, 0, DT_COUNT - 1)};
+  l->to = (enum dtype)get_in(r, 0, DT_COUNT - 1);
+  r->bad |= !dtype_size(l->dt) || dtype_size(l->to) != dtype_size(l->dt);      // as it is laid out
   l->elems = get_i64(r); l->bytes = get_i64(r); l->base = get_i64(r); l->lanes = get_i64(r); l->lane_step = get_i64(r);
   l->n_loops = (int)get_in(r, 0, LAYOUT_LOOPS);
   for (int i = 0; i < l->n_loops; i++) { l->loop[i].size = get_i64(r); l->loop[i].step = get_i64(r); }

@@ -115,9 +115,8 @@ static uop *lower_bitcast(lowering *l, uop *u, const place *at) {
   uop *in = u->src[0];
   int from = dtype_size((enum dtype)in->dt), to = dtype_size((enum dtype)u->dt);
   if (from == to) return uop_bitcast(g, lower(l, in, at), (enum dtype)u->dt);
-  if (from > to)
-    die("BITCAST to smaller elements is not supported yet: %s to %s", dtype_name((enum dtype)in->dt),
-        dtype_name((enum dtype)u->dt));
+  die_if(from > to, "BITCAST to smaller elements is not supported yet: %s to %s", dtype_name((enum dtype)in->dt),
+         dtype_name((enum dtype)u->dt));
   int ratio = to / from, last = at->n - 1;
   uop *part[8];
   bool adjacent = true;
@@ -211,8 +210,8 @@ static uop *stage_store(lowering *l, uop *u, const place *at) {
   size_t n = 2;
   int64_t size = 1, number;
   for (int i = 0; i < at->n; i++)
-    if (!belongs_to_tile(at->idx[i]) && !mul_i64(size, u->shape->dim[i]->a, &size))
-      die("a stage of more than 2^63 elements");
+    die_if(!belongs_to_tile(at->idx[i]) && !mul_i64(size, u->shape->dim[i]->a, &size),
+           "a stage of more than 2^63 elements");
   number = stage_number(l, u, size);
   for (int i = 0; i < at->n; i++) {
     if (belongs_to_tile(at->idx[i])) continue;
@@ -282,7 +281,7 @@ static uop *lower_new(lowering *l, uop *u, const place *at) {
   }
   default: break;
   }
-  if (!(flags & OPF_ELEMENTWISE)) die("cannot lower %s", op_name((enum op)u->op));
+  die_if(!(flags & OPF_ELEMENTWISE), "cannot lower %s", op_name((enum op)u->op));
   uop *s[3];
   for (size_t i = 0; i < u->nsrc; i++) s[i] = lower(l, u->src[i], at);
   return uop_with_src(g, u, s);
@@ -294,7 +293,7 @@ uop *lower(lowering *l, uop *u, const place *at) {
   int n = u->shape ? u->shape->n : 0;
   if (u->shape) {
     key->valid = at->valid;
-    if (at->n != n) die("%s: a place of %d axes in %d", op_name((enum op)u->op), at->n, n);
+    die_if(at->n != n, "%s: a place of %d axes in %d", op_name((enum op)u->op), at->n, n);
     for (int i = 0; i < n; i++) key->idx[i] = at->idx[i];
   }
   void *hit;

@@ -45,7 +45,7 @@ static uop *lower_kernel(builder *b, uop *root) {
     uop *view = root->src[0];
     place p = at, q;
     for (; is_view(view); view = view->src[0], p = q) view_place(&l, view, &p, &q);
-    if (p.valid) die("assign to a padded view");
+    die_if(p.valid, "assign to a padded view");
     target = uop_index(g, uop_viewed(view), flat_index(g, view->shape, &p));
     value = lower(&l, root->src[1], &at);
   } else {
@@ -154,8 +154,8 @@ static bool is_small(const builder *b, const uop *root, uop *store) {
 static int kernel_level(builder *b, int i, unsigned char *state) {
   raw_kernel *k = &b->kernels.at[i];
   if (state[i] == 2) return k->level;
-  if (state[i] == 1)
-    die("kernels wait for each other in a circle: a buffer is read after a store that the reader feeds");
+  die_if(state[i] == 1,
+         "kernels wait for each other in a circle: a buffer is read after a store that the reader feeds");
   state[i] = 1;
   int level = 0;
   for (size_t j = 0; j < k->deps.n; j++) {
@@ -192,7 +192,7 @@ static const form *parametrise(builder *b, const uop *root, const map *numbers) 
     const uop *u = bufs.at[i];
     uarg arg = {.a = (int64_t)i, .b = u->b, .memory = u->a >= TEMP_IDS ? MEMORY_TEMP : (enum memory_kind)u->memory};
     void *number;
-    if (!map_get(numbers, (uint64_t)(uintptr_t)u, &number)) die("a kernel reads a buffer that is not below its tensor");
+    die_if(!map_get(numbers, (uint64_t)(uintptr_t)u, &number), "a kernel reads a buffer that is not below its tensor");
     f->order[i] = (int)(intptr_t)number;
     map_put(&subst, u, uop_new(g, OP_PARAM, (enum dtype)u->dt, 1, NULL, 0, arg));
   }
@@ -299,7 +299,7 @@ static void find_temps(builder *b, schedule *s) {
       t->dt = (enum dtype)buf->dt;
       t->elems = buf->b;
       t->each = f->each;
-      if (!mul_i64(buf->b, dtype_size(t->dt), &t->bytes)) die("an intermediate of more than 2^63 bytes");
+      die_if(!mul_i64(buf->b, dtype_size(t->dt), &t->bytes), "an intermediate of more than 2^63 bytes");
     }
   }
   s->n_temps = (int)temps.n;

@@ -9,18 +9,30 @@ void openai_models(server *s, exchange *x);
 void openai_model(server *s, exchange *x);
 void openai_completions(server *s, exchange *x);
 void openai_chat(server *s, exchange *x);
+void openai_chat_count(server *s, exchange *x);
+void openai_chat_render(server *s, exchange *x);
+void openai_completion_render(server *s, exchange *x);
+void openai_responses_count(server *s, exchange *x);
 void openai_responses(server *s, exchange *x);
 void openai_embeddings(server *s, exchange *x);
 extern const struct fields *const rerank_fields[];
 void rerank(server *s, exchange *x);
-int openai_tool_choice(call *c);       // of p.tool_choice and p.parallel_calls
 
 extern const struct fields *const llama_completion_fields[],
   *const llama_infill_fields[], *const llama_tokenize_fields[], *const llama_detokenize_fields[],
                                                                   *const llama_template_fields[],
                                                                     *const llama_embedding_fields[];
+json_t *template_text(const weft_template *t);     // what it was made of; NULL: t is
+extern const struct fields *const llama_model_fields[];
+void llama_load(server *s, exchange *x);
+void llama_unload(server *s, exchange *x);
+void llama_adapters(server *s, exchange *x);
+void llama_set_adapters(server *s, exchange *x);
+int llama_check_adapters(call *c);      // p.lora: the scales that adapters have
 void llama_props(server *s, exchange *x);
 void llama_slots(server *s, exchange *x);
+bool llama_sleeps(server *s, const char *name);      // whether this model (NULL: the usual one) is not in memory
+void llama_slot_action(server *s, exchange *x);
 void llama_tokenize(server *s, exchange *x);
 void llama_detokenize(server *s, exchange *x);
 void llama_template(server *s, exchange *x);
@@ -33,13 +45,22 @@ void anthropic_messages(server *s, exchange *x);
 void anthropic_count(server *s, exchange *x);
 
 extern const struct fields *const ollama_chat_fields[], *const ollama_generate_fields[], *const ollama_show_fields[],
-  *const ollama_embed_fields[], *const ollama_embedding_fields[];
+  *const ollama_pull_fields[], *const ollama_embed_fields[], *const ollama_embedding_fields[];
 void ollama_version(server *s, exchange *x);
 void ollama_tags(server *s, exchange *x);
 void ollama_ps(server *s, exchange *x);
 void ollama_show(server *s, exchange *x);
+void ollama_pull(server *s, exchange *x);
 void ollama_chat(server *s, exchange *x);
 void ollama_generate(server *s, exchange *x);
 void ollama_embed(server *s, exchange *x);
 void ollama_embedding(server *s, exchange *x);
+
+// replica.c
+void replica_version(server *s, exchange *x);
+void replica_load(server *s, exchange *x);
+void replica_loads(server *s, exchange *x);
+void replica_sleeps(server *s, exchange *x);
+void replica_model(server *s, exchange *x);
+void replica_info(server *s, exchange *x);
 #endif

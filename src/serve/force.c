@@ -17,9 +17,12 @@ static const char *const names[] = {"a_name_of_a_tool", "some_other_name"};
 #define KEY "a_key"
 #define VALUE "a value"
 
-typedef struct rendered { char *text; size_t n; int32_t *ids; size_t n_ids; } rendered;
+typedef struct rendered { char *text; size_t n; int32_t *ids; size_t n_ids; account *of; } rendered;
+
+static size_t rendered_bytes(const rendered *r) { return r->n + r->n_ids * sizeof *r->ids; }
 
 static void free_rendered(rendered *r) {
+  account_give(r->of, rendered_bytes(r));
   weft_free(r->text);
   weft_free(r->ids);
 }
@@ -36,6 +39,10 @@ static int render_answer(const call *c, const weft_template *t, const weft_chat 
   with.no_generation_prompt = true;
   int status = weft_template_encode(t, weft_model_vocab(c->m->model), &with, &out->text, &out->n, &out->ids,
                                     &out->n_ids, err);
+  if (!status) {
+    out->of = &c->x->account;
+    account_add(out->of, rendered_bytes(out));
+  }
   json_decref(all);
   free(text);
   return status;
@@ -137,6 +144,10 @@ static int learn_form(const call *c, const rendered *both, request *r, struct fo
 // The request becomes one whose prompt ends where `mark` begins in both, if this content stands before it.
 static bool end_prompt_at(const call *c, const rendered *both, const char *mark, const char *content, request *r) {
   size_t n_ids, n = strlen(content), more = 0;
+  if (both[0].n_ids > call_most_ids(c)) {          // not tokenized to its end: it is refused for its length
+    set_prompt(r, both[0].ids, both[0].n_ids);
+    return true;
+  }
   const char *end = last_of(both[0].text, mark);
   char *lead = end ? cut_before(c, both, mark, &n_ids) : NULL;
   int32_t *ids = NULL;
@@ -184,29 +195,65 @@ bool continue_answer(call *c, request *r, const weft_chat *chat, json_t *message
 
 // ---- what may be called ---------------------------------------------------------------------------------------------
 
+enum { CHECKED = 64 };        // tools whose schemas are tried before anything is generated
+
+// The schema of a tool's arguments, which are an object.  For free().
+static char *arguments_schema(const json_t *function) {
+  const json_t *parameters = json_object_get(function, "parameters");
+  json_t *schema = json_is_object(parameters) ? json_copy((json_t *)(uintptr_t)parameters) : NULL;
+  if (!schema && parameters && !json_is_null(parameters)) return json_dumps(parameters, JSON_COMPACT | JSON_ENCODE_ANY);
+  if (!schema) schema = json_object();
+  if (!json_object_get(schema, "type") && !json_object_get(schema, "$ref"))
+    json_object_set_new(schema, "type", json_string("object"));
+  char *text = json_dumps(schema, JSON_COMPACT);
+  json_decref(schema);
+  return text;
+}
+
+static int open_schema_of(const struct forced_tool *tool, const weft_vocab *v, weft_grammar **out, weft_error *err) {
+  size_t n = strlen(tool->schema);
+  return tool->strict ? weft_grammar_open_json_schema_strict(v, tool->schema, n, out, err)
+                      : weft_grammar_open_json_schema(v, tool->schema, n, out, err);
+}
+
 static int add_tool(call *c, struct forced *f, const json_t *function, size_t i) {
   weft_error err;
-  struct forced_tool tool = {0};
-  char param[64], *schema = NULL;
-  json_t *parameters = json_object_get(function, "parameters");
-  str head = {0};
+  char param[64];
+  struct forced_tool tool = {.name = xstrdup(json_string_value(json_object_get(function, "name"))),
+                             .schema = arguments_schema(function),
+                             .strict = json_is_true(json_object_get(function, "strict"))};
   snprintf(param, sizeof param, "tools[%zu].function.parameters", i);
-  schema =
-    parameters && !json_is_null(parameters) ? json_dumps(parameters, JSON_COMPACT) : xstrdup("{\"type\":\"object\"}");
-  str_addf(&head, "%s%s%s", f->lead, json_string_value(json_object_get(function, "name")), f->between);
-  tool.head = head.at;
-  int status =
-    weft_grammar_open_json_schema(weft_model_vocab(c->m->model), schema, strlen(schema), &tool.arguments, &err);
-  free(schema);
   vec_push(&f->tools, tool);
-  return status ? fault_set(&c->fault, 400, param, "'%s': %s", param, err.text) : 0;
+  if (f->tools.n > CHECKED) return 0;
+  weft_grammar *arguments;
+  if (open_schema_of(&tool, weft_model_vocab(c->m->model), &arguments, &err))
+    return fault_set(&c->fault, 400, param, "'%s': %s", param, err.text);
+  call_notes(c, arguments);
+  weft_grammar_free(arguments);
+  return 0;
+}
+
+// All names in one grammar; the schemas are opened when they are chosen.
+static int open_heads(call *c, struct forced *f) {
+  str all = {0};
+  weft_error err;
+  str_add(&all, "root ::= ");
+  str_add_json(&all, f->lead, strlen(f->lead));                 // a grammar's literal is written so
+  str_add(&all, " (");
+  for (size_t k = 0; k < f->tools.n; k++) {
+    if (k) str_add(&all, " | ");
+    str_add_json(&all, f->tools.at[k].name, strlen(f->tools.at[k].name));
+  }
+  str_add(&all, ") ");
+  str_add_json(&all, f->between, strlen(f->between));
+  int status = weft_grammar_open_gbnf(weft_model_vocab(c->m->model), all.at, all.n, &f->heads, &err);
+  str_free(&all);
+  return status ? fault_set(&c->fault, 400, "tools", "the names of the tools: %s", err.text) : 0;
 }
 
 static int choose_tools(call *c, struct forced *f, const json_t *tools, const char *only) {
   json_t *tool;
   size_t i;
-  str all = {0};
-  weft_error err;
   int status = 0;
   json_array_foreach(tools, i, tool) {
     const json_t *function = json_object_get(tool, "function");
@@ -215,15 +262,23 @@ static int choose_tools(call *c, struct forced *f, const json_t *tools, const ch
   }
   if (!status && !f->tools.n)
     status = fault_set(&c->fault, 400, "tool_choice", "'tool_choice' names '%.100s', which is none of the tools", only);
-  str_add(&all, "root ::= ");
-  for (size_t k = 0; k < f->tools.n; k++) {
-    if (k) str_add(&all, " | ");
-    str_add_json(&all, f->tools.at[k].head, strlen(f->tools.at[k].head));       // a grammar's literal is written so
+  return status ? status : open_heads(c, f);
+}
+
+int forced_arguments(struct forced *f, const weft_vocab *v, const str *head, weft_grammar **out, weft_error *err) {
+  size_t lead = strlen(f->lead), between = strlen(f->between);
+  *out = NULL;
+  if (head->n < lead + between || strcmp(head->at + head->n - between, f->between)) return 0;
+  const char *name = head->at + lead;
+  size_t n = head->n - lead - between;
+  for (size_t i = 0; i < f->tools.n; i++) {
+    struct forced_tool *tool = &f->tools.at[i];
+    if (strlen(tool->name) != n || memcmp(tool->name, name, n)) continue;
+    if (!tool->arguments && open_schema_of(tool, v, &tool->arguments, err)) return -1;
+    *out = tool->arguments;
+    return 0;
   }
-  if (!status && weft_grammar_open_gbnf(weft_model_vocab(c->m->model), all.at, all.n, &f->heads, &err))
-    status = fault_set(&c->fault, 400, "tools", "the names of the tools: %s", err.text);
-  str_free(&all);
-  return status;
+  return 0;
 }
 
 int force_call(call *c, request *r, const weft_chat *chat, json_t *messages, const json_t *tools) {
@@ -250,7 +305,8 @@ int force_call(call *c, request *r, const weft_chat *chat, json_t *messages, con
 void forced_free(struct forced *f) {
   if (!f) return;
   for (size_t i = 0; i < f->tools.n; i++) {
-    free(f->tools.at[i].head);
+    free(f->tools.at[i].name);
+    free(f->tools.at[i].schema);
     weft_grammar_free(f->tools.at[i].arguments);
   }
   vec_free(&f->tools);

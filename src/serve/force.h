@@ -3,16 +3,18 @@
 #define WEFT_SERVE_FORCE_H
 #include "serve/request.h"
 
-// head: the lead, its name, and what stands before its arguments
-struct forced_tool { char *head; weft_grammar *arguments; };
+// schema: of its arguments, for free(); their grammar is made when the tool is chosen
+struct forced_tool { char *name, *schema; bool strict; weft_grammar *arguments; };
 // before: text of the answer that the prompt ends with; lead: what has to be drawn of it, since the tokens of a name
 // may begin there; between: behind the name; after: behind the arguments.
 struct forced {
   char *before, *lead, *between, *after;
   VEC(struct forced_tool) tools;
-  weft_grammar *heads;                 // of all of them
+  weft_grammar *heads;                 // the lead, any of the names, and what stands behind it
 };
 void forced_free(struct forced *f);    // NULL is fine
+// Whether this text is a head, and the grammar of that tool's arguments.  *out NULL: not yet.  -1: its schema is wrong.
+int forced_arguments(struct forced *f, const weft_vocab *v, const str *head, weft_grammar **out, weft_error *err);
 
 struct call;
 // Where the last message is the assistant's: the answer goes on from there, if the template writes its content as it

@@ -2,6 +2,7 @@
 // length and chunks, two hosts) is refused here, since a proxy in front may see another message in the same bytes.
 #define _GNU_SOURCE
 #include "serve/http.h"
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <microhttpd.h>
@@ -12,9 +13,20 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "serve/framing.h"
 #include "serve/watch.h"
 
-struct connection { int fd; watched *watch; exchange *x; };
+// half_closed, gone: the client sends no more, and does not read, either.  answering: a message of it is whole and not
+// answered.  late: at the last tick it was half closed, and there was nothing left to do.
+// All but fd and watch belong to the lock of the watch.
+struct connection {
+  int fd;
+  watched *watch;
+  exchange *x;
+  bool half_closed, gone, answering, late;
+  void *tls;                           // GnuTLS's session, or NULL
+  struct framing framing;              // of the thread of the sockets
+};
 struct http {
   struct http_options o;
   struct MHD_Daemon *daemon;
@@ -22,13 +34,16 @@ struct http {
   int n_connections, n_exchanges;
   // once it accepts no more connections: keeps the number of the listening socket; or -1
   int quiet_fd;
-  atomic_bool stopping;
-  _Atomic size_t held;                 // bytes of all bodies and answers together
+  atomic_bool stopping, quiet;
+  atomic_int trim;                     // much memory has come free: calls of http_trim until it is given back
+  VEC(struct connection *) by_fd;      // of the thread of the sockets
 };
 
 enum { HEADER_BYTES = 32 << 10, OUT_MAX = 8 << 20, BLOCK = 16 << 10, BODY_TOTAL_S = 600, PING_S = 15 };
-// Where all together hold more than ALL_MAX, only small ones may grow.
-enum { ALL_MAX = 512 << 20, SMALL = 64 << 10 };
+enum { SMALL = 64 << 10 };             // a body or an answer that grows also where all together hold too much
+enum { EXCHANGE_BYTES = 8 << 10 };     // of a message and what waits for its answer, beside what it says
+// What an exchange held so that its memory is worth giving back, some ticks later: libmicrohttpd frees the last of it.
+enum { LARGE = 4 << 20, TRIM_TICKS = 2 };
 
 // ---- life of an exchange --------------------------------------------------------------------------------------------
 
@@ -36,7 +51,14 @@ static exchange *exchange_new(http *h, struct connection *conn, struct MHD_Conne
                               const char *path) {
   exchange *x = xcalloc(1, sizeof *x);
   *x = (exchange){
-    .h = h, .conn = conn, .mhd = mhd, .refs = 1, .key = -1, .method = xstrdup(method), .path = xstrdup(path)};
+    .h = h, .conn = conn, .mhd = mhd, .refs = 1, .key = -1, .method = xstrdup(method), .path = xstrdup(path),
+    .began = now_s(), .open_ends = 1};
+  x->account = (account){.up = h->o.memory,
+                         .most = h->o.most_bytes,
+                         .most_ns = (int64_t)(1e9 * h->o.most_work_s),
+                         .bytes_option = "--max-request-memory",
+                         .time_option = "--max-request-work"};
+  account_add(&x->account, EXCHANGE_BYTES);
   pthread_mutex_init(&x->lock, NULL);
   __atomic_add_fetch(&h->n_exchanges, 1, __ATOMIC_RELAXED);
   return x;
@@ -44,9 +66,9 @@ static exchange *exchange_new(http *h, struct connection *conn, struct MHD_Conne
 
 // Adds n bytes to a body or an answer. false: there is no room for them.
 static bool add_bytes(exchange *x, str *to, size_t max, const char *at, size_t n) {
-  if (n > max || to->n > max - n || (to->n + n > SMALL && x->h->held + n > ALL_MAX)) return false;
-  x->h->held += n;
-  x->held += n;
+  if (n > max || to->n > max - n) return false;
+  if (to->n + n <= SMALL) account_add(&x->account, n);
+  else if (account_take(&x->account, n)) return false;
   str_addn(to, at, n);
   return true;
 }
@@ -56,16 +78,25 @@ exchange *exchange_hold(exchange *x) {
   return x;
 }
 
+void exchange_work(exchange *x) { __atomic_add_fetch(&x->open_ends, 1, __ATOMIC_RELAXED); }
+void exchange_worked(exchange *x) {
+  if (!__atomic_sub_fetch(&x->open_ends, 1, __ATOMIC_ACQ_REL)) x->h->o.over(x->h->o.ctx, x);
+}
+
 void exchange_drop(exchange *x) {
   if (__atomic_sub_fetch(&x->refs, 1, __ATOMIC_ACQ_REL)) return;
   if (x->own_free) x->own_free(x->own);
-  x->h->held -= x->held;
+  http *h = x->h;
+  bool large = x->account.peak > LARGE;
+  account_close(&x->account);
   pthread_mutex_destroy(&x->lock);
   free(x->method);
   free(x->path);
   str_free(&x->body);
   str_free(&x->out);
+  for (int i = 0; i < x->n_extra; i++) free(x->extra[i].value);
   free(x);
+  if (large) h->trim = TRIM_TICKS;
 }
 
 // Both with the lock held. false: all connections are ended (libmicrohttpd ends the program where one sleeps then).
@@ -80,23 +111,85 @@ static void wake(exchange *x) {
   MHD_resume_connection(x->mhd);
 }
 
-// The client is gone, or has to be treated as if it were.  on_gone is called with the lock held:
-// exchange_when_gone(NULL) waits for it.
-static void depart(exchange *x) {
-  pthread_mutex_lock(&x->lock);
-  if (x->on_gone && !x->gone && !x->ended) x->on_gone(x->gone_ctx);
+// With the lock held, so that exchange_when_gone(NULL) waits for it.
+static void say_gone(exchange *x) {
+  if (x->on_gone && !x->ended) x->on_gone(x->gone_ctx);
   x->on_gone = NULL;
+}
+
+// The same.  The client is gone, or has to be treated as if it were.
+static void leave(exchange *x) {
+  if (!x->copy || x->h->stopping) say_gone(x);
   x->gone = true;
   wake(x);
+}
+
+static void depart(exchange *x) {
+  pthread_mutex_lock(&x->lock);
+  leave(x);
+  pthread_mutex_unlock(&x->lock);
+}
+
+static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
+
+// The client sends no more: it has left, or it has closed its half and waits for the answer.  Something is sent that is
+// no part of the answer; if the client has left, its system says so, and the watch sees it.  An interim answer says
+// nothing to those who did not ask for it (RFC 9110, 15.2.1); 100 is the one that every client skips.  A TLS session
+// belongs to the thread of the sockets, which is woken to write there.  false: there is nothing that could be sent.
+// The lock is held.
+static bool probe(exchange *x) {
+  x->last_probe = now_s();
+  if (x->streams) return x->ping && (x->out.n || add_bytes(x, &x->out, OUT_MAX, x->ping, strlen(x->ping)));
+  // while its connection sleeps libmicrohttpd writes nothing
+  if (!x->v1_1 || !x->asleep) return false;
+  if (!x->conn->tls) return send(x->conn->fd, interim, sizeof interim - 1, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+  x->probes = true;
+  wake(x);
+  return true;
+}
+
+// Only for those whose leaving ends work.  The lock is held.
+static void check_half_closed(exchange *x) {
+  if (!x->half_closed || !x->on_gone || x->gone || x->ended) return;
+  if (!probe(x)) leave(x);
+  else if (x->streams) wake(x);
+}
+
+static void close_half(exchange *x) {
+  pthread_mutex_lock(&x->lock);
+  x->half_closed = true;
+  check_half_closed(x);
   pthread_mutex_unlock(&x->lock);
 }
 
 void exchange_when_gone(exchange *x, void (*fn)(void *), void *ctx) {
   pthread_mutex_lock(&x->lock);
-  if (x->gone && fn) fn(ctx);
-  x->on_gone = x->gone ? NULL : fn;
+  bool over = x->cancelled || (x->gone && !x->copy);
+  if (over && fn) fn(ctx);
+  x->on_gone = over ? NULL : fn;
   x->gone_ctx = ctx;
+  check_half_closed(x);
   pthread_mutex_unlock(&x->lock);
+}
+
+void exchange_cancel(exchange *x) {
+  pthread_mutex_lock(&x->lock);
+  x->cancelled = true;
+  say_gone(x);
+  pthread_mutex_unlock(&x->lock);
+}
+
+bool exchange_gone(exchange *x) {
+  pthread_mutex_lock(&x->lock);
+  bool gone = x->gone;
+  pthread_mutex_unlock(&x->lock);
+  return gone;
+}
+
+void exchange_copy(exchange *x, const struct exchange_copier *copier, void *ctx, const char *id) {
+  x->copier = copier;
+  x->copier_ctx = ctx;
+  x->copy_id = id;
 }
 
 // ---- answers --------------------------------------------------------------------------------------------------------
@@ -113,9 +206,9 @@ void exchange_header(exchange *x, const char *name, const char *fmt, ...) {
   if (x->n_extra == MAX_EXTRA_HEADERS) die("serve: an answer with more than %d headers of its own", MAX_EXTRA_HEADERS);
   va_list ap;
   va_start(ap, fmt);
-  x->extra[x->n_extra].name = name;
-  vsnprintf(x->extra[x->n_extra].value, sizeof x->extra->value, fmt, ap);
-  x->n_extra++;
+  char *value;
+  if (vasprintf(&value, fmt, ap) < 0) die("serve: no memory for a header");
+  x->extra[x->n_extra++] = (struct exchange_header){name, value};
   va_end(ap);
 }
 
@@ -127,17 +220,27 @@ static void start_answer(exchange *x, int status, const char *type) {
   x->last_out = now_s();
 }
 
-void exchange_send(exchange *x, int status, const char *type, const char *body, size_t n) {
+void exchange_give(exchange *x, int status, const char *type, str *body) {
   pthread_mutex_lock(&x->lock);
   start_answer(x, status, type);
-  str_addn(&x->out, body, n);
+  account_add(&x->account, body->n);
+  x->out = *body;
+  *body = (str){0};
   x->ended = true;
   wake(x);
   pthread_mutex_unlock(&x->lock);
 }
 
+void exchange_send(exchange *x, int status, const char *type, const char *body, size_t n) {
+  str copy = {0};
+  str_addn(&copy, body, n);
+  exchange_give(x, status, type, &copy);
+}
+
 void exchange_stream(exchange *x, const char *type, const char *ping) {
+  void *copy = x->copier ? x->copier->begin(x->copier_ctx, x, x->copy_id, type) : NULL;
   pthread_mutex_lock(&x->lock);
+  x->copy = copy;
   start_answer(x, MHD_HTTP_OK, type);
   x->streams = true;
   x->ping = ping;
@@ -145,7 +248,7 @@ void exchange_stream(exchange *x, const char *type, const char *ping) {
   pthread_mutex_unlock(&x->lock);
 }
 
-bool exchange_add(exchange *x, const char *text, size_t n) {
+static bool add_out(exchange *x, const char *text, size_t n) {
   pthread_mutex_lock(&x->lock);
   bool full = !x->gone && !add_bytes(x, &x->out, OUT_MAX, text, n);
   if (!x->gone && !full) x->last_out = now_s();
@@ -156,7 +259,13 @@ bool exchange_add(exchange *x, const char *text, size_t n) {
   return fine;
 }
 
+bool exchange_add(exchange *x, const char *text, size_t n) {
+  if (x->copy) x->copier->add(x->copier_ctx, x->copy, text, n);
+  return add_out(x, text, n);
+}
+
 void exchange_end(exchange *x) {
+  if (x->copy) x->copier->end(x->copier_ctx, x->copy);
   pthread_mutex_lock(&x->lock);
   x->ended = true;
   wake(x);
@@ -167,9 +276,16 @@ void exchange_end(exchange *x) {
 static void drop_taken(exchange *x) {
   memmove(x->out.at, x->out.at + x->taken, x->out.n - x->taken);
   x->out.n -= x->taken;
-  x->held -= x->taken;
-  x->h->held -= x->taken;
+  account_give(&x->account, x->taken);
   x->taken = 0;
+}
+
+// Ends an answer in its middle.  libmicrohttpd (0.9.75 to 1.0.1) forgets a connection whose reader returns an error:
+// its descriptor stays open until every older connection has ended.  One whose socket fails it closes at once.
+static ssize_t break_off(exchange *x, char *to) {
+  shutdown(x->conn->fd, SHUT_RDWR);
+  *to = '\n';
+  return 1;
 }
 
 // What libmicrohttpd reads a stream from.  Without anything to give the connection sleeps until something is added.
@@ -179,14 +295,14 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t cap) {
   pthread_mutex_lock(&x->lock);
   size_t n = x->out.n - x->taken;
   ssize_t got = 0;
-  if (x->gone) got = MHD_CONTENT_READER_END_WITH_ERROR;
+  if (x->gone) got = break_off(x, to);
   else if (n) {
     got = (ssize_t)(n < cap ? n : cap);
     memcpy(to, x->out.at + x->taken, (size_t)got);
     x->taken += (size_t)got;
     if (2 * x->taken >= x->out.n) drop_taken(x);
   } else if (x->ended) got = MHD_CONTENT_READER_END_OF_STREAM;
-  else if (!sleep_now(x)) got = MHD_CONTENT_READER_END_WITH_ERROR;
+  else if (!sleep_now(x)) got = break_off(x, to);
   watch_until(x->conn->watch, got ? now_s() + x->h->o.write_s : 0);
   pthread_mutex_unlock(&x->lock);
   return got;
@@ -203,12 +319,16 @@ static enum MHD_Result deliver(exchange *x) {
   if (gone) return MHD_NO;
   if (x->streams)
     r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, exchange_hold(x), stream_done);
-  else r = MHD_create_response_from_buffer(x->out.n, x->out.at, MHD_RESPMEM_MUST_COPY);
+  else r = MHD_create_response_from_buffer(x->out.n, x->out.at, MHD_RESPMEM_MUST_FREE);
   if (!r) return MHD_NO;
+  if (!x->streams) x->out = (str){0};  // the response's
   if (x->type) MHD_add_response_header(r, "Content-Type", x->type);
   MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
   MHD_add_response_header(r, "Cache-Control", "no-store");
+  // nginx would keep back what comes until it has a few kB
+  if (x->streams) MHD_add_response_header(r, "X-Accel-Buffering", "no");
   for (int i = 0; i < x->n_extra; i++) MHD_add_response_header(r, x->extra[i].name, x->extra[i].value);
+  if (x->h->quiet && !x->refused) MHD_add_response_header(r, "Connection", "close");
   enum MHD_Result result = MHD_queue_response(x->mhd, (unsigned)x->status, r);
   MHD_destroy_response(r);
   x->sent = true;
@@ -216,9 +336,17 @@ static enum MHD_Result deliver(exchange *x) {
   return result;
 }
 
+// On the thread of the sockets, between two answers. false: it has no room for so little, or is broken.
+static bool write_tls(struct connection *conn, const char *text) {
+  static ssize_t (*record_send)(void *, const void *, size_t);
+  if (!record_send) *(void **)&record_send = dlsym(RTLD_DEFAULT, "gnutls_record_send");
+  return record_send && record_send(conn->tls, text, strlen(text)) == (ssize_t)strlen(text);
+}
+
 // ---- messages that come in ------------------------------------------------------------------------------------------
 
-struct seen { int hosts, lengths, codings; bool chunked, broken; uint64_t length; };
+struct seen { int hosts, lengths, codings, doubled[4]; bool chunked, broken, encoded; uint64_t length; };
+static const char *const once[] = {"Origin", "Content-Type", "Authorization", "X-Api-Key"};
 
 static enum MHD_Result look_at_header(void *cls, enum MHD_ValueKind kind, const char *key, const char *value) {
   static const char token[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -227,6 +355,8 @@ static enum MHD_Result look_at_header(void *cls, enum MHD_ValueKind kind, const 
   if (!*key || key[strspn(key, token)]) s->broken = true;
   for (const char *v = value ? value : ""; *v; v++) if ((unsigned char)*v < 32 && *v != '\t') s->broken = true;
   s->hosts += !strcasecmp(key, "Host");
+  for (size_t i = 0; i < COUNT(once); i++) s->broken |= !strcasecmp(key, once[i]) && s->doubled[i]++;
+  s->encoded |= !strcasecmp(key, "Content-Encoding") && value && strcasecmp(value, "identity");
   if (!strcasecmp(key, "Content-Length")) {
     s->lengths++;
     size_t digits = value ? strspn(value, "0123456789") : 0;
@@ -242,8 +372,16 @@ static enum MHD_Result look_at_header(void *cls, enum MHD_ValueKind kind, const 
 
 static void refuse_exchange(exchange *x, int status, const char *why) {
   x->refused = true;
+  snprintf(x->why, sizeof x->why, "%.*s", (int)strcspn(why, "\n"), why);
   exchange_header(x, "Connection", "close");
   exchange_send(x, status, "text/plain; charset=utf-8", why, strlen(why));
+}
+
+static void refuse_length(exchange *x, uint64_t length) {
+  char why[160];
+  snprintf(why, sizeof why, "the body is too large: it has %llu bytes, and --max-body allows %zu\n",
+           (unsigned long long)length, x->h->o.max_body);
+  refuse_exchange(x, 413, why);
 }
 
 // What nobody may send, whatever it is for.
@@ -253,17 +391,26 @@ static void check_headers(exchange *x, const char *version) {
   if (strcmp(version, "HTTP/1.1") && strcmp(version, "HTTP/1.0"))
     refuse_exchange(x, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here\n");
   else if (s.broken) refuse_exchange(x, 400, "a header is malformed\n");
-  else if (s.hosts != 1) refuse_exchange(x, 400, "one Host header is needed\n");
+  else if (s.hosts > 1 || (!s.hosts && x->v1_1)) refuse_exchange(x, 400, "one Host header is needed\n");
   else if (s.lengths + s.codings > 1) refuse_exchange(x, 400, "the length of the body is given more than once\n");
+  else if (s.codings && !x->v1_1) refuse_exchange(x, 400, "HTTP/1.0 has no transfer codings\n");
   else if (s.codings && !s.chunked) refuse_exchange(x, 501, "of transfer codings only chunked is understood\n");
-  else if (s.length > x->h->o.max_body) refuse_exchange(x, 413, "the body is too large\n");
+  else if (s.encoded) refuse_exchange(x, 415, "the body must have no Content-Encoding\n");
+  else if (strstr(x->path, "%00")) refuse_exchange(x, 400, "the path has a NUL\n");
+  else if (!x->conn->framing.seen)
+    refuse_exchange(x, 500, "messages cannot be checked: this libmicrohttpd does not read with recv() or GnuTLS\n");
+  else if (s.length > x->h->o.max_body) refuse_length(x, s.length);
 }
 
 static enum MHD_Result first_look(http *h, exchange *x, const char *version) {
   watch_lock(h->watch);
   x->conn->x = x;
+  x->half_closed = x->conn->half_closed;         // it may have left before its message was read
+  x->gone = x->conn->gone;
   watch_unlock(h->watch);
+  if (x->gone) return MHD_NO;
   watch_until(x->conn->watch, now_s() + h->o.body_s);
+  x->v1_1 = !strcmp(version, "HTTP/1.1");
   x->last_out = now_s() + BODY_TOTAL_S;            // until an answer begins: when the body has to be here
   check_headers(x, version);
   if (x->refused) return deliver(x);
@@ -276,9 +423,19 @@ static enum MHD_Result more_body(exchange *x, const char *data, size_t *n) {
   double now = now_s();
   watch_until(x->conn->watch, now + x->h->o.body_s < x->last_out || x->swallow ? now + x->h->o.body_s : x->last_out);
   // of chunks the length was not known before
-  if (!x->swallow && !add_bytes(x, &x->body, x->h->o.max_body, data, *n)) return MHD_NO;
+  if (!x->swallow && !add_bytes(x, &x->body, x->h->o.max_body, data, *n)) {
+    snprintf(x->why, sizeof x->why, "the body is too large");
+    return MHD_NO;
+  }
   *n = 0;
   return MHD_YES;
+}
+
+static void set_answering(struct connection *conn, http *h, exchange *x, bool answering) {
+  watch_lock(h->watch);
+  conn->x = x;
+  conn->answering = answering;
+  watch_unlock(h->watch);
 }
 
 static enum MHD_Result on_message(void *cls, struct MHD_Connection *mhd, const char *url, const char *method,
@@ -292,13 +449,21 @@ static enum MHD_Result on_message(void *cls, struct MHD_Connection *mhd, const c
     return first_look(h, x, version);
   }
   if (*n) return more_body(x, data, n);
+  // A connection that sleeps when its last bytes have just been read is read once more when it is woken, and ended if
+  // the client has closed its half. So it is left awake until libmicrohttpd asks again: then it waits for an answer.
+  if (!x->whole) { x->whole = true; return MHD_YES; }
   pthread_mutex_lock(&x->lock);
+  if (x->probes && !x->begun && !x->gone && !write_tls(x->conn, interim)) leave(x);
+  x->probes = false;
   bool answered = x->begun, gone = x->gone, wait = !answered && !gone;
   if (wait && !sleep_now(x)) gone = true;
   pthread_mutex_unlock(&x->lock);
   if (gone || x->sent) return MHD_NO;
   if (answered) return deliver(x);
+  if (x->given) return MHD_YES;
+  x->given = true;
   watch_until(x->conn->watch, 0);
+  set_answering(x->conn, h, x, true);
   h->o.ready(h->o.ctx, exchange_hold(x));
   return MHD_YES;
 }
@@ -308,18 +473,77 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **state, en
   http *h = cls;
   exchange *x = *state;
   if (!x) return;
-  watch_lock(h->watch);
-  x->conn->x = NULL;
-  watch_unlock(h->watch);
+  set_answering(x->conn, h, NULL, false);
   pthread_mutex_lock(&x->lock);
   x->mhd = NULL;
   bool whole = code == MHD_REQUEST_TERMINATED_COMPLETED_OK && x->ended;
+  x->over = now_s();
   pthread_mutex_unlock(&x->lock);
   watch_until(x->conn->watch, now_s() + h->o.idle_s);
   if (!whole) depart(x);
   *state = NULL;
   __atomic_sub_fetch(&h->n_exchanges, 1, __ATOMIC_RELAXED);
+  exchange_worked(x);
   exchange_drop(x);
+}
+
+// ---- bytes that come in ---------------------------------------------------------------------------------------------
+
+static _Thread_local http *reading;    // set on the thread of the sockets alone
+
+// The answer to bytes that are no message: as libmicrohttpd has not begun one, it can be written past it.
+static void refuse_bytes(http *h, struct connection *conn, const char *why) {
+  exchange *x = conn->x;
+  char text[512];
+  if (x && x->begun) return;
+  int n = snprintf(text, sizeof text,
+                   "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %zu\r\n"
+                   "Connection: close\r\n\r\n%s\n",
+                   strlen(why) + 1, why);
+  if (conn->tls) write_tls(conn, text);
+  else send(conn->fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (x) {
+    snprintf(x->why, sizeof x->why, "%s", why);
+    x->status = MHD_HTTP_BAD_REQUEST;
+    x->sent = true;
+  } else {
+    h->o.malformed(h->o.ctx, why);
+  }
+}
+
+static struct connection *connection_of(int fd) {
+  return reading && fd >= 0 && (size_t)fd < reading->by_fd.n ? reading->by_fd.at[fd] : NULL;
+}
+
+// false: they are refused.
+static bool check_bytes(struct connection *conn, const char *bytes, ssize_t n) {
+  const char *why = framing_add(&conn->framing, bytes, (size_t)n);
+  if (why) refuse_bytes(reading, conn, why);
+  return !why;
+}
+
+// libmicrohttpd has no place to look at bytes before it reads them as a message. It reads with recv(), or with
+// gnutls_record_recv() where there is TLS. Both are looked up in the program first: these are found, by it and by
+// whatever else calls them. first_look refuses everything if they are not.
+ssize_t recv(int fd, void *to, size_t n, int flags) {
+  ssize_t got = recvfrom(fd, to, n, flags, NULL, NULL);
+  struct connection *conn = got > 0 ? connection_of(fd) : NULL;
+  if (!conn || conn->tls || check_bytes(conn, to, got)) return got;
+  errno = ECONNRESET;
+  return -1;
+}
+
+ssize_t gnutls_record_recv(void *session, void *to, size_t n);
+ssize_t gnutls_record_recv(void *session, void *to, size_t n) {
+  enum { PULL_ERROR = -54 };           // GNUTLS_E_PULL_ERROR
+  static ssize_t (*next)(void *, void *, size_t);
+  static int (*fd_of)(void *);
+  if (!next) *(void **)&next = dlsym(RTLD_NEXT, "gnutls_record_recv");
+  if (!fd_of) *(void **)&fd_of = dlsym(RTLD_DEFAULT, "gnutls_transport_get_int");
+  if (!next || !fd_of) return PULL_ERROR;
+  ssize_t got = next(session, to, n);
+  struct connection *conn = got > 0 ? connection_of(fd_of(session)) : NULL;
+  return !conn || conn->tls != session || check_bytes(conn, to, got) ? got : PULL_ERROR;
 }
 
 // ---- connections ----------------------------------------------------------------------------------------------------
@@ -330,6 +554,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
   if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
     struct connection *conn = *context;
     if (!conn) return;
+    h->by_fd.at[conn->fd] = NULL;
     watch_remove(h->watch, conn->watch);
     free(conn);
     __atomic_sub_fetch(&h->n_connections, 1, __ATOMIC_RELAXED);
@@ -339,20 +564,27 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
   if (!info) return;
   struct connection *conn = xcalloc(1, sizeof *conn);
   conn->fd = info->connect_fd;
+  info = h->o.tls_key ? MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) : NULL;
+  conn->tls = info ? info->tls_session : NULL;
   conn->watch = watch_add(h->watch, conn->fd, conn, now_s() + h->o.header_s);
   *context = conn;
+  reading = h;
+  while (h->by_fd.n <= (size_t)conn->fd) vec_push(&h->by_fd, NULL);
+  h->by_fd.at[conn->fd] = conn;
   __atomic_add_fetch(&h->n_connections, 1, __ATOMIC_RELAXED);
 }
 
-static void *on_left(void *ctx, void *about) {
+static void *on_left(void *ctx, void *about, bool gone) {
   (void)ctx;
   struct connection *conn = about;
+  conn->half_closed = true;
+  conn->gone |= gone;
   return conn->x ? exchange_hold(conn->x) : NULL;
 }
 
-static void after_left(void *ctx, void *what) {
+static void after_left(void *ctx, void *what, bool gone) {
   (void)ctx;
-  depart(what);
+  (gone ? depart : close_half)(what);
   exchange_drop(what);
 }
 
@@ -360,6 +592,20 @@ typedef VEC(exchange *) exchanges;
 static void gather_exchange(void *ctx, void *about) {
   struct connection *conn = about;
   if (conn->x) vec_push((exchanges *)ctx, exchange_hold(conn->x));
+}
+
+// What %00 stands for would end the path: it stays, and is refused. Other controls stay as they are written.
+static size_t unescape_path(void *cls, struct MHD_Connection *mhd, char *text) {
+  (void)cls; (void)mhd;
+  char *to = text;
+  for (const char *p = text; *p; p++) {
+    int high = *p == '%' ? hex_value(p[1]) : -1, low = high >= 0 ? hex_value(p[2]) : -1;
+    if (low < 0 || high < 2 || (high == 7 && low == 15)) { *to++ = *p; continue; }
+    *to++ = (char)(16 * high + low);
+    p += 2;
+  }
+  *to = 0;
+  return (size_t)(to - text);
 }
 
 static void each_exchange(http *h, void (*fn)(exchange *)) {
@@ -375,11 +621,30 @@ static void each_exchange(http *h, void (*fn)(exchange *)) {
 static void ping(exchange *x) {
   pthread_mutex_lock(&x->lock);
   bool due = x->begun && !x->ended && x->ping && !x->out.n && now_s() - x->last_out > PING_S;
+  if (!x->begun && now_s() - x->last_probe > PING_S) check_half_closed(x);
   pthread_mutex_unlock(&x->lock);
-  if (due) exchange_add(x, x->ping, strlen(x->ping));
+  if (due) add_out(x, x->ping, strlen(x->ping));
 }
 
-static void on_tick(void *ctx) { each_exchange(ctx, ping); }
+// A client sends no more, what it has sent is read, and there is no message to be answered.  libmicrohttpd does not see
+// the end of a connection that came together with its last bytes (it reads until there is less than it asked for, and
+// the kernel tells of the end once).  The second tick: what it has just read may make a message whole.
+static void close_late(void *ctx, void *about) {
+  (void)ctx;
+  struct connection *conn = about;
+  char next;
+  bool late = conn->half_closed && !conn->answering && !recv(conn->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (late && conn->late) shutdown(conn->fd, SHUT_RDWR);
+  conn->late = late;
+}
+
+static void on_tick(void *ctx) {
+  http *h = ctx;
+  watch_each(h->watch, close_late, h);
+  each_exchange(h, ping);
+}
+
+void http_trim(http *h) { if (h->trim && !--h->trim) memory_trim(); }
 
 int http_busy(http *h) { return __atomic_load_n(&h->n_exchanges, __ATOMIC_RELAXED); }
 int http_connections(http *h) { return __atomic_load_n(&h->n_connections, __ATOMIC_RELAXED); }
@@ -396,15 +661,32 @@ int http_start(const struct http_options *o, http **out, error *err) {
   h->quiet_fd = -1;
   struct watch_calls calls = {on_left, after_left, on_tick, h};
   if (watch_start(&calls, &h->watch, err)) { free(h); return -1; }
-  h->daemon = MHD_start_daemon(
-    MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_message, h,
-    MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_LISTEN_SOCKET, o->listen_fd, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-    MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
-    MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_END);
+  bool tls = o->tls_key != NULL, has_tls = MHD_is_feature_supported(MHD_FEATURE_TLS) == MHD_YES;
+  const struct MHD_OptionItem keys[] = {{MHD_OPTION_HTTPS_MEM_KEY, 0, o->tls_key},
+                                        {MHD_OPTION_HTTPS_MEM_CERT, 0, o->tls_certificate},
+                                        {MHD_OPTION_END, 0, NULL}};
+  if (!tls || has_tls)
+    h->daemon = MHD_start_daemon(
+      MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0), 0, NULL,
+      NULL, on_message, h, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_LISTEN_SOCKET, o->listen_fd,
+      MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->max_connections,
+      MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, unescape_path, NULL,
+      MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_ARRAY,
+      tls ? keys : keys + 2, MHD_OPTION_END);
   if (h->daemon) { *out = h; return 0; }
   watch_stop(h->watch);
   free(h);
-  return error_set(err, "the HTTP server does not start: %s", strerror(errno));
+  return tls && !has_tls ? error_set(err, "this libmicrohttpd is built without TLS")
+         : tls ? error_set(err, "TLS does not start: a private key and its certificate are needed, both in PEM")
+               : error_set(err, "the HTTP server does not start: %s", strerror(errno));
+}
+
+// Connections that the system has made and libmicrohttpd has not taken yet: closing the socket would cut them off.
+static void take_rest(http *h, int fd) {
+  struct sockaddr_storage a;
+  socklen_t n = sizeof a;
+  for (int conn; (conn = accept4(fd, (struct sockaddr *)&a, &n, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0; n = sizeof a)
+    MHD_add_connection(h->daemon, conn, (struct sockaddr *)&a, n);
 }
 
 // The listening socket is closed here, so that clients are refused. libmicrohttpd's own thread may still be about to
@@ -413,6 +695,8 @@ int http_start(const struct http_options *o, http **out, error *err) {
 void http_quiet(http *h) {
   MHD_socket fd = MHD_quiesce_daemon(h->daemon);
   if (fd == MHD_INVALID_SOCKET) return;
+  h->quiet = true;
+  if (!h->o.given) take_rest(h, fd);
   int nothing = eventfd(0, EFD_CLOEXEC);
   if (nothing >= 0 && dup3(nothing, fd, O_CLOEXEC) == fd) h->quiet_fd = fd;
   else close(fd);
@@ -429,4 +713,7 @@ void http_stop(http *h) {
   watch_stop(h->watch);
 }
 
-void http_free(http *h) { free(h); }
+void http_free(http *h) {
+  if (h) vec_free(&h->by_fd);
+  free(h);
+}

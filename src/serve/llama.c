@@ -1,5 +1,6 @@
 // llama.cpp's endpoints, with its names of fields and figures.
 #include "serve/call.h"
+#include "serve/caps.h"
 #include "serve/families.h"
 #include "serve/shapes.h"
 #include "serve/vector.h"
@@ -11,6 +12,8 @@ static const char *llama_error_type(const fault *f) {
   case 401: return "authentication_error";
   case 403: return "permission_error";
   case 404: case 405: return "not_found_error";
+  case 429: return "rate_limit_error";
+  case 501: return "not_supported_error";
   case 503: return "unavailable_error";
   default: return f->n_ctx ? "exceed_context_size_error" : f->status < 500 ? "invalid_request_error" : "server_error";
   }
@@ -35,82 +38,144 @@ const struct family llama_family = {
 
 // ---- the model and the server ---------------------------------------------------------------------------------------
 
-static json_t *file_text(const weft_file *f, const char *key) {
-  size_t i;
-  weft_value v;
-  if (weft_file_find(f, key, &i) || weft_file_value(f, i, &v) || v.type != WEFT_STRING) return json_null();
-  return json_of_text(v.text, v.n);
+json_t *template_text(const weft_template *t) {
+  size_t n;
+  if (!t) return NULL;
+  const char *text = weft_template_text(t, &n);
+  return json_of_text(text, n);
 }
 
 static json_t *token_text(const served *m, int32_t id) { return id < 0 ? json_string("") : piece_text(m, id); }
 
+// The fields of sampling as they are in force.
 static json_t *settings(const struct params *p) {
-  const weft_sampling *s = &p->sampling;
-  return json_pack("{sI si sf sf sf sf sf sf sf sf sf sf si sf sI}", "n_predict", (json_int_t)p->max_tokens, "top_k",
-                   (int)s->top_k, "top_p", s->top_p, "min_p", s->min_p, "typical_p", s->typical_p, "temperature",
-                   s->temp, "repeat_penalty", s->repeat_penalty, "presence_penalty", s->presence_penalty,
-                   "frequency_penalty", s->frequency_penalty, "dry_multiplier", s->dry_multiplier, "xtc_probability",
-                   s->xtc_probability, "xtc_threshold", s->xtc_threshold, "mirostat", s->mirostat, "top_n_sigma",
-                   s->top_n_sigma, "seed", (json_int_t)s->seed);
+  json_t *o = fields_values(sampling_fields, p);
+  json_object_set_new(o, "n_predict", json_integer((json_int_t)p->max_tokens));
+  json_object_set_new(o, "seed", json_integer((json_int_t)p->sampling.seed));
+  json_object_set_new(o, "stop", json_is_string(p->stop) ? json_pack("[O]", p->stop)
+                                 : p->stop               ? json_incref(p->stop)
+                                                         : json_array());
+  if (p->logit_bias) json_object_set(o, "logit_bias", p->logit_bias);
+  json_object_set_new(o, "samplers", p->samplers ? json_incref(p->samplers)
+                                     : json_pack("[sssssssss]", "penalties", "dry", "top_n_sigma", "top_k", "typ_p",
+                                                 "top_p", "min_p", "xtc", "temperature"));
+  json_object_set_new(o, "grammar", p->grammar           ? json_incref(p->grammar)
+                                    : p->default_grammar ? json_incref(p->default_grammar)
+                                                         : json_string(""));
+  return o;
 }
 
-// Of a server with several models, none of which was named.
+// Of a server with a folder of models, none of which was named: that is no reason to load one.
 static json_t *props_of_all(const server *s) {
-  struct params p = params_default();
+  struct params p = params_default(s);
   return json_pack("{ss s{si so} si ss ss ss}", "role", "router", "default_generation_settings", "n_ctx",
                    s->o->model.context, "params", settings(&p), "total_slots", s->o->parallel, "model_alias", "weft",
                    "model_path", "none", "build_info", "b-weft-" WEFT_VERSION_STRING);
 }
 
-void llama_props(server *s, exchange *x) {
-  fault none = {0};
-  if (!asked_of(x)->model && !shelf_find(s->shelf, NULL, &none)) { answer_json(x, 200, props_of_all(s)); return; }
-  if (!model_for(s, x)) return;
-  const served *at = asked_of(x)->m;
-  weft_model *m = at->model;
-  const weft_vocab *v = weft_model_vocab(m);
-  struct params p = params_default();
-  answer_json(x, 200,
-              json_pack("{s{si so} si ss ss so so so ss s{sb sb}}", "default_generation_settings", "n_ctx",
-                        weft_model_context(m), "params", settings(&p), "total_slots", s->o->parallel, "model_alias",
-                        at->name, "model_path", at->name, "chat_template",
-                        file_text(weft_model_file(m), "tokenizer.chat_template"), "bos_token",
-                        token_text(at, weft_bos(v)), "eos_token", token_text(at, weft_eos(v)), "build_info",
-                        "b-weft-" WEFT_VERSION_STRING, "modalities", "vision", 0, "audio", 0));
+static json_t *template_caps(const served *m) {
+  struct caps c = caps_of(weft_model_file(m->model), m->tmpl);
+  if (m->tool_tmpl) c.tools = true;
+  return json_pack("{sb sb sb sb}", "supports_tools", c.tools, "supports_tool_calls", c.tools, "supports_thinking",
+                   c.thinks, "supports_infill", c.inserts);
 }
 
-void llama_slots(server *s, exchange *x) {
-  struct sched_counts c;
-  const served *m = asked_of(x)->m;
-  sched_counts(m->sched, &c);
-  json_t *all = json_array();
-  for (int i = 0; i < s->o->parallel; i++)
-    json_array_append_new(all,
-                          json_pack("{si si sb si si}", "id", i, "n_ctx", weft_model_context(m->model), "is_processing",
-                                    i < c.n_live, "n_past", i < c.n_live ? c.past[i] : 0, "n_waiting", c.waiting));
-  answer_json(x, 200, all);
+static json_t *modalities_json(const served *m) {
+  return json_pack("{sb sb}", "vision", !!(m->media_kinds & WEFT_PICTURE), "audio", !!(m->media_kinds & WEFT_SOUND));
 }
+
+static json_t *props_of_model(const server *s, const served *at) {
+  weft_model *m = at->model;
+  const weft_vocab *v = weft_model_vocab(m);
+  struct params p = params_default(s);
+  json_t *o =
+    json_pack("{s{si so} si ss ss so* so* so so so ss so sb sb sb sb sb}", "default_generation_settings", "n_ctx",
+              weft_model_context(m), "params", settings(&p), "total_slots", s->o->parallel, "model_alias", at->name,
+              "model_path", at->name, "chat_template", template_text(at->tmpl), "chat_template_tool_use",
+              template_text(at->tool_tmpl), "chat_template_caps", template_caps(at), "bos_token",
+              token_text(at, weft_bos(v)), "eos_token", token_text(at, weft_eos(v)), "build_info",
+              "b-weft-" WEFT_VERSION_STRING, "modalities", modalities_json(at), "is_sleeping", 0, "endpoint_slots",
+              !s->o->slots_hidden, "endpoint_props", 0, "endpoint_metrics", 1, "webui", !s->o->no_page);
+  if (!at->tmpl) json_object_set_new(o, "chat_template", json_null());
+  return o;
+}
+
+bool llama_sleeps(server *s, const char *name) {
+  fault none = {0};
+  const served *m = shelf_find(s->shelf, name, &none);
+  return m && (shelf_untouched(s->shelf, m) || shelf_sleeps(s->shelf, m));
+}
+
+// A model that nobody uses has gone from memory (--sleep-idle-seconds): asking for its properties does not bring it
+// back, unless it is named (?model=) on a server that makes room for several.
+static json_t *props_asleep(const server *s, const served *m) {
+  struct params p = params_default(s);
+  return json_pack("{s{sI so} si ss ss ss so sb}", "default_generation_settings", "n_ctx",
+                   (json_int_t)(s->o->model.context ? s->o->model.context : m->n_trained), "params", settings(&p),
+                   "total_slots", s->o->parallel, "model_alias", m->name, "model_path", m->name, "build_info",
+                   "b-weft-" WEFT_VERSION_STRING, "modalities", modalities_json(m), "is_sleeping", 1);
+}
+
+void llama_props(server *s, exchange *x) {
+  fault none = {0};
+  const char *name = asked_of(x)->model;
+  const served *usual = shelf_find(s->shelf, NULL, &none);
+  if (!name && (!usual || shelf_untouched(s->shelf, usual))) { answer_json(x, 200, props_of_all(s)); return; }
+  if (usual && (!name || shelf_find(s->shelf, name, &none) == usual) && shelf_sleeps(s->shelf, usual)) {
+    answer_json(x, 200, props_asleep(s, usual));
+    return;
+  }
+  if (model_for(s, x)) answer_json(x, 200, props_of_model(s, asked_of(x)->m));
+}
+
+// ---- into memory and out of it --------------------------------------------------------------------------------------
+
+#define P struct params
+static const struct field model_table[] = {FN(P, model, "model", F_TEXT, NULL, "the name of the model")};
+static const struct fields model_fields = FIELDS(model_table);
+const struct fields *const llama_model_fields[] = {&model_fields, NULL};
+
+static bool has_model_name(server *s, exchange *x) {
+  fault f = {0};
+  struct params p = {0};
+  if (!fields_read(asked_of(x)->body, "", model_fields, &p, &f) && !p.model)
+    fault_set(&f, 400, "model", "'model' is missing");
+  if (f.status) answer_fault(s, x, &f);
+  return !f.status && !refuse_misfit(x);
+}
+
+void llama_load(server *s, exchange *x) {
+  if (!has_model_name(s, x)) return;
+  asked_of(x)->load = true;
+  if (model_for(s, x)) answer_json(x, 200, json_pack("{sb}", "success", 1));
+}
+
+void llama_unload(server *s, exchange *x) {
+  fault f = {0};
+  if (!has_model_name(s, x)) return;
+  if (shelf_unload(s->shelf, asked_of(x)->model, &f)) answer_fault(s, x, &f);
+  else answer_json(x, 200, json_pack("{sb}", "success", 1));
+}
+
+// Of requests of other families, too.
+static const struct field own_table[] = {
+  FI(P, slot, "id_slot", -1, INT32_MAX, "the slot that its sequence gets, for /slots/N?action=save; -1: any"),
+  FB(P, post_sampling, "post_sampling_probs", "log-probabilities become probabilities, those that tokens are drawn by"),
+};
+const struct fields llama_own_fields = FIELDS(own_table);
 
 // ---- tokens ---------------------------------------------------------------------------------------------------------
 
-#define P struct params
 static const struct field tokenize_table[] = {
   FJ(P, input, "content", F_TEXT, "the text"),
+  FJ(P, input, "prompt", F_TEXT, "the same as vLLM has it: BOS in front unless add_special_tokens is false"),
+  FB(P, add_special, "add_special_tokens", "the same as add_special"),
   FB(P, add_special, "add_special", "BOS in front, where the model wants one"),
   FB(P, raw, "parse_special", "texts of control tokens become those tokens (default true)"),
   FB(P, with_pieces, "with_pieces", "the text of each token as well"),
 };
 static const struct fields tokenize_fields = FIELDS(tokenize_table);
-const struct fields *const llama_tokenize_fields[] = {&tokenize_fields, NULL};
-
-// A small request: its body, its fields, and an answer or a fault.
-static void small(server *s, exchange *x, struct fields fields, struct params *p,
-                  json_t *(*answer)(const served *, struct params *, fault *)) {
-  fault f = {0};
-  json_t *made = fields_read(asked_of(x)->body, "", fields, p, &f) ? NULL : answer(asked_of(x)->m, p, &f);
-  if (made) answer_json(x, 200, made);
-  else answer_fault(s, x, &f);
-}
+const struct fields *const llama_tokenize_fields[] = {&tokenize_fields, &name_fields, NULL};
 
 static json_t *piece_object(const served *m, int32_t id) {
   size_t n;
@@ -124,33 +189,66 @@ static json_t *piece_object(const served *m, int32_t id) {
   return json_pack("{si so}", "id", (int)id, "piece", piece);
 }
 
-static json_t *tokenized(const served *m, struct params *p, fault *f) {
+static void write_piece_object(const served *m, int32_t id, str *out) {
+  json_t *o = piece_object(m, id);
+  char *text = json_dumps(o, JSON_COMPACT);
+  str_add(out, text);
+  free(text);
+  json_decref(o);
+}
+
+// As text at once: there may be millions.
+static int write_token_list(exchange *x, const struct params *p, const int32_t *ids, size_t n, str *out, fault *f) {
+  enum { LOOK = 1 << 14 };
+  error err = {0};
+  str_add(out, "{\"tokens\":[");
+  for (size_t i = 0, taken = 0; i < n; i++) {
+    if (i) str_addc(out, ',');
+    if (p->with_pieces) write_piece_object(asked_of(x)->m, ids[i], out);
+    else str_addf(out, "%d", ids[i]);
+    if (i % LOOK && i + 1 < n) continue;
+    if (fault_take(f, &x->account, "content", "the text of its tokens", out->cap - taken)) return -1;
+    if (account_check(&err)) return fault_set(f, 400, "content", "%s", err.text);
+    taken = out->cap;
+  }
+  str_add(out, "]");
+  return 0;
+}
+
+static int tokenize_content(exchange *x, const struct params *p, str *out, fault *f) {
   weft_error err;
   int32_t *ids;
   size_t n;
   const char *text = p->input ? json_string_value(p->input) : "";
+  bool of_vllm = json_object_get(asked_of(x)->body, "prompt");
   unsigned flags = (p->add_special ? WEFT_ADD_SPECIAL : 0u) | (p->raw ? WEFT_PARSE_SPECIAL : 0u);
-  if (weft_tokenize(weft_model_vocab(m->model), text, p->input ? json_string_length(p->input) : 0, flags, &ids, &n,
-                    &err)) {
-    fault_set(f, 400, "content", "%s", err.text);
-    return NULL;
-  }
-  json_t *all = json_array();
-  for (size_t i = 0; i < n; i++)
-    json_array_append_new(all, p->with_pieces ? piece_object(m, ids[i]) : json_integer(ids[i]));
+  if (weft_tokenize(weft_model_vocab(asked_of(x)->m->model), text, p->input ? json_string_length(p->input) : 0, flags,
+                    &ids, &n, &err))
+    return fault_set(f, 400, "content", "%s", err.text);
+  int status = fault_take(f, &x->account, "content", "its tokens", n * sizeof *ids);
+  if (!status) status = write_token_list(x, p, ids, n, out, f);
+  if (!status && of_vllm)
+    str_addf(out, ",\"count\":%zu,\"max_model_len\":%lld", n,
+             (long long)weft_model_context(asked_of(x)->m->model));
+  str_addc(out, '}');
   weft_free(ids);
-  return json_pack("{so}", "tokens", all);
+  return status;
 }
 
 void llama_tokenize(server *s, exchange *x) {
-  struct params p = {.raw = true};
-  small(s, x, tokenize_fields, &p, tokenized);
+  struct params p = {.raw = true, .add_special = json_object_get(asked_of(x)->body, "prompt")};
+  fault f = {0};
+  str text = {0};
+  if (fields_read(asked_of(x)->body, "", tokenize_fields, &p, &f) || tokenize_content(x, &p, &text, &f))
+    answer_fault(s, x, &f);
+  else answer_json_str(x, 200, &text);
+  str_free(&text);
 }
 
 static const struct field detokenize_table[] = {
   FS(P, tokens, "tokens", F_ARRAY, "{'type':'array','items':{'type':'integer','minimum':0}}", "token ids")};
 static const struct fields detokenize_fields = FIELDS(detokenize_table);
-const struct fields *const llama_detokenize_fields[] = {&detokenize_fields, NULL};
+const struct fields *const llama_detokenize_fields[] = {&detokenize_fields, &name_fields, NULL};
 
 static json_t *detokenized(const served *m, struct params *p, fault *f) {
   const weft_vocab *v = weft_model_vocab(m->model);
@@ -174,23 +272,35 @@ static json_t *detokenized(const served *m, struct params *p, fault *f) {
 
 void llama_detokenize(server *s, exchange *x) {
   struct params p = {0};
-  small(s, x, detokenize_fields, &p, detokenized);
+  fault f = {0};
+  bool read = !fields_read(asked_of(x)->body, "", detokenize_fields, &p, &f);
+  json_t *made = read ? detokenized(asked_of(x)->m, &p, &f) : NULL;
+  if (made) answer_json(x, 200, made);
+  else answer_fault(s, x, &f);
 }
 
 static const struct field template_table[] = {
   FN(P, messages, "messages", F_ARRAY, SHAPE_MESSAGES, "the conversation"),
   FS(P, tools, "tools", F_ARRAY, SHAPE_TOOLS, "functions that the model may call"),
   FJ(P, variables, "chat_template_kwargs", F_OBJECT, "further variables of the chat template"),
+  FJ(P, effort, "reasoning_effort", F_TEXT, "the template's variable of this name; none: no reasoning"),
+  FJ(P, documents, "documents", F_ARRAY, "the template's variable of this name"),
 };
 static const struct fields template_fields = FIELDS(template_table);
-const struct fields *const llama_template_fields[] = {&template_fields, NULL};
+const struct fields *const llama_template_fields[] = {&template_fields,
+                                                      &sampling_fields,
+                                                      &foreign_chat_fields,
+                                                      &llama_own_fields,
+                                                      &foreign_llama_fields,
+                                                      &common_fields,
+                                                      NULL};
 
 static const struct speaker no_speaker = {0};
 
 void llama_template(server *s, exchange *x) {
-  call *c = call_new(s, x, &no_speaker, template_fields);
+  call *c = call_new(s, x, &no_speaker);
   if (!c) return;
-  if (call_add_chat(c, c->p.messages, c->p.tools, c->p.variables)) { call_refuse(c); return; }
+  if (call_add_chat(c, c->p.messages, c->p.tools) || call_check(c)) { call_refuse(c); return; }
   const char *text = c->requests.at[0]->prompt_text;
   call_answer(c, json_pack("{so}", "prompt", json_of_text(text, strlen(text))));
 }
@@ -200,6 +310,7 @@ void llama_template(server *s, exchange *x) {
 #define COMPLETION \
   FI(P, max_tokens, "n_predict", -1, INT32_MAX, "tokens of the answer at most; -1: until the context is full"), \
   FI(P, max_tokens, "max_tokens", -1, INT32_MAX, "the same"), \
+  FI(P, n, "n_cmpl", 1, 128, "how many answers"), FI(P, n, "n", 1, 128, "the same"), \
   FI(P, n_top, "n_probs", 0, 1000, "log-probabilities of so many likeliest tokens at each place"), \
   FB(P, return_tokens, "return_tokens", "the ids of the answer")
 static const struct field completion_table[] = {
@@ -207,7 +318,8 @@ static const struct field completion_table[] = {
   COMPLETION,
 };
 static const struct fields completion_fields = FIELDS(completion_table);
-const struct fields *const llama_completion_fields[] = {&completion_fields, &sampling_fields, NULL};
+const struct fields *const llama_completion_fields[] = {
+  &completion_fields, &sampling_fields, &llama_own_fields, &foreign_llama_fields, &common_fields, NULL};
 
 static const char *stop_type(enum finish f) {
   static const char *const names[] = {"eos", "word", "limit", "eos", "limit", "none"};
@@ -221,11 +333,10 @@ static json_t *ids_array(const token_ids *ids) {
 }
 
 static json_t *probabilities(const call *c, int i, bool last) {
-  const json_t *scores = c->choices[i].scores;
-  size_t n = json_array_size(scores);
+  const scores *of = &c->choices[i].scores;
   json_t *all = json_array();
-  for (size_t k = last && n ? n - 1 : 0; k < n; k++)
-    json_array_append_new(all, chat_logprob(c->m, json_array_get(scores, k)));
+  for (size_t k = last && of->n ? of->n - 1 : 0; k < of->n; k++)
+    json_array_append_new(all, chat_logprob(c, &of->at[k]));
   return all;
 }
 
@@ -233,14 +344,15 @@ static json_t *probabilities(const call *c, int i, bool last) {
 static json_t *final_object(const call *c, int i, bool whole) {
   const struct choice *h = &c->choices[i];
   const request *r = c->requests.at[i / (int)c->p.n];
-  json_t *o = json_pack("{si so so si sb ss sI sI so sb sb ss ss sI so}", "index", i, "content",
-                        whole ? json_of_text(str_c(&h->content), h->content.n) : json_string(""), "tokens",
-                        whole && c->p.return_tokens ? ids_array(&h->ids) : json_array(), "id_slot", 0, "stop", 1,
-                        "model", c->m->name, "tokens_predicted", (json_int_t)h->timing.n_drawn, "tokens_evaluated",
-                        (json_int_t)r->prompt.n, "generation_settings", settings(&c->p), "truncated", 0, "has_new_line",
-                        h->content.n && memchr(h->content.at, '\n', h->content.n) != NULL, "stop_type",
-                        stop_type(h->finish), "stopping_word", h->word ? h->word : "", "tokens_cached",
-                        (json_int_t)(h->timing.n_cached), "timings", timings_object(&h->timing));
+  json_t *o =
+    json_pack("{si so so si sb ss sI sI so sb sb ss ss sI so}", "index", i, "content",
+              whole ? json_of_text(str_c(&h->content), h->content.n) : json_string(""), "tokens",
+              whole && c->p.return_tokens ? ids_array(&h->ids) : json_array(), "id_slot", h->timing.slot, "stop", 1,
+              "model", c->m->name, "tokens_predicted", (json_int_t)h->timing.n_drawn, "tokens_evaluated",
+              (json_int_t)r->prompt.n, "generation_settings", settings(&c->p), "truncated", 0, "has_new_line",
+              h->content.n && memchr(h->content.at, '\n', h->content.n) != NULL, "stop_type", stop_type(h->finish),
+              "stopping_word", h->word ? h->word : "", "tokens_cached", (json_int_t)(h->timing.n_cached), "timings",
+              timings_object(&h->timing));
   if (whole && c->p.logprobs) json_object_set_new(o, "completion_probabilities", probabilities(c, i, false));
   return o;
 }
@@ -252,8 +364,8 @@ static void llama_completion_event(call *c, const event *e, int i) {
   if (e->kind == EVENT_END) o = final_object(c, i, false);
   else if (e->kind == EVENT_TOKEN || (e->kind == EVENT_PROMPT && c->p.progress)) {
     o = json_pack("{si so so sb si sI sI}", "index", i, "content", json_of_text(str_c(&text), text.n), "tokens",
-                  json_array(), "stop", 0, "id_slot", 0, "tokens_predicted", (json_int_t)c->choices[i].ids.n,
-                  "tokens_evaluated", (json_int_t)e->request->prompt.n);
+                  json_array(), "stop", 0, "id_slot", e->timing.slot, "tokens_predicted",
+                  (json_int_t)c->choices[i].ids.n, "tokens_evaluated", (json_int_t)e->request->prompt.n);
     if (e->id >= 0) json_array_append_new(json_object_get(o, "tokens"), json_integer(e->id));
     if (e->scored) json_object_set_new(o, "completion_probabilities", probabilities(c, i, true));
     if (e->kind == EVENT_PROMPT)
@@ -271,17 +383,15 @@ static void llama_completion_finish(call *c) {
   call_send(c, 200, all);
 }
 
-static void llama_stream_failed(call *c, const char *text) {
-  fault f = {0};
-  fault_set(&f, 500, NULL, "%s", text);
-  call_line(c, "data: ", llama_error(&f), "\n\n");
+static void llama_stream_failed(call *c, const fault *why) {
+  call_line(c, "data: ", llama_error(why), "\n\n");
 }
 
 static const struct speaker completion_speaker = {
   "text/event-stream", ": ping\n", NULL, llama_completion_event, llama_completion_finish, llama_stream_failed};
 
 void llama_completion(server *s, exchange *x) {
-  call *c = call_new(s, x, &completion_speaker, completion_fields);
+  call *c = call_new(s, x, &completion_speaker);
   if (!c) return;
   c->p.logprobs = c->p.n_top > 0;
   if (call_add_prompts(c, c->p.prompt, "prompt")) call_refuse(c);
@@ -298,15 +408,8 @@ static const struct field infill_table[] = {
   COMPLETION,
 };
 static const struct fields infill_fields = FIELDS(infill_table);
-const struct fields *const llama_infill_fields[] = {&infill_fields, &sampling_fields, NULL};
-
-// A token that the file names under one of two keys; -1: none.
-static int64_t file_token(const weft_file *f, const char *key, const char *old_key) {
-  size_t i;
-  weft_value v;
-  if ((weft_file_find(f, key, &i) && weft_file_find(f, old_key, &i)) || weft_file_value(f, i, &v)) return -1;
-  return v.type == WEFT_UINT32 ? (int64_t)v.u : v.type == WEFT_INT32 ? v.i : -1;
-}
+const struct fields *const llama_infill_fields[] = {
+  &infill_fields, &sampling_fields, &llama_own_fields, &foreign_llama_fields, &common_fields, NULL};
 
 static void append_id(json_t *all, int64_t id) { json_array_append_new(all, json_integer(id)); }
 static void append_text(json_t *all, json_t *text) {
@@ -345,10 +448,11 @@ static int add_infill(call *c) {
   if (n) append_id(all, ids[0]);
   weft_free(ids);
   int status = add_extra(c, all, file_token(f, "tokenizer.ggml.fim_sep_token_id", "tokenizer.ggml.fim_sep_token_id"));
-  append_id(all, before);
-  append_text(all, c->p.input);
-  append_id(all, after);
-  append_text(all, c->p.suffix);
+  bool suffix_first = c->s->o->suffix_first;
+  append_id(all, suffix_first ? after : before);
+  append_text(all, suffix_first ? c->p.suffix : c->p.input);
+  append_id(all, suffix_first ? before : after);
+  append_text(all, suffix_first ? c->p.input : c->p.suffix);
   append_id(all, middle);
   append_text(all, c->p.prompt);
   if (!status) status = call_add_prompt(c, all, false, "input_prefix");
@@ -357,7 +461,7 @@ static int add_infill(call *c) {
 }
 
 void llama_infill(server *s, exchange *x) {
-  call *c = call_new(s, x, &completion_speaker, infill_fields);
+  call *c = call_new(s, x, &completion_speaker);
   if (!c) return;
   c->p.logprobs = c->p.n_top > 0;
   if (add_infill(c)) call_refuse(c);
@@ -373,7 +477,7 @@ static const struct field embedding_table[] = {
      "-1: no; 0: the largest element becomes 32760; 2: the length becomes 1 (default); others: that norm does"),
 };
 static const struct fields embedding_fields = FIELDS(embedding_table);
-const struct fields *const llama_embedding_fields[] = {&embedding_fields, NULL};
+const struct fields *const llama_embedding_fields[] = {&embedding_fields, &common_fields, NULL};
 
 // Of each text an array of vectors: one, or without pooling one for each token, which is never normalised.
 static void llama_embedding_finish(call *c) {
@@ -393,10 +497,9 @@ static void llama_embedding_finish(call *c) {
 static const struct speaker embedding_speaker = {.finish = llama_embedding_finish};
 
 void llama_embedding(server *s, exchange *x) {
-  call *c = call_new(s, x, &embedding_speaker, embedding_fields);
+  call *c = call_new(s, x, &embedding_speaker);
   if (!c) return;
   c->p.stream = false;
-  if (!json_object_get(c->body, "embd_normalize")) c->p.normalize = 2;
   if (call_add_texts(c, c->p.input, "content", false, false)) call_refuse(c);
   else call_go(c);
 }

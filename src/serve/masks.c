@@ -1,19 +1,86 @@
-// Masks of grammars beside a step: see masks.h.
+// Masks of grammars beside steps: see masks.h.  One thread makes masks, one job after another; a job that is late no
+// longer counts: the next one gets a thread more, which ends with its job.
+#define _GNU_SOURCE
 #include "serve/masks.h"
+#include <math.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
+enum { LATE_NICE = 10 };               // a late job takes what steps leave, and a tenth of a processor
+struct mask_job {
+  const request *r;
+  VEC(run *) of;
+  enum { MASK_WANTED, MASK_MAKING, MASK_MADE } state;
+  bool late, fresh;                    // fresh: of the masks_begin that runs
+  pid_t thread;
+};
+
+static struct mask_job *job_of(masks *m, const request *r) {
+  for (size_t i = 0; i < m->jobs.n; i++) if (m->jobs.at[i]->r == r) return m->jobs.at[i];
+  return NULL;
+}
+
+// The first job that a thread may begin, and how many there are.
+static struct mask_job *next_job(masks *m, int *n) {
+  struct mask_job *first = NULL;
+  bool making = false;
+  *n = 0;
+  for (size_t i = 0; i < m->jobs.n; i++) making |= m->jobs.at[i]->state == MASK_MAKING && !m->jobs.at[i]->late;
+  for (size_t i = 0; i < m->jobs.n; i++) {
+    struct mask_job *j = m->jobs.at[i];
+    if (j->state != MASK_WANTED || (!j->late && making)) continue;
+    making |= !j->late;
+    if (!first) first = j;
+    ++*n;
+  }
+  return first;
+}
+
+static void make_masks_of(struct mask_job *j) {
+  for (size_t i = 0; i < j->of.n; i++) run_make_mask(j->of.at[i]);
+}
+
+static void slow_down(pid_t thread) { setpriority(PRIO_PROCESS, (id_t)thread, LATE_NICE); }
+
+static void *make_masks(void *arg);
+
+// Threads for all jobs that may begin. The lock is held.
+static void call_threads(masks *m) {
+  int n;
+  if (!next_job(m, &n)) return;
+  pthread_cond_broadcast(&m->more);
+  for (pthread_t t; n > m->idle && !pthread_create(&t, NULL, make_masks, m); n--, m->threads++) pthread_detach(t);
+}
+
+// A thread that was slowed down stays slow: it ends.
 static void *make_masks(void *arg) {
   masks *m = arg;
+  bool slow = false;
   pthread_mutex_lock(&m->lock);
-  while (!m->stop) {
-    if (m->made == m->wanted.n) { pthread_cond_wait(&m->changed, &m->lock); continue; }
-    run *u = m->wanted.at[m->made];
+  while (!m->stop && !slow) {
+    int n;
+    struct mask_job *j = next_job(m, &n);
+    if (!j) {
+      m->idle++;
+      pthread_cond_wait(&m->more, &m->lock);
+      m->idle--;
+      continue;
+    }
+    j->state = MASK_MAKING;
+    j->thread = gettid();
+    if (j->late) slow_down(j->thread);
     pthread_mutex_unlock(&m->lock);
-    run_make_mask(u);
+    make_masks_of(j);
     pthread_mutex_lock(&m->lock);
-    m->made++;
-    pthread_cond_broadcast(&m->changed);
+    j->state = MASK_MADE;
+    slow = j->late;
+    pthread_cond_broadcast(&m->made);
   }
+  m->threads--;
+  if (!m->stop) call_threads(m);
+  pthread_cond_broadcast(&m->made);
   pthread_mutex_unlock(&m->lock);
   return NULL;
 }
@@ -21,39 +88,90 @@ static void *make_masks(void *arg) {
 void masks_open(masks *m) {
   *m = (masks){0};
   pthread_mutex_init(&m->lock, NULL);
-  pthread_cond_init(&m->changed, NULL);
-  m->started = !pthread_create(&m->thread, NULL, make_masks, m);
+  pthread_cond_init(&m->more, NULL);
+  pthread_cond_init(&m->made, NULL);
+}
+
+// The lock is held.
+static void add_job(masks *m, run *u) {
+  struct mask_job *j = job_of(m, run_request(u));
+  if (!j) {
+    j = xcalloc(1, sizeof *j);
+    *j = (struct mask_job){.r = run_request(u), .fresh = true};
+    vec_push(&m->jobs, j);
+  }
+  if (j->fresh) vec_push(&j->of, u);
 }
 
 void masks_begin(masks *m, run *const *of, size_t n) {
   bool some = false;
   for (size_t i = 0; i < n; i++) some |= run_needs_mask(of[i]);
-  if (!m->started || !some) return;
+  if (!some) return;
   pthread_mutex_lock(&m->lock);
-  m->wanted.n = m->made = 0;
-  for (size_t i = 0; i < n; i++) if (run_needs_mask(of[i])) vec_push(&m->wanted, of[i]);
-  pthread_cond_broadcast(&m->changed);
+  for (size_t i = 0; i < n; i++) if (run_needs_mask(of[i])) add_job(m, of[i]);
+  for (size_t i = 0; i < m->jobs.n; i++) m->jobs.at[i]->fresh = false;
+  call_threads(m);
   pthread_mutex_unlock(&m->lock);
 }
 
-void masks_wait(masks *m) {
-  if (!m->wanted.n) return;
+// The lock is held.
+static void remove_job(masks *m, struct mask_job *j) {
+  for (size_t i = 0; i < m->jobs.n; i++) if (m->jobs.at[i] == j) m->jobs.at[i] = m->jobs.at[--m->jobs.n];
+  vec_free(&j->of);
+  free(j);
+}
+
+// false: the time is up. The lock is held.
+static bool wait_made(masks *m, double until) {
+  if (until == INFINITY) return !pthread_cond_wait(&m->made, &m->lock);
+  const struct timespec t = {(time_t)until, (long)(1e9 * (until - (double)(time_t)until))};
+  return now_s() < until && !pthread_cond_clockwait(&m->made, &m->lock, CLOCK_MONOTONIC, &t);
+}
+
+bool masks_busy(masks *m, const request *r) {
   pthread_mutex_lock(&m->lock);
-  while (m->made < m->wanted.n) pthread_cond_wait(&m->changed, &m->lock);
-  m->wanted.n = m->made = 0;
+  struct mask_job *j = job_of(m, r);
+  bool busy = j && j->state != MASK_MADE;
+  if (j && !busy) remove_job(m, j);
+  pthread_mutex_unlock(&m->lock);
+  return busy;
+}
+
+bool masks_wait(masks *m, const request *r, double until) {
+  pthread_mutex_lock(&m->lock);
+  struct mask_job *j = job_of(m, r);
+  if (j && j->state == MASK_WANTED && !m->threads) {
+    make_masks_of(j);
+    j->state = MASK_MADE;
+  }
+  while (j && j->state != MASK_MADE && wait_made(m, until)) {}
+  bool made = !j || j->state == MASK_MADE;
+  if (j && made) remove_job(m, j);
+  if (!made && !j->late) {
+    j->late = true;
+    if (j->state == MASK_MAKING) slow_down(j->thread);
+    call_threads(m);
+  }
+  pthread_mutex_unlock(&m->lock);
+  return made;
+}
+
+void masks_wait_any(masks *m, double until) {
+  pthread_mutex_lock(&m->lock);
+  for (bool some = false; m->jobs.n && !some && wait_made(m, until);)
+    for (size_t i = 0; i < m->jobs.n; i++) some |= m->jobs.at[i]->state == MASK_MADE;
   pthread_mutex_unlock(&m->lock);
 }
 
 void masks_close(masks *m) {
-  if (m->started) {
-    pthread_mutex_lock(&m->lock);
-    m->stop = true;
-    pthread_cond_broadcast(&m->changed);
-    pthread_mutex_unlock(&m->lock);
-    pthread_join(m->thread, NULL);
-  }
-  m->started = false;
-  vec_free(&m->wanted);
+  pthread_mutex_lock(&m->lock);
+  m->stop = true;
+  pthread_cond_broadcast(&m->more);
+  while (m->threads) pthread_cond_wait(&m->made, &m->lock);
+  while (m->jobs.n) remove_job(m, m->jobs.at[0]);
+  pthread_mutex_unlock(&m->lock);
+  vec_free(&m->jobs);
   pthread_mutex_destroy(&m->lock);
-  pthread_cond_destroy(&m->changed);
+  pthread_cond_destroy(&m->more);
+  pthread_cond_destroy(&m->made);
 }

@@ -4,7 +4,9 @@
 #include "serve/call.h"
 #include "serve/families.h"
 #include "serve/shapes.h"
+#include "serve/tools.h"
 #include "serve/vector.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +43,14 @@ const struct family openai_family = {
 
 struct listing { server *s; json_t *all; };
 
+// As llama-server's router and OpenRouter name them.
+static json_t *input_modalities(const served *m) {
+  json_t *all = json_pack("[s]", "text");
+  if (m->media_kinds & WEFT_PICTURE) json_array_append_new(all, json_string("image"));
+  if (m->media_kinds & WEFT_SOUND) json_array_append_new(all, json_string("audio"));
+  return all;
+}
+
 static json_t *model_object(const server *s, const served *m) {
   static const char *const states[] = {"unloaded", "loading", "loading", "loaded", "unloaded", "unloaded"};
   int64_t asked = s->o->model.context, n_ctx = m->state == SERVED_IN ? weft_model_context(m->model)
@@ -50,7 +60,16 @@ static json_t *model_object(const server *s, const served *m) {
                         (json_int_t)m->changed, "owned_by", "weft", "max_model_len", (json_int_t)n_ctx, "status",
                         "value", states[m->state], "meta", "n_ctx", (json_int_t)n_ctx, "n_params",
                         (json_int_t)m->n_params, "size", (json_int_t)m->tensor_bytes, "description", m->summary);
-  if (m->state == SERVED_FAILED) json_object_set_new(json_object_get(o, "status"), "failed", json_true());
+  json_object_set_new(o, "architecture", json_pack("{so s[s]}", "input_modalities", input_modalities(m),
+                                                   "output_modalities", "text"));
+  json_t *aliases = json_array();
+  for (size_t i = 0; i < m->aliases.n; i++) json_array_append_new(aliases, json_string(m->aliases.at[i]));
+  json_object_set_new(o, "aliases", aliases);
+  if (m->state == SERVED_FAILED) {
+    json_t *status = json_object_get(o, "status");
+    json_object_set_new(status, "failed", json_true());
+    if (m->failed) json_object_set_new(status, "error", json_of_text(m->failed, strlen(m->failed)));
+  }
   if (m->state == SERVED_IN)
     json_object_set_new(json_object_get(o, "meta"), "n_vocab", json_integer(weft_model_vocab_size(m->model)));
   return o;
@@ -89,16 +108,16 @@ void openai_model(server *s, exchange *x) {
   FI(P, max_tokens, "max_tokens", -1, INT32_MAX, "tokens of the answer at most; -1: until the context is full"), \
   FI(P, max_tokens, "n_predict", -1, INT32_MAX, "the same"), \
   FI(P, n, "n", 1, 128, "how many answers"), \
-  FS(P, stream_options, "stream_options", F_OBJECT, \
-     "{'type':'object','properties':{'include_usage':{'type':['boolean','null']}}}", \
-     "{\"include_usage\": true}: a last chunk with usage")
+  FI(P, n, "n_cmpl", 1, 128, "the same"), \
+  FO(P, nested, "stream_options", stream_tables, "{\"include_usage\": true}: a last chunk with usage")
 
-static int read_stream_options(call *c) {
-  static const struct field table[] = {FB(P, include_usage, "include_usage", "")};
-  return c->p.stream_options
-           ? fields_read(c->p.stream_options, "stream_options.", (struct fields)FIELDS(table), &c->p, &c->fault)
-           : 0;
-}
+static const struct field stream_table[] = {
+  FB(P, include_usage, "include_usage", "a last chunk with usage"),
+  FIGNORED("include_obfuscation", "[false]", "nothing is added to hide lengths"),
+  FIGNORED("continuous_usage_stats", "[false]", "usage comes at the end"),
+};
+static const struct fields stream_fields = FIELDS(stream_table);
+static const struct fields *const stream_tables[] = {&stream_fields, NULL};
 
 static json_t *usage(const call *c) {
   json_int_t prompt = call_prompt_tokens(c), drawn = call_drawn(c);
@@ -114,9 +133,9 @@ json_t *timings_object(const struct timing *t) {
               t->prompt_ms > 0 ? 1000 * (double)n / t->prompt_ms : 0, "predicted_n", (json_int_t)t->n_drawn,
               "predicted_ms", t->drawn_ms, "predicted_per_token_ms", t->n_drawn ? t->drawn_ms / (double)t->n_drawn : 0,
               "predicted_per_second", t->drawn_ms > 0 ? 1000 * (double)t->n_drawn / t->drawn_ms : 0);
-  if (t->ahead.guessed) {
-    json_object_set_new(o, "draft_n", json_integer((json_int_t)t->ahead.guessed));
-    json_object_set_new(o, "draft_n_accepted", json_integer((json_int_t)t->ahead.taken));
+  if (t->speculation.proposed) {
+    json_object_set_new(o, "draft_n", json_integer((json_int_t)t->speculation.proposed));
+    json_object_set_new(o, "draft_n_accepted", json_integer((json_int_t)t->speculation.accepted));
   }
   return o;
 }
@@ -128,11 +147,7 @@ static json_t *head(const call *c, const char *object) {
 
 static void send_chunk(call *c, json_t *o) { call_line(c, "data: ", o, "\n\n"); }
 
-static void stream_failed(call *c, const char *text) {
-  fault f = {0};
-  fault_set(&f, 500, NULL, "%s", text);
-  send_chunk(c, openai_error(&f));
-}
+static void stream_failed(call *c, const fault *why) { send_chunk(c, openai_error(why)); }
 
 static void send_usage_and_done(call *c, const char *object) {
   if (c->p.include_usage) {
@@ -152,34 +167,55 @@ static const struct field completion_table[] = {
   SHARED,
   FI(P, top_logprobs, "logprobs", 0, 100, "log-probabilities of each token and of the N likeliest"),
   FB(P, echo, "echo", "the prompt stands before the answer; with logprobs its tokens are scored"),
+  FREFUSED("suffix", "['']", "/infill takes one"),
 };
 static const struct fields completion_fields = FIELDS(completion_table);
-const struct fields *const openai_completion_fields[] = {&completion_fields, &sampling_fields, NULL};
+const struct fields *const openai_completion_fields[] = {&completion_fields,
+                                                         &sampling_fields,
+                                                         &foreign_openai_fields,
+                                                         &llama_own_fields,
+                                                         &foreign_llama_fields,
+                                                         &common_fields,
+                                                         NULL};
+
+enum { LEGACY_SCORE_BYTES = 300 };     // of a token's log-probability: a member of an object
 
 // What OpenAI's old form of log-probabilities is made of.
-struct legacy { json_t *tokens, *logprobs, *top, *offsets; int64_t offset; };
+// offset: characters of the text before the next token; skip: of them, those that the text does not show (the space
+// that some tokenizers put in front).
+struct legacy { json_t *tokens, *logprobs, *top, *offsets; int64_t offset, skip; };
 
 static struct legacy legacy_new(int64_t offset) {
-  return (struct legacy){json_array(), json_array(), json_array(), json_array(), offset};
+  return (struct legacy){json_array(), json_array(), json_array(), json_array(), offset, 0};
 }
 
-static void legacy_add(const served *m, struct legacy *l, const json_t *score) {
-  json_t *text = piece_text(m, (int32_t)json_integer_value(json_object_get(score, "id"))),
-         *logprob = json_object_get(score, "logprob"), *pair;
-  size_t i;
+static int64_t n_characters(const char *text, size_t n) {
+  int64_t characters = 0;
+  for (size_t i = 0; i < n; i++) characters += ((unsigned char)text[i] & 0xc0) != 0x80;
+  return characters;
+}
+
+// Characters that a token completes; control tokens have none.
+static int64_t streamed(weft_stream *s, int32_t id) {
+  size_t n;
+  const char *text = weft_stream_add(s, id, &n);
+  return n_characters(text, n);
+}
+
+static void legacy_add(const served *m, struct legacy *l, const struct score *score) {
+  json_t *text = piece_text(m, score->id), *logprob = score->scored ? json_real(score->logprob) : json_null();
   json_t *top = json_object();
-  json_array_foreach(json_object_get(score, "top"), i, pair) {
-    json_t *name = piece_text(m, (int32_t)json_integer_value(json_array_get(pair, 0)));
+  for (int32_t i = 0; i < score->n_top; i++) {
+    json_t *name = piece_text(m, score->top[i].id);
     if (!json_object_get(top, json_string_value(name)))
-      json_object_set(top, json_string_value(name), json_array_get(pair, 1));
+      json_object_set_new(top, json_string_value(name), json_real(score->top[i].logprob));
     json_decref(name);
   }
-  if (json_is_number(logprob) && !json_object_get(top, json_string_value(text)))
+  if (score->scored && !json_object_get(top, json_string_value(text)))
     json_object_set(top, json_string_value(text), logprob);
-  json_array_append_new(l->top, json_is_null(logprob) ? (json_decref(top), json_null()) : top);
-  json_array_append(l->logprobs, logprob);
-  json_array_append_new(l->offsets, json_integer(l->offset));
-  l->offset += (int64_t)json_string_length(text);
+  json_array_append_new(l->top, score->scored ? top : (json_decref(top), json_null()));
+  json_array_append_new(l->logprobs, logprob);
+  json_array_append_new(l->offsets, json_integer(l->offset > l->skip ? l->offset - l->skip : 0));
   json_array_append_new(l->tokens, text);
 }
 
@@ -188,15 +224,49 @@ static json_t *legacy_object(struct legacy l) {
                    "text_offset", l.offsets);
 }
 
+static void legacy_add_all(const served *m, struct legacy *l, const scores *all) {
+  weft_stream *s = weft_stream_new(weft_model_vocab(m->model), false);
+  for (size_t k = 0; k < all->n; k++) {
+    legacy_add(m, l, &all->at[k]);
+    l->offset += streamed(s, all->at[k].id);
+  }
+  weft_stream_free(s);
+}
+
+// The prompt of a choice as text.
+static void add_prompt_text(const call *c, int i, str *out) {
+  const request *r = c->requests.at[i / (int)c->p.n];
+  char *text;
+  size_t n;
+  if (weft_detokenize(weft_model_vocab(c->m->model), r->prompt.at, r->prompt.n, false, &text, &n, NULL)) return;
+  str_addn(out, text, n);
+  weft_free(text);
+}
+
+// Where the answer begins in what is shown.
+static int64_t shown_before(const call *c, int i) {
+  str text = {0};
+  if (c->p.echo) add_prompt_text(c, i, &text);
+  int64_t n = n_characters(text.at, text.n);
+  str_free(&text);
+  return n;
+}
+
 static json_t *completion_logprobs(const call *c, int i) {
-  struct legacy l = legacy_new(0);
-  size_t k;
-  json_t *score;
   if (!c->p.logprobs) return json_null();
-  if (c->p.echo)
-    json_array_foreach(json_array_get(c->prompt_scores, (size_t)(i / (int)c->p.n)), k, score)
-      legacy_add(c->m, &l, score);
-  json_array_foreach(c->choices[i].scores, k, score) legacy_add(c->m, &l, score);
+  struct legacy l = legacy_new(0);
+  if (c->p.echo) {
+    const request *r = c->requests.at[i / (int)c->p.n];
+    weft_stream *s = weft_stream_new(weft_model_vocab(c->m->model), false);
+    int64_t shown = shown_before(c, i), all = 0;
+    for (size_t k = 0; k < r->prompt.n; k++) all += streamed(s, r->prompt.at[k]);
+    weft_stream_free(s);
+    l.skip = all - shown;
+    legacy_add_all(c->m, &l, &c->prompt_scores[i / (int)c->p.n]);
+    l.offset = shown;
+    l.skip = 0;
+  }
+  legacy_add_all(c->m, &l, &c->choices[i].scores);
   return legacy_object(l);
 }
 
@@ -211,16 +281,6 @@ static void send_completion(call *c, json_t *choice, const struct timing *t) {
   send_chunk(c, o);
 }
 
-// The prompt of a choice as text.
-static void add_prompt_text(const call *c, int i, str *out) {
-  const request *r = c->requests.at[i / (int)c->p.n];
-  char *text;
-  size_t n;
-  if (weft_detokenize(weft_model_vocab(c->m->model), r->prompt.at, r->prompt.n, false, &text, &n, NULL)) return;
-  str_addn(out, text, n);
-  weft_free(text);
-}
-
 static json_t *echoed(const call *c, int i) {
   str text = {0};
   if (c->p.echo) add_prompt_text(c, i, &text);
@@ -228,6 +288,14 @@ static json_t *echoed(const call *c, int i) {
   json_t *made = json_of_text(str_c(&text), text.n);
   str_free(&text);
   return made;
+}
+
+// Of a stream: characters that each choice has sent.
+static int64_t *sent_characters(call *c) {
+  if (c->own) return c->own;
+  int64_t *all = xcalloc((size_t)c->n_choices, sizeof *all);
+  for (int i = 0; i < c->n_choices; i++) all[i] = shown_before(c, i);
+  return c->own = all;
 }
 
 static void completion_start(call *c) {
@@ -240,10 +308,13 @@ static void completion_start(call *c) {
 }
 
 static void completion_event(call *c, const event *e, int i) {
-  struct legacy l = legacy_new((int64_t)c->choices[i].content.n);
+  int64_t *sent = &sent_characters(c)[i];
+  struct legacy l = legacy_new(*sent);
   str text = {0};
   for (size_t k = 0; k < e->parts.n; k++) str_addn(&text, str_c(&e->parts.at[k].text), e->parts.at[k].text.n);
-  if (e->scored) legacy_add(c->m, &l, json_array_get(c->choices[i].scores, json_array_size(c->choices[i].scores) - 1));
+  const scores *all = &c->choices[i].scores;
+  if (e->scored && all->n) legacy_add(c->m, &l, &all->at[all->n - 1]);
+  *sent += n_characters(text.at, text.n);
   json_t *logprobs = legacy_object(l);
   if (e->kind == EVENT_END)
     send_completion(c, completion_choice(i, json_string(""), json_null(), finish_name(e->finish)), &e->timing);
@@ -272,17 +343,19 @@ static const struct speaker completion_speaker = {"text/event-stream", ": ping\n
                                                   completion_event,    completion_finish, stream_failed};
 
 void openai_completions(server *s, exchange *x) {
-  call *c = call_new(s, x, &completion_speaker, completion_fields);
+  call *c = call_new(s, x, &completion_speaker);
   if (!c) return;
   new_id(s, "cmpl-", c->id, sizeof c->id);
   const json_t *logprobs = json_object_get(c->body, "logprobs");
   c->p.logprobs = logprobs && !json_is_null(logprobs);
   c->p.n_top = c->p.top_logprobs;
+  c->score_bytes = LEGACY_SCORE_BYTES;
   // as OpenAI has it
-  if (!json_object_get(c->body, "max_tokens") && !json_object_get(c->body, "n_predict")) c->p.max_tokens = 16;
+  bool said = json_object_get(c->body, "max_tokens") || json_object_get(c->body, "n_predict");
+  if (!said && c->p.max_tokens < 0) c->p.max_tokens = 16;
   if (c->p.echo && c->p.logprobs && c->p.stream)
     fault_set(&c->fault, 400, "stream", "'stream': scores of the prompt do not come as a stream");
-  if (c->fault.status || read_stream_options(c) || call_add_prompts(c, c->p.prompt, "prompt")) call_refuse(c);
+  if (c->fault.status || call_add_prompts(c, c->p.prompt, "prompt")) call_refuse(c);
   else call_go(c);
 }
 
@@ -300,36 +373,40 @@ static const struct field chat_table[] = {
   FS(P, parallel_calls, "parallel_tool_calls", F_ANY, SHAPE_YES_OR_NO, "false: the answer ends after one call"),
   FS(P, response_format, "response_format", F_OBJECT, SHAPE_FORMAT, "{\"type\": text, json_object or json_schema}"),
   FJ(P, variables, "chat_template_kwargs", F_OBJECT, "further variables of the chat template"),
+  FJ(P, effort, "reasoning_effort", F_TEXT, "the template's variable of this name; none: no reasoning"),
+  FJ(P, documents, "documents", F_ARRAY, "the template's variable of this name"),
+  FB(P, add_special, "add_special_tokens",
+     "a BOS in front where the model's file asks for one and the template writes none (default: --chat-bos)"),
 };
 static const struct fields chat_fields = FIELDS(chat_table);
-const struct fields *const openai_chat_fields[] = {&chat_fields, &sampling_fields, NULL};
+const struct fields *const openai_chat_fields[] = {
+  &chat_fields, &sampling_fields, &foreign_chat_fields, &llama_own_fields, &foreign_llama_fields, &common_fields, NULL};
 
-static json_t *token_object(const served *m, const json_t *id, const json_t *logprob) {
-  json_t *text = piece_text(m, (int32_t)json_integer_value(id)), *bytes = json_array();
+static json_t *token_object(const call *c, int32_t id, double logprob) {
+  json_t *text = piece_text(c->m, id), *bytes = json_array();
   size_t n;
-  char *raw = weft_piece(weft_model_vocab(m->model), (int32_t)json_integer_value(id), true, &n);
+  char *raw = weft_piece(weft_model_vocab(c->m->model), id, true, &n);
   for (size_t i = 0; i < n; i++) json_array_append_new(bytes, json_integer((unsigned char)raw[i]));
   weft_free(raw);
-  return json_pack("{so sO so sO}", "token", text, "logprob", logprob, "bytes", bytes, "id", id);
+  bool post = c->p.post_sampling;
+  return json_pack("{so so si sf}", "token", text, "bytes", bytes, "id", (int)id, post ? "prob" : "logprob",
+                   post ? exp(logprob) : logprob);
 }
 
-json_t *chat_logprob(const served *m, const json_t *score) {
-  json_t *o = token_object(m, json_object_get(score, "id"), json_object_get(score, "logprob")), *top = json_array(),
-         *pair;
-  size_t i;
-  json_array_foreach(json_object_get(score, "top"), i, pair)
-    json_array_append_new(top, token_object(m, json_array_get(pair, 0), json_array_get(pair, 1)));
-  json_object_set_new(o, "top_logprobs", top);
+json_t *chat_logprob(const call *c, const struct score *score) {
+  json_t *o = token_object(c, score->id, score->logprob), *top = json_array();
+  for (int32_t i = 0; i < score->n_top; i++)
+    json_array_append_new(top, token_object(c, score->top[i].id, score->top[i].logprob));
+  json_object_set_new(o, c->p.post_sampling ? "top_probs" : "top_logprobs", top);
   return o;
 }
 
 static json_t *chat_logprobs(const call *c, int i, bool last) {
-  const json_t *scores = c->choices[i].scores;
+  const scores *of = &c->choices[i].scores;
   json_t *all = json_array();
   if (!c->p.logprobs) { json_decref(all); return json_null(); }
-  size_t n = json_array_size(scores);
-  for (size_t k = last && n ? n - 1 : 0; k < n; k++)
-    json_array_append_new(all, chat_logprob(c->m, json_array_get(scores, k)));
+  for (size_t k = last && of->n ? of->n - 1 : 0; k < of->n; k++)
+    json_array_append_new(all, chat_logprob(c, &of->at[k]));
   return json_pack("{so sn}", "content", all, "refusal");
 }
 
@@ -351,9 +428,11 @@ static json_t *delta_of(call *c, const struct part *p, int i) {
   json_t *text = json_of_text(str_c(&p->text), p->text.n);
   if (p->kind == WEFT_CONTENT) return json_pack("{so}", "content", text);
   if (p->kind == WEFT_REASONING) return json_pack("{so}", "reasoning_content", text);
+  if (!p->name)
+    return json_pack("{s[{si s{so}}]}", "tool_calls", "index", c->sent_calls[i] - 1, "function", "arguments", text);
   int index = c->sent_calls[i]++;
-  return json_pack("{s[{si ss ss s{ss so}}]}", "tool_calls", "index", index, "id", p->id ? p->id : "", "type",
-                   "function", "function", "name", p->name ? p->name : "", "arguments", text);
+  return json_pack("{s[{si ss ss s{ss so}}]}", "tool_calls", "index", index, "id", p->id, "type", "function",
+                   "function", "name", p->name, "arguments", text);
 }
 
 static void send_progress(call *c, const event *e, int i) {
@@ -367,25 +446,28 @@ static void chat_event(call *c, const event *e, int i) {
   if (e->kind == EVENT_PROMPT && c->p.progress) send_progress(c, e, i);
   if (e->kind == EVENT_END) send_delta(c, i, json_object(), json_null(), finish_name(e->finish), &e->timing);
   if (e->kind != EVENT_TOKEN) return;
+  bool scored = e->scored;
   for (size_t k = 0; k < e->parts.n; k++)
-    if (e->parts.at[k].text.n || e->parts.at[k].kind == WEFT_CALL)
-      send_delta(c, i, delta_of(c, &e->parts.at[k], i), e->scored && !k ? chat_logprobs(c, i, true) : json_null(), NULL,
-                 NULL);
-  if (!e->parts.n && e->scored)
+    if (e->parts.at[k].text.n || e->parts.at[k].name) {
+      send_delta(c, i, delta_of(c, &e->parts.at[k], i), scored ? chat_logprobs(c, i, true) : json_null(), NULL, NULL);
+      scored = false;
+    }
+  if (scored)
     send_delta(c, i, json_pack("{ss}", "content", ""), chat_logprobs(c, i, true), NULL, NULL);
 }
 
 static json_t *calls_of(const struct choice *h) {
-  json_t *all = json_array(), *one;
-  size_t i;
-  json_array_foreach(h->calls, i, one) json_array_append_new(
-    all, json_pack("{sO ss s{sO sO}}", "id", json_object_get(one, "id"), "type", "function", "function", "name",
-                   json_object_get(one, "name"), "arguments", json_object_get(one, "arguments")));
+  json_t *all = json_array();
+  for (size_t i = 0; i < h->calls.n; i++) {
+    const struct tool_call *t = &h->calls.at[i];
+    json_array_append_new(all, json_pack("{ss ss s{ss so}}", "id", t->id, "type", "function", "function", "name",
+                                         t->name, "arguments", json_of_text(str_c(&t->arguments), t->arguments.n)));
+  }
   return all;
 }
 
 static json_t *message_of(const struct choice *h) {
-  bool calls = json_array_size(h->calls) > 0;
+  bool calls = h->calls.n > 0;
   json_t *content = calls && !h->content.n ? json_null() : json_of_text(str_c(&h->content), h->content.n);
   json_t *m = json_pack("{ss so}", "role", "assistant", "content", content);
   if (h->reasoning.n) json_object_set_new(m, "reasoning_content", json_of_text(h->reasoning.at, h->reasoning.n));
@@ -409,57 +491,63 @@ static void chat_finish(call *c) {
 static const struct speaker chat_speaker = {"text/event-stream", ": ping\n",  chat_start,
                                             chat_event,          chat_finish, stream_failed};
 
-// "required", or the name of a function: in an object of its own in chats, beside the type in Responses.
-static bool wants_call(call *c, const json_t *v, const char *name) {
-  const json_t *function = json_object_get(v, "function");
-  const char *type = json_string_value(json_object_get(v, "type"));
-  if (name) return !strcmp(name, "required");
-  c->p.must_call_name = json_string_value(json_object_get(function ? function : v, "name"));
-  return type && !strcmp(type, "function") && c->p.must_call_name;
-}
-
-int openai_tool_choice(call *c) {
-  const json_t *v = c->p.tool_choice;
-  const char *name = json_string_value(v);
-  c->p.no_parallel = json_is_false(c->p.parallel_calls);
-  if (c->p.parallel_calls && !json_is_boolean(c->p.parallel_calls))
-    return fault_set(&c->fault, 400, "parallel_tool_calls", "'parallel_tool_calls' must be true or false, not %s",
-                     json_kind(c->p.parallel_calls));
-  if (!v || (name && !strcmp(name, "auto"))) return 0;
-  if (name && !strcmp(name, "none")) { c->p.tools = NULL; return 0; }
-  if (wants_call(c, v, name)) { c->p.must_call = c->p.no_parallel = true; return 0; }
-  return fault_set(&c->fault, 400, "tool_choice", "'tool_choice' must be auto, none, required, or name a function");
-}
-
-static int read_format(call *c) {
-  const json_t *f = c->p.response_format;
-  const char *type = json_string_value(json_object_get(f, "type"));
-  if (!f || (type && !strcmp(type, "text"))) return 0;
-  json_t *schema = json_object_get(json_object_get(f, "json_schema"), "schema");
-  if (!schema) schema = json_object_get(f, "schema");
-  if (type && !strcmp(type, "json_object") && !schema) {
-    json_t *any = json_pack("{ss}", "type", "object");
-    int status = call_schema(c, any, "response_format");
-    json_decref(any);
-    return status;
-  }
-  if (type && (!strcmp(type, "json_schema") || !strcmp(type, "json_object")))
-    return call_schema(c, schema, "response_format.json_schema.schema");
-  return fault_set(&c->fault, 400, "response_format.type",
-                   "'response_format.type' must be text, json_object or json_schema");
+void openai_chat_count(server *s, exchange *x) {
+  call *c = call_new(s, x, &chat_speaker);
+  if (!c) return;
+  c->counts = true;
+  if (openai_tool_choice(c) || call_add_chat(c, c->p.messages, c->p.tools)) call_refuse(c);
+  else call_answer(c, json_pack("{sI}", "input_tokens", (json_int_t)call_prompt_tokens(c)));
 }
 
 void openai_chat(server *s, exchange *x) {
-  call *c = call_new(s, x, &chat_speaker, chat_fields);
+  call *c = call_new(s, x, &chat_speaker);
   if (!c) return;
   new_id(s, "chatcmpl-", c->id, sizeof c->id);
   c->p.n_top = c->p.top_logprobs;
   if (c->p.top_logprobs && !c->p.logprobs)
     fault_set(&c->fault, 400, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
-  if (c->fault.status || read_stream_options(c) || openai_tool_choice(c) ||
-      call_add_chat(c, c->p.messages, c->p.tools, c->p.variables) || read_format(c))
+  if (c->fault.status || openai_tool_choice(c) || call_add_chat(c, c->p.messages, c->p.tools) ||
+      call_format(c, c->p.response_format, "response_format"))
     call_refuse(c);
   else call_go(c);
+}
+
+// ---- /v1/completions/render, /v1/chat/completions/render ------------------------------------------------------------
+
+// The token ids that a request's prompts become, as vLLM has them: routers look up with them which replica knows the
+// beginning of a prompt.
+static json_t *rendered(call *c, const request *r, const char *field) {
+  enum { ID_BYTES = 48 };              // of a number as JSON, in memory and as text
+  if (call_fits(c, r) || call_take(c, field, "its token ids", r->prompt.n * ID_BYTES)) return NULL;
+  json_t *ids = json_array();
+  for (size_t i = 0; i < r->prompt.n; i++) json_array_append_new(ids, json_integer(r->prompt.at[i]));
+  return json_pack("{ss ss so}", "request_id", c->id, "model", c->m->name, "token_ids", ids);
+}
+
+void openai_chat_render(server *s, exchange *x) {
+  call *c = call_new(s, x, &chat_speaker);
+  json_t *o = NULL;
+  if (!c) return;
+  new_id(s, "chatcmpl-", c->id, sizeof c->id);
+  if (!openai_tool_choice(c) && !call_add_chat(c, c->p.messages, c->p.tools))
+    o = rendered(c, c->requests.at[0], "messages");
+  if (o) call_answer(c, o);
+  else call_refuse(c);
+}
+
+void openai_completion_render(server *s, exchange *x) {
+  call *c = call_new(s, x, &completion_speaker);
+  if (!c) return;
+  new_id(s, "cmpl-", c->id, sizeof c->id);
+  json_t *all = json_array();
+  bool fine = !call_add_prompts(c, c->p.prompt, "prompt");
+  for (size_t i = 0; fine && i < c->requests.n; i++) {
+    json_t *o = rendered(c, c->requests.at[i], "prompt");
+    fine = o && !json_array_append_new(all, o);
+  }
+  if (fine) { call_answer(c, all); return; }
+  json_decref(all);
+  call_refuse(c);
 }
 
 // ---- /v1/embeddings -------------------------------------------------------------------------------------------------
@@ -469,9 +557,11 @@ static const struct field embedding_table[] = {
   FS(P, encoding, "encoding_format", F_TEXT, "{'enum':['float','base64']}",
      "float (default), or base64 of 32-bit floats"),
   FI(P, dimensions, "dimensions", 1, INT32_MAX, "elements of a vector: as many as the model makes"),
+  FIGNORED("user", NULL, "no reports are sent"),
+  FREFUSED("truncate_prompt_tokens", NULL, "a text is never cut"),
 };
 static const struct fields embedding_fields = FIELDS(embedding_table);
-const struct fields *const openai_embedding_fields[] = {&embedding_fields, NULL};
+const struct fields *const openai_embedding_fields[] = {&embedding_fields, &common_fields, NULL};
 
 static json_t *base64(const void *data, size_t n) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -494,7 +584,7 @@ static void embeddings_finish(call *c) {
   size_t n = c->choices[0].vectors.n, bytes = (size_t)weft_model_embedding_size(c->m->model) * sizeof(float);
   for (size_t i = 0; i < n; i++) {
     const float *v;
-    call_vectors(c, i, 2, &v);
+    call_vectors(c, i, (int)c->p.normalize, &v);
     json_array_append_new(data, json_pack("{ss sI so}", "object", "embedding", "index", (json_int_t)i, "embedding",
                                           is_base64(c) ? base64(v, bytes) : vector_numbers(c, v)));
   }
@@ -518,7 +608,7 @@ static int check_embedding(call *c) {
 static const struct speaker embedding_speaker = {.finish = embeddings_finish};
 
 void openai_embeddings(server *s, exchange *x) {
-  call *c = call_new(s, x, &embedding_speaker, embedding_fields);
+  call *c = call_new(s, x, &embedding_speaker);
   if (!c) return;
   c->p.stream = false;
   if (check_embedding(c) || call_add_texts(c, c->p.input, "input", true, false)) call_refuse(c);

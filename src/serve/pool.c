@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 struct job { void (*fn)(void *); void *ctx; struct job *next; };
-enum { MOST = 16 };
+enum { MOST = 16, MOST_MORE = 32 };      // threads that are asked for, and those in place of such as wait
 struct pool {
-  pthread_t thread[MOST];
-  int n;
+  pthread_t thread[MOST + MOST_MORE];
+  int n, asked, busy, waiting;            // busy: with a job; waiting: of these
   pthread_mutex_t lock;
   pthread_cond_t more;
   struct job *first, **last;
@@ -20,12 +20,17 @@ static void *run_jobs(void *arg) {
   for (;;) {
     struct job *j = p->first;
     if (!j && p->stop) break;
-    if (!j) { pthread_cond_wait(&p->more, &p->lock); continue; }
+    // those in place of others stay when these go on
+    if (!j || p->busy - p->waiting >= p->asked) { pthread_cond_wait(&p->more, &p->lock); continue; }
     if (!(p->first = j->next)) p->last = &p->first;
+    p->busy++;
     pthread_mutex_unlock(&p->lock);
     j->fn(j->ctx);
     free(j);
     pthread_mutex_lock(&p->lock);
+    p->busy--;
+    if (p->stop) pthread_cond_broadcast(&p->more);
+    else pthread_cond_signal(&p->more);
   }
   pthread_mutex_unlock(&p->lock);
   return NULL;
@@ -38,6 +43,7 @@ int pool_start(int threads, pool **out, error *err) {
   pthread_cond_init(&p->more, NULL);
   while (p->n < threads && p->n < MOST && !pthread_create(&p->thread[p->n], NULL, run_jobs, p)) p->n++;
   *out = p;
+  p->asked = p->n;
   if (p->n) return 0;
   pool_stop(p);
   return error_set(err, "no thread could be made for requests");
@@ -50,6 +56,22 @@ void pool_add(pool *p, void (*fn)(void *), void *ctx) {
   *p->last = j;
   p->last = &j->next;
   pthread_cond_signal(&p->more);
+  pthread_mutex_unlock(&p->lock);
+}
+
+bool pool_wait(pool *p) {
+  pthread_mutex_lock(&p->lock);
+  bool can = p->waiting < MOST_MORE;
+  if (can) p->waiting++;
+  if (can && p->n - p->waiting < p->asked && !p->stop && !pthread_create(&p->thread[p->n], NULL, run_jobs, p)) p->n++;
+  pthread_cond_signal(&p->more);
+  pthread_mutex_unlock(&p->lock);
+  return can;
+}
+
+void pool_go_on(pool *p) {
+  pthread_mutex_lock(&p->lock);
+  p->waiting--;
   pthread_mutex_unlock(&p->lock);
 }
 

@@ -1,9 +1,11 @@
 // Prompts: from texts, ids and conversations to the tokens of a request.  What is wrong with one is a fault that names
-// the field.
+// the field.  Whatever a request brings to a conversation stays text: control tokens come from the model's template
+// (weft_template_encode).
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
+#include "serve/media.h"
 #include "serve/call.h"
 #include "serve/force.h"
 
@@ -29,10 +31,11 @@ static int tokenize_into(call *c, request *r, const char *text, size_t n, unsign
   weft_error err;
   int32_t *ids;
   size_t n_ids;
-  if (weft_tokenize(weft_model_vocab(c->m->model), text, n, flags, &ids, &n_ids, &err))
+  if (r->prompt.n > call_most_ids(c)) return 0;        // too long already
+  if (weft_tokenize_at_most(weft_model_vocab(c->m->model), text, n, flags, call_most_ids(c), &ids, &n_ids, &err))
     return fault_set(&c->fault, 400, "prompt", "%s", err.text);
   give_ids(r, ids, n_ids);
-  return 0;
+  return call_take(c, "prompt", "its tokens", n_ids * sizeof *ids);
 }
 
 int call_add_text(call *c, const char *text, size_t n, bool parse_special) {
@@ -56,6 +59,7 @@ int call_add_prompt(call *c, const json_t *prompt, bool parse_special, const cha
     return tokenize_into(c, r, json_string_value(prompt), json_string_length(prompt), flags | WEFT_ADD_SPECIAL);
   if (!json_is_array(prompt))
     return fault_set(&c->fault, 400, name, "'%s' must be a string or an array, not %s", name, json_kind(prompt));
+  if (call_take(c, name, "its tokens", json_array_size(prompt) * sizeof *r->prompt.at)) return -1;
   json_array_foreach(prompt, i, v) {
     unsigned more = i ? flags : flags | WEFT_ADD_SPECIAL;
     if (json_is_string(v) ? tokenize_into(c, r, json_string_value(v), json_string_length(v), more)
@@ -89,19 +93,25 @@ static int bad_message(call *c, size_t i, const char *member, const char *what) 
   return fault_set(&c->fault, 400, name, "'%s' %s", name, what);
 }
 
-// Parts of a content: text alone, since no model here sees or hears.  They become one string, which is what all
-// templates take.
+// Parts of a content.  They become one string, which is what all templates take; pictures and sounds are marks in it.
 static int join_parts(call *c, size_t i, json_t *message) {
   json_t *content = json_object_get(message, "content"), *part;
   str all = {0};
   size_t k;
   json_array_foreach(content, k, part) {
-    const json_t *text = json_object_get(part, "text");
+    const json_t *text = json_object_get(part, json_is_of(part, "refusal") ? "refusal" : "text");
     const char *type = json_string_value(json_object_get(part, "type"));
+    if (is_medium(part)) {
+      char field[64];
+      snprintf(field, sizeof field, "messages[%zu].content", i);
+      if (!call_add_part(c, field, part, &all)) continue;
+      str_free(&all);
+      return -1;
+    }
     if (!json_is_string(text)) {
       str_free(&all);
       char what[128];
-      snprintf(what, sizeof what, "has a part of the kind '%.40s': only text is understood", type ? type : "?");
+      snprintf(what, sizeof what, "has a part of the kind '%.40s', which is not understood", type ? type : "?");
       return bad_message(c, i, "content", what);
     }
     str_addn(&all, json_string_value(text), json_string_length(text));
@@ -130,9 +140,7 @@ static int open_arguments(call *c, size_t i, json_t *message) {
     if (!json_is_string(arguments)) continue;
     const char *text = json_string_value(arguments);
     size_t n = json_string_length(arguments);
-    error err = {0};
-    if (!json_fits(text, n, &c->json_left, &err))
-      return fault_set(&c->fault, 413, "messages", "messages[%zu]: %s", i, err.text);
+    if (json_take(text, n, &c->json_left, &c->x->account, "messages", &c->fault)) return -1;
     json_t *opened = json_parse(text, n, JSON_ALLOW_NUL, NULL);
     if (opened) json_object_set_new(function, "arguments", opened);
   }
@@ -144,13 +152,16 @@ static int check_message(call *c, size_t i, json_t *m) {
   const char *role = json_string_value(json_object_get(m, "role"));
   if (!known_role(role))
     return bad_message(c, i, "role", "must be system, developer, user, assistant, tool or function");
-  if (!strcmp(role, "developer")) json_object_set_new(m, "role", json_string("system"));
+  if (!strcmp(role, "developer")) {
+    json_object_set_new(m, "role", json_string("system"));      // this frees what role points to
+    role = "system";
+  }
   json_t *content = json_object_get(m, "content");
-  bool calls =
-    json_object_get(m, "tool_calls") || json_object_get(m, "function_call") || json_object_get(m, "reasoning_content");
+  // An answer may be calls alone, or reasoning, or empty, and so may the result of a tool.
+  bool may_lack = strcmp(role, "user") && strcmp(role, "system");
   if (json_is_array(content)) { if (join_parts(c, i, m)) return -1; }
   else if (!content || json_is_null(content)) {
-    if (!calls) return bad_message(c, i, "content", "is missing");
+    if (!may_lack) return bad_message(c, i, "content", "is missing");
     json_object_set_new(m, "content", json_string(""));
   } else if (!json_is_string(content)) return bad_message(c, i, "content", "must be a string or an array of parts");
   return open_arguments(c, i, m);
@@ -169,6 +180,66 @@ int call_check_tools(call *c, const json_t *tools) {
   return 0;
 }
 
+// ---- ids of calls ---------------------------------------------------------------------------------------------------
+
+static json_t *new_number(int *n) {
+  char id[16];
+  snprintf(id, sizeof id, "call%05d", (*n)++ % 100000);
+  return json_string(id);
+}
+
+// Calls that wait for results, by when they came. name: of the function; id: NULL once it is answered. Both belong to
+// the messages. from: those before it are answered; steps: that looking took (account_step).
+struct waiting { struct { const json_t *name; json_t *id; } *at; size_t n, cap, from; unsigned steps; };
+
+// The first call that waits: of this name, or with this id (the other one is NULL); otherwise, if `any`, the first one
+// of all. Its id, borrowed; NULL: there is none.  -1: looking takes too long.
+static int take_waiting(struct waiting *w, const json_t *name, const json_t *id, bool any, json_t **out, error *err) {
+  while (w->from < w->n && !w->at[w->from].id) w->from++;
+  size_t found = any ? w->from : w->n;
+  for (size_t i = name || id ? w->from : w->n; i < w->n; i++) {
+    if (account_step(&w->steps, err)) return -1;
+    if (!w->at[i].id || !(name ? json_equal(w->at[i].name, name) : id && json_equal(w->at[i].id, id))) continue;
+    found = i;
+    break;
+  }
+  *out = found < w->n ? w->at[found].id : NULL;
+  if (*out) w->at[found].id = NULL;
+  return 0;
+}
+
+// The result m belongs to a call that waits.
+static int number_result(json_t *m, struct waiting *w, int *n, error *err) {
+  const json_t *had = json_object_get(m, "tool_call_id"), *name = json_object_get(m, "name");
+  json_t *id;
+  bool known = json_is_string(had);
+  if (take_waiting(w, known ? NULL : name, known ? had : NULL, !known, &id, err)) return -1;
+  if (!known && id) json_object_set(m, "tool_call_id", id);
+  else if (!known) json_object_set_new(m, "tool_call_id", new_number(n));
+  return 0;
+}
+
+// Calls and results without an id (ollama's clients send none) get one, the same each time: templates join them by it.
+static int number_calls(call *c, json_t *messages) {
+  json_t *m, *one;
+  size_t i, k;
+  struct waiting w = {0};
+  error err = {0};
+  int n = 0, status = 0;
+  json_array_foreach(messages, i, m) {
+    json_array_foreach(json_object_get(m, "tool_calls"), k, one) {
+      if (!json_is_string(json_object_get(one, "id"))) json_object_set_new(one, "id", new_number(&n));
+      vec_push(&w, ((__typeof__(*w.at)){json_object_get(json_object_get(one, "function"), "name"),
+                                        json_object_get(one, "id")}));
+    }
+    const char *role = json_string_value(json_object_get(m, "role"));
+    if (role && !strcmp(role, "tool")) status = number_result(m, &w, &n, &err);
+    if (status) break;
+  }
+  vec_free(&w);
+  return status ? fault_set(&c->fault, 400, "messages", "finding the calls of results: %s", err.text) : 0;
+}
+
 static char *dump_compact(const json_t *v, size_t *n) {
   char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
   *n = text ? strlen(text) : 0;
@@ -185,7 +256,20 @@ static bool has_begun(const json_t *messages) {
          !json_array_size(json_object_get(m, "tool_calls"));
 }
 
-int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
+// What the template may ask for: what the server's options say, over it fields of their own, and over them what the
+// request says in so many words.
+static json_t *template_variables(const call *c) {
+  const char *effort = json_string_value(c->p.effort);
+  json_t *all = c->p.default_variables ? json_copy(c->p.default_variables) : json_object();
+  if (effort && !strcmp(effort, "none")) json_object_set_new(all, "enable_thinking", json_false());
+  else if (effort) json_object_set(all, "reasoning_effort", c->p.effort);
+  if (c->p.think) json_object_set_new(all, "enable_thinking", json_boolean(c->p.think > 0));
+  if (c->p.documents) json_object_set(all, "documents", c->p.documents);
+  if (c->p.variables) json_object_update(all, c->p.variables);
+  return all;
+}
+
+int call_add_chat(call *c, json_t *messages, json_t *tools) {
   const served *its = c->m;
   size_t i;
   json_t *m;
@@ -195,11 +279,14 @@ int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
   if (!json_is_array(messages) || !json_array_size(messages))
     return fault_set(&c->fault, 400, "messages", "'messages' must be an array with messages");
   json_array_foreach(messages, i, m) if (check_message(c, i, m)) return -1;
+  if (number_calls(c, messages)) return -1;
   if (call_check_tools(c, tools)) return -1;
   request *r = new_request(c);
   weft_error err;
   size_t n_messages, n_tools, n_variables, n_text = 0, n_ids = 0;
+  json_t *variables = template_variables(c);
   char *json = dump_compact(messages, &n_messages), *more = dump_compact(variables, &n_variables), *text = NULL;
+  json_decref(variables);
   int32_t *ids = NULL;
   r->tools = dump_compact(tools, &n_tools);
   weft_chat chat = {.messages = json,
@@ -208,24 +295,34 @@ int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
                     .n_tools = n_tools,
                     .variables = more,
                     .n_variables = n_variables,
+                    .add_bos = c->s->o->chat_bos || c->p.add_special,
                     .bos = its->bos,
-                    .eos = its->eos};
+                    .eos = its->eos,
+                    .most_ids = call_most_ids(c),
+                    .media_mark = c->media_mark,
+                    .media = c->media.at,
+                    .n_media = c->media.n};
   bool begun = has_begun(messages);
+  size_t beside = n_messages + n_variables;      // given up before this returns
   if (!c->p.must_call && !begun) {         // so that they are not in memory twice
     json_array_clear(messages);
     json_array_clear(c->p.messages);
   }
   r->chat = true;
   r->tmpl = t;
-  int status = 0;
-  if (c->p.must_call || !begun || !continue_answer(c, r, &chat, messages)) {
+  int status = call_take(c, "messages", "their text as JSON", beside + n_tools);
+  if (status) beside = 0;
+  else if (c->p.must_call || !begun || !continue_answer(c, r, &chat, messages)) {
     status = weft_template_encode(t, weft_model_vocab(its->model), &chat, &text, &n_text, &ids, &n_ids, &err);
     if (status) fault_set(&c->fault, 400, "messages", "%s", err.text);
     else give_ids(r, ids, n_ids);
     r->prompt_text = text;
+    if (!status) status = call_take(c, "messages", "the prompt and its tokens", n_text + n_ids * sizeof *ids);
   }
+  if (!status && c->p.must_call) status = call_fits(c, r);       // before anything is made for it
   if (!status && c->p.must_call) status = force_call(c, r, &chat, messages, tools);
   free(json);
   free(more);
+  account_give(&c->x->account, beside);
   return status;
 }

@@ -13,9 +13,15 @@ struct bias { int32_t id; float bias; };
 // WORD: a stop string; GONE: the client left
 enum finish { FINISH_STOP, FINISH_WORD, FINISH_LENGTH, FINISH_CALLS, FINISH_TIME, FINISH_GONE };
 
-struct part { enum weft_part_kind kind; str text; char *name, *id; };
+struct part { enum weft_part_kind kind; str text; char *name, *id; bool done; };   // as weft_part
 
-struct timing { int64_t n_prompt, n_cached, n_drawn; double prompt_ms, drawn_ms; weft_ahead_counts ahead; };
+// wait_ms: from when the request came until its prompt was begun
+struct timing {
+  int64_t n_prompt, n_cached, n_drawn;
+  double wait_ms, prompt_ms, drawn_ms;
+  int slot;                            // of its sequence
+  weft_speculation_counts speculation;
+};
 
 typedef struct event {
   struct event *next;
@@ -33,7 +39,7 @@ typedef struct event {
   int64_t done, total;                 // PROMPT: positions, those that were cached included
   int waiting;                         //   its place among those that wait, from 1 on; 0: it is being read
   double wait_s;                       //   about how long
-  bool busy;                           // FAILED: since it had waited for too long
+  int status;                          // FAILED: 429: it had waited for too long; 400: by its grammar; 0: 500
   enum finish finish;                  // END
   int stop;                            //   WORD: which stop string
   struct timing timing;                //   and PROMPT
@@ -41,14 +47,19 @@ typedef struct event {
 } event;
 void event_free(event *e);
 
+typedef VEC(char *) request_texts;
+
 typedef struct request {
   // ---- constant from sched_submit on
   token_ids prompt;
   weft_sampling sampling;
-  VEC(struct bias) biases;
+  const struct bias *biases;           // borrowed
+  size_t n_biases;
   bool ignore_end;
   int64_t max_tokens, n;               // max_tokens -1: until the context is full
-  VEC(char *) stops;
+  request_texts stops;
+  request_texts breakers;              // of DRY
+  bool has_breakers;                   //   these, or none; otherwise the usual ones
   weft_grammar *grammar;               // of the content; NULL
   struct forced *forced;               // the answer has to be a call (force.h); NULL
   // the answer is taken apart into reasoning, content and calls; it ends after one call
@@ -59,11 +70,18 @@ typedef struct request {
   bool tells;                          // PROMPT is wanted while it waits, too
   bool scored, prompt_scored;          // log-probabilities of drawn tokens; of the prompt
   int32_t n_top;
+  bool post_sampling;                  // those of drawn tokens are of what was drawn by, behind all samplers
   bool embeds;                         // vectors of texts are wanted: `prompt` has the texts, one after another
   VEC(size_t) lengths;                 //   of each
   enum weft_pooling pooling;
+  // tokens of reasoning, after which the message and the end of reasoning follow; negative: no limit
+  int64_t reasoning_budget;
+  char *reasoning_message;             // NULL: none
+  bool keep_reasoning;                 // it stays in the content
   double max_prompt_s, max_answer_s;   // 0: as long as it takes
+  int slot;                            // that its first choice asks for; -1: any
   int key;
+  account *account;                    // of what is made for it while it runs
   // called on the thread of the steps; takes e over, and may not wait.  END of the last choice,
   void (*event)(void *ctx, event *e);
   void *ctx;                           // or FAILED, is the last one
@@ -76,4 +94,6 @@ typedef struct request {
 } request;
 
 void request_clear(request *r);        // frees what it points to
+// The sampler of this answer of a request. -1 and why there is none.
+int request_sampler(const request *r, const weft_model *m, int choice, weft_sampler **out, weft_error *err);
 #endif

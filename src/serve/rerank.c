@@ -15,9 +15,10 @@ static const struct field table[] = {
      "{'type':'object','required':['text'],'properties':{'text':{'type':'string'}}}]}}",
      "texts, or objects with a text as \"text\""),
   FI(P, most, "top_n", 1, INT32_MAX, "so many of the best (default: all)"),
+  FIGNORED("return_documents", "[false]", "results have the index of each text"),
 };
 static const struct fields fields = FIELDS(table);
-const struct fields *const rerank_fields[] = {&fields, NULL};
+const struct fields *const rerank_fields[] = {&fields, &common_fields, NULL};
 
 struct scored { size_t i; float score; };
 static int best_score_first(const void *a, const void *b) {
@@ -48,7 +49,7 @@ static void rerank_finish(call *c) {
 static const struct speaker speaker = {.finish = rerank_finish};
 
 void rerank(server *s, exchange *x) {
-  call *c = call_new(s, x, &speaker, fields);
+  call *c = call_new(s, x, &speaker);
   if (!c) return;
   c->p.stream = false;
   if (call_add_pairs(c, c->p.query, c->p.documents)) call_refuse(c);

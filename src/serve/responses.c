@@ -7,42 +7,105 @@
 #include "serve/call.h"
 #include "serve/families.h"
 #include "serve/shapes.h"
+#include "serve/tools.h"
 
 #define P struct params
+static const struct field text_table[] = {
+  FS(P, format, "format", F_OBJECT, SHAPE_FORMAT, "{\"type\": text, json_object or json_schema}"),
+  FIGNORED("verbosity", "['medium']", "models decide"),
+};
+static const struct field reasoning_table[] = {
+  FJ(P, effort, "effort", F_TEXT, "the template's variable reasoning_effort; none: no reasoning"),
+  FIGNORED("summary", NULL, "reasoning comes whole"),
+  FIGNORED("generate_summary", NULL, "reasoning comes whole"),
+  FIGNORED("context", "['auto']", "the conversation is the client's"),
+  FIGNORED("mode", "['auto']", "models decide"),
+};
+static const struct field stream_table[] = {
+  FIGNORED("include_obfuscation", "[false]", "nothing is added to hide lengths")};
+static const struct fields text_fields = FIELDS(text_table), reasoning_fields = FIELDS(reasoning_table),
+                           stream_fields = FIELDS(stream_table);
+static const struct fields *const text_tables[] = {&text_fields, NULL},
+                                         *const reasoning_tables[] = {&reasoning_fields, NULL},
+                                         *const stream_tables[] = {&stream_fields, NULL};
 static const struct field table[] = {
   FN(P, input, "input", F_ANY, "{'anyOf':[{'type':'string'},{'type':'array','items':" SHAPE_OBJECT "}]}",
      "a text, or items: messages, calls of functions and their results"),
   FJ(P, system, "instructions", F_TEXT, "what the model is told before"),
   FI(P, max_tokens, "max_output_tokens", 0, INT32_MAX, "tokens of the answer at most"),
-  FS(P, tools, "tools", F_ARRAY, SHAPE_NAMED_TOOLS, "functions that the model may call"),
-  FS(P, tool_choice, "tool_choice", F_ANY, SHAPE_NAMED_CHOICE("{'enum':['auto','none','required']}", "function"),
+  FS(P, tools, "tools", F_ARRAY, SHAPE_NAMED_TOOLS("'function'"), "functions that the model may call"),
+  FS(P, tool_choice, "tool_choice", F_ANY,
+     SHAPE_NAMED_CHOICE("{'enum':['auto','none','required']}," SHAPE_ALLOWED, "function"),
      "auto, none, required, or {\"type\": \"function\", \"name\": NAME}"),
   FS(P, parallel_calls, "parallel_tool_calls", F_ANY, SHAPE_YES_OR_NO, "false: the answer ends after one call"),
-  FS(P, format, "text", F_OBJECT, "{'type':'object','properties':{'format':" SHAPE_FORMAT "}}",
-     "{\"format\": {\"type\": text, json_object or json_schema}}"),
-  FS(P, extra, "previous_response_id", F_TEXT, "{'type':'null'}", "not supported: nothing is kept"),
+  FO(P, nested, "text", text_tables, "{\"format\"}"),
+  FS(P, format, "response_format", F_OBJECT, SHAPE_FORMAT, "chat's name for text.format"),
+  FO(P, nested, "reasoning", reasoning_tables, "{\"effort\"}"),
+  FO(P, nested, "stream_options", stream_tables, "of the stream"),
+  FJ(P, variables, "chat_template_kwargs", F_OBJECT, "further variables of the chat template"),
 };
 static const struct fields fields = FIELDS(table);
-const struct fields *const responses_fields[] = {&fields, &sampling_fields, NULL};
+const struct fields *const responses_fields[] = {
+  &fields, &sampling_fields, &foreign_responses_fields, &llama_own_fields, &foreign_llama_fields, &common_fields, NULL};
 
 // ---- what comes in --------------------------------------------------------------------------------------------------
 
-static json_t *call_message(const json_t *item) {
-  return json_pack("{ss ss s[{sO? ss s{sO? sO?}}]}", "role", "assistant", "content", "", "tool_calls", "id",
-                   json_object_get(item, "call_id"), "type", "function", "function", "name",
-                   json_object_get(item, "name"), "arguments", json_object_get(item, "arguments"));
+static json_t *called_function(const json_t *item) {
+  return json_pack("{sO? ss s{sO? sO?}}", "id", json_object_get(item, "call_id"), "type", "function", "function",
+                   "name", json_object_get(item, "name"), "arguments", json_object_get(item, "arguments"));
+}
+
+// The message of the assistant that is going on: its reasoning, its text and its calls are items of their own. NULL:
+// the last message is another's, or has its calls.
+static json_t *open_message(json_t *all, const char *member) {
+  json_t *last = json_array_get(all, json_array_size(all) - 1);
+  const char *role = json_string_value(json_object_get(last, "role"));
+  bool calls = json_object_get(last, "tool_calls") != NULL, text = json_string_length(json_object_get(last, "content"));
+  if (!role || strcmp(role, "assistant")) return NULL;
+  return strcmp(member, "tool_calls") && (calls || text) ? NULL : last;
+}
+
+static json_t *assistant_message(json_t *all, const char *member) {
+  json_t *m = open_message(all, member);
+  if (!m) json_array_append_new(all, m = json_pack("{ss ss}", "role", "assistant", "content", ""));
+  return m;
+}
+
+static void add_function_call(json_t *all, const json_t *item) {
+  json_t *m = assistant_message(all, "tool_calls"), *calls = json_object_get(m, "tool_calls");
+  if (!calls) json_object_set_new(m, "tool_calls", calls = json_array());
+  json_array_append_new(calls, called_function(item));
+}
+
+// The text of a reasoning item: what this server wrote (reasoning_text), or a summary. Encrypted, it has none.
+static void add_reasoning(json_t *all, const json_t *item) {
+  const json_t *parts = json_object_get(item, "content"), *part;
+  str text = {0};
+  size_t i;
+  if (!json_array_size(parts)) parts = json_object_get(item, "summary");
+  json_array_foreach(parts, i, part) {
+    const json_t *own = json_object_get(part, "text");
+    str_addn(&text, json_string_value(own), json_string_length(own));
+  }
+  if (text.n) json_object_set_new(assistant_message(all, "reasoning_content"), "reasoning_content",
+                                  json_of_text(text.at, text.n));
+  str_free(&text);
 }
 
 static int add_item(call *c, json_t *all, json_t *item) {
   json_t *content = json_object_get(item, "content"), *role = json_object_get(item, "role"),
-         *result = json_object_get(item, "output");
-  if (json_is_of(item, "reasoning") || json_is_of(item, "item_reference")) return 0;
-  if (json_is_of(item, "function_call")) return json_array_append_new(all, call_message(item));
+         *result = json_object_get(item, "output"), *open;
+  if (json_is_of(item, "item_reference"))
+    return call_bad(c, "input", "has an item_reference, and no items are kept: send the item itself (store: false)");
+  if (json_is_of(item, "reasoning")) { add_reasoning(all, item); return 0; }
+  if (json_is_of(item, "function_call")) { add_function_call(all, item); return 0; }
   if (json_is_of(item, "function_call_output") && result)
     return json_array_append_new(all, json_pack("{ss sO sO?}", "role", "tool", "content", result, "tool_call_id",
                                                 json_object_get(item, "call_id")));
   if (!json_is_string(role) || !content)
     return call_bad(c, "input", "has an item that is neither a message nor the call of a function nor its result");
+  if (!strcmp(json_string_value(role), "assistant") && (open = open_message(all, "content")))
+    return json_object_set(open, "content", content);
   return json_array_append_new(all, json_pack("{sO sO}", "role", role, "content", content));
 }
 
@@ -50,40 +113,28 @@ static json_t *wrapped_tools(const json_t *tools) {
   json_t *all = json_array(), *tool;
   size_t i;
   json_array_foreach(tools, i, tool) {
-    json_t *f = json_pack("{sO? sO* sO*}", "name", json_object_get(tool, "name"), "description",
-                          json_object_get(tool, "description"), "parameters", json_object_get(tool, "parameters"));
+    json_t *f = json_pack("{sO? sO* sO* sO*}", "name", json_object_get(tool, "name"), "description",
+                          json_object_get(tool, "description"), "parameters", json_object_get(tool, "parameters"),
+                          "strict", json_object_get(tool, "strict"));
     json_array_append_new(all, json_pack("{ss so}", "type", "function", "function", f));
   }
   return all;
-}
-
-static int read_text_format(call *c) {
-  const json_t *f = json_object_get(c->p.format, "format");
-  if (!f || json_is_of(f, "text")) return 0;
-  if (json_is_of(f, "json_schema")) return call_schema(c, json_object_get(f, "schema"), "text.format.schema");
-  if (!json_is_of(f, "json_object")) return call_bad(c, "text.format.type", "must be text, json_object or json_schema");
-  json_t *any = json_pack("{ss}", "type", "object");
-  int status = call_schema(c, any, "text.format");
-  json_decref(any);
-  return status;
 }
 
 static int add_input(call *c) {
   json_t *all = json_array(), *item, *tools = NULL;
   size_t i;
   int status = 0;
-  if (c->p.extra)
-    status =
-      call_bad(c, "previous_response_id", "is not supported: nothing is kept, so the whole conversation has to come");
   if (c->p.system) json_array_append_new(all, json_pack("{ss sO}", "role", "system", "content", c->p.system));
   if (json_is_string(c->p.input))
     json_array_append_new(all, json_pack("{ss sO}", "role", "user", "content", c->p.input));
   else if (!json_is_array(c->p.input)) status = call_bad(c, "input", "must be a text or an array of items");
   else json_array_foreach(c->p.input, i, item) if (!status) status = add_item(c, all, item);
+  if (!status && !json_array_size(all)) status = call_bad(c, "input", "has no items");
   if (!status) status = openai_tool_choice(c);
   if (c->p.tools) tools = wrapped_tools(c->p.tools);
-  if (!status) status = call_add_chat(c, all, tools, NULL);
-  if (!status) status = read_text_format(c);
+  if (!status) status = call_add_chat(c, all, tools);
+  if (!status) status = call_format(c, c->p.format, "text.format");
   json_decref(all);
   json_decref(tools);
   return status;
@@ -94,6 +145,7 @@ static int add_input(call *c) {
 // Of a stream: the item that is open, what it has, and what is done.
 struct state {
   int number, index;
+  size_t n_calls;                      // begun
   bool open;
   enum weft_part_kind kind;
   char item_id[64];
@@ -114,10 +166,10 @@ static json_t *reasoning_item(const char *id, const char *status, const char *te
   return json_pack("{ss ss ss s[] so}", "type", "reasoning", "id", id, "status", status, "summary", "content", content);
 }
 
-static json_t *call_item(const char *id, const char *status, const json_t *call_id, const json_t *name,
-                         json_t *arguments) {
-  return json_pack("{ss ss ss ss? ss? so}", "type", "function_call", "id", id, "status", status, "call_id",
-                   json_string_value(call_id), "name", json_string_value(name), "arguments", arguments);
+static json_t *call_item(const char *id, const char *status, const struct tool_call *t) {
+  return json_pack("{ss ss ss ss ss so}", "type", "function_call", "id", id, "status",
+                   status ? status : t->done ? "completed" : "incomplete", "call_id", t->id, "name", t->name,
+                   "arguments", json_of_text(str_c(&t->arguments), t->arguments.n));
 }
 
 static json_t *response_usage(const call *c) {
@@ -147,19 +199,17 @@ static void item_id(const call *c, const char *prefix, int index, char *out, siz
 // All items, as they are in the end.
 static json_t *output(const call *c) {
   const struct choice *h = &c->choices[0];
-  json_t *all = json_array(), *one;
-  size_t i;
+  json_t *all = json_array();
   char id[64];
   const char *status = finish_name(h->finish)[0] == 'l' ? "incomplete" : "completed";
   item_id(c, "rs", 0, id, sizeof id);
   if (h->reasoning.n) json_array_append_new(all, reasoning_item(id, "completed", h->reasoning.at, h->reasoning.n));
   item_id(c, "msg", (int)json_array_size(all), id, sizeof id);
-  if (h->content.n || !json_array_size(h->calls))
+  if (h->content.n || !h->calls.n)
     json_array_append_new(all, message_item(id, status, json_pack("[o]", text_part(str_c(&h->content), h->content.n))));
-  json_array_foreach(h->calls, i, one) {
+  for (size_t i = 0; i < h->calls.n; i++) {
     item_id(c, "fc", (int)json_array_size(all), id, sizeof id);
-    json_array_append_new(all, call_item(id, "completed", json_object_get(one, "id"), json_object_get(one, "name"),
-                                         json_incref(json_object_get(one, "arguments"))));
+    json_array_append_new(all, call_item(id, NULL, &h->calls.at[i]));
   }
   return all;
 }
@@ -189,7 +239,12 @@ static void close_item(call *c) {
   struct state *st = c->own;
   const struct choice *h = &c->choices[0];
   if (!st->open) return;
-  if (st->kind == WEFT_CONTENT) {
+  if (st->kind == WEFT_CALL) {
+    const struct tool_call *t = &h->calls.at[st->n_calls - 1];
+    send_in(c, "response.function_call_arguments.done",
+            json_pack("{so ss}", "arguments", json_of_text(str_c(&t->arguments), t->arguments.n), "name", t->name));
+    send_item(c, "response.output_item.done", call_item(st->item_id, NULL, t));
+  } else if (st->kind == WEFT_CONTENT) {
     const char *text = str_c(&h->content) + st->from_content;
     size_t n = h->content.n - st->from_content;
     send_in(c, "response.output_text.done",
@@ -224,20 +279,21 @@ static void open_item(call *c, enum weft_part_kind kind) {
   send_in(c, "response.content_part.added", json_pack("{si so}", "content_index", 0, "part", text_part("", 0)));
 }
 
-// A call comes whole.
 static void send_call(call *c, const struct part *p) {
   struct state *st = c->own;
-  json_t *id = json_string(p->id ? p->id : ""), *name = json_string(p->name ? p->name : ""),
-         *text = json_of_text(str_c(&p->text), p->text.n);
-  close_item(c);
-  item_id(c, "fc", st->index, st->item_id, sizeof st->item_id);
-  send_item(c, "response.output_item.added", call_item(st->item_id, "in_progress", id, name, json_string("")));
-  send_in(c, "response.function_call_arguments.delta", json_pack("{sO}", "delta", text));
-  send_in(c, "response.function_call_arguments.done", json_pack("{sO sO}", "arguments", text, "name", name));
-  send_item(c, "response.output_item.done", call_item(st->item_id, "completed", id, name, text));
-  st->index++;
-  json_decref(id);
-  json_decref(name);
+  if (p->name) {
+    close_item(c);
+    st->open = true;
+    st->kind = WEFT_CALL;
+    st->n_calls++;
+    item_id(c, "fc", st->index, st->item_id, sizeof st->item_id);
+    send_item(c, "response.output_item.added",
+              call_item(st->item_id, "in_progress", &(struct tool_call){.id = p->id, .name = p->name}));
+  }
+  if (p->text.n)
+    send_in(c, "response.function_call_arguments.delta",
+            json_pack("{so}", "delta", json_of_text(str_c(&p->text), p->text.n)));
+  if (p->done) close_item(c);
 }
 
 static void on_start(call *c) {
@@ -265,16 +321,17 @@ static void response_finish(call *c) {
   bool cut = finish_name(c->choices[0].finish)[0] == 'l';
   const char *status = cut ? "incomplete" : "completed";
   if (!c->p.stream) { call_send(c, 200, response(c, status, output(c))); return; }
-  if (!c->choices[0].content.n && !json_array_size(c->choices[0].calls)) open_item(c, WEFT_CONTENT);
+  if (!c->choices[0].content.n && !c->choices[0].calls.n) open_item(c, WEFT_CONTENT);
   close_item(c);
   send_numbered(c, cut ? "response.incomplete" : "response.completed",
                 json_pack("{so}", "response", response(c, status, output(c))));
 }
 
-static void response_failed(call *c, const char *text) {
+static void response_failed(call *c, const fault *why) {
   json_t *r = response(c, "failed", json_array());
   json_object_set_new(r, "error",
-                      json_pack("{ss so}", "code", "server_error", "message", json_of_text(text, strlen(text))));
+                      json_pack("{ss so}", "code", why->status == 400 ? "invalid_prompt" : "server_error", "message",
+                                json_of_text(why->text, strlen(why->text))));
   send_numbered(c, "response.failed", json_pack("{so}", "response", r));
 }
 
@@ -282,10 +339,19 @@ static const struct speaker speaker = {"text/event-stream", ": ping\n",      on_
                                        response_event,      response_finish, response_failed};
 
 void openai_responses(server *s, exchange *x) {
-  call *c = call_new(s, x, &speaker, fields);
+  call *c = call_new(s, x, &speaker);
   if (!c) return;
   new_id(s, "resp_", c->id, sizeof c->id);
   c->own = xcalloc(1, sizeof(struct state));
   if (add_input(c)) call_refuse(c);
   else call_go(c);
+}
+
+void openai_responses_count(server *s, exchange *x) {
+  call *c = call_new(s, x, &speaker);
+  if (!c) return;
+  c->counts = true;
+  if (add_input(c)) call_refuse(c);
+  else call_answer(c, json_pack("{ss sI}", "object", "response.input_tokens", "input_tokens",
+                                (json_int_t)call_prompt_tokens(c)));
 }

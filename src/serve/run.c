@@ -9,25 +9,33 @@
 struct run {
   weft_model *m;
   weft_draft *draft;         // or NULL
-  bool no_guess;
+  bool no_speculation;
   request *r;
   int choice;
   held held;
   const float *logits;       // of the token to be drawn: while run_took runs
+  float *held_logits;        // the same while its mask is being made, or NULL
+  bool waits;                // for that
   int32_t drawn_id;          // the last one, not evaluated yet
   bool began, failed;
   size_t fed, kept;          // of the prompt: evaluated; of those, found in the sequence
-  weft_ahead *ahead;
+  weft_speculation *speculation;
   weft_sampler *sampler;
   weft_grammar *grammar;
   str head;                  // of a call that is forced: what has been drawn of it
   bool chosen;               // and it says which tool: the grammar is that of its arguments
+  // The mask of the next token has been made, or cannot be; the last one took so long.
+  bool has_mask, mask_failed;
+  weft_error mask_error;
+  bool grammar_failed;       // the client's: nothing is wrong with the model
+  double mask_s;
   weft_stream *stream;
   weft_stop *stop;
   weft_answer *answer;
   double start, answer_start;
   int64_t drawn;
-  int calls;
+  weft_budget *budget;       // of reasoning; NULL: any
+  int calls, done;           // that have begun; that are whole
   struct timing last;        // when it ended: the request may be gone by then
 };
 
@@ -43,15 +51,36 @@ void event_free(event *e) {
   free(e);
 }
 
+static void texts_clear(request_texts *t) {
+  for (size_t i = 0; i < t->n; i++) free(t->at[i]);
+  vec_free(t);
+}
+
+int request_sampler(const request *r, const weft_model *m, int choice, weft_sampler **out, weft_error *err) {
+  const weft_vocab *v = weft_model_vocab(m);
+  weft_sampling s = r->sampling;
+  static const char *const none[1];
+  const char *const *breakers = r->breakers.n ? (const char *const *)r->breakers.at : none;
+  s.seed += (uint64_t)choice;
+  if (weft_sampler_new(weft_model_vocab_size(m), &s, out, err)) return -1;
+  int bad = s.dry_multiplier > 0 &&
+            weft_sampler_breakers(*out, v, r->has_breakers ? breakers : NULL, r->breakers.n, err);
+  for (size_t i = 0; !bad && i < r->n_biases; i++)
+    bad = weft_sampler_bias(*out, r->biases[i].id, r->biases[i].bias, err);
+  if (!bad && r->ignore_end) weft_sampler_ignore_end(*out, v);
+  if (bad) { weft_sampler_free(*out); *out = NULL; }
+  return bad ? -1 : 0;
+}
+
 void request_clear(request *r) {
   vec_free(&r->prompt);
   vec_free(&r->lengths);
-  vec_free(&r->biases);
-  for (size_t i = 0; i < r->stops.n; i++) free(r->stops.at[i]);
-  vec_free(&r->stops);
+  texts_clear(&r->stops);
+  texts_clear(&r->breakers);
   weft_grammar_free(r->grammar);
   forced_free(r->forced);
   free(r->prompt_text);
+  free(r->reasoning_message);
   free(r->tools);
 }
 
@@ -80,9 +109,12 @@ static struct timing timing_of(const run *u) {
   return (struct timing){.n_prompt = (int64_t)u->r->prompt.n,
                          .n_cached = (int64_t)u->kept,
                          .n_drawn = u->drawn,
+                         .wait_ms = u->start ? 1000 * (u->start - u->r->arrived) : 0,
                          .prompt_ms = 1000 * (until - u->start),
                          .drawn_ms = u->answer_start ? 1000 * (now - u->answer_start) : 0,
-                         .ahead = u->ahead ? weft_ahead_count(u->ahead) : (weft_ahead_counts){0}};
+                         .slot = u->began ? u->held.slot : 0,
+                         .speculation =
+                           u->speculation ? weft_speculation_count(u->speculation) : (weft_speculation_counts){0}};
 }
 
 void held_free(held *h) {
@@ -93,6 +125,7 @@ void held_free(held *h) {
 
 static bool fail_run(run *u, const weft_error *err) {
   event *e = new_event(u, EVENT_FAILED);
+  if (u->grammar_failed) e->status = 400;
   snprintf(e->text, sizeof e->text, "%s", err->text);
   u->last = timing_of(u);
   u->failed = true;
@@ -101,11 +134,15 @@ static bool fail_run(run *u, const weft_error *err) {
   return false;
 }
 
-static void add_parts(event *e, const weft_part *parts, size_t n) {
-  for (size_t i = 0; i < n; i++) {
+// What follows the one call that is wanted is left out.
+static void add_parts(run *u, event *e, const weft_part *parts, size_t n) {
+  for (size_t i = 0; i < n && !(u->r->one_call && u->done); i++) {
     struct part p = {.kind = parts[i].kind,
                      .name = parts[i].name ? xstrdup(parts[i].name) : NULL,
-                     .id = parts[i].id ? xstrdup(parts[i].id) : NULL};
+                     .id = parts[i].id ? xstrdup(parts[i].id) : NULL,
+                     .done = parts[i].done};
+    u->calls += p.name != NULL;
+    u->done += p.done;
     str_addn(&p.text, parts[i].text, parts[i].n);
     vec_push(&e->parts, p);
   }
@@ -116,11 +153,10 @@ static void add_text_parts(run *u, event *e, const char *text, size_t n) {
   const weft_part *parts, whole = {.kind = WEFT_CONTENT, .text = text, .n = n};
   if (u->answer) {
     n = weft_answer_add(u->answer, text, n, &parts);
-    add_parts(e, parts, n);
+    add_parts(u, e, parts, n);
   } else if (n) {
-    add_parts(e, &whole, 1);
+    add_parts(u, e, &whole, 1);
   }
-  for (size_t i = 0; i < e->parts.n; i++) u->calls += e->parts.at[i].kind == WEFT_CALL;
 }
 
 // What stands behind the arguments of a forced call, which nobody draws; of it only the call counts.
@@ -128,18 +164,16 @@ static void close_call(run *u, event *e) {
   const weft_part *parts;
   const char *after = u->r->forced->after;
   size_t n = weft_answer_add(u->answer, after, strlen(after), &parts);
-  for (size_t i = 0; i < n && !u->calls; i++) {
-    if (parts[i].kind != WEFT_CALL) continue;
-    add_parts(e, &parts[i], 1);
-    u->calls++;
-  }
+  for (size_t i = 0; i < n && !u->done; i++) if (parts[i].kind == WEFT_CALL) add_parts(u, e, &parts[i], 1);
 }
 
 static bool end_run(run *u, enum finish why, int stop) {
   size_t n;
   event *last = new_event(u, EVENT_TOKEN);
   if (u->stream && why != FINISH_WORD) {
+    // of a character that is cut off by a limit nothing is shown
     const char *text = weft_stream_end(u->stream, &n);
+    if (why != FINISH_STOP) n = 0;
     int found = -1;
     if (u->stop) text = weft_stop_add(u->stop, text, n, &n, &found);
     add_text_parts(u, last, text, n);
@@ -151,10 +185,8 @@ static bool end_run(run *u, enum finish why, int stop) {
   if (u->chosen && weft_grammar_complete(u->grammar)) close_call(u, last);
   if (u->answer) {
     const weft_part *parts;
-    n = weft_answer_end(u->answer, &parts);
-    size_t before = last->parts.n;
-    if (!u->chosen || !u->calls) add_parts(last, parts, n);
-    for (size_t i = before; i < last->parts.n; i++) u->calls += last->parts.at[i].kind == WEFT_CALL;
+    n = weft_answer_end(u->answer, why > FINISH_WORD, &parts);
+    if (!u->chosen || !u->done) add_parts(u, last, parts, n);
   }
   if (last->parts.n) say(u, last);
   else event_free(last);
@@ -168,22 +200,9 @@ static bool end_run(run *u, enum finish why, int stop) {
 
 // ---- beginning ------------------------------------------------------------------------------------------------------
 
-static int make_sampler(run *u, weft_error *err) {
-  request *r = u->r;
-  const weft_vocab *v = weft_model_vocab(u->m);
-  weft_sampling s = r->sampling;
-  s.seed += (uint64_t)u->choice;
-  if (weft_sampler_new(weft_model_vocab_size(u->m), &s, &u->sampler, err)) return -1;
-  if (s.dry_multiplier > 0 && weft_sampler_breakers(u->sampler, v, NULL, 0, err)) return -1;
-  for (size_t i = 0; i < r->biases.n; i++)
-    if (weft_sampler_bias(u->sampler, r->biases.at[i].id, r->biases.at[i].bias, err)) return -1;
-  if (r->ignore_end) weft_sampler_ignore_end(u->sampler, v);
-  return 0;
-}
-
 static int prepare_run(run *u, weft_error *err) {
   request *r = u->r;
-  if (make_sampler(u, err)) return -1;
+  if (request_sampler(r, u->m, u->choice, &u->sampler, err)) return -1;
   if (r->grammar || r->forced) u->grammar = weft_grammar_clone(r->forced ? r->forced->heads : r->grammar);
   u->stream = weft_stream_new(weft_model_vocab(u->m), r->chat);
   if (r->stops.n && weft_stop_new((const char *const *)r->stops.at, r->stops.n, &u->stop, err)) return -1;
@@ -191,6 +210,9 @@ static int prepare_run(run *u, weft_error *err) {
   if (r->chat && weft_answer_new(r->tmpl, r->prompt_text, n - given, r->tools, r->tools ? strlen(r->tools) : 0,
                                  &u->answer, err))
     return -1;
+  if (r->keep_reasoning && u->answer) weft_answer_keep_reasoning(u->answer);
+  if (r->reasoning_budget >= 0 && u->answer)
+    u->budget = weft_budget_new(weft_model_vocab(u->m), r->reasoning_budget, r->reasoning_message);
   const weft_part *parts;
   while (given && strchr(" \t\r\n", r->prompt_text[n - r->given + given - 1])) given--;      // it would come again
   if (given) weft_answer_add(u->answer, r->prompt_text + n - r->given, given, &parts);
@@ -198,15 +220,25 @@ static int prepare_run(run *u, weft_error *err) {
   return 0;
 }
 
-run *run_new(weft_model *m, weft_draft *d, bool no_guess, request *r, int choice) {
+run *run_new(weft_model *m, weft_draft *d, bool no_speculation, request *r, int choice) {
   run *u = xcalloc(1, sizeof *u);
-  *u = (run){.m = m, .draft = d, .no_guess = no_guess, .r = r, .choice = choice, .drawn_id = -1};
+  *u = (run){.m = m, .draft = d, .no_speculation = no_speculation, .r = r, .choice = choice, .drawn_id = -1};
   return u;
 }
 
 const request *run_request(const run *u) { return u->r; }
 size_t run_left(const run *u) { return u->r->prompt.n - u->fed; }
 held *run_held(run *u) { return u->began ? &u->held : NULL; }
+
+struct run_counts run_count(const run *u) {
+  int64_t kept = (int64_t)u->kept, most = u->r->max_tokens;
+  return (struct run_counts){.prompt = (int64_t)u->r->prompt.n,
+                             .cached = kept,
+                             .evaluated = (int64_t)u->fed - kept,
+                             .drawn = u->drawn,
+                             .left = most < 0 ? -1 : most - u->drawn};
+}
+
 void run_fail(run *u, const weft_error *err) { fail_run(u, err); }
 void run_cancel(run *u) { u->r->cancelled = true; }
 
@@ -216,8 +248,9 @@ bool run_begin(run *u, held *h) {
   u->began = true;
   u->held = *h;
   u->fed = u->kept = h->past.n;
-  u->ahead = weft_ahead_of_sequence(u->m, h->sequence, u->no_guess ? WEFT_GUESS_NEVER : WEFT_GUESS_WHERE_IT_PAYS);
-  if (u->draft) weft_ahead_draft(u->ahead, u->draft);
+  u->speculation = weft_speculation_of_sequence(u->m, h->sequence,
+                                                u->no_speculation ? WEFT_SPECULATE_NEVER : WEFT_SPECULATE_IF_IT_PAYS);
+  if (u->draft) weft_speculation_draft(u->speculation, u->draft);
   return prepare_run(u, &err) ? fail_run(u, &err) : true;
 }
 
@@ -227,16 +260,18 @@ bool run_ended(const run *u, struct timing *out) {
 }
 
 void run_free(run *u, held *out) {
-  weft_ahead_free(u->ahead);
+  weft_speculation_free(u->speculation);
   if (out && u->began) run_settle(u);
   if (out) *out = u->held;
   else held_free(&u->held);
   weft_sampler_free(u->sampler);
   weft_grammar_free(u->grammar);
   str_free(&u->head);
+  weft_budget_free(u->budget);
   weft_stream_free(u->stream);
   weft_stop_free(u->stop);
   weft_answer_free(u->answer);
+  free(u->held_logits);
   free(u);
 }
 
@@ -250,6 +285,16 @@ static int score(const run *u, event *e, const float *logits, int32_t id, weft_e
   return weft_logprobs(logits, n_vocab, id, &e->logprob, e->top, e->n_top, err);
 }
 
+// By what id was drawn. What follows whatever the model would draw is certain.
+static int score_drawn(const run *u, event *e, bool imposed, weft_error *err) {
+  if (!u->r->post_sampling) return score(u, e, u->logits, e->id, err);
+  e->top = u->r->n_top ? xmalloc((size_t)u->r->n_top * sizeof *e->top) : NULL;
+  e->scored = true;
+  if (!imposed) return weft_sampler_logprobs(u->sampler, e->id, &e->logprob, e->top, u->r->n_top, &e->n_top, err);
+  if (u->r->n_top) e->top[e->n_top++] = (weft_logprob){e->id, 0};
+  return 0;
+}
+
 // The token of the prompt that follows number `fed + i`, given all before it.
 static bool on_row(void *ctx, size_t i, const float *logits) {
   run *u = ctx;
@@ -260,14 +305,17 @@ static bool on_row(void *ctx, size_t i, const float *logits) {
   return false;
 }
 
+// The first token of a prompt that is scored: nothing predicts it, so it has no score.
+static void say_first(run *u) {
+  event *e = new_event(u, EVENT_PROMPT_TOKEN);
+  e->id = u->r->prompt.at[0];
+  say(u, e);
+}
+
 // A piece of a prompt whose tokens are scored, but for its last token.
 static int feed_scored(run *u, size_t n, weft_error *err) {
   const int32_t *ids = u->r->prompt.at + u->fed;
-  if (!u->fed) {
-    event *e = new_event(u, EVENT_PROMPT_TOKEN);
-    e->id = ids[0];
-    say(u, e);
-  }
+  if (!u->fed) say_first(u);
   if (weft_sequence_rows(u->held.sequence, ids, n, 0, on_row, u, err)) return -1;
   for (size_t i = 0; i < n; i++) vec_push(&u->held.past, ids[i]);
   u->fed += n;
@@ -289,18 +337,50 @@ bool run_needs_mask(const run *u) {
   return u->grammar && (u->r->forced || !u->answer || weft_answer_in_content(u->answer));
 }
 
+// Of a call that is forced: once its head has been drawn, its arguments follow by the grammar of that tool.
+static int open_arguments_schema(run *u, weft_error *err) {
+  weft_grammar *arguments;
+  if (!u->r->forced || u->chosen) return 0;
+  account_scope before = account_enter(u->r->account);
+  int status = forced_arguments(u->r->forced, weft_model_vocab(u->m), &u->head, &arguments, err);
+  account_leave(before);
+  if (status) return -1;
+  if (!arguments) return 0;
+  weft_grammar_free(u->grammar);
+  u->grammar = weft_grammar_clone(arguments);
+  u->chosen = true;
+  return 0;
+}
+
 void run_make_mask(run *u) {
   const uint64_t *mask;
-  weft_error err;                      // if it fails it fails again where it is needed
-  weft_grammar_mask(u->grammar, &mask, &err);
+  double began = now_s();
+  if (u->has_mask) return;
+  u->mask_failed = open_arguments_schema(u, &u->mask_error) || weft_grammar_mask(u->grammar, &mask, &u->mask_error);
+  u->has_mask = true;
+  u->mask_s = now_s() - began;
 }
+
+double run_mask_s(const run *u) { return u->mask_s; }
 
 static int draw_token(run *u, int32_t *id, bool *constrained, weft_error *err) {
   const uint64_t *mask = NULL;
   *constrained = run_needs_mask(u);
-  if (*constrained && weft_grammar_mask(u->grammar, &mask, err)) return -1;
+  if (*constrained) run_make_mask(u);
+  u->grammar_failed = *constrained && (u->mask_failed || weft_grammar_mask(u->grammar, &mask, err));
+  if (u->grammar_failed && u->mask_failed) *err = u->mask_error;
+  if (u->grammar_failed) return -1;
+  u->has_mask = false;
   weft_sampler_mask(u->sampler, mask);
   return weft_sample(u->sampler, u->logits, id, err);
+}
+
+// imposed: it is the end of reasoning, and not drawn.
+static int next_token(run *u, int32_t *id, bool *constrained, bool *imposed, weft_error *err) {
+  int status = u->budget ? weft_budget_next(u->budget, u->answer, id, err) : 0;
+  *constrained = false;
+  *imposed = status > 0;
+  return status < 0 ? -1 : status ? 0 : draw_token(u, id, constrained, err);
 }
 
 static void begin_answer(run *u) {
@@ -308,20 +388,12 @@ static void begin_answer(run *u) {
   for (size_t i = 0; i < u->r->prompt.n; i++) weft_accept(u->sampler, u->r->prompt.at[i], NULL);
 }
 
-// Of a call that is forced: once its head has been drawn, its arguments follow by the grammar of that tool.
 static void follow_call(run *u, int32_t id) {
-  const struct forced *f = u->r->forced;
-  if (!f || u->chosen) return;
   size_t n;
+  if (!u->r->forced || u->chosen) return;
   char *text = weft_piece(weft_model_vocab(u->m), id, true, &n);
   str_addn(&u->head, text, n);
   weft_free(text);
-  for (size_t i = 0; i < f->tools.n && !u->chosen; i++) {
-    if (strcmp(f->tools.at[i].head, u->head.at)) continue;
-    weft_grammar_free(u->grammar);
-    u->grammar = weft_grammar_clone(f->tools.at[i].arguments);
-    u->chosen = true;
-  }
 }
 
 // Draws a token. false: the answer has ended.
@@ -330,19 +402,20 @@ static bool answer_step(run *u) {
   request *r = u->r;
   const weft_vocab *v = weft_model_vocab(u->m);
   int32_t id;
-  bool constrained;
+  bool constrained, imposed;
   if (!u->answer_start) begin_answer(u);
   if (r->max_tokens >= 0 && u->drawn >= r->max_tokens) return end_run(u, FINISH_LENGTH, -1);
   if (r->max_answer_s > 0 && now_s() - u->answer_start > r->max_answer_s) return end_run(u, FINISH_TIME, -1);
-  if (draw_token(u, &id, &constrained, &err)) return fail_run(u, &err);
+  if (next_token(u, &id, &constrained, &imposed, &err)) return fail_run(u, &err);
   if (!r->ignore_end && weft_is_end(v, id)) return end_run(u, FINISH_STOP, -1);
-  if (constrained && weft_grammar_accept(u->grammar, id, &err)) return fail_run(u, &err);
+  u->grammar_failed = constrained && weft_grammar_accept(u->grammar, id, &err);
+  if (u->grammar_failed) return fail_run(u, &err);
   follow_call(u, id);
   weft_accept(u->sampler, id, NULL);
   u->drawn++;
   event *e = new_event(u, EVENT_TOKEN);
   e->id = id;
-  if (r->scored && score(u, e, u->logits, id, &err)) { event_free(e); return fail_run(u, &err); }
+  if (r->scored && score_drawn(u, e, imposed, &err)) { event_free(e); return fail_run(u, &err); }
   size_t n;
   int found = -1;
   const char *text = weft_stream_add(u->stream, id, &n);
@@ -352,7 +425,7 @@ static bool answer_step(run *u) {
   say(u, e);
   if (found >= 0) return end_run(u, FINISH_WORD, found);
   if (u->chosen && weft_grammar_ended(u->grammar)) return end_run(u, FINISH_STOP, -1);
-  if (r->one_call && u->calls) return end_run(u, FINISH_STOP, -1);
+  if (r->one_call && u->done) return end_run(u, FINISH_STOP, -1);
   if (u->held.past.n == (size_t)weft_model_context(u->m)) return end_run(u, FINISH_LENGTH, -1);
   if (r->max_tokens >= 0 && u->drawn >= r->max_tokens) return end_run(u, FINISH_LENGTH, -1);
   u->drawn_id = id;
@@ -374,49 +447,70 @@ bool run_offer(run *u, size_t most, weft_tokens *out) {
     say_progress(u);
   } else {
     out->ids = u->r->prompt.at + u->fed;
-    out->n = most < left ? most : left;
+    out->n = weft_piece_of(u->m, out->ids, left, most);
     out->unseen = out->n < left;
   }
   return true;
 }
 
 int run_evaluate(run *u, weft_tokens *t, weft_error *err) {
-  uint64_t before = weft_ahead_count(u->ahead).guessed;
-  if (weft_ahead_decode(u->ahead, u->held.past.at, (int)u->held.past.n, t->ids[0], &t->logits, err)) return -1;
-  return weft_ahead_count(u->ahead).guessed > before;
+  uint64_t before = weft_speculation_count(u->speculation).proposed;
+  if (weft_speculation_decode(u->speculation, u->held.past.at, (int)u->held.past.n, t->ids[0], &t->logits, err))
+    return -1;
+  return weft_speculation_count(u->speculation).proposed > before;
 }
 
-bool run_advance(run *u) {
-  const float *known;
-  while (!run_left(u) && u->drawn_id >= 0 && !u->r->cancelled &&
-         (known = weft_ahead_known(u->ahead, (int)u->held.past.n, u->drawn_id))) {
-    weft_tokens t = {.sequence = u->held.sequence, .ids = &u->drawn_id, .n = 1, .logits = known};
-    if (!run_took(u, &t)) return false;
-  }
-  return true;
+bool run_known(run *u, weft_tokens *out) {
+  *out = (weft_tokens){.sequence = u->held.sequence, .ids = &u->drawn_id, .n = 1};
+  if (run_left(u) || u->drawn_id < 0 || u->r->cancelled) return false;
+  out->logits = weft_speculation_known(u->speculation, (int)u->held.past.n, u->drawn_id);
+  return out->logits;
 }
 
-void run_guess(run *u, weft_tokens *t, double value_s, double extra_s) {
-  size_t n = weft_ahead_guess(u->ahead, u->held.past.at, (int)u->held.past.n, u->drawn_id, value_s, extra_s, &t->ids);
+void run_propose(run *u, weft_tokens *t, double value_s, double extra_s) {
+  size_t n = weft_speculation_propose(u->speculation, u->held.past.at, (int)u->held.past.n, u->drawn_id, value_s,
+                                      extra_s, &t->ids);
   t->n = t->rows = n;
 }
 
-void run_guessed(run *u, weft_tokens *t, double extra_s) {
-  if (t->n > 1) weft_ahead_evaluated(u->ahead, (int)u->held.past.n, t->n, t->logits, extra_s);
+void run_proposed(run *u, weft_tokens *t, double extra_s) {
+  if (t->n > 1) weft_speculation_evaluated(u->speculation, (int)u->held.past.n, t->n, t->logits, extra_s);
   t->n = 1;
 }
 
 void run_settle(run *u) { weft_sequence_cut(u->held.sequence, (int)u->held.past.n); }
 
-bool run_took(run *u, const weft_tokens *t) {
+// Logits are kept from one step to another.
+static void hold_logits(run *u, const float *logits) {
+  size_t n = (size_t)weft_model_vocab_size(u->m) * sizeof *logits;
+  if (!u->held_logits) u->held_logits = xmalloc(n);
+  memcpy(u->held_logits, logits, n);
+  u->waits = true;
+}
+
+bool run_waits(const run *u) { return u->waits; }
+
+static bool go_on_with(run *u, const float *logits) {
+  u->logits = logits;
+  bool more = answer_step(u);
+  u->logits = NULL;
+  return more;
+}
+
+bool run_resume(run *u) {
+  u->waits = false;
+  return go_on_with(u, u->held_logits);
+}
+
+bool run_took(run *u, const weft_tokens *t, bool late) {
   for (size_t i = 0; i < t->n; i++) vec_push(&u->held.past, t->ids[i]);
   if (run_left(u)) {
+    if (u->r->prompt_scored && !u->fed) say_first(u);
     u->fed += t->n;
     say_progress(u);
     if (run_left(u)) return true;
   }
-  u->logits = t->logits;
-  bool more = answer_step(u);
-  u->logits = NULL;
-  return more;
+  if (!late) return go_on_with(u, t->logits);
+  hold_logits(u, t->logits);
+  return true;
 }

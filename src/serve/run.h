@@ -5,19 +5,17 @@
 #include "serve/request.h"
 
 // A sequence, and the tokens that it holds.
-// kept: a file has all of it, or will soon.
-typedef struct held { weft_sequence *sequence; token_ids past; double used; bool kept; } held;
+// kept: a file has all of it, or will soon. slot: its number (slots.h); -1: none
+typedef struct held { weft_sequence *sequence; token_ids past; double used; bool kept; int slot; } held;
 void held_free(held *h);
 
 // How many tokens both begin with.
 static inline size_t alike(const token_ids *x, const token_ids *y) {
-  size_t i = 0;
-  while (i < x->n && i < y->n && x->at[i] == y->at[i]) i++;
-  return i;
+  return weft_common(x->at, x->n, y->at, y->n);
 }
 
 typedef struct run run;
-run *run_new(weft_model *m, weft_draft *d, bool no_guess, request *r, int choice);     // d: NULL: none
+run *run_new(weft_model *m, weft_draft *d, bool no_speculation, request *r, int choice);     // d: NULL: none
 const request *run_request(const run *u);
 // h: what it goes on from, a beginning of its prompt; it is the run's from here on. false: the run has ended.
 bool run_begin(run *u, held *h);
@@ -29,23 +27,30 @@ bool run_offer(run *u, size_t most, weft_tokens *out);
 // Evaluates a token of its answer that was offered, and what is guessed to follow with it: to be used where nobody else
 // is waiting. 0; 1: there were guesses; -1 and why not.
 int run_evaluate(run *u, weft_tokens *t, weft_error *err);
-// The same in steps of several answers. Goes on with what has been evaluated ahead. false: the answer has ended, and
-// said so.
-bool run_advance(run *u);
-// How many tokens a step is to have of it, with those that are guessed to follow; see weft_ahead_guess.
-void run_guess(run *u, weft_tokens *t, double value_s, double extra_s);
-void run_guessed(run *u, weft_tokens *t, double extra_s);        // those have been evaluated, before run_took
+// Whether the token that was drawn has been evaluated ahead; for run_took.
+bool run_known(run *u, weft_tokens *out);
+// How many tokens a step is to have of it, with those that are guessed to follow; see weft_speculation_propose.
+void run_propose(run *u, weft_tokens *t, double value_s, double extra_s);
+void run_proposed(run *u, weft_tokens *t, double extra_s);        // those have been evaluated, before run_took
 // Whether its next token is drawn by a grammar; and finds out which there may be, so that drawing need not. Any thread,
 // while nobody else uses the run.
 bool run_needs_mask(const run *u);
 void run_make_mask(run *u);
+double run_mask_s(const run *u);                       // seconds that the last one took
 void run_settle(run *u);  // before its tokens are evaluated in any other way: drops what was guessed
-// That has been evaluated, with its logits. false: it has ended, and said so in an event.
-bool run_took(run *u, const weft_tokens *t);
+// That has been evaluated, with its logits. false: it has ended, and said so in an event.  late: its mask is not made
+// yet. Then it keeps the logits and waits until run_resume, which returns the same.
+bool run_took(run *u, const weft_tokens *t, bool late);
+bool run_waits(const run *u);
+bool run_resume(run *u);
 void run_fail(run *u, const weft_error *err);          // ends it
 void run_cancel(run *u);                               // it ends with the next run_offer
 held *run_held(run *u);                                // what it holds; NULL before run_begin
 bool run_ended(const run *u, struct timing *out);      // after that; whether by an error
+// Tokens so far: of its prompt, of these from the cache and evaluated; drawn, and left of the request's limit (-1:
+// none).
+struct run_counts { int64_t prompt, cached, evaluated, drawn, left; };
+struct run_counts run_count(const run *u);
 void run_free(run *u, held *out);                      // out (may be NULL): takes over what it holds
 
 // vector.c: the vectors of a request's texts.  {.m, .r} begins; a step is a text.

@@ -1,17 +1,24 @@
 // Queues, and the thread that takes steps: see sched.h.
 #define _GNU_SOURCE
 #include "serve/sched.h"
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "serve/keep.h"
+#include "serve/sequence_spill.h"
 #include "serve/masks.h"
 
 enum { QUANTUM = 1024 };               // tokens that a key gains each turn
+// So long a step waits for masks of grammars behind it: a share of what it took; where nobody else answers, so long.
+#define MASK_SHARE 0.1
+#define MASK_ALONE_S 0.01
+#define QUICK_MASK_S 0.002             // one like this is made on the thread of the steps where nobody else answers
 enum { SCHED_ROWS = 64 };              // of a step, guessed ones included
 #define QUIET_S 1.0                    // for so long nobody has used a sequence that is written to a file
 #define PATIENCE_S 10.0                // after so long the oldest of a key goes first
+#define TELL_S 0.5                     // places of many that wait are told so often
+enum { LOOKED_AT = 64 };               // requests of a key, the oldest ones: whose prompts are looked up in the cache
 
 // So long a piece of a prompt may take, about: where nobody waits for anything else; and where others see their answers
 // come, as a share of a step without it, but at least so long.
@@ -30,7 +37,7 @@ enum { PIECE = 64, MOST_PIECE = 1024, LEAST = 4, TILE = 8 };
 // measured lately (least squares, older pieces count less).
 struct prices { double tiles, both, looks, tiles_s, looks_s; };
 
-struct queue { request *first; int64_t credit; };
+struct queue { request *first, *next; int64_t credit; };     // next: while all queues are gone through
 // live: answers in work; rest: sequences that nobody uses, the one last used at the end
 struct sched {
   struct sched_options o;
@@ -40,26 +47,31 @@ struct sched {
   pthread_cond_t more;
   struct queue *queues;
   int turn;
-  bool draining;
+  bool over;                           // over: no more steps are taken
   atomic_bool stop;
   _Atomic enum sched_state state;
   weft_error why;
   weft_model *model, *draft_model;     // draft_model, draft: NULL: there is none
   weft_draft *draft;
   VEC(run *) live;
-  VEC(held) rest;
-  keep keep;
+  helds rest;
+  spill spill;
   masks masks;
+  bool only_masks;                     // the last step had nothing to evaluate: answers wait for their masks
   VEC(vectors *) texts;
   VEC(request *) opened;               // requests of whose choices some have not begun
+  slot_action *actions;                // that are to be done, in order
+  helds given_back;                    // copies, to be freed
   struct sched_counts c;
   double rows_s[SCHED_ROWS + 1];       // seconds of a step of so many rows, lately; 0: unknown
   int rows_met[SCHED_ROWS + 1];
   double lent_s;                       // that guesses of some may still cost others; negative: they have cost too much
-  double steps_s, waited_s;            // of all steps; in which answers without a guess waited for those of others
+  double read_tokens, read_s;          // of steps with a piece of a prompt: tokens of pieces, and their time
+  double steps_s, waited_s, drafts;    // of all steps; in which answers without a guess waited for those of others
   struct prices prices[3];             // of pieces alone, which are longer; beside answers; in one run with them
   double last_step, token_s;           // token_s: a step of one answer, lately; 0: unknown
   double last_end, end_every_s;        // requests end so often while others wait, lately; 0: unknown
+  double told;                         // when places were told
   bool moved;                          // places of those that wait are others than they were
   unsigned fed, shared;                // pieces of prompts; steps of answers and a prompt
   _Atomic double loaded;
@@ -82,7 +94,7 @@ static struct known known_tokens(const sched *s, const request *r) {
   for (size_t i = 0; i < s->rest.n + s->live.n; i++) {
     const held *h = i < s->rest.n ? &s->rest.at[i] : run_held(s->live.at[i - s->rest.n]);
     size_t n = h ? alike(&r->prompt, &h->past) : 0;
-    if (n > limit) n = limit;
+    if (n > limit) n = weft_before_rows(r->prompt.at, limit, r->prompt.n);
     if (n > best.shared) best.shared = n;
     if (n > best.n) n = (size_t)weft_sequence_whole(h->sequence, (int)n);
     if (n > best.n) best.h = h, best.at = i, best.n = n;
@@ -94,7 +106,8 @@ static request **best_of(sched *s, struct queue *q) {
   request **best = &q->first;
   if (!*best || now_s() - (*best)->arrived > PATIENCE_S) return best;
   size_t most = known_tokens(s, *best).n;
-  for (request **at = &(*best)->next; *at; at = &(*at)->next) {
+  int looks = 0;
+  for (request **at = &(*best)->next; *at && ++looks < LOOKED_AT; at = &(*at)->next) {
     size_t n = known_tokens(s, *at).n;
     if (n > most) most = n, best = at;
   }
@@ -123,38 +136,52 @@ static request *next_request(sched *s) {
   }
 }
 
-// Until so many that wait, with prompts of so many tokens, have begun, about.
+// Until so many that wait, with prompts of so many tokens, have begun, about: places come free as often as requests
+// end, and prompts are read as fast as they have been.  What has not been measured takes no time: nothing is refused
+// for a guess.
 static double expected_wait_s(const sched *s, int n, int64_t tokens) {
-  double rate = s->c.prompt_s > 0 ? s->c.prompt_tokens / s->c.prompt_s : 100;
-  double read = (double)tokens / (rate > 1 ? rate : 1), end = s->end_every_s * n;
+  double read = s->read_tokens > 0 ? (double)tokens * s->read_s / s->read_tokens : 0, end = s->end_every_s * n;
   return read > end ? read : end;
 }
 
-// Whoever wants to know learns its place among those that wait, by when they came, and about how long it takes.
+static void tell_place(sched *s, request *r, int place, int64_t tokens) {
+  if (!r->tells || place == r->told) return;
+  r->told = place;
+  event *e = xcalloc(1, sizeof *e);
+  *e = (event){.kind = EVENT_PROMPT, .request = r, .total = (int64_t)r->prompt.n, .waiting = place};
+  e->wait_s = expected_wait_s(s, place, tokens);
+  r->event(r->ctx, e);
+}
+
+// Requests that asked for it learn their place among those that wait, by when they came, and about how long it takes.
+// In each queue they are in that order.
 static void tell_waiting(sched *s) {
-  if (!s->moved) return;
+  enum { FEW = 64 };
+  double now = now_s();
+  if (!s->moved || (s->c.waiting > FEW && now - s->told < TELL_S)) return;
   s->moved = false;
-  for (int k = 0; k < s->o.n_keys; k++)
-    for (request *r = s->queues[k].first; r; r = r->next) {
-      int place = 0;
-      int64_t tokens = 0;
-      for (int j = 0; j < s->o.n_keys && r->tells; j++)
-        for (const request *other = s->queues[j].first; other; other = other->next)
-          if (other->arrived <= r->arrived) { place++; tokens += (int64_t)other->prompt.n; }
-      if (!r->tells || place == r->told) continue;
-      r->told = place;
-      event *e = xcalloc(1, sizeof *e);
-      *e = (event){.kind = EVENT_PROMPT, .request = r, .total = (int64_t)r->prompt.n, .waiting = place};
-      e->wait_s = expected_wait_s(s, place, tokens);
-      r->event(r->ctx, e);
+  s->told = now;
+  int place = 0;
+  int64_t tokens = 0;
+  for (int k = 0; k < s->o.n_keys; k++) s->queues[k].next = s->queues[k].first;
+  for (;;) {
+    struct queue *q = NULL;
+    for (int k = 0; k < s->o.n_keys; k++) {
+      struct queue *other = &s->queues[k];
+      if (other->next && (!q || other->next->arrived < q->next->arrived)) q = other;
     }
+    if (!q) return;
+    tokens += (int64_t)q->next->prompt.n;
+    tell_place(s, q->next, ++place, tokens);
+    q->next = q->next->next;
+  }
 }
 
 // Of a request that is in no queue any more: each of its choices ends. It may be gone afterwards.
 static void end_request(request *r, enum event_kind kind, const char *why) {
   for (int64_t i = 0, n = r->embeds && kind == EVENT_FAILED ? 1 : r->n; i < n; i++) {
     event *e = xcalloc(1, sizeof *e);
-    *e = (event){.kind = kind, .request = r, .choice = (int)i, .finish = FINISH_GONE, .busy = kind == EVENT_FAILED};
+    *e = (event){.kind = kind, .request = r, .choice = (int)i, .finish = FINISH_GONE, .status = 429};
     snprintf(e->text, sizeof e->text, "%s", why);
     r->event(r->ctx, e);
   }
@@ -165,13 +192,11 @@ static void end_overdue(sched *s) {
   char why[80];
   snprintf(why, sizeof why, "it has waited for longer than %.0f s", s->o.max_wait_s);
   for (int k = 0; k < s->o.n_keys && s->o.max_wait_s > 0; k++)
-    for (request **at = &s->queues[k].first; *at;) {
-      if (now_s() - (*at)->arrived <= s->o.max_wait_s) { at = &(*at)->next; continue; }
-      request *r = take_request(s, at);
+    while (s->queues[k].first && now_s() - s->queues[k].first->arrived > s->o.max_wait_s) {
+      request *r = take_request(s, &s->queues[k].first);
       pthread_mutex_unlock(&s->lock);
       end_request(r, EVENT_FAILED, why);
       pthread_mutex_lock(&s->lock);
-      at = &s->queues[k].first;
     }
 }
 
@@ -186,6 +211,9 @@ static void count_timing(sched *s, const struct timing *t) {
   s->c.prompt_s += t->prompt_ms / 1000;
   s->c.drawn_tokens += (double)t->n_drawn;
   s->c.drawn_s += t->drawn_ms / 1000;
+  s->c.proposed += (double)t->speculation.proposed;
+  s->c.drafts_accepted += (double)t->speculation.accepted;
+  if ((double)(t->n_prompt + t->n_drawn) > s->c.longest) s->c.longest = (double)(t->n_prompt + t->n_drawn);
   s->c.requests++;
   double now = now_s();
   if (s->last_end > 0) blend(&s->end_every_s, now - s->last_end);
@@ -195,33 +223,33 @@ static void count_timing(sched *s, const struct timing *t) {
 
 // ---- sequences ------------------------------------------------------------------------------------------------------
 
-static void drop_rest(sched *s, size_t i) {
-  held_free(&s->rest.at[i]);
-  memmove(s->rest.at + i, s->rest.at + i + 1, (s->rest.n - i - 1) * sizeof *s->rest.at);
-  s->rest.n--;
+static void drop_oldest(sched *s) { slots_drop(&s->rest, slots_first_to_go(&s->rest)); }
+
+static void trim_rest(sched *s) {
+  while (s->rest.n > (size_t)s->o.parallel) {
+    size_t i = slots_first_to_go(&s->rest);
+    spill_offer(&s->spill, &s->rest.at[i]);
+    slots_drop(&s->rest, i);
+  }
 }
 
 static void keep_rest(sched *s, const held *h) {
   if (!h->sequence) return;
-  vec_push(&s->rest, *h);
-  s->rest.at[s->rest.n - 1].used = now_s();
-  s->rest.at[s->rest.n - 1].kept = false;
-  if (s->rest.n <= (size_t)s->o.parallel) return;
-  keep_offer(&s->keep, &s->rest.at[0]);
-  drop_rest(s, 0);
+  slots_add(&s->rest, h);
+  trim_rest(s);
 }
 
 // Of those that nobody uses, what is not in a file yet goes there; at once it would be written anew with every turn of
 // a conversation.
 static void offer_to_keep(sched *s) {
   double now = now_s();
-  keep_collect(&s->keep);
-  for (size_t i = 0; i < s->rest.n; i++) if (now - s->rest.at[i].used > QUIET_S) keep_offer(&s->keep, &s->rest.at[i]);
+  spill_collect(&s->spill);
+  for (size_t i = 0; i < s->rest.n; i++) if (now - s->rest.at[i].used > QUIET_S) spill_offer(&s->spill, &s->rest.at[i]);
 }
 
 static bool keeps_some(sched *s) {
-  bool some = keep_busy(&s->keep);
-  for (size_t i = 0; s->keep.started && i < s->rest.n; i++) some |= !s->rest.at[i].kept;
+  bool some = spill_busy(&s->spill), waits = spill_waits(&s->spill);
+  for (size_t i = 0; waits && i < s->rest.n; i++) some |= !s->rest.at[i].kept;
   return some;
 }
 
@@ -229,10 +257,10 @@ static bool keeps_some(sched *s) {
 static void wait_for_more(sched *s) {
   struct timespec until;
   if (!keeps_some(s)) { pthread_cond_wait(&s->more, &s->lock); return; }
-  clock_gettime(CLOCK_REALTIME, &until);
+  clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_nsec += 200000000;
   if (until.tv_nsec >= 1000000000) { until.tv_sec++; until.tv_nsec -= 1000000000; }
-  pthread_cond_timedwait(&s->more, &s->lock, &until);
+  pthread_cond_clockwait(&s->more, &s->lock, CLOCK_MONOTONIC, &until);
   pthread_mutex_unlock(&s->lock);
   offer_to_keep(s);
   pthread_mutex_lock(&s->lock);
@@ -240,7 +268,7 @@ static void wait_for_more(sched *s) {
 
 // The first n tokens of h in a sequence of its own.
 static int fork_held(const held *h, size_t n, held *out, weft_error *err) {
-  *out = (held){0};
+  *out = (held){.slot = -1};
   if (weft_sequence_fork(h->sequence, (int)n, &out->sequence, err)) return -1;
   for (size_t i = 0; i < n; i++) vec_push(&out->past, h->past.at[i]);
   return 0;
@@ -256,19 +284,21 @@ static bool take_up(sched *s, const request *r, size_t limit, size_t most, held 
   enum { WORTH = 64 };
   weft_error err;
   for (;;) {
-    size_t n = keep_find(&s->keep, &r->prompt, limit);
+    size_t n = spill_find(&s->spill, &r->prompt, limit);
     if (n < most + WORTH) return false;
-    int failed = keep_load(&s->keep, &r->prompt, n, out, &err);
+    int failed = spill_load(&s->spill, &r->prompt, n, out, &err);
+    out->slot = -1;
     if (!failed) return true;
-    if (failed == -2) warning("%s", err.text);         // what is damaged is found no more
+    if (failed == -2) log_warn(s->o.log, "%s", err.text);        // what is damaged is found no more
     if (failed == -1 && !s->rest.n) return false;
-    if (failed == -1) drop_rest(s, 0);
+    if (failed == -1) drop_oldest(s);
   }
 }
 
 // What a prompt goes on from: of all sequences the one that has most of it, itself if nobody uses it and little of it
-// is lost, otherwise a copy of its beginning. The logits of the last token are wanted, so that is left to evaluate.
-static int find_past(sched *s, const request *r, held *out, size_t *shared, weft_error *err) {
+// is lost, otherwise a copy of its beginning; and where it is to be in another slot than that one. The logits of the
+// last token are wanted, so that is left to evaluate.
+static int find_past(sched *s, const request *r, int slot, held *out, size_t *shared, weft_error *err) {
   enum { LITTLE = 64 };                // tokens: what is lost is soon evaluated again
   struct known best = known_tokens(s, r);
   size_t n_rest = s->rest.n;
@@ -276,23 +306,24 @@ static int find_past(sched *s, const request *r, held *out, size_t *shared, weft
   if (take_up(s, r, r->prompt_scored ? 0 : r->prompt.n - 1, best.n, out)) return 0;
   if (s->rest.n < n_rest) best = known_tokens(s, r);
   size_t lost = best.h ? best.h->past.n - best.n : 0;
-  if (best.h && best.at < s->rest.n && lost <= LITTLE && lost < best.n) {
+  bool moves = best.h && slot >= 0 && best.h->slot >= 0 && best.h->slot != slot;
+  if (best.h && best.at < s->rest.n && lost <= LITTLE && lost < best.n && !moves) {
     *out = *best.h;
     s->rest.at[best.at] = (held){0};
-    drop_rest(s, best.at);
+    slots_drop(&s->rest, best.at);
     cut_held(out, best.n);
     return 0;
   }
   if (best.h) return fork_held(best.h, best.n, out, err);
-  *out = (held){0};
+  *out = (held){.slot = -1};
   return weft_sequence_new(s->model, &out->sequence, err);
 }
 
 // Others are likely to go on from where this prompt parts from what is there already, and from its end: its other
 // choices, an answer that is drawn once more. But it may be from anywhere.
 static void mark_prompt(const request *r, const held *h, size_t shared) {
-  weft_sequence_mark(h->sequence, (int)shared, (int)shared);
-  weft_sequence_mark(h->sequence, (int)h->past.n, (int)r->prompt.n - 1);
+  weft_sequence_checkpoint(h->sequence, (int)shared, (int)shared);
+  weft_sequence_checkpoint(h->sequence, (int)h->past.n, (int)r->prompt.n - 1);
 }
 
 // Memory for n more tokens, where need be that of sequences which nobody uses: first what they hold for others who
@@ -303,7 +334,7 @@ static int make_room(sched *s, weft_sequence *q, size_t n, weft_error *err) {
     while (thin < s->rest.n && !weft_sequence_thin(s->rest.at[thin].sequence)) thin++;
     if (thin < s->rest.n) continue;
     if (!s->rest.n) return -1;
-    drop_rest(s, 0);
+    drop_oldest(s);
     thin = s->rest.n;
   }
 }
@@ -332,15 +363,33 @@ static bool may_begin_choice(const sched *s, const request *r) {
   return true;
 }
 
+static void slots_in_work(const sched *s, bool *in_work) {
+  for (size_t i = 0; i < s->live.n; i++) in_work[run_held(s->live.at[i])->slot] = true;
+}
+
+// The slot of what has been found for a prompt: slots.h. Another request that asks for one in work gets it, too; the
+// slot is that of whoever ends last.
+static int slot_for(const sched *s, const held *h, int wanted) {
+  bool in_work[SCHED_PARALLEL_MAX] = {false};
+  slots_in_work(s, in_work);
+  if (wanted >= 0 && wanted < s->o.parallel) return wanted;
+  return h->slot >= 0 && !in_work[h->slot] ? h->slot : slots_free_number(&s->rest, in_work, s->o.parallel);
+}
+
 // The next choice of a request. The request may be gone afterwards.
 static void begin_choice(sched *s, request *r) {
   weft_error err;
   held h;
-  run *u = run_new(s->model, s->draft, s->o.no_guess, r, r->begun++);
+  int slot = r->begun ? -1 : r->slot;
+  run *u = run_new(s->model, s->draft, s->o.no_speculation, r, r->begun++);
   size_t shared;
-  bool fits = !find_past(s, r, &h, &shared, &err);
-  if (fits) mark_prompt(r, &h, shared);
-  else run_fail(u, &err);
+  bool fits = !find_past(s, r, slot, &h, &shared, &err);
+  if (fits) {
+    mark_prompt(r, &h, shared);
+    h.slot = slot_for(s, &h, slot);
+  } else {
+    run_fail(u, &err);
+  }
   if (!fits || !run_begin(u, &h)) { run_free(u, NULL); return; }
   vec_push(&s->live, u);
 }
@@ -349,7 +398,7 @@ static void begin_choices(sched *s) {
   for (size_t i = 0; i < s->opened.n;) {
     request *r = s->opened.at[i];
     if (s->live.n >= (size_t)s->o.parallel) return;
-    if (!may_begin_choice(s, r)) { i++; continue; }
+    if (!may_begin_choice(s, r) || masks_busy(&s->masks, r)) { i++; continue; }
     bool last = r->begun + 1 == r->n;
     begin_choice(s, r);
     if (!last) continue;
@@ -364,7 +413,7 @@ static run *next_prompt(sched *s) {
   run *oldest = NULL, *shortest = NULL;
   for (size_t i = 0; i < s->live.n; i++) {
     run *u = s->live.at[i];
-    if (run_request(u)->cancelled || !run_left(u)) continue;
+    if (run_request(u)->cancelled || !run_left(u) || masks_busy(&s->masks, run_request(u))) continue;
     if (!oldest || run_request(u)->arrived < run_request(oldest)->arrived) oldest = u;
     if (!shortest || run_left(u) < run_left(shortest)) shortest = u;
   }
@@ -372,10 +421,27 @@ static run *next_prompt(sched *s) {
   return s->fed++ % 2 || now_s() - run_request(oldest)->arrived > PATIENCE_S ? oldest : shortest;
 }
 
-// Answers go on with tokens whose guesses were right.
+static bool answers_now(const run *u) { return !run_left(u) && !run_waits(u); }
+
+// An answer goes on with the token that waited for its mask, and with tokens whose guesses were right, as far as masks
+// are there. false: it has ended.
+static bool advance_run(sched *s, run *u) {
+  weft_tokens t;
+  bool alone = s->live.n == 1 && !s->opened.n && !s->texts.n;
+  if (masks_busy(&s->masks, run_request(u))) return true;
+  if (run_waits(u) && !run_resume(u)) return false;
+  while (run_known(u, &t)) {
+    if (!alone || run_mask_s(u) > QUICK_MASK_S) masks_begin(&s->masks, &u, 1);
+    bool late = !masks_wait(&s->masks, run_request(u), now_s() + (alone ? MASK_ALONE_S : MASK_SHARE * s->token_s));
+    if (!run_took(u, &t, late)) return false;
+    if (late) return true;
+  }
+  return true;
+}
+
 static void advance(sched *s) {
   for (size_t i = 0; i < s->live.n;) {
-    if (run_advance(s->live.at[i])) i++;
+    if (advance_run(s, s->live.at[i])) i++;
     else remove_live(s, i);
   }
 }
@@ -491,7 +557,7 @@ static double thought_s(const sched *s) { return s->draft ? weft_draft_seconds(s
 // Each answer may bring what is guessed to follow, as far as that pays. Where some bring nothing, they only wait for
 // the rows of the others, and for what a draft model thinks of them: that may take a fiftieth of the time. Returns the
 // rows of the step.
-static size_t guess_rows(sched *s, weft_tokens *parts, run **of, size_t n) {
+static size_t draft_rows(sched *s, weft_tokens *parts, run **of, size_t n) {
   enum { MOST = 8 };                   // tokens that a guess adds at most
   size_t rows = n, guessing = 0, chunk = (size_t)weft_model_chunk(s->model);
   double before = thought_s(s);
@@ -499,7 +565,7 @@ static size_t guess_rows(sched *s, weft_tokens *parts, run **of, size_t n) {
     if (rows + MOST > SCHED_ROWS || rows + MOST > chunk) break;
     if (s->draft) weft_draft_rest(s->draft, s->lent_s < (guessing < i ? thought_s(s) - before : 0));
     run_settle(of[i]);
-    run_guess(of[i], &parts[i], rows_cost(s, n) / (double)n, rows_cost(s, rows + MOST - 1) - rows_cost(s, rows));
+    run_propose(of[i], &parts[i], rows_cost(s, n) / (double)n, rows_cost(s, rows + MOST - 1) - rows_cost(s, rows));
     rows += parts[i].n - 1;
     guessing += parts[i].n > 1;
   }
@@ -524,16 +590,16 @@ static void lend(sched *s, const weft_tokens *parts, size_t n, double thought, d
 static void step_runs(sched *s) {
   weft_tokens parts[SCHED_PARALLEL_MAX];
   run *of[SCHED_PARALLEL_MAX];
-  size_t n = 0, tokens = 0, rows;
-  size_t answers = 0, past = 0;
+  size_t n = 0, tokens = 0, rows, late = 0, answers = 0, past = 0;
   bool unseen = false;
   weft_error err;
   advance(s);
   run *fed = next_prompt(s);
-  for (size_t i = 0; i < s->live.n; i++) answers += !run_left(s->live.at[i]);
+  for (size_t i = 0; i < s->live.n; i++) answers += answers_now(s->live.at[i]);
   if (fed && answers && ++s->shared % ALONE_EVERY == 0) fed = NULL;
   for (size_t i = 0; i < s->live.n;) {
     run *u = s->live.at[i];
+    if (run_waits(u) || masks_busy(&s->masks, run_request(u))) { i++; late++; continue; }
     if (!run_offer(u, u == fed ? piece(s, u, answers) : 0, &parts[n])) { remove_live(s, i); continue; }
     i++;
     if (!parts[n].n) continue;
@@ -542,32 +608,40 @@ static void step_runs(sched *s) {
     if (run_left(u)) tokens = parts[n].n, past = run_held(u)->past.n, unseen = parts[n].unseen;
     of[n++] = u;
   }
+  s->only_masks = !n && late;
   if (!n) return;
-  bool alone = n == 1 && !tokens && !s->opened.n && !s->texts.n;
+  bool alone = n == 1 && !tokens && !late && !s->opened.n && !s->texts.n;
   int failed;
   double thought = thought_s(s);
-  rows = tokens || alone ? n : guess_rows(s, parts, of, n);
+  rows = tokens || alone ? n : draft_rows(s, parts, of, n);
   thought = thought_s(s) - thought;
   double began = now_s(), plain = rows_cost(s, n);
   if (alone && s->draft) weft_draft_rest(s->draft, false);
   masks_begin(&s->masks, of, n);
   if (alone) failed = run_evaluate(of[0], &parts[0], &err);
   else failed = weft_step(s->model, parts, n, NULL, NULL, &err);
-  masks_wait(&s->masks);
   double took = now_s() - began;
   if (!tokens && !alone) {
     learn_cost(s, rows, took);
     lend(s, parts, n, thought, took, plain);
   }
   s->steps_s += thought + took;
+  for (size_t i = 0; i < n; i++) s->drafts += alone ? failed > 0 : rows > n && parts[i].rows > 1;
   if (alone && !failed) blend(&s->token_s, s->token_s > 0 && took > 2 * s->token_s ? 2 * s->token_s : took);
-  if (tokens && !failed) learn_pieces(s, answers, tokens, past, unseen, took);
+  if (tokens && !failed) {
+    learn_pieces(s, answers, tokens, past, unseen, took);
+    s->read_tokens += (double)tokens;
+    s->read_s += took;
+  }
+  if (failed < 0 && weft_model_check(s->model, &s->why)) s->state = SCHED_BROKEN;
+  double until = failed < 0 ? INFINITY : now_s() + (alone ? MASK_ALONE_S : MASK_SHARE * took);
   for (size_t i = 0; i < n; i++) {
+    bool made = masks_wait(&s->masks, run_request(of[i]), until);
     if (failed < 0) run_fail(of[i], &err);
     else if (rows > n && parts[i].rows)
-      run_guessed(of[i], &parts[i],
+      run_proposed(of[i], &parts[i],
                   plain > 0 && took > plain ? (took - plain) * (double)(parts[i].n - 1) / (double)(rows - n) : 0);
-    if (failed >= 0 && run_took(of[i], &parts[i])) continue;
+    if (failed >= 0 && run_took(of[i], &parts[i], !made)) continue;
     size_t k = 0;
     while (s->live.at[k] != of[i]) k++;
     remove_live(s, k);
@@ -578,6 +652,7 @@ static void make_vectors(sched *s) {
   for (size_t i = 0; i < s->texts.n;) {
     vectors *v = s->texts.at[i];
     if (vectors_step(v)) { i++; continue; }
+    if (weft_model_check(s->model, &s->why)) s->state = SCHED_BROKEN;
     count_timing(s, &v->timing);
     free(v);
     s->texts.at[i] = s->texts.at[--s->texts.n];
@@ -590,13 +665,13 @@ static void on_load(void *ctx, const char *what, double fraction) {
   if (s->o.model.progress) s->o.model.progress(s->o.model.progress_ctx, what, fraction);
 }
 
-// Kernels of prompts, and of steps of few sequences beside a prompt, of few and of many.
+// Kernels of prompts, of steps of few sequences beside a prompt, of few and of many, and of a guess's rows.
 static int warm_up_steps(sched *s, weft_error *err) {
-  enum { N = 16, SOME = 2, MORE = 5 };
+  enum { N = 16, SOME = 2, MORE = 5, ROWS = 8, ALL = N + 2 + ROWS + ROWS / 2 };
   static const int32_t ids[N];
   weft_tokens parts[MORE] = {{0}};
-  int n = s->o.parallel < MORE ? s->o.parallel : MORE, status = 0;
-  if (weft_model_context(s->model) < N) return 0;
+  int n = s->o.parallel < MORE ? s->o.parallel : MORE, chunk = weft_model_chunk(s->model), status = 0;
+  if (weft_model_context(s->model) < ALL) return 0;
   for (int i = 0; i < n && !status; i++) {
     parts[i] = (weft_tokens){.ids = ids, .n = i ? 1 : N};
     status = weft_sequence_new(s->model, &parts[i].sequence, err);
@@ -605,6 +680,10 @@ static int warm_up_steps(sched *s, weft_error *err) {
   parts[0].n = 1;
   if (!status && n >= SOME) status = weft_step(s->model, parts, SOME, NULL, NULL, err);
   if (!status) status = weft_step(s->model, parts, (size_t)n, NULL, NULL, err);
+  for (int rows = ROWS / 2; rows <= ROWS && !s->o.no_speculation && !status; rows += ROWS / 2) {
+    parts[0].n = parts[0].rows = (size_t)(chunk < rows ? chunk : rows);
+    status = weft_step(s->model, parts, 1, NULL, NULL, err);
+  }
   for (int i = 0; i < n; i++) weft_sequence_free(parts[i].sequence);
   return status;
 }
@@ -621,7 +700,7 @@ static int warm_up(sched *s, weft_error *err) {
   }
   if (weft_decode(s->model, ids, (size_t)n, 0, NULL, err) || weft_decode(s->model, ids, 1, 0, NULL, err)) return -1;
   if (warm_up_steps(s, err)) return -1;
-  weft_model_settle(s->model);
+  weft_model_promote_pages(s->model);
   return 0;
 }
 
@@ -631,12 +710,12 @@ static int open_draft(sched *s, weft_error *err) {
                     .prompt_threads = s->o.model.prompt_threads,
                     .progress = on_load,
                     .progress_ctx = s};
-  if (s->o.no_guess) return 0;
+  if (s->o.no_speculation) return 0;
   if (s->o.draft) {
     if (weft_model_open(s->o.draft, &o, &s->draft_model, err)) return -1;
     if (!weft_draft_new(s->model, s->draft_model, &s->o.drafts, &s->draft, err)) return 0;
     if (!s->o.draft_of_some) return -1;
-    warning("no draft model for %s: %s", s->o.name, err->text);
+    log_warn(s->o.log, "no draft model for %s: %s", s->o.name, err->text);
     weft_model_close(s->draft_model);
     s->draft_model = NULL;
   }
@@ -650,6 +729,18 @@ static void cancel_all(sched *s) {
   for (size_t i = 0; i < s->texts.n; i++) s->texts.at[i]->r->cancelled = true;
 }
 
+// The lock is held.
+static void tell_slots(sched *s) {
+  struct sched_counts *c = &s->c;
+  memset(c->slot, 0, sizeof c->slot);
+  for (size_t i = 0; i < s->rest.n; i++)
+    if (s->rest.at[i].slot >= 0) c->slot[s->rest.at[i].slot].past = (int)s->rest.at[i].past.n;
+  for (size_t i = 0; i < s->live.n; i++) {
+    const held *h = run_held(s->live.at[i]);
+    c->slot[h->slot] = (struct slot_state){(int)h->past.n, true, run_count(s->live.at[i])};
+  }
+}
+
 static int requests_in_work(const sched *s) {
   size_t n = s->texts.n + s->opened.n;
   for (size_t i = 0; i < s->live.n; i++) {
@@ -661,24 +752,82 @@ static int requests_in_work(const sched *s) {
   return (int)n;
 }
 
+// What is wanted of slots, but where an answer is in work. The lock is held, and let go meanwhile.
+static void act_on_slots(sched *s) {
+  bool in_work[SCHED_PARALLEL_MAX] = {false};
+  slots_in_work(s, in_work);
+  for (size_t i = 0; i < s->given_back.n; i++) held_free(&s->given_back.at[i]);
+  s->given_back.n = 0;
+  for (slot_action **at = &s->actions; *at;) {
+    slot_action *a = *at;
+    if (in_work[a->slot]) { at = &a->next; continue; }
+    *at = a->next;
+    pthread_mutex_unlock(&s->lock);
+    slots_act(&s->rest, s->model, a);
+    trim_rest(s);
+    pthread_mutex_lock(&s->lock);
+    tell_slots(s);
+    a->done(a);
+  }
+}
+
+// Those that are left when no more steps are taken.
+static void refuse_actions(sched *s) {
+  while (s->actions) {
+    slot_action *a = s->actions;
+    s->actions = a->next;
+    a->status = 503;
+    snprintf(a->why.text, sizeof a->why.text, "the server is ending");
+    a->done(a);
+  }
+}
+
+// The lock is held, and let go meanwhile.
+static void lead_step(sched *s) {
+  struct sched_counts *c = &s->c;
+  double before = s->last_step;
+  uint64_t answering = 0;
+  pthread_mutex_unlock(&s->lock);
+  if (s->stop) cancel_all(s);
+  turn_take(s->o.turn);
+  begin_choices(s);
+  size_t busy = s->live.n + s->texts.n;
+  for (size_t i = 0; i < s->live.n; i++) answering += answers_now(s->live.at[i]);
+  step_runs(s);
+  make_vectors(s);
+  turn_give(s->o.turn);
+  if (s->only_masks && !s->texts.n) masks_wait_any(&s->masks, now_s() + MASK_ALONE_S);
+  offer_to_keep(s);
+  pthread_mutex_lock(&s->lock);
+  s->last_step = now_s();
+  histogram_add(&c->between, histogram_seconds, s->last_step - before, answering);
+  c->steps++;
+  c->busy += (double)busy;
+  c->steps_s = s->steps_s;
+  c->drafts = s->drafts;
+  c->waited_s = s->waited_s;
+  c->draft_s = thought_s(s);
+  c->n_live = (int)s->live.n;
+  for (size_t i = 0; i < s->live.n; i++) c->past[i] = (int)run_held(s->live.at[i])->past.n;
+  tell_slots(s);
+}
+
 static void *lead(void *arg) {
   sched *s = arg;
   s->model_options.progress = on_load;
   s->model_options.progress_ctx = s;
-  s->model_options.mtp = !s->o.no_guess && (!s->o.draft || s->o.draft_of_some);
+  s->model_options.mtp = !s->o.no_speculation && (!s->o.draft || s->o.draft_of_some);
   int status = weft_model_open(s->o.path, &s->model_options, &s->model, &s->why);
   if (!status && s->o.parallel > weft_model_chunk(s->model)) s->o.parallel = weft_model_chunk(s->model);
   if (!status) status = warm_up(s, &s->why);
   if (!status) status = open_draft(s, &s->why);
   masks_open(&s->masks);
-  if (!status) keep_open(&s->keep, s->o.keep, s->o.keep_bytes, s->o.name, s->model);
-  pthread_mutex_lock(&s->lock);
-  if (!status && !s->o.max_tokens) s->c.most_tokens = 8ll * weft_model_context(s->model);
-  pthread_mutex_unlock(&s->lock);
+  if (!status) spill_open(&s->spill, s->o.keep, s->o.keep_bytes, s->o.log, s->model);
   s->state = status ? SCHED_FAILED : SCHED_READY;
   s->o.loaded(s->o.ctx);
   pthread_mutex_lock(&s->lock);
   while (!status) {
+    if (s->actions || s->given_back.n) act_on_slots(s);
     bool idle = !s->live.n && !s->texts.n && !s->opened.n;
     while (s->live.n + s->opened.n + s->texts.n < (size_t)s->o.parallel) {
       request *r = next_request(s);
@@ -698,23 +847,10 @@ static void *lead(void *arg) {
     if (s->c.waiting) end_overdue(s);
     if (idle && s->stop) break;
     if (idle) { wait_for_more(s); continue; }
-    pthread_mutex_unlock(&s->lock);
-    if (s->stop) cancel_all(s);
-    turn_take(s->o.turn);
-    begin_choices(s);
-    step_runs(s);
-    make_vectors(s);
-    turn_give(s->o.turn);
-    offer_to_keep(s);
-    pthread_mutex_lock(&s->lock);
-    s->last_step = now_s();
-    s->c.steps++;
-    s->c.steps_s = s->steps_s;
-    s->c.waited_s = s->waited_s;
-    s->c.draft_s = thought_s(s);
-    s->c.n_live = (int)s->live.n;
-    for (size_t i = 0; i < s->live.n; i++) s->c.past[i] = (int)run_held(s->live.at[i])->past.n;
+    lead_step(s);
   }
+  s->over = true;
+  refuse_actions(s);
   pthread_mutex_unlock(&s->lock);
   return NULL;
 }
@@ -727,7 +863,6 @@ int sched_start(const struct sched_options *o, sched **out, error *err) {
   if (s->o.parallel < 1) s->o.parallel = 1;
   if (s->o.parallel > SCHED_PARALLEL_MAX) s->o.parallel = SCHED_PARALLEL_MAX;
   s->model_options = o->model;
-  s->c.most_tokens = o->max_tokens;
   s->queues = xcalloc((size_t)o->n_keys, sizeof *s->queues);
   pthread_mutex_init(&s->lock, NULL);
   pthread_cond_init(&s->more, NULL);
@@ -749,17 +884,19 @@ static int retry_after_s(const sched *s) {
 }
 
 static int refuse_request(sched *s, int64_t tokens, size_t n, fault *f) {
-  if (s->draining || s->stop) {
+  const struct sched_options *o = &s->o;
+  const struct sched_counts *c = &s->c;
+  if (s->stop) {
     f->retry_s = 5;
     return fault_set(f, 503, NULL, "the server is ending");
   }
-  bool idle = !s->c.waiting && !s->c.running;
-  if (s->c.waiting + (int)n > s->o.max_waiting) fault_set(f, 429, NULL, "%d requests wait already", s->c.waiting);
-  else if (!idle && s->c.waiting_tokens + tokens > s->c.most_tokens)
-    fault_set(f, 429, NULL, "prompts of %lld tokens wait already", (long long)s->c.waiting_tokens);
-  else if (s->c.waiting && s->o.max_wait_s > 0 &&
-           expected_wait_s(s, s->c.waiting + 1, s->c.waiting_tokens) > s->o.max_wait_s)
-    fault_set(f, 429, NULL, "it would wait for longer than %.0f s", s->o.max_wait_s);
+  bool idle = !c->waiting && !c->running;
+  if (o->max_waiting && c->waiting + (int64_t)n > o->max_waiting)
+    fault_set(f, 429, NULL, "%d requests wait already", c->waiting);
+  else if (!idle && o->max_tokens && c->waiting_tokens + tokens > o->max_tokens)
+    fault_set(f, 429, NULL, "prompts of %lld tokens wait already", (long long)c->waiting_tokens);
+  else if (c->waiting && o->max_wait_s > 0 && expected_wait_s(s, c->waiting + 1, c->waiting_tokens) > o->max_wait_s)
+    fault_set(f, 429, NULL, "it would wait for longer than %.0f s", o->max_wait_s);
   if (!f->status) return 0;
   f->retry_s = retry_after_s(s);
   return -1;
@@ -796,18 +933,38 @@ void sched_cancel(sched *s, request *r) {
   if (waited) end_request(r, EVENT_END, "");
 }
 
+int sched_slot(sched *s, slot_action *a) {
+  pthread_mutex_lock(&s->lock);
+  bool taken = !s->over && !s->stop;
+  slot_action **at = &s->actions;
+  while (*at) at = &(*at)->next;
+  a->next = NULL;
+  if (taken) *at = a;
+  pthread_cond_signal(&s->more);
+  pthread_mutex_unlock(&s->lock);
+  return taken ? 0 : -1;
+}
+
+// A sequence is freed on the thread of the steps, or where that has ended.
+void sched_give_back(sched *s, held *copy) {
+  pthread_mutex_lock(&s->lock);
+  vec_push(&s->given_back, *copy);
+  *copy = (held){0};
+  pthread_cond_signal(&s->more);
+  pthread_mutex_unlock(&s->lock);
+}
+
 void sched_counts(sched *s, struct sched_counts *out) {
   pthread_mutex_lock(&s->lock);
   *out = s->c;
   out->since_step = s->c.running ? now_s() - s->last_step : 0;
+  for (int i = 0; i < out->n_live; i++) out->held += out->past[i];
+  if (s->state == SCHED_READY) {
+    out->slots = s->o.parallel;
+    out->room = (int64_t)out->slots * weft_model_context(s->model);
+  }
   pthread_mutex_unlock(&s->lock);
   out->loaded = s->loaded;
-}
-
-void sched_drain(sched *s) {
-  pthread_mutex_lock(&s->lock);
-  s->draining = true;
-  pthread_mutex_unlock(&s->lock);
 }
 
 void sched_stop(sched *s) {
@@ -822,12 +979,13 @@ void sched_stop(sched *s) {
 void sched_free(sched *s) {
   if (!s) return;
   for (size_t i = 0; i < s->rest.n; i++) {
-    keep_finish(&s->keep, &s->rest.at[i]);
+    spill_finish(&s->spill, &s->rest.at[i]);
     held_free(&s->rest.at[i]);
   }
-  keep_close(&s->keep);
+  for (size_t i = 0; i < s->given_back.n; i++) held_free(&s->given_back.at[i]);
+  spill_close(&s->spill);
   masks_close(&s->masks);
-  vec_free(&s->rest); vec_free(&s->live); vec_free(&s->texts); vec_free(&s->opened);
+  vec_free(&s->rest); vec_free(&s->given_back); vec_free(&s->live); vec_free(&s->texts); vec_free(&s->opened);
   weft_draft_free(s->draft);
   weft_model_close(s->draft_model);
   weft_model_close(s->model);

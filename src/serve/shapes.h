@@ -8,26 +8,50 @@
 #define SHAPE_TEXT_OR_TEXTS "{'anyOf':[{'type':'string'}," SHAPE_TEXTS "]}"
 #define SHAPE_PARTS \
   "{'type':'array','items':{'type':'object','required':['text'],'properties':{'text':{'type':'string'}}}}"
+// of a message: also what the assistant refused
+#define SHAPE_SAID \
+  "{'type':'array','items':{'anyOf':[{'type':'object','required':['text'],'properties':{'text':{'type':'string'}}}," \
+  "{'type':'object','required':['type','image_url'],'properties':{'type':{'enum':['image_url','input_image']}," \
+  "'image_url':{'anyOf':[{'type':'string'},{'type':'object','required':['url'],'properties':{'url':{'type':" \
+  "'string'}}}]}}},{'type':'object','required':['type','input_audio'],'properties':{'type':{'const':'input_audio'}," \
+  "'input_audio':{'anyOf':[{'type':'object','required':['data'],'properties':{'data':{'type':'string'}}}," \
+  "{'type':'object','required':['url'],'properties':{'url':{'type':'string'}}}]}}}," \
+  "{'type':'object','required':['type','audio_url'],'properties':{'type':{'const':'audio_url'},'audio_url':" \
+  "{'type':'object','required':['url'],'properties':{'url':{'type':'string'}}}}}," \
+  "{'type':'object','required':['type','refusal'],'properties':{'type':{'const':'refusal'},'refusal':" \
+  "{'type':'string'}}}]}}"
 #define SHAPE_PROMPT \
   "{'anyOf':[{'type':'string'},{'type':'array','minItems':1,'items':{'type':['string','integer','array']}}]}"
 #define SHAPE_MESSAGE \
   "{'type':'object','required':['role'],'properties':{" \
   "'role':{'enum':['system','developer','user','assistant','tool','function']}," \
-  "'content':{'anyOf':[{'type':['string','null']}," SHAPE_PARTS "]}}}"
+  "'content':{'anyOf':[{'type':['string','null']}," SHAPE_SAID "]}}}"
 #define SHAPE_MESSAGES "{'type':'array','minItems':1,'items':" SHAPE_MESSAGE "}"
 #define SHAPE_NAMED "{'type':'object','required':['name'],'properties':{'name':{'type':'string','minLength':1}}}"
 #define SHAPE_TOOLS \
-  "{'type':'array','items':{'type':'object','required':['function'],'properties':{'function':" SHAPE_NAMED "}}}"
-#define SHAPE_NAMED_TOOLS "{'type':'array','items':" SHAPE_NAMED "}"
+  "{'type':'array','items':{'anyOf':[{'type':'object','required':['function'],'properties':{'function':" SHAPE_NAMED \
+  "}}," SHAPE_OTHER_TOOL("'function'") "]}}"
+// one that is no function (which has one of these types, or none), and ignored
+#define SHAPE_OTHER_TOOL(ours) \
+  "{'type':'object','required':['type'],'properties':{'type':{'type':'string','not':{'enum':[" ours "]}}}}"
+#define SHAPE_NAMED_TOOLS(ours) \
+  "{'type':'array','items':{'anyOf':[" SHAPE_NAMED "," SHAPE_OTHER_TOOL(ours) "]}}"
+#define SHAPE_ALLOWED \
+  "{'type':'object','required':['type'],'properties':{'type':{'const':'allowed_tools'}}}"
 #define SHAPE_FORMAT \
   "{'type':'object','required':['type'],'properties':{'type':{'enum':['text','json_object','json_schema']}}}"
 // function: an object that has its name, beside the type
 #define SHAPE_CHOICE \
   "{'anyOf':[{'enum':['auto','none','required']},{'type':'object','required':['type','function'],'properties':" \
-  "{'type':{'const':'function'},'function':" SHAPE_NAMED "}}]}"
+  "{'type':{'const':'function'},'function':" SHAPE_NAMED "}}," SHAPE_ALLOWED "]}"
 #define SHAPE_NAMED_CHOICE(words, type) \
   "{'anyOf':[" words ",{'type':'object','required':['type','name'],'properties':" \
   "{'type':{'const':'" type "'},'name':{'type':'string','minLength':1}}}]}"
 #define SHAPE_YES_OR_NO "{'type':'boolean'}"
+#define SHAPE_SCALES \
+  "{'type':'array','items':{'type':'object','required':['id','scale'],'properties':{'id':{'type':'integer'," \
+  "'minimum':0},'scale':{'type':'number'}}}}"
+#define SHAPE_SCHEMA_OR_TEXT "{'type':['object','boolean','string']}"
+#define SHAPE_CHOICES "{'type':'array','minItems':1,'maxItems':4096,'items':{'type':'string','minLength':1}}"
 #define SHAPE_SCHEMA "{'type':['object','boolean']}"
 #endif

@@ -1,5 +1,6 @@
 // Which models there are, and which of them are in memory: see shelf.h.
 #define _GNU_SOURCE
+#include "serve/media.h"
 #include "serve/shelf.h"
 #include <dirent.h>
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include "base/stamp.h"
 
 // a model that was wanted for so long is waited for by the requests of the one whose place it takes
 #define PATIENCE_S 10.0
@@ -23,10 +25,10 @@ struct shelf {
   VEC(served *) all;
   VEC(served *) wanted;                // in the order in which they were asked for
   double wanted_since, looked;         // of the first one
+  weft_adapter *adapters;              // with the scales that they have now
   uint64_t draft_bytes;                // of a draft model, which each model has for itself; 0: there is none
   served *giving_way;                  // new requests of it wait, so that its place comes free
   turn turn;
-  struct sched_counts past;            // of models that have gone
   error failed;                        // why one of the command line could not be loaded
 };
 
@@ -75,23 +77,52 @@ static int64_t trained(const weft_file *f, const char *arch) {
 }
 
 static void forget_file(served *m) {
-  free(m->summary); free(m->arch); free(m->why);
-  m->summary = m->arch = m->why = NULL;
+  free(m->summary); free(m->arch); free(m->why); free(m->mmproj);
+  m->summary = m->arch = m->why = m->mmproj = NULL;
+  m->media_kinds = 0;
+  m->encoder_bytes = 0;
   m->broken = false;
 }
 
-static void broken(served *m, const char *why) {
+static void broken(const shelf *sh, served *m, const char *why) {
   m->broken = true;
   m->why = xstrdup(why);
-  if (!m->named) warning("%s", why);
+  if (!m->named) log_warn(sh->o.log, "%s", why);
+}
+
+static char *encoder_beside(const shelf *sh, const char *model) {
+  const serve_options *o = sh->o.o;
+  if (o->mmproj) return xstrdup(o->mmproj);
+  return o->encoder_of ? o->encoder_of(o->encoder_ctx, model) : NULL;
+}
+
+// Which encoder it has, and what that takes. One that does not go with it is no encoder of its, unless it was named for
+// it: then loading says why it cannot be.
+static void look_at_encoder(const shelf *sh, served *m, const weft_file *f) {
+  weft_file *e;
+  weft_error err;
+  bool named = sh->o.o->mmproj && !sh->o.o->models_dir && sh->o.o->n_models == 1;
+  m->mmproj = encoder_beside(sh, m->path);
+  if (!m->mmproj) return;
+  int status = weft_file_open(m->mmproj, &e, &err);
+  if (!status) {
+    m->encoder_bytes = weft_file_tensor_bytes(e);
+    status = weft_file_media(e, f, &m->media_kinds, &err);
+    weft_file_close(e);
+  }
+  if (!status || named) return;
+  log_warn(sh->o.log, "%s takes text alone: %s", m->name, err.text);
+  free(m->mmproj);
+  m->mmproj = NULL;
+  m->encoder_bytes = 0;
 }
 
 // Learns what is in the file, without loading it.
-static void look_at_file(served *m) {
+static void look_at_file(const shelf *sh, served *m) {
   weft_file *f;
   weft_error err;
   forget_file(m);
-  if (weft_file_open(m->path, &f, &err)) { broken(m, err.text); return; }
+  if (weft_file_open(m->path, &f, &err)) { broken(sh, m, err.text); return; }
   m->summary = weft_file_summary(f);
   m->arch = text_of_key(f, "general.architecture");
   m->file_bytes = weft_file_bytes(f);
@@ -99,58 +130,123 @@ static void look_at_file(served *m) {
   m->n_params = weft_file_n_params(f);
   m->n_keys = weft_file_n_keys(f);
   m->n_trained = trained(f, m->arch);
-  if (weft_file_can_run(f, &err)) broken(m, err.text);
+  if (weft_file_is_mmproj(f) && !m->named) m->broken = true;           // of another model: no word is lost about it
+  else if (weft_file_can_run(f, &err)) broken(sh, m, err.text);
+  else look_at_encoder(sh, m, f);
   weft_file_close(f);
 }
+
+static bool is_alone(const shelf *sh) { return !sh->o.o->models_dir && sh->all.n == 1; }
 
 static served *by_path(const shelf *sh, const char *path) {
   for (size_t i = 0; i < sh->all.n; i++) if (!strcmp(sh->all.at[i]->path, path)) return sh->all.at[i];
   return NULL;
 }
 
-// One that is in the list, or a new one. What is in memory is looked at again when it has gone.
-static served *add_served(shelf *sh, const char *path, bool named) {
+// All that the system says of a model's files: another number once any of them is another one, is changed, or comes.
+static uint64_t stamp_files(const char *path) {
+  const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+  size_t n = (size_t)(file - path) + stem(file);
+  enum { MOST_PARTS = 9999 };          // GGUF's
+  int parts = 1;
+  uint64_t all = 1;
+  if (sscanf(path + n, "-00001-of-%5d.gguf", &parts) != 1 || parts > MOST_PARTS) parts = 1;
+  for (int i = 1; i <= parts; i++) {
+    str part = {0};
+    struct stat st;
+    stamp is = {0};
+    if (i == 1) str_add(&part, path);
+    else str_addf(&part, "%.*s-%05d-of-%05d.gguf", (int)n, path, i, parts);
+    if (!stat(str_c(&part), &st)) is = stamp_of(&st);
+    all = hash_bytes(&is, sizeof is, all);
+    str_free(&part);
+  }
+  return all;
+}
+
+// And of its encoder, which may come later.
+static uint64_t stamp_model(const shelf *sh, const char *path) {
+  char *encoder = encoder_beside(sh, path);
+  uint64_t all = stamp_files(path);
+  if (encoder) all = hash_bytes(encoder, strlen(encoder), all ^ stamp_files(encoder));
+  free(encoder);
+  return all;
+}
+
+// One that is in the list, or a new one. What is in memory is looked at again when it has gone. name NULL: the file's.
+static served *add_served(shelf *sh, const char *path, const char *name, bool named) {
   struct stat st = {0};
   served *m = by_path(sh, path);
   int there = stat(path, &st);
-  int64_t changed = (int64_t)st.st_mtim.tv_sec ^ (int64_t)st.st_mtim.tv_nsec << 32 ^ (int64_t)st.st_size << 8;
+  uint64_t now = stamp_model(sh, path);
   if (!m && there) return NULL;
   if (!m) {
     m = xcalloc(1, sizeof *m);
-    *m = (served){.path = xstrdup(path), .name = name_of_file(path), .named = named, .keep_s = sh->o.o->idle_s};
+    *m = (served){.path = xstrdup(path),
+                  .name = name ? valid_name(name, strlen(name)) : name_of_file(path),
+                  .named = named,
+                  .keep_s = sh->o.o->idle_s};
     vec_push(&sh->all, m);
   }
   m->seen = !there;
-  if (there || (m->summary || m->why ? m->stamp == changed : false) ||
+  if (there || (m->summary || m->why ? m->stamp == now : false) ||
       (m->state != SERVED_OUT && m->state != SERVED_FAILED))
     return m;
-  m->stamp = changed;
+  m->stamp = now;
   m->changed = (int64_t)st.st_mtim.tv_sec;
-  look_at_file(m);
+  look_at_file(sh, m);
   return m;
 }
 
 static int by_string(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
+typedef VEC(char *) name_list;
+
+static void free_names(name_list *l) {
+  for (size_t i = 0; i < l->n; i++) free(l->at[i]);
+  vec_free(l);
+}
+
+// Names in a folder, sorted; hidden ones are not seen. False: it cannot be read, or is none.
+static bool names_in(const char *folder, name_list *out) {
+  DIR *d = opendir(folder);
+  if (!d) return false;
+  for (struct dirent *e; (e = readdir(d));) if (*e->d_name != '.') vec_push(out, xstrdup(e->d_name));
+  closedir(d);
+  if (out->n) qsort(out->at, out->n, sizeof *out->at, by_string);
+  return true;
+}
+
+// A folder in the folder, as llama-server has them: one model, which is called as the folder is, with its parts and its
+// encoder; several have their own names.
+static void look_into(shelf *sh, const char *path, const char *name) {
+  name_list files = {0};
+  size_t n = 0;
+  if (!names_in(path, &files)) return;
+  for (size_t i = 0; i < files.n; i++) n += stem(files.at[i]) && !strcasestr(files.at[i], "mmproj");
+  for (size_t i = 0; i < files.n; i++) {
+    str file = {0};
+    str_addf(&file, "%s/%s", path, files.at[i]);
+    if (stem(files.at[i]) && !strcasestr(files.at[i], "mmproj")) add_served(sh, file.at, n == 1 ? name : NULL, false);
+    str_free(&file);
+  }
+  free_names(&files);
+}
+
 static int look_at_folder(shelf *sh, error *err) {
   const char *folder = sh->o.o->models_dir;
-  VEC(char *) files = {0};
-  DIR *d = folder ? opendir(folder) : NULL;
+  name_list names = {0};
   if (!folder) return 0;
-  if (!d) return error_set(err, "--models-dir %s: %s", folder, strerror(errno));
-  for (struct dirent *e; (e = readdir(d));)
-    if (*e->d_name != '.' && stem(e->d_name)) vec_push(&files, xstrdup(e->d_name));
-  closedir(d);
-  if (files.n) qsort(files.at, files.n, sizeof *files.at, by_string);
+  if (!names_in(folder, &names)) return error_set(err, "--models-dir %s: %s", folder, strerror(errno));
   for (size_t i = 0; i < sh->all.n; i++) sh->all.at[i]->seen = sh->all.at[i]->named;
-  for (size_t i = 0; i < files.n; i++) {
+  for (size_t i = 0; i < names.n; i++) {
     str path = {0};
-    str_addf(&path, "%s/%s", folder, files.at[i]);
-    add_served(sh, str_c(&path), false);
+    str_addf(&path, "%s/%s", folder, names.at[i]);
+    if (stem(names.at[i])) add_served(sh, path.at, NULL, false);
+    else look_into(sh, path.at, names.at[i]);
     str_free(&path);
-    free(files.at[i]);
   }
-  vec_free(&files);
+  free_names(&names);
   sh->looked = now_s();
   return 0;
 }
@@ -163,13 +259,19 @@ static bool is_usable(const served *m) {
 
 static void look_again(shelf *sh) {
   error err = {0};
-  if (now_s() - sh->looked > LOOK_S && look_at_folder(sh, &err)) warning("%s", err.text);
+  if (now_s() - sh->looked > LOOK_S && look_at_folder(sh, &err)) log_warn(sh->o.log, "%s", err.text);
 }
 
 // ollama's programs say "NAME:latest".
+static bool is_name(const char *its, const char *name) {
+  size_t n = strlen(its);
+  return !strncmp(its, name, n) && (!name[n] || !strcmp(name + n, ":latest"));
+}
+
 static bool is_called(const served *m, const char *name) {
-  size_t n = strlen(m->name);
-  return !strncmp(m->name, name, n) && (!name[n] || !strcmp(name + n, ":latest"));
+  if (is_name(m->name, name)) return true;
+  for (size_t i = 0; i < m->aliases.n; i++) if (is_name(m->aliases.at[i], name)) return true;
+  return false;
 }
 
 static served *called(const shelf *sh, const char *name) {
@@ -177,8 +279,6 @@ static served *called(const shelf *sh, const char *name) {
     if (is_usable(sh->all.at[i]) && is_called(sh->all.at[i], name)) return sh->all.at[i];
   return NULL;
 }
-
-static bool is_alone(const shelf *sh) { return !sh->o.o->models_dir && sh->all.n == 1; }
 
 static int unknown_model(const shelf *sh, const char *name, fault *f) {
   str names = {0};
@@ -237,7 +337,7 @@ static int wait_for(shelf *sh, served *m, exchange *x, const struct wanted *w, f
   if (!soon && !starts && !w->load) return fault_set(f, 503, "model", "the model '%.200s' is not loaded", m->name);
   want(sh, m);
   if (starts || w->wait_s == 0) return not_now(f, 2, "Loading model");
-  if (n_waiting(sh) >= (size_t)sh->o.o->max_waiting) {
+  if (sh->o.o->max_waiting && n_waiting(sh) >= (size_t)sh->o.o->max_waiting) {
     f->retry_s = 5;
     return fault_set(f, 429, NULL, "%zu requests wait for models already", n_waiting(sh));
   }
@@ -250,8 +350,9 @@ int shelf_take(shelf *sh, exchange *x, const struct wanted *w, served **out, fau
   pthread_mutex_lock(&sh->lock);
   served *m = find_model(sh, w->name, f);
   int status = m ? 0 : -1;
-  if (m && sh->draining) status = not_now(f, 5, "the server is ending");
-  else if (m && (m->state != SERVED_IN || m == sh->giving_way)) status = wait_for(sh, m, x, w, f);
+  bool away = m && (m->state != SERVED_IN || m == sh->giving_way || m->stale);
+  if (away && sh->draining) status = not_now(f, 5, "the server is ending");
+  else if (away) status = wait_for(sh, m, x, w, f);
   if (!status) {
     m->users++;
     *out = m;
@@ -260,9 +361,9 @@ int shelf_take(shelf *sh, exchange *x, const struct wanted *w, served **out, fau
   return status;
 }
 
-void shelf_give(shelf *sh, served *m) {
+void shelf_give(shelf *sh, served *m, bool used) {
   pthread_mutex_lock(&sh->lock);
-  m->used = now_s();
+  if (used) m->used = now_s();
   if (!--m->users) pthread_cond_signal(&sh->changed);
   pthread_mutex_unlock(&sh->lock);
 }
@@ -287,6 +388,42 @@ served *shelf_find(shelf *sh, const char *name, fault *f) {
   served *m = find_model(sh, name, f);
   pthread_mutex_unlock(&sh->lock);
   return m;
+}
+
+size_t shelf_n_adapters(const shelf *sh) { return sh->o.o->model.n_adapters; }
+
+weft_adapter shelf_adapter(shelf *sh, size_t i) {
+  pthread_mutex_lock(&sh->lock);
+  weft_adapter a = sh->adapters[i];
+  pthread_mutex_unlock(&sh->lock);
+  return a;
+}
+
+void shelf_set_scales(shelf *sh, const double *scales) {
+  bool changed = false;
+  pthread_mutex_lock(&sh->lock);
+  for (size_t i = 0; i < shelf_n_adapters(sh); i++) {
+    changed |= sh->adapters[i].scale != scales[i];
+    sh->adapters[i].scale = scales[i];
+  }
+  for (size_t i = 0; i < sh->all.n && changed; i++)
+    if (sh->all.at[i]->state == SERVED_IN || sh->all.at[i]->state == SERVED_LOADING) sh->all.at[i]->stale = true;
+  pthread_cond_signal(&sh->changed);
+  pthread_mutex_unlock(&sh->lock);
+}
+
+bool shelf_sleeps(shelf *sh, const served *m) {
+  pthread_mutex_lock(&sh->lock);
+  bool sleeps = m->was_in && (m->state == SERVED_OUT || m->state == SERVED_LEAVING);
+  pthread_mutex_unlock(&sh->lock);
+  return sleeps;
+}
+
+bool shelf_untouched(shelf *sh, const served *m) {
+  pthread_mutex_lock(&sh->lock);
+  bool untouched = !m->named && !m->was_in && m->state == SERVED_OUT;
+  pthread_mutex_unlock(&sh->lock);
+  return untouched;
 }
 
 int shelf_unknown(shelf *sh, const char *name, fault *f) {
@@ -317,6 +454,16 @@ static void add_counts(struct sched_counts *to, const struct sched_counts *c) {
   to->cached_tokens += c->cached_tokens;
   to->steps += c->steps;
   to->steps_s += c->steps_s;
+  to->drafts += c->drafts;
+  to->proposed += c->proposed;
+  to->drafts_accepted += c->drafts_accepted;
+  to->busy += c->busy;
+  if (c->longest > to->longest) to->longest = c->longest;
+  histogram_join(&to->between, &c->between);
+  to->n_live += c->n_live;
+  to->held += c->held;
+  to->room += c->room;
+  to->slots += c->slots;
   to->draft_s += c->draft_s;
   to->waited_s += c->waited_s;
   to->running += c->running;
@@ -328,15 +475,53 @@ static void add_counts(struct sched_counts *to, const struct sched_counts *c) {
 
 static bool has_sched(const served *m) { return m->state == SERVED_IN || m->state == SERVED_LOADING; }
 
+static struct sched_counts counts_of(const served *m) {
+  struct sched_counts all = m->past, now;
+  if (!has_sched(m) && !(m->state == SERVED_LEAVING && m->sched)) return all;
+  sched_counts(m->sched, &now);
+  add_counts(&all, &now);
+  return all;
+}
+
 void shelf_counts(shelf *sh, struct sched_counts *out) {
-  struct sched_counts c;
   pthread_mutex_lock(&sh->lock);
-  *out = sh->past;
+  *out = (struct sched_counts){0};
   for (size_t i = 0; i < sh->all.n; i++) {
-    if (!has_sched(sh->all.at[i])) continue;
-    sched_counts(sh->all.at[i]->sched, &c);
+    struct sched_counts c = counts_of(sh->all.at[i]);
     add_counts(out, &c);
   }
+  pthread_mutex_unlock(&sh->lock);
+}
+
+void shelf_each_seen(shelf *sh, void (*fn)(void *ctx, const served *m, const struct sched_counts *c), void *ctx) {
+  pthread_mutex_lock(&sh->lock);
+  for (size_t i = 0; i < sh->all.n; i++) {
+    const served *m = sh->all.at[i];
+    if (!has_sched(m) && !m->was_in) continue;
+    struct sched_counts c = counts_of(m);
+    fn(ctx, m, &c);
+  }
+  pthread_mutex_unlock(&sh->lock);
+}
+
+static int kind_of_finish(const char *finish) {
+  if (!strcmp(finish, "error")) return FINISHED_ERROR;
+  if (!strcmp(finish, "gone")) return FINISHED_ABORT;
+  return strcmp(finish, "length") && strcmp(finish, "time") ? FINISHED_STOP : FINISHED_LENGTH;
+}
+
+void shelf_observe(shelf *sh, served *m, const struct figures *f) {
+  const double *seconds = histogram_seconds, *tokens = histogram_tokens;
+  pthread_mutex_lock(&sh->lock);
+  struct model_seen *all = &m->figures;
+  all->finished[kind_of_finish(f->finish)]++;
+  if (f->first_ms > 0) histogram_add(&all->first_s, seconds, f->first_ms / 1000, 1);
+  histogram_add(&all->total_s, seconds, f->total_ms / 1000, 1);
+  histogram_add(&all->wait_s, seconds, f->wait_ms / 1000, 1);
+  histogram_add(&all->prompt_s, seconds, f->prompt_ms / 1000, 1);
+  if (f->drawn) histogram_add(&all->drawn_s, seconds, f->drawn_ms / 1000, 1);
+  histogram_add(&all->prompt_tokens, tokens, (double)f->prompt, 1);
+  if (f->drawn) histogram_add(&all->drawn_tokens, tokens, (double)f->drawn, 1);
   pthread_mutex_unlock(&sh->lock);
 }
 
@@ -349,15 +534,39 @@ static void on_loaded(void *ctx) {
   pthread_mutex_unlock(&sh->lock);
 }
 
+static void log_model(const shelf *sh, const served *m, const char *what) {
+  if (!log_takes(sh->o.log, LOG_NORMAL)) return;
+  log_line e = log_begin(sh->o.log, what);
+  log_text(&e, "model", m->name);
+  log_write(sh->o.log, &e);
+}
+
+// Those with a scale; the others would take time and change nothing.
+static weft_options options_now(const shelf *sh, served *m) {
+  weft_options o = sh->o.o->model;
+  free(m->adapters);
+  m->adapters = o.n_adapters ? xcalloc(o.n_adapters, sizeof *m->adapters) : NULL;
+  size_t n = 0;
+  for (size_t i = 0; i < o.n_adapters; i++) if (sh->adapters[i].scale != 0) m->adapters[n++] = sh->adapters[i];
+  o.adapters = m->adapters;
+  o.n_adapters = n;
+  return o;
+}
+
+static void set_failed(served *m, const char *why) {
+  free(m->failed);
+  m->failed = why ? xstrdup(why) : NULL;
+}
+
 static void load_served(shelf *sh, served *m) {
   const serve_options *o = sh->o.o;
   error err = {0};
   struct sched_options so = {.path = m->path,
-                             .model = o->model,
+                             .model = options_now(sh, m),
                              .draft = o->draft,
                              .draft_of_some = !is_alone(sh),
                              .drafts = o->drafts,
-                             .no_guess = o->no_guess,
+                             .no_speculation = o->no_speculation,
                              .n_keys = sh->o.n_keys,
                              .parallel = o->parallel,
                              .max_waiting = o->max_waiting,
@@ -366,39 +575,55 @@ static void load_served(shelf *sh, served *m) {
                              .keep = o->keep,
                              .keep_bytes = (uint64_t)o->keep_bytes,
                              .name = m->name,
+                             .log = sh->o.log,
                              .turn = &sh->turn,
                              .loaded = on_loaded,
                              .ctx = sh};
+  m->turn = &sh->turn;
   m->state = SERVED_LOADING;
+  log_model(sh, m, "loading");
   if (!sched_start(&so, &m->sched, &err)) return;
+  set_failed(m, err.text);
   m->state = SERVED_FAILED;
-  free(m->why);
-  m->why = xstrdup(err.text);
 }
 
-static int open_template_file(served *m, const char *path) {
-  enum { MOST = 1 << 20 };
-  FILE *f = fopen(path, "re");
-  char *text = xmalloc(MOST);
-  size_t n = f ? fread(text, 1, MOST, f) : 0;
-  int status = f ? weft_template_open(text, n, path, &m->tmpl, &m->no_tmpl) : -1;
-  if (!f) snprintf(m->no_tmpl.text, sizeof m->no_tmpl.text, "%s: %s", path, strerror(errno));
-  if (f) fclose(f);
-  free(text);
-  if (status) { m->tmpl = NULL; return -1; }
-  const weft_vocab *v = weft_model_vocab(m->model);
-  m->bos = weft_piece(v, weft_bos(v), true, &n);
-  m->eos = weft_piece(v, weft_eos(v), true, &n);
-  return 0;
+int shelf_template(const shelf *sh, const weft_file *f, bool tools, weft_template **out, weft_error *err) {
+  const serve_options *o = sh->o.o;
+  *out = NULL;
+  if (o->template_text && tools) {
+    snprintf(err->text, sizeof err->text, "%s: a template from the options is for all conversations",
+             o->template_name);
+    return -1;
+  }
+  int status = o->template_text
+                 ? weft_template_open(o->template_text, strlen(o->template_text), o->template_name, out, err)
+                 : weft_template_of_file(f, tools, out, err);
+  if (status) *out = NULL;
+  return status;
+}
+
+// Whether texts of this model begin with BOS.
+static bool wants_bos(const weft_vocab *v) {
+  int32_t *ids = NULL;
+  size_t n = 0;
+  weft_error none;
+  bool wants = !weft_tokenize(v, "", 0, WEFT_ADD_SPECIAL, &ids, &n, &none) && n && ids[0] == weft_bos(v);
+  weft_free(ids);
+  return wants;
 }
 
 // A model without a template is no error: it still continues texts.
 static int look_at_model(const shelf *sh, served *m) {
   weft_error none;
+  const serve_options *o = sh->o.o;
   const weft_file *f = weft_model_file(m->model);
-  if (sh->o.o->template_file) return open_template_file(m, sh->o.o->template_file);
-  if (weft_template_of_file(f, false, &m->tmpl, &m->no_tmpl)) m->tmpl = NULL;
-  else if (weft_template_of_file(f, true, &m->tool_tmpl, &none)) m->tool_tmpl = NULL;
+  const weft_vocab *v = weft_model_vocab(m->model);
+  size_t n;
+  bool given = o->template_text != NULL;
+  if (shelf_template(sh, f, false, &m->tmpl, &m->no_tmpl)) return given ? -1 : 0;
+  if (!given) { shelf_template(sh, f, true, &m->tool_tmpl, &none); return 0; }
+  if (!o->template_built_in || wants_bos(v)) m->bos = weft_piece(v, weft_bos(v), true, &n);
+  m->eos = weft_piece(v, weft_eos(v), true, &n);
   return 0;
 }
 
@@ -408,25 +633,39 @@ static void release_waiting(shelf *sh, served *m, const fault *f) {
   m->waiting.n = 0;
 }
 
+// What a scheduler has counted becomes the model's past in one step: a counter that drops for a moment looks like a
+// restart to those who read /metrics.
+static sched *retire_sched(shelf *sh, served *m) {
+  struct sched_counts c;
+  sched *old = m->sched;
+  sched_stop(old);
+  pthread_mutex_lock(&sh->lock);
+  sched_counts(old, &c);
+  c.running = c.waiting = c.n_live = c.slots = 0;
+  c.held = c.room = 0;
+  c.waiting_tokens = 0;
+  c.since_step = 0;
+  add_counts(&m->past, &c);
+  m->sched = NULL;
+  pthread_mutex_unlock(&sh->lock);
+  return old;
+}
+
 // Gives up everything that loading made. The lock is let go meanwhile.
 static void take_out(shelf *sh, served *m) {
-  struct sched_counts c;
   m->state = SERVED_LEAVING;
+  log_model(sh, m, "unloading");
   pthread_mutex_unlock(&sh->lock);
-  sched_stop(m->sched);
-  sched_counts(m->sched, &c);
-  sched_free(m->sched);
+  sched *old = retire_sched(sh, m);
+  served_close_media(m);
+  sched_free(old);
   weft_template_close(m->tmpl);
   weft_template_close(m->tool_tmpl);
   weft_free(m->bos);
   weft_free(m->eos);
   pthread_mutex_lock(&sh->lock);
-  c.running = c.waiting = 0;
-  c.waiting_tokens = 0;
-  c.since_step = 0;
-  add_counts(&sh->past, &c);
-  m->sched = NULL;
   m->model = NULL;
+  m->stale = false;
   m->tmpl = m->tool_tmpl = NULL;
   m->bos = m->eos = NULL;
   m->state = SERVED_OUT;
@@ -437,24 +676,34 @@ static void take_out(shelf *sh, served *m) {
 
 static void cannot(shelf *sh, served *m) {
   fault f = {0};
-  fault_set(&f, 500, "model", "the model '%.200s' cannot be loaded: %.700s", m->name, m->why);
-  if (m->named && !m->was_in) error_set(&sh->failed, "%s", m->why);
-  else warning("%s", m->why);
+  fault_set(&f, 500, "model", "the model '%.200s' cannot be loaded: %.700s", m->name, m->failed);
+  if (m->named && !m->was_in) error_set(&sh->failed, "%s", m->failed);
+  else log_warn(sh->o.log, "%s", m->failed);
   release_waiting(sh, m, &f);
+}
+
+// One that nobody named for this model may be another model's.
+static int open_encoder_of(const shelf *sh, served *m, weft_error *err) {
+  const serve_options *o = sh->o.o;
+  if (!served_open_media(o, m, err)) return 0;
+  if (o->mmproj && is_alone(sh)) return -1;
+  log_warn(sh->o.log, "%s takes text alone: %s", m->name, err->text);
+  return 0;
 }
 
 static void arrived(shelf *sh, served *m) {
   bool fine = sched_state(m->sched) == SCHED_READY;
-  char *why = NULL;
+  const char *why = NULL;
+  weft_error no_media;
   if (fine) {
     m->model = sched_model(m->sched);
-    if (look_at_model(sh, m)) why = xstrdup(m->no_tmpl.text);
+    if (open_encoder_of(sh, m, &no_media)) why = no_media.text;
+    else if (look_at_model(sh, m)) why = m->no_tmpl.text;
   } else {
-    why = xstrdup(sched_error(m->sched));
+    why = sched_error(m->sched);
   }
+  set_failed(m, why);
   if (why) {
-    free(m->why);
-    m->why = why;
     cannot(sh, m);
     take_out(sh, m);
     if (m->state == SERVED_OUT) m->state = SERVED_FAILED;
@@ -464,7 +713,7 @@ static void arrived(shelf *sh, served *m) {
   m->used = now_s();
   m->keep_s = sh->o.o->idle_s;
   if (!m->was_in || !m->named)
-    fprintf(stderr, "weft: ready: %s%s%s\n", is_alone(sh) ? "" : m->name, is_alone(sh) ? "" : ": ", m->summary);
+    log_say(sh->o.log, "ready", "ready: %s%s%s", is_alone(sh) ? "" : m->name, is_alone(sh) ? "" : ": ", m->summary);
   m->was_in = true;
   release_waiting(sh, m, NULL);
 }
@@ -490,7 +739,8 @@ static bool has_place(shelf *sh, const served *m) {
       if (!last || other->used < last->used) last = other;
     }
     bool full = sh->o.o->models_max && n >= (size_t)sh->o.o->models_max;
-    if (!n || (!full && weft_memory_available() >= m->tensor_bytes + sh->draft_bytes + ROOM)) return true;
+    uint64_t needed = m->tensor_bytes + m->encoder_bytes + sh->draft_bytes + ROOM;
+    if (!n || (!full && weft_memory_available() >= needed)) return true;
     served *idle = idle_longest(sh);
     if (!idle) {
       if (!sh->giving_way && now_s() - sh->wanted_since > PATIENCE_S) sh->giving_way = last;
@@ -514,6 +764,18 @@ static bool is_over(const served *m, double now) {
   return m->state == SERVED_IN && !m->users && m->keep_s >= 0 && now - m->used >= m->keep_s;
 }
 
+static bool is_broken(const served *m) {
+  return m->state == SERVED_IN && !m->users && sched_state(m->sched) == SCHED_BROKEN;
+}
+
+// An evaluation came upon a broken invariant: the model goes, and says why until somebody asks for it again.
+static void take_out_broken(shelf *sh, served *m) {
+  set_failed(m, sched_error(m->sched));
+  log_warn(sh->o.log, "%s", m->failed);
+  take_out(sh, m);
+  if (m->state == SERVED_OUT) m->state = SERVED_FAILED;
+}
+
 // One thing that is to be done; false: nothing is.
 static bool one_thing(shelf *sh) {
   double now = now_s();
@@ -522,7 +784,9 @@ static bool one_thing(shelf *sh) {
     served *m = sh->all.at[i];
     end_waiting(sh, m, now);
     if (m->state == SERVED_LOADING && sched_state(m->sched) != SCHED_LOADING) { arrived(sh, m); return true; }
-    if (is_over(m, now) || (m == sh->giving_way && !m->users)) { take_out(sh, m); return true; }
+    bool goes = m->stale || m == sh->giving_way;
+    if (is_broken(m)) { take_out_broken(sh, m); return true; }
+    if (is_over(m, now) || (m->state == SERVED_IN && goes && !m->users)) { take_out(sh, m); return true; }
     loading |= m->state == SERVED_LOADING;
   }
   if (loading || !sh->wanted.n) return false;
@@ -542,10 +806,10 @@ static void *run_keeper(void *arg) {
   while (!sh->stop) {
     if (one_thing(sh)) continue;
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += 100000000;
     if (until.tv_nsec >= 1000000000) { until.tv_sec++; until.tv_nsec -= 1000000000; }
-    pthread_cond_timedwait(&sh->changed, &sh->lock, &until);
+    pthread_cond_clockwait(&sh->changed, &sh->lock, CLOCK_MONOTONIC, &until);
   }
   pthread_mutex_unlock(&sh->lock);
   return NULL;
@@ -564,6 +828,22 @@ static int look_at_draft(shelf *sh, error *err) {
   return status;
 }
 
+// Names with commas between: the first one is the model's, and it is found by all.
+static void take_aliases(served *m, const char *names) {
+  bool first = true;
+  for (size_t n; *names; names += n + (names[n] == ',')) {
+    n = strcspn(names, ",");
+    size_t from = strspn(names, " "), to = n;
+    while (to > from && names[to - 1] == ' ') to--;
+    if (from >= to) continue;
+    char *name = valid_name(names + from, to - from);
+    if (!first) { vec_push(&m->aliases, name); continue; }
+    weft_free(m->name);
+    m->name = name;
+    first = false;
+  }
+}
+
 int shelf_open(const struct shelf_options *o, shelf **out, error *err) {
   shelf *sh = xcalloc(1, sizeof *sh);
   sh->o = *o;
@@ -571,14 +851,18 @@ int shelf_open(const struct shelf_options *o, shelf **out, error *err) {
   pthread_cond_init(&sh->changed, NULL);
   turn_init(&sh->turn);
   *out = sh;
+  size_t n_adapters = o->o->model.n_adapters;
+  sh->adapters = n_adapters ? xcalloc(n_adapters, sizeof *sh->adapters) : NULL;
+  for (size_t i = 0; i < n_adapters; i++) {
+    sh->adapters[i] = o->o->model.adapters[i];
+    if (o->o->adapters_off) sh->adapters[i].scale = 0;
+  }
   if (look_at_draft(sh, err)) return -1;
   for (size_t i = 0; i < o->o->n_models; i++) {
-    served *m = add_served(sh, o->o->models[i], true);
+    served *m = add_served(sh, o->o->models[i], NULL, true);
     if (!m) return error_set(err, "%s: %s", o->o->models[i], strerror(errno));
     if (m->broken) return error_set(err, "%s", m->why);
-    if (i || !o->o->alias) continue;
-    weft_free(m->name);
-    m->name = valid_name(o->o->alias, strlen(o->o->alias));
+    if (!i && o->o->alias) take_aliases(m, o->o->alias);
   }
   return look_at_folder(sh, err);
 }
@@ -613,10 +897,7 @@ void shelf_drain(shelf *sh) {
   fault_set(&f, 503, NULL, "the server is ending");
   pthread_mutex_lock(&sh->lock);
   sh->draining = true;
-  for (size_t i = 0; i < sh->all.n; i++) {
-    release_waiting(sh, sh->all.at[i], &f);
-    if (has_sched(sh->all.at[i])) sched_drain(sh->all.at[i]->sched);
-  }
+  for (size_t i = 0; i < sh->all.n; i++) release_waiting(sh, sh->all.at[i], &f);
   sh->wanted.n = 0;
   pthread_mutex_unlock(&sh->lock);
 }
@@ -641,6 +922,7 @@ void shelf_free(shelf *sh) {
   if (!sh) return;
   for (size_t i = 0; i < sh->all.n; i++) {
     served *m = sh->all.at[i];
+    served_close_media(m);
     sched_free(m->sched);
     weft_template_close(m->tmpl);
     weft_template_close(m->tool_tmpl);
@@ -648,10 +930,15 @@ void shelf_free(shelf *sh) {
     weft_free(m->eos);
     forget_file(m);
     weft_free(m->name);
+    for (size_t k = 0; k < m->aliases.n; k++) weft_free(m->aliases.at[k]);
+    vec_free(&m->aliases);
     free(m->path);
+    free(m->failed);
     vec_free(&m->waiting);
+    free(m->adapters);
     free(m);
   }
+  free(sh->adapters);
   vec_free(&sh->all);
   vec_free(&sh->wanted);
   turn_destroy(&sh->turn);

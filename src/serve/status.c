@@ -1,22 +1,50 @@
-// What the server says of itself: /health, /metrics; and answers as JSON, with what goes wrong in the form of the
-// family that was asked.
+// What the server says of itself: /health, and a line of the log for each request; and answers as JSON, with what goes
+// wrong in the form of the family that was asked.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
-#include "serve/server.h"
+#include "serve/families.h"
 
 #define STALLED_S 120.0      // a step takes no longer: whatever runs is stuck
 
+void exchange_note(exchange *x, const fault *f) {
+  snprintf(x->why, sizeof x->why, "%s%s%s", f->param, *f->param ? ": " : "", f->reason);
+}
+
+void tell_ignored(exchange *x) {
+  struct asked *a = asked_of(x);
+  if (a && a->ignored.n) exchange_header(x, "Weft-Ignored", "%s", a->ignored.at);
+  if (a) a->ignored.n = 0;
+}
+
+bool refuse_misfit(exchange *x) {
+  const struct asked *a = asked_of(x);
+  if (!a || !a->misfit.status) return false;
+  answer_fault(a->s, x, &a->misfit);
+  return true;
+}
+
+void answer_json_str(exchange *x, int status, str *text) {
+  if (status < 300 && refuse_misfit(x)) { str_free(text); return; }
+  tell_ignored(x);
+  exchange_give(x, status, "application/json; charset=utf-8", text);
+}
+
 void answer_json(exchange *x, int status, json_t *o) {
-  char *text = json_dumps(o, JSON_COMPACT);
-  exchange_send(x, status, "application/json; charset=utf-8", text, strlen(text));
-  free(text);
+  str text = {.at = json_dumps(o, JSON_COMPACT)};
   json_decref(o);
+  text.n = strlen(text.at);
+  text.cap = text.n + 1;
+  answer_json_str(x, status, &text);
 }
 
 void answer_fault(server *s, exchange *x, const fault *f) {
-  const struct family *family = x->route ? x->route->family : &openai_family;
+  answer_fault_as(s, x, f, x->route ? x->route->family : &openai_family);
+}
+
+void answer_fault_as(server *s, exchange *x, const fault *f, const struct family *family) {
   s->answered[f->status / 100]++;
+  exchange_note(x, f);
   if (f->retry_s) exchange_header(x, "Retry-After", "%d", f->retry_s);
   answer_json(x, f->status, family->error(f));
 }
@@ -38,58 +66,52 @@ void handle_health(server *s, exchange *x) {
   error err = {0};
   shelf_counts(s->shelf, &c);
   exchange_header(x, "Process-Start-Time-Unix", "%lld", (long long)s->started);
-  if (shelf_ready(s->shelf, &err) != 1) fault_set(&f, 503, NULL, "Loading model");
+  if (s->ending) fault_set(&f, 503, NULL, "the server is ending");
+  else if (shelf_ready(s->shelf, &err) != 1) fault_set(&f, 503, NULL, "Loading model");
   else if (c.since_step > STALLED_S) fault_set(&f, 503, NULL, "no step has ended for %.0f seconds", c.since_step);
+  f.retry_s = 2;
   if (f.status) answer_fault(s, x, &f);
   else answer_json(x, 200, json_pack("{ss}", "status", "ok"));
 }
 
-// ---- /metrics -------------------------------------------------------------------------------------------------------
+// ---- the log --------------------------------------------------------------------------------------------------------
 
-static void metric(str *out, const char *name, const char *type, const char *help, double value) {
-  str_addf(out, "# HELP %s %s\n# TYPE %s %s\n%s %.17g\n", name, help, name, type, name, value);
+// Programs ask these again and again.
+static bool is_probe(const exchange *x) {
+  static void (*const asked_often[])(server *, exchange *) = {handle_health, handle_metrics, replica_load,
+                                                               replica_loads, replica_sleeps};
+  for (size_t i = 0; i < COUNT(asked_often); i++) if (x->route && x->route->handle == asked_often[i]) return true;
+  return false;
 }
 
-static void add_keys(str *out, const server *s) {
-  str_addf(out,
-           "# HELP weft:tokens_by_key_total Tokens of prompts and answers.\n# TYPE weft:tokens_by_key_total counter\n");
-  for (int i = 0; i < guard_keys(s->guard); i++) {
-    str_addf(out, "weft:tokens_by_key_total{key=");
-    str_add_json(out, guard_key_name(s->guard, i), strlen(guard_key_name(s->guard, i)));
-    str_addf(out, "} %lld\n", (long long)__atomic_load_n(&s->used[i], __ATOMIC_RELAXED));
+void log_request(server *s, exchange *x) {
+  enum { CLIENT_LEFT = 499 };          // as nginx calls it: nothing has been answered
+  int status = x->sent ? x->status : CLIENT_LEFT;
+  const struct asked *a = x->own;
+  const struct figures *f = a && a->figures.known ? &a->figures : NULL;
+  if (!log_takes(s->log, is_probe(x) && status < 400 ? LOG_VERBOSE : LOG_NORMAL)) return;
+  log_line e = log_begin(s->log, "request");
+  log_word(&e, "method", x->method);
+  log_word(&e, "path", x->path);
+  char number[16];
+  snprintf(number, sizeof number, "%d", status);
+  if (log_is_json(s->log)) log_count(&e, "status", status);
+  else log_word(&e, "status", number);
+  log_ms(&e, "ms", 1000 * (now_s() - x->began));
+  if (guard_keys(s->guard) && x->key >= 0) log_text(&e, "key", guard_key_name(s->guard, x->key));
+  if (a && a->m) log_text(&e, "model", a->m->name);
+  if (f) {
+    log_text(&e, "id", f->id);
+    log_count(&e, "prompt", f->prompt);
+    log_count(&e, "cached", f->cached);
+    log_count(&e, "generated", f->drawn);
+    log_ms(&e, "wait_ms", f->wait_ms);
+    log_ms(&e, "prompt_ms", f->prompt_ms);
+    log_ms(&e, "generation_ms", f->drawn_ms);
+    if (f->drawn) log_ms(&e, "first_ms", f->first_ms);
+    log_text(&e, "finish", f->finish);
   }
-}
-
-static double rate(double n, double seconds) { return seconds > 0 ? n / seconds : 0; }
-
-void handle_metrics(server *s, exchange *x) {
-  struct sched_counts c;
-  str out = {0};
-  shelf_counts(s->shelf, &c);
-  metric(&out, "llamacpp:prompt_tokens_total", "counter", "Number of prompt tokens processed.", c.prompt_tokens);
-  metric(&out, "llamacpp:prompt_seconds_total", "counter", "Prompt process time.", c.prompt_s);
-  metric(&out, "llamacpp:tokens_predicted_total", "counter", "Number of generation tokens processed.", c.drawn_tokens);
-  metric(&out, "llamacpp:tokens_predicted_seconds_total", "counter", "Predict process time.", c.drawn_s);
-  metric(&out, "llamacpp:n_decode_total", "counter", "Steps taken.", c.steps);
-  metric(&out, "llamacpp:prompt_tokens_seconds", "gauge", "Average prompt throughput in tokens/s.",
-         rate(c.prompt_tokens, c.prompt_s));
-  metric(&out, "llamacpp:predicted_tokens_seconds", "gauge", "Average generation throughput in tokens/s.",
-         rate(c.drawn_tokens, c.drawn_s));
-  metric(&out, "llamacpp:requests_processing", "gauge", "Number of requests processing.", c.running);
-  metric(&out, "llamacpp:requests_deferred", "gauge", "Number of requests deferred.", c.waiting);
-  metric(&out, "weft:cached_tokens_total", "counter", "Tokens of prompts that did not have to be evaluated.",
-         c.cached_tokens);
-  metric(&out, "weft:steps_seconds_total", "counter", "Time of all steps.", c.steps_s);
-  metric(&out, "weft:draft_seconds_total", "counter", "Of these, time of a draft model.", c.draft_s);
-  metric(&out, "weft:waited_for_guesses_seconds_total", "counter",
-         "Time that answers without a guess waited for guesses of others.", c.waited_s);
-  metric(&out, "weft:answers_total", "counter", "Answers that were made to the end.", (double)c.requests);
-  metric(&out, "weft:waiting_tokens", "gauge", "Tokens of the prompts that wait.", (double)c.waiting_tokens);
-  metric(&out, "weft:connections", "gauge", "Open connections.", http_connections(s->http));
-  metric(&out, "weft:refused_total", "counter", "Requests that were refused.", (double)s->answered[4]);
-  metric(&out, "weft:errors_total", "counter", "Requests that failed.", (double)s->answered[5]);
-  if (guard_keys(s->guard)) add_keys(&out, s);
-  exchange_header(x, "Process-Start-Time-Unix", "%lld", (long long)s->started);
-  exchange_send(x, 200, "text/plain; version=0.0.4", out.at, out.n);
-  str_free(&out);
+  if (exchange_gone(x) && !*x->why) log_text(&e, "reason", "the connection ended before the answer did");
+  log_text(&e, "reason", x->why);
+  log_write(s->log, &e);
 }

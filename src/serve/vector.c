@@ -24,7 +24,10 @@ static bool over(vectors *v, event *e) {
 bool vectors_step(vectors *v) {
   request *r = v->r;
   weft_model *m = v->m;
-  if (!v->i) v->start = now_s();
+  if (!v->i) {
+    v->start = now_s();
+    v->timing.wait_ms = 1000 * (v->start - r->arrived);
+  }
   v->timing.prompt_ms = 1000 * (now_s() - v->start);
   if (r->cancelled || v->i == r->lengths.n) {
     event *e = new_vector_event(v, EVENT_END);
@@ -66,39 +69,42 @@ static int find_pooling(call *c, bool one, enum weft_pooling *how) {
                    "--pooling mean, cls or last");
 }
 
-// The tokens that the model puts behind a text.
-static size_t tail(const weft_vocab *v) {
+// Only the first n_ctx tokens of a text are read. What the model puts behind a text (a separator) stays behind it; a
+// text that was not tokenized to its end has none.
+static void cut_to_context(const weft_vocab *v, token_ids *text, size_t n_ctx) {
   int32_t *ids;
   size_t n;
-  if (weft_tokenize(v, "", 0, WEFT_ADD_SPECIAL, &ids, &n, NULL)) return 0;
-  n -= n && ids[0] == weft_bos(v);
+  if (text->n <= n_ctx || weft_tokenize(v, "", 0, WEFT_ADD_SPECIAL, &ids, &n, NULL)) return;
+  size_t first = n && ids[0] == weft_bos(v), end = n - first;
+  if (end < n_ctx) {
+    if (end) memcpy(text->at + n_ctx - end, ids + first, end * sizeof *ids);
+    text->n = n_ctx;
+  }
   weft_free(ids);
-  return n;
 }
 
-static int too_long(call *c, const char *name, size_t i, size_t n, size_t n_ctx) {
+static int too_long(call *c, const char *name, size_t i, size_t n) {
+  size_t n_ctx = (size_t)weft_model_context(c->m->model);
   c->fault.n_prompt = (int64_t)n;
   c->fault.n_ctx = (int64_t)n_ctx;
   c->fault.code = "context_length_exceeded";
-  return fault_set(&c->fault, 400, name, "'%s' has a text of %zu tokens (number %zu), and the context holds %zu", name,
-                   n, i, n_ctx);
+  return fault_set(&c->fault, 400, name, "'%s' has a text of %s%zu tokens (number %zu), and the context holds %zu",
+                   name, n > call_most_ids(c) ? "at least " : "", n, i, n_ctx);
 }
 
 // Texts were added as requests of their own: they become one.
 static int join_requests(call *c, size_t from, const char *name, bool truncate) {
   const weft_model *m = c->m->model;
-  size_t n_ctx = (size_t)weft_model_context(m), end = truncate ? tail(weft_model_vocab(m)) : 0;
+  size_t n_ctx = (size_t)weft_model_context(m);
   request *all = c->requests.at[from];
   token_ids ids = {0};
   int status = 0;
   for (size_t i = from; i < c->requests.n && !status; i++) {
     token_ids *own = &c->requests.at[i]->prompt;
-    if (own->n > n_ctx && truncate && end < n_ctx) {
-      memmove(own->at + n_ctx - end, own->at + own->n - end, end * sizeof *own->at);
-      own->n = n_ctx;
-    }
-    if (!own->n) status = fault_set(&c->fault, 400, name, "'%s' has a text without tokens (number %zu)", name, i);
-    else if (own->n > n_ctx) status = too_long(c, name, i, own->n, n_ctx);
+    if (truncate) cut_to_context(weft_model_vocab(m), own, n_ctx);
+    if (!own->n)
+      status = fault_set(&c->fault, 400, name, "'%s' has a text without tokens (number %zu)", name, i - from);
+    else if (own->n > n_ctx) status = too_long(c, name, i - from, own->n);
     for (size_t k = 0; k < own->n; k++) vec_push(&ids, own->at[k]);
     vec_push(&all->lengths, own->n);
   }
@@ -109,6 +115,14 @@ static int join_requests(call *c, size_t from, const char *name, bool truncate) 
     free(c->requests.at[c->requests.n - 1]);
   }
   return status;
+}
+
+// What the vectors of all texts will take.
+static int take_vectors(call *c, const request *r, const char *name) {
+  enum { OF_A_NUMBER = 72 };          // as a float, as JSON and as text
+  uint64_t n = r->pooling == WEFT_POOLING_NONE ? r->prompt.n : r->lengths.n, bytes;
+  if (!mul_u64(n, (uint64_t)weft_model_embedding_size(c->m->model) * OF_A_NUMBER, &bytes)) bytes = SIZE_MAX / 2;
+  return call_take(c, name, "the vectors of its texts", bytes);
 }
 
 int call_add_texts(call *c, json_t *input, const char *name, bool one, bool truncate) {
@@ -129,26 +143,34 @@ int call_add_texts(call *c, json_t *input, const char *name, bool one, bool trun
   }
   c->requests.at[from]->embeds = true;
   c->requests.at[from]->pooling = how;
-  return join_requests(c, from, name, truncate);
+  return join_requests(c, from, name, truncate) ? -1 : take_vectors(c, c->requests.at[from], name);
 }
 
 // ---- questions and texts --------------------------------------------------------------------------------------------
 
 static int add_query_pair(call *c, size_t i, json_t *query, const json_t *text) {
   weft_error err;
+  error late = {0};
   int32_t *ids;
   size_t n;
   if (json_is_object(text)) text = json_object_get(text, "text");
   if (!json_is_string(text))
     return fault_set(&c->fault, 400, "documents", "'documents[%zu]' must be a text, not %s", i, json_kind(text));
-  if (weft_tokenize_pair(c->m->model, json_string_value(query), json_string_length(query),
-                         json_string_value(text), json_string_length(text), false, &ids, &n, &err))
+  const weft_pair pair = {.question = json_string_value(query), .n_question = json_string_length(query),
+                          .text = json_string_value(text), .n_text = json_string_length(text),
+                          .most_ids = call_most_ids(c)};
+  if (account_check(&late)) return fault_set(&c->fault, 400, "documents", "%s", late.text);
+  if (weft_tokenize_pair(c->m->model, &pair, &ids, &n, &err))
     return fault_set(&c->fault, 400, "documents", "%s", err.text);
+  if (n > (size_t)weft_model_context(c->m->model)) {       // before others are read
+    weft_free(ids);
+    return too_long(c, "documents", i, n);
+  }
   request *r = xcalloc(1, sizeof *r);
   for (size_t k = 0; k < n; k++) vec_push(&r->prompt, ids[k]);
   weft_free(ids);
   vec_push(&c->requests, r);
-  return 0;
+  return call_take(c, "documents", "their tokens", n * sizeof *ids);
 }
 
 int call_add_pairs(call *c, json_t *query, json_t *documents) {
@@ -156,10 +178,12 @@ int call_add_pairs(call *c, json_t *query, json_t *documents) {
   size_t i, n = json_array_size(documents), from = c->requests.n;
   enum weft_pooling how;
   weft_error err;
-  if (weft_model_pooling(c->m->model, &how, &err)) return fault_set(&c->fault, 501, NULL, "%s", err.text);
+  how = c->s->o->pooling;
+  if (how != WEFT_POOLING_RANK && weft_model_pooling(c->m->model, &how, &err))
+    return fault_set(&c->fault, 501, NULL, "%s", err.text);
   if (how != WEFT_POOLING_RANK)
     return fault_set(&c->fault, 501, NULL,
-                     "this model does not rank texts: its file does not say that its pooling is rank");
+                     "this model does not rank texts: its file does not say that its pooling is rank (--pooling rank)");
   if (!query) return fault_set(&c->fault, 400, "query", "'query' is missing");
   if (!documents) return fault_set(&c->fault, 400, "documents", "'documents' is missing");
   if (!n || n > MOST)

@@ -10,7 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-typedef VEC(void *) whats;
+struct departure { void *what; bool gone; };
+typedef VEC(struct departure) departures;
 struct watch {
   int epoll;
   pthread_t thread;
@@ -25,18 +26,18 @@ struct watch {
 void watch_lock(watch *w) { pthread_mutex_lock(&w->lock); }
 void watch_unlock(watch *w) { pthread_mutex_unlock(&w->lock); }
 
-static void leave_watched(watch *w, watched *o, whats *gone) {
-  void *what = w->calls.left(w->calls.ctx, o->about);
-  if (what) vec_push(gone, what);
+static void leave_watched(watch *w, watched *o, bool gone, departures *all) {
+  void *what = w->calls.left(w->calls.ctx, o->about, gone);
+  if (what) vec_push(all, ((struct departure){what, gone}));
 }
 
-static void check_deadlines(watch *w, double now, whats *gone) {
+static void check_deadlines(watch *w, double now, departures *all) {
   for (watched *o = w->first; o; o = o->next) {
     double deadline = o->deadline;
     if (!deadline || now < deadline) continue;
     o->deadline = 0;
     shutdown(o->fd, SHUT_RDWR);
-    leave_watched(w, o, gone);
+    leave_watched(w, o, true, all);
   }
 }
 
@@ -44,7 +45,7 @@ static void *watch_loop(void *arg) {
   enum { MANY = 64, TICK_MS = 500 };
   watch *w = arg;
   struct epoll_event events[MANY];
-  whats gone = {0};
+  departures all = {0};
   double ticked = now_s();
   while (!w->stop) {
     int n = epoll_wait(w->epoll, events, MANY, TICK_MS);
@@ -55,15 +56,16 @@ static void *watch_loop(void *arg) {
       size_t fd = (uint32_t)events[i].data.u64;
       watched *o = fd < w->by_fd.n ? w->by_fd.at[fd] : NULL;
       // since the event its connection may have been closed, and the descriptor given to the next one
-      if (o && o->mark == (uint32_t)(events[i].data.u64 >> 32)) leave_watched(w, o, &gone);
+      if (o && o->mark == (uint32_t)(events[i].data.u64 >> 32))
+        leave_watched(w, o, events[i].events & (EPOLLHUP | EPOLLERR), &all);
     }
-    if (due) check_deadlines(w, now, &gone);
+    if (due) check_deadlines(w, now, &all);
     watch_unlock(w);
-    for (size_t i = 0; i < gone.n; i++) w->calls.after(w->calls.ctx, gone.at[i]);
-    gone.n = 0;
+    for (size_t i = 0; i < all.n; i++) w->calls.after(w->calls.ctx, all.at[i].what, all.at[i].gone);
+    all.n = 0;
     if (due) ticked = now, w->calls.tick(w->calls.ctx);
   }
-  vec_free(&gone);
+  vec_free(&all);
   return NULL;
 }
 

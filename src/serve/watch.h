@@ -16,9 +16,11 @@ typedef struct watched {
 } watched;
 
 struct watch_calls {
-  // the client has gone; the lock of the watch is held, so `about` exists.  What it returns, unless NULL,
-  void *(*left)(void *ctx, void *about);
-  void (*after)(void *ctx, void *what);    // comes here when the lock is free
+  // The client sends no more; the lock of the watch is held, so `about` exists.  gone: it does not read any more
+  // either, or its time is up; otherwise that shows only when something is sent, since TCP says the same of both.  What
+  // it returns, unless NULL,
+  void *(*left)(void *ctx, void *about, bool gone);
+  void (*after)(void *ctx, void *what, bool gone);     // comes here when the lock is free
   void (*tick)(void *ctx);                 // twice a second, without the lock
   void *ctx;
 };

@@ -11,6 +11,7 @@
 // What a step may settle, kind by kind, is said where it is done: special_next; unicode_settled and unigram_normalize
 // for the text; pretokenizer_split (BPE), spm_encode, wordpiece_encode, unigram_encode, rwkv_encode and plamo2_encode
 // for the ids.
+#include "base/account.h"
 #include "text/text.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
@@ -22,11 +23,12 @@
 struct text_encoder {
   const tokenizer *t;
   const struct encoder *e;
-  bool add_special, parse_special;
+  bool add_special;
   bool begun, failed;           // of this text: BOS is out; an error has been
   merger m;
   word_cache words;
-  trie_cost found, cut;         // what special tokens and the others have cost
+  special_search found;         // special tokens, and what they have cost
+  trie_cost cut;                // what the others have cost
   token_list out;
   error *err;
   // What waits:
@@ -153,11 +155,11 @@ static int encode(text_encoder *x, const char *text, size_t n, bool open, size_t
   int32_t id = -1;
   if (!x->begun && x->add_special && x->t->add_bos) vec_push(&x->out, v->role[ROLE_bos]);
   x->begun = true;
-  x->found.bytes += n;
+  x->found.cost.bytes += n;
   for (;;) {
     while (x->blanks_go && from < n && is_ascii_space((unsigned char)text[from])) from++;
     if (from < n) x->blanks_go = false;
-    enum special_found found = special_next(&x->e->special, text, n, from, x->parse_special, open, &x->found, &at, &id);
+    enum special_found found = special_next(&x->e->special, &x->found, (text_view){text, n}, from, open, &at, &id);
     if (found == SPECIAL_COSTLY) return trie_refuse(v->source, x->err);
     size_t end = found == SPECIAL_NONE ? n : at;
     if (found != SPECIAL_FOUND) {
@@ -179,7 +181,8 @@ static int encode(text_encoder *x, const char *text, size_t n, bool open, size_t
   if (x->add_special && x->t->add_sep) vec_push(&x->out, v->role[ROLE_sep]);
   if (x->add_special && x->t->add_eos) vec_push(&x->out, v->role[ROLE_eos]);
   x->begun = x->blanks_go = false;
-  x->found = x->cut = (trie_cost){0};
+  x->found.cost = x->cut = (trie_cost){0};
+  x->found.next = 0;
   return 0;
 }
 
@@ -192,38 +195,22 @@ static void let_go(text_encoder *x) {
   str_free(&x->stretch);
 }
 
-int tokenizer_encode(const tokenizer *t, const char *text, size_t n, bool add_special, bool parse_special,
-                     int32_t **ids, size_t *n_ids, error *err) {
-  text_encoder x = {.t = t, .err = err, .add_special = add_special, .parse_special = parse_special};
+static int encode_at_once(const tokenizer *t, text_view text, const encode_how *how, token_list *out, error *err) {
+  text_encoder x = {.t = t, .err = err, .add_special = how->add_special};
   if (tokenizer_encoder(t, &x.e, err)) return -1;
+  x.found.parse_special = how->parse_special;
+  x.found.within = how->within;
   size_t taken;
-  int bad = encode(&x, text, n, false, &taken);
+  int bad = encode(&x, text.at, text.n, false, &taken);
   let_go(&x);
-  if (bad) { vec_free(&x.out); return -1; }
-  *ids = x.out.at ? x.out.at : xmalloc(sizeof **ids);
-  *n_ids = x.out.n;
-  return 0;
+  *out = x.out;
+  return bad;
 }
 
-int tokenizer_controls(const tokenizer *t, const char *text, size_t n, size_t **places, size_t *n_places, error *err) {
-  const struct encoder *e;
-  trie_cost cost = {.bytes = n};
-  VEC(size_t) found = {0};
-  size_t from = 0, at;
-  int32_t id;
-  if (tokenizer_encoder(t, &e, err)) return -1;
-  for (enum special_found what; (what = special_next(&e->special, text, n, from, true, false, &cost, &at, &id));) {
-    if (what == SPECIAL_COSTLY) { vec_free(&found); return trie_refuse(t->v.source, err); }
-    size_t length = t->v.token[id].n;
-    from = at + length;
-    if (t->v.type[id] == TOKEN_USER_DEFINED) continue;
-    int character = utf8_next(text + at, n - at);
-    size_t first = character > 0 ? (size_t)character : 1;
-    if (first < length) vec_push(&found, from = at + first);   // what is inside of it may be one, too
-  }
-  *places = found.at;
-  *n_places = found.n;
-  return 0;
+int tokenizer_encode(const tokenizer *t, const char *text, size_t n, bool add_special, bool parse_special,
+                     int32_t **ids, size_t *n_ids, error *err) {
+  const encode_how how = {.add_special = add_special, .parse_special = parse_special};
+  return tokenizer_encode_as(t, (text_view){text, n}, &how, ids, n_ids, err);
 }
 
 // ---- In pieces ----
@@ -232,7 +219,7 @@ int text_encoder_new(const tokenizer *t, bool add_special, bool parse_special, t
   const struct encoder *e;
   if (tokenizer_encoder(t, &e, err)) return -1;
   *out = xcalloc(1, sizeof **out);
-  **out = (text_encoder){.t = t, .e = e, .add_special = add_special, .parse_special = parse_special};
+  **out = (text_encoder){.t = t, .e = e, .add_special = add_special, .found.parse_special = parse_special};
   return 0;
 }
 
@@ -250,6 +237,7 @@ static int next_ids(text_encoder *x, bool open, const int32_t **ids, size_t *n_i
   x->failed = encode(x, str_c(&x->text), x->text.n, open, &taken);
   if (x->failed) return -1;
   forget(&x->text, taken);
+  x->found.before = open ? x->found.before + taken : 0;
   x->came = 0;
   *ids = x->out.at, *n_ids = x->out.n;
   return 0;
@@ -268,4 +256,43 @@ int text_encoder_end(text_encoder *x, const int32_t **ids, size_t *n_ids, error 
   x->out.n = 0;
   *ids = NULL, *n_ids = 0;
   return next_ids(x, false, ids, n_ids, err);
+}
+
+// ---- No more than so many ids ----
+
+static void append_ids(token_list *all, const int32_t *ids, size_t n) {
+  for (size_t i = 0; i < n; i++) vec_push(all, ids[i]);
+}
+
+static int encode_at_most(const tokenizer *t, text_view text, const encode_how *how, token_list *out, error *err) {
+  enum { PIECE = 1 << 16 };
+  text_encoder *x;
+  const int32_t *ids;
+  size_t n_ids;
+  int status = 0;
+  if (text_encoder_new(t, how->add_special, how->parse_special, &x, err)) return -1;
+  x->found.within = how->within;
+  for (size_t at = 0; at <= text.n && out->n <= how->most && !status; at += PIECE) {
+    status = text_encoder_add(x, text.at + at, text.n - at < PIECE ? text.n - at : PIECE, &ids, &n_ids, err);
+    if (!status) append_ids(out, ids, n_ids);
+    if (!status) status = account_check(err);
+  }
+  if (!status && out->n <= how->most) {
+    status = text_encoder_end(x, &ids, &n_ids, err);
+    if (!status) append_ids(out, ids, n_ids);
+  }
+  text_encoder_free(x);
+  return status;
+}
+
+int tokenizer_encode_as(const tokenizer *t, text_view text, const encode_how *how, int32_t **ids, size_t *n_ids,
+                        error *err) {
+  enum { LONG = 1 << 16 };
+  token_list out = {0};
+  int bad = how->most && text.n > LONG ? encode_at_most(t, text, how, &out, err)
+                                       : encode_at_once(t, text, how, &out, err);
+  if (bad) { vec_free(&out); return -1; }
+  *ids = out.at ? out.at : xmalloc(sizeof **ids);
+  *n_ids = out.n;
+  return 0;
 }

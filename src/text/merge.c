@@ -140,7 +140,7 @@ static void free_queues(merger *m) {
 
 static void join_symbols(merger *m, uint32_t i, int32_t id) {
   uint32_t j = i + m->span[i], span = (uint32_t)m->span[i] + m->span[j];
-  if (span > UINT16_MAX) die("merge: a token of more than %d symbols", UINT16_MAX);
+  die_if(span > UINT16_MAX, "merge: a token of more than %d symbols", UINT16_MAX);
   m->id[j] = JOINED;
   m->id[i] = id;
   m->span[i] = m->span[i + span - 1] = (uint16_t)span;

@@ -59,7 +59,7 @@ int pretokenizer_new(const pretokenizer_row *row, pretokenizer **out, error *err
   pretokenizer *p = xcalloc(1, sizeof *p);
   p->row = row;
   for (; row->patterns[p->n]; p->n++) {
-    if (p->n == PATTERNS_MAX) die("pretokenizer %s has too many patterns", row->name);
+    die_if(p->n == PATTERNS_MAX, "pretokenizer %s has too many patterns", row->name);
     if (row->patterns[p->n][0] == '@') { p->native[p->n] = native_find(row->patterns[p->n]); continue; }
     p->numbers[p->n] = first_takes(row->patterns[p->n]);
     int code;
@@ -206,7 +206,7 @@ static int cut_by(struct split *s, size_t level, size_t at, size_t end, bool ope
     }
     size_t begin = at + span[0];                        // match data is shared: deeper levels overwrite it
     stop = at + span[1];
-    if (begin == stop || begin < done) die("pre-tokenizer '%s', pattern %zu: bad match", s->p->row->name, level);
+    die_if(begin == stop || begin < done, "pre-tokenizer '%s', pattern %zu: bad match", s->p->row->name, level);
     if (cut(s, level + 1, done, begin, false) || cut(s, level + 1, begin, stop, false)) return -1;
     done = stop;
   }

@@ -16,27 +16,33 @@ int special_init(special_set *s, const vocab *v, arena *mem, error *err) {
   return bad;
 }
 
-// *cut: the text ended before the search did.
-static int32_t longest_at(const special_set *s, const char *text, size_t n, bool parse_special, trie_cost *cost,
-                          bool *cut) {
+// allowed: how many bytes from here on a control token may have. *cut: the text ended before the search did.
+static int32_t longest_at(const special_set *s, text_view text, size_t allowed, trie_cost *cost, bool *cut) {
   int32_t best = -1;
-  uint32_t node = s->first[(unsigned char)text[0]];
+  uint32_t node = s->first[(unsigned char)text.at[0]];
   *cut = false;
-  for (size_t i = 1; node; node = trie_step(&s->tokens, node, (unsigned char)text[i++]), cost->steps++) {
+  for (size_t i = 1; node; node = trie_step(&s->tokens, node, (unsigned char)text.at[i++]), cost->steps++) {
     int32_t id = s->tokens.node[node].value;
-    if (id >= 0 && (parse_special || s->v->type[id] == TOKEN_USER_DEFINED)) best = id;
-    if (i == n) { *cut = true; break; }
+    if (id >= 0 && (i <= allowed || s->v->type[id] == TOKEN_USER_DEFINED)) best = id;
+    if (i == text.n) { *cut = true; break; }
   }
   return best;
 }
 
-enum special_found special_next(const special_set *s, const char *text, size_t n, size_t from, bool parse_special,
-                                bool open, trie_cost *cost, size_t *at, int32_t *id) {
-  for (size_t i = from; i < n; i++) {
-    if (!s->first[(unsigned char)text[i]]) continue;
+static size_t allowed_at(special_search *how, size_t i) {
+  if (!how->parse_special) return 0;
+  if (!how->within) return SIZE_MAX;
+  size_t end = spans_end_at(how->within, how->before + i, &how->next);
+  return end ? end - (how->before + i) : 0;
+}
+
+enum special_found special_next(const special_set *s, special_search *how, text_view text, size_t from, bool open,
+                                size_t *at, int32_t *id) {
+  for (size_t i = from; i < text.n; i++) {
+    if (!s->first[(unsigned char)text.at[i]]) continue;
     bool cut;
-    int32_t found = longest_at(s, text + i, n - i, parse_special, cost, &cut);
-    if (trie_too_costly(cost)) return SPECIAL_COSTLY;
+    int32_t found = longest_at(s, (text_view){text.at + i, text.n - i}, allowed_at(how, i), &how->cost, &cut);
+    if (trie_too_costly(&how->cost)) return SPECIAL_COSTLY;
     if (found < 0 && !(open && cut)) continue;
     *at = i;
     *id = found;

@@ -61,7 +61,7 @@ static int32_t token_of(const vocab *v, const char *text, size_t n) {
   return id >= 0 && vocab_merges_to(v, id) ? id : -1;
 }
 
-static int32_t find_joined(const spm *s, int32_t left, int32_t right) {
+static int32_t find_merged(const spm *s, int32_t left, int32_t right) {
   char a[4], b[4], joined[SPM_MERGED_BYTES_MAX];
   text_view l = symbol_text(s, left, a), r = symbol_text(s, right, b);
   if (l.n + r.n > s->longest) return -1;
@@ -82,7 +82,7 @@ static bool find_pair(const void *ctx, int32_t left, int32_t right, uint32_t *ra
   uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
   known *k = m->known ? &m->known[key * 0x9E3779B97F4A7C15u >> (64 - KNOWN_BITS)] : NULL;
   bool there = k && k->used && k->left == left && k->right == right;
-  int32_t found = there ? k->id : find_joined(m->s, left, right);
+  int32_t found = there ? k->id : find_merged(m->s, left, right);
   if (k && !there) *k = (known){left, right, found, true};
   if (found < 0) return false;
   *id = found;

@@ -34,6 +34,7 @@
 #define WEFT_TEXT_H
 #include "base/base.h"
 #include "base/str.h"
+#include "text/spans.h"
 #include "text/utf8.h"
 
 typedef struct tokenizer tokenizer;
@@ -105,9 +106,15 @@ void tokenizer_free(tokenizer *t);                        // NULL is fine
 int tokenizer_encode(const tokenizer *t, const char *text, size_t n, bool add_special, bool parse_special,
                      int32_t **ids, size_t *n_ids, error *err);
 
-// Where a text spells control or unknown tokens, as parse_special would find them: offsets behind the first character
-// of each.  Who puts something there makes them text.  Those of one character are left out.  *places is for free().
-int tokenizer_controls(const tokenizer *t, const char *text, size_t n, size_t **places, size_t *n_places, error *err);
+// The same of a text that has several authors: parse_special counts in the parts that `within` names.  A control token
+// whose text reaches over an end of a part stays text.
+typedef struct encode_how {
+  bool add_special, parse_special;
+  const text_spans *within;     // NULL: the whole text
+  size_t most;                  // ids after which it may stop; 0: it never stops early
+} encode_how;
+int tokenizer_encode_as(const tokenizer *t, text_view text, const encode_how *how, int32_t **ids, size_t *n_ids,
+                        error *err);
 
 // Encoding a text that comes in pieces, however it is cut: the ids of all calls together are those of the whole
 // text at once. An id comes as soon as nothing that may follow can change it.  So much of a text is held as that takes:

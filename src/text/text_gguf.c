@@ -1,4 +1,5 @@
 // A tokenizer from the tokenizer.ggml.* keys of a model file.  This file knows the keys; text.c knows what they mean.
+#include "base/attempt.h"
 #include "model/gguf.h"
 #include "text/text.h"
 
@@ -81,15 +82,29 @@ static int read_roles(const gguf *g, vocab_desc *d, error *err) {
   return 0;
 }
 
-int tokenizer_from_gguf(const gguf *g, tokenizer **out, error *err) {
+typedef struct opening { const gguf *g; tokenizer *t; error *err; } opening;
+
+static void try_vocab(void *ctx) {
+  opening *o = ctx;
+  const gguf *g = o->g;
+  error *err = o->err;
   vocab_desc d;
   struct source s = {NULL, NULL};
   arena *temporary = arena_new();
   vocab_desc_init(&d);
   d.source = gguf_path(g);
   d.ctx = &s, d.ctx_bytes = sizeof s;
-  int bad = read_names(g, &d, err) || read_arrays(g, &d, &s, temporary, err) || read_roles(g, &d, err) ||
-            tokenizer_new(&d, out, err);
+  if (read_names(g, &d, err) || read_arrays(g, &d, &s, temporary, err) || read_roles(g, &d, err) ||
+      tokenizer_new(&d, &o->t, err))
+    o->t = NULL;
   arena_free(temporary);
-  return bad ? -1 : 0;
+}
+
+int tokenizer_from_gguf(const gguf *g, tokenizer **out, error *err) {
+  opening o = {.g = g, .err = err};
+  error why = {0};
+  if (attempt(ATTEMPT_OWNS, try_vocab, &o, &why)) return error_set(err, "%s: %s", gguf_path(g), why.text);
+  if (!o.t) return -1;
+  *out = o.t;
+  return 0;
 }

@@ -16,7 +16,9 @@ struct values {
   double real;
   struct ids ids;
   int choice, color;
-  struct texts texts;
+  struct texts texts, keys;
+  double bounded;
+  bool shift;
 };
 #define FIELD(name) offsetof(struct values, name)
 
@@ -69,6 +71,37 @@ static const struct option rows[] = {
    .fine = "f16",
    .idle = "f32|bf16"},
   {.kind = OPT_REFUSED, .commands = THIS, .names = "--range", .value = "START END", .help = "no ranges"},
+  {.kind = OPT_REAL,
+   .commands = THIS,
+   .names = "--top-p, --nucleus",
+   .value = "X",
+   .help = "bounded",
+   .to = FIELD(bounded),
+   .max = 1,
+   .clamp = true,
+   .env = "LLAMA_ARG_TRY_P LLAMA_ARG_TRY_OLD"},
+  {.kind = OPT_TEXTS,
+   .commands = THIS,
+   .names = "--keys",
+   .value = "A,B",
+   .help = "a list",
+   .to = FIELD(keys),
+   .list = true,
+   .env = "LLAMA_ARG_TRY_KEYS"},
+  {.kind = OPT_FLAG,
+   .commands = THIS,
+   .names = "--shift",
+   .help = "on",
+   .to = FIELD(shift),
+   .env = "LLAMA_ARG_TRY_SHIFT"},
+  {.kind = OPT_OFF,
+   .commands = THIS,
+   .names = "--no-shift",
+   .help = "off",
+   .to = FIELD(shift),
+   .env = "LLAMA_ARG_TRY_SHIFT"},
+  {.kind = OPT_IDLE, .commands = THIS, .names = "--map", .help = "so", .fine = "*", .env = "LLAMA_ARG_TRY_MAP"},
+  {.kind = OPT_IDLE, .commands = THIS, .names = "--no-map", .help = "files are mapped", .env = "LLAMA_ARG_TRY_MAP"},
 };
 static const struct options table = {rows, COUNT(rows)};
 static str idle;                                       // of the last parse
@@ -99,6 +132,8 @@ static void bad(char **argv, const char *expected) {
   error err;
   assert_int_equal(words_in(&v, &err, argv), ARGS_BAD);
   if (!strstr(err.text, expected)) fail_msg("'%s' does not mention '%s'", err.text, expected);
+  texts_free(&v.texts);
+  texts_free(&v.keys);
   free(v.ids.at);
 }
 
@@ -175,7 +210,7 @@ static void test_errors(void **state) {
   bad(WORDS(W("--ids"), W("[]")), "--ids needs token ids");
 }
 
-// What options do that mean nothing here.
+// What options do that do not apply.
 static void idles(char **argv, const char *expected) {
   struct values v = {0};
   good(&v, argv);
@@ -187,18 +222,18 @@ static void test_foreign(void **state) {
   idles(WORDS(W("-g"), W("0"), W("--gpu=auto"), W("--so"), W("--attention"), W("--attention"), W("on"), W("--type"),
               W("f16")),
         "");
-  idles(WORDS(W("-g"), W("99")), "-g has no effect: there is none");
+  idles(WORDS(W("-g"), W("99")), "-g is ignored: there is none");
   idles(WORDS(W("--gpu"), W("99"), W("-s"), W("row"), W("-s"), W("row")),
-        "--gpu, -s, -s have no effect: there is none");
+        "--gpu, -s, -s are ignored: there is none");
   idles(WORDS(W("-g"), W("9"), W("--attention"), W("off"), W("-s"), W("row")),
-        "-g, -s have no effect: there is none; --attention has no effect: it is on");
+        "-g, -s are ignored: there is none; --attention is ignored: it is on");
   idles(WORDS(W("-g"), W("0,0,auto")), "");
-  idles(WORDS(W("-g"), W("0,1")), "-g has no effect: there is none");
-  idles(WORDS(W("--type"), W("f32")), "--type has no effect: no other types");
-  idles(WORDS(W("--type"), W("f16,bf16")), "--type has no effect: no other types");
-  bad(WORDS(W("--type"), W("q8_0")), "--type q8_0 cannot be had: no other types");
-  bad(WORDS(W("--type"), W("f16,q8_0")), "--type f16,q8_0 cannot be had");
-  bad(WORDS(W("--range"), W("1"), W("2")), "--range 1 cannot be had: no ranges");
+  idles(WORDS(W("-g"), W("0,1")), "-g is ignored: there is none");
+  idles(WORDS(W("--type"), W("f32")), "--type is ignored: no other types");
+  idles(WORDS(W("--type"), W("f16,bf16")), "--type is ignored: no other types");
+  bad(WORDS(W("--type"), W("q8_0")), "--type q8_0 is not supported: no other types");
+  bad(WORDS(W("--type"), W("f16,q8_0")), "--type f16,q8_0 is not supported");
+  bad(WORDS(W("--range"), W("1"), W("2")), "--range 1 is not supported: no ranges");
   bad(WORDS(W("--range"), W("1")), "--range needs a value: START END");
   bad(WORDS(W("--so=1")), "--so takes no value");
   struct values v = {0};
@@ -209,6 +244,54 @@ static void test_foreign(void **state) {
   good(&v, WORDS(W("--color"), W("off"), W("--no-flag")));
   assert_int_equal(v.color, 2);
   assert_false(v.flag);
+}
+
+static void test_bounds_and_lists(void **state) {
+  (void)state;
+  struct values v = {0};
+  good(&v, WORDS(W("--top-p"), W("1.5"), W("--keys"), W("a,\"b,c\",,d"), W("--keys=e")));
+  assert_true(v.bounded == 1);
+  assert_int_equal(v.keys.n, 4);
+  assert_string_equal(v.keys.at[1], "b,c");
+  assert_string_equal(v.keys.at[3], "e");
+  texts_free(&v.keys);
+  good(&v, WORDS(W("--top_p"), W("-3")));              // as llama.cpp reads names
+  assert_true(v.bounded == 0);
+  bad(WORDS(W("--top-p"), W("nan")), "needs a number");
+}
+
+// Variables do what options do, and less than the command line.
+static void test_variables(void **state) {
+  (void)state;
+  struct values v = {.shift = true, .bounded = 0.5};
+  setenv("LLAMA_ARG_TRY_OLD", "0.25", 1);
+  setenv("LLAMA_ARG_TRY_KEYS", "one,two", 1);
+  setenv("LLAMA_ARG_TRY_SHIFT", "off", 1);
+  setenv("LLAMA_ARG_TRY_MAP", "0", 1);
+  good(&v, WORDS(NULL));
+  assert_true(v.bounded == 0.25);
+  assert_int_equal(v.keys.n, 2);
+  assert_false(v.shift);
+  assert_string_equal(str_c(&idle), "LLAMA_ARG_TRY_MAP is ignored: files are mapped");
+  texts_free(&v.keys);
+  good(&v, WORDS(W("--top-p"), W("0.75"), W("--keys"), W("three"), W("--shift"), W("--map")));
+  assert_true(v.bounded == 0.75 && v.shift);
+  assert_int_equal(v.keys.n, 1);
+  assert_string_equal(str_c(&idle), "");
+  texts_free(&v.keys);
+  setenv("LLAMA_ARG_TRY_SHIFT", "1", 1);
+  setenv("LLAMA_ARG_NO_TRY_SHIFT", "", 1);             // empty: not set
+  setenv("LLAMA_ARG_NO_TRY_MAP", "x", 1);              // any value switches off
+  unsetenv("LLAMA_ARG_TRY_MAP");
+  v.shift = false;
+  good(&v, WORDS(NULL));
+  assert_true(v.shift);
+  assert_string_equal(str_c(&idle), "LLAMA_ARG_NO_TRY_MAP is ignored: files are mapped");
+  texts_free(&v.keys);
+  setenv("LLAMA_ARG_TRY_SHIFT", "maybe", 1);
+  bad(WORDS(NULL), "LLAMA_ARG_TRY_SHIFT must be 1 or 0, not 'maybe'");
+  setenv("LLAMA_ARG_TRY_P", "x", 1);
+  bad(WORDS(NULL), "LLAMA_ARG_TRY_P needs a number, not 'x'");
 }
 
 static void test_help(void **state) {
@@ -224,7 +307,8 @@ static void test_help(void **state) {
   assert_non_null(
     strstr(text, "  -m, --model FILE                a text\n                                  of two lines\n"));
   assert_non_null(strstr(text, "-h, --help"));
-  assert_non_null(strstr(text, "\nOf llama.cpp, accepted without effect\n  -g --gpu -s --split --attention --so\n"));
+  assert_non_null(
+    strstr(text, "\nOf llama.cpp, ignored with a note\n  -g --gpu -s --split --attention --so --map --no-map\n"));
   assert_non_null(strstr(text, "\nOf llama.cpp, refused with a reason\n  --type --range\n"));
   assert_non_null(strstr(text, "A last paragraph."));
   assert_null(strstr(text, "--other"));
@@ -296,6 +380,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_values), cmocka_unit_test(test_errors), cmocka_unit_test(test_foreign),
     cmocka_unit_test(test_help),   cmocka_unit_test(test_lists),  cmocka_unit_test(test_nearest),
+    cmocka_unit_test(test_bounds_and_lists), cmocka_unit_test(test_variables),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 // What the process with the model gets of files: those that lines name, as these say, and once. It asks here for more.
+#include "app/dropped.c"
 #include "app/typed.c"
 #include <setjmp.h>
 #include <stddef.h>
@@ -6,16 +7,20 @@
 #include <cmocka.h>
 
 // Lines come from a pipe: none are edited.
-edit *edit_new(int in, int out, const char *history, pid_t owner) {
-  (void)in; (void)out; (void)history; (void)owner;
+edit *edit_new(int in, int out, const char *history, pid_t owner, edit_words words) {
+  (void)in; (void)out; (void)history; (void)owner; (void)words;
   abort();
 }
 enum edit_result edit_line(edit *e, const char *prompt, const char *color, const char *text, str *out) {
   (void)e; (void)prompt; (void)color; (void)text; (void)out;
   abort();
 }
+void edit_remember(edit *e, const char *text) { (void)e; (void)text; abort(); }
 bool interrupted(void) { return false; }
+unsigned weft_medium_kind_of(const void *data, size_t n) { (void)data; (void)n; abort(); }   // nothing is dropped here
 void interrupt_note(void) { }
+void sandbox_signals(long other, bool now) { (void)other; (void)now; }
+void interrupt_leave_by(void (*fn)(void)) { (void)fn; }
 int failed(const char *fmt, ...) { (void)fmt; return EXIT_FAILED; }
 
 int read_file(const char *path, char **text, size_t *n, error *err) {
@@ -40,7 +45,7 @@ static typed *begin(void) {
   int in = open(path, O_RDONLY | O_NONBLOCK);
   assert_int_equal(dup2(in, STDIN_FILENO), STDIN_FILENO);
   close(in);
-  typed *t = typed_new(false, "", &err);
+  typed *t = typed_new(&(struct typed_how){.color = ""}, &err);
   assert_non_null(t);
   keys = open(path, O_WRONLY);
   assert_true(keys >= 0 && !fcntl(STDIN_FILENO, F_SETFL, 0));      // that it waits is shared with the child
@@ -74,7 +79,7 @@ static void refuses(typed *t, bool reading) {
   char *text = NULL;
   size_t n;
   error err = {0};
-  assert_int_equal(reading ? typed_read(t, &text, &n, &err) : typed_write(t, "x", 1, &err), -1);
+  assert_int_equal(reading ? typed_read(t, 0, &text, &n, &err) : typed_write(t, "x", 1, &err), -1);
   assert_non_null(strstr(err.text, reading ? "no file was named to be read" : "no file was named to be written"));
 }
 
@@ -82,7 +87,7 @@ static void reads(typed *t, const char *wanted) {
   char *text = NULL;
   size_t n;
   error err = {0};
-  assert_int_equal(typed_read(t, &text, &n, &err), 0);
+  assert_int_equal(typed_read(t, 0, &text, &n, &err), 0);
   assert_int_equal(n, strlen(wanted));
   assert_string_equal(text, wanted);
   free(text);
@@ -142,7 +147,7 @@ static void test_errors_name_the_file(void **state) {
   error err = {0};
   snprintf(missing, sizeof missing, "%s/none/file", folder);
   command(t, "/read", missing);
-  assert_int_equal(typed_read(t, &text, &n, &err), -1);
+  assert_int_equal(typed_read(t, 0, &text, &n, &err), -1);
   assert_non_null(strstr(err.text, missing));
   err = (error){0};
   command(t, "/save", missing);
@@ -150,7 +155,7 @@ static void test_errors_name_the_file(void **state) {
   assert_non_null(strstr(err.text, missing));
   err = (error){0};
   command(t, "/read", "-");
-  assert_int_equal(typed_read(t, &text, &n, &err), -1);
+  assert_int_equal(typed_read(t, 0, &text, &n, &err), -1);
   assert_string_equal(err.text, "- is no file");
   err = (error){0};
   command(t, "/save", "-");

@@ -13,13 +13,14 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/confine.h"
+#include "base/confine_attempts.h"
 
 #define REFUSED(call) do { errno = 0; if ((long)(call) != -1 || errno != EPERM) return __LINE__; } while (0)
 
@@ -27,7 +28,7 @@
 static int try_computing(void) {
   int pipes[2];
   if (pipe(pipes)) return __LINE__;
-  if (!confine_to_computing()) return 1;
+  if (!confine(CONFINE_COMPUTING, false)) return 1;
   char *p = malloc(64 << 20), byte = 1;
   if (!p) return __LINE__;
   memset(p, 1, 64 << 20);
@@ -56,15 +57,14 @@ static int try_fetching(void) {
   if (at < 0 || bind(at, (struct sockaddr *)&a, sizeof(sa_family_t)) || listen(at, 8) ||
       getsockname(at, (struct sockaddr *)&a, &n))
     return __LINE__;
-  if (!confine_to_fetching()) return 1;
+  if (!confine(CONFINE_FETCHING, false)) return 1;
   int client = socket(AF_UNIX, SOCK_STREAM, 0);
   if (client < 0 || connect(client, (struct sockaddr *)&a, n)) return __LINE__;
   REFUSED(listen(at, 8));
   REFUSED(accept(at, NULL, NULL));
   REFUSED(execl("/bin/true", "true", (char *)NULL));
-  REFUSED(ptrace(PTRACE_TRACEME, 0, NULL, NULL));
   REFUSED(mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  if (!confine_to_files()) return __LINE__;
+  if (!confine(CONFINE_FILES, false)) return __LINE__;
   REFUSED(socket(AF_UNIX, SOCK_STREAM, 0));
   REFUSED(connect(client, (struct sockaddr *)&a, n));
   return 0;
@@ -73,7 +73,7 @@ static int try_fetching(void) {
 static void *nothing(void *p) { return p; }
 
 static int try_files(void) {
-  if (!confine_to_files()) return 1;
+  if (!confine(CONFINE_FILES, false)) return 1;
   int fd = open("/dev/null", O_RDWR), pair[2], status;
   pthread_t id;
   if (fd < 0 || write(fd, "x", 1) != 1) return __LINE__;
@@ -91,7 +91,6 @@ static int try_files(void) {
   REFUSED(connect(pair[0], NULL, 0));
   REFUSED(bind(pair[0], NULL, 0));
   REFUSED(accept(pair[0], NULL, NULL));
-  REFUSED(ptrace(PTRACE_TRACEME, 0, NULL, NULL));
   int at = posix_openpt(O_RDWR | O_NOCTTY);                      // what is typed at a terminal comes from people alone
   struct winsize size;
   if (at < 0 || ioctl(at, TIOCGWINSZ, &size)) return __LINE__;
@@ -113,7 +112,7 @@ static int try_serving(void) {
   // the kernel names it
   if (at < 0 || client < 0 || bind(at, (struct sockaddr *)&a, sizeof(sa_family_t)) || listen(at, 8)) return __LINE__;
   if (getsockname(at, (struct sockaddr *)&a, &n) || connect(client, (struct sockaddr *)&a, n)) return __LINE__;
-  if (!confine_to_serving()) return 1;
+  if (!confine(CONFINE_SERVING, false)) return 1;
   int got = accept4(at, NULL, NULL, SOCK_CLOEXEC);
   if (got < 0 || send(client, "x", 1, 0) != 1) return __LINE__;
   REFUSED(socket(AF_INET, SOCK_STREAM, 0));
@@ -194,9 +193,18 @@ static int try_paths(void) {
   return 0;
 }
 
+// A child that ends by its signals: cmocka has handlers that go on with the next test.
+static pid_t fork_plain(void) {
+  static const int all[] = {SIGSYS, SIGSEGV, SIGILL, SIGBUS, SIGFPE};
+  pid_t child = fork();
+  for (size_t i = 0; !child && i < COUNT(all); i++) signal(all[i], SIG_DFL);
+  if (!child) alarm(60);
+  return child;
+}
+
 static int outcome(int (*fn)(void)) {
   fflush(NULL);
-  pid_t child = fork();
+  pid_t child = fork_plain();
   if (!child) _exit(fn() & 255);
   int status;
   waitpid(child, &status, 0);
@@ -235,9 +243,225 @@ static void computing_only(void **state) {
   holds(try_computing);
 }
 
+
+// ---- every system call, and what is tried with some
+
+enum { CAME_BACK = 10, UNKNOWN, REFUSED_QUIETLY, REPORTED, REPORTED_AND_ENDED, NO_FILTERS, CALLS = 600 };
+
+static void on_report(int sig, siginfo_t *info, void *context) {
+  (void)sig;
+  (void)context;
+  _exit(info->si_errno ? REPORTED : REPORTED_AND_ENDED);
+}
+
+// Arguments that no check lets through, and with which nothing that is allowed does anything or waits.
+static int try_call(enum confine_kind kind, int call) {
+  struct sigaction on = {.sa_sigaction = on_report, .sa_flags = SA_SIGINFO};
+  confine_explain();
+  sigaction(SIGSYS, &on, NULL);
+  if (!confine(kind, false)) return NO_FILTERS;
+  if (syscall(call, -1L, -1L, -1L, -1L, -1L, -1L) != -1) return CAME_BACK;
+  return errno == ENOSYS ? UNKNOWN : errno == EPERM ? REFUSED_QUIETLY : CAME_BACK;
+}
+
+// exit ends, and rt_sigreturn finds no frame: whatever ends without a report has been let through.
+static int answer_to(enum confine_kind kind, int call) {
+  int status;
+  pid_t child = fork_plain();
+  if (!child) _exit(try_call(kind, call));
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS) return REPORTED_AND_ENDED;
+  return WIFEXITED(status) && WEXITSTATUS(status) != 255 ? WEXITSTATUS(status) : CAME_BACK;
+}
+
+// Those that the kernel puts into programs for its probes: filters do not see them, and elsewhere they end a program.
+static bool is_of_the_kernel(int call) {
+#if defined(__x86_64__)
+  return call == 335 || call == 336;
+#else
+  return (void)call, false;
+#endif
+}
+
+static void every_call(void **state) {
+  (void)state;
+#ifdef WEFT_SANITIZE
+  skip();                                                    // as computing_only
+#endif
+  fflush(NULL);
+  int counts[CONFINE_KINDS] = {0};
+  for (int kind = 0; kind < CONFINE_KINDS; kind++)
+    for (int call = 0; call < CALLS; call++) {
+      if (is_of_the_kernel(call)) continue;
+      int got = answer_to((enum confine_kind)kind, call);
+      if (got == NO_FILTERS) skip();
+      enum confine_answer a = confine_answer_to((enum confine_kind)kind, call);
+      int want = a == CONFINE_ALLOWS ? CAME_BACK : a == CONFINE_IS_UNKNOWN ? UNKNOWN
+               : a == CONFINE_KILLS ? REPORTED_AND_ENDED : call == SYS_fchown ? REFUSED_QUIETLY : REPORTED;
+      counts[kind] += a == CONFINE_ALLOWS || a == CONFINE_CHECKS;
+      // the kernel knows no such call, or refuses these arguments itself
+      if (a == CONFINE_ALLOWS && (got == UNKNOWN || got == REFUSED_QUIETLY)) got = CAME_BACK;
+      if (got != want) fail_msg("kind %d: call %d (%s): %d, not %d", kind, call, confine_name(call), got, want);
+    }
+  // nothing is added without a thought: a row more changes these
+  for (int kind = 0; kind < CONFINE_KINDS; kind++) print_message("kind %d: %d calls\n", kind, counts[kind]);
+  assert_true(counts[CONFINE_COMPUTING] <= 32 && counts[CONFINE_FILES] <= 136 && counts[CONFINE_OPENING] <= 148);
+  assert_int_equal(counts[CONFINE_COUNTING], counts[CONFINE_FILES] + 1);
+}
+
+// Calls that systemd's groups name (systemd.exec(5)): clock, cpu-emulation, debug, keyring, module, mount, obsolete,
+// raw-io, reboot, swap, setuid, chown, and of privileged and ipc what is no file.
+static void none_of_the_dangerous_groups(void **state) {
+  (void)state;
+  static const int calls[] = {
+    SYS_adjtimex, SYS_clock_adjtime, SYS_clock_settime, SYS_settimeofday, SYS_perf_event_open, SYS_ptrace,
+    SYS_pidfd_getfd, SYS_add_key, SYS_keyctl, SYS_request_key, SYS_delete_module, SYS_finit_module, SYS_init_module,
+    SYS_chroot, SYS_fsconfig, SYS_fsmount, SYS_fsopen, SYS_fspick, SYS_mount, SYS_move_mount, SYS_open_tree,
+    SYS_pivot_root, SYS_umount2, SYS_kexec_load, SYS_reboot, SYS_swapoff, SYS_swapon, SYS_setgid, SYS_setgroups,
+    SYS_setregid, SYS_setresgid, SYS_setresuid, SYS_setreuid, SYS_setuid, SYS_setfsuid, SYS_setfsgid, SYS_fchown,
+    SYS_fchownat, SYS_acct, SYS_bpf, SYS_capset, SYS_fanotify_init, SYS_open_by_handle_at, SYS_quotactl, SYS_vhangup,
+    SYS_memfd_create, SYS_mq_open, SYS_msgget, SYS_semget, SYS_shmget, SYS_shmat, SYS_process_vm_readv,
+    SYS_process_vm_writev, SYS_setns, SYS_unshare, SYS_personality, SYS_userfaultfd, SYS_io_uring_setup, SYS_execve,
+    SYS_execveat, SYS_pidfd_open, SYS_pidfd_send_signal, SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo,
+    SYS_fchmod, SYS_fchmodat, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr, SYS_removexattr, SYS_truncate, SYS_mknodat,
+    SYS_symlinkat, SYS_clone3, SYS_seccomp + 100000,
+#ifdef SYS_open
+    SYS_modify_ldt, SYS_iopl, SYS_ioperm, SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes, SYS_futimesat,
+    SYS_fork, SYS_vfork, SYS_uselib, SYS_ustat, SYS_sysfs, SYS__sysctl, SYS_create_module, SYS_arch_prctl,
+#endif
+  };
+  for (int kind = 0; kind < CONFINE_KINDS; kind++)
+    for (size_t i = 0; i < COUNT(calls); i++) {
+      enum confine_answer a = confine_answer_to((enum confine_kind)kind, calls[i]);
+      if (kind == CONFINE_COUNTING && calls[i] == SYS_perf_event_open) assert_int_equal(a, CONFINE_CHECKS);
+      else assert_true(a != CONFINE_ALLOWS && a != CONFINE_CHECKS);
+    }
+}
+
+// How the decisive call of an attempt ends.
+static enum attempt_end end_of(const struct attempt *a, int kind, pid_t victim, const char *file) {
+  int status;
+  pid_t child = fork_plain();
+  if (!child) {
+    if (kind >= 0 && !confine((enum confine_kind)kind, false)) _exit(ATTEMPT_NOT_MADE);
+    errno = 0;
+    _exit(a->make(victim, file) ? ATTEMPT_WORKS : errno == EPERM || errno == ENOSYS ? ATTEMPT_REFUSED : ATTEMPT_FAILS);
+  }
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) return WTERMSIG(status) == SIGSYS ? ATTEMPT_ENDED : ATTEMPT_FAILS;
+  return (enum attempt_end)WEXITSTATUS(status);
+}
+
+static pid_t make_victim(void) {
+  pid_t victim = fork_plain();
+  if (!victim) for (;;) pause();
+  return victim;
+}
+
+// What issue reports tried from inside, each with arguments that work without a filter (some only as root).
+static void attempts_fail(void **state) {
+  (void)state;
+  char file[] = "/tmp/weft-attempt-XXXXXX";
+  int fd = mkstemp(file), worked = 0;
+  assert_true(fd >= 0);
+  close(fd);
+  fflush(NULL);
+  for (size_t i = 0; i < COUNT(attempts); i++) {
+    pid_t victim = make_victim();
+    bool works = end_of(&attempts[i], -1, victim, file) == ATTEMPT_WORKS;
+    worked += works;
+    if (attempts[i].plain && !works) print_message("%s does not work here without a filter\n", attempts[i].name);
+    for (int kind = 0; kind < CONFINE_COMPUTING; kind++) {
+      enum attempt_end end = end_of(&attempts[i], kind, victim, file);
+      if (end == ATTEMPT_NOT_MADE) { kill(victim, SIGKILL); unlink(file); skip(); }
+      if (kind == CONFINE_COUNTING && !strcmp(attempts[i].name, "perf_event_open of another")) end = ATTEMPT_REFUSED;
+      if (end != (attempts[i].ends ? ATTEMPT_ENDED : ATTEMPT_REFUSED))
+        fail_msg("%s, kind %d: end %d", attempts[i].name, kind, end);
+    }
+    kill(victim, SIGKILL);
+    waitpid(victim, NULL, 0);
+  }
+  unlink(file);
+  print_message("%d of %zu attempts work without a filter\n", worked, COUNT(attempts));
+  assert_true(worked >= 12);
+}
+
+// Another machine's numbers: x32 has a bit of its own, and int 0x80 means i386.
+#if defined(__x86_64__)
+static int try_x32(void) { return confine(CONFINE_FILES, false) ? (int)syscall(0x40000000L | SYS_getpid) : 1; }
+static int try_i386(void) {
+  int r = 20;                                                // getpid
+  if (!confine(CONFINE_FILES, false)) return 1;
+  __asm__ volatile("int $0x80" : "+a"(r) : : "memory");
+  return r;
+}
+
+static void other_machines(void **state) {
+  (void)state;
+  int (*const tries[])(void) = {try_x32, try_i386};
+  for (size_t i = 0; i < COUNT(tries); i++) {
+    int status;
+    fflush(NULL);
+    pid_t child = fork_plain();
+    if (!child) _exit(tries[i]() & 255);
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 1) {
+      print_message("skipped: this kernel takes no filter\n");
+      skip();
+    }
+    // SIGSEGV: a kernel without 32-bit calls
+    assert_true(WIFSIGNALED(status) && (WTERMSIG(status) == SIGSYS || (i && WTERMSIG(status) == SIGSEGV)));
+  }
+}
+#else
+static void other_machines(void **state) {
+  (void)state;
+  print_message("skipped: calls of x32 and i386 exist on x86-64 alone\n");
+  skip();
+}
+#endif
+
+// Of a conversation: signals go to one other process, and after that nowhere else.
+static int try_signals(void) {
+  int status, ends[2];
+  char byte;
+  if (!confine(CONFINE_FILES, true)) return 1;
+  if (pipe(ends)) return __LINE__;
+  pid_t other = fork_plain(), partner = other ? fork_plain() : -1;
+  if (!other || !partner) {              // they wait until the parent has ended
+    close(ends[1]);
+    _exit(read(ends[0], &byte, 1) != 0);
+  }
+  if (kill(other, 0) || !confine_signals(partner)) return __LINE__;
+  REFUSED(kill(other, 0));
+  REFUSED(syscall(SYS_tgkill, other, other, 0));
+  REFUSED(syscall(SYS_tgkill, partner, partner, 0));
+  REFUSED(kill(getppid(), 0));
+  if (kill(getpid(), 0) || raise(0) || kill(partner, SIGKILL)) return __LINE__;
+  if (waitpid(partner, &status, 0) != partner || !WIFSIGNALED(status)) return __LINE__;
+  return 0;
+}
+static void signals_to_one(void **state) { (void)state; holds(try_signals); }
+
+// With confine_explain: the call fails as it does without, and a line says so.
+static int try_explaining(void) {
+  int said[2];
+  char line[128] = "";
+  if (pipe(said) || dup2(said[1], STDERR_FILENO) < 0) return __LINE__;
+  confine_explain();
+  if (!confine(CONFINE_FILES, false)) return 1;
+  REFUSED(syscall(SYS_fchmod, 0, 0));
+  REFUSED(kill(getppid(), 0));
+  if (read(said[0], line, sizeof line - 1) < 1) return __LINE__;
+  return strstr(line, "the sandbox refused the system call ") && strstr(line, "kill\n") ? 0 : __LINE__;
+}
+static void says_what_it_refuses(void **state) { (void)state; holds(try_explaining); }
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(files_only), cmocka_unit_test(paths_only),
-                                     cmocka_unit_test(serving_only), cmocka_unit_test(fetching_only),
-                                     cmocka_unit_test(computing_only)};
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(files_only), cmocka_unit_test(paths_only), cmocka_unit_test(serving_only),
+    cmocka_unit_test(fetching_only), cmocka_unit_test(computing_only), cmocka_unit_test(every_call),
+    cmocka_unit_test(none_of_the_dangerous_groups), cmocka_unit_test(attempts_fail), cmocka_unit_test(other_machines),
+    cmocka_unit_test(signals_to_one), cmocka_unit_test(says_what_it_refuses)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

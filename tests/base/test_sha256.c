@@ -1,4 +1,4 @@
-// SHA-256 against the examples of the standard, and whatever the pieces are.
+// SHA-256 against the examples of the standard, whatever the pieces are.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -17,6 +17,7 @@
 // does n units of work; returns the bytes of the input, so that the whole of it is `n` of them
 typedef size_t job(size_t n);
 
+#define YARD_S 0.15                  // what yardstick takes on an idle machine
 struct cost { double seconds; size_t input, memory; };
 
 static double seconds_of(const struct rusage *u) {
@@ -50,9 +51,10 @@ static size_t nothing(size_t n) { (void)n; return 0; }
 // Twice the size: 2.6 times the time and a fifth of a second at most.  Figures that small are noise, and a busy machine
 // may slow one of the two runs: then both are made again.  Work that grows with the square gives four times, of
 // seconds, every time.
-enum { TRIES = 3 };
-static void grows_evenly(const char *what, job *work, size_t n) {
-  bool sanitized = getenv("WEFT_SANITIZED");
+enum { TRIES = 3, SANITIZED_LESS = 8 };
+static void grows(const char *what, job *work, size_t n, size_t sanitized) {
+  // the sanitizers look at what is done, not at how long it takes: once, and less of it
+  if (getenv("WEFT_SANITIZED")) { run(work, sanitized); return; }
   struct cost base = run(nothing, 0), once = run(work, n), twice = run(work, 2 * n);
   for (int i = 1; i < TRIES && twice.seconds > 2.6 * once.seconds + 0.2; i++) {
     once = run(work, n);
@@ -63,9 +65,12 @@ static void grows_evenly(const char *what, job *work, size_t n) {
                 (double)twice.input / 1e3, twice.seconds, (double)memory / 1e6);
   if (twice.seconds > 2.6 * once.seconds + 0.2)
     fail_msg("%s: %.2f s, and of twice the size %.2f s", what, once.seconds, twice.seconds);
-  if (!sanitized && memory > 4 * twice.input + (64u << 20))
+  if (memory > 4 * twice.input + (64u << 20))
     fail_msg("%s: %zu bytes of memory for %zu of input", what, memory, twice.input);
 }
+
+static void grows_evenly(const char *what, job *work, size_t n) { grows(what, work, n, n / SANITIZED_LESS); }
+static void is_refused_evenly(const char *what, job *work, size_t n) { grows(what, work, n, n); }
 
 // ---- texts that merge as one word ----
 
@@ -123,10 +128,11 @@ static size_t that_stay(size_t n) { return one_run(n, "abc", 0, 0) / 3 * 3; }
 
 // The rule for all of these: 2 seconds for 10 MB.
 static void takes_two_seconds(const char *what, job *work, size_t n) {
+  if (getenv("WEFT_SANITIZED")) { run(work, n / SANITIZED_LESS); return; }
   struct cost c = run(work, n);
   for (int i = 1; i < TRIES && c.seconds > 2; i++) c = run(work, n);
   print_message("%-28s %8.1f KB %6.2f s\n", what, (double)c.input / 1e3, c.seconds);
-  if (!getenv("WEFT_SANITIZED") && c.seconds > 2) fail_msg("%s: %.2f s for %zu bytes", what, c.seconds, c.input);
+  if (c.seconds > 2) fail_msg("%s: %.2f s for %zu bytes", what, c.seconds, c.input);
 }
 
 static void test_one_word(void **state) {
@@ -229,7 +235,7 @@ static size_t render(const str *text, const json_t *value) {
   jinja *t;
   error err = {0};
   str out = {0};
-  jinja_var v = {"v", value};
+  jinja_var v = {"v", value, false};
   if (jinja_parse(text->at, text->n, &t, &err)) die("%s", err.text);
   if (jinja_render(t, &v, 1, NULL, NULL, &out, &err)) die("%s", err.text);
   str_free(&out);
@@ -422,7 +428,8 @@ static void test_greedy(void **state) {
 // A conversation of n entries: honest ones of any length are rendered; others are refused in time.
 static size_t converse(size_t n, const char *open, const char *entry, const char *close, bool refused) {
   static const char text[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
-  str s = {0}, out = {0};
+  str s = {0};
+  jinja_text out = {0};
   jinja *t;
   error err = {0};
   str_add(&s, open);
@@ -432,7 +439,7 @@ static size_t converse(size_t n, const char *open, const char *entry, const char
   if (jinja_parse(text, strlen(text), &t, &err)) die("%s", err.text);
   int status = chat_render(t, "t", &in, &out, &err);
   if ((status != 0) != refused) die("a conversation of %zu: '%s'", n, err.text);
-  if (refused ? !strstr(err.text, "MB is the most") : out.n < 30 * n) die("%zu bytes: '%s'", out.n, err.text);
+  if (refused ? !strstr(err.text, "MB is the most") : out.text.n < 30 * n) die("%zu bytes: '%s'", out.text.n, err.text);
   jinja_free(t);
   return s.n;
 }
@@ -450,16 +457,17 @@ static size_t schema_examples(size_t n) {
   str_add(&s, "{\"examples\":[{}");
   for (size_t i = 1; i < n; i++) str_add(&s, ",{}");
   str_add(&s, "]}");
-  if (!grammar_from_schema(s.at, s.n, &g, &err) || !strstr(err.text, "MB is the most")) die("'%s'", err.text);
+  if (!grammar_from_schema(s.at, s.n, true, NULL, &g, &err) || !strstr(err.text, "MB is the most"))
+    die("'%s'", err.text);
   return s.n;
 }
 
 static void test_conversations(void **state) {
   (void)state;
   grows_evenly("short messages", short_messages, 50000);
-  grows_evenly("a list of objects", list_of_objects, 1600000);
-  grows_evenly("a list of empty texts", list_of_texts, 1600000);
-  grows_evenly("examples of a schema", schema_examples, 690000);
+  is_refused_evenly("a list of objects", list_of_objects, 1600000);
+  is_refused_evenly("a list of empty texts", list_of_texts, 1600000);
+  is_refused_evenly("examples of a schema", schema_examples, 690000);
 }
 
 // Four megabytes of nothing but tags: refused, or parsed within the limit.
@@ -492,7 +500,7 @@ static size_t compile_enum(size_t n, const char *form) {
   }
   str_add(&s, "]}");
   // too many states, or parts
-  if (grammar_from_schema(s.at, s.n, &g, &err) && !strstr(err.text, "more than")) die("%s", err.text);
+  if (grammar_from_schema(s.at, s.n, true, NULL, &g, &err) && !strstr(err.text, "more than")) die("%s", err.text);
   grammar_free(g);
   return s.n;
 }
@@ -508,7 +516,7 @@ static size_t unique_items(size_t n) {
   str_add(&s, "{\"uniqueItems\": true, \"const\": [");
   for (size_t i = 0; i < n; i++) str_addf(&s, "%s%zu", i ? "," : "", i);
   str_add(&s, "]}");
-  if (grammar_from_schema(s.at, s.n, &g, &err)) die("%s", err.text);
+  if (grammar_from_schema(s.at, s.n, true, NULL, &g, &err)) die("%s", err.text);
   grammar_free(g);
   return s.n;
 }
@@ -521,15 +529,34 @@ static void test_enums(void **state) {
   grows_evenly("an array of unique items", unique_items, 15000);
 }
 
+// Processor time is longer, too, on a busy machine, whose threads share caches and memory: 0.7 s were 2.5 s. What is
+// too long is held against work that never changes, made at the same time.
+static size_t yardstick(size_t n) {
+  size_t size = (size_t)8 << 20;
+  uint32_t *table = xcalloc(size, sizeof *table);
+  uint64_t x = 1;
+  for (size_t i = 0; i < n; i++) table[(x = hash_u64(x, i)) % size]++;
+  free(table);
+  return n;
+}
+
+// How many times as long as on an idle machine things take now.
+static double slowness(void) {
+  enum { STEPS = 20000000 };
+  double now = run(yardstick, STEPS).seconds / YARD_S;
+  return now > 1 ? now : 1;
+}
+
 // Whatever is refused or made of these takes 2 s of processor time at most, and no more memory than all else.
 static void costs_little(const char *what, job *work, size_t n) {
+  if (getenv("WEFT_SANITIZED")) { run(work, n); return; }
   struct cost base = run(nothing, 0), used = run(work, n);
   for (int i = 1; i < TRIES && used.seconds > 2; i++) used = run(work, n);
   size_t memory = used.memory > base.memory ? used.memory - base.memory : 0;
   print_message("%-28s %8.1f KB %6.2f s, %7.1f MB\n", what, (double)used.input / 1e3, used.seconds,
                 (double)memory / 1e6);
-  if (getenv("WEFT_SANITIZED")) return;
-  if (used.seconds > 2) fail_msg("%s: %.2f s", what, used.seconds);
+  double slow = used.seconds > 2 ? slowness() : 1;
+  if (used.seconds > 2 * slow) fail_msg("%s: %.2f s, where all takes %.2f times as long", what, used.seconds, slow);
   if (memory > 4 * used.input + (64u << 20))
     fail_msg("%s: %zu bytes of memory for %zu of input", what, memory, used.input);
 }
@@ -537,8 +564,8 @@ static void costs_little(const char *what, job *work, size_t n) {
 static size_t compile_schema(str *s) {
   error err = {0};
   grammar *g = NULL;
-  if (grammar_from_schema(s->at, s->n, &g, &err) && !strstr(err.text, "more than") && !strstr(err.text, "too many") &&
-      !strstr(err.text, "MB is the most"))
+  if (grammar_from_schema(s->at, s->n, true, NULL, &g, &err) && !strstr(err.text, "more than") &&
+      !strstr(err.text, "too many") && !strstr(err.text, "MB is the most"))
     die("%s", err.text);
   grammar_free(g);
   return s->n;

@@ -27,7 +27,7 @@ static char *render_n(const char *text, size_t n, const jinja_limits *limits, er
   if (jinja_parse(text, n, &t, err)) return NULL;
   str_add(&out, "");
   json_t *words = json_pack("{s:[s, s], s:i}", "words", "one", "zwei", "n", 7), *list = json_object_get(words, "words");
-  jinja_var vars[] = {{"words", list}, {"n", json_object_get(words, "n")}, {"none_here", NULL}};
+  jinja_var vars[] = {{"words", list, false}, {"n", json_object_get(words, "n"), false}, {"none_here", NULL, false}};
   int status = jinja_render(t, vars, COUNT(vars), &now, limits, &out, err);
   if (status) assert_int_equal(out.n, 0);
   json_decref(words);
@@ -198,6 +198,90 @@ static void test_no_way_out(void **state) {
   fails("{% macro m() %}{% endmacro %}{{ m.__call__.__globals__ }}", "unsafe");
 }
 
+// ---- who wrote what -------------------------------------------------------------------------------------------------
+
+// x: "zwei", d: {"k": "v", "<|": "|>"}, n: 7, all of strangers; b: "<s>", trusted.  `expected` has brackets around the
+// parts that the template wrote.
+static void authors(const char *template, const char *expected) {
+  error err = {0};
+  jinja *t = NULL;
+  jinja_text out = {0};
+  str shown = {0};
+  json_t *all = json_pack("{s:s, s:{s:s, s:s}, s:i, s:s, s:s}", "x", "zwei", "d", "k", "v", "<|", "|>", "n", 7, "b",
+                          "<s>", "j", "{\"a\": \"<|\"}");
+  jinja_var vars[] = {{"x", json_object_get(all, "x"), false}, {"d", json_object_get(all, "d"), false},
+                      {"n", json_object_get(all, "n"), false}, {"j", json_object_get(all, "j"), false},
+                      {"b", json_object_get(all, "b"), true}};
+  if (jinja_parse(template, strlen(template), &t, &err)) fail_msg("%s: %s", template, err.text);
+  if (jinja_render_freeing(t, &(jinja_vars){.at = vars, .n = COUNT(vars)}, &now, NULL, &out, &err))
+    fail_msg("%s: %s", template, err.text);
+  for (size_t i = 0, k = 0; i <= out.text.n; i++) {
+    if (k < out.own.n && out.own.at[k].to == i) { str_addc(&shown, ']'); k++; }
+    if (k < out.own.n && out.own.at[k].from == i) str_addc(&shown, '[');
+    if (i < out.text.n) str_addc(&shown, out.text.at[i]);
+  }
+  if (strcmp(str_c(&shown), expected)) fail_msg("%s: '%s', not '%s'", template, str_c(&shown), expected);
+  str_free(&shown);
+  jinja_text_free(&out);
+  json_decref(all);
+  jinja_free(t);
+}
+
+static void test_authors(void **state) {
+  (void)state;
+  static const char *const rows[][2] = {
+    {"a{{ x }}b{{ b }}", "[a]zwei[b<s>]"},
+    {"{{ '<' ~ x ~ '>' }}{{ '<' + x + '>' }}", "[<]zwei[><]zwei[>]"},
+    {"{% set y = '<' ~ x %}{% set z = y ~ '|' %}{% set w = y ~ '!' %}{{ z }}{{ w }}{{ y }}", "[<]zwei[|<]zwei[!<]zwei"},
+    {"{% set y = '<' ~ x ~ '>' %}{{ y[0] }}{{ y[1:3] }}{{ y[-2:] }}{{ y[::-1] }}{{ y | reverse }}",
+     "[<]zwi[>>]iewz[<>]iewz[<]"},
+    {"{% for c in '<' ~ x %}{{ c }}.{% endfor %}", "[<.]z[.]w[.]e[.]i[.]"},
+    {"{% set y = '<' ~ x ~ '>' %}{{ y | upper }}{{ y.title() }}{{ y | capitalize }}{{ y.swapcase() }}"
+     "{{ y.casefold() }}",
+     "[<]ZWEI[><]Zwei[><]zwei[><]ZWEI[><]zwei[>]"},
+    {"{{ ('\u0149\ufb01' ~ x ~ '\u00df') | upper }}", "[\u02bcNFI]ZWEI[SS]"},
+    {"{{ ('  <' ~ x ~ '> ') | trim }}{{ ('<' ~ x).strip('<i') }}", "[<]zwei[>]zwe"},
+    {"{{ ('<' ~ x ~ '>').split('w') | join('+') }}{{ ('a ' ~ x ~ ' b').split() | join('-') }}",
+     "[<]z[+]ei[>a-]zwei[-b]"},
+    {"{{ x.replace('w', '<|') }}{{ ('a' ~ x).replace('z', x[:1]) }}{{ 'abc'.replace('b', x) }}{{ x.replace('', '.') }}",
+     "z[<|]ei[a]zwei[a]zwei[c.]z[.]w[.]e[.]i[.]"},
+    {"{{ '<%s|%5s|%%%d>' % (x, 'a', n) }}{{ '<{}|{:>3}{{{:<3}>'.format(x, 'a', x) }}{{ '<%s' | format(b) }}",
+     "[<]zwei[|]    [a|%]7[><]zwei[|]  [a{]zwei[><<s>]"},
+    {"{{ '<{}>'.format('a{}b'.format(x)) }}{{ '{!s}'.format('q') }}", "[<a]zwei[b>q]"},
+    {"{{ ['<', x, n, none, true] | join(',') }}{{ '+'.join(['a', x]) }}", "[<,]zwei[,]7[,]None[,]True[a+]zwei"},
+    {"{{ ['<', x] }}{{ {'a': x} | tojson }}{{ '<' | tojson }}", "['[<]', 'zwei']{\"[a]\": \"zwei\"}\"[<]\""},
+    {"{{ d | tojson }}{% for k, v in d.items() %}{{ k }}{{ v }}{% endfor %}{{ d.keys() | list | last }}{{ d['<|'] }}",
+     "{\"k\": \"v\", \"<|\": \"|>\"}kv<||><||>"},
+    {"{% set q = {'<|': 1} %}{{ q == {d.keys() | list | last: 1} }}{% for k in q %}{{ k }}{% endfor %}", "True[<|]"},
+    {"{{ '<|' == d.keys() | list | last }}{{ ('<|' ~ x) == d.keys() | list | last ~ x }}{{ '<|' in d }}",
+     "TrueTrueTrue"},
+    {"{% macro m(a) %}<{{ a }}>{{ caller() }}{% endmacro %}{% call m(x) %}c{{ x }}{% endcall %}{{ m.name }}",
+     "[<]zwei[>c]zwei[m]"},
+    {"{% set ns = namespace(a='<') %}{% for i in [1, 2] %}{% set ns.a = ns.a ~ x ~ '>' %}{% endfor %}{{ ns.a }}",
+     "[<]zwei[>]zwei[>]"},
+    {"{% set y %}<{{ x }}>{% endset %}{{ y }}{% filter upper %}a{{ x }}{% endfilter %}", "[<]zwei[>A]ZWEI"},
+    {"{{ ('<' ~ x ~ '>') * 2 }}{{ '<' * 3 }}", "[<]zwei[><]zwei[><<<]"},
+    {"{{ x | indent }}{{ ('a\n' ~ x) | indent('##') }}", "zwei[a]\n[##]zwei"},
+    {"{{ x | default('<') }}{{ nope | default('<') }}{{ '<' if x }}{{ x or '<' }}", "zwei[<<]zwei"},
+    {"{{ ('<' ~ x) | e }}{{ ('<' ~ x) | safe }}{{ '<b>&lt;' ~ x | striptags }}", "[&lt;]zwei[<]zwei[<b>&lt;]zwei"},
+    {"{{ ('<b>&lt;' ~ x) | striptags }}{{ ('&' ~ j[:0] ~ d.keys()|first) | urlencode }}", "[<]zwei[%26]k"},
+    {"{{ (j | from_json).a }}{{ ('[\"<|\"]' | from_json)[0] }}{{ ('[\"' ~ x ~ '\"]') | from_json | first }}",
+     "<|[<|]zwei"},
+    {"{{ ('<' ~ x) | center(8) }}{{ ('<' ~ x).ljust(8, '.') }}{{ '-7'.zfill(4) }}", " [<]zwei  [<]zwei[...-]00[7]"},
+    {"{{ ('<' ~ x ~ ' and >') | truncate(9, true, '..', 0) }}{{ ('<' ~ x ~ ' a') | wordwrap(5) }}",
+     "[<]zwei[ a..<]zwei\n[a]"},
+    {"{{ ('<' ~ x).partition('z') | join }}{{ (x ~ '<').removesuffix('<') }}{{ ('<\n' ~ x).splitlines() | last }}",
+     "[<z]weizweizwei"},
+    {"{{ dict(k=x) }}{{ [x, '<'] | map('upper') | join }}{{ ['b' ~ x, 'a'] | sort | join }}",
+     "{'[k]': 'zwei'}ZWEI[<ab]zwei"},
+    {"{{ n }}{{ n + 1 }}{{ 3 }}{{ '<' ~ 3 ~ '>' }}{{ 1.5 }}{{ true }}", "783[<]3[>]1.5True"},
+    {"{{ cycler('<', x).next() }}{{ joiner('<')() }}{{ [x, '<'] | first }}{{ ('<' ~ x).expandtabs() }}",
+     "[<]zwei[<]zwei"},
+    {"{{ strftime_now('<%Y>') }}", "[<]2026[>]"},
+  };
+  for (size_t i = 0; i < COUNT(rows); i++) authors(rows[i][0], rows[i][1]);
+}
+
 // ---- conversations --------------------------------------------------------------------------------------------------
 
 #define VIEW(text) (text_view){text, strlen(text)}
@@ -205,12 +289,12 @@ static void test_no_way_out(void **state) {
 static const char *chat(const char *template, const chat_input *in, error *err) {
   static char text[400];
   jinja *t = NULL;
-  str out = {0};
+  jinja_text out = {0};
   *err = (error){{0}};
   if (jinja_parse(template, strlen(template), &t, err)) fail_msg("%s", err->text);
   int status = chat_render(t, "here", in, &out, err);
-  snprintf(text, sizeof text, "%s", str_c(&out));
-  str_free(&out);
+  snprintf(text, sizeof text, "%s", str_c(&out.text));
+  jinja_text_free(&out);
   jinja_free(t);
   return status ? NULL : text;
 }
@@ -324,7 +408,7 @@ int main(void) {
     cmocka_unit_test(test_texts),      cmocka_unit_test(test_lines),  cmocka_unit_test(test_depth),
     cmocka_unit_test(test_work),       cmocka_unit_test(test_memory), cmocka_unit_test(test_growing_text),
     cmocka_unit_test(test_no_way_out), cmocka_unit_test(test_chat),   cmocka_unit_test(test_gguf),
-    cmocka_unit_test(test_threads),
+    cmocka_unit_test(test_threads),    cmocka_unit_test(test_authors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,7 +88,7 @@ static void test_same_as_the_weight_itself(void **state) {
     run_all(&some, &b, &a[0][0]);
     run_all(&sorted, &b, &tiles[0][0][0]);
     run_all(&all, &b, &c[0][0][0]);
-    for (int p = 0; p < PAIRS; p++) {
+    for (int p = 0; RIG_COMPUTES && p < PAIRS; p++) {
       int e = picks[p] < 0 ? 0 : picks[p] >= EXPERTS ? EXPERTS - 1 : picks[p];
       if (memcmp(a[p], c[p / CHOSEN][e], sizeof a[p]))
         fail_msg("%s: choice %d of expert %d is another product: %.9g instead of %.9g", f->name, p, e, (double)a[p][0],
@@ -146,7 +146,8 @@ static void test_candidates(void **state) {
   kt_backend b;
   native(&b);
   int made = 0;
-  for (size_t i = 2; i < COUNT(formats); i += 3)
+  const size_t step = RIG_COMPUTES ? 3 : 9;      // the sanitizers have the same code before them for every format
+  for (size_t i = 2; i < COUNT(formats); i += step)
     for (int way = CHOSEN_BY_TOKEN; way <= SORTED; way++) {
       kt_run r;
       int w = make(&r, format_by_id(formats[i]), (enum way)way);

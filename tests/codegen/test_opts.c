@@ -199,7 +199,7 @@ static void test_threadgroups(void **state) {
   kt_backend b = kt_backend_metal();
   count total = {0};
   b.t.has_streams = false;
-  b.t.step_items = 0;
+  b.t.subgroup_size = 0;
   on_groups(&b, &total);
   report(&total, "threadgroups", 50);
 }
@@ -227,7 +227,7 @@ static void test_parts(void **state) {
   kt_memory want, got;
   kt_prepare(&r, kt_find("matvec_long"));
   computed(&r, &b, all, 2, &want);
-  b.t.step_items = 0;                               // by SWAP all items would be one sum
+  b.t.subgroup_size = 0;                               // by SWAP all items would be one sum
   for (int n = 3; n <= 4; n++) {
     computed(&r, &b, all, n, &got);
     const int out = r.t.n_bufs - 1;

@@ -34,12 +34,12 @@ static void machines(void **state) {
   strcpy(root, "/tmp/weft-advice-XXXXXX");
   assert_non_null(mkdtemp(root));
   says(4, 4, 0, NULL);                                              // a machine that says nothing
-  says(8, 4, 1, "8 threads share 4 cores, and wait for one another; -t 4");
-  says(2, 1, 1, "2 threads share 1 core,");
+  says(8, 4, 1, "threads: 8 share 4 cores, and wait for one another; -t 4");
+  says(2, 1, 1, "threads: 2 share 1 core,");
   put(THP, "always [madvise] never\n");
   says(4, 4, 0, NULL);
   put(THP, "always madvise [never]\n");
-  says(4, 4, 1, "huge pages are off");
+  says(4, 4, 1, "huge pages: they are off");
   put(THP, "[always] madvise never\n");
   put("/proc/loadavg", "0.20 0.10 0.05 1/100 999\n");
   says(4, 4, 0, NULL);

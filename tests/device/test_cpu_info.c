@@ -51,7 +51,6 @@ static void native_is_everything(void **state) {
 #endif
 }
 
-#if defined(__x86_64__)
 static void levels(void **state) {
   (void)state;
   static const struct { int have; const char *spec, *cpu; int bits;
@@ -125,6 +124,28 @@ static void incomplete_machines(void **state) {
   assert_int_equal(t.vector_bits, 128);
 }
 
+// What LLVM prints meanwhile goes to a file.
+typedef struct heard { int file, saved; } heard;
+
+static heard hear_stderr(void) {
+  char name[] = "/tmp/weft-test-XXXXXX";
+  heard q = {mkstemp(name), dup(2)};
+  unlink(name);
+  fflush(stderr);
+  dup2(q.file, 2);
+  return q;
+}
+
+// The number of bytes that were printed.
+static off_t end_stderr(heard q) {
+  fflush(stderr);
+  dup2(q.saved, 2);
+  close(q.saved);
+  off_t printed = lseek(q.file, 0, SEEK_END);
+  close(q.file);
+  return printed;
+}
+
 // A feature name that LLVM does not know makes it print; each name must also bring what it says.
 static void llvm_knows_every_name(void **state) {
   (void)state;
@@ -134,12 +155,8 @@ static void llvm_knows_every_name(void **state) {
   error err = {0};
   static const unsigned families[] = {0x17, 0x19, 0x1a};
   static const bool wide[] = {false, true};
-  char name[] = "/tmp/weft-test-XXXXXX";
-  int file = mkstemp(name), saved = dup(2);
-  unlink(name);
-  fflush(stderr);
-  dup2(file, 2);
   int failed = 0;
+  heard q = hear_stderr();
   for (size_t i = 0; i < COUNT(families); i++)
     for (size_t w = 0; w < COUNT(wide); w++)
       for (int intel = 0; intel < 2; intel++) {
@@ -153,18 +170,46 @@ static void llvm_knows_every_name(void **state) {
         snprintf(ir, sizeof ir,
                  "define i32 @f(i32 %%x) #0 {\n  ret i32 %%x\n}\nattributes #0 = { \"tune-cpu\"=\"%s\" }\n", t.tune);
         bytes object;
-        failed += llvm_compile(ir, t.cpu, t.features, &object, NULL, &err);
+        failed += llvm_compile_for(t.triple, ir, t.cpu, t.features, &object, NULL, &err);
         bytes_free(&object);
       }
-  fflush(stderr);
-  dup2(saved, 2);
-  close(saved);
-  off_t printed = lseek(file, 0, SEEK_END);
-  close(file);
+  off_t printed = end_stderr(q);
   if (failed) fail_msg("%s", err.text);
   assert_int_equal(printed, 0);
 }
-#endif
+
+// Every core of the table: LLVM knows the name it is planned by. Of several kinds the later row counts in any order.
+static void cores_of_aarch64(void **state) {
+  (void)state;
+  int failed = 0;
+  heard q = hear_stderr();
+  error err = {0};
+#define F(implementer, part, core, tune_) { \
+    cpu_features c = {.arm = true}; \
+    cpu_target t; \
+    bytes object; \
+    char ir[128]; \
+    cpu_add_core(&c, (uint64_t)implementer << 24 | 0xf0000 | part << 4 | 1); \
+    failed += !cpu_core_name(&c) || strcmp(cpu_core_name(&c), core) || cpu_target_for("native", &c, &t, &err) || \
+              strcmp(t.tune, tune_) || !strstr(t.key, tune_); \
+    snprintf(ir, sizeof ir, "define void @f() #0 {\n  ret void\n}\nattributes #0 = { \"tune-cpu\"=\"%s\" }\n", \
+             t.tune); \
+    failed += llvm_compile_for(t.triple, ir, t.cpu, t.features, &object, NULL, &err) != 0; \
+    bytes_free(&object); \
+  }
+  ARM_CORES(F)
+#undef F
+  off_t printed = end_stderr(q);
+  if (failed) fail_msg("%s", err.text);
+  assert_int_equal(printed, 0);
+  cpu_features c = {.arm = true}, back = c, other = c;
+  cpu_add_core(&c, 0x410fd034); cpu_add_core(&c, 0x410fd083); cpu_add_core(&c, 0x410fd034);   // A53, A72, A53
+  assert_string_equal(cpu_core_name(&c), "Arm Cortex-A72");
+  cpu_add_core(&back, 0x410fd083); cpu_add_core(&back, 0x410fd034);
+  assert_string_equal(cpu_core_name(&back), "Arm Cortex-A72");
+  cpu_add_core(&other, 0x990fd083);
+  assert_null(cpu_core_name(&other));
+}
 
 static bool has_row(const cpu_target *t, const char *name) {
   const descriptor *d;
@@ -208,13 +253,12 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(native_is_everything),
     cmocka_unit_test(aarch64),
-#if defined(__x86_64__)
+    cmocka_unit_test(cores_of_aarch64),
     cmocka_unit_test(levels),
     cmocka_unit_test(more_than_there_is),
     cmocka_unit_test(unknown_names),
     cmocka_unit_test(incomplete_machines),
     cmocka_unit_test(llvm_knows_every_name),
-#endif
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

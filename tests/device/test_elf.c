@@ -178,6 +178,10 @@ static void aarch64_relocations(void **state) {
   struct object o = with(EM_AARCH64, R_AARCH64_LDST128_ABS_LO12_NC, 16, 2, 8);
   expect_error(&o, "not aligned");
   o = with(EM_AARCH64, R_AARCH64_ABS64, 16, 2, 0);
+  expect_error(&o, "absolute address");
+  o = with(EM_AARCH64, R_AARCH64_ADR_GOT_PAGE, 16, 2, 0);
+  expect_error(&o, "global offset table");
+  o = with(EM_AARCH64, R_AARCH64_MOVW_UABS_G0, 16, 2, 0);
   expect_error(&o, "not supported");
   o = with(EM_AARCH64, R_AARCH64_CALL26, 16, 3, 0);
   expect_error(&o, "'u'");

@@ -18,7 +18,7 @@ static bool in_step = true;             // items exchange sums without the memor
 static program *product(graph *g, const char *format, int64_t rows, int64_t cols, bool many, const codegen_options *o) {
   static target t;
   t = render_find("nvptx")->target;
-  if (!in_step) t.step_items = 0;
+  if (!in_step) t.subgroup_size = 0;
   schedule s;
   uop *n = many ? uop_var(g, "n", 1, 64) : uop_idx(g, 1), *k = uop_idx(g, cols), *m = uop_idx(g, rows);
   tensor *whole = t_slice(g, t_buffer(g, 0, DT_F32, 64 * cols), 0, uop_idx(g, 0), idx_mul(g, n, k)),

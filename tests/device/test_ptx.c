@@ -25,10 +25,10 @@ static void compile(const program *p, str *text) {
 
 static bool has(const str *text, const char *what) { return strstr(text->at, what); }
 
-// The product of a vector with a matrix of such weights: all of its kernels, one text. step_items as in a target.
-static void product(const char *format, int step_items, str *text) {
+// The product of a vector with a matrix of such weights: all of its kernels, one text. subgroup_size as in a target.
+static void product(const char *format, int subgroup_size, str *text) {
   target t = render_find("nvptx")->target;
-  t.step_items = step_items;
+  t.subgroup_size = subgroup_size;
   graph *g = graph_new(NULL);
   schedule s;
   tensor *x = t_reshape_i(g, t_buffer(g, 0, DT_F32, COLS), 2, (int64_t[]){1, COLS}),

@@ -86,7 +86,7 @@ static void stress_check(stress *s, const struct stress_text *t, const float *lo
 // Others may go on from anywhere.
 static void stress_mark(stress *s, weft_sequence *q) {
   int from = (int)stress_below(s, (uint32_t)s->positions), to = from + (int)stress_below(s, 400);
-  weft_sequence_mark(q, from, to < s->positions ? to : s->positions - 1);
+  weft_sequence_checkpoint(q, from, to < s->positions ? to : s->positions - 1);
   s->marked++;
 }
 
@@ -181,7 +181,6 @@ static void stress_step(stress *s) {
   int of[STRESS_LIVE], before[STRESS_LIVE], n = 0;
   size_t rows = 0;
   weft_error err;
-  bool some_rows = !weft_model_is_recurrent(s->m);
   for (int i = 0; i < s->live && !*s->wrong; i++) {
     stress_change(s, i);
     if (*s->wrong) return;
@@ -196,7 +195,7 @@ static void stress_step(stress *s) {
                              .ids = s->text[s->at[i].text].ids + at,
                              .n = (size_t)more,
                              .unseen = !stress_below(s, 4)};
-    if (some_rows && !stress_below(s, 6)) parts[n].rows = 1 + stress_below(s, (uint32_t)min_i64(more, STRESS_ROWS));
+    if (!stress_below(s, 6)) parts[n].rows = 1 + stress_below(s, (uint32_t)min_i64(more, STRESS_ROWS));
     size_t wanted = parts[n].unseen ? 0 : parts[n].rows ? parts[n].rows : 1;
     if (rows + wanted > (size_t)weft_model_chunk(s->m)) continue;
     rows += wanted;
@@ -247,7 +246,7 @@ static void stress_open_store(stress *s) {
   weft_error err;
   uint64_t page = caches_bytes(s->c->m, CACHE_PAGE);
   snprintf(s->folder, sizeof s->folder, "/tmp/weft-stress-XXXXXX");
-  if (!mkdtemp(s->folder) || weft_store_open(s->m, s->folder, "stress", PAGES * page, &s->store, &err))
+  if (!mkdtemp(s->folder) || weft_store_open(s->m, s->folder, PAGES * page, &s->store, &err))
     stress_fail(s, "%s: no folder for pages", s->folder);
 }
 

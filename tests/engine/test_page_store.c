@@ -47,7 +47,7 @@ static weft_model *opened(const char *path, const char *setting) {
 static weft_store *store_of(weft_model *m, uint64_t bytes) {
   weft_store *s;
   weft_error err;
-  if (weft_store_open(m, folder, "a model", bytes, &s, &err)) fail_msg("%s", err.text);
+  if (weft_store_open(m, folder, bytes, &s, &err)) fail_msg("%s", err.text);
   return s;
 }
 

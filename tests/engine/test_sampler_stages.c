@@ -354,6 +354,41 @@ static void test_mirostat_controls(void **state) {
   }
 }
 
+// What is drawn from follows what has been drawn: worked out anew from the ids. Their mean probability goes to the
+// target.
+static void test_adaptive_p_remembers(void **state) {
+  (void)state;
+  enum { V = 5, DRAWS = 3000 };
+  static const double targets[] = {.15, .25, .35};
+  for (size_t k = 0; k < COUNT(targets); k++) {
+    struct weft_sampling p = sampler_default();
+    p.samplers = k ? "top_k;adaptive_p" : "adaptive_p;top_k";
+    p.adaptive_target = targets[k];
+    p.adaptive_decay = k == 2 ? 1 : .8;            // .99 is the most
+    double decay = k == 2 ? .99 : .8, of_drawn = targets[k] / (1 - decay), weight = 1 / (1 - decay), total = 0;
+    sampler *s = make(p, V);
+    for (int i = 0; i < DRAWS; i++) {
+      float logits[V];
+      double was[V], is[V], sum = 0, all = 0, got = 0;
+      for (int id = 0; id < V; id++) sum += was[id] = exp(logits[id] = (float)(-1.1 * log((id + i) % V + 1)));
+      double aim = fmin(fmax(2 * targets[k] - of_drawn / weight, 0), 1);
+      for (int id = 0; id < V; id++) {
+        double off = fabs((was[id] /= sum) - aim) / .3;
+        all += is[id] = exp(5 - 10 * off * off / (1 + off));
+      }
+      int32_t drawn = sampler_sample(s, logits);
+      for (size_t j = 0; j < s->n; j++) got += s->weights[j];
+      for (size_t j = 0; j < s->n; j++) assert_true(fabs(s->weights[j] / got - is[s->c[j].id] / all) < 1e-6);
+      of_drawn = was[drawn] + decay * of_drawn;
+      weight = 1 + decay * weight;
+      total += was[drawn];
+    }
+    if (fabs(total / DRAWS - targets[k]) > .05)
+      fail_msg("target %g: mean probability %g", targets[k], total / DRAWS);
+    sampler_free(s);
+  }
+}
+
 // ---- DRY's breakers, masks ------------------------------------------------------------------------------------------
 
 static void test_breakers(void **state) {
@@ -512,11 +547,11 @@ static void test_every_parameter_is_checked(void **state) {
 static void test_stable_functions(void **state) {
   (void)state;
   for (int i = 0; i < 200000; i++) {
-    double x = (unit() - .5) * 1300, y = exp((unit() - .5) * 1300), e = stable_exp(x), l = stable_log(y);
+    double x = (unit() - .5) * 1300, y = exp((unit() - .5) * 1300), e = portable_exp(x), l = portable_log(y);
     assert_true(fabs(e / exp(x) - 1) < 1e-13 + 2e-16 * fabs(x));
     assert_true(fabs(l - log(y)) < 1e-15 + 4e-16 * fabs(log(y)));
   }
-  assert_true(stable_exp(0) == 1 && stable_log(1) == 0 && stable_exp(-INFINITY) == 0 && stable_exp(NAN) == 0);
+  assert_true(portable_exp(0) == 1 && portable_log(1) == 0 && portable_exp(-INFINITY) == 0 && portable_exp(NAN) == 0);
 }
 
 int main(void) {
@@ -526,6 +561,7 @@ int main(void) {
     cmocka_unit_test(test_mirostat_2_is_a_cut),
     cmocka_unit_test(test_mirostat_1_finds_k),
     cmocka_unit_test(test_mirostat_controls),
+    cmocka_unit_test(test_adaptive_p_remembers),
     cmocka_unit_test(test_breakers),
     cmocka_unit_test(test_mask),
     cmocka_unit_test(test_logits_of_all_kinds),

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "base/base.h"
 #include "device/memory.h"
+#include "engine/content.h"
 #include "engine/page_store.h"
 #include "engine/engine.h"
 #include "engine/pages.h"
@@ -266,8 +267,8 @@ static void everything_goes_back(void **s) {
   for (int round = 0; round < 1000; round++) {
     sequence *q, *p;
     if (engine_sequence_new(e, &q, &err)) fail_msg("%s", err.text);
-    struct engine_part part = {.q = q, .ids = ids, .n = round % 100 ? 2 : MOST};
-    if (engine_step(e, &part, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
+    engine_part part = {.q = q, .ids = ids, .n = round % 100 ? 2 : MOST, .rows = 0};
+    if (engine_run(e, &(engine_batch){.parts = &part, .n = 1}, &err)) fail_msg("%s", err.text);
     if (sequence_fork(q, q->n, &p, &err)) fail_msg("%s", err.text);
     assert_int_equal(c->pages[0].used, (q->n + CACHE_PAGE - 1) / CACHE_PAGE);             // none for the second
     sequence_free(round % 2 ? q : p);
@@ -393,8 +394,8 @@ static void a_beginning_is_shared(void **s) {
       uint64_t taken = c->taken, behind = 0;
       assert_int_equal(weft_sequence_new(m, &q, &err), 0);
       if (likely == 3) assert_int_equal(weft_sequence_reserve(q, LONG, &err), 0);
-      if (likely != 2) weft_sequence_mark(q, 0, LONG - 1);
-      if (likely == 1) weft_sequence_mark(q, SHARED, SHARED);
+      if (likely != 2) weft_sequence_checkpoint(q, 0, LONG - 1);
+      if (likely == 1) weft_sequence_checkpoint(q, SHARED, SHARED);
       for (int at = 0; at < LONG; at += piece) {
         weft_tokens t = {.sequence = q, .ids = ids[0] + at, .n = (size_t)piece};
         if (weft_step(m, &t, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
@@ -463,14 +464,30 @@ static void refused(weft_model *m, const text *t, const char *path, const char *
     fail_msg("'%s' does not say '%s' of %s", err.text, words ? words : "", path);
 }
 
-// What a graph leaves in states is nothing to one that reads more of them.
-static void files_are_of_one_graph(void **s) {
+// What a graph leaves in states is nothing to one that reads more of them, or that is made otherwise.
+static void files_are_of_what_is_computed(void **s) {
   (void)s;
   gguf *f;
+  model *m;
   error err;
-  if (gguf_open(project, &f, &err)) fail_msg("%s", err.text);
-  uint64_t one = sequence_model(f, 0, 0);
-  assert_true(sequence_model(f, 0, 0) == one && sequence_model(f, 0, 1) != one && sequence_model(f, 2, 0) != one);
+  if (gguf_open(project, &f, &err) || model_open(f, (model_kv){KV_F16, KV_F16}, &m, &err)) fail_msg("%s", err.text);
+  char names[3][CONTENT_NAME];
+  for (int i = 0; i < 3; i++) {
+    content *c = content_new(f, m, i < 2 ? "variant 0" : "variant 1", NULL);
+    double done;
+    int soon = content_name(c, 0, names[i], &done, &err);
+    assert_in_range(soon, 0, 1);
+    assert_true(done >= 0 && done <= 1);
+    assert_int_equal(content_name(c, -1, names[i], &done, &err), 0);
+    assert_true(done == 1);
+    content_free(c);
+  }
+  assert_string_equal(names[0], names[1]);
+  assert_string_not_equal(names[0], names[2]);
+  content *ended = content_new(f, m, "", NULL);
+  content_name(ended, 0, names[0], NULL, &err);
+  content_free(ended);
+  model_close(m);
   gguf_close(f);
 }
 
@@ -502,7 +519,13 @@ static void sequences_go_through_files(void **s) {
     assert_int_equal(hash_of(rest.logits, t->n_vocab), t[i].hash[MOST - 1]);
     weft_sequence_free(b);
   }
-  size_t n;
+  size_t n, n_ids;
+  int32_t *ids;
+  if (weft_sequence_tokens(m, path, &ids, &n_ids, &err)) fail_msg("%s", err.text);
+  assert_int_equal(n_ids, HELD);
+  assert_memory_equal(ids, t[0].ids, n_ids * sizeof *ids);
+  weft_free(ids);
+  assert_int_equal(weft_sequence_tokens(m, "none", &ids, &n_ids, &err), 1);
   unsigned char *at = contents(path, &n);
   for (int i = 0; i < 100; i++) {                              // any bit that is flipped, and any end
     size_t where = i < 48 ? (size_t)i : below((uint32_t)n);
@@ -552,7 +575,7 @@ int main(int argc, char **argv) {              // an argument: which of them, wi
     cmocka_unit_test(memory_goes_back),
     cmocka_unit_test(a_full_cache_is_an_error),
     cmocka_unit_test(a_beginning_is_shared),
-    cmocka_unit_test(files_are_of_one_graph),
+    cmocka_unit_test(files_are_of_what_is_computed),
     cmocka_unit_test(sequences_go_through_files),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "engine/engine.h"
+#include "engine/evaluate.h"
 #include "schedule/layout.h"
 
 enum { PROMPT = 40 };
@@ -30,8 +31,8 @@ static void check(const char *path) {
     fail_msg("%s", err.text);
   int before = loaded;
   for (int i = 0; i <= PROMPT; i++) ids[i] = 5 + i;
-  if (engine_eval(e, ids, PROMPT, 0, NULL, &err) || engine_eval(e, ids + PROMPT, 1, PROMPT, NULL, &err))
-    fail_msg("%s", err.text);
+  evaluate(e, ids, PROMPT, 0);
+  evaluate(e, ids + PROMPT, 1, PROMPT);
   again = loaded - before;
   engine_close(e);
   print_message("%s: %d pieces laid out, then %d\n", strrchr(path, '/') + 1, before, again);
@@ -48,17 +49,17 @@ static void test_settled(void **state) {
   const float *logits;
   int32_t ids[PROMPT];
   for (int i = 0; i < PROMPT; i++) ids[i] = 5 + i;
-  if (engine_open(path, &(struct engine_options){.n_ctx = 128, .n_threads = 2}, &e, &err) ||
-      engine_eval(e, ids, PROMPT, 0, &logits, &err))
+  if (engine_open(path, &(struct engine_options){.n_ctx = 128, .n_threads = 2}, &e, &err))
     fail_msg("%s", err.text);
+  logits = evaluate(e, ids, PROMPT, 0);
   size_t n = (size_t)engine_n_vocab(e) * sizeof *logits;
   float *before = malloc(n);
   memcpy(before, logits, n);
-  engine_settle(e);
-  engine_settle(e);                     // nothing left to do
-  if (engine_eval(e, ids + PROMPT - 1, 1, PROMPT - 1, &logits, &err)) fail_msg("%s", err.text);
+  engine_promote_pages(e);
+  engine_promote_pages(e);                     // nothing left to do
+  logits = evaluate(e, ids + PROMPT - 1, 1, PROMPT - 1);
   assert_memory_equal(before, logits, n);
-  if (engine_eval(e, ids, PROMPT, 0, &logits, &err)) fail_msg("%s", err.text);
+  logits = evaluate(e, ids, PROMPT, 0);
   assert_memory_equal(before, logits, n);
   free(before);
   engine_close(e);
@@ -101,8 +102,7 @@ static void test_layouts(void **state) {
       if (l && engine_lay_out(e, of, &err)) fail_msg("%s", err.text);
       for (int back = 0; back < 1 + (l == 1); back++) {
         for (int part = 0; part < 2; part++) {
-          if (engine_eval(e, part ? ids + PROMPT : ids, part ? 1 : PROMPT, part ? PROMPT : 0, &logits, &err))
-            fail_msg("%s", err.text);
+          logits = evaluate(e, part ? ids + PROMPT : ids, part ? 1 : PROMPT, part ? PROMPT : 0);
           if (!l) memcpy(want + (size_t)part * n, logits, n * sizeof *logits);
           if (memcmp(want + (size_t)part * n, logits, n * sizeof *logits))
             fail_msg("%s: layout %d: other logits behind a %s", names[i], l, part ? "token" : "prompt");

@@ -2,7 +2,8 @@
 // everything it hands out is as weft.h says.  (The functions engine_* below take the place of the real ones.)
 #include "weft.h"
 #include "engine/engine.h"
-#include "engine/look.h"
+#include "engine/float_rows.h"
+#include "engine/trace.h"
 #include "engine/profile.h"
 #include <math.h>
 #include <setjmp.h>
@@ -13,7 +14,15 @@
 
 enum { CONTEXT = 16 };
 
-struct engine { gguf *g; tokenizer *t; float *logits; int n_calls, fail_at, pooling; float poison; bool encoder; };
+struct engine {
+  gguf *g;
+  tokenizer *t;
+  float *logits;
+  int n_calls, fail_at, pooling;
+  float poison;
+  bool encoder;
+  float_table *rows;
+};
 static struct engine *last;      // so that a test can reach into the engine
 
 int engine_open(const char *path, const struct engine_options *opt, engine **out, error *err) {
@@ -24,6 +33,7 @@ int engine_open(const char *path, const struct engine_options *opt, engine **out
   if (tokenizer_from_gguf(g, &e->t, err)) die("no tokenizer: %s", err->text);
   e->logits = xcalloc((size_t)tokenizer_n_vocab(e->t), sizeof *e->logits);
   e->fail_at = -1;
+  e->rows = float_table_new();
   if (opt->progress) opt->progress(opt->progress_ctx, "loading", 1);
   *out = last = e;
   return 0;
@@ -33,39 +43,41 @@ void engine_close(engine *e) {
   if (!e) return;
   tokenizer_free(e->t);
   gguf_close(e->g);
+  float_table_free(e->rows);
   free(e->logits);
   free(e);
 }
 
-void engine_settle(engine *e) { (void)e; }
+void engine_promote_pages(engine *e) { (void)e; }
+int engine_check(const engine *e, error *err) { (void)e; (void)err; return 0; }
 const gguf *engine_gguf(const engine *e) { return e->g; }
 const tokenizer *engine_tokenizer(const engine *e) { return e->t; }
 int engine_n_vocab(const engine *e) { return tokenizer_n_vocab(e->t); }
 int engine_n_ctx(const engine *e) { (void)e; return CONTEXT; }
+float_table *engine_float_table(engine *e) { return e->rows; }
+int engine_n_floats(const engine *e) { (void)e; return 4; }
+bool engine_has_sections(const engine *e) { (void)e; return true; }
 
-int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
-  if (e->n_calls++ == e->fail_at) return error_set(err, "the engine failed");
-  for (int i = 0; i < engine_n_vocab(e); i++) e->logits[i] = (float)((i * 31 + ids[n - 1] + pos) % 97);
+static void make_logits(engine *e, int32_t id, int pos) {
+  for (int i = 0; i < engine_n_vocab(e); i++) e->logits[i] = (float)((i * 31 + id + pos) % 97);
   if (e->poison != 0) e->logits[3] = e->poison;
-  if (logits) *logits = e->logits;
-  return 0;
 }
 
-int engine_eval_rows(engine *e, struct sequence *q, const int32_t *ids, size_t n, int pos, size_t first,
-                     engine_row *row, void *ctx, error *err) {
-  const float *logits;
-  (void)q;
-  for (size_t i = 0; i < n; i++) {
-    if (engine_eval(e, ids + i, 1, pos + (int)i, &logits, err)) return -1;
-    if (i >= first && !row(ctx, i, logits)) return pos + (int)i + 1;
-  }
-  return pos + (int)n;
-}
-
-int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, void *ctx, error *err) {
+int engine_run(engine *e, engine_batch *b, error *err) {
+  engine_part *p = b->parts;
   const float sums[1] = {1};
-  if (engine_eval(e, ids, n, 0, NULL, err)) return -1;
-  see(ctx, 0, sums, NULL, n);
+  bool each = p->row && p->want == WANT_LOGITS, go_on = true;
+  for (p->evaluated = 0; go_on && p->evaluated < (each ? p->n : 1); p->evaluated++) {
+    size_t i = each ? p->evaluated : p->n - 1;
+    if (e->n_calls++ == e->fail_at) return error_set(err, "the engine failed");
+    if (p->want == WANT_LOGITS) make_logits(e, p->ids[i], p->pos + (each ? (int)i : 0));
+    if (each && i >= p->n - p->rows) go_on = p->row(p->ctx, i, e->logits);
+  }
+  if (p->want == WANT_SUMS) p->see(p->ctx, 0, sums, NULL, p->n);
+  for (size_t i = 0; p->want == WANT_HIDDEN && go_on && i < p->n; i++)
+    go_on = p->row(p->ctx, i, (float[]){(float)p->ids[i], e->poison != 0 ? e->poison : (float)i});
+  if (!each) p->evaluated = p->n;
+  p->logits = e->logits;
   return 0;
 }
 
@@ -89,13 +101,6 @@ int engine_n_embd(const engine *e) { (void)e; return 2; }
 bool engine_is_encoder(const engine *e) { return e->encoder; }
 int engine_pooling(const engine *e) { return e->pooling; }
 
-int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row, void *ctx, error *err) {
-  if (e->n_calls++ == e->fail_at) return error_set(err, "the engine failed");
-  for (size_t i = 0; i < n; i++)
-    if (!row(ctx, i, (float[]){(float)ids[i], e->poison != 0 ? e->poison : (float)i})) return 0;
-  return 0;
-}
-
 int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, error *why) {
   *out = (struct profile){.rows = xcalloc(2, sizeof *out->rows), .n_rows = 2};
   if (e->n_calls++ == e->fail_at) return error_set(why, "the profile failed");
@@ -109,7 +114,7 @@ int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, 
   return 0;
 }
 
-int look_run(engine *e, int prompt, int steps, int pos, str *out, error *why) {
+int trace_run(engine *e, int prompt, int steps, int pos, str *out, error *why) {
   (void)e, (void)prompt, (void)steps, (void)pos, (void)out;
   return error_set(why, "nothing to look at");
 }
@@ -432,8 +437,15 @@ static void test_template(void **state) {
   assert_string_equal(out, "[a][\xC3\xA9]>");
   assert_int_equal(n, strlen(out));
   weft_free(out);
-  chat = (weft_chat){
-    messages, sizeof messages - 9, tools, sizeof tools - 1, variables, sizeof variables - 1, true, "B", "E", NULL};
+  chat = (weft_chat){.messages = messages,
+                     .n_messages = sizeof messages - 9,
+                     .tools = tools,
+                     .n_tools = sizeof tools - 1,
+                     .variables = variables,
+                     .n_variables = sizeof variables - 1,
+                     .no_generation_prompt = true,
+                     .bos = "B",
+                     .eos = "E"};
   assert_int_equal(weft_template_render(t, &chat, &out, &n, &err), 0);
   assert_string_equal(out, "[a][\xC3\xA9]1fBE");
   weft_free(out);

@@ -252,7 +252,7 @@ static void test_masks(void **state) {
     grammar *g = NULL;
     const char *text = i < COUNT(gbnf) ? gbnf[i] : schemas[i - COUNT(gbnf)];
     if (i < COUNT(gbnf) ? grammar_from_gbnf(text, strlen(text), NULL, &g, &err)
-                        : grammar_from_schema(text, strlen(text), &g, &err))
+                        : grammar_from_schema(text, strlen(text), true, NULL, &g, &err))
       fail_msg("%s: %s", text, err.text);
     check_masks(*state, g, getenv("WEFT_SANITIZED") ? 15 : 60);
     grammar_free(g);

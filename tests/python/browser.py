@@ -18,13 +18,13 @@ def find():
 class Browser:
     """with Browser() as b: b.open(path); b.eval("1 + 1"); b.click("#x"); b.press("j"); b.errors"""
 
-    def __init__(self, width=1440, height=900):
+    def __init__(self, width=1440, height=900, *more):
         self.errors, self.requests, self.number, self.pending = [], [], 0, b""
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         to_read, self.to = os.pipe()
         self.back, back_write = os.pipe()
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--hide-scrollbars", "--disable-extensions",
-                   "--disable-background-networking", "--no-first-run", f"--user-data-dir={self.folder.name}", f"--window-size={width},{height}", "about:blank"]
+                   "--disable-background-networking", "--no-first-run", f"--user-data-dir={self.folder.name}", f"--window-size={width},{height}", *more, "about:blank"]
 
         def ends():                       # the browser reads from 3 and writes to 4
             a, b = os.dup(to_read), os.dup(back_write)

@@ -14,8 +14,12 @@ in WEFT_SHARED (default: shared/ beside the tree); tests that need them are skip
     make_model                tests/tools/make_model.py as a module: small files of every family
     make_gguf(preset, ...)    path of a file with synthetic weights, made once per session, or a skip
 """
+import importlib.abc
 import importlib.util
 import os
+import pty
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +33,35 @@ SANITIZED = bool(os.environ.get("WEFT_SANITIZED"))  # weft was built with saniti
 
 # What the program inherits from the caller.  Sanitizer options must reach it; its own variables must not.
 KEPT = {"PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS",
-        "SPEC", "OCL_ICD_VENDORS"}
+        "SPEC", "OCL_ICD_VENDORS", "WEFT_TEST_KERNELS", "QEMU_CPU"}
+os.environ.setdefault("SPEC", "1")                 # graphs and kernels are verified, also where a test is run alone
+
+# Packages of requirements.txt that Debian's Python lacks: where PyPI is out of reach, tests that import one are skipped.
+OPTIONAL = ("gguf", "jinja2")
+
+
+class Missing(importlib.abc.MetaPathFinder):
+    """Asked last, for packages that nothing else finds."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name in OPTIONAL:
+            pytest.skip(f"no {name} in this Python (scripts/setup.sh test installs it from PyPI)", allow_module_level=True)
+
+
+sys.meta_path.append(Missing())
+
+
+def skip_terminals():
+    """Where no terminal can be made (a chroot or a container without /dev/pts), tests that open one are skipped."""
+    try:
+        for end in os.openpty():
+            os.close(end)
+    except OSError as e:
+        why = f"no terminal can be made here, /dev/pts is missing: {e}"
+        os.openpty = pty.openpty = pty.fork = lambda *_: pytest.skip(why)
+
+
+skip_terminals()
 
 
 class Finished(subprocess.CompletedProcess):
@@ -57,6 +89,13 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(scope="session")
 def repo():
     return REPO
+
+
+@pytest.fixture(scope="session")
+def version(repo):
+    """The version, as weft.h has it: it is written down there alone."""
+    header = (repo / "include/weft/base.h").read_text()
+    return ".".join(re.search(rf"#define WEFT_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH"))
 
 
 def load_tool(name):
@@ -99,6 +138,32 @@ def weft():
 
 
 @pytest.fixture(scope="session")
+def build(weft):
+    """The build folder; there is none where WEFT_BIN names a program that lies elsewhere."""
+    folder = Path(weft).parent
+    if not (folder / "cmake_install.cmake").exists():
+        pytest.skip(f"{folder} is not a build folder")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def installed(build, tmp_path_factory):
+    """Weft installed into a folder of its own."""
+    prefix = tmp_path_factory.mktemp("prefix")
+    done = subprocess.run(["cmake", "--install", build, "--prefix", prefix], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return prefix
+
+
+def program(name):
+    """Where a program of the system is, or a skip."""
+    path = shutil.which(name)
+    if not path:
+        pytest.skip(f"the program {name} is not installed")
+    return path
+
+
+@pytest.fixture(scope="session")
 def built_tool(weft):
     """path of a program of tests/tools that is built with the tests; variable: of the environment, names another one"""
     def find(name, variable):
@@ -119,13 +184,26 @@ def weft_env(tmp_path_factory):
     return env
 
 
+@pytest.fixture(scope="module", autouse=True)
+def threads(request):
+    """A file that says THREADS = 1 is about many models, not about threads: beside other tests these would wait for one another."""
+    n = getattr(request.module, "THREADS", None)
+    if n is None:
+        yield
+        return
+    env = request.getfixturevalue("weft_env")
+    env["LLAMA_ARG_THREADS"] = str(n)
+    yield
+    del env["LLAMA_ARG_THREADS"]
+
+
 @pytest.fixture(scope="session")
 def run_weft(weft, weft_env):
-    """run_weft(args, env=None, timeout=120, input=None): runs the command.  env adds variables (None removes one); input is
-    bytes or text for stdin, which is empty otherwise.  Under the sanitizers the time limit is five times as long, and a
+    """run_weft(args, env=None, timeout=120, input=None, before=()): runs the command, by the words of before.  env adds variables
+    (None removes one); input is bytes or text for stdin, which is empty otherwise.  Under the sanitizers the time limit is five times as long, and a
     report of theirs fails the test whatever the exit status."""
 
-    def run(args, env=None, timeout=120, input=None, **more):
+    def run(args, env=None, timeout=120, input=None, before=(), **more):
         full = dict(weft_env)
         for name, value in (env or {}).items():
             if value is None:
@@ -138,7 +216,7 @@ def run_weft(weft, weft_env):
             more.setdefault("stdin", subprocess.DEVNULL)
         else:
             more["input"] = input
-        done = subprocess.run([weft, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=full,
+        done = subprocess.run([*before, weft, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=full,
                               timeout=timeout * (5 if SANITIZED else 1), **more)
         if sanitizer_report(said := done.stderr.decode(errors="replace")):
             pytest.fail(f"sanitizer report from weft {' '.join(map(str, args))}:\n{said}")
@@ -152,6 +230,15 @@ def shared_dir():
     if not SHARED.is_dir():
         pytest.skip(f"no shared files at {SHARED} (WEFT_SHARED)")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def vision(shared_dir):
+    """Pairs of small models and encoders, with records of transformers and llama.cpp."""
+    folder = shared_dir / "vision"
+    if not folder.is_dir():
+        pytest.skip(f"no {folder}: pairs of models and encoders with records")
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -187,3 +274,15 @@ def make_gguf(shared_dir, tmp_path_factory):
         return made[key]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A key and a certificate of our own making for localhost."""
+    if not shutil.which("openssl"):
+        pytest.skip("no openssl program here, which makes the certificate")
+    folder = tmp_path_factory.mktemp("tls")
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", cert], check=True, capture_output=True)
+    return key, cert

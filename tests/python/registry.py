@@ -5,16 +5,21 @@ It can cut a connection, send wrong bytes, redirect to another host, ask for a t
 import hashlib
 import json
 import re
+import socket
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from serving import until
+
 
 class Registry:
-    """files: {path in user/repo: bytes}; what goes wrong is set by the tests."""
+    """files: {path in user/repo: bytes}; certificate: a file with it and its key, for https; what goes wrong is set by the tests."""
 
-    def __init__(self, files, host="127.0.0.1"):
+    def __init__(self, files, host="127.0.0.1", certificate=None):
         self.files, self.asked, self.cut_after, self.cuts, self.token = files, [], None, 0, None
         self.wrong, self.redirect, self.no_range, self.tree, self.gone, self.length, self.etag, self.odd, self.next = False, None, False, None, 0, None, True, None, None
+        self.projector = None                                                                      # of ollama's model
         registry = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -28,12 +33,26 @@ class Registry:
 
         self.server = ThreadingHTTPServer((host, 0), Handler)
         self.server.daemon_threads = True
+        self.peers = []
+        self.server.verify_request = lambda _, peer: self.peers.append(peer) or True
         self.url = f"http://{host}:{self.server.server_address[1]}"
+        if certificate:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(certificate)
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
+            self.server.handle_error = lambda *_: None                                             # a client that hangs up
+            self.url = self.url.replace("http:", "https:")
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self):
         self.server.shutdown()
         self.server.server_close()
+
+    def connections(self):
+        """How many were made so far. They are taken up in turn: one of our own comes last."""
+        with socket.create_connection(self.server.server_address) as mine:
+            until(lambda: mine.getsockname() in self.peers)
+            return self.peers.index(mine.getsockname())
 
     def send(self, h, status, body, headers=()):
         h.send_response(status)
@@ -55,6 +74,8 @@ class Registry:
             data = self.files["tiny-Q8_0.gguf"]
             layers = [{"mediaType": "application/vnd.ollama.image.template", "digest": "sha256:" + "0" * 64, "size": 3},
                       {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:" + hashlib.sha256(data).hexdigest(), "size": len(data)}]
+            if self.projector:
+                layers.insert(0, {"mediaType": "application/vnd.ollama.image.projector", "digest": "sha256:" + hashlib.sha256(self.projector).hexdigest(), "size": len(self.projector)})
             return self.send(h, 200, json.dumps({"schemaVersion": 2, "layers": layers}).encode())
         if m := re.fullmatch(r"/user/repo/resolve/main/(.*)", h.path):
             return self.file(h, self.files.get(m[1]))

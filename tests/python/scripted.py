@@ -14,7 +14,7 @@ def byte_characters():
     return {b: chr(b if b in plain else next(others)) for b in range(256)}
 
 
-def write(path, scripts, template, context=2048, width=1024):
+def write(path, scripts, template, context=2048, width=1024, bos=False):
     characters = byte_characters()
     tokens, follows = [characters[b] for b in range(256)], {}
     types = [gguf.TokenType.NORMAL] * 256
@@ -49,6 +49,8 @@ def write(path, scripts, template, context=2048, width=1024):
     w.add_token_types(types)
     w.add_token_merges([f"{characters[254]} {characters[255]}"])      # there has to be one: of bytes that no text has
     w.add_eos_token_id(end)
+    if bos:
+        w.add_bos_token_id(end)
     w.add_chat_template(template)
     embedding, output = np.zeros((n, width), np.float32), np.zeros((n, width), np.float32)
     for i in range(n):

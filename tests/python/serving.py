@@ -1,11 +1,13 @@
 """A server under test: weft serve on a port of its own, and raw HTTP to it."""
 import contextlib
+import gzip
 import json
 import re
 import signal
 import socket
 import subprocess
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -15,6 +17,14 @@ TEMPLATE = "{% for m in messages %}# {{ m.role }}\n{{ m.content }}\n{% endfor %}
 def sanitizer_report(text):
     marks = "ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer"
     return any(mark in text for mark in marks)
+
+
+
+def until(true, seconds=60, pause=0.02):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(pause)
 
 
 class Server:
@@ -76,6 +86,8 @@ class Server:
                 status, self.headers, text = got.status, got.headers, got.read()
         except urllib.error.HTTPError as e:
             status, self.headers, text = e.code, e.headers, e.read()
+        if self.headers["Content-Encoding"] == "gzip":
+            text = gzip.decompress(text)
         with contextlib.suppress(ValueError):
             return status, json.loads(text)
         return status, text.decode()

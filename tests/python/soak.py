@@ -1,5 +1,5 @@
-"""Many requests of all families, of which a fifth leave before their answer is whole: memory and descriptors stay
-flat, and answers are those of a fresh process.  test_serve_soak.py runs the short form; the long one by hand:
+"""Many requests of all endpoints, of which a fifth leave before their answer is whole and a fifth are hostile: memory
+and descriptors stay flat, answers are those of a fresh process, and nothing is a fault of the server.  test_serve_soak.py runs the short form; the long one by hand:
 
     python tests/python/soak.py build/weft models/tinypy.gguf 100000
 """
@@ -14,9 +14,12 @@ import sys
 import tempfile
 import time
 
+import test_serve_framing
+import test_serve_leaks
 from serving import TEMPLATE, Server
 
 WORDS = ["def ", "class A:\n", "x = ", "import ", "for i in ", "return ", "# a\n", "while True:\n    "]
+MEANT = {501, 505}                           # what is not supported, of the model or of HTTP
 STARTS = ["def add(a, b):\n    return a + b\n\n" * 3, "class Point:\n    def __init__(self, x):\n", ""]
 
 
@@ -63,9 +66,39 @@ def whole(s, i):
     return said(got if isinstance(got, str) else json.dumps(got))
 
 
+# Bodies that mean work, or none that can be done.
+BOMBS = [b"[" * 100_000, b'{"prompt":"' + b"x" * 300_000 + b'"}', b'{"prompt":"\\ud800"}', b'{"prompt":' + b"1" * 100_000 + b"}",
+         json.dumps({"prompt": "x", "n_predict": 3, "grammar": "root ::= a*\na ::= b | b b\nb ::= \"x\" | a"}).encode(),
+         json.dumps({"prompt": "x", "n_predict": 2, "json_schema": {"allOf": [{"type": "integer", "multipleOf": 1e-300}] * 50}}).encode(),
+         json.dumps({"prompt": ["a"] * 1000}).encode(), json.dumps({"prompt": "x", "n": 10**9, "n_predict": 2**63}).encode(),
+         json.dumps({"prompt": "x", "logit_bias": {str(i): 1 for i in range(5000)}, "n_predict": 1}).encode()]
+
+
+def hostile(s, i, routes):
+    """Status of what nobody should send: bytes that are no HTTP, bombs, wrong values in any field of any endpoint; None: closed without an answer."""
+    r = random.Random(~i)
+    how = r.random()
+    if how < 0.6:                            # numbers that are not divisible by 3 are not plain
+        return test_serve_leaks.send(s, 3 * i + 1, routes)[0]
+    message = r.choice(list(test_serve_framing.REFUSED.values())) if how < 0.8 else None
+    if message is None:
+        body = r.choice(BOMBS)
+        message = b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body
+    with contextlib.suppress(OSError), s.connect() as c:
+        c.sendall(message)
+        c.shutdown(socket.SHUT_WR)
+        got = c.recv(1000)
+        return int(got.split()[1]) if got.startswith(b"HTTP/1.") else None
+    return None
+
+
 def look(s):
-    status = open(f"/proc/{s.process.pid}/status").read()
-    return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) * 1024, len(os.listdir(f"/proc/{s.process.pid}/fd"))
+    """The least that is resident within two seconds, as free memory goes back some ticks later, and descriptors."""
+    held = []
+    for _ in range(4):
+        time.sleep(0.5)
+        held.append(int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{s.process.pid}/status").read()).group(1)) * 1024)
+    return min(held), len(os.listdir(f"/proc/{s.process.pid}/fd"))
 
 
 def idle(s, seconds=60):
@@ -78,11 +111,16 @@ def idle(s, seconds=60):
 
 def soak(weft, env, model, n, clients=8, kept=100):
     """(resident bytes, descriptors) after the first fifth and at the end, and how many answers were compared."""
-    answers, every, silent = {}, max(1, n // kept), []
+    answers, every, silent, faults = {}, max(1, n // kept), [], []
 
-    def one(s, i):
+    def one(s, i, routes):
         if i % 5 == 4:
             return leave(s, i)
+        if i % 5 == 3:
+            status = hostile(s, i, routes) if i % 10 == 3 or i % 3 else test_serve_leaks.send(s, i, routes)[0]
+            if isinstance(status, int) and status >= 500 and status not in MEANT:
+                faults.append((i, status))
+            return None
         got = whole(s, i)
         if not got:
             silent.append(i)                 # a chat's only token is a line end, which is no content
@@ -95,10 +133,11 @@ def soak(weft, env, model, n, clients=8, kept=100):
             f.write(TEMPLATE)
         args = ("--chat-template-file", template)
         with Server(weft, env, model, *args) as s, futures.ThreadPoolExecutor(clients) as pool:
-            list(pool.map(lambda i: one(s, i), range(n // 5)))
+            routes = test_serve_leaks.routes_of(s)
+            list(pool.map(lambda i: one(s, i, routes), range(n // 5)))
             idle(s)
             first = look(s)
-            list(pool.map(lambda i: one(s, i), range(n // 5, n)))
+            list(pool.map(lambda i: one(s, i, routes), range(n // 5, n)))
             idle(s)
             last = look(s)
             assert s.end() == 0
@@ -106,6 +145,7 @@ def soak(weft, env, model, n, clients=8, kept=100):
             for i, got in answers.items():
                 assert whole(s, i) == got, i
     assert len(silent) <= n // 100, silent[:20]
+    assert not faults, faults[:20]
     return first, last, len(answers)
 
 

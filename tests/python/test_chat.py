@@ -313,6 +313,22 @@ def test_the_system_prompt_of_a_file_and_reasoning(run_weft, tinypy, tmp_path):
     assert tokens("-rea", "on").startswith("True")
 
 
+def test_reasoning_that_is_ended(run_weft, tinypy, tmp_path):
+    """As llama-cli's options of these names, and as the server does: the tokens of the budget, the message, the end mark, and the answer goes on."""
+    think = tmp_path / "think.jinja"
+    think.write_text("{% for m in messages %}# {{ m.role }}\n{{ m.content }}\n{% endfor %}# assistant\n<think>\n{# </think> #}")
+    def answer(*args):
+        return json.loads(run_weft(["chat", tinypy, "--chat-template-file", think, "-p", "def f", "-n", "24", "--temp", "0", "--json", *args]).out)
+    free = answer()
+    assert not free["content"] and len(free["reasoning_content"]) > 40
+    got = answer("--reasoning-budget", "5", "--reasoning-budget-message", " (enough)")
+    thought = got["reasoning_content"].removesuffix(" (enough)")
+    assert thought != got["reasoning_content"] and free["reasoning_content"].startswith(thought) and len(thought) < 30 and got["content"]
+    kept = answer("--reasoning-format", "none")
+    assert "reasoning_content" not in kept and kept["content"].strip() == free["reasoning_content"].strip()
+    assert answer("--reasoning-budget", "-1") | {"timings": 0} == free | {"timings": 0}
+
+
 CONVERSATION = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}, {"role": "assistant", "content": "A"}, {"role": "user", "content": "V"}]
 
 

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 
-COMMANDS = ["run", "chat", "serve", "bench", "perplexity", "quantize", "profile", "viz", "inspect", "tokenize", "template", "env"]
+COMMANDS = ["run", "chat", "serve", "bench", "perplexity", "quantize", "profile", "viz", "inspect", "tokenize", "template", "env", "doctor", "uninstall"]
 
 
 def one_error(done, status):
@@ -29,7 +29,7 @@ def one_error(done, status):
 def test_version(run_weft):
     for word in ("--version", "version"):
         done = run_weft([word])
-        assert done.returncode == 0 and re.fullmatch(r"weft \d+\.\d+\.\d+\n", done.out) and done.err == ""
+        assert done.returncode == 0 and re.fullmatch(r"weft \d+\.\d+\.\d+( \([0-9a-f]{7,}(-dirty)?\))?\n", done.out) and done.err == ""
 
 
 @pytest.mark.parametrize("args", [["--help"], ["-h"], ["help"], ["help", "help"]])
@@ -69,6 +69,12 @@ USAGE = [
     (["rnu"], "did you mean 'run'"),
     (["frobnicate"], "unknown command 'frobnicate'"),
     (["help", "rnu"], "did you mean 'run'"),
+    (["-q", "chat", "x"], "options stand after the command: weft chat -q ..."),
+    (["-ngl", "99", "serve", "-m", "x"], "options stand after the command: weft serve -ngl ..."),
+    (["ps"], "GET /api/ps"),
+    (["show", "x"], "'weft inspect MODEL' shows what a model file holds"),
+    (["create", "x", "-f", "Modelfile"], "TEMPLATE is --chat-template"),
+    (["llama-server", "-m", "x"], "'weft serve' takes the arguments of llama-server"),
     (["-m"], "-m needs a value"),
     (["run", "--tmep", "1"], "did you mean '--temp'"),
     (["run", "--quux"], "unknown option '--quux'"),
@@ -81,7 +87,7 @@ USAGE = [
     (["run", "-m", "x", "-p", "a", "--ctx", "5"], "did you mean '--ctx-size'"),
     (["run", "-m", "x", "-p", "a", "--system", "5"], "did you mean '--system-prompt'"),
     (["run", "-m", "x", "-p", "a", "-o", "5"], "unknown option '-o'; 'weft run --help' lists them"),
-    (["run", "-m", "x", "-p", "a", "-dr", "ai/model"], "cannot be had: models come from Hugging Face, ollama and addresses"),
+    (["run", "-m", "x", "-p", "a", "-dr", "ai/model"], "is not supported: models come from Hugging Face, ollama and addresses"),
     (["chat"], "no model"),
     (["chat", "x", "text", "-p", "a"], "more than once"),
     (["chat", "x", "-no-cnv", "-sys", "a"], "some of a conversation"),
@@ -92,18 +98,12 @@ USAGE = [
     (["run", "-m", "x", "-p", "a", "-f", "b"], "more than once"),
     (["run", "-m", "x", "--ids", "1,a"], "'a' is not a token id"),
     (["run", "-m", "x", "--ids", ""], "--ids"),
-    (["run", "-m", "x", "-p", "a", "-n", "-2"], "-n must be -1 or more, not -2"),
     (["run", "-m", "x", "-p", "a", "-n", "many"], "'many'"),
     (["run", "-m", "x", "-p", "a", "-n", "9223372036854775808"], "-n"),
     (["run", "-m", "x", "-p", "a", "--temp", "nan"], "--temp"),
-    (["run", "-m", "x", "-p", "a", "--temp", "-1"], "--temp"),
-    (["run", "-m", "x", "-p", "a", "--top-p", "1.1"], "--top-p must lie between 0 and 1, not 1.1"),
-    (["run", "-m", "x", "-p", "a", "--min-p", "2"], "--min-p"),
-    (["run", "-m", "x", "-p", "a", "--top-k", "-2"], "--top-k"),
     (["run", "-m", "x", "-p", "a", "--repeat-penalty", "0"], "--repeat-penalty"),
-    (["run", "-m", "x", "-p", "a", "-t", "-1"], "-t"),
+    (["run", "-m", "x", "-p", "a", "-t", "-2"], "-t"),
     (["run", "-m", "x", "-p", "a", "-c", "-1"], "-c"),
-    (["run", "-m", "x", "-p", "a", "-s", "-2"], "-s"),
     (["run", "-m", "x", "-p", "a", "--precision", "half"], "fast|exact"),
     (["run", "-m", "x", "-p", "a", "--top-logprobs", "3"], "--json"),
     (["bench"], "no model"),
@@ -126,7 +126,7 @@ USAGE = [
     (["template"], "no template"),
     (["template", "x"], "no conversation"),
     (["bench", "-m", "x", "-embd", "1"], "weft embed"),
-    (["help", "--as", "x"], "man, bash, zsh, fish or llama.cpp"),
+    (["help", "--as", "x"], "man, bash, zsh, fish, llama.cpp, options or variables"),
     (["help", "--as", "man", "x"], "needs a command"),
     (["template", "x", "y", "--messages", "[]"], "unexpected argument 'y'"),
     (["template", "x", "-m", "y", "--messages", "[]"], "one file"),
@@ -137,6 +137,68 @@ USAGE = [
 @pytest.mark.parametrize("args, expected", USAGE, ids=[" ".join(a) for a, _ in USAGE])
 def test_wrong_usage(run_weft, args, expected):
     assert expected in one_error(run_weft(args), 2)
+
+
+# ---- variables ---------------------------------------------------------------------------------------------------------
+
+WRONG = [("WEFT_TUNE", "yes", "WEFT_TUNE must be one of off|background|always|now, not 'yes'"), ("DEBUG", "x", "DEBUG must be a number from 0 to 7, not 'x'"),
+         ("DEBUG", "8", "from 0 to 7"), ("SPEC", "on", "SPEC must be one of 0|1"), ("NOOPT", "true", "0|1"), ("ISOLATE", "no", "0|1"), ("BEAM", "1.5", "from 0 to 64"),
+         ("BEAM_SKIP_MS", "soon", "BEAM_SKIP_MS must be a number"), ("MV_BLOCKSIZE", "0", "from 1 to 1024"), ("CL_WORK", "warps", "groups|tiles"),
+         ("HF_ENDPOINT", "huggingface.co", "HF_ENDPOINT must begin with http:// or https://"), ("WEFT_CPU", "pentium", "native"), ("DEV", "GPU", "known: CPU"),
+         ("RENDER", "gcc", "known: llvm, c"), ("PREFETCH", "x", "KiB")]
+
+
+@pytest.mark.parametrize("name, value, expected", WRONG, ids=[f"{n}={v}" for n, v, _ in WRONG])
+def test_a_wrong_value_of_a_variable_is_an_error(run_weft, tinypy, name, value, expected):
+    done = run_weft(["run", tinypy, "-p", "a", "-n", "1"], env={name: value})
+    assert done.returncode in (1, 2) and done.out == "" and expected in done.err, done.err
+    assert run_weft(["env"], env={name: value}).returncode == 0                       # which is where one looks
+
+
+def test_variables_of_llama_cpp(run_weft, tinypy):
+    """As llama.cpp's tools read them: the command line comes first, 0 is no, and NO_ is no as well."""
+    expected = run_weft(["run", tinypy, "-p", "def ", "-n", "4", "--temp", "0", "-s", "1"]).out
+    env = {"LLAMA_ARG_MODEL": tinypy, "LLAMA_ARG_N_PREDICT": "4", "LLAMA_ARG_TEMPERATURE": "0"}
+    assert run_weft(["run", "-p", "def "], env=env).out == expected
+    assert run_weft(["run", "-p", "def ", "-n", "2", "-m", tinypy], env={**env, "LLAMA_ARG_MODEL": "/nowhere.gguf"}).out != expected
+    assert "LLAMA_ARG_N_PREDICT needs a whole number, not 'x'" in one_error(run_weft(["run", "-p", "a"], env={**env, "LLAMA_ARG_N_PREDICT": "x"}), 2)
+    assert "LLAMA_ARG_THINK_BUDGET 100 is not supported" in one_error(run_weft(["run", "-p", "a"], env={**env, "LLAMA_ARG_THINK_BUDGET": "100"}), 2)
+    assert "LLAMA_ARG_NO_MMAP is ignored: model files are memory-mapped" in run_weft(["run", "-p", "a"], env={**env, "LLAMA_ARG_NO_MMAP": "1"}).err
+    assert "ignored" not in run_weft(["run", "-p", "a"], env={**env, "LLAMA_ARG_MMAP": "on", "LLAMA_ARG_FLASH_ATTN": "1"}).err
+    shown = run_weft(["env"], env={**env, "LLAMA_ARG_NO_MMAP": "1", "LLAMA_API_KEY": "hush-hush"}).out
+    assert f"LLAMA_ARG_MODEL  {tinypy}  as -m, --model" in shown and "LLAMA_ARG_NO_MMAP  1  as" in shown and "hush" not in shown
+    assert json.loads(run_weft(["env", "--json"], env=env).stdout)["variables"]["LLAMA_ARG_N_PREDICT"]["value"] == "4"
+
+
+def test_yes_comes_before_no_in_the_table(repo):
+    """A variable takes the first of its rows where it says yes, and the next one where it says no."""
+    rows = re.findall(r'^  (?:FLAG|OFF|TEXT|INT|REAL|CHOICE|TEXTS|IDLE|REFUSED)\(([A-Z | &~()]+), "(.*?)",.*?(?:\.env = "([A-Z_ ]*)".*?)?\),$',
+                      (repo / "src" / "app" / "options.c").read_text(), re.M | re.S)
+    variables = {}
+    for _, names, env in rows:
+        for name in env.split():
+            variables.setdefault(name, names)
+    assert len(variables) > 120
+    for name, names in variables.items():
+        no = [n for n in names.split(", ") if n.startswith("--no-")]
+        assert not no or "_NO_" in name or len(no) < sum(n.startswith("--") for n in names.split(", ")), (name, names)
+
+
+# What llama.cpp takes beyond the bounds: temperatures below 0 are greedy, probabilities above 1 and counts below -1 are off.
+@pytest.mark.parametrize("odd, same", [("--temp -1", "--temp 0"), ("--temp 0 -n -2", "--temp 0 -n -1"), ("--top-p 1.5 -s 3", "--top-p 1 -s 3"),
+                                       ("--top-k -5 -s 3", "--top-k 0 -s 3"), ("--min-p -0.5 -s 3", "--min-p 0 -s 3"), ("--typical 2 -s 3", "--typical 1 -s 3"),
+                                       ("--xtc-probability -1 -s 3", "--xtc-probability 0 -s 3"), ("--dynatemp-range -1 -s 3", "--dynatemp-range 0 -s 3"),
+                                       ("--top_k 5 -s 3", "--top-k 5 -s 3")])
+def test_values_beyond_their_bounds(run_weft, tinypy, odd, same):
+    a, b = (run_weft(["run", tinypy, "-p", "def f", "-n", "12", *words.split()]) for words in (odd, same))
+    assert a.returncode == b.returncode == 0 and a.out == b.out and a.out
+
+
+def test_more_threads_than_processors(run_weft, tinypy):
+    done = run_weft(["run", tinypy, "-p", "a", "-n", "1", "-t", "1000"])
+    n = len(os.sched_getaffinity(0))
+    assert done.returncode == 0 and f"-t 1000: this machine has {n} processor" in done.err
+    assert "processor" not in run_weft(["run", tinypy, "-p", "a", "-n", "1", "-t", str(n), "-tb", "-1"]).err
 
 
 # ---- bad files ---------------------------------------------------------------------------------------------------------

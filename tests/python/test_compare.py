@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import projector
 import pytest
 
 RESULT = {"file", "summary", "file_bytes", "token_bytes", "limit", "engines"}
@@ -94,3 +95,31 @@ def test_what_is_missing_is_said(compare, tinypy, tmp_path):
     done = compare(tinypy, "--engines", "weft,vllm")
     assert done.returncode == 2 and "'vllm'" in done.stderr
     assert compare(tinypy, "--rounds", "0").returncode == 2
+
+
+FAKE_PICTURES = """#!{python}
+import sys, time
+args = sys.argv[1:]
+assert args[args.index("-n") + 1] == "1" and "--image" in args and "--mmproj" in args and "--no-warmup" in args, args
+print("0.1 I encoding mtmd batch, n_chunks = 1\\n0.2 I mtmd batch encoding done in {ms} ms", file=sys.stderr)
+"""
+
+
+def test_pictures(repo, weft, weft_env, tinypy, tmp_path):
+    """bench/pictures.py: first token, the picture's part, processor time and memory of both, and what fails is said."""
+    encoder, cli, out = projector.write(tmp_path / "mmproj.gguf"), tmp_path / "cli", tmp_path / "out.json"
+    picture = repo / "docs" / "pictures" / "viz.webp"
+    command = [sys.executable, repo / "bench" / "pictures.py", "--weft", weft, tinypy, encoder, picture, "--rounds", "2", "--llama-cli", cli, "--json", out]
+
+    def measured(ms):
+        cli.write_text(FAKE_PICTURES.format(python=sys.executable, ms=ms))
+        cli.chmod(0o755)
+        return subprocess.run([str(c) for c in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=weft_env, timeout=300)
+
+    done = measured(1500)
+    assert done.returncode == 0, done.stderr
+    ours, other = json.loads(out.read_text())["pictures"][0]["engines"]
+    assert other["picture_s"] == 1.5 and other["ratio_picture_s"] > 1 and "| llama.cpp | " in done.stdout
+    assert 0 < ours["picture_s"] < ours["first_s"] and ours["cpu_s"] > 0 and ours["peak_mib"] > 1 and ours["ratio_first_s"] == 1 and ours["tokens"] > 60
+    done = measured("many")
+    assert done.returncode == 1 and "does not say how long encoding took" in done.stderr

@@ -362,15 +362,17 @@ def test_searches_run_on_the_device(run_weft, fake, shared_dir, tmp_path):
            "FAKE_CUDA_LOG": str(tmp_path / "log")}
     args = [*generate(path, ONE, 3), "--top-logprobs", "8", "-c", "256", "--stats", str(tmp_path / "stats")]
     plain = run_weft(args, env=env, timeout=300)
+    tried = 0
     for budget in (10, 60):
         done = run_weft(["tune", "-m", path, "--beam", "1", "--budget", budget, "--no-prompt", "--json", "-c", "256"], env=env, timeout=600)
         assert done.returncode == 0, done.err
         rows = json.loads(done.out)["kernels"]
         found = [row["state"] for row in rows]
+        tried = max(tried, rows[0]["tried"])                   # none the second time, where the first one came to its end
         if "better" in found:
             break
     assert "better" in found, done.out
-    assert rows[0]["name"].endswith("_then_3") and rows[0]["tried"] > 1 and not any("reads" in row["why"] for row in rows)
+    assert rows[0]["name"].endswith("_then_3") and tried > 1 and not any("reads" in row["why"] for row in rows)
     assert "fault" not in (tmp_path / "log").read_text()
     after = run_weft(args, env=env, timeout=300)
     assert after.out == plain.out

@@ -21,6 +21,9 @@ ONCE_DIFFERENT = {
     "a delta net": ("qwen35", {"": "F32", "ffn": "Q8_0"}),
     "mamba and experts": ("granitehybrid", {"": "Q4_0", "ssm": "F16"}),
     "values that are keys, masked and copied": ("glm-dsa", {"": "F32"}, "f32"),
+    "values that are keys of 8 bits, unpacked and copied": ("deepseek2-lite", {"": "F16"}, "q8_0"),
+    "the same, chosen by an indexer": ("glm-dsa-heads", {"": "F32"}, "q8_0"),
+    "the same beside entries of many positions": ("deepseek4", {"": "F32"}, "q8_0"),
 }
 # The same by the seed of try_cuts.py
 ONCE_DIFFERENT_SEEDS = {

@@ -38,16 +38,16 @@ def test_tokens_are_the_same(run_weft, tinypy, draft, tmp_path, how):
         done = run_weft([*args, "-md", draft, *more, "--stats", tmp_path / "s"])
         assert done.returncode == 0 and done.stdout == plain.stdout
         s = json.loads((tmp_path / "s").read_text())
-        assert 0 <= s["draft_n_accepted"] <= s["draft_n"] <= s["guessed"]
-        counted += s["draft_n_accepted"]
+        assert 0 <= s["draft_model_accepted"] <= s["draft_model_tokens"] <= s["draft_tokens"]
+        counted += s["draft_model_accepted"]
     assert counted > 0
 
 
 def test_what_is_no_draft_of_it(run_weft, tinypy, other):
     done = run_weft(["run", tinypy, "-p", "x", "-n", "1", "-md", other])
     assert done.returncode == 1 and "token 0 is" in str(done.stderr)
-    done = run_weft(["run", tinypy, "-p", "x", "-n", "1", "--draft-max", "3"])
-    assert done.returncode == 2
+    done = run_weft(["run", tinypy, "-p", "x", "-n", "1", "--draft-max", "3"])       # for the model's own blocks, if it has some
+    assert done.returncode == 0
     done = run_weft(["serve", "-m", tinypy, "--port", "0", "-md", other.parent / "none.gguf"])
     assert done.returncode == 1 and "none.gguf" in str(done.stderr)
 
@@ -88,13 +88,12 @@ def test_a_draft_costs_others_little(weft, weft_env, tinypy, draft):
 
     names = [f"weft:{what}_seconds_total" for what in ("steps", "draft", "waited_for_guesses")]
     with start(weft, weft_env, tinypy, "-md", str(draft)) as s:
-        for _ in range(4):                                   # a step that a busy machine holds up may be more
+        for _ in range(6):                                   # a step that a busy machine holds up may be more; a draft that does not pay is tried now and then
             before = [s.metric(name) for name in names]
             with futures.ThreadPoolExecutor(3) as pool:
                 list(pool.map(lambda i: ask(s, i), range(3)))
             steps, thought, waited = (s.metric(name) - old for name, old in zip(names, before))
-            assert thought > 0
-            if waited < 0.023 * steps + 0.002:
+            if thought > 0 and waited < 0.023 * steps + 0.002:
                 return
     raise AssertionError((steps, thought, waited))
 

@@ -143,7 +143,7 @@ class Typing:
         self.p.send("\r")
         self.p.expect(r"\d+/512 > ")
         self.p.send(f"/save {path}\r")
-        self.p.expect(r"messages are in .*\d+/512 > ")
+        self.p.expect(r"messages are in\s.*\d+/512 > ")
         return [m["content"] for m in json.loads(path.read_text())][::2]
 
 

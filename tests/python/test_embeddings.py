@@ -1,4 +1,4 @@
-"""weft embed: vectors of texts, against records of llama.cpp on small files that tests/tools/make_encoder.py makes.
+"""weft embed: vectors of texts, against records of llama.cpp on small files that tests/tools/make_encoder.py makes, and of transformers on those that are as published models are.
 
 llama.cpp takes GELU from a table of 16-bit floats, and its caches hold 16 bits: vectors can agree no further. Those of an encoder with SiLU agree in five digits.
 """
@@ -10,10 +10,12 @@ import gguf
 import pytest
 from test_model_errors import inspect, without
 
+THREADS = 1
+
 RECORDS = Path(__file__).resolve().parents[1] / "records" / "embeddings"
 ALL = sorted(path.stem for path in RECORDS.glob("*.json"))
 NAMES, RANKING = [[n for n in ALL if n.endswith("-rank") is ranks] for ranks in (False, True)]
-PRECISE = {"nomic-bert": 2e-5}                                  # largest difference, of elements near 1
+PRECISE = {"nomic-bert": 2e-5, "nomic-embed": 2e-5, "granite-embedding": 4e-5}                                  # largest difference, of elements near 1
 AGREE = 0.9999
 
 
@@ -186,6 +188,18 @@ def test_errors(run_weft, model):
         assert done.returncode == 1 and "weft embed" in done.err, done.err
 
 
+@pytest.mark.parametrize("name", ["jina-bert-v2", "jina-bert-v2-code", "nomic-bert-moe", "jina-bert-v3"])
+def test_small_epsilon(run_weft, make_encoder, vectors, tmp_path, name, monkeypatch):
+    """1e-12, as published models have it, instead of 1e-5: hardly other vectors."""
+    shape, ids = make_encoder.ENCODERS[name], of_ids([7, 8, 9, 100, 20, 7])
+    monkeypatch.setitem(make_encoder.ENCODERS, "small", {**shape, "keys": {**shape["keys"], "attention.layer_norm_epsilon": 1e-12}})
+    make_encoder.write("small", tmp_path / "m.gguf")
+    done = run_weft(["embed", "-m", tmp_path / "m.gguf", "--embd-output-format", "array", *ids])
+    assert done.returncode == 0, done.err
+    small, usual = json.loads(done.stdout)[0], vectors(name, *ids)[0]
+    assert small != usual and cosine(small, usual) > 0.99999
+
+
 # What a model may lack.
 ABSENT = {"bert": {"token_types.weight"}, "bert-rank": {"token_types.weight", "cls.bias", "cls.output.bias"}, "nomic-bert-moe": {"token_types.weight"}, "jina-bert-v2": {"token_types.weight"}}
 
@@ -203,7 +217,8 @@ def test_every_tensor_taken_out(run_weft, model, tmp_path, name):
     assert accepted == ABSENT.get(name, set())
 
 
-@pytest.mark.parametrize("keys, words", [({"attention.causal": True}, ["attention.causal"]), ({"pooling_type": 7}, ["pooling_type", "7"]), ({"pooling_type": 4}, ["pooling_type 4"])])
+@pytest.mark.parametrize("keys, words", [({"attention.causal": True}, ["attention.causal"]), ({"pooling_type": 7}, ["pooling_type", "7"]), ({"pooling_type": 4}, ["pooling_type 4"]),
+                                         ({"hidden_activation": "sine"}, ["hidden_activation", "'sine' is not known"]), ({"hidden_activation": 3}, ["hidden_activation", "expected a STRING"])])
 def test_keys(run_weft, make_encoder, tmp_path, keys, words, monkeypatch):
     shape = make_encoder.ENCODERS["nomic-bert"]
     monkeypatch.setitem(make_encoder.ENCODERS, "odd", {**shape, "keys": {**shape["keys"], **keys}})

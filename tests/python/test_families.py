@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+THREADS = 1
+
 MEAN_KL, GAP = 1e-4, 0.05
 QUANTISED_KL = {"q4_0": 2e-3, "q8_0": 2e-3, "mxfp4": 1e-2}      # llama.cpp rounds activations to 8 bits its own way
 RECORDS = Path(__file__).resolve().parents[1] / "records"

@@ -13,6 +13,8 @@ import pytest
 gguf = pytest.importorskip("gguf")
 from gguf import GGMLQuantizationType, quants  # noqa: E402
 
+THREADS = 1
+
 # Where the half-precision scales of a block lie. "1", "4": bytes at the start, each a whole scale. "split": a quarter in each of the last four words.
 SCALES = {
     "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],

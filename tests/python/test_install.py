@@ -8,32 +8,16 @@ from pathlib import Path
 import pytest
 
 
-@pytest.fixture(scope="module")
-def build(weft):
-    """The build folder; there is none where WEFT_BIN names a program that lies elsewhere."""
-    folder = Path(weft).parent
-    if not (folder / "cmake_install.cmake").exists():
-        pytest.skip(f"{folder} is not a build folder")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def installed(build, tmp_path_factory):
-    """Weft installed into a folder of its own."""
-    prefix = tmp_path_factory.mktemp("prefix")
-    done = subprocess.run(["cmake", "--install", build, "--prefix", prefix], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return prefix
-
-
-def test_what_is_installed(installed):
+def test_what_is_installed(installed, repo, version):
     files = {path.relative_to(installed).parts[0] + "/" + path.name for path in installed.rglob("*") if path.is_file()}
-    assert files == {"bin/weft", "lib/libweft.a", "lib/weft.pc", "lib/weft.service", "lib/weft.socket", "include/weft.h", "share/weft.1", "share/weft", "share/_weft", "share/weft.fish"}
+    assert files == {"bin/weft", "lib/libweft.a", "lib/libweft.so", f"lib/libweft.so.{version.split('.')[0]}", f"lib/libweft.so.{version}", "lib/weft.pc",
+                     *(f"lib/weft-{name}.cmake" for name in ("config", "config-version", "targets", "targets-relwithdebinfo")), "lib/weft.service", "lib/weft.socket", "share/weft.1", "share/weft", "share/_weft", "share/weft.fish",
+                     *(f"include/{path.name}" for path in (repo / "include").rglob("*.h"))}
 
 
-def test_the_installed_command_runs(installed, weft_env):
+def test_the_installed_command_runs(installed, weft_env, version):
     done = subprocess.run([installed / "bin" / "weft", "--version"], capture_output=True, text=True, env=weft_env)
-    assert done.returncode == 0 and done.stdout.startswith("weft 0.1.0"), done.stdout + done.stderr
+    assert done.returncode == 0 and done.stdout.startswith(f"weft {version}"), done.stdout + done.stderr
 
 
 def test_the_program_is_portable(installed):
@@ -42,7 +26,7 @@ def test_the_program_is_portable(installed):
         pytest.skip("no readelf")
     listing = subprocess.run(["readelf", "-d", installed / "bin" / "weft"], capture_output=True, text=True).stdout
     needed = {line.split("[")[1].split(".so")[0] for line in listing.splitlines() if "(NEEDED)" in line}
-    assert needed <= {"libc", "libm", "libpcre2-8", "libmicrohttpd", "libutf8proc", "libjansson", "libsqlite3", "ld-linux-x86-64"}
+    assert needed <= {"libc", "libm", "libpcre2-8", "libmicrohttpd", "libutf8proc", "libjansson", "libnettle", "libsqlite3", "ld-linux-x86-64"}
 
 
 def test_pkg_config(installed, repo, weft_env, tmp_path):
@@ -55,7 +39,8 @@ def test_pkg_config(installed, repo, weft_env, tmp_path):
     done = subprocess.run(["gcc", "-std=c17", "-o", program, repo / "tests" / "embed" / "embed.c", *flags.stdout.split()],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    done = subprocess.run([program, absent, "x", "1"], capture_output=True, text=True, env=weft_env)
+    env = {**weft_env, "LD_LIBRARY_PATH": str(package.parent.parent)}
+    done = subprocess.run([program, absent, "x", "1"], capture_output=True, text=True, env=env)
     assert done.returncode == 1 and str(absent) in done.stderr
 
 
@@ -64,11 +49,11 @@ def test_the_program_of_the_architecture(build, weft_env, tmp_path):
     root = Path(__file__).resolve().parents[2]
     page = (root / "docs" / "architecture.md").read_text()
     (tmp_path / "example.c").write_text(page.split("```c\n")[1].split("```")[0])
-    command = re.search(r"^    gcc (.*example\.c) build/libweft\.a \$\((pkg-config [^)]*)\) (.*) -o example$", page, re.MULTILINE)
-    libraries = subprocess.run(command[2].split(), capture_output=True, text=True, check=True).stdout.split()
+    command = re.search(r"^    gcc (.*example\.c) -Lbuild/lib -lweft_\{([a-z,]*)\} \$\((pkg-config [^)]*)\) (.*) -o example$", page, re.MULTILINE)
+    libraries = subprocess.run(command[3].split(), capture_output=True, text=True, check=True).stdout.split()
     sanitizers = subprocess.run(["grep", "-o", "-m1", "fsanitize=[a-z,]*", build / "build.ninja"], capture_output=True, text=True).stdout.split()
     flags = [f"-{flag}" for flag in sanitizers[:1]]
-    done = subprocess.run(["gcc", *command[1].replace("example.c", str(tmp_path / "example.c")).split(), build / "libweft.a", *libraries, *command[3].split(), *flags,
+    done = subprocess.run(["gcc", *command[1].replace("example.c", str(tmp_path / "example.c")).split(), "-L", build / "lib", *(f"-lweft_{name}" for name in command[2].split(",")), *libraries, *command[4].split(), *flags,
                            "-o", tmp_path / "example"], cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for weights in ([], ["q4"]):

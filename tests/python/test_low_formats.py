@@ -12,6 +12,8 @@ import pytest
 gguf = pytest.importorskip("gguf")
 from gguf import GGMLQuantizationType as Type, GGUFReader, GGUFValueType, GGUFWriter, quants  # noqa: E402
 
+THREADS = 1
+
 LAYERS = 3
 # Where the scales lie in a block: high bytes of half-precision numbers; or bytes that are scales, with the range to draw from.
 HALVES = {"Q2_K": [81, 83], "Q3_K": [109], "TQ1_0": [53], "TQ2_0": [65], "IQ1_S": [1], "IQ1_M": [55], "IQ2_XXS": [1], "IQ2_XS": [1], "IQ2_S": [1],

@@ -1,12 +1,16 @@
 """Files that do not fit: what `weft inspect` and `weft run` say of them, and that no value of a key breaks anything."""
 import json
 import random
+import lzma
 import re
 import struct
 import subprocess
 
 import gguf
 import pytest
+from conftest import REPO
+
+THREADS = 1
 
 
 def inspect(run_weft, path):
@@ -29,16 +33,39 @@ def test_changed_files(built_tool, make_model, tmp_path, family):
     path = tmp_path / "model.gguf"
     make_model.write(family, path)
     done = subprocess.run([built_tool("mutate_tool", "WEFT_MUTATE_TOOL"), path, "0", "4000"], capture_output=True, text=True, check=False)
-    changes, models, tokenizers, ended = map(int, re.findall(r"\d+", done.stdout.splitlines()[-1]))
+    changes, models, tokenizers, _, ended = map(int, re.findall(r"\d+", done.stdout.splitlines()[-1]))
     assert done.returncode == ended == 0, done.stdout
     assert changes == 4000 and min(models, tokenizers) > 100          # most go into texts of the vocabulary, which is then another one
+
+
+@pytest.mark.parametrize("family", ["phi3-short", "gemma4-moe", "minicpm3", "granitehybrid", "kimi-linear"])
+def test_changed_keys_and_tensors(built_tool, make_model, tmp_path, family):
+    """Changes that know what keys and tensors are, so that many still fit together: refused, or graphs for one and two sequences, and some run."""
+    path = tmp_path / "model.gguf"
+    make_model.write(family, path)
+    done = subprocess.run([built_tool("mutate_tool", "WEFT_MUTATE_TOOL"), path, "structure", "0", "1000", "25"], capture_output=True, text=True, check=False)
+    changes, models, tokenizers, runs, ended = map(int, re.findall(r"\d+", done.stdout.splitlines()[-1]))
+    assert done.returncode == ended == 0, done.stdout + done.stderr
+    assert changes == 1000 and min(models, tokenizers) > 100 and runs > 2
+
+
+@pytest.mark.parametrize("encoder", ["qwen3vl", "gemma4", "qwen3omni", "resampler", "voxtral"])
+def test_changed_encoders(built_tool, tmp_path, encoder):
+    """The same of mmproj files: refused, or an encoder and its graphs."""
+    path = tmp_path / "mmproj.gguf"
+    path.write_bytes(lzma.decompress((REPO / "tests" / "records" / "projectors" / f"{encoder}.gguf.xz").read_bytes()))
+    for how in (["structure", "0", "1000", "0"], ["0", "1000"]):
+        done = subprocess.run([built_tool("mutate_tool", "WEFT_MUTATE_TOOL"), path, *how], capture_output=True, text=True, check=False)
+        changes, encoders, _, _, ended = map(int, re.findall(r"\d+", done.stdout.splitlines()[-1]))
+        assert done.returncode == ended == 0, done.stdout + done.stderr
+        assert changes == 1000 and encoders > 10
 
 
 def test_an_architecture_that_is_not_known(run_weft, make_model, tmp_path):
     path = tmp_path / "m.gguf"
     make_model.write("granite", path, arch="graphite")
     why = inspect(run_weft, path)
-    assert "general.architecture" in why and "'graphite' is not known" in why and "alike: granite, granitehybrid, " in why and "llama" not in why
+    assert "general.architecture" in why and "'graphite' is not known" in why and "alike: granite, granitemoe, granite_swa, granitehybrid)" in why and "llama" not in why
     done = run_weft(["run", "-m", path, "--ids", "1", "-n", "1"])
     assert done.returncode == 1 and "'graphite' is not known" in done.err
     assert "cannot run: " in run_weft(["inspect", "-m", path]).out
@@ -60,9 +87,10 @@ def test_a_context_that_memory_cannot_hold(run_weft, make_model, tmp_path):
     assert done.returncode == 1 and "for 1073741824 positions" in done.err and "-c" in done.err and not done.stdout
 
 
-def test_readme_names_what_runs(repo):
-    known = re.findall(r'^  {\.name = "([^"]+)"', (repo / "src" / "model" / "arch.c").read_text(), re.M)
-    text = (repo / "README.md").read_text().split("Architectures, by the names that files give them: ")[1].split(". ")[0]
+def test_docs_name_what_runs(repo):
+    known = [name for path in (repo / "src" / "model").glob("arch*.c") for name in re.findall(r'^  {\.name = "([^"]+)"', path.read_text(), re.M)]
+    assert len(known) > 120
+    text = (repo / "docs" / "models.md").read_text().split("Architectures, by the names that files give them: ")[1].split(". ")[0]
     assert sorted(re.sub(r"\([^)]*\)", "", text).replace(",", " ").split()) == sorted(known)
 
 
@@ -83,6 +111,10 @@ MISFITS = [
     ("lfm2", {"keys": {"shortconv.l_cache": 4}}, ["tensor 'blk.0.shortconv.conv.weight' has shape {3, 256, 1, 1}, expected {4, 256}", "lfm2.shortconv.l_cache = 4"]),
     ("qwen35", {"keys": {"ssm.group_count": 4}}, ["qwen35.ssm.group_count", "4 does not divide ssm.time_step_rank = 6"]),
     ("nemotron_h", {"keys": {"ssm.inner_size": 500}}, ["nemotron_h.ssm.time_step_rank", "16 does not divide ssm.inner_size = 500"]),
+    ("gemma3n", {"keys": {"altup.num_inputs": 3}}, ["tensor 'altup_proj.weight' has shape {96, 96, 3, 1}, expected {96, 96, 2} (gemma3n.altup.num_inputs = 3)"]),
+    ("gemma3n", {"keys": {"embedding_length_per_layer_input": 32}}, ["tensor 'per_layer_token_embd.weight'", "expected {704, 301} (gemma3n.embedding_length_per_layer_input = 32)"]),
+    ("granite", {"keys": {"attention.head_count_kv": 4}}, ["tensor 'blk.0.attn_k.weight'", "expected {256, 256} (granite.attention.head_count_kv = 4, granite.attention.key_length = 64)"]),
+    ("nemotron_h", {"keys": {"ssm.state_size": 32}}, ["'blk.0.ssm_conv1d.weight'", "(nemotron_h.ssm.inner_size = 512, nemotron_h.ssm.state_size = 32, nemotron_h.ssm.group_count = 4)"]),
     ("gpt2", {"keys": {"context_length": 300}}, ["tensor 'position_embd.weight' has shape {256, 256, 1, 1}, expected {256, 300}"]),
 ]
 
@@ -94,6 +126,51 @@ def test_misfits(run_weft, make_model, tmp_path, name, changes, expected):
     make_model.write(name, path, **changes)
     why = inspect(run_weft, path)
     assert why and all(part in why for part in [str(path), *expected]), why
+
+
+@pytest.mark.parametrize("family", ["gemma3n", "gemma4-moe", "deepseek2-groups", "nemotron_h_moe", "qwen3moe-q8_0", "rwkv7", "phi3-short"])
+def test_a_shape_error_names_the_key_that_is_wrong(run_weft, make_model, tmp_path, family):
+    """Each whole number of a file is doubled: where a shape does not fit then, the key is among those that the error names."""
+    path, named = tmp_path / "m.gguf", 0
+    make_model.write(family, path)
+    for name, field in gguf.GGUFReader(path).fields.items():
+        if not name.startswith(f"{make_model.FAMILIES[family]['arch']}.") or field.types != [gguf.GGUFValueType.UINT32]:
+            continue
+        done = run_weft(["run", "-m", path, "--override-kv", f"{name}=int:{2 * int(field.parts[-1][0])}", "--ids", "1", "-n", "1", "-c", "32"])
+        if "has shape" in done.err:
+            behind = re.search(r"expected \{[^}]*\} \((.*)\)$", done.err.strip())
+            assert behind and name in [part.split(" = ")[0] for part in behind[1].split(", ")], done.err
+            named += 1
+    assert named >= 3
+
+
+# Families whose files have such a key, and the limits of its value. None of these limits is a 32-bit float, and the nearest one may be beyond.
+LIMITS = [("granite", "attention.layer_norm_rms_epsilon", 1.1754943508222875e-38, 1), ("gpt2", "attention.layer_norm_epsilon", 1.1754943508222875e-38, 1),
+          ("grok", "attention.output_scale", 1e-6, None), ("olmo", "attention.clamp_kqv", None, 1e30), ("granite", "rope.freq_base", 1.001, 1e12), ("gemma3", "rope.freq_base_swa", 1.001, 1e12),
+          ("phi3-short", "rope.scaling.attn_factor", 1e-3, 1e3), ("llama-yarn", "rope.scaling.yarn_attn_factor", 1e-3, 1e3), ("llama-yarn", "rope.scaling.yarn_beta_fast", 1e-3, 1e6),
+          ("llama-yarn", "rope.scaling.yarn_beta_slow", 1e-3, 1e6), ("llama-yarn", "rope.scaling.factor", 1e-3, 1e6), ("llama-linear", "rope.scaling.factor", 1e-3, 1e6)]
+
+
+@pytest.mark.parametrize("family,key,least,most", LIMITS)
+def test_limits(run_weft, make_model, tmp_path, family, key, least, most):
+    """A limit itself is within, as a file's 32-bit float has it; what is clearly beyond is not."""
+    path, p = tmp_path / "m.gguf", make_model.FAMILIES[family]
+    for limit, beyond in ((least, 0.999), (most, 1.001)):
+        if limit is None:
+            continue
+        make_model.write(family, path, keys={**p.get("keys", {}), key: float(limit)})
+        assert inspect(run_weft, path) is None
+        make_model.write(family, path, keys={**p.get("keys", {}), key: float(limit * beyond)})
+        why = inspect(run_weft, path)
+        assert why and f"key '{p['arch']}.{key}'" in why and "is not in" in why, why
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-5])
+def test_epsilons_of_published_models(run_weft, make_model, tmp_path, epsilon):
+    path = tmp_path / "m.gguf"
+    make_model.write("gpt2", path, keys={"attention.layer_norm_epsilon": epsilon})
+    assert inspect(run_weft, path) is None
+    assert run_weft(["run", "-m", path, "--ids", "1,2,3", "-n", "2", "--ignore-eos"]).returncode == 0
 
 
 def test_more_positions_than_were_learned(run_weft, make_model, tmp_path):
@@ -118,12 +195,15 @@ ABSENT = {
     "output.weight": {"llama", "granite", "phi3", "qwen3moe", "gpt2", "qwen35", "qwen35moe", "qwen3next", "glm4moe", "deepseek2", "mamba2", "nemotron_h", "mistral3", "smollm3", "arcee",
                       "seed_oss", "exaone4", "glm4", "chatglm", "falcon", "starcoder", "ernie4_5-moe", "hunyuan-dense", "hunyuan-moe", "deepseek", "afmoe",
                       "bloom", "deci", "falcon-h1", "gemma3n", "gemma4", "granite_swa", "jamba", "llama4", "mamba", "mistral4", "nemotron_h_moe", "olmo", "qwen3vlmoe", "smallthinker",
-                      "bailingmoe3", "deepseek32", "glm-dsa", "grok", "hunyuan_vl", "jais2", "maincoder", "minicpm3", "paddleocr", "pangu-embedded", "refact"},
+                      "bailingmoe3", "deepseek32", "glm-dsa", "grok", "hunyuan_vl", "jais2", "maincoder", "minicpm3", "paddleocr", "pangu-embedded", "refact",
+                      "plamo3", "nanbeige", "hrm_text", "spark2_5", "arctic", "hy_v3", "laguna", "deepseek2-ocr"},
+    "exp_probs_b_vl.bias": {"deepseek4"},
     "exp_probs_b.bias": {"deepseek32", "glm-dsa", "mimo2", "step35", "deepseek2", "dots1", "ernie4_5-moe", "bailingmoe2", "exaone-moe"},
     "ssm_conv1d.bias": {"falcon-h1", "granitehybrid", "nemotron_h", "nemotron_h_moe"},
     "ssm_norm.weight": {"falcon-h1"},
     "attn_sinks.weight": {"mimo2"},
     "rope_freqs.weight": {"step35"},
+    "ffn_routed_norm.weight": {"kimi-k3"},
     "layer_output_scale.weight": {"gemma4"},
 }
 

@@ -6,6 +6,8 @@ import gguf
 import numpy as np
 import pytest
 
+THREADS = 1
+
 # What may stand in a file without being read whatever its value is, and why: src/model/unread_keys.c
 HARMLESS = {"vocab_size", "tensor_data_layout", "pooling_type", "embedding_length_out", "classifier.output_labels", "n_deepstack_layers", "rope.scaling.finetuned",
             "{dense}_feat_in", "{dense}_feat_out"}
@@ -127,6 +129,22 @@ def test_a_window_of_all_layers(run_weft, make_model, tmp_path, name):
     if listed:
         make_model.write(family, path, **changes, keys={**keys, "attention.sliding_window": window})
         assert "does not say which layers have it" in inspect(run_weft, path)["why_not"]
+
+
+@pytest.mark.parametrize("name", ["gemma4", "gemma4-moe", "granite_swa", "step35", "mimo2"])
+def test_a_window_as_long_as_the_context(run_weft, make_model, tmp_path, name):
+    """Layers that have a window keep their heads and their rope: a short text is answered as with the window of the record, which is that of llama.cpp."""
+    path, p = tmp_path / "m.gguf", make_model.FAMILIES[name]
+    answers = []
+    for window in (p["keys"]["attention.sliding_window"], p["n_ctx"], 2 * p["n_ctx"]):
+        make_model.write(name, path, keys={**p["keys"], "attention.sliding_window": window})
+        done = run_weft(["run", "-m", path, "-c", "64", "--ids", "5,6,7,8", "-n", "3", "--temp", "0", "--ignore-eos", "--json", "--top-logprobs", "5"])
+        assert done.returncode == 0, done.err
+        answers.append([[t["id"], dict(map(tuple, t["top"]))] for t in map(json.loads, done.stdout.splitlines()) if "top" in t])
+    assert len(answers[0]) == 3
+    for other in answers[1:]:
+        assert [a[0] for a in other] == [a[0] for a in answers[0]]
+        assert all(a[1] == pytest.approx(b[1], abs=1e-4) for a, b in zip(other, answers[0], strict=True))
 
 
 def test_chunks(run_weft, make_model, tmp_path):

@@ -91,7 +91,7 @@ BY_NAME = [("weft run -hf user/repo -no-cnv -p Hello -n 4", r"fetching model-Q8_
            ("weft pull tiny && $WEFT inspect tiny", r"llama"),                                                     # ollama show llama3.2
            ("weft pull tiny && $WEFT rm tiny -y", r"removed ollama_tiny_latest")]
 
-NOT_THERE_YET = [("weft run -m MODEL -p x --control-vector v.gguf", "there are no control vectors yet")]
+NOT_THERE_YET = [("weft run -m MODEL -p x --control-vector v.gguf", "of adapters only LoRA is (--lora)")]
 
 
 @pytest.mark.parametrize("line", TALKS)
@@ -169,30 +169,40 @@ def rows():
         if line.endswith(":"):
             tool = line[:-1]
             continue
-        words = line.split()
+        words = [w for w in line.split() if not w.startswith("=")]
         names = [w.rstrip(",") for w in words if w.startswith("-")]
         out.append((tool, names, [w for w in words if not w.startswith("-")]))
     return out
 
 
 def test_there_are_as_many_as_llama_cpp_has():
-    assert sum(tool == "completion" for tool, _, _ in rows()) == 154
+    assert {name: sum(tool == name for tool, _, _ in rows()) for name in ("server", "cli", "completion", "bench")} == {"server": 255, "cli": 205, "completion": 154, "bench": 46}
 
 
-VALUES = {"N": "1", "FNAME": "file", "FILE": "file", "TYPE": "f16", "SEED": "1"}
+VALUES = {"N": "1", "TYPE": "f16", "SEED": "1", "FILE": "FILE", "FNAME": "FILE", "PATH": "FILE", "DIR": "FILE"}
 
 
-@pytest.mark.parametrize("tool, commands", [("completion", ["run", "chat"]), ("bench", ["bench"])])
-def test_every_option_is_known(run_weft, tool, commands):
+@pytest.mark.parametrize("tool, commands", [("server", ["serve"]), ("cli", ["chat"]), ("completion", ["run", "chat"]), ("bench", ["bench"])])
+def test_every_option_is_known(run_weft, tmp_path, tool, commands):
     """None is unknown, whatever becomes of it. (A model that is not there ends the command before anything else happens.)"""
     for _, names, values in (row for row in rows() if row[0] == tool):
+        words = [VALUES.get(v, "1").replace("FILE", str(tmp_path / "file")) for v in values]
         for name in names:
             for command in commands:
-                done = run_weft([command, "-m", "/nonexistent.gguf", "-n", "1", name, *(VALUES.get(v, "1") for v in values)])
-                assert "unknown option" not in done.err and "unexpected argument" not in done.err, done.err
-                refused = "cannot be had: " in done.err
-                assert done.returncode in (0, 1, 2) and (refused or done.returncode != 2 or "-n" in done.err or name in done.err
-                                                         or "prompt" in done.err or "constrained" in done.err or "conversation" in done.err), done.err
+                first = [command, "-m", "/nonexistent.gguf", *(["--port", "0"] if command == "serve" else []), "-n", "1"]
+                done = run_weft([*first, name, *words])
+                assert "unknown option" not in done.err and "unexpected argument" not in done.err and "no option" not in done.err, done.err
+                refused = "is not supported: " in done.err
+                assert done.returncode in (0, 1, 2) and (refused or done.returncode != 2 or "-n" in done.err or name in done.err or "prompt" in done.err
+                                                         or "constrained" in done.err or "conversation" in done.err or "model was given" in done.err or str(tmp_path) in done.err), done.err
+
+
+def test_every_variable_is_known(run_weft):
+    """All at once: weft env shows what it knows, and only that."""
+    names = {w[1:] for line in OPTIONS.read_text().splitlines() if not line.startswith("#") for w in line.split() if w.startswith("=")}
+    assert len(names) > 120
+    shown = json.loads(run_weft(["env", "--json"], env={name: "1" for name in names}).stdout)["variables"]
+    assert {name for name in names if shown.get(name, {}).get("value") not in ("1", "(set)")} == set()
 
 
 def test_the_page_for_llama_cpp_has_every_option(repo):
@@ -205,7 +215,7 @@ def test_the_page_for_llama_cpp_has_every_option(repo):
                 said[command, name] = re.sub(r"`[^`]*`,?", "", cell).strip()
     for tool, names, values in rows():
         for name in set(names) - {"-h", "--help", "--usage", "--version"}:
-            command = "bench" if tool == "bench" else "run" if ("run", name) in said else "chat"
+            command = {"bench": "bench", "server": "serve", "cli": "chat"}.get(tool) or ("run" if ("run", name) in said else "chat")
             value = said[command, name]
             assert bool(value) == bool(values) or value.startswith("["), (command, name, value, values)
 

@@ -11,12 +11,13 @@ import re
 import pytest
 
 WAYS = ["tiles", "groups"]
+ONCE = {"DEV": "CL", "WEFT_CACHE": "off"}   # nothing is kept: for what is kept PoCL compiles each kernel a second time, for groups of any size
 PROMPT = "def add(a, b):\n"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def driver(run_weft, tinypy):
-    done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1"], env={"DEV": "CL"}, timeout=600)
+    done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1"], env=ONCE, timeout=600)
     if done.returncode and "no driver is installed" in done.err or "needs its loader" in done.err:
         (pytest.fail if os.environ.get("WEFT_SKIPS") else pytest.skip)(f"no OpenCL driver: {done.err.strip()}")
     assert done.returncode == 0, done.err
@@ -30,7 +31,7 @@ def text_of(run_weft, tinypy, env, *more):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_same_text(run_weft, tinypy, way):
-    assert text_of(run_weft, tinypy, {"DEV": "CL", "CL_WORK": way}) == text_of(run_weft, tinypy, {})
+    assert text_of(run_weft, tinypy, {**ONCE, "CL_WORK": way}) == text_of(run_weft, tinypy, {})
 
 
 def test_rows_lie_in_lanes(run_weft, tinypy):
@@ -48,7 +49,7 @@ def test_chunks_do_not_matter(run_weft, tinypy):
 
 @pytest.mark.parametrize("layers", ["2", "5"])
 def test_layers_on_two_devices(run_weft, tinypy, layers):
-    assert text_of(run_weft, tinypy, {"DEV": "CL"}, "-ngl", layers) == text_of(run_weft, tinypy, {})
+    assert text_of(run_weft, tinypy, ONCE, "-ngl", layers) == text_of(run_weft, tinypy, {})
 
 
 def test_a_search_changes_no_text(run_weft, tinypy, tmp_path):
@@ -57,10 +58,13 @@ def test_a_search_changes_no_text(run_weft, tinypy, tmp_path):
     cache.mkdir(mode=0o700)
     env = {"DEV": "CL", "WEFT_CACHE": str(cache)}
     plain = text_of(run_weft, tinypy, env)
-    done = run_weft(["tune", "-m", tinypy, "--beam", "1", "--budget", "20", "--no-prompt", "--json"], env=env, timeout=600)
-    assert done.returncode == 0, done.err
-    states = [row["state"] for row in json.loads(done.out)["kernels"]]
-    assert any(state in ("no_gain", "dropped", "better") for state in states), done.out
+    for budget in ("20", "200"):                                   # a busy machine tries nothing in 20 seconds
+        done = run_weft(["tune", "-m", tinypy, "--beam", "1", "--budget", budget, "--no-prompt", "--json"], env=env, timeout=600)
+        assert done.returncode == 0, done.err
+        states = [row["state"] for row in json.loads(done.out)["kernels"]]
+        if searched := any(state in ("no_gain", "dropped", "better") for state in states):
+            break
+    assert searched, done.out
     assert text_of(run_weft, tinypy, env) == plain
 
 
@@ -72,8 +76,7 @@ def test_no_driver_is_one_sentence(run_weft, tinypy):
 
 def test_unknown_way(run_weft, tinypy):
     done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1"], env={"DEV": "CL", "CL_WORK": "warps"})
-    assert done.returncode == 1
-    assert "CL_WORK=warps is no way to share out work (known: groups, tiles)" in done.err
+    assert done.returncode == 2 and "CL_WORK must be one of groups|tiles, not 'warps'" in done.err
 
 
 def test_env_lists_devices(run_weft):

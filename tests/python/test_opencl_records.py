@@ -4,7 +4,7 @@ import json
 import pytest
 
 from test_golden import GAP, MEAN_KL, compare, distributions
-from test_opencl_models import driver  # noqa: F401 (used by every test of this file as well)
+from test_opencl_models import ONCE, driver  # noqa: F401 (used by every test of this file as well)
 
 # A compiler such as PoCL's takes about a second for a kernel: one record of each kind of layer and of format.
 RECORDS = ["tiny-llama", "tiny-qwen3moe", "tiny-deepseek2-mla", "tinypy-q4_k_m", "tinypy-f16"]
@@ -16,7 +16,7 @@ def test_record(run_weft, shared_dir, name):
     record = json.loads(path.with_suffix(".json").read_text())
     kl, wrong = [], []
     for case in record["cases"][:1]:
-        ours = distributions(run_weft, path, case["prompt_ids"], case["tokens"], record["vocab_size"], env={"DEV": "CL"}, timeout=900)
+        ours = distributions(run_weft, path, case["prompt_ids"], case["tokens"], record["vocab_size"], env=ONCE, timeout=900)
         case_kl, case_wrong = compare([step["top"] for step in case["steps"]], ours)
         kl += case_kl
         wrong += case_wrong

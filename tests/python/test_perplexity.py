@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+THREADS = 1
+
 RECORD = json.loads((Path(__file__).resolve().parents[1] / "records" / "perplexity" / "tinypy.json").read_text())
 
 

@@ -127,9 +127,9 @@ def test_the_columns_stand_below_one_another(run_weft, tinypy):
 def test_advice(profile, run_weft, tinypy):
     """More threads than cores is one thing that slows a machine down; what else there is depends on this one."""
     cores = json.loads(run_weft(["env", "--json"]).out)["machine"]["threads"]
-    says = f"{cores + 1} threads share {cores} core"
+    says = f"threads: {cores + 1} share {cores} core"
     assert any(line.startswith(says) for line in profile("-t", str(cores + 1))["advice"])
-    assert not any("threads share" in line for line in profile("-t", str(cores))["advice"])
+    assert not any(line.startswith("threads: ") for line in profile("-t", str(cores))["advice"])
     assert f"advice        {says}" in run_weft(["profile", "-m", tinypy, "-n", "2", "-t", str(cores + 1)]).out
 
 
@@ -156,3 +156,27 @@ def test_devices_without_a_limit(profile):
 def test_too_deep(run_weft, tinypy):
     done = run_weft(["profile", "-m", tinypy, "-d", "500000000"])
     assert done.returncode == 1 and done.err.startswith("weft: error: ") and "context" in done.err
+
+
+def test_a_picture(run_weft, tinypy, tmp_path):
+    """The encoder's own kernels: in them are the bytes of the file, and two operations for each weight and row."""
+    image, projector, gguf = (pytest.importorskip(name) for name in ("PIL.Image", "projector", "gguf"))
+    encoder = projector.write(tmp_path / "mmproj.gguf")
+    image.effect_noise((900, 700), 90).save(tmp_path / "noise.png")
+    args = ["profile", "-m", tinypy, "--mmproj", encoder, "--image", tmp_path / "noise.png", "-n", "2"]
+    done = run_weft([*args, "--json"])
+    assert done.returncode == 0, done.err
+    p = json.loads(done.out)
+    assert set(p) == KEYS | {"parts", "before_us"} and all(set(k) == ROW for k in p["kernels"])
+    check_sums(p)
+    weights = {t.name: t.n_elements for t in gguf.GGUFReader(encoder).tensors}
+    (layers,) = gguf.GGUFReader(encoder).fields["clip.vision.block_count"].contents(),
+    patches, rows = p["step_tokens"] * gguf.GGUFReader(encoder).fields["clip.vision.projector.scale_factor"].contents() ** 2, p["step_tokens"]
+    counts, flops = by_role(p, "count"), by_role(p, "flops")
+    assert {"v.blk.*.ffn_up", "v.blk.*.ffn_down", "v.blk.*.attn_q", "v.patch_embd", "mm.model.fc"} <= set(counts) and counts["v.blk.*.ffn_down"] % layers == 0
+    for role, n in (("v.blk.*.ffn_down", layers * patches), ("mm.model.fc", rows)):
+        assert 2 * n * weights[role.replace("*", "0") + ".weight"] <= flops[role] <= 2.5 * n * weights[role.replace("*", "0") + ".weight"], role
+    assert p["parts"] > 1 and p["before_us"] > 0
+    shown = run_weft(args).out
+    assert f"{rows} rows of " in shown and f"(the first of {p['parts']} tiles or windows)" in shown and f"encoding {p['parts']} x " in shown
+    assert run_weft([*args, "-p", "8"]).returncode == 2 and "--mmproj FILE names it" in run_weft([*args[:3], "--no-mmproj", *args[5:]]).err

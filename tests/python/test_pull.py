@@ -2,6 +2,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import threading
@@ -63,13 +64,32 @@ def test_hugging_face(pull, store, files, name, file):
     assert again.returncode == 0 and "is there" in again.err
 
 
+def test_a_file_that_was_changed_since(pull, registry, store, files):
+    """The size and the noted sum are as they were, the bytes are not; a file that was only touched is read once, and stays."""
+    assert pull("pull", "user/repo:Q8_0").returncode == 0
+    path = store / "user_repo_tiny-Q8_0.gguf"
+    path.chmod(0o600)
+    inode = path.stat().st_ino
+    for _ in range(2):
+        done = pull("pull", "user/repo:Q8_0")
+        assert done.returncode == 0 and "is there" in done.err and path.stat().st_ino == inode
+    before = path.stat()
+    with open(path, "r+b") as f:
+        f.seek(len(files["tiny-Q8_0.gguf"]) // 2)
+        f.write(b"\0\1\2\3")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    done = pull("pull", "user/repo:Q8_0")
+    assert done.returncode == 0 and "was changed since it was fetched" in done.err
+    assert path.read_bytes() == files["tiny-Q8_0.gguf"]
+
+
 def test_a_file_by_name_and_all_of_its_parts(pull, store, files):
     done = pull("pull", "user/repo", "--hf-file", "split/big-00001-of-00002.gguf")
     assert done.returncode == 0, done.err
     for i in (1, 2):
         assert (store / f"user_repo_split_big-0000{i}-of-00002.gguf").read_bytes() == files[f"split/big-0000{i}-of-00002.gguf"]
-    (row,) = json.loads(pull("list", "--json").out)
-    assert row["name"] == "user_repo_split_big" and row["bytes"] == 1500 and row["whole"]
+    encoder, row = json.loads(pull("list", "--json").out)
+    assert encoder["name"] == "user_repo_mmproj-tiny-F16" and row["name"] == "user_repo_split_big" and row["bytes"] == 1500 and row["whole"]
 
 
 def test_ollama(pull, store, files, registry):
@@ -136,6 +156,59 @@ def test_llama_cpp_s_folder_where_it_is_there(run_weft, registry, tmp_path):
     (tmp_path / "llama.cpp").mkdir()
     assert run_weft(["pull", "user/repo:Q8_0"], env=env).returncode == 0
     assert (tmp_path / "llama.cpp" / "user_repo_tiny-Q8_0.gguf").exists()
+
+
+# ---- https ------------------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A file with a certificate for 127.0.0.1, which is its own authority, and the key."""
+    if not shutil.which("openssl"):
+        pytest.skip("no openssl, which makes the certificate")
+    path = tmp_path_factory.mktemp("tls") / "server.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "9", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1",
+                    "-keyout", str(path), "-out", str(path.with_name("c.pem"))], check=True, capture_output=True)
+    path.write_text(path.read_text() + path.with_name("c.pem").read_text())
+    return path.with_name("c.pem"), path
+
+
+@pytest.fixture
+def safe(files, certificate):
+    r = Registry(dict(files), certificate=certificate[1])
+    yield r
+    r.close()
+
+
+@pytest.mark.parametrize("way", ["file", "folder"])
+def test_authorities_of_one_s_own(pull, safe, store, files, certificate, tmp_path, way):
+    env = {"HF_ENDPOINT": safe.url, "SSL_CERT_FILE": certificate[0]}
+    if way == "folder":
+        (tmp_path / "c.pem").write_bytes(certificate[0].read_bytes())
+        subprocess.run(["openssl", "rehash", tmp_path], check=True)
+        env = {"HF_ENDPOINT": safe.url, "SSL_CERT_DIR": tmp_path}
+    done = pull("pull", "user/repo:Q8_0", env=env)
+    assert done.returncode == 0, done.err
+    assert (store / "user_repo_tiny-Q8_0.gguf").read_bytes() == files["tiny-Q8_0.gguf"]
+
+
+@pytest.mark.parametrize("what", ["user/repo:Q8_0", "{}/plain/tiny-Q8_0.gguf"])
+def test_a_server_that_nobody_vouches_for(pull, safe, what):
+    done = pull("pull", what.format(safe.url), env={"HF_ENDPOINT": safe.url})
+    assert done.returncode == 1 and "certificate" in done.err and "SSL_CERT_FILE may name" in done.err and not safe.asked
+    assert safe.connections() == 1                                       # another attempt would end as this one
+
+
+@pytest.mark.parametrize("what", ["user/repo:Q8_0", "{}/plain/tiny-Q8_0.gguf"])
+def test_no_list_of_authorities(pull, safe, what, tmp_path):
+    """As on a Debian without ca-certificates."""
+    env = {"HF_ENDPOINT": safe.url}
+    done = pull("pull", what.format(safe.url), env={**env, "SSL_CERT_FILE": tmp_path / "none.pem"})
+    assert done.returncode == 1 and f"SSL_CERT_FILE names '{tmp_path}/none.pem', which cannot be read" in done.err
+    hidden = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs none /etc/ssl/certs && exec "$@"', "sh"]
+    if subprocess.run([*hidden, "true"], capture_output=True).returncode:
+        pytest.skip("no name spaces of a user's own here, which hide the system's list")
+    done = pull("pull", what.format(safe.url), env=env, before=hidden)
+    assert done.returncode == 1 and "the package ca-certificates has it" in done.err and not safe.asked
 
 
 # ---- what goes wrong --------------------------------------------------------------------------------------------------------------
@@ -232,6 +305,7 @@ def test_the_token_goes_to_its_host_alone(pull, registry, store, files):
         registry.token, registry.redirect = "secret", other.url
         denied = pull("pull", "user/repo:Q8_0")
         assert denied.returncode == 1 and "HF_TOKEN" in denied.err
+        del registry.files["mmproj-tiny-F16.gguf"]
         for more in ({"env": {"HF_TOKEN": "secret"}}, {}):
             for path in store.glob("*"):
                 path.unlink()
@@ -366,7 +440,7 @@ def test_list_and_rm(pull, store, registry):
     (store / "notes.txt").write_text("not a model")
     (store.parent / "outside.gguf").write_text("not in the folder")
     rows = [line.split()[0] for line in pull("list").out.splitlines()[1:]]
-    assert rows == ["ollama_tiny_latest", "user_repo_tiny-Q8_0"]
+    assert rows == ["ollama_tiny_latest", "user_repo_mmproj-tiny-F16", "user_repo_tiny-Q8_0"]
     for name in ("nothing", "../outside", "../outside.gguf", "notes.txt", str(store.parent / "outside.gguf")):
         done = pull("rm", name, "--yes")
         assert done.returncode == 1 and "there is no model" in done.err, done.err
@@ -405,3 +479,87 @@ def test_a_bar_at_a_terminal(weft, weft_env, registry, store, files):
     p.expect(pexpect.EOF)
     p.close()
     assert p.exitstatus == 0
+
+
+# ---- encoders of pictures -----------------------------------------------------------------------------------------------------------
+
+def asked_for(registry):
+    return [path.rpartition("/")[2] for path, _ in registry.asked if "/resolve/" in path or "/blobs/" in path]
+
+
+# What llama-server of llama.cpp 0.3.36 (common/download.cpp) fetches of such a repository with -hf user/repo:QUANT: the folder comes first, then the type nearest to the model's.
+@pytest.mark.parametrize("others, quant, want", [
+    (["mmproj-F32.gguf", "mmproj-BF16.gguf", "mmproj-tiny-Q8_0.gguf"], "Q8_0", "mmproj-tiny-Q8_0.gguf"),
+    (["mmproj-F32.gguf", "mmproj-BF16.gguf"], "Q8_0", "mmproj-BF16.gguf"),
+    (["a/mmproj-Q8_0.gguf", "mmproj-model-f16.gguf"], "Q8_0", "mmproj-model-f16.gguf"),
+    (["mmproj-Q8_0.gguf", "Q6/mmproj-F32.gguf"], "Q6_K", "mmproj-F32.gguf"),
+    (["tiny-mmproj.gguf"], "Q8_0", "tiny-mmproj.gguf")])
+def test_which_encoder(pull, registry, store, others, quant, want):
+    small = registry.files["tiny-Q8_0.gguf"]
+    registry.files = {name: b"GGUF" + name.encode() for name in others} | {"tiny-Q8_0.gguf": small, "Q6/tiny-Q6_K.gguf": b"GGUF6"}
+    assert pull("pull", f"user/repo:{quant}").returncode == 0
+    assert asked_for(registry) == [f"tiny-{quant}.gguf", want]
+    encoder = next(p for p in store.iterdir() if p.name.endswith(want))
+    assert encoder.read_bytes() == b"GGUF" + next(n for n in others if n.endswith(want)).encode()
+
+
+def test_an_encoder_is_fetched_and_found(pull, registry, store, tmp_path):
+    """By -hf, by the name that 'weft list' shows, and by the path; beside encoders of other models. A command that takes no pictures does not fetch it."""
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (60, 40), (200, 30, 30)).save(tmp_path / "red.png")
+    registry.files = {"tiny-Q8_0.gguf": registry.files["tiny-Q8_0.gguf"], "mmproj-F16.gguf": pytest.importorskip("projector").write(tmp_path / "e.gguf").read_bytes()}
+    assert pull("bench", "-hf", "user/repo:Q8_0", "-p", "2", "-n", "1", "-r", "1").returncode == 0 and asked_for(registry) == ["tiny-Q8_0.gguf"]
+    chat = ["chat", "-n", "2", "hello"]
+    assert pull(*chat, "-hf", "user/repo:Q8_0", "--no-mmproj").returncode == 0 and asked_for(registry) == ["tiny-Q8_0.gguf"]
+    (store / "other_repo_mmproj-F16.gguf").write_bytes(b"GGUF, of another model")
+    want = pull("run", "-hf", "user/repo:Q8_0", "--image", tmp_path / "red.png", "-p", "def f(", "-n", "4", "--temp", "0")
+    assert want.returncode == 0 and asked_for(registry) == ["tiny-Q8_0.gguf", "mmproj-F16.gguf"], want.err
+    registry.close()
+    for model in (["-hf", "user/repo:Q8_0"], ["user_repo_tiny-Q8_0"], ["-m", store / "user_repo_tiny-Q8_0.gguf"], ["-hf", "user/repo:Q8_0", "--offline"]):
+        got = pull("run", *model, "--image", tmp_path / "red.png", "-p", "def f(", "-n", "4", "--temp", "0")
+        assert got.returncode == 0 and got.out == want.out, got.err
+    none = pull("run", "-m", store / "user_repo_tiny-Q8_0.gguf", "--no-mmproj", "--image", tmp_path / "red.png", "-p", "def f(")
+    assert none.returncode == 1 and "--mmproj FILE names it" in none.err
+    assert pull("rm", "user_repo_tiny-Q8_0", "-y").returncode == 0
+    assert [p.name for p in store.iterdir()] == ["other_repo_mmproj-F16.gguf"]
+
+
+def test_no_encoder_is_no_error(pull, registry, store):
+    """That there is none is noted: nobody is asked again. A model that is there is used if its server cannot be asked, which is tried once."""
+    del registry.files["mmproj-tiny-F16.gguf"]
+    chat = ["chat", "-n", "2", "-hf", "user/repo:Q8_0", "hello"]
+    assert pull("bench", *chat[3:5], "-p", "2", "-n", "1", "-r", "1").returncode == 0
+    registry.gone = 100
+    registry.token = "x"
+    done = pull(*chat)
+    assert done.returncode == 0 and "no encoder of pictures was fetched" in done.err, done.err
+    registry.asked.clear()
+    done = pull(*chat)
+    assert done.returncode == 0 and "no encoder" not in done.err and registry.asked == []
+    registry.token, registry.gone = None, 0
+    registry.asked.clear()
+    assert pull(*chat).returncode == 0 and registry.asked == []
+    assert pull("pull", "user/repo:Q8_0", "--no-mmproj").returncode == 0
+
+
+def test_a_file_with_a_short_name(pull, registry, store):
+    """-hff may name any file of a repository."""
+    registry.files["x"] = b"GGUF"
+    assert pull("pull", "user/repo", "--hf-file", "x").returncode == 0 and (store / "user_repo_x.gguf").exists()
+
+
+def test_two_models_with_one_encoder(pull, store):
+    for quant in ("Q8_0", "Q4_K_M"):
+        assert pull("pull", f"user/repo:{quant}").returncode == 0
+    encoder = store / "user_repo_mmproj-tiny-F16.gguf"
+    assert pull("rm", "user_repo_tiny-Q4_K_M", "-y").returncode == 0 and encoder.exists()
+    assert pull("rm", "user_repo_tiny-Q8_0", "-y").returncode == 0 and not list(store.iterdir())
+
+
+def test_the_projector_of_ollama(pull, registry, store):
+    """Its layer in a manifest, as ollama's registry has it for llava."""
+    registry.projector = registry.files["tiny-Q4_K.gguf"]
+    assert pull("pull", "tiny").returncode == 0
+    assert (store / "ollama_tiny_latest-mmproj.gguf").read_bytes() == registry.projector
+    registry.projector = None
+    assert pull("pull", "tiny:q8").returncode == 0 and not (store / "ollama_tiny_q8-mmproj.gguf").exists()

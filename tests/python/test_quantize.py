@@ -156,6 +156,18 @@ def test_mixtures(quantize, make_model, tmp_path, family):
             assert " ".join(t.tensor_type.name for t in gguf.GGUFReader(tmp_path / "out.gguf").tensors) == types, case
 
 
+@pytest.mark.parametrize("family", sorted({case.split()[0] for case in RECORD["padded"]}))
+def test_ones_at_the_end_of_a_shape(quantize, make_model, tmp_path, family):
+    """The same files as llama-quantize, which drops them."""
+    change = load_tool("change_gguf")
+    make_model.write(family, tmp_path / "plain.gguf")
+    change.with_dims(tmp_path / "plain.gguf", tmp_path / "in.gguf", change.padded)
+    for case, expected in RECORD["padded"].items():
+        if case.split()[0] == family:
+            quantize(tmp_path / "in.gguf", tmp_path / "out.gguf", case.split()[1], "--allow-requantize")
+            assert hashlib.sha256((tmp_path / "out.gguf").read_bytes()).hexdigest() == expected, case
+
+
 def test_a_quantised_file_runs(quantize, run_weft, tinypy, tmp_path):
     quantize(tinypy, tmp_path / "q.gguf", "q5_k", "--allow-requantize")
     done = run_weft(["run", "-m", tmp_path / "q.gguf", "-p", "def f", "-n", "4", "--temp", "0"])
@@ -282,7 +294,8 @@ def test_what_cannot_be(quantize, floats, tinypy, tmp_path):
         assert "row 2" in err and says in err
     assert "No such file" in quantize(model, tmp_path / "none" / "x.gguf", "Q4_0", status=1).err
     for args, says in [(["--tensor-type", "x"], "expression=format"), (["--tensor-type", "x=q9"], "not a format"), (["--tensor-type", "(=q8_0"], "parenthes"), (["--override-kv", "a=int:x"], "no such value"),
-                       (["--override-kv", "a"], "key=type:value"), (["--output-tensor-type", "q8_k"], "cannot be written"), (["--tensor-type", "x=i32"], "cannot be written")]:
+                       (["--override-kv", "a"], "key=type:value"), (["--output-tensor-type", "q8_k"], "cannot be written"), (["--tensor-type", "x=i32"], "cannot be written"),
+                       (["--tensor-type", "(?R)=q8_0"], "recursion")]:
         assert says in quantize(model, out, "Q4_0", *args, status=1).err, args
     for args, says in [([model], "no type"), ([model, out], "none follows"), ([model, out, "Q9"], "not a type"), ([model, out, "Q4_0", "x"], "threads"), ([], "no model"),
                        ([model, out, "Q4_0", "--include-weights", "a", "--exclude-weights", "b"], "one of them"), ([model, out, "Q4_0", "--include-weights", "a"], "--imatrix")]:

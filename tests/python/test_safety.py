@@ -1,9 +1,11 @@
 """What other people, other programs and the system can do to a run: it ends in a message or goes on, and is never ended by a signal."""
 import os
+import platform
 import random
 import re
 import resource
 import shutil
+import struct
 import subprocess
 import sqlite3
 import threading
@@ -274,6 +276,146 @@ def test_the_sandbox(weft, weft_env, tinypy, warm, run_weft, sanitized):
     assert run_weft(["run", "-m", tinypy, "-p", "def ", "-n", "2"], env={"RENDER": "c"}).returncode == 0
 
 
+# Attempts that work without a sandbox whoever runs the tests, and wherever
+PLAIN_ATTEMPTS = ("a memfd mapped twice", "writable and executable", "chmod", "utimensat of a name", "SIGSTOP of another", "prlimit of another", "affinity of another")
+
+
+@pytest.fixture
+def attacked(built_tool, tmp_path):
+    """The environment of a program that attacks from inside when it ends, and what came of each attempt, from what it said."""
+    file = tmp_path / "victim.txt"
+    file.write_text("x" * 4096)
+    victim = subprocess.Popen(["sleep", "300"])
+    env = {"LD_PRELOAD": str(built_tool("libattack.so", "WEFT_ATTACK")), "VICTIM": str(victim.pid), "FILE": str(file)}
+    yield env, lambda err: dict(re.findall(r"^attack: (.*): (\w+)$", err, re.M))
+    victim.kill()
+    victim.wait()
+
+
+@pytest.mark.parametrize("command", ["inspect", "run", "serve"])
+def test_attacks_from_inside(weft, weft_env, run_weft, tinypy, warm, attacked, sanitized, command):
+    """Memory that is writable and executable, files of others, other processes, the kernel: nothing works, and what no library calls ends the process."""
+    env, ends = attacked
+    if sanitized or "sandbox   off" in run_weft(["env"]).out:
+        pytest.skip("a build with sanitizers, or a kernel without seccomp filters")
+    if command == "serve":
+        with Server(weft, {**weft_env, **env}, tinypy) as server:
+            assert server.ask("/v1/completions", {"prompt": "def ", "max_tokens": 1})[0] == 200
+            server.end()
+        err = "".join(server.said)
+    else:
+        args = {"inspect": ["inspect", "-m", tinypy], "run": ["run", "-m", tinypy, "-p", "def ", "-n", "2"]}[command]
+        err = run_weft(args, env=env).err
+    found = ends(err)
+    assert len(found) == 27 and "works" not in found.values(), found
+    for name in ("shmat(SHM_EXEC)", "personality(READ_IMPLIES_EXEC)", "userfaultfd", "unshare", "chroot", "add_key", "ptrace"):
+        assert found[name] == "ended", found
+    if command == "inspect":
+        assert not [name for name in PLAIN_ATTEMPTS if ends(run_weft(["--no-sandbox", *args], env=env).err)[name] != "works"]
+
+
+@pytest.mark.parametrize("name", ["run", "bench", "perplexity", "chat"])
+def test_an_ordinary_run_is_refused_nothing(run_weft, tinypy, tmp_path, name):
+    """-v reports what the sandbox refuses: a list that lacks a call shows here."""
+    (tmp_path / "text").write_text("def f(x):\n  return x\n" * 40)
+    options = {"run": ["-p", "def ", "-n", "2"], "bench": ["-p", "1", "-n", "1", "-r", "1"], "perplexity": ["-f", tmp_path / "text", "-c", "16", "--chunks", "1"],
+               "chat": ["--chat-template", "none", "-p", "def ", "-n", "1"]}[name]
+    for cache in (tmp_path / "cache", tmp_path / "cache"):  # with and without a compiler
+        done = run_weft([name, "-v", "-m", tinypy, *options], env={"WEFT_CACHE": cache})
+        assert done.returncode == 0 and "sandbox" not in done.err, done.err
+
+
+def test_what_the_sandbox_refuses_is_said(run_weft, tinypy, attacked, sanitized):
+    env, ends = attacked
+    if sanitized or "sandbox   off" in run_weft(["env"]).out:
+        pytest.skip("a build with sanitizers, or a kernel without seccomp filters")
+    err = run_weft(["run", "-v", "-m", tinypy, "-p", "def ", "-n", "1"], env=env).err
+    assert "works" not in ends(err).values()
+    for name in ("kill", "shmget", "personality", "userfaultfd", "prlimit64", "sched_setaffinity"):
+        assert f"weft: the sandbox refused the system call {name}\n" in err
+    assert "the sandbox refused" not in run_weft(["run", "-m", tinypy, "-p", "def ", "-n", "1"], env=env).err
+
+
+def siphash(key, data):
+    """SipHash-2-4, as its authors describe it."""
+    mask = (1 << 64) - 1
+    k0, k1 = struct.unpack("<2Q", key)
+    v0, v1, v2, v3 = k0 ^ 0x736f6d6570736575, k1 ^ 0x646f72616e646f6d, k0 ^ 0x6c7967656e657261, k1 ^ 0x7465646279746573
+    data += bytes(7 - len(data) % 8) + bytes([len(data) & 255])
+    for rounds, m in [(2, m) for m, in struct.iter_unpack("<Q", data)] + [(4, None)]:
+        if m is None:
+            v2 ^= 255
+        else:
+            v3 ^= m
+        for _ in range(rounds):
+            v0, v2 = v0 + v1 & mask, v2 + v3 & mask
+            v1, v3 = (v1 << 13 | v1 >> 51) & mask ^ v0, (v3 << 16 | v3 >> 48) & mask ^ v2
+            v0 = (v0 << 32 | v0 >> 32) & mask
+            v2, v0 = v2 + v1 & mask, v0 + v3 & mask
+            v1, v3 = (v1 << 17 | v1 >> 47) & mask ^ v2, (v3 << 21 | v3 >> 43) & mask ^ v0
+            v2 = (v2 << 32 | v2 >> 32) & mask
+        v0 ^= m or 0
+    return v0 ^ v1 ^ v2 ^ v3
+
+
+def forge_kernels(folder):
+    """All kernels become one instruction that ends a process, each entry with the tag of the folder's secret: what a run that was taken over could write."""
+    key, forged = (folder / "key").read_bytes(), 0
+    with sqlite3.connect(folder / "kernels-2.db") as db:
+        for hash_, name, value, version in db.execute("SELECT hash, key, value, version FROM kernel").fetchall():
+            at = value.find(b"\0WFC1")
+            if at < 0:
+                continue
+            n, = struct.unpack_from("<I", value, at + 9)
+            value, version = value[:-n] + b"\x0f\x0b" * (n // 2) + bytes(n % 2), version.encode()
+            parts = siphash(key, version), len(name), siphash(key, name), len(value), siphash(key, value)
+            tag, = struct.unpack("<q", struct.pack("<Q", siphash(key, struct.pack("<5Q", *parts))))
+            forged += db.execute("UPDATE kernel SET value = ?, tag = ? WHERE hash = ?", (value, tag, hash_)).rowcount
+    return forged
+
+
+def test_siphash_is_the_one_of_its_authors():
+    assert siphash(bytes(range(16)), bytes(range(15))) == 0xa129ca6149be45e5  # the vector of the paper
+
+
+def test_what_a_confined_run_leaves_is_not_run_outside(built_tool, run_weft, tinypy, cache_dir, sanitized):
+    """A cache that a confined run could have filled with code: a run without the sandbox never opens it, and a confined run cannot open that run's."""
+    if sanitized or platform.machine() != "x86_64" or "no Landlock" in run_weft(["env"]).out or "sandbox   off" in run_weft(["env"]).out:
+        pytest.skip("a build with sanitizers, another processor, or a kernel without Landlock or seccomp filters")
+    run = lambda *options, **more: run_weft([*options, "run", "-m", tinypy, "-p", "def ", "-n", "8", "--temp", "0"], env={"WEFT_CACHE": cache_dir, **more})
+    want = run().out
+    assert forge_kernels(cache_dir / "kernels") > 5
+    assert "0 damaged" in run_weft(["cache", "verify"], env={"WEFT_CACHE": cache_dir}).out  # nothing about them tells it
+    assert run("--no-sandbox").out == want  # compiles its own
+    files = [cache_dir / "kernels-open" / name for name in ("key", "kernels-2.db")]
+    assert all(path.is_file() for path in files)
+    env = {"LD_PRELOAD": built_tool("libreach.so", "WEFT_REACH"), "REACH": ":".join(map(str, files)), "WEFT_CACHE": cache_dir}
+    reached = re.findall(r"^reach: .* (\S+)$", run_weft(["inspect", "-m", tinypy], env=env).err, re.M)
+    assert reached == ["--", "--"]
+    assert run("--no-sandbox").out == want
+
+
+def test_a_confined_run_leaves_no_code(built_tool, run_weft, tinypy, cache_dir, sanitized):
+    """From inside of a run: the cache, its secret and the process that has them are out of reach, and that process takes no code. The next run is as ever."""
+    if sanitized or "no Landlock" in run_weft(["env"]).out or "sandbox   off" in run_weft(["env"]).out:
+        pytest.skip("a build with sanitizers, or a kernel without Landlock or seccomp filters")
+    run = lambda **more: run_weft(["run", "-v", "-m", tinypy, "-p", "def ", "-n", "8", "--temp", "0"], env={"WEFT_CACHE": cache_dir, **more})
+    want = run().out
+    rows = lambda: dict(((key, version), (value, tag)) for key, value, tag, version in
+                        sqlite3.connect(cache_dir / "kernels" / "kernels-2.db").execute("SELECT key, value, tag, version FROM kernel"))
+    before = rows()
+    key = min((key for key, _ in before if key.startswith(b"layouts ")), key=len)
+    done = run(LD_PRELOAD=built_tool("libforge.so", "WEFT_FORGE"), FORGE=cache_dir / "kernels", FORGE_KEY=key.hex())
+    ends = dict(re.findall(r"^forge: (.*): (\w+)$", done.err, re.M))
+    alive = {"the keeper still answers", "another socket", "a third socket"}
+    assert done.returncode == 0 and done.out == want and len(ends) == 22, done.err
+    assert {name for name, end in ends.items() if end == "works"} == alive, ends
+    assert rows() == before
+    assert "0 damaged" in run_weft(["cache", "verify"], env={"WEFT_CACHE": cache_dir}).out
+    after = run()
+    assert after.out == want and "0 kernels" in after.err, after.err
+
+
 # Arguments of commands, and the folder that what they make goes to
 COMMANDS = {
     "run": ["run", "-m", "MODEL", "-p", "def ", "-n", "1"],
@@ -314,14 +456,15 @@ def test_a_command_keeps_to_its_files(built_tool, run_weft, tinypy, tmp_path, sa
         path.write_text("")
     text.write_text("def f(x):\n  return x\n" * 40)
     args = [word.replace("MODEL", str(model)).replace("MADE", str(made)).replace("TEXT", str(text)) for word in COMMANDS[name]]
-    files = [model, beside, made / "beside", "/etc/passwd"]
+    files = [model, beside, made / "beside", "/etc/passwd", *(cache / "kernels" / file for file in ("key", "kernels-2.db"))]
     env = {"LD_PRELOAD": built_tool("libreach.so", "WEFT_REACH"), "REACH": ":".join(map(str, files)), "WEFT_CACHE": cache}
     done = run_weft(args, env=env)
     assert done.returncode == 0, done.err
     reached = dict(line[7:].rsplit(" ", 1) for line in done.err.splitlines() if line.startswith("reach: "))
     own = "--" if name == "env" or name.startswith("cache") else "r-"
     makes = any("MADE" in word for word in COMMANDS[name])
-    assert [reached[str(path)] for path in files] == [own, "--", "rw" if makes else "--", "--"]
+    kept = "rw" if name.startswith("cache") else "--"  # by the process that evaluates; the one beside it has the cache
+    assert [reached[str(path)] for path in files] == [own, "--", "rw" if makes else "--", "--", kept, kept]
     assert "kernels are not cached" not in done.err
 
 

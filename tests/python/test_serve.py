@@ -15,7 +15,7 @@ import time
 import urllib.request
 
 import pytest
-from serving import TEMPLATE, Server
+from serving import TEMPLATE, Server, until
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +33,6 @@ def server(weft, weft_env, tinypy, template):
 
 def start(weft, weft_env, tinypy, *args, **more):
     return Server(weft, weft_env, tinypy, *args, **more)
-
-
-def until(true, seconds=30):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------------------
@@ -208,7 +201,8 @@ BAD = [("max_tokens", [-2, 1.5, 2**40, 10**30, "5", True, []]), ("n", [0, -1, 10
        ("logit_bias", [5, {"99999999": 1}, {"1": "x"}, {"1": 1e9}, [[1]], [[1, 2, 3]], [[-1, 1]]]), ("stream", ["yes", 1]), ("echo", [1]),
        ("prompt", [5, {}, [2**40], [-1], [99999999], [], [[]], None, ["a"] * 1000]), ("grammar", [5, "root ::= (", "root ::= root", "(" * 60000]),
        ("json_schema", [5, {"type": 5}, {"$ref": "#/nothing"}]), ("samplers", [5, [5], ["nonsense"], "!"]), ("mirostat", [3]), ("stream_options", [5, {"include_usage": 5}]),
-       ("presence_penalty", [10**9]), ("model", [5]), ("ignore_eos", [5])]
+       ("presence_penalty", [10**9]), ("model", [5]), ("ignore_eos", [5]),
+       ("dry_sequence_breakers", [5, [5], ["x" * 2000], ["a"] * 100])]
 
 
 @pytest.mark.parametrize("name, values", BAD, ids=[name for name, _ in BAD])
@@ -219,9 +213,25 @@ def test_fields_out_of_range(server, name, values):
         assert name in got["error"]["message"] or name in (got["error"]["param"] or ""), (value, got)
 
 
+@pytest.mark.parametrize("breakers, expected", [(None, '        return "<%s'), (["self", "("], '        if self.value == "*":')])
+def test_sequence_breakers_of_a_request(server, weft, weft_env, tinypy, breakers, expected):
+    """What llama-server (of llama-cpp-python 0.3.36) writes with the same model and body."""
+    prompt = "".join(f"    def {name}(self):\n        return self.value\n\n" for name in "ab") + "    def c(self):\n        return self"
+    body = {"prompt": "class A:\n" + prompt, "temperature": 0, "n_predict": 24, "dry_multiplier": 2, "dry_allowed_length": 1, "dry_penalty_last_n": 400,
+            **({"dry_sequence_breakers": breakers} if breakers else {})}
+    text = server.ask("/completion", body)[1]["content"]
+    assert text.startswith(".name\n\n    def __repr__(self):\n" + expected), text
+    options = ["--dry-multiplier", 2, "--dry-allowed-length", 1, "--dry-penalty-last-n", 400, *(word for b in ["none", *(breakers or [])] if breakers for word in ("--dry-sequence-breaker", b))]
+    with start(weft, weft_env, tinypy, *map(str, options)) as s:                    # the server's defaults
+        assert s.ask("/completion", {"prompt": body["prompt"], "temperature": 0, "n_predict": 24})[1]["content"] == text
+
+
 def test_a_prompt_beyond_the_context(server):
     status, got = server.ask("/v1/completions", {"prompt": "word " * 5000})
     assert status == 400 and got["error"]["n_ctx"] == 512 and got["error"]["n_prompt_tokens"] > 5000 and got["error"]["code"] == "context_length_exceeded"
+    exact = got["error"]["n_prompt_tokens"]                      # far beyond, the rest of a prompt is not tokenized
+    status, got = server.ask("/completion", {"prompt": "hello, this is it. " * 1000000})
+    assert status == 400 and "at least" in got["error"]["message"] and exact < got["error"]["n_prompt_tokens"] < 200000, got
     assert server.ask("/v1/completions", {"prompt": "word " * 5000, "stream": True})[0] == 400
 
 
@@ -344,6 +354,12 @@ def test_a_second_request_does_not_wait(server):
         until(lambda: server.metric("llamacpp:requests_processing") == 1)
         slots = server.ask("/slots")[1]
         assert len(slots) == 16 and sum(slot["is_processing"] for slot in slots) == 8       # half of all places for one request
+        for slot in slots:                                     # members as llama-server has them
+            assert slot["speculative"] is True and ("next_token" in slot) == slot["is_processing"]
+            if slot["is_processing"]:
+                next_token = slot["next_token"][0]
+                assert next_token["n_decoded"] + next_token["n_remain"] == 450, slot
+                assert slot["n_prompt_tokens_processed"] + slot["n_prompt_tokens_cache"] == slot["n_prompt_tokens"] > 0, slot
     until(lambda: server.metric("llamacpp:requests_processing") == 0)
     assert server.ask("/v1/completions", short)[1]["choices"][0]["text"] == among
 
@@ -546,7 +562,8 @@ def test_prompts_are_taken_up_after_a_restart(weft, weft_env, tinypy, tmp_path):
     newer = list(folder.iterdir())
     assert newer and not before & set(newer) and sum(f.stat().st_size for f in newer) <= 1 << 20
     (last,), said = once([prompt], "-ctk", "q8_0")               # other options: nothing fits
-    assert cached(last) == 0 and any("of another model, or of other settings" in line for line in said)
+    assert cached(last) == 0 and not any("warning" in line for line in said)     # these have pages of their own, in the same folder
+    assert set(newer) & set(folder.iterdir())
 
 
 def test_kept_pages_are_shared(weft, weft_env, tinypy, tmp_path):
@@ -606,6 +623,39 @@ def test_kept_caches_outlive_a_kill(weft, weft_env, tinypy, tmp_path):
     with start(weft, weft_env, tinypy, "--keep-in", folder) as s:
         again = ask(s, prompt)
         assert again["choices"] == first["choices"] and cached(again) >= n - 1
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder", "link"])
+def test_pages_that_are_no_files(weft, weft_env, tinypy, tmp_path, what):
+    """A pipe of a page's name without anybody at its other end, a folder, a link to a pipe: nothing waits for them, and the server ends."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    body = {"prompt": "def f(x):\n    return x + 1\n" * 25, **KEPT}
+    with start(weft, weft_env, tinypy, "--keep-in", folder) as s:
+        first = s.ask("/v1/completions", body)[1]
+        assert s.end() == 0
+    os.mkfifo(tmp_path / "pipe")
+    pages = list(folder.glob("*.page"))
+    assert pages
+    for page in pages:
+        page.unlink()
+        {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda at: os.symlink(tmp_path / "pipe", at)}[what](page)
+    for _ in range(2):
+        with start(weft, weft_env, tinypy, "--keep-in", folder) as s:
+            assert s.ask("/v1/completions", body)[1]["choices"] == first["choices"]
+            assert s.end() == 0
+
+
+def test_what_is_shown_of_documents(weft, weft_env, tinypy, tmp_path):
+    """/apply-template shows the prompt that a chat has."""
+    path = tmp_path / "t.jinja"
+    path.write_text("{% for d in documents or [] %}{{ d.text }};{% endfor %}{{ messages[0].content }}")
+    body = {"messages": [{"role": "user", "content": "x"}], "documents": [{"text": "one"}, {"text": "two"}]}
+    with start(weft, weft_env, tinypy, "--chat-template-file", path) as s:
+        shown = s.ask("/apply-template", body)[1]["prompt"]
+        assert shown == "one;two;x"
+        counted = s.ask("/v1/chat/completions/input_tokens", body)[1]["input_tokens"]
+        assert counted == len(s.ask("/tokenize", {"content": shown})[1]["tokens"])
 
 
 def test_large_integers_leave_others_alone(weft, weft_env, tinypy, tmp_path):
@@ -815,9 +865,10 @@ def test_openapi_names_every_route(server):
     fields = got["paths"]["/v1/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
     assert fields["temperature"]["minimum"] == 0 and "prompt" in fields
     for path, methods in got["paths"].items():
-        for method in methods:
+        for method, what in methods.items():
+            needed = [p for p in what.get("parameters", []) if p["in"] == "query"]
             if method == "get" and "{" not in path:
-                assert server.ask(path)[0] == 200, path
+                assert server.ask(path)[0] == (400 if needed else 200), path
 
 
 def test_health_and_metrics(server):

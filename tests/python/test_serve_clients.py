@@ -23,6 +23,8 @@ SCRIPTS = {
     "3": ["<think>\nIt is", " easy.\n</think>\n\n", "Four", " it is."],
     "4": ["one ", "two ", "three ", "four "],
     "5": ["a\u00e9", "\u4f60\u597d", "<b>&\"\\\n", "\U0001f600"],
+    "7": ["\n\n    ", "indented", " text", "\n \n"],
+    "8": ["<think>\nSo it is.\n</think>", "\n\n", "After", " thought.\n"],
     "6": ["<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 3}}\n</tool_call>\n", "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 5}}\n</tool_call>"],
 }
 PICK = {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "required": ["a"], "additionalProperties": False, "$defs": {"A": {"enum": ["x"]}}}
@@ -32,9 +34,13 @@ ADD = {"type": "function", "function": {"name": "add", "description": "adds", "p
 
 
 @pytest.fixture(scope="module")
-def server(weft, weft_env, tmp_path_factory):
-    path = scripted.write(tmp_path_factory.mktemp("scripted") / "told.gguf", SCRIPTS, TEMPLATE)
-    with Server(weft, weft_env, path) as s:
+def told_model(tmp_path_factory):
+    return scripted.write(tmp_path_factory.mktemp("scripted") / "told.gguf", SCRIPTS, TEMPLATE)
+
+
+@pytest.fixture(scope="module")
+def server(weft, weft_env, told_model):
+    with Server(weft, weft_env, told_model) as s:
         yield s
 
 
@@ -90,6 +96,27 @@ def test_openai_tools(ai):
     assert ai.chat.completions.create(model="told", messages=again, tools=[ADD]).choices[0].message.content == "Hello, how are you?"
 
 
+def test_white_space(ai, claude, llama, told_model, run_weft):
+    """An answer is what the model wrote, with the white space at its beginning and its end; only what follows </think> goes."""
+    said, after = "".join(SCRIPTS["7"]), "After thought.\n"
+    r = ai.chat.completions.create(model="told", messages=user("7"), logprobs=True).choices[0]
+    assert r.message.content == said == "".join(t.token for t in r.logprobs.content) == bytes(b for t in r.logprobs.content for b in t.bytes).decode()
+    chunks = list(ai.chat.completions.create(model="told", messages=user("7"), logprobs=True, stream=True))
+    assert "".join(c.choices[0].delta.content or "" for c in chunks) == said
+    assert "".join(t.token for c in chunks for t in (c.choices[0].logprobs.content if c.choices[0].logprobs else [])) == said
+    assert ai.responses.create(model="told", input="7").output_text == said and ai.responses.create(model="told", input="8").output_text == after
+    assert claude.messages.create(model="told", max_tokens=99, messages=user("7")).content[0].text == said
+    assert claude.messages.create(model="told", max_tokens=99, messages=user("8")).content[-1].text == after
+    assert llama.chat(model="told", messages=user("7")).message.content == said and llama.chat(model="told", messages=user("8")).message.content == after
+    with_tools = ai.chat.completions.create(model="told", messages=user("7"), tools=[ADD]).choices[0].message
+    assert with_tools.content == said and not with_tools.tool_calls
+    assert ai.chat.completions.create(model="told", messages=user("8")).choices[0].message.content == after
+    assert ai.completions.create(model="told", prompt="7").choices[0].text == said
+    for question, expected in (("7", said), ("8", after)):
+        shown = run_weft(["chat", "-m", told_model, "--json", "-st", "-p", question]).out
+        assert json.loads(shown)["content"] == expected
+
+
 def test_openai_reasoning(ai):
     r = ai.chat.completions.create(model="told", messages=user("think 3")).choices[0].message
     assert r.content.strip() == "Four it is." and r.reasoning_content.strip() == "It is easy."
@@ -123,10 +150,19 @@ def test_openai_forced_calls(ai, choice):
         call, = got.message.tool_calls
         assert got.finish_reason == "tool_calls" and not got.message.content and json.loads(call.function.arguments) == FORCED[call.function.name]
         assert choice == "required" or call.function.name == choice["function"]["name"]
+    deltas = [d for c in ai.chat.completions.create(**more, stream=True) for d in c.choices[0].delta.tool_calls or []]
+    assert len(deltas) > 1 and deltas[0].id and deltas[0].function.name and not any(d.id or d.function.name for d in deltas[1:])
+    assert json.loads("".join(d.function.arguments for d in deltas)) == FORCED[deltas[0].function.name]
     both = ai.chat.completions.create(**more, n=2, seed=1, temperature=1.5)
-    assert all(len(c.message.tool_calls) == 1 for c in both.choices)
+    assert all(len(c.message.tool_calls) == 1 for c in both.choices) and len({c.message.tool_calls[0].id for c in both.choices}) == 2
     cut = ai.chat.completions.create(**more, max_tokens=1).choices[0]
-    assert cut.finish_reason == "length" and not cut.message.tool_calls
+    assert cut.finish_reason == "length" and not cut.message.tool_calls and not cut.message.content
+    r = ai.chat.completions.create(**more, temperature=0)
+    cut = ai.chat.completions.create(**more, temperature=0, max_tokens=r.usage.completion_tokens - 2).choices[0]
+    whole, = r.choices[0].message.tool_calls
+    part, = cut.message.tool_calls
+    assert cut.finish_reason == "length" and whole.function.arguments.startswith(part.function.arguments) and not cut.message.content
+    assert 0 < len(part.function.arguments) < len(whole.function.arguments)
 
 
 @pytest.mark.parametrize("more, words", [({}, "there are no tools"), ({"tools": PICKS, "tool_choice": {"type": "function", "function": {"name": "none_such"}}}, "none_such"),
@@ -151,7 +187,7 @@ def test_forced_calls_of_real_templates(weft, weft_env, tinypy, shared_dir):
         else:
             assert status == 400 and ("does not write a call" in got["error"]["message"] or "not JSON serializable" in got["error"]["message"]), (path, got)
             refused += 1
-    assert made >= 26 and made > refused, (made, refused)
+    assert made >= 27 and made > refused, (made, refused)
 
 
 def test_openai_log_probabilities_and_choices(ai):
@@ -189,6 +225,8 @@ def test_openai_completions(ai, server):
     scores = r.choices[0].logprobs
     assert scores.tokens == [*"say 1", *SCRIPTS["1"][:3]] and scores.token_logprobs[0] is None and scores.text_offset[:3] == [0, 1, 2]
     assert len(scores.top_logprobs[5]) in (2, 3) and all(x <= 0 for x in scores.token_logprobs[1:])
+    alone = ai.completions.create(model="told", prompt="1", max_tokens=1, logprobs=1, echo=True).choices[0].logprobs       # a prompt of one token
+    assert alone.tokens == ["1", SCRIPTS["1"][0]] and alone.token_logprobs[0] is None and alone.text_offset == [0, 1]
     got = [c.choices[0].text for c in ai.completions.create(model="told", prompt="say 1", stream=True)]
     assert "".join(got) == "Hello, how are you?"
 

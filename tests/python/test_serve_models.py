@@ -8,7 +8,7 @@ import time
 
 import pytest
 import scripted
-from serving import Server
+from serving import Server, until
 
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 
@@ -46,13 +46,6 @@ def say(s, model, text="1", **more):
 
 def loaded(s):
     return sorted(m["name"] for m in s.ask("/api/ps")[1]["models"])
-
-
-def until(true, seconds=60):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_what_there_is(server):
@@ -178,6 +171,15 @@ def test_several_of_the_command_line(weft, weft_env, models):
         assert say(s, "first")[1]["choices"][0]["message"]["content"] == "I am one"
         assert s.ask("/v1/completions", {"prompt": "1", "max_tokens": 2})[1]["model"] == "first"      # who names none gets the first
         assert say(s, "one")[0] == 404 and say(s, "three")[0] == 404
+
+
+def test_two_names(weft, weft_env, models):
+    """llama-server's --alias a,b: the model is found by both, and /v1/models lists them."""
+    with Server(weft, weft_env, models / "one.gguf", "--alias", "gpt-4o, gpt-4o-mini,") as s:
+        assert loaded(s) == ["gpt-4o"] and s.ask("/v1/models")[1]["data"][0]["aliases"] == ["gpt-4o-mini"]
+        for name in ("gpt-4o", "gpt-4o-mini", "gpt-4o-mini:latest"):
+            assert say(s, name)[1]["choices"][0]["message"]["content"] == "I am one"
+        assert s.ask("/api/show", {"model": "gpt-4o-mini"})[0] == 200
 
 
 def test_a_load_that_fails(weft, weft_env, models, tmp_path):

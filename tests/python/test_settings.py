@@ -28,6 +28,7 @@ def file(make_model, tmp_path):
     (YARN, AS_OPTIONS),
     ({**YARN, "rope.scaling.yarn_beta_fast": 16.0, "rope.scaling.yarn_beta_slow": 2.0, "rope.scaling.yarn_attn_factor": 1.25, "rope.scaling.yarn_ext_factor": 0.5},
      [*AS_OPTIONS, "--yarn-beta-fast", 16, "--yarn-beta-slow", 2, "--yarn-attn-factor", 1.25, "--yarn-ext-factor", 0.5]),
+    ({**YARN, "rope.scaling.yarn_truncate": False}, [*AS_OPTIONS, "--yarn-truncate", "off"]),
     ({"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}, ["--rope-scale", 4]),
     ({"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}, ["--rope-freq-scale", 0.25]),
     ({"rope.freq_base": 500000.0}, ["--rope-freq-base", 500000]),
@@ -45,6 +46,7 @@ def test_what_the_file_has_is_replaced(answer, file):
     assert answer(scaled, "--rope-scaling", "none") == answer(file())
     assert answer(scaled, "--rope-scaling", "model", "--rope-scale", 0, "--rope-freq-base", 0, "--yarn-orig-ctx", 0, "--yarn-ext-factor", -1, "--yarn-attn-factor", -1,
                   "--yarn-beta-slow", -1, "--yarn-beta-fast", -1) == answer(scaled)
+    assert answer(scaled, "--yarn-truncate", "on") == answer(scaled) != answer(scaled, "--yarn-truncate", "off")
     assert answer(scaled, "--rope-scale", 16, "--override-kv", "llama.rope.scaling.original_context_length=int:64") == answer(
         file(**{**YARN, "rope.scaling.factor": 16.0, "rope.scaling.original_context_length": 64}))
 

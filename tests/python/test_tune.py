@@ -2,6 +2,8 @@
 import json
 import os
 import random
+import re
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -19,13 +21,20 @@ PROMPT = "def main():\n    for i in range(10):\n        print(i)\n"
 @pytest.fixture(scope="module")
 def tuned(run_weft, tinypy, tmp_path_factory):
     """A cache folder that a tuning filled, what it said, and its seconds: more where a busy machine lets fewer than two kernels be searched in two."""
-    for budget in (2, 8, 32):
+    def fill(budget):
         folder = tmp_path_factory.mktemp("tuned")
         folder.chmod(0o700)
-        result = tune(run_weft, tinypy, folder, budget=budget)
-        if len(searched_of(result)) >= 2:
+        return folder, tune(run_weft, tinypy, folder, budget=budget), budget
+    return with_more_time(2, fill, lambda found: len(searched_of(found[1])) >= 2)
+
+
+def with_more_time(budget, search, is_enough):
+    """What search(seconds) found: it gets eight times the seconds, up to twice, where a busy machine let it try too little."""
+    for seconds in (budget, 8 * budget, 64 * budget):
+        found = search(seconds)
+        if is_enough(found):
             break
-    return folder, result, budget
+    return found
 
 
 def searched_of(result):
@@ -109,7 +118,7 @@ def test_beam_variable(run_weft, tinypy, cache_dir):
 
 @pytest.mark.parametrize("way", ["background", "always", "now"])
 def test_tune_variable(run_weft, tinypy, cache_dir, tmp_path, way):
-    """WEFT_TUNE: tokens and log-probabilities are what they are without, and the figures say what came of it. (tests/engine/test_live.c has it find something.)"""
+    """WEFT_TUNE: tokens and log-probabilities are what they are without, and the figures say what came of it. (tests/engine/test_online_tuner.c has it find something.)"""
     stats = tmp_path / "stats"
 
     def run(cache, **env):
@@ -161,7 +170,8 @@ def test_export_import(tuned, run_weft, tinypy, cache_dir, tmp_path):
 def test_layouts(run_weft, shared_dir, cache_dir, tmp_path):
     """Every weight in another layout, as a tuning may say: the same bits, behind a prompt and behind tokens, and other kernels."""
     model = shared_dir / "models" / "tinypy-q4_0.gguf"
-    rows = tune(run_weft, model, cache_dir, "--no-prompt", budget=.3)["layouts"]
+    rows = with_more_time(.3, lambda seconds: tune(run_weft, model, cache_dir, "--no-prompt", budget=seconds)["layouts"],
+                          lambda rows: any(w["state"] != "not_tried" for w in rows))
     exported = json.loads(run_weft(["cache", "export", "-"], env={"WEFT_CACHE": cache_dir}).out)
     mine = [t for t in exported["tunings"] if t["name"].startswith("weight ")]
     assert {t["name"] for t in mine} == {w["weight"] for w in rows if w["state"] != "not_tried"} and mine
@@ -242,6 +252,35 @@ def test_clear(tuned, run_weft, cache_dir):
     assert "kernel" in kinds() and "tuning" not in kinds()
     assert run_weft(["cache", "clear"], env={"WEFT_CACHE": cache_dir}).returncode == 0
     assert list_cache(run_weft, cache_dir) == []
+
+
+def test_a_cache_of_a_month(tuned, run_weft, sanitized, cache_dir, tmp_path):
+    """60 MB beside the tunings: more than SQLite sorts without a file of its own, which Landlock would refuse, and less memory than that."""
+    path = copy_of(tuned, cache_dir)
+    def command(*args, status=0):
+        done = run_weft(["cache", *args], env={"WEFT_CACHE": cache_dir}, preexec_fn=None if sanitized else lambda: resource.setrlimit(resource.RLIMIT_DATA, (40 << 20, 40 << 20)))
+        assert done.returncode == status, done.err
+        return done.out
+    tunings, exported = command("list", "--tunings").splitlines()[:-1], command("export", "-")
+    kept = int(command("list").splitlines()[-1].split()[0])
+    with sqlite3.connect(path) as db:
+        db.execute("WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"
+                   " INSERT INTO kernel SELECT i, CAST('kernel ' || i AS BLOB), randomblob(60000), 0, 1700000000 - i * 2500, 'v' FROM n")
+    assert path.stat().st_size > 60_000_000
+    rows = command("list").splitlines()
+    assert rows[-1].startswith(f"{kept + 1000} entries, ") and rows[-1].endswith(", 1000 damaged")
+    times = [re.search(r" KiB  ([\d: -]{16}) ", line)[1] for line in rows[:-1]]
+    assert times == sorted(times)
+    assert command("list", "--tunings").splitlines()[:-1] == tunings and command("export", "-") == exported
+    assert len(command("verify", status=1).splitlines()) == 1001
+    (tmp_path / "t.json").write_text(exported)
+    command("clear", "--tunings")
+    assert len(command("list", "--tunings").splitlines()) == 1
+    command("import", tmp_path / "t.json")
+    by_kernel = lambda text: sorted(json.loads(text)["tunings"], key=lambda t: (t["name"], t["ir"]))
+    assert by_kernel(command("export", "-")) == by_kernel(exported)
+    command("clear")
+    assert command("list").startswith("0 entries") and path.stat().st_size < 100_000
 
 
 @pytest.mark.parametrize("args", [["nothing"], ["export"], ["import"], ["list", "file"], ["clear", "file"]])

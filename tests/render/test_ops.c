@@ -102,6 +102,15 @@ static void run_all(bench *b, const enum dtype *inputs) {
   bufs[0] = want;
   ref_run(k, bufs, NULL, 0, N / b->lanes);
   ref_free(k);
+  if (!RIG_COMPUTES) {
+    static const char *const names[] = {"llvm", "opencl", "metal", "gcc"};
+    for (size_t i = 0; i < COUNT(names); i++) rig_render(p, names[i]);
+    for (int i = 1; i < r->n_bufs; i++) free(bufs[i]);
+    free(want);
+    free(got);
+    rig_free(r);
+    return;
+  }
   memset(got, 0, total);
   bufs[0] = got;
   rig_opencl(p, bufs, NULL, 0, N / b->lanes);

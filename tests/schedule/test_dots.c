@@ -67,7 +67,7 @@ static void show(str *out, uop *u) {
 
 static const dots_pass *pass_named(const char *name) {
   for (const dots_pass *p = dots_passes; p->name; p++) if (!strcmp(p->name, name)) return p;
-  if (!strcmp(name, dots_brain_pass.name)) return &dots_brain_pass;
+  if (!strcmp(name, dots_bf16_pass.name)) return &dots_bf16_pass;
   die("no pass %s", name);
 }
 
@@ -88,7 +88,7 @@ static void run_round(graph *g, uop *u, str *out) { run_one(g, u, "round", out);
 static void run_factor(graph *g, uop *u, str *out) { run_one(g, u, "factor", out); }
 static void run_integers(graph *g, uop *u, str *out) { run_one(g, u, "integers", out); }
 static void run_unsign(graph *g, uop *u, str *out) { run_one(g, u, "unsign", out); }
-static void run_brain(graph *g, uop *u, str *out) { run_one(g, u, "brain", out); }
+static void run_bf16(graph *g, uop *u, str *out) { run_one(g, u, "brain", out); }
 static void run_share(graph *g, uop *u, str *out) { run_one(g, u, "share", out); }
 
 static const ir_pass passes[] = {
@@ -96,7 +96,7 @@ static const ir_pass passes[] = {
   {"spread", run_spread, false}, {"round", run_round, false},
   {"factor", run_factor, false}, {"integers", run_integers, false},
   {"unsign", run_unsign, false}, {"share", run_share, false},
-  {"brain", run_brain, false},   {0},
+  {"brain", run_bf16, false},   {0},
 };
 
 static void test_texts(void **state) {

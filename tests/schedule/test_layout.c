@@ -302,14 +302,14 @@ static void test_ahead(void **state) {
     for (int many = 0; many < 2; many++)
       for (int way = 0; way < PREFETCH_HINTS; way++) {
         kt_run r;
-        kt_backend ahead = plain;
-        ahead.t.ahead = ahead.t.ahead_many = (prefetch){1 << way, way};
-        ahead.t.cache_bytes = (int64_t)4096 << 3 * way;
+        kt_backend distance = plain;
+        distance.t.distance = distance.t.distance_of_tile = (prefetch){1 << way, way};
+        distance.t.cache_bytes = (int64_t)4096 << 3 * way;
         make_tokens(&r, format_by_id(ids[i]), many ? MANY : 1, many);
         run_all(&r, &plain, a);
-        run_all(&r, &ahead, b);
+        run_all(&r, &distance, b);
         if (memcmp(a, b, sizeof a)) fail_msg("%s: asking ahead changes what is computed", r.name);
-        program *p = program_of(&r, &ahead);
+        program *p = program_of(&r, &distance);
         int64_t asked = 0, lines = 0;
         bool split = false;
         for (size_t k = 0; k < p->n; k++) {
@@ -324,11 +324,11 @@ static void test_ahead(void **state) {
         }
         // half of 32 KiB has room for the activations of four tiles of tokens, of eight
         for (int k = 0; k < p->n_applied; k++) split |= p->applied[k].kind == OPT_LOOP;
-        if (!keeps(p) && (asked != lines || (!asked && layout_of(&r, &ahead, NULL))))
+        if (!keeps(p) && (asked != lines || (!asked && layout_of(&r, &distance, NULL))))
           fail_msg("%s: %lld lines asked for of %lld", r.name, (long long)asked, (long long)lines);
         if (split != (many && way == PREFETCH_T1))
           fail_msg("%s: %d tokens, a cache of %lld bytes: in parts: %d", r.name, many ? MANY : 1,
-                   (long long)ahead.t.cache_bytes, split);
+                   (long long)distance.t.cache_bytes, split);
         program_free(p);
         kt_finish(&r);
       }
@@ -340,20 +340,20 @@ static void test_few_tokens_ask_as_many(void **state) {
   static const struct { int64_t tokens; bool many; } of[] = {{1, false}, {2, false}, {4, false}, {4, true}, {8, true}};
   kt_backend b;
   native(&b);
-  b.t.ahead = (prefetch){4, PREFETCH_T0};
-  b.t.ahead_many = (prefetch){32, PREFETCH_T1};
+  b.t.distance = (prefetch){4, PREFETCH_T0};
+  b.t.distance_of_tile = (prefetch){32, PREFETCH_T1};
   for (size_t i = 0; i < COUNT(of); i++) {
     kt_run r;
     make_tokens(&r, format_by_id(FORMAT_Q4_0), of[i].tokens, of[i].many);
     program *p = program_of(&r, &b);
-    assert_int_equal(p->ahead.kib, of[i].tokens > 1 ? 32 : 4);
-    assert_int_equal(p->ahead.hint, of[i].tokens > 1 ? PREFETCH_T1 : PREFETCH_T0);
+    assert_int_equal(p->distance.kib, of[i].tokens > 1 ? 32 : 4);
+    assert_int_equal(p->distance.hint, of[i].tokens > 1 ? PREFETCH_T1 : PREFETCH_T0);
     program_free(p);
     kt_finish(&r);
   }
 }
 
-// --- what a tile keeps (codegen/keep.h) ------------------------------------------------------------------------------
+// --- what a tile keeps (codegen/reuse.h) -----------------------------------------------------------------------------
 
 // Weights unpacked once for all tiles of tokens: the same bits for any number of tokens, in no more memory than a tile
 // may take. 8 bits are nothing to unpack.
@@ -367,7 +367,7 @@ static void test_kept(void **state) {
   native(&with);
   without = with;
   without.t.tile_bytes = 0;
-  with.t.ahead_many = (prefetch){32, PREFETCH_T1};
+  with.t.distance_of_tile = (prefetch){32, PREFETCH_T1};
   kt_backend few = with;
   for (size_t k = 0; k < COUNT(ids); k++) {
     const struct format *f = format_by_id(ids[k]);
@@ -471,7 +471,7 @@ static void test_asks_for_next_tile(void **state) {
   static const int64_t tokens[] = {1, 8, 9, 24, MANY};
   kt_backend b;
   native(&b);
-  b.t.ahead_many = (prefetch){32, PREFETCH_T2};
+  b.t.distance_of_tile = (prefetch){32, PREFETCH_T2};
   for (size_t i = 0; i < COUNT(ids); i++)
     for (size_t k = 0; k < COUNT(tokens); k++) {
       kt_run r;

@@ -94,6 +94,17 @@ static void test_broken(void **state) {
     graph_free(g);
   }
   assert_true(misses > 100);
+  // a layout is filled with elements of the size that they have
+  for (int i = 0; i < s.n_kernels; i++)
+    for (int j = 0; s.kernels[i].layouts && j < s.kernels[i].n_bufs; j++) {
+      layout *l = (layout *)(uintptr_t)s.kernels[i].layouts[j];
+      if (l) l->to = dtype_size(l->dt) == 1 ? DT_F64 : DT_U8;
+    }
+  graph *g = graph_new(NULL);
+  a.n = 0;
+  schedule_pack(t.g, &s, &a);
+  assert_false(schedule_unpack(g, a.at, a.n, &back));
+  graph_free(g);
   str_free(&a);
   drop(&t);
 }

@@ -15,6 +15,7 @@
 #include "schedule/dots.h"
 #include "schedule/memory_plan.h"
 #include "schedule/schedule.h"
+#include "tools/cpu.h"
 
 // ---- the memory planner ---------------------------------------------------------------------------------------------
 
@@ -372,17 +373,17 @@ static gguf *write_model(const shape_of *s, int layers, const char *quant, const
   add_tensor(&f, "token_embd", -1, "weight", (uint64_t)s->d, (uint64_t)s->vocab, q2);
   add_tensor(&f, "output_norm", -1, "weight", (uint64_t)s->d, 1, format_by_name("f32"));
   for (int i = 0; i < layers; i++) add_layer(&f, s, i, q, q2);
-  w_header(&out, f.n_tensors, s->latent ? 19 : 10);
+  w_header(&out, f.n_tensors, s->latent ? 19 : 11);
   w_key_str(&out, "general.architecture", s->arch);
   key(&out, s, "block_count", (uint64_t)layers);
   key(&out, s, "embedding_length", (uint64_t)s->d);
   key(&out, s, "attention.head_count", (uint64_t)s->heads);
   key(&out, s, "attention.head_count_kv", (uint64_t)s->kv);
   key(&out, s, "attention.key_length", (uint64_t)s->head_dim);
+  key(&out, s, "attention.value_length", (uint64_t)(s->latent ? s->latent : s->head_dim));
   key(&out, s, "feed_forward_length", (uint64_t)s->ff);
   key(&out, s, "context_length", 131072);
   if (s->latent) {
-    key(&out, s, "attention.value_length", (uint64_t)s->latent);
     key(&out, s, "attention.key_length_mla", (uint64_t)(s->nope + s->rope));
     key(&out, s, "attention.value_length_mla", (uint64_t)s->v);
     key(&out, s, "attention.kv_lora_rank", (uint64_t)s->latent);
@@ -475,12 +476,6 @@ static void test_chunk(void **state) {            // a chunk of a prompt: the sa
 }
 
 // ---- the work of scheduling -----------------------------------------------------------------------------------------
-
-static double cpu_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 // Processor time from the model to its schedule: the least of a few turns.
 static double seconds_to_schedule(int layers) {

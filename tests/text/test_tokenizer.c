@@ -250,39 +250,73 @@ static void test_control_tokens_need_leave(void **state) {
   small_free(&s, t);
 }
 
-// Each is broken behind its first character, what lies inside of it too; a user's token hides what it holds.
-static void test_control_tokens_are_found(void **state) {
+// A text of several authors: control tokens come from the parts that are named, whole, and a user's token from
+// anywhere.  Text that only looks like one is tokenized as it would be without the name of a part.
+static void test_control_tokens_within(void **state) {
   (void)state;
-  static const char text[] = "<|a|>x<u|a|>\u00e9nd<|a|a|>\u20ac";
-  static const size_t want[] = {1, 2, 3, 14, 17, 18, 19, 20, 21};
+  static const char text[] = "<|a|>x<|a|>y<u><|a|><|a|>";      // at 0, 6, 12 (the user's), 15, 20
   small s;
   small_init(&s, "gpt2", "qwen2");
   small_bytes_bpe(&s);
-  static const char *const controls[] = {"<|a|>", "<|a|a|>", "|a|>", "|a|", "a|", "\u00e9nd", "\u20ac"};
-  for (size_t i = 0; i < COUNT(controls); i++) small_add(&s, controls[i], TOKEN_CONTROL, 0);
-  small_add(&s, "<u|a|>", TOKEN_USER_DEFINED, 0);
+  int32_t a = small_add(&s, "<|a|>", TOKEN_CONTROL, 0), u = small_add(&s, "<u>", TOKEN_USER_DEFINED, 0);
   tokenizer *t = small_make(&s);
-  size_t *places, n, n_ids;
-  int32_t *ids;
-  str broken = {0};
-  assert_int_equal(tokenizer_controls(t, text, strlen(text), &places, &n, NULL), 0);
-  size_t from = 0;
-  for (size_t i = 0; i < n; from = places[i++]) {
-    str_addn(&broken, text + from, places[i] - from);
-    str_add(&broken, "\uFDD0");
+  static const struct { text_span at[3]; size_t n, controls; } rows[] = {
+    {{{0, 25}}, 1, 4}, {{{0, 0}}, 0, 0},           {{{0, 5}}, 1, 1},           {{{0, 4}}, 1, 0},
+    {{{1, 5}}, 1, 0},  {{{0, 5}, {6, 11}}, 2, 2},  {{{0, 3}, {6, 15}}, 2, 1},  {{{2, 18}, {20, 25}}, 2, 2},
+    {{{14, 21}}, 1, 1}, {{{16, 25}}, 1, 1},        {{{15, 19}, {21, 25}}, 2, 0}};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    text_spans within = {(text_span *)(uintptr_t)rows[i].at, rows[i].n, rows[i].n};
+    const encode_how how = {.parse_special = true, .within = &within};
+    int32_t *ids;
+    size_t n_ids, controls = 0, users = 0, bytes = 0;
+    assert_int_equal(tokenizer_encode_as(t, (text_view){text, 25}, &how, &ids, &n_ids, NULL), 0);
+    for (size_t k = 0; k < n_ids; k++) {
+      controls += ids[k] == a, users += ids[k] == u;
+      bytes += tokenizer_token_text(t, ids[k]).n;
+    }
+    assert_int_equal(controls, rows[i].controls);
+    assert_int_equal(users, 1);
+    assert_int_equal(bytes, 25);
+    free(ids);
   }
-  str_add(&broken, text + from);
-  for (size_t i = 0; i < n && i < COUNT(want); i++) assert_int_equal(places[i], want[i]);
-  assert_int_equal(n, COUNT(want));
-  assert_int_equal(tokenizer_encode(t, broken.at, broken.n, false, true, &ids, &n_ids, NULL), 0);
-  for (size_t i = 0; i < n_ids; i++)
-    assert_true(tokenizer_token_type(t, ids[i]) != TOKEN_CONTROL || ids[i] == tokenizer_find(t, "\u20ac", 3));
-  free(ids);
-  free(places);
-  str_free(&broken);
-  assert_int_equal(tokenizer_controls(t, "no such", 7, &places, &n, NULL), 0);
-  assert_int_equal(n, 0);
-  free(places);
+  small_free(&s, t);
+}
+
+// The same in pieces, with a limit: places are those of the whole text.
+static void test_long_texts_of_several_authors(void **state) {
+  (void)state;
+  small s;
+  small_init(&s, "gpt2", "qwen2");
+  small_bytes_bpe(&s);
+  int32_t a = small_add(&s, "<|a|>", TOKEN_CONTROL, 0);
+  tokenizer *t = small_make(&s);
+  str text = {0};
+  text_spans within = {0};
+  size_t wanted = 0, counted = 0;
+  for (unsigned i = 0; text.n < 300000; i++) {
+    size_t from = text.n;
+    str_add(&text, i % 7 ? "<|a|>" : "<|a");
+    if (i % 3) spans_add(&within, from, text.n);
+    wanted += i % 3 && i % 7;
+    for (unsigned k = 0; k < i % 5; k++) str_add(&text, k % 2 ? " " : "word");
+  }
+  int32_t *ids[2];
+  size_t n[2];
+  for (int k = 0; k < 2; k++) {
+    const encode_how how = {.parse_special = true, .within = &within, .most = k ? SIZE_MAX : 0};
+    assert_int_equal(tokenizer_encode_as(t, (text_view){text.at, text.n}, &how, &ids[k], &n[k], NULL), 0);
+  }
+  for (size_t i = 0; i < n[0]; i++) counted += ids[0][i] == a;
+  assert_int_equal(counted, wanted);
+  assert_int_equal(n[0], n[1]);
+  assert_memory_equal(ids[0], ids[1], n[0] * sizeof *ids[0]);
+  const encode_how few = {.parse_special = true, .within = &within, .most = 100};
+  free(ids[1]);
+  assert_int_equal(tokenizer_encode_as(t, (text_view){text.at, text.n}, &few, &ids[1], &n[1], NULL), 0);
+  assert_true(n[1] > 100 && n[1] < n[0] / 2);
+  for (int k = 0; k < 2; k++) free(ids[k]);
+  vec_free(&within);
+  str_free(&text);
   small_free(&s, t);
 }
 
@@ -599,7 +633,8 @@ int main(void) {
     cmocka_unit_test(test_text_that_looks_like_tokens),
     cmocka_unit_test(test_names_without_types),
     cmocka_unit_test(test_control_tokens_need_leave),
-    cmocka_unit_test(test_control_tokens_are_found),
+    cmocka_unit_test(test_control_tokens_within),
+    cmocka_unit_test(test_long_texts_of_several_authors),
     cmocka_unit_test(test_merges_never_reach_an_end),
     cmocka_unit_test(test_longest_special_first),
     cmocka_unit_test(test_spaces_around_special_tokens),

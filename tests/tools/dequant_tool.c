@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "compile/compile.h"
 #include "device/device.h"
 #include "device/memory.h"
 #include "model/codebook.h"
@@ -34,7 +35,7 @@ static void run(device *d, graph *g, uop *const *effects, int n, memory *m) {
   schedule s;
   plan *p;
   error err = {0};
-  schedule_graph(g, sink, &s);
+  compile_graph(g, sink, &d->target, &(compile_choices){.exact = true, .in_place = true}, &s);
   if (plan_build(d, g, &s, &(plan_options){.buffer = buffer, .ctx = m}, &p, &err)) fail("", &err);
   plan_run(p, NULL, 0);
   plan_free(p);

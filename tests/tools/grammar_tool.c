@@ -3,10 +3,11 @@
 //
 //     grammar_tool MODEL < requests > answers
 //
-// A request is lines: "gbnf N", "schema N" or "regex N" and after the line N bytes of grammar; "walk SEED STEPS" draws
+// A request is lines: "gbnf N", "schema N", "strict N" (a schema that is refused if it cannot be enforced) or "regex N"
+// and after the line N bytes of grammar; "walk SEED STEPS" draws
 // tokens at random from the masks; "text N" and N bytes asks whether the grammar accepts that text.  One line of answer
-// each: "ok" or "!message"; the text of the walk in hexadecimal after "end " (the grammar ended it) or "cut "; "yes",
-// "no" or "prefix".  "time" repeats the walk's figures.
+// each: "ok", "ok, but notes" or "!message"; the text of the walk in hexadecimal after "end " (the grammar ended it) or
+// "cut "; "yes", "no" or "prefix".  "time" repeats the walk's figures.
 #define _GNU_SOURCE
 #include "model/gguf.h"
 #include "grammar/gbnf.h"
@@ -14,14 +15,7 @@
 #include "grammar/schema.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-// Processor time: what else the machine does must not fail a test.
-static double cpu_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+#include "cpu.h"
 
 static uint64_t rng;
 static uint64_t draw(uint64_t n) {
@@ -88,6 +82,7 @@ static void walk(struct tool *t, uint64_t seed, long steps) {
 
 static void grammar_line(struct tool *t, const char *kind, const char *text, size_t n) {
   error err = {0};
+  str notes = {0};
   matcher_free(t->m);
   grammar_free(t->g);
   t->m = NULL;
@@ -95,11 +90,14 @@ static void grammar_line(struct tool *t, const char *kind, const char *text, siz
   double began = cpu_s();
   int status = !strcmp(kind, "gbnf")    ? grammar_from_gbnf(text, n, t->t, &t->g, &err)
                : !strcmp(kind, "regex") ? grammar_from_regex(text, n, &t->g, &err)
-                                        : grammar_from_schema(text, n, &t->g, &err);
+                                        : grammar_from_schema(text, n, !strcmp(kind, "strict"), &notes, &t->g, &err);
   if (!status) status = matcher_new(t->g, t->v, &t->m, &err);
   t->open_s = cpu_s() - began;
+  for (size_t i = 0; i < notes.n; i++) if (notes.at[i] == '\n') notes.at[i] = i + 1 < notes.n ? '|' : 0;
   if (status) printf("!%s\n", err.text);
+  else if (notes.n) printf("ok, but %s\n", notes.at);
   else puts("ok");
+  str_free(&notes);
 }
 
 static void text_line(struct tool *t, const char *text, size_t n) {

@@ -37,10 +37,23 @@ ENCODERS = {
     "jina-bert-v2-rank": encoder(arch="jina-bert-v2", layers=2, types=2, bias=True, gate_in_up=True, cls=(1, 0), keys={"pooling_type": 4}),
     "qwen3-rank": encoder(arch="qwen3", layers=2, layer_norm=False, no_key_length=False, llama=True, head_norms=True, cls=(0, 2), rerank="[CLS]does {document} walk: {query}?[SEP]",
                           keys={"attention.causal": True, "pooling_type": 4, "classifier.output_labels": ["yes", "no"]}),
+    # as published ones are configured: recorded from transformers by record_transformers.py
+    "bge": encoder(arch="bert", types=2, positions=True, bias=True, plain=True, keys={"pooling_type": 2, "attention.layer_norm_epsilon": 1e-12}),
+    "multilingual-e5": encoder(arch="bert", heads=8, kv=8, head_dim=16, types=1, positions=True, bias=True, plain=True, keys={"attention.layer_norm_epsilon": 1e-5}),
+    "nomic-embed": encoder(arch="nomic-bert", types=2, fused=True, keys={"rope.freq_base": 1000.0, "attention.layer_norm_epsilon": 1e-12}),
+    "jina-embeddings-v3": encoder(arch="jina-bert-v3", types=1, bias=True, plain=True, fused=True, keys={"rope.freq_base": 20000.0, "attention.layer_norm_epsilon": 1e-5}),
+    "gte-modernbert": encoder(arch="modern-bert", layers=7, layer_norm="bare", fused=True, gate_in_up=True, pre=True,
+                              keys={"rope.freq_base": 160000.0, "rope.freq_base_swa": 10000.0, "rope.scaling.type": "none", "attention.sliding_window": 32, "pooling_type": 2,
+                                    "hidden_activation": "gelu", "classifier.pooling_type": 1}),
+    # of which transformers 5 wrote the configuration: its epsilon has the other name
+    "granite-embedding": encoder(arch="modern-bert", layers=4, layer_norm="bare", rms_key=True, fused=True, gate_in_up=True, pre=True, heads=2, kv=2, head_dim=64,
+                                 keys={"rope.freq_base": 80000.0, "rope.freq_base_swa": 10000.0, "attention.sliding_window": 48, "pooling_type": 2, "hidden_activation": "silu"}),
     "gemma-embedding": encoder(arch="gemma-embedding", layers=7, heads=3, kv=1, head_dim=64, dim=160, layer_norm=False, no_key_length=False, gemma=True, dense=(224, 160),
                                keys={"attention.sliding_window": 32, "rope.freq_base": 1000000.0, "dense_2_feat_in": 160, "dense_2_feat_out": 224, "dense_3_feat_in": 224,
                                      "dense_3_feat_out": 160}),
 }
+
+PUBLISHED = ["bge", "multilingual-e5", "nomic-embed", "jina-embeddings-v3", "gte-modernbert", "granite-embedding"]
 
 
 def norm(m, name, n):

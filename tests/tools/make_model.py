@@ -89,7 +89,8 @@ class Model:
         self.matrix("token_embd", p["n_vocab"], p["dim"], gain=p.get("embd_gain", p["dim"] ** 0.5 if not p.get("tie") else 1.0))
         if not p.get("tie"):
             self.matrix("output", p["n_vocab"], p["dim"], gain=1.5, bias=p.get("output_bias"))
-        self.norm(p.get("output_norm", "output_norm"), p["dim"])
+        if not p.get("bare"):
+            self.norm(p.get("output_norm", "output_norm"), p["dim"])
         if p.get("embd_norm"):
             self.norm("token_embd_norm", p["dim"])
 
@@ -120,27 +121,36 @@ def attention(m, i):
         return
     q, k, vd = heads * hd * (2 if p.get("gated_q") else 1), kv * hd, p.get("v_dim", hd)
     if p.get("fused"):
-        m.matrix(b + "attn_qkv", q + 2 * k, p["dim"], gain=1.5, bias=p.get("bias") or p.get("qkv_bias"))
+        m.matrix(b + "attn_qkv", q + k + kv * vd, p["dim"], gain=1.5, bias=p.get("bias") or p.get("qkv_bias"))
     else:
         m.matrix(b + "attn_q", q, p["dim"], gain=1.0 if p.get("qk_norm") else 2.0, bias=p.get("qkv_bias"))
         m.matrix(b + "attn_k", k, p["dim"], bias=p.get("qkv_bias"))
         if not p.get("k_is_v") or slides(p, i):
             m.matrix(b + "attn_v", kv * vd, p["dim"], bias=p.get("qkv_bias"))
-    if p.get("qk_norm"):
+    if p.get("qk_norm") == "gain":
+        m.vector(b + "attn_q_norm.weight", (heads, 1), p.get("qk_norm_mean", 1.4))
+    elif p.get("qk_norm"):
         for name, n in (("attn_q_norm", heads * hd), ("attn_k_norm", kv * hd)):
             m.vector(f"{b}{name}.weight", {"all": n, "head": hd, "each": (n // hd, hd)}[p["qk_norm"]], p.get("qk_norm_mean", 1.4))
     if p.get("out_gate"):
         m.matrix(b + "attn_gate", heads if p["out_gate"] == "head" else heads * hd, p["dim"])
     m.matrix(b + "attn_output", p["dim"], heads * vd, bias=p.get("bias") or p.get("out_bias"))
+    if p.get("block_indexer") and i >= p.get("dense", 0):
+        n, size = p["block_indexer"]
+        for name, rows in (("q", n * size), ("k", size)):
+            m.matrix(f"{b}indexer.{name}_proj", rows, p["dim"])
+            m.vector(f"{b}indexer.{name}_norm.weight", size, 1.4)
+    if p.get("scales"):
+        m.vector(b + "attn_output.scale", 1, 0.8, 0.2)
     if p.get("sub_norms"):
         m.vector(b + "attn_sub_norm.weight", heads * hd)
     if p.get("sinks") and (p["sinks"] != "slides" or slides(p, i)):
         m.vector(b + "attn_sinks.weight", heads, 0, 1)
 
 
-def dense(m, i):
+def dense(m, i, ffn=None):
     p, b = m.p, f"blk.{i}."
-    ffn = each(p["ffn"], i)
+    ffn = ffn or each(p["ffn"], i)
     if p.get("plain"):
         m.matrix(b + "ffn_up", ffn, p["dim"], bias=p.get("bias") or p.get("ffn_bias"))
     elif p.get("fused") and not p.get("gates"):
@@ -151,6 +161,17 @@ def dense(m, i):
     if p.get("sub_norms"):
         m.vector(b + "ffn_sub_norm.weight", ffn)
     m.matrix(b + "ffn_down", p["dim"], ffn, bias=p.get("bias") or p.get("ffn_bias"))
+    if p.get("scales"):
+        m.vector(b + "ffn_down.scale", 1, 0.8, 0.2)
+
+
+def post_norm(m, name):
+    """short_post: without ".weight" behind its name, which is what llama.cpp reads of PLaMo 3; its converter writes it."""
+    p = m.p
+    if p.get("short_post"):
+        m.vector(name, p["dim"], p.get("post_norm_mean", 2.0))
+    else:
+        m.norm(name, p["dim"], p.get("post_norm_mean", 2.0))
 
 
 def layer(m, i, mixer=attention, ff=dense):
@@ -167,14 +188,14 @@ def layer(m, i, mixer=attention, ff=dense):
         m.norm(b + "attn_norm_2", p["dim"])
     mixer(m, i)
     if p.get("norms") in ("post", "both"):
-        m.norm(b + "post_attention_norm", p["dim"], p.get("post_norm_mean", 2.0))
+        post_norm(m, b + "post_attention_norm")
     if p.get("short_name"):
         m.vector(b + "ffn_norm", p["dim"])
     elif p.get("norms", "pre") in ("pre", "both") and not p.get("one_norm"):
         m.norm(b + p.get("ffn_norm", "ffn_norm"), p["dim"])
     ff(m, i)
     if p.get("norms") in ("post", "both"):
-        m.norm(b + "post_ffw_norm", p["dim"], p.get("post_norm_mean", 2.0))
+        post_norm(m, b + "post_ffw_norm")
     if p.get("own"):
         m.matrix(b + "inp_gate", p["own"], p["dim"])
         m.matrix(b + "proj", p["dim"], p["own"])
@@ -247,12 +268,15 @@ def kda(m, i):
     for name in ("q", "k", "v"):
         m.matrix(f"{b}attn_{name}", inner, p["dim"], gain=1.5)
         m.put(f"{b}ssm_conv1d_{name}.weight", m.normal(f"{b}conv1d_{name}", (inner, 1, 4), 0, 0.6))
-    for name in ("f", "g"):
+    k3 = p["arch"] == "kimi-k3"
+    for name in ("f",) if k3 else ("f", "g"):
         m.matrix(f"{b}ssm_{name}_a", inner if safe else n, p["dim"])
         if not safe:
             m.matrix(f"{b}ssm_{name}_b", inner, n)
+    if k3:
+        m.matrix(b + "ssm_g", inner, p["dim"])
     m.matrix(b + "ssm_beta", heads, p["dim"])
-    m.put(b + "ssm_a", (1 if safe else -1) * np.exp(m.normal(b + "a", (heads, 1), -1, 0.7)))
+    m.put(b + "ssm_a", (1 if safe else -1) * np.exp(m.normal(b + "a", heads if k3 else (heads, 1), -1, 0.7)))
     m.vector(b + "ssm_dt.bias", inner, -1, 1)
     m.vector(b + "ssm_norm.weight", n)
     m.matrix(b + "attn_output", p["dim"], inner)
@@ -325,12 +349,22 @@ def delta_net(m, i):
 def experts(m, i):
     p, b, n, bias = m.p, f"blk.{i}.ffn_", m.p["experts"], m.p.get("expert_bias")
     m.matrix(b + "gate_inp", n, p["dim"], gain=2.0, bias=bias)
-    if p.get("probs_b"):
-        m.vector(f"blk.{i}.exp_probs_b.bias", n, 0, 0.15)
+    by_token = i < p["keys"].get("hash_layer_count", 0)
+    if by_token:
+        rng = np.random.default_rng([p.get("seed", 1), i])
+        table = np.stack([rng.permutation(n)[:p["keys"]["expert_used_count"]] for _ in range(p["n_vocab"])])
+        m.w.add_tensor(b + "gate_tid2eid.weight", table.astype(np.int32))
+    if p.get("probs_b_vl"):
+        m.vector(f"blk.{i}.exp_probs_b_vl.bias", n, 0, 0.5)
+    if p.get("probs_b") and not by_token:
+        m.vector(f"blk.{i}.exp_probs_b{'' if p['probs_b'] == 'bare' else '.bias'}", n, 0, 0.15)
     latent = p.get("moe_latent", p["dim"])
     if p.get("moe_latent"):
-        m.matrix(b + "latent_down", latent, p["dim"])
-        m.matrix(b + "latent_up", p["dim"], latent)
+        name = "routed" if p["arch"] == "kimi-k3" else "latent"
+        m.matrix(f"{b}{name}_down", latent, p["dim"])
+        m.matrix(f"{b}{name}_up", p["dim"], latent)
+    if p["arch"] == "kimi-k3":
+        m.vector(b + "routed_norm.weight", latent)
     for name in ("up",) if p.get("plain") else ("gate", "up"):
         if not p.get("one_matrix"):
             m.matrix(f"{b}{name}_exps", p["expert_ffn"], latent, lead=(n,), bias=bias)
@@ -349,9 +383,11 @@ def experts(m, i):
 
 def dense_and_experts(m, i):
     p, b = m.p, f"blk.{i}."
-    dense(m, i)
+    dense(m, i, p["dim"] if p["arch"] == "arctic" else None)
     experts(m, i)
-    if p["arch"] == "grok":
+    if p["arch"] == "arctic":
+        m.norm(b + "ffn_norm_exps", p["dim"])
+    if p["arch"] in ("grok", "arctic"):
         return
     for name in ("post_ffw_norm_1", "pre_ffw_norm_2", "post_ffw_norm_2"):
         m.norm(b + name, p["dim"])
@@ -403,8 +439,10 @@ def latent_attention(m, i):
         m.weights(b + "v_b.weight", values)
     m.matrix(b + "output", p["dim"], heads * v)
     if p.get("mla_gate"):
-        m.matrix(b + "gate", heads, p["dim"])
-    if p.get("indexer"):
+        m.matrix(b + "gate", heads * (v if p["mla_gate"] == "element" else 1), p["dim"])
+    if p.get("sinks"):
+        m.vector(b + "sinks.weight", heads, 0, 1)
+    if p.get("indexer") and (p["arch"] != "hy_v4" or p["keys"]["attention.indexer.types"][i]):
         n, size = p["indexer"]
         b = f"blk.{i}.indexer."
         m.matrix(b + "proj", n, p["dim"])
@@ -412,6 +450,33 @@ def latent_attention(m, i):
         m.vector(b + "k_norm.weight", size)
         m.vector(b + "k_norm.bias", size, 0, 0.1)
         m.matrix(b + "attn_q_b", n * size, p["q_rank"])
+
+
+def entries(m, i):
+    """Attention over what is near, and over entries that stand for several positions, which an indexer may choose among."""
+    p, b, keys_ = m.p, f"blk.{i}.", m.p["keys"]
+    heads, hd, rank, groups, low = p["heads"], p["head_dim"], p["q_rank"], keys_["attention.output_group_count"], keys_["attention.output_lora_rank"]
+    m.matrix(b + "attn_q_a", rank, p["dim"])
+    m.norm(b + "attn_q_a_norm", rank)
+    m.matrix(b + "attn_q_b", heads * hd, rank)
+    m.matrix(b + "attn_kv", hd, p["dim"])
+    m.norm(b + "attn_kv_a_norm", hd, 1.4)
+    m.vector(b + "attn_sinks.weight", heads, 0, 1)
+    m.matrix(b + "attn_output_a", groups * low, heads * hd // groups, gain=2.0)
+    m.matrix(b + "attn_output_b", p["dim"], groups * low)
+    ratio = p["ratios"][i]
+    kinds = [("attn_", hd)] if ratio else []
+    if ratio == 4:
+        n, size = keys_["attention.indexer.head_count"], keys_["attention.indexer.key_length"]
+        m.matrix(b + "indexer.proj", n, p["dim"])
+        m.matrix(b + "indexer.attn_q_b", n * size, rank)
+        kinds.append(("indexer_", size))
+    for name, size in kinds:
+        sets = 2 if ratio == 4 else 1
+        for of in ("kv", "gate"):
+            m.matrix(f"{b}{name}compressor_{of}", sets * size, p["dim"])
+        m.put(f"{b}{name}compressor_ape.weight", m.normal(f"{b}{name}ape", (ratio, sets * size), 0, 0.5))
+        m.norm(f"{b}{name}compressor_norm", size, 1.4)
 
 
 def mla(heads, nope, turned, v, latent, legacy=False, q_rank=0, **more):
@@ -445,7 +510,15 @@ def further(m):
     """The block behind the last layer that predicts a further token. mtp: "own" where it has a norm, a head and an embedding of its own."""
     p, i = m.p, m.p["layers"]
     b = f"blk.{i}.nextn."
-    layer(m, i, MIXERS[p.get("mix", "a")[0]], experts if p.get("experts") else dense)
+    mix = p.get("mix", "a")
+    kind = next((kind for kind in "al" if kind in mix), mix[0])
+    if p.get("one_part"):
+        m.norm(f"blk.{i}.attn_norm", p["dim"])
+        MIXERS[kind](m, i)
+        m.norm(f"blk.{i}.post_attention_norm", p["dim"])
+        experts(m, i)
+    else:
+        layer(m, i, MIXERS[kind], experts if p.get("experts") and not p.get("mtp_dense") else dense)
     m.matrix(b + "eh_proj", p["dim"], 2 * p["dim"])
     m.norm(b + "enorm", p["dim"])
     m.norm(b + "hnorm", p["dim"])
@@ -455,7 +528,17 @@ def further(m):
         m.matrix(b + "embed_tokens", p["n_vocab"], p["dim"], gain=p["dim"] ** 0.5)
 
 
-MIXERS = {"k": kda, "r": rwkv7, "w": rwkv6, "s": mamba, "o": only_output, "h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
+def hyper_connections(m):
+    p, n = m.p, m.p["keys"]["hyper_connection.count"]
+    mixes = "hyper_connection.sinkhorn_iterations" in p["keys"]
+    for name, parts in [("output_hc", 1)] + [(f"blk.{i}.hc_{part}", 2) for i in range(p["layers"]) for part in ("attn", "ffn")]:
+        more = mixes and parts == 2
+        m.matrix(name + "_fn", parts * n + more * n * n, n * p["dim"], gain=2.0)
+        m.vector(name + "_base.weight", parts * n + more * n * n, 0, 0.5)
+        m.vector(name + "_scale.weight", parts + more, 1, 0.3)
+
+
+MIXERS = {"e": entries, "k": kda, "r": rwkv7, "w": rwkv6, "s": mamba, "o": only_output, "h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
 BASE = dict(arch="llama", dim=256, layers=3, heads=4, kv=2, head_dim=64, ffn=320, n_vocab=509, n_ctx=256)
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 32}
 FACTORS = {"rope.scaling.attn_factor": 1.19}
@@ -532,11 +615,17 @@ FAMILIES = {
                             heads=6, kv=2, head_dim=64, qkv_bias=True, probs_b=True, ffn_norm="post_attention_norm",
                             keys={"leading_dense_block_count": 1, "rope.dimension_count": 32}),
     "glm4moe-bare": with_experts(moe(4, 2, 64, 64, expert_shared_count=1, expert_weights_norm=True), arch="glm4moe", layers=2, kv=1, probs_b=True, ffn_norm="post_attention_norm"),
+    # as published: all of a head turns, where GLM turns half, and YaRN doubles the context
+    "solar-open": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=1.0, expert_group_count=1,
+                                   expert_group_used_count=1), arch="glm4moe", layers=2, heads=6, head_dim=64, probs_b=True, ffn_norm="post_attention_norm",
+                               keys={**YARN, "rope.scaling.factor": 2.0, "leading_dense_block_count": 0, "rope.dimension_count": 64, "rope.freq_base": 1000000.0}),
     "gpt-oss": with_experts(moe(8, 4, 96), arch="gpt-oss", layers=4, heads=4, kv=2, head_dim=64, ffn=96, qkv_bias=True, out_bias=True, expert_bias=True, sinks=True,
-                            ffn_norm="post_attention_norm", keys={**YARN, "attention.sliding_window": 16, "rope.freq_base": 150000.0}),
+                            ffn_norm="post_attention_norm", keys={**YARN, "attention.sliding_window": 16, "rope.freq_base": 150000.0, "rope.scaling.yarn_truncate": True}),
+    "gpt-oss-openai": with_experts(moe(8, 4, 96), arch="gpt-oss", layers=4, heads=4, kv=2, head_dim=64, ffn=96, qkv_bias=True, out_bias=True, expert_bias=True, sinks=True,
+                                   ffn_norm="post_attention_norm", keys={**YARN, "attention.sliding_window": 16, "rope.freq_base": 150000.0}),
     "gpt-oss-mxfp4": with_experts(moe(16, 4, 160), arch="gpt-oss", layers=3, dim=320, heads=8, kv=1, head_dim=64, ffn=160, n_vocab=391, qkv_bias=True, out_bias=True,
                                   expert_bias=True, sinks=True, ffn_norm="post_attention_norm", quant="MXFP4",
-                                  keys={**YARN, "attention.sliding_window": 8, "rope.freq_base": 150000.0}),
+                                  keys={**YARN, "attention.sliding_window": 8, "rope.freq_base": 150000.0, "rope.scaling.yarn_truncate": True}),
     "deepseek2-lite": with_experts(moe(8, 3, 64, 128, expert_shared_count=2, expert_gating_func=1, expert_weights_scale=1.0), **mla(
         4, 64, 32, 64, 128, legacy=True, **{**YARN, "rope.scaling.yarn_log_multiplier": 0.0707})),
     "deepseek2-groups": with_experts(moe(12, 4, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5, expert_group_count=4,
@@ -614,11 +703,11 @@ FAMILIES = {
     "mamba-normed": family(arch="mamba", layers=3, mix="sss", one_part=True, heads=0, kv=0, ffn=0, no_key_length=True, mamba={"state": 16, "rank": 16}, keys={"ssm.dt_b_c_rms": True}),
     "jamba": with_experts(moe(4, 2, 96), arch="jamba", layers=4, heads=4, kv=[0, 1, 0, 0], mix="sass", ffn=96, moe_step=2, mamba={"state": 16, "rank": 12, "norms": True}),
     "step35": with_experts(moe(8, 3, 64, 96, expert_shared_feed_forward_length=96, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=3.0), arch="step35",
-                           layers=4, heads=[4, 6, 6, 4], kv=[2, 3, 2, 1], dense=1, qk_norm="head", out_gate="head", probs_b=True, rope_freqs=True, keys={
+                           mtp_like=1, mtp_dense=True, layers=4, heads=[4, 6, 6, 4], kv=[2, 3, 2, 1], dense=1, qk_norm="head", out_gate="head", probs_b=True, rope_freqs=True, keys={
         "leading_dense_block_count": 1, "moe_every_n_layers": 1, "rope.dimension_count": 64, "rope.freq_base": 5000000.0, "rope.freq_base_swa": 10000.0,
         "attention.sliding_window": 16, "attention.sliding_window_pattern": [False, True, True, False], "swiglu_clamp_exp": [0.0, 0.0, 0.6, 0.7],
         "swiglu_clamp_shexp": [0.0, 0.0, 0.0, 0.8]}),
-    "mimo2": with_experts(moe(8, 3, 64, expert_gating_func=2), arch="mimo2", layers=5, heads=4, kv=[2, 4, 4, 2, 2], head_dim=48, v_dim=32, dense=1, sinks="slides", probs_b=True, keys={
+    "mimo2": with_experts(moe(8, 3, 64, expert_gating_func=2), arch="mimo2", mtp_like=1, mtp_dense=True, layers=5, heads=4, kv=[2, 4, 4, 2, 2], head_dim=48, v_dim=32, dense=1, sinks="slides", probs_b=True, keys={
         "rope.dimension_count": 32, "rope.freq_base": 5000000.0, "rope.freq_base_swa": 10000.0, "attention.sliding_window": 16,
         "attention.sliding_window_pattern": [False, True, True, False, False], "attention.value_scale": 0.7}),
     "qwen3vlmoe": with_experts(moe(8, 3, 64), arch="qwen3vlmoe", layers=2, qk_norm="head", keys={"rope.dimension_sections": [12, 10, 10, 0], "rope.dimension_count": 64}),
@@ -628,6 +717,9 @@ FAMILIES = {
         "arch": "mistral4"}, one_matrix=True),
     "afmoe": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5), arch="afmoe", layers=5, dense=1,
                           qk_norm="head", norms="both", out_gate=True, probs_b=True, embd_gain=1.0, keys={"leading_dense_block_count": 1, "attention.sliding_window": 16}),
+    # as transformers 5 saves it: without a key that says whether weights are divided by their sum
+    "afmoe-unsaid": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_scale=2.826), arch="afmoe", layers=5, dense=1,
+                                 qk_norm="head", norms="both", out_gate=True, probs_b=True, embd_gain=1.0, keys={"leading_dense_block_count": 1, "attention.sliding_window": 16}),
     "granite_swa": family(arch="granite_swa", layers=4, sinks=True, keys={
         "embedding_scale": 0.5, "residual_scale": 0.7, "attention.scale": 0.2, "logit_scale": 0.6, "rope.dimension_count": 64, "attention.sliding_window": 16,
         "attention.sliding_window_pattern": [False, True, True, True], "attention.rope_pattern": [True, True, False, True]}),
@@ -638,7 +730,7 @@ FAMILIES = {
                                layers=6, dense=1, tie=True, layer_norm="bare", one_norm=True,
                                keys={"leading_dense_block_count": 1, "logit_scale": 0.4, "attention.sliding_window": 16, "rope.dimension_count": 64}),
     "nemotron_h_moe": with_experts(moe(8, 3, 96, 160, expert_shared_count=1, expert_shared_feed_forward_length=160, expert_weights_norm=True, expert_weights_scale=2.5,
-                                       moe_latent_size=128), arch="nemotron_h_moe", layers=4, mix="mfaf", one_part=True, plain=True, kv=[0, 0, 2, 0], ffn=[0, 96, 0, 96],
+                                       moe_latent_size=128), arch="nemotron_h_moe", mtp_like=2, layers=4, mix="mfaf", one_part=True, plain=True, kv=[0, 0, 2, 0], ffn=[0, 96, 0, 96],
                                    probs_b=True, moe_latent=128, **ssm(512, 64, 4, 16, 4, **{"rope.dimension_count": 64, "attention.layer_norm_epsilon": 1e-5})),
     "smallthinker": with_experts(moe(6, 2, 96, expert_gating_func=2), arch="smallthinker", layers=5, ffn=96, keys={"attention.sliding_window": 4096}),
     "apertus": family(arch="apertus", layers=2, plain=True, qk_norm="head", own_keys={
@@ -657,14 +749,21 @@ FAMILIES = {
     "glm-dsa-sparse": with_experts(moe(4, 2, 64, 64, expert_shared_count=1, expert_weights_norm=True), seed=7, **{**mla(
         4, 64, 32, 64, 128, q_rank=96, **{**INDEXER, "attention.indexer.head_count": 4, "attention.indexer.top_k": 8, "attention.indexer.types": [True, False, True]}),
         "arch": "glm-dsa"}, indexer=(4, 128), probs_b=True),
+    # as many heads as published ones have, so that no two positions have the same score
+    "glm-dsa-heads": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_weights_norm=True, expert_weights_scale=2.5), seed=7, **{**mla(
+        4, 64, 32, 64, 128, q_rank=96, **{**INDEXER, "attention.indexer.head_count": 32, "attention.indexer.top_k": 36}), "arch": "glm-dsa"}, indexer=(32, 128), probs_b=True),
     "grok": with_experts(moe(4, 2, 96), arch="grok", layers=2, ffn=96, norms="grok", no_key_length=True),
     "grok-dense": with_experts(moe(4, 2, 96), arch="grok", layers=2, norms="grok", beside=True, no_key_length=True, keys={
         "embedding_scale": 2.0, "logit_scale": 0.5, "attention.output_scale": 0.1, "attn_logit_softcapping": 20.0, "final_logit_softcapping": 40.0}),
     "kimi-linear": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_scale=2.5), **{**mla(4, 64, 32, 64, 128, **{
         "ssm.conv_kernel": 4, "kda.head_dim": 32}), "arch": "kimi-linear", "layers": 4, "mix": "kklk", "kv": [0, 0, 1, 0]}, probs_b=True, kda=32),
+    "kimi-k3": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_scale=2.5, expert_weights_norm=True, expert_latent_length=96), **{**mla(
+        4, 64, 32, 64, 128, q_rank=96, **{"ssm.conv_kernel": 4, "kda.head_dim": 32, "kda.gate_lower_bound": -5.0, "attn_res.block_size": 2, "activation.situ_beta": 1.5,
+                                          "activation.situ_linear_beta": 2.5}),
+        "arch": "kimi-k3", "layers": 5, "mix": "kklkl", "kv": [0, 0, 1, 0, 1]}, probs_b=True, kda=32, mla_gate="element", moe_latent=96),
     "bailingmoe3": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_scale=2.5, expert_weights_norm=True), **{**mla(
         4, 64, 32, 64, 128, q_rank=96, **{"ssm.conv_kernel": 4, "kda.head_dim": 32, "kda.gate_lower_bound": -5.0, "kda.safe_gate": True}),
-        "arch": "bailingmoe3", "layers": 4, "mix": "kklk", "kv": [0, 0, 1, 0]}, probs_b=True, kda=32, kda_safe=True, mla_gate=True),
+        "arch": "bailingmoe3", "mtp_like": 2, "layers": 4, "mix": "kklk", "kv": [0, 0, 1, 0]}, probs_b=True, kda=32, kda_safe=True, mla_gate=True),
     "rwkv7": family(arch="rwkv7", layers=3, dim=384, mix="rrr", heads=0, kv=0, layer_norm=True, embd_norm=True, ffn_norm="attn_norm_2", channel_mix=True, no_key_length=True, keys={
         "wkv.head_size": 64, "attention.decay_lora_rank": 24, "attention.iclr_lora_rank": 16, "attention.value_residual_mix_lora_rank": 20, "attention.gate_lora_rank": 40,
         "token_shift_count": 2}),
@@ -687,12 +786,73 @@ FAMILIES = {
     "bloom": family(arch="bloom", layers=2, heads=4, kv=4, layer_norm=True, fused=True, bias=True, plain=True, embd_norm=True, no_key_length=True),
     "falcon": family(arch="falcon", layers=2, kv=1, layer_norm=True, one_norm=True, plain=True, fused=True, no_key_length=True),
     "falcon-two": family(arch="falcon", layers=2, kv=2, layer_norm=True, one_norm=True, second_norm=True, plain=True, fused=True, no_key_length=True),
+    "nanbeige": family(arch="nanbeige", layers=2, keys={"num_loops": 2, "skip_loop_final_norm": False, "rope.dimension_count": 64}),
+    "nanbeige-skip": family(arch="nanbeige", layers=2, keys={"num_loops": 3, "skip_loop_final_norm": True, "rope.dimension_count": 64}),
+    # one base for both kinds of layers: llama.cpp rotates those with a window by the base of the others, whatever the file says
+    "mellum": with_experts(moe(8, 3, 96), arch="mellum", layers=4, qk_norm="head", keys={
+        **YARN, "attention.sliding_window": 16, "attention.sliding_window_pattern": [True, True, True, False], "rope.freq_base": 50000.0, "rope.freq_base_swa": 50000.0}),
+    "mellum-bases": with_experts(moe(8, 3, 96), arch="mellum", layers=4, qk_norm="head", keys={
+        **YARN, "attention.sliding_window": 16, "attention.sliding_window_pattern": [True, True, True, False], "rope.freq_base": 50000.0, "rope.freq_base_swa": 10000.0}),
+    "plamo3": family(arch="plamo3", layers=4, fused=True, norms="both", short_post=True, qk_norm="head", v_dim=32, keys={
+        "attention.sliding_window": 16, "attention.sliding_window_pattern": [True, True, True, False], "rope.freq_base": 1000000.0, "rope.freq_base_swa": 10000.0}),
+    "hy_v3": with_experts(moe(8, 3, 64, 64, expert_shared_feed_forward_length=64, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.826), arch="hy_v3", layers=3,
+                          dense=1, heads=6, kv=3, head_dim=48, qk_norm="head", probs_b="bare", keys={"rope.freq_base": 11158840.0}),
+    "hy_v4": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.827, swiglu_clamp_exp=[0.5] * 3), **{**mla(
+        4, 64, 32, 48, 128, q_rank=96, **{"hyper_connection.count": 4, "hyper_connection.epsilon": 1e-6, "hyper_connection.magnitude": 2.0}), "arch": "hy_v4"},
+        probs_b=True, sinks=True, mla_gate="element"),
+    "hy_v4-sparse": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.827), **{**mla(
+        4, 64, 32, 48, 128, q_rank=96, **{
+            **INDEXER, "attention.indexer.head_count": 32, "attention.indexer.top_k": 36, "attention.indexer.types": [True, False, True], "hyper_connection.count": 2,
+            "hyper_connection.epsilon": 1e-6, "hyper_connection.magnitude": 1.5}), "arch": "hy_v4"}, probs_b=True, sinks=True, mla_gate="element", indexer=(32, 128)),
+    # prompts go beyond an entry of 128 positions; of those of four the best thirty are read
+    "deepseek4": with_experts(
+        moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=4, expert_weights_norm=True, expert_weights_scale=1.5, swiglu_clamp_exp=[0.7] * 4), arch="deepseek4", mix="eeee",
+        layers=4, dim=128, heads=6, kv=1, head_dim=64, q_rank=48, ratios=[0, 4, 128, 4], probs_b=True, probs_b_vl=True, run_ctx=256, prompt=150, keys={
+            **YARN, "rope.dimension_count": 32, "attention.compress_rope_freq_base": 160000.0, "attention.compress_ratios": [0, 4, 128, 4], "attention.sliding_window": 16,
+            "attention.q_lora_rank": 48, "attention.output_group_count": 3, "attention.output_lora_rank": 40, "attention.indexer.head_count": 32, "attention.indexer.key_length": 48,
+            "attention.indexer.top_k": 30, "hyper_connection.count": 4, "hyper_connection.epsilon": 1e-6, "hyper_connection.sinkhorn_iterations": 20, "hash_layer_count": 2}),
+    "arctic": family(arch="arctic", layers=3, ffn=96, experts=6, expert_ffn=96, beside=True, no_key_length=True,
+                     keys={"expert_count": 6, "expert_used_count": 2, "rope.dimension_count": 64}),
+    "laguna": with_experts(moe(8, 3, 64, 96, expert_shared_feed_forward_length=96, expert_weights_norm=True, expert_weights_scale=2.5, expert_gating_func=2), arch="laguna", layers=4,
+                           dense=1, heads=[4, 6, 6, 6], kv=2, head_dim=64, qk_norm="head", out_gate="head", probs_b=True, keys={
+                               **YARN, "attention.sliding_window": 16, "leading_dense_block_count": 1, "rope.freq_base": 500000.0, "rope.freq_base_swa": 10000.0,
+                               "rope.dimension_count": 32, "rope.dimension_count_swa": 64}),
+    "laguna-elements": with_experts(moe(8, 3, 64, 64, expert_weights_norm=True, expert_weights_scale=2.5), arch="laguna", layers=2, dense=1, heads=4, qk_norm="head",
+                                    out_gate="element", probs_b=True, keys={"leading_dense_block_count": 1, "rope.dimension_count": 32}),
+    "muse-glimmer": family(arch="muse-glimmer", layers=4, qk_norm="head", out_gate="element", norms="both", keys={
+        "attention.sliding_window": 16, "logit_scale": 0.4, "final_logit_softcapping": 20.0, "rope.freq_base": 500000.0}),
+    "spark2_5": family(arch="spark2_5", layers=4, fused=True, gates=True, out_gate="head", keys={
+        "attention.sliding_window": 16, "attention.sliding_window_pattern": [True, True, True, False], "rope.freq_base": 1000000.0, "rope.freq_base_swa": 10000.0,
+        "rope.dimension_count": 32, "rope.dimension_count_swa": 64}),
+    "minimax-m3": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_weights_norm=True, expert_weights_scale=2.0, expert_gating_func=2), arch="minimax-m3", layers=3,
+                               dense=1, heads=6, kv=2, qk_norm="head", probs_b=True, block_indexer=(2, 64), keys={
+                                   "leading_dense_block_count": 1, "rope.dimension_count": 32, "attention.indexer.head_count": 2, "attention.indexer.key_length": 64,
+                                   "attention.indexer.top_k": 16, "attention.indexer.block_size": 128, "attention.indexer.local_blocks": 1}),
+    # three blocks of eight positions, one of them that of the token: only transformers chooses blocks without flash attention
+    "minimax-m3-blocks": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_weights_norm=True, expert_weights_scale=2.0, expert_gating_func=2), arch="minimax-m3", layers=3,
+                                      dense=1, heads=6, kv=2, qk_norm="head", probs_b=True, block_indexer=(2, 64), keys={
+                                          "leading_dense_block_count": 1, "rope.dimension_count": 32, "attention.indexer.head_count": 2, "attention.indexer.key_length": 64,
+                                          "attention.indexer.top_k": 3, "attention.indexer.block_size": 8, "attention.indexer.local_blocks": 1}),
+    "maple": with_experts(moe(8, 3, 96), arch="maple", layers=4, qk_norm="head", keys={
+        "attention.sliding_window": 16, "attention.sliding_window_pattern": [True, True, True, False], "rope.dimension_count": 32, "swiglu_clamp_exp": [0.5] * 4}),
+    "talkie": family(arch="talkie", layers=3, norms="none", bare=True, qk_norm="gain", layer_scale=True, scales=True, keys={"logit_scale": 0.7}),
+    "deepseek2-ocr": with_experts(moe(8, 3, 64, 128, expert_shared_count=2, leading_dense_block_count=1), arch="deepseek2-ocr", dense=1, kv=4),
+    "hrm_text": family(arch="hrm_text", layers=4, norms="none", bare=True, out_gate="element", stacks=True, keys={
+        "block_count": 12, "hrm.layers_per_stack": 2, "hrm.h_cycles": 2, "hrm.l_cycles": 2, "hrm.prefix_lm": False, "embedding_scale": 2.0, "rope.dimension_count": 64}),
     "starcoder": family(arch="starcoder", layers=2, kv=1, layer_norm=True, fused=True, bias=True, plain=True, positions=True, no_key_length=True),
 }
 
 
+def listed(p, change):
+    """p with other lists, where something is listed by layer."""
+    by_layer = lambda values: {k: change(v) if isinstance(v, list) and len(v) == p["layers"] and not k.endswith("sections") else v for k, v in values.items()}
+    return {**by_layer(p), **({"keys": by_layer(p["keys"])} if "keys" in p else {})}
+
+
 def write(name, path, **changes):
     p = {**FAMILIES[name], **changes}
+    if p.get("mtp"):                        # of what is listed by layer, the block has what the layer `mtp_like` has
+        p = listed(p, lambda v: v + [v[p.get("mtp_like", 0)]])
     m = Model(path, p["arch"], p)
     keys(m)
     m.vocabulary()
@@ -710,6 +870,13 @@ def write(name, path, **changes):
         own_embeddings(m)
     if p.get("altup"):
         altup(m)
+    if "attn_res.block_size" in p.get("keys", {}):
+        for name in ["output_res"] + [f"blk.{i}.{part}_res" for i in range(p["layers"]) for part in ("attn", "ffn")]:
+            m.vector(name + "_score.weight", p["dim"], 0, 0.1)
+    if "hyper_connection.count" in p.get("keys", {}):
+        hyper_connections(m)
+    if p.get("stacks"):
+        m.vector("hrm.z_l_init", p["dim"], 0, 1)
     for i in range(p["layers"]):
         kind = p.get("mix", "a" * p["layers"])[i]
         if kind == "-":             # a layer without anything

@@ -52,15 +52,16 @@ static void hidden(const char *path, const int32_t *ids, size_t n) {
   error e = {0};
   weft_model *m = opened(path, false, 1);
   int size = weft_model_embedding_size(m);
-  check(engine_eval_hidden(weft_model_engine(m), ids, n, print_row, &size, &e), e.text);
+  engine_part p = {.ids = ids, .n = n, .want = WANT_HIDDEN, .row = print_row, .ctx = &size};
+  check(engine_run(weft_model_engine(m), &(engine_batch){.parts = &p, .n = 1}, &e), e.text);
   weft_model_close(m);
 }
 
 static const float *predicted(weft_model *m, struct sequence *q, int32_t id, int pos) {
   error e = {0};
-  const float *logits;
-  check(engine_predict(weft_model_beside(m), q, id, pos, &logits, &e), e.text);
-  return logits;
+  engine_part p = {.q = q, .ids = &id, .n = 1, .pos = pos, .want = WANT_GUESS};
+  check(engine_run(weft_model_beside(m), &(engine_batch){.parts = &p, .n = 1}, &e), e.text);
+  return p.logits;
 }
 
 static void step(weft_model *m, weft_sequence **q, int n_parts, const int32_t *ids, size_t n) {
@@ -129,18 +130,18 @@ static void go_on(weft_model *m, text *t, int at, int odd) {
   }
 }
 
-static void follow(weft_ahead *a, const text *t, int from, int to) {
+static void follow(weft_speculation *a, const text *t, int from, int to) {
   weft_error err;
   const float *logits;
   for (int i = from; i < to; i++) {
-    check(weft_ahead_decode(a, t->ids, i, t->ids[i], &logits, &err), err.text);
+    check(weft_speculation_decode(a, t->ids, i, t->ids[i], &logits, &err), err.text);
     if (hash_of(t, logits) == t->hash[i]) continue;
     fprintf(stderr, "other logits behind position %d\n", i);
     exit(1);
   }
 }
 
-static void ahead(const char *path, const int32_t *ids, size_t n, int more) {
+static void speculation(const char *path, const int32_t *ids, size_t n, int more) {
   static text straight, crooked;
   weft_error err;
   weft_model *m = opened(path, false, 2);
@@ -155,26 +156,26 @@ static void ahead(const char *path, const int32_t *ids, size_t n, int more) {
   m = opened(path, true, 2);
   weft_draft *d;
   check(weft_draft_own(m, NULL, &d, &err) || !d || weft_draft_prepare(d, &err), "no block");
-  weft_ahead *a = weft_ahead_new(m, WEFT_GUESS_ALWAYS);
-  weft_ahead_draft(a, d);
+  weft_speculation *a = weft_speculation_new(m, WEFT_SPECULATE_ALWAYS);
+  weft_speculation_draft(a, d);
   check(weft_decode(m, ids, n - 1, 0, NULL, &err), err.text);
   follow(a, &straight, (int)n - 1, straight.n);
-  weft_ahead_counts c = weft_ahead_count(a);
-  printf("%llu %llu\n", (unsigned long long)c.drafted, (unsigned long long)c.drafted_taken);
+  weft_speculation_counts c = weft_speculation_count(a);
+  printf("%llu %llu\n", (unsigned long long)c.drafted, (unsigned long long)c.drafted_accepted);
   // back, along the other text, and back to the first one
   for (int from = (int)n - 1; from < straight.n - 8; from += 7) {
     const text *t = from % 2 ? &straight : &crooked;
     check(weft_decode(m, t->ids, (size_t)from, 0, NULL, &err), err.text);
     follow(a, t, from, from + 8);
   }
-  weft_ahead_free(a);
+  weft_speculation_free(a);
   // two sequences by turns, each with its own text
   weft_sequence *q[2];
-  weft_ahead *of[2];
+  weft_speculation *of[2];
   for (int i = 0; i < 2; i++) {
     check(weft_sequence_new(m, &q[i], &err), err.text);
-    of[i] = weft_ahead_of_sequence(m, q[i], WEFT_GUESS_ALWAYS);
-    weft_ahead_draft(of[i], d);
+    of[i] = weft_speculation_of_sequence(m, q[i], WEFT_SPECULATE_ALWAYS);
+    weft_speculation_draft(of[i], d);
     step(m, &q[i], 1, ids, n - 1);
   }
   for (int at = (int)n - 1; at < straight.n; at++) {
@@ -182,9 +183,9 @@ static void ahead(const char *path, const int32_t *ids, size_t n, int more) {
     follow(of[1], &crooked, at, at + 1);
   }
   for (int i = 0; i < 2; i++) {
-    c = weft_ahead_count(of[i]);
-    printf("%llu %llu\n", (unsigned long long)c.drafted, (unsigned long long)c.drafted_taken);
-    weft_ahead_free(of[i]);
+    c = weft_speculation_count(of[i]);
+    printf("%llu %llu\n", (unsigned long long)c.drafted, (unsigned long long)c.drafted_accepted);
+    weft_speculation_free(of[i]);
     weft_sequence_free(q[i]);
   }
   weft_draft_free(d);
@@ -198,7 +199,7 @@ int main(int argc, char **argv) {
   for (char *at = argv[3]; *at && n < MOST; at += strcspn(at, ","), at += *at == ',') ids[n++] = (int32_t)atoi(at);
   if (!strcmp(argv[2], "hidden")) hidden(argv[1], ids, n);
   else if (strcmp(argv[2], "ahead")) logits(argv[1], ids, n);
-  else if (argc == 5 && n > 1 && n + (size_t)atoi(argv[4]) <= CONTEXT) ahead(argv[1], ids, n, atoi(argv[4]));
+  else if (argc == 5 && n > 1 && n + (size_t)atoi(argv[4]) <= CONTEXT) speculation(argv[1], ids, n, atoi(argv[4]));
   else return 2;
   return 0;
 }

@@ -81,7 +81,7 @@ def record(name, path):
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    for name in sys.argv[2:] or [*make_encoder.ENCODERS, *PREDICTING]:
+    for name in sys.argv[2:] or [*(n for n in make_encoder.ENCODERS if n not in make_encoder.PUBLISHED), *PREDICTING]:
         with tempfile.TemporaryDirectory() as folder:
             path, shape = Path(folder) / f"{name}.gguf", shapes(name)[name]
             write = (make_encoder if name in make_encoder.ENCODERS else make_model).write

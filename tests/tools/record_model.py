@@ -3,8 +3,8 @@
 
     record_model.py OUT_FOLDER [NAME ...]       default: all names
 
-Needs llama-cpp-python beside numpy and gguf.  For each file: the likeliest tokens after some beginnings of a prompt, then after each
-token of a greedy continuation; a distribution is a list of [token, log-probability].
+Needs llama-cpp-python beside numpy and gguf, or what a function of references.py needs.  For each file: the likeliest tokens after some
+beginnings of a prompt, then after each token of a greedy continuation; a distribution is a list of [token, log-probability].
 """
 import json
 import sys
@@ -13,7 +13,6 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-from llama_cpp import Llama
 
 import make_model
 from references import REFERENCES
@@ -32,6 +31,7 @@ def record(name, path):
     p = make_model.FAMILIES[name]
     if name in REFERENCES:
         return record_with(REFERENCES[name](path), name, p)
+    from llama_cpp import Llama
     run = p.get("run_ctx", 64)
     model = Llama(str(path), n_ctx=run, n_batch=PROMPT, logits_all=True, n_gpu_layers=0, n_threads=2, flash_attn=False, verbose=False)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
@@ -48,14 +48,14 @@ def record(name, path):
 
 def record_with(logits, name, p):
     """The same of a function of all ids so far."""
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
-    prompt, steps, tokens = [int(i) for i in rng.integers(0, p["n_vocab"] - 2, PROMPT)], [], []
+    n, rng = p.get("prompt", PROMPT), np.random.default_rng(zlib.crc32(name.encode()))
+    prompt, steps, tokens = [int(i) for i in rng.integers(0, p["n_vocab"] - 2, n)], [], []
     rows = logits(prompt)
-    after = {i + 1: distribution(rows[i]) for i in range(EVERY - 1, PROMPT - 1, EVERY)}
+    after = {i + 1: distribution(rows[i]) for i in range(EVERY - 1, n - 1, EVERY)}
     for _ in range(STEPS):
         steps.append(distribution(logits(prompt + tokens)[-1]))
         tokens.append(steps[-1][0][0])
-    return {"n_ctx": 64, "prompt": prompt, "tokens": tokens, "after": after, "steps": steps}
+    return {"n_ctx": p.get("run_ctx", 64), "prompt": prompt, "tokens": tokens, "after": after, "steps": steps}
 
 
 def main():

@@ -5,7 +5,8 @@
 
 Needs llama-cpp-python beside numpy and gguf.  rows: hashes of blocks that `samples` below becomes, without weights, and
 with them.  errors: where ways that are equally good differ by rounding alone, how far each row is from what it was, with
-the weights and without.  files: hashes of models/tinypy.gguf as another type, whole files.  types: what the tensors of small models of several families become.
+the weights and without.  files: hashes of models/tinypy.gguf as another type, whole files.  types: what the tensors of small models of several families become.  padded: hashes of whole files
+of small models whose shapes end with ones, which the quantiser drops.
 """
 import ctypes
 import glob
@@ -26,6 +27,7 @@ WITHOUT = {"IQ3_S": slice(16), "NVFP4": 10}
 ERRORS = ["IQ1_M"]
 FILES = {"F16": 1, "BF16": 32, "Q8_0": 7, "Q6_K": 18, "Q5_K_M": 17, "Q5_K_S": 16, "Q5_1": 9, "Q5_0": 8, "Q4_K_M": 15, "Q4_K_S": 14, "Q4_1": 3, "Q4_0": 2, "IQ4_NL": 25, "IQ4_XS": 30,
          "MXFP4_MOE": 38, "Q3_K_L": 13, "Q3_K_M": 12, "Q3_K_S": 11, "Q2_K": 10, "TQ2_0": 37, "TQ1_0": 36, "Q1_0": 40, "Q2_0": 41, "IQ3_S": 26, "IQ3_M": 27}
+PADDED = ["ernie4_5-moe", "granitehybrid", "qwen2moe", "qwen35moe"]       # whole files whose shapes end with ones
 FAMILIES = ["mixtral", "falcon", "deepseek2-lite", "gemma3", "gpt2", "qwen3next"]
 
 
@@ -84,11 +86,12 @@ def quantise(path, out, file_type):
 
 def main():
     import llama_cpp.llama_cpp as ll
+    import change_gguf
     import make_model
     quiet = ll.llama_log_callback(lambda *_: None)
     ll.llama_log_set(quiet, ctypes.c_void_p())
     ll.llama_backend_init()
-    record = {"rows": record_rows(*samples()), "errors": record_errors(*samples()), "files": {}, "types": {}}
+    record = {"rows": record_rows(*samples()), "errors": record_errors(*samples()), "files": {}, "types": {}, "padded": {}}
     with tempfile.TemporaryDirectory() as folder:
         out, model = Path(folder) / "out.gguf", Path(folder) / "in.gguf"
         for name, number in FILES.items():
@@ -99,6 +102,12 @@ def main():
             for name in ["Q4_K_M", "Q4_K_S", "Q3_K_M", "Q3_K_L", "Q2_K", "Q5_K_M", "IQ4_XS", "MXFP4_MOE"]:
                 quantise(model, out, FILES[name])
                 record["types"][f"{family} {name}"] = " ".join(t.tensor_type.name for t in gguf.GGUFReader(out).tensors)
+        for family in PADDED:
+            make_model.write(family, Path(folder) / "plain.gguf")
+            change_gguf.with_dims(Path(folder) / "plain.gguf", model, change_gguf.padded)
+            for name in ["Q4_0", "Q4_K_M"]:
+                quantise(model, out, FILES[name])
+                record["padded"][f"{family} {name}"] = hashlib.sha256(out.read_bytes()).hexdigest()
     Path(sys.argv[1]).write_text(json.dumps(record, indent=1) + "\n")
 
 

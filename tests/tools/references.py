@@ -3,7 +3,9 @@
 Of Phi's mixture of experts norms subtract the mean, and the router is a sparse mixer. Refact's norms subtract the mean ("LayerNorm instead of RMSNorm", its model
 card says), and have no bias. GPT-J has names of tensors in llama.cpp, and no graph.
 Qwen 3.5's mixture is here too: its dense sibling, of the same code, is within 4e-4 of llama.cpp's record of it, whose cache holds halves.
-And so are models that choose the positions that they read, for test_sparse.py: the positions must be the same.
+transformers itself computes gpt-oss with the YaRN of OpenAI's configuration, afmoe in a file without expert_weights_norm, Solar Open as published, and
+glm-dsa with its indexer at work.
+Models that choose the positions that they read are here for test_sparse.py: the positions must be the same.
 """
 import gguf
 import numpy as np
@@ -272,4 +274,176 @@ def sparse(path, own=None, halves=False):
     return logits
 
 
-REFERENCES = {"phimoe": phimoe, "gptj": gptj, "refact": refact, "qwen35moe": qwen35}
+def by_transformers(config, model, w, parts, experts, ends=()):
+    """Logits of a model of transformers in doubles, with the weights w of a file. parts: their names of a layer's tensors, by ours; experts: what they stack; ends: more tensors
+    of the model, by their names."""
+    import torch
+    config._experts_implementation, config._attn_implementation = "eager", "eager"
+    model = model(config).double().eval()
+    state = {"model.embed_tokens.weight": w["token_embd.weight"], "model.norm.weight": w["output_norm.weight"], "lm_head.weight": w["output.weight"]} | dict(ends)
+    for i in range(config.num_hidden_layers):
+        ours, theirs = f"blk.{i}.", f"model.layers.{i}."
+        state |= {theirs + name + end: w[ours + part + end] for part, name in parts.items() for end in ("", ".weight", ".bias") if ours + part + end in w}
+        state |= {theirs + name: value for name, value in experts(w, ours).items()}
+    model.load_state_dict({name: torch.tensor(np.ascontiguousarray(value)) for name, value in state.items()})
+
+    def logits(ids):
+        with torch.no_grad():
+            return model(torch.tensor([ids])).logits[0].numpy()
+    return logits
+
+
+def shape(w, key):
+    return dict(vocab_size=len(w["token_embd.weight"]), hidden_size=key("embedding_length"), num_hidden_layers=key("block_count"), num_attention_heads=key("attention.head_count"),
+                num_key_value_heads=key("attention.head_count_kv"), rms_norm_eps=EPS, max_position_embeddings=256)
+
+
+ATTENTION = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj"}
+FEED_FORWARD = {f"ffn_{name}{ours}": f"mlp.{theirs}{name}_proj" for name in ("gate", "up", "down") for ours, theirs in (("", ""), ("_shexp", "shared_experts."))}
+BY_SIGMOID = {"ffn_gate_inp": "mlp.gate", "exp_probs_b.bias": "mlp.gate.e_score_correction_bias"}
+
+
+def gate_above_up(w, b):
+    if b + "ffn_down_exps.weight" not in w:
+        return {}
+    both = np.concatenate([w[b + "ffn_gate_exps.weight"], w[b + "ffn_up_exps.weight"]], 1)
+    return {"mlp.experts.gate_up_proj": both, "mlp.experts.down_proj": w[b + "ffn_down_exps.weight"]}
+
+
+def gate_beside_up(w, b):
+    parts = {}
+    for end, axes in (("weight", "_proj"), ("bias", "_proj_bias")):
+        both = np.stack([w[f"{b}ffn_gate_exps.{end}"], w[f"{b}ffn_up_exps.{end}"]], 2)
+        parts["mlp.experts.gate_up" + axes] = both.reshape(len(both), -1, *both.shape[3:]).swapaxes(1, -1)
+        parts["mlp.experts.down" + axes] = w[f"{b}ffn_down_exps.{end}"].swapaxes(1, -1)
+    return parts
+
+
+def gpt_oss(path):
+    """transformers' YaRN does not round the ends of its ramp as llama.cpp does; gpt-oss was trained so."""
+    import transformers
+    w, key = opened(path)
+    config = transformers.GptOssConfig(
+        **shape(w, key), head_dim=key("attention.key_length"), intermediate_size=w["blk.0.ffn_gate_exps.weight"].shape[1], num_local_experts=key("expert_count"),
+        num_experts_per_tok=key("expert_used_count"), sliding_window=key("attention.sliding_window"),
+        rope_parameters={"rope_type": "yarn", "rope_theta": 150000.0, "factor": 8.0, "original_max_position_embeddings": 32, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False})
+    parts = ATTENTION | {"post_attention_norm": "post_attention_layernorm", "ffn_gate_inp": "mlp.router", "attn_sinks.weight": "self_attn.sinks"}
+    return by_transformers(config, transformers.GptOssForCausalLM, w, parts, gate_beside_up)
+
+
+def afmoe(path):
+    """transformers divides the chosen experts' weights by their sum; llama.cpp does so where a file says it. Embeddings are scaled, as in all released configurations."""
+    import transformers
+    w, key = opened(path)
+    config = transformers.AfmoeConfig(
+        **shape(w, key), head_dim=key("attention.key_length"), intermediate_size=key("feed_forward_length"), moe_intermediate_size=key("expert_feed_forward_length"),
+        num_dense_layers=key("leading_dense_block_count"), num_experts=key("expert_count"), num_experts_per_tok=key("expert_used_count"), num_shared_experts=1,
+        route_scale=2.826, sliding_window=key("attention.sliding_window"), mup_enabled=True)
+    parts = ATTENTION | FEED_FORWARD | {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "attn_gate": "self_attn.gate_proj", "ffn_norm": "pre_mlp_layernorm",
+                                        "post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_mlp_layernorm", "ffn_gate_inp": "mlp.router.gate",
+                                        "exp_probs_b.bias": "mlp.expert_bias"}
+    return by_transformers(config, transformers.AfmoeForCausalLM, w, parts, gate_above_up)
+
+
+def solar_open(path):
+    """Upstage's configuration says partial_rotary_factor: 1.0. (Where one lacks it, llama.cpp's converter takes GLM's half, and transformers the whole head.)"""
+    import transformers
+    w, key = opened(path)
+    config = transformers.SolarOpenConfig(
+        **shape(w, key), head_dim=key("attention.key_length"), moe_intermediate_size=key("expert_feed_forward_length"), n_routed_experts=key("expert_count"),
+        num_experts_per_tok=key("expert_used_count"), partial_rotary_factor=1.0,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 1e6, "factor": 2.0, "original_max_position_embeddings": 32, "partial_rotary_factor": 1.0})
+    parts = ATTENTION | FEED_FORWARD | BY_SIGMOID | {"post_attention_norm": "post_attention_layernorm"}
+    return by_transformers(config, transformers.SolarOpenForCausalLM, w, parts, gate_above_up)
+
+
+def keys_and_values(w, b):
+    """Of latent attention, as one matrix."""
+    both = np.concatenate([w[b + "attn_k_b.weight"].swapaxes(1, 2), w[b + "attn_v_b.weight"]], 1)
+    return {"self_attn.kv_b_proj.weight": both.reshape(-1, both.shape[-1])} | gate_above_up(w, b)
+
+
+def glm_dsa(path):
+    """transformers' own choice of positions. Of equal scores torch takes any, and 0 is such a score: of many heads one is always above it."""
+    import transformers
+    w, key = opened(path)
+    turned = key("rope.dimension_count")
+    config = transformers.GlmMoeDsaConfig(
+        **shape(w, key) | {"num_key_value_heads": key("attention.head_count")}, intermediate_size=key("feed_forward_length"),
+        moe_intermediate_size=key("expert_feed_forward_length"), n_routed_experts=key("expert_count"), num_experts_per_tok=key("expert_used_count"),
+        first_k_dense_replace=key("leading_dense_block_count"), q_lora_rank=key("attention.q_lora_rank"), kv_lora_rank=key("attention.kv_lora_rank"),
+        qk_rope_head_dim=turned, qk_nope_head_dim=key("attention.key_length_mla") - turned, v_head_dim=key("attention.value_length_mla"),
+        index_topk=key("attention.indexer.top_k"), index_head_dim=key("attention.indexer.key_length"), index_n_heads=key("attention.indexer.head_count"))
+    own = {"attn_q_a": "q_a_proj", "attn_q_a_norm": "q_a_layernorm", "attn_q_b": "q_b_proj", "attn_kv_a_mqa": "kv_a_proj_with_mqa", "attn_kv_a_norm": "kv_a_layernorm",
+           "indexer.attn_q_b": "indexer.wq_b", "indexer.attn_k": "indexer.wk", "indexer.k_norm": "indexer.k_norm", "indexer.proj": "indexer.weights_proj"}
+    parts = ATTENTION | FEED_FORWARD | BY_SIGMOID | {"ffn_norm": "post_attention_layernorm"} | {ours: "self_attn." + theirs for ours, theirs in own.items()}
+    return by_transformers(config, transformers.GlmMoeDsaForCausalLM, w, parts, keys_and_values)
+
+
+def mellum(path):
+    """Layers with a window rotate by a base of their own, as transformers has it; llama.cpp rotates them by that of the others."""
+    import transformers
+    w, key = opened(path)
+    kinds = {"full_attention": {"rope_type": "yarn", "rope_theta": 50000.0, "factor": 8.0, "original_max_position_embeddings": 32},
+             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
+    config = transformers.MellumConfig(
+        **shape(w, key), head_dim=key("attention.key_length"), moe_intermediate_size=key("expert_feed_forward_length"), num_experts=key("expert_count"),
+        num_experts_per_tok=key("expert_used_count"), sliding_window=key("attention.sliding_window"), layer_types=["sliding_attention"] * 3 + ["full_attention"], rope_parameters=kinds)
+    parts = ATTENTION | {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "ffn_norm": "post_attention_layernorm", "ffn_gate_inp": "mlp.gate"}
+    return by_transformers(config, transformers.MellumForCausalLM, w, parts, gate_above_up)
+
+
+def minimax_m3(path):
+    """Its own choice of blocks. Norms are stored without the one that is added to their weights."""
+    import transformers
+    w, key = opened(path)
+    w = {name: value - 1 if name.endswith("norm.weight") else value for name, value in w.items()}
+    layers, dense, turned = key("block_count"), key("leading_dense_block_count"), key("rope.dimension_count")
+    module = transformers.models.minimax_m3_vl
+    config = module.configuration_minimax_m3_vl.MiniMaxM3VLTextConfig(
+        **shape(w, key), head_dim=key("attention.key_length"), intermediate_size=key("expert_feed_forward_length"), dense_intermediate_size=key("feed_forward_length"),
+        shared_intermediate_size=key("expert_feed_forward_length"), num_local_experts=key("expert_count"), num_experts_per_tok=key("expert_used_count"), rotary_dim=turned,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": turned / key("attention.key_length")},
+        index_n_heads=key("attention.indexer.head_count"), index_head_dim=key("attention.indexer.key_length"), index_block_size=key("attention.indexer.block_size"),
+        index_topk_blocks=key("attention.indexer.top_k"), index_local_blocks=key("attention.indexer.local_blocks"),
+        layer_types=["full_attention"] * dense + ["minimax_m3_sparse"] * (layers - dense), mlp_layer_types=["dense"] * dense + ["sparse"] * (layers - dense))
+    parts = ATTENTION | BY_SIGMOID | {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "ffn_norm": "post_attention_layernorm",
+                                      "ffn_down": "mlp.down_proj", "ffn_down_shexp": "mlp.shared_experts.down_proj"}
+    parts |= {f"indexer.{name}": f"self_attn.indexer.{name}" for name in ("q_proj", "k_proj", "q_norm", "k_norm")}
+
+    def stacked(w, b):
+        both = {theirs: [w.get(f"{b}ffn_{name}{ours}.weight") for name in ("gate", "up")] for ours, theirs in (("", ""), ("_shexp", "shared_experts."))}
+        return gate_above_up(w, b) | {f"mlp.{theirs}gate_up_proj.weight": np.concatenate(x) for theirs, x in both.items() if x[0] is not None}
+    return by_transformers(config, module.modeling_minimax_m3_vl.MiniMaxM3VLForCausalLM, w, parts, stacked)
+
+
+def deepseek4(path):
+    """All of it. llama.cpp says the same (KL 3e-6) of shapes that it can run: heads of an indexer as long as a power of two. What clamps and YaRN's factor are is that of the family."""
+    import transformers
+    w, key = opened(path)
+    turned, layers, by_token = key("rope.dimension_count"), key("block_count"), key("hash_layer_count")
+    rotates = {"partial_rotary_factor": turned / key("attention.key_length")}
+    kinds = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
+    ratios = [int(gguf.GGUFReader(path).fields["deepseek4.attention.compress_ratios"].parts[i][0]) for i in gguf.GGUFReader(path).fields["deepseek4.attention.compress_ratios"].data]
+    config = transformers.DeepseekV4Config(
+        **shape(w, key), head_dim=key("attention.key_length"), moe_intermediate_size=key("expert_feed_forward_length"), n_routed_experts=key("expert_count"),
+        num_experts_per_tok=key("expert_used_count"), q_lora_rank=key("attention.q_lora_rank"), o_groups=key("attention.output_group_count"),
+        o_lora_rank=key("attention.output_lora_rank"), index_topk=key("attention.indexer.top_k"), index_head_dim=key("attention.indexer.key_length"),
+        index_n_heads=key("attention.indexer.head_count"), sliding_window=key("attention.sliding_window"), hc_mult=key("hyper_connection.count"),
+        hc_sinkhorn_iters=key("hyper_connection.sinkhorn_iterations"), swiglu_limit=0.7, layer_types=[kinds[r] for r in ratios],
+        mlp_layer_types=["hash_moe"] * by_token + ["moe"] * (layers - by_token), **rotates, rope_parameters={
+            "main": {"rope_type": "default", "rope_theta": 10000.0, **rotates},
+            "compress": {"rope_type": "yarn", "rope_theta": 160000.0, "factor": 8.0, "original_max_position_embeddings": 32, "attention_factor": 1.0, **rotates}})
+    own = {"attn_q_a": "q_a_proj", "attn_q_a_norm": "q_a_norm", "attn_q_b": "q_b_proj", "attn_kv": "kv_proj", "attn_kv_a_norm": "kv_norm", "attn_sinks.weight": "sinks",
+           "attn_output_a": "o_a_proj", "attn_output_b": "o_b_proj", "indexer.proj": "compressor.indexer.scorer.weights_proj", "indexer.attn_q_b": "compressor.indexer.q_b_proj"}
+    for ours, theirs in (("attn", "compressor"), ("indexer", "compressor.indexer")):
+        own |= {f"{ours}_compressor_{name}": f"{theirs}.{to}" for name, to in (("kv", "kv_proj"), ("gate", "gate_proj"), ("ape.weight", "position_bias"), ("norm", "kv_norm"))}
+    parts = ATTENTION | FEED_FORWARD | BY_SIGMOID | {ours: "self_attn." + theirs for ours, theirs in own.items()} | {"ffn_norm": "post_attention_layernorm"}
+    parts |= {"exp_probs_b.bias": "mlp.gate.e_score_correction_bias", "ffn_gate_tid2eid.weight": "mlp.gate.tid2eid"}
+    parts |= {f"hc_{ours}_{name}.weight": f"{ours}_hc.{name}" for ours in ("attn", "ffn") for name in ("fn", "base", "scale")}
+    ends = {f"model.hc_head.hc_{name}": w[f"output_hc_{name}.weight"] for name in ("fn", "base", "scale")}
+    return by_transformers(config, transformers.DeepseekV4ForCausalLM, w, parts, gate_above_up, ends)
+
+
+REFERENCES = {"deepseek4": deepseek4, "minimax-m3-blocks": minimax_m3, "mellum-bases": mellum, "gpt-oss-openai": gpt_oss, "afmoe-unsaid": afmoe, "solar-open": solar_open, "glm-dsa-heads": glm_dsa, "phimoe": phimoe, "gptj": gptj, "refact": refact,
+              "qwen35moe": qwen35}

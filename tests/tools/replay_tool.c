@@ -10,11 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "codegen/codegen.h"
+#include "compile/compile.h"
 #include "device/cpu_info.h"
 #include "model/model.h"
 #include "render/render.h"
-#include "schedule/dots.h"
-#include "schedule/layout.h"
 
 enum { CTX = 512, CHUNK = 64 };
 
@@ -53,21 +52,19 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
   t.has_streams = true;
   t.cache_bytes = 1 << 20;
   t.tile_bytes = 1 << 19;
-  t.ahead_many = (prefetch){32, PREFETCH_T1};
+  t.distance_of_tile = (prefetch){32, PREFETCH_T1};
   graph *g = graph_new(NULL);
   schedule s;
   map seen = {0};
-  schedule_graph(g,
-                 integer_dots(g, model_graph(m, g,
-                                             &(model_shape){.page = 128, .tile = 8,
-                                                            .pages = 8192,
-                                                            .slots = 1,
-                                                            .ctx = CTX + 2 * CHUNK,
-                                                            .n_ctx = CTX,
-                                                            .chunk = chunk,
-                                                            .logits = chunk == 1}), 0),
-                 &s);
-  layout_weights(g, &s, &(layout_target){.lanes = t.vector_bytes / 4}, NULL, NULL);
+  uop *sink = model_graph(m, g,
+                          &(model_shape){.page = 128, .tile = 8,
+                                         .pages = 8192,
+                                         .slots = 1,
+                                         .ctx = CTX + 2 * CHUNK,
+                                         .n_ctx = CTX,
+                                         .chunk = chunk,
+                                         .logits = chunk == 1});
+  compile_graph(g, sink, &t, &(compile_choices){0}, &s);
   for (int i = 0; i < s.n_kernels; i++)
     map_put(&seen, s.kernels[i].ast, (void *)((intptr_t)map_ptr(&seen, s.kernels[i].ast) + 1));
   for (int i = 0; i < s.n_kernels; i++) {

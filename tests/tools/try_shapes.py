@@ -46,7 +46,7 @@ SQUARE = {"jamba", "command-r", "cohere2", "exaone4", "nemotron", "starcoder2", 
 def layers_fixed(p):
     """Whether something says what each layer is, or the number itself does."""
     listed = [v for v in [p["heads"], p["kv"], p["ffn"], *p.get("keys", {}).values(), *p.get("own_keys", {}).values()] if isinstance(v, list)]
-    return "mix" in p or p["layers"] > 30 or any(len(v) == p["layers"] for v in listed)
+    return "mix" in p or p.get("stacks") or p["layers"] > 30 or any(len(v) == p["layers"] for v in listed)
 
 
 def shape(name, rng):
@@ -60,13 +60,15 @@ def shape(name, rng):
         p["layers"] = int(rng.integers(1, old["layers"] + 3))
     if "latent" in old:
         mla(p, keys, draw, rng)
+    elif "ratios" in old:
+        entries(p, keys, draw)
     elif isinstance(old["kv"], list) or isinstance(old["heads"], list):
         if isinstance(old["kv"], list) and not isinstance(old["heads"], list):
             p["kv"] = [k and draw(1, 2, 4) for k in old["kv"]]
     elif old["heads"]:
         p["kv"] = draw(1, 2, 3, 5)
         p["heads"] = p["kv"] * (1 if old["kv"] == old["heads"] else draw(1, 2, 3, 4, 7))
-    fixed = isinstance(old["heads"], list) or "latent" in old or "inner" in old
+    fixed = isinstance(old["heads"], list) or "latent" in old or "inner" in old or "ratios" in old
     if old["heads"] and not fixed:
         hd = old["head_dim"]
         p["head_dim"] = draw(32, 64, 80, 96, 128, 256)
@@ -78,6 +80,11 @@ def shape(name, rng):
         turned = keys.get("rope.dimension_count")
         if turned:
             keys["rope.dimension_count"] = p["head_dim"] if turned == hd else max(16, p["head_dim"] // 2 // 16 * 16)
+        if "rope.dimension_count_swa" in keys:
+            keys["rope.dimension_count_swa"] = p["head_dim"]
+        if "block_indexer" in p:
+            p["block_indexer"] = p["kv"], p["head_dim"]
+            keys |= {"attention.indexer.head_count": p["kv"], "attention.indexer.key_length": p["head_dim"]}
         if "swa_head_dim" in p:
             p["swa_head_dim"] = draw(32, 64, 96)
             keys.update(make_model.gemma4_heads(p["head_dim"], p["swa_head_dim"]))
@@ -107,6 +114,14 @@ def shape(name, rng):
         keys["attention.sliding_window"] = int(rng.integers(1, 50))
     p["keys"] = keys
     return p
+
+
+def entries(p, keys, draw):
+    """Of attention over entries: heads come in groups."""
+    groups, turned, p["q_rank"] = draw(1, 2, 3), draw(16, 32, 48), draw(32, 48, 96)
+    p["heads"], p["head_dim"], p["dim"] = groups * draw(1, 2, 3), draw(64, 96, 128), draw(96, 128, 160, 256)
+    keys |= {"attention.output_group_count": groups, "attention.output_lora_rank": draw(16, 40, 64), "attention.q_lora_rank": p["q_rank"], "rope.dimension_count": turned,
+             "attention.indexer.key_length": draw(48, 64, 128), "attention.indexer.top_k": draw(3, 6, 30)}
 
 
 def shared_experts(p, keys):

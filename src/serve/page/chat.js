@@ -1,151 +1,145 @@
 // The page of weft serve: conversations with the model behind it, by the same /v1/chat/completions that programs use.
 "use strict";
 
-const $ = (id) => document.getElementById(id);
 const PRESETS = { exact: { temperature: 0 }, balanced: { temperature: 0.7, top_p: 0.9 }, free: { temperature: 1.1, min_p: 0.05, top_p: 1 } };
 const NUMBERS = ["temperature", "top_p", "top_k", "min_p", "repeat_penalty", "max_tokens", "seed"];
 const settings = JSON.parse(localStorage.getItem("weft-settings") || "{}");
-let current = newConversation(), running = null, context = 0, attached = [], ready = false, models = [];
+let current = newConversation(), context = 0, attached = [], ready = false, connecting = false, models = [];
 
 function keepSettings() { localStorage.setItem("weft-settings", JSON.stringify(settings)); }
 function notice(text) { $("notice").textContent = text; $("notice").hidden = !text; }
-function headers() { return { "Content-Type": "application/json", ...(settings.key ? { Authorization: "Bearer " + settings.key } : {}) }; }
+function busy() { return turns.has(current.id); }
 
 // ---- the server -------------------------------------------------------------------------------------------------------------------------
 
 async function ask(path) {
-  const r = await fetch(path, { headers: headers() });
-  const body = await r.json().catch(() => ({}));
-  if (!r.ok) throw Object.assign(new Error(body.error?.message || r.statusText), { status: r.status });
-  return body;
+  const r = await reach(fetch(path, { headers: headers() }));
+  if (!r.ok) throw await refusal(r);
+  return r.json();
 }
 
 // The model that answers from now on. One that is not loaded yet is when it is asked.
 function choose() {
   const chosen = models.find((m) => m.id === settings.model);
-  context = chosen?.meta.n_ctx || 0;
+  context = chosen?.meta?.n_ctx || 0;
   $("model").textContent = document.title = chosen?.id || "Weft";
   $("model").hidden = models.length > 1;
   $("models").value = settings.model;
+  defaults();
+}
+
+// The models and their states, which change as they are loaded and unloaded.
+async function listModels() {
+  models = (await ask("v1/models")).data;
+  if (!models.some((m) => m.id === settings.model)) settings.model = models[0]?.id;
+  $("models").replaceChildren(...models.map(modelOption));
+  $("models").hidden = models.length < 2;
+  choose();
+}
+
+function isLoaded() { return ["loaded", undefined].includes(models.find((m) => m.id === settings.model)?.status?.value); }
+
+// What holds where the settings say nothing. A model is not loaded for that.
+async function defaults() {
+  const inputs = models.find((m) => m.id === settings.model)?.architecture?.input_modalities;
+  showTakes(inputs && { vision: inputs.includes("image"), audio: inputs.includes("audio") });
+  if (!isLoaded()) return;
+  const props = await ask(`props?autoload=false&model=${encodeURIComponent(settings.model ?? "")}`).catch(() => ({}));
+  const params = props.default_generation_settings?.params ?? {};
+  context ||= props.default_generation_settings?.n_ctx || 0;
+  for (const name of NUMBERS) {
+    const value = name === "max_tokens" ? params.n_predict : params[name];
+    if (name === "max_tokens" && !(value >= 0)) $(name).placeholder = "no limit";
+    else if (name === "seed") $(name).placeholder = "random";
+    else if (value != null) $(name).placeholder = String(Number(value.toPrecision(6)));
+  }
+}
+
+function modelOption(m) {
+  const state = m.status?.value;
+  return element("option", { value: m.id }, m.id + (state && state !== "loaded" ? ` (${state === "unloaded" ? "not loaded" : state})` : ""));
 }
 
 // Until the model is there; the page can be used meanwhile.
 async function connect() {
+  if (connecting) return;
+  connecting = true;
   for (;;) {
     try {
-      await ask("/health");
-      models = (await ask("/v1/models")).data;
-      if (!models.some((m) => m.id === settings.model)) settings.model = models[0]?.id;
-      $("models").replaceChildren(...models.map((m) => element("option", { value: m.id }, m.id)));
-      $("models").hidden = models.length < 2;
-      choose();
+      await ask("health");
+      await listModels();
       ready = true;
       notice("");
       drawGauge();
-      return;
+      break;
     } catch (e) {
-      if (e.status === 401) { notice("This server wants a key: it goes into the settings."); return; }
-      notice(e.status === 503 ? "The model is loading." : "The server does not answer: " + e.message);
+      if (e.status === 401) { notice("This server wants a key. Enter it in the settings (⚙)."); break; }
+      notice(e.status === 503 ? "The model is loading." : e.message);
       await new Promise((done) => setTimeout(done, 1000));
     }
   }
+  connecting = false;
 }
 
-async function* eventsOf(response) {
-  const decoder = new TextDecoder();
-  let text = "";
-  const reader = response.body.getReader();
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    text += decoder.decode(value, { stream: true });
-    const lines = text.split("\n");
-    text = lines.pop();
-    for (const line of lines) if (line.startsWith("data: ") && line !== "data: [DONE]") yield JSON.parse(line.slice(6));
-  }
-}
+// ---- the list ---------------------------------------------------------------------------------------------------------------------------
 
-// ---- drawing ----------------------------------------------------------------------------------------------------------------------------
+const LIST = { shown: 200, found: null, asked: 0 };
 
 function drawList() {
-  const rows = store.sorted($("search").value).slice(0, 500).map((c) => element("div", { class: c.id === current.id ? "chosen" : "" },
-    element("button", { class: "name", onclick: () => { show(c); $("side").classList.remove("open"); } }, c.title || "…"),
-    element("button", { class: "plain", "aria-label": "Delete " + c.title, title: "Delete", onclick: () => { if (confirm(`Delete “${c.title}”?`)) { store.remove(c.id); if (c.id === current.id) fresh(); drawList(); } } }, "✕")));
+  const query = $("search").value.trim(), words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const all = store.sorted().filter((h) => !words.length || LIST.found?.has(h.id) || words.every((w) => h.title.toLowerCase().includes(w)));
+  const rows = all.slice(0, LIST.shown).map((h) => element("div", { class: h.id === current.id ? "chosen" : "" },
+    element("button", { class: "name", title: h.title, onclick: () => { openConversation(h.id); $("side").classList.remove("open"); } }, (turns.has(h.id) ? "● " : "") + (h.title || "…")),
+    button("✕", "Delete " + h.title, () => { if (confirm(`Delete “${h.title}”?`)) forget(h.id); })));
+  if (all.length > LIST.shown) rows.push(element("button", { class: "plain small", onclick: () => { LIST.shown += 1000; drawList(); } }, `${all.length - LIST.shown} more`));
   $("list").replaceChildren(...rows);
+}
+
+// Titles at once, texts when they have been read.
+async function search() {
+  const query = $("search").value.trim(), own = ++LIST.asked;
+  LIST.found = null;
+  drawList();
+  if (!query) return;
+  const found = await store.search(query, () => own === LIST.asked);
+  if (own !== LIST.asked) return;
+  LIST.found = found;
+  drawList();
+}
+
+async function forget(id) {
+  turns.get(id)?.stop();
+  await store.remove(id);
+  if (id === current.id) fresh();
+  drawList();
+}
+
+async function openConversation(id) {
+  const c = turns.get(id)?.conversation ?? await store.get(id);
+  if (c) show(c);
 }
 
 function drawGauge(used = path(current).findLast((n) => n.used)?.used) {
   $("gauge").hidden = !context || !used;
   if (!context || !used) return;
-  const n = Math.min(used, context);                 // of the last token there may be nothing kept
+  const n = Math.min(used, context);                     // of the last token there may be nothing kept
   $("used").value = n / context;
   $("used-text").textContent = `${n} of ${context}`;
 }
 
 function show(conversation) {
-  if (running) running.abort();
+  const turn = turns.get(current.id);
+  if (turn) turn.view = null;                            // it goes on unseen
   current = conversation;
   $("system").value = current.system;
-  draw();
+  const begun = path(current).findLast((n) => n.live);
+  if (begun && !busy()) new Turn(current, begun).run(null);
+  else draw();
+  showStatus();
   drawList();
   drawGauge();
 }
 function fresh() { show(newConversation()); $("input").focus(); }
-
-function button(label, title, run) { return element("button", { class: "plain small", type: "button", title, "aria-label": title, onclick: run }, label); }
-
-function tools(node) {
-  const same = siblings(current, node), at = same.indexOf(node), bar = element("div", { class: "tools" });
-  const turn = (by) => () => { if (running) return; current.chosen[node.parent] = same[at + by].id; store.save(current); draw(); };
-  if (same.length > 1) {
-    const back = button("‹", "The one before", turn(-1)), on = button("›", "The next one", turn(1));
-    back.disabled = at === 0;
-    on.disabled = at === same.length - 1;
-    bar.append(back, `${at + 1}/${same.length}`, on);
-  }
-  bar.append(button("Copy", "Copy this text", () => copyText(node.content)));
-  if (node.role === "user") bar.append(button("Edit", "Edit this message; the old one stays", () => edit(node)));
-  else bar.append(button("Again", "Another answer; this one stays", () => { if (!running) answer(node.parent); }));
-  if (node.role !== "user" && node.cut && node.content) bar.append(button("Continue", "Go on where it was cut", () => { if (!running) answer(node.parent, node); }));
-  if (node.rate) bar.append(element("span", {}, ` ${node.count} tokens, ${node.rate.toFixed(1)} per second`));
-  if (node.cut) bar.append(element("span", {}, " " + node.cut));
-  return bar;
-}
-
-// A token and what else could have stood there.
-function tokenView(node) {
-  return element("p", {}, ...node.tokens.map(([text, p, others]) => element("span", {
-    class: "token " + (p > 0.9 ? "" : p > 0.5 ? "p1" : p > 0.2 ? "p2" : p > 0.05 ? "p3" : "p4"),
-    title: `${(100 * p).toFixed(1)} %` + others.map(([t, q]) => `\n${(100 * q).toFixed(1)} %  ${JSON.stringify(t)}`).join(""),
-  }, text)));
-}
-
-function drawNode(node) {
-  const body = element("div", { class: "body" }), article = element("article", { class: node.error ? "error" : node.role, "data-id": node.id });
-  if (node.role === "user") body.append(node.content);
-  else if (node.error) body.append(node.error);
-  else if (node.tokens?.length && settings.probabilities) body.append(tokenView(node));
-  else { const w = new Writer(body); w.add(node.content); w.end(); }
-  if (node.reasoning) article.append(element("details", {}, element("summary", {}, "Reasoning"), element("div", { class: "thought" }, node.reasoning)));
-  article.append(body, tools(node));
-  return article;
-}
-
-function draw() {
-  const nodes = path(current);
-  $("messages").replaceChildren(...(nodes.length ? nodes.map(drawNode) : [element("p", { class: "empty" }, "Nothing has been said yet. What is said here stays in this browser and in the memory of the server that runs the model.")]));
-  $("messages").scrollTop = $("messages").scrollHeight;
-}
-
-function edit(node) {
-  if (running) return;
-  const article = document.querySelector(`article[data-id="${node.id}"]`), area = element("textarea", { rows: Math.min(12, node.content.split("\n").length + 1), "aria-label": "Edit message" });
-  area.value = node.content;
-  const done = () => { if (area.value.trim()) say(area.value, node.parent); };
-  article.replaceChildren(area, element("div", { class: "tools" }, button("Send", "Send it", done), button("Cancel", "Leave it as it was", draw)));
-  area.addEventListener("keydown", (e) => { if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) done(); if (e.key === "Escape") draw(); });
-  area.focus();
-}
 
 // ---- a turn -----------------------------------------------------------------------------------------------------------------------------
 
@@ -155,215 +149,169 @@ function addNode(node) {
   return node;
 }
 
-function say(text, parent) {
-  const node = addNode({ id: newId(), parent, role: "user", content: text });
-  if (!current.title) current.title = text.trim().split("\n")[0].slice(0, 80);
-  store.save(current);
-  draw();
-  drawList();
+function say(text, parent, files) {
+  const node = addNode({ id: newId(), parent, role: "user", content: text, ...(files?.length ? { files: storeMedia(current.id, files) } : {}) });
+  current.title ||= (text.trim() || files[0].name).split("\n")[0].slice(0, 80);
   answer(node.id);
 }
 
+async function messageOf(conversation, n) {
+  if (n.role === "user") return { role: "user", content: await contentOf(conversation.id, n) };
+  if (n.role === "tool") return { role: "tool", tool_call_id: n.call, content: n.content };
+  const calls = (n.calls ?? []).map((c) => ({ id: c.id, type: "function", function: { name: c.name, arguments: c.arguments } }));
+  return { role: "assistant", content: n.content, ...(n.reasoning ? { reasoning_content: n.reasoning } : {}), ...(calls.length ? { tool_calls: calls } : {}) };
+}
+
 // begun: an answer that is to go on
-function request(parent, begun) {
-  const messages = [], wanted = { messages, stream: true, return_progress: true, stream_options: { include_usage: true } };
+async function request(parent, begun) {
+  const messages = [], nodes = begun?.content ? [begun] : [], conversation = current, wanted = { messages, stream: true, return_progress: true, stream_options: { include_usage: true } };
+  for (let at = parent; at; at = current.nodes[at].parent) if (!current.nodes[at].error) nodes.unshift(current.nodes[at]);
   if (current.system) messages.push({ role: "system", content: current.system });
-  for (let at = parent; at; at = current.nodes[at].parent) {
-    const n = current.nodes[at];
-    if (!n.error) messages.splice(current.system ? 1 : 0, 0, { role: n.role, content: n.content, ...(n.reasoning ? { reasoning_content: n.reasoning } : {}) });
-  }
   for (const name of NUMBERS) if (settings[name] != null && settings[name] !== "") wanted[name] = settings[name];
   if (settings.model) wanted.model = settings.model;
-  if (begun?.content) messages.push({ role: "assistant", content: begun.content, ...(begun.reasoning ? { reasoning_content: begun.reasoning } : {}) });
+  if (settings.tools) wanted.tools = JSON.parse(settings.tools);
   if (settings.probabilities) Object.assign(wanted, { logprobs: true, top_logprobs: 5 });
+  for (const n of nodes) messages.push(await messageOf(conversation, n));
   return wanted;
 }
 
-// What is on the screen of an answer that is being made.
-class View {
-  constructor(node) {
-    this.node = node;
-    this.body = element("div", { class: "body" });
-    this.article = element("article", { class: "assistant", "data-id": node.id }, this.body);
-    this.writer = new Writer(this.body);
-    if (node.content) this.writer.add(node.content);
-    this.pending = this.spoken = "";
-    $("messages").append(this.article);
-    this.scroll(true);
-  }
-
-  scroll(always) {
-    const box = $("messages");
-    if (always || box.scrollHeight - box.scrollTop - box.clientHeight < 120) box.scrollTop = box.scrollHeight;
-  }
-
-  content(text) {
-    this.node.content += text;
-    this.pending += text;
-    this.spoken += text;
-    const end = Math.max(this.spoken.lastIndexOf(". "), this.spoken.lastIndexOf("\n"));
-    if (end > 60) { $("spoken").textContent = this.spoken.slice(0, end + 1); this.spoken = this.spoken.slice(end + 1); }
-    this.later();
-  }
-
-  reasoning(text) {
-    if (!this.thought) {
-      this.thought = element("div", { class: "thought" });
-      this.article.prepend(element("details", {}, element("summary", {}, "Reasoning"), this.thought));
-    }
-    this.node.reasoning = (this.node.reasoning || "") + text;
-    this.thought.append(text);
-    this.later();
-  }
-
-  // At most once a frame, however many tokens come.
-  later() {
-    this.frame ??= requestAnimationFrame(() => {
-      this.frame = null;
-      if (this.pending) this.writer.add(this.pending);
-      this.pending = "";
-      this.scroll();
-    });
-  }
-}
-
-function take(event, node, view) {
-  if (event.error) throw new Error(event.error.message);
-  const choice = event.choices?.[0], progress = event.prompt_progress;
-  if (progress?.queue_position) {
-    const before = progress.queue_position - 1, wait = Math.ceil(progress.queue_wait_ms / 1000);
-    $("rate").textContent = `Waiting: ${before ? `${before} before this one` : "next"}${wait ? `, about ${wait} s` : ""}`;
-  } else if (progress && progress.processed < progress.total) {
-    const fresh_ = progress.processed - progress.cache, left = progress.time_ms / Math.max(1, fresh_) * (progress.total - progress.processed) / 1000;
-    $("rate").textContent = `Reading: ${Math.floor(100 * progress.processed / progress.total)} %, ${Math.ceil(left)} s left`;
-  } else if (progress) $("rate").textContent = "";
-  if (choice?.delta?.reasoning_content) view.reasoning(choice.delta.reasoning_content);
-  if (choice?.delta?.content) view.content(choice.delta.content);
-  for (const t of choice?.logprobs?.content ?? []) (node.tokens ??= []).push([t.token, Math.exp(t.logprob), t.top_logprobs.map((o) => [o.token, Math.exp(o.logprob)])]);
-  if (choice?.delta?.content || choice?.delta?.reasoning_content) {
-    node.count = (node.count || 0) + 1;
-    const seconds = (performance.now() - (view.first ??= performance.now())) / 1000;
-    if (seconds > 0.5) $("rate").textContent = `${(node.count / seconds).toFixed(1)} tokens per second`;
-  }
-  if (choice?.finish_reason === "length") node.cut = "· cut: the context or the limit is full";
-  if (event.timings && choice) {
-    node.rate = event.timings.predicted_per_second;
-    node.count = event.timings.predicted_n;
-    node.used = event.timings.cache_n + event.timings.prompt_n + event.timings.predicted_n;
-    drawGauge(node.used);
-  }
-}
-
-function setRunning(controller) {
-  running = controller;
-  $("send").hidden = !!running;
-  $("stop").hidden = !running;
-  if (!running) $("rate").textContent = "";
-}
-
 // A new answer, or one that was cut goes on.
-async function answer(parent, begun) {
-  const conversation = current, wanted = request(parent, begun), controller = new AbortController();
-  const node = begun || addNode({ id: newId(), parent, role: "assistant", content: "" });
+function answer(parent, begun) {
+  const wanted = request(parent, begun), node = begun || addNode({ id: newId(), parent, role: "assistant", content: "" });
+  const turn = new Turn(current, node);
   delete node.cut;
-  setRunning(controller);
-  draw();
-  document.querySelector(`article[data-id="${node.id}"]`)?.remove();
-  const view = new View(node), saving = setInterval(() => store.save(conversation), 2000);
-  try {
-    const r = await fetch("/v1/chat/completions", { method: "POST", headers: headers(), body: JSON.stringify(wanted), signal: controller.signal });
-    if (!r.ok) throw new Error((await r.json().catch(() => ({}))).error?.message || r.statusText);
-    for await (const event of eventsOf(r)) take(event, node, view);
-  } catch (e) {
-    if (e.name === "AbortError") node.cut = "· stopped";
-    else if (node.content) node.cut = "· " + e.message;
-    else node.error = e.message;
-  }
-  clearInterval(saving);
-  await store.save(conversation);
-  setRunning(null);
-  if (conversation !== current) return;
-  const box = $("messages"), end = box.scrollHeight - box.scrollTop - box.clientHeight < 120;
-  document.querySelector(`article[data-id="${node.id}"]`)?.replaceWith(drawNode(node));
-  if (end) box.scrollTop = box.scrollHeight;
-  $("spoken").textContent = node.error || view.spoken;
+  if (path(current).some((n) => n.files?.some((f) => f.medium))) turn.status = "Sending pictures and sounds …";
+  store.save(current);                                   // it is in the list at once
+  return turn.run(wanted);
+}
+
+function showTurn(turn) {
+  if (turn.conversation === current) draw();
+  showStatus();
   drawList();
+}
+
+function endTurn(turn) {
+  showStatus();
+  drawList();
+  if (turn.conversation !== current) return;
+  if (!isLoaded()) listModels().then(() => drawGauge(), () => {});
+  const { node, view } = turn;
+  articleOf(node)?.replaceWith(drawNode(node, path(current).at(-1) === node));
+  $("spoken").textContent = node.error || view?.spoken || "";
+  drawGauge();
+}
+
+// Beside the input: what goes on in the conversation that is shown.
+function showStatus() {
+  const turn = turns.get(current.id);
+  $("send").hidden = !!turn;
+  $("stop").hidden = !turn;
+  $("rate").textContent = turn?.status ?? "";
 }
 
 // ---- controls ---------------------------------------------------------------------------------------------------------------------------
 
 function drawFiles() {
-  $("files").replaceChildren(...attached.map((f, i) => element("span", {}, f.name, button("✕", "Leave out " + f.name, () => { attached.splice(i, 1); drawFiles(); }))));
+  $("files").replaceChildren(...attached.map((f, i) => element("span", {}, f.blob ? mediumView(f) : f.name + (f.note ? `, ${f.note}` : ""), button("✕", "Leave out " + f.name, () => { attached.splice(i, 1); drawFiles(); }))));
 }
 
 async function attach(files) {
+  notice("");
   for (const f of files) {
-    if (f.size > 1 << 20) { notice(`${f.name} is larger than a megabyte.`); continue; }
-    const text = await f.text();
-    if (text.includes("\0")) { notice(`${f.name} is no text.`); continue; }
-    attached.push({ name: f.name, text });
+    try { attached.push(await readAttachment(f)); } catch (e) { notice(e.message); }
   }
   drawFiles();
 }
 
 function send() {
-  let text = $("input").value;
-  if (running || (!text.trim() && !attached.length)) return;
+  const text = $("input").value;
+  if (busy() || (!text.trim() && !attached.length)) return;
   if (!ready) { connect(); return; }
-  for (const f of attached) { const fence = "`".repeat(Math.max(3, ...[...f.text.matchAll(/`+/g)].map((m) => m[0].length + 1))); text += `\n\n${f.name}\n${fence}\n${f.text}\n${fence}`; }
+  notice("");
+  const files = attached;
   attached = [];
   drawFiles();
   $("input").value = "";
   grow();
-  say(text, path(current).at(-1)?.id ?? "");
+  say(text, path(current).at(-1)?.id ?? "", files);
 }
 
 function grow() { const i = $("input"); i.style.height = "auto"; i.style.height = i.scrollHeight + 2 + "px"; }
 const phone = matchMedia("(pointer: coarse)");
 
+async function bring(files) {
+  let n = 0;
+  notice("");
+  for (const f of files) {
+    try { n += await importFile(f); } catch (e) { notice(e.message); }
+  }
+  if (n) notice(`${plural(n, "conversation")} imported.`);
+  drawList();
+}
+
+async function exportAll() {
+  const all = [];
+  await store.each((c) => all.push(c));
+  download("weft-conversations.json", "application/json", await exportJson(all));
+}
+
+// Spreadsheets and the like put a picture of the text beside it: the text is meant. Beside a file there may be its path.
+function pastedFiles(data) { return ["text/html", "text/rtf"].some((type) => data.types.includes(type)) && data.types.includes("text/plain") ? [] : data.files; }
+
+function wireFiles() {
+  $("attach").addEventListener("click", () => $("chosen-files").click());
+  $("chosen-files").addEventListener("change", (e) => { attach([...e.target.files]); e.target.value = ""; });
+  $("record").addEventListener("click", record);
+  $("input").addEventListener("paste", (e) => { if (pastedFiles(e.clipboardData).length) { e.preventDefault(); attach([...e.clipboardData.files]); } });
+  document.addEventListener("dragover", (e) => e.preventDefault());
+  document.addEventListener("drop", (e) => { e.preventDefault(); attach([...e.dataTransfer.files]); });
+  $("export").addEventListener("click", exportAll);
+  $("import").addEventListener("click", () => $("chosen-import").click());
+  $("chosen-import").addEventListener("change", (e) => { bring([...e.target.files]); e.target.value = ""; });
+  const one = (how) => async () => { $("save").open = false; await how(); };
+  $("save-markdown").addEventListener("click", one(() => download(fileName(current, ".md"), "text/markdown", exportMarkdown(current))));
+  $("save-json").addEventListener("click", one(async () => download(fileName(current, ".json"), "application/json", await exportJson([current]))));
+  document.addEventListener("click", (e) => { if (!$("save").contains(e.target)) $("save").open = false; });
+}
+
 function wire() {
   $("form").addEventListener("submit", (e) => { e.preventDefault(); send(); });
   $("input").addEventListener("input", grow);
   $("input").addEventListener("keydown", (e) => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing && !phone.matches) { e.preventDefault(); send(); } });
-  $("stop").addEventListener("click", () => running?.abort());
-  $("new").addEventListener("click", fresh);
-  $("search").addEventListener("input", drawList);
+  $("stop").addEventListener("click", () => turns.get(current.id)?.stop());
+  $("new").addEventListener("click", () => { fresh(); $("side").classList.remove("open"); });
+  let typing;
+  $("search").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 120); });
   $("open-side").addEventListener("click", () => $("side").classList.add("open"));
   $("close-side").addEventListener("click", () => $("side").classList.remove("open"));
-  $("attach").addEventListener("click", () => $("chosen-files").click());
-  $("chosen-files").addEventListener("change", (e) => { attach(e.target.files); e.target.value = ""; });
-  document.addEventListener("dragover", (e) => e.preventDefault());
-  document.addEventListener("drop", (e) => { e.preventDefault(); attach(e.dataTransfer.files); });
   $("theme").addEventListener("click", () => {
-    const dark = getComputedStyle(document.documentElement).getPropertyValue("--back").trim() !== "#fff";
-    settings.theme = dark ? "light" : "dark";
+    settings.theme = getComputedStyle(document.documentElement).getPropertyValue("--back").trim() === "#fff" ? "dark" : "light";
     keepSettings();
     theme();
   });
-  $("export").addEventListener("click", () => {
-    const a = element("a", { href: URL.createObjectURL(new Blob([store.export()], { type: "application/json" })), download: "weft-conversations.json" });
-    a.click();
-    setTimeout(() => URL.revokeObjectURL(a.href), 10000);
-  });
-  $("import").addEventListener("click", () => $("chosen-import").click());
-  $("chosen-import").addEventListener("change", async (e) => {
-    try { store.import(await e.target.files[0].text()); drawList(); } catch (x) { notice("This file cannot be read: " + x.message); }
-    e.target.value = "";
-  });
   document.addEventListener("keydown", (e) => {
-    if (e.key === "Escape" && running && !$("settings").open) running.abort();
     if ((e.ctrlKey || e.metaKey) && e.key.toLowerCase() === "k") { e.preventDefault(); $("side").classList.add("open"); $("search").focus(); }
     if ((e.ctrlKey || e.metaKey) && e.shiftKey && e.key.toLowerCase() === "o") { e.preventDefault(); fresh(); }
+    if (e.key === "Escape" && $("side").classList.contains("open")) $("side").classList.remove("open");
   });
-  addEventListener("pagehide", () => { if (running) store.save(current); });
+  addEventListener("pagehide", () => { for (const t of turns.values()) store.save(t.conversation); });
+  wireFiles();
   wireSettings();
 }
 
-function fillSettings() { for (const name of NUMBERS) $(name).value = settings[name] ?? ""; $("key").value = settings.key ?? ""; $("probabilities").checked = !!settings.probabilities; }
+// ---- settings ---------------------------------------------------------------------------------------------------------------------------
+
+function fillSettings() {
+  for (const name of NUMBERS) $(name).value = settings[name] ?? "";
+  $("key").value = settings.key ?? "";
+  $("tools").value = settings.tools ?? "";
+  $("probabilities").checked = !!settings.probabilities;
+}
 
 function wireSettings() {
   fillSettings();
-  $("open-settings").addEventListener("click", () => $("settings").showModal());
+  $("open-settings").addEventListener("click", () => { listModels().catch(() => {}); $("settings").showModal(); });
   for (const name of NUMBERS) $(name).addEventListener("change", (e) => { settings[name] = e.target.value === "" ? null : Number(e.target.value); $("preset").value = ""; keepSettings(); });
   $("preset").addEventListener("change", (e) => {
     if (!e.target.value) return;
@@ -371,9 +319,19 @@ function wireSettings() {
     keepSettings();
     fillSettings();
   });
+  $("defaults").addEventListener("click", () => { for (const name of NUMBERS) delete settings[name]; keepSettings(); fillSettings(); $("preset").value = ""; });
   $("probabilities").addEventListener("change", (e) => { settings.probabilities = e.target.checked; keepSettings(); draw(); });
   $("models").addEventListener("change", (e) => { settings.model = e.target.value; keepSettings(); choose(); drawGauge(); });
   $("key").addEventListener("change", (e) => { settings.key = e.target.value; keepSettings(); connect(); });
+  $("tools").addEventListener("change", (e) => {
+    let wrong = "";
+    try { if (e.target.value.trim() && !Array.isArray(JSON.parse(e.target.value))) wrong = "This has to be an array: [{\"type\": \"function\", \"function\": {…}}]"; } catch (x) { wrong = "This is no JSON: " + x.message; }
+    e.target.setCustomValidity(wrong);
+    e.target.reportValidity();
+    if (wrong) return;
+    settings.tools = e.target.value.trim();
+    keepSettings();
+  });
   $("system").addEventListener("change", (e) => { current.system = e.target.value; if (path(current).length) store.save(current); });
 }
 
@@ -382,10 +340,10 @@ function theme() { document.documentElement.className = settings.theme ?? ""; }
 async function start() {
   theme();
   wire();
+  sight.watch();
   await store.open();
-  const last = store.sorted("")[0];
-  if (last && Date.now() - last.changed < 10 * 60 * 1000) show(last);         // a page that was loaded anew goes on where it was
-  else show(current);
+  const last = store.sorted()[0], c = last && Date.now() - last.changed < 10 * 60 * 1000 && await store.get(last.id);
+  show(c || current);                                    // a page that was loaded anew goes on where it was
   $("input").focus();
   connect();
 }

@@ -1,77 +1,110 @@
-// Conversations, kept in this browser alone.  A conversation is a tree of messages, since an edited question or a second answer leaves the first one
-// where it was: {id, title, changed, system, nodes: {id: {id, parent, role, content, ...}}, chosen: {parent: child}}.
+// Conversations, kept in this browser alone.  A conversation is a tree of messages, since an edited question or a second answer leaves the first
+// one where it was: {id, title, changed, system, nodes: {id: {id, parent, role, content, ...}}, chosen: {parent: child}}.
+// Their heads {id, title, changed} are read at the start, a whole one when it is opened: thousands of them cost little.
 "use strict";
 
 const store = {
-  all: new Map(),
+  heads: new Map(),
+  held: new Map(),                                        // of a browser that keeps nothing: all of them
+  unwritten: new Map(),                                   // media that are not in the base, or not yet
   base: null,
 
   async open() {
     this.base = await new Promise((done) => {
       let asked;
-      try { asked = indexedDB.open("weft", 1); } catch { return done(null); }        // a browser that keeps nothing
-      asked.onupgradeneeded = () => asked.result.createObjectStore("conversations", { keyPath: "id" });
+      try { asked = indexedDB.open("weft", 3); } catch { return done(null); }
+      asked.onupgradeneeded = (e) => upgrade(asked.result, asked.transaction, e.oldVersion);
       asked.onsuccess = () => done(asked.result);
       asked.onerror = asked.onblocked = () => done(null);
     });
     if (!this.base) return;
-    const rows = await new Promise((done) => {
-      const asked = this.base.transaction("conversations").objectStore("conversations").getAll();
-      asked.onsuccess = () => done(asked.result);
-      asked.onerror = () => done([]);
-    });
-    for (const row of rows) this.all.set(row.id, row);
+    this.base.onversionchange = () => this.base.close();
+    for (const head of await this.read("heads", (s) => s.getAll()) ?? []) this.heads.set(head.id, head);
   },
 
-  // Resolves when it is written, or cannot be.
-  write(how) {
-    if (!this.base) return Promise.resolve();
-    const t = this.base.transaction("conversations", "readwrite");
-    how(t.objectStore("conversations"));
-    return new Promise((done) => { t.oncomplete = t.onerror = t.onabort = done; });
+  read(name, how) {
+    const asked = how(this.base.transaction(name).objectStore(name));
+    return new Promise((done) => { asked.onsuccess = () => done(asked.result); asked.onerror = () => done(null); });
   },
+
+  // Resolves to whether it is written.
+  write(how) {
+    if (!this.base) return Promise.resolve(false);
+    let t;
+    try { t = this.base.transaction(["conversations", "heads", "media"], "readwrite"); } catch { return Promise.resolve(false); }      // closed meanwhile
+    how(t.objectStore("conversations"), t.objectStore("heads"), t.objectStore("media"));
+    return new Promise((done) => { t.oncomplete = () => done(true); t.onerror = t.onabort = () => done(false); });
+  },
+
+  get(id) { return this.base ? this.read("conversations", (s) => s.get(id)) : Promise.resolve(this.held.get(id)); },
 
   save(conversation) {
     conversation.changed = Date.now();
-    this.all.set(conversation.id, conversation);
-    return this.write((t) => t.put(conversation));
+    const head = headOf(conversation);
+    this.heads.set(head.id, head);
+    if (!this.base) this.held.set(head.id, conversation);
+    return this.write((all, heads) => { all.put(conversation); heads.put(head); });
   },
 
   remove(id) {
-    this.all.delete(id);
-    this.write((t) => t.delete(id));
+    this.heads.delete(id);
+    this.held.delete(id);
+    for (const key of this.unwritten.keys()) if (key.startsWith(id + "/")) this.unwritten.delete(key);
+    return this.write((all, heads, media) => { all.delete(id); heads.delete(id); media.delete(IDBKeyRange.bound([id], [id, []])); });
   },
 
-  sorted(words) {
-    const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
-    const holds = (c) => { const text = (c.title + "\n" + Object.values(c.nodes).map((n) => n.content).join("\n")).toLowerCase(); return wanted.every((w) => text.includes(w)); };
-    return [...this.all.values()].filter((c) => !wanted.length || holds(c)).sort((a, b) => b.changed - a.changed);
+  // Pictures and sounds are not part of their conversation, which is written again and again while an answer grows. As bytes: not every browser can
+  // store a Blob. Resolves to whether it is written; if not, it is there until the page is left.
+  async putMedium(conversation, id, blob) {
+    const key = `${conversation}/${id}`;
+    this.unwritten.set(key, blob);
+    const bytes = await blob.arrayBuffer(), stored = await this.write((all, heads, media) => media.put(bytes, [conversation, id]));
+    if (stored) this.unwritten.delete(key);
+    return stored;
   },
 
-  export() { return JSON.stringify({ weft: 1, conversations: [...this.all.values()] }, null, 1); },
+  async getMedium(conversation, id) { return this.unwritten.get(`${conversation}/${id}`) ?? (this.base && await this.read("media", (s) => s.get([conversation, id]))); },
 
-  // What others wrote: only what has the right form, under names of our own.
-  import(text) {
-    const given = JSON.parse(text);
-    if (!Array.isArray(given?.conversations)) throw new Error("this file has no conversations");
-    let n = 0;
-    for (const c of given.conversations) {
-      const nodes = Object.create(null);
-      for (const m of Object.values(c.nodes ?? {})) {
-        if (typeof m.id !== "string" || !["user", "assistant"].includes(m.role) || typeof m.content !== "string") continue;
-        nodes[m.id] = { id: m.id, parent: typeof m.parent === "string" ? m.parent : "", role: m.role, content: m.content, reasoning: typeof m.reasoning === "string" ? m.reasoning : "" };
-      }
-      if (!Object.keys(nodes).length) continue;
-      const chosen = {};
-      for (const [k, v] of Object.entries(c.chosen ?? {})) if (typeof v === "string" && nodes[v]) chosen[k] = v;
-      this.save({ id: newId(), title: String(c.title ?? "").slice(0, 200), system: String(c.system ?? ""), nodes: { ...nodes }, chosen });
-      n++;
-    }
-    return n;
+  sorted() { return [...this.heads.values()].sort((a, b) => b.changed - a.changed); },
+
+  // Ids of those in which all these words are, one after the other; still() is false once nobody wants to know any more.
+  async search(text, still) {
+    const wanted = text.toLowerCase().split(/\s+/).filter(Boolean), found = new Set();
+    await this.each((c) => {
+      const all = (c.title + "\n" + Object.values(c.nodes).map((n) => n.content).join("\n")).toLowerCase();
+      if (wanted.every((w) => all.includes(w))) found.add(c.id);
+      return still();
+    });
+    return found;
+  },
+
+  // fn with each of them, until it returns false.
+  each(fn) {
+    if (!this.base) { [...this.held.values()].every(fn); return Promise.resolve(); }
+    return new Promise((done) => {
+      const asked = this.base.transaction("conversations").objectStore("conversations").openCursor();
+      asked.onerror = done;
+      asked.onsuccess = () => { const at = asked.result; if (at && fn(at.value)) at.continue(); else done(); };
+    });
   },
 };
 
-function newId() { return Array.from(crypto.getRandomValues(new Uint8Array(9)), (b) => b.toString(36).padStart(2, "0")).join(""); }
+function headOf(c) { return { id: c.id, title: c.title, changed: c.changed }; }
+
+function upgrade(base, transaction, version) {
+  if (version < 1) base.createObjectStore("conversations", { keyPath: "id" });
+  if (version < 3) base.createObjectStore("media");
+  if (version >= 2) return;
+  const heads = base.createObjectStore("heads", { keyPath: "id" });
+  transaction.objectStore("conversations").openCursor().onsuccess = (e) => {
+    const at = e.target.result;
+    if (!at) return;
+    heads.put(headOf(at.value));
+    at.continue();
+  };
+}
+
+function newId() { return Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(36).padStart(2, "0")).join(""); }
 function newConversation() { return { id: newId(), title: "", changed: Date.now(), system: "", nodes: {}, chosen: {} }; }
 
 // The messages from the first to the last, by what was chosen at each fork.
@@ -82,3 +115,11 @@ function path(conversation) {
   return out;
 }
 function siblings(conversation, node) { return Object.values(conversation.nodes).filter((n) => n.parent === node.parent); }
+
+// What the model is told of a user's message: the text and, behind it, the files.
+function wholeText(node) {
+  return (node.files ?? []).filter((f) => !f.medium).reduce((text, f) => {
+    const fence = "`".repeat(Math.max(3, ...[...f.text.matchAll(/`+/g)].map((m) => m[0].length + 1)));
+    return `${text}\n\n${f.name}\n${fence}\n${f.text}\n${fence}`;
+  }, node.content);
+}

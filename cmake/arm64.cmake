@@ -1,0 +1,17 @@
+# A toolchain: for AArch64 on another machine, with Debian's cross compiler and the arm64 libraries in WEFT_ARM64_ROOT (scripts/arm64_root.sh).
+# What is built for it runs in qemu's user mode; QEMU_CPU chooses the processor.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES WEFT_ARM64_ROOT)
+set(CMAKE_SYSROOT ${WEFT_ARM64_ROOT})
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(ENV{PKG_CONFIG_LIBDIR} ${WEFT_ARM64_ROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${WEFT_ARM64_ROOT}/usr/share/pkgconfig)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${WEFT_ARM64_ROOT})
+find_program(WEFT_QEMU NAMES qemu-aarch64-static qemu-aarch64)
+if(WEFT_QEMU)
+  set(CMAKE_CROSSCOMPILING_EMULATOR ${WEFT_QEMU} -L ${WEFT_ARM64_ROOT})
+endif()

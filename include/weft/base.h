@@ -1,0 +1,44 @@
+/* weft/base.h: what every other header needs: the version, errors, memory. */
+#ifndef WEFT_API_BASE_H
+#define WEFT_API_BASE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Around the declarations of each header: C linkage in C++, and the only names that the library shows. */
+#ifdef __cplusplus
+#define WEFT_BEGIN_C extern "C" {
+#define WEFT_END_C }
+#else
+#define WEFT_BEGIN_C
+#define WEFT_END_C
+#endif
+#ifdef __GNUC__
+#define WEFT_BEGIN WEFT_BEGIN_C _Pragma("GCC visibility push(default)")
+#define WEFT_END _Pragma("GCC visibility pop") WEFT_END_C
+#else
+#define WEFT_BEGIN WEFT_BEGIN_C
+#define WEFT_END WEFT_END_C
+#endif
+
+WEFT_BEGIN
+
+#define WEFT_VERSION_MAJOR 0
+#define WEFT_VERSION_MINOR 1
+#define WEFT_VERSION_PATCH 0
+const char *weft_version(void);               /* "0.1.0", of the library that is linked */
+
+typedef struct weft_error { char text[1024]; } weft_error;   /* needs no initialisation */
+
+/* Where warnings go, one sentence each without a line's end: NULL (and at first): to stderr.  For the whole process;
+ * any thread may call log, several at once, and once more when another one has been set: log and ctx stay usable until
+ * the process ends.  What the variable DEBUG asks for goes to stderr in any case. */
+typedef void weft_log(void *ctx, const char *text);
+void weft_log_to(weft_log *log, void *ctx);
+
+void weft_free(void *p);                      /* NULL is fine */
+/* Any bytes as valid UTF-8: what is broken becomes U+FFFD.  Terminated (*n_out does not count that), for weft_free. */
+char *weft_utf8(const char *text, size_t n, size_t *n_out);
+
+WEFT_END
+#endif

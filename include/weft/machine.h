@@ -1,0 +1,74 @@
+/* weft/machine.h: this machine, and the cache of kernels. */
+#ifndef WEFT_API_MACHINE_H
+#define WEFT_API_MACHINE_H
+#include "base.h"
+
+WEFT_BEGIN
+
+/* ---- The kernel cache */
+typedef struct weft_cache_entry {
+  const char *kind; /* "kernel", "filling" (lays out a weight), "schedule" (of a plan), "tuning", "machine" (what was
+                       measured of it), "content" (the digest of a file) */
+  const char *name, *role;   /* of the kernel; role "" where it is not known */
+  size_t bytes;
+  int64_t created;           /* Unix time */
+  bool sound;                /* whole, and written by this user */
+  bool current;              /* of this version of Weft; others are never used */
+  /* Tunings only (otherwise NULL and 0): what it was made for, the compiler it was measured with, the kernel as IR, the
+   * list of OptOps ("heuristic": nothing better was found), and microseconds of a launch. */
+  const char *machine, *compiler, *ir, *opts;
+  double before_us, after_us;
+  double cut_s; /* a tuning whose search was cut short after so many seconds; 0: it came to its end */
+} weft_cache_entry;
+/* Visits every entry until visit returns false; texts are borrowed until then. */
+int weft_cache_each(bool (*visit)(const weft_cache_entry *e, void *ctx), void *ctx, weft_error *err);
+/* The folder of the cache, made if it is not there, for weft_free; NULL where there is none. */
+char *weft_cache_folder(void);
+/* Makes a process that alone opens the cache from now on, so that this one can be kept from it: it makes the code that
+ * is kept and gives out copies.  To be called once, before there are threads and before a model is read.  `enter`
+ * (may be NULL) is called in the new process first, to confine it.  threads: as weft_options has them, of models that
+ * will be loaded.  False: it was not made, and nothing has changed.
+ * weft_cache_end waits until all is kept and the process has ended; nothing of Weft may be open then. */
+bool weft_cache_keep(void (*enter)(void *ctx), void *ctx, int threads);
+void weft_cache_end(void);
+int weft_cache_clear(bool tunings_only, int64_t *removed, weft_error *err);
+/* Adds a tuning (name, role, machine, compiler, ir, opts and times count).  Checked: made for this machine and
+ * settings, a kernel's IR, OptOps that exist.  Whether they suit the kernel is checked when a model needs it; a list
+ * that does not is not used.  check_only: adds nothing. */
+int weft_cache_add_tuning(const weft_cache_entry *e, bool check_only, weft_error *err);
+
+/* ---- This machine */
+typedef struct weft_env {
+  char cpu[128];             /* "AMD EPYC 9B45"; "" if unknown */
+  char features[1024];       /* what kernels may use (WEFT_CPU), or why that is nothing */
+  int vector_bits;           /* widest vector that kernels use; 0 if unknown */
+  int threads;               /* the default for weft_options.threads */
+  uint64_t memory_total, memory_available;      /* bytes; 0 if unknown */
+  char llvm[1024];           /* "22.1.8", or why there is none */
+  bool has_llvm;
+  char cache[1024];          /* file of the kernel cache; "" when it is off */
+  char prefetch[256]; /* how far ahead weights are asked for, as PREFETCH says it, as it was measured here, or on
+                         another such processor ("8,t0 (known of Zen 4; GB/s of a product: 0: 15.9; ..."); "" if none */
+  double barrier_ns;         /* until all threads have waited for one another; 0: not measured yet */
+  int64_t cache_bytes;       /* of a core's own second cache */
+  char devices[2048]; /* what DEV may name, a line each: "CL: Portable Computing Language: pthread-...", or "CL: none: "
+                         and why */
+  char huge_pages[16];       /* how the system gives huge pages: "always", "madvise", "never"; "" if unknown */
+  int cores;                 /* that this process may use */
+  double cpu_limit;          /* processors' worth of time that control groups allow; 0: no limit */
+  uint64_t memory_limit;     /* bytes that control groups allow; 0: no limit */
+} weft_env;
+/* Looks; asks drivers for devices, loads LLVM to ask for its version, and opens the kernel cache. */
+void weft_env_report(weft_env *out);
+/* bytes that programs can still have, the system's file cache counted as free; UINT64_MAX if unknown */
+uint64_t weft_memory_available(void);
+int weft_default_threads(void);
+/* What makes this machine slower than it has to be for so many threads (huge pages that are off, other programs, a slow
+ * clock, ...), and what to do about it: lines "SUBJECT: what is so; what to do", with the subjects huge pages, threads,
+ * load, clock and power; "" if all is well; for weft_free.  To be asked before a model runs: other programs are those
+ * of the last minute. */
+char *weft_env_advice(int threads);
+void weft_cpu_name(char *out, size_t cap);    /* "" if unknown */
+
+WEFT_END
+#endif

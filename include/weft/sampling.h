@@ -1,0 +1,96 @@
+/* weft/sampling.h: from logits to a token; stop strings; log probabilities. */
+#ifndef WEFT_API_SAMPLING_H
+#define WEFT_API_SAMPLING_H
+#include "vocab.h"
+
+WEFT_BEGIN
+
+/* ---- Sampling
+ *
+ * First the mask and the biases, then the samplers in their order, then a draw.  The same logits and seed give the same
+ * tokens on every machine; equal logits are ordered by id.  Begin with weft_sampling_default() and change what you
+ * need: a value out of range is an error that names it.
+ */
+typedef struct weft_sampler weft_sampler;
+typedef struct weft_sampling {
+  double temp;               /* temperature; 0: greedy, the likeliest token that is left */
+  double dynatemp_range;     /* > 0: the temperature lies between temp - range and temp + range, */
+  double dynatemp_exponent;  /*   by entropy / highest possible entropy, to this power */
+  int32_t top_k;             /* the k likeliest; 0 or less: all */
+  double top_p;              /* the fewest likeliest with at least this probability together; 1: all */
+  double min_p;              /* at least this fraction of the likeliest one's probability; 0: all */
+  double typical_p; /* those nearest to the expected surprise, with more than this probability together; 1: all */
+  double top_n_sigma;        /* logits within so many standard deviations of the best one; 0 or less: all */
+  double xtc_probability;    /* how often XTC drops all tokens of at least this probability: */
+  double xtc_threshold;      /*   but the least likely of them; above 0.5: never */
+  /* divides positive logits of tokens in the last repeat_last_n, multiplies negative ones; 1: off */
+  double repeat_penalty;
+  double frequency_penalty;  /* taken off the logit, times the number of occurrences there; 0: off */
+  double presence_penalty;   /* taken off once; 0: off */
+  int32_t repeat_last_n;     /* 0: none; -1: all tokens accepted */
+  double dry_multiplier; /* DRY: a token that would continue a repetition of n tokens loses multiplier * base^(n -
+                            allowed); 0: off */
+  double dry_base;
+  int32_t dry_allowed_length;/* shorter repetitions cost nothing */
+  int32_t dry_last_n;        /* 0: none; -1: all tokens accepted */
+  int mirostat;              /* 1 or 2: that version in place of all samplers but the temperature; 0: off */
+  double mirostat_tau;       /* surprise aimed at, in bits */
+  double mirostat_eta;       /* how quickly it is corrected */
+  double adaptive_target;    /* adaptive-p: tokens of about this probability; negative: off. Where samplers name it */
+  double adaptive_decay;     /* how long it remembers what was drawn: about 1 / (1 - decay) tokens, at most 100 */
+  uint64_t seed;
+  /* Which samplers, in which order: names ("top_k;top_p;temperature") or letters ("kpt").  Both NULL: all of them, as
+   * "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature" or "edskypmxt".  "adaptive_p" ("a") is
+   * only where it is named, and always the last one. */
+  const char *samplers, *sampler_seq;
+} weft_sampling;
+/* temp .8, top_k 40, top_p .95, min_p .05; repeat_last_n 64, dry_base 1.75, dry_allowed_length 2, dry_last_n 64,
+ * xtc_threshold .1, dynatemp_exponent 1, mirostat_tau 5, mirostat_eta .1, adaptive_decay .9; everything else off,
+ * seed 0 */
+weft_sampling weft_sampling_default(void);
+uint64_t weft_random_seed(void);              /* below 2^32, from the system's entropy */
+/* NULL: defaults */
+int weft_sampler_new(int32_t vocab_size, const weft_sampling *params, weft_sampler **out, weft_error *err);
+void weft_sampler_free(weft_sampler *s);      /* NULL is fine */
+/* added to the logit; -INFINITY bans */
+int weft_sampler_bias(weft_sampler *s, int32_t id, float bias, weft_error *err);
+/* Bans every end-of-generation token of v. */
+void weft_sampler_ignore_end(weft_sampler *s, const weft_vocab *v);
+/* Bit id % 64 of word id / 64 says whether a token may be drawn.  Borrowed, and read at each draw until it is replaced;
+ * NULL: all may. */
+void weft_sampler_mask(weft_sampler *s, const uint64_t *allowed);
+/* n texts before which DRY does not look for repetitions; a token that has one in it is not penalised. NULL: "\n",
+ * ":", "\"" and "*".  There are none until this is called. v must stay open as long as s. */
+int weft_sampler_breakers(weft_sampler *s, const weft_vocab *v, const char *const *texts, size_t n, weft_error *err);
+/* Draws the next token from vocab_size logits; does not change them.  Fails if every token is banned. */
+int weft_sample(weft_sampler *s, const float *logits, int32_t *id, weft_error *err);
+/* Tells the sampler that id is part of the text now (of the prompt, or drawn): penalties and DRY see it. */
+int weft_accept(weft_sampler *s, int32_t id, weft_error *err);
+void weft_sampler_reset(weft_sampler *s); /* a new text begins: forgets what was accepted; the random numbers go on */
+
+typedef struct weft_logprob { int32_t id; double logprob; } weft_logprob;
+/* What the last weft_sample drew by, behind all samplers: natural logarithms of probabilities.  *of_id: that of token
+ * id, -INFINITY where it could not be drawn.  top (n_top entries; NULL when 0): the likeliest of those that could be
+ * drawn, sorted by probability, then id; *n_out: how many there are, n_top at most. */
+int weft_sampler_logprobs(const weft_sampler *s, int32_t id, double *of_id, weft_logprob *top, int32_t n_top,
+                          int32_t *n_out, weft_error *err);
+
+/* Looks for stop strings in text that comes piece by piece.  What may be the beginning of one is held back until that
+ * is decided. */
+typedef struct weft_stop weft_stop;
+/* none may be empty or longer than 1024 bytes */
+int weft_stop_new(const char *const *texts, size_t n, weft_stop **out, weft_error *err);
+/* The text that can be shown now, terminated, *n_out bytes, borrowed until the next call.  *found: the index of the
+ * stop string that ended the text, which is not shown and nothing after it either; -1: none. */
+const char *weft_stop_add(weft_stop *s, const char *text, size_t n, size_t *n_out, int *found);
+/* no more text comes: what was held back; a new text may begin */
+const char *weft_stop_end(weft_stop *s, size_t *n_out);
+void weft_stop_free(weft_stop *s);            /* NULL is fine */
+
+/* Natural logarithms of the softmax of n logits, before any sampler.  *of_id: that of token id.  top (n_top entries,
+ * n_top at most n; may be NULL when 0): the likeliest tokens, sorted by probability, then id. */
+int weft_logprobs(const float *logits, int32_t n, int32_t id, double *of_id, weft_logprob *top, int32_t n_top,
+                  weft_error *err);
+
+WEFT_END
+#endif

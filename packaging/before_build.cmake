@@ -1,0 +1,45 @@
+# Run by CPack before it makes a package, in the folder of what goes into it: adds /usr/share/doc/NAME/copyright and a changelog,
+# and compresses what Debian's policy wants compressed. Names and times in the compressed files are left out, so that packages
+# of one build are equal.
+cmake_minimum_required(VERSION 3.25)
+get_filename_component(packaging ${CMAKE_CURRENT_LIST_DIR} REALPATH)
+set(names_weft weft)
+set(names_weft-lib libweft${CPACK_PACKAGE_VERSION_MAJOR})
+set(names_weft-dev ${CPACK_DEBIAN_WEFT-DEV_PACKAGE_NAME})
+if(CPACK_GENERATOR STREQUAL RPM)
+  set(names_weft-dev ${CPACK_RPM_WEFT-DEV_PACKAGE_NAME})
+endif()
+# The newest section of CHANGELOG.md, in Debian's form.
+file(READ ${packaging}/../CHANGELOG.md text)
+string(FIND "${text}" "\n## " from)
+string(SUBSTRING "${text}" ${from} -1 text)
+string(REGEX REPLACE "^\n## [^\n]*" "" text "${text}")
+string(FIND "${text}" "\n## " to)
+string(SUBSTRING "${text}" 0 ${to} text)
+string(STRIP "${text}" text)
+string(REGEX REPLACE "(^|\n)- " "\\1  * " text "${text}")
+string(REGEX REPLACE "\n  ([^*])" "\n    \\1" changes "${text}")
+string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)   # of SOURCE_DATE_EPOCH
+
+foreach(component weft weft-lib weft-dev)
+  set(root ${CPACK_TEMPORARY_DIRECTORY}/${component}/usr)
+  if(EXISTS ${root})
+    set(doc ${root}/share/doc/${names_${component}})
+    file(MAKE_DIRECTORY ${doc})
+    file(COPY_FILE ${packaging}/copyright ${doc}/copyright)
+    file(WRITE ${doc}/changelog "weft (${CPACK_PACKAGE_VERSION}) unstable; urgency=medium\n\n${changes}\n\n -- ${CPACK_PACKAGE_CONTACT}  ${date}\n")
+    set(pages ${doc}/changelog)
+    if(EXISTS ${root}/share/man/man1/weft.1)
+      list(APPEND pages ${root}/share/man/man1/weft.1)
+    endif()
+    file(GLOB_RECURSE archives ${root}/lib/*.a)
+    if(archives)   # CPACK_STRIP_FILES leaves them as they are
+      execute_process(COMMAND strip --strip-debug --enable-deterministic-archives ${archives} COMMAND_ERROR_IS_FATAL ANY)
+    endif()
+    if(CPACK_GENERATOR STREQUAL DEB AND EXISTS ${root}/share/zsh/site-functions)   # where Debian's zsh looks
+      file(RENAME ${root}/share/zsh/site-functions ${root}/share/zsh/vendor-completions)
+    endif()
+    execute_process(COMMAND gzip -9 -n -f ${pages} COMMAND_ERROR_IS_FATAL ANY)
+    file(CHMOD ${doc}/copyright ${doc}/changelog.gz PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+  endif()
+endforeach()

@@ -1,0 +1,113 @@
+// Accounts of memory and processor time: see account.h.
+#define _GNU_SOURCE
+#include "base/account.h"
+#include <stdatomic.h>
+#include <time.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+// ---- memory ---------------------------------------------------------------------------------------------------------
+
+static void note_peak(account *a, size_t bytes) {
+  size_t peak = a->peak;
+  while (bytes > peak && !atomic_compare_exchange_weak(&a->peak, &peak, bytes)) {}
+}
+
+const account *account_take(account *a, size_t n) {
+  if (!a) return NULL;
+  // compared before it is added: what is refused takes no room from others, not even for a moment
+  size_t held = a->bytes;
+  do {
+    if (held > a->most || n > a->most - held) return a;
+  } while (!atomic_compare_exchange_weak(&a->bytes, &held, held + n));
+  const account *full = account_take(a->up, n);
+  if (full) atomic_fetch_sub(&a->bytes, n);
+  else note_peak(a, held + n);
+  return full;
+}
+
+void account_add(account *a, size_t n) {
+  for (; a; a = a->up) note_peak(a, atomic_fetch_add(&a->bytes, n) + n);
+}
+
+void account_give(account *a, size_t n) {
+  for (; a; a = a->up) atomic_fetch_sub(&a->bytes, n);
+}
+
+void account_close(account *a) { account_give(a, a->bytes); }
+
+size_t account_left(const account *a) {
+  size_t least = SIZE_MAX;
+  for (; a; a = a->up) {
+    size_t bytes = a->bytes, left = bytes < a->most ? a->most - bytes : 0;
+    if (left < least) least = left;
+  }
+  return least;
+}
+
+bool account_is_crowded(const account *a) {
+  return a && a->bytes < a->most && account_left(a->up) < a->most - a->bytes;
+}
+
+void memory_give_back_large(void) {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+#endif
+}
+
+void memory_trim(void) {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
+// ---- the account of a thread ----------------------------------------------------------------------------------------
+
+static _Thread_local struct { account *of; int64_t since; } here;
+
+static int64_t thread_ns(void) {
+  struct timespec t;
+  return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) ? 0 : (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+account *account_here(void) { return here.of; }
+
+account_scope account_enter(account *a) {
+  account_scope before = {here.of};
+  int64_t now = here.of || a ? thread_ns() : 0;
+  if (here.of) atomic_fetch_add(&here.of->ns, now - here.since);
+  here.of = a;
+  here.since = now;
+  return before;
+}
+
+void account_leave(account_scope before) { account_enter(before.before); }
+
+int account_take_here(size_t n, error *err) {
+  account *a = here.of;
+  const account *full = account_take(a, n);
+  if (!full) return 0;
+  if (full != a) a->crowded = true;
+  return error_set(err, "%zu MB of memory are needed for it, and that is more than is left (%s)", (n >> 20) + 1,
+                   full->bytes_option);
+}
+
+void account_give_here(size_t n) { account_give(here.of, n); }
+void account_spend_here(int64_t ns) { if (here.of) atomic_fetch_add(&here.of->ns, ns); }
+
+int account_check(error *err) {
+  const account *a = here.of;
+  if (!a) return 0;
+  int64_t ns = a->ns + thread_ns() - here.since;
+  if (ns > a->most_ns)
+    return error_set(err, "the work for this request has taken %.1f s of a processor, and %g s is the most (%s)",
+                     1e-9 * (double)ns, 1e-9 * (double)a->most_ns, a->time_option);
+  for (; a; a = a->up) {
+    if (a->bytes <= a->most) continue;
+    if (a != here.of) here.of->crowded = true;
+    return error_set(err, "%zu MB of memory are needed, and %zu MB is the most (%s)", a->bytes >> 20, a->most >> 20,
+                     a->bytes_option);
+  }
+  return 0;
+}

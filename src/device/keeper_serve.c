@@ -1,0 +1,210 @@
+// The process that has the kernel cache: see keeper.h. Whatever its sockets bring may come from an attacker. Its
+// threads, one for each socket, share the cache and the compiler, which is a process of its own again.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/attempt.h"
+#include "base/message.h"
+#include "device/cache.h"
+#include "device/cpu.h"
+#include "device/device.h"
+#include "device/keeper_wire.h"
+#include "device/machine.h"
+#include "device/plan_impl.h"
+#include "device/schedule_cache.h"
+#include "device/team.h"
+#include "graph/verify.h"
+
+enum { MOST_SOCKETS = 2048 };
+
+// Of this process alone. d: NULL where it cannot be opened or has no cache; why: the former.
+static struct { device *d; error why; keeper_scheduler *scheduler; _Atomic int sockets; } own;
+
+typedef struct request { int fd; struct keeper_request q; bytes part[KEEPER_PARTS]; } request;
+
+// ------------------------------------------------------------------------------------------------------------ messages
+
+static bool receive_request(request *r) {
+  bool whole = message_receive(r->fd, &r->q, sizeof r->q) && r->q.magic == KEEPER_MAGIC && r->q.want < KEEPER_WANTS;
+  for (int i = 0; i < KEEPER_PARTS && whole; i++) {
+    size_t n = r->q.part[i];
+    r->part[i] = n <= KEEPER_PART_MAX ? (bytes){xmalloc(n + 1), n} : (bytes){0};
+    whole = r->part[i].at && message_receive(r->fd, r->part[i].at, n);
+    if (whole) r->part[i].at[n] = 0;           // for texts
+  }
+  return whole;
+}
+
+static bool send_reply(const request *r, bool granted, double codegen_s, const void *at, size_t n) {
+  struct keeper_reply reply = {KEEPER_MAGIC, granted, granted ? n : 0, codegen_s};
+  struct iovec parts[] = {{&reply, sizeof reply}, {(void *)(uintptr_t)at, reply.n}};     // iovec knows no const
+  return message_send(r->fd, parts, COUNT(parts));
+}
+
+// ------------------------------------------------------------------------------------------------------------ the work
+
+// The device as the other side has it. What differs from its own, but for what changes after a start, is refused: code
+// for another machine would be kept under a key of this one.
+static bool device_of(const request *r, device *out) {
+  const struct keeper_machine *m = &r->q.machine;
+  const prefetch *asked[] = {&m->distance, &m->distance_of_tile};
+  str line = {0};
+  for (size_t i = 0; i < COUNT(asked); i++) if (!machine_may_prefetch(*asked[i])) return false;
+  *out = *own.d;
+  out->target.has_streams = m->has_streams != 0;
+  out->target.distance = m->distance;
+  out->target.distance_of_tile = m->distance_of_tile;
+  plan_machine(out, &line);
+  bool same = line.n == r->part[0].n && !memcmp(line.at, r->part[0].at, line.n);
+  str_free(&line);
+  return same;
+}
+
+static const char *text_of_part(const bytes *b) { return memchr(b->at, 0, b->n) ? NULL : (const char *)b->at; }
+
+static bool make_kernel(const request *r) {
+  device d;
+  error err = {0};
+  str key = {0}, entry = {0};
+  double codegen_s = 0;
+  const struct plan_text of = {
+    (const char *)r->part[1].at, r->part[1].n, r->q.has_opts ? text_of_part(&r->part[2]) : NULL, r->q.filling};
+  bool made = device_of(r, &d) && text_of_part(&r->part[1]) && (of.opts || !r->q.has_opts) &&
+              !plan_make_entry(&d, &of, &key, &entry, &codegen_s, &err);
+  if (made) cache_put(own.d->cache, key.at, key.n, entry.at, entry.n);
+  bool sent = send_reply(r, made, codegen_s, entry.at, entry.n);
+  str_free(&key);
+  str_free(&entry);
+  return sent;
+}
+
+typedef struct scheduling { const struct keeper_graph *of; graph *g; str *key, *entry; bool made; } scheduling;
+
+static void make_schedule(void *ctx) {
+  scheduling *s = ctx;
+  const struct keeper_graph *of = s->of;
+  error err = {0};
+  str why = {0};
+  schedule made = {0};
+  s->g = graph_new(NULL);
+  uop *sink = uop_parse(s->g, (const char *)of->text.at, of->text.n, &err);
+  bool is_one = sink && sink->op == OP_SINK && verify_graph_ok(s->g, sink, STAGE_TENSOR, &why);
+  str_free(&why);
+  if (!is_one || !of->scheduler(of->d, s->g, sink, of->how.at, of->how.n, s->key, &made)) return;
+  schedule_cache_text(s->g, &made, s->entry);
+  s->made = true;
+}
+
+bool keeper_schedule(const struct keeper_graph *of, str *key, str *entry) {
+  scheduling s = {.of = of, .key = key, .entry = entry};
+  if (attempt(ATTEMPT_OWNS, make_schedule, &s, NULL)) {          // which took its memory with it
+    *key = *entry = (str){0};
+    return false;
+  }
+  graph_free(s.g);
+  return s.made;
+}
+
+static bool keep_schedule(const request *r) {
+  device d;
+  str key = {0}, entry = {0}, answer = {0};
+  const struct keeper_graph of = {&d, own.scheduler, r->part[1], r->part[2]};
+  bool may = own.scheduler && device_of(r, &d);
+  if (may && d.prepare) d.prepare(&d);           // kernels follow
+  bool made = may && keeper_schedule(&of, &key, &entry);
+  if (made) {
+    cache_put(own.d->cache, key.at, key.n, entry.at, entry.n);
+    str_addn(&answer, key.at, key.n);
+    str_addc(&answer, 0);
+    str_addn(&answer, entry.at, entry.n);
+  }
+  bool sent = send_reply(r, made, 0, answer.at, answer.n);
+  str_free(&key); str_free(&entry); str_free(&answer);
+  return sent;
+}
+
+static bool say_state(const request *r) {
+  str answer = {0};
+  str_addc(&answer, own.d && cache_is_on(own.d->cache));
+  str_add(&answer, own.d ? cache_file(own.d->cache) : own.why.text);
+  bool sent = send_reply(r, true, 0, answer.at, answer.n);
+  str_free(&answer);
+  return sent;
+}
+
+static bool give_entry(const request *r) {
+  bytes value;
+  bool found = cache_get(own.d->cache, r->part[0].at, r->part[0].n, &value),
+       sent = send_reply(r, found, 0, value.at, value.n);
+  bytes_free(&value);
+  return sent;
+}
+
+static bool keep_entry(const request *r) {
+  const bytes *key = &r->part[0], *value = &r->part[1];
+  bool taken = keeper_takes(key->at, key->n);
+  if (taken) cache_put(own.d->cache, key->at, key->n, value->at, value->n);
+  return send_reply(r, taken, 0, NULL, 0);
+}
+
+static bool keep_all(const request *r) {
+  cache_flush(own.d->cache);
+  return send_reply(r, true, 0, NULL, 0);
+}
+
+static bool (*const work[KEEPER_WANTS])(const request *r) = {
+  [KEEPER_OPEN] = say_state,   [KEEPER_GET] = give_entry,     [KEEPER_PUT] = keep_entry,
+  [KEEPER_FLUSH] = keep_all,   [KEEPER_KERNEL] = make_kernel, [KEEPER_SCHEDULE] = keep_schedule,
+};
+
+static bool do_work(const request *r) {
+  return own.d || r->q.want == KEEPER_OPEN ? work[r->q.want](r) : send_reply(r, false, 0, NULL, 0);
+}
+
+// --------------------------------------------------------------------------------------------------------- the process
+
+static void *serve_socket(void *p) {
+  for (bool more = true; more;) {
+    request r = {.fd = (int)(intptr_t)p};
+    more = receive_request(&r) && do_work(&r);
+    for (int i = 0; i < KEEPER_PARTS; i++) bytes_free(&r.part[i]);
+  }
+  close((int)(intptr_t)p);
+  own.sockets--;
+  return NULL;
+}
+
+static void begin_serving(int fd) {
+  pthread_t id;
+  own.sockets++;
+  if (own.sockets <= MOST_SOCKETS && !pthread_create(&id, NULL, serve_socket, (void *)(intptr_t)fd)) {
+    pthread_detach(id);
+    return;
+  }
+  own.sockets--;
+  close(fd);
+}
+
+// One thread: it evaluates nothing. As many kernels at once as the other side would compile by itself.
+static void open_device(int n_threads) {
+  if (device_open_named("CPU", 1, 0, &own.d, &own.why)) return;
+  cpu_compile_at_once(own.d, (n_threads ? n_threads : team_default_threads()) + 1);
+  if (own.d->cache) return;
+  device_close(own.d);
+  own.d = NULL;
+}
+
+void keeper_serve(int first, keeper_scheduler *scheduler, int n_threads) {
+  own.scheduler = scheduler;
+  open_device(n_threads);
+  for (bool more = true; more;) {
+    int fd = message_receive_fd(first, &more);
+    if (fd >= 0) begin_serving(fd);
+  }
+  if (own.d) cache_flush(own.d->cache);            // the compiler notices that nobody has its sockets any more
+  _exit(0);
+}

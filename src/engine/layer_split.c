@@ -1,0 +1,135 @@
+// Where the layers of a model lie: see layer_split.h.
+#include "engine/layer_split.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/env.h"
+#include "engine/caches.h"
+#include "engine/engine.h"
+
+enum {
+  SPARE = 32 /* so small a part of a device's memory is left to the driver */,
+  AT_ONCE = 32 /* so many values as long as what flows are kept of each token while a layer is computed, about */
+};
+typedef struct wish { const gguf *file; const model *m; const struct layer_split_sizes *sizes; } wish;
+
+int layer_split_layer_of(const gguf_tensor *t) {
+  if (strncmp(t->name, "blk.", 4)) return -1;
+  char *end;
+  long layer = strtol(t->name + 4, &end, 10);
+  return *end == '.' && layer >= 0 && layer < MODEL_MAX_LAYERS ? (int)layer : -1;
+}
+
+uint64_t layer_split_bytes(const gguf *file, const model *m, int from, int to, int64_t positions) {
+  uint64_t sum = 0;
+  bool tied = true, head = to == model_n_layer(m);
+  if (head) to = model_n_blocks(m);
+  for (size_t i = 0; i < gguf_n_tensors(file); i++) tied &= strcmp(gguf_tensor_at(file, i)->name, "output.weight") != 0;
+  for (size_t i = 0; i < gguf_n_tensors(file); i++) {
+    const gguf_tensor *t = gguf_tensor_at(file, i);
+    int layer = layer_split_layer_of(t);
+    bool embeds = !strncmp(t->name, "token_", 6);
+    bool needed = layer >= 0 ? layer >= from && layer < to : embeds ? !from || (head && tied) : head;
+    if (needed && !add_u64(sum, t->nbytes, &sum)) return UINT64_MAX;
+  }
+  for (int i = 0; i < model_n_states(m); i++) {
+    int layer = model_state_layer(m, i);
+    if (layer >= from && layer < to && !add_u64(sum, model_state_bytes(m, i, positions), &sum)) return UINT64_MAX;
+  }
+  return sum;
+}
+
+// Bytes of the last n layers on a device, with what is computed there: what flows, logits, what attention makes of each
+// page of the longest sequence, and the keys and values of all of it, side by side.
+static uint64_t bytes_of_layers(const wish *w, int n) {
+  int n_layer = model_n_layer(w->m);
+  const struct layer_split_sizes *sizes = w->sizes;
+  uint64_t sum = layer_split_bytes(w->file, w->m, n_layer - n, n_layer, sizes->positions), most = 0, more;
+  uint64_t values = (uint64_t)model_n_stream(w->m) * AT_ONCE + (uint64_t)model_n_vocab(w->m) +
+                    (uint64_t)model_attention_sums(w->m) * (uint64_t)(sizes->longest / CACHE_PAGE);
+  for (int i = 0; i < model_n_states(w->m); i++) {
+    uint64_t all = model_state_bytes(w->m, i, sizes->longest);
+    if (all > most) most = all;
+  }
+  return mul_u64(values, (uint64_t)sizes->tokens * sizeof(float), &more) && add_u64(sum, more, &sum) &&
+                 mul_u64(most, 2, &more) && add_u64(sum, more, &sum)
+           ? sum
+           : UINT64_MAX;
+}
+
+// How many of the last layers a device has room for.
+static int layers_that_fit(const wish *w, uint64_t room) {
+  int n = model_n_layer(w->m);
+  while (n > 0 && bytes_of_layers(w, n) > room - room / SPARE) n--;
+  return n;
+}
+
+// How many somebody who asks for so many has on a device (<= 0: all).
+static int layers_wanted(const model *m, int wanted) {
+  int n_layer = model_n_layer(m);
+  return wanted <= 0 || wanted > n_layer ? n_layer : wanted;
+}
+
+static double mib(uint64_t n) { return (double)n / 0x1p20; }
+
+// How many of the layers, from the last one down, lie on the device; -1 with err.
+static int choose_layers(const wish *w, int wanted, const device *d, error *err) {
+  int n_layer = model_n_layer(w->m);
+  bool automatic = wanted <= 0;
+  int n = layers_wanted(w->m, wanted);
+  uint64_t room = device_room(d), all = bytes_of_layers(w, n);
+  int fits = room == UINT64_MAX ? n_layer : layers_that_fit(w, room);
+  if (n < n_layer && !model_can_cut(w->m, n_layer - n))
+    return error_set(err, "%s: the last %d layers need more of the others than what flows through all: they lie on one "
+                          "device (-ngl %d: all on %s, -ngl 0: none)", gguf_path(w->file), n, n_layer, d->name);
+  if (n <= fits) return n;
+  while (fits > 0 && !model_can_cut(w->m, n_layer - fits)) fits--;
+  if (!automatic) {
+    char less[64] = "none fits (-ngl 0); a smaller context (-c) needs less";
+    if (fits) snprintf(less, sizeof less, "-ngl %d fits", fits);
+    return error_set(err, "%s: %d layers on %s need %.1f MiB, and %.1f MiB of its memory are free: %s",
+                     gguf_path(w->file), n, d->name, mib(all), mib(room), less);
+  }
+  if (!fits) return n;                   // the device says what it lacks
+  warning("%s: %d of %d layers on %s, as all need %.1f MiB and %.1f MiB of its memory are free; the others on the CPU",
+          gguf_path(w->file), fits, n_layer, d->name, mib(all), mib(room));
+  return fits;
+}
+
+static void add_device(layer_split *p, device *d, int from, int to) {
+  p->at[p->n++] = (struct layer_range){d, from, to};
+}
+
+int layer_split_open(layer_split *p, const model *m, const struct engine_options *o, error *err) {
+  const char *name = o->gpu_layers < 0 ? "CPU" : o->device ? o->device : env_str(ENV_DEV);
+  device *d;
+  *p = (layer_split){0};
+  if (device_open_named(name, o->n_threads, o->n_prompt_threads, &d, err)) return -1;
+  add_device(p, d, 0, model_n_layer(m));
+  return 0;
+}
+
+bool layer_split_hold(const layer_split *p, const gguf *file, const model *m, const struct layer_split_sizes *sizes,
+                      int wanted) {
+  uint64_t room = device_room(p->at[0].d);
+  return room == UINT64_MAX || layers_that_fit(&(wish){file, m, sizes}, room) >= layers_wanted(m, wanted);
+}
+
+int layer_split_share(layer_split *p, const gguf *file, const model *m, const struct layer_split_sizes *sizes,
+                 const struct engine_options *o, error *err) {
+  int n_layer = model_n_layer(m);
+  device *d = p->at[0].d, *cpu;
+  if (!strcmp(d->name, "CPU")) return 0;
+  int n = choose_layers(&(wish){file, m, sizes}, o->gpu_layers, d, err);
+  if (n < 0) return -1;
+  if (n == n_layer) return 0;
+  if (device_open_named("CPU", o->n_threads, o->n_prompt_threads, &cpu, err)) return -1;
+  p->n = 0;
+  add_device(p, cpu, 0, n_layer - n);
+  add_device(p, d, n_layer - n, n_layer);
+  return 0;
+}
+
+void layer_split_close(layer_split *p) {
+  for (int i = 0; i < p->n; i++) device_close(p->at[i].d);
+  *p = (layer_split){0};
+}

@@ -1,0 +1,109 @@
+// Rows of the table of architectures (arch.c) that make vectors of texts alone: encoder.c has their attention.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdio.h>
+#include "model/arch_impl.h"
+
+// Of encoders: norms come after attention and feed-forward are in the stream, and none at the end.
+static int norms_after(loader *l) {
+  l->m->output_norm = W_NONE;
+  return 0;
+}
+
+static int norms_after_layer(loader *l, layer *y) {
+  (void)l;
+  y->mixer_last = W_ATTN_OUTPUT_NORM;
+  y->ff_last = W_LAYER_OUTPUT_NORM;
+  return 0;
+}
+
+static int nomic_bert_moe_layer(loader *l, layer *y) {
+  int step;
+  if (key_count_or(l, "moe_every_n_layers", 0, 0, MODEL_MAX_LAYERS, &step)) return -1;
+  if (step && y->index % step == 1) y->ff = &part_moe;
+  return norms_after_layer(l, y);
+}
+
+static int jina_bert_v2(loader *l) { return leans(l, 8) || norms_after(l) ? -1 : 0; }
+
+// Some have a second norm after attention.
+static int jina_bert_v2_layer(loader *l, layer *y) {
+  char name[64];
+  snprintf(name, sizeof name, "blk.%d.attn_norm_2.weight", y->block);
+  if (gguf_tensor_find(l->f, name)) y->mixer_again = W_ATTN_NORM_2;
+  return norms_after_layer(l, y);
+}
+
+// What is embedded is normed: that is what the first layer reads.
+static int modern_bert_layer(loader *l, layer *y) {
+  (void)l;
+  if (!y->index) y->mixer_norm = W_NONE;
+  return 0;
+}
+
+static int gemma_embedding(loader *l) {
+  l->m->base_swa = 10000;
+  return gemma(l);
+}
+
+enum {
+  BERT = ARCH_LAYER_NORM | ARCH_NO_PRE_NORMS | ARCH_EMBD_NORM,
+  MODERN_BERT = ARCH_LAYER_NORM | ARCH_EMBD_NORM | ARCH_NEOX | ARCH_GLOBAL_FIRST
+};
+enum {
+  JINA_BERT_V2 = BERT | ARCH_QK_NORM_ALL | ARCH_QK_NORM_MAYBE,
+  GEMMA_EMBEDDING = ARCH_GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE
+};
+
+const arch arch_encoders[] = {
+  {.name = "bert",
+   .flags = BERT | ARCH_PLAIN_FFN | ARCH_POSITIONS,
+   .has = HAS_BIASES,
+   .act = ACT_GELU,
+   .encoder = true,
+   .keys = norms_after,
+   .layer = norms_after_layer},
+  {.name = "nomic-bert",
+   .flags = BERT | ARCH_NEOX,
+   .has = HAS_NORM_BIAS,
+   .encoder = true,
+   .keys = norms_after,
+   .layer = norms_after_layer},
+  {.name = "nomic-bert-moe",
+   .flags = BERT | ARCH_NEOX | ARCH_PLAIN_FFN,
+   .has = HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS,
+   .act = ACT_GELU,
+   .encoder = true,
+   .keys = norms_after,
+   .layer = nomic_bert_moe_layer},
+  {.name = "jina-bert-v2",
+   .flags = JINA_BERT_V2,
+   .has = HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS,
+   .act = ACT_GELU,
+   .encoder = true,
+   .keys = jina_bert_v2,
+   .layer = jina_bert_v2_layer},
+  {.name = "jina-bert-v3",
+   .flags = BERT | ARCH_NEOX | ARCH_PLAIN_FFN,
+   .has = HAS_BIASES,
+   .act = ACT_GELU,
+   .encoder = true,
+   .keys = norms_after,
+   .layer = norms_after_layer},
+  {.name = "eurobert", .flags = ARCH_NEOX, .encoder = true},
+  {.name = "llama-embed", .encoder = true},
+  {.name = "modern-bert",
+   .flags = MODERN_BERT,
+   .act = ACT_GELU,
+   .encoder = true,
+   .period = 3,
+   .layer = modern_bert_layer},
+  {.name = "gemma-embedding",
+   .flags = GEMMA_EMBEDDING,
+   .act = ACT_GELU,
+   .encoder = true,
+   .period = 6,
+   .keys = gemma_embedding},
+  {.name = NULL},
+};

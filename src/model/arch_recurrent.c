@@ -1,0 +1,211 @@
+// Rows of the table of architectures (arch.c) whose layers are recurrent, or convolutions, some or all of them.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <math.h>
+#include <stdio.h>
+#include "model/arch_impl.h"
+
+// Files of this kind call the last norm by the name of another.
+static int lfm2(loader *l) {
+  if (gguf_tensor_find(l->f, "token_embd_norm.weight")) l->m->output_norm = W_TOKEN_EMBD_NORM;
+  return 0;
+}
+
+static int lfm2_layer(loader *l, layer *y) {
+  (void)l;
+  if (!y->n_kv) y->mixer = &part_short_conv;
+  return 0;
+}
+
+static int granitehybrid_layer(loader *l, layer *y) {
+  if (!y->n_kv) y->mixer = &part_mamba2;
+  return experts_if_any(l, y);
+}
+
+// Each layer is one part only, but for a block that predicts a further token: attention, and then experts.
+static int nemotron_h_layer(loader *l, layer *y) {
+  y->rope = ROPE_NONE;
+  if (y->index == l->m->n_layer) {
+    y->ff_norm = W_POST_ATTENTION_NORM;
+  } else if (y->n_ff) {
+    y->mixer = NULL;
+    y->ff_norm = W_ATTN_NORM;
+  } else {
+    y->ff = NULL;
+    if (!y->n_kv) y->mixer = &part_mamba2;
+  }
+  return 0;
+}
+
+// Which layers are recurrent: a period, or one number for each.
+static int qwen3next_layer(loader *l, layer *y) {
+  int interval;
+  uint32_t each[MODEL_MAX_LAYERS];
+  bool listed = has_key(l, "attention.recurrent_layers");
+  if (key_count_or(l, "full_attention_interval", 4, 1, MODEL_MAX_LAYERS, &interval) ||
+      (listed && key_flags(l, "attention.recurrent_layers", each)))
+    return -1;
+  if (y->index < l->m->n_layer && (listed ? each[y->index] != 0 : (y->index + 1) % interval != 0))
+    y->mixer = &part_delta_net;
+  return experts_if_any(l, y);
+}
+
+enum { QWEN3NEXT = ARCH_NEOX | ARCH_QK_NORM | ARCH_GATED_Q | ARCH_FFN_NORM_LATE | ARCH_SECTIONS };
+
+static int bare_attention(loader *l) {
+  l->m->no_rope = true;
+  return 0;
+}
+
+// Layers without heads of keys have a recurrence. Attention tells positions apart by that alone.
+static int kimi_layer(loader *l, layer *y) {
+  if (!y->n_kv) y->mixer = &part_kda;
+  else y->mixer = &part_mla;
+  y->moe.norm = true;
+  return dense_first(l, y);
+}
+
+static int kimi_k3(loader *l) {
+  model *m = l->m;
+  int failed = key_count_or(l, "attn_res.block_size", 0, 0, MODEL_MAX_LAYERS, &m->bank_every) ||
+             key_number(l, "activation.situ_beta", 1e-3, 1e6, &m->situ) ||
+             key_number(l, "activation.situ_linear_beta", -1e6, 1e6, &m->situ_up) || bare_attention(l);
+  m->situ_up = fmax(m->situ_up, 0);
+  return failed ? -1 : 0;
+}
+
+static int kimi_k3_layer(loader *l, layer *y) {
+  y->safe_decay = has_key(l, "kda.gate_lower_bound");
+  if (y->safe_decay && key_number(l, "kda.gate_lower_bound", -1e3, 0, &y->least_decay)) return -1;
+  y->full_gate = y->moe.latent_normed = true;
+  y->moe.gating = GATING_SIGMOID;
+  if (!y->n_kv) y->mixer = &part_kda;
+  else y->mixer = &part_mla;
+  return dense_first(l, y);
+}
+
+static int bailingmoe3_layer(loader *l, layer *y) {
+  bool safe;
+  if (gguf_bool_opt(l->f, key(l, "kda.safe_gate"), true, &safe, l->err) ||
+      key_number(l, "kda.gate_lower_bound", -1e3, 0, &y->least_decay))
+    return -1;
+  if (!safe) return gguf_fail(l->f, key(l, "kda.safe_gate"), l->err, "false is not supported");
+  y->safe_decay = y->full_products = y->head_gates = true;
+  if (!y->n_kv) y->mixer = &part_kda;
+  else y->mixer = &part_mla;
+  return dense_first(l, y);
+}
+
+static int rwkv7_layer(loader *l, layer *y) {
+  (void)l;
+  y->mixer = &part_rwkv7;
+  y->ff = &part_channel_mix;
+  y->ff_norm = W_ATTN_NORM_2;
+  return 0;
+}
+
+// Every few layers what leaves one is halved, and weights behind it are made for that.
+static int rwkv6_layer(loader *l, layer *y) {
+  int every;
+  if (key_count_or(l, "rescale_every_n_layers", 0, 0, MODEL_MAX_LAYERS, &every) || rwkv7_layer(l, y)) return -1;
+  y->mixer = &part_rwkv6;
+  y->halved = every && (y->index + 1) % every == 0;
+  return 0;
+}
+
+static int mamba2_layer(loader *l, layer *y) {
+  (void)l;
+  y->mixer = &part_mamba2;
+  y->ff = NULL;
+  return 0;
+}
+
+static int mamba_layer(loader *l, layer *y) {
+  (void)l;
+  y->mixer = &part_mamba;
+  y->ff = NULL;
+  return 0;
+}
+
+static int jamba_layer(loader *l, layer *y) {
+  if (!y->n_kv) y->mixer = &part_mamba;
+  return experts_if_routed(l, y);
+}
+
+static int lfm2moe_layer(loader *l, layer *y) {
+  if (dense_first(l, y) || lfm2_layer(l, y)) return -1;
+  y->moe.norm = true;
+  return 0;
+}
+
+static int falcon_h1_layer(loader *l, layer *y) {
+  (void)l;
+  y->mixer = &part_attention_and_mamba2;
+  return 0;
+}
+
+static int nemotron_h_moe_layer(loader *l, layer *y) {
+  nemotron_h_layer(l, y);
+  if (y->ff) y->ff = &part_moe;
+  y->moe.gating = GATING_SIGMOID;
+  return 0;
+}
+
+const arch arch_recurrent[] = {
+  {.name = "granitehybrid", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = granitehybrid_layer},
+  {.name = "nemotron_h", .flags = ARCH_PLAIN_FFN, .act = ACT_RELU2, .layer = nemotron_h_layer},
+  {.name = "qwen3next",
+   .flags = QWEN3NEXT | ARCH_DELTA_NEIGHBOURS,
+   .has = HAS_SHARED_GATE | HAS_MTP,
+   .keys = mtp_find,
+   .layer = qwen3next_layer},
+  {.name = "qwen35",
+   .flags = QWEN3NEXT,
+   .has = HAS_MIXED_SECTIONS | HAS_MTP,
+   .keys = mtp_find,
+   .layer = qwen3next_layer},
+  {.name = "qwen35moe",
+   .flags = QWEN3NEXT,
+   .has = HAS_SHARED_GATE | HAS_MIXED_SECTIONS | HAS_MTP,
+   .keys = mtp_find,
+   .layer = qwen3next_layer},
+  {.name = "lfm2", .flags = ARCH_NEOX | ARCH_QK_NORM, .period = PERIOD_ALL, .keys = lfm2, .layer = lfm2_layer},
+  {.name = "lfm2moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .has = HAS_PROBS_BIAS, .keys = lfm2, .layer = lfm2moe_layer},
+  {.name = "mamba", .layer = mamba_layer},
+  {.name = "jamba", .has = HAS_SSM_NORMS, .keys = bare_attention, .layer = jamba_layer},
+  {.name = "mamba2", .has = HAS_CONV_BIAS, .layer = mamba2_layer},
+  {.name = "falcon-h1", .flags = ARCH_NEOX, .layer = falcon_h1_layer},
+  {.name = "nemotron_h_moe",
+   .mtp_centred = true,
+   .flags = ARCH_PLAIN_FFN,
+   .has = HAS_PROBS_BIAS | HAS_MTP,
+   .act = ACT_RELU2,
+   .keys = mtp_find,
+   .layer = nemotron_h_moe_layer},
+  {.name = "kimi-linear", .has = HAS_HEAD | HAS_PROBS_BIAS, .keys = bare_attention, .layer = kimi_layer},
+  {.name = "kimi-k3",
+   .flags = ARCH_OUT_GATE,
+   .has = HAS_HEAD | HAS_PROBS_BIAS,
+   .act = ACT_SITU,
+   .keys = kimi_k3,
+   .layer = kimi_k3_layer},
+  {.name = "bailingmoe3",
+   .flags = ARCH_OUT_GATE,
+   .has = HAS_PROBS_BIAS | HAS_MTP,
+   .keys = mtp_find,
+   .layer = bailingmoe3_layer},
+  {.name = "rwkv7",
+   .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM,
+   .has = HAS_HEAD | HAS_NORM_BIAS,
+   .act = ACT_RELU2,
+   .keys = bare_attention,
+   .layer = rwkv7_layer},
+  {.name = "rwkv6",
+   .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM,
+   .has = HAS_HEAD | HAS_NORM_BIAS,
+   .act = ACT_RELU2,
+   .keys = bare_attention,
+   .layer = rwkv6_layer},
+  {.name = NULL},
+};

@@ -1,0 +1,293 @@
+// Attention over what is near and over entries that stand for many positions (DeepSeek V4). One head of keys, which are
+// the values as well, is shared by all heads of queries:
+//
+//   near       the last positions, as many as the window has
+//   entries    of all positions before, one for each `ratio` of them: all (ratio 128), or the best ones by an indexer
+//              (ratio 4), whose keys are entries of the same kind
+//
+// in one softmax with a sink. Values have turned with the keys, so what comes out of a head turns back by the token's
+// position: what is left hangs on distances alone.
+//
+// An entry is the sum of what its positions make, each element by a softmax over the positions of scores that they make
+// too, with a number added for the place in the entry; it is normed, and turns by its first position. Entries of ratio
+// 4 have eight positions, their own and the four before, and of each position two sets of numbers: one for its own
+// entry and one for the next.
+//
+// What positions make is kept as keys with a window are, and entries as keys of `every` so many positions are. A run
+// makes every entry anew that one of its positions lies in: one that is not complete yet is written, too, and nobody
+// reads it. So an entry is the same, and is added up in the same order, whichever run completes it.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <math.h>
+#include "model/model_impl.h"
+#include "model/stored.h"
+
+enum { OVERLAPS = 4 };                      // entries of this ratio
+#define MADE_WINDOW 128                     // how far back an entry's positions lie, at most
+
+// What entries of one kind are made of: tensors, elements of an entry, sets of numbers of a position, and states
+typedef struct maker { enum tensor_id kv, gate, ape, norm; int n, sets, state; enum kv cache; } maker;
+
+static maker maker_of(const layer *y, bool index) {
+  int sets = y->compressed.ratio == OVERLAPS ? 2 : 1;
+  const compressed *c = &y->compressed;
+  if (index)
+    return (maker){W_INDEXER_COMPRESSOR_KV, W_INDEXER_COMPRESSOR_GATE, W_INDEXER_COMPRESSOR_APE,
+                   W_INDEXER_COMPRESSOR_NORM, y->indexer.n, sets, c->index_made_of, KV_INDEX};
+  return (maker){W_ATTN_COMPRESSOR_KV, W_ATTN_COMPRESSOR_GATE, W_ATTN_COMPRESSOR_APE, W_ATTN_COMPRESSOR_NORM,
+                 y->head_dim, sets, c->made_of, KV_KEYS};
+}
+
+// The layer as its caches of entries see it, and what entries are made of
+static layer entries_layer(const layer *y) {
+  layer e = *y;
+  e.window = 0;
+  e.every = y->compressed.ratio;
+  e.state = y->state + y->compressed.entries;
+  return e;
+}
+static layer made_layer(const layer *y) {
+  layer e = *y;
+  e.window = MADE_WINDOW;
+  return e;
+}
+
+// --- loading ---------------------------------------------------------------------------------------------------------
+
+static int load_maker(loader *l, layer *y, bool index) {
+  maker k = maker_of(y, index);
+  int64_t d = l->m->n_embd, n = (int64_t)k.sets * k.n;
+  return want_matrix(l, y, k.kv, d, n, 0) || want_matrix(l, y, k.gate, d, n, 0) ||
+             want_matrix(l, y, k.ape, n, y->compressed.ratio, 0) || want_vector(l, y, k.norm, k.n, 0)
+           ? -1
+           : 0;
+}
+
+static int load_indexer(loader *l, layer *y, int rank) {
+  indexer *i = &y->indexer;
+  if (key_count(l, "attention.indexer.head_count", 1, 1 << 14, &i->heads) ||
+      key_count(l, "attention.indexer.key_length", 1, 1 << 14, &i->n))
+    return -1;
+  if (i->n < l->m->rope[ROPE_GLOBAL].dim)
+    return gguf_fail(l->f, l->key, l->err, "%d elements, of which rope.dimension_count = %d turn", i->n,
+                     l->m->rope[ROPE_GLOBAL].dim);
+  return want_matrix(l, y, W_INDEXER_PROJ, l->m->n_embd, i->heads, 0) ||
+             want_matrix(l, y, W_INDEXER_Q_B, rank, (int64_t)i->heads * i->n, 0) || load_maker(l, y, true)
+           ? -1
+           : 0;
+}
+
+// The first states are those of keys; behind them what entries are made of, and entries.
+static int load_states(loader *l, layer *y) {
+  compressed *c = &y->compressed;
+  int64_t both = 2 * (c->ratio == OVERLAPS ? 2 : 1);
+  if (kv_load(l, y, KV_KEYS)) return -1;
+  if (!c->ratio) return 0;
+  layer made = made_layer(y);
+  c->made_of = state(l, &made, DT_F32, both * y->head_dim, 0) - y->state;
+  if (c->ratio == OVERLAPS) c->index_made_of = state(l, &made, DT_F32, both * y->indexer.n, 0) - y->state;
+  c->entries = (int)l->m->states.n - y->state;
+  layer e = entries_layer(y);
+  return kv_load(l, &e, KV_KEYS) || (c->ratio == OVERLAPS && kv_load(l, &e, KV_INDEX)) ? -1 : 0;
+}
+
+static int load_entries(loader *l, layer *y) {
+  compressed *c = &y->compressed;
+  int64_t d = l->m->n_embd, heads = y->n_head, n = y->head_dim;
+  int rank;
+  if (want_heads(l, y) || key_count(l, "attention.q_lora_rank", 1, 1 << 20, &rank) ||
+      key_count(l, "attention.output_group_count", 1, 1 << 14, &c->groups) ||
+      key_count(l, "attention.output_lora_rank", 1, 1 << 16, &c->rank))
+    return -1;
+  if (heads * n % c->groups)
+    return gguf_fail(l->f, key(l, "attention.output_group_count"), l->err, "%d does not divide %lld elements of heads",
+                     c->groups, (long long)(heads * n));
+  if (want_matrix(l, y, W_ATTN_Q_A, d, rank, 0) || want_vector(l, y, W_ATTN_Q_A_NORM, rank, 0) ||
+      want_matrix(l, y, W_ATTN_Q_B, rank, heads * n, 0) || want_matrix(l, y, W_ATTN_KV, d, n, 0) ||
+      want_vector(l, y, W_ATTN_KV_A_NORM, n, 0) || want_vector(l, y, W_ATTN_SINKS, heads, 0) ||
+      want_matrix(l, y, W_ATTN_OUTPUT_A, heads * n / c->groups, (int64_t)c->groups * c->rank, 0) ||
+      want_matrix(l, y, W_ATTN_OUTPUT_B, (int64_t)c->groups * c->rank, d, 0) ||
+      (c->ratio && load_maker(l, y, false)) || (c->ratio == OVERLAPS && load_indexer(l, y, rank)))
+    return -1;
+  return load_states(l, y);
+}
+
+// --- entries ---------------------------------------------------------------------------------------------------------
+
+// A run as its entries see it: T of them, from the one of its first position on, in pages of as many as a page of
+// positions makes; `last` {T, 1}, or one for all: the last position that is there. Turned by the entries' first
+// positions.
+typedef struct entries { build b; model_shape s; tensor *last; } entries;
+
+// Of several sequences: rows of one may lie in the same entry. Each makes it of all that is there, so that what they
+// write in the same place is the same.
+static tensor *last_there(build *b, const build *e, int group) {
+  graph *g = b->g;
+  uop *one = n_(b, 1);
+  tensor *to = e->rows[group], *at = t_cast(g, b->at, DT_I32);
+  tensor *same = t_op2(g, OP_CMPEQ, t_reshape(g, to, DIMS(b->T, one)), t_reshape(g, to, DIMS(one, b->T)));
+  tensor *most = t_reduce(g, t_where(g, same, t_reshape(g, at, DIMS(one, b->T)), uop_int(g, DT_I32, 0)), OP_MAX, 1);
+  return t_cast(g, looked_up(g, t_reshape(g, most, DIMS(b->T, one))), DT_IDX);
+}
+
+static void find_entries(build *b, const layer *y, entries *out) {
+  graph *g = b->g;
+  uop *ratio = n_(b, y->compressed.ratio);
+  int group = window_group(b->m, 0);
+  build *e = &out->b;
+  *e = *b;
+  out->s = *b->s;
+  e->s = &out->s;
+  out->s.page /= y->compressed.ratio;
+  out->s.ctx /= y->compressed.ratio;
+  if (b->s->apart) {
+    e->at = t_op2(g, OP_IDIV, b->at, ratio);
+  } else {
+    e->pos = idx_div(g, b->pos, ratio);
+    e->T = idx_div(g, idx_add(g, idx_mod(g, b->pos, ratio), idx_add(g, b->T, n_(b, y->compressed.ratio - 1))), ratio);
+    e->C = idx_add(g, e->pos, e->T);
+    e->at = t_add(g, t_iota(g, e->T), e->pos);
+  }
+  e->rows[group] = cache_rows(e, e->at, group);
+  out->last = b->s->apart ? last_there(b, e, group) : idx_sub(g, b->C, n_(b, 1));
+  rope_at(e, y->rope, t_op2(g, OP_MUL, e->at, ratio));
+}
+
+// x {T} of entries, as {T x n}, each so many times
+static tensor *each(const build *e, tensor *x, int64_t n) {
+  graph *g = e->g;
+  uop *N = n_(e, n);
+  return t_reshape(g, t_expand(g, t_reshape(g, x, DIMS(e->T, n_(e, 1))), 2, (uop *[]){e->T, N}),
+                   DIMS(idx_mul(g, e->T, N)));
+}
+
+// The places of an entry's positions among all that is kept, {T x n}, and whether they are there: {T, n, 1}
+static tensor *places(build *b, const layer *y, const entries *of, int64_t n, tensor **there) {
+  graph *g = b->g;
+  const build *e = &of->b;
+  int64_t ratio = y->compressed.ratio;
+  uop *one = n_(b, 1), *N = n_(b, n);
+  tensor *first = t_sub(g, t_op2(g, OP_MUL, e->at, n_(b, ratio)), n_(b, n - ratio));
+  tensor *at = t_add(g, t_reshape(g, first, DIMS(e->T, one)), t_reshape(g, t_iota(g, N), DIMS(one, N))),
+         *zero = uop_idx(g, 0);
+  tensor *early = t_op2(g, OP_CMPLT, at, zero), *late = t_op2(g, OP_CMPLT, of->last, at);
+  *there = t_reshape(g, t_op2(g, OP_OR, early, late), DIMS(e->T, N, one));
+  build c = *b;
+  c.T = idx_mul(g, e->T, N);
+  if (b->s->apart) {
+    c.at = each(e, b->at, n);
+    c.entry = each(e, b->entry, n);
+  }
+  at = t_op2(g, OP_MIN, t_op2(g, OP_MAX, at, zero), of->last);
+  return cache_rows(&c, t_reshape(g, at, DIMS(c.T)), window_group(b->m, MADE_WINDOW));
+}
+
+// What positions make is stored; entries {T, 1, n} of it, normed and turned
+static tensor *make_entries(build *b, const layer *y, const entries *of, const maker *k, tensor *x) {
+  graph *g = b->g;
+  const build *e = &of->b;
+  layer made = made_layer(y);
+  int64_t ratio = y->compressed.ratio, n = k->sets * ratio, wide = 2ll * k->sets * k->n, all = b->s->pages * b->s->page;
+  uop *N = n_(b, n), *D = n_(b, k->n), *one = n_(b, 1);
+  tensor *cache = t_reshape_i(g, state_buffer(b, &made, k->state), 2, (int64_t[]){all, wide});
+  tensor *next = t_assign(g, t_gather(g, cache, b->rows[window_group(b->m, MADE_WINDOW)]),
+                          t_cat_last(g, linear(b, y, k->kv, x), linear(b, y, k->gate, x)));
+  vec_push(b->effects, next);
+  // of each position one set: rows of n elements, sets of what is summed before those of scores
+  tensor *missing, *at = places(b, y, of, n, &missing),
+                   *rows = t_reshape_i(g, next, 2, (int64_t[]){2 * k->sets * all, k->n});
+  tensor *set = t_op2(g, OP_IDIV, t_iota(g, N), n_(b, ratio));
+  set = t_reshape(g, t_expand(g, t_reshape(g, set, DIMS(one, N)), 2, (uop *[]){e->T, N}), DIMS(idx_mul(g, e->T, N)));
+  at = t_add(g, t_op2(g, OP_MUL, at, n_(b, 2 * k->sets)), set);
+  tensor *kv = t_reshape(g, t_gather(g, rows, at), DIMS(e->T, N, D)),
+         *score = t_reshape(g, t_gather(g, rows, t_add(g, at, n_(b, k->sets))), DIMS(e->T, N, D));
+  tensor *ape = t_reshape_i(g, weight(b, y, k->ape), 3, (int64_t[]){ratio, k->sets, k->n});
+  ape = t_reshape(g, t_swap(g, ape, 0, 1), DIMS(one, N, D));
+  score = t_where(g, missing, t_float(g, -INFINITY), t_add(g, score, ape));
+  tensor *w = t_exp(g, t_sub(g, score, makes_several(g, t_reduce(g, score, OP_MAX, 1))));
+  tensor *sum = t_op2(g, OP_FDIV, t_reduce(g, t_mul(g, w, kv), OP_ADD, 1), t_reduce(g, w, OP_ADD, 1));
+  sum = norm(e, y, k->norm, one_form(g, t_reshape(g, sum, DIMS(e->T, D))));
+  return rope_turn_last(e, y, t_reshape(g, makes_several(g, sum), DIMS(e->T, one, D)), 1, k->n, false);
+}
+
+// All entries that tokens may see: {sequences, 1, n, seen}
+static tensor *seen_entries(build *b, const layer *y, entries *of, bool index, tensor *x) {
+  maker k = maker_of(y, index);
+  layer e = entries_layer(y);
+  return kv_store(&of->b, &e, k.cache, make_entries(b, y, of, &k, x));
+}
+
+// --- attention -------------------------------------------------------------------------------------------------------
+
+// Entries that the indexer reads as the best ones: {T, 1, 1, 1, seen}. complete {T, 1, 1, 1, 1}: how many there are
+static tensor *best_entries(build *b, const layer *y, entries *of, tensor *const in[2], tensor *complete) {
+  graph *g = b->g;
+  const indexer *i = &y->indexer;
+  layer e = entries_layer(y);
+  tensor *K = seen_entries(b, y, of, true, in[0]);
+  if (!indexer_chooses(b->m, b->s->n_ctx)) return NULL;
+  tensor *q = t_reshape(g, linear(b, y, W_INDEXER_Q_B, in[1]), DIMS(b->T, n_(b, i->heads), n_(b, i->n)));
+  uop *page = n_(b, of->s.page);
+  index_keys k = {.q = rope_turn_last(b, y, q, i->heads, i->n, false),
+                  .K = K,
+                  .by = t_reshape(g, linear(b, y, W_INDEXER_PROJ, in[0]), DIMS(b->T, n_(b, i->heads))),
+                  .at = kv_seen_at(&of->b, &e),
+                  .last = t_sub(g, complete, uop_idx(g, 1)),
+                  .pages = idx_div(g, kv_seen(&of->b, &e), page),
+                  .page = of->s.page};
+  return indexer_best(b, y, &k);
+}
+
+// in: the stream, normed, and what queries are made of
+static sight compressed_past(build *b, const layer *y, tensor *q, tensor *const in[2]) {
+  graph *g = b->g;
+  entries of;
+  layer e = entries_layer(y);
+  uop *ratio = n_(b, y->compressed.ratio), *one = n_(b, 1);
+  find_entries(b, y, &of);
+  tensor *K = seen_entries(b, y, &of, false, in[0]), *number = kv_seen_at(&of.b, &e),
+         *complete = t_op2(g, OP_IDIV, t_add(g, own_at(b), one), ratio);
+  tensor *read = t_op2(g, OP_CMPLT, number, complete),
+         *best = y->compressed.ratio == OVERLAPS ? best_entries(b, y, &of, in, complete) : NULL;
+  if (best) read = t_op2(g, OP_AND, read, best);
+  number = t_reshape(g, number, DIMS(one, one, one, kv_seen(&of.b, &e), one));
+  return (sight){.scores = t_where(g, read, scores(b, y, q, K), t_float(g, -INFINITY)),
+                .V = K,
+                .there = t_op2(g, OP_CMPLT, number, b->s->apart ? complete : idx_div(g, b->C, ratio)),
+                .as_keys = true};
+}
+
+// What heads return, turned back, in groups of heads that become few elements each
+static tensor *grouped_output(build *b, const layer *y, tensor *out) {
+  graph *g = b->g;
+  const compressed *c = &y->compressed;
+  int64_t n = (int64_t)y->n_head * y->head_dim;
+  build back = *b;
+  back.sin[y->rope] = t_op1(g, OP_NEG, b->sin[y->rope]);
+  out = t_reshape(g, makes_several(g, out), DIMS(b->T, n_(b, y->n_head), n_(b, y->head_dim)));
+  out = makes_several(g, rope_turn_last(&back, y, out, y->n_head, y->head_dim, false));
+  tensor *w = t_reshape_i(g, weight(b, y, W_ATTN_OUTPUT_A), 3, (int64_t[]){c->groups, c->rank, n / c->groups});
+  out = heads_product(b, t_reshape(g, out, DIMS(b->T, n_(b, c->groups), n_(b, n / c->groups))), w);
+  return linear(b, y, W_ATTN_OUTPUT_B, t_reshape(g, out, DIMS(b->T, n_(b, (int64_t)c->groups * c->rank))));
+}
+
+static tensor *near_and_entries(build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  uop *heads = n_(b, y->n_head), *n = n_(b, y->head_dim), *one = n_(b, 1);
+  tensor *low = norm(b, y, W_ATTN_Q_A_NORM, linear(b, y, W_ATTN_Q_A, x));
+  tensor *q = t_reshape(g, linear(b, y, W_ATTN_Q_B, low), DIMS(b->T, heads, n));
+  q = t_rmsnorm(g, read_in_parts(g, q), NULL, b->m->eps);
+  q =
+    rope_turn_last(b, y, t_scale(g, makes_several(g, q), 1 / sqrt((double)y->head_dim)), y->n_head, y->head_dim, false);
+  tensor *kv = norm(b, y, W_ATTN_KV_A_NORM, linear(b, y, W_ATTN_KV, x));
+  kv = rope_turn_last(b, y, t_reshape(g, makes_several(g, kv), DIMS(b->T, one, n)), 1, y->head_dim, false);
+  tensor *K = kv_store(b, y, KV_KEYS, kv);
+  sight of[2] = {seen_positions(b, y, scores(b, y, q, K), K)};
+  of[0].as_keys = true;
+  if (y->compressed.ratio) of[1] = compressed_past(b, y, q, (tensor *[]){x, low});
+  return grouped_output(b, y, attend_to(b, y, of, y->compressed.ratio ? 2 : 1));
+}
+
+const part part_near = {load_entries, near_and_entries}, part_entries = {load_entries, near_and_entries},
+           part_sparse_entries = {load_entries, near_and_entries};

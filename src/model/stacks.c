@@ -1,0 +1,26 @@
+// Two stacks of layers in turns (HRM). Each adds what both left last and goes through its layers; then the sum is
+// normed without weights. The low stack, which begins as a learned vector, is gone through several times before the
+// high one, which begins as what is embedded, and is what the head reads.
+//
+// Input: the layers in the order of their use (model.stacks), several of which share a block of the file. Invariant:
+// each has keys and values of its own.
+#include "model/model_impl.h"
+#include "model/stored.h"
+
+int stacks_load(loader *l) {
+  return l->m->stacks.n ? want(l, NULL, W_HRM_Z_L_INIT, l->m->n_embd, 1, 1, WANT_VECTOR | WANT_BARE) : 0;
+}
+
+tensor *stacks_through(build *b, tensor *x) {
+  graph *g = b->g;
+  const model *m = b->m;
+  tensor *high = x, *low = weight(b, NULL, W_HRM_Z_L_INIT);
+  for (int i = 0, turn = 0; i < m->n_layer; turn++) {
+    x = flows_on(g, t_add(g, high, low));
+    for (int end = i + m->stacks.n; i < end; i++) x = through(b, &m->layers[i], x);
+    x = flows_on(g, t_rmsnorm(g, x, NULL, m->eps));
+    if (turn % (m->stacks.low + 1) == m->stacks.low) high = x;
+    else low = x;
+  }
+  return high;
+}

@@ -1,0 +1,93 @@
+// --path: files of a folder at /, for everybody as the page is. Each part of a path is opened by itself, below the
+// folder before it, and no link is followed; nor is anything there whose name begins with a dot. So nothing leads out.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "serve/server.h"
+
+enum { MOST_BYTES = 64 << 20 /* of a file: it is in memory until it is sent */ };
+
+static const struct { const char *end, *type; } types[] = {
+  {".html", "text/html; charset=utf-8"}, {".htm", "text/html; charset=utf-8"}, {".css", "text/css; charset=utf-8"},
+  {".js", "text/javascript; charset=utf-8"}, {".mjs", "text/javascript; charset=utf-8"},
+  {".json", "application/json"}, {".map", "application/json"}, {".webmanifest", "application/manifest+json"},
+  {".txt", "text/plain; charset=utf-8"}, {".md", "text/markdown; charset=utf-8"}, {".xml", "application/xml"},
+  {".csv", "text/csv; charset=utf-8"}, {".svg", "image/svg+xml"}, {".png", "image/png"}, {".jpg", "image/jpeg"},
+  {".jpeg", "image/jpeg"}, {".gif", "image/gif"}, {".webp", "image/webp"}, {".avif", "image/avif"},
+  {".ico", "image/x-icon"}, {".woff", "font/woff"}, {".woff2", "font/woff2"}, {".ttf", "font/ttf"},
+  {".otf", "font/otf"}, {".wasm", "application/wasm"}, {".pdf", "application/pdf"}, {".mp3", "audio/mpeg"},
+  {".mp4", "video/mp4"}, {".webm", "video/webm"}};
+
+static const char *type_of_file(const char *name) {
+  const char *end = strrchr(name, '.');
+  for (size_t i = 0; end && i < COUNT(types); i++) if (!strcasecmp(types[i].end, end)) return types[i].type;
+  return "application/octet-stream";
+}
+
+// What stands at a path, and the name of its last part, "index.html" where it ends in a slash. -1: nothing that may be
+// seen.
+static int open_below(int folder, const char *path, char name[NAME_MAX + 1]) {
+  enum { FOLDER = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+         LAST = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC };
+  int at = fcntl(folder, F_DUPFD_CLOEXEC, 0);
+  while (at >= 0) {
+    path += strspn(path, "/");
+    size_t n = strcspn(path, "/");
+    bool last = !path[n];
+    snprintf(name, NAME_MAX + 1, "%.*s", (int)n, path);
+    if (!n) strcpy(name, "index.html");
+    int next = name[0] == '.' || n > NAME_MAX ? -1 : openat(at, name, last ? LAST : FOLDER);
+    close(at);
+    if (last || next < 0) return next;
+    at = next;
+    path += n;
+  }
+  return -1;
+}
+
+// Links in what is there are relative to it: without the slash they would lead elsewhere.
+static void to_folder(exchange *x, const char *name) {
+  str to = {0};
+  for (const char *c = name; *c; c++) {
+    bool plain = (*c >= '0' && *c <= '9') || ((*c | 32) >= 'a' && (*c | 32) <= 'z') || strchr("-._~", *c);
+    str_addf(&to, plain ? "%c" : "%%%02X", (unsigned char)*c);
+  }
+  exchange_header(x, "Location", "%s/", str_c(&to));
+  exchange_send(x, 308, NULL, "", 0);
+  str_free(&to);
+}
+
+static void send_static(exchange *x, int fd, size_t n, const char *name) {
+  char *bytes = xmalloc(n + 1);
+  size_t got = 0;
+  for (ssize_t m; got < n; got += (size_t)m)
+    if ((m = read(fd, bytes + got, n - got)) <= 0 && !(m < 0 && errno == EINTR && !(m = 0))) break;
+  exchange_header(x, "X-Content-Type-Options", "nosniff");
+  exchange_header(x, "Cache-Control", "no-cache");
+  exchange_send(x, 200, type_of_file(name), bytes, got);
+  free(bytes);
+}
+
+static void handle_static(server *s, exchange *x) {
+  char name[NAME_MAX + 1];
+  struct stat st;
+  fault f = {0};
+  int fd = open_below(s->files, x->path, name);
+  if (fd < 0 || fstat(fd, &st) || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+    fault_set(&f, 404, NULL, "there is no such file");
+  else if (S_ISREG(st.st_mode) && st.st_size > MOST_BYTES)
+    fault_set(&f, 501, NULL, "files of more than %d MiB are not sent", MOST_BYTES >> 20);
+  if (f.status) answer_fault(s, x, &f);
+  else if (S_ISDIR(st.st_mode)) to_folder(x, name);
+  else send_static(x, fd, (size_t)st.st_size, name);
+  if (fd >= 0) close(fd);
+}
+
+const struct route files_route = {"GET", "/*", true, false, &openai_family, handle_static,
+                                  NULL, "a file of --path", ""};

@@ -1,0 +1,338 @@
+"""What a command may be handed by mistake or by a stranger: files that are no ordinary ones, tunings that somebody else made, and signals at
+the wrong moment. Each ends with a result or with an error that names the file; nothing crashes."""
+import concurrent.futures as futures
+import contextlib
+import functools
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from serving import TEMPLATE, Server
+
+READERS = {
+    "run -f": ["run", "-n", "1", "-f"], "run --grammar-file": ["run", "-n", "1", "-p", "x", "--grammar-file"],
+    "run --json-schema-file": ["run", "-n", "1", "-p", "x", "--json-schema-file"], "run --chat-template-file": ["run", "-n", "1", "-p", "x", "--chat-template-file"],
+    "embed -f": ["embed", "-f"], "perplexity -f": ["perplexity", "-f"], "imatrix -f": ["imatrix", "-o", "out", "-f"], "serve --api-key-file": ["serve", "--port", "0", "--api-key-file"],
+    "tokenize -f": ["tokenize", "-f"], "chat -f": ["chat", "-n", "1", "-f"], "chat -sysf": ["chat", "-n", "1", "-p", "x", "-sysf"],
+    "run --lora": ["run", "-n", "1", "-p", "x", "--lora"],
+    "run --model-draft": ["run", "-n", "1", "-p", "x", "-md"],
+}
+
+
+def crashed(done):
+    return done.returncode < 0 or "internal error" in done.err
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_odd_files(run_weft, tinypy, tmp_path, reader):
+    """A folder, a missing file, an empty one, one without an end (with 3 GB of addresses), and one with NUL."""
+    (tmp_path / "empty").touch()
+    (tmp_path / "nul").write_bytes(b"a\0b")
+    (tmp_path / "folder").mkdir()
+    words = [*READERS[reader][:1], "-m", tinypy, *READERS[reader][1:]]
+    for name in "folder", "missing", "empty", "nul":
+        done = run_weft([*words, tmp_path / name], cwd=tmp_path, timeout=120)
+        assert not crashed(done), (name, done.err)
+        if name in ("folder", "missing"):
+            assert done.returncode == 1 and str(tmp_path / name) in done.err, (name, done.err)
+            assert ("s a directory" if name == "folder" else "No such file") in done.err, done.err
+
+
+@pytest.mark.parametrize("words", [["run", "-n", "1", "-f"], ["run", "-n", "1", "-p", "x", "--grammar-file"], ["serve", "--port", "0", "--api-key-file"]], ids=["a prompt", "a grammar", "keys"])
+def test_a_file_without_an_end(weft, weft_env, tinypy, sanitized, words):
+    if sanitized:
+        pytest.skip("the sanitizers' own memory does not fit the limit")
+    done = subprocess.run([weft, words[0], "-m", tinypy, *words[1:], "/dev/zero"], env=weft_env, capture_output=True, text=True, timeout=120,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30)))
+    assert done.returncode == 1 and ("/dev/zero" in done.stderr or "out of memory" in done.stderr), done.stderr
+
+
+def test_a_pipe_with_a_name(run_weft, tinypy, tmp_path):
+    """As `-f <(command)` hands over."""
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_text("def add(a, b):\n"))
+    writer.start()
+    done = run_weft(["run", "-m", tinypy, "-n", "2", "--temp", "0", "-f", tmp_path / "pipe"], timeout=120)
+    writer.join()
+    (tmp_path / "file").write_text("def add(a, b):\n")
+    assert done.returncode == 0 and done.stdout == run_weft(["run", "-m", tinypy, "-n", "2", "--temp", "0", "-f", tmp_path / "file"]).stdout
+
+
+# ---- tunings of strangers --------------------------------------------------------------------------------------------------------------
+
+ODD_VALUES = [None, True, -1, 0, 2**31, 2**63, 1e308, "", "x" * 70000, "../../etc/passwd", "a\0b", [], [[]], {}, {"": {}}]
+
+
+def mutated(r, value):
+    """A copy in which one place has something else."""
+    copy = json.loads(json.dumps(value))
+    places, found = [(copy,)], []
+    while places:
+        here = places.pop()[0]
+        for key in list(here) if isinstance(here, dict) else range(len(here)):
+            found.append((here, key))
+            if isinstance(here[key], (dict, list)):
+                places.append((here[key],))
+    here, key = r.choice(found)
+    how = r.random()
+    if how < 0.2 and isinstance(here, dict):
+        del here[key]
+    elif how < 0.4 and isinstance(here, list):
+        here.extend([here[key]] * 3)
+    else:
+        here[key] = r.choice(ODD_VALUES)
+    return copy
+
+
+def test_tunings_of_strangers(run_weft, tinypy, cache_dir, tmp_path, sanitized):
+    """All or none, never a crash; and a model runs with whatever was taken, with the same answer as before."""
+    env = {"WEFT_CACHE": cache_dir}
+    ask = ["run", "-m", tinypy, "-n", "4", "--temp", "0", "-p", "def "]
+    before = run_weft(ask, env=env).stdout
+    run_weft(["tune", "-m", tinypy, "--budget", "1", "--no-prompt"], env=env, timeout=120)
+    whole = run_weft(["cache", "export", "-"], env=env).stdout
+    real = json.loads(whole)
+    r, taken = random.Random(44), 0
+    texts = [json.dumps(mutated(r, real)).encode() for _ in range(12 if sanitized else 40)]
+    texts += [b"", b"\0", b"[" * 100000, whole[: len(whole) // 2], b"{}", b"null", whole + b"x", b'{"a":' * 5000]
+    for text in texts:
+        (tmp_path / "theirs.json").write_bytes(text)
+        done = run_weft(["cache", "import", tmp_path / "theirs.json"], env=env)
+        assert done.returncode in (0, 1) and not crashed(done) and (done.returncode == 0 or "theirs.json" in done.err), (text[:200], done.err)
+        taken += done.returncode == 0
+    assert taken < len(texts) and run_weft(["cache", "import", "/dev/null"], env=env).returncode == 1
+    assert run_weft(ask, env=env).stdout == before
+
+
+# ---- signals -------------------------------------------------------------------------------------------------------------------------------
+
+
+STORM = [signal.SIGCHLD, signal.SIGWINCH, signal.SIGPIPE, signal.SIGURG, signal.SIGCONT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGSTOP]
+
+
+def storm(process, names, stop):
+    r = random.Random(1)
+    while not stop.wait(0.002) and process.poll() is None:
+        name = r.choice(names)
+        process.send_signal(name)
+        if name == signal.SIGSTOP:
+            time.sleep(0.005)
+            process.send_signal(signal.SIGCONT)
+
+
+def test_signals_that_mean_nothing(weft, weft_env, tinypy):
+    """While a model loads, kernels are compiled and streams are answered."""
+    stop, names = threading.Event(), STORM
+    with Server(weft, weft_env, tinypy, "--temp", "0") as s:
+        expected = s.ask("/completion", {"prompt": "def ", "n_predict": 40, "ignore_eos": True})[1]["content"]
+    server = Server(weft, weft_env, tinypy, "--temp", "0")
+    shaker = threading.Thread(target=storm, args=(server.process, names, stop))
+    shaker.start()
+    with server as s:
+        for _ in range(5):
+            assert s.ask("/completion", {"prompt": "def ", "n_predict": 40, "ignore_eos": True})[1]["content"] == expected
+        stop.set()
+        shaker.join()
+        assert s.end() == 0
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_terminal_that_is_closed(weft, weft_env, tinypy, ignored):
+    """SIGHUP is SIGTERM: the stream under way is answered to its end. Behind nohup it is nothing."""
+    behind = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)} if ignored else {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", functools.partial(subprocess.Popen, **behind))
+        server = Server(weft, weft_env, tinypy)
+    with server as s:
+        body = {"prompt": "def ", "n_predict": 300, "ignore_eos": True, "temperature": 0}
+        expected = s.ask("/completion", body)[1]["content"]
+        with futures.ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(s.ask, "/completion", {**body, "n_predict": 400})
+            time.sleep(0.01)
+            s.process.send_signal(signal.SIGHUP)
+            with contextlib.suppress(OSError):                   # it had not come yet
+                assert answer.result()[1]["content"].startswith(expected)
+        if ignored:
+            assert s.ask("/health")[0] == 200 and s.end() == 0
+        else:
+            assert s.process.wait(60) == 0
+
+
+@pytest.mark.parametrize("delay", [0, 0.05, 0.3])
+def test_asked_to_end_twice(weft, weft_env, tinypy, delay):
+    """In the middle of a stream; the second time at once or later. It ends, and no process stays."""
+    with Server(weft, weft_env, tinypy) as s:
+        body = json.dumps({"prompt": "def ", "n_predict": 2000, "ignore_eos": True, "stream": True}).encode()
+        with s.connect() as c:
+            c.sendall(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            c.recv(1000)
+            s.process.send_signal(signal.SIGTERM)
+            time.sleep(delay)
+            assert s.end() in (0, -signal.SIGTERM)
+
+
+# ---- clocks --------------------------------------------------------------------------------------------------------------------------------
+
+JUMPS = [10 * 365 * 86400, -86400, 3600, -40 * 365 * 86400, 2**33, 0]                  # seconds: ten years on, a day back, ..., beyond 32 bits
+
+
+class Clock:
+    """The clock of the day of a program that libjumps.so is loaded into."""
+
+    def __init__(self, path):
+        path.write_bytes(bytes(8))
+        self.file = open(path, "r+b", buffering=0)
+
+    def set(self, seconds):
+        self.file.seek(0)
+        self.file.write(seconds.to_bytes(8, "little", signed=True))
+
+
+@pytest.fixture
+def clock(tmp_path, sanitized):
+    if sanitized:
+        pytest.skip("libjumps.so would come before the sanitizers")
+    return Clock(tmp_path / "clock")
+
+
+def test_a_clock_that_is_set(weft, weft_env, built_tool, tinypy, tmp_path, clock):
+    """While streams are answered, slots are saved and a model is about to be unloaded: answers are what they were, waits are as long as they should be."""
+    (tmp_path / "slots").mkdir()
+    shutil.copy(tinypy, tmp_path / "m.gguf")                           # young: its digest holds only once it has rested
+    env = {**weft_env, "LD_PRELOAD": built_tool("libjumps.so", "WEFT_JUMPS"), "CLOCK_FILE": str(tmp_path / "clock")}
+    body = {"prompt": "def ", "n_predict": 60, "ignore_eos": True, "temperature": 0, "id_slot": 0}
+    with Server(weft, env, tmp_path / "m.gguf", "--slot-save-path", tmp_path / "slots", "--sleep-idle-seconds", "30") as s:
+        expected = s.ask("/completion", body)[1]["content"]
+        for i, seconds in enumerate(JUMPS):
+            setter = threading.Timer(0.01, clock.set, [seconds])
+            setter.start()
+            assert s.ask("/completion", body)[1]["content"] == expected
+            setter.join()
+            began = time.monotonic()
+            status, got = s.ask("/slots/0?action=save", {"filename": f"s{i}"})
+            assert status == 200 and got["n_saved"] > 0, got
+            status, got = s.ask("/slots/0?action=restore", {"filename": f"s{i}"})
+            assert status == 200 and time.monotonic() - began < 20, got
+            created = s.ask("/v1/completions", {"prompt": "def ", "max_tokens": 1})[1]["created"]
+            assert abs(created - time.time() - seconds) < 60
+            timings = s.ask("/completion", body)[1]["timings"]
+            assert all(0 <= timings[name] < 60_000 for name in ("prompt_ms", "predicted_ms")), timings
+        assert "unloaded" not in "".join(s.said) and s.ask("/health")[0] == 200      # nobody was idle for 30 s
+        clock.set(-86400)
+        began = time.monotonic()
+        assert s.end() == 0 and time.monotonic() - began < 20
+
+
+def test_a_clock_that_is_set_while_a_server_ends(weft, weft_env, built_tool, tinypy, tmp_path, clock):
+    """The last lines of the log are waited for, whatever time it is."""
+    env = {**weft_env, "LD_PRELOAD": built_tool("libjumps.so", "WEFT_JUMPS"), "CLOCK_FILE": str(tmp_path / "clock")}
+    for seconds in (10 * 365 * 86400, -86400):
+        clock.set(0)
+        with Server(weft, env, tinypy, "--log-file", tmp_path / "log", "-v") as s:
+            assert s.ask("/completion", {"prompt": "def ", "n_predict": 1})[0] == 200
+            setter = threading.Timer(0.02, clock.set, [seconds])
+            setter.start()
+            assert s.end() == 0
+            setter.join()
+    assert "/completion" in (tmp_path / "log").read_text()
+
+
+# What may ask for the time of day: it is shown, or compared with times of files.
+TIME_OF_DAY = {
+    "app/bench.c": "date of a table", "base/stamp.c": "ages of files", "chat/chat.c": "strftime_now of templates", "device/cache.c": "when an entry was used", "engine/page_store.c": "when a page was used",
+    "serve/call.c": "created", "serve/log.c": "time of a line", "serve/metrics.c": "the time in a metric", "serve/ollama.c": "created_at, expires_at", "serve/replay.c": "began, ended", "serve/serve.c": "start of the process", "serve/shelf.c": "until when a model stays",
+}
+
+
+def test_nothing_waits_by_the_time_of_day(repo):
+    """Waits end at times of a clock that nobody sets."""
+    found, waits = set(), []
+    for path in sorted((repo / "src").rglob("*.[ch]")):
+        name, text = str(path.relative_to(repo / "src")), re.sub(r"//[^\n]*", "", path.read_text())
+        if re.search(r"CLOCK_REALTIME|\btime\(NULL\)|\bgettimeofday\(|\btimespec_get\(", text):
+            found.add(name)
+        waits += [f"{name}: {call}" for call in re.findall(r"pthread_cond_timedwait|pthread_timedjoin_np|pthread_(?:mutex|rwlock)_timed\w*lock|sem_timedwait|mq_timed\w+|TFD_TIMER_ABSTIME|TIMER_ABSTIME", text)]
+    assert found == set(TIME_OF_DAY) and not waits
+
+
+# ---- little memory -------------------------------------------------------------------------------------------------------------------------
+
+HEAVY = [("/v1/chat/completions", {"messages": [{"role": "user", "content": "hello, this is it. " * 500_000}]}), ("/tokenize", {"content": "a b c " * 1_500_000}),
+         ("/completion", {"prompt": "def ", "n_predict": 100, "ignore_eos": True}), ("/v1/completions", {"prompt": ["abc"] * 100, "max_tokens": 2}),
+         ("/completion", {"prompt": "x", "n_predict": 4, "json_schema": {"type": "array", "items": {"enum": [f"v{i}" for i in range(5000)]}}})]
+
+
+def beyond_memory(server):
+    """Statuses of heavy requests, eight at a time; None: the connection was closed before all of the body was sent."""
+
+    def ask(i):
+        try:
+            return server.ask(*HEAVY[i % len(HEAVY)])[0]
+        except OSError:
+            return None
+
+    with futures.ThreadPoolExecutor(8) as pool:
+        return list(pool.map(ask, range(24)))
+
+
+def test_requests_have_a_quarter_of_the_memory_that_is_left(weft, weft_env, built_tool, tinypy, sanitized):
+    if sanitized:
+        pytest.skip("libmeminfo.so would come before the sanitizers")
+    env = dict(weft_env, LD_PRELOAD=built_tool("libmeminfo.so", "WEFT_MEMINFO"), MEMINFO=f"MemTotal: {200 << 10} kB\nMemAvailable: {100 << 10} kB\n")
+    with Server(weft, env, tinypy, "--chat-template", TEMPLATE) as s:
+        assert any("requests may hold 25 MiB together" in line for line in s.said), s.said
+        statuses = beyond_memory(s)
+        assert 200 in statuses and {413, 429} & set(statuses) and set(statuses) <= {200, 400, 413, 429, None}, statuses
+        assert s.ask("/completion", {"prompt": "def ", "n_predict": 4})[0] == 200 and s.end() == 0
+
+
+@pytest.fixture
+def memory_group():
+    """memory_group(MiB): a function for a new process that puts it into a control group with so much memory and no swap, or a skip."""
+    made = []
+
+    def make(mib):
+        for base, files in ((Path("/sys/fs/cgroup/memory"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")), (Path("/sys/fs/cgroup"), ("memory.max", "memory.swap.max"))):
+            group = base / f"weft-test-{os.getpid()}"
+            try:
+                if not (base / "cgroup.procs").exists():
+                    continue
+                group.mkdir()
+                made.append(group)
+                for file in files:
+                    (group / file).write_text("0" if "swap" in file else str(mib << 20))
+                return lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
+            except OSError:
+                continue
+        pytest.skip("no control group with a limit of memory can be made here")
+
+    yield make
+    for group in made:
+        group.rmdir()
+
+
+def test_a_group_with_little_memory(weft, weft_env, tinypy, memory_group, monkeypatch, sanitized):
+    """What does not fit is refused in words, and nothing is killed: models, contexts, requests."""
+    if sanitized:
+        pytest.skip("the sanitizers' own memory does not fit the limit")
+    enter = memory_group(256)
+    run = lambda *args: subprocess.run([weft, "run", "-m", tinypy, "-p", "def ", "-n", "4", *args], env=weft_env, capture_output=True, text=True, check=False, preexec_fn=enter)
+    done = run("-c", "1000000")
+    assert done.returncode == 1 and "for 1000000 positions" in done.stderr and "GiB of memory are free" in done.stderr
+    assert run().returncode == 0
+    monkeypatch.setattr(subprocess, "Popen", functools.partial(subprocess.Popen, preexec_fn=enter))
+    server = Server(weft, weft_env, tinypy, "--chat-template", TEMPLATE, "-np", "8")
+    monkeypatch.undo()
+    with server as s:
+        statuses = beyond_memory(s)
+        assert s.process.poll() is None and 200 in statuses and {413, 429} & set(statuses) and set(statuses) <= {200, 400, 413, 429, None}, (statuses, s.said)
+        assert s.ask("/completion", {"prompt": "def ", "n_predict": 4})[0] == 200 and s.end() == 0

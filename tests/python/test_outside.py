@@ -1,0 +1,278 @@
+"""Clients of today against weft serve, each unchanged, with a model that says what it is told to: chat, streams, tool calls (chosen by the
+model, required, in parallel, over three turns), answers by a schema, reasoning, embeddings, reranking.
+
+outside.py has what each client does.  It runs in an environment of its own (tests/python/clients.txt, scripts/setup.sh test), because several of
+these packages still want an older openai than the other tests.
+"""
+import json
+import os
+import subprocess
+
+import pytest
+import scripted
+from conftest import REPO
+from serving import Server
+
+gguf = pytest.importorskip("gguf")
+projector = pytest.importorskip("projector")
+
+TEMPLATE = ("{%- if tools %}<tools>{% for t in tools %}{{ t | tojson }}\n{% endfor %}</tools> call: <tool_call>\n{\"name\": ..., \"arguments\": ...}\n</tool_call>{% endif %}"
+            "{%- for m in messages %}<{{ m.role }}>{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}"
+            "{%- for c in m.tool_calls or [] %}<tool_call>\n{\"name\": {{ c.function.name | tojson }}, \"arguments\": {{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}"
+            "{% endfor %}")
+
+
+def call(name, arguments):
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {json.dumps(arguments)}}}\n</tool_call>'
+
+
+SCRIPTS = {
+    "1": ["Hello", ", how", " are", " you?"],
+    "3": ["<think>\nIt is", " easy.\n</think>\n\n", "Four", " it is."],
+    "4": [call("add", {"a": 10, "b": 20}) + "\n", call("add", {"a": 30, "b": 40})],
+    "5": [call("add", {"a": 1, "b": 2})],
+    "6": [call("add", {"a": 3, "b": 4})],
+    "7": ["It is", " done."],
+    "9": ['{"name": "Paris",', ' "country": "France"}'],
+    '"': ['eleven"}'],      # a text within a call that has to be
+}
+PARIS = {"name": "Paris", "country": "France"}
+WIDTH = 1024
+
+
+@pytest.fixture(scope="module")
+def server(weft, weft_env, make_encoder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("outside")
+    path = scripted.write(folder / "told.gguf", SCRIPTS, TEMPLATE, context=8192)
+    make_encoder.write("bert-rank", folder / "ranks.gguf")
+    encoder = projector.write(folder / "mmproj.gguf", WIDTH)
+    with Server(weft, weft_env, path, "-m", folder / "ranks.gguf", "--pooling", "last", "--mmproj", encoder) as s:
+        yield s
+
+
+@pytest.fixture
+def client(server, weft_env, tmp_path):
+    python = os.environ.get("WEFT_CLIENTS") or str(REPO / "build" / "clients" / "bin" / "python")
+    if not os.path.exists(python):
+        pytest.skip(f"no {python}: scripts/setup.sh test makes it")
+
+    def run(name):
+        env = {**weft_env, "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONWARNINGS": "ignore", "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+               "OPENAI_API_KEY": "none"}
+        done = subprocess.run([python, str(REPO / "tests" / "python" / "outside.py"), name, server.url], env=env, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr[-4000:]
+        return json.loads(done.stdout.splitlines()[-1])
+    return run
+
+
+def holds(came, *ways):
+    """What every client has to have got, in each of the ways that it has for it."""
+    wanted = {
+        "chat": "Hello, how are you?", "stream": "Hello, how are you?", "structured": PARIS, "by_tool": PARIS, "required": "add",
+        "parallel": [{"a": 10, "b": 20}, {"a": 30, "b": 40}], "embedding": WIDTH, "reasoning": ["It is easy.", "Four it is."],
+    }
+    for way in ways:
+        assert way in came
+    for way, value in came.items():
+        if way in wanted:
+            assert value == wanted[way], way
+        if way == "turns":
+            assert value["text"] == "It is done."
+            if "called" in value:
+                assert [c[:2] for c in value["called"]] == [["add", {"a": 1, "b": 2}], ["add", {"a": 3, "b": 4}]] and value["ids"] == 2
+
+
+def test_openai(client):
+    came = client("openai")
+    holds(came, "chat", "stream", "structured", "turns", "parallel", "required", "reasoning", "embedding")
+    assert came["responses"] == "Hello, how are you?"
+
+
+def test_anthropic(client):
+    holds(client("anthropic"), "chat", "stream", "turns", "parallel", "required", "reasoning")
+
+
+def test_ollama(client):
+    came = client("ollama")
+    holds(came, "chat", "stream", "turns", "parallel", "structured", "reasoning", "embedding")
+    assert {name.split(":")[0] for name in came["list"]} == {"told", "ranks"} and {"completion", "tools"} <= set(came["show"])
+
+
+def test_litellm(client):
+    came = client("litellm")
+    holds(came, "chat", "stream", "turns", "parallel", "required", "structured", "reasoning", "embedding")
+    assert came["rerank"] == 2 and came["anthropic"] == came["ollama"] == "Hello, how are you?"
+    for way, (said, tokens) in came["pictures"].items():
+        assert said == "Hello, how are you?" and tokens > 64, way             # a picture's rows are among them
+
+
+def test_langchain(client):
+    holds(client("langchain"), "chat", "stream", "turns", "parallel", "required", "structured", "by_tool", "embedding")
+
+
+def test_langchain_ollama(client):
+    came = client("langchain_ollama")
+    holds(came, "chat", "stream", "parallel", "structured", "embedding")
+    assert came["complete"] == "Hello, how are you?"
+
+
+def test_openai_agents(client):
+    came = client("agents")
+    for how in ("by_chat", "by_responses"):
+        holds(came[how], "chat", "stream", "structured", "turns")
+
+
+def test_instructor(client):
+    came = client("instructor")
+    assert len(came) == 3 and all(city == PARIS for city in came.values())
+
+
+def test_pydantic_ai(client):
+    came = client("pydantic_ai")
+    for how in ("by_chat", "by_responses"):
+        holds(came[how], "chat", "stream", "turns", "by_tool", "structured")
+    holds(came["by_messages"], "chat", "stream", "turns", "by_tool")
+
+
+def test_llama_index(client):
+    came = client("llama_index")
+    holds(came, "chat", "stream", "parallel", "structured", "embedding")
+    assert came["called"] == "3 and on to 6"
+
+
+def test_smolagents(client):
+    came = client("smolagents")
+    holds(came, "chat")
+    assert came["agent"] == "eleven"
+
+
+def test_llm(client):
+    holds(client("llm"), "chat", "stream", "structured", "turns")
+
+
+# ---- public reports: what came when they were tried is in docs/outside.md ----------------------------------------------------------
+
+
+def user(text):
+    return [{"role": "user", "content": text}]
+
+
+def function(parameters, name="add"):
+    return {"type": "function", "function": {"name": name, "description": "it", "parameters": parameters}}
+
+
+def fields(**properties):
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+ADD = function(fields(a={"type": "integer"}, b={"type": "integer"}))
+NAMED = {"type": "json_schema", "json_schema": {"name": "", "strict": True, "schema": {"type": "object", "properties": {"name": {"type": "string"}}}}}
+
+
+def chunks(text):
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+
+def test_parallel_calls_have_indices_of_their_own(server):
+    """ollama 15457, 16212: every call of a stream had index 0, and the stream ended with "stop"."""
+    got = chunks(server.ask("/v1/chat/completions", {"model": "told", "messages": user("call 4"), "tools": [ADD], "stream": True})[1])
+    choices = [c["choices"][0] for c in got if c["choices"]]
+    calls = [call for c in choices for call in c["delta"].get("tool_calls") or []]
+    named = [(call["index"], call["function"]["name"]) for call in calls if call["function"].get("name")]
+    assert named == [(0, "add"), (1, "add")] and choices[-1]["finish_reason"] == "tool_calls"
+    assert [json.loads("".join(call["function"].get("arguments") or "" for call in calls if call["index"] == i)) for i in (0, 1)] == \
+        [{"a": 10, "b": 20}, {"a": 30, "b": 40}]
+
+
+def test_a_schema_in_the_other_api_s_field(server):
+    """lmstudio-bug-tracker 2403: /v1/responses took response_format, which is chat's, and answered without it."""
+    schema = {"type": "json_schema", "json_schema": {"name": "city", "schema": fields(name={"enum": ["Paris"]}, country={"enum": ["France"]})}}
+    status, got = server.ask("/v1/responses", {"model": "told", "input": "say 1", "response_format": schema})
+    assert status == 200 and json.loads(got["output"][0]["content"][0]["text"]) == PARIS, got
+
+
+def test_tools_of_codex(server):
+    """llama.cpp 20156, codex 10635: a tool of another type than function was the end of the request."""
+    tools = [{"type": "function", **ADD["function"]}, {"type": "web_search"}, {"type": "namespace", "name": "mcp__x", "tools": []}, {"type": "image_generation"},
+             {"type": "local_shell"}, {"type": "custom", "name": "apply_patch", "description": "it", "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}}]
+    body = {"model": "told", "tools": tools, "tool_choice": "auto", "parallel_tool_calls": False, "store": False, "include": ["reasoning.encrypted_content"],
+            "prompt_cache_key": "x", "client_metadata": {"a": "b"}, "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "call 5"}]}]}
+    status, got = server.ask("/v1/responses", body)
+    assert status == 200 and [item["type"] for item in got["output"]] == ["function_call"], got
+    assert json.loads(got["output"][0]["arguments"]) == {"a": 1, "b": 2}
+
+
+def test_results_of_calls_in_parts(server):
+    """llama.cpp 23465: a result that was a list of parts, as Codex sends it, was refused."""
+    result = {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "say 1"}]}
+    status, got = server.ask("/v1/responses", {"model": "told", "input": [{"role": "user", "content": "x"}, {"type": "function_call", "call_id": "c1", "name": "add",
+                                                                                                           "arguments": "{}"}, result]})
+    assert status == 200 and got["output"][0]["content"][0]["text"] == "Hello, how are you?", got
+
+
+@pytest.mark.parametrize("nothing", ["", []])
+def test_probes_without_input(server, nothing):
+    """ik_llama.cpp 1964: agents ask for one token of nothing to see whether a server is there."""
+    status, got = server.ask("/v1/responses", {"model": "told", "input": nothing, "max_output_tokens": 1})
+    assert status == 200 or (status == 400 and "'input'" in got["error"]["message"]), got
+
+
+def test_texts_longer_than_the_context(server):
+    """ollama 14186: /api/embed refused a long text whatever `truncate` said."""
+    text = "word " * 4000
+    assert server.ask("/api/embed", {"model": "told", "input": text})[0] == 200
+    status, got = server.ask("/api/embed", {"model": "told", "input": text, "truncate": False})
+    assert status == 400 and "8192" in got["error"]
+
+
+def test_special_tokens_as_text(server):
+    """llama.cpp 26309: /tokenize made a control token of text, though parse_special was false."""
+    body = {"model": "told", "content": "<|end|>", "add_special": False}
+    assert server.ask("/tokenize", {**body, "parse_special": False})[1]["tokens"] == list(b"<|end|>")
+    assert len(server.ask("/tokenize", {**body, "parse_special": True})[1]["tokens"]) == 1
+
+
+def test_a_schema_for_an_answer_that_has_begun(server):
+    """llama.cpp 23990: a schema with an answer that had begun was an error; the whole answer has to match."""
+    body = {"model": "told", "messages": [*user("which"), {"role": "assistant", "content": '{"name":'}], "response_format": NAMED, "max_tokens": 60}
+    for begun in '{"name":', "{", '{"name": "Ad':
+        body["messages"][-1]["content"] = begun
+        for seed in range(3):
+            status, got = server.ask("/v1/chat/completions", {**body, "seed": seed, "logit_bias": {str(ord('"')): 60, str(ord("}")): 50}})
+            choice = got["choices"][0]
+            assert status == 200 and choice["finish_reason"] == "stop", got
+            assert isinstance(json.loads(begun + choice["message"]["content"]).get("name", ""), str)
+    body["messages"][-1]["content"] = "Here it is: "
+    status, got = server.ask("/v1/chat/completions", {**body, "logit_bias": {str(ord("}")): 80}})
+    assert status == 200 and isinstance(json.loads(got["choices"][0]["message"]["content"]), dict), got
+
+
+LONG = {"type": "string", "maxLength": 10000}
+
+
+@pytest.mark.parametrize("tool", [
+    pytest.param(fields(findings={"type": "array", "maxItems": 50, "items": fields(summary={"type": "string", "maxLength": 2000})}), id="llama.cpp 27859, qwen-code 10530"),
+    pytest.param(fields(o=fields(s={"type": "string", "pattern": "^[a-z]+$"}), p=fields(s={"type": "string", "pattern": "\\S"})), id="llama.cpp 25746"),
+    pytest.param(fields(**{f"p{i}": {"type": "string", "minLength": 1, "maxLength": 65536} for i in range(30)}), id="llama.cpp 26596"),
+    pytest.param(fields(options=fields(schema=fields(prompt=LONG), formats={"type": "array", "items": LONG})), id="firecrawl 4512"),
+])
+def test_schemas_of_tools_with_long_texts(server, tool):
+    """Lengths of 2,000 and more, patterns within: the peer's grammars had as many copies, and refused the request."""
+    for choice in "auto", "required":
+        status, got = server.ask("/v1/chat/completions", {"model": "told", "messages": user("say 1"), "tools": [function(tool)], "tool_choice": choice, "max_tokens": 20})
+        assert status == 200, got
+
+
+def test_tags_of_training(run_weft, tmp_path):
+    """llama-cpp-python 2225: a template with transformers' {% generation %} did not load."""
+    path = tmp_path / "template.jinja"
+    path.write_text("{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}A:{{ m.content }}{% endgeneration %}{% else %}U:{{ m.content }}{% endif %}{% endfor %}")
+    r = run_weft(["template", path, "--messages", json.dumps([*user("hi"), {"role": "assistant", "content": "yo"}])])
+    assert r.returncode == 0 and r.out == "U:hiA:yo", r.err
+
+
+def test_curl_without_a_content_type(server):
+    """llama.cpp 18063: curl --data-raw, which calls everything a form; a whole answer; parts of text."""
+    body = {"model": "told", "stream": False, "messages": [{"role": "user", "content": [{"type": "text", "text": "--- File: Pasted ---\nsay 1"}]}]}
+    status, got = server.ask("/v1/chat/completions", body, Content_Type="application/x-www-form-urlencoded", User_Agent="curl/7.88.1", Accept="*/*")
+    assert status == 200 and got["choices"][0]["message"]["content"] == "Hello, how are you?", got

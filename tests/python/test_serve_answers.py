@@ -1,0 +1,171 @@
+"""Answers and conversations in the details on which clients rely: null contents, documents, items of Responses, offsets, cut characters."""
+import json
+
+import pytest
+import scripted
+from serving import Server
+
+anthropic = pytest.importorskip("anthropic")
+ollama = pytest.importorskip("ollama")
+openai = pytest.importorskip("openai")
+
+TEMPLATE = ("{% for m in messages %}<{{ m.role }}>{% if m.reasoning_content %}({{ m.reasoning_content }}){% endif %}{{ m.content }}"
+            "{% for c in m.tool_calls or [] %}[{{ c.function.name }} {{ c.function.arguments | tojson }}]{% endfor %}{% endfor %}")
+SCRIPTS = {"1": ["Hello", " there"], "2": ["caf\u00e9", "\u4f60\u597d", " \U0001f600!"]}
+
+
+@pytest.fixture(scope="module")
+def server(weft, weft_env, tmp_path_factory):
+    path = scripted.write(tmp_path_factory.mktemp("answers") / "told.gguf", SCRIPTS, TEMPLATE)
+    with Server(weft, weft_env, path) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def ai(server):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+
+
+def prompt_of(server, messages):
+    return server.ask("/apply-template", {"messages": messages})[1]["prompt"]
+
+
+# ---- conversations ------------------------------------------------------------------------------------------------------------------
+
+
+def test_content_null_where_it_is_allowed(server, ai):
+    """OpenAI's types say Optional for assistant and function, and ollama's for all but its own user: answers without text, results without one."""
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    for message in ({"role": "assistant", "content": None}, {"role": "assistant"}, {"role": "assistant", "content": None, "tool_calls": None, "refusal": None},
+                    {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "function", "name": "f", "content": None},
+                    {"role": "tool", "tool_call_id": "a", "content": None}):
+        got = ai.chat.completions.create(model="x", messages=[{"role": "user", "content": "0"}, message, {"role": "user", "content": "1"}])
+        assert got.choices[0].message.content == "Hello there", message
+    for role in ("user", "system"):
+        with pytest.raises(openai.BadRequestError, match="content"):
+            ai.chat.completions.create(model="x", messages=[{"role": role, "content": None}])
+    said = ollama.Client(server.url).chat("x", [{"role": "user", "content": "0"}, {"role": "assistant"}, {"role": "tool", "tool_name": "f"}, {"role": "user", "content": "1"}])
+    assert said.message.content == "Hello there"
+    claude = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+    told = [{"role": "user", "content": "0"}, {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": None}, {"type": "text", "text": "1"}]}]
+    assert claude.messages.create(model="x", max_tokens=9, messages=told).content[0].text == "Hello there"
+
+
+def test_parts_that_refuse(server):
+    assert prompt_of(server, [{"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "refusal", "refusal": "no"}]}, {"role": "user", "content": "b"}]) == \
+        "<assistant>ano<user>b"
+
+
+def test_documents(server):
+    """Anthropic's document and search_result blocks, in messages and results of tools; what is no text is refused by name."""
+    claude = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+    count = lambda content: claude.messages.count_tokens(model="x", messages=[{"role": "user", "content": content}]).input_tokens
+    document = {"type": "document", "title": "T", "context": "C", "source": {"type": "text", "media_type": "text/plain", "data": "some text"}}
+    expected = "<document>\n<title>T</title>\n<context>C</context>\nsome text\n</document>\n"
+    assert count([document, {"type": "text", "text": "1"}]) == len("<user>" + expected + "1")
+    assert count([document | {"source": {"type": "content", "content": [{"type": "text", "text": "some "}, {"type": "text", "text": "text"}]}}]) == len("<user>" + expected)
+    found = {"type": "search_result", "source": "http://x", "title": "T", "content": [{"type": "text", "text": "found"}]}
+    assert count([found]) == len("<user><search_result>\n<title>T</title>\n<source>http://x</source>\nfound\n</search_result>\n")
+    result = [{"type": "tool_result", "tool_use_id": "a", "content": [document]}]
+    assert count(result) == len("<tool>" + expected)
+    assert claude.messages.create(model="x", max_tokens=9, messages=[{"role": "user", "content": [document, {"type": "text", "text": "1"}]}]).content[0].text == "Hello there"
+    for source in ({"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}, {"type": "url", "url": "http://x/a.pdf"}, {"type": "file", "file_id": "f"}):
+        with pytest.raises(anthropic.BadRequestError, match="document"):
+            count([document | {"source": source}])
+
+
+def test_output_config(server):
+    claude = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+    schema = {"type": "object", "properties": {"a": {"enum": ["x"]}}, "required": ["a"], "additionalProperties": False}
+    got = claude.messages.create(model="x", max_tokens=50, messages=[{"role": "user", "content": "1"}], output_config={"format": {"type": "json_schema", "schema": schema}})
+    assert json.loads(got.content[0].text) == {"a": "x"}
+
+
+def test_items_of_responses(server, ai):
+    """A conversation as agents send it back: reasoning, text and parallel calls are items of their own, and one message for the template."""
+    items = [{"role": "user", "content": "0"}, {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+             {"type": "message", "id": "m", "status": "completed", "role": "assistant", "content": [{"type": "output_text", "text": "well", "annotations": []}]},
+             {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{\"n\": 1}"}, {"type": "function_call", "call_id": "b", "name": "g", "arguments": "{}"},
+             {"type": "function_call_output", "call_id": "a", "output": "A"}, {"type": "function_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "B"}]},
+             {"type": "reasoning", "id": "r2", "summary": [{"type": "summary_text", "text": "so"}]}, {"type": "function_call", "call_id": "c", "name": "h", "arguments": "{}"},
+             {"type": "function_call_output", "call_id": "c", "output": "C"}, {"role": "user", "content": "1"}]
+    expected = '<user>0<assistant>(hm)well[f {"n": 1}][g {}]<tool>A<tool>B<assistant>(so)[h {}]<tool>C<user>1'
+    assert server.ask("/v1/responses/input_tokens", {"input": items})[1]["input_tokens"] == len(expected)
+    assert ai.responses.create(model="x", input=items).output_text == "Hello there"
+    for body, name in (({"input": [{"type": "item_reference", "id": "msg_1"}]}, "item_reference"), ({"input": "1", "previous_response_id": "resp_1"}, "previous_response_id"),
+                       ({"input": "1", "conversation": "conv_1"}, "conversation"), ({"input": "1", "background": True}, "background")):
+        with pytest.raises(openai.BadRequestError, match=name):
+            ai.responses.create(model="x", **body)
+
+
+# ---- text -----------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("echo", [False, True])
+def test_offsets_are_those_of_the_text(server, ai, stream, echo):
+    """text[text_offset[i]:] begins with token i, as OpenAI's manual has it, in characters."""
+    if stream and echo:
+        return
+    asked = {"model": "x", "prompt": "\u00e9a 2", "max_tokens": 9, "logprobs": 0, "echo": echo, "stream": stream}
+    if stream:
+        choices = [chunk.choices[0] for chunk in ai.completions.create(**asked) if chunk.choices]
+        text = "".join(c.text for c in choices)
+        pairs = [pair for c in choices if c.logprobs for pair in zip(c.logprobs.tokens, c.logprobs.text_offset)]
+    else:
+        choice = ai.completions.create(**asked).choices[0]
+        text, pairs = choice.text, [*zip(choice.logprobs.tokens, choice.logprobs.text_offset)]
+    assert text == ("\u00e9a 2" if echo else "") + "caf\u00e9\u4f60\u597d \U0001f600!"
+    whole = [(token, at) for token, at in pairs if "\ufffd" not in token and token != "<|end|>"]
+    assert len(whole) >= (6 if echo else 3) and all(text[at:].startswith(token) for token, at in whole), pairs
+
+
+def test_offsets_with_bos(weft, weft_env, shared_dir, make_gguf):
+    """A BOS and the space in front of a text are tokens, and no characters of it."""
+    with Server(weft, weft_env, make_gguf("tiny-llama")) as s:
+        ids = s.ask("/tokenize", {"content": "Hello world", "add_special": True, "with_pieces": True})[1]["tokens"]
+        status, got = s.ask("/v1/completions", {"prompt": "Hello world", "max_tokens": 2, "echo": True, "logprobs": 0, "temperature": 0, "seed": 1})
+        assert status == 200, got
+        choice = got["choices"][0]
+        offsets, tokens = choice["logprobs"]["text_offset"], choice["logprobs"]["tokens"]
+        assert choice["text"].startswith("Hello world") and len(ids) > 2
+        assert offsets[0] == offsets[1] == 0 and offsets[len(ids)] == len("Hello world")
+        for token, at in zip(tokens[2:len(ids)], offsets[2:]):
+            assert choice["text"][at:].startswith(token), (tokens, offsets)
+
+
+def test_an_answer_cut_in_a_character(weft, weft_env, tmp_path):
+    """What has come of a character when max_tokens is reached is left out; llama-server and vLLM do so."""
+    path = scripted.write(tmp_path / "bytes.gguf", {"1": ["a\u00e9", None]}, TEMPLATE)
+    with Server(weft, weft_env, path) as s:
+        # "\u4f60" as its three bytes: the grammar leaves no other way, and no token has more than one of them
+        for n, text in ((1, ""), (2, ""), (3, "\u4f60")):
+            for body in ({"prompt": "x", "max_tokens": n, "grammar": 'root ::= "\u4f60\u597d"'},):
+                assert s.ask("/v1/completions", body)[1]["choices"][0]["text"] == text
+                got = s.ask("/v1/completions", body | {"stream": True})[1]
+                lines = [json.loads(line[6:]) for line in got.splitlines() if line.startswith("data: {")]
+                assert "".join(line["choices"][0]["text"] for line in lines) == text
+            chat = s.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "max_tokens": n, "grammar": 'root ::= "\u4f60\u597d"'})[1]
+            assert chat["choices"][0]["message"]["content"] == text
+
+
+# ---- BOS ------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_bos_of_chats(weft, weft_env, make_gguf, tmp_path):
+    """A template that writes none: transformers' apply_chat_template adds none, llama.cpp does (--chat-bos). One that writes it: never twice."""
+    plain, own = tmp_path / "plain.jinja", tmp_path / "own.jinja"
+    plain.write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    own.write_text("{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}")
+    messages = [{"role": "user", "content": "Hello"}]
+    count = lambda s, **more: s.ask("/v1/chat/completions/input_tokens", {"messages": messages} | more)[1]["input_tokens"]
+    with Server(weft, weft_env, make_gguf("tiny-llama"), "--chat-template-file", plain) as s:
+        without = count(s)
+        assert count(s, add_special_tokens=True) == without + 1 == len(s.ask("/tokenize", {"content": "Hello", "add_special": True})[1]["tokens"])
+    with Server(weft, weft_env, make_gguf("tiny-llama"), "--chat-template-file", plain, "--chat-bos") as s:
+        assert count(s) == without + 1
+        assert s.ask("/v1/chat/completions", {"messages": messages, "max_tokens": 1})[1]["usage"]["prompt_tokens"] == without + 1
+    for options in ((), ("--chat-bos",)):
+        with Server(weft, weft_env, make_gguf("tiny-llama"), "--chat-template-file", own, *options) as s:
+            assert count(s) == without + 1
