@@ -11,8 +11,10 @@
 
 enum { PENDING_MAX = 4 << 20 };        // bytes of lines that are not written yet
 enum { END_S = 2 };                    // for so long the end waits for whoever reads them
-struct server_log {
-  struct log_options o;
+
+// Lines on their way to a file or a terminal, and the thread that writes them.
+struct sink {
+  const server_log *l;
   int fd;
   pthread_t thread;
   pthread_mutex_t lock;
@@ -21,15 +23,23 @@ struct server_log {
   str pending;
   int64_t lost;
 };
+// said: what is said in words of its own where lines go to a file; otherwise that goes among the lines
+struct server_log { struct log_options o; struct sink lines, said; };
+
+static void sink_open(struct sink *k, const server_log *l, int fd) {
+  k->l = l;
+  k->fd = fd;
+  pthread_mutex_init(&k->lock, NULL);
+  pthread_cond_init(&k->more, NULL);
+}
 
 int log_open(const struct log_options *o, server_log **out, error *err) {
   int fd = o->path ? open(o->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : STDERR_FILENO;
   if (fd < 0) return error_set(err, "--log-file %s: %s", o->path, strerror(errno));
   server_log *l = xcalloc(1, sizeof *l);
   l->o = *o;
-  l->fd = fd;
-  pthread_mutex_init(&l->lock, NULL);
-  pthread_cond_init(&l->more, NULL);
+  sink_open(&l->lines, l, fd);
+  sink_open(&l->said, l, STDERR_FILENO);
   *out = l;
   return 0;
 }
@@ -43,40 +53,72 @@ static void write_all(int fd, const str *s) {
 }
 
 static void *write_lines(void *arg) {
-  server_log *l = arg;
+  struct sink *k = arg;
   str lines = {0};
-  pthread_mutex_lock(&l->lock);
-  while (l->pending.n || !l->stop) {
-    if (!l->pending.n) { pthread_cond_wait(&l->more, &l->lock); continue; }
-    str taken = l->pending;
-    l->pending = lines;
-    l->pending.n = 0;
+  pthread_mutex_lock(&k->lock);
+  while (k->pending.n || !k->stop) {
+    if (!k->pending.n) { pthread_cond_wait(&k->more, &k->lock); continue; }
+    str taken = k->pending;
+    k->pending = lines;
+    k->pending.n = 0;
     lines = taken;
-    int64_t lost = l->lost;
-    l->lost = 0;
-    pthread_mutex_unlock(&l->lock);
+    int64_t lost = k->lost;
+    k->lost = 0;
+    pthread_mutex_unlock(&k->lock);
     if (lost) {
-      log_line e = log_begin(l, "lost");
+      log_line e = log_begin(k->l, "lost");
       log_count(&e, "lines", lost);
       str_addc(&e.text, '\n');
       str_addn(&lines, e.text.at, e.text.n);
       str_free(&e.text);
     }
-    write_all(l->fd, &lines);
-    pthread_mutex_lock(&l->lock);
+    write_all(k->fd, &lines);
+    pthread_mutex_lock(&k->lock);
   }
-  l->ended = true;
-  pthread_cond_signal(&l->more);
-  pthread_mutex_unlock(&l->lock);
+  k->ended = true;
+  pthread_cond_signal(&k->more);
+  pthread_mutex_unlock(&k->lock);
   str_free(&lines);
   return NULL;
 }
 
+static int sink_start(struct sink *k, error *err) {
+  if (pthread_create(&k->thread, NULL, write_lines, k)) return error_set(err, "no thread could be made for the log");
+  k->started = true;
+  return 0;
+}
+
+static void sink_add(struct sink *k, const str *text) {
+  pthread_mutex_lock(&k->lock);
+  if (k->pending.n + text->n > PENDING_MAX) k->lost++;
+  else str_addn(&k->pending, text->at, text->n);
+  pthread_cond_signal(&k->more);
+  pthread_mutex_unlock(&k->lock);
+}
+
+// false: its thread is in write(), with it.
+static bool sink_end(struct sink *k, const struct timespec *until) {
+  pthread_mutex_lock(&k->lock);
+  k->stop = true;
+  pthread_cond_signal(&k->more);
+  for (int late = 0; k->started && !k->ended && !late;)
+    late = pthread_cond_clockwait(&k->more, &k->lock, CLOCK_MONOTONIC, until);
+  bool ended = !k->started || k->ended;
+  pthread_mutex_unlock(&k->lock);
+  return ended;
+}
+
+static void sink_free(struct sink *k) {
+  if (k->started) pthread_join(k->thread, NULL);
+  if (k->fd != STDERR_FILENO) close(k->fd);
+  pthread_mutex_destroy(&k->lock);
+  pthread_cond_destroy(&k->more);
+  str_free(&k->pending);
+}
+
 int log_start(server_log *l, error *err) {
   if (l->o.level == LOG_QUIET) return 0;
-  if (pthread_create(&l->thread, NULL, write_lines, l)) return error_set(err, "no thread could be made for the log");
-  l->started = true;
-  return 0;
+  return sink_start(&l->lines, err) || (l->o.path && sink_start(&l->said, err)) ? -1 : 0;
 }
 
 void log_close(server_log *l) {
@@ -84,24 +126,14 @@ void log_close(server_log *l) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_sec += END_S;
-  pthread_mutex_lock(&l->lock);
-  l->stop = true;
-  pthread_cond_signal(&l->more);
-  for (int late = 0; l->started && !l->ended && !late;)
-    late = pthread_cond_clockwait(&l->more, &l->lock, CLOCK_MONOTONIC, &until);
-  bool hangs = l->started && !l->ended;
-  pthread_mutex_unlock(&l->lock);
-  if (hangs) return;                   // in write(), with l
-  if (l->started) pthread_join(l->thread, NULL);
-  if (l->o.path) close(l->fd);
-  pthread_mutex_destroy(&l->lock);
-  pthread_cond_destroy(&l->more);
-  str_free(&l->pending);
+  if (!(sink_end(&l->lines, &until) & sink_end(&l->said, &until))) return;
+  sink_free(&l->lines);
+  sink_free(&l->said);
   free(l);
 }
 
 bool log_is_json(const server_log *l) { return l->o.json; }
-bool log_takes(const server_log *l, enum log_level level) { return l->started && l->o.level >= level; }
+bool log_takes(const server_log *l, enum log_level level) { return l->lines.started && l->o.level >= level; }
 
 // ---- a line ---------------------------------------------------------------------------------------------------------
 
@@ -157,26 +189,23 @@ void log_ms(log_line *e, const char *name, double ms) {
 
 void log_write(server_log *l, log_line *e) {
   str_add(&e->text, l->o.json ? "}\n" : "\n");
-  pthread_mutex_lock(&l->lock);
-  if (l->pending.n + e->text.n > PENDING_MAX) l->lost++;
-  else str_addn(&l->pending, e->text.at, e->text.n);
-  pthread_cond_signal(&l->more);
-  pthread_mutex_unlock(&l->lock);
+  sink_add(&l->lines, &e->text);
   str_free(&e->text);
 }
 
 static void say_or_log(server_log *l, const char *event, const char *before, const char *fmt, va_list ap) {
   if (!log_takes(l, LOG_NORMAL)) return;
-  str text = {0};
-  str_vadd_plain(&text, fmt, ap);
-  // at once: there are few, and the next lines come from elsewhere
-  if (l->o.path || !l->o.json) fprintf(stderr, "weft: %s%s\n", before, str_c(&text));
+  str what = {0}, words = {0};
+  str_vadd_plain(&what, fmt, ap);
+  str_addf(&words, "weft: %s%s\n", before, str_c(&what));
+  if (l->o.path || !l->o.json) sink_add(l->o.path ? &l->said : &l->lines, &words);
   if (l->o.path || l->o.json) {
     log_line e = log_begin(l, event);
-    log_text(&e, "what", str_c(&text));
+    log_text(&e, "what", str_c(&what));
     log_write(l, &e);
   }
-  str_free(&text);
+  str_free(&what);
+  str_free(&words);
 }
 
 void log_say(server_log *l, const char *event, const char *fmt, ...) {

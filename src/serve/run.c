@@ -36,7 +36,8 @@ struct run {
   int64_t drawn;
   weft_budget *budget;       // of reasoning; NULL: any
   int calls, done;           // that have begun; that are whole
-  struct timing last;        // when it ended: the request may be gone by then
+  struct timing last;        // when it ended
+  event *last_event;         // that says its end; NULL: it has not ended
 };
 
 void event_free(event *e) {
@@ -97,13 +98,6 @@ static event *new_event(const run *u, enum event_kind kind) {
 
 static void say(const run *u, event *e) { u->r->event(u->r->ctx, e); }
 
-// Whoever hears it may free the request at once, and its grammar, of which ours is a copy: for one thread at a time.
-static void say_last(run *u, event *e) {
-  weft_grammar_free(u->grammar);
-  u->grammar = NULL;
-  say(u, e);
-}
-
 static struct timing timing_of(const run *u) {
   double now = now_s(), until = u->answer_start ? u->answer_start : now;
   return (struct timing){.n_prompt = (int64_t)u->r->prompt.n,
@@ -130,7 +124,7 @@ static bool fail_run(run *u, const weft_error *err) {
   u->last = timing_of(u);
   u->failed = true;
   u->r->cancelled = true;              // nobody waits for its other choices
-  say_last(u, e);
+  u->last_event = e;
   return false;
 }
 
@@ -194,7 +188,7 @@ static bool end_run(run *u, enum finish why, int stop) {
   e->finish = u->calls && why <= FINISH_WORD ? FINISH_CALLS : why;
   e->stop = stop;
   e->timing = u->last = timing_of(u);
-  say_last(u, e);
+  u->last_event = e;
   return false;
 }
 
@@ -259,7 +253,8 @@ bool run_ended(const run *u, struct timing *out) {
   return u->failed;
 }
 
-void run_free(run *u, held *out) {
+event *run_free(run *u, held *out) {
+  event *last = u->last_event;
   weft_speculation_free(u->speculation);
   if (out && u->began) run_settle(u);
   if (out) *out = u->held;
@@ -273,6 +268,7 @@ void run_free(run *u, held *out) {
   weft_answer_free(u->answer);
   free(u->held_logits);
   free(u);
+  return last;
 }
 
 // ---- the prompt -----------------------------------------------------------------------------------------------------

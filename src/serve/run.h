@@ -17,12 +17,13 @@ static inline size_t alike(const token_ids *x, const token_ids *y) {
 typedef struct run run;
 run *run_new(weft_model *m, weft_draft *d, bool no_speculation, request *r, int choice);     // d: NULL: none
 const request *run_request(const run *u);
-// h: what it goes on from, a beginning of its prompt; it is the run's from here on. false: the run has ended.
+// h: what it goes on from, a beginning of its prompt; it is the run's from here on. false: the run has ended, here and
+// below: nobody has been told yet, run_free returns the event that does.
 bool run_begin(run *u, held *h);
 // Tokens of its prompt that are left to evaluate; 0: it is in its answer.
 size_t run_left(const run *u);
 // What is to be evaluated next, at most `most` tokens of a prompt. n 0: nothing in this step (a piece of a prompt whose
-// tokens are scored is evaluated here). false: it has ended, and said so in an event.
+// tokens are scored is evaluated here). false: it has ended.
 bool run_offer(run *u, size_t most, weft_tokens *out);
 // Evaluates a token of its answer that was offered, and what is guessed to follow with it: to be used where nobody else
 // is waiting. 0; 1: there were guesses; -1 and why not.
@@ -38,8 +39,8 @@ bool run_needs_mask(const run *u);
 void run_make_mask(run *u);
 double run_mask_s(const run *u);                       // seconds that the last one took
 void run_settle(run *u);  // before its tokens are evaluated in any other way: drops what was guessed
-// That has been evaluated, with its logits. false: it has ended, and said so in an event.  late: its mask is not made
-// yet. Then it keeps the logits and waits until run_resume, which returns the same.
+// That has been evaluated, with its logits. false: it has ended.  late: its mask is not made yet. Then it keeps the
+// logits and waits until run_resume, which returns the same.
 bool run_took(run *u, const weft_tokens *t, bool late);
 bool run_waits(const run *u);
 bool run_resume(run *u);
@@ -51,9 +52,20 @@ bool run_ended(const run *u, struct timing *out);      // after that; whether by
 // none).
 struct run_counts { int64_t prompt, cached, evaluated, drawn, left; };
 struct run_counts run_count(const run *u);
-void run_free(run *u, held *out);                      // out (may be NULL): takes over what it holds
+// out (may be NULL): takes over what it holds.  The event that says its end (NULL: it has not ended) is for the caller
+// to say, last of all: whoever hears it may free the request, and its grammar, of which a run has a copy for one thread
+// at a time.
+event *run_free(run *u, held *out);
 
 // vector.c: the vectors of a request's texts.  {.m, .r} begins; a step is a text.
-typedef struct vectors { weft_model *m; request *r; size_t i, at; double start; struct timing timing; } vectors;
-bool vectors_step(vectors *v);         // false: it has ended, and said so in an event
+// last: the event that says its end, for the caller to say
+typedef struct vectors {
+  weft_model *m;
+  request *r;
+  size_t i, at;
+  double start;
+  struct timing timing;
+  event *last;
+} vectors;
+bool vectors_step(vectors *v);         // false: it has ended
 #endif

@@ -8,6 +8,7 @@
 #include <time.h>
 #include "serve/sequence_spill.h"
 #include "serve/masks.h"
+#include "serve/prices.h"
 
 enum { QUANTUM = 1024 };               // tokens that a key gains each turn
 // So long a step waits for masks of grammars behind it: a share of what it took; where nobody else answers, so long.
@@ -31,11 +32,7 @@ enum { LOOKED_AT = 64 };               // requests of a key, the oldest ones: wh
 #define LITTLE_MORE 1.15               // what it may take in any case, beside the least that there is
 enum { ALONE_EVERY = 16 };             // so many steps, one has no prompt: what that takes is measured anew
 // Tokens: of a piece, alone, at least and at most; of any piece; and a tile, of which each costs what one token does.
-enum { PIECE = 64, MOST_PIECE = 1024, LEAST = 4, TILE = 8 };
-
-// What pieces of prompts cost: tiles of tokens, and tokens times the positions that each looks at. Fitted to what was
-// measured lately (least squares, older pieces count less).
-struct prices { double tiles, both, looks, tiles_s, looks_s; };
+enum { PIECE = 64, MOST_PIECE = 1024, LEAST = 4, TILE = PRICES_TILE };
 
 struct queue { request *first, *next; int64_t credit; };     // next: while all queues are gone through
 // live: answers in work; rest: sequences that nobody uses, the one last used at the end
@@ -59,6 +56,7 @@ struct sched {
   masks masks;
   bool only_masks;                     // the last step had nothing to evaluate: answers wait for their masks
   VEC(vectors *) texts;
+  VEC(event *) ends;                   // of runs and vectors in this step, which nobody has been told of
   VEC(request *) opened;               // requests of whose choices some have not begun
   slot_action *actions;                // that are to be done, in order
   helds given_back;                    // copies, to be freed
@@ -347,7 +345,7 @@ static void remove_live(sched *s, size_t i) {
   held h = {0};
   run_ended(u, &t);
   count_timing(s, &t);
-  run_free(u, &h);
+  vec_push(&s->ends, run_free(u, &h));
   s->live.at[i] = s->live.at[--s->live.n];
   keep_rest(s, &h);
 }
@@ -376,7 +374,7 @@ static int slot_for(const sched *s, const held *h, int wanted) {
   return h->slot >= 0 && !in_work[h->slot] ? h->slot : slots_free_number(&s->rest, in_work, s->o.parallel);
 }
 
-// The next choice of a request. The request may be gone afterwards.
+// The next choice of a request.
 static void begin_choice(sched *s, request *r) {
   weft_error err;
   held h;
@@ -390,8 +388,8 @@ static void begin_choice(sched *s, request *r) {
   } else {
     run_fail(u, &err);
   }
-  if (!fits || !run_begin(u, &h)) { run_free(u, NULL); return; }
-  vec_push(&s->live, u);
+  if (fits && run_begin(u, &h)) vec_push(&s->live, u);
+  else vec_push(&s->ends, run_free(u, NULL));
 }
 
 static void begin_choices(sched *s) {
@@ -467,35 +465,6 @@ static double answers_s(const sched *s, size_t n) {
   return cost > 0 ? cost : s->token_s;
 }
 
-static double tiles_of(size_t n) { return (double)((n + TILE - 1) / TILE); }
-static double looks_of(size_t n, size_t past) { return (double)n * ((double)past + 0.5 * (double)n); }
-
-// Seconds that a piece of n tokens takes behind `past` others; 0: unknown. Looks cost nothing until it shows: as if one
-// piece of so many had.
-static double piece_s(const struct prices *p, size_t n, size_t past) {
-  const double shows = 4000, looks = p->looks + shows * shows, det = p->tiles * looks - p->both * p->both;
-  double tile = p->tiles > 0 ? p->tiles_s / p->tiles : 0, look = 0;
-  if (det > 0) {
-    double t = (p->tiles_s * looks - p->looks_s * p->both) / det;
-    double l = (p->looks_s * p->tiles - p->tiles_s * p->both) / det;
-    if (t > 0 && l > 0) tile = t, look = l;
-  }
-  return tile * tiles_of(n) + look * looks_of(n, past);
-}
-
-static void learn_piece(struct prices *p, size_t n, size_t past, double took) {
-  enum { TIMES = 3 };                  // more than it should have been: somebody else had the processors
-  double tiles = tiles_of(n), l = looks_of(n, past) / tiles, expected = piece_s(p, n, past), old = 0.9;
-  if (took <= 0) return;
-  if (expected > 0 && took > TIMES * expected) took = TIMES * expected;
-  took /= tiles;                       // a long piece says as much as a short one
-  *p = (struct prices){.tiles = old * p->tiles + 1,
-                       .both = old * p->both + l,
-                       .looks = old * p->looks + l * l,
-                       .tiles_s = old * p->tiles_s + took,
-                       .looks_s = old * p->looks_s + l * took};
-}
-
 // Of what a step of answers takes, so much may one with a piece of a prompt.
 static double share_of_step(const sched *s, double of_one) {
   size_t waiting = 0;
@@ -515,10 +484,10 @@ static size_t fill_tile(const sched *s, size_t n, size_t past) {
   size_t fits = room_beside(s, n), more = 0;
   const struct prices *p = s->prices;
   double may = share_of_step(s, BESIDE_SHARE) * answers_s(s, n);
-  while (fits > LEAST && piece_s(&s->prices[2], n + fits, past) > may) fits--;
-  may -= piece_s(&s->prices[2], n + fits, past);
-  while (p[0].tiles > 0 && fits == room_beside(s, n) && more < MOST_PIECE && piece_s(&p[0], more + TILE, past) <= may &&
-         piece_s(&p[1], more + TILE, past) <= may)
+  while (fits > LEAST && prices_s(&s->prices[2], n + fits, past) > may) fits--;
+  may -= prices_s(&s->prices[2], n + fits, past);
+  while (p[0].tiles > 0 && fits == room_beside(s, n) && more < MOST_PIECE && prices_s(&p[0], more + TILE, past) <= may &&
+         prices_s(&p[1], more + TILE, past) <= may)
     more += TILE;
   return fits + more;
 }
@@ -531,12 +500,12 @@ static size_t piece(const sched *s, run *u, size_t n) {
   const struct prices *p = &s->prices[n && s->prices[1].tiles > 0];
   if (room >= LEAST) return fill_tile(s, n, past);
   if (p->tiles <= 0) return unit + room;
-  double least = LITTLE_MORE * piece_s(p, fits, past);
+  double least = LITTLE_MORE * prices_s(p, fits, past);
   if (n && may < SHARED_S) may = SHARED_S;
   if (n && may < least) may = least;
   while (fits < MOST_PIECE) {
     size_t more = fits < unit ? fits + 1 : fits + unit;
-    if (piece_s(p, more, past) > may) break;
+    if (prices_s(p, more, past) > may) break;
     fits = more;
   }
   return fits + room;
@@ -547,9 +516,9 @@ static void learn_pieces(sched *s, size_t n, size_t tokens, size_t past, bool un
   size_t room = room_beside(s, n);
   bool fills = room >= LEAST;
   took -= answers_s(s, n + (!unseen && !fills));
-  if (fills && tokens <= room) learn_piece(&s->prices[2], n + tokens, past, took);
+  if (fills && tokens <= room) prices_learn(&s->prices[2], n + tokens, past, took);
   else if (tokens > room)
-    learn_piece(&s->prices[n > 0], tokens - room, past, took - (fills ? piece_s(&s->prices[2], n + room, past) : 0));
+    prices_learn(&s->prices[n > 0], tokens - room, past, took - (fills ? prices_s(&s->prices[2], n + room, past) : 0));
 }
 
 static double thought_s(const sched *s) { return s->draft ? weft_draft_seconds(s->draft) : 0; }
@@ -654,6 +623,7 @@ static void make_vectors(sched *s) {
     if (vectors_step(v)) { i++; continue; }
     if (weft_model_check(s->model, &s->why)) s->state = SCHED_BROKEN;
     count_timing(s, &v->timing);
+    vec_push(&s->ends, v->last);
     free(v);
     s->texts.at[i] = s->texts.at[--s->texts.n];
   }
@@ -782,9 +752,24 @@ static void refuse_actions(sched *s) {
   }
 }
 
-// The lock is held, and let go meanwhile.
-static void lead_step(sched *s) {
+static void publish_counts(sched *s, uint64_t busy, uint64_t answering, double before) {
   struct sched_counts *c = &s->c;
+  s->last_step = now_s();
+  histogram_add(&c->between, histogram_seconds, s->last_step - before, answering);
+  c->steps++;
+  c->busy += (double)busy;
+  c->steps_s = s->steps_s;
+  c->drafts = s->drafts;
+  c->waited_s = s->waited_s;
+  c->draft_s = thought_s(s);
+  c->n_live = (int)s->live.n;
+  c->running = requests_in_work(s);
+  for (size_t i = 0; i < s->live.n; i++) c->past[i] = (int)run_held(s->live.at[i])->past.n;
+  tell_slots(s);
+}
+
+// Whoever has been told of an end sees it in all counts. The lock is held, and let go meanwhile.
+static void lead_step(sched *s) {
   double before = s->last_step;
   uint64_t answering = 0;
   pthread_mutex_unlock(&s->lock);
@@ -799,17 +784,11 @@ static void lead_step(sched *s) {
   if (s->only_masks && !s->texts.n) masks_wait_any(&s->masks, now_s() + MASK_ALONE_S);
   offer_to_keep(s);
   pthread_mutex_lock(&s->lock);
-  s->last_step = now_s();
-  histogram_add(&c->between, histogram_seconds, s->last_step - before, answering);
-  c->steps++;
-  c->busy += (double)busy;
-  c->steps_s = s->steps_s;
-  c->drafts = s->drafts;
-  c->waited_s = s->waited_s;
-  c->draft_s = thought_s(s);
-  c->n_live = (int)s->live.n;
-  for (size_t i = 0; i < s->live.n; i++) c->past[i] = (int)run_held(s->live.at[i])->past.n;
-  tell_slots(s);
+  publish_counts(s, busy, answering, before);
+  pthread_mutex_unlock(&s->lock);
+  for (size_t i = 0; i < s->ends.n; i++) s->ends.at[i]->request->event(s->ends.at[i]->request->ctx, s->ends.at[i]);
+  s->ends.n = 0;
+  pthread_mutex_lock(&s->lock);
 }
 
 static void *lead(void *arg) {
@@ -986,6 +965,7 @@ void sched_free(sched *s) {
   spill_close(&s->spill);
   masks_close(&s->masks);
   vec_free(&s->rest); vec_free(&s->given_back); vec_free(&s->live); vec_free(&s->texts); vec_free(&s->opened);
+  vec_free(&s->ends);
   weft_draft_free(s->draft);
   weft_model_close(s->draft_model);
   weft_model_close(s->model);

@@ -461,6 +461,8 @@ static size_t requests_room(const server *s, int64_t asked) {
   return (size_t)most;
 }
 
+static void on_warning(void *log, const char *text) { log_warn(log, "%s", text); }
+
 static int start_server(serve *v, error *err) {
   server *s = &v->s;
   const serve_options *o = &v->o;
@@ -473,6 +475,7 @@ static int start_server(serve *v, error *err) {
   make_shapes(s);
   if (read_server_defaults(s, err)) return -1;
   if (log_start(s->log, err)) return -1;
+  weft_log_to(on_warning, s->log);
   size_t room = requests_room(s, o->max_bytes), most = (size_t)min_i64((int64_t)room, o->max_request_bytes);
   s->memory = (account){.most = room, .most_ns = INT64_MAX, .bytes_option = "--max-memory"};
   umask(077);                          // prompts are in the files of --keep-in and --slot-save-path
@@ -574,6 +577,7 @@ static void stop_server(serve *v) {
   shelf_free(s->shelf);
   replay_free(s->replay);
   http_free(s->http);                  // whoever answered held exchanges until now
+  weft_log_to(NULL, NULL);
   json_decref(s->defaults);
   for (size_t i = 0; s->shapes && i < n_routes; i++) json_decref(s->shapes[i]);
   free(s->shapes);

@@ -17,7 +17,7 @@ static event *new_vector_event(const vectors *v, enum event_kind kind) {
 
 static bool over(vectors *v, event *e) {
   e->timing = v->timing;
-  v->r->event(v->r->ctx, e);
+  v->last = e;
   return false;
 }
 

@@ -50,7 +50,7 @@ class Browser:
         os.close(self.back)
         self.folder.cleanup()
 
-    def message(self, timeout=60):
+    def message(self, timeout=120):
         end = time.monotonic() + timeout
         while b"\0" not in self.pending:
             if not select.select([self.back], [], [], max(0, end - time.monotonic()))[0]:
@@ -95,7 +95,7 @@ class Browser:
             raise RuntimeError(f"{expression}: {r['exceptionDetails']}")
         return r["result"].get("value")
 
-    def until(self, expression, timeout=20):
+    def until(self, expression, timeout=120):
         end = time.monotonic() + timeout
         while not self.eval(f"!!({expression})"):
             if time.monotonic() > end:

@@ -113,7 +113,7 @@ class Screen:
 
 class Typing:
     def __init__(self, weft, env, tinypy, template, columns, rows, joins):
-        self.p = pexpect.spawn(weft, ["chat", tinypy, "--chat-template-file", template, "-n", "1", "-s", "1", "-q"], env=dict(env, TERM="xterm", NO_COLOR="1"), encoding="utf-8", timeout=30, dimensions=(rows, columns))
+        self.p = pexpect.spawn(weft, ["chat", tinypy, "--chat-template-file", template, "-n", "1", "-s", "1", "-q"], env=dict(env, TERM="xterm", NO_COLOR="1"), encoding="utf-8", timeout=120, dimensions=(rows, columns))
         self.screen = Screen(columns, rows, joins)
         self.until(lambda s: s.text(s.row).startswith(PROMPT.rstrip()))
 
@@ -335,7 +335,7 @@ def in_shell(weft, weft_env, tinypy, tmp_path):
 
     def start(script, *more, **how):
         return pexpect.spawn("sh", ["-c", script, "sh", weft, "chat", tinypy, "--chat-template-file", str(tmp_path / "t.jinja"), *more],
-                             env=dict(weft_env, TERM="xterm", NO_COLOR="1", XDG_STATE_HOME=str(tmp_path)), encoding="utf-8", timeout=30, dimensions=(24, 80), **how)
+                             env=dict(weft_env, TERM="xterm", NO_COLOR="1", XDG_STATE_HOME=str(tmp_path)), encoding="utf-8", timeout=120, dimensions=(24, 80), **how)
     return start
 
 

@@ -410,17 +410,17 @@ def test_ctrl_c_keeps_what_is_there(weft, weft_env, registry, store, files):
         h.wfile.write(data[:500_000])
         h.wfile.flush()
         started.set()
-        held.wait(20)
+        held.wait(120)
     registry.file = slow
     p = subprocess.Popen([weft, "pull", "user/repo:Q4_K_M"], env=dict(weft_env, HF_ENDPOINT=registry.url, LLAMA_CACHE=str(store)), stderr=subprocess.PIPE, text=True)
-    started.wait(20)
+    started.wait(120)
     part = store / "user_repo_tiny-Q4_K_M.gguf.part"
     while not part.exists() or part.stat().st_size < 500_000:
         time.sleep(0.02)
-    twin = subprocess.run([weft, "pull", "user/repo:Q4_K_M"], env=dict(weft_env, HF_ENDPOINT=registry.url, LLAMA_CACHE=str(store)), capture_output=True, text=True, timeout=30)
+    twin = subprocess.run([weft, "pull", "user/repo:Q4_K_M"], env=dict(weft_env, HF_ENDPOINT=registry.url, LLAMA_CACHE=str(store)), capture_output=True, text=True, timeout=120)
     assert twin.returncode == 1 and "by another program" in twin.stderr                 # two do not write one file
     p.send_signal(signal.SIGINT)
-    _, err = p.communicate(timeout=30)
+    _, err = p.communicate(timeout=120)
     held.set()
     assert p.returncode == 130 and "500 kB of 3.0 MB are kept" in err, err
     assert part.stat().st_size == 500_000
@@ -428,7 +428,7 @@ def test_ctrl_c_keeps_what_is_there(weft, weft_env, registry, store, files):
 
 def test_nobody_there(pull, registry):
     registry.close()
-    done = pull("pull", "user/repo", timeout=30)
+    done = pull("pull", "user/repo", timeout=120)
     assert done.returncode == 1 and "error" in done.err
 
 
@@ -455,7 +455,7 @@ def test_rm_asks(weft, weft_env, pull, store):
     assert pull("pull", "tiny").returncode == 0
     env = dict(weft_env, LLAMA_CACHE=str(store), TERM="xterm")
     for answer, there in (("n", True), ("", True), ("y", False)):
-        p = pexpect.spawn(weft, ["rm", "tiny"], env=env, encoding="utf-8", timeout=20)
+        p = pexpect.spawn(weft, ["rm", "tiny"], env=env, encoding="utf-8", timeout=120)
         p.expect(r"remove .*ollama_tiny_latest.gguf \(\S+ MB\)\? \[y/N\] ")
         p.sendline(answer)
         p.expect(pexpect.EOF)

@@ -845,7 +845,7 @@ def test_a_model_that_cannot_be_loaded(weft, weft_env, tmp_path):
 def test_an_end_while_the_model_loads(weft, weft_env, make_gguf):
     """At once, whatever it was doing; until then it says that it loads."""
     s = Server(weft, {**weft_env, "WEFT_CACHE": "off"}, make_gguf("tiny-llama:q4_0"))
-    assert s.ask("/health")[0] in (200, 503) and s.end(timeout=30) == 0
+    assert s.ask("/health")[0] in (200, 503) and s.end() == 0
 
 
 def test_a_name_that_is_no_text(weft, weft_env, tinypy, tmp_path):

@@ -1,11 +1,11 @@
 """What an operator sees of weft serve: its log, and /metrics as Prometheus' own parser reads it."""
 import contextlib
 import json
+import os
 import re
 import shutil
 import socket
 import subprocess
-import time
 
 import pytest
 from serving import TEMPLATE, Server, until
@@ -108,39 +108,47 @@ def test_no_line_has_a_prompt_an_answer_or_a_key(start, form):
     assert len(text := answer["choices"][0]["text"].strip()) > 20 and text not in said
 
 
+def over_socket(path, target):
+    """The beginning of the answer to a GET; b"": nobody listens yet."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as c:
+        c.connect(str(path))
+        c.sendall(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        return c.recv(1000)
+    return b""
+
+
 def test_quiet_says_nothing(weft, weft_env, tinypy, tmp_path):
     path = tmp_path / "socket"
     p = subprocess.Popen([weft, "serve", "-m", str(tinypy), "--host", str(path), "-q"], env=weft_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    got = b""
     try:
-        end = time.monotonic() + 60
-        while b"200 OK" not in got and time.monotonic() < end:
-            time.sleep(0.05)
-            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as c:
-                c.connect(str(path))
-                c.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                got = c.recv(1000)
+        until(lambda: b"200 OK" in over_socket(path, b"/health"))
     finally:
         p.terminate()
-    out, err = p.communicate(timeout=60)
-    assert b"200 OK" in got and (out, err) == (b"", b"")
+    assert p.communicate(timeout=60) == (b"", b"")
 
 
-def test_a_log_that_nobody_reads_holds_up_nothing(weft, weft_env, tinypy):
-    """A pipe takes 64 KiB; 2,000 lines of 200 bytes come, and all requests are answered."""
-    p = subprocess.Popen([weft, "serve", "-m", str(tinypy), "--port", "0"], env=weft_env, stderr=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("options", [[], ["--log-file", "log"], ["--log-format", "json"]], ids=["lines", "file", "json"])
+def test_a_log_that_nobody_reads_holds_up_nothing(weft, weft_env, tinypy, tmp_path, options):
+    """The pipe is full before the first line: a model loads and says that it is ready, requests are answered, the server ends."""
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(writes, b"x" * 4096):
+            pass
+    os.set_blocking(writes, True)
+    p = subprocess.Popen([weft, "serve", "-m", str(tinypy), "--host", "./socket", *options], env=weft_env, stderr=writes, cwd=tmp_path)
     try:
-        port = next(int(m.group(1)) for line in p.stderr if (m := re.search(r"listening on http://[\d.]+:(\d+)", line)))
-        with contextlib.closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as c:
-            ask = b"GET /" + b"x" * 150 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
-            for _ in range(2000):
-                c.sendall(ask)
-                assert b" 404 " in c.recv(4096)
+        until(lambda: b" 200 " in over_socket(tmp_path / "socket", b"/health"))
+        assert all(b" 404 " in over_socket(tmp_path / "socket", b"/" + b"x" * 150) for _ in range(200))
         p.terminate()
-        assert p.wait(20) == 0
+        assert p.wait(60) == 0
+        if options[:1] == ["--log-file"]:
+            log = (tmp_path / "log").read_text()
+            assert log.count(" 404 ") == 200 and "ready" in log
     finally:
         p.kill()
-        p.stderr.close()
+        os.close(reads)
+        os.close(writes)
 
 
 # ---- /metrics -----------------------------------------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def test_who_watches_keeps_no_model_awake(weft, weft_env, tinypy):
             return s.ask(path)[1]["is_sleeping"]
         for path in ("/props", "/props?model=tinypy"):
             assert s.ask("/completion", {"prompt": "def f", "n_predict": 1})[0] == 200 and not sleeps(path)
-            until(lambda: sleeps(path), seconds=20, pause=0.1)
+            until(lambda: sleeps(path), pause=0.1)
             assert s.ask("/slots")[1] == [] and sleeps(path)
         assert s.ask("/chat/completions/input_tokens", {"messages": [{"role": "user", "content": "x"}]})[0] in (200, 400) and not sleeps("/props")
 

@@ -27,7 +27,7 @@ def server(weft, weft_env, tinypy, site, request):
 
 
 def get(server, path, method="GET"):
-    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
     c.request(method, path)
     r = c.getresponse()
     return r.status, r.getheader("Content-Type"), r.read(), r.getheader("Location")

@@ -26,7 +26,7 @@ class Stream:
     """A stream that can be left in the middle."""
 
     def __init__(self, server, text=None, conversation=None, path="/v1/chat/completions", method="POST", key=None, **more):
-        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
         headers = {"Content-Type": "application/json"} | ({"X-Conversation-Id": conversation} if conversation else {}) | ({"Authorization": "Bearer " + key} if key else {})
         body = json.dumps({"messages": [{"role": "user", "content": text}], "stream": True, "temperature": 0} | more) if text else None
         self.connection.request(method, path, body, headers)

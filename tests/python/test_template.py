@@ -152,7 +152,7 @@ def test_a_template_from_a_pipe(run_weft, tmp_path):
             os.close(hold)
         writer = threading.Thread(target=write)
         writer.start()
-        assert run_weft(["template", pipe, "--messages", "[]"], timeout=30).out == "hello 2"
+        assert run_weft(["template", pipe, "--messages", "[]"], timeout=120).out == "hello 2"
         writer.join()
 
 
@@ -208,7 +208,7 @@ HOSTILE = ["{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{%
 def test_hostile_templates_end(run_weft, tmp_path, template):
     file = tmp_path / "t.jinja"
     file.write_text(template)
-    assert "t.jinja: line 1: " in one_error(run_weft(["template", file, "--messages", "[]"], timeout=30), 1)
+    assert "t.jinja: line 1: " in one_error(run_weft(["template", file, "--messages", "[]"], timeout=120), 1)
 
 
 def test_large_integers(run_weft, tmp_path):

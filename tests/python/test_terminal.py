@@ -40,7 +40,7 @@ class Screen(pyte.HistoryScreen):
 
 class Terminal:
     def __init__(self, command, env, columns, rows=24):
-        self.p = pexpect.spawn(command[0], [str(word) for word in command[1:]], env=env, encoding="utf-8", timeout=30, dimensions=(rows, columns))
+        self.p = pexpect.spawn(command[0], [str(word) for word in command[1:]], env=env, encoding="utf-8", timeout=120, dimensions=(rows, columns))
         self.screen = Screen(columns, rows, history=10_000, ratio=0.01)
         self.stream = pyte.Stream(self.screen)
         self.raw = ""
