@@ -126,7 +126,8 @@ void log_close(server_log *l) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_sec += END_S;
-  if (!(sink_end(&l->lines, &until) & sink_end(&l->said, &until))) return;
+  bool ended = sink_end(&l->lines, &until);
+  if (!sink_end(&l->said, &until) || !ended) return;
   sink_free(&l->lines);
   sink_free(&l->said);
   free(l);
