@@ -471,8 +471,8 @@ void llama_infill(server *s, exchange *x) {
 // ---- /embedding: vectors of texts -----------------------------------------------------------------------------------
 
 static const struct field embedding_table[] = {
-  FJ(P, input, "content", F_ANY, "a text, token ids, or an array of such"),
-  FJ(P, input, "input", F_ANY, "the same"),
+  FS(P, input, "content", F_ANY, SHAPE_SEEN_TEXTS, "a text, token ids, an object with pictures, or an array of such"),
+  FS(P, input, "input", F_ANY, SHAPE_SEEN_TEXTS, "the same"),
   FI(P, normalize, "embd_normalize", -1, 1000,
      "-1: no; 0: the largest element becomes 32760; 2: the length becomes 1 (default); others: that norm does"),
 };
@@ -500,6 +500,6 @@ void llama_embedding(server *s, exchange *x) {
   call *c = call_new(s, x, &embedding_speaker);
   if (!c) return;
   c->p.stream = false;
-  if (call_add_texts(c, c->p.input, "content", false, false)) call_refuse(c);
+  if (call_add_texts(c, c->p.input, "content", TEXTS_SEEN)) call_refuse(c);
   else call_go(c);
 }

@@ -519,7 +519,8 @@ static void go_embed(call *c, const char *name) {
   if (c->p.dimensions && c->p.dimensions != size)
     fault_set(&c->fault, 400, "dimensions", "'dimensions' is %lld, and this model's vectors have %d elements",
               (long long)c->p.dimensions, size);
-  if (c->fault.status || call_add_texts(c, c->p.input, name, true, c->p.truncate)) call_refuse(c);
+  unsigned how = TEXTS_ONE | (c->p.truncate ? TEXTS_CUT : 0u);
+  if (c->fault.status || call_add_texts(c, c->p.input, name, how)) call_refuse(c);
   else call_go(c);
 }
 

@@ -553,7 +553,7 @@ void openai_completion_render(server *s, exchange *x) {
 // ---- /v1/embeddings -------------------------------------------------------------------------------------------------
 
 static const struct field embedding_table[] = {
-  FN(P, input, "input", F_ANY, SHAPE_PROMPT, "a text, token ids, or an array of such"),
+  FN(P, input, "input", F_ANY, SHAPE_SEEN_TEXTS, "a text, token ids, an object with pictures, or an array of such"),
   FS(P, encoding, "encoding_format", F_TEXT, "{'enum':['float','base64']}",
      "float (default), or base64 of 32-bit floats"),
   FI(P, dimensions, "dimensions", 1, INT32_MAX, "elements of a vector: as many as the model makes"),
@@ -611,6 +611,6 @@ void openai_embeddings(server *s, exchange *x) {
   call *c = call_new(s, x, &embedding_speaker);
   if (!c) return;
   c->p.stream = false;
-  if (check_embedding(c) || call_add_texts(c, c->p.input, "input", true, false)) call_refuse(c);
+  if (check_embedding(c) || call_add_texts(c, c->p.input, "input", TEXTS_ONE | TEXTS_SEEN)) call_refuse(c);
   else call_go(c);
 }

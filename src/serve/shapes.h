@@ -8,20 +8,31 @@
 #define SHAPE_TEXT_OR_TEXTS "{'anyOf':[{'type':'string'}," SHAPE_TEXTS "]}"
 #define SHAPE_PARTS \
   "{'type':'array','items':{'type':'object','required':['text'],'properties':{'text':{'type':'string'}}}}"
-// of a message: also what the assistant refused
-#define SHAPE_SAID \
-  "{'type':'array','items':{'anyOf':[{'type':'object','required':['text'],'properties':{'text':{'type':'string'}}}," \
+// kinds of parts: a text, a picture, a sound
+#define SHAPE_SEEN \
+  "{'type':'object','required':['text'],'properties':{'text':{'type':'string'}}}," \
   "{'type':'object','required':['type','image_url'],'properties':{'type':{'enum':['image_url','input_image']}," \
   "'image_url':{'anyOf':[{'type':'string'},{'type':'object','required':['url'],'properties':{'url':{'type':" \
   "'string'}}}]}}},{'type':'object','required':['type','input_audio'],'properties':{'type':{'const':'input_audio'}," \
   "'input_audio':{'anyOf':[{'type':'object','required':['data'],'properties':{'data':{'type':'string'}}}," \
   "{'type':'object','required':['url'],'properties':{'url':{'type':'string'}}}]}}}," \
   "{'type':'object','required':['type','audio_url'],'properties':{'type':{'const':'audio_url'},'audio_url':" \
-  "{'type':'object','required':['url'],'properties':{'url':{'type':'string'}}}}}," \
+  "{'type':'object','required':['url'],'properties':{'url':{'type':'string'}}}}}"
+// of a message: also what the assistant refused
+#define SHAPE_SAID \
+  "{'type':'array','items':{'anyOf':[" SHAPE_SEEN "," \
   "{'type':'object','required':['type','refusal'],'properties':{'type':{'const':'refusal'},'refusal':" \
   "{'type':'string'}}}]}}"
 #define SHAPE_PROMPT \
   "{'anyOf':[{'type':'string'},{'type':'array','minItems':1,'items':{'type':['string','integer','array']}}]}"
+// what has a vector: also a text with pictures and sounds, as parts or as llama.cpp has them
+#define SHAPE_SEEN_TEXT \
+  "{'type':'object','required':['content'],'properties':{'content':{'type':'array','items':{'anyOf':[" SHAPE_SEEN \
+  "]}}}},{'type':'object','required':['prompt_string'],'properties':{'prompt_string':{'type':'string'}," \
+  "'multimodal_data':" SHAPE_TEXTS "}}"
+#define SHAPE_SEEN_TEXTS \
+  "{'anyOf':[{'type':'string'},{'type':'array','minItems':1,'items':{'anyOf':[" \
+  "{'type':['string','integer','array']}," SHAPE_SEEN_TEXT "]}}," SHAPE_SEEN_TEXT "]}"
 #define SHAPE_MESSAGE \
   "{'type':'object','required':['role'],'properties':{" \
   "'role':{'enum':['system','developer','user','assistant','tool','function']}," \

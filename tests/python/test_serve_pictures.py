@@ -363,3 +363,48 @@ def test_a_model_that_goes_with_its_pictures(weft, weft_env, tinypy, tmp_path):
         until(lambda: s.ask("/v1/models")[1]["data"][0]["status"]["value"] == "unloaded")
         again = ask(s, shown(picture()))
         assert first[0] == again[0] == 200 and first[1]["choices"][0]["logprobs"] == again[1]["choices"][0]["logprobs"]
+
+
+# ---- vectors ------------------------------------------------------------------------------------------------------------
+
+def near(a, b):
+    return a == pytest.approx(b, rel=1e-6, abs=1e-9)
+
+
+def test_vectors_of_pictures(weft, weft_env, run_weft, tinypy, tmp_path):
+    """llama-server's two forms of a text with pictures, at its endpoints and by OpenAI's client: the vectors of weft embed. Control tokens are names in parts, and tokens in a prompt."""
+    openai = pytest.importorskip("openai")
+    coded_picture = picture((200, 10, 10))
+    (tmp_path / "a.png").write_bytes(base64.b64decode(coded_picture))
+    part, said = shown(f"data:image/png;base64,{coded_picture}", "def f(")[0]["content"]
+    with small(weft, weft_env, tinypy, tmp_path, "--pooling", "mean") as s:
+        def ours(text, *args):
+            done = run_weft(["embed", "-m", tinypy, "--mmproj", tmp_path / "mmproj.gguf", "--image", tmp_path / "a.png", "-p", text, "--pooling", "mean", "--embd-output-format", "array", *args])
+            assert done.returncode == 0, done.err
+            return json.loads(done.stdout)[0]
+
+        first, last = ours("<__media__>def f("), ours("def f(<__media__>")
+        assert not near(first, last)
+        ai = openai.OpenAI(base_url=f"{s.url}/v1", api_key="none", max_retries=0)
+        made = ai.embeddings.create(model="m", input=[{"content": [part, said]}, "def f(", {"content": [said, part]}, {"content": [{"type": "text", "text": "def "}, {"type": "text", "text": "f("}]}])
+        assert near(made.data[0].embedding, first) and near(made.data[2].embedding, last) and made.data[1].embedding == made.data[3].embedding
+        for path, field in ("/embedding", "content"), ("/embeddings", "input"):
+            status, got = s.ask(path, {field: {"prompt_string": "def f(<__media__>", "multimodal_data": [coded_picture]}})
+            assert status == 200 and near(got[0]["embedding"][0], last), got
+        special = "</s><__media__>def f("
+        assert near(s.ask("/embedding", {"content": {"prompt_string": special, "multimodal_data": [coded_picture]}})[1][0]["embedding"][0], ours(special, "--parse-special"))
+        told = s.ask("/v1/embeddings", {"input": {"content": [{"type": "text", "text": "</s>"}, part, said]}})[1]
+        assert near(told["data"][0]["embedding"], ours(special)) and told["usage"]["prompt_tokens"] > 64
+        for path, body, words in (
+                ("/v1/embeddings", {"input": {"content": "text"}}, "'input[0]' must be an array of parts"), ("/v1/embeddings", {"input": [{}]}, "'input[0]' must have either"),
+                ("/v1/embeddings", {"input": [{"content": [{"type": "video_url"}]}]}, "'input[0]' has a part that is no text, no picture and no sound"),
+                ("/v1/embeddings", {"input": [{"content": [{"type": "text", "text": "<__media__>"}, part]}]}, "2 markers (<__media__>) for 1 pictures"),
+                ("/embedding", {"content": {"prompt_string": "x", "multimodal_data": "x"}}, "'multimodal_data' that is no array"), ("/embedding", {"content": {"prompt_string": 1}}, "no string"),
+                ("/embedding", {"content": {"prompt_string": "x" * 70000 + "<__media__>", "multimodal_data": ["no base64"]}}, "the context holds"),
+                ("/embedding", {"content": {"prompt_string": "x", "multimodal_data": ["aGVsbG8="]}}, "no picture (PNG, JPEG, WebP)"),
+                ("/api/embed", {"input": [{"content": [part]}]}, "must be a string or an array, not an object")):
+            status, got = s.ask(path, body)
+            assert status == 400 and words in str(got["error"]), got
+    with Server(weft, weft_env, tinypy, "--pooling", "mean") as s:
+        status, got = s.ask("/v1/embeddings", {"input": [{"content": [part]}]})
+        assert status == 400 and "the model understands only text" in got["error"]["message"], got
