@@ -181,7 +181,7 @@ static int load_sound(loader *l) {
   int pools = m->projector->arch->pools;
   if (positions > 1 << 16)
     return gguf_fail(l->f, NULL, l->err, "tensor '%s' has %lld rows", at->name, (long long)positions);
-  if (pools && positions % pools)
+  if (at && pools && positions % pools)
     return gguf_fail(l->f, NULL, l->err, "tensor '%s' has %lld rows, of which each %d become one", at->name,
                      (long long)positions, pools);
   projector_facts *f = &m->eye;

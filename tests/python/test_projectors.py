@@ -378,6 +378,7 @@ def test_pictures_of_omni(tool, tmp_path):
 @pytest.mark.parametrize(("name", "shapes", "words"), [
     ("qwen25omni", {"a.position_embd.weight": (99, 24)}, "tensor 'a.position_embd.weight' has 99 rows, of which each 2 become one"),
     ("qwen25omni", {"a.position_embd.weight": (98, 24)}, "tensor 'a.position_embd.weight' has 98 rows, fewer than the 100 of a chunk"),
+    *[(name, {"a.position_embd.weight": None}, "tensor 'a.position_embd.weight' is missing") for name in ("qwen25omni", "qwen2audio", "qwen3omni", "voxtral")],
     ("qwen25omni", {"a.conv1d.1.weight": None}, "tensor 'a.conv1d.1.weight' is missing"),
     ("qwen3omni", {"a.conv2d.1.weight": None}, "tensor 'a.conv2d.1.weight' is missing"),
     ("qwen3omni", {"a.conv2d.2.weight": (6, 5, 3, 3)}, "tensor 'a.conv2d.2.weight' has shape {3, 3, 5, 6}, expected {3, 3, 6, 6}"),
