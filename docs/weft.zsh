@@ -12,6 +12,7 @@ _weft() {
     'embed:compute embeddings'
     'perplexity:measure how well a model predicts a text'
     'quantize:write a model file with fewer bits'
+    'convert:write a folder of Hugging Face'\''s as a GGUF file'
     'imatrix:compute an importance matrix, for quantize'
     'pull:fetch a model from Hugging Face, from ollama'\''s registry, or from an address'
     'list:show downloaded models'
@@ -755,6 +756,13 @@ _weft() {
     '--max-buffer-size[accepted; no more than a few rows are in memory]:MIB: '
     '-t[as THREADS]:N: '
     '--threads[as THREADS]:N: '
+    );;
+  convert) options=(
+    '--outtype[format of matrices; auto\: bf16 or f16, as they are (f32 as f16)]:choice:(auto f32 f16 bf16 q8_0)'
+    '--outfile[as OUT.gguf]:FILE:_files'
+    '-o[as OUT.gguf]:FILE:_files'
+    '-t[0\: automatic (default)]:N: '
+    '--threads[0\: automatic (default)]:N: '
     );;
   imatrix) options=(
     '-m[model, a GGUF file (of a split one, the first part)]:FILE:_files -g "*.gguf"'

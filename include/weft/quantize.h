@@ -56,6 +56,26 @@ typedef struct weft_quantize_result {
  * and out.part.pieces: the next run with the same input and options checks what is there and goes on. */
 int weft_quantize(const char *in, const char *out, const weft_quantize_options *opt, weft_quantize_result *result,
                   weft_error *err);
+/* ---- Folders of Hugging Face's
+ *
+ * A folder as transformers saves it (config.json, *.safetensors, tokenizer.json, ...) as one GGUF file: the one that
+ * llama.cpp's converter makes.  weft_file_open and weft_model_load take such a folder as it is, too. */
+typedef struct weft_convert_options {
+  const char *type;          /* of matrices: "f32", "f16", "bf16", "q8_0", "auto" (as they are, but f16 for f32); NULL:
+                                auto */
+  int threads;               /* 0: the default */
+  bool (*progress)(void *ctx, double fraction);              /* false: stop; may be NULL */
+  void *ctx;
+} weft_convert_options;
+typedef struct weft_convert_result {
+  size_t n_tensors;
+  uint64_t n_params, bytes;  /* of the file */
+  bool stopped;              /* progress said so; there is no file */
+} weft_convert_result;
+/* The file appears whole or not at all. */
+int weft_convert(const char *dir, const char *out, const weft_convert_options *opt, weft_convert_result *result,
+                 weft_error *err);
+
 /* Importance weights: sums of squares of what goes into each matrix, while a model reads texts.  m stays the caller's,
  * and is used until the end. */
 typedef struct weft_imatrix weft_imatrix;

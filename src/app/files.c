@@ -52,10 +52,12 @@ static void add_folder(files *l, const char *path, int deep) {
   if (d) closedir(d);
 }
 
-// Of a split model all parts.
+// Of a split model all parts; a folder of Hugging Face's may be of links to files that lie elsewhere.
 static void add_model_parts(files *l, const char *path) {
   int number, of;
   size_t stem;
+  struct stat st;
+  if (path && !stat(path, &st) && S_ISDIR(st.st_mode)) { add_folder(l, path, 0); return; }
   add_path_of(l, path, false);
   if (!path || !store_part(path, &number, &of, &stem)) return;
   char *folder = folder_of(path);
@@ -123,6 +125,7 @@ static void add_given(files *l, const struct settings *s) {
   for (size_t i = 0; i < s->serve.encoders.n; i++) add_model_parts(l, s->serve.encoders.at[i]);
   for (size_t i = 0; i < s->media.files.n; i++) add_path_of(l, s->media.files.at[i], false);
   add_model_parts(l, s->quantize.in);
+  add_model_parts(l, s->convert.in);
   const char *const reads[] = {s->file, s->system_file, s->template_name, s->template_file, s->grammar.gbnf_file,
                                s->grammar.schema_file, s->serve.key_file, s->serve.tls_key, s->serve.tls_certificate,
                                s->quantize.imatrix, s->perplexity.base, s->exchange,

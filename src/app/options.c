@@ -30,6 +30,7 @@ enum {
   SERVE = COMMAND_BIT(serve),
   PERPLEXITY = COMMAND_BIT(perplexity),
   QUANTIZE = COMMAND_BIT(quantize),
+  CONVERT = COMMAND_BIT(convert),
   IMATRIX = COMMAND_BIT(imatrix),
   PULL = COMMAND_BIT(pull),
   LOADTEST = COMMAND_BIT(loadtest),
@@ -42,7 +43,7 @@ enum {
   ONE = TALK | LOOK | SERVE | PERPLEXITY | IMATRIX | EMBED,
   MODEL = ONE | BENCH,
   NAMED = MODEL | INSPECT | TOKENIZE | TEMPLATE,
-  ANY = NAMED | CACHE | ENV | DOCTOR | UNINSTALL | QUANTIZE | PULL | LIST | RM
+  ANY = NAMED | CACHE | ENV | DOCTOR | UNINSTALL | QUANTIZE | CONVERT | PULL | LIST | RM
 };
 
 #define AT(type, field) _Generic(((struct settings *)0)->field, type: offsetof(struct settings, field))
@@ -102,6 +103,8 @@ static const struct option rows[] = {
   OPERAND(QUANTIZE, "OUT.gguf", "the file to write", quantize.out),
   OPERAND(QUANTIZE, "TYPE", "a mixture such as Q4_K_M or Q8_0 (all of them: at the end), or COPY", quantize.type),
   OPERAND(QUANTIZE, "THREADS", "0: automatic (default)", quantize.number),
+  OPERAND(CONVERT, "DIR", "the folder: config.json, *.safetensors, tokenizer.json", convert.in),
+  OPERAND(CONVERT, "OUT.gguf", "the file to write", convert.out),
   OPERAND(CACHE, "ACTION", "list (default), verify, clear, export or import", action),
   OPERAND(CACHE, "FILE", "of export and import; - for stdout and stdin", exchange),
   TEXT((ONE & ~SERVE) | INSPECT | TOKENIZE, "-m, --model", "FILE",
@@ -358,6 +361,11 @@ static const struct option rows[] = {
   INT(IMATRIX, "--from-chunk, --chunk", "N", "the first one, from 0 (default 0)", imatrix.from, 0, INT32_MAX, SAME),
   INT(IMATRIX, "--output-frequency", "N", "write the file after every N chunks, too; 0: at the end alone (default)",
       imatrix.every, 0, INT32_MAX, BUT("0; there it is 10")),
+  // ---- convert
+  CHOICE(CONVERT, "--outtype", "auto|f32|f16|bf16|q8_0",
+         "format of matrices; auto: bf16 or f16, as they are (f32 as\nf16)", convert.type, SAME),
+  TEXT(CONVERT, "--outfile, -o", "FILE", "as OUT.gguf", convert.out, SAME),
+  INT(CONVERT, "-t, --threads", "N", "0: automatic (default)", model.threads, 0, 1024),
   // ---- quantize
   FLAG(QUANTIZE, "--allow-requantize", "tensors that are quantised already, too: worse than from\nthe original",
        quantize.requantize, SAME),
@@ -596,8 +604,8 @@ static const struct option rows[] = {
       .more = "The others are on the CPU, and so is the embedding. auto: as many as its memory has room for.",
       .env = "LLAMA_ARG_N_GPU_LAYERS"),
   IDLE(ONE, "--repack", NULL, "weights are always repacked for their kernels", .fine = "*", .env = "LLAMA_ARG_REPACK"),
-  FLAG(MODEL, "-nr, --no-repack", "use weights as the file has them: less memory, slow",
-       model.no_repack, SAME, .env = "LLAMA_ARG_REPACK"),
+  FLAG(MODEL, "-nr, --no-repack", "use weights as the file has them: less memory, slow", model.no_repack, SAME,
+       .env = "LLAMA_ARG_REPACK"),
   CHOICE(MODEL, "--precision", "fast|exact", "exact: no 8-bit activations (default fast)", model.precision),
   CHOICE(BENCH, "-o, --output", "md|json|jsonl|csv|sql", "format of the results (default md)", format, SAME),
   // ---- other commands

@@ -18,6 +18,7 @@
   C(embed, "compute embeddings") \
   C(perplexity, "measure how well a model predicts a text") \
   C(quantize, "write a model file with fewer bits") \
+  C(convert, "write a folder of Hugging Face's as a GGUF file") \
   C(imatrix, "compute an importance matrix, for quantize") \
   C(pull, "fetch a model from Hugging Face, from ollama's registry, or from an address") \
   C(list, "show downloaded models") \
@@ -54,6 +55,7 @@ struct quantize_args {
   int64_t buffer;
   bool requantize, leave_output, pure, keep_split, dry_run;
 };
+struct convert_args { const char *in, *out; int type; };
 struct serve_args {
   const char *prefix;
   bool adapters_off;
@@ -105,6 +107,7 @@ struct settings {
   const char *out;
   struct perplexity_args perplexity;
   struct quantize_args quantize;
+  struct convert_args convert;
   struct imatrix_args imatrix;
   struct embed_args embed;
   struct loadtest_args loadtest;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "model/hf.h"
 
 // ---- One file ----
 
@@ -20,13 +21,31 @@ static void name_file(gguf_file *f, arena *a, const char *path) {
   f->fd = -1;
 }
 
+// A folder of Hugging Face's becomes a file in memory.
+static bool path_is_folder(const char *path) {
+  struct stat st;
+  return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+static int map_folder(gguf_file *f, error *err) {
+  size_t n;
+  struct stat st;
+  char *config = NULL;
+  bool there = asprintf(&config, "%s/config.json", f->shard.path) > 0 && !stat(config, &st);
+  free(config);
+  if (!there) return error_set(err, "%s: is a directory, not a GGUF file, and has no config.json", f->shown);
+  if (hf_image(f->shard.path, &f->image, &n, &f->shard.stamp, err)) return -1;
+  f->shard.map = f->image;
+  f->shard.size = n;
+  return 0;
+}
+
 // Maps the whole file.  O_NONBLOCK: opening a pipe must not wait for a writer.
 static int map_file(gguf_file *f, error *err) {
   struct stat st;
   f->fd = open(f->shard.path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (f->fd < 0) return error_set(err, "%s: cannot be opened: %s", f->shown, strerror(errno));
   if (fstat(f->fd, &st)) return error_set(err, "%s: cannot be examined: %s", f->shown, strerror(errno));
-  if (S_ISDIR(st.st_mode)) return error_set(err, "%s: is a directory, not a GGUF file", f->shown);
   if (!S_ISREG(st.st_mode)) return error_set(err, "%s: is not a regular file", f->shown);
   if (!st.st_size) return error_set(err, "%s: the file is empty, not a GGUF file", f->shown);
   size_t size = (size_t)st.st_size;
@@ -39,6 +58,7 @@ static int map_file(gguf_file *f, error *err) {
 }
 
 static void close_file(gguf_file *f) {
+  hf_image_free(f->image, f->shard.size);
   if (f->fd < 0) return;
   mapped_close(f->mapping);
   close(f->fd);
@@ -273,7 +293,8 @@ static int finish_open(gguf *g, bool is_mapped, gguf **out, error *err) {
 int gguf_open(const char *path, gguf **out, error *err) {
   *out = NULL;
   gguf *g = gguf_new(path);
-  return finish_open(g, !map_file(&g->files[0], err), out, err);
+  bool opened = path_is_folder(path) ? !map_folder(&g->files[0], err) : !map_file(&g->files[0], err);
+  return finish_open(g, opened, out, err);
 }
 
 int gguf_open_memory(const void *data, size_t n, const char *name, gguf **out, error *err) {

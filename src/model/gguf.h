@@ -91,7 +91,8 @@ typedef struct gguf_shard {
 
 typedef struct gguf gguf;
 
-// Opens, maps and checks a file; of a split model (X-00001-of-00003.gguf) the first file, which opens them all.
+// Opens, maps and checks a file; of a split model (X-00001-of-00003.gguf) the first file, which opens them all.  A
+// folder of Hugging Face's (hf.h) becomes a file in memory.
 // 0 and *out on success, for gguf_close; -1 and the reason in *err otherwise.
 int gguf_open(const char *path, gguf **out, error *err);
 // The same for a file that lies in memory, aligned to 16 bytes, and stays there until gguf_close; name is used in

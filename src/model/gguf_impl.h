@@ -11,6 +11,7 @@ typedef struct gguf_file {
   const char *shown;            // its path as messages show it: the end of it, if it is very long
   int fd;                       // kept for gguf_check_size; -1: the bytes are the caller's
   mapped *mapping;              // NULL: the same
+  unsigned char *image;         // what a folder became (hf.h): owned; else NULL
   gguf_kv *kv;                  // in the order of the file
   size_t n_kv;
   const gguf_kv **by_key;       // sorted by key

@@ -110,6 +110,16 @@ void gguf_head_strs(gguf_head *h, const char *key, const char *const *v, size_t 
   for (size_t i = 0; i < n; i++) add_gguf_text(s, v[i], strlen(v[i]));
 }
 
+static void set_numbers(gguf_head *h, const char *key, enum gguf_type elem, const void *v, size_t n) {
+  set_value(h, key, (gguf_value){.type = GGUF_ARRAY, .elem = elem, .a = {.n = n, .data = v}});
+}
+void gguf_head_i32s(gguf_head *h, const char *key, const int32_t *v, size_t n) {
+  set_numbers(h, key, GGUF_INT32, v, n);
+}
+void gguf_head_f32s(gguf_head *h, const char *key, const float *v, size_t n) {
+  set_numbers(h, key, GGUF_FLOAT32, v, n);
+}
+
 // ---- tensors --------------------------------------------------------------------------------------------------------
 
 uint64_t gguf_head_padding(const gguf_head *h, uint64_t nbytes) {

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 
-COMMANDS = ["run", "chat", "serve", "bench", "perplexity", "quantize", "profile", "viz", "inspect", "tokenize", "template", "env", "doctor", "uninstall"]
+COMMANDS = ["run", "chat", "serve", "bench", "perplexity", "quantize", "convert", "profile", "viz", "inspect", "tokenize", "template", "env", "doctor", "uninstall"]
 
 
 def one_error(done, status):

@@ -1,0 +1,130 @@
+// weft_convert: a folder of Hugging Face's as a GGUF file.  The folder is described as one first (model/hf.h); what is
+// left is to make rows, by all threads, a slab at a time, and to write them.
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/newfile.h"
+#include "device/team.h"
+#include "model/hf.h"
+#include "weft.h"
+
+enum { SLAB_VALUES = 1 << 22, PIECE_VALUES = 1 << 14 };    // in memory at once; that a thread takes at once
+
+typedef struct conversion {
+  const weft_convert_options *o;
+  weft_convert_result *r;
+  hf *in;
+  newfile *file;
+  team *team;
+  unsigned char *made;
+  double done, all;                  // values
+} conversion;
+
+static bool find_type(const char *name, enum hf_type *out) {
+  static const char *const names[] = {
+    [HF_AUTO] = "auto", [HF_F32] = "f32", [HF_F16] = "f16", [HF_BF16] = "bf16", [HF_Q8_0] = "q8_0"};
+  *out = HF_AUTO;
+  for (size_t i = 0; name && i < COUNT(names); i++)
+    if (names[i] && !strcmp(names[i], name)) { *out = (enum hf_type)i; return true; }
+  return !name;
+}
+
+static int64_t tensor_rows(const hf_tensor *t) { return t->ne[1] * t->ne[2] * t->ne[3]; }
+static int64_t rows_at_once(const hf_tensor *t) { return max_i64(1, min_i64(tensor_rows(t), SLAB_VALUES / t->ne[0])); }
+
+// Rows of a tensor that threads share out.
+typedef struct portion {
+  const hf *in;
+  size_t tensor;
+  int64_t first, rows, step;
+  uint64_t row;
+  unsigned char *out;
+  _Atomic int64_t next;
+  _Atomic bool failed;
+  error why;                         // of the first thread that failed
+} portion;
+
+static void make_portion(void *ctx, int thread, int n_threads) {
+  portion *p = ctx;
+  int64_t at;
+  (void)thread; (void)n_threads;
+  while ((at = atomic_fetch_add(&p->next, p->step)) < p->rows && !atomic_load(&p->failed)) {
+    error e = {0};
+    int64_t n = min_i64(p->step, p->rows - at);
+    if (hf_rows(p->in, p->tensor, p->first + at, n, p->out + (uint64_t)at * p->row, &e) &&
+        !atomic_exchange(&p->failed, true))
+      p->why = e;
+  }
+}
+
+static bool may_go_on(conversion *c, double values) {
+  c->done += values;
+  if (c->o->progress && !c->o->progress(c->o->ctx, c->all > 0 ? c->done / c->all : 1)) c->r->stopped = true;
+  return !c->r->stopped;
+}
+
+static int write_rows(conversion *c, size_t i, error *err) {
+  static const char zeros[64];
+  const hf_tensor *t = hf_tensor_at(c->in, i);
+  int64_t rows = tensor_rows(t), most = rows_at_once(t);
+  portion p = {.in = c->in, .tensor = i, .row = t->nbytes / (uint64_t)rows, .out = c->made};
+  p.step = max_i64(1, PIECE_VALUES / t->ne[0]);
+  for (; p.first < rows && !c->r->stopped; p.first += p.rows) {
+    p.rows = min_i64(most, rows - p.first);
+    p.next = 0;
+    team_run(c->team, make_portion, &p);
+    if (p.failed) return error_set(err, "%s", p.why.text);
+    if (hf_check(c->in, err) || newfile_add(c->file, c->made, (size_t)p.rows * p.row, err)) return -1;
+    may_go_on(c, (double)p.rows * (double)t->ne[0]);
+  }
+  return newfile_add(c->file, zeros, gguf_head_padding(hf_head(c->in), t->nbytes), err);
+}
+
+static int reserve_portion(conversion *c, error *err) {
+  uint64_t most = 0;
+  for (size_t i = 0; i < hf_n_tensors(c->in); i++) {
+    const hf_tensor *t = hf_tensor_at(c->in, i);
+    uint64_t n = t->nbytes / (uint64_t)tensor_rows(t) * (uint64_t)rows_at_once(t);
+    if (n > most) most = n;
+    c->all += (double)tensor_rows(t) * (double)t->ne[0];
+  }
+  c->made = malloc(most + 1);
+  if (!c->made) return error_set(err, "no memory for %llu bytes of rows", (unsigned long long)most);
+  c->team = team_new(c->o->threads, err);
+  return c->team ? 0 : -1;
+}
+
+static int convert_all(conversion *c, const char *dir, const char *out, error *err) {
+  enum hf_type type;
+  str head = {0};
+  if (!find_type(c->o->type, &type))
+    return error_set(err, "'%.60s' is not a type that is written: f32, f16, bf16, q8_0 or auto", c->o->type);
+  if (hf_open(dir, type, &c->in, err) || reserve_portion(c, err) || newfile_open(out, &c->file, err)) return -1;
+  gguf_head_bytes(hf_head(c->in), &head);
+  int status = newfile_add(c->file, head.at, head.n, err);
+  c->r->bytes = head.n + gguf_head_data(hf_head(c->in));
+  c->r->n_params = (uint64_t)c->all;
+  str_free(&head);
+  for (size_t i = 0; i < hf_n_tensors(c->in) && !status && !c->r->stopped; i++, c->r->n_tensors++)
+    status = write_rows(c, i, err);
+  if (status || c->r->stopped) return status;
+  newfile *whole = c->file;
+  c->file = NULL;
+  return newfile_commit(whole, err);
+}
+
+int weft_convert(const char *dir, const char *out, const weft_convert_options *opt, weft_convert_result *result,
+                 weft_error *err) {
+  static const weft_convert_options none = {.type = NULL};
+  weft_convert_result unseen;
+  error e = {0};
+  conversion c = {.o = opt ? opt : &none, .r = result ? result : &unseen};
+  *c.r = (weft_convert_result){.stopped = false};
+  int status = convert_all(&c, dir, out, &e);
+  newfile_discard(c.file);
+  team_free(c.team);
+  free(c.made);
+  hf_close(c.in);
+  if (status && err) memcpy(err->text, e.text, sizeof err->text);
+  return status;
+}

@@ -1,0 +1,316 @@
+// A folder as the tensors and keys of a GGUF file: see hf.h.  hf_open is the list of steps.
+//
+// Every tensor of the folder is named by a rule, or the folder is refused.  What a rule asks for is an order of rows
+//, so that any row of the file can be made from the mapping by itself.
+#define _GNU_SOURCE
+#include "model/hf.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include "model/hf_impl.h"
+#include "model/quantise.h"
+
+enum { ALIGNMENT = 32 };
+
+// ---- tensors --------------------------------------------------------------------------------------------------------
+
+static hf_made *new_made(hf *h, const char *name, const hf_source *s) {
+  hf_made m = {.t = {.name = name, .n_dims = 1, .ne = {1, 1, 1, 1}, .from = s->format}, .step = 1};
+  const hf_source **parts = ARENA_ARRAY(h->arena, const hf_source *, 1);
+  parts[0] = s;
+  m.parts = parts;
+  m.t.n_dims = s->n_dims ? s->n_dims : 1;
+  for (uint32_t i = 0; i < s->n_dims; i++) m.t.ne[s->n_dims - 1 - i] = s->shape[i];
+  m.rows = m.t.ne[1] * m.t.ne[2] * m.t.ne[3];
+  vec_push(&h->made, m);
+  return &h->made.at[h->made.n - 1];
+}
+
+hf_made *hf_add_values(hf *h, const char *name, const float *values, int64_t n) {
+  hf_made m = {.t = {.name = name, .n_dims = 1, .ne = {n, 1, 1, 1}, .from = format_by_id(FORMAT_F32)},
+               .values = values, .rows = 1, .step = 1};
+  vec_push(&h->made, m);
+  return &h->made.at[h->made.n - 1];
+}
+
+static const char *file_of(const hf *h, const hf_source *s) { return h->files.at[s->file].name; }
+
+static int weave(hf *h, hf_made *m, const hf_source *s, const char *key, error *err) {
+  uint32_t heads;
+  int64_t rows = m->t.n_dims == 1 ? m->t.ne[0] : m->t.ne[1];
+  if (hf_need_u32(h, key, &heads, err)) return -1;
+  if (m->t.n_dims > 2 || rows % (2 * (int64_t)heads))
+    return hf_fail(h, file_of(h, s), s->name, err, "%" PRId64 " rows are not those of %u heads (%s)", rows, heads, key);
+  m->heads = heads;
+  return 0;
+}
+
+static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *to, error *err) {
+  char quoted[128];
+  if (strlen(to) > GGUF_MAX_NAME)
+    return hf_fail(h, file_of(h, s), s->name, err, "its name would be too long: %s",
+                   gguf_quote(quoted, sizeof quoted, to, strlen(to)));
+  if (!s->format) return hf_fail(h, file_of(h, s), s->name, err, "tensors of %s are not read", s->dtype);
+  if (s->n_dims > GGUF_MAX_DIMS || s->begin == s->end)
+    return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",
+                   s->n_dims);
+  hf_made *m = new_made(h, to, s);
+  return r->op == HF_WEAVE ? weave(h, m, s, r->heads, err) : 0;
+}
+
+static int make_tensors(hf *h, error *err) {
+  for (size_t i = 0; i < h->sources.n; i++) {
+    const hf_source *s = &h->sources.at[i];
+    const char *to = NULL;
+    const hf_rule *r = hf_rule_for(h, s->name, &to, err);
+    if (!r || (r->op != HF_SKIP && make_tensor(h, s, r, to, err))) return -1;
+  }
+  return 0;
+}
+
+// ---- formats --------------------------------------------------------------------------------------------------------
+
+static bool ends_in(const char *name, const char *end) {
+  size_t n = strlen(name), m = strlen(end);
+  return n >= m && !strcmp(name + n - m, end);
+}
+
+// Matrices that are floats of 32 bits in every file.
+static bool stays_f32(const hf_tensor *t) {
+  static const char *const ends[] = {"_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight",
+                                     "ssm_conv1d.weight", "shortconv.conv.weight"};
+  if (t->n_dims < 2 || !ends_in(t->name, ".weight")) return true;
+  for (size_t i = 0; i < COUNT(ends); i++) if (ends_in(t->name, ends[i])) return true;
+  return !strcmp(t->name, "position_embd.weight") || !strcmp(t->name, "token_types.weight");
+}
+
+static uint32_t stored_type(const hf *h, bool keep_f32) {
+  for (size_t i = 0; i < h->sources.n; i++) {
+    const hf_source *s = &h->sources.at[i];
+    if (s->n_dims < 2 || !s->format) continue;
+    if (s->format->id != FORMAT_F32) return s->format->id;
+    if (keep_f32) return FORMAT_F32;
+  }
+  return FORMAT_F16;
+}
+
+static void choose_type(hf *h, enum hf_type type) {
+  static const uint32_t named[] = {[HF_F32] = FORMAT_F32, [HF_F16] = FORMAT_F16, [HF_BF16] = FORMAT_BF16,
+                                   [HF_Q8_0] = FORMAT_Q8_0};
+  uint32_t id = type == HF_AUTO || type == HF_STORED ? stored_type(h, type == HF_STORED) : named[type];
+  h->wish = format_by_id(id);
+  h->file_type = id == FORMAT_F32 ? 0 : id == FORMAT_F16 ? 1 : id == FORMAT_BF16 ? 32 : 7;
+}
+
+static int place_tensors(hf *h, error *err) {
+  const struct format *f32 = format_by_id(FORMAT_F32), *f16 = format_by_id(FORMAT_F16);
+  for (size_t i = 0; i < h->made.n; i++) {
+    hf_tensor *t = &h->made.at[i].t;
+    t->to = stays_f32(t) ? f32 : t->ne[0] % h->wish->block ? f16 : h->wish;
+    if (gguf_head_tensor(h->head, t->name, t->n_dims, t->ne, t->to, &t->nbytes, err)) return -1;
+  }
+  return 0;
+}
+
+// ---- general keys ---------------------------------------------------------------------------------------------------
+
+// "0.6B": of all parameters; with experts "8x7B".
+static void put_size(hf *h) {
+  double all = 0, once = 0, experts = 0, n_experts = 0, n_stacks = 0;
+  for (size_t i = 0; i < h->made.n; i++) {
+    const hf_tensor *t = &h->made.at[i].t;
+    double n = (double)t->ne[0] * (double)t->ne[1] * (double)t->ne[2] * (double)t->ne[3];
+    bool bias = strstr(t->name, ".bias");
+    all += n;
+    if (!strstr(t->name, "_exps.") || t->n_dims < 3) { once += n; continue; }
+    double of = (double)t->ne[bias ? 1 : 2];
+    experts += n / of;
+    n_experts += of;
+    n_stacks++;
+  }
+  double count = n_stacks > 0 ? once + experts : all, unit = count > 1e12  ? 1e12
+                                                             : count > 1e9 ? 1e9
+                                                             : count > 1e6 ? 1e6
+                                                                           : 1e3;
+  char whole[32];
+  int digits = snprintf(whole, sizeof whole, "%.0f", rint(count / unit));
+  if (*whole == '0') digits = 0;
+  int fix = digits < 2 ? 2 - digits : 0;
+  const char *sign = unit == 1e12 ? "T" : unit == 1e9 ? "B" : unit == 1e6 ? "M" : "K";
+  const char *text = n_stacks > 0
+    ? arena_printf(h->arena, "%.0fx%.*f%s", floor(n_experts / n_stacks), fix, count / unit, sign)
+    : arena_printf(h->arena, "%.*f%s", fix, count / unit, sign);
+  gguf_head_str(h->head, "general.size_label", text, strlen(text));
+}
+
+static void put_general(hf *h) {
+  size_t n = strlen(h->dir);
+  while (n > 1 && h->dir[n - 1] == '/') n--;
+  size_t at = n;
+  while (at && h->dir[at - 1] != '/') at--;
+  gguf_head_str(h->head, "general.architecture", h->class->arch, strlen(h->class->arch));
+  gguf_head_str(h->head, "general.type", "model", 5);
+  gguf_head_str(h->head, "general.name", h->dir + at, n - at);
+}
+
+// ---- opening --------------------------------------------------------------------------------------------------------
+
+static int read_folder(hf *h, enum hf_type type, error *err) {
+  json_t *tokenizer = NULL;
+  if (hf_json(h, "config.json", true, &h->config, err) || hf_find_class(h, err) || hf_open_weights(h, err) ||
+      hf_json(h, "tokenizer.json", true, &tokenizer, err))
+    return -1;
+  choose_type(h, type);
+  h->head = gguf_head_new(ALIGNMENT);
+  put_general(h);
+  int status = hf_count_vocab(h, tokenizer, err) || hf_put_keys(h, err) || make_tensors(h, err) ||
+                   place_tensors(h, err)
+                 ? -1
+                 : 0;
+  if (!status) {
+    put_size(h);
+    gguf_head_u32(h->head, "general.file_type", h->file_type);
+    gguf_head_u32(h->head, "general.quantization_version", 2);
+    status = hf_put_vocab(h, tokenizer, err);
+  }
+  json_decref(tokenizer);
+  return status;
+}
+
+int hf_open(const char *dir, enum hf_type type, hf **out, error *err) {
+  size_t n = strlen(dir), limit = 300;                     // a longer path would leave no room for the message itself
+  struct stat st;
+  *out = NULL;
+  if (stat(dir, &st) || !S_ISDIR(st.st_mode)) return error_set(err, "%.300s: is not a folder", dir);
+  hf *h = xcalloc(1, sizeof *h);
+  h->arena = arena_new();
+  h->dir = arena_strdup(h->arena, dir);
+  h->shown = n <= limit ? h->dir : arena_printf(h->arena, "...%s", dir + n - limit);
+  if (!read_folder(h, type, err) && !hf_check(h, err)) {
+    *out = h;
+    return 0;
+  }
+  hf_close(h);
+  return -1;
+}
+
+void hf_close(hf *h) {
+  if (!h) return;
+  hf_close_files(h);
+  gguf_head_free(h->head);
+  json_decref(h->text);
+  json_decref(h->config);
+  vec_free(&h->made);
+  arena_free(h->arena);
+  free(h);
+}
+
+const gguf_head *hf_head(const hf *h) { return h->head; }
+size_t hf_n_tensors(const hf *h) { return h->made.n; }
+
+const hf_tensor *hf_tensor_at(const hf *h, size_t i) {
+  die_if(i >= h->made.n, "hf: tensor %zu of %zu", i, h->made.n);
+  return &h->made.at[i].t;
+}
+
+// ---- rows -----------------------------------------------------------------------------------------------------------
+
+// Which row of the folder's tensor is row r of a part.
+static int64_t source_row(const hf_made *m, int64_t r, int64_t all) {
+  if (!m->heads) return m->first + r * m->step;
+  int64_t of_head = all / m->heads, head = r / of_head, k = r % of_head;
+  return head * of_head + k % 2 * (of_head / 2) + k / 2;
+}
+
+// A row as it lies in the folder; scratch: room for one.
+static const unsigned char *raw_row(const hf_made *m, int64_t r, unsigned char *scratch) {
+  const hf_source *s = m->parts[r / m->rows];
+  uint64_t bytes = m->t.from->bytes, row = bytes * (uint64_t)m->t.ne[0];
+  if (m->t.n_dims > 1 || !m->heads) return s->data + row * (uint64_t)source_row(m, r % m->rows, m->rows);
+  for (int64_t i = 0; i < m->t.ne[0]; i++)                  // a vector: its elements are what rows are of a matrix
+    memcpy(scratch + bytes * (uint64_t)i, s->data + bytes * (uint64_t)source_row(m, i, m->t.ne[0]), bytes);
+  return scratch;
+}
+
+static int make_row(const hf *h, const hf_made *m, int64_t r, float *x, unsigned char *scratch, unsigned char *out,
+                    error *err) {
+  int64_t n = m->t.ne[0];
+  if (m->values) memcpy(x, m->values, (size_t)n * sizeof *x);
+  else {
+    const unsigned char *raw = raw_row(m, r, scratch);
+    if (m->t.from == m->t.to) {
+      memcpy(out, raw, m->t.from->bytes * (size_t)n);
+      return 0;
+    }
+    floats_from(m->t.from, raw, n, x);
+  }
+  if (m->t.to->id == FORMAT_F32) {
+    memcpy(out, x, (size_t)n * sizeof *x);
+    return 0;
+  }
+  for (int64_t i = 0; i < n; i++)
+    if (!isfinite(x[i]))
+      return error_set(err, "%s: tensor '%s': row %" PRId64 " has a value that is no number", h->shown, m->t.name, r);
+  if (quantise_row(m->t.to, x, NULL, n, out)) return 0;
+  return error_set(err, "%s: tensor '%s': row %" PRId64 " has values that are too large for %s", h->shown, m->t.name, r,
+                   m->t.to->name);
+}
+
+int hf_rows(const hf *h, size_t i, int64_t first, int64_t n, unsigned char *out, error *err) {
+  const hf_made *m = &h->made.at[i];
+  uint64_t row;
+  die_if(i >= h->made.n || !format_row_bytes(m->t.to, (uint64_t)m->t.ne[0], &row), "hf: no such rows");
+  float *x = xmalloc((size_t)m->t.ne[0] * sizeof *x);
+  unsigned char *scratch = m->values ? NULL : xmalloc((size_t)m->t.ne[0] * m->t.from->bytes);
+  int status = 0;
+  for (int64_t r = 0; r < n && !status; r++)
+    status = make_row(h, m, first + r, x, scratch, out + row * (uint64_t)r, err);
+  free(x);
+  free(scratch);
+  return status;
+}
+
+// ---- the whole file in memory ---------------------------------------------------------------------------------------
+
+void hf_image_free(unsigned char *image, size_t n) { if (image) munmap(image, n); }
+
+static int fill_image(const hf *h, const str *head, unsigned char *image, error *err) {
+  uint64_t at = head->n;
+  memcpy(image, head->at, head->n);
+  for (size_t i = 0; i < h->made.n; i++) {
+    const hf_tensor *t = &h->made.at[i].t;
+    if (hf_rows(h, i, 0, t->ne[1] * t->ne[2] * t->ne[3], image + at, err)) return -1;
+    at += t->nbytes + gguf_head_padding(h->head, t->nbytes);
+  }
+  return hf_check(h, err);
+}
+
+static stamp stamp_of_folder(const hf *h, size_t n) {
+  stamp s = {.size = n};
+  for (size_t i = 0; i < h->files.n; i++) s.inode = hash_bytes(&h->files.at[i].stamp, sizeof(stamp), s.inode);
+  return s;
+}
+
+int hf_image(const char *dir, unsigned char **out, size_t *n, stamp *of, error *err) {
+  hf *h;
+  str head = {0};
+  *out = NULL;
+  if (hf_open(dir, HF_STORED, &h, err)) return -1;
+  gguf_head_bytes(h->head, &head);
+  *n = head.n + gguf_head_data(h->head);
+  unsigned char *image = mmap(NULL, *n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  int status = image == MAP_FAILED ? error_set(err, "%s: no memory for its %zu MB", h->shown, *n >> 20)
+                                   : fill_image(h, &head, image, err);
+  if (image != MAP_FAILED && status) munmap(image, *n);
+  if (!status) {
+    mprotect(image, *n, PROT_READ);
+    *out = image;
+    *of = stamp_of_folder(h, *n);
+  }
+  str_free(&head);
+  hf_close(h);
+  return status;
+}

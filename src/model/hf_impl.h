@@ -1,0 +1,108 @@
+// hf_impl: what the hf_*.c files share and nobody else includes.
+#ifndef WEFT_HF_IMPL_H
+#define WEFT_HF_IMPL_H
+#include <jansson.h>
+#include "base/map.h"
+#include "base/mapped.h"
+#include "model/hf.h"
+
+enum { HF_DIMS = 8 };                // axes that a stored tensor may have; one that is used has four at most
+
+typedef struct hf_file {
+  const char *name, *shown;          // in the folder; its path, for messages
+  int fd;
+  mapped *mapping;
+  const unsigned char *map;
+  uint64_t size, data;               // bytes; where tensors begin
+  stamp stamp;
+} hf_file;
+
+// A tensor of the folder.
+typedef struct hf_source {
+  const char *name, *dtype;          // "BF16"
+  const struct format *format;       // NULL: one that is not read
+  size_t file;
+  uint32_t n_dims;
+  int64_t shape[HF_DIMS];            // the last axis is contiguous
+  const unsigned char *data;
+  uint64_t begin, end;               // in the file's data
+} hf_source;
+
+// A tensor of the file: see hf_rows.
+typedef struct hf_made {
+  hf_tensor t;
+  const hf_source *const *parts;     // one behind another along the outermost axis; NULL: values
+  const float *values;
+  int64_t rows;                      // of a part
+  int64_t first, step;               // row r is row first + r * step of the part's matrix
+  int64_t heads;                     // > 0: the halves of each head's rows are woven
+} hf_made;
+
+struct hf {
+  arena *arena;
+  const char *dir, *shown;           // shown: the end of it, where it is very long
+  json_t *config, *text;             // config.json; the part that says something of the language model
+  VEC(hf_file) files;
+  VEC(hf_source) sources;
+  smap by_name;
+  VEC(hf_made) made;
+  gguf_head *head;
+  const struct hf_class *class;
+  uint32_t file_type;
+  const struct format *wish;         // of matrices
+  uint64_t n_vocab;                  // tokens that the file has
+};
+
+// ---- hf_files.c
+// "DIR/name" as messages show it.
+const char *hf_path(const hf *h, const char *name);
+int hf_fail(const hf *h, const char *file, const char *key, error *err, const char *fmt, ...) PRINTF_LIKE(5, 6);
+// A JSON file, an object; *out NULL where there is none and it need not be.
+int hf_json(const hf *h, const char *name, bool needed, json_t **out, error *err);
+int hf_text(const hf *h, const char *name, char **out, size_t *n, error *err);     // *out NULL: no such file
+int hf_open_weights(hf *h, error *err);
+void hf_close_files(hf *h);
+
+// ---- hf_classes.c
+enum hf_op { HF_SAME, HF_SKIP, HF_WEAVE };
+// A name of the folder, without .weight or .bias where `to` has none; * stands for a number, the same in `to`.
+typedef struct hf_rule {
+  const char *from, *to;
+  enum hf_op op;
+  const char *heads;                 // HF_WEAVE: the key that says how many heads the rows belong to
+} hf_rule;
+enum hf_kind { HF_U32, HF_F32_KEY, HF_BOOL };
+typedef struct hf_key {
+  const char *to;                    // behind the architecture's name
+  enum hf_kind kind;
+  const char *from;                  // keys of config.json: the first one that is there counts
+} hf_key;
+typedef struct hf_class {
+  const char *name, *arch;
+  const char *defaults;              // JSON: what the class takes where config.json says nothing
+  const hf_key *keys;                // beside those that all have
+  const hf_rule *rules;              // before those that all have
+  int (*more)(hf *h, error *err);    // what no row says; may be NULL
+  bool head_dim;                     // the class makes head_dim of the other sizes
+} hf_class;
+
+int hf_find_class(hf *h, error *err);
+int hf_put_keys(hf *h, error *err);
+const hf_rule *hf_rule_for(const hf *h, const char *name, const char **to, error *err);
+
+// Values of config.json: the first of the names (with blanks between) that is there.  *found false: none, or null.
+int hf_u32(const hf *h, const char *names, uint32_t *out, bool *found, error *err);
+int hf_f64(const hf *h, const char *names, double *out, bool *found, error *err);
+int hf_number_in(const hf *h, const json_t *in, const char *key, double *out, bool *found, error *err);
+int hf_need_u32(const hf *h, const char *names, uint32_t *out, error *err);
+json_t *hf_value(const hf *h, const char *names, const char **name);
+const json_t *hf_rope(const hf *h);  // what config.json says of rotation; NULL: nothing
+const char *hf_arch_key(const hf *h, const char *key);     // "qwen3.block_count"; lives as long as h
+hf_made *hf_add_values(hf *h, const char *name, const float *values, int64_t n);
+
+// ---- hf_vocab.c, hf_words.c
+int hf_count_vocab(hf *h, const json_t *tokenizer, error *err);
+int hf_put_vocab(hf *h, const json_t *tokenizer, error *err);
+// tokenizer.ggml.pre of the splitting that tokenizer.json describes.
+int hf_words(const hf *h, const json_t *tokenizer, const char **pre, error *err);
+#endif

@@ -1,0 +1,340 @@
+// tokenizer.json, tokenizer_config.json, chat_template.jinja and config.json as the tokenizer.* keys of a GGUF file:
+// tokens by their number, their kinds, merges, tokens with a role, and the chat template.
+#include <inttypes.h>
+#include <string.h>
+#include "model/hf_impl.h"
+
+enum { TOKENS_MOST = 1 << 22 };
+enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED };
+
+static const char tokenizer_name[] = "tokenizer.json", settings_name[] = "tokenizer_config.json";
+
+static const char *text_in(const json_t *in, const char *key) { return json_string_value(json_object_get(in, key)); }
+
+// ---- tokens ---------------------------------------------------------------------------------------------------------
+
+typedef struct token_list { const char **text; int32_t *kind; uint64_t n; } token_list;
+
+static int token_id(const hf *h, const char *text, const json_t *id, uint64_t n, uint64_t *out, error *err) {
+  char quoted[96];
+  gguf_quote(quoted, sizeof quoted, text, strlen(text));
+  if (!json_is_integer(id) || json_integer_value(id) < 0)
+    return hf_fail(h, tokenizer_name, quoted, err, "the number of this token is none");
+  *out = (uint64_t)json_integer_value(id);
+  if (*out < n) return 0;
+  return hf_fail(h, tokenizer_name, quoted, err, "token %" PRIu64 ", but config.json says that there are %" PRIu64,
+                 *out, n);
+}
+
+static bool begins_and_ends(const char *s, const char *begin, const char *end) {
+  size_t n = strlen(s), b = strlen(begin), e = strlen(end);
+  return n >= b && n >= e && !strncmp(s, begin, b) && !strcmp(s + n - e, end);
+}
+
+// Tokens that are control tokens though their description does not say so.
+static bool looks_special(const char *s) {
+  return !strcmp(s, "<pad>") || !strcmp(s, "<mask>") || !strcmp(s, "<2mass>") || !strcmp(s, "[@BOS@]") ||
+         begins_and_ends(s, "<|", "|>") || begins_and_ends(s, "<\xef\xbd\x9c", "\xef\xbd\x9c>") ||
+         begins_and_ends(s, "<unused", ">");
+}
+
+// Spaces as such where the text has SentencePiece's sign for them.
+static const char *plain_spaces(const hf *h, const char *s) {
+  char *out = arena_strdup(h->arena, s), *to = out;
+  for (const char *at = out; *at;) {
+    if (!strncmp(at, "\xe2\x96\x81", 3)) { *to++ = ' '; at += 3; }
+    else *to++ = *at++;
+  }
+  *to = 0;
+  return out;
+}
+
+static int add_known(hf *h, json_t *vocab, token_list *l, error *err) {
+  const char *text;
+  json_t *id;
+  uint64_t i;
+  if (!json_is_object(vocab)) return hf_fail(h, tokenizer_name, "vocab", err, "is not an object");
+  json_object_foreach(vocab, text, id) {
+    if (token_id(h, text, id, l->n, &i, err)) return -1;
+    if (l->text[i]) return hf_fail(h, tokenizer_name, "vocab", err, "two tokens have the number %" PRIu64, i);
+    l->text[i] = arena_strdup(h->arena, text);
+    l->kind[i] = NORMAL;
+  }
+  return 0;
+}
+
+static int add_added(hf *h, json_t *added, token_list *l, error *err) {
+  size_t k;
+  json_t *said;
+  uint64_t i;
+  json_array_foreach(added, k, said) {
+    const char *text = text_in(said, "content");
+    if (!text) return hf_fail(h, tokenizer_name, "added_tokens", err, "the one at %zu has no content", k);
+    if (token_id(h, text, json_object_get(said, "id"), l->n, &i, err)) return -1;
+    bool control = json_is_true(json_object_get(said, "special")) || looks_special(text);
+    l->text[i] = control ? arena_strdup(h->arena, text) : plain_spaces(h, text);
+    l->kind[i] = control ? CONTROL : USER_DEFINED;
+  }
+  return 0;
+}
+
+int hf_count_vocab(hf *h, const json_t *tokenizer, error *err) {
+  uint32_t n;
+  bool found;
+  if (hf_u32(h, "vocab_size", &n, &found, err)) return -1;
+  h->n_vocab = found ? n : json_object_size(json_object_get(json_object_get(tokenizer, "model"), "vocab"));
+  if (h->n_vocab && h->n_vocab <= TOKENS_MOST) return 0;
+  return hf_fail(h, "config.json", "vocab_size", err, "%" PRIu64 " is not from 1 to %d", h->n_vocab, TOKENS_MOST);
+}
+
+static int put_tokens(hf *h, const json_t *tokenizer, token_list *l, error *err) {
+  l->n = h->n_vocab;
+  l->text = ARENA_ARRAY(h->arena, const char *, l->n);
+  l->kind = ARENA_ARRAY(h->arena, int32_t, l->n);
+  if (add_known(h, json_object_get(json_object_get(tokenizer, "model"), "vocab"), l, err) ||
+      add_added(h, json_object_get(tokenizer, "added_tokens"), l, err))
+    return -1;
+  for (uint64_t i = 0; i < l->n; i++) {
+    if (l->text[i]) continue;
+    l->text[i] = arena_printf(h->arena, "[PAD%" PRIu64 "]", i);
+    l->kind[i] = UNUSED;
+  }
+  return 0;
+}
+
+// ---- merges ---------------------------------------------------------------------------------------------------------
+
+// A part with its spaces as the vocabulary writes bytes.
+static const char *byte_spaces(const hf *h, const char *part) {
+  size_t n = 0;
+  for (const char *at = part; *at; at++) n += *at == ' ';
+  if (!n) return part;
+  char *out = arena_alloc(h->arena, strlen(part) + n + 1), *to = out;
+  for (; *part; part++) {
+    if (*part == ' ') { *to++ = '\xc4'; *to++ = '\xa0'; }
+    else *to++ = *part;
+  }
+  return out;
+}
+
+static int put_merges(hf *h, json_t *merges, error *err) {
+  size_t n = json_array_size(merges), i;
+  json_t *m;
+  if (!json_is_array(merges)) return hf_fail(h, tokenizer_name, "merges", err, "is not a list");
+  const char **all = ARENA_ARRAY(h->arena, const char *, n + 1);
+  json_array_foreach(merges, i, m) {
+    const char *left = json_string_value(json_array_get(m, 0)), *right = json_string_value(json_array_get(m, 1));
+    if (json_is_string(m)) all[i] = arena_strdup(h->arena, json_string_value(m));
+    else if (left && right && json_array_size(m) == 2)
+      all[i] = arena_printf(h->arena, "%s %s", byte_spaces(h, left), byte_spaces(h, right));
+    else return hf_fail(h, tokenizer_name, "merges", err, "the one at %zu is no pair", i);
+  }
+  if (n) gguf_head_strs(h->head, "tokenizer.ggml.merges", all, n);
+  return 0;
+}
+
+// ---- tokens with a role ---------------------------------------------------------------------------------------------
+
+enum role { BOS, EOS, UNK, SEP, PAD, CLS, MASK, EOT, EOM, ROLES };
+static const struct { const char *name, *key; } roles[ROLES] = {
+  [BOS] = {"bos", "bos"}, [EOS] = {"eos", "eos"}, [UNK] = {"unk", "unknown"}, [SEP] = {"sep", "seperator"},
+  [PAD] = {"pad", "padding"}, [CLS] = {"cls", "cls"}, [MASK] = {"mask", "mask"}, [EOT] = {"eot", "eot"},
+  [EOM] = {"eom", "eom"},
+};
+
+// What is known of roles: texts, and whether a text gets the token at its beginning (BOS), end (EOS), between two
+// (SEP).
+typedef struct role_list { const char *text[ROLES]; int add[ROLES]; int64_t id[ROLES]; bool settings; } role_list;
+
+static void read_role_texts(const json_t *settings, role_list *r) {
+  for (int i = 0; i < ROLES; i++) {
+    char key[32];
+    r->add[i] = r->id[i] = -1;
+    if (i == EOT || i == EOM) continue;
+    snprintf(key, sizeof key, "%s_token", roles[i].name);
+    const json_t *v = json_object_get(settings, key);
+    r->text[i] = json_is_object(v) ? text_in(v, "content") : json_string_value(v);
+    if (r->text[i] && !*r->text[i]) r->text[i] = NULL;
+  }
+  r->settings = settings;
+  if (!settings) return;
+  if (!r->text[BOS]) r->text[BOS] = r->text[CLS];
+  if (!r->text[EOS]) r->text[EOS] = r->text[SEP];
+}
+
+static bool is_text(const char *a, const char *b) { return a && b && !strcmp(a, b); }
+
+static const char *special_at(const json_t *list, size_t i) {
+  return text_in(json_object_get(json_array_get(list, i), "SpecialToken"), "id");
+}
+
+// "[CLS] A [SEP]": the first and the last.
+static void read_single(const json_t *single, role_list *r) {
+  size_t n = json_array_size(single);
+  const char *first = n > 1 ? special_at(single, 0) : NULL, *last = n > 1 ? special_at(single, n - 1) : NULL;
+  if (first) {
+    if (!r->settings) r->text[BOS] = first;
+    else if (!is_text(first, r->text[BOS]) && !is_text(first, r->text[CLS])) {
+      if (!r->text[BOS]) r->text[BOS] = first;
+      if (!r->text[CLS]) r->text[CLS] = first;
+    }
+    r->add[BOS] = is_text(first, r->text[BOS]) || is_text(first, r->text[CLS]);
+  }
+  if (!last) return;
+  if (!r->settings) r->text[EOS] = last;
+  else if (!is_text(last, r->text[EOS])) {
+    r->text[r->text[EOT] ? EOM : EOT] = r->text[EOS];
+    r->text[EOS] = last;
+  }
+  r->add[EOS] = is_text(last, r->text[EOS]);
+}
+
+// "[CLS] A [SEP] B [SEP]": what stands between.
+static void read_pair(const json_t *single, const json_t *pair, role_list *r) {
+  size_t n = json_array_size(single), from = 0, to = json_array_size(pair);
+  const char *first = n > 1 ? special_at(single, 0) : NULL, *last = n > 1 ? special_at(single, n - 1) : NULL;
+  if (!to) return;
+  from = first && is_text(special_at(pair, 0), first);
+  if (last && is_text(special_at(pair, to - 1), last)) to--;
+  if (to < from + 3 || !is_text(text_in(json_object_get(json_array_get(pair, from), "Sequence"), "id"), "A") ||
+      !is_text(text_in(json_object_get(json_array_get(pair, to - 1), "Sequence"), "id"), "B"))
+    return;
+  const char *one = special_at(pair, from + 1), *two = to - from == 4 ? special_at(pair, from + 2) : NULL;
+  bool ends = is_text(one, r->text[SEP]) || is_text(one, r->text[EOS]);
+  r->add[SEP] = (ends && !last) || (two && (is_text(two, r->text[SEP]) || is_text(two, r->text[EOS])));
+  if (r->add[SEP] && !r->text[SEP]) r->text[SEP] = r->text[EOS];
+}
+
+static void read_processor(const json_t *p, role_list *r, int depth) {
+  const char *type = text_in(p, "type");
+  size_t i;
+  json_t *of;
+  if (is_text(type, "Sequence") && depth < 4)
+    json_array_foreach(json_object_get(p, "processors"), i, of) read_processor(of, r, depth + 1);
+  else if (is_text(type, "ByteLevel")) {
+    if (r->add[BOS] < 0) r->add[BOS] = 0;
+    if (r->add[EOS] < 0) r->add[EOS] = 0;
+  } else if (is_text(type, "RobertaProcessing")) {
+    r->add[BOS] = r->add[EOS] = r->add[SEP] = 1;
+    if (!r->text[CLS]) r->text[CLS] = json_string_value(json_array_get(json_object_get(p, "cls"), 0));
+    if (!r->text[SEP]) r->text[SEP] = json_string_value(json_array_get(json_object_get(p, "sep"), 0));
+  } else if (is_text(type, "TemplateProcessing")) {
+    read_single(json_object_get(p, "single"), r);
+    read_pair(json_object_get(p, "single"), json_object_get(p, "pair"), r);
+  }
+}
+
+// Their numbers: by their texts, else as config.json has them.
+static void find_role_ids(const hf *h, const json_t *tokenizer, const json_t *settings, role_list *r) {
+  size_t k;
+  json_t *said;
+  for (int i = 0; i < ROLES; i++) {
+    char key[32];
+    const char *name;
+    if ((i == EOT || i == EOM) && !r->text[i]) continue;
+    snprintf(key, sizeof key, "add_%s_token", roles[i].name);
+    const json_t *add = json_object_get(settings, key);
+    if (json_is_boolean(add) && r->add[i] < 0) r->add[i] = json_is_true(add);
+    json_array_foreach(json_object_get(tokenizer, "added_tokens"), k, said)
+      if (r->settings && r->id[i] < 0 && is_text(text_in(said, "content"), r->text[i]))
+        r->id[i] = json_integer_value(json_object_get(said, "id"));
+    snprintf(key, sizeof key, "%s_token_id", roles[i].name);
+    const json_t *id = hf_value(h, key, &name);
+    if (r->id[i] < 0 && json_is_integer(id)) r->id[i] = json_integer_value(id);
+  }
+}
+
+static int put_roles(hf *h, const json_t *tokenizer, const json_t *settings, error *err) {
+  role_list r = {0};
+  read_role_texts(settings, &r);
+  read_processor(json_object_get(tokenizer, "post_processor"), &r, 0);
+  find_role_ids(h, tokenizer, settings, &r);
+  for (int i = 0; i < ROLES; i++) {
+    if (r.id[i] < 0) continue;
+    if ((uint64_t)r.id[i] >= h->n_vocab)
+      return hf_fail(h, "config.json", arena_printf(h->arena, "%s_token_id", roles[i].name), err,
+                     "%" PRId64 " is not a token: there are %" PRIu64, r.id[i], h->n_vocab);
+    gguf_head_u32(h->head, arena_printf(h->arena, "tokenizer.ggml.%s_token_id", roles[i].key), (uint32_t)r.id[i]);
+  }
+  static const enum role added[] = {BOS, EOS, SEP};
+  for (size_t i = 0; i < COUNT(added); i++)
+    if (r.add[added[i]] >= 0)
+      gguf_head_bool(h->head, arena_printf(h->arena, "tokenizer.ggml.add_%s_token", roles[added[i]].name),
+                     r.add[added[i]]);
+  return 0;
+}
+
+// ---- the rest -------------------------------------------------------------------------------------------------------
+
+// A list of templates with names: that of the default one, and the others beside it.
+static int put_named_templates(hf *h, json_t *list, error *err) {
+  const char **others = ARENA_ARRAY(h->arena, const char *, json_array_size(list) + 1);
+  size_t n = 0, i;
+  json_t *said;
+  json_array_foreach(list, i, said) {
+    const char *name = text_in(said, "name"), *text = text_in(said, "template");
+    if (!name || !*name || !text) return hf_fail(h, settings_name, "chat_template", err, "one has no name or no text");
+    char *plain = arena_strdup(h->arena, name);
+    for (char *c = plain; *c; c++)
+      if (!((*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z'))) *c = '_';
+    bool first = !strcmp(plain, "default");
+    if (!first) others[n++] = plain;
+    const char *key = first ? "tokenizer.chat_template" : arena_printf(h->arena, "tokenizer.chat_template.%s", plain);
+    gguf_head_str(h->head, key, text, strlen(text));
+  }
+  if (n) gguf_head_strs(h->head, "tokenizer.chat_templates", others, n);
+  return 0;
+}
+
+static int put_template(hf *h, const json_t *settings, error *err) {
+  json_t *in = json_object_get(settings, "chat_template");
+  const char *text = json_string_value(in);
+  char *own = NULL;
+  size_t n = 0;
+  if (json_is_array(in)) return put_named_templates(h, in, err);
+  if (!in && hf_text(h, "chat_template.jinja", &own, &n, err)) return -1;
+  if (own) gguf_head_str(h->head, "tokenizer.chat_template", own, n);
+  else if (text) gguf_head_str(h->head, "tokenizer.chat_template", text, strlen(text));
+  free(own);
+  return 0;
+}
+
+static void put_normalizer(hf *h, const json_t *n, int depth) {
+  const char *type = text_in(n, "type");
+  const json_t *lower = json_object_get(n, "lowercase"), *strip = json_object_get(n, "strip_accents");
+  size_t i;
+  json_t *of;
+  if (is_text(type, "Sequence") && depth < 4)
+    json_array_foreach(json_object_get(n, "normalizers"), i, of) put_normalizer(h, of, depth + 1);
+  if (is_text(type, "Lowercase") || (is_text(type, "BertNormalizer") && json_is_boolean(lower)))
+    gguf_head_bool(h->head, "tokenizer.ggml.normalizer.lowercase", lower ? json_is_true(lower) : true);
+  if (is_text(type, "StripAccents") || (is_text(type, "BertNormalizer") && json_is_boolean(strip)))
+    gguf_head_bool(h->head, "tokenizer.ggml.normalizer.strip_accents", strip ? json_is_true(strip) : true);
+}
+
+static int put_bpe(hf *h, const json_t *tokenizer, error *err) {
+  const json_t *model = json_object_get(tokenizer, "model");
+  const char *type = text_in(model, "type"), *pre;
+  token_list l;
+  char quoted[64];
+  if (!is_text(type, "BPE"))
+    return hf_fail(h, tokenizer_name, "model", err, "a vocabulary of %s, but only BPE is read for %s",
+                   type ? gguf_quote(quoted, sizeof quoted, type, strlen(type)) : "no type", h->class->name);
+  if (json_is_true(json_object_get(model, "byte_fallback")))
+    return hf_fail(h, tokenizer_name, "model", err, "BPE with byte_fallback (SentencePiece) is not read yet");
+  if (hf_words(h, tokenizer, &pre, err) || put_tokens(h, tokenizer, &l, err)) return -1;
+  gguf_head_str(h->head, "tokenizer.ggml.model", "gpt2", 4);
+  gguf_head_str(h->head, "tokenizer.ggml.pre", pre, strlen(pre));
+  gguf_head_strs(h->head, "tokenizer.ggml.tokens", l.text, l.n);
+  gguf_head_i32s(h->head, "tokenizer.ggml.token_type", l.kind, l.n);
+  return put_merges(h, json_object_get(model, "merges"), err);
+}
+
+int hf_put_vocab(hf *h, const json_t *tokenizer, error *err) {
+  json_t *settings;
+  if (put_bpe(h, tokenizer, err) || hf_json(h, settings_name, false, &settings, err)) return -1;
+  int status = put_roles(h, tokenizer, settings, err) || put_template(h, settings, err) ? -1 : 0;
+  if (!status) put_normalizer(h, json_object_get(tokenizer, "normalizer"), 0);
+  json_decref(settings);
+  return status;
+}

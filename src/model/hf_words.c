@@ -1,0 +1,97 @@
+// From how tokenizer.json says that a text is cut into words to the name that GGUF files give it (tokenizer.ggml.pre).
+// The description is written as one text, a line for each step, and looked up in a table; what stands in no row is
+// refused with that text.  Names that mean the same have one row: which of them the converter would write follows from
+// a hash of some tokens there, and nothing follows from it.
+#include <string.h>
+#include "base/str.h"
+#include "model/hf_impl.h"
+
+#define ENDINGS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define GPT4(digits) \
+  ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define CASED(endings, digits) \
+  "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" endings "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" endings "|" \
+  digits \
+  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define SPLIT(regex) "split " regex "\nbytes\n"
+
+static const struct row {
+  const char *steps;
+  bool nfc;                          // the normalizer
+  int whole, bos;                    // ignore_merges, and whether the template begins with a token; -1: either
+  const char *pre;
+} rows[] = {
+  {SPLIT(GPT4("\\p{N}")), true, 0, -1, "qwen2"},
+  {SPLIT(GPT4("\\p{N}")), false, 0, -1, "deepseek-r1-qwen"},
+  {SPLIT(GPT4("\\p{N}{1,3}")), false, 1, 1, "llama-bpe"},
+  {SPLIT(GPT4("\\p{N}{1,3}")), false, 1, 0, "glm4"},
+  {SPLIT(GPT4("\\p{N}{1,3}")), false, 0, -1, "smaug-bpe"},
+  {SPLIT(ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
+                 "\\s+(?!\\S)|\\s+"),
+   true, 0, -1, "qwen35"},
+  {SPLIT(CASED(ENDINGS "?", "\\p{N}{1,3}")), false, 0, -1, "gpt-4o"},
+  {SPLIT(CASED("", "\\p{N}")), false, 1, -1, "tekken"},
+  {"gpt2 words\n", false, 0, -1, "gpt-2"},
+  {"gpt2 words\n", true, 0, -1, "mpt"},
+  {"single digits\ngpt2 words\n", false, 0, -1, "refact"},
+  {"single digits\ngpt2 words\n", true, 0, -1, "command-r"},
+};
+
+static const char *text_under(const json_t *in, const char *key) {
+  const char *s = json_string_value(json_object_get(in, key));
+  return s ? s : "";
+}
+
+static bool is_on(const json_t *in, const char *key) { return json_is_true(json_object_get(in, key)); }
+
+// A step as a line; what this does not know, by its type alone.
+static void describe_step(const json_t *step, str *out) {
+  const char *type = text_under(step, "type");
+  const char *regex = text_under(json_object_get(step, "pattern"), "Regex");
+  size_t i;
+  json_t *of;
+  if (!strcmp(type, "Sequence")) {
+    json_array_foreach(json_object_get(step, "pretokenizers"), i, of) if (out->n < 1 << 16) describe_step(of, out);
+  } else if (!strcmp(type, "Split") && *regex && !strcmp(text_under(step, "behavior"), "Isolated") &&
+             !is_on(step, "invert"))
+    str_addf(out, "split %s\n", regex);
+  else if (!strcmp(type, "ByteLevel") && !is_on(step, "add_prefix_space"))
+    str_add(out, json_is_false(json_object_get(step, "use_regex")) ? "bytes\n" : "gpt2 words\n");
+  else if (!strcmp(type, "Digits") && is_on(step, "individual_digits")) str_add(out, "single digits\n");
+  else str_addf(out, "%s of another kind\n", type);
+}
+
+// Whether the template of one text begins with a token.
+static bool begins_with_token(const json_t *processor) {
+  size_t i;
+  json_t *of;
+  json_array_foreach(json_object_get(processor, "processors"), i, of) if (begins_with_token(of)) return true;
+  const json_t *single = json_object_get(processor, "single");
+  return json_array_size(single) > 1 && json_object_get(json_array_get(single, 0), "SpecialToken");
+}
+
+int hf_words(const hf *h, const json_t *tokenizer, const char **pre, error *err) {
+  const json_t *normalizer = json_object_get(tokenizer, "normalizer"), *model = json_object_get(tokenizer, "model");
+  const char *kind = text_under(normalizer, "type");
+  bool nfc = !strcmp(kind, "NFC"), whole = is_on(model, "ignore_merges");
+  bool bos = begins_with_token(json_object_get(tokenizer, "post_processor"));
+  str steps = {0};
+  char quoted[512];
+  *pre = NULL;
+  if (*kind && !nfc)
+    return hf_fail(h, "tokenizer.json", "normalizer", err, "%s is not known for a vocabulary of BPE",
+                   gguf_quote(quoted, 64, kind, strlen(kind)));
+  describe_step(json_object_get(tokenizer, "pre_tokenizer"), &steps);
+  for (size_t i = 0; i < COUNT(rows) && !*pre; i++)
+    if (!strcmp(rows[i].steps, str_c(&steps)) && rows[i].nfc == nfc && (rows[i].whole < 0 || rows[i].whole == whole) &&
+        (rows[i].bos < 0 || rows[i].bos == bos))
+      *pre = rows[i].pre;
+  if (!*pre)
+    hf_fail(h, "tokenizer.json", "pre_tokenizer", err, "this way of cutting words is not known%s%s: %s",
+            nfc ? " (after NFC)" : "", whole ? " (ignore_merges)" : "",
+            gguf_quote(quoted, sizeof quoted, str_c(&steps), steps.n));
+  str_free(&steps);
+  return *pre ? 0 : -1;
+}

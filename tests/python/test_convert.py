@@ -1,0 +1,240 @@
+"""weft convert, and folders of Hugging Face's as they are: the bytes that llama.cpp's converter writes (records), the tokens that the tokenizers package makes, and errors that name
+file, key and value. Folders are written by tests/tools/make_folder.py."""
+import hashlib
+import json
+import struct
+from pathlib import Path
+
+import pytest
+from conftest import load_tool
+
+gguf = pytest.importorskip("gguf")
+THREADS = 2
+RECORDS = {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in sorted((Path(__file__).resolve().parents[1] / "records" / "folders").glob("*.json"))}
+folders = load_tool("make_folder")
+OURS = {"general.name"}     # what the converter makes of the folder's name: docs/convert.md
+
+
+def convert(run_weft, folder, out, *args):
+    done = run_weft(["convert", folder, out, *args])
+    assert done.returncode == 0, done.err
+    return gguf.GGUFReader(out)
+
+
+def keys_of(reader):
+    return {k: [f.types[0].name, f.contents()] for k, f in reader.fields.items() if not k.startswith("GGUF.")}
+
+
+def fails(run_weft, folder, *expected):
+    done = run_weft(["convert", folder, folder / "out.gguf"])
+    assert done.returncode == 1 and not (folder / "out.gguf").exists(), done.err
+    for text in expected:
+        assert text in done.err, done.err
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return folders.write(tmp_path / "small", RECORDS["qwen3"])
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_as_llama_cpp_writes_it(run_weft, tmp_path, kind):
+    record = RECORDS[kind]
+    for case, expected in record["made"].items():
+        dtype, out = case.split()
+        source = folders.write(tmp_path / dtype / kind, record, dtype)
+        reader = convert(run_weft, source, tmp_path / "out.gguf", "--outtype", out)
+        keys = {k: v for k, v in keys_of(reader).items() if k not in OURS}
+        assert keys.pop("general.file_type")[1] == expected["general.file_type"], case
+        assert keys == {k: v for k, v in record["keys"].items() if k not in OURS}, case
+        made = {t.name: [t.tensor_type.name, [int(n) for n in t.shape], hashlib.sha256(t.data.tobytes()).hexdigest()[:16]] for t in reader.tensors}
+        assert made == {k: v for k, v in expected.items() if k != "general.file_type"}, case
+
+
+def test_weights_in_several_files(run_weft, tmp_path):
+    one = folders.write(tmp_path / "one" / "small", RECORDS["llama"])
+    many = folders.write(tmp_path / "many" / "small", RECORDS["llama"], files=3)
+    made = [{t.name: t.data.tobytes() for t in convert(run_weft, f, tmp_path / "out.gguf").tensors} for f in (one, many)]
+    assert made[0] == made[1] and len(made[0]) == 22
+
+
+@pytest.mark.parametrize("kind, dtype", [("qwen3", "BF16"), ("llama", "F32")])
+def test_a_folder_runs_as_its_file_does(run_weft, tmp_path, kind, dtype):
+    source = folders.write(tmp_path / kind, RECORDS[kind], dtype)
+    convert(run_weft, source, tmp_path / "out.gguf", "--outtype", dtype.lower())
+    (tmp_path / "links").mkdir()
+    for file in source.iterdir():                      # as a cache of downloads has them
+        (tmp_path / "links" / file.name).symlink_to(file)
+    text = "def add(a, b):\n    return a + b\n" * 40
+    (tmp_path / "text").write_text(text)
+    answers = []
+    for model in (tmp_path / "out.gguf", source, tmp_path / "links"):
+        done = run_weft(["perplexity", "-m", model, "-f", tmp_path / "text", "-c", "64", "--save-all-logits", tmp_path / "logits"])
+        assert done.returncode == 0, done.err
+        answers.append((tmp_path / "logits").read_bytes())
+    assert answers[0] == answers[1] == answers[2] and len(answers[0]) > 10000
+    assert run_weft(["inspect", source]).returncode == 0
+
+
+CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+%s|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*%s|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3 = folders.QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|", 1)
+QWEN35 = folders.ENDINGS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+WORDS = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+DIGITS = {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, WORDS]}
+BEGIN = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|im_end|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+         "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+         "special_tokens": {"<|im_end|>": {"id": "<|im_end|>", "ids": [269], "tokens": ["<|im_end|>"]}}}
+PRES = {    # tokenizer.ggml.pre: how words are cut, normalizer, ignore_merges, what is put before a text
+    "qwen2": (folders.split(folders.QWEN2), "NFC", False, None), "deepseek-r1-qwen": (folders.split(folders.QWEN2), None, False, None),
+    "llama-bpe": (folders.split(LLAMA3), None, True, BEGIN), "glm4": (folders.split(LLAMA3), None, True, None), "smaug-bpe": (folders.split(LLAMA3), None, False, None),
+    "qwen35": (folders.split(QWEN35), "NFC", False, None), "gpt-4o": (folders.split(CASED % (folders.ENDINGS + "?", folders.ENDINGS + "?", "{1,3}")), None, False, None),
+    "tekken": (folders.split(CASED % ("", "", "")), None, True, None), "gpt-2": (WORDS, None, False, None), "mpt": (WORDS, "NFC", False, None),
+    "refact": (DIGITS, None, False, None), "command-r": (DIGITS, "NFC", False, None)}
+TEXT = "def f(x): return 12345 if x else 'I\u2019m, it's THEIR\u0301 CamelCase'\r\n\n\t  \u00e9te\u0301 e\u0301e \u4e16\u754c 3.14  \n   a  a return--++ \u0e01\u0e33 <think>x\u0301y \u0130'LL 9" + " re" * 20
+# merges whose outcome shows where words end: letters with what stands before, digits, signs, white space
+JOINS = [*folders.MERGES, "1 2", "12 3", "3 4", "Ċ Ċ", "Ġ Ċ", "ĉ Ġ", "' s", "' L", "+ +", "- -", "m e", "E L", "Ġ 1", "s Ġ", "l C", "( x", "Ì ģ", "e Ì", "é t", "/ Ċ", "' re", ". 1", "x Ìģ"]
+
+
+@pytest.mark.parametrize("pre", PRES)
+def test_words_are_cut_as_tokenizer_json_says(run_weft, tmp_path, pre):
+    """Merges that are there for words alone: what is cut otherwise has other tokens."""
+    tokenizers = pytest.importorskip("tokenizers")
+    how, normalizer, whole, processor = PRES[pre]
+    merges = [m for m in JOINS if all(len(p) == 1 or p in {x.replace(" ", "") for x in JOINS} for p in m.split(" "))]
+    merges = [m for m in merges if all(p in {*folders.alphabet(), *(x.replace(" ", "") for x in merges)} for p in m.split(" "))]
+    record = dict(RECORDS["qwen3"], config=dict(RECORDS["qwen3"]["config"], vocab_size=320), tokenizer=folders.tokenizer(pre=how, normalizer=normalizer, processor=processor, merges=merges))
+    record["tokenizer"]["model"]["ignore_merges"] = whole
+    source = folders.write(tmp_path / "small", record)
+    reader = convert(run_weft, source, tmp_path / "out.gguf")
+    assert reader.fields["tokenizer.ggml.pre"].contents() == pre
+    theirs = tokenizers.Tokenizer.from_file(str(source / "tokenizer.json"))
+    for text in (TEXT, TEXT.upper(), *TEXT.split("\n")):
+        ours = run_weft(["tokenize", "-m", source, "-p", text, "--ids", "--no-bos"])
+        assert ours.returncode == 0, ours.err
+        assert json.loads(ours.out) == theirs.encode(text, add_special_tokens=False).ids, text
+
+
+def changed(folder, file, change):
+    data = json.loads((folder / file).read_text())
+    change(data)
+    (folder / file).write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize("file, change, expected", [
+    ("config.json", lambda c: c.update(architectures=["MadeUpForCausalLM"]), "key 'architectures': folders of MadeUpForCausalLM are not read (but those of Qwen3ForCausalLM"),
+    ("config.json", lambda c: c.pop("architectures"), "key 'architectures': is missing"),
+    ("config.json", lambda c: c.update(hidden_size=-3), "config.json: key 'hidden_size': -3 is not from 0 to 4294967295"),
+    ("config.json", lambda c: c.update(hidden_size=1 << 70), "config.json: key 'hidden_size': is not a whole number"),
+    ("config.json", lambda c: c.update(num_hidden_layers=None), "config.json: key 'num_hidden_layers': is missing"),
+    ("config.json", lambda c: c.update(vocab_size=1 << 31), "key 'vocab_size': 2147483648 is not from 1 to 4194304"),
+    ("config.json", lambda c: c.update(vocab_size=100), "but config.json says that there are 100"),
+    ("config.json", lambda c: c.update(rms_norm_eps="small"), "key 'rms_norm_eps': is not a number"),
+    ("config.json", lambda c: c.update(eos_token_id=9999, pad_token_id=1), ""),
+    ("config.json", lambda c: c.update(bos_token_id=9999), "key 'bos_token_id': 9999 is not a token: there are 320"),
+    ("config.json", lambda c: c.update(rope_parameters={"rope_type": "spiral"}), "key 'rope_type': 'spiral' is not known"),
+    ("config.json", lambda c: c.update(rope_parameters={"rope_type": "yarn", "factor": 2.0}), "key 'original_max_position_embeddings': is missing"),
+    ("config.json", lambda c: c.update(quantization_config={"quant_method": "fp8"}), "key 'quantization_config': fp8 weights are not read yet"),
+    ("config.json", lambda c: c.update(quantization_config={"quant_method": "awq"}), "awq weights are not read yet"),
+    ("config.json", lambda c: c.update(quantization={"group_size": 64, "bits": 4}), "key 'quantization': MLX's or other quantised weights are not read yet"),
+    ("tokenizer.json", lambda t: t["model"].update(type="Unigram"), "a vocabulary of Unigram, but only BPE is read"),
+    ("tokenizer.json", lambda t: t["model"].update(byte_fallback=True), "BPE with byte_fallback (SentencePiece) is not read yet"),
+    ("tokenizer.json", lambda t: t.update(pre_tokenizer={"type": "Metaspace"}), "key 'pre_tokenizer': this way of cutting words is not known (after NFC): Metaspace of another kind"),
+    ("tokenizer.json", lambda t: t.update(normalizer={"type": "NFKC"}), "key 'normalizer': NFKC is not known"),
+    ("tokenizer.json", lambda t: t["model"]["vocab"].update(twice=3), "two tokens have the number 3"),
+    ("tokenizer.json", lambda t: t["model"]["merges"].append(["a"]), "key 'merges': the one at 13 is no pair"),
+    ("tokenizer.json", lambda t: t["added_tokens"].append({"id": 5}), "key 'added_tokens': the one at 3 has no content"),
+    ("tokenizer.json", lambda t: t["added_tokens"].append({"id": -5, "content": "x"}), "the number of this token is none"),
+])
+def test_what_json_cannot_say(run_weft, folder, file, change, expected):
+    changed(folder, file, change)
+    if expected:
+        fails(run_weft, folder, expected)
+    else:
+        assert run_weft(["convert", folder, folder / "out.gguf"]).returncode == 0
+
+
+def head_of(path):
+    data = path.read_bytes()
+    n = struct.unpack("<Q", data[:8])[0]
+    return json.loads(data[8:8 + n]), data[8 + n:]
+
+
+def put_head(path, text, data):
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+NAME = "model.layers.0.mlp.up_proj.weight"
+
+
+@pytest.mark.parametrize("change, expected", [
+    (lambda t: t.update(data_offsets=[0, 1 << 62]), "its data_offsets, 0 and 4611686018427387904, are not in the"),
+    (lambda t: t.update(data_offsets=[9, 5]), "its data_offsets, 9 and 5, are not in the"),
+    (lambda t: t.update(data_offsets=[-1, 5]), "its data_offsets are not two numbers"),
+    (lambda t: t.update(data_offsets=7), "its data_offsets are not two numbers"),
+    (lambda t: t.update(data_offsets=[0, t["data_offsets"][1] - t["data_offsets"][0]]), "its data overlaps with that of"),
+    (lambda t: t.update(shape=[1 << 62, 1 << 62]), "its shape is larger than any file"),
+    (lambda t: t.update(shape=[96, 65]), "bytes of data, but shape and dtype BF16 make 12480"),
+    (lambda t: t.update(shape=[1.5, 2]), "its shape has what is no size"),
+    (lambda t: t.update(shape=[1] * 9), "its shape is not a list of at most 8 numbers"),
+    (lambda t: t.update(dtype="BF15"), "dtype 'BF15' is not one that is known"),
+    (lambda t: t.update(dtype="I16"), "tensors of I16 are not read"),
+])
+def test_heads_that_lie(run_weft, folder, change, expected):
+    head, data = head_of(folder / "model.safetensors")
+    change(head[NAME])
+    put_head(folder / "model.safetensors", json.dumps(head).encode(), data)
+    fails(run_weft, folder, "model.safetensors: key '", expected)
+
+
+def test_heads_that_are_none(run_weft, folder):
+    path = folder / "model.safetensors"
+    head, data = head_of(path)
+    text = json.dumps(head).encode()
+    for content, expected in ((b"abc", "has 3 bytes: no safetensors file"), (struct.pack("<Q", 1 << 63) + text, "a head of 9223372036854775808 bytes"),
+                              (struct.pack("<Q", len(text)) + text[:-1] + b"]", "line 1, column"), (struct.pack("<Q", 1 << 16) + b"[" * (1 << 16), "line 1, column"),
+                              (struct.pack("<Q", 2) + b"[]", "is not a JSON object"), (struct.pack("<Q", len(text)) + text + data[:-1], "are not in the")):
+        path.write_bytes(content)
+        fails(run_weft, folder, "model.safetensors: ", expected)
+    twice = text[:-1] + b"," + json.dumps({NAME: head[NAME]}).encode()[1:]
+    put_head(path, twice, data)
+    fails(run_weft, folder, "duplicate object key")
+    put_head(path, text.replace(b"mlp.up_proj", b"mlp.sideways"), data)
+    fails(run_weft, folder, "tensor 'model.layers.0.mlp.sideways.weight' is not one that Qwen3ForCausalLM has")
+    path.unlink()
+    fails(run_weft, folder, "there is no model*.safetensors")
+
+
+@pytest.mark.parametrize("change, expected", [
+    (lambda m: m.update({NAME: "../model-00001-of-00002.safetensors"}), "'../model-00001-of-00002.safetensors' is not a safetensors file of this folder"),
+    (lambda m: m.update({NAME: "/etc/passwd"}), "is not a safetensors file of this folder"),
+    (lambda m: m.update({NAME: 3}), "is not the name of a file"),
+    (lambda m: m.update({NAME: "model-00003-of-00002.safetensors"}), "model-00003-of-00002.safetensors: cannot be opened"),
+    (lambda m: m.update({"model.more.weight": "model-00001-of-00002.safetensors"}), "key 'model.more.weight': no such tensor is in model-00001-of-00002.safetensors"),
+    (lambda m: m.update({NAME: "model-0000%d-of-00002.safetensors" % (3 - int(m[NAME][10]))}), "is in "),
+    (lambda m: m.pop(NAME), "is not named in model.safetensors.index.json"),
+])
+def test_an_index_that_lies(run_weft, tmp_path, change, expected):
+    source = folders.write(tmp_path / "small", RECORDS["qwen3"], files=2)
+    changed(source, "model.safetensors.index.json", lambda index: change(index["weight_map"]))
+    fails(run_weft, source, expected)
+
+
+def test_values_that_no_format_has(run_weft, tmp_path):
+    record = RECORDS["qwen2"]
+    source = folders.write(tmp_path / "small", record, "F32")
+    path = source / "model.safetensors"
+    head, data = head_of(path)
+    at = head[NAME]["data_offsets"][0]
+    for value, expected in ((float("nan"), "has a value that is no number"), (1e6, "has values that are too large for F16")):
+        put_head(path, json.dumps(head).encode(), data[:at] + struct.pack("<f", value) + data[at + 4:])
+        fails(run_weft, source, "tensor 'blk.0.ffn_up.weight': row 0 " + expected)
+
+
+def test_what_is_no_folder(run_weft, tmp_path, tinypy):
+    (tmp_path / "empty").mkdir()
+    for path, expected in ((tmp_path / "empty", "config.json: is missing"), (tinypy, "is not a folder"), (tmp_path / "none", "is not a folder")):
+        done = run_weft(["convert", path, tmp_path / "out.gguf"])
+        assert done.returncode == 1 and expected in done.err, done.err
+    done = run_weft(["run", "-m", tmp_path / "empty", "-p", "x"])
+    assert done.returncode == 1 and "is a directory, not a GGUF file, and has no config.json" in done.err
+    assert run_weft(["convert", tmp_path / "empty"]).returncode == 2 and run_weft(["convert"]).returncode == 2
