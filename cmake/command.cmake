@@ -9,6 +9,10 @@ if(WEFT_FUZZ)
 endif()
 set_target_properties(weft_serve PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 target_link_libraries(weft_serve PUBLIC ${weft_libraries} weft_flags ${WEFT_LIBRARIES_serve})
+if(WEFT_ZMQ_INCLUDE AND WEFT_MSGPACK_INCLUDE)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/serve/kv_events.c ${PROJECT_SOURCE_DIR}/src/serve/zmq.c PROPERTIES
+    COMPILE_DEFINITIONS WEFT_KV_EVENTS)
+endif()
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/serve/page.c PROPERTIES
   COMPILE_DEFINITIONS "WEFT_PAGE_DIR=\"${PROJECT_SOURCE_DIR}/src/serve/page\"" OBJECT_DEPENDS "${serve_page};${page_inputs};${page_out}/page_files.h")
 

@@ -21,6 +21,16 @@ if(WEFT_COMMAND)
   find_path(WEFT_CURL_INCLUDE curl/curl.h REQUIRED)
 endif()
 
+# libzmq is opened at run time when events of the KV cache are published; of msgpack-c only inline functions are used. Without
+# their headers weft serve goes without --kv-events-config.
+if(WEFT_COMMAND)
+  find_path(WEFT_ZMQ_INCLUDE zmq.h)
+  find_path(WEFT_MSGPACK_INCLUDE msgpack/pack.h)
+  if(NOT WEFT_ZMQ_INCLUDE OR NOT WEFT_MSGPACK_INCLUDE)
+    message(STATUS "no zmq.h or msgpack.h (Debian: libzmq3-dev, libmsgpack-dev): weft serve goes without --kv-events-config")
+  endif()
+endif()
+
 # The decoders of pictures and sounds are opened at run time by the process that decodes (src/media/); only headers are needed here.
 foreach(header jpeglib.h png.h webp/demux.h sndfile.h)
   string(MAKE_C_IDENTIFIER "WEFT_INCLUDE_${header}" found)

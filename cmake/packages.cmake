@@ -31,7 +31,7 @@ set(weft_recommends "libllvm22 | libllvm21 | libllvm20 | libllvm19, libcurl4 | l
 set(CPACK_DEBIAN_WEFT_PACKAGE_NAME weft)
 set(CPACK_DEBIAN_WEFT_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_WEFT_PACKAGE_RECOMMENDS ${weft_recommends})
-set(CPACK_DEBIAN_WEFT_PACKAGE_SUGGESTS "libjpeg62-turbo | libjpeg8, libpng16-16, libwebp7, libwebpdemux2, libsndfile1, ocl-icd-libopencl1")
+set(CPACK_DEBIAN_WEFT_PACKAGE_SUGGESTS "libjpeg62-turbo | libjpeg8, libpng16-16, libwebp7, libwebpdemux2, libsndfile1, libzmq5, ocl-icd-libopencl1")
 set(CPACK_DEBIAN_WEFT_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/packaging/deb/postinst ${PROJECT_SOURCE_DIR}/packaging/deb/prerm
   ${PROJECT_SOURCE_DIR}/packaging/deb/postrm)
 set(CPACK_DEBIAN_WEFT-LIB_PACKAGE_NAME libweft${PROJECT_VERSION_MAJOR})

@@ -283,6 +283,8 @@ complete -c weft -n '__fish_seen_subcommand_from serve' -l keep-in -x -d 'save t
 complete -c weft -n '__fish_seen_subcommand_from serve' -l keep-size -x -d 'limit of its files; the least recently used go first (default 4096)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l path -x -d 'files of DIR at /, for everybody, instead of the page'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l slot-save-path -x -d '/slots/N?action=save and restore: files in DIR'
+complete -c weft -n '__fish_seen_subcommand_from serve' -l kv-events-config -r -d 'publish what the KV cache holds, over ZeroMQ; vLLM\'s option'
+complete -c weft -n '__fish_seen_subcommand_from serve' -l block-size -x -d 'tokens of a block in these events and in /metrics (default 16)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l drain -x -d 'time for answers to end after SIGTERM (default 30)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l drain-delay -x -d 'before that: requests are taken, /health says 503 (default 0)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l pooling -x -a 'model none mean cls last rank' -d 'how a text\'s vector is made of those of its tokens (default: as the model says)'

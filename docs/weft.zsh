@@ -438,6 +438,8 @@ _weft() {
     '--keep-size[limit of its files; the least recently used go first (default 4096)]:MIB: '
     '--path[files of DIR at /, for everybody, instead of the page]:DIR: '
     '--slot-save-path[/slots/N?action=save and restore\: files in DIR]:DIR: '
+    '--kv-events-config[publish what the KV cache holds, over ZeroMQ; vLLM'\''s option]:JSON:_files'
+    '--block-size[tokens of a block in these events and in /metrics (default 16)]:N: '
     '--drain[time for answers to end after SIGTERM (default 30)]:SECONDS: '
     '--drain-delay[before that\: requests are taken, /health says 503 (default 0)]:SECONDS: '
     '--pooling[how a text'\''s vector is made of those of its tokens (default\: as the model says)]:choice:(model none mean cls last rank)'

@@ -75,6 +75,19 @@ install_packages() {
   quietly apt install -y --no-install-recommends "${missing[@]}" || { say "apt-get install failed"; exit 1; }
 }
 
+# Without these, weft serve goes without --kv-events-config. Whatever hinders them hinders nothing else.
+install_optional() {
+  local package wanted=()
+  for package in libzmq3-dev libmsgpack-dev; do
+    if ! dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null | grep -q '^ii' && [ -n "$(apt-cache madison "$package" 2>/dev/null)" ]; then
+      wanted+=("$package")
+    fi
+  done
+  [ ${#wanted[@]} -gt 0 ] && [ "$(id -u)" = 0 ] || return 0
+  say "installing ${wanted[*]}"
+  quietly apt install -y --no-install-recommends "${wanted[@]}" || say "they could not be had: weft serve goes without --kv-events-config"
+}
+
 # environment VENV LIST: a Python environment with the packages of LIST, made once, and again when LIST changes.  Fails if pip does.
 environment() {
   local venv=$1 wanted=$2 python
@@ -134,8 +147,9 @@ published_model() {
 
 if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
   install_packages
+  install_optional
 else
-  say "no apt here; needed: gcc or clang, cmake >= 3.25, ninja, pkg-config, pcre2, utf8proc, jansson, nettle, sqlite3, libmicrohttpd, libcurl, libjpeg-turbo, libpng, libwebp, libsndfile, CL/cl.h, LLVM 22 or 19"
+  say "no apt here; needed: gcc or clang, cmake >= 3.25, ninja, pkg-config, pcre2, utf8proc, jansson, nettle, sqlite3, libmicrohttpd, libcurl, libjpeg-turbo, libpng, libwebp, libsndfile, CL/cl.h, libzmq and msgpack-c for --kv-events-config, LLVM 22 or 19"
 fi
 if [ "$what" = arm64 ]; then python_environment; fi
 if [ "$what" = test ]; then python_environment; clients_environment; schema_suite; published_model; fi

@@ -301,6 +301,12 @@ static const struct option rows[] = {
   TEXT(SERVE, "--path", "DIR", "files of DIR at /, for everybody, instead of the page", serve.files, SAME,
        .env = "LLAMA_ARG_STATIC_PATH"),
   TEXT(SERVE, "--slot-save-path", "DIR", "/slots/N?action=save and restore: files in DIR", serve.slots, SAME),
+  TEXT(SERVE, "--kv-events-config", "JSON", "publish what the KV cache holds, over ZeroMQ; vLLM's option",
+       serve.kv_events,
+       .more = "For routers that send a request where its beginning is, such as `{\"enable_kv_cache_events\": true}`. "
+               "Needs libzmq5. Anyone who can connect reads the tokens of all prompts, without a key."),
+  INT(SERVE, "--block-size", "N", "tokens of a block in these events and in /metrics (default 16)", serve.block_size,
+      1, 4096),
   INT(SERVE, "--drain", "SECONDS", "time for answers to end after SIGTERM (default 30)", serve.drain, 0, 86400),
   INT(SERVE, "--drain-delay", "SECONDS", "before that: requests are taken, /health says 503 (default 0)",
       serve.drain_delay, 0, 86400),

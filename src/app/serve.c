@@ -210,6 +210,8 @@ static int run_server(struct settings *all, const char *defaults, const struct a
                      .keep = a->keep,
                      .keep_bytes = a->keep_mib << 20,
                      .slots = a->slots,
+                     .kv_events = a->kv_events,
+                     .block_size = (int)a->block_size,
                      .files = a->files,
                      .tls_key = a->tls_key,
                      .tls_certificate = a->tls_certificate,

@@ -36,7 +36,8 @@ struct settings settings_new(void) {
                                  .request_mib = 256,
                                  .request_work = 10,
                                  .drain = 30,
-                                 .keep_mib = 4096}};
+                                 .keep_mib = 4096,
+                                 .block_size = 16}};
   sampling_defaults(&s.sampling);
   return s;
 }

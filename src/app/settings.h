@@ -61,9 +61,9 @@ struct serve_args {
   bool adapters_off;
   const char *host, *alias, *key_file, *tls_key, *tls_certificate;
   int64_t port, connections, parallel, waiting, waiting_tokens, max_wait, body_mib, drain, drain_delay,
-    keep_mib;
+    keep_mib, block_size;
   int64_t memory_mib, request_mib, request_work;         // of requests
-  const char *keep, *slots, *files;
+  const char *keep, *slots, *files, *kv_events;
   bool no_key, page, slots_shown, autoload, suffix_first, rerank, log_jsonl;
   const char *log_file;
   int log_format;

@@ -7,6 +7,7 @@
 #include <linux/filter.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
@@ -54,6 +55,7 @@ static const struct check plain_clone[] = {
   {0}};
 static const struct check self_first[] = {{ONE_OF, 0, VALUES(0)}, {0}};
 static const struct check self_second[] = {{ONE_OF, 1, VALUES(0)}, {0}};
+static const struct check usual_policy[] = {{ONE_OF, 1, VALUES(SCHED_OTHER)}, {0}};
 static const struct check own_priority[] = {{ONE_OF, 0, VALUES(PRIO_PROCESS)}, {ONE_OF, 1, VALUES(0)}, {0}};
 static const struct check own_process[] = {{IS_OWN, 0, BITS(0)}, {0}};
 // Not the owner of a descriptor, who gets signals.

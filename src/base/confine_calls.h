@@ -129,6 +129,10 @@ C(bind, NETWORK, NULL)                 // of those that fetch: the kernel is ask
 C(sendmmsg, NETWORK, NULL)
 C(recvmmsg, NETWORK, NULL)
 C(listen, BIT(OPENING), NULL)
+// Each thread of libzmq makes these as it begins, which may be after the server has given up other rights.
+C(sched_getparam, BIT(OPENING) | BIT(SERVING), NULL)
+C(sched_getscheduler, BIT(OPENING) | BIT(SERVING), NULL)
+C(sched_setscheduler, BIT(OPENING) | BIT(SERVING), usual_policy)
 
 // ---- signals, the process, the machine
 C(rt_sigaction, EVERY, NULL)

@@ -8,5 +8,7 @@
 typedef struct sha256 { struct sha256_ctx state; } sha256;
 void sha256_begin(sha256 *s);
 void sha256_add(sha256 *s, const void *bytes, size_t n);
+enum { SHA256_BYTES = SHA256_DIGEST_SIZE };
+void sha256_end_bytes(sha256 *s, unsigned char digest[SHA256_BYTES]);
 void sha256_end(sha256 *s, char hex[65]);            // small letters, terminated
 #endif

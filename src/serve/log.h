@@ -1,6 +1,6 @@
 // log: what an operator sees of the server, a line for each event: a request that is over, a model that loads or
-// leaves, a warning.  Lines are written by a thread of their own, so that a full pipe holds up no answer and no model that
-// loads; if it stays full, lines are counted and lost.
+// leaves, a warning.  Lines are written by a thread of their own, so that a full pipe holds up no answer and no model
+// that loads; if it stays full, lines are counted and lost.
 //
 // No line has text of a prompt or an answer, or a key: reasons of refusals come without what they quote (fault.reason).
 #ifndef WEFT_SERVE_LOG_H

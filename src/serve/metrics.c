@@ -152,15 +152,14 @@ static void add_finished(str *out, const all_seen *all) {
     }
 }
 
-// What the scheduler of the Gateway API Inference Extension reads beside figures: how large the cache is, in pages, and
-// which adapters requests have brought along, as of now. Here requests name none: those of the server are in all
-// models.
-static void add_infos(str *out, const all_seen *all) {
-  enum { PAGE = 128 };                 // positions
+// What the scheduler of the Gateway API Inference Extension reads beside figures: how large the cache is, in blocks as
+// events have them, and which adapters requests have brought along, as of now. Here requests name none: those of the
+// server are in all models.
+static void add_infos(str *out, const all_seen *all, int block_size) {
   metric_head(out, "vllm:cache_config_info", "gauge", "The size of the KV cache for answers in work.");
   for (size_t i = 0; i < all->n; i++) {
-    str_addf(out, "vllm:cache_config_info{block_size=\"%d\",num_gpu_blocks=\"%lld\",", PAGE,
-             (long long)(all->at[i].c.room / PAGE));
+    str_addf(out, "vllm:cache_config_info{block_size=\"%d\",num_gpu_blocks=\"%lld\",", block_size,
+             (long long)(all->at[i].c.room / block_size));
     add_label(out, "model_name", all->at[i].name);
     str_add(out, "} 1\n");
   }
@@ -169,7 +168,7 @@ static void add_infos(str *out, const all_seen *all) {
            (long long)time(NULL));
 }
 
-static void add_each(str *out, const all_seen *all) {
+static void add_each(str *out, const all_seen *all, int block_size) {
   for (size_t k = 0; k < COUNT(of_each); k++) {
     const struct metric *row = &of_each[k];
     metric_head(out, row->name, row->type, row->help);
@@ -180,7 +179,7 @@ static void add_each(str *out, const all_seen *all) {
     }
   }
   add_finished(out, all);
-  add_infos(out, all);
+  add_infos(out, all, block_size);
   for (size_t k = 0; k < COUNT(histograms); k++) {
     metric_head(out, histograms[k].name, "histogram", histograms[k].help);
     for (size_t i = 0; i < all->n; i++)
@@ -216,7 +215,7 @@ void handle_metrics(server *s, exchange *x) {
   add_metric(&out, "weft:request_memory_peak_bytes", "gauge", "The most that it has been.", (double)s->memory.peak);
   add_metric(&out, "weft:refused_total", "counter", "Requests that were refused.", (double)s->answered[4]);
   add_metric(&out, "weft:errors_total", "counter", "Requests that failed.", (double)s->answered[5]);
-  add_each(&out, &all);
+  add_each(&out, &all, s->o->block_size);
   if (guard_keys(s->guard)) add_keys(&out, s);
   exchange_header(x, "Process-Start-Time-Unix", "%lld", (long long)s->started);
   exchange_send(x, 200, "text/plain; version=0.0.4; charset=utf-8", out.at, out.n);

@@ -114,6 +114,7 @@ static struct timing timing_of(const run *u) {
 void held_free(held *h) {
   weft_sequence_free(h->sequence);
   vec_free(&h->past);
+  kv_chain_end(&h->chain);
   *h = (held){0};
 }
 

@@ -2,11 +2,12 @@
 // so whoever leads can evaluate those of many runs at once, or turn to something else, or stop, after each step.
 #ifndef WEFT_SERVE_RUN_H
 #define WEFT_SERVE_RUN_H
+#include "serve/kv_blocks.h"
 #include "serve/request.h"
 
 // A sequence, and the tokens that it holds.
-// kept: a file has all of it, or will soon. slot: its number (slots.h); -1: none
-typedef struct held { weft_sequence *sequence; token_ids past; double used; bool kept; int slot; } held;
+// kept: a file has all of it, or will soon. slot: its number (slots.h); -1: none. chain: what routers know of it
+typedef struct held { weft_sequence *sequence; token_ids past; double used; bool kept; int slot; kv_chain chain; } held;
 void held_free(held *h);
 
 // How many tokens both begin with.

@@ -53,6 +53,7 @@ struct sched {
   VEC(run *) live;
   helds rest;
   spill spill;
+  kv_blocks *kv;                       // NULL: nobody is told
   masks masks;
   bool only_masks;                     // the last step had nothing to evaluate: answers wait for their masks
   VEC(vectors *) texts;
@@ -245,6 +246,16 @@ static void offer_to_keep(sched *s) {
   for (size_t i = 0; i < s->rest.n; i++) if (now - s->rest.at[i].used > QUIET_S) spill_offer(&s->spill, &s->rest.at[i]);
 }
 
+// Routers learn what all sequences hold.
+static void tell_blocks(sched *s) {
+  if (!s->kv) return;
+  for (size_t i = 0; i < s->rest.n + s->live.n; i++) {
+    held *h = i < s->rest.n ? &s->rest.at[i] : run_held(s->live.at[i - s->rest.n]);
+    if (h) kv_chain_follow(s->kv, &h->chain, h->past.at, h->past.n);
+  }
+  kv_blocks_tell(s->kv);
+}
+
 static bool keeps_some(sched *s) {
   bool some = spill_busy(&s->spill), waits = spill_waits(&s->spill);
   for (size_t i = 0; waits && i < s->rest.n; i++) some |= !s->rest.at[i].kept;
@@ -275,6 +286,7 @@ static int fork_held(const held *h, size_t n, held *out, weft_error *err) {
 static void cut_held(held *h, size_t n) {
   weft_sequence_cut(h->sequence, (int)n);
   h->past.n = n;
+  kv_chain_cut(&h->chain, n);
 }
 
 // From files, where they have much more of the prompt than what is in memory.
@@ -486,8 +498,8 @@ static size_t fill_tile(const sched *s, size_t n, size_t past) {
   double may = share_of_step(s, BESIDE_SHARE) * answers_s(s, n);
   while (fits > LEAST && prices_s(&s->prices[2], n + fits, past) > may) fits--;
   may -= prices_s(&s->prices[2], n + fits, past);
-  while (p[0].tiles > 0 && fits == room_beside(s, n) && more < MOST_PIECE && prices_s(&p[0], more + TILE, past) <= may &&
-         prices_s(&p[1], more + TILE, past) <= may)
+  while (p[0].tiles > 0 && fits == room_beside(s, n) && more < MOST_PIECE &&
+         prices_s(&p[0], more + TILE, past) <= may && prices_s(&p[1], more + TILE, past) <= may)
     more += TILE;
   return fits + more;
 }
@@ -735,6 +747,7 @@ static void act_on_slots(sched *s) {
     pthread_mutex_unlock(&s->lock);
     slots_act(&s->rest, s->model, a);
     trim_rest(s);
+    tell_blocks(s);
     pthread_mutex_lock(&s->lock);
     tell_slots(s);
     a->done(a);
@@ -783,6 +796,7 @@ static void lead_step(sched *s) {
   turn_give(s->o.turn);
   if (s->only_masks && !s->texts.n) masks_wait_any(&s->masks, now_s() + MASK_ALONE_S);
   offer_to_keep(s);
+  tell_blocks(s);
   pthread_mutex_lock(&s->lock);
   publish_counts(s, busy, answering, before);
   pthread_mutex_unlock(&s->lock);
@@ -802,6 +816,7 @@ static void *lead(void *arg) {
   if (!status) status = open_draft(s, &s->why);
   masks_open(&s->masks);
   if (!status) spill_open(&s->spill, s->o.keep, s->o.keep_bytes, s->o.log, s->model);
+  if (!status) s->kv = kv_blocks_new(s->o.kv, weft_vocab_size(weft_model_vocab(s->model)));
   s->state = status ? SCHED_FAILED : SCHED_READY;
   s->o.loaded(s->o.ctx);
   pthread_mutex_lock(&s->lock);
@@ -962,6 +977,7 @@ void sched_free(sched *s) {
     held_free(&s->rest.at[i]);
   }
   for (size_t i = 0; i < s->given_back.n; i++) held_free(&s->given_back.at[i]);
+  kv_blocks_free(s->kv);
   spill_close(&s->spill);
   masks_close(&s->masks);
   vec_free(&s->rest); vec_free(&s->given_back); vec_free(&s->live); vec_free(&s->texts); vec_free(&s->opened);

@@ -28,6 +28,7 @@ struct sched_options {
   double max_wait_s;                   // of a request; 0: as long as it takes
   const char *keep;                    // folder for sequences from one run to the next (sequence_spill.h); NULL: none
   uint64_t keep_bytes;                 // of all files there
+  kv_events *kv;                       // who is told what the cache holds; NULL: nobody
   const char *name;                    // of the model
   server_log *log;
   turn *turn;                          // of all that compute

@@ -156,6 +156,16 @@ static int open_static(serve *v, error *err) {
   return v->o.files && v->s.files < 0 ? error_set(err, "--path %s: %s", v->o.files, strerror(errno)) : 0;
 }
 
+// Events say of no model that they are its own.
+static int open_kv_events(serve *v, const char *host, error *err) {
+  const serve_options *o = &v->o;
+  if (!o->kv_events) return 0;
+  if (kv_events_open(o->kv_events, host, o->block_size, &v->s.kv, err)) return -1;
+  if (v->s.kv && (o->models_dir || o->n_models != 1))
+    return error_set(err, "--kv-events-config: events name no model, so it needs a server of one (-m FILE)");
+  return 0;
+}
+
 int serve_open(const serve_options *o, serve **out, error *err) {
   serve *v = xcalloc(1, sizeof *v);
   v->o = *o;
@@ -169,6 +179,7 @@ int serve_open(const serve_options *o, serve **out, error *err) {
   if (!status) status = check_slots(o->slots, err);
   if (!status) status = open_static(v, err);
   if (!status) status = open_socket(v, host, err);
+  if (!status) status = open_kv_events(v, host, err);
   if (!status && v->remote && !guard_keys(v->s.guard) && !o->no_key)
     status = error_set(
       err, "%s can be reached from other machines: give keys with --api-key or --api-key-file, or say --no-key",
@@ -191,6 +202,7 @@ void serve_close(serve *v) {
   if (v->fd >= 0) close(v->fd);
   if (v->s.files >= 0) close(v->s.files);
   remove_socket(v);
+  kv_events_close(v->s.kv);
   systemd_close(&v->notify);
   guard_free(v->s.guard);
   log_close(v->s.log);
@@ -479,7 +491,7 @@ static int start_server(serve *v, error *err) {
   size_t room = requests_room(s, o->max_bytes), most = (size_t)min_i64((int64_t)room, o->max_request_bytes);
   s->memory = (account){.most = room, .most_ns = INT64_MAX, .bytes_option = "--max-memory"};
   umask(077);                          // prompts are in the files of --keep-in and --slot-save-path
-  struct shelf_options so = {.o = o, .log = s->log, .n_keys = n_keys, .ready = on_model, .ctx = s};
+  struct shelf_options so = {.o = o, .log = s->log, .kv = s->kv, .n_keys = n_keys, .ready = on_model, .ctx = s};
   struct http_options ho = {.listen_fd = v->fd,
                             .given = v->given,
                             .max_connections = o->max_connections,
@@ -502,6 +514,10 @@ static int start_server(serve *v, error *err) {
       shelf_open(&so, &s->shelf, err) || http_start(&ho, &s->http, err))
     return -1;
   v->fd = -1;                          // http's now
+  if (kv_events_start(s->kv, err)) return -1;
+  if (s->kv)
+    log_say(s->log, "events", "events of the KV cache at %s: anyone who connects reads the tokens of all prompts",
+            kv_events_addresses(s->kv));
   return shelf_start(s->shelf, err);
 }
 

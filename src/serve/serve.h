@@ -8,6 +8,7 @@
 //   fields.c         JSON by tables of fields, with faults that name them
 //   prompt.c         conversations and texts to ids
 //   shelf.c turn.c   the models, which of them are in memory, and whose turn it is to compute
+//   kv_blocks.c kv_config.c kv_events.c zmq.c: what the cache holds, told to routers
 //   slots.c          numbers of sequences, by which clients save and restore them
 //   call.c           one message from its JSON to its answer, over ...
 //   sched.c run.c    ... requests: who is next, and one answer step by step
@@ -77,6 +78,8 @@ typedef struct serve_options {
   const char *keep;                    // folder for sequences from one run to the next; NULL: none
   int64_t keep_bytes;
   const char *slots;                   // folder for sequences that clients save; NULL: none
+  const char *kv_events;               // events of the KV cache: the object of vLLM's --kv-events-config; NULL: none
+  int block_size;                      // tokens of a block, in these and in figures
   double drain_s, drain_delay_s;       // for answers to end; before that, to take requests while /health says no
   server_log *log;                     // open, before the process gives up the right to open it; serve_close closes it
   const char *tls_key, *tls_certificate;         // their files, in PEM; NULL: plain HTTP

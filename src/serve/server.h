@@ -23,6 +23,7 @@ typedef struct server {
   json_t **shapes;                     // of each route what its body may be, as /openapi.json has it; NULL: not read
   replay *replay;
   server_log *log;
+  kv_events *kv;                       // NULL: none are wanted
   int files;                           // the folder of --path; -1: none
   int64_t started;                     // Unix time
   _Atomic int64_t answered[6];         // by status / 100

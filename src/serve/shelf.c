@@ -574,6 +574,7 @@ static void load_served(shelf *sh, served *m) {
                              .max_wait_s = o->max_wait_s,
                              .keep = o->keep,
                              .keep_bytes = (uint64_t)o->keep_bytes,
+                             .kv = sh->o.kv,
                              .name = m->name,
                              .log = sh->o.log,
                              .turn = &sh->turn,

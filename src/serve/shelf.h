@@ -74,6 +74,7 @@ typedef struct shelf shelf;
 struct shelf_options {
   const serve_options *o;
   server_log *log;
+  kv_events *kv;                       // NULL: none are wanted
   int n_keys;
   // The model that this message waited for is there, and held for it; or it cannot be (m NULL), and why. x is the
   // callee's to let go.
