@@ -369,7 +369,8 @@ static int make_spectrogram(weft_media *a, const float *samples, int64_t n, int6
   computing now = begin_computing(a);
   if (a->mel && mel_frames(a->mel) != frames) drop_spectrograms(a);
   int n_mels = media_encoder_facts(a->e, MEDIUM_SOUND)->mel;
-  int failed = (!a->mel && mel_open(engine_device(weft_model_engine(a->m)), n_mels, frames, &a->mel, &why)) ||
+  enum mel_kind kind = media_encoder_kind(a->e, MEDIUM_SOUND)->gemma_mel ? MEL_GEMMA : MEL_WHISPER;
+  int failed = (!a->mel && mel_open(engine_device(weft_model_engine(a->m)), kind, n_mels, frames, &a->mel, &why)) ||
                mel_run(a->mel, samples, n, mirrored ? n : frames * MEL_HOP, out, &why);
   if (frames > MOST_KEPT) drop_spectrograms(a);
   end_computing(now);
@@ -386,8 +387,10 @@ static int add_window(weft_media *a, weft_medium *x, const float *samples, int64
   return status;
 }
 
+// Gemma's: those whose window ends before the sound.
 static int64_t frames_in_chunks(const weft_media *a, int64_t n) {
-  return media_encoder_kind(a->e, MEDIUM_SOUND)->mirrored ? n / MEL_HOP : (n + MEL_HOP - 1) / MEL_HOP;
+  const projector_kind *k = media_encoder_kind(a->e, MEDIUM_SOUND);
+  return k->mirrored ? n / MEL_HOP : k->gemma_mel ? (n - 1) / MEL_HOP : (n + MEL_HOP - 1) / MEL_HOP;
 }
 
 // One spectrogram of all. As many of its chunks are encoded at once as the encoder takes. If a sound is not mirrored,
@@ -395,7 +398,7 @@ static int64_t frames_in_chunks(const weft_media *a, int64_t n) {
 static int add_chunks(weft_media *a, weft_medium *x, const float *samples, int64_t n, weft_error *err) {
   const projector_facts *f = media_encoder_facts(a->e, MEDIUM_SOUND);
   bool mirrored = media_encoder_kind(a->e, MEDIUM_SOUND)->mirrored;
-  int64_t frames = frames_in_chunks(a, n), planned = 1024;
+  int64_t frames = max_i64(frames_in_chunks(a, n), 1), planned = 1024;
   while (planned < frames + 2) planned *= 2;
   size_t room = (size_t)planned * mel_frame_bytes(f->mel);
   error why = {0};
@@ -417,11 +420,12 @@ static int add_chunks(weft_media *a, weft_medium *x, const float *samples, int64
 
 // Windows of as many frames as the encoder has positions for; the last one is filled up with silence. Of sounds in
 // chunks, pieces of five minutes: Qwen2.5-Omni's processor takes no more. Qwen3-Omni's takes any length at once, so
-// that its windows of 8 s differ from ours where a sound is longer.
+// that its windows of 8 s differ from ours where a sound is longer. Gemma 4's cuts a sound after 30 s.
 static int add_windows(weft_media *a, weft_medium *x, const media_sound *as_is, weft_error *err) {
   enum { PIECE_S = 300 };
   const projector_facts *f = media_encoder_facts(a->e, MEDIUM_SOUND);
   int64_t step = (int64_t)f->frames * MEL_HOP, most = f->chunk ? (int64_t)PIECE_S * MEL_RATE : step;
+  if (media_encoder_kind(a->e, MEDIUM_SOUND)->gemma_mel) most = step;
   media_sound sound = {0};
   error why = {0};
   int status = sound_at_mel_rate(as_is, &sound, &why) ? fail(err, &why) : 0;

@@ -102,6 +102,12 @@ typedef struct build build;
   T(CONV1D_2_BIAS, "conv1d.2.bias") T(CONV2D_1, "conv2d.1.weight") T(CONV2D_1_BIAS, "conv2d.1.bias") \
   T(CONV2D_2, "conv2d.2.weight") T(CONV2D_2_BIAS, "conv2d.2.bias") T(CONV2D_3, "conv2d.3.weight") \
   T(CONV2D_3_BIAS, "conv2d.3.bias") T(CONV_OUT, "conv_out") \
+  T(CONV1D_0, "conv1d.0.weight") T(CONV1D_0_NORM, "conv1d.0.norm") T(CONV1D_1_NORM, "conv1d.1.norm") \
+  T(INPUT_PROJECTION, "input_projection") T(PRE_ENCODE_OUT, "pre_encode.out") \
+  T(ATTN_PRE_NORM, "attn_pre_norm") T(ATTN_K_REL, "attn_k_rel") T(PER_DIM_SCALE, "per_dim_scale") \
+  T(NORM_CONV, "norm_conv") T(CONV_PW1, "conv_pw1") T(CONV_DW, "conv_dw") T(CONV_NORM, "conv_norm") \
+  T(CONV_PW2, "conv_pw2") T(FFN_NORM_1, "ffn_norm_1") T(FFN_UP_1, "ffn_up_1") T(FFN_DOWN_1, "ffn_down_1") \
+  T(FFN_POST_NORM_1, "ffn_post_norm_1") \
   T(LN1, "ln1") T(LN2, "ln2") T(ATTN_POST_NORM, "attn_post_norm") T(FFN_POST_NORM, "ffn_post_norm") \
   T(NORM_EMBD, "norm_embd") T(STD_BIAS, "std_bias") T(STD_SCALE, "std_scale") \
   T(ATTN_OUT, "attn_out") T(LS1, "ls1") T(LS2, "ls2") \
@@ -109,6 +115,7 @@ typedef struct build build;
   T(MM_0, "mm.0") T(MM_1, "mm.1") T(MM_2, "mm.2") T(MM_FC, "mm.model.fc") \
   T(MM_INPUT_PROJECTION, "mm.input_projection") T(MM_SOFT_EMB_NORM, "mm.soft_emb_norm") \
   T(MM_A_MLP_1, "mm.a.mlp.1") T(MM_A_MLP_2, "mm.a.mlp.2") T(MM_A_FC, "mm.a.fc") \
+  T(MM_A_INPUT_PROJECTION, "mm.a.input_projection") \
   T(MM_INPUT_NORM, "mm.input_norm") T(MM_PATCH_MERGER, "mm.patch_merger") \
   T(MM_MERGER_KERNEL, "mm.patch_merger.weight") T(MM_MERGER_BIAS, "mm.patch_merger.bias") \
   T(MM_UP, "mm.up") T(MM_GATE, "mm.gate") T(MM_DOWN, "mm.down") T(MM_POST_NORM, "mm.post_norm") \

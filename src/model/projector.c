@@ -179,6 +179,7 @@ static int load_sound(loader *l) {
   const gguf_tensor *at = gguf_tensor_find(l->f, "a.position_embd.weight");
   int64_t n = m->n_embd, positions = at ? at->ne[1] : 1;
   int pools = m->projector->arch->pools;
+  bool placed = m->projector->arch->positions != POSITIONS_NONE;
   if (positions > 1 << 16)
     return gguf_fail(l->f, NULL, l->err, "tensor '%s' has %lld rows", at->name, (long long)positions);
   if (at && pools && positions % pools)
@@ -188,10 +189,10 @@ static int load_sound(loader *l) {
   f->frames = 2 * (int)positions;
   f->stack = f->merge = 1;
   if (key_count(l, "num_mel_bins", 1, 1 << 10, &f->mel) || m->projector->arch->load(l) ||
-      want_matrix(l, NULL, W_POSITION_EMBD, n, positions, 0))
+      (placed && want_matrix(l, NULL, W_POSITION_EMBD, n, positions, 0)))
     return -1;
   f->fixed = !f->chunk;
-  if (f->chunk && positions < chunk_rows(f, f->chunk))
+  if (placed && f->chunk && positions < chunk_rows(f, f->chunk))
     return gguf_fail(l->f, NULL, l->err, "tensor '%s' has %lld rows, fewer than the %lld of a chunk", at->name,
                      (long long)positions, (long long)chunk_rows(f, f->chunk));
   if (f->halvings <= 1 &&
@@ -248,7 +249,7 @@ void projector_lay_sound(const model *m, const projector_grid *grid, int frames,
     for (int64_t k = 0; k < f->mel; k++) patches[i * f->mel + k] = i < frames ? mel[k * frames + i] : 0;
   for (int64_t i = 0; i < grid->patches; i++) {
     int64_t first = i / each * f->chunk + i % each * 2;
-    places[i] = (int32_t)max_i64(min_i64(frames - first, 2), 0);
+    places[i] = (int32_t)max_i64(min_i64(frames - first, f->chunk), 0);
     places[n_places + i] = 0;
     places[2 * n_places + i] = i < valid ? (int32_t)(i / f->chunk_window) : -1;
   }
@@ -444,7 +445,7 @@ static tensor *picture_patches(build *b) {
 }
 
 // {chunks, frames of one, mel}
-static tensor *chunked_input(const build *b, uop *chunks) {
+tensor *chunked_input(const build *b, uop *chunks) {
   int64_t most = b->s->chunk * b->m->eye.chunk;
   uop *frames = n_(b, b->m->eye.chunk), *mel = n_(b, b->m->eye.mel);
   tensor *in = t_slice(b->g, input(b, most, b->m->eye.mel), 0, n_(b, 0), idx_mul(b->g, chunks, frames));

@@ -41,6 +41,7 @@ typedef struct projector_kind {
   const char *numbered[2];   // texts around its number among the pictures of a prompt, from 0 on; NULL: it has none
   const char *between;       // and between the lines of a picture, each of which is a span of its own
   bool mirrored;             // a sound is followed by its reflection, not by silence
+  bool gemma_mel;            // its spectrogram is Gemma's, of 30 seconds at most, not Whisper's
   const char *preprocess;    // how its model's own processor makes pixels, a row of the table in media/; NULL: a sound
   const struct projector_arch *arch;     // projectors.c
 } projector_kind;
@@ -95,8 +96,8 @@ void projector_lay(const struct model *m, const projector_grid *grid, const floa
                    int32_t *places, int64_t n_places, int32_t *order);
 
 // A spectrogram {mel, frames} of a chunked sound, whose squares are chunks: frames line by line, the last chunk filled
-// up. The places of a row that a chunk becomes before the encoder: where chunks are halved once, how many of its two
-// frames are the sound's; 0; its window, -1 behind the end of the sound.
+// up. The places of a row that a chunk becomes before the encoder: where chunks are halved once or become one row, how
+// many of its frames are the sound's; 0; its window, -1 behind the end of the sound.
 void projector_grid_of_sound(const struct model *m, int frames, projector_grid *out);
 void projector_lay_sound(const struct model *m, const projector_grid *grid, int frames, const float *mel,
                          float *patches, int32_t *places, int64_t n_places);

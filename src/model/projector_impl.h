@@ -34,6 +34,8 @@ typedef struct projector_arch {
   int pools;                 // so many frames become their mean before the last norm; 0: none
   tensor *(*chunks)(build *b, uop *chunks);      // of a chunked sound: what enters the encoder, {T, n_embd}
   int (*load)(loader *l);    // keys and tensors besides the encoder's layers
+  // of a conformer: what each layer does before its attention
+  tensor *(*before)(build *b, const layer *y, tensor *x);
   // what goes on from what leaves each layer; may be NULL. b->T may become fewer rows
   tensor *(*behind)(build *b, const layer *y, tensor *x);
   tensor *(*graph)(build *b, tensor *x);         // from what leaves the encoder {T, n_embd} to rows {T / merge^2, ..}
@@ -42,4 +44,13 @@ typedef struct projector_arch {
 tensor *place_of(const build *b, int which, uop *n);              // vit.c: {n} of BUF_PLACES
 tensor *chunk_frames(build *b, uop *chunks);                      // projector.c: two convolutions of each chunk
 tensor *chunk_squares(build *b, uop *chunks);                     // three, over frames and bins
+tensor *chunked_input(const build *b, uop *chunks);               // {chunks, frames of one, mel}
+
+// conformer.c
+extern const part part_conformer;
+int conformer_load(loader *l);
+tensor *conformer_frames(build *b, uop *chunks);
+tensor *conformer_before(build *b, const layer *y, tensor *x);
+tensor *conformer_behind(build *b, const layer *y, tensor *x);
+tensor *conformer_graph(build *b, tensor *x);
 #endif

@@ -69,9 +69,9 @@ int vit_load(loader *l) {
   for (int i = 0; i < m->n_layer; i++)
     m->layers[i] = (layer){.index = i,
                            .block = i,
-                           .mixer = &part_vit_attention,
-                           .ff = &part_vit_dense,
-                           .mixer_norm = W_LN1,
+                           .mixer = a->before ? &part_conformer : &part_vit_attention,
+                           .ff = a->before ? NULL : &part_vit_dense,
+                           .mixer_norm = a->before ? W_ATTN_PRE_NORM : W_LN1,
                            .ff_norm = called_post ? W_ATTN_POST_NORM : W_LN2,
                            .mixer_post = posts ? W_ATTN_POST_NORM : W_NONE,
                            .ff_post = posts ? W_FFN_POST_NORM : W_NONE,
@@ -181,6 +181,7 @@ tensor *vit(build *b, tensor *x) {
   if (b->m->w[W_PRE_LN].weight) x = norm(b, NULL, W_PRE_LN, x);
   x = flows_on(g, x);
   for (int i = 0; i < b->m->n_layer; i++) {
+    if (b->m->projector->arch->before) x = b->m->projector->arch->before(b, &b->m->layers[i], x);
     x = through(b, &b->m->layers[i], x);
     if (b->m->projector->arch->behind) x = b->m->projector->arch->behind(b, &b->m->layers[i], x);
   }

@@ -347,6 +347,17 @@ def test_spectrograms_that_end_with_the_sound(tool, rng, tmp_path):
         assert want.shape == (80, n // 160) and np.abs(got.reshape(80, 300)[:, :n // 160] - want).max() < 1e-4
 
 
+def test_spectrograms_are_gemmas(tool, rng, tmp_path):
+    """As Gemma 4's processor has it: frames whose window ends before the sound mean something."""
+    for n in (321, 16000, 36837):
+        wave = (rng.standard_normal(n) * np.linspace(0.001, 1, n)).astype(np.float32)
+        soundfile.write(tmp_path / "s.wav", wave, 16000, subtype="FLOAT")
+        want = transformers.Gemma4AudioFeatureExtractor()([wave], sampling_rate=16000)
+        frames = int(want["input_features_mask"][0].sum())
+        _, got = tool.floats(f"mel 128 300 gemma {tmp_path / 's.wav'}")
+        assert frames == (n - 1) // 160 and np.abs(got.reshape(128, 300)[:, :frames].T - want["input_features"][0][:frames]).max() < 1e-4
+
+
 def test_records_of_a_spectrogram(tool):
     """The record of transformers with torch, whose Fourier transform is another one."""
     import json

@@ -269,3 +269,17 @@ def test_what_a_conversation_cannot_show(run_weft, vision, tmp_path):
     said = talk(run_weft, vision, "gemma3", plain, "--simple-io", say=f"/image\n/image {tmp_path}/none.png\n/audio {vision}/media/s.wav\n/image {vision}/README.md\nx\n").err
     for words in ("/image needs the name of a file", "No such file", "this model takes no sound", "no picture (PNG, JPEG, WebP)"):
         assert words in said, said
+
+
+def test_sounds_of_gemma_4(run_weft, make_model, tmp_path):
+    """A row for each 40 ms, the last one also of fewer frames; what is longer than 30 seconds is another piece."""
+    numpy, soundfile = pytest.importorskip("numpy"), pytest.importorskip("soundfile")
+    make_model.write("llama-yarn", tmp_path / "m.gguf", dim=40)
+    (tmp_path / "mmproj.gguf").write_bytes(lzma.decompress((RECORDS.parent / "projectors" / "gemma4a.gguf.xz").read_bytes()))
+    rows = {}
+    for n in (100, 8000, 16000, 31 * 16000):
+        soundfile.write(tmp_path / "s.wav", numpy.sin(numpy.arange(n) ** 2 / 90000), 16000)
+        rows[n] = vectors(run_weft, "-m", tmp_path / "m.gguf", "-c", 1024, "--audio", tmp_path / "s.wav", "--pooling", "none")
+    around = len(rows[100]) - 1
+    assert [len(r) - around for r in rows.values()] == [1, 13, 25, 775]
+    assert all(numpy.isfinite(r).all() for r in rows.values())

@@ -329,7 +329,7 @@ def test_places_that_an_encoder_knows(tool, tmp_path):
 
 
 def test_of_two_encoders_the_known_one_is_used(run_weft, tool, tmp_path):
-    """Files of Gemma 4 E2B have an encoder of sound besides, which is not there yet."""
+    """Files of Gemma 3n have an encoder of sound besides, which is not there yet."""
     gguf = pytest.importorskip("gguf")
     file, both = unpacked("gemma4", tmp_path), tmp_path / "both.gguf"
     old, new = gguf.GGUFReader(file), gguf.GGUFWriter(both, "clip")
@@ -337,7 +337,7 @@ def test_of_two_encoders_the_known_one_is_used(run_weft, tool, tmp_path):
         if key.startswith("clip."):
             new.add_key_value(key, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
     new.add_bool("clip.has_audio_encoder", True)
-    new.add_string("clip.audio.projector_type", "gemma4a")
+    new.add_string("clip.audio.projector_type", "gemma3na")
     for t in old.tensors:
         new.add_tensor(t.name, t.data)
     new.add_tensor("a.input_projection.weight", old.tensors[0].data)
@@ -348,13 +348,13 @@ def test_of_two_encoders_the_known_one_is_used(run_weft, tool, tmp_path):
     assert done.returncode == 1 and b"there is no encoder of sound" in done.stderr
     assert "pictures (gemma4v): any size, a token for 12 x 12 pixels; for models with 40 elements in an embedding" in run_weft(["inspect", both]).out
     assert "sound: of a type that is not supported" in run_weft(["inspect", both]).out
-    for name, words in {"qwen25omni": "sound (qwen2.5o): 50 tokens for each 2 s", "qwen3omni": "sound (qwen3a): 13 tokens for each 1 s"}.items():
+    for name, words in {"qwen25omni": "sound (qwen2.5o): 50 tokens for each 2 s", "qwen3omni": "sound (qwen3a): 13 tokens for each 1 s", "gemma4a": "sound (gemma4a): 1 tokens for each 0.04 s"}.items():
         assert words in run_weft(["inspect", unpacked(name, tmp_path)]).out
 
 
 def test_chunks_of_sounds(tool, tmp_path):
-    """Rows for each length are those that transformers counts; what was encoded before does not matter, and chunks do not see each other (Qwen2.5-Omni) or 8 of them do (Qwen3-Omni)."""
-    for name, counts in {"qwen25omni": {471: 118, 200: 50, 201: 50, 3: 1, 3000: 750}, "qwen3omni": {371: 48, 100: 13, 101: 14, 1: 1, 800: 104}}.items():
+    """Rows for each length are those that transformers counts; what was encoded before does not matter, and chunks do not see each other (Qwen2.5-Omni), 8 of them do (Qwen3-Omni), or a row sees earlier ones (Gemma 4)."""
+    for name, counts in {"qwen25omni": {471: 118, 200: 50, 201: 50, 3: 1, 3000: 750}, "qwen3omni": {371: 48, 100: 13, 101: 14, 1: 1, 800: 104}, "gemma4a": {1: 1, 4: 1, 5: 2, 67: 17, 3000: 750}}.items():
         file = unpacked(name, tmp_path)
         for frames, rows in counts.items():
             done = encode(tool, file, "audio", frames, 16, pixels(1, 16, frames))
@@ -383,6 +383,10 @@ def test_pictures_of_omni(tool, tmp_path):
     ("qwen3omni", {"a.conv2d.1.weight": None}, "tensor 'a.conv2d.1.weight' is missing"),
     ("qwen3omni", {"a.conv2d.2.weight": (6, 5, 3, 3)}, "tensor 'a.conv2d.2.weight' has shape {3, 3, 5, 6}, expected {3, 3, 6, 6}"),
     ("qwen3omni", {"a.conv_out.weight": (24, 18)}, "tensor 'a.conv_out.weight' has shape {18, 24, 1, 1}, expected {12, 24}"),
+    ("gemma4a", {"a.conv1d.0.weight": None}, "tensor 'a.conv1d.0.weight' is missing"),
+    ("gemma4a", {"a.input_projection.weight": (24, 23)}, "tensor 'a.input_projection.weight' has shape {23, 24, 1, 1}, expected {24, 24}"),
+    ("gemma4a", {"a.blk.1.conv_dw.weight": (24, 4)}, "tensor 'a.blk.1.conv_dw.weight' has shape {4, 24, 1, 1}, expected {5, 24}"),
+    ("gemma4a", {"a.blk.2.per_dim_scale.weight": None}, "tensor 'a.blk.2.per_dim_scale.weight' is missing"),
     ("qwen3omni", {"a.position_embd.weight": (12, 24)}, "tensor 'a.position_embd.weight' has 12 rows, fewer than the 13 of a chunk"),
 ])
 def test_what_sounds_in_chunks_ask_of_their_files(tool, tmp_path, name, shapes, words):

@@ -126,10 +126,13 @@ static int mel(const char *rest, error *err) {
   if (sscanf(rest, "%lld %lld %n", &bands, &frames, &at) < 2) return error_set(err, "mel: two numbers");
   bool mirrored = !strncmp(rest + at, "mirrored ", 9);
   if (mirrored) at += 9;
+  bool gemma = !strncmp(rest + at, "gemma ", 6);
+  if (gemma) at += 6;
   if (load_sound(rest + at, &s, err)) return -1;
   if (sound_at_mel_rate(&s, &r, err) || device_open(1, 0, &d, err)) return -1;
   int64_t all = mirrored ? r.n : frames * MEL_HOP;
-  int failed = mel_open(d, bands, frames, &m, err) || mel_run(m, r.samples, min_i64(r.n, all), all, &out, err);
+  int failed = mel_open(d, gemma ? MEL_GEMMA : MEL_WHISPER, bands, frames, &m, err) ||
+               mel_run(m, r.samples, min_i64(r.n, all), all, &out, err);
   snprintf(head, sizeof head, "%lld %lld", bands, frames);
   if (!failed) answer_bytes(head, out, (size_t)(bands * frames) * sizeof *out);
   if (!failed) free(out);

@@ -251,14 +251,19 @@ def kimivl():
     return kimik25()
 
 
+def limit(model):
+    """Bounds of what products read and make."""
+    limits = {"input_min": -1.5, "input_max": 1.75, "output_min": -2.25, "output_max": 2}
+    for name, value in model.named_buffers():
+        value.copy_(torch.tensor(limits[name.split(".")[-1]])) if name.split(".")[-1] in limits else None
+
+
 def gemma4():
     vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 12, "patch_size": 4, "pooling_kernel_size": 3,
               "position_embedding_size": 16, "standardize": True, "use_clipped_linears": True}
     config = transformers.Gemma4Config(text_config={**TEXT, "hidden_size_per_layer_input": 0}, vision_config=vision, audio_config=None)
     model = transformers.Gemma4ForConditionalGeneration(config)
-    limits = {"input_min": -1.5, "input_max": 1.75, "output_min": -2.25, "output_max": 2}
-    for name, value in model.named_buffers():
-        value.copy_(torch.tensor(limits[name.split(".")[-1]])) if name.split(".")[-1] in limits else None
+    limit(model)
     at = model.model.vision_tower
     at.std_bias.copy_(torch.linspace(-1, 1, 24)), at.std_scale.copy_(torch.linspace(0.5, 1.5, 24))
     def rows(model, planes):
@@ -267,6 +272,19 @@ def gemma4():
         y, x = np.divmod(np.arange(flat.shape[1]), w // 4)
         return features(model.model.get_image_features(flat, torch.tensor(np.stack([x, y], -1))[None], return_dict=True))
     return model, (36, 48), rows
+
+
+def gemma4a():
+    """Its sound: 67 frames, whose last row has three."""
+    audio = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "subsampling_conv_channels": [16, 6], "output_proj_dims": 20, "input_feat_size": 16}
+    vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 12, "patch_size": 4, "pooling_kernel_size": 3, "position_embedding_size": 16}
+    config = transformers.Gemma4Config(text_config={**TEXT, "hidden_size_per_layer_input": 0}, vision_config=vision, audio_config=audio)
+    model = transformers.Gemma4ForConditionalGeneration(config)
+    limit(model)
+    def rows(model, planes):
+        flat = torch.tensor(planes).transpose(1, 2)
+        return features(model.model.get_audio_features(flat, torch.ones(flat.shape[:2], dtype=torch.bool), return_dict=True))
+    return model, (16, 67), rows
 
 
 def whisper(positions=24):
@@ -309,7 +327,7 @@ def qwen3omni():
     return model, (16, 371), lambda model, planes: features(model.model.audio_tower(torch.tensor(planes[0]), feature_lens=torch.tensor([371]), return_dict=True))
 
 
-MODELS = {f.__name__: f for f in (gemma3, idefics3, qwen25, qwen3vl, qwen2vl, glm4v, glm_ocr, mistral3, pixtral, internvl, internvl_rms, llava, llava_next, minicpmv, minicpmv_4x, resampler, llama4, kimik25, kimivl, gemma4, voxtral, qwen2audio, qwen25omni, qwen3omni)}
+MODELS = {f.__name__: f for f in (gemma3, idefics3, qwen25, qwen3vl, qwen2vl, glm4v, glm_ocr, mistral3, pixtral, internvl, internvl_rms, llava, llava_next, minicpmv, minicpmv_4x, resampler, llama4, kimik25, kimivl, gemma4, gemma4a, voxtral, qwen2audio, qwen25omni, qwen3omni)}
 
 
 KIMI = [("model.mm_projector", "mm_projector"), ("tower.encoder.patch_embed", "tower.patch_embed"), ("mm_projector.proj.0", "multi_modal_projector.linear_1"), ("mm_projector.proj.2", "multi_modal_projector.linear_2"), ("mm_projector", "multi_modal_projector")]
@@ -414,7 +432,7 @@ def record(name, converter, out):
     model, (height, width), rows_of = MODELS[name]()
     model = model.eval().float()
     small_weights(model, sum(name.encode()))
-    sound = name in OMNI or hasattr(model.config, "audio_config") and model.config.audio_config is not None and not getattr(model.config, "vision_config", None)
+    sound = name in OMNI or name == "gemma4a" or hasattr(model.config, "audio_config") and model.config.audio_config is not None and not getattr(model.config, "vision_config", None)
     planes = pixels(1 if sound else 3, height, width)
     with torch.no_grad():
         rows = rows_of(model, planes).numpy().astype(np.float64)
