@@ -1,10 +1,16 @@
 # The library: libweft.so and libweft.a, of the objects of all folders (weft_objects); how both are installed and found.
 #  - Only what include/ declares is visible: everything else is hidden by the compiler (flags.cmake), and becomes local here.
 #    So a program may have its own now_s or json_parse, and the tests compare the names with the headers.
-#  - libweft.so has the SONAME libweft.so.0, and its names the version WEFT_0.
+#  - Before 1.0 a minor version may change structs: the SONAME is libweft.so.0.1, and names have the version WEFT_0.1.
+#    From 1.0 on the major version alone stands there.
 #  - For CMake there are weft::shared, weft::static, and weft::weft, which is the one that BUILD_SHARED_LIBS asks for; they
 #    are the same in this build, below add_subdirectory and FetchContent, and after find_package(weft).
 include(CMakePackageConfigHelpers)
+if(PROJECT_VERSION_MAJOR)
+  set(WEFT_ABI ${PROJECT_VERSION_MAJOR})
+else()
+  set(WEFT_ABI ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+endif()
 
 # libweft.a holds one object, in which hidden names are local.
 if(APPLE)   # no objcopy there
@@ -21,10 +27,11 @@ endif()
 target_link_libraries(weft_static PUBLIC ${WEFT_LIBRARIES_ALL})
 
 add_library(weft_shared SHARED ${weft_objects})
-set_target_properties(weft_shared PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+set_target_properties(weft_shared PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${WEFT_ABI})
 target_link_libraries(weft_shared PRIVATE ${WEFT_LIBRARIES_ALL} weft_flags)
 if(NOT APPLE)
-  set(weft_script ${PROJECT_SOURCE_DIR}/cmake/libweft.map)
+  set(weft_script ${PROJECT_BINARY_DIR}/libweft.map)
+  configure_file(cmake/libweft.map.in ${weft_script} @ONLY)
   target_link_options(weft_shared PRIVATE -Wl,--version-script=${weft_script})
   set_target_properties(weft_shared PROPERTIES LINK_DEPENDS ${weft_script})
   if(NOT WEFT_SANITIZE)   # a sanitizer's own names come with the program

@@ -1,4 +1,4 @@
-# Packages by CPack (scripts/package.sh deb|rpm calls it): weft (the command), libweft0 and libweft-dev, of the components
+# Packages by CPack (scripts/package.sh deb|rpm calls it): weft (the command), libweft0.1 and libweft-dev, of the components
 # weft, weft-lib and weft-dev.  What is linked is required, by what dpkg-shlibdeps and rpmbuild find; what is opened at run time is
 # recommended or suggested: LLVM, which compiles kernels that are not in the cache yet, libcurl, which fetches models, decoders.
 set(CPACK_PACKAGE_NAME weft)
@@ -34,10 +34,10 @@ set(CPACK_DEBIAN_WEFT_PACKAGE_RECOMMENDS ${weft_recommends})
 set(CPACK_DEBIAN_WEFT_PACKAGE_SUGGESTS "libjpeg62-turbo | libjpeg8, libpng16-16, libwebp7, libwebpdemux2, libsndfile1, libzmq5, ocl-icd-libopencl1")
 set(CPACK_DEBIAN_WEFT_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/packaging/deb/postinst ${PROJECT_SOURCE_DIR}/packaging/deb/prerm
   ${PROJECT_SOURCE_DIR}/packaging/deb/postrm)
-set(CPACK_DEBIAN_WEFT-LIB_PACKAGE_NAME libweft${PROJECT_VERSION_MAJOR})
+set(CPACK_DEBIAN_WEFT-LIB_PACKAGE_NAME libweft${WEFT_ABI})
 set(CPACK_DEBIAN_WEFT-LIB_PACKAGE_SECTION libs)
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/packaging/shlibs CONTENT
-  "libweft @PROJECT_VERSION_MAJOR@ libweft@PROJECT_VERSION_MAJOR@ (>= @PROJECT_VERSION@)\n" @ONLY)
+  "libweft @WEFT_ABI@ libweft@WEFT_ABI@ (>= @PROJECT_VERSION@)\n" @ONLY)
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/packaging/triggers CONTENT "activate-noawait ldconfig\n" @ONLY)
 set(CPACK_DEBIAN_WEFT-LIB_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/packaging/shlibs ${PROJECT_BINARY_DIR}/packaging/triggers
   /nonexistent/postinst /nonexistent/postrm)   # named, so that CPack writes none of its own, which would call ldconfig without the trigger
@@ -45,7 +45,7 @@ set(CPACK_DEBIAN_WEFT-LIB_PACKAGE_RECOMMENDS "libllvm22 | libllvm21 | libllvm20 
 set(CPACK_DEBIAN_WEFT-DEV_PACKAGE_NAME libweft-dev)
 set(CPACK_DEBIAN_WEFT-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_WEFT-DEV_PACKAGE_SHLIBDEPS OFF)
-set(CPACK_DEBIAN_WEFT-DEV_PACKAGE_DEPENDS "libweft${PROJECT_VERSION_MAJOR} (= ${PROJECT_VERSION}), libc6-dev | libc-dev, libpcre2-dev, libutf8proc-dev, libjansson-dev, nettle-dev, libsqlite3-dev")
+set(CPACK_DEBIAN_WEFT-DEV_PACKAGE_DEPENDS "libweft${WEFT_ABI} (= ${PROJECT_VERSION}), libc6-dev | libc-dev, libpcre2-dev, libutf8proc-dev, libjansson-dev, nettle-dev, libsqlite3-dev")
 
 # ---- RPM ------------------------------------------------------------------------------------------------------------
 set(CPACK_RPM_COMPONENT_INSTALL ON)
@@ -58,11 +58,11 @@ set(CPACK_RPM_SPEC_MORE_DEFINE "%define _build_id_links none
 set(CPACK_RPM_WEFT_PACKAGE_NAME weft)
 set(CPACK_RPM_WEFT_PACKAGE_REQUIRES "glibc
 Recommends: llvm-libs, libcurl, ca-certificates")   # CPack 3.25 has no variable for them: a second line of a field that it writes
-set(CPACK_RPM_WEFT-LIB_PACKAGE_NAME libweft${PROJECT_VERSION_MAJOR})
+set(CPACK_RPM_WEFT-LIB_PACKAGE_NAME libweft${WEFT_ABI})
 set(CPACK_RPM_WEFT-LIB_PACKAGE_REQUIRES "glibc
 Recommends: llvm-libs")
 set(CPACK_RPM_WEFT-DEV_PACKAGE_NAME libweft-devel)
-set(CPACK_RPM_WEFT-DEV_PACKAGE_REQUIRES "libweft${PROJECT_VERSION_MAJOR} = ${PROJECT_VERSION}")
+set(CPACK_RPM_WEFT-DEV_PACKAGE_REQUIRES "libweft${WEFT_ABI} = ${PROJECT_VERSION}")
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/lib/systemd /usr/lib/systemd/system /usr/share/man /usr/share/man/man1
   /usr/share/bash-completion /usr/share/bash-completion/completions /usr/share/zsh /usr/share/zsh/site-functions /usr/share/fish
   /usr/share/fish/vendor_completions.d /usr/lib/pkgconfig /usr/lib/cmake /usr/lib64/pkgconfig /usr/lib64/cmake)

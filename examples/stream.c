@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
   size_t n_prompt = fread(prompt, 1, sizeof prompt, stdin);
   weft_error err;
   weft_model *model;
-  weft_options options = {.context = 1024, .progress = progress};
+  weft_options options = {.size = sizeof options, .context = 1024, .progress = progress};
   if (weft_model_open(argv[1], &options, &model, &err)) return fail(&err);
   fputs("\n", stderr);
   const weft_vocab *vocab = weft_model_vocab(model);

@@ -4,7 +4,7 @@
 cmake_minimum_required(VERSION 3.25)
 get_filename_component(packaging ${CMAKE_CURRENT_LIST_DIR} REALPATH)
 set(names_weft weft)
-set(names_weft-lib libweft${CPACK_PACKAGE_VERSION_MAJOR})
+set(names_weft-lib ${CPACK_DEBIAN_WEFT-LIB_PACKAGE_NAME})
 set(names_weft-dev ${CPACK_DEBIAN_WEFT-DEV_PACKAGE_NAME})
 if(CPACK_GENERATOR STREQUAL RPM)
   set(names_weft-dev ${CPACK_RPM_WEFT-DEV_PACKAGE_NAME})

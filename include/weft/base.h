@@ -36,6 +36,11 @@ typedef struct weft_error { char text[1024]; } weft_error;   /* needs no initial
 typedef void weft_log(void *ctx, const char *text);
 void weft_log_to(weft_log *log, void *ctx);
 
+/* Structs of options begin with `size`: set it to sizeof of the struct.  A program that was built with an older header
+ * then gets defaults for fields that came later.  A program that was built with a newer header gets an error, if it
+ * sets a field that the library does not know.  0: the fields of version 0.1.0.  Other structs keep their fields until
+ * the minor version changes, and with it the SONAME. */
+
 void weft_free(void *p);                      /* NULL is fine */
 /* Any bytes as valid UTF-8: what is broken becomes U+FFFD.  Terminated (*n_out does not count that), for weft_free. */
 char *weft_utf8(const char *text, size_t n, size_t *n_out);

@@ -26,6 +26,7 @@ const char *weft_template_text(const weft_template *t, size_t *n);       /* what
 /* Whether it marks reasoning in one of the ways that a weft_answer knows. */
 bool weft_template_reasons(const weft_template *t);
 typedef struct weft_chat {
+  size_t size;               /* sizeof this struct, or 0: see base.h */
   const char *messages;      /* JSON: [{"role": "user", "content": "Hello"}, ...] */
   size_t n_messages;         /* bytes, as all n_ here */
   const char *tools;         /* JSON: an array of function descriptions; NULL: none */

@@ -81,6 +81,7 @@ int weft_model_chunk(const weft_model *m);    /* tokens of a prompt that are eva
  * the same bits; all that were found count only if whole tokens take less time with them, in turns with and without.
  * What the KV cache held is lost. */
 typedef struct weft_tune_options {
+  size_t size;               /* sizeof this struct, or 0: see base.h */
   int beam;                  /* candidates that go on to the next round; 0: 4 */
   double seconds; /* for all searches; 0: 60.  Loading, compiling and the trial of whole tokens come on top */
   double skip_ms;            /* a kernel this fast needs no search; 0: none is */

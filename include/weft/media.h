@@ -14,6 +14,7 @@ WEFT_BEGIN
  * weft_common, which never parts a span. */
 typedef struct weft_rows weft_rows;
 typedef struct weft_rows_spec {
+  size_t size;               /* sizeof this struct, or 0: see base.h */
   const float *floats;       /* n x weft_model_row_width; NULL: weft_rows_fill brings them, and a key names them */
   size_t n;                  /* at least 1 */
   /* n x 3: each row's positions of time, row and column, from the span's first one on (models with M-RoPE turn by
@@ -51,6 +52,7 @@ size_t weft_piece_of(weft_model *m, const int32_t *ids, size_t n, size_t most);
 typedef struct weft_media weft_media;
 enum weft_medium_kind { WEFT_PICTURE = 1, WEFT_SOUND = 2 };
 typedef struct weft_media_options {
+  size_t size;               /* sizeof this struct, or 0: see base.h */
   int min_tokens, max_tokens;          /* of a picture, if its size is not fixed; 0: as the model's own processor */
   int64_t max_pixels, max_sound_s;     /* of a file; 0: 100,000,000; an hour */
   int64_t max_decoding_s;              /* of a processor, for a file; 0: 30 */

@@ -10,6 +10,7 @@ typedef struct weft_model weft_model;
 /* An adapter (LoRA), as llama.cpp has it in a GGUF file of its own: it changes what a model computes, by `scale`. */
 typedef struct weft_adapter { const char *path; double scale; } weft_adapter;
 typedef struct weft_options {
+  size_t size;               /* sizeof this struct, or 0: see base.h */
   int context;               /* positions of the KV cache; 0: as many as the model was trained for, or half,
                                 a quarter, ... of that where memory is short.  Reserved, not committed */
   int threads;               /* 0: what affinity, control group and cores suggest */
@@ -101,6 +102,7 @@ int weft_model_pooling(const weft_model *m, enum weft_pooling *pooling, weft_err
  * tokens than the context, a vector that holds what is no number. */
 int weft_embed(weft_model *m, const int32_t *ids, size_t n, enum weft_pooling pooling, float *out, weft_error *err);
 typedef struct weft_pair {
+  size_t size;                                     /* sizeof this struct, or 0: see base.h */
   const char *question, *text;                     /* UTF-8 */
   size_t n_question, n_text;                       /* bytes */
   bool parse_special;                              /* of both: see WEFT_PARSE_SPECIAL */

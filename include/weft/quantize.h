@@ -23,6 +23,7 @@ typedef struct weft_quantized {            /* what becomes of a tensor */
   bool kept;                 /* an interrupted run made it */
 } weft_quantized;
 typedef struct weft_quantize_options {
+  size_t size;               /* sizeof this struct, or 0: see base.h */
   const char *type;          /* "Q4_K_M", "q8_0", ...: weft_quantize_type; NULL: only copy */
   int threads;               /* 0: the default */
   bool allow_requantize;     /* tensors that are quantised already, too: worse than from the original */
@@ -61,6 +62,7 @@ int weft_quantize(const char *in, const char *out, const weft_quantize_options *
  * A folder as transformers saves it (config.json, *.safetensors, tokenizer.json, ...) as one GGUF file: the one that
  * llama.cpp's converter makes.  weft_file_open and weft_model_load take such a folder as it is, too. */
 typedef struct weft_convert_options {
+  size_t size;               /* sizeof this struct, or 0: see base.h */
   const char *type;          /* of matrices: "f32", "f16", "bf16", "q8_0", "auto" (as they are, but f16 for f32); NULL:
                                 auto */
   int threads;               /* 0: the default */

@@ -12,7 +12,14 @@ WEFT_BEGIN
  * need: a value out of range is an error that names it.
  */
 typedef struct weft_sampler weft_sampler;
+/* A token that may still be drawn, with its logit so far. */
+typedef struct weft_candidate { double logit; int32_t id; } weft_candidate;
+/* A sampler of the program's own.  It gets n >= 1 candidates in no certain order, may change their logits and their
+ * order, and returns how many it leaves: the first ones.  A logit of -INFINITY or NaN also drops a candidate.  It is
+ * called on the thread that calls weft_sample, once a draw; c is valid until it returns. */
+typedef size_t weft_own_sampler(void *ctx, weft_candidate *c, size_t n);
 typedef struct weft_sampling {
+  size_t size;               /* sizeof this struct, or 0: see base.h */
   double temp;               /* temperature; 0: greedy, the likeliest token that is left */
   double dynatemp_range;     /* > 0: the temperature lies between temp - range and temp + range, */
   double dynatemp_exponent;  /*   by entropy / highest possible entropy, to this power */
@@ -43,11 +50,21 @@ typedef struct weft_sampling {
    * "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature" or "edskypmxt".  "adaptive_p" ("a") is
    * only where it is named, and always the last one. */
   const char *samplers, *sampler_seq;
+  /* A sampler of the program's own, and what it is called with; NULL: none. Its name is "own", its letter "o"; if both
+   * orders are NULL, it comes behind "dry" and sees all tokens that are not banned. weft_sample fails if it leaves no
+   * candidate, or an id that is none. */
+  weft_own_sampler *own;
+  void *own_ctx;
 } weft_sampling;
 /* temp .8, top_k 40, top_p .95, min_p .05; repeat_last_n 64, dry_base 1.75, dry_allowed_length 2, dry_last_n 64,
  * xtc_threshold .1, dynatemp_exponent 1, mirostat_tau 5, mirostat_eta .1, adaptive_decay .9; everything else off,
  * seed 0 */
-weft_sampling weft_sampling_default(void);
+void weft_sampling_init(weft_sampling *p, size_t size); /* size: sizeof *p; sets p->size, too */
+static inline weft_sampling weft_sampling_default(void) {
+  weft_sampling p;
+  weft_sampling_init(&p, sizeof p);
+  return p;
+}
 uint64_t weft_random_seed(void);              /* below 2^32, from the system's entropy */
 /* NULL: defaults */
 int weft_sampler_new(int32_t vocab_size, const weft_sampling *params, weft_sampler **out, weft_error *err);
@@ -62,7 +79,8 @@ void weft_sampler_mask(weft_sampler *s, const uint64_t *allowed);
 /* n texts before which DRY does not look for repetitions; a token that has one in it is not penalised. NULL: "\n",
  * ":", "\"" and "*".  There are none until this is called. v must stay open as long as s. */
 int weft_sampler_breakers(weft_sampler *s, const weft_vocab *v, const char *const *texts, size_t n, weft_error *err);
-/* Draws the next token from vocab_size logits; does not change them.  Fails if every token is banned. */
+/* Draws the next token from vocab_size logits; does not change them.  Fails if every token is banned, or as
+ * weft_sampling.own says. */
 int weft_sample(weft_sampler *s, const float *logits, int32_t *id, weft_error *err);
 /* Tells the sampler that id is part of the text now (of the prompt, or drawn): penalties and DRY see it. */
 int weft_accept(weft_sampler *s, int32_t id, weft_error *err);

@@ -31,6 +31,11 @@ int weft_sequence_whole(const weft_sequence *q, int n);
 void weft_sequence_checkpoint(weft_sequence *q, int from, int to);
 bool weft_sequence_thin(weft_sequence *q);        /* forgets the marks; whether that gave memory back */
 void weft_sequence_cut(weft_sequence *q, int n);               /* forgets what lies from position n on */
+/* Removes the n positions from `from` on; those behind them move forward.  ids: the tokens of all positions of q.  What
+ * keys and values hold of a token depends on all tokens before it: those behind the gap are evaluated again, in the
+ * time of a prompt of that length.  Logits that follow are the same bits as if the tokens had never been there.  -1:
+ * positions that q does not hold, a span of rows of floats that would be parted, or no memory; q is as it was. */
+int weft_sequence_remove(weft_sequence *q, const int32_t *ids, int from, int n, weft_error *err);
 /* Another sequence that begins with the first n positions of q (n <= its length).  Pages are shared until one of the
  * two writes to them. */
 int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_error *err);
@@ -53,6 +58,14 @@ int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *
                        weft_error *err);
 /* The tokens of such a file, for weft_sequence_load, and for weft_free.  1: there is no such file; -2: as above. */
 int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, size_t *n, weft_error *err);
+/* The same in memory: what weft_sequence_save would write, n bytes, for weft_free.  It holds the tokens, too.  -1: q is
+ * not whole, the model has no name (weft_model_content), or there is no memory. */
+int weft_sequence_to_memory(const weft_sequence *q, const int32_t *ids, void **state, size_t *n, weft_error *err);
+/* A sequence of such bytes, with all tokens that they hold, back to where it is whole.  They are copied.  *ids (NULL:
+ * not wanted) are the tokens of its positions, *n_ids of them, for weft_free.  -2: the state is of another model, other
+ * options or another version, or damaged; -1: there is no memory. */
+int weft_sequence_from_memory(weft_model *m, const void *state, size_t n, weft_sequence **out, int32_t **ids,
+                              size_t *n_ids, weft_error *err);
 /* Sequences in a folder, a file for each page, named by all tokens up to it and the model: what begins alike is there
  * once, and a prompt finds whatever beginning of it some sequence had. Several models may have the same folder. bytes:
  * of all files there, at most: the pages that were used least lately go first. Files that are damaged stay, with a

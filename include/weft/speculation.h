@@ -28,6 +28,7 @@ void weft_speculation_free(weft_speculation *a);          /* NULL is fine */
  * time, and freed after what was made with it and before both models. */
 typedef struct weft_draft weft_draft;
 typedef struct weft_draft_options {
+  size_t size;               /* sizeof this struct, or 0: see base.h */
   int most, least;           /* tokens of a guess; fewer than `least` are dropped. most 0, or above 7: 7 */
   double p_min;              /* a guess ends before a token that is less likely than this */
 } weft_draft_options;

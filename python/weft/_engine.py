@@ -96,7 +96,7 @@ class Model:
         """options: fields of weft_options by their names."""
         texts = [ffi.new("char[]", text.encode()) for text in settings]
         paths = [ffi.new("char[]", os.fsencode(adapter)) for adapter, _ in adapters]
-        opt = ffi.new("weft_options *")
+        opt = ffi.new("weft_options *", {"size": ffi.sizeof("weft_options")})
         kept: List[Any] = [texts, paths]
         for name, value in options.items():
             if isinstance(value, str):
@@ -183,6 +183,30 @@ class Sequence:
         check(lib.weft_sequence_fork(self._handle, n, out, err), err)
         return Sequence(self.model, out[0])
 
+    def remove(self, tokens: Seq[int], at: int, n: int) -> None:
+        """Removes n positions from `at` on; tokens: those of all positions.  What follows is evaluated again."""
+        ids, _ = ids_of(tokens)
+        err = new_error()
+        with working(self._handle):
+            check(lib.weft_sequence_remove(self._handle, ids, at, n, err), err, ValueError)
+
+    def state(self, tokens: Seq[int]) -> bytes:
+        """What the caches hold, as bytes; tokens: those of all positions."""
+        if not self._handle:
+            raise WeftError("the model of this state is closed")
+        out, n, err = ffi.new("void **"), ffi.new("size_t *"), new_error()
+        with working(self._handle):
+            check(lib.weft_sequence_to_memory(self._handle, ids_of(tokens)[0], out, n, err), err)
+        return take_text(out[0], n[0])
+
+    @classmethod
+    def of_state(cls, model: Model, state: bytes) -> Optional["Sequence"]:
+        """None: the bytes are of another model, of other options or of another version."""
+        out, err = ffi.new("weft_sequence **"), new_error()
+        with working(model._handle):
+            status = lib.weft_sequence_from_memory(model._handle, ffi.from_buffer(state), len(state), out, ffi.NULL, ffi.NULL, err)
+        return None if status == -2 else cls(model, out[0]) if not check(status, err) else None
+
     def add(self, tokens: Seq[int]) -> np.ndarray:
         """Evaluates tokens behind what the sequence holds; the logits after the last one, over the library's memory."""
         err, part = new_error(), ffi.new("weft_tokens *")
@@ -224,7 +248,8 @@ class Sampler:
     """From logits to a token.  params: fields of weft_sampling by their names."""
 
     def __init__(self, n_vocab: int, bias: Optional[Dict[int, float]] = None, **params: Any) -> None:
-        sampling = ffi.new("weft_sampling *", lib.weft_sampling_default())
+        sampling = ffi.new("weft_sampling *")
+        lib.weft_sampling_init(sampling, ffi.sizeof("weft_sampling"))
         kept = []
         for name, value in params.items():
             if isinstance(value, str):
@@ -324,7 +349,7 @@ class Template:
     def encode(self, vocab: Vocab, messages: Any, tools: Any = None, variables: Optional[Dict[str, Any]] = None,
                bos: Optional[bytes] = None, eos: Optional[bytes] = None) -> Tuple[bytes, List[int]]:
         """The prompt as text and as tokens; what users wrote never becomes control tokens."""
-        chat = ffi.new("weft_chat *")
+        chat = ffi.new("weft_chat *", {"size": ffi.sizeof("weft_chat")})
         kept = [ffi.new("char[]", json.dumps(value).encode()) for value in (messages, tools, variables) if value is not None]
         rest = iter(kept)
         chat.messages = next(rest)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, List, Optional, Sequence, Tuple
 
 HERE = Path(__file__).resolve().parent
-SONAME = "libweft.so.0"
+SONAME = "libweft.so.0.1"
 
 try:
     from ._ffi import ffi  # made by _build.py when the package is built
@@ -25,7 +25,7 @@ def _open() -> Any:
     try:
         return ffi.dlopen(str(inside) if inside.exists() else SONAME)
     except OSError as e:
-        raise ImportError(f"weft: {SONAME} was not found: install the package libweft0, or name the file in WEFT_LIBRARY ({e})") from e
+        raise ImportError(f"weft: {SONAME} was not found: install the package libweft0.1, or name the file in WEFT_LIBRARY ({e})") from e
 
 
 def _checked(library: Any, path: str) -> Any:

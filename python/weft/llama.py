@@ -64,13 +64,31 @@ class MinTokensLogitsProcessor:
 
 class LlamaState:
     """What Llama.save_state gives: tokens, and the caches' contents, which share memory with the model's until one of
-    them changes.  Pickled, it holds the tokens alone, and load_state evaluates them."""
+    them changes.  Pickled, it holds them as bytes: a model that was loaded from the same file with the same options, in any
+    process, takes them as they are, and another one evaluates the tokens."""
 
     def __init__(self, input_ids: np.ndarray, n_tokens: int, seed: int, sequence: Optional[Sequence]) -> None:
         self.input_ids, self.n_tokens, self.seed, self._sequence = input_ids, n_tokens, seed, sequence
+        self._bytes: Optional[bytes] = None
+
+    @property
+    def llama_state(self) -> bytes:
+        """The caches' contents as bytes, which are made when they are first asked for.  The first state of a model waits
+        until its file is read once: its digest is part of them."""
+        if self._bytes is None and self._sequence is not None:
+            self._bytes = self._sequence.state(self.input_ids.tolist())
+        return self._bytes or b""
+
+    @property
+    def llama_state_size(self) -> int:
+        return len(self.llama_state)
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {"input_ids": self.input_ids, "n_tokens": self.n_tokens, "seed": self.seed, "_sequence": None}
+        try:
+            state = self.llama_state
+        except WeftError:  # the model is closed, or its file was changed: the tokens remain
+            state = b""
+        return {"input_ids": self.input_ids, "n_tokens": self.n_tokens, "seed": self.seed, "_sequence": None, "_bytes": state}
 
 
 class LlamaTokenizer:
@@ -573,15 +591,22 @@ class Llama:
         with self._lock:
             self._writes()
             tokens = state.input_ids[:state.n_tokens]
-            if state._sequence is not None and state._sequence.model is self._model:
-                self._sequence = state._sequence.fork(state.n_tokens)
-                self.n_tokens, self._logits, self._rows = state.n_tokens, None, {}
+            held = self._held_by(state)
+            if held is not None:
+                self._sequence, n = held, min(len(held), state.n_tokens)
+                self.n_tokens, self._logits, self._rows = n, None, {}
                 self._changes += 1
-                self._input_ids[:state.n_tokens] = tokens
+                self._input_ids[:n] = tokens[:n]
             else:
                 self._cut(0)
-                self.eval(tokens.tolist())
+            self.eval(tokens[self.n_tokens:].tolist())
             self._seed = state.seed
+
+    def _held_by(self, state: LlamaState) -> Optional[Sequence]:
+        """A sequence of what a state holds; None: it is of another model."""
+        if state._sequence is not None and state._sequence.model is self._model:
+            return state._sequence.fork(state.n_tokens)
+        return Sequence.of_state(self._running(), state._bytes) if state._bytes else None
 
     def __getstate__(self) -> Dict[str, Any]:
         raise TypeError("a Llama holds a loaded model, which cannot be pickled: pickle its arguments")

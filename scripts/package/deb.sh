@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Debian packages by CPack: weft, libweft0 and libweft-dev (cmake/packages.cmake).  scripts/package/rpm.sh is this script
-# under another name.  A build that is packed twice gives equal packages: the time is the commit's, paths of the build are left out.
+# Debian packages by CPack: weft, libweft0.1 and libweft-dev (cmake/packages.cmake).  rpm.sh calls this script with --rpm.
+# A build that is packed twice gives equal packages: the time is the commit's, paths of the build are left out.
 set -euo pipefail
-kind=$(basename "$0" .sh)
+kind=deb
+[ "${1:-}" != --rpm ] || { kind=rpm; shift; }
 here=$(cd "$(dirname "$0")/../.." && pwd)
 
 usage() {

@@ -60,7 +60,7 @@ def collect(tree, build, root):
     subprocess.run([sys.executable, package / "_build.py", "--headers", tree / "include"], check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
     (package / "lib").mkdir()
     (package / "bin").mkdir()
-    binaries = {package / "lib" / "libweft.so.0": build / "libweft.so.0", package / "bin" / "weft": build / "weft"}
+    binaries = {package / "lib" / "libweft.so.0.1": build / "libweft.so.0.1", package / "bin" / "weft": build / "weft"}
     licences = {}
     for source in list(binaries.values()):
         for name, path in needed(source).items():

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/newfile.h"
 #include "device/team.h"
+#include "engine/sized.h"
 #include "model/hf.h"
 #include "weft.h"
 
@@ -115,10 +116,11 @@ static int convert_all(conversion *c, const char *dir, const char *out, error *e
 
 int weft_convert(const char *dir, const char *out, const weft_convert_options *opt, weft_convert_result *result,
                  weft_error *err) {
-  static const weft_convert_options none = {.type = NULL};
+  weft_convert_options o = {0};
   weft_convert_result unseen;
   error e = {0};
-  conversion c = {.o = opt ? opt : &none, .r = result ? result : &unseen};
+  if (TAKE_OPTIONS(&o, weft_convert_options, ctx, opt, err)) return -1;
+  conversion c = {.o = &o, .r = result ? result : &unseen};
   *c.r = (weft_convert_result){.stopped = false};
   int status = convert_all(&c, dir, out, &e);
   newfile_discard(c.file);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "engine/engine.h"
 #include "engine/draft_eval.h"
+#include "engine/sized.h"
 
 static int refuse_draft(weft_error *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static int refuse_draft(weft_error *err, const char *fmt, ...) {
@@ -61,7 +62,8 @@ static int check_options(const weft_draft_options *o, weft_error *err) {
 
 int weft_draft_new(const weft_model *m, weft_model *draft, const weft_draft_options *options, weft_draft **out,
                    weft_error *err) {
-  weft_draft_options o = options ? *options : (weft_draft_options){0};
+  weft_draft_options o = {0};
+  if (TAKE_OPTIONS(&o, weft_draft_options, p_min, options, err)) return -1;
   int32_t n = weft_model_vocab_size(m), n_draft = weft_model_vocab_size(draft);
   if (weft_model_only_embeds(m) || weft_model_only_embeds(draft))
     return refuse_draft(err, "%s: it makes vectors and no tokens, so that nothing can be guessed",
@@ -77,7 +79,8 @@ int weft_draft_new(const weft_model *m, weft_model *draft, const weft_draft_opti
 }
 
 int weft_draft_own(weft_model *m, const weft_draft_options *options, weft_draft **out, weft_error *err) {
-  weft_draft_options o = options ? *options : (weft_draft_options){0};
+  weft_draft_options o = {0};
+  if (TAKE_OPTIONS(&o, weft_draft_options, p_min, options, err)) return -1;
   *out = NULL;
   if (!engine_has_mtp(weft_model_peek(m))) return 0;
   if (check_options(&o, err)) return -1;

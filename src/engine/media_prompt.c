@@ -13,6 +13,7 @@
 #include "engine/media_encoder.h"
 #include "engine/media_prompt.h"
 #include "engine/profile.h"
+#include "engine/sized.h"
 #include "media/mel.h"
 #include "media/preprocess.h"
 #include "weft.h"
@@ -88,9 +89,11 @@ int weft_media_open(weft_model *m, const char *mmproj, const weft_media_options 
   if (engine_is_encoder(e))
     FAIL(err, "%s: this model makes vectors of texts alone: it reads no pictures and sounds",
          gguf_path(engine_gguf(e)));
+  weft_media_options o = {0};
+  if (TAKE_OPTIONS(&o, weft_media_options, ctx, options, err)) return -1;
   weft_media *a = xcalloc(1, sizeof *a);
   a->m = m;
-  if (options) a->o = *options;
+  a->o = o;
   if (media_encoder_open(mmproj, engine_device(e), engine_is_exact(e), weft_model_row_width(m), &a->e, &why) ||
       check_rows_can_be_read(a, &why) || set_rule(a, &a->o, &why)) {
     weft_media_close(a);

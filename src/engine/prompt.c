@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "engine/fail.h"
 #include "engine/media_prompt.h"
+#include "engine/sized.h"
 #include "text/text.h"
 #include "weft.h"
 
@@ -108,9 +109,11 @@ static void show_markers(const weft_chat *c, str *text) {
   *text = shown;
 }
 
-int weft_template_encode(const weft_template *t, const weft_vocab *v, const weft_chat *c, char **text, size_t *n,
+int weft_template_encode(const weft_template *t, const weft_vocab *v, const weft_chat *chat, char **text, size_t *n,
                          int32_t **ids, size_t *n_ids, weft_error *err) {
   jinja_text made;
+  weft_chat own = {0}, *c = &own;
+  if (TAKE_WEFT_CHAT(c, chat, err)) return -1;
   id_list list = {0};
   if (!c->messages) FAIL(err, "there are no messages");
   if (render_any_form(t, c, &made, err)) return -1;

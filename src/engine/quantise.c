@@ -17,6 +17,7 @@
 #include "base/sha256.h"
 #include "device/team.h"
 #include "engine/rows_version.h"
+#include "engine/sized.h"
 #include "model/gguf_write.h"
 #include "model/imatrix.h"
 #include "model/quant_recipe.h"
@@ -529,10 +530,11 @@ static void end_job(job *j) {
 
 int weft_quantize(const char *in, const char *out, const weft_quantize_options *opt, weft_quantize_result *result,
                   weft_error *err) {
-  static const weft_quantize_options none = {.type = NULL};
+  weft_quantize_options o = {0};
   weft_quantize_result unseen;
   error e = {0};
-  job j = {.o = opt ? opt : &none, .r = result ? result : &unseen};
+  if (TAKE_OPTIONS(&o, weft_quantize_options, ctx, opt, err)) return -1;
+  job j = {.o = &o, .r = result ? result : &unseen};
   *j.r = (weft_quantize_result){.stopped = false};
   int status = quantise_all(&j, in, out, &e);
   end_job(&j);

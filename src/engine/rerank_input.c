@@ -1,5 +1,6 @@
 // A question and a text as one, for models that rank texts by a question. Part of the public API (include/weft.h).
 #include "weft.h"
+#include "engine/sized.h"
 #include "base/str.h"
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,9 @@ static int add_both(struct pair *p, weft_error *err) {
   return add_ids_of(p, p->of[1], p->flags, err);
 }
 
-int weft_tokenize_pair(const weft_model *m, const weft_pair *pair, int32_t **ids, size_t *n_ids, weft_error *err) {
+int weft_tokenize_pair(const weft_model *m, const weft_pair *given, int32_t **ids, size_t *n_ids, weft_error *err) {
+  weft_pair own = {0}, *pair = &own;
+  if (TAKE_OPTIONS(pair, weft_pair, most_ids, given, err)) return -1;
   struct pair p = {.m = m, .of = {{pair->question, pair->n_question}, {pair->text, pair->n_text}},
                    .flags = WEFT_ADD_SPECIAL | (pair->parse_special ? WEFT_PARSE_SPECIAL : 0), .most = pair->most_ids};
   weft_value template;

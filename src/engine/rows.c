@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "engine/fail.h"
 #include "engine/float_rows.h"
+#include "engine/sized.h"
 
 struct weft_rows { weft_model *m; float_rows *r; };
 
@@ -34,7 +35,9 @@ static int check_spec(const weft_model *m, const weft_rows_spec *s, weft_error *
   return s->floats ? check_floats(s->floats, s->n, weft_model_row_width(m), err) : 0;
 }
 
-int weft_rows_new(weft_model *m, const weft_rows_spec *s, weft_rows **out, weft_error *err) {
+int weft_rows_new(weft_model *m, const weft_rows_spec *spec, weft_rows **out, weft_error *err) {
+  weft_rows_spec own = {0}, *s = &own;
+  if (TAKE_OPTIONS(s, weft_rows_spec, n_key, spec, err)) return -1;
   if (check_spec(m, s, err)) return -1;
   bool placed = s->positions && engine_has_sections(weft_model_peek(m));
   float_spec of = {.at = s->floats,

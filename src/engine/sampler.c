@@ -43,9 +43,11 @@ static const struct stage stages[] = {
   {"xtc",                           'x', false, has_xtc,         stage_xtc},
   {"temperature|temp",              't', true,  has_temperature, stage_temperature},
 };
-enum { TEMPERATURE = COUNT(stages) - 1 };
+enum { OWN_PLACE = 2, TEMPERATURE = COUNT(stages) - 1 };   // the program's own comes behind dry
 // Not in the default order, and last wherever it is named: what it leaves is drawn from.
 static const struct stage adaptive_stage = {"adaptive_p", 'a', false, has_adaptive, stage_adaptive};
+// The program's own, where it has one.
+static const struct stage own_stage = {"own", 'o', false, NULL, stage_own};
 static const struct stage mirostat_stages[] = {{"mirostat", 0, true, NULL, stage_mirostat},
                                                {"mirostat_v2", 0, true, NULL, stage_mirostat_2}};
 
@@ -61,7 +63,8 @@ static bool has_name(const char *names, const char *name, size_t n) {
 }
 
 // By its name, or its letter where n is 0; NULL: there is none.
-static const struct stage *find_sampler(const char *name, size_t n) {
+static const struct stage *find_sampler(const sampler *s, const char *name, size_t n) {
+  if (s->p.own && (n ? has_name(own_stage.names, name, n) : own_stage.letter == *name)) return &own_stage;
   for (size_t i = 0; i <= COUNT(stages); i++) {
     const struct stage *row = i < COUNT(stages) ? &stages[i] : &adaptive_stage;
     if (n ? has_name(row->names, name, n) : row->letter == *name) return row;
@@ -92,17 +95,20 @@ static int add_stage(sampler *s, const struct stage *stage, error *err) {
 static int read_order(sampler *s, error *err) {
   const char *names = s->p.samplers, *letters = s->p.sampler_seq;
   if (!names && !letters) {
-    for (size_t i = 0; i < COUNT(stages); i++) add_stage(s, &stages[i], NULL);
+    for (size_t i = 0; i < COUNT(stages); i++) {
+      if (i == OWN_PLACE && s->p.own) add_stage(s, &own_stage, NULL);
+      add_stage(s, &stages[i], NULL);
+    }
     return 0;
   }
   for (; !names && *letters; letters++) {
-    const struct stage *found = find_sampler(letters, 0);
+    const struct stage *found = find_sampler(s, letters, 0);
     if (!found) return unknown_stage(letters, 1, true, err);
     if (add_stage(s, found, err)) return -1;
   }
   while (names && *names) {
     size_t n = strcspn(names, ";");
-    const struct stage *found = n ? find_sampler(names, n) : NULL;
+    const struct stage *found = n ? find_sampler(s, names, n) : NULL;
     if (n && !found) return unknown_stage(names, n, false, err);
     if (n && add_stage(s, found, err)) return -1;
     names += n + (names[n] == ';');
@@ -117,14 +123,23 @@ static void adaptive_last(sampler *s) {
   s->n_stages = n;
 }
 
+static bool has_own(const sampler *s) {
+  for (int i = 0; i < s->n_stages; i++) if (s->chain[i] == &own_stage) return true;
+  return false;
+}
+
 // Leaves in the chain what does something.
 static int make_chain(sampler *s, error *err) {
   if (read_order(s, err)) return -1;
   adaptive_last(s);
+  if (s->p.own && !s->p.mirostat && !has_own(s))
+    return error_set(
+      err, "the program has a sampler of its own, and the order of samplers does not name it ('own', letter o)");
   if (s->p.mirostat) {
-    s->chain[0] = &stages[TEMPERATURE];
-    s->chain[1] = &mirostat_stages[s->p.mirostat - 1];
-    s->n_stages = 2;
+    s->n_stages = 0;
+    if (s->p.own) add_stage(s, &own_stage, NULL);
+    add_stage(s, &stages[TEMPERATURE], NULL);
+    add_stage(s, &mirostat_stages[s->p.mirostat - 1], NULL);
   }
   bool greedy = false;       // going backwards: whether a later stage takes the likeliest
   int kept = MAX_STAGES;
@@ -475,7 +490,10 @@ static int32_t draw(sampler *s) {
   return s->c[last].id;
 }
 
+const char *sampler_own_fault(const sampler *s) { return s->own_fault[0] ? s->own_fault : NULL; }
+
 int32_t sampler_sample(sampler *s, const float *logits) {
+  s->own_fault[0] = 0;
   s->x = logits;
   s->dense = true;
   if (s->mask) ban(s);

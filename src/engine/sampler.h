@@ -31,6 +31,8 @@ void sampler_reset(sampler *s);                              // a new text begin
 // Draws a token from n_vocab logits, which are left as they are; does not accept it.  -1: every token is banned
 // (-INFINITY).
 int32_t sampler_sample(sampler *s, const float *logits);
+// What the program's own sampler did wrong in the last draw; NULL: nothing.
+const char *sampler_own_fault(const sampler *s);
 
 // Of the last draw, the natural logarithms of what it drew by: *of_id, that of id (-INFINITY: it was none of the
 // candidates), and the likeliest candidates, sorted as below. How many of these there are, n_top at most.

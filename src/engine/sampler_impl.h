@@ -47,6 +47,7 @@ struct sampler {
   VEC(int32_t) noted;                            // ids whose note is not 0
   uint32_t *keys, *open;                         // n_vocab and twice that, for ordering many; made when they are needed
   VEC(int32_t) z;                                // DRY's
+  char own_fault[160];                           // what the program's own sampler did wrong in this draw
 };
 
 bool cand_better(struct cand a, struct cand b);
@@ -70,6 +71,7 @@ size_t sampler_window(const sampler *s, int32_t last_n);   // how many of the la
 
 void stage_penalties(sampler *s);
 void stage_dry(sampler *s);
+void stage_own(sampler *s);                      // the program's; it may leave none, with own_fault
 void stage_top_n_sigma(sampler *s);
 void stage_top_k(sampler *s);
 void stage_typical(sampler *s);

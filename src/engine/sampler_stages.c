@@ -3,6 +3,8 @@
 #include "engine/sampler_impl.h"
 #include <float.h>
 #include <math.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static double penalised(const sampler *s, double logit, int32_t count) {
@@ -17,6 +19,40 @@ void stage_penalties(sampler *s) {
     sampler_note(s, id, s->notes[id] + 1);
   }
   sampler_apply_notes(s, penalised);
+}
+
+_Static_assert(sizeof(weft_candidate) == sizeof(struct cand) &&
+                 offsetof(weft_candidate, id) == offsetof(struct cand, id),
+               "candidates are handed to the program");
+
+static bool own_leaves(sampler *s, size_t n, size_t *left) {
+  enum { ROOM = sizeof s->own_fault };
+  *left = 0;
+  for (size_t i = 0; i < n; i++) {
+    struct cand c = s->c[i];
+    if (c.id < 0 || c.id >= s->n_vocab) {
+      snprintf(s->own_fault, ROOM, "the program's own sampler left token %d, and there are %d", c.id, s->n_vocab);
+      return false;
+    }
+    if (c.logit > FLT_MAX) c.logit = FLT_MAX;
+    if (c.logit >= -DBL_MAX) s->c[(*left)++] = c;      // neither dropped nor NaN
+  }
+  return *left > 0;
+}
+
+void stage_own(sampler *s) {
+  enum { ROOM = sizeof s->own_fault };
+  if (s->dense) sampler_list(s, -INFINITY);
+  if (!s->n) return;
+  size_t had = s->n, n = s->p.own(s->p.own_ctx, (weft_candidate *)s->c, had);
+  if (n > had) {
+    snprintf(s->own_fault, ROOM, "the program's own sampler says that %zu of %zu candidates are left", n, had);
+    s->n = 0;
+  } else if (!own_leaves(s, n, &s->n)) {
+    if (!s->own_fault[0]) snprintf(s->own_fault, ROOM, "the program's own sampler left none of %zu candidates", had);
+    s->n = 0;
+  }
+  s->n_sorted = 0;
 }
 
 static double finite_logit(const sampler *s, size_t i) {

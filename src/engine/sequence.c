@@ -74,13 +74,13 @@ int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *p
   return sequence_save(q->q, ids, of, path, &e) ? fail(err, &e) : 0;
 }
 
-int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, size_t *n, weft_error *err) {
+static int tokens_in_source(const weft_model *m, const state_source *from, int32_t **ids, size_t *n, weft_error *err) {
   error e = {0};
   char of[CONTENT_NAME];
   engine *at = weft_model_beside((weft_model *)(uintptr_t)m);
   *ids = NULL;
   int status = name_of(at, of, &e);
-  if (!status) status = sequence_tokens(engine_caches(at), engine_n_ctx(at), of, path, ids, n, &e);
+  if (!status) status = sequence_tokens(engine_caches(at), engine_n_ctx(at), of, from, ids, n, &e);
   if (status) { fail(err, &e); return status == NO_FILE ? 1 : status; }
   size_t i = 0;
   while (i < *n && ((*ids)[i] < -1 || !weft_check_ids(*ids + i, 1, engine_n_vocab(at), err))) i++;   // below: rows
@@ -90,18 +90,55 @@ int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, s
   return BAD_FILE;
 }
 
-int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out,
-                       weft_error *err) {
+int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, size_t *n, weft_error *err) {
+  return tokens_in_source(m, &(state_source){.path = path}, ids, n, err);
+}
+
+static int load_source(weft_model *m, const int32_t *ids, size_t n, const state_source *from, weft_sequence **out,
+                     weft_error *err) {
   error e = {0};
   char of[CONTENT_NAME];
   sequence *q;
   engine *at = weft_model_beside(m);
   int status = name_of(at, of, &e);
-  if (!status) status = sequence_load(engine_caches(at), ids, n, engine_n_ctx(at), of, path, &q, &e);
+  if (!status) status = sequence_load(engine_caches(at), ids, n, engine_n_ctx(at), of, from, &q, &e);
   if (status) { fail(err, &e); return status; }
   *out = xmalloc(sizeof **out);
   **out = (weft_sequence){m, q};
   return 0;
+}
+
+int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out,
+                       weft_error *err) {
+  return load_source(m, ids, n, &(state_source){.path = path}, out, err);
+}
+
+int weft_sequence_to_memory(const weft_sequence *q, const int32_t *ids, void **state, size_t *n, weft_error *err) {
+  error e = {0};
+  char of[CONTENT_NAME];
+  str s = {0};
+  if (name_of(weft_model_peek(q->m), of, &e)) return fail(err, &e);
+  if (sequence_to_memory(q->q, ids, of, &s, &e)) {
+    str_free(&s);
+    return fail(err, &e);
+  }
+  *state = s.at;
+  *n = s.n;
+  return 0;
+}
+
+int weft_sequence_from_memory(weft_model *m, const void *state, size_t n, weft_sequence **out, int32_t **ids,
+                              size_t *n_ids, weft_error *err) {
+  const state_source from = {"state", state ? state : "", state ? n : 0};
+  int32_t *all;
+  size_t n_all;
+  int status = tokens_in_source(m, &from, &all, &n_all, err);
+  if (status) return status;
+  status = load_source(m, all, n_all, &from, out, err);
+  if (!status && n_ids) *n_ids = (size_t)(*out)->q->n;
+  if (!status && ids) *ids = all;
+  else free(all);
+  return status;
 }
 
 // ---- in a folder ----------------------------------------------------------------------------------------------------
@@ -220,4 +257,38 @@ int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*enough)(
   }
   free(p);
   return status < 0 ? fail(err, &e) : status;
+}
+
+// ---- positions in the middle ----------------------------------------------------------------------------------------
+
+// Evaluates ids behind what q holds, and gives no logits.
+static int add_unseen(weft_sequence *q, const int32_t *ids, size_t n, weft_error *err) {
+  size_t most = (size_t)weft_model_chunk(q->m);
+  for (size_t at = 0, piece; at < n; at += piece) {
+    piece = weft_piece_of(q->m, ids + at, n - at, most);
+    weft_tokens part = {.sequence = q, .ids = ids + at, .n = piece, .unseen = true};
+    if (weft_step(q->m, &part, 1, NULL, NULL, err)) return -1;
+  }
+  return 0;
+}
+
+int weft_sequence_remove(weft_sequence *q, const int32_t *ids, int from, int n, weft_error *err) {
+  int all = q->q->n;
+  if (from < 0 || n < 0 || n > all - from)
+    FAIL(err, "%d positions from %d on cannot be removed: the sequence holds %d", n, from, all);
+  int end = from + n;
+  if (float_rows_cut(ids, (size_t)from, (size_t)all) != (size_t)from ||
+      float_rows_cut(ids, (size_t)end, (size_t)all) != (size_t)end)
+    FAIL(err, "positions %d to %d cannot be removed: that would part a span of rows of floats", from, end);
+  weft_sequence *other;
+  if (!n) return 0;
+  if (weft_sequence_fork(q, from, &other, err)) return -1;
+  int status = add_unseen(other, ids + end, (size_t)(all - end), err);
+  if (!status) {
+    sequence *before = q->q;
+    q->q = other->q;
+    other->q = before;
+  }
+  weft_sequence_free(other);
+  return status ? -1 : 0;
 }

@@ -86,9 +86,18 @@ page_record page_of_sequence(const sequence *q, const int32_t *ids, size_t numbe
   return r;
 }
 
-static int add_checked(newfile *f, const void *at, size_t n, error *err) {
+// Where records go: to a file, or (f NULL) behind the text.
+typedef struct sink { newfile *f; str *text; } sink;
+
+static int sink_add(const sink *to, const void *at, size_t n, error *err) {
+  if (to->f) return newfile_add(to->f, at, n, err);
+  str_addn(to->text, at, n);
+  return 0;
+}
+
+static int add_checked(const sink *to, const void *at, size_t n, error *err) {
   uint64_t sum = hash_bytes(at, n, VERSION);
-  return newfile_add(f, at, n, err) || newfile_add(f, &sum, sizeof sum, err) ? -1 : 0;
+  return sink_add(to, at, n, err) || sink_add(to, &sum, sizeof sum, err) ? -1 : 0;
 }
 
 // The pieces that all states of a group have of a page, or those with fixed states of a slot, one behind the other
@@ -101,7 +110,7 @@ static void gather_pieces(const caches *c, int group, int number, unsigned char 
   }
 }
 
-static int write_record(newfile *f, const sequence *q, const page_record *r, head *h, error *err) {
+static int write_record(const sink *f, const sequence *q, const page_record *r, head *h, error *err) {
   h->number = r->number;
   h->n = r->n;
   h->groups = r->groups;
@@ -130,28 +139,39 @@ int page_save(const sequence *q, const page_record *r, const char *of, const cha
   head h = make_head(q->of, of);
   newfile *f;
   if (newfile_open_regular(path, &f, err)) return -1;
-  if (!write_record(f, q, r, &h, err)) return newfile_commit(f, err);
+  if (!write_record(&(sink){f, NULL}, q, r, &h, err)) return newfile_commit(f, err);
   newfile_discard(f);
   return -1;
 }
 
-int sequence_save(const sequence *q, const int32_t *ids, const char *of, const char *path, error *err) {
+static int write_records(const sink *to, const sequence *q, const int32_t *ids, const char *of, error *err) {
   head h = make_head(q->of, of);
   size_t n = q->n ? caches_n_pages(q->n) : 1;
-  newfile *f;
-  if (!sequence_is_whole(q, q->n))
-    return error_set(err, "%s: what layers hold of this sequence is not that of its last position, %d", path, q->n);
-  if (newfile_open_regular(path, &f, err)) return -1;
   page_name before = page_name_first(of);
   int status = 0;
   for (size_t i = 0; i < n && !status; i++) {
     page_record r = page_of_sequence(q, ids, i);
     r.before = before;
     h.left = (uint32_t)(n - 1 - i);
-    status = write_record(f, q, &r, &h, err);
+    status = write_record(to, q, &r, &h, err);
     before = page_name_next(&before, r.ids, r.n);
   }
-  if (!status) return newfile_commit(f, err);
+  return status;
+}
+
+static int check_whole(const sequence *q, const char *name, error *err) {
+  if (sequence_is_whole(q, q->n)) return 0;
+  return error_set(err, "%s: what layers hold of this sequence is not that of its last position, %d", name, q->n);
+}
+
+int sequence_to_memory(const sequence *q, const int32_t *ids, const char *of, str *out, error *err) {
+  return check_whole(q, "state", err) || write_records(&(sink){NULL, out}, q, ids, of, err) ? -1 : 0;
+}
+
+int sequence_save(const sequence *q, const int32_t *ids, const char *of, const char *path, error *err) {
+  newfile *f;
+  if (check_whole(q, path, err) || newfile_open_regular(path, &f, err)) return -1;
+  if (!write_records(&(sink){f, NULL}, q, ids, of, err)) return newfile_commit(f, err);
   newfile_discard(f);
   return -1;
 }
@@ -192,6 +212,13 @@ static int open_pages(reading *r) {
   }
   if (fstat(fileno(r->f), &s) || !S_ISREG(s.st_mode)) return bad_file(r, "is no file of a sequence");
   return 0;
+}
+
+static int open_source(reading *r, const state_source *from) {
+  if (!from->bytes) return open_pages(r);
+  if (!from->n) return bad_file(r, "is empty");
+  r->f = fmemopen((void *)(uintptr_t)from->bytes, from->n, "rb");
+  return r->f ? 0 : bad_file(r, "%s", strerror(errno));
 }
 
 static int check_head(const reading *r, const caches *c, const head *h, const char *of, int most) {
@@ -390,11 +417,12 @@ static int get_heads(const reading *r, const caches *c, const int32_t *ids, int 
   return 0;
 }
 
-int sequence_tokens(const caches *c, int most, const char *of, const char *path, int32_t **ids, size_t *n, error *err) {
-  reading r = {.path = path, .err = err};
+int sequence_tokens(const caches *c, int most, const char *of, const state_source *from, int32_t **ids, size_t *n,
+                    error *err) {
+  reading r = {.path = from->path, .err = err};
   VEC(int32_t) all = {0};
   head h = {.left = 1};
-  int status = open_pages(&r);
+  int status = open_source(&r, from);
   for (size_t i = 0; h.left && !status; i++) {
     page_record p;
     status = get_next_head(&r, c, most, of, i, &h, &p);
@@ -409,15 +437,15 @@ int sequence_tokens(const caches *c, int most, const char *of, const char *path,
   return 0;
 }
 
-int sequence_load(caches *c, const int32_t *ids, size_t n, int most, const char *of, const char *path, sequence **out,
-                  error *err) {
-  reading r = {.path = path, .err = err};
+int sequence_load(caches *c, const int32_t *ids, size_t n, int most, const char *of, const state_source *from,
+                  sequence **out, error *err) {
+  reading r = {.path = from->path, .err = err};
   page_records all = {0};
   VEC(const page_record *) pages = {0};
   unsigned char *piece = NULL;
   sequence *q = NULL;
   size_t all_ids = n;
-  int status = open_pages(&r);
+  int status = open_source(&r, from);
   if (!status) status = get_heads(&r, c, ids, most, of, &all, &n);
   for (size_t i = 0; i < all.n; i++) vec_push(&pages, &all.at[i]);
   if (!status) n = pages_whole_spans(c, ids, all_ids, pages.at, pages.n, n);

@@ -19,6 +19,9 @@ typedef struct page_record {
   int32_t shift[CACHE_PAGE]; // behind each token, what positions are higher than places (sequence_shift)
 } page_record;
 
+// Where a whole sequence is read from: a file, or n bytes; path is the name in errors then.
+typedef struct state_source { const char *path; const void *bytes; size_t n; } state_source;
+
 enum { BAD_FILE = -2, NO_FILE = -3 };  // and -1: something else failed
 
 // Of all that the values of a sequence depend on, what options say, as text.
@@ -46,10 +49,13 @@ int pages_load(caches *c, const int32_t *ids, size_t n, const char *const *paths
 
 // All pages in one file, written whole or not at all. ids: the tokens of q.
 int sequence_save(const sequence *q, const int32_t *ids, const char *of, const char *path, error *err);
+// The same bytes in memory.
+int sequence_to_memory(const sequence *q, const int32_t *ids, const char *of, str *out, error *err);
 // The tokens of such a file: *ids for free(). BAD_FILE, NO_FILE; of what layers hold nothing is looked at.
-int sequence_tokens(const caches *c, int most, const char *of, const char *path, int32_t **ids, size_t *n, error *err);
+int sequence_tokens(const caches *c, int most, const char *of, const state_source *from, int32_t **ids, size_t *n,
+                    error *err);
 // One that holds as many of the n tokens as the file begins with, back to where it is whole, and no part of a span of
 // rows of floats. BAD_FILE as above.
-int sequence_load(caches *c, const int32_t *ids, size_t n, int most, const char *of, const char *path, sequence **out,
-                  error *err);
+int sequence_load(caches *c, const int32_t *ids, size_t n, int most, const char *of, const state_source *from,
+                  sequence **out, error *err);
 #endif

@@ -8,6 +8,7 @@
 #include "device/predict.h"
 #include "engine/fail.h"
 #include "engine/schedules.h"
+#include "engine/sized.h"
 #include "engine/tune.h"
 
 
@@ -38,7 +39,8 @@ static void tell_known(const char *name, error *e) {
 }
 
 int weft_tune(weft_model *m, const weft_tune_options *options, weft_tuned **out, weft_error *err) {
-  weft_tune_options o = options ? *options : (weft_tune_options){0};
+  weft_tune_options o = {0};
+  if (TAKE_OPTIONS(&o, weft_tune_options, progress_ctx, options, err)) return -1;
   error e = {0};
   struct tune_part parts[2];
   layout_rows layouts;

@@ -13,6 +13,7 @@
 #include "engine/trace.h"
 #include "engine/profile.h"
 #include "engine/sampler.h"
+#include "engine/sized.h"
 #include "engine/stop.h"
 #include "model/gguf.h"
 #include "model/model.h"
@@ -492,9 +493,10 @@ int template_render(const weft_template *t, const weft_chat *c, jinja_text *out,
   return 0;
 }
 
-int weft_template_render(const weft_template *t, const weft_chat *c, char **text, size_t *n, weft_error *err) {
+int weft_template_render(const weft_template *t, const weft_chat *chat, char **text, size_t *n, weft_error *err) {
   jinja_text made;
-  if (template_render(t, c, &made, err)) return -1;
+  weft_chat c = {0};
+  if (TAKE_WEFT_CHAT(&c, chat, err) || template_render(t, &c, &made, err)) return -1;
   vec_free(&made.own);
   *text = made.text.at;
   *n = made.text.n;
@@ -534,7 +536,8 @@ _Static_assert(sizeof(weft_adapter) == sizeof(struct engine_adapter) &&
 // data: NULL: of the file at path.
 static int open_model(const char *path, const text_view *data, const weft_options *opt, weft_model **out,
                       weft_error *err) {
-  weft_options o = opt ? *opt : (weft_options){0};
+  weft_options o = {0};
+  if (TAKE_OPTIONS(&o, weft_options, device, opt, err)) return -1;
   if (o.context < 0) FAIL(err, "the context is %d positions; it must be 0 or more", o.context);
   if (o.threads < 0 || o.threads > TEAM_MAX)
     FAIL(err, "%d threads were asked for; it must be 0 to %d", o.threads, TEAM_MAX);
@@ -795,7 +798,12 @@ void weft_profile_free(weft_profile *p) {
 
 // ---- sampling -------------------------------------------------------------------------------------------------------
 
-weft_sampling weft_sampling_default(void) { return sampler_default(); }
+void weft_sampling_init(weft_sampling *p, size_t size) {
+  weft_sampling d = sampler_default();
+  d.size = size;
+  memset(p, 0, size);
+  memcpy(p, &d, size < sizeof d ? size : sizeof d);
+}
 
 uint64_t weft_random_seed(void) {
   uint32_t seed;
@@ -804,7 +812,8 @@ uint64_t weft_random_seed(void) {
 }
 
 int weft_sampler_new(int32_t vocab_size, const weft_sampling *params, weft_sampler **out, weft_error *err) {
-  weft_sampling p = params ? *params : weft_sampling_default();
+  weft_sampling p = weft_sampling_default();
+  if (params && TAKE_OPTIONS(&p, weft_sampling, own_ctx, params, err)) return -1;
   error e = {0};
   sampler *s = NULL;
   if (sampler_new(&p, vocab_size, &s, &e)) return fail(err, &e);
@@ -834,6 +843,7 @@ void weft_sampler_ignore_end(weft_sampler *s, const weft_vocab *v) {
 
 int weft_sample(weft_sampler *s, const float *logits, int32_t *id, weft_error *err) {
   int32_t drawn = sampler_sample(s->s, logits);
+  if (sampler_own_fault(s->s)) FAIL(err, "%s", sampler_own_fault(s->s));
   if (drawn < 0) FAIL(err, "no token can be drawn: all %d are banned", s->n_vocab);
   *id = drawn;
   return 0;

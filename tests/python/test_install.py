@@ -10,7 +10,7 @@ import pytest
 
 def test_what_is_installed(installed, repo, version):
     files = {path.relative_to(installed).parts[0] + "/" + path.name for path in installed.rglob("*") if path.is_file()}
-    assert files == {"bin/weft", "lib/libweft.a", "lib/libweft.so", f"lib/libweft.so.{version.split('.')[0]}", f"lib/libweft.so.{version}", "lib/weft.pc",
+    assert files == {"bin/weft", "lib/libweft.a", "lib/libweft.so", f"lib/libweft.so.{version.rpartition('.')[0]}", f"lib/libweft.so.{version}", "lib/weft.pc",
                      *(f"lib/weft-{name}.cmake" for name in ("config", "config-version", "targets", "targets-relwithdebinfo")), "lib/weft.service", "lib/weft.socket", "share/weft.1", "share/weft", "share/_weft", "share/weft.fish",
                      *(f"include/{path.name}" for path in (repo / "include").rglob("*.h"))}
 

@@ -44,7 +44,7 @@ def test_the_shared_library_shows_what_the_headers_declare(build, declared, sani
         pytest.skip("a sanitizer adds names of its own")
     listing = run(program("nm"), "-D", "--defined-only", build / "libweft.so")
     assert shown(listing) == declared
-    assert all("@@WEFT_0" in row for row in listing.splitlines() if " T " in row)
+    assert all("@@WEFT_0.1" in row for row in listing.splitlines() if " T " in row)
 
 
 def test_the_static_library_shows_the_same(build, declared, sanitized):
@@ -54,7 +54,7 @@ def test_the_static_library_shows_the_same(build, declared, sanitized):
 
 
 def test_its_soname(build):
-    assert "Library soname: [libweft.so.0]" in run(program("readelf"), "-d", build / "libweft.so")
+    assert "Library soname: [libweft.so.0.1]" in run(program("readelf"), "-d", build / "libweft.so")
 
 
 OWN_NAMES = """
@@ -87,7 +87,7 @@ def test_a_program_with_names_of_its_own(installed, version, kind, tinypy, tmp_p
     run("cc", "-Wall", "-Werror", "-o", tmp_path / "own", tmp_path / "own.c", *flags)
     run_env = {**weft_env, "LD_LIBRARY_PATH": str(installed / "lib")}
     assert run(tmp_path / "own", tinypy, env=run_env).split()[0::2] == [version, "1.5", "(nil)"]
-    needs = "libweft.so.0" in run("readelf", "-d", tmp_path / "own")
+    needs = "libweft.so.0.1" in run("readelf", "-d", tmp_path / "own")
     assert needs == (kind == "shared")
 
 
@@ -189,6 +189,21 @@ def test_example_embed(examples, tinypy, weft_env):
     rows = [line.split("  ", 1) for line in run(examples / "embed", tinypy, "def f(x):", "def f(x):", "import os", env=weft_env).splitlines()]
     values = {text: float(value) for value, text in rows}
     assert values["def f(x): | def f(x):"] == 1 and -1 < values["def f(x): | import os"] < 0.999
+
+
+def test_example_state(examples, run_weft, tinypy, weft_env):
+    """Each text is what weft run writes of the whole prompt.  The texts begin where a token does."""
+    prompt, texts = "def f(x):\n    return", (" x", " not")
+    done = subprocess.run([examples / "state", tinypy, prompt, *texts], env=weft_env, capture_output=True, text=True, check=True)
+    expected = [prompt + text + run_weft(["run", "-m", tinypy, "-p", prompt + text, "-n", "16", "--temp", "0"]).out.rstrip("\n") for text in texts]
+    assert [part.rstrip("\n") for part in done.stdout.split("\n---\n")[:2]] == expected
+    assert "tokens are" in done.stderr
+
+
+def test_example_sampler(examples, tinypy, weft_env):
+    assert "e" in run(examples / "sampler", tinypy, "def f(x):\n", "\x01", env=weft_env)
+    text = run(examples / "sampler", tinypy, "def f(x):\n", "e", env=weft_env)
+    assert len(text) > 10 and "e" not in text
 
 
 def test_example_grammar(examples, tinypy, weft_env):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-DEBS = ["libweft-dev", "libweft0", "weft"]
+DEBS = ["libweft-dev", "libweft0.1", "weft"]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_what_the_rpms_recommend(package):
         done = subprocess.run(["rpm", "-qp", "--recommends", next(folder.glob(f"{name}-[0-9]*.rpm"))], capture_output=True, text=True, check=True)
         return set(done.stdout.split())
     assert recommended("weft") == {"llvm-libs", "libcurl", "ca-certificates"}
-    assert recommended("libweft0") == {"llvm-libs"} and recommended("libweft-devel") == set()
+    assert recommended("libweft0.1") == {"llvm-libs"} and recommended("libweft-devel") == set()
 
 
 # ---- in a Debian root ------------------------------------------------------------------------------------------------
@@ -117,11 +117,11 @@ echo "version: $(weft --version)" >&3
 status=0; weft doctor --json >/tmp/doctor || status=$?
 echo "doctor without LLVM: $status $(grep -c '"state": "fix"' /tmp/doctor)" >&3
 echo "uninstall: $(weft uninstall | grep -c '^  apt purge weft$')" >&3
-echo "library: $(ldconfig -p | grep -c 'libweft.so.0')" >&3
+echo "library: $(ldconfig -p | grep -c 'libweft.so.0.1')" >&3
 $install_them libllvm19
 echo "text: $(weft run /in/model.gguf -p 'def ' -n 8 --temp 0 --no-bos | tr '\n' '|')" >&3
 echo "doctor: $(weft doctor | grep -c '^ok *LLVM')" >&3
-apt-get purge -y -qq weft libweft0 libweft-dev
+apt-get purge -y -qq weft libweft0.1 libweft-dev
 rm -r $HOME/.cache/weft
 find / -xdev -not -path '/proc/*' -not -path '/var/*' | sort >/tmp/after
 echo "left: $(comm -13 /tmp/before /tmp/after | grep -i weft | tr '\n' ' ')" >&3

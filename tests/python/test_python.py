@@ -9,6 +9,7 @@ import gc
 import json
 import math
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -203,6 +204,56 @@ def test_what_lives_on_is_harmless(own, tinypy):
     loop.append(loop)
 
 
+ELSEWHERE = """
+import pickle, sys, weft
+state = pickle.load(open(sys.argv[2], "rb"))
+model = weft.Llama(sys.argv[1], n_ctx=64, n_batch=int(sys.argv[3]), type_k=int(sys.argv[4]) or None, verbose=False)
+read = []
+def count(add): return lambda self, tokens: (read.append(len(tokens)), add(self, tokens))[1]
+from weft import _engine
+_engine.Sequence.add = count(_engine.Sequence.add)
+model.load_state(state)
+print(model.n_tokens, sum(read), state.llama_state_size, model(sys.argv[5], max_tokens=8, temperature=0)["choices"][0]["text"])
+"""
+
+
+def run_python(env, program, *arguments):
+    done = subprocess.run([sys.executable, "-c", program, *map(str, arguments)], env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_state_in_another_process(own, python_env, tinypy, tmp_path):
+    """Bytes of the caches: nothing is evaluated again, unless the other model computes something else (its keys are of 8 bits)."""
+    prompt = "def add(a, b):\n    return"
+    with own.Llama(str(tinypy), n_ctx=64, verbose=False) as model:
+        text = model(prompt, max_tokens=8, temperature=0)["choices"][0]["text"]
+        model.reset()
+        model.eval(model.tokenize(prompt.encode()))
+        state, n = model.save_state(), model.n_tokens
+        assert state.llama_state_size == len(state.llama_state) > n * 100
+        (tmp_path / "state").write_bytes(pickle.dumps(state))
+
+    def elsewhere(type_k):
+        return run_python(python_env, ELSEWHERE, tinypy, tmp_path / "state", 64, type_k, prompt).split(" ", 3)
+
+    assert elsewhere(0) == [str(n), "0", str(state.llama_state_size), text + "\n"]
+    assert elsewhere(8)[:2] == [str(n), str(n)]
+
+
+def test_tokens_are_removed(own, tinypy):
+    with own.Llama(str(tinypy), n_ctx=64, verbose=False) as model:
+        tokens = model.tokenize(b"def add(a, b):\n    return a")
+        sequence = own._engine.Sequence(model._model)
+        sequence.add(tokens)
+        sequence.remove(tokens, 2, 3)
+        other = own._engine.Sequence(model._model)
+        other.add(tokens[:2] + tokens[5:])
+        assert len(sequence) == len(tokens) - 3 and (sequence.add([5]).copy() == other.add([5])).all()
+        with pytest.raises(ValueError, match="cannot be removed"):
+            sequence.remove(tokens, 2, 1000)
+
+
 INTEGRATIONS = json.loads((HERE / "llama_integrations.json").read_text())
 PACKAGES = {"langchain": "langchain_community", "llama_index": "llama_index.llms.llama_cpp"}
 
@@ -339,7 +390,7 @@ def test_a_library_of_another_version(own):
     text = _library.ffi.new("char[]", b"0.2.0")
     other = SimpleNamespace(weft_version=lambda: text, WEFT_VERSION_MAJOR=0, WEFT_VERSION_MINOR=1)
     with pytest.raises(ImportError, match=r"libweft.* 0\.2\.0.* 0\.1\.x"):
-        _library._checked(other, "libweft.so.0")
+        _library._checked(other, "libweft.so.0.1")
     assert own.version().startswith(f"{_library.lib.WEFT_VERSION_MAJOR}.{_library.lib.WEFT_VERSION_MINOR}.")
 
 
