@@ -12,7 +12,7 @@
 enum { SEEN = 12 /* rows that a row sees, its own among them */ };
 
 // Of each row the one `by` rows before it; zeros before the first one.
-static tensor *rows_before(const build *b, tensor *x, int64_t by) {
+static tensor *shifted_rows(const build *b, tensor *x, int64_t by) {
   return by ? t_slice(b->g, t_pad(b->g, x, 0, by, 0), 0, n_(b, 0), x->shape->dim[0]) : x;
 }
 
@@ -65,7 +65,7 @@ static tensor *keys_of_distances(const build *b, const layer *y) {
 static tensor *seen_rows(const build *b, const layer *y, tensor *x) {
   tensor *all[SEEN];
   x = read_in_parts(b->g, x);
-  for (int i = 0; i < SEEN; i++) all[i] = rows_before(b, x, i);
+  for (int i = 0; i < SEEN; i++) all[i] = shifted_rows(b, x, i);
   return t_reshape(b->g, t_stack_last(b->g, all, SEEN), DIMS(b->T, n_(b, y->n_head), n_(b, y->head_dim), n_(b, SEEN)));
 }
 
@@ -100,7 +100,7 @@ tensor *conformer_behind(build *b, const layer *y, tensor *x) {
   in = read_in_parts(g, in);
   for (int64_t i = 0, taps = kernel->shape->dim[1]->a; i < taps; i++) {
     tensor *tap = t_reshape_i(g, t_slice_i(g, kernel, 1, i, 1), 1, &n);
-    tap = t_mul(g, rows_before(b, in, taps - 1 - i), tap);
+    tap = t_mul(g, shifted_rows(b, in, taps - 1 - i), tap);
     sum = sum ? t_add(g, sum, tap) : tap;
   }
   sum = t_silu(g, norm(b, y, W_NORM_CONV, makes_several(g, sum)));
@@ -117,7 +117,7 @@ static tensor *halved(const build *b, uop *rows, const enum tensor_id id[2], ten
   tensor *pairs = t_reshape(g, x, DIMS(rows, two, n_(b, bins), n_(b, n))), *near[9];
   for (int i = 0; i < 9; i++) {
     tensor *at = t_reshape(g, t_slice_i(g, pairs, 1, i / 3 != 1, 1), DIMS(rows, n_(b, bins), n_(b, n)));
-    if (i < 3) at = rows_before(b, at, 1);
+    if (i < 3) at = shifted_rows(b, at, 1);
     at = t_slice_i(g, t_pad(g, at, 1, 1, 1), 1, i % 3, bins);
     at = t_slice_i(g, t_reshape(g, at, DIMS(rows, n_(b, bins / 2), two, n_(b, n))), 2, 0, 1);
     near[i] = t_reshape(g, at, DIMS(rows, n_(b, bins / 2), n_(b, n)));
