@@ -82,7 +82,7 @@ int kv_config_read(const char *json, const char *host, int block_size, struct kv
   error why = {0};
   bool publishes = true;
   *out = (struct kv_config){
-    .block_size = block_size, .buffer = 10000, .queue = 100000, .limit = 100000, .topic = xstrdup("")};
+    .maps = true, .block_size = block_size, .buffer = 10000, .queue = 100000, .limit = 100000, .topic = xstrdup("")};
   json_t *o = json_read(json, strlen(json), 0, NULL, &why), *v;
   int status = o ? 0 : error_set(err, "--kv-events-config: %s", why.text);
   if (o && !json_is_object(o)) status = error_set(err, "--kv-events-config must be a JSON object, as vLLM's is");

@@ -7,7 +7,7 @@
 struct kv_address { bool given; char host[64], shown[96]; int port; };
 struct kv_config {
   bool wanted;
-  bool maps;                           // events are maps, as vLLM's are from 0.24 on; otherwise arrays
+  bool maps;                           // events are maps, as vLLM's are from 0.24 on; otherwise arrays, as before
   struct kv_address endpoint, replay;
   int buffer, queue, limit;            // messages: kept, waiting to be sent, waiting for one reader
   int block_size;
