@@ -57,7 +57,7 @@ static void add_model_parts(files *l, const char *path) {
   int number, of;
   size_t stem;
   struct stat st;
-  if (path && !stat(path, &st) && S_ISDIR(st.st_mode)) { add_folder(l, path, 0); return; }
+  if (path && !stat(path, &st) && S_ISDIR(st.st_mode)) { add_folder(l, path, 1); return; }
   add_path_of(l, path, false);
   if (!path || !store_part(path, &number, &of, &stem)) return;
   char *folder = folder_of(path);

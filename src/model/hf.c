@@ -13,7 +13,7 @@
 #include "model/hf_impl.h"
 #include "model/quantise.h"
 
-enum { ALIGNMENT = 32 };
+enum { ALIGNMENT = 32, EXPERTS_MOST = 1 << 16 };
 
 // ---- tensors --------------------------------------------------------------------------------------------------------
 
@@ -22,6 +22,7 @@ static hf_made *new_made(hf *h, const char *name, const hf_source *s) {
   const hf_source **parts = ARENA_ARRAY(h->arena, const hf_source *, 1);
   parts[0] = s;
   m.parts = parts;
+  m.n_parts = 1;
   m.t.n_dims = s->n_dims ? s->n_dims : 1;
   for (uint32_t i = 0; i < s->n_dims; i++) m.t.ne[s->n_dims - 1 - i] = s->shape[i];
   m.rows = m.t.ne[1] * m.t.ne[2] * m.t.ne[3];
@@ -48,7 +49,54 @@ static int weave(hf *h, hf_made *m, const hf_source *s, const char *key, error *
   return 0;
 }
 
-static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *to, error *err) {
+static int turn_matrices(hf *h, hf_made *m, const hf_source *s, bool halved, int64_t first, error *err) {
+  int64_t rows = m->t.ne[0];
+  if (m->t.n_dims != 3 || (halved && rows % 2))
+    return hf_fail(h, file_of(h, s), s->name, err, "is not a matrix for each expert with pairs of rows");
+  m->t.ne[0] = m->t.ne[1];
+  m->t.ne[1] = halved ? rows / 2 : rows;
+  m->rows = m->t.ne[1] * m->t.ne[2];
+  m->turned = true;
+  m->first = first;
+  m->step = halved ? 2 : 1;
+  return 0;
+}
+
+static int take_every_second(hf *h, hf_made *m, const hf_source *s, int64_t first, error *err) {
+  if (m->t.ne[0] % 2) return hf_fail(h, file_of(h, s), s->name, err, "its rows are not of pairs");
+  m->t.ne[0] /= 2;
+  m->first = first;
+  m->step = 2;
+  return 0;
+}
+
+static hf_made *made_before(const hf *h, const char *name) {
+  for (size_t i = h->made.n; i--;) if (!strcmp(h->made.at[i].t.name, name)) return &h->made.at[i];
+  return NULL;
+}
+
+// One expert's matrix, which goes to its place among the others.
+static int stack_expert(hf *h, const hf_source *s, const char *to, uint32_t expert, error *err) {
+  uint32_t n;
+  hf_made *m = made_before(h, to);
+  if (hf_need_u32(h, "num_local_experts num_experts n_routed_experts", &n, err)) return -1;
+  if (expert >= n || n > EXPERTS_MOST)
+    return hf_fail(h, file_of(h, s), s->name, err, "config.json says that there are %u experts", n);
+  if (s->n_dims != 2) return hf_fail(h, file_of(h, s), s->name, err, "is no matrix");
+  if (!m) {
+    m = new_made(h, to, s);
+    m->parts = ARENA_ARRAY(h->arena, const hf_source *, n);
+    m->n_parts = n;
+    m->t.n_dims = 3;
+    m->t.ne[2] = n;
+  }
+  if (m->t.ne[0] != s->shape[1] || m->t.ne[1] != s->shape[0] || m->t.from != s->format || m->parts[expert])
+    return hf_fail(h, file_of(h, s), s->name, err, "has another shape or type than that of another expert");
+  m->parts[expert] = s;
+  return 0;
+}
+
+static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t expert, error *err) {
   char quoted[128];
   if (strlen(to) > GGUF_MAX_NAME)
     return hf_fail(h, file_of(h, s), s->name, err, "its name would be too long: %s",
@@ -57,17 +105,34 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
   if (s->n_dims > GGUF_MAX_DIMS || s->begin == s->end)
     return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",
                    s->n_dims);
+  if (r->op == HF_STACK) return stack_expert(h, s, to, expert, err);
   hf_made *m = new_made(h, to, s);
-  return r->op == HF_WEAVE ? weave(h, m, s, r->heads, err) : 0;
+  switch (r->op) {
+  case HF_WEAVE: return weave(h, m, s, r->heads, err);
+  case HF_PLUS_ONE: m->plus = 1; return 0;
+  case HF_TURNED: return turn_matrices(h, m, s, false, 0, err);
+  case HF_TURNED_EVEN: return turn_matrices(h, m, s, true, 0, err);
+  case HF_TURNED_ODD: return turn_matrices(h, m, s, true, 1, err);
+  case HF_EVEN: return take_every_second(h, m, s, 0, err);
+  case HF_ODD: return take_every_second(h, m, s, 1, err);
+  default: return 0;
+  }
 }
 
 static int make_tensors(hf *h, error *err) {
   for (size_t i = 0; i < h->sources.n; i++) {
     const hf_source *s = &h->sources.at[i];
     const char *to = NULL;
-    const hf_rule *r = hf_rule_for(h, s->name, &to, err);
-    if (!r || (r->op != HF_SKIP && make_tensor(h, s, r, to, err))) return -1;
+    uint32_t expert;
+    const hf_rule *r = hf_rule_for(h, s->name, NULL, &to, &expert, err);
+    if (!r) return -1;
+    for (; r; r = hf_rule_for(h, s->name, r, &to, &expert, err))
+      if (r->op != HF_SKIP && make_tensor(h, s, r, to, expert, err)) return -1;
   }
+  for (size_t i = 0; i < h->made.n; i++)
+    for (size_t k = 0; k < h->made.at[i].n_parts; k++)
+      if (!h->made.at[i].parts[k])
+        return error_set(err, "%s: expert %zu of '%s' is missing", h->shown, k, h->made.at[i].t.name);
   return 0;
 }
 
@@ -159,25 +224,15 @@ static void put_general(hf *h) {
 // ---- opening --------------------------------------------------------------------------------------------------------
 
 static int read_folder(hf *h, enum hf_type type, error *err) {
-  json_t *tokenizer = NULL;
-  if (hf_json(h, "config.json", true, &h->config, err) || hf_find_class(h, err) || hf_open_weights(h, err) ||
-      hf_json(h, "tokenizer.json", true, &tokenizer, err))
-    return -1;
+  if (hf_json(h, "config.json", true, &h->config, err) || hf_find_class(h, err) || hf_open_weights(h, err)) return -1;
   choose_type(h, type);
   h->head = gguf_head_new(ALIGNMENT);
   put_general(h);
-  int status = hf_count_vocab(h, tokenizer, err) || hf_put_keys(h, err) || make_tensors(h, err) ||
-                   place_tensors(h, err)
-                 ? -1
-                 : 0;
-  if (!status) {
-    put_size(h);
-    gguf_head_u32(h->head, "general.file_type", h->file_type);
-    gguf_head_u32(h->head, "general.quantization_version", 2);
-    status = hf_put_vocab(h, tokenizer, err);
-  }
-  json_decref(tokenizer);
-  return status;
+  if (hf_put_keys(h, err) || make_tensors(h, err) || place_tensors(h, err)) return -1;
+  put_size(h);
+  gguf_head_u32(h->head, "general.file_type", h->file_type);
+  gguf_head_u32(h->head, "general.quantization_version", 2);
+  return hf_put_vocab(h, err);
 }
 
 int hf_open(const char *dir, enum hf_type type, hf **out, error *err) {
@@ -219,20 +274,41 @@ const hf_tensor *hf_tensor_at(const hf *h, size_t i) {
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
 // Which row of the folder's tensor is row r of a part.
-static int64_t source_row(const hf_made *m, int64_t r, int64_t all) {
-  if (!m->heads) return m->first + r * m->step;
+static int64_t woven_row(const hf_made *m, int64_t r, int64_t all) {
+  if (!m->heads) return r;
   int64_t of_head = all / m->heads, head = r / of_head, k = r % of_head;
   return head * of_head + k % 2 * (of_head / 2) + k / 2;
+}
+
+// Elements that are apart from one another: a column of a matrix, every second one of a row, a vector that is woven.
+static const unsigned char *gather_elements(const hf_made *m, const hf_source *s, int64_t r, unsigned char *scratch) {
+  uint64_t bytes = m->t.from->bytes;
+  int64_t n = m->t.ne[0], rows = m->t.ne[1], columns = rows * m->step, at = r * n * m->step + m->first, apart = m->step;
+  if (m->turned) at = r / rows * n * columns + r % rows * m->step + m->first, apart = columns;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t from = m->heads ? woven_row(m, i, n) : at + i * apart;
+    memcpy(scratch + bytes * (uint64_t)i, s->data + bytes * (uint64_t)from, bytes);
+  }
+  return scratch;
 }
 
 // A row as it lies in the folder; scratch: room for one.
 static const unsigned char *raw_row(const hf_made *m, int64_t r, unsigned char *scratch) {
   const hf_source *s = m->parts[r / m->rows];
-  uint64_t bytes = m->t.from->bytes, row = bytes * (uint64_t)m->t.ne[0];
-  if (m->t.n_dims > 1 || !m->heads) return s->data + row * (uint64_t)source_row(m, r % m->rows, m->rows);
-  for (int64_t i = 0; i < m->t.ne[0]; i++)                  // a vector: its elements are what rows are of a matrix
-    memcpy(scratch + bytes * (uint64_t)i, s->data + bytes * (uint64_t)source_row(m, i, m->t.ne[0]), bytes);
-  return scratch;
+  if (m->turned || m->step != 1 || (m->heads && m->t.n_dims == 1)) return gather_elements(m, s, r % m->rows, scratch);
+  return s->data + (uint64_t)m->t.from->bytes * (uint64_t)m->t.ne[0] * (uint64_t)woven_row(m, r % m->rows, m->rows);
+}
+
+// Adds a number in the precision of what is stored; bf16 is taken for f32, as everywhere.
+static void add_to_norm(const hf_made *m, float *x) {
+  unsigned char half[2];
+  const struct format *f16 = format_by_id(FORMAT_F16);
+  for (int64_t i = 0; i < m->t.ne[0]; i++) {
+    x[i] += m->plus;
+    if (m->t.from != f16) continue;
+    quantise_row(f16, &x[i], NULL, 1, half);
+    floats_from(f16, half, 1, &x[i]);
+  }
 }
 
 static int make_row(const hf *h, const hf_made *m, int64_t r, float *x, unsigned char *scratch, unsigned char *out,
@@ -241,11 +317,12 @@ static int make_row(const hf *h, const hf_made *m, int64_t r, float *x, unsigned
   if (m->values) memcpy(x, m->values, (size_t)n * sizeof *x);
   else {
     const unsigned char *raw = raw_row(m, r, scratch);
-    if (m->t.from == m->t.to) {
+    if (m->t.from == m->t.to && m->plus == 0) {
       memcpy(out, raw, m->t.from->bytes * (size_t)n);
       return 0;
     }
     floats_from(m->t.from, raw, n, x);
+    if (m->plus != 0) add_to_norm(m, x);
   }
   if (m->t.to->id == FORMAT_F32) {
     memcpy(out, x, (size_t)n * sizeof *x);

@@ -3,11 +3,12 @@
 //
 // A folder is hostile until shown otherwise.  hf_open reads the JSON within bounds, maps the weights and checks their
 // heads in checked arithmetic, and describes the file: its keys (a finished head) and its tensors.  A tensor is rows of
-// one that the folder has, in another order, as floats of another width (hf_rows): there is no
+// one that the folder has, in another order, some with 1 added, as floats of another width (hf_rows): there is no
 // copy of the weights.  What a class of transformers becomes is a row of the table in hf_classes.c; what this code does
 // not know of a folder is refused by name, never guessed.
 //
-// Look next: hf_files.c (JSON and safetensors), hf_classes.c (the table), hf_vocab.c and hf_words.c (tokenizers), hf.c
+// Look next: hf_files.c (JSON and safetensors), hf_classes.c (the table), hf_vocab.c, hf_spm.c and hf_words.c
+// (tokenizers), hf.c
 // (tensors).
 #ifndef WEFT_HF_H
 #define WEFT_HF_H

@@ -3,6 +3,7 @@
 // first; the values that a class takes where config.json is silent are JSON in its row.
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include "model/hf_impl.h"
 
@@ -58,6 +59,11 @@ int hf_f64(const hf *h, const char *names, double *out, bool *found, error *err)
   const char *name;
   *found = hf_value(h, names, &name);
   return *found ? hf_number_in(h, h->text, name, out, found, err) : 0;
+}
+
+static bool has_suffix(const char *name, const char *end) {
+  size_t n = strlen(name), m = strlen(end);
+  return n >= m && !strcmp(name + n - m, end);
 }
 
 const char *hf_arch_key(const hf *h, const char *key) {
@@ -155,7 +161,7 @@ static int put_yarn(hf *h, error *err) {
 static int put_scaling(hf *h, error *err) {
   const char *type = rope_type(h);
   char quoted[64];
-  if (!type || !strcmp(type, "default") || !strcmp(type, "llama3")) return 0;
+  if (h->class->own_scaling || !type || !strcmp(type, "default") || !strcmp(type, "llama3")) return 0;
   if (strcmp(type, "linear") && strcmp(type, "yarn") && strcmp(type, "longrope") && strcmp(type, "su"))
     return hf_fail(h, config_name, "rope_type", err, "'%s' is not known",
                    gguf_quote(quoted, sizeof quoted, type, strlen(type)));
@@ -181,15 +187,20 @@ static int put_rope(hf *h, error *err) {
 
 // ---- single classes -------------------------------------------------------------------------------------------------
 
-// The share of a head that is turned, in elements.
-static int put_rope_dims(hf *h, double share, error *err) {
-  uint32_t n, width, heads;
+// Elements of a head.
+static int head_size(const hf *h, uint32_t *out, error *err) {
+  uint32_t width, heads;
   bool found;
-  if (hf_u32(h, "head_dim", &n, &found, err)) return -1;
-  if (!found) {
-    if (hf_need_u32(h, "hidden_size", &width, err) || hf_need_u32(h, "num_attention_heads", &heads, err)) return -1;
-    n = width / heads;
-  }
+  if (hf_u32(h, "head_dim", out, &found, err)) return -1;
+  if (found) return 0;
+  if (hf_need_u32(h, "hidden_size", &width, err) || hf_need_u32(h, "num_attention_heads", &heads, err)) return -1;
+  *out = width / heads;
+  return 0;
+}
+
+static int put_rope_dims(hf *h, double share, error *err) {
+  uint32_t n;
+  if (head_size(h, &n, err)) return -1;
   gguf_head_u32(h->head, hf_arch_key(h, "rope.dimension_count"), (uint32_t)(n * share));
   return 0;
 }
@@ -222,18 +233,130 @@ static int llama3_factors(hf *h, uint32_t dim, error *err) {
 }
 
 static int llama_more(hf *h, error *err) {
-  uint32_t dim, width, heads;
-  bool found;
-  if (put_rope_dims(h, 1, err)) return -1;
+  uint32_t dim;
   const char *type = rope_type(h);
+  if (put_rope_dims(h, 1, err) || head_size(h, &dim, err)) return -1;
   if (!type || strcmp(type, "llama3")) return 0;
-  if (hf_u32(h, "head_dim", &dim, &found, err)) return -1;
-  if (!found) {
-    if (hf_need_u32(h, "hidden_size", &width, err) || hf_need_u32(h, "num_attention_heads", &heads, err)) return -1;
-    dim = width / heads;
-  }
   if (dim > ROPE_MOST) return hf_fail(h, config_name, "head_dim", err, "%u is more than %d", dim, ROPE_MOST);
   return llama3_factors(h, dim, err);
+}
+
+// The share of a head that is turned; where nothing says it, half.
+static int glm4_more(hf *h, error *err) {
+  double share = 0.5;
+  bool found;
+  if (rope_number(h, "partial_rotary_factor", "partial_rotary_factor", &share, &found, err)) return -1;
+  if (!(share > 0 && share <= 1)) return hf_fail(h, config_name, "partial_rotary_factor", err, "is not from 0 to 1");
+  if (json_object_get(hf_rope(h), "mrope_section"))
+    return hf_fail(h, config_name, "mrope_section", err, "positions of pictures are not known for this class");
+  return put_rope_dims(h, share, err);
+}
+
+// A list of factors for the frequencies.
+static int put_factors(hf *h, const char *key, const char *name, uint32_t n, error *err) {
+  const json_t *list = json_object_get(hf_rope(h), key);
+  if (n > ROPE_MOST || json_array_size(list) != n)
+    return hf_fail(h, config_name, key, err, "is not a list of %u numbers", n);
+  float *out = ARENA_ARRAY(h->arena, float, n + 1);
+  for (size_t i = 0; i < n; i++) {
+    const json_t *v = json_array_get(list, i);
+    if (!json_is_number(v)) return hf_fail(h, config_name, key, err, "has what is no number at %zu", i);
+    out[i] = (float)json_number_value(v);
+  }
+  hf_add_values(h, name, out, n);
+  return 0;
+}
+
+// Contexts beyond the old one: two lists of factors, and one for attention.
+static int phi3_longer(hf *h, double old, uint32_t dims, error *err) {
+  const char *type = rope_type(h);
+  uint32_t positions;
+  double attn = 1;
+  if (!json_array_size(json_object_get(hf_rope(h), "long_factor"))) return 0;
+  if (hf_need_u32(h, "n_positions max_position_embeddings", &positions, err)) return -1;
+  double scale = positions / old;
+  if (type && (!strcmp(type, "longrope") || !strcmp(type, "su")))
+    attn = scale > 1 ? sqrt(1 + log(scale) / log(old)) : 1;
+  else if (type && !strcmp(type, "yarn")) attn = scale > 1 ? 0.1 * log(scale) + 1 : 1;
+  else return hf_fail(h, config_name, "rope_type", err, "is not one that has factors");
+  gguf_head_f32(h->head, hf_arch_key(h, "rope.scaling.attn_factor"), (float)attn);
+  return put_factors(h, "long_factor", "rope_factors_long.weight", dims / 2, err) ||
+             put_factors(h, "short_factor", "rope_factors_short.weight", dims / 2, err)
+           ? -1
+           : 0;
+}
+
+static int phi3_more(hf *h, error *err) {
+  double share = 1, old = 0;
+  uint32_t width, heads, window = 0;
+  bool found;
+  if (put_old_context(h, err) || hf_need_u32(h, "hidden_size", &width, err) ||
+      hf_need_u32(h, "num_attention_heads", &heads, err) || hf_u32(h, "sliding_window", &window, &found, err) ||
+      rope_number(h, "original_max_position_embeddings", "original_max_position_embeddings", &old, &found, err) ||
+      rope_number(h, "partial_rotary_factor", "partial_rotary_factor", &share, &found, err))
+    return -1;
+  if (!(share > 0 && share <= 1)) return hf_fail(h, config_name, "partial_rotary_factor", err, "is not from 0 to 1");
+  uint32_t dims = (uint32_t)(share * width) / heads;
+  gguf_head_u32(h->head, hf_arch_key(h, "rope.dimension_count"), dims);
+  gguf_head_u32(h->head, hf_arch_key(h, "attention.sliding_window"), window);
+  return phi3_longer(h, old, dims, err);
+}
+
+static int gemma3_more(hf *h, error *err) {
+  uint32_t pattern, window;
+  bool found;
+  if (hf_u32(h, "sliding_window_pattern _sliding_window_pattern", &pattern, &found, err)) return -1;
+  if (found && pattern == 1) return 0;
+  if (hf_need_u32(h, "sliding_window", &window, err)) return -1;
+  gguf_head_u32(h->head, hf_arch_key(h, "attention.sliding_window"), window);
+  return 0;
+}
+
+// How the vectors of tokens become one: said by the folder of a step that sentence-transformers has.
+static int read_pooling(hf *h, const char *folder, uint32_t *out, error *err) {
+  static const struct { const char *flag, *mode; uint32_t kind; } kinds[] = {
+    {"pooling_mode_mean_tokens", "mean", 1}, {"pooling_mode_cls_token", "cls", 2},
+    {"pooling_mode_lasttoken", "lasttoken", 3}};
+  json_t *said;
+  const char *file = arena_printf(h->arena, "%s/config.json", folder);
+  if (hf_json(h, file, true, &said, err)) return -1;
+  const char *mode = json_string_value(json_object_get(said, "pooling_mode"));
+  *out = 0;
+  for (size_t i = 0; i < COUNT(kinds) && !*out; i++)
+    if (json_is_true(json_object_get(said, kinds[i].flag)) || (mode && !strcmp(mode, kinds[i].mode)))
+      *out = kinds[i].kind;
+  json_decref(said);
+  return *out ? 0 : hf_fail(h, file, NULL, err, "vectors are joined in a way that is not known");
+}
+
+static int put_pooling(hf *h, error *err) {
+  json_t *modules, *m;
+  size_t i;
+  uint32_t kind = 0;
+  int status = 0;
+  char *folder = NULL;
+  if (hf_json_list(h, "modules.json", &modules, err)) return -1;
+  json_array_foreach(modules, i, m) {
+    const char *type = json_string_value(json_object_get(m, "type")),
+               *path = json_string_value(json_object_get(m, "path"));
+    if (!folder && type && path && has_suffix(type, "Pooling")) folder = arena_strdup(h->arena, path);
+  }
+  json_decref(modules);
+  if (!folder) return 0;
+  if (!*folder || *folder == '.' || strchr(folder, '/'))
+    status = hf_fail(h, "modules.json", "path", err, "is not a folder in this one");
+  status = status || read_pooling(h, folder, &kind, err) ? -1 : 0;
+  if (!status) gguf_head_u32(h->head, hf_arch_key(h, "pooling_type"), kind);
+  return status;
+}
+
+static int bert_more(hf *h, error *err) {
+  uint32_t kinds = 1;
+  bool found;
+  if (hf_u32(h, "type_vocab_size", &kinds, &found, err)) return -1;
+  gguf_head_bool(h->head, hf_arch_key(h, "attention.causal"), false);
+  gguf_head_u32(h->head, "tokenizer.ggml.token_type_count", found ? kinds : 1);
+  return put_pooling(h, err);
 }
 
 static const hf_key llama_keys[] = {{"vocab_size", HF_U32, "vocab_size"}, {0}};
@@ -251,17 +374,178 @@ static const hf_key granite_keys[] = {
   {0},
 };
 
+static const hf_key mistral_keys[] = {
+  {"vocab_size", HF_U32, "vocab_size"},
+  {"attention.sliding_window", HF_U32, "sliding_window"},
+  {0},
+};
+static const hf_key experts_keys[] = {{"expert_feed_forward_length", HF_U32, "moe_intermediate_size"}, {0}};
+static const hf_key gemma3_keys[] = {{"final_logit_softcapping", HF_F32_KEY, "final_logit_softcapping"}, {0}};
+static const hf_key gpt_oss_keys[] = {
+  {"attention.sliding_window", HF_U32, "sliding_window"},
+  {"expert_feed_forward_length", HF_U32, "intermediate_size"},
+  {0},
+};
+
+static const hf_rule mixtral_rules[] = {
+  {BLOCK "self_attn.q_proj", "blk.*.attn_q", HF_WEAVE, "num_attention_heads"},
+  {BLOCK "self_attn.k_proj", "blk.*.attn_k", HF_WEAVE, "num_key_value_heads"},
+  {BLOCK "block_sparse_moe.gate", "blk.*.ffn_gate_inp", 0, 0},
+  {BLOCK "block_sparse_moe.experts.#.w1", "blk.*.ffn_gate_exps", HF_STACK, 0},
+  {BLOCK "block_sparse_moe.experts.#.w2", "blk.*.ffn_down_exps", HF_STACK, 0},
+  {BLOCK "block_sparse_moe.experts.#.w3", "blk.*.ffn_up_exps", HF_STACK, 0},
+  {0},
+};
+static const hf_rule qwen3moe_rules[] = {
+  {BLOCK "mlp.gate", "blk.*.ffn_gate_inp", 0, 0},
+  {BLOCK "mlp.experts.#.gate_proj", "blk.*.ffn_gate_exps", HF_STACK, 0},
+  {BLOCK "mlp.experts.#.down_proj", "blk.*.ffn_down_exps", HF_STACK, 0},
+  {BLOCK "mlp.experts.#.up_proj", "blk.*.ffn_up_exps", HF_STACK, 0},
+  {0},
+};
+static const hf_rule gemma3_rules[] = {
+  {"model.norm", "output_norm", HF_PLUS_ONE, 0},
+  {BLOCK "input_layernorm", "blk.*.attn_norm", HF_PLUS_ONE, 0},
+  {BLOCK "post_attention_layernorm", "blk.*.post_attention_norm", HF_PLUS_ONE, 0},
+  {BLOCK "pre_feedforward_layernorm", "blk.*.ffn_norm", HF_PLUS_ONE, 0},
+  {BLOCK "post_feedforward_layernorm", "blk.*.post_ffw_norm", HF_PLUS_ONE, 0},
+  {BLOCK "self_attn.q_norm", "blk.*.attn_q_norm", HF_PLUS_ONE, 0},
+  {BLOCK "self_attn.k_norm", "blk.*.attn_k_norm", HF_PLUS_ONE, 0},
+  {0},
+};
+static const hf_rule glm4_rules[] = {
+  {BLOCK "post_self_attn_layernorm", "blk.*.post_attention_norm", 0, 0},
+  {BLOCK "post_mlp_layernorm", "blk.*.post_ffw_norm", 0, 0},
+  {BLOCK "mlp.gate_up_proj", "blk.*.ffn_up", 0, 0},
+  {0},
+};
+static const hf_rule phi3_rules[] = {
+  {BLOCK "self_attn.qkv_proj", "blk.*.attn_qkv", 0, 0},
+  {BLOCK "mlp.gate_up_proj", "blk.*.ffn_up", 0, 0},
+  {0},
+};
+#define EXPERTS BLOCK "mlp.experts."
+static const hf_rule gpt_oss_rules[] = {
+  {BLOCK "post_attention_layernorm", "blk.*.post_attention_norm", 0, 0},
+  {BLOCK "self_attn.sinks", "blk.*.attn_sinks.weight", 0, 0},
+  {BLOCK "mlp.router", "blk.*.ffn_gate_inp", 0, 0},
+  {EXPERTS "down_proj", "blk.*.ffn_down_exps.weight", HF_TURNED, 0},
+  {EXPERTS "down_proj_bias", "blk.*.ffn_down_exps.bias", 0, 0},
+  {EXPERTS "gate_up_proj", "blk.*.ffn_gate_exps.weight", HF_TURNED_EVEN, 0},
+  {EXPERTS "gate_up_proj", "blk.*.ffn_up_exps.weight", HF_TURNED_ODD, 0},
+  {EXPERTS "gate_up_proj_bias", "blk.*.ffn_gate_exps.bias", HF_EVEN, 0},
+  {EXPERTS "gate_up_proj_bias", "blk.*.ffn_up_exps.bias", HF_ODD, 0},
+  {0},
+};
+#define LAYER "encoder.layer.*."
+static const hf_rule bert_rules[] = {
+  {"embeddings.word_embeddings", "token_embd", 0, 0},
+  {"embeddings.position_embeddings", "position_embd", 0, 0},
+  {"embeddings.token_type_embeddings", "token_types", 0, 0},
+  {"embeddings.LayerNorm", "token_embd_norm", 0, 0},
+  {LAYER "attention.self.query", "blk.*.attn_q", 0, 0},
+  {LAYER "attention.self.key", "blk.*.attn_k", 0, 0},
+  {LAYER "attention.self.value", "blk.*.attn_v", 0, 0},
+  {LAYER "attention.output.dense", "blk.*.attn_output", 0, 0},
+  {LAYER "attention.output.LayerNorm", "blk.*.attn_output_norm", 0, 0},
+  {LAYER "intermediate.dense", "blk.*.ffn_up", 0, 0},
+  {LAYER "output.dense", "blk.*.ffn_down", 0, 0},
+  {LAYER "output.LayerNorm", "blk.*.layer_output_norm", 0, 0},
+  {"embeddings.position_ids", NULL, HF_SKIP, 0},
+  {"pooler.dense", NULL, HF_SKIP, 0},
+  {0},
+};
+
 #define EPS6 "\"rms_norm_eps\":1e-6"
+#define EPS5 "\"rms_norm_eps\":1e-5"
 #define THETA(x) "\"rope_theta\":" x
+#define PLAIN "{" EPS6 "," THETA("10000.0") "}"
+#define SILU "hidden_act=silu"
+#define NO_WINDOW " use_sliding_window=false"
 static const hf_class classes[] = {
-  {.name = "Qwen3ForCausalLM", .arch = "qwen3", .defaults = "{" EPS6 "," THETA("10000.0") ",\"head_dim\":128}"},
-  {.name = "Qwen2ForCausalLM", .arch = "qwen2", .defaults = "{" EPS6 "," THETA("10000.0") "}"},
-  {.name = "LlamaForCausalLM", .arch = "llama", .defaults = "{" EPS6 "," THETA("10000.0") "}", .head_dim = true,
-   .keys = llama_keys, .rules = llama_rules, .more = llama_more},
-  {.name = "MistralForCausalLM", .arch = "llama", .defaults = "{" EPS6 "," THETA("10000.0") "}", .head_dim = true,
-   .keys = llama_keys, .rules = llama_rules, .more = llama_more},
-  {.name = "GraniteForCausalLM", .arch = "granite", .defaults = "{" EPS6 "," THETA("10000.0") "}",
-   .keys = granite_keys, .rules = llama_rules, .more = llama_more},
+  {.name = "LlamaForCausalLM",
+   .vocab = HF_VOCAB_LLAMA,
+   .arch = "llama",
+   .defaults = PLAIN,
+   .musts = SILU,
+   .head_dim = true,
+   .keys = llama_keys,
+   .rules = llama_rules,
+   .more = llama_more},
+  {.name = "MistralForCausalLM",
+   .vocab = HF_VOCAB_LLAMA,
+   .arch = "llama",
+   .musts = SILU,
+   .head_dim = true,
+   .defaults = "{" EPS6 "," THETA("10000.0") ",\"sliding_window\":4096}",
+   .keys = mistral_keys,
+   .rules = llama_rules,
+   .more = llama_more},
+  {.name = "MixtralForCausalLM",
+   .vocab = HF_VOCAB_LLAMA,
+   .arch = "llama",
+   .defaults = "{" EPS5 "," THETA("1e6") "}",
+   .musts = SILU,
+   .keys = mistral_keys,
+   .rules = mixtral_rules,
+   .more = llama_more},
+  {.name = "Qwen2ForCausalLM", .arch = "qwen2", .defaults = PLAIN, .musts = SILU NO_WINDOW},
+  {.name = "Qwen3ForCausalLM",
+   .arch = "qwen3",
+   .defaults = "{" EPS6 "," THETA("10000.0") ",\"head_dim\":128}",
+   .musts = SILU NO_WINDOW},
+  {.name = "Qwen3MoeForCausalLM",
+   .arch = "qwen3moe",
+   .musts = SILU NO_WINDOW " norm_topk_prob=true",
+   .defaults = "{" EPS6 "," THETA("10000.0") ",\"norm_topk_prob\":false}",
+   .keys = experts_keys,
+   .rules = qwen3moe_rules},
+  {.name = "GraniteForCausalLM",
+   .vocab = HF_VOCAB_LLAMA,
+   .arch = "granite",
+   .defaults = PLAIN,
+   .musts = SILU,
+   .keys = granite_keys,
+   .rules = llama_rules,
+   .more = llama_more},
+  {.name = "Gemma3ForCausalLM",
+   .vocab = HF_VOCAB_GEMMA,
+   .arch = "gemma3",
+   .musts = "hidden_activation=gelu_pytorch_tanh",
+   .defaults = "{" EPS6 "," THETA("1e6") ",\"rope_local_base_freq\":1e4,\"head_dim\":256,"
+                                         "\"sliding_window\":4096,\"max_position_embeddings\":131072}",
+   .keys = gemma3_keys,
+   .rules = gemma3_rules,
+   .more = gemma3_more},
+  {.name = "Phi3ForCausalLM",
+   .arch = "phi3",
+   .musts = SILU,
+   .vocab = HF_VOCAB_PHI3,
+   .own_scaling = true,
+   .defaults = "{" EPS5 "," THETA("10000.0") ",\"original_max_position_embeddings\":4096}",
+   .rules = phi3_rules,
+   .more = phi3_more},
+  {.name = "Glm4ForCausalLM",
+   .arch = "glm4",
+   .musts = SILU,
+   .vocab = HF_VOCAB_GLM,
+   .defaults = "{\"rms_norm_eps\":1.5625e-7," THETA("10000.0") ",\"head_dim\":128}",
+   .rules = glm4_rules,
+   .more = glm4_more},
+  {.name = "GptOssForCausalLM",
+   .arch = "gpt-oss",
+   .musts = SILU,
+   .keys = gpt_oss_keys,
+   .rules = gpt_oss_rules,
+   .defaults = "{" EPS5 "," THETA("150000.0") ",\"head_dim\":64,\"sliding_window\":128,\"num_experts_per_tok\":4}"},
+  {.name = "BertModel",
+   .arch = "bert",
+   .defaults = "{\"layer_norm_eps\":1e-12,\"type_vocab_size\":2}",
+   .musts = "hidden_act=gelu position_embedding_type=absolute",
+   .vocab = HF_VOCAB_WORDPIECE,
+   .alone = true,
+   .rules = bert_rules,
+   .more = bert_more},
 };
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
@@ -282,6 +566,22 @@ static int check_quantised(const hf *h, error *err) {
                  method ? gguf_quote(quoted, sizeof quoted, method, strlen(method)) : "MLX's or other quantised");
 }
 
+// What files of the architecture have no key for.
+static int check_musts(const hf *h, error *err) {
+  for (const char *at = h->class->musts; at && *at; at += strspn(at, " ")) {
+    size_t n = strcspn(at, " "), k = strcspn(at, "=");
+    const char *name, *key = arena_strndup(h->arena, at, k), *must = arena_strndup(h->arena, at + k + 1, n - k - 1);
+    const json_t *v = hf_value(h, key, &name);
+    const char *is = json_is_boolean(v) ? json_is_true(v) ? "true" : "false" : json_string_value(v);
+    char quoted[64];
+    if (v && (!is || strcmp(is, must)))
+      return hf_fail(h, config_name, key, err, "%s, but files of %s have no key for it, and are of %s",
+                     is ? gguf_quote(quoted, sizeof quoted, is, strlen(is)) : "is another", h->class->arch, must);
+    at += n;
+  }
+  return 0;
+}
+
 static int fill_defaults(hf *h, error *err) {
   json_error_t e;
   const char *key, *name;
@@ -289,7 +589,8 @@ static int fill_defaults(hf *h, error *err) {
   die_if(!defaults, "the defaults of %s are no JSON: %s", h->class->name, e.text);
   json_object_foreach(defaults, key, v) if (!json_object_get(h->text, key)) json_object_set(h->text, key, v);
   json_decref(defaults);
-  if (!hf_value(h, "num_key_value_heads", &name) && (v = hf_value(h, "num_attention_heads", &name)))
+  if (check_musts(h, err)) return -1;
+  if (!h->class->alone && !hf_value(h, "num_key_value_heads", &name) && (v = hf_value(h, "num_attention_heads", &name)))
     json_object_set(h->text, "num_key_value_heads", v);
   if (!h->class->head_dim || hf_value(h, "head_dim", &name)) return 0;
   uint32_t width, heads;
@@ -352,48 +653,55 @@ int hf_put_keys(hf *h, error *err) {
 
 // ---- names of tensors -----------------------------------------------------------------------------------------------
 
-// Whether the name is the pattern, in which * stands for a number; *number: that.
-static bool matches_rule(const char *pattern, const char *name, size_t n, const char **number, size_t *digits) {
+typedef struct name_number { const char *at; size_t digits; } name_number;
+
+// Whether the name is the pattern, in which * and # stand for numbers.
+static bool matches_rule(const char *pattern, const char *name, size_t n, name_number *layer, name_number *expert) {
   size_t i = 0;
   for (; *pattern; pattern++) {
-    if (*pattern != '*') {
+    if (*pattern != '*' && *pattern != '#') {
       if (i == n || name[i++] != *pattern) return false;
       continue;
     }
-    *number = name + i;
+    name_number *to = *pattern == '*' ? layer : expert;
+    to->at = name + i;
     while (i < n && name[i] >= '0' && name[i] <= '9') i++;
-    *digits = (size_t)(name + i - *number);
-    if (!*digits || *digits > 9) return false;
+    to->digits = (size_t)(name + i - to->at);
+    if (!to->digits || to->digits > 9) return false;
   }
   return i == n;
 }
 
-static const char *put_number(const hf *h, const char *to, const char *number, size_t digits, const char *rest) {
+static const char *put_number(const hf *h, const char *to, const name_number *layer, const char *rest) {
   const char *star = strchr(to, '*');
   if (!star) return arena_printf(h->arena, "%s%s", to, rest);
-  return arena_printf(h->arena, "%.*s%.*s%s%s", (int)(star - to), to, (int)digits, number, star + 1, rest);
+  return arena_printf(h->arena, "%.*s%.*s%s%s", (int)(star - to), to, (int)layer->digits, layer->at, star + 1, rest);
 }
 
-static const hf_rule *in_rules(const hf *h, const hf_rule *rules, const char *name, size_t n, const char **to) {
-  const char *number = "";
-  size_t digits = 0;
-  for (const hf_rule *r = rules; r && r->from; r++) {
-    bool whole = r->to && strlen(r->to) > 7 && !strcmp(r->to + strlen(r->to) - 7, ".weight");
-    if (!matches_rule(r->from, name, whole ? strlen(name) : n, &number, &digits) &&
-        !(r->op == HF_SKIP && matches_rule(r->from, name, strlen(name), &number, &digits)))
-      continue;
-    if (r->to) *to = put_number(h, r->to, number, digits, whole ? "" : name + n);
-    return r;
-  }
-  return NULL;
+// Whether a rule is for a name, of which n bytes stand before .weight or .bias.
+static bool rule_is_for(const hf *h, const hf_rule *r, const char *name, size_t n, const char **to, uint32_t *expert) {
+  name_number layer = {"", 0}, of = {"", 0};
+  bool whole = r->to && (has_suffix(r->to, ".weight") || has_suffix(r->to, ".bias"));
+  if (!matches_rule(r->from, name, whole ? strlen(name) : n, &layer, &of) &&
+      !(r->op == HF_SKIP && matches_rule(r->from, name, strlen(name), &layer, &of)))
+    return false;
+  if (r->to) *to = put_number(h, r->to, &layer, whole ? "" : name + n);
+  *expert = of.digits ? (uint32_t)strtoul(of.at, NULL, 10) : 0;
+  return true;
 }
 
-const hf_rule *hf_rule_for(const hf *h, const char *name, const char **to, error *err) {
+const hf_rule *hf_rule_for(const hf *h, const char *name, const hf_rule *after, const char **to, uint32_t *expert,
+                           error *err) {
   size_t n = strlen(name);
-  if (n > 7 && !strcmp(name + n - 7, ".weight")) n -= 7;
-  else if (n > 5 && !strcmp(name + n - 5, ".bias")) n -= 5;
-  const hf_rule *r = in_rules(h, h->class->rules, name, n, to);
-  if (!r) r = in_rules(h, common_rules, name, n, to);
-  if (!r) error_set(err, "%s: tensor '%.200s' is not one that %s has", h->shown, name, h->class->name);
-  return r;
+  if (has_suffix(name, ".weight")) n -= 7;
+  else if (has_suffix(name, ".bias")) n -= 5;
+  if (after)
+    return after[1].from && !strcmp(after->from, after[1].from) && rule_is_for(h, after + 1, name, n, to, expert)
+             ? after + 1
+             : NULL;
+  for (const hf_rule *r = h->class->rules; r && r->from; r++) if (rule_is_for(h, r, name, n, to, expert)) return r;
+  for (const hf_rule *r = common_rules; r->from && !h->class->alone; r++)
+    if (rule_is_for(h, r, name, n, to, expert)) return r;
+  error_set(err, "%s: tensor '%.200s' is not one that %s has", h->shown, name, h->class->name);
+  return NULL;
 }

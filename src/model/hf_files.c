@@ -72,16 +72,21 @@ int hf_text(const hf *h, const char *name, char **out, size_t *n, error *err) {
   return 0;
 }
 
-// An object from n bytes; duplicate names are refused where flags say so.
-static int parse_object(const hf *h, const char *name, const char *text, size_t n, size_t flags, json_t **out,
-                        error *err) {
+// A value from n bytes; a name that stands twice is refused.
+static int parse_value(const hf *h, const char *name, const char *text, size_t n, json_t **out, error *err) {
   size_t left = values_room, cost = json_cost(text, n);
   error why = {0};
   *out = NULL;
   if (account_here() && account_take_here(cost, &why)) return hf_fail(h, name, NULL, err, "%s", why.text);
-  json_t *o = json_read(text, n, flags, &left, &why);
+  *out = json_read(text, n, JSON_REJECT_DUPLICATES, &left, &why);
   if (account_here()) account_give_here(cost);
-  if (!o) return hf_fail(h, name, NULL, err, "%s", why.text);
+  return *out ? 0 : hf_fail(h, name, NULL, err, "%s", why.text);
+}
+
+static int parse_object(const hf *h, const char *name, const char *text, size_t n, json_t **out, error *err) {
+  json_t *o;
+  *out = NULL;
+  if (parse_value(h, name, text, n, &o, err)) return -1;
   if (json_is_object(o)) {
     *out = o;
     return 0;
@@ -96,9 +101,23 @@ int hf_json(const hf *h, const char *name, bool needed, json_t **out, error *err
   *out = NULL;
   if (hf_text(h, name, &text, &n, err)) return -1;
   if (!text) return needed ? hf_fail(h, name, NULL, err, "is missing") : 0;
-  int status = parse_object(h, name, text, n, JSON_REJECT_DUPLICATES, out, err);
+  int status = parse_object(h, name, text, n, out, err);
   free(text);
   return status;
+}
+
+int hf_json_list(const hf *h, const char *name, json_t **out, error *err) {
+  char *text;
+  size_t n;
+  *out = NULL;
+  if (hf_text(h, name, &text, &n, err)) return -1;
+  if (!text) { *out = json_array(); return 0; }
+  int status = parse_value(h, name, text, n, out, err);
+  free(text);
+  if (status || json_is_array(*out)) return status;
+  json_decref(*out);
+  *out = NULL;
+  return hf_fail(h, name, NULL, err, "is not a JSON list");
 }
 
 // ---- safetensors ----------------------------------------------------------------------------------------------------
@@ -204,7 +223,7 @@ static int open_safetensors(hf *h, const char *name, error *err) {
     return hf_fail(h, name, NULL, err, "a head of %" PRIu64 " bytes in a file of %" PRIu64 ": no safetensors file", n,
                    f.size);
   at->data = 8 + n;
-  if (parse_object(h, name, (const char *)at->map + 8, (size_t)n, JSON_REJECT_DUPLICATES, &head, err)) return -1;
+  if (parse_object(h, name, (const char *)at->map + 8, (size_t)n, &head, err)) return -1;
   int status = read_sources(h, name, head, err);
   json_decref(head);
   return status;

@@ -31,10 +31,13 @@ typedef struct hf_source {
 // A tensor of the file: see hf_rows.
 typedef struct hf_made {
   hf_tensor t;
-  const hf_source *const *parts;     // one behind another along the outermost axis; NULL: values
+  const hf_source **parts;           // one behind another along the outermost axis; NULL: values
   const float *values;
+  size_t n_parts;
   int64_t rows;                      // of a part
   int64_t first, step;               // row r is row first + r * step of the part's matrix
+  bool turned;                       // of each matrix rows and columns change places
+  float plus;
   int64_t heads;                     // > 0: the halves of each head's rows are woven
 } hf_made;
 
@@ -51,6 +54,7 @@ struct hf {
   uint32_t file_type;
   const struct format *wish;         // of matrices
   uint64_t n_vocab;                  // tokens that the file has
+  bool pieces;                       // they are SentencePiece's
 };
 
 // ---- hf_files.c
@@ -59,13 +63,26 @@ const char *hf_path(const hf *h, const char *name);
 int hf_fail(const hf *h, const char *file, const char *key, error *err, const char *fmt, ...) PRINTF_LIKE(5, 6);
 // A JSON file, an object; *out NULL where there is none and it need not be.
 int hf_json(const hf *h, const char *name, bool needed, json_t **out, error *err);
+int hf_json_list(const hf *h, const char *name, json_t **out, error *err);   // a list; empty where there is no file
 int hf_text(const hf *h, const char *name, char **out, size_t *n, error *err);     // *out NULL: no such file
 int hf_open_weights(hf *h, error *err);
 void hf_close_files(hf *h);
 
 // ---- hf_classes.c
-enum hf_op { HF_SAME, HF_SKIP, HF_WEAVE };
-// A name of the folder, without .weight or .bias where `to` has none; * stands for a number, the same in `to`.
+enum hf_op {
+  HF_SAME,
+  HF_SKIP,
+  HF_WEAVE,        // the halves of each head's rows, one of each in turn
+  HF_PLUS_ONE,     // 1 is added to each number
+  HF_STACK,        // of expert #: one behind another
+  HF_TURNED,       // of each matrix rows and columns change places
+  HF_TURNED_EVEN,  // the same, and every second row of that, from the first on
+  HF_TURNED_ODD,   // from the second on
+  HF_EVEN,         // elements of each row
+  HF_ODD,
+};
+// A name of the folder, without .weight or .bias where `to` has none; * stands for a number, the same in `to`,
+// and # for that of an expert.  A name may stand in two rules one behind the other: it becomes two tensors.
 typedef struct hf_rule {
   const char *from, *to;
   enum hf_op op;
@@ -77,18 +94,26 @@ typedef struct hf_key {
   enum hf_kind kind;
   const char *from;                  // keys of config.json: the first one that is there counts
 } hf_key;
+enum hf_vocab { HF_VOCAB_BPE, HF_VOCAB_GLM, HF_VOCAB_LLAMA, HF_VOCAB_GEMMA, HF_VOCAB_PHI3, HF_VOCAB_WORDPIECE };
 typedef struct hf_class {
   const char *name, *arch;
   const char *defaults;              // JSON: what the class takes where config.json says nothing
   const hf_key *keys;                // beside those that all have
   const hf_rule *rules;              // before those that all have
   int (*more)(hf *h, error *err);    // what no row says; may be NULL
+  const char *musts;                 // "key=value ...": what files of the architecture are, where config.json says it
+  enum hf_vocab vocab;
   bool head_dim;                     // the class makes head_dim of the other sizes
+  bool own_scaling;                  // `more` says what there is to say of longer contexts
+  bool alone;                        // rules and vocabulary are those of an encoder, and heads of one kind
 } hf_class;
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);
-const hf_rule *hf_rule_for(const hf *h, const char *name, const char **to, error *err);
+// The rule for a tensor, what it becomes, and of which expert it is.  after: one that was found for it before, whose
+// next rule may be for it, too; NULL and no error where it is not.
+const hf_rule *hf_rule_for(const hf *h, const char *name, const hf_rule *after, const char **to, uint32_t *expert,
+                           error *err);
 
 // Values of config.json: the first of the names (with blanks between) that is there.  *found false: none, or null.
 int hf_u32(const hf *h, const char *names, uint32_t *out, bool *found, error *err);
@@ -100,9 +125,16 @@ const json_t *hf_rope(const hf *h);  // what config.json says of rotation; NULL:
 const char *hf_arch_key(const hf *h, const char *key);     // "qwen3.block_count"; lives as long as h
 hf_made *hf_add_values(hf *h, const char *name, const float *values, int64_t n);
 
-// ---- hf_vocab.c, hf_words.c
-int hf_count_vocab(hf *h, const json_t *tokenizer, error *err);
-int hf_put_vocab(hf *h, const json_t *tokenizer, error *err);
+// ---- hf_spm.c, hf_vocab.c, hf_words.c
+// tokenizer.model: a vocabulary of SentencePiece.  *out NULL where there is none.
+typedef struct hf_pieces {
+  const char **text;
+  float *score;
+  int32_t *kind;                     // as GGUF files have them
+  size_t n;
+} hf_pieces;
+int hf_read_pieces(hf *h, hf_pieces **out, error *err);
+int hf_put_vocab(hf *h, error *err);
 // tokenizer.ggml.pre of the splitting that tokenizer.json describes.
 int hf_words(const hf *h, const json_t *tokenizer, const char **pre, error *err);
 #endif

@@ -1,6 +1,7 @@
-// tokenizer.json, tokenizer_config.json, chat_template.jinja and config.json as the tokenizer.* keys of a GGUF file:
-// tokens by their number, their kinds, merges, tokens with a role, and the chat template.
+// tokenizer.model or tokenizer.json, tokenizer_config.json, chat_template.jinja and config.json as the tokenizer.* keys
+// of a GGUF file: tokens by their number, their kinds, merges, tokens with a role, and the chat template.
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include "model/hf_impl.h"
 
@@ -78,16 +79,17 @@ static int add_added(hf *h, json_t *added, token_list *l, error *err) {
   return 0;
 }
 
-int hf_count_vocab(hf *h, const json_t *tokenizer, error *err) {
+static int count_vocab(hf *h, size_t known, error *err) {
   uint32_t n;
   bool found;
   if (hf_u32(h, "vocab_size", &n, &found, err)) return -1;
-  h->n_vocab = found ? n : json_object_size(json_object_get(json_object_get(tokenizer, "model"), "vocab"));
+  h->n_vocab = found ? n : known;
   if (h->n_vocab && h->n_vocab <= TOKENS_MOST) return 0;
   return hf_fail(h, "config.json", "vocab_size", err, "%" PRIu64 " is not from 1 to %d", h->n_vocab, TOKENS_MOST);
 }
 
 static int put_tokens(hf *h, const json_t *tokenizer, token_list *l, error *err) {
+  if (count_vocab(h, json_object_size(json_object_get(json_object_get(tokenizer, "model"), "vocab")), err)) return -1;
   l->n = h->n_vocab;
   l->text = ARENA_ARRAY(h->arena, const char *, l->n);
   l->kind = ARENA_ARRAY(h->arena, int32_t, l->n);
@@ -244,13 +246,31 @@ static void find_role_ids(const hf *h, const json_t *tokenizer, const json_t *se
   }
 }
 
+// GLM's roles are those of tokens with fixed names, where nothing else is said.
+static int find_glm_roles(const hf *h, const json_t *tokenizer, role_list *r, error *err) {
+  static const struct { enum role role; const char *text; } glm[] = {
+    {EOS, "<|endoftext|>"}, {EOT, "<|user|>"}, {UNK, "<|endoftext|>"}, {BOS, "<|endoftext|>"}};
+  size_t k;
+  json_t *said;
+  for (size_t i = 0; i < COUNT(glm); i++) {
+    int64_t id = -1;
+    json_array_foreach(json_object_get(tokenizer, "added_tokens"), k, said)
+      if (is_text(text_in(said, "content"), glm[i].text)) id = json_integer_value(json_object_get(said, "id"));
+    if (id < 0) return hf_fail(h, tokenizer_name, "added_tokens", err, "has no %s", glm[i].text);
+    if (r->id[glm[i].role] < 0) r->id[glm[i].role] = id;
+  }
+  return 0;
+}
+
 static int put_roles(hf *h, const json_t *tokenizer, const json_t *settings, error *err) {
   role_list r = {0};
   read_role_texts(settings, &r);
   read_processor(json_object_get(tokenizer, "post_processor"), &r, 0);
   find_role_ids(h, tokenizer, settings, &r);
+  if (h->class->vocab == HF_VOCAB_GLM && find_glm_roles(h, tokenizer, &r, err)) return -1;
   for (int i = 0; i < ROLES; i++) {
-    if (r.id[i] < 0) continue;
+    if (r.id[i] < 0 || i == CLS) continue;                 // files say nothing of CLS: it is BOS
+    if ((uint64_t)r.id[i] >= h->n_vocab && h->pieces) continue;
     if ((uint64_t)r.id[i] >= h->n_vocab)
       return hf_fail(h, "config.json", arena_printf(h->arena, "%s_token_id", roles[i].name), err,
                      "%" PRId64 " is not a token: there are %" PRIu64, r.id[i], h->n_vocab);
@@ -321,7 +341,7 @@ static int put_bpe(hf *h, const json_t *tokenizer, error *err) {
     return hf_fail(h, tokenizer_name, "model", err, "a vocabulary of %s, but only BPE is read for %s",
                    type ? gguf_quote(quoted, sizeof quoted, type, strlen(type)) : "no type", h->class->name);
   if (json_is_true(json_object_get(model, "byte_fallback")))
-    return hf_fail(h, tokenizer_name, "model", err, "BPE with byte_fallback (SentencePiece) is not read yet");
+    return hf_fail(h, tokenizer_name, "model", err, "BPE with byte_fallback, which needs tokenizer.model beside it");
   if (hf_words(h, tokenizer, &pre, err) || put_tokens(h, tokenizer, &l, err)) return -1;
   gguf_head_str(h->head, "tokenizer.ggml.model", "gpt2", 4);
   gguf_head_str(h->head, "tokenizer.ggml.pre", pre, strlen(pre));
@@ -330,11 +350,129 @@ static int put_bpe(hf *h, const json_t *tokenizer, error *err) {
   return put_merges(h, json_object_get(model, "merges"), err);
 }
 
-int hf_put_vocab(hf *h, const json_t *tokenizer, error *err) {
-  json_t *settings;
-  if (put_bpe(h, tokenizer, err) || hf_json(h, settings_name, false, &settings, err)) return -1;
-  int status = put_roles(h, tokenizer, settings, err) || put_template(h, settings, err) ? -1 : 0;
-  if (!status) put_normalizer(h, json_object_get(tokenizer, "normalizer"), 0);
+// WordPiece: a word begins with SentencePiece's sign in files, and what goes on with one has none.
+static int put_wordpiece(hf *h, const json_t *tokenizer, error *err) {
+  const json_t *model = json_object_get(tokenizer, "model"), *pre = json_object_get(tokenizer, "pre_tokenizer"),
+               *normalizer = json_object_get(tokenizer, "normalizer");
+  const char *prefix = text_in(model, "continuing_subword_prefix");
+  token_list l;
+  if (!is_text(text_in(model, "type"), "WordPiece") || !is_text(prefix, "##"))
+    return hf_fail(h, tokenizer_name, "model", err, "is not WordPiece with ## before what goes on with a word");
+  if (!is_text(text_in(pre, "type"), "BertPreTokenizer") || !is_text(text_in(normalizer, "type"), "BertNormalizer"))
+    return hf_fail(h, tokenizer_name, "pre_tokenizer", err, "words are cut in another way than BERT's");
+  if (put_tokens(h, tokenizer, &l, err)) return -1;
+  for (uint64_t i = 0; i < l.n; i++) {
+    if (l.kind[i] == CONTROL) continue;
+    l.text[i] = strncmp(l.text[i], "##", 2) ? arena_printf(h->arena, "\xe2\x96\x81%s", l.text[i]) : l.text[i] + 2;
+  }
+  gguf_head_str(h->head, "tokenizer.ggml.model", "bert", 4);
+  gguf_head_str(h->head, "tokenizer.ggml.pre", "jina-v2-en", 10);   // as the converter has it for BERT's
+  gguf_head_strs(h->head, "tokenizer.ggml.tokens", l.text, l.n);
+  gguf_head_i32s(h->head, "tokenizer.ggml.token_type", l.kind, l.n);
+  return 0;
+}
+
+// ---- SentencePiece --------------------------------------------------------------------------------------------------
+
+static int put_spm_piece(hf *h, hf_pieces *p, uint64_t i, const char *text, int32_t kind) {
+  if (i >= p->n) return 0;           // as the converter: there is no room for it
+  p->text[i] = kind == USER_DEFINED && h->class->vocab != HF_VOCAB_PHI3 ? plain_spaces(h, text)
+                                                                        : arena_strdup(h->arena, text);
+  p->score[i] = -1000;
+  p->kind[i] = kind;
+  return 0;
+}
+
+// A token that was added to the vocabulary, by an object that describes it.
+static int put_added_piece(hf *h, hf_pieces *p, const char *file, int64_t id, const json_t *said, error *err) {
+  const char *text = text_in(said, "content");
+  if (!text || id < 0) return hf_fail(h, file, "added_tokens", err, "one has no content or no number");
+  bool control = json_is_true(json_object_get(said, "special")) ||
+                 (h->class->vocab != HF_VOCAB_PHI3 && looks_special(text));
+  return put_spm_piece(h, p, (uint64_t)id, text, control ? CONTROL : USER_DEFINED);
+}
+
+static int put_added_pieces(hf *h, hf_pieces *p, const json_t *tokenizer, const json_t *settings, error *err) {
+  json_t *added, *v;
+  const char *key;
+  size_t i;
+  int status = 0;
+  if (hf_json(h, "added_tokens.json", false, &added, err)) return -1;
+  json_object_foreach(added, key, v)
+    status = status || (json_is_integer(v) && json_integer_value(v) >= 0
+                          ? put_spm_piece(h, p, (uint64_t)json_integer_value(v), key, USER_DEFINED)
+                          : hf_fail(h, "added_tokens.json", key, err, "is not the number of a token"));
+  json_object_foreach(json_object_get(settings, "added_tokens_decoder"), key, v) {
+    char *end;
+    long long id = strtoll(key, &end, 10);
+    if (!status) status = put_added_piece(h, p, settings_name, *end || !*key ? -1 : id, v, err);
+  }
+  if (h->class->vocab == HF_VOCAB_PHI3)
+    json_array_foreach(json_object_get(tokenizer, "added_tokens"), i, v) {
+      const json_t *id = json_object_get(v, "id");
+      if (!status)
+        status = put_added_piece(h, p, tokenizer_name, json_is_integer(id) ? json_integer_value(id) : -1, v, err);
+    }
+  json_decref(added);
+  return status ? -1 : 0;
+}
+
+static int put_spm(hf *h, const hf_pieces *known, const json_t *tokenizer, const json_t *settings, error *err) {
+  hf_pieces p;
+  if (count_vocab(h, known->n, err)) return -1;
+  p = (hf_pieces){ARENA_ARRAY(h->arena, const char *, h->n_vocab), ARENA_ARRAY(h->arena, float, h->n_vocab),
+                  ARENA_ARRAY(h->arena, int32_t, h->n_vocab), h->n_vocab};
+  for (uint64_t i = 0; i < p.n; i++) {
+    bool is = i < known->n;
+    p.text[i] = is ? known->text[i] : arena_printf(h->arena, "[PAD%" PRIu64 "]", i);
+    p.score[i] = is ? known->score[i] : -10000;
+    p.kind[i] = is ? known->kind[i] : UNUSED;
+  }
+  if (put_added_pieces(h, &p, tokenizer, settings, err)) return -1;
+  gguf_head_str(h->head, "tokenizer.ggml.model", "llama", 5);
+  gguf_head_str(h->head, "tokenizer.ggml.pre", "default", 7);
+  gguf_head_strs(h->head, "tokenizer.ggml.tokens", p.text, p.n);
+  gguf_head_f32s(h->head, "tokenizer.ggml.scores", p.score, p.n);
+  gguf_head_i32s(h->head, "tokenizer.ggml.token_type", p.kind, p.n);
+  return 0;
+}
+
+// ---- which vocabulary -----------------------------------------------------------------------------------------------
+
+// Llama's classes and Phi's take SentencePiece's where there is one.
+static int put_word_list(hf *h, const json_t *tokenizer, const json_t *settings, error *err) {
+  hf_pieces *pieces = NULL;
+  enum hf_vocab kind = h->class->vocab;
+  const json_t *prefix = json_object_get(settings, "add_prefix_space");
+  bool bytes = kind == HF_VOCAB_PHI3 && is_text(text_in(settings, "tokenizer_class"), "GPT2Tokenizer");
+  if (kind != HF_VOCAB_WORDPIECE && kind != HF_VOCAB_GLM && !bytes && hf_read_pieces(h, &pieces, err)) return -1;
+  if (!pieces && !tokenizer) return hf_fail(h, tokenizer_name, NULL, err, "is missing");
+  if (kind == HF_VOCAB_WORDPIECE) return put_wordpiece(h, tokenizer, err);
+  if (kind == HF_VOCAB_LLAMA && json_is_boolean(prefix))
+    gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", json_is_true(prefix));
+  if (pieces && kind == HF_VOCAB_GEMMA) gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", false);
+  h->pieces = pieces;
+  return pieces ? put_spm(h, pieces, tokenizer, settings, err) : put_bpe(h, tokenizer, err);
+}
+
+static int put_all(hf *h, const json_t *tokenizer, const json_t *settings, error *err) {
+  if (put_word_list(h, tokenizer, settings, err) || put_roles(h, tokenizer, settings, err) ||
+      put_template(h, settings, err))
+    return -1;
+  put_normalizer(h, json_object_get(tokenizer, "normalizer"), 0);
+  // Granite's small ones, as the converter has it
+  if (h->class->vocab == HF_VOCAB_LLAMA && h->n_vocab == 49152)
+    gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", false);
+  return 0;
+}
+
+int hf_put_vocab(hf *h, error *err) {
+  json_t *tokenizer = NULL, *settings = NULL;
+  int status = hf_json(h, tokenizer_name, false, &tokenizer, err) || hf_json(h, settings_name, false, &settings, err) ||
+                   put_all(h, tokenizer, settings, err)
+                 ? -1
+                 : 0;
+  json_decref(tokenizer);
   json_decref(settings);
   return status;
 }

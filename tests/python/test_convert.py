@@ -121,7 +121,7 @@ def changed(folder, file, change):
 
 
 @pytest.mark.parametrize("file, change, expected", [
-    ("config.json", lambda c: c.update(architectures=["MadeUpForCausalLM"]), "key 'architectures': folders of MadeUpForCausalLM are not read (but those of Qwen3ForCausalLM"),
+    ("config.json", lambda c: c.update(architectures=["MadeUpForCausalLM"]), "key 'architectures': folders of MadeUpForCausalLM are not read (but those of LlamaForCausalLM"),
     ("config.json", lambda c: c.pop("architectures"), "key 'architectures': is missing"),
     ("config.json", lambda c: c.update(hidden_size=-3), "config.json: key 'hidden_size': -3 is not from 0 to 4294967295"),
     ("config.json", lambda c: c.update(hidden_size=1 << 70), "config.json: key 'hidden_size': is not a whole number"),
@@ -137,7 +137,9 @@ def changed(folder, file, change):
     ("config.json", lambda c: c.update(quantization_config={"quant_method": "awq"}), "awq weights are not read yet"),
     ("config.json", lambda c: c.update(quantization={"group_size": 64, "bits": 4}), "key 'quantization': MLX's or other quantised weights are not read yet"),
     ("tokenizer.json", lambda t: t["model"].update(type="Unigram"), "a vocabulary of Unigram, but only BPE is read"),
-    ("tokenizer.json", lambda t: t["model"].update(byte_fallback=True), "BPE with byte_fallback (SentencePiece) is not read yet"),
+    ("tokenizer.json", lambda t: t["model"].update(byte_fallback=True), "BPE with byte_fallback, which needs tokenizer.model beside it"),
+    ("config.json", lambda c: c.update(hidden_act="gelu"), "key 'hidden_act': gelu, but files of qwen3 have no key for it, and are of silu"),
+    ("config.json", lambda c: c.update(use_sliding_window=True), "key 'use_sliding_window': true, but files of qwen3 have no key for it"),
     ("tokenizer.json", lambda t: t.update(pre_tokenizer={"type": "Metaspace"}), "key 'pre_tokenizer': this way of cutting words is not known (after NFC): Metaspace of another kind"),
     ("tokenizer.json", lambda t: t.update(normalizer={"type": "NFKC"}), "key 'normalizer': NFKC is not known"),
     ("tokenizer.json", lambda t: t["model"]["vocab"].update(twice=3), "two tokens have the number 3"),
@@ -238,3 +240,25 @@ def test_what_is_no_folder(run_weft, tmp_path, tinypy):
     done = run_weft(["run", "-m", tmp_path / "empty", "-p", "x"])
     assert done.returncode == 1 and "is a directory, not a GGUF file, and has no config.json" in done.err
     assert run_weft(["convert", tmp_path / "empty"]).returncode == 2 and run_weft(["convert"]).returncode == 2
+
+
+def test_vocabularies_of_sentencepiece(run_weft, tmp_path):
+    source = folders.write(tmp_path / "small", {**RECORDS["llama"], "pieces": True})
+    path = source / "tokenizer.model"
+    data = path.read_bytes()
+    for content, expected in ((b"", "has 0 pieces: no vocabulary"), (data[:-3], "is cut or no message of SentencePiece"), (b"\xff" * 99, "has 0 pieces"),
+                              (folders.message((1, folders.message((1, b"\xff\xfe")))), "piece 0 is none"), (folders.message((1, folders.message((1, "a"), (3, 9)))), "piece 0 is none"),
+                              (folders.message((1, folders.message((1, "a"), (2, "scores")))), "piece 0 is none"), (folders.pieces(kind=1), "is not of BPE, as vocabularies of LlamaForCausalLM are")):
+        path.write_bytes(content)
+        fails(run_weft, source, "tokenizer.model: " + expected)
+
+
+def test_experts_that_are_missing(run_weft, tmp_path):
+    record = RECORDS["mixtral"]
+    name = "model.layers.1.block_sparse_moe.experts.2.w3.weight"
+    fewer = {**record, "tensors": {k: v for k, v in record["tensors"].items() if k != name}}
+    fails(run_weft, folders.write(tmp_path / "fewer", fewer), "expert 2 of 'blk.1.ffn_up_exps.weight' is missing")
+    other = {**record, "tensors": {**record["tensors"], name: [32, 64]}}
+    fails(run_weft, folders.write(tmp_path / "other", other), f"key '{name}': has another shape or type than that of another expert")
+    more = {**record, "tensors": {**record["tensors"], name.replace(".2.", ".4."): [96, 64]}}
+    fails(run_weft, folders.write(tmp_path / "more", more), "config.json says that there are 4 experts")

