@@ -89,7 +89,7 @@ page_record page_of_sequence(const sequence *q, const int32_t *ids, size_t numbe
 // Where records go: to a file, or (f NULL) behind the text.
 typedef struct sink { newfile *f; str *text; } sink;
 
-static int sink_add(const sink *to, const void *at, size_t n, error *err) {
+static int sink_put(const sink *to, const void *at, size_t n, error *err) {
   if (to->f) return newfile_add(to->f, at, n, err);
   str_addn(to->text, at, n);
   return 0;
@@ -97,7 +97,7 @@ static int sink_add(const sink *to, const void *at, size_t n, error *err) {
 
 static int add_checked(const sink *to, const void *at, size_t n, error *err) {
   uint64_t sum = hash_bytes(at, n, VERSION);
-  return sink_add(to, at, n, err) || sink_add(to, &sum, sizeof sum, err) ? -1 : 0;
+  return sink_put(to, at, n, err) || sink_put(to, &sum, sizeof sum, err) ? -1 : 0;
 }
 
 // The pieces that all states of a group have of a page, or those with fixed states of a slot, one behind the other

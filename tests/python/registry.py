@@ -31,6 +31,9 @@ class Registry:
             def do_GET(self):
                 registry.answer(self)
 
+            def do_HEAD(self):
+                registry.head(self)
+
         self.server = ThreadingHTTPServer((host, 0), Handler)
         self.server.daemon_threads = True
         self.peers = []
@@ -68,7 +71,7 @@ class Registry:
             return self.send(h, 401, b"no")
         if h.path.startswith("/api/models/user/repo/tree/main"):
             tree = self.tree if self.tree is not None else [
-                {"type": "file", "path": path, "size": len(data), "lfs": {"oid": hashlib.sha256(data).hexdigest(), "size": len(data)}} for path, data in self.files.items()]
+                {"type": "file", "path": path, "oid": hashlib.sha1(data).hexdigest(), "size": len(data), "lfs": {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}} for path, data in self.files.items()]
             return self.send(h, 200, json.dumps(tree).encode())
         if m := re.fullmatch(r"/v2/(library|user)/tiny/manifests/(latest|q8)", h.path):
             data = self.files["tiny-Q8_0.gguf"]
@@ -84,6 +87,18 @@ class Registry:
         if m := re.fullmatch(r"/plain/([^?]*)(\?.*)?", h.path):
             return self.file(h, self.files.get(m[1]))
         return self.send(h, 404, b"nothing")
+
+    def head(self, h):
+        """What huggingface_hub asks before it downloads: size, digest and commit."""
+        self.asked.append((h.path, dict(h.headers)))
+        m = re.fullmatch(r"/user/repo/resolve/main/(.*)", h.path)
+        data = self.files.get(m[1]) if m else None
+        h.send_response(404 if data is None else 200)
+        if data is not None:
+            h.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
+            h.send_header("X-Repo-Commit", hashlib.sha1(data).hexdigest())
+        h.send_header("Content-Length", str(len(data or b"")))
+        h.end_headers()
 
     def file(self, h, data):
         if data is None:

@@ -241,6 +241,31 @@ def test_a_state_in_another_process(own, python_env, tinypy, tmp_path):
     assert elsewhere(8)[:2] == [str(n), str(n)]
 
 
+PRETRAINED = """
+import sys, weft
+with weft.Llama.from_pretrained("user/repo", sys.argv[1], n_ctx=64, verbose=False) as model:
+    print(model("def f(x):", max_tokens=4, temperature=0)["choices"][0]["text"])
+"""
+
+
+def test_from_pretrained(python_env, llm, tinypy, tmp_path):
+    """By the package huggingface_hub, from a registry on this machine; the second time from its cache."""
+    pytest.importorskip("huggingface_hub", reason="no huggingface_hub in this Python (it comes with transformers)")
+    from registry import Registry
+    registry = Registry({"tiny-Q8_0.gguf": Path(tinypy).read_bytes(), "tiny-F16.gguf": b"not this one", "README.md": b"x"})
+    env = {**python_env, "HF_ENDPOINT": registry.url, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}
+    try:
+        expected = llm("def f(x):", max_tokens=4, temperature=0)["choices"][0]["text"] + "\n"
+        for asked in (2, 1):                                   # HEAD and GET, then HEAD alone
+            registry.asked.clear()
+            assert run_python(env, PRETRAINED, "*Q8_0.gguf") == expected
+            assert [path for path, _ in registry.asked if "resolve" in path] == ["/user/repo/resolve/main/tiny-Q8_0.gguf"] * asked
+        done = subprocess.run([sys.executable, "-c", PRETRAINED, "*.gguf"], env=env, capture_output=True, text=True)
+        assert done.returncode and "user/repo: 2 files match *.gguf" in done.stderr
+    finally:
+        registry.close()
+
+
 def test_tokens_are_removed(own, tinypy):
     with own.Llama(str(tinypy), n_ctx=64, verbose=False) as model:
         tokens = model.tokenize(b"def add(a, b):\n    return a")
