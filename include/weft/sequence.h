@@ -39,6 +39,17 @@ int weft_sequence_remove(weft_sequence *q, const int32_t *ids, int from, int n, 
 /* Another sequence that begins with the first n positions of q (n <= its length).  Pages are shared until one of the
  * two writes to them. */
 int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_error *err);
+/* What the tokens of q are multiplied with by the model's adapters, from its next token on: a scale for each of
+ * weft_options.adapters, in that order; NULL: those of the options, which every sequence has at first.  If they are
+ * others than before, q forgets all that it holds, as that was evaluated with those.  A step may have sequences with
+ * different scales.  n: how many there are, for the check that they are as many as adapters.  -1: they are not, or one
+ * is no number. */
+int weft_sequence_adapt(weft_sequence *q, const float *scales, size_t n, weft_error *err);
+/* The same for what is evaluated without a sequence (weft_decode, weft_embed ...). */
+int weft_adapt(weft_model *m, const float *scales, size_t n, weft_error *err);
+size_t weft_model_n_adapters(const weft_model *m);
+/* Whether q has these scales, as many as there are adapters; NULL: those of the options. */
+bool weft_sequence_adapts_as(const weft_sequence *q, const float *scales);
 /* Files of sequences are named by all that decides what they hold: digests (SHA-256) of all bytes of the model's files
  * and of its adapters, options, devices, and this program. A thread of low priority reads the files for that, from the
  * first call of this or of a function below on; a later run reads nothing if the files' stamps (device, inode, size,
@@ -48,7 +59,8 @@ int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_
  * store not at all: meanwhile it has nothing. */
 int weft_model_content(weft_model *m, double wait_s, double *done, weft_error *err);
 /* What the caches hold of q goes to a file, which is written whole or not at all. ids: the tokens of its positions,
- * weft_sequence_length of them. Only where q is whole (weft_sequence_whole). Others of the model may be
+ * weft_sequence_length of them. Only where q is whole (weft_sequence_whole) and has the scales of the options
+ * (weft_sequence_adapt). Others of the model may be
  * evaluated meanwhile, on another thread, forks of q among them. */
 int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *path, weft_error *err);
 /* A sequence that holds as many of these n tokens as the file's begin with, back to where that is whole, as
@@ -79,7 +91,8 @@ size_t weft_store_find(weft_store *s, const int32_t *ids, size_t n);
 /* That sequence.  1: there is none any more; -1: there is no memory for it; -2: a file is damaged: err names it, and it
  * has been removed. */
 int weft_store_load(weft_store *s, const int32_t *ids, size_t n, weft_sequence **out, weft_error *err);
-/* Whether some page of q, which is whole, is in no file; and writes those.  ids: the tokens of its positions. */
+/* Whether some page of q, which is whole, is in no file; and writes those.  Of a sequence with scales of its own
+ * (weft_sequence_adapt) nothing goes there.  ids: the tokens of its positions. */
 bool weft_store_lacks(weft_store *s, const weft_sequence *q, const int32_t *ids);
 int weft_store_save(weft_store *s, const weft_sequence *q, const int32_t *ids, weft_error *err);
 /* Memory for n more tokens, so that a step will not fail for want of it.  -1: there is none; err has the numbers. */

@@ -219,8 +219,32 @@ bool sequence_row_follows(const sequence *q, const float_rows *r, size_t row, in
   return false;
 }
 
+bool sequence_adapted(const sequence *q) {
+  bool some = false;
+  for (int i = 0; i < model_n_adapters(q->of->m); i++) some |= sequence_scales(q)[i] != 0;
+  return some;
+}
+
+bool sequence_adapts_as(const sequence *q, const float *scales) {
+  bool same = true;
+  for (int i = 0; i < model_n_adapters(q->of->m); i++) same &= sequence_scales(q)[i] == scales[i];
+  return same;
+}
+
+void sequence_adapt(sequence *q, const float *scales) {
+  size_t size = (size_t)model_n_adapters(q->of->m) * sizeof *scales;
+  if (sequence_adapts_as(q, scales)) return;
+  sequence_cut(q, 0);
+  free(q->scales);
+  q->scales = NULL;
+  if (sequence_adapts_as(q, scales)) return;
+  q->scales = xmalloc(size);
+  memcpy(q->scales, scales, size);
+}
+
 void sequence_free(sequence *q) {
   if (!q) return;
+  free(q->scales);
   for (int g = 0; g < model_n_groups(q->of->m); g++) {
     shorten(q, g, 0);
     vec_free(&q->group[g]);
@@ -398,6 +422,7 @@ int sequence_fork(const sequence *q, int n, sequence **out, error *err) {
   if (n < 0 || n > q->n) return error_set(err, "a sequence of %d positions cannot be taken up at %d", q->n, n);
   if (sequence_new(q->of, out, err)) return -1;
   sequence *to = *out;
+  if (q->scales) sequence_adapt(to, q->scales);
   to->n = n;
   to->filled = q->filled;
   to->loaded = q->loaded < n ? q->loaded : n;

@@ -81,11 +81,20 @@ typedef struct sequence {
   VEC(int32_t) ids;
   // in ascending order; the rows themselves are held where they may be evaluated once more, else NULL
   VEC(placed_floats) floats;
+  float *scales;             // what its tokens multiply adapters with; NULL: model_adapter_scales
   int loaded;                // positions that came from files: what spans their rows are of is not known
 } sequence;
 
 static inline size_t caches_n_pages(int positions) { return ((size_t)positions + CACHE_PAGE - 1) / CACHE_PAGE; }
 
+static inline const float *sequence_scales(const sequence *q) {
+  return q->scales ? q->scales : model_adapter_scales(q->of->m);
+}
+bool sequence_adapted(const sequence *q);              // some are not 0
+// What is evaluated from now on; everything that the sequence holds is forgotten if it was evaluated with others.
+// scales: model_n_adapters of them.
+void sequence_adapt(sequence *q, const float *scales);
+bool sequence_adapts_as(const sequence *q, const float *scales);
 int sequence_new(caches *c, sequence **out, error *err);
 void sequence_free(sequence *q);                       // NULL is fine
 // Before positions from..to - 1 are written: pages for them that nobody else holds. -1: there are no more; what the

@@ -154,6 +154,8 @@ static int reserve_caches(engine *e, error *err) {
   e->most = max_i64(e->room, MAX_CHUNK);
   e->ids = xcalloc((size_t)e->most, sizeof *e->ids);
   e->last = xcalloc((size_t)e->most, sizeof *e->last);
+  if (model_n_adapters(e->m))
+    e->scales = xcalloc((size_t)e->most * (size_t)model_n_adapters(e->m), sizeof *e->scales);
   if (model_has_sections(e->m)) e->turns = xcalloc((size_t)e->most * 3, sizeof *e->turns);
   e->float_table = float_table_new();
   e->at = xcalloc((size_t)e->room, sizeof *e->at);
@@ -214,13 +216,16 @@ static int load_model(engine *e, const char *path, error *err) {
   e->now->layouts = layouts_known(first, e->file);
   if (open_weights(e, e->now, err)) return -1;
   plan_spec first_spec = spec_first(e), one = spec_one();
+  e->adapted = model_n_adapters(e->m) > 0;
   if (need_plan(e, &first_spec, err) || model_adapters_used(e->m, err)) return -1;
+  e->adapted = sequence_adapted(e->own);
+  if (need_plan(e, &first_spec, err)) return -1;
   if (first->target.has_streams) weights_read_ahead(&e->now->w[0]);
   tune_from_env(e, false);
   const char *tune = env_str(ENV_WEFT_TUNE);
   bool always = !strcmp(tune, "always");
   if (!model_is_encoder(e->m) && e->layer_split.n == 1 && (always || !strcmp(tune, "background")))
-    e->online_tuner = online_tuner_open(plan_of(e, &one), always);
+    e->online_tuner = online_tuner_open(e->tuned = plan_of(e, &one), always);
   return 0;
 }
 
@@ -280,7 +285,7 @@ void engine_close(engine *e) {
   if (e->floats) memory_release(e->floats, floats_bytes(e));
   vec_free(&e->held);
   float_table_free(e->float_table);
-  free(e->last); free(e->turns);
+  free(e->last); free(e->turns); free(e->scales);
   free(e->ids); free(e->at); free(e->pages); free(e->logits); free(e->hidden); free(e->stream);
   model_close(e->m);
   tokenizer_free(e->tok);
@@ -359,7 +364,8 @@ void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
   else if (own < 0) snprintf(out, cap, "%s", gguf_tensor_at(e->file, (size_t)id)->name);
   else if (own < BUF_STATE) snprintf(out, cap, "%s", own == BUF_IDS ? "ids" : own == BUF_TURNS ? "turns" : "logits");
   else if (own >= BUF_ADAPTER)
-    snprintf(out, cap, "adapter %s", gguf_tensor_at(e->file, (size_t)(own - BUF_ADAPTER) / 2)->name);
+    snprintf(out, cap, "adapter %s",
+             gguf_tensor_at(e->file, (size_t)(own - BUF_ADAPTER) / 2 % gguf_n_tensors(e->file))->name);
   else snprintf(out, cap, "state %lld", (long long)(own - BUF_STATE));
 }
 

@@ -16,6 +16,7 @@ typedef struct plan_spec {
   int64_t tokens;
   int rows;
   bool apart, sums, mtp, floats, both;
+  bool adapted;              // as engine.adapted was; nobody else sets it
 } plan_spec;
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
@@ -46,6 +47,8 @@ struct engine {
   laid *now, *other;                      // other: while layouts are compared
   int32_t *ids, *at, *pages, slot;        // what plans read: tokens, and where they stand (model_shape)
   int32_t *last, *turns;                  // the same; turns NULL: rope goes by places
+  float *scales;                          // of adapters, for each token; NULL: there are none
+  bool adapted;                           // some token of what is evaluated now has a scale that is not 0
   float *floats;                          // rows of floats; NULL: nobody has had any
   struct float_table *float_table;        // those that tokens may stand for (float_rows.h)
   VEC(struct float_rows *) held;          // of what is evaluated now
@@ -55,6 +58,7 @@ struct engine {
   float **sums;                           // by id from BUF_SUMS on; NULL: nobody has asked
   double load_ms, compile_ms, schedule_ms, codegen_ms;
   online_tuner *online_tuner;             // of single tokens; NULL: it is not tuned while it runs
+  plan *tuned;                            // by that
   // of what is evaluated now: who is asked whether to go on (NULL: nobody), tokens that are through and that are under
   // way, of these the share that is through on devices before, whether it ended early, and (a failure) why
   struct { engine_go_on *go_on; void *ctx; double done, now, share; bool ended; error why; } ask;

@@ -34,7 +34,8 @@ static bool same_spec(const plan_spec *x, const plan_spec *y) {
 
 planned *plans_of(const engine *e, const plan_spec *spec) {
   for (size_t i = 0; i < e->now->plans.n; i++)
-    if (same_spec(&e->now->plans.at[i]->spec, spec)) return e->now->plans.at[i];
+    if (same_spec(&e->now->plans.at[i]->spec, spec) && e->now->plans.at[i]->spec.adapted == e->adapted)
+      return e->now->plans.at[i];
   return NULL;
 }
 
@@ -48,6 +49,7 @@ static planned *add_plans(engine *e, const plan_spec *spec) {
   if (p) return p;
   p = xcalloc(1, sizeof *p);
   p->spec = *spec;
+  p->spec.adapted = e->adapted;
   vec_push(&e->now->plans, p);
   return p;
 }
@@ -98,6 +100,7 @@ static void *buffer_at(void *ctx, int64_t id) {
   if (own == BUF_FLOATS) return e->floats;
   if (own == BUF_LAST) return e->last;
   if (own == BUF_TURNS) return e->turns;
+  if (own == BUF_SCALES) return e->scales;
   if (own >= BUF_ADAPTER) return model_adapter_data(e->m, own - BUF_ADAPTER);
   if (own >= BUF_SUMS) return sums_buffer(e, own - BUF_SUMS);
   return e->caches.state[own - BUF_STATE];
@@ -142,6 +145,7 @@ uop *graph_of_plan(const engine *e, const struct layer_range *at, const plan_spe
                     .floats = spec->floats,
                     .both = spec->both,
                     .mtp = spec->mtp,
+                    .adapted = e->adapted,
                     .exact = e->o.exact,
                     .layers = {at->from, at->to}};
   uop *sink = model_graph(e->m, g, &of);

@@ -49,7 +49,7 @@ static void run_all(void *ctx) {
   for (int i = 0; i < e->layer_split.n && !ended; i++) {
     plan *p = r->of->at[i].p;
     e->ask.share = (double)i / e->layer_split.n;
-    if (e->online_tuner && one) online_tuner_run(e->online_tuner, r->vars, r->n_vars);
+    if (e->online_tuner && one && p == e->tuned) online_tuner_run(e->online_tuner, r->vars, r->n_vars);
     else if (asking) ended = !plan_run_asking(p, r->vars, r->n_vars, ask_go_on, e);
     else plan_run(p, r->vars, r->n_vars);
   }
@@ -96,6 +96,12 @@ static void place_turns(engine *e, const sequence *q, size_t i, int at, const fl
     e->turns[3 * i + (size_t)k] = first + (span ? span->turns[3 * row + (size_t)k] : 0);
 }
 
+// Of adapters, in row i of a run.
+static void place_scales(engine *e, const sequence *q, size_t i) {
+  size_t n = (size_t)model_n_adapters(e->m);
+  if (n) memcpy(e->scales + i * n, sequence_scales(q), n * sizeof *e->scales);
+}
+
 static void place_floats(engine *e, size_t i, const float_rows *span, size_t row) {
   size_t n = (size_t)model_n_floats(e->m);
   memcpy(e->floats + i * n, span->at + row * n, n * sizeof *e->floats);
@@ -104,6 +110,7 @@ static void place_floats(engine *e, size_t i, const float_rows *span, size_t row
 // Where a run of m tokens of q from pos on finds them.
 static void place_tokens(engine *e, const sequence *q, const plan_spec *spec, const int32_t *ids, size_t m, int pos) {
   memcpy(e->ids, ids, m * sizeof *ids);
+  for (size_t i = 0; e->scales && i < m; i++) place_scales(e, q, i);
   for (size_t i = 0; (spec->floats || e->turns) && i < m; i++) {
     size_t row = 0;
     const float_rows *span = ids[i] < 0 ? float_rows_find(e->float_table, ids[i], &row) : NULL;
@@ -458,6 +465,7 @@ static size_t add_rows(engine *e, const engine_part *p, size_t first, size_t n, 
     e->ids[row] = p->ids[i];
     e->at[row] = p->pos + (int)i;
     place_turns(e, p->q, row, e->at[row], NULL, 0);
+    place_scales(e, p->q, row);
     for (int g = 0; g < model_n_groups(e->m); g++) {
       const page_list *list = &p->q->group[g];
       size_t from = (size_t)model_first_page(model_group_window(e->m, g), CACHE_PAGE, e->at[row]);
@@ -618,6 +626,15 @@ static int run_logits(engine *e, engine_batch *b, error *err) {
 
 // ---- the door -------------------------------------------------------------------------------------------------------
 
+// Plans with adapters or without; of both the one that a model cannot do without is there.
+static int choose_adapted(engine *e, const engine_batch *b, error *err) {
+  const plan_spec first = spec_first(e);
+  if (!e->scales) return 0;
+  e->adapted = false;
+  for (size_t i = 0; i < b->n; i++) e->adapted |= sequence_adapted(b->parts[i].q);
+  return need_plan(e, &first, err);
+}
+
 static int run_batch(engine *e, engine_batch *b, error *err) {
   for (size_t i = 0; i < b->n; i++) {
     engine_part *p = &b->parts[i];
@@ -625,6 +642,7 @@ static int run_batch(engine *e, engine_batch *b, error *err) {
     fail_if(p->rows > p->n || (b->n > 1 && (p->want || p->row)), err,
             "%s: engine_run: part %zu of %zu wants %d, %zu rows", gguf_path(e->file), i, b->n, (int)p->want, p->rows);
   }
+  if (choose_adapted(e, b, err)) return -1;
   switch (b->parts[0].want) {
   case WANT_HIDDEN: return run_hidden(e, b->parts, err);
   case WANT_SUMS: return run_sums(e, b->parts, err);

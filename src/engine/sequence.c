@@ -1,5 +1,6 @@
 // Sequences and steps of the public API (include/weft.h): checks in front of the engine.
 #include "weft.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "engine/content.h"
@@ -53,6 +54,33 @@ int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_
   return 0;
 }
 
+// ---- adapters -------------------------------------------------------------------------------------------------------
+
+static int adapt_sequence(sequence *q, const float *scales, size_t n, weft_error *err) {
+  size_t have = (size_t)model_n_adapters(q->of->m);
+  if (scales && n != have) FAIL(err, "%zu scales of adapters, and the model has %zu adapters", n, have);
+  for (size_t i = 0; scales && i < n; i++)
+    if (!isfinite(scales[i])) FAIL(err, "the scale of adapter %zu must be a number, not %g", i, (double)scales[i]);
+  sequence_adapt(q, scales ? scales : model_adapter_scales(q->of->m));
+  return 0;
+}
+
+int weft_sequence_adapt(weft_sequence *q, const float *scales, size_t n, weft_error *err) {
+  return adapt_sequence(q->q, scales, n, err);
+}
+
+int weft_adapt(weft_model *m, const float *scales, size_t n, weft_error *err) {
+  return adapt_sequence(engine_sequence(weft_model_engine(m)), scales, n, err);
+}
+
+size_t weft_model_n_adapters(const weft_model *m) {
+  return (size_t)model_n_adapters(engine_sequence(weft_model_beside((weft_model *)(uintptr_t)m))->of->m);
+}
+
+bool weft_sequence_adapts_as(const weft_sequence *q, const float *scales) {
+  return sequence_adapts_as(q->q, scales ? scales : model_adapter_scales(q->q->of->m));
+}
+
 // ---- in files -------------------------------------------------------------------------------------------------------
 
 int weft_model_content(weft_model *m, double wait_s, double *done, weft_error *err) {
@@ -70,6 +98,7 @@ static int name_of(const engine *at, char of[CONTENT_NAME], error *e) {
 int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *path, weft_error *err) {
   error e = {0};
   char of[CONTENT_NAME];
+  if (!weft_sequence_adapts_as(q, NULL)) FAIL(err, "a sequence with scales of adapters of its own is in no file");
   if (name_of(weft_model_peek(q->m), of, &e)) return fail(err, &e);
   return sequence_save(q->q, ids, of, path, &e) ? fail(err, &e) : 0;
 }
@@ -182,11 +211,12 @@ int weft_store_load(weft_store *s, const int32_t *ids, size_t n, weft_sequence *
 }
 
 bool weft_store_lacks(weft_store *s, const weft_sequence *q, const int32_t *ids) {
-  return still_holds(s) && page_store_lacks(s->s, q->q, ids);
+  return weft_sequence_adapts_as(q, NULL) && still_holds(s) && page_store_lacks(s->s, q->q, ids);
 }
 
 int weft_store_save(weft_store *s, const weft_sequence *q, const int32_t *ids, weft_error *err) {
   error e = {0};
+  if (!weft_sequence_adapts_as(q, NULL)) return 0;
   if (weft_model_content(s->m, 0, NULL, err)) FAIL(err, "what the model's files hold is not known any more");
   return page_store_save(s->s, q->q, ids, &e) ? fail(err, &e) : 0;
 }

@@ -1,7 +1,7 @@
 // Adapters (LoRA): what is added to products of a model's weights. An adapter's file has, for a weight {in, out} of the
-// model, tensors NAME.lora_a {in, rank} and NAME.lora_b {rank, out}, and the product W x becomes W x + scale alpha /
-// rank B (A x). Here they are held as floats, the factor in B; those of several adapters lie side by side, as one of
-// all their ranks.
+// model, tensors NAME.lora_a {in, rank} and NAME.lora_b {rank, out}, and the product W x becomes W x + B (scale A x),
+// scale: of the token and the adapter (BUF_SCALES). Of token_embd {embd, vocab} lora_a is {rank, vocab}: a token's row
+// of it is what A x is otherwise. Here they are held as floats, alpha / rank in B.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +55,9 @@ static int must_be(const gguf *f, const char *key, const char *what, error *err)
   return gguf_fail(f, key, err, "'%s', expected '%s'", gguf_quote(text, sizeof text, s.at, s.n), what);
 }
 
+static bool is_looked_up(const gguf_tensor *of) { return !strcmp(of->name, "token_embd.weight"); }
+static int64_t rank_of(const gguf_tensor *of, const gguf_tensor *a) { return a->ne[!is_looked_up(of)]; }
+
 static int check_pair(const gguf *f, const gguf_tensor *of, const gguf_tensor *a, const gguf_tensor *b, error *err) {
   const gguf_tensor *both[] = {a, b};
   for (int i = 0; i < 2; i++) {
@@ -68,16 +71,18 @@ static int check_pair(const gguf *f, const gguf_tensor *of, const gguf_tensor *a
         "tensor '%s': it is no matrix, or '%s' of the model is none: adapters of experts are not supported", t->name,
         of->name);
   }
-  int64_t rank = a->ne[1];
+  int64_t rank = rank_of(of, a);
+  int looked_up = is_looked_up(of);    // then A has a row for each of its rows, and what comes out has its columns
   if (rank > MAX_RANK)
     return gguf_fail(f, NULL, err, "tensor '%s' has rank %lld, at most %d is taken", a->name, (long long)rank,
                      MAX_RANK);
-  if (a->ne[0] != of->ne[0])
-    return gguf_fail(f, NULL, err, "tensor '%s' has %lld columns, and '%s' of the model has %lld", a->name,
-                     (long long)a->ne[0], of->name, (long long)of->ne[0]);
-  if (b->ne[1] != of->ne[1])
-    return gguf_fail(f, NULL, err, "tensor '%s' has %lld rows, and '%s' of the model has %lld", b->name,
-                     (long long)b->ne[1], of->name, (long long)of->ne[1]);
+  if (a->ne[looked_up] != of->ne[looked_up])
+    return gguf_fail(f, NULL, err, "tensor '%s' has %lld %s, and '%s' of the model has %lld", a->name,
+                     (long long)a->ne[looked_up], looked_up ? "rows" : "columns", of->name,
+                     (long long)of->ne[looked_up]);
+  if (b->ne[1] != of->ne[!looked_up])
+    return gguf_fail(f, NULL, err, "tensor '%s' has %lld rows, and '%s' of the model has %lld %s", b->name,
+                     (long long)b->ne[1], of->name, (long long)of->ne[!looked_up], looked_up ? "columns" : "rows");
   if (b->ne[0] != rank)
     return gguf_fail(f, NULL, err, "tensor '%s' has rank %lld, and '%s' has %lld", b->name, (long long)b->ne[0],
                      a->name, (long long)rank);
@@ -85,24 +90,14 @@ static int check_pair(const gguf *f, const gguf_tensor *of, const gguf_tensor *a
 }
 
 static int add_pair(const gguf *f, adapted *to, const gguf_tensor *of, const gguf_tensor *a, const gguf_tensor *b,
-                    double scale, double alpha, error *err) {
+                    double alpha, error *err) {
   if (check_pair(f, of, a, b, err)) return -1;
-  size_t in = (size_t)of->ne[0], out = (size_t)of->ne[1], rank = (size_t)a->ne[1], before = (size_t)to->rank,
-         all = before + rank;
-  if (all > MAX_RANK)
-    return gguf_fail(f, NULL, err, "tensor '%s': adapters have rank %zu together, at most %d is taken", a->name, all,
-                     MAX_RANK);
-  double by = alpha != 0 ? scale * alpha / (double)rank : scale;
-  float *A = xmalloc((all * in + 64) * sizeof *A), *B = xmalloc((all * out + 64) * sizeof *B);
-  if (before) memcpy(A, to->a, before * in * sizeof *A);
-  for (size_t i = 0; i < rank * in; i++) A[before * in + i] = float_at(a, i);
-  for (size_t row = 0; row < out; row++) {
-    for (size_t k = 0; k < before; k++) B[row * all + k] = to->b[row * before + k];
-    for (size_t k = 0; k < rank; k++) B[row * all + before + k] = (float)(by * float_at(b, row * rank + k));
-  }
-  free(to->a);
-  free(to->b);
-  *to = (adapted){.rank = (int)all, .a = A, .b = B};
+  size_t rank = (size_t)rank_of(of, a), n_a = (size_t)(a->ne[0] * a->ne[1]), n_b = (size_t)(b->ne[0] * b->ne[1]);
+  double by = alpha != 0 ? alpha / (double)rank : 1;
+  float *A = xmalloc((n_a + 64) * sizeof *A), *B = xmalloc((n_b + 64) * sizeof *B);
+  for (size_t i = 0; i < n_a; i++) A[i] = float_at(a, i);
+  for (size_t i = 0; i < n_b; i++) B[i] = (float)(by * float_at(b, i));
+  *to = (adapted){.rank = (int)rank, .a = A, .b = B, .n_a = (int64_t)n_a, .n_b = (int64_t)n_b};
   return 0;
 }
 
@@ -111,7 +106,8 @@ static bool name_ends_with(const char *name, const char *end) {
   return n > m && !strcmp(name + n - m, end);
 }
 
-static int add_tensors(model *m, const gguf *f, double scale, double alpha, error *err) {
+// to: of each tensor of the model
+static int add_tensors(const model *m, const gguf *f, adapted *to, double alpha, error *err) {
   for (size_t i = 0; i < gguf_n_tensors(f); i++) {
     const gguf_tensor *a = gguf_tensor_at(f, i);
     bool is_a = name_ends_with(a->name, ".lora_a");
@@ -126,14 +122,12 @@ static int add_tensors(model *m, const gguf *f, double scale, double alpha, erro
     snprintf(name, sizeof name, "%.*s", stem, a->name);
     const gguf_tensor *of = gguf_tensor_find(m->file, name);
     if (!of) return gguf_fail(f, NULL, err, "tensor '%s': the model has no '%s'", a->name, name);
-    if (!strcmp(name, "token_embd.weight"))
-      return gguf_fail(f, NULL, err, "tensor '%s': adapters of what tokens become are not supported", a->name);
-    if (add_pair(f, &m->adapted[gguf_tensor_index(m->file, of)], of, a, b, scale, alpha, err)) return -1;
+    if (add_pair(f, &to[gguf_tensor_index(m->file, of)], of, a, b, alpha, err)) return -1;
   }
   return gguf_n_tensors(f) ? 0 : gguf_fail(f, NULL, err, "an adapter without tensors");
 }
 
-static int add_adapter(model *m, const gguf *f, double scale, error *err) {
+static int add_adapter(const model *m, const gguf *f, adapted *to, error *err) {
   float alpha;
   if (must_be(f, "general.type", "adapter", err) || must_be(f, "adapter.type", "lora", err) ||
       must_be(f, "general.architecture", m->arch->name, err) || gguf_f32_opt(f, "adapter.lora.alpha", 0, &alpha, err))
@@ -142,59 +136,99 @@ static int add_adapter(model *m, const gguf *f, double scale, error *err) {
   if (gguf_find(f, "adapter.alora.invocation_tokens"))
     return gguf_fail(f, "adapter.alora.invocation_tokens", err,
                      "adapters that begin in the middle of a text are not supported");
-  return add_tensors(m, f, scale, alpha, err) || gguf_check_size(f, err) ? -1 : 0;
+  return add_tensors(m, f, to, alpha, err) || gguf_check_size(f, err) ? -1 : 0;
 }
 
 int model_adapt(model *m, const char *path, double scale, error *err) {
   gguf *f;
+  size_t n = gguf_n_tensors(m->file), k = (size_t)m->n_adapters;
   if (gguf_open(path, &f, err)) return -1;
-  if (!m->adapted) m->adapted = xcalloc(gguf_n_tensors(m->file), sizeof *m->adapted);
-  int status = add_adapter(m, f, scale, err);
+  m->adapted = xrealloc(m->adapted, (k + 1) * n * sizeof *m->adapted);
+  m->adapter_scales = xrealloc(m->adapter_scales, (k + 1) * sizeof *m->adapter_scales);
+  memset(m->adapted + k * n, 0, n * sizeof *m->adapted);
+  m->adapter_scales[k] = (float)scale;
+  m->n_adapters++;
+  int status = add_adapter(m, f, m->adapted + k * n, err);
   gguf_close(f);
   return status;
 }
 
+int model_n_adapters(const model *m) { return m->n_adapters; }
+const float *model_adapter_scales(const model *m) { return m->adapter_scales; }
+static size_t n_adapted(const model *m) { return (size_t)m->n_adapters * gguf_n_tensors(m->file); }
+
 void model_digest_adapters(const model *m, sha256 *s) {
-  for (size_t i = 0; m->adapted && i < gguf_n_tensors(m->file); i++) {
+  size_t n = gguf_n_tensors(m->file);
+  for (size_t i = 0; i < n_adapted(m); i++) {
     const adapted *x = &m->adapted[i];
-    const gguf_tensor *t = gguf_tensor_at(m->file, i);
+    const gguf_tensor *t = gguf_tensor_at(m->file, i % n);
     if (!x->rank) continue;
     sha256_add(s, t->name, strlen(t->name) + 1);
+    sha256_add(s, &m->adapter_scales[i / n], sizeof *m->adapter_scales);
     sha256_add(s, &x->rank, sizeof x->rank);
-    sha256_add(s, x->a, (size_t)(x->rank * t->ne[0]) * sizeof *x->a);
-    sha256_add(s, x->b, (size_t)(x->rank * t->ne[1]) * sizeof *x->b);
+    sha256_add(s, x->a, (size_t)x->n_a * sizeof *x->a);
+    sha256_add(s, x->b, (size_t)x->n_b * sizeof *x->b);
   }
 }
 
 void *model_adapter_data(const model *m, int64_t i) { return i % 2 ? m->adapted[i / 2].b : m->adapted[i / 2].a; }
 
 void adapters_free(model *m) {
-  for (size_t i = 0; m->adapted && i < gguf_n_tensors(m->file); i++) {
+  for (size_t i = 0; i < n_adapted(m); i++) {
     free(m->adapted[i].a);
     free(m->adapted[i].b);
   }
   free(m->adapted);
+  free(m->adapter_scales);
 }
 
 // --- in the graph ----------------------------------------------------------------------------------------------------
 
-tensor *adapt(const build *b, int weight, tensor *x, tensor *out) {
+// {T, 1, ...}: what each token multiplies the k-th adapter with, for a tensor of n dimensions, tokens first
+static tensor *scale_of(const build *b, int k, int n) {
+  uop *dims[8] = {b->scales->shape->dim[0]};
+  for (int i = 1; i < n; i++) dims[i] = uop_idx(b->g, 1);
+  return t_reshape(b->g, t_slice_i(b->g, b->scales, 1, k, 1), n, dims);
+}
+
+// One of the two matrices of adapter k, with so many columns.
+static tensor *matrix_of(const build *b, int64_t at, bool is_b, int64_t columns) {
+  const adapted *of = &b->m->adapted[at];
+  int64_t n = is_b ? of->n_b : of->n_a, id = model_buffer_id(b->m->file, BUF_ADAPTER) + 2 * at + is_b;
+  return t_reshape_i(b->g, t_buffer(b->g, id, DT_F32, n), 2, (int64_t[]){n / columns, columns});
+}
+
+// ids: of the tokens whose rows were looked up, x: NULL; or x: what was multiplied with the weight, tokens first
+static tensor *add_adapter_to(const build *b, int64_t at, tensor *x, tensor *ids, tensor *out) {
   graph *g = b->g;
-  if (!b->m->adapted || !b->m->adapted[weight - 1].rank) return out;
-  const gguf_tensor *t = gguf_tensor_at(b->m->file, (size_t)weight - 1);
-  int64_t rank = b->m->adapted[weight - 1].rank,
-          id = model_buffer_id(b->m->file, BUF_ADAPTER) + 2 * (int64_t)(weight - 1);
-  tensor *A = t_reshape_i(g, t_buffer(g, id, DT_F32, rank * t->ne[0]), 2, (int64_t[]){rank, t->ne[0]});
-  tensor *B = t_reshape_i(g, t_buffer(g, id + 1, DT_F32, rank * t->ne[1]), 2, (int64_t[]){t->ne[1], rank});
-  b->m->adapted[weight - 1].used = true;
-  return t_add(g, out, one_form(g, t_matmul(g, read_by_many(g, t_matmul(g, x, A)), B)));
+  adapted *of = &b->m->adapted[at];
+  int64_t n = (int64_t)gguf_n_tensors(b->m->file);
+  tensor *low = ids ? t_gather(g, matrix_of(b, at, false, of->rank), ids)
+                    : t_matmul(g, x, matrix_of(b, at, false, of->n_a / of->rank));
+  low = t_mul(g, low, scale_of(b, (int)(at / n), low->shape->n));
+  of->used = true;
+  return t_add(g, out, one_form(g, t_matmul(g, read_by_many(g, low), matrix_of(b, at, true, of->rank))));
+}
+
+static tensor *add_adapters(const build *b, int weight, tensor *x, tensor *ids, tensor *out) {
+  int64_t n = (int64_t)gguf_n_tensors(b->m->file);
+  bool looked_up = is_looked_up(gguf_tensor_at(b->m->file, (size_t)weight - 1));
+  for (int64_t at = weight - 1; b->scales && at < (int64_t)n_adapted(b->m); at += n)
+    if (b->m->adapted[at].rank && looked_up == !!ids) out = add_adapter_to(b, at, x, ids, out);
+  return out;
+}
+
+tensor *adapt(const build *b, int weight, tensor *x, tensor *out) { return add_adapters(b, weight, x, NULL, out); }
+
+tensor *adapt_rows(const build *b, int weight, tensor *ids, tensor *out) {
+  return add_adapters(b, weight, NULL, ids, out);
 }
 
 // After a graph of all layers and the head was made.
 int model_adapters_used(const model *m, error *err) {
-  for (size_t i = 0; m->adapted && i < gguf_n_tensors(m->file); i++)
+  for (size_t i = 0; i < n_adapted(m); i++)
     if (m->adapted[i].rank && !m->adapted[i].used)
       return gguf_fail(m->file, NULL, err, "tensor '%s' is not one that an adapter can change here",
-                       gguf_tensor_at(m->file, i)->name);
+                       gguf_tensor_at(m->file, i % gguf_n_tensors(m->file))->name);
   return 0;
 }

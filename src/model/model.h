@@ -65,7 +65,8 @@ enum model_pooling model_pooling(const model *m);
 // BUF_FLOATS, BUF_LAST: see model_shape.floats and .both. BUF_TURNS (I32, chunk x 3): positions that rope turns by,
 // where model_has_sections; everything else goes by a token's place in its sequence. BUF_ADAPTER + i: see
 // model_adapter_data. BUF_STATE + i: state i, of model_n_states. BUF_SUMS + 2 t: of tensor t, see model_shape.sums.
-// BUF_PATCHES, BUF_PLACES: what an encoder of pictures or sound reads (projector.h).
+// BUF_SCALES: see model_shape.adapted. BUF_PATCHES, BUF_PLACES: what an encoder of pictures or sound reads
+// (projector.h).
 enum model_buffer {
   BUF_IDS,
   BUF_AT,
@@ -80,19 +81,22 @@ enum model_buffer {
   BUF_TURNS,
   BUF_PATCHES,
   BUF_PLACES,
+  BUF_SCALES,
   BUF_STATE,
   BUF_SUMS = 1 << 16,
   BUF_ADAPTER = 1 << 28
 };
 static inline int64_t model_buffer_id(const gguf *file, int b) { return (int64_t)gguf_n_tensors(file) + b; }
 
-// Adds an adapter (a GGUF file of general.type "adapter") to what graphs compute from now on. 0, or -1 and what is
-// wrong with it.
+// Adds an adapter (a GGUF file of general.type "adapter") to what graphs with model_shape.adapted compute from now on.
+// scale: what tokens multiply it with where nobody says another. 0, or -1 and what is wrong with it.
 int model_adapt(model *m, const char *path, double scale, error *err);
+int model_n_adapters(const model *m);
+const float *model_adapter_scales(const model *m);             // those of model_adapt, n of them
 void *model_adapter_data(const model *m, int64_t i);           // of buffer BUF_ADAPTER + i
 // adds all that adapters change: names of weights, and the numbers as they are held, scales included
 void model_digest_adapters(const model *m, sha256 *s);
-// after model_graph: -1 where an adapter is for a weight that is in no such product
+// after model_graph with `adapted`: -1 where an adapter is for a weight that is in no such product
 int model_adapters_used(const model *m, error *err);
 
 enum { MODEL_PAGE = 128 /* positions that caches have pages of: what a file says is checked against it */ };
@@ -157,6 +161,8 @@ typedef struct model_shape {
   bool floats; // a token whose id is negative is a row of floats (BUF_FLOATS, F32, chunk x model_n_floats)
   bool both;   // of one sequence: each token sees all up to a place that may lie behind its own, within this run
                // (BUF_LAST, I32, chunk)
+  bool adapted;// products have what adapters add, multiplied with scales of each token (BUF_SCALES, F32, chunk x
+               // model_n_adapters)
   bool mtp;    // of one token, chunk 1: only the block that predicts the token after it, from what graphs have left at
                // the position before `pos`. What it would be given at the next position lies at `pos` then
   // Only layers from .. to - 1 (to 0: to the last one), so that several graphs are a model: the first embeds the tokens

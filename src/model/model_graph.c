@@ -182,6 +182,7 @@ static void finish_graph(build *b, tensor *x) {
   const model *m = b->m;
   if (m->mtp) mtp_keep(b, x);
   if (!b->s->logits) return;
+  if (b->scales && b->s->logits != LOGITS_HIDDEN) b->scales = wanted(b, b->scales);
   vec_push(b->effects, b->s->logits == LOGITS_HIDDEN
                          ? hidden_of(b, x)
                          : logits_of(b, NULL, head_of(m),
@@ -233,6 +234,9 @@ static void find_positions(build *b) {
     b->pages = t_reshape_i(g, b->table, 2, (int64_t[]){groups, table});
   }
   for (int i = 0; i < groups; i++) b->rows[i] = cache_rows(b, b->at, i);
+  if (s->adapted)
+    b->scales = t_reshape(g, of_tokens(b, BUF_SCALES, DT_F32, b->m->n_adapters),
+                          DIMS(b->T, uop_idx(g, b->m->n_adapters)));
   if (s->both) b->last = t_cast(g, of_tokens(b, BUF_LAST, DT_I32, 1), DT_IDX);
   for (int i = 0; i < 3 && model_has_sections(b->m); i++)
     b->turns[i] = t_reshape(g, t_slice_i(g, of_tokens(b, BUF_TURNS, DT_I32, 3), 1, i, 1), DIMS(b->T));
@@ -265,7 +269,8 @@ static tensor *deepened(const build *b, int i, tensor *x) {
 }
 
 tensor *embedding(const build *b, const layer *y, enum tensor_id id, tensor *ids) {
-  return scaled(b, t_gather(b->g, weight(b, y, id), ids), b->m->embedding_scale);
+  tensor *rows = adapt_rows(b, ref(b, y, id)->weight, ids, t_gather(b->g, weight(b, y, id), ids));
+  return scaled(b, rows, b->m->embedding_scale);
 }
 
 // The tokens as the first layer reads them.

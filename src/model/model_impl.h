@@ -339,7 +339,8 @@ struct layer {
   tensor_refs w;
 };
 
-typedef struct adapted { int rank; float *a, *b; bool used; } adapted;   // adapter.c; rank 0: none
+// adapter.c; rank 0: none
+typedef struct adapted { int rank; float *a, *b; int64_t n_a, n_b; bool used; } adapted;
 // per_position or fixed is 0; window: of the layer, 0: none; every: positions that per_position elements are for
 typedef struct state_kind { enum dtype dtype; int64_t per_position, fixed; int window, every; } state_kind;
 
@@ -406,7 +407,9 @@ struct model {
   int mtp_before;            // the state that it reads what leaves the model from
   VEC(state_kind) states;
   int n_groups, group_window[MODEL_GROUPS];                    // see model_n_groups
-  adapted *adapted;          // of each tensor of the file; NULL: there are no adapters
+  adapted *adapted;          // of each adapter, of each tensor of the file
+  float *adapter_scales;
+  int n_adapters;
   bool *fits_bf16;           // of each tensor: halves that are all numbers of BF16 (projector.c); NULL: nobody asked
 };
 
@@ -514,6 +517,7 @@ struct build {
   uop *n_pages;              // of a run over several: pages that are looked at
   tensor *at;                // {T}: places in the sequence
   tensor *turns[3];          // {T}: positions that rope turns by, where the model has sections
+  tensor *scales;            // {T, adapters}: of the tokens that go on; NULL: nothing is adapted
   tensor *last;              // {T}: the last place that each token sees; NULL: its own
   tensor *is_floats, *floats;          // {T, 1}, {T, n_floats}: tokens that are rows of floats; NULL: there are none
   tensor *pages;             // {groups, table} or {T, groups, table}: pages of the sequence, or of each
@@ -566,6 +570,8 @@ tensor *state_slot(const build *b, const layer *y, int i, tensor *all);         
 
 // adapter.c: out, the product of a tensor (as in tensor_ref) with x, as adapters change it
 tensor *adapt(const build *b, int weight, tensor *x, tensor *out);
+// the same for the rows that were looked up there for tokens; a head that has the same weight goes without
+tensor *adapt_rows(const build *b, int weight, tensor *ids, tensor *out);
 void adapters_free(model *m);
 // per_layer.c: makes b->own; then what a layer adds to the stream
 void per_layer_enter(build *b, tensor *ids, tensor *x);

@@ -1,5 +1,4 @@
-// /lora-adapters: the scales of adapters. They are the same for all requests: a change loads models again, which takes
-// as long as their first load without its compiling.
+// /lora-adapters: the scales that adapters have in requests which say none; and those that a request says.
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
@@ -17,9 +16,10 @@ void llama_adapters(server *s, exchange *x) {
 }
 
 // [{"id", "scale"}] into a scale for each adapter; those that are not named get 0. For free(); NULL and a fault.
-static double *read_scales(server *s, const json_t *list, const char *name, fault *f) {
+static float *read_scales(server *s, const json_t *list, const char *name, fault *f) {
   size_t n = shelf_n_adapters(s->shelf), i;
-  double *scales = xcalloc(n + 1, sizeof *scales);
+  float *scales = xcalloc(n + 1, sizeof *scales);
+  double by;
   const json_t *one;
   int64_t id;
   if (!json_is_array(list))
@@ -29,7 +29,8 @@ static double *read_scales(server *s, const json_t *list, const char *name, faul
     const json_t *its = json_object_get(one, "id"), *scale = json_object_get(one, "scale");
     if (!n) fault_set(f, 400, name, "'%s' names an adapter, and the server has none (--lora)", name);
     else if (!its || !scale) fault_set(f, 400, name, "'%s[%zu]' must have an id and a scale", name, i);
-    else if (!read_int(its, "id", 0, (double)(n - 1), &id, f)) read_real(scale, "scale", -1e6, 1e6, &scales[id], f);
+    else if (!read_int(its, "id", 0, (double)(n - 1), &id, f) &&
+             !read_real(scale, "scale", -1e6, 1e6, &by, f)) scales[id] = (float)by;
   }
   if (!f->status) return scales;
   free(scales);
@@ -44,7 +45,7 @@ void llama_set_adapters(server *s, exchange *x) {
   if (!json_fits(str_c(&x->body), x->body.n, &left, &err) ||
       !(list = json_parse(str_c(&x->body), x->body.n, JSON_ALLOW_NUL, &err)))
     fault_set(&f, 400, NULL, "the body is no JSON: %s", err.text);
-  double *scales = f.status ? NULL : read_scales(s, list, "adapters", &f);
+  float *scales = f.status ? NULL : read_scales(s, list, "adapters", &f);
   if (scales) {
     shelf_set_scales(s->shelf, scales);
     answer_json(x, 200, json_pack("{sb}", "success", 1));
@@ -55,15 +56,11 @@ void llama_set_adapters(server *s, exchange *x) {
   json_decref(list);
 }
 
-int llama_check_adapters(call *c) {
-  double *scales = read_scales(c->s, c->p.lora, "lora", &c->fault);
-  bool same = scales != NULL;
-  for (size_t i = 0; scales && i < shelf_n_adapters(c->s->shelf); i++)
-    same &= !(shelf_adapter(c->s->shelf, i).scale - scales[i] != 0);
-  if (scales && !same)
-    fault_set(&c->fault, 400, "lora",
-              "'lora' asks for other scales than the adapters have, and they are the same for all requests: "
-              "POST /lora-adapters changes them");
+int llama_adapt(call *c) {
+  float *scales = read_scales(c->s, c->p.lora, "lora", &c->fault);
+  for (size_t i = 0; scales && i < c->requests.n; i++)
+    if (c->requests.at[i]->scales)
+      memcpy(c->requests.at[i]->scales, scales, shelf_n_adapters(c->s->shelf) * sizeof *scales);
   free(scales);
-  return same ? 0 : -1;
+  return scales ? 0 : -1;
 }

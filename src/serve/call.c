@@ -76,7 +76,7 @@ static const struct field sampling_table[] = {
   FJ(P, grammar, "guided_grammar", F_TEXT, "the same as grammar"),
   FO(P, nested, "structured_outputs", structured_tables, "vLLM's form: one of json, regex, choice, grammar"),
   FS(P, lora, "lora", F_ARRAY, SHAPE_SCALES,
-     "[{id, scale}]: the scales that adapters have; /lora-adapters changes them"),
+     "[{id, scale}]: the scales that adapters have in this request; those that are not named have 0"),
   FS(P, samplers, "samplers", F_ANY, SHAPE_TEXT_OR_TEXTS,
      "which samplers, in which order: an array of names, or letters"),
   FR(P, max_prompt_ms, "t_max_prompt_ms", 0, 1e9, "milliseconds for the prompt; 0: as long as it takes"),
@@ -523,7 +523,7 @@ int call_check(call *c) {
     return fault_set(&c->fault, 400, "n", "%lld answers are asked for at once; at most %d are made",
                      (long long)(p->n * (int64_t)c->requests.n), MOST_CHOICES);
   if (set_constraints(c) || constrain_by_default(c)) return -1;
-  if (p->lora && llama_check_adapters(c)) return -1;
+  if (p->lora && llama_adapt(c)) return -1;
   if (read_texts(c, p->stop, "stop", offsetof(request, stops)) ||
       read_texts(c, p->stop_sequences, "stop_sequences", offsetof(request, stops)) ||
       read_texts(c, p->dry_breakers, "dry_sequence_breakers", offsetof(request, breakers)))

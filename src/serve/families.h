@@ -28,7 +28,7 @@ void llama_load(server *s, exchange *x);
 void llama_unload(server *s, exchange *x);
 void llama_adapters(server *s, exchange *x);
 void llama_set_adapters(server *s, exchange *x);
-int llama_check_adapters(call *c);      // p.lora: the scales that adapters have
+int llama_adapt(call *c);               // p.lora: the scales that adapters have in its requests
 void llama_props(server *s, exchange *x);
 void llama_slots(server *s, exchange *x);
 bool llama_sleeps(server *s, const char *name);      // whether this model (NULL: the usual one) is not in memory

@@ -153,8 +153,8 @@ static void add_finished(str *out, const all_seen *all) {
 }
 
 // What the scheduler of the Gateway API Inference Extension reads beside figures: how large the cache is, in blocks as
-// events have them, and which adapters requests have brought along, as of now. Here requests name none: those of the
-// server are in all models.
+// events have them, and which adapters' names requests have brought along as models, as of now. Here requests name
+// none: they say scales.
 static void add_infos(str *out, const all_seen *all, int block_size) {
   metric_head(out, "vllm:cache_config_info", "gauge", "The size of the KV cache for answers in work.");
   for (size_t i = 0; i < all->n; i++) {

@@ -12,6 +12,7 @@
 static request *new_request(call *c) {
   request *r = xcalloc(1, sizeof *r);
   r->sampling = c->p.sampling;
+  r->scales = shelf_scales(c->s->shelf);
   vec_push(&c->requests, r);
   return r;
 }

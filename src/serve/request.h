@@ -53,6 +53,7 @@ typedef struct request {
   // ---- constant from sched_submit on
   token_ids prompt;
   weft_sampling sampling;
+  float *scales;                       // of adapters, as many as the model has; NULL: there are none
   const struct bias *biases;           // borrowed
   size_t n_biases;
   bool ignore_end;

@@ -80,6 +80,7 @@ void request_clear(request *r) {
   texts_clear(&r->breakers);
   weft_grammar_free(r->grammar);
   forced_free(r->forced);
+  free(r->scales);
   free(r->prompt_text);
   free(r->reasoning_message);
   free(r->tools);

@@ -92,7 +92,7 @@ static struct known known_tokens(const sched *s, const request *r) {
   size_t limit = r->prompt_scored ? 0 : r->prompt.n - 1;
   for (size_t i = 0; i < s->rest.n + s->live.n; i++) {
     const held *h = i < s->rest.n ? &s->rest.at[i] : run_held(s->live.at[i - s->rest.n]);
-    size_t n = h ? alike(&r->prompt, &h->past) : 0;
+    size_t n = h && weft_sequence_adapts_as(h->sequence, r->scales) ? alike(&r->prompt, &h->past) : 0;
     if (n > limit) n = weft_before_rows(r->prompt.at, limit, r->prompt.n);
     if (n > best.shared) best.shared = n;
     if (n > best.n) n = (size_t)weft_sequence_whole(h->sequence, (int)n);
@@ -289,10 +289,18 @@ static void cut_held(held *h, size_t n) {
   kv_chain_cut(&h->chain, n);
 }
 
+// Files have what was evaluated with the scales that the model was loaded with.
+static bool may_be_in_files(const sched *s, const request *r) {
+  bool same = true;
+  for (size_t i = 0; i < s->o.model.n_adapters; i++) same &= r->scales[i] == (float)s->o.model.adapters[i].scale;
+  return same;
+}
+
 // From files, where they have much more of the prompt than what is in memory.
 static bool take_up(sched *s, const request *r, size_t limit, size_t most, held *out) {
   enum { WORTH = 64 };
   weft_error err;
+  if (!may_be_in_files(s, r)) return false;
   for (;;) {
     size_t n = spill_find(&s->spill, &r->prompt, limit);
     if (n < most + WORTH) return false;
@@ -326,7 +334,8 @@ static int find_past(sched *s, const request *r, int slot, held *out, size_t *sh
   }
   if (best.h) return fork_held(best.h, best.n, out, err);
   *out = (held){.slot = -1};
-  return weft_sequence_new(s->model, &out->sequence, err);
+  if (weft_sequence_new(s->model, &out->sequence, err)) return -1;
+  return weft_sequence_adapt(out->sequence, r->scales, s->o.model.n_adapters, err);
 }
 
 // Others are likely to go on from where this prompt parts from what is there already, and from its end: its other

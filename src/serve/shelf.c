@@ -25,7 +25,8 @@ struct shelf {
   VEC(served *) all;
   VEC(served *) wanted;                // in the order in which they were asked for
   double wanted_since, looked;         // of the first one
-  weft_adapter *adapters;              // with the scales that they have now
+  weft_adapter *adapters;              // with the scales that models are loaded with
+  float *scales;                       // that adapters have now
   uint64_t draft_bytes;                // of a draft model, which each model has for itself; 0: there is none
   served *giving_way;                  // new requests of it wait, so that its place comes free
   turn turn;
@@ -350,7 +351,7 @@ int shelf_take(shelf *sh, exchange *x, const struct wanted *w, served **out, fau
   pthread_mutex_lock(&sh->lock);
   served *m = find_model(sh, w->name, f);
   int status = m ? 0 : -1;
-  bool away = m && (m->state != SERVED_IN || m == sh->giving_way || m->stale);
+  bool away = m && (m->state != SERVED_IN || m == sh->giving_way);
   if (away && sh->draining) status = not_now(f, 5, "the server is ending");
   else if (away) status = wait_for(sh, m, x, w, f);
   if (!status) {
@@ -394,22 +395,24 @@ size_t shelf_n_adapters(const shelf *sh) { return sh->o.o->model.n_adapters; }
 
 weft_adapter shelf_adapter(shelf *sh, size_t i) {
   pthread_mutex_lock(&sh->lock);
-  weft_adapter a = sh->adapters[i];
+  weft_adapter a = {sh->adapters[i].path, sh->scales[i]};
   pthread_mutex_unlock(&sh->lock);
   return a;
 }
 
-void shelf_set_scales(shelf *sh, const double *scales) {
-  bool changed = false;
+void shelf_set_scales(shelf *sh, const float *scales) {
   pthread_mutex_lock(&sh->lock);
-  for (size_t i = 0; i < shelf_n_adapters(sh); i++) {
-    changed |= sh->adapters[i].scale != scales[i];
-    sh->adapters[i].scale = scales[i];
-  }
-  for (size_t i = 0; i < sh->all.n && changed; i++)
-    if (sh->all.at[i]->state == SERVED_IN || sh->all.at[i]->state == SERVED_LOADING) sh->all.at[i]->stale = true;
-  pthread_cond_signal(&sh->changed);
+  memcpy(sh->scales, scales, shelf_n_adapters(sh) * sizeof *scales);
   pthread_mutex_unlock(&sh->lock);
+}
+
+float *shelf_scales(shelf *sh) {
+  size_t n = shelf_n_adapters(sh);
+  float *scales = n ? xmalloc(n * sizeof *scales) : NULL;
+  pthread_mutex_lock(&sh->lock);
+  if (n) memcpy(scales, sh->scales, n * sizeof *scales);
+  pthread_mutex_unlock(&sh->lock);
+  return scales;
 }
 
 bool shelf_sleeps(shelf *sh, const served *m) {
@@ -541,15 +544,9 @@ static void log_model(const shelf *sh, const served *m, const char *what) {
   log_write(sh->o.log, &e);
 }
 
-// Those with a scale; the others would take time and change nothing.
-static weft_options options_now(const shelf *sh, served *m) {
+static weft_options model_options(const shelf *sh) {
   weft_options o = sh->o.o->model;
-  free(m->adapters);
-  m->adapters = o.n_adapters ? xcalloc(o.n_adapters, sizeof *m->adapters) : NULL;
-  size_t n = 0;
-  for (size_t i = 0; i < o.n_adapters; i++) if (sh->adapters[i].scale != 0) m->adapters[n++] = sh->adapters[i];
-  o.adapters = m->adapters;
-  o.n_adapters = n;
+  o.adapters = sh->adapters;
   return o;
 }
 
@@ -562,7 +559,7 @@ static void load_served(shelf *sh, served *m) {
   const serve_options *o = sh->o.o;
   error err = {0};
   struct sched_options so = {.path = m->path,
-                             .model = options_now(sh, m),
+                             .model = model_options(sh),
                              .draft = o->draft,
                              .draft_of_some = !is_alone(sh),
                              .drafts = o->drafts,
@@ -666,7 +663,6 @@ static void take_out(shelf *sh, served *m) {
   weft_free(m->eos);
   pthread_mutex_lock(&sh->lock);
   m->model = NULL;
-  m->stale = false;
   m->tmpl = m->tool_tmpl = NULL;
   m->bos = m->eos = NULL;
   m->state = SERVED_OUT;
@@ -785,7 +781,7 @@ static bool one_thing(shelf *sh) {
     served *m = sh->all.at[i];
     end_waiting(sh, m, now);
     if (m->state == SERVED_LOADING && sched_state(m->sched) != SCHED_LOADING) { arrived(sh, m); return true; }
-    bool goes = m->stale || m == sh->giving_way;
+    bool goes = m == sh->giving_way;
     if (is_broken(m)) { take_out_broken(sh, m); return true; }
     if (is_over(m, now) || (m->state == SERVED_IN && goes && !m->users)) { take_out(sh, m); return true; }
     loading |= m->state == SERVED_LOADING;
@@ -853,10 +849,12 @@ int shelf_open(const struct shelf_options *o, shelf **out, error *err) {
   turn_init(&sh->turn);
   *out = sh;
   size_t n_adapters = o->o->model.n_adapters;
-  sh->adapters = n_adapters ? xcalloc(n_adapters, sizeof *sh->adapters) : NULL;
+  sh->adapters = xcalloc(n_adapters + 1, sizeof *sh->adapters);
+  sh->scales = xcalloc(n_adapters + 1, sizeof *sh->scales);
   for (size_t i = 0; i < n_adapters; i++) {
     sh->adapters[i] = o->o->model.adapters[i];
     if (o->o->adapters_off) sh->adapters[i].scale = 0;
+    sh->scales[i] = (float)sh->adapters[i].scale;
   }
   if (look_at_draft(sh, err)) return -1;
   for (size_t i = 0; i < o->o->n_models; i++) {
@@ -936,10 +934,10 @@ void shelf_free(shelf *sh) {
     free(m->path);
     free(m->failed);
     vec_free(&m->waiting);
-    free(m->adapters);
     free(m);
   }
   free(sh->adapters);
+  free(sh->scales);
   vec_free(&sh->all);
   vec_free(&sh->wanted);
   turn_destroy(&sh->turn);

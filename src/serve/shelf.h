@@ -36,8 +36,6 @@ typedef struct served {
   char *mmproj;                        // its encoder of pictures and sounds; NULL: there is none
   unsigned media_kinds;                // WEFT_PICTURE, WEFT_SOUND: what it takes
   uint64_t stamp;                      // of its files: another number once they may have another content
-  weft_adapter *adapters;              // with which it was loaded last
-  bool stale;                          // loaded with other scales than adapters have now: it is loaded again
   bool named, seen, broken;            // on the command line; by the last look at the folder; cannot be run
   // ---- while it is loaded: does not change while somebody holds it
   sched *sched;
@@ -112,8 +110,9 @@ served *shelf_find(shelf *sh, const char *name, fault *f);
 // Adapters (--lora) and their scales, which are those of all models of the server.
 size_t shelf_n_adapters(const shelf *sh);
 weft_adapter shelf_adapter(shelf *sh, size_t i);
-// From the next request on; models that are loaded with others are loaded again first. scales: of each adapter.
-void shelf_set_scales(shelf *sh, const double *scales);
+// From the next request on.  scales: of each adapter.
+void shelf_set_scales(shelf *sh, const float *scales);
+float *shelf_scales(shelf *sh);                      // as they are now, for free(); NULL: there are no adapters
 // It was in memory and has gone since; nobody waits for it.
 bool shelf_sleeps(shelf *sh, const served *m);
 bool shelf_untouched(shelf *sh, const served *m);    // of the folder, and nothing has asked for it yet

@@ -40,7 +40,8 @@ bool vectors_step(vectors *v) {
   weft_error err;
   e->n_vector = r->pooling == WEFT_POOLING_NONE ? n * size : size;
   e->vector = xmalloc(e->n_vector * sizeof *e->vector);
-  if (weft_embed(m, r->prompt.at + v->at, n, r->pooling, e->vector, &err)) {
+  if (weft_adapt(m, r->scales, weft_model_n_adapters(m), &err) ||
+      weft_embed(m, r->prompt.at + v->at, n, r->pooling, e->vector, &err)) {
     e->kind = EVENT_FAILED;
     snprintf(e->text, sizeof e->text, "%s", err.text);
     return over(v, e);

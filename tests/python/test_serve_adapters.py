@@ -1,0 +1,100 @@
+"""Adapters in requests: each answer is that of a model which has just its adapters, whoever is in work beside it."""
+import itertools
+import threading
+
+import pytest
+import test_caches
+import test_lora
+from serving import Server, until
+
+SCALES = [(0, 0), (1, 0), (0, 0.5), (1, 0.5), (-0.25, 2)]
+# names of weights, and a family whose layers differ: attention alone, windows, recurrent layers, latent attention and experts
+FAMILIES = {"llama-yarn": ["attn_q.", "ffn_", "output."], "gemma3": ["attn_k.", "ffn_up"], "qwen35": ["attn_q.", "attn_qkv", "ssm_out", "ffn_"],
+            "deepseek2-lite": ["attn_q.", "attn_kv_a_mqa", "attn_output", "ffn_down."]}
+PROMPTS = [[5, 17, 200, 3, 99, 42, 7, 311, 250, 8, 64, 12], [9, 4, 77], list(range(30, 180))]
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request, make_model, tmp_path):
+    """A model, and the options that name two adapters of it."""
+    name, model = request.param, tmp_path / "model.gguf"
+    make_model.write(name, model)
+    arch = test_lora.gguf.GGUFReader(model).get_field("general.architecture").contents()
+    for seed in (1, 2):
+        test_lora.write(tmp_path / f"{seed}.gguf", arch, test_lora.of_model(model, FAMILIES[name], 2 + seed, seed)[0])
+    return model, [tmp_path / "1.gguf", tmp_path / "2.gguf"]
+
+
+def asked(prompt, scales):
+    return {"prompt": prompt, "n_predict": 16, "temperature": 0, "ignore_eos": True, "return_tokens": True, "n_probs": 3,
+            "lora": [{"id": i, "scale": scale} for i, scale in enumerate(scales) if scale]}
+
+
+def answers(s, requests):
+    """All at once."""
+    got = [None] * len(requests)
+
+    def ask(i):
+        got[i] = s.ask("/completion", asked(*requests[i]))
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(requests))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(status == 200 for status, _ in got), got
+    return [one for _, one in got]
+
+
+def what(answer):
+    return answer["tokens"], [[(t["id"], t["logprob"]) for t in p["top_logprobs"]] for p in answer["completion_probabilities"]]
+
+
+def test_each_request_has_its_own(weft, weft_env, family):
+    model, adapters = family
+    goes_back = not test_lora.gguf.GGUFReader(model).get_field("qwen35.ssm.state_size")      # recurrent layers do not
+    requests = list(itertools.product(PROMPTS, SCALES))
+    expected = []
+    for scales in SCALES:
+        options = [word for path, scale in zip(adapters, scales) if scale for word in ("--lora-scaled", f"{path}:{scale}")]
+        with Server(weft, weft_env, model, "-c", "512", *options) as s:
+            expected.append([what(s.ask("/completion", {**asked(prompt, ()), "lora": None})[1]) for prompt in PROMPTS])
+    assert len({str(one) for one in expected}) == len(SCALES)
+    with Server(weft, weft_env, model, "-c", "512", "-np", "16", "--lora", adapters[0], "--lora", adapters[1]) as s:
+        assert what(s.ask("/completion", asked(PROMPTS[0], (0, 0)))[1]) == expected[0][0]           # first of all, and nobody beside it
+        for _ in range(2):
+            for (prompt, scales), got in zip(requests, answers(s, requests)):
+                assert what(got) == expected[SCALES.index(scales)][PROMPTS.index(prompt)], (prompt, scales)
+        alone = [s.ask("/completion", asked(PROMPTS[2], scales))[1] for scales in (SCALES[1], SCALES[1], SCALES[4], (3, 0))]
+        assert (alone[1]["timings"]["cache_n"] >= 128) == goes_back and not alone[3]["timings"]["cache_n"]
+        assert [what(one) for one in alone[:3]] == [expected[i][2] for i in (1, 1, 4)]
+
+
+def test_what_is_kept_has_the_scales_of_the_start(weft, weft_env, tinypy, tmp_path):
+    """Files have what was evaluated with the scales that the server began with, and no request with others finds it."""
+    test_lora.write(tmp_path / "1.gguf", "llama", test_lora.of_model(tinypy, ["attn_q.", "ffn_up"], 4)[0])
+    options = ["-v", "--lora", tmp_path / "1.gguf", "--keep-in", tmp_path / "kept", "--slot-save-path", tmp_path, "-c", "512"]
+    (tmp_path / "kept").mkdir()
+    long = PROMPTS[2] * 2
+    other, usual = asked(long, (0.5,)), asked(long, (1,))
+    with Server(weft, weft_env, tinypy, *options) as s:
+        first = [s.ask("/completion", {**ask, "id_slot": i})[1] for i, ask in enumerate((other, usual))]
+        assert [one["timings"]["cache_n"] for one in first] == [0, 0]
+        assert s.ask("/slots/1?action=save", {"filename": "usual"})[0] == 200
+        status, got = s.ask("/slots/0?action=save", {"filename": "other"})
+        assert status >= 400 and "adapters" in got["error"]["message"]
+        until(lambda: test_caches.learned(s))
+        assert s.end() == 0
+    with Server(weft, weft_env, tinypy, *options) as s:
+        until(lambda: test_caches.learned(s))
+        again = [s.ask("/completion", ask)[1] for ask in (other, usual)]
+        assert [one["timings"]["cache_n"] > 0 for one in again] == [False, True]
+        assert [what(one) for one in again] == [what(one) for one in first]
+        assert s.ask("/slots/3?action=restore", {"filename": "usual"})[0] == 200
+
+
+@pytest.mark.parametrize("wrong", [[{"id": 2, "scale": 1}], [{"id": 0}], [{"scale": 1}], {"id": 0}, "a", [1], [{"id": -1, "scale": 1}]])
+def test_what_is_no_adapter(weft, weft_env, tinypy, tmp_path, wrong):
+    test_lora.write(tmp_path / "1.gguf", "llama", test_lora.of_model(tinypy, ["attn_q."], 4)[0])
+    with Server(weft, weft_env, tinypy, "--lora", tmp_path / "1.gguf") as s:
+        assert s.ask("/completion", {"prompt": "x", "n_predict": 1, "lora": wrong})[0] == 400
