@@ -251,7 +251,7 @@ static void tell_blocks(sched *s) {
   if (!s->kv) return;
   for (size_t i = 0; i < s->rest.n + s->live.n; i++) {
     held *h = i < s->rest.n ? &s->rest.at[i] : run_held(s->live.at[i - s->rest.n]);
-    if (h) kv_chain_follow(s->kv, &h->chain, h->past.at, h->past.n);
+    if (h && weft_sequence_adapts_as(h->sequence, NULL)) kv_chain_follow(s->kv, &h->chain, h->past.at, h->past.n);
   }
   kv_blocks_tell(s->kv);
 }
