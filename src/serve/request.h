@@ -95,6 +95,8 @@ typedef struct request {
 } request;
 
 void request_clear(request *r);        // frees what it points to
+// Whether its scales of adapters are those that the model was loaded with.
+bool request_scales_are_usual(const request *r, const weft_options *o);
 // The sampler of this answer of a request. -1 and why there is none.
 int request_sampler(const request *r, const weft_model *m, int choice, weft_sampler **out, weft_error *err);
 #endif

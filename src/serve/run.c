@@ -73,6 +73,12 @@ int request_sampler(const request *r, const weft_model *m, int choice, weft_samp
   return bad ? -1 : 0;
 }
 
+bool request_scales_are_usual(const request *r, const weft_options *o) {
+  bool same = true;
+  for (size_t i = 0; i < o->n_adapters; i++) same &= r->scales[i] == (float)o->adapters[i].scale;
+  return same;
+}
+
 void request_clear(request *r) {
   vec_free(&r->prompt);
   vec_free(&r->lengths);

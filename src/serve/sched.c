@@ -289,18 +289,11 @@ static void cut_held(held *h, size_t n) {
   kv_chain_cut(&h->chain, n);
 }
 
-// Files have what was evaluated with the scales that the model was loaded with.
-static bool may_be_in_files(const sched *s, const request *r) {
-  bool same = true;
-  for (size_t i = 0; i < s->o.model.n_adapters; i++) same &= r->scales[i] == (float)s->o.model.adapters[i].scale;
-  return same;
-}
-
 // From files, where they have much more of the prompt than what is in memory.
 static bool take_up(sched *s, const request *r, size_t limit, size_t most, held *out) {
   enum { WORTH = 64 };
   weft_error err;
-  if (!may_be_in_files(s, r)) return false;
+  if (!request_scales_are_usual(r, &s->o.model)) return false;      // others' sequences are in no file
   for (;;) {
     size_t n = spill_find(&s->spill, &r->prompt, limit);
     if (n < most + WORTH) return false;
