@@ -26,7 +26,7 @@ struct sink {
 // said: what is said in words of its own where lines go to a file; otherwise that goes among the lines
 struct server_log { struct log_options o; struct sink lines, said; };
 
-static void sink_open(struct sink *k, const server_log *l, int fd) {
+static void sink_init(struct sink *k, const server_log *l, int fd) {
   k->l = l;
   k->fd = fd;
   pthread_mutex_init(&k->lock, NULL);
@@ -38,8 +38,8 @@ int log_open(const struct log_options *o, server_log **out, error *err) {
   if (fd < 0) return error_set(err, "--log-file %s: %s", o->path, strerror(errno));
   server_log *l = xcalloc(1, sizeof *l);
   l->o = *o;
-  sink_open(&l->lines, l, fd);
-  sink_open(&l->said, l, STDERR_FILENO);
+  sink_init(&l->lines, l, fd);
+  sink_init(&l->said, l, STDERR_FILENO);
   *out = l;
   return 0;
 }
@@ -88,7 +88,7 @@ static int sink_start(struct sink *k, error *err) {
   return 0;
 }
 
-static void sink_add(struct sink *k, const str *text) {
+static void sink_write(struct sink *k, const str *text) {
   pthread_mutex_lock(&k->lock);
   if (k->pending.n + text->n > PENDING_MAX) k->lost++;
   else str_addn(&k->pending, text->at, text->n);
@@ -190,7 +190,7 @@ void log_ms(log_line *e, const char *name, double ms) {
 
 void log_write(server_log *l, log_line *e) {
   str_add(&e->text, l->o.json ? "}\n" : "\n");
-  sink_add(&l->lines, &e->text);
+  sink_write(&l->lines, &e->text);
   str_free(&e->text);
 }
 
@@ -199,7 +199,7 @@ static void say_or_log(server_log *l, const char *event, const char *before, con
   str what = {0}, words = {0};
   str_vadd_plain(&what, fmt, ap);
   str_addf(&words, "weft: %s%s\n", before, str_c(&what));
-  if (l->o.path || !l->o.json) sink_add(l->o.path ? &l->said : &l->lines, &words);
+  if (l->o.path || !l->o.json) sink_write(l->o.path ? &l->said : &l->lines, &words);
   if (l->o.path || l->o.json) {
     log_line e = log_begin(l, event);
     log_text(&e, "what", str_c(&what));
