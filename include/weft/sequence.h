@@ -71,7 +71,8 @@ int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *
 /* The tokens of such a file, for weft_sequence_load, and for weft_free.  1: there is no such file; -2: as above. */
 int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, size_t *n, weft_error *err);
 /* The same in memory: what weft_sequence_save would write, n bytes, for weft_free.  It holds the tokens, too.  -1: q is
- * not whole, the model has no name (weft_model_content), or there is no memory. */
+ * not whole or has scales of its own (weft_sequence_adapt), the model has no name (weft_model_content), or there is no
+ * memory. */
 int weft_sequence_to_memory(const weft_sequence *q, const int32_t *ids, void **state, size_t *n, weft_error *err);
 /* A sequence of such bytes, with all tokens that they hold, back to where it is whole.  They are copied.  *ids (NULL:
  * not wanted) are the tokens of its positions, *n_ids of them, for weft_free.  -2: the state is of another model, other
@@ -105,11 +106,13 @@ typedef struct weft_tokens {
   size_t rows; /* 0 and 1: that. More: for those after so many of the last ones, a row of weft_model_vocab_size behind
                   the other */
   bool unseen;               /* logits are not wanted of it: a step takes less time; out: NULL */
+  bool damaged;              /* out: its logits are no numbers, and `logits` is NULL: see weft_step */
 } weft_tokens;
 /* At most as many rows of all parts together as weft_model_chunk.  stop (may be NULL) is asked every few
  * milliseconds, also within a kernel that takes long, but not within that of a single token.  0; 1: stop said so, and
  * every sequence is as it was; -1: an unknown id, no room in the context or in memory (and every sequence is as it
- * was), or damaged weights. */
+ * was), or logits that are no numbers, of each part that has any: weights are damaged, or a scale of an adapter is too
+ * large.  If others have numbers, the step is 0, those parts are `damaged`, and err says why. */
 int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*stop)(void *ctx), void *ctx, weft_error *err);
 /* As weft_decode_rows, behind what the sequence holds. */
 int weft_sequence_rows(weft_sequence *q, const int32_t *ids, size_t n, size_t first, weft_row *row, void *ctx,

@@ -36,17 +36,22 @@ static void add_folder_of(files *l, const char *path, bool writes) {
   free(folder);
 }
 
-// Files of a folder may be links to others; also those of the folders in it, to a depth of `deep`.
-static void add_folder(files *l, const char *path, int deep) {
+static bool is_kind(const char *path, bool follows, mode_t kind) {
+  struct stat st;
+  return !(follows ? stat(path, &st) : lstat(path, &st)) && (st.st_mode & S_IFMT) == kind;
+}
+
+// Files of a folder may be links to others; also those of the folders in it, to a depth of `deep`. A link to a folder
+// is followed only where `links` says that whoever started the program made it: others' folders may have one to /.
+static void add_folder(files *l, const char *path, int deep, bool links) {
   add_path_of(l, path, false);
   DIR *d = path ? opendir(path) : NULL;
   for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
-    bool goes_in = deep && e->d_type != DT_REG;
-    if (e->d_name[0] == '.' || (!goes_in && e->d_type != DT_LNK && e->d_type != DT_UNKNOWN)) continue;
+    if (e->d_name[0] == '.' || e->d_type == DT_REG) continue;
     str file = {0};
     str_addf(&file, "%s/%s", path, e->d_name);
-    if (goes_in) add_folder(l, file.at, deep - 1);
-    else add_path_of(l, file.at, false);
+    if (deep && is_kind(file.at, links, S_IFDIR)) add_folder(l, file.at, deep - 1, false);
+    else if (is_kind(file.at, true, S_IFREG)) add_path_of(l, file.at, false);
     str_free(&file);
   }
   if (d) closedir(d);
@@ -57,11 +62,11 @@ static void add_model_parts(files *l, const char *path) {
   int number, of;
   size_t stem;
   struct stat st;
-  if (path && !stat(path, &st) && S_ISDIR(st.st_mode)) { add_folder(l, path, 1); return; }
+  if (path && !stat(path, &st) && S_ISDIR(st.st_mode)) { add_folder(l, path, 1, false); return; }
   add_path_of(l, path, false);
   if (!path || !store_part(path, &number, &of, &stem)) return;
   char *folder = folder_of(path);
-  add_folder(l, folder, 0);
+  add_folder(l, folder, 0, false);
   free(folder);
 }
 
@@ -132,7 +137,7 @@ static void add_given(files *l, const struct settings *s) {
                                // the last three: JSON, or the name of a file with it
                                s->messages, s->tools, s->variables};
   for (size_t i = 0; i < COUNT(reads); i++) add_path_of(l, reads[i], false);
-  if (s->serve.models_dir) add_folder(l, s->serve.models_dir, 1);
+  if (s->serve.models_dir) add_folder(l, s->serve.models_dir, 1, true);
   add_path_of(l, s->serve.keep, true);
   add_path_of(l, s->serve.slots, true);
   add_path_of(l, s->serve.files, false);

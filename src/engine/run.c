@@ -296,10 +296,12 @@ static int prepare_eval(engine *e, sequence *q, const int32_t *ids, size_t n, in
   if (need_plan(e, &spec, err)) return -1;
   if (q == e->own && !pos) {
     engine_go_on *go_on = e->ask.go_on;
+    bool adapted = e->adapted;
     choose_sequence(e, q);
     e->ask.go_on = NULL;
     tune_from_env(e, true);                              // what the searches write is evaluated by the caller
     e->ask.go_on = go_on;
+    e->adapted = adapted;
   }
   return 0;
 }

@@ -81,6 +81,8 @@ bool weft_sequence_adapts_as(const weft_sequence *q, const float *scales) {
   return sequence_adapts_as(q->q, scales ? scales : model_adapter_scales(q->q->of->m));
 }
 
+static const char own_scales[] = "a sequence with scales of adapters of its own is kept in no file and in no state";
+
 // ---- in files -------------------------------------------------------------------------------------------------------
 
 int weft_model_content(weft_model *m, double wait_s, double *done, weft_error *err) {
@@ -98,7 +100,7 @@ static int name_of(const engine *at, char of[CONTENT_NAME], error *e) {
 int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *path, weft_error *err) {
   error e = {0};
   char of[CONTENT_NAME];
-  if (!weft_sequence_adapts_as(q, NULL)) FAIL(err, "a sequence with scales of adapters of its own is in no file");
+  if (!weft_sequence_adapts_as(q, NULL)) FAIL(err, "%s", own_scales);
   if (name_of(weft_model_peek(q->m), of, &e)) return fail(err, &e);
   return sequence_save(q->q, ids, of, path, &e) ? fail(err, &e) : 0;
 }
@@ -146,6 +148,7 @@ int weft_sequence_to_memory(const weft_sequence *q, const int32_t *ids, void **s
   error e = {0};
   char of[CONTENT_NAME];
   str s = {0};
+  if (!weft_sequence_adapts_as(q, NULL)) FAIL(err, "%s", own_scales);
   if (name_of(weft_model_peek(q->m), of, &e)) return fail(err, &e);
   if (sequence_to_memory(q->q, ids, of, &s, &e)) {
     str_free(&s);
@@ -253,6 +256,13 @@ int weft_sequence_rows(weft_sequence *q, const int32_t *ids, size_t n, size_t fi
 
 static size_t n_rows(const weft_tokens *t) { return t->unseen ? 0 : t->rows ? t->rows : 1; }
 
+static bool is_damaged(const weft_model *m, const engine_part *p, error *e) {
+  size_t n_vocab = (size_t)engine_n_vocab(weft_model_peek(m));
+  for (size_t k = 0; k < p->rows; k++)
+    if (weft_check_logits(m, p->logits + k * n_vocab, p->q->n - (int)(p->rows - k), e)) return true;
+  return false;
+}
+
 int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*enough)(void *ctx), void *ctx,
               weft_error *err) {
   if (!n_parts) FAIL(err, "a step of no sequences");
@@ -278,15 +288,16 @@ int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*enough)(
                          .rows = n_rows(&parts[i])};
   engine_batch batch = {.parts = p, .n = n_parts, .stop = enough, .ctx = ctx};
   int status = engine_run(weft_model_beside(m), &batch, &e);
+  size_t sound = 0, damaged = 0;
   for (size_t i = 0; i < n_parts; i++) {
-    parts[i].logits = status ? NULL : p[i].logits;
-    for (size_t k = 0; k < p[i].rows && !status; k++)
-      if (weft_check_logits(m, p[i].logits + k * (size_t)engine_n_vocab(weft_model_peek(m)),
-                            p[i].q->n - (int)(p[i].rows - k), &e))
-        status = -1;
+    parts[i].damaged = !status && is_damaged(m, &p[i], &e);
+    parts[i].logits = status || parts[i].damaged ? NULL : p[i].logits;
+    damaged += parts[i].damaged;
+    sound += parts[i].logits != NULL;
   }
   free(p);
-  return status < 0 ? fail(err, &e) : status;
+  if (damaged) fail(err, &e);
+  return status < 0 ? fail(err, &e) : damaged && !sound ? -1 : status;
 }
 
 // ---- positions in the middle ----------------------------------------------------------------------------------------

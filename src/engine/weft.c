@@ -37,6 +37,7 @@ struct weft_model {
   weft_file file;
   weft_vocab vocab;
   int n_threads;
+  bool has_adapters;
   int n_kept;                // positions that the KV cache holds
   draft_measures drafts;
 };
@@ -546,7 +547,7 @@ static int open_model(const char *path, const text_view *data, const weft_option
   if (o.gpu_layers < -1) FAIL(err, "%d layers on a device; it must be -1 (none), 0 (what fits) or more", o.gpu_layers);
   if (o.chunk < 0) FAIL(err, "the chunk is %d positions; it must be 0 or more", o.chunk);
   for (size_t i = 0; i < o.n_adapters; i++)
-    if (!isfinite(o.adapters[i].scale))
+    if (!isfinite((float)o.adapters[i].scale))
       FAIL(err, "%s: the scale of an adapter must be a number, not %g", o.adapters[i].path, o.adapters[i].scale);
   const char *of[] = {o.key_cache ? o.key_cache : "f16", o.value_cache ? o.value_cache : "f16"};
   int kv[COUNT(of)];
@@ -578,6 +579,7 @@ static int open_model(const char *path, const text_view *data, const weft_option
   if (engine_open(path, &eo, &eng, &e)) return fail(err, &e);
   weft_model *m = xcalloc(1, sizeof *m);
   m->e = eng;
+  m->has_adapters = o.n_adapters;
   m->file.g = engine_gguf(eng);
   m->vocab.t = engine_tokenizer(eng);
   m->vocab.g = m->file.g;
@@ -648,8 +650,9 @@ static int32_t count_sound(const float *x, int32_t n) {
 int weft_check_logits(const weft_model *m, const float *logits, int pos, error *e) {
   int32_t n = engine_n_vocab(m->e), i = count_sound(logits, n);
   if (i == n) return 0;
-  return error_set(e, "%s: the logit of token %d at position %d is %s: the weights are damaged", gguf_path(m->file.g),
-                   i, pos, isnan(logits[i]) ? "not a number" : "infinite");
+  return error_set(e, "%s: the logit of token %d at position %d is %s: the weights are damaged%s", gguf_path(m->file.g),
+                   i, pos, isnan(logits[i]) ? "not a number" : "infinite",
+                   m->has_adapters ? ", or the scale of an adapter is too large" : "");
 }
 
 int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const float **logits, weft_error *err) {

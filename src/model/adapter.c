@@ -40,6 +40,12 @@ static float float_at(const gguf_tensor *t, size_t i) {
   }
 }
 
+static bool is_finite_all(const float *at, size_t n) {
+  bool all = true;
+  for (size_t i = 0; i < n; i++) all &= isfinite(at[i]) != 0;
+  return all;
+}
+
 static bool is_readable(const gguf_tensor *t) {
   uint32_t id = t->format->id;
   return id == FORMAT_F32 || id == FORMAT_F16 || id == FORMAT_BF16 || id == FORMAT_Q8_0;
@@ -97,6 +103,12 @@ static int add_pair(const gguf *f, adapted *to, const gguf_tensor *of, const ggu
   float *A = xmalloc((n_a + 64) * sizeof *A), *B = xmalloc((n_b + 64) * sizeof *B);
   for (size_t i = 0; i < n_a; i++) A[i] = float_at(a, i);
   for (size_t i = 0; i < n_b; i++) B[i] = (float)(by * float_at(b, i));
+  const gguf_tensor *wrong = !is_finite_all(A, n_a) ? a : !is_finite_all(B, n_b) ? b : NULL;
+  if (wrong) {
+    free(A);
+    free(B);
+    return gguf_fail(f, NULL, err, "tensor '%s' has values that are no numbers", wrong->name);
+  }
   *to = (adapted){.rank = (int)rank, .a = A, .b = B, .n_a = (int64_t)n_a, .n_b = (int64_t)n_b};
   return 0;
 }

@@ -27,6 +27,7 @@ static hf_made *new_made(hf *h, const char *name, const hf_source *s) {
   for (uint32_t i = 0; i < s->n_dims; i++) m.t.ne[s->n_dims - 1 - i] = s->shape[i];
   m.rows = m.t.ne[1] * m.t.ne[2] * m.t.ne[3];
   vec_push(&h->made, m);
+  smap_set(&h->made_by_name, name, strlen(name), (void *)(uintptr_t)h->made.n);
   return &h->made.at[h->made.n - 1];
 }
 
@@ -71,8 +72,12 @@ static int take_every_second(hf *h, hf_made *m, const hf_source *s, int64_t firs
 }
 
 static hf_made *made_before(const hf *h, const char *name) {
-  for (size_t i = h->made.n; i--;) if (!strcmp(h->made.at[i].t.name, name)) return &h->made.at[i];
-  return NULL;
+  void *number;
+  return smap_get(&h->made_by_name, name, strlen(name), &number) ? &h->made.at[(uintptr_t)number - 1] : NULL;
+}
+
+static int is_made_twice(const hf *h, const hf_source *s, const char *to, error *err) {
+  return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s', and another tensor does, too", to);
 }
 
 // One expert's matrix, which goes to its place among the others.
@@ -83,7 +88,11 @@ static int stack_expert(hf *h, const hf_source *s, const char *to, uint32_t expe
   if (expert >= n || n > EXPERTS_MOST)
     return hf_fail(h, file_of(h, s), s->name, err, "config.json says that there are %u experts", n);
   if (s->n_dims != 2) return hf_fail(h, file_of(h, s), s->name, err, "is no matrix");
+  if (m && m->n_parts != n) return is_made_twice(h, s, to, err);
   if (!m) {
+    // each has its own tensor: so memory is no more than the folder's tensors ask for
+    if ((h->n_stacked += n) > h->sources.n)
+      return hf_fail(h, file_of(h, s), s->name, err, "experts are missing: there are %zu tensors in all", h->sources.n);
     m = new_made(h, to, s);
     m->parts = ARENA_ARRAY(h->arena, const hf_source *, n);
     m->n_parts = n;
@@ -106,6 +115,7 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
     return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",
                    s->n_dims);
   if (r->op == HF_STACK) return stack_expert(h, s, to, expert, err);
+  if (made_before(h, to)) return is_made_twice(h, s, to, err);
   hf_made *m = new_made(h, to, s);
   switch (r->op) {
   case HF_WEAVE: return weave(h, m, s, r->heads, err);
@@ -259,6 +269,7 @@ void hf_close(hf *h) {
   json_decref(h->text);
   json_decref(h->config);
   vec_free(&h->made);
+  smap_free(&h->made_by_name);
   arena_free(h->arena);
   free(h);
 }

@@ -237,7 +237,8 @@ static int llama_more(hf *h, error *err) {
   const char *type = rope_type(h);
   if (put_rope_dims(h, 1, err) || head_size(h, &dim, err)) return -1;
   if (!type || strcmp(type, "llama3")) return 0;
-  if (dim > ROPE_MOST) return hf_fail(h, config_name, "head_dim", err, "%u is more than %d", dim, ROPE_MOST);
+  if (dim < 2 || dim > ROPE_MOST)
+    return hf_fail(h, config_name, "head_dim", err, "%u is not from 2 to %d", dim, ROPE_MOST);
   return llama3_factors(h, dim, err);
 }
 

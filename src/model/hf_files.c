@@ -59,6 +59,8 @@ int hf_text(const hf *h, const char *name, char **out, size_t *n, error *err) {
   for (ssize_t more; text && got < size; got += (size_t)more)
     if ((more = read(fd, text + got, size - got)) <= 0) break;
   close(fd);
+  if (!text && st.st_size <= JSON_MOST)
+    return hf_fail(h, name, NULL, err, "there is no memory for its %zu bytes", size);
   if (!text)
     return hf_fail(h, name, NULL, err, "has %" PRId64 " bytes, more than the %d MB that are read", (int64_t)st.st_size,
                    JSON_MOST >> 20);

@@ -49,6 +49,8 @@ struct hf {
   VEC(hf_source) sources;
   smap by_name;
   VEC(hf_made) made;
+  smap made_by_name;                 // a number in that, from 1 on
+  size_t n_stacked;                  // places of experts in those
   gguf_head *head;
   const struct hf_class *class;
   uint32_t file_type;

@@ -25,6 +25,7 @@ static bool read_wire_field(wire *w, field *f) {
   if (!read_varint(w, &tag)) return false;
   f->number = tag >> 3;
   f->bytes = (wire){NULL, NULL};
+  f->value = 0;
   switch (tag & 7) {
   case 0: return read_varint(w, &f->value);
   case 1: n = 8; break;

@@ -238,7 +238,8 @@ static void find_role_ids(const hf *h, const json_t *tokenizer, const json_t *se
     const json_t *add = json_object_get(settings, key);
     if (json_is_boolean(add) && r->add[i] < 0) r->add[i] = json_is_true(add);
     json_array_foreach(json_object_get(tokenizer, "added_tokens"), k, said)
-      if (r->settings && r->id[i] < 0 && is_text(text_in(said, "content"), r->text[i]))
+      if (r->settings && r->id[i] < 0 && is_text(text_in(said, "content"), r->text[i]) &&
+          json_is_integer(json_object_get(said, "id")))
         r->id[i] = json_integer_value(json_object_get(said, "id"));
     snprintf(key, sizeof key, "%s_token_id", roles[i].name);
     const json_t *id = hf_value(h, key, &name);
@@ -288,12 +289,17 @@ static int put_roles(hf *h, const json_t *tokenizer, const json_t *settings, err
 
 // A list of templates with names: that of the default one, and the others beside it.
 static int put_named_templates(hf *h, json_t *list, error *err) {
+  enum { MOST = 64, NAME_MOST = 64 };
+  if (json_array_size(list) > MOST)
+    return hf_fail(h, settings_name, "chat_template", err, "%zu templates, more than %d", json_array_size(list), MOST);
   const char **others = ARENA_ARRAY(h->arena, const char *, json_array_size(list) + 1);
   size_t n = 0, i;
   json_t *said;
   json_array_foreach(list, i, said) {
     const char *name = text_in(said, "name"), *text = text_in(said, "template");
     if (!name || !*name || !text) return hf_fail(h, settings_name, "chat_template", err, "one has no name or no text");
+    if (strlen(name) > NAME_MOST)
+      return hf_fail(h, settings_name, "chat_template", err, "a name has more than %d bytes", NAME_MOST);
     char *plain = arena_strdup(h->arena, name);
     for (char *c = plain; *c; c++)
       if (!((*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z'))) *c = '_';
@@ -386,7 +392,9 @@ static int put_spm_piece(hf *h, hf_pieces *p, uint64_t i, const char *text, int3
 // A token that was added to the vocabulary, by an object that describes it.
 static int put_added_piece(hf *h, hf_pieces *p, const char *file, int64_t id, const json_t *said, error *err) {
   const char *text = text_in(said, "content");
-  if (!text || id < 0) return hf_fail(h, file, "added_tokens", err, "one has no content or no number");
+  if (!text || id < 0)
+    return hf_fail(h, file, file == settings_name ? "added_tokens_decoder" : "added_tokens", err,
+                   "one has no content or no number");
   bool control = json_is_true(json_object_get(said, "special")) ||
                  (h->class->vocab != HF_VOCAB_PHI3 && looks_special(text));
   return put_spm_piece(h, p, (uint64_t)id, text, control ? CONTROL : USER_DEFINED);

@@ -106,6 +106,7 @@ struct call {
 call *call_new(server *s, exchange *x, const struct speaker *speak);
 void call_ignores(call *c, const char *fmt, ...) PRINTF_LIKE(2, 3);        // the answer's header tells of it
 // A request for a prompt that is text or ids, or for the messages in p.
+request *call_new_request(call *c);    // one more, without a prompt
 int call_add_text(call *c, const char *text, size_t n, bool parse_special);
 // a string, ids, or a mixture of both
 int call_add_prompt(call *c, const json_t *prompt, bool parse_special, const char *name);

@@ -9,7 +9,7 @@
 #include "serve/call.h"
 #include "serve/force.h"
 
-static request *new_request(call *c) {
+request *call_new_request(call *c) {
   request *r = xcalloc(1, sizeof *r);
   r->sampling = c->p.sampling;
   r->scales = shelf_scales(c->s->shelf);
@@ -40,7 +40,7 @@ static int tokenize_into(call *c, request *r, const char *text, size_t n, unsign
 }
 
 int call_add_text(call *c, const char *text, size_t n, bool parse_special) {
-  return tokenize_into(c, new_request(c), text, n, WEFT_ADD_SPECIAL | (parse_special ? WEFT_PARSE_SPECIAL : 0u));
+  return tokenize_into(c, call_new_request(c), text, n, WEFT_ADD_SPECIAL | (parse_special ? WEFT_PARSE_SPECIAL : 0u));
 }
 
 static int add_id(call *c, request *r, const json_t *v, const char *name) {
@@ -52,7 +52,7 @@ static int add_id(call *c, request *r, const json_t *v, const char *name) {
 
 // Texts and ids in any order; only a text at the beginning gets a BOS.
 int call_add_prompt(call *c, const json_t *prompt, bool parse_special, const char *name) {
-  request *r = new_request(c);
+  request *r = call_new_request(c);
   const json_t *v;
   size_t i;
   unsigned flags = parse_special ? WEFT_PARSE_SPECIAL : 0;
@@ -282,7 +282,7 @@ int call_add_chat(call *c, json_t *messages, json_t *tools) {
   json_array_foreach(messages, i, m) if (check_message(c, i, m)) return -1;
   if (number_calls(c, messages)) return -1;
   if (call_check_tools(c, tools)) return -1;
-  request *r = new_request(c);
+  request *r = call_new_request(c);
   weft_error err;
   size_t n_messages, n_tools, n_variables, n_text = 0, n_ids = 0;
   json_t *variables = template_variables(c);

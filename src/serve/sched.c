@@ -9,6 +9,7 @@
 #include "serve/sequence_spill.h"
 #include "serve/masks.h"
 #include "serve/prices.h"
+#include "serve/warm_up.h"
 
 enum { QUANTUM = 1024 };               // tokens that a key gains each turn
 // So long a step waits for masks of grammars behind it: a share of what it took; where nobody else answers, so long.
@@ -620,11 +621,12 @@ static void step_runs(sched *s) {
   double until = failed < 0 ? INFINITY : now_s() + (alone ? MASK_ALONE_S : MASK_SHARE * took);
   for (size_t i = 0; i < n; i++) {
     bool made = masks_wait(&s->masks, run_request(of[i]), until);
-    if (failed < 0) run_fail(of[i], &err);
+    bool fails = failed < 0 || parts[i].damaged;
+    if (fails) run_fail(of[i], &err);
     else if (rows > n && parts[i].rows)
       run_proposed(of[i], &parts[i],
                   plain > 0 && took > plain ? (took - plain) * (double)(parts[i].n - 1) / (double)(rows - n) : 0);
-    if (failed >= 0 && run_took(of[i], &parts[i], !made)) continue;
+    if (!fails && run_took(of[i], &parts[i], !made)) continue;
     size_t k = 0;
     while (s->live.at[k] != of[i]) k++;
     remove_live(s, k);
@@ -647,45 +649,6 @@ static void on_load(void *ctx, const char *what, double fraction) {
   sched *s = ctx;
   s->loaded = fraction;
   if (s->o.model.progress) s->o.model.progress(s->o.model.progress_ctx, what, fraction);
-}
-
-// Kernels of prompts, of steps of few sequences beside a prompt, of few and of many, and of a guess's rows.
-static int warm_up_steps(sched *s, weft_error *err) {
-  enum { N = 16, SOME = 2, MORE = 5, ROWS = 8, ALL = N + 2 + ROWS + ROWS / 2 };
-  static const int32_t ids[N];
-  weft_tokens parts[MORE] = {{0}};
-  int n = s->o.parallel < MORE ? s->o.parallel : MORE, chunk = weft_model_chunk(s->model), status = 0;
-  if (weft_model_context(s->model) < ALL) return 0;
-  for (int i = 0; i < n && !status; i++) {
-    parts[i] = (weft_tokens){.ids = ids, .n = i ? 1 : N};
-    status = weft_sequence_new(s->model, &parts[i].sequence, err);
-  }
-  if (!status && n >= SOME) status = weft_step(s->model, parts, SOME, NULL, NULL, err);
-  parts[0].n = 1;
-  if (!status && n >= SOME) status = weft_step(s->model, parts, SOME, NULL, NULL, err);
-  if (!status) status = weft_step(s->model, parts, (size_t)n, NULL, NULL, err);
-  for (int rows = ROWS / 2; rows <= ROWS && !s->o.no_speculation && !status; rows += ROWS / 2) {
-    parts[0].n = parts[0].rows = (size_t)(chunk < rows ? chunk : rows);
-    status = weft_step(s->model, parts, 1, NULL, NULL, err);
-  }
-  for (int i = 0; i < n; i++) weft_sequence_free(parts[i].sequence);
-  return status;
-}
-
-// Kernels of single tokens and of prompts (of an encoder, of short texts) are made before anybody waits for them.
-static int warm_up(sched *s, weft_error *err) {
-  int32_t ids[2] = {0, 0};
-  int n = weft_model_context(s->model) > 2 ? 2 : 1;
-  if (weft_model_only_embeds(s->model)) {
-    float *v = xcalloc((size_t)n * (size_t)weft_model_embedding_size(s->model), sizeof *v);
-    int status = weft_embed(s->model, ids, (size_t)n, WEFT_POOLING_MODEL, v, err);
-    free(v);
-    return status;
-  }
-  if (weft_decode(s->model, ids, (size_t)n, 0, NULL, err) || weft_decode(s->model, ids, 1, 0, NULL, err)) return -1;
-  if (warm_up_steps(s, err)) return -1;
-  weft_model_promote_pages(s->model);
-  return 0;
 }
 
 static int open_draft(sched *s, weft_error *err) {
@@ -767,12 +730,9 @@ static void refuse_actions(sched *s) {
   }
 }
 
-static void publish_counts(sched *s, uint64_t busy, uint64_t answering, double before) {
+// The lock is held.
+static void publish_counts(sched *s) {
   struct sched_counts *c = &s->c;
-  s->last_step = now_s();
-  histogram_add(&c->between, histogram_seconds, s->last_step - before, answering);
-  c->steps++;
-  c->busy += (double)busy;
   c->steps_s = s->steps_s;
   c->drafts = s->drafts;
   c->waited_s = s->waited_s;
@@ -783,8 +743,18 @@ static void publish_counts(sched *s, uint64_t busy, uint64_t answering, double b
   tell_slots(s);
 }
 
-// Whoever has been told of an end sees it in all counts. The lock is held, and let go meanwhile.
+// Whoever is told of an end sees it in all counts.
+static void tell_ends(sched *s) {
+  pthread_mutex_lock(&s->lock);
+  publish_counts(s);
+  pthread_mutex_unlock(&s->lock);
+  for (size_t i = 0; i < s->ends.n; i++) s->ends.at[i]->request->event(s->ends.at[i]->request->ctx, s->ends.at[i]);
+  s->ends.n = 0;
+}
+
+// The lock is held, and let go meanwhile.
 static void lead_step(sched *s) {
+  struct sched_counts *c = &s->c;
   double before = s->last_step;
   uint64_t answering = 0;
   pthread_mutex_unlock(&s->lock);
@@ -794,16 +764,19 @@ static void lead_step(sched *s) {
   size_t busy = s->live.n + s->texts.n;
   for (size_t i = 0; i < s->live.n; i++) answering += answers_now(s->live.at[i]);
   step_runs(s);
+  if (s->ends.n && s->texts.n) tell_ends(s);           // a text may take long
   make_vectors(s);
   turn_give(s->o.turn);
   if (s->only_masks && !s->texts.n) masks_wait_any(&s->masks, now_s() + MASK_ALONE_S);
   offer_to_keep(s);
   tell_blocks(s);
   pthread_mutex_lock(&s->lock);
-  publish_counts(s, busy, answering, before);
+  s->last_step = now_s();
+  histogram_add(&c->between, histogram_seconds, s->last_step - before, answering);
+  c->steps++;
+  c->busy += (double)busy;
   pthread_mutex_unlock(&s->lock);
-  for (size_t i = 0; i < s->ends.n; i++) s->ends.at[i]->request->event(s->ends.at[i]->request->ctx, s->ends.at[i]);
-  s->ends.n = 0;
+  tell_ends(s);
   pthread_mutex_lock(&s->lock);
 }
 
@@ -814,7 +787,7 @@ static void *lead(void *arg) {
   s->model_options.mtp = !s->o.no_speculation && (!s->o.draft || s->o.draft_of_some);
   int status = weft_model_open(s->o.path, &s->model_options, &s->model, &s->why);
   if (!status && s->o.parallel > weft_model_chunk(s->model)) s->o.parallel = weft_model_chunk(s->model);
-  if (!status) status = warm_up(s, &s->why);
+  if (!status) status = warm_up(s->model, &s->o, &s->why);
   if (!status) status = open_draft(s, &s->why);
   masks_open(&s->masks);
   if (!status) spill_open(&s->spill, s->o.keep, s->o.keep_bytes, s->o.log, s->model);

@@ -584,6 +584,7 @@ static void stop_server(serve *v) {
   server *s = &v->s;
   if (!shelf_stop(s->shelf)) {         // a model loads: that cannot be stopped, and nobody waits for it
     remove_socket(v);
+    weft_log_to(NULL, NULL);
     log_close(s->log);
     _exit(0);
   }

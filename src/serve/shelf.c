@@ -544,9 +544,25 @@ static void log_model(const shelf *sh, const served *m, const char *what) {
   log_write(sh->o.log, &e);
 }
 
-static weft_options model_options(const shelf *sh) {
+static bool is_adapter_of(const char *path, const served *m) {
+  weft_file *f;
+  weft_value v;
+  size_t key;
+  bool same = true;                    // loading says what is wrong
+  if (weft_file_open(path, &f, NULL)) return true;
+  if (!weft_file_find(f, "general.architecture", &key) && !weft_file_value(f, key, &v) && v.type == WEFT_STRING &&
+      m->arch)
+    same = v.n == strlen(m->arch) && !memcmp(v.text, m->arch, v.n);
+  weft_file_close(f);
+  return same;
+}
+
+// Where there are several models, those of other architectures than an adapter's go without adapters.
+static weft_options model_options(const shelf *sh, const served *m) {
   weft_options o = sh->o.o->model;
   o.adapters = sh->adapters;
+  for (size_t i = 0; i < shelf_n_adapters(sh) && !is_alone(sh); i++)
+    if (!is_adapter_of(sh->adapters[i].path, m)) o.n_adapters = 0;
   return o;
 }
 
@@ -559,7 +575,7 @@ static void load_served(shelf *sh, served *m) {
   const serve_options *o = sh->o.o;
   error err = {0};
   struct sched_options so = {.path = m->path,
-                             .model = model_options(sh),
+                             .model = model_options(sh, m),
                              .draft = o->draft,
                              .draft_of_some = !is_alone(sh),
                              .drafts = o->drafts,

@@ -167,9 +167,8 @@ static int add_marked(call *c, const char *field, const str *text, unsigned flag
   if (weft_media_tokenize(c->m->media, str_c(text), text->n, flags, c->media.at + first, c->media.n - first, &ids, &n,
                           &err))
     return fault_set(&c->fault, 400, field, "'%s': %s", field, err.text);
-  request *r = xcalloc(1, sizeof *r);
+  request *r = call_new_request(c);
   r->prompt.at = ids, r->prompt.n = r->prompt.cap = n;
-  vec_push(&c->requests, r);
   return call_take(c, field, "its tokens", n * sizeof *ids);
 }
 
@@ -257,10 +256,9 @@ static int add_query_pair(call *c, size_t i, json_t *query, const json_t *text) 
     weft_free(ids);
     return too_long(c, "documents", i, n);
   }
-  request *r = xcalloc(1, sizeof *r);
+  request *r = call_new_request(c);
   for (size_t k = 0; k < n; k++) vec_push(&r->prompt, ids[k]);
   weft_free(ids);
-  vec_push(&c->requests, r);
   return call_take(c, "documents", "their tokens", n * sizeof *ids);
 }
 

@@ -262,3 +262,39 @@ def test_experts_that_are_missing(run_weft, tmp_path):
     fails(run_weft, folders.write(tmp_path / "other", other), f"key '{name}': has another shape or type than that of another expert")
     more = {**record, "tensors": {**record["tensors"], name.replace(".2.", ".4."): [96, 64]}}
     fails(run_weft, folders.write(tmp_path / "more", more), "config.json says that there are 4 experts")
+
+
+def with_tensor(path, name, dtype, shape, data):
+    head, before = head_of(path)
+    head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(before), len(before) + len(data)]}
+    put_head(path, json.dumps(head).encode(), before + data)
+
+
+def test_what_would_be_a_file_that_nobody_reads(run_weft, tmp_path):
+    """Found by a review of the readers: each ended the program, took for ever, or wrote a file that cannot be opened."""
+    llama = folders.write(tmp_path / "llama", RECORDS["llama"])
+    changed(llama, "config.json", lambda c: c.update(head_dim=1, rope_parameters={"rope_type": "llama3", "rope_theta": 1e4}))
+    fails(run_weft, llama, "config.json: key 'head_dim': 1 is not from 2 to 65536")
+    glm = folders.write(tmp_path / "glm4", RECORDS["glm4"])
+    with_tensor(glm / "model.safetensors", NAME, "BF16", [2], bytes(4))
+    fails(run_weft, glm, "becomes 'blk.0.ffn_up.weight', and another tensor does, too")
+    for i, (templates, expected) in enumerate((([{"name": f"a{i}", "template": ""} for i in range(65)], "65 templates, more than 64"),
+                                               ([{"name": "n" * 65, "template": "x"}], "a name has more than 64 bytes"))):
+        source = folders.write(tmp_path / f"templates{i}", RECORDS["qwen3"])
+        changed(source, "tokenizer_config.json", lambda c, templates=templates: c.update(chat_template=templates))
+        fails(run_weft, source, "tokenizer_config.json: key 'chat_template': " + expected)
+    many = folders.write(tmp_path / "many", RECORDS["qwen3moe"])
+    changed(many, "config.json", lambda c: c.update(num_local_experts=65536))
+    fails(run_weft, many, "experts are missing: there are ")
+
+
+def test_numbers_that_are_none(run_weft, tmp_path):
+    """A number of a role or of a piece that is something else is not taken as 0."""
+    source = folders.write(tmp_path / "small", RECORDS["llama-pieces"])
+    (source / "tokenizer.json").write_text(json.dumps({"added_tokens": [{"content": "<|im_end|>"}]}))
+    changed(source, "tokenizer_config.json", lambda c: c.update(eos_token="<|im_end|>"))
+    changed(source, "config.json", lambda c: c.update(eos_token_id=2))
+    assert convert(run_weft, source, tmp_path / "out.gguf").fields["tokenizer.ggml.eos_token_id"].contents() == 2
+    path = source / "tokenizer.model"
+    path.write_bytes(path.read_bytes() + folders.message((1, folders.message((1, "zz"), (3, b"abcdefgh")))))
+    fails(run_weft, source, "tokenizer.model: piece ")

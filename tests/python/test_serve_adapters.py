@@ -1,5 +1,7 @@
 """Adapters in requests: each answer is that of a model which has just its adapters, whoever is in work beside it."""
 import itertools
+import shutil
+import subprocess
 import threading
 
 import pytest
@@ -98,3 +100,57 @@ def test_what_is_no_adapter(weft, weft_env, tinypy, tmp_path, wrong):
     test_lora.write(tmp_path / "1.gguf", "llama", test_lora.of_model(tinypy, ["attn_q."], 4)[0])
     with Server(weft, weft_env, tinypy, "--lora", tmp_path / "1.gguf") as s:
         assert s.ask("/completion", {"prompt": "x", "n_predict": 1, "lora": wrong})[0] == 400
+
+
+def test_a_scale_that_makes_no_numbers(weft, weft_env, tinypy, tmp_path):
+    """Its own request fails; those in the same steps are answered as ever."""
+    test_lora.write(tmp_path / "1.gguf", "llama", test_lora.of_model(tinypy, ["attn_q.", "ffn_up", "ffn_down"], 4)[0])
+    with Server(weft, weft_env, tinypy, "-c", "512", "-np", "8", "--lora", tmp_path / "1.gguf", "--lora-init-without-apply") as s:
+        usual = what(s.ask("/completion", asked(PROMPTS[0], (0,)))[1])
+        got = [None] * 8
+
+        def ask(i):
+            got[i] = s.ask("/completion", {**asked(PROMPTS[0], (0 if i % 2 else 1e6,)), "n_predict": 16 if i % 2 else 4})
+
+        for _ in range(3):
+            threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert all(status == 200 and what(answer) == usual for status, answer in got[1::2]), got
+            assert all(status == 500 and "scale of an adapter is too large" in answer["error"]["message"] for status, answer in got[::2]), got
+    done = run_of(weft, weft_env, tinypy, f"{tmp_path / '1.gguf'}:1e39")
+    assert done.returncode == 1 and "the scale of an adapter must be a number" in done.stderr
+
+
+def run_of(weft, env, model, lora):
+    return subprocess.run([weft, "run", "-m", model, "--lora", lora, "-n", "1", "-p", "x"], env=env, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_vectors_and_scores_follow(weft, weft_env, make_encoder, tmp_path):
+    """/lora-adapters changes what models that rank say, as it does answers."""
+    make_encoder.write("qwen3-rank", tmp_path / "rank.gguf")
+    test_lora.write(tmp_path / "1.gguf", "qwen3", test_lora.of_model(tmp_path / "rank.gguf", ["attn_q.", "ffn_up", "ffn_down"], 4)[0])
+    ask = {"query": "the cat?", "documents": ["a dog", "the cat sat"]}
+
+    def scores(s):
+        status, got = s.ask("/v1/rerank", ask)
+        assert status == 200, got
+        return [one["relevance_score"] for one in sorted(got["results"], key=lambda one: one["index"])]
+
+    with Server(weft, weft_env, tmp_path / "rank.gguf", "--lora", tmp_path / "1.gguf") as s:
+        on = scores(s)
+    with Server(weft, weft_env, tmp_path / "rank.gguf", "--lora", tmp_path / "1.gguf", "--lora-init-without-apply") as s:
+        off = scores(s)
+        assert s.ask("/lora-adapters", [{"id": 0, "scale": 1}])[0] == 200 and scores(s) == on != off
+
+
+def test_models_of_other_architectures_go_without(weft, weft_env, tinypy, make_model, tmp_path):
+    (tmp_path / "models").mkdir()
+    shutil.copy(tinypy, tmp_path / "models" / "own.gguf")
+    make_model.write("gemma3", tmp_path / "models" / "other.gguf")
+    test_lora.write(tmp_path / "1.gguf", "llama", test_lora.of_model(tinypy, ["attn_q."], 4)[0])
+    with Server(weft, weft_env, None, "--models-dir", tmp_path / "models", "-c", "512", "--lora", tmp_path / "1.gguf") as s:
+        for model in "own", "other":
+            assert s.ask("/v1/completions", {"model": model, "prompt": PROMPTS[0], "max_tokens": 2})[0] == 200

@@ -1,0 +1,58 @@
+// Steps before anybody waits: see warm_up.h.
+#include "serve/warm_up.h"
+#include <stdlib.h>
+#include "base/base.h"
+
+// Kernels of prompts, of steps of few sequences beside a prompt, of few and of many, and of a guess's rows. scales: of
+// adapters.
+static int warm_up_steps(weft_model *m, const struct sched_options *o, const float *scales, weft_error *err) {
+  enum { N = 16, SOME = 2, MORE = 5, ROWS = 8, ALL = N + 2 + ROWS + ROWS / 2 };
+  static const int32_t ids[N];
+  weft_tokens parts[MORE] = {{0}};
+  int n = o->parallel < MORE ? o->parallel : MORE, chunk = weft_model_chunk(m), status = 0;
+  if (weft_model_context(m) < ALL) return 0;
+  for (int i = 0; i < n && !status; i++) {
+    parts[i] = (weft_tokens){.ids = ids, .n = i ? 1 : N};
+    status = weft_sequence_new(m, &parts[i].sequence, err) ||
+             weft_sequence_adapt(parts[i].sequence, scales, o->model.n_adapters, err);
+  }
+  if (!status && n >= SOME) status = weft_step(m, parts, SOME, NULL, NULL, err);
+  parts[0].n = 1;
+  if (!status && n >= SOME) status = weft_step(m, parts, SOME, NULL, NULL, err);
+  if (!status) status = weft_step(m, parts, (size_t)n, NULL, NULL, err);
+  for (int rows = ROWS / 2; rows <= ROWS && !o->no_speculation && !status; rows += ROWS / 2) {
+    parts[0].n = parts[0].rows = (size_t)(chunk < rows ? chunk : rows);
+    status = weft_step(m, parts, 1, NULL, NULL, err);
+  }
+  for (int i = 0; i < n; i++) weft_sequence_free(parts[i].sequence);
+  return status;
+}
+
+// Requests may have adapters where those of the start have none, and the other way round.
+static int warm_up_others(weft_model *m, const struct sched_options *o, weft_error *err) {
+  size_t n = o->model.n_adapters;
+  bool adapted = false;
+  if (!n) return 0;
+  float *scales = xcalloc(n, sizeof *scales);
+  for (size_t i = 0; i < n; i++) adapted |= o->model.adapters[i].scale != 0;
+  for (size_t i = 0; i < n && !adapted; i++) scales[i] = 1;
+  int status = warm_up_steps(m, o, scales, err);
+  free(scales);
+  return status;
+}
+
+// Kernels of single tokens and of prompts (of an encoder, of short texts) are made before anybody waits for them.
+int warm_up(weft_model *m, const struct sched_options *o, weft_error *err) {
+  int32_t ids[2] = {0, 0};
+  int n = weft_model_context(m) > 2 ? 2 : 1;
+  if (weft_model_only_embeds(m)) {
+    float *v = xcalloc((size_t)n * (size_t)weft_model_embedding_size(m), sizeof *v);
+    int status = weft_embed(m, ids, (size_t)n, WEFT_POOLING_MODEL, v, err);
+    free(v);
+    return status;
+  }
+  if (weft_decode(m, ids, (size_t)n, 0, NULL, err) || weft_decode(m, ids, 1, 0, NULL, err)) return -1;
+  if (warm_up_steps(m, o, NULL, err) || warm_up_others(m, o, err)) return -1;
+  weft_model_promote_pages(m);
+  return 0;
+}
