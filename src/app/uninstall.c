@@ -84,11 +84,8 @@ static void add_thing(struct things *l, const char *what, const char *path, cons
 
 // ---- the program ----------------------------------------------------------------------------------------------------
 
-#define TEXT_OF(x) #x
-#define NUMBER(x) TEXT_OF(x)
-
 // Files and folders that `cmake --install` puts below a prefix, beside bin/weft. WEFT_LIBDIR: the build's folder of
-// libraries, "lib" in most.
+// libraries, "lib" in most; WEFT_ABI: what its library's name ends with.
 static const struct { const char *path, *how; } installed[] = {
   {"share/man/man1/weft.1", "rm"},
   {"share/bash-completion/completions/weft", "rm"},
@@ -97,7 +94,7 @@ static const struct { const char *path, *how; } installed[] = {
   {"lib/systemd/system/weft.service", "rm"},
   {"lib/systemd/system/weft.socket", "rm"},
   {WEFT_LIBDIR "/libweft.so", "rm"},
-  {WEFT_LIBDIR "/libweft.so." NUMBER(WEFT_VERSION_MAJOR), "rm"},
+  {WEFT_LIBDIR "/libweft.so." WEFT_ABI, "rm"},
   {WEFT_LIBDIR "/libweft.so." WEFT_VERSION_STRING, "rm"},
   {WEFT_LIBDIR "/libweft.a", "rm"},
   {WEFT_LIBDIR "/pkgconfig/weft.pc", "rm"},
