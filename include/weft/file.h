@@ -49,7 +49,7 @@ typedef struct weft_value {
 } weft_value;
 const char *weft_type_name(enum weft_type t);                  /* "UINT32" */
 size_t weft_file_n_keys(const weft_file *f);
-const char *weft_file_key(const weft_file *f, size_t i);       /* UTF-8; NULL where there is no such index */
+const char *weft_file_key(const weft_file *f, size_t i);       /* UTF-8; NULL: no such index */
 int weft_file_value(const weft_file *f, size_t i, weft_value *out);             /* -1: no such index */
 /* element j of an array; -1: no such element */
 int weft_file_element(const weft_file *f, size_t i, size_t j, weft_value *out);
@@ -90,7 +90,7 @@ int weft_file_check(const weft_file *f, weft_error *err);
  * error came first.  For weft_free. */
 const char **weft_file_key_uses(const weft_file *f);
 /* What the model is, in short: "llama 1.2B Q4_K_M" (architecture, size, and what its maker called the mixture of types;
- * the type that most bytes have where that is not said, both where they differ: "gemma3 268.1M Q4_K_M (mostly Q8_0)").
+ * the type that most bytes have if that is not said, both if they differ: "gemma3 268.1M Q4_K_M (mostly Q8_0)").
  * For weft_free. */
 char *weft_file_summary(const weft_file *f);
 

@@ -36,7 +36,7 @@ void weft_grammar_reset(weft_grammar *g);     /* to the beginning of the text */
 int weft_grammar_mask(weft_grammar *g, const uint64_t **mask, weft_error *err);
 /* fails, and changes nothing, where the mask lacks id */
 int weft_grammar_accept(weft_grammar *g, int32_t id, weft_error *err);
-int weft_grammar_accept_text(weft_grammar *g, const char *text, size_t n, weft_error *err);   /* the same for text */
+int weft_grammar_accept_text(weft_grammar *g, const char *text, size_t n, weft_error *err);   /* that, for text */
 bool weft_grammar_complete(const weft_grammar *g);            /* the text may end here */
 bool weft_grammar_ended(const weft_grammar *g);               /* and has to: nothing may follow */
 

@@ -7,9 +7,9 @@ WEFT_BEGIN
 
 /* ---- The kernel cache */
 typedef struct weft_cache_entry {
-  const char *kind; /* "kernel", "filling" (lays out a weight), "schedule" (of a plan), "tuning", "machine" (what was
+  const char *kind; /* "kernel", "filling" (packs a weight), "schedule" (of a plan), "tuning", "machine" (what was
                        measured of it), "content" (the digest of a file) */
-  const char *name, *role;   /* of the kernel; role "" where it is not known */
+  const char *name, *role;   /* of the kernel; role "" if it is not known */
   size_t bytes;
   int64_t created;           /* Unix time */
   bool sound;                /* whole, and written by this user */
@@ -18,11 +18,11 @@ typedef struct weft_cache_entry {
    * list of OptOps ("heuristic": nothing better was found), and microseconds of a launch. */
   const char *machine, *compiler, *ir, *opts;
   double before_us, after_us;
-  double cut_s; /* a tuning whose search was cut short after so many seconds; 0: it came to its end */
+  double cut_s; /* a tuning whose search was cut short after that many seconds; 0: it came to its end */
 } weft_cache_entry;
 /* Visits every entry until visit returns false; texts are borrowed until then. */
 int weft_cache_each(bool (*visit)(const weft_cache_entry *e, void *ctx), void *ctx, weft_error *err);
-/* The folder of the cache, made if it is not there, for weft_free; NULL where there is none. */
+/* The folder of the cache, made if it is not there, for weft_free; NULL: without one. */
 char *weft_cache_folder(void);
 /* Makes a process that alone opens the cache from now on, so that this one can be kept from it: it makes the code that
  * is kept and gives out copies.  To be called once, before there are threads and before a model is read.  `enter`
@@ -63,7 +63,7 @@ void weft_env_report(weft_env *out);
 /* bytes that programs can still have, the system's file cache counted as free; UINT64_MAX if unknown */
 uint64_t weft_memory_available(void);
 int weft_default_threads(void);
-/* What makes this machine slower than it has to be for so many threads (huge pages that are off, other programs, a slow
+/* What makes this machine slower than it has to be for n threads (huge pages that are off, other programs, a slow
  * clock, ...), and what to do about it: lines "SUBJECT: what is so; what to do", with the subjects huge pages, threads,
  * load, clock and power; "" if all is well; for weft_free.  To be asked before a model runs: other programs are those
  * of the last minute. */

@@ -24,7 +24,7 @@ typedef struct weft_stats {
   uint64_t peak_rss_bytes;   /* peak memory of this process, file pages included */
   int kernels, kernels_tuned; /* different ones of a decode step; of them, those that were loaded as an earlier search
                                  found them */
-  /* WEFT_TUNE: candidates judged while the model ran, and those that took a kernel's place */
+  /* WEFT_TUNE: candidates measured while the model ran, and those that took a kernel's place */
   int tune_tried, tune_better;
   double tune_cost;          /* share of the time of all decode steps that this took */
   const char *tune_state;    /* "on", "done", or what it waits for; NULL: off */

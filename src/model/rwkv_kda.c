@@ -172,6 +172,17 @@ enum { LERP_R, LERP_W, LERP_K, LERP_V, LERP_A, LERP_G, LERPS };
 
 static int read_rank(loader *l, const char *rest, int *out) { return key_count(l, rest, 1, 1 << 16, out); }
 
+// Heads of n elements each, which divide the embedding.
+static int set_wkv_heads(loader *l, layer *y, int n) {
+  int64_t d = l->m->n_embd;
+  if (d % n)
+    return gguf_fail(l->f, key(l, "wkv.head_size"), l->err, "%d does not divide embedding_length = %lld", n,
+                     (long long)d);
+  y->n_head = (int)(d / n);
+  y->head_dim = n;
+  return 0;
+}
+
 static int rwkv7_load(loader *l, layer *y) {
   int n, decay, iclr, residual, gate, shifts;
   int64_t d = l->m->n_embd;
@@ -180,12 +191,8 @@ static int rwkv7_load(loader *l, layer *y) {
       read_rank(l, "attention.value_residual_mix_lora_rank", &residual) ||
       read_rank(l, "attention.gate_lora_rank", &gate) || key_count_or(l, "token_shift_count", 2, 2, 2, &shifts))
     return -1;
-  if (d % n)
-    return gguf_fail(l->f, key(l, "wkv.head_size"), l->err, "%d does not divide embedding_length = %lld", n,
-                     (long long)d);
+  if (set_wkv_heads(l, y, n)) return -1;
   heads h = {d / n, n, n};
-  y->n_head = (int)h.n;
-  y->head_dim = n;
   if (!y->index) residual = iclr;              // of the first layer, which nobody reads
   y->kv_from = 0;
   const struct {
@@ -295,12 +302,8 @@ static int rwkv6_load(loader *l, layer *y) {
   if (key_count(l, "wkv.head_size", 1, 1 << 12, &n) || read_rank(l, "time_mix_extra_dim", &extra) ||
       read_rank(l, "time_decay_extra_dim", &decay) || key_count_or(l, "token_shift_count", 2, 2, 2, &shifts))
     return -1;
-  if (d % n)
-    return gguf_fail(l->f, key(l, "wkv.head_size"), l->err, "%d does not divide embedding_length = %lld", n,
-                     (long long)d);
+  if (set_wkv_heads(l, y, n)) return -1;
   heads h = {d / n, n, n};
-  y->n_head = (int)h.n;
-  y->head_dim = n;
   if (want_matrix(l, y, W_TIME_MIX_W1, d, MIXES * (int64_t)extra, 0) || want(l, y, W_TIME_MIX_W2, extra, d, MIXES, 0) ||
       want(l, y, W_TIME_MIX_LERP_X, d, 1, 1, 0) || want(l, y, W_TIME_MIX_LERP_FUSED, d, 1, MIXES, WANT_FOURTH) ||
       want_matrix(l, y, W_TIME_MIX_FIRST, n, h.n, 0) || want_vector(l, y, W_TIME_MIX_DECAY, d, 0) ||

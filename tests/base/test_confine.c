@@ -202,6 +202,17 @@ static pid_t fork_plain(void) {
   return child;
 }
 
+// Each test that is skipped says why.
+static void skip_for(const char *why) {
+  print_message("skipped: %s\n", why);
+  skip();
+}
+
+static const char no_filters[] = "this kernel takes no filter";
+#ifdef WEFT_SANITIZE
+static const char sanitized[] = "the sanitizers' own libraries make more calls";
+#endif
+
 static int outcome(int (*fn)(void)) {
   fflush(NULL);
   pid_t child = fork_plain();
@@ -214,7 +225,7 @@ static int outcome(int (*fn)(void)) {
 
 static void holds(int (*fn)(void)) {
   int status = outcome(fn);
-  if (status == 1) skip();                                   // a kernel without such filters
+  if (status == 1) skip_for(no_filters);
   assert_int_equal(status, 0);
 }
 
@@ -223,7 +234,7 @@ static void fetching_only(void **state) { (void)state; holds(try_fetching); }
 static void serving_only(void **state) { (void)state; holds(try_serving); }
 static void paths_only(void **state) {
   (void)state;
-  if (!confine_knows_files()) { print_message("skipped: this kernel has no Landlock\n"); skip(); }
+  if (!confine_knows_files()) skip_for("this kernel has no Landlock");
   static const char *const made[] = {"/r/x", "/r/link", "/w/a", "/w/b", "/single", "/other", "/r", "/w", ""};
   assert_non_null(mkdtemp(top));
   int status = outcome(try_paths);
@@ -237,8 +248,7 @@ static void paths_only(void **state) {
 static void computing_only(void **state) {
   (void)state;
 #ifdef WEFT_SANITIZE
-  // the sanitizers' own libraries make more calls, so the compiler's child goes without
-  skip();
+  skip_for(sanitized);                                       // so the compiler's child goes without a filter
 #endif
   holds(try_computing);
 }
@@ -286,7 +296,7 @@ static bool is_of_the_kernel(int call) {
 static void every_call(void **state) {
   (void)state;
 #ifdef WEFT_SANITIZE
-  skip();                                                    // as computing_only
+  skip_for(sanitized);
 #endif
   fflush(NULL);
   int counts[CONFINE_KINDS] = {0};
@@ -294,7 +304,7 @@ static void every_call(void **state) {
     for (int call = 0; call < CALLS; call++) {
       if (is_of_the_kernel(call)) continue;
       int got = answer_to((enum confine_kind)kind, call);
-      if (got == NO_FILTERS) skip();
+      if (got == NO_FILTERS) skip_for(no_filters);
       enum confine_answer a = confine_answer_to((enum confine_kind)kind, call);
       int want = a == CONFINE_ALLOWS ? CAME_BACK : a == CONFINE_IS_UNKNOWN ? UNKNOWN
                : a == CONFINE_KILLS ? REPORTED_AND_ENDED : call == SYS_fchown ? REFUSED_QUIETLY : REPORTED;
@@ -373,7 +383,7 @@ static void attempts_fail(void **state) {
     if (attempts[i].plain && !works) print_message("%s does not work here without a filter\n", attempts[i].name);
     for (int kind = 0; kind < CONFINE_COMPUTING; kind++) {
       enum attempt_end end = end_of(&attempts[i], kind, victim, file);
-      if (end == ATTEMPT_NOT_MADE) { kill(victim, SIGKILL); unlink(file); skip(); }
+      if (end == ATTEMPT_NOT_MADE) { kill(victim, SIGKILL); unlink(file); skip_for(no_filters); }
       if (kind == CONFINE_COUNTING && !strcmp(attempts[i].name, "perf_event_open of another")) end = ATTEMPT_REFUSED;
       if (end != (attempts[i].ends ? ATTEMPT_ENDED : ATTEMPT_REFUSED))
         fail_msg("%s, kind %d: end %d", attempts[i].name, kind, end);
@@ -405,10 +415,7 @@ static void other_machines(void **state) {
     pid_t child = fork_plain();
     if (!child) _exit(tries[i]() & 255);
     waitpid(child, &status, 0);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 1) {
-      print_message("skipped: this kernel takes no filter\n");
-      skip();
-    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 1) skip_for(no_filters);
     // SIGSEGV: a kernel without 32-bit calls
     assert_true(WIFSIGNALED(status) && (WTERMSIG(status) == SIGSYS || (i && WTERMSIG(status) == SIGSEGV)));
   }
@@ -416,8 +423,7 @@ static void other_machines(void **state) {
 #else
 static void other_machines(void **state) {
   (void)state;
-  print_message("skipped: calls of x32 and i386 exist on x86-64 alone\n");
-  skip();
+  skip_for("calls of x32 and i386 exist on x86-64 alone");
 }
 #endif
 
