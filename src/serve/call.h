@@ -10,8 +10,9 @@
 struct params {
   int64_t reasoning_budget, max_tokens, n, n_ctx, seed, top_logprobs, n_top, slot, normalize, dimensions, most;
   bool stream, include_usage, logprobs, echo, ignore_end, progress, return_tokens, no_parallel, raw, add_special,
-    with_pieces, truncate, must_call,
-    post_sampling;
+    with_pieces, truncate, must_call, post_sampling,
+    generation, continued,             // of embeddings: how a conversation ends; what is made of it:
+    no_generation, ended;              // no beginning of an answer; the last message is whole
   const char *must_call_name;          // which tool; NULL: any
   weft_sampling sampling;
   double max_prompt_ms, max_answer_ms;
@@ -110,7 +111,7 @@ request *call_new_request(call *c);    // one more, without a prompt
 int call_add_text(call *c, const char *text, size_t n, bool parse_special);
 // a string, ids, or a mixture of both
 int call_add_prompt(call *c, const json_t *prompt, bool parse_special, const char *name);
-int call_add_prompts(call *c, json_t *prompt, const char *name);           // one such, or an array of them
+int call_add_prompts(call *c, json_t *prompt, const char *name);           // one such or an object, or an array of them
 int call_check_tools(call *c, const json_t *tools);      // an array of functions that have names; NULL: none
 // A conversation whose messages have OpenAI's form; they are changed.
 // p.variables, p.effort, p.documents: variables of the template.

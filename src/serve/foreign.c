@@ -12,7 +12,7 @@ static const char cached[] = "prompts are always reused, and answers do not depe
                   whole[] = "the context is never shifted: what does not fit is an error",
                   use_stop[] = "use stop", text_only[] = "answers are text",
                   no_drawing[] = "no pictures are made",
-                  in_messages[] = "pictures stand in messages";
+                  in_messages[] = "pictures stand in messages, or in prompts as multimodal_data";
 
 // ---- OpenAI's and vLLM's, of chats and completions ------------------------------------------------------------------
 

@@ -314,7 +314,8 @@ void llama_template(server *s, exchange *x) {
   FI(P, n_top, "n_probs", 0, 1000, "log-probabilities of so many likeliest tokens at each place"), \
   FB(P, return_tokens, "return_tokens", "the ids of the answer")
 static const struct field completion_table[] = {
-  FN(P, prompt, "prompt", F_ANY, SHAPE_PROMPT, "a text, token ids, a mixture of both, or an array of such prompts"),
+  FN(P, prompt, "prompt", F_ANY, SHAPE_PROMPT,
+     "a text, token ids, both mixed, an object with pictures, or an array of such"),
   COMPLETION,
 };
 static const struct fields completion_fields = FIELDS(completion_table);

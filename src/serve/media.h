@@ -10,6 +10,10 @@ bool is_medium(const json_t *part);
 int call_add_part(call *c, const char *field, const json_t *part, str *out);
 // The same of base64, or of a URL with data.
 int call_add_data(call *c, const char *field, const json_t *data, str *out);
+// A prompt that is an object: {"prompt_string": text, "multimodal_data": [base64, ...]}, llama.cpp's, where control
+// tokens are read by their names; with parts also {"content": [parts]}, whose texts are characters. It is number i of
+// the field `name`.
+int call_add_object(call *c, const json_t *o, const char *name, size_t i, bool parts);
 // Lets go of all media of a call.
 void call_drop_media(call *c);
 // Opens the encoder of a model that has just been loaded, if there is one. -1 and why: it does not go with the model.

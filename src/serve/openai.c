@@ -163,7 +163,7 @@ static void send_usage_and_done(call *c, const char *object) {
 // ---- /v1/completions ------------------------------------------------------------------------------------------------
 
 static const struct field completion_table[] = {
-  FN(P, prompt, "prompt", F_ANY, SHAPE_PROMPT, "a text, token ids, or an array of such prompts"),
+  FN(P, prompt, "prompt", F_ANY, SHAPE_PROMPT, "a text, token ids, an object with pictures, or an array of such"),
   SHARED,
   FI(P, top_logprobs, "logprobs", 0, 100, "log-probabilities of each token and of the N likeliest"),
   FB(P, echo, "echo", "the prompt stands before the answer; with logprobs its tokens are scored"),
@@ -342,6 +342,11 @@ static void completion_finish(call *c) {
 static const struct speaker completion_speaker = {"text/event-stream", ": ping\n",        completion_start,
                                                   completion_event,    completion_finish, stream_failed};
 
+static int check_echo(call *c) {
+  if (!c->p.echo || !c->media.n) return 0;
+  return fault_set(&c->fault, 400, "echo", "'echo': a prompt with pictures or sounds cannot be shown as text");
+}
+
 void openai_completions(server *s, exchange *x) {
   call *c = call_new(s, x, &completion_speaker);
   if (!c) return;
@@ -355,7 +360,7 @@ void openai_completions(server *s, exchange *x) {
   if (!said && c->p.max_tokens < 0) c->p.max_tokens = 16;
   if (c->p.echo && c->p.logprobs && c->p.stream)
     fault_set(&c->fault, 400, "stream", "'stream': scores of the prompt do not come as a stream");
-  if (c->fault.status || call_add_prompts(c, c->p.prompt, "prompt")) call_refuse(c);
+  if (c->fault.status || call_add_prompts(c, c->p.prompt, "prompt") || check_echo(c)) call_refuse(c);
   else call_go(c);
 }
 
@@ -553,12 +558,22 @@ void openai_completion_render(server *s, exchange *x) {
 // ---- /v1/embeddings -------------------------------------------------------------------------------------------------
 
 static const struct field embedding_table[] = {
-  FN(P, input, "input", F_ANY, SHAPE_SEEN_TEXTS, "a text, token ids, an object with pictures, or an array of such"),
+  FS(P, input, "input", F_ANY, SHAPE_SEEN_TEXTS, "a text, token ids, an object with pictures, or an array of such"),
+  FS(P, messages, "messages", F_ARRAY, SHAPE_MESSAGES, "a conversation instead of input, as vLLM: it has one vector"),
+  FB(P, generation, "add_generation_prompt", "the conversation ends where an answer would begin (default false)"),
+  FB(P, continued, "continue_final_message", "its last message, of the assistant, has no end (default false)"),
+  FJ(P, variables, "chat_template_kwargs", F_OBJECT, "further variables of the chat template"),
+  FB(P, add_special, "add_special_tokens",
+     "a BOS in front where the model's file asks for one and the template writes none (default: --chat-bos)"),
   FS(P, encoding, "encoding_format", F_TEXT, "{'enum':['float','base64']}",
      "float (default), or base64 of 32-bit floats"),
   FI(P, dimensions, "dimensions", 1, INT32_MAX, "elements of a vector: as many as the model makes"),
   FIGNORED("user", NULL, "no reports are sent"),
   FREFUSED("truncate_prompt_tokens", NULL, "a text is never cut"),
+  FREFUSED("chat_template", NULL, "--chat-template-file gives another template"),
+  FIGNORED("chat_template_content_format", NULL, "contents are texts"),
+  FIGNORED("mm_processor_kwargs", NULL, "--image-max-tokens and its like are options of the server"),
+  FIGNORED("priority", "[0]", "requests take turns by key"),
 };
 static const struct fields embedding_fields = FIELDS(embedding_table);
 const struct fields *const openai_embedding_fields[] = {&embedding_fields, &common_fields, NULL};
@@ -605,12 +620,20 @@ static int check_embedding(call *c) {
   return 0;
 }
 
+static int add_embedded(call *c) {
+  if (!c->p.messages) return call_add_texts(c, c->p.input, "input", TEXTS_ONE | TEXTS_SEEN);
+  if (c->p.input) return fault_set(&c->fault, 400, "messages", "'messages' and 'input': only one of them can be given");
+  c->p.no_generation = !c->p.generation;
+  c->p.ended = !c->p.continued;
+  return call_add_seen_chat(c);
+}
+
 static const struct speaker embedding_speaker = {.finish = embeddings_finish};
 
 void openai_embeddings(server *s, exchange *x) {
   call *c = call_new(s, x, &embedding_speaker);
   if (!c) return;
   c->p.stream = false;
-  if (check_embedding(c) || call_add_texts(c, c->p.input, "input", TEXTS_ONE | TEXTS_SEEN)) call_refuse(c);
+  if (check_embedding(c) || add_embedded(c)) call_refuse(c);
   else call_go(c);
 }

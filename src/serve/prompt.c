@@ -70,6 +70,11 @@ int call_add_prompt(call *c, const json_t *prompt, bool parse_special, const cha
   return 0;
 }
 
+static int add_prompt_or_object(call *c, const json_t *prompt, const char *name, size_t i) {
+  if (json_is_object(prompt)) return call_add_object(c, prompt, name, i, false);
+  return call_add_prompt(c, prompt, true, name);
+}
+
 // An array is one prompt of ids (with texts among them), or many prompts.
 int call_add_prompts(call *c, json_t *prompt, const char *name) {
   enum { MOST = 128 };
@@ -78,11 +83,11 @@ int call_add_prompts(call *c, json_t *prompt, const char *name) {
   bool ids = false;
   if (!prompt) return fault_set(&c->fault, 400, name, "'%s' is missing", name);
   json_array_foreach(prompt, i, one) ids |= json_is_number(one);
-  if (ids || !json_is_array(prompt)) return call_add_prompt(c, prompt, true, name);
+  if (ids || !json_is_array(prompt)) return add_prompt_or_object(c, prompt, name, 0);
   if (!json_array_size(prompt) || json_array_size(prompt) > MOST)
     return fault_set(&c->fault, 400, name, "'%s' must have from 1 to %d prompts, not %zu", name, MOST,
                      json_array_size(prompt));
-  json_array_foreach(prompt, i, one) if (call_add_prompt(c, one, true, name)) return -1;
+  json_array_foreach(prompt, i, one) if (add_prompt_or_object(c, one, name, i)) return -1;
   return 0;
 }
 
@@ -296,6 +301,7 @@ int call_add_chat(call *c, json_t *messages, json_t *tools) {
                     .n_tools = n_tools,
                     .variables = more,
                     .n_variables = n_variables,
+                    .no_generation_prompt = c->p.no_generation,
                     .add_bos = c->s->o->chat_bos || c->p.add_special,
                     .bos = its->bos,
                     .eos = its->eos,
@@ -303,7 +309,7 @@ int call_add_chat(call *c, json_t *messages, json_t *tools) {
                     .media_mark = c->media_mark,
                     .media = c->media.at,
                     .n_media = c->media.n};
-  bool begun = has_begun(messages);
+  bool begun = !c->p.ended && has_begun(messages);
   size_t beside = n_messages + n_variables;      // given up before this returns
   if (!c->p.must_call && !begun) {         // so that they are not in memory twice
     json_array_clear(messages);

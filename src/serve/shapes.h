@@ -23,13 +23,17 @@
   "{'type':'array','items':{'anyOf':[" SHAPE_SEEN "," \
   "{'type':'object','required':['type','refusal'],'properties':{'type':{'const':'refusal'},'refusal':" \
   "{'type':'string'}}}]}}"
+// a prompt with pictures and sounds, as llama.cpp has it
+#define SHAPE_MARKED \
+  "{'type':'object','required':['prompt_string'],'properties':{'prompt_string':{'type':'string'}," \
+  "'multimodal_data':" SHAPE_TEXTS "}}"
 #define SHAPE_PROMPT \
-  "{'anyOf':[{'type':'string'},{'type':'array','minItems':1,'items':{'type':['string','integer','array']}}]}"
+  "{'anyOf':[{'type':'string'},{'type':'array','minItems':1,'items':{'anyOf':[" \
+  "{'type':['string','integer','array']}," SHAPE_MARKED "]}}," SHAPE_MARKED "]}"
 // what has a vector: also a text with pictures and sounds, as parts or as llama.cpp has them
 #define SHAPE_SEEN_TEXT \
   "{'type':'object','required':['content'],'properties':{'content':{'type':'array','items':{'anyOf':[" SHAPE_SEEN \
-  "]}}}},{'type':'object','required':['prompt_string'],'properties':{'prompt_string':{'type':'string'}," \
-  "'multimodal_data':" SHAPE_TEXTS "}}"
+  "]}}}}," SHAPE_MARKED
 #define SHAPE_SEEN_TEXTS \
   "{'anyOf':[{'type':'string'},{'type':'array','minItems':1,'items':{'anyOf':[" \
   "{'type':['string','integer','array']}," SHAPE_SEEN_TEXT "]}}," SHAPE_SEEN_TEXT "]}"

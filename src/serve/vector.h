@@ -8,6 +8,8 @@
 enum { TEXTS_ONE = 1, TEXTS_CUT = 2, TEXTS_SEEN = 4 };
 // `input` is a text, ids, or an array of these; then the call can go.
 int call_add_texts(call *c, json_t *input, const char *name, unsigned how);
+// The same for the conversation p.messages, which has one vector: vLLM's form.
+int call_add_seen_chat(call *c);
 // The same for a question and each of some texts, by a model that ranks.
 int call_add_pairs(call *c, json_t *query, json_t *documents);
 // Of a choice that has ended: the vectors of its text i, each normalised as weft_embedding_normalize does.

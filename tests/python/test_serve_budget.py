@@ -1,5 +1,7 @@
 """What requests take of memory and of processors: every field that can be long or many, as /openapi.json describes it, sent as it is and four times as long."""
+import base64
 import concurrent.futures
+import io
 import json
 import os
 import re
@@ -215,6 +217,38 @@ def test_small_requests_for_large_answers(weft, weft_env, tinypy, tmp_path):
         assert settled(s, held) == held
         status, text, most = most_kib(s, "/completion", scored | {"stream": True})
         assert status == 200 and text.count("data: ") >= 120 and most < 64 << 10, most       # of a stream nothing is kept
+
+
+@sanitized
+def test_pictures(weft, weft_env, tinypy, tmp_path):
+    """Prompts of completions and of vectors that have pictures, each in its forms: what they take is charged, is bounded, and goes back."""
+    image, projector = pytest.importorskip("PIL.Image"), pytest.importorskip("projector")
+
+    def coded(i, size):
+        out = io.BytesIO()
+        image.new("RGB", (size, size), (i % 256, i // 256, 7)).save(out, "PNG")
+        return base64.b64encode(out.getvalue()).decode()
+
+    def marked(all):
+        return {"prompt_string": "x", "multimodal_data": all}
+
+    def parts(all):
+        return [{"type": "image_url", "image_url": {"url": one}} for one in all]
+    forms = [("/completion", lambda all: {"prompt": marked(all), "n_predict": 1}), ("/v1/completions", lambda all: {"prompt": [marked(all[:2]), marked(all[2:])], "max_tokens": 1}),
+             ("/embedding", lambda all: {"content": marked(all)}), ("/v1/embeddings", lambda all: {"input": [{"content": parts(all)}, marked(all)]}),
+             ("/v1/embeddings", lambda all: {"messages": [{"role": "user", "content": parts(all)}]})]
+    with start(weft, weft_env, tinypy, tmp_path, "--mmproj", projector.write(tmp_path / "mmproj.gguf"), "-c", "1024", "--pooling", "mean", "--max-request-memory", "32") as s:
+        for path, form in forms:
+            assert s.ask(path, form([coded(0, 40)] * 3))[0] == 200
+        held, before = idle(s), kib(s, "VmRSS")
+        for i, (path, form) in enumerate(forms):
+            status, got, most = most_kib(s, path, form([coded(1 + 4 * i + k, 1000) for k in range(4)]))
+            assert status == 200 and most < 48 << 10, (path, got, most)
+            status, got, most = most_kib(s, path, form([coded(300 + i, 2500)] * 2))
+            assert status in (400, 413) and "2500 x 2500" in str(got), (path, got)
+            assert most < 32 << 10 and settled(s, held) == held, (path, most)
+        most = before + (24 << 10)
+        assert rests_at(s, most) <= most, before
 
 
 @sanitized

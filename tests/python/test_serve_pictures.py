@@ -101,6 +101,23 @@ def test_clients(weft, weft_env, vision, tmp_path):
         assert s.ask("/api/generate", {"prompt": "x", "raw": True, "images": [coded(path)]})[0] == 400
 
 
+@pytest.mark.parametrize(("kind", "media"), [CASES[0], CASES[3]])
+def test_completions_with_media(weft, weft_env, vision, tmp_path, kind, media):
+    """llama-server's form of a prompt, at its endpoint and at OpenAI's, whole and as a stream: what transformers answers."""
+    record = json.loads((vision / kind / f"{media}.json").read_text())
+    prompt, wanted = {"prompt_string": record["prompt"], "multimodal_data": [coded(vision / "media" / media)]}, record["transformers"]["own_preprocessing"]["greedy"]
+    with start(weft, weft_env, vision / kind, tmp_path) as s:
+        body = {"temperature": 0, "n_predict": len(wanted), "ignore_eos": True, "return_tokens": True}
+        status, first = s.ask("/completion", body | {"prompt": prompt})
+        assert status == 200 and first["tokens"] == wanted, first
+        status, two = s.ask("/completions", body | {"prompt": [prompt, "x", prompt]})
+        assert status == 200 and [one["tokens"] == wanted for one in two] == [True, False, True] and two[2]["tokens_evaluated"] == first["tokens_evaluated"]
+        lines = s.ask("/completion", body | {"prompt": [prompt], "stream": True})[1].splitlines()
+        assert "".join(json.loads(line[6:])["content"] for line in lines if line.startswith("data: {")) == first["content"]
+        ai = pytest.importorskip("openai").OpenAI(base_url=f"{s.url}/v1", api_key="none", max_retries=0)
+        assert ai.completions.create(model="m", prompt="", temperature=0, max_tokens=len(wanted), extra_body={"prompt": prompt, "ignore_eos": True}).choices[0].text == first["content"]
+
+
 # ---- with the model of this tree and an encoder for it ------------------------------------------------------------------
 
 def small(weft, weft_env, tinypy, tmp_path, *args):
@@ -369,6 +386,70 @@ def test_a_model_that_goes_with_its_pictures(weft, weft_env, tinypy, tmp_path):
 
 def near(a, b):
     return a == pytest.approx(b, rel=1e-6, abs=1e-9)
+
+
+def test_prompts_of_completions(weft, weft_env, tinypy, tmp_path):
+    """What an object in the place of a prompt may say, and what is wrong with it. Without data its marker is text."""
+    data = picture((200, 10, 10))
+    refusals = [
+        ({}, "'prompt[0]' must have 'prompt_string'"), ([{"prompt_string": 3}], "a 'prompt_string' that is no string"), (["x", {"prompt_string": "x", "multimodal_data": "x"}], "'prompt[1]' has 'multimodal_data'"),
+        ({"content": []}, "must have 'prompt_string'"), ({"prompt_string": "<__media__><__media__>", "multimodal_data": [data]}, "2 markers (<__media__>) for 1 pictures"),
+        ({"prompt_string": "x", "multimodal_data": [data] * 65}, "64 are the most"), ({"prompt_string": "x", "multimodal_data": [3]}, "must have texts in base64"),
+        ({"prompt_string": "x", "multimodal_data": ["aGVsbG8="]}, "no picture (PNG, JPEG, WebP)"), ({"prompt_string": "x" * 70000, "multimodal_data": ["no base64"]}, "the context holds")]
+    with small(weft, weft_env, tinypy, tmp_path) as s:
+        ask = lambda prompt, path="/completion", **more: s.ask(path, {"prompt": prompt, "temperature": 0, "n_predict": 4, "return_tokens": True, **more})
+        marked, plain = ask({"prompt_string": "def f(<__media__>", "multimodal_data": [data]}), ask({"prompt_string": "def f("})
+        assert marked[0] == plain[0] == 200 and marked[1]["tokens_evaluated"] > 64 > plain[1]["tokens_evaluated"]
+        assert plain[1]["tokens"] == ask("def f(")[1]["tokens"] and ask({"prompt_string": "<__media__>"})[1]["tokens"] == ask("<__media__>")[1]["tokens"]
+        front = ask({"prompt_string": "def f(", "multimodal_data": [data]})[1]
+        assert front["tokens_evaluated"] == marked[1]["tokens_evaluated"] and front["tokens"] == ask({"prompt_string": "<__media__>def f(", "multimodal_data": [data]})[1]["tokens"]
+        for path in "/completion", "/v1/completions":
+            for prompt, words in refusals:
+                status, got = ask(prompt, path)
+                assert status == 400 and words in got["error"]["message"], (path, got)
+        status, got = ask({"prompt_string": "x", "multimodal_data": [data]}, "/v1/completions", echo=True)
+        assert status == 400 and got["error"]["param"] == "echo", got
+        assert ask({"prompt_string": "x"}, "/v1/completions", echo=True)[1]["choices"][0]["text"].startswith("x")
+        status, got = ask({"prompt_string": "x"}, "/infill")
+        assert status == 400 and "'prompt'" in got["error"]["message"], got
+    with Server(weft, weft_env, tinypy) as s:
+        status, got = s.ask("/completion", {"prompt": {"prompt_string": "x", "multimodal_data": [data]}})
+        assert status == 400 and "the model understands only text" in got["error"]["message"], got
+
+
+def test_vectors_of_conversations(weft, weft_env, run_weft, tinypy, tmp_path):
+    """vLLM's form of a request for a vector, as its manual sends it: messages in the place of input, through the template, without the beginning of an answer unless it is asked for."""
+    openai = pytest.importorskip("openai")
+    data = picture((200, 10, 10))
+    (tmp_path / "a.png").write_bytes(base64.b64decode(data))
+    (tmp_path / "roles.jinja").write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}{% if add_generation_prompt %}<assistant>{{ more }}{% endif %}")
+    messages = shown(f"data:image/png;base64,{data}")
+    with small(weft, weft_env, tinypy, tmp_path, "--pooling", "mean", "--chat-template-file", tmp_path / "roles.jinja") as s:
+        ai = openai.OpenAI(base_url=f"{s.url}/v1", api_key="none", max_retries=0)
+
+        def theirs(messages, **more):
+            body = {"messages": messages, "model": "m", "encoding_format": "float", "add_special_tokens": True, **more}
+            made = ai.post("/embeddings", cast_to=openai.types.CreateEmbeddingResponse, body=body)
+            assert len(made.data) == 1
+            return made.data[0].embedding
+
+        def ours(text):
+            done = run_weft(["embed", "-m", tinypy, "--mmproj", tmp_path / "mmproj.gguf", "--image", tmp_path / "a.png", "-p", text, "--pooling", "mean", "--embd-output-format", "array"])
+            assert done.returncode == 0, done.err
+            return json.loads(done.stdout)[0]
+
+        assert near(theirs(messages), ours("<user><__media__>def f(</user>"))
+        assert near(theirs(messages, add_generation_prompt=True, chat_template_kwargs={"more": "x"}), ours("<user><__media__>def f(</user><assistant>x"))
+        begun = [*messages, {"role": "assistant", "content": "x = 1"}]
+        assert near(theirs(begun), ours("<user><__media__>def f(</user><assistant>x = 1</assistant>"))
+        assert near(theirs(begun, continue_final_message=True), ours("<user><__media__>def f(</user><assistant>x = 1"))
+        assert theirs(messages, encoding_format="base64")
+        for more, words in (({"input": "x"}, "'messages' and 'input'"), ({"messages": []}, "'messages' must be an array with messages"), ({"chat_template": "x"}, "'chat_template' is not supported"),
+                            ({"messages": [{"role": "user", "content": [{"type": "video_url"}]}]}, "'video_url', which is not understood")):
+            status, got = s.ask("/v1/embeddings", {"messages": messages, **more})
+            assert status == 400 and words in got["error"]["message"], got
+        status, got = s.ask("/v1/embeddings", {"model": "x"})
+        assert status == 400 and "'input' is missing" in got["error"]["message"], got
 
 
 def test_vectors_of_pictures(weft, weft_env, run_weft, tinypy, tmp_path):
