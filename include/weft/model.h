@@ -9,6 +9,9 @@ WEFT_BEGIN
 typedef struct weft_model weft_model;
 /* An adapter (LoRA), as llama.cpp has it in a GGUF file of its own: it changes what a model computes, by `scale`. */
 typedef struct weft_adapter { const char *path; double scale; } weft_adapter;
+/* A control vector, as llama.cpp has it in a GGUF file of its own: a direction for each of some layers, which is added,
+ * times `scale`, to what leaves them. */
+typedef struct weft_control_vector { const char *path; double scale; } weft_control_vector;
 typedef struct weft_options {
   size_t size;               /* sizeof this struct, or 0: see base.h */
   int context;               /* positions of the KV cache; 0: as many as the model was trained for, or half,
@@ -40,6 +43,11 @@ typedef struct weft_options {
    * weft_model_open fails with "loading was stopped".  NULL: nobody is asked. */
   bool (*stop)(void *ctx);
   const char *device;        /* "CPU", "CL", "CUDA", ..., as the variable DEV names them; NULL: what DEV says */
+  const weft_control_vector *control_vectors;  /* all of them together, for all sequences */
+  size_t n_control_vectors;
+  /* layers that they change, the first one included and the last one, counted from 0; the first layer of a model has no
+   * direction.  0: layer 1, and the last layer */
+  int control_from, control_to;
 } weft_options;                 /* strings and arrays are read until weft_model_open returns */
 /* Checks the file, maps it and prepares the kernels.  opt NULL: defaults.  Refuses a model that needs more memory than
  * is free, with the numbers. */

@@ -92,8 +92,9 @@ class Model:
     """A model that runs.  One thread at a time may use it and what belongs to it."""
 
     def __init__(self, path: str, settings: Seq[str] = (), adapters: Seq[Tuple[str, float]] = (),
-                 progress: Optional[Callable[[str, float], Any]] = None, **options: Any) -> None:
-        """options: fields of weft_options by their names."""
+                 progress: Optional[Callable[[str, float], Any]] = None,
+                 control_vectors: Seq[Tuple[str, float]] = (), **options: Any) -> None:
+        """adapters, control_vectors: files with their scales.  options: fields of weft_options by their names."""
         texts = [ffi.new("char[]", text.encode()) for text in settings]
         paths = [ffi.new("char[]", os.fsencode(adapter)) for adapter, _ in adapters]
         opt = ffi.new("weft_options *", {"size": ffi.sizeof("weft_options")})
@@ -107,6 +108,9 @@ class Model:
         kept.append(ffi.new("char *[]", texts))
         kept.append(ffi.new("weft_adapter[]", [{"path": at, "scale": scale} for at, (_, scale) in zip(paths, adapters)]))
         opt.settings, opt.n_settings = kept[-2], len(texts)
+        vectors = [ffi.new("char[]", os.fsencode(vector)) for vector, _ in control_vectors]
+        directions = ffi.new("weft_control_vector[]", [{"path": at, "scale": scale} for at, (_, scale) in zip(vectors, control_vectors)])
+        opt.control_vectors, opt.n_control_vectors = directions, len(vectors)
         opt.adapters, opt.n_adapters = kept[-1], len(paths)
         if progress:
             self._progress = ffi.callback("void(void *, const char *, double)",

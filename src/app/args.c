@@ -414,7 +414,11 @@ static int take_option(struct parsing *p, int *i) {
   if (!value && *i + n >= p->argc) return error_set(p->err, "%s needs a value: %s", name, o->value);
   if (!value && n) { value = p->argv[*i + 1]; *i += n; }
   p->given[o - p->table.at] = true;
-  return take_row(p, o, name, value);
+  if (n < 2 || o->kind != OPT_INT) return take_row(p, o, name, value);
+  if (equals) return error_set(p->err, "%s needs two values: %s", name, o->value);
+  struct option second = *o;
+  second.to += sizeof(int64_t);
+  return take(o, p->to, name, value, p->err) ? -1 : take(&second, p->to, name, p->argv[*i], p->err);
 }
 
 static int take_operand(struct parsing *p, const char *text) {

@@ -35,8 +35,8 @@ struct option {
   // "N"; for CHOICE the choices, "md|json"; "A B": two values; "[on|off]": one of these or none; NULL: no value
   const char *value;
   const char *help;         // lines are broken where they stand; of IDLE and REFUSED the reason, the rest of a sentence
-  // offset of the value: FLAG and OFF bool, TEXT and OPERAND const char *, INT int64_t, REAL double, IDS struct ids,
-  // CHOICE int, TEXTS struct texts
+  // offset of the value: FLAG and OFF bool, TEXT and OPERAND const char *, INT int64_t (of two values int64_t[2]), REAL
+  // double, IDS struct ids, CHOICE int, TEXTS struct texts
   size_t to;
   double min, max;          // of INT and REAL, inclusive
   const char *words;        // of INT: "a|b", for -1 and -2; NULL: there are none

@@ -126,6 +126,8 @@ static void add_given(files *l, const struct settings *s) {
   add_model_parts(l, s->draft.model.model);
   for (size_t i = 0; i < s->models.n; i++) add_model_parts(l, s->models.at[i]);
   for (size_t i = 0; i < s->model.loras.n; i++) add_model_parts(l, s->model.adapters[i].path);
+  for (size_t i = 0; i < s->model.controls.n + s->model.scaled_controls.n; i++)
+    add_model_parts(l, s->model.control_vectors[i].path);
   add_model_parts(l, s->media.mmproj);
   for (size_t i = 0; i < s->serve.encoders.n; i++) add_model_parts(l, s->serve.encoders.at[i]);
   for (size_t i = 0; i < s->media.files.n; i++) add_path_of(l, s->media.files.at[i], false);

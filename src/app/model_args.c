@@ -6,6 +6,7 @@
 #include "base/env.h"
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,10 @@ weft_options model_args_options(const struct model_args *a) {
                         .mtp = a->mtp,
                         .adapters = a->adapters,
                         .n_adapters = a->loras.n,
+                        .control_vectors = a->control_vectors,
+                        .n_control_vectors = a->controls.n + a->scaled_controls.n,
+                        .control_from = (int)a->control_layers[0],
+                        .control_to = (int)a->control_layers[1],
                         .settings = texts_of(&a->settings),
                         .n_settings = a->settings.n};
 }
@@ -46,6 +51,21 @@ static void find_adapters(struct model_args *a) {
   }
 }
 
+static int find_control_vectors(struct model_args *a) {
+  size_t n = 0;
+  a->control_vectors = xcalloc(a->controls.n + a->scaled_controls.n + 1, sizeof *a->control_vectors);
+  for (size_t i = 0; i < a->controls.n; i++) a->control_vectors[n++] = (weft_control_vector){a->controls.at[i], 1};
+  for (size_t i = 0; i < a->scaled_controls.n; i++) {
+    char *path = a->scaled_controls.at[i], *colon = strrchr(path, ':'), *end = NULL;
+    double scale = colon ? strtod(colon + 1, &end) : 0;
+    a->control_vectors[n++] = (weft_control_vector){path, scale};
+    if (!colon || end == colon + 1 || *end || !isfinite(scale))
+      return usage_error("--control-vector-scaled needs FILE:SCALE, not '%.200s'", path);
+    *colon = 0;
+  }
+  return EXIT_OK;
+}
+
 static void set(struct model_args *a, bool given, const char *fmt, ...) {
   va_list ap;
   str s = {0};
@@ -56,7 +76,7 @@ static void set(struct model_args *a, bool given, const char *fmt, ...) {
   vec_push(&a->settings, s.at);
 }
 
-void model_args_complete(struct model_args *a) {
+int model_args_complete(struct model_args *a) {
   static const char *const scalings[] = {NULL, "none", "linear", "yarn"}, *const truths[] = {NULL, "true", "false"};
   find_adapters(a);
   set(a, a->rope.scaling, "{arch}.rope.scaling.type=str:%s", scalings[a->rope.scaling]);
@@ -69,6 +89,7 @@ void model_args_complete(struct model_args *a) {
   set(a, a->rope.slow >= 0, "{arch}.rope.scaling.yarn_beta_slow=float:%.17g", a->rope.slow);
   set(a, a->rope.truncate, "{arch}.rope.scaling.yarn_truncate=bool:%s", truths[a->rope.truncate]);
   set(a, a->rope.fast >= 0, "{arch}.rope.scaling.yarn_beta_fast=float:%.17g", a->rope.fast);
+  return find_control_vectors(a);
 }
 
 int model_args_fetch(struct model_args *a) {

@@ -18,6 +18,9 @@ struct model_args {
   const char *key_cache, *value_cache;          // their types; NULL: the default
   struct texts loras;                           // FILE or FILE:SCALE
   weft_adapter *adapters;                       // the same
+  struct texts controls, scaled_controls;       // FILE; FILE:SCALE
+  weft_control_vector *control_vectors;         // both of them
+  int64_t control_layers[2];                    // 0: the first one, the last one
   bool no_repack, lock, quiet;
   bool mtp;                                     // see weft_options
   int precision;
@@ -28,7 +31,8 @@ struct model_args {
 int model_args_fetch(struct model_args *a);
 // Says on stderr what the options ask for and this machine has not: a GPU, or so many processors.
 void model_args_advise(const struct model_args *a);
-void model_args_complete(struct model_args *a);               // adapters and metadata, from what was typed
+// Adapters, control vectors and metadata, from what was typed. The command's status: a control vector without a scale.
+int model_args_complete(struct model_args *a);
 weft_options model_args_options(const struct model_args *a);
 // With a progress bar, which the model may draw on whenever it compiles: bar has to live as long as it. 0, or the exit
 // status after a message.

@@ -62,7 +62,8 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
   if (result == ARGS_GO && idle.n && !s->quiet) fprintf(stderr, "weft: %s\n", str_c(&idle));
   s->model.quiet = s->quiet;
   if (result == ARGS_GO) model_args_advise(&s->model);
-  model_args_complete(&s->model);
+  int completed = model_args_complete(&s->model);
+  if (result == ARGS_GO && completed) { *status = completed; result = ARGS_BAD; }
   str_free(&idle);
   bool elsewhere = s->model.from.repo || s->model.from.url,
        takes_text = c->bit & (COMMAND_BIT(run) | COMMAND_BIT(chat));
@@ -125,12 +126,15 @@ void settings_free(struct settings *s) {
                          &s->serve.media_hosts,
                          &s->media.files,
                          &s->model.loras,
+                         &s->model.controls,
+                         &s->model.scaled_controls,
                          &s->model.settings};
   for (size_t i = 0; i < COUNT(all); i++) texts_free(all[i]);
   free(s->model.fetched);
   free(s->media.found);
   free(s->draft.model.fetched);
   free(s->model.adapters);
+  free(s->model.control_vectors);
   free(s->ids.at);
   free(s->force.at);
   free(s->detokenize.at);

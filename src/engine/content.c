@@ -166,6 +166,7 @@ static void make_name(const content *c, char name[CONTENT_NAME]) {
   sha256_add(&s, c->options, strlen(c->options) + 1);
   for (size_t i = 0; i < gguf_n_shards(c->file); i++) sha256_add(&s, c->digests[i], CONTENT_NAME);
   model_digest_adapters(c->m, &s);
+  model_digest_control(c->m, &s);
   sha256_end(&s, name);
 }
 

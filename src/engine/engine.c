@@ -196,6 +196,7 @@ static int load_model(engine *e, const char *path, error *err) {
   if (!e->o.mtp) model_drop_mtp(e->m);
   for (size_t i = 0; i < e->o.n_adapters; i++)
     if (model_adapt(e->m, e->o.adapters[i].path, e->o.adapters[i].scale, err)) return -1;
+  for (size_t i = 0; i < e->o.n_control_vectors; i++) if (model_control(e->m, &e->o.control_vectors[i], err)) return -1;
   engine_progress(e, "loading", 0.3);
   if (engine_stopped(e)) return error_set(err, "%s: loading was stopped", path);
   int most = model_n_ctx_max(e->m);
@@ -209,7 +210,7 @@ static int load_model(engine *e, const char *path, error *err) {
   if (e->layer_split.n > 1) model_drop_mtp(e->m);
   if (reserve_caches(e, err)) return -1;
   open_content(e);
-  e->o.n_settings = e->o.n_adapters = 0;  // those are the caller's
+  e->o.n_settings = e->o.n_adapters = e->o.n_control_vectors = 0;  // those are the caller's
   e->o.device = NULL;
   device *first = e->layer_split.at[0].d;
   if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) calibrate(first);
@@ -366,6 +367,7 @@ void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
   else if (own >= BUF_ADAPTER)
     snprintf(out, cap, "adapter %s",
              gguf_tensor_at(e->file, (size_t)(own - BUF_ADAPTER) / 2 % gguf_n_tensors(e->file))->name);
+  else if (own >= BUF_CONTROL) snprintf(out, cap, "control vector");
   else snprintf(out, cap, "state %lld", (long long)(own - BUF_STATE));
 }
 

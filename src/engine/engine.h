@@ -27,6 +27,8 @@ struct engine_options {
   size_t n_settings;
   const struct engine_adapter *adapters;   // LoRA files, and what they are multiplied with
   size_t n_adapters;
+  const control_file *control_vectors;     // added to what leaves layers
+  size_t n_control_vectors;
   model_kv kv;            // how keys and values lie in the cache
   bool exact;             // activations stay f32: no integer dot products
   bool mtp;               // the block that predicts a further token is there, where the file has it: see WANT_GUESS

@@ -534,11 +534,31 @@ int weft_default_threads(void) { return team_default_threads(); }
 _Static_assert(sizeof(weft_adapter) == sizeof(struct engine_adapter) &&
                  offsetof(weft_adapter, scale) == offsetof(struct engine_adapter, scale),
                "weft_model_open hands the array on");
+// from, to: of the options; for free().
+static control_file *control_files(const weft_options *o) {
+  control_file *files = xcalloc(o->n_control_vectors + 1, sizeof *files);
+  for (size_t i = 0; i < o->n_control_vectors; i++)
+    files[i] = (control_file){o->control_vectors[i].path, o->control_vectors[i].scale,
+                              o->control_from > 0 ? o->control_from : 1, o->control_to > 0 ? o->control_to : 0};
+  return files;
+}
+
+static int check_scales(const weft_options *o, weft_error *err) {
+  for (size_t i = 0; i < o->n_adapters; i++)
+    if (!isfinite((float)o->adapters[i].scale))
+      FAIL(err, "%s: the scale of an adapter must be a number, not %g", o->adapters[i].path, o->adapters[i].scale);
+  for (size_t i = 0; i < o->n_control_vectors; i++)
+    if (!isfinite((float)o->control_vectors[i].scale))
+      FAIL(err, "%s: the scale of a control vector must be a number, not %g", o->control_vectors[i].path,
+           o->control_vectors[i].scale);
+  return 0;
+}
+
 // data: NULL: of the file at path.
 static int open_model(const char *path, const text_view *data, const weft_options *opt, weft_model **out,
                       weft_error *err) {
   weft_options o = {0};
-  if (TAKE_OPTIONS(&o, weft_options, device, opt, err)) return -1;
+  if (TAKE_OPTIONS(&o, weft_options, control_to, opt, err)) return -1;
   if (o.context < 0) FAIL(err, "the context is %d positions; it must be 0 or more", o.context);
   if (o.threads < 0 || o.threads > TEAM_MAX)
     FAIL(err, "%d threads were asked for; it must be 0 to %d", o.threads, TEAM_MAX);
@@ -546,9 +566,7 @@ static int open_model(const char *path, const text_view *data, const weft_option
     FAIL(err, "%d threads were asked for prompts; it must be 0 to %d", o.prompt_threads, TEAM_MAX);
   if (o.gpu_layers < -1) FAIL(err, "%d layers on a device; it must be -1 (none), 0 (what fits) or more", o.gpu_layers);
   if (o.chunk < 0) FAIL(err, "the chunk is %d positions; it must be 0 or more", o.chunk);
-  for (size_t i = 0; i < o.n_adapters; i++)
-    if (!isfinite((float)o.adapters[i].scale))
-      FAIL(err, "%s: the scale of an adapter must be a number, not %g", o.adapters[i].path, o.adapters[i].scale);
+  if (check_scales(&o, err)) return -1;
   const char *of[] = {o.key_cache ? o.key_cache : "f16", o.value_cache ? o.value_cache : "f16"};
   int kv[COUNT(of)];
   for (size_t i = 0; i < COUNT(of); i++)
@@ -559,6 +577,8 @@ static int open_model(const char *path, const text_view *data, const weft_option
                               .n_settings = o.n_settings,
                               .adapters = (const struct engine_adapter *)o.adapters,
                               .n_adapters = o.n_adapters,
+                              .control_vectors = control_files(&o),
+                              .n_control_vectors = o.n_control_vectors,
                               .n_ctx = o.context,
                               .n_threads = o.threads,
                               .n_prompt_threads = o.prompt_threads,
@@ -576,10 +596,12 @@ static int open_model(const char *path, const text_view *data, const weft_option
                               .n_data = data ? data->n : 0};
   error e = {0};
   engine *eng = NULL;
-  if (engine_open(path, &eo, &eng, &e)) return fail(err, &e);
+  int status = engine_open(path, &eo, &eng, &e);
+  free((void *)(uintptr_t)eo.control_vectors);
+  if (status) return fail(err, &e);
   weft_model *m = xcalloc(1, sizeof *m);
   m->e = eng;
-  m->has_adapters = o.n_adapters;
+  m->has_adapters = o.n_adapters || o.n_control_vectors;
   m->file.g = engine_gguf(eng);
   m->vocab.t = engine_tokenizer(eng);
   m->vocab.g = m->file.g;
@@ -652,7 +674,7 @@ int weft_check_logits(const weft_model *m, const float *logits, int pos, error *
   if (i == n) return 0;
   return error_set(e, "%s: the logit of token %d at position %d is %s: the weights are damaged%s", gguf_path(m->file.g),
                    i, pos, isnan(logits[i]) ? "not a number" : "infinite",
-                   m->has_adapters ? ", or the scale of an adapter is too large" : "");
+                   m->has_adapters ? ", or the scale of an adapter or a control vector is too large" : "");
 }
 
 int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const float **logits, weft_error *err) {

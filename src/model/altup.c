@@ -101,5 +101,6 @@ tensor *altup_through(build *b, const layer *y, tensor *x) {
   tensor *own = per_layer_adds(b, y, t_mul(g, row(b, rows, 0), weight(b, y, W_ALTUP_CORRECT_SCALE)));
   tensor *others =
     t_op2(g, OP_CMPLT, t_float(g, 0.5), t_reshape(g, t_cast(g, t_iota(g, n), DT_F32), DIMS(one, n, one)));
-  return flows_on(g, t_add(g, rows, t_where(g, others, t_reshape(g, own, DIMS(b->T, one, d)), t_float(g, 0))));
+  rows = t_add(g, rows, t_where(g, others, t_reshape(g, own, DIMS(b->T, one, d)), t_float(g, 0)));
+  return controlled(b, y, flows_on(g, rows));
 }

@@ -149,7 +149,7 @@ tensor *hyper_enter(const build *b, tensor *x) {
 
 tensor *hyper_through(build *b, const layer *y, tensor *x) {
   x = through_part(b, y, y->mixer, y->mixer_norm, of_mixer, x);
-  return through_part(b, y, y->ff, y->ff_norm, of_ff, x);
+  return controlled(b, y, through_part(b, y, y->ff, y->ff_norm, of_ff, x));
 }
 
 tensor *hyper_leave(const build *b, tensor *x) {

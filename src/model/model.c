@@ -472,6 +472,7 @@ void model_key_uses(const gguf *file, const char **uses) {
 void model_close(model *m) {
   if (!m) return;
   adapters_free(m);
+  control_free(m);
   free(m->layers);
   free(m->fits_bf16);
   vec_free(&m->states);

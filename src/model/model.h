@@ -64,9 +64,9 @@ enum model_pooling model_pooling(const model *m);
 // BUF_STREAM: what flows between layers (F32, chunk x model_n_stream), see model_shape.layers.
 // BUF_FLOATS, BUF_LAST: see model_shape.floats and .both. BUF_TURNS (I32, chunk x 3): positions that rope turns by,
 // where model_has_sections; everything else goes by a token's place in its sequence. BUF_ADAPTER + i: see
-// model_adapter_data. BUF_STATE + i: state i, of model_n_states. BUF_SUMS + 2 t: of tensor t, see model_shape.sums.
-// BUF_SCALES: see model_shape.adapted. BUF_PATCHES, BUF_PLACES: what an encoder of pictures or sound reads
-// (projector.h).
+// model_adapter_data. BUF_CONTROL + i: see model_control_data. BUF_STATE + i: state i, of model_n_states. BUF_SUMS + 2
+// t: of tensor t, see model_shape.sums. BUF_SCALES: see model_shape.adapted. BUF_PATCHES, BUF_PLACES: what an encoder
+// of pictures or sound reads (projector.h).
 enum model_buffer {
   BUF_IDS,
   BUF_AT,
@@ -84,6 +84,7 @@ enum model_buffer {
   BUF_SCALES,
   BUF_STATE,
   BUF_SUMS = 1 << 16,
+  BUF_CONTROL = 1 << 27,
   BUF_ADAPTER = 1 << 28
 };
 static inline int64_t model_buffer_id(const gguf *file, int b) { return (int64_t)gguf_n_tensors(file) + b; }
@@ -98,6 +99,13 @@ void *model_adapter_data(const model *m, int64_t i);           // of buffer BUF_
 void model_digest_adapters(const model *m, sha256 *s);
 // after model_graph with `adapted`: -1 where an adapter is for a weight that is in no such product
 int model_adapters_used(const model *m, error *err);
+
+// Adds a control vector (a GGUF file of architecture "controlvector"), times `scale`, to what layers from .. to add to
+// what leaves them; to 0: to the last one. 0, or -1 and what is wrong with it.
+typedef struct control_file { const char *path; double scale; int from, to; } control_file;
+int model_control(model *m, const control_file *c, error *err);
+float *model_control_data(const model *m, int64_t at);         // of buffer BUF_CONTROL + at, of that layer
+void model_digest_control(const model *m, sha256 *s);          // adds all that is added to layers
 
 enum { MODEL_PAGE = 128 /* positions that caches have pages of: what a file says is checked against it */ };
 // What sequences leave behind from run to run: the caches of attention, in pages of a number of positions that a table

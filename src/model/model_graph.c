@@ -125,8 +125,8 @@ tensor *through(build *b, const layer *y, tensor *x) {
   b->router_in = b->m->arch->flags & ARCH_EARLY_ROUTER ? x : NULL;
   if (y->mixer && y->ff && b->m->parallel) {
     tensor *read = norm(b, y, y->mixer_norm, x), *ff_in = y->ff_norm ? norm(b, y, y->ff_norm, x) : read;
-    return flows_on(
-      g, t_add(g, t_add(g, x, part_of(b, y, y->mixer, read, y->mixer_post)), part_of(b, y, y->ff, ff_in, y->ff_post)));
+    x = t_add(g, t_add(g, x, part_of(b, y, y->mixer, read, y->mixer_post)), part_of(b, y, y->ff, ff_in, y->ff_post));
+    return controlled(b, y, flows_on(g, x));
   }
   if (y->mixer)
     x =
@@ -135,8 +135,8 @@ tensor *through(build *b, const layer *y, tensor *x) {
   if (y->ff) x = finished(b, y, t_add(g, x, part_of(b, y, y->ff, norm(b, y, y->ff_norm, x), y->ff_post)), y->ff_last);
   if (b->m->n_own) x = flows_on(g, t_add(g, x, per_layer_adds(b, y, x)));
   if (y->w[W_LAYER_OUTPUT_SCALE].weight) x = by_layer_factor(b, y, x);
-  if (y->leaves) x = flows_on(g, norm(b, NULL, y->leaves, x));
-  return y->halved ? t_scale(g, x, 0.5) : x;
+  x = controlled(b, y, y->halved ? t_scale(g, x, 0.5) : x);
+  return y->leaves ? flows_on(g, norm(b, NULL, y->leaves, x)) : x;
 }
 
 // What the head would read, of every position.

@@ -410,6 +410,8 @@ struct model {
   adapted *adapted;          // of each adapter, of each tensor of the file
   float *adapter_scales;
   int n_adapters;
+  float *control;            // {n_layer, n_embd}: control.c; NULL: nothing is added to any layer
+  bool *controlled;          // whether something is, to each
   bool *fits_bf16;           // of each tensor: halves that are all numbers of BF16 (projector.c); NULL: nobody asked
 };
 
@@ -573,6 +575,9 @@ tensor *adapt(const build *b, int weight, tensor *x, tensor *out);
 // the same for the rows that were looked up there for tokens; a head that has the same weight goes without
 tensor *adapt_rows(const build *b, int weight, tensor *ids, tensor *out);
 void adapters_free(model *m);
+// control.c: what leaves a layer, with what control vectors add to it
+tensor *controlled(const build *b, const layer *y, tensor *x);
+void control_free(model *m);
 // per_layer.c: makes b->own; then what a layer adds to the stream
 void per_layer_enter(build *b, tensor *ids, tensor *x);
 tensor *per_layer_adds(build *b, const layer *y, tensor *x);

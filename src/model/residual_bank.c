@@ -46,7 +46,7 @@ tensor *residual_bank_through(build *b, const layer *y, tensor *x) {
   tensor *made = y->mixer->graph(b, y, norm(b, y, y->mixer_norm, read));
   x = flows_on(g, banked ? made : t_add(g, x, made));
   read = with_banked(b, y, W_FFN_RES_SCORE, x);
-  return flows_on(g, t_add(g, x, y->ff->graph(b, y, norm(b, y, y->ff_norm, read))));
+  return controlled(b, y, flows_on(g, t_add(g, x, y->ff->graph(b, y, norm(b, y, y->ff_norm, read)))));
 }
 
 tensor *residual_bank_leave(build *b, tensor *x) { return with_banked(b, NULL, W_OUTPUT_RES_SCORE, x); }

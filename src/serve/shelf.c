@@ -879,7 +879,10 @@ int shelf_open(const struct shelf_options *o, shelf **out, error *err) {
     if (m->broken) return error_set(err, "%s", m->why);
     if (!i && o->o->alias) take_aliases(m, o->o->alias);
   }
-  return look_at_folder(sh, err);
+  if (look_at_folder(sh, err)) return -1;
+  if (is_alone(sh) || !o->o->model.n_control_vectors) return 0;
+  return error_set(err, "%s: a control vector is for one model, and this server has several",
+                   o->o->model.control_vectors[0].path);
 }
 
 int shelf_start(shelf *sh, error *err) {

@@ -11,6 +11,7 @@ import time
 
 import gguf
 import pytest
+import test_control
 import test_lora
 from serving import Server
 from test_serve import until
@@ -94,6 +95,22 @@ def test_an_adapter_trained_anew(kept, tinypy, tmp_path):
     again = kept(tinypy, "--lora", tmp_path / "first.gguf")
     assert is_used(again) and again[1] == first[1]
     assert not is_used(kept(tinypy, "--lora-scaled", f"{lora}:0.5")) and not is_used(kept(tinypy))
+
+
+def test_a_control_vector(kept, tinypy, tmp_path):
+    """Its numbers, scale and layers; a range that takes no direction away is the same one."""
+    vector = tmp_path / "vector.gguf"
+    tensors = [test_control.directions(tinypy, seed) for seed in (1, 2)]
+    test_control.write(vector, tensors[0])
+    assert not is_used(kept(tinypy))
+    first = kept(tinypy, "--control-vector", vector)
+    assert not is_used(first)
+    again = kept(tinypy, "--control-vector", vector, "--control-vector-layer-range", 1, 99)
+    assert is_used(again) and again[1] == first[1]
+    assert not is_used(kept(tinypy, "--control-vector-scaled", f"{vector}:0.5"))
+    assert not is_used(kept(tinypy, "--control-vector", vector, "--control-vector-layer-range", 2, 99))
+    test_control.write(vector, tensors[1])
+    is_not_used(kept(tinypy, "--control-vector", vector), kept(tinypy, "--control-vector", vector, fresh=True), first)
 
 
 @pytest.mark.parametrize("how", ["patched in place", "copied over", "put in its place"])

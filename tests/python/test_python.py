@@ -490,6 +490,15 @@ def test_control_tokens_reach_the_parser(own, tinypy, shared_dir, tmp_path):
         assert [found["message"]["tool_calls"][0]["function"][key] for key in ("name", "arguments")] == ["walk", '{"n": 2}']
 
 
+def test_control_vectors(own, tinypy, tmp_path):
+    import test_control
+    test_control.write(tmp_path / "vector.gguf", test_control.directions(tinypy))
+    path = str(tmp_path / "vector.gguf")
+    plain, moved, none = (own._engine.Model(str(tinypy), context=64, control_vectors=vectors, control_from=at).embed([5, 6, 7], 1).tolist()
+                          for vectors, at in (([], 0), ([(path, 0.5)], 0), ([(path, 0)], 2)))
+    assert plain == none != moved
+
+
 # ---- handles
 
 def test_nothing_is_left_of_a_collected_model(own, tinypy):
