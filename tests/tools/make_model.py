@@ -16,6 +16,18 @@ import numpy as np
 F32 = gguf.GGMLQuantizationType.F32
 
 
+drawn = {}
+
+
+def draw(seed, name, n):
+    """Standard normal numbers of a tensor. Files of many families have tensors of one name: one draw serves them all, since a shorter
+    one is its beginning."""
+    key = seed, zlib.crc32(name.encode())
+    if key not in drawn or drawn[key].size < n:
+        drawn[key] = np.random.default_rng(list(key)).standard_normal(n)
+    return drawn[key][:n]
+
+
 class Model:
     """A file being written: keys under the architecture's name, and tensors with weights drawn by their names."""
 
@@ -40,8 +52,8 @@ class Model:
             self.w.add_array(name, value)
 
     def normal(self, name, shape, mean, std):
-        rng = np.random.default_rng([self.p.get("seed", 1), zlib.crc32(name.encode())])
-        return (mean + std * rng.standard_normal(shape)).astype(np.float32)
+        numbers = draw(self.p.get("seed", 1), name, int(np.prod(shape))).reshape(shape)
+        return (mean + std * numbers).astype(np.float32)
 
     def put(self, name, x):
         self.w.add_tensor(name, np.ascontiguousarray(x, np.float32))
