@@ -1,7 +1,8 @@
 // Adapters (LoRA): what is added to products of a model's weights. An adapter's file has, for a weight {in, out} of the
 // model, tensors NAME.lora_a {in, rank} and NAME.lora_b {rank, out}, and the product W x becomes W x + B (scale A x),
 // scale: of the token and the adapter (BUF_SCALES). Of token_embd {embd, vocab} lora_a is {rank, vocab}: a token's row
-// of it is what A x is otherwise. Here they are held as floats, alpha / rank in B.
+// of it is what A x is otherwise. Of experts' weights {in, out, n} both have n matrices, and each expert its own. Here
+// they are held as floats, alpha / rank in B.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,11 +72,9 @@ static int check_pair(const gguf *f, const gguf_tensor *of, const gguf_tensor *a
     if (!is_readable(t))
       return gguf_fail(f, NULL, err, "tensor '%s' has type %s; adapters are read in F32, F16, BF16 and Q8_0", t->name,
                        t->format->name);
-    if (t->ne[2] != 1 || t->ne[3] != 1 || of->ne[2] != 1 || of->ne[3] != 1)
-      return gguf_fail(
-        f, NULL, err,
-        "tensor '%s': it is no matrix, or '%s' of the model is none: adapters of experts are not supported", t->name,
-        of->name);
+    if (t->ne[2] != of->ne[2] || t->ne[3] != 1 || of->ne[3] != 1)
+      return gguf_fail(f, NULL, err, "tensor '%s' has %lld matrices, and '%s' of the model has %lld", t->name,
+                       (long long)(t->ne[2] * t->ne[3]), of->name, (long long)(of->ne[2] * of->ne[3]));
   }
   int64_t rank = rank_of(of, a);
   int looked_up = is_looked_up(of);    // then A has a row for each of its rows, and what comes out has its columns
@@ -98,7 +97,8 @@ static int check_pair(const gguf *f, const gguf_tensor *of, const gguf_tensor *a
 static int add_pair(const gguf *f, adapted *to, const gguf_tensor *of, const gguf_tensor *a, const gguf_tensor *b,
                     double alpha, error *err) {
   if (check_pair(f, of, a, b, err)) return -1;
-  size_t rank = (size_t)rank_of(of, a), n_a = (size_t)(a->ne[0] * a->ne[1]), n_b = (size_t)(b->ne[0] * b->ne[1]);
+  size_t rank = (size_t)rank_of(of, a), n_a = (size_t)(a->ne[0] * a->ne[1] * a->ne[2]),
+         n_b = (size_t)(b->ne[0] * b->ne[1] * b->ne[2]);
   double by = alpha != 0 ? alpha / (double)rank : 1;
   float *A = xmalloc((n_a + 64) * sizeof *A), *B = xmalloc((n_b + 64) * sizeof *B);
   for (size_t i = 0; i < n_a; i++) A[i] = float_at(a, i);
@@ -109,7 +109,8 @@ static int add_pair(const gguf *f, adapted *to, const gguf_tensor *of, const ggu
     free(B);
     return gguf_fail(f, NULL, err, "tensor '%s' has values that are no numbers", wrong->name);
   }
-  *to = (adapted){.rank = (int)rank, .a = A, .b = B, .n_a = (int64_t)n_a, .n_b = (int64_t)n_b};
+  *to = (adapted){.rank = (int)rank, .a = A, .b = B, .n_a = (int64_t)n_a, .n_b = (int64_t)n_b,
+                  .matrices = of->ne[2]};
   return 0;
 }
 
@@ -231,6 +232,46 @@ static tensor *add_adapters(const build *b, int weight, tensor *x, tensor *ids, 
 }
 
 tensor *adapt(const build *b, int weight, tensor *x, tensor *out) { return add_adapters(b, weight, x, NULL, out); }
+
+// The matrices of one of the two, of the experts that were chosen: {which.., 1, rows, columns}, or as many axes
+static tensor *expert_matrices(const build *b, int64_t at, bool is_b, int64_t columns, const choice *c) {
+  graph *g = b->g;
+  const adapted *of = &b->m->adapted[at];
+  int64_t n = is_b ? of->n_b : of->n_a, rows = n / of->matrices / columns;
+  tensor *all = t_buffer(g, model_buffer_id(b->m->file, BUF_ADAPTER) + 2 * at + is_b, DT_F32, n),
+         *some = t_gather(g, t_reshape_i(g, all, 3, (int64_t[]){of->matrices, rows, columns}), c->which);
+  uop *each = c->which->shape->n == 1 ? uop_idx(g, 1) : c->b;
+  return t_reshape(g, some, DIMS(c->a, each, uop_idx(g, rows), uop_idx(g, columns)));
+}
+
+// {A, 1 or B, 1}: what each row multiplies the k-th adapter with
+static tensor *scale_of_rows(const build *b, int k, const choice *c) {
+  tensor *all = scale_of(b, k, 1);
+  uop *one = uop_idx(b->g, 1);
+  if (!c->token) return t_reshape(b->g, all, DIMS(c->a, one, one));
+  return t_reshape(b->g, t_gather(b->g, all, c->token), DIMS(c->a, c->b, one));
+}
+
+static tensor *add_to_experts(const build *b, int64_t at, const choice *c, tensor *x, tensor *out) {
+  graph *g = b->g;
+  adapted *of = &b->m->adapted[at];
+  int64_t in = of->n_a / of->matrices / of->rank, rows = of->n_b / of->matrices / of->rank;
+  uop *one = uop_idx(g, 1), *rank = uop_idx(g, of->rank);
+  tensor *low = t_reduce(g, t_mul(g, x, expert_matrices(b, at, false, in, c)), OP_ADD, 3);
+  low = t_mul(g, t_reshape(g, low, DIMS(c->a, c->b, rank)),
+              scale_of_rows(b, (int)(at / (int64_t)gguf_n_tensors(b->m->file)), c));
+  low = t_reshape(g, read_by_many(g, low), DIMS(c->a, c->b, one, rank));
+  of->used = true;
+  tensor *more = t_reduce(g, t_mul(g, low, expert_matrices(b, at, true, of->rank, c)), OP_ADD, 3);
+  return t_add(g, out, one_form(g, t_reshape(g, more, DIMS(c->a, c->b, uop_idx(g, rows)))));
+}
+
+tensor *adapt_experts(const build *b, int weight, const choice *c, tensor *x, tensor *out) {
+  int64_t n = (int64_t)gguf_n_tensors(b->m->file);
+  for (int64_t at = weight - 1; b->scales && at < (int64_t)n_adapted(b->m); at += n)
+    if (b->m->adapted[at].rank) out = add_to_experts(b, at, c, x, out);
+  return out;
+}
 
 tensor *adapt_rows(const build *b, int weight, tensor *ids, tensor *out) {
   return add_adapters(b, weight, NULL, ids, out);

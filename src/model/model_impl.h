@@ -340,7 +340,7 @@ struct layer {
 };
 
 // adapter.c; rank 0: none
-typedef struct adapted { int rank; float *a, *b; int64_t n_a, n_b; bool used; } adapted;
+typedef struct adapted { int rank; float *a, *b; int64_t n_a, n_b, matrices; bool used; } adapted;
 // per_position or fixed is 0; window: of the layer, 0: none; every: positions that per_position elements are for
 typedef struct state_kind { enum dtype dtype; int64_t per_position, fixed; int window, every; } state_kind;
 
@@ -572,6 +572,11 @@ tensor *state_slot(const build *b, const layer *y, int i, tensor *all);         
 
 // adapter.c: out, the product of a tensor (as in tensor_ref) with x, as adapters change it
 tensor *adapt(const build *b, int weight, tensor *x, tensor *out);
+// Which experts are evaluated on what: x {A, B, columns} times w[which], where which is {A, B} (one expert for each) or
+// {A} (one for B rows of x). token {A, B}: whose row it is; NULL: A are the tokens
+typedef struct choice { tensor *which, *token; uop *a, *b; } choice;
+// the same of chosen experts: x {A, 1 or B, 1, columns}, out {A, B, rows}
+tensor *adapt_experts(const build *b, int weight, const choice *c, tensor *x, tensor *out);
 // the same for the rows that were looked up there for tokens; a head that has the same weight goes without
 tensor *adapt_rows(const build *b, int weight, tensor *ids, tensor *out);
 void adapters_free(model *m);

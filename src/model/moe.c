@@ -226,10 +226,6 @@ static void route(const build *b, const layer *y, tensor *x, tensor **chosen, te
 
 // --- products with chosen experts -----------------------------------------------------------------------------------
 
-// Which experts are evaluated on what: x {A, B, columns} times w[which], where which is {A, B} (one expert for each) or
-// {A} (one for B rows of x).
-typedef struct choice { tensor *which; uop *a, *b; } choice;
-
 // For each expert, over the tokens that chose it.
 static void store_expert_sums(const build *b, int weight, int64_t n, const choice *c, tensor *x) {
   graph *g = b->g;
@@ -253,6 +249,7 @@ static tensor *expert_product(const build *b, const layer *y, enum tensor_id id,
   x = t_reshape(g, x, DIMS(c->a, x->shape->dim[1], one, in));
   tensor *out = t_reshape(g, t_reduce(g, t_mul(g, x, w), OP_ADD, 3), DIMS(c->a, c->b, rows));
   if (r->scale) out = t_mul(g, out, t_reshape(g, t_gather(g, scale(b, y, id), c->which), DIMS(c->a, each, one)));
+  out = adapt_experts(b, r->weight, c, x, out);
   if (r->bias) out = t_add(g, out, t_reshape(g, t_gather(g, bias(b, y, id), c->which), DIMS(c->a, each, rows)));
   return out;
 }
@@ -332,7 +329,7 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
     tensor *by = sum_where(g, here, t_reshape(g, weights, DIMS(one, pairs)), 1);
     in = t_mul(g, in, t_reshape(g, by, DIMS(tiles, tile, one)));
   }
-  tensor *out = eval_experts(b, y, &(choice){which, tiles, tile}, in);
+  tensor *out = eval_experts(b, y, &(choice){which, from, tiles, tile}, in);
   return t_gather(g, t_reshape(g, out, DIMS(places, x->shape->dim[1])),
                   t_reshape(g, place, DIMS(b->T, n_(b, e->used))));
 }
@@ -369,7 +366,7 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
     out = evaluate_sorted(b, y, chosen, looked_up(g, in), e->weighted_in ? w : NULL);
   } else {
     in = t_reshape(g, in, DIMS(b->T, one, in->shape->dim[1]));
-    out = eval_experts(b, y, &(choice){chosen, b->T, used}, e->weighted_in ? t_mul(g, in, by) : in);
+    out = eval_experts(b, y, &(choice){chosen, NULL, b->T, used}, e->weighted_in ? t_mul(g, in, by) : in);
   }
   out = drop_axis(g, t_reduce(g, e->weighted_in ? out : t_mul(g, out, by), OP_ADD, 1), 1);
   if (y->w[W_FFN_ROUTED_NORM].weight) out = norm(b, y, W_FFN_ROUTED_NORM, makes_several(g, out));

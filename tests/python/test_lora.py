@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 
 FAMILY = {"llama-yarn": ["token_embd", "attn_q.", "attn_k.", "attn_v.", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "output."], "qwen35": ["attn_q.", "attn_qkv", "ssm_out", "ffn_"],
-          "deepseek2-lite": ["attn_q.", "attn_kv_a_mqa", "attn_output", "ffn_down."]}
+          "deepseek2-lite": ["attn_q.", "attn_kv_a_mqa", "attn_output", "ffn_down."],
+          # experts, of a layer that has shared ones, and with biases
+          "qwen2moe": ["ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "ffn_down_shexp", "attn_q."], "gpt-oss": ["ffn_up_exps", "ffn_down_exps"]}
 IDS = [5, 17, 200, 3, 99, 42, 7, 311, 250, 8, 64, 12, 400, 33, 2, 91, 118, 76]
 F16 = np.float16
 
 
 def pair(name, shape, rank, seed):
-    """A and B, whose product B A is added; A of what tokens become is held by columns."""
+    """A and B, whose product B A is added; A of what tokens become is held by columns.  shape: {rows, columns}, or {experts, rows, columns}."""
     rng = np.random.default_rng([seed, *name.encode()])
-    a, b = rng.standard_normal((rank, shape[1])) / shape[1] ** 0.5, rng.standard_normal((shape[0], rank)) / rank ** 0.5
+    a, b = rng.standard_normal((*shape[:-2], rank, shape[-1])) / shape[-1] ** 0.5, rng.standard_normal((*shape[:-1], rank)) / rank ** 0.5
     return a.astype(F16), b.astype(F16)
 
 
@@ -37,8 +39,8 @@ def of_model(model, names, rank, seed=1, dtype=F16):
     """An adapter's tensors, and {name: (A, B)}."""
     tensors, pairs = {}, {}
     for t in gguf.GGUFReader(model).tensors:
-        if any(n in t.name for n in names) and len(t.shape) == 2 and "norm" not in t.name:
-            a, b = pairs[t.name] = pair(t.name, (int(t.shape[1]), int(t.shape[0])), rank, seed)
+        if any(n in t.name for n in names) and len(t.shape) > 1 and "norm" not in t.name and not t.name.endswith(".bias"):
+            a, b = pairs[t.name] = pair(t.name, tuple(map(int, t.shape[::-1])), rank, seed)
             tensors[t.name + ".lora_a"], tensors[t.name + ".lora_b"] = (b.astype(dtype), a.T.astype(dtype).copy()) if t.name == "token_embd.weight" else (a.astype(dtype), b.astype(dtype))
     return tensors, pairs
 
@@ -68,7 +70,7 @@ def test_as_if_it_were_in_the_weights(run_weft, make_model, tmp_path, family):
         for pairs, by in ((first, 0.5 * 16 / 6), (second, -0.75)):
             if name in pairs:
                 a, b = pairs[name]
-                out += by * (b.astype(np.float64) @ a.astype(np.float64))
+                out += by * (b.astype(np.float64) @ a.astype(np.float64)).reshape(out.shape)
         return gguf.GGMLQuantizationType.F32, out.astype(np.float32)
 
     make_model.write(family, merged, quant=summed)
@@ -134,7 +136,7 @@ KEYS = (("general.type", "adapter"), ("adapter.type", "lora"))
     ("llama", {Q + ".lora_a": A, Q + ".lora_b": np.zeros((256, 5), F16)}, KEYS, ["rank 5", "4"]),
     ("llama", {Q + ".lora_a": np.zeros((0, 256), F16), Q + ".lora_b": np.zeros((256, 0), F16)}, KEYS, [Q, "is 0, not positive"]),
     ("llama", {Q + ".lora_a": np.zeros((16385, 256), F16), Q + ".lora_b": np.zeros((256, 16385), F16)}, KEYS, [Q, "rank 16385", "at most 16384"]),
-    ("llama", {Q + ".lora_a": A.reshape(2, 2, 256), Q + ".lora_b": B}, KEYS, [Q + ".lora_a", "is no matrix"]),
+    ("llama", {Q + ".lora_a": A.reshape(2, 2, 256), Q + ".lora_b": B}, KEYS, [Q + ".lora_a", "2 matrices", "has 1"]),
     ("llama", {Q + ".lora_a": A.astype(np.int32), Q + ".lora_b": B}, KEYS, ["I32"]),
     ("llama", {"token_embd.weight.lora_a": A, "token_embd.weight.lora_b": np.zeros((509, 4), F16)}, KEYS, ["token_embd.weight", "4 rows", "509"]),
     ("llama", {"output_norm.weight.lora_a": A, "output_norm.weight.lora_b": np.zeros((1, 4), F16)}, KEYS, ["output_norm.weight", "adapter"]),

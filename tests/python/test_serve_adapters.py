@@ -12,7 +12,7 @@ from serving import Server, until
 SCALES = [(0, 0), (1, 0), (0, 0.5), (1, 0.5), (-0.25, 2)]
 # names of weights, and a family whose layers differ: attention alone, windows, recurrent layers, latent attention and experts
 FAMILIES = {"llama-yarn": ["attn_q.", "ffn_", "output."], "gemma3": ["attn_k.", "ffn_up"], "qwen35": ["attn_q.", "attn_qkv", "ssm_out", "ffn_"],
-            "deepseek2-lite": ["attn_q.", "attn_kv_a_mqa", "attn_output", "ffn_down."]}
+            "deepseek2-lite": ["attn_q.", "attn_kv_a_mqa", "attn_output", "ffn_down.", "ffn_up_exps", "ffn_down_exps"]}
 PROMPTS = [[5, 17, 200, 3, 99, 42, 7, 311, 250, 8, 64, 12], [9, 4, 77], list(range(30, 180))]
 
 
