@@ -17,8 +17,11 @@ enum { ALIGNMENT = 32, EXPERTS_MOST = 1 << 16 };
 
 // ---- tensors --------------------------------------------------------------------------------------------------------
 
+// What rows of it are read as.
+static const struct format *format_of(const hf_source *s) { return s->scale ? format_by_id(FORMAT_F32) : s->format; }
+
 static hf_made *new_made(hf *h, const char *name, const hf_source *s) {
-  hf_made m = {.t = {.name = name, .n_dims = 1, .ne = {1, 1, 1, 1}, .from = s->format}, .step = 1};
+  hf_made m = {.t = {.name = name, .n_dims = 1, .ne = {1, 1, 1, 1}, .from = format_of(s)}, .step = 1};
   const hf_source **parts = ARENA_ARRAY(h->arena, const hf_source *, 1);
   parts[0] = s;
   m.parts = parts;
@@ -99,7 +102,8 @@ static int stack_expert(hf *h, const hf_source *s, const char *to, uint32_t expe
     m->t.n_dims = 3;
     m->t.ne[2] = n;
   }
-  if (m->t.ne[0] != s->shape[1] || m->t.ne[1] != s->shape[0] || m->t.from != s->format || m->parts[expert])
+  if (m->t.ne[0] != s->shape[1] || m->t.ne[1] != s->shape[0] || m->t.from != format_of(s) ||
+      m->parts[expert])
     return hf_fail(h, file_of(h, s), s->name, err, "has another shape or type than that of another expert");
   m->parts[expert] = s;
   return 0;
@@ -110,7 +114,9 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
   if (strlen(to) > GGUF_MAX_NAME)
     return hf_fail(h, file_of(h, s), s->name, err, "its name would be too long: %s",
                    gguf_quote(quoted, sizeof quoted, to, strlen(to)));
-  if (!s->format) return hf_fail(h, file_of(h, s), s->name, err, "tensors of %s are not read", s->dtype);
+  if (!format_of(s)) return hf_fail(h, file_of(h, s), s->name, err, "tensors of %s are not read", s->dtype);
+  if (s->scale && r->op != HF_SAME && r->op != HF_WEAVE && r->op != HF_STACK)
+    return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s' in another order, and has scales of blocks", to);
   if (s->n_dims > GGUF_MAX_DIMS || s->begin == s->end)
     return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",
                    s->n_dims);
@@ -134,6 +140,7 @@ static int make_tensors(hf *h, error *err) {
     const hf_source *s = &h->sources.at[i];
     const char *to = NULL;
     uint32_t expert;
+    if (s->is_scale) continue;
     const hf_rule *r = hf_rule_for(h, s->name, NULL, &to, &expert, err);
     if (!r) return -1;
     for (; r; r = hf_rule_for(h, s->name, r, &to, &expert, err))
@@ -238,7 +245,7 @@ static int read_folder(hf *h, enum hf_type type, error *err) {
   choose_type(h, type);
   h->head = gguf_head_new(ALIGNMENT);
   put_general(h);
-  if (hf_put_keys(h, err) || make_tensors(h, err) || place_tensors(h, err)) return -1;
+  if (hf_put_keys(h, err) || hf_bind_scales(h, err) || make_tensors(h, err) || place_tensors(h, err)) return -1;
   put_size(h);
   gguf_head_u32(h->head, "general.file_type", h->file_type);
   gguf_head_u32(h->head, "general.quantization_version", 2);
@@ -307,7 +314,12 @@ static const unsigned char *gather_elements(const hf_made *m, const hf_source *s
 static const unsigned char *raw_row(const hf_made *m, int64_t r, unsigned char *scratch) {
   const hf_source *s = m->parts[r / m->rows];
   if (m->turned || m->step != 1 || (m->heads && m->t.n_dims == 1)) return gather_elements(m, s, r % m->rows, scratch);
-  return s->data + (uint64_t)m->t.from->bytes * (uint64_t)m->t.ne[0] * (uint64_t)woven_row(m, r % m->rows, m->rows);
+  int64_t row = woven_row(m, r % m->rows, m->rows);
+  if (s->scale) {
+    hf_scaled_row(s, row, (float *)(void *)scratch);
+    return scratch;
+  }
+  return s->data + (uint64_t)m->t.from->bytes * (uint64_t)m->t.ne[0] * (uint64_t)row;
 }
 
 // Adds a number in the precision of what is stored; bf16 is taken for f32, as everywhere.

@@ -551,7 +551,7 @@ static const hf_class classes[] = {
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 
-// Blocks with scales and packed integers come in many kinds, none of which is read.
+// Blocks with scales and packed integers come in many kinds, of which one is read: hf_fp8.c.
 static int check_quantised(const hf *h, error *err) {
   const char *name, *method, *text;
   const json_t *q = json_object_get(h->config, "quantization_config");
@@ -561,6 +561,8 @@ static int check_quantised(const hf *h, error *err) {
   if (!q) q = json_object_get(h->config, "quantization");
   if (!q || json_is_null(q)) return 0;
   method = json_string_value(json_object_get(q, "quant_method"));
+  const char *fmt = json_string_value(json_object_get(q, "fmt"));
+  if (method && !strcmp(method, "fp8") && (!fmt || !strcmp(fmt, "e4m3"))) return 0;
   char quoted[64];
   return hf_fail(h, config_name, text, err,
                  "%s weights are not read yet: take the folder with BF16, F16 or F32 weights, or a GGUF file",

@@ -18,7 +18,8 @@ typedef struct hf_file {
 } hf_file;
 
 // A tensor of the folder.
-typedef struct hf_source {
+typedef struct hf_source hf_source;
+struct hf_source {
   const char *name, *dtype;          // "BF16"
   const struct format *format;       // NULL: one that is not read
   size_t file;
@@ -26,7 +27,10 @@ typedef struct hf_source {
   int64_t shape[HF_DIMS];            // the last axis is contiguous
   const unsigned char *data;
   uint64_t begin, end;               // in the file's data
-} hf_source;
+  const hf_source *scale;            // of blocks (hf_fp8.c); NULL: there is none
+  int64_t block[2];                  // then: rows and columns of one
+  bool is_scale;                     // of another tensor
+};
 
 // A tensor of the file: see hf_rows.
 typedef struct hf_made {
@@ -69,6 +73,11 @@ int hf_json_list(const hf *h, const char *name, json_t **out, error *err);   // 
 int hf_text(const hf *h, const char *name, char **out, size_t *n, error *err);     // *out NULL: no such file
 int hf_open_weights(hf *h, error *err);
 void hf_close_files(hf *h);
+
+// ---- hf_fp8.c
+// Finds the scales of matrices of 8 bits, if config.json says that there are some.
+int hf_bind_scales(hf *h, error *err);
+void hf_scaled_row(const hf_source *s, int64_t row, float *out);           // s->shape[1] floats
 
 // ---- hf_classes.c
 enum hf_op {

@@ -133,7 +133,8 @@ def changed(folder, file, change):
     ("config.json", lambda c: c.update(bos_token_id=9999), "key 'bos_token_id': 9999 is not a token: there are 320"),
     ("config.json", lambda c: c.update(rope_parameters={"rope_type": "spiral"}), "key 'rope_type': 'spiral' is not known"),
     ("config.json", lambda c: c.update(rope_parameters={"rope_type": "yarn", "factor": 2.0}), "key 'original_max_position_embeddings': is missing"),
-    ("config.json", lambda c: c.update(quantization_config={"quant_method": "fp8"}), "key 'quantization_config': fp8 weights are not read yet"),
+    ("config.json", lambda c: c.update(quantization_config={"quant_method": "fp8", "fmt": "e5m2"}), "key 'quantization_config': fp8 weights are not read yet"),
+    ("config.json", lambda c: c.update(quantization_config={"quant_method": "fp8", "weight_block_size": [128]}), "weight_block_size': is not two numbers from 1 on"),
     ("config.json", lambda c: c.update(quantization_config={"quant_method": "awq"}), "awq weights are not read yet"),
     ("config.json", lambda c: c.update(quantization={"group_size": 64, "bits": 4}), "key 'quantization': MLX's or other quantised weights are not read yet"),
     ("tokenizer.json", lambda t: t["model"].update(type="Unigram"), "a vocabulary of Unigram, but only BPE is read"),
@@ -268,6 +269,56 @@ def with_tensor(path, name, dtype, shape, data):
     head, before = head_of(path)
     head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(before), len(before) + len(data)]}
     put_head(path, json.dumps(head).encode(), before + data)
+
+
+BLOCKS = [("qwen3", [32, 48], "F32"), ("llama", [128, 128], "BF16"), ("qwen3moe", [16, 16], "F32"), ("qwen3", None, "F32")]
+
+
+def in_blocks(tmp_path, kind, block, dtype):
+    """A folder with weights of 8 bits, and one that has what these are as floats."""
+    made = []
+    record = RECORDS[kind]
+    tensors = {name: ("BF16", shape, folders.weights(name, shape, "BF16")) for name, shape in record["tensors"].items()}
+    for name, some in zip(("small", "floats"), folders.in_blocks(tensors, block, dtype)):
+        made.append(folders.write(tmp_path / name / kind, record))
+        folders.safetensors(made[-1] / "model.safetensors", some)
+    changed(made[0], "config.json", lambda c: c.update(quantization_config={"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", **({"weight_block_size": block} if block else {})}))
+    return made
+
+
+@pytest.mark.parametrize("kind, block, dtype", BLOCKS)
+def test_weights_of_8_bits(run_weft, tmp_path, kind, block, dtype):
+    """Each is its number times the scale of its block; the last blocks of rows and columns may be cut."""
+    small, floats = in_blocks(tmp_path, kind, block, dtype)
+    for out in ("bf16", "f32"):
+        made = [{t.name: t.data.tobytes() for t in convert(run_weft, folder, tmp_path / "out.gguf", "--outtype", out).tensors} for folder in (small, floats)]
+        assert made[0] == made[1] and len(made[0]) > 10
+    answers = []
+    convert(run_weft, small, tmp_path / "out.gguf")
+    for model in (tmp_path / "out.gguf", small):
+        done = run_weft(["run", "-m", model, "--ids", "1,2,3,4,5", "-n", "1", "--json", "--top-logprobs", "400", "--temp", "0"])
+        assert done.returncode == 0, done.err
+        answers.append(done.stdout.splitlines()[0])
+    assert answers[0] == answers[1]
+
+
+SCALES = "model.layers.0.mlp.up_proj.weight_scale_inv"
+
+
+@pytest.mark.parametrize("change, expected", [
+    (lambda t: t.pop(SCALES), "key 'model.layers.0.mlp.up_proj.weight': has no scales"),
+    (lambda t: t.update({SCALES: ("F32", [2, 3], bytes(24))}), f"key '{SCALES}': has another shape than 3 x 2"),
+    (lambda t: t.update({SCALES: ("I32", [3, 2], bytes(24))}), f"key '{SCALES}': scales of I32 are not read"),
+    (lambda t: t.update({"model.norm.weight_scale_inv": ("F32", [1], bytes(4))}), "key 'model.norm.weight': has scales, and is no matrix of F8_E4M3"),
+    (lambda t: t.update({"model.x.weight_scale_inv": ("F32", [1], bytes(4))}), "key 'model.x.weight_scale_inv': there is no matrix that has these scales"),
+])
+def test_scales_that_are_none(run_weft, tmp_path, change, expected):
+    source = folders.write(tmp_path / "small", RECORDS["qwen3"])
+    changed(source, "config.json", lambda c: c.update(quantization_config={"quant_method": "fp8", "weight_block_size": [32, 32]}))
+    tensors, _ = folders.in_blocks({name: ("BF16", shape, folders.weights(name, shape, "BF16")) for name, shape in RECORDS["qwen3"]["tensors"].items()}, [32, 32])
+    change(tensors)
+    folders.safetensors(source / "model.safetensors", tensors)
+    fails(run_weft, source, "model.safetensors: ", expected)
 
 
 def test_what_would_be_a_file_that_nobody_reads(run_weft, tmp_path):

@@ -84,6 +84,33 @@ def safetensors(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
 
 
+def e4m3(codes):
+    """What bytes are as floats of 8 bits."""
+    e, m = (codes >> 3 & 15).astype(np.int32), (codes & 7).astype(np.float32)
+    return np.where(codes >> 7, -1, 1).astype(np.float32) * np.where(e > 0, np.ldexp(8 + m, e - 10), np.ldexp(m, -9)).astype(np.float32)
+
+
+def in_blocks(tensors, block, dtype="F32"):
+    """Matrices of layers as F8_E4M3 with scales of blocks (rows, columns); None: one for all.  Those tensors, and the same as floats of 32 bits."""
+    small, floats = {}, {}
+    for name, (_, shape, data) in tensors.items():
+        if not name.endswith("_proj.weight"):
+            small[name] = floats[name] = tensors[name]
+            continue
+        random = np.random.RandomState(zlib.crc32(name.encode()))
+        codes, size = random.randint(0, 256, shape).astype(np.uint8), block or shape
+        codes[codes & 127 == 127] = 3                      # no number
+        scale = (random.rand(*(-(-n // k) for n, k in zip(shape, size))).astype(np.float32) + 0.5) / 512
+        if dtype == "BF16":
+            scale = (scale.view(np.uint32) & 0xffff0000).view(np.float32)
+        wide = np.repeat(np.repeat(scale, size[0], 0), size[1], 1)[:shape[0], :shape[1]]
+        small[name] = ("F8_E4M3", shape, codes.tobytes())
+        bytes_ = scale.tobytes() if dtype == "F32" else (scale.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+        small[name + "_scale_inv"] = (dtype, list(scale.shape) if block else [1], bytes_)
+        floats[name] = ("F32", shape, (e4m3(codes) * wide).astype(np.float32).tobytes())
+    return small, floats
+
+
 def write(folder, record, dtype="BF16", files=1):
     """A folder; files: how many its weights are cut into."""
     folder.mkdir(parents=True, exist_ok=True)
