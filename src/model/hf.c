@@ -238,6 +238,37 @@ static void put_general(hf *h) {
   gguf_head_str(h->head, "general.name", h->dir + at, n - at);
 }
 
+// What generation_config.json says of sampling, of the numbers that files have keys for.
+static const struct sampling_key { const char *from, *to; bool whole; } sampling_keys[] = {
+  {"top_k", "top_k", true}, {"top_p", "top_p", false}, {"min_p", "min_p", false},
+  {"xtc_probability", "xtc_probability", false}, {"xtc_threshold", "xtc_threshold", false},
+  {"temperature", "temp", false}, {"penalty_last_n", "penalty_last_n", true},
+  {"repetition_penalty", "penalty_repeat", false}, {"mirostat", "mirostat", true},
+  {"mirostat_tau", "mirostat_tau", false}, {"mirostat_eta", "mirostat_eta", false},
+};
+
+static int put_sampling_key(hf *h, const json_t *v, const struct sampling_key *k, error *err) {
+  static const char file[] = "generation_config.json";
+  const char *to = arena_printf(h->arena, "general.sampling.%s", k->to);
+  double x = json_number_value(v);
+  if (!json_is_number(v) || fabs(x) > INT32_MAX || (k->whole && !json_is_integer(v)))
+    return hf_fail(h, file, k->from, err, "is not a %s", k->whole ? "whole number of 32 bits" : "number of 32 bits");
+  if (k->whole) gguf_head_i32(h->head, to, (int32_t)json_integer_value(v));
+  else gguf_head_f32(h->head, to, (float)x);
+  return 0;
+}
+
+static int put_sampling(hf *h, error *err) {
+  json_t *said;
+  int status = hf_json(h, "generation_config.json", false, &said, err);
+  for (size_t i = 0; said && i < COUNT(sampling_keys) && !status; i++) {
+    const json_t *v = json_object_get(said, sampling_keys[i].from);
+    if (v && !json_is_null(v)) status = put_sampling_key(h, v, &sampling_keys[i], err);
+  }
+  json_decref(said);
+  return status;
+}
+
 // ---- opening --------------------------------------------------------------------------------------------------------
 
 static int read_folder(hf *h, enum hf_type type, error *err) {
@@ -245,7 +276,9 @@ static int read_folder(hf *h, enum hf_type type, error *err) {
   choose_type(h, type);
   h->head = gguf_head_new(ALIGNMENT);
   put_general(h);
-  if (hf_put_keys(h, err) || hf_bind_scales(h, err) || make_tensors(h, err) || place_tensors(h, err)) return -1;
+  if (put_sampling(h, err) || hf_put_keys(h, err) || hf_bind_scales(h, err) || make_tensors(h, err) ||
+      place_tensors(h, err))
+    return -1;
   put_size(h);
   gguf_head_u32(h->head, "general.file_type", h->file_type);
   gguf_head_u32(h->head, "general.quantization_version", 2);

@@ -302,6 +302,18 @@ def test_weights_of_8_bits(run_weft, tmp_path, kind, block, dtype):
     assert answers[0] == answers[1]
 
 
+def test_sampling_that_a_folder_proposes(run_weft, folder):
+    said = {"do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": None, "repetition_penalty": 1, "eos_token_id": [1, 2]}
+    (folder / "generation_config.json").write_text(json.dumps(said))
+    keys = keys_of(convert(run_weft, folder, folder / "out.gguf"))
+    expected = {"temp": ["FLOAT32", 0.6], "top_k": ["INT32", 20], "top_p": ["FLOAT32", 0.95], "penalty_repeat": ["FLOAT32", 1.0]}
+    assert {k[17:]: [v[0], round(v[1], 6)] for k, v in keys.items() if k.startswith("general.sampling.")} == expected
+    (folder / "out.gguf").unlink()
+    for key, value in (("top_k", 2.5), ("temperature", "warm"), ("top_k", 1 << 40)):
+        (folder / "generation_config.json").write_text(json.dumps({key: value}))
+        fails(run_weft, folder, f"generation_config.json: key '{key}': is not a")
+
+
 SCALES = "model.layers.0.mlp.up_proj.weight_scale_inv"
 
 
