@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[1]
-BUILD, LONG = REPO / "build", 30          # seconds of processor time
+BUILD, LONG = REPO / "build", 30          # seconds
 
 
 def rows(path):

@@ -66,7 +66,7 @@ else
   scripts/build.sh --tests --sanitize-threads -- -DWEFT_SHARED="$shared"
 fi
 say "testing"
-rm -rf build/skipped
+rm -rf build/skipped build/unit-caches/*
 # Two lists are put in front of CTest's summary. Why tests failed: their whole outputs are far above, and a service for integration may cut them.
 # What was skipped: of the Python tests, and what the others said (CTest shows that of failed tests only).
 # The exit status is CTest's.
