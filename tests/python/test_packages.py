@@ -105,6 +105,81 @@ def root(weft):
     return folder
 
 
+IMAGE = r"""
+set -e
+container=$(buildah from scratch)
+at=$(buildah mount $container)
+cp -a {root}/. $at/
+rm -rf $at/etc/apt/sources.list $at/etc/apt/sources.list.d
+cp -r /etc/apt/sources.list* /etc/apt/apt.conf.d /etc/apt/trusted.gpg.d $at/etc/apt/
+mkdir -p $at/usr/share/keyrings $at/etc/ssl/certs
+cp /usr/share/keyrings/* $at/usr/share/keyrings/
+cp /etc/ssl/certs/ca-certificates.crt $at/etc/ssl/certs/
+buildah commit -q $container weft-base
+exec 3>&1 >&2
+{repo}/scripts/package.sh image --dir {build} --base localhost/weft-base --llvm "" --tag weft:test >/dev/null
+container=$(buildah from weft:test)
+echo "user: $(buildah inspect --format '{{{{.OCIv1.Config.User}}}} {{{{.OCIv1.Config.Cmd}}}}' $container)" >&3
+echo "version: $(buildah run $container -- weft --version)" >&3
+echo "ids: $(buildah run -v {models}:/models:ro $container -- weft tokenize -m /models/{model} -p 'def ' --ids)" >&3
+"""
+
+
+def test_an_image_of_the_packages(build, repo, tinypy, run_weft, tmp_path, request):
+    """The recipe of packaging/, built on the Debian root: its user may read models, and the command runs."""
+    if os.environ.get("WEFT_SANITIZED"):
+        pytest.skip("packages are made of the build without sanitizers")
+    if not os.environ.get("WEFT_TEST_IMAGE"):
+        pytest.skip("WEFT_TEST_IMAGE is not set: an image takes a minute, and buildah")
+    root = request.getfixturevalue("root")
+    (tmp_path / "storage.conf").write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{tmp_path}/graph"\nrunroot = "{tmp_path}/run"\n')
+    tmp_path.chmod(0o755)
+    models = tmp_path / "models"
+    models.mkdir()
+    shutil.copy(tinypy, models / "tinypy.gguf")
+    script = IMAGE.format(root=root, repo=repo, build=build, models=models, model="tinypy.gguf")
+    done = subprocess.run(["unshare", "-m", "bash", "-c", script], capture_output=True, text=True, timeout=540,
+                          env={**os.environ, "CONTAINERS_STORAGE_CONF": str(tmp_path / "storage.conf"), "BUILDAH_ISOLATION": "chroot"})
+    if "is missing (Debian's package" in done.stderr or "Failed to fetch" in done.stderr:
+        pytest.skip(done.stderr.strip()[-200:])
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    told = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
+    assert re.match(r"weft \d+\.\d+\.\d+", told["version"])
+    assert told["user"].startswith("10001 [weft serve")
+    assert told["ids"] == run_weft(["tokenize", "-m", tinypy, "-p", "def ", "--ids"]).out.strip()
+
+
+STUBS = """
+let any = { out = ""; lib = ""; libllvm.lib = ""; };
+in (import %s { pkgs = {
+  lib = { concatMapStringsSep = s: f: l: builtins.concatStringsSep s (map f l); cleanSource = x: x; makeLibraryPath = l: "";
+          licenses.mit = "MIT"; platforms.linux = "linux"; };
+  stdenv.mkDerivation = x: x;
+} // builtins.listToAttrs (map (name: { inherit name; value = any; }) [ %s ]); })
+"""
+
+
+def test_the_nix_expression(repo, tmp_path):
+    """Nix reads it, with packages that only have names: the version is the header's."""
+    if not shutil.which("nix-instantiate"):
+        pytest.skip("no nix-instantiate (Debian's package nix-bin)")
+    path = repo / "packaging/nix/default.nix"
+    names = " ".join(f'"{name}"' for name in sorted(set(re.findall(r"pkgs\.([\w-]+)", path.read_text()))))
+    env = {**os.environ, "NIX_STATE_DIR": str(tmp_path / "var"), "NIX_STORE_DIR": str(tmp_path / "store"), "HOME": str(tmp_path)}
+    for extra in [[], ["-A", "meta"]]:
+        done = subprocess.run(["nix-instantiate", "--eval", "--strict", "--json", *(extra or ["-A", "version"]), "-E", STUBS % (path, names)],
+                              capture_output=True, text=True, env=env)
+        assert done.returncode == 0, done.stderr
+        assert extra or re.fullmatch(r'"\d+\.\d+\.\d+"', done.stdout.strip())
+
+
+def test_the_formula(repo):
+    if not shutil.which("ruby"):
+        pytest.skip("no ruby (Debian's package ruby)")
+    done = subprocess.run(["ruby", "-c", repo / "packaging/homebrew/weft.rb"], capture_output=True, text=True)
+    assert done.stdout.strip() == "Syntax OK", done.stderr
+
+
 SCRIPT = r"""
 set -e
 exec 3>&1 >&2

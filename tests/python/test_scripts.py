@@ -42,6 +42,7 @@ def test_help(repo, script, option):
     ("scripts/replay.sh", ["--nonsense"]),
     ("scripts/package.sh", ["snap"]),
     ("scripts/package.sh", ["deb", "--nonsense"]),
+    ("scripts/package.sh", ["image", "--nonsense"]),
 ])
 def test_usage_errors(repo, script, arguments):
     done = run(repo, script, *arguments)
