@@ -66,8 +66,71 @@ static tensor *leaning_both_ways(const build *b, const layer *y, tensor *s, tens
   return t_sub(g, s, t_mul(g, alibi_slopes(b, y), distance));
 }
 
-tensor *see_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, tensor *group) {
+// --- groups of neighbours --------------------------------------------------------------------------------------------
+
+enum { MOST_NEAR = 512 /* keys of a block: as many as attention takes at once */, LEAST_BLOCK = 64 };
+
+typedef struct qkv { tensor *q, *k, *v; } qkv;
+// How many rows are a block, and how many blocks they read. Groups that begin anywhere may reach from the block before
+// a row's own to the one behind it.
+typedef struct near_blocks { int64_t rows, read; } near_blocks;
+
+static near_blocks near_blocks_of(const row_groups *of) {
+  int64_t each = of->most * max_i64(LEAST_BLOCK / of->most, 1);
+  return of->aligned ? (near_blocks){each, 1} : (near_blocks){max_i64(of->most, LEAST_BLOCK), 3};
+}
+
+static bool are_near(const row_groups *of) {
+  near_blocks near = near_blocks_of(of);
+  return near.rows * near.read <= MOST_NEAR;
+}
+
+// {blocks x per}: the numbers of the rows that each block has or reads, from the one `before` its first row on.
+static tensor *rows_of_blocks(const build *b, uop *blocks, int64_t rows, int64_t before, int64_t per) {
   graph *g = b->g;
+  tensor *first = t_reshape(g, t_mul(g, t_iota(g, blocks), n_(b, rows)), DIMS(blocks, n_(b, 1)));
+  tensor *at = t_sub(g, t_add(g, first, t_iota(g, n_(b, per))), n_(b, before));
+  return t_reshape(g, at, DIMS(idx_mul(g, blocks, n_(b, per))));
+}
+
+// As see_rows, but a block of rows reads only the blocks that their groups are in: T rows take T x MOST_NEAR products
+// at most. Blocks are what positions are elsewhere, and the rows of one are heads that share keys.
+static tensor *see_near(const build *b, const layer *y, const qkv *x, const row_groups *of) {
+  graph *g = b->g;
+  near_blocks near = near_blocks_of(of);
+  int64_t n = near.rows * near.read, before = near.read / 2 * near.rows, per = y->n_head / y->n_kv, d = y->head_dim;
+  uop *one = n_(b, 1), *kv = n_(b, y->n_kv), *keys = n_(b, n), *dv = n_(b, y->v_dim), *rows = n_(b, near.rows),
+      *heads = n_(b, near.rows * per), *blocks = idx_div(g, idx_add(g, b->T, n_(b, near.rows - 1)), rows);
+  tensor *own = rows_of_blocks(b, blocks, near.rows, 0, near.rows),
+         *at = rows_of_blocks(b, blocks, near.rows, before, n);
+  tensor *q = t_reshape(g, t_gather(g, x->q, own), DIMS(blocks, rows, kv, n_(b, per), n_(b, d)));
+  q = read_in_parts(g, t_permute(g, q, (int[]){0, 2, 1, 3, 4}));
+  tensor *k = t_permute(g, t_reshape(g, t_gather(g, x->k, at), DIMS(blocks, keys, kv, n_(b, d))), (int[]){0, 2, 3, 1});
+  tensor *v = t_swap(g, t_reshape(g, t_gather(g, x->v, at), DIMS(blocks, keys, kv, dv)), 1, 2);
+  tensor *s = t_mul(g, t_reshape(g, q, DIMS(blocks, kv, heads, n_(b, d), one)),
+                    t_reshape(g, read_by_many(g, k), DIMS(blocks, kv, one, n_(b, d), keys)));
+  s = t_reshape(g, t_reduce(g, s, OP_ADD, 3), DIMS(blocks, kv, rows, n_(b, per), keys));
+  tensor *mine = t_reshape(g, t_gather(g, of->number, own), DIMS(blocks, one, rows, one, one)),
+         *theirs = t_reshape(g, t_gather(g, of->number, at), DIMS(blocks, one, one, one, keys));
+  at = t_reshape(g, at, DIMS(blocks, one, one, one, keys));
+  s = t_where(g, t_op2(g, OP_CMPEQ, mine, theirs), s, t_float(g, -INFINITY));
+  s = t_where(g, t_op2(g, OP_CMPLT, at, n_(b, 0)), t_float(g, -INFINITY), s);
+  s = t_where(g, t_op2(g, OP_CMPLT, at, b->T), s, t_float(g, -INFINITY));
+  build as = *b;
+  const layer in = {.n_head = (int)(y->n_kv * near.rows * per), .n_kv = y->n_kv, .v_dim = y->v_dim};
+  as.T = blocks;
+  sight all = {.scores = t_reshape(g, s, DIMS(blocks, kv, heads, one, keys)), .V = read_by_many(g, v)};
+  tensor *out = t_reshape(g, attend_to(&as, &in, &all, 1), DIMS(blocks, kv, rows, n_(b, per), dv));
+  out = t_reshape(g, t_permute(g, out, (int[]){0, 2, 1, 3, 4}),
+                  DIMS(idx_mul(g, blocks, rows), n_(b, (int64_t)y->n_head * y->v_dim)));
+  return t_slice(g, flows_on(g, out), 0, n_(b, 0), b->T);
+}
+
+// --- all rows --------------------------------------------------------------------------------------------------------
+
+tensor *see_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, const row_groups *of) {
+  graph *g = b->g;
+  if (of && are_near(of)) return see_near(b, y, &(qkv){q, k, v}, of);
   uop *one = n_(b, 1), *block = n_(b, b->s->page), *keys = k->shape->dim[0],
       *rows = idx_mul(g, idx_div(g, idx_add(g, keys, n_(b, b->s->page - 1)), block), block);
   int64_t d = y->head_dim;
@@ -86,9 +149,9 @@ tensor *see_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, tens
     s = t_where(g, t_op2(g, OP_CMPLT, half, away), t_float(g, -INFINITY), s);
     s = t_where(g, t_op2(g, OP_CMPLT, away, idx_sub(g, n_(b, 0), half)), t_float(g, -INFINITY), s);
   }
-  if (group) {
-    tensor *mine = t_reshape(g, t_slice(g, group, 0, n_(b, 0), b->T), DIMS(b->T, one, one, one, one));
-    s = t_where(g, t_op2(g, OP_CMPEQ, mine, t_slice(g, group, 0, n_(b, 0), rows)), s, t_float(g, -INFINITY));
+  if (of) {
+    tensor *mine = t_reshape(g, t_slice(g, of->number, 0, n_(b, 0), b->T), DIMS(b->T, one, one, one, one));
+    s = t_where(g, t_op2(g, OP_CMPEQ, mine, t_slice(g, of->number, 0, n_(b, 0), rows)), s, t_float(g, -INFINITY));
   }
   return attend_to(b, y, &(sight){.scores = s, .V = t_reshape(g, v, DIMS(one, kv, rows, n_(b, y->v_dim)))}, 1);
 }
@@ -100,7 +163,7 @@ static tensor *halves_as_one(const build *b, const layer *y, tensor *x) {
   return t_reshape(b->g, t_swap(b->g, parts, 2, 3), DIMS(b->T, x->shape->dim[1], n_(b, y->head_dim)));
 }
 
-tensor *see_all(build *b, const layer *y, tensor *x, tensor *group) {
+tensor *see_all(build *b, const layer *y, tensor *x, const row_groups *of) {
   graph *g = b->g;
   int64_t d = y->head_dim, dv = y->v_dim, nq = y->n_head * d, nk = y->n_kv * d, nv = y->n_kv * dv;
   uop *kv = n_(b, y->n_kv);
@@ -124,7 +187,7 @@ tensor *see_all(build *b, const layer *y, tensor *x, tensor *group) {
   q = rope_turn(b, y, t_scale(g, q, b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d)),
                 y->n_head, d);
   k = rope_turn(b, y, k, y->n_kv, d);
-  return see_rows(b, y, q, k, v, group);
+  return see_rows(b, y, q, k, v, of);
 }
 
 static tensor *encoder_attention(build *b, const layer *y, tensor *x) {

@@ -670,11 +670,14 @@ tensor *indexer_best(build *b, const layer *y, const index_keys *k);
 // of one that chooses blocks, for each head of keys: {T, kv, 1, 1, seen}
 tensor *block_indexer_choice(build *b, const layer *y, tensor *x);
 
-// encoder.c. What heads make of x, each row of which reads all others: {T, heads * v_dim}. group (NULL: none), {rows of
-// whole pages}: rows read those of their own number alone.
-tensor *see_all(build *b, const layer *y, tensor *x, tensor *group);
+// Rows of one number see each other alone. They follow each other, and there are `most` of them at most; aligned: a
+// group begins at each multiple of `most`. number {rows of whole pages}
+typedef struct row_groups { tensor *number; int64_t most; bool aligned; } row_groups;
+// encoder.c. What heads make of x, each row of which reads all others, or those of its group: {T, heads * v_dim}. of
+// (NULL: none): the groups.
+tensor *see_all(build *b, const layer *y, tensor *x, const row_groups *of);
 // The same of queries {T, heads, d}, scaled, that read other rows: keys {n, kv, d}, values {n, kv, v_dim}.
-tensor *see_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, tensor *group);
+tensor *see_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, const row_groups *of);
 
 // vit.c: keys and tensors of an encoder's layers; then x {T, n_embd} through them
 int vit_load(loader *l);

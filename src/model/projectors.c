@@ -316,7 +316,8 @@ static tensor *minicpm_behind(build *b, const layer *y, tensor *x) {
   layer merger = *y;
   memcpy(merger.w, b->m->w, sizeof merger.w);
   tensor *square = t_op2(g, OP_IDIV, t_iota(g, n_(b, projector_places(b->m, b->s->chunk))), uop_idx(g, 4));
-  tensor *seen = see_all(b, &merger, norm(b, &merger, W_LN1, x), square);
+  const row_groups squares = {square, 4, true};
+  tensor *seen = see_all(b, &merger, norm(b, &merger, W_LN1, x), &squares);
   x = merged_by(b, flows_on(g, t_add(g, x, linear(b, &merger, W_ATTN_OUT, seen))), 2);
   uop *rows = idx_div(g, b->T, n_(b, 4));
   tensor *mean = t_reduce(g, t_reshape(g, x, DIMS(rows, n_(b, 4), n_(b, b->m->n_embd))), OP_ADD, 1);

@@ -108,10 +108,19 @@ static tensor *factored(const build *b, const layer *y, enum tensor_id id, tenso
   return y->w[id].weight ? t_mul(b->g, x, weight(b, y, id)) : x;
 }
 
+// Windows of a picture, which may be smaller at its edges, or runs of chunks of a sound.
+static row_groups window_groups_of(const build *b) {
+  const projector_facts *f = &b->m->eye;
+  int64_t side = f->chunk ? 0 : max_i64(f->window / (f->patch * f->merge), 1) * f->merge;
+  return f->chunk ? (row_groups){b->window, f->chunk_window, true} : (row_groups){b->window, side * side, false};
+}
+
 static tensor *vit_attention(build *b, const layer *y, tensor *x) {
   int every = b->m->eye.whole_every;
   bool whole = every ? (y->index + 1) % every == 0 : !b->m->eye.chunk;
-  return factored(b, y, W_LS1, linear(b, y, W_ATTN_OUT, see_all(b, y, x, whole ? NULL : b->window)));
+  if (whole) return factored(b, y, W_LS1, linear(b, y, W_ATTN_OUT, see_all(b, y, x, NULL)));
+  const row_groups windows = window_groups_of(b);
+  return factored(b, y, W_LS1, linear(b, y, W_ATTN_OUT, see_all(b, y, x, &windows)));
 }
 const part part_vit_attention = {load_vit_attention, vit_attention};
 

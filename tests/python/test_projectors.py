@@ -112,6 +112,36 @@ def test_halves_that_are_bf16(tool, tmp_path, name):
         assert rows[kinds.F16, False] == rows[kinds.BF16, False] != rows[kinds.F32, False]
 
 
+def test_windows_are_as_pictures_of_their_own(tool, tmp_path):
+    """Windows that are smaller at the edges, several of them in a block of rows: if no layer sees other windows, a window has the rows of a picture that is that window, where places matter by their differences alone."""
+    side, width, height = 32, 104, 72
+    file = tmp_path / "windows.gguf"
+    reader, writer = gguf.GGUFReader(unpacked("qwen25", tmp_path)), gguf.GGUFWriter(file, "clip")
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name != "general.architecture":
+            writer.add_key_value(name, 99 if name == "clip.vision.n_wa_pattern" else field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
+    writer.add_uint32("clip.vision.window_size", side)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+    def rows(planes):
+        done = encode(tool, file, "vision", planes.shape[2], planes.shape[1], planes.tobytes())
+        assert done.returncode == 0, done.stderr.decode()
+        return np.frombuffer(done.stdout, dtype=np.float32).reshape(planes.shape[1] // 8, planes.shape[2] // 8, -1)
+    planes = np.frombuffer(pixels(3, height, width), dtype=np.float32).reshape(3, height, width)
+    all_rows, worst = rows(planes), 0
+    for y in range(0, height, side):
+        for x in range(0, width, side):
+            alone = rows(np.ascontiguousarray(planes[:, y:y + side, x:x + side]))
+            together = all_rows[y // 8:(y + side) // 8, x // 8:(x + side) // 8]
+            worst = max(worst, float((np.linalg.norm(alone - together, axis=2) / np.linalg.norm(alone, axis=2)).max()))
+    assert worst < ERROR, worst
+
+
 @pytest.mark.parametrize("name", ["gemma3", "idefics3", "qwen2vl"])
 def test_names_of_early_converters(tool, tmp_path, name):
     """Files that were published before the converter knew better have the first matrix of the feed-forward as ffn_down, and the last one as ffn_up."""
