@@ -115,7 +115,7 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
     return hf_fail(h, file_of(h, s), s->name, err, "its name would be too long: %s",
                    gguf_quote(quoted, sizeof quoted, to, strlen(to)));
   if (!format_of(s)) return hf_fail(h, file_of(h, s), s->name, err, "tensors of %s are not read", s->dtype);
-  if (s->scale && r->op != HF_SAME && r->op != HF_WEAVE && r->op != HF_STACK)
+  if ((s->scale || s->packed) && r->op != HF_SAME && r->op != HF_WEAVE && r->op != HF_STACK)
     return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s' in another order, and has scales of blocks", to);
   if (s->n_dims > GGUF_MAX_DIMS || s->begin == s->end)
     return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",
@@ -140,7 +140,7 @@ static int make_tensors(hf *h, error *err) {
     const hf_source *s = &h->sources.at[i];
     const char *to = NULL;
     uint32_t expert;
-    if (s->is_scale) continue;
+    if (s->taken) continue;
     const hf_rule *r = hf_rule_for(h, s->name, NULL, &to, &expert, err);
     if (!r) return -1;
     for (; r; r = hf_rule_for(h, s->name, r, &to, &expert, err))
@@ -172,10 +172,12 @@ static bool stays_f32(const hf_tensor *t) {
 static uint32_t stored_type(const hf *h, bool keep_f32) {
   for (size_t i = 0; i < h->sources.n; i++) {
     const hf_source *s = &h->sources.at[i];
-    if (s->n_dims < 2 || !s->format) continue;
+    if (s->n_dims < 2 || !s->format || s->packed || s->taken) continue;
     if (s->format->id != FORMAT_F32) return s->format->id;
     if (keep_f32) return FORMAT_F32;
   }
+  for (size_t i = 0; i < h->sources.n; i++)                // nothing else: as the scales are
+    if (h->sources.at[i].packed && h->sources.at[i].scaled_by->id == FORMAT_BF16) return FORMAT_BF16;
   return FORMAT_F16;
 }
 
@@ -272,7 +274,9 @@ static int put_sampling(hf *h, error *err) {
 // ---- opening --------------------------------------------------------------------------------------------------------
 
 static int read_folder(hf *h, enum hf_type type, error *err) {
-  if (hf_json(h, "config.json", true, &h->config, err) || hf_find_class(h, err) || hf_open_weights(h, err)) return -1;
+  if (hf_json(h, "config.json", true, &h->config, err) || hf_find_class(h, err) || hf_open_weights(h, err) ||
+      hf_unpack(h, err))
+    return -1;
   choose_type(h, type);
   h->head = gguf_head_new(ALIGNMENT);
   put_general(h);
@@ -344,12 +348,16 @@ static const unsigned char *gather_elements(const hf_made *m, const hf_source *s
 }
 
 // A row as it lies in the folder; scratch: room for one.
-static const unsigned char *raw_row(const hf_made *m, int64_t r, unsigned char *scratch) {
+static const unsigned char *raw_row(const hf_made *m, int64_t r, void *scratch) {
   const hf_source *s = m->parts[r / m->rows];
   if (m->turned || m->step != 1 || (m->heads && m->t.n_dims == 1)) return gather_elements(m, s, r % m->rows, scratch);
   int64_t row = woven_row(m, r % m->rows, m->rows);
   if (s->scale) {
-    hf_scaled_row(s, row, (float *)(void *)scratch);
+    hf_scaled_row(s, row, scratch);
+    return scratch;
+  }
+  if (s->packed) {
+    hf_packed_row(s->packed, row, scratch);
     return scratch;
   }
   return s->data + (uint64_t)m->t.from->bytes * (uint64_t)m->t.ne[0] * (uint64_t)row;

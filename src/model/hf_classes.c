@@ -551,10 +551,11 @@ static const hf_class classes[] = {
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 
-// Blocks with scales and packed integers come in many kinds, of which one is read: hf_fp8.c.
+// Blocks with scales and packed integers come in many kinds, of which hf_packed.c and hf_fp8.c read some.
 static int check_quantised(const hf *h, error *err) {
   const char *name, *method, *text;
   const json_t *q = json_object_get(h->config, "quantization_config");
+  if (h->packing.kind) return 0;
   if (json_is_null(q)) q = NULL;
   text = q ? "quantization_config" : "quantization";
   if (!q) q = hf_value(h, "quantization_config quantization", &name);
@@ -623,7 +624,7 @@ int hf_find_class(hf *h, error *err) {
     h->text = json_copy(h->config);
     json_object_update(h->text, inner);
   } else h->text = json_copy(h->config);
-  return check_quantised(h, err) || fill_defaults(h, err) ? -1 : 0;
+  return hf_read_packing(h, err) || check_quantised(h, err) || fill_defaults(h, err) ? -1 : 0;
 }
 
 static int put_class_key(hf *h, const hf_key *k, error *err) {

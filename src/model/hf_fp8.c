@@ -72,7 +72,7 @@ int hf_bind_scales(hf *h, error *err) {
     if (!w) return hf_fail(h, file_name(h, s), s->name, err, "there is no matrix that has these scales");
     if (check_scale(h, w, s, block, err)) return -1;
     w->scale = s;
-    s->is_scale = true;
+    s->taken = true;
     memcpy(w->block, block, sizeof block);
   }
   for (size_t i = 0; i < h->sources.n; i++)

@@ -17,6 +17,7 @@ typedef struct hf_file {
   stamp stamp;
 } hf_file;
 
+typedef struct hf_packed hf_packed;  // hf_packed.c
 // A tensor of the folder.
 typedef struct hf_source hf_source;
 struct hf_source {
@@ -29,7 +30,9 @@ struct hf_source {
   uint64_t begin, end;               // in the file's data
   const hf_source *scale;            // of blocks (hf_fp8.c); NULL: there is none
   int64_t block[2];                  // then: rows and columns of one
-  bool is_scale;                     // of another tensor
+  const hf_packed *packed;           // its rows are made of codes (hf_packed_row); NULL: they are in data
+  const struct format *scaled_by;    // of these codes
+  bool taken;                        // it belongs to another tensor
 };
 
 // A tensor of the file: see hf_rows.
@@ -61,6 +64,8 @@ struct hf {
   const struct format *wish;         // of matrices
   uint64_t n_vocab;                  // tokens that the file has
   bool pieces;                       // they are SentencePiece's
+  // hf_packed.c: what config.json says of codes; kind 0: there are none
+  struct { int kind; uint32_t bits, group, plus; const json_t *own; } packing;
 };
 
 // ---- hf_files.c
@@ -78,6 +83,11 @@ void hf_close_files(hf *h);
 // Finds the scales of matrices of 8 bits, if config.json says that there are some.
 int hf_bind_scales(hf *h, error *err);
 void hf_scaled_row(const hf_source *s, int64_t row, float *out);           // s->shape[1] floats
+
+// ---- hf_packed.c
+int hf_read_packing(hf *h, error *err);
+int hf_unpack(hf *h, error *err);                          // after hf_open_weights
+void hf_packed_row(const hf_packed *p, int64_t r, float *out);
 
 // ---- hf_classes.c
 enum hf_op {

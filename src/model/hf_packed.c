@@ -1,0 +1,293 @@
+// Weights that a folder stores as small whole numbers with scales and zeros: GPTQ, AWQ, and what MLX writes.
+//
+// Input: the folder's tensors, and config.json's quantization_config (or quantization, of MLX). A matrix of codes
+// becomes in its place one tensor X.weight of floats, whose rows are made when they are asked for; tensors that belong
+// to it are taken. Invariant: each number is what the library that wrote the folder makes of it, as a float of 32 bits.
+// Offsets are checked when the folder is opened, and an index that a file holds is held to its bounds when it is read.
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include "graph/half.h"
+#include "model/hf_impl.h"
+
+enum hf_packing { PACKED_GPTQ = 1, PACKED_AWQ, PACKED_MLX };
+
+struct hf_packed {
+  enum hf_packing kind;
+  const unsigned char *codes;
+  const hf_source *scales, *zeros, *order;       // order: of each column its group (GPTQ), or NULL
+  int64_t rows, columns;                         // of the matrix
+  int64_t groups;                                // of each row
+  int64_t of_group;                              // columns that have a scale together
+  uint32_t bits, plus;                           // of a code; what is added to a zero
+};
+
+static const char config_name[] = "config.json";
+
+// ---- config.json ----------------------------------------------------------------------------------------------------
+
+static int positive(const hf *h, const json_t *in, const char *key, uint32_t usual, uint32_t *out, error *err) {
+  const json_t *v = json_object_get(in, key);
+  *out = usual;
+  if (!v || json_is_null(v)) return 0;
+  json_int_t n = json_is_integer(v) ? json_integer_value(v) : -1;
+  if (n < 1 || n > 1 << 20)
+    return hf_fail(h, config_name, key, err, "is not a whole number from 1 to %d", 1 << 20);
+  *out = (uint32_t)n;
+  return 0;
+}
+
+static int has_bits(const hf *h, uint32_t bits, error *err) {
+  bool is_known = bits == 2 || bits == 4 || bits == 8;
+  if (h->packing.kind == PACKED_AWQ) is_known = bits == 4;   // the order within a word is of those alone
+  return is_known ? 0 : hf_fail(h, config_name, "bits", err, "codes of %u bits are not read", bits);
+}
+
+// Whether a word is one of several, with blanks between.
+static bool is_among(const char *of, const char *word) {
+  size_t n = strlen(word);
+  for (const char *at = of; (at = strstr(at, word)); at++)
+    if ((at == of || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
+  return false;
+}
+
+static int must_say(const hf *h, const json_t *q, const char *key, const char *words, error *err) {
+  const char *is = json_string_value(json_object_get(q, key));
+  char quoted[64];
+  if (!is || is_among(words, is)) return 0;
+  return hf_fail(h, config_name, key, err, "'%s' is not read (but %s)",
+                 gguf_quote(quoted, sizeof quoted, is, strlen(is)), words);
+}
+
+static int read_method(hf *h, const json_t *q, const char *method, error *err) {
+  uint32_t bits;
+  if (!strcmp(method, "gptq")) {
+    h->packing.kind = PACKED_GPTQ;
+    if (must_say(h, q, "checkpoint_format", "gptq gptq_v2", err)) return -1;
+    const char *version = json_string_value(json_object_get(q, "checkpoint_format"));
+    h->packing.plus = !version || strcmp(version, "gptq_v2");
+  } else {
+    h->packing.kind = PACKED_AWQ;
+    if (must_say(h, q, "version", "gemm GEMM", err)) return -1;
+  }
+  if (positive(h, q, json_object_get(q, "bits") ? "bits" : "w_bit", 4, &bits, err) || has_bits(h, bits, err)) return -1;
+  h->packing.bits = bits;
+  const char *group = json_object_get(q, "group_size") ? "group_size" : "q_group_size";
+  const json_t *size = json_object_get(q, group);
+  if (json_is_integer(size) && json_integer_value(size) == -1) return 0;
+  return positive(h, q, group, 128, &h->packing.group, err);
+}
+
+int hf_read_packing(hf *h, error *err) {
+  const char *key = "quantization_config";
+  const json_t *q = json_object_get(h->config, key), *mlx = json_object_get(h->config, "quantization");
+  uint32_t bits;
+  if (!json_is_object(q)) q = json_object_get(json_object_get(h->config, "text_config"), key);
+  const char *method = json_string_value(json_object_get(q, "quant_method"));
+  if (method && (!strcmp(method, "gptq") || !strcmp(method, "awq"))) return read_method(h, q, method, err);
+  if (method || !json_is_object(mlx)) return 0;
+  h->packing.kind = PACKED_MLX;
+  h->packing.own = mlx;
+  if (must_say(h, mlx, "mode", "affine", err) || positive(h, mlx, "bits", 4, &bits, err) || has_bits(h, bits, err))
+    return -1;
+  h->packing.bits = bits;
+  return 0;
+}
+
+// ---- tensors of a matrix --------------------------------------------------------------------------------------------
+
+static const char *file_of_source(const hf *h, const hf_source *s) { return h->files.at[s->file].name; }
+
+// What belongs to a matrix: n characters of s's name and an ending. NULL: there is none.
+static hf_source *belonging(const hf *h, const hf_source *s, size_t n, const char *end) {
+  const char *name = arena_printf(h->arena, "%.*s%s", (int)n, s->name, end);
+  void *found;
+  return smap_get(&h->by_name, name, strlen(name), &found) ? found : NULL;
+}
+
+static int take_belonging(const hf *h, const hf_source *s, size_t n, const char *end, hf_source **out, error *err) {
+  *out = belonging(h, s, n, end);
+  if (!*out) return hf_fail(h, file_of_source(h, s), s->name, err, "'%.*s%s' is missing", (int)n, s->name, end);
+  (*out)->taken = true;
+  return 0;
+}
+
+static int has_shape(const hf *h, const hf_source *s, const char *dtypes, int64_t rows, int64_t columns, error *err) {
+  int64_t r = s->n_dims ? s->shape[0] : 1, c = s->n_dims > 1 ? s->shape[1] : 1;
+  if (is_among(dtypes, s->dtype) && s->n_dims == 2 && r == rows && c == columns) return 0;
+  return hf_fail(h, file_of_source(h, s), s->name, err,
+                 "%s, %" PRId64 " x %" PRId64 ", expected %s, %" PRId64 " x %" PRId64, s->dtype, r, c, dtypes, rows,
+                 columns);
+}
+
+static const char floats[] = "F32 or F16 or BF16", words[] = "I32 or U32";
+
+static uint32_t code_word(const unsigned char *data, int64_t i) {
+  uint32_t v;
+  memcpy(&v, data + 4 * i, sizeof v);
+  return v;
+}
+
+// The tensor of codes becomes that of floats.
+static void becomes_matrix(hf *h, hf_source *s, size_t n, hf_packed own) {
+  hf_packed *p = arena_alloc(h->arena, sizeof *p);
+  own.codes = s->data;
+  *p = own;
+  s->name = arena_printf(h->arena, "%.*s.weight", (int)n, s->name);
+  s->format = format_by_id(FORMAT_F32);
+  s->n_dims = 2;
+  s->shape[0] = own.rows;
+  s->shape[1] = own.columns;
+  s->packed = p;
+  s->scaled_by = own.scales->format;
+}
+
+// GPTQ's codes of eight rows of the transposed matrix stand in a word, AWQ's of eight columns.
+static int find_transposed(hf *h, hf_source *s, size_t n, error *err) {
+  hf_source *zeros, *scales, *order = belonging(h, s, n, ".g_idx");
+  bool is_gptq = h->packing.kind == PACKED_GPTQ;
+  int64_t of_word = 32 / h->packing.bits;
+  if (take_belonging(h, s, n, ".qzeros", &zeros, err) || take_belonging(h, s, n, ".scales", &scales, err)) return -1;
+  if (s->n_dims != 2 || !is_among(words, s->dtype) || scales->n_dims != 2 || s->shape[0] < 1 || s->shape[1] < 1 ||
+      s->shape[0] > INT32_MAX || s->shape[1] > INT32_MAX)
+    return hf_fail(h, file_of_source(h, s), s->name, err, "is no matrix of %s, or its scales are none", words);
+  hf_packed p = {.kind = h->packing.kind, .scales = scales, .zeros = zeros, .bits = h->packing.bits,
+                 .plus = h->packing.plus, .groups = scales->shape[0]};
+  p.columns = is_gptq ? s->shape[0] * of_word : s->shape[0];
+  p.rows = is_gptq ? s->shape[1] : s->shape[1] * of_word;
+  p.of_group = h->packing.group ? h->packing.group : p.columns;
+  if (p.groups != p.columns / p.of_group + (p.columns % p.of_group != 0) || p.rows % of_word)
+    return hf_fail(h, file_of_source(h, scales), scales->name, err,
+                   "%" PRId64 " groups of %" PRId64 " do not fit %" PRId64 " columns, or words %" PRId64 " rows",
+                   p.groups, p.of_group, p.columns, p.rows);
+  if (has_shape(h, scales, floats, p.groups, p.rows, err) ||
+      has_shape(h, zeros, words, p.groups, p.rows / of_word, err))
+    return -1;
+  if (order && is_gptq) {
+    order->taken = true;
+    if (order->n_dims != 1 || order->shape[0] != p.columns || strcmp(order->dtype, "I32"))
+      return hf_fail(h, file_of_source(h, order), order->name, err, "is not %" PRId64 " numbers of I32", p.columns);
+    for (int64_t i = 0; i < p.columns; i++)
+      if (code_word(order->data, i) >= p.groups)
+        return hf_fail(h, file_of_source(h, order), order->name, err,
+                       "element %" PRId64 " is %" PRId32 ", and there are %" PRId64 " groups", i,
+                       (int32_t)code_word(order->data, i), p.groups);
+    p.order = order;
+  }
+  becomes_matrix(h, s, n, p);
+  return 0;
+}
+
+// The bits of one matrix, where config.json has its own.
+static int bits_of_matrix(const hf *h, const char *name, size_t n, uint32_t *out, error *err) {
+  const json_t *own = json_object_get(h->packing.own, arena_strndup(h->arena, name, n));
+  return positive(h, own, "bits", h->packing.bits, out, err) || has_bits(h, *out, err) ? -1 : 0;
+}
+
+static int find_mlx(hf *h, hf_source *s, size_t n, error *err) {
+  hf_source *zeros, *scales;
+  uint32_t bits;
+  if (bits_of_matrix(h, s->name, n, &bits, err) || take_belonging(h, s, n, ".scales", &scales, err) ||
+      take_belonging(h, s, n, ".biases", &zeros, err))
+    return -1;
+  if (s->n_dims != 2 || strcmp(s->dtype, "U32") || scales->n_dims != 2 || s->shape[1] > INT32_MAX)
+    return hf_fail(h, file_of_source(h, s), s->name, err, "is no matrix of U32, or its scales are none");
+  hf_packed p = {.kind = PACKED_MLX, .scales = scales, .zeros = zeros, .bits = bits, .rows = s->shape[0],
+                 .columns = s->shape[1] * (32 / bits), .groups = scales->shape[1]};
+  if (p.groups < 1 || p.columns % p.groups)
+    return hf_fail(h, file_of_source(h, scales), scales->name, err, "%" PRId64 " groups do not fit %" PRId64 " columns",
+                   p.groups, p.columns);
+  p.of_group = p.columns / p.groups;
+  if (has_shape(h, scales, floats, p.rows, p.groups, err) ||
+      has_shape(h, zeros, scales->dtype, p.rows, p.groups, err))
+    return -1;
+  becomes_matrix(h, s, n, p);
+  return 0;
+}
+
+static bool cut_ending(const char *name, const char *end, size_t *n) {
+  size_t whole = strlen(name), m = strlen(end);
+  *n = whole >= m ? whole - m : 0;
+  return whole >= m && !strcmp(name + *n, end);
+}
+
+int hf_unpack(hf *h, error *err) {
+  size_t n;
+  for (size_t i = 0; i < h->sources.n; i++) {
+    hf_source *s = &h->sources.at[i];
+    int status = 0;
+    switch (h->packing.kind) {
+    case PACKED_GPTQ:
+    case PACKED_AWQ:
+      if (cut_ending(s->name, ".qweight", &n)) status = find_transposed(h, s, n, err);
+      break;
+    case PACKED_MLX:
+      if (cut_ending(s->name, ".weight", &n) && belonging(h, s, n, ".scales")) status = find_mlx(h, s, n, err);
+      break;
+    }
+    if (status) return -1;
+  }
+  return 0;
+}
+
+// ---- rows -----------------------------------------------------------------------------------------------------------
+
+static float float_of(const hf_source *s, int64_t i) {
+  uint16_t half;
+  float v;
+  if (s->format->id == FORMAT_F32) {
+    memcpy(&v, s->data + 4 * i, sizeof v);
+    return v;
+  }
+  memcpy(&half, s->data + 2 * i, sizeof half);
+  return (float)(s->format->id == FORMAT_F16 ? f16_to_double(half) : bf16_to_double(half));
+}
+
+// As the type of the scales holds it: MLX rounds after the product and after the sum.
+static float rounded_as(const hf_source *s, float v) {
+  if (s->format->id == FORMAT_F16) return (float)f16_to_double(f16_from_double((double)v));
+  return s->format->id == FORMAT_BF16 ? (float)bf16_to_double(bf16_from_double((double)v)) : v;
+}
+
+static void mlx_row(const hf_packed *p, int64_t r, float *out) {
+  int64_t of_word = 32 / p->bits;
+  uint32_t mask = (1u << p->bits) - 1;
+  for (int64_t c = 0; c < p->columns; c++) {
+    int64_t group = r * p->groups + c / p->of_group;
+    uint32_t code = code_word(p->codes, (r * p->columns + c) / of_word) >> (uint32_t)(c % of_word) * p->bits & mask;
+    float v = rounded_as(p->scales, (float)code * float_of(p->scales, group));
+    out[c] = rounded_as(p->scales, v + float_of(p->zeros, group));
+  }
+}
+
+// In which part of a word AWQ has a column.
+static uint32_t awq_part(int64_t column) {
+  static const unsigned char part[] = {0, 4, 1, 5, 2, 6, 3, 7};
+  return part[column % 8];
+}
+
+static void column_row(const hf_packed *p, int64_t r, float *out) {
+  int64_t of_word = 32 / p->bits, group = 0, known = -1;
+  uint32_t mask = (1u << p->bits) - 1, part = p->kind == PACKED_AWQ ? awq_part(r) : (uint32_t)(r % of_word);
+  float scale = 0, zero = 0;
+  for (int64_t c = 0; c < p->columns; c++) {
+    group = p->order ? min_i64(code_word(p->order->data, c), p->groups - 1) : c / p->of_group;
+    if (group != known) {
+      scale = float_of(p->scales, group * p->rows + r);
+      zero = (float)((code_word(p->zeros->data, (group * p->rows + r) / of_word) >> part * p->bits & mask) + p->plus);
+      known = group;
+    }
+    uint32_t word = p->kind == PACKED_AWQ ? code_word(p->codes, (c * p->rows + r) / of_word)
+                                          : code_word(p->codes, c / of_word * p->rows + r),
+             at = p->kind == PACKED_AWQ ? part : (uint32_t)(c % of_word);
+    out[c] = scale * ((float)(word >> at * p->bits & mask) - zero);
+  }
+}
+
+void hf_packed_row(const hf_packed *p, int64_t r, float *out) {
+  switch (p->kind) {
+  case PACKED_MLX: mlx_row(p, r, out); break;
+  case PACKED_GPTQ:
+  case PACKED_AWQ: column_row(p, r, out); break;
+  }
+}

@@ -1,0 +1,155 @@
+"""Folders whose weights are small whole numbers with scales (GPTQ, AWQ, MLX): the floats that the libraries make of them, a folder that answers as its file does, and errors
+that name file, key and value. (By hand: the same files through llama.cpp's converter, for GPTQ, and through mlx.core.dequantize.)"""
+import copy
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import load_tool
+from test_convert import RECORDS, changed, convert, fails
+
+gguf = pytest.importorskip("gguf")
+folders = load_tool("make_folder")
+GROUP, NAME = 32, "model.layers.0.mlp.up_proj"
+AWQ = (0, 2, 4, 6, 1, 3, 5, 7)                   # the column of each nibble of a word
+CONFIGS = {"gptq": {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": True}},
+           "gptq-8": {"quantization_config": {"quant_method": "gptq", "bits": 8, "group_size": GROUP, "checkpoint_format": "gptq_v2"}},
+           "gptq-whole": {"quantization_config": {"quant_method": "gptq", "bits": 2, "group_size": -1}},
+           "awq": {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": GROUP, "version": "gemm", "zero_point": True}},
+           "mlx": {"quantization": {"group_size": GROUP, "bits": 4}, "quantization_config": {"group_size": GROUP, "bits": 4}},
+           "mlx-mixed": {"quantization": {"group_size": GROUP, "bits": 2, NAME: {"group_size": GROUP, "bits": 8}, "mode": "affine"}}}
+
+
+def words(codes, bits, order=None):
+    """Whole numbers along the last axis, packed into words; order: of a word, the element of each part."""
+    n = 32 // bits
+    parts = codes.reshape(*codes.shape[:-1], -1, n)[..., list(order or range(n))].astype(np.uint64)
+    return (parts << (np.arange(n, dtype=np.uint64) * np.uint64(bits))).sum(-1).astype(np.uint32)
+
+
+def bf16(x):
+    """The nearest numbers of bf16, halves to even."""
+    u = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    return ((u + 0x7fff + (u >> 16 & 1)) & 0xffff0000).view(np.float32)
+
+
+def packed(kind, name, shape):
+    """Tensors {ending: (dtype, shape, bytes)} of a matrix, and its floats."""
+    rng, (rows, columns) = np.random.default_rng(list(name.encode())), shape
+    config = CONFIGS[kind].get("quantization") or CONFIGS[kind]["quantization_config"]
+    bits, groups = config.get(name, config)["bits"], columns // GROUP if config["group_size"] > 0 else 1
+    codes, zeros = rng.integers(0, 1 << bits, (rows, columns)), rng.integers(0, 1 << bits, (rows, groups))
+    scales = (rng.random((rows, groups)) * 0.02 + 0.001).astype(np.float16)
+    group = np.arange(columns) // (columns // groups)
+    if kind.startswith("mlx"):
+        s, b = bf16(scales), bf16(rng.standard_normal((rows, groups)) * 0.1)
+        half = {end: ("BF16", x.shape, (x.view(np.uint32) >> 16).astype(np.uint16).tobytes()) for end, x in ((".scales", s), (".biases", b))}
+        w = words(codes, bits)
+        return {".weight": ("U32", w.shape, w.tobytes()), **half}, bf16(bf16(codes.astype(np.float32) * s[:, group]) + b[:, group])
+    if kind == "awq":
+        w, z, more, plus = words(codes.T, 4, AWQ), words(zeros.T, 4, AWQ), {}, 0
+    else:
+        group = rng.permutation(group).astype(np.int32)
+        w, z, plus = words(codes, bits).T, words(zeros.T, bits), config.get("checkpoint_format") != "gptq_v2"
+        more = {".g_idx": ("I32", group.shape, group.tobytes())}
+    tensors = {".qweight": ("I32", w.shape, np.ascontiguousarray(w).tobytes()), ".qzeros": ("I32", z.shape, np.ascontiguousarray(z).tobytes()),
+               ".scales": ("F16", scales.T.shape, np.ascontiguousarray(scales.T).tobytes()), **more}
+    return tensors, scales.astype(np.float32)[:, group] * (codes - zeros[:, group] - plus).astype(np.float32)
+
+
+def write(folder, kind, of="llama"):
+    """A folder, and the floats of its matrices of codes."""
+    record, floats = copy.deepcopy(RECORDS[of]), {}
+    record["config"].update(CONFIGS[kind])
+    folders.write(folder, record, "BF16" if kind.startswith("mlx") else "F16")
+    head, data = (folder / "model.safetensors").read_bytes(), {}
+    n = struct.unpack("<Q", head[:8])[0]
+    for name, t in json.loads(head[8:8 + n]).items():
+        stem, end = name.removesuffix(".weight"), "norm.weight"
+        if name == "__metadata__":
+            continue
+        if len(t["shape"]) == 2 and not name.endswith(end) and (kind.startswith("mlx") or "_proj" in name):
+            tensors, floats[name] = packed(kind, stem, t["shape"])
+            data.update({stem + e: v for e, v in tensors.items()})
+        else:
+            data[name] = (t["dtype"], t["shape"], head[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]])
+    folders.safetensors(folder / "model.safetensors", data)
+    return floats
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_floats_of_codes(run_weft, tmp_path, kind):
+    floats = write(tmp_path / "small", kind, "qwen3")
+    made = {t.name: t for t in convert(run_weft, tmp_path / "small", tmp_path / "out.gguf", "--outtype", "f32").tensors}
+    names = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate",
+             "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+    for name, want in floats.items():
+        layer, _, part = name.removeprefix("model.layers.").removesuffix(".weight").partition(".")
+        got = made[f"blk.{layer}.{names[part]}.weight" if part in names else "token_embd.weight"].data
+        assert got.shape == want.shape and (got == want).all(), name
+    assert len(floats) >= 14
+
+
+@pytest.mark.parametrize("kind, type_, of", [("gptq", "F16", "llama"), ("awq", "F16", "mixtral"), ("mlx", "BF16", "llama")])
+def test_a_folder_answers_as_its_file(run_weft, tmp_path, kind, type_, of):
+    """Also where rows of heads are woven and experts stacked. Matrices are halves, as the scales are."""
+    write(tmp_path / "small", kind, of)
+    reader, text, answers = convert(run_weft, tmp_path / "small", tmp_path / "out.gguf"), tmp_path / "text", []
+    assert {t.tensor_type.name for t in reader.tensors} == {type_, "F32"}
+    text.write_text("def add(a, b):\n    return a + b\n" * 20)
+    for model in (tmp_path / "out.gguf", tmp_path / "small"):
+        done = run_weft(["perplexity", "-m", model, "-f", text, "-c", "64", "--save-all-logits", tmp_path / "logits"])
+        assert done.returncode == 0, done.err
+        answers.append((tmp_path / "logits").read_bytes())
+    assert answers[0] == answers[1] and len(answers[0]) > 10000
+
+
+def lie(folder, change):
+    """change(tensors): {name: [dtype, shape, bytes]}."""
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    n = struct.unpack("<Q", data[:8])[0]
+    tensors = {k: [t["dtype"], t["shape"], data[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]]] for k, t in json.loads(data[8:8 + n]).items() if k[0] != "_"}
+    change(tensors)
+    folders.safetensors(path, tensors)
+
+
+@pytest.mark.parametrize("kind, change, expected", [
+    ("gptq", lambda t: t.pop(NAME + ".scales"), [NAME + ".qweight", f"'{NAME}.scales' is missing"]),
+    ("gptq", lambda t: t.pop(NAME + ".qzeros"), [f"'{NAME}.qzeros' is missing"]),
+    ("gptq", lambda t: t.update({NAME + ".g_idx": ["I32", [64], np.full(64, -1, np.int32).tobytes()]}), [NAME + ".g_idx", "element 0 is -1, and there are 2 groups"]),
+    ("gptq", lambda t: t.update({NAME + ".g_idx": ["I32", [63], bytes(252)]}), [NAME + ".g_idx", "is not 64 numbers of I32"]),
+    ("gptq", lambda t: t.update({NAME + ".scales": ["F16", [1, 96], bytes(192)]}), [NAME + ".scales", "1 groups of 32 do not fit 64 columns"]),
+    ("awq", lambda t: t.update({NAME + ".scales": ["F16", [2, 95], bytes(380)]}), [NAME + ".scales", "F16, 2 x 95, expected F32 or F16 or BF16, 2 x 96"]),
+    ("awq", lambda t: t.update({NAME + ".scales": ["I16", [2, 96], bytes(384)]}), [NAME + ".scales", "I16, 2 x 96, expected F32 or F16 or BF16"]),
+    ("awq", lambda t: t.update({NAME + ".qzeros": ["I32", [2, 11], bytes(88)]}), [NAME + ".qzeros", "I32, 2 x 11, expected I32 or U32, 2 x 12"]),
+    ("awq", lambda t: t.update({NAME + ".qweight": ["F32", [64, 12], bytes(3072)]}), [NAME + ".qweight", "is no matrix of I32 or U32"]),
+    ("awq", lambda t: t.update({NAME + ".weight": ["F16", [96, 64], bytes(12288)]}), ["becomes 'blk.0.ffn_up.weight', and another tensor does, too"]),
+    ("mlx", lambda t: t.pop(NAME + ".biases"), [f"'{NAME}.biases' is missing"]),
+    ("mlx", lambda t: t.update({NAME + ".scales": ["BF16", [96, 3], bytes(576)]}), [NAME + ".scales", "3 groups do not fit 64 columns"]),
+    ("mlx", lambda t: t.update({NAME + ".biases": ["F16", [96, 2], bytes(384)]}), [NAME + ".biases", "F16, 96 x 2, expected BF16, 96 x 2"]),
+    ("mlx", lambda t: t.update({NAME + ".weight": ["I32", [96, 8], bytes(3072)]}), [NAME + ".weight", "is no matrix of U32"]),
+])
+def test_tensors_that_lie(run_weft, tmp_path, kind, change, expected):
+    write(tmp_path / "small", kind, "qwen3")
+    lie(tmp_path / "small", change)
+    fails(run_weft, tmp_path / "small", *expected)
+
+
+@pytest.mark.parametrize("kind, key, change, expected", [
+    ("gptq", "quantization_config", {"bits": 3}, "key 'bits': codes of 3 bits are not read"),
+    ("gptq", "quantization_config", {"bits": "four"}, "key 'bits': is not a whole number from 1 to"),
+    ("gptq", "quantization_config", {"group_size": 0}, "key 'group_size': is not a whole number from 1 to"),
+    ("gptq", "quantization_config", {"checkpoint_format": "marlin"}, "key 'checkpoint_format': 'marlin' is not read (but gptq gptq_v2)"),
+    ("awq", "quantization_config", {"bits": 8}, "key 'bits': codes of 8 bits are not read"),
+    ("awq", "quantization_config", {"version": "gemv"}, "key 'version': 'gemv' is not read"),
+    ("awq", "quantization_config", {"quant_method": "hqq"}, "key 'quantization_config': hqq weights are not read"),
+    ("mlx", "quantization", {"mode": "mxfp4"}, "key 'mode': 'mxfp4' is not read (but affine)"),
+    ("mlx", "quantization", {NAME: {"bits": 6}}, "key 'bits': codes of 6 bits are not read"),
+])
+def test_settings_that_are_not_read(run_weft, tmp_path, kind, key, change, expected):
+    write(tmp_path / "small", kind, "qwen3")
+    changed(tmp_path / "small", "config.json", lambda c: c[key].update(change))
+    fails(run_weft, tmp_path / "small", expected)
