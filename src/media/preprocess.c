@@ -15,6 +15,7 @@ static const int llava_canvases[][2] = {{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}};
 
 static const preprocess_rule rules[] = {
   {.name = "gemma3", SIZE_STRETCH, RESAMPLE_BILINEAR, .side = 896, .patch = 14, .merge = 4, .mean = HALF, .std = HALF},
+  {.name = "gemma3n", SIZE_STRETCH, RESAMPLE_BILINEAR, .side = 768, .patch = 48, .merge = 1, .std = {1, 1, 1}},
   {.name = "siglip", SIZE_STRETCH, RESAMPLE_BICUBIC, .side = 384, .patch = 14, .merge = 1, .mean = HALF, .std = HALF},
   {.name = "qwen2vl", SIZE_MULTIPLE, RESAMPLE_BICUBIC, .patch = 14, .merge = 2, .min_pixels = 56 * 56,
    .max_pixels = 28 * 28 * 16384, .mean = CLIP_MEAN, .std = CLIP_STD},

@@ -114,6 +114,8 @@ int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64
   const char *number = strchr(names[id], '#');           // of a layer, where its name is another one
   if (y && number)
     snprintf(stem, sizeof stem, "%s%.*s%d%s", before, (int)(number - names[id]), names[id], y->block, number + 1);
+  else if (y && y->within)
+    snprintf(stem, sizeof stem, "%sblk.%d.%d.%s", before, y->block, y->within - 1, names[id]);
   else if (y) snprintf(stem, sizeof stem, "%sblk.%d.%s", before, y->block, names[id]);
   else snprintf(stem, sizeof stem, "%s%s", before, names[id]);
   r->weight_is_vector = flags & WANT_VECTOR;
@@ -358,6 +360,7 @@ static bool listed_apart(loader *l, const layer *a, const layer *b, int id) {
 // tensors come with their types.
 static int check_alike(loader *l) {
   const model *m = l->m;
+  if (m->n_layer && m->layers[0].within) return 0;         // each has parts of its own
   for (int i = 1; i < model_n_blocks(m); i++) {
     const layer *y = &m->layers[i], *before = NULL;
     for (int j = i - 1; j >= 0 && !before; j--) if (same_parts(m, &m->layers[j], y)) before = &m->layers[j];

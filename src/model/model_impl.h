@@ -108,12 +108,24 @@ typedef struct build build;
   T(NORM_CONV, "norm_conv") T(CONV_PW1, "conv_pw1") T(CONV_DW, "conv_dw") T(CONV_NORM, "conv_norm") \
   T(CONV_PW2, "conv_pw2") T(FFN_NORM_1, "ffn_norm_1") T(FFN_UP_1, "ffn_up_1") T(FFN_DOWN_1, "ffn_down_1") \
   T(FFN_POST_NORM_1, "ffn_post_norm_1") \
+  T(CONV_STEM, "conv_stem.conv.weight") T(CONV_STEM_NORM, "conv_stem.bn") T(CONV_STEM_BIAS, "conv_stem.conv.bias") \
+  T(CONV_EXP, "conv_exp.weight") T(CONV_EXP_NORM, "bn1") T(CONV_PWL, "conv_pwl.weight") T(CONV_PWL_NORM, "bn2") \
+  T(DW_START, "dw_start.conv.weight") T(DW_START_NORM, "dw_start.bn") \
+  T(DW_MID, "dw_mid.conv.weight") T(DW_MID_NORM, "dw_mid.bn") \
+  T(PW_EXP, "pw_exp.conv.weight") T(PW_EXP_NORM, "pw_exp.bn") \
+  T(PW_PROJ, "pw_proj.conv.weight") T(PW_PROJ_NORM, "pw_proj.bn") T(LAYER_GAMMA, "layer_scale.gamma") \
+  T(MQ_NORM, "norm") T(MQ_Q, "attn.query.proj.weight") T(MQ_OUT, "attn.output.proj.weight") \
+  T(MQ_K, "attn.key.proj.weight") T(MQ_K_DOWN, "attn.key.down_conv.weight") T(MQ_K_NORM, "attn.key.norm") \
+  T(MQ_V, "attn.value.proj.weight") T(MQ_V_DOWN, "attn.value.down_conv.weight") T(MQ_V_NORM, "attn.value.norm") \
+  T(MSFA_EXP, "msfa.ffn.pw_exp.conv.weight") T(MSFA_EXP_NORM, "msfa.ffn.pw_exp.bn") \
+  T(MSFA_PROJ, "msfa.ffn.pw_proj.conv.weight") T(MSFA_PROJ_NORM, "msfa.ffn.pw_proj.bn") T(MSFA_NORM, "msfa.norm") \
   T(LN1, "ln1") T(LN2, "ln2") T(ATTN_POST_NORM, "attn_post_norm") T(FFN_POST_NORM, "ffn_post_norm") \
   T(NORM_EMBD, "norm_embd") T(STD_BIAS, "std_bias") T(STD_SCALE, "std_scale") \
   T(ATTN_OUT, "attn_out") T(LS1, "ls1") T(LS2, "ls2") \
   T(DS_LN, "ds_ln") T(DS_FFN_UP, "ds_ffn_up") T(DS_FFN_DOWN, "ds_ffn_down") \
   T(MM_0, "mm.0") T(MM_1, "mm.1") T(MM_2, "mm.2") T(MM_FC, "mm.model.fc") \
   T(MM_INPUT_PROJECTION, "mm.input_projection") T(MM_SOFT_EMB_NORM, "mm.soft_emb_norm") \
+  T(MM_EMBEDDING, "mm.embedding") T(MM_HARD_EMB_NORM, "mm.hard_emb_norm") \
   T(MM_A_MLP_1, "mm.a.mlp.1") T(MM_A_MLP_2, "mm.a.mlp.2") T(MM_A_FC, "mm.a.fc") \
   T(MM_A_INPUT_PROJECTION, "mm.a.input_projection") \
   T(MM_INPUT_NORM, "mm.input_norm") T(MM_PATCH_MERGER, "mm.patch_merger") \
@@ -307,6 +319,7 @@ typedef struct ssm { int inner, state, heads, groups; bool normed; } ssm;
 struct layer {
   // block: of the file, which has its tensors; several layers may share one (see model.n_block)
   int index, block;
+  int within;                // its number in a block of several layers, from 1 on; 0: it is alone
   const part *mixer, *ff;                                      // NULL: none
   enum tensor_id mixer_norm, mixer_post, ff_norm, ff_post;     // norms before and after them; W_NONE: none
   enum tensor_id mixer_last, ff_last;                          // of the stream, when what they make is in it

@@ -162,7 +162,9 @@ static int load_picture_tensors(loader *l) {
 
 static int load_picture(loader *l) {
   l->prefix = "v.";
-  if (find_kind(l, MEDIUM_PICTURE) || load_picture_keys(l) || vit_load(l) || l->m->projector->arch->load(l)) return -1;
+  if (find_kind(l, MEDIUM_PICTURE) || load_picture_keys(l)) return -1;
+  if (l->m->projector->arch->whole) return l->m->projector->arch->load(l) || check_all(l) ? -1 : 0;
+  if (vit_load(l) || l->m->projector->arch->load(l)) return -1;
   return load_picture_tensors(l) || check_all(l) ? -1 : 0;
 }
 
@@ -429,11 +431,15 @@ static tensor *with_class(build *b, tensor *x) {
   return t_add(g, t_pad(g, flows_on(g, x), 0, 0, 1), t_pad(g, read_by_many(g, own), 0, patches, 0));
 }
 
+tensor *picture_input(const build *b) {
+  int64_t each = 3 * (int64_t)b->m->eye.patch * b->m->eye.patch;
+  return t_slice(b->g, input(b, patches_of(b->m, b->s->chunk), each), 0, n_(b, 0), b->T);
+}
+
 static tensor *picture_patches(build *b) {
   graph *g = b->g;
-  const projector_facts *f = &b->m->eye;
-  int64_t each = 3 * (int64_t)f->patch * f->patch;
-  tensor *in = t_slice(g, input(b, patches_of(b->m, b->s->chunk), each), 0, n_(b, 0), b->T);
+  int64_t each = 3 * (int64_t)b->m->eye.patch * b->m->eye.patch;
+  tensor *in = picture_input(b);
   if (b->m->projector->arch->doubled) in = t_sub(g, t_scale(g, in, 2), t_float(g, 1));
   tensor *x = t_matmul(g, in, kernel_matrix(b, W_PATCH_EMBD, each));
   // of the two frames of a film, both of which are the picture
@@ -570,13 +576,14 @@ uop *projector_graph(const model *m, graph *g, const projector_shape *s) {
   uop *rows = m->eye.queries ? uop_idx(g, most) : squares;
   uop *patches = m->eye.fixed && m->eye.frames ? uop_idx(g, by) : idx_mul(g, squares, uop_idx(g, by));
   b.T = patches;
-  tensor *x = m->eye.chunk ? m->projector->arch->chunks(&b, squares) : NULL;
-  x = vit(&b, x ? x : m->eye.frames ? sound_frames(&b) : picture_patches(&b));
+  const projector_arch *of = m->projector->arch;
+  tensor *x = of->whole ? of->whole(&b) : m->eye.chunk ? of->chunks(&b, squares) : NULL;
+  if (!of->whole) x = vit(&b, x ? x : m->eye.frames ? sound_frames(&b) : picture_patches(&b));
   if (m->projector->arch->class_row) {
     x = t_slice(g, flows_on(g, x), 0, uop_idx(g, 0), patches);
     b.T = patches;
   }
-  x = m->projector->arch->graph(&b, x);
+  if (!of->whole) x = of->graph(&b, x);
   tensor *out = t_reshape_i(g, t_buffer(g, model_buffer_id(m->file, BUF_HIDDEN), DT_F32, most * n), 2,
                             (int64_t[]){most, n});
   if (m->eye.chunk) rows = x->shape->dim[0];

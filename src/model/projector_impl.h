@@ -34,6 +34,7 @@ typedef struct projector_arch {
   int pools;                 // so many frames become their mean before the last norm; 0: none
   tensor *(*chunks)(build *b, uop *chunks);      // of a chunked sound: what enters the encoder, {T, n_embd}
   int (*load)(loader *l);    // keys and tensors besides the encoder's layers
+  tensor *(*whole)(build *b);          // an encoder that is no transformer, from the pixels to the rows: load has all
   // of a conformer: what each layer does before its attention
   tensor *(*before)(build *b, const layer *y, tensor *x);
   // what goes on from what leaves each layer; may be NULL. b->T may become fewer rows
@@ -45,6 +46,12 @@ tensor *place_of(const build *b, int which, uop *n);              // vit.c: {n} 
 tensor *chunk_frames(build *b, uop *chunks);                      // projector.c: two convolutions of each chunk
 tensor *chunk_squares(build *b, uop *chunks);                     // three, over frames and bins
 tensor *chunked_input(const build *b, uop *chunks);               // {chunks, frames of one, mel}
+
+tensor *picture_input(const build *b);                            // {patches, channels, lines, columns}, flat
+
+// mobilenet.c
+int mobilenet_load(loader *l);
+tensor *mobilenet_graph(build *b);
 
 // conformer.c
 extern const part part_conformer;
