@@ -4,7 +4,7 @@ _weft() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} words= files=yes
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ] || { [ "$COMP_CWORD" -eq 2 ] && [ "$before" = help ]; }; then
-    words="run chat serve loadtest bench embed perplexity quantize convert imatrix pull list rm profile viz tune cache inspect tokenize template env doctor uninstall help --help --version"
+    words="run chat serve loadtest bench embed perplexity quantize convert export imatrix pull list rm profile viz tune cache inspect tokenize template env doctor uninstall help --help --version"
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word"; [ "$before" = help ] || compgen -f -X '!*.gguf' -- "$word")
     return
   fi
@@ -75,6 +75,10 @@ _weft() {
       words="auto f32 f16 bf16 q8_0" files=no;;
     "convert --outfile"|"convert -o")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "export -o"|"export --output")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "export --program")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
     "quantize --tensor-type-file")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
     "quantize --imatrix")
@@ -116,6 +120,7 @@ _weft() {
     perplexity) words="-m --model -hf -hfr --hf-repo -hff --hf-file -mu --model-url -hft --hf-token --offline -p --prompt -f --file -c --ctx-size --chunks --ppl-stride --ppl-output-type --kl-divergence-base --save-all-logits --kl-divergence -t --threads -tb --threads-batch -ub --ubatch-size --mlock --override-kv -ctk --cache-type-k -ctv --cache-type-v --rope-scaling --rope-scale --rope-freq-scale --rope-freq-base --yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast --yarn-truncate --lora --lora-scaled --control-vector --control-vector-scaled --control-vector-layer-range -ngl --gpu-layers --n-gpu-layers -nr --no-repack --precision --help";;
     quantize) words="--allow-requantize --leave-output-tensor --pure --output-tensor-type --token-embedding-type --tensor-type --tensor-type-file --imatrix --include-weights --exclude-weights --override-kv --keep-split --dry-run --max-buffer-size -t --threads --help";;
     convert) words="--outtype --outfile -o -t --threads --help";;
+    export) words="-o --output --cpu --program --help";;
     imatrix) words="-m --model -hf -hfr --hf-repo -hff --hf-file -mu --model-url -hft --hf-token --offline -f --file -o --output --output-file --parse-special -c --ctx-size --chunks --from-chunk --chunk --output-frequency -t --threads -tb --threads-batch -ub --ubatch-size --mlock --override-kv -ctk --cache-type-k -ctv --cache-type-v --rope-scaling --rope-scale --rope-freq-scale --rope-freq-base --yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast --yarn-truncate --lora --lora-scaled --control-vector --control-vector-scaled --control-vector-layer-range -ngl --gpu-layers --n-gpu-layers -nr --no-repack --precision --help";;
     pull) words="-hff --hf-file -hft --hf-token --no-mmproj --no-mmproj-auto -q --quiet --help";;
     list) words="--json --help";;

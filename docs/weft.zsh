@@ -13,6 +13,7 @@ _weft() {
     'perplexity:measure how well a model predicts a text'
     'quantize:write a model file with fewer bits'
     'convert:write a folder of Hugging Face'\''s as a GGUF file'
+    'export:write one file that holds a model and runs it'
     'imatrix:compute an importance matrix, for quantize'
     'pull:fetch a model from Hugging Face, from ollama'\''s registry, or from an address'
     'list:show downloaded models'
@@ -783,6 +784,12 @@ _weft() {
     '-o[as OUT.gguf]:FILE:_files'
     '-t[0\: automatic (default)]:N: '
     '--threads[0\: automatic (default)]:N: '
+    );;
+  export) options=(
+    '-o[the file to write]:FILE:_files'
+    '--output[the file to write]:FILE:_files'
+    '--cpu[levels of x86-64 that it has kernels for (default v2,v3,v4)]:LIST: '
+    '--program[the static program that it begins with (default\: weft-static beside this one, or in ../lib/weft)]:FILE:_files'
     );;
   imatrix) options=(
     '-m[model, a GGUF file (of a split one, the first part)]:FILE:_files -g "*.gguf"'

@@ -55,4 +55,5 @@
 #include "weft/quantize.h"    /* other formats, importance weights */
 #include "weft/measure.h"     /* profiles and tuning */
 #include "weft/machine.h"     /* this machine and the kernel cache */
+#include "weft/export.h"      /* programs that carry a model and its kernels */
 #endif

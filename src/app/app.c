@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/commit.h"
+#include "app/exported.h"
 #include "app/manual.h"
 #include "app/pull.h"
 #include "base/attempt.h"
@@ -411,6 +412,8 @@ int main(int argc, char **argv) {
   bool open = argc > 1 && !strcmp(argv[1], "--no-sandbox");
   argc -= open;
   argv += open;
+  weft_error err;
+  if (exported_begin(&argc, &argv, &err)) return failed("%s", err.text);
   const char *name = argc > 1 ? argv[1] : NULL;
   if (!open && asks_for_words(argc, argv)) confine_explain();
   choose_sandbox(!open, name, pull_asked(argc, argv) || (name && (!strcmp(name, "pull") || !strcmp(name, "loadtest"))));

@@ -133,6 +133,8 @@ static void add_given(files *l, const struct settings *s) {
   for (size_t i = 0; i < s->media.files.n; i++) add_path_of(l, s->media.files.at[i], false);
   add_model_parts(l, s->quantize.in);
   add_model_parts(l, s->convert.in);
+  add_model_parts(l, s->export.in);
+  add_path_of(l, s->export.program, false);
   const char *const reads[] = {s->file, s->system_file, s->template_name, s->template_file, s->grammar.gbnf_file,
                                s->grammar.schema_file, s->serve.key_file, s->serve.tls_key, s->serve.tls_certificate,
                                s->quantize.imatrix, s->perplexity.base, s->exchange,

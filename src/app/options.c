@@ -31,6 +31,7 @@ enum {
   PERPLEXITY = COMMAND_BIT(perplexity),
   QUANTIZE = COMMAND_BIT(quantize),
   CONVERT = COMMAND_BIT(convert),
+  EXPORT = COMMAND_BIT(export),
   IMATRIX = COMMAND_BIT(imatrix),
   PULL = COMMAND_BIT(pull),
   LOADTEST = COMMAND_BIT(loadtest),
@@ -43,7 +44,7 @@ enum {
   ONE = TALK | LOOK | SERVE | PERPLEXITY | IMATRIX | EMBED,
   MODEL = ONE | BENCH,
   NAMED = MODEL | INSPECT | TOKENIZE | TEMPLATE,
-  ANY = NAMED | CACHE | ENV | DOCTOR | UNINSTALL | QUANTIZE | CONVERT | PULL | LIST | RM
+  ANY = NAMED | CACHE | ENV | DOCTOR | UNINSTALL | QUANTIZE | CONVERT | EXPORT | PULL | LIST | RM
 };
 
 #define AT(type, field) _Generic(((struct settings *)0)->field, type: offsetof(struct settings, field))
@@ -104,6 +105,7 @@ static const struct option rows[] = {
   OPERAND(QUANTIZE, "THREADS", "0: automatic (default)", quantize.number),
   OPERAND(CONVERT, "DIR", "the folder: config.json, *.safetensors, tokenizer.json", convert.in),
   OPERAND(CONVERT, "OUT.gguf", "the file to write", convert.out),
+  OPERAND(EXPORT, "MODEL.gguf", "the model, in one file", export.in),
   OPERAND(CACHE, "ACTION", "list (default), verify, clear, export or import", action),
   OPERAND(CACHE, "FILE", "of export and import; - for stdout and stdin", exchange),
   TEXT((ONE & ~SERVE) | INSPECT | TOKENIZE, "-m, --model", "FILE",
@@ -371,6 +373,12 @@ static const struct option rows[] = {
          "format of matrices; auto: bf16 or f16, as they are (f32 as\nf16)", convert.type, SAME),
   TEXT(CONVERT, "--outfile, -o", "FILE", "as OUT.gguf", convert.out, SAME),
   INT(CONVERT, "-t, --threads", "N", "0: automatic (default)", model.threads, 0, 1024),
+  // ---- export
+  TEXT(EXPORT, "-o, --output", "FILE", "the file to write", export.out),
+  TEXT(EXPORT, "--cpu", "LIST", "levels of x86-64 that it has kernels for (default v2,v3,v4)", export.cpu),
+  TEXT(EXPORT, "--program", "FILE",
+       "the static program that it begins with (default: weft-static\nbeside this one, or in ../lib/weft)",
+       export.program),
   // ---- quantize
   FLAG(QUANTIZE, "--allow-requantize", "tensors that are quantised already, too: worse than from\nthe original",
        quantize.requantize, SAME),

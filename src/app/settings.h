@@ -19,6 +19,7 @@
   C(perplexity, "measure how well a model predicts a text") \
   C(quantize, "write a model file with fewer bits") \
   C(convert, "write a folder of Hugging Face's as a GGUF file") \
+  C(export, "write one file that holds a model and runs it") \
   C(imatrix, "compute an importance matrix, for quantize") \
   C(pull, "fetch a model from Hugging Face, from ollama's registry, or from an address") \
   C(list, "show downloaded models") \
@@ -55,6 +56,7 @@ struct quantize_args {
   int64_t buffer;
   bool requantize, leave_output, pure, keep_split, dry_run;
 };
+struct export_args { const char *in, *out, *program, *cpu; };
 struct convert_args { const char *in, *out; int type; };
 struct serve_args {
   const char *prefix;
@@ -108,6 +110,7 @@ struct settings {
   struct perplexity_args perplexity;
   struct quantize_args quantize;
   struct convert_args convert;
+  struct export_args export;
   struct imatrix_args imatrix;
   struct embed_args embed;
   struct loadtest_args loadtest;

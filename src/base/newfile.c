@@ -62,21 +62,23 @@ static void drop_left_part(const char *part) {
   close(fd);
 }
 
-static int open_new_part(const char *part) {
-  int fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, 0666);
+static int open_new_part(const char *part, mode_t mode) {
+  int fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, mode);
   if (fd < 0 && errno == EEXIST) {
     drop_left_part(part);
-    fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, 0666);
+    fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, mode);
   }
   if (fd >= 0) flock(fd, LOCK_EX | LOCK_NB);
   return fd;
 }
 
-static int open_new(newfile *f, bool special, newfile **out, error *err) {
+enum { PLAIN = 0666, PROGRAM = 0777 };
+
+static int open_new(newfile *f, bool special, mode_t mode, newfile **out, error *err) {
   char end[32];
   snprintf(end, sizeof end, ".%ld.part", (long)getpid());
   if (!special) f->part = path_beside(f, end);
-  f->fd = special ? open(f->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666) : open_new_part(f->part);
+  f->fd = special ? open(f->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666) : open_new_part(f->part, mode);
   if (f->fd < 0) {
     failed(f, "cannot be written", err);
     free(f->part);
@@ -91,17 +93,20 @@ static int open_new(newfile *f, bool special, newfile **out, error *err) {
 int newfile_open(const char *path, newfile **out, error *err) {
   bool special;
   newfile *f = begin_file(path, &special);
-  return open_new(f, special, out, err);
+  return open_new(f, special, PLAIN, out, err);
 }
 
-int newfile_open_regular(const char *path, newfile **out, error *err) {
+static int open_regular(const char *path, mode_t mode, newfile **out, error *err) {
   bool special;
   newfile *f = begin_file(path, &special);
-  if (!special) return open_new(f, special, out, err);
+  if (!special) return open_new(f, special, mode, out, err);
   error_set(err, "%s: is not a regular file", f->shown);
   newfile_discard(f);
   return -1;
 }
+
+int newfile_open_regular(const char *path, newfile **out, error *err) { return open_regular(path, PLAIN, out, err); }
+int newfile_open_program(const char *path, newfile **out, error *err) { return open_regular(path, PROGRAM, out, err); }
 
 // ---- pieces ---------------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@
 #include "base/siphash.h"
 #include "base/str.h"
 #include "device/keeper.h"
+#include "device/kernel_set.h"
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -375,7 +376,7 @@ cache *cache_open(const char *folder, const char *version) {
   pthread_mutex_init(&c->mutex, NULL);
   c->version = xstrdup(version);
   c->lock = c->dir = -1;
-  if (!folder && open_keepers(c)) return c;
+  if (kernel_set_is_on() || (!folder && open_keepers(c))) return c;
   if (folder) str_add(&c->folder, folder);
   else if (!default_folder(c)) return c;
   if (!c->folder.n || !strcmp(c->folder.at, "off")) return c;
@@ -397,7 +398,7 @@ keeper *cache_keeper(const cache *c) { return c->keeper; }
 
 bool cache_is_on(cache *c) {
   pthread_mutex_lock(&c->mutex);
-  bool on = c->db || (c->keeper && keeper_lives(c->keeper));
+  bool on = c->db || kernel_set_is_on() || (c->keeper && keeper_lives(c->keeper));
   pthread_mutex_unlock(&c->mutex);
   return on;
 }
@@ -466,6 +467,7 @@ static bool get_stored(cache *c, const void *key, size_t n, bytes *value) {
 
 bool cache_get(cache *c, const void *key, size_t n, bytes *value) {
   *value = (bytes){0};
+  if (kernel_set_is_on()) return kernel_set_get(c->version, key, n, value);
   if (c->keeper) return keeper_get(c->keeper, key, n, value);
   pthread_mutex_lock(&c->mutex);
   bool found = c->db && (get_pending(c, key, n, value) || get_stored(c, key, n, value));
@@ -518,6 +520,7 @@ void cache_flush(cache *c) {
 
 void cache_put(cache *c, const void *key, size_t n, const void *value, size_t value_n) {
   if (n > ENTRY_MAX / 2 || value_n > ENTRY_MAX / 2) return;
+  if (kernel_set_is_on()) { kernel_set_add(c->version, key, n, value, value_n); return; }
   if (c->keeper) { keeper_put(c->keeper, key, n, value, value_n); return; }
   pthread_mutex_lock(&c->mutex);
   if (c->db && !c->read_only) {

@@ -15,6 +15,7 @@
 #include "device/compiler.h"
 #include "device/cpu_info.h"
 #include "device/elf.h"
+#include "device/kernel_set.h"
 #include "device/machine.h"
 #include "device/team.h"
 #include "render/render.h"
@@ -32,6 +33,10 @@ static int with_llvm(device *d, device_kernel *k, error *err) {
   str text = {0}, assembly = {0};
   bytes object = {0};
   code_blob blob = {0};
+  if (kernel_set_used())
+    return error_set(err, "this program was exported without it for %s: an option or a variable asks for a plan that "
+                     "'weft export' did not make; export the model again with it, or use weft itself",
+                     kernel_set_cpu());
   int r = render_text(c->r->render, k->p, &c->o, &text, err);
   if (!r && debug_level() >= 4) show_stage("source", k->p, &text);
   if (!r)
@@ -140,8 +145,8 @@ int cpu_start(device *d, error *err) {
   d->show = llvm ? show_llvm : show_c;
   if (llvm) {
     c->llvm = compiler_new(team_size(d->team) + 1, IDLE_S);      // one more for a thread that is not of the team
-    d->prepare = prepare_llvm;
-    llvm_file(d->compiler, sizeof d->compiler);
+    if (!kernel_set_used()) d->prepare = prepare_llvm;
+    if (!kernel_set_is_on()) llvm_file(d->compiler, sizeof d->compiler);
   }
   snprintf(d->key, sizeof d->key, "%s %s", way, c->t.key);
   if (llvm) d->cache = cache_open(NULL, CODE_VERSION);

@@ -1,6 +1,7 @@
 // Processor features by cpuid and their names: see cpu_info.h.
 #include "device/cpu_info.h"
 #include "base/env.h"
+#include "device/kernel_set.h"
 #include <stdio.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -220,5 +221,7 @@ int cpu_target_for(const char *spec, const cpu_features *have, cpu_target *out, 
 int cpu_target_from_env(cpu_target *out, error *err) {
   cpu_features have;
   cpu_detect(&have);
+  for (size_t i = 0; i < COUNT(features_of_x86) && kernel_set_collects() && !have.arm; i++)
+    x86_set(&have, &features_of_x86[i], true);
   return cpu_target_for(env_str(ENV_WEFT_CPU), &have, out, err);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "device/counters.h"
+#include "device/kernel_set.h"
 #include "device/memory.h"
 #include "device/plan_impl.h"
 #include "device/ref.h"
@@ -73,7 +74,7 @@ static void run_fill(void *ctx, int thread, int n) {
   const fill_run *f = ctx;
   int64_t lo = f->lo + (f->hi - f->lo) * thread / n, hi = f->lo + (f->hi - f->lo) * (thread + 1) / n;
   unsigned char *bufs[2] = {f->bufs[0], f->bufs[1]};
-  if (lo >= hi) return;
+  if (lo >= hi || kernel_set_collects()) return;
   if (f->k->fn) f->k->fn(bufs, NULL, lo, hi);
   else if (f->k->ref) ref_run(f->k->ref, bufs, NULL, lo, hi);
 }
@@ -102,7 +103,7 @@ enum { PIECES = 8, MANY_TILES = 64 /* per thread: fewer are not worth sharing */
 
 static void run_part(const step *t, int thread, int64_t lo, int64_t hi) {
   unsigned char **bufs = t->bufs + thread * t->n_bufs;
-  if (lo >= hi) return;
+  if (lo >= hi || kernel_set_collects()) return;
   if (t->k->fn) t->k->fn(bufs, t->vars, lo, hi);
   else if (t->k->ref) ref_run(t->k->ref, bufs, t->vars, lo, hi);
 }

@@ -7,11 +7,13 @@
 #include <unistd.h>
 #include "base/env.h"
 #include "codegen/opt.h"
+#include "device/kernel_set.h"
 
 enum { COMMON_CACHE = 512 << 10 };
 static const char *const hints[PREFETCH_HINTS] = {"t0", "t1", "t2", "nta"};
 
 int64_t machine_cache_bytes(void) {
+  if (kernel_set_is_on()) return COMMON_CACHE;
 #ifdef _SC_LEVEL2_CACHE_SIZE
   long n = sysconf(_SC_LEVEL2_CACHE_SIZE);
   if (n > 0) return n;
@@ -22,7 +24,7 @@ int64_t machine_cache_bytes(void) {
 int64_t machine_tile_bytes(void) {
   struct rlimit stack;
   int64_t fit = machine_cache_bytes() / 2;
-  if (getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur == RLIM_INFINITY) return fit;
+  if (kernel_set_is_on() || getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur == RLIM_INFINITY) return fit;
   return min_i64(fit, (int64_t)(stack.rlim_cur / 8));
 }
 

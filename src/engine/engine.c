@@ -7,6 +7,7 @@
 #include "base/attempt.h"
 #include "base/env.h"
 #include "device/memory.h"
+#include "device/kernel_set.h"
 #include "engine/calibrate.h"
 #include "engine/float_rows.h"
 #include "engine/layouts.h"
@@ -213,7 +214,7 @@ static int load_model(engine *e, const char *path, error *err) {
   e->o.n_settings = e->o.n_adapters = e->o.n_control_vectors = 0;  // those are the caller's
   e->o.device = NULL;
   device *first = e->layer_split.at[0].d;
-  if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) calibrate(first);
+  if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING && !kernel_set_is_on()) calibrate(first);
   e->now->layouts = layouts_known(first, e->file);
   if (open_weights(e, e->now, err)) return -1;
   plan_spec first_spec = spec_first(e), one = spec_one();

@@ -5,6 +5,7 @@
 #include "device/cache.h"
 #include "device/entry_kinds.h"
 #include "device/keeper.h"
+#include "device/kernel_set.h"
 #include "device/predict.h"
 #include "engine/fail.h"
 #include "engine/schedules.h"
@@ -180,7 +181,7 @@ int weft_cache_each(bool (*fn)(const weft_cache_entry *e, void *ctx), void *ctx,
 char *weft_cache_folder(void) { return cache_folder(); }
 
 bool weft_cache_keep(void (*enter)(void *ctx), void *ctx, int threads) {
-  return keeper_start(enter, ctx, schedules_from_text, threads);
+  return !kernel_set_is_on() && keeper_start(enter, ctx, schedules_from_text, threads);
 }
 void weft_cache_end(void) { keeper_stop(); }
 

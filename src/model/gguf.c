@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/exported.h"
 #include "model/hf.h"
 
 // ---- One file ----
@@ -51,8 +52,11 @@ static int map_file(gguf_file *f, error *err) {
   size_t size = (size_t)st.st_size;
   f->mapping = mapped_open(f->fd, size);
   if (!f->mapping) return error_set(err, "%s: its %zu bytes cannot be mapped: %s", f->shown, size, strerror(errno));
-  f->shard.map = mapped_bytes(f->mapping);
-  f->shard.size = size;
+  exported in = {.model_n = size};
+  exported_find(f->fd, size, &in);
+  f->at = in.model_at;
+  f->shard.map = mapped_bytes(f->mapping) + in.model_at;
+  f->shard.size = in.model_n;
   f->shard.stamp = stamp_of(&st);
   return 0;
 }
@@ -71,7 +75,7 @@ int gguf_check(const gguf *g, enum stamp_change *change, error *err) {
     struct stat st;
     if (!f->mapping) continue;
     if (fstat(f->fd, &st)) return error_set(err, "%s: cannot be examined: %s", f->shown, strerror(errno));
-    if ((uint64_t)st.st_size < f->shard.size)
+    if ((uint64_t)st.st_size < f->at + f->shard.size)
       return error_set(err, "%s: had %zu bytes when it was opened and has only %" PRId64 " now: somebody cut it",
                        f->shown, f->shard.size, (int64_t)st.st_size);
     if (!mapped_is_whole(f->mapping))
@@ -103,7 +107,7 @@ int gguf_read(const gguf *g, size_t shard, uint64_t at, void *to, size_t n, erro
     return 0;
   }
   for (size_t got = 0; got < n;) {
-    ssize_t more = pread(f->fd, (char *)to + got, n - got, (off_t)(at + got));
+    ssize_t more = pread(f->fd, (char *)to + got, n - got, (off_t)(f->at + at + got));
     if (more < 0 && errno == EINTR) continue;
     if (more <= 0)
       return error_set(err, "%s: cannot be read: %s", f->shown, more ? strerror(errno) : "somebody cut it");

@@ -9,6 +9,7 @@
 typedef struct gguf_file {
   gguf_shard shard;             // what callers see
   const char *shown;            // its path as messages show it: the end of it, if it is very long
+  uint64_t at;                  // where it begins in its file: behind a program, if that was exported
   int fd;                       // kept for gguf_check_size; -1: the bytes are the caller's
   mapped *mapping;              // NULL: the same
   unsigned char *image;         // what a folder became (hf.h): owned; else NULL

@@ -1,0 +1,28 @@
+# weft-static: the command as a static program, of the objects that the command is made of.  It is what `weft export` puts in
+# front of a model, and runs in an empty root.  glibc's static library, not musl: the objects are those of the other programs,
+# so that their sources have one version, and nothing is compiled twice. Without the static libraries it is left out.
+set(weft_static_libraries "")
+set(weft_static_missing "")
+foreach(name microhttpd sqlite3 pcre2-8 utf8proc jansson nettle m pthread c)
+  find_library(weft_static_${name} lib${name}.a)
+  mark_as_advanced(weft_static_${name})
+  if(weft_static_${name})
+    list(APPEND weft_static_libraries ${weft_static_${name}})
+  else()
+    string(APPEND weft_static_missing " lib${name}.a")
+  endif()
+endforeach()
+if(weft_static_missing)
+  message(STATUS "no static program, for want of${weft_static_missing}: weft export needs one that was made elsewhere")
+elseif(NOT APPLE AND NOT WEFT_SANITIZE AND NOT WEFT_FUZZ)
+  add_executable(weft_alone ${PROJECT_SOURCE_DIR}/packaging/static.c $<TARGET_OBJECTS:weft> $<TARGET_OBJECTS:weft_serve> ${weft_objects})
+  set_target_properties(weft_alone PROPERTIES OUTPUT_NAME weft-static)
+  set_property(TARGET weft_alone PROPERTY POSITION_INDEPENDENT_CODE)   # unset: CMake's -pie would ask for a loader
+  target_compile_options(weft_alone PRIVATE -fPIE)
+  # The linker warns of getaddrinfo, which looks up names by libraries where it can: addresses need none.
+  target_link_options(weft_alone PRIVATE -static-pie -Wl,-s -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+  target_link_libraries(weft_alone PRIVATE ${weft_static_libraries})
+  if(WEFT_INSTALL)
+    install(TARGETS weft_alone RUNTIME DESTINATION lib/weft COMPONENT weft-static)
+  endif()
+endif()

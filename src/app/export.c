@@ -1,0 +1,112 @@
+// weft export: one file that holds a model and runs it.  The library compiles the kernels and writes the file; this
+// file reads the list of levels and finds the static program.
+#define _GNU_SOURCE
+#include "app/app.h"
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct exporter { struct settings all; progress bar; str kernels; };
+
+static const struct command command = {
+  "export", "Writes one file that holds a model, its kernels and a program that runs it.",
+  "MODEL.gguf -o FILE [options]",
+  "The file is a program: it talks, or takes commands such as run, serve and embed, with the model that it holds.\n"
+  "It needs no library, no compiler and no other file. Its kernels are those that default options\n"
+  "need; another option may need one that is not there, and is an error then.\n",
+  COMMAND_BIT(export), 0};
+
+static const char *const levels[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
+
+// "v3" and "x86-64-v3" are the same. NULL: no level.
+static const char *cpu_level_named(const char *name, size_t n) {
+  for (size_t i = 0; i < COUNT(levels); i++) {
+    const char *brief = strrchr(levels[i], 'v');
+    if ((strlen(levels[i]) == n && !memcmp(levels[i], name, n)) || (strlen(brief) == n && !memcmp(brief, name, n)))
+      return levels[i];
+  }
+  return NULL;
+}
+
+// The static program that lies beside this one, or where packages put it. False: there is none.
+static bool find_program(char out[PATH_MAX]) {
+  static const char *const places[] = {"weft-static", "../lib/weft/weft-static"};
+  char self[PATH_MAX];
+  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (n <= 0) return false;
+  self[n] = 0;
+  *strrchr(self, '/') = 0;
+  for (size_t i = 0; i < COUNT(places); i++)
+    if (snprintf(out, PATH_MAX, "%s/%s", self, places[i]) < PATH_MAX && !access(out, R_OK)) return true;
+  return false;
+}
+
+static int compile_level(struct exporter *x, const char *level) {
+  void *kernels;
+  size_t n;
+  weft_error err;
+  char what[64];
+  snprintf(what, sizeof what, "compiling for %s", level);
+  progress_set(&x->bar, what, 0);
+  if (weft_export_kernels(x->all.export.in, level, &kernels, &n, &err)) {
+    progress_end(&x->bar);
+    return failed("%s", err.text);
+  }
+  str_addn(&x->kernels, kernels, n);
+  weft_free(kernels);
+  return interrupted() ? EXIT_INTERRUPTED : EXIT_OK;
+}
+
+static int compile_levels(struct exporter *x) {
+  int status = EXIT_OK;
+  for (const char *at = x->all.export.cpu; *at && !status; at += strcspn(at, ","), at += *at == ',')
+    status = compile_level(x, cpu_level_named(at, strcspn(at, ",")));
+  return status;
+}
+
+static int run_exporter(struct exporter *x) {
+  const struct export_args *o = &x->all.export;
+  weft_error err;
+  double began = now_s();
+  keep_to_files(&x->all, o->out);
+  interrupt_catch();
+  if (weft_export_check(o->program, o->in, &err)) return failed("%s", err.text);
+  progress_begin(&x->bar);
+  int status = compile_levels(x);
+  if (status) return status;
+  progress_end(&x->bar);
+  if (weft_export_write(o->program, o->in, x->kernels.at, x->kernels.n, o->out, &err)) return failed("%s", err.text);
+  fprintf(stderr, "weft: wrote %s: kernels for %s, %.2f MB (%.1f s)\n", o->out, o->cpu, (double)x->kernels.n / 1e6,
+          now_s() - began);
+  return EXIT_OK;
+}
+
+static int check_levels(const char *list) {
+  for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+    if (!cpu_level_named(at, strcspn(at, ",")))
+      return usage_error("--cpu: '%.*s' is not one of v2, v3, v4", (int)strcspn(at, ","), at);
+  return *list ? EXIT_OK : usage_error("--cpu: give one of v2, v3, v4, or several with commas between");
+}
+
+int export_command(int argc, char **argv) {
+  struct exporter x = {.bar = {0}};
+  char beside[PATH_MAX];
+  int status;
+  bool parsed = settings_parse(&x.all, &command, argc, argv, &status);
+  struct export_args *o = &x.all.export;
+  if (parsed && !o->in) status = usage_error("no model: 'weft export MODEL.gguf -o FILE'");
+  else if (parsed && !o->out) status = usage_error("no file to write: 'weft export MODEL.gguf -o FILE'");
+  else if (parsed) {
+    if (!o->cpu) o->cpu = "v2,v3,v4";
+    if (!o->program && find_program(beside)) o->program = beside;
+    status = check_levels(o->cpu);
+    if (!status && !o->program)
+      status = usage_error("there is no weft-static beside this program: 'scripts/package.sh static' makes it, and "
+                           "--program names it");
+    if (!status) status = run_exporter(&x);
+  }
+  str_free(&x.kernels);
+  settings_free(&x.all);
+  return status;
+}

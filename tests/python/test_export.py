@@ -1,0 +1,165 @@
+"""weft export: one file that holds a model, its kernels and a program. It runs in an empty root, and computes what weft computes for the same level, bit for bit."""
+import os
+import struct
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from conftest import REPO, SANITIZED, program
+from serving import TEMPLATE, Server
+
+TINYPY = REPO / "models/tinypy.gguf"
+LEVELS = "v2", "v3", "v4"
+NEEDS = {"v2": "sse4_2", "v3": "avx2", "v4": "avx512bw"}
+TEXT = "import os\n\ndef find(path):\n    return [x for x in os.listdir(path)]\n\n" * 12      # several chunks
+
+pytestmark = pytest.mark.skipif(SANITIZED, reason="an exported program is made of the build without sanitizers")
+
+
+@pytest.fixture(scope="module")
+def alone(build):
+    path = build / "weft-static"
+    if not path.exists():
+        pytest.skip("no static program: a static library is missing (cmake/static.cmake names it)")
+    return path
+
+
+@pytest.fixture(scope="module")
+def chat(alone, run_weft, tmp_path_factory):
+    """TINYPY as a program for all levels, alone in a folder."""
+    path = tmp_path_factory.mktemp("exported") / "chat"
+    done = run_weft(["export", TINYPY, "-o", path], timeout=600)
+    assert done.returncode == 0, done.err
+    assert os.access(path, os.X_OK) and [f.name for f in path.parent.iterdir()] == ["chat"]
+    return path
+
+
+def flags():
+    return set(next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")), "").split())
+
+
+@pytest.fixture(params=LEVELS)
+def level(request):
+    if NEEDS[request.param] not in flags():
+        pytest.skip(f"this processor does not have {NEEDS[request.param]}")
+    return "x86-64-" + request.param
+
+
+def run(path, args, **env):
+    return subprocess.run([path, *args], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+
+
+def test_the_same_bits(chat, run_weft, level):
+    """Ids and logarithms of probabilities, of a prompt of several chunks and of one token after another."""
+    args = "run", "-p", TEXT, "-n", "16", "--temp", "0", "--json", "--top-logprobs", "4"
+    own = run(chat, args, WEFT_CPU=level)
+    assert own.returncode == 0 and own.stdout.count("\n") == 16, own.stderr
+    assert own.stdout == run_weft([*args, "-m", TINYPY], env={"WEFT_CPU": level}, timeout=600).out
+
+
+def test_an_empty_root(chat):
+    """Nothing but the file: no /proc, no /dev, no library, no folder that can be written."""
+    if os.geteuid():
+        pytest.skip("chroot needs root")
+    before = run(chat, ["-p", "def ", "-n", "8", "--temp", "0"])
+    done = subprocess.run([program("chroot"), chat.parent, "/chat", "-p", "def ", "-n", "8", "--temp", "0"], env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout == before.stdout and len(done.stdout) > 8, done.stderr
+    assert [f.name for f in chat.parent.iterdir()] == ["chat"]
+
+
+@pytest.mark.parametrize("args", [
+    ["run", "-p", TEXT, "-n", "24"], ["run", "-p", "def f", "-n", "8", "-ub", "16", "-t", "1"], ["run", "-p", "x", "-n", "4", "--top-k", "1", "-c", "64"],
+    ["embed", "-p", "def f"], ["embed", "-p", TEXT, "--pooling", "mean"], ["embed", "-p", "x", "--pooling", "last"],
+    ["bench", "-p", "80", "-n", "4", "-r", "1"], ["bench", "-npl", "1,2,4", "-p", "16", "-n", "4", "-r", "1"], ["perplexity", "-p", TEXT, "-c", "64"],
+    ["tokenize", "-p", "def f"], ["inspect"], ["--version"]], ids=lambda args: " ".join(a for a in args if len(a) < 20))
+def test_commands(chat, level, args):
+    done = run(chat, args, WEFT_CPU=level)
+    assert done.returncode == 0 and done.stdout, done.stderr
+
+
+def test_a_conversation(chat, level):
+    done = run(chat, ["chat", "--chat-template", "chatml", "-p", "def f", "-n", "12", "-st"], WEFT_CPU=level)
+    assert done.returncode == 0, done.stderr
+
+
+def test_serve(chat, level, tmp_path):
+    """Texts, answers of several at once, beside prompts; schemas; probabilities; embeddings."""
+    template = tmp_path / "template"
+    template.write_text(TEMPLATE)
+    with Server(str(chat), {"WEFT_CPU": level}, None, "--chat-template-file", template, "--pooling", "mean") as server:
+        statuses = []
+
+        def ask(path, body):
+            statuses.append((path, *server.ask(path, body, timeout=300)))
+
+        messages = [{"role": "user", "content": "def f"}]
+        schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
+        asked = [("/v1/completions", {"prompt": TEXT[i:], "max_tokens": 24, "logprobs": 2}) for i in range(5)]
+        asked += [("/v1/chat/completions", {"messages": messages, "max_tokens": 8, "n": 3}), ("/v1/embeddings", {"input": ["def f", TEXT]}),
+                  ("/v1/chat/completions", {"messages": messages, "max_tokens": 16, "response_format": schema})]
+        many = [threading.Thread(target=ask, args=one) for one in asked]
+        for thread in many:
+            thread.start()
+        for thread in many:
+            thread.join()
+        assert [s for _, s, _ in statuses] == [200] * len(asked), statuses
+        assert server.ask("/v1/models")[1]["data"][0]["id"] == "chat"
+
+
+def test_what_is_missing_is_named(chat):
+    """Kernels of another option; a level that was not exported."""
+    done = run(chat, ["run", "-p", "x", "-n", "1", "--no-repack"])
+    assert done.returncode == 1 and "was exported without it for x86-64-v" in done.stderr, done.stderr
+    done = run(chat, ["run", "-p", "x", "-n", "1"], WEFT_CPU="x86-64")
+    assert done.returncode == 1 and "WEFT_CPU=x86-64: this program has kernels for x86-64-v2, x86-64-v3, x86-64-v4" in done.stderr, done.stderr
+
+
+def test_other_models(chat, run_weft, tmp_path):
+    """The file is a model for weft, too; and the program takes another one, whose kernels it has if they are the same."""
+    done = run_weft(["inspect", chat])
+    assert done.returncode == 0 and "llama" in done.out
+    ids = ["--ids", "1,2,3", "-n", "4", "--temp", "0", "--json"]
+    assert run_weft(["run", "-m", chat, *ids], timeout=300).out == run_weft(["run", "-m", TINYPY, *ids], timeout=300).out
+    done = run(chat, ["run", "-m", TINYPY, *ids])
+    assert done.returncode == 0 and done.stdout, done.stderr
+
+
+def test_damage(chat, tmp_path):
+    """Any byte of the table of kernels, or of the trailer: an error, or no exported program any more."""
+    data = bytearray(chat.read_bytes())
+    kernels = struct.unpack_from("<4Q", data, len(data) - 56)[2]
+    for at, value in ((kernels, 0), (kernels + 32, 0xFFFFFFFF), (kernels + 40, 7), (kernels + 48 + 32, 1 << 60), (kernels + 48 + 40, 1 << 60)):
+        bad = tmp_path / "bad"
+        damaged = bytearray(data)
+        struct.pack_into("<Q", damaged, at, value)
+        bad.write_bytes(damaged)
+        bad.chmod(0o755)
+        done = run(bad, ["run", "-p", "x", "-n", "1"])
+        assert done.returncode == 1 and "this program's kernels are damaged" in done.stderr, (at, done.stderr)
+
+
+def test_refused(run_weft, alone, weft, tmp_path):
+    out = tmp_path / "out"
+
+    def said(*args, status):
+        done = run_weft(["export", *args], timeout=600)
+        assert done.returncode == status and not out.exists(), done.err
+        return done.err
+
+    assert "no model" in said(status=2) and "no file to write" in said(TINYPY, status=2)
+    assert "--cpu: 'v9' is not one of v2, v3, v4" in said(TINYPY, "-o", out, "--cpu", "v2,v9", status=2)
+    assert "is not a static program" in said(TINYPY, "-o", out, "--cpu", "v2", "--program", weft, status=1)
+    assert "is not a program" in said(TINYPY, "-o", out, "--cpu", "v2", "--program", TINYPY, status=1)
+    other = tmp_path / "other"
+    data = alone.read_bytes()
+    assert (at := data.find(rows_version(alone))) > 0
+    other.write_bytes(data[:at] + b"0" * 24 + data[at + 24:])
+    assert "is made of other sources" in said(TINYPY, "-o", out, "--cpu", "v2", "--program", other, status=1)
+
+
+def rows_version(path):
+    """The fingerprint of the sources, as the build wrote it."""
+    text = (path.parent / "generated/engine/rows_version.h").read_text()
+    return text.split('"')[1].encode()
