@@ -16,6 +16,8 @@ endif()
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/serve/page.c PROPERTIES
   COMPILE_DEFINITIONS "WEFT_PAGE_DIR=\"${PROJECT_SOURCE_DIR}/src/serve/page\"" OBJECT_DEPENDS "${serve_page};${page_inputs};${page_out}/page_files.h")
 
+include(cmake/mpi.cmake)
+
 file(GLOB app_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/app/*.c)
 add_executable(weft ${app_sources})
 # app/commit.h: the commit that `weft --version` shows, looked up at each build and written if it is another one.

@@ -5,10 +5,10 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: scripts/setup.sh [build|demo|test|arm64]
+usage: scripts/setup.sh [build|demo|test|arm64|mpi]
 
 Installs the Debian packages that are missing: for building (the default), for the demo, or for the whole test suite.
-With `arm64` also the cross compiler for scripts/test.sh --arm64.  With `test` and `arm64` it also makes Python environments for the tests, build/venv and build/clients.  Packages already there are left as they are;
+With `mpi` also Open MPI and MPICH, for a model on several processes.  With `arm64` also the cross compiler for scripts/test.sh --arm64.  With `test` and `arm64` it also makes Python environments for the tests, build/venv and build/clients.  Packages already there are left as they are;
 without apt it says what is needed and goes on.  scripts/build.sh, demo.sh and test.sh call it themselves.
 END
 }
@@ -17,7 +17,7 @@ say() { echo "weft: $*" >&2; }
 
 what=${1:-build}
 case "$what" in
-  build|demo|test|arm64) ;;
+  build|demo|test|arm64|mpi) ;;
   -h|--help) usage; exit 0;;
   *) usage >&2; exit 2;;
 esac
@@ -39,6 +39,7 @@ llvm=()
 [ "$what" = build ] || llvm=(libllvm22 libllvm19)  # the first that is installed or that apt offers
 case "$what" in test|arm64) packages+=("${test_packages[@]}");; esac
 [ "$what" != arm64 ] || packages+=(gcc-aarch64-linux-gnu)
+[ "$what" != mpi ] || packages+=(openmpi-bin libopenmpi-dev mpich libmpich-dev)
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
@@ -75,17 +76,24 @@ install_packages() {
   quietly apt install -y --no-install-recommends "${missing[@]}" || { say "apt-get install failed"; exit 1; }
 }
 
-# Without these, weft serve goes without --kv-events-config. Whatever hinders them hinders nothing else.
-install_optional() {
-  local package wanted=()
-  for package in libzmq3-dev libmsgpack-dev; do
+# optional WHAT PACKAGE...: packages that are there are installed; without them it goes on without WHAT.
+optional() {
+  local what=$1 package wanted=()
+  shift
+  for package; do
     if ! dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null | grep -q '^ii' && [ -n "$(apt-cache madison "$package" 2>/dev/null)" ]; then
       wanted+=("$package")
     fi
   done
   [ ${#wanted[@]} -gt 0 ] && [ "$(id -u)" = 0 ] || return 0
   say "installing ${wanted[*]}"
-  quietly apt install -y --no-install-recommends "${wanted[@]}" || say "they could not be had: weft serve goes without --kv-events-config"
+  quietly apt install -y --no-install-recommends "${wanted[@]}" || say "they could not be had: it goes on without $what"
+}
+
+# Whatever hinders these hinders nothing else.
+install_optional() {
+  optional "--kv-events-config of weft serve" libzmq3-dev libmsgpack-dev
+  case "$what" in test|arm64) optional "the tests of a model on several processes" openmpi-bin libopenmpi-dev;; esac
 }
 
 # environment VENV LIST: a Python environment with the packages of LIST, made once, and again when LIST changes.  Fails if pip does.

@@ -267,6 +267,7 @@ static int help_command(int argc, char **argv) {
 // program.
 static const char *sandbox = "off";
 static bool sandbox_wanted, fetching, talking;
+static int processes = 1;           // that compute together, as MPI started them
 static long partner;
 const char *sandbox_state(void) { return sandbox; }
 bool sandbox_is_wanted(void) { return sandbox_wanted; }
@@ -314,8 +315,9 @@ static void choose_sandbox(bool wanted, const char *command, bool fetches) {
   bool compiler = !strcmp(env_str(ENV_RENDER), "c"), cuda = !strcmp(env_str(ENV_DEV), "CUDA"),
        nv = !strcmp(env_str(ENV_DEV), "NV"), metal = !strcmp(env_str(ENV_DEV), "METAL"),
        driver = cuda || nv || metal || !strcmp(env_str(ENV_DEV), "CL");
-  sandbox_wanted = wanted && !compiler && !driver;
+  sandbox_wanted = wanted && !compiler && !driver && processes == 1;
   if (!wanted) sandbox = "off: --no-sandbox";
+  else if (processes > 1) sandbox = "off: MPI connects to the other processes as it runs";
   else if (compiler) sandbox = "off: RENDER=c runs a C compiler";
   else if (driver)
     sandbox = cuda    ? "off: DEV=CUDA, as the driver opens devices, runs programs and makes code"
@@ -402,6 +404,17 @@ static bool asks_for_words(int argc, char **argv) {
   return false;
 }
 
+// Of several processes that a launcher of MPI started the first is the program. The others do what it says, and are
+// silent.
+static int follow_first(int rank) {
+  weft_error err;
+  int quiet = open("/dev/null", O_RDWR);
+  if (quiet >= 0) { dup2(quiet, STDIN_FILENO); dup2(quiet, STDOUT_FILENO); close(quiet); }
+  int status = weft_ranks_follow(&err) ? failed("process %d: %s", rank, err.text) : EXIT_OK;
+  if (!status) weft_ranks_leave();
+  return status;
+}
+
 int main(int argc, char **argv) {
   start_time = now_s();
   hold_standard_descriptors();
@@ -415,10 +428,14 @@ int main(int argc, char **argv) {
   weft_error err;
   if (exported_begin(&argc, &argv, &err)) return failed("%s", err.text);
   const char *name = argc > 1 ? argv[1] : NULL;
+  int rank = 0;
+  if (weft_ranks_join(&rank, &processes, &err)) return failed("%s", err.text);
+  if (rank) return follow_first(rank);
   if (!open && asks_for_words(argc, argv)) confine_explain();
   choose_sandbox(!open, name, pull_asked(argc, argv) || (name && (!strcmp(name, "pull") || !strcmp(name, "loadtest"))));
   int status = dispatch(argc, argv);
   if (fflush(stdout) && errno != EPIPE) status = failed("stdout could not be written: %s", strerror(errno));
   weft_cache_end();
+  weft_ranks_leave();
   return status;
 }

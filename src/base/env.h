@@ -37,6 +37,8 @@
   E(ISOLATE, "1", "0|1", "0: LLVM compiles inside this process, not in a child of it that can do nothing else") \
   E(WEFT_CPU, "native", "", "instructions that kernels may use: native, x86-64-v2, x86-64-v3, x86-64-v4 (AArch64: " \
   "armv8-a, armv8.2-a, armv8.6-a)") \
+  E(WEFT_RANK_BYTES, "65536", "1..1000000000", "on several processes: products of weights of at least N bytes are " \
+  "split, and other sums of at least 16 N steps") \
   E(WEFT_DIE, "", "", "for tests: the check that fails as if an invariant were broken, FILE:LINE[:N], N: the N-th " \
   "time") \
   E(VIZ, "0", "", "1 leaves weft-viz.html behind, as weft viz writes it; or the name of a page") \

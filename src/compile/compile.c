@@ -32,6 +32,7 @@ void compile_graph(graph *g, uop *sink, const target *t, const compile_choices *
   if (!c->exact) print_graph("dots", sink = choose_dots(g, sink, t));
   record_mark(g, sink, "dots");
   schedule_graph(g, sink, out);
+  split_over_ranks(g, out, &c->ranks);
   if (t->has_streams && !c->in_place)
     layout_weights(g, out, &(layout_target){target_rows(t), t->row_bytes}, c->layout, c->ctx);
   if (t->has_local) merge_launches(g, out, t);

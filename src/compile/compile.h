@@ -4,6 +4,7 @@
 #define WEFT_COMPILE_H
 #include "codegen/program.h"
 #include "schedule/layout.h"
+#include "schedule/ranks.h"
 
 // {0}: what the machine does fastest.
 typedef struct compile_choices {
@@ -11,6 +12,7 @@ typedef struct compile_choices {
   bool in_place;             // weights are read as they lie in the file: there is no memory for copies
   layout_choice *layout;     // of each weight that is copied; NULL: LAYOUT_ROWS for all
   void *ctx;
+  rank_split ranks;          // the part of one process among several
 } compile_choices;
 
 // Whether products of weights in BF16 have instructions of their own on this machine.

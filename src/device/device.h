@@ -114,6 +114,7 @@ void device_fill(device *d, void *to, unsigned char value, size_t n);
 int device_check(const device *d, error *err);
 
 typedef struct plan plan;
+struct plan_var;
 typedef struct plan_options {
   // Memory of buffer `id` (a number below TEMP_IDS); lives as long as the plan. The device's, or this process's: then
   // the plan brings what it reads there before each run (a weight once, when it is built), and what it writes comes
@@ -131,6 +132,10 @@ typedef struct plan_options {
   // Asked on the caller's thread between kernels that are compiled and pieces that are copied; true: plan_build fails.
   // May be NULL.
   bool (*stops)(void *ctx);
+  // Asked before each run of a plan that gathers what other processes make (schedule/ranks.h): they have to run it,
+  // too. And behind it.
+  void (*starts)(void *ctx, const struct plan *p, const struct plan_var *vars, int n_vars);
+  void (*ends)(void *ctx);
   bool prompt;               // for the threads of prompts
   // numbers too small to be normal count as zeros while it runs, if the device can (team_compute)
   bool flushes;

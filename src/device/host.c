@@ -128,6 +128,10 @@ static void run_tiles(plan *p, int number, int thread, int64_t lo, int64_t hi) {
 
 static void run_step(plan *p, int number, int thread, int n) {
   const step *t = &p->steps[number];
+  if (t->ranks) {
+    if (!thread) ranks_gather(t->bufs[0], t->ranks->size, &t->ranks->what, t->tiles);
+    return;
+  }
   if (t->each) { run_part(t, thread, 0, t->tiles); return; }
   if (t->tiles == 1) { if (number % n == thread) run_part(t, thread, 0, 1); return; }
   int64_t from = t->tiles * thread / n, to = t->tiles * (thread + 1) / n;
@@ -203,6 +207,7 @@ void plan_run_watched(plan *p, const plan_var *vars, int n_vars) {
   memset(p->watched, 0, sizeof p->watched);
   plan_set_vars(p, vars, n_vars);
   plan_on_team(p, run_watched, p);
+  plan_ends(p);
 }
 
 // One level, kernels i .. i + count - 1, whose first mark is marks[at]: it lasts from thread 0's first mark to its next
@@ -279,6 +284,7 @@ void plan_run_counted(plan *p, const plan_var *vars, int n_vars, const counters 
   counting w = {p, c, xcalloc(n * (size_t)p->n_threads + 1, sizeof *w.got)};
   plan_set_vars(p, vars, n_vars);
   plan_on_team(p, run_counted, &w);
+  plan_ends(p);
   for (size_t i = 0; i < n; i++) {
     out[i] = 0;
     for (int t = 0; t < p->n_threads; t++) out[i] += (double)w.got[(size_t)t * n + i];

@@ -46,10 +46,36 @@ static void find_kernels(building *b) {
                           .arena_bytes = s->arena_bytes};
   p->kernels = xcalloc((size_t)s->n_kernels, sizeof *p->kernels);
   for (int i = 0; i < s->n_kernels; i++)
-    if (!map_has(&b->unique, s->kernels[i].ast)) {
+    if (!is_gathering(s->kernels[i].ast) && !map_has(&b->unique, s->kernels[i].ast)) {
       map_put(&b->unique, s->kernels[i].ast, (void *)(intptr_t)p->stats.unique);
       p->asts[p->stats.unique++] = s->kernels[i].ast;
     }
+}
+
+static int by_variable_name(const void *p, const void *q) {
+  return strcmp((*(uop *const *)p)->s, (*(uop *const *)q)->s);
+}
+
+// A step without code: its kernel has a name, and as tiles the number of periods.
+static void make_gathering(plan *p, const sched_kernel *k, step *t) {
+  rank_step *r = ARENA_NEW(p->mem, rank_step);
+  program *q = ARENA_NEW(p->mem, program);
+  uop *all = k->ast->src[0];
+  *q = (program){.name = "allgather", .graph = p->g, .mem = p->mem};
+  *r = (rank_step){.size = (size_t)dtype_size((enum dtype)all->src[0]->dt), .k.p = q};
+  kernel_gathers(k->ast, &r->what);
+  uop_list l = uop_toposort(p->mem, &all, 1);
+  q->vars = ARENA_ARRAY(p->mem, uop *, l.n);
+  for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_VAR) q->vars[q->n_vars++] = l.at[i];
+  if (q->n_vars) qsort(q->vars, (size_t)q->n_vars, sizeof *q->vars, by_variable_name);
+  int64_t moved = (r->what.cut[r->what.n] - r->what.cut[0]) * (int64_t)r->size;
+  q->tiles = r->what.count;
+  q->bytes = uop_op2(p->g, OP_MUL, q->tiles, uop_idx(p->g, moved));
+  q->flops = uop_idx(p->g, 0);
+  t->ranks = r;
+  t->k = &r->k;
+  t->unique = -1;
+  p->gathers = true;
 }
 
 static void build_steps(void *ctx) {
@@ -82,8 +108,8 @@ static void build_steps(void *ctx) {
   for (int i = 0; i < s->n_kernels && !r; i++) {
     const sched_kernel *k = &s->kernels[i];
     step *t = &p->steps[i];
-    t->unique = (int)(intptr_t)map_ptr(&b->unique, k->ast);
-    t->k = &p->kernels[t->unique];
+    if (is_gathering(k->ast)) make_gathering(p, k, t);
+    else t->k = &p->kernels[t->unique = (int)(intptr_t)map_ptr(&b->unique, k->ast)];
     t->level = k->level;
     t->parts = &p->parts[(size_t)i * (size_t)p->n_threads];
     t->each = k->each;
@@ -116,6 +142,9 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
   p->team = o->prompt ? d->prompt_team : d->team;
   p->n_threads = team_size(p->team);
   p->flushes = o->flushes;
+  p->starts = o->starts;
+  p->ends = o->ends;
+  p->starts_ctx = o->ctx;
   p->g = g;
   p->mem = arena_new();
   if (attempt(ATTEMPT_LEAVES, build_steps, &b, err)) b.r = -1;

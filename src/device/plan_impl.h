@@ -4,6 +4,7 @@
 #define WEFT_DEVICE_PLAN_IMPL_H
 #include <stdatomic.h>
 #include "device/device.h"
+#include "device/ranks.h"
 #include "device/team.h"
 
 enum { MAX_VARS = 8, WATCHES = 4 };
@@ -19,10 +20,14 @@ typedef struct step {
   part *parts;                   // per thread
   int64_t vars[MAX_VARS], tiles;
   int level, unique;             // unique: number of its kernel
+  const struct rank_step *ranks;           // it gathers what other processes have made; NULL: it computes
   int watch;                     // whose time it is part of: a number below WATCHES, counted from 1; 0: nobody's
   char role[64];
 } step;
 
+// Of a step that gathers: what, of elements of so many bytes. Its kernel is no code, but says how many periods there
+// are.
+typedef struct rank_step { gathering what; size_t size; device_kernel k; } rank_step;
 typedef struct own_copy { void *at; uint64_t bytes; } own_copy;
 // of a kernel, found by a search; no k.p: none
 typedef struct alternative { device_kernel k; code_image *code; } alternative;
@@ -45,6 +50,10 @@ struct plan {
   double *marks;
   size_t n_marks;
   void *recorded;                // the runtime's
+  void (*starts)(void *ctx, const struct plan *p, const plan_var *vars, int n_vars);     // plan_options.starts, .ends
+  void (*ends)(void *ctx);
+  void *starts_ctx;
+  bool gathers;                  // some steps do
   plan_go_on *go_on;             // of a run that may end early, and whether it does; NULL: it may not
   void *go_on_ctx;
   atomic_bool ended;
@@ -64,6 +73,7 @@ void plan_make_marks(plan *p);
 // r: not 0 if *e says what failed
 void device_note(device *d, int r, const error *e);
 void plan_set_vars(plan *p, const plan_var *vars, int n_vars);                         // in all steps
+void plan_ends(plan *p);                         // behind what began with that
 // on a device that is here: team_compute or team_run, as plan_options.flushes says
 void plan_on_team(plan *p, team_fn *fn, void *ctx);
 // team_fn: all steps of the plan `ctx`, on a device that is here

@@ -19,12 +19,17 @@ void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *valu
 }
 
 void plan_set_vars(plan *p, const plan_var *vars, int n_vars) {
+  if (p->starts && p->gathers) p->starts(p->starts_ctx, p, vars, n_vars);
   for (int i = 0; i < p->stats.kernels; i++) {
     step *t = &p->steps[i];
     plan_vars(t->k->p, vars, n_vars, t->vars);
     t->tiles = program_eval(t->k->p, t->k->p->tiles, t->vars);
     for (int j = 0; j < p->n_threads; j++) atomic_store_explicit(&t->parts[j].next, 0, memory_order_relaxed);
   }
+}
+
+void plan_ends(plan *p) {
+  if (p->ends && p->gathers) p->ends(p->starts_ctx);
 }
 
 void plan_make_marks(plan *p) {
@@ -37,6 +42,7 @@ void plan_run_timed(plan *p, const plan_var *vars, int n_vars, plan_times *out) 
   error e = {0};
   plan_set_vars(p, vars, n_vars);
   int r = p->d->run->replay_timed(p, out, &e);
+  plan_ends(p);
   device_note(p->d, r, &e);
 }
 
@@ -60,10 +66,12 @@ void plan_run(plan *p, const plan_var *vars, int n_vars) {
   if (debug_level() >= 2) { run_and_print(p, vars, n_vars); return; }
   plan_set_vars(p, vars, n_vars);
   device_note(p->d, p->d->run->replay(p, &e), &e);
+  plan_ends(p);
 }
 
 bool plan_run_asking(plan *p, const plan_var *vars, int n_vars, plan_go_on *go_on, void *ctx) {
   if (!go_on(ctx, 0)) return false;
+  if (p->gathers) { plan_run(p, vars, n_vars); return true; }           // the other processes do not hear of it
   p->go_on = go_on;
   p->go_on_ctx = ctx;
   plan_run(p, vars, n_vars);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "device/device.h"
 #include "device/memory.h"
+#include "engine/follow.h"
 
 uint64_t caches_piece(const caches *c, int i) { return model_state_bytes(c->m, i, CACHE_PAGE); }
 
@@ -52,7 +53,7 @@ static int reserve_states(caches *c, error *err) {
 int caches_open(caches *c, const model *m, device **of, int64_t n_pages, int64_t least_pages, int64_t chunk,
                 uint64_t room, error *err) {
   *c = (caches){.m = m, .of = of, .n_pages = n_pages, .slots = model_is_recurrent(m) ? CACHE_SLOTS : 1,
-                .slack = CACHE_SLACK, .chunk = chunk, .room = room};
+                .slack = CACHE_SLACK, .chunk = chunk, .room = room, .number = -1};
   while (reserve_states(c, err)) {
     if (c->n_pages == least_pages && c->slots == 1) return -1;
     c->n_pages = max_i64(c->n_pages / 2, least_pages);
@@ -75,6 +76,7 @@ void caches_close(caches *c) {
 }
 
 bool caches_promote_pages(caches *c, double seconds) {
+  if (c->number >= 0) return true;             // a huge page would have what is other processes'
   double end = now_s() + seconds;
   for (int i = 0; i < model_n_states(c->m); i++) {
     if (!c->of[i]->run->here) continue;
@@ -101,16 +103,29 @@ bool caches_is_of(const caches *c, int i, int group) {
 }
 
 // Of pages or slots first .. first + n - 1
-static void discard(caches *c, int group, int first, int n) {
+void caches_discard(caches *c, int group, int first, int n) {
+  follow_discard(c, group, first, n);
   for (int i = 0; i < model_n_states(c->m); i++)
     if (c->of[i]->run->here && caches_is_of(c, i, group))
       memory_discard(caches_at(c, i, first), (uint64_t)n * caches_piece(c, i));
 }
 
-static void copy_pieces(caches *c, int group, int from, int to) {
+void caches_copy(caches *c, int group, int from, int to) {
+  follow_copy(c, group, from, to);
   for (int i = 0; i < model_n_states(c->m); i++)
     if (caches_is_of(c, i, group))
       device_copy(c->of[i], caches_at(c, i, to), caches_at(c, i, from), caches_piece(c, i));
+}
+
+void caches_write(caches *c, int group, int number, const unsigned char *from) {
+  size_t all = 0;
+  for (int i = 0; i < model_n_states(c->m); i++) if (caches_is_of(c, i, group)) all += caches_piece(c, i);
+  follow_write(c, group, number, from, all);
+  for (int i = 0; i < model_n_states(c->m); i++) {
+    if (!caches_is_of(c, i, group)) continue;
+    device_write(c->of[i], caches_at(c, i, number), from, caches_piece(c, i));
+    from += caches_piece(c, i);
+  }
 }
 
 static int take_page(caches *c, int group) {
@@ -119,7 +134,8 @@ static int take_page(caches *c, int group) {
   if (page == NO_PAGE) return page;
   c->taken += size;
   for (int i = 0; i < model_n_states(c->m); i++)
-    if (c->of[i]->run->here && caches_is_of(c, i, group)) memory_touch(caches_at(c, i, page), caches_piece(c, i));
+    if (c->number < 0 && c->of[i]->run->here && caches_is_of(c, i, group))
+      memory_touch(caches_at(c, i, page), caches_piece(c, i));
   return page;
 }
 
@@ -155,11 +171,11 @@ static void drop_pages(sequence *q, int group, size_t from, size_t to) {
     q->group[group].at[i] = NO_PAGE;
     if (!drop_page(q->of, group, page)) continue;
     if (count && page == first - 1) { first = page; count++; continue; }
-    if (count) discard(q->of, group, first, count);
+    if (count) caches_discard(q->of, group, first, count);
     first = page;
     count = 1;
   }
-  if (count) discard(q->of, group, first, count);
+  if (count) caches_discard(q->of, group, first, count);
 }
 
 static void shorten(sequence *q, int group, size_t n) {
@@ -250,7 +266,7 @@ void sequence_free(sequence *q) {
     vec_free(&q->group[g]);
   }
   if (model_is_recurrent(q->of->m)) {
-    discard(q->of, CACHE_FIXED, q->slot, 1);
+    caches_discard(q->of, CACHE_FIXED, q->slot, 1);
     q->of->slot_used[q->slot] = false;
   }
   q->of->n_sequences--;
@@ -293,7 +309,7 @@ int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
       pages_hold(&c->pages[group], page = list->at[i - ring]);
     else page = take_page(c, group);
     if (page == NO_PAGE) return no_page(c, err);
-    if (had != NO_PAGE && i < new) copy_pieces(c, group, had, page);
+    if (had != NO_PAGE && i < new) caches_copy(c, group, had, page);
     drop_page(c, group, had);
     list->at[i] = page;
   }
@@ -436,7 +452,7 @@ int sequence_fork(const sequence *q, int n, sequence **out, error *err) {
   if (!caches_keep_ids(q->of)) return 0;
   for (int i = 0; i < n; i++) vec_push(&to->ids, q->ids.at[i]);
   if (model_is_recurrent(q->of->m) && n && sequence_whole(q, n) == n) {
-    copy_pieces(q->of, CACHE_FIXED, q->slot, to->slot);
+    caches_copy(q->of, CACHE_FIXED, q->slot, to->slot);
     to->at = q->at;
     to->back = q->back;
   }

@@ -36,6 +36,7 @@ typedef struct caches {
   bool *slot_used;
   int n_slots;               // slots that were ever in use
   int n_sequences;
+  int number;                // of the engine, on several processes (follow.h); -1: it is on one
 } caches;
 
 // Of one position in all states, and of the states of a sequence that are fixed. UINT64_MAX where that is no number.
@@ -55,6 +56,11 @@ bool caches_promote_pages(caches *c, double seconds);
 void *caches_at(const caches *c, int i, int number);
 uint64_t caches_piece(const caches *c, int i);
 bool caches_is_of(const caches *c, int i, int group);
+// The pieces of all states of a group, of pages or slots: to those of `to`; zeros from now on; those at `from`, one
+// behind the other. On several processes, this one's parts.
+void caches_copy(caches *c, int group, int from, int to);
+void caches_discard(caches *c, int group, int first, int n);
+void caches_write(caches *c, int group, int number, const unsigned char *from);
 
 enum { NO_PAGE = -1 };
 // A place that others may go on from; likely: rather than from those around it.

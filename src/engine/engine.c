@@ -10,6 +10,7 @@
 #include "device/kernel_set.h"
 #include "engine/calibrate.h"
 #include "engine/float_rows.h"
+#include "engine/follow.h"
 #include "engine/layouts.h"
 #include "engine/media_file.h"
 #include "engine/plans.h"
@@ -209,7 +210,7 @@ static int load_model(engine *e, const char *path, error *err) {
   choose_sizes(e);
   if (share_layers(e, err)) return -1;
   if (e->layer_split.n > 1) model_drop_mtp(e->m);
-  if (reserve_caches(e, err)) return -1;
+  if (reserve_caches(e, err) || follow_open(e, err)) return -1;
   open_content(e);
   e->o.n_settings = e->o.n_adapters = e->o.n_control_vectors = 0;  // those are the caller's
   e->o.device = NULL;
@@ -219,14 +220,14 @@ static int load_model(engine *e, const char *path, error *err) {
   if (open_weights(e, e->now, err)) return -1;
   plan_spec first_spec = spec_first(e), one = spec_one();
   e->adapted = model_n_adapters(e->m) > 0;
-  if (need_plan(e, &first_spec, err) || model_adapters_used(e->m, err)) return -1;
+  if (settle_states(e, err) || need_plan(e, &first_spec, err) || model_adapters_used(e->m, err)) return -1;
   e->adapted = sequence_adapted(e->own);
   if (need_plan(e, &first_spec, err)) return -1;
   if (first->target.has_streams) weights_read_ahead(&e->now->w[0]);
-  tune_from_env(e, false);
+  if (e->number < 0) tune_from_env(e, false);
   const char *tune = env_str(ENV_WEFT_TUNE);
   bool always = !strcmp(tune, "always");
-  if (!model_is_encoder(e->m) && e->layer_split.n == 1 && (always || !strcmp(tune, "background")))
+  if (!model_is_encoder(e->m) && e->layer_split.n == 1 && e->number < 0 && (always || !strcmp(tune, "background")))
     e->online_tuner = online_tuner_open(e->tuned = plan_of(e, &one), always);
   return 0;
 }
@@ -241,6 +242,7 @@ static void try_load(void *ctx) {
 int engine_open(const char *path, const struct engine_options *options, engine **out, error *err) {
   engine *e = xcalloc(1, sizeof *e);
   double t = now_s();
+  e->number = -1;
   e->now = xcalloc(1, sizeof *e->now);
   if (options) e->o = *options;
   error why = {0};
@@ -275,6 +277,7 @@ static void close_laid(laid *l) {
 void engine_close(engine *e) {
   if (!e) return;
   stop_live(e);
+  follow_close(e);
   content_free(e->content);
   close_laid(e->now);
   close_laid(e->other);
@@ -288,6 +291,7 @@ void engine_close(engine *e) {
   vec_free(&e->held);
   float_table_free(e->float_table);
   free(e->last); free(e->turns); free(e->scales);
+  free(e->state_cuts);
   free(e->ids); free(e->at); free(e->pages); free(e->logits); free(e->hidden); free(e->stream);
   model_close(e->m);
   tokenizer_free(e->tok);

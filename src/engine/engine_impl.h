@@ -3,6 +3,7 @@
 #define WEFT_ENGINE_IMPL_H
 #include "device/device.h"
 #include "device/online_tuner.h"
+#include "device/ranks.h"
 #include "engine/caches.h"
 #include "engine/content.h"
 #include "engine/engine.h"
@@ -27,6 +28,8 @@ typedef struct laid {
   enum layout_kind *layouts;
   VEC(planned *) plans;
 } laid;
+// How a state is split among processes (schedule/ranks.h), as the first plan has it; size: of an element.
+typedef struct state_cuts { bool known; size_t size; gathering what; } state_cuts;
 // One of the devices, for what a plan there asks.
 typedef struct site { engine *e; int place; } site;
 
@@ -64,6 +67,8 @@ struct engine {
   struct { engine_go_on *go_on; void *ctx; double done, now, share; bool ended; error why; } ask;
   double settle_s;                        // time that may be spent on moving weights into huge pages; negative: owed
   int64_t compiled, scheduled;
+  int number;                             // on several processes: which engine of all it is; -1: they do not know it
+  state_cuts *state_cuts;                 // of each state
   error broken;                           // of an evaluation that came upon a broken invariant
 };
 

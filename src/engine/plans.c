@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/attempt.h"
+#include "base/env.h"
 #include "device/memory.h"
+#include "engine/follow.h"
 #include "engine/roles.h"
 #include "engine/schedules.h"
 #include "graph/record.h"
@@ -70,6 +72,13 @@ void close_plans(laid *l) {
 uint64_t rows_bytes(const engine *e) {
   uint64_t rows = (uint64_t)e->room + (model_is_recurrent(e->m) ? TILE : 0);
   return rows * (uint64_t)model_n_vocab(e->m) * sizeof *e->rows;
+}
+
+int reserve_rows(engine *e, error *err) {
+  error none = {0};
+  if (e->rows || (e->rows = memory_reserve_plain(rows_bytes(e), &none))) return 0;
+  return error_set(err, "no memory for the logits of %lld positions: %s; a smaller chunk (-ub) needs less",
+                   (long long)e->chunk, none.text);
 }
 
 uint64_t floats_bytes(const engine *e) {
@@ -155,19 +164,40 @@ uop *graph_of_plan(const engine *e, const struct layer_range *at, const plan_spe
   return sink;
 }
 
-static struct schedule_how how_scheduled(const engine *e) {
-  return (struct schedule_how){e->o.exact, e->now->layouts, gguf_n_tensors(e->file)};
+// cuts: room for what states are cut like, for as long as the result is used.
+static struct schedule_how how_scheduled(const engine *e, kept_cuts *cuts) {
+  int64_t first = model_buffer_id(e->file, BUF_STATE);
+  ranks r = ranks_here();
+  int n = 0;
+  for (int i = 0; r.n > 1 && e->state_cuts && i < model_n_states(e->m); i++) {
+    const state_cuts *s = &e->state_cuts[i];
+    if (!s->known) continue;
+    cuts[n] = (kept_cuts){.id = first + i, .period = s->what.n ? s->what.period : 0};
+    memcpy(cuts[n++].cut, s->what.cut, sizeof s->what.cut);
+  }
+  int64_t worth = env_int(ENV_WEFT_RANK_BYTES);
+  return (struct schedule_how){.exact = e->o.exact,
+                               .layouts = e->now->layouts,
+                               .n = gguf_n_tensors(e->file),
+                               .ranks = {r.rank, r.n, first, first + model_n_states(e->m), worth, cuts, n}};
+}
+
+static kept_cuts *room_for_cuts(const engine *e) {
+  return xcalloc((size_t)(ranks_here().n > 1 ? model_n_states(e->m) : 0) + 1, sizeof(kept_cuts));
 }
 
 void compile_plan(const engine *e, const struct layer_range *at, graph *g, uop *sink, schedule *s) {
-  const struct schedule_how how = how_scheduled(e);
+  kept_cuts *cuts = room_for_cuts(e);
+  const struct schedule_how how = how_scheduled(e, cuts);
   schedules_make(at->d, g, sink, &how, s);
+  free(cuts);
 }
 
 typedef struct scheduling {
   const engine *e;
   const struct layer_range *at;
   const plan_spec *spec;
+  kept_cuts *cuts;
   stage of;
   bool kept;
 } scheduling;
@@ -176,16 +206,54 @@ static void schedule_plan(void *ctx) {
   scheduling *w = ctx;
   graph *g = graph_new(NULL);
   uop *sink = graph_of_plan(w->e, w->at, w->spec, g);
-  const struct schedule_how how = how_scheduled(w->e);
+  const struct schedule_how how = how_scheduled(w->e, w->cuts);
   w->of.g = schedules_find(w->at->d, g, sink, &how, &w->of.s, &w->kept);
 }
 
 static int find_schedule(engine *e, const struct layer_range *at, const plan_spec *spec, stage *st, error *err) {
-  scheduling w = {.e = e, .at = at, .spec = spec};
+  scheduling w = {.e = e, .at = at, .spec = spec, .cuts = room_for_cuts(e)};
   error why = {0};
-  if (attempt(ATTEMPT_OWNS, schedule_plan, &w, &why)) return error_set(err, "%s: %s", gguf_path(e->file), why.text);
+  int broken = attempt(ATTEMPT_OWNS, schedule_plan, &w, &why);
+  free(w.cuts);
+  if (broken) return error_set(err, "%s: %s", gguf_path(e->file), why.text);
   *st = w.of;
   e->scheduled += !w.kept;
+  return 0;
+}
+
+// How a schedule splits what outlives it among processes. Whether it is as plans before it have done; settling: where
+// it is not, nobody splits it any more.
+static bool take_states(engine *e, const schedule *s, bool settling) {
+  bool same = true;
+  if (!e->state_cuts) e->state_cuts = xcalloc((size_t)model_n_states(e->m) + 1, sizeof *e->state_cuts);
+  for (int i = 0; i < s->n_kept; i++) {
+    state_cuts now = {.known = true, .size = (size_t)dtype_size((enum dtype)s->kept[i].ast->src[0]->src[0]->dt)};
+    state_cuts *had = &e->state_cuts[s->kept[i].bufs[0] - model_buffer_id(e->file, BUF_STATE)];
+    kernel_gathers(s->kept[i].ast, &now.what);
+    now.what.count = NULL;
+    if (had->known && !memcmp(&had->what, &now.what, sizeof now.what)) continue;
+    same &= !had->known;
+    if (had->known && settling) now.what = (gathering){0};
+    if (!had->known || settling) *had = now;
+  }
+  return same;
+}
+
+int settle_states(engine *e, error *err) {
+  plan_spec apart = spec_many(e, LOGITS_ALL, TILE), all = spec_many(e, LOGITS_ALL, (size_t)e->room);
+  apart.apart = true;
+  const plan_spec specs[] = {spec_first(e), spec_many(e, LOGITS_NONE, (size_t)e->room), spec_many(e, LOGITS_NONE, 1),
+                             all, apart};
+  bool settled = ranks_here().n < 2 || model_is_encoder(e->m);
+  while (!settled) {
+    settled = true;
+    for (size_t i = 0; i < COUNT(specs) - model_is_recurrent(e->m); i++) {
+      stage st = {0};
+      if (find_schedule(e, &e->layer_split.at[0], &specs[i], &st, err)) return -1;
+      settled &= take_states(e, &st.s, true);
+      graph_free(st.g);
+    }
+  }
   return 0;
 }
 
@@ -208,6 +276,8 @@ static int need_at(engine *e, int place, planned *of, error *err) {
   double began = now_s();
   if (!st->g && find_schedule(e, at, &of->spec, st, err)) return -1;
   e->schedule_ms += (now_s() - began) * 1e3;
+  if (!take_states(e, &st->s, false))
+    return error_set(err, "%s: its plans would split a state among processes in two ways", gguf_path(e->file));
   if (plan_build(at->d, st->g, &st->s,
                  &(plan_options){.buffer = buffer_at,
                                  .ctx = &e->sites[place],
@@ -215,6 +285,8 @@ static int need_at(engine *e, int place, planned *of, error *err) {
                                  .progress = compiling,
                                  .stream = stream_at,
                                  .filled = filled,
+                                 .starts = follow_starts,
+                                 .ends = follow_ends,
                                  .stops = unwanted,
                                  .prompt = of->spec.tokens != 1 && !of->spec.apart,
                                  .flushes = true},
@@ -229,6 +301,7 @@ static int need_at(engine *e, int place, planned *of, error *err) {
 
 int need_plan(engine *e, const plan_spec *spec, error *err) {
   if (plan_of(e, spec)) return 0;
+  follow_plan(e, spec);
   if (spec->logits == LOGITS_HIDDEN) hidden_buffer(e);
   if (spec->floats && floats_buffer(e, err)) return -1;
   planned *of = add_plans(e, spec);

@@ -33,10 +33,13 @@ plan *plan_of(const engine *e, const plan_spec *spec);
 planned *plans_of(const engine *e, const plan_spec *spec);
 // Makes a plan, for all devices, unless it is there.
 int need_plan(engine *e, const plan_spec *spec, error *err);
+// On several processes, before there are plans: states that not all of them split in the same way are not split.
+int settle_states(engine *e, error *err);
 // What a plan computes, over weights as they lie in the file; and its kernels.
 uop *graph_of_plan(const engine *e, const struct layer_range *at, const plan_spec *spec, graph *g);
 void compile_plan(const engine *e, const struct layer_range *at, graph *g, uop *sink, schedule *s);
 uint64_t rows_bytes(const engine *e);                           // of engine.rows
+int reserve_rows(engine *e, error *err);                        // engine.rows is there
 uint64_t floats_bytes(const engine *e);                         // of engine.floats
 void close_plans(laid *l);
 #endif

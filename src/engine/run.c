@@ -294,7 +294,7 @@ static int prepare_eval(engine *e, sequence *q, const int32_t *ids, size_t n, in
   plan_spec spec = spec_many(e, LOGITS_NONE, prompt);
   if (!prompt || plan_of(e, &spec)) return 0;
   if (need_plan(e, &spec, err)) return -1;
-  if (q == e->own && !pos) {
+  if (q == e->own && !pos && e->number < 0) {
     engine_go_on *go_on = e->ask.go_on;
     bool adapted = e->adapted;
     choose_sequence(e, q);
@@ -337,13 +337,6 @@ static int begin_part(engine *e, const engine_part *p, size_t prompt, error *err
   if (prepare_eval(e, p->q, p->ids, p->n, p->pos, prompt, err)) return -1;
   enter_sequence(e, p->q, p->ids, p->n, p->pos);
   return 0;
-}
-
-static int reserve_rows(engine *e, error *err) {
-  error none = {0};
-  if (e->rows || (e->rows = memory_reserve_plain(rows_bytes(e), &none))) return 0;
-  return error_set(err, "no memory for the logits of %lld positions: %s; a smaller chunk (-ub) needs less",
-                   (long long)e->chunk, none.text);
 }
 
 // ---- parts that are evaluated by themselves -------------------------------------------------------------------------

@@ -12,13 +12,19 @@ static enum layout_kind layout_wanted(void *ctx, int64_t id) {
 }
 
 void schedules_make(const device *d, graph *g, uop *sink, const struct schedule_how *how, schedule *s) {
-  compile_choices c = {.exact = how->exact, .layout = layout_wanted, .ctx = (struct schedule_how *)(uintptr_t)how};
+  compile_choices c = {.exact = how->exact, .layout = layout_wanted, .ctx = (struct schedule_how *)(uintptr_t)how,
+                       .ranks = how->ranks};
   compile_graph(g, sink, &d->target, &c, s);
 }
 
 void schedules_key(const device *d, uop *sink, const struct schedule_how *how, str *key) {
   str more = {0};
   str_addf(&more, "%s exact %d\n", ROWS_VERSION, how->exact);
+  if (how->ranks.n > 1)
+    str_addf(&more, "rank %d of %d, kept %lld to %lld, from %lld bytes on, %lld cut\n", how->ranks.rank, how->ranks.n,
+             (long long)how->ranks.first_kept, (long long)how->ranks.end_kept, (long long)how->ranks.worth,
+             (long long)how->ranks.n_cuts);
+  if (how->ranks.n_cuts) str_addn(&more, how->ranks.cuts, (size_t)how->ranks.n_cuts * sizeof *how->ranks.cuts);
   str_addn(&more, how->layouts, how->n * sizeof *how->layouts);
   schedule_cache_key(d, sink, more.at, more.n, key);
   str_free(&more);
@@ -44,23 +50,42 @@ graph *schedules_find(device *d, graph *g, uop *sink, const struct schedule_how 
   return found;
 }
 
-// A byte for `exact`, one for each layout.
+// A byte for `exact`, the part of a process, a byte for each layout.
 void schedules_print_how(const struct schedule_how *how, str *out) {
   str_addc(out, how->exact);
+  rank_split r = how->ranks;
+  memset(&r.cuts, 0, sizeof r.cuts);
+  str_addn(out, &r, sizeof r);
+  if (r.n_cuts) str_addn(out, how->ranks.cuts, (size_t)r.n_cuts * sizeof *r.cuts);
   for (size_t i = 0; i < how->n; i++) str_addc(out, (char)how->layouts[i]);
 }
 
 bool schedules_from_text(const device *d, graph *g, uop *sink, const void *how, size_t n, str *key, schedule *out) {
   const unsigned char *at = how;
-  if (!n || at[0] > 1) return false;
-  enum layout_kind *layouts = xcalloc(n, sizeof *layouts);
-  for (size_t i = 1; i < n; i++) {
-    if (at[i] >= LAYOUT_KINDS) { free(layouts); return false; }
-    layouts[i - 1] = (enum layout_kind)at[i];
+  rank_split ranks;
+  if (n < 1 + sizeof ranks || at[0] > 1) return false;
+  bool exact = *at++;
+  memcpy(&ranks, at, sizeof ranks);
+  at += sizeof ranks;
+  n -= 1 + sizeof ranks;
+  size_t n_cuts = ranks.n_cuts < 0 ? SIZE_MAX : (size_t)ranks.n_cuts;
+  if (n_cuts > n / sizeof *ranks.cuts || ranks.n < 0 || ranks.n > MOST_RANKS || ranks.rank < 0 ||
+      (ranks.rank && ranks.rank >= ranks.n))
+    return false;
+  kept_cuts *cuts = xcalloc(n_cuts + 1, sizeof *cuts);
+  memcpy(cuts, at, n_cuts * sizeof *cuts);
+  ranks.cuts = cuts;
+  at += n_cuts * sizeof *cuts;
+  n -= n_cuts * sizeof *cuts;
+  enum layout_kind *layouts = xcalloc(n + 1, sizeof *layouts);
+  for (size_t i = 0; i < n; i++) {
+    if (at[i] >= LAYOUT_KINDS) { free(layouts); free(cuts); return false; }
+    layouts[i] = (enum layout_kind)at[i];
   }
-  const struct schedule_how as = {at[0], layouts, n - 1};
+  const struct schedule_how as = {exact, layouts, n, ranks};
   schedules_key(d, sink, &as, key);
   schedules_make(d, g, sink, &as, out);
   free(layouts);
+  free(cuts);
   return true;
 }

@@ -4,9 +4,10 @@
 #define WEFT_ENGINE_SCHEDULES_H
 #include "device/device.h"
 #include "schedule/layout.h"
+#include "schedule/ranks.h"
 
 // exact: no dots in smaller numbers; layouts: of the n first buffers, the tensors of the model's file
-struct schedule_how { bool exact; const enum layout_kind *layouts; size_t n; };
+struct schedule_how { bool exact; const enum layout_kind *layouts; size_t n; rank_split ranks; };
 void schedules_make(const device *d, graph *g, uop *sink, const struct schedule_how *how, schedule *out);
 void schedules_key(const device *d, uop *sink, const struct schedule_how *how, str *key);
 // The same as the last time, if nothing that decides about it has changed; else it is made, and kept: by the keeper, if

@@ -20,6 +20,7 @@
 #include "device/device.h"
 #include "engine/content.h"
 #include "engine/engine.h"
+#include "engine/follow.h"
 #include "weft.h"
 
 enum { VERSION = 8 };
@@ -102,6 +103,7 @@ static int add_checked(const sink *to, const void *at, size_t n, error *err) {
 
 // The pieces that all states of a group have of a page, or those with fixed states of a slot, one behind the other
 static void gather_pieces(const caches *c, int group, int number, unsigned char *to) {
+  follow_read(c, group, number);
   for (int i = 0; i < model_n_states(c->m); i++) {
     if (!caches_is_of(c, i, group)) continue;
     uint64_t n = caches_piece(c, i);
@@ -303,15 +305,6 @@ size_t pages_whole_spans(caches *c, const int32_t *ids, size_t n_ids, const page
   }
 }
 
-static void scatter(caches *c, int group, int number, const unsigned char *from) {
-  for (int i = 0; i < model_n_states(c->m); i++) {
-    if (!caches_is_of(c, i, group)) continue;
-    uint64_t n = caches_piece(c, i);
-    device_write(c->of[i], caches_at(c, i, number), from, n);
-    from += n;
-  }
-}
-
 // What a record has goes to q: of layers with a window, what is looked at behind n positions; fixed states, where it
 // ends there.
 static int get_parts(const reading *r, sequence *q, const head *h, size_t n, unsigned char *piece) {
@@ -322,12 +315,12 @@ static int get_parts(const reading *r, sequence *q, const head *h, size_t n, uns
     if (h->number < caches_stay(c, g, (int)n)) { status = skip_part(r, h->page_bytes[g]); continue; }
     status = sequence_hold_group(q, g, at, at + 1, r->err);
     if (!status) status = get_checked(r, piece, h->page_bytes[g], "page", h->number);
-    if (!status) scatter(c, g, q->group[g].at[h->number], piece);
+    if (!status) caches_write(c, g, q->group[g].at[h->number], piece);
   }
   if (status || !h->fixed) return status;
   if ((size_t)at + h->n != n) return skip_part(r, h->fixed_bytes);
   status = get_checked(r, piece, h->fixed_bytes, "state", h->number);
-  if (!status) scatter(c, CACHE_FIXED, q->slot, piece);
+  if (!status) caches_write(c, CACHE_FIXED, q->slot, piece);
   return status;
 }
 

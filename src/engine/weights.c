@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "device/memory.h"
+#include "device/ranks.h"
 #include "engine/layer_split.h"
 
 enum {
@@ -47,7 +48,7 @@ int weights_open(weights *w, const gguf *file, device *d, int from, int to, erro
   w->size = all + all / 100 * SPARE_PERCENT;
   w->memory = memory_reserve_plain(w->size, err);
   if (!w->memory) return -1;
-  w->wanted = all;
+  w->wanted = all / (uint64_t)ranks_here().n;
   w->touching = !pthread_create(&w->toucher, NULL, touch_pages, w);
   return 0;
 }

@@ -109,7 +109,9 @@ enum op_flags {
   bytes; made late */ \
   O(COPY, -1, OPF_ORDERED)       /* INDEX to (of a LOCAL), INDEX from (of a PARAM), effects that come first...; \
   a: 4, 8 or 16 bytes, which are on their way, and there behind the item's next BARRIER that waits for copies; \
-  made late */
+  made late */ \
+  O(ALLGATHER, -1, OPF_ORDERED)  /* PARAM, number of periods, where each process's part begins..., where the last one \
+  ends; a: elements of a period: of each of them every process has its part, and gets those of the others */
 
 enum op {
 #define O(name, arity, flags) OP_##name,

@@ -37,7 +37,7 @@ static enum style style_of(enum op op) {
   case OP_CONST: return S_CONST;
   case OP_VAR: return S_VAR;
   case OP_BUFFER: case OP_PARAM: case OP_LOCAL: case OP_MMA: return S_MEMORY;
-  case OP_EXTRACT: case OP_ACC: case OP_STAGE: case OP_SWAP: case OP_COPY: return S_A;
+  case OP_EXTRACT: case OP_ACC: case OP_STAGE: case OP_SWAP: case OP_COPY: case OP_ALLGATHER: return S_A;
   case OP_RANGE: return S_KIND;
   case OP_PERMUTE: return S_PERM;
   case OP_FLIP: return S_AXES;

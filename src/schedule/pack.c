@@ -61,6 +61,8 @@ void schedule_pack(graph *g, const schedule *s, str *out) {
   numbers asts = {0}, layouts = {0};
   str kernels = {0}, text = {0};
   for (int i = 0; i < s->n_kernels; i++) put_kernel(&kernels, &s->kernels[i], &asts, &layouts);
+  put_i64(&kernels, s->n_kept);
+  for (int i = 0; i < s->n_kept; i++) put_kernel(&kernels, &s->kept[i], &asts, &layouts);
   uop *all = uop_new(g, OP_SINK, DT_VOID, 1, (uop *const *)(uintptr_t)asts.at.at, asts.at.n, (uarg){0});
   uop_print(&text, &all, 1);
   put_i64(out, (int64_t)text.n);
@@ -185,6 +187,9 @@ bool schedule_unpack(graph *g, const void *bytes, size_t n, schedule *out) {
   out->kernels = ARENA_ARRAY(r.mem, sched_kernel, out->n_kernels + 1);
   for (int i = 0; i < out->n_kernels; i++)
     get_kernel(&r, all, layouts, n_layouts, out->n_levels, &out->kernels[i]);
+  out->n_kept = get_length(&r, sizeof(int64_t));
+  out->kept = ARENA_ARRAY(r.mem, sched_kernel, out->n_kept + 1);
+  for (int i = 0; i < out->n_kept; i++) get_kernel(&r, all, layouts, n_layouts, out->n_levels, &out->kept[i]);
   out->temps = ARENA_ARRAY(r.mem, sched_temp, out->n_temps + 1);
   for (int i = 0; i < out->n_temps; i++) get_temp(&r, &out->temps[i], out);
   return !r.bad && !r.left && all_placed(out);

@@ -41,6 +41,9 @@ typedef struct schedule {
   int64_t arena_bytes;
   // of another arena, of which every thread has one: places of the temps with `each` are in that
   int64_t each_bytes;
+  // ranks.h: gatherings that the plan does not run, which say how what outlives it is split among processes
+  sched_kernel *kept;
+  int n_kept;
   int graph_ops;             // compute nodes of the tensor graph, for the fusion rate
 } schedule;
 

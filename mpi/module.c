@@ -1,0 +1,22 @@
+// The functions of MPI that Weft calls, behind one table: see device/mpi_module.h.
+#include <mpi.h>
+#include <stddef.h>
+#include "device/mpi_module.h"
+
+static int start(int *rank, int *n) {
+  int level, r = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+  if (!r) r = MPI_Comm_rank(MPI_COMM_WORLD, rank);
+  return r ? r : MPI_Comm_size(MPI_COMM_WORLD, n);
+}
+
+static int gather(void *at, const int *count, const int *place) {
+  return MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, at, count, place, MPI_BYTE, MPI_COMM_WORLD);
+}
+
+static int broadcast(void *at, int n) { return MPI_Bcast(at, n, MPI_BYTE, 0, MPI_COMM_WORLD); }
+static void stop(void) { MPI_Finalize(); }
+static void end_all(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
+
+extern const mpi_module weft_mpi_module;
+__attribute__((visibility("default"))) const mpi_module weft_mpi_module = {MPI_MODULE_VERSION, start, gather,
+                                                                           broadcast, stop, end_all};

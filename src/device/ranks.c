@@ -1,0 +1,110 @@
+// The processes of a model: see ranks.h.
+#define _GNU_SOURCE
+#include "device/ranks.h"
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/env.h"
+#include "device/mpi_module.h"
+
+static const mpi_module *mpi;
+static ranks here = {0, 1};
+static struct packed { unsigned char *at; size_t cap; } packed;     // of gatherings whose parts do not lie side by side
+
+ranks ranks_here(void) { return here; }
+
+// What a launcher tells the processes that it starts.
+static const char *module_wanted(void) {
+  if (env_of_option("OMPI_COMM_WORLD_SIZE")) return "openmpi";
+  return env_of_option("PMI_SIZE") || env_of_option("PMI_RANK") ? "mpich" : NULL;
+}
+
+// Beside the program, or where packages put it.
+static void *open_module(const char *which, char *why, size_t cap) {
+  static const char *const places[] = {"", "../", "../lib/weft/", "../lib/x86_64-linux-gnu/weft/",
+                                       "../lib/aarch64-linux-gnu/weft/"};
+  char exe[PATH_MAX], path[PATH_MAX + 128];
+  ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+  exe[n < 0 ? 0 : n] = 0;
+  char *end = strrchr(exe, '/');
+  if (end) end[1] = 0;
+  for (size_t i = 0; i < COUNT(places); i++) {
+    snprintf(path, sizeof path, "%s%slibweft-mpi-%s.so", exe, places[i], which);
+    if (access(path, F_OK)) continue;
+    void *at = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (!at) snprintf(why, cap, "%s", dlerror());
+    return at;
+  }
+  snprintf(why, cap, "libweft-mpi-%s.so is not there; `scripts/setup.sh mpi` installs what it is built with", which);
+  return NULL;
+}
+
+int ranks_join(error *err) {
+  const char *which = module_wanted();
+  char why[512];
+  if (!which || mpi) return 0;
+  void *at = open_module(which, why, sizeof why);
+  if (!at) return error_set(err, "a launcher of MPI started this process, and it cannot join the others: %s", why);
+  const mpi_module *m = dlsym(at, "weft_mpi_module");
+  if (!m || m->version != MPI_MODULE_VERSION) {
+    dlclose(at);
+    return error_set(err, "libweft-mpi-%s.so is of another version of Weft", which);
+  }
+  int r = m->start(&here.rank, &here.n);
+  if (r) return error_set(err, "MPI did not start: error %d", r);
+  mpi = m;
+  if (here.n > MOST_RANKS) return error_set(err, "%d processes, %d at most", here.n, MOST_RANKS);
+  return 0;
+}
+
+void ranks_leave(void) {
+  if (mpi) mpi->stop();
+  mpi = NULL;
+  here = (ranks){0, 1};
+  free(packed.at);
+  packed = (struct packed){0};
+}
+
+// What MPI says to a call: errors end all processes there and do not come back; this is for those that do.
+static void check_mpi(int r) {
+  if (!r) return;
+  fprintf(stderr, "weft: MPI: error %d\n", r);
+  mpi->abort(1);
+}
+
+// Parts of all periods, process by process, between where they belong and a copy in which they lie side by side.
+static void move_parts(unsigned char *at, size_t size, const gathering *g, int64_t count, int i, bool back) {
+  size_t part = (size_t)(g->cut[i + 1] - g->cut[i]) * size;
+  unsigned char *own = packed.at + (size_t)(g->cut[i] - g->cut[0]) * size * (size_t)count;
+  for (int64_t k = 0; k < count; k++, own += part) {
+    unsigned char *there = at + (size_t)(k * g->period + g->cut[i]) * size;
+    memcpy(back ? there : own, back ? own : there, part);
+  }
+}
+
+void ranks_gather(void *at, size_t size, const gathering *g, int64_t count) {
+  int counts[MOST_RANKS], places[MOST_RANKS];
+  size_t all = (size_t)(g->cut[g->n] - g->cut[0]) * size * (size_t)count;
+  if (!mpi || !count || g->n != here.n) return;
+  die_if(all > INT_MAX, "a gathering of %zu bytes", all);
+  for (int i = 0; i < g->n; i++) {
+    counts[i] = (int)((size_t)(g->cut[i + 1] - g->cut[i]) * size * (size_t)count);
+    places[i] = (int)((size_t)(g->cut[i] - g->cut[0]) * size * (size_t)count);
+  }
+  if (count == 1) { check_mpi(mpi->gather((unsigned char *)at + (size_t)g->cut[0] * size, counts, places)); return; }
+  if (packed.cap < all) packed = (struct packed){xrealloc(packed.at, all), all};
+  move_parts(at, size, g, count, here.rank, false);
+  check_mpi(mpi->gather(packed.at, counts, places));
+  for (int i = 0; i < g->n; i++) if (i != here.rank) move_parts(at, size, g, count, i, true);
+}
+
+void ranks_broadcast(void *at, size_t n) {
+  for (unsigned char *p = at; n && mpi;) {
+    int piece = (int)(n < INT_MAX ? n : INT_MAX);
+    check_mpi(mpi->broadcast(p, piece));
+    p += piece;
+    n -= (size_t)piece;
+  }
+}

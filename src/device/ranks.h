@@ -1,0 +1,17 @@
+// ranks: the processes that compute a model together, as MPI started them (mpirun, srun). Transport is the system's
+// MPI, of which a module of its own knows the functions (mpi_module.h): nothing of it is needed to run alone.
+//
+// One thread of each process calls these at a time, all processes in the same order.
+#ifndef WEFT_DEVICE_RANKS_H
+#define WEFT_DEVICE_RANKS_H
+#include "schedule/ranks.h"
+
+typedef struct ranks { int rank, n; } ranks;
+// Joins the others, if a launcher of MPI started this process. 0; -1 and why not.
+int ranks_join(error *err);
+ranks ranks_here(void);                   // {0, 1}: it is alone
+void ranks_leave(void);                   // when all others do
+// size: bytes of an element; of g->period * count elements at `at`, as the gathering says.
+void ranks_gather(void *at, size_t size, const gathering *g, int64_t count);
+void ranks_broadcast(void *at, size_t n);      // from rank 0 to all
+#endif

@@ -1,0 +1,548 @@
+// A schedule for one of several processes: see ranks.h. In order of the passes:
+//
+// - which kernels are worth splitting: those that read weights or what outlives a plan, and those that make less of
+//   what such have made;
+// - along which axis, and where it is cut. Readers are asked first: where a kernel reads along its own axis what
+//   another stores along one, both are cut in the same places, and nothing is gathered between them;
+// - what has to be gathered, and before which level;
+// - the kernels over their ranges, with the gatherings as kernels among them.
+#include "schedule/ranks.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/env.h"
+#include "graph/symbolic.h"
+
+enum { STEPS = 16 /* of sums, for each byte of a weight: as much work */, UNITS = 4 /* of a cut, for each process */,
+       LANES = 16 /* at most, of rows of a weight */ };
+
+// The elements of a buffer along an axis: of every `period`, `stride` belong to each step of a range.
+typedef struct axis { int64_t stride, period; } axis;
+// cut[i] .. cut[i + 1] - 1 of every `period` elements are made by process i. period 0: by all.
+typedef struct cuts { int64_t period, cut[MOST_RANKS + 1]; } cuts;
+
+typedef struct access { uop *param, *index; int width; bool stored; } access;    // width: elements from index on
+typedef struct kernel {
+  sched_kernel *k;
+  access *at;
+  int n_at;
+  uop *store;
+  bool worth;                // splitting it saves more than a gathering costs
+  bool follows;              // it does where its reader is split in the same way
+  uop *range;                // along which it is split; NULL: it is not
+  int64_t from, to;          // this process's part of it
+  cuts out;                  // of what it stores
+} kernel;
+typedef struct splitter {
+  graph *g;
+  arena *mem;
+  const rank_split *r;
+  kernel *kernels;
+  int n;
+  map wanted, made;          // buffer -> cuts *: as readers would have it; as it is made
+  map whole;                 // buffers that outlive the plan and are read in a way that needs all of them
+  VEC(sched_kernel) gathers;
+} splitter;
+
+// --- what kernels read and store -------------------------------------------------------------------------------------
+
+static uop *plain_index(const uop *index) {
+  uop *i = index->src[1];
+  return i->op == OP_WHERE ? i->src[1] : i;
+}
+
+static void find_accesses(splitter *s, kernel *k) {
+  uop_list l = uop_toposort(s->mem, &k->k->ast, 1);
+  k->at = ARENA_ARRAY(s->mem, access, l.n);
+  k->store = k->k->ast->src[0];
+  for (size_t i = 0; i < l.n; i++) {
+    uop *u = l.at[i];
+    if ((u->op != OP_LOAD && u->op != OP_STORE) || u->src[0]->src[0]->op != OP_PARAM) continue;
+    uop *param = u->src[0]->src[0];
+    enum dtype dt = (enum dtype)(u->op == OP_LOAD ? u->dt : param->dt);
+    int width = dtype_size(dt) / max_i64(dtype_size((enum dtype)param->dt), 1);
+    k->at[k->n_at++] = (access){param, plain_index(u->src[0]), width > 1 ? width : 1, u->op == OP_STORE};
+  }
+}
+
+static int64_t buffer_of(const kernel *k, const access *a) { return k->k->bufs[a->param->a]; }
+static bool is_temp_id(int64_t id) { return id >= TEMP_IDS; }
+static bool is_kept(const splitter *s, int64_t id) { return id >= s->r->first_kept && id < s->r->end_kept; }
+static bool is_weight_access(const access *a) { return a->param->memory == MEMORY_WEIGHT; }
+static bool is_large_weight(const splitter *s, const access *a) {
+  return is_weight_access(a) && a->param->b * dtype_size((enum dtype)a->param->dt) >= s->r->worth;
+}
+
+// Does an address move along r by even steps, with everything else either within a step or a multiple of all of them?
+static bool strides_along(const access *a, const uop *r, axis *out) {
+  idx_sum s;
+  int64_t stride = idx_factor(a->index, r), period, inner = a->width - 1, most;
+  if (stride <= 0 || !mul_i64(stride, r->src[0]->a, &period) || a->param->b % period || !idx_sum_of(a->index, &s))
+    return false;
+  for (int t = 0; t < s.n; t++) {
+    const uop *atom = s.atom[t];
+    if (atom == r || s.coeff[t] % period == 0) continue;
+    if (s.coeff[t] < 0 || atom->vmin < 0 || atom->vmax == INT64_MAX || !mul_i64(s.coeff[t], atom->vmax, &most) ||
+        !add_i64(inner, most, &inner))
+      return false;
+  }
+  if (!add_i64(inner, floormod_i64(s.constant, period), &inner) || inner >= stride) return false;
+  *out = (axis){stride, period};
+  return true;
+}
+
+static const cuts *cuts_of(const map *m, int64_t id) {
+  void *v = NULL;
+  map_get(m, (uint64_t)id, &v);
+  return v;
+}
+
+static void note_cuts(splitter *s, map *m, int64_t id, const cuts *c) {
+  cuts *to = ARENA_NEW(s->mem, cuts);
+  *to = *c;
+  map_set(m, (uint64_t)id, to);
+}
+
+static bool same_cuts(const splitter *s, const cuts *a, const cuts *b) {
+  return a->period == b->period && !memcmp(a->cut, b->cut, ((size_t)s->r->n + 1) * sizeof *a->cut);
+}
+
+// --- along which axis ------------------------------------------------------------------------------------------------
+
+// Everything that the kernel leaves in memory moves along r, a loop of a known length around the whole kernel.
+static bool can_split_along(const kernel *k, const uop *r) {
+  axis a;
+  if (r->op != OP_RANGE || r->src[0]->op != OP_CONST || r->src[0]->a < 2) return false;
+  for (int i = 0; i < k->n_at; i++) if (k->at[i].stored && !strides_along(&k->at[i], r, &a)) return false;
+  return true;
+}
+
+static bool reads_weights_along(const splitter *s, const kernel *k, const uop *r) {
+  for (int i = 0; i < k->n_at; i++)
+    if (!k->at[i].stored && is_large_weight(s, &k->at[i]) && idx_factor(k->at[i].index, r) > 0) return true;
+  return false;
+}
+
+static bool reads_large_weights(const splitter *s, const kernel *k) {
+  for (int i = 0; i < k->n_at; i++) if (!k->at[i].stored && is_large_weight(s, &k->at[i])) return true;
+  return false;
+}
+
+static bool keeps_along(const splitter *s, const kernel *k, const uop *r) {
+  axis a;
+  for (int i = 0; i < k->n_at; i++)
+    if (!k->at[i].stored && is_kept(s, buffer_of(k, &k->at[i])) && strides_along(&k->at[i], r, &a)) return true;
+  return false;
+}
+
+static int64_t rows_in_lanes(const uop *r) {
+  int64_t n = LANES;
+  while (r->src[0]->a % n) n /= 2;
+  return n;
+}
+
+// Steps of r that stay together. Rows of a weight lie in lanes, as many as divide their number: parts of them must be
+// such that exactly as many do, or sums would be added up in another order.
+static int64_t step_unit(const splitter *s, const kernel *k, const uop *r) {
+  bool weights = false, inner = false;
+  for (int i = 0; i < k->n_at; i++) weights |= is_weight_access(&k->at[i]) && uop_varies(k->at[i].index, r);
+  for (size_t i = k->store->nsrc; weights && !inner && i-- > 2 && k->store->src[i] != r;) {
+    const uop *other = k->store->src[i];
+    inner = other->src[0]->op == OP_CONST && rows_in_lanes(other) == LANES && reads_weights_along(s, k, other);
+  }
+  return !weights || inner ? 1 : rows_in_lanes(r) == LANES ? LANES : r->src[0]->a;
+}
+
+// Does another part of this axis than that of the rank's own cuts suit the reader of what is stored?
+static bool suits(const splitter *s, const kernel *k, const uop *r) {
+  axis a;
+  const cuts *w = cuts_of(&s->wanted, k->k->bufs[0]);
+  if (!w || !strides_along(&k->at[k->n_at - 1], r, &a) || a.period != w->period) return false;
+  int64_t unit = a.stride * step_unit(s, k, r);
+  for (int i = 0; i <= s->r->n; i++) if (w->cut[i] % unit) return false;
+  return true;
+}
+
+static uop *choose_range(const splitter *s, const kernel *k) {
+  uop *best = NULL;
+  int64_t most = -1;
+  bool weights = reads_large_weights(s, k);
+  for (size_t i = 2; i < k->store->nsrc; i++) {
+    uop *r = k->store->src[i];
+    axis a;
+    if (!can_split_along(k, r) || (weights && !reads_weights_along(s, k, r))) continue;
+    strides_along(&k->at[k->n_at - 1], r, &a);
+    bool keeps = keeps_along(s, k, r);
+    if (step_unit(s, k, r) > 1 && r->src[0]->a / step_unit(s, k, r) < s->r->n) continue;
+    if (!k->worth && !suits(s, k, r) && !is_kept(s, k->k->bufs[0])) continue;
+    int64_t score = suits(s, k, r) * 4 + keeps * 2 + (keeps || is_kept(s, k->k->bufs[0]) || r->src[0]->a >= s->r->n);
+    score = score << 48 | min_i64(a.stride, ((int64_t)1 << 48) - 1);
+    if (score > most) { most = score; best = r; }
+  }
+  return best;
+}
+
+// Where nobody wants it otherwise, in units as large as the shares allow: whoever reads or stores a buffer of this
+// period cuts it in the same places.
+static void cut_evenly(const splitter *s, const axis *a, int64_t unit, cuts *out) {
+  static const int units[] = {256, 128, 64, 32, 16};
+  int64_t n = s->r->n;
+  for (size_t i = 0; i < COUNT(units); i++)
+    if (units[i] % unit == 0 && a->period % units[i] == 0 &&
+        a->period / units[i] >= (units[i] > units[COUNT(units) - 1] ? UNITS * n : n)) {
+      unit = units[i];
+      break;
+    }
+  out->period = a->period;
+  for (int i = 0; i <= n; i++) out->cut[i] = a->period / unit * i / n * unit;
+}
+
+static void want_cuts_of(splitter *s, kernel *k, const access *x, int64_t stride) {
+  axis a;
+  int64_t id = buffer_of(k, x);
+  cuts c = {0};
+  if (strides_along(x, k->range, &a)) {
+    c.period = a.period;
+    for (int i = 0; i <= s->r->n; i++) c.cut[i] = k->out.cut[i] / stride * a.stride;
+  }
+  const cuts *before = cuts_of(&s->wanted, id);
+  if (!before) note_cuts(s, &s->wanted, id, &c);
+  else if (!same_cuts(s, before, &c)) note_cuts(s, &s->wanted, id, &(cuts){0});
+}
+
+// Plans before this one have cut the buffer so: whoever stores there does, too.
+static void want_as_before(splitter *s, const kept_cuts *k) {
+  cuts c = {.period = k->period};
+  memcpy(c.cut, k->cut, sizeof c.cut);
+  note_cuts(s, &s->wanted, k->id, &c);
+}
+
+static bool stores_whole(const splitter *s, const kernel *k) {
+  for (int i = 0; i < k->n_at; i++)
+    if (k->at[i].stored && map_get(&s->whole, (uint64_t)buffer_of(k, &k->at[i]), NULL)) return true;
+  return false;
+}
+
+static void split_kernel(splitter *s, kernel *k) {
+  axis a;
+  k->range = NULL;
+  if ((!k->worth && !k->follows) || stores_whole(s, k) || !(k->range = choose_range(s, k))) return;
+  strides_along(&k->at[k->n_at - 1], k->range, &a);
+  if (suits(s, k, k->range)) k->out = *cuts_of(&s->wanted, k->k->bufs[0]);
+  else cut_evenly(s, &a, a.stride * step_unit(s, k, k->range), &k->out);
+  k->from = k->out.cut[s->r->rank] / a.stride;
+  k->to = k->out.cut[s->r->rank + 1] / a.stride;
+  for (int i = 0; i < k->n_at; i++)
+    if (!k->at[i].stored && (is_temp_id(buffer_of(k, &k->at[i])) || is_kept(s, buffer_of(k, &k->at[i]))))
+      want_cuts_of(s, k, &k->at[i], a.stride);
+}
+
+// --- which kernels ---------------------------------------------------------------------------------------------------
+
+// Less of what comes out than of what goes in, where others have made that in parts: it is gathered behind the kernel.
+static bool shrinks(const kernel *k, const map *parted) {
+  uint64_t in = 0, out = 0;
+  bool along = false;
+  for (size_t i = 2; i < k->store->nsrc && !along; i++) {
+    uop *r = k->store->src[i];
+    axis a;
+    along = can_split_along(k, r);
+    for (int j = 0; along && j < k->n_at; j++)
+      if (!k->at[j].stored && map_get(parted, (uint64_t)buffer_of(k, &k->at[j]), NULL))
+        along = strides_along(&k->at[j], r, &a);
+  }
+  for (int i = 0; i < k->n_at; i++) {
+    uint64_t size = (uint64_t)k->at[i].param->b * (uint64_t)dtype_size((enum dtype)k->at[i].param->dt);
+    if (k->at[i].stored) out = size > out ? size : out;
+    else if (map_get(parted, (uint64_t)buffer_of(k, &k->at[i]), NULL)) in = size > in ? size : in;
+  }
+  return along && in && out <= in;
+}
+
+static double loop_steps(const uop *r) { return (double)max_i64(r->src[0]->vmax, 1); }
+
+// Steps of all sums that differ along some axis that the kernel could be split along.
+static bool sums_much(const splitter *s, const kernel *k) {
+  double most = 0;
+  uop_list l = uop_toposort(s->mem, &k->k->ast, 1);
+  for (size_t i = 2; i < k->store->nsrc; i++) {
+    uop *r = k->store->src[i];
+    double steps = 0;
+    for (size_t j = 0; can_split_along(k, r) && j < l.n; j++) {
+      if (l.at[j]->op != OP_REDUCE || !uop_varies(l.at[j], r)) continue;
+      double n = 1;
+      const uop_list around = uop_ranges(l.at[j]);
+      for (size_t d = 0; d < around.n; d++) n *= loop_steps(around.at[d]);
+      for (size_t d = (size_t)uop_first_range(l.at[j]); d < l.at[j]->nsrc; d++) n *= loop_steps(l.at[j]->src[d]);
+      steps += n;
+    }
+    most = steps > most ? steps : most;
+  }
+  return most >= (double)STEPS * s->r->worth;
+}
+
+static void find_worth(splitter *s) {
+  map parted = {0};
+  for (int i = 0; i < s->n; i++) {
+    kernel *k = &s->kernels[i];
+    for (int j = 0; j < k->n_at && !k->k->each; j++) k->follows |= is_kept(s, buffer_of(k, &k->at[j]));
+    k->worth = !k->k->each && (reads_large_weights(s, k) || sums_much(s, k) || shrinks(k, &parted));
+    for (int j = 0; k->worth && j < k->n_at; j++)
+      if (k->at[j].stored) map_set(&parted, (uint64_t)buffer_of(k, &k->at[j]), NULL);
+  }
+  map_free(&parted);
+}
+
+// --- what is gathered ------------------------------------------------------------------------------------------------
+
+// Does what this kernel reads there lie within what this process has made? Every process must say the same.
+static bool reads_own(const splitter *s, const kernel *k, const access *x, const cuts *made) {
+  axis a, own;
+  if (!k->range || !strides_along(x, k->range, &a) || a.period != made->period) return false;
+  strides_along(&k->at[k->n_at - 1], k->range, &own);
+  for (int i = 0; i < s->r->n; i++) {
+    int64_t from = k->out.cut[i] / own.stride * a.stride, to = k->out.cut[i + 1] / own.stride * a.stride;
+    if (from < to && (from < made->cut[i] || to > made->cut[i + 1])) return false;
+  }
+  return true;
+}
+
+// Periods of a buffer that a kernel may store to, where that follows from its loops; else all.
+static uop *periods(const splitter *s, const access *x, int64_t period) {
+  idx_sum sum;
+  uop *all = uop_idx(s->g, x->param->b / period), *last = uop_idx(s->g, 0);
+  if (!idx_sum_of(x->index, &sum)) return all;
+  for (int t = 0; t < sum.n; t++) {
+    uop *atom = sum.atom[t];
+    if (sum.coeff[t] % period) continue;
+    if (atom->op != OP_RANGE) return all;
+    uop *most = uop_op2(s->g, OP_SUB, atom->src[0], uop_idx(s->g, 1));
+    last = uop_op2(s->g, OP_ADD, last, uop_op2(s->g, OP_MUL, most, uop_idx(s->g, sum.coeff[t] / period)));
+  }
+  return simplify(s->g, uop_op2(s->g, OP_ADD, last, uop_idx(s->g, floordiv_i64(sum.constant, period) + 1)));
+}
+
+// Who stored a part of this buffer last before kernel `before`.
+static const kernel *last_writer(const splitter *s, int64_t id, int before, const access **x) {
+  for (int i = before; i-- > 0;)
+    for (int j = 0; j < s->kernels[i].n_at; j++)
+      if (s->kernels[i].at[j].stored && buffer_of(&s->kernels[i], &s->kernels[i].at[j]) == id) {
+        *x = &s->kernels[i].at[j];
+        return &s->kernels[i];
+      }
+  return NULL;
+}
+
+// The kernel that gathers a buffer, which x is one access to. Of one that every process has whole: n is 0.
+static sched_kernel gather_kernel(const splitter *s, int64_t id, const access *x, const cuts *c, uop *count) {
+  graph *g = s->g;
+  int n = c->period ? s->r->n : 0;
+  uarg zero = {.b = x->param->b, .memory = (enum memory_kind)x->param->memory};
+  uop *src[MOST_RANKS + 3] = {uop_new(g, OP_PARAM, (enum dtype)x->param->dt, 1, NULL, 0, zero), count};
+  for (int i = 0; i <= n; i++) src[2 + i] = uop_idx(g, c->cut[i]);
+  uop *all = uop_new(g, OP_ALLGATHER, DT_VOID, 1, src, (size_t)n + 3, (uarg){.a = c->period});
+  sched_kernel k = {.ast = uop_new(g, OP_SINK, DT_VOID, 1, &all, 1, (uarg){0}), .n_bufs = 1};
+  k.bufs = ARENA_ARRAY(graph_arena(g), int64_t, 1);
+  k.written = ARENA_ARRAY(graph_arena(g), bool, 1);
+  k.bufs[0] = id;
+  k.written[0] = true;
+  return k;
+}
+
+static void gather_before(splitter *s, int64_t id, int before, int level) {
+  const cuts *c = cuts_of(&s->made, id);
+  const access *x = NULL;
+  const kernel *by = last_writer(s, id, before, &x);
+  die_if(!by || !c, "a buffer that nobody has made is gathered");
+  sched_kernel k = gather_kernel(s, id, x, c, periods(s, x, c->period));
+  k.level = level;
+  k.order = (int)s->gathers.n;
+  k.tensor = by->k->tensor;
+  vec_push(&s->gathers, k);
+  note_cuts(s, &s->made, id, &(cuts){0});
+}
+
+// Where what a kernel stores there is cut.
+static cuts stored_cuts(const splitter *s, const kernel *k, const access *x) {
+  axis a, own;
+  cuts c = {0};
+  if (!k->range) return c;
+  strides_along(&k->at[k->n_at - 1], k->range, &own);
+  strides_along(x, k->range, &a);
+  c.period = a.period;
+  for (int i = 0; i <= s->r->n; i++) c.cut[i] = k->out.cut[i] / own.stride * a.stride;
+  return c;
+}
+
+static bool needs_whole(splitter *s, int64_t id) {
+  if (map_get(&s->whole, (uint64_t)id, NULL)) return false;
+  map_set(&s->whole, (uint64_t)id, NULL);
+  return true;
+}
+
+// Of buffers that outlive the plan: how those who store there cut them, or, in a plan that only reads, those who read.
+// false: some need all of it, which is noted.
+static bool settle_kept(splitter *s) {
+  bool sound = true;
+  for (int pass = 0; pass < 2; pass++)
+    for (int i = 0; i < s->n; i++) {
+      const kernel *k = &s->kernels[i];
+      for (int j = 0; j < k->n_at; j++) {
+        const access *x = &k->at[j];
+        int64_t id = buffer_of(k, x);
+        if (!is_kept(s, id) || x->stored == pass) continue;
+        const cuts *made = cuts_of(&s->made, id), *wanted = cuts_of(&s->wanted, id);
+        cuts c = x->stored ? stored_cuts(s, k, x) : made ? *made : wanted ? *wanted : (cuts){0};
+        if (!made) note_cuts(s, &s->made, id, &c);
+        else if (x->stored && !same_cuts(s, made, &c)) sound = !needs_whole(s, id) && sound;
+        if (!x->stored && c.period && !reads_own(s, k, x, &c)) sound = !needs_whole(s, id) && sound;
+      }
+    }
+  return sound;
+}
+
+static void gather_for(splitter *s, int i) {
+  const kernel *k = &s->kernels[i];
+  for (int j = 0; j < k->n_at; j++) {
+    int64_t id = buffer_of(k, &k->at[j]);
+    const cuts *made = is_kept(s, id) ? NULL : cuts_of(&s->made, id);
+    if (!k->at[j].stored && made && made->period && !reads_own(s, k, &k->at[j], made))
+      gather_before(s, id, i, k->k->level);
+  }
+  for (int j = 0; j < k->n_at; j++) {
+    int64_t id = buffer_of(k, &k->at[j]);
+    if (!k->at[j].stored || is_kept(s, id)) continue;
+    const cuts c = stored_cuts(s, k, &k->at[j]), *before = cuts_of(&s->made, id);
+    if (before && before->period && !same_cuts(s, before, &c)) gather_before(s, id, i, k->k->level);
+    note_cuts(s, &s->made, id, &c);
+  }
+}
+
+// Behind all others what the plan is for.
+static void gather_results(splitter *s, int n_levels) {
+  for (int i = 0; i < s->n; i++)
+    for (int j = 0; j < s->kernels[i].n_at; j++) {
+      const access *x = &s->kernels[i].at[j];
+      int64_t id = buffer_of(&s->kernels[i], x);
+      const cuts *made = cuts_of(&s->made, id);
+      if (x->stored && made && made->period && !is_temp_id(id) && !is_kept(s, id)) gather_before(s, id, s->n, n_levels);
+    }
+}
+
+// --- kernels of one process ------------------------------------------------------------------------------------------
+
+// The kernel over its part of the range, which begins where the part does.
+static uop *kernel_part(const splitter *s, const kernel *k) {
+  map m = {0};
+  VEC(uop *) src = {0};
+  graph *g = s->g;
+  uop *r = k->range, *first = uop_idx(g, k->from), *store = k->store, *part = NULL;
+  if (k->to - k->from > 1) part = uop_range(g, uop_idx(g, k->to - k->from), r->a, (enum axis_kind)r->b);
+  map_put(&m, r, !part ? first : k->from ? uop_op2(g, OP_ADD, part, first) : part);
+  for (size_t i = 0; i < store->nsrc; i++) {
+    uop *to = store->src[i] == r ? part : uop_substitute(g, store->src[i], &m);
+    if (to) vec_push(&src, to);
+  }
+  store = simplify(g, uop_new(g, OP_STORE, DT_VOID, 1, src.at, src.n, uop_arg(store)));
+  vec_free(&src);
+  map_free(&m);
+  return uop_new(g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0});
+}
+
+static int by_split_level(const void *p, const void *q) {
+  const sched_kernel *a = p, *b = q;
+  return a->level != b->level ? (a->level < b->level ? -1 : 1) : a->order - b->order;
+}
+
+static void note_kept(splitter *s, schedule *out) {
+  VEC(sched_kernel) kept = {0};
+  map seen = {0};
+  for (int i = 0; i < s->n; i++)
+    for (int j = 0; j < s->kernels[i].n_at; j++) {
+      const access *x = &s->kernels[i].at[j];
+      int64_t id = buffer_of(&s->kernels[i], x);
+      if (!is_kept(s, id) || !map_add(&seen, (uint64_t)id)) continue;
+      const cuts *c = cuts_of(&s->made, id);
+      vec_push(&kept, gather_kernel(s, id, x, c, uop_idx(s->g, c->period ? x->param->b / c->period : 0)));
+    }
+  out->n_kept = (int)kept.n;
+  out->kept = ARENA_ARRAY(graph_arena(s->g), sched_kernel, kept.n + 1);
+  if (kept.n) memcpy(out->kept, kept.at, kept.n * sizeof *kept.at);
+  vec_free(&kept);
+  map_free(&seen);
+}
+
+// Gatherings before level L get a level of their own there; levels without kernels go.
+static void rebuild_schedule(splitter *s, schedule *out) {
+  VEC(sched_kernel) all = {0};
+  for (int i = 0; i < s->n; i++) {
+    kernel *k = &s->kernels[i];
+    sched_kernel to = *k->k;
+    to.level = 2 * to.level + 1;
+    if (k->range && k->from == k->to) continue;
+    if (k->range && (k->from || k->to < k->range->src[0]->a)) to.ast = kernel_part(s, k);
+    vec_push(&all, to);
+  }
+  for (size_t i = 0; i < s->gathers.n; i++) {
+    sched_kernel to = s->gathers.at[i];
+    to.level = 2 * to.level;
+    vec_push(&all, to);
+  }
+  qsort(all.at, all.n, sizeof *all.at, by_split_level);
+  int level = -1, before = -1;
+  for (size_t i = 0; i < all.n; i++) {
+    if (all.at[i].level != before) { level++; before = all.at[i].level; }
+    all.at[i].level = level;
+  }
+  out->kernels = ARENA_ARRAY(graph_arena(s->g), sched_kernel, all.n + 1);
+  memcpy(out->kernels, all.at, all.n * sizeof *all.at);
+  out->n_kernels = (int)all.n;
+  out->n_levels = level + 1;
+  vec_free(&all);
+  schedule_place_temps(out);
+}
+
+static void print_split(const splitter *s) {
+  for (int i = 0; i < s->n; i++) {
+    const kernel *k = &s->kernels[i];
+    fprintf(stderr, "ranks: kernel %3d level %d", i, k->k->level);
+    if (!k->range) fprintf(stderr, ": whole%s\n", k->k->each ? ", by every thread" : k->worth ? ": no axis" : "");
+    else
+      fprintf(stderr, ": r%lld %lld to %lld of %lld, period %lld\n", (long long)k->range->a, (long long)k->from,
+              (long long)k->to, (long long)k->range->src[0]->a, (long long)k->out.period);
+  }
+  for (size_t i = 0; i < s->gathers.n; i++)
+    fprintf(stderr, "ranks: buffer %lld is gathered before level %d\n", (long long)s->gathers.at[i].bufs[0] - TEMP_IDS,
+            s->gathers.at[i].level);
+}
+
+void split_over_ranks(graph *g, schedule *s, const rank_split *r) {
+  if (r->n <= 1) return;
+  splitter p = {.g = g, .mem = arena_new(), .r = r, .n = s->n_kernels};
+  p.kernels = ARENA_ARRAY(p.mem, kernel, s->n_kernels + 1);
+  memset(p.kernels, 0, sizeof *p.kernels * (size_t)s->n_kernels);
+  for (int i = 0; i < p.n; i++) {
+    p.kernels[i].k = &s->kernels[i];
+    find_accesses(&p, &p.kernels[i]);
+  }
+  find_worth(&p);
+  for (int i = 0; i < r->n_cuts; i++) if (!r->cuts[i].period) map_set(&p.whole, (uint64_t)r->cuts[i].id, NULL);
+  do {
+    map_free(&p.wanted); map_free(&p.made);
+    for (int i = 0; i < r->n_cuts; i++) want_as_before(&p, &r->cuts[i]);
+    for (int i = p.n; i-- > 0;) split_kernel(&p, &p.kernels[i]);
+  } while (!settle_kept(&p));
+  note_kept(&p, s);
+  for (int i = 0; i < p.n; i++) gather_for(&p, i);
+  gather_results(&p, s->n_levels);
+  if (debug_level() >= 1) print_split(&p);
+  rebuild_schedule(&p, s);
+  vec_free(&p.gathers);
+  map_free(&p.wanted); map_free(&p.made); map_free(&p.whole);
+  arena_free(p.mem);
+}
+
+void kernel_gathers(const uop *ast, gathering *out) {
+  const uop *u = ast->src[0];
+  *out = (gathering){.period = u->a, .count = u->src[1], .n = (int)u->nsrc - 3};
+  for (int i = 0; i <= out->n; i++) out->cut[i] = u->src[2 + i]->a;
+}

@@ -1,0 +1,94 @@
+"""A model on several processes gives the bits of one, whatever is cut where: families of all kinds, in pieces, forked, saved and restored.
+
+Open MPI starts the processes, and the module that Weft opens for it is the one of the build.
+"""
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("gguf")
+
+THREADS = 1
+# Grouped heads, windows, normed heads; experts beside each other and shared; one latent key for all heads, with an indexer; fixed states of all
+# kinds beside attention; two streams; layers with a cache of their own and without; K-quants, codes of 4 bits, floats.
+FAMILIES = {
+    "llama-yarn": "Q4_0", "gemma3": "Q8_0", "gpt-oss": "F32", "qwen3moe-q8_0": "F32", "deepseek2-lite": "F16", "glm-dsa": "F32",
+    "qwen35": "Q8_0", "mamba2": "F32", "granitehybrid": "Q4_0", "rwkv7": "F32", "gemma3n": "F32", "falcon-h1": "F32", "lfm2moe": "Q8_0",
+}
+
+
+@pytest.fixture(scope="module")
+def launch(weft, weft_env):
+    """launch(n, command): the same on n processes of Open MPI; skips where it is not there."""
+    mpirun = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
+    if not mpirun or not (Path(weft).parent / "libweft-mpi-openmpi.so").exists():
+        pytest.skip("Open MPI is not here (scripts/setup.sh mpi)")
+
+    def run(n, *command):
+        env = {**weft_env, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "SPEC": "0"}
+        line = [mpirun, "--oversubscribe", "--bind-to", "none", "-n", str(n), *map(str, command)] if n > 1 else [*map(str, command)]
+        return subprocess.run(line, env=env, capture_output=True, timeout=600, stdin=subprocess.DEVNULL)
+    return run
+
+
+@pytest.fixture(scope="module")
+def files(make_model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranks")
+    for name, quant in FAMILIES.items():
+        make_model.write(name, folder / f"{name}.gguf", quant=quant)
+    return sorted(folder.glob("*.gguf"))
+
+
+@pytest.fixture(scope="module")
+def hashes(launch, files, built_tool, tmp_path_factory, weft_env):
+    """hashes(n, cut): of all logits of each family."""
+    tool = built_tool("ranks_tool", "WEFT_RANKS_TOOL")
+    known = {}
+
+    def run(n, cut):
+        if (n, cut) not in known:
+            out = tmp_path_factory.mktemp("out") / "hashes"
+            weft_env["WEFT_RANK_BYTES"] = "2048"          # so small are the weights of these files
+            p = launch(n, tool, out, cut, *files)
+            assert p.returncode == 0, p.stderr.decode(errors="replace")
+            known[n, cut] = dict(line.split() for line in out.read_text().splitlines())
+            assert len(known[n, cut]) == len(FAMILIES)
+        return known[n, cut]
+    return run
+
+
+@pytest.mark.parametrize("n, cut", [(2, 0), (2, 7), (3, 0)])
+def test_bits_of_one_process(hashes, n, cut):
+    alone, together = hashes(1, cut), hashes(n, cut)
+    assert [Path(f).stem for f in alone if alone[f] != together[f]] == []
+
+
+def test_command(launch, weft, tinypy, weft_env):
+    weft_env.pop("WEFT_RANK_BYTES", None)
+    command = (weft, "run", tinypy, "-p", "def f(x):", "-n", "24", "--temp", "0", "-t", "1")
+    alone, together = launch(1, *command), launch(2, *command)
+    assert together.returncode == 0, together.stderr.decode(errors="replace")
+    assert together.stdout == alone.stdout and b"24 written" in together.stderr
+
+
+def test_work_is_shared(launch, weft, tinypy, weft_env):
+    p = launch(2, "env", "DEBUG=1", "WEFT_CACHE=off", weft, "run", tinypy, "-p", "x", "-n", "1", "-t", "1")
+    words = p.stderr.decode(errors="replace")
+    assert p.returncode == 0 and "ranks: " in words and " is gathered " in words, words[-2000:]
+
+
+def test_a_file_that_one_process_does_not_have(launch, weft, tinypy, tmp_path):
+    """The others open what the first one opens; one that cannot ends all, and says why."""
+    script = tmp_path / "one.sh"
+    moved = tmp_path / "model.gguf"
+    shutil.copy(tinypy, moved)
+    script.write_text(f'#!/bin/sh\nif [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec unshare -m sh -c \'mount -t tmpfs x {tmp_path} && exec {weft} run {moved} -n 1\'; fi\n'
+                      f'exec {weft} run {moved} -p x -n 1\n')
+    script.chmod(0o755)
+    if os.geteuid() or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+        pytest.skip("a process cannot have its own view of files here")
+    p = launch(2, script)
+    assert p.returncode and b"process 1: " in p.stderr and b"model.gguf" in p.stderr, p.stderr.decode(errors="replace")
