@@ -97,6 +97,7 @@ static const struct { const char *path, *how; } installed[] = {
   {WEFT_LIBDIR "/libweft.so." WEFT_ABI, "rm"},
   {WEFT_LIBDIR "/libweft.so." WEFT_VERSION_STRING, "rm"},
   {WEFT_LIBDIR "/libweft.a", "rm"},
+  {"lib/weft/weft-static", "rm"},
   {WEFT_LIBDIR "/weft/libweft-mpi-openmpi.so", "rm"},
   {WEFT_LIBDIR "/weft/libweft-mpi-mpich.so", "rm"},
   {WEFT_LIBDIR "/pkgconfig/weft.pc", "rm"},

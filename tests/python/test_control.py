@@ -46,7 +46,7 @@ def divergence(p, q):
 
 @pytest.fixture(scope="module")
 def records(repo):
-    return json.loads((repo / "tests" / "records" / "control.json").read_text())
+    return json.loads((repo / "tests" / "records" / "control" / "llama.json").read_text())
 
 
 @pytest.mark.parametrize("family", RECORDED)

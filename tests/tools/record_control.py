@@ -1,4 +1,4 @@
-"""Makes tests/records/control.json: log-probabilities of llama.cpp's server for small random models with a control vector.
+"""Makes tests/records/control/llama.json: log-probabilities of llama.cpp's server for small random models with a control vector.
 
 usage: record_control.py LLAMA_SERVER OUT.json   (needs gguf, numpy and a build of llama.cpp; no part of the tests)
 
