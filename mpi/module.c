@@ -1,6 +1,8 @@
 // The functions of MPI that Weft calls, behind one table: see device/mpi_module.h.
+#define _POSIX_C_SOURCE 200809L
 #include <mpi.h>
 #include <stddef.h>
+#include <time.h>
 #include "device/mpi_module.h"
 
 static int start(int *rank, int *n) {
@@ -13,7 +15,16 @@ static int gather(void *at, const int *count, const int *place) {
   return MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, at, count, place, MPI_BYTE, MPI_COMM_WORLD);
 }
 
-static int broadcast(void *at, int n) { return MPI_Bcast(at, n, MPI_BYTE, 0, MPI_COMM_WORLD); }
+enum { SPINS = 20000 /* looks, a few milliseconds */, SOON_NS = 200000, LATER_NS = 2000000 };
+
+// A process may wait for long until the first one has something to say: after a while it naps.
+static int broadcast(void *at, int n) {
+  MPI_Request request;
+  int there = 0, r = MPI_Ibcast(at, n, MPI_BYTE, 0, MPI_COMM_WORLD, &request);
+  for (int i = 0; !r && !(r = MPI_Test(&request, &there, MPI_STATUS_IGNORE)) && !there; i++)
+    if (i > SPINS) nanosleep(&(struct timespec){.tv_nsec = i < 2 * SPINS ? SOON_NS : LATER_NS}, NULL);
+  return r;
+}
 static void stop(void) { MPI_Finalize(); }
 static void end_all(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
 

@@ -44,6 +44,9 @@ static uint64_t kv_bytes(const engine *e) {
   return caches_held_bytes(e->m, (int64_t)round_up((size_t)e->n_ctx, CACHE_PAGE), e->room);
 }
 
+// Of so many bytes of all processes, about what one of them has.
+static uint64_t share_bytes(uint64_t all) { return all / (uint64_t)ranks_here().n; }
+
 // With chunks of so many tokens.
 static struct layer_split_sizes sizes_with(const engine *e, int64_t room) {
   const device *d = e->layer_split.at[0].d;
@@ -64,7 +67,8 @@ static bool fits_with(const engine *e, int64_t room) {
 static bool has_room(const engine *e) {
   uint64_t need, have;
   if (!e->layer_split.at[0].d->run->here) return fits_with(e, e->room);
-  return add_u64(kv_bytes(e), gguf_file_bytes(e->file), &need) && (memory_available(&have, NULL) || need <= have);
+  return add_u64(kv_bytes(e), gguf_file_bytes(e->file), &need) &&
+         (memory_available(&have, NULL) || share_bytes(need) <= have);
 }
 
 // What nobody asked for may be less: many models were trained for more positions than a machine has memory for. Halves,
@@ -134,7 +138,7 @@ static device **devices_of_states(const engine *e) {
 }
 
 static int reserve_caches(engine *e, error *err) {
-  uint64_t file = file_bytes_here(e), kv = kv_bytes(e), need, have, all = UINT64_MAX;
+  uint64_t file = share_bytes(file_bytes_here(e)), kv = share_bytes(kv_bytes(e)), need, have, all = UINT64_MAX;
   bool here = true;
   for (int i = 0; i < e->layer_split.n; i++) here &= e->layer_split.at[i].d->run->here;
   if (e->layer_split.n > 1) kv = layer_split_bytes(e->file, e->m, 0, e->layer_split.at[0].to, e->n_ctx) - file;

@@ -18,7 +18,7 @@ typedef struct opening {
   uint64_t file_bytes;
   int64_t ctx, chunk, room, n_pages, slots;
   int32_t n_ctx, n_threads, n_prompt_threads;
-  int32_t no_repack, exact, mtp, n_settings, n_adapters;
+  int32_t no_repack, exact, mtp, n_settings, n_adapters, n_control_vectors;
   model_kv kv;
 } opening;
 typedef struct run_head { plan_spec spec; int32_t adapted, n_vars; } run_head;
@@ -48,8 +48,13 @@ static void tell_others(enum kind kind, int number, const str *body) {
 // --- files and plans -------------------------------------------------------------------------------------------------
 
 static opening opening_of(const engine *e) {
-  opening o = {.file_bytes = gguf_file_bytes(e->file), .ctx = e->ctx, .chunk = e->chunk, .room = e->room};
+  opening o;
+  memset(&o, 0, sizeof o);                   // it is compared as bytes
   snprintf(o.version, sizeof o.version, "%s", ROWS_VERSION);
+  o.file_bytes = gguf_file_bytes(e->file);
+  o.ctx = e->ctx;
+  o.chunk = e->chunk;
+  o.room = e->room;
   o.n_pages = e->caches.n_pages;
   o.slots = e->caches.slots;
   o.n_ctx = e->n_ctx;
@@ -60,6 +65,21 @@ static opening opening_of(const engine *e) {
   o.mtp = e->o.mtp;
   o.kv = e->o.kv;
   return o;
+}
+
+// The options that are texts, one behind the other.
+static void add_files(const struct engine_options *o, str *body) {
+  for (size_t i = 0; i < o->n_settings; i++) str_addn(body, o->settings[i], strlen(o->settings[i]) + 1);
+  for (size_t i = 0; i < o->n_adapters; i++) {
+    str_addn(body, o->adapters[i].path, strlen(o->adapters[i].path) + 1);
+    str_addn(body, &o->adapters[i].scale, sizeof o->adapters[i].scale);
+  }
+  for (size_t i = 0; i < o->n_control_vectors; i++) {
+    control_file c = o->control_vectors[i];
+    str_addn(body, c.path, strlen(c.path) + 1);
+    c.path = NULL;
+    str_addn(body, &c, sizeof c);
+  }
 }
 
 int follow_open(engine *e, error *err) {
@@ -77,14 +97,11 @@ int follow_open(engine *e, error *err) {
     opening o = opening_of(e);
     o.n_settings = (int32_t)e->o.n_settings;
     o.n_adapters = (int32_t)e->o.n_adapters;
+    o.n_control_vectors = (int32_t)e->o.n_control_vectors;
     str body = {0};
     str_addn(&body, &o, sizeof o);
     str_addn(&body, gguf_path(e->file), strlen(gguf_path(e->file)) + 1);
-    for (size_t i = 0; i < e->o.n_settings; i++) str_addn(&body, e->o.settings[i], strlen(e->o.settings[i]) + 1);
-    for (size_t i = 0; i < e->o.n_adapters; i++) {
-      str_addn(&body, e->o.adapters[i].path, strlen(e->o.adapters[i].path) + 1);
-      str_addn(&body, &e->o.adapters[i].scale, sizeof e->o.adapters[i].scale);
-    }
+    add_files(&e->o, &body);
     broadcast_message(FOLLOW_OPEN, e->number, &body);
     str_free(&body);
   }
@@ -207,6 +224,7 @@ static int same_opening(const engine *e, const opening *o, error *err) {
   opening own = opening_of(e);
   own.n_settings = o->n_settings;
   own.n_adapters = o->n_adapters;
+  own.n_control_vectors = o->n_control_vectors;
   own.n_threads = o->n_threads;
   own.n_prompt_threads = o->n_prompt_threads;
   if (strcmp(own.version, o->version))
@@ -227,6 +245,7 @@ static int open_too(const char *body, error *err) {
   opening o;
   VEC(const char *) settings = {0};
   VEC(struct engine_adapter) adapters = {0};
+  VEC(control_file) vectors = {0};
   memcpy(&o, body, sizeof o);
   path = text_at(&at);
   for (int i = 0; i < o.n_settings; i++) vec_push(&settings, text_at(&at));
@@ -236,6 +255,14 @@ static int open_too(const char *body, error *err) {
     at += sizeof a.scale;
     vec_push(&adapters, a);
   }
+  for (int i = 0; i < o.n_control_vectors; i++) {
+    const char *file = text_at(&at);
+    control_file c;
+    memcpy(&c, at, sizeof c);
+    c.path = file;
+    at += sizeof c;
+    vec_push(&vectors, c);
+  }
   struct engine_options to = {.n_ctx = o.n_ctx, .n_threads = o.n_threads, .n_prompt_threads = o.n_prompt_threads};
   to.chunk = (int)o.chunk;
   to.no_repack = o.no_repack;
@@ -243,6 +270,8 @@ static int open_too(const char *body, error *err) {
   to.n_settings = settings.n;
   to.adapters = adapters.at;
   to.n_adapters = adapters.n;
+  to.control_vectors = vectors.at;
+  to.n_control_vectors = vectors.n;
   to.kv = o.kv;
   to.exact = o.exact;
   to.mtp = o.mtp;
@@ -250,10 +279,12 @@ static int open_too(const char *body, error *err) {
   int status = engine_open(path, &to, &e, err) || same_opening(e, &o, err) ? -1 : 0;
   vec_free(&settings);
   vec_free(&adapters);
+  vec_free(&vectors);
   return status;
 }
 
 static int need_too(engine *e, const plan_spec *spec, error *err) {
+  if (spec->sums) reserve_sums(e);
   return spec->logits == LOGITS_ALL && reserve_rows(e, err) ? -1 : need_plan(e, spec, err);
 }
 

@@ -81,6 +81,10 @@ int reserve_rows(engine *e, error *err) {
                    (long long)e->chunk, none.text);
 }
 
+void reserve_sums(engine *e) {
+  if (!e->sums) e->sums = xcalloc(2 * gguf_n_tensors(e->file) + 1, sizeof *e->sums);
+}
+
 uint64_t floats_bytes(const engine *e) {
   return (uint64_t)e->most * (uint64_t)model_n_floats(e->m) * sizeof *e->floats;
 }
@@ -240,14 +244,19 @@ static bool take_states(engine *e, const schedule *s, bool settling) {
 }
 
 int settle_states(engine *e, error *err) {
-  plan_spec apart = spec_many(e, LOGITS_ALL, TILE), all = spec_many(e, LOGITS_ALL, (size_t)e->room);
-  apart.apart = true;
-  const plan_spec specs[] = {spec_first(e), spec_many(e, LOGITS_NONE, (size_t)e->room), spec_many(e, LOGITS_NONE, 1),
-                             all, apart};
+  const plan_spec one = spec_one(), specs[] = {
+    spec_first(e),
+    spec_many(e, LOGITS_NONE, (size_t)e->room),
+    spec_many(e, LOGITS_NONE, 1),
+    spec_many(e, LOGITS_ALL, (size_t)e->room),
+    {.logits = LOGITS_ALL, .tokens = TILE},
+    {.logits = LOGITS_ALL, .tokens = TILE, .apart = !model_is_recurrent(e->m)},
+    {.logits = LOGITS_LAST, .tokens = one.tokens, .mtp = model_has_mtp(e->m)},
+  };
   bool settled = ranks_here().n < 2 || model_is_encoder(e->m);
   while (!settled) {
     settled = true;
-    for (size_t i = 0; i < COUNT(specs) - model_is_recurrent(e->m); i++) {
+    for (size_t i = 0; i < COUNT(specs); i++) {
       stage st = {0};
       if (find_schedule(e, &e->layer_split.at[0], &specs[i], &st, err)) return -1;
       settled &= take_states(e, &st.s, true);

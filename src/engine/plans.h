@@ -40,6 +40,7 @@ uop *graph_of_plan(const engine *e, const struct layer_range *at, const plan_spe
 void compile_plan(const engine *e, const struct layer_range *at, graph *g, uop *sink, schedule *s);
 uint64_t rows_bytes(const engine *e);                           // of engine.rows
 int reserve_rows(engine *e, error *err);                        // engine.rows is there
+void reserve_sums(engine *e);                                   // engine.sums is
 uint64_t floats_bytes(const engine *e);                         // of engine.floats
 void close_plans(laid *l);
 #endif

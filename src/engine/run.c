@@ -401,7 +401,7 @@ static int run_hidden(engine *e, engine_part *p, error *err) {
 
 static int run_sums(engine *e, engine_part *p, error *err) {
   size_t n_tensors = gguf_n_tensors(e->file);
-  if (!e->sums) e->sums = xcalloc(2 * n_tensors + 1, sizeof *e->sums);
+  reserve_sums(e);
   plan_spec spec = spec_many(e, LOGITS_NONE, (size_t)e->room);
   spec.sums = true;
   if (need_plan(e, &spec, err) || begin_part(e, p, 0, err)) return -1;

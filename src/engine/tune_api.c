@@ -7,6 +7,7 @@
 #include "device/keeper.h"
 #include "device/kernel_set.h"
 #include "device/predict.h"
+#include "device/ranks.h"
 #include "engine/fail.h"
 #include "engine/schedules.h"
 #include "engine/sized.h"
@@ -46,7 +47,9 @@ int weft_tune(weft_model *m, const weft_tune_options *options, weft_tuned **out,
   struct tune_part parts[2];
   layout_rows layouts;
   double began = now_s();
-  if (o.beam < 0 || o.beam > MOST_BEAM || !(o.seconds >= 0) || !(o.skip_ms >= 0))
+  if (ranks_here().n > 1)
+    error_set(&e, "tuning: of a model on one process; the others take what is found from the cache");
+  else if (o.beam < 0 || o.beam > MOST_BEAM || !(o.seconds >= 0) || !(o.skip_ms >= 0))
     error_set(&e, "tuning: the beam must be 0 to %d, and times 0 or more", MOST_BEAM);
   else if (o.depth < 0 || o.depth + weft_model_chunk(m) > weft_model_context(m))
     error_set(&e, "tuning: a chunk of %d positions at depth %d does not fit the context of %d", weft_model_chunk(m),
