@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("gguf")
+gguf = pytest.importorskip("gguf")
+np = pytest.importorskip("numpy")
 
 THREADS = 1
 # Grouped heads, windows, normed heads; experts beside each other and shared; one latent key for all heads, with an indexer; fixed states of all
@@ -92,3 +93,21 @@ def test_a_file_that_one_process_does_not_have(launch, weft, tinypy, tmp_path):
         pytest.skip("a process cannot have its own view of files here")
     p = launch(2, script)
     assert p.returncode and b"process 1: " in p.stderr and b"model.gguf" in p.stderr, p.stderr.decode(errors="replace")
+
+
+def test_control_vectors(launch, weft, tinypy, tmp_path):
+    """What the first process is told to add, all add: they open the vector's file, too."""
+    w = gguf.GGUFWriter(tmp_path / "vector.gguf", "controlvector")
+    w.add_string("controlvector.model_hint", "llama")
+    w.add_uint32("controlvector.layer_count", 3)
+    for layer in range(1, 4):
+        w.add_tensor(f"direction.{layer}", np.random.default_rng(layer).standard_normal(256).astype(np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    command = (weft, "run", tinypy, "-p", "def f(x):", "-n", "24", "--temp", "0", "-t", "1")
+    more = ("--control-vector-scaled", f"{tmp_path / 'vector.gguf'}:0.5")
+    alone, together, without = launch(1, *command, *more), launch(2, *command, *more), launch(1, *command)
+    assert together.returncode == 0, together.stderr.decode(errors="replace")
+    assert together.stdout == alone.stdout != without.stdout
