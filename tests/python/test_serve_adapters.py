@@ -119,7 +119,7 @@ def test_a_scale_that_makes_no_numbers(weft, weft_env, tinypy, tmp_path):
             for thread in threads:
                 thread.join()
             assert all(status == 200 and what(answer) == usual for status, answer in got[1::2]), got
-            assert all(status == 500 and "scale of an adapter is too large" in answer["error"]["message"] for status, answer in got[::2]), got
+            assert all(status == 500 and "scale of an adapter or a control vector is too large" in answer["error"]["message"] for status, answer in got[::2]), got
     done = run_of(weft, weft_env, tinypy, f"{tmp_path / '1.gguf'}:1e39")
     assert done.returncode == 1 and "the scale of an adapter must be a number" in done.stderr
 
