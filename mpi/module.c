@@ -5,10 +5,14 @@
 #include <time.h>
 #include "device/mpi_module.h"
 
-static int start(int *rank, int *n) {
+static int start(int *rank, int *n, int *on_host) {
+  MPI_Comm host;
   int level, r = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
   if (!r) r = MPI_Comm_rank(MPI_COMM_WORLD, rank);
-  return r ? r : MPI_Comm_size(MPI_COMM_WORLD, n);
+  if (!r) r = MPI_Comm_size(MPI_COMM_WORLD, n);
+  if (!r) r = MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  if (!r) r = MPI_Comm_size(host, on_host);
+  return r ? r : MPI_Comm_free(&host);
 }
 
 static int gather(void *at, const int *count, const int *place) {
@@ -21,7 +25,7 @@ enum { SPINS = 20000 /* looks, a few milliseconds */, SOON_NS = 200000, LATER_NS
 static int broadcast(void *at, int n) {
   MPI_Request request;
   int there = 0, r = MPI_Ibcast(at, n, MPI_BYTE, 0, MPI_COMM_WORLD, &request);
-  for (int i = 0; !r && !(r = MPI_Test(&request, &there, MPI_STATUS_IGNORE)) && !there; i++)
+  for (int i = 0; !r && !(r = MPI_Test(&request, &there, MPI_STATUS_IGNORE)) && !there; i += i < 2 * SPINS)
     if (i > SPINS) nanosleep(&(struct timespec){.tv_nsec = i < 2 * SPINS ? SOON_NS : LATER_NS}, NULL);
   return r;
 }

@@ -404,6 +404,17 @@ static bool asks_for_words(int argc, char **argv) {
   return false;
 }
 
+// Whether processes that MPI started do this command together. They do any other each by itself.
+static bool opens_a_model(const char *command) {
+  static const char *const names[] = {"run",        "chat",    "serve",   "bench", "embed",
+                                      "perplexity", "imatrix", "profile", "tune"};
+  static const char *const others[] = {"--version", "version", "-h", "--help", "help"};
+  bool opens = command && !is_command(command);
+  for (size_t i = 0; i < COUNT(names); i++) opens |= command_is(command, names[i]);
+  for (size_t i = 0; i < COUNT(others); i++) opens &= !command_is(command, others[i]);
+  return opens;
+}
+
 // Of several processes that a launcher of MPI started the first is the program. The others do what it says, and are
 // silent.
 static int follow_first(int rank) {
@@ -429,7 +440,7 @@ int main(int argc, char **argv) {
   if (exported_begin(&argc, &argv, &err)) return failed("%s", err.text);
   const char *name = argc > 1 ? argv[1] : NULL;
   int rank = 0;
-  if (weft_ranks_join(&rank, &processes, &err)) return failed("%s", err.text);
+  if (opens_a_model(name) && weft_ranks_join(&rank, &processes, &err)) return failed("%s", err.text);
   if (rank) return follow_first(rank);
   if (!open && asks_for_words(argc, argv)) confine_explain();
   choose_sandbox(!open, name, pull_asked(argc, argv) || (name && (!strcmp(name, "pull") || !strcmp(name, "loadtest"))));

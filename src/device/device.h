@@ -132,8 +132,8 @@ typedef struct plan_options {
   // Asked on the caller's thread between kernels that are compiled and pieces that are copied; true: plan_build fails.
   // May be NULL.
   bool (*stops)(void *ctx);
-  // Asked before each run of a plan that gathers what other processes make (schedule/ranks.h): they have to run it,
-  // too. And behind it.
+  // Called before each run where there are several processes (device/ranks.h), which have to run the plan, too; and
+  // after each run.
   void (*starts)(void *ctx, const struct plan *p, const struct plan_var *vars, int n_vars);
   void (*ends)(void *ctx);
   bool prompt;               // for the threads of prompts
@@ -160,6 +160,7 @@ typedef struct plan_stats {
   double compile_ms, codegen_ms /* of that: rules, before any compiler */;
 } plan_stats;
 plan_stats plan_get_stats(const plan *p);
+uint64_t plan_gatherings(const plan *p);         // a hash: equal where processes gather the same in the same order
 struct team *plan_team(const plan *p);           // the threads that run it
 
 // A kernel of the plan (0 .. plan_stats.kernels - 1) with the bytes that it moves and the float operations that it does

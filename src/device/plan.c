@@ -75,7 +75,8 @@ static void make_gathering(plan *p, const sched_kernel *k, step *t) {
   t->ranks = r;
   t->k = &r->k;
   t->unique = -1;
-  p->gathers = true;
+  p->gatherings = hash_bytes(&r->what.period, sizeof r->what.period, p->gatherings + r->size);
+  p->gatherings = hash_bytes(r->what.cut, sizeof r->what.cut, p->gatherings);
 }
 
 static void build_steps(void *ctx) {
@@ -144,6 +145,7 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
   p->flushes = o->flushes;
   p->starts = o->starts;
   p->ends = o->ends;
+  p->shared = o->starts && ranks_here().n > 1;
   p->starts_ctx = o->ctx;
   p->g = g;
   p->mem = arena_new();
@@ -187,5 +189,6 @@ void plan_free(plan *p) {
   free(p);
 }
 
+uint64_t plan_gatherings(const plan *p) { return p->gatherings; }
 plan_stats plan_get_stats(const plan *p) { return p->stats; }
 struct team *plan_team(const plan *p) { return p->team; }

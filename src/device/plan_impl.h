@@ -53,7 +53,8 @@ struct plan {
   void (*starts)(void *ctx, const struct plan *p, const plan_var *vars, int n_vars);     // plan_options.starts, .ends
   void (*ends)(void *ctx);
   void *starts_ctx;
-  bool gathers;                  // some steps do
+  bool shared;                   // other processes run it, too
+  uint64_t gatherings;           // a hash of what its steps gather
   plan_go_on *go_on;             // of a run that may end early, and whether it does; NULL: it may not
   void *go_on_ctx;
   atomic_bool ended;

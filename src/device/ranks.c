@@ -9,16 +9,23 @@
 #include "base/env.h"
 #include "device/mpi_module.h"
 
+enum { MOST_PACKED = 1 << 26 /* bytes of parts that are gathered at once */ };
+
 static const mpi_module *mpi;
-static ranks here = {0, 1};
+static ranks here = {0, 1, 1};
 static struct packed { unsigned char *at; size_t cap; } packed;     // of gatherings whose parts do not lie side by side
 
 ranks ranks_here(void) { return here; }
 
-// What a launcher tells the processes that it starts.
+static bool says_several(const char *name) {
+  const char *n = env_of_option(name);
+  return n && strtol(n, NULL, 10) > 1;
+}
+
+// What a launcher tells the processes that it starts. One process has nobody to join.
 static const char *module_wanted(void) {
-  if (env_of_option("OMPI_COMM_WORLD_SIZE")) return "openmpi";
-  return env_of_option("PMI_SIZE") || env_of_option("PMI_RANK") ? "mpich" : NULL;
+  if (says_several("OMPI_COMM_WORLD_SIZE")) return "openmpi";
+  return says_several("PMI_SIZE") ? "mpich" : NULL;
 }
 
 // Beside the program, or where packages put it.
@@ -52,7 +59,7 @@ int ranks_join(error *err) {
     dlclose(at);
     return error_set(err, "libweft-mpi-%s.so is of another version of Weft", which);
   }
-  int r = m->start(&here.rank, &here.n);
+  int r = m->start(&here.rank, &here.n, &here.on_host);
   if (r) return error_set(err, "MPI did not start: error %d", r);
   mpi = m;
   if (here.n > MOST_RANKS) return error_set(err, "%d processes, %d at most", here.n, MOST_RANKS);
@@ -62,7 +69,7 @@ int ranks_join(error *err) {
 void ranks_leave(void) {
   if (mpi) mpi->stop();
   mpi = NULL;
-  here = (ranks){0, 1};
+  here = (ranks){0, 1, 1};
   free(packed.at);
   packed = (struct packed){0};
 }
@@ -71,6 +78,11 @@ void ranks_leave(void) {
 static void check_mpi(int r) {
   if (!r) return;
   fprintf(stderr, "weft: MPI: error %d\n", r);
+  mpi->abort(1);
+}
+
+void ranks_end_all(const char *why) {
+  fprintf(stderr, "weft: error: process %d: %s\n", here.rank, why);
   mpi->abort(1);
 }
 
@@ -84,20 +96,27 @@ static void move_parts(unsigned char *at, size_t size, const gathering *g, int64
   }
 }
 
-void ranks_gather(void *at, size_t size, const gathering *g, int64_t count) {
+static void gather_periods(unsigned char *at, size_t size, const gathering *g, int64_t count) {
   int counts[MOST_RANKS], places[MOST_RANKS];
   size_t all = (size_t)(g->cut[g->n] - g->cut[0]) * size * (size_t)count;
-  if (!mpi || !count || g->n != here.n) return;
   die_if(all > INT_MAX, "a gathering of %zu bytes", all);
   for (int i = 0; i < g->n; i++) {
     counts[i] = (int)((size_t)(g->cut[i + 1] - g->cut[i]) * size * (size_t)count);
     places[i] = (int)((size_t)(g->cut[i] - g->cut[0]) * size * (size_t)count);
   }
-  if (count == 1) { check_mpi(mpi->gather((unsigned char *)at + (size_t)g->cut[0] * size, counts, places)); return; }
+  if (count == 1) { check_mpi(mpi->gather(at + (size_t)g->cut[0] * size, counts, places)); return; }
   if (packed.cap < all) packed = (struct packed){xrealloc(packed.at, all), all};
   move_parts(at, size, g, count, here.rank, false);
   check_mpi(mpi->gather(packed.at, counts, places));
   for (int i = 0; i < g->n; i++) if (i != here.rank) move_parts(at, size, g, count, i, true);
+}
+
+void ranks_gather(void *at, size_t size, const gathering *g, int64_t count) {
+  size_t period = (size_t)g->period * size;
+  int64_t most = max_i64(1, (int64_t)(MOST_PACKED / max_i64((int64_t)period, 1)));
+  if (!mpi || g->n != here.n) return;
+  for (int64_t i = 0; i < count; i += most)
+    gather_periods((unsigned char *)at + (size_t)i * period, size, g, min_i64(most, count - i));
 }
 
 void ranks_broadcast(void *at, size_t n) {

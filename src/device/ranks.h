@@ -6,10 +6,12 @@
 #define WEFT_DEVICE_RANKS_H
 #include "schedule/ranks.h"
 
-typedef struct ranks { int rank, n; } ranks;
+typedef struct ranks { int rank, n, on_host; } ranks;     // on_host: how many share this machine's memory
 // Joins the others, if a launcher of MPI started this process. 0; -1 and why not.
 int ranks_join(error *err);
-ranks ranks_here(void);                   // {0, 1}: it is alone
+ranks ranks_here(void);                   // {0, 1, 1}: it is alone
+// An error that the others cannot hear of: it is printed, and all processes end.
+void ranks_end_all(const char *why);
 void ranks_leave(void);                   // when all others do
 // size: bytes of an element; of g->period * count elements at `at`, as the gathering says.
 void ranks_gather(void *at, size_t size, const gathering *g, int64_t count);

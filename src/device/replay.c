@@ -19,7 +19,7 @@ void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *valu
 }
 
 void plan_set_vars(plan *p, const plan_var *vars, int n_vars) {
-  if (p->starts && p->gathers) p->starts(p->starts_ctx, p, vars, n_vars);
+  if (p->shared) p->starts(p->starts_ctx, p, vars, n_vars);
   for (int i = 0; i < p->stats.kernels; i++) {
     step *t = &p->steps[i];
     plan_vars(t->k->p, vars, n_vars, t->vars);
@@ -29,7 +29,7 @@ void plan_set_vars(plan *p, const plan_var *vars, int n_vars) {
 }
 
 void plan_ends(plan *p) {
-  if (p->ends && p->gathers) p->ends(p->starts_ctx);
+  if (p->shared) p->ends(p->starts_ctx);
 }
 
 void plan_make_marks(plan *p) {
@@ -71,7 +71,7 @@ void plan_run(plan *p, const plan_var *vars, int n_vars) {
 
 bool plan_run_asking(plan *p, const plan_var *vars, int n_vars, plan_go_on *go_on, void *ctx) {
   if (!go_on(ctx, 0)) return false;
-  if (p->gathers) { plan_run(p, vars, n_vars); return true; }           // the other processes do not hear of it
+  if (p->shared) { plan_run(p, vars, n_vars); return true; }           // the other processes do not hear of it
   p->go_on = go_on;
   p->go_on_ctx = ctx;
   plan_run(p, vars, n_vars);

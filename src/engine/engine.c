@@ -47,6 +47,13 @@ static uint64_t kv_bytes(const engine *e) {
 // Of so many bytes of all processes, about what one of them has.
 static uint64_t share_bytes(uint64_t all) { return all / (uint64_t)ranks_here().n; }
 
+// Bytes of this machine's memory that are free for one of the processes on it. false: it does not say.
+static bool free_memory(uint64_t *have) {
+  if (memory_available(have, NULL)) return false;
+  *have /= (uint64_t)ranks_here().on_host;
+  return true;
+}
+
 // With chunks of so many tokens.
 static struct layer_split_sizes sizes_with(const engine *e, int64_t room) {
   const device *d = e->layer_split.at[0].d;
@@ -68,7 +75,7 @@ static bool has_room(const engine *e) {
   uint64_t need, have;
   if (!e->layer_split.at[0].d->run->here) return fits_with(e, e->room);
   return add_u64(kv_bytes(e), gguf_file_bytes(e->file), &need) &&
-         (memory_available(&have, NULL) || share_bytes(need) <= have);
+         (!free_memory(&have) || share_bytes(need) <= have);
 }
 
 // What nobody asked for may be less: many models were trained for more positions than a machine has memory for. Halves,
@@ -144,13 +151,13 @@ static int reserve_caches(engine *e, error *err) {
   if (e->layer_split.n > 1) kv = layer_split_bytes(e->file, e->m, 0, e->layer_split.at[0].to, e->n_ctx) - file;
   if (!add_u64(kv, file, &need))
     return error_set(err, "%s: a KV cache for %d positions is too large", gguf_path(e->file), e->n_ctx);
-  if (!memory_available(&have, NULL) && need > have)
+  if (free_memory(&have) && need > have)
     return error_set(err,
                      "%s: %.2f GiB of model and %.2f GiB of KV cache for %d positions, but only %.2f GiB of memory are "
                      "free; a smaller context (-c) needs less",
                      gguf_path(e->file), (double)file / (1 << 30), (double)kv / (1 << 30), e->n_ctx,
                      (double)have / (1 << 30));
-  if (!memory_available(&have, NULL)) all = have - file;
+  if (free_memory(&have)) all = have - file;
   int64_t least = least_pages(e);
   // Elsewhere pages take memory before they are used; but each sequence of a step has one of its own.
   int64_t pages = here ? max_i64(USUAL_PAGES, 2 * e->ctx / CACHE_PAGE) : max_i64(FEW_PAGES, least);

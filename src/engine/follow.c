@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/env.h"
 #include "device/memory.h"
 #include "device/ranks.h"
 #include "engine/plans.h"
@@ -14,14 +15,15 @@ enum kind { FOLLOW_OPEN, FOLLOW_CLOSE, FOLLOW_PLAN, FOLLOW_RUN, FOLLOW_COPY, FOL
 typedef struct message { int32_t kind, number; uint64_t n; } message;
 // What decides about plans, as the first process has it.
 typedef struct opening {
-  char version[64];
+  char version[64], device[512], compiler[128];
+  int64_t worth;
   uint64_t file_bytes;
   int64_t ctx, chunk, room, n_pages, slots;
   int32_t n_ctx, n_threads, n_prompt_threads;
   int32_t no_repack, exact, mtp, n_settings, n_adapters, n_control_vectors;
   model_kv kv;
 } opening;
-typedef struct run_head { plan_spec spec; int32_t adapted, n_vars; } run_head;
+typedef struct run_head { plan_spec spec; int32_t adapted, n_vars; uint64_t gatherings; } run_head;
 typedef struct run_var { char name[16]; int64_t value; } run_var;
 typedef struct place { int32_t group, from, to; } place;
 typedef struct piece { void *at; size_t n; } piece;
@@ -51,6 +53,10 @@ static opening opening_of(const engine *e) {
   opening o;
   memset(&o, 0, sizeof o);                   // it is compared as bytes
   snprintf(o.version, sizeof o.version, "%s", ROWS_VERSION);
+  const device *d = e->layer_split.at[0].d;
+  snprintf(o.device, sizeof o.device, "%s", d->key);
+  snprintf(o.compiler, sizeof o.compiler, "%s", d->compiler);
+  o.worth = env_int(ENV_WEFT_RANK_BYTES);
   o.file_bytes = gguf_file_bytes(e->file);
   o.ctx = e->ctx;
   o.chunk = e->chunk;
@@ -118,7 +124,7 @@ void follow_close(engine *e) {
 void follow_plan(engine *e, const plan_spec *spec) {
   if (!leads() || e->number < 0) return;
   str body = {0};
-  str_addn(&body, &(run_head){*spec, e->adapted, 0}, sizeof(run_head));
+  str_addn(&body, &(run_head){*spec, e->adapted, 0, 0}, sizeof(run_head));
   tell_others(FOLLOW_PLAN, e->number, &body);
   str_free(&body);
 }
@@ -152,7 +158,7 @@ void follow_starts(void *ctx, const plan *p, const plan_var *vars, int n_vars) {
   str body = {0};
   if (!leads()) return;
   die_if(!of, "a plan that no engine knows runs on several processes");
-  str_addn(&body, &(run_head){of->spec, of->spec.adapted, n_vars}, sizeof(run_head));
+  str_addn(&body, &(run_head){of->spec, of->spec.adapted, n_vars, plan_gatherings(p)}, sizeof(run_head));
   for (int i = 0; i < n_vars; i++) {
     run_var v = {.value = vars[i].value};
     snprintf(v.name, sizeof v.name, "%s", vars[i].name);
@@ -162,6 +168,10 @@ void follow_starts(void *ctx, const plan *p, const plan_var *vars, int n_vars) {
   pthread_mutex_lock(&talking);
   broadcast_message(FOLLOW_RUN, e->number, &body);
   str_free(&body);
+}
+
+void follow_broken(const engine *e) {
+  if (leads() && e->number >= 0) ranks_end_all(e->broken.text);
 }
 
 void follow_ends(void *ctx) {
@@ -229,6 +239,14 @@ static int same_opening(const engine *e, const opening *o, error *err) {
   own.n_prompt_threads = o->n_prompt_threads;
   if (strcmp(own.version, o->version))
     return error_set(err, "version %s of plans, and rank 0 has %s", own.version, o->version);
+  if (strcmp(own.device, o->device) || strcmp(own.compiler, o->compiler))
+    return error_set(err,
+                     "kernels are made for '%s' %s here, and for '%s' %s on rank 0: the bits would be those of neither "
+                     "(WEFT_CPU names instructions that all have)",
+                     own.device, own.compiler, o->device, o->compiler);
+  if (own.worth != o->worth)
+    return error_set(err, "WEFT_RANK_BYTES is %lld here, and %lld on rank 0", (long long)own.worth,
+                     (long long)o->worth);
   if (own.file_bytes != o->file_bytes)
     return error_set(err, "%s: %llu bytes, and rank 0 has a file of %llu", gguf_path(e->file),
                      (unsigned long long)own.file_bytes, (unsigned long long)o->file_bytes);
@@ -302,7 +320,10 @@ static int run_too(engine *e, const char *body, error *err) {
   e->adapted = h.adapted;
   if (need_too(e, &h.spec, err)) return -1;
   for (int i = 0, n = inputs(e, &h.spec, in); i < n; body += in[i++].n) memcpy(in[i].at, body, in[i].n);
-  plan_run(plan_of(e, &h.spec), vars, h.n_vars);
+  plan *p = plan_of(e, &h.spec);
+  if (plan_gatherings(p) != h.gatherings)
+    return error_set(err, "%s: rank 0 would gather other parts than this process", gguf_path(e->file));
+  plan_run(p, vars, h.n_vars);
   return device_check(e->layer_split.at[0].d, err);
 }
 

@@ -12,6 +12,8 @@ void follow_plan(engine *e, const plan_spec *spec);
 // plan_options.starts and .ends
 void follow_starts(void *ctx, const plan *p, const plan_var *vars, int n_vars);
 void follow_ends(void *ctx);
+// After a run that came upon a broken invariant: the others wait in it.
+void follow_broken(const engine *e);
 // Pieces that all states of a group have of a page or slot: copied; given back, so that they are zeros; and of all
 // processes' parts made whole here, or put there. all: n bytes, one behind the other.
 void follow_copy(const caches *c, int group, int from, int to);

@@ -225,6 +225,10 @@ static int find_schedule(engine *e, const struct layer_range *at, const plan_spe
   return 0;
 }
 
+static bool same_gathering(const gathering *a, const gathering *b) {
+  return a->period == b->period && a->n == b->n && !memcmp(a->cut, b->cut, ((size_t)a->n + 1) * sizeof *a->cut);
+}
+
 // How a schedule splits what outlives it among processes. Whether it is as plans before it have done; settling: where
 // it is not, nobody splits it any more.
 static bool take_states(engine *e, const schedule *s, bool settling) {
@@ -235,7 +239,7 @@ static bool take_states(engine *e, const schedule *s, bool settling) {
     state_cuts *had = &e->state_cuts[s->kept[i].bufs[0] - model_buffer_id(e->file, BUF_STATE)];
     kernel_gathers(s->kept[i].ast, &now.what);
     now.what.count = NULL;
-    if (had->known && !memcmp(&had->what, &now.what, sizeof now.what)) continue;
+    if (had->known && same_gathering(&had->what, &now.what)) continue;
     same &= !had->known;
     if (had->known && settling) now.what = (gathering){0};
     if (!had->known || settling) *had = now;

@@ -7,6 +7,7 @@
 #include "base/attempt.h"
 #include "device/memory.h"
 #include "engine/float_rows.h"
+#include "engine/follow.h"
 #include "engine/plans.h"
 #include "engine/tune.h"
 
@@ -71,7 +72,7 @@ static bool ready(engine *e, const plan_spec *spec) {
 static void run_plans(engine *e, const plan_spec *spec, const plan_var *vars, int n_vars) {
   if (!ready(e, spec)) return;
   running r = {e, plans_of(e, spec), vars, n_vars};
-  if (!e->broken.text[0]) attempt(ATTEMPT_LEAVES, run_all, &r, &e->broken);
+  if (!e->broken.text[0] && attempt(ATTEMPT_LEAVES, run_all, &r, &e->broken)) follow_broken(e);
   e->ask.ended |= e->broken.text[0] != 0;
 }
 

@@ -40,6 +40,7 @@ def files(make_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     for name, quant in FAMILIES.items():
         make_model.write(name, folder / f"{name}.gguf", quant=quant)
+    make_model.write("llama-yarn", folder / "one-layer.gguf", layers=1, quant="Q8_0")      # of a prompt nothing but keys and values is made
     return sorted(folder.glob("*.gguf"))
 
 
@@ -56,7 +57,7 @@ def hashes(launch, files, built_tool, tmp_path_factory, weft_env):
             p = launch(n, tool, out, cut, *files)
             assert p.returncode == 0, p.stderr.decode(errors="replace")
             known[n, cut] = dict(line.split() for line in out.read_text().splitlines())
-            assert len(known[n, cut]) == len(FAMILIES)
+            assert len(known[n, cut]) == len(FAMILIES) + 1
         return known[n, cut]
     return run
 
@@ -73,6 +74,37 @@ def test_command(launch, weft, tinypy, weft_env):
     alone, together = launch(1, *command), launch(2, *command)
     assert together.returncode == 0, together.stderr.decode(errors="replace")
     assert together.stdout == alone.stdout and b"24 written" in together.stderr
+
+
+@pytest.mark.parametrize("least", [30000, 200000])
+def test_plans_that_gather_nothing(launch, make_model, built_tool, tmp_path, least):
+    """Where products are too small to be split, prompts gather nothing, and the others run them all the same."""
+    model, tool = tmp_path / "model.gguf", built_tool("ranks_tool", "WEFT_RANKS_TOOL")
+    make_model.write("llama-yarn", model, layers=1, quant="Q8_0")
+    for n in (1, 2):
+        p = launch(n, "env", f"WEFT_RANK_BYTES={least}", tool, tmp_path / str(n), 0, model)
+        assert p.returncode == 0, p.stderr.decode(errors="replace")
+    assert (tmp_path / "1").read_text() == (tmp_path / "2").read_text()
+
+
+@pytest.mark.parametrize("setting, says", [("WEFT_RANK_BYTES=2048", b"WEFT_RANK_BYTES is "), ("WEFT_CPU=x86-64-v2", b"kernels are made for ")])
+def test_processes_that_differ(launch, weft, tinypy, setting, says):
+    """They are refused before anything is computed."""
+    script = f'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then export {setting}; fi; exec "$0" "$@"'
+    p = launch(2, "sh", "-c", script, weft, "run", tinypy, "-p", "x", "-n", "2", "-t", "1")
+    assert p.returncode and says in p.stderr and b"written" not in p.stdout, p.stderr.decode(errors="replace")
+
+
+@pytest.mark.parametrize("told", [{"PMI_SIZE": "1"}, {"PMI_RANK": "0"}, {"OMPI_COMM_WORLD_SIZE": "1"}, {"PMI_SIZE": "4"}])
+def test_one_process_under_a_launcher(weft, weft_env, told):
+    """It has nobody to join; and commands that open no model never do."""
+    p = subprocess.run([weft, "--version"], env={**weft_env, **told}, capture_output=True)
+    assert p.returncode == 0 and p.stdout.startswith(b"weft ")
+
+
+def test_one_process_runs(weft, weft_env, tinypy):
+    p = subprocess.run([weft, "run", tinypy, "-p", "x", "-n", "2"], env={**weft_env, "PMI_SIZE": "1", "PMI_RANK": "0"}, capture_output=True)
+    assert p.returncode == 0 and b"2 written" in p.stderr
 
 
 def test_work_is_shared(launch, weft, tinypy, weft_env):
