@@ -22,8 +22,8 @@ int weft_export_write(const char *program, const char *model, const void *kernel
                       weft_error *err);
 
 /* For a program at its start: if the file `path` is an exported program, all kernels come from it from now on, for the
- * highest level that this processor has, and none is compiled.  0; 1: it is none; -1: no level suits this processor, or
- * not the one that WEFT_CPU names. */
+ * highest level that this processor has, and none is compiled.  0; 1: it is not an exported program; -1: no level suits
+ * this processor, or not the one that WEFT_CPU names. */
 int weft_exported_use(const char *path, weft_error *err);
 
 WEFT_END

@@ -73,9 +73,9 @@ void weft_cpu_name(char *out, size_t cap);    /* "" if unknown */
 /* ---- a model on several processes ---------------------------------------------------------------------------------
  */
 
-/* Joins the other processes, where a launcher of MPI (mpirun, srun) started this one; to be called first, by one
- * thread.  *rank, *n: its number, and of how many: 0 and 1 where it is alone.  Process 0 is the program: the models
- * that it opens lie on all processes.  The others call weft_ranks_follow instead. */
+/* Joins the other processes, if mpirun of Open MPI or MPICH started this one with others; to be called first, by one
+ * thread.  *rank, *n: its number, and of how many; 0 and 1 if it is alone.  Process 0 is the program: all processes
+ * share the models that it opens.  The others call weft_ranks_follow instead. */
 int weft_ranks_join(int *rank, int *n, weft_error *err);
 /* On the others: opens the models that process 0 opens and computes this process's part of what it evaluates, until it
  * leaves.  -1 and why not: then the others wait in vain, and the process should end with a status that is not 0, so

@@ -29,7 +29,7 @@ static const char *cpu_level_named(const char *name, size_t n) {
   return NULL;
 }
 
-// The static program that lies beside this one, or where packages put it. False: there is none.
+// The static program next to this one, or in the folder of packages. False: it does not exist.
 static bool find_program(char out[PATH_MAX]) {
   static const char *const places[] = {"weft-static", "../lib/weft/weft-static"};
   char self[PATH_MAX];

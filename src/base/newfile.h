@@ -16,7 +16,8 @@ int newfile_open(const char *path, newfile **out, error *err);
 // newfile_open for a file that a program reads back. A pipe or a device of that name is refused: opening a pipe waits
 // for its reader.
 int newfile_open_regular(const char *path, newfile **out, error *err);
-int newfile_open_program(const char *path, newfile **out, error *err);       // the same, for a file to be executed
+// newfile_open_regular for a file to be executed
+int newfile_open_program(const char *path, newfile **out, error *err);
 int newfile_add(newfile *f, const void *bytes, size_t n, error *err);        // behind what was added before
 // As newfile_open, but begins with the pieces that an earlier run left. what: 64 characters that stand for all that the
 // file depends on; pieces of anything else are dropped. Refused while another run has the file.

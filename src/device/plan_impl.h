@@ -25,8 +25,7 @@ typedef struct step {
   char role[64];
 } step;
 
-// Of a step that gathers: what, of elements of so many bytes. Its kernel is no code, but says how many periods there
-// are.
+// What a step gathers, and the bytes of an element. Its kernel has no code: the tiles are the number of periods.
 typedef struct rank_step { gathering what; size_t size; device_kernel k; } rank_step;
 typedef struct own_copy { void *at; uint64_t bytes; } own_copy;
 // of a kernel, found by a search; no k.p: none

@@ -1,5 +1,5 @@
-// ranks: the processes that compute a model together, as MPI started them (mpirun, srun). Transport is the system's
-// MPI, of which a module of its own knows the functions (mpi_module.h): nothing of it is needed to run alone.
+// ranks: the processes that compute a model together, as mpirun of Open MPI or MPICH started them. The system's MPI is
+// the transport. A module per MPI calls its functions (mpi_module.h), and a process that is alone opens no module.
 //
 // One thread of each process calls these at a time, all processes in the same order.
 #ifndef WEFT_DEVICE_RANKS_H

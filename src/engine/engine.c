@@ -44,7 +44,7 @@ static uint64_t kv_bytes(const engine *e) {
   return caches_held_bytes(e->m, (int64_t)round_up((size_t)e->n_ctx, CACHE_PAGE), e->room);
 }
 
-// Of so many bytes of all processes, about what one of them has.
+// About what one process has of these bytes, which all processes have together.
 static uint64_t share_bytes(uint64_t all) { return all / (uint64_t)ranks_here().n; }
 
 // Bytes of this machine's memory that are free for one of the processes on it. false: it does not say.

@@ -92,9 +92,10 @@ int follow_open(engine *e, error *err) {
   ranks r = ranks_here();
   if (r.n < 2) return 0;
   if (e->layer_split.n > 1 || !engine_on_cpu(e))
-    return error_set(err, "%s: on %d processes a model lies on processors alone", gguf_path(e->file), r.n);
+    return error_set(err, "%s: %d processes share a model on processors only", gguf_path(e->file), r.n);
   if (e->o.in_memory)
-    return error_set(err, "%s: on %d processes a model is a file that each can open", gguf_path(e->file), r.n);
+    return error_set(err, "%s: %d processes share a model that is a file, which each of them opens", gguf_path(e->file),
+                     r.n);
   pthread_mutex_lock(&talking);
   e->number = (int)engines.n;
   e->caches.number = e->number;

@@ -229,8 +229,8 @@ static bool same_gathering(const gathering *a, const gathering *b) {
   return a->period == b->period && a->n == b->n && !memcmp(a->cut, b->cut, ((size_t)a->n + 1) * sizeof *a->cut);
 }
 
-// How a schedule splits what outlives it among processes. Whether it is as plans before it have done; settling: where
-// it is not, nobody splits it any more.
+// Notes how a schedule splits what outlives it among processes. Returns whether that is as plans before it have done.
+// settling: a state that they split in another way is not split any more.
 static bool take_states(engine *e, const schedule *s, bool settling) {
   bool same = true;
   if (!e->state_cuts) e->state_cuts = xcalloc((size_t)model_n_states(e->m) + 1, sizeof *e->state_cuts);

@@ -33,7 +33,7 @@ plan *plan_of(const engine *e, const plan_spec *spec);
 planned *plans_of(const engine *e, const plan_spec *spec);
 // Makes a plan, for all devices, unless it is there.
 int need_plan(engine *e, const plan_spec *spec, error *err);
-// On several processes, before there are plans: states that not all of them split in the same way are not split.
+// Called on several processes before plans are made: a state that not all plans split in one way is not split.
 int settle_states(engine *e, error *err);
 // What a plan computes, over weights as they lie in the file; and its kernels.
 uop *graph_of_plan(const engine *e, const struct layer_range *at, const plan_spec *spec, graph *g);

@@ -10,6 +10,8 @@
 #include "model/model_impl.h"
 #include "model/stored.h"
 
+static const float MOST = 1e18f;             // of a number that is added: its square is one, too
+
 // "direction.12": 12; -1: it is no such name
 static int direction_of(const char *name) {
   static const char prefix[] = "direction.";
@@ -19,7 +21,7 @@ static int direction_of(const char *name) {
   return atoi(name + k);
 }
 
-// " (it is for 'qwen2')", for messages: models are told from each other by more than what the file says.
+// " (it is for 'qwen2')", for messages. The file does not say enough to refuse another model.
 static const char *made_for(const gguf *f, char out[96]) {
   const gguf_value *v = gguf_find(f, "controlvector.model_hint");
   char name[64];
@@ -54,8 +56,9 @@ static int add_direction(model *m, const gguf *f, const gguf_tensor *t, double s
     float v;
     memcpy(&v, (const char *)t->data + (size_t)i * sizeof v, sizeof v);
     to[i] += v * (float)scale;
-    if (!isfinite(to[i]))
-      return gguf_fail(f, NULL, err, "tensor '%s' times %g is no finite number at %d", t->name, scale, i);
+    if (!(fabsf(to[i]) <= MOST))             // a norm squares it
+      return gguf_fail(f, NULL, err, "tensor '%s' times %g is %g at %d: not a number up to %g", t->name, scale,
+                       (double)to[i], i, (double)MOST);
   }
   m->controlled[direction_of(t->name)] = true;
   return 0;

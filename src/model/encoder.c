@@ -72,7 +72,7 @@ enum { MOST_NEAR = 512 /* keys of a block: as many as attention takes at once */
 
 typedef struct qkv { tensor *q, *k, *v; } qkv;
 // How many rows are a block, and how many blocks they read. Groups that begin anywhere may reach from the block before
-// a row's own to the one behind it.
+// a row's own to the block after it.
 typedef struct near_blocks { int64_t rows, read; } near_blocks;
 
 static near_blocks near_blocks_of(const row_groups *of) {

@@ -1,7 +1,7 @@
 // A folder as the tensors and keys of a GGUF file: see hf.h.  hf_open is the list of steps.
 //
-// Every tensor of the folder is named by a rule, or the folder is refused.  What a rule asks for is an order of rows
-//, so that any row of the file can be made from the mapping by itself.
+// Every tensor of the folder is named by a rule, or the folder is refused.  What a rule asks for is an order of rows,
+// so that any row of the file can be made from the mapping by itself.
 #define _GNU_SOURCE
 #include "model/hf.h"
 #include <inttypes.h>
@@ -275,12 +275,12 @@ static int put_sampling(hf *h, error *err) {
 
 static int read_folder(hf *h, enum hf_type type, error *err) {
   if (hf_json(h, "config.json", true, &h->config, err) || hf_find_class(h, err) || hf_open_weights(h, err) ||
-      hf_unpack(h, err))
+      hf_unpack(h, err) || hf_bind_scales(h, err))
     return -1;
   choose_type(h, type);
   h->head = gguf_head_new(ALIGNMENT);
   put_general(h);
-  if (put_sampling(h, err) || hf_put_keys(h, err) || hf_bind_scales(h, err) || make_tensors(h, err) ||
+  if (put_sampling(h, err) || hf_put_keys(h, err) || make_tensors(h, err) ||
       place_tensors(h, err))
     return -1;
   put_size(h);

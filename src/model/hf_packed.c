@@ -43,9 +43,10 @@ static int has_bits(const hf *h, uint32_t bits, error *err) {
   return is_known ? 0 : hf_fail(h, config_name, "bits", err, "codes of %u bits are not read", bits);
 }
 
-// Whether a word is one of several, with blanks between.
+// Whether a word, which has no blanks, is one of several with blanks between.
 static bool is_among(const char *of, const char *word) {
   size_t n = strlen(word);
+  if (!n || strchr(word, ' ')) return false;
   for (const char *at = of; (at = strstr(at, word)); at++)
     if ((at == of || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
   return false;
@@ -88,7 +89,8 @@ int hf_read_packing(hf *h, error *err) {
   if (method || !json_is_object(mlx)) return 0;
   h->packing.kind = PACKED_MLX;
   h->packing.own = mlx;
-  if (must_say(h, mlx, "mode", "affine", err) || positive(h, mlx, "bits", 4, &bits, err) || has_bits(h, bits, err))
+  if (must_say(h, mlx, "mode", "affine", err) || positive(h, mlx, "bits", 4, &bits, err) || has_bits(h, bits, err) ||
+      positive(h, mlx, "group_size", 64, &h->packing.group, err))
     return -1;
   h->packing.bits = bits;
   return 0;
@@ -178,25 +180,33 @@ static int find_transposed(hf *h, hf_source *s, size_t n, error *err) {
   return 0;
 }
 
-// The bits of one matrix, where config.json has its own.
-static int bits_of_matrix(const hf *h, const char *name, size_t n, uint32_t *out, error *err) {
-  const json_t *own = json_object_get(h->packing.own, arena_strndup(h->arena, name, n));
-  return positive(h, own, "bits", h->packing.bits, out, err) || has_bits(h, *out, err) ? -1 : 0;
+// The bits and the group of one matrix, where config.json has its own. MLX writes a truth value instead where it has
+// none.
+static int own_packing(const hf *h, const char *name, size_t n, uint32_t *bits, uint32_t *group, error *err) {
+  const char *matrix = arena_strndup(h->arena, name, n);
+  const json_t *own = json_object_get(h->packing.own, matrix);
+  if (own && !json_is_object(own) && !json_is_boolean(own))
+    return hf_fail(h, config_name, matrix, err, "is neither an object nor true or false");
+  return positive(h, own, "bits", h->packing.bits, bits, err) || has_bits(h, *bits, err) ||
+                 positive(h, own, "group_size", h->packing.group, group, err)
+           ? -1
+           : 0;
 }
 
 static int find_mlx(hf *h, hf_source *s, size_t n, error *err) {
   hf_source *zeros, *scales;
-  uint32_t bits;
-  if (bits_of_matrix(h, s->name, n, &bits, err) || take_belonging(h, s, n, ".scales", &scales, err) ||
+  uint32_t bits, group;
+  if (own_packing(h, s->name, n, &bits, &group, err) || take_belonging(h, s, n, ".scales", &scales, err) ||
       take_belonging(h, s, n, ".biases", &zeros, err))
     return -1;
   if (s->n_dims != 2 || strcmp(s->dtype, "U32") || scales->n_dims != 2 || s->shape[1] > INT32_MAX)
     return hf_fail(h, file_of_source(h, s), s->name, err, "is no matrix of U32, or its scales are none");
   hf_packed p = {.kind = PACKED_MLX, .scales = scales, .zeros = zeros, .bits = bits, .rows = s->shape[0],
                  .columns = s->shape[1] * (32 / bits), .groups = scales->shape[1]};
-  if (p.groups < 1 || p.columns % p.groups)
-    return hf_fail(h, file_of_source(h, scales), scales->name, err, "%" PRId64 " groups do not fit %" PRId64 " columns",
-                   p.groups, p.columns);
+  if (p.groups < 1 || p.columns % p.groups || p.columns / p.groups != group)
+    return hf_fail(h, file_of_source(h, scales), scales->name, err,
+                   "%" PRId64 " groups of %u do not fit %" PRId64 " columns of %u bits", p.groups, group, p.columns,
+                   bits);
   p.of_group = p.columns / p.groups;
   if (has_shape(h, scales, floats, p.rows, p.groups, err) ||
       has_shape(h, zeros, scales->dtype, p.rows, p.groups, err))
@@ -211,6 +221,14 @@ static bool cut_ending(const char *name, const char *end, size_t *n) {
   return whole >= m && !strcmp(name + *n, end);
 }
 
+// The numbers of a norm are floats in every folder.
+static int is_matrix_name(const hf *h, const hf_source *s, size_t n, error *err) {
+  static const char norm[] = "norm";
+  size_t m = sizeof norm - 1;
+  if (n < m || strncmp(s->name + n - m, norm, m)) return 0;
+  return hf_fail(h, file_of_source(h, s), s->name, err, "a norm is not read from codes");
+}
+
 int hf_unpack(hf *h, error *err) {
   size_t n;
   for (size_t i = 0; i < h->sources.n; i++) {
@@ -219,10 +237,11 @@ int hf_unpack(hf *h, error *err) {
     switch (h->packing.kind) {
     case PACKED_GPTQ:
     case PACKED_AWQ:
-      if (cut_ending(s->name, ".qweight", &n)) status = find_transposed(h, s, n, err);
+      if (cut_ending(s->name, ".qweight", &n)) status = is_matrix_name(h, s, n, err) || find_transposed(h, s, n, err);
       break;
     case PACKED_MLX:
-      if (cut_ending(s->name, ".weight", &n) && belonging(h, s, n, ".scales")) status = find_mlx(h, s, n, err);
+      if (cut_ending(s->name, ".weight", &n) && belonging(h, s, n, ".scales"))
+        status = is_matrix_name(h, s, n, err) || find_mlx(h, s, n, err);
       break;
     }
     if (status) return -1;

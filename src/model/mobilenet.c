@@ -15,7 +15,8 @@ enum {
   STAGES = 4,
   TAPS = 3 /* of products */,
   MOST_TAPS = 7,
-  MOST_CHANNELS = 1 << 16
+  MOST_CHANNELS = 1 << 16,
+  MOST_PIXELS = 1536 /* of a side: twice what is published */
 };
 
 // --- loading ---------------------------------------------------------------------------------------------------------
@@ -124,6 +125,9 @@ int mobilenet_load(loader *l) {
       key_count(l, "projection_dim", 1, 1 << 20, &m->n_embd_out) ||
       key_number(l, "attention.layer_norm_epsilon", 1e-30, 1, &m->eps))
     return -1;
+  // nothing else in the file says how large a picture is, and what it takes grows with its pixels
+  if (f->size > MOST_PIXELS)
+    return gguf_fail(l->f, key(l, "image_size"), l->err, "%d pixels, %d at most", f->size, MOST_PIXELS);
   if (f->size % (SIDE * SIDE))
     return gguf_fail(l->f, key(l, "image_size"), l->err, "%d is not a multiple of %d pixels", f->size, SIDE * SIDE);
   f->patch = f->size / SIDE, f->merge = 1, f->fixed = true;

@@ -71,6 +71,8 @@ int call_add_object(call *c, const json_t *o, const char *name, size_t i, bool p
                                     : "must have 'prompt_string'");
   if (prompt && !json_is_string(prompt)) return call_bad(c, field, "has a 'prompt_string' that is no string");
   if (!content && media && !json_is_array(media)) return call_bad(c, field, "has 'multimodal_data' that is no array");
+  if (c->p.echo && json_array_size(media))
+    return fault_set(&c->fault, 400, "echo", "'echo': a prompt with pictures or sounds cannot be shown as text");
   str text = {0};
   size_t first = c->media.n;
   unsigned special = content ? 0 : WEFT_PARSE_SPECIAL;

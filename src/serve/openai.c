@@ -342,11 +342,6 @@ static void completion_finish(call *c) {
 static const struct speaker completion_speaker = {"text/event-stream", ": ping\n",        completion_start,
                                                   completion_event,    completion_finish, stream_failed};
 
-static int check_echo(call *c) {
-  if (!c->p.echo || !c->media.n) return 0;
-  return fault_set(&c->fault, 400, "echo", "'echo': a prompt with pictures or sounds cannot be shown as text");
-}
-
 void openai_completions(server *s, exchange *x) {
   call *c = call_new(s, x, &completion_speaker);
   if (!c) return;
@@ -360,7 +355,7 @@ void openai_completions(server *s, exchange *x) {
   if (!said && c->p.max_tokens < 0) c->p.max_tokens = 16;
   if (c->p.echo && c->p.logprobs && c->p.stream)
     fault_set(&c->fault, 400, "stream", "'stream': scores of the prompt do not come as a stream");
-  if (c->fault.status || call_add_prompts(c, c->p.prompt, "prompt") || check_echo(c)) call_refuse(c);
+  if (c->fault.status || call_add_prompts(c, c->p.prompt, "prompt")) call_refuse(c);
   else call_go(c);
 }
 

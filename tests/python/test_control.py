@@ -1,4 +1,5 @@
 """Control vectors: what leaves layers is moved as llama.cpp moves it, and as a bias does; what cannot be such a vector is refused."""
+import functools
 import json
 import math
 import shutil
@@ -7,8 +8,11 @@ import gguf
 import numpy as np
 import pytest
 from serving import Server
+import test_lora
+from test_lora import divergence
 
 IDS = [5, 17, 200, 3, 99, 42, 7, 233, 250, 8, 64, 12, 171, 33, 2, 91, 118, 76]
+log_probabilities = functools.partial(test_lora.log_probabilities, ids=IDS)
 # layers: of one part each, of streams of several rows, of two stacks, and so on; which of their layers (None: all)
 RECORDED = {"llama-yarn": None, "gemma3n": None, "kimi-k3": (1, 2), "hrm_text": None, "nemotron_h": (4, 4), "rwkv6": None, "phi2": (1, 9), "nanbeige": None}
 
@@ -32,16 +36,6 @@ def directions(model, seed=1):
     n, layers, more = (reader.get_field(f"{arch}.{key}") for key in ("embedding_length", "block_count", "nextn_predict_layers"))
     layers = layers.contents() - (more.contents() if more else 0)
     return {f"direction.{i}": rng.standard_normal(n.contents()).astype(np.float32) for i in range(1, layers)}
-
-
-def log_probabilities(run_weft, model, *args):
-    done = run_weft(["run", "-m", model, "-c", 128, "--ids", ",".join(map(str, IDS)), "-n", 1, "--ignore-eos", "--temp", 0, "--json", "--top-logprobs", 100000, *args])
-    assert done.returncode == 0, done.err
-    return dict(map(tuple, json.loads(done.stdout.splitlines()[0])["top"]))
-
-
-def divergence(p, q):
-    return sum(math.exp(p[i]) * (p[i] - q[i]) for i in p)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +121,8 @@ GOOD = {"direction.1": np.ones(256, np.float32), "direction.2": np.ones(256, np.
     ({"direction.1": np.ones(255, np.float32)}, {}, [], ["direction.1", "255 x 1", "256", "'tiny'"]),
     ({"direction.1": np.ones((2, 256), np.float32)}, {}, [], ["direction.1", "256 x 2"]),
     ({"direction.1": np.ones(256, np.float16)}, {}, [], ["direction.1", "F16", "F32"]),
-    ({"direction.1": np.full(256, np.inf, np.float32)}, {}, [], ["direction.1", "no finite number"]),
+    ({"direction.1": np.full(256, np.inf, np.float32)}, {}, [], ["direction.1", "inf at 0", "not a number up to 1e+18"]),
+    ({"direction.1": np.full(256, 1e30, np.float32)}, {}, [], ["direction.1", "1e+30 at 0"]),
     (GOOD, {}, ["--control-vector-layer-range", 2, 1], ["2 to 1", "1 to 2"]),
     (GOOD, {}, ["--control-vector-layer-range", 3, 9], ["3 to 9", "1 to 2"]),
 ])

@@ -294,6 +294,8 @@ def test_weights_of_8_bits(run_weft, tmp_path, kind, block, dtype):
         made = [{t.name: t.data.tobytes() for t in convert(run_weft, folder, tmp_path / "out.gguf", "--outtype", out).tensors} for folder in (small, floats)]
         assert made[0] == made[1] and len(made[0]) > 10
     answers = []
+    tensors = json.loads(run_weft(["inspect", small, "--json"]).stdout)["tensors"]
+    assert {t["type"] for t in tensors if "ffn_up" in t["name"]} == {"BF16"}          # whatever numbers come first in the file
     convert(run_weft, small, tmp_path / "out.gguf")
     for model in (tmp_path / "out.gguf", small):
         done = run_weft(["run", "-m", model, "--ids", "1,2,3,4,5", "-n", "1", "--json", "--top-logprobs", "400", "--temp", "0"])

@@ -128,7 +128,8 @@ def lie(folder, change):
     ("awq", lambda t: t.update({NAME + ".qweight": ["F32", [64, 12], bytes(3072)]}), [NAME + ".qweight", "is no matrix of I32 or U32"]),
     ("awq", lambda t: t.update({NAME + ".weight": ["F16", [96, 64], bytes(12288)]}), ["becomes 'blk.0.ffn_up.weight', and another tensor does, too"]),
     ("mlx", lambda t: t.pop(NAME + ".biases"), [f"'{NAME}.biases' is missing"]),
-    ("mlx", lambda t: t.update({NAME + ".scales": ["BF16", [96, 3], bytes(576)]}), [NAME + ".scales", "3 groups do not fit 64 columns"]),
+    ("mlx", lambda t: t.update({NAME + ".scales": ["BF16", [96, 3], bytes(576)]}), [NAME + ".scales", "3 groups of 32 do not fit 64 columns of 4 bits"]),
+    ("mlx", lambda t: [t.update({NAME.replace("mlp.up_proj", "input_layernorm") + e: v for e, v in ((".weight", ["U32", [1, 8], bytes(32)]), (".scales", ["BF16", [1, 2], bytes(4)]), (".biases", ["BF16", [1, 2], bytes(4)]))})], ["a norm is not read from codes"]),
     ("mlx", lambda t: t.update({NAME + ".biases": ["F16", [96, 2], bytes(384)]}), [NAME + ".biases", "F16, 96 x 2, expected BF16, 96 x 2"]),
     ("mlx", lambda t: t.update({NAME + ".weight": ["I32", [96, 8], bytes(3072)]}), [NAME + ".weight", "is no matrix of U32"]),
 ])
@@ -146,6 +147,12 @@ def test_tensors_that_lie(run_weft, tmp_path, kind, change, expected):
     ("awq", "quantization_config", {"bits": 8}, "key 'bits': codes of 8 bits are not read"),
     ("awq", "quantization_config", {"version": "gemv"}, "key 'version': 'gemv' is not read"),
     ("awq", "quantization_config", {"quant_method": "hqq"}, "key 'quantization_config': hqq weights are not read"),
+    ("gptq", "quantization_config", {"checkpoint_format": ""}, "key 'checkpoint_format': '' is not read (but gptq gptq_v2)"),
+    ("awq", "quantization_config", {"version": "gemm GEMM"}, "key 'version': 'gemm GEMM' is not read"),
+    ("mlx", "quantization", {"mode": ""}, "key 'mode': '' is not read (but affine)"),
+    ("mlx", "quantization", {"bits": 2}, "2 groups of 32 do not fit 128 columns of 2 bits"),
+    ("mlx", "quantization", {"group_size": 16}, "2 groups of 16 do not fit 64 columns of 4 bits"),
+    ("mlx", "quantization", {NAME: 5}, f"key '{NAME}': is neither an object nor true or false"),
     ("mlx", "quantization", {"mode": "mxfp4"}, "key 'mode': 'mxfp4' is not read (but affine)"),
     ("mlx", "quantization", {NAME: {"bits": 6}}, "key 'bits': codes of 6 bits are not read"),
 ])

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(SANITIZED, reason="an exported program is made o
 def alone(build):
     path = build / "weft-static"
     if not path.exists():
-        pytest.skip("no static program: a static library is missing (cmake/static.cmake names it)")
+        pytest.skip("no static program: this build has sanitizers, or lacks a library that cmake/static.cmake names")
     return path
 
 

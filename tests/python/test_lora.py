@@ -45,8 +45,8 @@ def of_model(model, names, rank, seed=1, dtype=F16):
     return tensors, pairs
 
 
-def log_probabilities(run_weft, model, *args):
-    done = run_weft(["run", "-m", model, "-c", 128, "--ids", ",".join(map(str, IDS)), "-n", 1, "--ignore-eos", "--temp", 0, "--json", "--top-logprobs", 100000, *args])
+def log_probabilities(run_weft, model, *args, ids=IDS):
+    done = run_weft(["run", "-m", model, "-c", 128, "--ids", ",".join(map(str, ids)), "-n", 1, "--ignore-eos", "--temp", 0, "--json", "--top-logprobs", 100000, *args])
     assert done.returncode == 0, done.err
     return dict(map(tuple, json.loads(done.stdout.splitlines()[0])["top"]))
 

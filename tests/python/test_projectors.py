@@ -207,6 +207,7 @@ def test_keys_and_tensors_agree(tool, tmp_path, key, value, to, words):
     ("llama4", {}, {"v.patch_embd.weight": (24, 107)}, "tensor 'v.patch_embd.weight' has shape {107, 24, 1, 1}, expected {108, 24}"),
     ("kimik25", {}, {"v.position_embd.weight": (7, 8, 24)}, "tensor 'v.position_embd.weight' has shape {24, 8, 7, 1}, expected {24, 8, 8}"),
     ("kimivl", {}, {"mm.input_norm.bias": None}, "tensor 'mm.input_norm.bias' is missing"),
+    ("gemma3nv", {"clip.vision.image_size": 8192}, {}, "key 'clip.vision.image_size': 8192 pixels, 1536 at most"),
     ("gemma3nv", {"clip.vision.image_size": 257}, {}, "key 'clip.vision.image_size': 257 is not a multiple of 256 pixels"),
     ("gemma3nv", {}, {"v.msfa.norm.weight": None}, "tensor 'v.msfa.norm.weight' is missing"),
     ("gemma3nv", {}, {"v.blk.1.0.dw_start.conv.weight": None, "v.blk.1.0.dw_mid.conv.weight": None}, "'v.blk.1.0' has no tensor of a convolution with steps of 2"),

@@ -74,9 +74,13 @@ def weights(name, shape, dtype):
     return x.tobytes() if dtype == "F32" else (x.view(np.uint32) >> 16).astype(np.uint16).tobytes()
 
 
+WIDTHS = {"I64": 8, "F64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2}      # bytes; others have one
+
+
 def safetensors(path, tensors):
-    """tensors: {name: (dtype, shape, bytes)}"""
+    """tensors: {name: (dtype, shape, bytes)}; in the order of the library: wide numbers first, then by name."""
     head, at = {"__metadata__": {"format": "pt"}}, 0
+    tensors = dict(sorted(tensors.items(), key=lambda t: (-WIDTHS.get(t[1][0], 1), t[0])))
     for name, (dtype, shape, data) in tensors.items():
         head[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
         at += len(data)
