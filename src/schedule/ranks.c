@@ -29,7 +29,8 @@ typedef struct kernel {
   bool worth;                // splitting it saves more than a gathering costs
   bool follows;              // it does where its reader is split in the same way
   uop *range;                // along which it is split; NULL: it is not
-  int64_t from, to;          // this process's part of it
+  axis own;                  // of what it stores
+  int64_t from, to;          // this process's part of the range
   cuts out;                  // of what it stores
 } kernel;
 typedef struct splitter {
@@ -64,6 +65,8 @@ static void find_accesses(splitter *s, kernel *k) {
   }
 }
 
+// What the kernel is for: its last store, as others are below it.
+static const access *root_store(const kernel *k) { return &k->at[k->n_at - 1]; }
 static int64_t buffer_of(const kernel *k, const access *a) { return k->k->bufs[a->param->a]; }
 static bool is_temp_id(int64_t id) { return id >= TEMP_IDS; }
 static bool is_kept(const splitter *s, int64_t id) { return id >= s->r->first_kept && id < s->r->end_kept; }
@@ -156,7 +159,7 @@ static int64_t step_unit(const splitter *s, const kernel *k, const uop *r) {
 static bool suits(const splitter *s, const kernel *k, const uop *r) {
   axis a;
   const cuts *w = cuts_of(&s->wanted, k->k->bufs[0]);
-  if (!w || !strides_along(&k->at[k->n_at - 1], r, &a) || a.period != w->period) return false;
+  if (!w || !strides_along(root_store(k), r, &a) || a.period != w->period) return false;
   int64_t unit = a.stride * step_unit(s, k, r);
   for (int i = 0; i <= s->r->n; i++) if (w->cut[i] % unit) return false;
   return true;
@@ -170,7 +173,7 @@ static uop *choose_range(const splitter *s, const kernel *k) {
     uop *r = k->store->src[i];
     axis a;
     if (!can_split_along(k, r) || (weights && !reads_weights_along(s, k, r))) continue;
-    strides_along(&k->at[k->n_at - 1], r, &a);
+    strides_along(root_store(k), r, &a);
     bool keeps = keeps_along(s, k, r);
     if (step_unit(s, k, r) > 1 && r->src[0]->a / step_unit(s, k, r) < s->r->n) continue;
     if (!k->worth && !suits(s, k, r) && !is_kept(s, k->k->bufs[0])) continue;
@@ -196,15 +199,19 @@ static void cut_evenly(const splitter *s, const axis *a, int64_t unit, cuts *out
   for (int i = 0; i <= n; i++) out->cut[i] = a->period / unit * i / n * unit;
 }
 
-static void want_cuts_of(splitter *s, kernel *k, const access *x, int64_t stride) {
+// How the parts of a kernel cut what it reads or stores here. period 0: it is not split, or every part needs all of it.
+static cuts cuts_along(const splitter *s, const kernel *k, const access *x) {
   axis a;
-  int64_t id = buffer_of(k, x);
   cuts c = {0};
-  if (strides_along(x, k->range, &a)) {
-    c.period = a.period;
-    for (int i = 0; i <= s->r->n; i++) c.cut[i] = k->out.cut[i] / stride * a.stride;
-  }
-  const cuts *before = cuts_of(&s->wanted, id);
+  if (!k->range || !strides_along(x, k->range, &a)) return c;
+  c.period = a.period;
+  for (int i = 0; i <= s->r->n; i++) c.cut[i] = k->out.cut[i] / k->own.stride * a.stride;
+  return c;
+}
+
+static void want_cuts_of(splitter *s, const kernel *k, const access *x) {
+  int64_t id = buffer_of(k, x);
+  const cuts c = cuts_along(s, k, x), *before = cuts_of(&s->wanted, id);
   if (!before) note_cuts(s, &s->wanted, id, &c);
   else if (!same_cuts(s, before, &c)) note_cuts(s, &s->wanted, id, &(cuts){0});
 }
@@ -223,17 +230,16 @@ static bool stores_whole(const splitter *s, const kernel *k) {
 }
 
 static void split_kernel(splitter *s, kernel *k) {
-  axis a;
   k->range = NULL;
   if ((!k->worth && !k->follows) || stores_whole(s, k) || !(k->range = choose_range(s, k))) return;
-  strides_along(&k->at[k->n_at - 1], k->range, &a);
+  strides_along(root_store(k), k->range, &k->own);
   if (suits(s, k, k->range)) k->out = *cuts_of(&s->wanted, k->k->bufs[0]);
-  else cut_evenly(s, &a, a.stride * step_unit(s, k, k->range), &k->out);
-  k->from = k->out.cut[s->r->rank] / a.stride;
-  k->to = k->out.cut[s->r->rank + 1] / a.stride;
+  else cut_evenly(s, &k->own, k->own.stride * step_unit(s, k, k->range), &k->out);
+  k->from = k->out.cut[s->r->rank] / k->own.stride;
+  k->to = k->out.cut[s->r->rank + 1] / k->own.stride;
   for (int i = 0; i < k->n_at; i++)
     if (!k->at[i].stored && (is_temp_id(buffer_of(k, &k->at[i])) || is_kept(s, buffer_of(k, &k->at[i]))))
-      want_cuts_of(s, k, &k->at[i], a.stride);
+      want_cuts_of(s, k, &k->at[i]);
 }
 
 // --- which kernels ---------------------------------------------------------------------------------------------------
@@ -296,13 +302,10 @@ static void find_worth(splitter *s) {
 
 // Does what this kernel reads there lie within what this process has made? Every process must say the same.
 static bool reads_own(const splitter *s, const kernel *k, const access *x, const cuts *made) {
-  axis a, own;
-  if (!k->range || !strides_along(x, k->range, &a) || a.period != made->period) return false;
-  strides_along(&k->at[k->n_at - 1], k->range, &own);
-  for (int i = 0; i < s->r->n; i++) {
-    int64_t from = k->out.cut[i] / own.stride * a.stride, to = k->out.cut[i + 1] / own.stride * a.stride;
-    if (from < to && (from < made->cut[i] || to > made->cut[i + 1])) return false;
-  }
+  const cuts c = cuts_along(s, k, x);
+  if (!c.period || c.period != made->period) return false;
+  for (int i = 0; i < s->r->n; i++)
+    if (c.cut[i] < c.cut[i + 1] && (c.cut[i] < made->cut[i] || c.cut[i + 1] > made->cut[i + 1])) return false;
   return true;
 }
 
@@ -361,18 +364,6 @@ static void gather_before(splitter *s, int64_t id, int before, int level) {
   note_cuts(s, &s->made, id, &(cuts){0});
 }
 
-// Where what a kernel stores there is cut.
-static cuts stored_cuts(const splitter *s, const kernel *k, const access *x) {
-  axis a, own;
-  cuts c = {0};
-  if (!k->range) return c;
-  strides_along(&k->at[k->n_at - 1], k->range, &own);
-  strides_along(x, k->range, &a);
-  c.period = a.period;
-  for (int i = 0; i <= s->r->n; i++) c.cut[i] = k->out.cut[i] / own.stride * a.stride;
-  return c;
-}
-
 static bool needs_whole(splitter *s, int64_t id) {
   if (map_get(&s->whole, (uint64_t)id, NULL)) return false;
   map_set(&s->whole, (uint64_t)id, NULL);
@@ -391,7 +382,7 @@ static bool settle_kept(splitter *s) {
         int64_t id = buffer_of(k, x);
         if (!is_kept(s, id) || x->stored == pass) continue;
         const cuts *made = cuts_of(&s->made, id), *wanted = cuts_of(&s->wanted, id);
-        cuts c = x->stored ? stored_cuts(s, k, x) : made ? *made : wanted ? *wanted : (cuts){0};
+        cuts c = x->stored ? cuts_along(s, k, x) : made ? *made : wanted ? *wanted : (cuts){0};
         if (!made) note_cuts(s, &s->made, id, &c);
         else if (x->stored && !same_cuts(s, made, &c)) sound = !needs_whole(s, id) && sound;
         if (!x->stored && c.period && !reads_own(s, k, x, &c)) sound = !needs_whole(s, id) && sound;
@@ -411,7 +402,7 @@ static void gather_for(splitter *s, int i) {
   for (int j = 0; j < k->n_at; j++) {
     int64_t id = buffer_of(k, &k->at[j]);
     if (!k->at[j].stored || is_kept(s, id)) continue;
-    const cuts c = stored_cuts(s, k, &k->at[j]), *before = cuts_of(&s->made, id);
+    const cuts c = cuts_along(s, k, &k->at[j]), *before = cuts_of(&s->made, id);
     if (before && before->period && !same_cuts(s, before, &c)) gather_before(s, id, i, k->k->level);
     note_cuts(s, &s->made, id, &c);
   }
