@@ -48,10 +48,10 @@ for name in "${targets[@]}"; do
   mkdir -p "$corpus/$name"
   seeds=()
   [ ! -d "tests/fuzz/$name" ] || seeds+=("$here/tests/fuzz/$name")
-  if [ "$name" = model ]; then
-    [ -d "$corpus/model_heads" ] || build/venv/bin/python tests/tools/mutants.py heads "$corpus/model_heads"
-    seeds+=("$corpus/model_heads")
-  fi
+  case $name in model|hf|adapter)
+    [ -d "$corpus/${name}_seeds" ] || build/venv/bin/python tests/tools/fuzz_seeds.py "$name" "$corpus/${name}_seeds"
+    seeds+=("$corpus/${name}_seeds");;
+  esac
   options=()
   [ ! -f "tests/fuzz/$name.options" ] || read -ra options <"tests/fuzz/$name.options"
   [ ! -f "tests/fuzz/$name.dict" ] || options+=("-dict=$here/tests/fuzz/$name.dict")

@@ -33,6 +33,7 @@ static int with_llvm(device *d, device_kernel *k, error *err) {
   str text = {0}, assembly = {0};
   bytes object = {0};
   code_blob blob = {0};
+  if (kernel_set_damage(err)) return -1;
   if (kernel_set_used())
     return error_set(err, "this program was exported without it for %s: an option or a variable asks for a plan that "
                      "'weft export' did not make; export the model again with it, or use weft itself",

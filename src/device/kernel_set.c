@@ -1,4 +1,6 @@
-// See kernel_set.h.  A set: a header, a table sorted by name (SHA-256 of version and key), then the values.
+// See kernel_set.h.  A set: a header, a table sorted by name (SHA-256 of version and key), then the values.  The head
+// has a checksum of itself and the table, which is read at the start; the table has one of each value, which is read
+// when the value is: so a start costs nothing for kernels that it does not need.
 #define _GNU_SOURCE
 #include "device/kernel_set.h"
 #include "base/env.h"
@@ -7,14 +9,16 @@
 #include "device/cpu_info.h"
 #include "device/entry_kinds.h"
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 enum { CPU_NAME = 24, ALIGN = 8, LEAST_STACK = 2 << 20 };
-static const char magic[8] = {'W', 'E', 'F', 'T', 'S', 'E', 'T', '1'};
-typedef struct head { char magic[8], cpu[CPU_NAME]; uint64_t count, size; } head;
-typedef struct row { unsigned char name[SHA256_BYTES]; uint64_t at, n; } row;         // at: from the head on
+static const char magic[8] = {'W', 'E', 'F', 'T', 'S', 'E', 'T', '2'};
+// sum: of the head before it, and of the table
+typedef struct head { char magic[8], cpu[CPU_NAME]; uint64_t count, size, sum; } head;
+typedef struct row { unsigned char name[SHA256_BYTES]; uint64_t at, n, sum; } row;    // at: from the head on
 struct collected { unsigned char name[SHA256_BYTES]; bytes value; };
 
 static struct {
@@ -22,6 +26,7 @@ static struct {
   bool collects;
   VEC(struct collected) found;
   const head *used;
+  _Atomic uint64_t damaged;            // a row's number in that, from 1 on
 } sets = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 void kernel_set_collect(void) { sets.collects = true; }
@@ -35,6 +40,10 @@ static void digest_name(const char *version, const void *key, size_t n, unsigned
   sha256_add(&s, version, strlen(version) + 1);
   sha256_add(&s, key, n);
   sha256_end_bytes(&s, out);
+}
+
+static uint64_t sum_of_table(const head *h) {
+  return hash_bytes(h + 1, h->count * sizeof(row), hash_bytes(h, offsetof(head, sum), 0));
 }
 
 static int by_digest(const void *x, const void *y) { return memcmp(x, y, SHA256_BYTES); }
@@ -69,13 +78,15 @@ void kernel_set_pack(const char *cpu, bytes *out) {
   memcpy(out->at, &h, sizeof h);
   for (size_t i = 0; i < n; i++) {
     const struct collected *c = &sets.found.at[i];
-    row r = {.at = at, .n = c->value.n};
+    row r = {.at = at, .n = c->value.n, .sum = hash_bytes(c->value.at, c->value.n, 0)};
     memcpy(r.name, c->name, sizeof r.name);
     memcpy(out->at + sizeof h + i * sizeof r, &r, sizeof r);
     memcpy(out->at + at, c->value.at, c->value.n);
     at += round_up(c->value.n, ALIGN);
     free(c->value.at);
   }
+  head *made = (head *)(void *)out->at;
+  made->sum = sum_of_table(made);
   vec_free(&sets.found);
 }
 
@@ -94,8 +105,21 @@ bool kernel_set_get(const char *version, const void *key, size_t key_n, bytes *v
     return c;
   }
   const row *r = h ? bsearch(name, h + 1, h->count, sizeof *r, by_digest) : NULL;
-  if (r) *value = (bytes){memcpy(xmalloc(r->n), (const char *)h + r->at, r->n), r->n};
-  return r;
+  if (!r) return false;
+  const char *at = (const char *)h + r->at;
+  if (hash_bytes(at, r->n, 0) != r->sum) {
+    atomic_store(&sets.damaged, (uint64_t)(r - (const row *)(const void *)(h + 1)) + 1);
+    return false;
+  }
+  *value = (bytes){memcpy(xmalloc(r->n), at, r->n), r->n};
+  return true;
+}
+
+bool kernel_set_damage(error *err) {
+  uint64_t number = atomic_load(&sets.damaged);
+  if (number) error_set(err, "this program is damaged: kernel %llu of %llu for %s is not what was written",
+                     (unsigned long long)number, (unsigned long long)sets.used->count, sets.used->cpu);
+  return number;
 }
 
 // The set that begins at p, of left bytes; NULL: none does.
@@ -104,6 +128,7 @@ static const head *set_at(const char *p, size_t left) {
   if (left < sizeof *h || memcmp(h->magic, magic, sizeof magic) || !memchr(h->cpu, 0, CPU_NAME)) return NULL;
   if (h->size > left || h->size % ALIGN || h->size < sizeof *h) return NULL;
   if (h->count > (h->size - sizeof *h) / sizeof(row)) return NULL;
+  if (h->sum != sum_of_table(h)) return NULL;
   const row *r = (const row *)(const void *)(h + 1);
   for (uint64_t i = 0; i < h->count; i++) if (r[i].at > h->size || r[i].n > h->size - r[i].at) return NULL;
   return h;
@@ -115,6 +140,8 @@ int kernel_set_use(const void *from, size_t n, error *err) {
   str names = {0};
   cpu_features have;
   struct rlimit stack;
+  sets.used = NULL;
+  atomic_store(&sets.damaged, 0);
   cpu_detect(&have);
   if (!getrlimit(RLIMIT_STACK, &stack) && stack.rlim_cur < LEAST_STACK)
     return error_set(err, "the limit of a stack is %llu bytes, and kernels of an exported program need 2 MiB "
@@ -125,7 +152,8 @@ int kernel_set_use(const void *from, size_t n, error *err) {
     if ((any || !strcmp(wanted, h->cpu)) && !cpu_target_for(h->cpu, &have, &t, NULL)) sets.used = h;
   }
   if (n) sets.used = NULL;
-  if (n) error_set(err, "this program's kernels are damaged");
+  if (n) error_set(err, "is damaged: its table of kernels%s%s is not what was written",
+                   names.n ? " behind that for " : "", names.n ? str_c(&names) : "");
   else if (!sets.used && any) error_set(err, "this program has kernels for %s, and this processor runs none of them",
                                         str_c(&names));
   else if (!sets.used) error_set(err, "WEFT_CPU=%s: this program has kernels for %s", wanted, str_c(&names));

@@ -15,8 +15,11 @@ bool kernel_set_used(void);
 static inline bool kernel_set_is_on(void) { return kernel_set_collects() || kernel_set_used(); }
 
 // What cache.h stores and finds, from any thread.  Other entries than kernels, fillings and schedules are dropped.
+// Values of an exported program have checksums: one that is damaged is not found, and kernel_set_damage says so from
+// then on, as code that was changed must not run.
 void kernel_set_add(const char *version, const void *key, size_t key_n, const void *value, size_t n);
 bool kernel_set_get(const char *version, const void *key, size_t key_n, bytes *value);     // caller: bytes_free
+bool kernel_set_damage(error *err);     // whether a value was damaged, and which one
 
 // All that was collected since the last time, in an order that does not depend on threads; `cpu`: the level (WEFT_CPU).
 void kernel_set_pack(const char *cpu, bytes *out);

@@ -132,6 +132,7 @@ static void close_source(source *s) {
 static int check_program(const source *s, error *err) {
   const Elf64_Ehdr *h = (const void *)s->at;
   exported in;
+  error why = {0};
   if (s->n < sizeof *h || memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64 ||
       h->e_phentsize != sizeof(Elf64_Phdr) || h->e_phoff > s->n ||
       h->e_phnum > (s->n - h->e_phoff) / sizeof(Elf64_Phdr))
@@ -143,7 +144,7 @@ static int check_program(const source *s, error *err) {
   }
   if (!memmem(s->at, s->n, ROWS_VERSION, strlen(ROWS_VERSION)))
     return error_set(err, "%s: is made of other sources than this weft", s->path);
-  if (exported_find(s->fd, s->n, &in)) return error_set(err, "%s: carries a model already", s->path);
+  if (exported_find(s->fd, s->n, &in, &why)) return error_set(err, "%s: carries a model already", s->path);
   return 0;
 }
 
@@ -200,13 +201,16 @@ int weft_export_write(const char *program, const char *model, const void *kernel
 int weft_exported_use(const char *path, weft_error *err) {
   struct stat st;
   exported in;
-  error e = {0};
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), status = 1;
-  if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && exported_find(fd, (uint64_t)st.st_size, &in)) {
+  error e = {0}, why = {0};
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), found = 0;
+  if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode)) found = exported_find(fd, (uint64_t)st.st_size, &in, &why);
+  if (found > 0) {
     void *at = mmap(NULL, in.kernels_n, PROT_READ, MAP_PRIVATE, fd, (off_t)in.kernels_at);
-    status = at == MAP_FAILED ? error_set(&e, "%s: its kernels cannot be mapped: %s", path, strerror(errno))
-                              : kernel_set_use(at, in.kernels_n, &e);
+    if (at == MAP_FAILED) found = error_set(&why, "its kernels cannot be mapped: %s", strerror(errno));
+    else if (kernel_set_use(at, in.kernels_n, &why)) found = -1;
   }
   if (fd >= 0) close(fd);
-  return status < 0 ? fail(err, &e) : status;
+  if (found >= 0) return !found;
+  error_set(&e, "%s: %s", path, why.text);
+  return fail(err, &e);
 }

@@ -114,10 +114,13 @@ static int tokens_in_source(const weft_model *m, const state_source *from, int32
   if (!status) status = sequence_tokens(engine_caches(at), engine_n_ctx(at), of, from, ids, n, &e);
   if (status) { fail(err, &e); return status == NO_FILE ? 1 : status; }
   size_t i = 0;
-  while (i < *n && ((*ids)[i] < -1 || !weft_check_ids(*ids + i, 1, engine_n_vocab(at), err))) i++;   // below: rows
+  weft_error why;
+  while (i < *n && ((*ids)[i] < -1 || !weft_check_ids(*ids + i, 1, engine_n_vocab(at), &why))) i++;  // below: rows
   if (i == *n) return 0;
   free(*ids);
   *ids = NULL;
+  error_set(&e, "%s: %s", from->path, why.text);
+  fail(err, &e);
   return BAD_FILE;
 }
 

@@ -53,7 +53,8 @@ static int map_file(gguf_file *f, error *err) {
   f->mapping = mapped_open(f->fd, size);
   if (!f->mapping) return error_set(err, "%s: its %zu bytes cannot be mapped: %s", f->shown, size, strerror(errno));
   exported in = {.model_n = size};
-  exported_find(f->fd, size, &in);
+  error why = {0};
+  if (exported_find(f->fd, size, &in, &why) < 0) return error_set(err, "%s: %s", f->shown, why.text);
   f->at = in.model_at;
   f->shard.map = mapped_bytes(f->mapping) + in.model_at;
   f->shard.size = in.model_n;

@@ -5,11 +5,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "memory_file.h"
 #include "model_change.h"
 #include "model_use.h"
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/mman.h>
 
 enum { FILE_BYTES = 48 << 20, HEAD_MOST = 1 << 20, RUN_ONE_IN = 64, RUN_ELEMENTS = 3 << 20 };
 
@@ -28,23 +26,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned 
   return n;
 }
 
-// A file in memory, of numbers that are small as floats of any width, which is also mapped.
-static unsigned char *file_at;
-static char file_path[64];
-
-static void fill(size_t from, size_t to) {
-  for (size_t i = from; i < to; i++)
-    file_at[i] = i % 2 ? (unsigned char)(0x30 + i / 2 % 11) : (unsigned char)(i * 37 + i / 4096);
-}
-
-static void make_file(void) {
-  int fd = memfd_create("model", MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, FILE_BYTES)) die("no memory for a file");
-  file_at = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (file_at == MAP_FAILED) die("the file cannot be mapped");
-  fill(0, FILE_BYTES);
-  snprintf(file_path, sizeof file_path, "/proc/self/fd/%d", fd);
-}
+static memory_file in;
 
 // Few enough weights for a device that computes one number after the other.
 static bool is_small(const gguf *file) {
@@ -57,19 +39,19 @@ static bool is_small(const gguf *file) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  if (!file_at) make_file();
+  if (!in.at) memory_file_make(&in, FILE_BYTES);
   if (size > HEAD_MOST) return 0;
   gguf *file;
   error err = {0};
   bool runs = false;
-  if (size) memcpy(file_at, data, size);
-  if (!gguf_open_memory(file_at, FILE_BYTES, "fuzz.gguf", &file, &err)) {
+  memory_file_begin(&in, data, size);
+  if (!gguf_open_memory(in.at, FILE_BYTES, "fuzz.gguf", &file, &err)) {
     runs = use_model(file) && is_small(file);
     use_tokenizer(file);
     use_template(file);
   } else if (strncmp(err.text, "fuzz.gguf: ", 11)) die("the error '%s' does not name the file", err.text);
   gguf_close(file);
-  if (runs && hash_bytes(data, size, 1) % RUN_ONE_IN == 0) use_run(file_path);
-  fill(0, size);
+  if (runs && hash_bytes(data, size, 1) % RUN_ONE_IN == 0) use_run(in.path);
+  memory_file_fill(&in, 0, size);
   return 0;
 }

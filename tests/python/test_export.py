@@ -1,5 +1,6 @@
 """weft export: one file that holds a model, its kernels and a program. It runs in an empty root, and computes what weft computes for the same level, bit for bit."""
 import os
+import random
 import struct
 import subprocess
 import threading
@@ -126,18 +127,58 @@ def test_other_models(chat, run_weft, tmp_path):
     assert done.returncode == 0 and done.stdout, done.stderr
 
 
-def test_damage(chat, tmp_path):
-    """Any byte of the table of kernels, or of the trailer: an error, or no exported program any more."""
+def damaged(chat, path, at, value=None, end=None):
+    """A copy with another number at a place, or a flipped bit, or cut."""
     data = bytearray(chat.read_bytes())
-    kernels = struct.unpack_from("<4Q", data, len(data) - 56)[2]
-    for at, value in ((kernels, 0), (kernels + 32, 0xFFFFFFFF), (kernels + 40, 7), (kernels + 48 + 32, 1 << 60), (kernels + 48 + 40, 1 << 60)):
-        bad = tmp_path / "bad"
-        damaged = bytearray(data)
-        struct.pack_into("<Q", damaged, at, value)
-        bad.write_bytes(damaged)
-        bad.chmod(0o755)
-        done = run(bad, ["run", "-p", "x", "-n", "1"])
-        assert done.returncode == 1 and "this program's kernels are damaged" in done.stderr, (at, done.stderr)
+    if value is None and end is None:
+        data[at // 8] ^= 1 << at % 8
+    elif value is not None:
+        struct.pack_into("<Q", data, at, value)
+    path.write_bytes(data[:end])
+    path.chmod(0o755)
+    return path
+
+
+HEAD, ROW = 56, 56       # bytes of the head of a set of kernels, and of a row of its table: device/kernel_set.c
+
+
+def test_damage(chat, tmp_path):
+    """Of the tables of kernels, of the trailer, of the end: an error that says which part is damaged, for the program and for weft, which reads the model in it."""
+    size = chat.stat().st_size
+    trailer, kernels = size - 64, struct.unpack_from("<4Q", chat.read_bytes(), size - 56)[2]
+    table, ends = "table of kernels is not what was written", "whose end is missing or is another one"
+    cases = {(kernels + at, value): table for at, value in ((0, 0), (32, 0xFFFFFFFF), (40, 7), (48, 0), (HEAD + 32, 1 << 60), (HEAD + 40, 1 << 60), (HEAD + ROW + 8, 0))}
+    cases |= {(trailer + at, value): "its last 64 bytes, which say where its parts are" for at, value in ((8, 65536), (16, 1 << 60), (24, 0), (32, 64), (56, 0))}
+    cases |= {(trailer, 0): ends}
+    for (at, value), said in cases.items():
+        done = run(damaged(chat, tmp_path / "bad", at, value), ["run", "-p", "x", "-n", "1"])
+        assert done.returncode == 1 and f"{tmp_path / 'bad'}: is damaged: " in done.stderr and said in done.stderr, (at - kernels, done.stderr)
+    for end in (size - 1, size - 64, kernels + 100, kernels):
+        done = run(damaged(chat, tmp_path / "bad", 0, end=end), ["run", "-p", "x", "-n", "1"])
+        assert done.returncode == 1 and ends in done.stderr, (end, done.stderr)
+
+
+def test_a_flipped_bit_in_kernels(chat, tmp_path):
+    """The answer, or an error that says so; code that was changed does not run."""
+    data, r = chat.read_bytes(), random.Random(5)
+    kernels, n = struct.unpack_from("<4Q", data, len(data) - 56)[2:]
+    ask = ["run", "-p", "def ", "-n", "4", "--temp", "0"]
+    expected, refused = run(chat, ask), 0
+    assert expected.returncode == 0
+    level = sorted(level for level, flag in NEEDS.items() if flag in flags())[-1]
+    at = data.index(b"x86-64-" + level.encode(), kernels) - 8          # the set that is used, without its tables
+    count, size = struct.unpack_from("<2Q", data, at + 32)
+    rows = [struct.unpack_from("<2Q", data, at + HEAD + i * ROW + 32) for i in range(count)]
+    for _ in range(24):
+        where, length = r.choice(rows)
+        bit = 8 * (at + where) + r.randrange(8 * length)
+        done = run(damaged(chat, tmp_path / "bad", bit), ask)
+        if done.returncode:
+            assert done.returncode == 1 and "this program is damaged: kernel " in done.stderr and done.stdout == "", (bit, done.stderr)
+            refused += 1
+        else:
+            assert done.stdout == expected.stdout, bit
+    assert refused > 0 and kernels <= at < at + size <= kernels + n
 
 
 def test_refused(run_weft, alone, weft, tmp_path):
