@@ -40,6 +40,12 @@ endforeach()
 # OpenCL is used through its headers alone: the loader, libOpenCL.so.1, is opened at run time where there is one.
 find_path(WEFT_OPENCL_INCLUDE CL/cl.h REQUIRED)
 
+# Vulkan in the same way. Without its headers there is no DEV=VK.
+find_path(WEFT_VULKAN_INCLUDE vulkan/vulkan.h)
+if(NOT WEFT_VULKAN_INCLUDE)
+  message(STATUS "no vulkan/vulkan.h (Debian: libvulkan-dev): there is no DEV=VK")
+endif()
+
 # dagre (MIT), which lays out the graphs of the page that weft viz writes; without it they stand in plain rows. It goes into the program as text.
 find_file(WEFT_DAGRE dagre.min.js PATHS /usr/lib/python3/dist-packages/xstatic/pkg/dagre/data /usr/share/nodejs/dagre/dist NO_DEFAULT_PATH)
 if(NOT WEFT_DAGRE)

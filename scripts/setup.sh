@@ -93,6 +93,8 @@ optional() {
 # Whatever hinders these hinders nothing else.
 install_optional() {
   optional "--kv-events-config of weft serve" libzmq3-dev libmsgpack-dev
+  optional "DEV=VK" libvulkan-dev
+  case "$what" in test|arm64) optional "the tests of Vulkan" mesa-vulkan-drivers vulkan-validationlayers spirv-tools;; esac
   case "$what" in test|arm64) optional "the tests of a model on several processes" openmpi-bin libopenmpi-dev;; esac
 }
 

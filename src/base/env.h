@@ -30,6 +30,7 @@
   E(CL_WORK, "", "groups|tiles", "how DEV=CL shares out work: groups (work-items that share memory) or tiles (a " \
   "work-item is a core)" \
   "; default: what suits the device") \
+  E(VK_VALIDATE, "0", "0|1", "1: Vulkan devices run with the validation layer, whose messages go to standard error") \
   E(RENDER, "llvm", "", "how CPU kernels are made: llvm, or c (by the system's C compiler); with DEV=NULL also " \
   "opencl, " \
   "nvptx, metal: texts of kernels for a device that is not here (DEBUG=4 shows them)") \

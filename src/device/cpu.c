@@ -129,7 +129,7 @@ int cpu_start(device *d, error *err) {
   bool llvm = !strcmp(way, "llvm");
   if (!c->r || (!llvm && strcmp(way, "c")))
     return error_set(err, "RENDER=%s makes no CPU kernels (known: llvm, c)", way);
-  c->o = (render_options){c->t.cpu, c->t.features, c->t.tune, c->t.vector_bits, c->t.descriptors};
+  c->o = cpu_render_options(&c->t);
   d->target = c->r->target;
   d->target.vector_bytes = c->t.vector_bits / 8;
   d->target.vector_registers = c->t.vector_registers;

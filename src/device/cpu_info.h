@@ -7,6 +7,7 @@
 #ifndef WEFT_DEVICE_CPU_INFO_H
 #define WEFT_DEVICE_CPU_INFO_H
 #include "codegen/descriptor.h"
+#include "render/render.h"
 
 // field, LLVM's name, cpuid leaf, subleaf, register, bit, state the system must keep (0 none, 1 AVX, 2 AVX-512), the
 // level of x86-64 that includes it (5: none does).  Names must be known to every supported LLVM: an unknown one makes
@@ -130,4 +131,9 @@ typedef struct cpu_target {
 // the valid names or the first thing missing.
 int cpu_target_for(const char *spec, const cpu_features *have, cpu_target *out, error *err);
 int cpu_target_from_env(cpu_target *out, error *err);      // WEFT_CPU on this machine
+// what renderers get to know of it; its texts are t's
+static inline render_options cpu_render_options(const cpu_target *t) {
+  return (render_options){.cpu = t->cpu, .features = t->features, .tune = t->tune, .vector_bits = t->vector_bits,
+                          .descriptors = t->descriptors};
+}
 #endif

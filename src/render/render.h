@@ -14,7 +14,20 @@ typedef struct render_options {
   const char *cpu, *features, *tune;     // LLVM's names: "x86-64-v4", "+avx512f,+fma", "znver5"
   int vector_bits;                       // preferred vector width: 512 asks LLVM to use the full registers
   descriptor_set descriptors;            // instructions for dot products that may be used
+  unsigned spirv;                        // of a device of Vulkan: bits of enum spirv_can
 } render_options;
+
+// What SPIR-V may ask of a device: doubles; of the kernels' F32 and F64: that infinities, NaNs and the sign of zero are
+// kept, that denormal numbers are, and that results are rounded to the nearest.
+enum spirv_can {
+  SPIRV_F64 = 1,
+  SPIRV_KEEPS_NAN = 2,
+  SPIRV_KEEPS_DENORMALS = 4,
+  SPIRV_ROUNDS = 8,
+  SPIRV_KEEPS_NAN_64 = 16,
+  SPIRV_KEEPS_DENORMALS_64 = 32,
+  SPIRV_ROUNDS_64 = 64
+};
 
 // A mark in a text of LLVM IR (a function attribute): the compiler is to leave instructions in the order of the text.
 #define RENDER_IN_ORDER "\"in-order\""
@@ -23,7 +36,7 @@ typedef int render_fn(const program *p, const render_options *opt, str *out, err
 
 typedef struct renderer {
   const char *name;                      // as RENDER= names it
-  const char *suffix;                    // of a file with its text: ".ll", ".c", ".cl", ".metal"
+  const char *suffix;                    // of a file with its text: ".ll", ".c", ".cl", ".metal", ".spv"
   // What programs may contain.  vector_bytes, has_fma and has_f16 are the least that any machine has: a device raises
   // them.
   target target;
@@ -43,6 +56,8 @@ int render_nvptx(const program *p, const render_options *opt, str *out, error *e
 int render_c(const program *p, const render_options *opt, str *out, error *err);
 int render_opencl(const program *p, const render_options *opt, str *out, error *err);
 int render_metal(const program *p, const render_options *opt, str *out, error *err);
+// 32-bit words and no text: a module of SPIR-V, in this machine's order of bytes
+int render_spirv(const program *p, const render_options *opt, str *out, error *err);
 
 // ---- helpers for renderers ------------------------------------------------------------------------------------------
 

@@ -237,8 +237,8 @@ static inline backend_kernel kt_llvm(const program *p, const cpu_target *c) {
   bytes object = {0};
   code_blob blob = {0};
   backend_kernel k = {0};
-  if (render_llvm(p, &(render_options){c->cpu, c->features, c->tune, c->vector_bits, c->descriptors}, &text, &err))
-    rig_fail("render", &err, NULL);
+  render_options o = cpu_render_options(c);
+  if (render_llvm(p, &o, &text, &err)) rig_fail("render", &err, NULL);
   if (llvm_compile(str_c(&text), c->cpu, c->features, &object, NULL, &err)) rig_fail("llvm", &err, str_c(&text));
   if (elf_link(object.at, object.n, &blob, &err)) rig_fail("link", &err, str_c(&text));
   k.image = code_map(&(const code_blob *){&blob}, 1, &err);
@@ -370,12 +370,12 @@ static inline void kt_run_metal(const metal_kernel *k, const program *p, unsigne
 static inline void kt_render(const program *p, const kt_backend *b) {
   error err = {0};
   str text = {0};
+  render_options cpu = cpu_render_options(&b->cpu);
   int r = b->way == KT_C     ? render_c(p, NULL, &text, &err)
         : b->way == KT_CL    ? render_opencl(p, NULL, &text, &err)
         : b->way == KT_METAL ? render_metal(p, NULL, &text, &err)
         : b->way == KT_PTX   ? render_nvptx(p, &(render_options){.descriptors = b->t.descriptors}, &text, &err)
-                             : render_llvm(p, &(render_options){b->cpu.cpu, b->cpu.features, b->cpu.tune,
-                                                                b->cpu.vector_bits, b->cpu.descriptors}, &text, &err);
+                             : render_llvm(p, &cpu, &text, &err);
   if (r) rig_fail("render", &err, NULL);
   str_free(&text);
 }

@@ -102,9 +102,8 @@ static void check(const cpu_target *cpu, const char *name, const char *on) {
     int64_t tiles = program_eval(p, p->tiles, NULL);
     error err = {0};
     str text = {0};
-    if (render_llvm(p, &(render_options){cpu->cpu, cpu->features, cpu->tune, cpu->vector_bits, cpu->descriptors}, &text,
-                    &err))
-      rig_fail("render", &err, NULL);
+    render_options o = cpu_render_options(cpu);
+    if (render_llvm(p, &o, &text, &err)) rig_fail("render", &err, NULL);
     if (on) qemu_run(&r, cpu, str_c(&text), tiles, on, PATTERNS, got);
     else {
       code_blob blob = qemu_blob(str_c(&text), cpu, NULL);

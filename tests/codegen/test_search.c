@@ -371,10 +371,8 @@ static uint64_t source_of(graph *g, uop *ast, const kt_backend *b, const opt *o,
   program *p = codegen(g, ast, &b->t, &(codegen_options){.opts = o, .n_opts = n});
   str s = {0};
   error err = {0};
-  if (render_llvm(p,
-                  &(render_options){b->cpu.cpu, b->cpu.features, b->cpu.tune, b->cpu.vector_bits, b->cpu.descriptors},
-                  &s, &err))
-    fail_msg("%s", err.text);
+  render_options options = cpu_render_options(&b->cpu);
+  if (render_llvm(p, &options, &s, &err)) fail_msg("%s", err.text);
   uint64_t hash = hash_bytes(s.at, s.n, 1);
   str_free(&s);
   program_free(p);

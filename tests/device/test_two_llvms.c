@@ -53,10 +53,10 @@ static void opencl_compiles(void) {
            ++serial, (int)getpid());
   const char *source = text;
   int e;
-  void *program = create_program(context, 1, &source, NULL, &e);
-  assert_non_null(program);
-  assert_int_equal(build_program(program, 1, &device, "", NULL, NULL), 0);
-  release_program(program);
+  void *built = create_program(context, 1, &source, NULL, &e);
+  assert_non_null(built);
+  assert_int_equal(build_program(built, 1, &device, "", NULL, NULL), 0);
+  release_program(built);
 }
 
 static void we_compile(void) {

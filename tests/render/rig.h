@@ -151,8 +151,7 @@ static inline void rig_render(const program *p, const char *backend) {
   error err = {0};
   str text = {0};
   cpu_target t = rig_cpu();
-  render_options o = {
-    .cpu = t.cpu, .features = t.features, .tune = t.tune, .vector_bits = t.vector_bits, .descriptors = t.descriptors};
+  render_options o = cpu_render_options(&t);
   int r = !strcmp(backend, "llvm")     ? render_llvm(p, &o, &text, &err)
         : !strcmp(backend, "opencl")   ? render_opencl(p, NULL, &text, &err)
         : !strcmp(backend, "metal")    ? render_metal(p, NULL, &text, &err)
@@ -165,8 +164,7 @@ static inline backend_kernel rig_llvm(const program *p) {
   error err = {0};
   str text = {0};
   cpu_target t = rig_cpu();
-  render_options o = {
-    .cpu = t.cpu, .features = t.features, .tune = t.tune, .vector_bits = t.vector_bits, .descriptors = t.descriptors};
+  render_options o = cpu_render_options(&t);
   if (render_llvm(p, &o, &text, &err)) rig_fail("render", &err, NULL);
   bytes object;
   str assembly = {0};

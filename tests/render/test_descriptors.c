@@ -115,8 +115,9 @@ static void interpret(const program *p, memory *m) {
 static str render(const program *p, const cpu_target *t, descriptor_set rows) {
   error err = {0};
   str text = {0};
-  if (render_llvm(p, &(render_options){t->cpu, t->features, t->tune, t->vector_bits, rows}, &text, &err))
-    rig_fail("render", &err, NULL);
+  render_options o = cpu_render_options(t);
+  o.descriptors = rows;
+  if (render_llvm(p, &o, &text, &err)) rig_fail("render", &err, NULL);
   return text;
 }
 

@@ -74,8 +74,8 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
     program *p = codegen(g, s.kernels[i].ast, &t, NULL);
     str text = {0};
     error err = {0};
-    if (r->render(p, &(render_options){c->cpu, c->features, c->tune, c->vector_bits, c->descriptors}, &text, &err))
-      fail(p->name, &err);
+    render_options o = cpu_render_options(c);
+    if (r->render(p, &o, &text, &err)) fail(p->name, &err);
     printf("=== %s %s %ld\n%s", stage, p->name, (long)count, str_c(&text));
     str_free(&text);
     program_free(p);
