@@ -34,8 +34,14 @@ static int null_make(device *d, device_kernel *k, error *err) { (void)d; (void)k
 
 // Kernels of a device that need not be here, as texts that nobody compiles.
 static int rendered_show(device *d, const program *p, str *source, str *assembly, error *err) {
+  const renderer *of = render_find(d->target.name);
+  str text = {0};
   (void)assembly;
-  return render_text(render_find(d->target.name)->render, p, NULL, source, err);
+  int r = render_text(of->render, p, NULL, &text, err);
+  if (!r && of->is_binary) render_words(source, &text);
+  else if (!r) str_addn(source, str_c(&text), text.n);
+  str_free(&text);
+  return r;
 }
 
 static int rendered_make(device *d, device_kernel *k, error *err) {

@@ -28,8 +28,9 @@ vk_code *vk_compile(vk *d, const program *p, const uint32_t *words, size_t n, er
   vulkan_is_missing(err);
   return NULL;
 }
-int vk_launch(vk_code *k, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars, error *err) {
-  (void)k; (void)bufs; (void)sizes; (void)vars;
+int vk_launch(vk_code *k, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars, int64_t lo, int64_t hi,
+              error *err) {
+  (void)k; (void)bufs; (void)sizes; (void)vars; (void)lo; (void)hi;
   return vulkan_is_missing(err);
 }
 #else
@@ -579,39 +580,55 @@ void vk_dispatch(const vk_code *k, VkCommandBuffer c, VkDeviceAddress arguments,
 
 enum { SPARE_BYTES = 64 /* behind a buffer, as remote.h has it */ };
 
-// at: the kernel's buffers, and its arguments behind them
-static int run_once(vk_code *k, vk_memory *at, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars,
-                    error *err) {
-  vk *d = k->d;
-  const program *p = k->p;
-  uint32_t groups[3];
-  VkCommandBuffer c;
-  int some = vk_groups(k, vars, groups, err);
-  if (some <= 0) return some;
-  for (int i = 0; i <= p->n_bufs; i++)
-    if (vk_make(d, (i < p->n_bufs ? sizes[i] : (size_t)vk_n_arguments(p) * 8) + SPARE_BYTES, true, &at[i], err))
-      return -1;
-  uint64_t *args = (uint64_t *)(void *)at[p->n_bufs].mapped;
+// One launch; at: its buffers on the device, and its arguments behind them.
+typedef struct one_launch {
+  vk_code *k;
+  unsigned char *const *bufs;
+  size_t *sizes;
+  const int64_t *vars;
+  int64_t lo, hi;
+  vk_memory *at;
+} one_launch;
+
+static int fill_launch(const one_launch *l, error *err) {
+  const program *p = l->k->p;
+  const vk *d = l->k->d;
+  vk_memory *last = &l->at[p->n_bufs];
+  if (vk_make(d, (uint64_t)vk_n_arguments(p) * 8, true, last, err)) return -1;
+  uint64_t *args = (uint64_t *)(void *)last->mapped;
   for (int i = 0; i < p->n_bufs; i++) {
-    if (sizes[i]) memcpy(at[i].mapped, bufs[i], sizes[i]);
-    args[i] = at[i].address;
+    if (vk_make(d, l->sizes[i] + SPARE_BYTES, true, &l->at[i], err)) return -1;
+    if (l->sizes[i]) memcpy(l->at[i].mapped, l->bufs[i], l->sizes[i]);
+    *args++ = l->at[i].address;
   }
-  for (int i = 0; i < p->n_vars; i++) args[p->n_bufs + i] = (uint64_t)vars[i];
-  if (vk_begin(d, &c, err)) return -1;
-  vk_dispatch(k, c, at[p->n_bufs].address, groups);
-  if (vk_end(d, c, err)) return -1;
-  for (int i = 0; i < p->n_bufs; i++)
-    if (p->bufs[i].written && sizes[i]) memcpy(bufs[i], at[i].mapped, sizes[i]);
+  for (int i = 0; i < p->n_vars; i++) *args++ = (uint64_t)l->vars[i];
+  args[0] = (uint64_t)l->lo;
+  args[1] = (uint64_t)l->hi;
   return 0;
 }
 
-int vk_launch(vk_code *k, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars, error *err) {
+static int run_launch(const one_launch *l, error *err) {
+  const program *p = l->k->p;
+  uint32_t groups[3];
+  VkCommandBuffer c;
+  int some = vk_groups(l->k, l->vars, groups, err);
+  if (some <= 0) return some;
+  if (fill_launch(l, err) || vk_begin(l->k->d, &c, err)) return -1;
+  vk_dispatch(l->k, c, l->at[p->n_bufs].address, groups);
+  if (vk_end(l->k->d, c, err)) return -1;
+  for (int i = 0; i < p->n_bufs; i++)
+    if (p->bufs[i].written && l->sizes[i]) memcpy(l->bufs[i], l->at[i].mapped, l->sizes[i]);
+  return 0;
+}
+
+int vk_launch(vk_code *k, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars, int64_t lo, int64_t hi,
+              error *err) {
   const program *p = k->p;
   size_t *lengths = xcalloc((size_t)p->n_bufs + 1, sizeof *lengths);
   vk_memory *at = xcalloc((size_t)p->n_bufs + 1, sizeof *at);
   for (int i = 0; i < p->n_bufs; i++)
     lengths[i] = sizes ? sizes[i] : (size_t)p->bufs[i].elems * (size_t)dtype_size(p->bufs[i].dt);
-  int r = run_once(k, at, bufs, lengths, vars, err);
+  int r = run_launch(&(one_launch){k, bufs, lengths, vars, lo, hi, at}, err);
   for (int i = 0; i <= p->n_bufs; i++) vk_drop(k->d, &at[i]);
   free(lengths);
   free(at);

@@ -29,6 +29,7 @@ vk_code *vk_compile(vk *d, const program *p, const uint32_t *words, size_t n, er
 void vk_code_free(vk_code *k);                   // NULL is fine
 
 // Runs the kernel and waits for it. bufs: p->n_bufs pointers to host memory; sizes: their bytes, or NULL for what p
-// says; vars: p->n_vars values.
-int vk_launch(vk_code *k, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars, error *err);
+// says; vars: p->n_vars values. lo, hi: tiles, for a program with a tile loop; one with work-groups runs all of them.
+int vk_launch(vk_code *k, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars, int64_t lo, int64_t hi,
+              error *err);
 #endif

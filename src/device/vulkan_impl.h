@@ -84,8 +84,9 @@ int vk_end(vk *d, VkCommandBuffer c, error *err);
 // All that commands before it have written is there for those after it, copies and kernels alike, and for the host.
 void vk_barrier(const vk *d, VkCommandBuffer c);
 
-// A kernel's arguments in memory: for each buffer its address, for each variable its value, 8 bytes each.
-static inline int vk_n_arguments(const program *p) { return p->n_bufs + p->n_vars; }
+// A kernel's arguments in memory, 8 bytes each: the address of each buffer, which is a multiple of 16, the value of
+// each variable, and two more that programs with a tile loop read (render/spirv.c).
+static inline int vk_n_arguments(const program *p) { return p->n_bufs + p->n_vars + 2; }
 // The numbers of work-groups, and whether there is anything to do: 1, or 0. -1: more than the device takes.
 int vk_groups(const vk_code *k, const int64_t *vars, uint32_t groups[3], error *err);
 // Binds the kernel, whose arguments are at this address, and dispatches that many groups.

@@ -5,36 +5,47 @@
 #include <string.h>
 
 // What all languages of work-groups have in common.
-#define OF_WORK_GROUPS .vector_bytes = 16, .has_fma = true, .has_f16 = true, .has_streams = true, .has_local = true, \
+#define OF_WORK_GROUPS .vector_bytes = 16, .has_f16 = true, .has_streams = true, .has_local = true, \
   .index32 = true, .row_items = 32, .row_bytes = 16, .token_tile = 2, .rounded_most = 32
 
 static const renderer table[] = {
-  {"llvm", ".ll", {.name = "llvm", .vector_bytes = 16}, render_llvm},
-  {"c", ".c", {.name = "c", .vector_bytes = 16}, render_c},
+  {"llvm", ".ll", {.name = "llvm", .vector_bytes = 16}, render_llvm, false},
+  {"c", ".c", {.name = "c", .vector_bytes = 16}, render_c, false},
   {"opencl",
    ".cl",
    {.name = "opencl",
     OF_WORK_GROUPS,
+    .has_fma = true,
     .max_local_bytes = 32768,
     .max_group = 256},
-   render_opencl},
+   render_opencl, false},
   {"nvptx",
    ".ll",
    {.name = "nvptx",
     OF_WORK_GROUPS,
+    .has_fma = true,
     .subgroup_size = 32,
     .max_local_bytes = 49152,
     .max_group = 1024},
-   render_nvptx},
+   render_nvptx, false},
   {"metal",
    ".metal",
    {.name = "metal",
     OF_WORK_GROUPS,
+    .has_fma = true,
     .subgroup_size = 32,
     .max_local_bytes = 32768,
     .max_group = 256,
     .max_buffers = METAL_BUFFERS - 1 /* the variables are one */},
-   render_metal},
+   render_metal, false},
+  {"spirv",
+   ".spv",
+   {.name = "spirv",
+    OF_WORK_GROUPS,
+    .max_local_bytes = 32768,
+    .max_group = 256},
+   render_spirv,
+   true},
 };
 
 const renderer *render_at(size_t i) { return i < COUNT(table) ? &table[i] : NULL; }
@@ -66,6 +77,17 @@ int render_text(render_fn *fn, const program *p, const render_options *opt, str 
   str_addn(out, t.text.at, t.text.n);
   str_free(&t.text);
   return 0;
+}
+
+void render_words(str *out, const str *module) {
+  enum { HEAD = 5 };
+  size_t n = module->n / 4, end = HEAD;
+  for (size_t i = 0; i < n; i++) {
+    uint32_t word;
+    memcpy(&word, module->at + 4 * i, 4);
+    if (i == end) end += word >> 16 ? word >> 16 : 1;              // an instruction's first half is its length
+    str_addf(out, "%08x%c", word, i + 1 == end || i + 1 == n ? '\n' : ' ');
+  }
 }
 
 int render_match(const program *p, arena *mem, size_t **match, error *err) {

@@ -43,6 +43,7 @@ typedef struct renderer {
   // Appends the text of one kernel (a complete source file) to out.  -1 and err, which names the uop, where the program
   // holds something that this renderer does not do; then out may have been appended to.
   render_fn *render;
+  bool is_binary;                        // words of 32 bits and no text
 } renderer;
 
 const renderer *render_find(const char *name);         // NULL if there is none of that name
@@ -58,6 +59,9 @@ int render_opencl(const program *p, const render_options *opt, str *out, error *
 int render_metal(const program *p, const render_options *opt, str *out, error *err);
 // 32-bit words and no text: a module of SPIR-V, in this machine's order of bytes
 int render_spirv(const program *p, const render_options *opt, str *out, error *err);
+
+// A module of SPIR-V for people: its words, an instruction a line.
+void render_words(str *out, const str *module);
 
 // ---- helpers for renderers ------------------------------------------------------------------------------------------
 

@@ -176,7 +176,7 @@ static inline void kt_expect(kt *t, const int64_t *values, kt_memory *want) {
 
 // ---- back ends ------------------------------------------------------------------------------------------------------
 
-enum kt_way { KT_REF, KT_LLVM, KT_C, KT_CL, KT_PTX, KT_METAL };
+enum kt_way { KT_REF, KT_LLVM, KT_C, KT_CL, KT_PTX, KT_METAL, KT_VK };
 typedef struct kt_backend {
   const char *name;
   enum kt_way way;
@@ -194,6 +194,7 @@ typedef struct kt_code {
   cl_code *cl;
   ptx *ptx;
   metal_kernel *metal;
+  vk_code *vk;
   sched_kernel laid;
   graph *fills_of;
   struct kt_code *fills;
@@ -260,6 +261,13 @@ static inline bool kt_gpu_has(const void *machine, const char *feature) {
 static inline kt_backend kt_backend_metal(void) {
   kt_backend b = {.name = "Metal", .way = KT_METAL, .t = render_find("metal")->target};
   return b;
+}
+
+// As Vulkan's devices get them. False where there is none.
+static inline bool kt_backend_vulkan(kt_backend *b) {
+  *b = (kt_backend){.name = "Vulkan", .way = KT_VK};
+  if (rig_vulkan_device()) vk_target(rig_vulkan_device(), &b->t);
+  return rig_vulkan_device();
 }
 
 // NVIDIA's GPUs, as device/cuda.c has them.
@@ -374,6 +382,7 @@ static inline void kt_render(const program *p, const kt_backend *b) {
   int r = b->way == KT_C     ? render_c(p, NULL, &text, &err)
         : b->way == KT_CL    ? render_opencl(p, NULL, &text, &err)
         : b->way == KT_METAL ? render_metal(p, NULL, &text, &err)
+        : b->way == KT_VK    ? render_spirv(p, NULL, &text, &err)
         : b->way == KT_PTX   ? render_nvptx(p, &(render_options){.descriptors = b->t.descriptors}, &text, &err)
                              : render_llvm(p, &cpu, &text, &err);
   if (r) rig_fail("render", &err, NULL);
@@ -391,6 +400,7 @@ static inline kt_code kt_compile_program(program *p, const kt_backend *b) {
   case KT_C: c.native = rig_cc(c.p, "cc -Wno-psabi"); break;
   case KT_PTX: c.ptx = kt_ptx(c.p, b->t.descriptors); break;
   case KT_METAL: c.metal = kt_metal(c.p); break;
+  case KT_VK: c.vk = rig_vulkan_compile(c.p); break;
   case KT_CL:
     if (render_opencl(c.p, NULL, &text, &err)) rig_fail("render", &err, NULL);
     c.cl = cl_compile(kt_cl(), c.p, str_c(&text), &err);
@@ -443,6 +453,7 @@ static inline void kt_code_free(kt_code *c) {
   cl_code_free(c->cl);
   ptx_free(c->ptx);
   metal_kernel_free(c->metal);
+  vk_code_free(c->vk);
   program_free(c->p);
 }
 
@@ -452,6 +463,10 @@ static inline void kt_launch(const kt_code *c, unsigned char **bufs, const int64
   if (!RIG_COMPUTES && !c->ref) return;
   if (c->ptx) { kt_run_ptx(c->ptx, c->p, bufs, vars); return; }
   if (c->metal) { kt_run_metal(c->metal, c->p, bufs, vars); return; }
+  if (c->vk) {
+    if (vk_launch(c->vk, bufs, NULL, vars, 0, tiles, &err)) rig_fail("launch", &err, NULL);
+    return;
+  }
   if (c->cl) {
     if (cl_launch(c->cl, bufs, NULL, vars, 0, tiles, &err)) rig_fail("launch", &err, NULL);
     return;

@@ -1,7 +1,7 @@
 // Every case of codegen/kernel_cases.h on every back end, against the meaning of its graph (codegen/tensor_eval.h):
 // the interpreter on programs as they are scheduled and on optimised ones, LLVM with and without the heuristic and for
-// each level of x86-64, the C renderer, OpenCL, PTX, Metal's language.  With one argument, the name of a case, only
-// that one runs; DEBUG=5 then helps.
+// each level of x86-64, the C renderer, OpenCL, PTX, Metal's language, SPIR-V.  With one argument, the name of a case,
+// only that one runs; DEBUG=5 then helps.
 #define _GNU_SOURCE
 #include "codegen/kernel_cases.h"
 
@@ -16,7 +16,7 @@ static void run_cases(const kt_backend *b) {
     kt_prepare(&r, &kt_cases[i]);
     // a work-item's number does not say that it stays below a symbolic end, so here the verifier cannot prove what is
     // true
-    bool groups = b->way == KT_CL || b->way == KT_PTX || b->way == KT_METAL;
+    bool groups = b->t.has_local;
     env_set(ENV_SPEC, groups && !strcmp(kt_cases[i].name, "symbolic_flip") ? "0" : "1");
     if (kt_guard(&r, b, &want)) kt_finish(&r);
     else failed++;
@@ -69,6 +69,14 @@ static void test_metal(void **state) {
   run_cases(&b);
 }
 
+// SPIR-V, which the validation layer judges, on a device that is this processor.
+static void test_vulkan(void **state) {
+  (void)state;
+  kt_backend b;
+  if (!kt_backend_vulkan(&b)) skip();
+  run_cases(&b);
+}
+
 int main(int argc, char **argv) {
   env_set(ENV_SPEC, "1");
   only = argc > 1 ? argv[1] : NULL;
@@ -77,7 +85,7 @@ int main(int argc, char **argv) {
     cmocka_unit_test(test_noopt),     cmocka_unit_test(test_base),        cmocka_unit_test(test_v2),
     cmocka_unit_test(test_v3),        cmocka_unit_test(test_v4),          cmocka_unit_test(test_c),
     cmocka_unit_test(test_opencl),    cmocka_unit_test(test_ptx),
-    cmocka_unit_test(test_metal),
+    cmocka_unit_test(test_metal),     cmocka_unit_test(test_vulkan),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -253,6 +253,20 @@ static void test_products_metal(void **state) {
   products_on(&b);
 }
 
+static void test_products_vulkan(void **state) {
+  (void)state;
+  kt_backend b;
+  if (!kt_backend_vulkan(&b)) skip();
+  products_on(&b);
+}
+
+static void test_dots_vulkan(void **state) {
+  (void)state;
+  kt_backend b;
+  if (!kt_backend_vulkan(&b)) skip();
+  dots_on(&b);
+}
+
 int main(void) {
   env_set(ENV_SPEC, "1");
   const struct CMUnitTest tests[] = {
@@ -262,6 +276,7 @@ int main(void) {
     cmocka_unit_test(test_dots_v2),
     cmocka_unit_test(test_dots_ptx),
     cmocka_unit_test(test_dots_metal),
+    cmocka_unit_test(test_dots_vulkan),
     cmocka_unit_test(test_halves_ptx),
     cmocka_unit_test(test_products_native),
     cmocka_unit_test(test_products_v2),
@@ -269,6 +284,7 @@ int main(void) {
     cmocka_unit_test(test_products_opencl),
     cmocka_unit_test(test_products_ptx),
     cmocka_unit_test(test_products_metal),
+    cmocka_unit_test(test_products_vulkan),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "base/env.h"
 #include "codegen/program.h"
 #include "device/llvm.h"
 #include "device/elf.h"
@@ -20,6 +21,7 @@
 #include "device/cpu_info.h"
 #include "device/opencl.h"
 #include "device/ref.h"
+#include "device/vulkan.h"
 #include "fake_metal/run.h"
 #include "graph/half.h"
 #include "render/render.h"
@@ -155,6 +157,7 @@ static inline void rig_render(const program *p, const char *backend) {
   int r = !strcmp(backend, "llvm")     ? render_llvm(p, &o, &text, &err)
         : !strcmp(backend, "opencl")   ? render_opencl(p, NULL, &text, &err)
         : !strcmp(backend, "metal")    ? render_metal(p, NULL, &text, &err)
+        : !strcmp(backend, "vulkan")   ? render_spirv(p, NULL, &text, &err)
                                        : render_c(p, NULL, &text, &err);
   if (r) rig_fail("render", &err, NULL);
   str_free(&text);
@@ -233,6 +236,48 @@ static inline void rig_opencl(const program *p, unsigned char **bufs, const int6
   if (cl_launch(k, bufs, NULL, vars, lo, hi, &err)) rig_fail("opencl", &err, str_c(&text));
   cl_code_free(k);
   str_free(&text);
+}
+
+// Mesa's llvmpipe, whose floats are IEEE's in every bit (a GPU's quotients need not be), with the validation layer if
+// there is one, which judges every module; closed by nobody, as above. NULL: there is none, which is said once.
+static inline vk *rig_vulkan_device(void) {
+  static vk *device;
+  static bool tried;
+  error err = {0};
+  if (tried) return device;
+  tried = true;
+  env_set(ENV_VK_VALIDATE, "1");
+  if (vk_open("llvmpipe", &device, &err)) {
+    env_set(ENV_VK_VALIDATE, "0");
+    if (strstr(err.text, "validation layer")) print_message("%s\n", err.text);
+    if (vk_open("llvmpipe", &device, &err)) print_message("without Vulkan: %s\n", err.text);
+  }
+  return device;
+}
+
+static inline vk_code *rig_vulkan_compile(const program *p) {
+  vk *d = rig_vulkan_device();
+  render_options o = vk_render_options(d);
+  error err = {0};
+  str words = {0};
+  if (render_spirv(p, &o, &words, &err)) rig_fail("render", &err, NULL);
+  if (getenv("RIG_SPV")) {                                         // for spirv-dis
+    FILE *f = fopen(getenv("RIG_SPV"), "w");
+    if (!f || fwrite(words.at, 1, words.n, f) != words.n || fclose(f)) rig_fail(getenv("RIG_SPV"), &err, NULL);
+  }
+  vk_code *k = vk_compile(d, p, (const uint32_t *)(const void *)words.at, words.n / 4, &err);
+  if (!k) rig_fail("vulkan", &err, NULL);
+  if (vk_complaints(d)) { error_set(&err, "%s", p->name); rig_fail("the validation layer complains of", &err, NULL); }
+  str_free(&words);
+  return k;
+}
+
+// Runs p through SPIR-V, on one work-group for all tiles.
+static inline void rig_vulkan(const program *p, unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi) {
+  error err = {0};
+  vk_code *k = rig_vulkan_compile(p);
+  if (vk_launch(k, bufs, NULL, vars, lo, hi, &err)) rig_fail("vulkan", &err, NULL);
+  vk_code_free(k);
 }
 
 // Runs p through Metal's language, one thread for all tiles.
@@ -317,8 +362,9 @@ enum {
   RIG_CLANG = 4,
   RIG_CL = 8,
   RIG_METAL = 16,
+  RIG_VK = 32,
   RIG_CPU = RIG_LLVM | RIG_GCC,
-  RIG_ALL = 31
+  RIG_ALL = 63
 };
 
 static inline void rig_compare(const rig *r, unsigned char *const *want, unsigned char *const *got, int64_t ulps,
@@ -354,13 +400,15 @@ static inline void rig_check(rig *r, const char *name, const int64_t *vars, int6
   ref_kernel *k = ref_compile(p);
   ref_run(k, want, vars, lo, hi);
   ref_free(k);
-  static const char *const names[] = {"llvm", "gcc", "clang", "opencl", "metal"};
-  for (int i = 0; i < 5; i++) {
+  static const char *const names[] = {"llvm", "gcc", "clang", "opencl", "metal", "vulkan"};
+  for (int i = 0; i < (int)COUNT(names); i++) {
     if (!(on >> i & 1)) continue;
     if (!RIG_COMPUTES) { rig_render(p, names[i]); continue; }
     for (int b = 0; b < r->n_bufs; b++) memcpy(got[b], start[b], size[b]);
+    if (i == 5 && !rig_vulkan_device()) continue;
     if (i == 3) rig_opencl(p, got, vars, lo, hi);
     else if (i == 4) rig_metal(p, got, vars, lo, hi);
+    else if (i == 5) rig_vulkan(p, got, vars, lo, hi);
     else {
       backend_kernel kernel = i ? rig_cc(p, names[i]) : rig_llvm(p);
       kernel.fn(got, vars, lo, hi);

@@ -26,6 +26,7 @@ typedef struct bench {
   outputs out;
   uop *out_buf, *tile, *element;           // element: number of the first element of this tile
   int lanes;
+  bool fuses;                              // it has an FMA, which SPIR-V has not
 } bench;
 
 static uop *cst(bench *b, enum dtype d, int64_t v) {
@@ -103,8 +104,8 @@ static void run_all(bench *b, const enum dtype *inputs) {
   ref_run(k, bufs, NULL, 0, N / b->lanes);
   ref_free(k);
   if (!RIG_COMPUTES) {
-    static const char *const names[] = {"llvm", "opencl", "metal", "gcc"};
-    for (size_t i = 0; i < COUNT(names); i++) rig_render(p, names[i]);
+    static const char *const names[] = {"llvm", "opencl", "metal", "gcc", "vulkan"};
+    for (size_t i = 0; i < COUNT(names) - b->fuses; i++) rig_render(p, names[i]);
     for (int i = 1; i < r->n_bufs; i++) free(bufs[i]);
     free(want);
     free(got);
@@ -118,6 +119,11 @@ static void run_all(bench *b, const enum dtype *inputs) {
   memset(got, 0, total);
   rig_metal(p, bufs, NULL, 0, N / b->lanes);
   compare(b, want, got, "metal");
+  if (!b->fuses && rig_vulkan_device()) {
+    memset(got, 0, total);
+    rig_vulkan(p, bufs, NULL, 0, N / b->lanes);
+    compare(b, want, got, "vulkan");
+  }
   static const char *const compilers[] = {NULL, "gcc", "clang"};
   for (size_t i = 0; i < COUNT(compilers); i++) {
     if (i == 2 && b->lanes != 4) continue;                     // one width for the second compiler
@@ -151,14 +157,12 @@ static void integer_ops(bench *b, enum dtype d, uop *x, uop *y) {
   keep(b, rig2(r, OP_CMOD, x, safe), 0, "CMOD.%s", dtype_name(d));
 }
 
-static void float_ops(bench *b, enum dtype d, uop *x, uop *y, uop *z) {
+static void float_ops(bench *b, enum dtype d, uop *x, uop *y) {
   rig *r = b->r;
   static const enum op two[] = {OP_ADD, OP_SUB, OP_MUL, OP_FDIV, OP_MAX, OP_MIN, OP_CMPLT, OP_CMPEQ, OP_CMPNE};
   static const enum op one[] = {OP_NEG, OP_SQRT, OP_TRUNC, OP_FLOOR};
   for (size_t i = 0; i < COUNT(two); i++) keep(b, rig2(r, two[i], x, y), 0, "%s.%s", op_name(two[i]), dtype_name(d));
   for (size_t i = 0; i < COUNT(one); i++) keep(b, rig1(r, one[i], x), 0, "%s.%s", op_name(one[i]), dtype_name(d));
-  // the interpreter rounds an F32 twice
-  if (rig_cpu().has.fma) keep(b, rig3(r, OP_FMA, x, y, z), d == DT_F32, "FMA.%s", dtype_name(d));
 }
 
 static void test_arithmetic(void **state) {
@@ -172,7 +176,7 @@ static void test_arithmetic(void **state) {
       begin_loop(&b);
       uop *x = input(&b, bufs[0], d), *y = input(&b, bufs[1], d), *z = input(&b, bufs[2], d);
       uop *p = input(&b, bufs[3], DT_BOOL), *q = input(&b, bufs[4], DT_BOOL);
-      if (dtype_is_float(d)) float_ops(&b, d, x, y, z);
+      if (dtype_is_float(d)) float_ops(&b, d, x, y);
       else integer_ops(&b, d, x, y);
       keep(&b, rig3(b.r, OP_WHERE, p, x, y), 0, "WHERE.%s", dtype_name(d));
       uop *both = rig2(b.r, OP_AND, p, rig2(b.r, OP_CMPLT, x, y));
@@ -182,6 +186,24 @@ static void test_arithmetic(void **state) {
           static const enum op logic[] = {OP_AND, OP_OR, OP_XOR, OP_CMPLT, OP_CMPEQ, OP_CMPNE};
           keep(&b, rig2(b.r, logic[i], p, q), 0, "%s.bool", op_name(logic[i]));
         }
+      run_all(&b, in);
+    }
+}
+
+static void test_fused(void **state) {
+  (void)state;
+  if (!rig_cpu().has.fma) skip();
+  for (int t = 0; t < 2; t++)
+    for (size_t w = 0; w < COUNT(widths); w++) {
+      enum dtype d = t ? DT_F64 : DT_F32, in[] = {d, d, d};
+      bench b = start(widths[w]);
+      uop *bufs[3], *x[3];
+      b.fuses = true;
+      for (int i = 0; i < 3; i++) bufs[i] = rig_buf(b.r, d, N);
+      begin_loop(&b);
+      for (int i = 0; i < 3; i++) x[i] = input(&b, bufs[i], d);
+      // the interpreter rounds an F32 twice
+      keep(&b, rig3(b.r, OP_FMA, x[0], x[1], x[2]), d == DT_F32, "FMA.%s", dtype_name(d));
       run_all(&b, in);
     }
 }
@@ -243,7 +265,7 @@ static void test_half(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_casts),
-                                     cmocka_unit_test(test_half)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_fused),
+                                     cmocka_unit_test(test_casts), cmocka_unit_test(test_half)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,62 @@
+// What the files of the SPIR-V renderer share: spirv.c (the walk through a program), spirv_ops.c (arithmetic),
+// spirv_memory.c (loads and stores). Nobody else includes this.
+//
+// A value of n lanes is n numbers of scalars. Integers are unsigned types of their size, F16 and BF16 their bits.
+#ifndef WEFT_RENDER_SPIRV_IMPL_H
+#define WEFT_RENDER_SPIRV_IMPL_H
+#include "render/render.h"
+#include "render/spirv_module.h"
+
+// Memory of the kernel. PARAM: `at` is its address. LOCAL: a variable, an array of integers of `unit` bytes.
+typedef struct spirv_memory {
+  spv_id at;
+  int unit;
+  enum spv_class where;
+  bool exchanged;                  // items of a work-group read there what others of it have written
+} spirv_memory;
+
+typedef struct spirv_open { bool loop; spv_id header, next, behind, counter, counted; enum dtype dt; } spirv_open;
+
+typedef struct spirv {
+  spv s;
+  const program *p;
+  const render_options *o;
+  error *err;
+  arena *mem;
+  map needed;                      // nodes whose value is used
+  map values;                      // node -> the numbers of its lanes; of an INDEX: see spirv_memory.c
+  map variables;                   // ACC -> the variables of its lanes
+  map memories;                    // PARAM, LOCAL -> spirv_memory
+  map zeros;                       // of render_zeros
+  VEC(spirv_open) open;
+  VEC(spv_id) interface;           // variables of the module
+  spv_id block;                    // that is being written
+  spv_id arguments;                // their address
+  spv_id *vars;                    // the values of p->vars, I64
+  spv_id group, item;              // their numbers, vectors of three
+  spv_id lo, hi;                   // the tiles of this work-group
+  spv_id to_f32, to_f16;           // functions; 0: not yet asked for
+} spirv;
+
+const spv_id *spirv_lanes(spirv *c, const uop *u);       // the value of u here
+static inline spv_id *spirv_new_lanes(spirv *c, int n) { return ARENA_ARRAY(c->mem, spv_id, n); }
+
+// ---- spirv_ops.c
+spv_id spirv_type(spirv *c, enum dtype d);
+spv_id spirv_literal(spirv *c, enum dtype d, const uop *constant);
+spv_id spirv_cast(spirv *c, spv_id x, enum dtype from, enum dtype to);         // 0: there is none
+// one lane of an elementwise op over such sources; 0: there is none
+spv_id spirv_lane(spirv *c, const uop *u, const spv_id *x);
+spv_id spirv_binary(spirv *c, enum op op, enum dtype d, spv_id x, spv_id y);   // d: of the sources; 0: there is none
+spv_id spirv_to_bits(spirv *c, spv_id x, enum dtype d);
+spv_id spirv_of_bits(spirv *c, spv_id x, enum dtype d);
+// n integers of `from` bytes as integers of `to` bytes, low bytes first
+const spv_id *spirv_resize(spirv *c, const spv_id *x, int n, int from, int to);
+
+// ---- spirv_memory.c
+void spirv_declare(spirv *c);                            // all memory
+spv_id spirv_argument(spirv *c, int i);                  // word i of the arguments
+const spv_id *spirv_index(spirv *c, const uop *index);
+const spv_id *spirv_load(spirv *c, const uop *load);
+void spirv_store(spirv *c, const uop *store);
+#endif

@@ -1,0 +1,244 @@
+// Arithmetic in SPIR-V, lane by lane: see spirv_impl.h.
+//
+// Floats are never contracted. Half precision is storage only: conversions are integer arithmetic, so that no device
+// has to have it, and denormal halves are kept where denormal F32 are not.
+#include <math.h>
+#include <string.h>
+#include "graph/half.h"
+#include "render/spirv_impl.h"
+
+static bool is_f(enum dtype d) { return d == DT_F32 || d == DT_F64; }
+static bool is_signed(enum dtype d) { return !dtype_is_unsigned(d); }
+
+spv_id spirv_type(spirv *c, enum dtype d) {
+  return d == DT_BOOL ? spv_bool(&c->s) : is_f(d) ? spv_float(&c->s, dtype_size(d)) : spv_uint(&c->s, dtype_size(d));
+}
+
+spv_id spirv_literal(spirv *c, enum dtype d, const uop *u) {
+  if (d == DT_BOOL) return spv_const_bool(&c->s, u->a);
+  if (d == DT_F16) return spv_const(&c->s, 2, f16_from_double(uop_const_float(u)));
+  if (!is_f(d)) return spv_const(&c->s, dtype_size(d), (uint64_t)u->a);
+  double v = uop_const_float(u);
+  float f = (float)v;
+  uint64_t bits = 0;
+  memcpy(&bits, d == DT_F32 ? (const void *)&f : (const void *)&v, (size_t)dtype_size(d));
+  return spv_const_float(&c->s, dtype_size(d), bits);
+}
+
+static spv_id uncontracted(spirv *c, spv_id x) {
+  SPV_PUT(&c->s, SPV_DECORATIONS, SPV_DECORATE, x, SPV_NO_CONTRACTION);
+  return x;
+}
+
+// ---- bits -----------------------------------------------------------------------------------------------------------
+
+static spv_id bitcast_to(spirv *c, spv_id type, spv_id x) { return SPV_MAKE(&c->s, SPV_BITCAST, type, x); }
+
+spv_id spirv_to_bits(spirv *c, spv_id x, enum dtype d) {
+  if (d == DT_BOOL)
+    return SPV_MAKE(&c->s, SPV_SELECT, spv_uint(&c->s, 1), x, spv_const(&c->s, 1, 1), spv_const(&c->s, 1, 0));
+  return is_f(d) ? bitcast_to(c, spv_uint(&c->s, dtype_size(d)), x) : x;
+}
+
+spv_id spirv_of_bits(spirv *c, spv_id x, enum dtype d) {
+  if (d == DT_BOOL) return SPV_MAKE(&c->s, SPV_I_NOT_EQUAL, spv_bool(&c->s), x, spv_const(&c->s, 1, 0));
+  return is_f(d) ? bitcast_to(c, spirv_type(c, d), x) : x;
+}
+
+// Vectors of integers hold at most four: 8 bytes are split, and put together, in two steps.
+const spv_id *spirv_resize(spirv *c, const spv_id *x, int n, int from, int to) {
+  if (from == to) return x;
+  if (from * 4 < to || to * 4 < from) return spirv_resize(c, spirv_resize(c, x, n, from, 4), n * from / 4, 4, to);
+  bool split = from > to;
+  int many = n * from / to, each = split ? from / to : to / from;
+  spv_id *out = spirv_new_lanes(c, many), type = spv_uint(&c->s, to),
+         vector = spv_vector(&c->s, split ? type : spv_uint(&c->s, from), each);
+  for (int i = 0; i < (split ? n : many); i++) {
+    if (!split) {
+      spv_id whole = spv_make(&c->s, SPV_COMPOSITE_CONSTRUCT, vector, (size_t)each, x + i * each);
+      out[i] = bitcast_to(c, type, whole);
+      continue;
+    }
+    spv_id whole = bitcast_to(c, vector, x[i]);
+    for (int j = 0; j < each; j++)
+      out[i * each + j] = SPV_MAKE(&c->s, SPV_COMPOSITE_EXTRACT, type, whole, (uint32_t)j);
+  }
+  return out;
+}
+
+// ---- halves ---------------------------------------------------------------------------------------------------------
+
+// A function of one argument, in which values are made until end_helper.
+typedef struct helper { spv_id function, argument; enum spv_part before; } helper;
+
+static helper begin_helper(spirv *c, spv_id result, spv_id of) {
+  spv *s = &c->s;
+  helper h = {spv_new(s), spv_new(s), s->at};
+  spv_id type = spv_function_type(s, result, 1, &of);
+  SPV_PUT(s, SPV_HELPERS, SPV_FUNCTION, result, h.function, 0, type);
+  SPV_PUT(s, SPV_HELPERS, SPV_FUNCTION_PARAMETER, of, h.argument);
+  SPV_PUT(s, SPV_HELPERS, SPV_LABEL, spv_new(s));
+  s->at = SPV_HELPERS;
+  return h;
+}
+
+static spv_id end_helper(spirv *c, const helper *h, spv_id result) {
+  SPV_PUT(&c->s, SPV_HELPERS, SPV_RETURN_VALUE, result);
+  spv_put(&c->s, SPV_HELPERS, SPV_FUNCTION_END, 0, NULL);
+  c->s.at = h->before;
+  return h->function;
+}
+
+static spv_id u32_op(spirv *c, enum spv_op op, spv_id x, uint32_t y) {
+  return SPV_MAKE(&c->s, op, spv_uint(&c->s, 4), x, spv_u32(&c->s, y));
+}
+static spv_id u32_is(spirv *c, enum spv_op op, spv_id x, uint32_t y) {
+  return SPV_MAKE(&c->s, op, spv_bool(&c->s), x, spv_u32(&c->s, y));
+}
+static spv_id u32_choose(spirv *c, spv_id cond, spv_id x, spv_id y) {
+  return SPV_MAKE(&c->s, SPV_SELECT, spv_uint(&c->s, 4), cond, x, y);
+}
+// the bits of x op y, of floats by their bits
+static spv_id bits_op(spirv *c, enum spv_op op, spv_id x, uint32_t y) {
+  spv_id f = spv_float(&c->s, 4), a = bitcast_to(c, f, x);
+  return bitcast_to(c, spv_uint(&c->s, 4), uncontracted(c, SPV_MAKE(&c->s, op, f, a, spv_const_float(&c->s, 4, y))));
+}
+
+// A denormal half m * 2^-24 is (1 + m * 2^-10) * 2^-14 - 2^-14: no denormal F32 occurs.
+static spv_id f32_of_f16(spirv *c) {
+  spv *s = &c->s;
+  spv_id u32 = spv_uint(s, 4);
+  helper h = begin_helper(c, spv_float(s, 4), spv_uint(s, 2));
+  spv_id x = SPV_MAKE(s, SPV_U_CONVERT, u32, h.argument);
+  spv_id o = u32_op(c, SPV_SHIFT_LEFT, u32_op(c, SPV_AND, x, 0x7fff), 13), e = u32_op(c, SPV_AND, o, 0x7c00 << 13);
+  spv_id normal = u32_op(c, SPV_I_ADD, o, 112u << 23), most = u32_op(c, SPV_I_ADD, o, 224u << 23);
+  spv_id denormal = bits_op(c, SPV_F_SUB, u32_op(c, SPV_I_ADD, o, 113u << 23), 113u << 23);
+  spv_id r = u32_choose(c, u32_is(c, SPV_I_EQUAL, e, 0x7c00 << 13), most, normal);
+  r = u32_choose(c, u32_is(c, SPV_I_EQUAL, e, 0), denormal, r);
+  spv_id sign = u32_op(c, SPV_SHIFT_LEFT, u32_op(c, SPV_AND, x, 0x8000), 16);
+  r = SPV_MAKE(s, SPV_OR, u32, r, sign);
+  return end_helper(c, &h, bitcast_to(c, spv_float(s, 4), r));
+}
+
+// Rounds to the nearest, ties to even; what becomes a denormal half is rounded by an addition of 0.5.
+static spv_id f16_of_f32(spirv *c) {
+  spv *s = &c->s;
+  spv_id u32 = spv_uint(s, 4);
+  helper h = begin_helper(c, spv_uint(s, 2), spv_float(s, 4));
+  spv_id x = bitcast_to(c, u32, h.argument), a = u32_op(c, SPV_AND, x, 0x7fffffff);
+  spv_id small = u32_op(c, SPV_I_SUB, bits_op(c, SPV_F_ADD, a, 0x3f000000), 0x3f000000);
+  spv_id odd = u32_op(c, SPV_AND, u32_op(c, SPV_SHIFT_U, a, 13), 1);
+  spv_id normal = SPV_MAKE(s, SPV_I_ADD, u32, u32_op(c, SPV_I_ADD, a, 0xc8000fff), odd);
+  normal = u32_op(c, SPV_SHIFT_U, normal, 13);
+  spv_id is_nan = SPV_MAKE(s, SPV_U_LESS, spv_bool(s), spv_u32(s, 0x7f800000), a);
+  spv_id big = u32_choose(c, is_nan, spv_u32(s, 0x7e00), spv_u32(s, 0x7c00));
+  spv_id r = u32_choose(c, u32_is(c, SPV_U_LESS, a, 0x47800000), normal, big);
+  r = u32_choose(c, u32_is(c, SPV_U_LESS, a, 0x38800000), small, r);
+  spv_id sign = u32_op(c, SPV_AND, u32_op(c, SPV_SHIFT_U, x, 16), 0x8000);
+  r = SPV_MAKE(s, SPV_OR, u32, r, sign);
+  return end_helper(c, &h, SPV_MAKE(s, SPV_U_CONVERT, spv_uint(s, 2), r));
+}
+
+static spv_id halves_to(spirv *c, spv_id x, enum dtype to) {
+  spv_id *f = to == DT_F32 ? &c->to_f32 : &c->to_f16;
+  if (!*f) *f = to == DT_F32 ? f32_of_f16(c) : f16_of_f32(c);
+  return SPV_MAKE(&c->s, SPV_FUNCTION_CALL, spirv_type(c, to), *f, x);
+}
+
+// ---- conversions ----------------------------------------------------------------------------------------------------
+
+static spv_id int_to_int(spirv *c, spv_id x, enum dtype from, enum dtype to) {
+  int a = dtype_size(from), b = dtype_size(to);
+  return a == b ? x
+                : SPV_MAKE(&c->s, a < b && is_signed(from) ? SPV_S_CONVERT : SPV_U_CONVERT, spv_uint(&c->s, b), x);
+}
+
+// Integers of fewer than 32 bits become floats, and floats become them, by way of I32: it holds all of their values.
+static spv_id between_kinds(spirv *c, spv_id x, enum dtype from, enum dtype to) {
+  enum dtype whole = is_f(from) ? to : from;
+  bool small = dtype_size(whole) < 4;
+  if (small) whole = DT_I32;
+  if (is_f(from)) {
+    x = SPV_MAKE(&c->s, is_signed(whole) ? SPV_F_TO_S : SPV_F_TO_U, spirv_type(c, whole), x);
+    return small ? int_to_int(c, x, whole, to) : x;
+  }
+  if (small) x = int_to_int(c, x, from, whole);
+  return SPV_MAKE(&c->s, is_signed(whole) ? SPV_S_TO_F : SPV_U_TO_F, spirv_type(c, to), x);
+}
+
+spv_id spirv_cast(spirv *c, spv_id x, enum dtype from, enum dtype to) {
+  if (from == to) return x;
+  if (from == DT_F16 || to == DT_F16) return from == DT_F32 || to == DT_F32 ? halves_to(c, x, to) : 0;
+  spv_id type = spirv_type(c, to);
+  if (from == DT_BOOL) {
+    spv_id one = is_f(to) ? spv_const_float(&c->s, dtype_size(to), to == DT_F32 ? 0x3f800000 : 0x3ff0000000000000)
+                          : spv_const(&c->s, dtype_size(to), 1);
+    spv_id zero = is_f(to) ? spv_const_float(&c->s, dtype_size(to), 0) : spv_const(&c->s, dtype_size(to), 0);
+    return SPV_MAKE(&c->s, SPV_SELECT, type, x, one, zero);
+  }
+  if (to == DT_BOOL) {
+    spv_id zero =
+      is_f(from) ? spv_const_float(&c->s, dtype_size(from), 0) : spv_const(&c->s, dtype_size(from), 0);
+    return SPV_MAKE(&c->s, is_f(from) ? SPV_F_NOT_EQUAL : SPV_I_NOT_EQUAL, type, x, zero);
+  }
+  if (is_f(from) && is_f(to)) return SPV_MAKE(&c->s, SPV_F_CONVERT, type, x);
+  return is_f(from) || is_f(to) ? between_kinds(c, x, from, to) : int_to_int(c, x, from, to);
+}
+
+// ---- elementwise ----------------------------------------------------------------------------------------------------
+
+// Instructions for an op, by what its sources are; 0: there is none.
+typedef struct spirv_row { enum spv_op f, s, u, b; } spirv_row;
+static const spirv_row rows[OP_COUNT] = {
+  [OP_ADD] = {SPV_F_ADD, SPV_I_ADD, SPV_I_ADD, 0},
+  [OP_SUB] = {SPV_F_SUB, SPV_I_SUB, SPV_I_SUB, 0},
+  [OP_MUL] = {SPV_F_MUL, SPV_I_MUL, SPV_I_MUL, 0},
+  [OP_FDIV] = {SPV_F_DIV, 0, 0, 0},
+  [OP_CDIV] = {0, SPV_S_DIV, SPV_U_DIV, 0},
+  [OP_CMOD] = {0, SPV_S_REM, SPV_U_MOD, 0},
+  [OP_AND] = {0, SPV_AND, SPV_AND, SPV_LOGICAL_AND},
+  [OP_OR] = {0, SPV_OR, SPV_OR, SPV_LOGICAL_OR},
+  [OP_XOR] = {0, SPV_XOR, SPV_XOR, SPV_LOGICAL_NOT_EQUAL},
+  [OP_SHL] = {0, SPV_SHIFT_LEFT, SPV_SHIFT_LEFT, 0},
+  [OP_SHR] = {0, SPV_SHIFT_S, SPV_SHIFT_U, 0},
+  [OP_CMPLT] = {SPV_F_LESS, SPV_S_LESS, SPV_U_LESS, 0},
+  [OP_CMPEQ] = {SPV_F_EQUAL, SPV_I_EQUAL, SPV_I_EQUAL, SPV_LOGICAL_EQUAL},
+  [OP_CMPNE] = {SPV_F_NOT_EQUAL, SPV_I_NOT_EQUAL, SPV_I_NOT_EQUAL, SPV_LOGICAL_NOT_EQUAL},
+};
+
+static spv_id larger_or_smaller(spirv *c, enum op op, enum dtype d, spv_id x, spv_id y) {
+  if (d == DT_BOOL) return SPV_MAKE(&c->s, op == OP_MAX ? SPV_LOGICAL_OR : SPV_LOGICAL_AND, spv_bool(&c->s), x, y);
+  spv_id less = op == OP_MAX ? spirv_binary(c, OP_CMPLT, d, x, y) : spirv_binary(c, OP_CMPLT, d, y, x);
+  return less ? SPV_MAKE(&c->s, SPV_SELECT, spirv_type(c, d), less, y, x) : 0;
+}
+
+spv_id spirv_binary(spirv *c, enum op op, enum dtype d, spv_id x, spv_id y) {
+  if (d == DT_F16 || d == DT_BF16) return 0;
+  if (op == OP_MAX || op == OP_MIN) return larger_or_smaller(c, op, d, x, y);
+  if (op == OP_CMPLT && d == DT_BOOL) {
+    x = SPV_MAKE(&c->s, SPV_LOGICAL_NOT, spv_bool(&c->s), x);
+    op = OP_AND;
+  }
+  const spirv_row *r = &rows[op];
+  enum spv_op how = d == DT_BOOL ? r->b : is_f(d) ? r->f : is_signed(d) ? r->s : r->u;
+  if (!how) return 0;
+  spv_id v = SPV_MAKE(&c->s, how, op_flags(op) & OPF_COMPARE ? spv_bool(&c->s) : spirv_type(c, d), x, y);
+  return is_f(d) && (op == OP_ADD || op == OP_SUB || op == OP_MUL) ? uncontracted(c, v) : v;
+}
+
+spv_id spirv_lane(spirv *c, const uop *u, const spv_id *x) {
+  enum dtype d = (enum dtype)u->dt, ds = (enum dtype)u->src[0]->dt;
+  spv_id type = spirv_type(c, d);
+  switch (u->op) {
+  case OP_CAST: return spirv_cast(c, x[0], ds, d);
+  case OP_NEG:
+    return d == DT_BOOL || d == DT_F16 ? 0 : SPV_MAKE(&c->s, is_f(d) ? SPV_F_NEGATE : SPV_S_NEGATE, type, x[0]);
+  case OP_WHERE: return SPV_MAKE(&c->s, SPV_SELECT, type, x[0], x[1], x[2]);
+  case OP_TRUNC:
+  case OP_FLOOR:
+    if (!is_f(d)) return d == DT_F16 ? 0 : x[0];
+    return spv_ext(&c->s, u->op == OP_TRUNC ? SPV_EXT_TRUNC : SPV_EXT_FLOOR, type, x[0]);
+  case OP_SQRT: return is_f(d) ? spv_ext(&c->s, SPV_EXT_SQRT, type, x[0]) : 0;
+  default: return u->nsrc == 2 ? spirv_binary(c, (enum op)u->op, ds, x[0], x[1]) : 0;
+  }
+}
