@@ -125,13 +125,15 @@ int cuda_enter(cuda *c, error *err) {
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
+static void unload_module(remote_code *k) { cuda_code_free((cuda_code *)k); }
+
 cuda_code *cuda_load(cuda *c, const program *p, int n_bufs, const char *ptx, error *err) {
   char log[800] = "";
   int options[] = {CUDA_LOG, CUDA_LOG_BYTES};
   void *values[] = {log, (void *)(uintptr_t)(sizeof log - 1)};
   cuda_code *k = xcalloc(1, sizeof *k);
+  k->base = (remote_code){unload_module, n_bufs};
   k->c = c;
-  k->n_bufs = n_bufs;
   cuda_status s = c->ModuleLoadDataEx(&k->module, ptx, COUNT(options), options, values);
   if (!s) s = c->ModuleGetFunction(&k->function, k->module, p->name);
   if (!s) return k;

@@ -23,8 +23,8 @@ typedef struct cuda {
 } cuda;
 
 struct cuda_code {
+  remote_code base;
   cuda *c;
-  int n_bufs;                      // that it takes, before the variables
   cuda_module module;
   cuda_function function;
 };

@@ -3,8 +3,8 @@
 // recorded in a flat array in which only the values of variables change from run to run. A device is a struct of
 // functions in two halves: how kernels are made (cpu.c, opencl.c, cuda.c, nv_code.c, metal.m, and the plain ones in
 // device.c), and a `runtime`, which has the memory and runs the plans: host.c for all devices that are in this process,
-// opencl_plan.c for those behind OpenCL, cuda_plan.c and nv_plan.c for NVIDIA's, metal_plan.m for Apple's (remote.c has
-// what they share). docs/porting.md says what a new one has to bring.
+// remote.c for those with memory of their own, each of which is a table of what its driver does (opencl_plan.c,
+// cuda_plan.c and nv_plan.c, metal_plan.m). docs/porting.md says what a new one has to bring.
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
 #include "codegen/codegen.h"
@@ -14,6 +14,9 @@
 typedef struct device device;
 typedef void kernel_fn(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi);
 
+// A kernel that a driver has: its own struct begins with this. n_bufs: buffers that it takes.
+typedef struct remote_code { void (*unload)(struct remote_code *k); int n_bufs; } remote_code;
+
 // What a device makes of a program. Exactly one of the ways to run is set; none for the null device.
 typedef struct device_kernel {
   program *p;                // name, tiles, vars, estimates; for a kernel from the cache without its nodes
@@ -22,10 +25,7 @@ typedef struct device_kernel {
   bytes packed;
   kernel_fn *fn;             // CPU: set when the code is mapped
   struct ref_kernel *ref;
-  struct cl_code *cl;
-  struct cuda_code *cuda;
-  struct nv_code *nv;
-  struct metal_code *metal;
+  struct remote_code *remote;        // of a device with memory of its own: what its driver has made
   void *library;             // CPU with RENDER=c: from dlopen
 } device_kernel;
 
@@ -84,6 +84,7 @@ struct device {
   int (*compile)(device *d, device_kernel *k, error *err);       // k->p is there; thread-safe
   // the texts that compile goes through (assembly may be NULL); NULL: there are none
   int (*show)(device *d, const program *p, str *source, str *assembly, error *err);
+  struct remote *remote;     // memory and plans of a device with memory of its own (remote.h): part of its state
   void *state;               // the device's own, which
   void (*stop)(device *d);   // frees; NULL: free does
 };

@@ -54,6 +54,13 @@ void *memory_reserve(uint64_t size, error *err) {
   return p;
 }
 
+void *memory_no_access(uint64_t size, error *err) {
+  void *at = mmap(NULL, area_size(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at != MAP_FAILED) return at;
+  error_set(err, "no room for %.2f GiB of addresses", (double)size / 0x1p30);
+  return NULL;
+}
+
 bool memory_promote(void *p, uint64_t size) {
   return !madvise(p, size, MADV_HUGEPAGE) &&
          (!madvise(p, size, MADV_COLLAPSE) || errno == ENOMEM || errno == EAGAIN || errno == EBUSY);

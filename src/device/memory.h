@@ -20,6 +20,8 @@ void *memory_reserve(uint64_t size, error *err);
 void *memory_reserve_plain(uint64_t size, error *err);
 bool memory_promote(void *p, uint64_t size);
 uint64_t memory_refusals(void);        // how often either has refused this thread something
+// So many addresses at which nothing lies and nothing may be touched, for memory that is elsewhere.
+void *memory_no_access(uint64_t size, error *err);
 void memory_release(void *p, uint64_t size);           // of any of these, the same size; NULL is fine
 // Gives the pages that lie wholly within [p, p + size) back; they read as zeros afterwards.
 void memory_discard(void *p, uint64_t size);

@@ -2,7 +2,7 @@
 // command buffers.
 //
 // metal.m and metal_plan.m are in Objective-C and part of the program on Apple's systems only; elsewhere metal.c says
-// so. What does not need Apple's headers is in metal_steps.c. No Apple machine has run any of it: the parts in C and
+// so. What does not need Apple's headers is in remote.c. No Apple machine has run any of it: the parts in C and
 // the texts of kernels are tested on Linux, the rest has had its types and selectors checked (tests/fake_metal).
 #ifndef WEFT_DEVICE_METAL_H
 #define WEFT_DEVICE_METAL_H

@@ -92,10 +92,12 @@ static id<MTLComputePipelineState> make_pipeline(metal *m, const program *p, con
   return nil;
 }
 
+static void unload_pipeline(remote_code *k) { metal_code_free((metal_code *)k); }
+
 metal_code *metal_make_code(metal *m, const program *p, int n_bufs, const char *source, error *err) {
   metal_code *k = xcalloc(1, sizeof *k);
+  k->base = (remote_code){unload_pipeline, n_bufs};
   k->m = m;
-  k->n_bufs = n_bufs;
   @autoreleasepool { k->pipeline = make_pipeline(m, p, source, err); }
   if (k->pipeline) return k;
   metal_code_free(k);

@@ -19,8 +19,8 @@ typedef struct metal {
 } metal;
 
 struct metal_code {
+  remote_code base;
   metal *m;
-  int n_bufs;
   id<MTLComputePipelineState> pipeline;
 };
 

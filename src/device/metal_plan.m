@@ -1,10 +1,10 @@
-// Models on Apple's GPUs (DEV=METAL): memory and plans. See metal.h.
+// Models on Apple's GPUs (DEV=METAL): memory and plans. See metal.h and remote.h.
 //
 // Memory is the Mac's, which its processor and its GPU share: a buffer's contents are addresses of this process, and
 // weights in a file that is mapped are used where they lie. A plan becomes an indirect command buffer: a command for
-// each kernel, with barriers between those that depend on each other (metal_steps.h). A replay brings what comes from
-// elsewhere in the process, writes the variables, encodes what has changed, and executes all in one command buffer.
-// Where each kernel's time is asked for, each gets a command buffer, and so an encoder, of its own.
+// each kernel, with barriers between those that depend on each other (remote_steps.h). A run encodes what has changed,
+// and executes all in one command buffer. Where each kernel's time is asked for, each gets a command buffer, and so an
+// encoder, of its own.
 #include "device/metal_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,9 @@
 #include "base/env.h"
 #include "device/cache.h"
 #include "device/code_version.h"
-#include "device/metal_steps.h"
 #include "render/metal.h"
+
+enum { MOST_COMMANDS = 16384 /* of an indirect command buffer */ };
 
 static uint64_t page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
@@ -29,10 +30,16 @@ static metal_piece *piece_of(id<MTLBuffer> buffer, uint64_t skip) {
   return p;
 }
 
+static unsigned char *metal_address(const void *memory) {
+  const metal_piece *p = memory;
+  return (unsigned char *)p->buffer.contents + p->skip;
+}
+
 // Bytes that are zeros.
-static void *metal_memory(void *state, uint64_t size, error *err) {
+static void *metal_make(void *state, uint64_t size, enum remote_use use, error *err) {
   metal *m = state;
   char what[64];
+  (void)use;
   snprintf(what, sizeof what, "%.2f GiB of memory", (double)size / 0x1p30);
   if (size > m->gpu.maxBufferLength) {
     error_set(err,
@@ -41,100 +48,60 @@ static void *metal_memory(void *state, uint64_t size, error *err) {
               m->name, (double)m->gpu.maxBufferLength / 0x1p30, (double)size / 0x1p30);
     return NULL;
   }
-  id<MTLBuffer> b = [m->gpu newBufferWithLength:size options:MTLResourceStorageModeShared];
-  if (b) return piece_of(b, 0);
+  @autoreleasepool {
+    id<MTLBuffer> b = [m->gpu newBufferWithLength:size options:MTLResourceStorageModeShared];
+    if (b) return piece_of(b, 0);
+  }
   metal_failed(m, err, what, nil);
   return NULL;
 }
 
-// Bytes of the process's that kernels only read: the pages around them, or a copy.
-static void *metal_bring(void *state, const void *from, uint64_t size, error *err) {
+// The pages around bytes of the process's.
+static void *metal_wrap(void *state, const void *from, uint64_t size, error *err) {
   metal *m = state;
+  (void)err;
   uint64_t page = page_bytes(), at = (uint64_t)(uintptr_t)from, first = at / page * page;
-  if (at % METAL_ALIGNED == 0) {
+  if (at % METAL_ALIGNED) return NULL;
+  @autoreleasepool {
     id<MTLBuffer> there = [m->gpu newBufferWithBytesNoCopy:(void *)(uintptr_t)first
                                                     length:round_up(at + size - first, page)
                                                    options:MTLResourceStorageModeShared
                                                deallocator:nil];
-    if (there) return piece_of(there, at - first);
+    return there ? piece_of(there, at - first) : NULL;
   }
-  metal_piece *p = metal_memory(state, size + REMOTE_SLACK, err);
-  if (p) memcpy(p->buffer.contents, from, size);
-  return p;
 }
 
 static void metal_drop(void *state, void *memory) {
   metal_piece *p = memory;
   (void)state;
-  p->buffer = nil;
+  @autoreleasepool { p->buffer = nil; }
   free(p);
 }
 
-// Nothing runs while these are called: a replay waits for its end.
-static int metal_put(void *state, void *queue, void *memory, const void *from, uint64_t n) {
-  (void)state; (void)queue;
-  memcpy(((metal_piece *)memory)->buffer.contents, from, n);
+// Nothing runs while these are called: a run waits for its end.
+static int metal_put(void *state, void *to, uint64_t at, const void *from, uint64_t n, error *err) {
+  (void)state; (void)err;
+  memcpy(metal_address(to) + at, from, n);
   return 0;
 }
-static int metal_get(void *state, void *queue, void *to, void *memory, uint64_t n) {
-  (void)state; (void)queue;
-  memcpy(to, ((metal_piece *)memory)->buffer.contents, n);
+static int metal_get(void *state, void *to, void *from, uint64_t at, uint64_t n, error *err) {
+  (void)state; (void)err;
+  memcpy(to, metal_address(from) + at, n);
   return 0;
 }
-
-static const remote_driver metal_driver = {"Metal", metal_memory, metal_bring, metal_drop, metal_put, metal_get};
-
-static void *metal_alloc(device *dev, uint64_t bytes_wanted, enum pages pages, error *err) {
-  metal *m = dev->state;
-  uint64_t size = round_up(bytes_wanted + REMOTE_SLACK, page_bytes());
-  (void)pages;
-  @autoreleasepool {
-    metal_piece *p = metal_memory(m, size, err);
-    if (!p) return NULL;
-    unsigned char *at = p->buffer.contents;
-    vec_push(&m->memory.areas, ((remote_area){at, size, p}));
-    return at;
-  }
-}
-
-static void metal_release(device *dev, void *at, uint64_t size) {
-  metal *m = dev->state;
-  remote_area a;
-  (void)size;
-  @autoreleasepool {
-    if (remote_take(&m->memory, at, &a)) metal_drop(m, a.memory);
-  }
-}
-
-static void *metal_must_lie(device *dev, const void *at, size_t n) {
-  size_t offset;
-  remote_must_lie(&((metal *)dev->state)->memory, at, n, &offset);
-  return (void *)(uintptr_t)at;
-}
-
-static int metal_write_to(device *dev, void *to, const void *from, size_t n, error *err) {
-  (void)err;
-  if (n) memcpy(metal_must_lie(dev, to, n), from, n);
+static int metal_copy(void *state, void *to, uint64_t to_at, void *from, uint64_t from_at, uint64_t n, error *err) {
+  (void)state; (void)err;
+  memmove(metal_address(to) + to_at, metal_address(from) + from_at, n);
   return 0;
 }
-static int metal_read_from(device *dev, void *to, const void *from, size_t n, error *err) {
-  (void)err;
-  if (n) memcpy(to, metal_must_lie(dev, from, n), n);
-  return 0;
-}
-static int metal_copy(device *dev, void *to, const void *from, size_t n, error *err) {
-  (void)err;
-  if (n) memmove(metal_must_lie(dev, to, n), metal_must_lie(dev, from, n), n);
-  return 0;
-}
-static int metal_fill(device *dev, void *to, unsigned char value, size_t n, error *err) {
-  (void)err;
-  if (n) memset(metal_must_lie(dev, to, n), value, n);
+static int metal_fill(void *state, void *to, uint64_t at, unsigned char value, uint64_t n, error *err) {
+  (void)state; (void)err;
+  memset(metal_address(to) + at, value, n);
   return 0;
 }
 
-static uint64_t metal_room(const device *dev) {
-  const metal *m = dev->state;
+static uint64_t metal_room(void *state) {
+  const metal *m = state;
   uint64_t most = m->gpu.recommendedMaxWorkingSetSize, used = m->gpu.currentAllocatedSize;
   return most > used ? most - used : 0;
 }
@@ -146,13 +113,14 @@ static int metal_compile_kernel(device *dev, device_kernel *k, error *err) {
   str source = {0};
   int r = render_text(render_metal, k->p, NULL, &source, err);
   if (!r && debug_level() >= 4) fprintf(stderr, "--- source of %s\n%s\n", k->p->name, str_c(&source));
-  if (!r && !(k->metal = metal_make_code(dev->state, k->p, k->p->n_bufs, str_c(&source), err))) r = -1;
-  if (!r && dev->cache) {
+  metal_code *code = r ? NULL : metal_make_code(dev->state, k->p, k->p->n_bufs, str_c(&source), err);
+  if (code) k->remote = &code->base;
+  if (code && dev->cache) {
     k->packed = (bytes){xmalloc(source.n + 1), source.n + 1};
     memcpy(k->packed.at, str_c(&source), source.n + 1);
   }
   str_free(&source);
-  return r;
+  return code ? 0 : -1;
 }
 
 static int metal_show(device *d, const program *p, str *source, str *assembly, error *err) {
@@ -160,16 +128,88 @@ static int metal_show(device *d, const program *p, str *source, str *assembly, e
   return render_text(render_metal, p, NULL, source, err);
 }
 
-static bool metal_take(device *dev, device_kernel *k, int n_bufs) {
-  if (!k->packed.n || k->packed.at[k->packed.n - 1]) return false;
-  k->metal = metal_make_code(dev->state, k->p, n_bufs, (const char *)k->packed.at, NULL);
-  return k->metal;
+static int load_source(void *state, device_kernel *k, int n_bufs, error *err) {
+  if (!k->packed.n || k->packed.at[k->packed.n - 1]) return error_set(err, "Metal: %s is no source", k->p->name);
+  metal_code *code = metal_make_code(state, k->p, n_bufs, (const char *)k->packed.at, err);
+  k->remote = code ? &code->base : NULL;
+  return code ? 0 : -1;
 }
 
-static int metal_link(device *dev, device_kernel *kernels, int n, code_image **image, error *err) {
-  (void)dev; (void)image; (void)err;
-  for (int i = 0; i < n; i++) bytes_free(&kernels[i].packed);
+// ---- plans ----------------------------------------------------------------------------------------------------------
+
+typedef struct metal_recording {
+  id<MTLIndirectCommandBuffer> commands;
+  id<MTLBuffer> vars;
+  NSMutableSet<id<MTLResource>> *used;
+  NSMutableSet<id<MTLComputePipelineState>> *pipelines;
+} metal_recording;
+
+static const metal_code *code_of(const remote_command *c) { return (const metal_code *)c->s->k->remote; }
+static id<MTLBuffer> buffer_of(const remote_range *r) { return ((const metal_piece *)r->memory)->buffer; }
+static NSUInteger offset_of(const remote_range *r) { return ((const metal_piece *)r->memory)->skip + r->from; }
+
+static int make_commands(metal *m, remote_plan *r, metal_recording *own, error *err) {
+  if (r->steps.n > MOST_COMMANDS)
+    return error_set(err, "Metal: %d kernels are too many for one plan (at most %d)", r->steps.n, MOST_COMMANDS);
+  MTLIndirectCommandBufferDescriptor *d = [MTLIndirectCommandBufferDescriptor new];
+  d.commandTypes = MTLIndirectCommandTypeConcurrentDispatch;
+  d.inheritBuffers = NO;
+  d.inheritPipelineState = NO;
+  d.maxKernelBufferBindCount = METAL_BUFFERS;
+  own->commands = [m->gpu newIndirectCommandBufferWithDescriptor:d
+                                                 maxCommandCount:(NSUInteger)r->steps.n
+                                                         options:MTLResourceStorageModeShared];
+  own->vars = [m->gpu newBufferWithLength:r->steps.vars_bytes + REMOTE_VARS_ALIGNED
+                                  options:MTLResourceStorageModeShared];
+  if (!own->commands || !own->vars) return metal_failed(m, err, "making an indirect command buffer", nil);
+  [own->used addObject:own->vars];
+  r->vars = own->vars.contents;
   return 0;
+}
+
+static int metal_record(void *state, remote_plan *r, error *err) {
+  metal_recording *own = xcalloc(1, sizeof *own);
+  r->own = own;
+  @autoreleasepool {
+    own->used = [NSMutableSet new];
+    own->pipelines = [NSMutableSet new];
+    for (int i = 0; i < r->steps.n; i++) {
+      const remote_command *c = &r->steps.at[i];
+      for (int j = 0; j < c->n_ranges; j++) [own->used addObject:buffer_of(&c->ranges[j])];
+      [own->pipelines addObject:code_of(c)->pipeline];
+    }
+    return r->steps.n ? make_commands(state, r, own, err) : 0;
+  }
+}
+
+static void metal_forget(void *state, remote_plan *r) {
+  metal_recording *own = r->own;
+  (void)state;
+  if (!own) return;
+  @autoreleasepool {
+    own->commands = nil;
+    own->vars = nil;
+    own->used = nil;
+    own->pipelines = nil;
+  }
+  free(own);
+}
+
+static MTLSize size_of(const unsigned *n) { return MTLSizeMake(n[0], n[1], n[2]); }
+
+static void encode_command(const metal_recording *own, remote_command *c, int i) {
+  const metal_code *code = code_of(c);
+  id<MTLIndirectComputeCommand> to = [own->commands indirectComputeCommandAtIndex:(NSUInteger)i];
+  [to reset];
+  c->stale = false;
+  if (c->empty) return;
+  [to setComputePipelineState:code->pipeline];
+  for (int j = 0; j < c->n_ranges; j++)
+    [to setKernelBuffer:buffer_of(&c->ranges[j]) offset:offset_of(&c->ranges[j]) atIndex:(NSUInteger)j];
+  if (c->s->k->p->n_vars)
+    [to setKernelBuffer:own->vars offset:c->vars_at atIndex:(NSUInteger)metal_vars_index(code->base.n_bufs)];
+  if (c->barrier) [to setBarrier];
+  [to concurrentDispatchThreadgroups:size_of(c->groups) threadsPerThreadgroup:size_of(c->items)];
 }
 
 static int finish_commands(const metal *m, id<MTLCommandBuffer> b, const char *what, error *err) {
@@ -178,162 +218,36 @@ static int finish_commands(const metal *m, id<MTLCommandBuffer> b, const char *w
   return b.status == MTLCommandBufferStatusError ? metal_failed(m, err, what, b.error) : 0;
 }
 
-// All tiles at once, with the last of them.
-static int metal_lay_out(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes, int64_t lo,
-                         int64_t hi, error *err) {
-  metal *m = p->d->state;
-  if (!k)
-    return metal_write_to(p->d, (unsigned char *)stream + lo, (const unsigned char *)raw + lo, (size_t)(hi - lo), err);
-  int64_t tiles = program_eval(k->p, k->p->tiles, NULL);
-  if (hi < tiles) return 0;
-  @autoreleasepool {
-    size_t offset;
-    const metal_piece *to = remote_must_lie(&m->memory, stream, 1, &offset)->memory;
-    metal_piece *from = metal_bring(m, raw, raw_bytes, err);
-    if (!from) return -1;
-    id<MTLCommandBuffer> b = [m->queue commandBuffer];
-    id<MTLComputeCommandEncoder> e = [b computeCommandEncoder];
-    [e setComputePipelineState:k->metal->pipeline];
-    [e setBuffer:to->buffer offset:offset atIndex:0];
-    [e setBuffer:from->buffer offset:from->skip atIndex:1];
-    [e dispatchThreadgroups:MTLSizeMake((NSUInteger)tiles, 1, 1)
-      threadsPerThreadgroup:MTLSizeMake((NSUInteger)program_eval(k->p, k->p->local[0], NULL), 1, 1)];
-    [e endEncoding];
-    int r = finish_commands(m, b, "laying out a weight", err);
-    metal_drop(m, from);
-    return r;
-  }
-}
-
-// ---- plans ----------------------------------------------------------------------------------------------------------
-
-typedef struct metal_argument { const metal_piece *piece; uint64_t offset; } metal_argument;
-typedef struct metal_recording {
-  remote_traffic traffic;
-  metal_steps steps;
-  metal_argument **arguments;            // of each step
-  arena *mem;
-  id<MTLIndirectCommandBuffer> commands;
-  id<MTLBuffer> vars;
-  NSMutableSet<id<MTLResource>> *used;
-  NSMutableSet<id<MTLComputePipelineState>> *pipelines;
-} metal_recording;
-
-static int metal_record_step(metal *m, metal_recording *r, int i, const step *t, error *err) {
-  metal_command *c = &r->steps.at[i];
-  const plan_argument *what = t->args;
-  metal_range *ranges = ARENA_ARRAY(r->mem, metal_range, t->n_bufs + 1);
-  metal_argument *args = r->arguments[i] = ARENA_ARRAY(r->mem, metal_argument, t->n_bufs + 1);
-  for (int j = 0; j < t->k->metal->n_bufs; j++) {
-    size_t offset;
-    const metal_piece *p = remote_place(&m->memory, &r->traffic, t->bufs[j], &what[j], &offset, err);
-    if (!p) return -1;
-    args[j] = (metal_argument){p, p->skip + offset};
-    if (args[j].offset % METAL_ALIGNED)
-      die("Metal: %s: buffer %d begins at %llu, which is no multiple of %d", t->k->p->name, j,
-          (unsigned long long)args[j].offset, METAL_ALIGNED);
-    ranges[j] = (metal_range){p, args[j].offset, args[j].offset + what[j].size, what[j].written};
-    [r->used addObject:p->buffer];
-  }
-  c->ranges = ranges;
-  c->n_ranges = t->k->metal->n_bufs;
-  [r->pipelines addObject:t->k->metal->pipeline];
-  return 0;
-}
-
-static int make_commands(metal *m, metal_recording *r, error *err) {
-  if (r->steps.n > METAL_COMMANDS)
-    return error_set(err, "Metal: %d kernels are too many for one plan (at most %d)", r->steps.n, METAL_COMMANDS);
-  MTLIndirectCommandBufferDescriptor *d = [MTLIndirectCommandBufferDescriptor new];
-  d.commandTypes = MTLIndirectCommandTypeConcurrentDispatch;
-  d.inheritBuffers = NO;
-  d.inheritPipelineState = NO;
-  d.maxKernelBufferBindCount = METAL_BUFFERS;
-  r->commands = [m->gpu newIndirectCommandBufferWithDescriptor:d
-                                               maxCommandCount:(NSUInteger)r->steps.n
-                                                       options:MTLResourceStorageModeShared];
-  r->vars = [m->gpu newBufferWithLength:r->steps.vars_bytes + METAL_VARS_ALIGNED options:MTLResourceStorageModeShared];
-  if (!r->commands || !r->vars) return metal_failed(m, err, "making an indirect command buffer", nil);
-  [r->used addObject:r->vars];
-  return 0;
-}
-
-static int metal_record(plan *p, error *err) {
-  const int n = p->stats.kernels;
-  metal *m = p->d->state;
-  metal_recording *r = xcalloc(1, sizeof *r);
-  p->recorded = r;
-  r->mem = arena_new();
-  r->arguments = ARENA_ARRAY(r->mem, metal_argument *, n + 1);
-  metal_steps_make(&r->steps, r->mem, p->steps, n);
-  @autoreleasepool {
-    r->used = [NSMutableSet new];
-    r->pipelines = [NSMutableSet new];
-    for (int i = 0; i < n; i++)
-      if (metal_record_step(m, r, i, &p->steps[i], err)) return -1;
-    return n ? make_commands(m, r, err) : 0;
-  }
-}
-
-static void metal_forget(plan *p) {
-  metal *m = p->d->state;
-  metal_recording *r = p->recorded;
-  @autoreleasepool {
-    r->commands = nil;
-    r->vars = nil;
-    r->used = nil;
-    r->pipelines = nil;
-    remote_forget(&m->memory, &r->traffic);
-  }
-  arena_free(r->mem);
-  free(r);
-}
-
-static MTLSize size_of(const unsigned *n) { return MTLSizeMake(n[0], n[1], n[2]); }
-
-static void encode_command(metal_recording *r, int i) {
-  metal_command *c = &r->steps.at[i];
-  const metal_code *code = c->s->k->metal;
-  id<MTLIndirectComputeCommand> to = [r->commands indirectComputeCommandAtIndex:(NSUInteger)i];
-  [to reset];
-  c->stale = false;
-  if (c->empty) return;
-  [to setComputePipelineState:code->pipeline];
-  for (int j = 0; j < code->n_bufs; j++)
-    [to setKernelBuffer:r->arguments[i][j].piece->buffer offset:r->arguments[i][j].offset atIndex:(NSUInteger)j];
-  if (c->s->k->p->n_vars)
-    [to setKernelBuffer:r->vars offset:c->vars_at atIndex:(NSUInteger)metal_vars_index(code->n_bufs)];
-  if (c->barrier) [to setBarrier];
-  [to concurrentDispatchThreadgroups:size_of(c->groups) threadsPerThreadgroup:size_of(c->items)];
-}
-
-static int execute_all(metal *m, metal_recording *r, error *err) {
+static int execute_all(metal *m, remote_plan *r, error *err) {
+  const metal_recording *own = r->own;
+  for (int i = 0; i < r->steps.n; i++) if (r->steps.at[i].stale) encode_command(own, &r->steps.at[i], i);
   id<MTLCommandBuffer> b = [m->queue commandBuffer];
   id<MTLComputeCommandEncoder> e = [b computeCommandEncoder];
-  for (id<MTLResource> one in r->used) [e useResource:one usage:MTLResourceUsageRead | MTLResourceUsageWrite];
+  for (id<MTLResource> one in own->used) [e useResource:one usage:MTLResourceUsageRead | MTLResourceUsageWrite];
   if (m->names_pipelines)
-    for (id<MTLComputePipelineState> one in r->pipelines) {
+    for (id<MTLComputePipelineState> one in own->pipelines) {
       [e setComputePipelineState:one];
       [e dispatchThreadgroups:MTLSizeMake(0, 0, 0) threadsPerThreadgroup:MTLSizeMake(1, 1, 1)];
     }
-  [e executeCommandsInBuffer:r->commands withRange:NSMakeRange(0, (NSUInteger)r->steps.n)];
+  [e executeCommandsInBuffer:own->commands withRange:NSMakeRange(0, (NSUInteger)r->steps.n)];
   [e endEncoding];
   return finish_commands(m, b, "running a plan", err);
 }
 
 // One command buffer for each that does something, in order.
-static int execute_each(metal *m, metal_recording *r, double (*spans)[2], error *err) {
+static int execute_each(metal *m, remote_plan *r, double (*spans)[2], error *err) {
+  const metal_recording *own = r->own;
   NSMutableArray<id<MTLCommandBuffer>> *all = [NSMutableArray new];
   for (int i = 0; i < r->steps.n; i++) {
-    const metal_command *c = &r->steps.at[i];
-    const metal_code *code = c->s->k->metal;
+    const remote_command *c = &r->steps.at[i];
+    const metal_code *code = code_of(c);
     id<MTLCommandBuffer> b = [m->queue commandBuffer];
     id<MTLComputeCommandEncoder> e = [b computeCommandEncoder];
     [e setComputePipelineState:code->pipeline];
-    for (int j = 0; j < code->n_bufs; j++)
-      [e setBuffer:r->arguments[i][j].piece->buffer offset:r->arguments[i][j].offset atIndex:(NSUInteger)j];
+    for (int j = 0; j < c->n_ranges; j++)
+      [e setBuffer:buffer_of(&c->ranges[j]) offset:offset_of(&c->ranges[j]) atIndex:(NSUInteger)j];
     if (c->s->k->p->n_vars)
-      [e setBuffer:r->vars offset:c->vars_at atIndex:(NSUInteger)metal_vars_index(code->n_bufs)];
+      [e setBuffer:own->vars offset:c->vars_at atIndex:(NSUInteger)metal_vars_index(code->base.n_bufs)];
     if (!c->empty) [e dispatchThreadgroups:size_of(c->groups) threadsPerThreadgroup:size_of(c->items)];
     [e endEncoding];
     [b commit];
@@ -353,46 +267,27 @@ static int execute_each(metal *m, metal_recording *r, double (*spans)[2], error 
   return bad;
 }
 
-// spans: of each kernel, or NULL
-static int metal_run_plan(plan *p, double (*spans)[2], error *err) {
-  metal *m = p->d->state;
-  metal_recording *r = p->recorded;
+// By the GPU's own clock, where spans are asked for.
+static int metal_run(void *state, remote_plan *r, double (*spans)[2], error *err) {
   if (!r->steps.n) return 0;
-  @autoreleasepool {
-    remote_put(&m->memory, NULL, &r->traffic);
-    metal_steps_update(&r->steps, r->vars.contents);
-    for (int i = 0; i < r->steps.n && !spans; i++) if (r->steps.at[i].stale) encode_command(r, i);
-    if (spans ? execute_each(m, r, spans, err) : execute_all(m, r, err)) return -1;
-    remote_get(&m->memory, NULL, &r->traffic);
-  }
-  return 0;
+  @autoreleasepool { return spans ? execute_each(state, r, spans, err) : execute_all(state, r, err); }
 }
 
-static int metal_replay(plan *p, error *err) { return metal_run_plan(p, NULL, err); }
-
-// By the GPU's own clock.
-static int metal_replay_timed(plan *p, plan_times *out, error *err) {
-  double (*spans)[2] = xcalloc((size_t)p->stats.kernels + 1, sizeof *spans), start = now_s();
-  int bad = metal_run_plan(p, spans, err);
-  remote_times(p, spans, now_s() - start, out);
-  free(spans);
-  return bad;
-}
-
-static const runtime metal_runtime = {.alloc = metal_alloc,
-                                      .release = metal_release,
-                                      .write = metal_write_to,
-                                      .read = metal_read_from,
-                                      .copy = metal_copy,
-                                      .fill = metal_fill,
-                                      .room = metal_room,
-                                      .take = metal_take,
-                                      .link = metal_link,
-                                      .lay_out = metal_lay_out,
-                                      .record = metal_record,
-                                      .forget = metal_forget,
-                                      .replay = metal_replay,
-                                      .replay_timed = metal_replay_timed};
+static const remote_driver metal_driver = {.name = "Metal",
+                                           .aligned = METAL_ALIGNED,
+                                           .make = metal_make,
+                                           .wrap = metal_wrap,
+                                           .drop = metal_drop,
+                                           .address = metal_address,
+                                           .put = metal_put,
+                                           .get = metal_get,
+                                           .copy = metal_copy,
+                                           .fill = metal_fill,
+                                           .room = metal_room,
+                                           .load = load_source,
+                                           .record = metal_record,
+                                           .forget = metal_forget,
+                                           .run = metal_run};
 
 // ---- the device -----------------------------------------------------------------------------------------------------
 
@@ -402,12 +297,10 @@ int metal_start(device *d, error *err) {
   metal *m = NULL;
   if (metal_open(&m, err)) return -1;
   d->state = m;
-  m->memory.d = &metal_driver;
-  m->memory.state = m;
+  remote_start(d, &m->memory, &metal_driver, m);
   d->stop = metal_stop;
   d->target = render_find("metal")->target;
   d->target.max_local_bytes = (int)min_i64((int64_t)m->gpu.maxThreadgroupMemoryLength, d->target.max_local_bytes);
-  d->run = &metal_runtime;
   d->compile = metal_compile_kernel;
   d->show = metal_show;
   snprintf(d->key, sizeof d->key, "metal %d,%d", d->target.max_group, d->target.max_local_bytes);

@@ -43,7 +43,7 @@ void nv_call_make(nv_call *c, const nv_code *k, uint64_t at, const uint64_t *buf
   nv_launch_facts facts = k->facts;
   *c = (nv_call){.k = k, .at = at, .descriptor = at + bytes_of_constants(k)};
   memcpy(constants + AT_SHARED_WINDOW, windows, sizeof windows);
-  memcpy(constants + k->params_at, bufs, (size_t)k->n_bufs * sizeof *bufs);
+  memcpy(constants + k->params_at, bufs, (size_t)k->base.n_bufs * sizeof *bufs);
   put_words(at, constants, round_up(facts.constants[0].bytes, 16));
   facts.constants[0].at = at;
   nv_qmd_make(&c->qmd, k->g->classes.qmd, &facts);
@@ -56,7 +56,7 @@ void nv_call_set(nv_call *c, const unsigned grid[3], const unsigned block[3], co
   unsigned words[NV_SIZE_WORDS];
   put_words(c->at + AT_ITEMS, block, 12);
   put_words(c->at + AT_GROUPS, grid, 12);
-  put_words(c->at + k->params_at + 8 * (uint64_t)k->n_bufs, vars, (size_t)k->n_vars * sizeof *vars);
+  put_words(c->at + k->params_at + 8 * (uint64_t)k->base.n_bufs, vars, (size_t)k->n_vars * sizeof *vars);
   nv_qmd_set_size(&c->qmd, version, grid, block);
   for (int n = nv_qmd_size_words(version, words), i = 0; i < n; i++)
     put_words(c->descriptor + 4 * words[i], &c->qmd.at[words[i]], 4);
@@ -75,9 +75,9 @@ static int take_facts(nv_code *k, const program *p, const nv_cubin *c, error *er
     .shared_bytes = (unsigned)round_up((c->shared_bytes > KEPT_SHARED || kept ? c->shared_bytes : KEPT_SHARED) + kept,
                                        ALIGNED_SHARED),
     .local_bytes = c->stack_bytes ? (unsigned)round_up(c->stack_bytes + ABOVE_STACK, 32) : 0};
-  if (c->params_bytes != 8u * (unsigned)(k->n_bufs + k->n_vars) || k->facts.constants[0].bytes > MOST_CONSTANTS)
+  if (c->params_bytes != 8u * (unsigned)(k->base.n_bufs + k->n_vars) || k->facts.constants[0].bytes > MOST_CONSTANTS)
     return error_set(err, "NV: %s has %u bytes of arguments at %u, which are not %d of 8 bytes", p->name,
-                     c->params_bytes, c->params_at, k->n_bufs + k->n_vars);
+                     c->params_bytes, c->params_at, k->base.n_bufs + k->n_vars);
   if (k->facts.shared_bytes > (unsigned)g->gpu.shared_bytes + KEPT_SHARED)
     return error_set(err, "NV: %s needs %u bytes of a work-group's memory", p->name, k->facts.shared_bytes);
   return 0;
@@ -103,11 +103,13 @@ static int bring_code(nv_code *k, const nv_cubin *c, error *err) {
   return nv_gpu_write(g, k->at, c->code, c->code_bytes, err);
 }
 
+static void unload_cubin(remote_code *k) { nv_code_free((nv_code *)k); }
+
 nv_code *nv_code_load(nv_gpu *g, const program *p, int n_bufs, const bytes *cubin, error *err) {
   nv_cubin c;
   if (nv_cubin_read(&c, cubin->at, cubin->n, p->name, err)) return NULL;
   nv_code *k = xcalloc(1, sizeof *k);
-  *k = (nv_code){.g = g, .n_bufs = n_bufs, .n_vars = p->n_vars};
+  *k = (nv_code){.base = {unload_cubin, n_bufs}, .g = g, .n_vars = p->n_vars};
   if (!take_facts(k, p, &c, err) && (!k->facts.local_bytes || !nv_gpu_local(g, k->facts.local_bytes, err)) &&
       !bring_code(k, &c, err))
     return k;

@@ -2,13 +2,14 @@
 // nv.h.
 #ifndef WEFT_DEVICE_NV_CODE_H
 #define WEFT_DEVICE_NV_CODE_H
-#include "device/launch.h"
 #include "device/nv_cubin.h"
 #include "device/nv_gpu.h"
+#include "device/remote.h"
 
 struct nv_code {
+  remote_code base;
   nv_gpu *g;
-  int n_bufs, n_vars;              // that it takes
+  int n_vars;                      // that it takes, behind the buffers
   uint64_t at;                     // the code, and banks of constants behind it
   nv_launch_facts facts;           // but for where constant bank 0 lies
   unsigned params_at;              // in constant bank 0

@@ -117,8 +117,7 @@ static int make_memory_of_channel(nv_gpu *g, error *err) {
   if (!(g->ring_at = nv_rm_alloc(rm, NV_RING_BYTES, NV_VRAM_SEEN, true, err)) ||
       !(g->area = nv_rm_alloc(rm, NV_AREA_BYTES, NV_HOST, false, err)) ||
       !(g->notice_at = nv_rm_alloc(rm, NV_NOTICE_BYTES, NV_HOST, false, err)) ||
-      !(g->staging = nv_rm_alloc(rm, 2 * NV_HALF_BYTES, NV_HOST, false, err)) ||
-      !(g->scratch = nv_rm_alloc(rm, NV_SCRATCH_BYTES, NV_VRAM_SEEN, false, err)))
+      !(g->staging = nv_rm_alloc(rm, 2 * NV_HALF_BYTES, NV_HOST, false, err)))
     return -1;
   // the driver may write there as soon as there is a channel
   memset((void *)(uintptr_t)g->area, 0, NV_AREA_BYTES);

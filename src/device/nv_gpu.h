@@ -34,7 +34,6 @@ typedef struct nv_gpu {
   uint64_t submitted, copied;              // what the semaphores become when all is done
   uint64_t staging;
   uint64_t half_busy[2];                   // of staging: what `copied` was when it was last used
-  uint64_t scratch;                        // the GPU's, seen: one launch that is no plan's
   uint64_t local_at;
   unsigned local_bytes;                    // of an item
   bool lost;

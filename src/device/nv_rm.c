@@ -314,3 +314,4 @@ void nv_rm_free(nv_rm *rm, uint64_t at) {
 }
 
 uint32_t nv_rm_handle(const nv_rm *rm, uint64_t at) { return piece_at(rm, at)->handle; }
+bool nv_rm_is_host(const nv_rm *rm, uint64_t at) { return piece_at(rm, at)->where == NV_HOST; }

@@ -59,6 +59,7 @@ int nv_rm_use_space(nv_rm *rm, uint32_t space, error *err);
 uint64_t nv_rm_alloc(nv_rm *rm, uint64_t size, enum nv_where where, bool one_piece, error *err);
 void nv_rm_free(nv_rm *rm, uint64_t at);
 uint32_t nv_rm_handle(const nv_rm *rm, uint64_t at);       // of the memory that begins there
+bool nv_rm_is_host(const nv_rm *rm, uint64_t at);          // whether that is of this machine
 // So many addresses with nothing there; 0: there are no more.
 uint64_t nv_rm_addresses(nv_rm *rm, uint64_t size, uint64_t alignment);
 #endif

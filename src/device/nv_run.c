@@ -113,13 +113,13 @@ static int run_copies(nv_gpu *g, nv_words *w, error *err) {
 int nv_gpu_write(nv_gpu *g, uint64_t to, const void *from, size_t n, error *err) {
   nv_words w = {0};
   int r = 0;
-  for (size_t at = 0, part, i = 0; at < n && !r; at += part, i++) {
+  for (size_t at = 0, length, i = 0; at < n && !r; at += length, i++) {
     int half = (int)(i % 2);
     uint64_t through = g->staging + (uint64_t)half * NV_HALF_BYTES;
-    part = n - at < NV_HALF_BYTES ? n - at : NV_HALF_BYTES;
+    length = n - at < NV_HALF_BYTES ? n - at : NV_HALF_BYTES;
     if ((r = await(g, COPIES, g->half_busy[half], err))) break;
-    memcpy((void *)(uintptr_t)through, (const unsigned char *)from + at, part);
-    nv_push_copy(&w, to + at, through, part);
+    memcpy((void *)(uintptr_t)through, (const unsigned char *)from + at, length);
+    nv_push_copy(&w, to + at, through, length);
     r = start_copies(g, &w, half, err);
   }
   nv_words_free(&w);
@@ -127,12 +127,12 @@ int nv_gpu_write(nv_gpu *g, uint64_t to, const void *from, size_t n, error *err)
 }
 
 int nv_gpu_read(nv_gpu *g, void *to, uint64_t from, size_t n, error *err) {
-  for (size_t at = 0, part; at < n; at += part) {
+  for (size_t at = 0, length; at < n; at += length) {
     nv_words w = {0};
-    part = n - at < NV_HALF_BYTES ? n - at : NV_HALF_BYTES;
-    nv_push_copy(&w, g->staging, from + at, part);
+    length = n - at < NV_HALF_BYTES ? n - at : NV_HALF_BYTES;
+    nv_push_copy(&w, g->staging, from + at, length);
     if (run_copies(g, &w, err)) return -1;
-    memcpy((unsigned char *)to + at, (const void *)(uintptr_t)g->staging, part);
+    memcpy((unsigned char *)to + at, (const void *)(uintptr_t)g->staging, length);
   }
   return 0;
 }

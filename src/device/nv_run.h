@@ -11,7 +11,6 @@ enum {
   NV_WORDS_BYTES = 64 << 10,
   NV_AREA_BYTES = NV_WORDS_AT + NV_WORDS_BYTES,
   NV_NOTICE_BYTES = 4096,
-  NV_HALF_BYTES = 4 << 20,                               // of staging
-  NV_SCRATCH_BYTES = 8192
+  NV_HALF_BYTES = 4 << 20                                // of staging
 };
 #endif

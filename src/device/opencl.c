@@ -216,11 +216,13 @@ static int finish_code(cl_code *k, const char *source, error *err) {
   return 0;
 }
 
+static void unload_code(remote_code *k) { cl_code_free((cl_code *)k); }
+
 static cl_code *code_new(cl *d, const program *p, int n_bufs) {
   cl_code *k = xcalloc(1, sizeof *k);
+  k->base = (remote_code){unload_code, n_bufs};
   k->d = d;
   k->p = p;
-  k->n_bufs = n_bufs;
   return k;
 }
 
@@ -276,7 +278,7 @@ cl_int cl_set_long(const cl_code *k, cl_kernel to, int at, int64_t value) {
 
 cl_int cl_set_buffer(const cl_code *k, cl_kernel to, int number, cl_mem mem, int64_t offset) {
   cl_int r = k->d->SetKernelArg(to, (cl_uint)number, sizeof mem, &mem);
-  return r ? r : cl_set_long(k, to, k->n_bufs + number, offset);
+  return r ? r : cl_set_long(k, to, k->base.n_bufs + number, offset);
 }
 
 bool cl_sizes(const cl_code *k, const int64_t *vars, int64_t tiles, int parts, size_t *global, size_t *local) {
@@ -298,7 +300,7 @@ static int enqueue_code(cl_code *k, const cl_mem *mem, const int64_t *vars, int6
   cl_int r = 0;
   int at = cl_first_var(k);
   if (!cl_sizes(k, vars, hi - lo, d->units, global, local)) return 0;
-  for (int i = 0; i < k->n_bufs && !r; i++) r = cl_set_buffer(k, k->kernel, i, mem[i], 0);
+  for (int i = 0; i < k->base.n_bufs && !r; i++) r = cl_set_buffer(k, k->kernel, i, mem[i], 0);
   for (int i = 0; i < k->p->n_vars && !r; i++) r = cl_set_long(k, k->kernel, at++, vars[i]);
   for (int i = 0; i < (k->tiles ? 2 : 0) && !r; i++) r = cl_set_long(k, k->kernel, at++, i ? hi : lo);
   if (r) return cl_failed(d, err, "setting an argument", r);

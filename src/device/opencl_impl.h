@@ -35,9 +35,9 @@ struct cl {
 };
 
 struct cl_code {
+  remote_code base;
   cl *d;
   const program *p;
-  int n_bufs;
   cl_program program;
   cl_kernel kernel;
   bool tiles;                      // takes lo and hi
@@ -49,7 +49,7 @@ int cl_failed(const cl *d, error *err, const char *what,
 // hi if it has tiles.
 cl_int cl_set_buffer(const cl_code *k, cl_kernel to, int number, cl_mem mem, int64_t offset);
 cl_int cl_set_long(const cl_code *k, cl_kernel to, int at, int64_t value);
-static inline int cl_first_var(const cl_code *k) { return 2 * k->n_bufs; }
+static inline int cl_first_var(const cl_code *k) { return 2 * k->base.n_bufs; }
 // The sizes of a launch; false where there is nothing to do. Tiles are shared out among `parts` work-items.
 bool cl_sizes(const cl_code *k, const int64_t *vars, int64_t tiles, int parts, size_t *global, size_t *local);
 #endif

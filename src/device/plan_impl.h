@@ -1,5 +1,5 @@
 // How a plan looks inside, for the files that build it (plan.c, plan_kernels.c, plan_layouts.c) or run it (replay.c,
-// host.c, opencl_plan.c, cuda_plan.c, metal_plan.m), and for those that look for better kernels (kernel_bench.h).
+// host.c, remote_plan.c), and for those that look for better kernels (kernel_bench.h).
 #ifndef WEFT_DEVICE_PLAN_IMPL_H
 #define WEFT_DEVICE_PLAN_IMPL_H
 #include <stdatomic.h>

@@ -7,12 +7,8 @@
 #include "base/attempt.h"
 #include "base/env.h"
 #include "device/cache.h"
-#include "device/cuda.h"
 #include "device/entry_kinds.h"
 #include "device/keeper.h"
-#include "device/metal.h"
-#include "device/nv.h"
-#include "device/opencl.h"
 #include "device/plan_impl.h"
 #include "device/ref.h"
 #include "device/tuning.h"
@@ -405,10 +401,7 @@ void plan_free_kernels(device_kernel *kernels, int n) {
     program_free(kernels[i].p);
     bytes_free(&kernels[i].packed);
     if (kernels[i].ref) ref_free(kernels[i].ref);
-    if (kernels[i].cl) cl_code_free(kernels[i].cl);
-    if (kernels[i].cuda) cuda_code_free(kernels[i].cuda);
-    if (kernels[i].nv) nv_code_free(kernels[i].nv);
-    if (kernels[i].metal) metal_code_free(kernels[i].metal);
+    if (kernels[i].remote) kernels[i].remote->unload(kernels[i].remote);
     if (kernels[i].library) dlclose(kernels[i].library);
   }
 }

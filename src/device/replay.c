@@ -1,4 +1,4 @@
-// A plan is run: its variables are set, and the device's runtime (host.c, opencl_plan.c, cuda_plan.c, metal_plan.m)
+// A plan is run: its variables are set, and the device's runtime (host.c, remote_plan.c)
 // does the rest.
 #define _GNU_SOURCE
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-// What kernels of the Metal renderer ask of whoever launches them (device/metal_steps.h, device/metal_plan.m).
+// What kernels of the Metal renderer ask of whoever launches them (device/metal_plan.m).
 #ifndef WEFT_RENDER_METAL_H
 #define WEFT_RENDER_METAL_H
 #include "render/render.h"

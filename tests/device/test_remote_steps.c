@@ -1,8 +1,8 @@
-// Steps of a plan as commands for Metal (device/metal_steps.h): where variables lie, which commands have to be encoded
+// Steps of a plan as commands of a device with memory of its own (device/remote_steps.h): where variables lie, which commands have to be encoded
 // again when they change, and where barriers stand.
 #define _GNU_SOURCE
 #include "render/rig.h"
-#include "device/metal_steps.h"
+#include "device/remote_steps.h"
 
 enum { MOST = 40, BYTES = 1 << 14 };
 
@@ -13,8 +13,8 @@ typedef struct made {
   program programs[MOST];
   device_kernel kernels[MOST];
   step steps[MOST];
-  metal_range ranges[MOST][2];
-  metal_steps m;
+  remote_range ranges[MOST][2];
+  remote_steps m;
   unsigned char vars[BYTES];
 } made;
 
@@ -33,7 +33,7 @@ static made *new_steps(int n, uop *(*groups)(made *, int)) {
     x->kernels[i].p = p;
     x->steps[i].k = &x->kernels[i];
   }
-  metal_steps_make(&x->m, graph_arena(x->g), x->steps, n);
+  remote_steps_make(&x->m, graph_arena(x->g), x->steps, n);
   for (int i = 0; i < n; i++) {
     x->m.at[i].ranges = x->ranges[i];
     x->m.at[i].n_ranges = 2;
@@ -48,7 +48,7 @@ static void free_steps(made *x) {
 
 static int update(made *x, int64_t n) {
   for (int i = 0; i < x->m.n; i++) x->steps[i].vars[0] = n;
-  return metal_steps_update(&x->m, x->vars);
+  return remote_steps_update(&x->m, x->vars);
 }
 
 static void encode_all(made *x) { for (int i = 0; i < x->m.n; i++) x->m.at[i].stale = false; }
@@ -64,7 +64,7 @@ static void test_variables(void **state) {
   made *x = new_steps(12, some_grow);
   uint64_t end = 0;
   for (int i = 0; i < 12; i++) {
-    assert_int_equal(x->m.at[i].vars_at % METAL_VARS_ALIGNED, 0);
+    assert_int_equal(x->m.at[i].vars_at % REMOTE_VARS_ALIGNED, 0);
     assert_true(x->m.at[i].vars_at >= end);
     end = x->m.at[i].vars_at + 8 * (uint64_t)x->programs[i].n_vars;
   }
@@ -118,17 +118,53 @@ static void test_empty(void **state) {
   free_steps(x);
 }
 
+// Where they are fixed they stay where they would be if every command had something to do.
+static void test_fixed(void **state) {
+  (void)state;
+  made *x = new_steps(9, some_grow);
+  for (int i = 0; i < 9; i++) x->steps[i].level = i / 3;
+  remote_steps_fix(&x->m);
+  for (int n = 0; n <= 300; n += 100) {
+    update(x, n);
+    assert_int_equal(x->m.at[6].empty, n == 0);
+    for (int i = 0; i < 9; i++) assert_int_equal(x->m.at[i].barrier, i && i % 3 == 0);
+  }
+  free_steps(x);
+}
+
+// Tiles of a kernel without work-groups are shared out among so many items; other tiles are a change.
+static void test_tiles(void **state) {
+  (void)state;
+  made *x = new_steps(3, seven);
+  for (int i = 0; i < 3; i++) x->programs[i].global[0] = x->programs[i].local[0] = NULL;
+  x->m.parts = 16;
+  static const int64_t tiles[] = {100, 3, 0};
+  for (int i = 0; i < 3; i++) x->steps[i].tiles = tiles[i];
+  update(x, 1);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(x->m.at[i].groups[0], tiles[i] < 16 ? tiles[i] : 16);
+    assert_int_equal(x->m.at[i].items[0], 1);
+    assert_int_equal(x->m.at[i].empty, !tiles[i]);
+    x->m.at[i].changed = x->m.at[i].stale = false;
+  }
+  x->steps[0].tiles = 99;
+  update(x, 1);
+  assert_true(x->m.at[0].changed && !x->m.at[0].stale);    // as many items as before
+  assert_false(x->m.at[1].changed);
+  free_steps(x);
+}
+
 // What every thread of a processor does for itself comes before those of its level that it shares memory with.
 static void test_each(void **state) {
   (void)state;
-  static const char memory, other;
+  static char memory, other;
   made *x = new_steps(5, seven);
   x->steps[0].each = x->steps[1].each = true;
-  x->ranges[0][0] = (metal_range){&memory, 0, 64, true};
-  x->ranges[1][0] = (metal_range){&memory, 64, 128, true};
-  x->ranges[2][0] = (metal_range){&other, 0, 64, false};
-  x->ranges[3][1] = (metal_range){&memory, 32, 96, false};
-  x->ranges[4][1] = (metal_range){&memory, 0, 64, false};
+  x->ranges[0][0] = (remote_range){&memory, 0, 64, true};
+  x->ranges[1][0] = (remote_range){&memory, 64, 128, true};
+  x->ranges[2][0] = (remote_range){&other, 0, 64, false};
+  x->ranges[3][1] = (remote_range){&memory, 32, 96, false};
+  x->ranges[4][1] = (remote_range){&memory, 0, 64, false};
   update(x, 1);
   for (int i = 0; i < 5; i++) assert_int_equal(x->m.at[i].barrier, i == 3);
   free_steps(x);
@@ -147,7 +183,7 @@ static bool parted(const made *x, int i, int j) {
 static bool shares(const made *x, int i, int j) {
   for (int a = 0; a < 2; a++)
     for (int b = 0; b < 2; b++) {
-      const metal_range *p = &x->ranges[i][a], *q = &x->ranges[j][b];
+      const remote_range *p = &x->ranges[i][a], *q = &x->ranges[j][b];
       if (p->memory == q->memory && (p->written || q->written) && p->from < q->to && q->from < p->to) return true;
     }
   return false;
@@ -156,7 +192,7 @@ static bool shares(const made *x, int i, int j) {
 // Whatever the plan: all that has to wait does, nothing else, and what is encoded is what was decided last.
 static void test_random_plans(void **state) {
   (void)state;
-  static const char places[3];
+  static char places[3];
   uint64_t seed = 1;
   for (int round = 0; round < 300; round++) {
     int n = 2 + (int)(rig_random(&seed) % (MOST - 2)), level = 0;
@@ -169,7 +205,7 @@ static void test_random_plans(void **state) {
       x->steps[i].each = (!i || first || x->steps[i - 1].each) && rig_random(&seed) % 2;
       for (int r = 0; r < 2; r++) {
         uint64_t at = rig_random(&seed) % 8 * 16;
-        x->ranges[i][r] = (metal_range){&places[rig_random(&seed) % 3], at, at + 16 + rig_random(&seed) % 32,
+        x->ranges[i][r] = (remote_range){&places[rig_random(&seed) % 3], at, at + 16 + rig_random(&seed) % 32,
                                         rig_random(&seed) % 2};
       }
     }
@@ -177,7 +213,7 @@ static void test_random_plans(void **state) {
       update(x, (int64_t)(rig_random(&seed) % 700));
       int last = -1, waits = 0, needs = 0;
       for (int j = 0; j < n; j++) {
-        const metal_command *c = &x->m.at[j];
+        const remote_command *c = &x->m.at[j];
         if (c->stale) encoded[j] = c->barrier;
         assert_int_equal(encoded[j], c->barrier);
         if (c->empty) { assert_false(c->barrier); continue; }
@@ -202,7 +238,8 @@ static void test_random_plans(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_variables), cmocka_unit_test(test_levels), cmocka_unit_test(test_empty),
-    cmocka_unit_test(test_each),      cmocka_unit_test(test_random_plans),
+    cmocka_unit_test(test_each),      cmocka_unit_test(test_random_plans), cmocka_unit_test(test_fixed),
+    cmocka_unit_test(test_tiles),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

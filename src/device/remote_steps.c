@@ -1,45 +1,47 @@
-// The steps of a plan as commands: see metal_steps.h.
-#include "device/metal_steps.h"
+// The steps of a plan as commands: see remote_steps.h.
+#include "device/remote_steps.h"
 #include <string.h>
 
-void metal_steps_make(metal_steps *m, arena *mem, const step *steps, int n) {
-  *m = (metal_steps){.at = ARENA_ARRAY(mem, metal_command, n + 1), .n = n};
+void remote_steps_make(remote_steps *m, arena *mem, const step *steps, int n) {
+  *m = (remote_steps){.at = ARENA_ARRAY(mem, remote_command, n + 1), .n = n};
   memset(m->at, 0, ((size_t)n + 1) * sizeof *m->at);
   for (int i = 0; i < n; i++) {
     m->at[i].s = &steps[i];
     m->at[i].vars_at = m->vars_bytes;
-    m->vars_bytes += round_up((size_t)steps[i].k->p->n_vars * sizeof(int64_t), METAL_VARS_ALIGNED);
+    m->vars_bytes += round_up((size_t)steps[i].k->p->n_vars * sizeof(int64_t), REMOTE_VARS_ALIGNED);
   }
 }
 
 // What follows from the values of the variables, where they have changed.
-static void size_command(metal_command *c, unsigned char *vars) {
+static void size_command(const remote_steps *m, remote_command *c, unsigned char *vars) {
   const program *p = c->s->k->p;
   size_t size = (size_t)p->n_vars * sizeof *c->vars;
-  if (c->known && !memcmp(c->vars, c->s->vars, size)) return;
+  if (c->known && c->tiles == c->s->tiles && !memcmp(c->vars, c->s->vars, size)) return;
   memcpy(c->vars, c->s->vars, size);
-  if (size) memcpy(vars + c->vars_at, c->vars, size);
-  bool empty = false;
+  if (size && vars) memcpy(vars + c->vars_at, c->vars, size);
+  bool empty = false, tiles = !p->local[0] && !p->global[0];
   for (int i = 0; i < 3; i++) {
     int64_t items = p->local[i] ? program_eval(p, p->local[i], c->vars) : 1,
             groups = p->global[i] ? program_eval(p, p->global[i], c->vars) : 1;
-    if (items < 1 || groups < 0 || groups > INT32_MAX)
-      die("Metal: %s: %lld threadgroups of %lld", p->name, (long long)groups, (long long)items);
+    if (!i && tiles && m->parts) groups = min_i64(c->s->tiles, m->parts);
+    die_if(items < 1 || groups < 0 || groups > INT32_MAX,
+           "%s: %lld work-groups of %lld", p->name, (long long)groups, (long long)items);
     c->stale |= c->groups[i] != (unsigned)groups || c->items[i] != (unsigned)items;
     c->groups[i] = (unsigned)groups;
     c->items[i] = (unsigned)items;
     empty |= !groups;
   }
   c->stale |= !c->known;
+  c->changed = true;
+  c->tiles = c->s->tiles;
   c->empty = empty;
   c->known = true;
 }
 
-// Whether one of them writes where the other one reads or writes.
-static bool commands_meet(const metal_command *x, const metal_command *y) {
+bool remote_commands_meet(const remote_command *x, const remote_command *y) {
   for (int i = 0; i < x->n_ranges; i++)
     for (int j = 0; j < y->n_ranges; j++) {
-      const metal_range *a = &x->ranges[i], *b = &y->ranges[j];
+      const remote_range *a = &x->ranges[i], *b = &y->ranges[j];
       if ((a->written || b->written) && a->memory == b->memory && a->from < b->to && b->from < a->to) return true;
     }
   return false;
@@ -47,15 +49,15 @@ static bool commands_meet(const metal_command *x, const metal_command *y) {
 
 // A command waits if it is the first of its level, or shares memory with one that every thread of a processor would do
 // for itself (step.each) and that comes first in the same level; unless somebody has waited for that already.
-static void place_barriers(metal_steps *m) {
+static void place_barriers(remote_steps *m) {
   int since = 0, last = -1;              // since: the first command behind the last barrier; last: that does something
   for (int i = 0; i < m->n; i++) {
-    metal_command *c = &m->at[i];
+    remote_command *c = &m->at[i];
     bool waits = false;
     if (!c->empty) {
       waits = last >= 0 && m->at[last].s->level != c->s->level;
       for (int j = since; j < i && !waits; j++)
-        waits = !m->at[j].empty && m->at[j].s->each && commands_meet(&m->at[j], c);
+        waits = !m->at[j].empty && m->at[j].s->each && remote_commands_meet(&m->at[j], c);
       if (waits) since = i;
       last = i;
     }
@@ -64,10 +66,15 @@ static void place_barriers(metal_steps *m) {
   }
 }
 
-int metal_steps_update(metal_steps *m, unsigned char *vars) {
-  int n = 0;
-  for (int i = 0; i < m->n; i++) size_command(&m->at[i], vars);
+void remote_steps_fix(remote_steps *m) {
   place_barriers(m);
+  m->fixed = true;
+}
+
+int remote_steps_update(remote_steps *m, unsigned char *vars) {
+  int n = 0;
+  for (int i = 0; i < m->n; i++) size_command(m, &m->at[i], vars);
+  if (!m->fixed) place_barriers(m);
   for (int i = 0; i < m->n; i++) n += m->at[i].stale;
   return n;
 }
