@@ -312,9 +312,9 @@ static void choose_sandbox(bool wanted, const char *command, bool fetches) {
 #ifdef WEFT_SANITIZE
   wanted = false;           // the sanitizers run other programs
 #endif
-  bool compiler = !strcmp(env_str(ENV_RENDER), "c"), cuda = !strcmp(env_str(ENV_DEV), "CUDA"),
-       nv = !strcmp(env_str(ENV_DEV), "NV"), metal = !strcmp(env_str(ENV_DEV), "METAL"),
-       driver = cuda || nv || metal || !strcmp(env_str(ENV_DEV), "CL");
+  bool compiler = !strcmp(env_str(ENV_RENDER), "c"), cuda = env_device_is("CUDA"),
+       nv = env_device_is("NV"), metal = env_device_is("METAL"),
+       driver = cuda || nv || metal || env_device_is("CL");
   sandbox_wanted = wanted && !compiler && !driver && processes == 1;
   if (!wanted) sandbox = "off: --no-sandbox";
   else if (processes > 1) sandbox = "off: MPI connects to the other processes as it runs";

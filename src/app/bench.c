@@ -116,7 +116,7 @@ static const char *backend_of(const struct bench *b) {
   static const struct { const char *device, *name; } known[] = {{"CL", "OpenCL"}, {"METAL", "Metal"}};
   const char *device = env_str(ENV_DEV);
   if (!b->o.model.gpu_layers) return "CPU";
-  for (size_t i = 0; i < COUNT(known); i++) if (!strcmp(device, known[i].device)) return known[i].name;
+  for (size_t i = 0; i < COUNT(known); i++) if (env_device_is(known[i].device)) return known[i].name;
   return device;
 }
 

@@ -152,9 +152,10 @@ static void check_models(struct findings *l) {
   str_free(&folder);
 }
 
-// Whether weft_env.devices has "NAME: something" and not "NAME: none: why"; *what: the rest of that line.
+// Of the device NAME, or NAME:WHICH: whether weft_env.devices has "NAME: something" and not "NAME: none: why"; *what:
+// the rest of that line.
 static bool device_line(const weft_env *m, const char *name, const char **what) {
-  size_t n = strlen(name);
+  size_t n = strcspn(name, ":");
   for (const char *at = m->devices; *at; at += strcspn(at, "\n"), at += *at == '\n')
     if (!strncmp(at, name, n) && !strncmp(at + n, ": ", 2)) {
       *what = at + n + 2;
@@ -173,7 +174,7 @@ static void check_devices(struct findings *l, const weft_env *m) {
   if (there) note_finding(l, "devices", IS_OK, "%s is used: %.*s", dev, n, what);
   else note_finding(l, "devices", IS_TO_FIX, "DEV=%s: %.*s", dev, *what ? n : 17, *what ? what : "no such device");
   for (size_t i = 0; i < COUNT(others); i++)
-    if (strcmp(dev, others[i]) && device_line(m, others[i], &what))
+    if (!env_device_is(others[i]) && device_line(m, others[i], &what))
       note_finding(l, "devices", IS_NOTE, "DEV=%s uses %.*s", others[i], (int)strcspn(what, "\n"), what);
 }
 

@@ -29,6 +29,11 @@ const char *env_name(enum env_var v) { return table[v].name; }
 const char *env_help(enum env_var v) { return table[v].help; }
 const char *env_default(enum env_var v) { return table[v].def; }
 const char *env_str(enum env_var v) { pthread_once(&once, read_all); return value[v].text; }
+bool env_device_is(const char *kind) {
+  const char *dev = env_str(ENV_DEV);
+  size_t n = strlen(kind);
+  return !strncmp(dev, kind, n) && (!dev[n] || dev[n] == ':');
+}
 int env_int(enum env_var v) { pthread_once(&once, read_all); return value[v].number; }
 
 // ---- values ---------------------------------------------------------------------------------------------------------

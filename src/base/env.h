@@ -25,7 +25,8 @@
   E(PREFETCH, "", "", "how far ahead streams of weights are asked for: KiB[,t0|t1|t2|nta], 0: not at all (default: " \
   "what " \
   "this machine likes)") \
-  E(DEV, "CPU", "", "device: CPU, CL (OpenCL), CUDA (NVIDIA's GPUs), NV (the same by their kernel driver " \
+  E(DEV, "CPU", "", "device: CPU, CL (OpenCL; CL:NAME or CL:NUMBER: one of several, as weft env lists them), CUDA " \
+  "(NVIDIA's GPUs), NV (the same by their kernel driver " \
   "alone), METAL (Apple's GPUs, on a Mac), REF (f64 interpreter), NULL (compiles and counts only)") \
   E(CL_WORK, "", "groups|tiles", "how DEV=CL shares out work: groups (work-items that share memory) or tiles (a " \
   "work-item is a core)" \
@@ -75,6 +76,7 @@ const char *env_name(enum env_var v);
 const char *env_help(enum env_var v);
 const char *env_default(enum env_var v);
 const char *env_str(enum env_var v);             // the value in force; never NULL
+bool env_device_is(const char *kind);            // DEV names a device of this kind: CL is that of CL and CL:1
 int env_int(enum env_var v);                     // the same as a number; 0 where it is none
 // Whether each variable has a value that the table allows.  -1: one has not, and what it may be.
 int env_check(error *err);

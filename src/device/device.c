@@ -82,11 +82,17 @@ static int name_nothing(str *out, error *err) {
   return 0;
 }
 
-static const struct { const char *name; int (*start)(device *, error *); int (*list)(str *, error *);
+// several: NAME:WHICH is one of them
+static const struct {
+  const char *name;
+  int (*start)(device *, error *);
+  int (*list)(str *, error *);
+  bool several;
 } table[] = {
-  {"CPU", cpu_start, name_processors}, {"CL", cl_start, cl_list},       {"CUDA", cuda_start, cuda_list},
-  {"NV", nv_start, nv_list},           {"METAL", metal_start, metal_list},
-  {"REF", ref_start, interpreter}, {"NULL", null_start, name_nothing},
+  {"CPU", cpu_start, name_processors, false}, {"CL", cl_start, cl_list, true},
+  {"CUDA", cuda_start, cuda_list, false},     {"NV", nv_start, nv_list, false},
+  {"METAL", metal_start, metal_list, false},  {"REF", ref_start, interpreter, false},
+  {"NULL", null_start, name_nothing, false},
 };
 
 bool device_known(size_t i, const char **name, str *found, error *why) {
@@ -115,9 +121,13 @@ int device_open(int n_threads, int n_prompt, device **out, error *err) {
 
 int device_open_named(const char *want, int n_threads, int n_prompt, device **out, error *err) {
   for (size_t i = 0; i < COUNT(table); i++) {
-    if (strcmp(table[i].name, want)) continue;
+    size_t length = strlen(table[i].name);
+    if (strncmp(want, table[i].name, length) || (want[length] && want[length] != ':')) continue;
+    if (want[length] && !table[i].several)
+      return error_set(err, "DEV=%s: only devices of OpenCL are named so: DEV=CL:NAME or DEV=CL:NUMBER", want);
     device *d = xcalloc(1, sizeof *d);
     d->name = table[i].name;
+    d->which = want + length + (want[length] != 0);
     d->run = &host_runtime;
     d->team = d->prompt_team = team_new(n_threads, err);
     if (!d->team || start_guarded(d, table[i].start, err)) { device_close(d); return -1; }
@@ -129,8 +139,8 @@ int device_open_named(const char *want, int n_threads, int n_prompt, device **ou
     *out = d;
     return 0;
   }
-  return error_set(err, "DEV=%s is not a device that can run models (known: CPU, CL, CUDA, NV, METAL, REF, NULL)",
-                   want);
+  return error_set(
+    err, "DEV=%s is not a device that can run models (known: CPU, CL, CL:NAME, CUDA, NV, METAL, REF, NULL)", want);
 }
 
 void device_close(device *d) {

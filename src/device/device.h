@@ -68,7 +68,8 @@ typedef struct runtime {
 } runtime;
 
 struct device {
-  const char *name;
+  const char *name;          // CPU, CL, ...
+  const char *which;         // while it starts: what follows "NAME:" in DEV; "": the default of several
   target target;
   char key[512];             // everything outside the kernel that decides about the code: part of cache keys
   char compiler[128];        // which compiler makes the code, in keys of kernels; "": the key above says it
@@ -91,7 +92,7 @@ struct device {
 
 // Opens the device that DEV names. n_threads 0: the default; n_prompt, for prompts, 0: the same. 0, or -1 and why not.
 int device_open(int n_threads, int n_prompt, device **out, error *err);
-// The same of another name: "CPU".
+// The same of another name: "CPU", "CL:1".
 int device_open_named(const char *name, int n_threads, int n_prompt, device **out, error *err);
 // Bytes of memory that may be asked of it; UINT64_MAX: it does not say, or they are this process's.
 uint64_t device_room(const device *d);

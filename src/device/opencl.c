@@ -1,10 +1,9 @@
-// OpenCL through its loader: see opencl.h.
+// OpenCL through its loader: see opencl.h. Which device is taken: opencl_find.c.
 //
 // The functions used are declared once, in an X-macro that makes the table and the look-up; their types come from the
 // standard's headers.  Every call's status is checked; an error names the call and the code.
 #define _GNU_SOURCE
 #include "device/opencl_impl.h"
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
@@ -42,65 +41,6 @@ int cl_failed(const cl *d, error *err, const char *what, cl_int code) {
 
 // ---- opening --------------------------------------------------------------------------------------------------------
 
-static int load_cl(cl *d, error *err) {
-  d->library = dlopen("libOpenCL.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (!d->library)
-    return error_set(
-      err, "OpenCL needs its loader, libOpenCL.so.1: install ocl-icd-libopencl1 and a driver such as pocl-opencl-icd");
-#define F(fn) \
-  { void *p = dlsym(d->library, "cl" #fn); memcpy(&d->fn, &p, sizeof p); if (!p) return \
-  error_set(err, "the OpenCL loader lacks cl" #fn); }
-  CL_FUNCTIONS(F)
-#undef F
-  return 0;
-}
-
-enum { MOST_DRIVERS = 16, MOST_DEVICES = 16 };
-
-static void name_device(const cl *d, cl_platform_id driver, cl_device_id id, char *out, size_t cap) {
-  char platform[120] = "", name[120] = "";
-  d->GetPlatformInfo(driver, CL_PLATFORM_NAME, sizeof platform, platform, NULL);
-  d->GetDeviceInfo(id, CL_DEVICE_NAME, sizeof name, name, NULL);
-  snprintf(out, cap, "%s: %s", platform, name);
-}
-
-static int choose_device(cl *d, error *err) {
-  cl_platform_id platforms[MOST_DRIVERS];
-  cl_uint n = 0;
-  cl_int r = d->GetPlatformIDs(COUNT(platforms), platforms, &n);
-  if (r || !n)
-    return error_set(err, "OpenCL: no driver is installed (%d): install one, such as pocl-opencl-icd", (int)r);
-  for (cl_uint i = 0; i < n && i < COUNT(platforms); i++) {
-    cl_uint found = 0;
-    if (d->GetDeviceIDs(platforms[i], CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_CPU, 1, &d->device, &found) || !found)
-      continue;
-    name_device(d, platforms[i], d->device, d->name, sizeof d->name);
-    return 0;
-  }
-  return error_set(err, "OpenCL: %u drivers, but no GPU or CPU among their devices", n);
-}
-
-int cl_list(str *out, error *err) {
-  cl *d = xcalloc(1, sizeof *d);
-  cl_platform_id drivers[MOST_DRIVERS];
-  cl_device_id ids[MOST_DEVICES];
-  cl_uint n = 0, m;
-  pthread_mutex_init(&d->lock, NULL);
-  int r = load_cl(d, err) || choose_device(d, err) ? -1 : 0;
-  if (!r) str_add(out, d->name);
-  if (!r && d->GetPlatformIDs(COUNT(drivers), drivers, &n)) n = 0;
-  for (cl_uint i = 0; i < n && i < COUNT(drivers); i++) {
-    if (d->GetDeviceIDs(drivers[i], CL_DEVICE_TYPE_ALL, COUNT(ids), ids, &m)) continue;
-    for (cl_uint j = 0; j < m && j < COUNT(ids); j++) {
-      char name[256];
-      name_device(d, drivers[i], ids[j], name, sizeof name);
-      if (ids[j] != d->device) str_addf(out, "; not used: %s", name);
-    }
-  }
-  cl_close(d);
-  return r;
-}
-
 #define ASK(d, what, to) ((d)->GetDeviceInfo((d)->device, what, sizeof (to), &(to), NULL))
 
 // What the device is like: limits that it does not tell stay 0.
@@ -133,33 +73,17 @@ static void ask_limits(cl *d) {
   d->float_lanes = (int)lanes;
 }
 
-// Whether the compiler is one of clang's kind is asked of it: by what the renderer would write.
-static bool knows_wide_vectors(cl *d) {
-  const char *text =
-    "typedef uchar uchar64_at __attribute__((ext_vector_type(64), aligned(1)));\n"
-    "__kernel void probe(__global uchar *p) { *(__global uchar64_at *)p = __builtin_shufflevector(*(__global "
-    "uchar64_at *)(p + 1), *(__global uchar64_at *)p, "
-    "63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, "
-    "63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3); "
-    "}\n";
-  cl_program p = d->CreateProgramWithSource(d->context, 1, &text, NULL, NULL);
-  bool yes = p && !d->BuildProgram(p, 1, &d->device, "-w", NULL, NULL);
-  if (p) d->ReleaseProgram(p);
-  return yes;
-}
-
-int cl_open(cl **out, error *err) {
+int cl_open(const char *which, cl **out, error *err) {
   cl *d = xcalloc(1, sizeof *d);
   *out = NULL;
   pthread_mutex_init(&d->lock, NULL);
-  if (load_cl(d, err) || choose_device(d, err)) { cl_close(d); return -1; }
+  if (cl_load_loader(d, err) || cl_choose(d, which, err)) { cl_close(d); return -1; }
   cl_int r = 0;
   d->context = d->CreateContext(NULL, 1, &d->device, NULL, NULL, &r);
   if (!d->context) { cl_failed(d, err, "creating a context", r); cl_close(d); return -1; }
   d->queue = d->CreateCommandQueue(d->context, d->device, 0, &r);
   if (!d->queue) { cl_failed(d, err, "creating a queue", r); cl_close(d); return -1; }
   ask_limits(d);
-  d->wide = knows_wide_vectors(d);
   *out = d;
   return 0;
 }

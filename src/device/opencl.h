@@ -1,8 +1,9 @@
 // OpenCL as a device (DEV=CL): kernels from the OpenCL renderer, compiled and run by whatever driver is installed.
 //
-// The loader, libOpenCL.so.1, is opened when cl_open is first called and not linked.  The first driver's first GPU or
-// CPU is taken.  For a single kernel, buffers stay the caller's memory: cl_launch hands it to the driver and takes it
-// back.  Plans have theirs on the device (opencl_plan.c).
+// The loader, libOpenCL.so.1, is opened when cl_open is first called and not linked.  Of all drivers' devices the one
+// that is named is taken, by default a GPU before a processor (opencl_find.c).  For a single kernel, buffers stay the
+// caller's memory: cl_launch hands it to the driver and takes it back.  Plans have theirs on the device
+// (opencl_plan.c).
 #ifndef WEFT_DEVICE_OPENCL_H
 #define WEFT_DEVICE_OPENCL_H
 #include "base/str.h"
@@ -11,7 +12,9 @@
 typedef struct cl cl;                            // a device with its queue; may be used from several threads
 typedef struct cl_code cl_code;                  // a compiled kernel
 
-int cl_open(cl **out, error *err);               // -1 and a message that says what to install, or what failed
+// which: a device's number or a part of its name; "": the first one. -1 and a message that says what to install, what
+// there is, or what failed.
+int cl_open(const char *which, cl **out, error *err);
 void cl_close(cl *d);                            // after all its kernels are freed; NULL is fine
 const char *cl_name(const cl *d);                // "driver: device", for people
 void cl_target(const cl *d, target *out);        // what codegen may ask of it
@@ -26,7 +29,7 @@ void cl_code_free(cl_code *k);                   // NULL is fine
 
 struct device;
 int cl_start(struct device *d, error *err);      // DEV=CL: opencl_plan.c
-// all devices of all drivers, the one that cl_open takes first; -1: there is none, and why
+// All devices of all drivers, the one that DEV=CL[:WHICH] takes first; -1: there is none, and why.
 int cl_list(str *out, error *err);
 
 // Runs the kernel and waits for it.  bufs: p->n_bufs pointers to host memory; sizes: their bytes, or NULL for what p

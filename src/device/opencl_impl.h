@@ -1,4 +1,5 @@
-// What opencl.c (the driver, compiling) and opencl_plan.c (memory, plans) share. Nobody else includes this.
+// What opencl.c (the driver, compiling), opencl_find.c (devices) and opencl_plan.c (memory, plans) share. No other file
+// includes this.
 #ifndef WEFT_DEVICE_OPENCL_IMPL_H
 #define WEFT_DEVICE_OPENCL_IMPL_H
 #define CL_TARGET_OPENCL_VERSION 120
@@ -26,8 +27,8 @@ struct cl {
   cl_command_queue queue, timing;  // in order, both; timing: made by the first run that is timed, with time stamps
   pthread_mutex_t lock;            // a kernel's arguments are state of the kernel
   char name[256], driver[120];     // name: "driver: device"
-  // unified: its memory is the host's; wide: its compiler knows vectors of any size
-  bool exact_divide, unified, is_cpu, wide;
+  int number;                      // of the device, among all
+  bool exact_divide, unified, is_cpu;  // unified: its memory is the host's
   size_t max_group, local_bytes;
   uint64_t max_alloc, bytes, cache_bytes;
   int units, float_lanes;          // that compute; that its vectors have
@@ -42,6 +43,19 @@ struct cl_code {
   cl_kernel kernel;
   bool tiles;                      // takes lo and hi
 };
+
+int cl_load_loader(cl *d, error *err);    // the loader and its functions
+// The device that `which` names, a number or a part of a name; "": the first one. -1, and err with all that there are.
+int cl_choose(cl *d, const char *which, error *err);
+
+// A child that may ask a compiler what would end this process. Begun before cl_open loads a driver; NULL: none could be
+// made. Ended without an answer, it costs a fork.
+typedef struct cl_probe cl_probe;
+struct cache;
+cl_probe *cl_probe_begin(void);
+void cl_probe_end(cl_probe *p);    // NULL is fine
+// Whether vectors of any size are known; false as well if nothing can be said. What the probe says is kept.
+bool cl_knows_wide_vectors(const cl *d, cl_probe *p, struct cache *kept);
 
 int cl_failed(const cl *d, error *err, const char *what,
               cl_int code);  // -1, and a sentence that names the device, what it was about and the code

@@ -242,7 +242,8 @@ static void cl_stop(device *d) { cl_close(d->state); }
 
 // Of a processor, each work-item is a core's worth of tiles with vectors of its own; elsewhere work-groups share
 // memory. What is chosen are figures of the target.
-static int choose_target(const cl *d, target *t, error *err) {
+static int choose_target(const cl *d, device *dev, cl_probe *probe, error *err) {
+  target *t = &dev->target;
   const char *work = env_str(ENV_CL_WORK);
   bool tiles = *work ? !strcmp(work, "tiles") : d->is_cpu;
   if (*work && !tiles && strcmp(work, "groups"))
@@ -252,23 +253,27 @@ static int choose_target(const cl *d, target *t, error *err) {
   if (!tiles) return 0;
   t->has_local = false;
   t->rounded_most = t->row_items = t->row_bytes = t->token_tile = 0;
-  t->vector_bytes = d->wide && d->float_lanes > 4 ? 4 * (int)min_i64(d->float_lanes, 16) : 16;
+  bool wide = d->is_cpu && d->float_lanes > 4 && cl_knows_wide_vectors(d, probe, dev->cache);
+  t->vector_bytes = wide ? 4 * (int)min_i64(d->float_lanes, 16) : 16;
   return 0;
 }
 
 int cl_start(device *d, error *err) {
   cl *c = NULL;
-  if (cl_open(&c, err)) return -1;
+  cl_probe *probe = cl_probe_begin();
+  d->cache = cache_open(NULL, CODE_VERSION);
+  if (cl_open(d->which, &c, err)) { cl_probe_end(probe); return -1; }
   d->state = c;
   remote_start(d, &c->memory, &cl_driver, c);
   c->memory.parts = c->units * PARTS;
   d->stop = cl_stop;
-  if (choose_target(c, &d->target, err)) return -1;
+  int bad = choose_target(c, d, probe, err);
+  cl_probe_end(probe);
+  if (bad) return -1;
   d->compile = cl_compile_kernel;
   d->show = cl_show;
   snprintf(d->key, sizeof d->key, "opencl %s %s %s %d %d,%d", c->name, c->driver,
            d->target.has_local ? "groups" : "tiles", d->target.vector_bytes, d->target.max_group,
            d->target.max_local_bytes);
-  d->cache = cache_open(NULL, CODE_VERSION);
   return 0;
 }

@@ -203,7 +203,7 @@ typedef struct kt_code {
 static inline cl *kt_cl(void) {                   // opened by the first use and closed by nobody: drivers keep threads
   static cl *device;
   error err = {0};
-  if (!device && cl_open(&device, &err)) rig_fail("opencl", &err, NULL);
+  if (!device && cl_open("", &device, &err)) rig_fail("opencl", &err, NULL);
   return device;
 }
 

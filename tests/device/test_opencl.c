@@ -36,7 +36,7 @@ static cl_code *compile(const program *p) {
 static int open_device(void **state) {
   (void)state;
   error err = {0};
-  if (cl_open(&device, &err)) rig_fail("open", &err, NULL);
+  if (cl_open("", &device, &err)) rig_fail("open", &err, NULL);
   target t;
   cl_target(device, &t);
   assert_true(t.has_local && t.max_local_bytes >= 16384 && t.max_group >= 64 && t.vector_bytes == 16);

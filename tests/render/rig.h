@@ -228,7 +228,7 @@ static inline void rig_opencl(const program *p, unsigned char **bufs, const int6
   static cl *device;
   error err = {0};
   str text = {0};
-  if (!device && cl_open(&device, &err)) rig_fail("opencl", &err, NULL);
+  if (!device && cl_open("", &device, &err)) rig_fail("opencl", &err, NULL);
   if (render_opencl(p, NULL, &text, &err)) rig_fail("render", &err, NULL);
   if (getenv("RIG_ASM")) fprintf(stderr, "%s\n", str_c(&text));
   cl_code *k = cl_compile(device, p, str_c(&text), &err);
