@@ -838,7 +838,20 @@ static bool tokens_share(const kernel *k) {
   return false;
 }
 
+static bool computes_doubles(const kernel *k) {
+  arena *a = arena_new();
+  uop *sink = k->ast;
+  uop_list l = uop_toposort(a, &sink, 1);
+  bool any = false;
+  for (size_t i = 0; i < l.n && !any; i++) any = l.at[i]->dt == DT_F64;
+  arena_free(a);
+  return any;
+}
+
+// A device without doubles computes them in hundreds of instructions each, which compilers write out for each lane:
+// such kernels, tables of angles, stay loops of scalars.
 void heuristic(kernel *k, bool by_memory) {
+  if (k->t->lacks_doubles && !k->t->has_local && computes_doubles(k)) return;
   if (k->t->has_local && stages_of_items(k)) return;
   kernel_apply(k, (opt){OPT_BLOCKS, 0, 0});
   if (k->t->has_local) { work_groups(k); return; }

@@ -105,6 +105,7 @@ typedef struct target {
   descriptor_set descriptors;                      // dot-product instructions; none: DOT becomes plain arithmetic
   bool has_streams;                                // weights may be laid out anew at load (schedule/layout.h)
   bool has_local;                                  // work-groups: LOCAL, GROUP, BARRIER, SPECIAL
+  bool lacks_doubles;                              // F64 is computed by its bits (render/soft_doubles.h)
   // takes EXP2, LOG2, SIN, RECIP, IDIV, MOD, BF16 as they are (the interpreter)
   bool keeps_math;
   // neighbouring work-items that run in step and give each other values (SWAP): a power of two; 0: they do not

@@ -41,6 +41,21 @@ int cl_failed(const cl *d, error *err, const char *what, cl_int code) {
 
 // ---- opening --------------------------------------------------------------------------------------------------------
 
+// Doubles as IEEE 754 has them, by the name that sources ask for.
+static bool has_exact_doubles(const cl *d) {
+  const cl_device_fp_config exact = CL_FP_FMA | CL_FP_ROUND_TO_NEAREST | CL_FP_INF_NAN | CL_FP_DENORM;
+  cl_device_fp_config has = 0;
+  size_t n = 0;
+  if (d->GetDeviceInfo(d->device, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof has, &has, NULL) || (has & exact) != exact)
+    return false;
+  if (d->GetDeviceInfo(d->device, CL_DEVICE_EXTENSIONS, 0, NULL, &n) || !n) return false;
+  char *names = xcalloc(n + 1, 1);
+  d->GetDeviceInfo(d->device, CL_DEVICE_EXTENSIONS, n, names, NULL);
+  bool named = strstr(names, "cl_khr_fp64");
+  free(names);
+  return named;
+}
+
 #define ASK(d, what, to) ((d)->GetDeviceInfo((d)->device, what, sizeof (to), &(to), NULL))
 
 // What the device is like: limits that it does not tell stay 0.
@@ -64,6 +79,7 @@ static void ask_limits(cl *d) {
   d->driver[sizeof d->driver - 1] = 0;
   d->exact_divide = fp & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
   d->is_cpu = type & CL_DEVICE_TYPE_CPU;
+  d->has_doubles = has_exact_doubles(d);
   d->unified = unified;
   d->local_bytes = (size_t)local;
   d->max_alloc = most;

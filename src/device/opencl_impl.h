@@ -28,7 +28,7 @@ struct cl {
   pthread_mutex_t lock;            // a kernel's arguments are state of the kernel
   char name[256], driver[120];     // name: "driver: device"
   int number;                      // of the device, among all
-  bool exact_divide, unified, is_cpu;  // unified: its memory is the host's
+  bool exact_divide, unified, is_cpu, has_doubles;  // unified: its memory is the host's
   size_t max_group, local_bytes;
   uint64_t max_alloc, bytes, cache_bytes;
   int units, float_lanes;          // that compute; that its vectors have

@@ -106,10 +106,15 @@ static uint64_t cl_room(void *state) {
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
+static render_options text_options(const device *dev) {
+  return (render_options){.vector_bits = dev->target.vector_bytes * 8, .lacks_doubles = dev->target.lacks_doubles};
+}
+
 static int cl_compile_kernel(device *dev, device_kernel *k, error *err) {
   cl *d = dev->state;
   str text = {0};
-  int r = render_text(render_opencl, k->p, &(render_options){.vector_bits = dev->target.vector_bytes * 8}, &text, err);
+  render_options how = text_options(dev);
+  int r = render_text(render_opencl, k->p, &how, &text, err);
   if (!r && debug_level() >= 4) fprintf(stderr, "--- source of %s\n%s\n", k->p->name, str_c(&text));
   cl_code *code = r ? NULL : cl_compile(d, k->p, str_c(&text), err);
   str_free(&text);
@@ -120,8 +125,9 @@ static int cl_compile_kernel(device *dev, device_kernel *k, error *err) {
 }
 
 static int cl_show(device *d, const program *p, str *source, str *assembly, error *err) {
+  render_options how = text_options(d);
   (void)assembly;
-  return render_text(render_opencl, p, &(render_options){.vector_bits = d->target.vector_bytes * 8}, source, err);
+  return render_text(render_opencl, p, &how, source, err);
 }
 
 static int cl_load(void *state, device_kernel *k, int n_bufs, error *err) {
@@ -250,6 +256,7 @@ static int choose_target(const cl *d, device *dev, cl_probe *probe, error *err) 
     return error_set(err, "CL_WORK=%s is no way to share out work (known: groups, tiles)", work);
   cl_target(d, t);
   t->cache_bytes = (int64_t)d->cache_bytes;
+  t->lacks_doubles = !d->has_doubles;
   if (!tiles) return 0;
   t->has_local = false;
   t->rounded_most = t->row_items = t->row_bytes = t->token_tile = 0;
@@ -272,8 +279,8 @@ int cl_start(device *d, error *err) {
   if (bad) return -1;
   d->compile = cl_compile_kernel;
   d->show = cl_show;
-  snprintf(d->key, sizeof d->key, "opencl %s %s %s %d %d,%d", c->name, c->driver,
-           d->target.has_local ? "groups" : "tiles", d->target.vector_bytes, d->target.max_group,
-           d->target.max_local_bytes);
+  snprintf(d->key, sizeof d->key, "opencl %s %s %s%s %d %d,%d", c->name, c->driver,
+           d->target.has_local ? "groups" : "tiles", d->target.lacks_doubles ? " soft doubles" : "",
+           d->target.vector_bytes, d->target.max_group, d->target.max_local_bytes);
   return 0;
 }

@@ -81,8 +81,8 @@ const char *cs_buffer(cstyle *c, const uop *memory);                            
 const char *cs_var(cstyle *c, const uop *var);
 const char *cs_literal(cstyle *c, const uop *constant);
 const char *cs_splat(cstyle *c, enum dtype d, int lanes, const char *x);
-static inline enum dtype cs_int_of_size(int bytes, bool is_unsigned) {
-  enum dtype s = bytes == 1 ? DT_I8 : bytes == 2 ? DT_I16 : bytes == 4 ? DT_I32 : DT_I64;
+static inline enum dtype cs_int_of_size(int size, bool is_unsigned) {
+  enum dtype s = size == 1 ? DT_I8 : size == 2 ? DT_I16 : size == 4 ? DT_I32 : DT_I64;
   return is_unsigned ? (enum dtype)(s + 1) : s;
 }
 // The dtype in which a value is kept: BF16 and F16 as their bits, BOOL in memory and in vectors as a byte.

@@ -11,10 +11,10 @@
 // struct with an array, Lanes<T, N>, whose operators go lane by lane and compare to 0 and -1: Apple's GPUs compute lane
 // by lane anyway, and compilers take such structs apart. Half precision is storage only; numbers too small to be normal
 // may be flushed to zero in float and half, so conversions of those are done in integers. There are no doubles:
-// metal_doubles.h. Nothing is contracted (the pragmas, and math without fast paths, which the library is built with).
+// soft_doubles.h. Nothing is contracted (the pragmas, and math without fast paths, which the library is built with).
 #include "render/metal.h"
 #include "render/cstyle.h"
-#include "render/metal_doubles.h"
+#include "render/soft_doubles.h"
 #include <string.h>
 
 enum { MSL_HALVES = 1, MSL_DOUBLES = 2, MSL_VECTORS = 4, MSL_LANES = 64 };
@@ -225,26 +225,11 @@ static const char *msl_bitcast(cstyle *c, const uop *u, const char *x) {
 
 // ---- doubles --------------------------------------------------------------------------------------------------------
 
-static const char *double_cast(cstyle *c, enum dtype from, enum dtype to, const char *x) {
-  if (from == DT_F32) return cs_print(c, "f64_of_float(%s)", cs_bare(c, x));
-  if (to == DT_F32) return cs_print(c, "f64_to_float(%s)", cs_bare(c, x));
-  if (to == DT_F64) return cs_print(c, from == DT_U64 ? "f64_of_ulong(%s)" : "f64_of_long(%s)", cs_bare(c, x));
-  if (to == DT_U64) return cs_print(c, "f64_to_ulong(%s)", cs_bare(c, x));
-  return cs_print(c, "((%s)f64_to_long(%s))", msl_scalars[to], cs_bare(c, x));
-}
+static const struct soft_doubles_words msl_double_words = {"inline", "as_type<uint>", "as_type<float>"};
 
 static const char *msl_doubles(cstyle *c, enum op op, enum dtype from, enum dtype to, const char *const *x) {
-  static const char *const functions[OP_COUNT] = {
-    [OP_ADD] = "add",   [OP_SUB] = "sub",   [OP_MUL] = "mul",     [OP_FDIV] = "div",    [OP_MAX] = "max",
-    [OP_MIN] = "min",   [OP_NEG] = "neg",   [OP_SQRT] = "sqrt",   [OP_TRUNC] = "trunc", [OP_FLOOR] = "floor",
-    [OP_FMA] = "fma",   [OP_CMPLT] = "less", [OP_CMPEQ] = "equal", [OP_CMPNE] = "equal"};
   c->helpers |= MSL_DOUBLES;
-  if (op == OP_CAST) return double_cast(c, from, to, x[0]);
-  if (!functions[op]) return NULL;
-  const char *a = cs_bare(c, x[0]), *f = functions[op];
-  if (op == OP_NEG || op == OP_SQRT || op == OP_TRUNC || op == OP_FLOOR) return cs_print(c, "f64_%s(%s)", f, a);
-  if (op == OP_FMA) return cs_print(c, "f64_fma(%s, %s, %s)", a, cs_bare(c, x[1]), cs_bare(c, x[2]));
-  return cs_print(c, op == OP_CMPNE ? "(!f64_%s(%s, %s))" : "f64_%s(%s, %s)", f, a, cs_bare(c, x[1]));
+  return soft_doubles_call(c, op, from, to, x);
 }
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
@@ -419,7 +404,7 @@ static void msl_write_head(cstyle *c, str *out) {
   str_add(out, head);
   if (c->helpers & MSL_VECTORS) str_add(out, vectors);
   if (c->helpers & MSL_HALVES) str_add(out, halves);
-  if (c->helpers & MSL_DOUBLES) str_add(out, metal_doubles);
+  if (c->helpers & MSL_DOUBLES) soft_doubles_write(out, &msl_double_words);
   str_addf(out, "kernel void %s(\n", p->name);
   for (int a = 0; a < p->n_bufs; a++) {
     const uop *u = params[a];

@@ -6,12 +6,14 @@
 // language has vectors of 2, 4, 8 and 16 lanes and aligns elements, so what lies in memory at less than its alignment
 // is loaded in the units of that memory and its bits taken as a whole.  Compilers that are made of clang know vectors
 // of any size and memory of any alignment: where the device says that its compiler does (render_options.vector_bits of
-// more than 128), vectors are as wide as that.  Half precision is storage only: no extension is needed for it.
+// more than 128), vectors are as wide as that.  A device without doubles gets those of
+// soft_doubles.h.  Half precision is storage only: no extension is needed for it.
 // Contraction is switched off; build with -cl-fp32-correctly-rounded-divide-sqrt where the device has it.
 #include "render/cstyle.h"
+#include "render/soft_doubles.h"
 #include <string.h>
 
-enum helper { HELP_HALVES = 1 };
+enum helper { HELP_HALVES = 1, HELP_DOUBLES = 2 };
 enum { STANDARD_LANES = 16, WIDE_LANES = 64, ANY_ALIGNMENT = 1 << 16 /* in a key of c->types */ };
 
 static const char *const scalars[DT_COUNT] = {
@@ -19,10 +21,16 @@ static const char *const scalars[DT_COUNT] = {
   [DT_I32] = "int",    [DT_U32] = "uint",    [DT_I64] = "long",  [DT_U64] = "ulong", [DT_IDX] = "long",
   [DT_F16] = "ushort", [DT_BF16] = "ushort", [DT_F32] = "float", [DT_F64] = "double"};
 
+static const char *scalar(const cstyle *c, uint64_t d) { return d == DT_F64 && c->d->doubles ? "ulong" : scalars[d]; }
+
+static uint64_t lanes_key(const cstyle *c, enum dtype d, int lanes) {
+  return (uint64_t)(d == DT_F64 && c->d->doubles ? DT_U64 : d) | (uint64_t)lanes << 8;
+}
+
 static const char *cl_type(cstyle *c, enum dtype d, int lanes) {
-  if (lanes > STANDARD_LANES) map_set(&c->types, (uint64_t)d | (uint64_t)lanes << 8, c);
-  if (lanes == 1) return d == DT_BOOL ? "bool" : scalars[d];
-  return cs_print(c, "%s%d", scalars[d], lanes);
+  if (lanes > STANDARD_LANES) map_set(&c->types, lanes_key(c, d, lanes), c);
+  if (lanes == 1) return d == DT_BOOL ? "bool" : scalar(c, d);
+  return cs_print(c, "%s%d", scalar(c, d), lanes);
 }
 
 static const char *as(cstyle *c, const char *x, enum dtype d, int lanes) {
@@ -38,7 +46,7 @@ static const char *converted(cstyle *c, const char *x, enum dtype d, int lanes) 
 
 static const char *cl_reinterpret(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
   // x may have been promoted to int
-  if (lanes == 1 && !dtype_is_float(from) && !dtype_is_float(to)) return cs_print(c, "((%s)%s)", scalars[to], x);
+  if (lanes == 1 && !dtype_is_float(from) && !dtype_is_float(to)) return cs_print(c, "((%s)%s)", scalar(c, to), x);
   return as(c, x, to, lanes);
 }
 
@@ -117,7 +125,7 @@ static const char *cl_halves(cstyle *c, const char *x, bool to_f32, int lanes) {
 
 // as_ looks at the size of its operand's type, and arithmetic on small integers has been promoted to int
 static const char *exactly(cstyle *c, const char *x, enum dtype d, int lanes) {
-  return lanes == 1 && !dtype_is_float(d) ? cs_print(c, "(%s)%s", scalars[d], x) : cs_bare(c, x);
+  return lanes == 1 && !dtype_is_float(d) ? cs_print(c, "(%s)%s", scalar(c, d), x) : cs_bare(c, x);
 }
 
 static const char *cl_bitcast(cstyle *c, const uop *u, const char *x) {
@@ -135,8 +143,8 @@ static bool is_wide(const cstyle *c) { return c->d->max_lanes > STANDARD_LANES; 
 
 static const char *unaligned(cstyle *c, enum dtype d, int lanes) {
   cl_type(c, d, lanes);
-  map_set(&c->types, (uint64_t)d | (uint64_t)lanes << 8 | ANY_ALIGNMENT, c);
-  return cs_print(c, "%s%d_at", scalars[d], lanes);
+  map_set(&c->types, lanes_key(c, d, lanes) | ANY_ALIGNMENT, c);
+  return cs_print(c, "%s%d_at", scalar(c, d), lanes);
 }
 
 // `lanes` elements of dtype d (as they lie in memory) from the address `at`, an expression.
@@ -146,11 +154,11 @@ static const char *cl_read_at(cstyle *c, const uop *m, const char *at, enum dtyp
   if (is_wide(c) && lanes > 1)
     return cs_print(c, "(*(%s const %s *)(%s))", address_space(m), unaligned(c, d, lanes), at);
   if (per_lane == 0) {                                  // smaller than the memory's elements: aligned well enough
-    const char *p = cs_print(c, "(%s const %s *)(%s)", address_space(m), scalars[d], at);
+    const char *p = cs_print(c, "(%s const %s *)(%s)", address_space(m), scalar(c, d), at);
     return lanes == 1 ? cs_print(c, "(*(%s))", p) : cs_print(c, "vload%d(0, %s)", lanes, p);
   }
   int units = lanes * per_lane;
-  if (units == 1) return unit == d ? cs_print(c, "(*(%s))", at) : cs_print(c, "as_%s(*(%s))", scalars[d], at);
+  if (units == 1) return unit == d ? cs_print(c, "(*(%s))", at) : cs_print(c, "as_%s(*(%s))", scalar(c, d), at);
   if (units <= 16) {
     const char *x = cs_print(c, "vload%d(0, %s)", units, at);
     return unit == d ? x : cs_print(c, "as_%s(%s)", cl_type(c, d, lanes), x);
@@ -168,7 +176,7 @@ static void cl_write_at(cstyle *c, const uop *m, const char *at, enum dtype d, i
     return;
   }
   if (per_lane == 0) {
-    const char *p = cs_print(c, "(%s %s *)(%s)", address_space(m), scalars[d], at);
+    const char *p = cs_print(c, "(%s %s *)(%s)", address_space(m), scalar(c, d), at);
     if (lanes == 1) cs_line(c, "*(%s) = %s;", p, cs_bare(c, v));
     else cs_line(c, "vstore%d(%s, 0, %s);", lanes, cs_bare(c, v), p);
     return;
@@ -232,22 +240,31 @@ static int other(cstyle *c, const uop *u) {
   if (u->op != OP_SPECIAL || u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2')
     return 0;
   const char *name = cs_print(c, "%s%c", u->s[0] == 'g' ? "group" : "item", u->s[1]);
-  cs_line(c, "%s %s = get_%s_id(%c);", scalars[u->dt], name, u->s[0] == 'g' ? "group" : "local", u->s[1]);
+  cs_line(c, "%s %s = get_%s_id(%c);", scalar(c, u->dt), name, u->s[0] == 'g' ? "group" : "local", u->s[1]);
   map_put(&c->text, u, (void *)(uintptr_t)name);
   return 1;
 }
 
-#define DIALECT(lanes) { \
+static const struct soft_doubles_words cl_double_words = {"static", "as_uint", "as_float"};
+
+static const char *cl_doubles(cstyle *c, enum op op, enum dtype from, enum dtype to, const char *const *x) {
+  c->helpers |= HELP_DOUBLES;
+  return soft_doubles_call(c, op, from, to, x);
+}
+
+#define DIALECT(lanes, f64, f64_op) { \
   .name = "OpenCL", .long_suffix = "l", .max_lanes = lanes, .names_operands = false, \
   .scalars = {[DT_BOOL] = "bool", [DT_I8] = "char", [DT_U8] = "uchar", [DT_I16] = "short", [DT_U16] = "ushort", \
   [DT_I32] = "int", [DT_U32] = "uint", \
               [DT_I64] = "long", [DT_U64] = "ulong", [DT_IDX] = "long", [DT_F16] = "ushort", [DT_F32] = "float", \
-              [DT_F64] = "double"}, \
+              [DT_F64] = f64}, \
   .type = cl_type, .reinterpret = cl_reinterpret, .convert = cl_convert, .select = cl_select, .mask = cl_mask, \
   .build = cl_build, .extract = cl_extract, .shuffle = cl_shuffle, .math = cl_math, .halves = cl_halves, \
-  .bitcast = cl_bitcast, .load = cl_load, .store = cl_store, .other = other, \
+  .bitcast = cl_bitcast, .load = cl_load, .store = cl_store, .other = other, .doubles = f64_op, \
 }
-static const dialect dialects[] = {DIALECT(STANDARD_LANES), DIALECT(WIDE_LANES)};
+static const dialect dialects[] = {DIALECT(STANDARD_LANES, "double", NULL), DIALECT(WIDE_LANES, "double", NULL)},
+                     without_doubles[] = {DIALECT(STANDARD_LANES, "ulong", cl_doubles),
+                                          DIALECT(WIDE_LANES, "ulong", cl_doubles)};
 
 // ---- the file -------------------------------------------------------------------------------------------------------
 
@@ -269,18 +286,20 @@ static void cl_write_head(cstyle *c, str *out) {
     f64 |= u->dt == DT_F64;
     if (u->op == OP_PARAM && u->a >= 0 && u->a < 64) params[u->a] = u;
   }
-  if (f64) str_add(out, "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n");
+  if (f64 && !c->d->doubles) str_add(out, "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n");
   uint64_t key;
   void *val;
   for (size_t i = 0; map_next(&c->types, &i, &key, &val);) {
     int lanes = (int)(key >> 8 & 255);
-    str_addf(out, "typedef %s %s%d%s __attribute__((ext_vector_type(%d)%s));\n", scalars[key & 255], scalars[key & 255],
-             lanes, key & ANY_ALIGNMENT ? "_at" : "", lanes, key & ANY_ALIGNMENT ? ", aligned(1)" : "");
+    str_addf(out, "typedef %s %s%d%s __attribute__((ext_vector_type(%d)%s));\n", scalar(c, key & 255),
+             scalar(c, key & 255), lanes, key & ANY_ALIGNMENT ? "_at" : "", lanes,
+             key & ANY_ALIGNMENT ? ", aligned(1)" : "");
   }
   str_add(out, "#pragma OPENCL FP_CONTRACT OFF\n\n");
   if (c->helpers & HELP_HALVES)
     str_add(out, "float f32_of_f16(ushort h) { return vload_half(0, (const half *)&h); }\n"
                  "ushort f16_of_f32(float x) { ushort h; vstore_half_rte(x, 0, (half *)&h); return h; }\n\n");
+  if (c->helpers & HELP_DOUBLES) soft_doubles_write(out, &cl_double_words);
   long long size[3];
   str_add(out, "__kernel ");
   if (group_size(p, size))
@@ -290,7 +309,7 @@ static void cl_write_head(cstyle *c, str *out) {
   for (int a = 0; a < p->n_bufs; a++, comma = ", ") {
     const uop *u = params[a];
     bool written = u && render_is_written(p, u);
-    str_addf(out, "%s__global %s%s *restrict m%d", comma, written ? "" : "const ", u ? scalars[unit_of(u)] : "uchar",
+    str_addf(out, "%s__global %s%s *restrict m%d", comma, written ? "" : "const ", u ? scalar(c, unit_of(u)) : "uchar",
              a);
   }
   for (int a = 0; a < p->n_bufs; a++) str_addf(out, ", long o%d", a);
@@ -299,7 +318,7 @@ static void cl_write_head(cstyle *c, str *out) {
   str_add(out, ") {\n");
   for (int a = 0; a < p->n_bufs; a++) {
     const uop *u = params[a];
-    const char *of = u && render_is_written(p, u) ? "" : "const ", *t = u ? scalars[unit_of(u)] : "uchar";
+    const char *of = u && render_is_written(p, u) ? "" : "const ", *t = u ? scalar(c, unit_of(u)) : "uchar";
     str_addf(out, "  __global %s%s *b%d = (__global %s%s *)((__global const uchar *)m%d + o%d);\n", of, t, a, of, t, a,
              a);
   }
@@ -315,8 +334,8 @@ static void write_declarations(cstyle *c, str *out) {
     if ((u->op != OP_LOCAL && u->op != OP_VAR) || map_has(&seen, u)) continue;
     map_put(&seen, u, c);
     if (u->op == OP_LOCAL)
-      str_addf(out, "  %s %s %s[%lld];\n", address_space(u), scalars[unit_of(u)], cs_buffer(c, u), (long long)u->b);
-    else str_addf(out, "  %s %s = %s_arg;\n", scalars[u->dt], cs_var(c, u), cs_var(c, u));
+      str_addf(out, "  %s %s %s[%lld];\n", address_space(u), scalar(c, unit_of(u)), cs_buffer(c, u), (long long)u->b);
+    else str_addf(out, "  %s %s = %s_arg;\n", scalar(c, u->dt), cs_var(c, u), cs_var(c, u));
   }
   map_free(&seen);
 }
@@ -325,7 +344,7 @@ int render_opencl(const program *p, const render_options *opt, str *out, error *
   bool wide = opt && opt->vector_bits > STANDARD_LANES * 8;
   if (p->n_bufs > 64) return error_set(err, "%s: %d buffers are too many for the OpenCL renderer", p->name, p->n_bufs);
   cstyle c;
-  int r = cs_program(&c, p, &dialects[wide], 1, err);
+  int r = cs_program(&c, p, opt && opt->lacks_doubles ? &without_doubles[wide] : &dialects[wide], 1, err);
   if (!r) {
     cl_write_head(&c, out);
     write_declarations(&c, out);

@@ -15,6 +15,7 @@ typedef struct render_options {
   int vector_bits;                       // preferred vector width: 512 asks LLVM to use the full registers
   descriptor_set descriptors;            // instructions for dot products that may be used
   unsigned spirv;                        // of a device of Vulkan: bits of enum spirv_can
+  bool lacks_doubles;                    // OpenCL: F64 is computed by its bits (soft_doubles.h)
 } render_options;
 
 // What SPIR-V may ask of a device: doubles; of the kernels' F32 and F64: that infinities, NaNs and the sign of zero are

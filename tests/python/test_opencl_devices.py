@@ -30,7 +30,7 @@ def both(tmp_path):
 
 
 @pytest.fixture()
-def dying(weft, both, tmp_path):
+def worse(weft, both, tmp_path):
     """Environment with a compiler that ends its process at a vector of 64 lanes, and the list of what it was given."""
     real = next(Path(line.split("=> ")[1]) for line in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout.splitlines()
                 if "libOpenCL.so.1 " in line)
@@ -68,9 +68,9 @@ def test_only_opencl_has_names(run_weft, tinypy):
     assert done.returncode == 1 and done.err.strip() == "weft: error: DEV=CUDA:1: only devices of OpenCL are named so: DEV=CL:NAME or DEV=CL:NUMBER"
 
 
-def test_a_compiler_that_dies(run_weft, dying, tinypy, tmp_path):
+def test_a_compiler_that_dies(run_weft, worse, tinypy, tmp_path):
     """A child asks a processor's, once, and its answer is kept. A GPU's is not asked, and none for work-groups."""
-    env, log = dying
+    env, log = worse
     (tmp_path / "cache").mkdir(mode=0o700)
     for dev, way, probes in (("CL", "tiles", 0), ("CL:1", "groups", 0), ("CL:pthread", "", 1), ("CL:pthread", "", 0)):
         log.write_text("")
@@ -78,3 +78,17 @@ def test_a_compiler_that_dies(run_weft, dying, tinypy, tmp_path):
                         env={**env, "DEV": dev, "CL_WORK": way, "WEFT_CACHE": str(tmp_path / "cache")})
         assert done.returncode == 1 and "a smaller context (-c)" in done.err
         assert log.read_text().splitlines() == ["void probe"] * probes
+
+
+def test_a_device_without_doubles(run_weft, worse, shared_dir):
+    """Doubles by their bits, in both ways to share out work: the bits of a device that has them. The compiler refuses the type's name."""
+    env, log = worse
+    path = shared_dir / "models" / "tiny-llama.gguf"
+    args = ["run", "-m", path, "--ids", "1", "--force", "2,3", "--json", "--top-logprobs", "20"]
+    for way in ("tiles", "groups"):
+        said = []
+        for words in ("dies", "dies no-doubles"):
+            done = run_weft(args, env={**env, "DEV": "CL:pthread", "CL_WORK": way, "WEFT_CACHE": "off", "FAKE_CL": words}, timeout=900)
+            assert done.returncode == 0, done.err
+            said.append(done.stdout)
+        assert said[0] == said[1] and said[0].count(b"\n") == 2

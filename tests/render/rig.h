@@ -224,18 +224,24 @@ static inline void rig_drop(backend_kernel *k) {
 }
 
 // Runs p through OpenCL C.  The device is opened by the first use and closed by nobody: drivers keep threads.
-static inline void rig_opencl(const program *p, unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi) {
+static inline void rig_opencl_as(const render_options *how, const program *p, unsigned char **bufs, const int64_t *vars,
+                                 int64_t lo, int64_t hi) {
   static cl *device;
   error err = {0};
   str text = {0};
   if (!device && cl_open("", &device, &err)) rig_fail("opencl", &err, NULL);
-  if (render_opencl(p, NULL, &text, &err)) rig_fail("render", &err, NULL);
+  if (render_opencl(p, how, &text, &err)) rig_fail("render", &err, NULL);
+  if (how && how->lacks_doubles && strstr(str_c(&text), "double")) rig_fail("a double", &err, str_c(&text));
   if (getenv("RIG_ASM")) fprintf(stderr, "%s\n", str_c(&text));
   cl_code *k = cl_compile(device, p, str_c(&text), &err);
   if (!k) rig_fail("opencl", &err, str_c(&text));
   if (cl_launch(k, bufs, NULL, vars, lo, hi, &err)) rig_fail("opencl", &err, str_c(&text));
   cl_code_free(k);
   str_free(&text);
+}
+
+static inline void rig_opencl(const program *p, unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi) {
+  rig_opencl_as(NULL, p, bufs, vars, lo, hi);
 }
 
 // Mesa's llvmpipe, whose floats are IEEE's in every bit (a GPU's quotients need not be), with the validation layer if

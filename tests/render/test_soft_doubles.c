@@ -1,9 +1,10 @@
-// Doubles as Metal's kernels compute them (render/metal_doubles.h), bit by bit against this machine's: edges with
-// edges, random numbers of all sizes, and numbers that nearly cancel, where rounding twice or losing a bit shows.
+// Doubles as kernels compute them in Metal's language and in OpenCL C (render/soft_doubles.h), bit by bit against this
+// machine's: edges with edges, random numbers of all sizes, and numbers that nearly cancel, where rounding twice or
+// losing a bit shows.
 #define _GNU_SOURCE
 #include <fenv.h>
 #include "rig.h"
-#include "render/metal_doubles.h"
+#include "render/soft_doubles.h"
 
 enum { COUNT_OF = 1 << 18 };
 enum what { ADD, SUB, MUL, DIV, FMA, SQRT, FLOOR, TRUNC, MAX, MIN, LESS, EQUAL, TO_FLOAT, OF_FLOAT, OF_LONG, OF_ULONG,
@@ -15,7 +16,7 @@ static const char *const calls[WHATS] = {
   "f64_add(x, y)",       "f64_sub(x, y)",           "f64_mul(x, y)",         "f64_div(x, y)",
   "f64_fma(x, y, z)",    "f64_sqrt(x)",             "f64_floor(x)",          "f64_trunc(x)",
   "f64_max(x, y)",       "f64_min(x, y)",           "f64_less(x, y)",        "f64_equal(x, y)",
-  "as_type<uint>(f64_to_float(x))", "f64_of_float(as_type<float>((uint)x))", "f64_of_long((long)x)",
+  "F64_UINT_OF(f64_to_float(x))", "f64_of_float(F64_FLOAT_OF((uint)x))", "f64_of_long((long)x)",
   "f64_of_ulong(x)",     "(ulong)f64_to_long(x)",   "f64_to_ulong(x)"};
 
 static double of_bits(uint64_t x) { double v; memcpy(&v, &x, 8); return v; }
@@ -89,38 +90,52 @@ static void fill(uint64_t *a, uint64_t *b, uint64_t *c) {
   }
 }
 
-static void test_all(void **state) {
-  (void)state;
-  str text = {0};
-  char why[600] = "";
-  str_addf(&text, "#include <metal_stdlib>\nusing namespace metal;\n%s"
-                  "kernel void all(device const ulong *a [[buffer(0)]], device const ulong *b [[buffer(1)]], device "
-                  "const ulong *c [[buffer(2)]], device ulong *out [[buffer(3)]], constant long *vars [[buffer(4)]], "
-                  "uint3 group [[threadgroup_position_in_grid]], uint3 item [[thread_position_in_threadgroup]]) {\n"
-                  "  ulong x = a[group.x], y = b[group.x], z = c[group.x];\n  switch (vars[0]) {\n",
-           metal_doubles);
-  for (int w = 0; w < WHATS; w++) str_addf(&text, "  case %d: out[group.x] = %s; break;\n", w, calls[w]);
-  str_add(&text, "  }\n  (void)z;\n  (void)item;\n}\n");
-  metal_kernel *k = metal_compile(str_c(&text), "all", 4, 1, why, sizeof why);
-  if (!k) fail_msg("%s", why);
-  uint64_t *a[4];
+// Results of one operation beside this machine's; how many differ, the first of them printed.
+static int compare(enum what w, uint64_t *const a[4]) {
+  int bad = 0;
+  for (int i = 0; i < COUNT_OF && bad < 20; i++) {
+    uint64_t want = expected(w, a[0][i], a[1][i], a[2][i]), got = a[3][i];
+    if (got == want || left_open(w, a[0][i]) || (is_nan_of(w, want) && is_nan_of(w, got))) continue;
+    fprintf(stderr, "%s(%016llx, %016llx, %016llx): %016llx, should be %016llx\n", names[w],
+            (unsigned long long)a[0][i], (unsigned long long)a[1][i], (unsigned long long)a[2][i],
+            (unsigned long long)got, (unsigned long long)want);
+    bad++;
+  }
+  return bad;
+}
+
+static void write_body(str *text, const char *number, const char *operation) {
+  str_addf(text, "  ulong x = a[%s], y = b[%s], z = c[%s];\n  switch (%s) {\n", number, number, number, operation);
+  for (int w = 0; w < WHATS; w++) str_addf(text, "  case %d: out[%s] = %s; break;\n", w, number, calls[w]);
+  str_add(text, "  }\n");
+}
+
+static void make_numbers(uint64_t *a[4]) {
   for (int i = 0; i < 4; i++) a[i] = xcalloc(COUNT_OF, sizeof **a);
   fill(a[0], a[1], a[2]);
   assert_int_equal(fegetround(), FE_TONEAREST);
+}
+
+static void test_metal(void **state) {
+  (void)state;
+  str text = {0};
+  char why[600] = "";
+  uint64_t *a[4];
+  str_add(&text, "#include <metal_stdlib>\nusing namespace metal;\n");
+  soft_doubles_write(&text, &(struct soft_doubles_words){"inline", "as_type<uint>", "as_type<float>"});
+  str_add(&text, "kernel void all(device const ulong *a [[buffer(0)]], device const ulong *b [[buffer(1)]], device "
+                 "const ulong *c [[buffer(2)]], device ulong *out [[buffer(3)]], constant long *vars [[buffer(4)]], "
+                 "uint3 group [[threadgroup_position_in_grid]], uint3 item [[thread_position_in_threadgroup]]) {\n");
+  write_body(&text, "group.x", "vars[0]");
+  str_add(&text, "  (void)z;\n  (void)item;\n}\n");
+  metal_kernel *k = metal_compile(str_c(&text), "all", 4, 1, why, sizeof why);
+  if (!k) fail_msg("%s", why);
+  make_numbers(a);
   int bad = 0;
   for (int w = 0; w < WHATS; w++) {
     const unsigned grid[3] = {COUNT_OF, 1, 1}, one[3] = {1, 1, 1};
     assert_int_equal(metal_run(k, grid, one, (void **)a, &(int64_t){w}, false, why, sizeof why), 0);
-    for (int i = 0; i < COUNT_OF && bad < 20; i++) {
-      uint64_t want = expected((enum what)w, a[0][i], a[1][i], a[2][i]), got = a[3][i];
-      if (got == want || left_open((enum what)w, a[0][i]) ||
-          (is_nan_of((enum what)w, want) && is_nan_of((enum what)w, got)))
-        continue;
-      fprintf(stderr, "%s(%016llx, %016llx, %016llx): %016llx, should be %016llx\n", names[w],
-              (unsigned long long)a[0][i], (unsigned long long)a[1][i], (unsigned long long)a[2][i],
-              (unsigned long long)got, (unsigned long long)want);
-      bad++;
-    }
+    bad += compare((enum what)w, a);
   }
   assert_int_equal(bad, 0);
   metal_kernel_free(k);
@@ -128,7 +143,44 @@ static void test_all(void **state) {
   str_free(&text);
 }
 
+// The arguments are those of a program with four buffers and a variable, as render/opencl.c has them.
+static void test_opencl(void **state) {
+  (void)state;
+  cl *device = NULL;
+  error err = {0};
+  str text = {0};
+  uint64_t *a[4];
+  graph *g = graph_new(NULL);
+  struct program_buf bufs[4];
+  uop *var = uop_var(g, "what", 0, WHATS - 1);
+  program p = {.name = "bits", .bufs = bufs, .n_bufs = 4, .vars = &var, .n_vars = 1, .graph = g};
+  p.global[0] = uop_idx(g, COUNT_OF / 64);
+  p.local[0] = uop_idx(g, 64);
+  for (int i = 0; i < 4; i++) bufs[i] = (struct program_buf){.dt = DT_U64, .elems = COUNT_OF, .written = i == 3};
+  soft_doubles_write(&text, &(struct soft_doubles_words){"static", "as_uint", "as_float"});
+  str_add(&text,
+          "__kernel void bits(__global const ulong *a, __global const ulong *b, __global const ulong *c, __global "
+          "ulong *out, long o0, long o1, long o2, long o3, long what) {\n");
+  write_body(&text, "get_global_id(0)", "what");
+  str_add(&text, "}\n");
+  if (cl_open("", &device, &err)) rig_fail("open", &err, NULL);
+  cl_code *k = cl_compile(device, &p, str_c(&text), &err);
+  if (!k) rig_fail("compile", &err, str_c(&text));
+  make_numbers(a);
+  int bad = 0;
+  for (int w = 0; w < WHATS; w++) {
+    if (cl_launch(k, (unsigned char **)a, NULL, &(int64_t){w}, 0, 0, &err)) rig_fail("launch", &err, NULL);
+    bad += compare((enum what)w, a);
+  }
+  assert_int_equal(bad, 0);
+  cl_code_free(k);
+  cl_close(device);
+  graph_free(g);
+  for (int i = 0; i < 4; i++) free(a[i]);
+  str_free(&text);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_all)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_metal), cmocka_unit_test(test_opencl)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
