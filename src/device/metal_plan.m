@@ -128,7 +128,7 @@ static int metal_show(device *d, const program *p, str *source, str *assembly, e
   return render_text(render_metal, p, NULL, source, err);
 }
 
-static int load_source(void *state, device_kernel *k, int n_bufs, error *err) {
+static int metal_load_source(void *state, device_kernel *k, int n_bufs, error *err) {
   if (!k->packed.n || k->packed.at[k->packed.n - 1]) return error_set(err, "Metal: %s is no source", k->p->name);
   metal_code *code = metal_make_code(state, k->p, n_bufs, (const char *)k->packed.at, err);
   k->remote = code ? &code->base : NULL;
@@ -144,8 +144,8 @@ typedef struct metal_recording {
   NSMutableSet<id<MTLComputePipelineState>> *pipelines;
 } metal_recording;
 
-static const metal_code *code_of(const remote_command *c) { return (const metal_code *)c->s->k->remote; }
-static id<MTLBuffer> buffer_of(const remote_range *r) { return ((const metal_piece *)r->memory)->buffer; }
+static const metal_code *command_code(const remote_command *c) { return (const metal_code *)c->s->k->remote; }
+static id<MTLBuffer> range_buffer(const remote_range *r) { return ((const metal_piece *)r->memory)->buffer; }
 static NSUInteger offset_of(const remote_range *r) { return ((const metal_piece *)r->memory)->skip + r->from; }
 
 static int make_commands(metal *m, remote_plan *r, metal_recording *own, error *err) {
@@ -175,8 +175,8 @@ static int metal_record(void *state, remote_plan *r, error *err) {
     own->pipelines = [NSMutableSet new];
     for (int i = 0; i < r->steps.n; i++) {
       const remote_command *c = &r->steps.at[i];
-      for (int j = 0; j < c->n_ranges; j++) [own->used addObject:buffer_of(&c->ranges[j])];
-      [own->pipelines addObject:code_of(c)->pipeline];
+      for (int j = 0; j < c->n_ranges; j++) [own->used addObject:range_buffer(&c->ranges[j])];
+      [own->pipelines addObject:command_code(c)->pipeline];
     }
     return r->steps.n ? make_commands(state, r, own, err) : 0;
   }
@@ -198,14 +198,14 @@ static void metal_forget(void *state, remote_plan *r) {
 static MTLSize size_of(const unsigned *n) { return MTLSizeMake(n[0], n[1], n[2]); }
 
 static void encode_command(const metal_recording *own, remote_command *c, int i) {
-  const metal_code *code = code_of(c);
+  const metal_code *code = command_code(c);
   id<MTLIndirectComputeCommand> to = [own->commands indirectComputeCommandAtIndex:(NSUInteger)i];
   [to reset];
   c->stale = false;
   if (c->empty) return;
   [to setComputePipelineState:code->pipeline];
   for (int j = 0; j < c->n_ranges; j++)
-    [to setKernelBuffer:buffer_of(&c->ranges[j]) offset:offset_of(&c->ranges[j]) atIndex:(NSUInteger)j];
+    [to setKernelBuffer:range_buffer(&c->ranges[j]) offset:offset_of(&c->ranges[j]) atIndex:(NSUInteger)j];
   if (c->s->k->p->n_vars)
     [to setKernelBuffer:own->vars offset:c->vars_at atIndex:(NSUInteger)metal_vars_index(code->base.n_bufs)];
   if (c->barrier) [to setBarrier];
@@ -240,12 +240,12 @@ static int execute_each(metal *m, remote_plan *r, double (*spans)[2], error *err
   NSMutableArray<id<MTLCommandBuffer>> *all = [NSMutableArray new];
   for (int i = 0; i < r->steps.n; i++) {
     const remote_command *c = &r->steps.at[i];
-    const metal_code *code = code_of(c);
+    const metal_code *code = command_code(c);
     id<MTLCommandBuffer> b = [m->queue commandBuffer];
     id<MTLComputeCommandEncoder> e = [b computeCommandEncoder];
     [e setComputePipelineState:code->pipeline];
     for (int j = 0; j < c->n_ranges; j++)
-      [e setBuffer:buffer_of(&c->ranges[j]) offset:offset_of(&c->ranges[j]) atIndex:(NSUInteger)j];
+      [e setBuffer:range_buffer(&c->ranges[j]) offset:offset_of(&c->ranges[j]) atIndex:(NSUInteger)j];
     if (c->s->k->p->n_vars)
       [e setBuffer:own->vars offset:c->vars_at atIndex:(NSUInteger)metal_vars_index(code->base.n_bufs)];
     if (!c->empty) [e dispatchThreadgroups:size_of(c->groups) threadsPerThreadgroup:size_of(c->items)];
@@ -284,7 +284,7 @@ static const remote_driver metal_driver = {.name = "Metal",
                                            .copy = metal_copy,
                                            .fill = metal_fill,
                                            .room = metal_room,
-                                           .load = load_source,
+                                           .load = metal_load_source,
                                            .record = metal_record,
                                            .forget = metal_forget,
                                            .run = metal_run};

@@ -70,7 +70,7 @@ static void *cl_wrap(void *state, const void *from, uint64_t size, error *err) {
   return p;
 }
 
-static unsigned char *cl_address(const void *memory) { return ((const cl_piece *)memory)->here; }
+static unsigned char *cl_piece_address(const void *memory) { return ((const cl_piece *)memory)->here; }
 
 static int cl_put(void *state, void *to, uint64_t at, const void *from, uint64_t n, error *err) {
   const cl *d = state;
@@ -130,7 +130,7 @@ static int cl_show(device *d, const program *p, str *source, str *assembly, erro
   return render_text(render_opencl, p, &how, source, err);
 }
 
-static int cl_load(void *state, device_kernel *k, int n_bufs, error *err) {
+static int cl_load_code(void *state, device_kernel *k, int n_bufs, error *err) {
   cl_code *code = cl_from_binary(state, k->p, n_bufs, k->packed.at, k->packed.n, err);
   k->remote = code ? &code->base : NULL;
   return code ? 0 : -1;
@@ -230,14 +230,14 @@ static const remote_driver cl_driver = {.name = "OpenCL",
                                         .make = cl_memory,
                                         .wrap = cl_wrap,
                                         .drop = cl_drop,
-                                        .address = cl_address,
+                                        .address = cl_piece_address,
                                         .put = cl_put,
                                         .get = cl_get,
                                         .copy = cl_copy,
                                         .fill = cl_fill,
                                         .wait = cl_wait,
                                         .room = cl_room,
-                                        .load = cl_load,
+                                        .load = cl_load_code,
                                         .record = cl_record,
                                         .forget = cl_forget,
                                         .run = cl_run};

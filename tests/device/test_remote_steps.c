@@ -1,5 +1,5 @@
-// Steps of a plan as commands of a device with memory of its own (device/remote_steps.h): where variables lie, which commands have to be encoded
-// again when they change, and where barriers stand.
+// Steps of a plan as commands of a device with memory of its own (device/remote_steps.h): where variables lie, which
+// commands have to be encoded again when they change, and where barriers stand.
 #define _GNU_SOURCE
 #include "render/rig.h"
 #include "device/remote_steps.h"
