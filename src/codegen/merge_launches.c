@@ -215,20 +215,30 @@ static uop *number_within(joining *j, uop *number, int64_t before, int64_t n) {
   return add_step(j, OP_MIN, add_step(j, OP_MAX, number, group_number(j, 0)), group_number(j, n - 1));
 }
 
+// A part that counts in another type than the launch does has numbers of its own type.
+static uop *number_of_type(joining *j, enum dtype dt, uop *number) {
+  if (number->dt == dt) return number;
+  vec_push(&j->code, uop_cast(j->g, number, dt));
+  return j->code.at[j->code.n - 1];
+}
+
 // The numbers of a part: of its work-group; of an item, in the part's own dimensions.
 static void put_numbers(joining *j, const program *p, const part_place *at) {
   uop *item = NULL;
   for (size_t i = 0; i < p->n; i++) {
     const uop *u = p->at[i];
     if (u->op != OP_SPECIAL) continue;
-    if (u->s[0] == 'g') { map_put(&j->to, u, number_within(j, j->group, at->group, at->groups)); continue; }
+    if (u->s[0] == 'g') {
+      map_put(&j->to, u, number_of_type(j, (enum dtype)u->dt, number_within(j, j->group, at->group, at->groups)));
+      continue;
+    }
     if (!item) item = at->item ? number_within(j, j->item, at->item, at->items) : j->item;
     int64_t below = 1, size = p->local[u->s[1] - '0']->a;
     for (int d = 0; d < u->s[1] - '0'; d++) below *= p->local[d]->a;
     uop *v = item;
     if (below > 1) v = add_step(j, OP_CDIV, v, group_number(j, below));
     if (below * size < (at->item ? at->items : j->item->b)) v = add_step(j, OP_CMOD, v, group_number(j, size));
-    map_put(&j->to, u, v);
+    map_put(&j->to, u, number_of_type(j, (enum dtype)u->dt, v));
   }
 }
 

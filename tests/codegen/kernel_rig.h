@@ -266,6 +266,8 @@ static inline kt_backend kt_backend_metal(void) {
 // As Vulkan's devices get them. False where there is none.
 static inline bool kt_backend_vulkan(kt_backend *b) {
   *b = (kt_backend){.name = "Vulkan", .way = KT_VK};
+  b->t = render_find("spirv")->target;
+  if (!RIG_COMPUTES) return true;
   if (rig_vulkan_device()) vk_target(rig_vulkan_device(), &b->t);
   return rig_vulkan_device();
 }

@@ -1,38 +1,200 @@
-// Vulkan devices: which one is opened, what is said where there is none.
+// Vulkan devices: which one is opened, what is said where there is none or where a kernel asks for too much; and
+// work-groups: SPECIAL, LOCAL, BARRIER, sizes in three dimensions and from variables.
 #define _GNU_SOURCE
-#include "render/rig.h"
-#include "device/vulkan.h"
+#include <pthread.h>
+#include "device/group_programs.h"
 
-// false, and a line that says so, where this machine has no Vulkan
-static bool have_vulkan(vk **out) {
-  error err = {0};
-  if (!vk_open(NULL, out, &err)) return true;
-  print_message("skipped: %s\n", err.text);
-  return false;
+static vk *device;
+
+static int have_vulkan(void **state) {
+  (void)state;
+  device = rig_vulkan_device();
+  return 0;
 }
 
 static void test_open(void **state) {
   (void)state;
-  vk *d, *same;
+  vk *d = NULL;
   error err = {0};
-  if (!have_vulkan(&d)) skip();
-  const char *device = strstr(vk_name(d), ": ");
-  assert_non_null(device);
-  assert_int_equal(vk_open(device + 2, &same, &err), 0);
-  assert_string_equal(vk_name(same), vk_name(d));
-  vk_close(same);
-  assert_int_equal(vk_open("no such device", &same, &err), -1);
-  assert_null(same);
+  assert_int_equal(vk_open("no such device", &d, &err), -1);
+  assert_null(d);
+  if (!device) { assert_non_null(strstr(err.text, "Vulkan")); skip(); }
+  const char *called = strstr(vk_name(device), ": ");
+  assert_non_null(called);
   assert_non_null(strstr(err.text, "'no such device'"));
-  assert_int_equal(vk_open("4711", &same, &err), -1);
+  assert_int_equal(vk_open(called + 2, &d, &err), 0);
+  assert_string_equal(vk_name(d), vk_name(device));
+  target t;
+  vk_target(d, &t);
+  assert_true(t.has_local && !t.has_fma && t.max_local_bytes >= 16384 && t.max_group >= 128);
+  vk_close(d);
+  assert_int_equal(vk_open("4711", &d, &err), -1);
   str all = {0};
   assert_int_equal(vk_list(&all, &err), 0);
-  assert_int_equal(strncmp(str_c(&all), vk_name(d), strlen(vk_name(d))), 0);
+  assert_non_null(strstr(str_c(&all), vk_name(device)));
   str_free(&all);
+}
+
+static void check_sum(vk_code *k, int64_t groups, float scale) {
+  float *x = malloc((size_t)groups * 64 * 4), *out = malloc((size_t)groups * 4);
+  for (int64_t i = 0; i < groups * 64; i++) x[i] = (float)(i % 37) * scale;
+  error err = {0};
+  if (vk_launch(k, (unsigned char *[]){(unsigned char *)x, (unsigned char *)out}, NULL, NULL, 0, 0, &err))
+    rig_fail("launch", &err, NULL);
+  for (int64_t g = 0; g < groups; g++) {
+    float want = 0;
+    for (int i = 0; i < 64; i++) want += x[g * 64 + i];        // exact: small integers
+    if (out[g] != want) die("group %lld: %g, should be %g", (long long)g, (double)out[g], (double)want);
+  }
+  free(x);
+  free(out);
+}
+
+static void *launch_often(void *kernel) {
+  for (int i = 0; i < 20; i++) check_sum(kernel, 20, (float)(i % 3 + 1));
+  return NULL;
+}
+
+static void test_sum(void **state) {
+  (void)state;
+  if (!device) skip();
+  rig *r = rig_new();
+  vk_code *k = rig_vulkan_compile(sum_program(r, 20));
+  pthread_t t[3];
+  check_sum(k, 20, 1);
+  for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&t[i], NULL, launch_often, k), 0);
+  for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
+  vk_code_free(k);
+  rig_free(r);
+}
+
+static void test_transpose(void **state) {
+  (void)state;
+  if (!device) skip();
+  rig *r = rig_new();
+  vk_code *k = rig_vulkan_compile(transpose_program(r));
+  int32_t in[W * H], got[W * H];
+  for (int64_t n = 0; n <= H / 8; n++) {
+    for (int i = 0; i < W * H; i++) { in[i] = i; got[i] = -1; }
+    error err = {0};
+    if (vk_launch(k, (unsigned char *[]){(unsigned char *)in, (unsigned char *)got}, NULL, &n, 0, 0, &err))
+      rig_fail("launch", &err, NULL);
+    for (int i = 0; i < H; i++)
+      for (int j = 0; j < W; j++) assert_int_equal(got[j * H + i], i < n * 8 ? in[i * W + j] : -1);
+  }
+  vk_code_free(k);
+  rig_free(r);
+}
+
+// Bytes in a work-group's memory that are stored one by one and loaded four at a time: reversed, as words.
+static void test_bytes(void **state) {
+  (void)state;
+  if (!device) skip();
+  rig *r = rig_new();
+  enum { N = 64 };
+  uop *x = rig_buf(r, DT_U8, N), *out = rig_buf(r, DT_U32, N / 4), *l = special(r, "l0", N),
+      *mem = local_memory(r, DT_U8, N);
+  uop *mirrored = rig2(r, OP_SUB, i32(r, N - 1), l);
+  uop *last = barrier(r, store(r, rig_index(r, mem, mirrored), rig_load(r, rig_index(r, x, l), DT_U8, 1)));
+  open_if(r, rig2(r, OP_CMPLT, l, i32(r, N / 4)));
+  uop *word = rig_op(r, OP_LOAD, DT_U32, 1, (uarg){0}, 2,
+                     (uop *[]){rig_index(r, mem, rig2(r, OP_MUL, l, i32(r, 4))), last});
+  store(r, rig_index(r, out, l), word);
+  close_if(r);
+  program *p = rig_program(r, "mirror_64");
+  p->local[0] = uop_idx(r->g, N);
+  vk_code *k = rig_vulkan_compile(p);
+  unsigned char in[N], got[N];
+  error err = {0};
+  for (int i = 0; i < N; i++) in[i] = (unsigned char)(i * 5 + 1);
+  if (vk_launch(k, (unsigned char *[]){in, got}, NULL, NULL, 0, 0, &err)) rig_fail("launch", &err, NULL);
+  for (int i = 0; i < N; i++) assert_int_equal(got[i], in[N - 1 - i]);
+  vk_code_free(k);
+  rig_free(r);
+}
+
+// Whether compiling p fails with a sentence about this.
+static void refused(const program *p, const char *what) {
+  render_options o = vk_render_options(device);
+  error err = {0};
+  str words = {0};
+  if (render_spirv(p, &o, &words, &err)) rig_fail("render", &err, NULL);
+  assert_null(vk_compile(device, p, (const uint32_t *)(const void *)words.at, words.n / 4, &err));
+  if (!strstr(err.text, what) || !strstr(err.text, p->name)) fail_msg("%s", err.text);
+  str_free(&words);
+}
+
+static void test_limits(void **state) {
+  (void)state;
+  if (!device) skip();
+  rig *r = rig_new();
+  program *p = sum_program(r, 20);
+  p->local[0] = uop_idx(r->g, 4096);
+  refused(p, "work-items");
+  p->local[0] = uop_idx(r->g, 64);
+  vk_code *k = rig_vulkan_compile(p);
+  p->global[0] = uop_idx(r->g, INT64_C(1) << 40);
+  unsigned char none[20 * 64 * 4];
+  error err = {0};
+  assert_int_equal(vk_launch(k, (unsigned char *[]){none, none}, NULL, NULL, 0, 0, &err), -1);
+  assert_non_null(strstr(err.text, "sum_64: 1099511627776 work-groups"));
+  p->global[0] = uop_idx(r->g, 0);                                // nothing to do
+  assert_int_equal(vk_launch(k, (unsigned char *[]){none, none}, NULL, NULL, 0, 0, &err), 0);
+  vk_code_free(k);
+  rig_free(r);
+  r = rig_new();
+  uop *mem = local_memory(r, DT_F32, 1 << 20), *x = rig_buf(r, DT_F32, 1);
+  store(r, rig_index(r, mem, i32(r, 0)), rig_load(r, rig_index(r, x, i32(r, 0)), DT_F32, 1));
+  refused(rig_program(r, "large"), "4194304 bytes of a work-group's memory");
+  rig_free(r);
+}
+
+// The layer that judges modules here does: one that asks for halves, which the device was not opened for.
+static void test_layer(void **state) {
+  (void)state;
+  if (!device || !env_int(ENV_VK_VALIDATE)) skip();
+  rig *r = rig_new();
+  uop *x = rig_buf(r, DT_U8, 1);
+  store(r, rig_index(r, x, i32(r, 0)), rig2(r, OP_ADD, rig_load(r, rig_index(r, x, i32(r, 0)), DT_U8, 1),
+                                            rig_int(r, DT_U8, 1)));
+  program *p = rig_program(r, "byte");
+  vk *d;
+  error err = {0};
+  str words = {0};
+  if (vk_open("llvmpipe", &d, &err) || render_spirv(p, NULL, &words, &err)) rig_fail("open", &err, NULL);
+  uint32_t *at = (uint32_t *)(void *)words.at;
+  enum { CAPABILITY = 2 << 16 | 17, STORAGE_8BIT = 4448, FLOAT16 = 9 };
+  for (size_t i = 5; at[i] == CAPABILITY; i += 2) if (at[i + 1] == STORAGE_8BIT) at[i + 1] = FLOAT16;
+  print_message("a complaint is expected here:\n");
+  vk_code_free(vk_compile(d, p, at, words.n / 4, &err));
+  assert_true(vk_complaints(d) > 0);
   vk_close(d);
+  str_free(&words);
+  rig_free(r);
+}
+
+// A device without doubles gets a sentence, and no module that it cannot take.
+static void test_no_doubles(void **state) {
+  (void)state;
+  rig *r = rig_new();
+  uop *x = rig_buf(r, DT_F64, 1);
+  store(r, rig_index(r, x, i32(r, 0)), rig2(r, OP_ADD, rig_load(r, rig_index(r, x, i32(r, 0)), DT_F64, 1),
+                                            rig_float(r, DT_F64, 1)));
+  program *p = rig_program(r, "double");
+  error err = {0};
+  str words = {0};
+  assert_int_equal(render_text(render_spirv, p, &(render_options){0}, &words, &err), -1);
+  assert_non_null(strstr(err.text, "double: this kernel computes in doubles"));
+  assert_int_equal(words.n, 0);
+  assert_int_equal(render_text(render_spirv, p, &(render_options){.spirv = SPIRV_F64}, &words, &err), 0);
+  str_free(&words);
+  rig_free(r);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_open)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_open),   cmocka_unit_test(test_sum),
+                                     cmocka_unit_test(test_transpose), cmocka_unit_test(test_bytes),
+                                     cmocka_unit_test(test_limits), cmocka_unit_test(test_layer),
+                                     cmocka_unit_test(test_no_doubles)};
+  return cmocka_run_group_tests(tests, have_vulkan, NULL);
 }
