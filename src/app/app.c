@@ -121,28 +121,48 @@ void show_tokens(const weft_vocab *v, const int32_t *ids, size_t n) {
 
 // ---- text that comes in ---------------------------------------------------------------------------------------------
 
-enum { READ_STEP = 1 << 16, READ_MAX = 1 << 30 };
+enum { READ_STEP = 1 << 16 };
 
-int read_file(const char *path, char **text, size_t *n, error *err) {
-  bool is_stdin = !strcmp(path, "-");
-  int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return error_set(err, "%s: %s", path, strerror(errno));
+static const char *shown_path(const char *path) { return strcmp(path, "-") ? path : "stdin"; }
+
+int open_text(const char *path, int *fd, error *err) {
+  struct stat st, null;
+  *fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY) : STDIN_FILENO;
+  if (*fd < 0 || fstat(*fd, &st)) return error_set(err, "%s: %s", shown_path(path), strerror(errno));
+  bool is_device = S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode);
+  if (!is_device || isatty(*fd) || (!stat("/dev/null", &null) && null.st_rdev == st.st_rdev)) return 0;
+  if (*fd != STDIN_FILENO) close(*fd);
+  return error_set(err, "%s: is a device, not a text", shown_path(path));
+}
+
+// The size of a file, as far as it says one.
+static size_t regular_bytes(int fd) {
+  struct stat st;
+  return !fstat(fd, &st) && S_ISREG(st.st_mode) ? (size_t)st.st_size : 0;
+}
+
+static int beyond_limit(const char *path, size_t most, error *err) {
+  return error_set(err, "%s: more than the %zu bytes that may be read of it", shown_path(path), most);
+}
+
+int read_file(const char *path, size_t most, char **text, size_t *n, error *err) {
+  int fd, status = 0;
+  if (open_text(path, &fd, err)) return -1;
   str s = {0};
   str_add(&s, "");
+  if (regular_bytes(fd) > most) status = beyond_limit(path, most, err);
   char *piece = xmalloc(READ_STEP);
-  ssize_t got;
-  while ((got = read(fd, piece, READ_STEP)) != 0) {
+  for (ssize_t got; !status && (got = read(fd, piece, READ_STEP)) != 0;) {
     if (got < 0 && errno == EINTR && !interrupted()) continue;
-    if (got < 0 || s.n + (size_t)got > READ_MAX) break;
-    str_addn(&s, piece, (size_t)got);
+    if (got < 0) status = error_set(err, "%s: %s", shown_path(path), strerror(errno));
+    else if (s.n + (size_t)got > most) status = beyond_limit(path, most, err);
+    else str_addn(&s, piece, (size_t)got);
   }
-  int reason = errno;
   free(piece);
-  if (!is_stdin) close(fd);
-  if (got) {
+  if (fd != STDIN_FILENO) close(fd);
+  if (status) {
     str_free(&s);
-    return got < 0 ? error_set(err, "%s: %s", is_stdin ? "stdin" : path, strerror(reason))
-                   : error_set(err, "%s: more than %d bytes of text", is_stdin ? "stdin" : path, READ_MAX);
+    return status;
   }
   *text = s.at;
   *n = s.n;

@@ -72,8 +72,13 @@ void interrupt_note(void);       // the same, and none kills
 void interrupt_leave_by(void (*fn)(void));       // what is done first by one that kills: what a signal may do
 bool interrupted(void);
 
-// A whole file, "-" for stdin, at most 1 GiB.  *text is terminated and for free().  -1 and why not.
-int read_file(const char *path, char **text, size_t *n, error *err);
+// Bytes that files may have: grammars, schemas and templates as much as the readers of those take.
+enum { READ_SOURCE = 4 << 20, READ_JSON = 64 << 20, READ_PROMPT = 256 << 20, READ_CORPUS = 1 << 30 };
+// Opens a file that is read to its end, "-" for stdin: no device but /dev/null and terminals, as others have no end.
+int open_text(const char *path, int *fd, error *err);
+// A whole file, "-" for stdin.  *text is terminated and for free().  -1 and why not: a file of more than `most` bytes,
+// of which not many more are read.
+int read_file(const char *path, size_t most, char **text, size_t *n, error *err);
 // \n \r \t \\ \' \" \xHH become what they stand for, in place; anything else stays.  Returns the new length.
 size_t unescape(char *text, size_t n);
 void unescape_texts(struct texts *t);

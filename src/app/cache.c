@@ -183,7 +183,7 @@ static int import_from(const char *path) {
   json_error_t at;
   char *text;
   size_t n;
-  if (read_file(path, &text, &n, &why)) return failed("%s", why.text);
+  if (read_file(path, READ_JSON, &text, &n, &why)) return failed("%s", why.text);
   json_t *all = json_load(text, n, JSON_REJECT_DUPLICATES, &at);
   free(text);
   if (!all) return failed("%s: line %d: %s", path, at.line, at.text);

@@ -144,7 +144,7 @@ static int answer_one(struct chat *c) {
   error err = {0};
   char *text = NULL;
   size_t n = 0;
-  if (file && read_file(file, &text, &n, &err)) return failed("%s", err.text);
+  if (file && read_file(file, READ_PROMPT, &text, &n, &err)) return failed("%s", err.text);
   if (n && text[n - 1] == '\n') n--;
   str message = {0};
   str_add(&message, c->o.prompt ? c->o.prompt : "");
@@ -229,7 +229,7 @@ static int set_system(struct chat *c) {
   size_t n;
   if (c->o.system) chat_set_system(c, c->o.system, strlen(c->o.system));
   if (!c->o.system_file) return 0;
-  if (read_file(c->o.system_file, &text, &n, &err)) return failed("%s", err.text);
+  if (read_file(c->o.system_file, READ_PROMPT, &text, &n, &err)) return failed("%s", err.text);
   chat_set_system(c, text, n);
   free(text);
   return 0;

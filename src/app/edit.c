@@ -441,7 +441,7 @@ static void load_history(edit *e) {
   size_t n = 0, read_lines = 0;
   error err = {0};
   lines all = {0};
-  if (read_file(e->path, &text, &n, &err)) return;
+  if (read_file(e->path, READ_JSON, &text, &n, &err)) return;
   for (char *at = text, *end; at < text + n; at = end + 1, read_lines++) {
     if (!(end = memchr(at, '\n', (size_t)(text + n - at)))) end = text + n;
     add_entry(&all, at, (size_t)(end - at));

@@ -263,7 +263,7 @@ static int embed_all(struct settings *o) {
   if (found) return found;
   keep_to_evaluating(o, NULL);
   bool alone = o->media.files.n && !o->file;           // pictures without texts
-  if (!o->prompt && !o->ids.n && !alone && read_file(o->file ? o->file : "-", &text, &n, &err))
+  if (!o->prompt && !o->ids.n && !alone && read_file(o->file ? o->file : "-", READ_CORPUS, &text, &n, &err))
     return failed("%s", err.text);
   if (o->prompt) { text = xstrdup(o->prompt); n = strlen(text); }
   else if (text && n && text[n - 1] == '\n') n--;

@@ -23,7 +23,7 @@ int grammar_args_read(const struct grammar_args *a, char **text, size_t *n, erro
   const char *file = a->gbnf_file ? a->gbnf_file : a->schema_file;
   const char *given = a->gbnf ? a->gbnf : a->schema ? a->schema : a->regex;
   *text = NULL;
-  if (file) return read_file(file, text, n, err);
+  if (file) return read_file(file, READ_SOURCE, text, n, err);
   if (given) { *text = xstrdup(given); *n = strlen(given); }
   return 0;
 }

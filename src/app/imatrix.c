@@ -65,7 +65,7 @@ static int read_and_collect(struct collector *c) {
   char *text;
   int32_t *ids;
   size_t len, n;
-  if (read_file(o->file, &text, &len, &e)) return failed("%s", e.text);
+  if (read_file(o->file, READ_CORPUS, &text, &len, &e)) return failed("%s", e.text);
   if (len && text[len - 1] == '\n') len--;
   int status = weft_tokenize(weft_model_vocab(c->model), text, len,
                              WEFT_ADD_SPECIAL | (o->parse_special ? WEFT_PARSE_SPECIAL : 0), &ids, &n, &err);

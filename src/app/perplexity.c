@@ -131,7 +131,7 @@ static int read_text(const struct settings *o, const weft_vocab *v, int32_t **id
   error e = {0};
   char *text = NULL;
   size_t len = o->prompt ? strlen(o->prompt) : 0;
-  if (o->file && read_file(o->file, &text, &len, &e)) return failed("%s", e.text);
+  if (o->file && read_file(o->file, READ_CORPUS, &text, &len, &e)) return failed("%s", e.text);
   if (text && len && text[len - 1] == '\n') len--;             // as llama.cpp reads files
   int status =
     weft_tokenize(v, text ? text : o->prompt, len, WEFT_ADD_SPECIAL, ids, n, &err) ? failed("%s", err.text) : 0;

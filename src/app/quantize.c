@@ -74,7 +74,7 @@ static int read_types(const char *path, struct texts *to, error *err) {
   static const char blank[] = " \t\r\n";
   char *text;
   size_t n;
-  if (read_file(path, &text, &n, err)) return -1;
+  if (read_file(path, READ_JSON, &text, &n, err)) return -1;
   for (char *at = text + strspn(text, blank); *at; at += strspn(at, blank)) {
     size_t len = strcspn(at, blank);
     char *end = at + len;

@@ -94,7 +94,7 @@ static bool is_conversation(const struct settings *o) {
 
 static int prompt_text(struct run *r, char **text, size_t *n, error *err) {
   if (r->o.file) {
-    if (read_file(r->o.file, text, n, err)) return -1;
+    if (read_file(r->o.file, READ_PROMPT, text, n, err)) return -1;
   } else {
     *text = xstrdup(r->o.prompt ? r->o.prompt : "");
     *n = strlen(*text);

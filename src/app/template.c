@@ -31,7 +31,7 @@ static bool is_gguf(const char *path) {
 // JSON that starts as an array or an object is taken as it is, anything else names a file.
 static int read_json_or_file(const char *arg, char **text, size_t *n, error *err) {
   char first = arg[strspn(arg, " \t\r\n")];
-  if (first != '[' && first != '{') return read_file(arg, text, n, err);
+  if (first != '[' && first != '{') return read_file(arg, READ_JSON, text, n, err);
   *text = xstrdup(arg);
   *n = strlen(arg);
   return 0;
@@ -48,7 +48,7 @@ static int open_template_of(const char *path, bool tools, weft_template **t, err
     status = weft_template_of_file(f, tools, t, &err);
     weft_file_close(f);
   } else {
-    if (read_file(path, &text, &n, why)) return -1;
+    if (read_file(path, READ_SOURCE, &text, &n, why)) return -1;
     status = weft_template_open(text, n, strcmp(path, "-") ? path : "stdin", t, &err);
     free(text);
   }

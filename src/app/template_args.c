@@ -10,7 +10,7 @@
 
 static int template_of_file(const char *path, struct asked_template *out, error *err) {
   out->name = path;
-  return read_file(path, &out->text, &out->n, err);
+  return read_file(path, READ_SOURCE, &out->text, &out->n, err);
 }
 
 int template_asked(const char *named, const char *file, struct asked_template *out, error *err) {
@@ -36,7 +36,8 @@ int read_json_option(const char *option, const char *arg, json_type type, char *
   if (!arg) return 0;
   char first = arg[strspn(arg, " \t\r\n")];
   if (first != '[' && first != '{') {
-    if (read_file(arg, text, n, &e)) return error_set(err, "%s: neither JSON nor a file: %s", option, e.text);
+    if (read_file(arg, READ_JSON, text, n, &e))
+      return error_set(err, "%s: neither JSON nor a file: %s", option, e.text);
   } else {
     *text = xstrdup(arg);
     *n = strlen(arg);

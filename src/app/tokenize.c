@@ -70,8 +70,9 @@ static int encode_and_show(struct shown *s, weft_encoder *e, const char *text, s
 // A file of any size: its text is encoded as it is read.
 static int add_file(struct shown *s, weft_encoder *e, const char *path) {
   bool is_stdin = !path || !strcmp(path, "-");
-  int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC), status = 0;
-  if (fd < 0) return failed("%s: %s", path, strerror(errno));
+  int fd, status = 0;
+  error why = {0};
+  if (open_text(is_stdin ? "-" : path, &fd, &why)) return failed("%s", why.text);
   char *piece = xmalloc(READ_STEP);
   ssize_t got;
   while (!status && !s->to->error && (got = read(fd, piece, READ_STEP)) != 0) {
@@ -89,7 +90,7 @@ static int add_unescaped(struct shown *s, weft_encoder *e, const char *path) {
   error why = {0};
   char *text = NULL;
   size_t n = 0;
-  if (path && read_file(path, &text, &n, &why)) return failed("%s", why.text);
+  if (path && read_file(path, READ_CORPUS, &text, &n, &why)) return failed("%s", why.text);
   if (!path) { text = xstrdup(s->o->prompt); n = strlen(text); }
   int status = encode_and_show(s, e, text, unescape(text, n));
   free(text);

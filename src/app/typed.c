@@ -176,7 +176,7 @@ static int read_named_file(struct reader *r, uint64_t i, char **text, size_t *n,
   if (i >= r->to_read.n || !r->to_read.at[i].path) return error_set(err, "no file was named to be read");
   char *path = r->to_read.at[i].path;
   r->to_read.at[i].path = NULL;
-  int status = strcmp(path, "-") ? read_file(path, text, n, err) : error_set(err, "- is no file");
+  int status = strcmp(path, "-") ? read_file(path, READ_PROMPT, text, n, err) : error_set(err, "- is no file");
   free(path);
   return status;
 }

@@ -128,10 +128,15 @@ static int read_pem(const char *path, str *to, error *err) {
   enum { MOST = 1 << 20 };
   FILE *f = fopen(path, "re");
   if (!f) return error_set(err, "%s: %s", path, strerror(errno));
-  char *text = xmalloc(MOST);
-  str_addn(to, text, fread(text, 1, MOST, f));
+  char *text = xmalloc(MOST + 1);
+  size_t n = fread(text, 1, MOST + 1, f);
+  int status = ferror(f)  ? error_set(err, "%s: %s", path, strerror(errno))
+               : n > MOST ? error_set(err, "%s: more than %d bytes of PEM", path, MOST)
+                          : 0;
+  str_addn(to, text, n);
   free(text);
   fclose(f);
+  if (status) return -1;
   return strstr(str_c(to), "-----BEGIN ") ? 0 : error_set(err, "%s: there is nothing in PEM in it", path);
 }
 

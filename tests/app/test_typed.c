@@ -23,7 +23,8 @@ void sandbox_signals(long other, bool now) { (void)other; (void)now; }
 void interrupt_leave_by(void (*fn)(void)) { (void)fn; }
 int failed(const char *fmt, ...) { (void)fmt; return EXIT_FAILED; }
 
-int read_file(const char *path, char **text, size_t *n, error *err) {
+int read_file(const char *path, size_t most, char **text, size_t *n, error *err) {
+  (void)most;
   FILE *f = fopen(path, "r");
   if (!f) return error_set(err, "%s: %s", path, strerror(errno));
   *text = xcalloc(1, 100);

@@ -22,7 +22,7 @@ FAMILIES = {
 
 
 @pytest.fixture(scope="module")
-def launch(weft, weft_env):
+def launch(weft, weft_env, sanitized):
     """launch(n, command): the same on n processes of Open MPI; skips where it is not there."""
     mpirun = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
     if not mpirun or not (Path(weft).parent / "libweft-mpi-openmpi.so").exists():
@@ -30,6 +30,8 @@ def launch(weft, weft_env):
 
     def run(n, *command):
         env = {**weft_env, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "SPEC": "0"}
+        if sanitized:                        # Open MPI leaves memory
+            env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
         line = [mpirun, "--oversubscribe", "--bind-to", "none", "-n", str(n), *map(str, command)] if n > 1 else [*map(str, command)]
         return subprocess.run(line, env=env, capture_output=True, timeout=600, stdin=subprocess.DEVNULL)
     return run
