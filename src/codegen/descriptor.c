@@ -9,8 +9,9 @@
 // code than 127 is moved down by 128, which is added again as 64 * b + 64 * b. Without those instructions products are
 // made in 16 bits, where one always fits, and added up there as long as that is so.
 //
-// NVIDIA's GPUs (NVPTX): dp4a, in each item; mma, of 32 items together (codegen/mma.h). Of halves mma adds up in an
-// order and with roundings of its own, which are not those of additions one by one; only another mma gives its bits.
+// GPUs: dp4a, in each item (of NVPTX; the SPIR-V renderer has an instruction of its own for it). NVIDIA's (NVPTX) also
+// have mma, of 32 items together (codegen/mma.h). Of halves mma adds up in an order and with roundings of its own,
+// which are not those of additions one by one; only another mma gives its bits.
 //
 // BF16. Pairs of products are added up in F32; vdpbf16ps and bfdot differ in how they round and take the smallest
 // numbers for zero. Without them there is no row: converting is a shift, and multiplying and adding F32 as fast as

@@ -21,6 +21,7 @@ void vk_code_free(vk_code *k) { (void)k; }
 // Nothing is there that these could be asked of.
 const char *vk_name(const vk *d) { (void)d; return "none"; }
 int vk_complaints(const vk *d) { (void)d; return 0; }
+descriptor_set vk_dots(const vk *d) { (void)d; return 0; }
 void vk_target(const vk *d, target *out) { (void)d; *out = render_find("spirv")->target; }
 render_options vk_render_options(const vk *d) { (void)d; return (render_options){0}; }
 vk_code *vk_compile(vk *d, const program *p, const uint32_t *words, size_t n, error *err) {
@@ -137,12 +138,13 @@ static int have_instance(vk *d, error *err) {
 
 // ---- which device ---------------------------------------------------------------------------------------------------
 
-enum { MOST_PHYSICAL = 16, MOST_FAMILIES = 16 };
+enum { MOST_PHYSICAL = 16, MOST_FAMILIES = 16, MOST_EXTENSIONS = 512 };
 
 typedef struct vk_features {
   VkPhysicalDeviceFeatures2 all;
   VkPhysicalDeviceVulkan11Features v11;
   VkPhysicalDeviceVulkan12Features v12;
+  VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR dots;
 } vk_features;
 
 static void chain_features(vk_features *f) {
@@ -150,6 +152,20 @@ static void chain_features(vk_features *f) {
   f->v11 = (VkPhysicalDeviceVulkan11Features){.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
                                               .pNext = &f->v12};
   f->v12 = (VkPhysicalDeviceVulkan12Features){.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
+}
+
+// The extension for dot products, which Vulkan 1.2 has not of itself: asks for it, if the device has it.
+static bool chain_dots(const vk *d, vk_features *f) {
+  VkExtensionProperties all[MOST_EXTENSIONS];
+  uint32_t n = COUNT(all);
+  bool has = false;
+  if (d->EnumerateDeviceExtensionProperties(d->physical, NULL, &n, all) < 0) return false;
+  for (uint32_t i = 0; i < n; i++)
+    has |= !strcmp(all[i].extensionName, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
+  f->dots = (VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR){
+    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR};
+  if (has) f->v12.pNext = &f->dots;
+  return has;
 }
 
 static bool compute_family(const vk *d, VkPhysicalDevice p, uint32_t *family, uint32_t *time_bits) {
@@ -270,6 +286,14 @@ static unsigned float_controls(const VkPhysicalDeviceVulkan12Properties *p, bool
   return can;
 }
 
+static bool is_fast_at_dots(const vk *d) {
+  VkPhysicalDeviceShaderIntegerDotProductPropertiesKHR dots = {
+    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES_KHR};
+  VkPhysicalDeviceProperties2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &dots};
+  d->GetPhysicalDeviceProperties2(d->physical, &all);
+  return dots.integerDotProduct4x8BitPackedMixedSignednessAccelerated;
+}
+
 static void ask_vulkan(vk *d, bool f64, uint32_t time_bits) {
   VkPhysicalDeviceVulkan12Properties v12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
   VkPhysicalDeviceVulkan11Properties v11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES,
@@ -301,11 +325,15 @@ static int have_device(vk *d, error *err) {
   vk_features f;
   uint32_t time_bits = 0;
   chain_features(&f);
+  bool extended = chain_dots(d, &f);
   d->GetPhysicalDeviceFeatures2(d->physical, &f.all);
-  bool f64 = f.all.features.shaderFloat64;
+  bool f64 = f.all.features.shaderFloat64, dots = extended && f.dots.shaderIntegerDotProduct;
   compute_family(d, d->physical, &d->family, &time_bits);
   ask_vulkan(d, f64, time_bits);
+  d->has_dots = dots && is_fast_at_dots(d);
+  if (dots) d->can |= SPIRV_DOTS;
   chain_features(&f);
+  if (dots && chain_dots(d, &f)) f.dots.shaderIntegerDotProduct = VK_TRUE;
   f.all.features = (VkPhysicalDeviceFeatures){.shaderInt64 = VK_TRUE, .shaderInt16 = VK_TRUE, .shaderFloat64 = f64};
   f.v11.storageBuffer16BitAccess = VK_TRUE;
   f.v12.bufferDeviceAddress = f.v12.shaderInt8 = f.v12.storageBuffer8BitAccess = f.v12.timelineSemaphore = VK_TRUE;
@@ -316,7 +344,10 @@ static int have_device(vk *d, error *err) {
   VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                              .pNext = &f.all,
                              .queueCreateInfoCount = 1,
-                             .pQueueCreateInfos = &queue};
+                             .pQueueCreateInfos = &queue,
+                             .enabledExtensionCount = dots,
+                             .ppEnabledExtensionNames =
+                               (const char *[]){VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME}};
   VkResult r = d->CreateDevice(d->physical, &info, NULL, &d->device);
   if (r) return vk_failed(d, err, "vkCreateDevice", r);
   PFN_vkGetDeviceProcAddr get = d->GetDeviceProcAddr;
@@ -387,8 +418,14 @@ const char *vk_name(const vk *d) { return d->name; }
 int vk_complaints(const vk *d) { return d->complaints; }
 render_options vk_render_options(const vk *d) { return (render_options){.spirv = d->can}; }
 
+static bool knows_bytes(const void *device, const char *feature) {
+  return ((const vk *)device)->can & SPIRV_DOTS && !strcmp(feature, "dp4a");
+}
+descriptor_set vk_dots(const vk *d) { return descriptors_where(knows_bytes, d); }
+
 void vk_target(const vk *d, target *out) {
   *out = render_find("spirv")->target;
+  out->descriptors = d->has_dots ? vk_dots(d) : 0;
   out->max_local_bytes = d->local_bytes;
   out->max_group = d->max_group;
 }

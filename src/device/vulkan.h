@@ -18,6 +18,7 @@ int vk_open(const char *which, vk **out, error *err);
 void vk_close(vk *d);                            // after all its kernels are freed; NULL is fine
 const char *vk_name(const vk *d);                // "driver: device", for people
 void vk_target(const vk *d, target *out);        // what codegen may ask of it
+descriptor_set vk_dots(const vk *d);             // all dot products that it takes, also where it is slow at them
 render_options vk_render_options(const vk *d);   // and what the renderer may
 int vk_complaints(const vk *d);                  // messages of the validation layer (VK_VALIDATE=1) so far
 // all devices of all drivers, the one that vk_open takes first; -1: there is none, and why

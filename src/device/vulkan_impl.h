@@ -48,6 +48,7 @@ struct vk {
   char name[600], driver[900];     // name: "driver: device"; driver: with versions, for keys of caches
   bool unified, is_cpu;            // unified: all its memory is the host's, too
   unsigned can;                    // bits of enum spirv_can
+  bool has_dots;                   // and it is fast at SPIRV_DOTS
   int max_group, max_group_at[3], local_bytes, subgroup_size;
   uint32_t max_groups[3];
   uint64_t max_alloc, bytes;       // in one piece; of its own memory in all

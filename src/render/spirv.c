@@ -232,6 +232,7 @@ static const spv_id *spirv_value(spirv *c, const uop *u) {
   case OP_EXTRACT: return spirv_lanes(c, u->src[0]) + u->a;
   case OP_HREDUCE: return halved_lanes(c, u);
   case OP_BITCAST: return recast_lanes(c, u);
+  case OP_DOT: return spirv_dots(c, u);
   default: return op_flags((enum op)u->op) & OPF_ELEMENTWISE ? each_lane(c, u) : NULL;
   }
 }

@@ -48,6 +48,7 @@ spv_id spirv_cast(spirv *c, spv_id x, enum dtype from, enum dtype to);         /
 // one lane of an elementwise op over such sources; 0: there is none
 spv_id spirv_lane(spirv *c, const uop *u, const spv_id *x);
 spv_id spirv_binary(spirv *c, enum op op, enum dtype d, spv_id x, spv_id y);   // d: of the sources; 0: there is none
+const spv_id *spirv_dots(spirv *c, const uop *u);        // of DOT; NULL: the device has none such
 spv_id spirv_to_bits(spirv *c, spv_id x, enum dtype d);
 spv_id spirv_of_bits(spirv *c, spv_id x, enum dtype d);
 // n integers of `from` bytes as integers of `to` bytes, low bytes first

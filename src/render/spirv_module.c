@@ -81,10 +81,11 @@ static spv_id known_as(spv *s, enum spv_part part, enum spv_op op, size_t place,
 #define TYPE(s, op, ...) \
   known_as(s, SPV_GLOBALS, op, 0, COUNT(((uint32_t[]){__VA_ARGS__})), (uint32_t[]){__VA_ARGS__})
 
-void spv_can(spv *s, enum spv_capability what) {
+bool spv_can(spv *s, enum spv_capability what) {
   const uint32_t *at = s->parts[SPV_CAPABILITIES].at;
-  for (size_t i = 1; i < s->parts[SPV_CAPABILITIES].n; i += 2) if (at[i] == (uint32_t)what) return;
+  for (size_t i = 1; i < s->parts[SPV_CAPABILITIES].n; i += 2) if (at[i] == (uint32_t)what) return false;
   SPV_PUT(s, SPV_CAPABILITIES, SPV_CAPABILITY, (uint32_t)what);
+  return true;
 }
 
 spv_id spv_void(spv *s) { return known_as(s, SPV_GLOBALS, SPV_TYPE_VOID, 0, 0, (const uint32_t[]){0}); }

@@ -27,13 +27,13 @@ enum spv_op {
   SPV_U_LESS = 176, SPV_S_LESS = 177, SPV_F_EQUAL = 180, SPV_F_NOT_EQUAL = 183, SPV_F_LESS = 184, SPV_SHIFT_U = 194,
   SPV_SHIFT_S = 195, SPV_SHIFT_LEFT = 196, SPV_OR = 197, SPV_XOR = 198, SPV_AND = 199, SPV_CONTROL_BARRIER = 224,
   SPV_PHI = 245, SPV_LOOP_MERGE = 246, SPV_SELECTION_MERGE = 247, SPV_LABEL = 248, SPV_BRANCH = 249,
-  SPV_BRANCH_IF = 250, SPV_RETURN = 253, SPV_RETURN_VALUE = 254
+  SPV_BRANCH_IF = 250, SPV_RETURN = 253, SPV_RETURN_VALUE = 254, SPV_SU_DOT = 4452
 };
 enum spv_ext { SPV_EXT_TRUNC = 3, SPV_EXT_FLOOR = 8, SPV_EXT_SQRT = 31 };      // of GLSL.std.450
 enum spv_capability {
   SPV_CAN_SHADER = 1, SPV_CAN_FLOAT64 = 10, SPV_CAN_INT64 = 11, SPV_CAN_INT16 = 22, SPV_CAN_INT8 = 39,
   SPV_CAN_16BIT_STORAGE = 4433, SPV_CAN_8BIT_STORAGE = 4448, SPV_CAN_KEEP_DENORMALS = 4464, SPV_CAN_KEEP_NAN = 4466,
-  SPV_CAN_ROUND = 4467, SPV_CAN_ADDRESS = 5347
+  SPV_CAN_ROUND = 4467, SPV_CAN_ADDRESS = 5347, SPV_CAN_DOT_PACKED = 6018, SPV_CAN_DOT = 6019
 };
 enum spv_mode { SPV_MODE_GROUP = 17, SPV_MODE_KEEP_DENORMALS = 4459, SPV_MODE_KEEP_NAN = 4461, SPV_MODE_ROUND = 4462 };
 enum spv_class { SPV_IN_INPUT = 1, SPV_IN_GROUP = 4, SPV_IN_FUNCTION = 7, SPV_IN_PUSH = 9, SPV_IN_ADDRESS = 5349 };
@@ -74,7 +74,7 @@ spv_id spv_make(spv *s, enum spv_op op, spv_id type, size_t n, const uint32_t *o
   spv_make(s, op, type, COUNT(((uint32_t[]){__VA_ARGS__})), (uint32_t[]){__VA_ARGS__})
 spv_id spv_ext(spv *s, enum spv_ext what, spv_id type, spv_id x);
 
-void spv_can(spv *s, enum spv_capability what);
+bool spv_can(spv *s, enum spv_capability what);    // false: it was said before
 spv_id spv_void(spv *s);
 spv_id spv_bool(spv *s);
 spv_id spv_uint(spv *s, int bytes);

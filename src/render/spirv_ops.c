@@ -242,3 +242,23 @@ spv_id spirv_lane(spirv *c, const uop *u, const spv_id *x) {
   default: return u->nsrc == 2 ? spirv_binary(c, (enum op)u->op, ds, x[0], x[1]) : 0;
   }
 }
+
+// ---- dot products ---------------------------------------------------------------------------------------------------
+
+enum { PACKED_4X8 = 0 };
+
+const spv_id *spirv_dots(spirv *c, const uop *u) {
+  spv *s = &c->s;
+  if (u->dt != DT_I32 || (c->o && !(c->o->spirv & SPIRV_DOTS))) return NULL;
+  const spv_id *acc = spirv_lanes(c, u->src[0]), *codes = spirv_lanes(c, u->src[2]),
+               *parts = spirv_resize(c, spirv_lanes(c, u->src[1]), 4 * u->lanes, 1, 4);
+  spv_id *out = spirv_new_lanes(c, u->lanes), u32 = spv_uint(s, 4);
+  if (spv_can(s, SPV_CAN_DOT))
+    spv_put_text(s, SPV_EXTENSIONS, SPV_EXTENSION, 0, NULL, "SPV_KHR_integer_dot_product", 0, NULL);
+  spv_can(s, SPV_CAN_DOT_PACKED);
+  for (int i = 0; i < u->lanes; i++) {
+    spv_id sum = SPV_MAKE(s, SPV_SU_DOT, u32, codes[i], parts[i], PACKED_4X8);
+    out[i] = SPV_MAKE(s, SPV_I_ADD, u32, acc[i], sum);
+  }
+  return out;
+}

@@ -268,8 +268,10 @@ static inline bool kt_backend_vulkan(kt_backend *b) {
   *b = (kt_backend){.name = "Vulkan", .way = KT_VK};
   b->t = render_find("spirv")->target;
   if (!RIG_COMPUTES) return true;
-  if (rig_vulkan_device()) vk_target(rig_vulkan_device(), &b->t);
-  return rig_vulkan_device();
+  if (!rig_vulkan_device()) return false;
+  vk_target(rig_vulkan_device(), &b->t);
+  b->t.descriptors = vk_dots(rig_vulkan_device());
+  return true;
 }
 
 // NVIDIA's GPUs, as device/cuda.c has them.
