@@ -328,22 +328,30 @@ static enum confine_kind confinement_of(const char *command, bool fetches) {
   return command_is(command, "profile") ? CONFINE_COUNTING : CONFINE_FILES;
 }
 
+// Why there is no sandbox around a driver; NULL: the device has none.
+static const char *driver_reason(void) {
+  static const struct { const char *device, *why; } drivers[] = {
+    {"CL", "off: DEV=CL, as drivers run compilers, linkers and services"},
+    {"CUDA", "off: DEV=CUDA, as the driver opens devices, runs programs and makes code"},
+    {"METAL", "off: DEV=METAL, as the system's compiler of kernels is a service of its own"},
+    {"NV", "off: DEV=NV, as it opens devices and runs ptxas"},
+    {"VK", "off: DEV=VK, as drivers open devices and make code"}};
+  for (size_t i = 0; i < COUNT(drivers); i++)
+    if (env_device_is(drivers[i].device)) return drivers[i].why;
+  return NULL;
+}
+
 static void choose_sandbox(bool wanted, const char *command, bool fetches) {
 #ifdef WEFT_SANITIZE
   wanted = false;           // the sanitizers run other programs
 #endif
-  bool compiler = !strcmp(env_str(ENV_RENDER), "c"), cuda = env_device_is("CUDA"),
-       nv = env_device_is("NV"), metal = env_device_is("METAL"),
-       driver = cuda || nv || metal || env_device_is("CL");
+  bool compiler = !strcmp(env_str(ENV_RENDER), "c");
+  const char *driver = driver_reason();
   sandbox_wanted = wanted && !compiler && !driver && processes == 1;
   if (!wanted) sandbox = "off: --no-sandbox";
   else if (processes > 1) sandbox = "off: MPI connects to the other processes as it runs";
   else if (compiler) sandbox = "off: RENDER=c runs a C compiler";
-  else if (driver)
-    sandbox = cuda    ? "off: DEV=CUDA, as the driver opens devices, runs programs and makes code"
-              : nv    ? "off: DEV=NV, as it opens devices and runs ptxas"
-              : metal ? "off: DEV=METAL, as the system's compiler of kernels is a service of its own"
-                      : "off: DEV=CL, as drivers run compilers, linkers and services";
+  else if (driver) sandbox = driver;
   else if (confine_knows_files())
     sandbox = "on: system calls from a list: no other programs, no connections, no signals to other processes, no "
               "memory that is writable and executable at once; no files but those of the command; another process has "

@@ -113,7 +113,8 @@ static void amount(char *out, size_t cap, double x, double step, const char *con
 
 // What the layers lie on, by llama.cpp's names where it has one.
 static const char *backend_of(const struct bench *b) {
-  static const struct { const char *device, *name; } known[] = {{"CL", "OpenCL"}, {"METAL", "Metal"}};
+  static const struct { const char *device, *name; } known[] = {
+    {"CL", "OpenCL"}, {"METAL", "Metal"}, {"VK", "Vulkan"}};
   const char *device = env_str(ENV_DEV);
   if (!b->o.model.gpu_layers) return "CPU";
   for (size_t i = 0; i < COUNT(known); i++) if (env_device_is(known[i].device)) return known[i].name;

@@ -166,7 +166,7 @@ static bool device_line(const weft_env *m, const char *name, const char **what) 
 }
 
 static void check_devices(struct findings *l, const weft_env *m) {
-  static const char *const others[] = {"CUDA", "NV", "METAL", "CL"};
+  static const char *const others[] = {"CUDA", "NV", "METAL", "VK", "CL"};
   const char *dev = env_str(ENV_DEV), *what;
   bool there = device_line(m, dev, &what);
   if (!there && *what) what += strlen("none: ");

@@ -27,7 +27,8 @@
   "this machine likes)") \
   E(DEV, "CPU", "", "device: CPU, CL (OpenCL; CL:NAME or CL:NUMBER: one of several, as weft env lists them), CUDA " \
   "(NVIDIA's GPUs), NV (the same by their kernel driver " \
-  "alone), METAL (Apple's GPUs, on a Mac), REF (f64 interpreter), NULL (compiles and counts only)") \
+  "alone), METAL (Apple's GPUs, on a Mac), VK (Vulkan; VK:NAME as with CL), REF (f64 interpreter), NULL (compiles " \
+  "and counts only)") \
   E(CL_WORK, "", "groups|tiles", "how DEV=CL shares out work: groups (work-items that share memory) or tiles (a " \
   "work-item is a core)" \
   "; default: what suits the device") \

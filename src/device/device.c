@@ -15,6 +15,7 @@
 #include "device/plan_impl.h"
 #include "device/ref.h"
 #include "device/team.h"
+#include "device/vulkan.h"
 #include "render/render.h"
 
 static int ref_make(device *d, device_kernel *k, error *err) {
@@ -91,8 +92,8 @@ static const struct {
 } table[] = {
   {"CPU", cpu_start, name_processors, false}, {"CL", cl_start, cl_list, true},
   {"CUDA", cuda_start, cuda_list, false},     {"NV", nv_start, nv_list, false},
-  {"METAL", metal_start, metal_list, false},  {"REF", ref_start, interpreter, false},
-  {"NULL", null_start, name_nothing, false},
+  {"METAL", metal_start, metal_list, false},  {"VK", vk_start, vk_list, true},
+  {"REF", ref_start, interpreter, false},     {"NULL", null_start, name_nothing, false},
 };
 
 bool device_known(size_t i, const char **name, str *found, error *why) {
@@ -124,7 +125,8 @@ int device_open_named(const char *want, int n_threads, int n_prompt, device **ou
     size_t length = strlen(table[i].name);
     if (strncmp(want, table[i].name, length) || (want[length] && want[length] != ':')) continue;
     if (want[length] && !table[i].several)
-      return error_set(err, "DEV=%s: only devices of OpenCL are named so: DEV=CL:NAME or DEV=CL:NUMBER", want);
+      return error_set(err, "DEV=%s: only devices of OpenCL and Vulkan are named so: DEV=CL:NAME or DEV=VK:NUMBER",
+                       want);
     device *d = xcalloc(1, sizeof *d);
     d->name = table[i].name;
     d->which = want + length + (want[length] != 0);
@@ -140,7 +142,9 @@ int device_open_named(const char *want, int n_threads, int n_prompt, device **ou
     return 0;
   }
   return error_set(
-    err, "DEV=%s is not a device that can run models (known: CPU, CL, CL:NAME, CUDA, NV, METAL, REF, NULL)", want);
+    err,
+    "DEV=%s is not a device that can run models (known: CPU, CL, CL:NAME, CUDA, NV, METAL, VK, VK:NAME, REF, NULL)",
+    want);
 }
 
 void device_close(device *d) {

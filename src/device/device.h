@@ -4,7 +4,7 @@
 // functions in two halves: how kernels are made (cpu.c, opencl.c, cuda.c, nv_code.c, metal.m, and the plain ones in
 // device.c), and a `runtime`, which has the memory and runs the plans: host.c for all devices that are in this process,
 // remote.c for those with memory of their own, each of which is a table of what its driver does (opencl_plan.c,
-// cuda_plan.c and nv_plan.c, metal_plan.m). docs/porting.md says what a new one has to bring.
+// cuda_plan.c and nv_plan.c, metal_plan.m, vulkan_plan.c). docs/porting.md says what a new one has to bring.
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
 #include "codegen/codegen.h"

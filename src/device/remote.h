@@ -1,6 +1,6 @@
 // remote: devices with memory of their own. What they have in common is here, once: the runtime (device.h) with its
 // memory, copies, kernels from the cache, weights that are laid out, recording, what comes and goes with a run, and
-// times. A driver (opencl_plan.c, cuda_plan.c, nv_plan.c, metal_plan.m) says how memory is made, copied
+// times. A driver (opencl_plan.c, cuda_plan.c, nv_plan.c, metal_plan.m, vulkan_plan.c) says how memory is made, copied
 // and dropped, how a kernel is loaded, and how commands (remote_steps.h) are recorded, run and timed.
 //
 // A piece of memory is what a driver makes, and a range of addresses of this process by which parts of it are named as

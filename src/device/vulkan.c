@@ -24,8 +24,8 @@ int vk_complaints(const vk *d) { (void)d; return 0; }
 descriptor_set vk_dots(const vk *d) { (void)d; return 0; }
 void vk_target(const vk *d, target *out) { (void)d; *out = render_find("spirv")->target; }
 render_options vk_render_options(const vk *d) { (void)d; return (render_options){0}; }
-vk_code *vk_compile(vk *d, const program *p, const uint32_t *words, size_t n, error *err) {
-  (void)d; (void)p; (void)words; (void)n;
+vk_code *vk_compile(vk *d, const program *p, int n_bufs, const uint32_t *words, size_t n, error *err) {
+  (void)d; (void)p; (void)n_bufs; (void)words; (void)n;
   vulkan_is_missing(err);
   return NULL;
 }
@@ -259,10 +259,11 @@ int vk_list(str *out, error *err) {
   int n = 0, best = -1;
   if (!load_vulkan(d, err) && !have_instance(d, err) && !find_candidates(d, all, &n, err))
     best = best_candidate(all, n, NULL, err);
-  if (best >= 0) str_add(out, all[best].name);
+  if (best >= 0) str_addf(out, "%s (number %d)", all[best].name, best);
   for (int i = 0; best >= 0 && i < n; i++) {
-    if (i != best) str_addf(out, "; not used: %s", all[i].name);
-    if (i != best && all[i].lacks) str_addf(out, " (lacks %s)", all[i].lacks);
+    if (i == best) continue;
+    str_addf(out, "; not used: %s (number %d%s%s)", all[i].name, i, all[i].lacks ? ", lacks " : "",
+             all[i].lacks ? all[i].lacks : "");
   }
   vk_close(d);
   return best < 0 ? -1 : 0;
@@ -562,7 +563,9 @@ static int check_group(const vk *d, const program *p, error *err) {
   return 0;
 }
 
-vk_code *vk_compile(vk *d, const program *p, const uint32_t *words, size_t n, error *err) {
+static void unload_pipeline_of(remote_code *k) { vk_code_free((vk_code *)k); }
+
+vk_code *vk_compile(vk *d, const program *p, int n_bufs, const uint32_t *words, size_t n, error *err) {
   if (check_group(d, p, err)) return NULL;
   VkShaderModuleCreateInfo text = {
     .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = n * sizeof *words, .pCode = words};
@@ -570,7 +573,7 @@ vk_code *vk_compile(vk *d, const program *p, const uint32_t *words, size_t n, er
   VkResult r = d->CreateShaderModule(d->device, &text, NULL, &module);
   if (r) { vk_failed(d, err, p->name, r); return NULL; }
   vk_code *k = xcalloc(1, sizeof *k);
-  *k = (vk_code){d, p, VK_NULL_HANDLE};
+  *k = (vk_code){{unload_pipeline_of, n_bufs}, d, p, VK_NULL_HANDLE};
   VkComputePipelineCreateInfo info = {.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
                                       .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
                                                 .stage = VK_SHADER_STAGE_COMPUTE_BIT,

@@ -21,12 +21,15 @@ void vk_target(const vk *d, target *out);        // what codegen may ask of it
 descriptor_set vk_dots(const vk *d);             // all dot products that it takes, also where it is slow at them
 render_options vk_render_options(const vk *d);   // and what the renderer may
 int vk_complaints(const vk *d);                  // messages of the validation layer (VK_VALIDATE=1) so far
+struct device;
+// DEV=VK: vulkan_plan.c. which: as for vk_open
+int vk_start(struct device *d, error *err);
 // all devices of all drivers, the one that vk_open takes first; -1: there is none, and why
 int vk_list(str *out, error *err);
 
-// A kernel of p's words (from render_spirv). NULL and err where the driver refuses them. p must outlive the kernel: a
-// launch evaluates its sizes.
-vk_code *vk_compile(vk *d, const program *p, const uint32_t *words, size_t n, error *err);
+// A kernel of p's words (from render_spirv), which takes n_bufs buffers. NULL and err where the driver refuses them. p
+// must outlive the kernel: a launch evaluates its sizes.
+vk_code *vk_compile(vk *d, const program *p, int n_bufs, const uint32_t *words, size_t n, error *err);
 void vk_code_free(vk_code *k);                   // NULL is fine
 
 // Runs the kernel and waits for it. bufs: p->n_bufs pointers to host memory; sizes: their bytes, or NULL for what p

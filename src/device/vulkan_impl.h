@@ -4,6 +4,7 @@
 #define VK_NO_PROTOTYPES
 #include <pthread.h>
 #include <vulkan/vulkan.h>
+#include "device/device.h"
 #include "device/vulkan.h"
 
 // Functions, by what they are looked up with.
@@ -65,6 +66,7 @@ typedef struct vk_memory {
 } vk_memory;
 
 struct vk_code {
+  remote_code base;
   vk *d;
   const program *p;
   VkPipeline pipeline;

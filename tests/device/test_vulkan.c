@@ -119,7 +119,7 @@ static void refused(const program *p, const char *what) {
   error err = {0};
   str words = {0};
   if (render_spirv(p, &o, &words, &err)) rig_fail("render", &err, NULL);
-  assert_null(vk_compile(device, p, (const uint32_t *)(const void *)words.at, words.n / 4, &err));
+  assert_null(vk_compile(device, p, p->n_bufs, (const uint32_t *)(const void *)words.at, words.n / 4, &err));
   if (!strstr(err.text, what) || !strstr(err.text, p->name)) fail_msg("%s", err.text);
   str_free(&words);
 }
@@ -166,7 +166,7 @@ static void test_layer(void **state) {
   enum { CAPABILITY = 2 << 16 | 17, STORAGE_8BIT = 4448, FLOAT16 = 9 };
   for (size_t i = 5; at[i] == CAPABILITY; i += 2) if (at[i + 1] == STORAGE_8BIT) at[i + 1] = FLOAT16;
   print_message("a complaint is expected here:\n");
-  vk_code_free(vk_compile(d, p, at, words.n / 4, &err));
+  vk_code_free(vk_compile(d, p, p->n_bufs, at, words.n / 4, &err));
   assert_true(vk_complaints(d) > 0);
   vk_close(d);
   str_free(&words);

@@ -65,7 +65,7 @@ def test_unknown(run_weft, both, tinypy, which):
 
 def test_only_opencl_has_names(run_weft, tinypy):
     done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1"], env={"DEV": "CUDA:1"})
-    assert done.returncode == 1 and done.err.strip() == "weft: error: DEV=CUDA:1: only devices of OpenCL are named so: DEV=CL:NAME or DEV=CL:NUMBER"
+    assert done.returncode == 1 and done.err.strip() == "weft: error: DEV=CUDA:1: only devices of OpenCL and Vulkan are named so: DEV=CL:NAME or DEV=VK:NUMBER"
 
 
 def test_a_compiler_that_dies(run_weft, worse, tinypy, tmp_path):

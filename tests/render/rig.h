@@ -271,7 +271,7 @@ static inline vk_code *rig_vulkan_compile(const program *p) {
     FILE *f = fopen(getenv("RIG_SPV"), "w");
     if (!f || fwrite(words.at, 1, words.n, f) != words.n || fclose(f)) rig_fail(getenv("RIG_SPV"), &err, NULL);
   }
-  vk_code *k = vk_compile(d, p, (const uint32_t *)(const void *)words.at, words.n / 4, &err);
+  vk_code *k = vk_compile(d, p, p->n_bufs, (const uint32_t *)(const void *)words.at, words.n / 4, &err);
   if (!k) rig_fail("vulkan", &err, NULL);
   if (vk_complaints(d)) { error_set(&err, "%s", p->name); rig_fail("the validation layer complains of", &err, NULL); }
   str_free(&words);

@@ -1,0 +1,95 @@
+"""Whole models on Vulkan (DEV=VK), through whatever driver is installed: Mesa's llvmpipe in the tests, with the validation layer if it is there.
+
+scripts/setup.sh installs both if it can. Without a driver these tests are skipped.
+"""
+import json
+
+import pytest
+
+from test_golden import GAP, MEAN_KL, compare, distributions
+
+ONCE = {"DEV": "VK", "WEFT_CACHE": "off"}
+PROMPT = "def add(a, b):\n"
+RECORDS = ["tiny-llama", "tiny-qwen3moe", "tiny-deepseek2-mla", "tinypy-q4_k_m", "tinypy-q6_k"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def vulkan(run_weft, tinypy):
+    """Settings of a device that watches what is asked of it; without the layer, of one that does not."""
+    done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1"], env=ONCE, timeout=900)
+    if any(why in done.err for why in ("built without Vulkan's headers", "needs its loader", "no driver is installed", "no device")):
+        pytest.skip(f"no Vulkan: {done.err.strip()}")
+    assert done.returncode == 0, done.err
+    done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1"], env={**ONCE, "VK_VALIDATE": "1"}, timeout=900)
+    return ONCE if "needs Vulkan's validation layer" in done.err else {**ONCE, "VK_VALIDATE": "1"}
+
+
+def text_of(run_weft, tinypy, env, *more):
+    done = run_weft(["run", "-m", tinypy, "-p", PROMPT, "-n", "24", "--temp", "0", *more], env=env, timeout=900)
+    assert done.returncode == 0, done.err
+    assert "Vulkan:" not in done.err, "the validation layer complains"
+    return done.stdout
+
+
+def test_same_text(run_weft, tinypy, vulkan):
+    assert text_of(run_weft, tinypy, vulkan) == text_of(run_weft, tinypy, {})
+
+
+def test_chunks_and_the_cache(run_weft, tinypy, vulkan, tmp_path):
+    """A prompt in chunks of another size, on kernels that come from the cache: none is compiled again."""
+    (cache := tmp_path / "cache").mkdir(mode=0o700)
+    env = {**vulkan, "WEFT_CACHE": str(cache)}
+    plain = text_of(run_weft, tinypy, env)
+    assert text_of(run_weft, tinypy, env, "-ub", "8") == plain
+    again = run_weft(["run", "-m", tinypy, "-p", PROMPT, "-n", "1", "--stats", str(tmp_path / "stats")], env=env, timeout=900)
+    assert again.returncode == 0, again.err
+    assert json.loads((tmp_path / "stats").read_text())["kernels_compiled"] == 0
+
+
+def test_layers_on_two_devices(run_weft, tinypy, vulkan):
+    """Work-groups round activations in other places than a processor's vectors do, so that probabilities differ in the second digit behind the point."""
+    def of(env, *more):
+        done = run_weft(["run", "-m", tinypy, "-p", PROMPT, "-n", "16", "--temp", "0", "--json", *more], env=env, timeout=900)
+        assert done.returncode == 0 and "Vulkan:" not in done.err, done.err
+        return [json.loads(line) for line in done.out.splitlines()]
+    plain = of({})
+    ids = ",".join(str(token["id"]) for token in plain)
+    assert len(plain) == 16
+    assert all(abs(a["logprob"] - b["logprob"]) < 0.1 for a, b in zip(of(vulkan, "-ngl", "2", "--force", ids), plain, strict=True))
+
+
+def test_times_by_the_devices_clock(run_weft, tinypy, vulkan):
+    done = run_weft(["profile", "-m", tinypy, "-n", "2", "--json"], env=vulkan, timeout=900)
+    assert done.returncode == 0, done.err
+    assert any(row["us"] > 0 for row in json.loads(done.out)["kernels"]), done.out[:400]
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_record(run_weft, shared_dir, vulkan, name):
+    path = shared_dir / "models" / f"{name}.gguf"
+    record = json.loads(path.with_suffix(".json").read_text())
+    kl, wrong = [], []
+    for case in record["cases"][:1]:
+        ours = distributions(run_weft, path, case["prompt_ids"], case["tokens"], record["vocab_size"], env=vulkan, timeout=900)
+        case_kl, case_wrong = compare([step["top"] for step in case["steps"]], ours)
+        kl += case_kl
+        wrong += case_wrong
+    mean = sum(kl) / len(kl)
+    print(f"{name}: mean KL {mean:.6f}, largest {max(kl):.6f}, {len(kl)} steps")
+    assert mean <= MEAN_KL
+    assert not wrong, f"another likeliest token (by more than {GAP}) at {len(wrong)} of {len(kl)} steps: {'; '.join(wrong[:5])}"
+
+
+def test_no_driver_is_one_sentence(run_weft, tinypy, vulkan):
+    done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1"], env={"DEV": "VK", "VK_ICD_FILENAMES": "/nonexistent", "VK_DRIVER_FILES": "/nonexistent"})
+    assert done.returncode == 1 and done.stdout == b"" and done.err.count("\n") == 1
+    assert "Vulkan: no driver is installed: install one, such as mesa-vulkan-drivers" in done.err
+
+
+def test_env_lists_devices(run_weft, vulkan):
+    assert "VK: none" not in run_weft(["env"]).out
+
+
+def test_too_large_a_cache(run_weft, tinypy, vulkan):
+    done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1", "-c", "100000000"], env=vulkan, timeout=900)
+    assert done.returncode == 1 and "a smaller context (-c)" in done.err
