@@ -271,19 +271,27 @@ int vk_list(str *out, error *err) {
 
 // ---- what it is like ------------------------------------------------------------------------------------------------
 
-// Float controls as they may be asked for together: of 32 and 64 bits on their own only if the device sets these apart.
-static unsigned float_controls(const VkPhysicalDeviceVulkan12Properties *p, bool f64) {
-  const VkShaderFloatControlsIndependence all = VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_ALL,
-                                          none = VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
-  unsigned can = 0;
+// Of one float control for 16, 32 and 64 bits: as they may be asked for together, where the device has these sizes.
+static unsigned controls_of(VkShaderFloatControlsIndependence apart, const VkBool32 has[3], const unsigned bit[3]) {
+  if (apart == VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE)
+    return has[0] && has[1] && has[2] ? bit[0] | bit[1] | bit[2] : 0;
+  bool alone = apart == VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_ALL || (has[0] && has[2]);
+  return (has[1] ? bit[1] : 0) | (alone && has[0] ? bit[0] : 0) | (alone && has[2] ? bit[2] : 0);
+}
+
+static unsigned float_controls(const VkPhysicalDeviceVulkan12Properties *p, bool f16, bool f64) {
+  const VkBool32 keeps[] = {p->shaderDenormPreserveFloat16, p->shaderDenormPreserveFloat32,
+                            p->shaderDenormPreserveFloat64},
+                 rounds[] = {p->shaderRoundingModeRTEFloat16, p->shaderRoundingModeRTEFloat32,
+                             p->shaderRoundingModeRTEFloat64};
+  static const unsigned keep[] = {SPIRV_KEEPS_DENORMALS_16, SPIRV_KEEPS_DENORMALS, SPIRV_KEEPS_DENORMALS_64},
+                        round[] = {SPIRV_ROUNDS_16, SPIRV_ROUNDS, SPIRV_ROUNDS_64};
+  unsigned can = controls_of(p->denormBehaviorIndependence, keeps, keep) |
+                 controls_of(p->roundingModeIndependence, rounds, round);
   if (p->shaderSignedZeroInfNanPreserveFloat32) can |= SPIRV_KEEPS_NAN;
-  if (p->shaderDenormPreserveFloat32 && p->denormBehaviorIndependence != none) can |= SPIRV_KEEPS_DENORMALS;
-  if (p->shaderRoundingModeRTEFloat32 && p->roundingModeIndependence != none) can |= SPIRV_ROUNDS;
-  if (!f64) return can;
-  can |= SPIRV_F64;
-  if (p->shaderSignedZeroInfNanPreserveFloat64) can |= SPIRV_KEEPS_NAN_64;
-  if (p->shaderDenormPreserveFloat64 && p->denormBehaviorIndependence == all) can |= SPIRV_KEEPS_DENORMALS_64;
-  if (p->shaderRoundingModeRTEFloat64 && p->roundingModeIndependence == all) can |= SPIRV_ROUNDS_64;
+  if (p->shaderSignedZeroInfNanPreserveFloat64 && f64) can |= SPIRV_KEEPS_NAN_64;
+  if (f64) can |= SPIRV_F64;
+  if (f16 && can & SPIRV_KEEPS_DENORMALS_16 && can & SPIRV_ROUNDS_16) can |= SPIRV_F16;
   return can;
 }
 
@@ -295,7 +303,7 @@ static bool is_fast_at_dots(const vk *d) {
   return dots.integerDotProduct4x8BitPackedMixedSignednessAccelerated;
 }
 
-static void ask_vulkan(vk *d, bool f64, uint32_t time_bits) {
+static void ask_vulkan(vk *d, bool f16, bool f64, uint32_t time_bits) {
   VkPhysicalDeviceVulkan12Properties v12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
   VkPhysicalDeviceVulkan11Properties v11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES,
                                             .pNext = &v12};
@@ -303,7 +311,7 @@ static void ask_vulkan(vk *d, bool f64, uint32_t time_bits) {
   const VkPhysicalDeviceLimits *l = &all.properties.limits;
   d->GetPhysicalDeviceProperties2(d->physical, &all);
   d->GetPhysicalDeviceMemoryProperties(d->physical, &d->memory);
-  d->can = float_controls(&v12, f64);
+  d->can = float_controls(&v12, f16, f64);
   d->is_cpu = all.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
   d->max_group = (int)min_i64(l->maxComputeWorkGroupInvocations, 1024);
   for (int i = 0; i < 3; i++) {
@@ -328,15 +336,16 @@ static int have_device(vk *d, error *err) {
   chain_features(&f);
   bool extended = chain_dots(d, &f);
   d->GetPhysicalDeviceFeatures2(d->physical, &f.all);
-  bool f64 = f.all.features.shaderFloat64, dots = extended && f.dots.shaderIntegerDotProduct;
+  bool f16 = f.v12.shaderFloat16, f64 = f.all.features.shaderFloat64, dots = extended && f.dots.shaderIntegerDotProduct;
   compute_family(d, d->physical, &d->family, &time_bits);
-  ask_vulkan(d, f64, time_bits);
+  ask_vulkan(d, f16, f64, time_bits);
   d->has_dots = dots && is_fast_at_dots(d);
   if (dots) d->can |= SPIRV_DOTS;
   chain_features(&f);
   if (dots && chain_dots(d, &f)) f.dots.shaderIntegerDotProduct = VK_TRUE;
   f.all.features = (VkPhysicalDeviceFeatures){.shaderInt64 = VK_TRUE, .shaderInt16 = VK_TRUE, .shaderFloat64 = f64};
   f.v11.storageBuffer16BitAccess = VK_TRUE;
+  f.v12.shaderFloat16 = f16;
   f.v12.bufferDeviceAddress = f.v12.shaderInt8 = f.v12.storageBuffer8BitAccess = f.v12.timelineSemaphore = VK_TRUE;
   VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                    .queueFamilyIndex = d->family,

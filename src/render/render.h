@@ -19,8 +19,9 @@ typedef struct render_options {
 } render_options;
 
 // What SPIR-V may ask of a device: doubles; of the kernels' F32 and F64: that infinities, NaNs and the sign of zero are
-// kept, that denormal numbers are, and that results are rounded to the nearest; dot products of
-// four signed bytes by four unsigned ones.
+// kept, that denormal numbers are, and that results are rounded to the nearest; dot products of four signed bytes by
+// four unsigned ones; conversions of halves by one instruction, which keeps denormals and rounds so (without it: by
+// integers).
 enum spirv_can {
   SPIRV_F64 = 1,
   SPIRV_KEEPS_NAN = 2,
@@ -29,7 +30,10 @@ enum spirv_can {
   SPIRV_KEEPS_NAN_64 = 16,
   SPIRV_KEEPS_DENORMALS_64 = 32,
   SPIRV_ROUNDS_64 = 64,
-  SPIRV_DOTS = 128
+  SPIRV_DOTS = 128,
+  SPIRV_F16 = 256,
+  SPIRV_KEEPS_DENORMALS_16 = 512,
+  SPIRV_ROUNDS_16 = 1024
 };
 
 // A mark in a text of LLVM IR (a function attribute): the compiler is to leave instructions in the order of the text.

@@ -316,21 +316,24 @@ static void put_start(spirv *c) {
   if (tiles) share_tiles(c);
 }
 
-// What floats of 32 and 64 bits are to be like, as far as the device says that it can.
+// What floats are to be like, as far as the device says that it can: of all sizes, since some devices have one mode for
+// several of them.
 static void put_modes(spirv *c, spv_id kernel) {
-  static const struct { unsigned can, can64; enum spv_capability needs; enum spv_mode mode; } of[] = {
-    {SPIRV_KEEPS_NAN, SPIRV_KEEPS_NAN_64, SPV_CAN_KEEP_NAN, SPV_MODE_KEEP_NAN},
-    {SPIRV_KEEPS_DENORMALS, SPIRV_KEEPS_DENORMALS_64, SPV_CAN_KEEP_DENORMALS, SPV_MODE_KEEP_DENORMALS},
-    {SPIRV_ROUNDS, SPIRV_ROUNDS_64, SPV_CAN_ROUND, SPV_MODE_ROUND}};
+  static const struct { unsigned can; int bits; enum spv_capability needs; enum spv_mode mode; } of[] = {
+    {SPIRV_KEEPS_NAN, 32, SPV_CAN_KEEP_NAN, SPV_MODE_KEEP_NAN},
+    {SPIRV_KEEPS_DENORMALS, 32, SPV_CAN_KEEP_DENORMALS, SPV_MODE_KEEP_DENORMALS},
+    {SPIRV_ROUNDS, 32, SPV_CAN_ROUND, SPV_MODE_ROUND},
+    {SPIRV_KEEPS_NAN_64, 64, SPV_CAN_KEEP_NAN, SPV_MODE_KEEP_NAN},
+    {SPIRV_KEEPS_DENORMALS_64, 64, SPV_CAN_KEEP_DENORMALS, SPV_MODE_KEEP_DENORMALS},
+    {SPIRV_ROUNDS_64, 64, SPV_CAN_ROUND, SPV_MODE_ROUND},
+    {SPIRV_KEEPS_DENORMALS_16, 16, SPV_CAN_KEEP_DENORMALS, SPV_MODE_KEEP_DENORMALS},
+    {SPIRV_ROUNDS_16, 16, SPV_CAN_ROUND, SPV_MODE_ROUND}};
   unsigned can = c->o ? c->o->spirv : 0;
-  bool f64 = false;
-  for (size_t i = 0; i < c->p->n; i++) f64 |= c->p->at[i]->dt == DT_F64;
-  for (size_t i = 0; i < COUNT(of); i++)
-    for (int wide = 0; wide <= (f64 ? 1 : 0); wide++) {
-      if (!(can & (wide ? of[i].can64 : of[i].can))) continue;
-      spv_can(&c->s, of[i].needs);
-      SPV_PUT(&c->s, SPV_MODES, SPV_EXECUTION_MODE, kernel, (uint32_t)of[i].mode, wide ? 64 : 32);
-    }
+  for (size_t i = 0; i < COUNT(of); i++) {
+    if (!(can & of[i].can)) continue;
+    spv_can(&c->s, of[i].needs);
+    SPV_PUT(&c->s, SPV_MODES, SPV_EXECUTION_MODE, kernel, (uint32_t)of[i].mode, (uint32_t)of[i].bits);
+  }
 }
 
 enum { COMPUTE = 5 };

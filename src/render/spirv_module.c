@@ -97,7 +97,7 @@ spv_id spv_uint(spv *s, int bytes) {
 }
 
 spv_id spv_float(spv *s, int bytes) {
-  if (bytes == 8) spv_can(s, SPV_CAN_FLOAT64);
+  if (bytes != 4) spv_can(s, bytes == 2 ? SPV_CAN_FLOAT16 : SPV_CAN_FLOAT64);
   return TYPE(s, SPV_TYPE_FLOAT, (uint32_t)bytes * 8);
 }
 

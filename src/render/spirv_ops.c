@@ -1,7 +1,8 @@
 // Arithmetic in SPIR-V, lane by lane: see spirv_impl.h.
 //
 // Floats are never contracted. Half precision is storage only: conversions are integer arithmetic, so that no device
-// has to have it, and denormal halves are kept where denormal F32 are not.
+// has to have it, and denormal halves are kept where denormal F32 are not; or one instruction on devices that promise
+// the same of it.
 #include <math.h>
 #include <string.h>
 #include "graph/half.h"
@@ -140,6 +141,11 @@ static spv_id f16_of_f32(spirv *c) {
 }
 
 static spv_id halves_to(spirv *c, spv_id x, enum dtype to) {
+  if (c->o && c->o->spirv & SPIRV_F16) {
+    spv_id half = spv_float(&c->s, 2);
+    if (to == DT_F32) return SPV_MAKE(&c->s, SPV_F_CONVERT, spv_float(&c->s, 4), bitcast_to(c, half, x));
+    return bitcast_to(c, spv_uint(&c->s, 2), SPV_MAKE(&c->s, SPV_F_CONVERT, half, x));
+  }
   spv_id *f = to == DT_F32 ? &c->to_f32 : &c->to_f16;
   if (!*f) *f = to == DT_F32 ? f32_of_f16(c) : f16_of_f32(c);
   return SPV_MAKE(&c->s, SPV_FUNCTION_CALL, spirv_type(c, to), *f, x);

@@ -261,12 +261,11 @@ static inline vk *rig_vulkan_device(void) {
   return device;
 }
 
-static inline vk_code *rig_vulkan_compile(const program *p) {
+static inline vk_code *rig_vulkan_compile_with(const program *p, const render_options *o) {
   vk *d = rig_vulkan_device();
-  render_options o = vk_render_options(d);
   error err = {0};
   str words = {0};
-  if (render_spirv(p, &o, &words, &err)) rig_fail("render", &err, NULL);
+  if (render_spirv(p, o, &words, &err)) rig_fail("render", &err, NULL);
   if (getenv("RIG_SPV")) {                                         // for spirv-dis
     FILE *f = fopen(getenv("RIG_SPV"), "w");
     if (!f || fwrite(words.at, 1, words.n, f) != words.n || fclose(f)) rig_fail(getenv("RIG_SPV"), &err, NULL);
@@ -276,6 +275,11 @@ static inline vk_code *rig_vulkan_compile(const program *p) {
   if (vk_complaints(d)) { error_set(&err, "%s", p->name); rig_fail("the validation layer complains of", &err, NULL); }
   str_free(&words);
   return k;
+}
+
+static inline vk_code *rig_vulkan_compile(const program *p) {
+  render_options o = vk_render_options(rig_vulkan_device());
+  return rig_vulkan_compile_with(p, &o);
 }
 
 // Runs p through SPIR-V, on one work-group for all tiles.
