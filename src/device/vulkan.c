@@ -428,8 +428,8 @@ const char *vk_name(const vk *d) { return d->name; }
 int vk_complaints(const vk *d) { return d->complaints; }
 render_options vk_render_options(const vk *d) { return (render_options){.spirv = d->can}; }
 
-static bool knows_bytes(const void *device, const char *feature) {
-  return ((const vk *)device)->can & SPIRV_DOTS && !strcmp(feature, "dp4a");
+static bool knows_bytes(const void *d, const char *feature) {
+  return ((const vk *)d)->can & SPIRV_DOTS && !strcmp(feature, "dp4a");
 }
 descriptor_set vk_dots(const vk *d) { return descriptors_where(knows_bytes, d); }
 
