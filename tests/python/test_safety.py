@@ -13,6 +13,7 @@ import time
 
 import pexpect
 import pytest
+from conftest import REPO
 from registry import Registry
 from serving import Server
 
@@ -571,3 +572,26 @@ def test_a_server_keeps_to_its_files(weft, weft_env, tinypy, tmp_path, run_weft,
             status, answer = ask("later")
             assert (status != 200) == refused, answer
             assert not refused or "no model" in str(answer), answer
+
+
+KINDS = ["FILES", "COUNTING", "FETCHING", "OPENING", "SERVING", "COMPUTING"]           # of processes: base/confine.h
+
+
+def test_the_calls_of_each_process_are_listed():
+    """docs/architecture.md against base/confine_calls.h, which base_confine holds to what processes may do: the names, and how many there are of each kind."""
+    every, names = (1 << len(KINDS)) - 1, {kind: 1 << i for i, kind in enumerate(KINDS)}
+    words = {"EVERY": every, "PROGRAMS": every & ~names["COMPUTING"], "NETWORK": names["FETCHING"] | names["OPENING"], **{f"BIT({k})": v for k, v in names.items()}}
+    kinds = {}
+    for call, who in re.findall(r"^C\((\w+), (.+), \w+\)", (REPO / "src/base/confine_calls.h").read_text(encoding="utf-8"), re.M):
+        for word in who.split(" | "):
+            has, _, lacks = word.partition(" & ~")
+            kinds[call] = kinds.get(call, 0) | words[has] & ~words.get(lacks, 0)
+    section = (REPO / "docs/architecture.md").read_text(encoding="utf-8").split("## The sandbox")[1].split("\n## ")[0]
+    table, listed = section.split("Each call stands in one row")
+    rows = [re.findall(r"`(\w+)`", row.split("|")[2]) for row in listed.splitlines() if row.startswith("| ") and not row.startswith("| processes")]
+    groups = {}
+    for call, bits in kinds.items():
+        groups.setdefault(bits, set()).add(call)
+    assert sorted(map(sorted, groups.values())) == sorted(map(sorted, rows))
+    counts = [int(n) for n in re.findall(r"^\| .+? \| (\d+) \|", table, re.M)]
+    assert counts == [sum(bool(bits & 1 << i) for bits in kinds.values()) for i in range(len(KINDS))]
