@@ -93,6 +93,17 @@ def mutated(r, value):
     return copy
 
 
+OPTIONS = ["LAYOUT", "UPCAST", "UNROLL", "THREAD", "LANES", "ORDER", "BLOCKS", "TC", "SEPARATE", "SWAP", "LOCAL"]
+
+
+def forged(r, real):
+    """One kernel's options are others, of any number, as somebody would write them who knows the form."""
+    copy = json.loads(json.dumps(real))
+    row = r.choice(copy["tunings"])
+    row["opts"] = " ".join(f"{r.choice(OPTIONS)}({r.choice([0, 0, 1, 2, 9, -1])}, {r.choice([0, 2, 3, 4, 16, 2**31 - 1, 10**12])})" for _ in range(r.choice([1, 1, 2, 3])))
+    return copy
+
+
 def test_tunings_of_strangers(run_weft, tinypy, cache_dir, tmp_path, sanitized):
     """All or none, never a crash; and a model runs with whatever was taken, with the same answer as before."""
     env = {"WEFT_CACHE": cache_dir}
@@ -103,6 +114,7 @@ def test_tunings_of_strangers(run_weft, tinypy, cache_dir, tmp_path, sanitized):
     real = json.loads(whole)
     r, taken = random.Random(44), 0
     texts = [json.dumps(mutated(r, real)).encode() for _ in range(12 if sanitized else 40)]
+    texts += [json.dumps(forged(r, real)).encode() for _ in range(6 if sanitized else 20)]
     texts += [b"", b"\0", b"[" * 100000, whole[: len(whole) // 2], b"{}", b"null", whole + b"x", b'{"a":' * 5000]
     for text in texts:
         (tmp_path / "theirs.json").write_bytes(text)
