@@ -1,5 +1,5 @@
 # The command weft, and the server in it: both are users of the library.  Their pages go in as they are.
-file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/serve/*.c)
+weft_sources(serve serve_sources)
 file(GLOB serve_page CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/serve/page/*)
 include(cmake/page.cmake)
 add_library(weft_serve STATIC ${serve_sources})
@@ -18,7 +18,7 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/src/serve/page.c PROPERTIES
 
 include(cmake/mpi.cmake)
 
-file(GLOB app_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/app/*.c)
+weft_sources(app app_sources)
 add_executable(weft ${app_sources})
 # app/commit.h: the commit that `weft --version` shows, looked up at each build and written if it is another one.
 add_custom_target(weft_commit COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR}

@@ -17,14 +17,27 @@ set(CMAKE_C_FLAGS_DEBUG "-O0 -g")
 # Kernels are compiled by rules of their own and have none of this; they call nothing and use hardly any stack.
 include(CheckPIESupported)
 check_pie_supported(LANGUAGES C)
-target_compile_options(weft_flags INTERFACE -fstack-protector-strong -fstack-clash-protection)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+if(NOT WIN32 AND NOT APPLE)   # whose linkers have other ways, or none
+  target_compile_options(weft_flags INTERFACE -fstack-protector-strong -fstack-clash-protection)
+  target_link_options(weft_flags INTERFACE -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+endif()
+if(NOT WIN32 AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(weft_flags INTERFACE -fcf-protection)
 endif()
-if(NOT WEFT_SANITIZE)   # which checks more, and in its own way
+if(NOT WEFT_SANITIZE AND NOT WIN32)   # which checks more, and in its own way
   target_compile_options(weft_flags INTERFACE "$<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
 endif()
-target_link_options(weft_flags INTERFACE -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+
+# What other systems lack of POSIX: headers of ours come before theirs (src/base/windows/posix/posix.h).
+if(WIN32)
+  target_include_directories(weft_flags BEFORE INTERFACE ${PROJECT_SOURCE_DIR}/src/base/windows/posix)
+  target_compile_options(weft_flags INTERFACE -U_WIN32_WINNT -D_WIN32_WINNT=0x0A00)
+  target_compile_definitions(weft_flags INTERFACE _FILE_OFFSET_BITS=64 WIN32_LEAN_AND_MEAN NOMINMAX)
+  target_link_libraries(weft_flags INTERFACE ws2_32 psapi api-ms-win-core-synch-l1-2-0 advapi32)
+endif()
+if(WIN32 OR APPLE)
+  target_include_directories(weft_flags INTERFACE ${PROJECT_SOURCE_DIR}/src/base/other)
+endif()
 
 find_package(Threads REQUIRED)
 target_link_libraries(weft_flags INTERFACE Threads::Threads m ${CMAKE_DL_LIBS})

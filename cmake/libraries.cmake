@@ -13,6 +13,12 @@ set(WEFT_LIBRARIES_base PkgConfig::jansson PkgConfig::nettle)
 set(WEFT_LIBRARIES_device PkgConfig::sqlite3)
 set(WEFT_LIBRARIES_text PkgConfig::pcre2 PkgConfig::utf8proc)
 set(WEFT_LIBRARIES_serve PkgConfig::microhttpd)
+if(WIN32)   # which has no regex.h; what is linked is static
+  target_compile_definitions(PkgConfig::pcre2 INTERFACE PCRE2_STATIC)
+  target_compile_definitions(PkgConfig::utf8proc INTERFACE UTF8PROC_STATIC)
+  pkg_check_modules(pcre2posix REQUIRED IMPORTED_TARGET libpcre2-posix)
+  list(APPEND WEFT_LIBRARIES_serve PkgConfig::pcre2posix)
+endif()
 set(WEFT_LIBRARIES_app PkgConfig::utf8proc)
 set(WEFT_LIBRARIES_ALL Threads::Threads m ${CMAKE_DL_LIBS} ${WEFT_LIBRARIES_device} ${WEFT_LIBRARIES_text} ${WEFT_LIBRARIES_base})
 

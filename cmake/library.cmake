@@ -13,7 +13,7 @@ else()
 endif()
 
 # libweft.a holds one object, in which hidden names are local.
-if(APPLE)   # no objcopy there
+if(APPLE OR WIN32)   # no objcopy there
   add_library(weft_static STATIC ${weft_objects})
 else()
   set(weft_one ${PROJECT_BINARY_DIR}/weft_all.o)
@@ -29,7 +29,7 @@ target_link_libraries(weft_static PUBLIC ${WEFT_LIBRARIES_ALL})
 add_library(weft_shared SHARED ${weft_objects})
 set_target_properties(weft_shared PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${WEFT_ABI})
 target_link_libraries(weft_shared PRIVATE ${WEFT_LIBRARIES_ALL} weft_flags)
-if(NOT APPLE)
+if(NOT APPLE AND NOT WIN32)
   set(weft_script ${PROJECT_BINARY_DIR}/libweft.map)
   configure_file(cmake/libweft.map.in ${weft_script} @ONLY)
   target_link_options(weft_shared PRIVATE -Wl,--version-script=${weft_script})

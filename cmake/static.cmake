@@ -14,7 +14,7 @@ foreach(name microhttpd sqlite3 pcre2-8 utf8proc jansson nettle m pthread c)
 endforeach()
 if(weft_static_missing)
   message(STATUS "no static program, for want of${weft_static_missing}: weft export needs one that was made elsewhere")
-elseif(NOT APPLE AND NOT WEFT_SANITIZE AND NOT WEFT_FUZZ)
+elseif(NOT APPLE AND NOT WIN32 AND NOT WEFT_SANITIZE AND NOT WEFT_FUZZ)
   add_executable(weft_alone ${PROJECT_SOURCE_DIR}/packaging/static.c $<TARGET_OBJECTS:weft> $<TARGET_OBJECTS:weft_serve> ${weft_objects})
   set_target_properties(weft_alone PROPERTIES OUTPUT_NAME weft-static)
   set_property(TARGET weft_alone PROPERTY POSITION_INDEPENDENT_CODE)   # unset: CMake's -pie would ask for a loader

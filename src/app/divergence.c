@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char magic[8] = "_logits_";
+static const char magic[] = "_logits_";             // without its NUL
 enum { HEADER = 20, STEPS = 65535, DEEPEST = 16 };
 
 static size_t row_bytes(int32_t n_vocab) { return 8 + 2 * (((size_t)n_vocab + 1) / 2 * 2); }

@@ -2,6 +2,7 @@
 // file reads the list of levels and finds the static program.
 #define _GNU_SOURCE
 #include "app/app.h"
+#include "base/os.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,9 +34,7 @@ static const char *cpu_level_named(const char *name, size_t n) {
 static bool find_program(char out[PATH_MAX]) {
   static const char *const places[] = {"weft-static", "../lib/weft/weft-static"};
   char self[PATH_MAX];
-  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-  if (n <= 0) return false;
-  self[n] = 0;
+  if (!os_program_path(self, sizeof self)) return false;
   *strrchr(self, '/') = 0;
   for (size_t i = 0; i < COUNT(places); i++)
     if (snprintf(out, PATH_MAX, "%s/%s", self, places[i]) < PATH_MAX && !access(out, R_OK)) return true;

@@ -1,11 +1,9 @@
-// See exported.h.  The program finds itself by the path that it was started by, as /proc may not be there.
-#define _GNU_SOURCE
+// See exported.h.
 #include "app/exported.h"
 #include "app/app.h"
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <unistd.h>
+#include "base/os.h"
 
 // Commands that take a model by -m; inspect and template have it as an argument.
 static const char *const take_model[] = {"run", "chat", "serve", "bench", "embed", "perplexity", "imatrix", "profile",
@@ -41,8 +39,8 @@ static void carry_model(int *argc, char ***argv, const char *self) {
 }
 
 int exported_begin(int *argc, char ***argv, weft_error *err) {
-  const char *started = (const char *)getauxval(AT_EXECFN);
-  const char *self = started && !access(started, R_OK) ? started : "/proc/self/exe";
+  char self[4096];
+  if (!os_program_as_started(self, sizeof self)) return 0;
   int status = weft_exported_use(self, err);
   if (status) return status < 0 ? -1 : 0;
   carry_model(argc, argv, self);

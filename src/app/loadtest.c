@@ -2,6 +2,7 @@
 // answer as a stream; what is measured is when its first token comes, and how long the pauses between tokens are.
 #define _GNU_SOURCE
 #include "app/app.h"
+#include "base/os.h"
 #include "base/json.h"
 #include "app/json.h"
 #include "app/out.h"
@@ -80,7 +81,7 @@ static int connect_to(const load *l, char *why, size_t cap) {
     fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
     if (fd >= 0 && !connect(fd, a->ai_addr, a->ai_addrlen)) break;
     snprintf(why, cap, "%s, port %s: %s", l->host, l->port, strerror(errno));
-    if (fd >= 0) close(fd);
+    if (fd >= 0) os_close_socket(fd);
     fd = -1;
   }
   freeaddrinfo(all);
@@ -217,7 +218,7 @@ static void *client_loop(void *arg) {
     c->fd = connect_to(l, a.why, sizeof a.why);
     if (c->fd >= 0 && send_request(c, number % 3 ? l->o->prompt / 4 + 1 : l->o->prompt)) read_answer(c, start, &a);
     else if (c->fd >= 0) snprintf(a.why, sizeof a.why, "the request could not be sent");
-    if (c->fd >= 0) close(c->fd);
+    if (c->fd >= 0) os_close_socket(c->fd);
     add_answer(l, &a);
     vec_free(&a.gaps);
   }

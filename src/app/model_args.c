@@ -4,13 +4,13 @@
 #include "app/app.h"
 #include "app/http.h"
 #include "base/env.h"
+#include "base/os.h"
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 weft_options model_args_options(const struct model_args *a) {
@@ -132,7 +132,7 @@ int model_args_open(const struct model_args *a, progress *bar, weft_model **out)
   if (status) return failed("%s", err.text);
   // What is in memory stays there, and so does what comes into it of what is mapped or reserved so far: nothing is
   // filled for it.
-  if (a->lock && mlockall(MCL_CURRENT | MCL_ONFAULT))
+  if (a->lock && !os_lock_memory())
     warning("--mlock: memory cannot be locked: %s (ulimit -l says how much may be)", strerror(errno));
   return 0;
 }

@@ -13,19 +13,14 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 #include "app/app.h"
-#include "app/dropped.h"
-#include "app/edit.h"
-#include "base/env.h"
+#include "app/typed_reader.h"
 #include "base/message.h"
-#include "base/newfile.h"
 #include "base/tty.h"
 
-enum { LONGEST = 1 << 24 };
 enum { ASK_LINE, ASK_READ, ASK_WRITE };
 // bytes that follow: of the prompt; of its beginning, or of the file; file: number of the one to be read
 struct ask { uint64_t what, prompt, text, file; };
@@ -36,121 +31,14 @@ struct typed { int fd; pid_t child; bool person, editing; VEC(struct span) dropp
 
 // ---------------------------------------------------------------------------------------------------------- the child
 
-struct reader {
-  int fd;
-  struct typed_how how;
-  edit *edit;
-  // what the last line names, each until it was opened: after /save, and what may be read
-  char *to_write;
-  dropped_list to_read;
-};
+struct reader { int fd; typed_reader of; };
 
-bool typed_history(str *out) {
-  return env_folder(ENV_XDG_STATE_HOME, ".local/state", "weft/chat_history", out);
-}
-
-// Makes the folders of the history, for its owner alone, since it holds what people wrote.
-static char *history_path(void) {
-  str path = {0};
-  if (!typed_history(&path)) return NULL;
-  for (char *slash = path.at + 1; (slash = strchr(slash, '/')); slash++) {
-    *slash = 0;
-    mkdir(path.at, 0700);
-    *slash = '/';
-  }
-  return path.at;
-}
-
-static void start_editing(struct reader *r) {
+static void start_editing(typed_reader *r) {
   const char *name = ttyname(STDIN_FILENO);   // once more, for reading that does not wait
   int in = name ? open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
-  char *history = history_path();
+  char *history = typed_history_made();
   r->edit = edit_new(in < 0 ? STDIN_FILENO : in, STDOUT_FILENO, history, getppid(), r->how.words);
   free(history);
-}
-
-// One line with its newline, if it has one.
-static enum input read_line(struct reader *r, const char *prompt, const char *begin, str *out) {
-  if (r->edit) {
-    enum edit_result got = edit_line(r->edit, prompt, r->how.color, begin, out);
-    return got == EDIT_LINE ? INPUT_TEXT : got == EDIT_END ? INPUT_END : INPUT_INTERRUPTED;
-  }
-  char *line = NULL;
-  size_t cap = 0;
-  if (r->how.person) { fputs(prompt, stdout); fflush(stdout); }
-  ssize_t n = getline(&line, &cap, stdin);
-  if (n > 0) str_addn(out, line, (size_t)n);
-  free(line);
-  if (n <= 0 && interrupted()) { clearerr(stdin); return INPUT_INTERRUPTED; }
-  return n > 0 ? INPUT_TEXT : INPUT_END;
-}
-
-static const char quotes[] = "\"\"\"";
-
-// Whether a line (with its newline, if it has one) ends with """, which is taken off.
-static bool take_quotes(str *line, size_t from) {
-  size_t n = line->n;
-  while (n > from && (line->at[n - 1] == '\n' || line->at[n - 1] == '\r' || line->at[n - 1] == ' ')) n--;
-  if (n < from + 3 || memcmp(line->at + n - 3, quotes, 3)) return false;
-  line->n = n - 3;
-  return true;
-}
-
-// Keeps a message as it is to be typed again, whole: between quotes where it would mean something else by itself.
-static void remember_message(const struct reader *r, const char *text, bool lines) {
-  size_t n = strlen(text);
-  bool quoted = lines && ((n && text[n - 1] == '\\') || !strncmp(text, quotes, 3));
-  str s = {0};
-  str_addf(&s, "%s%s%s", quoted ? quotes : "", text, quoted ? quotes : "");
-  if (r->edit) edit_remember(r->edit, s.at);
-  str_free(&s);
-}
-
-static enum input read_message(struct reader *r, const char *prompt, const char *begin, str *out) {
-  bool block = false, lines = false;
-  str_add(out, "");
-  for (const char *shown = prompt;; shown = "... ", begin = "") {
-    size_t from = out->n;
-    enum input got = read_line(r, shown, begin, out);
-    if (got == INPUT_INTERRUPTED) { out->n = 0; return got; }
-    if (got == INPUT_END && !out->n) return INPUT_END;
-    if (got == INPUT_END) break;
-    if (out->n > LONGEST) return INPUT_TEXT;
-    bool first = from == 0 && !block && out->n >= 3 && !memcmp(out->at, quotes, 3);
-    if (first) {                       // """ begins a message, whatever follows on the line
-      memmove(out->at, out->at + 3, out->n -= 3);
-      if (out->n == 1 && out->at[0] == '\n') out->n = 0;
-      block = lines = true;
-    }
-    if (block && take_quotes(out, from)) break;
-    if (block) continue;
-    bool newline = out->n && out->at[out->n - 1] == '\n';
-    if (!newline || out->n < from + 2 || out->at[out->n - 2] != '\\') break;
-    lines = true;
-    out->n -= 2;             // the line goes on
-    str_addc(out, '\n');
-  }
-  if (out->n && out->at[out->n - 1] == '\n') out->n--;
-  out->at[out->n] = 0;
-  remember_message(r, out->at, lines);
-  return INPUT_TEXT;
-}
-
-// Notes which files a line names, and what may be done with them. Whether any of them was dropped.
-static bool note_files(struct reader *r, const char *line) {
-  static const char *const readers[] = {"/read", "/load", "/image", "/audio"};
-  size_t word = strcspn(line, " ");
-  const char *rest = line + word + strspn(line + word, " ");
-  bool reads = false;
-  free(r->to_write);
-  r->to_write = NULL;
-  dropped_free(&r->to_read);
-  if (strchr(line, '\n')) return false;
-  for (size_t i = 0; i < COUNT(readers); i++) reads |= word == strlen(readers[i]) && !memcmp(line, readers[i], word);
-  if (reads && *rest) vec_push(&r->to_read, ((struct dropped){.path = xstrdup(rest)}));
-  else if (*rest && word == 5 && !memcmp(line, "/save", 5)) r->to_write = xstrdup(rest);
-  else if (!reads && r->how.person) dropped_find(line, &r->to_read);
-  return !reads && r->to_read.n;
 }
 
 static void send_answer(struct reader *r, const struct answer *a, const char *text, const struct span *spans) {
@@ -162,36 +50,14 @@ static void send_answer(struct reader *r, const struct answer *a, const char *te
 
 static void send_line(struct reader *r, const char *prompt, const char *begin) {
   str line = {0};
-  enum input got = read_message(r, prompt, begin, &line);
-  bool dropped = note_files(r, *begin || got != INPUT_TEXT ? "" : str_c(&line));
+  enum input got = reader_message(&r->of, prompt, begin, &line);
+  bool dropped = reader_note_files(&r->of, *begin || got != INPUT_TEXT ? "" : str_c(&line));
   VEC(struct span) spans = {0};
-  for (size_t i = 0; dropped && i < r->to_read.n; i++)
-    vec_push(&spans, ((struct span){r->to_read.at[i].from, r->to_read.at[i].n}));
+  for (size_t i = 0; dropped && i < r->of.to_read.n; i++)
+    vec_push(&spans, ((struct span){r->of.to_read.at[i].from, r->of.to_read.at[i].n}));
   send_answer(r, &(struct answer){got, line.n, spans.n}, line.at, spans.at);
   vec_free(&spans);
   str_free(&line);
-}
-
-static int read_named_file(struct reader *r, uint64_t i, char **text, size_t *n, error *err) {
-  if (i >= r->to_read.n || !r->to_read.at[i].path) return error_set(err, "no file was named to be read");
-  char *path = r->to_read.at[i].path;
-  r->to_read.at[i].path = NULL;
-  int status = strcmp(path, "-") ? read_file(path, READ_PROMPT, text, n, err) : error_set(err, "- is no file");
-  free(path);
-  return status;
-}
-
-static int write_named_file(struct reader *r, const char *text, size_t n, error *err) {
-  newfile *f = NULL;
-  char *path = r->to_write;
-  int status = -1;
-  r->to_write = NULL;
-  if (!path) return error_set(err, "no file was named to be written");
-  if (!strcmp(path, "-")) error_set(err, "- is no file");
-  else if (!newfile_open(path, &f, err) && !newfile_add(f, text, n, err)) status = newfile_commit(f, err);
-  else newfile_discard(f);
-  free(path);
-  return status;
 }
 
 static char *receive_text(const struct reader *r, uint64_t n) {
@@ -214,19 +80,19 @@ NORETURN static void be_the_reader(struct reader *r, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(0);
   sandbox_signals(parent, true);
-  if (r->how.editing && !is_ignored(SIGTSTP)) signal(SIGTSTP, pass_over);
-  if (r->how.person) interrupt_note();
+  if (r->of.how.editing && !is_ignored(SIGTSTP)) signal(SIGTSTP, pass_over);
+  if (r->of.how.person) interrupt_note();
   else signal(SIGINT, SIG_IGN);
-  if (r->how.editing) start_editing(r);
+  if (r->of.how.editing) start_editing(&r->of);
   while (message_receive(r->fd, &q, sizeof q)) {
     char *prompt = receive_text(r, q.prompt), *text = receive_text(r, q.text), *found = NULL;
     size_t n = 0;
     error err = {0};
-    if (r->how.person) interrupt_note();
+    if (r->of.how.person) interrupt_note();
     if (q.what == ASK_LINE) send_line(r, prompt, text);
     else {
       int failed =
-        q.what == ASK_READ ? read_named_file(r, q.file, &found, &n, &err) : write_named_file(r, text, q.text, &err);
+        q.what == ASK_READ ? reader_read(&r->of, q.file, &found, &n, &err) : reader_write(&r->of, text, q.text, &err);
       if (failed) send_answer(r, &(struct answer){1, strlen(err.text), 0}, err.text, NULL);
       else send_answer(r, &(struct answer){0, n, 0}, found, NULL);
     }
@@ -293,7 +159,7 @@ typed *typed_new(const struct typed_how *how, error *err) {
   pid_t parent = getpid(), child = fork();
   if (!child) {
     close(fd[0]);
-    be_the_reader(&(struct reader){.fd = fd[1], .how = *how}, parent);
+    be_the_reader(&(struct reader){.fd = fd[1], .of = {.how = *how}}, parent);
   }
   close(fd[1]);
   sandbox_signals(child < 0 ? 0 : child, false);

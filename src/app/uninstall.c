@@ -10,6 +10,7 @@
 #include "app/store.h"
 #include "app/typed.h"
 #include "base/env.h"
+#include "base/os.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -122,9 +123,7 @@ static bool has_file(const char *folder, size_t n, const char *name) {
 
 static void add_program(struct things *l) {
   char path[4096];
-  ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-  if (n <= 0) return;
-  path[n] = 0;
+  if (!os_program_path(path, sizeof path)) return;
   size_t folder = (size_t)(strrchr(path, '/') - path);
   bool in_bin = folder >= 4 && !strncmp(path + folder - 4, "/bin", 4);
   bool built = has_file(path, folder, "CMakeCache.txt");

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/model_args.h"
+#include "base/embed.h"
 #include "base/env.h"
 #include "base/newfile.h"
 #include "base/progress.h"
@@ -19,10 +20,7 @@ static const struct command command = {
 
 // ---- what the page is made of: files of src/app/viz/, and dagre, which lays graphs out ------------------------------
 
-#define ASSET(name, path) \
-  __asm__(".section .rodata\n.globl weft_" #name "\nweft_" #name ":\n.incbin \"" path "\"\n.globl weft_" #name \
-  "_end\nweft_" #name "_end:\n.byte 0\n.previous\n"); \
-  extern const char weft_##name[], weft_##name##_end[]
+#define ASSET(name, path) EMBED(weft_##name, path)
 ASSET(page_html, WEFT_VIZ_DIR "/page.html");
 ASSET(page_css, WEFT_VIZ_DIR "/page.css");
 ASSET(page_js, WEFT_VIZ_DIR "/page.js");

@@ -21,6 +21,7 @@
 #include "device/cache.h"
 #include "base/confine.h"
 #include "base/env.h"
+#include "base/os.h"
 #include "base/siphash.h"
 #include "base/str.h"
 #include "device/keeper.h"
@@ -275,8 +276,9 @@ static int connect_once(cache *c) {
     int fd = openat(c->dir, DATABASE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0) close(fd);
   }
-  char path[64];
-  snprintf(path, sizeof path, "/proc/self/fd/%d/" DATABASE, c->dir);
+  char path[4096];
+  if (!os_folder_path(c->dir, path, sizeof path - sizeof "/" DATABASE)) return SQLITE_CANTOPEN;
+  strcat(path, "/" DATABASE);
   pthread_once(&vfs_once, make_vfs);
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
               (c->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);

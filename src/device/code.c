@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
+#include "base/os.h"
 
 #if defined(__x86_64__)
 enum { FAMILY = 62 };    // the ELF machine numbers
@@ -111,8 +111,8 @@ code_image *code_map(const code_blob *const *blobs, size_t n, error *err) {
       return NULL;
     }
   if (!total) { error_set(err, "code: nothing to map"); return NULL; }
-  uint8_t *base = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (base == MAP_FAILED) {
+  uint8_t *base = os_code_take(total);
+  if (!base) {
     error_set(err, "code: mapping %llu bytes failed: %s", (unsigned long long)total, strerror(errno));
     return NULL;
   }
@@ -128,13 +128,12 @@ code_image *code_map(const code_blob *const *blobs, size_t n, error *err) {
     }
     at += round_up(blobs[i]->code.n, align);
   }
-  if (mprotect(base, total, PROT_READ | PROT_EXEC)) {
+  if (!os_code_seal(base, total)) {
     error_set(err, "code: making %llu bytes executable was refused: %s (a security policy may forbid it)",
               (unsigned long long)total, strerror(errno));
     code_unmap(c);
     return NULL;
   }
-  __builtin___clear_cache((char *)base, (char *)base + total);
   return c;
 }
 
@@ -152,7 +151,7 @@ size_t code_bytes(const code_image *c) { return c->n; }
 
 void code_unmap(code_image *c) {
   if (!c) return;
-  munmap(c->base, c->n);
+  os_code_free(c->base, c->n);
   for (size_t i = 0; i < c->entries.n; i++) free(c->entries.at[i].name);
   vec_free(&c->entries);
   free(c);

@@ -7,12 +7,13 @@
 // cuda_plan.c and nv_plan.c, metal_plan.m, vulkan_plan.c). docs/porting.md says what a new one has to bring.
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
+#include "base/os.h"
 #include "codegen/codegen.h"
 #include "device/code.h"
 #include "schedule/schedule.h"
 
 typedef struct device device;
-typedef void kernel_fn(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi);
+typedef OS_KERNEL_ABI void kernel_fn(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi);
 
 // A kernel that a driver has: its own struct begins with this. n_bufs: buffers that it takes.
 typedef struct remote_code { void (*unload)(struct remote_code *k); int n_bufs; } remote_code;

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/env.h"
+#include "base/os.h"
 #include "codegen/merge_launches.h"
 #include "device/memory.h"
 #include "device/team.h"
@@ -83,7 +84,7 @@ static uint64_t page_size(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 static void look_at_pages(const param *w) {
   uint64_t n = round_up(w->bytes, page_size()) / page_size();
   unsigned char *now = xmalloc(n);
-  if (mincore(w->scratch, w->bytes, now)) die("mincore of scratch memory");
+  if (!memory_resident(w->scratch, w->bytes, now)) die("pages of scratch memory");
   for (uint64_t i = 0; i < n; i++) w->pages[i] |= now[i] & 1;
   free(now);
 }
@@ -240,7 +241,7 @@ static int find_launches(kernel_bench *g, error *err) {
   int n = 0, threads = g->alone ? 1 : p->n_threads, most = g->alone ? 1 : KERNEL_BENCH_LAUNCHES;
   double weights = 0;
   g->steps = xcalloc(KERNEL_BENCH_LAUNCHES, sizeof *g->steps);
-  g->parts = aligned_alloc(64, sizeof(part) * (size_t)KERNEL_BENCH_LAUNCHES * (size_t)threads);
+  g->parts = os_lines_take(sizeof(part) * (size_t)KERNEL_BENCH_LAUNCHES * (size_t)threads);
   if (!g->parts) die("out of memory");
   for (int i = 0; i < p->stats.kernels && n < most; i++) {
     if (p->steps[i].unique != g->unique) continue;
@@ -290,7 +291,7 @@ void kernel_bench_close(kernel_bench *g) {
   for (int i = 0; i < g->n_own; i++) free(g->steps[i].bufs);
   memory_release(g->flush, KERNEL_BENCH_FLUSH);
   free(g->steps);
-  free(g->parts);
+  os_lines_free(g->parts);
   free(g->args);
 }
 

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "base/env.h"
+#include "base/os.h"
 #include "render/render.h"
 
 // Processor families: LLVM's name for each, its triple, and whether its code is text (PTX is assembled by the driver);
@@ -56,13 +56,8 @@ enum {
 static const char *const sonames[] = {
   "libLLVM.so.22.1", "libLLVM-22.so.1", "libLLVM-22.so", "libLLVM.so.21.1", "libLLVM-21.so.1", "libLLVM-21.so",
   "libLLVM.so.20.1", "libLLVM-20.so.1", "libLLVM-20.so", "libLLVM.so.19.1", "libLLVM-19.so.1", "libLLVM-19.so",
+  "libLLVM.dylib", "LLVM-C.dll", "LLVM.dll",               // of macOS; of Windows, whose version shows when it is open
 };
-
-#ifdef __aarch64__
-#define MULTIARCH "aarch64-linux-gnu"
-#else
-#define MULTIARCH "x86_64-linux-gnu"
-#endif
 
 typedef void diagnostic_fn(void *info, void *context);
 typedef void fatal_fn(const char *reason);
@@ -156,9 +151,10 @@ static int start_family(struct family *f, void *in, error *err) {
 
 static void load_library(void) {
   void *in = NULL;
-  char first[256] = "";
+  char first[256] = "", path[4096];
   for (size_t i = 0; i < COUNT(sonames) && !in; i++) {
     in = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL);
+    if (!in && os_find_library(sonames[i], path, sizeof path)) in = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!in && !first[0]) { const char *e = dlerror(); snprintf(first, sizeof first, "%s", e ? e : "unknown error"); }
   }
   if (!in) {
@@ -200,25 +196,15 @@ static int need_family(const char *triple, const struct family **out, error *err
 bool llvm_is_loaded(void) { return atomic_load(&loaded); }
 
 // Inode and ctime are left out: the same package has others in each container.
-static bool is_library(const char *folder, size_t n, const char *name, char *out, size_t cap) {
-  str path = {0};
-  struct stat st;
-  str_addf(&path, "%.*s/%s", (int)n, folder, name);
-  bool there = n && !stat(path.at, &st) && S_ISREG(st.st_mode);
-  if (there) snprintf(out, cap, "%s %lld %lld", name, (long long)st.st_size, (long long)st.st_mtim.tv_sec);
-  str_free(&path);
-  return there;
-}
-
 void llvm_file(char *out, size_t cap) {
-  str all = {0};
+  char path[4096];
+  struct stat st;
   *out = 0;
-  str_addf(&all, "%s:/lib/" MULTIARCH ":/usr/lib/" MULTIARCH ":/lib64:/usr/lib64:/lib:/usr/lib:/usr/local/lib",
-           env_library_path());
   for (size_t i = 0; i < COUNT(sonames); i++)
-    for (const char *at = str_c(&all); at; at = strchr(at, ':') ? strchr(at, ':') + 1 : NULL)
-      if (is_library(at, strcspn(at, ":"), sonames[i], out, cap)) { str_free(&all); return; }
-  str_free(&all);
+    if (os_find_library(sonames[i], path, sizeof path) && !stat(path, &st) && S_ISREG(st.st_mode)) {
+      snprintf(out, cap, "%s %lld %lld", sonames[i], (long long)st.st_size, (long long)st.st_mtim.tv_sec);
+      return;
+    }
 }
 
 int llvm_version(str *out, error *err) {

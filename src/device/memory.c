@@ -93,6 +93,10 @@ void memory_touch(const void *p, uint64_t size) {
   for (const volatile uint8_t *at = p; at < (const volatile uint8_t *)p + size; at += page) (void)*at;
 }
 
+bool memory_resident(const void *p, uint64_t size, unsigned char *pages) {
+  return !mincore((void *)(uintptr_t)p, size, pages);
+}
+
 // The number of kB that a line "name:   123 kB" of a /proc file gives, in bytes.
 static bool read_kb(const char *path, const char *name, uint64_t *out) {
   FILE *f = fopen(path, "re");

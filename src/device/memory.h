@@ -29,6 +29,8 @@ void memory_discard(void *p, uint64_t size);
 // of zeros, and take no memory. Without it each masked load from a page that is not there takes as long as a fault
 // (170 ns on Zen 4), though its mask leaves nothing to read.
 void memory_touch(const void *p, uint64_t size);
+// Which pages of an area hold something, a byte for each (bit 0). False: unknown.
+bool memory_resident(const void *p, uint64_t size, unsigned char *pages);
 
 // Bytes.  Available: what this process may still take without swapping, the least of the machine's and of its control
 //         group's;

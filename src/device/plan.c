@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/attempt.h"
+#include "base/os.h"
 #include "device/plan_impl.h"
 
 enum { ARENA_ALIGN = 4096 };
@@ -104,7 +105,7 @@ static void build_steps(void *ctx) {
     map_set(&b->temps, (uint64_t)s->temps[i].id,
             (void *)(intptr_t)(s->temps[i].offset + (s->temps[i].each ? shared : 0)));
   p->steps = ARENA_ARRAY(p->mem, step, s->n_kernels);
-  p->parts = aligned_alloc(64, sizeof(part) * ((size_t)s->n_kernels * (size_t)p->n_threads + 1));
+  p->parts = os_lines_take(sizeof(part) * ((size_t)s->n_kernels * (size_t)p->n_threads + 1));
   die_if(!p->parts, "out of memory");
   for (int i = 0; i < s->n_kernels && !r; i++) {
     const sched_kernel *k = &s->kernels[i];
@@ -184,7 +185,7 @@ void plan_free(plan *p) {
   p->d->run->release(p->d, p->arena_at, (uint64_t)p->stats.arena_bytes);
   free(p->kernels);
   free(p->marks);
-  free(p->parts);
+  os_lines_free(p->parts);
   arena_free(p->mem);
   free(p);
 }

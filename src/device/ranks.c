@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/env.h"
+#include "base/os.h"
 #include "device/mpi_module.h"
 
 enum { MOST_PACKED = 1 << 26 /* bytes of parts that are gathered at once */ };
@@ -33,8 +34,7 @@ static void *open_module(const char *which, char *why, size_t cap) {
   static const char *const places[] = {"", "../", "../lib/weft/", "../lib/x86_64-linux-gnu/weft/",
                                        "../lib/aarch64-linux-gnu/weft/"};
   char exe[PATH_MAX], path[PATH_MAX + 128];
-  ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-  exe[n < 0 ? 0 : n] = 0;
+  if (!os_program_path(exe, sizeof exe)) exe[0] = 0;
   char *end = strrchr(exe, '/');
   if (end) end[1] = 0;
   for (size_t i = 0; i < COUNT(places); i++) {

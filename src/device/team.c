@@ -12,16 +12,15 @@
 #define _GNU_SOURCE
 #include "device/team.h"
 #include "base/attempt.h"
+#include "base/os.h"
 #include "device/cgroup.h"
 #include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 static const double SPIN_S = 2e-3, SPIN_CROWDED_S = 50e-6;      // within a job
@@ -55,18 +54,13 @@ static void relax(void) {
 #endif
 }
 
-static void futex_wait(_Atomic uint32_t *at, uint32_t value) {
-  syscall(SYS_futex, at, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
-}
-static void futex_wake_all(_Atomic uint32_t *at) { syscall(SYS_futex, at, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
-
 static bool is_past(struct counter *c, uint32_t old) {
   return atomic_load_explicit(&c->count, memory_order_acquire) != old;
 }
 
 static void sleep_until_past(struct counter *c, uint32_t old) {
   atomic_fetch_add(&c->sleepers, 1);
-  while (!is_past(c, old)) futex_wait(&c->count, old);          // returns at once if the count has moved on
+  while (!is_past(c, old)) os_wait(&c->count, old);             // returns at once if the count has moved on
   atomic_fetch_sub(&c->sleepers, 1);
 }
 
@@ -89,7 +83,7 @@ static void wait_until_past(struct counter *c, uint32_t old, double spin_s, bool
 
 static void count_up(struct counter *c) {
   atomic_fetch_add(&c->count, 1);
-  if (atomic_load(&c->sleepers)) futex_wake_all(&c->count);
+  if (atomic_load(&c->sleepers)) os_wake_all(&c->count);
 }
 
 void team_barrier(team *t) {
@@ -184,6 +178,7 @@ static void pin(int cpu) {
 static void *worker_loop(void *p) {
   struct worker *w = p;
   team *t = w->team;
+  os_prepare_stack();
   if (t->cpus) pin(t->cpus[w->thread]);
   for (uint32_t seen = 0;; seen++) {
     wait_until_past(&t->job, seen, t->crowded ? SPIN_CROWDED_S : IDLE_S, t->crowded);
@@ -196,6 +191,7 @@ static void *worker_loop(void *p) {
 // The others wait for this thread within fn: no attempt around is left there.
 static void run_share(team_fn *fn, void *ctx, int n) {
   struct attempt_frame *around = attempt_suspend();
+  os_prepare_stack();
   fn(ctx, 0, n);
   attempt_resume(around);
 }
@@ -258,7 +254,7 @@ team *team_new(int n_threads, error *err) {
     error_set(err, "threads: %d is not between 0 (automatic) and %d", n_threads, TEAM_MAX);
     return NULL;
   }
-  team *t = aligned_alloc(64, round_up(sizeof *t, 64));
+  team *t = os_lines_take(sizeof *t);
   if (!t) { error_set(err, "threads: out of memory"); return NULL; }
   memset(t, 0, sizeof *t);
   int *cpus, n_cpus, cores;
@@ -296,7 +292,7 @@ void team_free(team *t) {
   for (int i = 1; i <= t->started; i++) pthread_join(t->workers[i].id, NULL);
   free(t->workers);
   free(t->cpus);
-  free(t);
+  os_lines_free(t);
 }
 
 int team_size(const team *t) { return t->n; }

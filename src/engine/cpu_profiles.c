@@ -7,13 +7,10 @@
 #include "device/machine.h"
 
 // The build lists the files: F(name, path).
+#include "base/embed.h"
 #include "engine/cpu_profile_files.h"
 
-#define F(name, path) \
-  __asm__(".section .rodata\n.globl weft_tunings_" #name "\nweft_tunings_" #name ":\n.incbin \"" path \
-          "\"\n.globl weft_tunings_" #name "_end\nweft_tunings_" #name "_end:\n.byte 0\n.hidden weft_tunings_" #name \
-          ", weft_tunings_" #name "_end\n.previous\n"); \
-  extern const char weft_tunings_##name[], weft_tunings_##name##_end[];
+#define F(name, path) EMBED(weft_tunings_##name, path);
 CPU_PROFILE_FILES(F)
 #undef F
 

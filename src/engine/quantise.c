@@ -413,7 +413,7 @@ static int copy_tensor(job *j, const gguf_tensor *t, newfile *file, error *err) 
   return 0;
 }
 
-static void tell(job *j, size_t i, bool kept) {
+static void tell_kept(job *j, size_t i, bool kept) {
   const gguf_tensor *t = j->tensors[i];
   const quant_recipe_choice *c = &j->choices[i];
   weft_quantized q = {.number = i + 1,
@@ -477,7 +477,7 @@ static int write_tensors(job *j, error *err) {
     const gguf_tensor *t = j->tensors[i];
     target *to = &j->targets[j->n_targets > 1 ? t->shard : 0];
     bool kept = newfile_kept(to->file, j->bytes[i] + gguf_head_padding(to->head, j->bytes[i]));
-    tell(j, i, kept);
+    tell_kept(j, i, kept);
     if (kept) go_on(j, (double)t->ne[0] * (double)t->ne[1] * (double)t->ne[2] * (double)t->ne[3]);
     else if (write_tensor(j, i, to, err)) return -1;
     if (kept || !j->r->stopped) j->r->n_done++;
@@ -505,7 +505,7 @@ static int quantise_all(job *j, const char *in, const char *out, error *err) {
   if (!j->n) return gguf_fail(j->in, NULL, err, "has no tensors");
   if (read_weights(j, err) || choose_formats(j, err) || make_heads(j, out ? out : "", err)) return -1;
   if (j->o->dry_run) {
-    for (size_t i = 0; i < j->n; i++) tell(j, i, false);
+    for (size_t i = 0; i < j->n; i++) tell_kept(j, i, false);
     return 0;
   }
   j->leave = true;

@@ -2,7 +2,6 @@
 // length and chunks, two hosts) is refused here, since a proxy in front may see another message in the same bytes.
 #define _GNU_SOURCE
 #include "serve/http.h"
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <microhttpd.h>
@@ -10,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "base/os.h"
 #include "serve/framing.h"
+#include "serve/recv.h"
 #include "serve/watch.h"
 
 // half_closed, gone: the client sends no more, and does not read, either.  answering: a message of it is whole and not
@@ -338,9 +338,7 @@ static enum MHD_Result deliver(exchange *x) {
 
 // On the thread of the sockets, between two answers. false: it has no room for so little, or is broken.
 static bool write_tls(struct connection *conn, const char *text) {
-  static ssize_t (*record_send)(void *, const void *, size_t);
-  if (!record_send) *(void **)&record_send = dlsym(RTLD_DEFAULT, "gnutls_record_send");
-  return record_send && record_send(conn->tls, text, strlen(text)) == (ssize_t)strlen(text);
+  return tls_send(conn->tls, text, strlen(text)) == (ssize_t)strlen(text);
 }
 
 // ---- messages that come in ------------------------------------------------------------------------------------------
@@ -522,28 +520,9 @@ static bool check_bytes(struct connection *conn, const char *bytes, ssize_t n) {
   return !why;
 }
 
-// libmicrohttpd has no place to look at bytes before it reads them as a message. It reads with recv(), or with
-// gnutls_record_recv() where there is TLS. Both are looked up in the program first: these are found, by it and by
-// whatever else calls them. first_look refuses everything if they are not.
-ssize_t recv(int fd, void *to, size_t n, int flags) {
-  ssize_t got = recvfrom(fd, to, n, flags, NULL, NULL);
-  struct connection *conn = got > 0 ? connection_of(fd) : NULL;
-  if (!conn || conn->tls || check_bytes(conn, to, got)) return got;
-  errno = ECONNRESET;
-  return -1;
-}
-
-ssize_t gnutls_record_recv(void *session, void *to, size_t n);
-ssize_t gnutls_record_recv(void *session, void *to, size_t n) {
-  enum { PULL_ERROR = -54 };           // GNUTLS_E_PULL_ERROR
-  static ssize_t (*next)(void *, void *, size_t);
-  static int (*fd_of)(void *);
-  if (!next) *(void **)&next = dlsym(RTLD_NEXT, "gnutls_record_recv");
-  if (!fd_of) *(void **)&fd_of = dlsym(RTLD_DEFAULT, "gnutls_transport_get_int");
-  if (!next || !fd_of) return PULL_ERROR;
-  ssize_t got = next(session, to, n);
-  struct connection *conn = got > 0 ? connection_of(fd_of(session)) : NULL;
-  return !conn || conn->tls != session || check_bytes(conn, to, got) ? got : PULL_ERROR;
+bool http_takes(int fd, const void *tls, const char *bytes, ssize_t n) {
+  struct connection *conn = connection_of(fd);
+  return !conn || conn->tls != tls || check_bytes(conn, bytes, n);
 }
 
 // ---- connections ----------------------------------------------------------------------------------------------------
@@ -684,9 +663,11 @@ int http_start(const struct http_options *o, http **out, error *err) {
 // Connections that the system has made and libmicrohttpd has not taken yet: closing the socket would cut them off.
 static void take_rest(http *h, int fd) {
   struct sockaddr_storage a;
-  socklen_t n = sizeof a;
-  for (int conn; (conn = accept4(fd, (struct sockaddr *)&a, &n, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0; n = sizeof a)
+  for (int conn; (conn = os_accept(fd)) >= 0;) {
+    socklen_t n = sizeof a;
+    if (getpeername(conn, (struct sockaddr *)&a, &n)) n = 0;
     MHD_add_connection(h->daemon, conn, (struct sockaddr *)&a, n);
+  }
 }
 
 // The listening socket is closed here, so that clients are refused. libmicrohttpd's own thread may still be about to
@@ -697,10 +678,7 @@ void http_quiet(http *h) {
   if (fd == MHD_INVALID_SOCKET) return;
   h->quiet = true;
   if (!h->o.given) take_rest(h, fd);
-  int nothing = eventfd(0, EFD_CLOEXEC);
-  if (nothing >= 0 && dup3(nothing, fd, O_CLOEXEC) == fd) h->quiet_fd = fd;
-  else close(fd);
-  if (nothing >= 0) close(nothing);
+  h->quiet_fd = os_close_and_keep(fd);
 }
 
 void http_stop(http *h) {
@@ -709,7 +687,7 @@ void http_stop(http *h) {
   h->stopping = true;
   each_exchange(h, abandon);
   MHD_stop_daemon(h->daemon);
-  if (h->quiet_fd >= 0) close(h->quiet_fd);
+  if (h->quiet_fd >= 0) os_close_socket(h->quiet_fd);
   watch_stop(h->watch);
 }
 

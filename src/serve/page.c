@@ -3,14 +3,11 @@
 // Libraries are sent as they are stored, compressed: every browser takes that.
 #define _GNU_SOURCE
 #include <string.h>
+#include "base/embed.h"
 #include "serve/page_files.h"
 #include "serve/server.h"
 
-#define ASSET(name, path) \
-  __asm__(".section .rodata\n.globl weft_chat_" #name "\nweft_chat_" #name ":\n.incbin \"" path \
-  "\"\n.globl weft_chat_" #name "_end\nweft_chat_" #name \
-          "_end:\n.byte 0\n.previous\n"); \
-  extern const char weft_chat_##name[], weft_chat_##name##_end[]
+#define ASSET(name, path) EMBED(weft_chat_##name, path)
 ASSET(html, WEFT_PAGE_DIR "/chat.html");
 ASSET(css, WEFT_PAGE_DIR "/chat.css");
 ASSET(js, WEFT_PAGE_DIR "/chat.js");

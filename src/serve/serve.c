@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/json.h"
+#include "base/os.h"
 #include "serve/call.h"
 #include "serve/server.h"
 #include "serve/shape.h"
@@ -204,7 +205,7 @@ static void remove_socket(const serve *v) {
 
 void serve_close(serve *v) {
   if (!v) return;
-  if (v->fd >= 0) close(v->fd);
+  if (v->fd >= 0) os_close_socket(v->fd);
   if (v->s.files >= 0) close(v->s.files);
   remove_socket(v);
   kv_events_close(v->s.kv);
@@ -526,16 +527,9 @@ static int start_server(serve *v, error *err) {
   return shelf_start(s->shelf, err);
 }
 
-// A signal that came within so long; 0: none.
-static int wait_signal(const sigset_t *set, double seconds) {
-  struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-  int got = sigtimedwait(set, NULL, &t);
-  return got > 0 ? got : 0;
-}
-
 static int until_signal(serve *v, const sigset_t *set, error *err) {
   bool known = false;
-  while (!wait_signal(set, 0.1)) {
+  while (!os_wait_signal(set, 0.1)) {
     replay_tick(v->s.replay);
     http_trim(v->s.http);
     int ready = known ? 1 : shelf_ready(v->s.shelf, err);
@@ -564,7 +558,7 @@ static bool pass_time(serve *v, const sigset_t *set) {
   replay_tick(v->s.replay);
   http_trim(v->s.http);
   systemd_tick(&v->notify, false, server_is_well(&v->s));
-  return !wait_signal(set, 0.05);
+  return !os_wait_signal(set, 0.05);
 }
 
 // What runs may end; a second signal, or time, cuts it short. For a while routers only see that /health says no. Then

@@ -6,14 +6,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "serve/departures.h"
 
-struct departure { void *what; bool gone; };
-typedef VEC(struct departure) departures;
+struct left_one { void *what; bool gone; };
+typedef VEC(struct left_one) left_list;
 struct watch {
-  int epoll;
+  departures *left;
   pthread_t thread;
   pthread_mutex_t lock;
   watched *first;
@@ -26,12 +26,12 @@ struct watch {
 void watch_lock(watch *w) { pthread_mutex_lock(&w->lock); }
 void watch_unlock(watch *w) { pthread_mutex_unlock(&w->lock); }
 
-static void leave_watched(watch *w, watched *o, bool gone, departures *all) {
+static void leave_watched(watch *w, watched *o, bool gone, left_list *all) {
   void *what = w->calls.left(w->calls.ctx, o->about, gone);
-  if (what) vec_push(all, ((struct departure){what, gone}));
+  if (what) vec_push(all, ((struct left_one){what, gone}));
 }
 
-static void check_deadlines(watch *w, double now, departures *all) {
+static void check_deadlines(watch *w, double now, left_list *all) {
   for (watched *o = w->first; o; o = o->next) {
     double deadline = o->deadline;
     if (!deadline || now < deadline) continue;
@@ -44,20 +44,18 @@ static void check_deadlines(watch *w, double now, departures *all) {
 static void *watch_loop(void *arg) {
   enum { MANY = 64, TICK_MS = 500 };
   watch *w = arg;
-  struct epoll_event events[MANY];
-  departures all = {0};
+  struct departure left[MANY];
+  left_list all = {0};
   double ticked = now_s();
   while (!w->stop) {
-    int n = epoll_wait(w->epoll, events, MANY, TICK_MS);
+    int n = departures_wait(w->left, left, MANY, TICK_MS);
     double now = now_s();
     bool due = now - ticked > 0.0009 * TICK_MS;
     watch_lock(w);
     for (int i = 0; i < n; i++) {
-      size_t fd = (uint32_t)events[i].data.u64;
-      watched *o = fd < w->by_fd.n ? w->by_fd.at[fd] : NULL;
+      watched *o = left[i].fd < w->by_fd.n ? w->by_fd.at[left[i].fd] : NULL;
       // since the event its connection may have been closed, and the descriptor given to the next one
-      if (o && o->mark == (uint32_t)(events[i].data.u64 >> 32))
-        leave_watched(w, o, events[i].events & (EPOLLHUP | EPOLLERR), &all);
+      if (o && o->mark == left[i].mark) leave_watched(w, o, left[i].gone, &all);
     }
     if (due) check_deadlines(w, now, &all);
     watch_unlock(w);
@@ -70,15 +68,15 @@ static void *watch_loop(void *arg) {
 }
 
 int watch_start(const struct watch_calls *calls, watch **out, error *err) {
-  int epoll = epoll_create1(EPOLL_CLOEXEC);
-  if (epoll < 0) return error_set(err, "epoll_create1: %s", strerror(errno));
+  departures *left = departures_open();
+  if (!left) return error_set(err, "connections cannot be watched: %s", strerror(errno));
   watch *w = xcalloc(1, sizeof *w);
-  w->epoll = epoll;
+  w->left = left;
   w->calls = *calls;
   pthread_mutex_init(&w->lock, NULL);
   *out = w;
   if (!pthread_create(&w->thread, NULL, watch_loop, w)) return 0;
-  close(epoll);
+  departures_close(left);
   free(w);
   return error_set(err, "no thread could be made to watch connections");
 }
@@ -87,7 +85,7 @@ void watch_stop(watch *w) {
   if (!w) return;
   w->stop = true;
   pthread_join(w->thread, NULL);
-  close(w->epoll);
+  departures_close(w->left);
   pthread_mutex_destroy(&w->lock);
   vec_free(&w->by_fd);
   free(w);
@@ -105,15 +103,14 @@ watched *watch_add(watch *w, int fd, void *about, double deadline) {
   o->link = &w->first;
   w->first = o;
   o->mark = w->n_added++;
-  struct epoll_event e = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = (uint64_t)o->mark << 32 | (uint32_t)fd};
-  epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e);      // where this fails, departures show when the answer is written
+  departures_add(w->left, fd, o->mark);
   watch_unlock(w);
   return o;
 }
 
 void watch_remove(watch *w, watched *o) {
   watch_lock(w);
-  epoll_ctl(w->epoll, EPOLL_CTL_DEL, o->fd, NULL);
+  departures_remove(w->left, o->fd);
   w->by_fd.at[o->fd] = NULL;
   if ((*o->link = o->next)) o->next->link = o->link;
   watch_unlock(w);

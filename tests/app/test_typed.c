@@ -1,5 +1,6 @@
 // What the process with the model gets of files: those that lines name, as these say, and once. It asks here for more.
 #include "app/dropped.c"
+#include "app/typed_reader.c"
 #include "app/typed.c"
 #include <setjmp.h>
 #include <stddef.h>

@@ -19,6 +19,9 @@ INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*"([^"]+)"', re.M)
 GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(|\bextern\s+char\s*\*\*\s*environ\b")
 INTRINSICS = re.compile(r"\b(?:\w*mmintrin|immintrin|x86intrin|arm_neon|arm_sve)\.h\b|\b__builtin_ia32\w*|\b_mm(?:256|512)?_\w+")
 STATIC_FUNCTION = re.compile(r"^static\s[^;={}()]*?\b(\w+)\s*\(", re.M)
+SYSTEM = re.compile(r"/(?:linux|macos|windows|other)/")  # folders of systems: a file there takes the place of the one above
+SYSTEM_ASKED = re.compile(r"^\s*#.*\b(?:__linux__|__APPLE__|_WIN32|_WIN64|__MINGW32__)\b", re.M)
+SYSTEM_FILES = {"src/base/os.h", "src/base/embed.h", "src/device/metal.c"}  # the last one stands in where Metal is not
 HINT = re.compile(r"\bt_contiguous\s*\(|\bOP_CONTIGUOUS\b")
 COMMENT_OR_TEXT = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)
 
@@ -48,6 +51,8 @@ def problems(root):
             found.append(f"{name}: does not open with a comment that says what it is for")
         if GETENV.search(code) and name != "src/base/env.c":
             found.append(f"{name}: reads the environment, which only src/base/env.c may")
+        if SYSTEM_ASKED.search(code) and not SYSTEM.search(name) and name not in SYSTEM_FILES:
+            found.append(f"{name}: asks for the system, which is for src/base/os.h and folders of systems")
         if INTRINSICS.search(code) and folder != "render":
             found.append(f"{name}: machine intrinsics, which only src/render/ may name")
         if folder == "model":
@@ -88,11 +93,11 @@ def include_problem(root, folder, included):
 
 
 def shared_names(root):
-    """Of each name of a static function that more than one file of root/src defines, the files."""
+    """Of each name of a static function that more than one file of root/src defines, the files; those of systems are one file."""
     files = collections.defaultdict(set)
     for path in (p for p in (root / "src").rglob("*") if p.suffix in (".c", ".m")):
         for name in STATIC_FUNCTION.findall(without_comments(path.read_text(encoding="utf-8"))):
-            files[name].add(path.relative_to(root / "src").as_posix())
+            files[name].add(SYSTEM.sub("/", path.relative_to(root / "src").as_posix()))
     return {name: sorted(where) for name, where in files.items() if len(where) > 1}
 
 
@@ -163,6 +168,7 @@ def test_a_good_tree_passes(tree):
     ("src/kernels/x.c", "// x\n", "not a folder of the design"),
     ("src/device/x.c", '// x\nconst char *s = "//"; char *f(void) { return getenv(s); }\n', "reads the environment"),
     ("src/model/x.c", "// x\nint a;\ntensor *f(graph *g, tensor *x) { return t_contiguous(g, x); }\n", "x.c:3: stores a value"),
+    ("src/device/x.c", "// x\n#ifdef _WIN32\n#endif\n", "asks for the system"),
     ("include/weft.h", '// x\n#include "base/base.h"\n', "stand alone"),
 ])
 def test_a_broken_tree_is_seen(tree, path, text, expected):
