@@ -20,6 +20,13 @@ include(cmake/mpi.cmake)
 
 weft_sources(app app_sources)
 add_executable(weft ${app_sources})
+if(WIN32)   # its manifest; the toolchain says what compiles resources (scripts/zig_root.sh)
+  set(weft_resources ${PROJECT_BINARY_DIR}/weft.res)
+  add_custom_command(OUTPUT ${weft_resources} DEPENDS ${PROJECT_SOURCE_DIR}/packaging/windows/weft.rc ${PROJECT_SOURCE_DIR}/packaging/windows/weft.manifest
+    COMMAND ${WEFT_RC} /fo ${weft_resources} ${PROJECT_SOURCE_DIR}/packaging/windows/weft.rc VERBATIM)
+  target_sources(weft PRIVATE ${weft_resources})
+  target_link_options(weft PRIVATE ${weft_resources})
+endif()
 # app/commit.h: the commit that `weft --version` shows, looked up at each build and written if it is another one.
 add_custom_target(weft_commit COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR}
   -DOUTPUT=${PROJECT_BINARY_DIR}/generated/app/commit.h -P ${PROJECT_SOURCE_DIR}/cmake/commit.cmake

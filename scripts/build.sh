@@ -10,6 +10,7 @@ usage: scripts/build.sh [options] [-- CMAKE_OPTIONS]
   --sanitize          with AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan, by clang unless --compiler says otherwise
   --sanitize-threads  with ThreadSanitizer, in build-tsan, by clang as well
   --arm64 ROOT        for AArch64, in build-arm64, against the libraries in ROOT (scripts/arm64_root.sh fills it); CTest runs the tests in qemu
+  --zig ROOT          for Windows or macOS, in build-windows or build-macos, by zig cc and against the libraries in ROOT (scripts/zig_root.sh)
   --compiler C        gcc (the default) or clang
   --dir D             build folder, in the source tree unless it is absolute (default: build)
   -j N                at most N compilers at once (default: one per processor)
@@ -21,13 +22,14 @@ END
 say() { echo "weft: $*" >&2; }
 value() { [ $# -ge 2 ] || { say "$1 needs a value"; exit 2; }; }
 
-compiler="" dir="" root="" cross=() tests=OFF sanitize=OFF fuzz=OFF jobs=$(nproc)
+compiler="" dir="" root="" zig="" cross=() tests=OFF sanitize=OFF fuzz=OFF jobs=$(nproc)
 while [ $# -gt 0 ]; do
   case "$1" in
     --tests) tests=ON;;
     --sanitize) sanitize=address;;
     --sanitize-threads) sanitize=thread;;
     --arm64) value "$@"; root=$2; shift;;
+    --zig) value "$@"; zig=$2; shift;;
     --compiler) value "$@"; compiler=$2; shift;;
     --dir) value "$@"; dir=$2; shift;;
     -j) value "$@"; jobs=$2; shift;;
@@ -49,10 +51,18 @@ if [ -n "$root" ]; then
   dir=${dir:-build-arm64} compiler=aarch64-linux-gnu-gcc kind="AArch64, $kind"
   cross=(-DCMAKE_TOOLCHAIN_FILE=cmake/arm64.cmake -DWEFT_ARM64_ROOT="$root")
 fi
+if [ -n "$zig" ]; then
+  [ $sanitize = OFF ] && [ -z "$compiler$root" ] && [ $tests = OFF ] || { say "--zig takes none of --arm64, --sanitize, --compiler and --tests"; exit 2; }
+  zig=$(cd "$zig" && pwd)
+  system=$(sed -n 's/^set(WEFT_SYSTEM_NAME \(.*\))/\1/p' "$zig/toolchain.cmake")
+  dir=${dir:-build-$system} kind="$system, $kind"
+  compiler=$(sed -n 's/^set(CMAKE_C_COMPILER \(.*\))/\1/p' "$zig/toolchain.cmake")
+  cross=(-DCMAKE_TOOLCHAIN_FILE="$zig/toolchain.cmake")
+fi
 [ $sanitize = OFF ] || compiler=${compiler:-clang}
 dir=${dir:-build} compiler=${compiler:-gcc}
 case "$compiler" in
-  gcc|aarch64-linux-gnu-gcc) ;;
+  gcc|aarch64-linux-gnu-gcc|/*) ;;
   clang) [ $sanitize != address ] || fuzz=ON;;   # the fuzz targets need both
   *) say "--compiler is gcc or clang, not '$compiler'"; exit 2;;
 esac

@@ -5,7 +5,7 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: scripts/test.sh [--quick] [--arm64] [--near FILE]... [-- CTEST_OPTIONS]
+usage: scripts/test.sh [--quick] [--arm64] [--zig] [--near FILE]... [-- CTEST_OPTIONS]
 
 Builds with gcc (build) and with clang and the sanitizers (build-asan, and build-tsan for what has threads), then
 runs the unit tests, the Python tests and, under the sanitizers, the unit tests, the tests with bad input, the fuzzers and
@@ -13,6 +13,8 @@ the tests of what has threads.  The exit status is 0 only if all passed.  --quic
 --near builds (build alone) and runs the short tests that a change to these files breaks first: scripts/near.py, tests/near.txt.
 --arm64 builds for AArch64 (build-arm64) and runs the tests of tests/arm64.txt in qemu's user mode, and nothing else.  Debian's arm64
 libraries are unpacked into build-arm64/root (0.3 GB), or the folder $WEFT_ARM64_ROOT: scripts/arm64_root.sh.
+--zig builds for Windows and macOS (build-windows, build-macos; libraries in build-zig: scripts/zig_root.sh) by the Python package ziglang,
+runs weft.exe under Wine beside this machine's weft (tests/python/test_windows.py), and nothing else.
 Example: scripts/test.sh --quick -- -R gguf
 WEFT_FUZZ_SECONDS=40 gives each fuzzer of text 40 seconds instead of 10.
 Tests that need the shared models (shared/ beside the tree, or $WEFT_SHARED) are skipped where there are none.
@@ -21,11 +23,12 @@ END
 
 say() { echo "weft: $*" >&2; }
 
-quick="" arm64="" near=()
+quick="" arm64="" zig="" near=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --quick) quick=1;;
     --arm64) arm64=1;;
+    --zig) zig=1;;
     --near) [ $# -ge 2 ] || { say "--near needs a file"; exit 2; }; near+=("$2"); shift;;
     -h|--help) usage; exit 0;;
     --) shift; break;;
@@ -54,6 +57,17 @@ if [ -n "$arm64" ]; then
   scripts/build.sh --arm64 "$root" --tests -- -DWEFT_SHARED="$shared" -DWEFT_PYTHON="$here/build/venv/bin/python"
   say "testing in qemu"
   exec ctest --test-dir build-arm64 -j "$(nproc)" --output-on-failure --no-tests=error "$@" </dev/null
+fi
+if [ -n "$zig" ]; then
+  scripts/setup.sh test
+  scripts/build.sh --tests -- -DWEFT_SHARED="$shared" -DWEFT_PYTHON="$here/build/venv/bin/python"
+  for system in windows macos; do
+    scripts/zig_root.sh $system "$here/build-zig/$system"
+    scripts/build.sh --zig "$here/build-zig/$system"
+  done
+  cp "$here/build-zig/windows/LLVM.dll" build-windows/
+  say "testing under Wine"
+  exec ctest --test-dir build --output-on-failure --no-tests=error -R python_windows "$@" </dev/null
 fi
 scripts/setup.sh test
 options=(-DWEFT_SHARED="$shared" -DWEFT_PYTHON="$here/build/venv/bin/python" -DWEFT_FUZZ_SECONDS="${WEFT_FUZZ_SECONDS:-10}")

@@ -293,7 +293,7 @@ const char *sandbox_state(void) { return sandbox; }
 bool sandbox_is_wanted(void) { return sandbox_wanted; }
 
 void enter_sandbox(enum confine_kind kind) {
-  if (sandbox_wanted && !confine(kind, talking)) sandbox = "off: this kernel has no seccomp filters";
+  if (sandbox_wanted && !confine(kind, talking)) sandbox = "off: this system has no seccomp filters";
 }
 
 void sandbox_signals(long other, bool now) {

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "app/store.h"
 #include "base/env.h"
+#include "base/os.h"
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -39,7 +40,7 @@ int store_folder(str *out, error *err) {
   }
   if (in_caches(out, "llama.cpp") && is_folder(out->at)) return 0;
   out->n = 0;
-  if (*ours == '/') str_addf(out, "%s/models", ours);
+  if (os_is_absolute(ours)) str_addf(out, "%s/models", ours);
   else if (!in_caches(out, "weft/models"))
     return error_set(err, "there is no place for models: neither LLAMA_CACHE, XDG_CACHE_HOME nor HOME is set");
   return 0;

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/os.h"
 
 static const struct { const char *name, *def, *values, *help; } table[] = {
 #define E(name, def, values, help) {#name, def, values, help},
@@ -20,6 +21,7 @@ static void take_setting(enum env_var v, const char *s) {
 
 static void read_one(enum env_var v) {
   const char *s = getenv(table[v].name);
+  if (v == ENV_HOME && (!s || !*s)) s = getenv(os_home_variable);
   take_setting(v, s && *s ? s : table[v].def);
 }
 
@@ -78,8 +80,8 @@ const char *env_library_path(void) { const char *s = getenv("LD_LIBRARY_PATH"); 
 bool env_folder(enum env_var xdg, const char *below, const char *name, str *out) {
   const char *given = env_str(xdg), *home = env_str(ENV_HOME);
   out->n = 0;
-  if (*given == '/') str_addf(out, "%s/%s", given, name);
-  else if (*home == '/') str_addf(out, "%s/%s/%s", home, below, name);
+  if (os_is_absolute(given)) str_addf(out, "%s/%s", given, name);
+  else if (os_is_absolute(home)) str_addf(out, "%s/%s/%s", home, below, name);
   return out->n > 0;
 }
 

@@ -50,7 +50,7 @@ int message_receive_fd(int over, bool *more) {
   struct msghdr m = {.msg_iov = &one, .msg_iovlen = 1, .msg_control = space.at, .msg_controllen = sizeof space.at};
   ssize_t got = recvmsg(over, &m, MSG_CMSG_CLOEXEC);
   *more = got > 0 || (got < 0 && errno == EINTR);
-  const struct cmsghdr *c = got > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+  struct cmsghdr *c = got > 0 ? CMSG_FIRSTHDR(&m) : NULL;
   if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof fd))
     memcpy(&fd, CMSG_DATA(c), sizeof fd);
   return fd;

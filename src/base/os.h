@@ -18,6 +18,12 @@ void os_wake_all(_Atomic uint32_t *at);                // those that sleep at th
 #else
 #define OS_KERNEL_ABI
 #endif
+// Whether the system takes AArch64's register x18 away from a program at any moment.
+#ifdef __APPLE__
+enum { OS_TAKES_X18 = 1 };
+#else
+enum { OS_TAKES_X18 = 0 };
+#endif
 // To be called by a thread before it runs kernels, which reach into the stack without asking where it grows page by
 // page.
 void os_prepare_stack(void);
@@ -42,6 +48,9 @@ void os_close_socket(int fd);
 int os_close_and_keep(int fd);
 // A signal of a sigset_t, which all threads block, that came within so long; 0: none.
 int os_wait_signal(const void *set, double seconds);
+
+extern const char os_home_variable[];                  // which says where a user's folder is, if HOME does not
+bool os_is_absolute(const char *path);
 
 bool os_program_path(char *out, size_t cap);           // of the program that runs, whole; false: unknown
 bool os_program_as_started(char *out, size_t cap);     // a path that opens it, as it was started

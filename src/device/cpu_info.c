@@ -1,5 +1,6 @@
 // Processor features by cpuid and their names: see cpu_info.h.
 #include "device/cpu_info.h"
+#include "base/os.h"
 #include "base/env.h"
 #include "device/kernel_set.h"
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 #endif
 
 struct feature { size_t offset; const char *llvm; unsigned leaf, sub; int reg; unsigned bit; int state, level; };
@@ -150,6 +152,7 @@ static void derive_target(cpu_target *t, int level) {
     snprintf(t->cpu, sizeof t->cpu, "generic");
     for (size_t i = 0; i < COUNT(arm_features); i++)
       if (arm_get(has, &arm_features[i])) add_feature(t, arm_features[i].llvm);
+    if (OS_TAKES_X18) add_feature(t, "reserve-x18");
     t->vector_bits = 128;
     t->vector_registers = 32;
     t->fma = t->f16 = t->round = true;

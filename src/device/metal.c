@@ -1,7 +1,7 @@
 // DEV=METAL on systems that are not Apple's: one sentence. See metal.h.
 #include "device/metal.h"
 
-#ifndef __APPLE__
+#ifndef WEFT_METAL
 static int metal_is_missing(error *err) {
   return error_set(err, "Metal is Apple's: DEV=METAL needs a Mac with a GPU of Apple's own and a Weft that was built "
                         "there, which nobody has done yet; on this system there are DEV=CPU, CL, CUDA and NV");

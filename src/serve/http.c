@@ -644,10 +644,12 @@ int http_start(const struct http_options *o, http **out, error *err) {
   const struct MHD_OptionItem keys[] = {{MHD_OPTION_HTTPS_MEM_KEY, 0, o->tls_key},
                                         {MHD_OPTION_HTTPS_MEM_CERT, 0, o->tls_certificate},
                                         {MHD_OPTION_END, 0, NULL}};
+  unsigned way = MHD_is_feature_supported(MHD_FEATURE_EPOLL) == MHD_YES ? MHD_USE_EPOLL_INTERNAL_THREAD
+                                                                        : MHD_USE_AUTO_INTERNAL_THREAD;
   if (!tls || has_tls)
     h->daemon = MHD_start_daemon(
-      MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0), 0, NULL,
-      NULL, on_message, h, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_LISTEN_SOCKET, o->listen_fd,
+      way | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0), 0, NULL,
+      NULL, on_message, h, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)o->listen_fd,
       MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->max_connections,
       MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, unescape_path, NULL,
       MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_ARRAY,

@@ -21,7 +21,7 @@ INTRINSICS = re.compile(r"\b(?:\w*mmintrin|immintrin|x86intrin|arm_neon|arm_sve)
 STATIC_FUNCTION = re.compile(r"^static\s[^;={}()]*?\b(\w+)\s*\(", re.M)
 SYSTEM = re.compile(r"/(?:linux|macos|windows|other)/")  # folders of systems: a file there takes the place of the one above
 SYSTEM_ASKED = re.compile(r"^\s*#.*\b(?:__linux__|__APPLE__|_WIN32|_WIN64|__MINGW32__)\b", re.M)
-SYSTEM_FILES = {"src/base/os.h", "src/base/embed.h", "src/device/metal.c"}  # the last one stands in where Metal is not
+SYSTEM_FILES = {"src/base/os.h", "src/base/embed.h"}
 HINT = re.compile(r"\bt_contiguous\s*\(|\bOP_CONTIGUOUS\b")
 COMMENT_OR_TEXT = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)
 

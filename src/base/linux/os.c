@@ -95,6 +95,9 @@ bool os_program_as_started(char *out, size_t cap) {
 
 bool os_folder_path(int fd, char *out, size_t cap) { return (size_t)snprintf(out, cap, "/proc/self/fd/%d", fd) < cap; }
 
+const char os_home_variable[] = "HOME";
+bool os_is_absolute(const char *path) { return *path == '/'; }
+
 bool os_program_path(char *out, size_t cap) {
   ssize_t n = readlink("/proc/self/exe", out, cap - 1);
   if (n < 0) return false;

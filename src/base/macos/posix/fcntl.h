@@ -1,0 +1,6 @@
+// A folder is opened to be read.
+#ifndef WEFT_MACOS_FCNTL_H
+#define WEFT_MACOS_FCNTL_H
+#include_next <fcntl.h>
+#define O_PATH O_RDONLY
+#endif

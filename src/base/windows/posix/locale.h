@@ -1,0 +1,11 @@
+// Locales as values.
+#ifndef WEFT_WINDOWS_LOCALE_H
+#define WEFT_WINDOWS_LOCALE_H
+#include_next <locale.h>
+#include <time.h>
+typedef _locale_t locale_t;
+enum { LC_ALL_MASK = LC_ALL, LC_TIME_MASK = LC_TIME };
+#define newlocale(mask, name, base) _create_locale(mask, name)
+#define freelocale(l) _free_locale(l)
+#define strftime_l(to, n, fmt, tm, l) _strftime_l(to, n, fmt, tm, l)
+#endif

@@ -1,0 +1,2 @@
+// See sys/socket.h.
+#include "base/windows/posix/sys/socket.h"

@@ -1,0 +1,5 @@
+// Regular expressions of POSIX, by PCRE2.
+#ifndef WEFT_WINDOWS_REGEX_H
+#define WEFT_WINDOWS_REGEX_H
+#include <pcre2posix.h>
+#endif
