@@ -109,6 +109,31 @@ def test_static_functions_have_names_of_their_own(repo):
     assert shared_names(repo) == {}, "find a name that says what the function does in terms of its file"
 
 
+DEFINED = re.compile(r"^(?!(?:\w+ )?static\b|typedef\b|__attribute__)[A-Za-z_][\w *]*?\b(\w+)\([^;{}]*\)\s*\{", re.M)
+
+
+def lacking(root):
+    """Functions that a file has for one system and the file of that name for another system has not."""
+    variants = collections.defaultdict(dict)
+    for path in (root / "src").rglob("*.c"):
+        name = path.relative_to(root / "src").as_posix()
+        code = re.sub(r"^#.*$", "", without_comments(path.read_text(encoding="utf-8")), flags=re.M)
+        variants[SYSTEM.sub("/", name)][name] = set(DEFINED.findall(code))
+    return [f"{name}: no {function}()" for of in variants.values() for name, has in of.items() for function in sorted(set().union(*of.values()) - has)
+            if not (name.endswith("/recv.c") and function in {"recv", "gnutls_record_recv"})]
+
+
+def test_files_of_systems_have_the_same_functions(repo, tmp_path):
+    assert lacking(repo) == []
+    for system in ("linux", "other"):
+        (tmp_path / "src/base" / system).mkdir(parents=True)
+        (tmp_path / "src/base" / system / "x.c").write_text("// x\nint both(void) { return 1; }\nstatic int own(void) { return 1; }\n")
+    assert lacking(tmp_path) == []
+    with open(tmp_path / "src/base/linux/x.c", "a") as f:
+        f.write("void *more(int a,\n           int b) {\n  return 0;\n}\n")
+    assert lacking(tmp_path) == ["base/other/x.c: no more()"]
+
+
 @pytest.fixture
 def tree(tmp_path):
     """A small tree that keeps the rule."""

@@ -29,6 +29,13 @@ void *memory_reserve(uint64_t size, error *err) {
 }
 
 void *memory_reserve_plain(uint64_t size, error *err) { return memory_reserve(size, err); }
+void *memory_no_access(uint64_t size, error *err) {
+  void *at = mmap(NULL, area_size(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at != MAP_FAILED) return at;
+  error_set(err, "no room for %.2f GiB of addresses", (double)size / 0x1p30);
+  return NULL;
+}
+
 bool memory_promote(void *p, uint64_t size) { return (void)p, (void)size, false; }
 
 void memory_release(void *p, uint64_t size) {

@@ -35,6 +35,12 @@ void *memory_reserve(uint64_t size, error *err) {
 }
 
 void *memory_reserve_plain(uint64_t size, error *err) { return memory_reserve(size, err); }
+void *memory_no_access(uint64_t size, error *err) {
+  void *at = VirtualAlloc(NULL, area_size(size), MEM_RESERVE, PAGE_NOACCESS);
+  if (!at) error_set(err, "no room for %.2f GiB of addresses", (double)size / 0x1p30);
+  return at;
+}
+
 bool memory_promote(void *p, uint64_t size) { return (void)p, (void)size, false; }
 
 void memory_release(void *p, uint64_t size) {

@@ -5,7 +5,7 @@
 #include <time.h>
 #include "base/windows/posix/posix.h"
 struct posix_stat {
-  uint64_t st_dev, st_ino;
+  uint64_t st_dev, st_ino, st_rdev;
   mode_t st_mode;
   uint32_t st_nlink;
   uid_t st_uid;
