@@ -34,6 +34,12 @@ mkdir -p "$own/lists/partial" "$own/archives/partial" "$own/sources" "$root/bin"
 log=$own/log
 quietly() { "$@" >"$log" 2>&1 </dev/null || { tail -n 30 "$log" >&2; say "$1 failed; all of it: $log"; exit 1; }; }
 
+# What zig adds to a program: its own runtime, and mingw-w64's.
+mkdir -p "$own/licences"
+for file in LICENSE lib/libc/mingw/COPYING; do
+  [ ! -f "$(dirname "$zig")/$file" ] || cp "$(dirname "$zig")/$file" "$own/licences/$(case $file in LICENSE) echo zig;; *) echo mingw-w64;; esac).txt"
+done
+
 # The compiler and its tools as programs, which is what configure scripts and CMake expect.
 for tool in cc ar ranlib objcopy rc; do
   case $tool in cc) call="cc -target $target";; *) call=$tool;; esac
@@ -140,6 +146,7 @@ if [ "$1" = windows ] && [ ! -f "$root/LLVM.dll" ]; then
   say "downloading LLVM.dll"
   quietly python3 -m pip download --no-deps --only-binary :all: --platform win_amd64 --python-version 3.12 -d "$own" llvm-nanobind
   python3 -m zipfile -e "$own"/llvm_nanobind-*.whl "$own/llvm"
+  cp "$own"/llvm/llvm_nanobind-*.dist-info/licenses/LICENSE "$own/licences/llvm-nanobind.txt"
   mv "$own/llvm/llvm/LLVM.dll" "$root/"
 fi
 say "the libraries for $1 are in $root"

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import time
 import urllib.request
+import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -91,6 +93,26 @@ def test_serve(windows, model, weft, tmp_path):
     finally:
         run.kill()
         run.wait()
+
+
+def test_package(windows, repo, model, weft, tmp_path):
+    """Equal when made twice; what it holds runs where it is unpacked."""
+    root = Path(os.environ.get("WEFT_ZIG_ROOT", repo / "build-zig")) / "windows"
+    if not (root / "LLVM.dll").exists():
+        pytest.skip("needs build-zig/windows: scripts/test.sh --zig")
+    made = []
+    for folder in ("first", "second"):
+        subprocess.run([repo / "scripts/package.sh", "windows", "--out", tmp_path / folder, "--root", root], check=True, timeout=600)
+        made.append(next((tmp_path / folder).glob("*.zip")))
+    assert made[0].read_bytes() == made[1].read_bytes()
+    with zipfile.ZipFile(made[0]) as packed:
+        names = packed.namelist()
+        packed.extractall(tmp_path)
+    assert {Path(name).name for name in names} >= {"weft.exe", "LLVM.dll", "README.txt", "LLVM.txt", "weft.txt", "mingw-w64.txt"}
+    assert {name.split("/")[0] for name in names} == {made[0].stem}
+    call = windows("run", "-m", model, *PROMPT)
+    call["args"][1] = str(tmp_path / made[0].stem / "weft.exe")
+    assert output(call) == output({"args": [weft, "run", "-m", model, *PROMPT]})
 
 
 def test_macos_links(repo):
