@@ -318,6 +318,7 @@ static void ask_vulkan(vk *d, bool f16, bool f64, uint32_t time_bits) {
     d->max_group_at[i] = (int)min_i64(l->maxComputeWorkGroupSize[i], 1024);
     d->max_groups[i] = l->maxComputeWorkGroupCount[i];
   }
+  if (d->max_groups[0] < INT32_MAX) d->can |= SPIRV_SPREADS;
   d->local_bytes = (int)min_i64(l->maxComputeSharedMemorySize, 65536);
   d->subgroup_size = (int)v11.subgroupSize;
   d->max_alloc = v11.maxMemoryAllocationSize;
@@ -379,11 +380,9 @@ static int have_shared(vk *d, error *err) {
   VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                   .flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT,
                                   .queueFamilyIndex = d->family};
-  VkFenceCreateInfo fence = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
   VkResult r = d->CreatePipelineLayout(d->device, &layout, NULL, &d->layout);
   if (!r) r = d->CreatePipelineCache(d->device, &cache, NULL, &d->cache);
   if (!r) r = d->CreateCommandPool(d->device, &pool, NULL, &d->pool);
-  if (!r) r = d->CreateFence(d->device, &fence, NULL, &d->fence);
   return r ? vk_failed(d, err, "preparing the device", r) : 0;
 }
 
@@ -530,13 +529,20 @@ int vk_begin(vk *d, VkCommandBuffer *out, error *err) {
   return vk_failed(d, err, "beginning commands", r);
 }
 
-int vk_end(vk *d, VkCommandBuffer c, error *err) {
+// Devices that are only compiled for have no fences.
+VkResult vk_run_and_wait(vk *d, VkCommandBuffer c) {
   VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &c};
-  vk_barrier(d, c);
-  VkResult r = d->EndCommandBuffer(c);
+  VkFenceCreateInfo fence = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
+  VkResult r = d->fence ? VK_SUCCESS : d->CreateFence(d->device, &fence, NULL, &d->fence);
   if (!r) r = d->QueueSubmit(d->queue, 1, &info, d->fence);
   if (!r) r = d->WaitForFences(d->device, 1, &d->fence, VK_TRUE, UINT64_MAX);
-  if (!r) r = d->ResetFences(d->device, 1, &d->fence);
+  return r ? r : d->ResetFences(d->device, 1, &d->fence);
+}
+
+int vk_end(vk *d, VkCommandBuffer c, error *err) {
+  vk_barrier(d, c);
+  VkResult r = d->EndCommandBuffer(c);
+  if (!r) r = vk_run_and_wait(d, c);
   d->FreeCommandBuffers(d->device, d->pool, 1, &c);
   pthread_mutex_unlock(&d->lock);
   return r ? vk_failed(d, err, "running commands", r) : 0;
@@ -606,18 +612,30 @@ void vk_code_free(vk_code *k) {
 
 // ---- launching ------------------------------------------------------------------------------------------------------
 
+int vk_shape(const vk *d, const program *p, const int64_t n[3], uint32_t groups[3], error *err) {
+  const uint32_t *most = d->max_groups;
+  int64_t both = min_i64((int64_t)most[0] * most[1], INT32_MAX);
+  for (int i = 0; i < 3; i++) {
+    if (n[i] > (!i && render_spreads(p, d->can) ? both : most[i]))
+      return error_set(err, "Vulkan: %s: %lld work-groups in dimension %d, and %s takes %u", p->name, (long long)n[i],
+                       i, d->name, most[i]);
+    groups[i] = (uint32_t)n[i];
+  }
+  if (groups[0] <= most[0]) return 0;
+  groups[1] = (groups[0] - 1) / most[0] + 1;
+  groups[0] = (groups[0] - 1) / groups[1] + 1;
+  return 0;
+}
+
 int vk_groups(const vk_code *k, const int64_t *vars, uint32_t groups[3], error *err) {
   int some = 1;
+  int64_t n[3];
   for (int i = 0; i < 3; i++) {
-    int64_t n = k->p->global[i] ? program_eval(k->p, k->p->global[i], vars) : 1;
-    die_if(n < 0, "Vulkan: %s: %lld work-groups", k->p->name, (long long)n);
-    if (n > k->d->max_groups[i])
-      return error_set(err, "Vulkan: %s: %lld work-groups in dimension %d, and %s takes %u", k->p->name, (long long)n,
-                       i, k->d->name, k->d->max_groups[i]);
-    groups[i] = (uint32_t)n;
-    some &= n > 0;
+    n[i] = k->p->global[i] ? program_eval(k->p, k->p->global[i], vars) : 1;
+    die_if(n[i] < 0, "Vulkan: %s: %lld work-groups", k->p->name, (long long)n[i]);
+    some &= n[i] > 0;
   }
-  return some;
+  return vk_shape(k->d, k->p, n, groups, err) ? -1 : some;
 }
 
 void vk_dispatch(const vk_code *k, VkCommandBuffer c, VkDeviceAddress arguments, const uint32_t groups[3]) {
@@ -653,6 +671,7 @@ static int fill_launch(const one_launch *l, error *err) {
   for (int i = 0; i < p->n_vars; i++) *args++ = (uint64_t)l->vars[i];
   args[0] = (uint64_t)l->lo;
   args[1] = (uint64_t)l->hi;
+  args[2] = p->global[0] ? (uint64_t)program_eval(p, p->global[0], l->vars) : 1;
   return 0;
 }
 

@@ -43,7 +43,7 @@ struct vk {
   VkPipelineLayout layout;         // of all kernels: a push constant of 8 bytes, where the kernel's arguments are
   VkPipelineCache cache;
   VkCommandPool pool;              // of vk_begin; under the lock
-  VkFence fence;
+  VkFence fence;                   // from the first commands on
   pthread_mutex_t lock;            // the queue, the pool and the fence
   VkPhysicalDeviceMemoryProperties memory;
   char name[600], driver[900];     // name: "driver: device"; driver: with versions, for keys of caches
@@ -84,12 +84,18 @@ void vk_drop(const vk *d, vk_memory *m);         // and forgets it; one that is 
 // also where it fails.
 int vk_begin(vk *d, VkCommandBuffer *out, error *err);
 int vk_end(vk *d, VkCommandBuffer c, error *err);
+// Commands that are ended; under the lock.
+VkResult vk_run_and_wait(vk *d, VkCommandBuffer c);
 // All that commands before it have written is there for those after it, copies and kernels alike, and for the host.
 void vk_barrier(const vk *d, VkCommandBuffer c);
 
 // A kernel's arguments in memory, 8 bytes each: the address of each buffer, which is a multiple of 16, the value of
-// each variable, and two more that programs with a tile loop read (render/spirv.c).
-static inline int vk_n_arguments(const program *p) { return p->n_bufs + p->n_vars + 2; }
+// each variable, two more that programs with a tile loop read, and the number of work-groups in the first dimension,
+// for those that are spread (render/spirv.c).
+enum { VK_MORE_ARGUMENTS = 3 };
+static inline int vk_n_arguments(const program *p) { return p->n_bufs + p->n_vars + VK_MORE_ARGUMENTS; }
+// How so many work-groups of p are dispatched. -1: more than the device takes.
+int vk_shape(const vk *d, const program *p, const int64_t n[3], uint32_t groups[3], error *err);
 // The numbers of work-groups, and whether there is anything to do: 1, or 0. -1: more than the device takes.
 int vk_groups(const vk_code *k, const int64_t *vars, uint32_t groups[3], error *err);
 // Binds the kernel, whose arguments are at this address, and dispatches that many groups.

@@ -160,7 +160,8 @@ static int make_blocks(const vk *d, remote_plan *r, vk_recording *own, error *er
   for (int i = 0; i < r->steps.n; i++) {
     const remote_command *c = &r->steps.at[i];
     own->at[i] = size;
-    size += round_up(GROUPS_BYTES + 8 * (uint64_t)(c->n_ranges + c->s->k->p->n_vars + 2), BLOCK_ALIGNED);
+    size +=
+      round_up(GROUPS_BYTES + 8 * (uint64_t)(c->n_ranges + c->s->k->p->n_vars + VK_MORE_ARGUMENTS), BLOCK_ALIGNED);
   }
   if (vk_make(d, size + BLOCK_ALIGNED, true, &own->blocks, err)) return -1;
   memset(own->blocks.mapped, 0, size);
@@ -229,14 +230,14 @@ static int patch_blocks(const vk *d, remote_plan *r, const vk_recording *own, er
     remote_command *c = &r->steps.at[i];
     unsigned char *block = own->blocks.mapped + own->at[i];
     if (!c->changed) continue;
-    for (int j = 0; j < 3; j++)
-      if (c->groups[j] > d->max_groups[j])
-        return error_set(err, "Vulkan: %s: %u work-groups in dimension %d, and %s takes %u", c->s->k->p->name,
-                         c->groups[j], j, d->name, d->max_groups[j]);
-    memcpy(block, c->groups, sizeof c->groups);
+    const int64_t n[] = {c->groups[0], c->groups[1], c->groups[2]};
+    uint32_t groups[3];
+    if (vk_shape(d, c->s->k->p, n, groups, err)) return -1;
+    memcpy(block, groups, sizeof groups);
     size_t vars = 8 * (size_t)c->s->k->p->n_vars;
     memcpy(block + GROUPS_BYTES + 8 * c->n_ranges, c->vars, vars);
     memcpy(block + GROUPS_BYTES + 8 * c->n_ranges + vars + 8, &c->tiles, sizeof c->tiles);
+    memcpy(block + GROUPS_BYTES + 8 * c->n_ranges + vars + 16, &n[0], sizeof n[0]);
     c->changed = c->stale = false;
   }
   return 0;
@@ -244,11 +245,8 @@ static int patch_blocks(const vk *d, remote_plan *r, const vk_recording *own, er
 
 // Waits for its end.
 static int submit_commands(vk *d, VkCommandBuffer commands, error *err) {
-  VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
   pthread_mutex_lock(&d->lock);
-  VkResult status = d->QueueSubmit(d->queue, 1, &info, d->fence);
-  if (!status) status = d->WaitForFences(d->device, 1, &d->fence, VK_TRUE, UINT64_MAX);
-  if (!status) status = d->ResetFences(d->device, 1, &d->fence);
+  VkResult status = vk_run_and_wait(d, commands);
   pthread_mutex_unlock(&d->lock);
   return status ? vk_failed(d, err, "running a plan", status) : 0;
 }

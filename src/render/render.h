@@ -21,7 +21,8 @@ typedef struct render_options {
 // What SPIR-V may ask of a device: doubles; of the kernels' F32 and F64: that infinities, NaNs and the sign of zero are
 // kept, that denormal numbers are, and that results are rounded to the nearest; dot products of four signed bytes by
 // four unsigned ones; conversions of halves by one instruction, which keeps denormals and rounds so (without it: by
-// integers).
+// integers). SPIRV_SPREADS: work-groups may be too many for the first dimension, and be spread over the second
+// (render_spreads).
 enum spirv_can {
   SPIRV_F64 = 1,
   SPIRV_KEEPS_NAN = 2,
@@ -33,7 +34,8 @@ enum spirv_can {
   SPIRV_DOTS = 128,
   SPIRV_F16 = 256,
   SPIRV_KEEPS_DENORMALS_16 = 512,
-  SPIRV_ROUNDS_16 = 1024
+  SPIRV_ROUNDS_16 = 1024,
+  SPIRV_SPREADS = 2048
 };
 
 // A mark in a text of LLVM IR (a function attribute): the compiler is to leave instructions in the order of the text.
@@ -66,6 +68,12 @@ int render_opencl(const program *p, const render_options *opt, str *out, error *
 int render_metal(const program *p, const render_options *opt, str *out, error *err);
 // 32-bit words and no text: a module of SPIR-V, in this machine's order of bytes
 int render_spirv(const program *p, const render_options *opt, str *out, error *err);
+
+// Whether the work-groups of p are numbered over two dimensions: its group (x, y) of (w, h) has the number y * w + x,
+// and ends at once if that is not below the number of them, a word behind its other arguments (spirv.c).
+static inline bool render_spreads(const program *p, unsigned can) {
+  return can & SPIRV_SPREADS && p->global[0] && !p->global[1] && !p->global[2];
+}
 
 // A module of SPIR-V for people: its words, an instruction a line.
 void render_words(str *out, const str *module);

@@ -32,7 +32,8 @@ static spv_id as_index(spirv *c, spv_id x, enum dtype d) { return spirv_cast(c, 
 static const spv_id *special_lanes(spirv *c, const uop *u) {
   if (u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2') return NULL;
   spv_id *out = spirv_new_lanes(c, 1), whole = u->s[0] == 'l' ? c->item : c->group;
-  out[0] = SPV_MAKE(&c->s, SPV_COMPOSITE_EXTRACT, spv_uint(&c->s, 4), whole, (uint32_t)(u->s[1] - '0'));
+  if (u->s[0] == 'g' && u->s[1] == '0' && c->first) out[0] = c->first;
+  else out[0] = SPV_MAKE(&c->s, SPV_COMPOSITE_EXTRACT, spv_uint(&c->s, 4), whole, (uint32_t)(u->s[1] - '0'));
   out[0] = as_index(c, out[0], (enum dtype)u->dt);
   return out;
 }
@@ -237,18 +238,10 @@ static const spv_id *spirv_value(spirv *c, const uop *u) {
   }
 }
 
-static int check_type(spirv *c, const uop *u) {
-  if (u->dt == DT_IDX && u->op != OP_CONST) return refuse_uop(c, u);
-  if (u->dt == DT_F64 && c->o && !(c->o->spirv & SPIRV_F64))
-    return error_set(c->err, "%s: this kernel computes in doubles (%s.F64), which the device has not", c->p->name,
-                     op_name((enum op)u->op));
-  return 0;
-}
-
 static int put_program(spirv *c) {
   for (size_t i = 0; i < c->p->n; i++) {
     const uop *u = c->p->at[i];
-    if (check_type(c, u)) return -1;
+    if (u->dt == DT_IDX && u->op != OP_CONST) return refuse_uop(c, u);
     int r = u->op == OP_BARRIER && !render_needs_barrier(c->p, i) ? 1 : put_effect(c, u);
     if (r < 0) return -1;
     if (r || !map_has(&c->needed, u)) continue;
@@ -291,6 +284,24 @@ static void share_tiles(spirv *c) {
   c->hi = share_from(c, lo, hi, SPV_MAKE(s, SPV_I_ADD, spv_uint(s, 8), i, spv_const(s, 8, 1)), n);
 }
 
+// y * width + x; groups behind the last one end here.
+static void number_spread_groups(spirv *c) {
+  spv *s = &c->s;
+  spv_id u32 = spv_uint(s, 4), groups = input_of(c, SPV_IS_GROUPS), behind = spv_new(s), none = spv_new(s);
+  spv_id width = SPV_MAKE(s, SPV_COMPOSITE_EXTRACT, u32, groups, 0),
+         x = SPV_MAKE(s, SPV_COMPOSITE_EXTRACT, u32, c->group, 0),
+         y = SPV_MAKE(s, SPV_COMPOSITE_EXTRACT, u32, c->group, 1);
+  y = SPV_MAKE(s, SPV_I_MUL, u32, y, width);
+  c->first = SPV_MAKE(s, SPV_I_ADD, u32, y, x);
+  spv_id n = spirv_argument(c, c->p->n_bufs + c->p->n_vars + 2);
+  spv_id is = SPV_MAKE(s, SPV_U_LESS, spv_bool(s), as_index(c, c->first, DT_U64), n);
+  SPV_PUT(s, SPV_BODY, SPV_SELECTION_MERGE, behind, 0);
+  SPV_PUT(s, SPV_BODY, SPV_BRANCH_IF, is, behind, none);
+  put_block(c, none);
+  spv_put(s, SPV_BODY, SPV_RETURN, 0, NULL);
+  put_block(c, behind);
+}
+
 // What stands before the program: which group and item this is, and the arguments.
 static void put_start(spirv *c) {
   spv *s = &c->s;
@@ -309,11 +320,13 @@ static void put_start(spirv *c) {
   vec_push(&c->interface, push);
   spv_id at = SPV_MAKE(s, SPV_ACCESS_CHAIN, spv_pointer(s, SPV_IN_PUSH, u64), push, spv_u32(s, 0));
   c->arguments = SPV_MAKE(s, SPV_LOAD, u64, at);
-  if (is[0] || tiles) c->group = input_of(c, SPV_IS_GROUP);
+  bool spread = !tiles && c->o && render_spreads(p, c->o->spirv);
+  if (is[0] || tiles || spread) c->group = input_of(c, SPV_IS_GROUP);
   if (is[1]) c->item = input_of(c, SPV_IS_ITEM);
   c->vars = spirv_new_lanes(c, p->n_vars + 1);
   for (int i = 0; i < p->n_vars; i++) c->vars[i] = spirv_argument(c, p->n_bufs + i);
   if (tiles) share_tiles(c);
+  if (spread) number_spread_groups(c);
 }
 
 // What floats are to be like, as far as the device says that it can: of all sizes, since some devices have one mode for

@@ -1,7 +1,8 @@
 // What the files of the SPIR-V renderer share: spirv.c (the walk through a program), spirv_ops.c (arithmetic),
-// spirv_memory.c (loads and stores). Nobody else includes this.
+// spirv_doubles.c (doubles where the device has none), spirv_memory.c (loads and stores). Nobody else includes this.
 //
-// A value of n lanes is n numbers of scalars. Integers are unsigned types of their size, F16 and BF16 their bits.
+// A value of n lanes is n numbers of scalars. Integers are unsigned types of their size, F16 and BF16 their bits, and
+// so is F64 where the device has no doubles.
 #ifndef WEFT_RENDER_SPIRV_IMPL_H
 #define WEFT_RENDER_SPIRV_IMPL_H
 #include "render/render.h"
@@ -16,6 +17,12 @@ typedef struct spirv_memory {
 } spirv_memory;
 
 typedef struct spirv_open { bool loop; spv_id header, next, behind, counter, counted; enum dtype dt; } spirv_open;
+
+// Functions of doubles by their bits: spirv_doubles.c
+enum spirv_double {
+  SPIRV_DOUBLE_ROUND, SPIRV_DOUBLE_PACK, SPIRV_DOUBLE_PACK128, SPIRV_DOUBLE_FMA, SPIRV_DOUBLE_DIV, SPIRV_DOUBLE_SQRT,
+  SPIRV_DOUBLE_OF_FLOAT, SPIRV_DOUBLE_TO_FLOAT, SPIRV_DOUBLES
+};
 
 typedef struct spirv {
   spv s;
@@ -34,8 +41,10 @@ typedef struct spirv {
   spv_id arguments;                // their address
   spv_id *vars;                    // the values of p->vars, I64
   spv_id group, item;              // their numbers, vectors of three
+  spv_id first;                    // the first number of the group, where groups are spread
   spv_id lo, hi;                   // the tiles of this work-group
-  spv_id to_f32, to_f16;           // functions; 0: not yet asked for
+  spv_id to_f32, to_f16, doubles[SPIRV_DOUBLES];       // functions; 0: not yet asked for
+  spv_id helper_block;             // the first one of the function that is being made
 } spirv;
 
 const spv_id *spirv_lanes(spirv *c, const uop *u);       // the value of u here
@@ -53,6 +62,16 @@ spv_id spirv_to_bits(spirv *c, spv_id x, enum dtype d);
 spv_id spirv_of_bits(spirv *c, spv_id x, enum dtype d);
 // n integers of `from` bytes as integers of `to` bytes, low bytes first
 const spv_id *spirv_resize(spirv *c, const spv_id *x, int n, int from, int to);
+
+// A function of at most four arguments, in which values are made until spirv_end_helper, which says which one it is.
+typedef struct spirv_helper { spv_id function, arguments[4]; enum spv_part before; } spirv_helper;
+spirv_helper spirv_begin_helper(spirv *c, spv_id result, int n, const spv_id *types);
+spv_id spirv_end_helper(spirv *c, const spirv_helper *h, spv_id result);
+
+// ---- spirv_doubles.c
+bool spirv_by_bits(const spirv *c, enum dtype d);        // a double, and the device has none
+spv_id spirv_double_op(spirv *c, enum op op, const spv_id *x);                 // 0: there is none
+spv_id spirv_double_cast(spirv *c, spv_id x, enum dtype from, enum dtype to);  // F64, and F32, I64 or U64
 
 // ---- spirv_memory.c
 void spirv_declare(spirv *c);                            // all memory

@@ -106,7 +106,7 @@ spv_id spv_array(spv *s, spv_id of, uint32_t n) { return TYPE(s, SPV_TYPE_ARRAY,
 spv_id spv_pointer(spv *s, enum spv_class c, spv_id to) { return TYPE(s, SPV_TYPE_POINTER, (uint32_t)c, to); }
 
 spv_id spv_function_type(spv *s, spv_id result, size_t n, const spv_id *parameters) {
-  uint32_t all[4] = {result};
+  uint32_t all[6] = {result};
   die_if(n >= COUNT(all), "a function of SPIR-V with %zu parameters", n);
   if (n) memcpy(all + 1, parameters, n * sizeof *all);
   return known_as(s, SPV_GLOBALS, SPV_TYPE_FUNCTION, 0, n + 1, all);

@@ -8,22 +8,27 @@
 #include "graph/half.h"
 #include "render/spirv_impl.h"
 
-static bool is_f(enum dtype d) { return d == DT_F32 || d == DT_F64; }
+// of a float type in the module
+static bool is_f(const spirv *c, enum dtype d) { return d == DT_F32 || (d == DT_F64 && !spirv_by_bits(c, d)); }
 static bool is_signed(enum dtype d) { return !dtype_is_unsigned(d); }
 
 spv_id spirv_type(spirv *c, enum dtype d) {
-  return d == DT_BOOL ? spv_bool(&c->s) : is_f(d) ? spv_float(&c->s, dtype_size(d)) : spv_uint(&c->s, dtype_size(d));
+  return d == DT_BOOL ? spv_bool(&c->s) : is_f(c, d) ? spv_float(&c->s, dtype_size(d)) : spv_uint(&c->s, dtype_size(d));
+}
+
+static spv_id const_number(spirv *c, enum dtype d, uint64_t bits) {
+  return is_f(c, d) ? spv_const_float(&c->s, dtype_size(d), bits) : spv_const(&c->s, dtype_size(d), bits);
 }
 
 spv_id spirv_literal(spirv *c, enum dtype d, const uop *u) {
   if (d == DT_BOOL) return spv_const_bool(&c->s, u->a);
   if (d == DT_F16) return spv_const(&c->s, 2, f16_from_double(uop_const_float(u)));
-  if (!is_f(d)) return spv_const(&c->s, dtype_size(d), (uint64_t)u->a);
+  if (d != DT_F32 && d != DT_F64) return spv_const(&c->s, dtype_size(d), (uint64_t)u->a);
   double v = uop_const_float(u);
   float f = (float)v;
   uint64_t bits = 0;
   memcpy(&bits, d == DT_F32 ? (const void *)&f : (const void *)&v, (size_t)dtype_size(d));
-  return spv_const_float(&c->s, dtype_size(d), bits);
+  return const_number(c, d, bits);
 }
 
 static spv_id uncontracted(spirv *c, spv_id x) {
@@ -38,12 +43,12 @@ static spv_id bitcast_to(spirv *c, spv_id type, spv_id x) { return SPV_MAKE(&c->
 spv_id spirv_to_bits(spirv *c, spv_id x, enum dtype d) {
   if (d == DT_BOOL)
     return SPV_MAKE(&c->s, SPV_SELECT, spv_uint(&c->s, 1), x, spv_const(&c->s, 1, 1), spv_const(&c->s, 1, 0));
-  return is_f(d) ? bitcast_to(c, spv_uint(&c->s, dtype_size(d)), x) : x;
+  return is_f(c, d) ? bitcast_to(c, spv_uint(&c->s, dtype_size(d)), x) : x;
 }
 
 spv_id spirv_of_bits(spirv *c, spv_id x, enum dtype d) {
   if (d == DT_BOOL) return SPV_MAKE(&c->s, SPV_I_NOT_EQUAL, spv_bool(&c->s), x, spv_const(&c->s, 1, 0));
-  return is_f(d) ? bitcast_to(c, spirv_type(c, d), x) : x;
+  return is_f(c, d) ? bitcast_to(c, spirv_type(c, d), x) : x;
 }
 
 // Vectors of integers hold at most four: 8 bytes are split, and put together, in two steps.
@@ -67,28 +72,30 @@ const spv_id *spirv_resize(spirv *c, const spv_id *x, int n, int from, int to) {
   return out;
 }
 
-// ---- halves ---------------------------------------------------------------------------------------------------------
+// ---- functions ------------------------------------------------------------------------------------------------------
 
-// A function of one argument, in which values are made until end_helper.
-typedef struct helper { spv_id function, argument; enum spv_part before; } helper;
-
-static helper begin_helper(spirv *c, spv_id result, spv_id of) {
+spirv_helper spirv_begin_helper(spirv *c, spv_id result, int n, const spv_id *types) {
   spv *s = &c->s;
-  helper h = {spv_new(s), spv_new(s), s->at};
-  spv_id type = spv_function_type(s, result, 1, &of);
-  SPV_PUT(s, SPV_HELPERS, SPV_FUNCTION, result, h.function, 0, type);
-  SPV_PUT(s, SPV_HELPERS, SPV_FUNCTION_PARAMETER, of, h.argument);
-  SPV_PUT(s, SPV_HELPERS, SPV_LABEL, spv_new(s));
+  spirv_helper h = {.function = spv_new(s), .before = s->at};
+  SPV_PUT(s, SPV_HELPERS, SPV_FUNCTION, result, h.function, 0, spv_function_type(s, result, (size_t)n, types));
+  for (int i = 0; i < n; i++) {
+    h.arguments[i] = spv_new(s);
+    SPV_PUT(s, SPV_HELPERS, SPV_FUNCTION_PARAMETER, types[i], h.arguments[i]);
+  }
+  c->helper_block = spv_new(s);
+  SPV_PUT(s, SPV_HELPERS, SPV_LABEL, c->helper_block);
   s->at = SPV_HELPERS;
   return h;
 }
 
-static spv_id end_helper(spirv *c, const helper *h, spv_id result) {
+spv_id spirv_end_helper(spirv *c, const spirv_helper *h, spv_id result) {
   SPV_PUT(&c->s, SPV_HELPERS, SPV_RETURN_VALUE, result);
   spv_put(&c->s, SPV_HELPERS, SPV_FUNCTION_END, 0, NULL);
   c->s.at = h->before;
   return h->function;
 }
+
+// ---- halves ---------------------------------------------------------------------------------------------------------
 
 static spv_id u32_op(spirv *c, enum spv_op op, spv_id x, uint32_t y) {
   return SPV_MAKE(&c->s, op, spv_uint(&c->s, 4), x, spv_u32(&c->s, y));
@@ -109,8 +116,8 @@ static spv_id bits_op(spirv *c, enum spv_op op, spv_id x, uint32_t y) {
 static spv_id f32_of_f16(spirv *c) {
   spv *s = &c->s;
   spv_id u32 = spv_uint(s, 4);
-  helper h = begin_helper(c, spv_float(s, 4), spv_uint(s, 2));
-  spv_id x = SPV_MAKE(s, SPV_U_CONVERT, u32, h.argument);
+  spirv_helper h = spirv_begin_helper(c, spv_float(s, 4), 1, (spv_id[]){spv_uint(s, 2)});
+  spv_id x = SPV_MAKE(s, SPV_U_CONVERT, u32, h.arguments[0]);
   spv_id o = u32_op(c, SPV_SHIFT_LEFT, u32_op(c, SPV_AND, x, 0x7fff), 13), e = u32_op(c, SPV_AND, o, 0x7c00 << 13);
   spv_id normal = u32_op(c, SPV_I_ADD, o, 112u << 23), most = u32_op(c, SPV_I_ADD, o, 224u << 23);
   spv_id denormal = bits_op(c, SPV_F_SUB, u32_op(c, SPV_I_ADD, o, 113u << 23), 113u << 23);
@@ -118,15 +125,15 @@ static spv_id f32_of_f16(spirv *c) {
   r = u32_choose(c, u32_is(c, SPV_I_EQUAL, e, 0), denormal, r);
   spv_id sign = u32_op(c, SPV_SHIFT_LEFT, u32_op(c, SPV_AND, x, 0x8000), 16);
   r = SPV_MAKE(s, SPV_OR, u32, r, sign);
-  return end_helper(c, &h, bitcast_to(c, spv_float(s, 4), r));
+  return spirv_end_helper(c, &h, bitcast_to(c, spv_float(s, 4), r));
 }
 
 // Rounds to the nearest, ties to even; what becomes a denormal half is rounded by an addition of 0.5.
 static spv_id f16_of_f32(spirv *c) {
   spv *s = &c->s;
   spv_id u32 = spv_uint(s, 4);
-  helper h = begin_helper(c, spv_uint(s, 2), spv_float(s, 4));
-  spv_id x = bitcast_to(c, u32, h.argument), a = u32_op(c, SPV_AND, x, 0x7fffffff);
+  spirv_helper h = spirv_begin_helper(c, spv_uint(s, 2), 1, (spv_id[]){spv_float(s, 4)});
+  spv_id x = bitcast_to(c, u32, h.arguments[0]), a = u32_op(c, SPV_AND, x, 0x7fffffff);
   spv_id small = u32_op(c, SPV_I_SUB, bits_op(c, SPV_F_ADD, a, 0x3f000000), 0x3f000000);
   spv_id odd = u32_op(c, SPV_AND, u32_op(c, SPV_SHIFT_U, a, 13), 1);
   spv_id normal = SPV_MAKE(s, SPV_I_ADD, u32, u32_op(c, SPV_I_ADD, a, 0xc8000fff), odd);
@@ -137,7 +144,7 @@ static spv_id f16_of_f32(spirv *c) {
   r = u32_choose(c, u32_is(c, SPV_U_LESS, a, 0x38800000), small, r);
   spv_id sign = u32_op(c, SPV_AND, u32_op(c, SPV_SHIFT_U, x, 16), 0x8000);
   r = SPV_MAKE(s, SPV_OR, u32, r, sign);
-  return end_helper(c, &h, SPV_MAKE(s, SPV_U_CONVERT, spv_uint(s, 2), r));
+  return spirv_end_helper(c, &h, SPV_MAKE(s, SPV_U_CONVERT, spv_uint(s, 2), r));
 }
 
 static spv_id halves_to(spirv *c, spv_id x, enum dtype to) {
@@ -153,18 +160,24 @@ static spv_id halves_to(spirv *c, spv_id x, enum dtype to) {
 
 // ---- conversions ----------------------------------------------------------------------------------------------------
 
+// Signed integers of 64 bits are put together of their halves: Mesa 22.3 compares what SPV_S_CONVERT makes of 32 bits
+// with constants as if it had no sign.
 static spv_id int_to_int(spirv *c, spv_id x, enum dtype from, enum dtype to) {
   int a = dtype_size(from), b = dtype_size(to);
-  return a == b ? x
-                : SPV_MAKE(&c->s, a < b && is_signed(from) ? SPV_S_CONVERT : SPV_U_CONVERT, spv_uint(&c->s, b), x);
+  bool grows = a < b && is_signed(from);
+  if (a == b) return x;
+  if (!grows) return SPV_MAKE(&c->s, SPV_U_CONVERT, spv_uint(&c->s, b), x);
+  if (b < 8) return SPV_MAKE(&c->s, SPV_S_CONVERT, spv_uint(&c->s, b), x);
+  x = int_to_int(c, x, from, DT_I32);
+  return *spirv_resize(c, (spv_id[]){x, u32_op(c, SPV_SHIFT_S, x, 31)}, 2, 4, 8);
 }
 
 // Integers of fewer than 32 bits become floats, and floats become them, by way of I32: it holds all of their values.
 static spv_id between_kinds(spirv *c, spv_id x, enum dtype from, enum dtype to) {
-  enum dtype whole = is_f(from) ? to : from;
+  enum dtype whole = is_f(c, from) ? to : from;
   bool small = dtype_size(whole) < 4;
   if (small) whole = DT_I32;
-  if (is_f(from)) {
+  if (is_f(c, from)) {
     x = SPV_MAKE(&c->s, is_signed(whole) ? SPV_F_TO_S : SPV_F_TO_U, spirv_type(c, whole), x);
     return small ? int_to_int(c, x, whole, to) : x;
   }
@@ -172,23 +185,31 @@ static spv_id between_kinds(spirv *c, spv_id x, enum dtype from, enum dtype to) 
   return SPV_MAKE(&c->s, is_signed(whole) ? SPV_S_TO_F : SPV_U_TO_F, spirv_type(c, to), x);
 }
 
+static spv_id double_to(spirv *c, spv_id x, enum dtype from, enum dtype to) {
+  enum dtype other = from == DT_F64 ? to : from;
+  enum dtype by = other == DT_F32 || other == DT_U64 ? other : DT_I64;
+  if (other == DT_BF16) return 0;
+  if (to == DT_F64) return spirv_double_cast(c, by == other ? x : int_to_int(c, x, from, by), by, to);
+  x = spirv_double_cast(c, x, from, by);
+  return by == other ? x : int_to_int(c, x, by, to);
+}
+
 spv_id spirv_cast(spirv *c, spv_id x, enum dtype from, enum dtype to) {
   if (from == to) return x;
   if (from == DT_F16 || to == DT_F16) return from == DT_F32 || to == DT_F32 ? halves_to(c, x, to) : 0;
   spv_id type = spirv_type(c, to);
   if (from == DT_BOOL) {
-    spv_id one = is_f(to) ? spv_const_float(&c->s, dtype_size(to), to == DT_F32 ? 0x3f800000 : 0x3ff0000000000000)
-                          : spv_const(&c->s, dtype_size(to), 1);
-    spv_id zero = is_f(to) ? spv_const_float(&c->s, dtype_size(to), 0) : spv_const(&c->s, dtype_size(to), 0);
-    return SPV_MAKE(&c->s, SPV_SELECT, type, x, one, zero);
+    uint64_t one = to == DT_F32 ? 0x3f800000 : to == DT_F64 ? 0x3ff0000000000000 : 1;
+    return SPV_MAKE(&c->s, SPV_SELECT, type, x, const_number(c, to, one), const_number(c, to, 0));
   }
   if (to == DT_BOOL) {
-    spv_id zero =
-      is_f(from) ? spv_const_float(&c->s, dtype_size(from), 0) : spv_const(&c->s, dtype_size(from), 0);
-    return SPV_MAKE(&c->s, is_f(from) ? SPV_F_NOT_EQUAL : SPV_I_NOT_EQUAL, type, x, zero);
+    spv_id zero = const_number(c, from, 0);
+    if (spirv_by_bits(c, from)) return spirv_double_op(c, OP_CMPNE, (spv_id[]){x, zero});
+    return SPV_MAKE(&c->s, is_f(c, from) ? SPV_F_NOT_EQUAL : SPV_I_NOT_EQUAL, type, x, zero);
   }
-  if (is_f(from) && is_f(to)) return SPV_MAKE(&c->s, SPV_F_CONVERT, type, x);
-  return is_f(from) || is_f(to) ? between_kinds(c, x, from, to) : int_to_int(c, x, from, to);
+  if (spirv_by_bits(c, from) || spirv_by_bits(c, to)) return double_to(c, x, from, to);
+  if (is_f(c, from) && is_f(c, to)) return SPV_MAKE(&c->s, SPV_F_CONVERT, type, x);
+  return is_f(c, from) || is_f(c, to) ? between_kinds(c, x, from, to) : int_to_int(c, x, from, to);
 }
 
 // ---- elementwise ----------------------------------------------------------------------------------------------------
@@ -220,31 +241,33 @@ static spv_id larger_or_smaller(spirv *c, enum op op, enum dtype d, spv_id x, sp
 
 spv_id spirv_binary(spirv *c, enum op op, enum dtype d, spv_id x, spv_id y) {
   if (d == DT_F16 || d == DT_BF16) return 0;
+  if (spirv_by_bits(c, d)) return spirv_double_op(c, op, (spv_id[]){x, y});
   if (op == OP_MAX || op == OP_MIN) return larger_or_smaller(c, op, d, x, y);
   if (op == OP_CMPLT && d == DT_BOOL) {
     x = SPV_MAKE(&c->s, SPV_LOGICAL_NOT, spv_bool(&c->s), x);
     op = OP_AND;
   }
   const spirv_row *r = &rows[op];
-  enum spv_op how = d == DT_BOOL ? r->b : is_f(d) ? r->f : is_signed(d) ? r->s : r->u;
+  enum spv_op how = d == DT_BOOL ? r->b : is_f(c, d) ? r->f : is_signed(d) ? r->s : r->u;
   if (!how) return 0;
   spv_id v = SPV_MAKE(&c->s, how, op_flags(op) & OPF_COMPARE ? spv_bool(&c->s) : spirv_type(c, d), x, y);
-  return is_f(d) && (op == OP_ADD || op == OP_SUB || op == OP_MUL) ? uncontracted(c, v) : v;
+  return is_f(c, d) && (op == OP_ADD || op == OP_SUB || op == OP_MUL) ? uncontracted(c, v) : v;
 }
 
 spv_id spirv_lane(spirv *c, const uop *u, const spv_id *x) {
   enum dtype d = (enum dtype)u->dt, ds = (enum dtype)u->src[0]->dt;
   spv_id type = spirv_type(c, d);
+  if (spirv_by_bits(c, ds) && u->op != OP_CAST) return spirv_double_op(c, (enum op)u->op, x);
   switch (u->op) {
   case OP_CAST: return spirv_cast(c, x[0], ds, d);
   case OP_NEG:
-    return d == DT_BOOL || d == DT_F16 ? 0 : SPV_MAKE(&c->s, is_f(d) ? SPV_F_NEGATE : SPV_S_NEGATE, type, x[0]);
+    return d == DT_BOOL || d == DT_F16 ? 0 : SPV_MAKE(&c->s, is_f(c, d) ? SPV_F_NEGATE : SPV_S_NEGATE, type, x[0]);
   case OP_WHERE: return SPV_MAKE(&c->s, SPV_SELECT, type, x[0], x[1], x[2]);
   case OP_TRUNC:
   case OP_FLOOR:
-    if (!is_f(d)) return d == DT_F16 ? 0 : x[0];
+    if (!is_f(c, d)) return d == DT_F16 ? 0 : x[0];
     return spv_ext(&c->s, u->op == OP_TRUNC ? SPV_EXT_TRUNC : SPV_EXT_FLOOR, type, x[0]);
-  case OP_SQRT: return is_f(d) ? spv_ext(&c->s, SPV_EXT_SQRT, type, x[0]) : 0;
+  case OP_SQRT: return is_f(c, d) ? spv_ext(&c->s, SPV_EXT_SQRT, type, x[0]) : 0;
   default: return u->nsrc == 2 ? spirv_binary(c, (enum op)u->op, ds, x[0], x[1]) : 0;
   }
 }

@@ -3,6 +3,9 @@
 scripts/setup.sh installs both if it can. Without a driver these tests are skipped.
 """
 import json
+import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +36,29 @@ def text_of(run_weft, tinypy, env, *more):
 
 def test_same_text(run_weft, tinypy, vulkan):
     assert text_of(run_weft, tinypy, vulkan) == text_of(run_weft, tinypy, {})
+
+
+@pytest.fixture()
+def worse(weft, vulkan):
+    """A device that tests/fake_vulkan makes worse, by the words of FAKE_VK."""
+    found = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout
+    real = re.search(r"libvulkan\.so\.1 .*=> (.*)", found)[1]
+    return {**vulkan, "FAKE_VK_REAL": real, "LD_LIBRARY_PATH": str(Path(weft).parent / "tests" / "fake_vulkan")}
+
+
+def test_a_worse_device(run_weft, shared_dir, worse):
+    """Doubles by their bits, and work-groups in two dimensions where the first is too short: the bits of the device as it is.
+
+    The validation layer sees to it that no module has doubles."""
+    args = ["run", "-m", shared_dir / "models" / "tiny-llama.gguf", "--ids", "1,2,3", "--force", "2,3", "--json", "--top-logprobs", "20"]
+    said = []
+    for env in ({}, {"FAKE_VK": "no-doubles groups=7"}):
+        done = run_weft(args, env={**worse, **env}, timeout=900)
+        assert done.returncode == 0 and "Vulkan:" not in done.err, done.err
+        said.append(done.stdout)
+    assert said[0] == said[1] and said[0].count(b"\n") == 2
+    done = run_weft(args, env={**worse, "FAKE_VK": "groups=0"}, timeout=900)
+    assert done.returncode == 1 and "work-groups in dimension 0, and" in done.err and "takes 0" in done.err
 
 
 def test_chunks_and_the_cache(run_weft, tinypy, vulkan, tmp_path):

@@ -282,12 +282,20 @@ static inline vk_code *rig_vulkan_compile(const program *p) {
   return rig_vulkan_compile_with(p, &o);
 }
 
-// Runs p through SPIR-V, on one work-group for all tiles.
-static inline void rig_vulkan(const program *p, unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi) {
+// Runs p through SPIR-V, on one work-group for all tiles. without: bits of enum spirv_can that the device is not to
+// have.
+static inline void rig_vulkan_without(unsigned without, const program *p, unsigned char **bufs, const int64_t *vars,
+                                      int64_t lo, int64_t hi) {
   error err = {0};
-  vk_code *k = rig_vulkan_compile(p);
+  render_options o = vk_render_options(rig_vulkan_device());
+  o.spirv &= ~without;
+  vk_code *k = rig_vulkan_compile_with(p, &o);
   if (vk_launch(k, bufs, NULL, vars, lo, hi, &err)) rig_fail("vulkan", &err, NULL);
   vk_code_free(k);
+}
+
+static inline void rig_vulkan(const program *p, unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi) {
+  rig_vulkan_without(0, p, bufs, vars, lo, hi);
 }
 
 // Runs p through Metal's language, one thread for all tiles.

@@ -128,6 +128,11 @@ static void run_all(bench *b, const enum dtype *inputs) {
     memset(got, 0, total);
     rig_vulkan(p, bufs, NULL, 0, N / b->lanes);
     compare(b, want, got, "vulkan");
+    if (b->lanes == 4) {
+      memset(got, 0, total);
+      rig_vulkan_without(SPIRV_F64, p, bufs, NULL, 0, N / b->lanes);
+      compare(b, want, got, "vulkan without doubles");
+    }
   }
   static const char *const compilers[] = {NULL, "gcc", "clang"};
   for (size_t i = 0; i < COUNT(compilers); i++) {
