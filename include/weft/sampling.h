@@ -65,6 +65,10 @@ static inline weft_sampling weft_sampling_default(void) {
   weft_sampling_init(&p, sizeof p);
   return p;
 }
+/* Writes what the makers of a model recommend over *p: the keys general.sampling.temp, top_k, top_p, min_p,
+ * xtc_probability, xtc_threshold, penalty_last_n, penalty_repeat, mirostat, mirostat_tau and mirostat_eta of its file.
+ * What the file does not say stays.  -1: a value cannot be used; it is left out, and err names the file and the key. */
+int weft_sampling_of_file(const weft_file *f, weft_sampling *p, weft_error *err);
 uint64_t weft_random_seed(void);              /* below 2^32, from the system's entropy */
 /* NULL: defaults */
 int weft_sampler_new(int32_t vocab_size, const weft_sampling *params, weft_sampler **out, weft_error *err);

@@ -217,6 +217,7 @@ static int open_chat_model(struct chat *c) {
   if (c->draft) weft_speculation_draft(c->speculation, c->draft);
   if (choose_template(c, &err)) return failed("%s", err.text);
   if (media_args_open(&c->o.media, c->model, &c->media)) return EXIT_FAILED;
+  sampling_resolve(&c->o.sampling, weft_model_file(c->model));
   if (sampling_new(&c->o.sampling, c->vocab, c->n_vocab, &c->sampler, &err)) return failed("%s", err.text);
   if (grammar_args_open(&c->o.grammar, c->vocab, c->n_vocab, &c->grammar, &err)) return failed("%s", err.text);
   if (c->o.stops.n && weft_stop_new(texts_of(&c->o.stops), c->o.stops.n, &c->stop, &err)) return failed("%s", err.text);

@@ -292,6 +292,7 @@ static int open_run_model(struct run *r) {
     return EXIT_FAILED;
   if (r->draft) weft_speculation_draft(r->speculation, r->draft);
   r->past = xcalloc((size_t)weft_model_context(r->model) + 1, sizeof *r->past);
+  sampling_resolve(&r->o.sampling, weft_model_file(r->model));
   if (sampling_new(&r->o.sampling, r->vocab, r->n_vocab, &r->sampler, &err)) return failed("%s", err.text);
   if (grammar_args_open(&r->o.grammar, r->vocab, r->n_vocab, &r->grammar, &err)) return failed("%s", err.text);
   if (r->o.stops.n && weft_stop_new(texts_of(&r->o.stops), r->o.stops.n, &r->stop, &err)) return failed("%s", err.text);

@@ -8,26 +8,56 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define R(name, field) {name, offsetof(struct sampling_args, field), offsetof(weft_sampling, field), false}
+#define I(name, field) {name, offsetof(struct sampling_args, field), offsetof(weft_sampling, field), true}
+// Numbers, by their names among the fields of a request to a server: where they are among the options, and where a
+// sampler has them.
+static const struct number { const char *name; size_t at, of; bool whole; } sampler_numbers[] = {
+  R("temperature", temp), R("dynatemp_range", dynatemp_range), R("dynatemp_exponent", dynatemp_exponent),
+  R("top_p", top_p), R("min_p", min_p), R("typical_p", typical_p), R("top_n_sigma", top_n_sigma),
+  R("xtc_probability", xtc_probability), R("xtc_threshold", xtc_threshold), R("repeat_penalty", repeat_penalty),
+  R("frequency_penalty", frequency_penalty), R("presence_penalty", presence_penalty),
+  R("dry_multiplier", dry_multiplier), R("dry_base", dry_base), R("mirostat_tau", mirostat_tau),
+  R("mirostat_eta", mirostat_eta), R("adaptive_target", adaptive_target), R("adaptive_decay", adaptive_decay),
+  I("top_k", top_k), I("repeat_last_n", repeat_last_n),
+  I("dry_allowed_length", dry_allowed_length), I("dry_penalty_last_n", dry_last_n), I("mirostat", mirostat),
+};
+#undef R
+#undef I
+
+static double *real_option(struct sampling_args *a, const struct number *n) {
+  return (double *)(void *)((char *)a + n->at);
+}
+static int64_t *whole_option(struct sampling_args *a, const struct number *n) {
+  return (int64_t *)(void *)((char *)a + n->at);
+}
+
+enum { NOT_SAID = INT32_MIN };             // of whole sampler_numbers; of others: NaN
+
 void sampling_defaults(struct sampling_args *a) {
-  weft_sampling d = weft_sampling_default();
-  *a = (struct sampling_args){.temp = d.temp,
-                              .dynatemp_exponent = d.dynatemp_exponent,
-                              .top_k = d.top_k,
-                              .top_p = d.top_p,
-                              .min_p = d.min_p,
-                              .typical_p = d.typical_p,
-                              .top_n_sigma = d.top_n_sigma,
-                              .xtc_threshold = d.xtc_threshold,
-                              .repeat_penalty = d.repeat_penalty,
-                              .repeat_last_n = d.repeat_last_n,
-                              .dry_base = d.dry_base,
-                              .dry_allowed_length = d.dry_allowed_length,
-                              .dry_last_n = d.dry_last_n,
-                              .mirostat_tau = d.mirostat_tau,
-                              .mirostat_eta = d.mirostat_eta,
-                              .adaptive_target = d.adaptive_target,
-                              .adaptive_decay = d.adaptive_decay,
-                              .seed = -1};
+  *a = (struct sampling_args){.seed = -1};
+  for (size_t i = 0; i < COUNT(sampler_numbers); i++) {
+    if (sampler_numbers[i].whole) *whole_option(a, &sampler_numbers[i]) = NOT_SAID;
+    else *real_option(a, &sampler_numbers[i]) = NAN;
+  }
+}
+
+static bool is_said(const struct sampling_args *a, const struct number *n) {
+  const char *at = (const char *)a + n->at;
+  return n->whole ? *(const int64_t *)(const void *)at != NOT_SAID : !isnan(*(const double *)(const void *)at);
+}
+
+void sampling_resolve(struct sampling_args *a, const weft_file *f) {
+  weft_sampling p = weft_sampling_default();
+  weft_error err;
+  if (weft_sampling_of_file(f, &p, &err)) warning("%s", err.text);
+  for (size_t i = 0; i < COUNT(sampler_numbers); i++) {
+    const struct number *n = &sampler_numbers[i];
+    const char *from = (const char *)&p + n->of;
+    if (is_said(a, n)) continue;
+    if (n->whole) *whole_option(a, n) = *(const int32_t *)(const void *)from;
+    else *real_option(a, n) = *(const double *)(const void *)from;
+  }
 }
 
 // "15043+2.5", "15043-1", "15043-inf".
@@ -75,32 +105,16 @@ static int set_breakers(const struct sampling_args *a, const weft_vocab *vocab, 
 
 int sampling_new(const struct sampling_args *a, const weft_vocab *vocab, int32_t n_vocab, weft_sampler **out,
                  weft_error *err) {
-  weft_sampling p = {.temp = a->temp,
-                     .dynatemp_range = a->dynatemp_range,
-                     .dynatemp_exponent = a->dynatemp_exponent,
-                     .top_k = (int32_t)a->top_k,
-                     .top_p = a->top_p,
-                     .min_p = a->min_p,
-                     .typical_p = a->typical_p,
-                     .top_n_sigma = a->top_n_sigma,
-                     .xtc_probability = a->xtc_probability,
-                     .xtc_threshold = a->xtc_threshold,
-                     .repeat_penalty = a->repeat_penalty,
-                     .frequency_penalty = a->frequency_penalty,
-                     .presence_penalty = a->presence_penalty,
-                     .repeat_last_n = (int32_t)a->repeat_last_n,
-                     .dry_multiplier = a->dry_multiplier,
-                     .dry_base = a->dry_base,
-                     .dry_allowed_length = (int32_t)a->dry_allowed_length,
-                     .dry_last_n = (int32_t)a->dry_last_n,
-                     .mirostat = (int)a->mirostat,
-                     .mirostat_tau = a->mirostat_tau,
-                     .mirostat_eta = a->mirostat_eta,
-                     .adaptive_target = a->adaptive_target,
-                     .adaptive_decay = a->adaptive_decay,
-                     .seed = (uint64_t)a->seed,
-                     .samplers = a->samplers,
-                     .sampler_seq = a->sampler_seq};
+  weft_sampling p = weft_sampling_default();
+  for (size_t i = 0; i < COUNT(sampler_numbers); i++) {
+    char *to = (char *)&p + sampler_numbers[i].of;
+    const char *from = (const char *)a + sampler_numbers[i].at;
+    if (sampler_numbers[i].whole) *(int32_t *)(void *)to = (int32_t)*(const int64_t *)(const void *)from;
+    else memcpy(to, from, sizeof(double));
+  }
+  p.seed = (uint64_t)a->seed;
+  p.samplers = a->samplers;
+  p.sampler_seq = a->sampler_seq;
   if (weft_sampler_new(n_vocab, &p, out, err)) return -1;
   if (a->dry_multiplier > 0 && set_breakers(a, vocab, *out, err)) return -1;
   for (size_t i = 0; i < a->biases.n; i++) {
@@ -113,22 +127,6 @@ int sampling_new(const struct sampling_args *a, const weft_vocab *vocab, int32_t
 }
 
 // ---- for a server ---------------------------------------------------------------------------------------------------
-
-#define R(name, field) {name, offsetof(struct sampling_args, field), false}
-#define I(name, field) {name, offsetof(struct sampling_args, field), true}
-static const struct { const char *name; size_t at; bool whole; } request_fields[] = {
-  R("temperature", temp), R("dynatemp_range", dynatemp_range), R("dynatemp_exponent", dynatemp_exponent),
-  R("top_p", top_p), R("min_p", min_p), R("typical_p", typical_p), R("top_n_sigma", top_n_sigma),
-  R("xtc_probability", xtc_probability), R("xtc_threshold", xtc_threshold), R("repeat_penalty", repeat_penalty),
-  R("frequency_penalty", frequency_penalty), R("presence_penalty", presence_penalty),
-  R("dry_multiplier", dry_multiplier), R("dry_base", dry_base), R("mirostat_tau", mirostat_tau),
-  R("mirostat_eta", mirostat_eta), R("adaptive_target", adaptive_target), R("adaptive_decay", adaptive_decay),
-  I("top_k", top_k), I("repeat_last_n", repeat_last_n),
-  I("dry_allowed_length", dry_allowed_length), I("dry_penalty_last_n", dry_last_n), I("mirostat", mirostat),
-  I("seed", seed),
-};
-#undef R
-#undef I
 
 static json_t *biases_of(const struct sampling_args *a) {
   json_t *all = json_array();
@@ -144,12 +142,14 @@ static json_t *biases_of(const struct sampling_args *a) {
 
 json_t *sampling_fields_of(const struct sampling_args *a) {
   json_t *o = json_object(), *names;
-  for (size_t i = 0; i < COUNT(request_fields); i++) {
-    const char *at = (const char *)a + request_fields[i].at;
-    json_object_set_new(o, request_fields[i].name,
-                        request_fields[i].whole ? json_integer((json_int_t)*(const int64_t *)(const void *)at)
-                                                : json_real(*(const double *)(const void *)at));
+  for (size_t i = 0; i < COUNT(sampler_numbers); i++) {
+    const char *at = (const char *)a + sampler_numbers[i].at;
+    if (!is_said(a, &sampler_numbers[i])) continue;
+    json_object_set_new(o, sampler_numbers[i].name,
+                        sampler_numbers[i].whole ? json_integer((json_int_t) * (const int64_t *)(const void *)at)
+                                         : json_real(*(const double *)(const void *)at));
   }
+  json_object_set_new(o, "seed", json_integer((json_int_t)a->seed));
   if (a->ignore_end) json_object_set_new(o, "ignore_eos", json_true());
   if (a->biases.n) json_object_set_new(o, "logit_bias", biases_of(a));
   if (a->sampler_seq) json_object_set_new(o, "samplers", json_string(a->sampler_seq));

@@ -15,13 +15,16 @@ struct sampling_args {
   bool ignore_end;
 };
 
-void sampling_defaults(struct sampling_args *a);
+void sampling_defaults(struct sampling_args *a);          // nothing is said
+// Numbers that no option says become those that the model's file recommends, or llama.cpp's defaults.
+void sampling_resolve(struct sampling_args *a, const weft_file *f);
 // Checks what a row cannot say, and draws a seed where none was given.  escapes: \n in a sequence breaker is a newline.
 // -1 and why not.
 int sampling_check(struct sampling_args *a, bool escapes, error *err);
+// after sampling_resolve
 int sampling_new(const struct sampling_args *a, const weft_vocab *vocab, int32_t n_vocab, weft_sampler **out,
                  weft_error *err);
-// As the fields of a request to a server, with llama.cpp's names; for json_decref().
+// What options say, as the fields of a request to a server, with llama.cpp's names; for json_decref().
 json_t *sampling_fields_of(const struct sampling_args *a);
 void sampling_free(struct sampling_args *a);
 #endif

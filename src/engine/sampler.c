@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include "model/gguf.h"
 
 // ---- the chain ------------------------------------------------------------------------------------------------------
 
@@ -554,6 +555,48 @@ struct weft_sampling sampler_default(void) {
 static double sampling_parameter(params p, const struct parameter *row) {
   const char *at = (const char *)p + row->at;
   return row->real ? *(const double *)at : *(const int32_t *)at;
+}
+
+// Files name some of them, by keys below "general.sampling.".
+#define KEY(name, field) {"general.sampling." name, offsetof(struct weft_sampling, field)}
+static const struct file_key { const char *key; size_t at; } file_keys[] = {
+  KEY("temp", temp), KEY("top_k", top_k), KEY("top_p", top_p), KEY("min_p", min_p),
+  KEY("xtc_probability", xtc_probability), KEY("xtc_threshold", xtc_threshold),
+  KEY("penalty_last_n", repeat_last_n), KEY("penalty_repeat", repeat_penalty), KEY("mirostat", mirostat),
+  KEY("mirostat_tau", mirostat_tau), KEY("mirostat_eta", mirostat_eta),
+};
+#undef KEY
+
+static int check_parameters(params p, error *err);
+
+static int take_file_key(const gguf *g, const struct file_key *k, struct weft_sampling *p, error *err) {
+  const struct parameter *row = parameters;
+  struct weft_sampling with = *p;
+  error why = {0};
+  double real;
+  int32_t whole = 0;
+  while (row->at != k->at) row++;
+  // a number is as exact as its text in the file's maker would be: 0.95, not 0.949999988
+  float f = 0;
+  if (row->real ? gguf_f32(g, k->key, &f, err) : gguf_i32(g, k->key, &whole, err)) return -1;
+  char text[32];
+  snprintf(text, sizeof text, "%.7g", row->real ? (double)f : 0);
+  real = strtod(text, NULL);
+  memcpy((char *)&with + row->at, row->real ? (const void *)&real : &whole, row->real ? sizeof real : sizeof whole);
+  if (check_parameters(&with, &why)) return gguf_fail(g, k->key, err, "%s", why.text);
+  *p = with;
+  return 0;
+}
+
+int sampler_of_file(const gguf *g, struct weft_sampling *p, error *err) {
+  int status = 0;
+  for (size_t i = 0; i < COUNT(file_keys); i++) {
+    error why = {0};
+    if (!gguf_find(g, file_keys[i].key) || !take_file_key(g, &file_keys[i], p, &why)) continue;
+    if (!status) error_set(err, "%s", why.text);
+    status = -1;
+  }
+  return status;
 }
 
 static int check_parameters(params p, error *err) {

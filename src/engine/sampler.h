@@ -13,6 +13,8 @@
 
 // What each parameter means is said in weft.h; its default, least and most are a row in sampler.c.
 struct weft_sampling sampler_default(void);    // llama.cpp's
+// Writes what a file recommends over *p. -1: keys whose values cannot be used are left out, and err names the first.
+int sampler_of_file(const gguf *g, struct weft_sampling *p, error *err);
 
 typedef struct sampler sampler;
 

@@ -830,6 +830,16 @@ void weft_sampling_init(weft_sampling *p, size_t size) {
   memcpy(p, &d, size < sizeof d ? size : sizeof d);
 }
 
+int weft_sampling_of_file(const weft_file *f, weft_sampling *p, weft_error *err) {
+  weft_sampling whole = weft_sampling_default();
+  size_t size = p->size && p->size < sizeof whole ? p->size : sizeof whole;
+  error e = {0};
+  memcpy(&whole, p, size);
+  int status = sampler_of_file(f->g, &whole, &e);
+  memcpy(p, &whole, size);
+  return status ? fail(err, &e) : 0;
+}
+
 uint64_t weft_random_seed(void) {
   uint32_t seed;
   if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = (uint32_t)(now_s() * 1e6);

@@ -112,7 +112,7 @@ static const struct field default_table[] = {
 };
 static const struct fields default_fields = FIELDS(default_table);
 
-static int read_defaults(const server *s, struct params *p, fault *f) {
+static int read_defaults(const server *s, const weft_model *m, struct params *p, fault *f) {
   *p = (struct params){.max_tokens = -1,
                        .n = 1,
                        .seed = -1,
@@ -120,21 +120,22 @@ static int read_defaults(const server *s, struct params *p, fault *f) {
                        .normalize = 2,
                        .reasoning_budget = -1,
                        .sampling = weft_sampling_default()};
+  if (m) (void)weft_sampling_of_file(weft_model_file(m), &p->sampling, NULL);      // the log has said what is wrong
   if (!s->defaults) return 0;
   return fields_read(s->defaults, "", sampling_fields, p, f) || fields_read(s->defaults, "", default_fields, p, f);
 }
 
-struct params params_default(const server *s) {
+struct params params_default(const server *s, const served *m) {
   struct params p;
   fault none = {0};
-  read_defaults(s, &p, &none);
+  read_defaults(s, m ? m->model : NULL, &p, &none);
   p.sampling.seed = p.seed < 0 ? UINT32_MAX : (uint64_t)p.seed;      // llama.cpp's number for a random one
   return p;
 }
 
 int params_check_defaults(const server *s, fault *f) {
   struct params p;
-  return read_defaults(s, &p, f) ? -1 : 0;
+  return read_defaults(s, NULL, &p, f) ? -1 : 0;
 }
 
 // ---- reading --------------------------------------------------------------------------------------------------------
@@ -202,7 +203,7 @@ call *call_new(server *s, exchange *x, const struct speaker *speak) {
               .x = exchange_hold(x),
               .submitted = now_s(),
               .speak = speak,
-              .p = params_default(s),
+              .p = params_default(s, asked->m),
               .score_bytes = SCORE_BYTES,
               .created = (int64_t)time(NULL),
               .refs = 1};
@@ -450,7 +451,7 @@ static int read_samplers(call *c, str *names, bool *letters) {
 static void fill_request(call *c, request *r) {
   const struct params *p = &c->p;
   r->sampling = p->sampling;
-  r->max_tokens = p->max_tokens >= 0 ? p->max_tokens : params_default(c->s).max_tokens;
+  r->max_tokens = p->max_tokens >= 0 ? p->max_tokens : params_default(c->s, NULL).max_tokens;
   r->n = p->n;
   r->ignore_end = p->ignore_end;
   r->has_breakers = p->dry_breakers != NULL;

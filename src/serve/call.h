@@ -24,8 +24,9 @@ struct params {
   int think;                           // whether the model reasons first: 1, -1; 0: as the template has it
   json_t *default_grammar, *default_schema, *default_variables;      // the server's
 };
-// What a request is that says nothing: the server's options say it.
-struct params params_default(const server *s);
+// What a request is that says nothing: the server's options say it, else the file of its model, if that is loaded. m
+// may be NULL.
+struct params params_default(const server *s, const served *m);
 // -1: the options say what no request may say.
 int params_check_defaults(const server *s, fault *f);
 extern const struct fields sampling_fields;    // names that llama.cpp, vLLM and OpenAI share

@@ -67,7 +67,7 @@ static json_t *settings(const struct params *p) {
 
 // Of a server with a folder of models, none of which was named: that is no reason to load one.
 static json_t *props_of_all(const server *s) {
-  struct params p = params_default(s);
+  struct params p = params_default(s, NULL);
   return json_pack("{ss s{si so} si ss ss ss}", "role", "router", "default_generation_settings", "n_ctx",
                    s->o->model.context, "params", settings(&p), "total_slots", s->o->parallel, "model_alias", "weft",
                    "model_path", "none", "build_info", "b-weft-" WEFT_VERSION_STRING);
@@ -87,7 +87,7 @@ static json_t *modalities_json(const served *m) {
 static json_t *props_of_model(const server *s, const served *at) {
   weft_model *m = at->model;
   const weft_vocab *v = weft_model_vocab(m);
-  struct params p = params_default(s);
+  struct params p = params_default(s, at);
   json_t *o =
     json_pack("{s{si so} si ss ss so* so* so so so ss so sb sb sb sb sb}", "default_generation_settings", "n_ctx",
               weft_model_context(m), "params", settings(&p), "total_slots", s->o->parallel, "model_alias", at->name,
@@ -109,7 +109,7 @@ bool llama_sleeps(server *s, const char *name) {
 // A model that nobody uses has gone from memory (--sleep-idle-seconds): asking for its properties does not bring it
 // back, unless it is named (?model=) on a server that makes room for several.
 static json_t *props_asleep(const server *s, const served *m) {
-  struct params p = params_default(s);
+  struct params p = params_default(s, m);
   return json_pack("{s{sI so} si ss ss ss so sb}", "default_generation_settings", "n_ctx",
                    (json_int_t)(s->o->model.context ? s->o->model.context : m->n_trained), "params", settings(&p),
                    "total_slots", s->o->parallel, "model_alias", m->name, "model_path", m->name, "build_info",

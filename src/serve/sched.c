@@ -780,12 +780,20 @@ static void lead_step(sched *s) {
   pthread_mutex_lock(&s->lock);
 }
 
+// What requests get of it all the same, but for keys that say nothing of use.
+static void look_at_sampling(const sched *s) {
+  weft_sampling p = weft_sampling_default();
+  weft_error err;
+  if (weft_sampling_of_file(weft_model_file(s->model), &p, &err)) log_warn(s->o.log, "%s", err.text);
+}
+
 static void *lead(void *arg) {
   sched *s = arg;
   s->model_options.progress = on_load;
   s->model_options.progress_ctx = s;
   s->model_options.mtp = !s->o.no_speculation && (!s->o.draft || s->o.draft_of_some);
   int status = weft_model_open(s->o.path, &s->model_options, &s->model, &s->why);
+  if (!status) look_at_sampling(s);
   if (!status && s->o.parallel > weft_model_chunk(s->model)) s->o.parallel = weft_model_chunk(s->model);
   if (!status) status = warm_up(s->model, &s->o, &s->why);
   if (!status) status = open_draft(s, &s->why);
