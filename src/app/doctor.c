@@ -172,6 +172,7 @@ static void check_devices(struct findings *l, const weft_env *m) {
   if (!there && *what) what += strlen("none: ");
   int n = (int)strcspn(what, "\n");
   if (there) note_finding(l, "devices", IS_OK, "%s is used: %.*s", dev, n, what);
+  else if (!strncmp(what, "DEV=", 4)) note_finding(l, "devices", IS_TO_FIX, "%.*s", n, what);
   else note_finding(l, "devices", IS_TO_FIX, "DEV=%s: %.*s", dev, *what ? n : 17, *what ? what : "no such device");
   for (size_t i = 0; i < COUNT(others); i++)
     if (!env_device_is(others[i]) && device_line(m, others[i], &what))

@@ -34,7 +34,9 @@ int exported_find(int fd, uint64_t size, exported *out, error *err) {
   uint64_t end = size - EXPORTED_TRAILER;
   if (pread(fd, trailer, sizeof trailer, (off_t)end) != sizeof trailer || memcmp(trailer, magic, sizeof magic)) {
     if (!carries_model(fd, &elf, size)) return 0;
-    return error_set(err, "is damaged: a program with a model in it, whose end is missing or is another one");
+    return error_set(
+      err,
+      "is damaged: a program with a model in it, whose end is missing, was changed, or is of another version of Weft");
   }
   memcpy(&found, trailer + sizeof magic, sizeof found);
   memcpy(&sum, trailer + sizeof trailer - sizeof sum, sizeof sum);

@@ -32,9 +32,14 @@ static int failed(const newfile *f, const char *what, error *err) {
   return error_set(err, "%s: %s: %s", f->shown, what, strerror(errno));
 }
 
-static newfile *begin_file(const char *path, bool *special) {
-  newfile *f = xcalloc(1, sizeof *f);
+// A link to nothing is refused: what would be written to it would take its place. NULL: err says why.
+static newfile *begin_file(const char *path, bool *special, error *err) {
   struct stat st;
+  if (!lstat(path, &st) && S_ISLNK(st.st_mode) && stat(path, &st)) {
+    error_set(err, "%s: is a link to what is not there", path);
+    return NULL;
+  }
+  newfile *f = xcalloc(1, sizeof *f);
   size_t n;
   *special = !stat(path, &st) && !S_ISREG(st.st_mode);
   char *real = realpath(path, NULL);               // a link stays one, and what it points at is replaced
@@ -92,13 +97,14 @@ static int open_new(newfile *f, bool special, mode_t mode, newfile **out, error 
 
 int newfile_open(const char *path, newfile **out, error *err) {
   bool special;
-  newfile *f = begin_file(path, &special);
-  return open_new(f, special, PLAIN, out, err);
+  newfile *f = begin_file(path, &special, err);
+  return f ? open_new(f, special, PLAIN, out, err) : -1;
 }
 
 static int open_regular(const char *path, mode_t mode, newfile **out, error *err) {
   bool special;
-  newfile *f = begin_file(path, &special);
+  newfile *f = begin_file(path, &special, err);
+  if (!f) return -1;
   if (!special) return open_new(f, special, mode, out, err);
   error_set(err, "%s: is not a regular file", f->shown);
   newfile_discard(f);
@@ -175,7 +181,8 @@ static void drop_empty(newfile *f) {
 
 int newfile_resume(const char *path, const char *what, newfile **out, error *err) {
   bool special;
-  newfile *f = begin_file(path, &special);
+  newfile *f = begin_file(path, &special, err);
+  if (!f) return -1;
   if (special) {
     newfile_discard(f);
     return newfile_open(path, out, err);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/attempt.h"
 #include "base/env.h"
+#include "device/ask_driver.h"
 #include "device/cache.h"
 #include "device/cpu.h"
 #include "device/cuda.h"
@@ -83,23 +84,24 @@ static int name_nothing(str *out, error *err) {
   return 0;
 }
 
-// several: NAME:WHICH is one of them
+// several: NAME:WHICH is one of them; driver: whoever lists it asks one
 static const struct {
   const char *name;
   int (*start)(device *, error *);
-  int (*list)(str *, error *);
-  bool several;
+  driver_list *list;
+  bool several, driver;
 } table[] = {
-  {"CPU", cpu_start, name_processors, false}, {"CL", cl_start, cl_list, true},
-  {"CUDA", cuda_start, cuda_list, false},     {"NV", nv_start, nv_list, false},
-  {"METAL", metal_start, metal_list, false},  {"VK", vk_start, vk_list, true},
-  {"REF", ref_start, interpreter, false},     {"NULL", null_start, name_nothing, false},
+  {"CPU", cpu_start, name_processors, false, false}, {"CL", cl_start, cl_list, true, true},
+  {"CUDA", cuda_start, cuda_list, false, true},      {"NV", nv_start, nv_list, false, true},
+  {"METAL", metal_start, metal_list, false, true},   {"VK", vk_start, vk_list, true, true},
+  {"REF", ref_start, interpreter, false, false},     {"NULL", null_start, name_nothing, false, false},
 };
 
 bool device_known(size_t i, const char **name, str *found, error *why) {
   if (i >= COUNT(table)) return false;
   *name = table[i].name;
-  table[i].list(found, why);
+  if (table[i].driver) ask_driver(table[i].list, found, why);
+  else table[i].list(found, why);
   return true;
 }
 

@@ -3,9 +3,10 @@
 // All devices of all drivers are in one list, GPUs before processors and what is neither; they are numbered in this
 // order, and the first one is the default. DEV=CL:2 is a number, DEV=CL:intel a part of a name, in any case of letters.
 //
-// Some compilers end the process if they get a vector that they do not know. So they are asked in a child that has
-// loaded no driver before: it is forked before the parent loads one, and waits until the parent has found that its
-// cache has no answer. A child that dies is the answer no. See opencl.c for what follows.
+// Some compilers end the process if they get a vector that they do not know. So they are asked in a child. It is forked
+// before this device loads its driver (another device of the process may have loaded one), and waits until the parent
+// has found that its cache has no answer. A child that dies, or says nothing, is the answer no. See opencl.c for what
+// follows.
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dlfcn.h>
@@ -113,7 +114,7 @@ static int number_named(const char *which, const found_list *l, error *err) {
   if (!which[strspn(which, "0123456789")]) {
     unsigned long n = strtoul(which, NULL, 10);
     if (n < l->n) return (int)n;
-    return unknown_device(which, l, err);
+    if (n < 100) return unknown_device(which, l, err);       // a larger one may be part of a name: "4090"
   }
   for (size_t i = 0; i < l->n; i++) if (strcasestr(l->at[i].name, which)) return (int)i;
   return unknown_device(which, l, err);
@@ -201,16 +202,14 @@ void cl_probe_end(cl_probe *p) {
   free(p);
 }
 
-// 0: it died, or did not say it in time.
 static char ask_probe(const cl *d, const cl_probe *p) {
   struct timeval most = {.tv_sec = ANSWER_S};
   char answer = 0;
   setsockopt(p->fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
   int number = d->number;
-  double start = now_s();
   if (message_send(p->fd, &(struct iovec){&number, sizeof number}, 1) && message_receive(p->fd, &answer, 1))
     return answer;
-  return now_s() - start < ANSWER_S ? NO : 0;
+  return NO;
 }
 
 bool cl_knows_wide_vectors(const cl *d, cl_probe *p, cache *kept) {
@@ -220,7 +219,10 @@ bool cl_knows_wide_vectors(const cl *d, cl_probe *p, cache *kept) {
   entry_key_begin(ENTRY_MACHINE, &key);
   str_addf(&key, "opencl wide vectors\n%s\n%s\n", d->name, d->driver);
   if (cache_get(kept, key.at, key.n, &value) && value.n == 1) answer = (char)*value.at;
-  else if (p && (answer = ask_probe(d, p))) cache_put(kept, key.at, key.n, &answer, 1);
+  else if (p) {
+    answer = ask_probe(d, p);
+    cache_put(kept, key.at, key.n, &answer, 1);
+  }
   bytes_free(&value);
   str_free(&key);
   return answer == YES;

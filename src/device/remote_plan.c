@@ -81,11 +81,12 @@ static int get_guests(const remote *r, const remote_plan *rp, error *err) {
   return 0;
 }
 
+// Waits also where it fails: what has been asked for may read and write this process's memory.
 static int run_plan(const remote *r, remote_plan *rp, double (*spans)[2], error *err) {
-  if (put_guests(r, rp, err)) return -1;
+  int bad = put_guests(r, rp, err);
   remote_steps_update(&rp->steps, rp->vars);
-  if (r->d->run(r->state, rp, spans, err) || get_guests(r, rp, err)) return -1;
-  return remote_wait(r, err);
+  if (!bad) bad = r->d->run(r->state, rp, spans, err) || get_guests(r, rp, err) ? -1 : 0;
+  return remote_wait(r, bad ? NULL : err) ? -1 : bad;
 }
 
 static int remote_replay(plan *p, error *err) { return run_plan(p->d->remote, p->recorded, NULL, err); }

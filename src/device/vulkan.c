@@ -154,7 +154,7 @@ static void chain_features(vk_features *f) {
   f->v12 = (VkPhysicalDeviceVulkan12Features){.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
 }
 
-// The extension for dot products, which Vulkan 1.2 has not of itself: asks for it, if the device has it.
+// The extension for dot products, which is not part of Vulkan 1.2: asks for it, if the device has it.
 static bool chain_dots(const vk *d, vk_features *f) {
   VkExtensionProperties all[MOST_EXTENSIONS];
   uint32_t n = COUNT(all);
@@ -221,10 +221,9 @@ static void describe_physical(const vk *d, VkPhysicalDevice p, candidate *out) {
            of->driverVersion);
 }
 
-static bool names_it(const char *which, const candidate *c, int number) {
-  size_t n = strlen(which);
-  if (which[strspn(which, "0123456789")] == 0) return strtol(which, NULL, 10) == number;
-  for (const char *at = c->name; *at; at++) if (!strncasecmp(at, which, n)) return true;
+static bool is_within(const char *name, const char *part) {
+  size_t n = strlen(part);
+  for (; *name; name++) if (!strncasecmp(name, part, n)) return true;
   return false;
 }
 
@@ -239,31 +238,50 @@ static int find_candidates(const vk *d, candidate *all, int *n, error *err) {
   return 0;
 }
 
-// The candidate to take; -1: there is none, and why.
+static void name_candidate(str *out, const candidate *all, int i) {
+  str_addf(out, "%s (number %d%s%s)", all[i].name, i, all[i].lacks ? ", lacks " : "",
+           all[i].lacks ? all[i].lacks : "");
+}
+
+static int unknown_candidate(const candidate *all, int n, const char *which, error *err) {
+  str list = {0};
+  for (int i = 0; i < n; i++) {
+    if (i) str_add(&list, "; ");
+    name_candidate(&list, all, i);
+  }
+  error_set(err, "DEV=VK:%s is no device of Vulkan here; there %s %s", which, n == 1 ? "is" : "are", str_c(&list));
+  str_free(&list);
+  return -1;
+}
+
+// The candidate to take: of a number (from 100 on they are parts of names, "4090"); else the best one whose name has
+// `which` in it. -1: there is none, and why.
 static int best_candidate(const candidate *all, int n, const char *which, error *err) {
-  bool any = which && *which;
+  bool any = which && *which, digits = any && !which[strspn(which, "0123456789")];
+  long number = digits ? strtol(which, NULL, 10) : 0;
   int best = -1, lacking = -1;
   for (int i = 0; i < n; i++) {
-    if (any && !names_it(which, &all[i], i)) continue;
+    if (number < 100 && digits ? i != number : any && !is_within(all[i].name, which)) continue;
     if (all[i].lacks) lacking = i;
     else if (best < 0 || all[i].rank < all[best].rank) best = i;
   }
   if (best >= 0) return best;
   if (lacking >= 0) return error_set(err, "Vulkan: %s lacks %s", all[lacking].name, all[lacking].lacks);
-  return error_set(err, "Vulkan: %d devices, and none is called '%s' (weft env lists them)", n, which);
+  return unknown_candidate(all, n, which, err);
 }
 
 int vk_list(str *out, error *err) {
+  const char *dev = env_str(ENV_DEV), *which = strncmp(dev, "VK:", 3) ? "" : dev + 3;
   vk *d = xcalloc(1, sizeof *d);
   candidate all[MOST_PHYSICAL];
   int n = 0, best = -1;
   if (!load_vulkan(d, err) && !have_instance(d, err) && !find_candidates(d, all, &n, err))
-    best = best_candidate(all, n, NULL, err);
-  if (best >= 0) str_addf(out, "%s (number %d)", all[best].name, best);
+    best = best_candidate(all, n, which, err);
+  if (best >= 0) name_candidate(out, all, best);
   for (int i = 0; best >= 0 && i < n; i++) {
     if (i == best) continue;
-    str_addf(out, "; not used: %s (number %d%s%s)", all[i].name, i, all[i].lacks ? ", lacks " : "",
-             all[i].lacks ? all[i].lacks : "");
+    str_add(out, "; not used: ");
+    name_candidate(out, all, i);
   }
   vk_close(d);
   return best < 0 ? -1 : 0;
@@ -471,7 +489,9 @@ static VkResult bind_memory(const vk *d, uint32_t type, uint64_t size, vk_memory
   VkResult r = d->AllocateMemory(d->device, &info, NULL, &m->memory);
   if (!r) r = d->BindBufferMemory(d->device, m->buffer, m->memory, 0);
   void *at = NULL;
-  if (!r && d->memory.memoryTypes[type].propertyFlags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT)
+  // what is not coherent would have to be flushed: it is as if the host did not see it
+  const VkMemoryPropertyFlags seen = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  if (!r && (d->memory.memoryTypes[type].propertyFlags & seen) == seen)
     r = d->MapMemory(d->device, m->memory, 0, VK_WHOLE_SIZE, 0, &at);
   m->mapped = at;
   return r;

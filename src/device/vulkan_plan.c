@@ -133,10 +133,25 @@ static int render_kernel_words(const device *dev, const program *p, str *words, 
   return render_text(render_spirv, p, &o, words, err);
 }
 
+static int vk_show(device *dev, const program *p, str *source, str *assembly, error *err) {
+  str words = {0};
+  (void)assembly;
+  int r = render_kernel_words(dev, p, &words, err);
+  if (!r) render_words(source, &words);
+  str_free(&words);
+  return r;
+}
+
 // What is kept are the words: drivers have caches of what they make of them.
 static int vk_compile_kernel(device *dev, device_kernel *k, error *err) {
   str words = {0};
   int r = render_kernel_words(dev, k->p, &words, err);
+  if (!r && debug_level() >= 4) {
+    str text = {0};
+    render_words(&text, &words);
+    fprintf(stderr, "--- source of %s\n%s\n", k->p->name, str_c(&text));
+    str_free(&text);
+  }
   if (!r) {
     k->packed = (bytes){xmalloc(words.n), words.n};
     memcpy(k->packed.at, words.at, words.n);
@@ -336,6 +351,7 @@ int vk_start(device *dev, error *err) {
   vk_target(s->d, &dev->target);
   remote_start(dev, &s->memory, &vk_driver, s);
   dev->compile = vk_compile_kernel;
+  dev->show = vk_show;
   snprintf(dev->key, sizeof dev->key, "vulkan %.300s %x %d,%d", s->d->driver, s->d->can, dev->target.max_group,
            dev->target.max_local_bytes);
   dev->cache = cache_open(NULL, CODE_VERSION);

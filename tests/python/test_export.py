@@ -146,7 +146,7 @@ def test_damage(chat, tmp_path):
     """Of the tables of kernels, of the trailer, of the end: an error that says which part is damaged, for the program and for weft, which reads the model in it."""
     size = chat.stat().st_size
     trailer, kernels = size - 64, struct.unpack_from("<4Q", chat.read_bytes(), size - 56)[2]
-    table, ends = "table of kernels is not what was written", "whose end is missing or is another one"
+    table, ends = "table of kernels is not what was written", "whose end is missing, was changed, or is of another version of Weft"
     cases = {(kernels + at, value): table for at, value in ((0, 0), (32, 0xFFFFFFFF), (40, 7), (48, 0), (HEAD + 32, 1 << 60), (HEAD + 40, 1 << 60), (HEAD + ROW + 8, 0))}
     cases |= {(trailer + at, value): "its last 64 bytes, which say where its parts are" for at, value in ((8, 65536), (16, 1 << 60), (24, 0), (32, 64), (56, 0))}
     cases |= {(trailer, 0): ends}

@@ -4,6 +4,7 @@ scripts/setup.sh installs both if it can. Without a driver these tests are skipp
 """
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from test_golden import GAP, MEAN_KL, compare, distributions
 
-ONCE = {"DEV": "VK", "WEFT_CACHE": "off"}
+ONCE = {"DEV": "VK:llvmpipe", "WEFT_CACHE": "off"}         # the same on all machines, whatever GPU they have
 PROMPT = "def add(a, b):\n"
 RECORDS = ["tiny-qwen3moe", "tiny-deepseek2-mla", "tinypy-q4_k_m"]
 
@@ -20,7 +21,7 @@ RECORDS = ["tiny-qwen3moe", "tiny-deepseek2-mla", "tinypy-q4_k_m"]
 def vulkan(run_weft, tinypy):
     """Settings of a device that watches what is asked of it; without the layer, of one that does not."""
     done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1"], env=ONCE, timeout=900)
-    if any(why in done.err for why in ("built without Vulkan's headers", "needs its loader", "no driver is installed", "no device")):
+    if any(why in done.err for why in ("built without Vulkan's headers", "needs its loader", "no driver is installed", "no device", "lacks")):
         pytest.skip(f"no Vulkan: {done.err.strip()}")
     assert done.returncode == 0, done.err
     done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1"], env={**ONCE, "VK_VALIDATE": "1"}, timeout=900)
@@ -112,8 +113,28 @@ def test_no_driver_is_one_sentence(run_weft, tinypy, vulkan):
     assert "Vulkan: no driver is installed: install one, such as mesa-vulkan-drivers" in done.err
 
 
-def test_env_lists_devices(run_weft, vulkan):
-    assert "VK: none" not in run_weft(["env"]).out
+def test_env_lists_devices(run_weft, tinypy, vulkan):
+    said = run_weft(["env"], env={"DEV": "VK:llvmpipe"}).out
+    assert "VK: llvmpipe: " in said and "VK: none" not in said
+    known = said.split("VK: llvmpipe: ")[1].split(";")[0].split("\n")[0].strip()
+    for which in ("99", "geforce"):
+        for done in (run_weft(["env"], env={"DEV": f"VK:{which}"}).out, run_weft(["run", "-m", tinypy, "-p", "a"], env={"DEV": f"VK:{which}"}).err):
+            assert f"DEV=VK:{which} is no device of Vulkan here; there " in done and known in done, done
+
+
+def test_a_driver_that_crashes_ends_nothing_else(run_weft, vulkan, tmp_path):
+    """Drivers are asked in a child: the others are listed all the same."""
+    cc = shutil.which("gcc") or shutil.which("clang")
+    if not cc:
+        pytest.skip("no C compiler")
+    (tmp_path / "icd.c").write_text("#include <stdlib.h>\n__attribute__((constructor)) static void end(void) { abort(); }\n")
+    subprocess.run([cc, "-shared", "-fPIC", "-o", tmp_path / "icd.so", tmp_path / "icd.c"], check=True)
+    (tmp_path / "icd.json").write_text(json.dumps({"file_format_version": "1.0.0", "ICD": {"library_path": str(tmp_path / "icd.so"), "api_version": "1.2.0"}}))
+    env = {"VK_ICD_FILENAMES": str(tmp_path / "icd.json"), "VK_DRIVER_FILES": str(tmp_path / "icd.json")}
+    for command in ("env", "doctor"):
+        done = run_weft([command], env=env)
+        assert done.returncode == 0 and "CPU" in done.out.upper(), done.err
+    assert "VK: none: its driver ended the process that asked it (signal " in run_weft(["env"], env=env).out
 
 
 def test_too_large_a_cache(run_weft, tinypy, vulkan):
