@@ -91,15 +91,16 @@ def outcome(weft, env, words, waits, closed, cwd):
     process = subprocess.Popen([weft, *words], env=env, cwd=cwd, stdin=None if closed else subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                preexec_fn=close_stdin if closed else None)
     stop = threading.Event()
-    nudge = threading.Thread(target=lambda: [process.send_signal(signal.SIGINT) for i in range(300) if not stop.wait(2 if i else 0.4) and process.returncode is None])
+    nudge = threading.Thread(target=lambda: [os.kill(process.pid, signal.SIGINT) for i in range(300) if not stop.wait(2 if i else 0.4)])
     if waits:
         nudge.start()
     text = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)      # until it is taken, its number is nobody else's
     stop.set()
     if waits:
         nudge.join()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
     process.stderr.close()
     return process.returncode, text, usage.ru_maxrss >> 10
 
