@@ -82,7 +82,8 @@ static int see_steps(tour *t) {
 
 static int see_plans(const char *model, weft_error *err) {
   tour t = {.err = err};
-  if (weft_model_open(model, NULL, &t.m, err)) return -1;
+  const weft_options o = {.size = sizeof o, .device = "CPU"};      // whatever DEV says: the file's program has no other
+  if (weft_model_open(model, &o, &t.m, err)) return -1;
   t.context = weft_model_context(t.m);
   t.chunk = weft_model_chunk(t.m);
   size_t longest = 2 * (size_t)t.chunk + 64;

@@ -109,6 +109,15 @@ def test_serve(chat, level, tmp_path):
         assert server.ask("/v1/models")[1]["data"][0]["id"] == "chat"
 
 
+def test_it_is_of_the_cpu_whatever_dev_says(alone, run_weft, tmp_path):
+    made = []
+    for dev in ("CPU", "NULL"):
+        done = run_weft(["export", TINYPY, "-o", tmp_path / dev, "--cpu", "v3"], env={"DEV": dev}, timeout=600)
+        assert done.returncode == 0, done.err
+        made.append((tmp_path / dev).read_bytes())
+    assert made[0] == made[1]
+
+
 def test_what_is_missing_is_named(chat):
     """Kernels of another option; a level that was not exported."""
     done = run(chat, ["run", "-p", "x", "-n", "1", "--no-repack"])
