@@ -15,7 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char magic[] = "_logits_";             // without its NUL
+static const char magic[] = "_logits_";
+enum { MAGIC = sizeof magic - 1 /* without its NUL */ };
 enum { HEADER = 20, STEPS = 65535, DEEPEST = 16 };
 
 static size_t row_bytes(int32_t n_vocab) { return 8 + 2 * (((size_t)n_vocab + 1) / 2 * 2); }
@@ -31,7 +32,7 @@ int base_create(const char *path, int size, int32_t n_vocab, int32_t n_chunks, c
   newfile *f;
   if (newfile_open(path, &f, err)) return -1;
   int32_t sizes[3] = {size, n_vocab, n_chunks};
-  if (newfile_add(f, magic, sizeof magic, err) || newfile_add(f, sizes, sizeof sizes, err) ||
+  if (newfile_add(f, magic, MAGIC, err) || newfile_add(f, sizes, sizeof sizes, err) ||
       newfile_add(f, ids, (size_t)size * (size_t)n_chunks * sizeof *ids, err)) {
     newfile_discard(f);
     return -1;
@@ -73,7 +74,7 @@ static void close_given(struct given *g) {
 // Checks that the file is as long as its header says.
 static int check_given(const struct given *g, uint64_t bytes, const char *path, error *err) {
   uint64_t tokens, rows, all;
-  if (memcmp(g->bytes, magic, sizeof magic)) return error_set(err, "%s: not a file of log-probabilities", path);
+  if (memcmp(g->bytes, magic, MAGIC)) return error_set(err, "%s: not a file of log-probabilities", path);
   if (g->size < 4 || g->n_vocab < 1 || g->n_chunks < 1)
     return error_set(err, "%s: %d chunks of %d tokens of a vocabulary of %d: the file is damaged", path, g->n_chunks,
                      g->size, g->n_vocab);
