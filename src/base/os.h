@@ -24,18 +24,18 @@ enum { OS_TAKES_X18 = 1 };
 #else
 enum { OS_TAKES_X18 = 0 };
 #endif
-// To be called by a thread before it runs kernels, which reach into the stack without asking where it grows page by
+// To be called by a thread before it runs kernels, which reach into the stack without asking, though it grows page by
 // page.
 void os_prepare_stack(void);
 // Where a library is that dlopen would find by this name; false: nowhere.
 bool os_find_library(const char *name, char *out, size_t cap);
 
-// Memory for code: taken to be written, and then made executable, for good. NULL, false: errno says why.
+// Memory for code: taken to be written, and then made executable permanently. NULL, false: errno says why.
 void *os_code_take(size_t n);
 bool os_code_seal(void *at, size_t n);
 void os_code_free(void *at, size_t n);
 
-// Memory at a multiple of 64, a cache line, for os_lines_free. NULL: there is none.
+// Memory at a multiple of 64, a cache line, for os_lines_free. NULL: out of memory.
 void *os_lines_take(size_t n);
 void os_lines_free(void *at);
 bool os_lock_memory(void);                             // what this process has, and what comes into it. False: errno
@@ -46,7 +46,7 @@ int os_accept(int fd);
 void os_close_socket(int fd);
 // Closes a socket whose number nothing else may get meanwhile: what has the number until it is closed, or -1: nothing.
 int os_close_and_keep(int fd);
-// A signal of a sigset_t, which all threads block, that came within so long; 0: none.
+// A signal of a sigset_t, which all threads block, that came within that many seconds; 0: no signal came.
 int os_wait_signal(const void *set, double seconds);
 
 extern const char os_home_variable[];                  // which says where a user's folder is, if HOME does not

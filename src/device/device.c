@@ -84,7 +84,7 @@ static int name_nothing(str *out, error *err) {
   return 0;
 }
 
-// several: NAME:WHICH is one of them; driver: whoever lists it asks one
+// several: NAME:WHICH is one of them; driver: a list of devices asks one
 static const struct {
   const char *name;
   int (*start)(device *, error *);

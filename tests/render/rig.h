@@ -256,7 +256,7 @@ static inline vk *rig_vulkan_device(void) {
   if (vk_open("llvmpipe", &device, &err)) {
     env_set(ENV_VK_VALIDATE, "0");
     if (strstr(err.text, "validation layer")) print_message("%s\n", err.text);
-    if (vk_open("llvmpipe", &device, &err)) print_message("without Vulkan: %s\n", err.text);
+    if (vk_open("llvmpipe", &device, &err)) print_message("skipped: no Vulkan: %s\n", err.text);
   }
   return device;
 }
