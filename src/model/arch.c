@@ -625,6 +625,36 @@ static int hrm_text_layer(loader *l, layer *y) {
   return 0;
 }
 
+// Of each product there is a second one, for pictures' rows. Texts have no use for them.
+static int cogvlm_layer(loader *l, layer *y) {
+  int64_t d = l->m->n_embd, q = (int64_t)y->n_head * y->head_dim, kv = (int64_t)y->n_kv * (y->head_dim + y->v_dim);
+  return want_matrix(l, y, W_VIS_ATTN_QKV, d, q + kv, 0) ||
+             want_matrix(l, y, W_VIS_ATTN_OUTPUT, (int64_t)y->n_head * y->v_dim, d, 0) ||
+             want_matrix(l, y, W_VIS_GATE, d, y->n_ff, 0) || want_matrix(l, y, W_VIS_UP, d, y->n_ff, 0) ||
+             want_matrix(l, y, W_VIS_DOWN, y->n_ff, d, 0)
+           ? -1
+           : 0;
+}
+
+// Tokens of pictures follow the first four.
+static int chameleon(loader *l) {
+  l->m->unsaid_from = 4;
+  l->m->unsaid_to = 8196;
+  return 0;
+}
+
+// The larger of these models have their norms behind attention and feed-forward, under the names of those before them.
+static int chameleon_layer(loader *l, layer *y) {
+  bool behind;
+  if (gguf_bool_opt(l->f, key(l, "swin_norm"), false, &behind, l->err)) return -1;
+  if (behind) {
+    y->mixer_post = y->mixer_norm;
+    y->ff_post = y->ff_norm;
+    y->mixer_norm = y->ff_norm = W_NONE;
+  }
+  return 0;
+}
+
 static const arch table[] = {
   {.name = "llama", .period = PERIOD_ALL, .layer = experts_if_any},
   {.name = "qwen2", .flags = ARCH_NEOX, .has = HAS_QKV_BIAS, .period = PERIOD_LISTED},
@@ -882,6 +912,12 @@ static const arch table[] = {
   {.name = "deepseek2-ocr", .flags = ARCH_NEOX, .layer = dense_first},
   {.name = "hrm_text", .flags = ARCH_NEOX | ARCH_BARE_NORMS | ARCH_OUT_GATE, .keys = hrm_text, .layer = hrm_text_layer},
   {.name = "starcoder", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .has = HAS_BIASES, .act = ACT_GELU},
+  {.name = "cogvlm", .flags = ARCH_NEOX, .layer = cogvlm_layer},
+  {.name = "chameleon",
+   .centred_heads = true,
+   .flags = ARCH_QK_NORM_EACH,
+   .keys = chameleon,
+   .layer = chameleon_layer},
   {.name = NULL},
 };
 

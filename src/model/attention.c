@@ -112,8 +112,9 @@ int attention_weights(loader *l, layer *y) {
   if (f & ARCH_OUT_GATE && want_matrix(l, y, W_ATTN_GATE, d, gates, 0)) return -1;
   if (m->arch->has & HAS_Q_GAIN && want_matrix(l, y, W_ATTN_Q_NORM, 1, y->n_head, 0)) return -1;
   if (f & ARCH_QK_NORM_EACH) {
-    if (want_matrix(l, y, W_ATTN_Q_NORM, y->head_dim, y->n_head, WANT_OPTIONAL)) return -1;
-    if (y->w[W_ATTN_Q_NORM].weight && want_matrix(l, y, W_ATTN_K_NORM, y->head_dim, y->n_kv, 0)) return -1;
+    unsigned each = m->arch->centred_heads ? WANT_EACH : 0;
+    if (want_matrix(l, y, W_ATTN_Q_NORM, y->head_dim, y->n_head, WANT_OPTIONAL | each)) return -1;
+    if (y->w[W_ATTN_Q_NORM].weight && want_matrix(l, y, W_ATTN_K_NORM, y->head_dim, y->n_kv, each)) return -1;
   }
   if (m->arch->has & HAS_SUB_NORMS && want_vector(l, y, W_ATTN_SUB_NORM, v, 0)) return -1;
   if (f & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, y->n_head, m->arch->has & HAS_SINKS_MAYBE ? WANT_OPTIONAL : 0))

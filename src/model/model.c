@@ -120,12 +120,14 @@ int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64
   else snprintf(stem, sizeof stem, "%s%s", before, names[id]);
   r->weight_is_vector = flags & WANT_VECTOR;
   if (flags & WANT_BARE) return check_tensor(l, stem, (int64_t[]){ne0, ne1, ne2}, flags, &r->weight);
-  r->bias_is_vector = flags & WANT_VECTOR || ne2 == 1;
+  bool each = flags & WANT_EACH;
+  r->bias_is_vector = flags & WANT_VECTOR || (ne2 == 1 && !each);
   snprintf(full, sizeof full, "%s.weight", stem);
   if (check_tensor(l, full, (int64_t[]){ne0, ne1, ne2}, flags, &r->weight)) return -1;
   snprintf(full, sizeof full, "%s.bias", stem);
-  if (check_tensor(l, full, flags & WANT_VECTOR ? (int64_t[]){ne0, 1, 1} : (int64_t[]){ne1, ne2, 1},
-                   flags & WANT_BIAS ? 0 : WANT_OPTIONAL, &r->bias))
+  const int64_t of_rows[] = {ne1, ne2, 1}, of_each[] = {ne0, each ? ne1 : 1, 1};
+  if (check_tensor(l, full, each || flags & WANT_VECTOR ? of_each : of_rows, flags & WANT_BIAS ? 0 : WANT_OPTIONAL,
+                   &r->bias))
     return -1;
   snprintf(full, sizeof full, "%s.scale", stem);
   if (check_tensor(l, full, (int64_t[]){flags & WANT_SCALE ? ne0 : ne2, 1, 1}, flags & WANT_SCALE ? 0 : WANT_OPTIONAL,

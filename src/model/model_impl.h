@@ -47,6 +47,8 @@ typedef struct build build;
   /* attention */ \
   T(ATTN_Q, "attn_q") T(ATTN_K, "attn_k") T(ATTN_V, "attn_v") T(ATTN_OUTPUT, "attn_output") \
   T(ATTN_Q_NORM, "attn_q_norm") T(ATTN_K_NORM, "attn_k_norm") \
+  T(VIS_ATTN_QKV, "vis_attn_qkv") T(VIS_ATTN_OUTPUT, "vis_attn_output") \
+  T(VIS_GATE, "vis_gate") T(VIS_UP, "vis_up") T(VIS_DOWN, "vis_down") \
   T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") T(ATTN_OUTPUT_NORM, "attn_output_norm") \
   T(ATTN_SUB_NORM, "attn_sub_norm") \
   /* convolutions and recurrences */ \
@@ -239,6 +241,7 @@ typedef struct arch {
   // with HAS_MTP: the block reads what leaves the last layer as it is, before the model's norm
   bool mtp_bare;
   bool mtp_centred;          // with HAS_MTP: the norm before the head subtracts the mean
+  bool centred_heads;        // norms of single heads subtract the mean, and have an epsilon of their own
   bool skips;                // to what leaves a layer, what is embedded is added, times the factor of the layer
   // what a product reads and makes lies within numbers beside the weight: .input_min, .input_max, .output_min,
   // .output_max
@@ -388,6 +391,7 @@ struct model {
   int n_block, n_layer, n_embd, n_vocab, n_ctx_train, n_ctx_rope;
   double eps, embedding_scale, residual_scale, logit_scale;    // factors; 1: none
   double attention_scale, attention_cap, logit_cap;            // 0: 1/sqrt(head_dim), no soft cap
+  int unsaid_from, unsaid_to;                                  // tokens that no text has: their logits are the least
   double value_scale;                                          // of what attention returns; 1: none
   // elements of queries, keys and values lie within it; 0: anywhere
   double qkv_limit;
@@ -478,6 +482,7 @@ enum want_flags {
   WANT_VECTOR = 8,
   WANT_FOURTH = 32 /* its last axis may be the fourth of a file, whose third has one element */,
   WANT_KERNEL = 64 /* of a convolution of pictures: {width, height x channels, outputs}; four axes in a file */,
+  WANT_EACH = 256 /* of its shape is its bias, too */,
   WANT_INTEGERS = 128 /* may be of 32 bits, which products cannot be made with */,
   WANT_SCALE = 16 /* of what it is multiplied with, and must be there; otherwise that of the product */
 };

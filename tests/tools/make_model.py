@@ -144,6 +144,8 @@ def attention(m, i):
     elif p.get("qk_norm"):
         for name, n in (("attn_q_norm", heads * hd), ("attn_k_norm", kv * hd)):
             m.vector(f"{b}{name}.weight", {"all": n, "head": hd, "each": (n // hd, hd)}[p["qk_norm"]], p.get("qk_norm_mean", 1.4))
+            if p.get("qk_norm_bias"):
+                m.vector(f"{b}{name}.bias", (n // hd, hd), 0, 0.3)
     if p.get("out_gate"):
         m.matrix(b + "attn_gate", heads if p["out_gate"] == "head" else heads * hd, p["dim"])
     m.matrix(b + "attn_output", p["dim"], heads * vd, bias=p.get("bias") or p.get("out_bias"))
@@ -208,6 +210,10 @@ def layer(m, i, mixer=attention, ff=dense):
     ff(m, i)
     if p.get("norms") in ("post", "both"):
         post_norm(m, b + "post_ffw_norm")
+    if p["arch"] == "cogvlm":
+        for name, rows, cols in (("attn_qkv", 3 * p["dim"], p["dim"]), ("attn_output", p["dim"], p["dim"]), ("gate", p["ffn"], p["dim"]), ("up", p["ffn"], p["dim"]),
+                                 ("down", p["dim"], p["ffn"])):
+            m.matrix(f"{b}vis_{name}", rows, cols)
     if p.get("own"):
         m.matrix(b + "inp_gate", p["own"], p["dim"])
         m.matrix(b + "proj", p["dim"], p["own"])
@@ -851,6 +857,11 @@ FAMILIES = {
     "deepseek2-ocr": with_experts(moe(8, 3, 64, 128, expert_shared_count=2, leading_dense_block_count=1), arch="deepseek2-ocr", dense=1, kv=4),
     "hrm_text": family(arch="hrm_text", layers=4, norms="none", bare=True, out_gate="element", stacks=True, keys={
         "block_count": 12, "hrm.layers_per_stack": 2, "hrm.h_cycles": 2, "hrm.l_cycles": 2, "hrm.prefix_lm": False, "embedding_scale": 2.0, "rope.dimension_count": 64}),
+    "cogvlm": family(arch="cogvlm", layers=2, dim=320, heads=5, kv=5, fused=True, gates=True, no_key_length=True),
+    # llama.cpp keeps tokens of pictures out of the logits of a batch's first token alone
+    "chameleon": family(arch="chameleon", layers=2, one_by_one=True, dim=192, heads=6, kv=3, head_dim=32, ffn=160, n_vocab=8301, qk_norm="each", qk_norm_bias=True, no_key_length=True),
+    "chameleon-post": family(arch="chameleon", layers=2, dim=96, heads=3, kv=3, head_dim=32, ffn=160, n_vocab=8301, qk_norm="each", qk_norm_bias=True, no_key_length=True,
+                             keys={"swin_norm": True}),
     "starcoder": family(arch="starcoder", layers=2, kv=1, layer_norm=True, fused=True, bias=True, plain=True, positions=True, no_key_length=True),
 }
 

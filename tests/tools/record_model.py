@@ -36,7 +36,9 @@ def record(name, path):
     model = Llama(str(path), n_ctx=run, n_batch=PROMPT, logits_all=True, n_gpu_layers=0, n_threads=2, flash_attn=False, verbose=False)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     prompt = [int(i) for i in rng.integers(0, p["n_vocab"] - 2, PROMPT)]
-    model.eval(prompt)
+    each = 1 if p.get("one_by_one") else PROMPT
+    for i in range(0, PROMPT, each):
+        model.eval(prompt[i:i + each])
     after = {i + 1: distribution(model.scores[i]) for i in range(EVERY - 1, PROMPT - 1, EVERY)}
     tokens, steps = [], []
     for _ in range(STEPS):

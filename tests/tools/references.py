@@ -3,8 +3,8 @@
 Of Phi's mixture of experts norms subtract the mean, and the router is a sparse mixer. Refact's norms subtract the mean ("LayerNorm instead of RMSNorm", its model
 card says), and have no bias. GPT-J has names of tensors in llama.cpp, and no graph.
 Qwen 3.5's mixture is here too: its dense sibling, of the same code, is within 4e-4 of llama.cpp's record of it, whose cache holds halves.
-transformers itself computes gpt-oss with the YaRN of OpenAI's configuration, afmoe in a file without expert_weights_norm, Solar Open as published, and
-glm-dsa with its indexer at work.
+transformers itself computes gpt-oss with the YaRN of OpenAI's configuration, afmoe in a file without expert_weights_norm, Solar Open as published, Chameleon with norms
+behind its parts, and glm-dsa with its indexer at work.
 Models that choose the positions that they read are here for test_sparse.py: the positions must be the same.
 """
 import gguf
@@ -445,5 +445,31 @@ def deepseek4(path):
     return by_transformers(config, transformers.DeepseekV4ForCausalLM, w, parts, gate_above_up, ends)
 
 
-REFERENCES = {"deepseek4": deepseek4, "minimax-m3-blocks": minimax_m3, "mellum-bases": mellum, "gpt-oss-openai": gpt_oss, "afmoe-unsaid": afmoe, "solar-open": solar_open, "glm-dsa-heads": glm_dsa, "phimoe": phimoe, "gptj": gptj, "refact": refact,
+def in_halves(x, heads):
+    """Rows of heads whose neighbours turn together, in the order in which halves do."""
+    return x.reshape(heads, -1, 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
+
+
+def chameleon(path):
+    """llama.cpp says something else where norms come behind attention and feed-forward."""
+    import transformers
+    w, key = opened(path)
+    vocabulary = {"<image>": 3, **{f"IMGIMG{i:04}Z": i for i in range(4, 8196)}}
+    config = transformers.ChameleonConfig(**shape(w, key), intermediate_size=key("feed_forward_length"), swin_norm=True, vocabulary_map=vocabulary)
+    for name in list(w):
+        for part, heads in (("attn_q", config.num_attention_heads), ("attn_k", config.num_key_value_heads)):
+            if name.endswith(part + ".weight"):
+                w[name] = in_halves(w[name], heads)
+            if f".{part}_norm." in name:
+                w[name] = in_halves(w[name].reshape(-1), heads).reshape(heads, -1)
+
+    def model(config):
+        made = transformers.ChameleonForConditionalGeneration(config)
+        made.model.vqmodel = None
+        return made
+    parts = ATTENTION | FEED_FORWARD | {"ffn_norm": "post_attention_layernorm", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+    return by_transformers(config, model, w, parts, lambda *_: {})
+
+
+REFERENCES = {"chameleon-post": chameleon, "deepseek4": deepseek4, "minimax-m3-blocks": minimax_m3, "mellum-bases": mellum, "gpt-oss-openai": gpt_oss, "afmoe-unsaid": afmoe, "solar-open": solar_open, "glm-dsa-heads": glm_dsa, "phimoe": phimoe, "gptj": gptj, "refact": refact,
               "qwen35moe": qwen35}
