@@ -114,6 +114,19 @@ static int rwkv6_layer(loader *l, layer *y) {
   return 0;
 }
 
+// Made of Qwen 2: only attention became another mixer.
+static int arwkv7_layer(loader *l, layer *y) {
+  (void)l;
+  y->mixer = &part_rwkv7;
+  return 0;
+}
+
+static int rwkv6qwen2_layer(loader *l, layer *y) {
+  (void)l;
+  y->mixer = &part_rwkv6;
+  return 0;
+}
+
 static int mamba2_layer(loader *l, layer *y) {
   (void)l;
   y->mixer = &part_mamba2;
@@ -207,5 +220,7 @@ const arch arch_recurrent[] = {
    .act = ACT_RELU2,
    .keys = bare_attention,
    .layer = rwkv6_layer},
+  {.name = "arwkv7", .has = HAS_HEAD, .keys = bare_attention, .layer = arwkv7_layer},
+  {.name = "rwkv6qwen2", .has = HAS_HEAD, .keys = bare_attention, .layer = rwkv6qwen2_layer},
   {.name = NULL},
 };

@@ -183,13 +183,31 @@ static int set_wkv_heads(loader *l, layer *y, int n) {
   return 0;
 }
 
+// With a feed-forward of another kind (models that were made of Qwen 2) only the mixer reads the token before, and
+// heads may go without a norm.
+static bool mixes_channels(const layer *y) { return y->ff == &part_channel_mix; }
+
+static int read_shifts(loader *l, const layer *y, int *out) {
+  uint32_t n = mixes_channels(y) ? 2 : 1;
+  return key_count_or(l, "token_shift_count", n, n, n, out);
+}
+
+static int want_heads_norm(loader *l, layer *y) {
+  char name[64];
+  snprintf(name, sizeof name, "blk.%d.time_mix_ln.weight", y->block);
+  bool has = mixes_channels(y) || gguf_tensor_find(l->f, name);
+  return has ? want_vector(l, y, W_TIME_MIX_LN, l->m->n_embd, WANT_BIAS) : 0;
+}
+
 static int rwkv7_load(loader *l, layer *y) {
   int n, decay, iclr, residual, gate, shifts;
   int64_t d = l->m->n_embd;
+  bool mixes = mixes_channels(y);
   if (key_count(l, "wkv.head_size", 1, 1 << 12, &n) || read_rank(l, "attention.decay_lora_rank", &decay) ||
       read_rank(l, "attention.iclr_lora_rank", &iclr) ||
       read_rank(l, "attention.value_residual_mix_lora_rank", &residual) ||
-      read_rank(l, "attention.gate_lora_rank", &gate) || key_count_or(l, "token_shift_count", 2, 2, 2, &shifts))
+      (mixes ? read_rank(l, "attention.gate_lora_rank", &gate)
+             : key_count_or(l, "attention.gate_lora_rank", 0, 0, 1 << 16, &gate)) || read_shifts(l, y, &shifts))
     return -1;
   if (set_wkv_heads(l, y, n)) return -1;
   heads h = {d / n, n, n};
@@ -199,14 +217,13 @@ static int rwkv7_load(loader *l, layer *y) {
     enum tensor_id id;
     int rank;
   } two[] = {{W_TIME_MIX_W1, decay}, {W_TIME_MIX_A1, iclr}, {W_TIME_MIX_V1, residual}, {W_TIME_MIX_G1, gate}};
-  for (size_t i = 0; i < COUNT(two); i++)
+  for (size_t i = 0; i < COUNT(two) - !gate; i++)
     if (want_matrix(l, y, two[i].id, d, two[i].rank, 0) || want_matrix(l, y, two[i].id + 1, two[i].rank, d, 0))
       return -1;
   for (enum tensor_id id = W_TIME_MIX_W0; id <= W_TIME_MIX_K_A; id++) if (want_vector(l, y, id, d, 0)) return -1;
   for (enum tensor_id id = W_TIME_MIX_RECEPTANCE; id <= W_TIME_MIX_OUTPUT; id++)
     if (want_matrix(l, y, id, d, d, 0)) return -1;
-  if (want(l, y, W_TIME_MIX_LERP_FUSED, d, 1, LERPS, WANT_FOURTH) || want_vector(l, y, W_TIME_MIX_LN, d, WANT_BIAS))
-    return -1;
+  if (want(l, y, W_TIME_MIX_LERP_FUSED, d, 1, gate ? LERPS : LERP_G, WANT_FOURTH) || want_heads_norm(l, y)) return -1;
   ring_state(l, y, 1, d);
   load_block(l, y, &h);
   for (int i = 0; i < 2; i++) rows_state(l, y, DELTA_BLOCK, d);
@@ -225,6 +242,7 @@ static tensor *tanh_of(graph *g, tensor *x) {
 // Heads {T, H, v}, each normed by itself, then by the weights of all
 static tensor *heads_normed(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
+  if (!y->w[W_TIME_MIX_LN].weight) return join_heads(b, x);
   x = join_heads(b, ahead(g, t_layernorm(g, x, NULL, 64e-5)));
   return t_add(g, t_mul(g, x, weight(b, y, W_TIME_MIX_LN)), bias(b, y, W_TIME_MIX_LN));
 }
@@ -236,7 +254,8 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
   x = looked_up(g, x);                                    // here and by the token behind it
   tensor *step = t_sub(g, row_before(b, y, RWKV_SHIFT, x), x),
          *lerp = weight(b, y, W_TIME_MIX_LERP_FUSED), *in[LERPS];
-  for (int i = 0; i < LERPS; i++)
+  bool gated = y->w[W_TIME_MIX_G1].weight;
+  for (int i = 0; i < LERPS - !gated; i++)
     in[i] = mixed(b, x, step, t_reshape(g, t_slice_i(g, lerp, 0, i, 1), DIMS(x->shape->dim[1])));
   tensor *r = linear(b, y, W_TIME_MIX_RECEPTANCE, in[LERP_R]),
          *k = makes_several(g, linear(b, y, W_TIME_MIX_KEY, in[LERP_K])),
@@ -250,7 +269,7 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
   } else {
     b->kept[0].V = v;
   }
-  tensor *gate = linear(b, y, W_TIME_MIX_G2, sigmoid(g, linear(b, y, W_TIME_MIX_G1, in[LERP_G])));
+  tensor *gate = gated ? linear(b, y, W_TIME_MIX_G2, sigmoid(g, linear(b, y, W_TIME_MIX_G1, in[LERP_G]))) : NULL;
   tensor *rate = linear(b, y, W_TIME_MIX_A2, linear(b, y, W_TIME_MIX_A1, in[LERP_A]));
   rate = makes_several(g, sigmoid(g, t_add(g, rate, weight(b, y, W_TIME_MIX_A0))));
   tensor *kk = unit(b, &h, t_mul(g, k, weight(b, y, W_TIME_MIX_K_K)), 1e-12, 1),
@@ -285,14 +304,15 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
     t_reduce(g, split_heads(b, t_mul(g, t_mul(g, k, r), weight(b, y, W_TIME_MIX_R_K)), h.n, h.k), OP_ADD, 2);
   own = t_reshape(g, makes_several(g, own), DIMS(b->T, H, one));
   out = t_add(g, out, join_heads(b, t_mul(g, split_heads(b, v, h.n, h.v), own)));
-  return linear(b, y, W_TIME_MIX_OUTPUT, t_mul(g, out, gate));
+  return linear(b, y, W_TIME_MIX_OUTPUT, gate ? t_mul(g, out, gate) : out);
 }
 
 const part part_rwkv7 = {rwkv7_load, rwkv7};
 
 // --- RWKV 6 ----------------------------------------------------------------------------------------------------------
 // How much of the token before goes into each of the five is made of both. The state fades and k(t) v(t) is added; a
-// token reads what was there before it, and its own part times `first`.
+// token reads what was there before it, and its own part times `first`; or (made of Qwen 2) what is there with its own
+// part, k less what of it fades, shared by several heads.
 
 enum { MIX_W, MIX_K, MIX_V, MIX_R, MIX_G, MIXES };
 
@@ -300,21 +320,37 @@ static int rwkv6_load(loader *l, layer *y) {
   int n, extra, decay, shifts;
   int64_t d = l->m->n_embd;
   if (key_count(l, "wkv.head_size", 1, 1 << 12, &n) || read_rank(l, "time_mix_extra_dim", &extra) ||
-      read_rank(l, "time_decay_extra_dim", &decay) || key_count_or(l, "token_shift_count", 2, 2, 2, &shifts))
+      read_rank(l, "time_decay_extra_dim", &decay) || read_shifts(l, y, &shifts))
     return -1;
   if (set_wkv_heads(l, y, n)) return -1;
   heads h = {d / n, n, n};
+  bool mixes = mixes_channels(y);
+  if (mixes || !y->n_kv) y->n_kv = (int)h.n;
+  if (h.n % y->n_kv)
+    return gguf_fail(l->f, key(l, "attention.head_count_kv"), l->err, "%d does not divide the %lld heads", y->n_kv,
+                     (long long)h.n);
   if (want_matrix(l, y, W_TIME_MIX_W1, d, MIXES * (int64_t)extra, 0) || want(l, y, W_TIME_MIX_W2, extra, d, MIXES, 0) ||
       want(l, y, W_TIME_MIX_LERP_X, d, 1, 1, 0) || want(l, y, W_TIME_MIX_LERP_FUSED, d, 1, MIXES, WANT_FOURTH) ||
-      want_matrix(l, y, W_TIME_MIX_FIRST, n, h.n, 0) || want_vector(l, y, W_TIME_MIX_DECAY, d, 0) ||
+      (mixes && want_matrix(l, y, W_TIME_MIX_FIRST, n, h.n, 0)) || want_vector(l, y, W_TIME_MIX_DECAY, d, 0) ||
       want_matrix(l, y, W_TIME_MIX_DECAY_W1, d, decay, 0) || want_matrix(l, y, W_TIME_MIX_DECAY_W2, decay, d, 0) ||
       want_matrix(l, y, W_TIME_MIX_GATE, d, d, 0))
     return -1;
-  for (enum tensor_id id = W_TIME_MIX_RECEPTANCE; id <= W_TIME_MIX_OUTPUT; id++)
-    if (want_matrix(l, y, id, d, d, 0)) return -1;
+  for (enum tensor_id id = W_TIME_MIX_RECEPTANCE; id <= W_TIME_MIX_OUTPUT; id++) {
+    bool shared = id == W_TIME_MIX_KEY || id == W_TIME_MIX_VALUE;
+    if (want_matrix(l, y, id, d, shared ? (int64_t)y->n_kv * n : d, 0)) return -1;
+  }
   ring_state(l, y, 1, d);
   load_block(l, y, &h);
-  return want_vector(l, y, W_TIME_MIX_LN, d, WANT_BIAS);
+  return mixes ? want_heads_norm(l, y) : 0;
+}
+
+// Keys or values {T, kv n}, given to the heads that share them
+static tensor *of_sharing(build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  uop *kv = n_(b, y->n_kv), *n = n_(b, y->head_dim), *per = n_(b, y->n_head / y->n_kv);
+  if (y->n_kv == y->n_head) return x;
+  x = t_expand(g, t_reshape(g, makes_several(g, x), DIMS(b->T, kv, n_(b, 1), n)), 4, (uop *[]){b->T, kv, per, n});
+  return t_reshape(g, x, DIMS(b->T, n_(b, (int64_t)y->n_head * y->head_dim)));
 }
 
 static tensor *rwkv6(build *b, const layer *y, tensor *x) {
@@ -331,25 +367,32 @@ static tensor *rwkv6(build *b, const layer *y, tensor *x) {
     in[i] = mixed(b, x, step, t_add(g, by, t_reshape_i(g, t_slice_i(g, lerp, 0, i, 1), 1, &d)));
   }
   tensor *r = linear(b, y, W_TIME_MIX_RECEPTANCE, in[MIX_R]),
-         *k = linear(b, y, W_TIME_MIX_KEY, in[MIX_K]),
-         *v = linear(b, y, W_TIME_MIX_VALUE, in[MIX_V]),
-         *gate = ahead(g, t_silu(g, linear(b, y, W_TIME_MIX_GATE, in[MIX_G])));
+         *k = of_sharing(b, y, linear(b, y, W_TIME_MIX_KEY, in[MIX_K])),
+         *v = of_sharing(b, y, linear(b, y, W_TIME_MIX_VALUE, in[MIX_V])),
+         *gate = linear(b, y, W_TIME_MIX_GATE, in[MIX_G]);
+  bool mixes = mixes_channels(y);
+  gate = ahead(g, mixes ? t_silu(g, gate) : sigmoid(g, gate));
   tensor *w =
     linear(b, y, W_TIME_MIX_DECAY_W2, tanh_of(g, linear(b, y, W_TIME_MIX_DECAY_W1, in[MIX_W])));
   w = makes_several(g, t_op1(g, OP_NEG, t_exp(g, t_add(g, w, weight(b, y, W_TIME_MIX_DECAY)))));
+  if (!mixes) k = t_mul(g, k, t_sub(g, t_float(g, 1), t_exp(g, w)));
   block blk = block_of(b, DELTA_BLOCK);
   tensor *sum = added_up(b, &blk, keep_rows(b, y, STATE_DECAY, &blk, w, false)),
-         *sums = keep_rows(b, y, STATE_SUM, &blk, sum, false), *before = t_sub(g, sum, w);
+         *sums = keep_rows(b, y, STATE_SUM, &blk, sum, false), *before = mixes ? t_sub(g, sum, w) : sum;
   tensor *keys = keep_rows(b, y, STATE_KEY, &blk, k, false),
          *values = split_heads(b, keep_rows(b, y, STATE_VALUE, &blk, v, false), h.n, h.v);
   tensor *S = state_before(b, y, STATE_SSM, &blk, 3, (int64_t[]){h.n, h.k, h.v});
-  tensor *own = t_reduce(g,
-                         t_mul(g, split_heads(b, t_mul(g, r, k), h.n, h.k),
-                               t_reshape(g, weight(b, y, W_TIME_MIX_FIRST), DIMS(one, H, n_(b, h.k)))),
-                         OP_ADD, 2);
   tensor *out =
-    t_add(g, weighed(b, &h, meet(b, &blk, &h, r, before, keys, sums, false), values), read_state(b, &h, S, r, before));
-  out = t_add(g, out, t_mul(g, split_heads(b, v, h.n, h.v), t_reshape(g, own, DIMS(b->T, H, one))));
+    t_add(g, weighed(b, &h, meet(b, &blk, &h, r, before, keys, sums, !mixes), values), read_state(b, &h, S, r, before));
+  if (mixes) {
+    tensor *own = t_reduce(g,
+                           t_mul(g, split_heads(b, t_mul(g, r, k), h.n, h.k),
+                                 t_reshape(g, weight(b, y, W_TIME_MIX_FIRST), DIMS(one, H, n_(b, h.k)))),
+                           OP_ADD, 2);
+    out = t_add(g, out, t_mul(g, split_heads(b, v, h.n, h.v), t_reshape(g, own, DIMS(b->T, H, one))));
+  } else {
+    out = t_scale(g, out, 1 / sqrt((double)h.k));
+  }
   uop *rows = rows_done(b, &blk);
   tensor *fades, *left = left_at_end(b, &blk, sum, sums, rows, &fades);
   tensor *kept = t_mul(g, S, t_reshape(g, fades, DIMS(H, n_(b, h.k), one)));

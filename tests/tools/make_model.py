@@ -302,8 +302,9 @@ def kda(m, i):
 
 def rwkv7(m, i):
     p, b, dim = m.p, f"blk.{i}.time_mix_", m.p["dim"]
-    m.put(b + "lerp_fused.weight", m.normal(b + "lerp", (6, 1, 1, dim), 0.5, 0.2))
-    for name, rank in (("w", 24), ("a", 16), ("v", 20 if i else 16), ("g", 40)):
+    gate = p["keys"]["attention.gate_lora_rank"]
+    m.put(b + "lerp_fused.weight", m.normal(b + "lerp", (6 if gate else 5, 1, 1, dim), 0.5, 0.2))
+    for name, rank in (("w", 24), ("a", 16), ("v", 20 if i else 16)) + ((("g", gate),) if gate else ()):
         m.matrix(f"{b}{name}1", rank, dim)
         m.matrix(f"{b}{name}2", dim, rank)
         if name != "g":
@@ -312,8 +313,9 @@ def rwkv7(m, i):
         m.vector(f"{b}{name}.weight", dim, mean, 0.2)
     for name in ("key", "value", "receptance", "output"):
         m.matrix(b + name, dim, dim)
-    m.vector(b + "ln.weight", dim)
-    m.vector(b + "ln.bias", dim, 0, 0.1)
+    if p.get("heads_norm", True):
+        m.vector(b + "ln.weight", dim)
+        m.vector(b + "ln.bias", dim, 0, 0.1)
 
 
 def rwkv6(m, i):
@@ -325,11 +327,15 @@ def rwkv6(m, i):
     m.matrix(b + "decay_w1", 24, dim)
     m.matrix(b + "decay_w2", dim, 24)
     m.vector(b + "decay.weight", dim, -1, 1)
-    m.put(b + "first.weight", m.normal(b + "first", (dim // p["keys"]["wkv.head_size"], p["keys"]["wkv.head_size"]), 0.5, 0.3))
+    n, own = p["keys"]["wkv.head_size"], p["arch"] == "rwkv6"
+    if own:
+        m.put(b + "first.weight", m.normal(b + "first", (dim // n, n), 0.5, 0.3))
     for name in ("key", "value", "receptance", "output", "gate"):
-        m.matrix(b + name, dim, dim)
-    m.vector(b + "ln.weight", dim)
-    m.vector(b + "ln.bias", dim, 0, 0.1)
+        shared = p["kv"] and name in ("key", "value")
+        m.matrix(b + name, p["kv"] * n if shared else dim, dim, bias=not own and name in ("key", "value", "receptance"))
+    if own:
+        m.vector(b + "ln.weight", dim)
+        m.vector(b + "ln.bias", dim, 0, 0.1)
 
 
 def channel_mix(m, i):
@@ -787,6 +793,14 @@ FAMILIES = {
         "token_shift_count": 2}),
     "rwkv6": family(arch="rwkv6", layers=3, dim=384, mix="www", heads=0, kv=0, layer_norm=True, embd_norm=True, ffn_norm="attn_norm_2", channel_mix=True, no_key_length=True, keys={
         "wkv.head_size": 64, "time_mix_extra_dim": 16, "time_decay_extra_dim": 24, "rescale_every_n_layers": 2, "token_shift_count": 2}),
+    "arwkv7": family(arch="arwkv7", dim=320, mix="rrr", heads=0, kv=0, no_key_length=True, keys={
+        "wkv.head_size": 64, "attention.decay_lora_rank": 24, "attention.iclr_lora_rank": 16, "attention.value_residual_mix_lora_rank": 20, "attention.gate_lora_rank": 40,
+        "token_shift_count": 1}),
+    "arwkv7-bare": family(arch="arwkv7", layers=2, dim=192, mix="rr", heads=0, kv=0, no_key_length=True, heads_norm=False, keys={
+        "wkv.head_size": 64, "attention.decay_lora_rank": 24, "attention.iclr_lora_rank": 16, "attention.value_residual_mix_lora_rank": 20, "attention.gate_lora_rank": 0,
+        "token_shift_count": 1}),
+    "rwkv6qwen2": family(arch="rwkv6qwen2", dim=384, mix="www", heads=0, kv=2, no_key_length=True, keys={
+        "wkv.head_size": 64, "time_mix_extra_dim": 16, "time_decay_extra_dim": 24, "token_shift_count": 1}),
     "phimoe": with_experts(moe(8, 2, 96), arch="phimoe", layers=2, ffn=96, layer_norm=True, rms_key=True, qkv_bias=True, out_bias=True, output_bias=True),
     "codeshell": family(arch="codeshell", layers=2, layer_norm=True, fused=True, bias=True, plain=True, no_key_length=True),
     "refact": family(arch="refact", layers=2, kv=1, no_key_length=True),
