@@ -513,6 +513,8 @@ complete -c weft -n '__fish_seen_subcommand_from convert' -l outtype -x -a 'auto
 complete -c weft -n '__fish_seen_subcommand_from convert' -l outfile -s o -r -d 'as OUT.gguf'
 complete -c weft -n '__fish_seen_subcommand_from convert' -s t -l threads -x -d '0: automatic (default)'
 complete -c weft -n '__fish_seen_subcommand_from export' -s o -l output -r -d 'the file to write'
+complete -c weft -n '__fish_seen_subcommand_from export' -l c -d 'write C instead: for any compiler, and the file MODEL.gguf beside it'
+complete -c weft -n '__fish_seen_subcommand_from export' -s c -l ctx-size -x -d 'with --c: positions at most; 0: as the model says (default)'
 complete -c weft -n '__fish_seen_subcommand_from export' -l cpu -x -d 'levels of x86-64 that it has kernels for (default v2,v3,v4)'
 complete -c weft -n '__fish_seen_subcommand_from export' -l program -r -d 'the static program that it begins with (default: weft-static beside this one, or in ../lib/weft)'
 complete -c weft -n '__fish_seen_subcommand_from imatrix' -s m -l model -r -d 'model, a GGUF file (of a split one, the first part)'

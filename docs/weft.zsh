@@ -788,6 +788,9 @@ _weft() {
   export) options=(
     '-o[the file to write]:FILE:_files'
     '--output[the file to write]:FILE:_files'
+    '--c[write C instead\: for any compiler, and the file MODEL.gguf beside it]'
+    '-c[with --c\: positions at most; 0\: as the model says (default)]:N: '
+    '--ctx-size[with --c\: positions at most; 0\: as the model says (default)]:N: '
     '--cpu[levels of x86-64 that it has kernels for (default v2,v3,v4)]:LIST: '
     '--program[the static program that it begins with (default\: weft-static beside this one, or in ../lib/weft)]:FILE:_files'
     );;

@@ -96,6 +96,7 @@ install_optional() {
   optional "DEV=VK" libvulkan-dev
   case "$what" in test|arm64) optional "the tests of Vulkan" mesa-vulkan-drivers vulkan-validationlayers spirv-tools;; esac
   case "$what" in test|arm64) optional "the tests of a model on several processes" openmpi-bin libopenmpi-dev;; esac
+  case "$what" in test|arm64) optional "the test of C by a third compiler" tcc;; esac
 }
 
 # environment VENV LIST: a Python environment with the packages of LIST, made once, and again when LIST changes.  Fails if pip does.

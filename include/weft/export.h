@@ -21,6 +21,12 @@ int weft_export_check(const char *program, const char *model, weft_error *err);
 int weft_export_write(const char *program, const char *model, const void *kernels, size_t n, const char *out,
                       weft_error *err);
 
+/* Writes a model as C to the file `out`, for any compiler of C99 and any little-endian processor: the kernels and the
+ * steps of one token, and a main that takes ids of tokens and writes the likeliest next ones.  The program maps the
+ * model's file itself, which must be one GGUF file.  context: positions at most, 0: as many as the model was trained
+ * for.  In a process of its own: see weft_export_kernels. */
+int weft_export_c(const char *model, int context, const char *out, weft_error *err);
+
 /* For a program at its start: if the file `path` is an exported program, all kernels come from it from now on, for the
  * highest level that this processor has, and none is compiled.  0; 1: it is not an exported program; -1: no level suits
  * this processor, or not the one that WEFT_CPU names. */

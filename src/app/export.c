@@ -1,5 +1,5 @@
-// weft export: one file that holds a model and runs it.  The library compiles the kernels and writes the file; this
-// file reads the list of levels and finds the static program.
+// weft export: one file that holds a model and runs it, or one of C.  The library compiles the kernels and writes the
+// file; this file reads the list of levels and finds the static program.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "base/os.h"
@@ -11,11 +11,12 @@
 struct exporter { struct settings all; progress bar; str kernels; };
 
 static const struct command command = {
-  "export", "Writes one file that holds a model, its kernels and a program that runs it.",
+  "export", "Writes one file that holds a model, its kernels and a program that runs it; or C.",
   "MODEL.gguf -o FILE [options]",
   "The file is a program: it talks, or takes commands such as run, serve and embed, with the model that it holds.\n"
   "It needs no library, no compiler and no other file. Its kernels are those that default options\n"
-  "need; another option may need one that is not there, and is an error then.\n",
+  "need; another option may need one that is not there, and is an error then.\n"
+  "With --c it is C instead, for any compiler and any little-endian processor: one token at a time, on one thread.\n",
   COMMAND_BIT(export), 0};
 
 static const char *const levels[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
@@ -81,6 +82,17 @@ static int run_exporter(struct exporter *x) {
   return EXIT_OK;
 }
 
+static int write_c(struct exporter *x) {
+  const struct export_args *o = &x->all.export;
+  weft_error err;
+  double began = now_s();
+  keep_to_files(&x->all, o->out);
+  if (weft_export_c(o->in, (int)x->all.model.context, o->out, &err)) return failed("%s", err.text);
+  fprintf(stderr, "weft: wrote %s (%.1f s); cc -O2 %s -o model -lm && ./model %s ID...\n", o->out, now_s() - began,
+          o->out, o->in);
+  return EXIT_OK;
+}
+
 static int check_levels(const char *list) {
   for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
     if (!cpu_level_named(at, strcspn(at, ",")))
@@ -96,6 +108,10 @@ int export_command(int argc, char **argv) {
   struct export_args *o = &x.all.export;
   if (parsed && !o->in) status = usage_error("no model: 'weft export MODEL.gguf -o FILE'");
   else if (parsed && !o->out) status = usage_error("no file to write: 'weft export MODEL.gguf -o FILE'");
+  else if (parsed && o->as_c && (o->cpu || o->program))
+    status = usage_error("--c: C is for all processors: --cpu and --program do not apply");
+  else if (parsed && o->as_c) status = write_c(&x);
+  else if (parsed && x.all.model.context) status = usage_error("-c: only with --c; the program takes it itself");
   else if (parsed) {
     if (!o->cpu) o->cpu = "v2,v3,v4";
     if (!o->program && find_program(beside)) o->program = beside;

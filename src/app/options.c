@@ -375,6 +375,9 @@ static const struct option rows[] = {
   INT(CONVERT, "-t, --threads", "N", "0: automatic (default)", model.threads, 0, 1024),
   // ---- export
   TEXT(EXPORT, "-o, --output", "FILE", "the file to write", export.out),
+  FLAG(EXPORT, "--c", "write C instead: for any compiler, and the file MODEL.gguf beside it", export.as_c),
+  INT(EXPORT, "-c, --ctx-size", "N", "with --c: positions at most; 0: as the model says (default)", model.context, 0,
+      MOST),
   TEXT(EXPORT, "--cpu", "LIST", "levels of x86-64 that it has kernels for (default v2,v3,v4)", export.cpu),
   TEXT(EXPORT, "--program", "FILE",
        "the static program that it begins with (default: weft-static\nbeside this one, or in ../lib/weft)",

@@ -56,7 +56,7 @@ struct quantize_args {
   int64_t buffer;
   bool requantize, leave_output, pure, keep_split, dry_run;
 };
-struct export_args { const char *in, *out, *program, *cpu; };
+struct export_args { const char *in, *out, *program, *cpu; bool as_c; };
 struct convert_args { const char *in, *out; int type; };
 struct serve_args {
   const char *prefix;

@@ -59,8 +59,10 @@ static int null_start(device *d, error *err) {
   (void)err;
   d->target = (target){.name = "null", .vector_bytes = 64, .has_fma = true, .has_f16 = true};
   d->compile = null_make;
-  if (!r || !r->target.has_local) return 0;
+  bool c = r && !strcmp(r->name, "c");              // as plain C: for no machine, and without vectors
+  if (!r || !(c || r->target.has_local)) return 0;
   d->target = r->target;
+  if (c) d->target.vector_bytes = 0;
   d->compile = rendered_make;
   d->show = rendered_show;
   return 0;

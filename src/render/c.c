@@ -6,6 +6,7 @@
 // does not do to vectors (square root, fused multiply-add, half precision) is a loop over the lanes.
 #include "render/cstyle.h"
 #include <string.h>
+#include "base/attempt.h"
 
 enum helper { HELP_F16_TO_F32 = 1, HELP_F32_TO_F16 = 2, HELP_BITS = 4, HELP_SPLAT = 8 };
 
@@ -330,28 +331,84 @@ static void write_arguments(cstyle *c, str *out) {
   if (!tiles) str_add(out, "  (void)lo;\n  (void)hi;\n");
 }
 
-int render_c(const program *p, const render_options *opt, str *out, error *err) {
-  (void)opt;
-  cstyle c;
-  int r = 0;
-  for (size_t i = 0; i < p->n && !r; i++) {
+// What the text of several kernels needs beside them: vector types and helpers of all.
+static void add_needs(const cstyle *c, cstyle *all) {
+  all->helpers |= c->helpers;
+  all->d = c->d;
+  for (uint64_t d = 0; d < DT_COUNT; d++)
+    for (uint64_t lanes = 2; lanes <= (uint64_t)c->d->max_lanes; lanes *= 2)
+      if (map_get(&c->types, d | lanes << 8, NULL)) map_set(&all->types, d | lanes << 8, all);
+}
+
+static int check_vars(const program *p, error *err) {
+  for (size_t i = 0; i < p->n; i++) {
     const uop *u = p->at[i];
     if (u->op == OP_VAR && render_var(p, u) < 0)
-      r = error_set(err, "%s: the variable %.*s is no argument", p->name, (int)u->s_len, u->s);
+      return error_set(err, "%s: the variable %.*s is no argument", p->name, (int)u->s_len, u->s);
   }
+  return 0;
+}
+
+static int add_function(const program *p, const char *name, cstyle *all, error *err) {
+  cstyle c = {0};
+  int r = check_vars(p, err);
   if (r) return r;
   r = cs_program(&c, p, &c_dialect, 1, err);
   if (!r) {
-    str_addf(out, "// Compile with -O2 -ffp-contract=off -fno-math-errno, link with -lm.\n#include "
-                  "<stdbool.h>\n#include <stdint.h>\n\n");
-    write_types(&c, out);
-    write_helpers(&c, out);
-    str_addf(out, "\nvoid %s(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi);\n", p->name);
-    str_addf(out, "void %s(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi) {\n", p->name);
-    write_arguments(&c, out);
-    str_addn(out, str_c(&c.body), c.body.n);
-    str_add(out, "}\n");
+    add_needs(&c, all);
+    str_addf(&all->body, "%s(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi) {\n", name);
+    write_arguments(&c, &all->body);
+    str_addn(&all->body, str_c(&c.body), c.body.n);
+    str_add(&all->body, "}\n");
   }
   cs_free(&c);
   return r;
+}
+
+static void free_needs(cstyle *all) {
+  str_free(&all->body);
+  map_free(&all->types);
+}
+
+int render_c(const program *p, const render_options *opt, str *out, error *err) {
+  (void)opt;
+  cstyle all = {0};
+  str name = {0};
+  str_addf(&name, "void %s", p->name);
+  int r = add_function(p, str_c(&name), &all, err);
+  if (!r) {
+    str_add(out, "// Compile with -O2 -ffp-contract=off -fno-math-errno, link with -lm.\n#include <stdbool.h>\n"
+                 "#include <stdint.h>\n\n");
+    write_types(&all, out);
+    write_helpers(&all, out);
+    str_addf(out, "\n%s(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi);\n", str_c(&name));
+    str_addn(out, all.body.at, all.body.n);
+  }
+  str_free(&name);
+  free_needs(&all);
+  return r;
+}
+
+typedef struct unit { const program *const *p; size_t n; str *out; error *err; int r; } unit;
+
+static void make_unit(void *ctx) {
+  unit *u = ctx;
+  cstyle all = {.d = &c_dialect};
+  for (size_t i = 0; i < u->n && !u->r; i++) {
+    str name = {0};
+    str_addf(&name, "\nKERNEL void k%zu_%s", i, u->p[i]->name);
+    u->r = add_function(u->p[i], str_c(&name), &all, u->err);
+    str_free(&name);
+  }
+  if (!u->r) {
+    write_types(&all, u->out);
+    write_helpers(&all, u->out);
+    str_addn(u->out, str_c(&all.body), all.body.n);
+  }
+  free_needs(&all);
+}
+
+int render_c_unit(const program *const *p, size_t n, str *out, error *err) {
+  unit u = {.p = p, .n = n, .out = out, .err = err};
+  return attempt(ATTEMPT_OWNS, make_unit, &u, err) ? -1 : u.r;
 }
