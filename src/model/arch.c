@@ -625,6 +625,13 @@ static int hrm_text_layer(loader *l, layer *y) {
   return 0;
 }
 
+static int grovemoe_layer(loader *l, layer *y) {
+  (void)l;
+  y->ff = &part_moe_in_groups;
+  y->moe.norm = true;
+  return 0;
+}
+
 // Of each product there is a second one, for pictures' rows. Texts have no use for them.
 static int cogvlm_layer(loader *l, layer *y) {
   int64_t d = l->m->n_embd, q = (int64_t)y->n_head * y->head_dim, kv = (int64_t)y->n_kv * (y->head_dim + y->v_dim);
@@ -912,6 +919,7 @@ static const arch table[] = {
   {.name = "deepseek2-ocr", .flags = ARCH_NEOX, .layer = dense_first},
   {.name = "hrm_text", .flags = ARCH_NEOX | ARCH_BARE_NORMS | ARCH_OUT_GATE, .keys = hrm_text, .layer = hrm_text_layer},
   {.name = "starcoder", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .has = HAS_BIASES, .act = ACT_GELU},
+  {.name = "grovemoe", .flags = ARCH_NEOX | ARCH_QK_NORM, .layer = grovemoe_layer},
   {.name = "cogvlm", .flags = ARCH_NEOX, .layer = cogvlm_layer},
   {.name = "chameleon",
    .centred_heads = true,

@@ -95,6 +95,7 @@ typedef struct build build;
   T(FFN_ROUTED_DOWN, "ffn_routed_down") T(FFN_ROUTED_UP, "ffn_routed_up") T(FFN_ROUTED_NORM, "ffn_routed_norm") \
   T(FFN_GATE_EXPS, "ffn_gate_exps") T(FFN_UP_EXPS, "ffn_up_exps") T(FFN_GATE_UP_EXPS, "ffn_gate_up_exps") \
   T(FFN_DOWN_EXPS, "ffn_down_exps") \
+  T(FFN_GATE_CHEXPS, "ffn_gate_chexps") T(FFN_UP_CHEXPS, "ffn_up_chexps") T(FFN_DOWN_CHEXPS, "ffn_down_chexps") \
   T(FFN_GATE_INP_SHEXP, "ffn_gate_inp_shexp") T(FFN_GATE_SHEXP, "ffn_gate_shexp") T(FFN_UP_SHEXP, "ffn_up_shexp") \
   T(FFN_DOWN_SHEXP, "ffn_down_shexp") \
   /* of encoders of pictures and sound (vit.c): in files behind "v." or "a."; of projectors: as they stand */ \
@@ -261,10 +262,11 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2, part_mla,
-  part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe, part_dense_and_moe,
-  part_dense_with_moe, part_dense_and_early_moe, part_moe_by_token, part_near, part_sparse_entries, part_entries,
-  part_kda, part_rwkv7, part_rwkv6, part_channel_mix, part_vit_attention, part_vit_dense;
+extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2,
+  part_mla, part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe,
+  part_dense_and_moe, part_dense_with_moe, part_dense_and_early_moe, part_moe_in_groups, part_moe_by_token,
+  part_near, part_sparse_entries, part_entries, part_kda, part_rwkv7, part_rwkv6, part_channel_mix,
+  part_vit_attention, part_vit_dense;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow
 // pairs are, quick ones are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn:
@@ -297,6 +299,9 @@ typedef struct experts {
   bool limit_first;                                            // a gate is cut before its activation, not behind it
   // the weights multiply what the experts read; otherwise what they return
   bool weighted_in;
+  // so many neighbours share a small expert, whose gate has so many rows and which counts by so much; 0: none
+  int in_group, group_ff;
+  double group_scale;
   // experts that every token goes through, where no key says how many
   int shared;
   // of the chosen and the shared expert together; otherwise they are added

@@ -353,22 +353,43 @@ static tensor *shared_expert(const build *b, const layer *y, tensor *x) {
   return ahead(g, t_mul(g, out, open));
 }
 
-static tensor *mixture(build *b, const layer *y, tensor *x) {
+// What the chosen experts make of x {T, n}, weighted: {T, n}
+static tensor *weighed_experts(build *b, const layer *y, tensor *chosen, tensor *w, tensor *in) {
   graph *g = b->g;
   const experts *e = &y->moe;
   uop *used = n_(b, e->used), *one = n_(b, 1);
-  tensor *chosen, *w, *out, *in = x;
-  enum tensor_id down = e->latent_normed ? W_FFN_ROUTED_DOWN : W_FFN_LATENT_DOWN;
-  if (e->latent) in = linear(b, y, down, x);
-  route(b, y, b->router_in ? b->router_in : x, &chosen, &w);
-  tensor *by = t_reshape(g, w, DIMS(b->T, used, one));
+  tensor *out, *by = t_reshape(g, w, DIMS(b->T, used, one));
   if (b->s->chunk > 1 && !b->s->sums) {
     out = evaluate_sorted(b, y, chosen, looked_up(g, in), e->weighted_in ? w : NULL);
   } else {
     in = t_reshape(g, in, DIMS(b->T, one, in->shape->dim[1]));
     out = eval_experts(b, y, &(choice){chosen, NULL, b->T, used}, e->weighted_in ? t_mul(g, in, by) : in);
   }
-  out = drop_axis(g, t_reduce(g, e->weighted_in ? out : t_mul(g, out, by), OP_ADD, 1), 1);
+  return drop_axis(g, t_reduce(g, e->weighted_in ? out : t_mul(g, out, by), OP_ADD, 1), 1);
+}
+
+// The same of the experts that those share with their neighbours: one that several of them share counts several times.
+static tensor *small_experts(build *b, const layer *y, tensor *chosen, tensor *w, tensor *in) {
+  layer small = *y;
+  small.moe.n /= y->moe.in_group;
+  small.moe.ff = y->moe.group_ff;
+  small.w[W_FFN_GATE_UP_EXPS] = (tensor_ref){0};
+  small.w[W_FFN_GATE_EXPS] = y->w[W_FFN_GATE_CHEXPS];
+  small.w[W_FFN_UP_EXPS] = y->w[W_FFN_UP_CHEXPS];
+  small.w[W_FFN_DOWN_EXPS] = y->w[W_FFN_DOWN_CHEXPS];
+  tensor *of = t_op2(b->g, OP_IDIV, chosen, i32(b->g, y->moe.in_group));
+  return t_scale(b->g, weighed_experts(b, &small, of, w, in), y->moe.group_scale);
+}
+
+static tensor *mixture(build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  const experts *e = &y->moe;
+  tensor *chosen, *w, *in = x;
+  enum tensor_id down = e->latent_normed ? W_FFN_ROUTED_DOWN : W_FFN_LATENT_DOWN;
+  if (e->latent) in = linear(b, y, down, x);
+  route(b, y, b->router_in ? b->router_in : x, &chosen, &w);
+  tensor *out = weighed_experts(b, y, chosen, w, in);
+  if (e->in_group) out = t_add(g, out, small_experts(b, y, chosen, w, in));
   if (y->w[W_FFN_ROUTED_NORM].weight) out = norm(b, y, W_FFN_ROUTED_NORM, makes_several(g, out));
   if (e->latent) out = linear(b, y, down + 1, out);
   if (!e->shared_ff) return out;
@@ -377,6 +398,27 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
 }
 
 const part part_moe = {load_moe, mixture};
+
+// --- or neighbours share a small expert beside their own (Grove MoE) -------------------------------------------------
+
+static int load_groups(loader *l, layer *y) {
+  experts *e = &y->moe;
+  int64_t d = l->m->n_embd;
+  if (load_moe(l, y) || key_count(l, "experts_per_group", 1, (uint32_t)e->n, &e->in_group) ||
+      key_count_or(l, "expert_chunk_feed_forward_length", (uint32_t)y->head_dim, 1, 1 << 24, &e->group_ff) ||
+      key_number(l, "expert_group_scale", -1e6, 1e6, &e->group_scale))
+    return -1;
+  if (e->n % e->in_group)
+    return gguf_fail(l->f, key(l, "experts_per_group"), l->err, "%d does not divide expert_count = %d", e->in_group,
+                     e->n);
+  int64_t n = e->n / e->in_group;
+  return want(l, y, W_FFN_GATE_CHEXPS, d, e->group_ff, n, 0) || want(l, y, W_FFN_UP_CHEXPS, d, e->group_ff, n, 0) ||
+             want(l, y, W_FFN_DOWN_CHEXPS, e->group_ff, d, n, 0)
+           ? -1
+           : 0;
+}
+
+const part part_moe_in_groups = {load_groups, mixture};
 
 // --- or each token has its experts by a table, and the router weighs them (DeepSeek V4) ------------------------------
 

@@ -401,6 +401,10 @@ def experts(m, i):
     m.matrix(b + "down_exps", latent, p["expert_ffn"], lead=(n,), bias=bias)
     if p.get("shared"):
         m.matrix(b + "down_shexp", p["dim"], p["shared"])
+    if p["keys"].get("experts_per_group"):
+        small, n = p["keys"]["expert_chunk_feed_forward_length"], n // p["keys"]["experts_per_group"]
+        for name, rows, cols in (("gate", small, p["dim"]), ("up", small, p["dim"]), ("down", p["dim"], small)):
+            m.matrix(f"{b}{name}_chexps", rows, cols, lead=(n,))
     if p.get("shared_gate"):
         m.vector(b + "gate_inp_shexp.weight", p["dim"], 0, 0.1)
 
@@ -871,6 +875,9 @@ FAMILIES = {
     "deepseek2-ocr": with_experts(moe(8, 3, 64, 128, expert_shared_count=2, leading_dense_block_count=1), arch="deepseek2-ocr", dense=1, kv=4),
     "hrm_text": family(arch="hrm_text", layers=4, norms="none", bare=True, out_gate="element", stacks=True, keys={
         "block_count": 12, "hrm.layers_per_stack": 2, "hrm.h_cycles": 2, "hrm.l_cycles": 2, "hrm.prefix_lm": False, "embedding_scale": 2.0, "rope.dimension_count": 64}),
+    # as its authors compute it: llama.cpp gives the small experts what the others return, and weights of other experts
+    "grovemoe": with_experts(moe(12, 5, 96, expert_chunk_feed_forward_length=64, experts_per_group=2, expert_group_scale=0.7, expert_weights_norm=True), arch="grovemoe", ffn=96,
+                             qk_norm="head"),
     "cogvlm": family(arch="cogvlm", layers=2, dim=320, heads=5, kv=5, fused=True, gates=True, no_key_length=True),
     # llama.cpp keeps tokens of pictures out of the logits of a batch's first token alone
     "chameleon": family(arch="chameleon", layers=2, one_by_one=True, dim=192, heads=6, kv=3, head_dim=32, ffn=160, n_vocab=8301, qk_norm="each", qk_norm_bias=True, no_key_length=True),

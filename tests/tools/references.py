@@ -53,10 +53,9 @@ def slopes(heads):
     return [2 ** (-8 * (i + 1) / n) for i in range(n)] + [2 ** (-4 * (2 * i + 1) / n) for i in range(heads - n)]
 
 
-def attention(x, w, b, heads, kv, turn, slope=None):
-    n = len(x)
-    q, k, v = (linear(x, w, f"{b}attn_{name}") for name in "qkv")
-    q, k, v = turn(q.reshape(n, heads, -1)), turn(k.reshape(n, kv, -1)), v.reshape(n, kv, -1)
+def attended(q, k, v, slope=None):
+    """{T, heads, n} of each."""
+    n, heads, kv = *q.shape[:2], k.shape[1]
     out = np.zeros_like(q)
     for h in range(heads):
         s = q[:, h] @ k[:, h * kv // heads].T / q.shape[-1] ** 0.5
@@ -65,7 +64,13 @@ def attention(x, w, b, heads, kv, turn, slope=None):
         s = np.where(np.tri(n, dtype=bool), s, -np.inf)
         e = np.exp(s - s.max(-1, keepdims=True))
         out[:, h] = e / e.sum(-1, keepdims=True) @ v[:, h * kv // heads]
-    return linear(out.reshape(n, -1), w, b + "attn_output")
+    return out
+
+
+def attention(x, w, b, heads, kv, turn, slope=None):
+    n = len(x)
+    q, k, v = (linear(x, w, f"{b}attn_{name}") for name in "qkv")
+    return linear(attended(turn(q.reshape(n, heads, -1)), turn(k.reshape(n, kv, -1)), v.reshape(n, kv, -1), slope).reshape(n, -1), w, b + "attn_output")
 
 
 def mixture(x, w, b, used):
@@ -445,6 +450,40 @@ def deepseek4(path):
     return by_transformers(config, transformers.DeepseekV4ForCausalLM, w, parts, gate_above_up, ends)
 
 
+def grovemoe(path):
+    """Its authors' definition; llama.cpp gives the small experts what the others return, and weights of other experts."""
+    w, number = opened(path)
+    layers, heads, kv, used, group = (number(key) for key in ("block_count", "attention.head_count", "attention.head_count_kv", "expert_used_count", "experts_per_group"))
+    scale = float(gguf.GGUFReader(path).fields["grovemoe.expert_group_scale"].parts[-1][0])
+
+    def normed_heads(x, b):
+        q = {name: (x @ w[f"{b}attn_{name}.weight"].T).reshape(len(x), n, -1) for name, n in (("q", heads), ("k", kv), ("v", kv))}
+        q["q"], q["k"] = (turn_halves(rms(q[name], w[f"{b}attn_{name}_norm.weight"])) for name in "qk")
+        return q["q"], q["k"], q["v"]
+
+    def through(row, b, end, i):
+        return w[f"{b}ffn_down_{end}.weight"][i] @ (silu(w[f"{b}ffn_gate_{end}.weight"][i] @ row) * (w[f"{b}ffn_up_{end}.weight"][i] @ row))
+
+    def mixture(x, b):
+        out = np.zeros_like(x)
+        for t, row in enumerate(x):
+            e = np.exp(w[b + "ffn_gate_inp.weight"] @ row)
+            best = np.argsort(-e, kind="stable")[:used]
+            for i in best:
+                out[t] += e[i] / e[best].sum() * (through(row, b, "exps", i) + scale * through(row, b, "chexps", i // group))
+        return out
+
+    def logits(ids):
+        x = w["token_embd.weight"][ids]
+        for i in range(layers):
+            b = f"blk.{i}."
+            q, k, v = normed_heads(rms(x, w[b + "attn_norm.weight"]), b)
+            x = x + attended(q, k, v).reshape(len(x), -1) @ w[b + "attn_output.weight"].T
+            x = x + mixture(rms(x, w[b + "ffn_norm.weight"]), b)
+        return rms(x, w["output_norm.weight"]) @ w["output.weight"].T
+    return logits
+
+
 def in_halves(x, heads):
     """Rows of heads whose neighbours turn together, in the order in which halves do."""
     return x.reshape(heads, -1, 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
@@ -471,5 +510,5 @@ def chameleon(path):
     return by_transformers(config, model, w, parts, lambda *_: {})
 
 
-REFERENCES = {"chameleon-post": chameleon, "deepseek4": deepseek4, "minimax-m3-blocks": minimax_m3, "mellum-bases": mellum, "gpt-oss-openai": gpt_oss, "afmoe-unsaid": afmoe, "solar-open": solar_open, "glm-dsa-heads": glm_dsa, "phimoe": phimoe, "gptj": gptj, "refact": refact,
+REFERENCES = {"grovemoe": grovemoe, "chameleon-post": chameleon, "deepseek4": deepseek4, "minimax-m3-blocks": minimax_m3, "mellum-bases": mellum, "gpt-oss-openai": gpt_oss, "afmoe-unsaid": afmoe, "solar-open": solar_open, "glm-dsa-heads": glm_dsa, "phimoe": phimoe, "gptj": gptj, "refact": refact,
               "qwen35moe": qwen35}

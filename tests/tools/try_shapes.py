@@ -97,7 +97,7 @@ def shape(name, rng):
         p["layers"] = int(rng.integers(1, 4))
         p["mix"] = old["mix"][0] * p["layers"]
     if p.get("experts"):
-        n = draw(2, 3, 5, 8, 16, 60, 128)
+        n = draw(2, 3, 5, 8, 16, 60, 128) * keys.get("experts_per_group", 1)
         used = int(rng.integers(1, min(n, 8) + 1))
         p["experts"], p["expert_ffn"] = n, draw(32, 64, 96, 160)
         if old["ffn"] == old["expert_ffn"]:         # llama.cpp reads one of the two
