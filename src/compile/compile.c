@@ -5,6 +5,7 @@
 #include "base/env.h"
 #include "graph/record.h"
 #include "schedule/dots.h"
+#include "schedule/store.h"
 
 bool compile_has_bf16(const target *t) {
   int lanes = t->vector_bytes / 4;
@@ -29,6 +30,7 @@ static void print_graph(const char *what, uop *sink) {
 
 void compile_graph(graph *g, uop *sink, const target *t, const compile_choices *c, schedule *out) {
   print_graph("graph", sink);
+  print_graph("stored", sink = store_values(g, sink));
   if (!c->exact) print_graph("dots", sink = choose_dots(g, sink, t));
   record_mark(g, sink, "dots");
   schedule_graph(g, sink, out);

@@ -128,7 +128,7 @@ static tensor *last_there(build *b, const build *e, int group) {
   tensor *to = e->rows[group], *at = t_cast(g, b->at, DT_I32);
   tensor *same = t_op2(g, OP_CMPEQ, t_reshape(g, to, DIMS(b->T, one)), t_reshape(g, to, DIMS(one, b->T)));
   tensor *most = t_reduce(g, t_where(g, same, t_reshape(g, at, DIMS(one, b->T)), uop_int(g, DT_I32, 0)), OP_MAX, 1);
-  return t_cast(g, looked_up(g, t_reshape(g, most, DIMS(b->T, one))), DT_IDX);
+  return t_cast(g, t_reshape(g, most, DIMS(b->T, one)), DT_IDX);
 }
 
 static void find_entries(build *b, const layer *y, entries *out) {

@@ -50,7 +50,6 @@ tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t 
   graph *g = b->g;
   int64_t d = x->shape->dim[1]->a;
   tensor *w = weight(b, y, id), *add = bias(b, y, id), *sum = NULL;
-  x = looked_up(g, x);                                    // by each tap, another row
   for (int64_t j = 0; j < taps; j++) {
     tensor *row = j == taps - 1 ? x : earlier(b, y, i, taps - 1, taps - 1 - j, x);
     tensor *term = t_mul(g, row, t_reshape_i(g, t_slice_i(g, w, 1, j, 1), 1, (int64_t[]){d}));

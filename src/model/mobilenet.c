@@ -274,7 +274,7 @@ static places maps_beside(const build *b, places a, places c) {
   tensor *at = t_iota(g, n_(b, a.side * a.side)), *side = n_(b, a.side), *two = n_(b, 2);
   tensor *line = t_op2(g, OP_IDIV, t_op2(g, OP_IDIV, at, side), two),
          *column = t_op2(g, OP_IDIV, t_op2(g, OP_MOD, at, side), two);
-  tensor *x = t_gather(g, looked_up(g, c.x), t_add(g, t_mul(g, line, n_(b, c.side)), column));
+  tensor *x = t_gather(g, c.x, t_add(g, t_mul(g, line, n_(b, c.side)), column));
   int64_t first = map_channels(&a), second = map_channels(&c);
   x = t_add(g, t_pad(g, a.x, 1, 0, second), t_pad(g, x, 1, first, 0));
   return (places){read_in_parts(g, x), a.side};

@@ -199,14 +199,14 @@ static tensor *best_experts(const build *b, const layer *y, tensor *logits, tens
   tensor *k = t_reshape(g, iota(b, used), DIMS(one, used, one)), *r = rank_in_last(g, s);
   if (e->gating == GATING_NEAR) r = one_form(g, r);            // a sum of floats looks at them
   *ranks = t_reshape(g, r, DIMS(T, one, n));
-  return looked_up(g, sum_where(g, equal(g, *ranks, k), iota(b, n), 2));
+  return sum_where(g, equal(g, *ranks, k), iota(b, n), 2);
 }
 
 // Those that a table has for the token: {T, used}
 static tensor *experts_of_token(const build *b, const layer *y) {
   graph *g = b->g;
   tensor *of = t_cast(g, t_gather(g, weight(b, y, W_FFN_GATE_TID2EID), token_ids(b)), DT_I32);
-  return looked_up(g, t_op2(g, OP_MIN, t_op2(g, OP_MAX, of, i32(g, 0)), i32(g, y->moe.n - 1)));
+  return t_op2(g, OP_MIN, t_op2(g, OP_MAX, of, i32(g, 0)), i32(g, y->moe.n - 1));
 }
 
 // chosen {T, used}, I32 in 0..n-1, and their weights {T, used}
@@ -312,18 +312,18 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
   tensor *ends = t_reshape(g, t_add(g, first, needs), DIMS(one, n)),
          *number = t_reshape(g, iota(b, tiles), DIMS(tiles, one));
   tensor *which =
-    looked_up(g, sum_where(g, t_op2(g, OP_CMPEQ, less_than(g, number, ends), uop_int(g, DT_BOOL, 0)), i32(g, 1), 1));
+    sum_where(g, t_op2(g, OP_CMPEQ, less_than(g, number, ends), uop_int(g, DT_BOOL, 0)), i32(g, 1), 1);
   // the place of a pair, and the token in a place
   tensor *i = t_iota(g, pairs),
          *earlier =
            t_op2(g, OP_AND, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, pair, DIMS(pairs, one))),
                  less_than(g, i, t_reshape(g, i, DIMS(pairs, one))));
   tensor *place = t_op2(g, OP_MUL, t_gather(g, first, pair), i32(g, b->s->tile));
-  place = looked_up(g, t_add(g, place, sum_where(g, earlier, i32(g, 1), 1)));
+  place = t_add(g, place, sum_where(g, earlier, i32(g, 1), 1));
   tensor *here = equal(g, t_reshape(g, place, DIMS(one, pairs)), t_reshape(g, iota(b, places), DIMS(places, one)));
   tensor *token = t_cast(g, t_op2(g, OP_IDIV, i, n_(b, e->used)), DT_I32);
   tensor *from =
-    looked_up(g, t_reshape(g, sum_where(g, here, t_reshape(g, token, DIMS(one, pairs)), 1), DIMS(tiles, tile)));
+    t_reshape(g, sum_where(g, here, t_reshape(g, token, DIMS(one, pairs)), 1), DIMS(tiles, tile));
   tensor *in = t_gather(g, x, from);
   if (weights) {
     tensor *by = sum_where(g, here, t_reshape(g, weights, DIMS(one, pairs)), 1);
@@ -360,7 +360,7 @@ static tensor *weighed_experts(build *b, const layer *y, tensor *chosen, tensor 
   uop *used = n_(b, e->used), *one = n_(b, 1);
   tensor *out, *by = t_reshape(g, w, DIMS(b->T, used, one));
   if (b->s->chunk > 1 && !b->s->sums) {
-    out = evaluate_sorted(b, y, chosen, looked_up(g, in), e->weighted_in ? w : NULL);
+    out = evaluate_sorted(b, y, chosen, in, e->weighted_in ? w : NULL);
   } else {
     in = t_reshape(g, in, DIMS(b->T, one, in->shape->dim[1]));
     out = eval_experts(b, y, &(choice){chosen, NULL, b->T, used}, e->weighted_in ? t_mul(g, in, by) : in);

@@ -346,7 +346,7 @@ static between linear_taps(build *b, int axis, int64_t side) {
   tensor *last = read_by_many(g, t_op2(g, OP_MAX, t_reduce(g, at, OP_MAX, 0), one));
   at = t_op2(g, OP_FDIV, t_scale(g, at, (double)side - 1), last);
   tensor *floor = t_op1(g, OP_FLOOR, at), *share = t_reshape(g, t_sub(g, at, floor), DIMS(b->T, n_(b, 1)));
-  tensor *low = looked_up(g, t_cast(g, t_cast(g, floor, DT_I32), DT_IDX));
+  tensor *low = t_cast(g, t_cast(g, floor, DT_I32), DT_IDX);
   tensor *high = t_op2(g, OP_MIN, t_add(g, low, uop_idx(g, 1)), uop_idx(g, side - 1));
   return (between){2, {low, high}, {t_sub(g, one, share), share}};
 }
@@ -369,7 +369,7 @@ static between cubic_taps(build *b, int axis, int64_t side) {
     tensor *by = t_add(g, t_scale(g, d, c[0]), t_float(g, c[1]));
     for (int k = 2; k < 4; k++) by = t_add(g, t_mul(g, by, d), t_float(g, c[k]));
     tensor *row = t_op2(g, OP_MAX, t_add(g, low, uop_idx(g, i - 1)), uop_idx(g, 0));
-    out.at[i] = looked_up(g, t_op2(g, OP_MIN, row, uop_idx(g, side - 1)));
+    out.at[i] = t_op2(g, OP_MIN, row, uop_idx(g, side - 1));
     out.by[i] = read_by_many(g, by);
   }
   return out;
@@ -382,7 +382,7 @@ static between nearest_tap(build *b, int axis, int64_t side) {
   tensor *at = t_cast(g, place_of(b, axis, b->T), DT_F32), *one = t_float(g, 1);
   tensor *size = read_by_many(g, t_add(g, t_reduce(g, at, OP_MAX, 0), one));
   at = t_op1(g, OP_FLOOR, t_op2(g, OP_FDIV, t_scale(g, at, (double)side), size));
-  return (between){1, {looked_up(g, t_cast(g, t_cast(g, at, DT_I32), DT_IDX))}, {one}};
+  return (between){1, {t_cast(g, t_cast(g, at, DT_I32), DT_IDX)}, {one}};
 }
 
 // Learned positions of a picture of any size, over which the table is stretched.

@@ -417,7 +417,7 @@ static tensor *rows_of_block(build *b, const block *k, tensor *x, tensor *earlie
   for (int i = 0; i < n; i++) dims[i] = i ? n_(b, 1) : size;
   tensor *zero = t_float(g, 0), *row = t_iota(g, size), *at = t_reshape(g, row, n, dims);
   tensor *own =
-      t_where(g, t_op2(g, OP_CMPLT, at, k->end), t_gather(g, looked_up(g, x), t_sub(g, row, k->from)), zero);
+      t_where(g, t_op2(g, OP_CMPLT, at, k->end), t_gather(g, x, t_sub(g, row, k->from)), zero);
   return t_where(g, t_op2(g, OP_CMPLT, at, k->from), earlier ? earlier : zero, own);
 }
 

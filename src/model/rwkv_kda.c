@@ -251,7 +251,6 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   heads h = {y->n_head, y->head_dim, y->head_dim};
   uop *one = n_(b, 1), *H = n_(b, h.n);
-  x = looked_up(g, x);                                    // here and by the token behind it
   tensor *step = t_sub(g, row_before(b, y, RWKV_SHIFT, x), x),
          *lerp = weight(b, y, W_TIME_MIX_LERP_FUSED), *in[LERPS];
   bool gated = y->w[W_TIME_MIX_G1].weight;
@@ -357,7 +356,6 @@ static tensor *rwkv6(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   heads h = {y->n_head, y->head_dim, y->head_dim};
   uop *one = n_(b, 1), *H = n_(b, h.n);
-  x = looked_up(g, x);                                    // here and by the token behind it
   int64_t d = b->m->n_embd, extra = gguf_tensor_at(b->m->file, (size_t)y->w[W_TIME_MIX_W2].weight - 1)->ne[0];
   tensor *step = t_sub(g, row_before(b, y, RWKV_SHIFT, x), x),
          *lerp = weight(b, y, W_TIME_MIX_LERP_FUSED), *w2 = weight(b, y, W_TIME_MIX_W2), *in[MIXES];
@@ -420,7 +418,6 @@ static int channel_load(loader *l, layer *y) {
 
 static tensor *channel_mix(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  x = looked_up(g, x);                                    // here and by the token behind it
   tensor *step = t_sub(g, row_before(b, y, y->ff_state, x), x),
          *k = linear(b, y, W_CHANNEL_MIX_KEY, mixed(b, x, step, weight(b, y, W_CHANNEL_MIX_LERP_K)));
   tensor *out = linear(b, y, W_CHANNEL_MIX_VALUE, activate(b, y, k));

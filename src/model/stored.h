@@ -22,10 +22,6 @@ static inline tensor *makes_several(graph *g, tensor *x) { return t_contiguous(g
 // would make a kernel and a level of its own necessary.
 static inline tensor *ahead(graph *g, tensor *x) { return t_contiguous(g, x); }
 
-// Rows of it are looked up, or it says which: costs take a gather for one place, where its reader may look at many, and
-// a number that is counted inside its reader is not known to lie within bounds.
-static inline tensor *looked_up(graph *g, tensor *x) { return t_contiguous(g, x); }
-
 // Costs take it for cheap: as shared by lanes, or as a short sum. Each of its readers' elements would compute it again.
 static inline tensor *read_by_many(graph *g, tensor *x) { return t_contiguous(g, x); }
 #endif

@@ -15,6 +15,7 @@
 #include "schedule/dots.h"
 #include "schedule/memory_plan.h"
 #include "schedule/schedule.h"
+#include "schedule/store.h"
 #include "tools/cpu.h"
 
 // ---- the memory planner ---------------------------------------------------------------------------------------------
@@ -424,6 +425,7 @@ static counts count(const shape_of *s, int layers, const char *quant, const char
   uop *sink = model_graph(
     m, g, &(model_shape){.page = 128, .tile = 8, .pages = 8192, .slots = 1, .ctx = 4224, .chunk = chunk,
                          .logits = chunk == 1});
+  sink = store_values(g, sink);
   schedule_graph(g, exact ? sink : integer_dots(g, sink, 0), &sched);
   check_plan(&sched);
   map seen = {0};

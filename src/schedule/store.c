@@ -1,0 +1,149 @@
+// What is stored whatever costs say, asked of the tensor graph: of ops, shapes and readers. Costs (fuse.c) go by how
+// often a value would be evaluated; each rule here says what they cannot see. What is stored decides where a kernel
+// rounds: no rule asks for sizes, so that one token and many get the same bits.
+#include "schedule/store.h"
+
+typedef struct reader { struct reader *next; uop *by; } reader;
+// What is known of a node. constant: it hangs on weights alone; counted: a sum or a gather that is not stored is below
+// it; data: memory is below it; stored, rows_stored: what the rules say of it, and of what it looks rows up in
+typedef struct fact { uop *u; reader *readers; bool constant, counted, data, stored, rows_stored; } fact;
+typedef struct values { graph *g; arena *mem; map facts; fact *at; size_t n; } values;
+
+static fact *known_of(const values *v, const uop *u) { return map_ptr(&v->facts, u); }
+static bool only_moves(const uop *u) { return op_flags((enum op)u->op) & OPF_MOVEMENT; }
+static bool lies_stored(const uop *u) { return u->op == OP_BUFFER || u->op == OP_AFTER || u->op == OP_CONTIGUOUS; }
+
+// The only reader of u; NULL: there are several.
+static uop *only_reader(const values *v, const uop *u) {
+  const reader *r = known_of(v, u)->readers;
+  return r && !r->next ? r->by : NULL;
+}
+
+static uop *before_moves(uop *u) {
+  while (only_moves(u)) u = u->src[0];
+  return u;
+}
+
+// Whether u but shows what lies in memory, from whatever rows of it.
+static bool is_shown(const uop *u) {
+  while (is_view(u)) u = u->src[0];
+  return lies_stored(u);
+}
+
+static void note_fact(values *v, fact *f) {
+  const uop *u = f->u;
+  size_t n = u->op == OP_GATHER || only_moves(u) ? 1 : u->nsrc;
+  f->constant = u->op == OP_BUFFER
+                  ? u->memory == MEMORY_WEIGHT
+                  : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER && u->op != OP_CONTIGUOUS;
+  f->counted = u->op == OP_REDUCE_AXIS || u->op == OP_GATHER;
+  f->data = u->op == OP_BUFFER;
+  for (size_t i = 0; i < u->nsrc; i++) {
+    fact *from = known_of(v, u->src[i]);
+    reader *r = ARENA_NEW(v->mem, reader);
+    *r = (reader){from->readers, f->u};
+    from->readers = r;
+    if (i < n) f->constant &= from->constant;
+    f->counted |= !lies_stored(u) && from->counted;
+    f->data |= from->data;
+  }
+}
+
+// The value that u shows, in the form that all its readers have in common.
+static uop *common_form(const values *v, uop *u) {
+  while (u->op == OP_RESHAPE) u = u->src[0];
+  for (uop *by; (by = only_reader(v, u)) && by->op == OP_RESHAPE;) u = by;
+  return u;
+}
+
+static void want_stored(const values *v, uop *u) {
+  u = common_form(v, u);
+  if (!lies_stored(before_moves(u)) && u->dt != DT_IDX && u->dt != DT_BOOL) known_of(v, u)->stored = true;
+}
+
+// --- rows that are looked up ----------------------------------------------------------------------------------------
+//
+// Costs take a gather for one place. But which rows it looks at is known only where it runs, and any number of its
+// elements may look at the same one: what computes a row would be inside all of them.
+
+// What ids are made of, if it is more than arithmetic on numbers in memory. A number that was counted (which experts a
+// token has, where its rows lie) would be counted again by each element that looks something up with it; and inside its
+// reader it is not known to lie within bounds.
+static void store_ids(const values *v, uop *u) {
+  if (!u->shape) return;
+  const uop *b = before_moves(u);
+  const fact *f = known_of(v, u);
+  if (b->dt != DT_IDX) {
+    if (f->counted && (f->constant || !is_shown(u))) want_stored(v, u);
+    return;
+  }
+  if (!lies_stored(b)) for (size_t i = 0; i < b->nsrc; i++) store_ids(v, b->src[i]);
+}
+
+// Whether u is stored as it is, in whatever order: nobody reads a row of it twice.
+static bool stored_alone(const values *v, const uop *u) {
+  for (uop *by; (by = only_reader(v, u)); u = by) {
+    if (by->op == OP_CONTIGUOUS) return true;
+    if (!only_moves(by)) return false;
+  }
+  return false;
+}
+
+// Rows 0, 1, .. in order, or more of the last: the gather but makes a tensor longer.
+static bool rows_in_order(uop *ids) {
+  for (ids = before_moves(ids); ids->op == OP_MIN || ids->op == OP_MAX;)
+    ids = before_moves(ids->src[!ids->src[0]->shape]);
+  return ids->op == OP_IOTA;
+}
+
+// Rows that are some of the graph's numbers away, as a convolution's taps or the token before are, are read from memory
+// by all who read x. Where data says which rows, the gather alone does so: what chooses them is often made of x as
+// well, and would wait for it. Single elements (a token's weight of an expert) are left to costs.
+static void store_looked_up(const values *v, uop *u) {
+  if (u->op != OP_GATHER) return;
+  uop *x = u->src[0];
+  store_ids(v, u->src[1]);
+  bool rows = false;
+  for (int i = 1; i < x->shape->n; i++) rows |= !uop_is_int(x->shape->dim[i], 1);
+  if (!rows || known_of(v, x)->constant || is_shown(x) || rows_in_order(u->src[1]) || stored_alone(v, u)) return;
+  if (known_of(v, u->src[1])->data) known_of(v, u)->rows_stored = true;
+  else want_stored(v, x);
+}
+
+// --- all of it ------------------------------------------------------------------------------------------------------
+
+static uop *with_stored(const values *v) {
+  map now = {0};
+  uop *u = NULL;
+  for (size_t i = 0; i < v->n; i++) {
+    const fact *f = &v->at[i];
+    uop **src = ARENA_ARRAY(v->mem, uop *, f->u->nsrc);
+    bool same = !f->rows_stored;
+    for (size_t j = 0; j < f->u->nsrc; j++) {
+      src[j] = map_ptr(&now, f->u->src[j]);
+      same &= src[j] == f->u->src[j];
+    }
+    if (f->rows_stored && !lies_stored(before_moves(src[0]))) src[0] = t_contiguous(v->g, src[0]);
+    u = same ? f->u : uop_with_src(v->g, f->u, src);
+    if (f->stored) u = t_contiguous(v->g, u);
+    map_put(&now, f->u, u);
+  }
+  map_free(&now);
+  return u;
+}
+
+uop *store_values(graph *g, uop *sink) {
+  arena *mem = arena_new();
+  const uop_list order = uop_toposort(mem, &sink, 1);
+  values v = {.g = g, .mem = mem, .at = ARENA_ARRAY(mem, fact, order.n), .n = order.n};
+  for (size_t i = 0; i < order.n; i++) {
+    v.at[i].u = order.at[i];
+    map_put(&v.facts, order.at[i], &v.at[i]);
+    note_fact(&v, &v.at[i]);
+  }
+  for (size_t i = 0; i < order.n; i++) store_looked_up(&v, order.at[i]);
+  uop *out = with_stored(&v);
+  map_free(&v.facts);
+  arena_free(mem);
+  return out;
+}

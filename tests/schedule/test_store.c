@@ -1,0 +1,125 @@
+// What is stored whatever costs say: each rule on small graphs that it is for, and on those that differ in what it
+// asks.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "schedule/store.h"
+
+enum { ROWS = 12, COLS = 16, MANY = 40 };
+
+typedef struct work { graph *g; uop *sink; } work;
+
+static tensor *matrix(graph *g, int64_t id, int64_t rows, int64_t cols) {
+  return t_reshape_i(g, t_buffer(g, id, DT_F32, rows * cols), 2, (int64_t[]){rows, cols});
+}
+
+// Values of a row that hang on all of it: what no kernel can leave to its readers for nothing.
+static tensor *computed(graph *g) { return t_exp(g, matrix(g, 1, ROWS, COLS)); }
+
+static int64_t elements_of(const uop *u) { return shape_max_elems(u->shape); }
+
+// Stores x, after the pass: how many values of `n` elements and this dtype are stored.
+static int stored(graph *g, tensor *x, enum dtype dt, int64_t n) {
+  tensor *flat = t_reshape_i(g, x, 1, (int64_t[]){elements_of(x)}),
+         *out = t_assign(g, t_buffer(g, 100, (enum dtype)x->dt, elements_of(x)), flat);
+  uop *sink = store_values(g, uop_new(g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0}));
+  uop_list l = uop_toposort(graph_arena(g), &sink, 1);
+  int found = 0;
+  for (size_t i = 0; i < l.n; i++)
+    found += l.at[i]->op == OP_CONTIGUOUS && l.at[i]->dt == dt && elements_of(l.at[i]) == n;
+  return found;
+}
+
+static tensor *ids_in_memory(graph *g) { return t_buffer(g, 2, DT_I32, MANY); }
+
+static void test_computed_rows_that_are_looked_up(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  assert_int_equal(stored(g, t_gather(g, computed(g), ids_in_memory(g)), DT_F32, ROWS * COLS), 1);
+  graph_free(g);
+}
+
+static void test_rows_that_lie_in_memory(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  assert_int_equal(stored(g, t_gather(g, matrix(g, 1, ROWS, COLS), ids_in_memory(g)), DT_F32, ROWS * COLS), 0);
+  graph_free(g);
+}
+
+static void test_single_elements(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  tensor *x = t_exp(g, t_buffer(g, 1, DT_F32, ROWS));
+  assert_int_equal(stored(g, t_gather(g, x, ids_in_memory(g)), DT_F32, ROWS), 0);
+  graph_free(g);
+}
+
+static void test_rows_in_order(void **state) {          // a longer tensor, whose last rows are those of the last one
+  (void)state;
+  graph *g = graph_new(NULL);
+  assert_int_equal(stored(g, t_gather(g, computed(g), t_iota(g, uop_idx(g, MANY))), DT_F32, ROWS * COLS), 0);
+  graph_free(g);
+}
+
+// Of the row before and the row itself both readers take the one that is stored; where data says which row, the others
+// do not wait for it.
+static void test_who_reads_stored_rows(void **state) {
+  (void)state;
+  for (int known = 0; known < 2; known++) {
+    graph *g = graph_new(NULL);
+    tensor *x = computed(g), *before = known ? t_sub(g, t_iota(g, uop_idx(g, ROWS)), uop_idx(g, 1))
+                                             : t_buffer(g, 2, DT_I32, ROWS);
+    tensor *sum = t_add(g, t_gather(g, x, before), x), *out = t_assign(g, matrix(g, 100, ROWS, COLS), sum);
+    uop *sink = store_values(g, uop_new(g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0}));
+    uop *add = sink->src[0]->src[1]->src[1];
+    assert_int_equal(add->op, OP_ADD);
+    assert_int_equal((add->src[0]->op == OP_CONTIGUOUS) + (add->src[1]->op == OP_CONTIGUOUS), known);
+    graph_free(g);
+  }
+}
+
+static tensor *counts(graph *g) {
+  tensor *x = t_reshape_i(g, t_buffer(g, 3, DT_I32, MANY * COLS), 2, (int64_t[]){MANY, COLS});
+  return t_reduce(g, x, OP_ADD, 1);
+}
+
+static void test_ids_that_are_counted(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  tensor *x = matrix(g, 1, ROWS, COLS);
+  assert_int_equal(stored(g, t_gather(g, x, counts(g)), DT_I32, MANY), 1);
+  // behind arithmetic on indices, too
+  tensor *ids = t_add(g, t_cast(g, counts(g), DT_IDX), t_iota(g, uop_idx(g, MANY)));
+  assert_int_equal(stored(g, t_gather(g, x, ids), DT_I32, MANY), 1);
+  assert_int_equal(stored(g, t_gather(g, x, t_contiguous(g, counts(g))), DT_I32, MANY), 1);
+  graph_free(g);
+}
+
+static void test_ids_that_a_table_has(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  tensor *x = matrix(g, 1, ROWS, COLS), *table = t_buffer(g, 4, DT_I32, ROWS),
+         *of = t_op2(g, OP_MAX, t_gather(g, t_weight(g, 5, DT_I32, ROWS), ids_in_memory(g)), uop_int(g, DT_I32, 0));
+  assert_int_equal(stored(g, t_gather(g, x, of), DT_I32, MANY), 1);
+  assert_int_equal(stored(g, t_gather(g, x, t_gather(g, table, ids_in_memory(g))), DT_I32, MANY), 0);
+  graph_free(g);
+}
+
+static void test_ids_that_lie_in_memory(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  tensor *ids = t_op2(g, OP_MAX, ids_in_memory(g), uop_int(g, DT_I32, 0));
+  assert_int_equal(stored(g, t_gather(g, matrix(g, 1, ROWS, COLS), ids), DT_I32, MANY), 0);
+  graph_free(g);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_computed_rows_that_are_looked_up), cmocka_unit_test(test_rows_that_lie_in_memory),
+    cmocka_unit_test(test_single_elements),                  cmocka_unit_test(test_rows_in_order),
+    cmocka_unit_test(test_who_reads_stored_rows),            cmocka_unit_test(test_ids_that_are_counted),
+    cmocka_unit_test(test_ids_that_a_table_has),             cmocka_unit_test(test_ids_that_lie_in_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
