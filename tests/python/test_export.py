@@ -41,6 +41,13 @@ def flags():
     return set(next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")), "").split())
 
 
+def best_level():
+    for level in reversed(LEVELS):
+        if NEEDS[level] in flags():
+            return level
+    pytest.skip("this processor has none of the levels")
+
+
 @pytest.fixture(params=LEVELS)
 def level(request):
     if NEEDS[request.param] not in flags():
@@ -116,6 +123,35 @@ def test_it_is_of_the_cpu_whatever_dev_says(alone, run_weft, tmp_path):
         assert done.returncode == 0, done.err
         made.append((tmp_path / dev).read_bytes())
     assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("name", ["mixtral", "mamba", "gemma3", "deepseek2-lite"])
+def test_families(alone, run_weft, make_model, tmp_path, name):
+    """Mixtures of experts, recurrences, windows, MLA: what weft run writes, of one token and of prompts of several chunks."""
+    level = best_level()
+    model, out, r = tmp_path / f"{name}.gguf", tmp_path / name, random.Random(name)
+    make_model.write(name, model)
+    done = run_weft(["export", model, "-o", out, "--cpu", level], timeout=600)
+    assert done.returncode == 0, done.err
+    for n in 1, 150:
+        ids = ",".join(str(r.randrange(3, make_model.FAMILIES[name]["n_vocab"] - 2)) for _ in range(n))
+        args = ["run", "--ids", ids, "-n", "6", "--temp", "0", "--json", "--top-logprobs", "3", "-c", "200"]
+        own = run(out, args, WEFT_CPU="x86-64-" + level)
+        assert own.returncode == 0 and own.stdout, own.stderr
+        assert own.stdout == run_weft([*args, "-m", model], env={"WEFT_CPU": "x86-64-" + level}, timeout=600).out, n
+
+
+def test_an_encoder(alone, run_weft, make_encoder, tmp_path):
+    name, model, out = next(iter(make_encoder.ENCODERS)), tmp_path / "encoder.gguf", tmp_path / "encoder"
+    level = best_level()
+    make_encoder.write(name, model)
+    done = run_weft(["export", model, "-o", out, "--cpu", level], timeout=600)
+    assert done.returncode == 0, done.err
+    for text in "a", TEXT[:200]:
+        args = ["embed", "-p", text, "--embd-output-format", "array"]
+        own = run(out, args, WEFT_CPU="x86-64-" + level)
+        assert own.returncode == 0 and own.stdout, own.stderr
+        assert own.stdout == run_weft([*args, "-m", model], env={"WEFT_CPU": "x86-64-" + level}, timeout=600).out, text
 
 
 def test_what_is_missing_is_named(chat):
