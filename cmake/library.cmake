@@ -72,4 +72,15 @@ if(WEFT_INSTALL)
     set(CMAKE_INSTALL_FULL_INCLUDEDIR \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}\")
     configure_file(\"${PROJECT_SOURCE_DIR}/cmake/weft.pc.in\" \"${PROJECT_BINARY_DIR}/weft.pc\" @ONLY)" COMPONENT weft-dev)
   install(FILES ${PROJECT_BINARY_DIR}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT weft-dev)
+  # The reference of the headers, for people (component weft-doc).
+  find_program(WEFT_DOXYGEN doxygen DOC "makes the reference of the C API")
+  find_program(WEFT_REFERENCE_PYTHON python3)
+  if(WEFT_DOXYGEN AND WEFT_REFERENCE_PYTHON AND NOT CMAKE_CROSSCOMPILING)
+    file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/weft.h ${PROJECT_SOURCE_DIR}/include/weft/*.h)
+    add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/reference/index.html
+      COMMAND ${WEFT_REFERENCE_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/reference.py ${PROJECT_BINARY_DIR}/reference
+      DEPENDS ${headers} scripts/reference.py COMMENT "Writing the reference of the C API" VERBATIM)
+    add_custom_target(weft_reference ALL DEPENDS ${PROJECT_BINARY_DIR}/reference/index.html)
+    install(DIRECTORY ${PROJECT_BINARY_DIR}/reference/ DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/weft-doc/html COMPONENT weft-doc)
+  endif()
 endif()

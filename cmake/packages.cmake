@@ -1,5 +1,5 @@
-# Packages by CPack (scripts/package.sh deb|rpm calls it): weft (the command), libweft0.1 and libweft-dev, of the components
-# weft, weft-lib and weft-dev.  What is linked is required, by what dpkg-shlibdeps and rpmbuild find; what is opened at run time is
+# Packages by CPack (scripts/package.sh deb|rpm calls it): weft (the command), libweft0.1, libweft-dev and weft-doc, of the
+# components weft, weft-lib, weft-dev and weft-doc.  What is linked is required, by what dpkg-shlibdeps and rpmbuild find; what is opened at run time is
 # recommended or suggested: LLVM, which compiles kernels that are not in the cache yet, libcurl, which fetches models, decoders.
 set(CPACK_PACKAGE_NAME weft)
 set(CPACK_PACKAGE_VENDOR "Weft")
@@ -10,6 +10,9 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(CPACK_COMPONENTS_ALL weft weft-lib weft-dev)
+if(TARGET weft_reference)   # where doxygen is
+  list(APPEND CPACK_COMPONENTS_ALL weft-doc)
+endif()
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "large language models from GGUF files")
 set(CPACK_COMPONENT_WEFT_DESCRIPTION "Runs, serves, measures and quantises language models in GGUF files. Kernels are
 made for the processor when a model is first loaded, and kept.
@@ -20,6 +23,9 @@ set(CPACK_COMPONENT_WEFT-LIB_DESCRIPTION "The engine of weft as a shared library
 and chat templates.")
 set(CPACK_COMPONENT_WEFT-DEV_DESCRIPTION "Header files, the static library, and what pkg-config and CMake need to build
 programs with libweft.")
+
+set(CPACK_COMPONENT_WEFT-DOC_DESCRIPTION "The reference of libweft's functions, structs and constants, as pages for a
+browser: /usr/share/doc/weft-doc/html/index.html is the first one.")
 
 # ---- Debian ---------------------------------------------------------------------------------------------------------
 set(CPACK_DEB_COMPONENT_INSTALL ON)
@@ -46,6 +52,10 @@ set(CPACK_DEBIAN_WEFT-DEV_PACKAGE_NAME libweft-dev)
 set(CPACK_DEBIAN_WEFT-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_WEFT-DEV_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_WEFT-DEV_PACKAGE_DEPENDS "libweft${WEFT_ABI} (= ${PROJECT_VERSION}), libc6-dev | libc-dev, libpcre2-dev, libutf8proc-dev, libjansson-dev, nettle-dev, libsqlite3-dev")
+set(CPACK_DEBIAN_WEFT-DOC_PACKAGE_NAME weft-doc)
+set(CPACK_DEBIAN_WEFT-DOC_PACKAGE_SECTION doc)
+set(CPACK_DEBIAN_WEFT-DOC_PACKAGE_ARCHITECTURE all)
+set(CPACK_DEBIAN_WEFT-DOC_PACKAGE_SHLIBDEPS OFF)
 
 # ---- RPM ------------------------------------------------------------------------------------------------------------
 set(CPACK_RPM_COMPONENT_INSTALL ON)
@@ -63,6 +73,8 @@ set(CPACK_RPM_WEFT-LIB_PACKAGE_REQUIRES "glibc
 Recommends: llvm-libs")
 set(CPACK_RPM_WEFT-DEV_PACKAGE_NAME libweft-devel)
 set(CPACK_RPM_WEFT-DEV_PACKAGE_REQUIRES "libweft${WEFT_ABI} = ${PROJECT_VERSION}")
+set(CPACK_RPM_WEFT-DOC_PACKAGE_NAME weft-doc)
+set(CPACK_RPM_WEFT-DOC_PACKAGE_ARCHITECTURE noarch)
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/lib/systemd /usr/lib/systemd/system /usr/share/man /usr/share/man/man1
   /usr/share/bash-completion /usr/share/bash-completion/completions /usr/share/zsh /usr/share/zsh/site-functions /usr/share/fish
   /usr/share/fish/vendor_completions.d /usr/lib/pkgconfig /usr/lib/cmake /usr/lib64/pkgconfig /usr/lib64/cmake)

@@ -27,9 +27,9 @@ build_packages=(gcc libc6-dev cmake ninja-build pkg-config libpcre2-dev libutf8p
                 libmicrohttpd-dev libcurl4-openssl-dev libjpeg-dev libpng-dev libwebp-dev libsndfile1-dev
                 ca-certificates opencl-c-headers python3-xstatic-dagre gzip
                 node-markdown-it node-highlight.js libjs-katex libjs-pdf)
-# clang and its run-time library are for the sanitizer build, clang also for kernels in Metal's language and the Objective-C files, Chromium without windows for the page of weft viz, PoCL (an OpenCL for the CPU) and oclgrind (one that looks at every access) for the OpenCL device, qemu to run code made for AArch64, debootstrap, lintian, rpm, dpkg-dev and file for the packages.
+# clang and its run-time library are for the sanitizer build, clang also for kernels in Metal's language and the Objective-C files, Chromium without windows for the page of weft viz, PoCL (an OpenCL for the CPU) and oclgrind (one that looks at every access) for the OpenCL device, qemu to run code made for AArch64, debootstrap, lintian, rpm, dpkg-dev and file for the packages, doxygen for the reference of the C API.
 test_packages=(clang libclang-rt-14-dev libcmocka-dev openssl oclgrind pocl-opencl-icd ocl-icd-libopencl1 python3 python3-venv
-               qemu-user-static chromium-headless-shell debootstrap lintian rpm dpkg-dev file)
+               qemu-user-static chromium-headless-shell debootstrap lintian rpm dpkg-dev file doxygen)
 
 # These start as services when they are installed. Without systemd, as in a container, nothing starts them.
 [ -d /run/systemd/system ] || test_packages+=(haproxy nginx-light)

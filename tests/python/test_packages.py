@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-DEBS = ["libweft-dev", "libweft0.1", "weft"]
+def names(build):
+    """Of the .deb files, in order; the reference is made where doxygen is."""
+    return ["libweft-dev", "libweft0.1"] + ["weft-doc"] * (build / "reference").exists() + ["weft"]
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +37,14 @@ def contents(folder, pattern):
     return {path.name: path.read_bytes() for path in sorted(folder.glob(pattern))}
 
 
-def test_debs_are_equal_when_made_twice(package, debs):
+def test_debs_are_equal_when_made_twice(package, debs, build):
     first, second = contents(debs, "*.deb"), contents(package("deb"), "*.deb")
-    assert [name.split("_")[0] for name in first] == DEBS and first == second
+    assert [name.split("_")[0] for name in first] == names(build) and first == second
 
 
-def test_rpms_are_equal_when_made_twice(package):
+def test_rpms_are_equal_when_made_twice(package, build):
     first, second = contents(package("rpm"), "*.rpm"), contents(package("rpm"), "*.rpm")
-    assert len(first) == 3 and first == second
+    assert len(first) == len(names(build)) and first == second
 
 
 def test_lintian_finds_nothing(debs):
@@ -192,11 +194,12 @@ echo "version: $(weft --version)" >&3
 status=0; weft doctor --json >/tmp/doctor || status=$?
 echo "doctor without LLVM: $status $(grep -c '"state": "fix"' /tmp/doctor)" >&3
 echo "uninstall: $(weft uninstall | grep -c '^  apt purge weft$')" >&3
+echo "reference: $(test -e /in/weft-doc_*.deb && ls /usr/share/doc/weft-doc/html/index.html 2>&1)" >&3
 echo "library: $(ldconfig -p | grep -c 'libweft.so.0.1')" >&3
 $install_them libllvm19
 echo "text: $(weft run /in/model.gguf -p 'def ' -n 8 --temp 0 --no-bos | tr '\n' '|')" >&3
 echo "doctor: $(weft doctor | grep -c '^ok *LLVM')" >&3
-apt-get purge -y -qq weft libweft0.1 libweft-dev
+apt-get purge -y -qq $(dpkg-query -W -f '${Package} ' 'weft*' 'libweft*')
 rm -r $HOME/.cache/weft
 find / -xdev -not -path '/proc/*' -not -path '/var/*' | sort >/tmp/after
 echo "left: $(comm -13 /tmp/before /tmp/after | grep -i weft | tr '\n' ' ')" >&3
@@ -240,5 +243,6 @@ exec chroot . /bin/bash -c "$SCRIPT"
     here = run_weft(["run", tinypy, "-p", "def ", "-n", "8", "--temp", "0", "--no-bos"]).out
     assert re.match(r"weft \d+\.\d+\.\d+", told["version"])
     assert told["doctor without LLVM"] == "1 1" and told["doctor"] == "1" and told["uninstall"] == "1" and told["library"] == "1"
+    assert told["reference"] == ("/usr/share/doc/weft-doc/html/index.html" if list(debs.glob("weft-doc_*")) else "")
     assert told["text"].rstrip("|") == here.rstrip("\n").replace("\n", "|")
     assert told["left"].strip() == "" and told["left below /var"].strip() == ""
