@@ -266,7 +266,7 @@ static tensor *grouped_output(build *b, const layer *y, tensor *out) {
   build back = *b;
   back.sin[y->rope] = t_op1(g, OP_NEG, b->sin[y->rope]);
   out = t_reshape(g, makes_several(g, out), DIMS(b->T, n_(b, y->n_head), n_(b, y->head_dim)));
-  out = makes_several(g, rope_turn_last(&back, y, out, y->n_head, y->head_dim, false));
+  out = rope_turn_last(&back, y, out, y->n_head, y->head_dim, false);
   tensor *w = t_reshape_i(g, weight(b, y, W_ATTN_OUTPUT_A), 3, (int64_t[]){c->groups, c->rank, n / c->groups});
   out = heads_product(b, t_reshape(g, out, DIMS(b->T, n_(b, c->groups), n_(b, n / c->groups))), w);
   return linear(b, y, W_ATTN_OUTPUT_B, t_reshape(g, out, DIMS(b->T, n_(b, (int64_t)c->groups * c->rank))));

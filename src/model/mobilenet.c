@@ -264,7 +264,7 @@ static places stem_map(const build *b) {
   x = read_in_parts(g, t_permute(g, x, (int[]){0, 3, 1, 4, 2}));
   places a = dense_conv(b, NULL, W_CONV_STEM, (places){t_reshape_i(g, x, 2, (int64_t[]){side * side, 3}), side}, 2);
   a.x = t_add(g, a.x, t_reshape_i(g, weight(b, NULL, W_CONV_STEM_BIAS), 1, (int64_t[]){map_channels(&a)}));
-  a.x = flows_on(g, activate(b, NULL, map_norm(b, NULL, W_CONV_STEM_NORM, a.x)));
+  a.x = activate(b, NULL, map_norm(b, NULL, W_CONV_STEM_NORM, a.x));
   return a;
 }
 
@@ -303,5 +303,5 @@ tensor *mobilenet_graph(build *b) {
   tensor *x = map_norm(b, NULL, W_MSFA_NORM, mean_of_map(b, a));
   b->T = n_(b, SIDE * SIDE);
   x = map_norm(b, NULL, W_MM_SOFT_EMB_NORM, t_scale(g, x, sqrt((double)m->n_embd)));
-  return t_rmsnorm(g, makes_several(g, linear(b, NULL, W_MM_INPUT_PROJECTION, x)), NULL, m->eps);
+  return t_rmsnorm(g, linear(b, NULL, W_MM_INPUT_PROJECTION, x), NULL, m->eps);
 }

@@ -109,12 +109,6 @@ static tensor *part_of(build *b, const layer *y, const part *p, tensor *x, enum 
   return scaled(b, out, b->m->residual_scale);
 }
 
-// What flows on is stored, and its norm where that is what flows on.
-static tensor *finished(const build *b, const layer *y, tensor *x, enum tensor_id last) {
-  x = flows_on(b->g, x);
-  return last ? norm(b, y, last, x) : x;
-}
-
 static tensor *by_layer_factor(const build *b, const layer *y, tensor *x) {
   tensor *factor = weight(b, y, W_LAYER_OUTPUT_SCALE);
   return b->m->arch->skips ? flows_on(b->g, t_add(b->g, x, t_mul(b->g, b->embedded, factor))) : t_mul(b->g, x, factor);
@@ -128,13 +122,13 @@ tensor *through(build *b, const layer *y, tensor *x) {
   if (y->mixer && y->ff && b->m->parallel) {
     tensor *read = norm(b, y, y->mixer_norm, x), *ff_in = y->ff_norm ? norm(b, y, y->ff_norm, x) : read;
     x = t_add(g, t_add(g, x, part_of(b, y, y->mixer, read, y->mixer_post)), part_of(b, y, y->ff, ff_in, y->ff_post));
-    return controlled(b, y, flows_on(g, x));
+    return controlled(b, y, x);
   }
   if (y->mixer)
-    x =
-      finished(b, y, t_add(g, x, part_of(b, y, y->mixer, norm(b, y, y->mixer_norm, x), y->mixer_post)), y->mixer_last);
-  if (y->mixer_again) x = finished(b, y, t_add(g, x, b->entered), y->mixer_again);
-  if (y->ff) x = finished(b, y, t_add(g, x, part_of(b, y, y->ff, norm(b, y, y->ff_norm, x), y->ff_post)), y->ff_last);
+    x = norm(b, y, y->mixer_last, t_add(g, x, part_of(b, y, y->mixer, norm(b, y, y->mixer_norm, x), y->mixer_post)));
+  if (y->mixer_again) x = norm(b, y, y->mixer_again, t_add(g, x, b->entered));
+  if (y->ff)
+    x = norm(b, y, y->ff_last, t_add(g, x, part_of(b, y, y->ff, norm(b, y, y->ff_norm, x), y->ff_post)));
   if (b->m->n_own) x = flows_on(g, t_add(g, x, per_layer_adds(b, y, x)));
   if (y->w[W_LAYER_OUTPUT_SCALE].weight) x = by_layer_factor(b, y, x);
   x = controlled(b, y, y->halved ? t_scale(g, x, 0.5) : x);

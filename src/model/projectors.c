@@ -128,13 +128,13 @@ static int qwen3_load(loader *l) {
 static tensor *qwen3_behind(build *b, const layer *y, tensor *x) {
   if (!y->w[W_DEEP_NORM].weight) return x;
   tensor *deep = gelu_erf(b->g, linear(b, y, W_DEEP_FC1, norm(b, y, W_DEEP_NORM, merged_patches(b, x))));
-  deep = flows_on(b->g, linear(b, y, W_DEEP_FC2, deep));
+  deep = linear(b, y, W_DEEP_FC2, deep);
   b->deep = b->deep ? t_cat_last(b->g, b->deep, deep) : deep;
   return x;
 }
 static tensor *qwen3_graph(build *b, tensor *x) {
   x = qwen25_graph(b, x);
-  return b->deep ? t_cat_last(b->g, flows_on(b->g, x), b->deep) : x;
+  return b->deep ? t_cat_last(b->g, x, b->deep) : x;
 }
 
 // pixtral, Mistral Small: rows are patches or, where the file merges, squares of them, all channels of a square's first
@@ -192,7 +192,7 @@ static tensor *glm4v_graph(build *b, tensor *x) {
   tensor *kernel = t_reshape_i(g, weight(b, NULL, W_MM_MERGER_KERNEL), 2, (int64_t[]){out, n});
   x = t_add(g, t_matmul(g, channels_of_squares(b, x), kernel), weight(b, NULL, W_MM_MERGER_BIAS));
   x = t_layernorm(g, linear(b, NULL, W_MM_FC, flows_on(g, x)), weight(b, NULL, W_MM_POST_NORM), TORCH_EPS);
-  x = flows_on(g, gelu_erf(g, t_add(g, x, bias(b, NULL, W_MM_POST_NORM))));
+  x = gelu_erf(g, t_add(g, x, bias(b, NULL, W_MM_POST_NORM)));
   return linear(b, NULL, W_MM_DOWN, t_mul(g, t_silu(g, linear(b, NULL, W_MM_GATE, x)), linear(b, NULL, W_MM_UP, x)));
 }
 
@@ -324,7 +324,7 @@ static tensor *minicpm_behind(build *b, const layer *y, tensor *x) {
   mean = t_scale(g, t_reshape(g, mean, DIMS(rows, n_(b, b->m->n_embd))), 0.25);
   tensor *inner = activate(b, &merger, linear(b, &merger, W_DS_FFN_UP, norm(b, &merger, W_DS_LN, x)));
   b->T = rows;
-  return flows_on(g, t_add(g, linear(b, &merger, W_DS_FFN_DOWN, inner), mean));
+  return t_add(g, linear(b, &merger, W_DS_FFN_DOWN, inner), mean);
 }
 static tensor *minicpm_graph(build *b, tensor *x) {
   x = norm_by(b, NULL, W_MM_INPUT_NORM, merged_by(b, flows_on(b->g, x), 2), 1e-6);
@@ -382,7 +382,7 @@ static tensor *resampler_graph(build *b, tensor *x) {
   int64_t n = b->m->n_embd_out, heads = n / RESAMPLER_HEAD;
   const layer y = {.n_head = (int)heads, .n_kv = (int)heads, .head_dim = RESAMPLER_HEAD, .v_dim = RESAMPLER_HEAD};
   x = flows_on(g, x);
-  if (b->m->w[W_RS_KV].weight) x = flows_on(g, linear(b, NULL, W_RS_KV, x));
+  if (b->m->w[W_RS_KV].weight) x = linear(b, NULL, W_RS_KV, x);
   x = read_by_many(g, norm_by(b, NULL, W_RS_LN_KV, x, eps));
   tensor *k = linear(b, NULL, W_RS_K, t_add(g, x, waves_of_places(b, n))), *v = linear(b, NULL, W_RS_V, x);
   tensor *q = linear(b, NULL, W_RS_Q, norm_by(b, NULL, W_RS_LN_Q, weight(b, NULL, W_RS_QUERY), eps));

@@ -5,13 +5,19 @@
 
 typedef struct reader { struct reader *next; uop *by; } reader;
 // What is known of a node. constant: it hangs on weights alone; counted: a sum or a gather that is not stored is below
-// it; data: memory is below it; stored, rows_stored: what the rules say of it, and of what it looks rows up in
-typedef struct fact { uop *u; reader *readers; bool constant, counted, data, stored, rows_stored; } fact;
+// it; summed: such a sum is; data: memory is below it; stored, rows_stored: what the rules say of it, and of what it
+// looks rows up in
+typedef struct fact { uop *u; reader *readers; bool constant, counted, summed, data, stored, rows_stored; } fact;
 typedef struct values { graph *g; arena *mem; map facts; fact *at; size_t n; } values;
 
 static fact *known_of(const values *v, const uop *u) { return map_ptr(&v->facts, u); }
 static bool only_moves(const uop *u) { return op_flags((enum op)u->op) & OPF_MOVEMENT; }
 static bool lies_stored(const uop *u) { return u->op == OP_BUFFER || u->op == OP_AFTER || u->op == OP_CONTIGUOUS; }
+
+static bool has_readers(const values *v, const uop *u) {
+  const reader *r = known_of(v, u)->readers;
+  return r && r->next;
+}
 
 // The only reader of u; NULL: there are several.
 static uop *only_reader(const values *v, const uop *u) {
@@ -37,6 +43,7 @@ static void note_fact(values *v, fact *f) {
                   ? u->memory == MEMORY_WEIGHT
                   : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER && u->op != OP_CONTIGUOUS;
   f->counted = u->op == OP_REDUCE_AXIS || u->op == OP_GATHER;
+  f->summed = u->op == OP_REDUCE_AXIS;
   f->data = u->op == OP_BUFFER;
   for (size_t i = 0; i < u->nsrc; i++) {
     fact *from = known_of(v, u->src[i]);
@@ -44,6 +51,7 @@ static void note_fact(values *v, fact *f) {
     *r = (reader){from->readers, f->u};
     from->readers = r;
     if (i < n) f->constant &= from->constant;
+    f->summed |= !lies_stored(u) && from->summed;
     f->counted |= !lies_stored(u) && from->counted;
     f->data |= from->data;
   }
@@ -110,6 +118,71 @@ static void store_looked_up(const values *v, uop *u) {
   else want_stored(v, x);
 }
 
+// --- what flows on --------------------------------------------------------------------------------------------------
+//
+// A model's parts each add to what flows through it: x + f(x), where f begins with sums over x. Costs see that the
+// addition is cheap, and how many kernels read x, but not that f(x) + x is read in the same way: what a kernel computes
+// again of the past would grow with the layers. And the sums' form would hang on how much of it they compute inside.
+
+// Two values that add up, of which one is a sum at least: no bias.
+static bool joins_sums(const values *v, const uop *u) {
+  return u->op == OP_ADD && u->shape && dtype_is_float((enum dtype)u->dt) && known_of(v, u)->summed &&
+         !known_of(v, u->src[0])->constant && !known_of(v, u->src[1])->constant;
+}
+
+// u without what weights scale it with, and moved back.
+static uop *before_scales(const values *v, uop *u) {
+  for (;;) {
+    if (only_moves(u)) u = u->src[0];
+    else if (u->op != OP_MUL) return u;
+    else if (known_of(v, u->src[0])->constant) u = u->src[1];
+    else if (known_of(v, u->src[1])->constant) u = u->src[0];
+    else return u;
+  }
+}
+
+// Is x among what u is made of by way of no sum?
+static bool made_beside(const values *v, uop *u, const fact *x, map *seen) {
+  const fact *f = known_of(v, u);
+  if (f == x) return true;
+  if (f < x || !u->shape || lies_stored(u) || u->op == OP_REDUCE_AXIS || map_has(seen, u)) return false;
+  map_put(seen, u, u);
+  for (size_t i = 0; i < u->nsrc; i++) if (made_beside(v, u->src[i], x, seen)) return true;
+  return false;
+}
+
+// x + f(x): x, however it is scaled. Not what is added to a polynomial of itself, as within an activation.
+static void store_what_flows(const values *v, const uop *add) {
+  for (int i = 0; add->op == OP_ADD && add->shape && i < 2; i++) {
+    uop *s = add->src[i], *by = add->src[!i];
+    if (!s->shape || !by->shape || !has_readers(v, s) || !known_of(v, by)->summed) continue;
+    uop *x = before_scales(v, s);
+    map seen = {0};
+    if (joins_sums(v, x) && !made_beside(v, by, known_of(v, x), &seen)) want_stored(v, x);
+    map_free(&seen);
+  }
+}
+
+// u = x less its mean: x
+static uop *before_centring(uop *u) {
+  if (u->op != OP_SUB || !u->src[1]->shape) return u;
+  const uop *mean = before_moves(u->src[1]);
+  if (mean->op == OP_MUL) mean = before_moves(mean->src[!mean->src[0]->shape]);
+  return mean->op == OP_REDUCE_AXIS && mean->src[0] == u->src[0] ? u->src[0] : u;
+}
+
+// What a norm runs over: its squares are summed along the last axis, and others read it. The last of what flows is
+// such.
+static void store_what_is_normed(const values *v, const uop *sum) {
+  if (sum->op != OP_REDUCE_AXIS || sum->a != OP_ADD || sum->b != 1 << (sum->shape->n - 1)) return;
+  const uop *square = sum->src[0];
+  if (square->op != OP_MUL || square->src[0] != square->src[1]) return;
+  uop *x = before_centring(square->src[0]);
+  if (!has_readers(v, x)) return;
+  x = before_scales(v, x);
+  if (joins_sums(v, x)) want_stored(v, x);
+}
+
 // --- all of it ------------------------------------------------------------------------------------------------------
 
 static uop *with_stored(const values *v) {
@@ -141,7 +214,11 @@ uop *store_values(graph *g, uop *sink) {
     map_put(&v.facts, order.at[i], &v.at[i]);
     note_fact(&v, &v.at[i]);
   }
-  for (size_t i = 0; i < order.n; i++) store_looked_up(&v, order.at[i]);
+  for (size_t i = 0; i < order.n; i++) {
+    store_looked_up(&v, order.at[i]);
+    store_what_flows(&v, order.at[i]);
+    store_what_is_normed(&v, order.at[i]);
+  }
   uop *out = with_stored(&v);
   map_free(&v.facts);
   arena_free(mem);

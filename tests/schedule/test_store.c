@@ -8,13 +8,11 @@
 
 enum { ROWS = 12, COLS = 16, MANY = 40 };
 
-typedef struct work { graph *g; uop *sink; } work;
-
 static tensor *matrix(graph *g, int64_t id, int64_t rows, int64_t cols) {
   return t_reshape_i(g, t_buffer(g, id, DT_F32, rows * cols), 2, (int64_t[]){rows, cols});
 }
 
-// Values of a row that hang on all of it: what no kernel can leave to its readers for nothing.
+// Not in memory.
 static tensor *computed(graph *g) { return t_exp(g, matrix(g, 1, ROWS, COLS)); }
 
 static int64_t elements_of(const uop *u) { return shape_max_elems(u->shape); }
@@ -114,12 +112,79 @@ static void test_ids_that_lie_in_memory(void **state) {
   graph_free(g);
 }
 
+// x {ROWS, COLS} times a weight.
+static tensor *product(graph *g, tensor *x, int64_t id) {
+  return t_matmul(g, x, t_reshape_i(g, t_weight(g, id, DT_F32, COLS * COLS), 2, (int64_t[]){COLS, COLS}));
+}
+
+static tensor *row_of_weights(graph *g, int64_t id) { return t_weight(g, id, DT_F32, COLS); }
+
+static void test_what_flows(void **state) {
+  (void)state;
+  for (int layers = 1; layers < 4; layers++) {
+    graph *g = graph_new(NULL);
+    tensor *x = matrix(g, 1, ROWS, COLS);
+    for (int i = 0; i < layers; i++) x = t_add(g, x, product(g, x, 10 + i));
+    assert_int_equal(stored(g, x, DT_F32, ROWS * COLS), layers - 1);   // not what lies in memory, nor the last
+    graph_free(g);
+  }
+}
+
+static void test_what_flows_and_is_scaled(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  tensor *x = matrix(g, 1, ROWS, COLS);
+  for (int i = 0; i < 3; i++) x = t_mul(g, t_add(g, x, product(g, x, 10 + i)), row_of_weights(g, 20 + i));
+  assert_int_equal(stored(g, x, DT_F32, ROWS * COLS), 2);
+  graph_free(g);
+}
+
+static void test_two_parts_of_one_input(void **state) {     // x + f(x) + g(x): not the first sum
+  (void)state;
+  graph *g = graph_new(NULL);
+  tensor *x = matrix(g, 1, ROWS, COLS);
+  for (int i = 0; i < 2; i++) x = t_add(g, t_add(g, x, product(g, x, 10 + i)), product(g, x, 20 + i));
+  assert_int_equal(stored(g, x, DT_F32, ROWS * COLS), 1);
+  graph_free(g);
+}
+
+static void test_a_polynomial_flows_nowhere(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  tensor *x = matrix(g, 1, ROWS, COLS), *u = t_add(g, product(g, x, 10), product(g, x, 11));
+  assert_int_equal(stored(g, t_add(g, u, t_mul(g, u, t_mul(g, u, u))), DT_F32, ROWS * COLS), 0);
+  graph_free(g);
+}
+
+static void test_what_is_normed(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  tensor *x = matrix(g, 1, ROWS, COLS), *sum = t_add(g, x, product(g, x, 10)), *w = row_of_weights(g, 11);
+  assert_int_equal(stored(g, t_rmsnorm(g, sum, w, 1e-5), DT_F32, ROWS * COLS), 1);
+  assert_int_equal(stored(g, t_layernorm(g, sum, w, 1e-5), DT_F32, ROWS * COLS), 1);
+  assert_int_equal(stored(g, t_rmsnorm(g, t_mul(g, sum, row_of_weights(g, 12)), w, 1e-5), DT_F32, ROWS * COLS), 1);
+  graph_free(g);
+}
+
+// A product with a bias is left to costs, and what is made of memory alone.
+static void test_what_is_normed_and_joins_no_sums(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  tensor *x = matrix(g, 1, ROWS, COLS), *w = row_of_weights(g, 11);
+  assert_int_equal(stored(g, t_rmsnorm(g, t_add(g, product(g, x, 10), w), w, 1e-5), DT_F32, ROWS * COLS), 0);
+  assert_int_equal(stored(g, t_rmsnorm(g, t_add(g, x, t_exp(g, x)), w, 1e-5), DT_F32, ROWS * COLS), 0);
+  graph_free(g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_computed_rows_that_are_looked_up), cmocka_unit_test(test_rows_that_lie_in_memory),
     cmocka_unit_test(test_single_elements),                  cmocka_unit_test(test_rows_in_order),
     cmocka_unit_test(test_who_reads_stored_rows),            cmocka_unit_test(test_ids_that_are_counted),
     cmocka_unit_test(test_ids_that_a_table_has),             cmocka_unit_test(test_ids_that_lie_in_memory),
+    cmocka_unit_test(test_what_flows),                       cmocka_unit_test(test_what_flows_and_is_scaled),
+    cmocka_unit_test(test_two_parts_of_one_input),           cmocka_unit_test(test_a_polynomial_flows_nowhere),
+    cmocka_unit_test(test_what_is_normed),                   cmocka_unit_test(test_what_is_normed_and_joins_no_sums),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
