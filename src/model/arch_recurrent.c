@@ -165,6 +165,12 @@ static int nemotron_h_moe_layer(loader *l, layer *y) {
   return 0;
 }
 
+static int plamo2_layer(loader *l, layer *y) {
+  (void)l;
+  if (!y->n_kv) y->mixer = &part_plamo_mamba;
+  return 0;
+}
+
 const arch arch_recurrent[] = {
   {.name = "granitehybrid", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = granitehybrid_layer},
   {.name = "nemotron_h", .flags = ARCH_PLAIN_FFN, .act = ACT_RELU2, .layer = nemotron_h_layer},
@@ -222,5 +228,6 @@ const arch arch_recurrent[] = {
    .layer = rwkv6_layer},
   {.name = "arwkv7", .has = HAS_HEAD, .keys = bare_attention, .layer = arwkv7_layer},
   {.name = "rwkv6qwen2", .has = HAS_HEAD, .keys = bare_attention, .layer = rwkv6qwen2_layer},
+  {.name = "plamo2", .flags = ARCH_NEOX | ARCH_QK_NORM_EACH | ARCH_POST_NORMS, .layer = plamo2_layer},
   {.name = NULL},
 };

@@ -262,11 +262,11 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2,
-  part_mla, part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe,
-  part_dense_and_moe, part_dense_with_moe, part_dense_and_early_moe, part_moe_in_groups, part_moe_by_token,
-  part_near, part_sparse_entries, part_entries, part_kda, part_rwkv7, part_rwkv6, part_channel_mix,
-  part_vit_attention, part_vit_dense;
+extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2, part_mla,
+  part_short_conv, part_mamba, part_mamba2, part_plamo_mamba, part_delta_net, part_linear, part_dense,
+  part_moe, part_dense_and_moe, part_dense_with_moe, part_dense_and_early_moe, part_moe_in_groups, part_moe_by_token,
+  part_near, part_sparse_entries, part_entries, part_kda, part_rwkv7, part_rwkv6, part_channel_mix, part_vit_attention,
+  part_vit_dense;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow
 // pairs are, quick ones are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn:

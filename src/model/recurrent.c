@@ -244,43 +244,36 @@ static int mamba2_load(loader *l, layer *y) {
            : 0;
 }
 
-static tensor *mamba2(build *b, const layer *y, tensor *x) {
+// What fades by itself: v {T, inner} is what tokens add, by B {T, groups x state}; C, as B, reads. sum {T, H}: the
+// logarithms of decays from the block's beginning on; sums {end, H}: of all its rows; dt {end, H}: how much each adds
+typedef struct fading { tensor *v, *B, *C, *sum, *sums, *dt; } fading;
+
+// What tokens read, {T, H, p}; the layer's states STATE_SSM, STATE_KEY and STATE_VALUE go on.
+static tensor *read_fading(build *b, const layer *y, const block *k, const fading *f) {
   graph *g = b->g;
   const ssm *s = &y->ssm;
-  int64_t inner = s->inner, n = s->state, groups = s->groups, h = s->heads, per = h / groups, p = inner / h,
-          bc = groups * n;
-  tensor *all = read_in_parts(g, linear(b, y, W_SSM_IN, x));
-  tensor *z = t_slice_i(g, all, 1, 0, inner), *dt = t_slice_i(g, all, 1, 2 * inner + 2 * bc, h);
-  tensor *xbc = read_in_parts(
-    g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, t_slice_i(g, all, 1, inner, inner + 2 * bc))));
+  int64_t inner = s->inner, n = s->state, groups = s->groups, h = s->heads, per = h / groups, p = inner / h;
   uop *one = n_(b, 1), *G = n_(b, groups), *P = n_(b, per), *D = n_(b, p), *N = n_(b, n), *H = n_(b, h);
-  tensor *v = t_slice_i(g, xbc, 1, 0, inner), *B = t_slice_i(g, xbc, 1, inner, bc),
-         *C = t_slice_i(g, xbc, 1, inner + bc, bc);
-  block k = block_of(b, MAMBA_BLOCK);
-  dt = keep_rows(b, y, STATE_DECAY, &k, softplus(g, t_add(g, dt, bias(b, y, W_SSM_DT))), false);
-  tensor *sum = added_up(b, &k, t_mul(g, dt, t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, H)))),
-         *sums = keep_rows(b, y, STATE_SUM, &k, sum, false);
-  tensor *keys = keep_rows(b, y, STATE_KEY, &k, B, false), *values = keep_rows(b, y, STATE_VALUE, &k, v, false);
+  tensor *keys = keep_rows(b, y, STATE_KEY, k, f->B, false), *values = keep_rows(b, y, STATE_VALUE, k, f->v, false);
   // within the block: token t and row s meet by C(t) B(s)
   tensor *meet = t_reduce(
-      g, t_mul(g, t_reshape(g, C, DIMS(b->T, one, G, N)), t_reshape(g, keys, DIMS(one, k.end, G, N))), OP_ADD, 3);
-  tensor *factor = t_mul(g, left_at(b, &k, sum, sums, true), t_reshape(g, dt, DIMS(one, k.end, H)));
-  factor = t_mul(g, t_reshape(g, read_by_many(g, meet), DIMS(b->T, k.end, G, one)),
-                 t_reshape(g, factor, DIMS(b->T, k.end, G, P)));
-  factor = t_reshape(g, read_by_many(g, factor), DIMS(b->T, k.end, H, one));
-  tensor *out = read_by_many(g, t_reduce(g, t_mul(g, factor, t_reshape(g, values, DIMS(one, k.end, H, D))), OP_ADD, 1));
+      g, t_mul(g, t_reshape(g, f->C, DIMS(b->T, one, G, N)), t_reshape(g, keys, DIMS(one, k->end, G, N))), OP_ADD, 3);
+  tensor *factor = t_mul(g, left_at(b, k, f->sum, f->sums, true), t_reshape(g, f->dt, DIMS(one, k->end, H)));
+  factor = t_mul(g, t_reshape(g, read_by_many(g, meet), DIMS(b->T, k->end, G, one)),
+                 t_reshape(g, factor, DIMS(b->T, k->end, G, P)));
+  factor = t_reshape(g, read_by_many(g, factor), DIMS(b->T, k->end, H, one));
+  tensor *out =
+    read_by_many(g, t_reduce(g, t_mul(g, factor, t_reshape(g, values, DIMS(one, k->end, H, D))), OP_ADD, 1));
   // and what the state still has
-  tensor *S = state_before(b, y, STATE_SSM, &k, 4, (int64_t[]){groups, per, p, n});
+  tensor *S = state_before(b, y, STATE_SSM, k, 4, (int64_t[]){groups, per, p, n});
   tensor *read = read_by_many(
-      g, t_reduce(g, t_mul(g, t_reshape(g, C, DIMS(b->T, G, one, one, N)), t_reshape(g, S, DIMS(one, G, P, D, N))),
+      g, t_reduce(g, t_mul(g, t_reshape(g, f->C, DIMS(b->T, G, one, one, N)), t_reshape(g, S, DIMS(one, G, P, D, N))),
                   OP_ADD, 4));
   out = t_add(g, t_reshape(g, out, DIMS(b->T, H, D)),
-              t_mul(g, t_reshape(g, read, DIMS(b->T, H, D)), t_reshape(g, t_exp(g, sum), DIMS(b->T, H, one))));
-  out =
-    t_add(g, out, t_mul(g, t_reshape(g, v, DIMS(b->T, H, D)), t_reshape(g, weight(b, y, W_SSM_D), DIMS(one, H, one))));
-  uop *rows = rows_done(b, &k);
-  tensor *fades,
-      *left = t_mul(g, left_at_end(b, &k, sum, sums, rows, &fades), t_slice(g, dt, 0, n_(b, 0), rows));
+              t_mul(g, t_reshape(g, read, DIMS(b->T, H, D)), t_reshape(g, t_exp(g, f->sum), DIMS(b->T, H, one))));
+  uop *rows = rows_done(b, k);
+  tensor *fades, *left = left_at_end(b, k, f->sum, f->sums, rows, &fades);
+  left = t_mul(g, left, t_slice(g, f->dt, 0, n_(b, 0), rows));
   keys = t_slice(g, keys, 0, n_(b, 0), rows);
   values = t_slice(g, values, 0, n_(b, 0), rows);
   tensor *add =
@@ -288,12 +281,107 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
             t_reshape(g, keys, DIMS(rows, G, one, one, N)));
   add = t_reshape(g, t_reduce(g, add, OP_ADD, 0), DIMS(G, P, D, N));
   state_store(b, y, STATE_SSM, t_add(g, t_mul(g, S, t_reshape(g, fades, DIMS(G, P, one, one))), add));
+  return out;
+}
+
+// Logarithms of decays, by how much rows add: of f->dt, which becomes that of all rows
+static void fade(build *b, const layer *y, const block *k, tensor *dt, fading *f) {
+  graph *g = b->g;
+  f->dt = keep_rows(b, y, STATE_DECAY, k, softplus(g, dt), false);
+  tensor *A = t_reshape(g, weight(b, y, W_SSM_A), DIMS(n_(b, 1), n_(b, y->ssm.heads)));
+  f->sum = added_up(b, k, t_mul(g, f->dt, A));
+  f->sums = keep_rows(b, y, STATE_SUM, k, f->sum, false);
+}
+
+// What is read, and what comes in itself, each head by its factor
+static tensor *with_own(build *b, const layer *y, tensor *out, tensor *v) {
+  graph *g = b->g;
+  const ssm *s = &y->ssm;
+  uop *H = n_(b, s->heads), *one = n_(b, 1);
+  return t_add(g, out, t_mul(g, t_reshape(g, v, DIMS(b->T, H, n_(b, s->inner / s->heads))),
+                             t_reshape(g, weight(b, y, W_SSM_D), DIMS(one, H, one))));
+}
+
+static tensor *mamba2(build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  const ssm *s = &y->ssm;
+  int64_t inner = s->inner, n = s->state, groups = s->groups, h = s->heads, bc = groups * n;
+  tensor *all = read_in_parts(g, linear(b, y, W_SSM_IN, x));
+  tensor *z = t_slice_i(g, all, 1, 0, inner), *dt = t_slice_i(g, all, 1, 2 * inner + 2 * bc, h);
+  tensor *xbc = read_in_parts(
+    g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, t_slice_i(g, all, 1, inner, inner + 2 * bc))));
+  fading f = {.v = t_slice_i(g, xbc, 1, 0, inner),
+              .B = t_slice_i(g, xbc, 1, inner, bc),
+              .C = t_slice_i(g, xbc, 1, inner + bc, bc)};
+  block k = block_of(b, MAMBA_BLOCK);
+  fade(b, y, &k, t_add(g, dt, bias(b, y, W_SSM_DT)), &f);
+  tensor *out = with_own(b, y, read_fading(b, y, &k, &f), f.v);
   out = makes_several(g, t_mul(g, t_reshape(g, out, DIMS(b->T, n_(b, inner))), t_silu(g, z)));
-  if (y->w[W_SSM_NORM].weight) out = norm(b, y, W_SSM_NORM, t_reshape(g, out, DIMS(b->T, G, n_(b, inner / groups))));
+  if (y->w[W_SSM_NORM].weight)
+    out = norm(b, y, W_SSM_NORM, t_reshape(g, out, DIMS(b->T, n_(b, groups), n_(b, inner / groups))));
   return linear(b, y, W_SSM_OUT, t_reshape(g, out, DIMS(b->T, n_(b, inner))));
 }
 
 const part part_mamba2 = {mamba2_load, mamba2};
+
+// --- of PLaMo 2: x and z of a head side by side, and dt, B and C of all heads made of what the convolution leaves
+// -----
+
+static int plamo_steps(const model *m) { return m->n_embd / 16 > 64 ? m->n_embd / 16 : 64; }
+
+// Files have these without ".weight" behind their names.
+static int want_norm_of(loader *l, layer *y, enum tensor_id id, const char *name, int64_t n) {
+  char full[64];
+  snprintf(full, sizeof full, "blk.%d.%s", y->block, name);
+  return want_vector(l, y, id, n, gguf_tensor_find(l->f, full) ? WANT_BARE : 0);
+}
+
+static int plamo_load(loader *l, layer *y) {
+  ssm *s = &y->ssm;
+  int groups;
+  if (key_count(l, "ssm.conv_kernel", 2, 64, &y->taps) || key_count(l, "ssm.inner_size", 1, 1 << 20, &s->inner) ||
+      key_count(l, "ssm.state_size", 1, 1 << 12, &s->state) ||
+      key_count(l, "ssm.time_step_rank", 1, 1 << 12, &s->heads) || key_count_or(l, "ssm.group_count", 0, 0, 1, &groups))
+    return -1;
+  s->groups = 1;
+  if (s->inner % s->heads)
+    return gguf_fail(l->f, key(l, "ssm.time_step_rank"), l->err, "%d does not divide ssm.inner_size = %d", s->heads,
+                     s->inner);
+  int64_t d = l->m->n_embd, steps = plamo_steps(l->m);
+  if (want_matrix(l, y, W_SSM_IN, d, 2 * (int64_t)s->inner, 0) ||
+      want_matrix(l, y, W_SSM_CONV1D, y->taps, s->inner, 0) ||
+      want_matrix(l, y, W_SSM_X, s->inner, steps + 2 * s->state, 0) ||
+      want_matrix(l, y, W_SSM_DT, steps, s->heads, WANT_BIAS) || want(l, y, W_SSM_A, s->heads, 1, 1, WANT_BARE) ||
+      want(l, y, W_SSM_D, s->heads, 1, 1, WANT_BARE) || want_norm_of(l, y, W_SSM_DT_NORM, "ssm_dt_norm", steps) ||
+      want_norm_of(l, y, W_SSM_B_NORM, "ssm_b_norm", s->state) ||
+      want_norm_of(l, y, W_SSM_C_NORM, "ssm_c_norm", s->state) || want_matrix(l, y, W_SSM_OUT, s->inner, d, 0))
+    return -1;
+  ring_state(l, y, y->taps - 1, s->inner);
+  state(l, y, DT_F32, 0, (int64_t)s->inner * s->state);
+  load_rows(l, y, MAMBA_BLOCK, s->state);
+  return 0;
+}
+
+static tensor *plamo_mamba(build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  const ssm *s = &y->ssm;
+  int64_t p = s->inner / s->heads, n = s->state, steps = plamo_steps(b->m);
+  uop *inner = n_(b, s->inner);
+  tensor *all = t_reshape(g, read_in_parts(g, linear(b, y, W_SSM_IN, x)), DIMS(b->T, n_(b, s->heads), n_(b, 2 * p)));
+  tensor *z = t_reshape(g, t_slice_i(g, all, 2, 0, p), DIMS(b->T, inner));
+  tensor *v = t_reshape(g, t_slice_i(g, all, 2, p, p), DIMS(b->T, inner));
+  v = read_in_parts(g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, v)));
+  tensor *made = read_in_parts(g, linear(b, y, W_SSM_X, v));
+  fading f = {.v = v,
+              .B = norm(b, y, W_SSM_B_NORM, t_slice_i(g, made, 1, 0, n)),
+              .C = norm(b, y, W_SSM_C_NORM, t_slice_i(g, made, 1, n, n))};
+  block k = block_of(b, MAMBA_BLOCK);
+  fade(b, y, &k, linear(b, y, W_SSM_DT, norm(b, y, W_SSM_DT_NORM, t_slice_i(g, made, 1, 2 * n, steps))), &f);
+  tensor *out = t_reshape(g, with_own(b, y, read_fading(b, y, &k, &f), v), DIMS(b->T, inner));
+  return linear(b, y, W_SSM_OUT, makes_several(g, t_mul(g, out, t_silu(g, z))));
+}
+
+const part part_plamo_mamba = {plamo_load, plamo_mamba};
 
 // --- gated delta net -------------------------------------------------------------------------------------------------
 // Head h has a state of {k, v}, a memory that returns values for keys. A token first lets it fade, then writes the

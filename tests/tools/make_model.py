@@ -566,7 +566,22 @@ def hyper_connections(m):
         m.vector(name + "_scale.weight", parts + more, 1, 0.3)
 
 
-MIXERS = {"e": entries, "k": kda, "r": rwkv7, "w": rwkv6, "s": mamba, "o": only_output, "h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
+def plamo_mamba(m, i):
+    p, b = m.p, f"blk.{i}.ssm_"
+    inner, n, heads, steps = p["inner"], p["state"], p["ssm_heads"], max(64, p["dim"] // 16)
+    m.matrix(b + "in", 2 * inner, p["dim"])
+    m.put(b + "conv1d.weight", m.normal(b + "conv1d", (inner, p["taps"]), 0, 0.6))
+    m.matrix(b + "x", steps + 2 * n, inner)
+    m.matrix(b + "dt", heads, steps)
+    m.vector(b + "dt.bias", heads, -1, 1)
+    m.put(b + "a", -np.exp(m.normal(b + "a", heads, 0, 0.7)))
+    m.put(b + "d", m.normal(b + "d", heads, 1, 0.3))
+    for name, size in (("dt", steps), ("b", n), ("c", n)):
+        m.vector(f"{b}{name}_norm", size)
+    m.matrix(b + "out", p["dim"], inner)
+
+
+MIXERS = {"p": plamo_mamba, "e": entries, "k": kda, "r": rwkv7, "w": rwkv6, "s": mamba, "o": only_output, "h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
 BASE = dict(arch="llama", dim=256, layers=3, heads=4, kv=2, head_dim=64, ffn=320, n_vocab=509, n_ctx=256)
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 32}
 FACTORS = {"rope.scaling.attn_factor": 1.19}
@@ -805,6 +820,9 @@ FAMILIES = {
         "token_shift_count": 1}),
     "rwkv6qwen2": family(arch="rwkv6qwen2", dim=384, mix="www", heads=0, kv=2, no_key_length=True, keys={
         "wkv.head_size": 64, "time_mix_extra_dim": 16, "time_decay_extra_dim": 24, "token_shift_count": 1}),
+    # published ones begin with a recurrent layer: llama.cpp takes the first one's heads for all, turns nothing and does not return
+    "plamo2": family(arch="plamo2", layers=4, mix="appa", heads=[4, 0, 0, 2], kv=[2, 0, 0, 1], fused=True, qk_norm="each", norms="both", short_post=True,
+                     **ssm(320, 48, 0, 5, 4)),
     "phimoe": with_experts(moe(8, 2, 96), arch="phimoe", layers=2, ffn=96, layer_norm=True, rms_key=True, qkv_bias=True, out_bias=True, output_bias=True),
     "codeshell": family(arch="codeshell", layers=2, layer_norm=True, fused=True, bias=True, plain=True, no_key_length=True),
     "refact": family(arch="refact", layers=2, kv=1, no_key_length=True),

@@ -96,8 +96,8 @@ class Types:
 
 def recurrence(p, rng):
     """Other sizes of a recurrence."""
-    groups, state = int(rng.integers(1, 4)), int(rng.choice([16, 32, 48, 64, 128]))
-    heads = groups * int(rng.choice([1, 2, 4]))
+    groups, state = p["groups"] and int(rng.integers(1, 4)), int(rng.choice([16, 32, 48, 64, 128]))
+    heads = max(groups, 1) * int(rng.choice([1, 2, 4]))
     sizes = make_model.ssm(heads * int(rng.choice([16, 32, 40, 64])), state, groups, heads, int(rng.integers(2, 5)))
     p["keys"].update(sizes.pop("keys"))
     p.update(sizes)
