@@ -515,7 +515,7 @@ complete -c weft -n '__fish_seen_subcommand_from convert' -s t -l threads -x -d 
 complete -c weft -n '__fish_seen_subcommand_from export' -s o -l output -r -d 'the file to write'
 complete -c weft -n '__fish_seen_subcommand_from export' -l c -d 'write C instead: for any compiler, and the file MODEL.gguf beside it'
 complete -c weft -n '__fish_seen_subcommand_from export' -s c -l ctx-size -x -d 'with --c: positions at most; 0: as the model says (default)'
-complete -c weft -n '__fish_seen_subcommand_from export' -l cpu -x -d 'levels of x86-64 that it has kernels for (default v2,v3,v4)'
+complete -c weft -n '__fish_seen_subcommand_from export' -l cpu -x -d 'levels of processors that it has kernels for (default v2,v3,v4; for AArch64 armv8-a,armv8.2-a,armv8.6-a)'
 complete -c weft -n '__fish_seen_subcommand_from export' -l program -r -d 'the static program that it begins with (default: weft-static beside this one, or in ../lib/weft)'
 complete -c weft -n '__fish_seen_subcommand_from imatrix' -s m -l model -r -d 'model, a GGUF file (of a split one, the first part)'
 complete -c weft -n '__fish_seen_subcommand_from imatrix' -o hf -o hfr -l hf-repo -x -d 'a model of Hugging Face; fetched if it is not there'

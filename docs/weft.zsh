@@ -791,7 +791,7 @@ _weft() {
     '--c[write C instead\: for any compiler, and the file MODEL.gguf beside it]'
     '-c[with --c\: positions at most; 0\: as the model says (default)]:N: '
     '--ctx-size[with --c\: positions at most; 0\: as the model says (default)]:N: '
-    '--cpu[levels of x86-64 that it has kernels for (default v2,v3,v4)]:LIST: '
+    '--cpu[levels of processors that it has kernels for (default v2,v3,v4; for AArch64 armv8-a,armv8.2-a,armv8.6-a)]:LIST: '
     '--program[the static program that it begins with (default\: weft-static beside this one, or in ../lib/weft)]:FILE:_files'
     );;
   imatrix) options=(

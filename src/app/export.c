@@ -3,7 +3,9 @@
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "base/os.h"
+#include <elf.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,12 +21,14 @@ static const struct command command = {
   "With --c it is C instead, for any compiler and any little-endian processor: one token at a time, on one thread.\n",
   COMMAND_BIT(export), 0};
 
-static const char *const levels[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
+static const char *const levels[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a", "armv8.2-a", "armv8.6-a"};
+
+static bool is_of_arm(const char *level) { return !strncmp(level, "arm", 3); }
 
 // "v3" and "x86-64-v3" are the same. NULL: no level.
 static const char *cpu_level_named(const char *name, size_t n) {
   for (size_t i = 0; i < COUNT(levels); i++) {
-    const char *brief = strrchr(levels[i], 'v');
+    const char *brief = is_of_arm(levels[i]) ? levels[i] : strrchr(levels[i], 'v');
     if ((strlen(levels[i]) == n && !memcmp(levels[i], name, n)) || (strlen(brief) == n && !memcmp(brief, name, n)))
       return levels[i];
   }
@@ -96,8 +100,30 @@ static int write_c(struct exporter *x) {
 static int check_levels(const char *list) {
   for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
     if (!cpu_level_named(at, strcspn(at, ",")))
-      return usage_error("--cpu: '%.*s' is not one of v2, v3, v4", (int)strcspn(at, ","), at);
+      return usage_error("--cpu: '%.*s' is not one of v2, v3, v4, armv8-a, armv8.2-a, armv8.6-a",
+                         (int)strcspn(at, ","), at);
   return *list ? EXIT_OK : usage_error("--cpu: give one of v2, v3, v4, or several with commas between");
+}
+
+// Of an ELF program: for AArch64, and not for x86-64.  What is no program, weft_export_check refuses.
+static bool program_is_of_arm(const char *path) {
+  Elf64_Ehdr head = {.e_machine = 0};
+  FILE *f = fopen(path, "rbe");
+  size_t n = f ? fread(&head, sizeof head, 1, f) : 0;
+  if (f) fclose(f);
+  return n && head.e_machine == EM_AARCH64;
+}
+
+// Levels are those of the program's processors.
+static int choose_levels(struct export_args *o) {
+  bool arm = program_is_of_arm(o->program);
+  if (!o->cpu) o->cpu = arm ? "armv8-a,armv8.2-a,armv8.6-a" : "v2,v3,v4";
+  int status = check_levels(o->cpu);
+  for (const char *at = o->cpu; *at && !status; at += strcspn(at, ","), at += *at == ',')
+    if (is_of_arm(cpu_level_named(at, strcspn(at, ","))) != arm)
+      status = usage_error("--cpu: '%.*s' is no level for %s, a program for %s", (int)strcspn(at, ","), at, o->program,
+                           arm ? "AArch64" : "x86-64");
+  return status;
 }
 
 int export_command(int argc, char **argv) {
@@ -113,9 +139,8 @@ int export_command(int argc, char **argv) {
   else if (parsed && o->as_c) status = write_c(&x);
   else if (parsed && x.all.model.context) status = usage_error("-c: only with --c; the program takes it itself");
   else if (parsed) {
-    if (!o->cpu) o->cpu = "v2,v3,v4";
     if (!o->program && find_program(beside)) o->program = beside;
-    status = check_levels(o->cpu);
+    status = o->program ? choose_levels(o) : o->cpu ? check_levels(o->cpu) : EXIT_OK;
     if (!status && !o->program)
       status = usage_error("there is no weft-static beside this program: 'scripts/package.sh static' makes it, and "
                            "--program names it");

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/os.h"
+#include "device/kernel_set.h"
 
 #if defined(__x86_64__)
 enum { FAMILY = 62 };    // the ELF machine numbers
@@ -44,7 +45,7 @@ int code_blob_pack(const code_blob *b, bytes *out, error *err) {
   *out = (bytes){xmalloc(n), n};
   uint8_t *p = out->at;
   p = put_u32(p, MAGIC);
-  p = put_u32(p, FAMILY);
+  p = put_u32(p, b->machine ? b->machine : (uint32_t)FAMILY);
   p = put_u32(p, b->code.n);
   p = put_u32(p, b->symbols.n);
   for (size_t i = 0; i < b->symbols.n; i++) {
@@ -75,7 +76,7 @@ int code_blob_unpack(const uint8_t *p, size_t n, code_blob *out, error *err) {
   if (!take_u32(&r, &magic) || !take_u32(&r, &family) || !take_u32(&r, &code_n) || !take_u32(&r, &symbols))
     return error_set(err, "packed code: %zu bytes are too few", n);
   if (magic != MAGIC) return error_set(err, "packed code: does not begin with its magic number (0x%08x)", magic);
-  if (family != FAMILY)
+  if (family != FAMILY && !kernel_set_collects())
     return error_set(err, "packed code: made for another processor family (ELF machine %u)", family);
   for (uint32_t i = 0; i < symbols; i++) {
     uint32_t offset, len;

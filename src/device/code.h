@@ -16,12 +16,14 @@ typedef struct code_symbol { char *name; uint32_t offset; } code_symbol;
 typedef struct code_blob {
   bytes code;                           // instructions and constants; code.n > 0
   VEC(code_symbol) symbols;             // global functions, in the order of the object's symbol table; offsets < code.n
+  uint32_t machine;                     // ELF's number of its processor family; 0: this one's
 } code_blob;
 void code_blob_free(code_blob *b);      // b is {0} again
 
 // A blob as one byte string for the cache, and back.  Unpacking checks everything: bytes that code_blob_pack did not
 // make give an error, never a blob whose symbols lie outside of its code.  (Whether the code itself is undamaged is for
-// the cache's tag.)  The packed form names the processor family; one from another family is an error. out: caller frees
+// the cache's tag.)  The packed form names the processor family; one from another family is an error, except
+// while kernels are collected (kernel_set.h), which are not run. out: caller frees
 // with bytes_free. 0, or -1: it is too large
 int code_blob_pack(const code_blob *b, bytes *out, error *err);
 int code_blob_unpack(const uint8_t *p, size_t n, code_blob *out, error *err);         // on error out is {0}

@@ -22,7 +22,8 @@
 
 enum { IDLE_S = 5 };           // after which the compiler's process ends
 
-typedef struct cpu { cpu_target t; const renderer *r; render_options o; compiler *llvm; } cpu;
+// triple: where kernels are for another family than this processor's, and not run here; NULL: its own
+typedef struct cpu { cpu_target t; const renderer *r; render_options o; compiler *llvm; const char *triple; } cpu;
 
 static void show_stage(const char *what, const program *p, const str *text) {
   fprintf(stderr, "--- %s of %s\n%s\n", what, p->name, str_c(text));
@@ -41,8 +42,8 @@ static int with_llvm(device *d, device_kernel *k, error *err) {
   int r = render_text(c->r->render, k->p, &c->o, &text, err);
   if (!r && debug_level() >= 4) show_stage("source", k->p, &text);
   if (!r)
-    r =
-      compiler_run(c->llvm, str_c(&text), c->t.cpu, c->t.features, &object, debug_level() >= 7 ? &assembly : NULL, err);
+    r = compiler_run_for(c->llvm, c->triple, str_c(&text), c->t.cpu, c->t.features, &object,
+                         debug_level() >= 7 ? &assembly : NULL, err);
   if (!r && debug_level() >= 7) show_stage("assembly", k->p, &assembly);
   if (!r) r = elf_link(object.at, object.n, &blob, err);
   if (!r) r = code_blob_pack(&blob, &k->packed, err);
@@ -124,6 +125,9 @@ int cpu_start(device *d, error *err) {
   d->state = c;
   d->stop = cpu_stop;
   if (cpu_target_from_env(&c->t, err)) return -1;
+  cpu_features own;
+  cpu_detect(&own);
+  if (own.arm != c->t.has.arm) c->triple = c->t.triple;
   const char *way = env_str(ENV_RENDER);
   c->r = render_find(way);
   bool llvm = !strcmp(way, "llvm");

@@ -221,10 +221,18 @@ int cpu_target_for(const char *spec, const cpu_features *have, cpu_target *out, 
   return 0;
 }
 
+// All that processors of a level's family may have: kernels are made for it, and not run here.
+static void have_all(const char *level, cpu_features *have) {
+  bool arm = !strncmp(level, "armv", 4);
+  if (arm != have->arm) *have = (cpu_features){.arm = arm};
+  for (size_t i = 0; i < COUNT(features_of_x86) && !arm; i++) x86_set(have, &features_of_x86[i], true);
+  for (size_t i = 0; i < COUNT(arm_features) && arm; i++) arm_set(have, &arm_features[i], true);
+}
+
 int cpu_target_from_env(cpu_target *out, error *err) {
   cpu_features have;
+  const char *level = env_str(ENV_WEFT_CPU);
   cpu_detect(&have);
-  for (size_t i = 0; i < COUNT(features_of_x86) && kernel_set_collects() && !have.arm; i++)
-    x86_set(&have, &features_of_x86[i], true);
-  return cpu_target_for(env_str(ENV_WEFT_CPU), &have, out, err);
+  if (kernel_set_collects() && strcmp(level, "native")) have_all(level, &have);
+  return cpu_target_for(level, &have, out, err);
 }

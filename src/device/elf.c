@@ -219,6 +219,7 @@ int elf_link(const uint8_t *p, size_t n, code_blob *out, error *err) {
   *out = (code_blob){0};
   struct linker l = {.out = out, .err = err};
   int r = read_headers(&l, p, n) || lay_out_blob(&l) || relocate(&l) || list_functions(&l) ? -1 : 0;
+  out->machine = (uint32_t)l.machine;
   elf_file_free(&l.f);
   free(l.spots);
   if (r) code_blob_free(out);

@@ -1,6 +1,8 @@
 """weft export: one file that holds a model, its kernels and a program. It runs in an empty root, and computes what weft computes for the same level, bit for bit."""
+import json
 import os
 import random
+import shutil
 import struct
 import subprocess
 import threading
@@ -226,6 +228,50 @@ def test_a_flipped_bit_in_kernels(chat, tmp_path):
     assert refused > 0 and kernels <= at < at + size <= kernels + n
 
 
+E_MACHINE, AARCH64 = 18, 183        # where an ELF file says its processor; AArch64's number
+ARM_LEVELS = ["armv8-a", "armv8.2-a", "armv8.6-a"]
+
+
+def test_kernels_for_aarch64(alone, run_weft, tmp_path):
+    """Levels follow the program: one that says it is for AArch64 gets kernels for that, made on any processor."""
+    data = bytearray(alone.read_bytes())
+    if struct.unpack_from("<H", data, E_MACHINE)[0] == AARCH64:
+        pytest.skip("this is AArch64")
+    struct.pack_into("<H", data, E_MACHINE, AARCH64)
+    (tmp_path / "arm").write_bytes(data)
+    done = run_weft(["export", TINYPY, "-o", tmp_path / "out", "--program", tmp_path / "arm"], timeout=600)
+    assert done.returncode == 0, done.err
+    made = (tmp_path / "out").read_bytes()
+    at, n = struct.unpack_from("<4Q", made, len(made) - 56)[2:]
+    found = []
+    while n:
+        found.append(made[at + 8:at + 32].split(b"\0")[0].decode())
+        size = struct.unpack_from("<2Q", made, at + 32)[1]
+        at, n = at + size, n - size
+    assert found == ARM_LEVELS
+    packed, x86 = (made[len(data):].count(struct.pack("<II", 0x31434657, machine)) for machine in (AARCH64, 62))
+    assert packed >= 3 and not x86, "code says of which processors it is: src/device/code.c"
+    for levels, program in (("armv8-a", alone), ("v3", tmp_path / "arm")):
+        done = run_weft(["export", TINYPY, "-o", tmp_path / "none", "--cpu", levels, "--program", program], timeout=600)
+        assert done.returncode == 2 and "is no level for" in done.err and not (tmp_path / "none").exists()
+
+
+def test_on_aarch64(run_weft, repo, tmp_path):
+    """What scripts/build.sh --arm64 has built, with a model, in qemu."""
+    static, qemu = repo / "build-arm64/weft-static", shutil.which("qemu-aarch64-static")
+    if not static.exists() or not qemu:
+        pytest.skip("no build-arm64/weft-static, or no qemu-aarch64-static")
+    done = run_weft(["export", TINYPY, "-o", tmp_path / "chat", "--program", static], timeout=600)
+    assert done.returncode == 0, done.err
+    args = ["run", "--ids", "1,2,3,300,200", "-n", "8", "--temp", "0", "--json"]
+    answers = [subprocess.run([qemu, tmp_path / "chat", *args], env={"WEFT_CPU": level}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+               for level in ARM_LEVELS]
+    for done in answers:
+        assert done.returncode == 0 and done.stdout.count("\n") == 8, done.stderr
+    ids = [[json.loads(line)["id"] for line in text.splitlines()] for text in [done.stdout for done in answers] + [run_weft([*args, "-m", TINYPY], timeout=600).out]]
+    assert ids[0] == ids[1] == ids[2] == ids[3]
+
+
 def test_refused(run_weft, alone, weft, tmp_path):
     out = tmp_path / "out"
 
@@ -235,7 +281,7 @@ def test_refused(run_weft, alone, weft, tmp_path):
         return done.err
 
     assert "no model" in said(status=2) and "no file to write" in said(TINYPY, status=2)
-    assert "--cpu: 'v9' is not one of v2, v3, v4" in said(TINYPY, "-o", out, "--cpu", "v2,v9", status=2)
+    assert "--cpu: 'v9' is not one of v2, v3, v4, armv8-a, armv8.2-a, armv8.6-a" in said(TINYPY, "-o", out, "--cpu", "v2,v9", status=2)
     assert "is not a static program" in said(TINYPY, "-o", out, "--cpu", "v2", "--program", weft, status=1)
     assert "is not a program" in said(TINYPY, "-o", out, "--cpu", "v2", "--program", TINYPY, status=1)
     other = tmp_path / "other"
