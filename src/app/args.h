@@ -52,6 +52,7 @@ struct option {
   const char *env, *settles;
   bool clamp;               // of INT and REAL: a value outside the bounds means the nearest bound
   bool list;                // of TEXTS: a value is a list with commas between
+  bool writes;              // of TEXT and OPERAND: a file that is written. It is none that another row names
 };
 
 // What a command does with its arguments.

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include "app/json.h"
 #include "base/json.h"
+#include "base/newfile.h"
+#include "base/str.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -125,11 +127,12 @@ static int export_to(const char *path) {
     out_addf(&to, "%s\n", text);
     status = out_end(&to, EXIT_OK);
   } else {
-    FILE *f = fopen(path, "we");
-    bool bad = !f || fputs(text, f) == EOF || fputc('\n', f) == EOF;
-    if (f) bad |= fclose(f) != 0;
-    if (bad) status = failed("%s could not be written: %s", path, strerror(errno));
-    else fprintf(stderr, "weft: %zu tuning%s written to %s\n", n, n == 1 ? "" : "s", path);
+    error why = {0};
+    str whole = {0};
+    str_addf(&whole, "%s\n", text);
+    if (newfile_whole(path, whole.at, whole.n, &why)) status = failed("%s", why.text);
+    str_free(&whole);
+    if (!status) fprintf(stderr, "weft: %zu tuning%s written to %s\n", n, n == 1 ? "" : "s", path);
   }
   free(text);
   return status;

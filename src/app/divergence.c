@@ -5,6 +5,7 @@
 // vocabulary (an even number of them).  What is 16 below the best one or lower counts as that low.
 #define _GNU_SOURCE
 #include "app/perplexity.h"
+#include "base/inuse.h"
 #include "base/mapped.h"
 #include "base/newfile.h"
 #include <errno.h>
@@ -68,6 +69,7 @@ struct given { mapped *map; int fd; const unsigned char *bytes; int32_t size, n_
 
 static void close_given(struct given *g) {
   mapped_close(g->map);
+  inuse_drop(g);
   if (g->fd >= 0) close(g->fd);
 }
 
@@ -96,6 +98,7 @@ static int open_given(const char *path, struct given *g, error *err) {
   else if (!(g->map = mapped_open(g->fd, (size_t)st.st_size)))
     error_set(err, "%s: cannot be mapped: %s", path, strerror(errno));
   else {
+    inuse_note(g, g->fd);
     g->bytes = mapped_bytes(g->map);
     memcpy(&g->size, g->bytes + 8, 4);
     memcpy(&g->n_vocab, g->bytes + 12, 4);

@@ -9,6 +9,7 @@
 //   .env     environment variables that do the same, with llama.cpp's names
 //   .clamp   values outside mean the nearest bound
 //   .list    of TEXTS: a value is a list with commas between
+//   .writes  a file that is written
 // Options of llama.cpp that do not apply are IDLE, those that are not supported are REFUSED; both give the reason.
 #include "app/settings.h"
 #include <stddef.h>
@@ -71,6 +72,7 @@ enum {
   __VA_ARGS__}
 #define SAME .theirs = ""
 #define CLAMP .clamp = true
+#define WRITES .writes = true
 #define BUT(text) .theirs = text
 #define MOST (INT32_MAX / 4)
 #define NAMES_MODEL .settles = "LLAMA_ARG_MODEL LLAMA_ARG_HF_REPO LLAMA_ARG_MODEL_URL"
@@ -100,14 +102,14 @@ static const struct option rows[] = {
   OPERAND(TALK, "TEXT", "the prompt, as by -p TEXT", text),
   OPERAND(TEMPLATE, "FILE", "a model, as a GGUF file, or a template in Jinja", template_file),
   OPERAND(QUANTIZE, "IN.gguf", "the model; of a split one the first file", quantize.in),
-  OPERAND(QUANTIZE, "OUT.gguf", "the file to write", quantize.out),
+  OPERAND(QUANTIZE, "OUT.gguf", "the file to write", quantize.out, WRITES),
   OPERAND(QUANTIZE, "TYPE", "a mixture such as Q4_K_M or Q8_0 (all of them: at the end), or COPY", quantize.type),
   OPERAND(QUANTIZE, "THREADS", "0: automatic (default)", quantize.number),
   OPERAND(CONVERT, "DIR", "the folder: config.json, *.safetensors, tokenizer.json", convert.in),
-  OPERAND(CONVERT, "OUT.gguf", "the file to write", convert.out),
+  OPERAND(CONVERT, "OUT.gguf", "the file to write", convert.out, WRITES),
   OPERAND(EXPORT, "MODEL.gguf", "the model, in one file", export.in),
   OPERAND(CACHE, "ACTION", "list (default), verify, clear, export or import", action),
-  OPERAND(CACHE, "FILE", "of export and import; - for stdout and stdin", exchange),
+  OPERAND(CACHE, "FILE", "of export and import; - for stdout and stdin", exchange, WRITES),
   TEXT((ONE & ~SERVE) | INSPECT | TOKENIZE, "-m, --model", "FILE",
        "model, a GGUF file (of a split one, the first part)", model.model, SAME, .env = "LLAMA_ARG_MODEL", NAMES_MODEL),
   TEXT(TEMPLATE, "-m, --model", "FILE", "the model, in place of an argument", model.model),
@@ -134,7 +136,7 @@ static const struct option rows[] = {
   TEXT(EMBED, "-p, --prompt", "TEXT", "the text; each line is one", prompt, SAME, .meant = "--text --input"),
   TEXT(EMBED, "-f, --file", "FILE", "texts, from a file (- is stdin)", file, SAME),
   TEXT(PERPLEXITY | IMATRIX, "-f, --file", "FILE", "the text, from a file (- is stdin)", file, SAME),
-  TEXT(IMATRIX, "-o, --output, --output-file", "FILE", "the file to write (default imatrix.gguf)", imatrix.out, SAME),
+  TEXT(IMATRIX, "-o, --output, --output-file", "FILE", "the file to write (default imatrix.gguf)", imatrix.out, SAME, WRITES),
   TEXT(TALK | TOKENIZE, "-f, --file, -bf, --binary-file", "FILE", "the text of a file (- is stdin)", file, SAME),
   FLAG(TOKENIZE, "--stdin", "the text of stdin", from_stdin, SAME),
   TEXTS(PROFILE, "--image, --audio", "FILE", "the encoder's time for this picture or sound, instead of tokens",
@@ -265,7 +267,7 @@ static const struct option rows[] = {
                  "refusal. It never has a prompt, an answer or a key."),
   FLAG(SERVE, "--log-jsonl", "--log-format json", serve.log_jsonl, SAME, .env = "LLAMA_ARG_LOG_JSONL"),
   OFF(SERVE, "--no-log-jsonl", "--log-format text", serve.log_jsonl, SAME, .env = "LLAMA_ARG_LOG_JSONL"),
-  TEXT(SERVE, "--log-file", "FILE", "append the lines to this file instead", serve.log_file, SAME,
+  TEXT(SERVE, "--log-file", "FILE", "append the lines to this file instead", serve.log_file, SAME, WRITES,
        .env = "LLAMA_ARG_LOG_FILE"),
   FLAG(SERVE, "-v, --verbose, --log-verbose", "log health checks and waiting requests, too", verbose, SAME),
   FLAG(SERVE, "-q, --quiet, --log-disable", "log nothing", quiet, SAME),
@@ -313,7 +315,7 @@ static const struct option rows[] = {
       serve.drain_delay, 0, 86400),
   // ---- loadtest
   OPERAND(LOADTEST, "URL", "the server: http://127.0.0.1:8080", loadtest.url),
-  TEXT(LOADTEST, "--html", "FILE", "a page with the figures, drawn; it needs nothing else", loadtest.html),
+  TEXT(LOADTEST, "--html", "FILE", "a page with the figures, drawn; it needs nothing else", loadtest.html, WRITES),
   INT(LOADTEST, "-j, --clients", "N", "clients at once (default 4)", loadtest.clients, 1, 256),
   INT(LOADTEST, "-n, --requests", "N", "requests of all of them (default 24)", loadtest.requests, 1, 100000),
   INT(LOADTEST, "--prompt", "N", "words of a long prompt; a word is a token or two (default 256)", loadtest.prompt, 1,
@@ -334,7 +336,7 @@ static const struct option rows[] = {
   INT(PERPLEXITY, "--ppl-output-type", "N", "1: a line for each chunk, with mean and error of -log(p)",
       perplexity.format, 0, 1, SAME),
   TEXT(PERPLEXITY, "--kl-divergence-base, --save-all-logits", "FILE",
-       "write the log-probabilities of all tokens to this file", perplexity.base, SAME,
+       "write the log-probabilities of all tokens to this file", perplexity.base, SAME, WRITES,
        .more = "Two bytes each: llama.cpp can read the file, and this command reads llama.cpp's."),
   FLAG(PERPLEXITY, "--kl-divergence", "compare with that file instead", perplexity.compare, SAME,
        .more = "It holds the tokens as well. Shown are perplexities and their ratio, KL divergence with its "
@@ -374,7 +376,7 @@ static const struct option rows[] = {
   TEXT(CONVERT, "--outfile, -o", "FILE", "as OUT.gguf", convert.out, SAME),
   INT(CONVERT, "-t, --threads", "N", "0: automatic (default)", model.threads, 0, 1024),
   // ---- export
-  TEXT(EXPORT, "-o, --output", "FILE", "the file to write", export.out),
+  TEXT(EXPORT, "-o, --output", "FILE", "the file to write", export.out, WRITES),
   FLAG(EXPORT, "--c", "write C instead: for any compiler, and the file MODEL.gguf beside it", export.as_c),
   INT(EXPORT, "-c, --ctx-size", "N", "with --c: positions at most; 0: as the model says (default)", model.context, 0,
       MOST),
@@ -434,7 +436,7 @@ static const struct option rows[] = {
   INT(TUNE, "-c, --ctx-size", "N", "context; attention is tuned for this one (default: the model's)", model.context, 0,
       MOST),
   INT(LOOK, "-d, --n-depth", "N", "tokens in the context before (default 0)", depth, 0, MOST),
-  TEXT(VIZ, "--out", "PAGE", "where the page goes, - for stdout (default weft-viz.html)", out),
+  TEXT(VIZ, "--out", "PAGE", "where the page goes, - for stdout (default weft-viz.html)", out, WRITES),
   // ---- length
   GROUP(LLAMA, "Length"),
   INT(LLAMA, "-n, --predict, --n-predict, --count", "N", "tokens to generate; -1: until the end (default)", count, -1,
@@ -533,7 +535,7 @@ static const struct option rows[] = {
        BUT("off unless it is given; there it is on"), .meant = "--echo"),
   OFF(RUN, "--no-display-prompt", "do not (default)", display_prompt, SAME),
   FLAG(TALK, "--verbose-prompt", "the tokens of the prompt, on stderr", verbose_prompt, SAME),
-  TEXT(RUN, "--stats", "FILE", "write the figures of the run there, as JSON", stats,
+  TEXT(RUN, "--stats", "FILE", "write the figures of the run there, as JSON", stats, WRITES,
        .more = "An object with the keys load_ms, compile_ms, schedule_ms (from the model to kernels), codegen_ms (of "
                "compile_ms: rules), kernels_compiled, plans_scheduled, ttft_ms "
                "(from the start of the program to the first token), prompt_tps, decode_tps, kernels_per_token, "

@@ -2,6 +2,7 @@
 #include "app/settings.h"
 #include "app/app.h"
 #include "base/env.h"
+#include "base/inuse.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,34 @@ static bool wants_encoder(const struct settings *s, const struct command *c) {
   return may && !s->media.mmproj && !s->media.alone;
 }
 
+// What is written is none of what is read. Other names of the same file, and what no option names (parts, what stands in
+// a folder), are found where the file is written (newfile.h).
+static int check_written(const struct settings *s, const struct command *c, const char *path, error *err) {
+  for (size_t i = 0; i < option_table.n; i++) {
+    const struct option *o = &option_table.at[i];
+    const void *at = (const char *)s + o->to;
+    bool one = o->kind == OPT_TEXT || o->kind == OPT_OPERAND;
+    if (!(o->commands & c->bit) || o->writes || (!one && o->kind != OPT_TEXTS)) continue;
+    const struct texts *many = one ? NULL : at;
+    for (size_t k = 0; k < (one ? 1 : many->n); k++) {
+      const char *read = one ? *(const char *const *)at : many->at[k];
+      if (read && strcmp(read, "-") && inuse_refuse_one(path, read, err)) return -1;
+    }
+  }
+  return 0;
+}
+
+static int check_all_written(const struct settings *s, const struct command *c, error *err) {
+  for (size_t i = 0; i < option_table.n; i++) {
+    const struct option *o = &option_table.at[i];
+    if (!o->writes || !(o->commands & c->bit)) continue;
+    const char *path = *(const char *const *)((const char *)s + o->to);
+    if (path && strcmp(path, "-") && check_written(s, c, path, err)) return -1;
+  }
+  const char *page = env_str(ENV_VIZ);
+  return page && check_written(s, c, page, err) ? -1 : 0;
+}
+
 bool settings_parse(struct settings *s, const struct command *c, int argc, char **argv, int *status) {
   str idle = {0};
   error err = {0};
@@ -58,6 +87,7 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
       return false;
     }
   enum args_result result = args_parse(c, option_table, s, argc, argv, &idle, &err);
+  if (result == ARGS_GO && check_all_written(s, c, &err)) result = ARGS_BAD;
   *status = result == ARGS_BAD ? usage_error("%s", err.text) : EXIT_OK;
   if (result == ARGS_GO && idle.n && !s->quiet) fprintf(stderr, "weft: %s\n", str_c(&idle));
   s->model.quiet = s->quiet;

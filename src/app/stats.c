@@ -1,5 +1,7 @@
 // The figures of one run: see stats.h.
 #include "app/stats.h"
+#include "base/newfile.h"
+#include "base/str.h"
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -101,15 +103,12 @@ int stats_write(const struct run_stats *s, const char *path, error *err) {
   json_object_set_new(o, "tune_cost", figure(m->tune_cost));
   json_object_set_new(o, "tune_state", m->tune_state ? json_string(m->tune_state) : json_null());
   json_object_set_new(o, "kv_bytes", json_integer((json_int_t)m->kv_bytes));
-  FILE *f = fopen(path, "we");
-  int status = 0;
-  if (!f) status = error_set(err, "%s: %s", path, strerror(errno));
-  else {
-    bool bad = json_dumpf(o, f, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0;
-    bad |= fputc('\n', f) == EOF;
-    bad |= fclose(f) != 0;
-    if (bad) status = error_set(err, "%s could not be written: %s", path, strerror(errno));
-  }
+  char *text = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
   json_decref(o);
+  str whole = {0};
+  str_addf(&whole, "%s\n", text);
+  free(text);
+  int status = newfile_whole(path, whole.at, whole.n, err);
+  str_free(&whole);
   return status;
 }

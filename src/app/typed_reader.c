@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include "app/app.h"
 #include "base/env.h"
+#include "base/json.h"
 #include "base/newfile.h"
 
 enum { LONGEST = 1 << 24 };
@@ -119,15 +120,32 @@ int reader_read(typed_reader *r, uint64_t i, char **text, size_t *n, error *err)
   return status;
 }
 
+// What stands at a name is not lost to a word: only an older conversation gives its place. 0: it may be written.
+static int check_place(const char *path, error *err) {
+  struct stat st;
+  char *text;
+  size_t n, i;
+  error unread = {0};
+  json_t *m;
+  if (stat(path, &st) || !S_ISREG(st.st_mode) || !st.st_size) return 0;
+  json_t *all = NULL;
+  if (!read_file(path, READ_PROMPT, &text, &n, &unread)) {
+    all = json_read(text, n, JSON_ALLOW_NUL, NULL, &unread);
+    free(text);
+  }
+  bool messages = json_is_array(all);
+  json_array_foreach(all, i, m) messages &= json_is_string(json_object_get(m, "role"));
+  json_decref(all);
+  return messages ? 0 : error_set(err, "%s: is there already, and is no saved conversation; use another name", path);
+}
+
 int reader_write(typed_reader *r, const char *text, size_t n, error *err) {
-  newfile *f = NULL;
   char *path = r->to_write;
   int status = -1;
   r->to_write = NULL;
   if (!path) return error_set(err, "no file was named to be written");
   if (!strcmp(path, "-")) error_set(err, "- is no file");
-  else if (!newfile_open(path, &f, err) && !newfile_add(f, text, n, err)) status = newfile_commit(f, err);
-  else newfile_discard(f);
+  else if (!check_place(path, err)) status = newfile_whole(path, text, n, err);
   free(path);
   return status;
 }

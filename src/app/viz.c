@@ -90,16 +90,12 @@ static void add_page(str *to, const char *facts) {
 static int write_page(const char *path, const char *facts) {
   str page = {0};
   error err = {0};
-  newfile *f = NULL;
-  int status = 0;
   add_page(&page, facts);
   if (!strcmp(path, "-")) {
     struct out to = {.pending = page};
     return out_end(&to, EXIT_OK);
   }
-  if (newfile_open(path, &f, &err)) status = -1;
-  else if (newfile_add(f, page.at, page.n, &err)) { newfile_discard(f); status = -1; }
-  else status = newfile_commit(f, &err);
+  int status = newfile_whole(path, page.at, page.n, &err);
   str_free(&page);
   return status ? failed("%s", err.text) : EXIT_OK;
 }

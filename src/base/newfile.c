@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/inuse.h"
 #include "base/siphash.h"
 
 enum { PENDING = 1 << 20, WHAT = 64, LINE = 34 /* "length hash", 16 digits each */ };
@@ -32,9 +33,11 @@ static int failed(const newfile *f, const char *what, error *err) {
   return error_set(err, "%s: %s: %s", f->shown, what, strerror(errno));
 }
 
-// A link to nothing is refused: what would be written to it would take its place. NULL: err says why.
+// A link to nothing is refused: what would be written to it would take its place. So is a file that this process reads
+// (inuse.h). NULL: err says why.
 static newfile *begin_file(const char *path, bool *special, error *err) {
   struct stat st;
+  if (inuse_refuse(path, err)) return NULL;
   if (!lstat(path, &st) && S_ISLNK(st.st_mode) && stat(path, &st)) {
     error_set(err, "%s: is a link to what is not there", path);
     return NULL;
@@ -282,4 +285,12 @@ void newfile_discard(newfile *f) {
   if (f && f->part) unlink(f->part);
   if (f && f->list) unlink(f->list);
   newfile_leave(f);
+}
+
+int newfile_whole(const char *path, const void *bytes, size_t n, error *err) {
+  newfile *f;
+  if (newfile_open(path, &f, err)) return -1;
+  if (!newfile_add(f, bytes, n, err)) return newfile_commit(f, err);
+  newfile_discard(f);
+  return -1;
 }

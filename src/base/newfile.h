@@ -1,6 +1,6 @@
 // A file that is written whole or not at all: under a name of its own beside the wanted one, which it takes when
 // everything is on the disk. Until then nobody sees it, and what stood there before stays. (A pipe or a device that
-// stands there already is written to as it is.)
+// stands there already is written to as it is.) A file that this process reads is refused (inuse.h).
 //
 // A file that takes long to make may be left, in pieces, and taken up again: NAME.part has the bytes, NAME.part.pieces
 // says for whom, and of each whole piece its length and hash. Pieces are checked before they count; all behind the
@@ -29,5 +29,6 @@ const char *newfile_part(const newfile *f);            // where they are; NULL: 
 uint64_t newfile_bytes(const newfile *f);                                    // added so far
 // Writes what is left, waits for the disk, and gives the file its name. Frees f, and discards where that fails.
 int newfile_commit(newfile *f, error *err);
+int newfile_whole(const char *path, const void *bytes, size_t n, error *err);           // all of that in one
 void newfile_discard(newfile *f);                                            // removes what was written; NULL is fine
 #endif

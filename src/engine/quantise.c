@@ -283,12 +283,7 @@ static void job_identity(const job *j, const str *heads, char hex[65]) {
   sha256_end(&s, hex);
 }
 
-static int open_target(job *j, target *t, const char *what, const str *head, error *err) {
-  struct stat in, out;
-  for (size_t k = 0; k < gguf_n_shards(j->in); k++)
-    if (!stat(gguf_shard_at(j->in, k)->path, &in) && !stat(t->path, &out) && in.st_dev == out.st_dev &&
-        in.st_ino == out.st_ino)
-      return error_set(err, "%s: is the file that is read; write to another one", t->path);
+static int open_target(target *t, const char *what, const str *head, error *err) {
   if (newfile_resume(t->path, what, &t->file, err)) return -1;
   if (newfile_kept(t->file, head->n)) return 0;
   if (!newfile_add(t->file, head->at, head->n, err) && !newfile_piece(t->file, err)) return 0;
@@ -303,7 +298,7 @@ static int open_files(job *j, error *err) {
   int status = 0;
   for (size_t i = 0; i < j->n_targets; i++) gguf_head_bytes(j->targets[i].head, &heads[i]);
   job_identity(j, heads, what);
-  for (size_t i = 0; i < j->n_targets && !status; i++) status = open_target(j, &j->targets[i], what, &heads[i], err);
+  for (size_t i = 0; i < j->n_targets && !status; i++) status = open_target(&j->targets[i], what, &heads[i], err);
   for (size_t i = 0; i < j->n_targets; i++) str_free(&heads[i]);
   free(heads);
   return status;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/exported.h"
+#include "base/inuse.h"
 #include "model/hf.h"
 
 // ---- One file ----
@@ -50,6 +51,7 @@ static int map_file(gguf_file *f, error *err) {
   if (!S_ISREG(st.st_mode)) return error_set(err, "%s: is not a regular file", f->shown);
   if (!st.st_size) return error_set(err, "%s: the file is empty, not a GGUF file", f->shown);
   size_t size = (size_t)st.st_size;
+  inuse_note(f, f->fd);
   f->mapping = mapped_open(f->fd, size);
   if (!f->mapping) return error_set(err, "%s: its %zu bytes cannot be mapped: %s", f->shown, size, strerror(errno));
   exported in = {.model_n = size};
@@ -66,6 +68,7 @@ static void close_file(gguf_file *f) {
   hf_image_free(f->image, f->shard.size);
   if (f->fd < 0) return;
   mapped_close(f->mapping);
+  inuse_drop(f);
   close(f->fd);
 }
 

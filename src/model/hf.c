@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include "base/inuse.h"
 #include "model/hf_impl.h"
 #include "model/quantise.h"
 
@@ -416,7 +417,11 @@ int hf_rows(const hf *h, size_t i, int64_t first, int64_t n, unsigned char *out,
 
 // ---- the whole file in memory ---------------------------------------------------------------------------------------
 
-void hf_image_free(unsigned char *image, size_t n) { if (image) munmap(image, n); }
+void hf_image_free(unsigned char *image, size_t n) {
+  if (!image) return;
+  inuse_drop(image);
+  munmap(image, n);
+}
 
 static int fill_image(const hf *h, const str *head, unsigned char *image, error *err) {
   uint64_t at = head->n;
@@ -449,6 +454,7 @@ int hf_image(const char *dir, unsigned char **out, size_t *n, stamp *of, error *
   if (!status) {
     mprotect(image, *n, PROT_READ);
     *out = image;
+    inuse_move(h, image);
     *of = stamp_of_folder(h, *n);
   }
   str_free(&head);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/account.h"
+#include "base/inuse.h"
 #include "base/json.h"
 #include "model/hf_impl.h"
 
@@ -37,6 +38,7 @@ static int open_in_folder(const hf *h, const char *name, struct stat *st, int *f
   char *path = arena_printf(h->arena, "%s/%s", h->dir, name);
   *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (*fd < 0) return hf_fail(h, name, NULL, err, "cannot be opened: %s", strerror(errno));
+  inuse_note(h, *fd);
   if (!fstat(*fd, st) && S_ISREG(st->st_mode)) return 0;
   close(*fd);
   return hf_fail(h, name, NULL, err, "is not a regular file");
@@ -330,6 +332,7 @@ void hf_close_files(hf *h) {
     mapped_close(h->files.at[i].mapping);
     close(h->files.at[i].fd);
   }
+  inuse_drop(h);
   vec_free(&h->files);
   vec_free(&h->sources);
   smap_free(&h->by_name);

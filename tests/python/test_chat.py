@@ -89,6 +89,10 @@ def test_a_conversation(terminal, tmp_path):
     messages = json.loads(saved.read_text())
     assert [m["role"] for m in messages] == ["user", "assistant", "user", "assistant"]
     assert messages[0]["content"] == "hello" and messages[2]["content"] == "again"
+    for text in ("notes of somebody", '{"a": 1}', "[1]"):        # what is no conversation is not written over
+        (tmp_path / "notes").write_text(text)
+        assert "is there already, and is no saved conversation" in t.say(f"/save {tmp_path / 'notes'}")
+        assert (tmp_path / "notes").read_text() == text
     regenerated = t.say("/regen")
     t.say(f"/save {saved}")
     other = json.loads(saved.read_text())

@@ -2,6 +2,7 @@
 import concurrent.futures as futures
 import json
 import os
+import pathlib
 import re
 import resource
 import signal
@@ -37,7 +38,7 @@ DATA = {
 OUT = {
     "run --stats": [*TALK, "-p", "x", "--stats", "ODD"], "convert -o": ["FOLDER", "-o", "ODD"], "imatrix -o": ["-m", "MODEL", "-f", "LONG", "-c", "64", "-o", "ODD"],
     "perplexity --save-all-logits": ["-m", "MODEL", "-f", "LONG", "-c", "64", "--save-all-logits", "ODD"], "quantize OUT": ["MODEL", "ODD", "Q8_0"], "serve --log-file": ["-m", "MODEL", "--port", "0", "--log-file", "ODD"],
-    "loadtest --html": ["http://127.0.0.1:1", "--html", "ODD"], "cache export": ["export", "ODD"],
+    "export -o": ["MODEL", "-o", "ODD"], "viz --out": ["-m", "MODEL", "-n", "1", "--out", "ODD"], "loadtest --html": ["http://127.0.0.1:1", "--html", "ODD"], "cache export": ["export", "ODD"],
     "serve --keep-in": ["-m", "MODEL", "--port", "0", "--keep-in", "ODD"]}
 DIR = {f"serve {name}": ["-m", "MODEL", "--port", "0", name, "ODD"] for name in ("--models-dir", "--path", "--slot-save-path")}
 KINDS = {"text": TEXT, "data": DATA, "out": OUT, "dir": DIR}
@@ -50,7 +51,7 @@ def test_each_option_is_here(run_weft):
     seen = 0
     for command in COMMANDS:
         for line in run_weft([command, "--help"]).out.splitlines():
-            if line.startswith("  -") and re.search(r"\b(FILE|DIR|FOLDER)\b", line[:60]):
+            if line.startswith("  -") and re.search(r"\b(FILE|DIR|FOLDER|PAGE)\b", line[:60]):
                 names = re.findall(r"(?<![\w-])--?[a-z][\w-]*", line.split("  ")[1])
                 assert known & set(names), (command, line)
                 seen += 1
@@ -140,3 +141,31 @@ def test_odd_files(weft, weft_env, tinypy, odd, tmp_path, sanitized, kind, optio
     with futures.ThreadPoolExecutor(len(names)) as pool:
         for name, (status, text, mib) in pool.map(one, names):
             check(kind, option, name, paths[name], status, text, mib, sanitized)
+
+
+# what no option names: VIZ, a part that was found, what stands in a folder
+BESIDE = {"VIZ": ["run", *TALK, "-p", "x"], "in a folder": ["convert", "FOLDER", "ODD"], "of a folder that runs": ["run", "-m", "FOLDER", "-n", "1", "-p", "x", "--stats", "ODD"]}
+
+
+@pytest.mark.parametrize("option", [*(o for o, row in OUT.items() if {"MODEL", "LONG", "FOLDER"} & set(row) and o != "serve --keep-in"), *BESIDE])
+def test_no_file_that_is_read_is_written(weft, weft_env, tinypy, tmp_path, option):
+    """Each of OUT, given a file that the same command reads, under its own name and under another one of the same file (a link)."""
+    folders.write(tmp_path / "folder", RECORD)
+    (tmp_path / "long").write_text("def add(a, b):\n    return a + b\n" * 20)
+    (tmp_path / "model.gguf").write_bytes(pathlib.Path(tinypy).read_bytes())
+    fill = {"MODEL": tmp_path / "model.gguf", "LONG": tmp_path / "long", "FOLDER": tmp_path / "folder"}
+    row = BESIDE[option] if option in BESIDE else [option.split()[0], *OUT[option]]
+    read = [p for name in set(row) & set(fill) for p in (fill[name].iterdir() if name == "FOLDER" else [fill[name]]) if p.suffix != ".md"]
+    if option == "VIZ":
+        read.append(tmp_path / "long")
+        row = ["run", "-m", "MODEL", "-n", "1", "-c", "64", "-f", "LONG"]
+    assert read
+    for path in read:
+        link = tmp_path / f"other-{path.name}"
+        os.link(path, link)
+        before = path.read_bytes()
+        for target in (path, link):
+            words = [str({**fill, "ODD": target}.get(w, w)) for w in row]
+            got = subprocess.run([weft, *words], env={**weft_env, **({"VIZ": str(target)} if option == "VIZ" else {})}, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
+            assert got.returncode in (1, 2) and f"{target}: is the file that is read; write to another one" in got.stderr, (option, target, got)
+            assert path.read_bytes() == before and os.path.samefile(path, link), (option, target)
