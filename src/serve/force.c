@@ -141,9 +141,16 @@ static int learn_form(const call *c, const rendered *both, request *r, struct fo
 
 // ---- an answer that has begun ---------------------------------------------------------------------------------------
 
-// The request becomes one whose prompt ends where `mark` begins in both, if this content stands before it.
+// How many bytes both texts end with.
+static size_t common_end(const char *a, size_t n, const char *b, size_t n_b) {
+  size_t same = 0;
+  while (same < n && same < n_b && a[n - 1 - same] == b[n_b - 1 - same]) same++;
+  return same;
+}
+
+// The request becomes one whose prompt ends where `mark` begins in both.
 static bool end_prompt_at(const call *c, const rendered *both, const char *mark, const char *content, request *r) {
-  size_t n_ids, n = strlen(content), more = 0;
+  size_t n_ids, more = 0;
   if (both[0].n_ids > call_most_ids(c)) {          // not tokenized to its end: it is refused for its length
     set_prompt(r, both[0].ids, both[0].n_ids);
     return true;
@@ -152,45 +159,70 @@ static bool end_prompt_at(const call *c, const rendered *both, const char *mark,
   char *lead = end ? cut_before(c, both, mark, &n_ids) : NULL;
   int32_t *ids = NULL;
   weft_error err;
-  bool as_it_is = lead && (size_t)(end - both[0].text) >= n && !memcmp(end - n, content, n);
-  if (as_it_is && *lead)
-    as_it_is = !weft_tokenize(weft_model_vocab(c->m->model), lead, strlen(lead), 0, &ids, &more, &err);
+  bool known = lead && (!*lead || !weft_tokenize(weft_model_vocab(c->m->model), lead, strlen(lead), 0, &ids, &more,
+                                                 &err));
   weft_free(lead);
-  if (!as_it_is) return false;
+  if (!known) return false;
   set_prompt(r, both[0].ids, n_ids);
   for (size_t i = 0; i < more; i++) vec_push(&r->prompt, ids[i]);
   weft_free(ids);
   free(r->prompt_text);
   r->prompt_text = xstrdup(both[0].text);
   r->prompt_text[end - both[0].text] = 0;
-  r->given = n;
+  r->given = common_end(r->prompt_text, strlen(r->prompt_text), content, strlen(content));
   return true;
 }
 
-bool continue_answer(call *c, request *r, const weft_chat *chat, json_t *messages) {
+// An answer of this content, and what `more` is behind it.
+static json_t *with_more(const json_t *m, const char *content, const char *between, const char *more) {
+  str with = {0};
+  str_addf(&with, "%s%s%s", content, between, more);
+  json_t *answer = json_deep_copy(m);
+  json_object_set_new(answer, "content", json_stringn(with.at, with.n));
+  str_free(&with);
+  return answer;
+}
+
+// The conversation twice, ending in two names behind the content and `between`.
+static int render_both(const call *c, const request *r, const weft_chat *chat, json_t *before, const json_t *m,
+                       const char *content, const char *between, rendered both[2], weft_error *err) {
+  int status = 0;
+  for (size_t i = 0; i < COUNT(names) && !status; i++)
+    status = render_answer(c, r->tmpl, chat, before, with_more(m, content, between, names[i]), &both[i], err);
+  return status;
+}
+
+// Whether the line end before the name is the one that was put there: a template that takes white space away, or what
+// is before the end of reasoning, may have taken that, too, and have a line end of its own in its place.
+static bool line_is_ours(const rendered *lined, const rendered *bare) {
+  const char *a = last_of(lined->text, names[0]), *b = last_of(bare->text, names[0]);
+  size_t n = a ? (size_t)(a - lined->text) : 0;
+  return a && b && n == (size_t)(b - bare->text) + 1 && lined->text[n - 1] == '\n' &&
+         !memcmp(lined->text, bare->text, n - 1);
+}
+
+// A new line begins a new token, so that the content has the tokens that it has by itself; without one it is cut
+// wherever its tokens end.
+int continue_answer(call *c, request *r, const weft_chat *chat, json_t *messages) {
   size_t last = json_array_size(messages) - 1;
   const json_t *m = json_array_get(messages, last);
-  const char *content = json_string_value(json_object_get(m, "content"));
+  const char *said = json_string_value(json_object_get(m, "content")), *content = said ? said : "";
   json_t *before = json_copy(messages);
-  rendered both[COUNT(names)] = {{0}};
+  rendered lined[COUNT(names)] = {{0}}, bare[COUNT(names)] = {{0}};
   weft_error err;
-  int status = 0;
-  str mark = {0};
   json_array_remove(before, last);
-  str_addf(&mark, "\n%s", names[0]);                 // a new line begins a new token
-  for (size_t i = 0; i < COUNT(names) && !status; i++) {
-    str with = {0};
-    str_addf(&with, "%s\n%s", content, names[i]);
-    json_t *answer = json_deep_copy(m);
-    json_object_set_new(answer, "content", json_stringn(with.at, with.n));
-    status = render_answer(c, r->tmpl, chat, before, answer, &both[i], &err);
-    str_free(&with);
-  }
-  bool continues = !status && end_prompt_at(c, both, mark.at, content, r);
-  for (size_t i = 0; i < COUNT(names); i++) free_rendered(&both[i]);
+  int status = render_both(c, r, chat, before, m, content, "\n", lined, &err) ||
+               render_both(c, r, chat, before, m, content, "", bare, &err);
+  str mark = {0};
+  str_addf(&mark, "\n%s", names[0]);
+  bool ours = !status && line_is_ours(lined, bare);
+  bool continues = !status && end_prompt_at(c, ours ? lined : bare, ours ? mark.at : names[0], content, r);
+  for (size_t i = 0; i < COUNT(names); i++) { free_rendered(&lined[i]); free_rendered(&bare[i]); }
   str_free(&mark);
   json_decref(before);
-  return continues;
+  if (continues || status) return continues;             // what is wrong is found again by who renders it as it is
+  return fault_set(&c->fault, 400, "messages", "the model's template does not say where the answer in the last message "
+                   "ends, so it cannot be continued; let the last message be the user's");
 }
 
 // ---- what may be called ---------------------------------------------------------------------------------------------

@@ -17,9 +17,10 @@ void forced_free(struct forced *f);    // NULL is fine
 int forced_arguments(struct forced *f, const weft_vocab *v, const str *head, weft_grammar **out, weft_error *err);
 
 struct call;
-// Where the last message is the assistant's: the answer goes on from there, if the template writes its content as it
-// is; otherwise r stays as it was, and the answer is false.
-bool continue_answer(struct call *c, request *r, const weft_chat *chat, json_t *messages);
+// Where the last message is the assistant's: the answer goes on from there, from the end of what the template makes of
+// its content. 1: so it is; 0: the template fails, and r stays as it was; -1: it does not show the content, and the
+// call has a fault.
+int continue_answer(struct call *c, request *r, const weft_chat *chat, json_t *messages);
 // Makes r, whose prompt is that of `chat`, such a request: of any of the tools, or that which c->p.must_call_name says.
 // -1 and a fault.
 int force_call(struct call *c, request *r, const weft_chat *chat, json_t *messages, const json_t *tools);

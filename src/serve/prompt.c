@@ -252,14 +252,31 @@ static char *dump_compact(const json_t *v, size_t *n) {
   return text;
 }
 
+static bool has_reasoned(const json_t *m) {
+  return json_string_length(json_object_get(m, "reasoning_content")) ||
+         json_string_length(json_object_get(m, "reasoning"));
+}
+
 // Is the last message the beginning of an answer?
 static bool has_begun(const json_t *messages) {
   const json_t *m = json_array_get(messages, json_array_size(messages) - 1);
   const char *role = json_string_value(json_object_get(m, "role"));
   const json_t *content = json_object_get(m, "content");
   size_t n = json_string_length(content);
-  return role && !strcmp(role, "assistant") && n && strlen(json_string_value(content)) == n &&
-         !json_array_size(json_object_get(m, "tool_calls"));
+  if (!role || strcmp(role, "assistant") || json_array_size(json_object_get(m, "tool_calls"))) return false;
+  if (!n) return (!content || json_is_null(content) || json_is_string(content)) && has_reasoned(m);
+  return strlen(json_string_value(content)) == n;
+}
+
+// A last message of the assistant's that says nothing: the answer to what is before it.
+static void drop_empty_answer(json_t *messages) {
+  size_t n = json_array_size(messages);
+  const json_t *m = json_array_get(messages, n - 1), *content = json_object_get(m, "content");
+  const char *role = json_string_value(json_object_get(m, "role"));
+  bool empty = !content || json_is_null(content) || (json_is_string(content) && !json_string_length(content));
+  if (n > 1 && empty && role && !strcmp(role, "assistant") && !has_reasoned(m) &&
+      !json_array_size(json_object_get(m, "tool_calls")))
+    json_array_remove(messages, n - 1);
 }
 
 // What the template may ask for: what the server's options say, over it fields of their own, and over them what the
@@ -287,6 +304,7 @@ int call_add_chat(call *c, json_t *messages, json_t *tools) {
   json_array_foreach(messages, i, m) if (check_message(c, i, m)) return -1;
   if (number_calls(c, messages)) return -1;
   if (call_check_tools(c, tools)) return -1;
+  if (!c->p.ended && !c->p.must_call) drop_empty_answer(messages);
   request *r = call_new_request(c);
   weft_error err;
   size_t n_messages, n_tools, n_variables, n_text = 0, n_ids = 0;
@@ -317,9 +335,11 @@ int call_add_chat(call *c, json_t *messages, json_t *tools) {
   }
   r->chat = true;
   r->tmpl = t;
-  int status = call_take(c, "messages", "their text as JSON", beside + n_tools);
+  int continued, status = call_take(c, "messages", "their text as JSON", beside + n_tools);
   if (status) beside = 0;
-  else if (c->p.must_call || !begun || !continue_answer(c, r, &chat, messages)) {
+  else if (!c->p.must_call && begun && (continued = continue_answer(c, r, &chat, messages)))
+    status = continued < 0 ? -1 : 0;
+  else {
     status = weft_template_encode(t, weft_model_vocab(its->model), &chat, &text, &n_text, &ids, &n_ids, &err);
     if (status) fault_set(&c->fault, 400, "messages", "%s", err.text);
     else give_ids(r, ids, n_ids);
