@@ -9,6 +9,7 @@
 #include "app/store.h"
 #include "base/env.h"
 #include "base/json.h"
+#include "base/newfile.h"
 #include "base/sha256.h"
 #include "base/stamp.h"
 #include <ctype.h>
@@ -389,7 +390,7 @@ static bool is_there(const struct wanted *w, bool quiet) {
     if (!quiet) progress_begin(&bar);
     there = sums_to_wanted(w, &bar);
     progress_end(&bar);
-    if (there && noted) utimensat(AT_FDCWD, tag.at, NULL, 0);
+    if (there && noted) newfile_touch(tag.at);
     if (!there && !quiet) fprintf(stderr, "weft: %s was changed since it was fetched\n", w->path.at);
   }
   str_free(&tag);

@@ -48,8 +48,8 @@ static bool wants_encoder(const struct settings *s, const struct command *c) {
   return may && !s->media.mmproj && !s->media.alone;
 }
 
-// What is written is none of what is read. What no option names (parts, what stands in a folder) is found where the file
-// is written (newfile.h).
+// What is written is none of what is read. What no option names (parts, what stands in a folder) is found where the
+// file is written (newfile.h).
 static int check_written(const struct settings *s, const struct command *c, const char *path, error *err) {
   for (size_t i = 0; i < option_table.n; i++) {
     const struct option *o = &option_table.at[i];

@@ -34,7 +34,6 @@ enum test {
   IS_OWN,              // it is this process
   NO_BITS,             // it has none of these
   NOT_ALL_BITS,        // it lacks one of these
-  IS_NULL,             // a pointer
   PRIVATE_IF_CODE,     // flags of mmap: MAP_SHARED is for what is not executable
 };
 struct check { enum test test; int argument; const unsigned *values; size_t n; unsigned bits; };
@@ -73,7 +72,6 @@ static const struct check plain_prctl[] = {
   {ONE_OF, 0, VALUES(PR_SET_NAME, PR_GET_NAME, PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_GET_DUMPABLE, PR_CAPBSET_READ,
                      PR_SET_VMA)},
   {0}};
-static const struct check open_file[] = {{IS_NULL, 1, BITS(0)}, {0}};        // times of a descriptor, not of a name
 static const struct check unix_sockets[] = {{ONE_OF, 0, VALUES(AF_UNIX)}, {0}};
 static const struct check usual_sockets[] = {{ONE_OF, 0, VALUES(AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)}, {0}};
 static const struct check another_filter[] = {{ONE_OF, 0, VALUES(SECCOMP_SET_MODE_FILTER)}, {0}};
@@ -157,10 +155,6 @@ static void add_check(filter *f, const struct check *c) {
     add_instruction(f, BPF_ALU | BPF_AND | BPF_K, c->bits, 0, 0);
     jump_if(f, BPF_JEQ, c->bits, 0, 1);
     add_failure(f);
-  } else if (c->test == IS_NULL) {
-    add_choice(f, (const unsigned[]){0}, 1);
-    load_argument(f, c->argument, true);
-    add_choice(f, (const unsigned[]){0}, 1);
   } else if (c->test == PRIVATE_IF_CODE) {
     jump_if(f, BPF_JSET, c->bits, 0, 3);
     load_argument(f, c->argument - 1, false);
@@ -196,7 +190,8 @@ static bool install_filter(filter *f) {
                   &program);
 }
 
-static bool asked;
+static bool asked, signals_leave;
+bool confine_signals_leave(void) { return signals_leave; }
 bool confine_was_asked(void) { return asked; }
 
 bool confine(enum confine_kind kind, bool signals) {
@@ -206,6 +201,8 @@ bool confine(enum confine_kind kind, bool signals) {
   for (size_t i = 0; i < COUNT(calls); i++)
     if (calls[i].kinds >> kind & 1)
       allow_call(&f, calls[i].call, signals && calls[i].checks == own_process ? NULL : calls[i].checks);
+  if (signals) allow_call(&f, SYS_kill, NULL);
+  signals_leave |= signals;
   for (size_t i = 0; i < COUNT(attacks); i++) {
     jump_if(&f, BPF_JEQ, (unsigned)attacks[i].call, 0, 1);
     add_kill(&f);

@@ -21,6 +21,7 @@ enum confine_kind {
 // signals: they go to any process, until confine_signals: for a process that makes another one first. False if the
 // kernel has no such filters.
 bool confine(enum confine_kind kind, bool signals);
+bool confine_signals_leave(void);       // whether this process was confined with `signals`
 bool confine_was_asked(void);           // of this process, or of one that made it, whatever the kernel has
 // From now on signals go to this process and to one other (0: none).
 bool confine_signals(long other);

@@ -26,7 +26,8 @@ enum {
   REFER = 1 << 13,
   TRUNCATE = 1 << 14,
 };
-struct ruleset { uint64_t handled; };
+enum { SCOPE_SIGNAL = 1 << 1, KNOWS_SCOPES = 6 /* the version */ };
+struct ruleset { uint64_t handled, net, scoped; };
 struct rule { uint64_t allowed; int32_t fd; } __attribute__((packed));
 
 // Of versions that are later than the one asked for nothing is used. REFER is refused wherever it is not named.
@@ -56,8 +57,10 @@ static void allow(int ruleset, uint64_t known, const confine_file *f) {
 bool confine_to(const confine_file *files, size_t n) {
   long v = version();
   if (v < 1) return false;
-  struct ruleset all = {known_rights(v)};
-  int ruleset = (int)syscall(CREATE_RULESET, &all, sizeof all, 0);
+  // Signals stay among this process and its children. A filter of calls cannot say that: it knows a number, which the
+  // system may give again while a child that has the filter goes on.
+  struct ruleset all = {.handled = known_rights(v), .scoped = confine_signals_leave() ? 0 : SCOPE_SIGNAL};
+  int ruleset = (int)syscall(CREATE_RULESET, &all, v < KNOWS_SCOPES ? sizeof all.handled : sizeof all, 0);
   if (ruleset < 0) return false;
   for (size_t i = 0; i < n; i++) allow(ruleset, all.handled, &files[i]);
   bool done = !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !syscall(RESTRICT_SELF, ruleset, 0);

@@ -39,7 +39,7 @@ void inuse_move(const void *from, const void *to) {
   pthread_mutex_unlock(&lock);
 }
 
-static int refuse(const char *path, error *err) {
+static int refuse_in_use(const char *path, error *err) {
   size_t n = strlen(path);
   return error_set(err, "%s: is the file that is read; write to another one", n > 300 ? path + n - 300 : path);
 }
@@ -52,11 +52,11 @@ int inuse_refuse(const char *path, error *err) {
   for (const struct note *u = first; u && !found; u = u->next) 
     found = u->dev == (uint64_t)st.st_dev && u->ino == (uint64_t)st.st_ino;
   pthread_mutex_unlock(&lock);
-  return found ? refuse(path, err) : 0;
+  return found ? refuse_in_use(path, err) : 0;
 }
 
 int inuse_refuse_one(const char *path, const char *read, error *err) {
   struct stat a, b;
   if (stat(path, &a) || stat(read, &b) || !S_ISREG(a.st_mode)) return 0;
-  return a.st_dev == b.st_dev && a.st_ino == b.st_ino ? refuse(path, err) : 0;
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino ? refuse_in_use(path, err) : 0;
 }

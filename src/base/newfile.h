@@ -29,6 +29,9 @@ const char *newfile_part(const newfile *f);            // where they are; NULL: 
 uint64_t newfile_bytes(const newfile *f);                                    // added so far
 // Writes what is left, waits for the disk, and gives the file its name. Frees f, and discards where that fails.
 int newfile_commit(newfile *f, error *err);
+// A file that stays as it is was written now: its first byte is, again. (The sandbox lets no times be set: they could
+// be those of any file that can be read.)
+void newfile_touch(const char *path);
 int newfile_whole(const char *path, const void *bytes, size_t n, error *err);           // all of that in one
 void newfile_discard(newfile *f);                                            // removes what was written; NULL is fine
 #endif

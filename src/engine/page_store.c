@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/newfile.h"
 #include "base/str.h"
 #include "engine/content.h"
 
@@ -269,16 +270,11 @@ size_t page_store_find(page_store *s, const int32_t *ids, size_t n) {
   return most;
 }
 
-// They were used now, all at the same time: so none goes before those that follow it.
+// They were used now, the last one first: so none goes before those that follow it.
 static void note_use(const page_store *s, const chain *c) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  for (size_t i = 0; i < c->n; i++) {
+  for (size_t i = c->n; i-- > 0;) {
     char *path = page_path(s, &c->at[i]);
-    // By a descriptor: the sandbox lets no times of names be set.
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd >= 0) futimens(fd, (struct timespec[]){now, now});
-    if (fd >= 0) close(fd);
+    newfile_touch(path);
     free(path);
   }
 }

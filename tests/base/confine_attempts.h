@@ -57,6 +57,13 @@ ATTEMPT(both_at_once) {
 ATTEMPT(change_mode) { (void)victim; return !chmod(file, 0600); }
 ATTEMPT(change_owner) { (void)victim; return !chown(file, getuid(), getgid()); }
 ATTEMPT(change_times) { (void)victim; return !utimensat(AT_FDCWD, file, NULL, 0); }
+ATTEMPT(change_times_of_read) {
+  (void)victim;
+  int fd = open(file, O_RDONLY);
+  bool done = fd >= 0 && !futimens(fd, NULL);
+  close(fd);
+  return done;
+}
 ATTEMPT(change_attribute) { (void)victim; return !setxattr(file, "user.x", "x", 1, 0); }
 ATTEMPT(cut) { (void)victim; return !truncate(file, 0); }
 
@@ -111,6 +118,7 @@ static const struct attempt attempts[] = {
   {"a memfd mapped twice", memfd_twice, false, true}, {"a file mapped twice", file_twice, false, true},
   {"writable and executable", both_at_once, false, true}, {"chmod", change_mode, false, true},
   {"chown", change_owner, false, true}, {"utimensat of a name", change_times, false, true},
+  {"futimens of what is read", change_times_of_read, false, true},
   {"setxattr", change_attribute, false, false}, {"truncate", cut, false, true},
   {"SIGSTOP of another", stop, false, true}, {"tgkill of another", stop_thread, false, true},
   {"pidfd_send_signal", stop_by_descriptor, false, true}, {"F_SETOWN of another", signal_by_owner, false, true},

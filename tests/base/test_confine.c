@@ -193,6 +193,18 @@ static int try_paths(void) {
   return 0;
 }
 
+// Signals to other processes, where Landlock knows of them; a child of such a process is none of these.
+static int try_signals_of_landlock(void) {
+  if (syscall(444, NULL, (size_t)0, 1) < 6) return 1;
+  if (kill(getppid(), 0) || !confine_to(NULL, 0)) return __LINE__;
+  REFUSED(kill(getppid(), 0));
+  int status;
+  pid_t child = fork();
+  if (!child) _exit(!kill(getppid(), 0) && !raise(0) ? 7 : 0);
+  if (child < 0 || kill(child, 0) || waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 7) return __LINE__;
+  return 0;
+}
+
 // A child that ends by its signals: cmocka has handlers that go on with the next test.
 static pid_t fork_plain(void) {
   static const int all[] = {SIGSYS, SIGSEGV, SIGILL, SIGBUS, SIGFPE};
@@ -232,6 +244,7 @@ static void holds(int (*fn)(void)) {
 static void files_only(void **state) { (void)state; holds(try_files); }
 static void fetching_only(void **state) { (void)state; holds(try_fetching); }
 static void serving_only(void **state) { (void)state; holds(try_serving); }
+static void signals_within(void **state) { (void)state; holds(try_signals_of_landlock); }
 static void paths_only(void **state) {
   (void)state;
   if (!confine_knows_files()) skip_for("this kernel has no Landlock");
@@ -334,7 +347,7 @@ static void none_of_the_dangerous_groups(void **state) {
     SYS_process_vm_writev, SYS_setns, SYS_unshare, SYS_personality, SYS_userfaultfd, SYS_io_uring_setup, SYS_execve,
     SYS_execveat, SYS_pidfd_open, SYS_pidfd_send_signal, SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo,
     SYS_fchmod, SYS_fchmodat, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr, SYS_removexattr, SYS_truncate, SYS_mknodat,
-    SYS_symlinkat, SYS_clone3, SYS_seccomp + 100000,
+    SYS_symlinkat, SYS_clone3, SYS_utimensat, SYS_seccomp + 100000,
 #ifdef SYS_open
     SYS_modify_ldt, SYS_iopl, SYS_ioperm, SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes, SYS_futimesat,
     SYS_fork, SYS_vfork, SYS_uselib, SYS_ustat, SYS_sysfs, SYS__sysctl, SYS_create_module, SYS_arch_prctl,
@@ -457,15 +470,16 @@ static int try_explaining(void) {
   confine_explain();
   if (!confine(CONFINE_FILES, false)) return 1;
   REFUSED(syscall(SYS_fchmod, 0, 0));
-  REFUSED(kill(getppid(), 0));
+  REFUSED(syscall(SYS_tgkill, getppid(), getppid(), 0));
   if (read(said[0], line, sizeof line - 1) < 1) return __LINE__;
-  return strstr(line, "the sandbox refused the system call ") && strstr(line, "kill\n") ? 0 : __LINE__;
+  return strstr(line, "the sandbox refused the system call ") && strstr(line, "tgkill\n") ? 0 : __LINE__;
 }
 static void says_what_it_refuses(void **state) { (void)state; holds(try_explaining); }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(files_only), cmocka_unit_test(paths_only), cmocka_unit_test(serving_only),
+    cmocka_unit_test(signals_within),
     cmocka_unit_test(fetching_only), cmocka_unit_test(computing_only), cmocka_unit_test(every_call),
     cmocka_unit_test(none_of_the_dangerous_groups), cmocka_unit_test(attempts_fail), cmocka_unit_test(other_machines),
     cmocka_unit_test(signals_to_one), cmocka_unit_test(says_what_it_refuses)};
