@@ -289,6 +289,9 @@ static int connect_once(cache *c) {
   sqlite3_limit(c->db, SQLITE_LIMIT_LENGTH, ENTRY_MAX);
   sqlite3_db_config(c->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
   sqlite3_db_config(c->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+  // A view in a table's place may have no end, and a trigger may do anything to what is stored.
+  sqlite3_db_config(c->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+  sqlite3_db_config(c->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
   // SQLite puts what it cannot hold into files of /var/tmp, which a command that keeps to its files may not open
   r = sqlite3_exec(c->db, "PRAGMA synchronous=OFF; PRAGMA temp_store=MEMORY", NULL, NULL, NULL);
   if (r != SQLITE_OK) return r;
