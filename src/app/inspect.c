@@ -33,9 +33,9 @@ static void type_text(char *out, size_t cap, const weft_value *v) {
   else snprintf(out, cap, "%s", weft_type_name(v->type));
 }
 
-// A name or a path from a file, in a table: in a terminal a line end in it would forge a line.
-static const char *one_line(struct out *o, str *line, const char *text) {
-  if (!out_terminal(o)) return text;
+// A name or a path from a file, in a table: a line end in it would forge a line, and other controls
+// command a terminal, also behind a pipe.
+static const char *one_line(str *line, const char *text) {
   line->n = 0;
   str_add(line, text);
   str_blank_controls(line, false);
@@ -59,7 +59,7 @@ static void show_metadata(struct out *o, const weft_file *f, bool full) {
     type_text(type, sizeof type, &v);
     char *text = weft_file_value_text(f, i, full ? 0 : SHOWN_ITEMS);
     const char *not_read = uses[i] && strcmp(uses[i], "read") ? uses[i] : NULL;
-    out_addf(o, "  %-*s  %-*s  %s%s%s%s\n", width_of(longest), one_line(o, &line, weft_file_key(f, i)),
+    out_addf(o, "  %-*s  %-*s  %s%s%s%s\n", width_of(longest), one_line(&line, weft_file_key(f, i)),
              (int)longest_type, type, text, not_read ? "  (not read: " : "", not_read ? not_read : "",
              not_read ? ")" : "");
     weft_free(text);
@@ -81,7 +81,7 @@ static void show_tensors(struct out *o, const weft_file *f) {
     for (uint32_t d = 0; d < t.n_dims; d++)
       at += snprintf(shape + at, sizeof shape - (size_t)at, "%s%lld", d ? " x " : "", (long long)t.shape[d]);
     size_text(size, sizeof size, t.bytes);
-    out_addf(o, "  %-*s  %-7s  %-22s  %12s\n", width_of(longest), one_line(o, &line, t.name), t.type, shape, size);
+    out_addf(o, "  %-*s  %-7s  %-22s  %12s\n", width_of(longest), one_line(&line, t.name), t.type, shape, size);
   }
   str_free(&line);
 }
@@ -125,15 +125,15 @@ static void show_file(struct out *o, const weft_file *f, bool full) {
   char *summary = weft_file_summary(f), size[32];
   size_text(size, sizeof size, weft_file_bytes(f));
   str line = {0};
-  out_addf(o, "%s\n%s, %s, GGUF version %u", one_line(o, &line, weft_file_path(f)), summary, size,
+  out_addf(o, "%s\n%s, %s, GGUF version %u", one_line(&line, weft_file_path(f)), summary, size,
            weft_file_version(f));
   if (weft_file_n_parts(f) > 1) out_addf(o, ", %zu parts", weft_file_n_parts(f));
   weft_error why;
   char *encoders = weft_file_encoders(f, &why);
   if (encoders) out_addf(o, "\nencodes for a language model (weft chat -m MODEL.gguf --mmproj %s)\n%s\n",
-                         one_line(o, &line, weft_file_path(f)), encoders);
-  else if (weft_file_is_mmproj(f)) out_addf(o, "\ncannot encode: %s\n", one_line(o, &line, why.text));
-  else if (weft_file_can_run(f, &why)) out_addf(o, "\ncannot run: %s\n", one_line(o, &line, why.text));
+                         one_line(&line, weft_file_path(f)), encoders);
+  else if (weft_file_is_mmproj(f)) out_addf(o, "\ncannot encode: %s\n", one_line(&line, why.text));
+  else if (weft_file_can_run(f, &why)) out_addf(o, "\ncannot run: %s\n", one_line(&line, why.text));
   else out_addf(o, "\ncan run\n");
   if (weft_file_mtp(f) >= 0)
     out_addf(o, "guesses further tokens (MTP) by block %d, where that pays\n", weft_file_mtp(f));

@@ -69,8 +69,12 @@ static void show_list(struct out *o, const stored_list *l) {
     time_t t = (time_t)l->at[i].changed;
     show_size(size, l->at[i].bytes);
     if (localtime_r(&t, &tm)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &tm);
-    out_addf(o, "%-*s  %9s  %s%s\n", width, l->at[i].name, size, when,
+    str name = {0};                        // of a file: whatever it is, it is one line
+    str_add(&name, l->at[i].name);
+    str_blank_controls(&name, false);
+    out_addf(o, "%-*s  %9s  %s%s\n", width, str_c(&name), size, when,
              l->at[i].partial ? "  not whole: 'weft pull' goes on" : "");
+    str_free(&name);
   }
 }
 

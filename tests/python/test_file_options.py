@@ -169,3 +169,20 @@ def test_no_file_that_is_read_is_written(weft, weft_env, tinypy, tmp_path, optio
             got = subprocess.run([weft, *words], env={**weft_env, **({"VIZ": str(target)} if option == "VIZ" else {})}, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
             assert got.returncode in (1, 2) and f"{target}: is the file that is read; write to another one" in got.stderr, (option, target, got)
             assert path.read_bytes() == before and os.path.samefile(path, link), (option, target)
+
+
+def test_names_without_controls(run_weft, tmp_path):
+    """Names of keys, tensors and files come from strangers: each is one line, and commands no terminal behind a pipe."""
+    import gguf
+    w = gguf.GGUFWriter(tmp_path / "e\x1b[31m\n.gguf", "llama")
+    w.add_string("general.author\x1b[2J", "x")
+    w.add_string("general.name", "a\x1b[2Jb")
+    w.add_tensor("blk.0.\x1b[31mevil\n", __import__("numpy").zeros(32, "float32"))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    for words in (["inspect", tmp_path / "e\x1b[31m\n.gguf"], ["list"], ["run", "-m", tmp_path / "e\x1b[31m\n.gguf", "-p", "x"]):
+        done = run_weft(words, env={"LLAMA_CACHE": str(tmp_path)})
+        text = done.out + done.err
+        assert "[31m" in text and not re.search(r"[\x00-\x08\x0b-\x1f\x7f]|\[31m\n|evil\n", text), (words, text)
