@@ -179,7 +179,8 @@ static void read_answer(client *c, double start, answer *a) {
       else vec_push(&a->gaps, now - last);
       last = now;
     }
-    if (json_is_object(usage)) a->tokens = json_integer_value(json_object_get(usage, "completion_tokens"));
+    json_int_t said = json_integer_value(json_object_get(usage, "completion_tokens"));
+    if (json_is_object(usage) && said >= 0 && said <= INT32_MAX) a->tokens = said;      // else those that were counted
     json_decref(o);
   }
   a->whole = now_s() - start;

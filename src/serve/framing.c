@@ -1,5 +1,6 @@
 // A scanner of messages: see framing.h.  One byte at a time, but for bodies.
 #include "serve/framing.h"
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -71,6 +72,9 @@ static const char *end_header(struct framing *f) {
 static const char *take_first_line(struct framing *f, char c) {
   if (!f->spaces && c != ' ' && !strchr(token, c)) return "the request line is malformed";
   if (c == ' ' && f->last == ' ') return "the request line is malformed";
+  // "/path", "http://...", "*", or of CONNECT "host:port": a letter or a digit; nothing that is written with %.
+  if (f->spaces == 1 && f->last == ' ' && c != '/' && c != '*' && c != '[' && !isalnum((unsigned char)c))
+    return "the request line is malformed";
   f->spaces += c == ' ';
   f->last = c;
   f->arguments += c == '&';

@@ -368,6 +368,21 @@ static enum MHD_Result look_at_header(void *cls, enum MHD_ValueKind kind, const 
   return MHD_YES;
 }
 
+// What is asked for with exchange_query.
+static const char *const asked_once[] = {"action", "autoload", "conv_id", "from", "model"};
+struct asked { const char *values[sizeof asked_once / sizeof *asked_once]; bool differ; };
+
+static enum MHD_Result look_at_argument(void *cls, enum MHD_ValueKind kind, const char *key, const char *value) {
+  (void)kind;
+  struct asked *a = cls;
+  for (size_t i = 0; i < COUNT(asked_once); i++) {
+    if (strcmp(key, asked_once[i])) continue;
+    a->differ |= a->values[i] && strcmp(a->values[i], value ? value : "");
+    a->values[i] = value ? value : "";
+  }
+  return MHD_YES;
+}
+
 static void refuse_exchange(exchange *x, int status, const char *why) {
   x->refused = true;
   snprintf(x->why, sizeof x->why, "%.*s", (int)strcspn(why, "\n"), why);
@@ -385,7 +400,9 @@ static void refuse_length(exchange *x, uint64_t length) {
 // What nobody may send, whatever it is for.
 static void check_headers(exchange *x, const char *version) {
   struct seen s = {0};
+  struct asked asked = {{0}, false};
   MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, look_at_header, &s);
+  MHD_get_connection_values(x->mhd, MHD_GET_ARGUMENT_KIND, look_at_argument, &asked);
   if (strcmp(version, "HTTP/1.1") && strcmp(version, "HTTP/1.0"))
     refuse_exchange(x, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here\n");
   else if (s.broken) refuse_exchange(x, 400, "a header is malformed\n");
@@ -394,6 +411,7 @@ static void check_headers(exchange *x, const char *version) {
   else if (s.codings && !x->v1_1) refuse_exchange(x, 400, "HTTP/1.0 has no transfer codings\n");
   else if (s.codings && !s.chunked) refuse_exchange(x, 501, "of transfer codings only chunked is understood\n");
   else if (s.encoded) refuse_exchange(x, 415, "the body must have no Content-Encoding\n");
+  else if (asked.differ) refuse_exchange(x, 400, "the query has a name twice, with two values\n");
   else if (strstr(x->path, "%00")) refuse_exchange(x, 400, "the path has a NUL\n");
   else if (!x->conn->framing.seen)
     refuse_exchange(x, 500, "messages cannot be checked: this libmicrohttpd does not read with recv() or GnuTLS\n");

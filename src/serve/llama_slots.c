@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include "base/json.h"
 #include "serve/families.h"
@@ -65,6 +66,20 @@ static int read_verb(const exchange *x, enum slot_verb *verb, fault *f) {
   return fault_set(f, 400, "action", "the query needs action=save, restore or erase");
 }
 
+// What Windows takes for a device, whatever follows behind a dot.
+static bool is_device_name(const char *name) {
+  static const char *const devices[] = {"con", "prn", "aux", "nul", "conin$", "conout$"};
+  size_t n = strcspn(name, ".");
+  while (n && name[n - 1] == ' ') n--;
+  bool numbered = n == 4 && (!strncasecmp(name, "com", 3) || !strncasecmp(name, "lpt", 3));
+  if (numbered && name[3] >= '0' && name[3] <= '9') return true;
+  if (n == 5 && (!strncasecmp(name, "com", 3) || !strncasecmp(name, "lpt", 3)))       // superscript 1, 2 and 3
+    return !memcmp(name + 3, "\xC2\xB9", 2) || !memcmp(name + 3, "\xC2\xB2", 2) || !memcmp(name + 3, "\xC2\xB3", 2);
+  for (size_t i = 0; i < COUNT(devices); i++)
+    if (strlen(devices[i]) == n && !strncasecmp(name, devices[i], n)) return true;
+  return false;
+}
+
 // The name of a file in the folder, which leads nowhere else: llama-server's rule, which other systems' rules are in,
 // but for characters that look like others; there is room for what a file is called while it is written.
 static bool is_file_name(const char *name, size_t n) {
@@ -72,7 +87,7 @@ static bool is_file_name(const char *name, size_t n) {
   if (!n || n > MOST || strlen(name) != n) return false;
   for (size_t i = 0; i < n; i++)
     if ((unsigned char)name[i] < 0x20 || name[i] == 0x7F || strchr("/\\:*?\"<>|", name[i])) return false;
-  return name[0] != ' ' && name[n - 1] != ' ' && name[n - 1] != '.' && !strstr(name, "..");
+  return name[0] != ' ' && name[n - 1] != ' ' && name[n - 1] != '.' && !strstr(name, "..") && !is_device_name(name);
 }
 
 static int read_slot_file(exchange *x, char **name, fault *f) {
@@ -83,7 +98,8 @@ static int read_slot_file(exchange *x, char **name, fault *f) {
   if (!json_is_string(given)) fault_set(f, 400, "filename", "'filename' must be a text, not %s", json_kind(given));
   else if (!is_file_name(json_string_value(given), json_string_length(given)))
     fault_set(f, 400, "filename", "'filename' must be the name of a file in the folder: at most 230 bytes, no /, \\, "
-              ":, *, ?, \", <, >, | and .., no space at an end, no dot at the end");
+              ":, *, ?, \", <, >, | and .., no space at an end, no dot at the end, no device of Windows (con, nul, "
+              "com1, ...)");
   else *name = xstrdup(json_string_value(given));
   json_decref(body);
   return f->status ? -1 : 0;

@@ -70,6 +70,9 @@ static int listen_tcp(serve *v, const char *host, int port, error *err) {
   int on = 1;
   snprintf(service, sizeof service, "%d", port);
   if (!strcmp(host, "localhost")) host = "127.0.0.1";
+  if (!strcmp(host, "*"))
+    return error_set(err, "--host needs one address, not '*': 0.0.0.0 is every IPv4 address of this machine, :: every "
+                     "address");
   if (getaddrinfo(host, service, &wanted, &found))
     return error_set(err, "--host needs one address, or the path of a socket, not '%.100s'%s", host,
                      strchr(host, ',') ? ": the server listens at one" : "");

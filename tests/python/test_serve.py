@@ -123,6 +123,8 @@ def test_keys(weft, weft_env, tinypy, tmp_path):
 def test_other_machines_need_a_key(run_weft, tinypy):
     done = run_weft(["serve", "-m", tinypy, "--host", "0.0.0.0", "--port", "0"])
     assert done.returncode == 1 and "--api-key-file" in done.err
+    done = run_weft(["serve", "-m", tinypy, "--host", "*"])
+    assert done.returncode == 1 and "0.0.0.0 is every IPv4 address of this machine" in done.err
     done = run_weft(["serve", "-m", tinypy, "--host", "example.org"])
     assert done.returncode == 1 and "address" in done.err
 
@@ -717,6 +719,23 @@ def test_loadtest(server, run_weft):
     assert 0 < got["first_token"]["p50_ms"] <= got["first_token"]["max_ms"] <= got["answer"]["max_ms"] <= 1000 * got["seconds"]
     table = run_weft(["loadtest", server.url + "/", "-n", "2", "--prompt", "9", "--tokens", "4"]).out
     assert "4 clients, 2 answers, 8 tokens in" in table and "| between tokens, ms" in table and len({len(line) for line in table.splitlines()[2:]}) == 1
+
+
+@pytest.mark.parametrize("said", [2**63 - 1, -2**63, 2**31, -1])
+def test_a_loadtest_counts_itself(run_weft, said):
+    """What a server says of its tokens counts only where it can be so."""
+    event = json.dumps({"choices": [{"text": "b"}], "usage": {"completion_tokens": said}})
+    body = f"data: {event}\n\ndata: [DONE]\n\n"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def answer():
+            for _ in range(3):
+                c, _ = listener.accept()
+                with c:
+                    c.recv(1 << 16)
+                    c.sendall(f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        threading.Thread(target=answer, daemon=True).start()
+        done = run_weft(["loadtest", f"http://127.0.0.1:{listener.getsockname()[1]}", "-j", "1", "-n", "3", "--tokens", "4", "--json"])
+    assert json.loads(done.out)["tokens"] == 3, done
 
 
 def test_a_page_of_a_loadtest(server, run_weft, tmp_path):

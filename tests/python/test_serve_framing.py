@@ -134,6 +134,8 @@ REFUSED = {
     "a trailer without a colon": CHUNKED + b"\r\nf\r\n" + BODY + b"\r\n0\r\nXX\r\n\r\n",
     "HTTP/0.9": b"GET /health\r\n",
     "no target": b"GET HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "a target without a slash": b"GET %2fhealth HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "a target that begins with a question mark": b"GET ?health HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "an empty target": b"GET  HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "two spaces before the target": b"GET  /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "a space behind the version": b"GET /health HTTP/1.1 \r\nHost: localhost\r\n\r\n",

@@ -87,7 +87,7 @@ def test_a_slot_is_what_its_number_was_asked_for(weft, weft_env, tinypy, folder)
 def test_names_lead_nowhere_else(weft, weft_env, tinypy, folder):
     (folder.parent / "x").write_bytes(b"not theirs")
     with Server(weft, weft_env, tinypy, *SLOTS, folder) as s:
-        for name in ("../x", "..", ".", "a/b", "/etc/passwd", "", "x.", " x", "x ", "a..b", "a:b", "a\\b", "a\0b", "a\nb", "x" * 300):
+        for name in ("../x", "..", ".", "a/b", "/etc/passwd", "", "x.", " x", "x ", "a..b", "a:b", "a\\b", "a\0b", "a\nb", "x" * 300, "con", "NUL", "aux.txt", "COM1", "lpt9.x", "com\u00b9", "nul .x"):
             for action in ("save", "restore"):
                 status, o = act(s, 0, action, name)
                 assert (status, o["error"]["type"], o["error"]["param"]) == (400, "invalid_request_error", "filename"), name
@@ -126,6 +126,10 @@ def test_what_is_asked_wrongly(weft, weft_env, tinypy, folder):
                            ("0", {"filename": "x"}), ("0?action=save", {}), ("0?action=save", {"filename": 3}), ("0?action=save", b""), ("0?action=save", [])):
             status, o = s.ask("/slots/" + path, body, method="POST")
             assert (status, o["error"]["type"]) == (400, "invalid_request_error"), (path, body, o)
+        for query in ("action=erase&action=save", "action=save&action=erase", "action=save&x=1&action=restore"):      # two readers could take it for different ones
+            with s.connect() as c:
+                c.sendall(f"POST /slots/0?{query} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode())
+                assert c.recv(1000).startswith(b"HTTP/1.1 400"), query
     with Server(weft, weft_env, tinypy) as s:
         for action in ("save", "restore", "erase"):
             status, o = act(s, 0, action, "x")
