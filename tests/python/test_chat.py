@@ -491,9 +491,9 @@ def test_a_reader_that_leaves(weft, weft_env, tinypy, template):
 def test_saved_whole_or_not_at_all(chat, tmp_path):
     """Where the disk is full, what was saved before stays."""
     path, limit = tmp_path / "saved", 50
-    path.write_text("before")
+    path.write_text("[]")
     done = chat(["x" * limit, f"/save {path}"], "-n", "1", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)), env={"WEFT_CACHE": "off"})
-    assert "saved: cannot be written: File too large" in done.err and path.read_text() == "before" and [p.name for p in tmp_path.glob("saved*")] == ["saved"], done.err
+    assert "saved: cannot be written: File too large" in done.err and path.read_text() == "[]" and [p.name for p in tmp_path.glob("saved*")] == ["saved"], done.err
     assert chat(["x", f"/save {path}"], "-n", "1").returncode == 0 and len(json.loads(path.read_text())) == 2
 
 
