@@ -49,13 +49,13 @@ static bool wants_encoder(const struct settings *s, const struct command *c) {
 }
 
 // What is written is none of what is read. What no option names (parts, what stands in a folder) is found where the
-// file is written (newfile.h).
-static int check_written(const struct settings *s, const struct command *c, const char *path, error *err) {
+// file is written (newfile.h). to: where the path stands, which several rows may name.
+static int check_written(const struct settings *s, const struct command *c, const char *path, size_t to, error *err) {
   for (size_t i = 0; i < option_table.n; i++) {
     const struct option *o = &option_table.at[i];
     const void *at = (const char *)s + o->to;
     bool one = o->kind == OPT_TEXT || o->kind == OPT_OPERAND;
-    if (!(o->commands & c->bit) || o->writes || (!one && o->kind != OPT_TEXTS)) continue;
+    if (!(o->commands & c->bit) || o->writes || o->to == to || (!one && o->kind != OPT_TEXTS)) continue;
     const struct texts *many = one ? NULL : at;
     for (size_t k = 0; k < (one ? 1 : many->n); k++) {
       const char *read = one ? *(const char *const *)at : many->at[k];
@@ -70,10 +70,10 @@ static int check_all_written(const struct settings *s, const struct command *c, 
     const struct option *o = &option_table.at[i];
     if (!o->writes || !(o->commands & c->bit)) continue;
     const char *path = *(const char *const *)((const char *)s + o->to);
-    if (path && strcmp(path, "-") && check_written(s, c, path, err)) return -1;
+    if (path && strcmp(path, "-") && check_written(s, c, path, o->to, err)) return -1;
   }
   const char *page = env_str(ENV_VIZ);
-  return page && check_written(s, c, page, err) ? -1 : 0;
+  return page && check_written(s, c, page, SIZE_MAX, err) ? -1 : 0;
 }
 
 bool settings_parse(struct settings *s, const struct command *c, int argc, char **argv, int *status) {
