@@ -72,9 +72,11 @@ void interrupt_note(void);       // the same, and none kills
 void interrupt_leave_by(void (*fn)(void));       // what is done first by one that kills: what a signal may do
 bool interrupted(void);
 
-// Bytes that files may have: grammars, schemas and templates as much as the readers of those take.
+// The most bytes that are read of a file. READ_SOURCE is for grammars, schemas and templates, whose parsers take no
+// more.
 enum { READ_SOURCE = 4 << 20, READ_JSON = 64 << 20, READ_PROMPT = 256 << 20, READ_CORPUS = 1 << 30 };
-// Opens a file that is read to its end, "-" for stdin: no device but /dev/null and terminals, as others have no end.
+// Opens a file that is read to its end, "-" for stdin. Devices other than /dev/null and terminals are refused, because
+// they have no end.
 int open_text(const char *path, int *fd, error *err);
 // A whole file, "-" for stdin.  *text is terminated and for free().  -1 and why not: a file of more than `most` bytes,
 // of which not many more are read.

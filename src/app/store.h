@@ -18,7 +18,7 @@ int store_path(const char *name, str *out, error *err);
 // The number of a name in the list, with .gguf or without; -1: there is none.
 int store_find(const stored_list *l, const char *name);
 int store_remove(const struct stored *s, error *err);        // all its parts, and what belongs to them
-// "x-00002-of-00005.gguf": true, with 2 and 5, and the length of "x". 
+// "x-00002-of-00005.gguf": true, with 2 and 5, and the length of "x".
 bool store_part(const char *name, int *part, int *parts, size_t *stem);
 // Whether a file of this name, without its folder, encodes pictures or sound: "mmproj-F16.gguf", "gemma-3-mmproj.gguf".
 bool store_is_encoder(const char *name);

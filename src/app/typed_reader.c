@@ -54,7 +54,8 @@ static bool take_quotes(str *line, size_t from) {
   return true;
 }
 
-// Keeps a message as it is to be typed again, whole: between quotes where it would mean something else by itself.
+// Keeps a message for the history in the form in which it can be typed again: in quotes if it would mean something else
+// without them.
 static void remember_message(const typed_reader *r, const char *text, bool lines) {
   size_t n = strlen(text);
   bool quoted = lines && ((n && text[n - 1] == '\\') || !strncmp(text, quotes, 3));

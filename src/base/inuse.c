@@ -49,7 +49,7 @@ int inuse_refuse(const char *path, error *err) {
   bool found = false;
   if (stat(path, &st)) return 0;
   pthread_mutex_lock(&lock);
-  for (const struct note *u = first; u && !found; u = u->next) 
+  for (const struct note *u = first; u && !found; u = u->next)
     found = u->dev == (uint64_t)st.st_dev && u->ino == (uint64_t)st.st_ino;
   pthread_mutex_unlock(&lock);
   return found ? refuse_in_use(path, err) : 0;

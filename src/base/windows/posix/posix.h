@@ -1,6 +1,6 @@
-// What the C library of Windows lacks of POSIX, of what Weft uses. The headers beside this one have the names of
-// POSIX's; each takes what there is of Windows's (include_next), and adds the rest from here. ../posix*.c has the
-// functions. So the code above is written once, for POSIX.
+// The parts of POSIX that Weft uses and that the C library of Windows lacks. Each header beside this one has the name
+// of a POSIX header: it includes Windows's own header of that name, if there is one (include_next), and this file. The
+// functions are in ../posix*.c. Other code is written for POSIX alone.
 //
 // Not there: fork (it says ENOSYS, and callers then go without a child), signals between processes, rights of files.
 #ifndef WEFT_WINDOWS_POSIX_H
