@@ -197,6 +197,7 @@ static void test_a_megabyte(void **state) {
   char *text = xcalloc(1, N + 1);
   memset(text, 'x', N);
   typed *t = begin();
+  unlink(second);                                  // what is no conversation is not written over
   command(t, "/save", second);
   writes(t, text);
   struct stat s;
