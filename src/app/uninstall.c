@@ -92,6 +92,7 @@ static const struct { const char *path, *how; } installed[] = {
   {"share/bash-completion/completions/weft", "rm"},
   {"share/zsh/site-functions/_weft", "rm"},
   {"share/fish/vendor_completions.d/weft.fish", "rm"},
+  {"share/doc/weft-doc", "rm -r"},
   {"lib/systemd/system/weft.service", "rm"},
   {"lib/systemd/system/weft.socket", "rm"},
   {WEFT_LIBDIR "/libweft.so", "rm"},
