@@ -9,9 +9,11 @@ import pytest
 
 
 def test_what_is_installed(installed, repo, version, build):
-    """Also what is only made where its libraries are there: the static program, and a module for each MPI."""
+    """Also what is only made where its libraries are there: the static program, a module for each MPI, the reference."""
     made = {f"lib/{name}" for name in ("weft-static", "libweft-mpi-openmpi.so", "libweft-mpi-mpich.so") if (Path(build) / name).exists()}
-    files = {path.relative_to(installed).parts[0] + "/" + path.name for path in installed.rglob("*") if path.is_file()}
+    files = {path.relative_to(installed).parts[0] + "/" + path.name for path in installed.rglob("*") if path.is_file() and "weft-doc" not in path.parts}
+    reference = installed / "share" / "doc" / "weft-doc" / "html"
+    assert (reference / "index.html").exists() == (Path(build) / "reference" / "index.html").exists()
     assert files == {*made, "bin/weft", "lib/libweft.a", "lib/libweft.so", f"lib/libweft.so.{version.rpartition('.')[0]}", f"lib/libweft.so.{version}", "lib/weft.pc",
                      *(f"lib/weft-{name}.cmake" for name in ("config", "config-version", "targets", "targets-relwithdebinfo")), "lib/weft.service", "lib/weft.socket", "share/weft.1", "share/weft", "share/_weft", "share/weft.fish",
                      *(f"include/{path.name}" for path in (repo / "include").rglob("*.h"))}

@@ -260,7 +260,7 @@ def test_a_clock_that_is_set_while_a_server_ends(weft, weft_env, built_tool, tin
 
 # What may ask for the time of day: it is shown, or compared with times of files.
 TIME_OF_DAY = {
-    "app/bench.c": "date of a table", "base/stamp.c": "ages of files", "chat/chat.c": "strftime_now of templates", "device/cache.c": "when an entry was used", "engine/page_store.c": "when a page was used",
+    "app/bench.c": "date of a table", "base/stamp.c": "ages of files", "chat/chat.c": "strftime_now of templates", "device/cache.c": "when an entry was used",
     "serve/call.c": "created", "serve/kv_events.c": "time of a batch", "serve/log.c": "time of a line", "serve/metrics.c": "the time in a metric", "serve/ollama.c": "created_at, expires_at", "serve/replay.c": "began, ended", "serve/serve.c": "start of the process", "serve/shelf.c": "until when a model stays",
 }
 
