@@ -4,10 +4,12 @@
 #include "app/app.h"
 #include "base/os.h"
 #include <elf.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct exporter { struct settings all; progress bar; str kernels; };
@@ -108,10 +110,11 @@ static int check_levels(const char *list) {
 // Of an ELF program: for AArch64, and not for x86-64.  What is no program, weft_export_check refuses.
 static bool program_is_of_arm(const char *path) {
   Elf64_Ehdr head = {.e_machine = 0};
-  FILE *f = fopen(path, "rbe");
-  size_t n = f ? fread(&head, sizeof head, 1, f) : 0;
-  if (f) fclose(f);
-  return n && head.e_machine == EM_AARCH64;
+  struct stat st;
+  int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);          // a pipe is not waited for
+  bool whole = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && read(fd, &head, sizeof head) == sizeof head;
+  if (fd >= 0) close(fd);
+  return whole && head.e_machine == EM_AARCH64;
 }
 
 // Levels are those of the program's processors.
