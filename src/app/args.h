@@ -52,7 +52,7 @@ struct option {
   const char *env, *settles;
   bool clamp;               // of INT and REAL: a value outside the bounds means the nearest bound
   bool list;                // of TEXTS: a value is a list with commas between
-  bool writes;              // of TEXT and OPERAND: a file that is written. It is none that another row names
+  bool writes;              // of TEXT and OPERAND: a file that is written, and that no other row may name
 };
 
 // What a command does with its arguments.

@@ -48,8 +48,9 @@ static bool wants_encoder(const struct settings *s, const struct command *c) {
   return may && !s->media.mmproj && !s->media.alone;
 }
 
-// What is written is none of what is read. What no option names (parts, what stands in a folder) is found where the
-// file is written (newfile.h). to: where the path stands, which several rows may name.
+// Refuses a path to write to if another option names that file to be read. Files that no option names (parts, files in
+// a folder) are found when the file is written (newfile.h). to: the field that holds the path; several rows may share
+// it.
 static int check_written(const struct settings *s, const struct command *c, const char *path, size_t to, error *err) {
   for (size_t i = 0; i < option_table.n; i++) {
     const struct option *o = &option_table.at[i];

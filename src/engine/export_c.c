@@ -1,7 +1,7 @@
 // A model as C: see include/weft/export.h.  Input: a model file. Output: one file of C that computes what the plan of
 // one token computes: its kernels (render/c.c), its steps as calls in order, and a main that reads ids and writes ids.
-// The plan is made on the null device, for a processor of which nothing is known; weights are read from the GGUF file,
-// as they lie there.  Invariant: the text depends on the model and the context alone.  Names from the file are only
+// The plan is made on the null device, for an unknown processor; weights are read from the GGUF file
+// unchanged.  Invariant: the text depends on the model and the context alone.  Names from the file are only
 // comments, of letters, digits, dots, dashes and underscores.
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -27,7 +27,7 @@ typedef struct writer {
   int status;
 } writer;
 
-// ---- text that is the same for all models ---------------------------------------------------------------------------
+// ---- text that all models share ---------------------------------------------------------------------------------
 
 static const char beginning[] =
   "#if !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)\n"

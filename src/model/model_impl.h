@@ -299,7 +299,7 @@ typedef struct experts {
   bool limit_first;                                            // a gate is cut before its activation, not behind it
   // the weights multiply what the experts read; otherwise what they return
   bool weighted_in;
-  // so many neighbours share a small expert, whose gate has so many rows and which counts by so much; 0: none
+  // how many neighbours share a small expert, the rows of its gate, and its weight in the sum; 0: no such experts
   int in_group, group_ff;
   double group_scale;
   // experts that every token goes through, where no key says how many

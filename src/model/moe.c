@@ -368,7 +368,8 @@ static tensor *weighed_experts(build *b, const layer *y, tensor *chosen, tensor 
   return drop_axis(g, t_reduce(g, e->weighted_in ? out : t_mul(g, out, by), OP_ADD, 1), 1);
 }
 
-// The same of the experts that those share with their neighbours: one that several of them share counts several times.
+// The sum over the experts that chosen ones share with their neighbours: one that several of them share counts several
+// times.
 static tensor *small_experts(build *b, const layer *y, tensor *chosen, tensor *w, tensor *in) {
   layer small = *y;
   small.moe.n /= y->moe.in_group;

@@ -64,7 +64,7 @@ int render_llvm(const program *p, const render_options *opt, str *out, error *er
 // LLVM IR for its NVPTX target
 int render_nvptx(const program *p, const render_options *opt, str *out, error *err);
 int render_c(const program *p, const render_options *opt, str *out, error *err);
-// The kernels of n programs as functions of one file: number i is `KERNEL void k<i>_<name>`, for whoever defines
+// The kernels of n programs as functions of one file: number i is `KERNEL void k<i>_<name>`, for a file that defines
 // KERNEL, and includes stdbool.h and stdint.h, before.
 int render_c_unit(const program *const *p, size_t n, str *out, error *err);
 int render_opencl(const program *p, const render_options *opt, str *out, error *err);

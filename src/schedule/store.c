@@ -4,9 +4,9 @@
 #include "schedule/store.h"
 
 typedef struct reader { struct reader *next; uop *by; } reader;
-// What is known of a node. constant: it hangs on weights alone; counted: a sum or a gather that is not stored is below
-// it; summed: such a sum is; data: memory is below it; stored, rows_stored: what the rules say of it, and of what it
-// looks rows up in
+// What is known of a node. constant: it depends on weights alone; counted: a sum or a gather that is not stored is
+// below it; summed: such a sum is; data: memory is below it; stored, rows_stored: what the rules say of it, and of what
+// it looks rows up in
 typedef struct fact { uop *u; reader *readers; bool constant, counted, summed, data, stored, rows_stored; } fact;
 typedef struct values { graph *g; arena *mem; map facts; fact *at; size_t n; } values;
 
@@ -30,7 +30,7 @@ static uop *before_moves(uop *u) {
   return u;
 }
 
-// Whether u but shows what lies in memory, from whatever rows of it.
+// Whether u is only a view of stored memory, of any of its rows.
 static bool is_shown(const uop *u) {
   while (is_view(u)) u = u->src[0];
   return lies_stored(u);
@@ -71,7 +71,7 @@ static void want_stored(const values *v, uop *u) {
 
 // --- rows that are looked up ----------------------------------------------------------------------------------------
 //
-// Costs take a gather for one place. But which rows it looks at is known only where it runs, and any number of its
+// Costs take a gather for one place. But which rows it reads is known only at run time, and any number of its
 // elements may look at the same one: what computes a row would be inside all of them.
 
 // What ids are made of, if it is more than arithmetic on numbers in memory. A number that was counted (which experts a

@@ -236,7 +236,7 @@ def test_kernels_for_aarch64(alone, run_weft, tmp_path):
     """Levels follow the program: one that says it is for AArch64 gets kernels for that, made on any processor."""
     data = bytearray(alone.read_bytes())
     if struct.unpack_from("<H", data, E_MACHINE)[0] == AARCH64:
-        pytest.skip("this is AArch64")
+        pytest.skip("the program is for AArch64 already, so nothing is cross-compiled")
     struct.pack_into("<H", data, E_MACHINE, AARCH64)
     (tmp_path / "arm").write_bytes(data)
     done = run_weft(["export", TINYPY, "-o", tmp_path / "out", "--program", tmp_path / "arm"], timeout=600)
@@ -260,7 +260,7 @@ def test_on_aarch64(run_weft, repo, tmp_path):
     """What scripts/build.sh --arm64 has built, with a model, in qemu."""
     static, qemu = repo / "build-arm64/weft-static", shutil.which("qemu-aarch64-static")
     if not static.exists() or not qemu:
-        pytest.skip("no build-arm64/weft-static, or no qemu-aarch64-static")
+        pytest.skip("build-arm64/weft-static has not been built, or there is no qemu-aarch64-static")
     done = run_weft(["export", TINYPY, "-o", tmp_path / "chat", "--program", static], timeout=600)
     assert done.returncode == 0, done.err
     args = ["run", "--ids", "1,2,3,300,200", "-n", "8", "--temp", "0", "--json"]

@@ -86,7 +86,7 @@ def harness(run_weft, tmp_path_factory):
 def test_the_same_bits(harness, compiler):
     folder, expected = harness
     if not shutil.which(compiler[0]) or (compiler == ARM and not shutil.which("qemu-aarch64-static")):
-        pytest.skip(f"no {compiler[0]}")
+        pytest.skip(f"the compiler {compiler[0]} is not installed")
     program = build(folder / "all.c", *compiler)
     done = run(*(["qemu-aarch64-static"] if compiler == ARM else []), program, TINYPY, *IDS.split(","))
     assert done.stdout.count("\n") == 2048 and done.stdout == expected, done.stderr
