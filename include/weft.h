@@ -47,6 +47,7 @@
 #include "weft/vocab.h"       /* tokens */
 #include "weft/chat.h"        /* templates and answers */
 #include "weft/model.h"       /* models, evaluation, embeddings */
+#include "weft/denoise.h"     /* models that denoise texts */
 #include "weft/media.h"       /* pictures and sound */
 #include "weft/sequence.h"    /* sequences and stores */
 #include "weft/speculation.h" /* speculative decoding */

@@ -54,6 +54,7 @@ enum weft_token_type weft_token_type(const weft_vocab *v, int32_t id);
 float weft_token_score(const weft_vocab *v, int32_t id);
 bool weft_is_end(const weft_vocab *v, int32_t id); /* an end-of-generation token (EOS, EOT, <|im_end|>, ...) */
 int32_t weft_bos(const weft_vocab *v);                         /* -1: this model has none */
+int32_t weft_mask(const weft_vocab *v);                        /* of models that denoise; -1: it has none */
 int32_t weft_eos(const weft_vocab *v);                         /* -1: this model has none */
 
 /* A token can end in the middle of a character.  A stream holds such bytes back; what can never become a character

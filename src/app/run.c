@@ -78,6 +78,7 @@ static int check_options_of_run(struct settings *o) {
     o->sampling.temp = 0;
   }
   if (o->force.n && (o->count < 0 || (uint64_t)o->count > o->force.n)) o->count = (int64_t)o->force.n;
+  if (denoise_args_fault(&o->denoise)) return usage_error("%s", denoise_args_fault(&o->denoise));
   if (o->escapes) unescape_texts(&o->stops);
   return grammar_args_check(&o->grammar, o->sampling.ignore_end, &err) || sampling_check(&o->sampling, o->escapes, &err)
            ? usage_error("%s", err.text)
@@ -276,6 +277,66 @@ static int generate_text(struct run *r) {
   return interrupted() ? EXIT_INTERRUPTED : 0;
 }
 
+// The length of a text that is denoised: with so many tokens more, or as long as an evaluation takes.
+static size_t denoised_length(const struct run *r) {
+  enum { USUAL = 512 };
+  int64_t n_ctx = weft_model_context(r->model);
+  if (r->o.count >= 0) return r->n_prompt + (size_t)r->o.count;
+  if (r->o.model.chunk) return (size_t)r->o.model.chunk;
+  return (size_t)(n_ctx < USUAL ? n_ctx : USUAL);
+}
+
+// Writes what has become of masks, up to what ends the text.  ended: some may be left, which are passed over.
+static void write_denoised(struct run *r, const struct denoised *d, bool ended) {
+  int32_t mask = weft_mask(r->vocab);
+  for (size_t i = d->n_prompt; i < d->n && !r->stopped; i++) {
+    bool end = !r->o.sampling.ignore_end && weft_is_end(r->vocab, d->ids[i]), last = end || i + 1 == d->n;
+    if (ended && d->ids[i] == mask) continue;
+    r->stats.n_written++;
+    if (d->rows) r->logits = d->rows[i];
+    if (!write_token(r, d->ids[i], last) || last) return;
+  }
+}
+
+// Denoises the text behind the prompt.  0 or the exit status.
+static int denoise_text(struct run *r) {
+  weft_error err;
+  if (r->grammar || r->o.force.n)
+    return failed("this model denoises texts as a whole: %s does not apply", r->grammar ? "a grammar" : "--force");
+  struct denoised d = {.model = r->model,
+                       .how = &r->o.denoise,
+                       .sampling = &r->o.sampling,
+                       .n = denoised_length(r),
+                       .n_prompt = r->n_prompt,
+                       .bar = r->o.quiet ? NULL : &r->bar};
+  r->stats.n_prompt = r->n_prompt;
+  if (!r->o.count) return 0;
+  if (d.n <= d.n_prompt)
+    return failed("the prompt has %zu tokens, and the text with it %zu: give more with -n or -ub", d.n_prompt, d.n);
+  d.ids = xcalloc(d.n, sizeof *d.ids);
+  memcpy(d.ids, r->prompt, d.n_prompt * sizeof *d.ids);
+  if (r->o.json) d.rows = xcalloc(d.n, sizeof *d.rows);
+  double compiled = stats_compile_ms(r->model), began = now_s();
+  int status = denoise(&d, &err);
+  r->stats.decode_s = now_s() - began - (stats_compile_ms(r->model) - compiled) / 1000;
+  r->stats.n_decode = d.n - d.n_prompt;
+  r->stats.first_token_s = now_s() - started_at();
+  if (status >= 0) write_denoised(r, &d, status > 0);
+  for (size_t i = 0; d.rows && i < d.n; i++) free(d.rows[i]);
+  free(d.rows);
+  free(d.ids);
+  return status < 0 ? failed("%s", err.text) : status || interrupted() ? EXIT_INTERRUPTED : 0;
+}
+
+// 0 or the exit status.
+static int continue_text(struct run *r) {
+  if (weft_model_denoises(r->model)) return denoise_text(r);
+  if (denoise_args_given(&r->o.denoise))
+    return failed("options --diffusion-* are of models that denoise, and this model goes on token by token");
+  int status = prefill(r);
+  return status ? status : generate_text(r);
+}
+
 static int open_run_model(struct run *r) {
   weft_error err;
   bool guesses = !r->o.no_speculation && r->o.benchmark < 0;
@@ -343,8 +404,7 @@ static int run(struct run *r) {
   if (r->o.verbose_prompt) show_tokens(r->vocab, r->prompt, r->n_prompt);
   if (r->o.display_prompt && !r->o.json && r->o.benchmark < 0) show_prompt(r);
   interrupt_catch();
-  status = prefill(r);
-  if (!status) status = generate_text(r);
+  status = continue_text(r);
   if (status == EXIT_FAILED) return status;
   return report_figures(r, status);
 }

@@ -15,6 +15,7 @@ struct settings settings_new(void) {
                        .repetitions = 5,
                        .steps = -1,
                        .budget = 60,
+                       .denoise.algorithm = -1,
                        .beam = beam > 0 && beam <= 64 ? beam : 4,
                        .skip_ms = skip > 0 ? strtod(env_str(ENV_BEAM_SKIP_MS), NULL) : 0,
                        .out = "weft-viz.html",

@@ -3,6 +3,7 @@
 #ifndef WEFT_APP_SETTINGS_H
 #define WEFT_APP_SETTINGS_H
 #include "app/args.h"
+#include "app/denoise_args.h"
 #include "app/grammar_args.h"
 #include "app/media_args.h"
 #include "app/model_args.h"
@@ -82,6 +83,7 @@ struct settings {
   struct model_args model;
   struct draft_args draft;
   struct sampling_args sampling;
+  struct denoise_args denoise;
   struct media_args media;
   struct grammar_args grammar;
   bool verbose, quiet, json;

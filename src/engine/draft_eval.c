@@ -60,14 +60,17 @@ static int check_options(const weft_draft_options *o, weft_error *err) {
   return 0;
 }
 
+static bool sees_whole(const weft_model *m) { return weft_model_only_embeds(m) || weft_model_denoises(m); }
+
 int weft_draft_new(const weft_model *m, weft_model *draft, const weft_draft_options *options, weft_draft **out,
                    weft_error *err) {
   weft_draft_options o = {0};
   if (TAKE_OPTIONS(&o, weft_draft_options, p_min, options, err)) return -1;
   int32_t n = weft_model_vocab_size(m), n_draft = weft_model_vocab_size(draft);
-  if (weft_model_only_embeds(m) || weft_model_only_embeds(draft))
-    return refuse_draft(err, "%s: it makes vectors and no tokens, so that nothing can be guessed",
-                        path_of(weft_model_only_embeds(m) ? m : draft));
+  const weft_model *whole = sees_whole(m) ? m : sees_whole(draft) ? draft : NULL;
+  if (whole)
+    return refuse_draft(err, "%s: it does not make one token after another, so that nothing can be guessed",
+                        path_of(whole));
   if (weft_model_is_recurrent(draft))
     return refuse_draft(err, "%s: a draft model with recurrent layers cannot go back to before a wrong guess",
                         path_of(draft));

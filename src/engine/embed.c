@@ -13,7 +13,10 @@ _Static_assert((int)WEFT_POOLING_MODEL == POOLING_UNSAID && (int)WEFT_POOLING_NO
                  (int)WEFT_POOLING_LAST == POOLING_LAST && (int)WEFT_POOLING_RANK == POOLING_RANK,
                "weft.h numbers them as files do");
 
-bool weft_model_only_embeds(const weft_model *m) { return engine_is_encoder(weft_model_peek(m)); }
+bool weft_model_only_embeds(const weft_model *m) {
+  const engine *e = weft_model_peek(m);
+  return engine_is_encoder(e) && !engine_denoises(e);
+}
 int32_t weft_model_embedding_size(const weft_model *m) { return engine_n_embd(weft_model_peek(m)); }
 
 int weft_model_pooling(const weft_model *m, enum weft_pooling *pooling, weft_error *err) {

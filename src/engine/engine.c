@@ -29,6 +29,8 @@ enum {
   LEAST_CTX = 4096
 };
 // Kernels know no context but the longest that a sequence can have, and no number of pages but the largest.
+// Of models that denoise, where nobody asks for more: each step has the logits of a whole text.
+enum { LONGEST_DENOISED = 4096 };
 enum { USUAL_CTX = 1 << 17, USUAL_PAGES = 1 << 13, FEW_PAGES = 8 };
 
 void engine_progress(const engine *e, const char *what, double fraction) {
@@ -212,8 +214,9 @@ static int load_model(engine *e, const char *path, error *err) {
   for (size_t i = 0; i < e->o.n_control_vectors; i++) if (model_control(e->m, &e->o.control_vectors[i], err)) return -1;
   engine_progress(e, "loading", 0.3);
   if (engine_stopped(e)) return error_set(err, "%s: loading was stopped", path);
-  int most = model_n_ctx_max(e->m);
-  e->n_ctx = e->o.n_ctx ? e->o.n_ctx : model_n_ctx_train(e->m);
+  int most = model_n_ctx_max(e->m), usual = model_n_ctx_train(e->m);
+  if (model_denoises(e->m)) usual = (int)min_i64(usual, LONGEST_DENOISED);
+  e->n_ctx = e->o.n_ctx ? e->o.n_ctx : usual;
   if (most && e->n_ctx > most)
     return error_set(err, "%s: a context of %d positions, but of this model there are %d at most", path, e->n_ctx,
                      most);
@@ -358,6 +361,7 @@ bool engine_has_sections(const engine *e) { return model_has_sections(e->m); }
 int engine_n_embd(const engine *e) { return model_n_embd(e->m); }
 bool engine_is_recurrent(const engine *e) { return model_is_recurrent(e->m); }
 bool engine_is_encoder(const engine *e) { return model_is_encoder(e->m); }
+bool engine_denoises(const engine *e) { return model_denoises(e->m); }
 bool engine_is_exact(const engine *e) { return e->o.exact; }
 int engine_block(const engine *e) { return model_block(e->m); }
 int engine_pooling(const engine *e) { return (int)model_pooling(e->m); }

@@ -94,7 +94,8 @@ typedef void engine_sums(void *ctx, size_t t, const float *sums, const float *co
 enum engine_want {
   WANT_LOGITS,   // of the last `rows` tokens (0: of none), in `logits`; or, each when it is there, given to `row`
   WANT_HIDDEN,   // of every token what the head would read, engine_n_embd floats given to `row`; from position 0 on.
-                 // Models that see a text as a whole (engine_is_encoder) know no other way. Nothing goes on from there
+                 // Models that see a text as a whole (engine_is_encoder) know no other way, but for those that denoise:
+                 // WANT_LOGITS of a whole text, from position 0 on. Nothing goes on from there
   WANT_SUMS,     // see `see`
   WANT_GUESS     // the model's own guess at what comes after one token, in `logits`: behind what the sequence holds, or
                  // behind such a guess. The sequence does not hold the token then. Not on two devices
@@ -144,6 +145,7 @@ struct float_table *engine_float_table(engine *e);   // float_rows.h: the rows t
 bool engine_has_sections(const engine *e);           // see model_has_sections
 bool engine_is_recurrent(const engine *e);           // see model_is_recurrent
 bool engine_is_encoder(const engine *e);
+bool engine_denoises(const engine *e);               // see model_denoises
 bool engine_is_exact(const engine *e);               // engine_options.exact
 int engine_block(const engine *e);                   // see model_block
 // enum model_pooling: how the file says that a text's vector is made

@@ -48,7 +48,8 @@ int weft_file_media(const weft_file *mmproj, const weft_file *model_file, unsign
     model_close(m);
   }
   if (!status && model_is_encoder(language))
-    status = error_set(&why, "%s: this model makes vectors of texts alone", gguf_path(weft_file_gguf(model_file)));
+    status = error_set(&why, "%s: this model sees texts as a whole, and no pictures or sounds",
+                       gguf_path(weft_file_gguf(model_file)));
   model_close(language);
   if (!status) *kinds = all;
   return status ? fail(err, &why) : 0;

@@ -87,7 +87,7 @@ int weft_media_open(weft_model *m, const char *mmproj, const weft_media_options 
   error why = {0};
   engine *e = weft_model_engine(m);
   if (engine_is_encoder(e))
-    FAIL(err, "%s: this model makes vectors of texts alone: it reads no pictures and sounds",
+    FAIL(err, "%s: this model sees texts as a whole: it reads no pictures and sounds",
          gguf_path(engine_gguf(e)));
   weft_media_options o = {0};
   if (TAKE_OPTIONS(&o, weft_media_options, ctx, options, err)) return -1;

@@ -26,7 +26,8 @@ plan_spec spec_span(const engine *e, enum model_logits logits, size_t n) {
 }
 
 plan_spec spec_first(const engine *e) {
-  return model_is_encoder(e->m) ? spec_many(e, LOGITS_HIDDEN, (size_t)e->room) : spec_one();
+  enum model_logits whole = model_denoises(e->m) ? LOGITS_ALL : LOGITS_HIDDEN;
+  return model_is_encoder(e->m) ? spec_many(e, whole, (size_t)e->room) : spec_one();
 }
 
 static bool same_spec(const plan_spec *x, const plan_spec *y) {
@@ -316,6 +317,7 @@ int need_plan(engine *e, const plan_spec *spec, error *err) {
   if (plan_of(e, spec)) return 0;
   follow_plan(e, spec);
   if (spec->logits == LOGITS_HIDDEN) hidden_buffer(e);
+  if (spec->logits == LOGITS_ALL && reserve_rows(e, err)) return -1;
   if (spec->floats && floats_buffer(e, err)) return -1;
   planned *of = add_plans(e, spec);
   for (int i = 0; i < e->layer_split.n; i++) if (need_at(e, i, of, err)) return -1;

@@ -20,7 +20,7 @@ static int check_floats(const float *at, size_t n, int width, weft_error *err) {
 static int check_spec(const weft_model *m, const weft_rows_spec *s, weft_error *err) {
   int n_ctx = weft_model_context(m);
   if (engine_is_encoder(weft_model_peek(m)))
-    FAIL(err, "this model makes vectors of texts, and reads no rows of floats");
+    FAIL(err, "this model sees texts as a whole, and reads no rows of floats");
   if (!s->n || s->n > (size_t)n_ctx) FAIL(err, "%zu rows of floats; there must be 1 to %d", s->n, n_ctx);
   if (!s->floats && !s->n_key) FAIL(err, "rows of floats without floats, and without a key that names them");
   if (s->positions && (s->n_positions < 1 || s->n_positions > n_ctx))

@@ -385,6 +385,20 @@ static int run_each_row(engine *e, engine_part *p, error *err) {
   return end_part(e, p, at, err);
 }
 
+// Logits of a text that is denoised, of each token its own: it is evaluated as a whole.
+static int run_whole(engine *e, engine_part *p, error *err) {
+  fail_if(!model_denoises(e->m) || p->pos || p->rows != p->n || p->row, err,
+          "%s: engine_run: logits of %zu of %zu tokens from %d on, of a model that sees a text as a whole",
+          gguf_path(e->file), p->rows, p->n, p->pos);
+  plan_spec spec = spec_many(e, LOGITS_ALL, p->n);
+  if (need_plan(e, &spec, err) || begin_part(e, p, 0, err)) return -1;
+  eval_chunk(e, p, spec, 0, p->n);
+  p->logits = e->ask.ended ? NULL : e->rows;
+  int status = end_part(e, p, p->n, err);
+  p->q->at = -1;
+  return status;
+}
+
 // What the head would read of every token goes to p->row. Nothing goes on from there.
 static int run_hidden(engine *e, engine_part *p, error *err) {
   plan_spec spec = spec_many(e, LOGITS_HIDDEN, p->n);
@@ -645,6 +659,7 @@ static int run_batch(engine *e, engine_batch *b, error *err) {
   case WANT_GUESS: return run_guess(e, b->parts, err);
   case WANT_LOGITS: break;
   }
+  if (model_is_encoder(e->m)) return run_whole(e, b->parts, err);
   return b->parts[0].row ? run_each_row(e, b->parts, err) : run_logits(e, b, err);
 }
 

@@ -80,7 +80,7 @@ weft_speculation *weft_speculation_of_sequence(weft_model *m, weft_sequence *q, 
   a->q = q;
   a->n_vocab = weft_model_vocab_size(m);
   a->plan_s = q ? 0 : draft_compiled_s(m);          // whoever has sequences has made the plan of their steps
-  a->how = weft_model_only_embeds(m) ? WEFT_SPECULATE_NEVER : how;
+  a->how = weft_model_only_embeds(m) || weft_model_denoises(m) ? WEFT_SPECULATE_NEVER : how;
   a->took = &weft_model_drafts(m)->rows[q != NULL];
   add_source(a, &draft_from_text, draft_text_new(), &a->text, &weft_model_drafts(m)->text);
   return a;

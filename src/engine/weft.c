@@ -276,6 +276,7 @@ enum weft_token_type weft_token_type(const weft_vocab *v, int32_t id) {
 float weft_token_score(const weft_vocab *v, int32_t id) { return tokenizer_token_score(v->t, id); }
 bool weft_is_end(const weft_vocab *v, int32_t id) { return tokenizer_is_eog(v->t, id); }
 int32_t weft_bos(const weft_vocab *v) { return tokenizer_role(v->t, ROLE_bos); }
+int32_t weft_mask(const weft_vocab *v) { return tokenizer_role(v->t, ROLE_mask); }
 int32_t weft_eos(const weft_vocab *v) { return tokenizer_role(v->t, ROLE_eos); }
 
 int vocab_encode(const weft_vocab *v, text_view text, const encode_how *how, int32_t **ids, size_t *n_ids,
@@ -639,6 +640,9 @@ int weft_model_context(const weft_model *m) { return engine_n_ctx(m->e); }
 int weft_model_threads(const weft_model *m) { return m->n_threads; }
 
 static int check_predicts(const weft_model *m, weft_error *err) {
+  if (engine_denoises(m->e))
+    FAIL(err, "%s: this model denoises texts as a whole (weft run); it goes on with none token by token",
+         gguf_path(m->file.g));
   if (engine_is_encoder(m->e))
     FAIL(err, "%s: this model makes vectors of texts (weft embed); it predicts nothing", gguf_path(m->file.g));
   return 0;

@@ -88,7 +88,7 @@ int dense_first(loader *l, layer *y) {
   return 0;
 }
 
-static int plain_moe(loader *l, layer *y) {
+int plain_moe(loader *l, layer *y) {
   (void)l;
   y->ff = &part_moe;
   return 0;

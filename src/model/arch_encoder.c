@@ -1,4 +1,5 @@
-// Rows of the table of architectures (arch.c) that make vectors of texts alone: encoder.c has their attention.
+// Rows of the table of architectures (arch.c) that see a text as a whole: encoder.c has their attention. Most make
+// vectors of texts alone; those at the end denoise texts (engine/denoise.c).
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -105,5 +106,14 @@ const arch arch_encoders[] = {
    .encoder = true,
    .period = 6,
    .keys = gemma_embedding},
+  {.name = "dream", .flags = ARCH_NEOX, .has = HAS_QKV_BIAS, .encoder = true, .denoises = true},
+  {.name = "llada", .has = HAS_QKV_BIAS_MAYBE, .encoder = true, .denoises = true},
+  {.name = "llada-moe",
+   .flags = ARCH_NEOX | ARCH_QK_NORM,
+   .has = HAS_HEAD,
+   .encoder = true,
+   .denoises = true,
+   .layer = plain_moe},
+  {.name = "rnd1", .flags = ARCH_NEOX | ARCH_QK_NORM, .encoder = true, .denoises = true, .layer = all_moe},
   {.name = NULL},
 };

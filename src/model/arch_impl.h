@@ -10,9 +10,10 @@ extern const arch arch_encoders[], arch_recurrent[];           // both end with 
 int gemma(loader *l);
 int leans(loader *l, double bias);
 int granite(loader *l);
-// for `layer`: experts in all layers; where the file has experts; where it has a router; behind the leading dense
-// layers
+// for `layer`: experts in all layers, whose weights add up to one, or (plain) do not; where the file has experts; where
+// it has a router; behind the leading dense layers
 int all_moe(loader *l, layer *y);
+int plain_moe(loader *l, layer *y);
 int experts_if_any(loader *l, layer *y);
 int experts_if_routed(loader *l, layer *y);
 int dense_first(loader *l, layer *y);

@@ -505,6 +505,7 @@ int model_variant(const model *m, int64_t n_ctx) {
   return indexer_chooses(m, n_ctx) | (m->w[W_ROPE_LONG].weight && n_ctx > m->n_ctx_rope) << 1;
 }
 bool model_is_encoder(const model *m) { return m->arch->encoder; }
+bool model_denoises(const model *m) { return m->arch->denoises; }
 int model_n_embd(const model *m) { return m->n_embd_out ? m->n_embd_out : m->n_embd; }
 enum model_pooling model_pooling(const model *m) { return m->pooling; }
 int model_n_states(const model *m) { return (int)m->states.n; }

@@ -42,9 +42,10 @@ int model_n_ctx_train(const model *m);
 int model_n_ctx_max(const model *m);                           // as many positions as it can have; 0: any number
 // Which graphs a context of so many positions has: what those of one number leave in states, only they can read.
 int model_variant(const model *m, int64_t n_ctx);
-// Whether it predicts nothing and sees a text as a whole: its graphs have no positions, only what LOGITS_HIDDEN says,
-// and a run is one text.
+// Whether it sees a text as a whole: its graphs have no positions, only what LOGITS_HIDDEN says, and a run is one text.
 bool model_is_encoder(const model *m);
+// Whether such a model denoises: its graphs may have what LOGITS_ALL says, too.
+bool model_denoises(const model *m);
 int model_n_embd(const model *m);                              // elements of a vector that stands for a text
 enum model_pooling {
   POOLING_UNSAID = -1,

@@ -248,7 +248,8 @@ typedef struct arch {
   // .output_max
   bool clipped;
   bool halves_apart;         // each half of a head turns by itself; of a picture's patch, the first one by its column
-  bool encoder;              // each position sees the whole text, and there is no head: encoder.c
+  bool encoder;              // each position sees the whole text: encoder.c
+  bool denoises;             // of these, there is a head: logits of a position are of its own token
   // with a sliding window: all layers but every period-th have it, or an enum period; 0: files of this kind have none
   int period;
   int (*keys)(loader *l);                // what else this kind reads or fixes, after the keys of all kinds; may be NULL

@@ -499,6 +499,11 @@ static int check_request(call *c, request *r) {
   if (weft_model_only_embeds(m))
     return fault_set(&c->fault, 400, "model",
                      "this model makes vectors of texts (/v1/embeddings); it predicts nothing");
+  if (weft_model_denoises(m))
+    return fault_set(
+      &c->fault, 501, "model",
+      "this model denoises texts as a whole: 'weft run' does that, and this server makes vectors of them "
+      "(/v1/embeddings)");
   if (!r->prompt.n) return fault_set(&c->fault, 400, "prompt", "the prompt is empty");
   if (call_fits(c, r)) return -1;
   if (request_sampler(r, m, 0, &s, &err))

@@ -45,7 +45,7 @@ static int warm_up_others(weft_model *m, const struct sched_options *o, weft_err
 int warm_up(weft_model *m, const struct sched_options *o, weft_error *err) {
   int32_t ids[2] = {0, 0};
   int n = weft_model_context(m) > 2 ? 2 : 1;
-  if (weft_model_only_embeds(m)) {
+  if (weft_model_only_embeds(m) || weft_model_denoises(m)) {
     float *v = xcalloc((size_t)n * (size_t)weft_model_embedding_size(m), sizeof *v);
     int status = weft_embed(m, ids, (size_t)n, WEFT_POOLING_MODEL, v, err);
     free(v);

@@ -99,6 +99,7 @@ bool engine_ended(const engine *e) { (void)e; return false; }
 int engine_chunk(const engine *e) { (void)e; return 8; }
 int engine_n_embd(const engine *e) { (void)e; return 2; }
 bool engine_is_encoder(const engine *e) { return e->encoder; }
+bool engine_denoises(const engine *e) { (void)e; return false; }
 int engine_pooling(const engine *e) { return e->pooling; }
 
 int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, error *why) {

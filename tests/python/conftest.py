@@ -120,6 +120,11 @@ def make_encoder():
 
 
 @pytest.fixture(scope="session")
+def make_diffusion():
+    return load_tool("make_diffusion")
+
+
+@pytest.fixture(scope="session")
 def references():
     return load_tool("references")
 

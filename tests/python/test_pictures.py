@@ -144,7 +144,7 @@ def test_pictures_among_texts(run_weft, repo, make_encoder, tmp_path):
         assert done.returncode == 1 and words in done.err, done.err
     make_encoder.write("nomic-bert", tmp_path / "bert.gguf")
     done = run_weft(["embed", "-m", tmp_path / "bert.gguf", *command[2:]])
-    assert done.returncode == 1 and "bert.gguf: this model makes vectors of texts alone: it reads no pictures and sounds" in done.err, done.err
+    assert done.returncode == 1 and "bert.gguf: this model sees texts as a whole: it reads no pictures and sounds" in done.err, done.err
 
 
 def test_bits_do_not_depend_on_chunks(run_weft, vision):

@@ -1,0 +1,179 @@
+"""weft run of models that denoise texts, against records of llama.cpp's diffusion on small files that tests/tools/make_diffusion.py makes."""
+import json
+import math
+from pathlib import Path
+
+import pytest
+from serving import Server
+from test_families import divergence
+
+THREADS = 1
+
+RECORDS = Path(__file__).resolve().parents[1] / "records" / "diffusion"
+NAMES = sorted(path.stem for path in RECORDS.glob("*.json"))
+MEAN_KL = {"dream-q8_0": 2e-3}                      # llama.cpp rounds activations to 8 bits its own way; others 1e-4
+
+
+@pytest.fixture(scope="module")
+def model(make_diffusion, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+
+    def find(name, **more):
+        path = folder / f"{name}{'-'.join(more)}.gguf"
+        if not path.exists():
+            make_diffusion.write(name, path, **more)
+        return path
+    return find
+
+
+def recorded(name):
+    return json.loads((RECORDS / f"{name}.json").read_text())
+
+
+def of_ids(ids):
+    return ["--ids", ",".join(map(str, ids))]
+
+
+def denoised(run_weft, path, record, *more):
+    done = run_weft(["run", "-m", path, *of_ids(record["prompt"]), "-n", record["length"] - len(record["prompt"]), "--ignore-eos", "--json", *more])
+    assert done.returncode == 0, done.err
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def options(of):
+    steps, eps, block, algorithm, temp, top_k, top_p, seed, cfg_scale, _ = of
+    schedule = ["--diffusion-block-length", block] if block else ["--diffusion-eps", eps]
+    return ["--diffusion-steps", steps, *schedule, "--diffusion-algorithm", algorithm, "--temp", temp, "--top-k", top_k, "--top-p", top_p, "--seed", seed,
+            "--diffusion-cfg-scale", cfg_scale]
+
+
+def test_every_denoiser_has_a_record(make_diffusion):
+    assert sorted(make_diffusion.DENOISERS) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_distributions(run_weft, model, make_diffusion, name):
+    """One step writes all masks, each by the logits of the prompt and masks behind it; where logits are shifted, by those of the place before."""
+    record = recorded(name)
+    ours = denoised(run_weft, model(name), record, "--diffusion-steps", 1, "--top-logprobs", 100000)
+    before = 0 if make_diffusion.DENOISERS[name].get("shift") is False else 1
+    rows = record["rows"][len(record["prompt"]) - before:][:len(ours)]
+    kl = [divergence(row, dict(map(tuple, mine["top"]))) for row, mine in zip(rows, ours, strict=True)]
+    print(f"{name}: mean KL {sum(kl) / len(kl):.2g}, largest {max(kl):.2g}")
+    assert sum(kl) / len(kl) <= MEAN_KL.get(name, 1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in MEAN_KL])
+def test_ids(run_weft, model, name):
+    """Each algorithm and schedule, greedy and drawn: the ids of llama.cpp, with the same seed."""
+    record = recorded(name)
+    for run in record["runs"]:
+        ours = [token["id"] for token in denoised(run_weft, model(name), record, *options(run["of"]))]
+        assert ours == run["ids"], run["of"]
+
+
+SOME = ["--diffusion-steps", 12, "--temp", 0]
+
+
+def ids_of(run_weft, path, record, *more):
+    return [token["id"] for token in denoised(run_weft, path, record, *more)]
+
+
+def test_a_low_temperature_of_masks(run_weft, model):
+    """Masks that are drawn at next to no temperature are the best ones."""
+    path, record = model("rnd1"), recorded("rnd1")
+    best = ids_of(run_weft, path, record, *SOME)
+    assert ids_of(run_weft, path, record, *SOME, "--diffusion-alg-temp", 1e-7) == best
+    assert ids_of(run_weft, path, record, *SOME, "--diffusion-alg-temp", 10, "--seed", 1) != best
+
+
+def test_noise(run_weft, model):
+    """Gumbel noise times next to nothing leaves the likeliest of all tokens; at a temperature it draws by the seed."""
+    path, record, steps = model("llada"), recorded("llada"), ["--diffusion-steps", 12]
+    noisy = [*steps, "--diffusion-add-gumbel-noise", 1]
+    best = ids_of(run_weft, path, record, *steps, "--temp", 0, "--top-k", 0, "--top-p", 1)
+    assert ids_of(run_weft, path, record, *noisy, "--temp", 1e-6) == best
+    drawn = [ids_of(run_weft, path, record, *noisy, "--temp", 1, "--seed", seed) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] and drawn[1] != drawn[2] and drawn[0] != best
+
+
+def test_noise_draws_by_probability(run_weft, model):
+    """How often each of the likeliest tokens is drawn, of many masks at once that have nearly one distribution each."""
+    path, record = model("dream"), recorded("dream")
+    counts, expected, n = {}, {}, 0
+    for seed in range(12):
+        tokens = denoised(run_weft, path, record, "--diffusion-steps", 1, "--diffusion-add-gumbel-noise", 1, "--temp", 1, "--seed", seed, "--top-logprobs", 100000)
+        for token in tokens:
+            n += 1
+            counts[token["id"]] = counts.get(token["id"], 0) + 1
+            for i, logprob in token["top"]:
+                expected[i] = expected.get(i, 0) + math.exp(logprob)
+    assert abs(sum(expected.values()) - n) < 1e-3
+    for i in sorted(expected, key=expected.get)[-5:]:
+        assert abs(counts.get(i, 0) - expected[i]) < 5 * math.sqrt(expected[i]) + 1, i
+
+
+def said(run_weft, *args, status=1, **more):
+    done = run_weft(list(args), **more)
+    assert done.returncode == status, done.err
+    return done.err
+
+
+def test_the_length_of_a_text(run_weft, model):
+    """-n counts what is written; without it the text has -ub tokens, or as many as the context, up to 512."""
+    path, few = model("llada"), ["--ids", "1,2,3", "--json", "--ignore-eos", "--diffusion-steps", 2]
+    for more, n in ((["-n", 5], 5), (["-ub", 16], 13), ([], 253), (["-c", 100], 97), (["-n", 0], 0)):
+        done = run_weft(["run", path, *few, *more])
+        assert done.returncode == 0 and len(done.stdout.splitlines()) == n, (more, done.err)
+    assert "a text of 303 tokens does not fit the context of 256" in said(run_weft, "run", path, "--ids", "1,2,3", "-n", 300)
+    assert "the prompt has 3 tokens, and the text with it 3" in said(run_weft, "run", path, "--ids", "1,2,3", "-ub", 3)
+
+
+def test_what_cannot_be(run_weft, model, tinypy):
+    path = model("llada")
+    run = ["run", path, "--ids", "1,2,3", "-n", 13]
+    assert "block_length 5 does not divide the 16 tokens of the text" in said(run_weft, *run, "--diffusion-block-length", 5)
+    assert "10 steps for 4 blocks (16 tokens of the text, block_length 4)" in said(run_weft, *run, "--diffusion-block-length", 4, "--diffusion-steps", 10)
+    assert "two schedules: give one" in said(run_weft, *run, "--diffusion-block-length", 4, "--diffusion-eps", 0.1, status=2)
+    assert "a grammar does not apply" in said(run_weft, *run, "--json-schema", "{}")
+    assert "--force does not apply" in said(run_weft, *run, "--force", "1,2")
+    assert "key 'tokenizer.ggml.mask_token_id' is missing" in said(run_weft, "run", model("llada", mask=False), "--ids", "1,2", "-n", 3)
+    assert "this model goes on token by token" in said(run_weft, "run", tinypy, "-p", "def", "--diffusion-steps", 3)
+    whole = "this model denoises texts as a whole (weft run)"
+    assert whole in said(run_weft, "chat", path, "-p", "hi")
+    assert whole in said(run_weft, "perplexity", "-m", path, "-c", 32, "-f", "-", input="hello " * 40)
+    assert whole in said(run_weft, "bench", "-m", path, "-p", 8, "-n", 4)
+    assert "does not make one token after another" in said(run_weft, "run", tinypy, "-p", "def", "-c", 128, "-md", path)
+
+
+def test_the_text_of_each_step(run_weft, model):
+    """With spaces for masks; the last step's result is the text on stdout."""
+    done = run_weft(["run", model("llada"), "--ids", "1,2,3", "-n", 12, "--diffusion-steps", 4, "--diffusion-visual", "--temp", 0])
+    shown = [part.removesuffix("\n") for part in done.err.split("\x1b[2J\x1b[H")[1:]]
+    assert done.returncode == 0 and len(shown) == 4 and shown[0] == " " * 12
+    assert done.out.strip() and all(len(a.strip()) <= len(b.strip()) for a, b in zip(shown, shown[1:]))
+
+
+def test_text_ends_at_an_end_token(run_weft, model):
+    """Of what was written, no more than up to the model's end; the figures count that."""
+    path = model("llada")
+    run = ["run", path, "--ids", "1,2,3", "-n", 12, "--diffusion-steps", 1, "--temp", 0, "--json"]
+    whole = [json.loads(line)["id"] for line in run_weft(run).stdout.splitlines()]
+    end = f"tokenizer.ggml.eos_token_id=int:{whole[5]}"
+    cut = [json.loads(line)["id"] for line in run_weft([*run, "--override-kv", end]).stdout.splitlines()]
+    assert cut == whole[:whole.index(whole[5]) + 1]
+
+
+def test_a_server_makes_vectors_alone(weft, weft_env, run_weft, model):
+    """It says so when it is asked for a text; its vectors are those of weft embed."""
+    path = model("llada")
+    with Server(weft, weft_env, path) as s:
+        for route, body in (("/v1/completions", {"prompt": "x"}), ("/completion", {"prompt": [1, 2, 3], "n_predict": 3})):
+            status, answer = s.ask(route, {"max_tokens": 3, **body})
+            assert status == 501 and "this model denoises texts as a whole" in answer["error"]["message"], answer
+        status, answer = s.ask("/embedding", {"content": [1, 2, 3], "embd_normalize": -1})
+        assert status == 200, answer
+    done = run_weft(["embed", "-m", path, "--ids", "1,2,3", "--embd-output-format", "array", "--embd-normalize", -1])
+    assert done.returncode == 0, done.err
+    for a, b in zip(answer[0]["embedding"], json.loads(done.stdout), strict=True):
+        assert a == pytest.approx(b, rel=1e-5, abs=1e-7)
