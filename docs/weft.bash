@@ -4,12 +4,12 @@ _weft() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} words= files=yes
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ] || { [ "$COMP_CWORD" -eq 2 ] && [ "$before" = help ]; }; then
-    words="run chat serve loadtest bench embed perplexity quantize convert export imatrix pull list rm profile viz tune cache inspect tokenize template env doctor uninstall help --help --version"
+    words="run chat serve loadtest bench embed perplexity quantize convert export imatrix pull list rm profile plan viz tune cache inspect tokenize template env doctor uninstall help --help --version"
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word"; [ "$before" = help ] || compgen -f -X '!*.gguf' -- "$word")
     return
   fi
   case "$command $before" in
-    "run -m"|"run --model"|"chat -m"|"chat --model"|"embed -m"|"embed --model"|"perplexity -m"|"perplexity --model"|"imatrix -m"|"imatrix --model"|"profile -m"|"profile --model"|"viz -m"|"viz --model"|"tune -m"|"tune --model"|"inspect -m"|"inspect --model"|"tokenize -m"|"tokenize --model")
+    "run -m"|"run --model"|"chat -m"|"chat --model"|"embed -m"|"embed --model"|"perplexity -m"|"perplexity --model"|"imatrix -m"|"imatrix --model"|"profile -m"|"profile --model"|"plan -m"|"plan --model"|"viz -m"|"viz --model"|"tune -m"|"tune --model"|"inspect -m"|"inspect --model"|"tokenize -m"|"tokenize --model")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
     "template -m"|"template --model")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
@@ -17,7 +17,7 @@ _weft() {
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
     "serve -m"|"serve --model")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
-    "run -hff"|"run --hf-file"|"chat -hff"|"chat --hf-file"|"serve -hff"|"serve --hf-file"|"bench -hff"|"bench --hf-file"|"embed -hff"|"embed --hf-file"|"perplexity -hff"|"perplexity --hf-file"|"imatrix -hff"|"imatrix --hf-file"|"pull -hff"|"pull --hf-file"|"profile -hff"|"profile --hf-file"|"viz -hff"|"viz --hf-file"|"tune -hff"|"tune --hf-file"|"inspect -hff"|"inspect --hf-file"|"tokenize -hff"|"tokenize --hf-file"|"template -hff"|"template --hf-file")
+    "run -hff"|"run --hf-file"|"chat -hff"|"chat --hf-file"|"serve -hff"|"serve --hf-file"|"bench -hff"|"bench --hf-file"|"embed -hff"|"embed --hf-file"|"perplexity -hff"|"perplexity --hf-file"|"imatrix -hff"|"imatrix --hf-file"|"pull -hff"|"pull --hf-file"|"profile -hff"|"profile --hf-file"|"plan -hff"|"plan --hf-file"|"viz -hff"|"viz --hf-file"|"tune -hff"|"tune --hf-file"|"inspect -hff"|"inspect --hf-file"|"tokenize -hff"|"tokenize --hf-file"|"template -hff"|"template --hf-file")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
     "embed -f"|"embed --file")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
@@ -95,17 +95,17 @@ _weft() {
       words="auto on off" files=no;;
     "run -md"|"run --model-draft"|"run --spec-draft-model"|"chat -md"|"chat --model-draft"|"chat --spec-draft-model"|"serve -md"|"serve --model-draft"|"serve --spec-draft-model")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
-    "run --rope-scaling"|"chat --rope-scaling"|"serve --rope-scaling"|"bench --rope-scaling"|"embed --rope-scaling"|"perplexity --rope-scaling"|"imatrix --rope-scaling"|"profile --rope-scaling"|"viz --rope-scaling"|"tune --rope-scaling")
+    "run --rope-scaling"|"chat --rope-scaling"|"serve --rope-scaling"|"bench --rope-scaling"|"embed --rope-scaling"|"perplexity --rope-scaling"|"imatrix --rope-scaling"|"profile --rope-scaling"|"plan --rope-scaling"|"viz --rope-scaling"|"tune --rope-scaling")
       words="model none linear yarn" files=no;;
-    "run --yarn-truncate"|"chat --yarn-truncate"|"serve --yarn-truncate"|"bench --yarn-truncate"|"embed --yarn-truncate"|"perplexity --yarn-truncate"|"imatrix --yarn-truncate"|"profile --yarn-truncate"|"viz --yarn-truncate"|"tune --yarn-truncate")
+    "run --yarn-truncate"|"chat --yarn-truncate"|"serve --yarn-truncate"|"bench --yarn-truncate"|"embed --yarn-truncate"|"perplexity --yarn-truncate"|"imatrix --yarn-truncate"|"profile --yarn-truncate"|"plan --yarn-truncate"|"viz --yarn-truncate"|"tune --yarn-truncate")
       words="model on off" files=no;;
-    "run --lora"|"run --lora-scaled"|"chat --lora"|"chat --lora-scaled"|"serve --lora"|"serve --lora-scaled"|"bench --lora"|"bench --lora-scaled"|"embed --lora"|"embed --lora-scaled"|"perplexity --lora"|"perplexity --lora-scaled"|"imatrix --lora"|"imatrix --lora-scaled"|"profile --lora"|"profile --lora-scaled"|"viz --lora"|"viz --lora-scaled"|"tune --lora"|"tune --lora-scaled")
+    "run --lora"|"run --lora-scaled"|"chat --lora"|"chat --lora-scaled"|"serve --lora"|"serve --lora-scaled"|"bench --lora"|"bench --lora-scaled"|"embed --lora"|"embed --lora-scaled"|"perplexity --lora"|"perplexity --lora-scaled"|"imatrix --lora"|"imatrix --lora-scaled"|"profile --lora"|"profile --lora-scaled"|"plan --lora"|"plan --lora-scaled"|"viz --lora"|"viz --lora-scaled"|"tune --lora"|"tune --lora-scaled")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
-    "run --control-vector"|"chat --control-vector"|"serve --control-vector"|"bench --control-vector"|"embed --control-vector"|"perplexity --control-vector"|"imatrix --control-vector"|"profile --control-vector"|"viz --control-vector"|"tune --control-vector")
+    "run --control-vector"|"chat --control-vector"|"serve --control-vector"|"bench --control-vector"|"embed --control-vector"|"perplexity --control-vector"|"imatrix --control-vector"|"profile --control-vector"|"plan --control-vector"|"viz --control-vector"|"tune --control-vector")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
-    "run --control-vector-scaled"|"chat --control-vector-scaled"|"serve --control-vector-scaled"|"bench --control-vector-scaled"|"embed --control-vector-scaled"|"perplexity --control-vector-scaled"|"imatrix --control-vector-scaled"|"profile --control-vector-scaled"|"viz --control-vector-scaled"|"tune --control-vector-scaled")
+    "run --control-vector-scaled"|"chat --control-vector-scaled"|"serve --control-vector-scaled"|"bench --control-vector-scaled"|"embed --control-vector-scaled"|"perplexity --control-vector-scaled"|"imatrix --control-vector-scaled"|"profile --control-vector-scaled"|"plan --control-vector-scaled"|"viz --control-vector-scaled"|"tune --control-vector-scaled")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
-    "run --precision"|"chat --precision"|"serve --precision"|"bench --precision"|"embed --precision"|"perplexity --precision"|"imatrix --precision"|"profile --precision"|"viz --precision"|"tune --precision")
+    "run --precision"|"chat --precision"|"serve --precision"|"bench --precision"|"embed --precision"|"perplexity --precision"|"imatrix --precision"|"profile --precision"|"plan --precision"|"viz --precision"|"tune --precision")
       words="fast exact" files=no;;
     "bench -o"|"bench --output")
       words="md json jsonl csv sql" files=no;;
@@ -126,6 +126,7 @@ _weft() {
     list) words="--json --help";;
     rm) words="-y --yes -q --quiet --help";;
     profile) words="-m --model -hf -hfr --hf-repo -hff --hf-file -mu --model-url -hft --hf-token --offline --image --audio -mm --mmproj --no-mmproj --no-mmproj-auto --image-min-tokens --image-max-tokens -n --n-gen -p --prefill -d --n-depth -t --threads -tb --threads-batch -ub --ubatch-size --mlock --override-kv -ctk --cache-type-k -ctv --cache-type-v --rope-scaling --rope-scale --rope-freq-scale --rope-freq-base --yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast --yarn-truncate --lora --lora-scaled --control-vector --control-vector-scaled --control-vector-layer-range -ngl --gpu-layers --n-gpu-layers -nr --no-repack --precision --json --help";;
+    plan) words="-m --model -hf -hfr --hf-repo -hff --hf-file -mu --model-url -hft --hf-token --offline --machines --link --no-prompt -c --ctx-size -d --n-depth -t --threads -tb --threads-batch -ub --ubatch-size --mlock --override-kv -ctk --cache-type-k -ctv --cache-type-v --rope-scaling --rope-scale --rope-freq-scale --rope-freq-base --yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast --yarn-truncate --lora --lora-scaled --control-vector --control-vector-scaled --control-vector-layer-range -ngl --gpu-layers --n-gpu-layers -nr --no-repack --precision --json --help";;
     viz) words="-m --model -hf -hfr --hf-repo -hff --hf-file -mu --model-url -hft --hf-token --offline -n --n-gen -p --prefill -d --n-depth --out -t --threads -tb --threads-batch -ub --ubatch-size --mlock --override-kv -ctk --cache-type-k -ctv --cache-type-v --rope-scaling --rope-scale --rope-freq-scale --rope-freq-base --yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast --yarn-truncate --lora --lora-scaled --control-vector --control-vector-scaled --control-vector-layer-range -ngl --gpu-layers --n-gpu-layers -nr --no-repack --precision --help";;
     tune) words="-m --model -hf -hfr --hf-repo -hff --hf-file -mu --model-url -hft --hf-token --offline --beam --budget --skip-ms --no-prompt --no-layouts --predict -c --ctx-size -d --n-depth -t --threads -tb --threads-batch -ub --ubatch-size --mlock --override-kv -ctk --cache-type-k -ctv --cache-type-v --rope-scaling --rope-scale --rope-freq-scale --rope-freq-base --yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast --yarn-truncate --lora --lora-scaled --control-vector --control-vector-scaled --control-vector-layer-range -ngl --gpu-layers --n-gpu-layers -nr --no-repack --precision --all --json --help";;
     cache) words="list verify clear export import --tunings --json --help";;

@@ -145,5 +145,42 @@ typedef struct weft_tuned {
 int weft_tune(weft_model *m, const weft_tune_options *opt, weft_tuned **out, weft_error *err); /* opt NULL: defaults */
 void weft_tuned_free(weft_tuned *t);          /* NULL is fine */
 
+/* What a model would do on several machines like this one: plans of their processes run here, over made-up weights,
+ * and the figures of a link are added.  Only the head of the file is read. */
+typedef struct weft_plan_options {
+  size_t size;               /* sizeof this struct, or 0: see base.h */
+  int machines;              /* 1 to 64 */
+  const char *link;          /* "1GbE", "10GbE", "25GbE", "100GbE", "USB4", or "MICROSECONDS:GBIT"; NULL: "1GbE" */
+  int depth;                 /* positions before the tokens that are timed */
+  bool no_prompt;            /* single tokens only */
+} weft_plan_options;
+enum weft_plan_split {
+  WEFT_PLAN_ONE,             /* one machine has all of it */
+  WEFT_PLAN_ROW,             /* every machine has rows of all matrices, as processes of MPI do */
+  WEFT_PLAN_LAYER            /* each machine has some layers, one after the other; a token goes through all */
+};
+typedef struct weft_planned_split {
+  enum weft_plan_split split;
+  int machines;
+  double token_us, chunk_us; /* a token, and a chunk of a prompt (0: not timed), the link's part included */
+  double token_link_us, chunk_link_us;
+  int token_gathers, chunk_gathers;              /* messages that all wait for */
+  double token_bytes, chunk_bytes;               /* that they bring together */
+  /* of each machine: weights, keys and values, intermediates; by rows all have the largest */
+  const uint64_t *memory;
+} weft_planned_split;
+typedef struct weft_planned {
+  const weft_planned_split *splits;
+  size_t n_splits;
+  int chunk;                 /* its tokens */
+  int context;               /* positions of keys and values that memory is for */
+  double latency_us, gbit_s; /* of the link */
+  uint64_t machine_bytes;    /* memory of this machine; 0: unknown */
+} weft_planned;
+/* opt: how the model would be opened, NULL: defaults; its context is the one that memory is for. */
+int weft_plan(const char *path, const weft_options *opt, const weft_plan_options *plan, weft_planned **out,
+              weft_error *err);
+void weft_planned_free(weft_planned *p);      /* NULL is fine */
+
 WEFT_END
 #endif

@@ -14,8 +14,8 @@
 //   terminal.h       what is shown in a chat; typed.h edit.h: lines that people type, and the files that these name
 //   perplexity.h     a text in chunks, for perplexity.c and divergence.c
 //   exported.h       the command line of a program that carries a model
-//   run.c chat.c serve.c bench.c embed.c perplexity.c quantize.c export.c imatrix.c models.c profile.c viz.c tune.c
-//   cache.c inspect.c tokenize.c template.c env.c doctor.c uninstall.c: the commands
+//   run.c chat.c serve.c bench.c embed.c perplexity.c quantize.c export.c imatrix.c models.c profile.c plan.c viz.c
+//   tune.c cache.c inspect.c tokenize.c template.c env.c doctor.c uninstall.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
 #include "app/settings.h"

@@ -19,6 +19,7 @@ enum {
   CHAT = COMMAND_BIT(chat),
   BENCH = COMMAND_BIT(bench),
   PROFILE = COMMAND_BIT(profile),
+  PLAN = COMMAND_BIT(plan),
   VIZ = COMMAND_BIT(viz),
   TUNE = COMMAND_BIT(tune),
   CACHE = COMMAND_BIT(cache),
@@ -40,7 +41,7 @@ enum {
   RM = COMMAND_BIT(rm),
   EMBED = COMMAND_BIT(embed),
   TALK = RUN | CHAT,
-  LOOK = PROFILE | VIZ | TUNE,
+  LOOK = PROFILE | PLAN | VIZ | TUNE,
   LLAMA = TALK | SERVE,       // llama-completion, llama-cli and llama-server
   ONE = TALK | LOOK | SERVE | PERPLEXITY | IMATRIX | EMBED,
   MODEL = ONE | BENCH,
@@ -425,17 +426,23 @@ static const struct option rows[] = {
       .more = "The one that took as long as half of them is shown."),
   INT(PROFILE | VIZ, "-p, --prefill", "N", "a chunk of N tokens of a prompt instead of single tokens", chunk_of, 0,
       MOST, .more = "No more than -ub."),
+  INT(PLAN, "--machines", "N", "machines like this one that share the model (default 2)", machines, 1, 64),
+  TEXT(PLAN, "--link", "LINK", "between them: 1GbE (default), 10GbE, 25GbE, 100GbE, USB4, or\nMICROSECONDS:GBIT",
+       link, .more = "The latter is what a message takes on top of its bytes, and 10^9 bits a second: 50:9.4."),
   INT(TUNE, "--beam", "N", "candidates that go on to the next round (default 4, or BEAM)", beam, 1, 64),
   REAL(TUNE, "--budget", "SECONDS", "time for all searches (default 60)", budget, 0.1, 1e6,
        .more = "Loading, and trying what was found in whole tokens, come on top."),
   REAL(TUNE, "--skip-ms", "MS", "a kernel this fast needs no search (default: BEAM_SKIP_MS, or none)", skip_ms, 0, 1e6),
   FLAG(TUNE, "--no-prompt", "tune single tokens only", no_prompt),
+  FLAG(PLAN, "--no-prompt", "single tokens only", no_prompt,
+       .more = "A chunk of a prompt of a large model takes minutes on a small machine."),
   FLAG(TUNE, "--no-layouts", "try no other layouts of weights", no_layouts,
        .more = "Otherwise they are in memory twice for a while, if there is room."),
   TEXT(TUNE, "--predict", "GPU", "times by the figures of a GPU: orin, rtx4090 or h200", predict,
        .more = "For DEV=CUDA: nothing runs, no results are compared, and nothing is kept."),
   INT(TUNE, "-c, --ctx-size", "N", "context; attention is tuned for this one (default: the model's)", model.context, 0,
       MOST),
+  INT(PLAN, "-c, --ctx-size", "N", "context that memory is for (default 4096)", model.context, 0, MOST),
   INT(LOOK, "-d, --n-depth", "N", "tokens in the context before (default 0)", depth, 0, MOST),
   TEXT(VIZ, "--out", "PAGE", "where the page goes, - for stdout (default weft-viz.html)", out, WRITES),
   // ---- length
@@ -675,6 +682,12 @@ static const struct option rows[] = {
                "us, bytes and flops are those of all launches together. With --image: parts and before_us, too. "
                "Without a limit (DEV=REF or NULL), limit_gb_s "
                "and limit_share are null."),
+  FLAG(PLAN, "--json", "as JSON (manual page: which keys)", json,
+       .more = "An object with the keys latency_us and gbit_s (of the link), context, chunk (tokens), machine_bytes "
+               "(memory of this machine, or null) and splits: an array of objects with split (one, row, layer), "
+               "machines, token_us and chunk_us (or null), token_link_us and chunk_link_us (the link's part), "
+               "token_gathers, chunk_gathers (messages that all wait for), token_bytes, chunk_bytes (that they bring) "
+               "and memory (bytes of each machine; of rows, of the one that has most)."),
   FLAG(TUNE, "--json", "as JSON (manual page: which keys)", json,
        .more = "An object with the keys seconds, token_us and chunk_us (before and after, or null), token_bytes, "
                "limit_gb_s (or null), chunk (its tokens), layouts "

@@ -14,6 +14,8 @@ struct settings settings_new(void) {
                        .benchmark = -1,
                        .repetitions = 5,
                        .steps = -1,
+                       .link = "1GbE",
+                       .machines = 2,
                        .budget = 60,
                        .denoise.algorithm = -1,
                        .beam = beam > 0 && beam <= 64 ? beam : 4,

@@ -26,6 +26,7 @@
   C(list, "show downloaded models") \
   C(rm, "remove one of them") \
   C(profile, "show where the time of a token goes") \
+  C(plan, "predict a model's speed and memory on several machines") \
   C(viz, "write a page that shows what the compiler made of a model") \
   C(tune, "search for better kernels, and keep them") \
   C(cache, "manage the kernel cache") \
@@ -101,11 +102,12 @@ struct settings {
   int color, thinking, reasoning_format;
   int64_t reasoning_budget;
   const char *reasoning_message;
-  // measuring: bench, profile, viz, tune
+  // measuring: bench, profile, plan, viz, tune
   struct texts models, prompts, generations, both, depths, threads, chunks, sequences;
   int64_t repetitions, delay, steps, chunk_of, depth, beam;
   double budget, skip_ms;
-  const char *predict;
+  const char *predict, *link;
+  int64_t machines;
   int format;
   bool no_prompt, no_layouts, all;
   const char *out;

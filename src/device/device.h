@@ -163,6 +163,9 @@ typedef struct plan_stats {
   double compile_ms, codegen_ms /* of that: rules, before any compiler */;
 } plan_stats;
 plan_stats plan_get_stats(const plan *p);
+// Bytes of the arena that runs have used so far: it is as large as the longest sequence asks for. All of it where the
+// device does not say.
+uint64_t plan_arena_used(const plan *p);
 uint64_t plan_gatherings(const plan *p);         // a hash: equal where processes gather the same in the same order
 struct team *plan_team(const plan *p);           // the threads that run it
 

@@ -3,8 +3,10 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/attempt.h"
 #include "base/os.h"
+#include "device/memory.h"
 #include "device/plan_impl.h"
 
 enum { ARENA_ALIGN = 4096 };
@@ -192,4 +194,14 @@ void plan_free(plan *p) {
 
 uint64_t plan_gatherings(const plan *p) { return p->gatherings; }
 plan_stats plan_get_stats(const plan *p) { return p->stats; }
+
+uint64_t plan_arena_used(const plan *p) {
+  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), all = (uint64_t)p->stats.arena_bytes, used = 0;
+  size_t n = (size_t)((all + page - 1) / page);
+  unsigned char *there = xcalloc(n + 1, 1);
+  bool known = p->d->run->here && memory_resident(p->arena_at, all, there);
+  for (size_t i = 0; i < n; i++) used += there[i] & 1 ? page : 0;
+  free(there);
+  return known ? used : all;
+}
 struct team *plan_team(const plan *p) { return p->team; }

@@ -15,5 +15,8 @@ void ranks_end_all(const char *why);
 void ranks_leave(void);                   // when all others do
 // size: bytes of an element; of g->period * count elements at `at`, as the gathering says.
 void ranks_gather(void *at, size_t size, const gathering *g, int64_t count);
+// From now on gatherings bring nothing: parts of others become copies of this process's, as if it were number `rank`.
+// For plans that are timed by one process alone (engine/rehearse.h). Negative: no more.
+void ranks_rehearse(int rank);
 void ranks_broadcast(void *at, size_t n);      // from rank 0 to all
 #endif

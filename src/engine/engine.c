@@ -47,7 +47,7 @@ static uint64_t kv_bytes(const engine *e) {
 }
 
 // About what one process has of these bytes, which all processes have together.
-static uint64_t share_bytes(uint64_t all) { return all / (uint64_t)ranks_here().n; }
+static uint64_t share_bytes(const engine *e, uint64_t all) { return all / (uint64_t)engine_ranks(e).n; }
 
 // Bytes of this machine's memory that are free for one of the processes on it. false: it does not say.
 static bool free_memory(uint64_t *have) {
@@ -77,7 +77,7 @@ static bool has_room(const engine *e) {
   uint64_t need, have;
   if (!e->layer_split.at[0].d->run->here) return fits_with(e, e->room);
   return add_u64(kv_bytes(e), gguf_file_bytes(e->file), &need) &&
-         (!free_memory(&have) || share_bytes(need) <= have);
+         (!free_memory(&have) || share_bytes(e, need) <= have);
 }
 
 // What nobody asked for may be less: many models were trained for more positions than a machine has memory for. Halves,
@@ -147,7 +147,8 @@ static device **devices_of_states(const engine *e) {
 }
 
 static int reserve_caches(engine *e, error *err) {
-  uint64_t file = share_bytes(file_bytes_here(e)), kv = share_bytes(kv_bytes(e)), need, have, all = UINT64_MAX;
+  uint64_t file = e->o.rehearsed.n ? 0 : share_bytes(e, file_bytes_here(e)), kv = share_bytes(e, kv_bytes(e)), need;
+  uint64_t have, all = UINT64_MAX;
   bool here = true;
   for (int i = 0; i < e->layer_split.n; i++) here &= e->layer_split.at[i].d->run->here;
   if (e->layer_split.n > 1) kv = layer_split_bytes(e->file, e->m, 0, e->layer_split.at[0].to, e->n_ctx) - file;
@@ -185,7 +186,9 @@ static int open_weights(engine *e, laid *l, error *err) {
   for (int i = 0; i < e->layer_split.n; i++) {
     const struct layer_range *at = &e->layer_split.at[i];
     int to = at->to == model_n_layer(e->m) ? model_n_blocks(e->m) : at->to;
-    if (at->d->target.has_streams && weights_open(&l->w[i], e->file, at->d, at->from, to, err)) return -1;
+    if (e->o.rehearsed.n) {
+      if (weights_rehearse(&l->w[i], e->file, at->d, err)) return -1;
+    } else if (at->d->target.has_streams && weights_open(&l->w[i], e->file, at->d, at->from, to, err)) return -1;
   }
   return 0;
 }
@@ -202,7 +205,9 @@ static void open_content(engine *e) {
 }
 
 static int load_model(engine *e, const char *path, error *err) {
-  if (e->o.in_memory ? gguf_open_memory(e->o.data, e->o.n_data, path, &e->file, err) : gguf_open(path, &e->file, err))
+  if (e->o.in_memory        ? gguf_open_memory(e->o.data, e->o.n_data, path, &e->file, err)
+      : e->o.rehearsed.n ? gguf_open_head(path, &e->file, err)
+                           : gguf_open(path, &e->file, err))
     return -1;
   for (size_t i = 0; i < e->o.n_settings; i++) if (gguf_set_text(e->file, e->o.settings[i], err)) return -1;
   if (media_file_is_model(e->file, err) || model_open(e->file, e->o.kv, &e->m, err) ||
@@ -224,7 +229,8 @@ static int load_model(engine *e, const char *path, error *err) {
   choose_sizes(e);
   if (share_layers(e, err)) return -1;
   if (e->layer_split.n > 1) model_drop_mtp(e->m);
-  if (reserve_caches(e, err) || follow_open(e, err)) return -1;
+  if (e->o.rehearsed.n && !engine_on_cpu(e)) return error_set(err, "%s: plans are rehearsed on processors only", path);
+  if (reserve_caches(e, err) || (!e->o.rehearsed.n && follow_open(e, err))) return -1;
   open_content(e);
   e->o.n_settings = e->o.n_adapters = e->o.n_control_vectors = 0;  // those are the caller's
   e->o.device = NULL;
@@ -237,6 +243,7 @@ static int load_model(engine *e, const char *path, error *err) {
   if (settle_states(e, err) || need_plan(e, &first_spec, err) || model_adapters_used(e->m, err)) return -1;
   e->adapted = sequence_adapted(e->own);
   if (need_plan(e, &first_spec, err)) return -1;
+  if (e->o.rehearsed.n) return 0;
   if (first->target.has_streams) weights_read_ahead(&e->now->w[0]);
   if (e->number < 0) tune_from_env(e, false);
   const char *tune = env_str(ENV_WEFT_TUNE);

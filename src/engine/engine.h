@@ -35,6 +35,9 @@ struct engine_options {
   void (*progress)(void *ctx, const char *what, double fraction);   // may be NULL; what: "loading", "compiling"; 0..1
   void *progress_ctx;
   bool (*stop)(void *ctx);       // asked while the engine opens, with progress_ctx: true ends that; may be NULL
+  // n > 0: plans are those of this process of n, over made-up weights: to be timed (rehearse.h). The file need have
+  // nothing behind its head
+  struct { int rank, n; } rehearsed;
   const char *device;            // one that device_open_named knows; NULL: DEV
   bool in_memory;                // the file is, as n_data bytes; path is its name then
   const void *data; size_t n_data;

@@ -72,6 +72,10 @@ struct engine {
   error broken;                           // of an evaluation that came upon a broken invariant
 };
 
+// The process that plans are made for, of those that compute the model together.
+static inline ranks engine_ranks(const engine *e) {
+  return e->o.rehearsed.n ? (ranks){e->o.rehearsed.rank, e->o.rehearsed.n, 1} : ranks_here();
+}
 // Entries of the table of pages: of a group, and of a sequence.
 static inline int64_t page_table(const engine *e) { return e->ctx / CACHE_PAGE + 1; }
 static inline int64_t page_tables(const engine *e) { return max_i64(model_n_groups(e->m), 1) * page_table(e); }

@@ -157,7 +157,7 @@ void follow_starts(void *ctx, const plan *p, const plan_var *vars, int n_vars) {
   const planned *of = planned_of(e, p);
   piece in[MOST_PIECES];
   str body = {0};
-  if (!leads()) return;
+  if (!leads() || e->number < 0) return;
   die_if(!of, "a plan that no engine knows runs on several processes");
   str_addn(&body, &(run_head){of->spec, of->spec.adapted, n_vars, plan_gatherings(p)}, sizeof(run_head));
   for (int i = 0; i < n_vars; i++) {
@@ -176,8 +176,7 @@ void follow_broken(const engine *e) {
 }
 
 void follow_ends(void *ctx) {
-  (void)ctx;
-  if (leads()) pthread_mutex_unlock(&talking);
+  if (leads() && ((const site *)ctx)->e->number >= 0) pthread_mutex_unlock(&talking);
 }
 
 // --- states ----------------------------------------------------------------------------------------------------------

@@ -99,9 +99,11 @@ static float *sums_buffer(engine *e, int64_t i) {
 
 // The ids and what comes of them lie in this process's memory, on every device: a plan brings and fetches them.
 static void *buffer_at(void *ctx, int64_t id) {
-  engine *e = ((const site *)ctx)->e;
+  const site *at = ctx;
+  engine *e = at->e;
   int64_t own = id - model_buffer_id(e->file, 0);
   if (codebook_is(id)) return codebook_data(id);
+  if (own < 0 && e->o.rehearsed.n) return weights_rehearsed(&e->now->w[at->place], id);
   if (own < 0) return (void *)(uintptr_t)gguf_tensor_at(e->file, (size_t)id)->data;
   if (own == BUF_IDS) return e->ids;
   if (own == BUF_AT) return e->at;
@@ -172,7 +174,7 @@ uop *graph_of_plan(const engine *e, const struct layer_range *at, const plan_spe
 // cuts: room for what states are cut like, for as long as the result is used.
 static struct schedule_how how_scheduled(const engine *e, kept_cuts *cuts) {
   int64_t first = model_buffer_id(e->file, BUF_STATE);
-  ranks r = ranks_here();
+  ranks r = engine_ranks(e);
   int n = 0;
   for (int i = 0; r.n > 1 && e->state_cuts && i < model_n_states(e->m); i++) {
     const state_cuts *s = &e->state_cuts[i];
@@ -188,7 +190,7 @@ static struct schedule_how how_scheduled(const engine *e, kept_cuts *cuts) {
 }
 
 static kept_cuts *room_for_cuts(const engine *e) {
-  return xcalloc((size_t)(ranks_here().n > 1 ? model_n_states(e->m) : 0) + 1, sizeof(kept_cuts));
+  return xcalloc((size_t)(engine_ranks(e).n > 1 ? model_n_states(e->m) : 0) + 1, sizeof(kept_cuts));
 }
 
 void compile_plan(const engine *e, const struct layer_range *at, graph *g, uop *sink, schedule *s) {
@@ -258,7 +260,7 @@ int settle_states(engine *e, error *err) {
     {.logits = LOGITS_ALL, .tokens = TILE, .apart = !model_is_recurrent(e->m)},
     {.logits = LOGITS_LAST, .tokens = one.tokens, .mtp = model_has_mtp(e->m)},
   };
-  bool settled = ranks_here().n < 2 || model_is_encoder(e->m);
+  bool settled = engine_ranks(e).n < 2 || model_is_encoder(e->m);
   while (!settled) {
     settled = true;
     for (size_t i = 0; i < COUNT(specs); i++) {

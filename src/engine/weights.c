@@ -3,6 +3,7 @@
 #include "engine/weights.h"
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "device/memory.h"
@@ -12,7 +13,8 @@
 enum {
   STREAM_ALIGN = 4096,
   SPARE_PERCENT = 30,
-  READ_AHEAD = 1 << 17 /* the system reads no more for one request than its device's limit */
+  READ_AHEAD = 1 << 17 /* the system reads no more for one request than its device's limit */,
+  REHEARSED = 1 << 30 /* bytes at most, unless a single weight has more */
 };
 
 static void *touch_pages(void *ctx) {
@@ -53,6 +55,61 @@ int weights_open(weights *w, const gguf *file, device *d, int from, int to, erro
   return 0;
 }
 
+// Numbers that are neither large nor small, of either sign, as floats of any width.
+static void fill_random(unsigned char *at, uint64_t size) {
+  uint64_t seed = 1;
+  for (uint64_t i = 0; i + sizeof seed <= size; i += sizeof seed) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    uint64_t word = ((seed ^ seed >> 29) & 0x8181818181818181u) | 0x3c3c3c3c3c3c3c3cu;
+    memcpy(at + i, &word, sizeof word);
+  }
+}
+
+int weights_rehearse(weights *w, const gguf *file, device *d, error *err) {
+  uint64_t all = 0, most = 0;
+  *w = (weights){.file = file, .d = d, .rehearsed = true};
+  for (size_t i = 0; i < gguf_n_tensors(file); i++) {
+    uint64_t size = round_up(gguf_tensor_at(file, i)->nbytes, STREAM_ALIGN);
+    if (size > most) most = size;
+    if (!add_u64(all, size, &all))
+      return error_set(err, "%s: its tensors are larger than memory can be", gguf_path(file));
+  }
+  // a layout may be larger than what it is made of
+  if (all > REHEARSED) all = most > REHEARSED ? most : REHEARSED;
+  w->size = round_up((size_t)(all + all / 100 * SPARE_PERCENT), MEMORY_ALIGN) + MEMORY_ALIGN;
+  w->memory = memory_reserve(w->size, err);
+  if (!w->memory) return -1;
+  fill_random(w->memory, w->size);
+  return 0;
+}
+
+// NULL: it is larger than the whole area.
+static void *take_turn(weights *w, int64_t number, uint64_t layout, uint64_t need, bool *filled) {
+  if (need > w->size) return NULL;
+  if (need > w->size - w->turn) w->turn = 0;
+  unsigned char *at = w->memory + w->turn;
+  w->turn += need;
+  *filled = true;
+  vec_push(&w->streams, ((weight_stream){number, layout, at, need, true}));
+  return at;
+}
+
+void *weights_rehearsed(weights *w, int64_t number) {
+  bool filled;
+  return weights_stream(w, number, 0, (int64_t)gguf_tensor_at(w->file, (size_t)number)->nbytes, &filled);
+}
+
+uint64_t weights_rehearsed_bytes(const weights *w) {
+  uint64_t all = 0;
+  for (size_t i = 0; i < w->streams.n; i++) {
+    bool packed = w->streams.at[i].layout;
+    for (size_t j = 0; j < w->streams.n && !packed; j++)
+      packed = w->streams.at[j].tensor == w->streams.at[i].tensor && w->streams.at[j].layout;
+    if (!packed || w->streams.at[i].layout) all += w->streams.at[i].size;
+  }
+  return all;
+}
+
 void *weights_stream(weights *w, int64_t number, uint64_t layout, int64_t size, bool *filled) {
   for (size_t i = 0; i < w->streams.n; i++)
     if (w->streams.at[i].tensor == number && w->streams.at[i].layout == layout) {
@@ -62,6 +119,7 @@ void *weights_stream(weights *w, int64_t number, uint64_t layout, int64_t size, 
   stop_touching(w);
   *filled = false;
   uint64_t need = round_up((size_t)size, STREAM_ALIGN);
+  if (w->rehearsed) return take_turn(w, number, layout, need, filled);
   if (w->d->run->here && need > w->size - w->used) return NULL;
   unsigned char *at = w->d->run->here ? w->memory + w->used : device_alloc(w->d, need, PAGES_PLAIN, NULL);
   if (!at) return NULL;

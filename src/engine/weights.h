@@ -25,12 +25,21 @@ typedef struct weights {
   bool touching, settled;
   _Atomic bool enough;
   uint64_t wanted;           // bytes that streams of all tensors may take together
+  bool rehearsed;            // see weights_rehearse; turn: where the next weight lies
+  uint64_t turn;
 } weights;
 
 // Reserves room for streams of all tensors of layers from .. to - 1 and of those that are of no layer. From here on
 // until the first stream is asked for, a thread touches memory that streams will fill, since the system needs longer to
 // find a page than the engine to write it. w stays where it is. 0, or -1 and why not; weights_free in any case.
 int weights_open(weights *w, const gguf *file, device *d, int from, int to, error *err);
+// In place of weights_open, for plans that run to be timed: every weight is random bytes, in an area that is far larger
+// than caches but may be smaller than the model. Then weights share it, each one behind the one before.
+int weights_rehearse(weights *w, const gguf *file, device *d, error *err);
+// Such memory for a tensor as it lies in the file; and the bytes of all weights that plans have asked for: those of a
+// tensor that is laid out for its kernels count in that layout alone.
+void *weights_rehearsed(weights *w, int64_t number);
+uint64_t weights_rehearsed_bytes(const weights *w);
 void weights_free(weights *w);
 // Memory for tensor `number` in a layout, found (*filled) or new; NULL where there is no room.
 // It counts as filled from the call of weights_filled on: a filling that failed is not taken for a stream later.

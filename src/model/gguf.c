@@ -231,6 +231,7 @@ static int open_parts(gguf *g, error *err) {
     gguf_file *f = &g->files[i];
     name_file(f, g->arena, split_name(g->arena, first.shard.path, prefix, i + 1, s.count));
     g->n_files = i + 1;
+    f->head = g->head;
     if (map_file(f, err) || gguf_parse(f, (uint32_t)i, g->arena, err) || check_part(f, &first, i, &s, err)) return -1;
   }
   for (size_t i = 0; i < g->n_files; i++) g->n_tensors += g->files[i].shard.n_tensors;
@@ -298,11 +299,22 @@ static int finish_open(gguf *g, bool is_mapped, gguf **out, error *err) {
   return -1;
 }
 
+static int open_path(gguf *g, gguf **out, error *err) {
+  gguf_file *f = &g->files[0];
+  return finish_open(g, path_is_folder(f->shard.path) ? !map_folder(f, err) : !map_file(f, err), out, err);
+}
+
 int gguf_open(const char *path, gguf **out, error *err) {
   *out = NULL;
   gguf *g = gguf_new(path);
-  bool opened = path_is_folder(path) ? !map_folder(&g->files[0], err) : !map_file(&g->files[0], err);
-  return finish_open(g, opened, out, err);
+  return open_path(g, out, err);
+}
+
+int gguf_open_head(const char *path, gguf **out, error *err) {
+  *out = NULL;
+  gguf *g = gguf_new(path);
+  g->head = g->files[0].head = true;
+  return open_path(g, out, err);
 }
 
 int gguf_open_memory(const void *data, size_t n, const char *name, gguf **out, error *err) {

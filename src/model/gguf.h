@@ -98,6 +98,9 @@ int gguf_open(const char *path, gguf **out, error *err);
 // The same for a file that lies in memory, aligned to 16 bytes, and stays there until gguf_close; name is used in
 // messages.
 int gguf_open_memory(const void *data, size_t n, const char *name, gguf **out, error *err);
+// The same for what is only described: no tensor's bytes need be there, and a file that is cut behind its head will do.
+// `data` of tensors whose bytes are missing is NULL.
+int gguf_open_head(const char *path, gguf **out, error *err);
 bool gguf_in_memory(const gguf *g);                         // the caller's, not a mapped file
 void gguf_close(gguf *g);                                   // NULL is fine
 // Whether the files still are as long as when they were mapped, and all that was read of them was there (base/mapped.h:

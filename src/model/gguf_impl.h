@@ -9,6 +9,7 @@
 typedef struct gguf_file {
   gguf_shard shard;             // what callers see
   const char *shown;            // its path as messages show it: the end of it, if it is very long
+  bool head;                    // bytes of tensors may be missing
   uint64_t at;                  // where it begins in its file: behind a program, if that was exported
   int fd;                       // kept for gguf_check_size; -1: the bytes are the caller's
   mapped *mapping;              // NULL: the same
@@ -26,6 +27,7 @@ struct gguf {
   const gguf_tensor **tensors;  // all of them, in the order of the files
   const gguf_tensor **by_name;  // sorted by name
   size_t n_tensors;
+  bool head;                    // bytes of tensors may be missing
   uint64_t tensor_bytes, n_params, file_bytes;
 };
 

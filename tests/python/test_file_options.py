@@ -15,7 +15,7 @@ from conftest import REPO, load_tool
 
 folders = load_tool("make_folder")
 RECORD = json.loads((REPO / "tests/records/folders/llama.json").read_text(encoding="utf-8"))
-COMMANDS = ["run", "chat", "serve", "bench", "profile", "viz", "tune", "cache", "inspect", "tokenize", "template", "perplexity", "quantize", "convert", "export", "imatrix", "pull",
+COMMANDS = ["run", "chat", "serve", "bench", "profile", "plan", "viz", "tune", "cache", "inspect", "tokenize", "template", "perplexity", "quantize", "convert", "export", "imatrix", "pull",
             "loadtest", "embed", "env", "doctor", "list", "rm", "uninstall"]
 # what there is at the name
 ODD = ["zero", "closed", "fifo", "folder", "sparse", "unreadable", "loop", "empty"]
