@@ -43,6 +43,11 @@ static int modern_bert_layer(loader *l, layer *y) {
   return 0;
 }
 
+static int neo_bert(loader *l) {
+  l->m->output_norm = W_ENC_OUTPUT_NORM;
+  return 0;
+}
+
 static int gemma_embedding(loader *l) {
   l->m->base_swa = 10000;
   return gemma(l);
@@ -94,6 +99,7 @@ const arch arch_encoders[] = {
    .layer = norms_after_layer},
   {.name = "eurobert", .flags = ARCH_NEOX, .encoder = true},
   {.name = "llama-embed", .encoder = true},
+  {.name = "neo-bert", .encoder = true, .keys = neo_bert},
   {.name = "modern-bert",
    .flags = MODERN_BERT,
    .act = ACT_GELU,

@@ -21,7 +21,7 @@ typedef struct build build;
 #define TENSORS(T) \
   /* of the model */ \
   T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(POSITION_EMBD, "position_embd") \
-  T(TOKEN_EMBD_NORM, "token_embd_norm") \
+  T(TOKEN_EMBD_NORM, "token_embd_norm") T(ENC_OUTPUT_NORM, "enc.output_norm") \
   T(TOKEN_TYPES, "token_types") T(DENSE_2, "dense_2") T(DENSE_3, "dense_3") T(CLS, "cls") T(CLS_OUTPUT, "cls.output") \
   T(PER_LAYER_TOKEN_EMBD, "per_layer_token_embd") T(PER_LAYER_MODEL_PROJ, "per_layer_model_proj") \
   T(PER_LAYER_PROJ_NORM, "per_layer_proj_norm") \

@@ -31,6 +31,8 @@ ENCODERS = {
     "jina-bert-v3": encoder(arch="jina-bert-v3", types=1, bias=True, plain=True, fused=True, keys={"rope.freq_base": 20000.0}),
     "eurobert": encoder(arch="eurobert", kv=2, layer_norm=False, llama=True, no_key_length=False, keys={"rope.freq_base": 250000.0}),
     "llama-embed": encoder(arch="llama-embed", kv=2, layer_norm=False, llama=True, no_key_length=False, keys={"rope.dimension_count": 32}),
+    "neo-bert": encoder(arch="neo-bert", heads=3, kv=3, dim=144, head_dim=48, ffn=208, types=0, layer_norm=False, llama=True, fused=True, gate_in_up=True, end="enc.output_norm",
+                        keys={"rope.freq_base": 10000.0, "rope.scaling.type": "none", "pooling_type": 2}),
     "modern-bert": encoder(arch="modern-bert", layers=5, layer_norm="bare", fused=True, gate_in_up=True, pre=True,
                            keys={"rope.freq_base": 160000.0, "rope.freq_base_swa": 10000.0, "attention.sliding_window": 32, "pooling_type": 2}),
     "bert-rank": encoder(arch="bert", types=2, positions=True, bias=True, plain=True, wordpiece=True, cls=(128, 1), keys={"pooling_type": 4}),
@@ -129,7 +131,7 @@ def write(name, path):
         m.vector("token_types.weight", (p["types"], p["dim"]), 0, 0.5)
     if p.get("positions"):
         m.vector("position_embd.weight", (p["n_ctx"], p["dim"]), 0, 0.5)
-    norm(m, "output_norm" if p.get("gemma") or p.get("llama") else "token_embd_norm", p["dim"])
+    norm(m, p.get("end", "output_norm") if p.get("gemma") or p.get("llama") else "token_embd_norm", p["dim"])
     if p.get("pre"):
         norm(m, "output_norm", p["dim"])
     if p.get("dense"):
