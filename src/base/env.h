@@ -42,6 +42,9 @@
   "armv8-a, armv8.2-a, armv8.6-a)") \
   E(WEFT_RANK_BYTES, "65536", "1..1000000000", "on several processes: products of weights of at least N bytes are " \
   "split, and other sums of at least 16 N steps") \
+  E(WEFT_WEIGHT_MEMORY, "0", "0..1000000000.0", "MiB of memory for the weights of a model: what it has beyond is " \
+  "read " \
+    "from the file when it is needed (default: what is free)") \
   E(WEFT_DIE, "", "", "for tests: the check that fails as if an invariant were broken, FILE:LINE[:N], N: the N-th " \
   "time") \
   E(VIZ, "0", "", "1 leaves weft-viz.html behind, as weft viz writes it; or the name of a page") \

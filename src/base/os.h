@@ -52,6 +52,10 @@ int os_wait_signal(const void *set, double seconds);
 extern const char os_home_variable[];                  // which says where a user's folder is, if HOME does not
 bool os_is_absolute(const char *path);
 
+// Of a file that is read in pieces here and there, which need not be kept in memory: reads nothing around them.
+void os_reads_pieces(int fd);
+void os_forget_piece(int fd, uint64_t at, uint64_t n);
+
 bool os_program_path(char *out, size_t cap);           // of the program that runs, whole; false: unknown
 bool os_program_as_started(char *out, size_t cap);     // a path that opens it, as it was started
 // A path that stands for an open folder.

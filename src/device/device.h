@@ -132,6 +132,10 @@ typedef struct plan_options {
   // from .. to as fractions of the weight, and how much of all that is to be copied is done.
   void *(*stream)(void *ctx, int64_t id, uint64_t layout, int64_t size, bool *filled);
   void (*filled)(void *ctx, int64_t id, double from, double to, double done);
+  // Weights that are brought when a kernel is about to read them (demand.h), and of how many matrices weight `id` is
+  // that is one of them; 0: it is not.  NULL: there are none.  On a device that is here.
+  struct demand *demand;
+  int64_t (*matrices)(void *ctx, int64_t id);
   // Asked on the caller's thread between kernels that are compiled and pieces that are copied; true: plan_build fails.
   // May be NULL.
   bool (*stops)(void *ctx);

@@ -145,6 +145,19 @@ static void run_step(plan *p, int number, int thread, int n) {
   }
 }
 
+// Before step i runs, by all threads.
+static void bring_weights(plan *p, int i, int thread) {
+  if (!p->steps[i].brings) return;
+  int end = i + 1;
+  while (end < p->stats.kernels && !p->steps[end].brings) end++;
+  size_t from = p->steps[i].reads, to = end < p->stats.kernels ? p->steps[end].reads : p->reads.n;
+  team_barrier(p->team);
+  if (!thread) demand_begin(p->demand, p->reads.at + from, to - from, p->n_threads);
+  team_barrier(p->team);
+  demand_bring(p->demand, thread);
+  team_barrier(p->team);
+}
+
 void plan_on_team(plan *p, team_fn *fn, void *ctx) { (p->flushes ? team_compute : team_run)(p->team, fn, ctx); }
 
 // Threads that see it ended run no more steps, but meet at every barrier. Who does not see it yet has all that this
@@ -156,6 +169,7 @@ void plan_replay(void *ctx, int thread, int n) {
     bool next = i && p->steps[i].level != p->steps[i - 1].level;
     if (next) team_barrier(p->team);
     if (next && p->go_on && !ended) ended = told_to_end(p, i, thread, 0);
+    bring_weights(p, i, thread);
     if (!ended) run_step(p, i, thread, n);
   }
 }
@@ -174,6 +188,7 @@ static void run_timed(void *ctx, int thread, int n) {
   *mark++ = now_s();
   for (int i = 0; i < p->stats.kernels; i++) {
     if (i && p->steps[i].level != p->steps[i - 1].level) { team_barrier(p->team); *mark++ = now_s(); }
+    bring_weights(p, i, thread);
     run_step(p, i, thread, n);
     *mark++ = now_s();
   }
@@ -199,6 +214,7 @@ static void run_watched(void *ctx, int thread, int n) {
       if (!open) from = now_s();
       open |= 1u << (p->steps[i].watch - 1);
     }
+    bring_weights(p, i, thread);
     run_step(p, i, thread, n);
   }
 }
@@ -272,6 +288,7 @@ static void run_counted(void *ctx, int thread, int n) {
            after[COUNTERS_MAX];
   for (int i = 0; i < p->stats.kernels; i++) {
     if (i && p->steps[i].level != p->steps[i - 1].level) team_barrier(p->team);
+    bring_weights(p, i, thread);
     counters_read(w->c, thread, before);
     run_step(p, i, thread, n);
     counters_read(w->c, thread, after);

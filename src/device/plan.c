@@ -146,6 +146,7 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
   p->team = o->prompt ? d->prompt_team : d->team;
   p->n_threads = team_size(p->team);
   p->flushes = o->flushes;
+  p->demand = o->demand;
   p->starts = o->starts;
   p->ends = o->ends;
   p->shared = o->starts && ranks_here().n > 1;
@@ -184,6 +185,7 @@ void plan_free(plan *p) {
   free(p->alternatives);
   for (size_t i = 0; i < p->copies.n; i++) p->d->run->release(p->d, p->copies.at[i].at, p->copies.at[i].bytes);
   vec_free(&p->copies);
+  vec_free(&p->reads);
   p->d->run->release(p->d, p->arena_at, (uint64_t)p->stats.arena_bytes);
   free(p->kernels);
   free(p->marks);

@@ -3,6 +3,7 @@
 #ifndef WEFT_DEVICE_PLAN_IMPL_H
 #define WEFT_DEVICE_PLAN_IMPL_H
 #include <stdatomic.h>
+#include "device/demand.h"
 #include "device/device.h"
 #include "device/ranks.h"
 #include "device/team.h"
@@ -20,6 +21,8 @@ typedef struct step {
   part *parts;                   // per thread
   int64_t vars[MAX_VARS], tiles;
   int level, unique;             // unique: number of its kernel
+  size_t reads;                  // what it reads of weights on demand: plan.reads from there to the next step's
+  bool brings;                   // what steps from here to the next one of these read is brought first
   const struct rank_step *ranks;           // it gathers what other processes have made; NULL: it computes
   int watch;                     // whose time it is part of: a number below WATCHES, counted from 1; 0: nobody's
   char role[64];
@@ -61,6 +64,8 @@ struct plan {
   double began;                  // the last timed run
   double watched[WATCHES];       // seconds of the last watched run, until all threads were through
   VEC(own_copy) copies;          // of weights, that nobody else keeps
+  demand *demand;                // weights that are brought when a level needs them; NULL: all are there
+  VEC(demand_read) reads;        // of the steps, in their order
   plan_stats stats;
 };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/attempt.h"
 #include "base/env.h"
+#include "device/demand.h"
 #include "device/memory.h"
 #include "device/kernel_set.h"
 #include "engine/calibrate.h"
@@ -13,6 +14,7 @@
 #include "engine/follow.h"
 #include "engine/layouts.h"
 #include "engine/media_file.h"
+#include "engine/on_demand.h"
 #include "engine/plans.h"
 #include "engine/roles.h"
 #include "engine/rows_version.h"
@@ -29,9 +31,10 @@ enum {
   LEAST_CTX = 4096
 };
 // Kernels know no context but the longest that a sequence can have, and no number of pages but the largest.
+enum { USUAL_CTX = 1 << 17, USUAL_PAGES = 1 << 13, FEW_PAGES = 8 };
 // Of models that denoise, where nobody asks for more: each step has the logits of a whole text.
 enum { LONGEST_DENOISED = 4096 };
-enum { USUAL_CTX = 1 << 17, USUAL_PAGES = 1 << 13, FEW_PAGES = 8 };
+enum { KV_SHARE = 8 /* of memory, where weights do not fit, the part that the cache of a context gets */ };
 
 void engine_progress(const engine *e, const char *what, double fraction) {
   if (e->o.progress) e->o.progress(e->o.progress_ctx, what, fraction);
@@ -73,11 +76,18 @@ static bool fits_with(const engine *e, int64_t room) {
   return layer_split_hold(&e->layer_split, e->file, e->m, &sizes, e->o.gpu_layers);
 }
 
+// Weights that do not all fit into memory are brought from the file.
+static bool may_bring_weights(const engine *e) {
+  return e->layer_split.n == 1 && ranks_here().n == 1 && !e->o.no_repack && !e->o.rehearsed.n &&
+         on_demand_possible(e->file, e->layer_split.at[0].d);
+}
+
 static bool has_room(const engine *e) {
   uint64_t need, have;
   if (!e->layer_split.at[0].d->run->here) return fits_with(e, e->room);
-  return add_u64(kv_bytes(e), gguf_file_bytes(e->file), &need) &&
-         (!free_memory(&have) || share_bytes(e, need) <= have);
+  if (!free_memory(&have)) return true;
+  if (may_bring_weights(e) && gguf_file_bytes(e->file) > have) return kv_bytes(e) <= have / KV_SHARE;
+  return add_u64(kv_bytes(e), gguf_file_bytes(e->file), &need) && share_bytes(e, need) <= have;
 }
 
 // What nobody asked for may be less: many models were trained for more positions than a machine has memory for. Halves,
@@ -146,21 +156,32 @@ static device **devices_of_states(const engine *e) {
   return of;
 }
 
-static int reserve_caches(engine *e, error *err) {
-  uint64_t file = e->o.rehearsed.n ? 0 : share_bytes(e, file_bytes_here(e)), kv = share_bytes(e, kv_bytes(e)), need;
-  uint64_t have, all = UINT64_MAX;
-  bool here = true;
-  for (int i = 0; i < e->layer_split.n; i++) here &= e->layer_split.at[i].d->run->here;
-  if (e->layer_split.n > 1) kv = layer_split_bytes(e->file, e->m, 0, e->layer_split.at[0].to, e->n_ctx) - file;
+// What the model needs, in memory that is here: bytes of the file and of the cache.  all: what caches may take.
+static int reserve_memory(engine *e, uint64_t file, uint64_t kv, uint64_t *all, error *err) {
+  uint64_t need, have = UINT64_MAX;
   if (!add_u64(kv, file, &need))
     return error_set(err, "%s: a KV cache for %d positions is too large", gguf_path(e->file), e->n_ctx);
-  if (free_memory(&have) && need > have)
+  bool told = free_memory(&have), brings = may_bring_weights(e);
+  *all = told && need <= have ? have - file : UINT64_MAX;
+  if (brings && on_demand_wanted() ? file <= on_demand_wanted() : !told || need <= have) return 0;
+  if (!brings || (told && kv >= have))
     return error_set(err,
                      "%s: %.2f GiB of model and %.2f GiB of KV cache for %d positions, but only %.2f GiB of memory are "
                      "free; a smaller context (-c) needs less",
                      gguf_path(e->file), (double)file / (1 << 30), (double)kv / (1 << 30), e->n_ctx,
                      (double)have / (1 << 30));
-  if (free_memory(&have)) all = have - file;
+  if (told && need > have) *all = kv;
+  e->demand = on_demand_open(e->file, e->m, on_demand_budget(have, kv), err);
+  return e->demand ? 0 : -1;
+}
+
+static int reserve_caches(engine *e, error *err) {
+  uint64_t file = e->o.rehearsed.n ? 0 : share_bytes(e, file_bytes_here(e)), kv = share_bytes(e, kv_bytes(e));
+  uint64_t all = UINT64_MAX;
+  bool here = true;
+  for (int i = 0; i < e->layer_split.n; i++) here &= e->layer_split.at[i].d->run->here;
+  if (e->layer_split.n > 1) kv = layer_split_bytes(e->file, e->m, 0, e->layer_split.at[0].to, e->n_ctx) - file;
+  if (reserve_memory(e, file, kv, &all, err)) return -1;
   int64_t least = least_pages(e);
   // Elsewhere pages take memory before they are used; but each sequence of a step has one of its own.
   int64_t pages = here ? max_i64(USUAL_PAGES, 2 * e->ctx / CACHE_PAGE) : max_i64(FEW_PAGES, least);
@@ -188,7 +209,9 @@ static int open_weights(engine *e, laid *l, error *err) {
     int to = at->to == model_n_layer(e->m) ? model_n_blocks(e->m) : at->to;
     if (e->o.rehearsed.n) {
       if (weights_rehearse(&l->w[i], e->file, at->d, err)) return -1;
-    } else if (at->d->target.has_streams && weights_open(&l->w[i], e->file, at->d, at->from, to, err)) return -1;
+    } else if (at->d->target.has_streams &&
+               weights_open(&l->w[i], e->file, at->d, at->from, to, !e->demand, err))
+      return -1;
   }
   return 0;
 }
@@ -244,11 +267,12 @@ static int load_model(engine *e, const char *path, error *err) {
   e->adapted = sequence_adapted(e->own);
   if (need_plan(e, &first_spec, err)) return -1;
   if (e->o.rehearsed.n) return 0;
-  if (first->target.has_streams) weights_read_ahead(&e->now->w[0]);
-  if (e->number < 0) tune_from_env(e, false);
+  if (first->target.has_streams && !e->demand) weights_read_ahead(&e->now->w[0]);
+  if (e->number < 0 && !e->demand) tune_from_env(e, false);
   const char *tune = env_str(ENV_WEFT_TUNE);
   bool always = !strcmp(tune, "always");
-  if (!model_is_encoder(e->m) && e->layer_split.n == 1 && e->number < 0 && (always || !strcmp(tune, "background")))
+  if (!model_is_encoder(e->m) && e->layer_split.n == 1 && e->number < 0 && !e->demand &&
+      (always || !strcmp(tune, "background")))
     e->online_tuner = online_tuner_open(e->tuned = plan_of(e, &one), always);
   return 0;
 }
@@ -302,6 +326,7 @@ void engine_close(engine *e) {
   content_free(e->content);
   close_laid(e->now);
   close_laid(e->other);
+  demand_free(e->demand);
   sequence_free(e->own);
   caches_close(&e->caches);
   layer_split_close(&e->layer_split);
@@ -400,6 +425,7 @@ void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
 
 // --- layouts --------------------------------------------------------------------------------------------------------
 
+bool engine_brings_weights(const engine *e) { return e->demand; }
 const enum layout_kind *engine_layouts(const engine *e) { return e->now->layouts; }
 
 int engine_lay_out(engine *e, const enum layout_kind *layouts, error *err) {
@@ -426,6 +452,7 @@ void engine_swap(engine *e) {
 
 void engine_drop_other(engine *e) {
   close_laid(e->other);
+  demand_free(e->demand);
   e->other = NULL;
 }
 

@@ -217,6 +217,8 @@ int engine_plan(engine *e, bool prompt, struct plan **p, int32_t **ids, error *e
 // layouts, with plans of their own, and goes on with these; engine_swap goes back to the others, and engine_drop_other
 // frees those that are not in use. The caches are the same for both.
 enum layout_kind;
+// Whether weights are brought from the file when they are needed, since they do not fit into memory together.
+bool engine_brings_weights(const engine *e);
 const enum layout_kind *engine_layouts(const engine *e);              // one for each tensor of the file
 int engine_lay_out(engine *e, const enum layout_kind *layouts, error *err);
 void engine_swap(engine *e);

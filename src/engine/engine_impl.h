@@ -48,6 +48,7 @@ struct engine {
   caches caches;
   sequence *own;                          // of callers who have none
   laid *now, *other;                      // other: while layouts are compared
+  struct demand *demand;                  // weights that do not fit into memory together; NULL: they do
   int32_t *ids, *at, *pages, slot;        // what plans read: tokens, and where they stand (model_shape)
   int32_t *last, *turns;                  // the same; turns NULL: rope goes by places
   float *scales;                          // of adapters, for each token; NULL: there are none

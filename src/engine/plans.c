@@ -6,6 +6,7 @@
 #include "base/env.h"
 #include "device/memory.h"
 #include "engine/follow.h"
+#include "engine/on_demand.h"
 #include "engine/roles.h"
 #include "engine/schedules.h"
 #include "graph/record.h"
@@ -145,6 +146,8 @@ static void filled(void *ctx, int64_t id, double from, double to, double done) {
   if (to >= 1) weights_filled(&e->now->w[at->place], id);
   engine_progress(e, "loading", done);
 }
+
+static int64_t matrices(void *ctx, int64_t id) { return on_demand_matrices(((const site *)ctx)->e->file, id); }
 
 // What a plan computes, over weights as they lie in the file.
 uop *graph_of_plan(const engine *e, const struct layer_range *at, const plan_spec *spec, graph *g) {
@@ -301,6 +304,8 @@ static int need_at(engine *e, int place, planned *of, error *err) {
                                  .progress = compiling,
                                  .stream = stream_at,
                                  .filled = filled,
+                                 .demand = e->demand,
+                                 .matrices = matrices,
                                  .starts = follow_starts,
                                  .ends = follow_ends,
                                  .stops = unwanted,

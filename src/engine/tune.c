@@ -146,6 +146,9 @@ static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, 
 }
 
 static int check_searched(const engine *e, error *err) {
+  if (engine_brings_weights(e))
+    return error_set(err, "%s: its weights do not fit into memory together, so its kernels are not searched",
+                     gguf_path(engine_gguf(e)));
   return engine_is_encoder(e) ? error_set(err, "%s: kernels of models that see a text as a whole are not searched yet",
                                           gguf_path(engine_gguf(e)))
                               : 0;

@@ -38,20 +38,20 @@ static bool is_read(const weights *w, const gguf_tensor *t) {
   return layer < 0 || (layer >= w->from && layer < w->to);
 }
 
-int weights_open(weights *w, const gguf *file, device *d, int from, int to, error *err) {
-  uint64_t all = 0, n = gguf_n_tensors(file);
-  *w = (weights){.file = file, .d = d, .from = from, .to = to};
+int weights_open(weights *w, const gguf *file, device *d, int from, int to, bool all, error *err) {
+  uint64_t total = 0, n = gguf_n_tensors(file);
+  *w = (weights){.file = file, .d = d, .from = from, .to = to, .all = all};
   for (size_t i = 0; i < n; i++) {
     const gguf_tensor *t = gguf_tensor_at(file, i);
-    if (t->n_dims >= 2 && is_read(w, t) && !add_u64(all, round_up(t->nbytes, STREAM_ALIGN), &all))
+    if (t->n_dims >= 2 && is_read(w, t) && !add_u64(total, round_up(t->nbytes, STREAM_ALIGN), &total))
       return error_set(err, "%s: its tensors are larger than memory can be", gguf_path(file));
   }
-  if (!all || !d->run->here) return 0;
-  w->size = all + all / 100 * SPARE_PERCENT;
+  if (!total || !d->run->here) return 0;
+  w->size = total + total / 100 * SPARE_PERCENT;
   w->memory = memory_reserve_plain(w->size, err);
   if (!w->memory) return -1;
-  w->wanted = all / (uint64_t)ranks_here().n;
-  w->touching = !pthread_create(&w->toucher, NULL, touch_pages, w);
+  w->wanted = total / (uint64_t)ranks_here().n;
+  w->touching = all && !pthread_create(&w->toucher, NULL, touch_pages, w);
   return 0;
 }
 
@@ -150,7 +150,7 @@ bool weights_promote_pages(weights *w, double seconds) {
     // no huge pages to be had: they stay as they are
     if (!memory_promote(w->memory + w->promoted, MEMORY_ALIGN)) { w->promoted = w->used; break; }
   if (w->promoted + MEMORY_ALIGN <= w->used) return false;
-  if (w->used && !w->settled) weights_read_ahead(w);           // what moving has driven out of memory
+  if (w->used && !w->settled && w->all) weights_read_ahead(w);           // what moving has driven out of memory
   return w->settled = true;
 }
 

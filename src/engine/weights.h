@@ -22,17 +22,18 @@ typedef struct weights {
   uint64_t size, used, promoted;       // of the bytes used, those from the beginning on that lie in huge pages
   VEC(weight_stream) streams;
   pthread_t toucher;         // touches memory from its beginning on while the engine is still looking at graphs
-  bool touching, settled;
+  bool all, touching, settled;         // all: of weights_open
   _Atomic bool enough;
   uint64_t wanted;           // bytes that streams of all tensors may take together
   bool rehearsed;            // see weights_rehearse; turn: where the next weight lies
   uint64_t turn;
 } weights;
 
-// Reserves room for streams of all tensors of layers from .. to - 1 and of those that are of no layer. From here on
-// until the first stream is asked for, a thread touches memory that streams will fill, since the system needs longer to
-// find a page than the engine to write it. w stays where it is. 0, or -1 and why not; weights_free in any case.
-int weights_open(weights *w, const gguf *file, device *d, int from, int to, error *err);
+// Reserves room for streams of all tensors of layers from .. to - 1 and of those that are of no layer. all: they will
+// be filled; from here on until the first stream is asked for, a thread touches memory for them, since the system needs
+// longer to find a page than the engine to write it. w stays where it is. 0, or -1 and why not; weights_free in any
+// case.
+int weights_open(weights *w, const gguf *file, device *d, int from, int to, bool all, error *err);
 // In place of weights_open, for plans that run to be timed: every weight is random bytes, in an area that is far larger
 // than caches but may be smaller than the model. Then weights share it, each one behind the one before.
 int weights_rehearse(weights *w, const gguf *file, device *d, error *err);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/os.h"
 #include "base/exported.h"
 #include "base/inuse.h"
 #include "model/hf.h"
@@ -117,6 +118,22 @@ int gguf_read(const gguf *g, size_t shard, uint64_t at, void *to, size_t n, erro
       return error_set(err, "%s: cannot be read: %s", f->shown, more ? strerror(errno) : "somebody cut it");
     got += (size_t)more;
   }
+  return 0;
+}
+
+bool gguf_is_on_disk(const gguf *g) {
+  for (size_t i = 0; i < g->n_files; i++) if (g->files[i].fd < 0) return false;
+  return true;
+}
+
+void gguf_reads_pieces(const gguf *g) {
+  for (size_t i = 0; i < g->n_files; i++) os_reads_pieces(g->files[i].fd);
+}
+
+int gguf_read_once(const gguf *g, const gguf_tensor *t, uint64_t at, void *to, size_t n, error *err) {
+  const gguf_file *f = &g->files[t->shard];
+  if (gguf_read(g, t->shard, t->offset + at, to, n, err)) return -1;
+  os_forget_piece(f->fd, f->at + t->offset + at, n);
   return 0;
 }
 

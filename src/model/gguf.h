@@ -113,6 +113,11 @@ int gguf_check(const gguf *g, enum stamp_change *change, error *err);
 int gguf_stamp(const gguf *g, size_t shard, stamp *now, error *err);
 // Reads bytes at `at` from the file itself, not through the mapping. -1: they are not there, or cannot be read.
 int gguf_read(const gguf *g, size_t shard, uint64_t at, void *to, size_t n, error *err);
+bool gguf_is_on_disk(const gguf *g);                        // and not made from others, or in memory
+// For files too large for memory: bytes of a tensor from `at` on are read from the file and not kept in memory.
+// gguf_reads_pieces comes first.  -1: they cannot be read.
+void gguf_reads_pieces(const gguf *g);
+int gguf_read_once(const gguf *g, const gguf_tensor *t, uint64_t at, void *to, size_t n, error *err);
 
 // ---- Metadata (of a split model: that of its first file) ----
 const char *gguf_path(const gguf *g);

@@ -104,3 +104,6 @@ bool os_program_path(char *out, size_t cap) {
   out[n] = 0;
   return true;
 }
+
+void os_reads_pieces(int fd) { posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); }
+void os_forget_piece(int fd, uint64_t at, uint64_t n) { posix_fadvise(fd, (off_t)at, (off_t)n, POSIX_FADV_DONTNEED); }

@@ -111,3 +111,6 @@ bool os_folder_path(int fd, char *out, size_t cap) {
   if (n > 5 && !memcmp(out, "\\\\?\\", 4) && out[5] == ':') memmove(out, out + 4, n - 3);     // which knows no '/'
   return true;
 }
+
+void os_reads_pieces(int fd) { (void)fd; }
+void os_forget_piece(int fd, uint64_t at, uint64_t n) { (void)fd; (void)at; (void)n; }

@@ -1,0 +1,295 @@
+// See demand.h.
+//
+// Experts come and go: who was not asked for the longest makes room. Weights that every token reads are different: in a
+// cycle longer than memory whoever leaves first is missed first, so some of them stay for good, and the others leave as
+// soon as their kernel has run. A prompt, which reads nearly all experts of each layer in turn, is such a cycle, too:
+// it uses what is there, and what it brings leaves first.
+#define _GNU_SOURCE
+#include "device/demand.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/env.h"
+#include "device/kernel_set.h"
+#include "device/memory.h"
+#include "device/plan_impl.h"
+#include "device/ref.h"
+
+enum {
+  PIECE = 4 << 20,                               // about as much of a large weight is read at once
+  ROOM_BEHIND = 64,
+  COMING_SHARE = 16                              // of the budget, room for weights that do not stay
+};
+
+typedef struct demand_part {
+  demand_weight *of;
+  int64_t number;
+  bool resident, stays, seen;                    // seen: it was in memory before
+  uint64_t used;                                 // the last time that it was read
+  struct demand_part *before, *behind;           // among those that may leave, who leaves first is first
+} demand_part;
+
+struct demand_weight {
+  int64_t id;
+  uint64_t layout, bytes, raw_bytes, size;       // size: of the memory
+  unsigned char *at;
+  const unsigned char *raw;
+  layout l;                                      // its units only while the plan lasts that came with it
+  const device_kernel *fill;
+  int64_t tiles, n;                              // of the filling kernel; parts
+  bool in_order;                                 // each tile reads so many bytes of the file, which follow each other
+  uint64_t extent;
+  demand_part *parts;
+};
+
+typedef struct filler { graph *g; device_kernel *kernels; int n; code_image *code; } filler;
+// Where a thread has what it has read.
+typedef struct scratch { unsigned char *at; uint64_t size; } scratch;
+typedef struct fill_job { demand_part *part; int64_t slice, slices; } fill_job;
+
+struct demand {
+  uint64_t budget, largest, resident, clock;
+  double stays, credit;                          // which share of weights that every token reads stays
+  VEC(demand_weight *) weights;
+  VEC(filler) fillers;
+  VEC(scratch) rooms;
+  demand_reader *reader;
+  void *ctx;
+  demand_part leaves;                            // the list's end and beginning
+  VEC(fill_job) jobs;
+  VEC(demand_part *) missing;
+  _Atomic size_t next;
+  demand_stats stats;
+};
+
+demand *demand_new(uint64_t budget, uint64_t always, uint64_t largest, demand_reader *reader, void *ctx) {
+  demand *q = xcalloc(1, sizeof *q);
+  q->budget = budget;
+  q->reader = reader;
+  q->ctx = ctx;
+  q->largest = largest;
+  uint64_t room = budget - budget / COMING_SHARE;
+  if (always > room && always > largest)
+    q->stays = room > largest ? (double)(room - largest) / (double)(always - largest) : 0;
+  else q->stays = 1;
+  q->leaves.before = q->leaves.behind = &q->leaves;
+  return q;
+}
+
+void demand_free(demand *q) {
+  if (!q) return;
+  if (debug_level() >= 1)
+    fprintf(stderr, "demand: %.1f MiB read, of them %.1f MiB again, %.1f MiB of %.1f MiB in memory\n",
+            (double)q->stats.read / 0x1p20, (double)q->stats.again / 0x1p20, (double)q->resident / 0x1p20,
+            (double)q->budget / 0x1p20);
+  for (size_t i = 0; i < q->weights.n; i++) {
+    memory_release(q->weights.at[i]->at, q->weights.at[i]->size);
+    free(q->weights.at[i]->parts);
+    free(q->weights.at[i]);
+  }
+  for (size_t i = 0; i < q->fillers.n; i++) {
+    code_unmap(q->fillers.at[i].code);
+    plan_free_kernels(q->fillers.at[i].kernels, q->fillers.at[i].n);
+    graph_free(q->fillers.at[i].g);
+  }
+  for (size_t i = 0; i < q->rooms.n; i++) memory_release(q->rooms.at[i].at, q->rooms.at[i].size);
+  vec_free(&q->rooms);
+  vec_free(&q->weights);
+  vec_free(&q->fillers);
+  vec_free(&q->jobs);
+  vec_free(&q->missing);
+  free(q);
+}
+
+demand_weight *demand_weight_of(demand *q, int64_t id, const layout *l, int64_t matrices, const unsigned char *raw,
+                                bool *is_new, error *err) {
+  *is_new = false;
+  for (size_t i = 0; i < q->weights.n; i++)
+    if (q->weights.at[i]->id == id && q->weights.at[i]->layout == l->hash) return q->weights.at[i];
+  uint64_t size = round_up((size_t)l->bytes, MEMORY_ALIGN);
+  unsigned char *at = memory_reserve_plain(size, err);
+  if (!at) return NULL;
+  demand_weight *w = xcalloc(1, sizeof *w);
+  bool apart = matrices > 1 && l->bytes % matrices == 0 && (!l->n_units || l->loop[0].size == matrices);
+  *w = (demand_weight){.id = id,
+                       .layout = l->hash,
+                       .bytes = (uint64_t)l->bytes,
+                       .size = size,
+                       .at = at,
+                       .raw = raw,
+                       .l = *l,
+                       .raw_bytes = (uint64_t)(l->elems * dtype_size(l->dt)),
+                       .n = apart ? matrices : 1};
+  w->parts = xcalloc((size_t)w->n, sizeof *w->parts);
+  for (int64_t i = 0; i < w->n; i++) w->parts[i] = (demand_part){.of = w, .number = i};
+  if (!apart) {
+    bool whole = q->stays >= 1 || w->raw_bytes >= q->largest;
+    q->credit += whole ? 0 : q->stays * (double)w->bytes;
+    w->parts->stays = whole || q->credit >= (double)w->bytes;
+    if (w->parts->stays && !whole) q->credit -= (double)w->bytes;
+  }
+  vec_push(&q->weights, w);
+  *is_new = true;
+  return w;
+}
+
+unsigned char *demand_memory(const demand_weight *w) { return w->at; }
+
+// Bytes from the first that one step of the outermost loop reads to the last; more than a step: those of several steps
+// lie among each other.
+static uint64_t extent_of(const layout *l) {
+  int64_t all = (l->lanes - 1) * l->lane_step, unit = 0;
+  for (int i = 1; i < l->n_loops; i++) all += (l->loop[i].size - 1) * l->loop[i].step;
+  for (int i = 0; i < l->n_units; i++) unit = max_i64(unit, l->unit[i].from + l->unit[i].bytes);
+  return (uint64_t)(all + unit);
+}
+
+static int64_t filling_steps(const demand_weight *w) { return w->fill ? w->tiles : (int64_t)w->bytes; }
+
+void demand_fill_by(demand_weight *w, const device_kernel *k) {
+  w->fill = k;
+  w->tiles = k ? program_eval(k->p, k->p->tiles, NULL) : 0;
+  w->extent = k && w->l.n_loops ? extent_of(&w->l) : 0;
+  w->in_order = !k || (w->l.n_loops && w->tiles == w->l.loop[0].size && w->extent <= (uint64_t)w->l.loop[0].step);
+  die_if(k && w->n > 1 && w->tiles != w->n, "a weight of %lld matrices is filled in %lld tiles", (long long)w->n,
+         (long long)w->tiles);
+}
+
+void demand_keep(demand *q, graph *g, device_kernel *kernels, int n, code_image *code) {
+  vec_push(&q->fillers, ((filler){g, kernels, n, code}));
+}
+
+// --- who is in memory -----------------------------------------------------------------------------------------------
+
+static uint64_t part_bytes(const demand_part *p) { return p->of->bytes / (uint64_t)p->of->n; }
+
+static void unlink_part(demand_part *p) {
+  if (!p->behind) return;
+  p->before->behind = p->behind;
+  p->behind->before = p->before;
+  p->before = p->behind = NULL;
+}
+
+static void link_behind(demand_part *at, demand_part *p) {
+  p->before = at;
+  p->behind = at->behind;
+  at->behind->before = p;
+  at->behind = p;
+}
+
+static void evict_part(demand *q, demand_part *p) {
+  uint64_t size = part_bytes(p);
+  unlink_part(p);
+  p->resident = false;
+  q->resident -= size;
+  memory_discard(p->of->at + (uint64_t)p->number * size, size);
+}
+
+static void evict_for(demand *q, uint64_t size) {
+  demand_part *p = q->leaves.behind, *next;
+  for (; p != &q->leaves && q->resident + size > q->budget; p = next) {
+    next = p->behind;
+    if (p->used != q->clock) evict_part(q, p);
+  }
+}
+
+// chosen: not because all of a weight is read
+static void use(demand *q, demand_part *p, bool chosen) {
+  bool first = !p->resident;
+  if (p->used == q->clock) return;
+  p->used = q->clock;
+  if (first) {
+    uint64_t size = part_bytes(p);
+    evict_for(q, size);
+    q->stats.read += size;
+    q->stats.again += p->seen ? size : 0;
+    p->resident = p->seen = true;
+    q->resident += size;
+    vec_push(&q->missing, p);
+  }
+  if (p->stays || (!first && !chosen)) return;
+  unlink_part(p);
+  link_behind(chosen ? q->leaves.before : &q->leaves, p);
+}
+
+static bool is_chosen(const demand_read *r) { return r->which && r->of->n > 1; }
+static int64_t n_read(const demand_read *r) { return is_chosen(r) ? r->n : r->of->n; }
+
+// Numbers that are out of bounds stand for the nearest that is not, as kernels have it.
+static demand_part *part_read(const demand_read *r, int64_t i) {
+  return &r->of->parts[is_chosen(r) ? max_i64(0, min_i64(r->which[i], r->of->n - 1)) : i];
+}
+
+static void plan_jobs(demand *q) {
+  q->jobs.n = 0;
+  for (size_t i = 0; i < q->missing.n; i++) {
+    demand_part *p = q->missing.at[i];
+    int64_t steps = filling_steps(p->of) / p->of->n, slices = (int64_t)(part_bytes(p) / PIECE) + 1;
+    slices = p->of->in_order ? min_i64(slices, steps) : 1;
+    for (int64_t k = 0; k < slices; k++) vec_push(&q->jobs, ((fill_job){p, k, slices}));
+  }
+}
+
+void demand_begin(demand *q, const demand_read *now, size_t n, int threads) {
+  q->missing.n = 0;
+  q->clock++;
+  while (q->rooms.n < (size_t)threads) vec_push(&q->rooms, ((scratch){0}));
+  for (size_t i = 0; i < n; i++)
+    for (int64_t k = 0; k < n_read(&now[i]); k++) use(q, part_read(&now[i], k), is_chosen(&now[i]));
+  plan_jobs(q);
+  atomic_store(&q->next, 0);
+}
+
+// --- filling ---------------------------------------------------------------------------------------------------------
+
+static unsigned char *room_for(scratch *r, uint64_t size) {
+  if (r->size < size) {
+    memory_release(r->at, r->size);
+    r->size = round_up((size_t)size, MEMORY_ALIGN);
+    r->at = memory_reserve_plain(r->size, &(error){0});
+    if (!r->at) r->size = 0;
+  }
+  return r->at;
+}
+
+// Where the bytes of the file begin and end that steps from .. to - 1 read.
+static void raw_range(const demand_weight *w, int64_t from, int64_t to, uint64_t *lo, uint64_t *hi) {
+  const layout *l = &w->l;
+  if (!w->fill) { *lo = (uint64_t)from; *hi = (uint64_t)to; return; }
+  *lo = 0;
+  *hi = w->raw_bytes;
+  if (!w->in_order) return;
+  *lo = (uint64_t)(l->base + from * l->loop[0].step);
+  *hi = (uint64_t)(l->base + (to - 1) * l->loop[0].step) + w->extent;
+}
+
+static void lay_out_part(const demand_weight *w, const unsigned char *raw, int64_t from, int64_t to) {
+  unsigned char *bufs[2] = {w->at, (unsigned char *)(uintptr_t)raw};
+  if (!w->fill) memcpy(w->at + from, raw + from, (size_t)(to - from));
+  else if (w->fill->fn) w->fill->fn(bufs, NULL, from, to);
+  else if (w->fill->ref) ref_run(w->fill->ref, bufs, NULL, from, to);
+}
+
+// What cannot be read into memory of ours is read through the file's mapping, which says what is wrong.
+static void bring_part(demand *q, const fill_job *j, scratch *r) {
+  const demand_weight *w = j->part->of;
+  int64_t each = filling_steps(w) / w->n, first = each * j->part->number;
+  int64_t from = first + each * j->slice / j->slices, to = first + each * (j->slice + 1) / j->slices;
+  uint64_t lo, hi;
+  if (from >= to || kernel_set_collects()) return;
+  raw_range(w, from, to, &lo, &hi);
+  unsigned char *at = room_for(r, hi - lo + ROOM_BEHIND);
+  const unsigned char *raw = w->raw;
+  if (at && !q->reader(q->ctx, w->id, lo, at, (size_t)(hi - lo))) raw = (const unsigned char *)((uintptr_t)at - lo);
+  lay_out_part(w, raw, from, to);
+}
+
+void demand_bring(demand *q, int thread) {
+  for (size_t i; (i = atomic_fetch_add(&q->next, 1)) < q->jobs.n;) bring_part(q, &q->jobs.at[i], &q->rooms.at[thread]);
+}
+
+demand_stats demand_get_stats(const demand *q) {
+  demand_stats s = q->stats;
+  s.resident = q->resident;
+  return s;
+}

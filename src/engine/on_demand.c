@@ -1,0 +1,82 @@
+// See on_demand.h.
+#include "engine/on_demand.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/env.h"
+#include "device/demand.h"
+#include "engine/layer_split.h"
+#include "model/format.h"
+#include "model/model.h"
+
+enum { LEAST_BESIDE = 96 << 20, BESIDE_SHARE = 16 };
+static const double MIB = 1 << 20;
+
+bool on_demand_possible(const gguf *file, const device *d) {
+  return d->run->here && d->target.has_streams && gguf_is_on_disk(file);
+}
+
+uint64_t on_demand_wanted(void) { return (uint64_t)(strtod(env_str(ENV_WEFT_WEIGHT_MEMORY), NULL) * MIB); }
+
+// Beside the weights there are the program, intermediates, and the file's pages that are being read.
+uint64_t on_demand_budget(uint64_t have, uint64_t beside) {
+  uint64_t wanted = on_demand_wanted();
+  if (wanted) return wanted;
+  uint64_t other = LEAST_BESIDE + have / BESIDE_SHARE, all;
+  return add_u64(other, beside, &all) && all < have ? have - all : 0;
+}
+
+int64_t on_demand_matrices(const gguf *file, int64_t id) {
+  if (id < 0 || (uint64_t)id >= gguf_n_tensors(file)) return 0;
+  const gguf_tensor *t = gguf_tensor_at(file, (size_t)id);
+  return t->n_dims < 2 ? 0 : strstr(t->name, "_exps") ? t->ne[2] * t->ne[3] : 1;
+}
+
+// Bytes of weights: those that every token reads, the largest of these, those of all experts, those of
+// the largest layer.
+typedef struct sizes { uint64_t always, largest, experts, layer; } sizes;
+
+static sizes sizes_of(const gguf *file) {
+  sizes out = {0};
+  uint64_t layer[MODEL_MAX_LAYERS] = {0};
+  for (size_t i = 0; i < gguf_n_tensors(file); i++) {
+    const gguf_tensor *t = gguf_tensor_at(file, i);
+    int at = layer_split_layer_of(t);
+    int64_t matrices = on_demand_matrices(file, (int64_t)i);
+    bool looked_up = !strcmp(t->name, "token_embd.weight") && gguf_tensor_find(file, "output.weight");
+    if (!matrices || looked_up) continue;
+    if (at >= 0) layer[at] += t->nbytes;
+    *(matrices > 1 ? &out.experts : &out.always) += t->nbytes;
+    if (matrices == 1 && t->nbytes > out.largest) out.largest = t->nbytes;
+  }
+  for (int i = 0; i < MODEL_MAX_LAYERS; i++) if (layer[i] > out.layer) out.layer = layer[i];
+  return out;
+}
+
+static int read_tensor(void *ctx, int64_t id, uint64_t at, void *to, size_t n) {
+  error none = {0};
+  const gguf *file = ctx;
+  return gguf_read_once(file, gguf_tensor_at(file, (size_t)id), at, to, n, &none);
+}
+
+demand *on_demand_open(const gguf *file, const model *m, uint64_t budget, error *err) {
+  enum { TOKENS = 1000 };
+  sizes of = sizes_of(file);
+  uint64_t all = of.always + of.experts, least = of.layer + of.largest;
+  if (budget < least) {
+    error_set(
+      err,
+      "%s: %.1f MiB of weights, and memory for only %.1f MiB of them; it takes at least %.1f MiB, for one layer and "
+      "the largest weight",
+      gguf_path(file), (double)all / MIB, (double)budget / MIB, (double)least / MIB);
+    return NULL;
+  }
+  int64_t tokens = model_tokens_by_expert(m, TOKENS);
+  double room = budget > of.always ? (double)(budget - of.always) : 0, experts = (double)of.experts,
+         read = of.always > budget ? (double)(of.always - budget) : 0;
+  if (experts > room && tokens) read += (experts - room) * TOKENS / (double)tokens;
+  warning("%s: %.1f MiB of weights, and memory for %.1f MiB of them: the others are read from the file when they are "
+          "needed, about %.1f MiB for each token. A file that is no larger than the memory is much faster",
+          gguf_path(file), (double)all / MIB, (double)budget / MIB, read / MIB);
+  gguf_reads_pieces(file);
+  return demand_new(budget, of.always, of.largest, read_tensor, (gguf *)(uintptr_t)file);
+}
