@@ -35,6 +35,8 @@ enum test {
   NO_BITS,             // it has none of these
   NOT_ALL_BITS,        // it lacks one of these
   PRIVATE_IF_CODE,     // flags of mmap: MAP_SHARED is for what is not executable
+  IS_NULL,             // a pointer: both halves are 0
+  NOT_MADE,            // the call is not made, and its caller is told that it worked
 };
 struct check { enum test test; int argument; const unsigned *values; size_t n; unsigned bits; };
 
@@ -54,7 +56,8 @@ static const struct check plain_clone[] = {
   {0}};
 static const struct check self_first[] = {{ONE_OF, 0, VALUES(0)}, {0}};
 static const struct check self_second[] = {{ONE_OF, 1, VALUES(0)}, {0}};
-static const struct check usual_policy[] = {{ONE_OF, 1, VALUES(SCHED_OTHER)}, {0}};
+// libzmq gives each thread the policy that it has, names it by its number and ends the process if that fails.
+static const struct check not_made[] = {{NOT_MADE, 0, BITS(0)}, {0}};
 static const struct check own_priority[] = {{ONE_OF, 0, VALUES(PRIO_PROCESS)}, {ONE_OF, 1, VALUES(0)}, {0}};
 static const struct check own_process[] = {{IS_OWN, 0, BITS(0)}, {0}};
 // Not the owner of a descriptor, who gets signals.
@@ -72,7 +75,28 @@ static const struct check plain_prctl[] = {
   {ONE_OF, 0, VALUES(PR_SET_NAME, PR_GET_NAME, PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_GET_DUMPABLE, PR_CAPBSET_READ,
                      PR_SET_VMA)},
   {0}};
-static const struct check unix_sockets[] = {{ONE_OF, 0, VALUES(AF_UNIX)}, {0}};
+// Pairs that stay pairs: a socket of datagrams sends to any name, connected or not, and no filter sees that name.
+#define FLAGGED(type) (type), (type) | SOCK_CLOEXEC, (type) | SOCK_NONBLOCK, (type) | SOCK_CLOEXEC | SOCK_NONBLOCK
+static const struct check unix_pairs[] = {
+  {ONE_OF, 0, VALUES(AF_UNIX)}, {ONE_OF, 1, VALUES(FLAGGED(SOCK_STREAM), FLAGGED(SOCK_SEQPACKET))}, {0}};
+// MSG_FASTOPEN connects, also what listened before shutdown.
+static const struct check message_plain[] = {{NO_BITS, 2, BITS(MSG_FASTOPEN)}, {0}};
+static const struct check messages_plain[] = {{NO_BITS, 3, BITS(MSG_FASTOPEN)}, {0}};
+static const struct check to_the_other_end[] = {{NO_BITS, 3, BITS(MSG_FASTOPEN)}, {IS_NULL, 4, BITS(0)}, {0}};
+// Modes of new files and folders: none runs as its owner or group.
+enum { OTHER_RIGHTS = 07000 };
+static const struct check plain_mode_second[] = {{NO_BITS, 1, BITS(OTHER_RIGHTS)}, {0}};
+static const struct check plain_mode_third[] = {{NO_BITS, 2, BITS(OTHER_RIGHTS)}, {0}};
+static const struct check plain_mode_fourth[] = {{NO_BITS, 3, BITS(OTHER_RIGHTS)}, {0}};
+static const struct check plain_pipe[] = {{NO_BITS, 1, BITS(~(unsigned)(O_CLOEXEC | O_NONBLOCK | O_DIRECT))}, {0}};
+// Advice about the process's own memory, not about the machine's (MADV_HWPOISON). By numbers: 22 and 23 read and write
+// ahead, 25 collapses, 102 and 103 are guards of the C library's stacks.
+static const struct check own_memory[] = {
+  {ONE_OF, 2,
+   VALUES(MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_WILLNEED, MADV_DONTNEED, MADV_FREE, MADV_DONTFORK,
+          MADV_DOFORK, MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DONTDUMP, MADV_DODUMP, MADV_WIPEONFORK, 22, 23, 25, 102,
+          103)},
+  {0}};
 static const struct check usual_sockets[] = {{ONE_OF, 0, VALUES(AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)}, {0}};
 static const struct check another_filter[] = {{ONE_OF, 0, VALUES(SECCOMP_SET_MODE_FILTER)}, {0}};
 
@@ -99,7 +123,8 @@ enum { FIRST_UNKNOWN = 424 };
 
 enum confine_answer confine_answer_to(enum confine_kind kind, int call) {
   for (size_t i = 0; i < COUNT(calls); i++)
-    if (calls[i].call == call && calls[i].kinds >> kind & 1) return calls[i].checks ? CONFINE_CHECKS : CONFINE_ALLOWS;
+    if (calls[i].call == call && calls[i].kinds >> kind & 1)
+      return !calls[i].checks || calls[i].checks == not_made ? CONFINE_ALLOWS : CONFINE_CHECKS;
   for (size_t i = 0; i < COUNT(attacks); i++) if (attacks[i].call == call) return CONFINE_KILLS;
   return call >= FIRST_UNKNOWN ? CONFINE_IS_UNKNOWN : CONFINE_FAILS;
 }
@@ -160,7 +185,12 @@ static void add_check(filter *f, const struct check *c) {
     load_argument(f, c->argument - 1, false);
     jump_if(f, BPF_JSET, PROT_EXEC, 0, 1);
     add_failure(f);
-  }
+  } else if (c->test == IS_NULL) {
+    jump_if(f, BPF_JEQ, 0, 0, 2);
+    load_argument(f, c->argument, true);
+    jump_if(f, BPF_JEQ, 0, 1, 0);
+    add_failure(f);
+  } else if (c->test == NOT_MADE) add_return(f, SECCOMP_RET_ERRNO);
 }
 
 static void allow_call(filter *f, int call, const struct check *checks) {
@@ -197,6 +227,7 @@ bool confine_was_asked(void) { return asked; }
 bool confine(enum confine_kind kind, bool signals) {
   filter f = {.n = 0};
   asked = true;
+  if (PROGRAMS & ~NETWORK & 1u << kind) confine_connections();           // the compiler has what its maker left it
   refuse_other_machines(&f);
   for (size_t i = 0; i < COUNT(calls); i++)
     if (calls[i].kinds >> kind & 1)

@@ -40,4 +40,8 @@ const char *confine_name(int call);     // of those that the list names; NULL: i
 typedef struct confine_file { const char *path; bool writes; } confine_file;
 bool confine_to(const confine_file *files, size_t n);
 bool confine_knows_files(void);
+// From now on neither makes connections of TCP, nor reaches sockets outside that have a name but no file: a second wall
+// behind the filters, which `confine` builds for all kinds that make no connections. False where Landlock is older than
+// version 4 (names: 6).
+bool confine_connections(void);
 #endif

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "base/confine.h"
 #include <fcntl.h>
+#include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -26,7 +27,8 @@ enum {
   REFER = 1 << 13,
   TRUNCATE = 1 << 14,
 };
-enum { SCOPE_SIGNAL = 1 << 1, KNOWS_SCOPES = 6 /* the version */ };
+enum { CONNECT_TCP = 1 << 1, SCOPE_ABSTRACT_SOCKET = 1 << 0, SCOPE_SIGNAL = 1 << 1 };
+enum { KNOWS_NETWORK = 4, KNOWS_SCOPES = 6 };                  // versions
 struct ruleset { uint64_t handled, net, scoped; };
 struct rule { uint64_t allowed; int32_t fd; } __attribute__((packed));
 
@@ -54,6 +56,20 @@ static void allow(int ruleset, uint64_t known, const confine_file *f) {
   close(r.fd);
 }
 
+static bool enter_rules(int ruleset) {
+  bool done = !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !syscall(RESTRICT_SELF, ruleset, 0);
+  close(ruleset);
+  return done;
+}
+
+bool confine_connections(void) {
+  long v = version();
+  struct ruleset none = {.net = CONNECT_TCP, .scoped = v < KNOWS_SCOPES ? 0 : SCOPE_ABSTRACT_SOCKET};
+  size_t size = v < KNOWS_SCOPES ? offsetof(struct ruleset, scoped) : sizeof none;
+  int ruleset = v < KNOWS_NETWORK ? -1 : (int)syscall(CREATE_RULESET, &none, size, 0);
+  return ruleset >= 0 && enter_rules(ruleset);
+}
+
 bool confine_to(const confine_file *files, size_t n) {
   long v = version();
   if (v < 1) return false;
@@ -63,7 +79,5 @@ bool confine_to(const confine_file *files, size_t n) {
   int ruleset = (int)syscall(CREATE_RULESET, &all, v < KNOWS_SCOPES ? sizeof all.handled : sizeof all, 0);
   if (ruleset < 0) return false;
   for (size_t i = 0; i < n; i++) allow(ruleset, all.handled, &files[i]);
-  bool done = !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !syscall(RESTRICT_SELF, ruleset, 0);
-  close(ruleset);
-  return done;
+  return enter_rules(ruleset);
 }

@@ -181,6 +181,7 @@ int serve_open(const serve_options *o, serve **out, error *err) {
   v->fd = v->s.files = -1;
   v->s.log = o->log;
   v->notify = systemd_notifier();
+  umask(077);                          // prompts are in the files of --keep-in and --slot-save-path
   struct guard_options g = {o->key_file, o->keys, o->n_keys, o->hosts, o->origins, o->n_hosts, o->n_origins};
   const char *host = o->host ? o->host : "127.0.0.1";
   int status = guard_open(&g, &v->s.guard, err);
@@ -499,7 +500,6 @@ static int start_server(serve *v, error *err) {
   weft_log_to(on_warning, s->log);
   size_t room = requests_room(s, o->max_bytes), most = (size_t)min_i64((int64_t)room, o->max_request_bytes);
   s->memory = (account){.most = room, .most_ns = INT64_MAX, .bytes_option = "--max-memory"};
-  umask(077);                          // prompts are in the files of --keep-in and --slot-save-path
   struct shelf_options so = {.o = o, .log = s->log, .kv = s->kv, .n_keys = n_keys, .ready = on_model, .ctx = s};
   struct http_options ho = {.listen_fd = v->fd,
                             .given = v->given,

@@ -10,11 +10,13 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -99,7 +101,66 @@ ATTEMPT(count) {
   return syscall(SYS_perf_event_open, &a, victim, -1, -1, 0) >= 0;
 }
 
+// Told that it worked (libzmq ends where it fails), and nothing done: what counts is what the other has afterwards.
+ATTEMPT(schedule) {
+  (void)file;
+  struct sched_param none = {0};
+  int other = sched_getscheduler(victim) == SCHED_BATCH ? SCHED_OTHER : SCHED_BATCH;
+  if (sched_setscheduler(victim, other, &none)) return false;
+  if (sched_getscheduler(victim) == other) return true;
+  errno = EPERM;
+  return false;
+}
+ATTEMPT(datagrams) { UNUSED; int fd[2]; return !socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, fd); }
+ATTEMPT(raw_pair) { UNUSED; int fd[2]; return !socketpair(AF_UNIX, SOCK_RAW, 0, fd); }
+
+// A pair needs no connection, and takes the flag without one.
+static bool sends(bool by_message) {
+  int fd[2];
+  struct iovec one = {(char[]){0}, 1};
+  struct msghdr m = {.msg_iov = &one, .msg_iovlen = 1};
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd)) return false;
+  return (by_message ? sendmsg(fd[0], &m, MSG_FASTOPEN) : send(fd[0], "x", 1, MSG_FASTOPEN)) == 1;
+}
+ATTEMPT(connect_by_sendto) { UNUSED; return sends(false); }
+ATTEMPT(connect_by_sendmsg) { UNUSED; return sends(true); }
+
+// ---- programs that run as their owner
+static bool makes(const char *file, int how, mode_t mode) {
+  char path[4096];
+  snprintf(path, sizeof path, how & O_DIRECTORY ? "/tmp" : "%s.made", file);
+  int fd = how ? open(path, how, mode) : mkdir(path, mode);
+  int before = errno;
+  if (fd >= 0 && !(how & O_DIRECTORY)) remove(path);
+  errno = before;
+  return fd >= 0;
+}
+ATTEMPT(as_owner) { (void)victim; return makes(file, O_CREAT | O_WRONLY, 04755); }
+ATTEMPT(as_group) { (void)victim; return makes(file, O_CREAT | O_WRONLY, 02755); }
+ATTEMPT(without_name) { (void)victim; return makes(file, O_TMPFILE | O_WRONLY, 06755); }
+ATTEMPT(folder_of_group) { (void)victim; return makes(file, 0, 03777); }
+ATTEMPT(old_open) {
+#ifdef SYS_open
+  char path[4096];
+  (void)victim;
+  snprintf(path, sizeof path, "%s.made", file);
+  bool made = syscall(SYS_open, path, O_CREAT | O_WRONLY, 04755) >= 0;
+  if (made) unlink(path);
+  return made;
+#else
+  UNUSED;
+  errno = ENOSYS;
+  return false;
+#endif
+}
+
 // ---- the kernel
+ATTEMPT(lose_page) {
+  UNUSED;
+  void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  return at != MAP_FAILED && !madvise(at, 4096, 101 /* MADV_SOFT_OFFLINE: the page can be used on, elsewhere */);
+}
+ATTEMPT(watch) { UNUSED; int fd[2]; return !pipe2(fd, O_EXCL /* O_NOTIFICATION_PIPE */); }
 ATTEMPT(new_user) { UNUSED; return !unshare(CLONE_NEWUSER); }
 ATTEMPT(new_user_child) {
   UNUSED;
@@ -128,5 +189,11 @@ static const struct attempt attempts[] = {
   {"unshare", new_user, true, false}, {"clone(CLONE_NEWUSER)", new_user_child, false, false},
   {"chroot", new_root, true, false}, {"userfaultfd", faults, true, false}, {"add_key", key, true, false},
   {"io_uring_setup", ring, true, false}, {"bpf", program, true, false},
+  {"policy of another", schedule, false, true}, {"a pair of datagrams", datagrams, false, true},
+  {"a raw pair", raw_pair, false, true}, {"sendto(MSG_FASTOPEN)", connect_by_sendto, false, true},
+  {"sendmsg(MSG_FASTOPEN)", connect_by_sendmsg, false, true}, {"a setuid file", as_owner, false, true},
+  {"a setgid file", as_group, false, true}, {"a setuid file without a name", without_name, false, false},
+  {"a setgid folder", folder_of_group, false, true}, {"a setuid file by open", old_open, false, false},
+  {"madvise(MADV_SOFT_OFFLINE)", lose_page, false, false}, {"pipe2(O_NOTIFICATION_PIPE)", watch, false, false},
 };
 #endif
