@@ -81,6 +81,9 @@ int weft_ranks_join(int *rank, int *n, weft_error *err);
  * leaves.  -1 and why not: then the others wait in vain, and the process should end with a status that is not 0, so
  * that the launcher ends them. */
 int weft_ranks_follow(weft_error *err);
+/* For all processes, after they joined and before process 0 opens a model: what was asked of them, as texts.  -1 on a
+ * process that was asked for something else than process 0: it should end, as above. */
+int weft_ranks_agree(const char *const *asked, int n, weft_error *err);
 void weft_ranks_leave(void);                  /* last of all */
 
 WEFT_END

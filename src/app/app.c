@@ -28,12 +28,21 @@ static const struct { const char *name, *what; int (*run)(int argc, char **argv)
 // ---- messages -------------------------------------------------------------------------------------------------------
 
 // One line whatever the text holds: file names may contain newlines.
-static void print_message(const char *fmt, va_list ap) {
+static void print_line(const char *what, const char *fmt, va_list ap) {
   str s = {0};
   str_vadd_plain(&s, fmt, ap);
   fflush(stdout);
-  fprintf(stderr, "weft: error: %s\n", str_c(&s));
+  fprintf(stderr, "weft: %s%s\n", what, str_c(&s));
   str_free(&s);
+}
+
+static void print_message(const char *fmt, va_list ap) { print_line("error: ", fmt, ap); }
+
+void say(const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  print_line("", fmt, ap);
+  va_end(ap);
 }
 
 int failed(const char *fmt, ...) {
@@ -445,8 +454,9 @@ static bool opens_a_model(const char *command) {
 
 // Of several processes that a launcher of MPI started the first is the program. The others do what it says, and are
 // silent.
-static int follow_first(int rank) {
+static int follow_first(int rank, int argc, char **argv) {
   weft_error err;
+  if (weft_ranks_agree((const char *const *)argv, argc, &err)) return failed("process %d: %s", rank, err.text);
   int quiet = open("/dev/null", O_RDWR);
   if (quiet >= 0) { dup2(quiet, STDIN_FILENO); dup2(quiet, STDOUT_FILENO); close(quiet); }
   int status = weft_ranks_follow(&err) ? failed("process %d: %s", rank, err.text) : EXIT_OK;
@@ -469,7 +479,8 @@ int main(int argc, char **argv) {
   const char *name = argc > 1 ? argv[1] : NULL;
   int rank = 0;
   if (opens_a_model(name) && weft_ranks_join(&rank, &processes, &err)) return failed("%s", err.text);
-  if (rank) return follow_first(rank);
+  if (rank) return follow_first(rank, argc - 1, argv + 1);
+  if (processes > 1) weft_ranks_agree((const char *const *)argv + 1, argc - 1, &err);      // rank 0 agrees with itself
   if (!open && asks_for_words(argc, argv)) confine_explain();
   choose_sandbox(!open, name, pull_asked(argc, argv) || (name && (!strcmp(name, "pull") || !strcmp(name, "loadtest"))));
   int status = dispatch(argc, argv);

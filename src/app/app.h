@@ -27,6 +27,7 @@
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };   // 128 + SIGINT, as shells say it
 
 // Prints "weft: error: ..." on one line and returns the exit status.
+void say(const char *fmt, ...) PRINTF_LIKE(1, 2);         // one line for people, on stderr: "weft: ..."
 int failed(const char *fmt, ...) PRINTF_LIKE(1, 2);       // 1: something is wrong with a file, the machine or a request
 int usage_error(const char *fmt, ...) PRINTF_LIKE(1, 2);  // 2: the command line is wrong
 

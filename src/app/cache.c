@@ -132,7 +132,7 @@ static int export_to(const char *path) {
     str_addf(&whole, "%s\n", text);
     if (newfile_whole(path, whole.at, whole.n, &why)) status = failed("%s", why.text);
     str_free(&whole);
-    if (!status) fprintf(stderr, "weft: %zu tuning%s written to %s\n", n, n == 1 ? "" : "s", path);
+    if (!status) say("%zu tuning%s written to %s", n, n == 1 ? "" : "s", path);
   }
   free(text);
   return status;

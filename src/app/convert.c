@@ -31,7 +31,7 @@ static int run_converter(struct converter *c) {
   progress_end(&c->bar);
   if (status) return failed("%s", err.text);
   if (r.stopped) return EXIT_INTERRUPTED;
-  fprintf(stderr, "weft: wrote %s: %zu tensors, %.1f million parameters, %.1f MB (%.1f s)\n", o->out, r.n_tensors,
+  say("wrote %s: %zu tensors, %.1f million parameters, %.1f MB (%.1f s)", o->out, r.n_tensors,
           (double)r.n_params / 1e6, (double)r.bytes / 1e6, now_s() - began);
   return EXIT_OK;
 }

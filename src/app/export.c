@@ -83,7 +83,7 @@ static int run_exporter(struct exporter *x) {
   if (status) return status;
   progress_end(&x->bar);
   if (weft_export_write(o->program, o->in, x->kernels.at, x->kernels.n, o->out, &err)) return failed("%s", err.text);
-  fprintf(stderr, "weft: wrote %s: kernels for %s, %.2f MB (%.1f s)\n", o->out, o->cpu, (double)x->kernels.n / 1e6,
+  say("wrote %s: kernels for %s, %.2f MB (%.1f s)", o->out, o->cpu, (double)x->kernels.n / 1e6,
           now_s() - began);
   return EXIT_OK;
 }
@@ -94,7 +94,7 @@ static int write_c(struct exporter *x) {
   double began = now_s();
   keep_to_files(&x->all, o->out);
   if (weft_export_c(o->in, (int)x->all.model.context, o->out, &err)) return failed("%s", err.text);
-  fprintf(stderr, "weft: wrote %s (%.1f s); cc -O2 %s -o model -lm && ./model %s ID...\n", o->out, now_s() - began,
+  say("wrote %s (%.1f s); cc -O2 %s -o model -lm && ./model %s ID...", o->out, now_s() - began,
           o->out, o->in);
   return EXIT_OK;
 }

@@ -50,7 +50,7 @@ static int collect_chunks(struct collector *c, const int32_t *ids, int64_t n_chu
   progress_end(&c->bar);
   if (!status && interrupted()) status = EXIT_INTERRUPTED;
   if (!status && !(status = write_out(c, w)))
-    fprintf(stderr, "weft: wrote %s: %lld chunks of %zu tokens, %.1f s\n", o->imatrix.out, (long long)n_chunks, size,
+    say("wrote %s: %lld chunks of %zu tokens, %.1f s", o->imatrix.out, (long long)n_chunks, size,
             now_s() - began);
   weft_imatrix_free(w);
   weft_free(first);

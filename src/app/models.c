@@ -124,7 +124,7 @@ static int remove_stored(const stored_list *l, int i, bool quiet, error *err) {
   str encoder = {0}, other = {0};
   bool has = store_encoder(l->at[i].path, &encoder) && encoder.n;
   int status = store_remove(&l->at[i], err);
-  if (!status && !quiet) fprintf(stderr, "weft: removed %s\n", l->at[i].name);
+  if (!status && !quiet) say("removed %s", l->at[i].name);
   for (size_t k = 0; has && k < l->n; k++) {
     if ((int)k == i) continue;
     bool noted = store_encoder(l->at[k].path, &other);

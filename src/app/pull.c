@@ -391,7 +391,7 @@ static bool is_there(const struct wanted *w, bool quiet) {
     there = sums_to_wanted(w, &bar);
     progress_end(&bar);
     if (there && noted) newfile_touch(tag.at);
-    if (!there && !quiet) fprintf(stderr, "weft: %s was changed since it was fetched\n", w->path.at);
+    if (!there && !quiet) say("%s was changed since it was fetched", w->path.at);
   }
   str_free(&tag);
   return there;
@@ -402,16 +402,16 @@ static int fetch_all(http *h, const wanted_list *l, bool again, bool quiet, erro
   for (size_t i = 0; !status && i < l->n; i++) {
     const struct wanted *w = &l->at[i];
     if (is_there(w, quiet) && (!again || w->size >= 0)) {
-      if (!quiet) fprintf(stderr, "weft: %s is there\n", w->path.at);
+      if (!quiet) say("%s is there", w->path.at);
       continue;
     }
     struct http_file f = {.url = w->url.at, .path = w->path.at, .shown = w->shown, .size = w->size};
     memcpy(f.sha256, w->sha256, sizeof f.sha256);
     progress bar = {0};
-    if (!quiet) { fprintf(stderr, "weft: fetching %s\n", w->shown); progress_begin(&bar); }
+    if (!quiet) { say("fetching %s", w->shown); progress_begin(&bar); }
     status = http_fetch(h, &f, &bar, err);
     progress_end(&bar);
-    if (!status && !quiet) fprintf(stderr, "weft: %s\n", w->path.at);
+    if (!status && !quiet) say("%s", w->path.at);
   }
   return status;
 }

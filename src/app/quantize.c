@@ -25,7 +25,7 @@ static void show_tensor(void *ctx, const weft_quantized *t) {
   progress_end(&q->bar);
   if (t->kept) q->n_kept++;
   else if (q->n_kept) {
-    fprintf(stderr, "weft: goes on from tensor %zu of %zu (%s): what an interrupted run made is sound\n",
+    say("goes on from tensor %zu of %zu (%s): what an interrupted run made is sound",
             t->number, t->count, t->name);
     q->n_kept = 0;
   }
@@ -161,10 +161,10 @@ static int run_quantizer(struct quantizer *q) {
   else if (r.stopped) status = q->out.error ? 0 : EXIT_INTERRUPTED;
   else {
     show_end(q, &r, now_s() - began);
-    if (own && !o->dry_run) fprintf(stderr, "weft: wrote %s\n", own);
+    if (own && !o->dry_run) say("wrote %s", own);
   }
   if (unfinished && r.n_done)
-    fprintf(stderr, "weft: %zu tensors are whole and kept beside %s, in .part: the same command goes on from there\n",
+    say("%zu tensors are whole and kept beside %s, in .part: the same command goes on from there",
             r.n_done, out);
   free(own);
   return status;

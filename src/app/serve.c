@@ -30,7 +30,7 @@ static int serve_fetched(struct settings *all) {
   store_free(&l);
   if (!whole) return usage_error("no model: give one with -m FILE, or a folder with --models-dir DIR");
   if (store_folder(&folder, &err)) return failed("%s", err.text);
-  if (!all->quiet) fprintf(stderr, "weft: no model is given: serving those of 'weft list', in %s\n", str_c(&folder));
+  if (!all->quiet) say("no model is given: serving those of 'weft list', in %s", str_c(&folder));
   all->serve.models_dir = str_c(&folder);        // until the program ends
   return EXIT_OK;
 }

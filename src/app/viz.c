@@ -110,7 +110,7 @@ void viz_if_asked(weft_model *m) {
   if (!strcmp(path, "1")) path = "weft-viz.html";
   int steps = weft_model_context(m) < STEPS ? weft_model_context(m) : STEPS;
   if (weft_model_trace(m, 0, steps, 0, &facts, &n, &err)) { failed("VIZ: %s", err.text); return; }
-  if (!write_page(path, facts)) fprintf(stderr, "weft: %s shows what the compiler did\n", path);
+  if (!write_page(path, facts)) say("%s shows what the compiler did", path);
   weft_free(facts);
 }
 
@@ -127,7 +127,7 @@ static int look(struct settings *o, progress *bar, weft_model *m) {
   progress_end(bar);
   if (status) return status;
   status = write_page(o->out, facts);
-  if (!status && strcmp(o->out, "-")) fprintf(stderr, "weft: wrote %s\n", o->out);
+  if (!status && strcmp(o->out, "-")) say("wrote %s", o->out);
   weft_free(facts);
   return status;
 }

@@ -82,12 +82,28 @@ void str_add_json(str *s, const char *text, size_t n) {
   str_addc(s, '"');
 }
 
+size_t str_format_control(const char *text, size_t n) {
+  const unsigned char *p = (const unsigned char *)text;
+  bool c1 = n > 1 && p[0] == 0xC2 && p[1] >= 0x80 && p[1] < 0xA0, arabic = n > 1 && p[0] == 0xD8 && p[1] == 0x9C;
+  if (c1 || arabic) return 2;
+  if (n > 2 && p[0] == 0xE2 && p[1] == 0x80 && (p[2] == 0x8E || p[2] == 0x8F || (p[2] >= 0xA8 && p[2] <= 0xAE)))
+    return 3;
+  // isolates, and what is unseen
+  if (n > 2 && p[0] == 0xE2 && p[1] == 0x81 && p[2] >= 0xA0 && p[2] <= 0xAF) return 3;
+  if (n > 2 && p[0] == 0xEF && p[1] == 0xBB && p[2] == 0xBF) return 3;
+  return n > 3 && p[0] == 0xF3 && p[1] == 0xA0 && (p[2] == 0x80 || p[2] == 0x81) ? 4 : 0;    // tags
+}
+
 void str_blank_controls(str *s, bool lines) {
   for (size_t i = 0; i < s->n; i++) {
     unsigned char c = (unsigned char)s->at[i];
-    bool c1 = c == 0xC2 && i + 1 < s->n && (unsigned char)s->at[i + 1] >= 0x80 && (unsigned char)s->at[i + 1] < 0xA0;
-    if (c1) s->at[i] = s->at[i + 1] = ' ';
-    else if ((c < ' ' && !(lines && c == '\n')) || c == 127) s->at[i] = ' ';
+    size_t format = str_format_control(s->at + i, s->n - i);
+    if (format) {
+      memset(s->at + i, ' ', format);
+      i += format - 1;
+    } else if ((c < ' ' && !(lines && c == '\n')) || c == 127) {
+      s->at[i] = ' ';
+    }
   }
 }
 

@@ -14,7 +14,10 @@ void str_vadd_plain(str *s, const char *fmt, va_list ap);  // one line: control 
 void str_add_json(str *s, const char *text, size_t n);  // as a JSON string, in quotes: broken UTF-8 becomes U+FFFD; no
                                                         // '<', so that it is safe inside of an HTML script
 void str_add_json_part(str *s, const char *text, size_t n);   // the same without quotes, of whole characters
-// Control characters (U+0080 to U+009F, too) become spaces, since a terminal obeys them; lines: but for line ends.
+// The bytes of a character at the beginning of a text that is not seen and changes what is: U+0080 to U+009F, marks of
+// direction (U+202E), separators of lines, tags. 0: it has another one there.
+size_t str_format_control(const char *text, size_t n);
+// Control characters, and these, become spaces, since a terminal obeys them; lines: but for line ends.
 void str_blank_controls(str *s, bool lines);
 // "weft: warning: ..." on stderr, on one line whatever paths and names are in it.
 void warning(const char *fmt, ...) PRINTF_LIKE(1, 2);

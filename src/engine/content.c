@@ -257,3 +257,30 @@ int content_name(content *c, double wait_s, char name[CONTENT_NAME], double *don
   pthread_mutex_unlock(&c->lock);
   return status;
 }
+
+// ---- a quick one ----------------------------------------------------------------------------------------------------
+
+static int add_sample(const gguf *file, size_t shard, unsigned char *piece, sha256 *s, error *err) {
+  const gguf_shard *f = gguf_shard_at(file, shard);
+  uint64_t whole = f->size <= CONTENT_WHOLE ? f->size : f->data_offset;
+  sha256_add(s, &f->size, sizeof f->size);
+  for (uint64_t at = 0; at < f->size; at += at < whole ? PIECE : CONTENT_APART) {
+    size_t n = (size_t)min_i64((int64_t)(f->size - at), at < whole ? PIECE : CONTENT_SAMPLE);
+    if (gguf_read(file, shard, at, piece, n, err)) return -1;
+    sha256_add(s, piece, n);
+  }
+  return 0;
+}
+
+int content_sample(const gguf *file, const model *m, char name[CONTENT_NAME], error *err) {
+  sha256 s;
+  unsigned char *piece = xmalloc(PIECE);
+  int status = 0;
+  sha256_begin(&s);
+  for (size_t i = 0; i < gguf_n_shards(file) && !status; i++) status = add_sample(file, i, piece, &s, err);
+  model_digest_adapters(m, &s);
+  model_digest_control(m, &s);
+  sha256_end(&s, name);
+  free(piece);
+  return status;
+}

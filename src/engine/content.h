@@ -21,4 +21,8 @@ void content_free(content *c);         // ends what is under way; NULL is fine
 // The name. wait_s: seconds to wait for it; negative: as long as it takes. 0: name has it. 1: not yet, *done (may be
 // NULL) is the share of the files that is read. -1: there is none, and why: it will stay so. Any thread may ask.
 int content_name(content *c, double wait_s, char name[CONTENT_NAME], double *done, error *err);
+enum { CONTENT_WHOLE = 64 << 20, CONTENT_APART = 4 << 20, CONTENT_SAMPLE = 4 << 10 };
+// A name that is quick to find, for processes that open their own copies of a file: of up to CONTENT_WHOLE bytes all,
+// of a larger file all before the tensors and CONTENT_SAMPLE of each CONTENT_APART behind; and all of the adapters.
+int content_sample(const gguf *file, const model *m, char name[CONTENT_NAME], error *err);
 #endif

@@ -7,6 +7,7 @@
 #include "base/env.h"
 #include "device/memory.h"
 #include "device/ranks.h"
+#include "engine/content.h"
 #include "engine/plans.h"
 #include "engine/rows_version.h"
 
@@ -15,7 +16,7 @@ enum kind { FOLLOW_OPEN, FOLLOW_CLOSE, FOLLOW_PLAN, FOLLOW_RUN, FOLLOW_COPY, FOL
 typedef struct message { int32_t kind, number; uint64_t n; } message;
 // What decides about plans, as the first process has it.
 typedef struct opening {
-  char version[64], device[512], compiler[128];
+  char version[64], device[512], compiler[128], content[CONTENT_NAME];
   int64_t worth;
   uint64_t file_bytes;
   int64_t ctx, chunk, room, n_pages, slots;
@@ -49,9 +50,10 @@ static void tell_others(enum kind kind, int number, const str *body) {
 
 // --- files and plans -------------------------------------------------------------------------------------------------
 
-static opening opening_of(const engine *e) {
+static int opening_of(const engine *e, opening *out, error *err) {
   opening o;
   memset(&o, 0, sizeof o);                   // it is compared as bytes
+  if (content_sample(e->file, e->m, o.content, err)) return -1;
   snprintf(o.version, sizeof o.version, "%s", ROWS_VERSION);
   const device *d = e->layer_split.at[0].d;
   snprintf(o.device, sizeof o.device, "%s", d->key);
@@ -70,7 +72,8 @@ static opening opening_of(const engine *e) {
   o.exact = e->o.exact;
   o.mtp = e->o.mtp;
   o.kv = e->o.kv;
-  return o;
+  *out = o;
+  return 0;
 }
 
 // The options that are texts, one behind the other.
@@ -96,12 +99,13 @@ int follow_open(engine *e, error *err) {
   if (e->o.in_memory)
     return error_set(err, "%s: %d processes share a model that is a file, which each of them opens", gguf_path(e->file),
                      r.n);
+  opening o;
+  if (!r.rank && opening_of(e, &o, err)) return -1;
   pthread_mutex_lock(&talking);
   e->number = (int)engines.n;
   e->caches.number = e->number;
   vec_push(&engines, e);
   if (!r.rank) {
-    opening o = opening_of(e);
     o.n_settings = (int32_t)e->o.n_settings;
     o.n_adapters = (int32_t)e->o.n_adapters;
     o.n_control_vectors = (int32_t)e->o.n_control_vectors;
@@ -231,7 +235,8 @@ static const char *text_at(const char **at) {
 }
 
 static int same_opening(const engine *e, const opening *o, error *err) {
-  opening own = opening_of(e);
+  opening own;
+  if (opening_of(e, &own, err)) return -1;
   own.n_settings = o->n_settings;
   own.n_adapters = o->n_adapters;
   own.n_control_vectors = o->n_control_vectors;
@@ -250,6 +255,9 @@ static int same_opening(const engine *e, const opening *o, error *err) {
   if (own.file_bytes != o->file_bytes)
     return error_set(err, "%s: %llu bytes, and rank 0 has a file of %llu", gguf_path(e->file),
                      (unsigned long long)own.file_bytes, (unsigned long long)o->file_bytes);
+  if (strcmp(own.content, o->content))
+    return error_set(err, "%s: as many bytes as the file of rank 0, or its adapters, and not the same ones",
+                     gguf_path(e->file));
   if (memcmp(&own, o, sizeof own))
     return error_set(err,
                      "%s: %lld pages for a context of %lld and chunks of %lld here, and %lld, %lld, %lld on rank 0",

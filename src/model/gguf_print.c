@@ -15,10 +15,11 @@ const char *gguf_type_name(enum gguf_type t) {
 static size_t shown_char(const char *p, size_t n, char out[9]) {
   unsigned char c = (unsigned char)*p;
   size_t len = gguf_utf8_char(p, n);
-  bool control = c < 0x20 || c == 0x7f || (len == 2 && c == 0xc2 && (unsigned char)p[1] < 0xa0);      // C0, DEL, C1
+  bool control = c < 0x20 || c == 0x7f || str_format_control(p, n);
   if (c == '\n') { memcpy(out, "\\n", 3); return 1; }
   if (c == '\t') { memcpy(out, "\\t", 3); return 1; }
   if (c == '"' || c == '\\') { out[0] = '\\'; out[1] = (char)c; out[2] = 0; return 1; }
+  // of the others the next bytes stand alone
   if (!len || control) { snprintf(out, 9, "\\x%02x", (unsigned)c); return 1; }
   memcpy(out, p, len);
   out[len] = 0;

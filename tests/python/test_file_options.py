@@ -175,9 +175,9 @@ def test_names_without_controls(run_weft, tmp_path):
     """Names of keys, tensors and files come from strangers: each is one line, and commands no terminal behind a pipe."""
     import gguf
     w = gguf.GGUFWriter(tmp_path / "e\x1b[31m\n.gguf", "llama")
-    w.add_string("general.author\x1b[2J", "x")
-    w.add_string("general.name", "a\x1b[2Jb")
-    w.add_tensor("blk.0.\x1b[31mevil\n", __import__("numpy").zeros(32, "float32"))
+    w.add_string("general.author\x1b[2J\u202e\u2028", "x")
+    w.add_string("general.name", "a\x1b[2J\u202eb\u061c\ufeff")
+    w.add_tensor("blk.0.\x1b[31m\u202e\u2066\u200f\U000e0041evil\n", __import__("numpy").zeros(32, "float32"))
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
@@ -185,4 +185,17 @@ def test_names_without_controls(run_weft, tmp_path):
     for words in (["inspect", tmp_path / "e\x1b[31m\n.gguf"], ["list"], ["run", "-m", tmp_path / "e\x1b[31m\n.gguf", "-p", "x"]):
         done = run_weft(words, env={"LLAMA_CACHE": str(tmp_path)})
         text = done.out + done.err
-        assert "[31m" in text and not re.search(r"[\x00-\x08\x0b-\x1f\x7f]|\[31m\n|evil\n", text), (words, text)
+        assert "[31m" in text and not re.search("[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\U000e0041]", text), (words, text)
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]|\[31m\n|evil\n", text), (words, text)
+
+
+def test_a_line_says_what_was_written(run_weft, tinypy, tmp_path):
+    """A path with a line's end and marks of direction is one line, of all commands that say what they wrote."""
+    folder = tmp_path / "e\u202e\n\x1b[31m"
+    folder.mkdir()
+    (tmp_path / "text").write_text("def f(x):\n  return x\n" * 200)
+    for words in (["viz", tinypy, "--out", folder / "page.html"],
+                  ["imatrix", "-m", tinypy, "-f", tmp_path / "text", "-o", folder / "i.gguf", "-c", "64", "--chunks", "1"]):
+        done = run_weft(words)
+        assert done.returncode == 0, done.err
+        assert [line for line in done.err.splitlines() if "\u202e" in line or "\x1b[31m" in line] == [] and "e    " in done.err, (words, done.err)

@@ -97,6 +97,35 @@ def test_processes_that_differ(launch, weft, tinypy, setting, says):
     assert p.returncode and says in p.stderr and b"written" not in p.stdout, p.stderr.decode(errors="replace")
 
 
+def flip(path, at):
+    with open(path, "r+b") as f:
+        f.seek(at)
+        byte = f.read(1)
+        f.seek(at)
+        f.write(bytes([byte[0] ^ 1]))
+
+
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.99])
+def test_files_that_differ_in_a_bit(launch, weft, tinypy, tmp_path, part):
+    """As large, of the same name: two versions on two hosts.  The bits would be those of neither."""
+    for name in ("0", "1"):
+        (tmp_path / name).mkdir()
+        shutil.copy(tinypy, tmp_path / name / "m.gguf")
+    flip(tmp_path / "1" / "m.gguf", int(os.path.getsize(tinypy) * part))
+    script = f'cd "{tmp_path}/$OMPI_COMM_WORLD_RANK" && exec "$0" "$@"'
+    p = launch(2, "sh", "-c", script, weft, "run", "m.gguf", "-p", "def ", "-n", "2", "-t", "1")
+    assert p.returncode and b"not the same ones" in p.stderr and b"m.gguf" in p.stderr, p.stderr.decode(errors="replace")
+    assert b"written" not in p.stderr
+
+
+@pytest.mark.parametrize("other", [["-ctk", "q8_0"], ["--temp", "0.5"], ["--override-kv", "x=int:1"]])
+@pytest.mark.parametrize("of", ["0", "1"])
+def test_command_lines_that_differ(launch, weft, tinypy, other, of):
+    script = f'if [ "$OMPI_COMM_WORLD_RANK" = {of} ]; then exec "$0" "$@" {" ".join(other)}; fi; exec "$0" "$@"'
+    p = launch(2, "sh", "-c", script, weft, "run", tinypy, "-p", "x", "-n", "2", "-t", "1")
+    assert p.returncode and f"'{other[0]}' was asked of".encode() in p.stderr, p.stderr.decode(errors="replace")
+
+
 @pytest.mark.parametrize("told", [{"PMI_SIZE": "1"}, {"PMI_RANK": "0"}, {"OMPI_COMM_WORLD_SIZE": "1"}, {"PMI_SIZE": "4"}])
 def test_one_process_under_a_launcher(weft, weft_env, told):
     """It has nobody to join; and commands that open no model never do."""
