@@ -152,7 +152,8 @@ class Llama:
         self.chat_format, self.chat_handler, self.cache = chat_format, chat_handler, None
         self.n_tokens = 0
         self._changes = 0  # of the sequence: by it a generation sees that another one was here since its last step
-        self._logits: Optional[np.ndarray] = None
+        self._logits: Optional[np.ndarray] = None  # over the library's memory, until something else is evaluated
+        self._shown: Optional[Tuple[np.ndarray, np.ndarray]] = None  # that one, and the copy for programs
         self._rows: Dict[int, np.ndarray] = {}
         if vocab_only:
             self._file = File.open(model_path)
@@ -255,7 +256,16 @@ class Llama:
 
     @property
     def logits(self) -> np.ndarray:
-        """Logits after the last token: the library's own memory, valid until something else is evaluated."""
+        """Logits after the last token: a copy, made when it is asked for, which nothing changes and which outlives the model."""
+        with self._lock:
+            last = self._last()
+            if self._shown is None or self._shown[0] is not last:
+                copy = last.copy()
+                copy.flags.writeable = False
+                self._shown = last, copy
+            return self._shown[1]
+
+    def _last(self) -> np.ndarray:
         if self._logits is None:
             raise RuntimeError("nothing has been evaluated")
         return self._logits
@@ -325,7 +335,7 @@ class Llama:
                grammar: Optional[LlamaGrammar] = None, idx: Optional[int] = None) -> int:
         """A token from the logits after the last one that was evaluated (or after position idx, with logits_all)."""
         with self._lock:
-            logits = self.logits if idx is None or idx == self.n_tokens - 1 else self._rows[idx]
+            logits = self._last() if idx is None or idx == self.n_tokens - 1 else self._rows[idx]
             sampler = self._sampler(temp, top_k, top_p, min_p, typical_p, repeat_penalty, frequency_penalty, presence_penalty,
                                     mirostat_mode, mirostat_tau, mirostat_eta)
             return self._draw(sampler, logits, logits_processor, grammar._open(self._vocab) if grammar else None)
@@ -363,13 +373,13 @@ class Llama:
                     return "length"
                 self.eval(ids[self.n_tokens:] if seen == self._changes else self._reuse(ids))
                 seen = self._changes
-                token = self._draw(sampler, self.logits, processor, constraint)
+                token = self._draw(sampler, self._last(), processor, constraint)
                 sampler.accept(token)
                 if constraint and not self._vocab.is_end(token):
                     constraint.accept(token)
                 if criteria and criteria(self._input_ids[:self.n_tokens], self.logits):
                     return "stop"
-                look(self.logits, token)
+                look(self._last(), token)
             more = yield token
             if constraint and constraint.ended:
                 return "stop"
@@ -619,7 +629,7 @@ class Llama:
             for part in (self._sequence, self._model):
                 if part:
                     part.close()
-            self._sequence = self._model = self._logits = self._words = None
+            self._sequence = self._model = self._logits = self._shown = self._words = None
 
     def __enter__(self) -> "Llama":
         return self

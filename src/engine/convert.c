@@ -1,12 +1,16 @@
 // weft_convert: a folder of Hugging Face's as a GGUF file.  The folder is described as one first (model/hf.h); what is
 // left is to make rows, by all threads, a slab at a time, and to write them.
+#define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include "base/newfile.h"
 #include "device/team.h"
 #include "engine/sized.h"
 #include "model/hf.h"
+#include "model/model.h"
+#include "text/text.h"
 #include "weft.h"
 
 enum { SLAB_VALUES = 1 << 22, PIECE_VALUES = 1 << 14 };    // in memory at once; that a thread takes at once
@@ -95,14 +99,50 @@ static int reserve_portion(conversion *c, error *err) {
   return c->team ? 0 : -1;
 }
 
+// Values of small tensors, which models read as they are opened; the others stay zeros, and cost nothing.
+static int fill_small(const conversion *c, unsigned char *at, error *err) {
+  enum { SMALL_VALUES = 1 << 16 };
+  for (size_t i = 0; i < hf_n_tensors(c->in); i++) {
+    const hf_tensor *t = hf_tensor_at(c->in, i);
+    bool small = tensor_rows(t) <= SMALL_VALUES / t->ne[0];
+    if (small && hf_rows(c->in, i, 0, tensor_rows(t), at, err)) return -1;
+    at += t->nbytes + gguf_head_padding(hf_head(c->in), t->nbytes);
+  }
+  return 0;
+}
+
+static int open_image(const unsigned char *image, size_t n, const char *name, error *err) {
+  gguf *g = NULL;
+  model *m = NULL;
+  tokenizer *words = NULL;
+  int status = gguf_open_memory(image, n, name, &g, err) || model_open(g, (model_kv){0}, &m, err) ||
+               tokenizer_from_gguf(g, &words, err) ? -1 : 0;
+  tokenizer_free(words);
+  model_close(m);
+  gguf_close(g);
+  return status;
+}
+
+// Whether what is about to be written is a model that runs: what a folder says about itself may not fit its tensors.
+static int check_runs(const conversion *c, const str *head, const char *dir, error *err) {
+  size_t n = head->n + gguf_head_data(hf_head(c->in));
+  unsigned char *image = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (image == MAP_FAILED) return error_set(err, "%s: no memory to look at its %zu MB", dir, n >> 20);
+  memcpy(image, head->at, head->n);
+  int status = fill_small(c, image + head->n, err) || open_image(image, n, dir, err) ? -1 : 0;
+  munmap(image, n);
+  return status;
+}
+
 static int convert_all(conversion *c, const char *dir, const char *out, error *err) {
   enum hf_type type;
   str head = {0};
   if (!find_type(c->o->type, &type))
     return error_set(err, "'%.60s' is not a type that is written: f32, f16, bf16, q8_0 or auto", c->o->type);
-  if (hf_open(dir, type, &c->in, err) || reserve_portion(c, err) || newfile_open(out, &c->file, err)) return -1;
+  if (hf_open(dir, type, &c->in, err) || reserve_portion(c, err)) return -1;
   gguf_head_bytes(hf_head(c->in), &head);
-  int status = newfile_add(c->file, head.at, head.n, err);
+  int status = check_runs(c, &head, dir, err) || newfile_open(out, &c->file, err) ||
+               newfile_add(c->file, head.at, head.n, err) ? -1 : 0;
   c->r->bytes = head.n + gguf_head_data(hf_head(c->in));
   c->r->n_params = (uint64_t)c->all;
   str_free(&head);

@@ -11,6 +11,7 @@
 #define INT_DIGITS 18              // of an integer without bounds
 #define BIG 999999999999999999ll   // 18 nines
 #define WHOLE_DIGITS 15            // before the point, of a number with bounds
+#define MOST_FRACTION 40           // digits after it
 
 static gx *digits(grammar_source *g, uint32_t min, uint32_t max) {
   return gx_repeat(g, gx_range(g, '0', '9'), min, max);
@@ -180,12 +181,29 @@ static gx *empty_range(schema *s, const nodes *set) {
   return schema_empty(s, set->at[0], NULL, "no number is within the bounds (minimum, maximum)");
 }
 
+// Magnitudes that have more digits than are compared: as many digits as the bounds have, which are no less than 1.
+static gx *huge(schema *s, const nodes *set, double lo, double hi) {
+  int from = snprintf(NULL, 0, "%.0f", lo), to = isinf(hi) ? from + 1 : snprintf(NULL, 0, "%.0f", hi);
+  if (schema_relax(s, set->at[0], NULL,
+                   "of bounds (minimum, maximum) beyond %d digits only the number of digits is enforced", from - 1))
+    return NULL;
+  return GX_SEQ_OF(&s->src, digit(&s->src, 1, 9), digits(&s->src, (uint32_t)from - 1, (uint32_t)to - 1));
+}
+
+// lo <= hi, and all between is beyond what is compared, on one side of 0.
+static gx *huge_within(schema *s, const nodes *set, double lo, double hi) {
+  if (lo > 0) return huge(s, set, lo, hi);
+  gx *below = huge(s, set, -hi, -lo);
+  return below ? GX_SEQ_OF(&s->src, gx_text(&s->src, "-"), below) : NULL;
+}
+
 static gx *integer_within(schema *s, const nodes *set, const struct bounds *b) {
   grammar_source *g = &s->src;
   double lo_real = ceil(b->lo), hi_real = floor(b->hi);
   if (b->lo_strict && lo_real == b->lo) lo_real += 1;
   if (b->hi_strict && hi_real == b->hi) hi_real -= 1;
-  if (lo_real > hi_real || lo_real >= 1e18 || hi_real <= -1e18) return empty_range(s, set);
+  if (lo_real > hi_real) return empty_range(s, set);
+  if (lo_real >= 1e18 || hi_real <= -1e18) return huge_within(s, set, lo_real, hi_real);
   int64_t lo = lo_real <= -1e18 ? -BIG : (int64_t)lo_real, hi = hi_real >= 1e18 ? BIG : (int64_t)hi_real;
   gx *list[2];
   size_t n = 0;
@@ -287,12 +305,19 @@ static gx *magnitude(grammar_source *g, const struct decimal *lo, const struct d
   return lo ? no_less(g, lo) : hi ? no_more(g, hi) : with_fraction(g, between(g, 0, 999999999999999ull), n);
 }
 
+// At least n digits after the point, and so many that decimals lie between two bounds that are near each other.
+static uint32_t digits_between(const struct bounds *b, uint32_t n) {
+  double apart = b->hi - b->lo;
+  while (apart > 0 && n < MOST_FRACTION && pow(10, -(double)n) * 10 > apart) n++;
+  return n;
+}
+
 static gx *fraction_within(schema *s, const nodes *set, const struct bounds *b) {
   grammar_source *g = &s->src;
   struct decimal lo = {0}, hi = {0}, zero = {.strict = true};
   bool has_lo = b->lo > -1e15, has_hi = b->hi < 1e15;
-  if (b->lo > b->hi || (b->lo == b->hi && (b->lo_strict || b->hi_strict)) || b->lo >= 1e15 || b->hi <= -1e15)
-    return empty_range(s, set);
+  if (b->lo > b->hi || (b->lo == b->hi && (b->lo_strict || b->hi_strict))) return empty_range(s, set);
+  if (b->lo >= 1e15 || b->hi <= -1e15) return huge_within(s, set, b->lo, b->hi);
   if ((has_lo && decimal_of(b->lo, b->lo_strict, &lo)) || (has_hi && decimal_of(b->hi, b->hi_strict, &hi))) {
     if (schema_relax(s, set->at[0], NULL,
                      "minimum and maximum with more than 15 digits before or 25 after the point are not enforced"))
@@ -305,6 +330,7 @@ static gx *fraction_within(schema *s, const nodes *set, const struct bounds *b) 
   uint64_t most = lo.whole > hi.whole ? lo.whole : hi.whole;
   for (uint64_t x = 1000000000; x <= most && n > 1; x *= 10) n--;      // 15 digits in all where a bound is near
   if (longest > n) n = longest;
+  n = digits_between(b, n);
   // A number just beside a bound that is not allowed itself must not be read as the bound.
   if ((has_lo && b->lo_strict && alike(b->lo, n)) || (has_hi && b->hi_strict && alike(b->hi, n))) {
     if (schema_relax(s, set->at[0], NULL,

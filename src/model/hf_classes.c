@@ -671,7 +671,7 @@ static bool matches_rule(const char *pattern, const char *name, size_t n, name_n
     to->at = name + i;
     while (i < n && name[i] >= '0' && name[i] <= '9') i++;
     to->digits = (size_t)(name + i - to->at);
-    if (!to->digits || to->digits > 9) return false;
+    if (!to->digits || to->digits > 9 || (*to->at == '0' && to->digits > 1)) return false;
   }
   return i == n;
 }

@@ -19,6 +19,7 @@ void llama_adapters(server *s, exchange *x) {
 static float *read_scales(server *s, const json_t *list, const char *name, fault *f) {
   size_t n = shelf_n_adapters(s->shelf), i;
   float *scales = xcalloc(n + 1, sizeof *scales);
+  bool *said = xcalloc(n + 1, sizeof *said);
   double by;
   const json_t *one;
   int64_t id;
@@ -30,8 +31,14 @@ static float *read_scales(server *s, const json_t *list, const char *name, fault
     if (!n) fault_set(f, 400, name, "'%s' names an adapter, and the server has none (--lora)", name);
     else if (!its || !scale) fault_set(f, 400, name, "'%s[%zu]' must have an id and a scale", name, i);
     else if (!read_int(its, "id", 0, (double)(n - 1), &id, f) &&
-             !read_real(scale, "scale", -1e6, 1e6, &by, f)) scales[id] = (float)by;
+             !read_real(scale, "scale", -1e6, 1e6, &by, f)) {
+      if (said[id])
+        fault_set(f, 400, name, "'%s[%zu]' has an id that stands before it, too: %lld", name, i, (long long)id);
+      said[id] = true;
+      scales[id] = (float)by;
+    }
   }
+  free(said);
   if (!f->status) return scales;
   free(scales);
   return NULL;

@@ -146,12 +146,20 @@ static const char *take_byte(struct framing *f, char c) {
   }
 }
 
-const char *framing_add(struct framing *f, const char *bytes, size_t n) {
+static bool begins_cookie(const struct framing *f) {
+  return f->state == FRAMING_LINE && f->n == 5 && !strncasecmp(f->line, "Cooki", 5);
+}
+
+const char *framing_add(struct framing *f, char *bytes, size_t n) {
   const char *wrong = NULL;
   f->seen = true;
   for (size_t i = 0; i < n && !wrong;) {
     if (f->state == FRAMING_REST) return NULL;
-    if (f->state != FRAMING_BODY && f->state != FRAMING_DATA) { wrong = take_byte(f, bytes[i++]); continue; }
+    if (f->state != FRAMING_BODY && f->state != FRAMING_DATA) {
+      wrong = take_byte(f, bytes[i++]);
+      if (begins_cookie(f)) bytes[i - 1] = '_';
+      continue;
+    }
     size_t take = f->left < n - i ? (size_t)f->left : n - i;
     f->left -= take;
     i += take;

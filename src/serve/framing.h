@@ -22,6 +22,7 @@ struct framing {
   bool seen;                           // there were bytes
 };
 
-// NULL, or what is wrong with the next n bytes; then there may be no more.
-const char *framing_add(struct framing *f, const char *bytes, size_t n);
+// NULL, or what is wrong with the next n bytes; then there may be no more. Cookies get another name: nobody here reads
+// them, and libmicrohttpd takes them to pieces in memory that a few hundred fill; then it answers not at all, or twice.
+const char *framing_add(struct framing *f, char *bytes, size_t n);
 #endif

@@ -532,13 +532,13 @@ static struct connection *connection_of(int fd) {
 }
 
 // false: they are refused.
-static bool check_bytes(struct connection *conn, const char *bytes, ssize_t n) {
+static bool check_bytes(struct connection *conn, char *bytes, ssize_t n) {
   const char *why = framing_add(&conn->framing, bytes, (size_t)n);
   if (why) refuse_bytes(reading, conn, why);
   return !why;
 }
 
-bool http_takes(int fd, const void *tls, const char *bytes, ssize_t n) {
+bool http_takes(int fd, const void *tls, char *bytes, ssize_t n) {
   struct connection *conn = connection_of(fd);
   return !conn || conn->tls != tls || check_bytes(conn, bytes, n);
 }

@@ -7,8 +7,9 @@
 #include "base/base.h"
 
 // n > 0 bytes that came on a connection; tls: its session, or NULL. False: they are refused, and the reader is told
-// that the connection is broken. True for all that is none of the server's connections.
-bool http_takes(int fd, const void *tls, const char *bytes, ssize_t n);
+// that the connection is broken. Names of headers may be changed (framing.h). True for all that is none of the server's
+// connections.
+bool http_takes(int fd, const void *tls, char *bytes, ssize_t n);
 
 // Sends by libmicrohttpd's library of TLS. -1: it cannot, or there is none.
 ssize_t tls_send(void *session, const void *bytes, size_t n);

@@ -63,6 +63,12 @@ static void test_fits(void **state) {
   size_t left = JSON_ROOM;
   assert_true(json_fits(s.at, s.n, &left, NULL));
   assert_false(json_fits(s.at, s.n, &left, NULL));            // one budget for both
+  error why = {0};
+  size_t none = 0;
+  assert_false(json_fits("[1,2,3,4,5]", 11, &none, &why));    // what is below 1 MB has numbers, too
+  assert_null(strstr(why.text, "0 MB"));
+  assert_non_null(strstr(why.text, "11 bytes of JSON"));
+  assert_non_null(strstr(why.text, "are left"));
   assert_true(left < JSON_ROOM);
   str_free(&s);
 }

@@ -189,6 +189,33 @@ def test_heads_that_lie(run_weft, folder, change, expected):
     fails(run_weft, folder, "model.safetensors: key '", expected)
 
 
+# What config.json or a name says, beside tensors of something else: shapes are checked against it by whoever opens the file
+UNFIT = {
+    "a layer more": (lambda c: c.update(num_hidden_layers=c["num_hidden_layers"] + 1), None),
+    "513 layers": (lambda c: c.update(num_hidden_layers=513), None),
+    "2^31 layers": (lambda c: c.update(num_hidden_layers=1 << 31), None),
+    "a wider model": (lambda c: c.update(hidden_size=c["hidden_size"] + 1), None),
+    "more heads of keys": (lambda c: c.update(num_key_value_heads=2 * c["num_attention_heads"]), None),
+    "a negative epsilon": (lambda c: c.update(rms_norm_eps=-1.0), None),
+    "no norm": (None, lambda h: h.pop("model.norm.weight")),
+    "a layer with a zero in front": (None, lambda h: h.update({NAME.replace(".0.", ".00."): h.pop(NAME)})),
+    "a layer that is none": (None, lambda h: h.update({NAME.replace(".0.", ".99."): h.pop(NAME)})),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_cannot_run_is_not_written(run_weft, folder, name):
+    config, names = UNFIT[name]
+    if config:
+        changed(folder, "config.json", config)
+    else:
+        head, data = head_of(folder / "model.safetensors")
+        names(head)
+        put_head(folder / "model.safetensors", json.dumps(head).encode(), data)
+    fails(run_weft, folder, "weft: error: ", "small")
+    assert sorted(p.name for p in folder.iterdir() if "out" in p.name) == []
+
+
 def test_heads_that_are_none(run_weft, folder):
     path = folder / "model.safetensors"
     head, data = head_of(path)

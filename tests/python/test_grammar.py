@@ -531,3 +531,36 @@ def test_run_with_a_grammar_or_a_regex(run_weft, tinypy, tmp_path):
 def test_run_refuses(run_weft, tinypy, args, status, message):
     done = run_weft(["run", "-m", tinypy, "-p", "a", *args])
     assert done.returncode == status and message in done.err and not done.out, done.err
+
+
+# bounds between which there are numbers, and one of these; what the texts must be like
+FAR = [
+    ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1e-7}, "0.00000005", True),
+    ({"type": "number", "exclusiveMinimum": 1e-7, "exclusiveMaximum": 1.1e-7}, "0.000000105", True),
+    ({"type": "number", "minimum": -1e-5, "exclusiveMaximum": 0}, "-0.00001", True),
+    ({"type": "number", "exclusiveMinimum": -1e-9, "exclusiveMaximum": 0}, "-0.0000000005", True),
+    ({"type": "number", "minimum": 1e20, "maximum": 1e21}, "5" + "0" * 20, False),
+    ({"type": "number", "minimum": 1e20}, "5" + "0" * 20, False),
+    ({"type": "number", "maximum": -1e16}, "-5" + "0" * 16, False),
+    ({"type": "integer", "minimum": 10**18, "maximum": 2 * 10**18}, "1" + "5" * 18, False),
+    ({"type": "integer", "maximum": -(10**18)}, "-1" + "5" * 18, False),
+    ({"type": "number", "minimum": 1e-300, "maximum": 1e-299}, None, False),
+]
+
+
+@pytest.mark.parametrize("schema, one, enforced", FAR, ids=lambda x: json.dumps(x) if isinstance(x, dict) else "")
+def test_bounds_that_are_near_or_far(tool, schema, one, enforced):
+    """Numbers lie within them: what a grammar does not enforce is a note, in strict mode an error, and never "matches nothing"."""
+    said = tool.schema(schema)
+    assert said[0] != "!" and ("is enforced" in said or "not enforced" in said) != enforced, said
+    assert one is None or tool.text(one) == "yes"
+    for seed in range(5):
+        text = tool.walk(seed)
+        assert text is None or not enforced or validator(schema).is_valid(json.loads(text)), text
+    assert (tool.strict(schema)[0] == "!") == (not enforced)
+
+
+@pytest.mark.parametrize("schema", [{"type": "number", "minimum": 2, "maximum": 1}, {"type": "integer", "minimum": 0.2, "maximum": 0.8},
+                                    {"type": "integer", "minimum": 2e18, "maximum": 1e18}, {"type": "number", "exclusiveMinimum": 1e20, "maximum": 1e20}], ids=json.dumps)
+def test_bounds_with_nothing_between(tool, schema):
+    assert tool.schema(schema)[0] == "!"

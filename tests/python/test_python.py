@@ -98,16 +98,34 @@ def test_vectors_as_llama_cpp_python(answers, program, key):
         assert dot / lengths[0] / lengths[1] > 0.999 and lengths[1] == pytest.approx(lengths[0], rel=0.02)
 
 
-def test_logits_are_not_copied(own, llm):
-    """The array lies in the library's memory, and changes when the model evaluates something else."""
+def test_logits_stay_what_they_were(own, llm):
+    """The array is the program's: what the model evaluates afterwards changes the next one."""
     llm.reset()
     llm.eval(llm.tokenize(b"def add"))
     logits = llm.logits
-    assert logits.dtype == "float32" and logits.shape == (llm.n_vocab(),) and not logits.flags.owndata and not logits.flags.writeable
+    assert logits.dtype == "float32" and logits.shape == (llm.n_vocab(),) and logits is llm.logits and not logits.flags.writeable
     before = logits.copy()
     assert int(before.argmax()) == llm.sample(temp=0)
     llm.eval(llm.tokenize(b"import", add_bos=False))
-    assert (llm.logits != before).any()
+    assert (llm.logits != before).any() and (logits == before).all()
+
+
+@pytest.mark.parametrize("end", ["llm.close()", "del llm", "llm.__exit__()", "llm.close(); other = weft.Llama(sys.argv[1], n_ctx=128, verbose=False); other.eval([4] * 100)"])
+@pytest.mark.parametrize("what", ["llm.logits", "llm.scores[:4]", "llm.input_ids"])
+@pytest.mark.parametrize("logits_all", [False, True])
+def test_arrays_outlive_their_model(python_env, tinypy, end, what, logits_all):
+    """A process of its own: where an array lies over memory that was freed, reading it may end the process."""
+    pytest.importorskip("cffi", reason="no cffi in this Python (scripts/setup.sh test installs it from PyPI)")
+    program = f"""import gc, sys, weft
+llm = weft.Llama(sys.argv[1], n_ctx=128, logits_all={logits_all}, verbose=False)
+llm.eval([1, 2, 3, 4])
+array = {what}
+before = array.tolist()
+{end}
+gc.collect()
+assert array.tolist() == before
+"""
+    run_python(python_env, program, tinypy)
 
 
 def test_other_threads_run_meanwhile(llm):

@@ -95,11 +95,13 @@ def test_what_is_kept_has_the_scales_of_the_start(weft, weft_env, tinypy, tmp_pa
         assert s.ask("/slots/3?action=restore", {"filename": "usual"})[0] == 200
 
 
-@pytest.mark.parametrize("wrong", [[{"id": 2, "scale": 1}], [{"id": 0}], [{"scale": 1}], {"id": 0}, "a", [1], [{"id": -1, "scale": 1}]])
+@pytest.mark.parametrize("wrong", [[{"id": 2, "scale": 1}], [{"id": 0}], [{"scale": 1}], {"id": 0}, "a", [1], [{"id": -1, "scale": 1}],
+                                   [{"id": 0, "scale": 1}, {"id": 0, "scale": 2}], [{"id": 0, "scale": 1}, {"id": 0, "scale": 1}]])
 def test_what_is_no_adapter(weft, weft_env, tinypy, tmp_path, wrong):
     test_lora.write(tmp_path / "1.gguf", "llama", test_lora.of_model(tinypy, ["attn_q."], 4)[0])
     with Server(weft, weft_env, tinypy, "--lora", tmp_path / "1.gguf") as s:
         assert s.ask("/completion", {"prompt": "x", "n_predict": 1, "lora": wrong})[0] == 400
+        assert s.ask("/lora-adapters", wrong)[0] == 400
 
 
 def test_a_scale_that_makes_no_numbers(weft, weft_env, tinypy, tmp_path):

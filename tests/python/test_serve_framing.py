@@ -267,6 +267,20 @@ def test_what_is_clear_is_taken(server, cut):
         assert statuses == [200] * (1 if b"/1.0" in message else 2), (name, statuses, body)
 
 
+@pytest.mark.parametrize("cut", [0, 1])
+def test_cookies_are_nobodys(server, cut):
+    """Browsers send those of every program on this host: one answer, however many there are and whatever they hold, and what follows is read."""
+    end = GET + b"Connection: close\r\n\r\n"
+    for n in (1, 99, 100, 101, 500, 1000, 3000):
+        for name in (b"Cookie", b"cookie", b"COOKIE"):
+            for value in (b"a=b; " * n, b"," * n, b"a" * 4 * n, b'a="' + b"b;" * n):
+                both = GET + name + b": " + value + b"\r\n\r\n" + end
+                statuses, body = answers(server, [both[i : i + cut] for i in range(0, len(both), cut)] if cut and n == 100 else [both])
+                assert statuses == [200, 200], (n, name, value[:9], statuses, body[:200])
+    statuses, body = answers(server, [GET + b"Cookie: a=b\r\nCookie: " + b"a=b; " * 6000 + b"\r\n\r\n" + end])
+    assert statuses in ([431], [200, 200]) and b"HTTP/1.1 4" not in body, (statuses, body[:200])
+
+
 def test_a_refusal_is_in_the_log(server):
     answers(server, [REFUSED["a chunk without CR"]])
     answers(server, [REFUSED["all lines without CR"]])
