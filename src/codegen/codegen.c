@@ -6,6 +6,7 @@
 #include "codegen/fuse_follower.h"
 #include "codegen/cost.h"
 #include "codegen/decompose.h"
+#include "codegen/dot_tiles.h"
 #include "codegen/expand.h"
 #include "codegen/merge_launches.h"
 #include "codegen/reuse.h"
@@ -130,6 +131,7 @@ static uop *expand_all(kernel *k, program *p, const target *t, const codegen_opt
             check(g, u = expand_unrolls(g, u), STAGE_OPTIMISED, "unroll", o) &&
             check(g, u = expand_lanes(g, u), STAGE_OPTIMISED, "lanes", o) &&
             check(g, u = pack_sums(g, u), STAGE_OPTIMISED, "neighbours", o) &&
+            check(g, u = dot_tiles(g, u, t, k->without), STAGE_OPTIMISED, "dot tiles", o) &&
             check(g, u = reuse_across_tokens(g, u, k->keep, k->keep_hint, t->tile_bytes), STAGE_OPTIMISED, "keep", o);
   if (ok) dump("expanded", u);
   return ok && check(g, u = decompose(g, u, t), STAGE_OPTIMISED, "decompose", o) ? u : NULL;

@@ -7,7 +7,8 @@
 //
 // AArch64. udot and sdot want operands of one kind: a code of at most seven bits is both. usdot takes all. A larger
 // code than 127 is moved down by 128, which is added again as 64 * b + 64 * b. Without those instructions products are
-// made in 16 bits, where one always fits, and added up there as long as that is so.
+// made in 16 bits, where one always fits, and added up there as long as that is so. usmmla has the sums of two rows and
+// two columns, of eight products each (codegen/dot_tiles.c).
 //
 // GPUs: dp4a, in each item (of NVPTX; the SPIR-V renderer has an instruction of its own for it). NVIDIA's (NVPTX) also
 // have mma, of 32 items together (codegen/mma.h). Of halves mma adds up in an order and with roundings of its own,
@@ -100,6 +101,8 @@ static const descriptor table[] = {
   {"mma-16", "mma", 16, 8, 16, KIND, 255, 0, {"mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32"}, {0}},
   {"mma-f16", "mma", 16, 8, 16, HALVES(DT_F16), {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"}, {0}},
   {"mma-bf16", "mma", 16, 8, 16, HALVES(DT_BF16), {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"}, {0}},
+  {"neon-mmla", "i8mm", 2, 2, 8, KIND, 255, 0,
+   {"call " D " @llvm.aarch64.neon.usmmla.v4i32.v16i8(" D " $acc, " B " $a, " B " $b)"}, {0}},
 };
 _Static_assert(COUNT(table) <= 64, "a descriptor_set is 64 bits");
 

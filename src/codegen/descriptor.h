@@ -21,7 +21,8 @@ enum { DESCRIPTOR_LINES = 12 };
 typedef struct descriptor {
   const char *name;
   const char *needs;             // processor features (LLVM's names), all of them; separated by spaces
-  // results: M rows of N lanes (or columns, of a tile that 32 items compute together: M > 1); products per result
+  // Results: M rows of N lanes, or of N columns if M > 1: a tile that 32 items compute together (MMA) or that is one
+  // register (2 x 2, MMLA). Products per result.
   int m, n, k;
   enum dtype a, b, acc;          // of the operands and the result: U8 I8 I32, BF16 BF16 F32 or F16 F16 F32
   int64_t a_max;                 // U8: the largest a that the instruction takes (127 where it reads a as signed)
@@ -29,7 +30,7 @@ typedef struct descriptor {
   // Text of the LLVM renderer, an instruction a line; the last line's value is the result. {n} {2n} {4n} {bits}:
   // numbers of lanes, and of bits in a register; $a $b: operands (bytes <{4n} x i8> or bits <{2n} x i16>; k parts a
   // lane, <{n} x i32>); $acc: the accumulator; $1 $2: lines before; $$: a $.
-  // Of a tile: the instruction's name alone.
+  // Of a tile that items compute together: the instruction's name alone. Of 2 x 2: {n} is 4, and $b are bytes, too.
   const char *step[DESCRIPTOR_LINES];      // products = 0: new acc of $acc $a $b; otherwise a partial sum of $a $b
   const char *finish[DESCRIPTOR_LINES];    // products > 0: new acc of $acc and the partial sum $a
 } descriptor;
@@ -47,8 +48,7 @@ const descriptor *descriptor_at(size_t i);                       // the table, i
 const descriptor *descriptor_find(descriptor_set set, enum dtype acc, int n, int64_t a_max);
 // The largest number of lanes, at most `most`, that divides `size` and for which there is an instruction; 0: none.
 int descriptor_lanes(descriptor_set set, enum dtype acc, int most, int64_t size);
-// A tile of M x N results that items compute together, of so many products each of an operand a of this type; NULL: the
-// set has none.
+// A tile of M x N results, of so many products each of an operand a of this type; NULL: the set has none.
 const descriptor *descriptor_tile(descriptor_set set, enum dtype a, int products);
 // how many steps fit into a partial sum (1 if there is none)
 int64_t descriptor_steps(const descriptor *d, int64_t a_max);

@@ -15,6 +15,7 @@
 #include "codegen/heuristic_impl.h"
 #include <string.h>
 #include "base/env.h"
+#include "codegen/dot_tiles.h"
 
 void find_loads(uop *root, loads *out) {
   arena *a = arena_new();
@@ -592,9 +593,10 @@ static bool has_few_registers(const kernel *k) {
 }
 
 // With few registers, the sums of a tile of so many tokens take half of them. Two vectors of rows for half as many
-// tokens are as many sums with fewer loads: a load of x is one for both.
+// tokens are as many sums with fewer loads: a load of x is one for both. It is so, too, if an instruction has the
+// products of two rows and two tokens: then rows and tokens cost the same.
 static bool pair_rows(kernel *k, int *tile) {
-  if (!has_few_registers(k) || *tile <= FEW_REGISTERS / 4) return false;
+  if ((!has_few_registers(k) && !has_dot_tiles(k->t, k->without)) || *tile <= FEW_REGISTERS / 4) return false;
   axes x;
   kernel_axes(k, &x);
   for (int i = 0; i + 1 < x.n_out; i++)
@@ -629,7 +631,7 @@ static void token_tiles(kernel *k) {
       while (part_products(k)) continue;
       rows_outside(k, (int)i - 2, tile);
       // step after step, each with its own weights: the compiler would mix them, and have all of them on the stack
-      if (pairs && sums_once(k)) kernel_apply(k, (opt){OPT_ORDER, ORDER_ALL, 0});
+      if (pairs && has_few_registers(k) && sums_once(k)) kernel_apply(k, (opt){OPT_ORDER, ORDER_ALL, 0});
     }
     return;
   }

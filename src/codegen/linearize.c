@@ -95,7 +95,7 @@ static int64_t first_byte(linear *l, const uop *u) {
 static bool has_sum(linear *l, const uop *u) {
   void *known;
   if (map_get(&l->sums, (uint64_t)(uintptr_t)u, &known)) return known != NULL;
-  bool has = u->op == OP_REDUCE || u->op == OP_DOT;
+  bool has = u->op == OP_REDUCE || u->op == OP_DOT || u->op == OP_MMLA;
   for (size_t i = 0; i < u->nsrc && !has; i++) has = has_sum(l, u->src[i]);
   map_put(&l->sums, u, (void *)(uintptr_t)has);
   return has;
@@ -120,7 +120,9 @@ static bool same_ranges(const uop *x, const uop *y) {
   return nx == ny && !memcmp(x->src + uop_first_range(x), y->src + uop_first_range(y), nx * sizeof *x->src);
 }
 
-static bool is_dot(const uop *value) { return value->op == OP_DOT && uop_unsplat(value->src[0])->op == OP_CONST; }
+static bool is_dot(const uop *value) {
+  return (value->op == OP_DOT || value->op == OP_MMLA) && uop_unsplat(value->src[0])->op == OP_CONST;
+}
 
 static bool is_multiply_add(const linear *l, const uop *reduce, const uop *value) {
   return reduce->a == OP_ADD && value->op == OP_MUL && (value->dt == DT_F32 || value->dt == DT_F64) && l->t->has_fma;
@@ -148,7 +150,7 @@ static uop *emit_combine(linear *l, const uop *reduce, uop *acc, uop *value) {
   uop *u;
   if (is_dot(value)) {
     uop *a = emit(l, value->src[1]), *b = emit(l, value->src[2]);
-    u = uop_new(l->g, OP_DOT, (enum dtype)reduce->dt, reduce->lanes, (uop *[]){acc, a, b}, 3, (uarg){0});
+    u = uop_new(l->g, (enum op)value->op, (enum dtype)reduce->dt, reduce->lanes, (uop *[]){acc, a, b}, 3, (uarg){0});
   } else if (is_multiply_add(l, reduce, value)) {
     uop *a = emit(l, value->src[0]), *b = emit(l, value->src[1]);
     u = uop_op3(l->g, OP_FMA, a, b, acc);

@@ -1,5 +1,6 @@
 // OptOps: see opt.h. Each is a row of the table below.
 #include "codegen/opt_rows.h"
+#include "codegen/dot_tiles.h"
 #include "codegen/mma.h"
 #include "codegen/reuse.h"
 #include <limits.h>
@@ -169,11 +170,17 @@ static const char *apply_prefetch(kernel *k, const axes *x, opt o) {
   return NULL;
 }
 
+// One operation for each load costs hardly more than keeping. Operands of tiles take a second one (dot_tiles.c).
+static bool worth_keeping(const kernel *k, const axes *x) {
+  bool dots = false;
+  for (int i = 0; i < x->n; i++) dots |= x->at[i]->b == AXIS_DOT;
+  return reuses_anything(k->ast, dots && has_dot_tiles(k->t, k->without) ? 1 : 2);
+}
+
 static const char *apply_keep(kernel *k, const axes *x, opt o) {
-  (void)x;
   if (k->keep) return "values are kept already";
   if (k->t->has_local) return "work-items have no memory of a tile";
-  if (!reuses_anything(k->ast)) return "no loop makes a value of weights again";
+  if (!worth_keeping(k, x)) return "no loop makes a value of weights again";
   k->keep = o.amount;
   k->keep_hint = o.axis;
   return NULL;

@@ -247,9 +247,9 @@ static uop *load_kept(graph *g, const value *v, const records *of) {
   return uop_new(g, OP_LOAD, (enum dtype)v->u->dt, v->u->lanes, (uop *[]){src[0], store}, 2, (uarg){0});
 }
 
-bool reuses_anything(uop *ast) {
+bool reuses_anything(uop *ast, int least) {
   arena *a = arena_new();
-  keeping k = {.all = uop_toposort(a, &ast, 1), .least = 2};
+  keeping k = {.all = uop_toposort(a, &ast, 1), .least = least};
   bool any = false;
   if (find_loop(&k, ast->src[0]) && find_sums(&k))
     for (size_t i = 0; i < k.all.n; i++)

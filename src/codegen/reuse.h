@@ -6,7 +6,7 @@
 // where they take more, none is. `hint`: 1 + prefetch_hint by which each tile asks for what the next one reads; 0: it
 // does not. The same ast where there is no such loop and nothing to do, or `least` is 0.
 uop *reuse_across_tokens(graph *g, uop *ast, int least, int hint, int64_t bytes);
-// Of a kernel with OptOps, whose ranges are not expanded yet: is there such a loop, and a value that takes more than
-// one operation? One more operation for each load costs hardly more than keeping.
-bool reuses_anything(uop *ast);
+// Of a kernel with OptOps, whose ranges are not expanded yet: is there such a loop, and a value that takes `least`
+// operations or more?
+bool reuses_anything(uop *ast, int least);
 #endif

@@ -54,6 +54,7 @@ enum code {
   C_FMA,
   C_DOT,
   C_DOT_F,
+  C_MMLA,
   C_FROM_I64,
   C_FROM_U64,
   C_TO_INT,
@@ -183,6 +184,12 @@ static int64_t dot_of_bytes(int64_t sum, const slot *bytes, int64_t codes) {
   return (int32_t)sum;
 }
 
+// Lane l of tiles of 2 x 2: eight products of one of two rows of a and one of two of b.
+static int64_t tile_of_bytes(int64_t sum, const slot *a, const slot *b, size_t l) {
+  for (size_t j = 0; j < 8; j++) sum += a[l / 4 * 16 + l / 2 % 2 * 8 + j].i * b[l / 4 * 16 + l % 2 * 8 + j].i;
+  return (int32_t)sum;
+}
+
 // a: bits of BF16; b: those of two in one number
 static double dot_of_brains(double sum, const slot *a, int64_t b) {
   for (int j = 0; j < 2; j++) sum += bf16_to_double((uint16_t)a[j].i) * bf16_to_double((uint16_t)(b >> 16 * j));
@@ -246,6 +253,7 @@ static void run_code(const ref_kernel *k, slot *s, unsigned char *const *bufs) {
     case C_FMA: EACH(dst[l].f = fma(a[l].f, b[l].f, s[o->c + l].f));
     case C_DOT: EACH(dst[l].i = dot_of_bytes(a[l].i, b + 4 * l, s[o->c + l].i));
     case C_DOT_F: EACH(dst[l].f = dot_of_brains(a[l].f, b + 2 * l, s[o->c + l].i));
+    case C_MMLA: EACH(dst[l].i = tile_of_bytes(a[l].i, b, s + o->c, l));
     case C_FROM_I64: EACH(dst[l].f = (double)a[l].i);
     case C_FROM_U64: EACH(dst[l].f = (double)(uint64_t)a[l].i);
     case C_TO_INT: EACH(dst[l].i = int_of_double((enum dtype)o->c, a[l].f));
@@ -494,6 +502,13 @@ static void emit_dot(ref *c, const uop *u) {
   bind(c, u, d);
 }
 
+static void emit_mmla(ref *c, const uop *u) {
+  uint32_t a = slot_of(c, u->src[0]), rows = slot_of(c, u->src[1]), columns = slot_of(c, u->src[2]);
+  uint32_t d = new_slots(c, u->lanes);
+  emit_insn(c, C_MMLA, u->lanes, d, a, rows)->c = columns;
+  bind(c, u, d);
+}
+
 // SHUFFLE and STACK: any slots to a vector.
 static void pick(ref *c, const uop *u) {
   uint32_t *from = ARENA_ARRAY(c->k->mem, uint32_t, u->lanes);
@@ -613,6 +628,7 @@ static void emit_node(ref *c, size_t pos) {
   case OP_EXTRACT: pass_value(c, u, u->src[0], slot_of(c, u->src[0]) + (uint32_t)u->a); return;
   case OP_SHUFFLE: case OP_STACK: pick(c, u); return;
   case OP_DOT: emit_dot(c, u); return;
+  case OP_MMLA: emit_mmla(c, u); return;
   case OP_HREDUCE: emit_hreduce(c, u); return;
   default:
     if (!(op_flags((enum op)u->op) & OPF_ELEMENTWISE))

@@ -111,7 +111,9 @@ enum op_flags {
   a: 4, 8 or 16 bytes, which are on their way, and there behind the item's next BARRIER that waits for copies; \
   made late */ \
   O(ALLGATHER, -1, OPF_ORDERED)  /* PARAM, number of periods, where each process's part begins..., where the last one \
-  ends; a: elements of a period: of each of them every process has its part, and gets those of the others */
+  ends; a: elements of a period: of each of them every process has its part, and gets those of the others */ \
+  O(MMLA, 3, 0)             /* tiles of 2 x 2 sums of products: of each four lanes acc[2 i + j] + sum over l < 8 of \
+  a[8 i + l] * b[8 j + l] of their 16 bytes; acc I32 of n lanes, a U8 and b I8 of 4 n; made late */
 
 enum op {
 #define O(name, arity, flags) OP_##name,

@@ -250,6 +250,7 @@ RULES(spec_vectors, ANYTHING) = {
   F( P0(SPECIAL),                               fine ),
   F( x,                                         any_barrier ),
   F( P3(DOT, x, y, z),                         fine ),
+  F( P3(MMLA, x, y, z),                        fine ),
   F( x,                                         any_mma ),
   F( x,                                         asks_ahead ),
   F( x,                                         copy_inside ),

@@ -433,6 +433,13 @@ static const char *dot_value(llvm *c, const uop *u) {
   return NULL;
 }
 
+// Tiles of 2 x 2 sums, as many as a register holds. NULL: this machine has no instruction for them.
+static const char *pairs_of_rows(llvm *c, const uop *u) {
+  const descriptor *d = descriptor_tile(usable(c), DT_U8, 8);
+  if (!d || u->lanes != d->m * d->n) return NULL;
+  return recipe(c, d->step, u->lanes, value(c, u->src[0]), value(c, u->src[1]), value(c, u->src[2]));
+}
+
 static const char *hreduce(llvm *c, const uop *u) {
   enum dtype d = (enum dtype)u->dt;
   int n = u->src[0]->lanes;
@@ -850,6 +857,7 @@ static int node(llvm *c, size_t at) {
   case OP_DOT:
     if (!(v = dot_value(c, u))) return 0;
     break;
+  case OP_MMLA: v = pairs_of_rows(c, u); break;
   case OP_HREDUCE: v = is_pow2(u->src[0]->lanes) ? hreduce(c, u) : NULL; break;
   case OP_EXTRACT:
     v = u->src[0]->lanes == 1

@@ -13,39 +13,47 @@ static const int masks[] = {15, 63, 127, 255, BRAIN};
 // Lanes of rows, chains of eight or of all, two such vectors at once.
 static const opt opts[2][3] = {{{OPT_TC, 0, 1}, {OPT_UNROLL, 3, 8}, {OPT_UPCAST, 0, 2}},
                                {{OPT_TC, 0, 1}, {OPT_UNROLL, 3, 0}, {OPT_UPCAST, 0, 2}}};
+// The same for several tokens at once: two of them with two rows each are a tile on machines that have it (MMLA).
+static const opt opts_of_tokens[2][4] = {{{OPT_TC, 1, 2}, {OPT_UNROLL, 4, 8}, {OPT_UPCAST, 1, 2}, {OPT_UPCAST, 0, 0}},
+                                         {{OPT_TC, 1, 2}, {OPT_UNROLL, 4, 0}, {OPT_UPCAST, 1, 2}, {OPT_UPCAST, 0, 0}}};
+static const int numbers_of_tokens[] = {1, 3, 4};
 
-// y[row] = sum of (code & mask) * x, and for integers + start, as SINK of one kernel.
-static uop *dots(graph *g, int mask, schedule *s) {
+// y[token][row] = sum of (code & mask) * x[token], and for integers + start[token], as SINK of one kernel.
+static uop *dots(graph *g, int mask, int tokens, schedule *s) {
   bool brain = mask == BRAIN;
   int k = brain ? 2 : 4;
   enum dtype dt = brain ? DT_F32 : DT_I32;
   tensor *w = t_reshape_i(g, t_buffer(g, 0, brain ? DT_BF16 : DT_U8, ROWS * UNITS * k), 4,
                           (int64_t[]){ROWS / TILE, UNITS, TILE, k});
-  w = t_reshape_i(g, t_permute(g, w, (int[]){0, 2, 1, 3}), 2, (int64_t[]){ROWS, UNITS * k});
+  w = t_reshape_i(g, t_permute(g, w, (int[]){0, 2, 1, 3}), 3, (int64_t[]){1, ROWS, UNITS * k});
   if (!brain && mask != 255) w = t_op2(g, OP_AND, w, uop_int(g, DT_U8, mask));
-  tensor *x = t_reshape_i(g, t_buffer(g, 1, brain ? DT_BF16 : DT_I8, UNITS * k), 2, (int64_t[]){1, UNITS * k});
-  tensor *y = t_reduce(g, t_mul(g, t_cast(g, w, dt), t_cast(g, x, dt)), OP_ADD, 1);
-  if (!brain) y = t_add(g, y, t_reshape_i(g, t_buffer(g, START, dt, 1), 2, (int64_t[]){1, 1}));
-  tensor *out = t_assign(g, t_buffer(g, 2, dt, ROWS), t_reshape_i(g, y, 1, (int64_t[]){ROWS}));
+  tensor *x = t_reshape_i(g, t_buffer(g, 1, brain ? DT_BF16 : DT_I8, tokens * UNITS * k), 3,
+                          (int64_t[]){tokens, 1, UNITS * k});
+  tensor *y = t_reduce(g, t_mul(g, t_cast(g, w, dt), t_cast(g, x, dt)), OP_ADD, 2);
+  if (!brain) y = t_add(g, y, t_reshape_i(g, t_buffer(g, START, dt, tokens), 3, (int64_t[]){tokens, 1, 1}));
+  tensor *out = t_reshape_i(g, t_buffer(g, 2, dt, tokens * ROWS), 2, (int64_t[]){tokens, ROWS});
+  out = t_assign(g, out, t_reshape_i(g, y, 2, (int64_t[]){tokens, ROWS}));
   schedule_graph(g, uop_new(g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0}), s);
   assert_int_equal(s->n_kernels, 1);
   return s->kernels[0].ast;
 }
 
-static void fill(memory *m, const int *place, int mask, int pattern) {
+static void fill(memory *m, const int *place, int mask, int tokens, int pattern) {
   uint64_t seed = (uint64_t)pattern;
   if (mask == BRAIN) {                               // between 1/2 and 2, of either sign: no sum of them needs rounding
     for (int b = 0; b < 2; b++)
-      for (int i = 0; i < (b ? 1 : ROWS) * UNITS * 2; i++) {
+      for (int i = 0; i < (b ? tokens : ROWS) * UNITS * 2; i++) {
         uint16_t h = (uint16_t)((rig_random(&seed) & 0x80ff) | 0x3f00);
         memcpy(m->at[place[b]] + 2 * i, &h, 2);
       }
     return;
   }
-  int32_t start = (int32_t)(rig_random(&seed) % 2000001) - 1000000;
-  memcpy(m->at[place[START]], &start, sizeof start);
+  for (int i = 0; i < tokens; i++) {
+    int32_t start = (int32_t)(rig_random(&seed) % 2000001) - 1000000;
+    memcpy(m->at[place[START]] + 4 * i, &start, sizeof start);
+  }
   for (int i = 0; i < ROWS * UNITS * 4; i++) m->at[place[0]][i] = pattern ? 255 : (unsigned char)rig_random(&seed);
-  for (int i = 0; i < UNITS * 4; i++)
+  for (int i = 0; i < tokens * UNITS * 4; i++)
     m->at[place[1]][i] = pattern == 1 ? 0x80 : pattern == 2 ? 0x7f : (unsigned char)rig_random(&seed);
 }
 
@@ -65,25 +73,38 @@ static void starts(const program *p, int products) {
   assert_int_equal(additions, 0);
 }
 
+// Two tokens' sums of four rows are two sums of tiles, of half as many instructions; a third token has its own.
+static void tiles(const program *p, const target *t, int tokens, bool brain, int products) {
+  int dots = 0, tiles = 0;
+  for (size_t i = 0; i < p->n; i++) { dots += p->at[i]->op == OP_DOT; tiles += p->at[i]->op == OP_MMLA; }
+  bool has = !brain && descriptor_tile(t->descriptors, DT_U8, 8);
+  assert_int_equal(tiles, has ? tokens / 2 * products : 0);
+  if (has) assert_int_equal(dots, tokens % 2 * products);
+}
+
 static void check(const cpu_target *cpu, const char *name, const char *on) {
   target t = render_find("llvm")->target;
   t.vector_bytes = cpu->vector_bits / 8;
   t.has_fma = cpu->fma; t.has_f16 = cpu->f16; t.lacks_round = !cpu->round;
   t.descriptors = cpu->descriptors;
-  for (size_t n = 0; n < 2 * COUNT(masks); n++) {
-    size_t m = n / 2;
+  for (size_t n = 0; n < 2 * COUNT(masks) * COUNT(numbers_of_tokens); n++) {
+    size_t m = n / 2 % COUNT(masks);
+    int tokens = numbers_of_tokens[n / 2 / COUNT(masks)];
     graph *g = graph_new(NULL);
     schedule s;
-    uop *ast = dots(g, masks[m], &s);
-    program *p = codegen(g, ast, &t, &(codegen_options){.opts = opts[n % 2], .n_opts = COUNT(opts[0])});
+    uop *ast = dots(g, masks[m], tokens, &s);
+    codegen_options one = {.opts = opts[n % 2], .n_opts = COUNT(opts[0])},
+                    several = {.opts = opts_of_tokens[n % 2], .n_opts = COUNT(opts_of_tokens[0])};
+    program *p = codegen(g, ast, &t, tokens > 1 ? &several : &one);
     program *plain = codegen(g, ast, &ref_target, &(codegen_options){.noopt = true});
     int lanes = 0, place[BUFFERS] = {0};
-    for (size_t i = 0; i < p->n; i++) if (p->at[i]->op == OP_DOT) lanes = p->at[i]->lanes;
+    for (size_t i = 0; i < p->n; i++) if (p->at[i]->op == OP_DOT || p->at[i]->op == OP_MMLA) lanes = p->at[i]->lanes;
     assert_int_equal(lanes,
                      descriptor_lanes(t.descriptors, masks[m] == BRAIN ? DT_F32 : DT_I32, t.vector_bytes / 4, ROWS));
     for (int b = 0; b < BUFFERS; b++)
       for (int k = 0; k < s.kernels[0].n_bufs; k++) if (s.kernels[0].bufs[k] == b) place[b] = k;
-    if (masks[m] != BRAIN && n % 2) starts(p, 2 * UNITS);
+    if (masks[m] != BRAIN && n % 2 && tokens == 1) starts(p, 2 * UNITS);
+    if (tokens > 1) tiles(p, &t, tokens, masks[m] == BRAIN, n % 2 ? 2 * UNITS : 2 * 8);
     rig r = {.n_bufs = p->n_bufs};
     for (int b = 0; b < p->n_bufs; b++) r.bufs[b] = p->bufs[b];
     memcpy(r.p.name, p->name, sizeof r.p.name);
@@ -94,8 +115,8 @@ static void check(const cpu_target *cpu, const char *name, const char *on) {
         want[i].at[b] = calloc((size_t)p->bufs[b].elems, (size_t)dtype_size(p->bufs[b].dt));
         got[i].at[b] = calloc((size_t)p->bufs[b].elems, (size_t)dtype_size(p->bufs[b].dt));
       }
-      fill(&want[i], place, masks[m], i);
-      fill(&got[i], place, masks[m], i);
+      fill(&want[i], place, masks[m], tokens, i);
+      fill(&got[i], place, masks[m], tokens, i);
       ref_run(k, want[i].at, NULL, 0, program_eval(plain, plain->tiles, NULL));
     }
     ref_free(k);

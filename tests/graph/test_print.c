@@ -93,6 +93,8 @@ static void every_op_round_trips(void **state) {
   MAKE(OP_SWAP, DT_F32, 1, ARG(.a = 4), load);
   MAKE(OP_DOT, DT_I32, 2, ARG(0), uop_splat(g, a, 2), uop_splat(g, uop_int(g, DT_U8, 200), 8),
        uop_splat(g, uop_int(g, DT_U32, 0xff01807f), 2));
+  MAKE(OP_MMLA, DT_I32, 8, ARG(0), uop_splat(g, a, 8), uop_splat(g, uop_int(g, DT_U8, 200), 32),
+       uop_splat(g, uop_int(g, DT_I8, -3), 32));
   uop *codes = uop_splat(g, uop_int(g, DT_U8, 200), 4), *words = uop_int(g, DT_U32, 0xff01807f);
   MAKE(OP_MMA, DT_I32, 4, ARG(.a = 16), uop_splat(g, a, 4), codes, codes, words);
   uop *pair = uop_new(g, OP_SPLAT, DT_F16, 2, (uop *[]){uop_float(g, DT_F16, 1)}, 1, (uarg){0});

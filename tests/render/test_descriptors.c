@@ -79,7 +79,31 @@ static rig *program_of_brains(int lanes) {
   return r;
 }
 
-static rig *program_for(const descriptor *d) { return d->acc == DT_F32 ? program_of_brains(d->n) : program_of(d->n); }
+// Tiles of 2 x 2 sums: chains, from what memory holds.
+static rig *program_of_tiles(void) {
+  enum { SUMS = 4, BYTES = 16 };
+  rig *r = rig_new();
+  uop *a = rig_buf(r, DT_U8, A_BYTES), *b = rig_buf(r, DT_I8, 4 * B_WORDS), *start = rig_buf(r, DT_I32, 64),
+      *out = rig_buf(r, DT_I32, OUTS);
+  for (size_t n = 0; n < COUNT(chains); n++) {
+    uop *acc = rig_acc(r, rig_load(r, rig_index(r, start, at(r, (int64_t)n)), DT_I32, SUMS)),
+        *i = rig_range(r, at(r, 3), AXIS_REDUCE), *sum = acc;
+    for (int k = 0; k < chains[n]; k++) {
+      uop *place = rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 1024)), at(r, BYTES * k));
+      uop *x = rig_load(r, rig_index(r, a, place), DT_U8, BYTES),
+          *y = rig_load(r, rig_index(r, b, place), DT_I8, BYTES);
+      sum = rig_op(r, OP_MMLA, DT_I32, SUMS, (uarg){0}, 3, (uop *[]){sum, x, y});
+    }
+    rig_set(r, acc, sum);
+    rig_end(r, i);
+    rig_store(r, rig_index(r, out, at(r, (int64_t)n * SUMS)), acc);
+  }
+  return r;
+}
+
+static rig *program_for(const descriptor *d) {
+  return d->m == 2 ? program_of_tiles() : d->acc == DT_F32 ? program_of_brains(d->n) : program_of(d->n);
+}
 
 static void fill(rig *r, unsigned char **bufs, int pattern) {
   static const unsigned char edges[] = {0, 255, 128, 127, 1};
@@ -269,7 +293,7 @@ static void every_row_of_aarch64(void **state) {
       rig_free(r);
     }
   }
-  assert_int_equal(__builtin_popcountll(seen), 6);
+  assert_int_equal(__builtin_popcountll(seen), 7);
 }
 
 // ---- look-ups -------------------------------------------------------------------------------------------------------
@@ -377,6 +401,14 @@ static void the_table_is_sound(void **state) {
   (void)state;
   const descriptor *d;
   for (size_t i = 0; (d = descriptor_at(i)); i++) {
+    if (d->m == 2) {                                             // four sums in a register (MMLA)
+      assert_true(d->n == 2 && d->k == 8 && d->a == DT_U8 && d->b == DT_I8 && d->acc == DT_I32 && d->a_max == 255);
+      assert_true(d->step[0] && !d->products && !d->finish[0]);
+      assert_ptr_equal(descriptor_tile((descriptor_set)1 << i, DT_U8, 8), d);
+      assert_null(descriptor_find((descriptor_set)1 << i, DT_I32, d->n, 1));
+      assert_int_equal(descriptor_lanes((descriptor_set)1 << i, DT_I32, 16, 64), 0);
+      continue;
+    }
     if (d->m > 1) {                                              // a tile, which no DOT is
       assert_true(d->m == 16 && d->n == 8 && (d->k == 16 || d->k == 32) && d->step[0] && !d->step[1]);
       assert_ptr_equal(descriptor_tile((descriptor_set)1 << i, d->a, d->k), d);
