@@ -37,7 +37,7 @@ static bool term_of(uop *dot, term *out) {
 }
 
 // Is u a sum of dot products, and of nothing else but what it begins with?
-static bool sum_of(uop *u, sum *out) {
+static bool sum_of_pair(uop *u, sum *out) {
   if (u->op != OP_REDUCE || u->dt != DT_I32 || u->a != OP_ADD || u->lanes != ROWS) return false;
   int first = 0, n = uop_first_range(u);
   *out = (sum){.u = u};
@@ -48,7 +48,7 @@ static bool sum_of(uop *u, sum *out) {
 }
 
 // Are the bytes of y `by` bytes behind those of x?
-static bool lies_behind(const term *x, const term *y, int64_t by) {
+static bool follows_by(const term *x, const term *y, int64_t by) {
   return x->load->src[0]->src[0] == y->load->src[0]->src[0] && x->cond == y->cond && x->at.n == y->at.n &&
          y->at.constant - x->at.constant == by &&
          !memcmp(x->at.atom, y->at.atom, (size_t)x->at.n * sizeof *x->at.atom) &&
@@ -66,12 +66,12 @@ static bool in_pairs(sum *s) {
   for (int i = 1; i < s->n; i++)
     for (int j = i; j > 0 && s->term[j].at.constant < s->term[j - 1].at.constant; j--)
       swap_terms(&s->term[j], &s->term[j - 1]);
-  for (int i = 0; i < s->n; i += 2) if (!lies_behind(&s->term[i], &s->term[i + 1], WORD)) return false;
+  for (int i = 0; i < s->n; i += 2) if (!follows_by(&s->term[i], &s->term[i + 1], WORD)) return false;
   return true;
 }
 
 // Do y's terms have the rows of x's, over the same ranges?
-static bool same_rows(const sum *x, const sum *y) {
+static bool read_same_rows(const sum *x, const sum *y) {
   size_t from = (size_t)uop_first_range(x->u);
   if (x->n != y->n || !x->start != !y->start || x->u->nsrc != y->u->nsrc || from != (size_t)uop_first_range(y->u) ||
       memcmp(x->u->src + from, y->u->src + from, (x->u->nsrc - from) * sizeof *x->u->src))
@@ -98,7 +98,7 @@ static uop *two_rows(graph *g, const term *t, int half) {
   return shuffled(g, t[0].a, t[1].a, lane, REGISTER);
 }
 
-static uop *load_from(graph *g, const term *t, enum dtype dt, int lanes) {
+static uop *load_codes(graph *g, const term *t, enum dtype dt, int lanes) {
   uop *at = idx_sum_build(g, &t->at), *mem = t->load->src[0]->src[0];
   if (t->cond) at = uop_op3(g, OP_WHERE, t->cond, at, uop_idx(g, 0));
   uop *load = uop_load_from(g, t->load, uop_index(g, mem, at), lanes);
@@ -109,12 +109,12 @@ static uop *load_from(graph *g, const term *t, enum dtype dt, int lanes) {
 static uop *two_tokens(graph *g, const sum *x, const sum *y, int i) {
   int first = i / 4 * 4, second = i / 2 % 2;
   uop *both;
-  if (first + 4 <= x->n && lies_behind(&x->term[first], &x->term[first + 2], 2 * WORD) &&
-      lies_behind(&y->term[first], &y->term[first + 2], 2 * WORD)) {
+  if (first + 4 <= x->n && follows_by(&x->term[first], &x->term[first + 2], 2 * WORD) &&
+      follows_by(&y->term[first], &y->term[first + 2], 2 * WORD)) {
     const unsigned char halves[] = {(unsigned char)second, (unsigned char)(2 + second)};
-    both = shuffled(g, load_from(g, &x->term[first], DT_U64, 2), load_from(g, &y->term[first], DT_U64, 2), halves, 2);
+    both = shuffled(g, load_codes(g, &x->term[first], DT_U64, 2), load_codes(g, &y->term[first], DT_U64, 2), halves, 2);
   } else {
-    uop *each[] = {load_from(g, &x->term[i], DT_U64, 1), load_from(g, &y->term[i], DT_U64, 1)};
+    uop *each[] = {load_codes(g, &x->term[i], DT_U64, 1), load_codes(g, &y->term[i], DT_U64, 1)};
     both = uop_new(g, OP_STACK, DT_U64, 2, each, 2, (uarg){0});
   }
   return uop_new(g, OP_BITCAST, DT_I8, REGISTER, &both, 1, (uarg){0});
@@ -162,11 +162,11 @@ uop *dot_tiles(graph *g, uop *ast, const target *t, descriptor_set without) {
   map to = {0};
   sum s;
   for (size_t i = 0; i < l.n; i++) {
-    if (!sum_of(l.at[i], &s) || !in_pairs(&s) || s.u->nsrc - (size_t)uop_first_range(s.u) > MOST_RANGES) continue;
+    if (!sum_of_pair(l.at[i], &s) || !in_pairs(&s) || s.u->nsrc - (size_t)uop_first_range(s.u) > MOST_RANGES) continue;
     sum *kept = ARENA_NEW(a, sum);
     *kept = s;
     for (size_t j = 0; j < sums.n && !kept->taken; j++) {
-      if (sums.at[j]->taken || !same_rows(sums.at[j], kept)) continue;
+      if (sums.at[j]->taken || !read_same_rows(sums.at[j], kept)) continue;
       replace_two(g, sums.at[j], kept, &to);
       sums.at[j]->taken = kept->taken = true;
     }

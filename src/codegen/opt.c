@@ -171,7 +171,7 @@ static const char *apply_prefetch(kernel *k, const axes *x, opt o) {
 }
 
 // One operation for each load costs hardly more than keeping. Operands of tiles take a second one (dot_tiles.c).
-static bool worth_keeping(const kernel *k, const axes *x) {
+static bool pays_to_keep(const kernel *k, const axes *x) {
   bool dots = false;
   for (int i = 0; i < x->n; i++) dots |= x->at[i]->b == AXIS_DOT;
   return reuses_anything(k->ast, dots && has_dot_tiles(k->t, k->without) ? 1 : 2);
@@ -180,7 +180,7 @@ static bool worth_keeping(const kernel *k, const axes *x) {
 static const char *apply_keep(kernel *k, const axes *x, opt o) {
   if (k->keep) return "values are kept already";
   if (k->t->has_local) return "work-items have no memory of a tile";
-  if (!worth_keeping(k, x)) return "no loop makes a value of weights again";
+  if (!pays_to_keep(k, x)) return "no loop makes a value of weights again";
   k->keep = o.amount;
   k->keep_hint = o.axis;
   return NULL;

@@ -291,7 +291,7 @@ static bool dot(const node *v) {
          bad(v, "DOT of wrong numbers of lanes");
 }
 
-static bool pairs_of_rows(const node *v) {
+static bool tile_pairs(const node *v) {
   if (v->dt != DT_I32 || v->src[0]->dt != DT_I32 || v->src[1]->dt != DT_U8 || v->src[2]->dt != DT_I8)
     return bad(v, "MMLA of wrong types");
   int n = v->lanes;
@@ -398,7 +398,7 @@ bool uop_well_formed(enum op op, enum dtype dt, int lanes, uop *const *src, size
   case OP_STACK: return tensor(&n);
   case OP_RANGE: case OP_INDEX: case OP_LOAD: case OP_STORE: case OP_REDUCE: case OP_SINK: return kernel(&n);
   case OP_DOT: return dot(&n);
-  case OP_MMLA: return pairs_of_rows(&n);
+  case OP_MMLA: return tile_pairs(&n);
   case OP_MMA: return tile(&n);
   case OP_SWAP:
     return has_value(&n) && same_dtype(&n, 0) && same_lanes(&n, 0) &&

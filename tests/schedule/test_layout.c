@@ -464,8 +464,8 @@ static unsigned char *lines_of(const program *p, int64_t tokens, int64_t tile, b
 }
 
 // While a tile computes, it asks for what the next one reads, however many tokens there are: nearly all lines, of
-// which a few beside the unpacked values may be missing, and hardly any other: the edges of a tile, which weigh most where
-// vectors are narrow (Q4_K, 64 tokens, 8 lanes: 36 lines, and 6 behind them).
+// which a few beside the unpacked values may be missing, and hardly any other: the edges of a tile, which weigh most
+// where vectors are narrow (Q4_K, 64 tokens, 8 lanes: 36 lines, and 6 behind them).
 static void test_asks_for_next_tile(void **state) {
   (void)state;
   static const uint32_t ids[] = {FORMAT_Q4_0, FORMAT_Q4_K, FORMAT_Q5_K, FORMAT_Q6_K, FORMAT_IQ4_XS};
