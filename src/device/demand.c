@@ -17,8 +17,7 @@
 
 enum {
   PIECE = 4 << 20,                               // about as much of a large weight is read at once
-  ROOM_BEHIND = 64,
-  COMING_SHARE = 16                              // of the budget, room for weights that do not stay
+  ROOM_BEHIND = 64
 };
 
 typedef struct demand_part {
@@ -62,16 +61,14 @@ struct demand {
   demand_stats stats;
 };
 
-demand *demand_new(uint64_t budget, uint64_t always, uint64_t largest, demand_reader *reader, void *ctx) {
+demand *demand_new(const demand_sizes *s, demand_reader *reader, void *ctx) {
   demand *q = xcalloc(1, sizeof *q);
-  q->budget = budget;
+  uint64_t stay = s->budget > s->coming ? s->budget - s->coming : 0, others = s->always - s->largest;
+  q->budget = s->budget;
+  q->largest = s->largest;
   q->reader = reader;
   q->ctx = ctx;
-  q->largest = largest;
-  uint64_t room = budget - budget / COMING_SHARE;
-  if (always > room && always > largest)
-    q->stays = room > largest ? (double)(room - largest) / (double)(always - largest) : 0;
-  else q->stays = 1;
+  q->stays = s->always <= stay ? 1 : stay > s->largest ? (double)(stay - s->largest) / (double)others : 0;
   q->leaves.before = q->leaves.behind = &q->leaves;
   return q;
 }

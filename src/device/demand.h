@@ -17,10 +17,11 @@ typedef struct demand_read { demand_weight *of; const int32_t *which; int64_t n;
 
 // Reads n bytes of weight `id` from byte `at` on. -1: it cannot.
 typedef int demand_reader(void *ctx, int64_t id, uint64_t at, void *to, size_t n);
-// budget: bytes that may be in memory.  always: bytes of weights that every token reads; largest: of the largest of
+// Bytes.  budget: those that may be in memory.  always: of weights that every token reads; largest: of the largest of
 // these, which stays, so that no room has to be kept for it. Of the others as many stay as there is room for, evenly
-// over the model.
-demand *demand_new(uint64_t budget, uint64_t always, uint64_t largest, demand_reader *reader, void *ctx);
+// over the model, beside `coming` bytes for weights that come and go.
+typedef struct demand_sizes { uint64_t budget, always, largest, coming; } demand_sizes;
+demand *demand_new(const demand_sizes *s, demand_reader *reader, void *ctx);
 void demand_free(demand *q);
 // Weight `id` of so many matrices in layout l: what was made before, or new (*is_new; then its filling is to be set).
 // raw: as the file has it.  NULL and why not.

@@ -8,7 +8,7 @@
 #include "model/format.h"
 #include "model/model.h"
 
-enum { LEAST_BESIDE = 96 << 20, BESIDE_SHARE = 16 };
+enum { LEAST_BESIDE = 96 << 20, BESIDE_SHARE = 16, COMING_SHARE = 16 };
 static const double MIB = 1 << 20;
 
 bool on_demand_possible(const gguf *file, const device *d) {
@@ -32,12 +32,12 @@ int64_t on_demand_matrices(const gguf *file, int64_t id) {
 }
 
 // Bytes of weights: those that every token reads, the largest of these, those of all experts, those of
-// the largest layer.
-typedef struct sizes { uint64_t always, largest, experts, layer; } sizes;
+// the largest layer, and of the largest layer's experts.
+typedef struct sizes { uint64_t always, largest, experts, layer, layer_experts; } sizes;
 
 static sizes sizes_of(const gguf *file) {
   sizes out = {0};
-  uint64_t layer[MODEL_MAX_LAYERS] = {0};
+  uint64_t layer[MODEL_MAX_LAYERS] = {0}, experts[MODEL_MAX_LAYERS] = {0};
   for (size_t i = 0; i < gguf_n_tensors(file); i++) {
     const gguf_tensor *t = gguf_tensor_at(file, i);
     int at = layer_split_layer_of(t);
@@ -45,10 +45,14 @@ static sizes sizes_of(const gguf *file) {
     bool looked_up = !strcmp(t->name, "token_embd.weight") && gguf_tensor_find(file, "output.weight");
     if (!matrices || looked_up) continue;
     if (at >= 0) layer[at] += t->nbytes;
+    if (at >= 0 && matrices > 1) experts[at] += t->nbytes;
     *(matrices > 1 ? &out.experts : &out.always) += t->nbytes;
     if (matrices == 1 && t->nbytes > out.largest) out.largest = t->nbytes;
   }
-  for (int i = 0; i < MODEL_MAX_LAYERS; i++) if (layer[i] > out.layer) out.layer = layer[i];
+  for (int i = 0; i < MODEL_MAX_LAYERS; i++) {
+    if (layer[i] > out.layer) out.layer = layer[i];
+    if (experts[i] > out.layer_experts) out.layer_experts = experts[i];
+  }
   return out;
 }
 
@@ -78,5 +82,6 @@ demand *on_demand_open(const gguf *file, const model *m, uint64_t budget, error 
           "needed, about %.1f MiB for each token. A file that is no larger than the memory is much faster",
           gguf_path(file), (double)all / MIB, (double)budget / MIB, read / MIB);
   gguf_reads_pieces(file);
-  return demand_new(budget, of.always, of.largest, read_tensor, (gguf *)(uintptr_t)file);
+  const demand_sizes d = {budget, of.always, of.largest, budget / COMING_SHARE + of.layer_experts};
+  return demand_new(&d, read_tensor, (gguf *)(uintptr_t)file);
 }
