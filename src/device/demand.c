@@ -1,7 +1,7 @@
 // See demand.h.
 //
 // Experts come and go: who was not asked for the longest makes room. Weights that every token reads are different: in a
-// cycle longer than memory whoever leaves first is missed first, so some of them stay for good, and the others leave as
+// cycle longer than memory whoever leaves first is missed first, so some of them stay, and the others leave as
 // soon as their kernel has run. A prompt, which reads nearly all experts of each layer in turn, is such a cycle, too:
 // it uses what is there, and what it brings leaves first.
 #define _GNU_SOURCE
@@ -36,6 +36,7 @@ struct demand_weight {
   layout l;                                      // its units only while the plan lasts that came with it
   const device_kernel *fill;
   int64_t tiles, n;                              // of the filling kernel; parts
+  bool ready;                                    // it is known how it is filled
   bool in_order;                                 // each tile reads so many bytes of the file, which follow each other
   uint64_t extent;
   demand_part *parts;
@@ -98,35 +99,42 @@ void demand_free(demand *q) {
   free(q);
 }
 
-demand_weight *demand_weight_of(demand *q, int64_t id, const layout *l, int64_t matrices, const unsigned char *raw,
-                                bool *is_new, error *err) {
-  *is_new = false;
-  for (size_t i = 0; i < q->weights.n; i++)
-    if (q->weights.at[i]->id == id && q->weights.at[i]->layout == l->hash) return q->weights.at[i];
-  uint64_t size = round_up((size_t)l->bytes, MEMORY_ALIGN);
-  unsigned char *at = memory_reserve_plain(size, err);
+// Whether a weight of so many bytes that every token reads stays.
+static bool one_that_stays(demand *q, uint64_t size, uint64_t raw) {
+  if (q->stays >= 1 || raw >= q->largest) return true;
+  q->credit += q->stays * (double)size;
+  if (q->credit < (double)size) return false;
+  q->credit -= (double)size;
+  return true;
+}
+
+static demand_weight *new_weight(demand *q, int64_t id, const layout *l, int64_t matrices, error *err) {
+  bool apart = matrices > 1 && l->bytes % matrices == 0 && (!l->n_units || l->loop[0].size == matrices);
+  uint64_t raw = (uint64_t)(l->elems * dtype_size(l->dt)), size = round_up((size_t)l->bytes, MEMORY_ALIGN);
+  bool stays = !apart && one_that_stays(q, (uint64_t)l->bytes, raw);
+  // huge pages are not given back in parts
+  unsigned char *at = stays ? memory_reserve(size, err) : memory_reserve_plain(size, err);
   if (!at) return NULL;
   demand_weight *w = xcalloc(1, sizeof *w);
-  bool apart = matrices > 1 && l->bytes % matrices == 0 && (!l->n_units || l->loop[0].size == matrices);
-  *w = (demand_weight){.id = id,
-                       .layout = l->hash,
-                       .bytes = (uint64_t)l->bytes,
-                       .size = size,
-                       .at = at,
-                       .raw = raw,
-                       .l = *l,
-                       .raw_bytes = (uint64_t)(l->elems * dtype_size(l->dt)),
-                       .n = apart ? matrices : 1};
+  *w = (demand_weight){.id = id, .layout = l->hash, .bytes = (uint64_t)l->bytes, .size = size, .at = at,
+                       .raw_bytes = raw, .n = apart ? matrices : 1};
   w->parts = xcalloc((size_t)w->n, sizeof *w->parts);
-  for (int64_t i = 0; i < w->n; i++) w->parts[i] = (demand_part){.of = w, .number = i};
-  if (!apart) {
-    bool whole = q->stays >= 1 || w->raw_bytes >= q->largest;
-    q->credit += whole ? 0 : q->stays * (double)w->bytes;
-    w->parts->stays = whole || q->credit >= (double)w->bytes;
-    if (w->parts->stays && !whole) q->credit -= (double)w->bytes;
-  }
+  for (int64_t i = 0; i < w->n; i++) w->parts[i] = (demand_part){.of = w, .number = i, .stays = stays};
   vec_push(&q->weights, w);
-  *is_new = true;
+  return w;
+}
+
+// A plan that could not be made has left a weight behind that nothing fills: the next one sets that.
+demand_weight *demand_weight_of(demand *q, int64_t id, const layout *l, int64_t matrices, const unsigned char *raw,
+                                bool *is_new, error *err) {
+  demand_weight *w = NULL;
+  for (size_t i = 0; i < q->weights.n && !w; i++)
+    if (q->weights.at[i]->id == id && q->weights.at[i]->layout == l->hash) w = q->weights.at[i];
+  if (!w && !(w = new_weight(q, id, l, matrices, err))) return NULL;
+  *is_new = !w->ready;
+  if (w->ready) return w;
+  w->raw = raw;
+  w->l = *l;
   return w;
 }
 
@@ -145,6 +153,7 @@ static int64_t filling_steps(const demand_weight *w) { return w->fill ? w->tiles
 
 void demand_fill_by(demand_weight *w, const device_kernel *k) {
   w->fill = k;
+  w->ready = true;
   w->tiles = k ? program_eval(k->p, k->p->tiles, NULL) : 0;
   w->extent = k && w->l.n_loops ? extent_of(&w->l) : 0;
   w->in_order = !k || (w->l.n_loops && w->tiles == w->l.loop[0].size && w->extent <= (uint64_t)w->l.loop[0].step);

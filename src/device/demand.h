@@ -23,7 +23,7 @@ typedef int demand_reader(void *ctx, int64_t id, uint64_t at, void *to, size_t n
 typedef struct demand_sizes { uint64_t budget, always, largest, coming; } demand_sizes;
 demand *demand_new(const demand_sizes *s, demand_reader *reader, void *ctx);
 void demand_free(demand *q);
-// Weight `id` of so many matrices in layout l: what was made before, or new (*is_new; then its filling is to be set).
+// Weight `id` of so many matrices in layout l: what was made before, or new (*is_new; then demand_fill_by is to come).
 // raw: as the file has it.  NULL and why not.
 demand_weight *demand_weight_of(demand *q, int64_t id, const layout *l, int64_t matrices, const unsigned char *raw,
                                 bool *is_new, error *err);
