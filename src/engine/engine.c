@@ -34,7 +34,8 @@ enum {
 enum { USUAL_CTX = 1 << 17, USUAL_PAGES = 1 << 13, FEW_PAGES = 8 };
 // Of models that denoise, where nobody asks for more: each step has the logits of a whole text.
 enum { LONGEST_DENOISED = 4096 };
-enum { KV_SHARE = 8 /* of memory, where weights do not fit, the part that the cache of a context gets */ };
+// Of memory, where weights do not fit, the part that the cache of a context gets, and that of the shortest one.
+enum { KV_SHARE = 8, KV_SHARE_MOST = 2 };
 
 void engine_progress(const engine *e, const char *what, double fraction) {
   if (e->o.progress) e->o.progress(e->o.progress_ctx, what, fraction);
@@ -86,7 +87,9 @@ static bool has_room(const engine *e) {
   uint64_t need, have;
   if (!e->layer_split.at[0].d->run->here) return fits_with(e, e->room);
   if (!free_memory(&have)) return true;
-  if (may_bring_weights(e) && gguf_file_bytes(e->file) > have) return kv_bytes(e) <= have / KV_SHARE;
+  bool shortest = e->n_ctx / 2 < LEAST_CTX;
+  if (may_bring_weights(e) && gguf_file_bytes(e->file) > have)
+    return kv_bytes(e) <= have / (shortest ? KV_SHARE_MOST : KV_SHARE);
   return add_u64(kv_bytes(e), gguf_file_bytes(e->file), &need) && share_bytes(e, need) <= have;
 }
 
