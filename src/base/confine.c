@@ -85,7 +85,9 @@ static const struct check messages_plain[] = {{NO_BITS, 3, BITS(MSG_FASTOPEN)}, 
 static const struct check to_the_other_end[] = {{NO_BITS, 3, BITS(MSG_FASTOPEN)}, {IS_NULL, 4, BITS(0)}, {0}};
 // Modes of new files and folders: none runs as its owner or group.
 enum { OTHER_RIGHTS = 07000 };
+#ifdef SYS_open
 static const struct check plain_mode_second[] = {{NO_BITS, 1, BITS(OTHER_RIGHTS)}, {0}};
+#endif
 static const struct check plain_mode_third[] = {{NO_BITS, 2, BITS(OTHER_RIGHTS)}, {0}};
 static const struct check plain_mode_fourth[] = {{NO_BITS, 3, BITS(OTHER_RIGHTS)}, {0}};
 static const struct check plain_pipe[] = {{NO_BITS, 1, BITS(~(unsigned)(O_CLOEXEC | O_NONBLOCK | O_DIRECT))}, {0}};
