@@ -254,6 +254,16 @@ spv_id spirv_binary(spirv *c, enum op op, enum dtype d, spv_id x, spv_id y) {
   return is_f(c, d) && (op == OP_ADD || op == OP_SUB || op == OP_MUL) ? uncontracted(c, v) : v;
 }
 
+// The module does not ask drivers to keep the sign of a zero, and Mesa's llvmpipe loses it in doubles on some
+// processors (Zen 3): what is cut to zero keeps the sign of x.
+static spv_id truncated_float(spirv *c, enum dtype d, spv_id x) {
+  spv *s = &c->s;
+  spv_id v = spv_ext(s, SPV_EXT_TRUNC, spirv_type(c, d), x), bits = spv_uint(s, 8);
+  if (d != DT_F64) return v;
+  spv_id sign = SPV_MAKE(s, SPV_AND, bits, spirv_to_bits(c, x, d), spv_const(s, 8, (uint64_t)1 << 63));
+  return spirv_of_bits(c, SPV_MAKE(s, SPV_OR, bits, spirv_to_bits(c, v, d), sign), d);
+}
+
 spv_id spirv_lane(spirv *c, const uop *u, const spv_id *x) {
   enum dtype d = (enum dtype)u->dt, ds = (enum dtype)u->src[0]->dt;
   spv_id type = spirv_type(c, d);
@@ -266,7 +276,7 @@ spv_id spirv_lane(spirv *c, const uop *u, const spv_id *x) {
   case OP_TRUNC:
   case OP_FLOOR:
     if (!is_f(c, d)) return d == DT_F16 ? 0 : x[0];
-    return spv_ext(&c->s, u->op == OP_TRUNC ? SPV_EXT_TRUNC : SPV_EXT_FLOOR, type, x[0]);
+    return u->op == OP_TRUNC ? truncated_float(c, d, x[0]) : spv_ext(&c->s, SPV_EXT_FLOOR, type, x[0]);
   case OP_SQRT: return is_f(c, d) ? spv_ext(&c->s, SPV_EXT_SQRT, type, x[0]) : 0;
   default: return u->nsrc == 2 ? spirv_binary(c, (enum op)u->op, ds, x[0], x[1]) : 0;
   }
