@@ -340,7 +340,7 @@ REFUSED = [
     ({"minLengh": 3}, "schema at #, minLengh: this keyword is not known"), ({"type": "string", "pattern": "("}, "schema at #, pattern: regular expression, offset 0"),
     ({"type": "string", "pattern": "(a)\\1"}, "a back-reference"), ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "alternatives 0 and 1"), (False, "schema at #: false allows no value"),
     ({"type": "strin"}, "there is no type 'strin'"), ({"$ref": "http://x"}, "points out of this document"), ({"$ref": "#/a"}, "nothing is at '/a'"), ("{", "not JSON: line 1, column 1"),
-    ({"type": "integer", "minimum": 5, "maximum": 4}, "no number is within"), ({"type": "integer", "minimum": 1e18}, "no number is within"),
+    ({"type": "integer", "minimum": 5, "maximum": 4}, "no number is within"),
     ({"type": "number", "exclusiveMinimum": 1e-7, "exclusiveMaximum": 99999999999}, "bounds with 7 digits after the point"), ({"minimum": 1e-20, "exclusiveMaximum": 0.1}, "bounds with 20 digits"),
     ({"type": "string", "const": 1}, "no value of it"), ({"type": "string", "minLength": 3, "maxLength": 2}, "no string is long enough"),
     ({"type": "number", "multipleOf": 0.00123457}, "multipleOf"), ({"type": "object", "allOf": [{"unevaluatedProperties": False}]}, "unevaluatedProperties"), ({"type": "array", "minItems": -1}, "minItems: expected"),
