@@ -88,6 +88,7 @@ void demand_free(demand *q) {
   for (size_t i = 0; i < q->fillers.n; i++) {
     code_unmap(q->fillers.at[i].code);
     plan_free_kernels(q->fillers.at[i].kernels, q->fillers.at[i].n);
+    free(q->fillers.at[i].kernels);
     graph_free(q->fillers.at[i].g);
   }
   for (size_t i = 0; i < q->rooms.n; i++) memory_release(q->rooms.at[i].at, q->rooms.at[i].size);

@@ -30,7 +30,7 @@ demand_weight *demand_weight_of(demand *q, int64_t id, const layout *l, int64_t 
 unsigned char *demand_memory(const demand_weight *w);
 // k: the kernel that lays it out, of `kernels`; NULL: a plain copy.
 void demand_fill_by(demand_weight *w, const device_kernel *k);
-// Takes the kernels that fill over, with what they are made of.
+// Takes the kernels that fill over (an array for free), with what they are made of.
 void demand_keep(demand *q, graph *g, device_kernel *kernels, int n, code_image *code);
 
 // By one thread, while no other is between demand_begin and the barrier behind demand_bring: what the next kernels
