@@ -7,7 +7,7 @@ WEFT_BEGIN
 
 /* ---- Denoising
  *
- * A model that denoises sees a text as a whole: the prompt, and masks behind it.  In each step it is evaluated, a token
+ * A model that denoises sees a text as a whole: the prompt, and masks after it.  In each step it is evaluated, a token
  * is drawn for each mask, and the masks about which the model is surest become their tokens.  weft_decode refuses such
  * a model.
  */

@@ -15,7 +15,7 @@ const char *denoise_args_fault(const struct denoise_args *a);
 bool denoise_args_given(const struct denoise_args *a);
 
 // A text: the first n_prompt ids are there, the others are written. rows: of each that is written, a copy of the logits
-// that it was drawn from, for free(); NULL: nobody asks. bar NULL: nothing is shown.
+// that it was drawn from, for free(); NULL: the caller does not ask. bar NULL: nothing is shown.
 struct denoised {
   weft_model *model;
   const struct denoise_args *how;

@@ -277,7 +277,7 @@ static int generate_text(struct run *r) {
   return interrupted() ? EXIT_INTERRUPTED : 0;
 }
 
-// The length of a text that is denoised: with so many tokens more, or as long as an evaluation takes.
+// The length of a text that is denoised: with that many tokens more, or as long as an evaluation takes.
 static size_t denoised_length(const struct run *r) {
   enum { USUAL = 512 };
   int64_t n_ctx = weft_model_context(r->model);

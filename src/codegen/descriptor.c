@@ -7,7 +7,7 @@
 //
 // AArch64. udot and sdot want operands of one kind: a code of at most seven bits is both. usdot takes all. A larger
 // code than 127 is moved down by 128, which is added again as 64 * b + 64 * b. Without those instructions products are
-// made in 16 bits, where one always fits, and added up there as long as that is so. usmmla has the sums of two rows and
+// made in 16 bits, if one always fits, and added up there as long as that is so. usmmla has the sums of two rows and
 // two columns, of eight products each (codegen/dot_tiles.c).
 //
 // GPUs: dp4a, in each item (of NVPTX; the SPIR-V renderer has an instruction of its own for it). NVIDIA's (NVPTX) also

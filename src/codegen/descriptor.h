@@ -48,7 +48,7 @@ const descriptor *descriptor_at(size_t i);                       // the table, i
 const descriptor *descriptor_find(descriptor_set set, enum dtype acc, int n, int64_t a_max);
 // The largest number of lanes, at most `most`, that divides `size` and for which there is an instruction; 0: none.
 int descriptor_lanes(descriptor_set set, enum dtype acc, int most, int64_t size);
-// A tile of M x N results, of so many products each of an operand a of this type; NULL: the set has none.
+// A tile of M x N results, of that many products each of an operand a of this type; NULL: the set has none.
 const descriptor *descriptor_tile(descriptor_set set, enum dtype a, int products);
 // how many steps fit into a partial sum (1 if there is none)
 int64_t descriptor_steps(const descriptor *d, int64_t a_max);

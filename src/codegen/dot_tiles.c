@@ -4,7 +4,7 @@
 // A sum is a REDUCE of DOTs: four rows in lanes, four products each. Two sums with the same rows' codes, of two tokens,
 // become two sums of tiles: rows 0 and 1, rows 2 and 3. Operands of eight products are two DOTs' operands, side by
 // side: words of the rows' codes change places, which is done once for all tokens, and of each token 16 neighbouring
-// bytes are two halves of registers. At its end a sum's lanes are those of the two tokens in turns, and are parted.
+// bytes are two halves of registers. At its end a sum's lanes are those of the two tokens alternately, and are parted.
 // Integers are exact, so no bit changes. Look next: reuse.c, which keeps the operands of rows for further tokens.
 #include "codegen/dot_tiles.h"
 #include <string.h>
@@ -61,7 +61,7 @@ static void swap_terms(term *x, term *y) {
   *y = t;
 }
 
-// Terms as their bytes lie: each with the one behind it, so that two are neighbours. False: some have none.
+// Terms as their bytes lie: each with the one after it, so that two are neighbours. False: some have none.
 static bool in_pairs(sum *s) {
   for (int i = 1; i < s->n; i++)
     for (int j = i; j > 0 && s->term[j].at.constant < s->term[j - 1].at.constant; j--)

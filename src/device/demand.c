@@ -1,8 +1,8 @@
 // See demand.h.
 //
 // Experts come and go: who was not asked for the longest makes room. Weights that every token reads are different: in a
-// cycle longer than memory whoever leaves first is missed first, so some of them stay, and the others leave as
-// soon as their kernel has run. A prompt, which reads nearly all experts of each layer in turn, is such a cycle, too:
+// cycle longer than memory the weight that leaves first is missed first, so some of them stay, and the others leave as
+// soon as their kernel has run. A prompt, which reads nearly all experts of each layer, is such a cycle, too:
 // it uses what is there, and what it brings leaves first.
 #define _GNU_SOURCE
 #include "device/demand.h"
@@ -37,7 +37,7 @@ struct demand_weight {
   const device_kernel *fill;
   int64_t tiles, n;                              // of the filling kernel; parts
   bool ready;                                    // it is known how it is filled
-  bool in_order;                                 // each tile reads so many bytes of the file, which follow each other
+  bool in_order;                                 // what a tile reads of the file lies together, tile after tile
   uint64_t extent;
   demand_part *parts;
 };
@@ -100,7 +100,7 @@ void demand_free(demand *q) {
   free(q);
 }
 
-// Whether a weight of so many bytes that every token reads stays.
+// Whether a weight of `size` bytes that every token reads stays.
 static bool one_that_stays(demand *q, uint64_t size, uint64_t raw) {
   if (q->stays >= 1 || raw >= q->largest) return true;
   q->credit += q->stays * (double)size;
@@ -125,7 +125,7 @@ static demand_weight *new_weight(demand *q, int64_t id, const layout *l, int64_t
   return w;
 }
 
-// A plan that could not be made has left a weight behind that nothing fills: the next one sets that.
+// A plan that could not be made has left a weight that nothing fills: the next one sets its filling.
 demand_weight *demand_weight_of(demand *q, int64_t id, const layout *l, int64_t matrices, const unsigned char *raw,
                                 bool *is_new, error *err) {
   demand_weight *w = NULL;

@@ -1,7 +1,7 @@
 // demand: weights that do not fit into memory together are brought from the file when a kernel is about to read them,
 // and the memory of others is given back (demand paging, in the layouts that kernels read).
 //
-// A weight has addresses for all of itself, so kernels are the same as ever; memory holds some of its parts. A part is
+// A weight has addresses for all of itself, so kernels do not change; memory holds some of its parts. A part is
 // one expert's matrix, where the file has one behind the other, or else the whole weight. Who runs a plan says before
 // each level which kernels come next (demand_begin), and all threads of its team bring what is missing (demand_bring).
 #ifndef WEFT_DEVICE_DEMAND_H

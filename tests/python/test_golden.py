@@ -7,10 +7,13 @@ activations to int8, so they are met to a bound and not exactly.
 """
 import json
 import math
+from pathlib import Path
 
 import pytest
 
-MEAN_KL, GAP = 2e-3, 0.06         # tinypy-q4_k_m has a step of 0.052, where kernels without VNNI (Zen 3) take the second
+# tinypy-q4_k_m has a step of 0.052, at which kernels for AVX2 without VNNI (Zen 3) take the second token: why is not known yet.
+VNNI = "vnni" in Path("/proc/cpuinfo").read_text()
+MEAN_KL, GAP = 2e-3, 0.05 if VNNI else 0.06
 RECORDS = ["tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe", "tiny-deepseek2", "tiny-deepseek2-mla", "tinypy-f16", "tinypy-q4_0", "tinypy-q4_k_m", "tinypy-q6_k", "tinypy-q8_0"]
 
 
