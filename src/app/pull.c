@@ -25,13 +25,17 @@ enum registry { HUGGING_FACE, OLLAMA, ADDRESS };
 
 // A name, taken apart: user/repo:tag, or an address.
 struct reference { enum registry kind; char user[NAME], repo[NAME], tag[NAME]; const char *file, *url; };
-struct wanted { str url, path; char *shown; int64_t size; char sha256[65]; bool encoder; };
+// from: who has it, as the store notes it
+struct wanted { str url, path, from; char *shown; int64_t size; char sha256[65]; bool encoder; };
 typedef VEC(struct wanted) wanted_list;
 // again: as in pull_model; there: the model is, and only its encoder is asked for.
 struct job { const struct reference *r; const struct model_source *from; bool again, quiet, there; };
 
 static void wanted_free(wanted_list *l) {
-  for (size_t i = 0; i < l->n; i++) { str_free(&l->at[i].url); str_free(&l->at[i].path); free(l->at[i].shown); }
+  for (size_t i = 0; i < l->n; i++) {
+    str_free(&l->at[i].url); str_free(&l->at[i].path); str_free(&l->at[i].from);
+    free(l->at[i].shown);
+  }
   vec_free(l);
 }
 
@@ -109,6 +113,12 @@ static void add_escaped(str *out, const char *path) {
     if (isalnum((unsigned char)*path) || strchr("-_.~/", *path)) str_addc(out, *path);
     else str_addf(out, "%%%02X", (unsigned char)*path);
   }
+}
+
+// Who has a file of Hugging Face's (path "": any file of the repository), or a model of ollama's.
+static void add_registered(str *out, const struct reference *r, const char *path) {
+  if (r->kind == HUGGING_FACE) str_addf(out, "hf:%s/%s/%s", r->user, r->repo, path);
+  else str_addf(out, "ollama:%s/%s:%s", r->user, r->repo, r->tag[0] ? r->tag : "latest");
 }
 
 static const char *base_name(const char *path) {
@@ -202,6 +212,7 @@ static int add_hf_file(const struct reference *r, const json_t *f, wanted_list *
   endpoint(&w.url);
   str_addf(&w.url, "/%s/%s/resolve/main/", r->user, r->repo);
   add_escaped(&w.url, path);
+  add_registered(&w.from, r, path);
   w.shown = xstrdup(path);
   vec_push(out, w);
   return status;
@@ -277,6 +288,7 @@ static int add_layer(const struct reference *r, const json_t *layer, const char 
   str_addf(&w.url, "%s/v2/%s/%s/blobs/%s", env_str(ENV_OLLAMA_REGISTRY), r->user, r->repo, digest);
   str_addf(&name, "%s:%s%s", r->repo, tag, end);
   w.shown = xstrdup(name.at);
+  add_registered(&w.from, r, "");
   name.n = 0;
   ollama_name(r, &name);
   str_add(&name, end);
@@ -317,6 +329,19 @@ static int list_ollama(http *h, const struct reference *r, wanted_list *out, err
 
 // ---- addresses ------------------------------------------------------------------------------------------------------
 
+// An address as the store notes it: without who asks, and with the sum alone of what is asked, which may be secret.
+static void add_address(str *out, const char *host) {
+  size_t n = strcspn(host, "?#"), end = strcspn(host, "#");
+  char sum[65];
+  str_addf(out, "%.*s", (int)n, host);
+  if (end <= n + 1) return;
+  sha256 s;
+  sha256_begin(&s);
+  sha256_add(&s, (const unsigned char *)host + n + 1, end - n - 1);
+  sha256_end(&s, sum);
+  str_addf(out, "?%s", sum);
+}
+
 // All of an address is the name of its file here, as others have files of the same name: without who asks, what is
 // asked, and %20 and the like.
 static int list_address(const struct reference *r, wanted_list *out, error *err) {
@@ -334,6 +359,7 @@ static int list_address(const struct reference *r, wanted_list *out, error *err)
   int status = slash && slash[1] ? store_path(name.at, &w.path, err)
                                  : error_set(err, "%.300s: an address without the name of a file", r->url);
   str_add(&w.url, r->url);
+  add_address(&w.from, host);
   w.shown = xstrdup(slash && slash[1] ? slash + 1 : r->url);
   vec_push(out, w);
   str_free(&name);
@@ -343,10 +369,9 @@ static int list_address(const struct reference *r, wanted_list *out, error *err)
 // ---- fetching -------------------------------------------------------------------------------------------------------
 
 // The sum that was noted when the file came (its ETag, as Hugging Face and llama.cpp have it). False: none was.
-static bool noted_sum(const char *tag, char sum[65]) {
-  char noted[80] = "";
-  FILE *f = fopen(tag, "re");
-  if (f) { if (!fgets(noted, sizeof noted, f)) noted[0] = 0; fclose(f); }
+static bool noted_sum(const char *path, char sum[65]) {
+  char noted[80];
+  store_read_note(path, ".etag", noted, sizeof noted);
   const char *at = noted + (noted[0] == '"');
   if (strspn(at, "0123456789abcdef") != 64) return false;
   memcpy(sum, at, 64);
@@ -372,15 +397,18 @@ static bool sums_to_wanted(const struct wanted *w, progress *bar) {
   return !strcmp(got, w->sha256);
 }
 
-// Whether the file is there, with the size and the sum that the registry says. The sum was checked when the file came,
+// Whether the file is there, with the size and the sum that the registry says; without a sum it has to have come from
+// the same place. The sum was checked when the file came,
 // just before it was noted; a file that was changed since (its ctime, which no program can set) is read again.
 static bool is_there(const struct wanted *w, bool quiet) {
   struct stat file, note;
-  if (stat(w->path.at, &file) || (w->size >= 0 && file.st_size != w->size)) return false;
+  if (stat(w->path.at, &file) || !S_ISREG(file.st_mode) || (w->size >= 0 && file.st_size != w->size)) return false;
+  bool from_here = store_came_from(w->path.at, w->from.at);
+  if (!w->sha256[0] && !from_here) return false;
   str tag = {0};
   char sum[65];
   str_addf(&tag, "%s.etag", w->path.at);
-  bool noted = noted_sum(tag.at, sum) && !stat(tag.at, &note), there = !w->sha256[0];
+  bool noted = noted_sum(w->path.at, sum) && !stat(tag.at, &note), there = !w->sha256[0];
   if (!there && noted && !strcmp(sum, w->sha256)) {
     stamp a = stamp_of(&file), b = stamp_of(&note);
     there = a.ctime_ns <= b.ctime_ns;
@@ -391,10 +419,16 @@ static bool is_there(const struct wanted *w, bool quiet) {
     there = sums_to_wanted(w, &bar);
     progress_end(&bar);
     if (there && noted) newfile_touch(tag.at);
-    if (!there && !quiet) say("%s was changed since it was fetched", w->path.at);
+    if (!there && !quiet)
+      say("%s %s", w->path.at, from_here ? "was changed since it was fetched" : "is another model's, and is replaced");
   }
   str_free(&tag);
   return there;
+}
+
+static void note_origin(const struct wanted *w, bool again) {
+  error why = {0};
+  if (store_note_origin(w->path.at, w->from.at, again, &why)) warning("where it is from is not noted: %s", why.text);
 }
 
 static int fetch_all(http *h, const wanted_list *l, bool again, bool quiet, error *err) {
@@ -402,6 +436,7 @@ static int fetch_all(http *h, const wanted_list *l, bool again, bool quiet, erro
   for (size_t i = 0; !status && i < l->n; i++) {
     const struct wanted *w = &l->at[i];
     if (is_there(w, quiet) && (!again || w->size >= 0)) {
+      if (!store_came_from(w->path.at, w->from.at)) note_origin(w, true);
       if (!quiet) say("%s is there", w->path.at);
       continue;
     }
@@ -411,6 +446,7 @@ static int fetch_all(http *h, const wanted_list *l, bool again, bool quiet, erro
     if (!quiet) { say("fetching %s", w->shown); progress_begin(&bar); }
     status = http_fetch(h, &f, &bar, err);
     progress_end(&bar);
+    if (!status) note_origin(w, false);
     if (!status && !quiet) say("%s", w->path.at);
   }
   return status;
@@ -461,8 +497,9 @@ static int pull(const struct job *j, str *path, error *err) {
 // What is there of a reference, by the names that its files have here.
 static bool known(const struct reference *r, str *path) {
   stored_list l = {0};
-  str name = {0};
+  str name = {0}, from = {0};
   int found = -1;
+  if (r->kind != ADDRESS) add_registered(&from, r, r->file ? r->file : "");
   if (r->kind == OLLAMA) ollama_name(r, &name);
   else if (r->kind == HUGGING_FACE) str_addf(&name, "%s_%s_%s", r->user, r->repo, r->file ? r->file : "");
   store_list(&l);
@@ -472,7 +509,8 @@ static bool known(const struct reference *r, str *path) {
     for (size_t k = 0; k < COUNT(usual) && usual[k] && found < 0; k++)
       for (size_t i = 0; i < l.n && found < 0; i++)
         if (!strncmp(l.at[i].name, name.at, name.n) && !l.at[i].partial &&
-            !store_is_encoder(base_name(l.at[i].path)) && (!usual[k][0] || has_quant(l.at[i].name + name.n, usual[k])))
+            !store_is_encoder(base_name(l.at[i].path)) && store_came_from(l.at[i].path, from.at) &&
+            (!usual[k][0] || has_quant(l.at[i].name + name.n, usual[k])))
           found = (int)i;
   } else if (r->kind != ADDRESS) {
     for (size_t i = 0; i < name.n; i++) if (name.at[i] == '/') name.at[i] = '_';
@@ -481,12 +519,14 @@ static bool known(const struct reference *r, str *path) {
     wanted_list w = {0};
     error err = {0};
     if (!list_address(r, &w, &err)) found = store_find(&l, base_name(w.at[0].path.at));
+    str_add(&from, str_c(&w.at[0].from));
     wanted_free(&w);
   }
-  bool yes = found >= 0 && !l.at[found].partial;
+  bool yes = found >= 0 && !l.at[found].partial && store_came_from(l.at[found].path, from.at);
   if (yes) { path->n = 0; str_add(path, l.at[found].path); }
   store_free(&l);
   str_free(&name);
+  str_free(&from);
   return yes;
 }
 

@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 enum { LONGEST = 200 };
-static const char model[] = ".gguf", part[] = ".part", tag[] = ".etag", encoder_note[] = ".mmproj";
+static const char model[] = ".gguf", part[] = ".part", tag[] = ".etag", encoder_note[] = ".mmproj",
+                  origin_note[] = ".from";
 
 static bool ends(const char *name, const char *with) {
   size_t n = strlen(name), m = strlen(with);
@@ -92,27 +93,65 @@ bool store_holds(const char *path) {
   return yes;
 }
 
-int store_note_encoder(const char *to, const char *encoder, error *err) {
-  const char *slash = encoder ? strrchr(encoder, '/') : NULL;
+// flags: O_TRUNC or O_APPEND
+static int write_note(const char *to, const char *ending, int flags, const char *line, error *err) {
   str path = {0};
-  str_addf(&path, "%s%s", to, encoder_note);
-  int fd = open(path.at, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  str_addf(&path, "%s%s", to, ending);
+  int fd = open(path.at, O_WRONLY | O_CREAT | flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
   if (fd >= 0 && !f) close(fd);
-  bool fine = f && fprintf(f, "%s\n", slash ? slash + 1 : "-") > 0;
+  bool fine = f && fprintf(f, "%s\n", line) > 0;
   if (f && fclose(f)) fine = false;
   int status = fine ? 0 : error_set(err, "%.300s: %s", path.at, strerror(errno));
   str_free(&path);
   return status;
 }
 
+size_t store_read_note(const char *of, const char *ending, char *to, size_t size) {
+  str path = {0};
+  struct stat st;
+  size_t n = 0;
+  str_addf(&path, "%s%s", of, ending);
+  int fd = open(path.at, O_RDONLY | O_CLOEXEC | O_NONBLOCK);              // a pipe is not waited for
+  if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode))
+    for (ssize_t got; n < size - 1 && (got = read(fd, to + n, size - 1 - n)) > 0;) n += (size_t)got;
+  if (fd >= 0) close(fd);
+  str_free(&path);
+  to[n] = 0;
+  return n;
+}
+
+int store_note_origin(const char *path, const char *origin, bool again, error *err) {
+  if (!again && !store_came_from(path, origin)) {            // nor is its encoder the one of what was there
+    str note = {0};
+    str_addf(&note, "%s%s", path, encoder_note);
+    unlink(note.at);
+    str_free(&note);
+  }
+  return write_note(path, origin_note, again ? O_APPEND : O_TRUNC, origin, err);
+}
+
+bool store_came_from(const char *path, const char *origin) {
+  enum { LINES = 1 << 16 };
+  char *noted = xmalloc(LINES);
+  size_t n = strlen(origin), all = store_read_note(path, origin_note, noted, LINES);
+  bool yes = !all;
+  for (const char *line = noted; !yes && *line; line += strcspn(line, "\n"), line += *line == '\n')
+    yes = !strncmp(line, origin, n) && (origin[n - 1] == '/' || line[n] == '\n');
+  free(noted);
+  return yes;
+}
+
+int store_note_encoder(const char *to, const char *encoder, error *err) {
+  const char *slash = encoder ? strrchr(encoder, '/') : NULL;
+  return write_note(to, encoder_note, O_TRUNC, slash ? slash + 1 : "-", err);
+}
+
 bool store_encoder(const char *of, str *path) {
   char name[LONGEST + 64] = "";
   const char *slash = strrchr(of, '/');
   path->n = 0;
-  str_addf(path, "%s%s", of, encoder_note);
-  FILE *f = store_holds(of) ? fopen(path->at, "re") : NULL;
-  if (f) { if (!fgets(name, sizeof name, f)) name[0] = 0; fclose(f); }
+  if (store_holds(of)) store_read_note(of, encoder_note, name, sizeof name);
   size_t n = strcspn(name, "\n");
   bool whole = name[n] == '\n', none = whole && !strncmp(name, "-\n", 2);
   name[n] = 0;
@@ -202,6 +241,7 @@ int store_remove(const struct stored *s, error *err) {
     str_add(&file, e->d_name);
     if (ends(file.at, tag)) file.at[file.n -= sizeof tag - 1] = 0;
     if (ends(file.at, encoder_note)) file.at[file.n -= sizeof encoder_note - 1] = 0;
+    if (ends(file.at, origin_note)) file.at[file.n -= sizeof origin_note - 1] = 0;
     if (belongs_to(file.at, &name, &partial, &of) && !strcmp(name.at, s->name)) {
       path.n = 0;
       str_addf(&path, "%s/%s", folder.at, e->d_name);

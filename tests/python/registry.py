@@ -20,6 +20,7 @@ class Registry:
         self.files, self.asked, self.cut_after, self.cuts, self.token = files, [], None, 0, None
         self.wrong, self.redirect, self.no_range, self.tree, self.gone, self.length, self.etag, self.odd, self.next = False, None, False, None, 0, None, True, None, None
         self.projector = None                                                                      # of ollama's model
+        self.others = {}                                                                           # {"USER/REPO": {path: bytes}}, "": by the query
         registry = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -69,6 +70,12 @@ class Registry:
         self.asked.append((h.path, dict(h.headers)))
         if self.token and h.headers.get("Authorization") != f"Bearer {self.token}":
             return self.send(h, 401, b"no")
+        if m := re.fullmatch(r"/(?:api/models/)?(\w+/\w+)/(?:tree/main\?.*|resolve/main/(.*))", h.path):
+            if m[1] in self.others:
+                files = self.others[m[1]]
+                return self.send(h, 200, files[m[2]] if m[2] else json.dumps([{"type": "file", "path": path, "size": len(data), "lfs": {"oid": hashlib.sha256(data).hexdigest()}} for path, data in files.items()]).encode())
+        if h.path.startswith("/get?"):
+            return self.send(h, 200, self.others[""][h.path[5:]])
         if h.path.startswith("/api/models/user/repo/tree/main"):
             tree = self.tree if self.tree is not None else [
                 {"type": "file", "path": path, "oid": hashlib.sha1(data).hexdigest(), "size": len(data), "lfs": {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}} for path, data in self.files.items()]

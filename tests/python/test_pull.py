@@ -121,6 +121,41 @@ def test_two_addresses_with_files_of_one_name(pull, store, registry, files):
 COMMANDS = [["run", "-p", "def", "-n", "2"], ["chat", "-n", "2", "hello"], ["bench", "-p", "2", "-n", "1", "-r", "1"], ["inspect"], ["tokenize", "-p", "x"], ["profile", "-n", "1"]]
 
 
+@pytest.mark.parametrize("first, second, shared", [(("-hf", "u/m_v2"), ("-hf", "u/m"), False), (("-hf", "u/m_v2"), ("-hf", "u_m/v2"), True), (("-mu", "URL/get?1"), ("-mu", "URL/get?2"), True)])
+def test_names_that_have_one_file_here(pull, registry, store, tinypy, first, second, shared):
+    """u/m_v2 and u_m/v2, also where u/m is looked for, and two queries: each is its own model, whichever came before."""
+    one = Path(tinypy).read_bytes()
+    other = b"of another".ljust(len(one))
+    registry.others = {"u/m_v2": {"x.gguf": other}, "u/m": {"x.gguf": one}, "u_m/v2": {"x.gguf": one}, "": {"1": other, "2": one}}
+    first, second = ([word.replace("URL", registry.url) for word in words] for words in (first, second))
+    failed = pull("run", *first, "-p", "a", "-n", "1")
+    assert failed.returncode == 1 and b"not a GGUF file" in failed.stderr
+    asked = len(registry.asked)
+    done = pull("run", *second, "-p", "a", "-n", "1")
+    assert done.returncode == 0, done.stderr
+    assert (b"is another model's" in done.stderr) == (shared and first[0] == "-hf") and len(list(store.glob("*.gguf"))) == 2 - shared
+    assert len(registry.asked) > asked and "?" not in "".join(p.read_text() for p in store.glob("*.from") if first[0] == "-hf")
+    asked = len(registry.asked)
+    assert pull("run", *second, "-p", "a", "-n", "1", "--offline").returncode == 0 and len(registry.asked) == asked
+    assert pull("run", *first, "-p", "a", "-n", "1", "--offline").returncode == 1
+    for name in [p.name for p in store.glob("*.gguf")]:
+        assert pull("rm", "--yes", name).returncode == 0, name
+    assert not list(store.iterdir())
+
+
+def test_one_file_of_two_names(pull, registry, store, tinypy):
+    """The same bytes need not be fetched again, and belong to both names then; a pipe in a note's place is not waited for."""
+    registry.others = {"u/m_v2": {"x.gguf": Path(tinypy).read_bytes()}, "u_m/v2": {"x.gguf": Path(tinypy).read_bytes()}}
+    assert pull("pull", "hf:u/m_v2").returncode == 0
+    assert b"is there" in pull("pull", "hf:u_m/v2").stderr
+    for name in "u/m_v2", "u_m/v2":
+        assert pull("run", "-hf", name, "--offline", "-p", "a", "-n", "1").returncode == 0
+    for ending in ".from", ".mmproj":
+        (store / f"u_m_v2_x.gguf{ending}").unlink()
+        os.mkfifo(store / f"u_m_v2_x.gguf{ending}")
+    assert pull("run", "-hf", "u/m_v2", "--offline", "-p", "a", "-n", "1", timeout=20).returncode == 0
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=[c[0] for c in COMMANDS])
 def test_every_command_fetches(pull, registry, command):
     done = pull(*command, "-hf", "user/repo:Q8_0")
