@@ -73,6 +73,9 @@ int weft_media_open(weft_model *m, const char *mmproj, const weft_media_options 
  * loaded.  -1: it is no such file, or its rows are not as wide as the model's. */
 int weft_file_media(const weft_file *mmproj, const weft_file *model, unsigned *kinds, weft_error *err);
 void weft_media_close(weft_media *a);         /* NULL is fine */
+/* 0, or -1 and err: its file was cut or could not be read since it was opened: close it, and open it again. Any thread.
+ */
+int weft_media_check(const weft_media *a, weft_error *err);
 unsigned weft_media_kinds(const weft_media *a);                /* enum weft_medium_kind, added */
 unsigned weft_medium_kind_of(const void *data, size_t n);      /* of a file, by its first 4096 bytes; 0: none of them */
 

@@ -57,8 +57,9 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
 int weft_model_open_memory(const void *data, size_t n, const char *name, const weft_options *opt, weft_model **out,
                            weft_error *err);
 void weft_model_close(weft_model *m);         /* NULL is fine */
-/* 0, or -1 and err: an evaluation of this model came upon a broken invariant of the library. From then on every other
- * one fails with the same words; close it, and open it again or leave it. Other models are not concerned. */
+/* 0, or -1 and err: an evaluation of this model came upon a broken invariant of the library, or its file was cut or
+ * could not be read since it was opened. From then on every other one fails with the same words; close it, and open it
+ * again or leave it. Other models are not concerned. Any thread. */
 int weft_model_check(const weft_model *m, weft_error *err);
 const weft_file *weft_model_file(const weft_model *m);
 const weft_vocab *weft_model_vocab(const weft_model *m);

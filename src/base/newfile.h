@@ -32,6 +32,9 @@ int newfile_commit(newfile *f, error *err);
 // A file that stays as it is was written now: its first byte is, again. (The sandbox lets no times be set: they could
 // be those of any file that can be read.)
 void newfile_touch(const char *path);
+// 1: a regular file stands at the path and begins with these bytes (at most 16), -1: one that begins otherwise, 0: none
+// does, or an empty one.
+int newfile_begins(const char *path, const void *bytes, size_t n);
 int newfile_whole(const char *path, const void *bytes, size_t n, error *err);           // all of that in one
 void newfile_discard(newfile *f);                                            // removes what was written; NULL is fine
 #endif

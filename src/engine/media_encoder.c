@@ -196,6 +196,8 @@ static void copy_newline(void *ctx) {
   memcpy(c->to, c->from, c->n * sizeof *c->to);
 }
 
+int media_encoder_check(const media_encoder *e, error *err) { return gguf_check_size(e->file, err); }
+
 int media_encoder_newline(const media_encoder *e, float **out, error *err) {
   const model *m = e->eyes[MEDIUM_PICTURE].m;
   copying c = {projector_newline(m), NULL, (size_t)model_n_embd(m)};

@@ -12,6 +12,7 @@ typedef struct media_encoder media_encoder;
 // a bad file, or rows of another size than n_embd, that of the language model's embeddings (0: any).
 int media_encoder_open(const char *path, device *d, bool exact, int n_embd, media_encoder **out, error *err);
 void media_encoder_close(media_encoder *e);      // NULL is fine
+int media_encoder_check(const media_encoder *e, error *err);        // whether its file is whole
 // on is called while plans are made and run, on the caller's thread; what: "compiling", "encoding".
 typedef void media_progress(void *ctx, const char *what, double fraction);
 void media_encoder_watch(media_encoder *e, media_progress *on, void *ctx);

@@ -111,6 +111,11 @@ void weft_media_close(weft_media *a) {
   free(a);
 }
 
+int weft_media_check(const weft_media *a, weft_error *err) {
+  error e = {0};
+  return media_encoder_check(a->e, &e) ? fail(err, &e) : 0;
+}
+
 unsigned weft_media_kinds(const weft_media *a) {
   return (media_encoder_kind(a->e, MEDIUM_PICTURE) ? WEFT_PICTURE : 0u) |
          (media_encoder_kind(a->e, MEDIUM_SOUND) ? WEFT_SOUND : 0u);

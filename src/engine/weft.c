@@ -577,7 +577,7 @@ void weft_model_close(weft_model *m) {
 
 int weft_model_check(const weft_model *m, weft_error *err) {
   error e = {0};
-  return engine_check(m->e, &e) ? fail(err, &e) : 0;
+  return engine_check(m->e, &e) || gguf_check_size(m->file.g, &e) ? fail(err, &e) : 0;
 }
 
 const weft_file *weft_model_file(const weft_model *m) { return &m->file; }

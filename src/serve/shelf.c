@@ -234,6 +234,39 @@ static void look_into(shelf *sh, const char *path, const char *name) {
   free_names(&files);
 }
 
+static bool in_memory(const served *m) { return m->state == SERVED_IN || m->state == SERVED_LOADING; }
+static bool is_usable(const served *m) { return (in_memory(m) || (m->seen && !m->broken)) && !m->hidden; }
+
+// ollama's programs say "NAME:latest".
+static bool is_name(const char *its, const char *name) {
+  size_t n = strlen(its);
+  return !strncmp(its, name, n) && (!name[n] || !strcmp(name + n, ":latest"));
+}
+
+static bool is_called(const served *m, const char *name) {
+  if (is_name(m->name, name)) return true;
+  for (size_t i = 0; i < m->aliases.n; i++) if (is_name(m->aliases.at[i], name)) return true;
+  return false;
+}
+
+// Of several files of one name the one in memory is served, or else the first: the others are not, which is said.
+static void hide_namesakes(shelf *sh) {
+  for (size_t i = 0; i < sh->all.n; i++) {
+    served *m = sh->all.at[i], *rival = NULL;
+    bool was = m->hidden;
+    m->hidden = false;
+    for (size_t k = 0; k < sh->all.n && !m->named && is_usable(m) && !rival; k++) {
+      served *other = sh->all.at[k];
+      bool there = in_memory(other) || (other->seen && !other->broken);
+      if (k != i && there && is_called(other, m->name) && (in_memory(other) == in_memory(m) ? k < i : in_memory(other)))
+        rival = other;
+    }
+    m->hidden = rival;
+    if (rival && !was)
+      log_warn(sh->o.log, "%s: is not served: %s has the name '%s', too", m->path, rival->path, m->name);
+  }
+}
+
 static int look_at_folder(shelf *sh, error *err) {
   const char *folder = sh->o.o->models_dir;
   name_list names = {0};
@@ -248,12 +281,9 @@ static int look_at_folder(shelf *sh, error *err) {
     str_free(&path);
   }
   free_names(&names);
+  hide_namesakes(sh);
   sh->looked = now_s();
   return 0;
-}
-
-static bool is_usable(const served *m) {
-  return m->state == SERVED_IN || m->state == SERVED_LOADING || (m->seen && !m->broken);
 }
 
 // ---- the list; the lock is held -------------------------------------------------------------------------------------
@@ -261,18 +291,6 @@ static bool is_usable(const served *m) {
 static void look_again(shelf *sh) {
   error err = {0};
   if (now_s() - sh->looked > LOOK_S && look_at_folder(sh, &err)) log_warn(sh->o.log, "%s", err.text);
-}
-
-// ollama's programs say "NAME:latest".
-static bool is_name(const char *its, const char *name) {
-  size_t n = strlen(its);
-  return !strncmp(its, name, n) && (!name[n] || !strcmp(name + n, ":latest"));
-}
-
-static bool is_called(const served *m, const char *name) {
-  if (is_name(m->name, name)) return true;
-  for (size_t i = 0; i < m->aliases.n; i++) if (is_name(m->aliases.at[i], name)) return true;
-  return false;
 }
 
 static served *called(const shelf *sh, const char *name) {
@@ -389,6 +407,14 @@ served *shelf_find(shelf *sh, const char *name, fault *f) {
   served *m = find_model(sh, name, f);
   pthread_mutex_unlock(&sh->lock);
   return m;
+}
+
+bool shelf_damaged(shelf *sh, served *m, weft_error *why) {
+  if (!weft_model_check(m->model, why) && (!m->media || !weft_media_check(m->media, why))) return false;
+  pthread_mutex_lock(&sh->lock);
+  m->damage = *why;
+  pthread_mutex_unlock(&sh->lock);
+  return true;
 }
 
 size_t shelf_n_adapters(const shelf *sh) { return sh->o.o->model.n_adapters; }
@@ -574,6 +600,7 @@ static void set_failed(served *m, const char *why) {
 static void load_served(shelf *sh, served *m) {
   const serve_options *o = sh->o.o;
   error err = {0};
+  m->damage = (weft_error){0};
   struct sched_options so = {.path = m->path,
                              .model = model_options(sh, m),
                              .draft = o->draft,
@@ -778,12 +805,14 @@ static bool is_over(const served *m, double now) {
 }
 
 static bool is_broken(const served *m) {
-  return m->state == SERVED_IN && !m->users && sched_state(m->sched) == SCHED_BROKEN;
+  return m->state == SERVED_IN && !m->users && (m->damage.text[0] || sched_state(m->sched) == SCHED_BROKEN);
 }
 
-// An evaluation came upon a broken invariant: the model goes, and says why until somebody asks for it again.
+// An evaluation came upon a broken invariant, or a file was cut: the model goes, and says why until somebody asks for
+// it again.
 static void take_out_broken(shelf *sh, served *m) {
-  set_failed(m, sched_error(m->sched));
+  set_failed(m, m->damage.text[0] ? m->damage.text : sched_error(m->sched));
+  m->damage = (weft_error){0};
   log_warn(sh->o.log, "%s", m->failed);
   take_out(sh, m);
   if (m->state == SERVED_OUT) m->state = SERVED_FAILED;

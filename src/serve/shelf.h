@@ -37,6 +37,7 @@ typedef struct served {
   unsigned media_kinds;                // WEFT_PICTURE, WEFT_SOUND: what it takes
   uint64_t stamp;                      // of its files: another number once they may have another content
   bool named, seen, broken;            // on the command line; by the last look at the folder; cannot be run
+  bool hidden;                         // another one of the list has its name
   // ---- while it is loaded: does not change while somebody holds it
   sched *sched;
   weft_model *model;
@@ -49,6 +50,7 @@ typedef struct served {
   char *bos, *eos;                     // of the vocabulary, for a template from a file
   // ---- the shelf's
   enum served_state state;
+  weft_error damage;                   // what it leaves for (shelf_damaged); "": nothing
   char *failed;                        // why the last try to load it failed, or what it was given up for; NULL
   bool was_in;
   int users;
@@ -107,6 +109,9 @@ int shelf_unload(shelf *sh, const char *name, fault *f);         // once nobody 
 void shelf_each(shelf *sh, void (*fn)(void *ctx, served *m), void *ctx);
 // One of the list, by its name; NULL and a fault. Valid as long as the server: what is in a list stays there.
 served *shelf_find(shelf *sh, const char *name, fault *f);
+// What a request was refused for may be that the model is damaged (its file, or its encoder's, was cut): then true and
+// why, and it leaves memory once nobody holds it. Whoever calls this holds it.
+bool shelf_damaged(shelf *sh, served *m, weft_error *why);
 // Adapters (--lora) and their scales, which are those of all models of the server.
 size_t shelf_n_adapters(const shelf *sh);
 weft_adapter shelf_adapter(shelf *sh, size_t i);

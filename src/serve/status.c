@@ -42,7 +42,18 @@ void answer_fault(server *s, exchange *x, const fault *f) {
   answer_fault_as(s, x, f, x->route ? x->route->family : &openai_family);
 }
 
-void answer_fault_as(server *s, exchange *x, const fault *f, const struct family *family) {
+// A request is not wrong where the file of its model was cut.
+static void blame_the_file(server *s, const exchange *x, fault *f) {
+  weft_error why;
+  const struct asked *a = asked_of(x);
+  if (!a || !a->m || !shelf_damaged(s->shelf, a->m, &why)) return;
+  *f = (fault){0};
+  fault_set(f, 500, NULL, "%s", why.text);
+}
+
+void answer_fault_as(server *s, exchange *x, const fault *said, const struct family *family) {
+  fault is = *said, *f = &is;
+  blame_the_file(s, x, f);
   s->answered[f->status / 100]++;
   exchange_note(x, f);
   if (f->retry_s) exchange_header(x, "Retry-After", "%d", f->retry_s);

@@ -198,6 +198,59 @@ def test_a_load_that_fails(weft, weft_env, models, tmp_path):
         assert say(s, "two")[0] == 200
 
 
+def test_several_files_of_one_name(weft, weft_env, models, tmp_path):
+    """One is served, and the log says which is not; where it goes, the other has the name. A link to the folder itself is no second list."""
+    folder = tmp_path / "models"
+    for name, model in (("a", "one"), ("b", "two")):
+        (folder / name).mkdir(parents=True)
+        shutil.copy(models / f"{model}.gguf", folder / name / "same.gguf")
+        shutil.copy(models / "three.gguf", folder / name / f"{name}.gguf")
+    os.symlink("a", folder / "self")
+    with Folder(weft, weft_env, folder, "-t", 1) as s:
+        def ids():
+            return sorted(m["id"] for m in s.ask("/v1/models")[1]["data"])
+        assert ids() == ["a", "b", "same"] and say(s, "same")[1]["choices"][0]["message"]["content"] == "I am one"
+        assert sum(f"{folder}/b/same.gguf: is not served: {folder}/a/same.gguf has the name 'same', too" in line for line in s.said) == 1
+        s.ask("/api/generate", {"model": "same", "keep_alive": 0})
+        until(lambda: not loaded(s))
+        shutil.rmtree(folder / "a")
+        (folder / "self").unlink()
+        until(lambda: ids() == ["b", "same"])
+        assert say(s, "same")[1]["choices"][0]["message"]["content"] == "I am two"
+
+
+def test_a_log_is_no_model(run_weft, models, tmp_path):
+    """A file of --models-dir that nobody reads yet is not appended to, under any name."""
+    folder = tmp_path / "models"
+    shutil.copytree(models, folder)
+    os.symlink(folder / "one.gguf", tmp_path / "log")
+    for name in folder / "one.gguf", tmp_path / "log":
+        done = run_weft(["serve", "--models-dir", folder, "--port", 0, "--log-file", name])
+        assert done.returncode == 1 and b"is a model: lines are not appended" in done.stderr, done.stderr
+    assert (folder / "one.gguf").read_bytes() == (models / "one.gguf").read_bytes()
+
+
+CUT = {"/v1/chat/completions": {"messages": [{"role": "user", "content": "1"}]}, "/v1/completions": {"prompt": "a"}, "/tokenize": {"content": "a"},
+       "/api/chat": {"messages": [{"role": "user", "content": "1"}]}, "/v1/messages": {"max_tokens": 3, "messages": [{"role": "user", "content": "1"}]}}
+
+
+@pytest.mark.parametrize("path", CUT)
+def test_a_file_that_is_cut_and_replaced(weft, weft_env, models, tmp_path, path):
+    """A fault of the server, whose log has it; the next request has the file that is there then, which was not the case when it was only the client's."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    shutil.copy(models / "one.gguf", folder / "one.gguf")
+    with Folder(weft, weft_env, folder, "-t", 1) as s:
+        assert say(s, "one")[0] == 200
+        os.truncate(folder / "one.gguf", 100_000)
+        status, got = s.ask(path, {"model": "one", **CUT[path]})
+        assert status == 500 and "somebody cut it" in json.dumps(got), got
+        until(lambda: any("somebody cut it" in line and "warning" in line for line in s.said))
+        shutil.copy(models / "one.gguf", folder / "new")
+        os.rename(folder / "new", folder / "one.gguf")
+        assert say(s, "one")[1]["choices"][0]["message"]["content"] == "I am one"
+
+
 def test_a_load_does_not_freeze_a_stream(weft, weft_env, make_gguf, tinypy, tmp_path):
     """While a model is compiled and loaded the tokens of another one go on coming."""
     folder = tmp_path / "models"

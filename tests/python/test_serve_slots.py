@@ -99,6 +99,17 @@ def test_names_lead_nowhere_else(weft, weft_env, tinypy, folder):
     assert (folder.parent / "x").read_bytes() == b"not theirs" and sorted(os.listdir(folder)) == [".hidden", "link", "pipe", "sub"]
 
 
+def test_nothing_else_is_replaced(weft, weft_env, tinypy, folder):
+    """A client gives the name: a file that is no saved sequence stays, and one that was saved is replaced."""
+    (folder / "notes.txt").write_text("mine")
+    (folder / "empty").touch()
+    with Server(weft, weft_env, tinypy, *SLOTS, folder) as s:
+        chat(s, 0)
+        status, got = act(s, 0, "save", "notes.txt")
+        assert status >= 400 and "notes.txt: is there, and no saved sequence" in str(got) and (folder / "notes.txt").read_text() == "mine"
+        assert done(s, 0, "save", "empty")["n_written"] == done(s, 0, "save", "empty")["n_written"] > 0
+
+
 def test_files_of_others_and_damaged_ones(weft, weft_env, tinypy, folder):
     with Server(weft, weft_env, tinypy, *SLOTS, folder) as s:
         first = chat(s, 0)
