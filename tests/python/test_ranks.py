@@ -149,7 +149,7 @@ def test_a_file_that_one_process_does_not_have(launch, weft, tinypy, tmp_path):
     script = tmp_path / "one.sh"
     moved = tmp_path / "model.gguf"
     shutil.copy(tinypy, moved)
-    script.write_text(f'#!/bin/sh\nif [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec unshare -m sh -c \'mount -t tmpfs x {tmp_path} && exec {weft} run {moved} -n 1\'; fi\n'
+    script.write_text(f'#!/bin/sh\nif [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec unshare -m sh -c \'mount -t tmpfs x {tmp_path} && exec {weft} run {moved} -p x -n 1\'; fi\n'
                       f'exec {weft} run {moved} -p x -n 1\n')
     script.chmod(0o755)
     if os.geteuid() or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:

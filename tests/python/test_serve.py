@@ -707,8 +707,11 @@ def test_what_a_long_conversation_takes(weft, weft_env, tinypy, tmp_path, last):
             assert status == 400 and got["error"]["code"] == "context_length_exceeded", got
             return seconds() - before
         took(10)
-        small, large = took(1000), took(2000)
-        assert large < 2.6 * small + 0.1 and (large < 1.5 or "WEFT_SANITIZED" in os.environ), (small, large)
+        for _ in range(3):                    # what runs beside the test makes a second of a processor longer, never shorter
+            small, large = took(1000), took(2000)
+            if good := large < 2.6 * small + 0.1 and (large < 1.5 or "WEFT_SANITIZED" in os.environ):
+                break
+        assert good, (small, large)
 
 
 def test_loadtest(server, run_weft):
