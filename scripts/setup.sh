@@ -5,11 +5,12 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: scripts/setup.sh [build|demo|test|arm64|mpi]
+usage: scripts/setup.sh [build|demo|test|arm64|mpi] [--packages|--python]
 
 Installs the Debian packages that are missing: for building (the default), for the demo, or for the whole test suite.
 With `mpi` also Open MPI and MPICH, for a model on several processes.  With `arm64` also the cross compiler for scripts/test.sh --arm64.  With `test` and `arm64` it also makes Python environments for the tests, build/venv and build/clients.  Packages already there are left as they are;
 without apt it says what is needed and goes on.  scripts/build.sh, demo.sh and test.sh call it themselves.
+--packages leaves out the Python environments and what else comes from PyPI, --python the Debian packages.
 END
 }
 
@@ -19,6 +20,11 @@ what=${1:-build}
 case "$what" in
   build|demo|test|arm64|mpi) ;;
   -h|--help) usage; exit 0;;
+  *) usage >&2; exit 2;;
+esac
+only=${2:-}
+case "$only" in
+  ""|--packages|--python) ;;
   *) usage >&2; exit 2;;
 esac
 cd "$(dirname "$0")/.."
@@ -156,11 +162,13 @@ published_model() {
   else say "it could not be had: its test is skipped"; fi
 }
 
-if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
+if [ "$only" = --python ]; then :
+elif command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
   install_packages
   install_optional
 else
   say "no apt here; needed: gcc or clang, cmake >= 3.25, ninja, pkg-config, pcre2, utf8proc, jansson, nettle, sqlite3, libmicrohttpd, libcurl, libjpeg-turbo, libpng, libwebp, libsndfile, CL/cl.h, libzmq and msgpack-c for --kv-events-config, LLVM 22 or 19"
 fi
+[ "$only" != --packages ] || exit 0
 if [ "$what" = arm64 ]; then python_environment; fi
 if [ "$what" = test ]; then python_environment; clients_environment; schema_suite; published_model; fi

@@ -69,7 +69,10 @@ if [ -n "$zig" ]; then
   say "testing under Wine"
   exec ctest --test-dir build --output-on-failure --no-tests=error -R python_windows "$@" </dev/null
 fi
-scripts/setup.sh test
+scripts/setup.sh test --packages
+scripts/setup.sh test --python &      # it waits for the network mostly: beside the builds
+python=$!
+trap 'kill "$python" 2>/dev/null || true' EXIT
 options=(-DWEFT_SHARED="$shared" -DWEFT_PYTHON="$here/build/venv/bin/python" -DWEFT_FUZZ_SECONDS="${WEFT_FUZZ_SECONDS:-10}")
 if [ -n "$quick" ]; then
   say "skipping the sanitizers, and clang (--quick)"
@@ -79,6 +82,7 @@ else
   scripts/build.sh --tests --sanitize -- -DWEFT_SHARED="$shared"
   scripts/build.sh --tests --sanitize-threads -- -DWEFT_SHARED="$shared"
 fi
+wait "$python" || { say "scripts/setup.sh test --python failed"; exit 1; }
 say "testing"
 rm -rf build/skipped build/unit-caches/*
 # Two lists are put in front of CTest's summary. Why tests failed: their whole outputs are far above, and a service for integration may cut them.

@@ -67,7 +67,7 @@ static unsigned exchange_bits(unsigned bits, unsigned mask) {
 // What compiles k.cpp to k.o in the folder where it runs, and links it: nothing but what the kernel itself has, whose
 // calls of libm the program answers.
 static const char compile[] =
-  "%s -c -std=c++14 -O1 -Wall -Werror -Wno-unknown-attributes -Wno-unused-variable -Wno-self-assign "
+  "%s -c -std=c++14 -O0 -Wall -Werror -Wno-unknown-attributes -Wno-unused-variable -Wno-self-assign "
   "-Wno-parentheses-equality -Wno-tautological-compare -Wno-bitwise-instead-of-logical -ffp-contract=off "
   "-fno-strict-aliasing -fsanitize=alignment -fsanitize-trap=alignment -I " WEFT_SOURCE_DIR
   "/tests/fake_metal -fPIC -o %s/k.o %s/k.cpp && ld -shared -o %s/k.so %s/k.o";

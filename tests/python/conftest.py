@@ -33,7 +33,7 @@ SANITIZED = bool(os.environ.get("WEFT_SANITIZED"))  # weft was built with saniti
 
 # What the program inherits from the caller.  Sanitizer options must reach it; its own variables must not.
 KEPT = {"PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS",
-        "SPEC", "OCL_ICD_VENDORS", "WEFT_TEST_KERNELS", "QEMU_CPU"}
+        "SPEC", "OCL_ICD_VENDORS", "POCL_EXTRA_BUILD_FLAGS", "WEFT_TEST_KERNELS", "QEMU_CPU"}
 os.environ.setdefault("SPEC", "1")                 # graphs and kernels are verified, also where a test is run alone
 
 # Packages of requirements.txt that Debian's Python lacks: where PyPI is out of reach, tests that import one are skipped.

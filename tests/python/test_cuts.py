@@ -10,6 +10,8 @@ import pytest
 
 from conftest import load_tool
 
+THREADS = 1
+
 pytest.importorskip("gguf")
 
 SECONDS = float(os.environ.get("WEFT_CUTS_SECONDS") or 30)

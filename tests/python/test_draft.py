@@ -10,6 +10,8 @@ import scripted
 from serving import TEMPLATE
 from test_serve import start
 
+THREADS = 1
+
 CODE = "def add(a, b):\n    return a + b\n\n"
 
 

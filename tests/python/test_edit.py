@@ -11,6 +11,8 @@ import unicodedata
 
 import pytest
 
+THREADS = 1
+
 pexpect = pytest.importorskip("pexpect")
 
 TEMPLATE = "{% for m in messages %}{{ m.content }}\n{% endfor %}"

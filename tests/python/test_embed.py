@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from conftest import program as compiler
 
+THREADS = 1
+
 LIBRARIES = ["libpcre2-8", "libutf8proc", "jansson", "nettle", "sqlite3"]
 
 

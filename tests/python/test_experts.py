@@ -9,6 +9,8 @@ import pytest
 
 from test_families import forced
 
+THREADS = 1
+
 PROMPT, TOKENS = [5, 17, 40, 41, 300, 2, 9, 77, 12, 500], [301, 302, 9, 77]
 EXACT = 3e-4            # of a log-probability: sums of floats, and now and then a cached half that rounds the other way
 

@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+THREADS = 1
+
 jsonschema = pytest.importorskip("jsonschema")
 
 

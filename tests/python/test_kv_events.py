@@ -11,6 +11,8 @@ from typing import Optional, Union
 import pytest
 from serving import Server, TEMPLATE, sanitizer_report, until
 
+THREADS = 1
+
 zmq = pytest.importorskip("zmq", reason="no pyzmq (scripts/setup.sh test)")
 msgspec = pytest.importorskip("msgspec", reason="no msgspec (scripts/setup.sh test)")
 SIZE = 16

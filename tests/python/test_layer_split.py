@@ -10,6 +10,8 @@ import pytest
 
 from test_families import RECORDS, check, forced
 
+THREADS = 1
+
 REF = {"DEV": "REF"}
 FAMILIES = ["gpt-oss", "granitehybrid", "mamba2", "qwen35"]
 

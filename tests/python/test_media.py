@@ -13,6 +13,8 @@ import zlib
 import pytest
 from conftest import SANITIZED, SHARED
 
+THREADS = 1
+
 np = pytest.importorskip("numpy")
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow (tests/python/requirements.txt)")
 from PIL import ImageOps, PngImagePlugin  # noqa: E402

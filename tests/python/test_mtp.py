@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from test_serve import start
 
+THREADS = 1
+
 IDS = [6, 17, 40, 41, 300, 2, 9, 77, 12, 500, 33, 8]
 FAMILIES = ["glm4moe", "glm4moe-bare", "deepseek2-groups", "glm4", "deepseek32", "glm-dsa", "qwen35", "qwen35moe", "qwen3next", "hy_v3",
             "cohere2moe", "bailingmoe3", "step35", "mimo2"]

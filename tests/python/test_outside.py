@@ -13,6 +13,8 @@ import scripted
 from conftest import REPO
 from serving import Server
 
+THREADS = 1
+
 gguf = pytest.importorskip("gguf")
 projector = pytest.importorskip("projector")
 

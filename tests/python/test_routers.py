@@ -15,6 +15,8 @@ import urllib.request
 import pytest
 from serving import TEMPLATE, Server, sanitizer_report, until
 
+THREADS = 1
+
 CHAT = {"messages": [{"role": "user", "content": "def f(x):"}], "temperature": 0}
 
 

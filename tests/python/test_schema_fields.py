@@ -23,6 +23,8 @@ from test_grammar import tool  # noqa: F401 (a fixture)
 from test_serve_clients import TEMPLATE
 from serving import Server
 
+THREADS = 1
+
 pydantic = pytest.importorskip("pydantic")
 from pydantic import Field  # noqa: E402
 

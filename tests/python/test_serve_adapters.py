@@ -9,6 +9,8 @@ import test_caches
 import test_lora
 from serving import Server, until
 
+THREADS = 1
+
 SCALES = [(0, 0), (1, 0), (0, 0.5), (1, 0.5), (-0.25, 2)]
 # names of weights, and a family whose layers differ: attention alone, windows, recurrent layers, latent attention and experts
 FAMILIES = {"llama-yarn": ["attn_q.", "ffn_", "output."], "gemma3": ["attn_k.", "ffn_up"], "qwen35": ["attn_q.", "attn_qkv", "ssm_out", "ffn_"],

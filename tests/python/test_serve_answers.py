@@ -5,6 +5,8 @@ import pytest
 import scripted
 from serving import Server
 
+THREADS = 1
+
 anthropic = pytest.importorskip("anthropic")
 ollama = pytest.importorskip("ollama")
 openai = pytest.importorskip("openai")

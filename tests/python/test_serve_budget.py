@@ -10,6 +10,8 @@ import time
 import pytest
 from serving import Server
 
+THREADS = 1
+
 sanitized = pytest.mark.skipif("WEFT_SANITIZED" in os.environ, reason="sanitizers keep what is freed, and take long")
 MESSAGES = [{"role": "user", "content": "x"}]
 TEMPLATE = """{% for t in tools or [] %}{{ t | tojson }}

@@ -8,6 +8,8 @@ import scripted
 from serving import Server
 from test_answer import ARGUMENTS, ONE_CALL, TOOLS, USER, conversation, split
 
+THREADS = 1
+
 anthropic = pytest.importorskip("anthropic")
 ollama = pytest.importorskip("ollama")
 openai = pytest.importorskip("openai")

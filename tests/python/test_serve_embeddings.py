@@ -5,6 +5,8 @@ import math
 import pytest
 from serving import Server
 
+THREADS = 1
+
 ollama = pytest.importorskip("ollama")
 openai = pytest.importorskip("openai")
 

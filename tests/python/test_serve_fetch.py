@@ -24,6 +24,8 @@ import pytest
 from serving import Server, until
 from test_serve_pictures import PLAIN, ask, picture, shown
 
+THREADS = 1
+
 
 class Pictures(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):

@@ -8,6 +8,8 @@ import pytest
 import scripted
 from serving import TEMPLATE, Server
 
+THREADS = 1
+
 anthropic = pytest.importorskip("anthropic")
 ollama = pytest.importorskip("ollama")
 openai = pytest.importorskip("openai")

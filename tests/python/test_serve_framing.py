@@ -14,6 +14,8 @@ import time
 import pytest
 from serving import Server
 
+THREADS = 1
+
 BODY = b'{"content":"x"}'
 HEAD = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n"

@@ -10,6 +10,8 @@ import subprocess
 import pytest
 from serving import TEMPLATE, Server, until
 
+THREADS = 1
+
 parser = pytest.importorskip("prometheus_client.parser")
 SECRET = "x5ecretx"
 KEY = {"Authorization": f"Bearer {SECRET}-alice"}

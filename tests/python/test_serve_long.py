@@ -4,6 +4,8 @@ import re
 import pytest
 from serving import TEMPLATE, Server
 
+THREADS = 1
+
 MB = 1_000_000
 TEXT = "hello, this is it. " * (8 * MB // 19)
 CONTEXT = 512

@@ -7,6 +7,8 @@ import threading
 import pytest
 from serving import Server
 
+THREADS = 1
+
 # Many ways to read the same text: a mask takes a hundred times what a step does, and more with every token.
 AMBIGUOUS = 'root ::= a\na ::= b | a b | a a\nb ::= [^0] | b b'
 NAME = {"type": "string", "pattern": "^([a-z]{1,20}|[A-Z]{2,30})( [a-z]{1,20}){0,9}$"}

@@ -19,6 +19,8 @@ import pytest
 
 from serving import TEMPLATE, Server
 
+THREADS = 1
+
 PROMPT = "def add(a, b):\n    return"
 GREEDY = " a\n\ndef a(a, b):\n    return"
 

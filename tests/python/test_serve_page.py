@@ -14,6 +14,8 @@ import scripted
 from browser import Browser, find
 from serving import Server
 
+THREADS = 1
+
 TOOLS_TEMPLATE = ("{% for t in tools or [] %}{{ t | tojson }} call: <tool_call>\n{\"name\": ..., \"arguments\": ...}\n</tool_call>{% endfor %}"
                   "{% for m in messages %}<{{ m.role }}>{% for c in m.tool_calls or [] %}<tool_call>\n{\"name\": {{ c.function.name | tojson }}, \"arguments\": {{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}"
                   "{{ m.content }}{% endfor %}")

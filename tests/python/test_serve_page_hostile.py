@@ -10,6 +10,8 @@ import pytest
 from browser import Browser, find
 from serving import Server
 
+THREADS = 1
+
 ACT = "window.hurt = 1"
 # by kind: tags, attributes, ends of what may surround them, addresses, encodings, tags in other languages' clothes
 SAID = [

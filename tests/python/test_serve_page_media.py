@@ -12,6 +12,8 @@ from serving import Server
 from test_serve_page import TEMPLATE, imported, say, visit
 from test_serve_pictures import PLAIN
 
+THREADS = 1
+
 Image = pytest.importorskip("PIL.Image")
 THUMB = "document.querySelector('article.user .medium img')"
 

@@ -9,6 +9,8 @@ from browser import Browser, find
 from serving import Server
 from test_serve_page import SCRIPTS, TEMPLATE, imported, visit
 
+THREADS = 1
+
 # Number in the specification, source, HTML. The page's own choices are those of `outline`: headings one level down, a line end is a line end.
 SPEC = [
     (20, "_____________________________________\n", "<hr />\n"),

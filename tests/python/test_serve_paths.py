@@ -8,6 +8,8 @@ import pytest
 import test_lora
 from serving import TEMPLATE, Server, until
 
+THREADS = 1
+
 MESSAGES = [{"role": "user", "content": "x = 1"}]
 
 

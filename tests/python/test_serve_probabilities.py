@@ -5,6 +5,8 @@ import math
 import pytest
 from serving import Server, TEMPLATE
 
+THREADS = 1
+
 ASKED = {"prompt": "def add(a, b):\n    return a", "n_predict": 3, "seed": 1, "n_probs": 5, "post_sampling_probs": True}
 
 

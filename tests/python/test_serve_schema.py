@@ -10,6 +10,8 @@ import sys
 import pytest
 from serving import TEMPLATE, Server
 
+THREADS = 1
+
 CONFIG = """[checks]
 positive_data_acceptance.enabled = false
 not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 501]

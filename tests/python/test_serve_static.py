@@ -5,6 +5,8 @@ import subprocess
 import pytest
 from serving import Server
 
+THREADS = 1
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):

@@ -7,6 +7,8 @@ import pytest
 import scripted
 from serving import Server, until
 
+THREADS = 1
+
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 SCRIPTS = {"1": ["One", " two", " three"], "2": ["On", " and", None]}
 

@@ -5,6 +5,8 @@ import time
 import pytest
 from serving import Server
 
+THREADS = 1
+
 pytest.importorskip("gguf")
 
 LONG, SHARED, ANSWER = 2000, 300, 700              # tokens; an answer that goes beyond a window of 16 and what stays behind it

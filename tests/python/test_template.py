@@ -12,6 +12,8 @@ import pytest
 from jinja_corpus import CASES, DATA, FAILS
 from test_cli import one_error
 
+THREADS = 1
+
 reference = pytest.importorskip("jinja_reference")
 
 
