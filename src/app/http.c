@@ -372,11 +372,15 @@ static int attempt(struct transfer *t) {
 // Opens what is there of the file, for nobody else, and sums it up.
 static int open_part(struct transfer *t) {
   struct stat st, now;
-  t->fd = open(t->part.at, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  t->fd = open(t->part.at, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   if (t->fd < 0 || fstat(t->fd, &st)) return error_set(t->err, "%.300s: %s", t->part.at, strerror(errno));
+  if (!S_ISREG(st.st_mode)) return error_set(t->err, "%.300s: is no regular file", t->part.at);
   // or was, and has its name by now
-  if (flock(t->fd, LOCK_EX | LOCK_NB) || stat(t->part.at, &now) || now.st_ino != st.st_ino)
+  if (flock(t->fd, LOCK_EX | LOCK_NB) || stat(t->part.at, &now) || now.st_ino != st.st_ino) {
+    close(t->fd);                   // the file is that program's, to be removed, too
+    t->fd = -1;
     return error_set(t->err, "%s is being fetched by another program just now", t->f->shown);
+  }
   sha256_begin(&t->sum);
   int tag = open(t->tag_path.at, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   ssize_t n = tag < 0 ? 0 : read(tag, t->tag, sizeof t->tag - 1);
@@ -453,7 +457,10 @@ int http_fetch(http *h, const struct http_file *f, progress *bar, error *err) {
   int status = fetch(&t);
   struct stat st;
   // nothing is worth keeping
-  if (t.fd >= 0 && !t.have && !fstat(t.fd, &st) && !st.st_size) { unlink(t.part.at); unlink(t.tag_path.at); }
+  if (t.fd >= 0 && !t.have && !fstat(t.fd, &st) && S_ISREG(st.st_mode) && !st.st_size) {
+    unlink(t.part.at);
+    unlink(t.tag_path.at);
+  }
   if (t.fd >= 0) close(t.fd);
   str_free(&t.part);
   str_free(&t.tag_path);

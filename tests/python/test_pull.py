@@ -1,4 +1,5 @@
 """weft pull, list, rm, and models by name on every command, against a server of our own (registry.py)."""
+import fcntl
 import json
 import os
 import resource
@@ -141,6 +142,21 @@ def test_names_that_have_one_file_here(pull, registry, store, tinypy, first, sec
     for name in [p.name for p in store.glob("*.gguf")]:
         assert pull("rm", "--yes", name).returncode == 0, name
     assert not list(store.iterdir())
+
+
+def test_two_that_fetch_one_file(pull, registry, store):
+    """Who comes second leaves the first one's file alone, also before its first byte; a pipe in its place is not waited for."""
+    store.mkdir()
+    part = store / "user_repo_tiny-Q8_0.gguf.part"
+    with open(part, "w") as first:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        done = pull("pull", "hf:user/repo:Q8_0")
+        assert done.returncode == 1 and b"is being fetched by another program" in done.stderr
+        assert os.stat(part).st_ino == os.fstat(first.fileno()).st_ino
+    part.unlink()
+    os.mkfifo(part)
+    done = pull("pull", "hf:user/repo:Q8_0", timeout=20)
+    assert done.returncode == 1 and b"is no regular file" in done.stderr and part.is_fifo()
 
 
 def test_one_file_of_two_names(pull, registry, store, tinypy):
