@@ -48,6 +48,22 @@ static int neo_bert(loader *l) {
   return 0;
 }
 
+// Its products are not divided by the root of a head's size. Older files have no gate.
+static int t5_encoder(loader *l) {
+  model *m = l->m;
+  m->output_norm = W_ENC_OUTPUT_NORM;
+  m->no_rope = true;
+  if (m->attention_scale == 0) m->attention_scale = 1;
+  if (!has_key(l, "hidden_activation") && !gguf_tensor_find(l->f, "enc.blk.0.ffn_gate.weight")) m->act = ACT_RELU;
+  return distances_load(l);
+}
+
+static int t5_layer(loader *l, layer *y) {
+  (void)l;
+  y->mixer = &part_t5_attention;
+  return 0;
+}
+
 static int gemma_embedding(loader *l) {
   l->m->base_swa = 10000;
   return gemma(l);
@@ -100,6 +116,13 @@ const arch arch_encoders[] = {
   {.name = "eurobert", .flags = ARCH_NEOX, .encoder = true},
   {.name = "llama-embed", .encoder = true},
   {.name = "neo-bert", .encoder = true, .keys = neo_bert},
+  {.name = "t5encoder",
+   .has = HAS_GATE_MAYBE,
+   .act = ACT_GELU,
+   .blocks = "enc.",
+   .encoder = true,
+   .keys = t5_encoder,
+   .layer = t5_layer},
   {.name = "modern-bert",
    .flags = MODERN_BERT,
    .act = ACT_GELU,

@@ -7,6 +7,10 @@
 #include "model/model_impl.h"
 #include "model/stored.h"
 
+static bool has_no_gate(const model *m, const layer *y) {
+  return m->arch->flags & ARCH_PLAIN_FFN || (m->arch->has & HAS_GATE_MAYBE && !y->w[W_FFN_GATE].weight);
+}
+
 static int load_feed_forward(loader *l, layer *y) {
   int64_t d = l->m->n_embd, f = y->n_ff;
   // missing, or 0 for this layer: the getter says which
@@ -15,7 +19,7 @@ static int load_feed_forward(loader *l, layer *y) {
   unsigned bias = bias_if(l, HAS_FFN_BIAS);
   if (l->m->arch->has & HAS_SUB_NORMS && want_vector(l, y, W_FFN_SUB_NORM, f, 0)) return -1;
   if (gated && want_matrix(l, y, W_FFN_GATE, d, f, bias ? bias : WANT_OPTIONAL)) return -1;
-  return want_matrix(l, y, W_FFN_UP, d, gated && !y->w[W_FFN_GATE].weight ? 2 * f : f, bias) ||
+  return want_matrix(l, y, W_FFN_UP, d, has_no_gate(l->m, y) || y->w[W_FFN_GATE].weight ? f : 2 * f, bias) ||
              want_matrix(l, y, W_FFN_DOWN, f, d, bias)
            ? -1
            : 0;
@@ -75,7 +79,7 @@ static tensor *sparse_gate(const build *b, const layer *y, tensor *x) {
 static tensor *feed_forward(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   tensor *up = linear(b, y, W_FFN_UP, x), *h;
-  if (b->m->arch->flags & ARCH_PLAIN_FFN) {
+  if (has_no_gate(b->m, y)) {
     h = activate(b, y, up);
   } else if (y->w[W_FFN_GATE].weight) {
     h = gated(b, y, sparse_gate(b, y, linear(b, y, W_FFN_GATE, x)), up, y->moe.shared_limit);

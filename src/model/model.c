@@ -106,11 +106,16 @@ int want_heads(loader *l, const layer *y) {
   return gguf_fail(l->f, l->key, l->err, "is 0 for layer %d, which has attention", y->index);
 }
 
+// What names of layers' tensors begin with, before "blk."
+static const char *before_blocks(const loader *l) {
+  return l->prefix ? l->prefix : l->m->arch->blocks ? l->m->arch->blocks : "";
+}
+
 int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64_t ne2, unsigned flags) {
   char stem[80], full[96];
   tensor_ref *r = y ? &y->w[id] : &l->m->w[id];
   bool own = !strncmp(names[id], "mm.", 3) || !strncmp(names[id], "model.", 6) || !strncmp(names[id], "resampler.", 10);
-  const char *before = l->prefix && !own ? l->prefix : "";
+  const char *before = own ? "" : y ? before_blocks(l) : l->prefix ? l->prefix : "";
   const char *number = strchr(names[id], '#');           // of a layer, where its name is another one
   if (y && number)
     snprintf(stem, sizeof stem, "%s%.*s%d%s", before, (int)(number - names[id]), names[id], y->block, number + 1);
@@ -373,7 +378,7 @@ static int check_alike(loader *l) {
       bool first = weights ? a->weight : a->bias;              // has it, and the other one lacks it
       const layer *has = first ? before : y, *lacks = first ? y : before;
       return gguf_fail(l->f, NULL, l->err, "tensor '%sblk.%d.%s.%s' is missing, which layer %d has",
-                       l->prefix ? l->prefix : "", lacks->block, names[id], weights ? "weight" : "bias", has->block);
+                       before_blocks(l), lacks->block, names[id], weights ? "weight" : "bias", has->block);
     }
   }
   return 0;

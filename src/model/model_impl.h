@@ -22,6 +22,7 @@ typedef struct build build;
   /* of the model */ \
   T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(POSITION_EMBD, "position_embd") \
   T(TOKEN_EMBD_NORM, "token_embd_norm") T(ENC_OUTPUT_NORM, "enc.output_norm") \
+  T(ENC_ATTN_REL_B, "enc.blk.0.attn_rel_b") \
   T(TOKEN_TYPES, "token_types") T(DENSE_2, "dense_2") T(DENSE_3, "dense_3") T(CLS, "cls") T(CLS_OUTPUT, "cls.output") \
   T(PER_LAYER_TOKEN_EMBD, "per_layer_token_embd") T(PER_LAYER_MODEL_PROJ, "per_layer_model_proj") \
   T(PER_LAYER_PROJ_NORM, "per_layer_proj_norm") \
@@ -50,7 +51,7 @@ typedef struct build build;
   T(VIS_ATTN_QKV, "vis_attn_qkv") T(VIS_ATTN_OUTPUT, "vis_attn_output") \
   T(VIS_GATE, "vis_gate") T(VIS_UP, "vis_up") T(VIS_DOWN, "vis_down") \
   T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") T(ATTN_OUTPUT_NORM, "attn_output_norm") \
-  T(ATTN_SUB_NORM, "attn_sub_norm") \
+  T(ATTN_SUB_NORM, "attn_sub_norm") T(ATTN_O, "attn_o") \
   /* convolutions and recurrences */ \
   T(SHORTCONV, "shortconv.conv") T(SHORTCONV_IN, "shortconv.in_proj") T(SHORTCONV_OUT, "shortconv.out_proj") \
   T(ATTN_Q_A, "attn_q_a") T(ATTN_Q_A_NORM, "attn_q_a_norm") T(ATTN_Q_B, "attn_q_b") T(ATTN_KV_A_MQA, "attn_kv_a_mqa") \
@@ -225,6 +226,7 @@ enum arch_has {
   HAS_Q_GAIN = 1 << 19,           // a number for each head that its queries, normed, are multiplied with
   HAS_PART_SCALES = 1 << 20,      // a factor of what each part makes
   HAS_MIXED_SECTIONS = 1 << 21,   // with ARCH_SECTIONS: pairs of the three sections take turns
+  HAS_GATE_MAYBE = 1 << 22,       // without ffn_gate, the dense feed-forward is as ARCH_PLAIN_FFN says
   HAS_MTP = 1 << 18,              // files may have a block behind the last layer that predicts a further token: mtp.c
   HAS_BIASES = HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS | HAS_FFN_BIAS,
 };
@@ -233,6 +235,7 @@ enum period { PERIOD_ALL = -1 /* all layers have the window */, PERIOD_LISTED = 
 typedef struct arch {
   const char *name;
   unsigned flags, has;       // enum arch_flags, enum arch_has
+  const char *blocks;        // what names of layers' tensors begin with, before "blk."; NULL: nothing
   enum activation act;
   bool yarn_exact;           // YaRN's ramp begins and ends within pairs, where files do not say otherwise: rope.c
   bool yarn_bare;            // YaRN leaves the size of what turns as it is
@@ -263,11 +266,11 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2, part_mla,
-  part_short_conv, part_mamba, part_mamba2, part_plamo_mamba, part_delta_net, part_linear, part_dense,
-  part_moe, part_dense_and_moe, part_dense_with_moe, part_dense_and_early_moe, part_moe_in_groups, part_moe_by_token,
-  part_near, part_sparse_entries, part_entries, part_kda, part_rwkv7, part_rwkv6, part_channel_mix, part_vit_attention,
-  part_vit_dense;
+extern const part part_attention, part_encoder_attention, part_t5_attention, part_shared_attention,
+  part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_plamo_mamba, part_delta_net,
+  part_linear, part_dense, part_moe, part_dense_and_moe, part_dense_with_moe, part_dense_and_early_moe,
+  part_moe_in_groups, part_moe_by_token, part_near, part_sparse_entries, part_entries, part_kda, part_rwkv7, part_rwkv6,
+  part_channel_mix, part_vit_attention, part_vit_dense;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow
 // pairs are, quick ones are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn:
@@ -403,6 +406,7 @@ struct model {
   double qkv_limit;
   // scores fall with the distance: see attention.c; 0: they do not
   double alibi;
+  int n_near;                // ranges of distances that W_ENC_ATTN_REL_B has rows for: encoder.c; 0: none
   // of layers that slide, where the file does not say, and the base of their rope; 0: none, that of the others
   int window;
   // base_alpha: every base grows by base_alpha^(dim / (dim - 2)); 0: none does
@@ -524,6 +528,7 @@ int hyper_load(loader *l);
 int mtp_find(loader *l);                                       // mtp.c: whether there is one; what else is left out
 int mtp_load(loader *l);                                       // after its layer
 int encoder_load_ends(loader *l);                              // encoder.c: what it has besides embedding and norms
+int distances_load(loader *l);                                 // encoder.c: in how many ranges they fall
 // model.c: the group of pages for layers with this window; n_groups: there is none
 int window_group(const model *m, int window);
 int ranking_load(loader *l);                                   // encoder.c: what makes scores of vectors

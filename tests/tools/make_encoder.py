@@ -33,6 +33,10 @@ ENCODERS = {
     "llama-embed": encoder(arch="llama-embed", kv=2, layer_norm=False, llama=True, no_key_length=False, keys={"rope.dimension_count": 32}),
     "neo-bert": encoder(arch="neo-bert", heads=3, kv=3, dim=144, head_dim=48, ffn=208, types=0, layer_norm=False, llama=True, fused=True, gate_in_up=True, end="enc.output_norm",
                         keys={"rope.freq_base": 10000.0, "rope.scaling.type": "none", "pooling_type": 2}),
+    # with a gate, and without one and more heads than the stream has; texts are longer than the distances that are told apart
+    "t5encoder": encoder(arch="t5encoder", layer_norm=False, llama=True, no_key_length=False, types=0, t5=32, blocks="enc.", end="enc.output_norm", keys={"attention.relative_buckets_count": 32}),
+    "t5encoder-plain": encoder(arch="t5encoder", layers=2, heads=6, kv=6, head_dim=16, dim=144, ffn=208, layer_norm=False, llama=True, plain=True, no_key_length=False, types=0, t5=20,
+                               blocks="enc.", end="enc.output_norm", keys={"attention.relative_buckets_count": 20, "pooling_type": 3}),
     "modern-bert": encoder(arch="modern-bert", layers=5, layer_norm="bare", fused=True, gate_in_up=True, pre=True,
                            keys={"rope.freq_base": 160000.0, "rope.freq_base_swa": 10000.0, "attention.sliding_window": 32, "pooling_type": 2}),
     "bert-rank": encoder(arch="bert", types=2, positions=True, bias=True, plain=True, wordpiece=True, cls=(128, 1), keys={"pooling_type": 4}),
@@ -78,7 +82,7 @@ def attention(m, b):
     if p.get("gemma") or p.get("head_norms"):
         norm(m, b + "attn_q_norm", p["head_dim"])
         norm(m, b + "attn_k_norm", p["head_dim"])
-    m.matrix(b + "attn_output", p["dim"], q, bias=p.get("bias"))
+    m.matrix(b + ("attn_o" if p.get("t5") else "attn_output"), p["dim"], q, bias=p.get("bias"))
 
 
 def feed_forward(m, i, b):
@@ -95,7 +99,7 @@ def feed_forward(m, i, b):
 
 
 def layer(m, i):
-    p, b = m.p, f"blk.{i}."
+    p, b = m.p, f"{m.p.get('blocks', '')}blk.{i}."
     attention(m, b)
     feed_forward(m, i, b)
     if p.get("llama"):
@@ -146,6 +150,8 @@ def write(name, path):
             m.matrix("cls", between, p["dim"], bias=True)
         if scores:
             m.matrix("cls.output", scores, between or p["dim"], gain=2, bias=scores == 1)
+    if p.get("t5"):
+        m.vector("enc.blk.0.attn_rel_b.weight", (p["t5"], p["heads"]), 0, 1)
     for i in range(p["layers"]):
         layer(m, i)
     m.close()
