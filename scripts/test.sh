@@ -10,8 +10,8 @@ usage: scripts/test.sh [--quick] [--minutes N] [--arm64] [--zig] [--near FILE]..
 Builds with gcc (build) and with clang and the sanitizers (build-asan, and build-tsan for what has threads), then
 runs the unit tests, the Python tests and, under the sanitizers, the unit tests, the tests with bad input, the fuzzers and
 the tests of what has threads.  The exit status is 0 only if all passed.  --quick leaves out the sanitizers, and with them clang.
---minutes N: when N minutes have passed since the start, no more repeats of tests under the sanitizers begin, which come last; they are
-listed as skipped.  Without it everything runs.
+--minutes N: when N minutes have passed since the start, no more repeats of tests under the sanitizers and no fuzzers begin, which come
+last; they are listed as skipped.  Without it everything runs.
 --near builds (build alone) and runs the short tests that a change to these files breaks first: scripts/near.py, tests/near.txt.
 --arm64 builds for AArch64 (build-arm64) and runs the tests of tests/arm64.txt in qemu's user mode, and nothing else.  Debian's arm64
 libraries are unpacked into build-arm64/root (0.3 GB), or the folder $WEFT_ARM64_ROOT: scripts/arm64_root.sh.
