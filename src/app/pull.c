@@ -329,7 +329,7 @@ static int list_ollama(http *h, const struct reference *r, wanted_list *out, err
 
 // ---- addresses ------------------------------------------------------------------------------------------------------
 
-// An address as the store notes it: without who asks, and with the sum alone of what is asked, which may be secret.
+// An address as the store notes it: without the user's name, and with the sum alone of what is asked, which may be secret.
 static void add_address(str *out, const char *host) {
   size_t n = strcspn(host, "?#"), end = strcspn(host, "#");
   char sum[65];
@@ -428,7 +428,7 @@ static bool is_there(const struct wanted *w, bool quiet) {
 
 static void note_origin(const struct wanted *w, bool again) {
   error why = {0};
-  if (store_note_origin(w->path.at, w->from.at, again, &why)) warning("where it is from is not noted: %s", why.text);
+  if (store_note_origin(w->path.at, w->from.at, again, &why)) warning("its origin is not noted: %s", why.text);
 }
 
 static int fetch_all(http *h, const wanted_list *l, bool again, bool quiet, error *err) {

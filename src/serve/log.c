@@ -37,7 +37,7 @@ static void sink_init(struct sink *k, const server_log *l, int fd) {
 
 int log_open(const struct log_options *o, server_log **out, error *err) {
   if (o->path && inuse_refuse(o->path, err)) return -1;
-  if (o->path && newfile_begins(o->path, "GGUF", 4) > 0)     // such as one of --models-dir, which nobody reads yet
+  if (o->path && newfile_begins(o->path, "GGUF", 4) > 0)     // such as one of --models-dir that is not loaded
     return error_set(err, "--log-file %s: is a model: lines are not appended to it", o->path);
   int fd = o->path ? open(o->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : STDERR_FILENO;
   if (fd < 0) return error_set(err, "--log-file %s: %s", o->path, strerror(errno));

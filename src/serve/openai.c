@@ -65,7 +65,7 @@ static json_t *model_object(const server *s, const served *m) {
   json_t *aliases = json_array();
   for (size_t i = 0; i < m->aliases.n; i++) json_array_append_new(aliases, json_string(m->aliases.at[i]));
   json_object_set_new(o, "aliases", aliases);
-  // who waits for a model is told before all of it is freed
+  // a request that waits for a model has its answer before all of it is freed
   if (m->state == SERVED_FAILED || (m->state == SERVED_LEAVING && m->failed)) {
     json_t *status = json_object_get(o, "status");
     json_object_set_new(status, "failed", json_true());

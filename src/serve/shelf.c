@@ -808,7 +808,7 @@ static bool is_broken(const served *m) {
   return m->state == SERVED_IN && !m->users && (m->damage.text[0] || sched_state(m->sched) == SCHED_BROKEN);
 }
 
-// An evaluation came upon a broken invariant, or a file was cut: the model goes, and says why until somebody asks for
+// An evaluation came upon a broken invariant, or a file was cut: the model goes, and says why until a request asks for
 // it again.
 static void take_out_broken(shelf *sh, served *m) {
   set_failed(m, m->damage.text[0] ? m->damage.text : sched_error(m->sched));

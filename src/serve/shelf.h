@@ -110,7 +110,7 @@ void shelf_each(shelf *sh, void (*fn)(void *ctx, served *m), void *ctx);
 // One of the list, by its name; NULL and a fault. Valid as long as the server: what is in a list stays there.
 served *shelf_find(shelf *sh, const char *name, fault *f);
 // What a request was refused for may be that the model is damaged (its file, or its encoder's, was cut): then true and
-// why, and it leaves memory once nobody holds it. Whoever calls this holds it.
+// why, and it leaves memory once no request holds it. The caller holds it.
 bool shelf_damaged(shelf *sh, served *m, weft_error *why);
 // Adapters (--lora) and their scales, which are those of all models of the server.
 size_t shelf_n_adapters(const shelf *sh);
