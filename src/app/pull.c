@@ -329,7 +329,8 @@ static int list_ollama(http *h, const struct reference *r, wanted_list *out, err
 
 // ---- addresses ------------------------------------------------------------------------------------------------------
 
-// An address as the store notes it: without the user's name, and with the sum alone of what is asked, which may be secret.
+// An address as the store notes it: without the user's name, and with the sum alone of what is asked, which may be
+// secret.
 static void add_address(str *out, const char *host) {
   size_t n = strcspn(host, "?#"), end = strcspn(host, "#");
   char sum[65];
