@@ -1,9 +1,17 @@
 # weft-static: the command as a static program, of the objects that the command is made of.  It is what `weft export` puts in
-# front of a model, and runs in an empty root.  glibc's static library, not musl: the objects are those of the other programs,
-# so that their sources have one version, and nothing is compiled twice. Without the static libraries it is left out.
+# front of a model, and runs in an empty root.  The C library is glibc's, or musl's in a build by zig cc for musl, which links
+# it by itself. The objects are those of the other programs, so that nothing is compiled twice. Without the static libraries
+# it is left out.
 set(weft_static_libraries "")
 set(weft_static_missing "")
-foreach(name microhttpd sqlite3 pcre2-8 utf8proc jansson nettle m pthread c)
+set(weft_static_names microhttpd sqlite3 pcre2-8 utf8proc jansson nettle)
+if(WEFT_SYSTEM_NAME MATCHES "^musl")
+  set(weft_static_pie -static -pie)
+else()
+  set(weft_static_pie -static-pie)
+  list(APPEND weft_static_names m pthread c)
+endif()
+foreach(name IN LISTS weft_static_names)
   find_library(weft_static_${name} lib${name}.a)
   mark_as_advanced(weft_static_${name})
   if(weft_static_${name})
@@ -20,7 +28,7 @@ elseif(NOT APPLE AND NOT WIN32 AND NOT WEFT_SANITIZE AND NOT WEFT_FUZZ)
   set_property(TARGET weft_alone PROPERTY POSITION_INDEPENDENT_CODE)   # unset: CMake's -pie would ask for a loader
   target_compile_options(weft_alone PRIVATE -fPIE)
   # The linker warns of getaddrinfo, which looks up names by libraries where it can: addresses need none.
-  target_link_options(weft_alone PRIVATE -static-pie -Wl,-s -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+  target_link_options(weft_alone PRIVATE ${weft_static_pie} -Wl,-s -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
   target_link_libraries(weft_alone PRIVATE ${weft_static_libraries})
   if(WEFT_INSTALL)
     install(TARGETS weft_alone RUNTIME DESTINATION lib/weft COMPONENT weft-static)

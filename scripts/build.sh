@@ -10,7 +10,8 @@ usage: scripts/build.sh [options] [-- CMAKE_OPTIONS]
   --sanitize          with AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan, by clang unless --compiler says otherwise
   --sanitize-threads  with ThreadSanitizer, in build-tsan, by clang as well
   --arm64 ROOT        for AArch64, in build-arm64, against the libraries in ROOT (scripts/arm64_root.sh fills it); CTest runs the tests in qemu
-  --zig ROOT          for Windows or macOS, in build-windows or build-macos, by zig cc and against the libraries in ROOT (scripts/zig_root.sh)
+  --zig ROOT          for the system of scripts/zig_root.sh (Windows, macOS, other C libraries of Linux) whose libraries are in ROOT, by zig cc,
+                      in build-SYSTEM
   --compiler C        gcc (the default) or clang
   --dir D             build folder, in the source tree unless it is absolute (default: build)
   -j N                at most N compilers at once (default: one per processor)

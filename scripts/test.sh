@@ -15,8 +15,9 @@ last; they are listed as skipped.  Without it everything runs.
 --near builds (build alone) and runs the short tests that a change to these files breaks first: scripts/near.py, tests/near.txt.
 --arm64 builds for AArch64 (build-arm64) and runs the tests of tests/arm64.txt in qemu's user mode, and nothing else.  Debian's arm64
 libraries are unpacked into build-arm64/root (0.3 GB), or the folder $WEFT_ARM64_ROOT: scripts/arm64_root.sh.
---zig builds for Windows and macOS (build-windows, build-macos; libraries in build-zig: scripts/zig_root.sh) by the Python package ziglang,
-runs weft.exe under Wine beside this machine's weft (tests/python/test_windows.py), and nothing else.
+--zig builds for the systems of scripts/zig_root.sh (build-SYSTEM; libraries in build-zig) by the Python package ziglang, and runs what
+was built: weft.exe under Wine (tests/python/test_windows.py), the wheels and the static programs here and in qemu's user mode
+(tests/python/test_portable.py), and nothing else.
 Example: scripts/test.sh --quick -- -R gguf
 WEFT_FUZZ_SECONDS=40 gives each fuzzer of text 40 seconds instead of 10.
 Tests that need the shared models (shared/ beside the tree, or $WEFT_SHARED) are skipped where there are none.
@@ -66,13 +67,16 @@ fi
 if [ -n "$zig" ]; then
   scripts/setup.sh test
   scripts/build.sh --tests -- -DWEFT_SHARED="$shared" -DWEFT_PYTHON="$here/build/venv/bin/python"
-  for system in windows macos; do
+  for system in windows macos linux-x86_64 linux-aarch64 musl-x86_64 musl-aarch64; do
     scripts/zig_root.sh $system "$here/build-zig/$system"
-    scripts/build.sh --zig "$here/build-zig/$system"
+    case $system in   # wheels are linked without debug information (scripts/package/wheel.sh)
+      linux-*) scripts/package.sh wheel --zig "$here/build-zig/$system" --build "build-$system" --out build-zig/dist;;
+      *) scripts/build.sh --zig "$here/build-zig/$system";;
+    esac
   done
   cp "$here/build-zig/windows/LLVM.dll" build-windows/
-  say "testing under Wine"
-  exec ctest --test-dir build --output-on-failure --no-tests=error -R python_windows "$@" </dev/null
+  say "testing"
+  exec ctest --test-dir build --output-on-failure --no-tests=error -R "py_windows|py_portable" "$@" </dev/null
 fi
 scripts/setup.sh test --packages
 scripts/setup.sh test --python &      # it waits for the network mostly: beside the builds

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Makes the libraries that Weft links, for systems that zig cc compiles for: Windows and macOS.
+# Makes the libraries that Weft links, for systems that zig cc compiles for: Windows, macOS, and Linux with an old glibc or with musl.
 set -euo pipefail
 
 usage() {
   cat <<'END'
 usage: scripts/zig_root.sh SYSTEM ROOT
 
-Builds the static libraries of Weft for SYSTEM (windows, macos) into ROOT, from Debian's source packages and with zig cc, and writes
-ROOT/toolchain.cmake, with which scripts/build.sh --zig compiles Weft.  What is there already stays.  For Windows ROOT/LLVM.dll is LLVM's
+Builds the static libraries of Weft for SYSTEM into ROOT, from Debian's source packages and with zig cc, and writes ROOT/toolchain.cmake,
+with which scripts/build.sh --zig compiles Weft.  What is there already stays.  SYSTEM is windows, macos, linux-x86_64, linux-aarch64
+(glibc 2.28 or newer: for wheels), musl-x86_64 or musl-aarch64 (musl, for the static program).  For Windows ROOT/LLVM.dll is LLVM's
 C API, of the Python package llvm-nanobind: it is needed to run, in the folder of weft.exe or in the PATH, and any LLVM-C.dll does.
 zig is that of the Python package ziglang ($WEFT_ZIG: another one).  Debian's packages are fetched by an apt that has its state below
 ROOT.apt; the tools that are needed: cmake, make, autoconf, tclsh.
@@ -20,6 +21,8 @@ case "${1:-}" in -h|--help) usage; exit 0;; esac
 case "$1" in
   windows) target=x86_64-windows-gnu host=x86_64-w64-mingw32 cmake_system=Windows processor=AMD64;;
   macos) target=aarch64-macos host=aarch64-apple-darwin cmake_system=Darwin processor=arm64;;
+  linux-x86_64|linux-aarch64) processor=${1#*-} target=${1#*-}-linux-gnu.2.28 host=${1#*-}-linux-gnu cmake_system=Linux;;
+  musl-x86_64|musl-aarch64) processor=${1#*-} target=${1#*-}-linux-musl host=${1#*-}-linux-musl cmake_system=Linux;;
   *) say "unknown system '$1'"; usage >&2; exit 2;;
 esac
 mkdir -p "$2"
@@ -34,15 +37,11 @@ mkdir -p "$own/lists/partial" "$own/archives/partial" "$own/sources" "$root/bin"
 log=$own/log
 quietly() { "$@" >"$log" 2>&1 </dev/null || { tail -n 30 "$log" >&2; say "$1 failed; all of it: $log"; exit 1; }; }
 
-# What zig adds to a program: its own runtime, and mingw-w64's.
-mkdir -p "$own/licences"
-for file in LICENSE lib/libc/mingw/COPYING; do
-  [ ! -f "$(dirname "$zig")/$file" ] || cp "$(dirname "$zig")/$file" "$own/licences/$(case $file in LICENSE) echo zig;; *) echo mingw-w64;; esac).txt"
-done
-
 # The compiler and its tools as programs, which is what configure scripts and CMake expect.
+flags="-target $target"
+[ $cmake_system != Linux ] || flags+=" -fPIC"   # the libraries go into libweft.so
 for tool in cc ar ranlib objcopy rc; do
-  case $tool in cc) call="cc -target $target";; *) call=$tool;; esac
+  case $tool in cc) call="cc $flags";; *) call=$tool;; esac
   printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig" "$call" >"$root/bin/$host-$tool"
   chmod +x "$root/bin/$host-$tool"
 done
@@ -118,7 +117,9 @@ by_configure() {   # FOLDER OPTIONS
    quietly make install)
 }
 # Of what is opened at run time only headers are needed: this machine's.
-for header in curl jpeglib.h jmorecfg.h jerror.h jconfig.h png.h pngconf.h pnglibconf.h webp sndfile.h CL; do
+headers=(curl jpeglib.h jmorecfg.h jerror.h jconfig.h png.h pngconf.h pnglibconf.h webp sndfile.h CL)
+[ $cmake_system != Linux ] || headers+=(zmq.h msgpack msgpack.h vulkan vk_video)
+for header in "${headers[@]}"; do
   for folder in /usr/include "/usr/include/$(uname -m)-linux-gnu"; do
     [ ! -e "$folder/$header" ] || cp -RL "$folder/$header" "$root/include/"
   done
@@ -146,7 +147,17 @@ if [ "$1" = windows ] && [ ! -f "$root/LLVM.dll" ]; then
   say "downloading LLVM.dll"
   quietly python3 -m pip download --no-deps --only-binary :all: --platform win_amd64 --python-version 3.12 -d "$own" llvm-nanobind
   python3 -m zipfile -e "$own"/llvm_nanobind-*.whl "$own/llvm"
-  cp "$own"/llvm/llvm_nanobind-*.dist-info/licenses/LICENSE "$own/licences/llvm-nanobind.txt"
+  mkdir -p "$root/licences"
+  cp "$own"/llvm/llvm_nanobind-*.dist-info/licenses/LICENSE "$root/licences/llvm-nanobind.txt"
   mv "$own/llvm/llvm/LLVM.dll" "$root/"
 fi
+# The licences of all that is linked: zig's own runtime, the C library that it links, the libraries, and what their files refer to.
+mkdir -p "$root/licences"
+cp "$(dirname "$zig")/LICENSE" "$root/licences/zig.txt"
+case "$1" in
+  windows) cp "$(dirname "$zig")/lib/libc/mingw/COPYING" "$root/licences/mingw-w64.txt";;
+  musl-*) cp "$(dirname "$zig")/lib/libc/musl/COPYRIGHT" "$root/licences/musl.txt";;
+esac
+for file in "$own"/sources/*/debian/copyright; do cp "$file" "$root/licences/$(basename "${file%/debian/copyright}").txt"; done
+for name in Apache-2.0 GPL-2 GPL-3 LGPL-2.1 LGPL-3; do cp "/usr/share/common-licenses/$name" "$root/licences/$name.txt"; done
 say "the libraries for $1 are in $root"

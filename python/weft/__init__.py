@@ -3,11 +3,34 @@
 `Llama` has the methods and answers of llama-cpp-python's class of this name: a program changes its import and nothing else.
 `as_llama_cpp()` lets packages that import `llama_cpp` themselves use Weft.
 """
-from ._library import WeftError, version
-from .grammar import LlamaGrammar
-from .llama import (Llama, LlamaState, LlamaTokenizer, LogitsProcessorList, MinTokensLogitsProcessor, StoppingCriteriaList)
+from typing import TYPE_CHECKING, Any
 
-__version__ = version()
+if TYPE_CHECKING:
+    from ._library import WeftError, version
+    from .grammar import LlamaGrammar
+    from .llama import (Llama, LlamaState, LlamaTokenizer, LogitsProcessorList, MinTokensLogitsProcessor, StoppingCriteriaList)
+
+    __version__: str
+
+# Where each name is defined. A module is imported when one of its names is first used: the command `weft` uses none, and starts without numpy.
+_MODULES = {"WeftError": "._library", "version": "._library", "LlamaGrammar": ".grammar", "Llama": ".llama", "LlamaState": ".llama",
+            "LlamaTokenizer": ".llama", "LogitsProcessorList": ".llama", "MinTokensLogitsProcessor": ".llama", "StoppingCriteriaList": ".llama"}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+    if name == "__version__":
+        value = import_module("._library", __name__).version()
+    elif name in _MODULES:
+        value = getattr(import_module(_MODULES[name], __name__), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> Any:
+    return sorted({*globals(), *__all__})
 
 
 def as_llama_cpp() -> None:

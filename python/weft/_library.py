@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any, List, Optional, Sequence, Tuple
 
+from ._llvm import name_llvm
+
 HERE = Path(__file__).resolve().parent
 SONAME = "libweft.so.0.1"
 
@@ -37,6 +39,7 @@ def _checked(library: Any, path: str) -> Any:
     return library
 
 
+name_llvm()
 lib = _checked(_open(), os.environ.get("WEFT_LIBRARY") or SONAME)
 
 

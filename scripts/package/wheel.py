@@ -1,4 +1,4 @@
-"""Puts a wheel together: wheel.py TREE BUILD OUT.  See wheel.sh.  Made twice of the same build, it is the same file."""
+"""Puts a wheel together: wheel.py TREE BUILD OUT [LICENCES].  See wheel.sh.  Made twice of the same build, it is the same file."""
 import base64
 import hashlib
 import os
@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-OF_THE_SYSTEM = re.compile(r"^(linux-vdso|ld-linux|lib(c|m|dl|pthread|rt|gcc_s|resolv)\.so)")  # what every Linux has, in any version that is new enough
+OF_THE_SYSTEM = re.compile(r"^(linux-vdso|ld-linux|lib(c|m|dl|pthread|rt|gcc_s|resolv|util)\.so)")  # what every Linux has, in any version that is new enough
 METADATA = """Metadata-Version: 2.1
 Name: weft
 Version: {version}
@@ -20,6 +20,8 @@ License: MIT
 Requires-Python: >=3.9
 Requires-Dist: cffi>=1.15
 Requires-Dist: numpy
+Provides-Extra: llvm
+Requires-Dist: llvm-nanobind>=19; extra == "llvm"
 Description-Content-Type: text/markdown
 
 """
@@ -33,6 +35,9 @@ def output(*command):
 
 def needed(path):
     """Libraries beside those of the system: SONAME to path."""
+    names = re.findall(r"\(NEEDED\)\s+Shared library: \[(.*)\]", output("readelf", "-d", path))
+    if all(OF_THE_SYSTEM.match(name) for name in names):   # also those that this machine's ldd cannot look into
+        return {}
     found = re.findall(r"^\s*(\S+) => (/\S+)", output("ldd", path), re.M)
     return {name: Path(where) for name, where in found if not OF_THE_SYSTEM.match(name)}
 
@@ -41,6 +46,11 @@ def glibc(paths):
     """The newest version of glibc that one of these names."""
     versions = [tuple(map(int, found.split("."))) for path in paths for found in re.findall(r"GLIBC_(\d+\.\d+)", output("readelf", "-V", path))]
     return max(versions)
+
+
+def machine(path):
+    """The processor family of an ELF file, as uname names it."""
+    return {"AArch64": "aarch64", "Advanced Micro Devices X86-64": "x86_64"}[re.search(r"^\s*Machine:\s*(.*)$", output("readelf", "-h", path), re.M)[1]]
 
 
 def copyright_of(library):
@@ -71,21 +81,25 @@ def collect(tree, build, root):
     for to, source in binaries.items():
         shutil.copyfile(source.resolve(), to)
         to.chmod(0o755)
-        subprocess.run(["strip", "--strip-unneeded", to], check=True)
+        if machine(to) == platform.machine():   # others are linked without what strip removes (wheel.sh)
+            subprocess.run(["strip", "--strip-unneeded", to], check=True)
     return list(binaries), licences
 
 
-def main(tree, build, out):
+def main(tree, build, out, linked=None):
+    """LICENCES: a folder with those of the libraries that are linked statically."""
     numbers = re.findall(r"^#define WEFT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", (tree / "include/weft/base.h").read_text(), re.M)
     version, summary = ".".join(numbers), re.search(r'DESCRIPTION "([^"]*)"', (tree / "CMakeLists.txt").read_text())[1]
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         binaries, licences = collect(tree, build, root)
-        tag = "manylinux_%d_%d_%s" % (*glibc(binaries), platform.machine())
+        tag = "manylinux_%d_%d_%s" % (*glibc(binaries), machine(binaries[0]))
         info = root / f"weft-{version}.dist-info"
         (info / "licenses").mkdir(parents=True)
         shutil.copy(tree / "LICENSE", info / "licenses")
         shutil.copy(tree / "packaging" / "copyright", info / "licenses" / "page-libraries.txt")     # what the pages in the command have in them
+        for path in linked.glob("*.txt") if linked else []:
+            licences[path.stem] = path.read_bytes()
         for name, text in licences.items():
             (info / "licenses" / f"{name}.txt").write_bytes(text)
         (info / "METADATA").write_text(METADATA.format(version=version, summary=summary) + (tree / "docs" / "python.md").read_text())

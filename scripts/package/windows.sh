@@ -47,15 +47,11 @@ LLVM.dll compiles kernels, and has to stay beside weft.exe. licences/ has the li
 """
 files = {"README.txt": readme.replace("\n", "\r\n").encode(), "weft.exe": build / "weft.exe", "LLVM.dll": root / "LLVM.dll",
          "licences/weft.txt": here / "LICENSE", "licences/weft_page.txt": here / "packaging/copyright"}
-for path in sorted(Path(f"{root}.apt/sources").glob("*/debian/copyright")):
-    files[f"licences/{path.parent.parent.name}.txt"] = path
 llvm = sorted(Path("/usr/share/doc").glob("libllvm[0-9][0-9]/copyright"))
 if not llvm:
     sys.exit("weft: LLVM's licence is not here: install LLVM (scripts/setup.sh build)")
 files["licences/LLVM.txt"] = llvm[-1]
-for path in map(Path("/usr/share/common-licenses").joinpath, ("Apache-2.0", "GPL-2", "GPL-3", "LGPL-2.1", "LGPL-3")):
-    files[f"licences/{path.name}.txt"] = path
-for path in Path(f"{root}.apt/licences").glob("*.txt"):
+for path in (root / "licences").glob("*.txt"):
     files[f"licences/{path.name}"] = path
 with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as to:
     for file, what in sorted(files.items()):

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,7 +58,7 @@ static void close_others(const int *keep, int n) {
   unsigned from = 3;
   for (int i = 0; i <= n; i++) {
     unsigned to = i < n ? (unsigned)sorted[i] : ~0u;
-    if (to > from && close_range(from, to - 1, 0))
+    if (to > from && syscall(SYS_close_range, from, to - 1, 0))   // close_range is glibc's from 2.34 on
       for (unsigned fd = from; fd < to && fd < 65536; fd++) close((int)fd);
     from = to + 1;
   }

@@ -20,6 +20,10 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41   // linux/prctl.h, which does not stand beside musl's sys/prctl.h
+#endif
+
 #if defined(__x86_64__)
 enum { ARCH = AUDIT_ARCH_X86_64 };
 #elif defined(__aarch64__)

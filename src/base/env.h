@@ -36,6 +36,7 @@
   E(RENDER, "llvm", "", "how CPU kernels are made: llvm, or c (by the system's C compiler); with DEV=NULL also " \
   "opencl, " \
   "nvptx, metal, spirv: texts of kernels for a device that is not here (DEBUG=4 shows them)") \
+  E(WEFT_LLVM, "", "", "the file of LLVM's library, version 19 or newer (default: the newest that the system has)") \
   E(WEFT_PTXAS, "", "", "the program that makes code of PTX for DEV=NV (default: ptxas in the PATH)") \
   E(ISOLATE, "1", "0|1", "0: LLVM compiles inside this process, not in a child of it that can do nothing else") \
   E(WEFT_CPU, "native", "", "instructions that kernels may use: native, x86-64-v2, x86-64-v3, x86-64-v4 (AArch64: " \

@@ -5,10 +5,19 @@
 #ifndef WEFT_OS_H
 #define WEFT_OS_H
 #include "base/base.h"
+#include <pthread.h>
 
 // A thread sleeps while *at has this value; it may wake without a reason, too.
 void os_wait(_Atomic uint32_t *at, uint32_t value);
 void os_wake_all(_Atomic uint32_t *at);                // those that sleep at this address
+
+int os_thread_id(void);                                // of this thread, for os_thread_nice; never 0
+// Lets a thread of this process (0: this one) yield to others, as nice(1) does; where a system cannot, nothing happens.
+void os_thread_nice(int id, int nice);
+// A condition variable whose waits may end at a time of now_s(), a clock that is never set. pthread_cond_destroy frees.
+void os_cond_init(pthread_cond_t *c);
+// As pthread_cond_wait, until then at the longest (INFINITY: without an end). False: the time has come.
+bool os_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *m, double until);
 
 // Kernels are compiled by the conventions of System V on all systems, so that they are the same bytes everywhere: their
 // callers are told. (What Windows does not promise below the stack pointer, it only writes when a program handles

@@ -34,6 +34,10 @@ static int read_headers(struct linker *l, const uint8_t *p, size_t n) {
 }
 
 // What the blob holds: sections that are loaded, but for unwind tables (nothing unwinds through a kernel).
+#ifndef SHT_X86_64_UNWIND
+#define SHT_X86_64_UNWIND 0x70000001   // of the supplement for x86-64; musl has it not
+#endif
+
 static bool is_loaded(const elf_section *s) {
   return (s->h.sh_flags & SHF_ALLOC) && s->h.sh_size && s->h.sh_type != SHT_NOTE && strcmp(s->name, ".eh_frame") &&
          s->h.sh_type != SHT_X86_64_UNWIND;

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/env.h"
 #include "base/os.h"
 #include "render/render.h"
 
@@ -149,21 +150,36 @@ static int start_family(struct family *f, void *in, error *err) {
   return 0;
 }
 
-static void load_library(void) {
+static const char *why_not_opened(void) {
+  const char *e = dlerror();
+  return e ? e : "unknown error";
+}
+
+// The library of WEFT_LLVM, else the newest that the system has; NULL: *err says why.
+static void *open_library(error *err) {
+  const char *named = env_str(ENV_WEFT_LLVM);
   void *in = NULL;
   char first[256] = "", path[4096];
+  if (*named) {
+    if (!(in = dlopen(named, RTLD_NOW | RTLD_LOCAL))) error_set(err, "WEFT_LLVM: %s", why_not_opened());
+    return in;
+  }
   for (size_t i = 0; i < COUNT(sonames) && !in; i++) {
     in = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL);
     if (!in && os_find_library(sonames[i], path, sizeof path)) in = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!in && !first[0]) { const char *e = dlerror(); snprintf(first, sizeof first, "%s", e ? e : "unknown error"); }
+    if (!in && !first[0]) snprintf(first, sizeof first, "%s", why_not_opened());
   }
-  if (!in) {
-    error_set(&load_error,
+  if (!in)
+    error_set(err,
               "compiling kernels needs the LLVM library, and none of version 22 to 19 could be loaded (%s): "
-              "install the package libllvm22 (or libllvm19)",
+              "install the package libllvm22 (or libllvm19), or name the file in WEFT_LLVM",
               first);
-    return;
-  }
+  return in;
+}
+
+static void load_library(void) {
+  void *in = open_library(&load_error);
+  if (!in) return;
 #define F(result, name, arguments) if (!find_symbol(in, #name, &L.name, &load_error)) return;
   LLVM_FUNCTIONS(F)
 #undef F
@@ -196,13 +212,20 @@ static int need_family(const char *triple, const struct family **out, error *err
 bool llvm_is_loaded(void) { return atomic_load(&loaded); }
 
 // Inode and ctime are left out: the same package has others in each container.
+static void say_library(const char *name, const struct stat *st, char *out, size_t cap) {
+  const char *slash = strrchr(name, '/');
+  snprintf(out, cap, "%s %lld %lld", slash ? slash + 1 : name, (long long)st->st_size, (long long)st->st_mtim.tv_sec);
+}
+
 void llvm_file(char *out, size_t cap) {
+  const char *named = env_str(ENV_WEFT_LLVM);
   char path[4096];
   struct stat st;
   *out = 0;
-  for (size_t i = 0; i < COUNT(sonames); i++)
+  if (*named && !stat(named, &st)) say_library(named, &st, out, cap);
+  for (size_t i = 0; i < COUNT(sonames) && !*named; i++)
     if (os_find_library(sonames[i], path, sizeof path) && !stat(path, &st) && S_ISREG(st.st_mode)) {
-      snprintf(out, cap, "%s %lld %lld", sonames[i], (long long)st.st_size, (long long)st.st_mtim.tv_sec);
+      say_library(sonames[i], &st, out, cap);
       return;
     }
 }

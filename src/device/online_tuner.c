@@ -7,11 +7,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 #include "base/attempt.h"
 #include "base/env.h"
+#include "base/os.h"
 #include "device/cache.h"
 #include "device/ab_trial.h"
 #include "device/llvm.h"
@@ -253,13 +253,9 @@ static double own_time(void) {
 }
 
 static void rest(online_tuner *l, double s) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  int64_t ns = t.tv_nsec + (int64_t)(s * 1e9);
-  t.tv_sec += (time_t)(ns / 1000000000);
-  t.tv_nsec = (long)(ns % 1000000000);
+  double until = now_s() + s;
   pthread_mutex_lock(&l->mutex);
-  if (!atomic_load(&l->stop)) pthread_cond_clockwait(&l->wake, &l->mutex, CLOCK_MONOTONIC, &t);
+  if (!atomic_load(&l->stop)) os_cond_wait_until(&l->wake, &l->mutex, until);
   pthread_mutex_unlock(&l->mutex);
 }
 
@@ -558,9 +554,9 @@ static bool try_one(online_tuner *l, tested_kernel *s, int slot, bool shared) {
 static void *make_candidates(void *ctx) {
   online_tuner *l = ctx;
   bool shared, left = true;
-  // Of this thread alone. Not SCHED_IDLE: who closes the model waits for the candidate that is being compiled, and on a
+  // Not SCHED_IDLE: who closes the model waits for the candidate that is being compiled, and on a
   // machine that has become busy such a thread would hardly get on.
-  setpriority(PRIO_PROCESS, 0, l->always ? LOW : LOWEST);
+  os_thread_nice(0, l->always ? LOW : LOWEST);
   spare_open(&l->spare, "", l->p->n_threads);
   if (llvm_version(&l->compiler, NULL)) { atomic_store(&l->state, "no compiler"); return NULL; }
   find_tested(l);
@@ -590,7 +586,7 @@ online_tuner *online_tuner_open(plan *p, bool always) {
   l->us = xcalloc(2 * (size_t)p->stats.kernels + (size_t)p->stats.unique + 1, sizeof *l->us);
   l->share = xcalloc((size_t)p->stats.unique + 1, sizeof *l->share);
   pthread_mutex_init(&l->mutex, NULL);
-  pthread_cond_init(&l->wake, NULL);
+  os_cond_init(&l->wake);
   atomic_store(&l->state, "not begun");
   return l;
 }

@@ -1,11 +1,11 @@
 // Names of what models compute: see content.h.
 #define _GNU_SOURCE
 #include "engine/content.h"
+#include "base/os.h"
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 #include "device/cache.h"
 #include "device/entry_kinds.h"
@@ -41,7 +41,7 @@ content *content_new(const gguf *file, const model *m, const char *options, cach
                  .all = gguf_file_bytes(file)};
   for (size_t i = 0; i < n; i++) x->at[i] = gguf_shard_at(file, i)->stamp;
   pthread_mutex_init(&x->lock, NULL);
-  pthread_cond_init(&x->changed, NULL);
+  os_cond_init(&x->changed);
   return x;
 }
 
@@ -96,20 +96,12 @@ static bool stopped(content *c) {
   return stop;
 }
 
-// On a clock that nobody sets.
-static struct timespec after_ns(int64_t ns) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  ns += t.tv_nsec;
-  return (struct timespec){t.tv_sec + ns / 1000000000, ns % 1000000000};
-}
-
 // Until no change can hide under this stamp. False: none ever can be told, or the end has come.
 static bool wait_to_settle(content *c, const stamp *s) {
   int64_t ns = stamp_settles_ns(s);
-  struct timespec until = after_ns(max_i64(ns, 0));
+  double until = now_s() + (double)ns * 1e-9;
   pthread_mutex_lock(&c->lock);
-  while (ns > 0 && !c->stop && !pthread_cond_clockwait(&c->changed, &c->lock, CLOCK_MONOTONIC, &until)) continue;
+  while (ns > 0 && !c->stop && os_cond_wait_until(&c->changed, &c->lock, until)) continue;
   pthread_mutex_unlock(&c->lock);
   return !stamp_settles_ns(s);
 }
@@ -182,7 +174,7 @@ static void *read_files(void *arg) {
   content *c = arg;
   error err = {0};
   int status = 0;
-  setpriority(PRIO_PROCESS, 0, 19);          // of this thread alone
+  os_thread_nice(0, 19);
   for (size_t i = 0; i < gguf_n_shards(c->file) && !status; i++) {
     stamp at;
     char digest[CONTENT_NAME];
@@ -242,14 +234,11 @@ static void see_changes(content *c) {
 }
 
 int content_name(content *c, double wait_s, char name[CONTENT_NAME], double *done, error *err) {
-  struct timespec until = after_ns((int64_t)((wait_s > 0 ? wait_s : 0) * 1e9));
+  double until = wait_s < 0 ? INFINITY : now_s() + wait_s;
   pthread_mutex_lock(&c->lock);
   if (c->state == NOT_ASKED) ask_first(c);
   if (c->state == KNOWN) see_changes(c);
-  int waited = 0;
-  while (c->state == READING && !waited && wait_s != 0)
-    waited = wait_s < 0 ? pthread_cond_wait(&c->changed, &c->lock)
-                        : pthread_cond_clockwait(&c->changed, &c->lock, CLOCK_MONOTONIC, &until);
+  while (c->state == READING && wait_s != 0 && os_cond_wait_until(&c->changed, &c->lock, until)) continue;
   int status = c->state == KNOWN ? 0 : c->state == READING ? 1 : -1;
   if (!status) memcpy(name, c->name, CONTENT_NAME);
   if (status < 0) error_set(err, "%s", c->why.text);

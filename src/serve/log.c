@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "base/inuse.h"
 #include "base/newfile.h"
+#include "base/os.h"
 
 enum { PENDING_MAX = 4 << 20 };        // bytes of lines that are not written yet
 enum { END_S = 2 };                    // for so long the end waits for whoever reads them
@@ -32,7 +33,7 @@ static void sink_init(struct sink *k, const server_log *l, int fd) {
   k->l = l;
   k->fd = fd;
   pthread_mutex_init(&k->lock, NULL);
-  pthread_cond_init(&k->more, NULL);
+  os_cond_init(&k->more);
 }
 
 int log_open(const struct log_options *o, server_log **out, error *err) {
@@ -102,12 +103,11 @@ static void sink_write(struct sink *k, const str *text) {
 }
 
 // false: its thread is in write(), with it.
-static bool sink_end(struct sink *k, const struct timespec *until) {
+static bool sink_end(struct sink *k, double until) {
   pthread_mutex_lock(&k->lock);
   k->stop = true;
   pthread_cond_signal(&k->more);
-  for (int late = 0; k->started && !k->ended && !late;)
-    late = pthread_cond_clockwait(&k->more, &k->lock, CLOCK_MONOTONIC, until);
+  while (k->started && !k->ended && os_cond_wait_until(&k->more, &k->lock, until)) continue;
   bool ended = !k->started || k->ended;
   pthread_mutex_unlock(&k->lock);
   return ended;
@@ -128,11 +128,9 @@ int log_start(server_log *l, error *err) {
 
 void log_close(server_log *l) {
   if (!l) return;
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += END_S;
-  bool ended = sink_end(&l->lines, &until);
-  if (!sink_end(&l->said, &until) || !ended) return;
+  double until = now_s() + END_S;
+  bool ended = sink_end(&l->lines, until);
+  if (!sink_end(&l->said, until) || !ended) return;
   sink_free(&l->lines);
   sink_free(&l->said);
   free(l);

@@ -2,9 +2,9 @@
 // longer counts: the next one gets a thread more, which ends with its job.
 #define _GNU_SOURCE
 #include "serve/masks.h"
+#include "base/os.h"
 #include <math.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ struct mask_job {
   VEC(run *) of;
   enum { MASK_WANTED, MASK_MAKING, MASK_MADE } state;
   bool late, fresh;                    // fresh: of the masks_begin that runs
-  pid_t thread;
+  int thread;
 };
 
 static struct mask_job *job_of(masks *m, const request *r) {
@@ -42,7 +42,7 @@ static void make_masks_of(struct mask_job *j) {
   for (size_t i = 0; i < j->of.n; i++) run_make_mask(j->of.at[i]);
 }
 
-static void slow_down(pid_t thread) { setpriority(PRIO_PROCESS, (id_t)thread, LATE_NICE); }
+static void slow_down(int thread) { os_thread_nice(thread, LATE_NICE); }
 
 static void *make_masks(void *arg);
 
@@ -69,7 +69,7 @@ static void *make_masks(void *arg) {
       continue;
     }
     j->state = MASK_MAKING;
-    j->thread = gettid();
+    j->thread = os_thread_id();
     if (j->late) slow_down(j->thread);
     pthread_mutex_unlock(&m->lock);
     make_masks_of(j);
@@ -89,7 +89,7 @@ void masks_open(masks *m) {
   *m = (masks){0};
   pthread_mutex_init(&m->lock, NULL);
   pthread_cond_init(&m->more, NULL);
-  pthread_cond_init(&m->made, NULL);
+  os_cond_init(&m->made);
 }
 
 // The lock is held.
@@ -121,13 +121,6 @@ static void remove_job(masks *m, struct mask_job *j) {
   free(j);
 }
 
-// false: the time is up. The lock is held.
-static bool wait_made(masks *m, double until) {
-  if (until == INFINITY) return !pthread_cond_wait(&m->made, &m->lock);
-  const struct timespec t = {(time_t)until, (long)(1e9 * (until - (double)(time_t)until))};
-  return now_s() < until && !pthread_cond_clockwait(&m->made, &m->lock, CLOCK_MONOTONIC, &t);
-}
-
 bool masks_busy(masks *m, const request *r) {
   pthread_mutex_lock(&m->lock);
   struct mask_job *j = job_of(m, r);
@@ -144,7 +137,7 @@ bool masks_wait(masks *m, const request *r, double until) {
     make_masks_of(j);
     j->state = MASK_MADE;
   }
-  while (j && j->state != MASK_MADE && wait_made(m, until)) {}
+  while (j && j->state != MASK_MADE && os_cond_wait_until(&m->made, &m->lock, until)) {}
   bool made = !j || j->state == MASK_MADE;
   if (j && made) remove_job(m, j);
   if (!made && !j->late) {
@@ -158,7 +151,7 @@ bool masks_wait(masks *m, const request *r, double until) {
 
 void masks_wait_any(masks *m, double until) {
   pthread_mutex_lock(&m->lock);
-  for (bool some = false; m->jobs.n && !some && wait_made(m, until);)
+  for (bool some = false; m->jobs.n && !some && os_cond_wait_until(&m->made, &m->lock, until);)
     for (size_t i = 0; i < m->jobs.n; i++) some |= m->jobs.at[i]->state == MASK_MADE;
   pthread_mutex_unlock(&m->lock);
 }

@@ -1,6 +1,7 @@
 // Queues, and the thread that takes steps: see sched.h.
 #define _GNU_SOURCE
 #include "serve/sched.h"
+#include "base/os.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -265,12 +266,8 @@ static bool keeps_some(sched *s) {
 
 // Until something comes, or until there may be something to keep. The lock is held.
 static void wait_for_more(sched *s) {
-  struct timespec until;
   if (!keeps_some(s)) { pthread_cond_wait(&s->more, &s->lock); return; }
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += 200000000;
-  if (until.tv_nsec >= 1000000000) { until.tv_sec++; until.tv_nsec -= 1000000000; }
-  pthread_cond_clockwait(&s->more, &s->lock, CLOCK_MONOTONIC, &until);
+  os_cond_wait_until(&s->more, &s->lock, now_s() + 0.2);
   pthread_mutex_unlock(&s->lock);
   offer_to_keep(s);
   pthread_mutex_lock(&s->lock);
@@ -842,7 +839,7 @@ int sched_start(const struct sched_options *o, sched **out, error *err) {
   s->model_options = o->model;
   s->queues = xcalloc((size_t)o->n_keys, sizeof *s->queues);
   pthread_mutex_init(&s->lock, NULL);
-  pthread_cond_init(&s->more, NULL);
+  os_cond_init(&s->more);
   *out = s;
   if (!pthread_create(&s->thread, NULL, lead, s)) return 0;
   free(s->queues);

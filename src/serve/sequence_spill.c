@@ -2,10 +2,10 @@
 #define _GNU_SOURCE
 #include "serve/sequence_spill.h"
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 #include "base/base.h"
+#include "base/os.h"
 #include "base/str.h"
 
 enum { LEAST = 64 /* tokens: fewer are soon evaluated again */ };
@@ -56,7 +56,7 @@ static weft_store *open_later(spill *k) {
 
 static void *write_files(void *arg) {
   spill *k = arg;
-  setpriority(PRIO_PROCESS, 0, 19);          // of this thread alone
+  os_thread_nice(0, 19);
   weft_store *store = k->opened ? k->opened : open_later(k);
   pthread_mutex_lock(&k->lock);
   while (!k->stop) {
@@ -85,7 +85,7 @@ void spill_open(spill *k, const char *folder, uint64_t bytes, server_log *log, w
   }
   k->store = k->opened;
   pthread_mutex_init(&k->lock, NULL);
-  pthread_cond_init(&k->changed, NULL);
+  os_cond_init(&k->changed);
   k->started = !k->failed && !pthread_create(&k->writer, NULL, write_files, k);
   if (!k->started && !k->failed) log_warn(log, "--keep-in %s: no thread could be made: nothing is kept", folder);
 }
@@ -102,13 +102,10 @@ static bool has_store(spill *k) {
 // At the end, what is about to be known is waited for a little: a small model that was asked once.
 static bool store_at_the_end(spill *k) {
   enum { PATIENCE_S = 2 };
-  struct timespec until;
   if (!k->started || k->store) return k->store;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += PATIENCE_S;
+  double until = now_s() + PATIENCE_S;
   pthread_mutex_lock(&k->lock);
-  for (int late = k->hurries; !k->opened && !k->failed && !late;)
-    late = pthread_cond_clockwait(&k->changed, &k->lock, CLOCK_MONOTONIC, &until);
+  while (!k->hurries && !k->opened && !k->failed && os_cond_wait_until(&k->changed, &k->lock, until)) continue;
   k->hurries = true;
   pthread_mutex_unlock(&k->lock);
   return has_store(k);

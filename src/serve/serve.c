@@ -52,7 +52,9 @@ static int listen_unix(serve *v, const char *path, error *err) {
 static bool is_loopback(const struct sockaddr *a) {
   if (a->sa_family == AF_INET)
     return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
-  return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+  if (a->sa_family != AF_INET6) return false;
+  struct in6_addr at = ((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;   // some C libraries want no const
+  return IN6_IS_ADDR_LOOPBACK(&at);
 }
 
 static const char *scheme(const serve *v) { return v->o.tls_key ? "https" : "http"; }

@@ -1,7 +1,8 @@
 // Which models there are, and which of them are in memory: see shelf.h.
 #define _GNU_SOURCE
-#include "serve/media.h"
 #include "serve/shelf.h"
+#include "base/os.h"
+#include "serve/media.h"
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -847,11 +848,7 @@ static void *run_keeper(void *arg) {
   pthread_mutex_lock(&sh->lock);
   while (!sh->stop) {
     if (one_thing(sh)) continue;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 100000000;
-    if (until.tv_nsec >= 1000000000) { until.tv_sec++; until.tv_nsec -= 1000000000; }
-    pthread_cond_clockwait(&sh->changed, &sh->lock, CLOCK_MONOTONIC, &until);
+    os_cond_wait_until(&sh->changed, &sh->lock, now_s() + 0.1);
   }
   pthread_mutex_unlock(&sh->lock);
   return NULL;
@@ -890,7 +887,7 @@ int shelf_open(const struct shelf_options *o, shelf **out, error *err) {
   shelf *sh = xcalloc(1, sizeof *sh);
   sh->o = *o;
   pthread_mutex_init(&sh->lock, NULL);
-  pthread_cond_init(&sh->changed, NULL);
+  os_cond_init(&sh->changed);
   turn_init(&sh->turn);
   *out = sh;
   size_t n_adapters = o->o->model.n_adapters;

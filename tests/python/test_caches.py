@@ -316,11 +316,16 @@ def test_kernels_of_another_compiler(run_weft, tinypy, tmp_path, cache_dir):
     folder.mkdir()
     shutil.copy2(newest, folder)
 
-    def made(path):
-        done = run_weft(["run", "-m", tinypy, "-p", "def", "-n", 2, "--stats", stats], env={"WEFT_CACHE": cache_dir, "LD_LIBRARY_PATH": path})
+    def made(path, named=None):
+        env = {"WEFT_CACHE": cache_dir, "LD_LIBRARY_PATH": path, "WEFT_LLVM": named}
+        done = run_weft(["run", "-m", tinypy, "-p", "def", "-n", 2, "--stats", stats], env=env)
         assert done.returncode == 0, done.err
         return json.loads(stats.read_text())["kernels_compiled"]
 
     assert made(None) > 0 and made(None) == 0 and made(folder) == 0
     os.utime(folder / os.path.basename(newest), (1, 1))
     assert made(folder) > 0 and made(folder) == 0 and made(None) == 0
+    # Named by its file, in a folder that the sandbox lets nothing else read: the same kernels, and others where there are none yet.
+    assert made(None, named=folder / os.path.basename(newest)) == 0
+    shutil.rmtree(cache_dir)
+    assert made(None, named=folder / os.path.basename(newest)) > 0

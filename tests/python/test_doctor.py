@@ -57,6 +57,7 @@ def test_ten_lines(run_weft):
     ({"DEV": "CUDA", "LD_LIBRARY_PATH": "/none"}, "devices", "fix", "driver"),
     ({"DEV": "TPU"}, "devices", "fix", "TPU"),
     ({"WEFT_CPU": "pentium"}, "cpu", "fix", "pentium"),
+    ({"WEFT_LLVM": "/none.so"}, "LLVM", "fix", "WEFT_LLVM: /none.so: cannot open"),
     ({"WEFT_CPU": "x86-64-v2"}, "cpu", "slow", "unset"),
     ({"WEFT_CACHE": "off"}, "cache", "slow", "unset WEFT_CACHE"),
     ({"WEFT_CACHE": "/dev/null/x"}, "cache", "fix", "WEFT_CACHE"),

@@ -256,11 +256,12 @@ def test_kernels_for_aarch64(alone, run_weft, tmp_path):
         assert done.returncode == 2 and "is no level for" in done.err and not (tmp_path / "none").exists()
 
 
-def test_on_aarch64(run_weft, repo, tmp_path):
-    """What scripts/build.sh --arm64 has built, with a model, in qemu."""
-    static, qemu = repo / "build-arm64/weft-static", shutil.which("qemu-aarch64-static")
+@pytest.mark.parametrize("build", ["build-arm64", "build-musl-aarch64"])
+def test_on_aarch64(run_weft, repo, tmp_path, build):
+    """What scripts/build.sh --arm64 and --zig have built, with a model, in qemu."""
+    static, qemu = repo / build / "weft-static", shutil.which("qemu-aarch64-static")
     if not static.exists() or not qemu:
-        pytest.skip("build-arm64/weft-static has not been built, or there is no qemu-aarch64-static")
+        pytest.skip(f"{build}/weft-static has not been built, or there is no qemu-aarch64-static")
     done = run_weft(["export", TINYPY, "-o", tmp_path / "chat", "--program", static], timeout=600)
     assert done.returncode == 0, done.err
     args = ["run", "--ids", "1,2,3,300,200", "-n", "8", "--temp", "0", "--json"]
@@ -270,6 +271,21 @@ def test_on_aarch64(run_weft, repo, tmp_path):
         assert done.returncode == 0 and done.stdout.count("\n") == 8, done.stderr
     ids = [[json.loads(line)["id"] for line in text.splitlines()] for text in [done.stdout for done in answers] + [run_weft([*args, "-m", TINYPY], timeout=600).out]]
     assert ids[0] == ids[1] == ids[2] == ids[3]
+
+
+def test_with_musl(run_weft, repo, tmp_path):
+    """The static program of scripts/build.sh --zig, in an empty root and in its sandbox."""
+    static = repo / "build-musl-x86_64/weft-static"
+    if not static.exists():
+        pytest.skip("build-musl-x86_64/weft-static has not been built: scripts/test.sh --zig")
+    done = run_weft(["export", TINYPY, "-o", tmp_path / "chat", "--cpu", "v2", "--program", static], timeout=600)
+    assert done.returncode == 0, done.err
+    args = ["run", "--ids", "1,2,3,300,200", "-n", "8", "--temp", "0", "--json"]
+    expected = run_weft([*args, "-m", TINYPY], env={"WEFT_CPU": "x86-64-v2"}, timeout=600).out
+    given = dict(stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+    assert subprocess.run([tmp_path / "chat", *args], env={"WEFT_CPU": "v2"}, **given).stdout == expected != ""
+    if not os.geteuid():
+        assert subprocess.run(["chroot", tmp_path, "/chat", *args], env={"WEFT_CPU": "v2"}, **given).stdout == expected
 
 
 def test_refused(run_weft, alone, weft, tmp_path):

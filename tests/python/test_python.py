@@ -339,6 +339,24 @@ def test_the_wheel(repo, weft, weft_env, tinypy, tmp_path, sanitized):
     assert done.returncode == 0 and done.stdout.startswith("\nThis module"), done.stderr
     done = subprocess.run([tmp_path / "site/bin/weft", "--version"], env=env, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("weft "), done.stderr
+    # The command imports nothing that takes long, and names the LLVM of the extra `llvm`.
+    llvm = tmp_path / "site/llvm_nanobind.libs/libLLVM-0123.so.21.1"
+    llvm.parent.mkdir()
+    llvm.touch()
+    program = "import sys, weft._command\nassert not {'numpy', 'cffi'} & set(sys.modules)\nsys.argv[1:] = ['env', '--json']\nweft._command.main()"
+    for given, expected in ({}, str(llvm)), ({"WEFT_LLVM": "/mine.so"}, "/mine.so"):
+        done = subprocess.run([sys.executable, "-c", program], env={**env, **given}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["variables"]["WEFT_LLVM"]["value"] == expected
+
+
+def test_names_of_the_package(own):
+    """Each module is imported when one of its names is used."""
+    import weft
+    assert set(weft.__all__) <= set(dir(weft)) and all(getattr(weft, name) for name in weft.__all__)
+    assert weft.__version__ == weft.version()
+    with pytest.raises(AttributeError, match="no attribute 'Lama'"):
+        weft.Lama
 
 
 # ---- one model, several users

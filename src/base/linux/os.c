@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -21,6 +23,23 @@ void os_wait(_Atomic uint32_t *at, uint32_t value) {
 }
 
 void os_wake_all(_Atomic uint32_t *at) { syscall(SYS_futex, at, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
+
+int os_thread_id(void) { return (int)syscall(SYS_gettid); }
+void os_thread_nice(int id, int nice) { setpriority(PRIO_PROCESS, (id_t)id, nice); }
+
+void os_cond_init(pthread_cond_t *c) {
+  pthread_condattr_t how;
+  pthread_condattr_init(&how);
+  pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
+  pthread_cond_init(c, &how);
+  pthread_condattr_destroy(&how);
+}
+
+bool os_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *m, double until) {
+  if (until == INFINITY) return !pthread_cond_wait(c, m);
+  const struct timespec t = {(time_t)until, (long)(1e9 * (until - (double)(time_t)until))};
+  return !pthread_cond_timedwait(c, m, &t);
+}
 
 void *os_code_take(size_t n) {
   void *at = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -7,9 +7,11 @@
 #include <fcntl.h>
 #include <libkern/OSCacheControl.h>
 #include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,6 +22,27 @@ enum { COMPARE_AND_WAIT = 1, WAKE_ALL = 0x100, NO_ERRNO = 0x1000000 };
 
 void os_wait(_Atomic uint32_t *at, uint32_t value) { __ulock_wait(COMPARE_AND_WAIT | NO_ERRNO, at, value, 0); }
 void os_wake_all(_Atomic uint32_t *at) { __ulock_wake(COMPARE_AND_WAIT | WAKE_ALL | NO_ERRNO, at, 0); }
+
+int os_thread_id(void) {
+  uint64_t id = 0;
+  pthread_threadid_np(NULL, &id);
+  return (int)id;
+}
+
+// A thread can change itself alone.
+void os_thread_nice(int id, int nice) {
+  if ((!id || id == os_thread_id()) && nice > 0) setpriority(PRIO_DARWIN_THREAD, 0, PRIO_DARWIN_BG);
+}
+
+void os_cond_init(pthread_cond_t *c) { pthread_cond_init(c, NULL); }
+
+bool os_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *m, double until) {
+  if (until == INFINITY) return !pthread_cond_wait(c, m);
+  double left = until - now_s();
+  if (left <= 0) return false;
+  const struct timespec t = {(time_t)left, (long)(1e9 * (left - (double)(time_t)left))};
+  return !pthread_cond_timedwait_relative_np(c, m, &t);
+}
 
 void *os_code_take(size_t n) {
   void *at = mmap(NULL, n, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_JIT, -1, 0);

@@ -152,19 +152,9 @@ int kill(int process, int sig) {
 int fork(void) { return errno = ENOSYS, -1; }
 int waitpid(int process, int *status, int how) { return (void)process, (void)status, (void)how, errno = ECHILD, -1; }
 uid_t geteuid(void) { return 0; }
-int gettid(void) { return (int)GetCurrentThreadId(); }
 int pipe2(int ends[2], int flags) { return _pipe(ends, 65536, _O_BINARY | flags); }
 
 // ---- clocks, limits, room
-
-int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, const struct timespec *until) {
-  struct timespec now;
-  clock_gettime(clock, &now);
-  int64_t ns = (until->tv_sec - now.tv_sec) * 1000000000 + (until->tv_nsec - now.tv_nsec);
-  if (ns < 0) ns = 0;
-  struct timespec left = {ns / 1000000000, (long)(ns % 1000000000)};
-  return pthread_cond_timedwait_relative_np(c, m, &left);
-}
 
 int getrlimit(int what, struct rlimit *out) {
   ULONG_PTR low, high;
@@ -175,11 +165,6 @@ int getrlimit(int what, struct rlimit *out) {
 }
 
 int setrlimit(int what, const struct rlimit *to) { return (void)what, (void)to, 0; }
-
-int setpriority(int which, int who, int nice) {
-  (void)which, (void)who;
-  return SetThreadPriority(GetCurrentThread(), nice > 0 ? THREAD_PRIORITY_LOWEST : THREAD_PRIORITY_NORMAL) ? 0 : -1;
-}
 
 int statvfs(const char *path, struct statvfs *out) {
   ULARGE_INTEGER room;

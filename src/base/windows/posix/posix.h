@@ -40,7 +40,6 @@ ssize_t readlink(const char *path, char *to, size_t n);
 int fsync(int fd);
 int fork(void);
 uid_t geteuid(void);
-int gettid(void);
 int pipe2(int ends[2], int flags);
 long sysconf(int name);
 int posix_unlink(const char *path);

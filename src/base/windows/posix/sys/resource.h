@@ -6,11 +6,8 @@
 typedef uint64_t rlim_t;
 struct rlimit { rlim_t rlim_cur, rlim_max; };
 struct rusage { struct timeval ru_utime, ru_stime; long ru_maxrss; };
-typedef int id_t;
 enum { RLIMIT_STACK, RLIMIT_CPU, RLIMIT_NOFILE, RLIMIT_FSIZE, RLIMIT_AS };
 #define RLIM_INFINITY UINT64_MAX
 int getrlimit(int what, struct rlimit *out);
 int setrlimit(int what, const struct rlimit *to);
-int setpriority(int which, int who, int nice);
-enum { PRIO_PROCESS };
 #endif
