@@ -9,6 +9,12 @@ if(WEFT_FUZZ)
 endif()
 set_target_properties(weft_serve PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 target_link_libraries(weft_serve PUBLIC ${weft_libraries} weft_flags ${WEFT_LIBRARIES_serve})
+target_include_directories(weft_serve PRIVATE ${microhttpd_INCLUDE_DIRS})
+if(WEFT_HTTP_LINKED)
+  target_compile_definitions(weft_serve PRIVATE WEFT_HTTP_LINKED)
+else()   # what libmicrohttpd is to find in the program: src/serve/linux/recv.c
+  target_link_options(weft_serve INTERFACE -Wl,--export-dynamic-symbol=recv -Wl,--export-dynamic-symbol=gnutls_record_recv)
+endif()
 if(WEFT_ZMQ_INCLUDE AND WEFT_MSGPACK_INCLUDE)
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/serve/kv_events.c ${PROJECT_SOURCE_DIR}/src/serve/zmq.c PROPERTIES
     COMPILE_DEFINITIONS WEFT_KV_EVENTS)

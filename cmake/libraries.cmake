@@ -6,13 +6,21 @@ pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)      # base/ and all
 pkg_check_modules(nettle REQUIRED IMPORTED_TARGET nettle)        # base/: SHA-256
 pkg_check_modules(sqlite3 REQUIRED IMPORTED_TARGET sqlite3)      # device/: the kernel cache
 if(WEFT_COMMAND)
-  pkg_check_modules(microhttpd REQUIRED IMPORTED_TARGET libmicrohttpd>=0.9.75)   # serve/: HTTP
+  pkg_check_modules(microhttpd REQUIRED IMPORTED_TARGET libmicrohttpd>=0.9.75)   # serve/: HTTP; opened at run time, or linked (below)
 endif()
 
 set(WEFT_LIBRARIES_base PkgConfig::jansson PkgConfig::nettle)
 set(WEFT_LIBRARIES_device PkgConfig::sqlite3)
 set(WEFT_LIBRARIES_text PkgConfig::pcre2 PkgConfig::utf8proc)
-set(WEFT_LIBRARIES_serve PkgConfig::microhttpd)
+set(WEFT_LIBRARIES_serve "")
+# WEFT_HTTP_LINKED: libmicrohttpd is linked into the command. On Windows and macOS its recv() is that of the program only then (src/serve/recv.h).
+# Elsewhere src/serve/mhd.c opens it when a server starts; weft-static links it in any case.
+if(WIN32 OR APPLE)
+  set(WEFT_HTTP_LINKED ON)
+  list(APPEND WEFT_LIBRARIES_serve PkgConfig::microhttpd)
+else()
+  set(WEFT_HTTP_LINKED OFF)
+endif()
 if(WIN32)   # which has no regex.h; what is linked is static
   target_compile_definitions(PkgConfig::pcre2 INTERFACE PCRE2_STATIC)
   target_compile_definitions(PkgConfig::utf8proc INTERFACE UTF8PROC_STATIC)

@@ -1,6 +1,7 @@
 # Packages by CPack (scripts/package.sh deb|rpm calls it): weft (the command), libweft0.1, libweft-dev and weft-doc, of the
-# components weft, weft-lib, weft-dev and weft-doc.  What is linked is required, by what dpkg-shlibdeps and rpmbuild find; what is opened at run time is
-# recommended or suggested: LLVM, which compiles kernels that are not in the cache yet, libcurl, which fetches models, decoders.
+# components weft, weft-lib, weft-dev and weft-doc.  What is linked is required, by what dpkg-shlibdeps and rpmbuild find, and libmicrohttpd, which
+# weft serve opens, by name. What else is opened at run time is recommended or suggested: LLVM, which compiles kernels that are not in the cache
+# yet, libcurl, which fetches models, decoders.
 set(CPACK_PACKAGE_NAME weft)
 set(CPACK_PACKAGE_VENDOR "Weft")
 set(WEFT_MAINTAINER "Weft maintainers <maintainers@weft.invalid>" CACHE STRING "name and address in the packages: those of whoever hands them out")
@@ -36,6 +37,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(weft_recommends "libllvm22 | libllvm21 | libllvm20 | libllvm19, libcurl4 | libcurl4t64 | libcurl3-gnutls, ca-certificates")
 set(CPACK_DEBIAN_WEFT_PACKAGE_NAME weft)
 set(CPACK_DEBIAN_WEFT_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_WEFT_PACKAGE_DEPENDS "libmicrohttpd12 (>= 0.9.75) | libmicrohttpd12t64 (>= 0.9.75)")
 set(CPACK_DEBIAN_WEFT_PACKAGE_RECOMMENDS ${weft_recommends})
 set(CPACK_DEBIAN_WEFT_PACKAGE_SUGGESTS "libjpeg62-turbo | libjpeg8, libpng16-16, libwebp7, libwebpdemux2, libsndfile1, libzmq5, ocl-icd-libopencl1")
 set(CPACK_DEBIAN_WEFT_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/packaging/deb/postinst ${PROJECT_SOURCE_DIR}/packaging/deb/prerm
@@ -66,7 +68,7 @@ set(CPACK_RPM_SPEC_MORE_DEFINE "%define _build_id_links none
 %define use_source_date_epoch_as_buildtime 1
 %define clamp_mtime_to_source_date_epoch 1")
 set(CPACK_RPM_WEFT_PACKAGE_NAME weft)
-set(CPACK_RPM_WEFT_PACKAGE_REQUIRES "glibc
+set(CPACK_RPM_WEFT_PACKAGE_REQUIRES "glibc, libmicrohttpd.so.12()(64bit)
 Recommends: llvm-libs, libcurl, ca-certificates")   # CPack 3.25 has no variable for them: a second line of a field that it writes
 set(CPACK_RPM_WEFT-LIB_PACKAGE_NAME libweft${WEFT_ABI})
 set(CPACK_RPM_WEFT-LIB_PACKAGE_REQUIRES "glibc

@@ -27,8 +27,8 @@ class Weft < Formula
     system "cmake", "-S", ".", "-B", "build", "-G", "Ninja", "-DWEFT_TESTS=OFF", *std_cmake_args
     system "cmake", "--build", "build"
     system "cmake", "--install", "build"
-    # LLVM, libcurl and the decoders are opened at run time, by their names.
-    libraries = %w[llvm curl jpeg-turbo libpng libsndfile webp].map { |name| Formula[name].opt_lib }
+    # LLVM, libcurl, libmicrohttpd and the decoders are opened at run time, by their names.
+    libraries = %w[llvm curl libmicrohttpd jpeg-turbo libpng libsndfile webp].map { |name| Formula[name].opt_lib }
     libexec.install bin/"weft"
     (bin/"weft").write_env_script libexec/"weft", LD_LIBRARY_PATH: "#{libraries.join(":")}:$LD_LIBRARY_PATH"
   end

@@ -3,7 +3,7 @@
 let
   inherit (pkgs) lib stdenv;
   # opened at run time, by their names
-  opened = [ pkgs.llvmPackages.libllvm.lib pkgs.curl.out pkgs.libjpeg.out pkgs.libpng.out pkgs.libwebp pkgs.libsndfile.out ];
+  opened = [ pkgs.llvmPackages.libllvm.lib pkgs.curl.out pkgs.libmicrohttpd.out pkgs.libjpeg.out pkgs.libpng.out pkgs.libwebp pkgs.libsndfile.out ];
   header = builtins.readFile ../../include/weft/base.h;
   number = part: builtins.head (builtins.match ".*#define WEFT_VERSION_${part} ([0-9]+)\n.*" header);
 in

@@ -42,6 +42,13 @@ def needed(path):
     return {name: Path(where) for name, where in found if not OF_THE_SYSTEM.match(name)}
 
 
+def opened(build):
+    """Libraries that the command opens by name: that of the server, where the build found it."""
+    cache = (build / "CMakeCache.txt").read_text()
+    path = Path(re.search(r"^pkgcfg_lib_microhttpd_microhttpd:FILEPATH=(.+)$", cache, re.M)[1])
+    return {re.search(r"SONAME\).*\[(.+)\]", output("readelf", "-d", path))[1]: path}
+
+
 def glibc(paths):
     """The newest version of glibc that one of these names."""
     versions = [tuple(map(int, found.split("."))) for path in paths for found in re.findall(r"GLIBC_(\d+\.\d+)", output("readelf", "-V", path))]
@@ -72,8 +79,9 @@ def collect(tree, build, root):
     (package / "bin").mkdir()
     binaries = {package / "lib" / "libweft.so.0.1": build / "libweft.so.0.1", package / "bin" / "weft": build / "weft"}
     licences = {}
-    for source in list(binaries.values()):
-        for name, path in needed(source).items():
+    by_name = opened(build)
+    for source in [*binaries.values(), *by_name.values()]:
+        for name, path in [*by_name.items(), *needed(source).items()]:
             binaries[package / "lib" / name] = path
             found = copyright_of(path)
             if found:

@@ -1,13 +1,15 @@
 // weft doctor: what is missing or slow on this machine, and what to do about it.
 //
 // Input: what weft_env_report and weft_env_advice know, the environment, and the folder of models. Output: findings in
-// ten subjects, each "ok", "note", "slow" or "fix". The exit status is 1 if one has to be fixed. Nothing is probed here
-// that `weft env` does not know: a new fact goes into engine/env_report.c, a new slow thing into device/advice.c.
+// eleven subjects, each "ok", "note", "slow" or "fix". The exit status is 1 if one has to be fixed. Nothing is probed
+// here that `weft env` does not know, but for the server's library: a new fact goes into engine/env_report.c, a new
+// slow thing into device/advice.c.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/json.h"
 #include "app/store.h"
 #include "base/env.h"
+#include "serve/serve.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -93,6 +95,13 @@ static void check_huge_pages(struct findings *l, const weft_env *m, const char *
   if (!m->huge_pages[0]) note_finding(l, "huge pages", IS_NOTE, "the system does not say whether it gives them");
   else if (strcmp(m->huge_pages, "never")) note_finding(l, "huge pages", IS_OK, "%s", m->huge_pages);
   check_advice(l, "huge pages", "huge pages", advice);
+}
+
+static void check_server(struct findings *l) {
+  error err = {0};
+  const char *version;
+  if (serve_load(&version, &err)) note_finding(l, "server", IS_TO_FIX, "%s", err.text);
+  else note_finding(l, "server", IS_OK, "libmicrohttpd %s", version);
 }
 
 static void check_cache(struct findings *l, const weft_env *m) {
@@ -234,6 +243,7 @@ static int check_all(struct settings *s) {
   check_memory(&l, &m);
   check_huge_pages(&l, &m, advice);
   note_finding(&l, "LLVM", m.has_llvm ? IS_OK : IS_TO_FIX, "%s", m.llvm);
+  check_server(&l);
   check_cache(&l, &m);
   check_models(&l);
   check_devices(&l, &m);

@@ -241,6 +241,7 @@ static int serve_models(struct settings *all) {
   error err = {0};
   char *defaults = NULL;
   struct asked_template t = {0};
+  if (serve_load(NULL, &err)) return failed("%s", err.text);
   int status = find_models(all);
   if (!status && read_defaults_of(all, &defaults, &err)) status = usage_error("%s", err.text);
   if (!status && check_constraint(all, &err)) status = failed("%s", err.text);

@@ -4,7 +4,6 @@
 #include "serve/http.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <microhttpd.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 #include "base/os.h"
 #include "serve/framing.h"
+#include "serve/mhd.h"
 #include "serve/recv.h"
 #include "serve/watch.h"
 
@@ -29,6 +29,7 @@ struct connection {
 };
 struct http {
   struct http_options o;
+  mhd_api api;
   struct MHD_Daemon *daemon;
   watch *watch;
   int n_connections, n_exchanges;
@@ -102,13 +103,13 @@ void exchange_drop(exchange *x) {
 // Both with the lock held. false: all connections are ended (libmicrohttpd ends the program where one sleeps then).
 static bool sleep_now(exchange *x) {
   if (x->h->stopping) return false;
-  if (!x->asleep) MHD_suspend_connection(x->mhd);
+  if (!x->asleep) x->h->api.suspend_connection(x->mhd);
   return x->asleep = true;
 }
 static void wake(exchange *x) {
   if (!x->asleep || !x->mhd) return;
   x->asleep = false;
-  MHD_resume_connection(x->mhd);
+  x->h->api.resume_connection(x->mhd);
 }
 
 // With the lock held, so that exchange_when_gone(NULL) waits for it.
@@ -195,11 +196,11 @@ void exchange_copy(exchange *x, const struct exchange_copier *copier, void *ctx,
 // ---- answers --------------------------------------------------------------------------------------------------------
 
 const char *exchange_asked(const exchange *x, const char *name) {
-  return MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);
+  return x->h->api.lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);
 }
 
 const char *exchange_query(const exchange *x, const char *name) {
-  return MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);
+  return x->h->api.lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);
 }
 
 void exchange_header(exchange *x, const char *name, const char *fmt, ...) {
@@ -312,25 +313,26 @@ static void stream_done(void *cls) { exchange_drop(cls); }
 
 // Takes what was begun to libmicrohttpd.  MHD_NO ends the connection.
 static enum MHD_Result deliver(exchange *x) {
+  const mhd_api *api = &x->h->api;
   struct MHD_Response *r;
   pthread_mutex_lock(&x->lock);
   bool gone = x->gone;
   pthread_mutex_unlock(&x->lock);
   if (gone) return MHD_NO;
   if (x->streams)
-    r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, exchange_hold(x), stream_done);
-  else r = MHD_create_response_from_buffer(x->out.n, x->out.at, MHD_RESPMEM_MUST_FREE);
+    r = api->create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, exchange_hold(x), stream_done);
+  else r = api->create_response_from_buffer(x->out.n, x->out.at, MHD_RESPMEM_MUST_FREE);
   if (!r) return MHD_NO;
   if (!x->streams) x->out = (str){0};  // the response's
-  if (x->type) MHD_add_response_header(r, "Content-Type", x->type);
-  MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
-  MHD_add_response_header(r, "Cache-Control", "no-store");
+  if (x->type) api->add_response_header(r, "Content-Type", x->type);
+  api->add_response_header(r, "X-Content-Type-Options", "nosniff");
+  api->add_response_header(r, "Cache-Control", "no-store");
   // nginx would keep back what comes until it has a few kB
-  if (x->streams) MHD_add_response_header(r, "X-Accel-Buffering", "no");
-  for (int i = 0; i < x->n_extra; i++) MHD_add_response_header(r, x->extra[i].name, x->extra[i].value);
-  if (x->h->quiet && !x->refused) MHD_add_response_header(r, "Connection", "close");
-  enum MHD_Result result = MHD_queue_response(x->mhd, (unsigned)x->status, r);
-  MHD_destroy_response(r);
+  if (x->streams) api->add_response_header(r, "X-Accel-Buffering", "no");
+  for (int i = 0; i < x->n_extra; i++) api->add_response_header(r, x->extra[i].name, x->extra[i].value);
+  if (x->h->quiet && !x->refused) api->add_response_header(r, "Connection", "close");
+  enum MHD_Result result = api->queue_response(x->mhd, (unsigned)x->status, r);
+  api->destroy_response(r);
   x->sent = true;
   watch_until(x->conn->watch, now_s() + x->h->o.write_s);
   return result;
@@ -401,8 +403,8 @@ static void refuse_length(exchange *x, uint64_t length) {
 static void check_headers(exchange *x, const char *version) {
   struct seen s = {0};
   struct asked asked = {{0}, false};
-  MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, look_at_header, &s);
-  MHD_get_connection_values(x->mhd, MHD_GET_ARGUMENT_KIND, look_at_argument, &asked);
+  x->h->api.get_connection_values(x->mhd, MHD_HEADER_KIND, look_at_header, &s);
+  x->h->api.get_connection_values(x->mhd, MHD_GET_ARGUMENT_KIND, look_at_argument, &asked);
   if (strcmp(version, "HTTP/1.1") && strcmp(version, "HTTP/1.0"))
     refuse_exchange(x, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here\n");
   else if (s.broken) refuse_exchange(x, 400, "a header is malformed\n");
@@ -459,7 +461,7 @@ static enum MHD_Result on_message(void *cls, struct MHD_Connection *mhd, const c
   http *h = cls;
   exchange *x = *state;
   if (!x) {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const union MHD_ConnectionInfo *info = h->api.get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     if (!info || !info->socket_context) return MHD_NO;
     *state = x = exchange_new(h, info->socket_context, mhd, method, url);
     return first_look(h, x, version);
@@ -557,11 +559,11 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
     __atomic_sub_fetch(&h->n_connections, 1, __ATOMIC_RELAXED);
     return;
   }
-  const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+  const union MHD_ConnectionInfo *info = h->api.get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
   if (!info) return;
   struct connection *conn = xcalloc(1, sizeof *conn);
   conn->fd = info->connect_fd;
-  info = h->o.tls_key ? MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) : NULL;
+  info = h->o.tls_key ? h->api.get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION) : NULL;
   conn->tls = info ? info->tls_session : NULL;
   conn->watch = watch_add(h->watch, conn->fd, conn, now_s() + h->o.header_s);
   *context = conn;
@@ -657,15 +659,15 @@ int http_start(const struct http_options *o, http **out, error *err) {
   h->o = *o;
   h->quiet_fd = -1;
   struct watch_calls calls = {on_left, after_left, on_tick, h};
-  if (watch_start(&calls, &h->watch, err)) { free(h); return -1; }
-  bool tls = o->tls_key != NULL, has_tls = MHD_is_feature_supported(MHD_FEATURE_TLS) == MHD_YES;
+  if (mhd_load(&h->api, err) || watch_start(&calls, &h->watch, err)) { free(h); return -1; }
+  bool tls = o->tls_key != NULL, has_tls = h->api.is_feature_supported(MHD_FEATURE_TLS) == MHD_YES;
   const struct MHD_OptionItem keys[] = {{MHD_OPTION_HTTPS_MEM_KEY, 0, o->tls_key},
                                         {MHD_OPTION_HTTPS_MEM_CERT, 0, o->tls_certificate},
                                         {MHD_OPTION_END, 0, NULL}};
-  unsigned way = MHD_is_feature_supported(MHD_FEATURE_EPOLL) == MHD_YES ? MHD_USE_EPOLL_INTERNAL_THREAD
+  unsigned way = h->api.is_feature_supported(MHD_FEATURE_EPOLL) == MHD_YES ? MHD_USE_EPOLL_INTERNAL_THREAD
                                                                         : MHD_USE_AUTO_INTERNAL_THREAD;
   if (!tls || has_tls)
-    h->daemon = MHD_start_daemon(
+    h->daemon = h->api.start_daemon(
       way | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0), 0, NULL,
       NULL, on_message, h, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)o->listen_fd,
       MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->max_connections,
@@ -686,7 +688,7 @@ static void take_rest(http *h, int fd) {
   for (int conn; (conn = os_accept(fd)) >= 0;) {
     socklen_t n = sizeof a;
     if (getpeername(conn, (struct sockaddr *)&a, &n)) n = 0;
-    MHD_add_connection(h->daemon, conn, (struct sockaddr *)&a, n);
+    h->api.add_connection(h->daemon, conn, (struct sockaddr *)&a, n);
   }
 }
 
@@ -694,7 +696,7 @@ static void take_rest(http *h, int fd) {
 // take its number out of its epoll set, and ends the program where that fails for a number that is not open: something
 // else takes the number until that thread has ended.
 void http_quiet(http *h) {
-  MHD_socket fd = MHD_quiesce_daemon(h->daemon);
+  MHD_socket fd = h->api.quiesce_daemon(h->daemon);
   if (fd == MHD_INVALID_SOCKET) return;
   h->quiet = true;
   if (!h->o.given) take_rest(h, fd);
@@ -706,7 +708,7 @@ void http_stop(http *h) {
   http_quiet(h);
   h->stopping = true;
   each_exchange(h, abandon);
-  MHD_stop_daemon(h->daemon);
+  h->api.stop_daemon(h->daemon);
   if (h->quiet_fd >= 0) os_close_socket(h->quiet_fd);
   watch_stop(h->watch);
 }

@@ -19,6 +19,7 @@
 #include "base/json.h"
 #include "base/os.h"
 #include "serve/call.h"
+#include "serve/mhd.h"
 #include "serve/server.h"
 #include "serve/shape.h"
 #include "serve/systemd.h"
@@ -174,6 +175,13 @@ static int open_kv_events(serve *v, const char *host, error *err) {
   if (kv_events_open(o->kv_events, host, o->block_size, &v->s.kv, err)) return -1;
   if (v->s.kv && (o->models_dir || o->n_models != 1))
     return error_set(err, "--kv-events-config: events name no model, so it needs a server of one (-m FILE)");
+  return 0;
+}
+
+int serve_load(const char **version, error *err) {
+  mhd_api a;
+  if (mhd_load(&a, err)) return -1;
+  if (version) *version = a.get_version();
   return 0;
 }
 

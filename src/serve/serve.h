@@ -36,6 +36,10 @@ struct serve_fetching {
 int serve_fetcher_start(const struct serve_fetching *o, serve_fetcher **out, error *err);
 void serve_fetcher_stop(serve_fetcher *f);       // NULL is fine
 
+// Opens libmicrohttpd, for good. To be called before a process gives up files: GnuTLS, which comes with it, reads the
+// system's settings then. version: that of the library; may be NULL. -1 and why: it is not here, or too old.
+int serve_load(const char **version, error *err);
+
 typedef struct serve_options {
   // paths of those that are loaded at the start; alias: the first one's name for clients; NULL: that of the file
   const char *const *models, *alias;

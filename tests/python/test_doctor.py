@@ -2,12 +2,13 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-CHECKS = ["cpu", "threads", "memory", "huge pages", "LLVM", "cache", "models", "devices", "sandbox", "variables"]
+CHECKS = ["cpu", "threads", "memory", "huge pages", "LLVM", "server", "cache", "models", "devices", "sandbox", "variables"]
 
 
 def doctor(run_weft, **env):
@@ -41,10 +42,12 @@ def test_against_the_system(run_weft, weft_env):
         assert setting == "never" or rows["huge pages"][0][1] == setting
     env = json.loads(run_weft(["env", "--json"]).stdout)["machine"]
     assert (states(rows, "LLVM") == {"ok"}) == (env["llvm"] is not None)
+    [(state, text)] = rows["server"]
+    assert state == "ok" and re.fullmatch(r"libmicrohttpd \d+\.\d+\.\d+", text)
     assert rows["cache"][0] == ("ok", env["cache"]) and env["cache"].startswith(weft_env["XDG_CACHE_HOME"])
 
 
-def test_ten_lines(run_weft):
+def test_a_line_a_check(run_weft):
     """A line a check, findings that are worse below it, and one at the end that counts them."""
     done = run_weft(["doctor"])
     lines = done.out.splitlines()
@@ -75,18 +78,55 @@ def test_a_machine_with_a_fault(run_weft, env, check, state, words):
     assert any(s == state and words in text for s, text in rows[check]), rows[check]
 
 
+def run_without(library, *command, **how):
+    """In a namespace in which a library cannot be seen."""
+    hide = """for f in $(/sbin/ldconfig -p | grep -o "/[^ ]*$0[^ ]*"); do mount --bind /dev/null "$(realpath "$f")" || exit 77; done
+              exec "$@" """
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", hide, library, *command], capture_output=True, text=True, **how)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip(f"a library cannot be hidden here: {done.stderr.strip()[:100]}")
+    return done
+
+
 def test_without_llvm(run_weft, weft, weft_env):
-    """In a namespace in which the library cannot be seen."""
     library = json.loads(run_weft(["env", "--json"]).stdout)["machine"]["llvm"]
     if library is None:
         pytest.skip("no LLVM here: test_against_the_system has looked at that")
-    hide = """for f in $(/sbin/ldconfig -p | grep -o "/[^ ]*libLLVM[^ ]*"); do mount --bind /dev/null "$(realpath "$f")"; done
-              exec "$0" doctor --json"""
-    done = subprocess.run(["unshare", "-rm", "sh", "-c", hide, weft], capture_output=True, text=True, env=weft_env)
-    if not done.stdout or "mount" in done.stderr:
-        pytest.skip(f"a library cannot be hidden here: {done.stderr.strip()[:100]}")
+    done = run_without("libLLVM", weft, "doctor", "--json", env=weft_env)
     rows = {row["check"]: row for row in json.loads(done.stdout)["checks"]}
     assert done.returncode == 1 and rows["LLVM"]["state"] == "fix" and "libllvm" in rows["LLVM"]["text"]
+
+
+def test_without_libmicrohttpd(weft, weft_env, tinypy):
+    """All but the server works. It says so before it reads the model, which need not be there."""
+    done = run_without("libmicrohttpd", weft, "doctor", "--json", env=weft_env)
+    rows = {row["check"]: row for row in json.loads(done.stdout)["checks"]}
+    why = "weft serve needs libmicrohttpd, which is not here; Debian and Ubuntu have it as libmicrohttpd12"
+    assert done.returncode == 1 and rows["server"] == {"check": "server", "state": "fix", "text": why}
+    done = run_without("libmicrohttpd", weft, "serve", "absent.gguf", "--port", "0", env=weft_env, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"weft: error: {why}\n")
+    done = run_without("libmicrohttpd", weft, "run", tinypy, "-p", "def ", "-n", "1", env=weft_env, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+FUNCTIONS = ("add_connection add_response_header create_response_from_buffer create_response_from_callback destroy_response get_connection_info "
+             "get_connection_values is_feature_supported lookup_connection_value queue_response quiesce_daemon resume_connection start_daemon "
+             "stop_daemon suspend_connection").split()
+
+
+@pytest.mark.parametrize("functions, version, why", [
+    (FUNCTIONS, "0.9.74", "libmicrohttpd 0.9.74 is too old: weft serve needs 0.9.75 or newer"),
+    (FUNCTIONS[1:], "1.0.1", "libmicrohttpd has no MHD_add_connection"),
+])
+def test_another_libmicrohttpd(weft, weft_env, sanitized, tmp_path, functions, version, why):
+    """A library of that name whose functions are not those that are needed."""
+    if sanitized or not shutil.which("gcc"):
+        pytest.skip("a library is made here, for a program without sanitizers, by gcc")
+    source = "".join(f"void MHD_{name}(void) {{}}\n" for name in functions) + f'const char *MHD_get_version(void) {{ return "{version}"; }}\n'
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-o", tmp_path / "libmicrohttpd.so.12", "-"], input=source, text=True, check=True)
+    env = {**weft_env, "LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run([weft, "serve", "absent.gguf", "--port", "0"], env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, f"weft: error: {why}\n")
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from serving import Server
+
 
 def test_what_is_installed(installed, repo, version, build):
     """Also what is only made where its libraries are there: the static program, a module for each MPI, the reference."""
@@ -25,12 +27,32 @@ def test_the_installed_command_runs(installed, weft_env, version):
 
 
 def test_the_program_is_portable(installed):
-    """It needs only the libraries of cmake/libraries.cmake and of C; LLVM and OpenCL are found when they are needed."""
+    """It needs only the libraries of cmake/libraries.cmake and of C; LLVM, OpenCL and libmicrohttpd are found when they are needed."""
     if not shutil.which("readelf"):
         pytest.skip("no readelf")
     listing = subprocess.run(["readelf", "-d", installed / "bin" / "weft"], capture_output=True, text=True).stdout
     needed = {line.split("[")[1].split(".so")[0] for line in listing.splitlines() if "(NEEDED)" in line}
-    assert needed <= {"libc", "libm", "libpcre2-8", "libmicrohttpd", "libutf8proc", "libjansson", "libnettle", "libsqlite3", "ld-linux-x86-64"}
+    assert needed <= {"libc", "libm", "libpcre2-8", "libutf8proc", "libjansson", "libnettle", "libsqlite3", "ld-linux-x86-64"}
+
+
+def loaded(run_weft, *args):
+    """Names of the libraries that a command maps, as the dynamic loader tells them."""
+    done = run_weft(list(args), env={"LD_DEBUG": "libs"})
+    assert done.returncode == 0, done.err[-1000:]
+    names = {Path(path).name for path in re.findall(r"calling init: (\S+)", done.err)}
+    assert any(name.startswith("libsqlite3.so") for name in names), names
+    return names
+
+
+def test_the_libraries_of_the_server_are_its_own(run_weft, weft, weft_env, tinypy):
+    """GnuTLS and what it needs would be half of the time that a short command takes. They come when a server starts."""
+    of_server = re.compile(r"lib(microhttpd|gnutls|p11-kit|idn2|unistring|tasn1|hogweed|gmp|ffi)\b")
+    for command in (["--version"], ["tokenize", "-m", tinypy, "-p", "x"], ["run", tinypy, "-p", "def ", "-n", "1"]):
+        names = loaded(run_weft, *command)
+        assert not [name for name in names if of_server.match(name)], command
+    with Server(weft, weft_env, tinypy) as s:
+        maps = Path(f"/proc/{s.process.pid}/maps").read_text()
+    assert "libmicrohttpd.so" in maps
 
 
 def test_pkg_config(installed, repo, weft_env, tmp_path):

@@ -56,24 +56,26 @@ def test_lintian_finds_nothing(debs):
 
 
 def test_what_the_command_needs(debs):
-    """Libraries that are linked are required; LLVM is recommended, since what is in the kernel cache runs without it."""
+    """Libraries that are linked are required, and that of the server; LLVM is recommended, since what is in the kernel cache runs without it."""
     def field(name):
         return subprocess.run(["dpkg-deb", "-f", next(debs.glob("weft_*.deb")), name], capture_output=True, text=True).stdout
-    assert "libc6" in field("Depends") and "llvm" not in field("Depends")
+    assert "libc6" in field("Depends") and "libsqlite3-0" in field("Depends") and "llvm" not in field("Depends")
+    assert "libmicrohttpd12 (>= 0.9.75) | libmicrohttpd12t64 (>= 0.9.75)" in field("Depends").strip().split(", ")
     assert "libllvm19" in field("Recommends") and "libcurl4" in field("Recommends")
 
 
-def test_what_the_rpms_recommend(package):
-    """rpm reads in the packages what a system is asked to install with them."""
+def test_what_the_rpms_need(package):
+    """rpm reads in the packages what a system has to install with them, and what it is asked to."""
     folder = package("rpm")
     if not shutil.which("rpm"):
         pytest.skip("no rpm (Debian's package rpm)")
 
-    def recommended(name):
-        done = subprocess.run(["rpm", "-qp", "--recommends", next(folder.glob(f"{name}-[0-9]*.rpm"))], capture_output=True, text=True, check=True)
+    def told(name, what="--recommends"):
+        done = subprocess.run(["rpm", "-qp", what, next(folder.glob(f"{name}-[0-9]*.rpm"))], capture_output=True, text=True, check=True)
         return set(done.stdout.split())
-    assert recommended("weft") == {"llvm-libs", "libcurl", "ca-certificates"}
-    assert recommended("libweft0.1") == {"llvm-libs"} and recommended("libweft-devel") == set()
+    assert told("weft") == {"llvm-libs", "libcurl", "ca-certificates"}
+    assert told("libweft0.1") == {"llvm-libs"} and told("libweft-devel") == set()
+    assert "libmicrohttpd.so.12()(64bit)" in told("weft", "--requires") and "libmicrohttpd.so.12()(64bit)" not in told("libweft0.1", "--requires")
 
 
 # ---- in a Debian root ------------------------------------------------------------------------------------------------
@@ -192,7 +194,7 @@ find / -xdev -not -path '/proc/*' -not -path '/var/*' | sort >/tmp/before
 $install_them /in/*.deb
 echo "version: $(weft --version)" >&3
 status=0; weft doctor --json >/tmp/doctor || status=$?
-echo "doctor without LLVM: $status $(grep -c '"state": "fix"' /tmp/doctor)" >&3
+echo "doctor without LLVM: $status $(grep -c '"state": "fix"' /tmp/doctor) $(grep -c 'libmicrohttpd 0' /tmp/doctor)" >&3
 echo "uninstall: $(weft uninstall | grep -c '^  apt purge weft$')" >&3
 echo "reference: $(test -e /in/weft-doc_*.deb && ls /usr/share/doc/weft-doc/html/index.html 2>&1)" >&3
 echo "library: $(ldconfig -p | grep -c 'libweft.so.0.1')" >&3
@@ -242,7 +244,7 @@ exec chroot . /bin/bash -c "$SCRIPT"
     told = dict(line.split(": ", 1) for line in done.stdout.splitlines())
     here = run_weft(["run", tinypy, "-p", "def ", "-n", "8", "--temp", "0", "--no-bos"]).out
     assert re.match(r"weft \d+\.\d+\.\d+", told["version"])
-    assert told["doctor without LLVM"] == "1 1" and told["doctor"] == "1" and told["uninstall"] == "1" and told["library"] == "1"
+    assert told["doctor without LLVM"] == "1 1 1" and told["doctor"] == "1" and told["uninstall"] == "1" and told["library"] == "1"
     assert told["reference"] == ("/usr/share/doc/weft-doc/html/index.html" if list(debs.glob("weft-doc_*")) else "")
     assert told["text"].rstrip("|") == here.rstrip("\n").replace("\n", "|")
     assert told["left"].strip() == "" and told["left below /var"].strip() == ""

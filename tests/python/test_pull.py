@@ -242,6 +242,17 @@ def test_authorities_of_one_s_own(pull, safe, store, files, certificate, tmp_pat
     assert (store / "user_repo_tiny-Q8_0.gguf").read_bytes() == files["tiny-Q8_0.gguf"]
 
 
+def test_a_libcurl_with_gnutls(pull, safe, store, files, certificate, tmp_path):
+    """The program has a gnutls_record_recv() of its own, for the server: that library finds it, and it hands on to GnuTLS."""
+    found = sorted(Path("/usr/lib").glob("*/libcurl-gnutls.so.4"))
+    if not found:
+        pytest.skip("no libcurl-gnutls (Debian's package libcurl3-gnutls)")
+    (tmp_path / "libcurl.so.4").symlink_to(found[0])
+    done = pull("pull", "user/repo:Q8_0", env={"HF_ENDPOINT": safe.url, "SSL_CERT_FILE": certificate[0], "LD_LIBRARY_PATH": tmp_path})
+    assert done.returncode == 0, done.err
+    assert (store / "user_repo_tiny-Q8_0.gguf").read_bytes() == files["tiny-Q8_0.gguf"]
+
+
 @pytest.mark.parametrize("what", ["user/repo:Q8_0", "{}/plain/tiny-Q8_0.gguf"])
 def test_a_server_that_nobody_vouches_for(pull, safe, what):
     done = pull("pull", what.format(safe.url), env={"HF_ENDPOINT": safe.url})

@@ -339,6 +339,8 @@ def test_the_wheel(repo, weft, weft_env, tinypy, tmp_path, sanitized):
     assert done.returncode == 0 and done.stdout.startswith("\nThis module"), done.stderr
     done = subprocess.run([tmp_path / "site/bin/weft", "--version"], env=env, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("weft "), done.stderr
+    libraries = {path.name for path in (tmp_path / "site/weft/lib").iterdir()}      # what is linked, and what the server opens with what that needs
+    assert {"libsqlite3.so.0", "libmicrohttpd.so.12"} <= libraries and any(name.startswith("libgnutls.so.") for name in libraries)
     # The command imports nothing that takes long, and names the LLVM of the extra `llvm`.
     llvm = tmp_path / "site/llvm_nanobind.libs/libLLVM-0123.so.21.1"
     llvm.parent.mkdir()

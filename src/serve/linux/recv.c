@@ -1,5 +1,6 @@
-// It reads with recv(), or with gnutls_record_recv() where there is TLS. Both are looked up in the program first: these
-// are found, by it and by whatever else calls them. See recv.h.
+// It reads with recv(), or with gnutls_record_recv() where there is TLS. Both are looked up in the program first, which
+// exports them (cmake/command.cmake): these are found, by it and by whatever else calls them, such as a libcurl with
+// GnuTLS. See recv.h.
 #define _GNU_SOURCE
 #include "serve/recv.h"
 #include <dlfcn.h>
@@ -13,13 +14,19 @@ ssize_t recv(int fd, void *to, size_t n, int flags) {
   return -1;
 }
 
+// A function of GnuTLS, which the library that calls these has brought with it: it is not in the scope of the program.
+static void *find_tls(const char *name) {
+  void *library = dlopen("libgnutls.so.30", RTLD_LAZY | RTLD_NOLOAD);
+  return library ? dlsym(library, name) : NULL;
+}
+
 ssize_t gnutls_record_recv(void *session, void *to, size_t n);
 ssize_t gnutls_record_recv(void *session, void *to, size_t n) {
   enum { PULL_ERROR = -54 };           // GNUTLS_E_PULL_ERROR
   static ssize_t (*next)(void *, void *, size_t);
   static int (*fd_of)(void *);
-  if (!next) *(void **)&next = dlsym(RTLD_NEXT, "gnutls_record_recv");
-  if (!fd_of) *(void **)&fd_of = dlsym(RTLD_DEFAULT, "gnutls_transport_get_int");
+  if (!next) *(void **)&next = find_tls("gnutls_record_recv");
+  if (!fd_of) *(void **)&fd_of = find_tls("gnutls_transport_get_int");
   if (!next || !fd_of) return PULL_ERROR;
   ssize_t got = next(session, to, n);
   return got <= 0 || http_takes(fd_of(session), session, to, got) ? got : PULL_ERROR;
@@ -27,6 +34,6 @@ ssize_t gnutls_record_recv(void *session, void *to, size_t n) {
 
 ssize_t tls_send(void *session, const void *bytes, size_t n) {
   static ssize_t (*next)(void *, const void *, size_t);
-  if (!next) *(void **)&next = dlsym(RTLD_DEFAULT, "gnutls_record_send");
+  if (!next) *(void **)&next = find_tls("gnutls_record_send");
   return next ? next(session, bytes, n) : -1;
 }
