@@ -13,13 +13,15 @@ set(WEFT_LIBRARIES_base PkgConfig::jansson PkgConfig::nettle)
 set(WEFT_LIBRARIES_device PkgConfig::sqlite3)
 set(WEFT_LIBRARIES_text PkgConfig::pcre2 PkgConfig::utf8proc)
 set(WEFT_LIBRARIES_serve "")
-# WEFT_HTTP_LINKED: libmicrohttpd is linked into the command. On Windows and macOS its recv() is that of the program only then (src/serve/recv.h).
-# Elsewhere src/serve/mhd.c opens it when a server starts; weft-static links it in any case.
-if(WIN32 OR APPLE)
-  set(WEFT_HTTP_LINKED ON)
+# src/serve/mhd.c opens libmicrohttpd when a server starts. It is linked if it is static (scripts/zig_root.sh), and on Windows and macOS, where
+# its recv() is that of the program only then (src/serve/recv.h). weft-static links it in any case.
+set(linked OFF)
+if(WIN32 OR APPLE OR microhttpd_LINK_LIBRARIES MATCHES "libmicrohttpd[.]a")
+  set(linked ON)
+endif()
+option(WEFT_HTTP_LINKED "Link libmicrohttpd into the command instead of opening it at run time" ${linked})
+if(WEFT_HTTP_LINKED)
   list(APPEND WEFT_LIBRARIES_serve PkgConfig::microhttpd)
-else()
-  set(WEFT_HTTP_LINKED OFF)
 endif()
 if(WIN32)   # which has no regex.h; what is linked is static
   target_compile_definitions(PkgConfig::pcre2 INTERFACE PCRE2_STATIC)

@@ -43,10 +43,10 @@ def needed(path):
 
 
 def opened(build):
-    """Libraries that the command opens by name: that of the server, where the build found it."""
+    """Libraries that the command opens by name: that of the server, where the build found it; none if that is static, and linked."""
     cache = (build / "CMakeCache.txt").read_text()
     path = Path(re.search(r"^pkgcfg_lib_microhttpd_microhttpd:FILEPATH=(.+)$", cache, re.M)[1])
-    return {re.search(r"SONAME\).*\[(.+)\]", output("readelf", "-d", path))[1]: path}
+    return {} if path.suffix == ".a" else {re.search(r"SONAME\).*\[(.+)\]", output("readelf", "-d", path))[1]: path}
 
 
 def glibc(paths):

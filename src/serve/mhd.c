@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OLDEST = 975 };                 // 0.9.75: what connections that sleep do is tested from there on
+enum { OLDEST = 975 };                 // 0.9.75, as in cmake/libraries.cmake
 
 static int refuse_old(const mhd_api *a, error *err) {
   int major = 0, minor = 0, patch = 0;

@@ -1,6 +1,6 @@
 // mhd: libmicrohttpd, which is opened when a server is to start and never else: with GnuTLS and what that needs it is
-// nine libraries, half of the time that a command takes to start. If it is linked (WEFT_HTTP_LINKED: Windows, macOS and
-// the static program), the linker fills the table of its functions.
+// nine libraries, half of the time that a command takes to start. If it is linked (WEFT_HTTP_LINKED: the static
+// program, builds by zig cc, Windows, macOS), the linker fills the table of its functions.
 #ifndef WEFT_SERVE_MHD_H
 #define WEFT_SERVE_MHD_H
 #include <microhttpd.h>

@@ -1,6 +1,7 @@
 // serve: the engine behind an HTTP server.  A user of the library like any other (weft.h), made of
 //
 //   http.c watch.c   connections, messages, answers; who has left
+//   mhd.c            libmicrohttpd, which is opened when a server starts
 //   systemd.c        a socket from systemd, and messages to it
 //   log.c            what an operator sees of it
 //   guard.c          who may ask: Host, Origin, keys
