@@ -40,6 +40,17 @@ void weft_rows_free(weft_rows *r);            /* before the model is closed; NUL
 size_t weft_common(const int32_t *x, size_t n_x, const int32_t *y, size_t n_y);
 /* Of n_ids ids the first n, or fewer where that would part a span of rows: where another prompt can go on from. */
 size_t weft_before_rows(const int32_t *ids, size_t n, size_t n_ids);
+/* ---- Models with an encoder and a decoder (T5)
+ *
+ * The encoder makes a row of floats of each token of a text, its source.  The decoder reads these, and begins behind
+ * them with a token that the model's file names.  Sequences of such a model begin with the rows of a source. */
+bool weft_model_has_source(const weft_model *m);
+/* Of n tokens of a source, the ids to evaluate instead: n rows, and the token that the answer begins with.  prompt: for
+ * weft_free.  rows: for weft_rows_free, when they have been evaluated.  This runs the model: what weft_decode has
+ * evaluated is forgotten. */
+int weft_encode_source(weft_model *m, const int32_t *ids, size_t n, weft_rows **rows, int32_t **prompt,
+                       size_t *n_prompt, weft_error *err);
+
 /* How many of the next n ids to evaluate in one call where `most` are wanted: those, or more or fewer where that would
  * part a span whose rows see each other both ways.  At least 1. */
 size_t weft_piece_of(weft_model *m, const int32_t *ids, size_t n, size_t most);

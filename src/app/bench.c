@@ -35,6 +35,7 @@ struct bench {
   char cpu[128];
   int32_t *ids;              // random, enough for the longest test
   VEC(weft_sequence *) sequences;    // of tests with several
+  bool has_source;           // a model with an encoder: the first tokens of a context are a source
   progress bar;
   double done, all;          // steps, for the bar
   struct out out;
@@ -308,13 +309,31 @@ static int evaluate_many(struct bench *b, const struct test *t, int64_t *ns) {
   return status ? failed("%s", err.text) : 0;
 }
 
+// Evaluates the next n tokens of a prompt, in front of which there are pos.
+static int decode_prompt(const struct bench *b, int n, int pos, weft_error *err) {
+  weft_rows *rows;
+  int32_t *ids;
+  size_t n_ids;
+  if (!n) return 0;
+  if (pos || !b->has_source) return weft_decode(b->model, b->ids + pos, (size_t)n, pos, NULL, err);
+  if (weft_encode_source(b->model, b->ids, (size_t)n, &rows, &ids, &n_ids, err)) return -1;
+  int status = weft_decode(b->model, ids, (size_t)n, 0, NULL, err);
+  weft_free(ids);
+  weft_rows_free(rows);
+  return status;
+}
+
+// How many tokens a test finds: an answer needs a source, if it has neither prompt nor depth.
+static int depth_of(const struct bench *b, const struct test *t) {
+  return t->n_depth || t->n_prompt || !b->has_source ? t->n_depth : 1;
+}
+
 static int run_test(struct bench *b, const struct test *t, int64_t *ns) {
   weft_error err;
   if (t->n_sequences > 1) return evaluate_many(b, t, ns);
   double began = now_s();
-  int pos = t->n_depth;
-  if (t->n_prompt && weft_decode(b->model, b->ids + pos, (size_t)t->n_prompt, pos, NULL, &err))
-    return failed("%s", err.text);
+  int pos = depth_of(b, t);
+  if (decode_prompt(b, t->n_prompt, pos, &err)) return failed("%s", err.text);
   pos += t->n_prompt;
   for (int i = 0; i < t->n_gen && !interrupted(); i++, pos++)
     if (weft_decode(b->model, b->ids + pos, 1, pos, NULL, &err)) return failed("%s", err.text);
@@ -334,9 +353,10 @@ static int measure_test(struct bench *b, struct result *r) {
   strftime(r->began, sizeof r->began, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
   if (t->n_sequences > weft_model_chunk(b->model))
     return failed("-npl: %d sequences; a step has %d at most (-ub)", t->n_sequences, weft_model_chunk(b->model));
+  if (t->n_sequences > 1 && b->has_source)
+    return failed("-npl %d: of a model with an encoder one sequence is measured at a time", t->n_sequences);
   if (t->n_sequences > 1 && make_sequences(b, t)) return EXIT_FAILED;
-  if (t->n_sequences == 1 && t->n_depth && weft_decode(b->model, b->ids, (size_t)t->n_depth, 0, NULL, &err))
-    return failed("%s", err.text);
+  if (t->n_sequences == 1 && decode_prompt(b, depth_of(b, t), 0, &err)) return failed("%s", err.text);
   if (warm.n_gen > 1) warm.n_gen = 2;
   int status = run_test(b, &warm, &ns);
   weft_model_promote_pages(b->model);
@@ -349,6 +369,7 @@ static int measure_test(struct bench *b, struct result *r) {
   return status;
 }
 
+// A source leaves a place for an answer, and has one itself: a context that holds n_ctx tokens beside them.
 static int open_for_test(struct bench *b, const struct test *t, int n_ctx) {
   struct model_args how = b->o.model;
   how.model = t->model;
@@ -356,6 +377,13 @@ static int open_for_test(struct bench *b, const struct test *t, int n_ctx) {
   how.threads = t->n_threads;
   how.chunk = t->chunk;
   if (model_args_open(&how, &b->bar, &b->model)) return EXIT_FAILED;
+  if (weft_model_has_source(b->model)) {
+    weft_model_close(b->model);
+    b->model = NULL;
+    how.context = n_ctx + 1;
+    if (model_args_open(&how, &b->bar, &b->model)) return EXIT_FAILED;
+  }
+  b->has_source = weft_model_has_source(b->model);
   free(b->name);
   b->name = weft_file_summary(weft_model_file(b->model));
   free(b->ids);

@@ -206,6 +206,9 @@ static int open_chat_model(struct chat *c) {
   weft_error err;
   c->o.model.mtp = !c->o.no_speculation && !c->o.draft.model.model;
   if (model_args_open(&c->o.model, &c->bar, &c->model)) return EXIT_FAILED;
+  if (weft_model_has_source(c->model))
+    return failed("%s: this model answers one text with another, and has no chat: 'weft run' asks it",
+                  c->o.model.model);
   if (!c->o.quiet) model_args_warn(&c->o.model, c->model);
   c->vocab = weft_model_vocab(c->model);
   c->n_vocab = weft_model_vocab_size(c->model);

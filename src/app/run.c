@@ -38,6 +38,7 @@ struct run {
   int32_t n_vocab;
   int32_t *prompt;
   size_t n_prompt;
+  weft_rows *source;         // of a model with an encoder: what it makes of the prompt
   int pos;                   // tokens evaluated
   const float *logits;       // of the next token
   weft_model *draft_model;   // NULL: there is none
@@ -134,6 +135,18 @@ static int fill_prompt(struct run *r, const char *text, size_t n_text) {
   for (size_t i = 0; i < r->o.force.n; i++)
     if (r->o.force.at[i] >= r->n_vocab)
       return failed("--force: token %d is outside the vocabulary of %d", r->o.force.at[i], r->n_vocab);
+  return 0;
+}
+
+// Of a model with an encoder: what it makes of the prompt takes its place.  0 or the exit status.
+static int encode_prompt(struct run *r) {
+  weft_error err;
+  int32_t *source = r->prompt;
+  size_t n = r->n_prompt;
+  if (!weft_model_has_source(r->model)) return 0;
+  if (weft_encode_source(r->model, source, n, &r->source, &r->prompt, &r->n_prompt, &err))
+    return failed("%s", err.text);
+  weft_free(source);
   return 0;
 }
 
@@ -404,7 +417,8 @@ static int run(struct run *r) {
   if (r->o.verbose_prompt) show_tokens(r->vocab, r->prompt, r->n_prompt);
   if (r->o.display_prompt && !r->o.json && r->o.benchmark < 0) show_prompt(r);
   interrupt_catch();
-  status = continue_text(r);
+  status = encode_prompt(r);
+  if (!status) status = continue_text(r);
   if (status == EXIT_FAILED) return status;
   return report_figures(r, status);
 }
@@ -438,6 +452,7 @@ int run_command(int argc, char **argv) {
   weft_grammar_free(r.grammar);
   viz_if_asked(r.model);
   media_free(&r.media);
+  weft_rows_free(r.source);
   weft_model_close(r.model);
   free(r.top);
   free(r.prompt);

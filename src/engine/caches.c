@@ -211,6 +211,8 @@ static void end_span(const sequence *q, placed_floats *p, int at) {
 void sequence_place_floats(sequence *q, float_table *t, const int32_t *ids, size_t n, int pos) {
   forget_floats(q, pos);
   if (q->loaded > pos) q->loaded = pos;
+  if (q->source > pos) q->source = pos;
+  for (size_t i = 0; i < n && ids[i] < 0 && q->source == pos + (int)i; i++) q->source++;
   for (size_t i = 0; i < n; i++) {
     size_t row = 0;
     float_rows *r = ids[i] < 0 ? float_rows_find(t, ids[i], &row) : NULL;
@@ -361,6 +363,7 @@ int sequence_hold(sequence *q, int from, int to, error *err) {
 void sequence_cut(sequence *q, int n) {
   if (n >= q->n) return;
   q->n = n;
+  if (q->source > n) q->source = n;
   forget_floats(q, n);
   for (int g = 0; g < model_n_groups(q->of->m); g++) shorten(q, g, caches_n_pages(n));
   for (; q->checkpoints.n && q->checkpoints.at[q->checkpoints.n - 1].n > n; q->checkpoints.n--) q->chosen = -1;
@@ -442,6 +445,7 @@ int sequence_fork(const sequence *q, int n, sequence **out, error *err) {
   to->n = n;
   to->filled = q->filled;
   to->loaded = q->loaded < n ? q->loaded : n;
+  to->source = q->source < n ? q->source : n;
   for (size_t i = 0; i < q->checkpoints.n && q->checkpoints.at[i].n <= n; i++)
     vec_push(&to->checkpoints, q->checkpoints.at[i]);
   for (size_t i = 0; i < q->floats.n && q->floats.at[i].from < n; i++) {

@@ -88,6 +88,8 @@ typedef struct sequence {
   // in ascending order; the rows themselves are held where they may be evaluated once more, else NULL
   VEC(placed_floats) floats;
   float *scales;             // what its tokens multiply adapters with; NULL: model_adapter_scales
+  // of a model with an encoder: places at its beginning that are rows of its source
+  int source;
   int loaded;                // positions that came from files: what spans their rows are of is not known
 } sequence;
 

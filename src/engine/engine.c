@@ -115,7 +115,9 @@ static int64_t usual_chunk(const engine *e) {
 }
 
 static void set_chunk(engine *e, int64_t chunk) {
-  e->chunk = model_is_encoder(e->m) ? e->n_ctx : e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : chunk;
+  e->chunk = model_is_encoder(e->m) || model_has_source(e->m) ? e->n_ctx
+             : e->o.chunk > 0                                 ? min_i64(e->o.chunk, MAX_CHUNK)
+                                                              : chunk;
   if (model_block(e->m)) e->chunk = min_i64(e->chunk, model_block(e->m));
   e->room = (int64_t)round_up((size_t)e->chunk, CHUNK_STEP);
 }
@@ -197,6 +199,7 @@ static int reserve_caches(engine *e, error *err) {
   if (model_n_adapters(e->m))
     e->scales = xcalloc((size_t)e->most * (size_t)model_n_adapters(e->m), sizeof *e->scales);
   if (model_has_sections(e->m)) e->turns = xcalloc((size_t)e->most * 3, sizeof *e->turns);
+  if (model_has_source(e->m)) e->source = xcalloc((size_t)e->most, sizeof *e->source);
   e->float_table = float_table_new();
   e->at = xcalloc((size_t)e->room, sizeof *e->at);
   e->pages = xcalloc((size_t)(e->room * page_tables(e)), sizeof *e->pages);
@@ -246,6 +249,7 @@ static int load_model(engine *e, const char *path, error *err) {
   engine_progress(e, "loading", 0.3);
   if (engine_stopped(e)) return error_set(err, "%s: loading was stopped", path);
   int most = model_n_ctx_max(e->m), usual = model_n_ctx_train(e->m);
+  if (model_has_source(e->m)) usual = (int)min_i64(2 * (int64_t)usual, 1 << 30);         // a source, and an answer
   if (model_denoises(e->m)) usual = (int)min_i64(usual, LONGEST_DENOISED);
   e->n_ctx = e->o.n_ctx ? e->o.n_ctx : usual;
   if (most && e->n_ctx > most)
@@ -339,7 +343,7 @@ void engine_close(engine *e) {
   if (e->floats) memory_release(e->floats, floats_bytes(e));
   vec_free(&e->held);
   float_table_free(e->float_table);
-  free(e->last); free(e->turns); free(e->scales);
+  free(e->last); free(e->turns); free(e->source); free(e->scales);
   free(e->state_cuts);
   free(e->ids); free(e->at); free(e->pages); free(e->logits); free(e->hidden); free(e->stream);
   model_close(e->m);
@@ -396,6 +400,8 @@ bool engine_has_sections(const engine *e) { return model_has_sections(e->m); }
 int engine_n_embd(const engine *e) { return model_n_embd(e->m); }
 bool engine_is_recurrent(const engine *e) { return model_is_recurrent(e->m); }
 bool engine_is_encoder(const engine *e) { return model_is_encoder(e->m); }
+bool engine_has_source(const engine *e) { return model_has_source(e->m); }
+int32_t engine_starts(const engine *e) { return model_starts(e->m); }
 bool engine_denoises(const engine *e) { return model_denoises(e->m); }
 bool engine_is_exact(const engine *e) { return e->o.exact; }
 int engine_block(const engine *e) { return model_block(e->m); }

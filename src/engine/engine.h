@@ -149,6 +149,8 @@ bool engine_has_sections(const engine *e);           // see model_has_sections
 bool engine_is_recurrent(const engine *e);           // see model_is_recurrent
 bool engine_is_encoder(const engine *e);
 bool engine_denoises(const engine *e);               // see model_denoises
+bool engine_has_source(const engine *e);             // see model_has_source
+int32_t engine_starts(const engine *e);              // see model_starts
 bool engine_is_exact(const engine *e);               // engine_options.exact
 int engine_block(const engine *e);                   // see model_block
 // enum model_pooling: how the file says that a text's vector is made

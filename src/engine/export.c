@@ -84,6 +84,10 @@ static int see_plans(const char *model, weft_error *err) {
   tour t = {.err = err};
   const weft_options o = {.size = sizeof o, .device = "CPU"};      // whatever DEV says: the file's program has no other
   if (weft_model_open(model, &o, &t.m, err)) return -1;
+  if (weft_model_has_source(t.m)) {
+    weft_model_close(t.m);
+    FAIL(err, "%s: kernels of models with an encoder and a decoder are not exported yet", model);
+  }
   t.context = weft_model_context(t.m);
   t.chunk = weft_model_chunk(t.m);
   size_t longest = 2 * (size_t)t.chunk + 64;

@@ -365,6 +365,8 @@ static int check_model(const engine *e, error *err) {
   if (model_is_encoder(e->m))
     return error_set(err, "%s: %s, and a program in C writes one token after another", path,
                      model_denoises(e->m) ? "denoises texts as a whole" : "makes embeddings only");
+  if (model_has_source(e->m))
+    return error_set(err, "%s: has an encoder and a decoder, and a program in C has one plan for all tokens", path);
   if (gguf_n_shards(e->file) > 1 || gguf_shard_at(e->file, 0)->size <= gguf_shard_at(e->file, 0)->data_offset)
     return error_set(err, "%s: is not one GGUF file: a program in C maps one", path);
   return 0;

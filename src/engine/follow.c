@@ -145,6 +145,7 @@ static int inputs(engine *e, const plan_spec *spec, piece *out) {
   out[n++] = (piece){e->last, tokens * sizeof *e->last};
   out[n++] = (piece){&e->slot, sizeof e->slot};
   out[n++] = (piece){e->pages, (spec->apart ? room : 1) * (size_t)page_tables(e) * sizeof *e->pages};
+  if (e->source) out[n++] = (piece){e->source, tokens * sizeof *e->source};
   if (e->turns) out[n++] = (piece){e->turns, 3 * tokens * sizeof *e->turns};
   if (e->scales) out[n++] = (piece){e->scales, tokens * (size_t)model_n_adapters(e->m) * sizeof *e->scales};
   if (spec->floats) out[n++] = (piece){e->floats, tokens * (size_t)model_n_floats(e->m) * sizeof *e->floats};

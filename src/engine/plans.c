@@ -118,6 +118,7 @@ static void *buffer_at(void *ctx, int64_t id) {
   if (own == BUF_LAST) return e->last;
   if (own == BUF_TURNS) return e->turns;
   if (own == BUF_SCALES) return e->scales;
+  if (own == BUF_SOURCE) return e->source;
   if (own >= BUF_ADAPTER) return model_adapter_data(e->m, own - BUF_ADAPTER);
   if (own >= BUF_CONTROL) return model_control_data(e->m, own - BUF_CONTROL);
   if (own >= BUF_SUMS) return sums_buffer(e, own - BUF_SUMS);

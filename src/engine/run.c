@@ -103,6 +103,11 @@ static void place_scales(engine *e, const sequence *q, size_t i) {
   if (n) memcpy(e->scales + i * n, sequence_scales(q), n * sizeof *e->scales);
 }
 
+// Of a model with an encoder: how many places of its source the token in row i of a run reads.
+static void place_source(engine *e, const sequence *q, size_t i) {
+  if (e->source) e->source[i] = q->source;
+}
+
 static void place_floats(engine *e, size_t i, const float_rows *span, size_t row) {
   size_t n = (size_t)model_n_floats(e->m);
   memcpy(e->floats + i * n, span->at + row * n, n * sizeof *e->floats);
@@ -111,6 +116,7 @@ static void place_floats(engine *e, size_t i, const float_rows *span, size_t row
 // Where a run of m tokens of q from pos on finds them.
 static void place_tokens(engine *e, const sequence *q, const plan_spec *spec, const int32_t *ids, size_t m, int pos) {
   memcpy(e->ids, ids, m * sizeof *ids);
+  for (size_t i = 0; i < m; i++) place_source(e, q, i);
   for (size_t i = 0; e->scales && i < m; i++) place_scales(e, q, i);
   for (size_t i = 0; (spec->floats || e->turns) && i < m; i++) {
     size_t row = 0;
@@ -151,7 +157,8 @@ static size_t chunk_length(const engine *e, const int32_t *ids, size_t n, int po
   int block = model_block(e->m);
   size_t m = n < (size_t)e->chunk ? n : (size_t)e->chunk, all;
   if (block && m > (size_t)(block - pos % block)) m = (size_t)(block - pos % block);
-  if (m == n) return m;
+  for (size_t i = 1; model_has_source(e->m) && i < m; i++) if ((ids[i] < 0) != (ids[0] < 0)) m = i;
+  if (m == n || model_has_source(e->m)) return m;
   size_t before = rows_before(e, ids[m], &all);
   if (!before) return m;
   return before < m ? m - before : (size_t)min_i64((int64_t)n, (int64_t)(m + all - before));
@@ -476,6 +483,7 @@ static size_t add_rows(engine *e, const engine_part *p, size_t first, size_t n, 
     e->at[row] = p->pos + (int)i;
     place_turns(e, p->q, row, e->at[row], NULL, 0);
     place_scales(e, p->q, row);
+    place_source(e, p->q, row);
     for (int g = 0; g < model_n_groups(e->m); g++) {
       const page_list *list = &p->q->group[g];
       size_t from = (size_t)model_first_page(model_group_window(e->m, g), CACHE_PAGE, e->at[row]);
@@ -645,6 +653,29 @@ static int choose_adapted(engine *e, const engine_batch *b, error *err) {
   return need_plan(e, &first, err);
 }
 
+// A sequence of a model with an encoder is rows of a source, then tokens.
+static int check_source(const engine *e, const engine_part *p, error *err) {
+  bool rows = p->pos <= p->q->source;                    // and nothing else so far
+  if (!model_has_source(e->m)) return 0;
+  if (p->want == WANT_SUMS)
+    return error_set(err, "%s: sums of what goes into matrices are not made of models with an encoder and a decoder",
+                     gguf_path(e->file));
+  if (p->want == WANT_HIDDEN && some_floats(p->ids, p->n))
+    return error_set(err, "the encoder of this model reads tokens, and no rows of floats");
+  for (size_t i = 0; p->want == WANT_LOGITS && i < p->n; i++) {
+    bool row = p->ids[i] < 0;
+    if (row && !rows) return error_set(err, "position %d is a row of a source, behind tokens", p->pos + (int)i);
+    if (!row && !p->pos && !i)
+      return error_set(
+        err, "%s: this model answers a source, as 'weft run' makes one of a prompt: it goes on with no text of its own",
+        gguf_path(e->file));
+    if (row && p->n - i <= p->rows)
+      return error_set(err, "logits of a row of a source are wanted, and there are none");
+    rows &= row;
+  }
+  return 0;
+}
+
 static int run_batch(engine *e, engine_batch *b, error *err) {
   for (size_t i = 0; i < b->n; i++) {
     engine_part *p = &b->parts[i];
@@ -652,6 +683,7 @@ static int run_batch(engine *e, engine_batch *b, error *err) {
     fail_if(p->rows > p->n || (b->n > 1 && (p->want || p->row)), err,
             "%s: engine_run: part %zu of %zu wants %d, %zu rows", gguf_path(e->file), i, b->n, (int)p->want, p->rows);
   }
+  for (size_t i = 0; i < b->n; i++) if (check_source(e, &b->parts[i], err)) return -1;
   if (choose_adapted(e, b, err)) return -1;
   switch (b->parts[0].want) {
   case WANT_HIDDEN: return run_hidden(e, b->parts, err);

@@ -350,6 +350,7 @@ static int begin_loading(caches *c, const char *of, sequence **q, unsigned char 
 static void end_loading(sequence *q, const int32_t *ids, size_t n, unsigned char *piece) {
   free(piece);
   q->n = q->loaded = (int)n;
+  while (q->source < q->n && ids[q->source] < 0) q->source++;
   if (model_is_recurrent(q->of->m)) q->at = q->back = n ? (int)n : -1;
   for (size_t i = 0; i < n && caches_keep_ids(q->of); i++) vec_push(&q->ids, ids[i]);
 }

@@ -149,6 +149,9 @@ static int check_searched(const engine *e, error *err) {
   if (engine_brings_weights(e))
     return error_set(err, "%s: its weights do not fit into memory together, so its kernels are not searched",
                      gguf_path(engine_gguf(e)));
+  if (engine_has_source(e))
+    return error_set(err, "%s: kernels of models with an encoder and a decoder are not searched yet",
+                     gguf_path(engine_gguf(e)));
   return engine_is_encoder(e) ? error_set(err, "%s: kernels of models that see a text as a whole are not searched yet",
                                           gguf_path(engine_gguf(e)))
                               : 0;

@@ -155,6 +155,7 @@ static int add_adapter(const model *m, const gguf *f, adapted *to, error *err) {
 int model_adapt(model *m, const char *path, double scale, error *err) {
   gguf *f;
   size_t n = gguf_n_tensors(m->file), k = (size_t)m->n_adapters;
+  if (m->n_encoder) return error_set(err, "%s: a model with an encoder and a decoder takes no adapters yet", path);
   if (gguf_open(path, &f, err)) return -1;
   m->adapted = xrealloc(m->adapted, (k + 1) * n * sizeof *m->adapted);
   m->adapter_scales = xrealloc(m->adapter_scales, (k + 1) * sizeof *m->adapter_scales);

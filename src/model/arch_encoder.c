@@ -1,8 +1,9 @@
 // Rows of the table of architectures (arch.c) that see a text as a whole: encoder.c has their attention. Most make
-// vectors of texts alone; those at the end denoise texts (engine/denoise.c).
+// vectors of texts alone; those at the end denoise texts (engine/denoise.c). One has a decoder beside it (cross.c).
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <math.h>
 #include <stdio.h>
 #include "model/arch_impl.h"
 
@@ -56,6 +57,23 @@ static int t5_encoder(loader *l) {
   if (m->attention_scale == 0) m->attention_scale = 1;
   if (!has_key(l, "hidden_activation") && !gguf_tensor_find(l->f, "enc.blk.0.ffn_gate.weight")) m->act = ACT_RELU;
   return distances_load(l);
+}
+
+// With a decoder behind it. A head that is the embedding reads what is smaller by the root of the stream's length.
+static int t5(loader *l) {
+  model *m = l->m;
+  if (source_keys(l) || t5_encoder(l)) return -1;
+  m->output_norm = W_DEC_OUTPUT_NORM;
+  if (!gguf_tensor_find(l->f, "output.weight")) m->logit_scale /= sqrt((double)m->n_embd);
+  return 0;
+}
+
+static int t5_both_layers(loader *l, layer *y) {
+  bool encoder = y->index >= l->m->n_layer;
+  y->blocks = encoder ? "enc." : "dec.";
+  y->mixer = encoder ? &part_t5_attention : &part_t5_decoder;
+  y->cross = encoder ? NULL : &part_cross_attention;
+  return 0;
 }
 
 static int t5_layer(loader *l, layer *y) {
@@ -123,6 +141,12 @@ const arch arch_encoders[] = {
    .encoder = true,
    .keys = t5_encoder,
    .layer = t5_layer},
+  {.name = "t5",
+   .has = HAS_GATE_MAYBE,
+   .act = ACT_GELU,
+   .has_source = true,
+   .keys = t5,
+   .layer = t5_both_layers},
   {.name = "modern-bert",
    .flags = MODERN_BERT,
    .act = ACT_GELU,

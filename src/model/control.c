@@ -89,6 +89,8 @@ static int add_directions(model *m, const gguf *f, const control_file *c, error 
 
 int model_control(model *m, const control_file *c, error *err) {
   gguf *f;
+  if (m->n_encoder)
+    return error_set(err, "%s: a model with an encoder and a decoder takes no control vectors yet", c->path);
   if (c->from > (c->to ? min_i64(c->to, m->n_layer - 1) : m->n_layer - 1))
     return error_set(err, "%s: layers %d to %d have no direction: the model's are 1 to %d", c->path, c->from,
                      c->to ? c->to : m->n_layer, m->n_layer - 1);

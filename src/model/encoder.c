@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #endif
 #include <math.h>
+#include <stdio.h>
 #include "model/model_impl.h"
 #include "model/stored.h"
 
@@ -75,29 +76,47 @@ int distances_load(loader *l) {
   return key_count(l, "attention.relative_buckets_count", 4, 256, &m->n_near);
 }
 
-// {2 FAR + 1} numbers of ranges, of distances -FAR to FAR: first those behind a position, then those before it. Of half
-// of a side's the distance is the number; the others grow by the same factor from one to the next, up to FAR.
-static tensor *ranges_of_distances(const build *b) {
-  graph *g = b->g;
-  int half = b->m->n_near / 2, single = half / 2;
-  tensor *zero = n_(b, 0), *at = t_sub(g, t_iota(g, n_(b, 2 * FAR + 1)), n_(b, FAR)),
-         *far = t_op2(g, OP_MAX, at, t_sub(g, zero, at)), *range = t_op2(g, OP_MIN, far, n_(b, single));
-  for (int i = 1; i < half - single; i++) {
-    int64_t first = (int64_t)ceil(single * pow((double)FAR / single, (double)i / (half - single)) - 1e-6);
-    range = t_add(g, range, t_where(g, t_op2(g, OP_CMPLT, far, n_(b, first)), zero, n_(b, 1)));
-  }
-  return t_add(g, range, t_where(g, t_op2(g, OP_CMPLT, zero, at), n_(b, half), zero));
+int distances_table(loader *l, layer *y, enum tensor_id id) {
+  char second[64];
+  snprintf(second, sizeof second, "%sblk.1.attn_rel_b.weight", before_blocks(l, y));
+  if (gguf_tensor_find(l->f, second)) return want_matrix(l, y, W_ATTN_REL_B, y->n_head, l->m->n_near, 0);
+  return y->block ? 0 : want_matrix(l, NULL, id, y->n_head, l->m->n_near, 0);
 }
 
-// Each head has a number for each range of distances, which all layers add to their scores. away {T, 1, 1, 1,
-// positions}
-static tensor *by_range(const build *b, const layer *y, tensor *s, tensor *away) {
+// The numbers of n ranges, of distances to one side. Of half of them the distance is the number; the others grow by the
+// same factor from one to the next, up to FAR.
+static tensor *ranges_of_side(const build *b, tensor *far, int n) {
+  graph *g = b->g;
+  int single = n / 2;
+  tensor *range = t_op2(g, OP_MIN, far, n_(b, single));
+  for (int i = 1; i < n - single; i++) {
+    int64_t first = (int64_t)ceil(single * pow((double)FAR / single, (double)i / (n - single)) - 1e-6);
+    range = t_add(g, range, t_where(g, t_op2(g, OP_CMPLT, far, n_(b, first)), n_(b, 0), n_(b, 1)));
+  }
+  return range;
+}
+
+// {2 FAR + 1} numbers of ranges, of distances -FAR to FAR: first those behind a position, then those before it. Of one
+// side alone: {FAR + 1}, of distances 0 to FAR.
+static tensor *ranges_of_distances(const build *b, bool both) {
+  graph *g = b->g;
+  int n = b->m->n_near;
+  if (!both) return ranges_of_side(b, t_iota(g, n_(b, FAR + 1)), n);
+  tensor *zero = n_(b, 0), *at = t_sub(g, t_iota(g, n_(b, 2 * FAR + 1)), n_(b, FAR)),
+         *far = t_op2(g, OP_MAX, at, t_sub(g, zero, at));
+  return t_add(g, ranges_of_side(b, far, n / 2), t_where(g, t_op2(g, OP_CMPLT, zero, at), n_(b, n / 2), zero));
+}
+
+// Each head has a number for each range of distances, which its layer, or all layers, add to their scores.
+tensor *by_range(const build *b, const layer *y, tensor *s, const ranges *of) {
   graph *g = b->g;
   if (!b->m->n_near) return s;
-  uop *one = n_(b, 1), *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv), *positions = away->shape->dim[4];
-  tensor *all = read_by_many(g, t_gather(g, weight(b, NULL, W_ENC_ATTN_REL_B), ranges_of_distances(b)));
-  tensor *at = t_op2(g, OP_MAX, t_op2(g, OP_MIN, away, n_(b, FAR)), n_(b, -FAR));
-  at = t_reshape(g, t_add(g, at, n_(b, FAR)), DIMS(b->T, positions));
+  uop *one = n_(b, 1), *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv), *positions = of->away->shape->dim[4];
+  int64_t least = of->both ? -FAR : 0;
+  tensor *table = y->w[W_ATTN_REL_B].weight ? weight(b, y, W_ATTN_REL_B) : weight(b, NULL, of->none);
+  tensor *all = read_by_many(g, t_gather(g, table, ranges_of_distances(b, of->both)));
+  tensor *at = t_op2(g, OP_MAX, t_op2(g, OP_MIN, of->away, n_(b, FAR)), n_(b, least));
+  at = t_reshape(g, t_sub(g, at, n_(b, least)), DIMS(b->T, positions));
   tensor *heads = t_swap(g, t_gather(g, all, at), 1, 2);
   return t_add(g, s, t_reshape(g, heads, DIMS(b->T, kv, per, one, positions)));
 }
@@ -179,7 +198,7 @@ tensor *see_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, cons
   tensor *own = t_reshape(g, t_iota(g, b->T), DIMS(b->T, one, one, one, one)), *at = t_iota(g, rows),
          *away = t_sub(g, at, own);
   s = leaning_both_ways(b, y, soft_cap(b, s, b->m->attention_cap), t_cast(g, away, DT_F32));
-  s = by_range(b, y, s, away);
+  s = by_range(b, y, s, &(ranges){away, true, W_ENC_ATTN_REL_B});
   s = t_where(g, t_op2(g, OP_CMPLT, at, keys), s, t_float(g, -INFINITY));
   if (y->window) {              // half of it lies before a token, and half behind
     uop *half = n_(b, y->window / 2);
@@ -236,7 +255,7 @@ const part part_encoder_attention = {attention_weights, encoder_attention};
 static int t5_weights(loader *l, layer *y) {
   if (heads_weights(l, y)) return -1;
   if (want_matrix(l, y, W_ATTN_O, (int64_t)y->n_head * y->v_dim, l->m->n_embd, 0)) return -1;
-  return y->index ? 0 : want_matrix(l, NULL, W_ENC_ATTN_REL_B, y->n_head, l->m->n_near, 0);
+  return distances_table(l, y, W_ENC_ATTN_REL_B);
 }
 
 static tensor *t5_attention(build *b, const layer *y, tensor *x) {

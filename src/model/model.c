@@ -107,15 +107,15 @@ int want_heads(loader *l, const layer *y) {
 }
 
 // What names of layers' tensors begin with, before "blk."
-static const char *before_blocks(const loader *l) {
-  return l->prefix ? l->prefix : l->m->arch->blocks ? l->m->arch->blocks : "";
+const char *before_blocks(const loader *l, const layer *y) {
+  return l->prefix ? l->prefix : y->blocks ? y->blocks : l->m->arch->blocks ? l->m->arch->blocks : "";
 }
 
 int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64_t ne2, unsigned flags) {
   char stem[80], full[96];
   tensor_ref *r = y ? &y->w[id] : &l->m->w[id];
   bool own = !strncmp(names[id], "mm.", 3) || !strncmp(names[id], "model.", 6) || !strncmp(names[id], "resampler.", 10);
-  const char *before = own ? "" : y ? before_blocks(l) : l->prefix ? l->prefix : "";
+  const char *before = own ? "" : y ? before_blocks(l, y) : l->prefix ? l->prefix : "";
   const char *number = strchr(names[id], '#');           // of a layer, where its name is another one
   if (y && number)
     snprintf(stem, sizeof stem, "%s%.*s%d%s", before, (int)(number - names[id]), names[id], y->block, number + 1);
@@ -272,7 +272,7 @@ static int load_ends(loader *l) {
   if (tokens && tokens->type == GGUF_ARRAY && tokens->a.n != (size_t)m->n_vocab)
     return gguf_fail(l->f, "tokenizer.ggml.tokens", l->err, "%zu tokens, but tensor 'token_embd.weight' has %d rows",
                      tokens->a.n, m->n_vocab);
-  if ((m->arch->encoder && encoder_load_ends(l)) || ranking_load(l)) return -1;
+  if ((m->arch->encoder && encoder_load_ends(l)) || (m->n_encoder && source_load_ends(l)) || ranking_load(l)) return -1;
   return want_matrix(l, NULL, W_TOKEN_EMBD, m->n_embd, m->n_vocab, 0) ||
              want_matrix(l, NULL, W_OUTPUT, m->n_embd, m->n_vocab,
                          (m->arch->has & HAS_HEAD ? 0 : WANT_OPTIONAL) | bias_if(l, HAS_HEAD_BIAS)) ||
@@ -311,9 +311,10 @@ static int describe_layers(loader *l) {
   m->layers = xcalloc((size_t)model_n_blocks(m), sizeof *m->layers);
   for (int i = 0; i < model_n_blocks(m); i++) {
     layer *y = &m->layers[i];
+    bool behind = m->n_encoder && i >= m->n_layer;
     int of = i % m->n_block;
     *y = (layer){.index = i,
-                 .block = of,
+                 .block = behind ? i - m->n_layer : of,
                  .mixer = m->arch->encoder ? &part_encoder_attention : &part_attention,
                  .ff = &part_dense,
                  .n_head = (int)head[of],
@@ -341,6 +342,7 @@ static int load_part(loader *l, layer *y, const part *p, enum tensor_id before, 
 
 static int load_layer(loader *l, layer *y) {
   if (load_part(l, y, y->mixer, y->mixer_norm, y->mixer_post, y->mixer_last) ||
+      load_part(l, y, y->cross, W_CROSS_ATTN_NORM, W_NONE, W_NONE) ||
       load_part(l, y, y->ff, y->ff_norm, y->ff_post, y->ff_last) || want_norm(l, y, y->mixer_again))
     return -1;
   if (l->m->arch->has & HAS_PART_SCALES && (want_scale(l, y, W_ATTN_OUTPUT) || want_scale(l, y, W_FFN_DOWN))) return -1;
@@ -378,7 +380,7 @@ static int check_alike(loader *l) {
       bool first = weights ? a->weight : a->bias;              // has it, and the other one lacks it
       const layer *has = first ? before : y, *lacks = first ? y : before;
       return gguf_fail(l->f, NULL, l->err, "tensor '%sblk.%d.%s.%s' is missing, which layer %d has",
-                       before_blocks(l), lacks->block, names[id], weights ? "weight" : "bias", has->block);
+                       before_blocks(l, lacks), lacks->block, names[id], weights ? "weight" : "bias", has->block);
     }
   }
   return 0;
@@ -490,7 +492,7 @@ void model_close(model *m) {
 }
 
 int model_n_layer(const model *m) { return m->n_layer; }
-int model_n_blocks(const model *m) { return m->n_layer + m->mtp; }
+int model_n_blocks(const model *m) { return m->n_layer + m->mtp + m->n_encoder; }
 int64_t model_attention_sums(const model *m) {
   int64_t most = 0;
   for (int i = 0; i < model_n_blocks(m); i++) {
@@ -511,6 +513,8 @@ int model_variant(const model *m, int64_t n_ctx) {
 }
 bool model_is_encoder(const model *m) { return m->arch->encoder; }
 bool model_denoises(const model *m) { return m->arch->denoises; }
+bool model_has_source(const model *m) { return m->arch->has_source; }
+int32_t model_starts(const model *m) { return m->starts; }
 int model_n_embd(const model *m) { return m->n_embd_out ? m->n_embd_out : m->n_embd; }
 enum model_pooling model_pooling(const model *m) { return m->pooling; }
 int model_n_states(const model *m) { return (int)m->states.n; }
@@ -532,7 +536,8 @@ int64_t model_tokens_by_expert(const model *m, int64_t each) {
 }
 
 bool model_can_cut(const model *m, int at) {
-  if (m->n_own || m->n_rows || m->hyper.n || m->bank_every || m->stacks.n || m->arch->skips || m->n_layer > m->n_block)
+  if (m->n_own || m->n_rows || m->hyper.n || m->bank_every || m->stacks.n || m->arch->skips ||
+      m->n_layer > m->n_block || m->n_encoder)
     return false;
   for (int i = at; i < m->n_layer; i++) if (m->layers[i].kv_from < at) return false;
   return true;

@@ -46,6 +46,11 @@ int model_variant(const model *m, int64_t n_ctx);
 bool model_is_encoder(const model *m);
 // Whether such a model denoises: its graphs may have what LOGITS_ALL says, too.
 bool model_denoises(const model *m);
+// Whether an encoder makes rows of floats of a text, the source, and a decoder goes on token by token. With
+// LOGITS_HIDDEN its graphs are the encoder's; with `floats` they put the keys and values that rows of a source have for
+// all layers into the caches, and nothing else; others are the decoder's. A source comes first in a sequence.
+bool model_has_source(const model *m);
+int32_t model_starts(const model *m);                          // then: the token that the decoder begins with
 int model_n_embd(const model *m);                              // elements of a vector that stands for a text
 enum model_pooling {
   POOLING_UNSAID = -1,
@@ -67,7 +72,7 @@ enum model_pooling model_pooling(const model *m);
 // where model_has_sections; everything else goes by a token's place in its sequence. BUF_ADAPTER + i: see
 // model_adapter_data. BUF_CONTROL + i: see model_control_data. BUF_STATE + i: state i, of model_n_states. BUF_SUMS + 2
 // t: of tensor t, see model_shape.sums. BUF_SCALES: see model_shape.adapted. BUF_PATCHES, BUF_PLACES: what an encoder
-// of pictures or sound reads (projector.h).
+// of pictures or sound reads (projector.h). BUF_SOURCE (I32, chunk), where model_has_source: positions of its source.
 enum model_buffer {
   BUF_IDS,
   BUF_AT,
@@ -83,6 +88,7 @@ enum model_buffer {
   BUF_PATCHES,
   BUF_PLACES,
   BUF_SCALES,
+  BUF_SOURCE,
   BUF_STATE,
   BUF_SUMS = 1 << 16,
   BUF_CONTROL = 1 << 27,

@@ -126,6 +126,7 @@ tensor *through(build *b, const layer *y, tensor *x) {
   }
   if (y->mixer)
     x = norm(b, y, y->mixer_last, t_add(g, x, part_of(b, y, y->mixer, norm(b, y, y->mixer_norm, x), y->mixer_post)));
+  if (y->cross) x = t_add(g, x, part_of(b, y, y->cross, norm(b, y, W_CROSS_ATTN_NORM, x), W_NONE));
   if (y->mixer_again) x = norm(b, y, y->mixer_again, t_add(g, x, b->entered));
   if (y->ff)
     x = norm(b, y, y->ff_last, t_add(g, x, part_of(b, y, y->ff, norm(b, y, y->ff_norm, x), y->ff_post)));
@@ -140,7 +141,7 @@ static tensor *hidden_of(const build *b, tensor *x) {
   graph *g = b->g;
   const model *m = b->m;
   int64_t n = model_n_embd(m);
-  x = norm(b, NULL, m->output_norm, hyper_leave(b, altup_leave(b, x)));
+  x = norm(b, NULL, m->n_encoder ? W_ENC_OUTPUT_NORM : m->output_norm, hyper_leave(b, altup_leave(b, x)));
   // of each token, as of their mean: both are linear
   if (m->w[W_DENSE_2].weight) x = linear(b, NULL, W_DENSE_3, linear(b, NULL, W_DENSE_2, x));
   if (m->pooling == POOLING_RANK) x = ranking(b, x);
@@ -243,6 +244,7 @@ static void find_positions(build *b) {
   if (s->adapted)
     b->scales = t_reshape(g, of_tokens(b, BUF_SCALES, DT_F32, b->m->n_adapters),
                           DIMS(b->T, uop_idx(g, b->m->n_adapters)));
+  if (b->m->n_encoder) b->source = t_cast(g, of_tokens(b, BUF_SOURCE, DT_I32, 1), DT_IDX);
   if (s->both) b->last = t_cast(g, of_tokens(b, BUF_LAST, DT_I32, 1), DT_IDX);
   for (int i = 0; i < 3 && model_has_sections(b->m); i++)
     b->turns[i] = t_reshape(g, t_slice_i(g, of_tokens(b, BUF_TURNS, DT_I32, 3), 1, i, 1), DIMS(b->T));
@@ -312,6 +314,10 @@ uop *model_graph(const model *m, graph *g, const model_shape *s) {
   find_floats(&b);
   if (s->mtp) {
     mtp_predict(&b);
+  } else if (m->n_encoder && s->floats) {
+    source_keep(&b);
+  } else if (m->n_encoder && s->logits == LOGITS_HIDDEN) {
+    finish_graph(&b, source_through(&b, embedded(&b)));
   } else {
     tensor *x = from ? stream_between(&b) : embedded(&b);
     if (m->stacks.n) x = stacks_through(&b, x);

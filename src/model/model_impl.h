@@ -22,7 +22,8 @@ typedef struct build build;
   /* of the model */ \
   T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(POSITION_EMBD, "position_embd") \
   T(TOKEN_EMBD_NORM, "token_embd_norm") T(ENC_OUTPUT_NORM, "enc.output_norm") \
-  T(ENC_ATTN_REL_B, "enc.blk.0.attn_rel_b") \
+  T(ENC_ATTN_REL_B, "enc.blk.0.attn_rel_b") T(DEC_ATTN_REL_B, "dec.blk.0.attn_rel_b") \
+  T(DEC_OUTPUT_NORM, "dec.output_norm") \
   T(TOKEN_TYPES, "token_types") T(DENSE_2, "dense_2") T(DENSE_3, "dense_3") T(CLS, "cls") T(CLS_OUTPUT, "cls.output") \
   T(PER_LAYER_TOKEN_EMBD, "per_layer_token_embd") T(PER_LAYER_MODEL_PROJ, "per_layer_model_proj") \
   T(PER_LAYER_PROJ_NORM, "per_layer_proj_norm") \
@@ -51,7 +52,10 @@ typedef struct build build;
   T(VIS_ATTN_QKV, "vis_attn_qkv") T(VIS_ATTN_OUTPUT, "vis_attn_output") \
   T(VIS_GATE, "vis_gate") T(VIS_UP, "vis_up") T(VIS_DOWN, "vis_down") \
   T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") T(ATTN_OUTPUT_NORM, "attn_output_norm") \
-  T(ATTN_SUB_NORM, "attn_sub_norm") T(ATTN_O, "attn_o") \
+  T(ATTN_SUB_NORM, "attn_sub_norm") T(ATTN_O, "attn_o") T(ATTN_REL_B, "attn_rel_b") \
+  T(CROSS_ATTN_NORM, "cross_attn_norm") T(CROSS_ATTN_REL_B, "cross_attn_rel_b") \
+  T(CROSS_ATTN_Q, "cross_attn_q") T(CROSS_ATTN_K, "cross_attn_k") T(CROSS_ATTN_V, "cross_attn_v") \
+  T(CROSS_ATTN_O, "cross_attn_o") \
   /* convolutions and recurrences */ \
   T(SHORTCONV, "shortconv.conv") T(SHORTCONV_IN, "shortconv.in_proj") T(SHORTCONV_OUT, "shortconv.out_proj") \
   T(ATTN_Q_A, "attn_q_a") T(ATTN_Q_A_NORM, "attn_q_a_norm") T(ATTN_Q_B, "attn_q_b") T(ATTN_KV_A_MQA, "attn_kv_a_mqa") \
@@ -253,6 +257,7 @@ typedef struct arch {
   bool halves_apart;         // each half of a head turns by itself; of a picture's patch, the first one by its column
   bool encoder;              // each position sees the whole text: encoder.c
   bool denoises;             // of these, there is a head: logits of a position are of its own token
+  bool has_source;           // a decoder reads what an encoder, the layers behind its own, makes of a text: cross.c
   // with a sliding window: all layers but every period-th have it, or an enum period; 0: files of this kind have none
   int period;
   int (*keys)(loader *l);                // what else this kind reads or fixes, after the keys of all kinds; may be NULL
@@ -266,7 +271,8 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_encoder_attention, part_t5_attention, part_shared_attention,
+extern const part part_attention, part_encoder_attention, part_t5_attention, part_t5_decoder, part_cross_attention,
+  part_shared_attention,
   part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_plamo_mamba, part_delta_net,
   part_linear, part_dense, part_moe, part_dense_and_moe, part_dense_with_moe, part_dense_and_early_moe,
   part_moe_in_groups, part_moe_by_token, part_near, part_sparse_entries, part_entries, part_kda, part_rwkv7, part_rwkv6,
@@ -333,6 +339,8 @@ struct layer {
   int index, block;
   int within;                // its number in a block of several layers, from 1 on; 0: it is alone
   const part *mixer, *ff;                                      // NULL: none
+  const part *cross;         // between them, with a norm of its own (cross.c); NULL: none
+  const char *blocks;        // what names of its tensors begin with, before "blk."; NULL: as the architecture says
   enum tensor_id mixer_norm, mixer_post, ff_norm, ff_post;     // norms before and after them; W_NONE: none
   enum tensor_id mixer_last, ff_last;                          // of the stream, when what they make is in it
   // of that and the stream as it entered the layer, together
@@ -406,7 +414,9 @@ struct model {
   double qkv_limit;
   // scores fall with the distance: see attention.c; 0: they do not
   double alibi;
-  int n_near;                // ranges of distances that W_ENC_ATTN_REL_B has rows for: encoder.c; 0: none
+  int n_near;                // ranges of distances that tables of distances have rows for: encoder.c; 0: none
+  int n_encoder;             // layers of an encoder, behind all others: cross.c; 0: none
+  int starts;                // then: the token that a decoder begins with
   // of layers that slide, where the file does not say, and the base of their rope; 0: none, that of the others
   int window;
   // base_alpha: every base grows by base_alpha^(dim / (dim - 2)); 0: none does
@@ -510,6 +520,8 @@ static inline unsigned bias_if(const loader *l, enum arch_has what) { return l->
 // several asks for them one after the other in `load`.
 int state(loader *l, layer *y, enum dtype dt, int64_t per_position, int64_t fixed);
 
+// model.c: what the names of a layer's tensors begin with, before "blk."
+const char *before_blocks(const loader *l, const layer *y);
 int load_layers(loader *l);                                    // model.c: the tensors of all layers' parts
 // model.c: whether what was asked for is all there is, of tensors and keys, and alike in layers of the same parts
 int check_all(loader *l);
@@ -529,6 +541,11 @@ int mtp_find(loader *l);                                       // mtp.c: whether
 int mtp_load(loader *l);                                       // after its layer
 int encoder_load_ends(loader *l);                              // encoder.c: what it has besides embedding and norms
 int distances_load(loader *l);                                 // encoder.c: in how many ranges they fall
+// encoder.c: the table of distances of a layer or, if blocks have none of their own, of the first block (id)
+int distances_table(loader *l, layer *y, enum tensor_id id);
+// cross.c: how many layers, and what a decoder begins with
+int source_keys(loader *l);
+int source_load_ends(loader *l);                               // cross.c: the norm behind the encoder
 // model.c: the group of pages for layers with this window; n_groups: there is none
 int window_group(const model *m, int window);
 int ranking_load(loader *l);                                   // encoder.c: what makes scores of vectors
@@ -550,6 +567,7 @@ struct build {
   tensor *turns[3];          // {T}: positions that rope turns by, where the model has sections
   tensor *scales;            // {T, adapters}: of the tokens that go on; NULL: nothing is adapted
   tensor *last;              // {T}: the last place that each token sees; NULL: its own
+  tensor *source;            // {T}: how many places before each token its source has; NULL: there is none
   tensor *is_floats, *floats;          // {T, 1}, {T, n_floats}: tokens that are rows of floats; NULL: there are none
   tensor *pages;             // {groups, table} or {T, groups, table}: pages of the sequence, or of each
   tensor *slot;              // {1}: where the sequence's fixed states lie
@@ -705,6 +723,14 @@ typedef struct row_groups { tensor *number; int64_t most; bool aligned; } row_gr
 // encoder.c. What heads make of x, each row of which reads all others, or those of its group: {T, heads * v_dim}. of
 // (NULL: none): the groups.
 tensor *see_all(build *b, const layer *y, tensor *x, const row_groups *of);
+// s {T, kv, heads / kv, 1, positions}, with the numbers that a layer has for the ranges of distances. away {T, 1, 1, 1,
+// positions}; both: of positions before and behind a token, or (away: how far before it) before it alone. none: the
+// table of layers that have none of their own
+typedef struct ranges { tensor *away; bool both; enum tensor_id none; } ranges;
+tensor *by_range(const build *b, const layer *y, tensor *s, const ranges *of);
+// cross.c: x {T, n_embd}, what is embedded, through the encoder; the keys and values of all layers of a source
+tensor *source_through(build *b, tensor *x);
+void source_keep(build *b);
 // The same of queries {T, heads, d}, scaled, that read other rows: keys {n, kv, d}, values {n, kv, v_dim}.
 tensor *see_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, const row_groups *of);
 

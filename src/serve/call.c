@@ -504,6 +504,11 @@ static int check_request(call *c, request *r) {
       &c->fault, 501, "model",
       "this model denoises texts as a whole: 'weft run' does that, and this server makes vectors of them "
       "(/v1/embeddings)");
+  if (weft_model_has_source(m) && r->chat)
+    return fault_set(&c->fault, 400, "model",
+                     "this model answers one text with another, and has no chat: /v1/completions asks it");
+  if (weft_model_has_source(m) && r->prompt_scored)
+    return fault_set(&c->fault, 400, "echo", "this model's encoder reads the prompt: its tokens have no probabilities");
   if (!r->prompt.n) return fault_set(&c->fault, 400, "prompt", "the prompt is empty");
   if (call_fits(c, r)) return -1;
   if (request_sampler(r, m, 0, &s, &err))

@@ -51,7 +51,7 @@ typedef VEC(char *) request_texts;
 
 typedef struct request {
   // ---- constant from sched_submit on
-  token_ids prompt;
+  token_ids prompt;                    // of a model with an encoder: in its place there is what it makes of it, in time
   weft_sampling sampling;
   float *scales;                       // of adapters, as many as the model has; NULL: there are none
   const struct bias *biases;           // borrowed
@@ -91,6 +91,7 @@ typedef struct request {
   double arrived;
   int told;                            // of its place
   int begun;                           // choices
+  token_ids source;                    // the prompt as it came, if something is in its place
   struct request *next;
 } request;
 

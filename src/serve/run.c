@@ -13,6 +13,7 @@ struct run {
   request *r;
   int choice;
   held held;
+  weft_rows *source;         // of a model with an encoder: what it makes of the prompt
   const float *logits;       // of the token to be drawn: while run_took runs
   float *held_logits;        // the same while its mask is being made, or NULL
   bool waits;                // for that
@@ -81,6 +82,7 @@ bool request_scales_are_usual(const request *r, const weft_options *o) {
 
 void request_clear(request *r) {
   vec_free(&r->prompt);
+  vec_free(&r->source);
   vec_free(&r->lengths);
   texts_clear(&r->stops);
   texts_clear(&r->breakers);
@@ -244,6 +246,23 @@ struct run_counts run_count(const run *u) {
 void run_fail(run *u, const weft_error *err) { fail_run(u, err); }
 void run_cancel(run *u) { u->r->cancelled = true; }
 
+// The choices of a request have the same ids: its rows are the same each time.
+int run_read_source(run *u, weft_error *err) {
+  request *r = u->r;
+  int32_t *ids;
+  size_t n;
+  if (!weft_model_has_source(u->m)) return 0;
+  const token_ids *as_came = r->source.n ? &r->source : &r->prompt;
+  if (weft_encode_source(u->m, as_came->at, as_came->n, &u->source, &ids, &n, err)) return -1;
+  if (!r->source.n) {
+    r->source = r->prompt;
+    r->prompt = (token_ids){0};
+    for (size_t i = 0; i < n; i++) vec_push(&r->prompt, ids[i]);
+  }
+  weft_free(ids);
+  return 0;
+}
+
 bool run_begin(run *u, held *h) {
   weft_error err;
   u->start = now_s();
@@ -264,6 +283,7 @@ bool run_ended(const run *u, struct timing *out) {
 event *run_free(run *u, held *out) {
   event *last = u->last_event;
   weft_speculation_free(u->speculation);
+  weft_rows_free(u->source);
   if (out && u->began) run_settle(u);
   if (out) *out = u->held;
   else held_free(&u->held);

@@ -18,6 +18,8 @@ static inline size_t alike(const token_ids *x, const token_ids *y) {
 typedef struct run run;
 run *run_new(weft_model *m, weft_draft *d, bool no_speculation, request *r, int choice);     // d: NULL: none
 const request *run_request(const run *u);
+// Before that, and before something is found that it can go on from. -1 and why: run_fail.
+int run_read_source(run *u, weft_error *err);
 // h: what it goes on from, a beginning of its prompt; it is the run's from here on. false: the run has ended, here and
 // below: nobody has been told yet, run_free returns the event that does.
 bool run_begin(run *u, held *h);

@@ -393,7 +393,7 @@ static void begin_choice(sched *s, request *r) {
   int slot = r->begun ? -1 : r->slot;
   run *u = run_new(s->model, s->draft, s->o.no_speculation, r, r->begun++);
   size_t shared;
-  bool fits = !find_past(s, r, slot, &h, &shared, &err);
+  bool fits = !run_read_source(u, &err) && !find_past(s, r, slot, &h, &shared, &err);
   if (fits) {
     mark_prompt(r, &h, shared);
     h.slot = slot_for(s, &h, slot);

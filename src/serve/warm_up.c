@@ -41,6 +41,21 @@ static int warm_up_others(weft_model *m, const struct sched_options *o, weft_err
   return status;
 }
 
+// Of a model with an encoder: of a source of n tokens, and of an answer to it.
+static int warm_up_answer(weft_model *m, const int32_t *source, size_t n, weft_error *err) {
+  weft_rows *rows;
+  int32_t *ids;
+  size_t n_ids;
+  const float *logits;
+  if (!n) return 0;
+  if (weft_encode_source(m, source, n, &rows, &ids, &n_ids, err)) return -1;
+  int status = weft_decode(m, ids, n_ids, 0, &logits, err);
+  weft_free(ids);
+  weft_rows_free(rows);
+  weft_model_promote_pages(m);
+  return status;
+}
+
 // Kernels of single tokens and of prompts (of an encoder, of short texts) are made before anybody waits for them.
 int warm_up(weft_model *m, const struct sched_options *o, weft_error *err) {
   int32_t ids[2] = {0, 0};
@@ -51,6 +66,7 @@ int warm_up(weft_model *m, const struct sched_options *o, weft_error *err) {
     free(v);
     return status;
   }
+  if (weft_model_has_source(m)) return warm_up_answer(m, ids, (size_t)n - 1, err);
   if (weft_decode(m, ids, (size_t)n, 0, NULL, err) || weft_decode(m, ids, 1, 0, NULL, err)) return -1;
   if (warm_up_steps(m, o, NULL, err) || warm_up_others(m, o, err)) return -1;
   weft_model_promote_pages(m);

@@ -15,7 +15,8 @@
 #include "text/text.h"
 #include "weft.h"
 
-// Graphs of a chunk of one sequence, of a token of each of two sequences, and of every row.
+// Graphs of a chunk of one sequence, of a token of each of two sequences, of every row, and of a source: of its
+// encoder, and of what a decoder keeps of it.
 static inline void use_graphs(const model *m) {
   bool encoder = model_is_encoder(m), two = !encoder && !model_is_recurrent(m);
   const model_shape base = {.page = MODEL_PAGE,
@@ -26,11 +27,15 @@ static inline void use_graphs(const model *m) {
                             .n_ctx = MODEL_PAGE,
                             .chunk = 4,
                             .logits = encoder ? LOGITS_HIDDEN : LOGITS_LAST};
-  model_shape one = base, apart = base, rows = base;
+  model_shape one = base, apart = base, rows = base, source = base, kept = base;
+  bool has_source = model_has_source(m);
   one.chunk = 1;
   apart.apart = true, apart.chunk = 2, apart.logits = LOGITS_ALL;
   rows.logits = LOGITS_ALL, rows.exact = true;
-  const model_shape *const shapes[] = {&base, encoder ? NULL : &one, two ? &apart : NULL, encoder ? NULL : &rows};
+  source.logits = LOGITS_HIDDEN;
+  kept.logits = LOGITS_NONE, kept.floats = true;
+  const model_shape *const shapes[] = {&base, encoder ? NULL : &one, two ? &apart : NULL, encoder ? NULL : &rows,
+                                        has_source ? &source : NULL, has_source ? &kept : NULL};
   for (size_t i = 0; i < COUNT(shapes); i++) {
     if (!shapes[i]) continue;
     graph *g = graph_new(NULL);

@@ -125,6 +125,11 @@ def make_diffusion():
 
 
 @pytest.fixture(scope="session")
+def make_source():
+    return load_tool("make_source")
+
+
+@pytest.fixture(scope="session")
 def references():
     return load_tool("references")
 

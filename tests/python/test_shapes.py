@@ -63,11 +63,11 @@ def other_shapes(tool, maker, name, path):
     return wrong + ([f"{name}: {done.stdout} {done.stderr}"] if done.returncode or ended or len(accepted) != models else []), changes, accepted
 
 
-def test_other_shapes(built_tool, make_model, make_encoder, tmp_path):
+def test_other_shapes(built_tool, make_model, make_encoder, make_source, tmp_path):
     """Each tensor of each family in other shapes (axes swapped, split, joined, put in, longer, shorter): refused, with the names of the file and the
     tensor and both shapes; or, of the few that say their own size, a graph. So a graph meets no shape that it does not ask for."""
     tool, changes, accepted = built_tool("mutate_tool", "WEFT_MUTATE_TOOL"), 0, set()
-    for maker, names in (make_model, make_model.FAMILIES), (make_encoder, make_encoder.ENCODERS):
+    for maker, names in (make_model, make_model.FAMILIES), (make_encoder, make_encoder.ENCODERS), (make_source, make_source.SOURCES):
         for name in names:
             wrong, n, own = other_shapes(tool, maker, name, tmp_path / f"{name}.gguf")
             assert not wrong, wrong
