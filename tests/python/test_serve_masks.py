@@ -2,7 +2,9 @@
 import concurrent.futures as futures
 import http.client
 import json
+import os
 import threading
+from pathlib import Path
 
 import pytest
 from serving import Server
@@ -74,6 +76,21 @@ def test_a_grammar_that_is_too_ambiguous(server):
         c.request("POST", path, json.dumps({**asked, "stream": True}), {"Content-Type": "application/json"})
         last = [line for line in c.getresponse().read().split(b"\n") if line.startswith(b"data: {")][-1]
         assert json.loads(last[6:])["error"]["type"] == "invalid_request_error", last
+
+
+def niceness(pid):
+    """Of each thread of a process."""
+    return [int(Path(f"/proc/{pid}/task/{task}/stat").read_text().rsplit(")", 1)[1].split()[16]) for task in os.listdir(f"/proc/{pid}/task")]
+
+
+def test_a_late_mask_has_low_priority(server):
+    """Also in the sandbox, where a thread may change its own priority alone."""
+    with futures.ThreadPoolExecutor(2) as pool:
+        beside = [pool.submit(read, server, body(i, grammar=AMBIGUOUS, temperature=1)) for i in (9, 1)]
+        seen = set()
+        while not all(b.done() for b in beside) and 10 not in seen:
+            seen |= set(niceness(server.process.pid))
+    assert 10 in seen
 
 
 def test_choices_beside_a_slow_grammar(server):

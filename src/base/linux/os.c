@@ -2,12 +2,14 @@
 #define _GNU_SOURCE
 #include "base/os.h"
 #include "base/env.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/eventfd.h>
@@ -25,7 +27,23 @@ void os_wait(_Atomic uint32_t *at, uint32_t value) {
 void os_wake_all(_Atomic uint32_t *at) { syscall(SYS_futex, at, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
 
 int os_thread_id(void) { return (int)syscall(SYS_gettid); }
-void os_thread_nice(int id, int nice) { setpriority(PRIO_PROCESS, (id_t)id, nice); }
+
+static _Atomic int nice_asked_for;
+
+static void on_nice(int sig) {
+  int kept = errno;
+  (void)sig;
+  setpriority(PRIO_PROCESS, 0, atomic_load(&nice_asked_for));
+  errno = kept;
+}
+
+// In the sandbox a thread may change itself alone: another one is asked to, by a signal that has no other use here.
+void os_thread_nice(int id, int nice) {
+  const struct sigaction on = {.sa_handler = on_nice, .sa_flags = SA_RESTART};
+  if (!id || id == os_thread_id()) { setpriority(PRIO_PROCESS, 0, nice); return; }
+  atomic_store(&nice_asked_for, nice);
+  if (!sigaction(SIGURG, &on, NULL)) syscall(SYS_tgkill, getpid(), id, SIGURG);
+}
 
 void os_cond_init(pthread_cond_t *c) {
   pthread_condattr_t how;
