@@ -174,6 +174,15 @@ def test_a_sequence_is_saved_and_restored(server):
     assert again["timings"]["cache_n"] >= len(ids) and probabilities(again) == probabilities(first)
 
 
+def test_a_sequence_outlives_the_server(weft, weft_env, model, tmp_path):
+    ids, answers = recorded("t5")[2]["source"], []
+    for kept in 0, len(ids):
+        with Server(weft, weft_env, model("t5"), "--keep-in", tmp_path) as s:
+            answers.append(complete(s, ids))
+            assert answers[-1]["timings"]["cache_n"] == kept and s.end() == 0
+    assert probabilities(answers[0]) == probabilities(answers[1])
+
+
 @pytest.mark.parametrize("path,body,words", [
     ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a b"}]}, "has no chat"),
     ("/v1/completions", {"prompt": "a b", "echo": True, "logprobs": 2, "max_tokens": 2}, "encoder reads the prompt"),
