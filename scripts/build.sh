@@ -87,7 +87,7 @@ if [ -f "$dir/CMakeCache.txt" ] && ! { grep -q "^CMAKE_HOME_DIRECTORY:INTERNAL=$
   rm -rf "$dir/CMakeCache.txt" "$dir/CMakeFiles"
 fi
 step "configuring ${dir#"$here"/} ($compiler, $kind)" \
-  cmake -S "$here" -B "$dir" -G Ninja -DCMAKE_C_COMPILER="$compiler" "${cross[@]}" -DWEFT_SANITIZE=$sanitize -DWEFT_TESTS=$tests -DWEFT_FUZZ=$fuzz "$@"
+  cmake -S "$here" -B "$dir" -G Ninja -DCMAKE_C_COMPILER="$compiler" "${cross[@]}" -DWEFT_SANITIZE=$sanitize -DWEFT_TESTS=$tests -DWEFT_WERROR=$tests -DWEFT_FUZZ=$fuzz "$@"
 step "compiling ${dir#"$here"/}" ninja -C "$dir" -j "$jobs"
 # Editors look for compile_commands.json at the top of the tree.
 [ "$dir" != "$here/build" ] || ln -sf build/compile_commands.json "$here/compile_commands.json"

@@ -364,7 +364,7 @@ static program *no_launch(program *p, program *const *part, int n) {
 static const uop *out_of(const uop *ast) { return ast->src[0]->src[0]->src[0]; }
 
 program *codegen_merged(graph *parent, uop *ast, const target *t, const codegen_options *o) {
-  program *part[MOST_MERGED], *p = xcalloc(1, sizeof *p);
+  program *part[MOST_MERGED] = {NULL}, *p = xcalloc(1, sizeof *p);
   joining j = {.g = graph_new(parent)};
   int n = (int)ast->nsrc;
   int64_t items = 1, groups = 0;

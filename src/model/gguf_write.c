@@ -119,6 +119,9 @@ void gguf_head_i32s(gguf_head *h, const char *key, const int32_t *v, size_t n) {
 void gguf_head_f32s(gguf_head *h, const char *key, const float *v, size_t n) {
   set_numbers(h, key, GGUF_FLOAT32, v, n);
 }
+void gguf_head_bools(gguf_head *h, const char *key, const bool *v, size_t n) {
+  set_numbers(h, key, GGUF_BOOL, v, n);
+}
 
 // ---- tensors --------------------------------------------------------------------------------------------------------
 

@@ -205,7 +205,7 @@ static int put_rope_dims(hf *h, double share, error *err) {
   return 0;
 }
 
-enum { ROPE_MOST = 1 << 16 };
+enum { ROPE_MOST = 1 << 16, HF_LAYERS_MOST = 1 << 12 };
 
 // Factors that llama3's rule gives the frequencies, in the order of computation that files have.
 static int llama3_factors(hf *h, uint32_t dim, error *err) {
@@ -303,6 +303,37 @@ static int phi3_more(hf *h, error *err) {
   return phi3_longer(h, old, dims, err);
 }
 
+// Which layers look at a window alone, by layer_types, or where there is none all but each `every`-th one.
+static int put_windows(hf *h, uint32_t every, error *err) {
+  uint32_t window, n;
+  bool found;
+  if (hf_u32(h, "sliding_window", &window, &found, err)) return -1;
+  if (!found || !window) return 0;
+  if (hf_need_u32(h, "num_hidden_layers", &n, err)) return -1;
+  const json_t *types = json_object_get(h->text, "layer_types");
+  if (n > HF_LAYERS_MOST || (json_array_size(types) && json_array_size(types) != n))
+    return hf_fail(h, config_name, "layer_types", err, "is not a list of %u layers, of %d at most", n, HF_LAYERS_MOST);
+  bool *near = ARENA_ARRAY(h->arena, bool, n);
+  for (uint32_t i = 0; i < n; i++) {
+    const char *type = json_string_value(json_array_get(types, i));
+    near[i] = type ? !strcmp(type, "sliding_attention") : (i + 1) % every != 0;
+    if (type && !near[i] && strcmp(type, "full_attention"))
+      return hf_fail(h, config_name, "layer_types", err, "has '%.40s'", type);
+  }
+  gguf_head_u32(h->head, hf_arch_key(h, "attention.sliding_window"), window);
+  gguf_head_bools(h->head, hf_arch_key(h, "attention.sliding_window_pattern"), near, n);
+  return 0;
+}
+
+static int every_fourth_full(hf *h, error *err) { return put_windows(h, 4, err); }
+
+static int cohere_more(hf *h, error *err) {
+  (void)err;
+  if (!rope_type(h) || !strcmp(rope_type(h), "default"))
+    gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), "none", 4);
+  return 0;
+}
+
 static int gemma3_more(hf *h, error *err) {
   uint32_t pattern, window;
   bool found;
@@ -381,6 +412,18 @@ static const hf_key mistral_keys[] = {
   {0},
 };
 static const hf_key experts_keys[] = {{"expert_feed_forward_length", HF_U32, "moe_intermediate_size"}, {0}};
+static const hf_key cohere_keys[] = {{"logit_scale", HF_F32_KEY, "logit_scale"}, {0}};
+static const hf_key qwen2moe_keys[] = {
+  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"},
+  {"expert_shared_feed_forward_length", HF_U32, "shared_expert_intermediate_size"},
+  {0},
+};
+static const hf_key gemma2_keys[] = {
+  {"attn_logit_softcapping", HF_F32_KEY, "attn_logit_softcapping"},
+  {"final_logit_softcapping", HF_F32_KEY, "final_logit_softcapping"},
+  {"attention.sliding_window", HF_U32, "sliding_window"},
+  {0},
+};
 static const hf_key gemma3_keys[] = {{"final_logit_softcapping", HF_F32_KEY, "final_logit_softcapping"}, {0}};
 static const hf_key gpt_oss_keys[] = {
   {"attention.sliding_window", HF_U32, "sliding_window"},
@@ -412,6 +455,29 @@ static const hf_rule gemma3_rules[] = {
   {BLOCK "post_feedforward_layernorm", "blk.*.post_ffw_norm", HF_PLUS_ONE, 0},
   {BLOCK "self_attn.q_norm", "blk.*.attn_q_norm", HF_PLUS_ONE, 0},
   {BLOCK "self_attn.k_norm", "blk.*.attn_k_norm", HF_PLUS_ONE, 0},
+  {0},
+};
+static const hf_rule qwen2moe_rules[] = {
+  {BLOCK "mlp.gate", "blk.*.ffn_gate_inp", 0, 0},
+  {BLOCK "mlp.experts.#.gate_proj", "blk.*.ffn_gate_exps", HF_STACK, 0},
+  {BLOCK "mlp.experts.#.down_proj", "blk.*.ffn_down_exps", HF_STACK, 0},
+  {BLOCK "mlp.experts.#.up_proj", "blk.*.ffn_up_exps", HF_STACK, 0},
+  {BLOCK "mlp.shared_expert_gate", "blk.*.ffn_gate_inp_shexp", 0, 0},
+  {BLOCK "mlp.shared_expert.gate_proj", "blk.*.ffn_gate_shexp", 0, 0},
+  {BLOCK "mlp.shared_expert.down_proj", "blk.*.ffn_down_shexp", 0, 0},
+  {BLOCK "mlp.shared_expert.up_proj", "blk.*.ffn_up_shexp", 0, 0},
+  {0},
+};
+static const hf_rule gemma_rules[] = {
+  {"model.norm", "output_norm", HF_PLUS_ONE, 0},
+  {BLOCK "input_layernorm", "blk.*.attn_norm", HF_PLUS_ONE, 0},
+  {BLOCK "post_attention_layernorm", "blk.*.ffn_norm", HF_PLUS_ONE, 0},
+  {0},
+};
+// Norms that come after their part.
+static const hf_rule olmo2_rules[] = {
+  {BLOCK "post_attention_layernorm", "blk.*.post_attention_norm", 0, 0},
+  {BLOCK "post_feedforward_layernorm", "blk.*.post_ffw_norm", 0, 0},
   {0},
 };
 static const hf_rule glm4_rules[] = {
@@ -463,6 +529,10 @@ static const hf_rule bert_rules[] = {
 #define PLAIN "{" EPS6 "," THETA("10000.0") "}"
 #define SILU "hidden_act=silu"
 #define NO_WINDOW " use_sliding_window=false"
+#define GELU_TANH "hidden_activation=gelu_pytorch_tanh"
+// The folders of Gemma 3 with pictures say nothing of heads either.
+#define GEMMA3 "{" EPS6 "," THETA("1e6") ",\"rope_local_base_freq\":1e4,\"head_dim\":256,\"num_attention_heads\":8," \
+  "\"num_key_value_heads\":4,\"sliding_window\":4096,\"max_position_embeddings\":131072}"
 static const hf_class classes[] = {
   {.name = "LlamaForCausalLM",
    .vocab = HF_VOCAB_LLAMA,
@@ -509,12 +579,91 @@ static const hf_class classes[] = {
    .keys = granite_keys,
    .rules = llama_rules,
    .more = llama_more},
+  {.name = "Qwen2MoeForCausalLM",
+   .arch = "qwen2moe",
+   .musts = SILU NO_WINDOW " norm_topk_prob=false decoder_sparse_step=1",
+   .defaults = PLAIN,
+   .keys = qwen2moe_keys,
+   .rules = qwen2moe_rules},
+  {.name = "OlmoeForCausalLM",
+   .arch = "olmoe",
+   .musts = SILU " norm_topk_prob=false clip_qkv=none",
+   .defaults = "{" EPS5 "," THETA("10000.0") "}",
+   .rules = qwen2moe_rules},
+  {.name = "Olmo2ForCausalLM",
+   .arch = "olmo2",
+   .musts = SILU,
+   .defaults = "{" EPS5 "," THETA("10000.0") "}",
+   .rules = olmo2_rules},
+  {.name = "Olmo3ForCausalLM",
+   .arch = "olmo2",
+   .musts = SILU,
+   .defaults = "{" EPS5 "," THETA("10000.0") ",\"sliding_window\":4096}",
+   .rules = olmo2_rules,
+   .more = every_fourth_full},
+  {.name = "Exaone4ForCausalLM",
+   .arch = "exaone4",
+   .musts = SILU,
+   .defaults = "{" EPS5 "," THETA("10000.0") "}",
+   .keys = llama_keys,
+   .rules = olmo2_rules,
+   .more = every_fourth_full},
+  {.name = "SeedOssForCausalLM",
+   .arch = "seed_oss",
+   .musts = SILU,
+   .defaults = "{" EPS6 "," THETA("10000.0") ",\"head_dim\":128}",
+   .rules = olmo2_rules},
+  {.name = "SmolLM3ForCausalLM",
+   .vocab = HF_VOCAB_LLAMA,
+   .arch = "smollm3",
+   .musts = SILU NO_WINDOW " no_rope_layer_interval=4",
+   .defaults = "{" EPS6 "," THETA("2e6") "}",
+   .keys = llama_keys,
+   .rules = llama_rules,
+   .more = llama_more},
+  {.name = "ArceeForCausalLM",
+   .vocab = HF_VOCAB_LLAMA,
+   .arch = "arcee",
+   .musts = "hidden_act=relu2",
+   .head_dim = true,
+   .defaults = "{" EPS5 "," THETA("10000.0") "}",
+   .keys = llama_keys,
+   .rules = llama_rules,
+   .more = llama_more},
+  {.name = "CohereForCausalLM",
+   .arch = "command-r",
+   .musts = SILU " use_qk_norm=false",
+   .defaults = "{\"layer_norm_eps\":1e-5," THETA("500000.0") ",\"logit_scale\":0.0625}",
+   .keys = cohere_keys,
+   .more = cohere_more},
+  {.name = "GemmaForCausalLM",
+   .vocab = HF_VOCAB_GEMMA,
+   .arch = "gemma",
+   .musts = GELU_TANH,
+   .defaults = "{" EPS6 "," THETA("10000.0") ",\"head_dim\":256}",
+   .rules = gemma_rules},
+  {.name = "Gemma2ForCausalLM",
+   .vocab = HF_VOCAB_GEMMA,
+   .arch = "gemma2",
+   .musts = GELU_TANH,
+   .defaults = "{" EPS6 "," THETA("10000.0") ",\"head_dim\":256,\"sliding_window\":4096,\"attn_logit_softcapping\":50.0,"
+                                             "\"final_logit_softcapping\":30.0}",
+   .keys = gemma2_keys,
+   .rules = gemma3_rules},
+  {.name = "Gemma3ForConditionalGeneration",
+   .vocab = HF_VOCAB_GEMMA,
+   .arch = "gemma3",
+   .musts = GELU_TANH,
+   .defaults = GEMMA3,
+   .seeing = true,
+   .keys = gemma3_keys,
+   .rules = gemma3_rules,
+   .more = gemma3_more},
   {.name = "Gemma3ForCausalLM",
    .vocab = HF_VOCAB_GEMMA,
    .arch = "gemma3",
-   .musts = "hidden_activation=gelu_pytorch_tanh",
-   .defaults = "{" EPS6 "," THETA("1e6") ",\"rope_local_base_freq\":1e4,\"head_dim\":256,"
-                                         "\"sliding_window\":4096,\"max_position_embeddings\":131072}",
+   .musts = GELU_TANH,
+   .defaults = GEMMA3,
    .keys = gemma3_keys,
    .rules = gemma3_rules,
    .more = gemma3_more},
@@ -576,7 +725,9 @@ static int check_musts(const hf *h, error *err) {
     size_t n = strcspn(at, " "), k = strcspn(at, "=");
     const char *name, *key = arena_strndup(h->arena, at, k), *must = arena_strndup(h->arena, at + k + 1, n - k - 1);
     const json_t *v = hf_value(h, key, &name);
-    const char *is = json_is_boolean(v) ? json_is_true(v) ? "true" : "false" : json_string_value(v);
+    const char *is = json_is_boolean(v)   ? json_is_true(v) ? "true" : "false"
+                     : json_is_integer(v) ? arena_printf(h->arena, "%" JSON_INTEGER_FORMAT, json_integer_value(v))
+                                          : json_string_value(v);
     char quoted[64];
     if (v && (!is || strcmp(is, must)))
       return hf_fail(h, config_name, key, err, "%s, but files of %s have no key for it, and are of %s",
@@ -694,8 +845,24 @@ static bool rule_is_for(const hf *h, const hf_rule *r, const char *name, size_t 
   return true;
 }
 
-const hf_rule *hf_rule_for(const hf *h, const char *name, const hf_rule *after, const char **to, uint32_t *expert,
+// The name that a language model alone gives a tensor; NULL: it belongs to something else.
+static const char *name_alone(const hf *h, const char *name) {
+  static const char *const beside[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+                                       "model.multi_modal_projector."};
+  static const struct { const char *with, *without; } prefixes[] = {{"model.language_model.", "model."},
+                                                                    {"language_model.", ""}};
+  for (size_t i = 0; i < COUNT(beside); i++) if (!strncmp(name, beside[i], strlen(beside[i]))) return NULL;
+  for (size_t i = 0; i < COUNT(prefixes); i++)
+    if (!strncmp(name, prefixes[i].with, strlen(prefixes[i].with)))
+      return arena_printf(h->arena, "%s%s", prefixes[i].without, name + strlen(prefixes[i].with));
+  return name;
+}
+
+const hf_rule *hf_rule_for(const hf *h, const char *stored, const hf_rule *after, const char **to, uint32_t *expert,
                            error *err) {
+  static const hf_rule left_out = {"", NULL, HF_SKIP, NULL};
+  const char *name = h->class->seeing ? name_alone(h, stored) : stored;
+  if (!name) return after ? NULL : &left_out;
   size_t n = strlen(name);
   if (has_suffix(name, ".weight")) n -= 7;
   else if (has_suffix(name, ".bias")) n -= 5;
@@ -706,6 +873,6 @@ const hf_rule *hf_rule_for(const hf *h, const char *name, const hf_rule *after, 
   for (const hf_rule *r = h->class->rules; r && r->from; r++) if (rule_is_for(h, r, name, n, to, expert)) return r;
   for (const hf_rule *r = common_rules; r->from && !h->class->alone; r++)
     if (rule_is_for(h, r, name, n, to, expert)) return r;
-  error_set(err, "%s: tensor '%.200s' is not one that %s has", h->shown, name, h->class->name);
+  error_set(err, "%s: tensor '%.200s' is not one that %s has", h->shown, stored, h->class->name);
   return NULL;
 }

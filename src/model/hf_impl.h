@@ -126,6 +126,7 @@ typedef struct hf_class {
   enum hf_vocab vocab;
   bool head_dim;                     // the class makes head_dim of the other sizes
   bool own_scaling;                  // `more` says what there is to say of longer contexts
+  bool seeing;                       // the language model stands beside an encoder of pictures, which is left out
   bool alone;                        // rules and vocabulary are those of an encoder, and heads of one kind
 } hf_class;
 

@@ -33,6 +33,7 @@ PIECE = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": 
          "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": {w: i for i, w in enumerate(WORDS)}}}
 BERT = {"tokenizer": PIECE, "tokenizer_config": {"cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]", "pad_token": "[PAD]", "mask_token": "[MASK]", "tokenizer_class": "BertTokenizer"},
         "files": {"modules.json": json.dumps([{"idx": 0, "path": "", "type": "Transformer"}, {"idx": 1, "path": "1_Pooling", "type": "models.Pooling"}]), "1_Pooling/config.json": json.dumps({"pooling_mode_cls_token": True})}}
+EYES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
 KINDS = {   # name: class of the model, of its configuration, what this has; what the folder has besides
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
     "qwen3-yarn": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "rope_parameters": YARN}),
@@ -48,6 +49,18 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "phi4": ("Phi3ForCausalLM", "Phi3Config", {"pad_token_id": 0}, {"tokenizer_config": make_folder.settings(tokenizer_class="GPT2Tokenizer")}),
     "glm4": ("Glm4ForCausalLM", "Glm4Config", {"head_dim": 16, "pad_token_id": 0, "eos_token_id": None}, GLM),
     "gpt-oss": ("GptOssForCausalLM", "GptOssConfig", {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 32, "sliding_window": 64}),
+    "gemma": ("GemmaForCausalLM", "GemmaConfig", {"head_dim": 32}, WITH_PIECES),
+    "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", {"head_dim": 32, "sliding_window": 64, "query_pre_attn_scalar": 32}, WITH_PIECES),
+    "gemma3-seeing": ("Gemma3ForConditionalGeneration", "Gemma3Config", {"text_config": {**SMALL, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32, "sliding_window": 64}, "vision_config": EYES, "mm_tokens_per_image": 4}, WITH_PIECES),
+    "olmo2": ("Olmo2ForCausalLM", "Olmo2Config", {}),
+    "olmo3": ("Olmo3ForCausalLM", "Olmo3Config", {"sliding_window": 64, "num_hidden_layers": 4}),
+    "exaone4": ("Exaone4ForCausalLM", "Exaone4Config", {"sliding_window": 64, "sliding_window_pattern": 2}),
+    "seed_oss": ("SeedOssForCausalLM", "SeedOssConfig", {"head_dim": 32}),
+    "smollm3": ("SmolLM3ForCausalLM", "SmolLM3Config", {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}),
+    "arcee": ("ArceeForCausalLM", "ArceeConfig", {"bos_token_id": 1, "eos_token_id": 2}),
+    "cohere": ("CohereForCausalLM", "CohereConfig", {}),
+    "olmoe": ("OlmoeForCausalLM", "OlmoeConfig", {"num_experts": 4, "num_experts_per_tok": 2}),
+    "qwen2moe": ("Qwen2MoeForCausalLM", "Qwen2MoeConfig", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48}),
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
 }
 TYPES = {"BF16": ["auto", "f32", "q8_0"], "F16": ["auto", "bf16"], "F32": ["auto", "f32", "bf16", "q8_0"]}
