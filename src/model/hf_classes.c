@@ -646,8 +646,9 @@ static const hf_class classes[] = {
    .vocab = HF_VOCAB_GEMMA,
    .arch = "gemma2",
    .musts = GELU_TANH,
-   .defaults = "{" EPS6 "," THETA("10000.0") ",\"head_dim\":256,\"sliding_window\":4096,\"attn_logit_softcapping\":50.0,"
-                                             "\"final_logit_softcapping\":30.0}",
+   .defaults =
+     "{" EPS6 "," THETA("10000.0") ",\"head_dim\":256,\"sliding_window\":4096,\"attn_logit_softcapping\":50.0,"
+                                   "\"final_logit_softcapping\":30.0}",
    .keys = gemma2_keys,
    .rules = gemma3_rules},
   {.name = "Gemma3ForConditionalGeneration",
