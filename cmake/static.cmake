@@ -23,11 +23,20 @@ endforeach()
 if(weft_static_missing)
   message(STATUS "no static program, for want of${weft_static_missing}: weft export needs one that was made elsewhere")
 elseif(NOT APPLE AND NOT WIN32 AND NOT WEFT_SANITIZE AND NOT WEFT_FUZZ)
+  # What libmicrohttpd wants of GnuTLS, which differs between its versions: packaging/static.c.
+  execute_process(COMMAND ${CMAKE_NM} -u ${weft_static_microhttpd} OUTPUT_VARIABLE wanted ERROR_QUIET)
+  string(REGEX MATCHALL "gnutls_[a-z0-9_]+" wanted "${wanted}")
+  list(REMOVE_DUPLICATES wanted)
+  list(TRANSFORM wanted REPLACE "(.+)" " \\\\\n  F(\\1)")
+  list(JOIN wanted "" wanted)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/gnutls_names.h @ONLY
+    CONTENT "// Made by the build: names of GnuTLS that libmicrohttpd.a does not define.\n#define GNUTLS_NAMES(F)@wanted@\n")
   # mhd.c is compiled once more, for the libmicrohttpd that is linked here.
   add_executable(weft_alone ${PROJECT_SOURCE_DIR}/packaging/static.c ${PROJECT_SOURCE_DIR}/src/serve/mhd.c $<TARGET_OBJECTS:weft>
     $<FILTER:$<TARGET_OBJECTS:weft_serve>,EXCLUDE,/mhd[.]c> ${weft_objects})
   target_compile_definitions(weft_alone PRIVATE WEFT_HTTP_LINKED)
-  target_include_directories(weft_alone PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${microhttpd_INCLUDE_DIRS})
+  target_include_directories(weft_alone PRIVATE ${PROJECT_BINARY_DIR}/generated ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
+    ${microhttpd_INCLUDE_DIRS})
   set_target_properties(weft_alone PROPERTIES OUTPUT_NAME weft-static)
   set_property(TARGET weft_alone PROPERTY POSITION_INDEPENDENT_CODE)   # unset: CMake's -pie would ask for a loader
   target_compile_options(weft_alone PRIVATE -fPIE)

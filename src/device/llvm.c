@@ -170,11 +170,12 @@ static void *open_library(error *err) {
     if (!in && !first[0]) snprintf(first, sizeof first, "%s", why_not_opened());
   }
   if (!in)
-    error_set(err,
-              "compiling kernels needs the LLVM library, and none of version 22 to 19 could be loaded (%s): "
-              "install the package libllvm22 (or libllvm19), name the file in WEFT_LLVM, or use the system's C compiler "
-              "(RENDER=c, which takes longer)",
-              first);
+    error_set(
+      err,
+      "compiling kernels needs the LLVM library, and none of version 22 to 19 could be loaded (%s): "
+      "install the package libllvm22 (or libllvm19), name the file in WEFT_LLVM, or use the system's C compiler "
+      "(RENDER=c, which takes longer)",
+      first);
   return in;
 }
 
