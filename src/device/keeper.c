@@ -79,6 +79,20 @@ static int take_idle_socket(keeper *k) {
   return -1;
 }
 
+static void add_idle_socket(keeper *k, int fd) {
+  pthread_mutex_lock(&k->mutex);
+  vec_push(&k->idle, fd);
+  pthread_mutex_unlock(&k->mutex);
+}
+
+void keeper_prepare(void) {
+  keeper *k = keeper_running();
+  struct attempt_frame *around = attempt_suspend();              // sockets live on
+  int fd = k ? take_idle_socket(k) : -1;
+  if (fd >= 0) add_idle_socket(k, fd);
+  attempt_resume(around);
+}
+
 // Its end closes the first socket. One for requests may also fail for want of memory or descriptors, on either side.
 static bool has_hung_up(const keeper *k) {
   struct pollfd first = {.fd = k->first, .events = POLLRDHUP};
@@ -133,9 +147,7 @@ static bool ask_keeper_for(keeper *k, enum keeper_want want, asking *a, bytes *a
   int fd = take_idle_socket(k);
   bool answered = fd >= 0 && exchange(fd, a, &b);
   if (answered) {
-    pthread_mutex_lock(&k->mutex);
-    vec_push(&k->idle, fd);
-    pthread_mutex_unlock(&k->mutex);
+    add_idle_socket(k, fd);
   } else {
     if (fd >= 0) close(fd);
     note_silence(k);

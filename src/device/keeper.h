@@ -24,6 +24,8 @@ typedef bool keeper_scheduler(const device *d, graph *g, uop *sink, const void *
 // none could be made.
 bool keeper_start(void (*enter)(void *ctx), void *ctx, keeper_scheduler *scheduler, int n_threads);
 keeper *keeper_running(void);           // the one that was started; NULL: none
+// Requests come soon: it opens the cache meanwhile. It does not before, as most runs that fail have failed by then.
+void keeper_prepare(void);
 void keeper_stop(void);                 // waits until all is kept; no request may be running
 
 bool keeper_lives(keeper *k);           // false: it has ended

@@ -199,11 +199,14 @@ static void open_device(int n_threads) {
 }
 
 void keeper_serve(int first, keeper_scheduler *scheduler, int n_threads) {
+  bool opened = false;
   own.scheduler = scheduler;
-  open_device(n_threads);
   for (bool more = true; more;) {
     int fd = message_receive_fd(first, &more);
-    if (fd >= 0) begin_serving(fd);
+    if (fd < 0) continue;
+    if (!opened) open_device(n_threads);
+    opened = true;
+    begin_serving(fd);
   }
   if (own.d) cache_flush(own.d->cache);            // the compiler notices that nobody has its sockets any more
   _exit(0);

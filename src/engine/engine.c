@@ -9,6 +9,7 @@
 #include "device/demand.h"
 #include "device/memory.h"
 #include "device/kernel_set.h"
+#include "device/keeper.h"
 #include "engine/calibrate.h"
 #include "engine/float_rows.h"
 #include "engine/follow.h"
@@ -255,6 +256,7 @@ static int load_model(engine *e, const char *path, error *err) {
   if (most && e->n_ctx > most)
     return error_set(err, "%s: a context of %d positions, but of this model there are %d at most", path, e->n_ctx,
                      most);
+  keeper_prepare();
   if (layer_split_open(&e->layer_split, e->m, &e->o, err)) return -1;
   choose_sizes(e);
   if (share_layers(e, err)) return -1;

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import gguf
 import pytest
@@ -329,3 +330,12 @@ def test_kernels_of_another_compiler(run_weft, tinypy, tmp_path, cache_dir):
     assert made(None, named=folder / os.path.basename(newest)) == 0
     shutil.rmtree(cache_dir)
     assert made(None, named=folder / os.path.basename(newest)) > 0
+
+
+def test_a_file_that_is_refused_opens_no_cache(run_weft, tinypy, tmp_path, cache_dir):
+    """The keeper waits until a model's description has been read: what it does otherwise is half of such a run."""
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(Path(tinypy).read_bytes()[:3000])
+    for model, status in (cut, 1), (tinypy, 0):
+        assert run_weft(["run", "-m", model, "-p", "def", "-n", 1], env={"WEFT_CACHE": cache_dir}).returncode == status
+        assert bool(list(Path(cache_dir).rglob("*.db"))) == (status == 0)
