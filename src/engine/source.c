@@ -1,5 +1,5 @@
 // Sources of models with an encoder and a decoder. Part of the public API (include/weft/media.h): a text goes in, and
-// the ids of a prompt for the decoder come out, most of which are rows of floats (float_rows.h).
+// the ids of a prompt for the decoder come out: rows of floats (float_rows.h), and the first token of the answer.
 #include <stdlib.h>
 #include <string.h>
 #include "weft.h"

@@ -1,10 +1,10 @@
 // Decoders that read a source: an encoder makes rows of floats of a text, and each layer of the decoder reads these
 // between its attention and its feed-forward (T5).
 //
-// In a sequence the rows of the source come first, and the tokens of the answer behind them. A layer has one cache of
-// keys and values: at the places of the source lie those that it makes of the source's rows, once; at the places behind
-// them those that it makes of its own tokens. So a page, a fork and a file of a sequence have both, and a row of the
-// source depends on no other one: a source can be cut anywhere. model_graph.c says which graph computes what.
+// In a sequence the rows of the source come first, and the tokens of the answer after them. A layer has one cache of
+// keys and values: at the positions of the source those that cross-attention reads, made once of each row; at later
+// positions those of the answer's tokens. So a page, a fork and a file of a sequence have both. No row of a source
+// depends on another one here: a source can be cut anywhere. model_graph.c says which graph computes what.
 #include <math.h>
 #include "model/model_impl.h"
 #include "model/stored.h"
