@@ -103,6 +103,7 @@ install_optional() {
   case "$what" in test|arm64) optional "the tests of Vulkan" mesa-vulkan-drivers vulkan-validationlayers spirv-tools;; esac
   case "$what" in test|arm64) optional "the tests of a model on several processes" openmpi-bin libopenmpi-dev;; esac
   case "$what" in test|arm64) optional "the test of C by a third compiler" tcc;; esac
+  case "$what" in test|arm64) optional "the test of a libcurl with GnuTLS" libcurl3-gnutls;; esac
 }
 
 # environment VENV LIST: a Python environment with the packages of LIST, made once, and again when LIST changes.  Fails if pip does.

@@ -309,7 +309,7 @@ static int evaluate_many(struct bench *b, const struct test *t, int64_t *ns) {
   return status ? failed("%s", err.text) : 0;
 }
 
-// Evaluates the next n tokens of a prompt, in front of which there are pos.
+// Evaluates the next n tokens of a prompt; pos tokens stand before them.
 static int decode_prompt(const struct bench *b, int n, int pos, weft_error *err) {
   weft_rows *rows;
   int32_t *ids;

@@ -111,7 +111,7 @@ static void add_system(files *l) {
   add_path_of(l, "/dev/null", true);
   dl_iterate_phdr(add_library, l);
   add_path(l, env_library_path());
-  if (*env_str(ENV_WEFT_LLVM)) add_folder_of(l, env_str(ENV_WEFT_LLVM), false);   // what it needs lies beside it
+  if (*env_str(ENV_WEFT_LLVM)) add_folder_of(l, env_str(ENV_WEFT_LLVM), false);   // what it needs is in that folder
 }
 
 // Where a link leads, that is what is replaced.

@@ -73,7 +73,7 @@ int weft_draft_new(const weft_model *m, weft_model *draft, const weft_draft_opti
                         path_of(whole));
   const weft_model *answers = weft_model_has_source(m) ? m : weft_model_has_source(draft) ? draft : NULL;
   if (answers)
-    return refuse_draft(err, "%s: a model with an encoder and a decoder neither guesses nor is guessed for",
+    return refuse_draft(err, "%s: a model with an encoder and a decoder neither drafts tokens nor takes drafts",
                         path_of(answers));
   if (weft_model_is_recurrent(draft))
     return refuse_draft(err, "%s: a draft model with recurrent layers cannot go back to before a wrong guess",

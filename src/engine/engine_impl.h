@@ -51,7 +51,7 @@ struct engine {
   struct demand *demand;                  // weights that do not fit into memory together; NULL: they do
   int32_t *ids, *at, *pages, slot;        // what plans read: tokens, and where they stand (model_shape)
   int32_t *last, *turns;                  // the same; turns NULL: rope goes by places
-  int32_t *source;                        // the same: places of their sources; NULL: there is no encoder
+  int32_t *source;                        // for each token, places of its source; NULL: there is no encoder
   float *scales;                          // of adapters, for each token; NULL: there are none
   bool adapted;                           // some token of what is evaluated now has a scale that is not 0
   float *floats;                          // rows of floats; NULL: nobody has had any

@@ -1,5 +1,5 @@
 // Rows of the table of architectures (arch.c) that see a text as a whole: encoder.c has their attention. Most make
-// vectors of texts alone; those at the end denoise texts (engine/denoise.c). One has a decoder beside it (cross.c).
+// embeddings alone; those at the end denoise texts (engine/denoise.c). One has a decoder beside it (cross.c).
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -59,7 +59,7 @@ static int t5_encoder(loader *l) {
   return distances_load(l);
 }
 
-// With a decoder behind it. A head that is the embedding reads what is smaller by the root of the stream's length.
+// With a decoder after it. A head that is the embedding reads what is smaller by the root of the stream's length.
 static int t5(loader *l) {
   model *m = l->m;
   if (source_keys(l) || t5_encoder(l)) return -1;

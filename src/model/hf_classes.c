@@ -303,7 +303,7 @@ static int phi3_more(hf *h, error *err) {
   return phi3_longer(h, old, dims, err);
 }
 
-// Which layers look at a window alone, by layer_types, or where there is none all but each `every`-th one.
+// Which layers look at a window alone, by layer_types, or without it all but each `every`-th one.
 static int put_windows(hf *h, uint32_t every, error *err) {
   uint32_t window, n;
   bool found;

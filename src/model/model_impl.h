@@ -567,7 +567,7 @@ struct build {
   tensor *turns[3];          // {T}: positions that rope turns by, where the model has sections
   tensor *scales;            // {T, adapters}: of the tokens that go on; NULL: nothing is adapted
   tensor *last;              // {T}: the last place that each token sees; NULL: its own
-  tensor *source;            // {T}: how many places before each token its source has; NULL: there is none
+  tensor *source;            // {T}: how many places before each token its source has; NULL: there are no sources
   tensor *is_floats, *floats;          // {T, 1}, {T, n_floats}: tokens that are rows of floats; NULL: there are none
   tensor *pages;             // {groups, table} or {T, groups, table}: pages of the sequence, or of each
   tensor *slot;              // {1}: where the sequence's fixed states lie
@@ -728,7 +728,7 @@ tensor *see_all(build *b, const layer *y, tensor *x, const row_groups *of);
 // table of layers that have none of their own
 typedef struct ranges { tensor *away; bool both; enum tensor_id none; } ranges;
 tensor *by_range(const build *b, const layer *y, tensor *s, const ranges *of);
-// cross.c: x {T, n_embd}, what is embedded, through the encoder; the keys and values of all layers of a source
+// cross.c: x {T, n_embd}, what is embedded, through the encoder; what all layers cache of a source
 tensor *source_through(build *b, tensor *x);
 void source_keep(build *b);
 // The same of queries {T, heads, d}, scaled, that read other rows: keys {n, kv, d}, values {n, kv, v_dim}.

@@ -37,7 +37,7 @@ struct serve_fetching {
 int serve_fetcher_start(const struct serve_fetching *o, serve_fetcher **out, error *err);
 void serve_fetcher_stop(serve_fetcher *f);       // NULL is fine
 
-// Opens libmicrohttpd, for good. To be called before a process gives up files: GnuTLS, which comes with it, reads the
+// Opens libmicrohttpd permanently. To be called before a process gives up files: GnuTLS, which comes with it, reads the
 // system's settings then. version: that of the library; may be NULL. -1 and why: it is not here, or too old.
 int serve_load(const char **version, error *err);
 

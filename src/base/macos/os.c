@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <libkern/OSCacheControl.h>
 #include <limits.h>
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -32,16 +31,6 @@ int os_thread_id(void) {
 // A thread can change itself alone.
 void os_thread_nice(int id, int nice) {
   if ((!id || id == os_thread_id()) && nice > 0) setpriority(PRIO_DARWIN_THREAD, 0, PRIO_DARWIN_BG);
-}
-
-void os_cond_init(pthread_cond_t *c) { pthread_cond_init(c, NULL); }
-
-bool os_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *m, double until) {
-  if (until == INFINITY) return !pthread_cond_wait(c, m);
-  double left = until - now_s();
-  if (left <= 0) return false;
-  const struct timespec t = {(time_t)left, (long)(1e9 * (left - (double)(time_t)left))};
-  return !pthread_cond_timedwait_relative_np(c, m, &t);
 }
 
 void *os_code_take(size_t n) {

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <io.h>
-#include <math.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <stdatomic.h>
@@ -36,16 +35,6 @@ void os_thread_nice(int id, int nice) {
   if (!of) return;
   SetThreadPriority(of, nice > 0 ? THREAD_PRIORITY_LOWEST : THREAD_PRIORITY_NORMAL);
   CloseHandle(of);
-}
-
-void os_cond_init(pthread_cond_t *c) { pthread_cond_init(c, NULL); }
-
-bool os_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *m, double until) {
-  if (until == INFINITY) return !pthread_cond_wait(c, m);
-  double left = until - now_s();
-  if (left <= 0) return false;
-  const struct timespec t = {(time_t)left, (long)(1e9 * (left - (double)(time_t)left))};
-  return !pthread_cond_timedwait_relative_np(c, m, &t);
 }
 
 void *os_code_take(size_t n) {

@@ -1,4 +1,4 @@
-// It reads with recv(), or with gnutls_record_recv() where there is TLS. Both are looked up in the program first, which
+// It reads with recv(), or with gnutls_record_recv() with TLS. Both are looked up in the program first, which
 // exports them (cmake/command.cmake): these are found, by it and by whatever else calls them, such as a libcurl with
 // GnuTLS. See recv.h.
 #define _GNU_SOURCE
