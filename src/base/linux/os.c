@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -43,20 +42,6 @@ void os_thread_nice(int id, int nice) {
   if (!id || id == os_thread_id()) { setpriority(PRIO_PROCESS, 0, nice); return; }
   atomic_store(&nice_asked_for, nice);
   if (!sigaction(SIGURG, &on, NULL)) syscall(SYS_tgkill, getpid(), id, SIGURG);
-}
-
-void os_cond_init(pthread_cond_t *c) {
-  pthread_condattr_t how;
-  pthread_condattr_init(&how);
-  pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
-  pthread_cond_init(c, &how);
-  pthread_condattr_destroy(&how);
-}
-
-bool os_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *m, double until) {
-  if (until == INFINITY) return !pthread_cond_wait(c, m);
-  const struct timespec t = {(time_t)until, (long)(1e9 * (until - (double)(time_t)until))};
-  return !pthread_cond_timedwait(c, m, &t);
 }
 
 void *os_code_take(size_t n) {
