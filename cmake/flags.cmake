@@ -1,6 +1,6 @@
 # Compiler flags that every target shares, as the interface target weft_flags.
 #  - Warnings are errors where the tests are built, under gcc 12 and clang 14: other compilers warn of other things, and
-#    whoever builds Weft to use it gets a program all the same.
+#    a build to use Weft gives a program all the same.
 #  - The program is portable: no -march, kernels are made for the machine when it runs.
 #  - Floating point is as written: no contraction into fused multiply-adds, no fast-math (dequantisation is bit-exact).
 option(WEFT_WERROR "Warnings are errors" OFF)
