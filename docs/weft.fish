@@ -295,6 +295,7 @@ complete -c weft -n '__fish_seen_subcommand_from serve' -l max-body -x -d 'size 
 complete -c weft -n '__fish_seen_subcommand_from serve' -l max-request-memory -x -d 'memory of all that a request makes; more gets 413 (default 256)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l max-request-work -x -d 'processor time of a request beside the model: templates, grammars, tokens; more gets 400 (default 10)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l max-memory -x -d 'memory of all requests together; more gets 429 (default 512)'
+complete -c weft -n '__fish_seen_subcommand_from serve' -l max-encoder-memory -x -d 'memory that an encoder of pictures keeps; more is charged to its request (default: a quarter of what is left)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l keep-in -x -d 'save the prompt cache in DIR; reuse by prefix'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l keep-size -x -d 'limit of its files; the least recently used go first (default 4096)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l path -x -d 'files of DIR at /, for everybody, instead of the page'

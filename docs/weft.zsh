@@ -450,6 +450,7 @@ _weft() {
     '--max-request-memory[memory of all that a request makes; more gets 413 (default 256)]:MIB: '
     '--max-request-work[processor time of a request beside the model\: templates, grammars, tokens; more gets 400 (default 10)]:SECONDS: '
     '--max-memory[memory of all requests together; more gets 429 (default 512)]:MIB: '
+    '--max-encoder-memory[memory that an encoder of pictures keeps; more is charged to its request (default\: a quarter of what is left)]:MIB: '
     '--keep-in[save the prompt cache in DIR; reuse by prefix]:DIR: '
     '--keep-size[limit of its files; the least recently used go first (default 4096)]:MIB: '
     '--path[files of DIR at /, for everybody, instead of the page]:DIR: '

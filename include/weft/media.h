@@ -72,6 +72,9 @@ typedef struct weft_media_options {
   void (*turn)(void *ctx, bool begins);
   void (*progress)(void *ctx, const char *what, double fraction);      /* of an encoding; may be NULL */
   void *ctx;
+  /* Bytes of the memory that an encoder works in and keeps for the next picture or sound. What needs more than these
+   * gets it for a while. 0: any number. */
+  uint64_t keep_bytes;
 } weft_media_options;
 /* A mark for weft_chat.media_mark, random. False: the system gives no random numbers. */
 enum { WEFT_MEDIA_MARK_SIZE = 48 };

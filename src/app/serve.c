@@ -202,6 +202,7 @@ static int run_server(struct settings *all, const char *defaults, const struct a
                      .max_body = a->body_mib << 20,
                      .max_bytes = a->memory_mib << 20,
                      .max_request_bytes = a->request_mib << 20,
+                     .max_encoder_bytes = a->encoder_mib << 20,
                      .max_request_work_s = (double)a->request_work,
                      .drain_s = (double)a->drain,
                      .drain_delay_s = (double)a->drain_delay,

@@ -67,6 +67,7 @@ struct serve_args {
   int64_t port, connections, parallel, waiting, waiting_tokens, max_wait, body_mib, drain, drain_delay,
     keep_mib, block_size;
   int64_t memory_mib, request_mib, request_work;         // of requests
+  int64_t encoder_mib;
   const char *keep, *slots, *files, *kv_events;
   bool no_key, page, slots_shown, autoload, suffix_first, rerank, log_jsonl;
   const char *log_file;

@@ -84,14 +84,15 @@ account_scope account_enter(account *a) {
 
 void account_leave(account_scope before) { account_enter(before.before); }
 
-int account_take_here(size_t n, error *err) {
-  account *a = here.of;
+int account_take_for(account *a, size_t n, error *err) {
   const account *full = account_take(a, n);
   if (!full) return 0;
-  if (full != a) a->crowded = true;
-  return error_set(err, "%zu MB of memory are needed for it, and that is more than is left (%s)", (n >> 20) + 1,
-                   full->bytes_option);
+  *(full != a ? &a->crowded : &a->full) = true;
+  return error_set(err, "%zu MB of memory are needed for it, beside %zu MB that are held; %zu MB is the most (%s)",
+                   (n >> 20) + 1, full->bytes >> 20, full->most >> 20, full->bytes_option);
 }
+
+int account_take_here(size_t n, error *err) { return account_take_for(here.of, n, err); }
 
 void account_give_here(size_t n) { account_give(here.of, n); }
 void account_spend_here(int64_t ns) { if (here.of) atomic_fetch_add(&here.of->ns, ns); }

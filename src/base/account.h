@@ -17,6 +17,7 @@ typedef struct account {
   int64_t most_ns;                     // INT64_MAX: any time
   const char *bytes_option, *time_option;        // what sets these, for messages
   _Atomic bool crowded;                // work for it has failed since accounts above had no room
+  _Atomic bool full;                   // work for it has failed since it had no room itself
 } account;
 
 // NULL: n bytes more are held.  Otherwise the account that has no room for them, and nothing has changed. Any thread.
@@ -32,8 +33,9 @@ typedef struct account_scope { account *before; } account_scope;
 account_scope account_enter(account *a);
 void account_leave(account_scope before);
 account *account_here(void);                     // NULL: for nobody
-// For the account of this thread, if it has one. -1 and a sentence: there is no room for n bytes.
-int account_take_here(size_t n, error *err);
+// Takes n bytes of an account (NULL: of none). -1 and a sentence with the numbers: there is no room for them.
+int account_take_for(account *a, size_t n, error *err);
+int account_take_here(size_t n, error *err);     // of the account of this thread, if it has one
 void account_give_here(size_t n);
 void account_spend_here(int64_t ns);             // of a processor, by a process that worked for it
 // Whether the work of this thread may go on.  -1 and a sentence: it has taken more than it may of memory or of time.

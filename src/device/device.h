@@ -167,6 +167,8 @@ typedef struct plan_stats {
   double compile_ms, codegen_ms /* of that: rules, before any compiler */;
 } plan_stats;
 plan_stats plan_get_stats(const plan *p);
+// Bytes of the arena that the plan of a schedule will have, without weights that are packed for it.
+uint64_t plan_arena_needed(const device *d, const schedule *s, bool prompt);
 // Bytes of the arena that runs have used so far: it is as large as the longest sequence asks for. All of it where the
 // device does not say.
 uint64_t plan_arena_used(const plan *p);

@@ -38,6 +38,14 @@ typedef struct building {
   error *err;
 } building;
 
+// The arena that all threads share, then one for each.
+static int64_t arena_shared(const schedule *s) { return (int64_t)round_up((size_t)s->arena_bytes, ARENA_ALIGN); }
+static int64_t arena_own(const schedule *s) { return (int64_t)round_up((size_t)s->each_bytes, ARENA_ALIGN); }
+
+uint64_t plan_arena_needed(const device *d, const schedule *s, bool prompt) {
+  return (uint64_t)(arena_shared(s) + arena_own(s) * team_size(prompt ? d->prompt_team : d->team));
+}
+
 // The different kernels among those of a schedule.
 static void find_kernels(building *b) {
   plan *p = b->p;
@@ -95,9 +103,7 @@ static void build_steps(void *ctx) {
               d->run->link(d, p->kernels, n, &p->code, err)
             ? -1
             : 0;
-  // the arena that all share, then one for each thread
-  int64_t shared = (int64_t)round_up((size_t)s->arena_bytes, ARENA_ALIGN),
-          own = (int64_t)round_up((size_t)s->each_bytes, ARENA_ALIGN);
+  int64_t shared = arena_shared(s), own = arena_own(s);
   p->stats.arena_bytes = shared + own * p->n_threads;
   if (!r && p->stats.arena_bytes) {
     p->arena_at = d->run->alloc(d, (uint64_t)p->stats.arena_bytes, PAGES_HUGE, err);

@@ -1,9 +1,11 @@
 // Encoders of pictures and sound: see media_encoder.h. Each has a plan for what it takes at most so far: of pictures of
-// all sizes, squares up to a power of two, and one that is too small is made again.
+// all sizes, squares up to a power of two, and one that is too small is made again. What it will take is known from its
+// schedule, and is compared with what there is before anything of the old plan goes.
 #include "engine/media_encoder.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/account.h"
 #include "base/attempt.h"
 #include "compile/compile.h"
 #include "device/limit.h"
@@ -32,12 +34,17 @@ typedef struct eye {
   schedule s;
   plan *p;
   area areas[AREAS];
+  uint64_t bytes;            // of the areas and of the plan's arena
+  account *payer;            // of a plan that does not last
+  bool passing;
 } eye;
 
 struct media_encoder {
   gguf *file;
   device *d;
   bool exact;
+  uint64_t keep;             // bytes of a plan that lasts, at most; 0: any number
+  account *payer;            // of one that does not
   media_progress *on;        // NULL: nobody watches
   void *on_ctx;
   eye eyes[MEDIUM_COUNT];
@@ -82,23 +89,36 @@ static void close_plan(eye *y) {
   plan_free(y->p);
   graph_free(y->g);
   for (int i = 0; i < AREAS; i++) memory_release(y->areas[i].at, y->areas[i].bytes);
+  if (y->passing) account_give(y->payer, y->bytes);
   *y = (eye){.e = y->e, .m = y->m};
 }
 
-// Zeros, a little more than are read: kernels may look at whole vectors. They take memory where they are touched.
-static int reserve_areas(eye *y, error *err) {
-  const projector_facts *f = projector_facts_of(y->m);
-  const gguf *file = y->e->file;
+void media_encoder_keep(media_encoder *e, uint64_t most) { e->keep = most; }
+void media_encoder_pays(media_encoder *e, account *payer) { e->payer = payer; }
+bool media_encoder_lasts(const media_encoder *e, enum medium k) { return !e->eyes[k].passing; }
+
+void media_encoder_rest(media_encoder *e) {
+  for (int k = 0; k < MEDIUM_COUNT; k++) if (e->eyes[k].passing) close_plan(&e->eyes[k]);
+}
+
+// Of zeros, a little more than are read: kernels may look at whole vectors.
+static void measure_areas(eye *y) {
   const int64_t most = y->squares, rows = projector_output(y->m, most);
   const int64_t n[AREAS] = {[AREA_PATCHES] = projector_input(y->m, most),
                             [AREA_PLACES] = 3 * projector_places(y->m, most),
                             [AREA_HIDDEN] = rows * model_n_embd(y->m),
                             [AREA_ORDER] = max_i64(most, rows)};
+  for (int i = 0; i < AREAS; i++) y->areas[i].bytes = ((uint64_t)n[i] + 64) * 4;
+}
+
+// They take memory when they are touched.
+static int reserve_areas(eye *y, error *err) {
+  const projector_facts *f = projector_facts_of(y->m);
+  const gguf *file = y->e->file;
   const char *key = f->mel ? "clip.audio.num_mel_bins" : "clip.vision.patch_size";
   error why = {0};
   for (int i = 0; i < AREAS; i++) {
     area *a = &y->areas[i];
-    a->bytes = ((uint64_t)n[i] + 64) * 4;
     if ((a->at = memory_reserve_plain(a->bytes, &why))) continue;
     if (f->mel) return gguf_fail(file, key, err, "%d, with %d frames: %s", f->mel, f->frames, why.text);
     return gguf_fail(file, key, err, "%d, with rows of %d x %d patches: %s", f->patch, f->merge, f->merge, why.text);
@@ -116,32 +136,59 @@ static void schedule_eye(void *ctx) {
   w->g = schedules_find(e->d, g, sink, &(struct schedule_how){.exact = e->exact}, &w->s, &w->kept);
 }
 
-static int make_plan(eye *y, error *err) {
+// Also what the plan will take.
+static int make_eye_schedule(eye *y, error *err) {
   const media_encoder *e = y->e;
   scheduling w = {.y = y};
   error why = {0};
   if (!e->exact && compile_has_bf16(&e->d->target)) projector_find_bf16(y->m);
-  int failed = attempt(ATTEMPT_OWNS, schedule_eye, &w, &why);
-  if (!failed) {
-    y->g = w.g;
-    y->s = w.s;
-    failed = plan_build(e->d, y->g, &y->s,
-                        &(plan_options){.buffer = eye_buffer, .ctx = y, .role = eye_role, .progress = on_compiling,
-                                        .filled = eye_filled, .prompt = true, .flushes = true},
-                        &y->p, &why);
+  if (attempt(ATTEMPT_OWNS, schedule_eye, &w, &why)) return error_set(err, "%s: %s", gguf_path(e->file), why.text);
+  y->g = w.g;
+  y->s = w.s;
+  measure_areas(y);
+  y->bytes = plan_arena_needed(e->d, &y->s, true);
+  for (int i = 0; i < AREAS; i++) y->bytes += y->areas[i].bytes;
+  return 0;
+}
+
+static int make_plan(eye *y, error *err) {
+  error why = {0};
+  int failed = plan_build(y->e->d, y->g, &y->s,
+                          &(plan_options){.buffer = eye_buffer, .ctx = y, .role = eye_role, .progress = on_compiling,
+                                          .filled = eye_filled, .prompt = true, .flushes = true},
+                          &y->p, &why);
+  return failed ? error_set(err, "%s: %s", gguf_path(y->e->file), why.text) : 0;
+}
+
+// Whether there is memory for a plan, which takes the place of one of `had` bytes, and who pays for it.
+static int take_room(eye *y, uint64_t had, error *err) {
+  const media_encoder *e = y->e;
+  uint64_t left = 0;
+  error why = {0};
+  if (!memory_available(&left, NULL) && y->bytes > left + had) {
+    error_set(err, "the encoder needs %llu MB of memory for it, and %llu MB are left",
+              (unsigned long long)(y->bytes >> 20) + 1, (unsigned long long)((left + had) >> 20));
+    return MEDIA_LATER;
   }
-  return failed ? error_set(err, "%s: %s", gguf_path(e->file), why.text) : 0;
+  if (!e->keep || y->bytes <= e->keep) return 0;
+  if (account_take_for(e->payer, y->bytes, &why)) return error_set(err, "the encoder's activations: %s", why.text);
+  y->passing = true;
+  y->payer = e->payer;
+  return 0;
 }
 
 // A plan for this number of squares. 0, or enum media_failure.
 static int need_eye_plan(eye *y, int64_t squares, error *err) {
   if (y->p && y->squares >= squares) return 0;
   uint64_t refused = memory_refusals();
-  close_plan(y);
-  y->squares = projector_rows(y->m);
+  eye next = {.e = y->e, .m = y->m, .squares = projector_rows(y->m)};
   const projector_facts *f = projector_facts_of(y->m);
-  if (f->chunk) y->squares = f->frames / f->chunk;
-  if (!y->squares) for (y->squares = LEAST_SQUARES; y->squares < squares;) y->squares *= 2;
+  if (f->chunk) next.squares = f->frames / f->chunk;
+  if (!next.squares) for (next.squares = LEAST_SQUARES; next.squares < squares;) next.squares *= 2;
+  int failed = make_eye_schedule(&next, err) ? MEDIA_UNABLE : take_room(&next, y->p ? y->bytes : 0, err);
+  if (failed) { close_plan(&next); return failed; }
+  close_plan(y);
+  *y = next;
   if (!reserve_areas(y, err) && !make_plan(y, err)) return 0;
   close_plan(y);
   return memory_refusals() > refused ? MEDIA_LATER : MEDIA_UNABLE;
@@ -186,6 +233,14 @@ int media_encoder_n_embd(const media_encoder *e, enum medium k) { return model_n
 int64_t media_encoder_sound_rows(const media_encoder *e, int64_t frames) {
   projector_grid grid;
   projector_grid_of_sound(e->eyes[MEDIUM_SOUND].m, (int)frames, &grid);
+  return grid.rows;
+}
+
+int64_t media_encoder_rows(const media_encoder *e, enum medium k, int64_t width, int64_t height) {
+  const model *m = e->eyes[k].m;
+  projector_grid grid = {.rows = projector_rows(m)};
+  if (k == MEDIUM_PICTURE && projector_grid_of(m, (int)width, (int)height, &grid, NULL)) return 0;
+  if (projector_facts_of(m)->chunk) projector_grid_of_sound(m, (int)width, &grid);
   return grid.rows;
 }
 

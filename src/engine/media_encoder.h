@@ -3,6 +3,7 @@
 // reads the rows).
 #ifndef WEFT_MEDIA_ENCODER_H
 #define WEFT_MEDIA_ENCODER_H
+#include "base/account.h"
 #include "device/device.h"
 #include "model/projector.h"
 
@@ -13,6 +14,14 @@ typedef struct media_encoder media_encoder;
 int media_encoder_open(const char *path, device *d, bool exact, int n_embd, media_encoder **out, error *err);
 void media_encoder_close(media_encoder *e);      // NULL is fine
 int media_encoder_check(const media_encoder *e, error *err);        // whether its file is whole
+// A plan of at most `most` bytes (0: any number) stays for what is encoded next. A larger one is charged to the account
+// that pays when it is made (NULL: to none), and goes with media_encoder_rest. One that the system has no memory for is
+// not made: MEDIA_LATER.
+void media_encoder_keep(media_encoder *e, uint64_t most);
+void media_encoder_pays(media_encoder *e, account *payer);
+bool media_encoder_lasts(const media_encoder *e, enum medium k);
+void media_encoder_rest(media_encoder *e);
+int64_t media_encoder_rows(const media_encoder *e, enum medium k, int64_t width, int64_t height);   // of one run
 // on is called while plans are made and run, on the caller's thread; what: "compiling", "encoding".
 typedef void media_progress(void *ctx, const char *what, double fraction);
 void media_encoder_watch(media_encoder *e, media_progress *on, void *ctx);

@@ -35,7 +35,14 @@ struct weft_media {
 // What stands in a prompt: a text with control tokens, or rows.
 typedef struct piece { char *text; weft_rows *rows; } piece;
 // part, parts: of it, while it is encoded
-struct weft_medium { const projector_kind *kind; VEC(piece) pieces; int64_t part, parts; };
+// room: bytes that are charged for its rows while it is made; passing: of a plan that goes with it
+struct weft_medium {
+  const projector_kind *kind;
+  VEC(piece) pieces;
+  int64_t part, parts;
+  size_t room;
+  bool passing;
+};
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
@@ -90,7 +97,7 @@ int weft_media_open(weft_model *m, const char *mmproj, const weft_media_options 
     FAIL(err, "%s: this model sees texts as a whole: it reads no pictures and sounds",
          gguf_path(engine_gguf(e)));
   weft_media_options o = {0};
-  if (TAKE_OPTIONS(&o, weft_media_options, ctx, options, err)) return -1;
+  if (TAKE_OPTIONS(&o, weft_media_options, keep_bytes, options, err)) return -1;
   weft_media *a = xcalloc(1, sizeof *a);
   a->m = m;
   a->o = o;
@@ -100,6 +107,7 @@ int weft_media_open(weft_model *m, const char *mmproj, const weft_media_options 
     return fail(err, &why);
   }
   if (a->o.progress) media_encoder_watch(a->e, on_progress, a);
+  media_encoder_keep(a->e, a->o.keep_bytes);
   *out = a;
   return 0;
 }
@@ -121,7 +129,8 @@ unsigned weft_media_kinds(const weft_media *a) {
          (media_encoder_kind(a->e, MEDIUM_SOUND) ? WEFT_SOUND : 0u);
 }
 
-// Plans that are made meanwhile stay: they are nobody's.
+// Plans that are made meanwhile stay, and are charged to no request. Those of the encoder that are too large for that
+// (media_encoder_keep) are charged to the account of before.
 typedef struct computing { const weft_media *a; account_scope before; } computing;
 
 static computing begin_computing(const weft_media *a) {
@@ -185,16 +194,29 @@ static int encode_one(weft_media *a, weft_medium *x, enum medium k, const pixel_
   computing now = begin_computing(a);
   a->part = x->part;
   a->parts = x->parts;
+  media_encoder_pays(a->e, now.before.before);
   int failed = media_encoder_run(a->e, k, in->at, (int)in->width, (int)in->height, rows, &why);
+  media_encoder_pays(a->e, NULL);
+  x->passing |= !media_encoder_lasts(a->e, k);
   end_computing(now);
   return failed ? fail_as(failed, err, &why) : 0;
+}
+
+// Charged before there are rows: what the encoder gives and what is kept of it, with positions and ids.
+static int take_rows_room(const weft_media *a, weft_medium *x, int64_t n, enum medium k, weft_error *err) {
+  error why = {0};
+  size_t row = 2 * ((size_t)media_encoder_n_embd(a->e, k) * sizeof(float) + 3 * sizeof(int32_t)) + sizeof(int32_t);
+  if (account_take_here((size_t)n * row, &why)) return fail(err, &why);
+  x->room += (size_t)n * row;
+  return 0;
 }
 
 // Encodes one picture or spectrogram, and adds its rows: a span, or one for each line with a text between them.
 static int add_encoded(weft_media *a, weft_medium *x, enum medium k, const pixel_planes *in, weft_error *err) {
   media_rows rows = {0};
   enum span span = media_encoder_kind(a->e, k)->span;
-  int status = encode_one(a, x, k, in, &rows, err);
+  int status = take_rows_room(a, x, media_encoder_rows(a->e, k, in->width, in->height), k, err);
+  if (!status) status = encode_one(a, x, k, in, &rows, err);
   if (status) return status;
   int32_t *positions = span == SPAN_GRID ? grid_positions(&rows) : NULL;
   weft_rows_spec spec = {.floats = rows.at,
@@ -274,8 +296,9 @@ static int add_joined(weft_media *a, weft_medium *x, const prepared_image *p, co
       memcpy(to, all.at + (size_t)((s.top + y) * all.columns + s.left) * n, (size_t)s.columns * n * sizeof *to);
       memcpy(to + (size_t)s.columns * n, newline, n * sizeof *to);
     }
+    status = take_rows_room(a, x, s.lines * (s.columns + 1), MEDIUM_PICTURE, err);
     const weft_rows_spec spec = {.floats = out, .n = (size_t)(s.lines * (s.columns + 1))};
-    status = spec.n ? add_span(a, x, &spec, err) : 0;
+    if (!status && spec.n) status = add_span(a, x, &spec, err);
   }
   free(all.at);
   free(newline);
@@ -369,10 +392,16 @@ static void drop_spectrograms(weft_media *a) {
   a->mel = NULL;
 }
 
+enum { MOST_KEPT_FRAMES = 4096 };      // a plan for more goes with its sound
+
+// What is charged for a spectrogram, and for a plan that goes with it.
+static size_t spectrogram_room(const projector_facts *f, int64_t frames) {
+  return (size_t)frames * (frames > MOST_KEPT_FRAMES ? mel_frame_bytes(f->mel) : (size_t)f->mel * sizeof(float));
+}
+
 // A spectrogram of n samples, with a plan for `frames` frames. mirrored: see projector.h.
 static int make_spectrogram(weft_media *a, const float *samples, int64_t n, int64_t frames, bool mirrored, float **out,
                             weft_error *err) {
-  enum { MOST_KEPT = 4096 };                     // frames: a plan for more goes with its sound
   error why = {0};
   computing now = begin_computing(a);
   if (a->mel && mel_frames(a->mel) != frames) drop_spectrograms(a);
@@ -380,7 +409,7 @@ static int make_spectrogram(weft_media *a, const float *samples, int64_t n, int6
   enum mel_kind kind = media_encoder_kind(a->e, MEDIUM_SOUND)->gemma_mel ? MEL_GEMMA : MEL_WHISPER;
   int failed = (!a->mel && mel_open(engine_device(weft_model_engine(a->m)), kind, n_mels, frames, &a->mel, &why)) ||
                mel_run(a->mel, samples, n, mirrored ? n : frames * MEL_HOP, out, &why);
-  if (frames > MOST_KEPT) drop_spectrograms(a);
+  if (frames > MOST_KEPT_FRAMES) drop_spectrograms(a);
   end_computing(now);
   return failed ? fail_as(MEDIA_UNABLE, err, &why) : 0;
 }
@@ -388,10 +417,14 @@ static int make_spectrogram(weft_media *a, const float *samples, int64_t n, int6
 static int add_window(weft_media *a, weft_medium *x, const float *samples, int64_t n, weft_error *err) {
   const projector_facts *f = media_encoder_facts(a->e, MEDIUM_SOUND);
   float *mel = NULL;
+  size_t room = spectrogram_room(f, f->frames);
+  error why = {0};
+  if (account_take_here(room, &why)) return fail(err, &why);
   int status = make_spectrogram(a, samples, n, f->frames, false, &mel, err);
   const pixel_planes in = {f->frames, f->mel, mel};
   if (!status) status = add_encoded(a, x, MEDIUM_SOUND, &in, err);
   free(mel);
+  account_give_here(room);
   return status;
 }
 
@@ -408,7 +441,7 @@ static int add_chunks(weft_media *a, weft_medium *x, const float *samples, int64
   bool mirrored = media_encoder_kind(a->e, MEDIUM_SOUND)->mirrored;
   int64_t frames = max_i64(frames_in_chunks(a, n), 1), planned = 1024;
   while (planned < frames + 2) planned *= 2;
-  size_t room = (size_t)planned * mel_frame_bytes(f->mel);
+  size_t room = spectrogram_room(f, planned);
   error why = {0};
   if (account_take_here(room, &why)) return fail(err, &why);
   float *mel = NULL, *part = xcalloc((size_t)f->frames * (size_t)f->mel, sizeof *part);
@@ -465,6 +498,12 @@ static int add_sound(weft_media *a, weft_medium *x, const void *data, size_t n, 
   return status;
 }
 
+static void drop_passing_plans(weft_media *a) {
+  computing now = begin_computing(a);
+  media_encoder_rest(a->e);
+  end_computing(now);
+}
+
 unsigned weft_medium_kind_of(const void *data, size_t n) {
   enum media_kind kind = media_kind_of(data, n, NULL);
   return kind == MEDIA_IMAGE ? WEFT_PICTURE : kind == MEDIA_SOUND ? WEFT_SOUND : 0;
@@ -482,6 +521,8 @@ int weft_medium_new(weft_media *a, const void *data, size_t n, const char *name,
   weft_medium *x = xcalloc(1, sizeof *x);
   x->kind = media_encoder_kind(a->e, sound ? MEDIUM_SOUND : MEDIUM_PICTURE);
   int status = (sound ? add_sound : add_picture)(a, x, data, n, name, err);
+  account_give_here(x->room);
+  if (x->passing) drop_passing_plans(a);
   if (status) weft_medium_free(x);
   else *out = x;
   return status;

@@ -163,7 +163,8 @@ struct encoded {
   int users;
   char digest[65];
 };
-enum { KEPT_BYTES = 64 << 20 };        // of those that nobody uses
+enum { KEPT_BYTES = 64 << 20 };        // of those that no request uses
+enum { BESIDE_BYTES = 4096, BESIDE_ROW_BYTES = 4 * sizeof(int32_t) };  // texts around it; id and positions of a row
 
 // Takes it out of the list and puts it first. NULL: there is none.
 static struct encoded *bring_forward(served *m, const char digest[65]) {
@@ -198,7 +199,8 @@ static struct encoded *find_encoded(served *m, const char digest[65]) {
 static struct encoded *keep_encoded(served *m, const char digest[65], weft_medium *x) {
   struct encoded *e = xcalloc(1, sizeof *e);
   *e = (struct encoded){.x = x, .users = 1};
-  e->bytes = weft_medium_n_rows(x) * (size_t)weft_model_row_width(m->model) * sizeof(float);
+  e->bytes = BESIDE_BYTES + weft_medium_n_rows(x) *
+                              ((size_t)weft_model_row_width(m->model) * sizeof(float) + BESIDE_ROW_BYTES);
   memcpy(e->digest, digest, sizeof e->digest);
   pthread_mutex_lock(&m->media_lock);
   e->next = m->encoded;
@@ -220,7 +222,8 @@ void call_drop_media(call *c) {
 // ---- encoding -------------------------------------------------------------------------------------------------------
 
 // It may be the request's fault or the server's.
-static int http_status_of(int failed) {
+static int http_status_of(const account *a, int failed) {
+  if (a->full) return 413;
   return failed == WEFT_MEDIUM_UNABLE ? 500 : failed == WEFT_MEDIUM_LATER ? 503 : 400;
 }
 
@@ -234,10 +237,11 @@ static int encode_medium(call *c, const char *field, const uint8_t *bytes, size_
   sha256_end(&s, digest);
   struct encoded *e = find_encoded(c->m, digest);
   if (!e) {
+    c->x->account.full = false;
     int failed = weft_medium_new(c->m->media, bytes, n, "a picture or a sound", &x, &err);
     if (failed) {
       c->fault.retry_s = failed == WEFT_MEDIUM_LATER ? RETRY_S : 0;
-      return fault_set(&c->fault, http_status_of(failed), field, "'%s': %s", field, err.text);
+      return fault_set(&c->fault, http_status_of(&c->x->account, failed), field, "'%s': %s", field, err.text);
     }
     e = keep_encoded(c->m, digest, x);
   }
@@ -266,6 +270,12 @@ int call_add_data(call *c, const char *field, const json_t *data, str *out) {
 
 static void on_turn(void *ctx, bool begins) { (begins ? turn_take : turn_give)(ctx); }
 
+// Of the memory that is left when the model is loaded, unless a number is given.
+static uint64_t encoder_room(const serve_options *o) {
+  uint64_t quarter = weft_memory_available() / 4;
+  return o->max_encoder_bytes ? (uint64_t)o->max_encoder_bytes : quarter;
+}
+
 int served_open_media(const serve_options *o, served *m, weft_error *err) {
   weft_media_options how = {.min_tokens = o->image_min_tokens,
                             .max_tokens = o->image_max_tokens,
@@ -273,7 +283,8 @@ int served_open_media(const serve_options *o, served *m, weft_error *err) {
                             .max_sound_s = MOST_SOUND_S,
                             .max_decoding_s = MOST_DECODING_S,
                             .turn = on_turn,
-                            .ctx = m->turn};
+                            .ctx = m->turn,
+                            .keep_bytes = encoder_room(o)};
   m->media_kinds = 0;
   if (!m->mmproj) return 0;
   if (weft_media_open(m->model, m->mmproj, &how, &m->media, err)) { m->media = NULL; return -1; }

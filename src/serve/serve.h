@@ -78,6 +78,7 @@ typedef struct serve_options {
   int64_t max_body, max_waiting_tokens;
   // What requests hold, all together and each, and how long a processor may work for one, beside the model.
   int64_t max_bytes, max_request_bytes;
+  int64_t max_encoder_bytes;           // that an encoder keeps between requests; 0: a quarter of what is left
   double max_request_work_s;
   double max_wait_s;
   const char *keep;                    // folder for sequences from one run to the next; NULL: none

@@ -254,6 +254,39 @@ def test_pictures(weft, weft_env, tinypy, tmp_path):
 
 
 @sanitized
+def test_what_an_encoder_works_in(weft, weft_env, vision, tmp_path):
+    """Memory for the activations of a picture's encoder: up to --max-encoder-memory it stays for the next picture, and is charged to none. More is charged to the request, refused before it is taken, and given back."""
+    image = pytest.importorskip("PIL.Image")
+
+    def ask(s, size, color=0):
+        out = io.BytesIO()
+        image.new("RGB", size, (color, 0, 7)).save(out, "PNG")
+        url = "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+        return most_kib(s, "/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}], "max_tokens": 1})
+    (tmp_path / "t.jinja").write_text(TEMPLATE)
+    large, small = (1400, 1400), (200, 200)
+    args = [vision / "qwen2.5vl" / "model.gguf", "--chat-template-file", tmp_path / "t.jinja", "-c", "8192"]
+    with Server(weft, weft_env, *args, "--max-encoder-memory", "1", "--max-request-memory", "96") as s:
+        assert ask(s, small)[0] == 200
+        held, before = idle(s), kib(s, "VmRSS")
+        status, got, most = ask(s, large)
+        assert status == 413 and re.search(r"the encoder's activations: 1\d\d MB of memory are needed for it, beside \d+ MB that are held; 96 MB is the most \(--max-request-memory\)", got["error"]["message"]), got
+        assert most < 64 << 10 and settled(s, held) == held, most                    # its pixels, as planes
+        assert ask(s, small, 1)[0] == 200 and rests_at(s, before + (8 << 10)) <= before + (8 << 10)
+    with Server(weft, weft_env, *args, "--max-encoder-memory", "1", "--max-request-memory", "512") as s:
+        assert ask(s, small)[0] == 200
+        held, before = idle(s), kib(s, "VmRSS")
+        status, got, most = ask(s, large)
+        assert status == 200 and s.metric("weft:request_memory_peak_bytes") > 100 << 20 and most > 48 << 10, (got, most)
+        assert settled(s, held) == held and rests_at(s, before + (24 << 10)) <= before + (24 << 10), before
+    with Server(weft, weft_env, *args, "--max-encoder-memory", "512", "--max-request-memory", "96") as s:
+        assert ask(s, small)[0] == 200
+        held, before = idle(s), kib(s, "VmRSS")
+        assert ask(s, large)[0] == 200 and settled(s, held) == held
+        assert s.metric("weft:request_memory_peak_bytes") < 96 << 20 and kib(s, "VmRSS") > before + (32 << 10)
+
+
+@sanitized
 def test_many_at_once(weft, weft_env, tinypy, tmp_path):
     """All requests together have a budget: what does not fit is told to come again, and is answered then."""
     large = json.dumps({"messages": [{"role": "user", "content": "x", "more": [{}] * 60_000}], "max_tokens": 1}).encode()

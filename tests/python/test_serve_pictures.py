@@ -256,7 +256,7 @@ def test_what_is_made_of_a_picture_is_charged(weft, weft_env, repo, tmp_path):
     (tmp_path / "plain.jinja").write_text(PLAIN)
     with Server(weft, weft_env, tmp_path / "model.gguf", "--mmproj", tmp_path / "pad.gguf", "--chat-template-file", tmp_path / "plain.jinja") as s:
         status, got = ask(s, shown(picture(size=(12000, 10))))
-        assert status == 400 and re.search(r"4\d\d MB of memory are needed for it, and that is more than is left \(--max-request-memory\)", got["error"]["message"]), got
+        assert status == 413 and re.search(r"4\d\d MB of memory are needed for it, beside \d+ MB that are held; 256 MB is the most \(--max-request-memory\)", got["error"]["message"]), got
         assert ask(s, shown(picture(size=(120, 100))))[0] == 200
 
 
@@ -272,7 +272,7 @@ def test_decoding_is_charged_to_its_request(weft, weft_env, repo, make_model, tm
     messages = [{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": base64.b64encode(out.getvalue()).decode(), "format": "flac"}}]}]
     with Server(weft, weft_env, tmp_path / "m.gguf", "--chat-template-file", tmp_path / "plain.jinja", "--max-request-memory", "64") as s:
         status, got = ask(s, messages)
-        assert status == 400 and "MB of memory are needed for it, and that is more than is left (--max-request-memory)" in got["error"]["message"], got
+        assert status == 413 and "MB that are held; 64 MB is the most (--max-request-memory)" in got["error"]["message"], got
     (tmp_path / "x.c").write_text(SLOW)
     subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-o", tmp_path / "libsndfile.so.1", tmp_path / "x.c"], check=True)
     with Server(weft, {**weft_env, "LD_LIBRARY_PATH": str(tmp_path)}, tmp_path / "m.gguf", "--chat-template-file", tmp_path / "plain.jinja", "--max-request-work", "1") as s:
