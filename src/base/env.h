@@ -12,21 +12,20 @@
   "(each " \
   "includes the ones before)") \
   E(SPEC, "0", "0|1", "1 checks the IR between all passes") \
-  E(BEAM, "0", "0..64", "N: run searches for better kernels when it loads a model, N at a time going on (0: no " \
-  "search)") \
-  E(BEAM_SKIP_MS, "0", "0..1000000.0", "milliseconds: a kernel that takes no longer is not searched") \
-  E(WEFT_TUNE, "off", "off|background|always|now", "background: looks for better kernels while a model runs, when " \
-  "the machine has time to spare; " \
-  "always: even if it is busy; now: when a model is loaded, as BEAM=4; off") \
-  E(NOOPT, "0", "0|1", "1 leaves every loop as it is scheduled: slow, simple code") \
+  E(BEAM, "0", "0..64", "N: a search for better kernels when run loads a model, which keeps the best N in each round " \
+  "(0: no search)") \
+  E(BEAM_SKIP_MS, "0", "0..1000000.0", "milliseconds: kernels this fast are not searched") \
+  E(WEFT_TUNE, "off", "off|background|always|now", "background: searches for better kernels while a model runs and " \
+  "processors are idle; " \
+  "always: even if they are busy; now: when a model is loaded, as BEAM=4; off") \
+  E(NOOPT, "0", "0|1", "1: no loop is changed after scheduling: slow, simple code") \
   E(MV_THREADS_PER_ROW, "32", "1..1024", "matvec: work-items that share one row (if there is LOCAL)") \
   E(MV_BLOCKSIZE, "4", "1..1024", "matvec: rows of a work-group (if there is LOCAL)") \
   E(MV_ROWS_PER_THREAD, "4", "1..1024", "matvec: rows that one thread computes at once") \
-  E(PREFETCH, "", "", "how far ahead streams of weights are asked for: KiB[,t0|t1|t2|nta], 0: not at all (default: " \
-  "what " \
-  "this machine likes)") \
+  E(PREFETCH, "", "", "how far ahead weights are prefetched: KiB[,t0|t1|t2|nta], 0: not at all (default: as measured " \
+  "on this machine)") \
   E(DEV, "CPU", "", "device: CPU, CL (OpenCL; CL:NAME or CL:NUMBER: one of several, as weft env lists them), CUDA " \
-  "(NVIDIA's GPUs), NV (the same by their kernel driver " \
+  "(NVIDIA's GPUs), NV (NVIDIA's GPUs by the kernel driver " \
   "alone), METAL (Apple's GPUs, on a Mac), VK (Vulkan; VK:NAME as with CL), REF (f64 interpreter), NULL (compiles " \
   "and counts only)") \
   E(CL_WORK, "", "groups|tiles", "how DEV=CL shares out work: groups (work-items that share memory) or tiles (a " \
@@ -35,40 +34,38 @@
   E(VK_VALIDATE, "0", "0|1", "1: Vulkan devices run with the validation layer, whose messages go to standard error") \
   E(RENDER, "llvm", "", "how CPU kernels are made: llvm, or c (by the system's C compiler); with DEV=NULL also " \
   "opencl, " \
-  "nvptx, metal, spirv: texts of kernels for a device that is not here (DEBUG=4 shows them)") \
+  "nvptx, metal, spirv: source of kernels for devices of other machines (DEBUG=4 shows it)") \
   E(WEFT_LLVM, "", "", "the file of LLVM's library, version 19 or newer (default: the newest that the system has)") \
-  E(WEFT_PTXAS, "", "", "the program that makes code of PTX for DEV=NV (default: ptxas in the PATH)") \
-  E(ISOLATE, "1", "0|1", "0: LLVM compiles inside this process, not in a child of it that can do nothing else") \
+  E(WEFT_PTXAS, "", "", "the program that compiles PTX for DEV=NV (default: ptxas in the PATH)") \
+  E(ISOLATE, "1", "0|1", "0: LLVM compiles inside this process, not in a sandboxed child") \
   E(WEFT_CPU, "native", "", "instructions that kernels may use: native, x86-64-v2, x86-64-v3, x86-64-v4 (AArch64: " \
   "armv8-a, armv8.2-a, armv8.6-a)") \
   E(WEFT_RANK_BYTES, "65536", "1..1000000000", "on several processes: products of weights of at least N bytes are " \
   "split, and other sums of at least 16 N steps") \
-  E(WEFT_WEIGHT_MEMORY, "0", "0..1000000000.0", "MiB of memory for the weights of a model: what it has beyond is " \
-  "read " \
-    "from the file when it is needed (default: what is free)") \
-  E(WEFT_DIE, "", "", "for tests: the check that fails as if an invariant were broken, FILE:LINE[:N], N: the N-th " \
-  "time") \
-  E(VIZ, "0", "", "1 leaves weft-viz.html behind, as weft viz writes it; or the name of a page") \
+  E(WEFT_WEIGHT_MEMORY, "0", "0..1000000000.0", "MiB of memory for the weights of a model: the rest is read " \
+  "from the file when it is needed (0, the default: what is free)") \
+  E(WEFT_DIE, "", "", "for tests: make the check at FILE:LINE fail, as FILE:LINE[:N]; N: at its N-th time") \
+  E(VIZ, "0", "", "1: write weft-viz.html, as weft viz does; or the name of a page to write") \
   E(WEFT_CACHE, "", "", "folder for compiled kernels (default $XDG_CACHE_HOME/weft), or off") \
-  E(XDG_CACHE_HOME, "", "", "where caches live (default $HOME/.cache)") \
-  E(XDG_STATE_HOME, "", "", "where the history of weft chat lives (default $HOME/.local/state)") \
-  E(HOME, "", "", "home folder, for the defaults of these two") \
+  E(XDG_CACHE_HOME, "", "", "folder of caches (default $HOME/.cache)") \
+  E(XDG_STATE_HOME, "", "", "folder of the history of weft chat (default $HOME/.local/state)") \
+  E(HOME, "", "", "home folder, for the defaults of XDG_CACHE_HOME and XDG_STATE_HOME") \
   E(LLAMA_CACHE, "", "", "folder for models that are fetched (default: llama.cpp's if it exists, else models " \
   "in " \
   "the cache)") \
   E(HF_ENDPOINT, "https://huggingface.co", "URL", "where Hugging Face's models come from") \
-  E(MODEL_ENDPOINT, "", "URL", "as HF_ENDPOINT, and preferred: llama.cpp's name") \
+  E(MODEL_ENDPOINT, "", "URL", "llama.cpp's name of HF_ENDPOINT; preferred if both are set") \
   E(HF_TOKEN, "", "", "token for models of Hugging Face that need one; it goes there and nowhere else") \
   E(OLLAMA_REGISTRY, "https://registry.ollama.ai", "URL", "where ollama's models come from") \
   E(SSL_CERT_FILE, "", "", "a file of certificate authorities for https, in place of the system's") \
-  E(SSL_CERT_DIR, "", "", "a folder of them, under the names that 'openssl rehash' makes") \
+  E(SSL_CERT_DIR, "", "", "a folder of certificate authorities, under the names that 'openssl rehash' makes") \
   E(NO_COLOR, "", "", "if set, no colours") \
   E(TERM, "", "", "the kind of terminal: without it, and with dumb, no colours, no bars and no editing of lines") \
-  E(LISTEN_FDS, "", "", "from systemd: how many sockets it hands over; serve takes one") \
-  E(LISTEN_PID, "", "", "from systemd: the process that they are for") \
-  E(NOTIFY_SOCKET, "", "", "from systemd: where serve says how it is") \
-  E(WATCHDOG_USEC, "", "", "from systemd: microseconds within which serve says that all is well") \
-  E(WATCHDOG_PID, "", "", "from systemd: the process that has to")
+  E(LISTEN_FDS, "", "", "from systemd: number of sockets that it passes; serve takes one") \
+  E(LISTEN_PID, "", "", "from systemd: the process that gets the sockets") \
+  E(NOTIFY_SOCKET, "", "", "from systemd: the socket to which serve reports its state") \
+  E(WATCHDOG_USEC, "", "", "from systemd: microseconds within which serve has to report that it is well") \
+  E(WATCHDOG_PID, "", "", "from systemd: the process that has to report")
 
 enum env_var {
 #define E(name, def, values, help) ENV_##name,
