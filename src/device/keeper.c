@@ -27,6 +27,8 @@ struct keeper {
 };
 static keeper own = {.mutex = PTHREAD_MUTEX_INITIALIZER};      // a process has one, as it has one cache
 
+static const int64_t MOST_MEMORY = (int64_t)8 << 30;           // addresses of the keeper; its compiler has as many
+
 keeper *keeper_running(void) { return own.process ? &own : NULL; }
 
 bool keeper_start(void (*enter)(void *ctx), void *ctx, keeper_scheduler *scheduler, int n_threads) {
@@ -40,6 +42,7 @@ bool keeper_start(void (*enter)(void *ctx), void *ctx, keeper_scheduler *schedul
   if (!child) {
     const int keep[] = {STDERR_FILENO, pair[1]};
     child_begin("weft-keeper", keep, (int)COUNT(keep));
+    child_limit_memory(MOST_MEMORY);
     if (enter) enter(ctx);
     keeper_serve(pair[1], scheduler, n_threads);
   }

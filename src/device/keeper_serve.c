@@ -12,6 +12,7 @@
 #include "device/cache.h"
 #include "device/cpu.h"
 #include "device/device.h"
+#include "device/keeper_room.h"
 #include "device/keeper_wire.h"
 #include "device/machine.h"
 #include "device/plan_impl.h"
@@ -20,16 +21,34 @@
 #include "graph/verify.h"
 
 enum { MOST_SOCKETS = 2048 };
+enum { REQUEST_BYTES = 1 << 20 };      // of room for each, beside its parts: an answer, a thread's own memory
+enum { SENT_MAX = 1 << 20 };           // of a value that is kept as it was sent
 
 // Of this process alone. d: NULL where it cannot be opened or has no cache; why: the former.
-static struct { device *d; error why; keeper_scheduler *scheduler; _Atomic int sockets; } own;
+static struct {
+  device *d;
+  error why;
+  keeper_scheduler *scheduler;
+  _Atomic int sockets;
+  keeper_room room;
+} own;
 
-typedef struct request { int fd; struct keeper_request q; bytes part[KEEPER_PARTS]; } request;
+// room: bytes that it holds of own.room
+typedef struct request { int fd; struct keeper_request q; bytes part[KEEPER_PARTS]; size_t room; } request;
 
 // ------------------------------------------------------------------------------------------------------------ messages
 
+static bool enter_room(request *r) {
+  size_t n = REQUEST_BYTES;
+  for (int i = 0; i < KEEPER_PARTS; i++) n += r->q.part[i];
+  if (!keeper_room_enter(&own.room, n)) return false;
+  r->room = n;
+  return true;
+}
+
 static bool receive_request(request *r) {
-  bool whole = message_receive(r->fd, &r->q, sizeof r->q) && r->q.magic == KEEPER_MAGIC && r->q.want < KEEPER_WANTS;
+  bool whole = message_receive(r->fd, &r->q, sizeof r->q) && r->q.magic == KEEPER_MAGIC && r->q.want < KEEPER_WANTS &&
+               enter_room(r);
   for (int i = 0; i < KEEPER_PARTS && whole; i++) {
     size_t n = r->q.part[i];
     r->part[i] = n <= KEEPER_PART_MAX ? (bytes){xmalloc(n + 1), n} : (bytes){0};
@@ -66,6 +85,13 @@ static bool device_of(const request *r, device *out) {
 
 static const char *text_of_part(const bytes *b) { return memchr(b->at, 0, b->n) ? NULL : (const char *)b->at; }
 
+// What has no room left is made, and is not kept.
+static bool keep_with_room(enum keeper_kept how, const void *key, size_t n, const str *value) {
+  bool may = keeper_room_keep(&own.room, how, n + value->n);
+  if (may) cache_put(own.d->cache, key, n, value->at, value->n);
+  return may;
+}
+
 static bool make_kernel(const request *r) {
   device d;
   error err = {0};
@@ -75,7 +101,7 @@ static bool make_kernel(const request *r) {
     (const char *)r->part[1].at, r->part[1].n, r->q.has_opts ? text_of_part(&r->part[2]) : NULL, r->q.filling};
   bool made = device_of(r, &d) && text_of_part(&r->part[1]) && (of.opts || !r->q.has_opts) &&
               !plan_make_entry(&d, &of, &key, &entry, &codegen_s, &err);
-  if (made) cache_put(own.d->cache, key.at, key.n, entry.at, entry.n);
+  if (made) keep_with_room(KEEPER_MADE, key.at, key.n, &entry);
   bool sent = send_reply(r, made, codegen_s, entry.at, entry.n);
   str_free(&key);
   str_free(&entry);
@@ -117,7 +143,7 @@ static bool keep_schedule(const request *r) {
   if (may && d.prepare) d.prepare(&d);           // kernels follow
   bool made = may && keeper_schedule(&of, &key, &entry);
   if (made) {
-    cache_put(own.d->cache, key.at, key.n, entry.at, entry.n);
+    keep_with_room(KEEPER_MADE, key.at, key.n, &entry);
     str_addn(&answer, key.at, key.n);
     str_addc(&answer, 0);
     str_addn(&answer, entry.at, entry.n);
@@ -146,8 +172,9 @@ static bool give_entry(const request *r) {
 
 static bool keep_entry(const request *r) {
   const bytes *key = &r->part[0], *value = &r->part[1];
-  bool taken = keeper_takes(key->at, key->n);
-  if (taken) cache_put(own.d->cache, key->at, key->n, value->at, value->n);
+  const str sent = {.at = (char *)value->at, .n = value->n};
+  bool taken =
+    keeper_takes(key->at, key->n) && value->n <= SENT_MAX && keep_with_room(KEEPER_AS_SENT, key->at, key->n, &sent);
   return send_reply(r, taken, 0, NULL, 0);
 }
 
@@ -172,6 +199,7 @@ static void *serve_socket(void *p) {
     request r = {.fd = (int)(intptr_t)p};
     more = receive_request(&r) && do_work(&r);
     for (int i = 0; i < KEEPER_PARTS; i++) bytes_free(&r.part[i]);
+    if (r.room) keeper_room_leave(&own.room, r.room);
   }
   close((int)(intptr_t)p);
   own.sockets--;
@@ -201,6 +229,7 @@ static void open_device(int n_threads) {
 void keeper_serve(int first, keeper_scheduler *scheduler, int n_threads) {
   bool opened = false;
   own.scheduler = scheduler;
+  keeper_room_init(&own.room);
   for (bool more = true; more;) {
     int fd = message_receive_fd(first, &more);
     if (fd < 0) continue;

@@ -147,6 +147,24 @@ static void may_end(void **state) {
 
 typedef struct wire { int fd; device *d; str line; } wire;
 
+static void send_socket(int over, int fd) {
+  char space[CMSG_SPACE(sizeof(int))] = {0};
+  struct iovec byte = {"x", 1};
+  struct msghdr m = {.msg_iov = &byte, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+  *CMSG_FIRSTHDR(&m) = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET,
+                                        .cmsg_type = SCM_RIGHTS};
+  memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &fd, sizeof fd);
+  assert_int_equal(sendmsg(over, &m, 0), 1);
+  close(fd);
+}
+
+static int new_socket(int over) {
+  int pair[2];
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+  send_socket(over, pair[1]);
+  return pair[0];
+}
+
 static bool send_request(wire *w, struct keeper_request q, const void *parts[KEEPER_PARTS], bytes *answer) {
   struct keeper_reply r;
   q.magic = KEEPER_MAGIC;
@@ -229,18 +247,9 @@ static void takes_no_code(void **state) {
   assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
   pid_t child = fork();
   if (!child) { close(pair[0]); keeper_serve(pair[1], schedules_from_text, 1); }
-  int over = pair[0], mine[2];
+  int over = pair[0];
   close(pair[1]);
-  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, mine), 0);
-  char space[CMSG_SPACE(sizeof(int))] = {0};
-  struct iovec byte = {"x", 1};
-  struct msghdr m = {.msg_iov = &byte, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
-  *CMSG_FIRSTHDR(&m) = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET,
-                                        .cmsg_type = SCM_RIGHTS};
-  memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &mine[1], sizeof(int));
-  assert_int_equal(sendmsg(over, &m, 0), 1);
-  close(mine[1]);
-  w.fd = mine[0];
+  w.fd = new_socket(over);
   str forged = {0};
   str_addf(&forged, "%s%s", str_c(&w.line), first_kernel);
   const char *const refused[] = {str_c(&forged), "filling x", "schedule x", "", "tunin", "kernel"};
@@ -271,6 +280,68 @@ static void takes_no_code(void **state) {
   str_free(&w.line);
   str_free(&forged);
   device_close(w.d);
+}
+
+// ---- more than a run may ask for ------------------------------------------------------------------------------------
+
+static int64_t kb_of(pid_t process, const char *name) {
+  char path[64], line[128];
+  int64_t kb = -1;
+  snprintf(path, sizeof path, "/proc/%d/status", process);
+  FILE *f = fopen(path, "re");
+  while (f && kb < 0 && fgets(line, sizeof line, f))
+    if (!strncmp(line, name, strlen(name))) kb = atoll(line + strlen(name));
+  if (f) fclose(f);
+  return kb;
+}
+
+// A client that is an attacker's fills neither the disk nor memory: 100 MB of tunings, a long one, and 20 requests of
+// 60 MB each that do not end.
+static void has_room_for_a_run(void **state) {
+  enum { VALUE = 1 << 20, PUTS = 100, HALVES = 20, PART = 60 << 20 };
+  int pair[2], taken = 0, fds[HALVES];
+  size_t sent[HALVES] = {0};
+  char key[32], *value = calloc(1, VALUE + 2), *zeros = calloc(1, PART);
+  bytes answer;
+  (void)state;
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+  pid_t child = fork();
+  if (!child) { close(pair[0]); keeper_serve(pair[1], schedules_from_text, 1); }
+  close(pair[1]);
+  wire w = {.fd = new_socket(pair[0])};
+  for (int i = 0; i < PUTS; i++) {
+    struct keeper_request q = {.want = KEEPER_PUT,
+                               .part = {(uint32_t)snprintf(key, sizeof key, "tuning %d", i), VALUE}};
+    taken += send_request(&w, q, (const void *[]){key, value, ""}, &answer);
+    free(answer.at);
+  }
+  assert_in_range(taken, 60, 64);
+  struct keeper_request long_one = {.want = KEEPER_PUT, .part = {8, VALUE + 1}};
+  assert_false(send_request(&w, long_one, (const void *[]){"tuning x", value, ""}, &answer));
+  struct keeper_request last = {.want = KEEPER_GET, .part = {8}};
+  assert_true(send_request(&w, last, (const void *[]){"tuning 7", "", ""}, &answer));
+  assert_int_equal(answer.n, VALUE);
+  free(answer.at);
+  close(w.fd);
+  for (int i = 0; i < HALVES; i++) {
+    struct keeper_request q = {KEEPER_MAGIC, .want = KEEPER_KERNEL, .part = {PART, PART, PART}};
+    assert_int_equal(send(fds[i] = new_socket(pair[0]), &q, sizeof q, MSG_NOSIGNAL), sizeof q);
+  }
+  for (int quiet = 0; quiet < 20; usleep(10000), quiet++)
+    for (int i = 0; i < HALVES; i++) {
+      ssize_t n = send(fds[i], zeros, PART - sent[i], MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n > 0) { sent[i] += (size_t)n; quiet = 0; }
+    }
+  size_t all = 0;
+  for (int i = 0; i < HALVES; i++) all += sent[i];
+  assert_true(all > PART / 2);
+  int64_t peak = kb_of(child, "VmHWM:");
+  if (peak < 0 || peak > (512 << 10)) fail_msg("%lld kB after %zu bytes", (long long)peak, all);
+  for (int i = 0; i < HALVES; i++) close(fds[i]);
+  close(pair[0]);
+  waitpid(child, NULL, 0);
+  free(value);
+  free(zeros);
 }
 
 // ---- texts that are nearly right ------------------------------------------------------------------------------------
@@ -434,6 +505,6 @@ static void any_graph(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(makes_the_same), cmocka_unit_test(takes_no_code),
                                      cmocka_unit_test(any_kernel), cmocka_unit_test(any_graph),
-                                     cmocka_unit_test(may_end)};
+                                     cmocka_unit_test(may_end), cmocka_unit_test(has_room_for_a_run)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
