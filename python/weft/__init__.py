@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-# Where each name is defined. A module is imported when one of its names is first used: the command `weft` uses none, and starts without numpy.
+# Where each name is defined; what begins with llama_ is in llama_cpp.py. A module is imported when one of its names is first used: the command `weft` uses none, and starts without numpy.
 _MODULES = {"WeftError": "._library", "version": "._library", "LlamaGrammar": ".grammar", "Llama": ".llama", "LlamaState": ".llama",
             "LlamaTokenizer": ".llama", "LogitsProcessorList": ".llama", "MinTokensLogitsProcessor": ".llama", "StoppingCriteriaList": ".llama"}
 
@@ -23,6 +23,8 @@ def __getattr__(name: str) -> Any:
         value = import_module("._library", __name__).version()
     elif name in _MODULES:
         value = getattr(import_module(_MODULES[name], __name__), name)
+    elif name.lower().startswith(("llama_", "ggml_")) and hasattr(import_module(".llama_cpp", __name__), name):
+        value = getattr(import_module(".llama_cpp", __name__), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

@@ -7,7 +7,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
-from ._engine import Answer, Template
+from ._engine import Answer, Medium, Template
 from .grammar import JSON_OBJECT, LlamaGrammar
 
 if TYPE_CHECKING:
@@ -39,16 +39,22 @@ LLAMA_2 = """{{ bos_token }}{% set system = messages[0].content if messages and 
 {% for m in turns %}{% if system and loop.first %}{{ m.content ~ ' ' }}{% else -%}
 {% if m.role == 'user' %}<s>[INST]{% else %}[/INST]{% endif %}{{ m.content ~ ' ' }}{{ ' ' if loop.index0 is even else '</s>' }}{% endif %}{% endfor -%}
 [/INST]"""
-TEXTS = {"llama-2": LLAMA_2, "chatml-function-calling": FUNCTIONS}
+MOONDREAM = """{% for m in messages %}{% if m.role == 'assistant' %}{{ ' ' ~ m.content ~ '\n\n' }}{% else -%}
+{{ m.content ~ '\n\n' if m.role == 'system' else 'Question: ' ~ m.content ~ '\n\nAnswer:' }}{% endif %}{% endfor %}"""
+TEXTS = {"llama-2": LLAMA_2, "chatml-function-calling": FUNCTIONS, "moondream": MOONDREAM}
+OF_FILE = ("functionary", "functionary-v1", "functionary-v2")  # these models' files bring their templates
 FORMATS = {"mistral-instruct": "mistral-v1", "llama-3": "llama3", "phi-3": "phi3"}
 
 
-def template_of(llama: "Llama", tools: bool) -> Template:
-    """By chat_format; else that of the file; else llama-2, as llama-cpp-python has it."""
-    if tools not in llama._templates:
-        found = None if llama.chat_format else Template.of_file(llama._file, tools)
-        llama._templates[tools] = found or _named(llama.chat_format or "llama-2")
-    return llama._templates[tools]
+def template_of(llama: "Llama", tools: bool, named: Optional[str] = None) -> Template:
+    """By chat_format; else that of the file; else `named`; else llama-2, as llama-cpp-python has it."""
+    if (tools, named) not in llama._templates:
+        asked = llama.chat_format if llama.chat_format not in OF_FILE else None
+        found = None if asked else Template.of_file(llama._file, tools)
+        if not found and llama.chat_format in OF_FILE:
+            raise ValueError(f"chat_format: {llama.chat_format} is the template of such a model's file, and {llama.model_path} has none")
+        llama._templates[tools, named] = found or _named(asked or named or "llama-2")
+    return llama._templates[tools, named]
 
 
 def _named(name: str) -> Template:
@@ -197,7 +203,9 @@ def complete(llama: "Llama", messages: List[Response], functions: Optional[List[
              mirostat_mode: int = 0, mirostat_tau: float = 5.0, mirostat_eta: float = 0.1, model: Optional[str] = None,
              logits_processor: Any = None, grammar: Optional[LlamaGrammar] = None, logit_bias: Any = None,
              logprobs: Optional[bool] = None, top_logprobs: Optional[int] = None, reasoning: bool = False,
-             chat_template_kwargs: Optional[Response] = None) -> Any:
+             chat_template_kwargs: Optional[Response] = None, named: Optional[str] = None,
+             media: Optional[Tuple[str, List[Medium]]] = None) -> Any:
+    """named: the format for a file without a template.  media: as Template.encode has it."""
     if functions:  # the older form of the same
         tools = [{"type": "function", "function": function} for function in functions]
         tool_choice = {"type": "function", "function": function_call} if isinstance(function_call, dict) else function_call
@@ -206,8 +214,8 @@ def complete(llama: "Llama", messages: List[Response], functions: Optional[List[
         grammar = call_grammar(forced)
     grammar = grammar or grammar_of(response_format)
     vocab = llama._vocab
-    template = template_of(llama, bool(tools))
-    prompt, tokens = template.encode(vocab, plain(messages), tools, chat_template_kwargs)
+    template = template_of(llama, bool(tools), named)
+    prompt, tokens = template.encode(vocab, plain(messages), tools, chat_template_kwargs, media=media)
     llama._begin(seed)
     sampling = dict(top_k=top_k, top_p=top_p, min_p=min_p, typical_p=typical_p, temp=temperature, mirostat_mode=mirostat_mode,
                     mirostat_tau=mirostat_tau, mirostat_eta=mirostat_eta, presence_penalty=presence_penalty,

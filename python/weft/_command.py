@@ -2,16 +2,22 @@
 import os
 import sys
 from pathlib import Path
+from typing import List
 
 from ._llvm import name_llvm
 
 
-def main() -> None:
-    program = Path(__file__).resolve().parent / "bin" / "weft"
-    if not program.exists():
-        sys.exit("weft: this installation of the Python package has no command: build it with scripts/build.sh")
+def run(arguments: List[str]) -> None:
+    """WEFT_PROGRAM names another program: that of a build folder."""
+    program = os.environ.get("WEFT_PROGRAM") or str(Path(__file__).resolve().parent / "bin" / "weft")
+    if not os.path.exists(program):
+        sys.exit(f"weft: there is no {program}: this Python package has no command; scripts/build.sh makes one, and WEFT_PROGRAM can name it")
     name_llvm()
-    os.execv(program, ["weft", *sys.argv[1:]])
+    os.execv(program, ["weft", *arguments])
+
+
+def main() -> None:
+    run(sys.argv[1:])
 
 
 if __name__ == "__main__":

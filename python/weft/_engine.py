@@ -155,6 +155,14 @@ class Model:
         return out if rows > 1 or said in (lib.WEFT_POOLING_NONE, lib.WEFT_POOLING_MODEL) else out[0]
 
 
+class _Lent:
+    """n floats at an address, for numpy, which keeps this object, and with it `kept`."""
+
+    def __init__(self, address: int, n: int, kept: Any) -> None:
+        self.__array_interface__ = {"version": 3, "shape": (n,), "typestr": "<f4", "data": (address, True)}
+        self.kept = kept
+
+
 class Sequence:
     """What one conversation has left in the model's caches."""
 
@@ -165,12 +173,41 @@ class Sequence:
             check(lib.weft_sequence_new(model._handle, out, err), err)
             handle = out[0]
         self._handle = owned(handle, lib.weft_sequence_free, model._handle)
+        self._speculation: Any = None
         model._sequences.add(self)
 
     def close(self) -> None:
+        self.speculate(False)
         if self._handle:
             ffi.release(self._handle)
             self._handle = ffi.NULL
+
+    def speculate(self, on: bool) -> None:
+        """From now on add_one guesses tokens that the text has had, where that pays; or no longer."""
+        if self._speculation is not None:
+            ffi.release(self._speculation)
+            self._speculation = None
+        if on:
+            made = lib.weft_speculation_of_sequence(self.model._handle, self._handle, lib.WEFT_SPECULATE_IF_IT_PAYS)
+            self._speculation = owned(made, lib.weft_speculation_free, self._handle) if made else None
+
+    def add_one(self, past: np.ndarray, token: int) -> np.ndarray:
+        """add([token]) behind past, all that was asked for so far, by guesses.  The sequence may hold more behind that."""
+        out, err = ffi.new("const float **"), new_error()
+        with working(self._handle):
+            check(lib.weft_speculation_decode(self._speculation, ffi.from_buffer("int32_t[]", past), len(past), token, out, err), err)
+        return self._logits(out[0])
+
+    @property
+    def guesses(self) -> bool:
+        return self._speculation is not None
+
+    def guessed(self) -> Tuple[int, int]:
+        """How many tokens were guessed, and how many of them were right."""
+        if self._speculation is None:
+            return 0, 0
+        counts = lib.weft_speculation_count(self._speculation)
+        return counts.proposed, counts.accepted
 
     def __len__(self) -> int:
         return int(lib.weft_sequence_length(self._handle))
@@ -215,10 +252,13 @@ class Sequence:
         """Evaluates tokens behind what the sequence holds; the logits after the last one, over the library's memory."""
         err, part = new_error(), ffi.new("weft_tokens *")
         part.sequence = self._handle
-        for at in range(0, len(tokens), self.model.chunk):
-            ids, n = ids_of(tokens[at:at + self.model.chunk])
-            part.ids, part.n = ids, n
-            part.unseen = at + n < len(tokens)
+        ids, n = ids_of(tokens)
+        at = 0
+        while at < n:
+            part.ids = ids + at
+            part.n = lib.weft_piece_of(self.model._handle, ids + at, n - at, self.model.chunk)
+            at += part.n
+            part.unseen = at < n
             with working(self._handle):
                 check(lib.weft_step(self.model._handle, part, 1, ffi.NULL, ffi.NULL, err), err)
         return self._logits(part.logits)
@@ -243,9 +283,56 @@ class Sequence:
             raise failed[0]
 
     def _logits(self, pointer: Any) -> np.ndarray:
-        view = np.frombuffer(ffi.buffer(pointer, self.model.n_vocab * 4), dtype=np.float32)
-        view.flags.writeable = False
+        """Over the library's memory, which stays as long as the array does: a model that is closed before is freed after it."""
+        kept = owned(ffi.new("char *"), lambda _: None, self.model._handle)
+        view = np.asarray(_Lent(int(ffi.cast("uintptr_t", pointer)), self.model.n_vocab, kept))
         return view
+
+
+def common(x: Seq[int], y: Seq[int]) -> int:
+    """How many ids two prompts have in common at their beginnings, without parting the rows of a picture or a sound."""
+    return int(lib.weft_common(*ids_of(x), *ids_of(y)))
+
+
+def before_rows(ids: Seq[int], n: int) -> int:
+    """n, or fewer where that would part the rows of a picture or a sound."""
+    row, total = ids_of(ids)
+    return int(lib.weft_before_rows(row, n, total))
+
+
+class Media:
+    """What makes rows of floats of pictures and sounds for one model: an mmproj file."""
+
+    def __init__(self, model: "Model", path: str, min_tokens: int = 0, max_tokens: int = 0) -> None:
+        """min_tokens, max_tokens: of a picture; 0: as the model's own processor."""
+        out, err = ffi.new("weft_media **"), new_error()
+        options = ffi.new("weft_media_options *", {"size": ffi.sizeof("weft_media_options"), "min_tokens": min_tokens, "max_tokens": max_tokens})
+        with working(model._handle):
+            check(lib.weft_media_open(model._handle, os.fsencode(path), options, out, err), err, ValueError)
+        self.model, self._handle = model, owned(out[0], lib.weft_media_close, model._handle)
+
+
+class Medium:
+    """A picture or a sound, encoded.  data: the whole file; name is used in messages."""
+
+    def __init__(self, media: Media, data: bytes, name: str) -> None:
+        out, err = ffi.new("weft_medium **"), new_error()
+        with working(media._handle):
+            status = lib.weft_medium_new(media._handle, ffi.from_buffer(data), len(data), name.encode(), out, err)
+        check(status, err, ValueError if status == lib.WEFT_MEDIUM_BAD else WeftError)
+        self._handle = owned(out[0], lib.weft_medium_free, media._handle)
+
+    @property
+    def n_rows(self) -> int:
+        return int(lib.weft_medium_n_rows(self._handle))
+
+
+def media_mark() -> str:
+    """Where messages have pictures and sounds: random, so that nobody's text can contain it."""
+    mark = ffi.new("char[]", lib.WEFT_MEDIA_MARK_SIZE)
+    if not lib.weft_media_mark(mark):
+        raise WeftError("the system gives no random numbers")
+    return ffi.string(mark).decode()
 
 
 class Sampler:
@@ -351,8 +438,10 @@ class Template:
         return cls(out[0])
 
     def encode(self, vocab: Vocab, messages: Any, tools: Any = None, variables: Optional[Dict[str, Any]] = None,
-               bos: Optional[bytes] = None, eos: Optional[bytes] = None) -> Tuple[bytes, List[int]]:
-        """The prompt as text and as tokens; what users wrote never becomes control tokens."""
+               bos: Optional[bytes] = None, eos: Optional[bytes] = None,
+               media: Optional[Tuple[str, Seq[Any]]] = None) -> Tuple[bytes, List[int]]:
+        """The prompt as text and as tokens; what users wrote never becomes control tokens.
+        media: a mark, and the pictures and sounds whose places in messages are the mark, a number and '>'."""
         chat = ffi.new("weft_chat *", {"size": ffi.sizeof("weft_chat")})
         kept = [ffi.new("char[]", json.dumps(value).encode()) for value in (messages, tools, variables) if value is not None]
         rest = iter(kept)
@@ -368,6 +457,9 @@ class Template:
         if bos is not None:
             chat.bos, chat.eos = kept[-2], kept[-1]
         chat.add_bos = True
+        if media:
+            kept += [ffi.new("char[]", media[0].encode()), ffi.new("weft_medium *[]", [medium._handle for medium in media[1]])]
+            chat.media_mark, chat.media, chat.n_media = kept[-2], kept[-1], len(media[1])
         text, n, ids, n_ids = ffi.new("char **"), ffi.new("size_t *"), ffi.new("int32_t **"), ffi.new("size_t *")
         err = new_error()
         check(lib.weft_template_encode(self._handle, vocab._handle, chat, text, n, ids, n_ids, err), err, ValueError)
@@ -403,4 +495,5 @@ class Answer:
                 for p in found]
 
 
-__all__ = ["Answer", "File", "Grammar", "Model", "Part", "Sampler", "Sequence", "Template", "Vocab", "WeftError", "setting"]
+__all__ = ["Answer", "File", "Grammar", "Media", "Medium", "Model", "Part", "Sampler", "Sequence", "Template", "Vocab", "WeftError", "before_rows", "common",
+           "media_mark", "setting"]

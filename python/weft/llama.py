@@ -22,9 +22,11 @@ from typing import Any, AsyncIterator, Callable, Dict, Generator, Iterator, List
 import numpy as np
 
 from . import _chat
-from ._engine import File, Grammar, Model, Sampler, Sequence, Vocab, setting
+from ._engine import File, Grammar, Model, Sampler, Sequence, Vocab, before_rows, common, setting
 from ._library import WeftError, ffi
 from .grammar import LlamaGrammar
+from .llama_speculative import LlamaPromptLookupDecoding
+from .llama_tokenizer import BaseLlamaTokenizer, LlamaTokenizer
 
 Response = Dict[str, Any]
 DEFAULT_SEED = 0xFFFFFFFF
@@ -91,23 +93,6 @@ class LlamaState:
         return {"input_ids": self.input_ids, "n_tokens": self.n_tokens, "seed": self.seed, "_sequence": None, "_bytes": state}
 
 
-class LlamaTokenizer:
-    def __init__(self, llama: "Llama") -> None:
-        self._llama = llama
-
-    def tokenize(self, text: bytes, add_bos: bool = True, special: bool = True) -> List[int]:
-        return self._llama.tokenize(text, add_bos, special)
-
-    def detokenize(self, tokens: List[int], prev_tokens: Optional[List[int]] = None, special: bool = False) -> bytes:
-        return self._llama.detokenize(tokens, prev_tokens, special)
-
-    def encode(self, text: str, add_bos: bool = True, special: bool = True) -> List[int]:
-        return self.tokenize(text.encode("utf-8", "ignore"), add_bos, special)
-
-    def decode(self, tokens: List[int]) -> str:
-        return self.detokenize(tokens).decode("utf-8", "ignore")
-
-
 class Drawn(NamedTuple):
     """A token of a completion, with the text that it completes."""
     token: int
@@ -134,12 +119,17 @@ class Llama:
         yarn_orig_ctx: int = 0, logits_all: bool = False, embedding: bool = False, last_n_tokens_size: int = 64,
         lora_scale: float = 1.0, lora_path: Optional[str] = None, chat_format: Optional[str] = None,
         chat_handler: Optional[Callable[..., Any]] = None, type_k: Optional[int] = None, type_v: Optional[int] = None,
-        verbose: bool = True, device: Optional[str] = None, **kwargs: Any,
+        verbose: bool = True, device: Optional[str] = None, draft_model: Optional[LlamaPromptLookupDecoding] = None,
+        tokenizer: Optional[BaseLlamaTokenizer] = None, **kwargs: Any,
     ) -> None:
-        """device: "CPU", "CL", "CUDA", ...; None: what the variable DEV says.  n_gpu_layers counts on another device than CPU."""
-        for name in ("tokenizer", "draft_model"):
-            if kwargs.get(name) is not None:
-                raise ValueError(f"{name}: Weft has no such parameter: {'the vocabulary is that of the file' if name == 'tokenizer' else 'leave it out'}")
+        """device: "CPU", "CL", "CUDA", ...; None: what the variable DEV says.  n_gpu_layers counts on another device than CPU.
+        draft_model: a LlamaPromptLookupDecoding.  tokenizer: one that `tokenize`, `detokenize` and completions use; a chat's
+        prompt is made by the vocabulary of the file."""
+        if draft_model is not None and not isinstance(draft_model, LlamaPromptLookupDecoding):
+            raise ValueError("draft_model: it is a LlamaPromptLookupDecoding, or left out")
+        if tokenizer is not None and not isinstance(tokenizer, BaseLlamaTokenizer):
+            raise ValueError("tokenizer: it is a LlamaHFTokenizer, another BaseLlamaTokenizer, or left out")
+        self._guesses, self.tokenizer_ = draft_model is not None, tokenizer
         self.model_path, self.verbose, self.n_batch = model_path, verbose, n_batch
         self._lock = threading.RLock()
         self._model: Optional[Model] = None
@@ -167,12 +157,12 @@ class Llama:
                 device=device, gpu_layers=_gpu_layers(device, n_gpu_layers), key_cache=_kv_type(type_k), value_cache=_kv_type(type_v))
             self._file, self._words, self._lock = self._model.file, self._model.vocab, self._model.lock
             if not self._model.only_embeds:
-                self._sequence = Sequence(self._model)
+                self._hold(Sequence(self._model))
         self._n_ctx = self._model.n_ctx if self._model else n_ctx
         self.context_params = ContextParams(self._n_ctx, n_batch, n_threads or 0, n_threads_batch or 0, embedding, pooling_type)
         self._input_ids = np.empty(self._n_ctx, dtype=np.intc)
         self.metadata: Dict[str, str] = self._file.metadata()
-        self._templates: Dict[bool, Any] = {}
+        self._templates: Dict[Tuple[bool, Optional[str]], Any] = {}
 
     # ---- tokens
 
@@ -183,14 +173,18 @@ class Llama:
         return self._words
 
     def tokenize(self, text: bytes, add_bos: bool = True, special: bool = False) -> List[int]:
+        if self.tokenizer_ is not None:
+            return self.tokenizer_.tokenize(text, add_bos, special)
         return self._vocab.tokenize(text, add_bos, special)
 
     def detokenize(self, tokens: List[int], prev_tokens: Optional[List[int]] = None, special: bool = False) -> bytes:
+        if self.tokenizer_ is not None:
+            return self.tokenizer_.detokenize(tokens, prev_tokens, special)
         text = b"".join(self._vocab.piece(token, special) for token in tokens)
         return text[1:] if tokens and tokens[0] == self.token_bos() and text[:1] == b" " else text
 
-    def tokenizer(self) -> LlamaTokenizer:
-        return LlamaTokenizer(self)
+    def tokenizer(self) -> BaseLlamaTokenizer:
+        return self.tokenizer_ or LlamaTokenizer(self)
 
     def token_eos(self) -> int:
         return self._vocab.eos
@@ -226,6 +220,11 @@ class Llama:
             self._running()
             raise RuntimeError(f"{self.model_path}: this model makes embeddings and no text")
         return self._sequence
+
+    def _hold(self, sequence: Sequence) -> None:
+        """From now on this is what has been evaluated."""
+        sequence.speculate(self._guesses and not self._logits_all)
+        self._sequence = sequence
 
     @property
     def input_ids(self) -> np.ndarray:
@@ -265,6 +264,13 @@ class Llama:
                 self._shown = last, copy
             return self._shown[1]
 
+    @property
+    def logits_view(self) -> np.ndarray:
+        """The same without a copy: valid until the model evaluates something else.  While a program keeps it, a
+        model that is closed keeps its memory."""
+        with self._lock:
+            return self._last()
+
     def _last(self) -> np.ndarray:
         if self._logits is None:
             raise RuntimeError("nothing has been evaluated")
@@ -290,10 +296,13 @@ class Llama:
                 return
             if self.n_tokens + n > self._n_ctx:
                 raise ValueError(f"Requested tokens ({self.n_tokens + n}) exceed context window of {self._n_ctx}")
-            if self.n_tokens < len(sequence):
+            guesses = n == 1 and sequence.guesses and self.n_tokens <= len(sequence)
+            if self.n_tokens < len(sequence) and not guesses:
                 self._cut(self.n_tokens)
             self._changes += 1
-            if self._logits_all:
+            if guesses:
+                self._logits = sequence.add_one(self._input_ids[:self.n_tokens], tokens[0])
+            elif self._logits_all:
                 start = self.n_tokens
                 sequence.add_rows(tokens, lambda i, row: self._rows.__setitem__(start + i, row.copy()))
                 self._logits = self._rows[start + n - 1]
@@ -388,10 +397,10 @@ class Llama:
     def _reuse(self, tokens: List[int]) -> List[int]:
         """Cuts the sequence to the beginning that it shares with these tokens; what is left of them to evaluate."""
         with self._lock:
-            kept = self.longest_token_prefix(self._input_ids[:self.n_tokens].tolist(), tokens)
+            kept = common(self._input_ids[:self.n_tokens], tokens)
             if kept == len(tokens) == self.n_tokens and self._logits is not None:
                 return []
-            kept = min(kept, len(tokens) - 1)
+            kept = kept if kept < len(tokens) else before_rows(tokens, len(tokens) - 1)
             self._cut(self._writes().whole(kept) if kept > 0 else 0)
             return tokens[self.n_tokens:]
 
@@ -603,7 +612,8 @@ class Llama:
             tokens = state.input_ids[:state.n_tokens]
             held = self._held_by(state)
             if held is not None:
-                self._sequence, n = held, min(len(held), state.n_tokens)
+                self._hold(held)
+                n = min(len(held), state.n_tokens)
                 self.n_tokens, self._logits, self._rows = n, None, {}
                 self._changes += 1
                 self._input_ids[:n] = tokens[:n]
@@ -664,23 +674,30 @@ class Llama:
                         local_dir: Optional[Any] = None, cache_dir: Optional[Any] = None, **kwargs: Any) -> "Llama":
         """A model of Hugging Face: the one file of repo_id whose name matches filename (with *), downloaded by the package
         huggingface_hub."""
-        try:
-            from huggingface_hub import HfApi, hf_hub_download
-        except ImportError as e:
-            raise ImportError("from_pretrained needs the package huggingface-hub: pip install huggingface-hub") from e
-        names = HfApi().list_repo_files(repo_id)
-
-        def fetch(pattern: str) -> str:
-            found = [name for name in names if fnmatch.fnmatch(name, pattern)]
-            if len(found) != 1:
-                raise ValueError(f"{repo_id}: {len(found)} files match {pattern}; the repository has: {', '.join(names)}")
-            return str(hf_hub_download(repo_id=repo_id, filename=found[0], local_dir=local_dir, cache_dir=cache_dir))
-
-        path = fetch(filename or "*.gguf")
-        for pattern in additional_files or []:
-            fetch(pattern)
+        path = fetched(repo_id, filename or "*.gguf", local_dir, cache_dir, additional_files or [])
         kwargs.pop("local_dir_use_symlinks", None)
-        return cls(model_path=str(Path(path)), **kwargs)
+        return cls(model_path=path, **kwargs)
+
+
+def fetched(repo_id: str, pattern: str, local_dir: Optional[Any] = None, cache_dir: Optional[Any] = None, more: Seq[str] = ()) -> str:
+    """Where the one file of a repository of Hugging Face is whose name matches a pattern (with *): downloaded if it was not there.
+    more: patterns of others that are to be beside it."""
+    try:
+        from huggingface_hub import HfApi, hf_hub_download
+    except ImportError as e:
+        raise ImportError("from_pretrained needs the package huggingface-hub: pip install huggingface-hub") from e
+    names = HfApi().list_repo_files(repo_id)
+
+    def fetch(wanted: str) -> str:
+        found = [name for name in names if fnmatch.fnmatch(name, wanted)]
+        if len(found) != 1:
+            raise ValueError(f"{repo_id}: {len(found)} files match {wanted}; the repository has: {', '.join(names)}")
+        return str(hf_hub_download(repo_id=repo_id, filename=found[0], local_dir=local_dir, cache_dir=cache_dir))
+
+    path = fetch(pattern)
+    for wanted in more:
+        fetch(wanted)
+    return str(Path(path))
 
 
 def _rope_settings(base: float, scale: float, scaling: int, original: int) -> List[str]:

@@ -3,9 +3,12 @@ import sys
 from types import ModuleType
 from typing import Any, Dict
 
-from . import _chat, grammar, llama
+import ctypes  # noqa: F401
+
+from . import grammar, llama, llama_chat_format, llama_speculative, llama_tokenizer
 from .grammar import LlamaGrammar  # noqa: F401
 from .llama import *  # noqa: F401,F403
+from .low_level import *  # noqa: F401,F403
 
 __version__ = "0.3.36"  # whose interface this is
 LLAMA_DEFAULT_SEED = llama.DEFAULT_SEED
@@ -33,6 +36,7 @@ def llama_supports_gpu_offload() -> bool:
 
 def install(modules: Dict[str, ModuleType]) -> None:
     modules["llama_cpp"] = sys.modules[__name__]
-    for name, module in (("llama", llama), ("llama_grammar", grammar), ("llama_chat_format", _chat)):
+    for name, module in (("llama", llama), ("llama_grammar", grammar), ("llama_chat_format", llama_chat_format),
+                         ("llama_speculative", llama_speculative), ("llama_tokenizer", llama_tokenizer)):
         modules[f"llama_cpp.{name}"] = module
         setattr(sys.modules[__name__], name, module)
