@@ -160,10 +160,10 @@ static bool is_idle(const struct option *o) { return o->kind == OPT_IDLE; }
 static bool is_refused(const struct option *o) { return o->kind == OPT_REFUSED; }
 
 static void print_llama(void) {
-  print_theirs("Different", "what is different", is_different);
-  print_theirs("Ignored with a note", "why", is_idle);
+  print_theirs("Different", "what is different (there: in llama.cpp)", is_different);
+  print_theirs("Ignored", "why", is_idle);
   print_theirs("Refused", "why", is_refused);
-  print_theirs("The same", "what it does", is_same);
+  print_theirs("As in llama.cpp", "what it does", is_same);
 }
 
 // Every option that does something, once, with its commands.

@@ -50,7 +50,7 @@ static const struct field thinking_table[] = {
   FS(P, thinking, "type", F_TEXT, "{'enum':['enabled','disabled','adaptive','between_tools']}",
      "whether the model reasons first"),
   FI(P, reasoning_budget, "budget_tokens", 0, INT32_MAX, "tokens of reasoning, which is ended then"),
-  FIGNORED("display", NULL, "reasoning comes whole"),
+  FIGNORED("display", NULL, "reasoning is not summarised"),
 };
 static const struct fields thinking_fields = FIELDS(thinking_table);
 static const struct fields *const thinking_tables[] = {&thinking_fields, NULL};

@@ -25,10 +25,10 @@ static const struct field structured_table[] = {
   FJ(P, grammar, "grammar", F_TEXT, "a grammar"),
   FB(P, any_json, "json_object", "any JSON object"),
   FREFUSED("structural_tag", NULL, "use json, regex, choice or grammar"),
-  FIGNORED("disable_any_whitespace", "[false]", "JSON is written with white space where the model wants it"),
+  FIGNORED("disable_any_whitespace", "[false]", "the model decides white space in JSON"),
   FIGNORED("disable_additional_properties", "[false]", "the schema decides"),
-  FIGNORED("disable_fallback", NULL, "there is one implementation"),
-  FIGNORED("whitespace_pattern", NULL, "JSON is written with white space where the model wants it"),
+  FIGNORED("disable_fallback", NULL, "Weft has one implementation"),
+  FIGNORED("whitespace_pattern", NULL, "the model decides white space in JSON"),
 };
 static const struct fields structured_fields = FIELDS(structured_table);
 static const struct fields *const structured_tables[] = {&structured_fields, NULL};

@@ -109,10 +109,10 @@ void ollama_ps(server *s, exchange *x) {
 static const struct field show_table[] = {
   FJ(P, model, "model", F_TEXT, "the model; where the server has one, any name is taken"),
   FJ(P, input, "name", F_TEXT, "the same"),
-  FIGNORED("verbose", "[false]", "everything is told"),
-  FREFUSED("system", "['']", "models are as their files are"),
-  FIGNORED("options", NULL, "models are as their files are"),
-  FREFUSED("template", "['']", "models are as their files are")};
+  FIGNORED("verbose", "[false]", "answers always have all figures"),
+  FREFUSED("system", "['']", "a model is used as its file has it"),
+  FIGNORED("options", NULL, "a model is used as its file has it"),
+  FREFUSED("template", "['']", "a model is used as its file has it")};
 static const struct fields show_fields = FIELDS(show_table);
 const struct fields *const ollama_show_fields[] = {&show_fields, NULL};
 

@@ -114,7 +114,7 @@ void openai_model(server *s, exchange *x) {
 
 static const struct field stream_table[] = {
   FB(P, include_usage, "include_usage", "a last chunk with usage"),
-  FIGNORED("include_obfuscation", "[false]", "nothing is added to hide lengths"),
+  FIGNORED("include_obfuscation", "[false]", "no padding is added"),
   FIGNORED("continuous_usage_stats", "[false]", "usage comes at the end"),
 };
 static const struct fields stream_fields = FIELDS(stream_table);
@@ -569,7 +569,7 @@ static const struct field embedding_table[] = {
   FREFUSED("chat_template", NULL, "--chat-template-file gives another template"),
   FIGNORED("chat_template_content_format", NULL, "contents are texts"),
   FIGNORED("mm_processor_kwargs", NULL, "--image-max-tokens and its like are options of the server"),
-  FIGNORED("priority", "[0]", "requests take turns by key"),
+  FIGNORED("priority", "[0]", "requests are served alternately by key"),
 };
 static const struct fields embedding_fields = FIELDS(embedding_table);
 const struct fields *const openai_embedding_fields[] = {&embedding_fields, &common_fields, NULL};

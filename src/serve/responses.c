@@ -12,17 +12,17 @@
 #define P struct params
 static const struct field text_table[] = {
   FS(P, format, "format", F_OBJECT, SHAPE_FORMAT, "{\"type\": text, json_object or json_schema}"),
-  FIGNORED("verbosity", "['medium']", "models decide"),
+  FIGNORED("verbosity", "['medium']", "the model decides"),
 };
 static const struct field reasoning_table[] = {
   FJ(P, effort, "effort", F_TEXT, "the template's variable reasoning_effort; none: no reasoning"),
-  FIGNORED("summary", NULL, "reasoning comes whole"),
-  FIGNORED("generate_summary", NULL, "reasoning comes whole"),
-  FIGNORED("context", "['auto']", "the conversation is the client's"),
-  FIGNORED("mode", "['auto']", "models decide"),
+  FIGNORED("summary", NULL, "reasoning is not summarised"),
+  FIGNORED("generate_summary", NULL, "reasoning is not summarised"),
+  FIGNORED("context", "['auto']", "clients keep the conversation"),
+  FIGNORED("mode", "['auto']", "the model decides"),
 };
 static const struct field stream_table[] = {
-  FIGNORED("include_obfuscation", "[false]", "nothing is added to hide lengths")};
+  FIGNORED("include_obfuscation", "[false]", "no padding is added")};
 static const struct fields text_fields = FIELDS(text_table), reasoning_fields = FIELDS(reasoning_table),
                            stream_fields = FIELDS(stream_table);
 static const struct fields *const text_tables[] = {&text_fields, NULL},
