@@ -238,11 +238,21 @@ static int run_server(struct settings *all, const char *defaults, const struct a
   return status ? failed("%s", err.text) : EXIT_OK;
 }
 
+// Before anything is made: in a control group that is too small the system would end the server without a word.
+static bool memory_is_enough(error *err) {
+  enum { LEAST = 64 << 20 };           // libraries, threads, the process beside it and what compiles: 45 MB, measured
+  uint64_t left = weft_memory_available();
+  if (left >= LEAST) return true;
+  error_set(err, "weft serve needs %d MiB of memory beside its models, but only %.1f MiB are free", LEAST >> 20,
+            (double)left / (1 << 20));
+  return false;
+}
+
 static int serve_models(struct settings *all) {
   error err = {0};
   char *defaults = NULL;
   struct asked_template t = {0};
-  if (serve_load(NULL, &err)) return failed("%s", err.text);
+  if (!memory_is_enough(&err) || serve_load(NULL, &err)) return failed("%s", err.text);
   int status = find_models(all);
   if (!status && read_defaults_of(all, &defaults, &err)) status = usage_error("%s", err.text);
   if (!status && check_constraint(all, &err)) status = failed("%s", err.text);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static uint64_t area_size(uint64_t size) { return (size + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN; }
@@ -33,7 +34,13 @@ static void *reserve_pages(uint64_t size, error *err) {
     const char *why = strerror(errno);
     uint64_t available;
     refusals++;
-    if (memory_available(&available, NULL))
+    struct rlimit addresses;
+    bool limited = !getrlimit(RLIMIT_AS, &addresses) && addresses.rlim_cur != RLIM_INFINITY;
+    if (limited)
+      error_set(err, "memory: reserving %llu bytes failed: %s (this process may have %llu bytes of addresses: ulimit "
+                "-v; a smaller context, -c, needs fewer)", (unsigned long long)size, why,
+                (unsigned long long)addresses.rlim_cur);
+    else if (memory_available(&available, NULL))
       error_set(err, "memory: reserving %llu bytes failed: %s", (unsigned long long)size, why);
     else
       error_set(err, "memory: reserving %llu bytes failed: %s (%llu are available)", (unsigned long long)size, why,

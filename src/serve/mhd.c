@@ -27,7 +27,7 @@ int mhd_load(mhd_api *out, error *err) {
   void *library = dlopen("libmicrohttpd.so.12", RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return error_set(err, "weft serve needs libmicrohttpd, which is not here; Debian and Ubuntu have it as "
-                          "libmicrohttpd12");
+                          "libmicrohttpd12 (%s)", dlerror());
 #define F(name) {"MHD_" #name, &a.name},
   const struct { const char *name; void *to;
   } functions[] = {MHD_FUNCTIONS(F)};

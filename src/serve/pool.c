@@ -46,6 +46,7 @@ int pool_start(int threads, pool **out, error *err) {
   p->asked = p->n;
   if (p->n) return 0;
   pool_stop(p);
+  *out = NULL;
   return error_set(err, "no thread could be made for requests");
 }
 

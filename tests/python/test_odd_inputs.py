@@ -13,10 +13,11 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
-from serving import TEMPLATE, Server
+from serving import TEMPLATE, Server, until
 
 READERS = {
     "run -f": ["run", "-n", "1", "-f"], "run --grammar-file": ["run", "-n", "1", "-p", "x", "--grammar-file"],
@@ -320,7 +321,7 @@ def memory_group():
 
     def make(mib):
         for base, files in ((Path("/sys/fs/cgroup/memory"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")), (Path("/sys/fs/cgroup"), ("memory.max", "memory.swap.max"))):
-            group = base / f"weft-test-{os.getpid()}"
+            group = base / f"weft-test-{os.getpid()}-{len(made)}"
             try:
                 if not (base / "cgroup.procs").exists():
                     continue
@@ -333,9 +334,79 @@ def memory_group():
                 continue
         pytest.skip("no control group with a limit of memory can be made here")
 
+    make.last = lambda: made[-1]
     yield make
     for group in made:
+        until(lambda group=group: not (group / "cgroup.procs").read_text(), seconds=10)      # what was in it ends
         group.rmdir()
+
+
+NUMBERS = re.compile(r"[\d.]+ [MG]iB of (memory are needed|weights|model)\b.*[\d.]+ [MG]iB (of memory )?are free|needs \d+ MiB of memory beside its models, but only [\d.]+ MiB are free")
+SIZES = (4, 8, 12, 16, 24, 32, 48, 64, 96, 192)                   # MiB
+
+
+def serve_once(weft, env, model, enter):
+    """Status and output of a server that is asked once it is ready, and then ended."""
+    process = subprocess.Popen([weft, "serve", "-m", model, "--port", "0"], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=enter)
+    said, url = "", None
+    try:
+        for line in process.stdout:
+            said += line
+            url = (re.search(r"http://\S+", line) or [url])[0]
+            if "ready: " in line:
+                body = json.dumps({"prompt": "def ", "max_tokens": 4}).encode()
+                said += urllib.request.urlopen(urllib.request.Request(url + "/v1/completions", body), timeout=60).read().decode()
+                process.terminate()
+        return process.wait(60), said
+    finally:
+        process.kill()
+
+
+def run_once(weft, env, model, enter, command):
+    args = {"run": ["-p", "def ", "-n", "4"], "bench": ["-p", "16", "-n", "4", "-r", "1"]}
+    if command == "serve":
+        return serve_once(weft, env, model, enter)
+    done = subprocess.run([weft, command, "-m", model, *args[command]], env=env, capture_output=True, text=True, check=False, preexec_fn=enter, timeout=60)
+    return done.returncode, done.stdout + done.stderr
+
+
+def killed_in(group):
+    """How many processes the system has ended in a control group for want of memory."""
+    file = next(one for one in (group / "memory.oom_control", group / "memory.events") if one.exists())
+    return int(re.search(r"oom_kill (\d+)", file.read_text())[1])
+
+
+@pytest.mark.parametrize("command", ["run", "bench", "serve"])
+def test_groups_from_too_small_to_enough(weft, weft_env, tinypy, memory_group, tmp_path, sanitized, command):
+    """A control group of each size: it works, or an error names the memory that is needed and what there is. The system ends nothing, and the kernel cache is whole."""
+    if sanitized:
+        pytest.skip("the sanitizers' own memory does not fit the limit")
+    env, worked = {**weft_env, "WEFT_CACHE": str(tmp_path)}, []
+    for mib in SIZES:
+        enter = memory_group(mib)
+        status, said = run_once(weft, env, tinypy, enter, command)
+        assert status == 0 or (status == 1 and NUMBERS.search(said)), (mib, status, said)
+        assert killed_in(memory_group.last()) == 0, (mib, status, said)
+        worked.append(status == 0)
+    assert worked == sorted(worked) and not worked[0] and worked[-1], worked
+    done = subprocess.run([weft, "cache", "verify"], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "0 damaged" in done.stdout, done
+
+
+@pytest.mark.parametrize("command", ["run", "bench", "serve"])
+def test_limits_of_addresses(weft, weft_env, tinypy, tmp_path, sanitized, command):
+    """The same of `ulimit -v`: it works, or there is an error. (A server whose threads could not be made freed a pool twice.)"""
+    if sanitized:
+        pytest.skip("the sanitizers need addresses")
+    env, worked = {**weft_env, "WEFT_CACHE": str(tmp_path)}, []
+    for mib in (24, 32, 40, 48, 64, 96, 128, 256, 512, 16384):
+        status, said = run_once(weft, env, tinypy, lambda mib=mib: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20)), command)
+        assert status == 0 or (status in (1, 127) and re.search("(?i)cannot allocate memory|could (not )?be made|out of memory|is not here", said)), (mib, status, said)
+        assert "reserving" not in said or f"this process may have {mib << 20} bytes of addresses: ulimit -v" in said, said
+        worked.append(status == 0)
+    assert worked[-1] and not worked[0], (worked, status, said)
+    done = subprocess.run([weft, "cache", "verify"], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "0 damaged" in done.stdout, done
 
 
 def test_a_group_with_little_memory(weft, weft_env, tinypy, memory_group, monkeypatch, sanitized):
