@@ -13,12 +13,12 @@
 const struct command chat_options = {
   "chat", "Talks with a model, by the chat template that its file carries.",
   "FILE [-p TEXT | -f FILE] [options]",
-  "With -p or -f, or where stdin is no terminal, there is one message: it is answered, and that is all.\n"
-  "Otherwise lines are messages. One that ends with \\ goes on in the next one; between \"\"\" and \"\"\" a message\n"
-  "has many lines, and so has one that is pasted. /help lists what lines that begin with / do.\n"
+  "With -p or -f, or if stdin is not a terminal, weft answers one message and ends.\n"
+  "Otherwise each line is a message. A line that ends with \\ continues in the next one. A message of several\n"
+  "lines stands between \"\"\" and \"\"\", or is pasted. Lines that begin with / are commands; /help lists them.\n"
   "Ctrl-C stops the answer, Ctrl-D or /exit ends the conversation.\n"
   "Screen readers: --simple-io prints plain lines, without colours, bars and cursor movement. This is the default\n"
-  "if TERM is dumb or not set. With --simple-io each line of a pipe is a message. Where stdout is no terminal, it\n"
+  "if TERM is dumb or not set. With --simple-io each line of a pipe is a message. If stdout is not a terminal, it\n"
   "gets the answers alone.\n"
   "Names of --chat-template: chatml, llama3, gemma, mistral-v7 and the others that llama.cpp knows; none: the\n"
   "messages as they are.\n", COMMAND_BIT(chat), COMMAND_BIT(run)};

@@ -18,8 +18,8 @@ static const struct command command = {
   "export", "Writes one file that holds a model, its kernels and a program that runs it; or C.",
   "MODEL.gguf -o FILE [options]",
   "The file is a program: it talks, or takes commands such as run, serve and embed, with the model that it holds.\n"
-  "It needs no library, no compiler and no other file. Its kernels are those that default options\n"
-  "need; another option may need one that is not there, and is an error then.\n"
+  "It needs no library, no compiler and no other file. It has the kernels that default\n"
+  "options need; an option that needs another one is an error.\n"
   "With --c it is C instead, for any compiler and any little-endian processor: one token at a time, on one thread.\n",
   COMMAND_BIT(export), 0};
 

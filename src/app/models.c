@@ -17,7 +17,7 @@ static const struct command pull_options = {
   "  ollama:NAME, ollama:NAME:TAG       ollama's registry\n"
   "  https://...                        the file at this address\n"
   "Without hf: and ollama: a name with a slash is Hugging Face's, and one without is ollama's.\n"
-  "What was cut goes on where it ended. Files are checked by their SHA-256 if it is known.\n"
+  "A download that was interrupted continues. Files are checked by their SHA-256 if it is known.\n"
   "An encoder of pictures (mmproj) beside the model is fetched with it. They go to\n"
   "llama.cpp's cache folder where there is one (LLAMA_CACHE, ~/.cache/llama.cpp), or else to\n"
   "~/.cache/weft/models. All commands take such names in place of a file.\n", COMMAND_BIT(pull), 0};

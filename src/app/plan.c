@@ -10,14 +10,14 @@ static const struct command command = {
   "plan",
   "Predicts a model's speed and memory on several machines like this one.",
   "-m FILE [--machines N] [--link LINK] [options]",
-  "Runs what one of N machines would run, over made-up weights, and adds what the link takes: so nothing of the\n"
-  "file but its head is read, and a model may be larger than this machine's memory. Neither MPI nor other machines\n"
+  "Runs what one of N machines would run, with made-up weights, and adds the time of messages over the link. Only\n"
+  "the head of the file is read, so a model may be larger than this machine's memory. Neither MPI nor other machines\n"
   "are needed. Machines with other processors or memory have other times.\n"
   "  one      the whole model on one machine\n"
   "  rows     each machine has rows of all matrices: mpirun -n N weft run ... (docs/machines.md)\n"
   "  layers   each machine has some of the layers; a token goes through one machine after the other\n"
   "           (weft does not do that yet)\n"
-  "  link     of the time before it, what messages between machines take\n",
+  "  link     the part of the time before it that messages between machines take\n",
   COMMAND_BIT(plan),
   0};
 

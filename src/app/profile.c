@@ -21,7 +21,7 @@ static const struct command command = {
   "           more than 100 % comes from a cache\n"
   "  IPC      instructions per cycle; misses: bytes that missed all caches, as a share of those read and\n"
   "           written. Both only where the processor's counters may be read (perf events)\n"
-  "Below stands what slows this machine down, where something does: huge pages that are off, more threads than\n"
+  "The last lines say what slows this machine down, if something does: huge pages that are off, more threads than\n"
   "cores, other programs, a clock that saves power.\n"
   "With --image FILE: the encoder's, of the first tile of a picture or the first 30 s of a sound.\n"
   "Times are means over the half of the tokens that were neither fast nor slow. Overhead is what lies outside\n"

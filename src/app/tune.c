@@ -13,16 +13,14 @@ static const struct command command = {
   "tune",
   "Searches for better kernels, and keeps those that make the model faster.",
   "-m FILE [options]",
-  "For every kernel that takes a share of a token's time (or a prompt's) worth it, tries other loops than\n"
-  "the rules chose: on the model's own weights, cold as they are in a token, alternately with the present\n"
-  "kernel. A candidate counts only if it computes the same bits. What was found is then tried in whole\n"
-  "tokens, with and without alternately, and kept only if they take less time. Results go into the kernel\n"
-  "cache, and every later run on this machine uses them; a second tuning finds them there. BEAM=N before\n"
-  "'weft run' does the same when a model is\n"
-  "loaded. Columns:\n"
+  "Tries other loops than the rules chose for every kernel that takes much of a token's time (or of a prompt's).\n"
+  "A candidate runs on the model's own weights, taking turns with the present kernel, and counts only if it\n"
+  "computes the same bits. What is faster is then tried in whole tokens, with and without it, and kept only if\n"
+  "they take less time. Results go into the kernel cache: every later run on this machine uses them, and a\n"
+  "second tuning begins with them. BEAM=N before 'weft run' does the same when a model is loaded. Columns:\n"
   "  before, after   microseconds of a launch by itself; ratio: after over before\n"
-  "  tried           lists of OptOps; code: of them, those that gave code not seen before\n"
-  "  cut short       time was up: with a --budget that gives it half as much again, the search goes on\n",
+  "  tried           lists of OptOps; code: those among them whose code is new\n"
+  "  cut short       the time was over; a larger --budget continues the search\n",
   COMMAND_BIT(tune),
   0};
 
