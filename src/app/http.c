@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { HEAD = 160 };      // bytes of a file's beginning that are remembered
 enum { REDIRECTS = 10, CONNECT_S = 30, SILENCE_S = 60, ATTEMPTS = 3 /* without a byte */, TEXT = 256 };
 
 struct http {
@@ -151,10 +152,11 @@ struct transfer {
   sha256 sum;
   char wanted[65];                  // the sum that it should have, "": not known
   char tag[TEXT];                   // ETag of what is there
+  char head[HEAD];                  // how it begins
   // of the answer under way
   long status;
   bool begun;
-  char its_tag[TEXT];
+  char its_tag[TEXT], its_type[TEXT];
   int64_t its_length, its_first, its_all;
   // for the bar
   progress *bar;
@@ -225,11 +227,13 @@ static size_t take_header(char *line, size_t size, size_t count, void *ctx) {
     t->status = 0;
     snprintf(number, sizeof number, "%.*s", (int)(n < 63 ? n : 63), line);
     sscanf(number, "HTTP/%*s %ld", &t->status);
-    t->its_tag[0] = 0;
+    t->its_tag[0] = t->its_type[0] = 0;
     t->its_length = t->its_first = t->its_all = -1;
     return n;
   }
   if (is_header(line, n, "etag", &value, &length)) copy_tag(t->its_tag, value, length);
+  else if (is_header(line, n, "content-type", &value, &length))
+    snprintf(t->its_type, TEXT, "%.*s", (int)(length < TEXT ? length : TEXT - 1), value);
   else if (is_header(line, n, "x-linked-etag", &value, &length) && !t->f->sha256[0])
     take_sum(t->wanted, value, length);  // Hugging Face's, before it redirects
   else if (is_header(line, n, "content-length", &value, &length) ||
@@ -261,6 +265,46 @@ static int keep_tag(struct transfer *t) {
   if (close(fd) && whole) return disk_error(t, errno);
   if (!whole) return disk_error(t, why);
   return 0;
+}
+
+// ---- what begins otherwise ------------------------------------------------------------------------------------------
+
+// Of a stranger's text what can be shown in a line: spaces for line ends, nothing that a terminal obeys.
+static void add_in_a_line(str *out, const char *at, size_t n) {
+  for (size_t i = 0; i < n && at[i]; i++) {
+    bool space = at[i] == ' ' || at[i] == '\n' || at[i] == '\r' || at[i] == '\t';
+    if (!space) str_addc(out, at[i] > ' ' && at[i] <= '~' ? at[i] : '?');
+    else if (out->n && out->at[out->n - 1] != ' ') str_addc(out, ' ');
+  }
+}
+
+static size_t head_length(const struct transfer *t) { return t->have < HEAD ? (size_t)t->have : HEAD; }
+
+static void remember_head(struct transfer *t, const char *at, size_t n, int64_t where) {
+  if (where < HEAD) memcpy(t->head + where, at, n < (size_t)(HEAD - where) ? n : (size_t)(HEAD - where));
+}
+
+// ends: no more bytes follow. The first ones may come one by one.
+static bool begins_well(const struct transfer *t, bool ends) {
+  size_t n = t->f->magic ? strlen(t->f->magic) : 0, has = head_length(t);
+  return has < n ? !ends && !memcmp(t->head, t->f->magic, has) : !n || !memcmp(t->head, t->f->magic, n);
+}
+
+// Nothing of it is kept.
+static int refuse_kind(struct transfer *t) {
+  enum { SHOWN = 60 };
+  str type = {0}, words = {0};
+  add_in_a_line(&type, t->its_type, strcspn(t->its_type, ";"));
+  add_in_a_line(&words, t->head, head_length(t));
+  if (!t->have)
+    error_set(t->err, "%s: not a %s file: the server sent no bytes", t->f->shown, t->f->magic);
+  else
+    error_set(t->err, "%s: not a %s file: the server sent %s%s that begins with '%.*s'; it was not kept", t->f->shown,
+              t->f->magic, type.n ? "" : "something", type.n ? type.at : "", SHOWN, str_c(&words));
+  str_free(&type);
+  str_free(&words);
+  if (start_over(t)) return -1;
+  return stop(t);
 }
 
 // The answer has begun: is it what was asked for, and is there room for it?
@@ -306,8 +350,10 @@ static size_t take_body(char *at, size_t size, size_t count, void *ctx) {
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0) { disk_error(t, errno); return 0; }
     sha256_add(&t->sum, at + done, (size_t)wrote);
+    remember_head(t, at + done, (size_t)wrote, t->have);
     done += (size_t)wrote;
     t->have += wrote;
+    if (!begins_well(t, false)) { refuse_kind(t); return 0; }
   }
   return n;
 }
@@ -394,7 +440,9 @@ static int open_part(struct transfer *t) {
     if (got < 0 && errno == EINTR) { got = 0; continue; }
     if (got < 0) return error_set(t->err, "%.300s: %s", t->part.at, strerror(errno));
     sha256_add(&t->sum, piece, (size_t)got);
+    remember_head(t, piece, (size_t)got, t->have);
   }
+  if (!begins_well(t, false) && start_over(t)) return -1;      // what an older version kept, or another program
   t->first = t->have;
   return 0;
 }
@@ -402,6 +450,7 @@ static int open_part(struct transfer *t) {
 static int finish(struct transfer *t) {
   char got[65];
   sha256 sum = t->sum;
+  if (!begins_well(t, true)) return refuse_kind(t);
   sha256_end(&sum, got);
   if (t->wanted[0] && strcmp(got, t->wanted)) {
     unlink(t->part.at);

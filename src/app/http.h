@@ -22,8 +22,11 @@ struct http_file {
   const char *url, *path, *shown;                    // shown: its name, for the progress bar and for messages
   int64_t size;                                      // -1: not known
   char sha256[65];                                   // "": not known, unless the server says it
+  // how each file of its kind begins, such as "GGUF"; NULL: any bytes
+  const char *magic;
 };
-// 0, or -1 and why not: PATH.part is kept then, unless it is the wrong file.  INTERRUPTED: Ctrl-C (app.h), with err
+// 0, or -1 and why not: PATH.part is kept then, unless it is the wrong file: of another sum, or one that begins
+// otherwise, such as a page of HTML that asks for a password.  INTERRUPTED: Ctrl-C (app.h), with err
 // saying what is there.
 enum { HTTP_INTERRUPTED = -2 };
 int http_fetch(http *h, const struct http_file *f, progress *bar, error *err);

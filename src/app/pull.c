@@ -380,6 +380,16 @@ static bool noted_sum(const char *path, char sum[65]) {
   return true;
 }
 
+static const char magic[] = "GGUF";    // of all that is fetched: models, encoders, adapters
+
+static bool begins_as_model(const char *path) {
+  char head[sizeof magic - 1] = {0};
+  FILE *f = fopen(path, "re");
+  bool well = f && fread(head, 1, sizeof head, f) == sizeof head && !memcmp(head, magic, sizeof head);
+  if (f) fclose(f);
+  return well;
+}
+
 static bool sums_to_wanted(const struct wanted *w, progress *bar) {
   enum { PIECE = 1 << 20 };
   char got[65];
@@ -404,6 +414,7 @@ static bool sums_to_wanted(const struct wanted *w, progress *bar) {
 static bool is_there(const struct wanted *w, bool quiet) {
   struct stat file, note;
   if (stat(w->path.at, &file) || !S_ISREG(file.st_mode) || (w->size >= 0 && file.st_size != w->size)) return false;
+  if (!begins_as_model(w->path.at)) return false;
   bool from_here = store_came_from(w->path.at, w->from.at);
   if (!w->sha256[0] && !from_here) return false;
   str tag = {0};
@@ -441,7 +452,7 @@ static int fetch_all(http *h, const wanted_list *l, bool again, bool quiet, erro
       if (!quiet) say("%s is there", w->path.at);
       continue;
     }
-    struct http_file f = {.url = w->url.at, .path = w->path.at, .shown = w->shown, .size = w->size};
+    struct http_file f = {.url = w->url.at, .path = w->path.at, .shown = w->shown, .size = w->size, .magic = magic};
     memcpy(f.sha256, w->sha256, sizeof f.sha256);
     progress bar = {0};
     if (!quiet) { say("fetching %s", w->shown); progress_begin(&bar); }

@@ -19,6 +19,7 @@ class Registry:
     def __init__(self, files, host="127.0.0.1", certificate=None):
         self.files, self.asked, self.cut_after, self.cuts, self.token = files, [], None, 0, None
         self.wrong, self.redirect, self.no_range, self.tree, self.gone, self.length, self.etag, self.odd, self.next = False, None, False, None, 0, None, True, None, None
+        self.type = None                                                                           # Content-Type of files
         self.projector = None                                                                      # of ollama's model
         self.others = {}                                                                           # {"USER/REPO": {path: bytes}}, "": by the query
         registry = self
@@ -132,6 +133,8 @@ class Registry:
             h.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
         if self.etag:
             h.send_header("ETag", tag)
+        if self.type:
+            h.send_header("Content-Type", self.type)
         h.send_header("Content-Length", str(self.length or len(data) - first))
         h.end_headers()
         rest = data[first:]

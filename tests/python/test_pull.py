@@ -20,7 +20,7 @@ SIZE = 3_000_000
 @pytest.fixture(scope="module")
 def files(tinypy):
     small = Path(tinypy).read_bytes()
-    noise = bytes(i * 37 % 251 for i in range(1000)) * (SIZE // 1000)
+    noise = b"GGUF" + (bytes(i * 37 % 251 for i in range(1000)) * (SIZE // 1000))[4:]
     return {"README.md": b"# a model", "mmproj-tiny-F16.gguf": b"GGUF", "tiny-Q8_0.gguf": small, "tiny-Q4_K_M.gguf": noise, "tiny-Q4_K.gguf": b"GGUF2",
             "split/big-00001-of-00002.gguf": noise[:1000], "split/big-00002-of-00002.gguf": noise[:500]}
 
@@ -126,11 +126,11 @@ COMMANDS = [["run", "-p", "def", "-n", "2"], ["chat", "-n", "2", "hello"], ["ben
 def test_names_that_have_one_file_here(pull, registry, store, tinypy, first, second, shared):
     """u/m_v2 and u_m/v2, also where u/m is looked for, and two queries: each is its own model, whichever came before."""
     one = Path(tinypy).read_bytes()
-    other = b"of another".ljust(len(one))
+    other = b"GGUF of another".ljust(len(one))
     registry.others = {"u/m_v2": {"x.gguf": other}, "u/m": {"x.gguf": one}, "u_m/v2": {"x.gguf": one}, "": {"1": other, "2": one}}
     first, second = ([word.replace("URL", registry.url) for word in words] for words in (first, second))
     failed = pull("run", *first, "-p", "a", "-n", "1")
-    assert failed.returncode == 1 and b"not a GGUF file" in failed.stderr
+    assert failed.returncode == 1 and b"is unknown: versions 2 and 3 are supported" in failed.stderr, failed.stderr
     asked = len(registry.asked)
     done = pull("run", *second, "-p", "a", "-n", "1")
     assert done.returncode == 0, done.stderr
@@ -304,7 +304,7 @@ def test_what_is_there_is_kept_and_gone_on_with_later(pull, registry, store, fil
 
 def test_another_file_while_it_is_fetched(pull, registry, store, files):
     """Of another length, between two attempts: the second is all of the new one."""
-    other = files["tiny-Q4_K_M.gguf"][::-1] + b"and more"
+    other = b"GGUF" + files["tiny-Q4_K_M.gguf"][::-1] + b"and more"
     registry.cuts, registry.cut_after, registry.next = 1, 1_000_000, {"tiny-Q4_K_M.gguf": other}
     done = pull("pull", registry.url + "/plain/tiny-Q4_K_M.gguf")
     assert done.returncode == 0, done.err
@@ -318,6 +318,57 @@ def test_answers_that_are_no_file(pull, registry, store, status):
     done = pull("pull", registry.url + "/plain/tiny-Q8_0.gguf")
     assert done.returncode == 1 and f"HTTP {status}" in done.err, done.err
     assert not store.exists() or not list(store.iterdir())
+
+
+PAGE = b"<!DOCTYPE html>\n<html>\x1b[2J<title>Sign in</title>" + b"<p>please</p>" * 500
+
+
+@pytest.mark.parametrize("name, args", [("tiny-Q8_0.gguf", ["pull", "URL"]), ("tiny-Q8_0.gguf", ["run", "-mu", "URL", "-p", "x", "-n", "1"]), ("tiny-Q8_0.gguf", ["pull", "user/repo:Q8_0"]),
+                                        ("tiny-Q8_0.gguf", ["run", "-hf", "user/repo:Q8_0", "-p", "x", "-n", "1"]), ("mmproj-tiny-F16.gguf", ["pull", "URL"]), ("adapter.gguf", ["pull", "URL"]),
+                                        ("tiny-Q8_0.gguf", ["pull", "tiny"]), ("model.safetensors", ["pull", "URL"]), ("config.json", ["pull", "user/repo", "--hf-file", "config.json"])])
+def test_a_page_in_the_place_of_a_file(pull, registry, store, files, name, args):
+    """With 200, as for a login or an error: what came is said, and nothing is left. (It was stored as a model.)"""
+    registry.files |= {name: PAGE, "adapter.gguf": PAGE, "model.safetensors": PAGE, "config.json": PAGE}
+    registry.type = "text/html; charset=utf-8"
+    args = [registry.url + "/plain/" + name if one == "URL" else one for one in args]
+    for _ in range(2):
+        done = pull(*args)
+        assert done.returncode == 1 and "not a GGUF file: the server sent text/html that begins with '<!DOCTYPE html> <html>?[2J<title>Sign in</title>" in done.err and "it was not kept" in done.err, done.err
+        assert not store.exists() or not [one for one in store.iterdir() if name.partition(".")[0] in one.name], list(store.iterdir())
+    registry.files[name], registry.type = files["tiny-Q8_0.gguf"], None
+    assert pull(*args).returncode == 0
+
+
+@pytest.mark.parametrize("body, words", [(b"", "sent no bytes"), (b"GG", "begins with 'GG'"), (b"PK\3\4" + b"x" * 99, "that begins with 'PK??xxx"), (b'{"error": "no"}', "begins with '{\"error\": \"no\"}'")])
+def test_other_files_that_are_no_models(pull, registry, store, body, words):
+    registry.files["tiny-Q8_0.gguf"] = body
+    done = pull("pull", registry.url + "/plain/tiny-Q8_0.gguf")
+    assert done.returncode == 1 and words in done.err, done.err
+    assert not list(store.iterdir())
+
+
+def test_a_page_that_was_kept_before(pull, registry, store, files):
+    """Whole, or as the beginning of a download: it goes, and the file comes from its first byte on. The rest of a download that turns into a page is no part of it."""
+    path = named(store, registry, "tiny-Q8_0.gguf")
+    assert pull("pull", registry.url + "/plain/tiny-Q8_0.gguf").returncode == 0
+    path.write_bytes(PAGE)
+    assert pull("pull", registry.url + "/plain/tiny-Q8_0.gguf").returncode == 0 and path.read_bytes() == files["tiny-Q8_0.gguf"]
+    path.unlink()
+    (store / (path.name + ".part")).write_bytes(PAGE)
+    (store / (path.name + ".part.etag")).write_text('"x"')
+    assert pull("pull", registry.url + "/plain/tiny-Q8_0.gguf").returncode == 0 and path.read_bytes() == files["tiny-Q8_0.gguf"] and not ranges(registry)
+    path.unlink()
+    send = registry.file
+
+    def once(h, data):
+        send(h, data)
+        registry.gone = 100
+    registry.cut_after, registry.cuts, registry.file = 700_000, 1, once
+    assert pull("pull", registry.url + "/plain/tiny-Q8_0.gguf").returncode == 1
+    registry.file, registry.gone = send, 0
+    registry.files["tiny-Q8_0.gguf"], registry.type = PAGE, "text/html"
+    done = pull("pull", registry.url + "/plain/tiny-Q8_0.gguf")
+    assert done.returncode == 1 and "the server sent text/html" in done.err and not list(store.glob("*tiny-Q8_0.gguf.part")), done.err
 
 
 def test_a_server_without_ranges_sends_all_again(pull, registry, store, files):
@@ -337,7 +388,7 @@ def test_another_file_under_the_address_begins_anew(pull, registry, store, files
     registry.file = once
     assert pull("pull", registry.url + "/plain/tiny-Q4_K_M.gguf").returncode == 1
     registry.file, registry.gone = send, 0
-    registry.files["tiny-Q4_K_M.gguf"] = other = files["tiny-Q4_K_M.gguf"][::-1]
+    registry.files["tiny-Q4_K_M.gguf"] = other = b"GGUF" + files["tiny-Q4_K_M.gguf"][::-1][4:]
     assert pull("pull", registry.url + "/plain/tiny-Q4_K_M.gguf").returncode == 0
     assert named(store, registry, "tiny-Q4_K_M.gguf").read_bytes() == other
 
