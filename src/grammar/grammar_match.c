@@ -346,8 +346,8 @@ uint32_t store_step(store *s, uint32_t state, unsigned char byte) {
   for (uint32_t i = 0; i < m.n; i++) {
     if (m.at[i].q == NO_STATE) continue;
     const struct g_state *st = &s->g->a.states.at[m.at[i].q];
-    const struct g_edge *edges = s->g->a.edges.at + st->edge0;
     uint32_t from = 0, end = st->n_edges;
+    const struct g_edge *edges = end ? s->g->a.edges.at + st->edge0 : NULL;      // a grammar of tokens alone has none
     while (!st->many && end - from > 4) {        // sorted, and none overlap
       uint32_t middle = from + (end - from) / 2;
       if (edges[middle].lo <= byte) from = middle;

@@ -3,6 +3,7 @@
 // evaluated is in `past`, also when a step fails or the client leaves.
 #include "serve/run.h"
 #include "serve/force.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@ struct run {
   // The mask of the next token has been made, or cannot be; the last one took so long.
   bool has_mask, mask_failed;
   weft_error mask_error;
-  bool grammar_failed;       // the client's: nothing is wrong with the model
+  bool request_failed;       // the client's: nothing is wrong with the model
   double mask_s;
   weft_stream *stream;
   weft_stop *stop;
@@ -129,7 +130,7 @@ void held_free(held *h) {
 
 static bool fail_run(run *u, const weft_error *err) {
   event *e = new_event(u, EVENT_FAILED);
-  if (u->grammar_failed) e->status = 400;
+  if (u->request_failed) e->status = 400;
   snprintf(e->text, sizeof e->text, "%s", err->text);
   u->last = timing_of(u);
   u->failed = true;
@@ -387,16 +388,29 @@ void run_make_mask(run *u) {
 
 double run_mask_s(const run *u) { return u->mask_s; }
 
+// Something could be drawn, if the request allowed it.
+static bool has_number(const float *logits, int32_t n) {
+  for (int32_t i = 0; i < n; i++) if (logits[i] > -INFINITY) return true;
+  return false;
+}
+
 static int draw_token(run *u, int32_t *id, bool *constrained, weft_error *err) {
   const uint64_t *mask = NULL;
   *constrained = run_needs_mask(u);
   if (*constrained) run_make_mask(u);
-  u->grammar_failed = *constrained && (u->mask_failed || weft_grammar_mask(u->grammar, &mask, err));
-  if (u->grammar_failed && u->mask_failed) *err = u->mask_error;
-  if (u->grammar_failed) return -1;
+  u->request_failed = *constrained && (u->mask_failed || weft_grammar_mask(u->grammar, &mask, err));
+  if (u->request_failed && u->mask_failed) *err = u->mask_error;
+  if (u->request_failed) return -1;
   u->has_mask = false;
   weft_sampler_mask(u->sampler, mask);
-  return weft_sample(u->sampler, u->logits, id, err);
+  if (!weft_sample(u->sampler, u->logits, id, err)) return 0;
+  u->request_failed = has_number(u->logits, weft_model_vocab_size(u->m));
+  return -1;
+}
+
+// The end of generation is banned, and what the grammar describes has ended.
+static bool must_end(const run *u) {
+  return u->request_failed && weft_grammar_complete(u->grammar) && weft_grammar_ended(u->grammar);
 }
 
 // imposed: it is the end of reasoning, and not drawn.
@@ -430,10 +444,11 @@ static bool answer_step(run *u) {
   if (!u->answer_start) begin_answer(u);
   if (r->max_tokens >= 0 && u->drawn >= r->max_tokens) return end_run(u, FINISH_LENGTH, -1);
   if (r->max_answer_s > 0 && now_s() - u->answer_start > r->max_answer_s) return end_run(u, FINISH_TIME, -1);
-  if (next_token(u, &id, &constrained, &imposed, &err)) return fail_run(u, &err);
+  if (next_token(u, &id, &constrained, &imposed, &err))
+    return constrained && must_end(u) ? end_run(u, FINISH_STOP, -1) : fail_run(u, &err);
   if (!r->ignore_end && weft_is_end(v, id)) return end_run(u, FINISH_STOP, -1);
-  u->grammar_failed = constrained && weft_grammar_accept(u->grammar, id, &err);
-  if (u->grammar_failed) return fail_run(u, &err);
+  u->request_failed = constrained && weft_grammar_accept(u->grammar, id, &err);
+  if (u->request_failed) return fail_run(u, &err);
   follow_call(u, id);
   weft_accept(u->sampler, id, NULL);
   u->drawn++;

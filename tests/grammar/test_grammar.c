@@ -259,6 +259,24 @@ static void test_masks(void **state) {
   }
 }
 
+// No rule reads a byte, so that the automaton has no edges of bytes at all.
+static void test_tokens_alone(void **state) {
+  struct vocab_rig *r = *state;
+  static const char text[] = "root ::= <[100]> | <[101]>";
+  grammar *g;
+  matcher *m;
+  const uint64_t *mask;
+  assert_int_equal(grammar_from_gbnf(text, strlen(text), r->t, &g, NULL), 0);
+  assert_int_equal(matcher_new(g, r->v, &m, NULL), 0);
+  assert_int_equal(matcher_mask(m, &mask, NULL), 0);
+  assert_int_equal(mask[0], 0);
+  assert_int_equal(mask[1], 3ULL << (100 - 64));
+  assert_int_equal(matcher_accept(m, 101, NULL), 0);
+  assert_true(matcher_complete(m) && !matcher_can_go_on(m));
+  matcher_free(m);
+  grammar_free(g);
+}
+
 static void test_tokens_by_name_and_id(void **state) {
   struct vocab_rig *r = *state;
   static const char text[] = "root ::= <s> !<[100]> <true>";
@@ -327,6 +345,7 @@ static void test_long_texts(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_grammars),
                                      cmocka_unit_test_setup_teardown(test_masks, rig_open, rig_close),
+                                     cmocka_unit_test_setup_teardown(test_tokens_alone, rig_open, rig_close),
                                      cmocka_unit_test_setup_teardown(test_tokens_by_name_and_id, rig_open, rig_close),
                                      cmocka_unit_test_setup_teardown(test_long_texts, rig_open, rig_close)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,6 +152,34 @@ def test_an_answer_cut_in_a_character(weft, weft_env, tmp_path):
             assert chat["choices"][0]["message"]["content"] == text
 
 
+# ---- nothing is left to draw ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", [{"ignore_eos": True}, {"logit_bias": [[0, False]]}])
+def test_what_a_grammar_describes_ends_though_the_end_is_banned(weft, weft_env, tinypy, end):
+    """The text may end, nothing may follow, and no token may say so: the answer is what was described, in a stream too."""
+    with Server(weft, weft_env, tinypy) as s:
+        for more, text in (({"grammar": 'root ::= "ab"'}, "ab"), ({"grammar": "root ::= <[65]>"}, "a"), ({"grammar": 'root ::= ""'}, ""), ({"json_schema": {"const": "x"}}, '"x"'),
+                           ({"structured_outputs": {"regex": "x{3}"}}, "xxx")):
+            body = {"prompt": "def ", "n_predict": 12, "temperature": 0, **more, **end}
+            status, got = s.ask("/completion", body)
+            assert (status, got["content"], got["stop_type"]) == (200, text, "eos"), (more, got)
+            streamed = s.ask("/completion", body | {"stream": True})[1]
+            lines = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
+            assert "".join(line["content"] for line in lines) == text and lines[-1]["stop_type"] == "eos"
+        going_on = s.ask("/completion", {"prompt": "def ", "n_predict": 12, "grammar": 'root ::= "x"*', **end})[1]
+        assert going_on["tokens_predicted"] == 12 and set(going_on["content"]) == {"x"}
+        chosen = s.ask("/v1/completions", {"prompt": "def ", "max_tokens": 12, "json_schema": {"const": 1}, **end})[1]
+        assert chosen["choices"][0]["finish_reason"] == "stop" and json.loads(chosen["choices"][0]["text"]) == 1
+
+
+def test_a_request_that_bans_all_is_its_own_fault(weft, weft_env, tinypy):
+    with Server(weft, weft_env, tinypy) as s:
+        for body in ({"grammar": 'root ::= "a"', "logit_bias": [[65, False]]}, {"logit_bias": [[i, False] for i in range(2048)]}):
+            status, got = s.ask("/completion", {"prompt": "def ", "n_predict": 4, **body})
+            assert status == 400 and "no token can be drawn" in got["error"]["message"], got
+
+
 # ---- BOS ------------------------------------------------------------------------------------------------------------------------------
 
 
