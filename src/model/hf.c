@@ -44,16 +44,6 @@ hf_made *hf_add_values(hf *h, const char *name, const float *values, int64_t n) 
 
 static const char *file_of(const hf *h, const hf_source *s) { return h->files.at[s->file].name; }
 
-static int weave(hf *h, hf_made *m, const hf_source *s, const char *key, error *err) {
-  uint32_t heads;
-  int64_t rows = m->t.n_dims == 1 ? m->t.ne[0] : m->t.ne[1];
-  if (hf_need_u32(h, key, &heads, err)) return -1;
-  if (m->t.n_dims > 2 || rows % (2 * (int64_t)heads))
-    return hf_fail(h, file_of(h, s), s->name, err, "%" PRId64 " rows are not those of %u heads (%s)", rows, heads, key);
-  m->heads = heads;
-  return 0;
-}
-
 static int turn_matrices(hf *h, hf_made *m, const hf_source *s, bool halved, int64_t first, error *err) {
   int64_t rows = m->t.ne[0];
   if (m->t.n_dims != 3 || (halved && rows % 2))
@@ -110,22 +100,40 @@ static int stack_expert(hf *h, const hf_source *s, const char *to, uint32_t expe
   return 0;
 }
 
+static void squeeze(hf_made *m) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < m->t.n_dims; i++) if (m->t.ne[i] != 1) m->t.ne[n++] = m->t.ne[i];
+  for (uint32_t i = n; i < GGUF_MAX_DIMS; i++) m->t.ne[i] = 1;
+  m->t.n_dims = n ? n : 1;
+  m->rows = m->t.ne[1] * m->t.ne[2] * m->t.ne[3];
+}
+
 static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t expert, error *err) {
   char quoted[128];
   if (strlen(to) > GGUF_MAX_NAME)
     return hf_fail(h, file_of(h, s), s->name, err, "its name would be too long: %s",
                    gguf_quote(quoted, sizeof quoted, to, strlen(to)));
   if (!format_of(s)) return hf_fail(h, file_of(h, s), s->name, err, "tensors of %s are not read", s->dtype);
-  if ((s->scale || s->packed) && r->op != HF_SAME && r->op != HF_WEAVE && r->op != HF_STACK)
+  unsigned op = r->op & HF_OP_MASK;
+  bool apart = op == HF_TURNED || op == HF_TURNED_EVEN || op == HF_TURNED_ODD || op == HF_EVEN || op == HF_ODD;
+  if ((s->scale || s->packed) && apart)
     return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s' in another order, and has scales of blocks", to);
   if (s->n_dims > GGUF_MAX_DIMS || s->begin == s->end)
     return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",
                    s->n_dims);
-  if (r->op == HF_STACK) return stack_expert(h, s, to, expert, err);
+  if (op == HF_STACK) return stack_expert(h, s, to, expert, err);
   if (made_before(h, to)) return is_made_twice(h, s, to, err);
   hf_made *m = new_made(h, to, s);
-  switch (r->op) {
-  case HF_WEAVE: return weave(h, m, s, r->heads, err);
+  m->minus_exp = r->op & HF_MINUS_EXP;
+  if (r->op & HF_SQUEEZED) squeeze(m);
+  switch (op) {
+  case HF_WEAVE:
+  case HF_TILE:
+  case HF_TILE_IN_ROWS:
+  case HF_COLLECT:
+  case HF_COLLECT_LAST: return hf_set_order(h, m, s, r, err);
+  case HF_FIRST_HALF: return hf_halve(h, m, s, false, err);
+  case HF_SECOND_HALF: return hf_halve(h, m, s, true, err);
   case HF_PLUS_ONE: m->plus = 1; return 0;
   case HF_TURNED: return turn_matrices(h, m, s, false, 0, err);
   case HF_TURNED_EVEN: return turn_matrices(h, m, s, true, 0, err);
@@ -329,47 +337,42 @@ const hf_tensor *hf_tensor_at(const hf *h, size_t i) {
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
-// Which row of the folder's tensor is row r of a part.
-static int64_t woven_row(const hf_made *m, int64_t r, int64_t all) {
-  if (!m->heads) return r;
-  int64_t of_head = all / m->heads, head = r / of_head, k = r % of_head;
-  return head * of_head + k % 2 * (of_head / 2) + k / 2;
-}
-
-// Elements that are apart from one another: a column of a matrix, every second one of a row, a vector that is woven.
+// Elements that are apart from one another: a column of a matrix, or every second one of a row.
 static const unsigned char *gather_elements(const hf_made *m, const hf_source *s, int64_t r, unsigned char *scratch) {
   uint64_t bytes = m->t.from->bytes;
   int64_t n = m->t.ne[0], rows = m->t.ne[1], columns = rows * m->step, at = r * n * m->step + m->first, apart = m->step;
   if (m->turned) at = r / rows * n * columns + r % rows * m->step + m->first, apart = columns;
-  for (int64_t i = 0; i < n; i++) {
-    int64_t from = m->heads ? woven_row(m, i, n) : at + i * apart;
-    memcpy(scratch + bytes * (uint64_t)i, s->data + bytes * (uint64_t)from, bytes);
-  }
+  for (int64_t i = 0; i < n; i++)
+    memcpy(scratch + bytes * (uint64_t)i, s->data + bytes * (uint64_t)(at + i * apart), bytes);
   return scratch;
 }
 
-// A row as it lies in the folder; scratch: room for one.
-static const unsigned char *raw_row(const hf_made *m, int64_t r, void *scratch) {
-  const hf_source *s = m->parts[r / m->rows];
-  if (m->turned || m->step != 1 || (m->heads && m->t.n_dims == 1)) return gather_elements(m, s, r % m->rows, scratch);
-  int64_t row = woven_row(m, r % m->rows, m->rows);
-  if (s->scale) {
-    hf_scaled_row(s, row, scratch);
-    return scratch;
-  }
-  if (s->packed) {
-    hf_packed_row(s->packed, row, scratch);
-    return scratch;
-  }
-  return s->data + (uint64_t)m->t.from->bytes * (uint64_t)m->t.ne[0] * (uint64_t)row;
+static const unsigned char *row_of_source(const hf_made *m, const hf_source *s, int64_t row, void *scratch) {
+  if (s->scale) hf_scaled_row(s, row, scratch);
+  else if (s->packed) hf_packed_row(s->packed, row, scratch);
+  else return s->data + (uint64_t)m->t.from->bytes * (uint64_t)m->t.ne[0] * (uint64_t)row;
+  return scratch;
 }
 
-// Adds a number in the precision of what is stored; bf16 is taken for f32, as everywhere.
-static void add_to_norm(const hf_made *m, float *x) {
+// A row as it lies in the folder; scratch: room for two.
+static const unsigned char *raw_row(const hf_made *m, int64_t r, unsigned char *scratch) {
+  const hf_source *s = m->parts[r / m->rows];
+  uint64_t bytes = m->t.from->bytes;
+  if (m->turned || m->step != 1) return gather_elements(m, s, r % m->rows, scratch);
+  const unsigned char *row = row_of_source(m, s, hf_ordered(&m->order, r % m->rows), scratch);
+  if (!m->columns.n) return row;
+  scratch += bytes * (uint64_t)m->t.ne[0];
+  for (int64_t i = 0; i < m->t.ne[0]; i++)
+    memcpy(scratch + bytes * (uint64_t)i, row + bytes * (uint64_t)hf_ordered(&m->columns, i), bytes);
+  return scratch;
+}
+
+// Computes in the precision of what is stored; bf16 is taken for f32, as everywhere.
+static void change_values(const hf_made *m, float *x) {
   unsigned char half[2];
   const struct format *f16 = format_by_id(FORMAT_F16);
   for (int64_t i = 0; i < m->t.ne[0]; i++) {
-    x[i] += m->plus;
+    x[i] = m->minus_exp ? -(float)exp((double)x[i]) : x[i] + m->plus;
     if (m->t.from != f16) continue;
     quantise_row(f16, &x[i], NULL, 1, half);
     floats_from(f16, half, 1, &x[i]);
@@ -382,12 +385,13 @@ static int make_row(const hf *h, const hf_made *m, int64_t r, float *x, unsigned
   if (m->values) memcpy(x, m->values, (size_t)n * sizeof *x);
   else {
     const unsigned char *raw = raw_row(m, r, scratch);
-    if (m->t.from == m->t.to && m->plus == 0) {
+    bool is_changed = m->minus_exp || m->plus != 0;
+    if (m->t.from == m->t.to && !is_changed) {
       memcpy(out, raw, m->t.from->bytes * (size_t)n);
       return 0;
     }
     floats_from(m->t.from, raw, n, x);
-    if (m->plus != 0) add_to_norm(m, x);
+    if (is_changed) change_values(m, x);
   }
   if (m->t.to->id == FORMAT_F32) {
     memcpy(out, x, (size_t)n * sizeof *x);
@@ -406,7 +410,7 @@ int hf_rows(const hf *h, size_t i, int64_t first, int64_t n, unsigned char *out,
   uint64_t row;
   die_if(i >= h->made.n || !format_row_bytes(m->t.to, (uint64_t)m->t.ne[0], &row), "hf: no such rows");
   float *x = xmalloc((size_t)m->t.ne[0] * sizeof *x);
-  unsigned char *scratch = m->values ? NULL : xmalloc((size_t)m->t.ne[0] * m->t.from->bytes);
+  unsigned char *scratch = m->values ? NULL : xmalloc(2 * (size_t)m->t.ne[0] * m->t.from->bytes);
   int status = 0;
   for (int64_t r = 0; r < n && !status; r++)
     status = make_row(h, m, first + r, x, scratch, out + row * (uint64_t)r, err);

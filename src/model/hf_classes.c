@@ -73,7 +73,7 @@ const char *hf_arch_key(const hf *h, const char *key) {
 // ---- what all have --------------------------------------------------------------------------------------------------
 
 static const hf_key common_keys[] = {
-  {"block_count", HF_U32, "n_layers num_hidden_layers n_layer num_layers"},
+  {"block_count", HF_LAYERS, "n_layers num_hidden_layers n_layer num_layers"},
   {"context_length", HF_U32,
    "max_position_embeddings n_ctx n_positions max_length max_sequence_length model_max_length"},
   {"embedding_length", HF_U32, "hidden_size n_embd dim"},
@@ -117,7 +117,7 @@ const json_t *hf_rope(const hf *h) {
 }
 
 // "factor" of the group or, of what all have, beside it.
-static int rope_number(const hf *h, const char *key, const char *beside, double *out, bool *found, error *err) {
+int hf_rope_number(const hf *h, const char *key, const char *beside, double *out, bool *found, error *err) {
   if (hf_number_in(h, hf_rope(h), key, out, found, err)) return -1;
   return *found || !beside ? 0 : hf_f64(h, beside, out, found, err);
 }
@@ -131,7 +131,7 @@ static const char *rope_type(const hf *h) {
 static int put_rope_number(hf *h, const char *from, const char *to, bool needed, error *err) {
   double v;
   bool found;
-  if (rope_number(h, from, NULL, &v, &found, err)) return -1;
+  if (hf_rope_number(h, from, NULL, &v, &found, err)) return -1;
   if (found) gguf_head_f32(h->head, hf_arch_key(h, to), (float)v);
   return found || !needed ? 0 : hf_fail(h, config_name, from, err, "is missing in what it says of rotation");
 }
@@ -139,7 +139,7 @@ static int put_rope_number(hf *h, const char *from, const char *to, bool needed,
 static int put_old_context(hf *h, error *err) {
   double v;
   bool found;
-  if (rope_number(h, "original_max_position_embeddings", "original_max_position_embeddings", &v, &found, err))
+  if (hf_rope_number(h, "original_max_position_embeddings", "original_max_position_embeddings", &v, &found, err))
     return -1;
   if (!found || v < 1 || v > UINT32_MAX)
     return hf_fail(h, config_name, "original_max_position_embeddings", err, "is missing, or no number of positions");
@@ -176,7 +176,7 @@ static int put_rope(hf *h, error *err) {
   const char *name;
   double v;
   bool found;
-  if (put_scaling(h, err) || rope_number(h, "rope_theta", "rope_theta rotary_emb_base", &v, &found, err)) return -1;
+  if (put_scaling(h, err) || hf_rope_number(h, "rope_theta", "rope_theta rotary_emb_base", &v, &found, err)) return -1;
   if (found) gguf_head_f32(h->head, hf_arch_key(h, "rope.freq_base"), (float)v);
   const json_t *near = json_object_get(hf_value(h, "rope_parameters", &name), "sliding_attention");
   if (hf_number_in(h, near, "rope_theta", &v, &found, err)) return -1;
@@ -198,24 +198,24 @@ static int head_size(const hf *h, uint32_t *out, error *err) {
   return 0;
 }
 
-static int put_rope_dims(hf *h, double share, error *err) {
+int hf_put_rope_dims(hf *h, double share, error *err) {
   uint32_t n;
   if (head_size(h, &n, err)) return -1;
   gguf_head_u32(h->head, hf_arch_key(h, "rope.dimension_count"), (uint32_t)(n * share));
   return 0;
 }
 
-enum { ROPE_MOST = 1 << 16, HF_LAYERS_MOST = 1 << 12 };
+enum { ROPE_MOST = 1 << 16 };
 
 // Factors that llama3's rule gives the frequencies, in the order of computation that files have.
 static int llama3_factors(hf *h, uint32_t dim, error *err) {
   double base = 10000, factor = 8, low = 1, high = 4, old = 8192;
   bool found;
-  if (rope_number(h, "rope_theta", "rope_theta", &base, &found, err) ||
-      rope_number(h, "factor", NULL, &factor, &found, err) ||
-      rope_number(h, "low_freq_factor", NULL, &low, &found, err) ||
-      rope_number(h, "high_freq_factor", NULL, &high, &found, err) ||
-      rope_number(h, "original_max_position_embeddings", "original_max_position_embeddings", &old, &found, err))
+  if (hf_rope_number(h, "rope_theta", "rope_theta", &base, &found, err) ||
+      hf_rope_number(h, "factor", NULL, &factor, &found, err) ||
+      hf_rope_number(h, "low_freq_factor", NULL, &low, &found, err) ||
+      hf_rope_number(h, "high_freq_factor", NULL, &high, &found, err) ||
+      hf_rope_number(h, "original_max_position_embeddings", "original_max_position_embeddings", &old, &found, err))
     return -1;
   if (!(low > 0 && high > low && old > 0 && factor > 0))
     return hf_fail(h, config_name, "rope_type", err, "llama3 with factors that are no such");
@@ -235,7 +235,7 @@ static int llama3_factors(hf *h, uint32_t dim, error *err) {
 static int llama_more(hf *h, error *err) {
   uint32_t dim;
   const char *type = rope_type(h);
-  if (put_rope_dims(h, 1, err) || head_size(h, &dim, err)) return -1;
+  if (hf_put_rope_dims(h, 1, err) || head_size(h, &dim, err)) return -1;
   if (!type || strcmp(type, "llama3")) return 0;
   if (dim < 2 || dim > ROPE_MOST)
     return hf_fail(h, config_name, "head_dim", err, "%u is not from 2 to %d", dim, ROPE_MOST);
@@ -246,11 +246,11 @@ static int llama_more(hf *h, error *err) {
 static int glm4_more(hf *h, error *err) {
   double share = 0.5;
   bool found;
-  if (rope_number(h, "partial_rotary_factor", "partial_rotary_factor", &share, &found, err)) return -1;
+  if (hf_rope_number(h, "partial_rotary_factor", "partial_rotary_factor", &share, &found, err)) return -1;
   if (!(share > 0 && share <= 1)) return hf_fail(h, config_name, "partial_rotary_factor", err, "is not from 0 to 1");
   if (json_object_get(hf_rope(h), "mrope_section"))
     return hf_fail(h, config_name, "mrope_section", err, "positions of pictures are not known for this class");
-  return put_rope_dims(h, share, err);
+  return hf_put_rope_dims(h, share, err);
 }
 
 // A list of factors for the frequencies.
@@ -293,8 +293,8 @@ static int phi3_more(hf *h, error *err) {
   bool found;
   if (put_old_context(h, err) || hf_need_u32(h, "hidden_size", &width, err) ||
       hf_need_u32(h, "num_attention_heads", &heads, err) || hf_u32(h, "sliding_window", &window, &found, err) ||
-      rope_number(h, "original_max_position_embeddings", "original_max_position_embeddings", &old, &found, err) ||
-      rope_number(h, "partial_rotary_factor", "partial_rotary_factor", &share, &found, err))
+      hf_rope_number(h, "original_max_position_embeddings", "original_max_position_embeddings", &old, &found, err) ||
+      hf_rope_number(h, "partial_rotary_factor", "partial_rotary_factor", &share, &found, err))
     return -1;
   if (!(share > 0 && share <= 1)) return hf_fail(h, config_name, "partial_rotary_factor", err, "is not from 0 to 1");
   uint32_t dims = (uint32_t)(share * width) / heads;
@@ -533,7 +533,7 @@ static const hf_rule bert_rules[] = {
 // The folders of Gemma 3 with pictures say nothing of heads either.
 #define GEMMA3 "{" EPS6 "," THETA("1e6") ",\"rope_local_base_freq\":1e4,\"head_dim\":256,\"num_attention_heads\":8," \
   "\"num_key_value_heads\":4,\"sliding_window\":4096,\"max_position_embeddings\":131072}"
-static const hf_class classes[] = {
+static const hf_class plain_classes[] = {
   {.name = "LlamaForCausalLM",
    .vocab = HF_VOCAB_LLAMA,
    .arch = "llama",
@@ -697,7 +697,9 @@ static const hf_class classes[] = {
    .alone = true,
    .rules = bert_rules,
    .more = bert_more},
+  {0},
 };
+static const hf_class *const tables[] = {plain_classes, hf_classes_qwen};
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 
@@ -757,8 +759,9 @@ static int fill_defaults(hf *h, error *err) {
 
 static char *known_classes(const hf *h) {
   char *all = arena_strdup(h->arena, "");
-  for (size_t i = 0; i < COUNT(classes); i++)
-    all = arena_printf(h->arena, "%s%s%s", all, i ? ", " : "", classes[i].name);
+  for (size_t i = 0; i < COUNT(tables); i++)
+    for (const hf_class *c = tables[i]; c->name; c++)
+      all = arena_printf(h->arena, "%s%s%s", all, *all ? ", " : "", c->name);
   return all;
 }
 
@@ -767,7 +770,8 @@ int hf_find_class(hf *h, error *err) {
   const char *name = json_string_value(json_array_get(list, 0));
   char quoted[96];
   if (!name) return hf_fail(h, config_name, "architectures", err, "is missing, or names no class");
-  for (size_t i = 0; i < COUNT(classes); i++) if (!strcmp(classes[i].name, name)) h->class = &classes[i];
+  for (size_t i = 0; i < COUNT(tables); i++)
+    for (const hf_class *c = tables[i]; c->name; c++) if (!strcmp(c->name, name)) h->class = c;
   if (!h->class)
     return hf_fail(h, config_name, "architectures", err, "folders of %s are not read (but those of %s); a GGUF file is",
                    gguf_quote(quoted, sizeof quoted, name, strlen(name)), known_classes(h));
@@ -784,9 +788,9 @@ static int put_class_key(hf *h, const hf_key *k, error *err) {
   double v;
   bool found;
   const char *name, *to = hf_arch_key(h, k->to);
-  if (k->kind == HF_U32) {
+  if (k->kind == HF_U32 || k->kind == HF_LAYERS) {
     if (hf_u32(h, k->from, &n, &found, err)) return -1;
-    if (found) gguf_head_u32(h->head, to, n);
+    if (found) gguf_head_u32(h->head, to, k->kind == HF_LAYERS ? n + h->n_further : n);
   } else if (k->kind == HF_F32_KEY) {
     if (hf_f64(h, k->from, &v, &found, err)) return -1;
     if (found) gguf_head_f32(h->head, to, (float)v);
@@ -798,9 +802,27 @@ static int put_class_key(hf *h, const hf_key *k, error *err) {
   return 0;
 }
 
+// How many blocks that predict further tokens the folder has tensors of; what config.json says of them may be more.
+static int count_further(hf *h, uint32_t layers, error *err) {
+  static const char *const starts[] = {"mtp.layers.", "model.mtp.layers."};
+  h->n_layers = layers;
+  for (size_t i = 0; i < h->sources.n; i++)
+    for (size_t k = 0; k < COUNT(starts); k++) {
+      const char *name = h->sources.at[i].name;
+      if (strncmp(name, starts[k], strlen(starts[k]))) continue;
+      unsigned long at = strtoul(name + strlen(starts[k]), NULL, 10);
+      if (at >= HF_LAYERS_MOST || layers > HF_LAYERS_MOST)
+        return error_set(err, "%s: tensor '%.200s' is of a layer beyond %d", h->shown, name, HF_LAYERS_MOST);
+      if (at + 1 > h->n_further) h->n_further = (uint32_t)at + 1;
+    }
+  if (h->n_further) gguf_head_u32(h->head, hf_arch_key(h, "nextn_predict_layers"), h->n_further);
+  return 0;
+}
+
 int hf_put_keys(hf *h, error *err) {
   uint32_t layers;
   if (hf_need_u32(h, "num_hidden_layers n_layers n_layer num_layers", &layers, err)) return -1;
+  if (h->class->further && count_further(h, layers, err)) return -1;
   for (const hf_key *k = common_keys; k->to; k++) if (put_class_key(h, k, err)) return -1;
   if (put_rope(h, err)) return -1;
   for (const hf_key *k = h->class->keys; k && k->to; k++) if (put_class_key(h, k, err)) return -1;
@@ -846,10 +868,29 @@ static bool rule_is_for(const hf *h, const hf_rule *r, const char *name, size_t 
   return true;
 }
 
+// Blocks that predict further tokens stand beside the layers: "mtp.layers.0.X" is layer N's, of N layers, and what they
+// have once is that of the first.
+static const char *name_further(const hf *h, const char *name) {
+  static const struct { const char *from, *to; } once[] = {
+    {"fc", "eh_proj"}, {"pre_fc_norm_embedding", "enorm"}, {"pre_fc_norm_hidden", "hnorm"},
+    {"norm", "shared_head.norm"}};
+  name_number k = {"", 0};
+  if (!strncmp(name, "model.mtp.", 10)) name += 6;
+  if (strncmp(name, "mtp.", 4)) return name;
+  name += 4;
+  size_t n = strncmp(name, "layers.", 7) ? 0 : 7 + strcspn(name + 7, ".");
+  if (n && name[n] && matches_rule("layers.*", name, n, &k, &k))
+    return arena_printf(h->arena, "model.layers.%lu%s", h->n_layers + strtoul(k.at, NULL, 10), name + n);
+  for (size_t i = 0; i < COUNT(once); i++)
+    if (!strncmp(name, once[i].from, strlen(once[i].from)) && name[strlen(once[i].from)] == '.')
+      return arena_printf(h->arena, "model.layers.%u.%s%s", h->n_layers, once[i].to, name + strlen(once[i].from));
+  return name - 4;
+}
+
 // The name that a language model alone gives a tensor; NULL: it belongs to something else.
 static const char *name_alone(const hf *h, const char *name) {
   static const char *const beside[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
-                                       "model.multi_modal_projector."};
+                                       "model.multi_modal_projector.", "model.visual.", "visual."};
   static const struct { const char *with, *without; } prefixes[] = {{"model.language_model.", "model."},
                                                                     {"language_model.", ""}};
   for (size_t i = 0; i < COUNT(beside); i++) if (!strncmp(name, beside[i], strlen(beside[i]))) return NULL;
@@ -864,6 +905,7 @@ const hf_rule *hf_rule_for(const hf *h, const char *stored, const hf_rule *after
   static const hf_rule left_out = {"", NULL, HF_SKIP, NULL};
   const char *name = h->class->seeing ? name_alone(h, stored) : stored;
   if (!name) return after ? NULL : &left_out;
+  if (h->class->further) name = name_further(h, name);
   size_t n = strlen(name);
   if (has_suffix(name, ".weight")) n -= 7;
   else if (has_suffix(name, ".bias")) n -= 5;

@@ -6,6 +6,7 @@
 #include "base/mapped.h"
 #include "model/hf.h"
 
+enum { HF_LAYERS_MOST = 1 << 12 };
 enum { HF_DIMS = 8 };                // axes that a stored tensor may have; one that is used has four at most
 
 typedef struct hf_file {
@@ -20,6 +21,7 @@ typedef struct hf_file {
 typedef struct hf_packed hf_packed;  // hf_packed.c
 // A tensor of the folder.
 typedef struct hf_source hf_source;
+struct hf_rule;
 struct hf_source {
   const char *name, *dtype;          // "BF16"
   const struct format *format;       // NULL: one that is not read
@@ -35,6 +37,11 @@ struct hf_source {
   bool taken;                        // it belongs to another tensor
 };
 
+// Which row (or element of a row) of the folder's tensor each one of the file's is: hf_order.c.
+enum { HF_SLICES = 7 };
+typedef struct hf_slice { int64_t first, n[3], apart[3]; } hf_slice;
+typedef struct hf_order { size_t n; hf_slice at[HF_SLICES]; } hf_order;
+
 // A tensor of the file: see hf_rows.
 typedef struct hf_made {
   hf_tensor t;
@@ -44,8 +51,9 @@ typedef struct hf_made {
   int64_t rows;                      // of a part
   int64_t first, step;               // row r is row first + r * step of the part's matrix
   bool turned;                       // of each matrix rows and columns change places
+  hf_order order, columns;           // of a part's rows, and of each row's elements
   float plus;
-  int64_t heads;                     // > 0: the halves of each head's rows are woven
+  bool minus_exp;                    // v becomes -exp(v)
 } hf_made;
 
 struct hf {
@@ -60,6 +68,7 @@ struct hf {
   size_t n_stacked;                  // places of experts in those
   gguf_head *head;
   const struct hf_class *class;
+  uint32_t n_layers, n_further;      // where the class may have blocks that predict further tokens: layers, and those
   uint32_t file_type;
   const struct format *wish;         // of matrices
   uint64_t n_vocab;                  // tokens that the file has
@@ -89,6 +98,11 @@ int hf_read_packing(hf *h, error *err);
 int hf_unpack(hf *h, error *err);                          // after hf_open_weights
 void hf_packed_row(const hf_packed *p, int64_t r, float *out);
 
+// ---- hf_order.c
+int64_t hf_ordered(const hf_order *o, int64_t i);
+int hf_set_order(hf *h, hf_made *m, const hf_source *s, const struct hf_rule *r, error *err);
+int hf_halve(hf *h, hf_made *m, const hf_source *s, bool second, error *err);      // of each matrix's rows
+
 // ---- hf_classes.c
 enum hf_op {
   HF_SAME,
@@ -101,15 +115,28 @@ enum hf_op {
   HF_TURNED_ODD,   // from the second on
   HF_EVEN,         // elements of each row
   HF_ODD,
+  HF_FIRST_HALF,   // of each matrix's rows
+  HF_SECOND_HALF,
+  // heads of groups: the first one of each group, then the second of each, ...; what stands before stays
+  HF_TILE,
+  HF_TILE_IN_ROWS, // the same of each row's elements
+  HF_COLLECT,      // groups of rows of several parts: a part of all groups, then the next, without the last part
+  HF_COLLECT_LAST, // the last part
+  HF_OP_MASK = 255,
+  // and with any of these:
+  HF_MINUS_EXP = 256,                // v becomes -exp(v)
+  HF_SQUEEZED = 512,                 // without axes of one element
 };
 // A name of the folder, without .weight or .bias where `to` has none; * stands for a number, the same in `to`,
 // and # for that of an expert.  A name may stand in two rules one behind the other: it becomes two tensors.
 typedef struct hf_rule {
   const char *from, *to;
-  enum hf_op op;
-  const char *heads;                 // HF_WEAVE: the key that says how many heads the rows belong to
+  unsigned op;                       // enum hf_op
+  // HF_WEAVE: the key that says how many heads the rows belong to.  HF_TILE: keys with blanks between: groups, heads,
+  // rows of a head (or one).  HF_COLLECT: products of keys ("a*b"), the rows of each part; the first key: groups.
+  const char *heads;
 } hf_rule;
-enum hf_kind { HF_U32, HF_F32_KEY, HF_BOOL };
+enum hf_kind { HF_U32, HF_F32_KEY, HF_BOOL, HF_LAYERS };   // HF_LAYERS: HF_U32, and hf.n_further is added
 typedef struct hf_key {
   const char *to;                    // behind the architecture's name
   enum hf_kind kind;
@@ -128,7 +155,9 @@ typedef struct hf_class {
   bool own_scaling;                  // `more` says what there is to say of longer contexts
   bool seeing;                       // the language model stands beside an encoder of pictures, which is left out
   bool alone;                        // rules and vocabulary are those of an encoder, and heads of one kind
+  bool further;                      // there may be blocks that predict further tokens (mtp.*)
 } hf_class;
+extern const hf_class hf_classes_qwen[];         // the last has no name
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);
@@ -145,6 +174,9 @@ int hf_need_u32(const hf *h, const char *names, uint32_t *out, error *err);
 json_t *hf_value(const hf *h, const char *names, const char **name);
 const json_t *hf_rope(const hf *h);  // what config.json says of rotation; NULL: nothing
 const char *hf_arch_key(const hf *h, const char *key);     // "qwen3.block_count"; lives as long as h
+// A number of what config.json says of rotation; where it is not there, that of `beside` (or NULL) beside it.
+int hf_rope_number(const hf *h, const char *key, const char *beside, double *out, bool *found, error *err);
+int hf_put_rope_dims(hf *h, double share, error *err);     // rope.dimension_count
 hf_made *hf_add_values(hf *h, const char *name, const float *values, int64_t n);
 
 // ---- hf_spm.c, hf_vocab.c, hf_words.c

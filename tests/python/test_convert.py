@@ -71,7 +71,8 @@ def test_weights_in_several_files(run_weft, tmp_path):
     assert made[0] == made[1] and len(made[0]) == 22
 
 
-@pytest.mark.parametrize("kind, dtype", [("qwen3", "BF16"), ("llama", "F32"), ("gemma3-seeing", "BF16"), ("olmo3", "F16")])
+@pytest.mark.parametrize("kind, dtype", [("qwen3", "BF16"), ("llama", "F32"), ("gemma3-seeing", "BF16"), ("olmo3", "F16"),
+                                         ("qwen35-seeing", "BF16"), ("qwen35moe-seeing", "F16"), ("qwen3next", "F32")])
 def test_a_folder_runs_as_its_file_does(run_weft, tmp_path, kind, dtype):
     source = folders.write(tmp_path / kind, RECORDS[kind], dtype)
     convert(run_weft, source, tmp_path / "out.gguf", "--outtype", dtype.lower())
@@ -167,6 +168,47 @@ def test_what_json_cannot_say(run_weft, folder, file, change, expected):
         fails(run_weft, folder, expected)
     else:
         assert run_weft(["convert", folder, folder / "out.gguf"]).returncode == 0
+
+
+@pytest.mark.parametrize("kind, change, expected", [
+    ("qwen35", lambda c: c.update(linear_num_value_heads=5), "linear_attn.A_log': 6 rows are not those of heads (linear_num_key_heads linear_num_value_heads)"),
+    ("qwen35", lambda c: c.update(linear_value_head_dim=1 << 20), "rows are not those of heads (linear_num_key_heads linear_num_value_heads linear_value_head_dim)"),
+    ("qwen35", lambda c: c.update(linear_value_head_dim=1 << 21), "key 'linear_value_head_dim': 2097152 is more than 1048576"),
+    ("qwen35", lambda c: c.update(linear_num_key_heads=0), "key 'linear_num_key_heads': is 0"),
+    ("qwen35", lambda c: c.update(layer_types=["linear_attention"]), "key 'layer_types': is not a list of 2 layers"),
+    ("qwen35", lambda c: c.update(layer_types=["linear_attention", 3]), "key 'layer_types': has 'what is no text'"),
+    ("qwen35", lambda c: c.update(rope_parameters={"mrope_section": [1] * 5}), "key 'mrope_section': is not a list of at most 4 numbers"),
+    ("qwen35", lambda c: c.update(rope_parameters={"mrope_section": [-1]}), "key 'mrope_section': has what is no count"),
+    ("qwen35", lambda c: c.update(rope_parameters={"partial_rotary_factor": 2.0}), "key 'partial_rotary_factor': is not from 0 to 1"),
+    ("qwen35", lambda c: c.update(attn_output_gate=False), "key 'attn_output_gate': false, but files of qwen35 have no key for it"),
+    ("qwen3next", lambda c: c.update(linear_key_head_dim=17), "linear_attn.in_proj_qkvz.weight': 448 rows are not those of heads"),
+    ("qwen3next", lambda c: c.update(linear_num_key_heads=4), "linear_attn.in_proj_qkvz.weight': 448 rows are not those of heads"),
+    ("qwen3next", lambda c: c.update(norm_topk_prob=False), "key 'norm_topk_prob': false, but files of qwen3next have no key for it"),
+])
+def test_heads_of_linear_attention_that_do_not_fit(run_weft, tmp_path, kind, change, expected):
+    source = folders.write(tmp_path / kind, RECORDS[kind])
+    changed(source, "config.json", change)
+    fails(run_weft, source, expected)
+
+
+def test_blocks_that_predict_further_tokens(run_weft, tmp_path):
+    """As many as there are tensors of; a saved model whose config.json still names one has none."""
+    record = RECORDS["qwen35-seeing"]
+    none = {**record, "tensors": {k: v for k, v in record["tensors"].items() if not k.startswith("mtp.")}}
+    keys = keys_of(convert(run_weft, folders.write(tmp_path / "none", none), tmp_path / "out.gguf"))
+    assert keys["qwen35.block_count"][1] == 2 and "qwen35.nextn_predict_layers" not in keys
+    for name, expected in (("mtp.layers.5000.x.weight", "is of a layer beyond 4096"), ("mtp.layers.0.x.weight", "is not one that Qwen3_5ForConditionalGeneration has"),
+                           ("mtp.layers.00.mlp.up_proj.weight", "is not one that"), ("mtp.layers", "is not one that"), ("mtp.fcs.weight", "is not one that")):
+        more = {**record, "tensors": {**record["tensors"], name: [4]}}
+        fails(run_weft, folders.write(tmp_path / "more", more), f"tensor '{name}' " + expected)
+
+
+def test_layers_follow_from_the_interval(run_weft, tmp_path):
+    record = json.loads(json.dumps(RECORDS["qwen35"]))
+    del record["config"]["layer_types"]
+    record["config"]["full_attention_interval"] = 2
+    assert keys_of(convert(run_weft, folders.write(tmp_path / "qwen35", record), tmp_path / "out.gguf")) == {**RECORDS["qwen35"]["keys"], "general.name": ["STRING", "qwen35"],
+        "general.file_type": ["UINT32", 32], "qwen35.full_attention_interval": ["UINT32", 2]}
 
 
 def head_of(path):
@@ -311,7 +353,7 @@ def with_tensor(path, name, dtype, shape, data):
     put_head(path, json.dumps(head).encode(), before + data)
 
 
-BLOCKS = [("qwen3", [32, 48], "F32"), ("llama", [128, 128], "BF16"), ("qwen3moe", [16, 16], "F32"), ("qwen3", None, "F32")]
+BLOCKS = [("qwen3", [32, 48], "F32"), ("llama", [128, 128], "BF16"), ("qwen3moe", [16, 16], "F32"), ("qwen3", None, "F32"), ("qwen35moe", [32, 48], "F32"), ("qwen3next", [16, 16], "BF16")]
 
 
 def in_blocks(tmp_path, kind, block, dtype):

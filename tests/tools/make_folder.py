@@ -98,7 +98,7 @@ def in_blocks(tensors, block, dtype="F32"):
     """Matrices of layers as F8_E4M3 with scales of blocks (rows, columns); None: one for all.  Those tensors, and the same as floats of 32 bits."""
     small, floats = {}, {}
     for name, (_, shape, data) in tensors.items():
-        if not name.endswith("_proj.weight"):
+        if not name.endswith("_proj.weight") and ".in_proj_" not in name:
             small[name] = floats[name] = tensors[name]
             continue
         random = np.random.RandomState(zlib.crc32(name.encode()))

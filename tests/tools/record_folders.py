@@ -34,7 +34,12 @@ PIECE = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": 
 BERT = {"tokenizer": PIECE, "tokenizer_config": {"cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]", "pad_token": "[PAD]", "mask_token": "[MASK]", "tokenizer_class": "BertTokenizer"},
         "files": {"modules.json": json.dumps([{"idx": 0, "path": "", "type": "Transformer"}, {"idx": 1, "path": "1_Pooling", "type": "models.Pooling"}]), "1_Pooling/config.json": json.dumps({"pooling_mode_cls_token": True})}}
 EYES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
-KINDS = {   # name: class of the model, of its configuration, what this has; what the folder has besides
+LINEAR = {"layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 16, "linear_value_head_dim": 32, "head_dim": 32}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48}
+SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000000.0, "partial_rotary_factor": 0.5, "mrope_section": [3, 3, 2], "mrope_interleaved": True}}
+QWEN_EYES = {"hidden_size": 32, "intermediate_size": 48, "depth": 1, "num_heads": 2, "out_hidden_size": 64, "num_position_embeddings": 16, "deepstack_visual_indexes": []}
+ALONE = {"arguments": ["--no-mtp"]}
+KINDS = {   # name: class of the model, of its configuration, what this has; what the folder has besides, and how it is converted
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
     "qwen3-yarn": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "rope_parameters": YARN}),
     "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", {}),
@@ -61,6 +66,12 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "cohere": ("CohereForCausalLM", "CohereConfig", {}),
     "olmoe": ("OlmoeForCausalLM", "OlmoeConfig", {"num_experts": 4, "num_experts_per_tok": 2}),
     "qwen2moe": ("Qwen2MoeForCausalLM", "Qwen2MoeConfig", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48}),
+    "qwen35": ("Qwen3_5ForCausalLM", "Qwen3_5TextConfig", LINEAR, ALONE),
+    "qwen35-seeing": ("Qwen3_5ForConditionalGeneration", "Qwen3_5Config", {"text_config": {**SMALL, **LINEAR, **SECTIONS, "mtp_num_hidden_layers": 1}, "vision_config": QWEN_EYES}, {"further": True}),
+    "qwen35moe": ("Qwen3_5MoeForCausalLM", "Qwen3_5MoeTextConfig", {**LINEAR, **EXPERTS}, ALONE),
+    "qwen35moe-seeing": ("Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeConfig", {"text_config": {**SMALL, **LINEAR, **SECTIONS, **EXPERTS, "mtp_num_hidden_layers": 1}, "vision_config": QWEN_EYES},
+                         {"further": True, "stacked": True}),
+    "qwen3next": ("Qwen3NextForCausalLM", "Qwen3NextConfig", {**LINEAR, **EXPERTS}, {"further": True}),
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
 }
 TYPES = {"BF16": ["auto", "f32", "q8_0"], "F16": ["auto", "bf16"], "F32": ["auto", "f32", "bf16", "q8_0"]}
@@ -83,6 +94,25 @@ def describe(path):
     return keys, {t.name: [t.tensor_type.name, [int(n) for n in t.shape], hashlib.sha256(t.data.tobytes()).hexdigest()[:16]] for t in reader.tensors}
 
 
+def with_further_block(tensors, width):
+    """A block that predicts a further token, which transformers leaves out, as published folders have it: a layer of attention and what is around it."""
+    start = next(n for n in tensors if n.endswith("self_attn.q_proj.weight")).split("self_attn.")[0]
+    around = {"mtp.fc.weight": [width, 2 * width], **{f"mtp.{n}.weight": [width] for n in ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden")}}
+    return {**tensors, **{n.replace(start, "mtp.layers.0."): s for n, s in tensors.items() if n.startswith(start)}, **around}
+
+
+def with_stacked_experts(tensors, experts):
+    """Matrices of experts as one tensor, gate and up in one, as published folders of Qwen3.5 have them."""
+    out = {n: s for n, s in tensors.items() if ".experts." not in n}
+    for name, (rows, columns) in ((n, s) for n, s in tensors.items() if ".experts.0." in n):
+        start, part = name.removesuffix(".weight").rsplit("0.", 1)
+        if part == "down_proj":
+            out[start + part] = [experts, rows, columns]
+        elif part == "gate_proj":
+            out[start + "gate_up_proj"] = [experts, 2 * rows, columns]
+    return out
+
+
 def record(llama_cpp, name):
     import transformers
     model, config, own, *more = KINDS[name]
@@ -93,13 +123,19 @@ def record(llama_cpp, name):
         head = (Path(folder) / "model.safetensors").read_bytes()
     saved.pop("transformers_version")
     head = json.loads(head[8:8 + int.from_bytes(head[:8], "little")])
-    made = {**dict(*more), "config": saved, "tensors": {k: v["shape"] for k, v in head.items() if k != "__metadata__"}, "keys": {}, "made": {}}
+    more = dict(*more)
+    arguments, inner, tensors = more.pop("arguments", []), saved.get("text_config", saved), {k: v["shape"] for k, v in head.items() if k != "__metadata__"}
+    if more.pop("further", False):
+        tensors = with_further_block(tensors, inner["hidden_size"])
+    if more.pop("stacked", False):
+        tensors = with_stacked_experts(tensors, inner["num_experts"])
+    made = {**more, "config": saved, "tensors": tensors, "keys": {}, "made": {}}
     with tempfile.TemporaryDirectory() as folder:
         for dtype, types in TYPES.items():
             source = make_folder.write(Path(folder) / dtype / name, made, dtype)
             for out in types:
                 path = Path(folder) / "out.gguf"
-                converter(llama_cpp, source, "--outfile", path, "--outtype", out)
+                converter(llama_cpp, source, "--outfile", path, "--outtype", out, *arguments)
                 keys, made["made"][f"{dtype} {out}"] = describe(path)
                 made["keys"] |= {k: v for k, v in keys.items() if k != "general.file_type"}
                 made["made"][f"{dtype} {out}"]["general.file_type"] = keys["general.file_type"][1]

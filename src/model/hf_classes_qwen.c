@@ -1,0 +1,160 @@
+// Classes of Qwen with linear attention: Qwen3-Next, Qwen3.5 and their experts.  See hf_classes.c.
+//
+// Each value head of linear attention belongs to a key head.  Qwen3.5's files have the first value head of each key
+// head first, then the second of each; Qwen3-Next's have the folder's order, but parts that the folder has for each key
+// head in one matrix are apart.
+#include <string.h>
+#include "model/hf_impl.h"
+
+#define BLOCK "model.layers.*."
+#define LINEAR BLOCK "linear_attn."
+#define VALUES "linear_num_key_heads linear_num_value_heads linear_value_head_dim"
+#define VALUE_HEADS "linear_num_key_heads linear_num_value_heads"
+#define OF_KEYS "linear_num_key_heads*linear_key_head_dim"
+#define OF_VALUES "linear_num_value_heads*linear_value_head_dim"
+#define PARTS OF_KEYS " " OF_KEYS " " OF_VALUES " " OF_VALUES
+
+// ---- keys -----------------------------------------------------------------------------------------------------------
+
+static int put_recurrent_layers(hf *h, error *err) {
+  static const char key[] = "layer_types";
+  uint32_t every = 4;
+  bool found;
+  const json_t *types = json_object_get(h->text, key);
+  size_t n = h->n_layers, all = n + h->n_further;
+  if (hf_u32(h, "full_attention_interval", &every, &found, err)) return -1;
+  if (n > HF_LAYERS_MOST || !every || (json_array_size(types) && json_array_size(types) != n))
+    return hf_fail(h, "config.json", key, err, "is not a list of %zu layers, of %d at most", n, HF_LAYERS_MOST);
+  bool *linear = ARENA_ARRAY(h->arena, bool, all + 1);
+  for (size_t i = 0; i < all; i++) linear[i] = i < n && (i + 1) % every != 0;
+  for (size_t i = 0; i < json_array_size(types); i++) {
+    const char *type = json_string_value(json_array_get(types, i));
+    linear[i] = type && !strcmp(type, "linear_attention");
+    if (!linear[i] && (!type || strcmp(type, "full_attention")))
+      return hf_fail(h, "config.json", key, err, "has '%.40s'", type ? type : "what is no text");
+  }
+  gguf_head_bools(h->head, hf_arch_key(h, "attention.recurrent_layers"), linear, all);
+  gguf_head_u32(h->head, hf_arch_key(h, "full_attention_interval"), every);
+  return 0;
+}
+
+static int qwen3next_more(hf *h, error *err) {
+  double share = 0.25;
+  uint32_t heads, size;
+  bool found;
+  if (hf_need_u32(h, "linear_num_value_heads", &heads, err) || hf_need_u32(h, "linear_value_head_dim", &size, err) ||
+      hf_rope_number(h, "partial_rotary_factor", "partial_rotary_factor", &share, &found, err))
+    return -1;
+  uint64_t inner = (uint64_t)heads * size;
+  if (inner > UINT32_MAX) return hf_fail(h, "config.json", "linear_value_head_dim", err, "%u is too much", size);
+  if (!(share > 0 && share <= 1))
+    return hf_fail(h, "config.json", "partial_rotary_factor", err, "is not from 0 to 1");
+  gguf_head_u32(h->head, hf_arch_key(h, "ssm.inner_size"), (uint32_t)inner);
+  return hf_put_rope_dims(h, share, err) || put_recurrent_layers(h, err) ? -1 : 0;
+}
+
+// How many frequencies are of time, lines and columns of a picture.
+static int qwen35_more(hf *h, error *err) {
+  static const char key[] = "mrope_section";
+  int32_t n[4] = {11, 11, 10, 0};
+  const json_t *list = json_object_get(hf_rope(h), key), *v;
+  size_t i;
+  if (list) memset(n, 0, sizeof n);
+  if (list && (!json_is_array(list) || json_array_size(list) > COUNT(n)))
+    return hf_fail(h, "config.json", key, err, "is not a list of at most %zu numbers", COUNT(n));
+  json_array_foreach(list, i, v) {
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > INT32_MAX)
+      return hf_fail(h, "config.json", key, err, "has what is no count");
+    n[i] = (int32_t)json_integer_value(v);
+  }
+  gguf_head_i32s(h->head, hf_arch_key(h, "rope.dimension_sections"), n, COUNT(n));
+  return qwen3next_more(h, err);
+}
+
+static const hf_key keys[] = {
+  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"},
+  {"expert_shared_feed_forward_length", HF_U32, "shared_expert_intermediate_size"},
+  {"ssm.conv_kernel", HF_U32, "linear_conv_kernel_dim"},
+  {"ssm.state_size", HF_U32, "linear_key_head_dim"},
+  {"ssm.group_count", HF_U32, "linear_num_key_heads"},
+  {"ssm.time_step_rank", HF_U32, "linear_num_value_heads"},
+  {0},
+};
+
+// ---- names of tensors -----------------------------------------------------------------------------------------------
+
+#define NORMS \
+  {"model.norm", "output_norm", HF_PLUS_ONE, 0}, {BLOCK "input_layernorm", "blk.*.attn_norm", HF_PLUS_ONE, 0}, \
+    {BLOCK "post_attention_layernorm", "blk.*.post_attention_norm", HF_PLUS_ONE, 0}, \
+    {BLOCK "self_attn.q_norm", "blk.*.attn_q_norm", HF_PLUS_ONE, 0}, \
+    {BLOCK "self_attn.k_norm", "blk.*.attn_k_norm", HF_PLUS_ONE, 0}, {LINEAR "norm", "blk.*.ssm_norm", 0, 0}
+#define FURTHER \
+  {BLOCK "eh_proj", "blk.*.nextn.eh_proj", 0, 0}, {BLOCK "enorm", "blk.*.nextn.enorm", HF_PLUS_ONE, 0}, \
+    {BLOCK "hnorm", "blk.*.nextn.hnorm", HF_PLUS_ONE, 0}, \
+    {BLOCK "shared_head.norm", "blk.*.nextn.shared_head_norm", HF_PLUS_ONE, 0}
+#define EXPERTS \
+  {BLOCK "mlp.gate", "blk.*.ffn_gate_inp", 0, 0}, \
+    {BLOCK "mlp.experts.#.gate_proj", "blk.*.ffn_gate_exps", HF_STACK, 0}, \
+    {BLOCK "mlp.experts.#.down_proj", "blk.*.ffn_down_exps", HF_STACK, 0}, \
+    {BLOCK "mlp.experts.#.up_proj", "blk.*.ffn_up_exps", HF_STACK, 0}, \
+    {BLOCK "mlp.experts.gate_up_proj", "blk.*.ffn_gate_exps.weight", HF_FIRST_HALF, 0}, \
+    {BLOCK "mlp.experts.gate_up_proj", "blk.*.ffn_up_exps.weight", HF_SECOND_HALF, 0}, \
+    {BLOCK "mlp.experts.down_proj", "blk.*.ffn_down_exps.weight", 0, 0}, \
+    {BLOCK "mlp.shared_expert_gate", "blk.*.ffn_gate_inp_shexp", 0, 0}, \
+    {BLOCK "mlp.shared_expert.gate_proj", "blk.*.ffn_gate_shexp", 0, 0}, \
+    {BLOCK "mlp.shared_expert.down_proj", "blk.*.ffn_down_shexp", 0, 0}, \
+    {BLOCK "mlp.shared_expert.up_proj", "blk.*.ffn_up_shexp", 0, 0}
+
+static const hf_rule qwen3next_rules[] = {
+  NORMS,
+  FURTHER,
+  EXPERTS,
+  {LINEAR "A_log", "blk.*.ssm_a", HF_MINUS_EXP, 0},
+  {LINEAR "dt_bias", "blk.*.ssm_dt.bias", 0, 0},
+  {LINEAR "conv1d", "blk.*.ssm_conv1d", HF_SQUEEZED, 0},
+  {LINEAR "in_proj_ba", "blk.*.ssm_ba", 0, 0},
+  {LINEAR "in_proj_qkvz", "blk.*.attn_qkv", HF_COLLECT, PARTS},
+  {LINEAR "in_proj_qkvz", "blk.*.attn_gate", HF_COLLECT_LAST, PARTS},
+  {LINEAR "out_proj", "blk.*.ssm_out", 0, 0},
+  {0},
+};
+static const hf_rule qwen35_rules[] = {
+  NORMS,
+  FURTHER,
+  EXPERTS,
+  {LINEAR "A_log", "blk.*.ssm_a", HF_TILE | HF_MINUS_EXP, VALUE_HEADS},
+  {LINEAR "dt_bias", "blk.*.ssm_dt.bias", HF_TILE, VALUE_HEADS},
+  {LINEAR "conv1d", "blk.*.ssm_conv1d", HF_TILE | HF_SQUEEZED, VALUES},
+  {LINEAR "in_proj_a", "blk.*.ssm_alpha", HF_TILE, VALUE_HEADS},
+  {LINEAR "in_proj_b", "blk.*.ssm_beta", HF_TILE, VALUE_HEADS},
+  {LINEAR "in_proj_qkv", "blk.*.attn_qkv", HF_TILE, VALUES},
+  {LINEAR "in_proj_z", "blk.*.attn_gate", HF_TILE, VALUES},
+  {LINEAR "out_proj", "blk.*.ssm_out", HF_TILE_IN_ROWS, VALUES},
+  {0},
+};
+
+// ---- rows -----------------------------------------------------------------------------------------------------------
+
+#define LINEAR_SIZES \
+  "\"linear_conv_kernel_dim\":4,\"linear_key_head_dim\":128,\"linear_value_head_dim\":128," \
+  "\"linear_num_key_heads\":16,\"linear_num_value_heads\":32"
+#define DEFAULTS "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"head_dim\":256," LINEAR_SIZES "}"
+#define MUSTS "hidden_act=silu use_sliding_window=false attn_output_gate=true"
+#define QWEN35(class_, arch_, seeing_) \
+  {.name = class_, .arch = arch_, .defaults = DEFAULTS, .musts = MUSTS, .seeing = seeing_, .further = true, \
+   .keys = keys, .rules = qwen35_rules, .more = qwen35_more}
+const hf_class hf_classes_qwen[] = {
+  {.name = "Qwen3NextForCausalLM",
+   .arch = "qwen3next",
+   .defaults = DEFAULTS,
+   .musts = MUSTS " norm_topk_prob=true decoder_sparse_step=1",
+   .further = true,
+   .keys = keys,
+   .rules = qwen3next_rules,
+   .more = qwen3next_more},
+  QWEN35("Qwen3_5ForCausalLM", "qwen35", false),
+  QWEN35("Qwen3_5ForConditionalGeneration", "qwen35", true),
+  QWEN35("Qwen3_5MoeForCausalLM", "qwen35moe", false),
+  QWEN35("Qwen3_5MoeForConditionalGeneration", "qwen35moe", true),
+  {0},
+};

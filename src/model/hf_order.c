@@ -1,0 +1,134 @@
+// The order in which a tensor of the folder lies: which of its rows (or elements of each row) is row i of the file's.
+//
+// An order is a list of slices, one behind another. A slice counts along three axes, of which each has its distance in
+// the folder's tensor: heads whose rows are woven, heads that change places with their groups, a part of each group.
+// No order at all (n == 0) is the folder's own.
+#include <inttypes.h>
+#include <string.h>
+#include "model/hf_impl.h"
+
+enum { COUNT_MOST = 1 << 20, WORDS_MOST = 8 };             // so that the product of three fits
+
+int64_t hf_ordered(const hf_order *o, int64_t i) {
+  for (size_t k = 0; k < o->n; k++) {
+    const hf_slice *s = &o->at[k];
+    int64_t inner = s->n[1] * s->n[2], all = s->n[0] * inner;
+    if (i < all)
+      return s->first + i / inner * s->apart[0] + i / s->n[2] % s->n[1] * s->apart[1] + i % s->n[2] * s->apart[2];
+    i -= all;
+  }
+  return i;
+}
+
+static void add_slice(hf_order *o, hf_slice s) { o->at[o->n++] = s; }
+
+// ---- what a rule says of the counts ---------------------------------------------------------------------------------
+
+typedef struct counts { int64_t at[WORDS_MOST]; size_t n; } counts;
+
+// A product of keys: "linear_num_key_heads*linear_key_head_dim"; first: that of the first key.
+static int read_product(const hf *h, const char *word, size_t n, int64_t *out, int64_t *first, error *err) {
+  *out = 1;
+  for (const char *at = word; at < word + n;) {
+    const char *star = memchr(at, '*', (size_t)(word + n - at)), *end = star ? star : word + n;
+    const char *key = arena_strndup(h->arena, at, (size_t)(end - at));
+    uint32_t v;
+    if (hf_need_u32(h, key, &v, err)) return -1;
+    if (v > COUNT_MOST) return hf_fail(h, "config.json", key, err, "%u is more than %d", v, COUNT_MOST);
+    if (at == word) *first = v;
+    *out *= v;
+    at = end + 1;
+  }
+  return 0;
+}
+
+// Products with blanks between.  groups: what the first key of all says.
+static int read_counts(const hf *h, const char *words, counts *out, int64_t *groups, error *err) {
+  out->n = 0;
+  for (const char *at = words; *at; at += strspn(at, " ")) {
+    size_t n = strcspn(at, " ");
+    int64_t first = 0;
+    die_if(out->n == WORDS_MOST, "hf: a rule has too many counts: %s", words);
+    if (read_product(h, at, n, &out->at[out->n], &first, err)) return -1;
+    if (!out->n) *groups = first;
+    out->n++;
+    at += n;
+  }
+  return 0;
+}
+
+static int does_not_fit(const hf *h, const hf_source *s, const char *words, int64_t rows, error *err) {
+  return hf_fail(h, h->files.at[s->file].name, s->name, err, "%" PRId64 " rows are not those of heads (%s)", rows,
+                 words);
+}
+
+// ---- orders ---------------------------------------------------------------------------------------------------------
+
+static int weave(const hf *h, const hf_source *s, const char *key, int64_t n, hf_order *o, error *err) {
+  uint32_t heads;
+  if (hf_need_u32(h, key, &heads, err)) return -1;
+  if (n % (2 * (int64_t)heads)) return does_not_fit(h, s, key, n, err);
+  int64_t of_head = n / heads;
+  add_slice(o, (hf_slice){0, {heads, of_head / 2, 2}, {of_head, 1, of_head / 2}});
+  return 0;
+}
+
+// Heads that stand in groups, as the last ones of the rows: then the first one of each group, the second of each, ...
+static int tile_heads(const hf *h, const hf_source *s, const char *words, int64_t n, hf_order *o, error *err) {
+  counts c;
+  int64_t groups;
+  if (read_counts(h, words, &c, &groups, err)) return -1;
+  int64_t heads = c.at[1], size = c.n > 2 ? c.at[2] : 1, kept = n - heads * size, of_group = heads / groups;
+  if (heads % groups || kept < 0) return does_not_fit(h, s, words, n, err);
+  add_slice(o, (hf_slice){0, {1, 1, kept ? kept : 1}, {0, 0, 1}});
+  if (!kept) o->n = 0;
+  add_slice(o, (hf_slice){kept, {of_group, groups, size}, {size, of_group * size, 1}});
+  return 0;
+}
+
+// Groups of rows, each of several parts: one part of all groups, then the next; the last part, or all but that.
+static int collect_parts(const hf *h, const hf_source *s, const char *words, bool last, int64_t *n, hf_order *o,
+                         error *err) {
+  counts c;
+  int64_t groups, at = 0, all = 0, of_group = 0;
+  if (read_counts(h, words, &c, &groups, err)) return -1;
+  for (size_t i = 0; i < c.n; i++) {
+    of_group += c.at[i] / groups;
+    if (c.at[i] % groups) return does_not_fit(h, s, words, *n, err);
+  }
+  if (of_group * groups != *n) return does_not_fit(h, s, words, *n, err);
+  for (size_t i = 0; i < c.n; i++) {
+    int64_t part = c.at[i] / groups;
+    if (last == (i + 1 == c.n)) {
+      add_slice(o, (hf_slice){at, {groups, 1, part}, {of_group, 0, 1}});
+      all += c.at[i];
+    }
+    at += part;
+  }
+  *n = all;
+  return 0;
+}
+
+int hf_set_order(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error *err) {
+  enum hf_op op = r->op & HF_OP_MASK;
+  bool in_rows = op == HF_TILE_IN_ROWS || m->t.n_dims == 1;
+  hf_order *o = in_rows ? &m->columns : &m->order;
+  int64_t *n = in_rows ? &m->t.ne[0] : &m->t.ne[1];
+  if (m->t.n_dims > 2) return does_not_fit(h, s, r->heads, m->rows, err);
+  int status = op == HF_WEAVE ? weave(h, s, r->heads, *n, o, err)
+               : op == HF_TILE || op == HF_TILE_IN_ROWS
+                 ? tile_heads(h, s, r->heads, *n, o, err)
+                 : collect_parts(h, s, r->heads, op == HF_COLLECT_LAST, n, o, err);
+  m->rows = m->t.ne[1];
+  return status;
+}
+
+int hf_halve(hf *h, hf_made *m, const hf_source *s, bool second, error *err) {
+  int64_t rows = m->t.ne[1], half = rows / 2;
+  if (m->t.n_dims != 3 || rows % 2)
+    return hf_fail(h, h->files.at[s->file].name, s->name, err, "is not a matrix for each expert with two halves");
+  add_slice(&m->order, (hf_slice){second ? half : 0, {m->t.ne[2], half, 1}, {rows, 1, 0}});
+  m->t.ne[1] = half;
+  m->rows = half * m->t.ne[2];
+  return 0;
+}
