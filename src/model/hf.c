@@ -78,7 +78,7 @@ static int is_made_twice(const hf *h, const hf_source *s, const char *to, error 
 static int stack_expert(hf *h, const hf_source *s, const char *to, uint32_t expert, error *err) {
   uint32_t n;
   hf_made *m = made_before(h, to);
-  if (hf_need_u32(h, "num_local_experts num_experts n_routed_experts", &n, err)) return -1;
+  if (hf_need_u32(h, "num_local_experts num_experts n_routed_experts moe_num_experts", &n, err)) return -1;
   if (expert >= n || n > EXPERTS_MOST)
     return hf_fail(h, file_of(h, s), s->name, err, "config.json says that there are %u experts", n);
   if (s->n_dims != 2) return hf_fail(h, file_of(h, s), s->name, err, "is no matrix");
@@ -115,8 +115,9 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
                    gguf_quote(quoted, sizeof quoted, to, strlen(to)));
   if (!format_of(s)) return hf_fail(h, file_of(h, s), s->name, err, "tensors of %s are not read", s->dtype);
   unsigned op = r->op & HF_OP_MASK;
-  bool apart = op == HF_TURNED || op == HF_TURNED_EVEN || op == HF_TURNED_ODD || op == HF_EVEN || op == HF_ODD;
-  if ((s->scale || s->packed) && apart)
+  bool apart = op == HF_TURNED || op == HF_TURNED_EVEN || op == HF_TURNED_ODD || op == HF_EVEN || op == HF_ODD ||
+               op == HF_FIRST_TURNED;
+  if (s->packed && apart)
     return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s' in another order, and has scales of blocks", to);
   if (s->n_dims > GGUF_MAX_DIMS || s->begin == s->end)
     return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",
@@ -132,8 +133,9 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
   case HF_TILE_IN_ROWS:
   case HF_COLLECT:
   case HF_COLLECT_LAST: return hf_set_order(h, m, s, r, err);
-  case HF_FIRST_HALF: return hf_halve(h, m, s, false, err);
-  case HF_SECOND_HALF: return hf_halve(h, m, s, true, err);
+  case HF_FIRST:
+  case HF_REST:
+  case HF_FIRST_TURNED: return hf_split(h, m, s, r, err);
   case HF_PLUS_ONE: m->plus = 1; return 0;
   case HF_TURNED: return turn_matrices(h, m, s, false, 0, err);
   case HF_TURNED_EVEN: return turn_matrices(h, m, s, true, 0, err);
@@ -338,17 +340,20 @@ const hf_tensor *hf_tensor_at(const hf *h, size_t i) {
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
 // Elements that are apart from one another: a column of a matrix, or every second one of a row.
-static const unsigned char *gather_elements(const hf_made *m, const hf_source *s, int64_t r, unsigned char *scratch) {
+static const unsigned char *gather_elements(const hf_made *m, const hf_source *s, int64_t r, void *scratch) {
   uint64_t bytes = m->t.from->bytes;
-  int64_t n = m->t.ne[0], rows = m->t.ne[1], columns = rows * m->step, at = r * n * m->step + m->first, apart = m->step;
-  if (m->turned) at = r / rows * n * columns + r % rows * m->step + m->first, apart = columns;
-  for (int64_t i = 0; i < n; i++)
-    memcpy(scratch + bytes * (uint64_t)i, s->data + bytes * (uint64_t)(at + i * apart), bytes);
+  int64_t n = m->t.ne[0], rows = m->t.ne[1], columns = (m->turned ? rows : n) * m->step;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t row = m->turned ? hf_ordered(&m->order, r / rows * n + i) : r;
+    int64_t column = (m->turned ? r % rows : i) * m->step + m->first;
+    if (s->scale) hf_scaled(s, row, column, 1, (float *)scratch + i);
+    else memcpy((char *)scratch + bytes * (uint64_t)i, s->data + bytes * (uint64_t)(row * columns + column), bytes);
+  }
   return scratch;
 }
 
 static const unsigned char *row_of_source(const hf_made *m, const hf_source *s, int64_t row, void *scratch) {
-  if (s->scale) hf_scaled_row(s, row, scratch);
+  if (s->scale) hf_scaled(s, row, 0, s->shape[1], scratch);
   else if (s->packed) hf_packed_row(s->packed, row, scratch);
   else return s->data + (uint64_t)m->t.from->bytes * (uint64_t)m->t.ne[0] * (uint64_t)row;
   return scratch;

@@ -84,6 +84,8 @@ static const hf_key common_keys[] = {
   {"attention.layer_norm_epsilon", HF_F32_KEY, "layer_norm_eps layer_norm_epsilon norm_epsilon"},
   {"expert_count", HF_U32, "num_local_experts num_experts n_routed_experts"},
   {"expert_used_count", HF_U32, "num_experts_per_tok num_experts_per_token top_k_experts"},
+  {"expert_group_count", HF_U32, "n_group"},
+  {"expert_group_used_count", HF_U32, "topk_group"},
   {"attention.key_length", HF_U32, "head_dim"},
   {"attention.value_length", HF_U32, "head_dim"},
   {0},
@@ -232,7 +234,7 @@ static int llama3_factors(hf *h, uint32_t dim, error *err) {
   return 0;
 }
 
-static int llama_more(hf *h, error *err) {
+int hf_llama_more(hf *h, error *err) {
   uint32_t dim;
   const char *type = rope_type(h);
   if (hf_put_rope_dims(h, 1, err) || head_size(h, &dim, err)) return -1;
@@ -243,7 +245,7 @@ static int llama_more(hf *h, error *err) {
 }
 
 // The share of a head that is turned; where nothing says it, half.
-static int glm4_more(hf *h, error *err) {
+int hf_glm4_more(hf *h, error *err) {
   double share = 0.5;
   bool found;
   if (hf_rope_number(h, "partial_rotary_factor", "partial_rotary_factor", &share, &found, err)) return -1;
@@ -542,7 +544,7 @@ static const hf_class plain_classes[] = {
    .head_dim = true,
    .keys = llama_keys,
    .rules = llama_rules,
-   .more = llama_more},
+   .more = hf_llama_more},
   {.name = "MistralForCausalLM",
    .vocab = HF_VOCAB_LLAMA,
    .arch = "llama",
@@ -551,7 +553,7 @@ static const hf_class plain_classes[] = {
    .defaults = "{" EPS6 "," THETA("10000.0") ",\"sliding_window\":4096}",
    .keys = mistral_keys,
    .rules = llama_rules,
-   .more = llama_more},
+   .more = hf_llama_more},
   {.name = "MixtralForCausalLM",
    .vocab = HF_VOCAB_LLAMA,
    .arch = "llama",
@@ -559,7 +561,7 @@ static const hf_class plain_classes[] = {
    .musts = SILU,
    .keys = mistral_keys,
    .rules = mixtral_rules,
-   .more = llama_more},
+   .more = hf_llama_more},
   {.name = "Qwen2ForCausalLM", .arch = "qwen2", .defaults = PLAIN, .musts = SILU NO_WINDOW},
   {.name = "Qwen3ForCausalLM",
    .arch = "qwen3",
@@ -578,7 +580,7 @@ static const hf_class plain_classes[] = {
    .musts = SILU,
    .keys = granite_keys,
    .rules = llama_rules,
-   .more = llama_more},
+   .more = hf_llama_more},
   {.name = "Qwen2MoeForCausalLM",
    .arch = "qwen2moe",
    .musts = SILU NO_WINDOW " norm_topk_prob=false decoder_sparse_step=1",
@@ -620,7 +622,7 @@ static const hf_class plain_classes[] = {
    .defaults = "{" EPS6 "," THETA("2e6") "}",
    .keys = llama_keys,
    .rules = llama_rules,
-   .more = llama_more},
+   .more = hf_llama_more},
   {.name = "ArceeForCausalLM",
    .vocab = HF_VOCAB_LLAMA,
    .arch = "arcee",
@@ -629,7 +631,7 @@ static const hf_class plain_classes[] = {
    .defaults = "{" EPS5 "," THETA("10000.0") "}",
    .keys = llama_keys,
    .rules = llama_rules,
-   .more = llama_more},
+   .more = hf_llama_more},
   {.name = "CohereForCausalLM",
    .arch = "command-r",
    .musts = SILU " use_qk_norm=false",
@@ -682,7 +684,7 @@ static const hf_class plain_classes[] = {
    .vocab = HF_VOCAB_GLM,
    .defaults = "{\"rms_norm_eps\":1.5625e-7," THETA("10000.0") ",\"head_dim\":128}",
    .rules = glm4_rules,
-   .more = glm4_more},
+   .more = hf_glm4_more},
   {.name = "GptOssForCausalLM",
    .arch = "gpt-oss",
    .musts = SILU,
@@ -699,7 +701,7 @@ static const hf_class plain_classes[] = {
    .more = bert_more},
   {0},
 };
-static const hf_class *const tables[] = {plain_classes, hf_classes_qwen};
+static const hf_class *const tables[] = {plain_classes, hf_classes_qwen, hf_classes_moe};
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 
@@ -805,7 +807,6 @@ static int put_class_key(hf *h, const hf_key *k, error *err) {
 // How many blocks that predict further tokens the folder has tensors of; what config.json says of them may be more.
 static int count_further(hf *h, uint32_t layers, error *err) {
   static const char *const starts[] = {"mtp.layers.", "model.mtp.layers."};
-  h->n_layers = layers;
   for (size_t i = 0; i < h->sources.n; i++)
     for (size_t k = 0; k < COUNT(starts); k++) {
       const char *name = h->sources.at[i].name;
@@ -819,12 +820,27 @@ static int count_further(hf *h, uint32_t layers, error *err) {
   return 0;
 }
 
+// What the scores of experts become, where config.json says it.
+static int put_gating(hf *h, error *err) {
+  static const char *const kinds[] = {"softmax", "sigmoid"};
+  const char *name = NULL;
+  const json_t *v = hf_value(h, "score_function scoring_func score_func moe_router_activation", &name);
+  if (!v) return 0;
+  for (uint32_t i = 0; i < COUNT(kinds); i++) {
+    if (!json_is_string(v) || strcmp(json_string_value(v), kinds[i])) continue;
+    gguf_head_u32(h->head, hf_arch_key(h, "expert_gating_func"), i + 1);
+    return 0;
+  }
+  return hf_fail(h, config_name, name, err, "is neither softmax nor sigmoid");
+}
+
 int hf_put_keys(hf *h, error *err) {
   uint32_t layers;
   if (hf_need_u32(h, "num_hidden_layers n_layers n_layer num_layers", &layers, err)) return -1;
+  h->n_layers = layers;
   if (h->class->further && count_further(h, layers, err)) return -1;
   for (const hf_key *k = common_keys; k->to; k++) if (put_class_key(h, k, err)) return -1;
-  if (put_rope(h, err)) return -1;
+  if (put_rope(h, err) || put_gating(h, err)) return -1;
   for (const hf_key *k = h->class->keys; k && k->to; k++) if (put_class_key(h, k, err)) return -1;
   return h->class->more ? h->class->more(h, err) : 0;
 }
@@ -900,11 +916,19 @@ static const char *name_alone(const hf *h, const char *name) {
   return name;
 }
 
+// Whether it is a tensor of a layer that drafts, which stands behind the others.
+static bool is_of_mtp(const hf *h, const char *name) {
+  name_number layer = {"", 0}, none;
+  const char *dot = strncmp(name, "model.layers.", 13) ? NULL : strchr(name + 13, '.');
+  if (!dot || !matches_rule(BLOCK, name, (size_t)(dot + 1 - name), &layer, &none)) return false;
+  return strtoul(layer.at, NULL, 10) >= h->n_layers;
+}
+
 const hf_rule *hf_rule_for(const hf *h, const char *stored, const hf_rule *after, const char **to, uint32_t *expert,
                            error *err) {
   static const hf_rule left_out = {"", NULL, HF_SKIP, NULL};
   const char *name = h->class->seeing ? name_alone(h, stored) : stored;
-  if (!name) return after ? NULL : &left_out;
+  if (!name || (h->class->no_mtp && is_of_mtp(h, name))) return after ? NULL : &left_out;
   if (h->class->further) name = name_further(h, name);
   size_t n = strlen(name);
   if (has_suffix(name, ".weight")) n -= 7;

@@ -97,8 +97,8 @@ static const hf_key keys[] = {
     {BLOCK "mlp.experts.#.gate_proj", "blk.*.ffn_gate_exps", HF_STACK, 0}, \
     {BLOCK "mlp.experts.#.down_proj", "blk.*.ffn_down_exps", HF_STACK, 0}, \
     {BLOCK "mlp.experts.#.up_proj", "blk.*.ffn_up_exps", HF_STACK, 0}, \
-    {BLOCK "mlp.experts.gate_up_proj", "blk.*.ffn_gate_exps.weight", HF_FIRST_HALF, 0}, \
-    {BLOCK "mlp.experts.gate_up_proj", "blk.*.ffn_up_exps.weight", HF_SECOND_HALF, 0}, \
+    {BLOCK "mlp.experts.gate_up_proj", "blk.*.ffn_gate_exps.weight", HF_FIRST, 0}, \
+    {BLOCK "mlp.experts.gate_up_proj", "blk.*.ffn_up_exps.weight", HF_REST, 0}, \
     {BLOCK "mlp.experts.down_proj", "blk.*.ffn_down_exps.weight", 0, 0}, \
     {BLOCK "mlp.shared_expert_gate", "blk.*.ffn_gate_inp_shexp", 0, 0}, \
     {BLOCK "mlp.shared_expert.gate_proj", "blk.*.ffn_gate_shexp", 0, 0}, \

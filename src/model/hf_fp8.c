@@ -2,8 +2,8 @@
 // whose number of a block, weight_block_size rows by columns, multiplies the block's weights; without blocks there is
 // one number for all.
 //
-// Output: hf_source.scale, and rows as floats (hf_scaled_row). Invariant: every matrix of F8_E4M3 has its scales, and
-// every one of those its matrix.
+// Output: hf_source.scale, and parts of rows as floats (hf_scaled). Invariant: every matrix of F8_E4M3 has its scales,
+// and every one of those its matrix.
 #include <math.h>
 #include <string.h>
 #include "model/hf_impl.h"
@@ -82,13 +82,14 @@ int hf_bind_scales(hf *h, error *err) {
   return 0;
 }
 
-void hf_scaled_row(const hf_source *s, int64_t row, float *out) {
-  int64_t n = s->shape[1], columns = scale_blocks(n, s->block[1]), first = row / s->block[0] * columns;
+void hf_scaled(const hf_source *s, int64_t row, int64_t first, int64_t n, float *out) {
+  int64_t columns = scale_blocks(s->shape[1], s->block[1]), above = row / s->block[0] * columns, block = -1;
   float scale = 0;
-  for (int64_t i = 0; i < n; i++) {
-    if (i % s->block[1] == 0)
-      floats_from(s->scale->format, s->scale->data + s->scale->format->bytes * (size_t)(first + i / s->block[1]), 1,
-                  &scale);
-    out[i] = e4m3(s->data[row * n + i]) * scale;
+  for (int64_t i = first; i < first + n; i++) {
+    if (i / s->block[1] != block) {
+      block = i / s->block[1];
+      floats_from(s->scale->format, s->scale->data + s->scale->format->bytes * (size_t)(above + block), 1, &scale);
+    }
+    out[i - first] = e4m3(s->data[row * s->shape[1] + i]) * scale;
   }
 }

@@ -91,7 +91,7 @@ void hf_close_files(hf *h);
 // ---- hf_fp8.c
 // Finds the scales of matrices of 8 bits, if config.json says that there are some.
 int hf_bind_scales(hf *h, error *err);
-void hf_scaled_row(const hf_source *s, int64_t row, float *out);           // s->shape[1] floats
+void hf_scaled(const hf_source *s, int64_t row, int64_t first, int64_t n, float *out);   // n floats of a row
 
 // ---- hf_packed.c
 int hf_read_packing(hf *h, error *err);
@@ -101,7 +101,7 @@ void hf_packed_row(const hf_packed *p, int64_t r, float *out);
 // ---- hf_order.c
 int64_t hf_ordered(const hf_order *o, int64_t i);
 int hf_set_order(hf *h, hf_made *m, const hf_source *s, const struct hf_rule *r, error *err);
-int hf_halve(hf *h, hf_made *m, const hf_source *s, bool second, error *err);      // of each matrix's rows
+int hf_split(hf *h, hf_made *m, const hf_source *s, const struct hf_rule *r, error *err);
 
 // ---- hf_classes.c
 enum hf_op {
@@ -115,8 +115,10 @@ enum hf_op {
   HF_TURNED_ODD,   // from the second on
   HF_EVEN,         // elements of each row
   HF_ODD,
-  HF_FIRST_HALF,   // of each matrix's rows
-  HF_SECOND_HALF,
+  // of the rows of each head the first ones, a matrix for each; without heads the first half of each matrix
+  HF_FIRST,
+  HF_REST,         // those after them
+  HF_FIRST_TURNED, // the first ones, and rows and columns change places
   // heads of groups: the first one of each group, then the second of each, ...; what stands before stays
   HF_TILE,
   HF_TILE_IN_ROWS, // the same of each row's elements
@@ -134,6 +136,7 @@ typedef struct hf_rule {
   unsigned op;                       // enum hf_op
   // HF_WEAVE: the key that says how many heads the rows belong to.  HF_TILE: keys with blanks between: groups, heads,
   // rows of a head (or one).  HF_COLLECT: products of keys ("a*b"), the rows of each part; the first key: groups.
+  // HF_FIRST: heads, and how many rows of each the first ones are.
   const char *heads;
 } hf_rule;
 enum hf_kind { HF_U32, HF_F32_KEY, HF_BOOL, HF_LAYERS };   // HF_LAYERS: HF_U32, and hf.n_further is added
@@ -142,7 +145,15 @@ typedef struct hf_key {
   enum hf_kind kind;
   const char *from;                  // keys of config.json: the first one that is there counts
 } hf_key;
-enum hf_vocab { HF_VOCAB_BPE, HF_VOCAB_GLM, HF_VOCAB_LLAMA, HF_VOCAB_GEMMA, HF_VOCAB_PHI3, HF_VOCAB_WORDPIECE };
+enum hf_vocab {
+  HF_VOCAB_BPE,
+  HF_VOCAB_GLM,
+  HF_VOCAB_GLM_MOE,
+  HF_VOCAB_LLAMA,
+  HF_VOCAB_GEMMA,
+  HF_VOCAB_PHI3,
+  HF_VOCAB_WORDPIECE
+};
 typedef struct hf_class {
   const char *name, *arch;
   const char *defaults;              // JSON: what the class takes where config.json says nothing
@@ -156,8 +167,9 @@ typedef struct hf_class {
   bool seeing;                       // the language model stands beside an encoder of pictures, which is left out
   bool alone;                        // rules and vocabulary are those of an encoder, and heads of one kind
   bool further;                      // there may be blocks that predict further tokens (mtp.*)
+  bool no_mtp;                       // layers behind the last one, which draft, are left out
 } hf_class;
-extern const hf_class hf_classes_qwen[];         // the last has no name
+extern const hf_class hf_classes_qwen[], hf_classes_moe[];         // the last of each has no name
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);
@@ -177,6 +189,9 @@ const char *hf_arch_key(const hf *h, const char *key);     // "qwen3.block_count
 // A number of what config.json says of rotation; where it is not there, that of `beside` (or NULL) beside it.
 int hf_rope_number(const hf *h, const char *key, const char *beside, double *out, bool *found, error *err);
 int hf_put_rope_dims(hf *h, double share, error *err);     // rope.dimension_count
+// What several rows point to.
+int hf_llama_more(hf *h, error *err);
+int hf_glm4_more(hf *h, error *err);                       // the share of a head that is turned
 hf_made *hf_add_values(hf *h, const char *name, const float *values, int64_t n);
 
 // ---- hf_spm.c, hf_vocab.c, hf_words.c

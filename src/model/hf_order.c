@@ -123,12 +123,27 @@ int hf_set_order(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error 
   return status;
 }
 
-int hf_halve(hf *h, hf_made *m, const hf_source *s, bool second, error *err) {
-  int64_t rows = m->t.ne[1], half = rows / 2;
-  if (m->t.n_dims != 3 || rows % 2)
-    return hf_fail(h, h->files.at[s->file].name, s->name, err, "is not a matrix for each expert with two halves");
-  add_slice(&m->order, (hf_slice){second ? half : 0, {m->t.ne[2], half, 1}, {rows, 1, 0}});
-  m->t.ne[1] = half;
-  m->rows = half * m->t.ne[2];
+// Of the rows of each head (of each matrix of a stack) the first ones, or those after them.
+int hf_split(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error *err) {
+  enum hf_op op = r->op & HF_OP_MASK;
+  counts c = {{m->t.ne[2], m->t.ne[1] / 2}, 2};
+  int64_t groups, rows = m->t.ne[1];
+  if (r->heads && read_counts(h, r->heads, &c, &groups, err)) return -1;
+  bool rest = op == HF_REST, fits = m->t.n_dims == 2 || (m->t.n_dims == 3 && !r->heads);
+  int64_t all = r->heads ? rows / c.at[0] : rows, n = rest ? all - c.at[1] : c.at[1];
+  if (!fits || c.at[1] < 1 || c.at[1] >= all || (r->heads ? all * c.at[0] : 2 * n) != rows)
+    return does_not_fit(h, s, r->heads ? r->heads : "two halves of each matrix", rows, err);
+  add_slice(&m->order, (hf_slice){rest ? c.at[1] : 0, {c.at[0], n, 1}, {all, 1, 0}});
+  m->t.ne[1] = n;
+  if (r->heads) {
+    m->t.ne[2] = c.at[0];
+    m->t.n_dims = 3;
+  }
+  if (op == HF_FIRST_TURNED) {
+    m->t.ne[1] = m->t.ne[0];
+    m->t.ne[0] = n;
+    m->turned = true;
+  }
+  m->rows = m->t.ne[1] * m->t.ne[2];
   return 0;
 }

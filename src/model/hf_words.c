@@ -3,6 +3,7 @@
 // refused with that text.  Names that mean the same have one row: which of them the converter would write follows from
 // a hash of some tokens there, and nothing follows from it.
 #include <string.h>
+#include "base/scripts.h"
 #include "base/str.h"
 #include "model/hf_impl.h"
 
@@ -15,6 +16,10 @@
   "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" endings "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" endings "|" \
   digits \
   "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define DEEPSEEK3 \
+  "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|" \
+  " ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define STEP(regex) "split " regex "\n"
 #define SPLIT(regex) "split " regex "\nbytes\n"
 
 static const struct row {
@@ -33,6 +38,11 @@ static const struct row {
    true, 0, -1, "qwen35"},
   {SPLIT(CASED(ENDINGS "?", "\\p{N}{1,3}")), false, 0, -1, "gpt-4o"},
   {SPLIT(CASED("", "\\p{N}")), false, 1, -1, "tekken"},
+  {STEP("\\p{N}{1,3}") STEP(HAN_KANA) SPLIT(DEEPSEEK3), false, 0, -1, "deepseek-v3"},
+  // no token of it has two digits, so it is the same that the file's name has runs of digits as words
+  {STEP("[\\r\\n]") STEP("\\s?[" DEEPSEEK_LETTERS "]+") STEP("\\s?[" DEEPSEEK_SIGNS "]+") STEP("\\s+$")
+     STEP(DEEPSEEK_CJK) "single digits\nbytes\n",
+   false, 0, -1, "deepseek-llm"},
   {"gpt2 words\n", false, 0, -1, "gpt-2"},
   {"gpt2 words\n", true, 0, -1, "mpt"},
   {"single digits\ngpt2 words\n", false, 0, -1, "refact"},
@@ -46,6 +56,21 @@ static const char *text_under(const json_t *in, const char *key) {
 
 static bool is_on(const json_t *in, const char *key) { return json_is_true(json_object_get(in, key)); }
 
+// A regular expression in ASCII: other characters by their numbers, ends of lines as \r and \n.
+static void describe_regex(const char *regex, str *out) {
+  str_add(out, "split ");
+  for (unsigned char c; (c = (unsigned char)*regex++);) {
+    uint32_t more = c < 0xc0 ? 0 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3, code = c & 0x3fu >> more;
+    if (c == '\r' || c == '\n') str_add(out, c == '\r' ? "\\r" : "\\n");
+    else if (!more) str_addc(out, (char)c);
+    for (; more && *regex; more--) {
+      code = code << 6 | (*regex++ & 0x3f);
+      if (more == 1) str_addf(out, "\\x{%X}", code);
+    }
+  }
+  str_add(out, "\n");
+}
+
 // A step as a line; what this does not know, by its type alone.
 static void describe_step(const json_t *step, str *out) {
   const char *type = text_under(step, "type");
@@ -56,7 +81,7 @@ static void describe_step(const json_t *step, str *out) {
     json_array_foreach(json_object_get(step, "pretokenizers"), i, of) if (out->n < 1 << 16) describe_step(of, out);
   } else if (!strcmp(type, "Split") && *regex && !strcmp(text_under(step, "behavior"), "Isolated") &&
              !is_on(step, "invert"))
-    str_addf(out, "split %s\n", regex);
+    describe_regex(regex, out);
   else if (!strcmp(type, "ByteLevel") && !is_on(step, "add_prefix_space"))
     str_add(out, json_is_false(json_object_get(step, "use_regex")) ? "bytes\n" : "gpt2 words\n");
   else if (!strcmp(type, "Digits") && is_on(step, "individual_digits")) str_add(out, "single digits\n");
@@ -75,6 +100,8 @@ static bool begins_with_token(const json_t *processor) {
 int hf_words(const hf *h, const json_t *tokenizer, const char **pre, error *err) {
   const json_t *normalizer = json_object_get(tokenizer, "normalizer"), *model = json_object_get(tokenizer, "model");
   const char *kind = text_under(normalizer, "type");
+  const json_t *steps_of = json_object_get(normalizer, "normalizers");
+  if (!strcmp(kind, "Sequence") && steps_of && !json_array_size(steps_of)) kind = "";
   bool nfc = !strcmp(kind, "NFC"), whole = is_on(model, "ignore_merges");
   bool bos = begins_with_token(json_object_get(tokenizer, "post_processor"));
   str steps = {0};

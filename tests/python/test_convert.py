@@ -2,6 +2,7 @@
 file, key and value. Folders are written by tests/tools/make_folder.py."""
 import hashlib
 import json
+import math
 import struct
 from pathlib import Path
 
@@ -64,6 +65,18 @@ def test_what_a_folder_of_gemma_3_leaves_out(run_weft, tmp_path):
     assert {k: keys[k] for k in keys if k.startswith("gemma3.")} == {k: expected[k] for k in expected if k.startswith("gemma3.")}
 
 
+@pytest.mark.parametrize("kind", [k for k, r in RECORDS.items() if "answer" in r])
+def test_as_transformers_answers(run_weft, tmp_path, kind):
+    """Probabilities of the token after some: transformers' with weights of 32 bits."""
+    ids, expected = (RECORDS[kind]["answer"][k] for k in ("ids", "logprobs"))
+    source = folders.write(tmp_path / kind, RECORDS[kind], "F32")
+    done = run_weft(["run", "-m", source, "--ids", ",".join(map(str, ids)), "-n", "1", "--json", "--top-logprobs", str(len(expected)), "--temp", "0"])
+    assert done.returncode == 0, done.err
+    ours = dict(json.loads(done.stdout.splitlines()[0])["top"])
+    assert len(ours) == len(expected)
+    assert sum(math.exp(p) * (p - ours[i]) for i, p in enumerate(expected)) <= 1e-4
+
+
 def test_weights_in_several_files(run_weft, tmp_path):
     one = folders.write(tmp_path / "one" / "small", RECORDS["llama"])
     many = folders.write(tmp_path / "many" / "small", RECORDS["llama"], files=3)
@@ -72,7 +85,7 @@ def test_weights_in_several_files(run_weft, tmp_path):
 
 
 @pytest.mark.parametrize("kind, dtype", [("qwen3", "BF16"), ("llama", "F32"), ("gemma3-seeing", "BF16"), ("olmo3", "F16"),
-                                         ("qwen35-seeing", "BF16"), ("qwen35moe-seeing", "F16"), ("qwen3next", "F32")])
+                                         ("qwen35-seeing", "BF16"), ("qwen35moe-seeing", "F16"), ("qwen3next", "F32"), ("deepseek2", "F32"), ("deepseek3", "BF16")])
 def test_a_folder_runs_as_its_file_does(run_weft, tmp_path, kind, dtype):
     source = folders.write(tmp_path / kind, RECORDS[kind], dtype)
     convert(run_weft, source, tmp_path / "out.gguf", "--outtype", dtype.lower())
@@ -93,6 +106,9 @@ def test_a_folder_runs_as_its_file_does(run_weft, tmp_path, kind, dtype):
 CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+%s|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*%s|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA3 = folders.QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|", 1)
 QWEN35 = folders.ENDINGS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+DEEPSEEK3 = ["\\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"]
+CASES = "A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-\u0556\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-\u1d77\u1d79-\u1d9a\u1e00-\u1f15\u1f18-\u1f1d\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b\u1f5d\u1f5f-\u1f7d\u1f80-\u1fb4\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3\u1fd6-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ff4\u1ff6-\u1ffc\u2102\u2107\u210a-\u2113\u2115\u2119-\u211d\u2124\u2126\u2128\u212a-\u212d\u212f-\u2134\u2139\u213c-\u213f\u2145-\u2149\u214e\u2183\u2184\u2c00-\u2c7b\u2c7e-\u2ce4\u2ceb-\u2cee\u2cf2\u2cf3\ua640-\ua66d\ua680-\ua69b\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e\uab70-\uabbf\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a\U00010400-\U0001044f\U000104b0-\U000104d3\U000104d8-\U000104fb\U00010c80-\U00010cb2\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943"
+DEEPSEEK_LLM = ["[\r\n]", "\\s?[" + CASES + "]+", "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", "\\s+$", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"]
 WORDS = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 DIGITS = {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, WORDS]}
 BEGIN = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|im_end|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
@@ -103,7 +119,8 @@ PRES = {    # tokenizer.ggml.pre: how words are cut, normalizer, ignore_merges, 
     "llama-bpe": (folders.split(LLAMA3), None, True, BEGIN), "glm4": (folders.split(LLAMA3), None, True, None), "smaug-bpe": (folders.split(LLAMA3), None, False, None),
     "qwen35": (folders.split(QWEN35), "NFC", False, None), "gpt-4o": (folders.split(CASED % (folders.ENDINGS + "?", folders.ENDINGS + "?", "{1,3}")), None, False, None),
     "tekken": (folders.split(CASED % ("", "", "")), None, True, None), "gpt-2": (WORDS, None, False, None), "mpt": (WORDS, "NFC", False, None),
-    "refact": (DIGITS, None, False, None), "command-r": (DIGITS, "NFC", False, None)}
+    "deepseek-llm": (folders.split(*DEEPSEEK_LLM, {"type": "Digits", "individual_digits": True}), "none", False, None),
+    "deepseek-v3": (folders.split(*DEEPSEEK3), "none", False, None), "refact": (DIGITS, None, False, None), "command-r": (DIGITS, "NFC", False, None)}
 TEXT = "def f(x): return 12345 if x else 'I\u2019m, it's THEIR\u0301 CamelCase'\r\n\n\t  \u00e9te\u0301 e\u0301e \u4e16\u754c 3.14  \n   a  a return--++ \u0e01\u0e33 <think>x\u0301y \u0130'LL 9" + " re" * 20
 # merges whose outcome shows where words end: letters with what stands before, digits, signs, white space
 JOINS = [*folders.MERGES, "1 2", "12 3", "3 4", "Ċ Ċ", "Ġ Ċ", "ĉ Ġ", "' s", "' L", "+ +", "- -", "m e", "E L", "Ġ 1", "s Ġ", "l C", "( x", "Ì ģ", "e Ì", "é t", "/ Ċ", "' re", ". 1", "x Ìģ"]
@@ -114,10 +131,13 @@ def test_words_are_cut_as_tokenizer_json_says(run_weft, tmp_path, pre):
     """Merges that are there for words alone: what is cut otherwise has other tokens."""
     tokenizers = pytest.importorskip("tokenizers")
     how, normalizer, whole, processor = PRES[pre]
-    merges = [m for m in JOINS if all(len(p) == 1 or p in {x.replace(" ", "") for x in JOINS} for p in m.split(" "))]
+    merges = [m for m in JOINS if pre != "deepseek-llm" or not m[0].isdigit()]         # no token of it has two digits
+    merges = [m for m in merges if all(len(p) == 1 or p in {x.replace(" ", "") for x in JOINS} for p in m.split(" "))]
     merges = [m for m in merges if all(p in {*folders.alphabet(), *(x.replace(" ", "") for x in merges)} for p in m.split(" "))]
     record = dict(RECORDS["qwen3"], config=dict(RECORDS["qwen3"]["config"], vocab_size=320), tokenizer=folders.tokenizer(pre=how, normalizer=normalizer, processor=processor, merges=merges))
     record["tokenizer"]["model"]["ignore_merges"] = whole
+    if normalizer == "none":                           # as DeepSeek's has it
+        record["tokenizer"]["normalizer"] = {"type": "Sequence", "normalizers": []}
     source = folders.write(tmp_path / "small", record)
     reader = convert(run_weft, source, tmp_path / "out.gguf")
     assert reader.fields["tokenizer.ggml.pre"].contents() == pre
@@ -209,6 +229,23 @@ def test_layers_follow_from_the_interval(run_weft, tmp_path):
     record["config"]["full_attention_interval"] = 2
     assert keys_of(convert(run_weft, folders.write(tmp_path / "qwen35", record), tmp_path / "out.gguf")) == {**RECORDS["qwen35"]["keys"], "general.name": ["STRING", "qwen35"],
         "general.file_type": ["UINT32", 32], "qwen35.full_attention_interval": ["UINT32", 2]}
+
+
+@pytest.mark.parametrize("kind, change, expected", [
+    ("deepseek2", lambda c: c["rope_parameters"].update(mscale=1.0), "key 'mscale': is not mscale_all_dim, but files of deepseek2 have one key for both"),
+    ("deepseek2", lambda c: c["rope_parameters"].pop("mscale"), "key 'mscale': is not mscale_all_dim"),
+    ("deepseek2", lambda c: c.update(topk_method="group_limited_greedy"), "key 'topk_method': group_limited_greedy, but files of deepseek2 have no key for it"),
+    ("deepseek3", lambda c: c.update(rope_interleave=False), "key 'rope_interleave': false, but files of deepseek2 have no key for it"),
+    ("deepseek3", lambda c: c.update(scoring_func="tanh"), "key 'scoring_func': is neither softmax nor sigmoid"),
+    ("deepseek3", lambda c: c.update(qk_nope_head_dim=40), "kv_b_proj.weight': 160 rows are not those of heads (num_attention_heads qk_nope_head_dim)"),
+    ("deepseek3", lambda c: c.update(num_attention_heads=3), "kv_b_proj.weight': 160 rows are not those of heads"),
+    ("deepseek3", lambda c: c.update(v_head_dim=23), "attn_v_b.weight"),
+    ("deepseek3", lambda c: c.update(kv_lora_rank=None), "key 'kv_lora_rank': is missing"),
+])
+def test_what_files_of_a_class_cannot_say(run_weft, tmp_path, kind, change, expected):
+    source = folders.write(tmp_path / "small", RECORDS[kind])
+    changed(source, "config.json", change)
+    fails(run_weft, source, expected)
 
 
 def head_of(path):
@@ -353,7 +390,7 @@ def with_tensor(path, name, dtype, shape, data):
     put_head(path, json.dumps(head).encode(), before + data)
 
 
-BLOCKS = [("qwen3", [32, 48], "F32"), ("llama", [128, 128], "BF16"), ("qwen3moe", [16, 16], "F32"), ("qwen3", None, "F32"), ("qwen35moe", [32, 48], "F32"), ("qwen3next", [16, 16], "BF16")]
+BLOCKS = [("qwen3", [32, 48], "F32"), ("llama", [128, 128], "BF16"), ("qwen3moe", [16, 16], "F32"), ("qwen3", None, "F32"), ("qwen35moe", [32, 48], "F32"), ("qwen3next", [16, 16], "BF16"), ("deepseek3", [24, 16], "F32")]
 
 
 def in_blocks(tmp_path, kind, block, dtype):

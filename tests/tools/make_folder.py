@@ -22,8 +22,9 @@ def alphabet():
     return [chr(b) for b in plain] + [chr(256 + i) for i in range(256 - len(plain))]
 
 
-def split(regex):
-    steps = [{"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False},
+def split(*steps):
+    """Each step is a regular expression, or a description."""
+    steps = [*({"type": "Split", "pattern": {"Regex": step}, "behavior": "Isolated", "invert": False} if isinstance(step, str) else step for step in steps),
              {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]
     return {"type": "Sequence", "pretokenizers": steps}
 

@@ -4,7 +4,7 @@
     record_folders.py LLAMA_CPP OUT_FOLDER [NAME ...]       default: all names
 
 LLAMA_CPP is its source (the records were made with 0c1e570's convert_hf_to_gguf.py and transformers 5.24.0). config.json and the names and shapes of tensors are what transformers
-saves for a small model; weights are those of make_folder.py. Of keys the values are recorded, of tensors type, shape and a hash. The converter finds the name of a way to cut words
+saves for a small model; weights are those of make_folder.py. Of keys the values are recorded, of tensors type, shape and a hash; "answer" is what transformers says of the token after some others. The converter finds the name of a way to cut words
 by a hash of tokens, which made-up vocabularies have not: the name is given to it.
 """
 import hashlib
@@ -39,6 +39,10 @@ EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 
 SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000000.0, "partial_rotary_factor": 0.5, "mrope_section": [3, 3, 2], "mrope_interleaved": True}}
 QWEN_EYES = {"hidden_size": 32, "intermediate_size": 48, "depth": 1, "num_heads": 2, "out_hidden_size": 64, "num_position_embeddings": 16, "deepstack_visual_indexes": []}
 ALONE = {"arguments": ["--no-mtp"]}
+LATENT = {"num_key_value_heads": 4, "first_k_dense_replace": 1, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+          "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24}
+MTP = {"eh_proj": [64, 128], "enorm": [64], "hnorm": [64], "embed_tokens": [320, 64], "shared_head.norm": [64], "input_layernorm": [64], "self_attn.o_proj": [64, 64]}   # of the layer behind the last
+LOG_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "rope_theta": 10000.0, "beta_fast": 32, "beta_slow": 1, "mscale": 0.707, "mscale_all_dim": 0.707}
 KINDS = {   # name: class of the model, of its configuration, what this has; what the folder has besides, and how it is converted
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
     "qwen3-yarn": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "rope_parameters": YARN}),
@@ -72,6 +76,8 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "qwen35moe-seeing": ("Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeConfig", {"text_config": {**SMALL, **LINEAR, **SECTIONS, **EXPERTS, "mtp_num_hidden_layers": 1}, "vision_config": QWEN_EYES},
                          {"further": True, "stacked": True}),
     "qwen3next": ("Qwen3NextForCausalLM", "Qwen3NextConfig", {**LINEAR, **EXPERTS}, {"further": True}),
+    "deepseek2": ("DeepseekV2ForCausalLM", "DeepseekV2Config", {**LATENT, "q_lora_rank": None, "n_shared_experts": 2, "rope_parameters": LOG_YARN}),
+    "deepseek3": ("DeepseekV3ForCausalLM", "DeepseekV3Config", {**LATENT, "q_lora_rank": 24, "n_group": 2, "topk_group": 1, "scoring_func": "sigmoid"}, {"behind": MTP}),
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
 }
 TYPES = {"BF16": ["auto", "f32", "q8_0"], "F16": ["auto", "bf16"], "F32": ["auto", "f32", "bf16", "q8_0"]}
@@ -113,6 +119,16 @@ def with_stacked_experts(tensors, experts):
     return out
 
 
+def answer(folder, model, config):
+    """What transformers says of the token after some others."""
+    import torch
+    import transformers
+    ids = [(7 * i * i + 3 * i) % config["vocab_size"] for i in range(40)]
+    with torch.no_grad():
+        logits = getattr(transformers, model).from_pretrained(folder, dtype=torch.float32).eval()(torch.tensor([ids])).logits[0, -1]
+    return {"ids": ids, "logprobs": [round(p, 6) for p in torch.log_softmax(logits.double(), -1).tolist()]}
+
+
 def record(llama_cpp, name):
     import transformers
     model, config, own, *more = KINDS[name]
@@ -130,9 +146,12 @@ def record(llama_cpp, name):
     if more.pop("stacked", False):
         tensors = with_stacked_experts(tensors, inner["num_experts"])
     made = {**more, "config": saved, "tensors": tensors, "keys": {}, "made": {}}
+    made["tensors"] |= {f"model.layers.{saved['num_hidden_layers']}.{k}.weight": shape for k, shape in made.pop("behind", {}).items()}
     with tempfile.TemporaryDirectory() as folder:
         for dtype, types in TYPES.items():
             source = make_folder.write(Path(folder) / dtype / name, made, dtype)
+            if dtype == "F32" and model.endswith("ForCausalLM"):
+                made["answer"] = answer(source, model, saved)
             for out in types:
                 path = Path(folder) / "out.gguf"
                 converter(llama_cpp, source, "--outfile", path, "--outtype", out, *arguments)
