@@ -17,6 +17,7 @@
 #include "device/entry_kinds.h"
 #include "device/keeper_wire.h"
 #include "device/plan_impl.h"
+#include "device/team.h"
 
 struct keeper {
   pthread_mutex_t mutex;
@@ -27,7 +28,11 @@ struct keeper {
 };
 static keeper own = {.mutex = PTHREAD_MUTEX_INITIALIZER};      // a process has one, as it has one cache
 
-static const int64_t MOST_MEMORY = (int64_t)8 << 30;           // addresses of the keeper; its compiler has as many
+// Addresses of the keeper, beside a stack and a heap for each thread that may ask; its compiler has as many.
+static int64_t most_addresses(int n_threads) {
+  enum { OF_A_THREAD = 80 << 20 };
+  return ((int64_t)8 << 30) + (int64_t)(n_threads ? n_threads : team_default_threads()) * OF_A_THREAD;
+}
 
 keeper *keeper_running(void) { return own.process ? &own : NULL; }
 
@@ -42,7 +47,7 @@ bool keeper_start(void (*enter)(void *ctx), void *ctx, keeper_scheduler *schedul
   if (!child) {
     const int keep[] = {STDERR_FILENO, pair[1]};
     child_begin("weft-keeper", keep, (int)COUNT(keep));
-    child_limit_memory(MOST_MEMORY);
+    child_limit_memory(most_addresses(n_threads));
     if (enter) enter(ctx);
     keeper_serve(pair[1], scheduler, n_threads);
   }
