@@ -1,36 +1,98 @@
-// Threads and a queue of jobs: see pool.h.
+// Threads and a queue of jobs: see pool.h. A job that takes long no longer counts while others wait: the next one gets
+// a thread more, and the long one goes on with what others leave. A thread that was slowed down stays slow: it ends.
 #include "serve/pool.h"
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include "base/os.h"
 
 struct job { void (*fn)(void *); void *ctx; struct job *next; };
-enum { MOST = 16, MOST_MORE = 32 };      // threads that are asked for, and those in place of such as wait
+enum { MOST = 16, MOST_MORE = 32 };      // threads that are asked for, and those in place of waiting and late ones
+enum { LATE_NICE = 5, CROWD_NICE = 19 }; // of as many late jobs as threads were asked for, and of those beyond that
+static const double LATE_S = 0.05;
+
+enum worker_state { WORKER_NONE, WORKER_IDLE, WORKER_BUSY, WORKER_WAITS, WORKER_LATE, WORKER_ENDED };
+typedef struct worker {
+  pool *of;
+  pthread_t thread;
+  int id;                                // for os_thread_nice
+  enum worker_state state;
+  double began;                          // now_s(), of its job
+} worker;
+
 struct pool {
-  pthread_t thread[MOST + MOST_MORE];
-  int n, asked, busy, waiting;            // busy: with a job; waiting: of these
+  worker workers[MOST + MOST_MORE];
+  int asked;
   pthread_mutex_t lock;
   pthread_cond_t more;
   struct job *first, **last;
   bool stop;
 };
 
+static _Thread_local worker *here;
+
+static int count_in(const pool *p, enum worker_state state) {
+  int n = 0;
+  for (size_t i = 0; i < COUNT(p->workers); i++) n += p->workers[i].state == state;
+  return n;
+}
+
+// Jobs that have taken long are late. Returns when the next one will be. The lock is held.
+static double find_late(pool *p) {
+  double now = now_s(), next = INFINITY;
+  for (size_t i = 0; i < COUNT(p->workers); i++) {
+    worker *w = &p->workers[i];
+    if (w->state != WORKER_BUSY) continue;
+    if (now < w->began + LATE_S) { next = fmin(next, w->began + LATE_S); continue; }
+    os_thread_nice(w->id, count_in(p, WORKER_LATE) < p->asked ? LATE_NICE : CROWD_NICE);
+    w->state = WORKER_LATE;
+  }
+  return next;
+}
+
+static void *run_jobs(void *arg);
+
+// A thread more, if there is room for one. The lock is held.
+static void add_worker(pool *p) {
+  for (size_t i = 0; i < COUNT(p->workers); i++) {
+    worker *w = &p->workers[i];
+    if (w->state != WORKER_NONE && w->state != WORKER_ENDED) continue;
+    if (w->state == WORKER_ENDED) pthread_join(w->thread, NULL);         // it has nothing left to do
+    *w = (worker){.of = p, .state = WORKER_IDLE};
+    if (pthread_create(&w->thread, NULL, run_jobs, w)) w->state = WORKER_NONE;
+    return;
+  }
+}
+
+// Some idle thread takes the next job, or watches for jobs that become late. The lock is held.
+static void call_worker(pool *p) {
+  if (p->first && !p->stop && !count_in(p, WORKER_IDLE)) add_worker(p);
+  pthread_cond_signal(&p->more);
+}
+
 static void *run_jobs(void *arg) {
-  pool *p = arg;
+  worker *w = here = arg;
+  pool *p = w->of;
+  w->id = os_thread_id();
   pthread_mutex_lock(&p->lock);
-  for (;;) {
+  while (p->first || !p->stop) {
+    double until = p->first ? find_late(p) : INFINITY;
     struct job *j = p->first;
-    if (!j && p->stop) break;
     // those in place of others stay when these go on
-    if (!j || p->busy - p->waiting >= p->asked) { pthread_cond_wait(&p->more, &p->lock); continue; }
+    if (!j || count_in(p, WORKER_BUSY) >= p->asked) { os_cond_wait_until(&p->more, &p->lock, until); continue; }
     if (!(p->first = j->next)) p->last = &p->first;
-    p->busy++;
+    w->state = WORKER_BUSY;
+    w->began = now_s();
+    call_worker(p);
     pthread_mutex_unlock(&p->lock);
     j->fn(j->ctx);
     free(j);
     pthread_mutex_lock(&p->lock);
-    p->busy--;
+    bool slow = w->state == WORKER_LATE;
+    w->state = slow && !p->stop ? WORKER_ENDED : WORKER_IDLE;
     if (p->stop) pthread_cond_broadcast(&p->more);
-    else pthread_cond_signal(&p->more);
+    else call_worker(p);
+    if (w->state == WORKER_ENDED) break;
   }
   pthread_mutex_unlock(&p->lock);
   return NULL;
@@ -40,11 +102,13 @@ int pool_start(int threads, pool **out, error *err) {
   pool *p = xcalloc(1, sizeof *p);
   p->last = &p->first;
   pthread_mutex_init(&p->lock, NULL);
-  pthread_cond_init(&p->more, NULL);
-  while (p->n < threads && p->n < MOST && !pthread_create(&p->thread[p->n], NULL, run_jobs, p)) p->n++;
+  os_cond_init(&p->more);
+  pthread_mutex_lock(&p->lock);
+  for (int i = 0; i < threads && i < MOST; i++) add_worker(p);
+  p->asked = count_in(p, WORKER_IDLE);
+  pthread_mutex_unlock(&p->lock);
   *out = p;
-  p->asked = p->n;
-  if (p->n) return 0;
+  if (p->asked) return 0;
   pool_stop(p);
   *out = NULL;
   return error_set(err, "no thread could be made for requests");
@@ -56,23 +120,23 @@ void pool_add(pool *p, void (*fn)(void *), void *ctx) {
   pthread_mutex_lock(&p->lock);
   *p->last = j;
   p->last = &j->next;
-  pthread_cond_signal(&p->more);
+  call_worker(p);
   pthread_mutex_unlock(&p->lock);
 }
 
 bool pool_wait(pool *p) {
   pthread_mutex_lock(&p->lock);
-  bool can = p->waiting < MOST_MORE;
-  if (can) p->waiting++;
-  if (can && p->n - p->waiting < p->asked && !p->stop && !pthread_create(&p->thread[p->n], NULL, run_jobs, p)) p->n++;
-  pthread_cond_signal(&p->more);
+  bool late = here->state == WORKER_LATE, can = late || count_in(p, WORKER_WAITS) < MOST_MORE;
+  if (can && !late) here->state = WORKER_WAITS;
+  if (can) call_worker(p);
   pthread_mutex_unlock(&p->lock);
   return can;
 }
 
 void pool_go_on(pool *p) {
   pthread_mutex_lock(&p->lock);
-  p->waiting--;
+  if (here->state == WORKER_WAITS) here->state = WORKER_BUSY;
+  here->began = now_s();
   pthread_mutex_unlock(&p->lock);
 }
 
@@ -81,8 +145,10 @@ void pool_stop(pool *p) {
   pthread_mutex_lock(&p->lock);
   p->stop = true;
   pthread_cond_broadcast(&p->more);
+  bool made[COUNT(p->workers)];
+  for (size_t i = 0; i < COUNT(made); i++) made[i] = p->workers[i].state != WORKER_NONE;
   pthread_mutex_unlock(&p->lock);
-  for (int i = 0; i < p->n; i++) pthread_join(p->thread[i], NULL);
+  for (size_t i = 0; i < COUNT(made); i++) if (made[i]) pthread_join(p->workers[i].thread, NULL);
   pthread_mutex_destroy(&p->lock);
   pthread_cond_destroy(&p->more);
   free(p);

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import socket
+import threading
 import time
 
 import pytest
@@ -140,3 +141,30 @@ def test_many_clients_at_once_are_served(weft, weft_env, tinypy, tmp_path, sanit
         assert served + len(refused) == n, got
         assert served == n if all_served else 30 <= served < n, got
         assert s.metric("weft:refused_total") == len(refused)
+
+
+# ---- work that takes long ---------------------------------------------------------------------------------------------------------
+
+RULES = "root ::= r0\n" + "".join(f"r{i} ::= r{i + 1} | r{i + 1} r{i + 1}\n" for i in range(30000)) + 'r30000 ::= "a" | "" | .'
+
+
+@pytest.mark.parametrize(("path", "heavy"), [("/completion", {"prompt": "a", "n_predict": 2, "grammar": RULES}),
+                                             ("/tokenize", {"content": "1234567890" * 400000, "with_pieces": True})], ids=["grammar", "text"])
+def test_small_requests_pass_those_that_take_long(server, path, heavy):
+    """More of them at once than there are threads for requests: what has taken 50 ms no longer counts."""
+    done, waits = [], []
+    threads = [threading.Thread(target=lambda: done.append(server.ask(path, heavy)[0])) for _ in range(6)]
+    began = time.monotonic()
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        sent = time.monotonic()
+        assert server.ask("/completion", {"prompt": "def f(", "n_predict": 2})[0] == 200
+        waits.append(time.monotonic() - sent)
+    took = time.monotonic() - began
+    assert len(done) == 6 and set(done) <= {200, 400, 413, 429}
+    assert len(waits) > 8 and max(waits) < took / 4, (took, sorted(waits)[-5:])
+    threads_of = lambda: len(os.listdir(f"/proc/{server.process.pid}/task"))
+    few = threads_of()
+    assert few < 24  # those that were slowed down have ended
+    assert server.ask("/completion", {"prompt": "def f(", "n_predict": 2})[0] == 200
