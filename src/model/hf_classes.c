@@ -916,8 +916,9 @@ static const char *name_alone(const hf *h, const char *name) {
   return name;
 }
 
-// Whether it is a tensor of a layer that drafts, which stands behind the others.
+// Whether it is a tensor of what predicts further tokens: of a layer after the last one, or named for it.
 static bool is_of_mtp(const hf *h, const char *name) {
+  if (!strncmp(name, "model.mtp_", 10)) return true;
   name_number layer = {"", 0}, none;
   const char *dot = strncmp(name, "model.layers.", 13) ? NULL : strchr(name + 13, '.');
   if (!dot || !matches_rule(BLOCK, name, (size_t)(dot + 1 - name), &layer, &none)) return false;

@@ -1,6 +1,6 @@
-// Rows of the table of classes (hf_classes.c): mixtures of experts whose layers have parts of their own, and Ernie,
-// whose dense models have the same names.  DeepSeek's attention keeps a small vector for each token: the matrix that
-// makes keys and values of it becomes two, and that of keys is turned, as files have them.
+// Rows of the table of classes (hf_classes.c) for mixtures of experts: DeepSeek, Granite, GLM 4 and Ernie, with Ernie's
+// dense models.  DeepSeek's attention keeps a small vector for each token: the matrix that makes keys and values of it
+// becomes two, and that of keys is turned, as files have them.
 #include "model/hf_impl.h"
 
 #define BLOCK "model.layers.*."
@@ -73,12 +73,104 @@ static int deepseek_more(hf *h, error *err) {
   return put_log_weight(h, err);
 }
 
+// ---- Granite --------------------------------------------------------------------------------------------------------
+
+// Gate and up of each expert are one matrix, and so are those of the expert that all tokens share.
+static const hf_rule granite_rules[] = {
+  {BLOCK "self_attn.q_proj", "blk.*.attn_q", HF_WEAVE, "num_attention_heads"},
+  {BLOCK "self_attn.k_proj", "blk.*.attn_k", HF_WEAVE, "num_key_value_heads"},
+  {BLOCK "block_sparse_moe.router.layer", "blk.*.ffn_gate_inp", 0, 0},
+  {BLOCK "block_sparse_moe.input_linear", "blk.*.ffn_gate_exps", HF_FIRST, 0},
+  {BLOCK "block_sparse_moe.input_linear", "blk.*.ffn_up_exps", HF_REST, 0},
+  {BLOCK "block_sparse_moe.output_linear", "blk.*.ffn_down_exps", 0, 0},
+  {BLOCK "shared_mlp.input_linear", "blk.*.ffn_gate_shexp", HF_FIRST, 0},
+  {BLOCK "shared_mlp.input_linear", "blk.*.ffn_up_shexp", HF_REST, 0},
+  {BLOCK "shared_mlp.output_linear", "blk.*.ffn_down_shexp", 0, 0},
+  {0},
+};
+
+static const hf_key granite_keys[] = {
+  {"vocab_size", HF_U32, "vocab_size"},
+  {"attention.scale", HF_F32_KEY, "attention_multiplier"},
+  {"embedding_scale", HF_F32_KEY, "embedding_multiplier"},
+  {"residual_scale", HF_F32_KEY, "residual_multiplier"},
+  {"logit_scale", HF_F32_KEY, "logits_scaling"},
+  {"expert_shared_feed_forward_length", HF_U32, "shared_intermediate_size"},
+  {0},
+};
+
+// ---- GLM 4 MoE ------------------------------------------------------------------------------------------------------
+
+static const hf_rule glm4_rules[] = {
+  {BLOCK "post_attention_layernorm", "blk.*.post_attention_norm", 0, 0},
+  EXPERTS("mlp"),
+  {BLOCK "eh_proj", "blk.*.nextn.eh_proj", 0, 0},
+  {BLOCK "embed_tokens", "blk.*.nextn.embed_tokens", 0, 0},
+  {BLOCK "enorm", "blk.*.nextn.enorm", 0, 0},
+  {BLOCK "hnorm", "blk.*.nextn.hnorm", 0, 0},
+  {BLOCK "shared_head.head", "blk.*.nextn.shared_head_head", 0, 0},
+  {BLOCK "shared_head.norm", "blk.*.nextn.shared_head_norm", 0, 0},
+  {0},
+};
+
+static const hf_key glm4_keys[] = {
+  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"},
+  {"expert_shared_count", HF_U32, "n_shared_experts"},
+  {"leading_dense_block_count", HF_U32, "first_k_dense_replace"},
+  {"expert_weights_scale", HF_F32_KEY, "routed_scaling_factor"},
+  {"expert_weights_norm", HF_BOOL, "norm_topk_prob"},
+  {"nextn_predict_layers", HF_U32, "num_nextn_predict_layers"},
+  {0},
+};
+
+// Layers that predict further tokens count as blocks of the file.
+static int glm4_moe_more(hf *h, error *err) {
+  uint32_t further = 0;
+  bool found;
+  if (hf_u32(h, "num_nextn_predict_layers", &further, &found, err)) return -1;
+  if (further > HF_LAYERS_MOST)
+    return hf_fail(h, config_name, "num_nextn_predict_layers", err, "%u is more than %d", further, HF_LAYERS_MOST);
+  gguf_head_u32(h->head, hf_arch_key(h, "block_count"), h->n_layers + further);
+  gguf_head_u32(h->head, hf_arch_key(h, "expert_gating_func"), 2);
+  return hf_glm4_more(h, err);
+}
+
+// ---- Ernie ----------------------------------------------------------------------------------------------------------
+
+static const hf_rule ernie_rules[] = {
+  {BLOCK "mlp.moe_statics.e_score_correction_bias", "blk.*.exp_probs_b.bias", 0, 0},
+  EXPERTS("mlp"),
+  {0},
+};
+
+static const hf_key ernie_keys[] = {
+  {"expert_count", HF_U32, "moe_num_experts"},
+  {"expert_used_count", HF_U32, "moe_k"},
+  {"interleave_moe_layer_step", HF_U32, "moe_layer_interval"},
+  {"leading_dense_block_count", HF_U32, "moe_layer_start_index"},
+  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"},
+  {"expert_shared_count", HF_U32, "moe_num_shared_experts"},
+  {0},
+};
+
+// The experts that all tokens share are one of their size together.
+static int ernie_more(hf *h, error *err) {
+  uint32_t of_one, n = 0;
+  bool found;
+  if (hf_need_u32(h, "moe_intermediate_size", &of_one, err) || hf_u32(h, "moe_num_shared_experts", &n, &found, err))
+    return -1;
+  if (n) gguf_head_u32(h->head, hf_arch_key(h, "expert_shared_feed_forward_length"), n * of_one);
+  return 0;
+}
+
 // ---- the rows -------------------------------------------------------------------------------------------------------
 
 #define EPS6 "\"rms_norm_eps\":1e-6"
 #define THETA(x) "\"rope_theta\":" x
 #define DEEPSEEK "{" EPS6 "," THETA("10000.0") ",\"first_k_dense_replace\":0,\"kv_lora_rank\":512," \
   "\"n_shared_experts\":0}"
+#define ERNIE(more) "{\"rms_norm_eps\":1e-5," THETA("500000.0") more "}"
+#define GRANITE "{" EPS6 "," THETA("10000.0") "}"
 const hf_class hf_classes_moe[] = {
   {.name = "DeepseekV2ForCausalLM",
    .arch = "deepseek2",
@@ -96,5 +188,48 @@ const hf_class hf_classes_moe[] = {
    .keys = deepseek_keys,
    .rules = deepseek_rules,
    .more = deepseek_more},
+  {.name = "GraniteMoeForCausalLM",
+   .vocab = HF_VOCAB_LLAMA,
+   .arch = "granitemoe",
+   .musts = "hidden_act=silu",
+   .defaults = GRANITE,
+   .keys = granite_keys,
+   .rules = granite_rules,
+   .more = hf_llama_more},
+  {.name = "GraniteMoeSharedForCausalLM",
+   .vocab = HF_VOCAB_LLAMA,
+   .arch = "granitemoe",
+   .musts = "hidden_act=silu",
+   .defaults = GRANITE,
+   .keys = granite_keys,
+   .rules = granite_rules,
+   .more = hf_llama_more},
+  {.name = "Glm4MoeForCausalLM",
+   .vocab = HF_VOCAB_GLM_MOE,
+   .arch = "glm4moe",
+   .musts = "hidden_act=silu scoring_func=sigmoid",
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("10000.0") ",\"head_dim\":128}",
+   .keys = glm4_keys,
+   .rules = glm4_rules,
+   .more = glm4_moe_more},
+  {.name = "Ernie4_5ForCausalLM",
+   .vocab = HF_VOCAB_LLAMA,
+   .arch = "ernie4_5",
+   .musts = "hidden_act=silu",
+   .defaults = ERNIE(",\"head_dim\":128")},
+  {.name = "Ernie4_5_ForCausalLM",   // as it was called first
+   .vocab = HF_VOCAB_LLAMA,
+   .arch = "ernie4_5",
+   .musts = "hidden_act=silu",
+   .defaults = ERNIE(",\"head_dim\":128")},
+  {.name = "Ernie4_5_MoeForCausalLM",
+   .vocab = HF_VOCAB_LLAMA,
+   .arch = "ernie4_5-moe",
+   .no_mtp = true,
+   .musts = "hidden_act=silu",
+   .defaults = ERNIE(""),
+   .keys = ernie_keys,
+   .rules = ernie_rules,
+   .more = ernie_more},
   {0},
 };

@@ -167,7 +167,8 @@ typedef struct hf_class {
   bool seeing;                       // the language model stands beside an encoder of pictures, which is left out
   bool alone;                        // rules and vocabulary are those of an encoder, and heads of one kind
   bool further;                      // there may be blocks that predict further tokens (mtp.*)
-  bool no_mtp;                       // layers behind the last one, which draft, are left out
+  // what predicts further tokens is left out: layers after the last one, model.mtp_*
+  bool no_mtp;
 } hf_class;
 extern const hf_class hf_classes_qwen[], hf_classes_moe[];         // the last of each has no name
 

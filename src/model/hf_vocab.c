@@ -249,12 +249,16 @@ static void find_role_ids(const hf *h, const json_t *tokenizer, const json_t *se
 
 // GLM's roles are those of tokens with fixed names, where nothing else is said.
 static int find_glm_roles(const hf *h, const json_t *tokenizer, role_list *r, error *err) {
-  static const struct { enum role role; const char *text; } glm[] = {
-    {EOS, "<|endoftext|>"}, {EOT, "<|user|>"}, {UNK, "<|endoftext|>"}, {BOS, "<|endoftext|>"}};
+  static const struct { enum hf_vocab of; enum role role; const char *text; } glm[] = {
+    {HF_VOCAB_GLM, EOS, "<|endoftext|>"},     {HF_VOCAB_GLM, EOT, "<|user|>"},
+    {HF_VOCAB_GLM, UNK, "<|endoftext|>"},     {HF_VOCAB_GLM, BOS, "<|endoftext|>"},
+    {HF_VOCAB_GLM_MOE, BOS, "[gMASK]"},       {HF_VOCAB_GLM_MOE, EOT, "<|user|>"},
+    {HF_VOCAB_GLM_MOE, UNK, "<|endoftext|>"}, {HF_VOCAB_GLM_MOE, EOM, "<|observation|>"}};
   size_t k;
   json_t *said;
   for (size_t i = 0; i < COUNT(glm); i++) {
     int64_t id = -1;
+    if (glm[i].of != h->class->vocab) continue;
     json_array_foreach(json_object_get(tokenizer, "added_tokens"), k, said)
       if (is_text(text_in(said, "content"), glm[i].text)) id = json_integer_value(json_object_get(said, "id"));
     if (id < 0) return hf_fail(h, tokenizer_name, "added_tokens", err, "has no %s", glm[i].text);
@@ -268,7 +272,7 @@ static int put_roles(hf *h, const json_t *tokenizer, const json_t *settings, err
   read_role_texts(settings, &r);
   read_processor(json_object_get(tokenizer, "post_processor"), &r, 0);
   find_role_ids(h, tokenizer, settings, &r);
-  if (h->class->vocab == HF_VOCAB_GLM && find_glm_roles(h, tokenizer, &r, err)) return -1;
+  if (find_glm_roles(h, tokenizer, &r, err)) return -1;
   for (int i = 0; i < ROLES; i++) {
     if (r.id[i] < 0 || i == CLS) continue;                 // files say nothing of CLS: it is BOS
     if ((uint64_t)r.id[i] >= h->n_vocab && h->pieces) continue;
@@ -452,8 +456,9 @@ static int put_word_list(hf *h, const json_t *tokenizer, const json_t *settings,
   hf_pieces *pieces = NULL;
   enum hf_vocab kind = h->class->vocab;
   const json_t *prefix = json_object_get(settings, "add_prefix_space");
-  bool bytes = kind == HF_VOCAB_PHI3 && is_text(text_in(settings, "tokenizer_class"), "GPT2Tokenizer");
-  if (kind != HF_VOCAB_WORDPIECE && kind != HF_VOCAB_GLM && !bytes && hf_read_pieces(h, &pieces, err)) return -1;
+  bool bytes = kind == HF_VOCAB_GLM || kind == HF_VOCAB_GLM_MOE ||
+               (kind == HF_VOCAB_PHI3 && is_text(text_in(settings, "tokenizer_class"), "GPT2Tokenizer"));
+  if (kind != HF_VOCAB_WORDPIECE && !bytes && hf_read_pieces(h, &pieces, err)) return -1;
   if (!pieces && !tokenizer) return hf_fail(h, tokenizer_name, NULL, err, "is missing");
   if (kind == HF_VOCAB_WORDPIECE) return put_wordpiece(h, tokenizer, err);
   if (kind == HF_VOCAB_LLAMA && json_is_boolean(prefix))

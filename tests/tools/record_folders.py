@@ -39,9 +39,11 @@ EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 
 SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000000.0, "partial_rotary_factor": 0.5, "mrope_section": [3, 3, 2], "mrope_interleaved": True}}
 QWEN_EYES = {"hidden_size": 32, "intermediate_size": 48, "depth": 1, "num_heads": 2, "out_hidden_size": 64, "num_position_embeddings": 16, "deepstack_visual_indexes": []}
 ALONE = {"arguments": ["--no-mtp"]}
+GLM_MOE = {"own": {"added": ["<|endoftext|>", "[gMASK]", "<|user|>", "<|observation|>"]}, "tokenizer_config": make_folder.settings(eos_token="<|endoftext|>")}
+SCALES = {"embedding_multiplier": 12.0, "logits_scaling": 8.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0156}
 LATENT = {"num_key_value_heads": 4, "first_k_dense_replace": 1, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
           "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24}
-MTP = {"eh_proj": [64, 128], "enorm": [64], "hnorm": [64], "embed_tokens": [320, 64], "shared_head.norm": [64], "input_layernorm": [64], "self_attn.o_proj": [64, 64]}   # of the layer behind the last
+MTP = {"eh_proj": [64, 128], "enorm": [64], "hnorm": [64], "embed_tokens": [320, 64], "shared_head.norm": [64], "shared_head.head": [320, 64]}    # what a layer that predicts a further token has besides
 LOG_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "rope_theta": 10000.0, "beta_fast": 32, "beta_slow": 1, "mscale": 0.707, "mscale_all_dim": 0.707}
 KINDS = {   # name: class of the model, of its configuration, what this has; what the folder has besides, and how it is converted
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
@@ -49,7 +51,7 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", {}),
     "llama": ("LlamaForCausalLM", "LlamaConfig", {"rope_parameters": LLAMA3}),
     "mistral": ("MistralForCausalLM", "MistralConfig", {"sliding_window": None, "head_dim": 32}),
-    "granite": ("GraniteForCausalLM", "GraniteConfig", {"embedding_multiplier": 12.0, "logits_scaling": 8.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0156}),
+    "granite": ("GraniteForCausalLM", "GraniteConfig", SCALES),
     "llama-pieces": ("LlamaForCausalLM", "LlamaConfig", {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}}, WITH_PIECES),
     "mixtral": ("MixtralForCausalLM", "MixtralConfig", {"num_local_experts": 4, "num_experts_per_tok": 2}),
     "qwen3moe": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 32, "norm_topk_prob": True}),
@@ -77,7 +79,14 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
                          {"further": True, "stacked": True}),
     "qwen3next": ("Qwen3NextForCausalLM", "Qwen3NextConfig", {**LINEAR, **EXPERTS}, {"further": True}),
     "deepseek2": ("DeepseekV2ForCausalLM", "DeepseekV2Config", {**LATENT, "q_lora_rank": None, "n_shared_experts": 2, "rope_parameters": LOG_YARN}),
-    "deepseek3": ("DeepseekV3ForCausalLM", "DeepseekV3Config", {**LATENT, "q_lora_rank": 24, "n_group": 2, "topk_group": 1, "scoring_func": "sigmoid"}, {"behind": MTP}),
+    "deepseek3": ("DeepseekV3ForCausalLM", "DeepseekV3Config", {**LATENT, "q_lora_rank": 24, "n_group": 2, "topk_group": 1, "scoring_func": "sigmoid"}, {"after": MTP}),
+    "granitemoe": ("GraniteMoeForCausalLM", "GraniteMoeConfig", {**SCALES, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    "granitemoeshared": ("GraniteMoeSharedForCausalLM", "GraniteMoeSharedConfig", {**SCALES, "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 48}),
+    "glm4moe": ("Glm4MoeForCausalLM", "Glm4MoeConfig", {"head_dim": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "routed_scaling_factor": 1.5, "use_qk_norm": True,
+                                                        "num_nextn_predict_layers": 1, "pad_token_id": 0}, {**GLM_MOE, "after": MTP}),
+    "ernie": ("Ernie4_5ForCausalLM", "Ernie4_5Config", {"head_dim": 32}, WITH_PIECES),
+    "erniemoe": ("Ernie4_5_MoeForCausalLM", "Ernie4_5_MoeConfig", {"intermediate_size": 128, "num_hidden_layers": 2, "moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 32},
+                 {**WITH_PIECES, "besides": {"model.mtp_block.0.input_layernorm.weight": [64], "model.mtp_emb_norm.0.weight": [64], "model.mtp_linear_proj.0.weight": [64, 128]}}),
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
 }
 TYPES = {"BF16": ["auto", "f32", "q8_0"], "F16": ["auto", "bf16"], "F32": ["auto", "f32", "bf16", "q8_0"]}
@@ -105,6 +114,12 @@ def with_further_block(tensors, width):
     start = next(n for n in tensors if n.endswith("self_attn.q_proj.weight")).split("self_attn.")[0]
     around = {"mtp.fc.weight": [width, 2 * width], **{f"mtp.{n}.weight": [width] for n in ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden")}}
     return {**tensors, **{n.replace(start, "mtp.layers.0."): s for n, s in tensors.items() if n.startswith(start)}, **around}
+
+
+def with_layer_after(tensors, layers, besides):
+    """A layer after the last one that predicts a further token, as published folders of DeepSeek and GLM have it."""
+    last = f"model.layers.{layers - 1}."
+    return {**tensors, **{n.replace(last, f"model.layers.{layers}."): s for n, s in tensors.items() if n.startswith(last)}, **{f"model.layers.{layers}.{n}.weight": s for n, s in besides.items()}}
 
 
 def with_stacked_experts(tensors, experts):
@@ -145,8 +160,10 @@ def record(llama_cpp, name):
         tensors = with_further_block(tensors, inner["hidden_size"])
     if more.pop("stacked", False):
         tensors = with_stacked_experts(tensors, inner["num_experts"])
+    if "after" in more:
+        tensors = with_layer_after(tensors, saved["num_hidden_layers"], more.pop("after"))
+    tensors |= more.pop("besides", {})
     made = {**more, "config": saved, "tensors": tensors, "keys": {}, "made": {}}
-    made["tensors"] |= {f"model.layers.{saved['num_hidden_layers']}.{k}.weight": shape for k, shape in made.pop("behind", {}).items()}
     with tempfile.TemporaryDirectory() as folder:
         for dtype, types in TYPES.items():
             source = make_folder.write(Path(folder) / dtype / name, made, dtype)
