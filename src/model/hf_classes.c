@@ -701,7 +701,7 @@ static const hf_class plain_classes[] = {
    .more = bert_more},
   {0},
 };
-static const hf_class *const tables[] = {plain_classes, hf_classes_qwen, hf_classes_moe};
+static const hf_class *const tables[] = {plain_classes, hf_classes_qwen, hf_classes_moe, hf_classes_gemma};
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 
@@ -906,7 +906,8 @@ static const char *name_further(const hf *h, const char *name) {
 // The name that a language model alone gives a tensor; NULL: it belongs to something else.
 static const char *name_alone(const hf *h, const char *name) {
   static const char *const beside[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
-                                       "model.multi_modal_projector.", "model.visual.", "visual."};
+                                       "model.multi_modal_projector.", "model.visual.", "visual.",
+                                       "model.embed_vision.", "model.embed_audio.", "model.audio_tower."};
   static const struct { const char *with, *without; } prefixes[] = {{"model.language_model.", "model."},
                                                                     {"language_model.", ""}};
   for (size_t i = 0; i < COUNT(beside); i++) if (!strncmp(name, beside[i], strlen(beside[i]))) return NULL;

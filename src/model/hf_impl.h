@@ -151,6 +151,7 @@ enum hf_vocab {
   HF_VOCAB_GLM_MOE,
   HF_VOCAB_LLAMA,
   HF_VOCAB_GEMMA,
+  HF_VOCAB_GEMMA4,
   HF_VOCAB_PHI3,
   HF_VOCAB_WORDPIECE
 };
@@ -170,7 +171,7 @@ typedef struct hf_class {
   // what predicts further tokens is left out: layers after the last one, model.mtp_*
   bool no_mtp;
 } hf_class;
-extern const hf_class hf_classes_qwen[], hf_classes_moe[];         // the last of each has no name
+extern const hf_class hf_classes_qwen[], hf_classes_moe[], hf_classes_gemma[];   // the last of each has no name
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);

@@ -6,7 +6,7 @@
 #include "model/hf_impl.h"
 
 enum { TOKENS_MOST = 1 << 22 };
-enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED };
+enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
 
 static const char tokenizer_name[] = "tokenizer.json", settings_name[] = "tokenizer_config.json";
 
@@ -73,7 +73,8 @@ static int add_added(hf *h, json_t *added, token_list *l, error *err) {
     if (!text) return hf_fail(h, tokenizer_name, "added_tokens", err, "the one at %zu has no content", k);
     if (token_id(h, text, json_object_get(said, "id"), l->n, &i, err)) return -1;
     bool control = json_is_true(json_object_get(said, "special")) || looks_special(text);
-    l->text[i] = control ? arena_strdup(h->arena, text) : plain_spaces(h, text);
+    bool whole = control || h->class->vocab == HF_VOCAB_GEMMA4;
+    l->text[i] = whole ? arena_strdup(h->arena, text) : plain_spaces(h, text);
     l->kind[i] = control ? CONTROL : USER_DEFINED;
   }
   return 0;
@@ -449,15 +450,87 @@ static int put_spm(hf *h, const hf_pieces *known, const json_t *tokenizer, const
   return 0;
 }
 
+// ---- Gemma 4's ----------------------------------------------------------------------------------------------------
+
+// BPE of whole lines, in which spaces are SentencePiece's sign, and letters without a token are bytes.
+static int check_gemma4(const hf *h, const json_t *tokenizer, error *err) {
+  const json_t *model = json_object_get(tokenizer, "model"), *spaces = json_object_get(tokenizer, "normalizer");
+  if (!is_text(text_in(model, "type"), "BPE") || !json_is_true(json_object_get(model, "byte_fallback")))
+    return hf_fail(h, tokenizer_name, "model", err, "is not BPE with byte_fallback, as that of %s is", h->class->name);
+  if (is_text(text_in(spaces, "type"), "Replace") && is_text(text_in(spaces, "content"), "\xe2\x96\x81") &&
+      is_text(text_in(json_object_get(spaces, "pattern"), "String"), " "))
+    return 0;
+  return hf_fail(h, tokenizer_name, "normalizer", err, "does not replace spaces, as that of %s does", h->class->name);
+}
+
+static bool is_in_list(const json_t *list, const char *text) {
+  size_t i;
+  json_t *v;
+  json_array_foreach(list, i,
+                     v) if (is_text(json_string_value(v), text) || is_text(text_in(v, "content"), text)) return true;
+  return false;
+}
+
+// Whether tokenizer_config.json gives a token a role ("image_token": "<|image|>"), or names it with the special ones.
+static bool has_role(json_t *settings, const char *text) {
+  static const char *const usual[] = {"bos", "eos", "unk", "pad", "mask"};
+  const char *key;
+  json_t *v, *extra = json_object_get(settings, "extra_special_tokens");
+  for (size_t i = 0; i < COUNT(usual); i++) {
+    char own[16], name[16];
+    snprintf(own, sizeof own, "<%s>", usual[i]);
+    snprintf(name, sizeof name, "%s_token", usual[i]);
+    if (is_text(own, text) && !json_object_get(settings, name)) return true;
+  }
+  json_object_foreach(settings, key, v) {
+    size_t n = strlen(key);
+    if (n > 6 && !strcmp(key + n - 6, "_token") &&
+        (is_text(json_string_value(v), text) || is_text(text_in(v, "content"), text)))
+      return true;
+  }
+  json_object_foreach(extra, key, v) if (is_text(json_string_value(v), text)) return true;
+  return is_in_list(extra ? extra : json_object_get(settings, "additional_special_tokens"), text);
+}
+
+static int32_t gemma4_kind(json_t *settings, const char *text, bool added) {
+  // what a conversation is read by, and an answer shows
+  static const char *const shown[] = {"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>",
+                                      "<tool_response|>", "<|\"|>"};
+  static const char digits[] = "0123456789abcdefABCDEF";
+  for (size_t i = 0; i < COUNT(shown); i++) if (!strcmp(text, shown[i])) return USER_DEFINED;
+  if (!strncmp(text, "<0x", 3) && strspn(text + 3, digits) == 2 && !strcmp(text + 5, ">")) return BYTE;
+  if (has_role(settings, text)) return CONTROL;
+  return added ? USER_DEFINED : NORMAL;
+}
+
+static int put_gemma4(hf *h, const json_t *tokenizer, json_t *settings, error *err) {
+  token_list l;
+  json_t *vocab = json_object_get(json_object_get(tokenizer, "model"), "vocab");
+  if (!tokenizer) return hf_fail(h, tokenizer_name, NULL, err, "is missing");
+  if (check_gemma4(h, tokenizer, err) || put_tokens(h, tokenizer, &l, err)) return -1;
+  float *score = ARENA_ARRAY(h->arena, float, l.n);
+  for (uint64_t i = 0; i < l.n; i++) {
+    score[i] = -1000;
+    if (l.kind[i] != UNUSED) l.kind[i] = gemma4_kind(settings, l.text[i], !json_object_get(vocab, l.text[i]));
+  }
+  gguf_head_str(h->head, "tokenizer.ggml.model", "gemma4", 6);
+  gguf_head_strs(h->head, "tokenizer.ggml.tokens", l.text, l.n);
+  gguf_head_f32s(h->head, "tokenizer.ggml.scores", score, l.n);
+  gguf_head_i32s(h->head, "tokenizer.ggml.token_type", l.kind, l.n);
+  gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", false);
+  return put_merges(h, json_object_get(json_object_get(tokenizer, "model"), "merges"), err);
+}
+
 // ---- which vocabulary -----------------------------------------------------------------------------------------------
 
 // Llama's classes and Phi's take SentencePiece's where there is one.
-static int put_word_list(hf *h, const json_t *tokenizer, const json_t *settings, error *err) {
+static int put_word_list(hf *h, const json_t *tokenizer, json_t *settings, error *err) {
   hf_pieces *pieces = NULL;
   enum hf_vocab kind = h->class->vocab;
   const json_t *prefix = json_object_get(settings, "add_prefix_space");
   bool bytes = kind == HF_VOCAB_GLM || kind == HF_VOCAB_GLM_MOE ||
                (kind == HF_VOCAB_PHI3 && is_text(text_in(settings, "tokenizer_class"), "GPT2Tokenizer"));
+  if (kind == HF_VOCAB_GEMMA4) return put_gemma4(h, tokenizer, settings, err);
   if (kind != HF_VOCAB_WORDPIECE && !bytes && hf_read_pieces(h, &pieces, err)) return -1;
   if (!pieces && !tokenizer) return hf_fail(h, tokenizer_name, NULL, err, "is missing");
   if (kind == HF_VOCAB_WORDPIECE) return put_wordpiece(h, tokenizer, err);
@@ -468,11 +541,12 @@ static int put_word_list(hf *h, const json_t *tokenizer, const json_t *settings,
   return pieces ? put_spm(h, pieces, tokenizer, settings, err) : put_bpe(h, tokenizer, err);
 }
 
-static int put_all(hf *h, const json_t *tokenizer, const json_t *settings, error *err) {
+static int put_all(hf *h, const json_t *tokenizer, json_t *settings, error *err) {
   if (put_word_list(h, tokenizer, settings, err) || put_roles(h, tokenizer, settings, err) ||
       put_template(h, settings, err))
     return -1;
   put_normalizer(h, json_object_get(tokenizer, "normalizer"), 0);
+  if (h->class->vocab == HF_VOCAB_GEMMA4) gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", true);
   // Granite's small ones, as the converter has it
   if (h->class->vocab == HF_VOCAB_LLAMA && h->n_vocab == 49152)
     gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", false);

@@ -85,7 +85,8 @@ def test_weights_in_several_files(run_weft, tmp_path):
 
 
 @pytest.mark.parametrize("kind, dtype", [("qwen3", "BF16"), ("llama", "F32"), ("gemma3-seeing", "BF16"), ("olmo3", "F16"),
-                                         ("qwen35-seeing", "BF16"), ("qwen35moe-seeing", "F16"), ("qwen3next", "F32"), ("deepseek2", "F32"), ("deepseek3", "BF16"), ("granitemoeshared", "F16"), ("glm4moe", "BF16"), ("erniemoe", "F32")])
+                                         ("qwen35-seeing", "BF16"), ("qwen35moe-seeing", "F16"), ("qwen3next", "F32"), ("deepseek2", "F32"), ("deepseek3", "BF16"), ("granitemoeshared", "F16"), ("glm4moe", "BF16"), ("erniemoe", "F32"),
+                                         ("gemma4", "BF16"), ("gemma4-seeing", "F32")])
 def test_a_folder_runs_as_its_file_does(run_weft, tmp_path, kind, dtype):
     source = folders.write(tmp_path / kind, RECORDS[kind], dtype)
     convert(run_weft, source, tmp_path / "out.gguf", "--outtype", dtype.lower())
@@ -221,6 +222,69 @@ def test_blocks_that_predict_further_tokens(run_weft, tmp_path):
                            ("mtp.layers.00.mlp.up_proj.weight", "is not one that"), ("mtp.layers", "is not one that"), ("mtp.fcs.weight", "is not one that")):
         more = {**record, "tensors": {**record["tensors"], name: [4]}}
         fails(run_weft, folders.write(tmp_path / "more", more), f"tensor '{name}' " + expected)
+
+
+@pytest.mark.parametrize("kind, change, expected", [
+    ("gemma4", lambda c: c.update(layer_types=["full_attention"]), "key 'layer_types': is not a list of 4 layers"),
+    ("gemma4", lambda c: c.update(layer_types=["full_attention"] * 3 + [None]), "key 'layer_types': has 'what is no text'"),
+    ("gemma4", lambda c: c.update(per_layer_config={"1": {"head_dim": -1}}), "key 'per_layer_config': head_dim of layer 1 is no count"),
+    ("gemma4", lambda c: c.update(per_layer_config={"1": {"head_dim": 1 << 20}}), "key 'global_head_dim': 1048576 is not from 2 to 65536"),
+    ("gemma4", lambda c: c.update(num_kv_shared_layers=5), "key 'num_kv_shared_layers': 5 of 4 layers"),
+    ("gemma4", lambda c: c.update(intermediate_size=(1 << 32) - 1), "key 'intermediate_size': 4294967295 is too much"),
+    ("gemma4-seeing", lambda c: c["text_config"].update(num_key_value_heads=1 << 31), "key 'num_key_value_heads': 2147483648 or 1 is too many"),
+    ("gemma4", lambda c: c["rope_parameters"]["full_attention"].update(rope_type="default"), "key 'rope_type': of full_attention is not proportional"),
+    ("gemma4", lambda c: c["rope_parameters"]["full_attention"].update(partial_rotary_factor=-1), "key 'partial_rotary_factor': is not from 0 to 1"),
+    ("gemma4", lambda c: c.update(use_bidirectional_attention="all"), "key 'use_bidirectional_attention': 'all', but files of gemma4 have no key for it"),
+    ("gemma4", lambda c: c.update(attention_bias=True), "key 'attention_bias': true, but files of gemma4 have no key for it"),
+])
+def test_layers_of_gemma_4_that_do_not_fit(run_weft, tmp_path, kind, change, expected):
+    source = folders.write(tmp_path / kind, RECORDS[kind])
+    changed(source, "config.json", change)
+    fails(run_weft, source, expected)
+
+
+def test_gemma_4_as_it_is_published(run_weft, tmp_path):
+    """Sizes of the full layers stand beside the others; layers that take the keys of others have matrices that are not read; what is left out is the class's."""
+    for kind, heads in (("gemma4", {"global_head_dim": 64, "num_global_key_value_heads": 7}), ("gemma4-seeing", {"global_head_dim": 64, "num_global_key_value_heads": 1})):
+        record = json.loads(json.dumps(RECORDS[kind]))
+        config = record["config"].get("text_config", record["config"])
+        for key in ("per_layer_config", "rms_norm_eps", "rope_parameters"):
+            del config[key]
+        config.update(heads)
+        expected = {**RECORDS[kind]["keys"], "general.name": ["STRING", kind], "general.file_type": ["UINT32", 32]}
+        if kind == "gemma4":                                # the numbers of the file's size are those of its tensors
+            record["tensors"].update({f"model.layers.{i}.self_attn.{n}_proj.weight": [s, 64] for i, s in ((2, 64), (3, 128)) for n in "kv"})
+            expected.pop("general.size_label")
+        keys = keys_of(convert(run_weft, folders.write(tmp_path / kind, record), tmp_path / "out.gguf"))
+        assert {k: v for k, v in keys.items() if k in expected} == expected
+        assert run_weft(["run", "-m", tmp_path / kind, "--ids", "5,6,7", "-n", "2", "--temp", "0", "--json"]).returncode == 0
+    config["layer_types"] = None
+    keys = keys_of(convert(run_weft, folders.write(tmp_path / "silent" / kind, record), tmp_path / "out.gguf"))
+    assert keys["gemma4.attention.sliding_window_pattern"][1] == [True, False]
+
+
+@pytest.mark.parametrize("change, expected", [
+    (lambda t: t["model"].update(byte_fallback=False), "key 'model': is not BPE with byte_fallback, as that of Gemma4ForCausalLM is"),
+    (lambda t: t["model"].update(type="Unigram"), "key 'model': is not BPE with byte_fallback"),
+    (lambda t: t.update(normalizer={"type": "NFC"}), "key 'normalizer': does not replace spaces, as that of Gemma4ForCausalLM does"),
+    (lambda t: t.update(normalizer=None), "key 'normalizer': does not replace spaces"),
+])
+def test_vocabularies_that_are_not_of_gemma_4(run_weft, tmp_path, change, expected):
+    source = folders.write(tmp_path / "gemma4", RECORDS["gemma4"])
+    changed(source, "tokenizer.json", change)
+    fails(run_weft, source, "tokenizer.json: " + expected)
+    (source / "tokenizer.json").unlink()
+    fails(run_weft, source, "tokenizer.json: is missing")
+
+
+def test_lines_of_gemma_4_become_the_tokens_of_its_tokenizer(run_weft, tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    source = folders.write(tmp_path / "gemma4", RECORDS["gemma4"])
+    theirs = tokenizers.Tokenizer.from_file(str(source / "tokenizer.json"))
+    for text in ("def add(a, b):\n    return a + b\n", " a  a return\n\n x \u00e9\u2581a", "re <late>  a\n   retu", "<|channel>in a<channel|>"):
+        ours = run_weft(["tokenize", "-m", source, "-p", text, "--ids", "--no-bos"])
+        assert ours.returncode == 0, ours.err
+        assert json.loads(ours.out) == theirs.encode(text, add_special_tokens=False).ids, text
 
 
 def test_layers_follow_from_the_interval(run_weft, tmp_path):

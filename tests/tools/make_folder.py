@@ -39,6 +39,18 @@ def tokenizer(added=("<|im_end|>", "<|endoftext|>"), plain=("<think>",), pre=Non
                       "byte_fallback": False, "ignore_merges": False, "vocab": vocab, "merges": [m.split(" ") for m in merges]}}
 
 
+def gemma_tokenizer(special=("<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "<|image>", "<|channel>", "<channel|>", "<|turn>", "<turn|>", "<unused0>"), added=("<late>", "<|late|>"), merges=(
+        "\u2581 a", "d e", "de f", "r e", "t u", "re tu", "r n", "retu rn", "\u2581 retu", "\u2581retu rn", "\u2581 \u2581", "i n")):
+    """BPE of whole lines: spaces are SentencePiece's sign, letters without a token are bytes."""
+    words = [*special, *(f"<0x{b:02X}>" for b in range(256)), "\n", *"\u2581abdefinrtu():+=x ,", *(m.replace(" ", "") for m in merges)]
+    tokens = [{"id": i, "content": t, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": t not in ("<unused0>", "<late>")} for i, t in enumerate([*words, *added]) if t in special or t in added]
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens, "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
+            "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}, "post_processor": None,
+            "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]},
+            "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": True,
+                      "ignore_merges": False, "vocab": {t: i for i, t in enumerate(words)}, "merges": [m.split(" ") for m in merges]}}
+
+
 def message(*fields):
     """A message of protocol buffers: (number, int, float, str or bytes)."""
     def number(n):
@@ -124,7 +136,7 @@ def write(folder, record, dtype="BF16", files=1):
     if record.get("pieces"):
         (folder / "tokenizer.model").write_bytes(pieces())
     else:
-        (folder / "tokenizer.json").write_text(json.dumps(record.get("tokenizer") or tokenizer(**record.get("own", {})), ensure_ascii=False))
+        (folder / "tokenizer.json").write_text(json.dumps(record.get("tokenizer") or (gemma_tokenizer() if record.get("lines") else tokenizer(**record.get("own", {}))), ensure_ascii=False))
     (folder / "tokenizer_config.json").write_text(json.dumps(record.get("tokenizer_config") or settings()))
     for name, text in record.get("files", {}).items():
         (folder / name).parent.mkdir(exist_ok=True)

@@ -38,6 +38,14 @@ LINEAR = {"layer_types": ["linear_attention", "full_attention"], "linear_num_key
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48}
 SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000000.0, "partial_rotary_factor": 0.5, "mrope_section": [3, 3, 2], "mrope_interleaved": True}}
 QWEN_EYES = {"hidden_size": 32, "intermediate_size": 48, "depth": 1, "num_heads": 2, "out_hidden_size": 64, "num_position_embeddings": 16, "deepstack_visual_indexes": []}
+GEMMA4 = {"layer_types": ["sliding_attention", "full_attention"] * 2, "head_dim": 32, "global_head_dim": 64, "sliding_window": 64, "num_kv_shared_layers": 2, "hidden_size_per_layer_input": 16, "use_double_wide_mlp": True,
+          "final_logit_softcapping": 30.0}
+GEMMA4_EXPERTS = {"layer_types": ["sliding_attention", "full_attention"], "head_dim": 32, "global_head_dim": 64, "sliding_window": 64, "hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 1,
+                  "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32, "use_bidirectional_attention": "vision"}
+N_LINES = len(make_folder.gemma_tokenizer()["model"]["vocab"]) + 2
+LINES = {"lines": True, "tokenizer_config": {"tokenizer_class": "GemmaTokenizer", "bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "image_token": "<|image>",
+                                             "extra_special_tokens": ["<|turn>", "<|late|>"]}}
+GEMMA_EYES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16}
 ALONE = {"arguments": ["--no-mtp"]}
 GLM_MOE = {"own": {"added": ["<|endoftext|>", "[gMASK]", "<|user|>", "<|observation|>"]}, "tokenizer_config": make_folder.settings(eos_token="<|endoftext|>")}
 SCALES = {"embedding_multiplier": 12.0, "logits_scaling": 8.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0156}
@@ -87,6 +95,8 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "ernie": ("Ernie4_5ForCausalLM", "Ernie4_5Config", {"head_dim": 32}, WITH_PIECES),
     "erniemoe": ("Ernie4_5_MoeForCausalLM", "Ernie4_5_MoeConfig", {"intermediate_size": 128, "num_hidden_layers": 2, "moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 32},
                  {**WITH_PIECES, "besides": {"model.mtp_block.0.input_layernorm.weight": [64], "model.mtp_emb_norm.0.weight": [64], "model.mtp_linear_proj.0.weight": [64, 128]}}),
+    "gemma4": ("Gemma4ForCausalLM", "Gemma4TextConfig", {**GEMMA4, "num_hidden_layers": 4, "vocab_size": N_LINES, "vocab_size_per_layer_input": N_LINES}, LINES),
+    "gemma4-seeing": ("Gemma4ForConditionalGeneration", "Gemma4Config", {"text_config": {**SMALL, **GEMMA4_EXPERTS, "vocab_size": N_LINES}, "vision_config": GEMMA_EYES}, LINES),
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
 }
 TYPES = {"BF16": ["auto", "f32", "q8_0"], "F16": ["auto", "bf16"], "F32": ["auto", "f32", "bf16", "q8_0"]}
