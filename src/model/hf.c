@@ -117,7 +117,7 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
   unsigned op = r->op & HF_OP_MASK;
   bool apart = op == HF_TURNED || op == HF_TURNED_EVEN || op == HF_TURNED_ODD || op == HF_EVEN || op == HF_ODD ||
                op == HF_FIRST_TURNED;
-  if (s->packed && apart)
+  if ((s->packed && apart) || ((s->packed || s->scale) && r->op & HF_SQUEEZED))
     return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s' in another order, and has scales of blocks", to);
   if (s->n_dims > GGUF_MAX_DIMS || s->begin == s->end)
     return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",

@@ -212,6 +212,17 @@ def test_heads_of_linear_attention_that_do_not_fit(run_weft, tmp_path, kind, cha
     fails(run_weft, source, expected)
 
 
+def test_a_kernel_of_8_bits_is_refused(run_weft, tmp_path):
+    """Its axes are not those of a matrix with scales."""
+    name = "model.layers.0.linear_attn.conv1d.weight"
+    record = RECORDS["qwen35"]
+    source = folders.write(tmp_path / "qwen35", {**record, "tensors": {k: v for k, v in record["tensors"].items() if k != name}})
+    changed(source, "config.json", lambda c: c.update(quantization_config={"quant_method": "fp8"}))
+    with_tensor(source / "model.safetensors", name, "F8_E4M3", [256, 1], bytes(256))
+    with_tensor(source / "model.safetensors", name + "_scale_inv", "F32", [1], bytes(4))
+    fails(run_weft, source, f"key '{name}': becomes 'blk.0.ssm_conv1d.weight' in another order, and has scales of blocks")
+
+
 def test_blocks_that_predict_further_tokens(run_weft, tmp_path):
     """As many as there are tensors of; a saved model whose config.json still names one has none."""
     record = RECORDS["qwen35-seeing"]
