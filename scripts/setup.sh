@@ -5,10 +5,12 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: scripts/setup.sh [build|demo|test|arm64|mpi] [--packages|--python]
+usage: scripts/setup.sh [build|demo|test|arm64|zig|mpi] [--packages|--python]
 
 Installs the Debian packages that are missing: for building (the default), for the demo, or for the whole test suite.
-With `mpi` also Open MPI and MPICH, for a model on several processes.  With `arm64` also the cross compiler for scripts/test.sh --arm64.  With `test` and `arm64` it also makes Python environments for the tests, build/venv and build/clients.  Packages already there are left as they are;
+With `mpi` also Open MPI and MPICH, for a model on several processes.  With `arm64` also the cross compiler for scripts/test.sh --arm64.
+With `zig` also Wine and the Python package ziglang (build/zig), for scripts/test.sh --zig.  With `test`, `arm64` and `zig` it also makes Python environments for
+the tests, build/venv and build/clients.  Packages already there are left as they are;
 without apt it says what is needed and goes on.  scripts/build.sh, demo.sh and test.sh call it themselves.
 --packages leaves out the Python environments and what else comes from PyPI, --python the Debian packages.
 END
@@ -18,7 +20,8 @@ say() { echo "weft: $*" >&2; }
 
 what=${1:-build}
 case "$what" in
-  build|demo|test|arm64|mpi) ;;
+  build|demo|mpi) tests="";;
+  test|arm64|zig) tests=1;;
   -h|--help) usage; exit 0;;
   *) usage >&2; exit 2;;
 esac
@@ -43,8 +46,9 @@ test_packages=(clang libclang-rt-14-dev libcmocka-dev openssl oclgrind pocl-open
 packages=("${build_packages[@]}")
 llvm=()
 [ "$what" = build ] || llvm=(libllvm22 libllvm19)  # the first that is installed or that apt offers
-case "$what" in test|arm64) packages+=("${test_packages[@]}");; esac
+[ -z "$tests" ] || packages+=("${test_packages[@]}")
 [ "$what" != arm64 ] || packages+=(gcc-aarch64-linux-gnu)
+[ "$what" != zig ] || packages+=(wine64)
 [ "$what" != mpi ] || packages+=(openmpi-bin libopenmpi-dev mpich libmpich-dev)
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
@@ -100,10 +104,10 @@ optional() {
 install_optional() {
   optional "--kv-events-config of weft serve" libzmq3-dev libmsgpack-dev
   optional "DEV=VK" libvulkan-dev
-  case "$what" in test|arm64) optional "the tests of Vulkan" mesa-vulkan-drivers vulkan-validationlayers spirv-tools;; esac
-  case "$what" in test|arm64) optional "the tests of a model on several processes" openmpi-bin libopenmpi-dev;; esac
-  case "$what" in test|arm64) optional "the test of C by a third compiler" tcc;; esac
-  case "$what" in test|arm64) optional "the test of a libcurl with GnuTLS" libcurl3-gnutls;; esac
+  [ -z "$tests" ] || optional "the tests of Vulkan" mesa-vulkan-drivers vulkan-validationlayers spirv-tools
+  [ -z "$tests" ] || optional "the tests of a model on several processes" openmpi-bin libopenmpi-dev
+  [ -z "$tests" ] || optional "the test of C by a third compiler" tcc
+  [ -z "$tests" ] || optional "the test of a libcurl with GnuTLS" libcurl3-gnutls
 }
 
 # environment VENV LIST: a Python environment with the packages of LIST, made once, and again when LIST changes.  Fails if pip does.
@@ -171,5 +175,6 @@ else
   say "no apt here; needed: gcc or clang, cmake >= 3.25, ninja, pkg-config, pcre2, utf8proc, jansson, nettle, sqlite3, libmicrohttpd, libcurl, libjpeg-turbo, libpng, libwebp, libsndfile, CL/cl.h, libzmq and msgpack-c for --kv-events-config, LLVM 22 or 19"
 fi
 [ "$only" != --packages ] || exit 0
-if [ "$what" = arm64 ]; then python_environment; fi
+if [ "$what" = arm64 ] || [ "$what" = zig ]; then python_environment; fi
+if [ "$what" = zig ]; then environment build/zig tests/python/zig.txt; fi
 if [ "$what" = test ]; then python_environment; clients_environment; schema_suite; published_model; fi

@@ -16,8 +16,8 @@ last; they are listed as skipped.  Without it everything runs.
 --arm64 builds for AArch64 (build-arm64) and runs the tests of tests/arm64.txt in qemu's user mode, and nothing else.  Debian's arm64
 libraries are unpacked into build-arm64/root (0.3 GB), or the folder $WEFT_ARM64_ROOT: scripts/arm64_root.sh.
 --zig builds for the systems of scripts/zig_root.sh (build-SYSTEM; libraries in build-zig) by the Python package ziglang, and runs what
-was built: weft.exe under Wine (tests/python/test_windows.py), the wheels and the static programs here and in qemu's user mode
-(tests/python/test_portable.py), and nothing else.
+was built: weft.exe under Wine (tests/python/test_windows.py), the wheels, the static programs and exports with them here and in qemu's
+user mode (tests/python/test_portable.py, test_export.py), and nothing else.
 Example: scripts/test.sh --quick -- -R gguf
 WEFT_FUZZ_SECONDS=40 gives each fuzzer of text 40 seconds instead of 10.
 Tests that need the shared models (shared/ beside the tree, or $WEFT_SHARED) are skipped where there are none.
@@ -65,7 +65,9 @@ if [ -n "$arm64" ]; then
   exec ctest --test-dir build-arm64 -j "$(nproc)" --output-on-failure --no-tests=error "$@" </dev/null
 fi
 if [ -n "$zig" ]; then
-  scripts/setup.sh test
+  scripts/setup.sh zig
+  export PATH="$here/build/zig/bin:$PATH"
+  scripts/arm64_root.sh "$here/build-arm64/root"       # libraries of Debian's arm64, for what runs in qemu
   scripts/build.sh --tests -- -DWEFT_SHARED="$shared" -DWEFT_PYTHON="$here/build/venv/bin/python"
   for system in windows macos linux-x86_64 linux-aarch64 musl-x86_64 musl-aarch64; do
     scripts/zig_root.sh $system "$here/build-zig/$system"
@@ -76,7 +78,7 @@ if [ -n "$zig" ]; then
   done
   cp "$here/build-zig/windows/LLVM.dll" build-windows/
   say "testing"
-  exec ctest --test-dir build --output-on-failure --no-tests=error -R "py_windows|py_portable" "$@" </dev/null
+  exec ctest --test-dir build --output-on-failure --no-tests=error -R "py_windows|py_portable|py_export$" "$@" </dev/null
 fi
 scripts/setup.sh test --packages
 scripts/setup.sh test --python &      # it waits for the network mostly: beside the builds

@@ -37,6 +37,10 @@ static int failed(const newfile *f, const char *what, error *err) {
 // (inuse.h). NULL: err says why.
 static newfile *begin_file(const char *path, bool *special, error *err) {
   struct stat st;
+  if (!*path) {
+    error_set(err, "the file to write has no name");
+    return NULL;
+  }
   if (inuse_refuse(path, err)) return NULL;
   if (!lstat(path, &st) && S_ISLNK(st.st_mode) && stat(path, &st)) {
     error_set(err, "%s: is a link to what is not there", path);

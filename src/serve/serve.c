@@ -271,10 +271,23 @@ static bool is_of_page(const exchange *x) {
   return exchange_asked(x, "Origin") || (site && strcmp(site, "none"));
 }
 
+// Of a name with or without a port the name's length; 0: it is none.
+static size_t name_of_host(const char *host) {
+  static const char *const digits = "0123456789", *const names = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                                                 "0123456789-._";
+  size_t n = strspn(host, names);
+  const char *port = host + n;
+  return !*port || (*port == ':' && port[1] && !port[1 + strspn(port + 1, digits)]) ? n : 0;
+}
+
 static int refuse_host(server *s, exchange *x, const char *host) {
   fault f = {0};
-  fault_set(&f, 403, NULL, "the Host '%.200s' is not allowed here; the server's option --allow-host %.*s allows it",
-            host ? host : "", host && *host ? (int)strcspn(host, ":") : 4, host && *host ? host : "NAME");
+  size_t n = host ? name_of_host(host) : 0;
+  if (n)
+    fault_set(&f, 403, NULL, "the Host '%.200s' is not allowed here; the server's option --allow-host %.*s allows it",
+              host, (int)n, host);
+  else
+    fault_set(&f, 403, NULL, "the Host '%.200s' is not a name with or without a port", host ? host : "");
   answer_fault(s, x, &f);
   return -1;
 }

@@ -564,3 +564,9 @@ def test_inspect_json_takes_little_memory(weft, tmp_path, kind):
         limit = 4 * path.stat().st_size + (64 << 20) if kind == "array" else 40_000_000
         assert used[-1] < limit or "WEFT_SANITIZED" in os.environ, used
     assert used[1] - used[0] < 8_000_000 or "WEFT_SANITIZED" in os.environ, used
+
+
+@pytest.mark.parametrize("arguments", [["quantize", "MODEL", "", "--allow-requantize", "Q4_0"], ["export", "MODEL", "-o", ""], ["cache", "export", ""]])
+def test_a_file_to_write_without_a_name(run_weft, tinypy, arguments):
+    done = run_weft([str(tinypy) if word == "MODEL" else word for word in arguments])
+    assert done.returncode == 1 and "the file to write has no name" in done.err

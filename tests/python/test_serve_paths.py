@@ -191,6 +191,13 @@ def test_a_refused_host_names_the_option(server):
     assert b" 403 " in got and b"--allow-host llm " in got
 
 
+@pytest.mark.parametrize("host", ["llm:abc", "llm:80 evil.example", "[::1%25lo]", "::1", "llm:"])
+def test_what_is_no_name_of_a_host(server, host):
+    """No option would allow it, so none is named."""
+    got = server.raw(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode(), wait=False)
+    assert b"--allow-host" not in got and (b" 400 " in got or b" 403 " in got and b"is not a name with or without a port" in got)
+
+
 @pytest.mark.parametrize("origin, host, status", [
     ("http://localhost:3000", "localhost:1", 200), ("http://127.0.0.1:5173", "localhost:1", 200), ("https://localhost", "127.0.0.1:1", 200), ("http://[::1]:80", "127.0.0.1", 200),
     ("http://localhost.evil.example", "localhost:1", 403), ("http://localhost:x", "localhost:1", 403), ("http://evil.example", "localhost:1", 403), ("null", "localhost", 403),
