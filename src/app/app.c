@@ -207,7 +207,7 @@ void unescape_texts(struct texts *t) {
 static void print_help(FILE *to) {
   fputs("weft COMMAND [options]\n\nRuns large language models from GGUF files.\n\nCommands\n", to);
   for (size_t i = 0; i < COUNT(commands); i++) fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].what);
-  fputs("\n'weft FILE.gguf' talks with a model, or continues what is typed where it has no chat template.\n"
+  fputs("\n'weft FILE.gguf' talks with a model, or continues what is typed if it has no chat template.\n"
         "'weft COMMAND --help' lists the options of a command, 'weft --version' prints the version.\n"
         "'weft help --as bash|zsh|fish' prints completion for a shell.\n"
         "'weft --no-sandbox COMMAND' leaves out the filter of system calls, which 'weft env' shows.\n"

@@ -15,7 +15,7 @@ static const struct command command = {
   "Shows, checks and empties the kernel cache; takes tunings to another machine like this one.",
   "list|verify|clear|export FILE|import FILE [options]",
   "  list      every entry: what it is, its size, when it was made\n"
-  "  verify    the same for entries that are damaged; status 1 if there are any. A damaged entry is never used\n"
+  "  verify    lists damaged entries; status 1 if there are any. A damaged entry is never used\n"
   "  clear     removes everything; with --tunings what 'weft tune' found, and the kernels stay\n"
   "  export    writes all tunings of this version as JSON (- for stdout)\n"
   "  import    adds tunings from such a file (- for stdin), all or none: they have to be made for the same\n"

@@ -320,7 +320,7 @@ static void say_ending(struct chat *c, enum ending why, const weft_error *err) {
                 stats_rate(written, sizeof written, c->n_answer, c->answer_s));
   weft_speculation_counts n = weft_speculation_count(c->speculation);
   if (c->draft_model || n.drafted)
-    terminal_note(c->term, "(so far %s has proposed %llu tokens, of which %llu were right)",
+    terminal_note(c->term, "(so far %s has proposed %llu tokens; %llu were right)",
                   c->draft_model ? "the draft model" : "the model's own block for that", (unsigned long long)n.drafted,
                   (unsigned long long)n.drafted_accepted);
 }

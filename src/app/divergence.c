@@ -287,7 +287,7 @@ static int compare_chunks(struct run *r, struct comparison *c) {
   fprintf(stderr, "weft: comparing %d chunks of %d tokens\n", g->n_chunks, g->size);
   if (!status) status = each_chunk(r, g->n_chunks, ids, (size_t)g->size);
   if (!status && !mapped_is_whole(g->map))
-    status = failed("%s: a part of it could not be read: somebody cut it, or its disk failed", c->path);
+    status = failed("%s: a part of it could not be read: it was cut, or its disk failed", c->path);
   if (!status && c->count >= 100) show_statistics(r, c);          // of fewer, statistics say nothing
   free(ids); free(c->kls); free(c->diffs);
   return status;

@@ -11,7 +11,7 @@
 
 static const struct command command = {
   "embed",
-  "Turns texts into vectors: near ones mean the same.",
+  "Makes embeddings: texts of similar meaning have near vectors.",
   "FILE [-p TEXT | -f TEXTS | --ids 1,2,3] [--image FILE] [options]",
   "Each line is a text of its own; without -p, -f and --ids lines of stdin are.\n"
   "A model that ranks texts scores each by a question: a line has the question, a tab, and the text.\n",

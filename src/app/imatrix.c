@@ -11,7 +11,7 @@ static const struct command command = {
   "imatrix",
   "Measures which inputs of a model's matrices matter, for weft quantize.",
   "-m FILE -f TEXT [-o OUT] [options]",
-  "The text is cut into chunks of -c tokens, each of which is read alone; a few hundred of 512 are enough.\n"
+  "The text is cut into chunks of -c tokens, and each is read alone; a few hundred of 512 are enough.\n"
   "The file is llama.cpp's (GGUF), and weft quantize --imatrix reads it.\n",
   COMMAND_BIT(imatrix),
   0};

@@ -136,7 +136,7 @@ static void show_file(struct out *o, const weft_file *f, bool full) {
   else if (weft_file_can_run(f, &why)) out_addf(o, "\ncannot run: %s\n", one_line(&line, why.text));
   else out_addf(o, "\ncan run\n");
   if (weft_file_mtp(f) >= 0)
-    out_addf(o, "guesses further tokens (MTP) by block %d, where that pays\n", weft_file_mtp(f));
+    out_addf(o, "drafts further tokens (MTP) by block %d, if that pays\n", weft_file_mtp(f));
   weft_free(encoders);
   str_free(&line);
   weft_free(summary);

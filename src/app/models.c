@@ -19,7 +19,7 @@ static const struct command pull_options = {
   "Without hf: and ollama: a name with a slash is Hugging Face's, and one without is ollama's.\n"
   "A download that was interrupted continues. Files are checked by their SHA-256 if it is known.\n"
   "An encoder of pictures (mmproj) beside the model is fetched with it. They go to\n"
-  "llama.cpp's cache folder where there is one (LLAMA_CACHE, ~/.cache/llama.cpp), or else to\n"
+  "llama.cpp's cache folder if it exists (LLAMA_CACHE, ~/.cache/llama.cpp), or else to\n"
   "~/.cache/weft/models. All commands take such names in place of a file.\n", COMMAND_BIT(pull), 0};
 static const struct command list_options = {
   "list", "Shows the models that were fetched.", "[--json]", NULL, COMMAND_BIT(list), 0};
@@ -146,7 +146,7 @@ static int remove_one(struct settings *s) {
   store_list(&l);
   int i = find_stored(&l, s->name);
   if (i < 0) status = failed("there is no model '%s'; 'weft list' shows what there is", s->name);
-  else if (!s->yes && !isatty(STDIN_FILENO)) status = usage_error("--yes is needed where nobody can be asked");
+  else if (!s->yes && !isatty(STDIN_FILENO)) status = usage_error("--yes is needed if there is no terminal");
   else if (!s->yes && !agrees(&l.at[i])) status = failed("nothing was removed");
   else if (remove_stored(&l, i, s->quiet, &err)) status = failed("%s", err.text);
   store_free(&l);

@@ -167,7 +167,8 @@ static const json_t *choose(const json_t *files, const struct reference *r, erro
     if (path && is_model_file(path) && names.n < 400) str_addf(&names, "%s%s", names.n ? ", " : "", path);
   }
   if (!names.n)
-    error_set(err, "%s/%s has no GGUF file: somebody may offer it as USER/%s-GGUF", r->user, r->repo, r->repo);
+    error_set(err, "%s/%s has no GGUF file: another repository may have it, such as USER/%s-GGUF", r->user, r->repo,
+              r->repo);
   else error_set(err, "%s/%s has no file %s; it has %s", r->user, r->repo, r->file ? r->file : r->tag, names.at);
   str_free(&names);
   return NULL;

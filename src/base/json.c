@@ -54,7 +54,7 @@ bool json_fits(const char *text, size_t n, size_t *left, error *err) {
   most = *left + JSON_PER_BYTE * n;
   if (cost <= most) { *left = most - cost; return true; }
   if (cost >> 20 && most >> 20)
-    error_set(err, "%zu bytes of JSON with so many values that they take %zu MB of memory; %zu MB is the most", n,
+    error_set(err, "%zu bytes of JSON have values that take %zu MB of memory; %zu MB is the most", n,
               cost >> 20, most >> 20);
   else
     error_set(err, "%zu bytes of JSON, whose values take %zu bytes of memory: %zu are left beside what was read before",

@@ -212,7 +212,7 @@ static int list_functions(struct linker *l) {
     const char *name = elf_string(&l->f, l->f.symbol_names, sym.st_name);
     const elf_section *s = &l->f.sections[sym.st_shndx];
     if (!(s->h.sh_flags & SHF_EXECINSTR) || sym.st_value >= s->h.sh_size)
-      return error_set(l->err, "object: function '%s' does not lie in code", name);
+      return error_set(l->err, "object: function '%s' is not in the code section", name);
     code_symbol entry = {xstrdup(name), (uint32_t)at};
     vec_push(&l->out->symbols, entry);
   }

@@ -208,7 +208,7 @@ static void start_thread(online_tuner *l) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   l->started = !pthread_create(&l->thread, NULL, make_candidates, l);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  atomic_store(&l->state, l->started ? "on" : "no thread to be had");
+  atomic_store(&l->state, l->started ? "on" : "no thread could be started");
 }
 
 // The first runs with all time stamps say which kernels are worth it.

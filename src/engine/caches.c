@@ -438,7 +438,7 @@ static void share_pages(const sequence *q, int group, int n, page_list *to) {
 }
 
 int sequence_fork(const sequence *q, int n, sequence **out, error *err) {
-  if (n < 0 || n > q->n) return error_set(err, "a sequence of %d positions cannot be taken up at %d", q->n, n);
+  if (n < 0 || n > q->n) return error_set(err, "a sequence of %d positions cannot continue at %d", q->n, n);
   if (sequence_new(q->of, out, err)) return -1;
   sequence *to = *out;
   if (q->scales) sequence_adapt(to, q->scales);

@@ -54,7 +54,7 @@ static int warm_up_draft(weft_model *m, weft_error *err) {
 }
 
 static int check_options(const weft_draft_options *o, weft_error *err) {
-  if (o->most < 0 || o->least < 0) return refuse_draft(err, "a guess of %d tokens, or of %d", o->most, o->least);
+  if (o->most < 0 || o->least < 0) return refuse_draft(err, "a draft of %d tokens, or of %d", o->most, o->least);
   if (!(o->p_min >= 0 && o->p_min <= 1))
     return refuse_draft(err, "p_min is %g; a probability is between 0 and 1", o->p_min);
   return 0;
@@ -69,14 +69,14 @@ int weft_draft_new(const weft_model *m, weft_model *draft, const weft_draft_opti
   int32_t n = weft_model_vocab_size(m), n_draft = weft_model_vocab_size(draft);
   const weft_model *whole = sees_whole(m) ? m : sees_whole(draft) ? draft : NULL;
   if (whole)
-    return refuse_draft(err, "%s: it does not make one token after another, so that nothing can be guessed",
+    return refuse_draft(err, "%s: it does not make one token after another, so it cannot draft any",
                         path_of(whole));
   const weft_model *answers = weft_model_has_source(m) ? m : weft_model_has_source(draft) ? draft : NULL;
   if (answers)
     return refuse_draft(err, "%s: a model with an encoder and a decoder neither drafts tokens nor takes drafts",
                         path_of(answers));
   if (weft_model_is_recurrent(draft))
-    return refuse_draft(err, "%s: a draft model with recurrent layers cannot go back to before a wrong guess",
+    return refuse_draft(err, "%s: a draft model with recurrent layers cannot go back to before a wrong draft",
                         path_of(draft));
   if (check_options(&o, err) || same_vocabulary(m, draft, n < n_draft ? n : n_draft, err) || warm_up_draft(draft, err))
     return -1;

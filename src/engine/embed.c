@@ -49,7 +49,7 @@ int weft_embed(weft_model *m, const int32_t *ids, size_t n, enum weft_pooling po
   bool ranks = engine_pooling(e) == POOLING_RANK;
   if (ranks != (pooling == WEFT_POOLING_RANK))
     FAIL(err, "%s: this model %s", gguf_path(engine_gguf(e)),
-         ranks ? "ranks texts, and makes no vectors of them" : "makes vectors of texts, and does not rank them");
+         ranks ? "ranks texts, and makes no vectors of them" : "makes embeddings, and does not rank texts");
   if (ranks) pooling = engine_is_encoder(e) ? WEFT_POOLING_CLS : WEFT_POOLING_LAST;
   if (pooling < 0 || pooling > WEFT_POOLING_RANK) FAIL(err, "pooling %d is not known", (int)pooling);
   if (!n) FAIL(err, "there are no tokens to make a vector of");

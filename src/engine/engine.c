@@ -463,7 +463,7 @@ int engine_lay_out(engine *e, const enum layout_kind *layouts, error *err) {
   stop_live(e);
   laid *before = e->now;
   size_t n = gguf_n_tensors(e->file);
-  fail_if(e->other, err, "weights are laid out in two ways already");
+  fail_if(e->other, err, "weights are packed in two ways already");
   e->now = xcalloc(1, sizeof *e->now);
   e->now->layouts = xcalloc(n + 1, sizeof *layouts);
   memcpy(e->now->layouts, layouts, n * sizeof *layouts);

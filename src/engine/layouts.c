@@ -274,7 +274,7 @@ static bool room_for_two(layout_search *l) {
   double need = (double)gguf_tensor_bytes(engine_gguf(l->e)) * ROOM + MARGIN;
   if (memory_available(&have, NULL) || need <= (double)have) return true;
   snprintf(l->rows->why, sizeof l->rows->why,
-           "layouts: the weights do not fit into memory twice (%.1f GiB more, of which %.1f are free)", need / 0x1p30,
+           "layouts: the weights do not fit into memory twice (%.1f GiB more; %.1f are free)", need / 0x1p30,
            (double)have / 0x1p30);
   return false;
 }

@@ -278,8 +278,8 @@ static int check_again(engine *e, const sequence *q, int pos, error *err) {
   for (int i = sequence_whole(q, pos); i < pos; i++) {
     const float_rows *span = q->ids.at[i] < 0 ? hold_span(e, q->ids.at[i], NULL) : NULL;
     if (q->ids.at[i] < 0 && !(span && float_rows_are_there(span)))
-      return error_set(err, "position %d has to be evaluated once more, and it is a row of floats that nobody holds",
-                       i);
+      return error_set(
+        err, "position %d has to be evaluated once more, and it is a row of floats that is no longer held", i);
   }
   return 0;
 }

@@ -591,7 +591,7 @@ static int check_predicts(const weft_model *m, weft_error *err) {
     FAIL(err, "%s: this model denoises texts as a whole (weft run); it goes on with none token by token",
          gguf_path(m->file.g));
   if (engine_is_encoder(m->e))
-    FAIL(err, "%s: this model makes vectors of texts (weft embed); it predicts nothing", gguf_path(m->file.g));
+    FAIL(err, "%s: this model makes embeddings (weft embed); it predicts no tokens", gguf_path(m->file.g));
   return 0;
 }
 

@@ -76,7 +76,7 @@ static int list(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, bo
   uint32_t min = x->min <= needed ? 0 : x->min, max = x->max >= items && !rest ? GRAMMAR_INF : x->max;
   uint32_t counts = max != GRAMMAR_INF ? max : min > 1 ? min : 1;
   if ((uint64_t)(items + 1) * (counts + 1) > GRAMMAR_STATES_MAX / 4)
-    return grammar_fail(c, "%u entries of which %u may be are too many to count", items, counts);
+    return grammar_fail(c, "%u entries, up to %u of them present, are too many to count", items, counts);
   uint32_t width = counts + 1, first = (uint32_t)n->first.n;
   for (uint32_t i = 0; i < (items + 1) * width; i++) nfa_state(n);
   eps(n, from, first);

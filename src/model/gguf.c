@@ -81,10 +81,10 @@ int gguf_check(const gguf *g, enum stamp_change *change, error *err) {
     if (!f->mapping) continue;
     if (fstat(f->fd, &st)) return error_set(err, "%s: cannot be examined: %s", f->shown, strerror(errno));
     if ((uint64_t)st.st_size < f->at + f->shard.size)
-      return error_set(err, "%s: had %zu bytes when it was opened and has only %" PRId64 " now: somebody cut it",
+      return error_set(err, "%s: had %zu bytes when it was opened and has only %" PRId64 " now: it was cut",
                        f->shown, f->shard.size, (int64_t)st.st_size);
     if (!mapped_is_whole(f->mapping))
-      return error_set(err, "%s: a part of it could not be read: somebody cut it for a while, or its disk failed",
+      return error_set(err, "%s: a part of it could not be read: it was cut for a while, or its disk failed",
                        f->shown);
     stamp now = stamp_of(&st);
     enum stamp_change moved = stamp_compare(&f->shard.stamp, &now);
@@ -115,7 +115,7 @@ int gguf_read(const gguf *g, size_t shard, uint64_t at, void *to, size_t n, erro
     ssize_t more = pread(f->fd, (char *)to + got, n - got, (off_t)(f->at + at + got));
     if (more < 0 && errno == EINTR) continue;
     if (more <= 0)
-      return error_set(err, "%s: cannot be read: %s", f->shown, more ? strerror(errno) : "somebody cut it");
+      return error_set(err, "%s: cannot be read: %s", f->shown, more ? strerror(errno) : "it was cut");
     got += (size_t)more;
   }
   return 0;

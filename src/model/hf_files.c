@@ -345,7 +345,7 @@ int hf_check(const hf *h, error *err) {
     if (fstat(f->fd, &st)) return error_set(err, "%s: cannot be examined: %s", f->shown, strerror(errno));
     stamp now = stamp_of(&st);
     if ((uint64_t)st.st_size < f->size || !mapped_is_whole(f->mapping))
-      return error_set(err, "%s: a part of it could not be read: somebody cut it", f->shown);
+      return error_set(err, "%s: a part of it could not be read: it was cut", f->shown);
     if (stamp_compare(&f->stamp, &now) == STAMP_WRITTEN)
       return error_set(err, "%s: was written to while it was read", f->shown);
   }

@@ -140,7 +140,7 @@ static int read_any(imatrix *m, const char *path, int fd, error *err) {
   reader r = {mapped_bytes(map), (size_t)st.st_size};
   int status = memcmp(r.at, "GGUF", 4) ? read_list(m, r, path, err) : read_gguf(m, path, err);
   if (!mapped_is_whole(map))
-    status = error_set(err, "%s: a part of it could not be read: somebody cut it, or its disk failed", path);
+    status = error_set(err, "%s: a part of it could not be read: it was cut, or its disk failed", path);
   mapped_close(map);
   return status;
 }

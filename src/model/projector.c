@@ -185,7 +185,7 @@ static int load_sound(loader *l) {
   if (positions > 1 << 16)
     return gguf_fail(l->f, NULL, l->err, "tensor '%s' has %lld rows", at->name, (long long)positions);
   if (at && pools && positions % pools)
-    return gguf_fail(l->f, NULL, l->err, "tensor '%s' has %lld rows, of which each %d become one", at->name,
+    return gguf_fail(l->f, NULL, l->err, "tensor '%s' has %lld rows, and each %d of them become one", at->name,
                      (long long)positions, pools);
   projector_facts *f = &m->eye;
   f->frames = 2 * (int)positions;

@@ -71,7 +71,7 @@ static const struct field table[] = {
      "{\"type\": auto, none or any}, or {\"type\": \"tool\", \"name\": NAME}"),
   FO(P, nested, "thinking", thinking_tables, "{\"type\": enabled, adaptive or disabled}"),
   FO(P, nested, "output_config", output_tables, "{\"format\", \"effort\"}"),
-  FS(P, format, "output_format", F_OBJECT, FORMAT_SHAPE, "the same as output_config.format"),
+  FS(P, format, "output_format", F_OBJECT, FORMAT_SHAPE, "output_config.format by another name"),
   FJ(P, variables, "chat_template_kwargs", F_OBJECT, "further variables of the chat template"),
 };
 static const struct field limit_table[] = {

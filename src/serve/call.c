@@ -21,7 +21,7 @@ enum { SCORE_BYTES = 1100 };           // of a token's log-probability: as JSON,
 static const struct field structured_table[] = {
   FS(P, json_schema, "json", F_ANY, SHAPE_SCHEMA_OR_TEXT, "a schema"),
   FJ(P, regex, "regex", F_TEXT, "a regular expression"),
-  FS(P, choices, "choice", F_ARRAY, SHAPE_CHOICES, "texts, one of which the answer is"),
+  FS(P, choices, "choice", F_ARRAY, SHAPE_CHOICES, "texts: the answer is one of them"),
   FJ(P, grammar, "grammar", F_TEXT, "a grammar"),
   FB(P, any_json, "json_object", "any JSON object"),
   FREFUSED("structural_tag", NULL, "use json, regex, choice or grammar"),
@@ -39,7 +39,7 @@ static const struct field sampling_table[] = {
   FI32(P, sampling.top_k, "top_k", -1, INT32_MAX, "the k likeliest tokens; 0 or -1: all"),
   FR(P, sampling.min_p, "min_p", 0, 1, "at least this fraction of the likeliest one's probability"),
   FR(P, sampling.typical_p, "typical_p", 0, 1, "the most typical tokens with this probability together"),
-  FR(P, sampling.top_n_sigma, "top_n_sigma", -1e6, 1e6, "logits within so many standard deviations of the best"),
+  FR(P, sampling.top_n_sigma, "top_n_sigma", -1e6, 1e6, "logits within this number of standard deviations of the best"),
   FR(P, sampling.xtc_probability, "xtc_probability", 0, 1, "how often XTC drops the likeliest tokens"),
   FR(P, sampling.xtc_threshold, "xtc_threshold", 0, 1, "the probability that they have to reach"),
   FR(P, sampling.repeat_penalty, "repeat_penalty", 1e-3, 1e3, "divides the logits of repeated tokens"),
@@ -70,10 +70,10 @@ static const struct field sampling_table[] = {
   FS(P, stop, "stop", F_ANY, SHAPE_TEXT_OR_TEXTS, "a text or an array of texts before which the answer ends"),
   FJ(P, grammar, "grammar", F_TEXT, "a grammar that the answer has to match"),
   FS(P, json_schema, "json_schema", F_ANY, SHAPE_SCHEMA, "a schema of the JSON that the answer has to be"),
-  FS(P, json_schema, "guided_json", F_ANY, SHAPE_SCHEMA_OR_TEXT, "the same as json_schema, in vLLM's older form"),
+  FS(P, json_schema, "guided_json", F_ANY, SHAPE_SCHEMA_OR_TEXT, "json_schema, in vLLM's older form"),
   FJ(P, regex, "guided_regex", F_TEXT, "a regular expression that the answer has to match"),
-  FS(P, choices, "guided_choice", F_ARRAY, SHAPE_CHOICES, "texts, one of which the answer is"),
-  FJ(P, grammar, "guided_grammar", F_TEXT, "the same as grammar"),
+  FS(P, choices, "guided_choice", F_ARRAY, SHAPE_CHOICES, "texts: the answer is one of them"),
+  FJ(P, grammar, "guided_grammar", F_TEXT, "grammar by another name"),
   FO(P, nested, "structured_outputs", structured_tables, "vLLM's form: one of json, regex, choice, grammar"),
   FS(P, lora, "lora", F_ARRAY, SHAPE_SCALES,
      "[{id, scale}]: the scales that adapters have in this request; those that are not named have 0"),
@@ -498,7 +498,7 @@ static int check_request(call *c, request *r) {
   if (r->embeds) return 0;
   if (weft_model_only_embeds(m))
     return fault_set(&c->fault, 400, "model",
-                     "this model makes vectors of texts (/v1/embeddings); it predicts nothing");
+                     "this model makes embeddings (/v1/embeddings); it predicts no tokens");
   if (weft_model_denoises(m))
     return fault_set(
       &c->fault, 501, "model",

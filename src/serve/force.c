@@ -293,7 +293,8 @@ static int choose_tools(call *c, struct forced *f, const json_t *tools, const ch
     if (!status) status = add_tool(c, f, function, i);
   }
   if (!status && !f->tools.n)
-    status = fault_set(&c->fault, 400, "tool_choice", "'tool_choice' names '%.100s', which is none of the tools", only);
+    status =
+      fault_set(&c->fault, 400, "tool_choice", "'tool_choice' names '%.100s', which is not one of the tools", only);
   return status ? status : open_heads(c, f);
 }
 

@@ -41,7 +41,7 @@ static int keep_given_keys(guard *g, error *err) {
   error why = {0};
   for (size_t i = 0; i < g->o.n_keys; i++) {
     if (keep_key(g, NULL, g->o.keys[i], &why)) return error_set(err, "--api-key: %s", why.text);
-    if (strlen(g->o.keys[i]) < 8) warning("--api-key: a key of fewer than 8 characters is easily guessed");
+    if (strlen(g->o.keys[i]) < 8) warning("--api-key: a key of fewer than 8 characters is too easy to find");
   }
   return 0;
 }

@@ -311,7 +311,7 @@ void llama_template(server *s, exchange *x) {
   FI(P, max_tokens, "n_predict", -1, INT32_MAX, "tokens of the answer at most; -1: until the context is full"), \
   FI(P, max_tokens, "max_tokens", -1, INT32_MAX, "the same"), \
   FI(P, n, "n_cmpl", 1, 128, "how many answers"), FI(P, n, "n", 1, 128, "the same"), \
-  FI(P, n_top, "n_probs", 0, 1000, "log-probabilities of so many likeliest tokens at each place"), \
+  FI(P, n_top, "n_probs", 0, 1000, "log-probabilities of this number of likeliest tokens at each place"), \
   FB(P, return_tokens, "return_tokens", "the ids of the answer")
 static const struct field completion_table[] = {
   FN(P, prompt, "prompt", F_ANY, SHAPE_PROMPT,

@@ -212,7 +212,7 @@ static const struct field chat_table[] = {
   FS(P, tools, "tools", F_ARRAY, SHAPE_TOOLS, "functions that the model may call"), SHARED};
 static const struct field generate_table[] = {
   FJ(P, prompt, "prompt", F_TEXT, "the prompt"), FJ(P, system, "system", F_TEXT, "what the model is told before"),
-  FB(P, raw, "raw", "the prompt is taken as it stands"),
+  FB(P, raw, "raw", "the prompt is taken unchanged"),
   FS(P, images, "images", F_ARRAY, SHAPE_TEXTS, "pictures before the prompt, in base64"),
   FS(P, suffix, "suffix", F_TEXT, "{'type':'string','maxLength':0}", "not supported here: /infill is"), SHARED};
 static const struct fields chat_fields = FIELDS(chat_table), generate_fields = FIELDS(generate_table);

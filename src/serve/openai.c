@@ -365,7 +365,7 @@ void openai_completions(server *s, exchange *x) {
 static const struct field chat_table[] = {
   FN(P, messages, "messages", F_ARRAY, SHAPE_MESSAGES, "the conversation: [{\"role\", \"content\"}]"),
   SHARED,
-  FI(P, max_tokens, "max_completion_tokens", -1, INT32_MAX, "the same as max_tokens"),
+  FI(P, max_tokens, "max_completion_tokens", -1, INT32_MAX, "max_tokens by another name"),
   FB(P, logprobs, "logprobs", "log-probabilities of the tokens"),
   FI(P, top_logprobs, "top_logprobs", 0, 20, "and of the N likeliest at each place"),
   FS(P, tools, "tools", F_ARRAY, SHAPE_TOOLS, "functions that the model may call"),

@@ -14,7 +14,7 @@ static const struct field table[] = {
      "{'type':'array','minItems':1,'maxItems':2048,'items':{'anyOf':[{'type':'string'},"
      "{'type':'object','required':['text'],'properties':{'text':{'type':'string'}}}]}}",
      "texts, or objects with a text as \"text\""),
-  FI(P, most, "top_n", 1, INT32_MAX, "so many of the best (default: all)"),
+  FI(P, most, "top_n", 1, INT32_MAX, "how many of the best (default: all)"),
   FIGNORED("return_documents", "[false]", "results have the index of each text"),
 };
 static const struct fields fields = FIELDS(table);

@@ -194,7 +194,7 @@ static bool fits_pattern(struct look *l, const json_t *says, const json_t *shape
   bool compiled = !status, whole = strlen(json_string_value(v)) == json_string_length(v);
   if (compiled) status = whole ? regexec(&re, json_string_value(v), 0, NULL, 0) : REG_NOMATCH;
   if (compiled) regfree(&re);
-  if (status && status != REG_NOMATCH) return misfit_is(l, "cannot be looked at: there is no memory");
+  if (status && status != REG_NOMATCH) return misfit_is(l, "cannot be checked: there is no memory");
   return !status || misfit_is(l, "must match %s", json_string_value(says));
 }
 

@@ -49,7 +49,7 @@ static int allow_tools(call *c, const json_t *choice) {
     json_t *tool = json_object_get(known, name);
     if (tool) json_array_append(kept, tool);
     else if (name) status = fault_set(&c->fault, 400, "tool_choice",
-                                      "'tool_choice' allows '%.100s', which is none of the tools", name);
+                                      "'tool_choice' allows '%.100s', which is not one of the tools", name);
   }
   json_decref(known);
   if (!status && !json_array_size(kept)) status = call_bad(c, "tool_choice", "allows none of the functions");

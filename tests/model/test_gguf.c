@@ -861,7 +861,7 @@ static void test_files(void **state) {
   assert_int_equal(gguf_check_size(g, &err), 0);
   assert_int_equal(truncate(path, (off_t)size - 100), 0);
   assert_int_equal(gguf_check_size(g, &err), -1);    // cut after it was mapped
-  if (!strstr(err.text, path) || !strstr(err.text, "somebody cut it")) fail_msg("%s", err.text);
+  if (!strstr(err.text, path) || !strstr(err.text, "it was cut")) fail_msg("%s", err.text);
   gguf_close(g);
   not_opened(path, "tensor 'bias'", "truncated or damaged");
   not_opened(in_folder("none.gguf"), "cannot be opened", "No such file");

@@ -62,7 +62,7 @@ def test_a_chat_with_a_draft(run_weft, tinypy, draft, tmp_path):
     want = run_weft([*args, "--no-guess"], input=lines)
     done = run_weft([*args, "-md", draft, "-v"], input=lines)
     assert want.returncode == done.returncode == 0 and want.stdout and done.stdout == want.stdout
-    proposed, right = map(int, re.findall(r"proposed (\d+) tokens, of which (\d+) were right", str(done.stderr))[-1])
+    proposed, right = map(int, re.findall(r"proposed (\d+) tokens; (\d+) were right", str(done.stderr))[-1])
     assert 0 < right <= proposed
 
 
