@@ -185,6 +185,11 @@ static int by_begin(const void *a, const void *b) {
   return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin) : (x->end > y->end) - (x->end < y->end);
 }
 
+static int by_source_name(const void *a, const void *b) {
+  return strcmp(((const hf_source *)a)->name, ((const hf_source *)b)->name);
+}
+
+// The tensors of a file, in the order of their names, as the converter takes them.
 static int read_sources(hf *h, const char *file, json_t *head, error *err) {
   size_t before = h->sources.n;
   const char *name;
@@ -203,6 +208,7 @@ static int read_sources(hf *h, const char *file, json_t *head, error *err) {
   for (size_t i = 1; i < n; i++)
     if (of[i].begin < of[i - 1].end)
       return hf_fail(h, file, of[i].name, err, "its data overlaps with that of '%.100s'", of[i - 1].name);
+  if (n) qsort(of, n, sizeof *of, by_source_name);
   return 0;
 }
 
