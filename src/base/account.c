@@ -14,18 +14,26 @@ static void note_peak(account *a, size_t bytes) {
   while (bytes > peak && !atomic_compare_exchange_weak(&a->peak, &peak, bytes)) {}
 }
 
-const account *account_take(account *a, size_t n) {
+// Bytes that the accounts below a may hold if one of them is to hold `of_one`.
+static size_t most_for(const account *a, size_t of_one) {
+  return of_one > a->spare / 16 ? a->most - a->spare : a->most;
+}
+
+// of_one: what the account below it, for which this is taken, will hold.
+static const account *take_bytes(account *a, size_t n, size_t of_one) {
   if (!a) return NULL;
   // compared before it is added: what is refused takes no room from others, not even for a moment
-  size_t held = a->bytes;
+  size_t held = a->bytes, most = most_for(a, of_one);
   do {
-    if (held > a->most || n > a->most - held) return a;
+    if (held > most || n > most - held) return a;
   } while (!atomic_compare_exchange_weak(&a->bytes, &held, held + n));
-  const account *full = account_take(a->up, n);
+  const account *full = take_bytes(a->up, n, held + n);
   if (full) atomic_fetch_sub(&a->bytes, n);
   else note_peak(a, held + n);
   return full;
 }
+
+const account *account_take(account *a, size_t n) { return take_bytes(a, n, 0); }
 
 void account_add(account *a, size_t n) {
   for (; a; a = a->up) note_peak(a, atomic_fetch_add(&a->bytes, n) + n);
@@ -37,17 +45,26 @@ void account_give(account *a, size_t n) {
 
 void account_close(account *a) { account_give(a, a->bytes); }
 
+static size_t left_of(const account *a, size_t of_one) {
+  size_t bytes = a->bytes, most = a->most - a->spare, small = a->spare / 16;
+  size_t left = bytes < most ? most - bytes : 0, all = bytes < a->most ? a->most - bytes : 0;
+  size_t own = of_one < small ? small - of_one : 0;
+  if (own > all) own = all;
+  return left > own ? left : own;
+}
+
 size_t account_left(const account *a) {
-  size_t least = SIZE_MAX;
+  size_t least = SIZE_MAX, of_one = 0;
   for (; a; a = a->up) {
-    size_t bytes = a->bytes, left = bytes < a->most ? a->most - bytes : 0;
+    size_t left = left_of(a, of_one);
     if (left < least) least = left;
+    of_one = a->bytes;
   }
   return least;
 }
 
 bool account_is_crowded(const account *a) {
-  return a && a->bytes < a->most && account_left(a->up) < a->most - a->bytes;
+  return a && a->bytes < a->most && account_left(a) < a->most - a->bytes;
 }
 
 void memory_give_back_large(void) {

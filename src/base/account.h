@@ -13,6 +13,7 @@ typedef struct account {
   struct account *up;                  // NULL: it is the root
   _Atomic size_t bytes, peak;          // held now, and at most so far
   size_t most;                         // bytes; SIZE_MAX: any number
+  size_t spare;                        // of these, bytes for accounts below it that hold a sixteenth of that or less
   _Atomic int64_t ns;                  // of processors, by threads that have left
   int64_t most_ns;                     // INT64_MAX: any time
   const char *bytes_option, *time_option;        // what sets these, for messages

@@ -521,8 +521,10 @@ static int start_server(serve *v, error *err) {
   if (read_server_defaults(s, err)) return -1;
   if (log_start(s->log, err)) return -1;
   weft_log_to(on_warning, s->log);
-  size_t room = requests_room(s, o->max_bytes), most = (size_t)min_i64((int64_t)room, o->max_request_bytes);
-  s->memory = (account){.most = room, .most_ns = INT64_MAX, .bytes_option = "--max-memory"};
+  // an eighth is for requests that need little: large ones do not turn them away
+  size_t room = requests_room(s, o->max_bytes), spare = room / 8,
+         most = (size_t)min_i64((int64_t)(room - spare), o->max_request_bytes);
+  s->memory = (account){.most = room, .spare = spare, .most_ns = INT64_MAX, .bytes_option = "--max-memory"};
   struct shelf_options so = {.o = o, .log = s->log, .kv = s->kv, .n_keys = n_keys, .ready = on_model, .ctx = s};
   struct http_options ho = {.listen_fd = v->fd,
                             .given = v->given,

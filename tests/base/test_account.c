@@ -34,6 +34,26 @@ static void takes_and_gives(void **state) {
   assert_int_equal(all.bytes, 0);
 }
 
+// A part of what all have is for those that hold little.
+static void some_is_for_small_ones(void **state) {
+  (void)state;
+  account all = root(1000), large = below(&all, 900), small = below(&all, 900);
+  all.spare = 160;                                           // and little is 10
+  assert_int_equal(account_left(&large), 840);
+  assert_null(account_take(&large, 840));
+  assert_ptr_equal(account_take(&large, 1), &all);
+  assert_true(account_is_crowded(&large));
+  assert_int_equal(account_left(&small), 10);
+  assert_null(account_take(&small, 10));
+  assert_ptr_equal(account_take(&small, 1), &all);
+  assert_int_equal(account_left(&small), 0);
+  account_close(&large);
+  assert_int_equal(account_left(&small), 830);
+  assert_null(account_take(&small, 830));
+  account_close(&small);
+  assert_int_equal(all.bytes, 0);
+}
+
 enum { ROUNDS = 3000000 };
 static void *take_too_much(void *up) {
   account one = below(up, SIZE_MAX);
@@ -145,9 +165,13 @@ static void many_threads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(takes_and_gives),          cmocka_unit_test(what_is_refused_takes_no_room),
-    cmocka_unit_test(arenas_charge_the_thread), cmocka_unit_test(time_is_limited),
-    cmocka_unit_test(says_who_holds_it),        cmocka_unit_test(many_threads),
+    cmocka_unit_test(takes_and_gives),
+    cmocka_unit_test(some_is_for_small_ones),
+    cmocka_unit_test(what_is_refused_takes_no_room),
+    cmocka_unit_test(arenas_charge_the_thread),
+    cmocka_unit_test(time_is_limited),
+    cmocka_unit_test(says_who_holds_it),
+    cmocka_unit_test(many_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
