@@ -20,20 +20,20 @@ static size_t most_for(const account *a, size_t of_one) {
 }
 
 // of_one: what the account below it, for which this is taken, will hold.
-static const account *take_bytes(account *a, size_t n, size_t of_one) {
+static const account *take_for_one(account *a, size_t n, size_t of_one) {
   if (!a) return NULL;
   // compared before it is added: what is refused takes no room from others, not even for a moment
   size_t held = a->bytes, most = most_for(a, of_one);
   do {
     if (held > most || n > most - held) return a;
   } while (!atomic_compare_exchange_weak(&a->bytes, &held, held + n));
-  const account *full = take_bytes(a->up, n, held + n);
+  const account *full = take_for_one(a->up, n, held + n);
   if (full) atomic_fetch_sub(&a->bytes, n);
   else note_peak(a, held + n);
   return full;
 }
 
-const account *account_take(account *a, size_t n) { return take_bytes(a, n, 0); }
+const account *account_take(account *a, size_t n) { return take_for_one(a, n, 0); }
 
 void account_add(account *a, size_t n) {
   for (; a; a = a->up) note_peak(a, atomic_fetch_add(&a->bytes, n) + n);

