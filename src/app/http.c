@@ -284,7 +284,7 @@ static void remember_head(struct transfer *t, const char *at, size_t n, int64_t 
   if (where < HEAD) memcpy(t->head + where, at, n < (size_t)(HEAD - where) ? n : (size_t)(HEAD - where));
 }
 
-// ends: no more bytes follow. The first ones may come one by one.
+// ends: no more bytes follow. The first ones may come one at a time.
 static bool begins_well(const struct transfer *t, bool ends) {
   size_t n = t->f->magic ? strlen(t->f->magic) : 0, has = head_length(t);
   return has < n ? !ends && !memcmp(t->head, t->f->magic, has) : !n || !memcmp(t->head, t->f->magic, n);

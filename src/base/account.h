@@ -13,7 +13,8 @@ typedef struct account {
   struct account *up;                  // NULL: it is the root
   _Atomic size_t bytes, peak;          // held now, and at most so far
   size_t most;                         // bytes; SIZE_MAX: any number
-  size_t spare;                        // of these, bytes for accounts below it that hold a sixteenth of that or less
+  // bytes of `most` that only accounts below it get which hold a sixteenth of them or less
+  size_t spare;
   _Atomic int64_t ns;                  // of processors, by threads that have left
   int64_t most_ns;                     // INT64_MAX: any time
   const char *bytes_option, *time_option;        // what sets these, for messages

@@ -359,7 +359,7 @@ static const unsigned char *row_of_source(const hf_made *m, const hf_source *s, 
   return scratch;
 }
 
-// A row as it lies in the folder; scratch: room for two.
+// A row of the folder, unchanged; scratch: room for two.
 static const unsigned char *raw_row(const hf_made *m, int64_t r, unsigned char *scratch) {
   const hf_source *s = m->parts[r / m->rows];
   uint64_t bytes = m->t.from->bytes;

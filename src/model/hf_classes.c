@@ -400,11 +400,7 @@ static const hf_rule llama_rules[] = {
   {0},
 };
 static const hf_key granite_keys[] = {
-  {"vocab_size", HF_U32, "vocab_size"},
-  {"attention.scale", HF_F32_KEY, "attention_multiplier"},
-  {"embedding_scale", HF_F32_KEY, "embedding_multiplier"},
-  {"residual_scale", HF_F32_KEY, "residual_multiplier"},
-  {"logit_scale", HF_F32_KEY, "logits_scaling"},
+  HF_GRANITE_KEYS,
   {0},
 };
 

@@ -44,7 +44,7 @@ static const hf_key deepseek_keys[] = {
   {0},
 };
 
-// YaRN with the logarithm of the factor, of which files have one weight.
+// YaRN with the logarithm of the factor. Files have one weight for it.
 static int put_log_weight(hf *h, error *err) {
   double all, own;
   bool found, found_own;
@@ -90,11 +90,7 @@ static const hf_rule granite_rules[] = {
 };
 
 static const hf_key granite_keys[] = {
-  {"vocab_size", HF_U32, "vocab_size"},
-  {"attention.scale", HF_F32_KEY, "attention_multiplier"},
-  {"embedding_scale", HF_F32_KEY, "embedding_multiplier"},
-  {"residual_scale", HF_F32_KEY, "residual_multiplier"},
-  {"logit_scale", HF_F32_KEY, "logits_scaling"},
+  HF_GRANITE_KEYS,
   {"expert_shared_feed_forward_length", HF_U32, "shared_intermediate_size"},
   {0},
 };

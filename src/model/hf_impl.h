@@ -121,11 +121,11 @@ enum hf_op {
   HF_FIRST_TURNED, // the first ones, and rows and columns change places
   // heads of groups: the first one of each group, then the second of each, ...; what stands before stays
   HF_TILE,
-  HF_TILE_IN_ROWS, // the same of each row's elements
+  HF_TILE_IN_ROWS, // HF_TILE of each row's elements
   HF_COLLECT,      // groups of rows of several parts: a part of all groups, then the next, without the last part
   HF_COLLECT_LAST, // the last part
   HF_OP_MASK = 255,
-  // and with any of these:
+  // added to any op:
   HF_MINUS_EXP = 256,                // v becomes -exp(v)
   HF_SQUEEZED = 512,                 // without axes of one element
 };
@@ -155,6 +155,11 @@ enum hf_vocab {
   HF_VOCAB_PHI3,
   HF_VOCAB_WORDPIECE
 };
+// Keys that all Granite models have.
+#define HF_GRANITE_KEYS \
+  {"vocab_size", HF_U32, "vocab_size"}, {"attention.scale", HF_F32_KEY, "attention_multiplier"}, \
+    {"embedding_scale", HF_F32_KEY, "embedding_multiplier"}, {"residual_scale", HF_F32_KEY, "residual_multiplier"}, \
+    {"logit_scale", HF_F32_KEY, "logits_scaling"}
 typedef struct hf_class {
   const char *name, *arch;
   const char *defaults;              // JSON: what the class takes where config.json says nothing
@@ -188,7 +193,7 @@ int hf_need_u32(const hf *h, const char *names, uint32_t *out, error *err);
 json_t *hf_value(const hf *h, const char *names, const char **name);
 const json_t *hf_rope(const hf *h);  // what config.json says of rotation; NULL: nothing
 const char *hf_arch_key(const hf *h, const char *key);     // "qwen3.block_count"; lives as long as h
-// A number of what config.json says of rotation; where it is not there, that of `beside` (or NULL) beside it.
+// A number of what config.json says of rotation; if it is missing, that of `beside` (or NULL) beside it.
 int hf_rope_number(const hf *h, const char *key, const char *beside, double *out, bool *found, error *err);
 int hf_put_rope_dims(hf *h, double share, error *err);     // rope.dimension_count
 // What several rows point to.

@@ -1,6 +1,6 @@
 // The order in which a tensor of the folder lies: which of its rows (or elements of each row) is row i of the file's.
 //
-// An order is a list of slices, one behind another. A slice counts along three axes, of which each has its distance in
+// An order is a list of slices, one behind another. A slice counts along three axes. Each axis has its distance in
 // the folder's tensor: heads whose rows are woven, heads that change places with their groups, a part of each group.
 // No order at all (n == 0) is the folder's own.
 #include <inttypes.h>

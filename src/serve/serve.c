@@ -271,7 +271,7 @@ static bool is_of_page(const exchange *x) {
   return exchange_asked(x, "Origin") || (site && strcmp(site, "none"));
 }
 
-// Of a name with or without a port the name's length; 0: it is none.
+// The length of the name in NAME or NAME:PORT; 0: the text is neither.
 static size_t name_of_host(const char *host) {
   static const char *const digits = "0123456789", *const names = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                                                  "0123456789-._";
