@@ -18,11 +18,8 @@ enum { ALIGNMENT = 32, EXPERTS_MOST = 1 << 16 };
 
 // ---- tensors --------------------------------------------------------------------------------------------------------
 
-// What rows of it are read as.
-static const struct format *format_of(const hf_source *s) { return s->scale ? format_by_id(FORMAT_F32) : s->format; }
-
 static hf_made *new_made(hf *h, const char *name, const hf_source *s) {
-  hf_made m = {.t = {.name = name, .n_dims = 1, .ne = {1, 1, 1, 1}, .from = format_of(s)}, .step = 1};
+  hf_made m = {.t = {.name = name, .n_dims = 1, .ne = {1, 1, 1, 1}, .from = s->format}, .step = 1};
   const hf_source **parts = ARENA_ARRAY(h->arena, const hf_source *, 1);
   parts[0] = s;
   m.parts = parts;
@@ -93,7 +90,7 @@ static int stack_expert(hf *h, const hf_source *s, const char *to, uint32_t expe
     m->t.n_dims = 3;
     m->t.ne[2] = n;
   }
-  if (m->t.ne[0] != s->shape[1] || m->t.ne[1] != s->shape[0] || m->t.from != format_of(s) ||
+  if (m->t.ne[0] != s->shape[1] || m->t.ne[1] != s->shape[0] || m->t.from != s->format ||
       m->parts[expert])
     return hf_fail(h, file_of(h, s), s->name, err, "has another shape or type than that of another expert");
   m->parts[expert] = s;
@@ -108,26 +105,13 @@ static void squeeze(hf_made *m) {
   m->rows = m->t.ne[1] * m->t.ne[2] * m->t.ne[3];
 }
 
-static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t expert, error *err) {
-  char quoted[128];
-  if (strlen(to) > GGUF_MAX_NAME)
-    return hf_fail(h, file_of(h, s), s->name, err, "its name would be too long: %s",
-                   gguf_quote(quoted, sizeof quoted, to, strlen(to)));
-  if (!format_of(s)) return hf_fail(h, file_of(h, s), s->name, err, "tensors of %s are not read", s->dtype);
-  unsigned op = r->op & HF_OP_MASK;
-  bool apart = op == HF_TURNED || op == HF_TURNED_EVEN || op == HF_TURNED_ODD || op == HF_EVEN || op == HF_ODD ||
-               op == HF_FIRST_TURNED;
-  if ((s->packed && apart) || ((s->packed || s->scale) && r->op & HF_SQUEEZED))
-    return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s' in another order, and has scales of blocks", to);
-  if (s->n_dims > GGUF_MAX_DIMS || s->begin == s->end)
-    return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",
-                   s->n_dims);
-  if (op == HF_STACK) return stack_expert(h, s, to, expert, err);
-  if (made_before(h, to)) return is_made_twice(h, s, to, err);
-  hf_made *m = new_made(h, to, s);
+// What a rule asks for, of a tensor that has the folder's shape.
+static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error *err) {
   m->minus_exp = r->op & HF_MINUS_EXP;
   if (r->op & HF_SQUEEZED) squeeze(m);
-  switch (op) {
+  switch (r->op & HF_OP_MASK) {
+  case HF_ROWS_EVEN:
+  case HF_ROWS_ODD:
   case HF_WEAVE:
   case HF_TILE:
   case HF_TILE_IN_ROWS:
@@ -144,6 +128,27 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
   case HF_ODD: return take_every_second(h, m, s, 1, err);
   default: return 0;
   }
+}
+
+static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t expert, error *err) {
+  char quoted[128];
+  if (strlen(to) > GGUF_MAX_NAME)
+    return hf_fail(h, file_of(h, s), s->name, err, "its name would be too long: %s",
+                   gguf_quote(quoted, sizeof quoted, to, strlen(to)));
+  if (!s->format) return hf_fail(h, file_of(h, s), s->name, err, "tensors of %s are not read", s->dtype);
+  if (s->n_dims > GGUF_MAX_DIMS || s->begin == s->end)
+    return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",
+                   s->n_dims);
+  if ((r->op & HF_OP_MASK) == HF_STACK) return stack_expert(h, s, to, expert, err);
+  if (made_before(h, to)) return is_made_twice(h, s, to, err);
+  hf_made *m = new_made(h, to, s);
+  if (follow_rule(h, m, s, r, err)) return -1;
+  bool apart = m->turned || m->step != 1, is_mx = s->blocks && s->blocks->id == FORMAT_MXFP4;
+  if (((s->packed || is_mx) && apart) || ((s->packed || s->scale) && r->op & HF_SQUEEZED))
+    return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s' in another order, and has scales of blocks", to);
+  if (s->blocks && !is_mx && (apart || m->plus != 0 || m->minus_exp || !hf_keeps_groups(&m->columns)))
+    m->t.from = format_by_id(FORMAT_F32);
+  return 0;
 }
 
 static int make_tensors(hf *h, error *err) {
@@ -164,26 +169,54 @@ static int make_tensors(hf *h, error *err) {
   return 0;
 }
 
-// ---- formats --------------------------------------------------------------------------------------------------------
+// ---- blocks of 4 bits -----------------------------------------------------------------------------------------------
 
-static bool ends_in(const char *name, const char *end) {
-  size_t n = strlen(name), m = strlen(end);
-  return n >= m && !strcmp(name + n - m, end);
+// A factor of each part of a matrix, "X.scale", unless all are 1.
+static void put_part_factors(hf *h, const hf_made *m, const char *end, bool of_input) {
+  float *v = ARENA_ARRAY(h->arena, float, m->n_parts);
+  double near = m->n_parts > 1 ? 1e-6 + 1e-5 : 1e-6;       // as the converter has it
+  bool one = true;
+  for (size_t i = 0; i < m->n_parts; i++) {
+    v[i] = of_input ? m->parts[i]->input : m->parts[i]->factor;
+    one = one && fabs((double)v[i] - 1) <= near;
+  }
+  int n = (int)strlen(m->t.name) - (int)strlen(".weight");
+  if (!one) hf_add_values(h, arena_printf(h->arena, "%.*s%s", n, m->t.name, end), v, (int64_t)m->n_parts);
 }
+
+// What stays in blocks stands first, each with its factors.
+static void put_blocks_first(hf *h) {
+  VEC(hf_made) all = {0};
+  if (!h->blocks) return;
+  for (size_t i = 0; i < h->made.n; i++) vec_push(&all, h->made.at[i]);
+  h->made.n = 0;
+  for (size_t i = 0; i < all.n; i++) {
+    const hf_made *m = &all.at[i];
+    if (m->t.from->block == 1) continue;
+    vec_push(&h->made, *m);
+    if (m->t.from->id != FORMAT_NVFP4) continue;
+    put_part_factors(h, m, ".scale", false);
+    put_part_factors(h, m, ".input_scale", true);
+  }
+  for (size_t i = 0; i < all.n; i++) if (all.at[i].t.from->block == 1) vec_push(&h->made, all.at[i]);
+  vec_free(&all);
+}
+
+// ---- formats --------------------------------------------------------------------------------------------------------
 
 // Matrices that are floats of 32 bits in every file.
 static bool stays_f32(const hf_tensor *t) {
   static const char *const ends[] = {"_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight",
                                      "ssm_conv1d.weight", "shortconv.conv.weight"};
-  if (t->n_dims < 2 || !ends_in(t->name, ".weight")) return true;
-  for (size_t i = 0; i < COUNT(ends); i++) if (ends_in(t->name, ends[i])) return true;
+  if (t->n_dims < 2 || !hf_ends_in(t->name, ".weight")) return true;
+  for (size_t i = 0; i < COUNT(ends); i++) if (hf_ends_in(t->name, ends[i])) return true;
   return !strcmp(t->name, "position_embd.weight") || !strcmp(t->name, "token_types.weight");
 }
 
 static uint32_t stored_type(const hf *h, bool keep_f32) {
   for (size_t i = 0; i < h->sources.n; i++) {
     const hf_source *s = &h->sources.at[i];
-    if (s->n_dims < 2 || !s->format || s->packed || s->taken) continue;
+    if (s->n_dims < 2 || !s->format || s->packed || s->scale || s->taken) continue;
     if (s->format->id != FORMAT_F32) return s->format->id;
     if (keep_f32) return FORMAT_F32;
   }
@@ -198,13 +231,14 @@ static void choose_type(hf *h, enum hf_type type) {
   uint32_t id = type == HF_AUTO || type == HF_STORED ? stored_type(h, type == HF_STORED) : named[type];
   h->wish = format_by_id(id);
   h->file_type = id == FORMAT_F32 ? 0 : id == FORMAT_F16 ? 1 : id == FORMAT_BF16 ? 32 : 7;
+  if (h->blocks && id != FORMAT_Q8_0) h->file_type = h->blocks->id == FORMAT_MXFP4 ? 38 : 39;
 }
 
 static int place_tensors(hf *h, error *err) {
   const struct format *f32 = format_by_id(FORMAT_F32), *f16 = format_by_id(FORMAT_F16);
   for (size_t i = 0; i < h->made.n; i++) {
     hf_tensor *t = &h->made.at[i].t;
-    t->to = stays_f32(t) ? f32 : t->ne[0] % h->wish->block ? f16 : h->wish;
+    t->to = t->from->block > 1 ? t->from : stays_f32(t) ? f32 : t->ne[0] % h->wish->block ? f16 : h->wish;
     if (gguf_head_tensor(h->head, t->name, t->n_dims, t->ne, t->to, &t->nbytes, err)) return -1;
   }
   return 0;
@@ -291,9 +325,9 @@ static int read_folder(hf *h, enum hf_type type, error *err) {
   choose_type(h, type);
   h->head = gguf_head_new(ALIGNMENT);
   put_general(h);
-  if (put_sampling(h, err) || hf_put_keys(h, err) || make_tensors(h, err) ||
-      place_tensors(h, err))
-    return -1;
+  if (put_sampling(h, err) || hf_put_keys(h, err) || make_tensors(h, err)) return -1;
+  put_blocks_first(h);
+  if (place_tensors(h, err)) return -1;
   put_size(h);
   gguf_head_u32(h->head, "general.file_type", h->file_type);
   gguf_head_u32(h->head, "general.quantization_version", 2);
@@ -353,7 +387,7 @@ static const unsigned char *gather_elements(const hf_made *m, const hf_source *s
 }
 
 static const unsigned char *row_of_source(const hf_made *m, const hf_source *s, int64_t row, void *scratch) {
-  if (s->scale) hf_scaled(s, row, 0, s->shape[1], scratch);
+  if (s->scale) hf_scaled(s, row, 0, m->t.ne[0], scratch);
   else if (s->packed) hf_packed_row(s->packed, row, scratch);
   else return s->data + (uint64_t)m->t.from->bytes * (uint64_t)m->t.ne[0] * (uint64_t)row;
   return scratch;
@@ -387,6 +421,10 @@ static void change_values(const hf_made *m, float *x) {
 static int make_row(const hf *h, const hf_made *m, int64_t r, float *x, unsigned char *scratch, unsigned char *out,
                     error *err) {
   int64_t n = m->t.ne[0];
+  if (m->t.from->block > 1) {
+    hf_block_row(m->parts[r / m->rows], hf_ordered(&m->order, r % m->rows), &m->columns, out);
+    return 0;
+  }
   if (m->values) memcpy(x, m->values, (size_t)n * sizeof *x);
   else {
     const unsigned char *raw = raw_row(m, r, scratch);

@@ -7,8 +7,8 @@
 // copy of the weights.  What a class of transformers becomes is a row of the table in hf_classes.c; what this code does
 // not know of a folder is refused by name, never guessed.
 //
-// Look next: hf_files.c (JSON and safetensors), hf_packed.c (codes with scales), hf_classes.c (the table), hf_vocab.c,
-// hf_spm.c and hf_words.c (tokenizers), hf.c (tensors).
+// Look next: hf_files.c (JSON and safetensors), hf_packed.c, hf_fp8.c and hf_blocks.c (codes with scales), hf_classes.c
+// (the table), hf_vocab.c, hf_spm.c and hf_words.c (tokenizers), hf.c (tensors).
 #ifndef WEFT_HF_H
 #define WEFT_HF_H
 #include "model/gguf_write.h"

@@ -61,11 +61,6 @@ int hf_f64(const hf *h, const char *names, double *out, bool *found, error *err)
   return *found ? hf_number_in(h, h->text, name, out, found, err) : 0;
 }
 
-static bool has_suffix(const char *name, const char *end) {
-  size_t n = strlen(name), m = strlen(end);
-  return n >= m && !strcmp(name + n - m, end);
-}
-
 const char *hf_arch_key(const hf *h, const char *key) {
   return arena_printf(h->arena, "%s.%s", h->class->arch, key);
 }
@@ -373,7 +368,7 @@ static int put_pooling(hf *h, error *err) {
   json_array_foreach(modules, i, m) {
     const char *type = json_string_value(json_object_get(m, "type")),
                *path = json_string_value(json_object_get(m, "path"));
-    if (!folder && type && path && has_suffix(type, "Pooling")) folder = arena_strdup(h->arena, path);
+    if (!folder && type && path && hf_ends_in(type, "Pooling")) folder = arena_strdup(h->arena, path);
   }
   json_decref(modules);
   if (!folder) return 0;
@@ -498,6 +493,9 @@ static const hf_rule gpt_oss_rules[] = {
   {EXPERTS "down_proj_bias", "blk.*.ffn_down_exps.bias", 0, 0},
   {EXPERTS "gate_up_proj", "blk.*.ffn_gate_exps.weight", HF_TURNED_EVEN, 0},
   {EXPERTS "gate_up_proj", "blk.*.ffn_up_exps.weight", HF_TURNED_ODD, 0},
+  {EXPERTS "down_proj_blocks", "blk.*.ffn_down_exps.weight", 0, 0},
+  {EXPERTS "gate_up_proj_blocks", "blk.*.ffn_gate_exps.weight", HF_ROWS_EVEN, 0},
+  {EXPERTS "gate_up_proj_blocks", "blk.*.ffn_up_exps.weight", HF_ROWS_ODD, 0},
   {EXPERTS "gate_up_proj_bias", "blk.*.ffn_gate_exps.bias", HF_EVEN, 0},
   {EXPERTS "gate_up_proj_bias", "blk.*.ffn_up_exps.bias", HF_ODD, 0},
   {0},
@@ -701,25 +699,6 @@ static const hf_class *const tables[] = {plain_classes, hf_classes_qwen, hf_clas
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 
-// Blocks with scales and packed integers come in many kinds, of which hf_packed.c and hf_fp8.c read some.
-static int check_quantised(const hf *h, error *err) {
-  const char *name, *method, *text;
-  const json_t *q = json_object_get(h->config, "quantization_config");
-  if (h->packing.kind) return 0;
-  if (json_is_null(q)) q = NULL;
-  text = q ? "quantization_config" : "quantization";
-  if (!q) q = hf_value(h, "quantization_config quantization", &name);
-  if (!q) q = json_object_get(h->config, "quantization");
-  if (!q || json_is_null(q)) return 0;
-  method = json_string_value(json_object_get(q, "quant_method"));
-  const char *fmt = json_string_value(json_object_get(q, "fmt"));
-  if (method && !strcmp(method, "fp8") && (!fmt || !strcmp(fmt, "e4m3"))) return 0;
-  char quoted[64];
-  return hf_fail(h, config_name, text, err,
-                 "%s weights are not read yet: take the folder with BF16, F16 or F32 weights, or a GGUF file",
-                 method ? gguf_quote(quoted, sizeof quoted, method, strlen(method)) : "MLX's or other quantised");
-}
-
 // What files of the architecture have no key for.
 static int check_musts(const hf *h, error *err) {
   for (const char *at = h->class->musts; at && *at; at += strspn(at, " ")) {
@@ -778,7 +757,7 @@ int hf_find_class(hf *h, error *err) {
     h->text = json_copy(h->config);
     json_object_update(h->text, inner);
   } else h->text = json_copy(h->config);
-  return hf_read_packing(h, err) || check_quantised(h, err) || fill_defaults(h, err) ? -1 : 0;
+  return hf_read_packing(h, err) || hf_read_scaling(h, err) || fill_defaults(h, err) ? -1 : 0;
 }
 
 static int put_class_key(hf *h, const hf_key *k, error *err) {
@@ -871,7 +850,7 @@ static const char *put_number(const hf *h, const char *to, const name_number *la
 // Whether a rule is for a name, of which n bytes stand before .weight or .bias.
 static bool rule_is_for(const hf *h, const hf_rule *r, const char *name, size_t n, const char **to, uint32_t *expert) {
   name_number layer = {"", 0}, of = {"", 0};
-  bool whole = r->to && (has_suffix(r->to, ".weight") || has_suffix(r->to, ".bias"));
+  bool whole = r->to && (hf_ends_in(r->to, ".weight") || hf_ends_in(r->to, ".bias"));
   if (!matches_rule(r->from, name, whole ? strlen(name) : n, &layer, &of) &&
       !(r->op == HF_SKIP && matches_rule(r->from, name, strlen(name), &layer, &of)))
     return false;
@@ -929,8 +908,8 @@ const hf_rule *hf_rule_for(const hf *h, const char *stored, const hf_rule *after
   if (!name || (h->class->no_mtp && is_of_mtp(h, name))) return after ? NULL : &left_out;
   if (h->class->further) name = name_further(h, name);
   size_t n = strlen(name);
-  if (has_suffix(name, ".weight")) n -= 7;
-  else if (has_suffix(name, ".bias")) n -= 5;
+  if (hf_ends_in(name, ".weight")) n -= 7;
+  else if (hf_ends_in(name, ".bias")) n -= 5;
   if (after)
     return after[1].from && !strcmp(after->from, after[1].from) && rule_is_for(h, after + 1, name, n, to, expert)
              ? after + 1

@@ -254,7 +254,7 @@ static void sort_names(names *v) {
   v->n = n;
 }
 
-static bool has_ending(const char *name, const char *end) {
+bool hf_ends_in(const char *name, const char *end) {
   size_t n = strlen(name), m = strlen(end);
   return n >= m && !strcmp(name + n - m, end);
 }
@@ -263,7 +263,7 @@ static int list_weights(const hf *h, names *out, error *err) {
   DIR *d = opendir(h->dir);
   if (!d) return error_set(err, "%s: cannot be read: %s", h->shown, strerror(errno));
   for (struct dirent *e; (e = readdir(d));)
-    if (!strncmp(e->d_name, "model", 5) && has_ending(e->d_name, ".safetensors"))
+    if (!strncmp(e->d_name, "model", 5) && hf_ends_in(e->d_name, ".safetensors"))
       vec_push(out, arena_strdup(h->arena, e->d_name));
   closedir(d);
   sort_names(out);
@@ -280,7 +280,7 @@ static int read_weight_map(const hf *h, const json_t *index, names *out, error *
     const char *name = json_string_value(file);
     char quoted[128];
     if (!name) return hf_fail(h, index_name, tensor, err, "is not the name of a file");
-    if (!*name || *name == '.' || strchr(name, '/') || !has_ending(name, ".safetensors"))
+    if (!*name || *name == '.' || strchr(name, '/') || !hf_ends_in(name, ".safetensors"))
       return hf_fail(h, index_name, tensor, err, "'%s' is not a safetensors file of this folder",
                      gguf_quote(quoted, sizeof quoted, name, strlen(name)));
     vec_push(out, arena_strdup(h->arena, name));

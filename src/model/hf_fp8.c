@@ -1,6 +1,10 @@
-// Weights of 8 bits with a scale for each block (quant_method "fp8"): a matrix W of F8_E4M3 stands beside W_scale_inv,
-// whose number of a block, weight_block_size rows by columns, multiplies the block's weights; without blocks there is
-// one number for all.
+// Weights of 8 bits with scales. A matrix W of F8_E4M3 (or I8) stands beside a tensor of scales, each of which
+// multiplies the weights of a block:
+//
+//   quant_method "fp8"                  W_scale_inv, blocks of weight_block_size; without that one scale for all
+//   "modelopt", "compressed-tensors"    W_scale, one for all, for each row, or for blocks of block_structure
+//
+// W may be a stack of matrices, each with its own blocks. Matrices of 4 bits are those of hf_blocks.c.
 //
 // Output: hf_source.scale, and parts of rows as floats (hf_scaled). Invariant: every matrix of F8_E4M3 has its scales,
 // and every one of those its matrix.
@@ -9,87 +13,159 @@
 #include "model/hf_impl.h"
 #include "model/quantise.h"
 
-static const char of_scales[] = "_scale_inv";
+static const char config_name[] = "config.json";
 
-// Four bits of exponent and three of mantissa; no infinity, and two codes that are no numbers.
-static float e4m3(unsigned char code) {
-  int e = code >> 3 & 15, m = code & 7;
-  float v = e == 15 && m == 7 ? NAN : e ? ldexpf((float)(8 + m), e - 10) : ldexpf((float)m, -9);
-  return code >> 7 ? -v : v;
+// ---- config.json ----------------------------------------------------------------------------------------------------
+
+static bool says(const char *a, const char *b) { return a && b && !strcmp(a, b); }
+
+// compressed-tensors: whether the weights of all groups are floats, or whole numbers of 8 bits.
+static bool has_known_groups(json_t *groups) {
+  const char *name;
+  json_t *group;
+  json_object_foreach(groups, name, group) {
+    const json_t *w = json_object_get(group, "weights");
+    json_int_t bits = json_integer_value(json_object_get(w, "num_bits"));
+    if (!says(json_string_value(json_object_get(w, "type")), "float") && bits != 8) return false;
+  }
+  return json_object_size(groups) > 0;
 }
 
+// Scales and packed integers come in many kinds, of which hf_packed.c, hf_blocks.c and this file read some.
+int hf_read_scaling(hf *h, error *err) {
+  const char *name, *fmt;
+  const json_t *q = hf_value(h, "quantization_config", &name);
+  char quoted[64];
+  if (h->packing.kind) return 0;
+  const char *key = q ? "quantization_config" : "quantization", *method = NULL;
+  if (!q) q = hf_value(h, key, &name);
+  if (!q) return hf_read_modelopt(h, err);
+  method = json_string_value(json_object_get(q, "quant_method"));
+  fmt = json_string_value(json_object_get(q, "fmt"));
+  h->method = says(method, "fp8") && (!fmt || !strcmp(fmt, "e4m3")) ? HF_FP8
+              : says(method, "mxfp4")                               ? HF_MXFP4
+              : says(method, "modelopt")                            ? HF_MODELOPT
+              : says(method, "compressed-tensors") && has_known_groups(json_object_get(q, "config_groups"))
+                ? HF_COMPRESSED
+                : HF_FLOATS;
+  if (h->method) return 0;
+  return hf_fail(h, config_name, key, err,
+                 "%s weights are not read yet: take the folder with BF16, F16 or F32 weights, or a GGUF file",
+                 method ? gguf_quote(quoted, sizeof quoted, method, strlen(method)) : "MLX's or other quantised");
+}
+
+// Rows and columns of a block, from a list of config.json; a row's scale, or one for all, where there is none.
 static int read_block(const hf *h, int64_t block[2], error *err) {
-  const json_t *q = json_object_get(h->config, "quantization_config"), *size = json_object_get(q, "weight_block_size");
+  const char *name, *key = h->method == HF_FP8 ? "weight_block_size" : "block_structure";
+  json_t *q = hf_value(h, "quantization_config", &name), *groups = json_object_get(q, "config_groups");
+  if (h->method != HF_FP8)
+    q = json_object_get(json_object_iter_value(json_object_iter(groups)), "weights");
+  q = json_object_get(q, key);
   block[0] = block[1] = INT64_MAX;
-  if (!size || json_is_null(size)) return 0;
+  if (!q || json_is_null(q)) return 0;
   for (size_t i = 0; i < 2; i++) {
-    const json_t *n = json_array_get(size, i);
-    if (json_array_size(size) != 2 || !json_is_integer(n) || json_integer_value(n) < 1)
-      return hf_fail(h, "config.json", "quantization_config.weight_block_size", err, "is not two numbers from 1 on");
+    const json_t *n = json_array_get(q, i);
+    if (json_array_size(q) != 2 || !json_is_integer(n) || json_integer_value(n) < 1)
+      return hf_fail(h, config_name, arena_printf(h->arena, "quantization_config.%s", key), err,
+                     "is not two numbers from 1 on");
     block[i] = json_integer_value(n);
   }
   return 0;
 }
 
+// ---- a matrix and its scales ----------------------------------------------------------------------------------------
+
 static int64_t scale_blocks(int64_t n, int64_t block) { return n / block + (n % block != 0); }
 
-static const char *file_name(const hf *h, const hf_source *s) { return h->files.at[s->file].name; }
+static const char *file_with(const hf *h, const hf_source *s) { return h->files.at[s->file].name; }
 
-static int check_scale(const hf *h, const hf_source *w, const hf_source *s, const int64_t block[2], error *err) {
-  if (strcmp(w->dtype, "F8_E4M3") || w->n_dims != 2)
-    return hf_fail(h, file_name(h, w), w->name, err, "has scales, and is no matrix of F8_E4M3");
-  if (!s->format) return hf_fail(h, file_name(h, s), s->name, err, "scales of %s are not read", s->dtype);
-  int64_t rows = scale_blocks(w->shape[0], block[0]), columns = scale_blocks(w->shape[1], block[1]), n = 1;
-  for (uint32_t i = 0; i < s->n_dims && i < HF_DIMS; i++) n = s->shape[i] == 0 ? 0 : n * s->shape[i];
-  bool fits = rows == 1 && columns == 1 ? n == 1 : s->n_dims == 2 && s->shape[0] == rows && s->shape[1] == columns;
-  if (!fits)
-    return hf_fail(h, file_name(h, s), s->name, err,
-                   "has another shape than %lld x %lld, the blocks of %lld x %lld weights", (long long)rows,
-                   (long long)columns, (long long)w->shape[0], (long long)w->shape[1]);
+// Matrices of a stack, rows and columns.
+static void stack_sizes(const hf_source *w, int64_t n[3]) {
+  n[0] = w->n_dims == 3 ? w->shape[0] : 1;
+  n[1] = w->shape[w->n_dims - 2];
+  n[2] = w->shape[w->n_dims - 1];
+}
+
+static bool has_sizes(const hf_source *s, const int64_t n[3], uint32_t n_dims) {
+  int64_t all = 1;
+  bool same = s->n_dims == n_dims;
+  for (uint32_t i = 0; i < s->n_dims; i++) {
+    same = same && s->shape[i] == n[3 - n_dims + i];
+    all = s->shape[i] == 0 || all > INT32_MAX ? 0 : all * s->shape[i];
+  }
+  return same || (s->n_dims < 2 && all == n[0] * n[1] * n[2]);
+}
+
+static int take_scale(const hf *h, hf_source *w, hf_source *s, const int64_t block[2], error *err) {
+  int64_t n[3], blocks[3];
+  if ((strcmp(w->dtype, "F8_E4M3") && strcmp(w->dtype, "I8")) || (w->n_dims != 2 && w->n_dims != 3))
+    return hf_fail(h, file_with(h, w), w->name, err, "has scales, and is no matrix of F8_E4M3");
+  if (!s->format) return hf_fail(h, file_with(h, s), s->name, err, "scales of %s are not read", s->dtype);
+  memcpy(w->block, block, sizeof w->block);
+  stack_sizes(w, n);
+  // of each row
+  if (h->method != HF_FP8 && block[0] == INT64_MAX && n[1] > 1 && s->n_dims && s->shape[0] == n[1]) w->block[0] = 1;
+  for (int i = 0; i < 3; i++) blocks[i] = i ? scale_blocks(n[i], w->block[i - 1]) : n[0];
+  if (!has_sizes(s, blocks, w->n_dims))
+    return hf_fail(h, file_with(h, s), s->name, err,
+                   "has another shape than %lld x %lld, the blocks of %lld x %lld weights", (long long)blocks[1],
+                   (long long)blocks[2], (long long)n[1], (long long)n[2]);
+  w->scale = s;
+  w->format = format_by_id(FORMAT_F32);
+  s->taken = true;
   return 0;
 }
 
-static hf_source *source_named(const hf *h, const char *name, size_t n) {
-  void *s;
-  return smap_get(&h->by_name, name, n, &s) ? s : NULL;
-}
-
-static bool has_end(const char *name) {
-  size_t n = strlen(name), k = sizeof of_scales - 1;
-  return n > k && !strcmp(name + n - k, of_scales);
+static int bind_scale(const hf *h, hf_source *s, size_t end, const int64_t block[2], error *err) {
+  void *w;
+  if (!smap_get(&h->by_name, s->name, strlen(s->name) - end, &w))
+    return hf_fail(h, file_with(h, s), s->name, err, "there is no matrix that has these scales");
+  return take_scale(h, w, s, block, err);
 }
 
 int hf_bind_scales(hf *h, error *err) {
-  const char *method = json_string_value(json_object_get(json_object_get(h->config, "quantization_config"),
-                                                         "quant_method"));
+  const char *end = h->method == HF_FP8 ? "_scale_inv" : ".weight_scale", *added = strstr(end, "_scale");
   int64_t block[2];
-  if (!method || strcmp(method, "fp8")) return 0;
+  if (hf_bind_blocks(h, err)) return -1;
+  if (h->method == HF_FLOATS || h->method == HF_MXFP4) return 0;
   if (read_block(h, block, err)) return -1;
   for (size_t i = 0; i < h->sources.n; i++) {
     hf_source *s = &h->sources.at[i];
-    if (!has_end(s->name)) continue;
-    hf_source *w = source_named(h, s->name, strlen(s->name) - (sizeof of_scales - 1));
-    if (!w) return hf_fail(h, file_name(h, s), s->name, err, "there is no matrix that has these scales");
-    if (check_scale(h, w, s, block, err)) return -1;
-    w->scale = s;
-    s->taken = true;
-    memcpy(w->block, block, sizeof block);
+    if (!s->taken && hf_ends_in(s->name, end) && bind_scale(h, s, strlen(added), block, err)) return -1;
   }
-  for (size_t i = 0; i < h->sources.n; i++)
-    if (!strcmp(h->sources.at[i].dtype, "F8_E4M3") && !h->sources.at[i].scale)
-      return hf_fail(h, file_name(h, &h->sources.at[i]), h->sources.at[i].name, err, "has no scales (%s%s)",
-                     h->sources.at[i].name, of_scales);
+  for (size_t i = 0; i < h->sources.n; i++) {
+    const hf_source *s = &h->sources.at[i];
+    if (!strcmp(s->dtype, "F8_E4M3") && !s->scale && !s->taken)
+      return hf_fail(h, file_with(h, s), s->name, err, "has no scales (%s%s)", s->name, added);
+  }
   return 0;
 }
 
+// ---- numbers --------------------------------------------------------------------------------------------------------
+
+float hf_e4m3(unsigned char code) {
+  int e = code >> 3 & 15, m = code & 7;
+  float v = e == 15 && m == 7 ? NAN : e ? ldexpf((float)(8 + m), e - 10) : ldexpf((float)m, -9);
+  return code >> 7 ? -v : v;
+}
+
 void hf_scaled(const hf_source *s, int64_t row, int64_t first, int64_t n, float *out) {
-  int64_t columns = scale_blocks(s->shape[1], s->block[1]), above = row / s->block[0] * columns, block = -1;
+  int64_t size[3], block = -1;
   float scale = 0;
+  if (s->blocks) {
+    for (int64_t i = 0; i < n; i++) out[i] = hf_block_value(s, row, first + i);
+    return;
+  }
+  stack_sizes(s, size);
+  int64_t above = (row / size[1] * scale_blocks(size[1], s->block[0]) + row % size[1] / s->block[0]) *
+                  scale_blocks(size[2], s->block[1]);
+  bool whole = !strcmp(s->dtype, "I8");
   for (int64_t i = first; i < first + n; i++) {
+    unsigned char code = s->data[row * size[2] + i];
     if (i / s->block[1] != block) {
       block = i / s->block[1];
       floats_from(s->scale->format, s->scale->data + s->scale->format->bytes * (size_t)(above + block), 1, &scale);
     }
-    out[i - first] = e4m3(s->data[row * s->shape[1] + i]) * scale;
+    out[i - first] = (whole ? (float)(int8_t)code : hf_e4m3(code)) * scale;
   }
 }

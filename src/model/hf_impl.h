@@ -30,8 +30,10 @@ struct hf_source {
   int64_t shape[HF_DIMS];            // the last axis is contiguous
   const unsigned char *data;
   uint64_t begin, end;               // in the file's data
-  const hf_source *scale;            // of blocks (hf_fp8.c); NULL: there is none
+  const hf_source *scale;            // of blocks (hf_fp8.c, hf_blocks.c); NULL: there is none
   int64_t block[2];                  // then: rows and columns of one
+  const struct format *blocks;       // of 4 bits: the format that has the same numbers (hf_blocks.c)
+  float factor, input;               // then: of all weights, and of what they are multiplied with
   const hf_packed *packed;           // its rows are made of codes (hf_packed_row); NULL: they are in data
   const struct format *scaled_by;    // of these codes
   bool taken;                        // it belongs to another tensor
@@ -73,6 +75,9 @@ struct hf {
   const struct format *wish;         // of matrices
   uint64_t n_vocab;                  // tokens that the file has
   bool pieces;                       // they are SentencePiece's
+  // how weights with scales are named
+  enum hf_method { HF_FLOATS, HF_FP8, HF_MXFP4, HF_MODELOPT, HF_COMPRESSED } method;
+  const struct format *blocks;       // of weights that stay as they are (hf_blocks.c); NULL: there are none
   // hf_packed.c: what config.json says of codes; kind 0: there are none
   struct { int kind; uint32_t bits, group, plus; const json_t *own; } packing;
 };
@@ -86,12 +91,24 @@ int hf_json(const hf *h, const char *name, bool needed, json_t **out, error *err
 int hf_json_list(const hf *h, const char *name, json_t **out, error *err);   // a list; empty where there is no file
 int hf_text(const hf *h, const char *name, char **out, size_t *n, error *err);     // *out NULL: no such file
 int hf_open_weights(hf *h, error *err);
+bool hf_ends_in(const char *name, const char *end);
 void hf_close_files(hf *h);
 
 // ---- hf_fp8.c
-// Finds the scales of matrices of 8 bits, if config.json says that there are some.
+int hf_read_scaling(hf *h, error *err);                    // hf.method; after hf_read_packing
+// Finds the scales of matrices of 8 and 4 bits, if config.json says that there are some.
 int hf_bind_scales(hf *h, error *err);
 void hf_scaled(const hf_source *s, int64_t row, int64_t first, int64_t n, float *out);   // n floats of a row
+// Four bits of exponent and three of mantissa; no infinity, and two codes that are no numbers.
+float hf_e4m3(unsigned char code);
+
+// ---- hf_blocks.c
+int hf_read_modelopt(hf *h, error *err);
+int hf_bind_blocks(hf *h, error *err);
+// Whether an order of a row's elements leaves groups that share a scale together.
+bool hf_keeps_groups(const hf_order *columns);
+void hf_block_row(const hf_source *s, int64_t row, const hf_order *order, unsigned char *out);     // order: of elements
+float hf_block_value(const hf_source *s, int64_t row, int64_t column);     // of NVFP4
 
 // ---- hf_packed.c
 int hf_read_packing(hf *h, error *err);
@@ -113,6 +130,8 @@ enum hf_op {
   HF_TURNED,       // of each matrix rows and columns change places
   HF_TURNED_EVEN,  // the same, and every second row of that, from the first on
   HF_TURNED_ODD,   // from the second on
+  HF_ROWS_EVEN,    // every second row of each matrix, from the first on
+  HF_ROWS_ODD,
   HF_EVEN,         // elements of each row
   HF_ODD,
   // of the rows of each head the first ones, a matrix for each; without heads the first half of each matrix

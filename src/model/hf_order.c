@@ -109,8 +109,18 @@ static int collect_parts(const hf *h, const hf_source *s, const char *words, boo
   return 0;
 }
 
+// Every second row; the first one has the number `first`.
+static int take_second_rows(const hf *h, const hf_source *s, hf_made *m, int64_t first, error *err) {
+  if (m->t.ne[1] % 2) return does_not_fit(h, s, "pairs of rows", m->t.ne[1], err);
+  m->t.ne[1] /= 2;
+  m->rows = m->t.ne[1] * m->t.ne[2];
+  add_slice(&m->order, (hf_slice){first, {1, 1, m->rows}, {0, 0, 2}});
+  return 0;
+}
+
 int hf_set_order(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error *err) {
   enum hf_op op = r->op & HF_OP_MASK;
+  if (op == HF_ROWS_EVEN || op == HF_ROWS_ODD) return take_second_rows(h, s, m, op == HF_ROWS_ODD, err);
   bool in_rows = op == HF_TILE_IN_ROWS || m->t.n_dims == 1;
   hf_order *o = in_rows ? &m->columns : &m->order;
   int64_t *n = in_rows ? &m->t.ne[0] : &m->t.ne[1];

@@ -68,10 +68,10 @@ def test_what_a_folder_of_gemma_3_leaves_out(run_weft, tmp_path):
 
 @pytest.mark.parametrize("kind", [k for k, r in RECORDS.items() if "answer" in r])
 def test_as_transformers_answers(run_weft, tmp_path, kind):
-    """Probabilities of the token after some: transformers' with weights of 32 bits."""
+    """Probabilities of the token after some: transformers' with weights of 32 bits. Blocks of 4 bits are multiplied as floats."""
     ids, expected = (RECORDS[kind]["answer"][k] for k in ("ids", "logprobs"))
     source = folders.write(tmp_path / kind, RECORDS[kind], "F32")
-    done = run_weft(["run", "-m", source, "--ids", ",".join(map(str, ids)), "-n", "1", "--json", "--top-logprobs", str(len(expected)), "--temp", "0"])
+    done = run_weft(["run", "-m", source, "--ids", ",".join(map(str, ids)), "-n", "1", "--json", "--top-logprobs", str(len(expected)), "--temp", "0", "--precision", "exact"])
     assert done.returncode == 0, done.err
     ours = dict(json.loads(done.stdout.splitlines()[0])["top"])
     assert len(ours) == len(expected)
@@ -87,7 +87,7 @@ def test_weights_in_several_files(run_weft, tmp_path):
 
 @pytest.mark.parametrize("kind, dtype", [("qwen3", "BF16"), ("llama", "F32"), ("gemma3-seeing", "BF16"), ("olmo3", "F16"),
                                          ("qwen35-seeing", "BF16"), ("qwen35moe-seeing", "F16"), ("qwen3next", "F32"), ("deepseek2", "F32"), ("deepseek3", "BF16"), ("granitemoeshared", "F16"), ("glm4moe", "BF16"), ("erniemoe", "F32"),
-                                         ("gemma4", "BF16"), ("gemma4-seeing", "F32")])
+                                         ("gemma4", "BF16"), ("gemma4-seeing", "F32"), ("gpt-oss-mxfp4", "BF16"), ("llama-nvfp4", "BF16"), ("qwen3moe-nvfp4", "F32")])
 def test_a_folder_runs_as_its_file_does(run_weft, tmp_path, kind, dtype):
     source = folders.write(tmp_path / kind, RECORDS[kind], dtype)
     convert(run_weft, source, tmp_path / "out.gguf", "--outtype", dtype.lower())
@@ -171,6 +171,7 @@ def changed(folder, file, change):
     ("config.json", lambda c: c.update(rope_parameters={"rope_type": "yarn", "factor": 2.0}), "key 'original_max_position_embeddings': is missing"),
     ("config.json", lambda c: c.update(quantization_config={"quant_method": "fp8", "fmt": "e5m2"}), "key 'quantization_config': fp8 weights are not read yet"),
     ("config.json", lambda c: c.update(quantization_config={"quant_method": "fp8", "weight_block_size": [128]}), "weight_block_size': is not two numbers from 1 on"),
+    ("config.json", lambda c: c.update(quantization_config={"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"type": "int", "num_bits": 4}}}}), "compressed-tensors weights are not read yet"),
     ("config.json", lambda c: c.update(quantization_config={"quant_method": "hqq"}), "hqq weights are not read yet"),
     ("config.json", lambda c: c.update(quantization_config={"group_size": 64, "bits": 4}), "key 'quantization_config': MLX's or other quantised weights are not read yet"),
     ("tokenizer.json", lambda t: t["model"].update(type="Unigram"), "a vocabulary of Unigram, but only BPE is read"),
@@ -492,19 +493,36 @@ def with_tensor(path, name, dtype, shape, data):
     put_head(path, json.dumps(head).encode(), before + data)
 
 
-BLOCKS = [("qwen3", [32, 48], "F32"), ("llama", [128, 128], "BF16"), ("qwen3moe", [16, 16], "F32"), ("qwen3", None, "F32"), ("qwen35moe", [32, 48], "F32"), ("qwen3next", [16, 16], "BF16"), ("deepseek3", [24, 16], "F32")]
+BLOCKS = [("qwen3", [32, 48], "F32"), ("llama", [128, 128], "BF16"), ("qwen3moe", [16, 16], "F32"), ("qwen3", None, "F32"), ("qwen35moe", [32, 48], "F32"), ("qwen3next", [16, 16], "BF16"), ("deepseek3", [24, 16], "F32"),
+          ("qwen35moe-seeing", [24, 16], "F32"), ("qwen35moe-seeing", None, "F32")]
+# What compressed-tensors and ModelOpt write: scales of rows, of blocks, or one for all
+GROUPS = {"group_0": {"weights": {"type": "float", "num_bits": 8}}}
+SCALED = [("qwen3", "row", {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": GROUPS}),
+          ("llama", [32, 16], {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"group_0": {"weights": {"type": "float", "num_bits": 8, "strategy": "block", "block_structure": [32, 16]}}}}),
+          ("qwen2", None, {"quant_method": "modelopt", "quant_algo": "FP8"})]
 
 
-def in_blocks(tmp_path, kind, block, dtype):
+def in_blocks(tmp_path, kind, block, dtype, config=None):
     """A folder with weights of 8 bits, and one that has what these are as floats."""
-    made = []
+    made, config = [], config or {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", **({"weight_block_size": block} if block else {})}
+    end, block = "_scale_inv" if config["quant_method"] == "fp8" else "_scale", [1, 1 << 20] if block == "row" else block
     record = RECORDS[kind]
     tensors = {name: ("BF16", shape, folders.weights(name, shape, "BF16")) for name, shape in record["tensors"].items()}
-    for name, some in zip(("small", "floats"), folders.in_blocks(tensors, block, dtype)):
+    for name, some in zip(("small", "floats"), folders.in_blocks(tensors, block, dtype, end)):
         made.append(folders.write(tmp_path / name / kind, record))
         folders.safetensors(made[-1] / "model.safetensors", some)
-    changed(made[0], "config.json", lambda c: c.update(quantization_config={"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", **({"weight_block_size": block} if block else {})}))
+    changed(made[0], "config.json", lambda c: c.update(quantization_config=config))
     return made
+
+
+@pytest.mark.parametrize("kind, block, config", SCALED)
+def test_scales_of_rows(run_weft, tmp_path, kind, block, config):
+    """What counts activations is left out."""
+    small, floats = in_blocks(tmp_path, kind, block, "BF16", config)
+    for part in ("input_scale", "k_scale"):
+        with_tensor(small / "model.safetensors", f"model.layers.0.self_attn.k_proj.{part}", "F32", [1], bytes(4))
+    made = [{t.name: t.data.tobytes() for t in convert(run_weft, folder, tmp_path / "out.gguf", "--outtype", "f32").tensors} for folder in (small, floats)]
+    assert made[0] == made[1] and len(made[0]) > 10
 
 
 @pytest.mark.parametrize("kind, block, dtype", BLOCKS)
@@ -555,6 +573,42 @@ def test_scales_that_are_none(run_weft, tmp_path, change, expected):
     change(tensors)
     folders.safetensors(source / "model.safetensors", tensors)
     fails(run_weft, source, "model.safetensors: ", expected)
+
+
+BLOCKS_OF_4 = "model.layers.0.mlp.experts.gate_up_proj_blocks"
+PACKED = "model.layers.0.mlp.up_proj.weight_packed"
+
+
+@pytest.mark.parametrize("kind, change, expected", [
+    ("gpt-oss-mxfp4", lambda t: t.pop(BLOCKS_OF_4.replace("_blocks", "_scales")), f"key '{BLOCKS_OF_4}': has no scales, or not one for each block"),
+    ("gpt-oss-mxfp4", lambda t: t.update({BLOCKS_OF_4: ("U8", [4, 192, 32], bytes(4 * 192 * 32))}), f"key '{BLOCKS_OF_4}': is not blocks of 16 bytes"),
+    ("gpt-oss-mxfp4", lambda t: t.update({BLOCKS_OF_4.replace("_blocks", "_scales"): ("U8", [4, 192, 3], bytes(4 * 192 * 3))}), f"key '{BLOCKS_OF_4}': has no scales, or not"),
+    ("gpt-oss-mxfp4", lambda t: t.update({"model.layers.0.self_attn.q_proj.weight": ("U8", [128, 64], bytes(8192))}), "tensors of U8 are not read"),
+    ("llama-nvfp4", lambda t: t.pop(PACKED.replace("_packed", "_scale")), f"key '{PACKED}': has no scales, or not one for each 16 weights"),
+    ("llama-nvfp4", lambda t: t.update({PACKED.replace("_packed", "_global_scale"): ("F32", [1], bytes(4))}), "is no finite number, or 0"),
+    ("llama-nvfp4", lambda t: t.update({PACKED.replace("_packed", "_global_scale"): ("F32", [2], bytes(8))}), "is not one number"),
+])
+def test_blocks_that_are_none(run_weft, tmp_path, kind, change, expected):
+    source = folders.write(tmp_path / "small", RECORDS[kind])
+    head, data = head_of(source / "model.safetensors")
+    tensors = {n: (t["dtype"], t["shape"], data[t["data_offsets"][0]:t["data_offsets"][1]]) for n, t in head.items() if n != "__metadata__"}
+    change(tensors)
+    folders.safetensors(source / "model.safetensors", tensors)
+    fails(run_weft, source, "model.safetensors: ", expected)
+
+
+def test_blocks_that_do_not_fit_become_floats(run_weft, tmp_path):
+    """Rows of 48 weights: three groups that share a scale, and no block of a file."""
+    record = json.loads(json.dumps(RECORDS["llama-nvfp4"]))
+    record["config"]["intermediate_size"] = 48
+    for name, shape in record["tensors"].items():
+        if ".mlp." in name and len(shape) == 2:
+            rows, columns = ((48, shape[1]) if "down_proj" not in name else (shape[0], shape[1] * 48 // 128))
+            record["tensors"][name] = [rows, columns]
+    made = {t.name: t for t in convert(run_weft, folders.write(tmp_path / "small", record), tmp_path / "out.gguf", "--outtype", "f32").tensors}
+    floats = {t.name: t for t in convert(run_weft, folders.write(tmp_path / "floats", record, floats=True), tmp_path / "out.gguf", "--outtype", "f32").tensors}
+    assert made["blk.0.ffn_up.weight"].tensor_type.name == "NVFP4" and "blk.0.ffn_down.scale" not in made
+    assert made["blk.0.ffn_down.weight"].data.tobytes() == floats["blk.0.ffn_down.weight"].data.tobytes()
 
 
 def test_what_would_be_a_file_that_nobody_reads(run_weft, tmp_path):

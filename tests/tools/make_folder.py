@@ -87,6 +87,49 @@ def weights(name, shape, dtype):
     return x.tobytes() if dtype == "F32" else (x.view(np.uint32) >> 16).astype(np.uint16).tobytes()
 
 
+def codes(name, shape, dtype):
+    """The bytes of a tensor of U8, F8_E4M3 (scales of 16 weights), "E8M0" (powers of two, in U8) or "FACTOR" (of a matrix, in F32)."""
+    random = np.random.RandomState(zlib.crc32(name.encode()))
+    if dtype == "FACTOR":
+        return np.asarray(random.rand(*shape) * 8 + 8 if "global" in name else random.rand(*shape) + 0.5, np.float32).tobytes()
+    low, high = {"U8": (0, 256), "E8M0": (120, 126), "F8_E4M3": (8, 40)}[dtype]
+    return random.randint(low, high, shape).astype(np.uint8).tobytes()
+
+
+STORED = {"E8M0": "U8", "FACTOR": "F32"}
+FOUR_BITS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+
+
+def four_bits(pairs):
+    """Bytes with two codes each, as floats."""
+    pairs = np.frombuffer(pairs, np.uint8)
+    return FOUR_BITS[np.stack([pairs & 15, pairs >> 4], -1)].reshape(-1)
+
+
+def as_floats(tensors):
+    """Tensors as write() has them, with those of 4 bits as the matrices that they stand for, of 32 bits."""
+    out = dict(tensors)
+    for name, (dtype, shape, data) in tensors.items():
+        stem = name.removesuffix("_blocks") if name.endswith("_blocks") else name.removesuffix("_packed").removesuffix(".weight")
+        if dtype != "U8" or name.endswith("_scales"):
+            continue
+        x, mx = four_bits(data), name.endswith("_blocks")
+        scale = np.frombuffer(tensors[stem + ("_scales" if mx else ".weight_scale")][2], np.uint8)
+        x = (x.reshape(len(scale), -1) * (np.ldexp(np.float32(1), scale.astype(np.int32) - 127) if mx else e4m3(scale))[:, None]).astype(np.float32)
+        if mx:                                             # [experts, rows, columns]; the class has rows and columns the other way round
+            x = x.reshape(shape[0], shape[1], -1).transpose(0, 2, 1)
+        else:
+            for end in (".weight_scale_2", ".weight_global_scale"):
+                if stem + end in tensors:
+                    f = np.frombuffer(tensors[stem + end][2], np.float32)[0]
+                    x = x * (np.float32(1) / f if "global" in end else f)
+            x = x.reshape(shape[0], -1)
+        for other in [n for n in out if n.startswith(stem) and n[len(stem):] in ("_blocks", "_scales", ".weight", ".weight_packed", ".weight_scale", ".weight_scale_2", ".weight_global_scale", ".input_scale", ".input_global_scale")]:
+            del out[other]
+        out[stem + ("" if mx else ".weight")] = ("F32", list(x.shape), np.ascontiguousarray(x, np.float32).tobytes())
+    return out
+
+
 WIDTHS = {"I64": 8, "F64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2}      # bytes; others have one
 
 
@@ -107,31 +150,33 @@ def e4m3(codes):
     return np.where(codes >> 7, -1, 1).astype(np.float32) * np.where(e > 0, np.ldexp(8 + m, e - 10), np.ldexp(m, -9)).astype(np.float32)
 
 
-def in_blocks(tensors, block, dtype="F32"):
-    """Matrices of layers as F8_E4M3 with scales of blocks (rows, columns); None: one for all.  Those tensors, and the same as floats of 32 bits."""
+def in_blocks(tensors, block, dtype="F32", end="_scale_inv"):
+    """Matrices of layers as F8_E4M3 with scales of blocks (rows, columns); None: one for all.  Those tensors, and the same as floats of 32 bits.  end: what names of scales have."""
     small, floats = {}, {}
     for name, (_, shape, data) in tensors.items():
-        if not name.endswith("_proj.weight") and ".in_proj_" not in name:
+        if not name.endswith(("_proj.weight", "experts.gate_up_proj", "experts.down_proj")) and ".in_proj_" not in name:
             small[name] = floats[name] = tensors[name]
             continue
         random = np.random.RandomState(zlib.crc32(name.encode()))
-        codes, size = random.randint(0, 256, shape).astype(np.uint8), block or shape
+        codes, size = random.randint(0, 256, shape).astype(np.uint8), block or shape[-2:]
         codes[codes & 127 == 127] = 3                      # no number
-        scale = (random.rand(*(-(-n // k) for n, k in zip(shape, size))).astype(np.float32) + 0.5) / 512
+        scale = (random.rand(*shape[:-2], *(-(-n // k) for n, k in zip(shape[-2:], size))).astype(np.float32) + 0.5) / 512
         if dtype == "BF16":
             scale = (scale.view(np.uint32) & 0xffff0000).view(np.float32)
-        wide = np.repeat(np.repeat(scale, size[0], 0), size[1], 1)[:shape[0], :shape[1]]
+        wide = np.repeat(np.repeat(scale, size[0], -2), size[1], -1)[..., :shape[-2], :shape[-1]]
         small[name] = ("F8_E4M3", shape, codes.tobytes())
         bytes_ = scale.tobytes() if dtype == "F32" else (scale.view(np.uint32) >> 16).astype(np.uint16).tobytes()
-        small[name + "_scale_inv"] = (dtype, list(scale.shape) if block else [1], bytes_)
+        small[name + end] = (dtype, list(scale.shape) if block or len(shape) > 2 else [1], bytes_)
         floats[name] = ("F32", shape, (e4m3(codes) * wide).astype(np.float32).tobytes())
     return small, floats
 
 
-def write(folder, record, dtype="BF16", files=1):
-    """A folder; files: how many its weights are cut into."""
+def write(folder, record, dtype="BF16", files=1, floats=False):
+    """A folder; files: how many its weights are cut into; floats: without weights of 4 bits."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {**record["config"], "dtype": {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}[dtype]}
+    if floats:
+        config.pop("quantization_config", None)
     (folder / "config.json").write_text(json.dumps(config, indent=2))
     if record.get("pieces"):
         (folder / "tokenizer.model").write_bytes(pieces())
@@ -142,7 +187,9 @@ def write(folder, record, dtype="BF16", files=1):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     (folder / "chat_template.jinja").write_text(TEMPLATE)
-    tensors = {name: (dtype, shape, weights(name, shape, dtype)) for name, shape in record["tensors"].items()}
+    tensors, coded = {name: (dtype, shape, weights(name, shape, dtype)) for name, shape in record["tensors"].items()}, record.get("codes", {})
+    tensors |= {name: (STORED.get(of, of), record["tensors"][name], codes(name, record["tensors"][name], of)) for name, of in coded.items()}
+    tensors = as_floats(tensors) if floats else tensors
     if files == 1:
         safetensors(folder / "model.safetensors", tensors)
         return folder

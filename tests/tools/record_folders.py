@@ -97,8 +97,39 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
                  {**WITH_PIECES, "besides": {"model.mtp_block.0.input_layernorm.weight": [64], "model.mtp_emb_norm.0.weight": [64], "model.mtp_linear_proj.0.weight": [64, 128]}}),
     "gemma4": ("Gemma4ForCausalLM", "Gemma4TextConfig", {**GEMMA4, "num_hidden_layers": 4, "vocab_size": N_LINES, "vocab_size_per_layer_input": N_LINES}, LINES),
     "gemma4-seeing": ("Gemma4ForConditionalGeneration", "Gemma4Config", {"text_config": {**SMALL, **GEMMA4_EXPERTS, "vocab_size": N_LINES}, "vision_config": GEMMA_EYES}, LINES),
+    "gpt-oss-mxfp4": ("GptOssForCausalLM", "GptOssConfig", {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 32, "sliding_window": 64},
+                      {"coded": lambda t: in_mxfp4(t), "said": {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}}}),
+    "qwen3-nvfp4": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "intermediate_size": 128},
+                    {"coded": lambda t: in_nvfp4(t, False), "said": {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", "config_groups": {"group_0": {"weights": {"type": "float", "num_bits": 4, "group_size": 16}}}}}}),
+    "qwen3moe-nvfp4": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "head_dim": 32, "norm_topk_prob": True},
+                       {"coded": lambda t: in_nvfp4(t, False), "files": {"hf_quant_config.json": json.dumps({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "group_size": 16}})}}),
+    "qwen35-nvfp4": ("Qwen3_5ForCausalLM", "Qwen3_5TextConfig", {**LINEAR, "intermediate_size": 128}, {**ALONE, "coded": lambda t: in_nvfp4(t, False), "said": {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}}),
+    "llama-nvfp4": ("LlamaForCausalLM", "LlamaConfig", {"intermediate_size": 128},
+                    {"coded": lambda t: in_nvfp4(t, True), "said": {"quantization_config": {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": {"group_0": {"weights": {"type": "float", "num_bits": 4, "group_size": 16, "strategy": "tensor_group"}}}}}}),
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
 }
+def in_mxfp4(tensors):
+    """Experts of gpt-oss as published folders have them."""
+    codes = {}
+    for name in [n for n in tensors if n.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        experts, columns, rows = tensors.pop(name)
+        tensors[name + "_blocks"], tensors[name + "_scales"] = [experts, rows, columns // 32, 16], [experts, rows, columns // 32]
+        codes[name + "_blocks"], codes[name + "_scales"] = "U8", "E8M0"
+    return tensors, codes
+
+
+def in_nvfp4(tensors, compressed):
+    """Matrices of layers as ModelOpt and compressed-tensors write them. One has factors of 1, which no file names."""
+    codes, ends = {}, ("weight_packed", "weight_global_scale", "input_global_scale") if compressed else ("weight", "weight_scale_2", "input_scale")
+    for name in [n for n in tensors if (n.endswith("_proj.weight") or ".in_proj_" in n) and not n.startswith("model.layers.0.self_attn.q_proj")]:
+        rows, columns = tensors.pop(name)
+        stem = name.removesuffix("weight")
+        for end, shape, of in ((ends[0], [rows, columns // 2], "U8"), ("weight_scale", [rows, columns // 16], "F8_E4M3"), *((e, [1] if compressed else [], "FACTOR") for e in ends[1:])):
+            if ".1.self_attn.k_proj" not in stem or of != "FACTOR":
+                tensors[stem + end], codes[stem + end] = shape, of
+    return tensors, codes
+
+
 TYPES = {"BF16": ["auto", "f32", "q8_0"], "F16": ["auto", "bf16"], "F32": ["auto", "f32", "bf16", "q8_0"]}
 
 
@@ -173,12 +204,15 @@ def record(llama_cpp, name):
     if "after" in more:
         tensors = with_layer_after(tensors, saved["num_hidden_layers"], more.pop("after"))
     tensors |= more.pop("besides", {})
+    if "coded" in more:
+        tensors, more["codes"] = more.pop("coded")(tensors)
+    saved |= more.pop("said", {})
     made = {**more, "config": saved, "tensors": tensors, "keys": {}, "made": {}}
     with tempfile.TemporaryDirectory() as folder:
         for dtype, types in TYPES.items():
             source = make_folder.write(Path(folder) / dtype / name, made, dtype)
             if dtype == "F32" and model.endswith("ForCausalLM"):
-                made["answer"] = answer(source, model, saved)
+                made["answer"] = answer(make_folder.write(Path(folder) / "floats" / name, made, dtype, floats=True), model, saved)
             for out in types:
                 path = Path(folder) / "out.gguf"
                 converter(llama_cpp, source, "--outfile", path, "--outtype", out, *arguments)
