@@ -223,9 +223,9 @@ static void refused(void **state) {
   CASE(o.s[RELA].sh_info = 50, "section 50");
   CASE(o.s[RELA].sh_type = SHT_REL, "wrong kind");
   CASE(o.s[RELA].sh_entsize = 16, "wrong kind");
-  CASE(o.sym[1].st_value = 64, "does not lie in code");
+  CASE(o.sym[1].st_value = 64, "not in the code section");
   CASE(o.sym[1].st_value = 65, "lies outside of its section");
-  CASE(o.sym[1].st_shndx = RODATA, "does not lie in code");
+  CASE(o.sym[1].st_shndx = RODATA, "not in the code section");
   CASE(o.sym[1].st_shndx = STRTAB, "neither code nor a constant");
   CASE(o.sym[1].st_shndx = SHN_ABS, "neither code nor a constant");
   CASE(o.sym[1].st_shndx = SHN_COMMON, "neither code nor a constant");

@@ -494,7 +494,7 @@ static void test_embedding(void **state) {
   mentions("ranks texts, and makes no vectors");
   last->pooling = WEFT_POOLING_LAST;
   assert_int_equal(weft_embed(m, ids, 3, WEFT_POOLING_RANK, v, &err), -1);
-  mentions("does not rank them");
+  mentions("does not rank texts");
   assert_int_equal(weft_embed(m, ids, 0, WEFT_POOLING_MEAN, v, &err), -1);
   mentions("no tokens");
   assert_int_equal(weft_embed(m, (int32_t[CONTEXT + 1]){0}, CONTEXT + 1, WEFT_POOLING_MEAN, v, &err), -1);

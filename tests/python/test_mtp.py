@@ -253,7 +253,7 @@ def test_a_chat(run_weft, foresees):
 
 def test_inspect_shows_it(run_weft, foresees):
     path = foresees("glm4moe")
-    assert "\ncan run\nguesses further tokens (MTP) by block 3, where that pays\n" in run_weft(["inspect", path]).out
+    assert "\ncan run\ndrafts further tokens (MTP) by block 3, if that pays\n" in run_weft(["inspect", path]).out
     assert json.loads(run_weft(["inspect", path, "--json"]).out)["mtp_block"] == 3
     without = path.with_name("glm4moe-without.gguf")
     assert "MTP" not in run_weft(["inspect", without]).out and json.loads(run_weft(["inspect", without, "--json"]).out)["mtp_block"] is None

@@ -256,7 +256,7 @@ def test_frames_that_leave_one_over(tool, tmp_path):
     file, odd = unpacked("qwen2audio", tmp_path), tmp_path / "odd.gguf"
     change_gguf.with_dims(file, odd, lambda name, dims: [dims[0], dims[1] - 1] if name == "a.position_embd.weight" else dims)
     done = encode(tool, odd, "audio", 46, 16, pixels(1, 16, 46))
-    assert done.returncode == 1 and b"odd.gguf: tensor 'a.position_embd.weight' has 23 rows, of which each 2 become one" in done.stderr, done.stderr
+    assert done.returncode == 1 and b"odd.gguf: tensor 'a.position_embd.weight' has 23 rows, and each 2 of them become one" in done.stderr, done.stderr
 
 
 def test_a_graph_that_cannot_be_made(tool, repo, tmp_path):
@@ -410,7 +410,7 @@ def test_pictures_of_omni(tool, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "shapes", "words"), [
-    ("qwen25omni", {"a.position_embd.weight": (99, 24)}, "tensor 'a.position_embd.weight' has 99 rows, of which each 2 become one"),
+    ("qwen25omni", {"a.position_embd.weight": (99, 24)}, "tensor 'a.position_embd.weight' has 99 rows, and each 2 of them become one"),
     ("qwen25omni", {"a.position_embd.weight": (98, 24)}, "tensor 'a.position_embd.weight' has 98 rows, fewer than the 100 of a chunk"),
     *[(name, {"a.position_embd.weight": None}, "tensor 'a.position_embd.weight' is missing") for name in ("qwen25omni", "qwen2audio", "qwen3omni", "voxtral")],
     ("qwen25omni", {"a.conv1d.1.weight": None}, "tensor 'a.conv1d.1.weight' is missing"),
