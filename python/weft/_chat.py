@@ -76,12 +76,12 @@ def grammar_of(response_format: Optional[Response]) -> Optional[LlamaGrammar]:
 
 
 def chosen(tools: Optional[List[Response]], choice: Any) -> Tuple[Optional[List[Response]], List[Response]]:
-    """The tools that the template gets, and the functions one of which has to be called."""
+    """The tools for the template, and the functions that may be called if a call is required."""
     if not tools or choice == "none":
         return None, []
     if not isinstance(choice, dict):
         if choice not in (None, "auto", "required"):
-            raise ValueError(f"tool_choice: it is none, auto, required or names a function, not {choice}")
+            raise ValueError(f"tool_choice: none, auto, required or the name of a function, not {choice}")
         return tools, [tool["function"] for tool in tools] if choice == "required" else []
     name = choice["function"]["name"]
     found = [tool["function"] for tool in tools if tool["function"]["name"] == name]
@@ -115,7 +115,7 @@ class Reply:
     """The message that grows while the model writes."""
 
     def __init__(self, forced: List[Response], answer: Optional[Answer]) -> None:
-        """forced: the functions one of which is called.  What is written is the arguments, or with several a name, too."""
+        """forced: the model has to call one of these functions.  It writes the arguments; with several functions the name, too."""
         self.forced, self.answer, self.chosen = forced, answer, ""
         self.content, self.reasoning = "", ""
         self.calls: List[Response] = []
@@ -138,7 +138,7 @@ class Reply:
         return self._deltas(self.answer.end(cut)) if self.answer and not self.forced else []
 
     def _choice(self) -> List[Response]:
-        """The call of one of several functions; content, if it was cut before it was whole."""
+        """The call of one of several functions; if the text ends before the call is complete, its content."""
         try:
             call = json.loads(self.chosen)
         except ValueError:

@@ -183,7 +183,7 @@ class Sequence:
             self._handle = ffi.NULL
 
     def speculate(self, on: bool) -> None:
-        """From now on add_one guesses tokens that the text has had, where that pays; or no longer."""
+        """Whether add_one drafts tokens that the text has had, if that pays."""
         if self._speculation is not None:
             ffi.release(self._speculation)
             self._speculation = None
@@ -192,7 +192,7 @@ class Sequence:
             self._speculation = owned(made, lib.weft_speculation_free, self._handle) if made else None
 
     def add_one(self, past: np.ndarray, token: int) -> np.ndarray:
-        """add([token]) behind past, all that was asked for so far, by guesses.  The sequence may hold more behind that."""
+        """add([token]) after past (all tokens that were asked for so far), with draft tokens.  The sequence may hold more tokens after these."""
         out, err = ffi.new("const float **"), new_error()
         with working(self._handle):
             check(lib.weft_speculation_decode(self._speculation, ffi.from_buffer("int32_t[]", past), len(past), token, out, err), err)
@@ -203,7 +203,7 @@ class Sequence:
         return self._speculation is not None
 
     def guessed(self) -> Tuple[int, int]:
-        """How many tokens were guessed, and how many of them were right."""
+        """How many draft tokens there were, and how many of them were right."""
         if self._speculation is None:
             return 0, 0
         counts = lib.weft_speculation_count(self._speculation)
@@ -264,7 +264,7 @@ class Sequence:
         return self._logits(part.logits)
 
     def add_rows(self, tokens: Seq[int], row: Callable[[int, np.ndarray], None]) -> None:
-        """The same, with the logits after each token."""
+        """Evaluates tokens as add does, and returns the logits after each token."""
         failed: List[BaseException] = []
 
         def visit(_: Any, i: int, logits: Any) -> bool:
@@ -295,7 +295,7 @@ def common(x: Seq[int], y: Seq[int]) -> int:
 
 
 def before_rows(ids: Seq[int], n: int) -> int:
-    """n, or fewer where that would part the rows of a picture or a sound."""
+    """n, or fewer if n would part the rows of a picture or a sound."""
     row, total = ids_of(ids)
     return int(lib.weft_before_rows(row, n, total))
 
@@ -328,7 +328,7 @@ class Medium:
 
 
 def media_mark() -> str:
-    """Where messages have pictures and sounds: random, so that nobody's text can contain it."""
+    """The mark of a picture or a sound in messages: random, so that no text can contain it."""
     mark = ffi.new("char[]", lib.WEFT_MEDIA_MARK_SIZE)
     if not lib.weft_media_mark(mark):
         raise WeftError("the system gives no random numbers")
@@ -416,7 +416,7 @@ class Template:
             names = []
             while lib.weft_template_name(len(names)):
                 names.append(ffi.string(lib.weft_template_name(len(names))).decode())
-            raise ValueError(f"chat_format: {name} is none of {', '.join(names)}")
+            raise ValueError(f"chat_format: {name} is not one of {', '.join(names)}")
         ends = ffi.string(end[0]).decode().strip()
         return cls.of_text(take_text(text).decode(), name, [ends] if ends else [])
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def name_llvm() -> None:
-    """Names that library in WEFT_LLVM, where it is installed beside this package and no other one is named."""
+    """Sets WEFT_LLVM to that library if it is installed beside this package and WEFT_LLVM is not set."""
     if not os.environ.get("WEFT_LLVM"):
         found = sorted((Path(__file__).resolve().parent.parent / "llvm_nanobind.libs").glob("libLLVM*.so*"))
         if found:

@@ -50,7 +50,7 @@ class StoppingCriteriaList(List[StoppingCriteria]):
 
 
 class MinTokensLogitsProcessor:
-    """Bans the end of the text until so many tokens have come."""
+    """Bans the end of the text until min_tokens tokens have come."""
 
     def __init__(self, min_tokens: int, token_eos: int) -> None:
         self.min_tokens, self.token_eos = min_tokens, token_eos
@@ -289,7 +289,7 @@ class Llama:
         self._rows = {position: row for position, row in self._rows.items() if position < n}
 
     def eval(self, tokens: Seq[int]) -> None:
-        """Evaluates tokens behind the first n_tokens of those that were evaluated: a program may have set n_tokens back."""
+        """Evaluates tokens after the first n_tokens of those that were evaluated: a program may have set n_tokens back."""
         with self._lock:
             sequence, n = self._writes(), len(tokens)
             if not n:
@@ -312,7 +312,7 @@ class Llama:
             self.n_tokens += n
 
     def set_seed(self, seed: int) -> None:
-        """Of the next draws.  -1, and DEFAULT_SEED: one that nobody knows."""
+        """The seed of the next draws.  -1 and DEFAULT_SEED: a random one."""
         self._seed = random.SystemRandom().getrandbits(32) if seed in (-1, DEFAULT_SEED) else seed
 
     def _begin(self, seed: Optional[int]) -> None:
@@ -561,7 +561,7 @@ class Llama:
         return _chat.complete(self, messages, **kwargs)
 
     def create_chat_completion_openai_v1(self, *args: Any, **kwargs: Any) -> Any:
-        """The same as objects of the package openai."""
+        """create_chat_completion, with objects of the package openai as results."""
         from openai.types.chat import ChatCompletion, ChatCompletionChunk
         answer = self.create_chat_completion(*args, **kwargs)
         if kwargs.get("stream"):
@@ -714,7 +714,7 @@ def _rope_settings(base: float, scale: float, scaling: int, original: int) -> Li
 
 
 def _gpu_layers(device: Optional[str], n: int) -> int:
-    """weft_options.gpu_layers: programs say n_gpu_layers also where there is nothing but the CPU; all, below 1."""
+    """weft_options.gpu_layers: programs set n_gpu_layers also if there is only the CPU; below 1: all."""
     return max(n, 0) if (device or os.environ.get("DEV") or "CPU") != "CPU" else 0
 
 

@@ -133,7 +133,7 @@ def llama_vocab_is_eog(vocab: Vocab, token: int) -> bool:
 
 
 def llama_tokenize(vocab: Vocab, text: bytes, text_len: int, tokens: Any, n_tokens_max: int, add_special: bool, parse_special: bool) -> int:
-    """How many there are, in `tokens`; negative: so many did not fit."""
+    """How many there are, in `tokens`; -n: there are n, and they did not fit."""
     found = vocab.tokenize(bytes(text)[:text_len], bool(getattr(add_special, "value", add_special)), bool(getattr(parse_special, "value", parse_special)))
     if len(found) > n_tokens_max:
         return -len(found)
@@ -142,7 +142,7 @@ def llama_tokenize(vocab: Vocab, text: bytes, text_len: int, tokens: Any, n_toke
 
 
 def llama_token_to_piece(vocab: Vocab, token: Any, buf: Any, length: int, lstrip: int, special: bool) -> int:
-    """The bytes of a token in buf, without lstrip spaces before them; negative: so many did not fit."""
+    """The bytes of a token in buf, without lstrip spaces before them; -n: there are n, and they did not fit."""
     piece = vocab.piece(int(getattr(token, "value", token)), bool(special))
     while lstrip > 0 and piece[:1] == b" ":
         piece, lstrip = piece[1:], lstrip - 1
@@ -157,7 +157,7 @@ def llama_batch_get_one(tokens: Any, n_tokens: int) -> llama_batch:
 
 
 def llama_decode(ctx: llama_context, batch: llama_batch) -> int:
-    """0; 1: the context has no room for them; -1: a token that is none of the vocabulary."""
+    """0; 1: the context has no room for them; -1: a token is not in the vocabulary."""
     if ctx.sequence is None or any(not 0 <= token < ctx.model.n_vocab for token in batch.tokens):
         return -1
     if len(ctx.sequence) + batch.n_tokens > ctx.model.n_ctx:

@@ -610,7 +610,7 @@ static const struct option rows[] = {
       draft.least, 0, INT32_MAX, SAME, .env = "LLAMA_ARG_SPEC_DRAFT_N_MIN LLAMA_ARG_DRAFT_MIN"),
   REAL(TALK | SERVE, "--draft-p-min, --spec-draft-p-min", "P", "minimum draft probability (default 0)", draft.p_min, 0,
        1, SAME, .env = "LLAMA_ARG_SPEC_DRAFT_P_MIN"),
-  FLAG(TALK | SERVE, "--no-speculation, --no-guess", "evaluate every token by itself", no_speculation,
+  FLAG(TALK | SERVE, "--no-speculation", "evaluate every token by itself", no_speculation,
        .more =
          "Otherwise tokens are drafted from repetitions in the text, and by the model's own block for that (MTP), if "
          "the file has one; as far as that pays, as measured. Tokens are equal with or without."),

@@ -297,7 +297,7 @@ static int bring(const sharing *s, const box *b, uop *n, uop *place, uop *valid,
 static uop *load_of_box(const sharing *s, const box *b, const uop *load, uop *place, uop *const *next, int n_next) {
   graph *g = s->k->g;
   idx_sum in, out;
-  die_if(!parts_of(s, load, &in, &out), "a load that is brought is none any more");
+  die_if(!parts_of(s, load, &in, &out), "a staged load is no longer a load");
   in.constant -= b->first;
   for (int t = 0; t < in.n; t++)
     for (int i = 0; i < b->n_apart; i++) if (b->apart[i].r == in.atom[t]) in.coeff[t] = b->apart[i].own;

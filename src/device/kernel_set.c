@@ -153,7 +153,7 @@ int kernel_set_use(const void *from, size_t n, error *err) {
   }
   if (n) sets.used = NULL;
   if (n) error_set(err, "is damaged: its table of kernels%s%s is not what was written",
-                   names.n ? " behind that for " : "", names.n ? str_c(&names) : "");
+                   names.n ? " after the one for " : "", names.n ? str_c(&names) : "");
   else if (!sets.used && any) error_set(err, "this program has kernels for %s, and this processor runs none of them",
                                         str_c(&names));
   else if (!sets.used) error_set(err, "WEFT_CPU=%s: this program has kernels for %s", wanted, str_c(&names));

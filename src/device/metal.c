@@ -4,7 +4,7 @@
 #ifndef WEFT_METAL
 static int metal_is_missing(error *err) {
   return error_set(err, "Metal is Apple's: DEV=METAL needs a Mac with a GPU of Apple's own and a Weft that was built "
-                        "there, which nobody has done yet; on this system there are DEV=CPU, CL, CUDA, NV and VK");
+                        "there (untested); on this system there are DEV=CPU, CL, CUDA, NV and VK");
 }
 
 int metal_start(struct device *d, error *err) {

@@ -23,7 +23,7 @@ uint64_t nv_next_signal(nv_gpu *g) { return ++g->submitted; }
 
 static int nv_lose(nv_gpu *g, error *err, uint32_t xid) {
   const char *means = xid == 13   ? ": a kernel did what is not allowed"
-                      : xid == 31 ? ": an address where there is no memory"
+                      : xid == 31 ? ": an address without memory"
                       : xid == 79 ? ": the GPU is no longer there"
                                   : "";
   g->lost = true;

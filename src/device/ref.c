@@ -327,7 +327,7 @@ static uint32_t slot_of(ref *c, const uop *u) {
   else if (u->op == OP_LANE) {
     s = new_slots(c, u->lanes);
     for (uint32_t i = 0; i < u->lanes; i++) c->k->slots.at[s + i].i = i;
-  } else die("%s: %s.%s is used before it is made", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
+  } else die("%s: %s.%s is used too early", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
   bind(c, u, s);
   return s;
 }

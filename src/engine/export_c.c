@@ -137,7 +137,7 @@ static const char ending[] =
   "  if (hash != HEAD_HASH) fail(\"is not the file that this program was made of: its metadata\", name);\n"
   "}\n"
   "\n"
-  "// Memory for so many positions.\n"
+  "// Positions that there is memory for.\n"
   "static void begin(int64_t positions) {\n"
   "  int64_t n = (positions + PAGE - 1) / PAGE;\n"
   "  temps = zeros(TEMP_BYTES);\n"

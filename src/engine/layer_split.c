@@ -79,7 +79,7 @@ static int choose_layers(const wish *w, int wanted, const device *d, error *err)
   uint64_t room = device_room(d), all = bytes_of_layers(w, n);
   int fits = room == UINT64_MAX ? n_layer : layers_that_fit(w, room);
   if (n < n_layer && !model_can_cut(w->m, n_layer - n))
-    return error_set(err, "%s: the last %d layers need more of the others than what flows through all: they lie on one "
+    return error_set(err, "%s: the last %d layers use more of the earlier ones than their output: all must be on one "
                           "device (-ngl %d: all on %s, -ngl 0: none)", gguf_path(w->file), n, n_layer, d->name);
   if (n <= fits) return n;
   while (fits > 0 && !model_can_cut(w->m, n_layer - fits)) fits--;

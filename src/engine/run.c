@@ -455,7 +455,7 @@ int engine_need_mtp(engine *e, error *err) {
 
 static int run_guess(engine *e, engine_part *p, error *err) {
   fail_if(p->n != 1 || p->pos < 0 || p->pos >= e->n_ctx || p->ids[0] < 0 || p->ids[0] >= model_n_vocab(e->m), err,
-          "%s: engine_run: a guess behind %zu tokens, token %d at %d", gguf_path(e->file), p->n, p->ids[0], p->pos);
+          "%s: engine_run: draft tokens after %zu tokens, token %d at %d", gguf_path(e->file), p->n, p->ids[0], p->pos);
   const plan_spec spec = spec_mtp();
   if (need_plan(e, &spec, err) || sequence_hold(p->q, p->pos, p->pos + 1, err)) return -1;
   choose_sequence(e, p->q);

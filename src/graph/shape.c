@@ -27,7 +27,7 @@ static const shape *permuted(graph *g, const uop *u) {
   die_if(u->b != s->n, "PERMUTE of %lld axes over %d", (long long)u->b, s->n);
   for (int i = 0; i < s->n; i++) {
     int from = (int)(u->a >> 4 * i & 15);
-    die_if(from >= s->n || (seen >> from & 1), "PERMUTE is none");
+    die_if(from >= s->n || (seen >> from & 1), "PERMUTE names an axis twice, or one that is not there");
     seen |= 1u << from;
     d[i] = s->dim[from];
   }

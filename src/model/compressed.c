@@ -70,7 +70,7 @@ static int load_indexer(loader *l, layer *y, int rank) {
       key_count(l, "attention.indexer.key_length", 1, 1 << 14, &i->n))
     return -1;
   if (i->n < l->m->rope[ROPE_GLOBAL].dim)
-    return gguf_fail(l->f, l->key, l->err, "%d elements, of which rope.dimension_count = %d turn", i->n,
+    return gguf_fail(l->f, l->key, l->err, "%d elements; rope.dimension_count says that %d of them turn", i->n,
                      l->m->rope[ROPE_GLOBAL].dim);
   return want_matrix(l, y, W_INDEXER_PROJ, l->m->n_embd, i->heads, 0) ||
              want_matrix(l, y, W_INDEXER_Q_B, rank, (int64_t)i->heads * i->n, 0) || load_maker(l, y, true)

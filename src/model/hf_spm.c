@@ -87,7 +87,7 @@ static int read_pieces(hf *h, wire w, hf_pieces *p, error *err) {
     if (f.number == 2) kind = trained_as(f.bytes);
     if (f.number != 1) continue;
     if (!read_piece(h, f.bytes, &p->text[p->n], &p->score[p->n], &p->kind[p->n]))
-      return hf_fail(h, spm_name, NULL, err, "piece %zu is none", p->n);
+      return hf_fail(h, spm_name, NULL, err, "piece %zu is damaged", p->n);
     p->n++;
   }
   return kind == OF_BPE ? 0

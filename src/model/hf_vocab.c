@@ -20,7 +20,7 @@ static int token_id(const hf *h, const char *text, const json_t *id, uint64_t n,
   char quoted[96];
   gguf_quote(quoted, sizeof quoted, text, strlen(text));
   if (!json_is_integer(id) || json_integer_value(id) < 0)
-    return hf_fail(h, tokenizer_name, quoted, err, "the number of this token is none");
+    return hf_fail(h, tokenizer_name, quoted, err, "this token has no id, or one that is not a number");
   *out = (uint64_t)json_integer_value(id);
   if (*out < n) return 0;
   return hf_fail(h, tokenizer_name, quoted, err, "token %" PRIu64 ", but config.json says that there are %" PRIu64,

@@ -32,7 +32,8 @@ int indexer_load(loader *l, layer *y) {
       key_count(l, "attention.indexer.key_length", 1, 1 << 14, &i->n))
     return -1;
   if (i->n < turning)
-    return gguf_fail(l->f, l->key, l->err, "%d elements, of which rope.dimension_count = %d turn", i->n, turning);
+    return gguf_fail(l->f, l->key, l->err, "%d elements; rope.dimension_count says that %d of them turn", i->n,
+                     turning);
   if (want_matrix(l, y, W_INDEXER_PROJ, l->m->n_embd, i->heads, flags) ||
       want_matrix(l, y, W_INDEXER_K, l->m->n_embd, i->n, flags) ||
       want_vector(l, y, W_INDEXER_K_NORM, i->n, own ? WANT_BIAS : flags) ||
@@ -51,7 +52,7 @@ int block_indexer_load(loader *l, layer *y) {
       key_count(l, "attention.indexer.key_length", 1, 1 << 14, &i->n))
     return -1;
   if (i->n < m->rope[ROPE_GLOBAL].dim)
-    return gguf_fail(l->f, l->key, l->err, "%d elements, of which rope.dimension_count = %d turn", i->n,
+    return gguf_fail(l->f, l->key, l->err, "%d elements; rope.dimension_count says that %d of them turn", i->n,
                      m->rope[ROPE_GLOBAL].dim);
   if (i->heads != y->n_kv)
     return gguf_fail(l->f, key(l, "attention.indexer.head_count"), l->err, "%d, but attention.head_count_kv = %d",

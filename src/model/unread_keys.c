@@ -51,12 +51,12 @@ static bool if_behind_all(loader *l, const gguf_value *v) {
 
 // --- the table -------------------------------------------------------------------------------------------------------
 
-// A name that ends in '*' stands for all that begin with what is before it. A name may have several rows: one of them
-// is enough.
+// A name that ends in '*' stands for all names that begin with what is before the '*'. A name may have several rows:
+// one of them is enough.
 typedef struct harmless { const char *name; bool (*when)(loader *l, const gguf_value *v); const char *why; } harmless;
 static const harmless table[] = {
   {"vocab_size", always, "the embedding has a row for each token"},
-  {"tensor_data_layout", always, "a converter's note of where it took the order of rows from"},
+  {"tensor_data_layout", always, "a converter's note about the order of rows"},
   {"embedding_length_out", always, "the length of a vector of a whole text"},
   {"dense_*", always, "what follows a vector of a whole text"},
   {"classifier.*", always, "of a classifier of whole texts"},

@@ -133,7 +133,7 @@ const char *cs_text(cstyle *c, const uop *u) {
   else if (u->op == OP_LANE || (u->op == OP_SPLAT && u->src[0]->op == OP_CONST))
     t = u->lanes == 1 ? "0" : vector_of(c, u);
   else if (u->op == OP_VAR) t = cs_var(c, u);
-  else die("%s: %s.%s is used before it is made", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
+  else die("%s: %s.%s is used too early", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
   map_put(&c->text, u, (void *)(uintptr_t)t);
   return t;
 }

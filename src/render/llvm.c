@@ -78,7 +78,7 @@ static const char *value(llvm *c, const uop *u) {
   else if (u->op == OP_SPLAT && u->src[0]->op == OP_CONST)
     name = repeated(c, (enum dtype)u->dt, constant_text(c->mem, u->src[0], shown(c->opt, DT_F16) != DT_F16));
   else if (u->op == OP_LANE) name = lane_numbers(c->mem, (enum dtype)u->dt, u->lanes);
-  else die("%s: %s.%s is used before it is made", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
+  else die("%s: %s.%s is used too early", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
   map_put(&c->names, u, (void *)(uintptr_t)name);
   return name;
 }

@@ -58,7 +58,7 @@ static const spv_id *lanes_of_leaf(spirv *c, const uop *u) {
   } else if (u->op == OP_LANE)
     for (int i = 0; i < u->lanes; i++) out[i] = spv_const(&c->s, dtype_size(d), (uint64_t)i);
   else if (constant->op == OP_CONST) fill_lanes(out, u->lanes, spirv_literal(c, d, constant));
-  else die("%s: %s.%s is used before it is made", c->p->name, op_name((enum op)u->op), dtype_name(d));
+  else die("%s: %s.%s is used too early", c->p->name, op_name((enum op)u->op), dtype_name(d));
   return out;
 }
 

@@ -669,7 +669,7 @@ const dots_pass dots_passes[] = {
   {NULL, {NULL}},
 };
 
-const dots_pass dots_bf16_pass = {"brain", {&dots_bf16}};
+const dots_pass dots_bf16_pass = {"bf16", {&dots_bf16}};
 
 uop *dots_run(graph *g, uop *u, const dots_pass *pass, int most) {
   return graph_rewrite(g, u, PM(pass->rules[0], pass->rules[1]), &(wanted){.most = most}, pass->name);

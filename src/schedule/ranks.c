@@ -355,7 +355,7 @@ static void gather_before(splitter *s, int64_t id, int before, int level) {
   const cuts *c = cuts_of(&s->made, id);
   const access *x = NULL;
   const kernel *by = last_writer(s, id, before, &x);
-  die_if(!by || !c, "a buffer that nobody has made is gathered");
+  die_if(!by || !c, "a buffer is gathered that no kernel has written");
   sched_kernel k = gather_kernel(s, id, x, c, periods(s, x, c->period));
   k.level = level;
   k.order = (int)s->gathers.n;

@@ -168,8 +168,8 @@ const struct fields llama_own_fields = FIELDS(own_table);
 
 static const struct field tokenize_table[] = {
   FJ(P, input, "content", F_TEXT, "the text"),
-  FJ(P, input, "prompt", F_TEXT, "the same as vLLM has it: BOS in front unless add_special_tokens is false"),
-  FB(P, add_special, "add_special_tokens", "the same as add_special"),
+  FJ(P, input, "prompt", F_TEXT, "the text, under vLLM's name: BOS in front unless add_special_tokens is false"),
+  FB(P, add_special, "add_special_tokens", "vLLM's name of add_special"),
   FB(P, add_special, "add_special", "BOS in front, where the model wants one"),
   FB(P, raw, "parse_special", "texts of control tokens become those tokens (default true)"),
   FB(P, with_pieces, "with_pieces", "the text of each token as well"),

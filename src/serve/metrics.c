@@ -67,9 +67,9 @@ static const struct metric of_all[] = {
   {"llamacpp:kv_cache_usage_ratio", "gauge", "KV cache usage of answers in work. 1 is full.", kv_usage},
   {"weft:cached_tokens_total", "counter", "Tokens of prompts that did not have to be evaluated.", cached_tokens},
   {"weft:steps_seconds_total", "counter", "Time of all steps.", steps_s},
-  {"weft:draft_seconds_total", "counter", "Of these, time of a draft model.", draft_s},
-  {"weft:waited_for_guesses_seconds_total", "counter",
-   "Time that answers without a guess waited for guesses of others.", waited_s},
+  {"weft:draft_seconds_total", "counter", "The part of that time in a draft model.", draft_s},
+  {"weft:waited_for_drafts_seconds_total", "counter",
+   "Time that answers without draft tokens waited for those of others.", waited_s},
   {"weft:answers_total", "counter", "Answers that were made to the end.", answers},
   {"weft:waiting_tokens", "gauge", "Tokens of the prompts that wait.", waiting_tokens},
 };

@@ -183,7 +183,7 @@ def changed(folder, file, change):
     ("tokenizer.json", lambda t: t["model"]["vocab"].update(twice=3), "two tokens have the number 3"),
     ("tokenizer.json", lambda t: t["model"]["merges"].append(["a"]), "key 'merges': the one at 13 is no pair"),
     ("tokenizer.json", lambda t: t["added_tokens"].append({"id": 5}), "key 'added_tokens': the one at 3 has no content"),
-    ("tokenizer.json", lambda t: t["added_tokens"].append({"id": -5, "content": "x"}), "the number of this token is none"),
+    ("tokenizer.json", lambda t: t["added_tokens"].append({"id": -5, "content": "x"}), "this token has no id, or one that is not a number"),
 ])
 def test_what_json_cannot_say(run_weft, folder, file, change, expected):
     changed(folder, file, change)
@@ -470,8 +470,8 @@ def test_vocabularies_of_sentencepiece(run_weft, tmp_path):
     path = source / "tokenizer.model"
     data = path.read_bytes()
     for content, expected in ((b"", "has 0 pieces: no vocabulary"), (data[:-3], "is cut or no message of SentencePiece"), (b"\xff" * 99, "has 0 pieces"),
-                              (folders.message((1, folders.message((1, b"\xff\xfe")))), "piece 0 is none"), (folders.message((1, folders.message((1, "a"), (3, 9)))), "piece 0 is none"),
-                              (folders.message((1, folders.message((1, "a"), (2, "scores")))), "piece 0 is none"), (folders.pieces(kind=1), "is not of BPE, as vocabularies of LlamaForCausalLM are")):
+                              (folders.message((1, folders.message((1, b"\xff\xfe")))), "piece 0 is damaged"), (folders.message((1, folders.message((1, "a"), (3, 9)))), "piece 0 is damaged"),
+                              (folders.message((1, folders.message((1, "a"), (2, "scores")))), "piece 0 is damaged"), (folders.pieces(kind=1), "is not of BPE, as vocabularies of LlamaForCausalLM are")):
         path.write_bytes(content)
         fails(run_weft, source, "tokenizer.model: " + expected)
 

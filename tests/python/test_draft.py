@@ -34,7 +34,7 @@ def other(tmp_path_factory):
 @pytest.mark.parametrize("how", [["--temp", "0"], ["--temp", "0.9", "-s", "7"]], ids=["greedy", "drawn"])
 def test_tokens_are_the_same(run_weft, tinypy, draft, tmp_path, how):
     args = ["run", tinypy, "-p", CODE, "-n", "250", "--ignore-eos", "-q", "--json", "--top-logprobs", "2", *how]
-    plain = run_weft([*args, "--no-guess"])
+    plain = run_weft([*args, "--no-speculation"])
     counted = 0
     for more in [], ["--draft-max", "2", "--draft-p-min", "0.1"]:
         done = run_weft([*args, "-md", draft, *more, "--stats", tmp_path / "s"])
@@ -59,7 +59,7 @@ def test_a_chat_with_a_draft(run_weft, tinypy, draft, tmp_path):
     plain.write_text(TEMPLATE)
     args = ["chat", "-m", tinypy, "--simple-io", "--chat-template-file", plain, "-n", "100", "-s", "1"]
     lines = "write a class\nand another one\n/regen\n"
-    want = run_weft([*args, "--no-guess"], input=lines)
+    want = run_weft([*args, "--no-speculation"], input=lines)
     done = run_weft([*args, "-md", draft, "-v"], input=lines)
     assert want.returncode == done.returncode == 0 and want.stdout and done.stdout == want.stdout
     proposed, right = map(int, re.findall(r"proposed (\d+) tokens; (\d+) were right", str(done.stderr))[-1])
@@ -88,7 +88,7 @@ def test_a_draft_costs_others_little(weft, weft_env, tinypy, draft):
         for k in range(4):
             s.ask("/completion", {"prompt": CODE * 3 + f"# {i}{k}\ndef ", "n_predict": 350, "seed": 7 * i + k, "temperature": 1.5 * (i % 2), "ignore_eos": True})
 
-    names = [f"weft:{what}_seconds_total" for what in ("steps", "draft", "waited_for_guesses")]
+    names = [f"weft:{what}_seconds_total" for what in ("steps", "draft", "waited_for_drafts")]
     with start(weft, weft_env, tinypy, "-md", str(draft)) as s:
         for _ in range(6):                                   # a step that a busy machine holds up may be more; a draft that does not pay is tried now and then
             before = [s.metric(name) for name in names]

@@ -43,7 +43,7 @@ def test_layers_that_need_more_of_each_other(on_ref, make_model, tmp_path, name,
     for layers in (1, n_layer - 1):
         done = on_ref(["run", "-m", path, "-c", record["n_ctx"], "--ids", "1,2", "-n", 1, "-ngl", layers])
         assert done.returncode == 1
-        assert f"the last {layers} layers need more of the others than what flows through all" in done.err
+        assert f"the last {layers} layers use more of the earlier ones than their output" in done.err
         assert f"-ngl {n_layer}: all on REF, -ngl 0: none" in done.err and done.err.count("\n") == 1
     whole = forced(on_ref, path, record, record["prompt"], record["tokens"], "-ngl", "all")
     check(name, record["steps"], whole)

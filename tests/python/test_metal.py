@@ -159,7 +159,7 @@ def test_env_names_the_gpu(on_fake):
 
 
 def test_here(run_weft, tinypy):
-    sentence = "Metal is Apple's: DEV=METAL needs a Mac with a GPU of Apple's own and a Weft that was built there, which nobody has done yet; " \
+    sentence = "Metal is Apple's: DEV=METAL needs a Mac with a GPU of Apple's own and a Weft that was built there (untested); " \
         "on this system there are DEV=CPU, CL, CUDA, NV and VK"
     done = run_weft(["run", "-m", tinypy, "-p", "a"], env={"DEV": "METAL"})
     assert done.returncode == 1 and done.err.strip() == f"weft: error: {sentence}"

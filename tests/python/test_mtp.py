@@ -181,7 +181,7 @@ def test_logits_are_the_same(mtp_tool, foresees, make_model, tmp_path, name):
 @pytest.mark.parametrize("how", [["--temp", "0"], ["--temp", "1.2", "-s", "7"]], ids=["greedy", "drawn"])
 def test_tokens_are_the_same(run_weft, foresees, tmp_path, how):
     args = ["run", foresees("glm4moe"), "--ids", "5,17,40,41", "-n", "3000", "--ignore-eos", "-q", "--json", "--top-logprobs", "2", *how]
-    plain = run_weft([*args, "--no-guess"])
+    plain = run_weft([*args, "--no-speculation"])
     assert plain.returncode == 0 and len(plain.stdout) > 1000
     for _ in range(5):                                       # where others hold a machine up, guesses may not seem to pay
         done = run_weft([*args, "--stats", tmp_path / "s"])
@@ -213,7 +213,7 @@ def test_served(weft, weft_env, foresees):
         assert s.metric("weft:draft_seconds_total") > 0
         with futures.ThreadPoolExecutor(4) as pool:
             assert [what(got) for got in pool.map(ask, asks)] == plain
-    with start(weft, weft_env, path, "--no-guess") as s:
+    with start(weft, weft_env, path, "--no-speculation") as s:
         got = s.ask("/completion", asks[0])[1]
         assert what(got) == plain[0] and not got["timings"].get("draft_n") and s.metric("weft:draft_seconds_total") == 0
 
@@ -224,7 +224,7 @@ def test_plans_of_guesses_are_there_first(weft, weft_env, foresees, tmp_path, na
     """Without the block: the text repeats itself. A step has no more rows than a chunk has positions."""
     path, ask = foresees(name).with_name(f"{name}-without.gguf"), {"prompt": [5, 17, 40], "temperature": 0, "ignore_eos": True}
     kernels = lambda: sqlite3.connect(next(tmp_path.rglob("*.db"))).execute("SELECT count(*) FROM kernel").fetchone()
-    for more in ["--no-guess"], []:
+    for more in ["--no-speculation"], []:
         with start(weft, {**weft_env, "WEFT_CACHE": str(tmp_path)}, path, *args, *more) as s:
             s.ask("/completion", {**ask, "n_predict": 1})
             before = kernels()
@@ -242,7 +242,7 @@ def test_plans_of_guesses_are_there_first(weft, weft_env, foresees, tmp_path, na
 def test_a_chat(run_weft, foresees):
     args = ["chat", "-m", foresees("glm4moe"), "--simple-io", "--chat-template", "chatml", "-n", "400", "-s", "1", "--temp", "0.3", "-c", "2000"]
     lines = "a b c\nd e\n/regen\n"
-    want = run_weft([*args, "--no-guess"], input=lines)
+    want = run_weft([*args, "--no-speculation"], input=lines)
     for _ in range(5):
         done = run_weft([*args, "-v"], input=lines)
         assert want.returncode == done.returncode == 0 and want.stdout and done.stdout == want.stdout
@@ -280,7 +280,7 @@ def test_what_is_wrong_is_named(run_weft, make_model, tmp_path, monkeypatch, nam
             put(self, full, np.ascontiguousarray(change(data)))
     monkeypatch.setattr(gguf.GGUFWriter, "add_tensor", add_tensor)
     make_model.write("glm4moe", path, mtp="own")
-    for command in ["inspect", path], ["run", path, "--ids", "1", "-n", "1"], ["run", path, "--ids", "1", "-n", "1", "--no-guess"]:
+    for command in ["inspect", path], ["run", path, "--ids", "1", "-n", "1"], ["run", path, "--ids", "1", "-n", "1", "--no-speculation"]:
         done = run_weft(command)
         assert text in (done.out if command[0] == "inspect" else done.err) and "bad.gguf" in done.out + done.err, done.err
 

@@ -371,7 +371,7 @@ def test_the_second_start_compiles_nothing(run, tmp_path, cache_dir):
     "key = CAST(replace(CAST(key AS TEXT), 'lanes', 'Lanes') AS BLOB)"])
 def test_the_second_start_schedules_nothing(run, tmp_path, cache_dir, change):
     def start(*args, **env):
-        done = run("-p", "def ", "-n", "8", "--temp", "0", "--no-guess", "--stats", tmp_path / "s", *args,
+        done = run("-p", "def ", "-n", "8", "--temp", "0", "--no-speculation", "--stats", tmp_path / "s", *args,
                    env={"WEFT_CACHE": cache_dir, **env})
         assert done.returncode == 0, done.err
         return done.stdout, json.loads((tmp_path / "s").read_text())["plans_scheduled"]
@@ -550,7 +550,7 @@ def test_another_context_compiles_nothing(run, cache_dir, tmp_path):
     """Kernels know no length of a context: other lengths, and prompts of other lengths, find those of the first run."""
     stats, compiled = tmp_path / "stats", []
     for context, words in (300, 40), (500, 3), (2000, 90):
-        done = run("-p", "def f(x):\n" * words, "-n", "4", "-c", context, "--no-guess", "--stats", stats, env={"WEFT_CACHE": cache_dir})
+        done = run("-p", "def f(x):\n" * words, "-n", "4", "-c", context, "--no-speculation", "--stats", stats, env={"WEFT_CACHE": cache_dir})
         assert done.returncode == 0 or context == 300, done.err
         compiled.append(json.loads(stats.read_text())["kernels_compiled"])
     assert compiled[0] > 10 and compiled[1:] == [0, 0]
@@ -587,7 +587,7 @@ def test_guesses_change_nothing(run, tmp_path):
     the kernels for the other run."""
     stats, texts = tmp_path / "stats", set()
     block = [40, 41, 300, 301, 77, 500, 612, 20, 21, 22, 1000, 1001]
-    for more in ["--no-guess"], []:
+    for more in ["--no-speculation"], []:
         done = run("--ids", ",".join(map(str, block)), "--force", ",".join(map(str, block * 36)), "--json",
                    "--top-logprobs", "3", "--stats", stats, *more)
         texts.add(done.out)

@@ -88,7 +88,7 @@ static void run_round(graph *g, uop *u, str *out) { run_one(g, u, "round", out);
 static void run_factor(graph *g, uop *u, str *out) { run_one(g, u, "factor", out); }
 static void run_integers(graph *g, uop *u, str *out) { run_one(g, u, "integers", out); }
 static void run_unsign(graph *g, uop *u, str *out) { run_one(g, u, "unsign", out); }
-static void run_bf16(graph *g, uop *u, str *out) { run_one(g, u, "brain", out); }
+static void run_bf16(graph *g, uop *u, str *out) { run_one(g, u, "bf16", out); }
 static void run_share(graph *g, uop *u, str *out) { run_one(g, u, "share", out); }
 
 static const ir_pass passes[] = {
@@ -96,7 +96,7 @@ static const ir_pass passes[] = {
   {"spread", run_spread, false}, {"round", run_round, false},
   {"factor", run_factor, false}, {"integers", run_integers, false},
   {"unsign", run_unsign, false}, {"share", run_share, false},
-  {"brain", run_bf16, false},   {0},
+  {"bf16", run_bf16, false},   {0},
 };
 
 static void test_texts(void **state) {

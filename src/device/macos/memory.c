@@ -48,7 +48,7 @@ void memory_discard(void *p, uint64_t size) {
             to = ((uintptr_t)p + size) / page * page;
   if (from < to && mmap((void *)from, to - from, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
                         0) == MAP_FAILED)
-    die("memory: %zu bytes cannot be had again", (size_t)(to - from));
+    die("memory: %zu bytes did not come back", (size_t)(to - from));
 }
 
 void memory_touch(const void *p, uint64_t size) {

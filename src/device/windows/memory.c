@@ -59,7 +59,7 @@ void memory_discard(void *p, uint64_t size) {
   if (from >= to) return;
   uint8_t *at = (uint8_t *)p + (from - (uintptr_t)p);
   VirtualFree(at, to - from, MEM_DECOMMIT);
-  if (!VirtualAlloc(at, to - from, MEM_COMMIT, PAGE_READWRITE)) die("memory: %zu bytes cannot be had again", to - from);
+  if (!VirtualAlloc(at, to - from, MEM_COMMIT, PAGE_READWRITE)) die("memory: %zu bytes did not come back", to - from);
 }
 
 void memory_touch(const void *p, uint64_t size) {
