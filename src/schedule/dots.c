@@ -1,16 +1,18 @@
-// Sums of products with quantised weights: see dots.h. Every pass is a table of rules over REDUCE_AXIS nodes; none
-// knows a format.
+// The passes of integer_dots, bf16_dots and half_dots (dots.h). Each pass is a table of rules over REDUCE_AXIS nodes;
+// no rule knows a format.
 //
-// 1. split       a summed axis that a reshape merged from several is those several: the block structure of the format
-// 2. spread      reshapes and expansions move from sums and products to their operands, so that each operand shows what
-//             it varies along
+// 1. split       if a reshape merged several axes into a summed axis, the sum runs over these axes instead: they are
+//                the blocks of the format
+// 2. spread      reshapes and expansions move from sums and products to their operands, so that each operand shows
+//                along which axes it varies
 // 3. round       an activation becomes scale * integers of 8 bits, one scale per block (the only approximation)
-// 4. factor      axes along which all factors vary are summed first, then those of the coarser factors: a sum of sums;
-//             what does not vary
-//                along a summed axis leaves the sum; a product with a sum distributes where that lets something leave
-// 5. integers    a sum of products of integers is an integer sum, where intervals prove that it fits in 32 bits
-// 6. unsign      the weight's operand of an integer dot product becomes unsigned bytes: sum (u - b) x = sum u x - b sum
-//             x
+// 4. factor      axes along which all factors vary are summed first, then the axes of the coarser factors: a sum of
+//                sums. A factor that does not vary along a summed axis moves out of the sum; a product distributes over
+//                a sum if that allows a factor to move out
+// 5. integers    a sum of products of integers becomes an integer sum if intervals prove that it fits in 32 bits
+// 6. unsign      the weight's operand of an integer dot product becomes unsigned bytes:
+//                sum (u - b) x = sum u x - b sum x
+// 7. share       integer sums over activations alone are stored: all rows use them
 // 7. share       integer sums of activations alone are stored: all rows use them
 #include "schedule/dots.h"
 #include <math.h>
@@ -19,7 +21,8 @@
 enum { PLACEHOLDER = (1 << 30) - 1, MAX_FACTORS = 32, MAX_GROUP = 512 };
 
 typedef struct terms { uop *at[MAX_FACTORS]; int n; } terms;
-// Of rules: values that share a scale at most (0: the weight says how many); what is known to be constant, or NULL.
+// The context of the rules. most: maximum number of values that share a scale (0: the weight decides); constant: nodes
+// known to be constant, or NULL.
 typedef struct wanted { int most; map *constant; } wanted;
 
 static bool is_one(const uop *dim) { return uop_is_int(dim, 1); }
@@ -34,7 +37,8 @@ static bool is_spine(const uop *u) {
   return u->dt == DT_F32 && (adds_or_subtracts(u) || u->op == OP_MUL || u->op == OP_NEG || from_integers(u));
 }
 
-// Does u hang on nothing but weights and constants? Which of several weights it is may be chosen by anything (experts).
+// Does u depend on weights and constants only? The index that selects one of several weights (an expert) may depend on
+// anything.
 static bool is_constant(uop *u, map *memo) {
   void *known;
   if (map_get(memo, (uint64_t)(uintptr_t)u, &known)) return known != NULL;
@@ -88,7 +92,7 @@ static unsigned axes_of(const uop *u) {
   return m;
 }
 
-// u, which does not vary along these axes, with size 1 there.
+// Returns u with size 1 along these axes, along which it does not vary.
 static tensor *narrow_axes(graph *g, uop *u, unsigned axes) {
   if (!u->shape || !(all_axes(u) & axes)) return u;
   uop *d[MAX_DIMS];
@@ -111,7 +115,7 @@ static tensor *reshaped(graph *g, uop *u, int n, uop *const *dims) {
   return t_reshape(g, without_reshapes(u), n, dims);
 }
 
-// The sum of u along these axes; what is repeated along others is summed once.
+// The sum of u along these axes. Values that are repeated along other axes are summed once.
 static tensor *sum(graph *g, tensor *u, unsigned axes) {
   axes &= all_axes(u);
   if (!axes) return u;
@@ -126,8 +130,8 @@ static tensor *sum(graph *g, tensor *u, unsigned axes) {
 
 // --- 1. split -------------------------------------------------------------------------------------------------------
 
-// The axes (more than one) that a reshape below u merges into its last axis: their number and sizes, outermost first;
-// or 0.
+// The number and sizes (outermost first) of the axes that a reshape below u merges into its last axis; 0 if it merges
+// fewer than two.
 static int merged(const uop *u, uop **d) {
   uop *last = u->shape ? u->shape->dim[u->shape->n - 1] : NULL;
   if (!last || last->op != OP_CONST || is_one(last)) return 0;
@@ -151,7 +155,7 @@ static int merged(const uop *u, uop **d) {
   return n;
 }
 
-// u with its last axis seen as n axes.
+// Views the last axis of u as n axes.
 static tensor *split_last(graph *g, uop *u, uop *const *d, int n) {
   if (!u->shape) return u;
   uop *dims[MAX_DIMS], *ones[MAX_DIMS];
@@ -182,7 +186,7 @@ static uop *split_merged(graph *g, uop *u, uop *const *v, void *ctx) {
 
 // --- 2. spread ------------------------------------------------------------------------------------------------------
 
-// Over an EXPAND, a RESHAPE that only adds or drops axes of size 1, or cuts axes, changes places with it.
+// A RESHAPE above an EXPAND moves below it if it only adds or drops axes of size 1, or splits axes.
 static uop *reshape_below_expand(graph *g, uop *u) {
   uop *e = u->src[0], *in = e->src[0], *d[MAX_DIMS];
   const shape *to = u->shape, *from = e->shape;
@@ -240,12 +244,11 @@ static void factors_of(uop *u, terms *t) {
   t->at[t->n++] = u;
 }
 
-// The place of a factor in a product: scales first, the weight's before the activation's, then integers; coarse before
-// fine.
+// The rank of a factor in a product: scales before integers, weights before activations, coarse before fine.
 static uint64_t factor_rank(uop *u) { return (uint64_t)(2 * has_integers(u) + !on_weights_only(u)) << 32 | axes_of(u); }
 
-// Factors come in the order of operands, which hangs on ids of buffers and on sizes; their product must not: floats do
-// not associate.
+// Multiplies the factors in order of rank. The order of operands in the graph depends on buffer ids and sizes, but the
+// product must not: float multiplication is not associative.
 static tensor *product(graph *g, const terms *t) {
   terms s = *t;
   for (int i = 1; i < s.n; i++)
@@ -271,20 +274,20 @@ static void to_int8(graph *g, tensor *base, int64_t n, int64_t group, tensor **q
     t_where(g, t_op2(g, OP_CMPLT, t_float(g, 0), most), t_op2(g, OP_FDIV, t_float(g, 127), most), t_float(g, 0));
   *q = t_contiguous(g, t_cast(g, t_op1(g, OP_FLOOR, t_add(g, t_mul(g, in, by), t_float(g, 0.5))), DT_I8));
   *scale = t_scale(g, most, 1.0 / 127);
-  // scales of small groups are many: halves, as the format Q8_0 stores them
+  // groups of up to 32 have many scales: these are stored as f16, as in format Q8_0
   if (group <= 32) *scale = t_cast(g, t_cast(g, *scale, DT_F16), DT_F32);
   *scale = t_contiguous(g, *scale);
 }
 
-// The axes along which the factors that are no integers vary.
+// Adds the axes along which the non-integer factors vary.
 static void float_axes(uop *u, unsigned *axes) {
   if (from_integers(u)) return;
   if (!is_spine(u)) { *axes |= axes_of(u); return; }
   for (size_t i = 0; i < u->nsrc; i++) float_axes(u->src[i], axes);
 }
 
-// Adds axes to those that scales vary along, outermost first, until a group has `most` elements. Gives the axis that
-// has to be cut for that, and *parts; or -1.
+// Adds axes to the scales' axes, outermost first, until a group has at most `most` elements. Returns the axis that has
+// to be split for that, and sets *parts; or returns -1.
 static int finer_blocks(const shape *s, unsigned summed, int most, unsigned *blocks, int64_t *n, int64_t *group,
                         int64_t *parts) {
   for (int i = 0; most && i < s->n && *group > most; i++) {
@@ -299,7 +302,7 @@ static int finer_blocks(const shape *s, unsigned summed, int most, unsigned *blo
   return -1;
 }
 
-// A sum with one of its axes seen as two.
+// A sum with one of its axes split into two.
 static uop *cut_axis(graph *g, const uop *u, int axis, int64_t parts) {
   uop *body = u->src[0], *d[MAX_DIMS];
   if (body->shape->n == MAX_DIMS) return NULL;
@@ -364,7 +367,7 @@ static void leaf_axes(uop *u, unsigned summed, unsigned *below) {
   if (m != summed) *below |= m;
 }
 
-// Is u made of whole numbers wherever it varies along these axes?
+// Does u consist of whole numbers along these axes?
 static bool is_whole_along(uop *u, unsigned axes) {
   if (!(axes_of(u) & axes) || from_integers(u)) return true;
   if (u->op == OP_REDUCE_AXIS) return is_whole_along(u->src[0], ~0u);
@@ -374,7 +377,7 @@ static bool is_whole_along(uop *u, unsigned axes) {
   return whole;
 }
 
-// A sum inside is one of integers: floats are added up at once.
+// Only integer sums are nested: float sums add all terms at once.
 static uop *nest(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v, (void)ctx;
   unsigned summed = (unsigned)u->b & all_axes(u->src[0]), coarse = 0;
@@ -383,7 +386,7 @@ static uop *nest(graph *g, uop *u, uop *const *v, void *ctx) {
   return sum(g, sum(g, u->src[0], summed & ~coarse), coarse);
 }
 
-// Would something but a constant leave the sum of this term?
+// Would a factor other than a constant move out of the sum of this term?
 static bool something_leaves(uop *term, unsigned summed) {
   terms t = {.n = 0};
   while (term->op == OP_NEG) term = term->src[0];
@@ -412,12 +415,12 @@ static uop *factor(graph *g, uop *u, uop *const *v, void *ctx) {
     to->at[to->n++] = to == &in ? f : narrow_axes(g, f, summed);
   }
   if (weights.n + others.n && in.n) {
-    // what leaves: the weight's factors, times the others; then the sum
+    // the factors that move out: the weight's, times the others; then the remaining sum
     tensor *out = weights.n ? product(g, &weights) : NULL, *more = others.n ? product(g, &others) : NULL;
     out = out && more ? t_mul(g, out, more) : out ? out : more;
     return t_mul(g, sum(g, product(g, &in), summed), out);
   }
-  // distribute over a factor that is a sum, where one of the parts lets something leave
+  // distribute over a factor that is a sum if one of its terms lets a factor move out
   for (int i = 0; i < in.n; i++) {
     uop *s = in.at[i];
     if (!adds_or_subtracts(s)) continue;
@@ -437,7 +440,7 @@ static bool fits_i32(int64_t lo, int64_t hi, int64_t times) {
   return mul_i64(lo, times, &a) && mul_i64(hi, times, &b) && a >= -INT32_MAX && b <= INT32_MAX;
 }
 
-// The integer tensor (32 bits) that a float expression stands for, or NULL.
+// The 32-bit integer tensor that equals a float expression, or NULL.
 static tensor *as_integer(graph *g, uop *u) {
   if (from_integers(u))
     return u->src[0]->vmin >= -INT32_MAX && u->src[0]->vmax <= INT32_MAX ? t_cast(g, u->src[0], DT_I32) : NULL;
@@ -489,7 +492,7 @@ static tensor *low_byte(graph *g, uop *u) {
   return t_cast(g, u, DT_U8);
 }
 
-// bytes + k, where a constant that was added before is taken into account
+// bytes + k, merged with a constant that was added earlier
 static tensor *add_byte(graph *g, uop *u, int64_t k) {
   uop *s[2 + MAX_DIMS];
   if (repeats_or_reshapes(u)) {
@@ -539,7 +542,8 @@ static uop *unsign(graph *g, uop *u, uop *const *v, void *ctx) {
 
 // --- 7. share -------------------------------------------------------------------------------------------------------
 
-// A sum of rounded activations does not wait for them to be stored: it is made beside them.
+// A sum of rounded activations is computed from the unrounded source, so it does not wait until the rounded values are
+// stored.
 static uop *from_source(graph *g, uop *u) {
   if (u->op == OP_CONTIGUOUS) return u->src[0];
   if (u->op != OP_REDUCE_AXIS && u->op != OP_CAST && u->op != OP_MUL && !repeats_or_reshapes(u)) return u;
@@ -571,25 +575,24 @@ static uop *share(graph *g, uop *u, uop *const *v, void *ctx) {
 
 // --- halves ---------------------------------------------------------------------------------------------------------
 
-// What an F16 can hold goes to 65504, and it holds all of its bits from 2^-14 on. Activations beyond are rare, but
-// there; small ones are many, and it does not matter in a sum with others if they lose some: below 2^-8 they are off by
-// 2^-19 at most.
+// F16 reaches 65,504 and has full precision from 2^-14 on. Activations are divided by 64 because a few exceed 65,504.
+// Small activations lose bits, which does not matter in a sum: those below 2^-8 are off by 2^-19 at most.
 enum { HALF_DIVISOR = 64 };
 
-// What this F32 was converted from; DT_VOID: nothing.
+// The type that this F32 was converted from; DT_VOID if it was not converted.
 static enum dtype converted_from(uop *u) {
   while (repeats_or_reshapes(u)) u = u->src[0];
   return u->op == OP_CAST && u->dt == DT_F32 ? (enum dtype)u->src[0]->dt : DT_VOID;
 }
 
-// A weight as it lies, and not one of several.
+// A single weight (not one of several) that is used as stored in the file.
 static bool is_plain_weight(uop *u) {
   while ((op_flags((enum op)u->op) & OPF_MOVEMENT) || u->op == OP_CAST) u = u->src[0];
   return u->op == OP_BUFFER && u->memory == MEMORY_WEIGHT;
 }
 
-// An activation rounded to halves, below what repeats it: once for all of its products. tiles: one row alone is rounded
-// where it is read.
+// An activation rounded to `dt`, below any EXPAND, so that it is rounded once for all of its products. tiles: a single
+// row is rounded in the kernel that reads it.
 static tensor *to_half(graph *g, uop *u, enum dtype dt, bool tiles) {
   uop *s[2 + MAX_DIMS];
   if (repeats_or_reshapes(u)) {
@@ -604,7 +607,8 @@ static tensor *to_half(graph *g, uop *u, enum dtype dt, bool tiles) {
   return t_cast(g, read ? u : t_contiguous(g, u), DT_F32);
 }
 
-// tiles: for instructions of tiles, which take both types of halves and weights as they lie; else for those of BF16.
+// tiles: for tile instructions, which take F16 or BF16 and read weights as stored in the file; otherwise for BF16 dot
+// instructions.
 static uop *round_to_half(graph *g, uop *u, map *known, bool tiles) {
   uop *body = u->src[0], *to = NULL;
   map own = {0}, *memo = known ? known : &own;
@@ -687,14 +691,15 @@ uop *half_dots(graph *g, uop *sink) { return run_halves(g, sink, PM(&dots_halves
 
 // --- all of a graph -------------------------------------------------------------------------------------------------
 
-// A stand-in for an activation, so that the passes see one matmul and not what led to it: memory of the same shape.
+// A placeholder for an activation: memory of equal shape. The passes then see one product without the nodes that led to
+// it.
 static tensor *stand_in(graph *g, const uop *u, int64_t id, enum dtype dt) {
   int64_t most[MAX_DIMS], n = 1;
   for (int i = 0; i < u->shape->n; i++) n *= most[i] = u->shape->dim[i]->vmax;
   tensor *t = t_reshape_i(g, t_buffer(g, id, dt, n), u->shape->n, most);
   for (int i = 0; i < u->shape->n; i++)
     if (u->shape->dim[i]->op != OP_CONST) t = t_slice(g, t, i, uop_idx(g, 0), u->shape->dim[i]);
-  return t_contiguous(g, t);                      // a node that no pass looks behind
+  return t_contiguous(g, t);                      // a node that no pass looks through
 }
 
 static bool reads_integers(uop *u, map *seen) {
@@ -705,8 +710,8 @@ static bool reads_integers(uop *u, map *seen) {
   return false;
 }
 
-// Stand-ins for what differs between layers, so that equal products are rewritten once: known maps a product of
-// stand-ins to what it becomes.
+// Layers differ only in their inputs, so inputs become placeholders and equal products are rewritten once. known:
+// product of placeholders -> its result.
 typedef struct rewriting { graph *g; arena *mem; map known, constant; int most; } rewriting;
 
 typedef struct stands { map to, back, seen; int n; } stands;
@@ -725,7 +730,7 @@ static void find_weights(rewriting *r, uop *u, stands *s) {
               uop_new(g, OP_BUFFER, (enum dtype)u->dt, 1, NULL, 0,
                       (uarg){.a = PLACEHOLDER - ++s->n, .b = u->b, .memory = (enum memory_kind)u->memory}));
   uop *by = u->op == OP_GATHER ? u->src[1] : NULL;
-  if (by && by->shape && by->vmin < by->vmax && !is_constant(by, &r->constant)) {         // what chooses among weights
+  if (by && by->shape && by->vmin < by->vmax && !is_constant(by, &r->constant)) {  // the index that selects a weight
     tensor *t = t_cast(g, stand_in(g, by, PLACEHOLDER - ++s->n, DT_I32), DT_IDX);
     stand_for(s, by, t_op2(g, OP_MIN, t_op2(g, OP_MAX, t, uop_idx(g, by->vmin)), uop_idx(g, by->vmax)));
     map_put(&s->seen, by, by);
@@ -744,7 +749,7 @@ static uop *rewrite_dot(rewriting *r, uop *u) {
   bool ok = is_constant(weight, &r->constant) && !is_constant(act, &r->constant) && reads_integers(weight, &seen);
   map_free(&seen);
   if (!ok) return u;
-  // the activation itself: below what repeats it, as long as its last axis is the summed one
+  // the activation itself, below any EXPAND, if its last axis is the summed one
   const uop *K = body->shape->dim[body->shape->n - 1];
   while (repeats_or_reshapes(act) && act->src[0]->shape->dim[act->src[0]->shape->n - 1] == K) act = act->src[0];
   if (!act->shape || act->dt != DT_F32) return u;

@@ -1,13 +1,14 @@
-// Softmax over a context in blocks: see flash.h.
+// Computes softmax over a context in blocks: see flash.h.
 #include "schedule/flash.h"
 #include <float.h>
 #include <math.h>
 #include "graph/symbolic.h"
 
-// of s {tokens, heads of keys, queries of each, 1, n}, and of the sums {tokens, heads of keys, queries of each, n, dv}
+// axes of s {tokens, KV heads, queries per KV head, 1, n} and of the sums {tokens, KV heads, queries per KV head, n,
+// dv}
 enum { HEAD_AXES = 3 };
 
-// What the softmax runs over: one s and v, or several
+// A softmax runs over one pair of s and v, or over several.
 enum { MAX_AXES = 2 };
 typedef struct span { uop *s, *v, *blocks; int64_t block; } span;
 typedef struct softmax { uop *out, *sink; span of[MAX_AXES]; int n; } softmax;
@@ -21,7 +22,7 @@ static bool is_reduce(const uop *u, enum op op, int axis) {
   return u->op == OP_REDUCE_AXIS && u->a == op && u->b == 1 << axis;
 }
 
-// u = exp(x - most): x.
+// Returns x if u = exp(x - most).
 static uop *exp_of_difference(uop *u, uop **most) {
   if (u->op != OP_EXP2 || u->src[0]->op != OP_MUL) return NULL;
   uop *p = u->src[0], *d = p->src[0]->op == OP_SUB ? p->src[0] : p->src[1];
@@ -30,7 +31,7 @@ static uop *exp_of_difference(uop *u, uop **most) {
   return d->src[0];
 }
 
-// The terms of u, joined by op: at most MAX_AXES + 1; more: -1
+// Collects the terms of u, joined by op. Returns their number, at most MAX_AXES + 1; -1 if there are more.
 static int terms(uop *u, enum op op, uop *out[MAX_AXES + 1], int n) {
   u = unmoved(u);
   if (u->op == op) {
@@ -47,7 +48,7 @@ static int axis_of(const softmax *f, const uop *s) {
   return -1;
 }
 
-// Whether `most` is the largest of all s, and of the sink.
+// Is `most` the maximum over all s and the sink?
 static bool is_most(uop *most, const softmax *f) {
   uop *of[MAX_AXES + 1];
   int n = terms(most, OP_MAX, of, 0);
@@ -60,7 +61,8 @@ static bool is_most(uop *most, const softmax *f) {
   return n == f->n + !!f->sink && found == ((1u << f->n) - 1) + (f->sink ? 1u << MAX_AXES : 0);
 }
 
-// How long an axis is, as blocks x block: block divides it whatever its variables are. A constant length is one block.
+// Writes the axis length as blocks x block, where block divides it for all values of its variables. A constant length
+// is one block.
 static bool in_blocks(graph *g, uop *n, span *f) {
   idx_sum s;
   if (!idx_sum_of(n, &s)) return false;
@@ -70,7 +72,7 @@ static bool in_blocks(graph *g, uop *n, span *f) {
   return f->block > 0 && idx_mul(g, f->blocks, uop_idx(g, f->block)) == n;
 }
 
-// o = sum(exp(s - most) v): s and v
+// Matches o = sum(exp(s - most) v) and returns s and v.
 static bool match_sum(uop *o, span *to, uop **e, uop **most) {
   if (!is_reduce(o, OP_ADD, HEAD_AXES) || o->src[0]->op != OP_MUL) return false;
   uop *x = o->src[0]->src[0];
@@ -98,7 +100,7 @@ static bool match_softmax(graph *g, uop *u, softmax *f) {
   for (int i = 0; i < n_totals; i++) {
     int at = -1;
     for (int j = 0; j < n; j++) if (is_reduce(totals[i], OP_ADD, HEAD_AXES + 1) && totals[i]->src[0] == e[j]) at = j;
-    if (at < 0) {                                                  // one more term: the sink's
+    if (at < 0) {                                                  // the remaining term is the sink
       if (f->sink || !(f->sink = exp_of_difference(totals[i], &other)) || other != most) return false;
     } else {
       found |= 1u << at;
@@ -109,7 +111,7 @@ static bool match_softmax(graph *g, uop *u, softmax *f) {
   return n > 1 || f->of[0].block > 1;
 }
 
-// {.., n, rest} to {blocks, .., block, rest}: axis `at` is n.
+// {.., n, rest} to {blocks, .., block, rest}; `at` is the axis of size n.
 static tensor *by_blocks(graph *g, tensor *x, int at, const span *f) {
   uop *d[MAX_DIMS] = {0};
   int order[MAX_DIMS], n = 0;
@@ -123,7 +125,7 @@ static tensor *by_blocks(graph *g, tensor *x, int at, const span *f) {
   return t_permute(g, x, order);
 }
 
-// Of each block: its largest s, the sum of exponentials, and what they make of v
+// Results of each block: its maximum of s, its sum of exponentials, its weighted mean of v
 typedef struct part { tensor *m, *l, *o; } part;
 
 static part blocks_of(graph *g, const span *f) {

@@ -1,11 +1,11 @@
-// What is stored, and what is recomputed?  Every tensor that is not stored is computed inside each kernel that needs
-// it. Going from the results back to the inputs, each node collects its uses: (kernel, place as a function of that
-// kernel's loops). A use costs as many evaluations as the loops around the innermost range that it depends on make
-// (values that depend on outer ranges only are hoisted, so a norm that all of a row shares is computed once), less what
-// register tiles share. If the evaluations beyond one per element cost more than storing and loading, plus one more
-// dispatch, the node is stored.
+// The cost model: decides which tensors are stored and which are recomputed. A tensor that is not stored is computed
+// inside each kernel that needs it. The walk goes from the results to the inputs, and each node collects its uses:
+// (kernel, place as a function of that kernel's loops). A use is evaluated once per step of the loops outside the
+// innermost range that it depends on. (Values that depend on outer ranges only are hoisted: a norm that a whole row
+// shares is computed once.) Register tiles share evaluations. If the evaluations beyond one per element cost more than
+// a store, the loads and one more dispatch, the node is stored.
 //
-// Costs are in units of one vector lane's operation; the constants below are the model.
+// Costs are in units of one operation of one vector lane; the constants below are the model.
 #include "schedule/fuse.h"
 #include <string.h>
 #include "schedule/sum_order.h"
@@ -23,21 +23,21 @@ enum {
   FIRST_RANGE = 1000000
 };
 
-// There are many: places and loops are shared by those that were passed on unchanged.
+// There are many uses: places and loops that a use passes on unchanged are shared, not copied.
 typedef struct use {
   struct use *next;
   struct kernel *kernel;
   const place *at;
   uop *const *loops;
   int n_loops, n_outputs;                          // the first n_outputs loops are the kernel's output ranges
-  bool staged;                                     // inside a STAGE, which is computed again for each block
+  bool staged;                                     // inside a STAGE, which is recomputed for each block
 } use;
 
 // ranges are numbered per kernel, so that equal layers make equal nodes
 struct kernel { uop *root; int64_t next_range; };
 
-// What is known of a node. Facts lie in the order of dependency: their addresses compare as their places in it do.
-// cost: see note_cost; turn: the last walk of is_below that was here; before: the last round stored it;
+// Facts about a node. They are allocated in dependency order, so comparing addresses compares positions.
+// cost: see note_cost; turn: last walk of is_below that visited the node; before: stored by the previous round;
 // keep: see sum_order.c; term: see note_terms; weight, product: see note_products
 typedef struct fact { use *uses; double cost; int64_t turn; bool constant, before, keep, term, weight, product; } fact;
 
@@ -47,8 +47,8 @@ typedef struct decide { fusion *f; arena *mem; map facts; smap moved, staged; in
 
 static fact *fact_of(const decide *d, const uop *u) { return map_ptr(&d->facts, u); }
 
-// What a size is taken for: its value where every variable is NOMINAL_SYMBOLIC, so that sizes made of one another
-// agree.
+// The nominal value of a size, used for costs: every variable counts as NOMINAL_SYMBOLIC, so that sizes derived from
+// each other agree.
 static int64_t nominal(const uop *u) {
   if (u->op == OP_CONST) return u->a;
   int64_t x = u->nsrc > 0 ? nominal(u->src[0]) : 0, y = u->nsrc > 1 ? nominal(u->src[1]) : 0, r;
@@ -84,8 +84,8 @@ static double op_cost(const uop *u) {
   }
 }
 
-// Operations per element if everything is recomputed down to memory and to what the last round stored; what is repeated
-// by EXPAND is shared.
+// Operations per element if everything is recomputed from memory and from tensors that the previous round stored.
+// Values repeated by EXPAND are counted once.
 static double cost_of(const decide *d, const uop *u) {
   const fact *f = fact_of(d, u);
   return f->before ? 1 : f->cost;
@@ -110,7 +110,7 @@ static bool same_use(const use *o, const struct kernel *k, const place *at) {
   return !memcmp(o->at->idx, at->idx, (size_t)at->n * sizeof *at->idx);
 }
 
-// `at` is kept.
+// `at` is referenced, not copied.
 static void add_use(decide *d, uop *u, const use *from, const place *at) {
   if (!u->shape) return;
   fact *to = fact_of(d, u);
@@ -128,7 +128,7 @@ static bool place_varies(const place *at, const uop *loop) {
   return false;
 }
 
-// How often this use is evaluated, for each time that the kernel runs.
+// Evaluations of this use per run of the kernel.
 static double evaluations(const use *u) {
   int deepest = -1;
   double n = 1;
@@ -136,7 +136,8 @@ static double evaluations(const use *u) {
   int shared = 0;
   for (int i = 0; i <= deepest; i++) {
     double s = nominal_size(u->loops[i]->src[0]);
-    // lanes and register tiles over up to two output ranges share what does not depend on them; but not over blocks
+    // lanes and register tiles over up to two output ranges share values that do not depend on these ranges; blocks
+    // share nothing
     double tile = i == u->n_outputs - 1 ? LANES_AND_TILE : TILE;
     if (i >= u->staged && i < u->n_outputs && !place_varies(u->at, u->loops[i]) && shared < 2 && s > 1) {
       s /= s < tile ? s : tile;
@@ -147,7 +148,7 @@ static double evaluations(const use *u) {
   return n;
 }
 
-// Loops around the innermost range that the place depends on: what is deeper does not repeat it.
+// Drops the loops inside the innermost range that the place depends on: they do not repeat the evaluation.
 static void hoist(use *u) {
   int keep = 0;
   for (int i = 0; i < u->n_loops; i++) if (place_varies(u->at, u->loops[i])) keep = i + 1;
@@ -162,27 +163,27 @@ static bool may_store(const uop *u) {
   const uop *wide = u;
   while ((op_flags((enum op)wide->op) & OPF_MOVEMENT) || (wide->op == OP_WHERE && !wide->src[2]->shape))
     wide = wide->src[wide->op == OP_WHERE];
-  // its source is smaller, or lies in memory already: how a sum is laid in lanes would depend on whether it was copied
+  // not stored: its source is smaller or already in memory, and a copy would change how a sum is placed in lanes
   if (wide->op == OP_CAST && dtype_size((enum dtype)wide->src[0]->dt) < dtype_size((enum dtype)wide->dt)) return false;
   if (wide != u && (wide->op == OP_GATHER || wide->op == OP_BUFFER || wide->op == OP_AFTER)) return false;
   return (op_flags((enum op)u->op) & OPF_ELEMENTWISE) || u->op == OP_REDUCE_AXIS || u->op == OP_GATHER ||
          u->op == OP_STACK || u->op == OP_CONTIGUOUS;
 }
 
-// What hangs on nothing but weights is not stored for a token: it would be written and read like a bigger weight, and
-// the structure of a reduction over it would depend on whether it was.
+// Marks nodes that depend on weights only. They are never stored per token: that would write and read a larger weight,
+// and the structure of reductions over it would depend on the decision.
 static void note_constant(const decide *d, const uop *u, fact *to) {
   bool constant = u->op == OP_BUFFER
                     ? u->memory == MEMORY_WEIGHT
                     : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER && u->op != OP_CONTIGUOUS;
-  // one of several weights is a weight, whatever chooses it
+  // one of several weights is a weight, whatever selects it
   size_t n = u->op == OP_GATHER || (op_flags((enum op)u->op) & OPF_MOVEMENT) ? 1 : u->nsrc;
   for (size_t i = 0; i < n; i++) constant &= fact_of(d, u->src[i])->constant;
   to->constant = constant;
 }
 
-// A product of floats that a sum adds up is no tensor to store, nor are views of it: multiplied and added it is rounded
-// once, stored it would be twice, and whether it is worth storing depends on how many tokens there are.
+// Marks float products that are terms of a sum, and their views. They are not stored: multiply-add rounds once, a
+// stored product would be rounded twice, and the decision would depend on the number of tokens.
 static void note_terms(const decide *d, const uop *u) {
   if (u->op != OP_REDUCE_AXIS || u->a != OP_ADD || !dtype_is_float((enum dtype)u->dt)) return;
   const uop *v = u->src[0];
@@ -192,8 +193,8 @@ static void note_terms(const decide *d, const uop *u) {
   fact_of(d, v)->term = true;
 }
 
-// A sum of floats that is a term of another reduction: computed inside, its loop would decide how the outer one is laid
-// in lanes, and that must depend on the reduced length alone.
+// A float sum that is a term of another reduction. If it is computed inside, its loop decides how the outer sum is
+// placed in lanes; that must depend on the reduced length only.
 static bool inside_a_reduction(const uop *u, const fact *f) {
   if (u->op != OP_REDUCE_AXIS || !dtype_is_float((enum dtype)u->dt)) return false;
   for (use *o = f->uses; o; o = o->next) {
@@ -202,9 +203,9 @@ static bool inside_a_reduction(const uop *u, const fact *f) {
   return false;
 }
 
-// A product with a weight is computed once: whether it pays to compute a small one again would depend on how many
-// tokens there are. weight: u is made of a weight, product: of a sum over such a thing, by way of what the last round
-// did not store.
+// Marks products with weights: they are computed once, because recomputing a small one would pay only for some numbers
+// of tokens. weight: u is made of a weight; product: u is made of a sum over such a node, through nodes that the
+// previous round did not store.
 static void note_products(const decide *d, const uop *u, fact *to) {
   to->weight = u->op == OP_BUFFER && u->memory == MEMORY_WEIGHT;
   to->product = false;
@@ -216,7 +217,7 @@ static void note_products(const decide *d, const uop *u, fact *to) {
     to->weight |= f->weight;
     to->product |= f->product;
   }
-  if (u->op != OP_REDUCE_AXIS || u->a != OP_ADD) return;   // of integers, too: a row of one block has no other sum
+  if (u->op != OP_REDUCE_AXIS || u->a != OP_ADD) return;   // integers as well: a row of one block has no other sum
   to->product |= to->weight;
   to->weight = false;
 }
@@ -251,7 +252,7 @@ static use *start_kernel(decide *d, uop *u, const shape *s) {
   return o;
 }
 
-// move_place, done once for all movements that are alike: those of equal layers are.
+// move_place, computed once for all equal movements (equal layers have equal movements).
 static const place *moved_place(decide *d, const uop *u, const place *at) {
   uint64_t key[8 + 3 * MAX_DIMS] = {u->op, (uint64_t)u->a};
   size_t n = 2;
@@ -268,7 +269,8 @@ static const place *moved_place(decide *d, const uop *u, const place *at) {
   return p;
 }
 
-// Of many parts each is evaluated at one step of the range that chooses among them: codegen unrolls it.
+// A choice among several parts evaluates each part at one step of the choosing range only, since codegen unrolls that
+// range.
 static void drop_loop(decide *d, use *o, const uop *r) {
   uop **loops = ARENA_ARRAY(d->mem, uop *, (size_t)o->n_loops);
   int n = 0, outputs = 0;
@@ -282,14 +284,15 @@ static void drop_loop(decide *d, use *o, const uop *r) {
   o->n_outputs = outputs;
 }
 
-// The loops of a use, with room for one more for each axis.
+// The loops of a use, with space for one more per axis.
 static uop **more_loops(decide *d, const use *o) {
   uop **loops = ARENA_ARRAY(d->mem, uop *, (size_t)o->n_loops + MAX_DIMS);
   for (int i = 0; i < o->n_loops; i++) loops[i] = o->loops[i];
   return loops;
 }
 
-// Where a tile that uses the STAGE at o's place computes it: its loops around, and loops over all that it needs.
+// The use at which a tile that reads the STAGE at o's place computes it: the loops around the tile, and loops over all
+// elements that it needs.
 static const use *stage_use(decide *d, uop *u, const use *o) {
   uint64_t key[2 + MAX_DIMS] = {(uint64_t)(uintptr_t)u, (uint64_t)(uintptr_t)o->kernel};
   place tile = {0};
@@ -349,7 +352,7 @@ static void pass_on(decide *d, uop *u, const use *o) {
     return;
   }
   case OP_GATHER: {
-    // the row is unknown here: a stand-in that depends on the ids' place
+    // the row is unknown here: a placeholder that depends on the place of the ids
     p = ARENA_NEW(d->mem, place);
     q = ARENA_NEW(d->mem, place);
     gather_place(u, o->at, NULL, p, q);
@@ -384,8 +387,8 @@ static void pass_on(decide *d, uop *u, const use *o) {
   }
 }
 
-// Is `on` below u? Nodes that come before it in the order need no look: a store in one layer does not visit the layers
-// before.
+// Is `on` below u? Nodes before it in dependency order are not visited, so a store in one layer does not walk the
+// layers before it.
 static bool is_below(const decide *d, uop *u, const uop *on, const fact *of_on) {
   if (u == on) return true;
   fact *f = fact_of(d, u);
@@ -406,8 +409,8 @@ static void store_node(decide *d, uop *u) {
   map_put(&d->f->stored, u, buf);
 }
 
-// Of the kernels that read a shared STAGE tile by tile one computes it, the first of those that are stored in any case,
-// whatever costs say; the others read it from memory.
+// If several kernels read a shared STAGE tile by tile, one of them computes it (the first that is stored in any case)
+// and the others read it from memory.
 static void share_stage(decide *d, uop *u, const fact *f) {
   use *home = NULL;
   for (use *o = f->uses; o; o = o->next) {
@@ -435,7 +438,7 @@ static void find_heights(fusion *f, const uop_list *order) {
   }
 }
 
-// What an assignment through a view reads to find its place.
+// The reads of an assignment through a view that determine the target's place.
 static void use_of_target(decide *d, uop *view, use *o) {
   const place *at = o->at;
   for (; is_view(view); view = view->src[0]) {
@@ -458,7 +461,7 @@ static void decide_all(decide *d, const uop_list *order, fact *facts) {
     fact *f = &facts[i];
     if (u->op == OP_ASSIGN) {
       use *o = start_kernel(d, u, u->shape);
-      // a value that reads the memory it is stored to is finished first
+      // a value that reads its own target memory is finished first
       if (reads(d, u->src[1], uop_viewed(u->src[0])) && !map_has(&d->f->stored, u->src[1])) store_node(d, u->src[1]);
       add_use(d, u->src[1], o, o->at);
       use_of_target(d, u->src[0], o);
@@ -484,7 +487,8 @@ static void note_forms(graph *g, const uop_list *order, fact *facts) {
   map_free(&keep);
 }
 
-// Two rounds: what a tensor costs to recompute depends on what below it is stored, which the first round only guesses.
+// Two rounds: the cost of recomputing a tensor depends on which tensors below it are stored, which the first round can
+// only estimate.
 void fuse_decide(fusion *f, uop *sink, arena *mem) {
   uop_list order = uop_toposort(mem, &sink, 1);
   decide d = {.f = f, .mem = mem};

@@ -1,4 +1,4 @@
-// The cost model: which tensors are stored, and which are recomputed where they are used. See fuse.c.
+// The cost model: decides which tensors are stored and which are recomputed where they are used. See fuse.c.
 #ifndef WEFT_FUSE_H
 #define WEFT_FUSE_H
 #include "schedule/rangeify.h"

@@ -1,24 +1,22 @@
-// Where the bytes of a weight lie. A kernel whose lanes are rows would gather its weight from rows that are far apart.
-// So the weight is copied once, in the order in which the kernel will read it: for each step of the loops that move
-// through the weight evenly (rows in vectors, blocks of a row), the bytes of one block, in the order in which the
-// block's expression reads them, each unit of bytes for all rows of a vector side by side.
+// Chooses layouts of weights. A kernel whose lanes are rows would gather bytes from distant rows. The weight is
+// therefore copied once, in the order in which the kernel reads it: for each step of the loops that move evenly through
+// the weight (rows in vectors, blocks of a row), the bytes of one block, in the order in which the block's expression
+// reads them; each unit of bytes is stored for all rows of a vector next to each other.
 //
-// Nothing here knows a format. Ranges along which all loads of a weight move by the same step are loops of the layout;
-// the others are few and small, and are what a block consists of. Cut into digits where divisions cut them, they are
-// put in an order: a digit along which most loads move is a loop around these, and what does not move along it is read
-// before. That gives each byte of a block its place. The places that a load reads, step by step, are then written as a
-// sum over the same digits again, and the load's address becomes that sum: an address is an address, and all that comes
-// after sees no difference. Where one of these steps fails, the weight stays as it lies.
+// No code here knows a format. A range along which all loads of a weight move by an equal step is a loop of the layout.
+// The remaining ranges are few and small; they form a block. They are split into digits at the divisions in addresses,
+// and the digits are put in order: a digit along which most loads move is a loop around these loads, and loads that do
+// not move along it are read before it. The order gives each byte of a block its place. The places that a load reads
+// are then written as a sum over the same digits, and that sum becomes the load's address, so later passes need no
+// special case. If a step fails, the weight keeps the file's layout.
 //
-// Some weights are two matrices one behind the other (gate and up), and a kernel reads a row of each: loads that are
-// the same but for a large distance are slices, and which one it is becomes a loop between those of rows and of sums.
+// Some weights are two matrices, one after the other (gate and up), and a kernel reads a row of each. Loads that differ
+// only by a large distance are slices; the choice of slice becomes a loop between the loops of rows and of sums.
 //
-// A weight that a kernel converts to another type of the same size before it does anything else is converted when it
-// is copied.
+// If a kernel first converts a weight to another type of equal size, the copy is converted instead.
 //
-// Layouts of two kernels that read a weight in the same way are equal, so that memory holds it once. A large weight
-// that no layout moves is copied as it lies, for the sake of huge pages; not where a kernel reads little of it (a row
-// of an embedding).
+// Two kernels that read a weight in equal ways get equal layouts, so memory holds one copy. A large weight whose layout
+// does not change is copied too, to place it in huge pages, unless kernels read little of it (rows of an embedding).
 #include "schedule/layout.h"
 #include <stdlib.h>
 #include <string.h>
@@ -35,10 +33,10 @@ enum {
   PAIR = 2
 };
 
-// A part of an address that all loads have: an expression over one range, or what chooses among matrices; NULL: the
-// load's slice.
+// A term of an address that all loads share: an expression over one range, or the index that selects a matrix; NULL:
+// the load's slice.
 typedef struct part { uop *expr; int64_t size, step; } part;
-// A range that a block consists of, or a digit of one: (range / every) % size; now: its value at the moment.
+// A range of a block, or one digit of it: (range / every) % size. now: its current value.
 typedef struct digit { uop *range; int64_t every, size, now; } digit;
 
 typedef struct finding {
@@ -46,18 +44,18 @@ typedef struct finding {
   arena *mem;
   uop *store, *weight, *lane;
   int element;                            // bytes
-  enum dtype to;                          // what every element is converted to; the weight's own type: nothing
+  enum dtype to;                          // target type of the conversion; the weight's own type: no conversion
   int64_t lanes, lane_step, tiles;
   uop *load[MOST_LOADS];
-  int unit[MOST_LOADS];                   // bytes that one instruction wants side by side
-  int slice[MOST_LOADS], slices;          // of each load; how many
+  int unit[MOST_LOADS];                   // bytes that one instruction needs next to each other
+  int slice[MOST_LOADS], slices;          // slice of each load; number of slices
   int64_t slice_step;                     // elements from one to the next
   int n_loads, n_parts, n_digits;
   part part[LAYOUT_LOOPS];
   digit digit[MOST_DIGITS];
-  uint64_t varies[MOST_LOADS];            // by bits: along which digits its address moves
-  int64_t base, share;                    // the first byte; bytes of one step of the loops, of one lane
-  int32_t *place, *of;                    // byte behind base -> 1 + place among `share`; bytes of its unit
+  uint64_t varies[MOST_LOADS];            // bit set: digits along which its address moves
+  int64_t base, share;                    // the first byte; bytes of one step of the loops for one lane
+  int32_t *place, *of;                    // byte after base -> 1 + its place among `share`; bytes of its unit
   VEC(layout_unit) units;
 } finding;
 
@@ -65,7 +63,7 @@ typedef struct finding {
 
 static bool is_weight_memory(const uop *buf) { return buf->op == OP_PARAM && buf->memory == MEMORY_WEIGHT; }
 
-// Where a load reads, less the condition under which it does.
+// The address of a load, without its condition.
 static uop *load_address(const uop *load) {
   uop *i = load->src[0]->src[1];
   return i->op == OP_WHERE ? i->src[1] : i;
@@ -83,7 +81,7 @@ static bool loads_activations(const uop *u, const void *dt) {
   return u->op == OP_LOAD && !is_weight_memory(u->src[0]->src[0]) && u->dt == *(const enum dtype *)dt;
 }
 
-// The range along which this sum of products is one that instructions add up: bytes, or pairs of BF16, side by side.
+// The range along which instructions add up this sum of products (neighbouring bytes, or pairs of BF16).
 static uop *dot_range(uop *reduce, int *products) {
   enum dtype dt = reduce->dt == DT_I32 ? DT_I8 : DT_BF16;
   *products = reduce->dt == DT_I32 ? DOT : PAIR;
@@ -112,7 +110,7 @@ static int64_t lanes_of(const layout_target *t, const uop *r) {
   return n >= 4 ? n : 1;
 }
 
-// Does what is read here move along r by one element or not at all?
+// Does this load move along r by one element, or not at all?
 static bool reads_side_by_side(const uop *load, const uop *r) {
   int64_t c = idx_factor(load_address(load), r);
   return !c || c * dtype_size((enum dtype)load->src[0]->src[0]->dt) == dtype_size((enum dtype)load->dt);
@@ -122,12 +120,12 @@ static bool apart(const uop *load, const uop *r) {
   return is_weight_memory(load->src[0]->src[0]) && uop_varies(load_address(load), r) && !reads_side_by_side(load, r);
 }
 
-// An output range whose steps are rows: of the weight of a dot product; or, without any, of a weight of floats.
+// An output range whose steps are rows: of the weight of a dot product, or, without a dot product, of a float weight.
 static uop *find_lane(const uop_list *l, uop *store, const layout_target *t) {
   uop *dot = NULL;
   int products;
   for (size_t i = 0; i < l->n; i++) {
-    if (l->at[i]->op == OP_STORE && l->at[i] != store) return NULL;            // stages have lanes of their own
+    if (l->at[i]->op == OP_STORE && l->at[i] != store) return NULL;            // stages have their own lanes
     if (l->at[i]->op != OP_REDUCE || l->at[i]->dt != DT_I32 || !dot_range(l->at[i], &products)) continue;
     for (size_t k = store->nsrc; k-- > 2 && !dot;)
       if (uop_varies(l->at[i]->src[0], store->src[k]) && lanes_of(t, store->src[k]) > 1) dot = l->at[i];
@@ -155,7 +153,7 @@ static bool is_choice(const uop *u, const void *what) {
   return u->op == OP_LOAD;
 }
 
-// Is this part of an address a number that is loaded?
+// Is this term of an address a loaded number, which selects a matrix?
 static bool chooses(const uop *u) {
   map seen = {0};
   bool any = u->op != OP_RANGE && below(u, is_choice, NULL, &seen);
@@ -163,7 +161,7 @@ static bool chooses(const uop *u) {
   return any;
 }
 
-// What chooses a matrix, without the conditions under which a load asks for it: it is there in any case.
+// The index that selects a matrix, without the conditions of the load: the matrix exists in any case.
 static uop *matrix_choice(graph *g, uop *u) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &u, 1);
@@ -181,7 +179,7 @@ static uop *matrix_choice(graph *g, uop *u) {
   return u;
 }
 
-// Do all loads move along this part of an address by `step`, and depend on it in no other way?
+// Do all loads move along this term of an address by `step`, with no other dependency on it?
 static bool all_move(const finding *f, uop *atom, int64_t step) {
   for (int i = 0; i < f->n_loads; i++) {
     idx_sum s;
@@ -203,7 +201,7 @@ static bool add_part(finding *f, uop *expr, int64_t size, int64_t step) {
   return true;
 }
 
-// Where divisions in an address cut a range: at multiples of these.
+// Collects the multiples at which divisions in an address split a range.
 static void find_cuts(uop *u, const uop *r, int64_t size, uint64_t *cuts) {
   idx_sum s;
   if (!uop_varies(u, r)) return;
@@ -215,7 +213,7 @@ static void find_cuts(uop *u, const uop *r, int64_t size, uint64_t *cuts) {
   }
 }
 
-// The digits of a range of the block, the coarsest first.
+// Adds the digits of a range of the block, coarsest first.
 static bool add_digits(finding *f, uop *r, int64_t size) {
   uint64_t cuts = 0;
   for (int i = 0; i < f->n_loads; i++) find_cuts(f->load[i]->src[0]->src[1], r, size, &cuts);
@@ -231,7 +229,7 @@ static bool add_digits(finding *f, uop *r, int64_t size) {
   return true;
 }
 
-// Does an address depend on r other than by what chooses a matrix?
+// Does an address depend on r, apart from the index that selects a matrix?
 static bool moves_along(uop *index, const uop *r) {
   idx_sum s;
   if (!uop_varies(index, r)) return false;
@@ -240,7 +238,7 @@ static bool moves_along(uop *index, const uop *r) {
   return false;
 }
 
-// A range that loads depend on: a loop of the layout, or one of the block.
+// Adds a range that loads depend on, as a loop of the layout or of the block.
 static bool add_range(finding *f, uop *r) {
   bool any = false;
   int64_t step = 0, unit = 1, size = r->src[0]->op == OP_CONST ? r->src[0]->a : 0;
@@ -269,8 +267,8 @@ static bool add_range(finding *f, uop *r) {
   return add_digits(f, r, size);
 }
 
-// Whether an address has no more choices than these, and its condition depends on ranges of the block alone: so what is
-// true of the block's first place is true of all.
+// Does an address contain only this number of choices, and does its condition depend on ranges of the block only? Then
+// the first place of the block represents all of them.
 static bool is_understood(const finding *f, const uop *load, int choices) {
   idx_sum s;
   const uop *i = load->src[0]->src[1];
@@ -286,7 +284,7 @@ static bool is_understood(const finding *f, const uop *load, int choices) {
   return n == choices;
 }
 
-// The loops, outermost first: what chooses a matrix, rows, what is summed.
+// Finds the loops, outermost first: matrix index, rows, summed ranges.
 static bool find_parts(finding *f, const uop_list *l) {
   idx_sum s;
   int choices = 0;
@@ -321,7 +319,7 @@ static bool find_parts(finding *f, const uop_list *l) {
 
 // --- the order of a block --------------------------------------------------------------------------------------------
 
-// An index, or a condition, in the block's first step of all loops; false where it cannot be said.
+// The value of an index or a condition in the first step of all loops; false if it is unknown.
 static bool value_now(finding *f, const uop *u, int64_t *out) {
   int64_t a, b;
   if (u->op == OP_CONST) { *out = u->a; return true; }
@@ -357,21 +355,21 @@ static int slice_of(const finding *f, const uop *load) {
   return 0;
 }
 
-// The element that a load reads, in the block's first step of all loops, as if its slice were the first one.
+// The element that a load reads in the first step of all loops, as if it were in the first slice.
 static bool element_now(finding *f, const uop *load, int64_t *at) {
   if (!value_now(f, load_address(load), at)) return false;
   *at -= slice_of(f, load) * f->slice_step;
   return true;
 }
 
-// Whether a load reads anything now: its condition.
+// Does the condition of a load hold now?
 static bool reads_now(finding *f, const uop *load) {
   const uop *i = load->src[0]->src[1];
   int64_t holds;
   return i->op != OP_WHERE || (value_now(f, i->src[0], &holds) && holds);
 }
 
-// A unit of bytes is read: the next in order, unless it has a place.
+// Records that a unit of bytes is read: it gets the next place unless it has one.
 static bool note_unit(finding *f, int load) {
   int64_t at;
   int size = dtype_size((enum dtype)f->load[load]->dt), unit = max_i64(f->unit[load], size);
@@ -390,8 +388,8 @@ static bool note_unit(finding *f, int load) {
   return true;
 }
 
-// The loads of a set, all digits but these standing still. A digit along which most of them move is a loop around
-// these; the others are read before it. So all steps of a loop read equally many bytes, one after the other.
+// Orders the loads of a set while all digits outside `digits` are fixed. A digit along which most loads move is a loop
+// around these loads; the others are read before it. All steps of a loop therefore read equally many consecutive bytes.
 static bool order(finding *f, uint64_t loads, uint64_t digits) {
   int best = -1, most = 0;
   bool ok = true;
@@ -428,7 +426,7 @@ static void sort_loads(finding *f) {
     }
 }
 
-// Loads that fall into groups, far from each other and alike: slices.
+// Finds slices: groups of loads that are alike and far apart.
 static void find_slices(finding *f) {
   int each = 0, n = f->n_loads;
   f->slices = 1;
@@ -442,7 +440,7 @@ static void find_slices(finding *f) {
   f->slice_step = step;
 }
 
-// Along which digits each load moves.
+// Records along which digits each load moves.
 static void note_varying(finding *f) {
   for (int i = 0; i < f->n_loads; i++)
     for (int d = 0; d < f->n_digits; d++) {
@@ -453,13 +451,13 @@ static void note_varying(finding *f) {
     }
 }
 
-// Every combination of the values of the block's ranges, one after the other: the next one; false behind the last.
+// Steps to the next combination of the values of the block's ranges; false after the last.
 static bool next_step(finding *f) {
   for (int i = f->n_digits; i-- > 0; f->digit[i].now = 0) if (++f->digit[i].now < f->digit[i].size) return true;
   return false;
 }
 
-// Loads that have a condition come first, one by one: what they read differs from step to step.
+// Loads with a condition come first, one at a time: what they read differs between steps.
 static bool find_order(finding *f) {
   uint64_t plain = 0, all = ~(uint64_t)0;
   sort_loads(f);
@@ -485,7 +483,7 @@ static bool find_order(finding *f) {
 
 // --- addresses -------------------------------------------------------------------------------------------------------
 
-// The place of what a load reads now, among the block's bytes; false: nothing, or what has none.
+// The place among the block's bytes that a load reads now; false if it reads nothing, or a byte without a place.
 static bool place_now(finding *f, const uop *load, int64_t *out) {
   int64_t at;
   if (!reads_now(f, load) || !element_now(f, load, &at)) return false;
@@ -495,7 +493,7 @@ static bool place_now(finding *f, const uop *load, int64_t *out) {
   return true;
 }
 
-// v[0 .. n * every) as an expression over (r / every), in digits: a run of equal steps, then runs of these.
+// Writes v[0 .. n * every) as an expression over (r / every), in digits: a run of equal steps, then runs of these runs.
 static uop *in_digits(finding *f, const int64_t *v, int64_t n, int64_t every, uop *r) {
   graph *g = f->g;
   if (n == 1) return uop_idx(g, 0);
@@ -511,8 +509,8 @@ static uop *in_digits(finding *f, const int64_t *v, int64_t n, int64_t every, uo
   return rest ? idx_add(g, rest, idx_mul(g, idx_mod(g, low, uop_idx(g, run)), uop_idx(g, v[every]))) : NULL;
 }
 
-// Along one range of the block, from the first step on at which this load reads anything: its places, less the first.
-// The steps at which it does are neighbours.
+// The places of a load along one range of the block, relative to the first, from the first step at which its condition
+// holds. The steps at which it holds are consecutive.
 static uop *along(finding *f, const uop *load, digit *in, int64_t start, int64_t first, int64_t *v, int64_t *count) {
   int64_t n = 0, at;
   for (in->now = 0; in->now < in->size; in->now++) {
@@ -527,7 +525,7 @@ static uop *along(finding *f, const uop *load, digit *in, int64_t start, int64_t
   return n ? in_digits(f, v, n, 1, idx_sub(f->g, r, uop_idx(f->g, start))) : NULL;
 }
 
-// The places of a load as a sum over the block's ranges; NULL where they are none. unit: of its bytes.
+// The places of a load as a sum over the block's ranges; NULL if they are not such a sum. unit: bytes of its unit.
 static uop *places_of(finding *f, const uop *load, int *unit) {
   int64_t first, at, start[MOST_DIGITS], n[MOST_DIGITS], *v[MOST_DIGITS];
   while (!place_now(f, load, &first)) if (!next_step(f)) return NULL;
@@ -543,7 +541,7 @@ static uop *places_of(finding *f, const uop *load, int *unit) {
   }
   for (int i = 0; i < f->n_digits; i++) f->digit[i].now = 0;
   if (!sum) return NULL;
-  bool same = true;                                             // is it their sum for all of them together?
+  bool same = true;                                             // does the sum hold for all of them together?
   do {
     if (!reads_now(f, load)) continue;
     int64_t want = first;
@@ -558,7 +556,7 @@ static uop *places_of(finding *f, const uop *load, int *unit) {
   return same ? sum : NULL;
 }
 
-// What a load becomes.
+// The replacement of a load.
 static uop *moved(finding *f, const uop *load, uop *stream) {
   graph *g = f->g;
   int unit;
@@ -611,7 +609,8 @@ static bool is_under(const uop *u, const uop *root) {
   return hit;
 }
 
-// Do `n` steps of r, from a multiple of n on, read n neighbours? In an address r may be cut, but not within them.
+// Do `n` steps of r, starting at a multiple of n, read n neighbouring elements? An address may split r, but not within
+// these steps.
 static bool steps_by_one(uop *index, const uop *r, int n) {
   idx_sum s;
   int64_t step = 0;
@@ -627,7 +626,7 @@ static bool steps_by_one(uop *index, const uop *r, int n) {
   return step == 1;
 }
 
-// So many elements of a load lie together: as many as an instruction takes, and more where more are wanted.
+// Number of neighbouring elements of a load: as many as an instruction takes, or more if the target asks for more.
 static int unit_along(const finding *f, const uop *load, const uop *r, int elements, const layout_target *t) {
   uop *at = load_address(load);
   if (dtype_size((enum dtype)load->dt) != f->element || !steps_by_one(at, r, elements)) return 0;
@@ -637,8 +636,8 @@ static int unit_along(const finding *f, const uop *load, const uop *r, int eleme
   return elements * f->element;
 }
 
-// The units that the sums want: those of a dot product's instruction, where bytes lie side by side along its range; of
-// floats what an item reads at once.
+// Finds the units that the sums need: for a dot product, the bytes that its instruction takes along its range; for
+// floats, what a work-item reads at once.
 static void find_units(finding *f, const uop_list *l, const layout_target *t) {
   bool floats = t->bytes && dtype_is_float((enum dtype)f->weight->dt);
   for (int i = 0; i < f->n_loads; i++) f->unit[i] = dtype_size((enum dtype)f->load[i]->dt);
@@ -656,7 +655,7 @@ static void find_units(finding *f, const uop_list *l, const layout_target *t) {
   }
 }
 
-// The one user of u; NULL: there are none, or several.
+// The only user of u; NULL if there is none or more than one.
 static uop *only_user(const uop_list *l, const uop *u) {
   uop *user = NULL;
   for (size_t i = 0; i < l->n; i++)
@@ -668,8 +667,8 @@ static uop *only_user(const uop_list *l, const uop *u) {
   return user;
 }
 
-// What a load is converted to, and nothing else is done with it: a cast to another type of the same size, as the last
-// one of several; NULL: it is read as it is.
+// The cast to another type of equal size that is the only use of a load (the last such cast of several); NULL if there
+// is no such cast.
 static uop *converting_cast(const uop_list *l, uop *load) {
   for (uop *u = only_user(l, load); u && u->op == OP_CAST; u = only_user(l, u))
     if (dtype_size((enum dtype)u->dt) == dtype_size((enum dtype)load->dt))
@@ -677,7 +676,7 @@ static uop *converting_cast(const uop_list *l, uop *load) {
   return NULL;
 }
 
-// The type to which all loads of a weight of floats are converted at once; its own type if they are not.
+// The type that all loads of a float weight are converted to; its own type if they are not converted alike.
 static enum dtype converted_to(const uop_list *l, const finding *f) {
   const uop *first = f->n_loads ? converting_cast(l, f->load[0]) : NULL;
   for (int i = 0; first && i < f->n_loads; i++) {
@@ -687,7 +686,7 @@ static enum dtype converted_to(const uop_list *l, const finding *f) {
   return (enum dtype)(first ? first->dt : f->weight->dt);
 }
 
-// The loads of one weight, moved; NULL: it stays as it lies.
+// Rewrites the loads of one weight; NULL: the weight keeps the file's layout.
 static const layout *lay_out_weight(graph *g, arena *mem, const uop_list *l, uop *store, uop *weight, uop *lane,
                                     const layout_target *t, enum layout_kind kind, map *loads) {
   finding f = {.g = g, .mem = mem, .store = store, .weight = weight, .lane = lane, .lanes = lanes_of(t, lane),
@@ -717,7 +716,7 @@ static const layout *lay_out_weight(graph *g, arena *mem, const uop_list *l, uop
   return out;
 }
 
-// Bytes that one run of the kernel reads of a weight: of one matrix, where a loaded number chooses; of one token.
+// Bytes of a weight that one run of the kernel reads: one matrix if a loaded number selects it; the row of one token.
 static int64_t read_at_once(const uop_list *l, const uop *weight) {
   int64_t all = 0, n;
   for (size_t i = 0; i < l->n; i++) {
@@ -761,7 +760,7 @@ static uop *lay_out_kernel(graph *g, const sched_kernel *k, const layout_target 
   return ast;
 }
 
-// Kernels that were one stay one where their weights have layouts of one kind.
+// Kernels that shared one expression still share it if their weights have equal kinds of layouts.
 void layout_weights(graph *g, schedule *s, const layout_target *t, layout_choice *choose, void *ctx) {
   smap done = {0};
   for (int i = 0; i < s->n_kernels; i++) {
@@ -796,7 +795,7 @@ int layout_tiles(enum layout_kind k) { return kinds[k].tiles; }
 
 // --- filling ---------------------------------------------------------------------------------------------------------
 
-// What is stored of the file's elements from `at` on: `bytes` of them as they are, or one, converted.
+// The value stored for the file's elements from `at` on: `bytes` unchanged bytes, or one converted element.
 static uop *filled_with(graph *g, const layout *l, uop *raw, uop *at, int bytes) {
   if (l->to == l->dt) return uop_load(g, uop_index(g, raw, at), dtype_unsigned(bytes), 1);
   uop *v = t_cast(g, uop_load(g, uop_index(g, raw, at), l->dt, 1), DT_F32);

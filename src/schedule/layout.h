@@ -1,47 +1,46 @@
-// Layouts of weights: where the bytes of a weight lie, decided from the kernels' loads before there are loops. See
-// layout.c.
+// Layouts of weights: the order of a weight's bytes in memory, derived from the loads of the kernels before loops are
+// formed. See layout.c.
 #ifndef WEFT_LAYOUT_H
 #define WEFT_LAYOUT_H
 #include "schedule/schedule.h"
 
-// How a weight is laid out where that helps. The rules have LAYOUT_ROWS everywhere; others are tried by a search
-// (engine/layouts.c).
+// Kinds of layout. The default rules use LAYOUT_ROWS; a search tries the others (engine/layouts.c).
 enum layout_kind {
-  LAYOUT_ROWS,               // for each tile of rows that a vector holds all of its blocks
-  LAYOUT_FILE,               // as it lies in the file: bytes are gathered
-  // so many tiles of rows lie side by side, block by block: for kernels that compute them together
+  LAYOUT_ROWS,               // for each vector of rows, all of its blocks
+  LAYOUT_FILE,               // unchanged from the file: kernels gather bytes
+  // 2 or 4 vectors of rows next to each other, block by block: for kernels that compute them together
   LAYOUT_TILES_2,
   LAYOUT_TILES_4,
   LAYOUT_KINDS
 };
 const char *layout_name(enum layout_kind k);                     // "rows", "file", "tiles2"
-int layout_tiles(enum layout_kind k);                            // how many side by side
+int layout_tiles(enum layout_kind k);                            // number of vectors of rows next to each other
 
-// How many rows a vector of sums holds at most, on the machine that is meant, or neighbouring work-items do. 0: none
-// lie side by side. bytes: of a row, that should lie together; 0: what the sums' instructions take.
+// lanes: maximum rows in a vector of sums, or in neighbouring work-items, on the target machine; 0: rows are not placed
+// next to each other. bytes: bytes of a row that should be contiguous; 0: what the instructions of the sums take.
 typedef struct layout_target { int lanes, bytes; } layout_target;
 
-// A map between bytes of a weight as they lie in the file and a copy of them, one to one: for every step of the loops,
-// outermost first, the units of one block in the order in which they are read, each of them for all lanes.
+// A one-to-one map between the bytes of a weight in the file and in its copy. For every step of the loops, outermost
+// first, the copy has the units of one block in the order in which they are read, each unit for all lanes.
 enum { LAYOUT_LOOPS = 10 };
-typedef struct layout_unit { int32_t from, bytes; } layout_unit;     // from: bytes behind what the loops say
+typedef struct layout_unit { int32_t from, bytes; } layout_unit;     // from: bytes after the offset that the loops give
 typedef struct layout {
-  uint64_t hash;                          // of all of it
-  enum dtype dt;                          // of the file's elements
-  enum dtype to;                          // of the copy's, of the same size: they are converted where it is another
+  uint64_t hash;                          // of all other fields
+  enum dtype dt;                          // element type in the file
+  enum dtype to;  // element type in the copy, of equal size; elements are converted if it differs from dt
   int64_t elems;                          // in the file
-  int64_t bytes, base, lanes, lane_step;  // size of the copy; the file's first byte that is in it; bytes between lanes
-  int n_loops, n_units;                   // no units: the file's bytes as they lie
-  struct layout_loop { int64_t size, step; } loop[LAYOUT_LOOPS];     // step: bytes of the file
+  int64_t bytes, base, lanes, lane_step;  // size of the copy; first byte of the file in it; bytes between lanes
+  int n_loops, n_units;                   // no units: the file's bytes unchanged
+  struct layout_loop { int64_t size, step; } loop[LAYOUT_LOOPS];     // step: bytes in the file
   const layout_unit *unit;
 } layout;
 
-// Makes the kernels of a schedule read weights in layouts of theirs (sched_kernel.layouts): where lanes of sums are
-// rows of a weight that lie apart in the file, that weight becomes the PARAM of kind stream, U8, of layout->bytes
-// elements. choose: the kind for buffer `id` (NULL: LAYOUT_ROWS for all). Everything is allocated in g's arena.
+// Gives the kernels of a schedule layouts for the weights that they read (sched_kernel.layouts). If lanes of sums are
+// rows that are far apart in the file, the weight's PARAM becomes kind stream, type U8, with layout->bytes elements.
+// choose: returns the kind for buffer `id` (NULL: LAYOUT_ROWS for all). Everything is allocated in g's arena.
 typedef enum layout_kind layout_choice(void *ctx, int64_t id);
 void layout_weights(graph *g, schedule *s, const layout_target *t, layout_choice *choose, void *ctx);
-// The kernel that makes the copy: SINK(STORE...) over the copy as argument 0 and the file's bytes as argument 1, in
-// tiles of its outermost loop; NULL: it is a plain copy.
+// The kernel that makes the copy, SINK(STORE...), with the copy as argument 0 and the file's bytes as argument 1, tiled
+// by its outermost loop. NULL: the copy is a plain memory copy.
 uop *layout_filling(graph *g, const layout *l);
 #endif

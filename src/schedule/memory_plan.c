@@ -1,9 +1,9 @@
-// First fit, largest first: each intermediate takes the lowest offset at which no other one with an overlapping life
-// lies. Lives are in levels, both ends included, so that what a level reads is never what the same level writes.
+// First fit, largest first: each intermediate takes the lowest offset at which it overlaps no other intermediate that
+// lives at that time. A life is a range of levels, both ends included, so a level never overwrites what it reads.
 #include "schedule/memory_plan.h"
 #include <stdlib.h>
 
-enum { ALIGN = 64, SLACK = 64 };                  // slack: vector tails may be read past the end
+enum { ALIGN = 64, SLACK = 64 };                  // slack: vector loads may read past the end
 
 static int larger_first(const void *p, const void *q) {
   const sched_temp *a = *(sched_temp *const *)p, *b = *(sched_temp *const *)q;
@@ -16,8 +16,8 @@ static int lower_first(const void *p, const void *q) {
   return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
-// Those that have a place, by their lives: one of at least 2^k and less than 2^(k+1) levels is in the list of (k, first
-// >> k), so that those whose lives meet a given one are found without a look at the others.
+// Placed intermediates, indexed by their lives. A life of 2^k to 2^(k+1) - 1 levels is in list (k, first >> k). A query
+// therefore visits only lists whose lives may overlap the given one.
 typedef struct by_life { arena *mem; map lists; int k_end; VEC(sched_temp *) met; } by_life;
 typedef struct in_list { struct in_list *next; sched_temp *t; } in_list;
 

@@ -1,7 +1,7 @@
-// The memory planner: gives every intermediate a place in one arena, sharing places between those whose lives do not
-// overlap.
+// The memory planner: gives every intermediate an offset in one arena. Intermediates whose lives do not overlap share
+// memory.
 #ifndef WEFT_MEMORY_PLAN_H
 #define WEFT_MEMORY_PLAN_H
 #include "schedule/schedule.h"
-void plan_memory(schedule *s);                    // fills offset of every temp, and arena_bytes
+void plan_memory(schedule *s);                    // sets the offset of every temp, and arena_bytes
 #endif

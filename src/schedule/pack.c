@@ -1,5 +1,5 @@
-// See pack.h. Numbers are 64 bits each, in the order of this machine. First comes the text of one SINK over all
-// different kernels, then layouts, kernels and intermediates, as lists behind their lengths.
+// Serialises schedules (pack.h). Numbers have 64 bits each, in this machine's byte order. The text of one SINK over all
+// distinct kernels comes first, then layouts, kernels and intermediates, as lists after their lengths.
 #include "schedule/pack.h"
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 static void put_i64(str *out, int64_t v) { str_addn(out, &v, sizeof v); }
 
-// The number of a pointer in a list of different ones.
+// Numbers distinct pointers in order of first use.
 typedef struct numbers { map of; VEC(const void *) at; } numbers;
 
 static int64_t number_for(numbers *n, const void *p) {
@@ -95,14 +95,14 @@ static int64_t get_i64(reader *r) {
   return v;
 }
 
-// A number from `least` to `most`; something else is an error, and `least`.
+// Reads a number from `least` to `most`; any other number sets the error flag and returns `least`.
 static int64_t get_in(reader *r, int64_t least, int64_t most) {
   int64_t v = get_i64(r);
   r->bad |= v < least || v > most;
   return r->bad ? least : v;
 }
 
-// The length of a list whose entries take so many bytes at least.
+// Reads the length of a list whose entries take at least `each` bytes.
 static int get_length(reader *r, size_t each) {
   return (int)get_in(r, 0, min_i64(INT32_MAX, (int64_t)(r->left / each)));
 }
@@ -111,7 +111,7 @@ static const layout *get_layout(reader *r) {
   layout *l = ARENA_NEW(r->mem, layout);
   *l = (layout){.hash = (uint64_t)get_i64(r), .dt = (enum dtype)get_in(r, 0, DT_COUNT - 1)};
   l->to = (enum dtype)get_in(r, 0, DT_COUNT - 1);
-  r->bad |= !dtype_size(l->dt) || dtype_size(l->to) != dtype_size(l->dt);      // as it is laid out
+  r->bad |= !dtype_size(l->dt) || dtype_size(l->to) != dtype_size(l->dt);      // conversion keeps the size
   l->elems = get_i64(r); l->bytes = get_i64(r); l->base = get_i64(r); l->lanes = get_i64(r); l->lane_step = get_i64(r);
   l->n_loops = (int)get_in(r, 0, LAYOUT_LOOPS);
   for (int i = 0; i < l->n_loops; i++) { l->loop[i].size = get_i64(r); l->loop[i].step = get_i64(r); }
@@ -153,7 +153,7 @@ static void get_temp(reader *r, sched_temp *t, const schedule *s) {
   r->bad |= t->bytes > (t->each ? s->each_bytes : s->arena_bytes) - t->offset;
 }
 
-// Whether all intermediates that kernels name have a place.
+// Does every intermediate that kernels name have an offset?
 static bool all_placed(const schedule *s) {
   map placed = {0};
   bool all = true;

@@ -1,4 +1,4 @@
-// Movement ops become index arithmetic, tensors become expressions over ranges: see rangeify.h.
+// Converts movement ops to index arithmetic and tensors to expressions over ranges: see rangeify.h.
 #include "schedule/rangeify.h"
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ uop *temp_index(graph *g, const shape *s, const place *at) {
   return idx_add(g, e, idx_mul(g, idx_div(g, at->idx[tiled], uop_idx(g, TEMP_TILE)), stride));
 }
 
-// A reshape in groups of axes whose products agree, so that a symbolic axis that stays as it is takes no part in a
+// Maps a reshape in groups of axes with equal products, so that a symbolic axis that does not change takes part in no
 // division.
 static void reshape_place(graph *g, const shape *from, const shape *to, const place *at, place *src) {
   int i = 0, j = 0;
@@ -42,7 +42,8 @@ static void reshape_place(graph *g, const shape *from, const shape *to, const pl
     int i0 = i, j0 = j;
     uop *p = i < from->n ? from->dim[i++] : uop_idx(g, 1), *q = j < to->n ? to->dim[j++] : uop_idx(g, 1);
     while (p != q) {
-      // take more axes on the side that has fewer elements so far; a 1 or the end decides where sizes are symbolic
+      // take more axes on the side with fewer elements so far; if sizes are symbolic, an axis of size 1 or the end
+      // decides
       bool more_from = i < from->n && (j == to->n || uop_is_int(p, 1) || (!uop_is_int(q, 1) && p->vmax <= q->vmax));
       if (more_from) p = idx_mul(g, p, from->dim[i++]);
       else if (j < to->n) q = idx_mul(g, q, to->dim[j++]);
@@ -109,7 +110,7 @@ static uop *load_from(graph *g, uop *buf, const shape *s, const place *at, enum 
   return uop_load(g, uop_index(g, buf, i), dt, 1);
 }
 
-// Bytes into wider elements: one wide load where they lie side by side in memory, otherwise shifts.
+// Bytes reinterpreted as wider elements: one wide load if they are neighbours in memory, otherwise shifts.
 static uop *lower_bitcast(lowering *l, uop *u, const place *at) {
   graph *g = l->f->g;
   uop *in = u->src[0];
@@ -148,7 +149,7 @@ static uop *lower_reduce(lowering *l, uop *u, const place *at) {
   int64_t height = (int64_t)(uintptr_t)map_ptr(&l->f->height, u);
   for (int i = 0; i < s->n; i++)
     if (u->b >> i & 1) {
-      // reductions of the same height over the same size share a range, and so a loop
+      // reductions of equal height over equal sizes share a range, and so a loop
       p.idx[i] = src[n] = uop_range(g, s->dim[i], 100 * height + (int64_t)n, AXIS_REDUCE);
       n++;
     }
@@ -182,8 +183,8 @@ static uop *inner_index(graph *g, const shape *s, const place *at, const place *
   return e;
 }
 
-// Stages are numbered by what they are, not by when they are met: that depends on the order of factors, which may
-// differ from layer to layer.
+// Numbers a stage by its content, not by the order of visits: that order depends on the order of factors, which may
+// differ between layers.
 static int64_t stage_number(lowering *l, uop *u, int64_t size) {
   int64_t height = (int64_t)(uintptr_t)map_ptr(&l->f->height, u), number = height * 256;
   for (; size > 1; size = (size + 1) / 2) number += 4;

@@ -1,11 +1,11 @@
-// A schedule for one of several processes: see ranks.h. In order of the passes:
+// Makes the schedule of one of several processes (ranks.h). The passes decide, in order:
 //
-// - which kernels are worth splitting: those that read weights or what outlives a plan, and those that make less of
-//   what such have made;
-// - along which axis, and where it is cut. Readers are asked first: where a kernel reads along its own axis what
-//   another stores along one, both are cut in the same places, and nothing is gathered between them;
-// - what has to be gathered, and before which level;
-// - the kernels over their ranges, with the gatherings as kernels among them.
+// - which kernels are worth splitting: those that read weights or buffers that outlive a plan, and those that reduce
+//   the results of split kernels to less data;
+// - along which axis, and into which parts. Readers decide first: if a kernel reads, along its own axis, what another
+//   stores along an axis, both are split at the same places and no gathering is needed between them;
+// - which buffers are gathered, and before which level;
+// - the kernels over their parts of the ranges, with the gatherings as kernels among them.
 #include "schedule/ranks.h"
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,10 @@
 enum { STEPS = 16 /* of sums, for each byte of a weight: as much work */, UNITS = 4 /* of a cut, for each process */,
        LANES = 16 /* at most, of rows of a weight */ };
 
-// The elements of a buffer along an axis: of every `period`, `stride` belong to each step of a range.
+// A buffer's elements along an axis: of every `period` elements, each step of a range takes `stride`.
 typedef struct axis { int64_t stride, period; } axis;
-// cut[i] .. cut[i + 1] - 1 of every `period` elements are made by process i. period 0: by all.
+// Process i makes elements cut[i] .. cut[i + 1] - 1 of every `period` elements. period 0: every process makes all of
+// them.
 typedef struct cuts { int64_t period, cut[MOST_RANKS + 1]; } cuts;
 
 typedef struct access { uop *param, *index; int width; bool stored; } access;    // width: elements from index on
@@ -26,12 +27,12 @@ typedef struct kernel {
   access *at;
   int n_at;
   uop *store;
-  bool worth;                // splitting it saves more than a gathering costs
-  bool follows;              // it does where its reader is split in the same way
-  uop *range;                // along which it is split; NULL: it is not
-  axis own;                  // of what it stores
+  bool worth;                // splitting saves more than a gathering costs
+  bool follows;              // splitting pays if its reader is split in the same way
+  uop *range;                // range along which the kernel is split; NULL: not split
+  axis own;                  // axis of the result
   int64_t from, to;          // this process's part of the range
-  cuts out;                  // of what it stores
+  cuts out;                  // cuts of the result
 } kernel;
 typedef struct splitter {
   graph *g;
@@ -39,8 +40,8 @@ typedef struct splitter {
   const rank_split *r;
   kernel *kernels;
   int n;
-  map wanted, made;          // buffer -> cuts *: as readers would have it; as it is made
-  map whole;                 // buffers that outlive the plan and are read in a way that needs all of them
+  map wanted, made;          // buffer -> cuts *: as readers want it; as it is made
+  map whole;                 // buffers that outlive the plan and have a reader that needs all of them
   VEC(sched_kernel) gathers;
 } splitter;
 
@@ -65,7 +66,7 @@ static void find_accesses(splitter *s, kernel *k) {
   }
 }
 
-// What the kernel is for: its last store, as others are below it.
+// The result of the kernel: its last store, since the other stores are below it.
 static const access *root_store(const kernel *k) { return &k->at[k->n_at - 1]; }
 static int64_t buffer_of(const kernel *k, const access *a) { return k->k->bufs[a->param->a]; }
 static bool is_temp_id(int64_t id) { return id >= TEMP_IDS; }
@@ -75,7 +76,7 @@ static bool is_large_weight(const splitter *s, const access *a) {
   return is_weight_access(a) && a->param->b * dtype_size((enum dtype)a->param->dt) >= s->r->worth;
 }
 
-// Does an address move along r by even steps, with everything else either within a step or a multiple of all of them?
+// Does an address move along r in even steps, with all other terms either within a step or multiples of all steps?
 static bool strides_along(const access *a, const uop *r, axis *out) {
   idx_sum s;
   int64_t stride = idx_factor(a->index, r), period, inner = a->width - 1, most;
@@ -111,7 +112,7 @@ static bool same_cuts(const splitter *s, const cuts *a, const cuts *b) {
 
 // --- along which axis ------------------------------------------------------------------------------------------------
 
-// Everything that the kernel leaves in memory moves along r, a loop of a known length around the whole kernel.
+// Does everything that the kernel stores move along r, a loop of constant length around the whole kernel?
 static bool can_split_along(const kernel *k, const uop *r) {
   axis a;
   if (r->op != OP_RANGE || r->src[0]->op != OP_CONST || r->src[0]->a < 2) return false;
@@ -143,8 +144,8 @@ static int64_t rows_in_lanes(const uop *r) {
   return n;
 }
 
-// Steps of r that stay together. Rows of a weight lie in lanes, as many as divide their number: parts of them must be
-// such that exactly as many do, or sums would be added up in another order.
+// Steps of r that stay together. Rows of a weight are placed in lanes, in the largest power of two that divides their
+// number. A part must have rows for equally many lanes, since sums would be added in another order otherwise.
 static int64_t step_unit(const splitter *s, const kernel *k, const uop *r) {
   bool weights = false, inner = false;
   for (int i = 0; i < k->n_at; i++) weights |= is_weight_access(&k->at[i]) && uop_varies(k->at[i].index, r);
@@ -155,7 +156,7 @@ static int64_t step_unit(const splitter *s, const kernel *k, const uop *r) {
   return !weights || inner ? 1 : rows_in_lanes(r) == LANES ? LANES : r->src[0]->a;
 }
 
-// Does another part of this axis than that of the rank's own cuts suit the reader of what is stored?
+// Do the parts that the reader wants fit this axis?
 static bool suits(const splitter *s, const kernel *k, const uop *r) {
   axis a;
   const cuts *w = cuts_of(&s->wanted, k->k->bufs[0]);
@@ -184,8 +185,8 @@ static uop *choose_range(const splitter *s, const kernel *k) {
   return best;
 }
 
-// Where nobody wants it otherwise, in units as large as the shares allow: whoever reads or stores a buffer of this
-// period cuts it in the same places.
+// The default split, in units as large as the parts allow. Kernels that read or store a buffer with this period split
+// it at equal places.
 static void cut_evenly(const splitter *s, const axis *a, int64_t unit, cuts *out) {
   static const int units[] = {256, 128, 64, 32, 16};
   int64_t n = s->r->n;
@@ -199,7 +200,8 @@ static void cut_evenly(const splitter *s, const axis *a, int64_t unit, cuts *out
   for (int i = 0; i <= n; i++) out->cut[i] = a->period / unit * i / n * unit;
 }
 
-// How the parts of a kernel cut what it reads or stores here. period 0: it is not split, or every part needs all of it.
+// The cuts of an access that follow from the kernel's parts. period 0: the kernel is not split, or every part needs
+// everything.
 static cuts cuts_along(const splitter *s, const kernel *k, const access *x) {
   axis a;
   cuts c = {0};
@@ -216,7 +218,7 @@ static void want_cuts_of(splitter *s, const kernel *k, const access *x) {
   else if (!same_cuts(s, before, &c)) note_cuts(s, &s->wanted, id, &(cuts){0});
 }
 
-// Plans before this one have cut the buffer so: whoever stores there does, too.
+// Earlier plans have split the buffer in this way, so this plan stores it in this way too.
 static void want_as_before(splitter *s, const kept_cuts *k) {
   cuts c = {.period = k->period};
   memcpy(c.cut, k->cut, sizeof c.cut);
@@ -244,7 +246,8 @@ static void split_kernel(splitter *s, kernel *k) {
 
 // --- which kernels ---------------------------------------------------------------------------------------------------
 
-// Less of what comes out than of what goes in, where others have made that in parts: it is gathered behind the kernel.
+// Does the kernel reduce data that other processes made in parts, with an output smaller than its input? Then its
+// result is gathered instead of its input.
 static bool shrinks(const kernel *k, const map *parted) {
   uint64_t in = 0, out = 0;
   bool along = false;
@@ -266,7 +269,7 @@ static bool shrinks(const kernel *k, const map *parted) {
 
 static double loop_steps(const uop *r) { return (double)max_i64(r->src[0]->vmax, 1); }
 
-// Steps of all sums that differ along some axis that the kernel could be split along.
+// Total steps of the sums that differ along an axis along which the kernel could be split.
 static bool sums_much(const splitter *s, const kernel *k) {
   double most = 0;
   uop_list l = uop_toposort(s->mem, &k->k->ast, 1);
@@ -300,7 +303,7 @@ static void find_worth(splitter *s) {
 
 // --- what is gathered ------------------------------------------------------------------------------------------------
 
-// Does what this kernel reads there lie within what this process has made? Every process must say the same.
+// Does this kernel read only what this process has made? All processes must give the same answer.
 static bool reads_own(const splitter *s, const kernel *k, const access *x, const cuts *made) {
   const cuts c = cuts_along(s, k, x);
   if (!c.period || c.period != made->period) return false;
@@ -309,7 +312,7 @@ static bool reads_own(const splitter *s, const kernel *k, const access *x, const
   return true;
 }
 
-// Periods of a buffer that a kernel may store to, where that follows from its loops; else all.
+// Number of periods of a buffer that a kernel may store to, if its loops tell; otherwise all.
 static uop *periods(const splitter *s, const access *x, int64_t period) {
   idx_sum sum;
   uop *all = uop_idx(s->g, x->param->b / period), *last = uop_idx(s->g, 0);
@@ -324,7 +327,7 @@ static uop *periods(const splitter *s, const access *x, int64_t period) {
   return simplify(s->g, uop_op2(s->g, OP_ADD, last, uop_idx(s->g, floordiv_i64(sum.constant, period) + 1)));
 }
 
-// Who stored a part of this buffer last before kernel `before`.
+// The kernel before `before` that last stored a part of this buffer.
 static const kernel *last_writer(const splitter *s, int64_t id, int before, const access **x) {
   for (int i = before; i-- > 0;)
     for (int j = 0; j < s->kernels[i].n_at; j++)
@@ -335,7 +338,7 @@ static const kernel *last_writer(const splitter *s, int64_t id, int before, cons
   return NULL;
 }
 
-// The kernel that gathers a buffer, which x is one access to. Of one that every process has whole: n is 0.
+// The kernel that gathers a buffer; x is one access to it. n is 0 if every process has the whole buffer.
 static sched_kernel gather_kernel(const splitter *s, int64_t id, const access *x, const cuts *c, uop *count) {
   graph *g = s->g;
   int n = c->period ? s->r->n : 0;
@@ -370,8 +373,8 @@ static bool needs_whole(splitter *s, int64_t id) {
   return true;
 }
 
-// Of buffers that outlive the plan: how those who store there cut them, or, in a plan that only reads, those who read.
-// false: some need all of it, which is noted.
+// Decides how a buffer that outlives the plan is split: as its writers split it or, in a plan that only reads it, as
+// its readers do. Returns false, and records the buffer, if a kernel needs all of it.
 static bool settle_kept(splitter *s) {
   bool sound = true;
   for (int pass = 0; pass < 2; pass++)
@@ -408,7 +411,7 @@ static void gather_for(splitter *s, int i) {
   }
 }
 
-// Behind all others what the plan is for.
+// Gathers the plan's results after all levels.
 static void gather_results(splitter *s, int n_levels) {
   for (int i = 0; i < s->n; i++)
     for (int j = 0; j < s->kernels[i].n_at; j++) {
@@ -421,7 +424,7 @@ static void gather_results(splitter *s, int n_levels) {
 
 // --- kernels of one process ------------------------------------------------------------------------------------------
 
-// The kernel over its part of the range, which begins where the part does.
+// The kernel over this process's part of the range.
 static uop *kernel_part(const splitter *s, const kernel *k) {
   map m = {0};
   VEC(uop *) src = {0};
@@ -462,7 +465,7 @@ static void note_kept(splitter *s, schedule *out) {
   map_free(&seen);
 }
 
-// Gatherings before level L get a level of their own there; levels without kernels go.
+// Gatherings before level L get their own level there; levels without kernels are removed.
 static void rebuild_schedule(splitter *s, schedule *out) {
   VEC(sched_kernel) all = {0};
   for (int i = 0; i < s->n; i++) {

@@ -1,4 +1,4 @@
-// The pipeline of scheduling, one call a step: see schedule.h. The cost model is in fuse.c, index arithmetic in
+// The scheduling pipeline, one call per step: see schedule.h. The cost model is in fuse.c, index arithmetic in
 // rangeify.c, the memory planner in memory_plan.c.
 #include "schedule/schedule.h"
 #include <stdlib.h>
@@ -10,14 +10,14 @@
 #include "schedule/fuse.h"
 #include "schedule/memory_plan.h"
 
-// Kernels that differ in their buffers only have one form: an expression over parameters, made once. order: per
-// parameter the number of its buffer, in the order in which the walk of see() meets them.
+// Kernels that differ only in their buffers share one form: an expression over parameters, built once. order: for each
+// parameter the number of its buffer, in the order in which see() visits buffers.
 typedef struct form { uop *ast; int n_bufs, *order; bool *written, each; } form;
-// bufs: as see() meets them, the one that is written first; deps: whose results it reads; after: what it must not
-// overtake
+// bufs: in the order of see(), the written buffer first; deps: kernels whose results it reads; after: kernels that it
+// must not overtake
 typedef struct raw_kernel { uop *root, **bufs; const form *form; VEC(int) deps, after; int level; } raw_kernel;
 typedef struct reader { struct reader *next; int kernel; } reader;
-// shared: stages that kernels of others fill; readers: version of a buffer -> who reads it
+// shared: stages that other kernels fill; readers: buffer version -> kernels that read it
 typedef struct builder {
   graph *g;
   arena *mem;
@@ -61,8 +61,7 @@ static uop *lower_kernel(builder *b, uop *root) {
 
 // --- dependencies ---------------------------------------------------------------------------------------------------
 
-// Kernels that the value of u (when it is computed inside kernel k) waits for, and the versions of buffers that it
-// reads.
+// Collects the kernels that the value of u (computed inside kernel k) waits for, and the buffer versions that it reads.
 static void collect_deps(builder *b, uop *u, bool top, map *seen, int k) {
   if (map_has(seen, u)) return;
   map_put(seen, u, (void *)1);
@@ -72,7 +71,7 @@ static void collect_deps(builder *b, uop *u, bool top, map *seen, int k) {
     vec_push(&raw->deps, (int)(intptr_t)index);
     return;
   }
-  if (u->op == OP_AFTER)                              // reading a version of a buffer waits for all stores that made it
+  if (u->op == OP_AFTER)                              // a read of a buffer version waits for all stores that made it
     for (uop *v = u; v->op == OP_AFTER; v = v->src[0])
       for (size_t i = 1; i < v->nsrc; i++)
         if (map_get(&b->kernel_of, (uint64_t)(uintptr_t)v->src[i], &index)) vec_push(&raw->deps, (int)(intptr_t)index);
@@ -82,7 +81,7 @@ static void collect_deps(builder *b, uop *u, bool top, map *seen, int k) {
     map_put(&b->readers, u, r);
     return;
   }
-  // the target of a store is no value that it reads, but the stores that made its version come first
+  // a store does not read its target, but the stores that made the target's version come first
   if (u->op == OP_ASSIGN) {
     uop *view = u->src[0];
     for (; is_view(view); view = view->src[0]) if (view->op == OP_GATHER) collect_deps(b, view->src[1], false, seen, k);
@@ -96,7 +95,7 @@ static void collect_deps(builder *b, uop *u, bool top, map *seen, int k) {
   for (size_t i = 0; i < u->nsrc; i++) collect_deps(b, u->src[i], false, seen, k);
 }
 
-// A store waits for everybody who reads the version that it replaces.
+// A store waits for every kernel that reads the version that it overwrites.
 static void find_hazards(builder *b) {
   for (size_t i = 0; i < b->kernels.n; i++) {
     uop *root = b->kernels.at[i].root;
@@ -121,7 +120,7 @@ static void find_deps(builder *b) {
 
 enum { EACH_ELEMENTS = 1 << 14, EACH_STEPS = 1 << 17, EACH_WEIGHTS = 1 << 16 };
 
-// Steps of a reduction in all, with those of the loops around it, whose ends are constants.
+// Total steps of a reduction including the loops around it, whose lengths are constants.
 static double steps_of(const uop *reduce) {
   double n = 1;
   const uop_list around = uop_ranges(reduce);
@@ -130,7 +129,7 @@ static double steps_of(const uop *reduce) {
   return n;
 }
 
-// Is it less work for every thread to do all of it than for all to wait for each other?
+// Is it cheaper if every thread computes the whole kernel than if all threads wait at a barrier?
 static bool is_small(const builder *b, const uop *root, uop *store) {
   if (root->op == OP_ASSIGN) return false;
   double n = 1;
@@ -203,7 +202,8 @@ static const form *parametrise(builder *b, const uop *root, const map *numbers) 
   return f;
 }
 
-// What decides about the form of a kernel, as numbers; what it meets: buffers, in order.
+// Walks a kernel's tensors. key: everything that determines the kernel's form, as numbers; bufs: the buffers met, in
+// order.
 typedef struct seeing { builder *b; uop *root; VEC(uint64_t) key; VEC(uop *) bufs; map nodes, numbers; } seeing;
 
 static void see_number(seeing *s, uint64_t n) { vec_push(&s->key, n); }
@@ -217,7 +217,8 @@ static void see_buffer(seeing *s, uop *buf, const shape *as) {
   see_number(s, (uint64_t)(uintptr_t)as);
 }
 
-// u and what is below it, down to memory: as lower() goes. Scalars read none, and are the same node in every layer.
+// Visits u and what is below it down to memory, in the order of lower(). Scalars read no memory and are one node for
+// all layers.
 static void see(seeing *s, uop *u, bool top) {
   if (!u->shape) { see_number(s, OP_COUNT); see_number(s, (uint64_t)(uintptr_t)u); return; }
   void *number;

@@ -1,30 +1,30 @@
-// schedule: from a graph of tensors to an ordered list of kernels over buffers.
+// schedule: converts a graph of tensors to an ordered list of kernels over buffers.
 //
-// Movement ops become index arithmetic over ranges; a cost model decides what is stored (materialised) and what is
-// recomputed where it is used; every stored tensor is one kernel: STORE(INDEX(buffer, i), value, output ranges...),
-// whose value may hold any number of REDUCEs over ranges of their own. Kernels that do not wait for each other share a
-// level, and a level is one dispatch. A kernel so small that a barrier costs more than it does has no level of its own:
-// every thread computes it for itself (`each`), before what needs it. The memory planner packs the intermediates into
+// Movement ops become index arithmetic over ranges. A cost model decides which tensors are stored (materialised) and
+// which are recomputed where they are used. Every stored tensor is one kernel: STORE(INDEX(buffer, i), value, output
+// ranges...). The value may contain any number of REDUCEs over their own ranges. Kernels that do not wait for each
+// other share a level, and a level is one dispatch. If a kernel costs less than a barrier it gets no level: every
+// thread computes it in full (`each`) before the kernel that needs it. The memory planner packs the intermediates into
 // one arena.
 #ifndef WEFT_SCHEDULE_H
 #define WEFT_SCHEDULE_H
 #include "graph/graph.h"
 
 typedef struct sched_kernel {
-  uop *ast;                  // SINK(STORE), over PARAMs; equal work on other buffers is the same pointer
+  uop *ast;                  // SINK(STORE), over PARAMs; equal kernels on other buffers have the same pointer
   int n_bufs;
   int64_t *bufs;             // buffer id per PARAM
   bool *written;             // per PARAM
-  // per PARAM the layout that it is read in (layout.h), NULL: as it lies; or no array, if nobody has asked for layouts
+  // layout (layout.h) of each PARAM, NULL: unchanged from the file; the array is NULL if no layouts were requested
   const struct layout **layouts;
-  int level;                 // dispatch in which it runs
-  // every thread computes all of it, into memory of its own, in the same dispatch as what needs it
+  int level;                 // the dispatch in which it runs
+  // every thread computes the whole kernel into its own memory, in the dispatch of the kernel that needs it
   bool each;
   int order;
-  uop *tensor;               // the tensor node that it stores, for tables
+  uop *tensor;               // the tensor node that it stores, for tables of times
 } sched_kernel;
 
-// each: one per thread
+// An intermediate. first, last: the levels in which it is used; each: every thread has its own.
 typedef struct sched_temp {
   int64_t id;
   enum dtype dt;
@@ -36,22 +36,21 @@ typedef struct sched_temp {
 typedef struct schedule {
   sched_kernel *kernels;     // sorted by level
   int n_kernels, n_levels;
-  sched_temp *temps;         // intermediates, their places in the arena (bytes) and the levels that use them
+  sched_temp *temps;         // intermediates, with their offsets in the arena (bytes) and the levels that use them
   int n_temps;
   int64_t arena_bytes;
-  // of another arena, of which every thread has one: places of the temps with `each` are in that
+  // size of a second arena, of which every thread has its own, for temps with `each`
   int64_t each_bytes;
-  // ranks.h: gatherings that the plan does not run, which say how what outlives it is split among processes
+  // gatherings that the plan does not run (ranks.h): they record how buffers that outlive the plan are split
   sched_kernel *kept;
   int n_kept;
-  int graph_ops;             // compute nodes of the tensor graph, for the fusion rate
+  int graph_ops;             // number of compute nodes in the tensor graph, for the fusion rate
 } schedule;
 
-enum { TEMP_IDS = 1 << 30 };                      // ids of intermediates start here; callers use smaller ones
+enum { TEMP_IDS = 1 << 30 };                      // ids of intermediates start here; callers use smaller ids
 
-// The pipeline of this folder. `sink` is SINK(AFTER...): the effects that are wanted. Everything is allocated in g's
-// arena.
+// Runs the passes of this folder. `sink` is SINK(AFTER...): the wanted effects. Everything is allocated in g's arena.
 void schedule_graph(graph *g, uop *sink, schedule *out);
-// Kernels have other levels than before, or there are fewer: intermediates get the lives and places that follow.
+// Recomputes the lives and offsets of intermediates after levels changed or kernels were removed.
 void schedule_place_temps(schedule *s);
 #endif

@@ -1,12 +1,12 @@
-// What is stored whatever costs say, asked of the tensor graph: of ops, shapes and readers. Costs (fuse.c) go by how
-// often a value would be evaluated; each rule here says what they cannot see. What is stored decides where a kernel
-// rounds: no rule asks for sizes, so that one token and many get the same bits.
+// Marks the values that are stored whatever the cost model says, from ops, shapes and readers in the tensor graph. The
+// cost model (fuse.c) counts evaluations of a value; each rule here states a reason that counts do not show. Storing
+// decides where a kernel rounds, so no rule depends on sizes: one token and many tokens get equal bits.
 #include "schedule/store.h"
 
 typedef struct reader { struct reader *next; uop *by; } reader;
-// What is known of a node. constant: it depends on weights alone; counted: a sum or a gather that is not stored is
-// below it; summed: such a sum is; data: memory is below it; stored, rows_stored: what the rules say of it, and of what
-// it looks rows up in
+// Facts about a node. constant: depends on weights only; counted: has an unstored sum or gather below it; summed: has
+// an unstored sum below it; data: has memory below it; stored, rows_stored: the decision of the rules for it and for
+// the tensor in which it looks up rows
 typedef struct fact { uop *u; reader *readers; bool constant, counted, summed, data, stored, rows_stored; } fact;
 typedef struct values { graph *g; arena *mem; map facts; fact *at; size_t n; } values;
 
@@ -19,7 +19,7 @@ static bool has_readers(const values *v, const uop *u) {
   return r && r->next;
 }
 
-// The only reader of u; NULL: there are several.
+// The only reader of u; NULL if there are several.
 static uop *only_reader(const values *v, const uop *u) {
   const reader *r = known_of(v, u)->readers;
   return r && !r->next ? r->by : NULL;
@@ -30,7 +30,7 @@ static uop *before_moves(uop *u) {
   return u;
 }
 
-// Whether u is only a view of stored memory, of any of its rows.
+// Is u only a view of stored memory?
 static bool is_shown(const uop *u) {
   while (is_view(u)) u = u->src[0];
   return lies_stored(u);
@@ -57,7 +57,7 @@ static void note_fact(values *v, fact *f) {
   }
 }
 
-// The value that u shows, in the form that all its readers have in common.
+// The value that u is a view of, in the shape that all its readers share.
 static uop *common_form(const values *v, uop *u) {
   while (u->op == OP_RESHAPE) u = u->src[0];
   for (uop *by; (by = only_reader(v, u)) && by->op == OP_RESHAPE;) u = by;
@@ -71,12 +71,12 @@ static void want_stored(const values *v, uop *u) {
 
 // --- rows that are looked up ----------------------------------------------------------------------------------------
 //
-// Costs take a gather for one place. But which rows it reads is known only at run time, and any number of its
-// elements may look at the same one: what computes a row would be inside all of them.
+// The cost model counts a gather as one place. The rows that it reads are known only at run time, and any number of its
+// elements may read one row: each of them would recompute that row.
 
-// What ids are made of, if it is more than arithmetic on numbers in memory. A number that was counted (which experts a
-// token has, where its rows lie) would be counted again by each element that looks something up with it; and inside its
-// reader it is not known to lie within bounds.
+// Stores the ids of a gather if they are more than arithmetic on numbers in memory. Otherwise each element that uses a
+// counted number (the experts of a token, the offsets of its rows) would count again; and inside its reader the number
+// is not known to be within bounds.
 static void store_ids(const values *v, uop *u) {
   if (!u->shape) return;
   const uop *b = before_moves(u);
@@ -88,7 +88,7 @@ static void store_ids(const values *v, uop *u) {
   if (!lies_stored(b)) for (size_t i = 0; i < b->nsrc; i++) store_ids(v, b->src[i]);
 }
 
-// Whether u is stored as it is, in whatever order: nobody reads a row of it twice.
+// Is u stored unchanged, in any order? True if no row of it is read twice.
 static bool stored_alone(const values *v, const uop *u) {
   for (uop *by; (by = only_reader(v, u)); u = by) {
     if (by->op == OP_CONTIGUOUS) return true;
@@ -97,16 +97,16 @@ static bool stored_alone(const values *v, const uop *u) {
   return false;
 }
 
-// Rows 0, 1, .. in order, or more of the last: the gather but makes a tensor longer.
+// Rows 0, 1, .. in order, or the last row repeated: the gather only lengthens a tensor.
 static bool rows_in_order(uop *ids) {
   for (ids = before_moves(ids); ids->op == OP_MIN || ids->op == OP_MAX;)
     ids = before_moves(ids->src[!ids->src[0]->shape]);
   return ids->op == OP_IOTA;
 }
 
-// Rows that are some of the graph's numbers away, as a convolution's taps or the token before are, are read from memory
-// by all who read x. Where data says which rows, the gather alone does so: what chooses them is often made of x as
-// well, and would wait for it. Single elements (a token's weight of an expert) are left to costs.
+// If the ids are offset by a number of the graph (taps of a convolution, the previous token), all readers of x read it
+// from memory. If data selects the rows, only the gather does: the ids are often computed from x and would wait for it.
+// Gathers of single elements (a token's weight for an expert) are left to the cost model.
 static void store_looked_up(const values *v, uop *u) {
   if (u->op != OP_GATHER) return;
   uop *x = u->src[0];
@@ -118,19 +118,19 @@ static void store_looked_up(const values *v, uop *u) {
   else want_stored(v, x);
 }
 
-// --- what flows on --------------------------------------------------------------------------------------------------
+// --- residual streams ------------------------------------------------------------------------------------------------
 //
-// A model's parts each add to what flows through it: x + f(x), where f begins with sums over x. Costs see that the
-// addition is cheap, and how many kernels read x, but not that f(x) + x is read in the same way: what a kernel computes
-// again of the past would grow with the layers. And the sums' form would hang on how much of it they compute inside.
+// Each part of a model adds to the residual stream: x + f(x), where f begins with sums over x. The cost model sees that
+// the addition is cheap and how many kernels read x, but not that f(x) + x is read in the same way: a kernel would
+// recompute more of the past with each layer, and the order of sums would depend on how much it recomputes.
 
-// Two values that add up, of which one is a sum at least: no bias.
+// Two added values of which at least one is a sum: not a bias.
 static bool joins_sums(const values *v, const uop *u) {
   return u->op == OP_ADD && u->shape && dtype_is_float((enum dtype)u->dt) && known_of(v, u)->summed &&
          !known_of(v, u->src[0])->constant && !known_of(v, u->src[1])->constant;
 }
 
-// u without what weights scale it with, and moved back.
+// u without scales by weights, and without movement.
 static uop *before_scales(const values *v, uop *u) {
   for (;;) {
     if (only_moves(u)) u = u->src[0];
@@ -141,7 +141,7 @@ static uop *before_scales(const values *v, uop *u) {
   }
 }
 
-// Is x among what u is made of by way of no sum?
+// Is x reachable from u without passing a sum?
 static bool made_beside(const values *v, uop *u, const fact *x, map *seen) {
   const fact *f = known_of(v, u);
   if (f == x) return true;
@@ -151,7 +151,7 @@ static bool made_beside(const values *v, uop *u, const fact *x, map *seen) {
   return false;
 }
 
-// x + f(x): x, however it is scaled. Not what is added to a polynomial of itself, as within an activation.
+// Stores x of x + f(x), also if it is scaled. A polynomial of x within an activation does not count.
 static void store_what_flows(const values *v, const uop *add) {
   for (int i = 0; add->op == OP_ADD && add->shape && i < 2; i++) {
     uop *s = add->src[i], *by = add->src[!i];
@@ -163,7 +163,7 @@ static void store_what_flows(const values *v, const uop *add) {
   }
 }
 
-// u = x less its mean: x
+// Returns x if u = x minus its mean.
 static uop *before_centring(uop *u) {
   if (u->op != OP_SUB || !u->src[1]->shape) return u;
   const uop *mean = before_moves(u->src[1]);
@@ -171,8 +171,8 @@ static uop *before_centring(uop *u) {
   return mean->op == OP_REDUCE_AXIS && mean->src[0] == u->src[0] ? u->src[0] : u;
 }
 
-// What a norm runs over: its squares are summed along the last axis, and others read it. The last of what flows is
-// such.
+// The input of a norm: its squares are summed along the last axis, and others read it. The last value of the residual
+// stream is one.
 static void store_what_is_normed(const values *v, const uop *sum) {
   if (sum->op != OP_REDUCE_AXIS || sum->a != OP_ADD || sum->b != 1 << (sum->shape->n - 1)) return;
   const uop *square = sum->src[0];

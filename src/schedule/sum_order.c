@@ -1,21 +1,22 @@
-// The form of a sum of floats: along which range its terms lie in lanes, and so in which order they are added. Codegen
-// chooses it by looking at everything that a kernel reads, and what a kernel consists of is the cost model's choice,
-// which may differ for one token and for many. Two things that would let a product with a weight be added up in another
-// order are therefore stored in any case:
+// Fixes the order of float sums: the range along which terms are placed in lanes, which decides the order of additions.
+// Codegen chooses that range from everything that a kernel reads. The content of a kernel is the cost model's choice
+// and may differ between one token and many. Two kinds of values would let a product with a weight be added in another
+// order, so they are always stored:
 //
-// - products that differ in kind (formats, lengths) and meet in one expression: rows of one may be lanes where those of
-//   the other are not;
-// - what a weight is multiplied with, if some of what it is computed from does not lie along the summed axis: the
-//   weight alone shall decide.
+// - products of different kinds (formats, lengths) that meet in one expression: rows may be lanes for one product
+//   and not for the other;
+// - the other factor of a weight, if some of the memory that it is computed from is not contiguous along the summed
+//   axis: the weight alone decides the order.
 //
-// Both are asked of the tensor graph, and not of loops or costs: the answer is the same for any number of tokens.
+// Both are decided from the tensor graph, not from loops or costs, so the answer does not depend on the number of
+// tokens.
 #include "schedule/sum_order.h"
 #include "graph/symbolic.h"
 
 enum { MAX_FACTORS = 32 };
 
-// reads: the largest weight that reaches a node by way of what is not stored; product: that of the products with
-// weights that a node is made of
+// reads: the largest weight that reaches a node through unstored nodes; product: the largest weight in the products
+// that a node is made of
 typedef struct forms { graph *g; const map *constant; map *keep, reads, product; } forms;
 
 static bool is_movement(const uop *u) { return op_flags((enum op)u->op) & OPF_MOVEMENT; }
@@ -38,7 +39,7 @@ static uop *largest_weight(const forms *f, uop *u) {
   return most;
 }
 
-// Weights of one type and size: products with them have one form.
+// Weights of equal type and size: their products have equal orders of sums.
 static bool same_form(const uop *v, const uop *w) { return v->dt == w->dt && v->b == w->b; }
 
 static void keep_as_is(forms *f, uop *u) {
@@ -73,7 +74,7 @@ static bool moves_by_one(uop *i, uop *r) {           // by one element, or not a
   return true;
 }
 
-// Does all memory that u is computed from lie along range r?
+// Is all memory that u is computed from contiguous along range r?
 static bool lies_along(forms *f, uop *u, const place *at, uop *r) {
   graph *g = f->g;
   place p, q;
