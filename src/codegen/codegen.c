@@ -1,4 +1,4 @@
-// The pipeline of code generation, one call a pass: see codegen.h.
+// The pipeline of code generation, one call per pass: see codegen.h.
 #include "codegen/codegen.h"
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "graph/record.h"
 #include "graph/verify.h"
 
-// Behind every pass. False: it made what the verifier refuses, of doubtful OptOps.
+// Verifies the result of every pass. False: OptOps marked doubtful led to a kernel that the verifier rejects.
 static bool check(graph *g, uop *ast, enum stage stage, const char *pass, const codegen_options *o) {
   record_mark(g, ast, "%s", pass);
   if (o && o->doubtful) {
@@ -44,7 +44,7 @@ static void add_size(str *s, const uop *r) {
   else str_addf(s, "_n%lld", (long long)r->src[0]->vmax);
 }
 
-// r_ where something is reduced, E_ (elementwise) otherwise; then the sizes of the axes.
+// Names a kernel: "r" if it reduces, "E" (elementwise) otherwise; then the sizes of its axes.
 static void name_kernel(const kernel *k, program *p) {
   axes x;
   kernel_axes(k, &x);
@@ -85,8 +85,8 @@ void find_arguments(uop *ast, program *p) {
   arena_free(a);
 }
 
-// A core does some 20 operations on 8-bit integers or more in the time in which memory gives it a byte. One token's
-// products with a weight need 2 to 10, a chunk's 100 and more.
+// A core does about 20 or more 8-bit integer operations in the time in which memory delivers one byte. Products of one
+// token with a weight need 2 to 10 operations per byte, those of a prompt chunk 100 and more.
 enum { FLOPS_PER_BYTE = 16 };
 
 static void optimise(kernel *k, program *p, const codegen_options *o) {
@@ -103,7 +103,7 @@ static program *new_program(graph *g) {
   return p;
 }
 
-// A kernel that lays a weight out: its loops and lanes are decided already.
+// The program of a kernel that packs a weight: its loops and lanes are already decided.
 static program *filling_program(graph *parent, uop *ast, const target *t) {
   graph *g = graph_new(parent);
   program *p = new_program(g);
@@ -121,7 +121,7 @@ static program *filling_program(graph *parent, uop *ast, const target *t) {
   return p;
 }
 
-// NULL: what is doubtful is unsound.
+// Returns NULL if doubtful OptOps are unsound.
 static uop *expand_all(kernel *k, program *p, const target *t, const codegen_options *o) {
   graph *g = k->g;
   uop *u;

@@ -1,25 +1,26 @@
-// codegen: from a scheduled kernel (an expression over ranges) to a linear program for a renderer.
+// codegen: converts a scheduled kernel (an expression over ranges) to a linear program for a renderer.
 #ifndef WEFT_CODEGEN_H
 #define WEFT_CODEGEN_H
 #include "codegen/opt.h"
 #include "codegen/program.h"
 
 typedef struct codegen_options {
-  bool noopt;                // no heuristic: loops as they are scheduled
-  bool filling;              // it lays a weight out (layout_filling): loops and lanes are decided already
-  // if not NULL: these instead of the heuristic (n_opts of them); one that cannot be applied is skipped
+  bool noopt;                // no heuristic: loops as scheduled
+  bool filling;              // the kernel packs a weight (layout_filling): loops and lanes are already decided
+  // if not NULL: n_opts OptOps that replace the heuristic; one that cannot be applied is skipped
   const opt *opts;
   int n_opts;
-  bool doubtful;             // the verifier looks at what each pass makes of them; NULL where it refuses that
-  // if tile is not 0: it follows another kernel in its launch, of which each work-group has stored so many elements of
-  // PARAM `follows`, side by side (fuse_follower.h); instead of the heuristic
+  // the OptOps may be unsound: the verifier checks each pass, and codegen returns NULL if it rejects one
+  bool doubtful;
+  // if tile is not 0: the kernel follows another kernel in one launch, in which each work-group has stored `tile`
+  // consecutive elements of PARAM `follows` (fuse_follower.h); replaces the heuristic
   int64_t follows, tile;
-  struct recorder *record;   // if not NULL: hears of every pass and every rule that fires
+  struct recorder *record;   // if not NULL: records every pass and every rule that fires
 } codegen_options;
 
-// The pipeline of this folder. `ast`: SINK(STORE...) over PARAMs, from schedule/. The program is the caller's
-// (program_free); its nodes live in a graph of its own. What is in the ast was verified. NULL only with opts: for
-// several kernels in one launch (merge_launches.h), where the one that these are of (merged_main) no longer fits the
-// others; and what is doubtful.
+// Runs the passes of this folder. `ast`: SINK(STORE...) over PARAMs, verified, from schedule/. The caller owns the
+// program (program_free); its nodes are in a graph of their own. Returns NULL only if opts are given: if they are
+// doubtful and unsound, or if in a merged launch (merge_launches.h) the kernel that they apply to (merged_main) no
+// longer fits the others.
 program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o);
 #endif

@@ -1,20 +1,21 @@
-// Estimates for tables: see cost.h. What is counted is what the loops as scheduled need, whatever the optimiser makes
-// of them later.
+// Estimates bytes and operations of a kernel for tables (cost.h). The loops are counted as scheduled, before the
+// optimiser changes them.
 //
-// Bytes. Each buffer counts once per launch for what is touched of it. How many elements an INDEX touches follows from
-// its views of the ranges: r touches all of it, r % 16 sixteen, r // 16 a sixteenth; r % 16 and r // 16 together all of
-// it again. Accesses to one buffer with the same number and the same bounds are the same elements read twice (a softmax
-// reads its scores for the maximum and for the sum), others add up, to no more than the buffer. Operations. Every
-// elementwise op on floats and every step of a reduction, once per iteration of the loops that it hangs on; products of
-// integers that are summed up count like those of floats.
+// Bytes. Each buffer counts once per launch, with the elements that are touched. The number of elements that an INDEX
+// touches follows from its views of the ranges: r touches all elements, r % 16 sixteen, r // 16 a sixteenth; r % 16 and
+// r // 16 together touch all. Accesses to one buffer with equal numbers and equal bounds count once (a softmax reads
+// its scores for the maximum and for the sum); other accesses add up, to at most the size of the buffer.
 //
-// Sizes that hang on variables stay expressions (replay.c evaluates them for each run), as sums of constant x
-// expression.
+// Operations. Each elementwise float op and each step of a reduction counts once per iteration of the loops that it
+// depends on. Integer products that are summed count like float products.
+//
+// Sizes that depend on variables stay expressions, as sums of constant x expression; replay.c evaluates them for each
+// run.
 #include "codegen/cost.h"
 #include "codegen/opt.h"
 #include "graph/symbolic.h"
 
-typedef struct amount { double n; uop *by; } amount;                    // n * by; by NULL: 1
+typedef struct amount { double n; uop *by; } amount;                    // n * by; by is NULL for 1
 enum { MAX_TERMS = 8, MAX_VIEWS = 64, MAX_INDEXES = 64, NOMINAL = 128 };
 typedef struct sum { amount at[MAX_TERMS]; int n; } sum;
 
@@ -24,7 +25,7 @@ static amount amount_product(graph *g, amount a, amount b) {
 
 static void add_amount(sum *s, amount a) {
   for (int i = 0; i < s->n; i++) if (s->at[i].by == a.by) { s->at[i].n += a.n; return; }
-  // more different expressions than any kernel has
+  // MAX_TERMS exceeds the number of distinct expressions in any kernel
   if (s->n == MAX_TERMS) return;
   s->at[s->n++] = a;
 }
@@ -38,7 +39,7 @@ static uop *sum_expr(graph *g, const sum *s) {
   return u;
 }
 
-// What program_eval knows, as far as sizes of ranges go.
+// Can program_eval compute this expression?
 static bool can_evaluate(const uop *u) {
   switch (u->op) {
   case OP_CONST: case OP_VAR: return true;
@@ -66,7 +67,7 @@ static amount iterations(graph *g, uop *u) {
 
 typedef struct views { uop *at[MAX_VIEWS], *range[MAX_VIEWS]; int n; map seen; } views;
 
-// The range that u is a view of (through divisions and remainders by constants alone), or NULL.
+// The range that u is a view of (through divisions and remainders by constants only), or NULL.
 static uop *viewed(uop *u) {
   while ((u->op == OP_IDIV || u->op == OP_MOD) && u->src[1]->op == OP_CONST && u->src[1]->a > 0) u = u->src[0];
   return u->op == OP_RANGE ? u : NULL;
@@ -77,7 +78,8 @@ static void find_views(uop *u, views *v) {
   map_put(&v->seen, u, u);
   uop *range = viewed(u);
   if (range) { if (v->n < MAX_VIEWS) { v->at[v->n] = u; v->range[v->n++] = range; } return; }
-  for (size_t i = u->op == OP_WHERE; i < u->nsrc; i++) find_views(u->src[i], v);      // a mask says whether, not where
+  // skips the mask, which does not move the access
+  for (size_t i = u->op == OP_WHERE; i < u->nsrc; i++) find_views(u->src[i], v);
 }
 
 static amount view_values(graph *g, uop *u) {
@@ -126,7 +128,7 @@ void kernel_cost(graph *g, uop *ast, program *p) {
     uop *u = l.at[i];
     uop *at = u->op == OP_LOAD || u->op == OP_STORE ? u->src[0] : NULL;
     if (at && at->src[0]->op == OP_PARAM) {
-      // may be wider than the buffer's: a scale among bytes
+      // the load may be wider than the buffer's type: a scale among bytes
       enum dtype dt = (enum dtype)(u->op == OP_LOAD ? u->dt : u->src[1]->dt);
       seen s = {at->src[0]->a, at->src[1]->vmin, at->src[1]->vmax, touched(g, at->src[1])};
       bool again = false;

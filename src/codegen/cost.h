@@ -1,5 +1,5 @@
-// cost: how many bytes a kernel moves and how many operations it does, as expressions over its variables. For tables;
-// nothing is decided by it.
+// cost: bytes moved and operations done by a kernel, as expressions over its variables. Used in tables only; no
+// decision depends on it.
 #ifndef WEFT_COST_H
 #define WEFT_COST_H
 #include "codegen/program.h"

@@ -1,10 +1,10 @@
-// Late rules. Transcendental functions become polynomials (no kernel calls a library), floor division becomes shifts
-// and C's division, half floats become integer arithmetic where the machine cannot convert them, BF16 always does; IDX
-// becomes I64 or I32.
+// Late rewrite rules. Transcendental functions become polynomials (no kernel calls a library). Floor division becomes
+// shifts and C division. F16 conversions become integer arithmetic if the machine cannot convert; BF16 conversions
+// always do. IDX becomes I64 or I32.
 //
-// exp2: x = n + f with n = nearest integer and |f| <= 1/2; 2^f by a polynomial (Taylor in ln 2, enough terms for the
-// type), 2^n by adding n to the exponent's bits. sin: reduction by pi/2 in three parts (Cody-Waite), then the two
-// Taylor polynomials. log2: exponent, and atanh series on the mantissa.
+// exp2: x = n + f, n is the nearest integer and |f| <= 1/2; 2^f is a polynomial (Taylor series in ln 2, with enough
+// terms for the type), and n is added to the exponent bits. sin: reduction by pi/2 in three parts (Cody-Waite), then
+// the two Taylor polynomials. log2: exponent, and atanh series on the mantissa.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -23,7 +23,7 @@ static uop *mul(graph *g, uop *x, uop *y) { return uop_op2(g, OP_MUL, x, y); }
 static uop *where(graph *g, uop *c, uop *x, uop *y) { return uop_op3(g, OP_WHERE, c, x, y); }
 static uop *lt(graph *g, uop *x, uop *y) { return uop_op2(g, OP_CMPLT, x, y); }
 
-// The rules get the target as their context; NULL: one that has nothing.
+// The rules get the target as their context; NULL: a target without special instructions.
 static uop *multiply_add(graph *g, uop *x, uop *y, uop *z, const target *t) {
   return t && t->has_fma ? uop_op3(g, OP_FMA, x, y, z) : add(g, mul(g, x, y), z);
 }
@@ -38,14 +38,15 @@ static int mantissa_bits(enum dtype d) { return d == DT_F64 ? 52 : 23; }
 static int exponent_bias(enum dtype d) { return d == DT_F64 ? 1023 : 127; }
 static enum dtype int_of(enum dtype d) { return d == DT_F64 ? DT_I64 : DT_I32; }
 
-// n whole goes into the bits of the exponent, where p = 2^f, about 1, has its own: no multiplication. The largest x is
-// an exact power and becomes infinity by that. What would be subnormal is made 2^64 times too large, and rounded once.
+// Adds n to the exponent bits of p = 2^f, which is about 1: no multiplication is needed. The largest x is an exact
+// power and becomes infinity by this addition. Results that would be subnormal are computed 2^64 times too large and
+// rounded once.
 static uop *make_exp2(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v;
   enum dtype d = (enum dtype)u->dt, i = int_of(d);
   if (d != DT_F32 && d != DT_F64) return NULL;
   int m = mantissa_bits(d), lanes = u->lanes, terms = d == DT_F64 ? 14 : 8;
-  // infinity; less than half of the smallest number
+  // `most` gives infinity; `least` gives less than half of the smallest number
   double most = exponent_bias(d) + 1, least = -most - m, c[16];
   c[0] = 1;
   for (int j = 1; j < terms; j++) c[j] = c[j - 1] * M_LN2 / j;
@@ -56,8 +57,8 @@ static uop *make_exp2(graph *g, uop *u, uop *const *v, void *ctx) {
   uop *p = horner(g, sub(g, y, n), c, terms, ctx);
   uop *small = lt(g, n, k(g, x, 3 - most));
   whole = where(g, small, add(g, whole, ki(g, i, lanes, 64)), whole);
-  // what is less than any number has p = 1, whose exponent this takes away: 0, which may be multiplied. A product that
-  // vanishes takes processors a hundred times as long, and softmax has many.
+  // If the result is smaller than any number, p is 1 and its exponent is subtracted, which gives 0, safe to multiply.
+  // (Multiplications with subnormal results are up to 100 times slower, and softmax has many.)
   whole = where(g, lt(g, bottom, y), whole, ki(g, i, lanes, -exponent_bias(d)));
   uop *r = uop_bitcast(g, add(g, uop_bitcast(g, p, i), mul(g, whole, ki(g, i, lanes, (int64_t)1 << m))), d);
   r = where(g, small, mul(g, r, k(g, x, 0x1p-64)), r);
@@ -96,7 +97,7 @@ static uop *make_log2(graph *g, uop *u, uop *const *v, void *ctx) {
 static uop *make_sin(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v;
   enum dtype d = (enum dtype)u->dt;
-  // angles need the precision
+  // angles need double precision
   if (d == DT_F32) return uop_cast(g, uop_op1(g, OP_SIN, uop_cast(g, u->src[0], DT_F64)), DT_F32);
   if (d != DT_F64) return NULL;
   uop *x = u->src[0];
@@ -117,7 +118,7 @@ static uop *make_sin(graph *g, uop *u, uop *const *v, void *ctx) {
   return where(g, flip, uop_op1(g, OP_NEG, w), w);
 }
 
-// Rounding through integers, which hold every float that has a fraction.
+// Rounds through integers, which hold every float that has a fraction.
 static uop *make_trunc(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
   enum dtype d = (enum dtype)u->dt;
@@ -153,7 +154,7 @@ static uop *floor_divide(graph *g, uop *u, uop *const *v, void *ctx) {
                    : uop_op2(g, OP_AND, x, ki(g, d, u->lanes, c->a - 1));
   }
   if ((x->vmin >= 0 && y->vmin > 0) || dtype_is_unsigned(d)) return uop_op2(g, divides ? OP_CDIV : OP_CMOD, x, y);
-  // C rounds to zero: where the remainder is not 0 and the signs differ, one less
+  // C rounds toward zero: subtract one if the remainder is not 0 and the signs differ
   uop *zero = ki(g, d, u->lanes, 0), *m = uop_op2(g, OP_CMOD, x, y);
   uop *off = uop_op2(g, OP_AND, uop_op2(g, OP_CMPNE, m, zero), uop_op2(g, OP_CMPNE, lt(g, m, zero), lt(g, y, zero)));
   if (!divides) return where(g, off, add(g, m, y), m);
@@ -163,7 +164,8 @@ static uop *floor_divide(graph *g, uop *u, uop *const *v, void *ctx) {
 
 // --- dot products ---------------------------------------------------------------------------------------------------
 
-// Part j of k of the words x: its highest bits, then, for integers, with its sign or without.
+// Part j of the k parts of each word in x, moved to the highest bits; integers are then shifted down, with or without
+// sign.
 static uop *part_of_word(graph *g, uop *x, int j, int k, enum dtype as) {
   int n = x->lanes;
   x = uop_op2(g, OP_SHL, x, ki(g, DT_U32, n, (k - 1 - j) * 32 / k));
@@ -171,11 +173,12 @@ static uop *part_of_word(graph *g, uop *x, int j, int k, enum dtype as) {
   return uop_bitcast(g, uop_op2(g, OP_SHR, uop_bitcast(g, x, as), ki(g, as, n, 24)), DT_I32);
 }
 
-// Lanes that are taken together, or apart: the same bits.
+// Reinterprets lanes as more or fewer lanes with equal bits.
 static uop *as_lanes(graph *g, uop *x, enum dtype dt, int n) { return uop_new(g, OP_BITCAST, dt, n, &x, 1, (uarg){0}); }
 
-// Vectors multiply twice as many numbers of 16 bits at a time, in which a product of bytes fits: first all even bytes,
-// then all odd ones. The products of a word are added up in 16 bits where two of them fit, and as two halves of it.
+// A vector multiplies twice as many 16-bit numbers at a time as 32-bit ones, and a product of bytes fits in 16 bits.
+// Even bytes are multiplied first, then odd bytes. The two products of a word are added in 16 bits if two fit,
+// otherwise as two halves.
 static uop *dot_in_halves(graph *g, uop *u) {
   int n = u->lanes;
   uop *x = as_lanes(g, u->src[1], DT_U16, 2 * n), *y = as_lanes(g, u->src[2], DT_I16, 2 * n), *p[2], *sum = u->src[0];
@@ -193,8 +196,8 @@ static uop *dot_in_halves(graph *g, uop *u) {
   return sum;
 }
 
-// The multiplications and additions, where there is no instruction for them. Parts of a lane are taken by shifts: bytes
-// need not move among lanes.
+// Writes a dot product as multiplications and additions if there is no instruction for it. Shifts extract the parts of
+// a lane, so bytes need not move between lanes.
 static uop *plain_dot(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v;
   const target *t = ctx;
@@ -215,7 +218,7 @@ static uop *plain_dot(graph *g, uop *u, uop *const *v, void *ctx) {
 
 // --- bytes in words -------------------------------------------------------------------------------------------------
 
-// A number in each of a word's bytes.
+// A word with `byte` in each of its bytes.
 static uop *in_each(graph *g, int lanes, int64_t byte) { return ki(g, DT_U32, lanes, (byte & 255) * 0x01010101); }
 
 static uop *words_of(graph *g, uop *x) {
@@ -226,7 +229,7 @@ static uop *words_of(graph *g, uop *x) {
   return uop_new(g, OP_BITCAST, DT_U32, n, &x, 1, (uarg){0});
 }
 
-// A GPU's item has no vectors of bytes: what is done to each bit by itself, shifts and loads go four bytes at a time.
+// A GPU work-item has no byte vectors: bitwise operations, shifts and loads take four bytes at a time.
 static uop *bytes_in_words(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
   if (u->lanes % 4 || u->dt != DT_U8) return NULL;
@@ -255,7 +258,7 @@ static uop *f16_to_f32(graph *g, uop *u, uop *const *v, void *ctx) {
   uop *h = uop_cast(g, uop_bitcast(g, x, DT_U16), DT_U32);
   uop *sign = uop_op2(g, OP_SHL, uop_op2(g, OP_AND, h, ki(g, DT_U32, n, 0x8000)), ki(g, DT_U32, n, 16));
   uop *mag = uop_op2(g, OP_AND, h, ki(g, DT_U32, n, 0x7fff));
-  // exponent moved by 112; subnormals are small integers times 2^-24; infinities and NaNs get the largest exponent
+  // the exponent grows by 112; subnormals are small integers times 2^-24; infinities and NaNs get the largest exponent
   uop *normal = uop_op2(g, OP_ADD, uop_op2(g, OP_SHL, mag, ki(g, DT_U32, n, 13)), ki(g, DT_U32, n, 112u << 23));
   uop *special = uop_op2(g, OP_OR, uop_op2(g, OP_SHL, mag, ki(g, DT_U32, n, 13)), ki(g, DT_U32, n, 0x7f800000));
   uop *sub_normal =
@@ -277,7 +280,7 @@ static uop *f32_to_f16(graph *g, uop *u, uop *const *v, void *ctx) {
   uop *odd = uop_op2(g, OP_AND, uop_op2(g, OP_SHR, mag, ki(g, DT_U32, n, 13)), ki(g, DT_U32, n, 1));
   uop *rounded = add(g, add(g, mag, ki(g, DT_U32, n, 0xfff)), odd);
   uop *normal = sub(g, uop_op2(g, OP_SHR, rounded, ki(g, DT_U32, n, 13)), ki(g, DT_U32, n, 112u << 10));
-  // below 2^-14: adding 0.5 lets the float unit round at the right bit
+  // below 2^-14: adding 0.5 makes the float unit round at the right bit
   uop *lifted = add(g, uop_bitcast(g, mag, DT_F32), uop_splat(g, uop_float(g, DT_F32, 0.5), n));
   uop *sub_normal = sub(g, uop_bitcast(g, lifted, DT_U32), ki(g, DT_U32, n, 0x3f000000));
   uop *nan = lt(g, ki(g, DT_U32, n, 0x7f800000), mag);
@@ -290,7 +293,7 @@ static uop *f32_to_f16(graph *g, uop *u, uop *const *v, void *ctx) {
   return uop_bitcast(g, uop_cast(g, uop_op2(g, OP_OR, r, sign), DT_U16), DT_F16);
 }
 
-// Machines convert F16 from and to F32 only.
+// Machines convert F16 only to and from F32.
 static uop *half_through_f32(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
   uop *x = u->src[0];
@@ -384,8 +387,8 @@ static bool all_fit_i32(const uop_list *l) {
   return true;
 }
 
-// IDX -> I64 or I32. Every IDX node is rebuilt with that type; casts to and from it become casts between integers. BF16
-// memory is U16.
+// Converts IDX to I64 or I32: every IDX node is rebuilt with that type, and casts to and from it become integer casts.
+// BF16 memory becomes U16.
 static uop *machine_types(graph *g, uop *root, const target *t) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &root, 1);

@@ -1,4 +1,4 @@
-// Late rules: what a target lacks is expressed by what it has; index arithmetic gets a machine type. See decompose.c.
+// Late rules: expresses what a target lacks by what it has, and gives index arithmetic a machine type. See decompose.c.
 #ifndef WEFT_DECOMPOSE_H
 #define WEFT_DECOMPOSE_H
 #include "codegen/program.h"

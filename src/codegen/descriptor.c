@@ -1,27 +1,26 @@
-// The table of descriptors: see descriptor.h.
+// The table of dot-product instructions: see descriptor.h.
 //
-// x86. vpdpbusd does it all; before it there is pmaddubsw, which adds two neighbouring products in 16 bits and
-// saturates, and pmaddwd, which adds two neighbouring products of 16-bit numbers in 32. The first is taken where it
-// provably does not saturate; then its sums are added up in 16 bits as long as they fit, and pmaddwd by ones brings
-// them to 32. Otherwise even and odd bytes are widened in place, by masks and shifts, and pmaddwd does both.
+// x86. vpdpbusd does the whole operation. Older processors have pmaddubsw, which adds two neighbouring products in 16
+// bits and saturates, and pmaddwd, which adds two neighbouring products of 16-bit numbers in 32 bits. pmaddubsw is used
+// if it provably does not saturate; its sums are added in 16 bits as long as they fit, and pmaddwd with ones converts
+// them to 32 bits. Otherwise masks and shifts widen even and odd bytes in place, and pmaddwd multiplies and adds.
 //
-// AArch64. udot and sdot want operands of one kind: a code of at most seven bits is both. usdot takes all. A larger
-// code than 127 is moved down by 128, which is added again as 64 * b + 64 * b. Without those instructions products are
-// made in 16 bits, if one always fits, and added up there as long as that is so. usmmla has the sums of two rows and
-// two columns, of eight products each (codegen/dot_tiles.c).
+// AArch64. udot and sdot take operands of one signedness; a code of at most seven bits is valid as both. usdot takes
+// mixed operands. A code above 127 is reduced by 128, which is added back as 64 * b + 64 * b. Without these
+// instructions products are computed in 16 bits if each of them fits, and added in 16 bits as long as the sums fit.
+// usmmla computes the sums of two rows and two columns, of eight products each (codegen/dot_tiles.c).
 //
-// GPUs: dp4a, in each item (of NVPTX; the SPIR-V renderer has an instruction of its own for it). NVIDIA's (NVPTX) also
-// have mma, of 32 items together (codegen/mma.h). Of halves mma adds up in an order and with roundings of its own,
-// which are not those of additions one by one; only another mma gives its bits.
+// GPUs. dp4a works within one work-item (of NVPTX; the SPIR-V renderer has its own instruction for it). NVPTX also has
+// mma, which 32 work-items execute together (codegen/mma.h). For F16 and BF16, mma adds in its own order with its own
+// roundings; they differ from additions in sequence, and only another mma gives equal bits.
 //
-// BF16. Pairs of products are added up in F32; vdpbf16ps and bfdot differ in how they round and take the smallest
-// numbers for zero. Without them there is no row: converting is a shift, and multiplying and adding F32 as fast as
-// anything else.
+// BF16. Pairs of products are added in F32. vdpbf16ps and bfdot differ in rounding, and both flush subnormal numbers to
+// zero. Other processors have no row: a conversion is a shift, and F32 multiply-add is as fast as any alternative.
 #include "codegen/descriptor.h"
 #include <string.h>
 
 #define B "<{4n} x i8>"
-#define P "<{4n} x i16>"                   // a product for each byte
+#define P "<{4n} x i16>"                   // one product per byte
 #define W "<{2n} x i16>"
 #define D "<{n} x i32>"
 #define H "<{2n} x i16>"                   // half of P
@@ -56,7 +55,7 @@
     ADD_PAIRS("$1"), ADD_PAIRS("$2"), "call " D " @llvm.aarch64.neon.addp.v4i32(" D " $3, " D " $4)", \
     "add " D " $acc, $5"}
 
-// Of one item of a GPU. Inline, since the oldest LLVM that is taken knows no name for it.
+// An instruction of one GPU work-item. Inline assembly, because the oldest supported LLVM has no name for it.
 #define DP4A {"bitcast <4 x i8> $a to i32", \
   "call i32 asm \"dp4a.u32.s32 $$0, $$1, $$2, $$3;\", \"=r,r,r,r\"(i32 $1, i32 $b, i32 $acc) readnone nounwind " \
   "willreturn"}

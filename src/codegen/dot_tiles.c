@@ -1,22 +1,22 @@
-// Dot products of the same rows with two tokens each become tiles of 2 x 2 sums (MMLA): 32 products an instruction
-// instead of 16, and the rows' codes are read once for both tokens.
+// Converts the dot products of rows with two tokens to tiles of 2 x 2 sums (MMLA): 32 products per instruction instead
+// of 16, and the rows' codes are read once for both tokens.
 //
-// A sum is a REDUCE of DOTs: four rows in lanes, four products each. Two sums with the same rows' codes, of two tokens,
-// become two sums of tiles: rows 0 and 1, rows 2 and 3. Operands of eight products are two DOTs' operands, side by
-// side: words of the rows' codes change places, which is done once for all tokens, and of each token 16 neighbouring
-// bytes are two halves of registers. At its end a sum's lanes are those of the two tokens alternately, and are parted.
-// Integers are exact, so no bit changes. Look next: reuse.c, which keeps the operands of rows for further tokens.
+// A sum is a REDUCE of DOTs: four rows in lanes, four products each. Two sums over equal row codes, for two tokens,
+// become two sums of tiles: rows 0 and 1, rows 2 and 3. An operand of eight products consists of the operands of two
+// DOTs: the words of the row codes are permuted, once for all tokens; for each token, 16 neighbouring bytes are two
+// register halves. At the end the lanes of a sum alternate between the two tokens and are separated. Integers are
+// exact, so no bit changes. Look next: reuse.c, which keeps the row operands for further tokens.
 #include "codegen/dot_tiles.h"
 #include <string.h>
 #include "graph/symbolic.h"
 
 enum { ROWS = 4, PRODUCTS = 4, TERMS = 32, MOST_RANGES = 8, WORD = 4, REGISTER = 16 };
 
-// A step of a sum: a DOT, and where its four bytes of the token are, in bytes of one buffer.
+// A step of a sum: a DOT, and the address of its four token bytes within one buffer.
 typedef struct term { uop *a, *load, *cond; idx_sum at; } term;
 
 typedef struct sum {
-  uop *u, *start;                // start: what is added to the products; NULL: nothing
+  uop *u, *start;                // start: added to the products; NULL: nothing
   int n;
   term term[TERMS];
   bool taken;
@@ -36,7 +36,7 @@ static bool term_of(uop *dot, term *out) {
   return idx_sum_of(at, &out->at);
 }
 
-// Is u a sum of dot products, and of nothing else but what it begins with?
+// Is u a sum of dot products only, apart from its start value?
 static bool sum_of_pair(uop *u, sum *out) {
   if (u->op != OP_REDUCE || u->dt != DT_I32 || u->a != OP_ADD || u->lanes != ROWS) return false;
   int first = 0, n = uop_first_range(u);
@@ -47,7 +47,7 @@ static bool sum_of_pair(uop *u, sum *out) {
   return true;
 }
 
-// Are the bytes of y `by` bytes behind those of x?
+// Are the bytes of y `by` bytes after those of x?
 static bool follows_by(const term *x, const term *y, int64_t by) {
   return x->load->src[0]->src[0] == y->load->src[0]->src[0] && x->cond == y->cond && x->at.n == y->at.n &&
          y->at.constant - x->at.constant == by &&
@@ -61,7 +61,7 @@ static void swap_terms(term *x, term *y) {
   *y = t;
 }
 
-// Terms as their bytes lie: each with the one after it, so that two are neighbours. False: some have none.
+// Sorts terms by the address of their bytes, so that consecutive terms are neighbours in memory. False: some are not.
 static bool in_pairs(sum *s) {
   for (int i = 1; i < s->n; i++)
     for (int j = i; j > 0 && s->term[j].at.constant < s->term[j - 1].at.constant; j--)
@@ -70,7 +70,7 @@ static bool in_pairs(sum *s) {
   return true;
 }
 
-// Do y's terms have the rows of x's, over the same ranges?
+// Does y have the row codes of x, over equal ranges?
 static bool read_same_rows(const sum *x, const sum *y) {
   size_t from = (size_t)uop_first_range(x->u);
   if (x->n != y->n || !x->start != !y->start || x->u->nsrc != y->u->nsrc || from != (size_t)uop_first_range(y->u) ||
@@ -82,7 +82,7 @@ static bool read_same_rows(const sum *x, const sum *y) {
 
 // ---- operands -------------------------------------------------------------------------------------------------------
 
-// Lanes of x and y, numbers below and from x's number of lanes on.
+// A shuffle of x and y; lane numbers from x's number of lanes on select from y.
 static uop *shuffled(graph *g, uop *x, uop *y, const unsigned char *lane, int n) {
   unsigned char from[2 * REGISTER] = {0};
   for (int i = 0; i < n; i++) from[2 * i] = lane[i];
@@ -90,7 +90,7 @@ static uop *shuffled(graph *g, uop *x, uop *y, const unsigned char *lane, int n)
                  (uarg){.s = (const char *)from, .s_len = 2 * (size_t)n});
 }
 
-// Rows 2 half and 2 half + 1: eight codes each, from two DOTs of four rows.
+// Rows 2 half and 2 half + 1, eight codes each, from two DOTs of four rows.
 static uop *two_rows(graph *g, const term *t, int half) {
   unsigned char lane[REGISTER];
   for (int i = 0; i < REGISTER; i++)
@@ -105,7 +105,7 @@ static uop *load_codes(graph *g, const term *t, enum dtype dt, int lanes) {
   return uop_new(g, OP_LOAD, dt, lanes, load->src, load->nsrc, (uarg){0});
 }
 
-// Eight bytes of each token, from those of term i on. Where sixteen are neighbours they are read together.
+// Eight bytes of each token, starting at term i. Sixteen neighbouring bytes are loaded together.
 static uop *two_tokens(graph *g, const sum *x, const sum *y, int i) {
   int first = i / 4 * 4, second = i / 2 % 2;
   uop *both;
@@ -120,9 +120,9 @@ static uop *two_tokens(graph *g, const sum *x, const sum *y, int i) {
   return uop_new(g, OP_BITCAST, DT_I8, REGISTER, &both, 1, (uarg){0});
 }
 
-// What the sums of rows 2 half and 2 half + 1 begin with: each row's with the first token, then with the second.
+// Start values of the sums of rows 2 half and 2 half + 1: for each row, the first token's and then the second's.
 static uop *two_starts(graph *g, const sum *x, const sum *y, int half) {
-  bool alike = x->start->op == OP_SPLAT && y->start->op == OP_SPLAT;           // then the halves are equal
+  bool alike = x->start->op == OP_SPLAT && y->start->op == OP_SPLAT;           // both halves are equal
   int row = alike ? 0 : 2 * half;
   const unsigned char lane[] = {(unsigned char)row, (unsigned char)(ROWS + row), (unsigned char)(row + 1),
                                 (unsigned char)(ROWS + row + 1)};

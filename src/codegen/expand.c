@@ -1,7 +1,7 @@
-// Expansion of axis kinds. UPCAST and UNROLL are plain substitution: the expression is copied with the range replaced
-// by each of its numbers, and hash-consing makes the copies share whatever does not depend on it. LANE turns the
-// expressions that depend on it into vectors, bottom up: a load whose address grows by one element per lane is one wide
-// load, what does not depend on the lane stays scalar until it meets a vector, and a reduction over lanes keeps partial
+// Expands axis kinds. UPCAST and UNROLL are substitutions: the expression is copied with the range replaced by each of
+// its values, and hash-consing makes the copies share nodes that do not depend on it. LANE converts expressions that
+// depend on the range to vectors, bottom up: a load whose address grows by one element per lane becomes one wide load,
+// values that do not depend on the lane stay scalar until they meet a vector, and a reduction over lanes keeps partial
 // sums in lanes until the end.
 #include "codegen/expand.h"
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 typedef uop *visitor(graph *g, uop *u, uop **src, void *ctx);
 
-enum { MOST_LATE = 64 };             // more than MOST_BOUND: sums that items share take ranges over (opt_groups.c)
+enum { MOST_LATE = 64 };             // more than MOST_BOUND: sums that work-items share take over ranges (opt_groups.c)
 
 static void few_sources(const uop *u, size_t n) {
   die_if(n > MOST_LATE, "%s of %u", op_name((enum op)u->op), u->nsrc);
@@ -33,7 +33,7 @@ static uop *rebuild(graph *g, uop *root, visitor *visit, void *ctx) {
 
 // --- gates ----------------------------------------------------------------------------------------------------------
 
-// Where the condition fails the load reads element 0, which every buffer has, and 0 is taken instead.
+// A load whose condition may fail reads element 0 instead, which every buffer has, and its value is replaced by 0.
 static uop *gate_load(graph *g, uop *u, uop **s, void *ctx) {
   (void)ctx;
   uop *v = uop_with_src(g, u, s), *i;
@@ -47,17 +47,17 @@ uop *expand_gates(graph *g, uop *ast) { return rebuild(g, ast, gate_load, NULL);
 
 // --- groups ---------------------------------------------------------------------------------------------------------
 
-// REDUCE over a GROUP range: every work-item reduces its share, stores the partial result in work-group memory, and
-// after a barrier each adds up all of them. Every item has a place of its own (and every copy of it: stages). Items
-// that run in step need neither memory nor barrier: each adds what its neighbour has, then what the neighbour of both
-// has, and so on. All get the same bits, as a + b is b + a. Neighbours have neighbouring places: along the GROUP
-// ranges, or (rows_first) along LOCAL ones. STEP: always by exchange, among the items that have the rows.
-enum { FIRST_GROUP = 1 << 24 };            // numbers of work-group memory: behind those of stages
+// REDUCE over a GROUP range: every work-item reduces its part and stores the partial result in work-group memory, at an
+// element of its own (one per copy: stages). After a barrier each work-item adds all partial results. Work-items of one
+// subgroup need neither memory nor barrier: each adds its neighbour's value, then the value of the pair next to it, and
+// so on; all get equal bits because a + b equals b + a. Neighbouring work-items are consecutive along the GROUP ranges,
+// or (rows_first) along the LOCAL ones. STEP: always by exchange, among the work-items that have the rows.
+enum { FIRST_GROUP = 1 << 24 };            // numbers of work-group memory, after those of stages
 typedef struct group_ctx {
   const uop *store;
   int64_t next_local, next_range, swapped;
   bool rows_first;
-  map shared;                              // what a sum was expanded to -> the sum over GROUP ranges alone
+  map shared;                              // expansion of a sum -> the sum over GROUP ranges only
 } group_ctx;
 
 static uop *reduce_by_swaps(graph *g, enum op op, uop *v, int64_t items) {
@@ -78,7 +78,7 @@ static uop *own_part(graph *g, const group_ctx *c, int64_t *n) {
   return at;
 }
 
-// A sum over GROUP ranges, or of such sums.
+// A sum over GROUP ranges, or a sum of such sums.
 static uop *exchanged(graph *g, group_ctx *c, uop *sum) {
   enum { MOST_LEVELS = 4, MOST_GROUPS = 8 };
   uop *level[MOST_LEVELS], *again[MOST_LEVELS][1 + MOST_GROUPS], *mine = uop_idx(g, 0), *others = uop_idx(g, 0),
@@ -152,8 +152,8 @@ uop *expand_groups(graph *g, uop *ast, int64_t swapped, bool rows_first) {
 
 // --- stages ---------------------------------------------------------------------------------------------------------
 
-// A stage that is copied, for the steps of an UPCAST range or the lanes of an output, has a place for each copy; lanes
-// lie side by side.
+// A stage that is copied for the steps of an UPCAST range or the lanes of an output has memory for each copy; the lanes
+// are next to each other.
 typedef struct stage_copies { uop *store, *first, *lane; int64_t n, lanes; } stage_copies;
 typedef struct stages { VEC(stage_copies) at; } stages;
 
@@ -209,8 +209,8 @@ uop *expand_stages(graph *g, uop *ast) {
   return ast;
 }
 
-// Stages over items instead of ranges are made by the whole work-group, for all of it: in its memory, and whoever reads
-// waits for the others.
+// A stage over work-items instead of ranges is computed by the whole work-group, in work-group memory; readers wait at
+// a barrier.
 static uop *stage_of_group(graph *g, uop *u, uop **s, void *ctx) {
   const map *shared = ctx;
   if (u->op == OP_LOCAL && map_has(shared, u))
@@ -251,7 +251,7 @@ static uop *with_number(graph *g, uop *u, uop *r, int64_t i) {
   return v;
 }
 
-// The STOREs of a stage of which some loops are unrolled: several, in a SINK of their own.
+// The STOREs of a stage with unrolled loops: several, in a SINK of their own.
 static uop *unroll_stage(graph *g, uop *u, uop **s) {
   VEC(uop *) stores = {0};
   uop *src[MOST_LATE], *all;
@@ -274,7 +274,7 @@ static uop *unroll_stage(graph *g, uop *u, uop **s) {
   return all;
 }
 
-// What comes after a SINK of STOREs comes after each of them.
+// A node that is ordered after a SINK of STOREs is ordered after each of them.
 static uop *after_each(graph *g, uop *u, uop **s) {
   VEC(uop *) src = {0};
   for (size_t i = 0; i < u->nsrc; i++) {
@@ -331,7 +331,7 @@ uop *expand_unrolls(graph *g, uop *ast) {
       uop *without = uop_new(g, OP_STORE, DT_VOID, 1, src, n, (uarg){0});
       for (int64_t k = 0; k < r->src[0]->a; k++) {
         uop *one = with_number(g, without, r, k);
-        // a copy that lies outside altogether
+        // skip a copy that is entirely out of bounds
         if (one->src[0]->src[1]->op != OP_INVALID) vec_push(&more, one);
       }
     }
@@ -351,8 +351,8 @@ static uop *lane_of(const uop *list, size_t from) {
   return NULL;
 }
 
-// Does the address of an index expression grow evenly along range r (NULL: the LANE range below it, of which there is
-// at most one)? base and step in elements.
+// Does the address of an index expression grow evenly along range r (NULL: the LANE range below it; there is at most
+// one)? base and step are in elements.
 static bool even_steps(graph *g, uop *i, const uop *r, uop **base, int64_t *step) {
   uop *cond = NULL;
   if (i->op == OP_WHERE) { cond = i->src[0]; i = i->src[1]; }
@@ -378,8 +378,8 @@ static bool even_steps(graph *g, uop *i, const uop *r, uop **base, int64_t *step
   return true;
 }
 
-// An INDEX in lanes: a scalar address where consecutive lanes are consecutive elements of `dt`, otherwise one address
-// per lane.
+// An INDEX in lanes: a scalar address if consecutive lanes are consecutive elements of `dt`, otherwise one address per
+// lane.
 static uop *lane_index(graph *g, uop *index, uop *vector_index, enum dtype dt, int lanes) {
   uop *base;
   int64_t step;
@@ -392,13 +392,13 @@ static uop *lane_index(graph *g, uop *index, uop *vector_index, enum dtype dt, i
 
 static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx);
 
-// The operand `a` of a DOT product: in each of n lanes (rows) k neighbours along the inner range, all in k * n lanes.
-// What is the same for the k is computed in n lanes, and each of those repeated where it meets what is not.
+// Operand `a` of a DOT product: k consecutive values along the inner range for each of n lanes (rows), in k * n lanes.
+// Values that are equal for all k are computed in n lanes and repeated where they meet values that differ.
 typedef struct dot_lanes { uop *inner; int k; map both; } dot_lanes;
 
 enum { MAX_LANES = 1024 };
 
-// Lanes first, first + step, ... of v, each so many times.
+// Lanes first, first + step, ... of v, each repeated `times` times.
 static uop *every_lane(graph *g, uop *v, int lanes, int first, int step, int times) {
   unsigned char from[2 * MAX_LANES];
   die_if(lanes > MAX_LANES, "%d lanes", lanes);
@@ -413,8 +413,8 @@ static uop *every_lane(graph *g, uop *v, int lanes, int first, int step, int tim
 
 static uop *dot_operand(graph *g, uop *u, uop **s, void *ctx);
 
-// Lane i of a vector of element numbers. What adds up to an address is computed for each lane by itself: from registers
-// that are no vectors it costs nothing. What is looked up in memory that lies in lanes, too.
+// The element number in lane i. Sums of addresses are computed for each lane as scalars, which costs nothing in scalar
+// registers. Numbers that were loaded as a vector stay in lanes.
 static uop *number_of_lane(graph *g, uop *v, int i) {
   if (v->lanes == 1) return v;
   switch (v->op) {
@@ -436,7 +436,7 @@ static uop *number_of_lane(graph *g, uop *v, int i) {
   return uop_new(g, OP_EXTRACT, (enum dtype)v->dt, 1, &v, 1, (uarg){.a = i});
 }
 
-// A number at each of those places, of u's memory
+// Loads an element of u's memory at each of these places.
 static uop *load_each(graph *g, uop *u, uop *places, enum dtype dt) {
   VEC(uop *) each = {0};
   for (int i = 0; i < places->lanes; i++) {
@@ -448,7 +448,7 @@ static uop *load_each(graph *g, uop *u, uop *places, enum dtype dt) {
   return v;
 }
 
-// Does the number of an element leave the remainder `r` for any lane, divided by n?
+// Do the element numbers of all lanes leave remainder `r` when divided by n?
 static bool has_remainder(uop *i, int64_t n, int64_t *r) {
   idx_sum s;
   if (!idx_sum_of(i, &s)) return false;
@@ -457,8 +457,9 @@ static bool has_remainder(uop *i, int64_t n, int64_t *r) {
   return true;
 }
 
-// Neighbours that no row shares with the next one: a word for each row. Two words that lie side by side in entries of a
-// table are loaded as one, which whoever wants the other one loads as well. NULL: they are no neighbours in memory.
+// Loads one word per row if the k neighbours of a row share no word with the next row. Two neighbouring words in
+// entries of a table are loaded as one, which the user of the other word loads as well. NULL: the bytes are not
+// neighbours in memory.
 static uop *load_words(graph *g, uop *u, uop **s, dot_lanes *c) {
   uop *mem = u->src[0]->src[0], *base;
   int64_t step, size = dtype_size((enum dtype)u->dt), unit = dtype_size((enum dtype)mem->dt), rest;
@@ -469,7 +470,7 @@ static uop *load_words(graph *g, uop *u, uop **s, dot_lanes *c) {
     mem->memory == MEMORY_WEIGHT && mem->b % pair == 0 && has_remainder(base, pair, &rest) && rest * unit % 4 == 0;
   if (paired) base = idx_sub(g, base, uop_idx(g, rest));
   uop *places = rebuild(g, simplify(g, base), dot_operand, c);
-  if (places->lanes == 1) return NULL;                         // the same for all rows
+  if (places->lanes == 1) return NULL;                         // equal for all rows
   uop *load = load_each(g, u, places, paired ? DT_U64 : DT_U32);
   if (paired) {
     int n = load->lanes;
@@ -500,9 +501,8 @@ static uop *dot_operand(graph *g, uop *u, uop **s, void *ctx) {
   return words ? words : uop_load_from(g, uop_with_src(g, u, src), src[0], lanes);
 }
 
-// The product of a DOT reduction: CAST(a) * CAST(x), where a depends on the lane and on the inner range, and x is a
-// load of numbers that are consecutive along the inner range. k neighbours at a time: one lane number runs through rows
-// and inner range.
+// The product of a DOT reduction: CAST(a) * CAST(x). a depends on the lane and on the inner range; x loads consecutive
+// numbers along the inner range. k neighbours are taken at a time: one lane number covers rows and inner range.
 static uop *dot_product(graph *g, uop *product, enum dtype acc, uop *inner) {
   uop *a, *x, *lane = NULL;
   int k = dot_products(acc);
@@ -554,8 +554,8 @@ static uop *lane_reduce(graph *g, uop *u, uop **s) {
   return lane ? uop_new(g, OP_HREDUCE, (enum dtype)u->dt, 1, &r, 1, (uarg){.a = u->a}) : r;
 }
 
-// A sum of integers that starts with a dot product, plus y: it starts from y, which costs no addition. Modulo 2^32 the
-// order of additions does not matter.
+// An integer sum that starts with a dot product, plus y: it starts from y instead of 0, which saves an addition. The
+// order of additions does not matter modulo 2^32.
 static uop *start_from(graph *g, uop *sum, uop *y) {
   bool chain = sum->op == OP_REDUCE && sum->a == OP_ADD && (size_t)uop_first_range(sum) == sum->nsrc;
   const uop *first = chain ? sum->src[0] : sum;
@@ -594,7 +594,7 @@ static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx) {
       lanes = (int)lane->src[0]->a;
       src[1] = uop_splat(g, s[1], lanes);
       uop *i = u->src[0]->src[1];
-      if (i->op == OP_WHERE) {                     // guarded: every lane for itself
+      if (i->op == OP_WHERE) {                     // guarded: one address per lane
         src[0] = uop_index(g, s[0]->src[0], uop_splat(g, s[0]->src[1], lanes));
       } else src[0] = lane_index(g, u->src[0], uop_splat(g, s[0]->src[1], lanes), (enum dtype)s[1]->dt, lanes);
     }

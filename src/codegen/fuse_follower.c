@@ -1,19 +1,19 @@
-// Rounding what a product has computed, 32 rows at a time, or turning a key by its position, needs no more of that
-// product than one work-group made of it. As a launch of its own it costs more than its work does; so it follows in the
-// same launch, behind a barrier for what the work-group has stored.
+// Fuses a short kernel into the launch of the kernel that it follows. Rounding a product's output, 32 rows at a time,
+// or rotating a key by its position needs only the part of the product that one work-group made, and a separate launch
+// costs more than the work. The follower runs in the same launch, after a barrier for what the work-group has stored.
 //
-// The first kernel keeps its ranges. Those of one that follows are decided by them: what moves a read by whole tiles is
-// the number of the work-group, what moves it inside of a tile is an item's. Whether that fits is told from
-// coefficients of index expressions. Followers are short and wait for nobody, so that each has items of its own
-// (merge_launches.c).
+// The first kernel keeps its ranges; they determine the follower's: a range that moves a read by whole tiles becomes
+// the number of the work-group, a range that moves it within a tile becomes a work-item's. The coefficients of the
+// index expressions decide whether that is possible. Followers are short and do not wait for each other, so each gets
+// its own work-items (merge_launches.c).
 #include "codegen/fuse_follower.h"
 #include <string.h>
 #include "codegen/heuristic_impl.h"
 #include "graph/symbolic.h"
 
-// --- what a work-group has to do with a tile -------------------------------------------------------------------------
+// --- the work of a work-group on a tile ------------------------------------------------------------------------------
 
-// How many work-groups are there? 0: not known.
+// The number of work-groups; 0 if it is not known.
 static int64_t groups_of(const kernel *k) {
   const uop *store = k->ast->src[0];
   uop *ranges[MAX_AXES];
@@ -23,7 +23,7 @@ static int64_t groups_of(const kernel *k) {
   return groups;
 }
 
-// Is index `at` in work-group g always one from g * tile on, and less than (g + 1) * tile?
+// Is index `at` in work-group g always in [g * tile, (g + 1) * tile)?
 static bool in_tiles(const kernel *k, uop *at, int64_t tile) {
   uop *ranges[MAX_AXES];
   int64_t stride = tile;
@@ -50,7 +50,7 @@ int64_t follower_tile(const kernel *k) {
 
 enum { MOST_UNROLLED = 64 };
 
-// How far a step of r moves the reads of a tile, at most; -1: it cannot be told.
+// The largest distance that a step of r moves the reads of a tile; -1 if it is unknown.
 static int64_t step_in_tile(const loads *l, const uop *r) {
   int64_t most = 0;
   for (int i = 0; i < l->n; i++) {
@@ -71,7 +71,7 @@ static void loads_of_param(const kernel *k, int64_t param, loads *out) {
   }
 }
 
-// The reads of a short sum are on their way together.
+// Unrolls short sums, so that their loads are in flight together.
 static void unroll_sums(kernel *k) {
   axes x;
   int64_t steps = 1;
@@ -117,10 +117,10 @@ enum { MOST_STEPS = 1024 /* operations of an item that follows */ };
 typedef struct chaining {
   shapes *known;
   schedule *s;
-  smap followers;                                  // "AST param tile groups" -> shape; NULL: it cannot follow
+  smap followers;                                  // "AST param tile groups" -> shape; NULL if it cannot follow
 } chaining;
 
-// The shape of a kernel that follows one of shape `first`, whose output is its PARAM `param`; NULL: it cannot.
+// The shape of a kernel that follows one of shape `first`, whose output is its PARAM `param`; NULL if it cannot.
 static const launch_shape *follower_of(chaining *c, uop *ast, int64_t param, const launch_shape *first) {
   struct { uop *ast; int64_t param, tile, groups; } key = {ast, param, first->tile, first->groups};
   arena *mem = c->known->mem;
@@ -137,7 +137,7 @@ static const launch_shape *follower_of(chaining *c, uop *ast, int64_t param, con
   return f;
 }
 
-// The argument of y that is what x writes, if that is all that they have in common; -1.
+// The argument of y that x writes, if the two kernels have no other buffer in common; otherwise -1.
 static int argument_of(const sched_kernel *x, const sched_kernel *y) {
   int at = -1;
   for (int i = 0; i < x->n_bufs; i++)
@@ -149,8 +149,8 @@ static int argument_of(const sched_kernel *x, const sched_kernel *y) {
   return at;
 }
 
-// May kernel number j run as soon as number i has, as far as all others are concerned? Who comes before both in the
-// same level is waited for only where that is `each`.
+// May kernel j run right after kernel i, given all other kernels? A kernel of the same level that comes before both
+// matters only if it is `each`.
 static bool may_come_earlier(const schedule *s, int i, int j) {
   for (int other = j; other-- > 0 && s->kernels[other].level >= s->kernels[i].level;)
     if (other != i && (other > i || !s->kernels[other].each) && kernels_conflict(&s->kernels[other], &s->kernels[j]))
@@ -158,7 +158,7 @@ static bool may_come_earlier(const schedule *s, int i, int j) {
   return true;
 }
 
-// What follows kernel number i becomes part of it; `gone` says which.
+// Merges the followers of kernel i into it and marks them in `gone`.
 static void chain_one(chaining *c, int i, bool *gone) {
   schedule *s = c->s;
   sched_kernel *k = &s->kernels[i];

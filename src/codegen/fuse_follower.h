@@ -1,16 +1,16 @@
-// Kernels that need of another one's output only what the same work-group has stored, in one launch with it:
+// Fuses kernels that read only what their own work-group has stored into the launch of the kernel that stores it. See
 // fuse_follower.c.
 #ifndef WEFT_CHAIN_H
 #define WEFT_CHAIN_H
 #include "codegen/merge_launches.h"
 
-// Puts such kernels behind the one that they follow (has_followers), in its level. The first step of merge_launches.
+// Puts such kernels after the one that they follow (has_followers), in its level. The first step of merge_launches.
 void fuse_followers(shapes *known, schedule *s);
 
-// Of a kernel whose ranges are decided, but not yet numbered: elements of the output that each work-group stores side
-// by side, number g those from g times as many on; 0: it is not so.
+// For a kernel whose ranges are decided but not yet numbered: the consecutive output elements that each work-group
+// stores, where work-group g starts at element g * tile; 0 if the output is not stored that way.
 int64_t follower_tile(const kernel *k);
-// Decides about the ranges of a kernel, so that work-group g reads of PARAM `follows` only elements g * tile and the
-// tile - 1 behind it. False: that cannot be; the kernel is of no use then.
+// Sets a kernel's ranges so that work-group g reads only elements g * tile .. (g + 1) * tile - 1 of PARAM `follows`.
+// False if that is impossible; the kernel must then be discarded.
 bool fuse_follower(kernel *k, int64_t follows, int64_t tile);
 #endif

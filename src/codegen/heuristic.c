@@ -1,17 +1,17 @@
-// Good loops without search. The questions are asked of the index expressions, not of op patterns: which ranges does
-// the index of each load depend on, and with which stride? So a matvec is found through casts, multiplies and whole
-// dequantisations.
+// Chooses good loops without search. The heuristic examines index expressions, not op patterns: which ranges does the
+// index of each load depend on, and with which stride? A matvec is therefore recognised through casts, multiplications
+// and whole dequantisations.
 //
-// 1. Lanes: rows of a dot product; rows of a weight of floats that may be laid anew; an output range along which every
-//    access is contiguous or constant; otherwise, per reduction, a reduced range of that kind (partial sums in lanes,
-//    added at the end).
-// 2. Ranges that came from a format's block structure are unrolled: codes that share bytes share loads.
-// 3. Output ranges that no reduction depends on and that are small are unrolled, so that what they share is computed
-//    once.
-// 4. Register tiles: output ranges that some load inside the reduction does not depend on; several at once share that
+// 1. Lanes: rows of a dot product; rows of a float weight that may be packed; an output range along which every access
+//    is contiguous or constant; otherwise, per reduction, a reduced range of that kind (partial sums in lanes, added at
+//    the end).
+// 2. Ranges from a format's block structure are unrolled: codes that share bytes share loads.
+// 3. Small output ranges on which no reduction depends are unrolled, so that shared values are computed once.
+// 4. Register tiles: output ranges on which some load inside the reduction does not depend; several steps share that
 //    load. MV_ROWS_PER_THREAD is the size for rows.
-// The structure of a reduction (1, 2) depends on the reduced ranges and the weight alone, never on batch, position or
-// threads: the order of float additions is the same for one token and for many.
+//
+// The structure of a reduction (1, 2) depends only on the reduced ranges and the weight, never on batch size, position
+// or threads, so one token and many tokens have equal orders of float additions.
 #include "codegen/heuristic_impl.h"
 #include <string.h>
 #include "base/env.h"
@@ -26,7 +26,7 @@ void find_loads(uop *root, loads *out) {
   arena_free(a);
 }
 
-// The same without what addresses are made of.
+// Collects loads, leaving out those that compute addresses.
 void find_values(uop *u, map *seen, loads *out) {
   if (map_has(seen, u)) return;
   map_put(seen, u, u);
@@ -44,7 +44,7 @@ static int lanes_that_fit(const kernel *k, const uop *r) {
   return want >= 4 ? want : 1;
 }
 
-// How an access moves along the lanes of range r, when r is cut into pieces of `lanes`.
+// The stride of an access along the lanes of range r, if r is split into pieces of `lanes`.
 static enum stride stride_of(kernel *k, const uop *access, uop *r, int lanes, enum dtype dt) {
   uop *i = access->src[1];
   if (!uop_varies(i, r)) return FIXED;
@@ -84,9 +84,8 @@ bool apply_to(kernel *k, enum opt_kind kind, const uop *r, int amount) {
 
 // --- dot products ---------------------------------------------------------------------------------------------------
 
-// Is this sum one of products such that several steps of `inner` are one instruction in each lane of `lane`?
-// Only the layout of a stream puts those operands side by side; other ones must be bytes, the same for all lanes and
-// steps.
+// Can an instruction add up several steps of `inner` of this sum of products in each lane of `lane`? Only a packed
+// weight has such operands next to each other; the other operand must be bytes that are equal for all lanes and steps.
 static bool dot_fits(const kernel *k, const uop *reduce, const uop *lane, const uop *inner) {
   enum dtype acc = (enum dtype)reduce->dt;
   uop *a, *x;
@@ -98,7 +97,7 @@ static bool dot_fits(const kernel *k, const uop *reduce, const uop *lane, const 
   if (index_coefficient(x->src[0], inner) != 1 || index_coefficient(x->src[0], lane) != 0) return false;
   loads l = {.n = 0};
   map seen = {0};
-  find_values(a, &seen, &l);                      // which expert's bytes they are is one number for all lanes
+  find_values(a, &seen, &l);                      // the selected expert is one number for all lanes
   map_free(&seen);
   bool together = false;
   for (int i = 0; i < l.n; i++) {
@@ -109,8 +108,8 @@ static bool dot_fits(const kernel *k, const uop *reduce, const uop *lane, const 
   return together;
 }
 
-// A dot-product instruction, if some integer reduction over an axis of four and some output axis fit it, and all other
-// memory that is read moves along that output axis by one element or not at all.
+// Uses a dot-product instruction if some integer reduction over an axis of four and some output axis fit it, and all
+// other loads move along that output axis by one element or not at all.
 static bool dot_lanes(kernel *k) {
   axes x;
   kernel_axes(k, &x);
@@ -134,12 +133,12 @@ static bool dot_lanes(kernel *k) {
         }
       }
   }
-  // results may be stored one by one: a row costs more than its store
+  // scattered stores are acceptable: a row costs more than its store
   bool ok = lane >= 0 && uop_varies(store->src[0], x.at[lane]);
   for (size_t i = 0; ok && i < l.n; i++)
     if (l.at[i]->op == OP_LOAD && !is_stream(l.at[i]->src[0]->src[0]))
       ok = stride_of(k, l.at[i]->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)l.at[i]->dt) != JUMPS;
-  // a reduction over the same range that is no dot product gets ranges of its own
+  // another reduction over this range that is not a dot product gets its own ranges
   uop *other = NULL;
   for (size_t i = 0; ok && i < l.n && !other; i++)
     if (l.at[i]->op == OP_REDUCE && l.at[i] != dot && uop_binds(l.at[i], x.at[inner]) &&
@@ -154,7 +153,7 @@ static bool dot_lanes(kernel *k) {
 
 static uop *reduce_lanes(kernel *k, uop *reduce);
 
-// Would some sum of floats that depends on r have lanes of its own?
+// Would some float sum that depends on r have lanes of its own?
 static bool sum_has_lanes(kernel *k, uop *r) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -179,8 +178,8 @@ static uop *output_lanes(kernel *k) {
     bool ok = true;
     for (int j = 0; ok && j < l.n; j++)
       ok = stride_of(k, l.at[j]->src[0], r, lanes_that_fit(k, r), (enum dtype)l.at[j]->dt) != JUMPS;
-    // A symbolic size is padded: only where that needs no guard. It may be a number of tokens: one token has no such
-    // range, and its sums must be laid in the same way.
+    // A symbolic size is padded, so it is used only if no guard is needed. It may be the number of tokens: a single
+    // token has no such range, and its sums must be placed in lanes in an equal way.
     if (r->src[0]->op != OP_CONST)
       ok = ok && is_temp(store->src[0]->src[0]) && r->src[0]->vmax % lanes_that_fit(k, r) == 0 && !sum_has_lanes(k, r);
     if (ok) return r;
@@ -195,8 +194,7 @@ static bool has_lane(const uop *reduce) {
   return false;
 }
 
-// The best range of a reduction to lay in lanes: every load of its body contiguous or constant along it; the largest
-// such.
+// The best range of a reduction for lanes: the largest along which every load of its body is contiguous or constant.
 static uop *reduce_lanes(kernel *k, uop *reduce) {
   loads l;
   find_loads(reduce->src[0], &l);
@@ -223,13 +221,13 @@ static bool lane_one_reduce(kernel *k) {
   for (size_t i = 0; i < l.n && !did; i++) {
     uop *u = l.at[i];
     if (u->op != OP_REDUCE || has_lane(u) || uop_has_axis(u, AXIS_LANE)) continue;
-    // a reduction inside that is not finished per lane would mix two kinds of lanes
+    // an unfinished reduction inside would mix two kinds of lanes
     bool nested = false;
     for (size_t j = 0; j < i; j++)
       nested |= l.at[j]->op == OP_REDUCE && l.at[j] != u && has_lane(l.at[j]) && uop_has_axis(l.at[j], AXIS_LANE);
     uop *r = nested ? NULL : reduce_lanes(k, u);
     if (!r) continue;
-    // a range shared with a reduction that is laid in lanes another way is no range for lanes: part them
+    // if another reduction uses the range with other lanes, separate the two first
     bool apart = false;
     for (size_t j = 0; j < l.n && !apart; j++)
       apart = l.at[j]->op == OP_REDUCE && l.at[j] != u && uop_binds(l.at[j], r) &&
@@ -244,7 +242,7 @@ static bool lane_one_reduce(kernel *k) {
 
 enum { FEW_COPIES = 4, MAX_UNROLL = 16, DENSE_UNROLL = 4, MAX_ACCUMULATORS = 16, TOKEN_TILE = 8 };
 
-// On how many of the kernel's output ranges what is reduced depends.
+// The number of output ranges on which the reduced value depends.
 static int outputs_of(const kernel *k, const uop *reduce) {
   const uop *store = k->ast->src[0];
   int n = 0;
@@ -252,8 +250,8 @@ static int outputs_of(const kernel *k, const uop *reduce) {
   return n;
 }
 
-// The longest; of equal ones that which makes most of the output (the sum over values, not the one that it is divided
-// by), and of those the outer one: the product, not the norm of what it multiplies.
+// The longest reduction. Ties: the one that makes most of the output (the sum over values, not its divisor), then the
+// outer one (the product, not the norm of its input).
 uop *main_reduce(kernel *k, int *count) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -274,8 +272,8 @@ uop *main_reduce(kernel *k, int *count) {
   return best;
 }
 
-// Unrolling goes from the innermost range outwards and stops at the first long one, which is unrolled in part: so the
-// terms are still added in ascending order, however the range was cut.
+// Unrolls from the innermost range outwards and stops at the first long one, which is unrolled partly. Terms are
+// therefore added in ascending order, however the range was split.
 static void unroll_blocks(kernel *k) {
   for (;;) {
     int count;
@@ -294,8 +292,8 @@ static void unroll_blocks(kernel *k) {
   }
 }
 
-// A sum over a number of places that is not known: attention's blocks, which lie far apart. So several vectors of each
-// place are read together.
+// Is this a sum over an unknown number of positions? Attention's blocks are far apart, so several vectors of each
+// position are read together.
 static bool sums_places(kernel *k) {
   int count;
   const uop *m = main_reduce(k, &count);
@@ -319,28 +317,28 @@ static void upcast_inner(kernel *k) {
   }
 }
 
-// Does some load of the reduction's body stay the same along r, so that a tile along r shares it?
+// Is some load of the reduction's body constant along r, so that a tile along r shares it?
 bool shares_loads(uop *reduce, uop *r) {
   loads l;
   find_loads(reduce->src[0], &l);
   bool depends = false, shared = false;
   for (int j = 0; j < l.n; j++) {
-    if (uop_varies(l.at[j], r)) { depends = true; continue; }       // a stage's element, too, where the stage does
+    if (uop_varies(l.at[j], r)) { depends = true; continue; }       // includes an element of a stage that depends on r
     for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++)
       shared |= uop_varies(l.at[j]->src[0], reduce->src[i]);
   }
   return depends && shared;
 }
 
-// Of a number of tokens so many go together: as few tiles as there can be, and these of one size.
+// Tokens per tile: the smallest number of tiles, all of one size.
 static int token_tile(const kernel *k, const uop *tokens) {
   int64_t most = tokens->src[0]->vmax, size = k->t->token_tile ? k->t->token_tile : TOKEN_TILE,
           tiles = (most + size - 1) / size;
   return (int)((most + tiles - 1) / tiles);
 }
 
-// Is r in nothing but addresses that grow evenly with it? A shift or a choice by a loop's counter costs what a constant
-// would not.
+// Is r used only in addresses that grow evenly with it? A shift or a selection by a loop counter costs more than one by
+// a constant.
 bool only_in_addresses(uop *u, uop *r, map *seen) {
   if (map_has(seen, u) || !uop_varies(u, r)) return true;
   map_put(seen, u, u);
@@ -356,7 +354,7 @@ static bool loads_from(const loads *l, const uop *buffer) {
   return false;
 }
 
-// Do bytes of a weight serve several steps of r, or another sum that has no such steps? A loop would read them twice.
+// Do bytes of a weight serve several steps of r, or another sum without these steps? A loop would read them twice.
 bool shares_bytes(kernel *k, uop *reduce, const uop *r) {
   loads own, l;
   find_loads(reduce->src[0], &own);
@@ -377,8 +375,8 @@ bool shares_bytes(kernel *k, uop *reduce, const uop *r) {
   return shared;
 }
 
-// Is this range of a sum of integers one to unroll? Not one whose steps have nothing in common: a loop costs little,
-// while LLVM orders long blocks badly, keeps their values on the stack, and takes long. The sum that a DOT is in is
+// Should this range of an integer sum be unrolled? Not if its steps share nothing: a loop is cheap, while LLVM
+// schedules long blocks badly, spills their values to the stack and compiles them slowly. The sum around a DOT is
 // unrolled.
 static bool worth_unrolling(kernel *k, uop *reduce, uop *r) {
   if (r->b != AXIS_REDUCE || r->src[0]->op != OP_CONST || r->src[0]->a > MAX_UNROLL) return false;
@@ -390,7 +388,7 @@ static bool worth_unrolling(kernel *k, uop *reduce, uop *r) {
   return !loop;
 }
 
-// Around a dot product what is inside the outermost reduction is unrolled, as far as its steps share anything.
+// Unrolls the ranges inside the outermost reduction around a dot product, as far as their steps share anything.
 void unroll_dot(kernel *k) {
   for (bool again = true; again;) {
     again = false;
@@ -406,7 +404,7 @@ void unroll_dot(kernel *k) {
   }
 }
 
-// How many sums each lane has, and whether one is of floats.
+// The number of sums per lane, and whether one is a float sum.
 static int sums_in_lanes(const kernel *k, bool *floats) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
@@ -421,8 +419,8 @@ static int sums_in_lanes(const kernel *k, bool *floats) {
   return n;
 }
 
-// A sum of floats waits for its last step: two vectors of rows at once are two sums, and share x. No steps are
-// unrolled: each sum's would lie together in the stream, and be read in turns.
+// A float sum waits for its previous step: two vectors of rows at once are two independent sums and share x. Steps are
+// not unrolled: the bytes of each sum would be contiguous in the packed weight, but read alternately.
 static void two_sums(kernel *k) {
   axes x;
   bool floats;
@@ -436,8 +434,8 @@ static void two_sums(kernel *k) {
     }
 }
 
-// Where a vector holds half of the rows that lie side by side, both halves at once: they share x. Not where each lane
-// has several products already.
+// If a vector holds half of the rows that are packed next to each other, both halves are computed at once and share x.
+// Not done if each lane already has several products.
 static void both_halves(kernel *k) {
   uop *store = k->ast->src[0];
   int dots = 0;
@@ -457,7 +455,7 @@ static void both_halves(kernel *k) {
   }
 }
 
-// Does a stream hold neighbours of r side by side within each of its blocks: closer than the blocks that are summed?
+// Are neighbours of r next to each other inside each block of the packed weight?
 static bool lies_inside(const kernel *k, const uop *r) {
   loads l;
   find_loads(k->ast->src[0]->src[1], &l);
@@ -472,8 +470,8 @@ static bool lies_inside(const kernel *k, const uop *r) {
   return false;
 }
 
-// Tiles of rows that lie side by side in memory are computed side by side, where there is but one token: then a weight
-// is read in one run.
+// For a single token, tiles of rows that are neighbours in memory are computed together, so that the weight is read in
+// one run.
 static void rows_side_by_side(kernel *k) {
   uop *store = k->ast->src[0], *row = NULL;
   for (size_t i = 2; i < store->nsrc; i++) {
@@ -484,7 +482,7 @@ static void rows_side_by_side(kernel *k) {
   if (row) apply_to(k, OPT_UPCAST, row, 0);
 }
 
-// Bytes of activations that one token's products read: what moves along a reduced range and not along rows.
+// Bytes of activations that the products of one token read: loads that move along a reduced range and not along rows.
 static int64_t bytes_of_token(const kernel *k, const uop *tokens, int tile) {
   loads l;
   find_loads(k->ast->src[0]->src[1], &l);
@@ -497,9 +495,9 @@ static int64_t bytes_of_token(const kernel *k, const uop *tokens, int tile) {
   return most;
 }
 
-// The loop over tiles of tokens (output axis `at`) goes inside those over rows: so a tile of rows is read from memory
-// once, and the activations of all tokens from the cache, which they have to fit: of more tokens than that, one part
-// after the other.
+// Moves the loop over tiles of tokens (output axis `at`) inside the loops over rows: a tile of rows is read from memory
+// once, and the activations of all tokens from the cache. If the tokens do not fit in the cache, they are split into
+// parts that are processed in sequence.
 static void rows_outside(kernel *k, int at, int tile) {
   axes x;
   kernel_axes(k, &x);
@@ -513,8 +511,8 @@ static void rows_outside(kernel *k, int at, int tile) {
     if (x.at[i]->b == AXIS_LOOP && x.at[i]->src[0]->op == OP_CONST && kernel_apply(k, (opt){OPT_SWAP, at, i})) at = i;
 }
 
-// Two products with so many tokens each have more sums than there are registers: one after the other, then. What they
-// share, the tokens, lies in a cache.
+// Two products with many tokens have more sums than registers: they run one after the other. The tokens that they share
+// stay in a cache.
 static bool part_products(kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -548,7 +546,7 @@ static void register_tiles(kernel *k) {
   map_free(&tiles);
   if (!tokens && count > 1) budget /= count;
   int want = env_int(ENV_MV_ROWS_PER_THREAD), done = 1;
-  // the pairs of a rotation are rows already: `unrolled` of them share the loads
+  // the pairs of a rotation are already rows: `unrolled` of them share the loads
   if (want > unrolled) want /= unrolled;
   else want = 1;
   for (int i = 0; i < n && want > 1; i++)
@@ -567,8 +565,8 @@ static void register_tiles(kernel *k) {
   }
 }
 
-// Do the sums of all dot products stay in one register until their end? Not where what 16 bits hold joins another sum
-// before that: then there are twice as many.
+// Does each dot product's sum stay in one register until its end? Not if 16-bit partial sums join another sum earlier:
+// these need twice the registers.
 static bool sums_once(const kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
@@ -592,9 +590,9 @@ static bool has_few_registers(const kernel *k) {
   return k->t->vector_registers && k->t->vector_registers <= FEW_REGISTERS;
 }
 
-// With few registers, the sums of a tile of so many tokens take half of them. Two vectors of rows for half as many
-// tokens are as many sums with fewer loads: a load of x is one for both. It is so, too, if an instruction has the
-// products of two rows and two tokens: then rows and tokens cost the same.
+// With few registers, the sums of a full token tile take half of them. Two vectors of rows for half as many tokens need
+// as many sums with fewer loads: each load of x serves both. This also applies to instructions that multiply two rows
+// with two tokens, for which rows and tokens cost equally.
 static bool pair_rows(kernel *k, int *tile) {
   if ((!has_few_registers(k) && !has_dot_tiles(k->t, k->without)) || *tile <= FEW_REGISTERS / 4) return false;
   axes x;
@@ -608,15 +606,14 @@ static bool pair_rows(kernel *k, int *tile) {
   return false;
 }
 
-// Does each step of r read other weights?
+// Does each step of r read different weights?
 bool has_own_weights(const loads *l, const uop *r) {
   for (int j = 0; j < l->n; j++)
     if (is_weight(l->at[j]->src[0]->src[0]) && uop_varies(l->at[j]->src[0], r)) return true;
   return false;
 }
 
-// Several tokens share what a row costs: those that read the same rows, which are all of a chunk, or of a tile of an
-// expert's.
+// Tiles of tokens that read equal rows (all tokens of a chunk, or of an expert's tile) share the cost of a row.
 static void token_tiles(kernel *k) {
   uop *store = k->ast->src[0];
   loads l;
@@ -630,14 +627,15 @@ static void token_tiles(kernel *k) {
     if (apply_to(k, OPT_UPCAST, r, tile) && symbolic) {
       while (part_products(k)) continue;
       rows_outside(k, (int)i - 2, tile);
-      // step after step, each with its own weights: the compiler would mix them, and have all of them on the stack
+      // keep the steps, each with its own weights, in order: LLVM would interleave them and spill all of them to the
+      // stack
       if (pairs && has_few_registers(k) && sums_once(k)) kernel_apply(k, (opt){OPT_ORDER, ORDER_ALL, 0});
     }
     return;
   }
 }
 
-// A copy between two orders has no lanes: unroll the short axis along which it stores side by side.
+// A transposing copy has no lanes: unroll the short axis along which it stores contiguously.
 static void unroll_copy(kernel *k) {
   uop *store = k->ast->src[0];
   int count;
@@ -653,7 +651,7 @@ static void unroll_copy(kernel *k) {
   }
 }
 
-// An output range that chooses among many values is unrolled: each of them, and what they share, is computed once.
+// Unrolls an output range that selects among many values: each value, and what they share, is computed once.
 static void unroll_choices(kernel *k) {
   const uop *v = k->ast->src[0]->src[1];
   uop *r = v->op == OP_WHERE && v->src[0]->op == OP_CMPLT ? v->src[0]->src[0] : NULL;
@@ -676,7 +674,7 @@ static bool has_stages(const kernel *k) {
   return any;
 }
 
-// A range of a stage along which it is stored side by side, and everything that it reads lies so, or is the same.
+// A range of a stage along which it is stored contiguously, and along which all its loads are contiguous or constant.
 static uop *stage_lane(kernel *k, uop *store) {
   loads l;
   find_loads(store->src[1], &l);
@@ -714,7 +712,7 @@ static size_t count_ops(const uop_list *l, enum op op) {
   return n;
 }
 
-// Does u compute a sum, or another reduction, itself? Not in a stage that it reads.
+// Does u compute a reduction itself, not counting the stages that it reads?
 static bool sums_itself(uop *u) {
   arena *a = arena_new();
   uop_list all = uop_toposort(a, &u, 1), stages = {arena_alloc(a, all.n * sizeof(uop *)), 0};
@@ -725,8 +723,8 @@ static bool sums_itself(uop *u) {
   return does;
 }
 
-// Short loops of a stage, and those over vectors of one whose elements are sums: so many sums share what they read.
-// True if it did.
+// Unrolls the short loops of a stage, and `sums` vectors of a stage whose elements are sums, which share loads. Returns
+// whether it did.
 static bool unroll_one_stage(kernel *k, int sums) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -751,7 +749,7 @@ static bool unroll_one_stage(kernel *k, int sums) {
 
 enum { STAGE_COPIES = 4, GROUP_COPIES = 16 };
 
-// Bytes of memory that stages take, in all their copies.
+// Bytes of memory of all stages, with all their copies.
 static int64_t bytes_of_stages(const kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
@@ -768,8 +766,7 @@ static int64_t bytes_of_stages(const kernel *k) {
   return bytes;
 }
 
-// Loops around stages become copies of these: rows (queries of one head of keys), then tokens, whose sums share what
-// they read.
+// Copies the loops around stages: rows (the queries of one KV head), then tokens, whose sums share loads.
 int copy_stages(kernel *k) {
   map tiles = {0};
   axes x;
@@ -795,7 +792,7 @@ int copy_stages(kernel *k) {
     if (amount > 1 && apply_to(k, OPT_UPCAST, fixed[i], fixed[i]->src[0]->a == amount ? 0 : (int)amount))
       copies *= (int)amount;
   }
-  // A work-group reads keys and values once for all that it has of a chunk's tokens; four of them should fit.
+  // A work-group reads keys and values once for all of its tokens of a chunk; memory should hold four work-groups.
   int more = (k->t->has_local ? GROUP_COPIES : STAGE_COPIES) / copies;
   while (tokens && more > STAGE_COPIES / copies &&
          (more > tokens->src[0]->vmax || 4 * more * bytes_of_stages(k) > k->t->max_local_bytes))
@@ -804,7 +801,7 @@ int copy_stages(kernel *k) {
   return copies;
 }
 
-// A kernel with stages: each is laid in lanes by itself.
+// Optimises a kernel with stages: each stage gets its own lanes.
 static void staged(kernel *k) {
   if (k->t->vector_bytes) {
     uop *r = output_lanes(k);
@@ -816,7 +813,7 @@ static void staged(kernel *k) {
   while (unroll_one_stage(k, sums)) {}
   axes x;
   kernel_axes(k, &x);
-  // what is left of the output: vectors of one row, which share a stage's elements
+  // the rest of the output: vectors of one row, which share the elements of a stage
   for (int i = x.n_out; i-- > 0;) {
     uop *r = x.at[i];
     map tiles = {0};
@@ -830,7 +827,7 @@ static void staged(kernel *k) {
   kernel_apply(k, (opt){OPT_PREFETCH, 0, PREFETCH_T1});
 }
 
-// Do several tokens, side by side, share what is read of weights? Then that is not all that takes time.
+// Do several tokens share the loads of weights? Then reading weights is not the whole cost.
 static bool tokens_share(const kernel *k) {
   const uop *store = k->ast->src[0];
   loads l;
@@ -850,8 +847,8 @@ static bool computes_doubles(const kernel *k) {
   return any;
 }
 
-// A device without doubles computes them in hundreds of instructions each, which compilers write out for each lane:
-// such kernels, tables of angles, stay loops of scalars.
+// A device without doubles emulates each in hundreds of instructions, which compilers repeat for each lane: such
+// kernels (tables of angles) stay scalar loops.
 void heuristic(kernel *k, bool by_memory) {
   if (k->t->lacks_doubles && !k->t->has_local && computes_doubles(k)) return;
   if (k->t->has_local && stages_of_items(k)) return;
@@ -873,7 +870,8 @@ void heuristic(kernel *k, bool by_memory) {
   unroll_choices(k);
   if (by_memory) kernel_apply(k, (opt){OPT_ORDER, 0, 0});
   prefetch distance = by_memory && !tokens_share(k) ? k->t->distance : k->t->distance_of_tile;
-  // What several tiles of tokens share is made once. Not with few registers: there loads decide, and these are more.
+  // Values that several tiles of tokens share are computed once. Not with few registers, where loads are the bottleneck
+  // and this adds some.
   if (!by_memory && !has_few_registers(k) && kernel_apply(k, (opt){OPT_KEEP, distance.kib ? 1 + distance.hint : 0, 1}))
     return;
   if (distance.kib) kernel_apply(k, (opt){OPT_PREFETCH, distance.kib, distance.hint});

@@ -1,11 +1,12 @@
-// The heuristic where there are work-groups (GPUs): sums are shared by neighbouring items, rows by items and groups.
+// The heuristic for devices with work-groups (GPUs): neighbouring work-items share sums; work-items and work-groups
+// share rows.
 #include "codegen/heuristic_impl.h"
 #include "codegen/mma.h"
 #include "codegen/stage_shared.h"
 #include "base/env.h"
 
-// Bytes that an access moves on by a step of r; -1 where it does not move evenly. Of a row's bytes that lie together
-// some may not be read in all steps: where they are does not depend on it.
+// Bytes by which a step of r moves an access; -1 if it does not move evenly. Some bytes of a row's unit may be read in
+// some steps only; their addresses do not depend on that condition.
 static int64_t step_bytes(const uop *load, const uop *r) {
   const uop *index = load->src[0];
   uop *at = index->src[1];
@@ -14,7 +15,7 @@ static int64_t step_bytes(const uop *load, const uop *r) {
   return c < 0 ? -1 : c * dtype_size((enum dtype)index->src[0]->dt);
 }
 
-// Four neighbours of a range whose bytes lie side by side: a word of each operand, and one DOT.
+// Do four neighbours of a range have contiguous bytes in both operands, so that they are one word each and one DOT?
 static bool words_along(const uop *reduce, const uop *r) {
   uop *a, *x;
   if (r->b != AXIS_REDUCE || r->src[0]->op != OP_CONST || r->src[0]->a % 4 ||
@@ -51,7 +52,7 @@ static bool depends_on(const uop *u, uop *const *ranges, int n) {
   return false;
 }
 
-// Ranges of a reduction and of those that are computed anew in its steps, and how many steps all of them are.
+// The ranges of a reduction and of the reductions recomputed in its steps, and their total number of steps.
 static int ranges_inside(uop *reduce, uop **out, double *steps) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &reduce, 1);
@@ -70,7 +71,7 @@ static int ranges_inside(uop *reduce, uop **out, double *steps) {
   return n;
 }
 
-// The longest sum that depends on nothing but the output.
+// The longest sum that depends on output ranges only.
 static uop *outer_sum(kernel *k, double *steps) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -92,8 +93,8 @@ static uop *outer_sum(kernel *k, double *steps) {
   return best;
 }
 
-// The step in memory along r of that load of a weight (of anything, where there is none) of which most is read; 0: r
-// does not only count addresses up.
+// The step in memory along r of the weight load that reads most (of any load if there is no weight); 0 if r is used in
+// more than addresses.
 static int64_t step_of_most(uop *sum, uop *r) {
   arena *a = arena_new();
   uop_list all = uop_toposort(a, &sum, 1);
@@ -119,10 +120,10 @@ static int64_t step_of_most(uop *sum, uop *r) {
   return step;
 }
 
-// A sum is shared by neighbouring items along the ranges with the shortest steps in memory: what these read at once
-// lies side by side. Only where the outermost sum can take the range over (opt.c), so that there is one exchange, and
-// not one in each turn of a loop; where there is no such range, along the last one of the longest sum. Gives the number
-// of items.
+// Shares a sum among neighbouring work-items along the ranges with the shortest steps in memory, so that they read
+// contiguous bytes at a time. Only ranges that the outermost sum can take over (opt.c) are used, so that there is one
+// exchange and not one per iteration; without such a range, the last range of the longest sum. Returns the number of
+// work-items.
 static int share_sum(kernel *k, int items) {
   int shared = 1;
   map tried = {0};
@@ -157,7 +158,7 @@ static int share_sum(kernel *k, int items) {
 
 // --- rows of a weight that lie side by side --------------------------------------------------------------------------
 
-// The range whose steps are such rows: all streams move along it.
+// The range whose steps are rows packed next to each other: all packed weights move along it.
 static uop *row_of_items(kernel *k) {
   uop *store = k->ast->src[0], *row = NULL;
   loads l;
@@ -175,7 +176,7 @@ static uop *row_of_items(kernel *k) {
   return row;
 }
 
-// So many steps of a sum are left for each of the groups of items that share it, at least.
+// LEAST_STEPS: minimum steps of a sum that are left for each group of work-items that shares it.
 enum {
   LEAST_STEPS = 64,
   MOST_PARTS = 16,
@@ -186,8 +187,7 @@ enum {
   MOST_SHARED = 4
 };
 
-// Sums over r become sums over `over` of sums of every `parts`-th step; gives the range of these steps. NULL: there is
-// no such range.
+// Rewrites sums over r as sums over `over` of sums of every `parts`-th step. Returns the range of these steps, or NULL.
 static uop *cut_in_parts(kernel *k, uop *r, int64_t parts, uop **over) {
   axes x;
   int64_t fresh = k->next_range;
@@ -202,9 +202,9 @@ static uop *cut_in_parts(kernel *k, uop *r, int64_t parts, uop **over) {
   return within;
 }
 
-// A sum is cut into parts along its outermost range: neighbouring blocks of rows lie one behind the other in memory.
-// How many parts there are depends on the weight alone, and so does the order of additions: parts are sums of parts, of
-// which items have one each, or (`whole`) all of a part one after the other.
+// Splits a sum into parts along its outermost range: neighbouring blocks of rows are consecutive in memory. The number
+// of parts, and therefore the order of additions, depends on the weight only: parts are sums of parts; each work-item
+// has one, or (`whole`) computes all of a part in sequence.
 static void part_sum(kernel *k, bool whole) {
   double steps;
   uop *sum = outer_sum(k, &steps), *best = NULL, *over[2];
@@ -220,7 +220,7 @@ static void part_sum(kernel *k, bool whole) {
   for (int i = 0; i < 2 - whole; i++) if (over[i]) apply_to(k, OPT_GROUP, over[i], 0);
 }
 
-// The bytes of a row that lie together are read together: their steps are unrolled.
+// Unrolls the steps of a row's contiguous bytes, so that they are read together.
 static bool unroll_one_unit(kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -245,8 +245,8 @@ static bool unroll_one_unit(kernel *k) {
   return did;
 }
 
-// A sum of floats around sums of integers: steps that take different bits of the same bytes are unrolled, so that these
-// are read once.
+// A float sum around integer sums: steps that use different bits of equal bytes are unrolled, so that the bytes are
+// read once.
 static bool unroll_shared_bytes(kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -263,7 +263,7 @@ static bool unroll_shared_bytes(kernel *k) {
   return did;
 }
 
-// Is it a sum of products of halves for which there is an instruction?
+// Is there a sum of F16 or BF16 products that has an instruction?
 static bool has_halves(const kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
@@ -276,9 +276,9 @@ static bool has_halves(const kernel *k) {
   return any;
 }
 
-// Several tokens by instructions that compute tiles of 16 rows and 8 tokens: the output is cut for these, and all sums
-// of products of integers have to fit. Of halves a token alone, too: nothing else adds up as they do. False: nothing is
-// done.
+// Uses instructions that compute tiles of 16 rows and 8 tokens: the output is split for these, and all integer sums of
+// products have to fit. F16 and BF16 use tiles for a single token too, because no other instruction adds in that order.
+// False: the kernel is unchanged.
 static bool tiles_of_items(kernel *k, const uop *row) {
   axes x;
   int at, tokens = -1;
@@ -315,7 +315,7 @@ static bool tiles_of_items(kernel *k, const uop *row) {
   return false;
 }
 
-// How many items share a sum.
+// The number of work-items that share a sum.
 static int64_t group_parts(const kernel *k) {
   axes x;
   int64_t parts = 1;
@@ -324,7 +324,7 @@ static int64_t group_parts(const kernel *k) {
   return parts;
 }
 
-// Bytes of a work-group's memory that the sums which its items share take, in all their copies.
+// Bytes of work-group memory for the sums that work-items share, with all copies.
 static int64_t bytes_of_sums(kernel *k) {
   axes x;
   int64_t bytes = 0;
@@ -349,7 +349,7 @@ static int64_t bytes_of_sums(kernel *k) {
   return bytes;
 }
 
-// The axis of a number of tokens that is not known and of which there are several tiles, at most `tiles`; -1: none.
+// The axis of an unknown number of tokens that has at least two tiles, at most `tiles`; -1 if there is none.
 static int axis_of_tiles(const kernel *k, int64_t *tiles) {
   axes x;
   kernel_axes(k, &x);
@@ -360,14 +360,15 @@ static int axis_of_tiles(const kernel *k, int64_t *tiles) {
   return -1;
 }
 
-// Is there room for as many tokens as several groups of items share the rows for?
+// Does the plan have space for the number of tokens from which several groups of work-items share rows?
 static bool has_many_tiles(const kernel *k) {
   int64_t tiles;
   return k->t->many_tokens && axis_of_tiles(k, &tiles) >= 0 && tiles * ITEM_TOKENS >= k->t->many_tokens;
 }
 
-// Several tiles of columns beside each other share the rows, where there is room for their sums. An item has those of
-// all parts so far and of the part that it adds up, where it makes whole parts. Gives the tokens of an item.
+// Computes several tiles of columns together, so that they share rows, if there is space for their sums. A work-item
+// keeps the sums of all parts so far and, if it computes whole parts, of the current part. Returns the tokens per
+// work-item.
 static int64_t more_columns(kernel *k, bool whole) {
   int64_t bytes = bytes_of_sums(k), sums = bytes / (group_parts(k) * k->t->row_items * 4), tiles;
   int axis = axis_of_tiles(k, &tiles);
@@ -376,8 +377,8 @@ static int64_t more_columns(kernel *k, bool whole) {
   return more ? 2 * ITEM_TOKENS : ITEM_TOKENS;
 }
 
-// Groups of items have other tokens and the same rows, up to GROUP_TOKENS in a work-group, as many as there is room for
-// sums of. Gives the range of the groups; NULL: there are none.
+// Gives groups of work-items different tokens and equal rows: up to GROUP_TOKENS per work-group, limited by the space
+// for sums. Returns the range of the groups, or NULL.
 static uop *groups_of_tokens(kernel *k, int64_t tokens) {
   axes x;
   int64_t tiles, groups = min_i64(GROUP_TOKENS / tokens, MOST_PARTS / group_parts(k)), fresh = k->next_range;
@@ -389,7 +390,7 @@ static uop *groups_of_tokens(kernel *k, int64_t tokens) {
   return NULL;
 }
 
-// The range whose steps bring most of what these groups read alike, in no more than `room` bytes; NULL: none does.
+// The range whose steps load most bytes that these groups share, in at most `room` bytes; NULL if there is none.
 static uop *step_to_share(const kernel *k, const uop *groups, int64_t room, int64_t *most) {
   axes x;
   uop *best = NULL;
@@ -402,8 +403,8 @@ static uop *step_to_share(const kernel *k, const uop *groups, int64_t room, int6
   return best;
 }
 
-// What these groups read alike is brought to their memory, as much at once as there is room for beside the sums: the
-// more, the fewer barriers, and the more bytes are on their way. At least two steps are left of each range.
+// Stages the weights that these groups share in work-group memory, as many bytes at once as the sums leave space for:
+// larger steps need fewer barriers and keep more bytes in flight. At least two steps are left of each range.
 static void share_weights(kernel *k, const uop *groups) {
   int64_t room = k->t->max_local_bytes - bytes_of_sums(k), most;
   uop *step = step_to_share(k, groups, room, &most);
@@ -412,7 +413,7 @@ static void share_weights(kernel *k, const uop *groups) {
   if (step) kernel_apply(k, (opt){OPT_SHARE, axis_of(k, step), axis_of(k, groups)});
 }
 
-// Tokens that read the same rows share them, as many as there is room for sums of.
+// Tokens that read equal rows share them, limited by the space for sums.
 static void share_rows(kernel *k) {
   uop *store = k->ast->src[0];
   loads l;
@@ -429,7 +430,7 @@ static void share_rows(kernel *k) {
   }
 }
 
-// Is a sum over r computed anew in each step of another sum?
+// Is a sum over r recomputed in each step of another sum?
 static bool in_steps_of_others(kernel *k, const uop *r) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -443,9 +444,9 @@ static bool in_steps_of_others(kernel *k, const uop *r) {
   return any;
 }
 
-// Sums that are the same for all rows, such as a norm's: items that run in step share them, in the order in which a
-// kernel of its own adds them up (share_sum), so that a row has the same bits whether the norm is in its product or
-// not. False: there is none.
+// Sums that are equal for all rows, such as a norm's, are shared by the work-items of a subgroup, in the order in which
+// a separate kernel adds them (share_sum): the bits do not depend on whether the norm is fused into its product. False:
+// there is no such sum.
 static bool sums_in_subgroup(kernel *k) {
   axes x;
   bool any = false;
@@ -458,8 +459,8 @@ static bool sums_in_subgroup(kernel *k) {
   return any;
 }
 
-// Items that share a sum share one over r: along the same ranges, each of which has as many steps. False: nothing is
-// done.
+// Makes the work-items that share a sum share one over r too, along ranges with equal numbers of steps. False: the
+// kernel is unchanged.
 static bool share_alike(kernel *k, const uop *r) {
   axes x;
   kernel before = *k;
@@ -480,7 +481,7 @@ static bool share_alike(kernel *k, const uop *r) {
   return ok;
 }
 
-// Where none do, those that share a row's.
+// Shares the remaining sums within a subgroup, or else among the work-items that share a row's sum.
 static void share_other_sums(kernel *k) {
   axes x;
   if (sums_in_subgroup(k)) return;
@@ -495,8 +496,8 @@ static void share_other_sums(kernel *k) {
   }
 }
 
-// Each item has a row, and reads next to what its neighbours read; a sum is shared by items of several parts of it, in
-// the same way for one token and for many.
+// Each work-item has a row and reads next to its neighbours' bytes. Work-items share a sum by parts, in equal ways for
+// one token and for many.
 static bool rows_in_items(kernel *k) {
   uop *row = k->t->row_items ? row_of_items(k) : NULL, *groups = NULL;
   if (!row) return false;
@@ -510,7 +511,7 @@ static bool rows_in_items(kernel *k) {
     part_sum(k, many);
     share_other_sums(k);
     if (!tiles || bytes_of_sums(k) <= k->t->max_local_bytes) break;
-    *k = before;                                     // there is no room for the sums of tiles
+    *k = before;                                     // the sums of tiles do not fit
     tiles = many = false;
   }
   if (tiles) {
@@ -537,13 +538,13 @@ enum {
   MANY_STEPS = 32
 };
 
-// The largest power of two that divides a range's size, at most `most`.
+// The largest power of two, at most `most`, that divides a range's size.
 static int64_t items_along(const uop *r, int64_t most) {
   int64_t n = r->src[0]->op == OP_CONST ? r->src[0]->a & -r->src[0]->a : 1;
   return min_i64(n, most);
 }
 
-// The innermost range of each stage that is not unrolled; gives how many. unrolled: is one of its ranges?
+// The innermost range of each stage that is not unrolled; returns their number. unrolled: is one of its ranges?
 static int ranges_of_stages(kernel *k, uop **out, bool *unrolled) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -569,7 +570,7 @@ static bool reduces_over(kernel *k, const uop *r) {
   return any;
 }
 
-// Sums go on for several steps at a time: loads of these are on their way together.
+// Unrolls a sum by several steps, so that their loads are in flight together.
 static bool unroll_one_sum(kernel *k, int steps) {
   axes x;
   kernel_axes(k, &x);
@@ -582,7 +583,7 @@ static bool unroll_one_sum(kernel *k, int steps) {
   return false;
 }
 
-// Do items have other values of it?
+// Does u differ between work-items?
 static bool has_items(const kernel *k, const uop *u) {
   axes x;
   bool any = false;
@@ -591,8 +592,8 @@ static bool has_items(const kernel *k, const uop *u) {
   return any;
 }
 
-// Maxima and sums over what a stage holds, which are the same for all elements of the output: items that run in step
-// make them together. Ranges that these have in common with other sums become their own.
+// Maxima and sums over a stage's elements that are equal for all output elements are computed by a subgroup together.
+// Ranges that they share with other sums become their own.
 static void sums_of_stages(kernel *k) {
   for (bool did = true; did;) {
     arena *a = arena_new();
@@ -605,7 +606,7 @@ static void sums_of_stages(kernel *k) {
   sums_in_subgroup(k);
 }
 
-// Are there many tokens, and blocks, and so enough work-groups?
+// Are there many tokens and many blocks, so that there are enough work-groups?
 static bool has_tokens_and_blocks(const kernel *k) {
   const uop *store = k->ast->src[0];
   int n = 0;
@@ -616,9 +617,8 @@ static bool has_tokens_and_blocks(const kernel *k) {
   return n > 1;
 }
 
-// Neighbouring elements of the output, of which there are so many, that an item has: what it reads from the
-// work-group's memory serves for all of them. As many as leave the fewest work-groups that make the same stages, or
-// else the most; not with fewer items than `least`.
+// Neighbouring output elements per work-item, out of `size`: values from work-group memory serve all of them. Prefers
+// the fewest work-groups that compute equal stages, then the most elements; never fewer work-items than `least`.
 static int64_t elements_of_item(int64_t size, int64_t least, int64_t *items) {
   int64_t best = 1, most = *items, fewest = INT64_MAX;
   for (int64_t each = MOST_ELEMENTS; each > 0; each--) {
@@ -637,8 +637,8 @@ static uop *last_loop(const kernel *k) {
   return NULL;
 }
 
-// So many items make all of a stage: elements that one of them makes lie side by side and are made together. False: it
-// cannot be done.
+// Lets `items` work-items compute all of a stage; with `together`, each computes neighbouring elements together. False
+// if that is impossible.
 static bool share_stages(kernel *k, int64_t items, bool together) {
   uop *ranges[MAX_AXES];
   bool unrolled[MAX_AXES];
@@ -655,7 +655,8 @@ static bool share_stages(kernel *k, int64_t items, bool together) {
   return true;
 }
 
-// All items of a work-group make its stages together, as many elements each; then each has elements of the output.
+// All work-items of a work-group compute its stages together, equal numbers of elements each; then each has elements of
+// the output.
 bool stages_of_items(kernel *k) {
   uop *ranges[MAX_AXES], *store = k->ast->src[0], *last = store->src[store->nsrc - 1];
   bool unrolled[MAX_AXES];
@@ -681,7 +682,7 @@ bool stages_of_items(kernel *k) {
 
 enum { SHORT_SUM = 64, ENOUGH_GROUPS = 256, ENOUGH_ITEMS = 128, BLOCK_PARTS = 8 };
 
-// An output range on which no sum depends is shared out among the items that share sums.
+// Distributes an output range on which no sum depends among the work-items that share sums.
 static void share_output(kernel *k, int shared) {
   const uop *store = k->ast->src[0];
   arena *a = arena_new();
@@ -703,7 +704,7 @@ static void share_output(kernel *k, int shared) {
   if (amount > 1) kernel_apply(k, (opt){OPT_UPCAST, axis, left == amount ? 0 : (int)amount});
 }
 
-// Small work-groups leave most of a multiprocessor idle: outer ranges give them more items.
+// Small work-groups leave most of a multiprocessor idle: outer ranges add work-items.
 static void more_items(kernel *k, int64_t items) {
   const uop *store = k->ast->src[0];
   int numbers = items > 1;
@@ -714,9 +715,9 @@ static void more_items(kernel *k, int64_t items) {
   }
 }
 
-// Sums and maxima over as many blocks as there are, which wait for what they read. Items that have the same maximum
-// make it together. A sum is one of parts, each of every BLOCK_PARTS-th block: items have one each, or where there are
-// several tokens, and so enough items, all of them side by side.
+// Sums and maxima over an unknown number of blocks, which wait for their loads. Work-items with equal maxima compute
+// them together. A sum is split into parts of every BLOCK_PARTS-th block: each work-item has one part or, if there are
+// several tokens and so enough work-items, all parts together.
 static void merges_of_blocks(kernel *k) {
   axes x;
   kernel_axes(k, &x);
@@ -732,8 +733,8 @@ static void merges_of_blocks(kernel *k) {
   }
 }
 
-// Where fewer items share a row than run in step, and there is a sum that all rows have in common, a work-group has as
-// many rows as fill a step. False: nothing is done.
+// If fewer work-items share a row than a subgroup has, and all rows share some sum, a work-group gets as many rows as
+// fill a subgroup. False: the kernel is unchanged.
 static bool rows_in_subgroup(kernel *k, int axis, int shared, int64_t size) {
   int rows = shared < k->t->subgroup_size ? k->t->subgroup_size / shared : 1;
   kernel before = *k;
@@ -742,9 +743,9 @@ static bool rows_in_subgroup(kernel *k, int axis, int shared, int64_t size) {
   return false;
 }
 
-// Where there are work-groups: a row is shared by MV_THREADS_PER_ROW items, MV_BLOCKSIZE rows are in a group, each item
-// has MV_ROWS_PER_THREAD of them; fewer where too few groups would be left, and sizes are halved until they divide.
-// Without a long sum, or one that is shared, neighbours go to neighbouring items.
+// The default for work-groups: MV_THREADS_PER_ROW work-items share a row, MV_BLOCKSIZE rows are in a group, each
+// work-item has MV_ROWS_PER_THREAD of them; fewer if too few groups would be left, and sizes are halved until they
+// divide. Without a long or shared sum, neighbouring elements go to neighbouring work-items.
 void work_groups(kernel *k) {
   int block = env_int(ENV_MV_BLOCKSIZE), rows = env_int(ENV_MV_ROWS_PER_THREAD), shared = 1, count;
   double steps;

@@ -1,5 +1,5 @@
-// A kernel is an expression over ranges; OptOps substitute ranges in it and nothing else, so any sequence of them
-// computes the same function. Ranges are bound by REDUCE and STORE, whose lists follow the substitution.
+// Substitutes ranges in a kernel. A kernel is an expression over ranges; OptOps only substitute ranges, so any sequence
+// of OptOps computes an equal function. REDUCE and STORE bind ranges; their lists follow the substitution.
 #include "codegen/kernel_ranges.h"
 #include <math.h>
 #include "graph/bounds.h"
@@ -151,7 +151,8 @@ bool dot_operands(uop *product, enum dtype acc, const uop *lane, uop **a, uop **
   return types && (*x)->op == OP_LOAD;
 }
 
-// What expand.c makes of a DOT axis. Of those that are ones (inner NULL): an access that is guarded now would be none.
+// Does every sum fit a DOT axis as expand.c writes it? inner NULL: checks existing DOT axes; an access that has become
+// guarded no longer fits.
 bool dots_over(const kernel *k, const uop *lane, const uop *inner) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
@@ -171,7 +172,7 @@ bool dots_over(const kernel *k, const uop *lane, const uop *inner) {
   return fit;
 }
 
-// Does no sum over r depend on `one`, or bind it as well?
+// Do all sums over r neither depend on `one` nor bind it?
 static bool sums_apart(const uop_list *l, const uop *r, const uop *one) {
   bool apart = true;
   for (size_t i = 0; i < l->n && apart; i++) {
@@ -182,8 +183,8 @@ static bool sums_apart(const uop_list *l, const uop *r, const uop *one) {
   return apart;
 }
 
-// The first range along which items share another sum already, of as many steps: the same items share this one, too.
-// Not a sum that is part of the other's steps.
+// The first range along which work-items already share another sum, with an equal number of steps: the same work-items
+// share this sum too. A sum inside the other's steps does not count.
 static uop *sharing_range(const kernel *k, const uop *r, int64_t amount) {
   axes x;
   kernel_axes(k, &x);
@@ -241,7 +242,8 @@ bool take_range(kernel *k, uop *r, int64_t amount, enum axis_kind kind) {
   return true;
 }
 
-// The smallest constant c > 1 by which a range is divided somewhere, with c dividing its size; 0 if there is none.
+// The smallest constant c > 1 that divides the range's size and by which the range is divided somewhere; 0 if there is
+// none.
 static int64_t split_constant(const uop_list *l, const uop *r) {
   int64_t best = 0;
   for (size_t i = 0; i < l->n; i++) {

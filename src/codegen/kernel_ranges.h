@@ -1,27 +1,28 @@
-// Substitution of a kernel's ranges, and questions about them: what OptOps (opt.c, opt_groups.c) and tiles are made of.
+// Substitution of a kernel's ranges, and queries about them: the basis of OptOps (opt.c, opt_groups.c) and tiles.
 #ifndef WEFT_KERNEL_RANGES_H
 #define WEFT_KERNEL_RANGES_H
 #include "codegen/opt.h"
 
-// Everything with range r replaced by `expr`; lists that bound r bind `fresh` instead. `valid` (or NULL): where the new
-// ranges stay inside the old one. `parts` (or NULL): what a REDUCE bound is a part of a sum over this range.
+// A substitution of range r by `expr`; lists that bound r bind `fresh` instead. `valid` (or NULL): the condition under
+// which the new ranges are inside the old one. `parts` (or NULL): a REDUCE that bound r becomes a part of a sum over
+// this range.
 typedef struct change { uop *r, *expr, *fresh[2], *valid, *parts; int n; bool guard_stores; } change;
 void replace_range(kernel *k, const change *c);
-// The same where the verifier can follow guards and padding (even: there are none of this change's); otherwise false,
-// and nothing is done.
+// Substitutes only if the verifier can follow the guards and the padding (even: this change adds none); otherwise
+// returns false and changes nothing.
 bool replace_soundly(kernel *k, const change *c, bool even);
-// r -> r' * amount + new (top: new * rest + r'), where `new` is of this kind. False: it cannot be.
+// r -> r' * amount + new (top: new * rest + r'); `new` is of this kind. False if it is impossible.
 bool split_range(kernel *k, uop *r, int64_t amount, enum axis_kind kind, bool top);
 void change_kind(kernel *k, uop *r, enum axis_kind kind);
-// `amount` steps of r, all of them or a split
+// changes the kind of `amount` steps of r: all of them, or a split
 bool take_range(kernel *k, uop *r, int64_t amount, enum axis_kind kind);
 
-void kernel_set_store(kernel *k, uop *store);            // the kernel is this one
+void kernel_set_store(kernel *k, uop *store);            // replaces the kernel's STORE
 
 bool has_guards(const kernel *k);
-// Is every sum over `inner` one of dot_operands, of other ones `a` in each lane of `lane` (NULL: either)? inner NULL:
-// are those still that are DOT axes?
+// Is every sum over `inner` a sum of dot_operands with other values of `a` in each lane of `lane` (NULL: any)? inner
+// NULL: checks the ranges that are already DOT axes.
 bool dots_over(const kernel *k, const uop *lane, const uop *inner);
-// Is `is` true of any node of the kernel?
+// Does `is` hold for any node of the kernel?
 bool any_node(const kernel *k, bool (*is)(const uop *u, const void *ctx), const void *ctx);
 #endif

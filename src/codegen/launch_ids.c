@@ -1,6 +1,6 @@
-// Numbers of work-groups and of items: see launch_ids.h. GLOBAL, LOCAL and GROUP ranges are numbers that the launch
-// gives; a store after a GROUP is one item's, unless each of the items has others. Items that share a sum are
-// neighbours, unless rows of a weight are.
+// Replaces GLOBAL, LOCAL and GROUP ranges with the ids of work-groups and work-items that a launch provides. One
+// work-item stores the result of a GROUP, unless each work-item has its own elements. Work-items that share a sum are
+// neighbours, unless work-items have rows of a weight: then these are.
 #include "codegen/launch_ids.h"
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +18,14 @@ static uop *new_special(graph *g, program *p, bool local, int *count, uop *size)
   return uop_new(g, OP_SPECIAL, DT_IDX, 1, NULL, 0, (uarg){.b = size->vmax, .s = name, .s_len = 2});
 }
 
-// --- what ranges are -------------------------------------------------------------------------------------------------
+// --- kinds of ranges -------------------------------------------------------------------------------------------------
 
-// A range whose steps are rows of a weight that lie side by side: its items are neighbours.
+// A range whose steps are rows packed next to each other: its work-items are neighbours.
 static bool is_row_of_items(const kernel *k, const uop *r) {
   return r->b == AXIS_LOCAL && k->t->row_items && uop_is_int(r->src[0], k->t->row_items);
 }
 
-// Does a sum that items share depend on r?
+// Does a sum that work-items share depend on r?
 static bool shared_depends(const kernel *k, const uop *r) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
@@ -37,16 +37,16 @@ static bool shared_depends(const kernel *k, const uop *r) {
   return any;
 }
 
-// A LOCAL range of as many steps as items share sums, none of which depends on it: each of these items has one step.
-// Not the items of a tile, some of which may have copies of one column.
+// Is r a LOCAL range with as many steps as work-items share sums, on which no shared sum depends? Then each of these
+// work-items has one step. Ranges of a tile do not count: some of its work-items may have copies of one column.
 static bool is_of_sharers(const kernel *k, const uop *r, int64_t shared) {
   mma_ranges tile;
   bool own = mma_has(k->ast) && mma_find(k->ast->src[0], &tile) && (r == tile.g || r == tile.t);
   return !own && shared > 1 && r->b == AXIS_LOCAL && uop_is_int(r->src[0], shared) && !shared_depends(k, r);
 }
 
-// So many items share sums, and may do so by SWAP: they are neighbours among those that run in step, which no
-// work-group ends amidst. 0: they share memory.
+// The number of work-items that share sums by SWAP: neighbours within a subgroup that no work-group boundary splits. 0:
+// they share through memory.
 static int64_t swapped_items(const kernel *k, const axes *x, int64_t shared) {
   int64_t step = k->t->subgroup_size, all = shared;
   for (int i = 0; i < x->n_out; i++) {
@@ -82,23 +82,23 @@ typedef struct numbering {
   kernel *k;
   program *p;
   axes x;
-  int64_t shared;                          // items that share sums
-  map to;                                  // range -> what it becomes
-  int n_groups, n_items;                   // numbers of the launch so far
-  uop *column;                             // of copies of one; NULL: there are none
+  int64_t shared;                          // work-items that share sums
+  map to;                                  // range -> its replacement
+  int n_groups, n_items;                   // ids of the launch so far
+  uop *column;                             // the id for copies of one column; NULL if there are none
 } numbering;
 
 static uop *next_number(numbering *n, bool item, uop *size) {
   return new_special(n->k->g, n->p, item, item ? &n->n_items : &n->n_groups, size);
 }
 
-// Neighbouring items have neighbouring rows of a weight, or make a tile: then these come first. False: neither.
+// Numbers first the ranges of neighbouring rows of a weight, or of a tile. False: the kernel has neither.
 static bool number_rows(numbering *n) {
   graph *g = n->k->g;
   mma_ranges tile;
   bool any = false;
   bool tiled = mma_has(n->k->ast) && mma_find(n->k->ast->src[0], &tile);
-  // one for what is left, one for items that share, one for those of a tile
+  // reserve one id for the remaining ranges, one for work-items that share sums, one for a tile
   int room = NUMBERS - 1 - (n->shared > 1) - tiled;
   for (int i = 0; i < n->x.n_out && n->n_items < room; i++) {
     uop *r = n->x.at[i];
@@ -118,7 +118,7 @@ static bool number_rows(numbering *n) {
   return true;
 }
 
-// GROUP ranges together are one number, of which the one that was made first moves fastest. NULL: there are none.
+// All GROUP ranges together get one id; the range that was created first moves fastest. NULL if there are none.
 static uop *number_sharers(numbering *n) {
   graph *g = n->k->g;
   int64_t stride = 1;
@@ -133,7 +133,7 @@ static uop *number_sharers(numbering *n) {
   return s;
 }
 
-// Ranges that have one number together, the first one fastest.
+// Gives several ranges one id together, the first range fastest.
 static void number_together(numbering *n, uop *const *r, int n_ranges) {
   graph *g = n->k->g;
   int64_t size = 1, stride = 1;
@@ -145,8 +145,8 @@ static void number_together(numbering *n, uop *const *r, int n_ranges) {
   }
 }
 
-// LOCAL ranges of the output that are left, the innermost first, those that have no number of their own together; those
-// of stages are the number of the item among all.
+// Numbers the remaining LOCAL output ranges, innermost first; those that get no id of their own share one. Ranges of
+// stages use the work-item's number within the work-group.
 static void number_items(numbering *n, uop *ast) {
   graph *g = n->k->g;
   uop *store = ast->src[0], *item = uop_idx(g, 0), *left[MAX_AXES];
@@ -165,7 +165,7 @@ static void number_items(numbering *n, uop *ast) {
   for (int i = n->x.n_out; i < n->x.n; i++) if (n->x.at[i]->b == AXIS_LOCAL) map_put(&n->to, n->x.at[i], item);
 }
 
-// The first number of a launch may be large: what is known there comes first, then numbers of tokens.
+// Only the first id of a launch may be large: ranges of known sizes come first, then numbers of tokens.
 static void number_groups(numbering *n) {
   for (int symbolic = 0; symbolic < 2; symbolic++)
     for (int i = 0; i < n->x.n_out; i++)
@@ -173,7 +173,7 @@ static void number_groups(numbering *n) {
         map_put(&n->to, n->x.at[i], next_number(n, false, n->x.at[i]->src[0]));
 }
 
-// The number of an item among all, neighbours next to each other.
+// The number of a work-item within its work-group, consecutive for neighbours.
 static uop *item_number(const numbering *n, int64_t *items) {
   graph *g = n->k->g;
   uop *item = uop_idx(g, 0);
@@ -188,7 +188,7 @@ static uop *item_number(const numbering *n, int64_t *items) {
   return item;
 }
 
-// A store of what items share is the first one's.
+// Work-item 0 stores what work-items share.
 static uop *stored_once(graph *g, uop *index, uop *item) {
   uop *i = index->src[1], *valid = idx_lt(g, item, uop_idx(g, 1));
   if (i->op == OP_WHERE) { valid = bool_and(g, i->src[0], valid); i = i->src[1]; }
@@ -209,7 +209,7 @@ uop *launch_ids(kernel *k, program *p) {
   number_groups(&n);
   int64_t swapped = rows_first ? 0 : swapped_items(k, &n.x, n.shared);
   uop *item = item_number(&n, &items);
-  for (int i = 0; i < n.x.n; i++)                    // neighbouring items run in step
+  for (int i = 0; i < n.x.n; i++)                    // neighbouring work-items are in one subgroup
     if (n.x.at[i]->b == AXIS_STEP) map_put(&n.to, n.x.at[i], idx_mod(g, item, n.x.at[i]->src[0]));
   ast = expand_groups(g, expand_mma(g, stage_in_shared(k, ast, item, items)), swapped, rows_first);
   uop *store = expand_shared_stages(g, uop_substitute(g, ast->src[0], &n.to)),
@@ -225,7 +225,8 @@ uop *launch_ids(kernel *k, program *p) {
 
 // --- filling ---------------------------------------------------------------------------------------------------------
 
-// On a machine with work-groups, the outermost loop of a filling kernel is a work-group's number, rows are items.
+// On a device with work-groups, the outermost loop of a kernel that packs a weight becomes the work-group's id, rows
+// become work-items.
 uop *filling_launch_ids(graph *g, uop *ast, program *p) {
   const uop *store = ast->src[0];
   map specials = {0};

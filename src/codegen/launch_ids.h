@@ -1,10 +1,10 @@
-// What a launch on a GPU numbers, work-groups and their items, in the place of GLOBAL, LOCAL and GROUP ranges: see
+// Replaces GLOBAL, LOCAL and GROUP ranges by the ids that a GPU launch gives to work-groups and work-items: see
 // launch_ids.c.
 #ifndef WEFT_NUMBERS_H
 #define WEFT_NUMBERS_H
 #include "codegen/opt.h"
 
-// The kernel's expression with numbers (SPECIAL); how many of each there are goes to p.
+// Returns the kernel's expression with ids (SPECIAL); stores the number of work-groups and work-items in p.
 uop *launch_ids(kernel *k, program *p);
-uop *filling_launch_ids(graph *g, uop *ast, program *p);            // of a kernel that lays a weight out
+uop *filling_launch_ids(graph *g, uop *ast, program *p);            // for a kernel that packs a weight
 #endif

@@ -1,9 +1,9 @@
-// Linearisation. A program is a tree of regions, one per loop; every node goes to the outermost open region in which
-// all ranges that it depends on are open, so that whatever a loop does not change is computed before it. A REDUCE
-// becomes a variable in the region where it belongs, and a loop that updates it; reductions over the same ranges in the
-// same region share the loop. Code of a region is collected apart and joins its parent when the loop is closed: what is
-// hoisted comes before the loop. Of several operands, the one that reads the earlier part of a stream comes first: a
-// stream is laid out in this order (schedule/layout.c), and memory is fast where it is read byte after byte.
+// Linearisation. A program is a tree of regions, one per loop. Every node goes to the outermost open region in which
+// all ranges that it depends on are open, so values that a loop does not change are computed before it. A REDUCE
+// becomes a variable in its region and a loop that updates it; reductions over equal ranges in one region share the
+// loop. The code of a region is collected separately and appended to its parent when the loop is closed: hoisted code
+// comes before the loop. Of several operands, the one that reads the earlier part of a packed weight comes first:
+// weights are packed in this order (schedule/layout.c), and memory is fastest when it is read sequentially.
 #include "codegen/linearize.h"
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +17,11 @@ typedef struct linear {
   graph *g;
   const target *t;
   map bits;                  // RANGE -> its bit
-  map kinds;                 // node -> what it computes, whatever the addresses
-  map firsts;                // node -> 1 + the first byte of a stream that it reads in the first iteration
-  map sums;                  // node -> is there a sum below it?
-  bool in_order;             // nobody puts instructions in a better order than this one
-  map opened;                // ranges whose loop has been opened before: the next one gets a fresh number
+  map kinds;                 // node -> hash of its computation, without addresses
+  map firsts;                // node -> 1 + the first byte of a packed weight that it reads in the first iteration
+  map sums;                  // node -> does it have a sum below it?
+  bool in_order;             // the compiler keeps this order of instructions
+  map opened;                // ranges whose loop was opened before: the next loop gets a fresh number
   uop_list all;
   prefetch distance;
   int paged;
@@ -101,13 +101,14 @@ static bool has_sum(linear *l, const uop *u) {
   return has;
 }
 
-// Is x computed before y, another operand? What takes no sum is there at once, and need not wait in a register.
+// Is operand x computed before operand y? With in_order, operands without a sum come last, so that they need no
+// register meanwhile.
 static bool is_before(linear *l, const uop *x, const uop *y) {
   if (l->in_order && has_sum(l, x) != has_sum(l, y)) return has_sum(l, x);
   return first_byte(l, x) < first_byte(l, y);
 }
 
-// The order in which operands are computed.
+// Sorts operands into the order in which they are computed.
 static void order_operands(linear *l, const uop *u, unsigned *order) {
   for (unsigned i = 0, j; i < u->nsrc; i++) {
     for (j = i; j > 0 && is_before(l, u->src[i], u->src[order[j - 1]]); j--) order[j] = order[j - 1];
@@ -136,7 +137,7 @@ static uop *find_emitted(const linear *l, const uop *u) {
   return NULL;
 }
 
-// Appends a node whose sources stand already, unless it stands there itself.
+// Appends a node whose sources are already emitted, unless it is emitted already.
 static uop *once(linear *l, uop *u) {
   region *r = &l->stack[l->depth - 1];
   if (find_emitted(l, u)) return u;
@@ -145,7 +146,7 @@ static uop *once(linear *l, uop *u) {
   return u;
 }
 
-// acc op value: a multiply-add where the machine has it. Sums that begin alike share their beginning.
+// acc op value: a multiply-add if the machine has it. Sums with equal beginnings share them.
 static uop *emit_combine(linear *l, const uop *reduce, uop *acc, uop *value) {
   uop *u;
   if (is_dot(value)) {
@@ -161,9 +162,9 @@ static uop *emit_combine(linear *l, const uop *reduce, uop *acc, uop *value) {
   return once(l, u);
 }
 
-// Several sums take their v-th values: what these need is computed side by side first, so that what they share (a
-// weight that several tokens multiply, an activation that several rows do) is used by all of them at once and need not
-// be kept.
+// Several sums take their v-th values. Their operands are computed together first, so that all sums use a shared
+// operand (a weight that several tokens multiply, an activation that several rows multiply) at once and no register
+// keeps it.
 static void combine_all(linear *l, uop *const *reduce, uop **acc, size_t n, int v) {
   VEC(uop *) operands[2] = {0};
   for (size_t i = 0; i < n; i++) {
@@ -183,7 +184,7 @@ static void combine_all(linear *l, uop *const *reduce, uop **acc, size_t n, int 
   for (int k = 0; k < 2; k++) vec_free(&operands[k]);
 }
 
-// Reductions whose ranges are all unrolled are chains. These belong to one region.
+// Reductions whose ranges are all unrolled are chains of additions. All of these belong to one region.
 static void emit_chains(linear *l, uop *const *u, size_t n, int where) {
   region *r = &l->stack[where];
   uop **cur = xcalloc(n, sizeof *cur);
@@ -238,7 +239,7 @@ static bool is_stage(const uop *u) {
          (u->op == OP_STORE && (u->nsrc > 2 || !is_work_group(u->src[0]->src[0]) || is_guarded(u->src[0])));
 }
 
-// A stage: its STORE, and those of its copies (they have the same loops), in loops of their own.
+// Emits a stage: its STORE, and those of its copies (which have equal loops), in loops of their own.
 static void emit_stage(linear *l, uop *first, int where) {
   VEC(uop *) group = {0}, values = {0};
   for (size_t i = 0; i < l->all.n; i++) {
@@ -256,7 +257,7 @@ static void emit_stage(linear *l, uop *first, int where) {
   vec_free(&group); vec_free(&values);
 }
 
-// A PREFETCH over ranges: the loops of these.
+// Emits a PREFETCH over ranges in loops over these.
 static void emit_asks(linear *l, const uop *u, int where) {
   for (size_t i = 1; i < u->nsrc; i++) open_loop(l, u->src[i]);
   uop *index = emit(l, u->src[0]);
@@ -268,7 +269,8 @@ static void emit_asks(linear *l, const uop *u, int where) {
 
 static bool has_followers(const uop *u) { return u->op == OP_REDUCE && (size_t)uop_first_range(u) == u->nsrc; }
 
-// Reductions and stages go to region `where`; the regions inside wait meanwhile. Several only if they are chains.
+// Emits reductions and stages in region `where`; inner regions are set aside meanwhile. Several only if they are
+// chains.
 static void emit_reductions(linear *l, uop *const *u, size_t n, int where) {
   region saved[MAX_DEPTH];
   int depth = l->depth, inner = depth - where - 1;
@@ -283,8 +285,8 @@ static void emit_reductions(linear *l, uop *const *u, size_t n, int where) {
   l->depth = depth;
 }
 
-// Each line of which a load of memory that is read in long runs reads the first byte (in the first iteration: later
-// ones are as far apart), `further` bytes behind `index`.
+// Prefetches `further` bytes after `index`, for each cache line whose first byte a load of memory read in long runs
+// touches in the first iteration. (Later iterations are equally far apart.)
 static void ask_for_lines(linear *l, int where, const uop *load, uop *index, int64_t further, int hint) {
   int64_t at = load->src[0]->src[1]->vmin * dtype_size((enum dtype)index->dt),
           end = at + (int64_t)load->lanes * dtype_size((enum dtype)load->dt);
@@ -293,7 +295,8 @@ static void ask_for_lines(linear *l, int where, const uop *load, uop *index, int
               uop_new(l->g, OP_PREFETCH, DT_VOID, 1, &index, 1, (uarg){.a = line - at + further, .b = hint}));
 }
 
-// Where a load reads in the next iteration of the loop that picks the entry of its table; in the last one, there again.
+// The address of a load in the next iteration of the loop that selects the entry of its table; in the last iteration,
+// the current address.
 static uop *next_index(linear *l, const uop *load, uop *r) {
   uop *one = uop_int(l->g, (enum dtype)r->dt, 1), *last = uop_int(l->g, (enum dtype)r->dt, r->vmax);
   map m = {0};
@@ -303,7 +306,7 @@ static uop *next_index(linear *l, const uop *load, uop *r) {
   return next;
 }
 
-// The innermost loop that is open and picks this entry of a table; NULL: none does.
+// The innermost open loop that selects this entry of a table; NULL if there is none.
 static uop *loop_of(const linear *l, const uop *entry) {
   const uop_list of = entry ? uop_ranges(entry) : (uop_list){0};
   for (int i = l->depth; i-- > 0;)
@@ -331,14 +334,14 @@ static uop *emit(linear *l, uop *u) {
   order_operands(l, u, order);
   for (size_t i = 0; i < u->nsrc; i++) s[order[i]] = emit(l, u->src[order[i]]);
   size_t n = u->nsrc;
-  // it stands before, which is all that it needs to do
+  // these sources only order the node; being emitted before it is enough
   while (u->op == OP_LOAD && n > 1 && (is_stage(s[n - 1]) || s[n - 1]->op == OP_PREFETCH)) n--;
   while (u->op == OP_BARRIER && n && is_stage(s[n - 1])) n--;
   uarg arg = uop_arg(u);
-  if (u->op == OP_BARRIER && n < u->nsrc) arg.a = --l->barriers;                         // each one another node
+  if (u->op == OP_BARRIER && n < u->nsrc) arg.a = --l->barriers;                         // each is a distinct node
   uop *to = u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, n, arg) : u;
   if (s != few) { free(s); free(order); }
-  // different nodes may become one: loads after different stores when these are left out, what is made of equal sums
+  // different nodes may become one: loads after different stores once these sources are dropped, or uses of equal sums
   if (to != u) {
     if ((hit = find_emitted(l, to))) { map_put(&l->stack[l->depth - 1].done, u, hit); return hit; }
     map_put(&l->stack[where].done, to, to);
@@ -349,7 +352,7 @@ static uop *emit(linear *l, uop *u) {
   return to;
 }
 
-// What a node computes, as a hash: operations, not what they read, not the order of operands that may change places.
+// A hash of a node's computation: its operations, without what they read and without the order of commutative operands.
 static uint64_t kind_hash(linear *l, const uop *u) {
   void *hit = map_ptr(&l->kinds, u);
   if (hit) return (uint64_t)(uintptr_t)hit;
@@ -370,8 +373,8 @@ static uint64_t kind_hash(linear *l, const uop *u) {
   return h;
 }
 
-// Emits nodes; those that compute the same kind of thing advance together, operand by operand. Where the order stays as
-// it is here, what takes no sum waits until it is used.
+// Emits nodes; those with equal computations advance together, operand by operand. With in_order, operands without a
+// sum are emitted when they are used.
 static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
   if (l->in_order && n && !has_sum(l, u[0])) return;
   VEC(uop *) rest = {0}, operand = {0};
@@ -447,8 +450,9 @@ static void emit_copy(linear *l, uop *u) {
   map_put(&l->stack[l->depth - 1].done, u, u);
 }
 
-// What items share in a loop, they share anew in its next turn: none may begin that while others still read. So a loop
-// with a barrier ends with one, unless the barrier itself parts the turns.
+// Work-items that share memory in a loop reuse it in the next iteration, so no work-item may begin that while others
+// still read. A loop with a barrier therefore ends with a barrier, unless the existing barrier already separates the
+// iterations.
 static void end_with_barriers(linear *l, program *p) {
   bool has[MAX_DEPTH] = {false};
   uop *open[MAX_DEPTH];

@@ -1,6 +1,6 @@
-// From an expanded kernel to a linear program. See linearize.c.
+// Converts an expanded kernel to a linear program. See linearize.c.
 #ifndef WEFT_LINEARIZE_H
 #define WEFT_LINEARIZE_H
 #include "codegen/program.h"
-void linearize(graph *g, uop *ast, const target *t, program *p);   // fills at, n (in p->mem)
+void linearize(graph *g, uop *ast, const target *t, program *p);   // sets at, n (in p->mem)
 #endif

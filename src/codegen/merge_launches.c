@@ -1,12 +1,12 @@
-// Several kernels as one launch. On a GPU what lies between two launches costs as much as a small kernel does, and Q, K
-// and V, or the scales, codes and sums of rounded activations, do not wait for each other. So kernels of one level
-// become one whose AST is a SINK of theirs, and whose program holds their programs one behind the other, each for
-// numbers of work-groups of its own: which one a work-group runs is the same for all of its items, so that barriers
-// and exchanges stay what they are.
+// Merges several kernels into one launch. On a GPU the gap between two launches costs as much as a small kernel, and
+// some kernels do not wait for each other: Q, K and V, or the scales, codes and sums of rounded activations. Kernels of
+// one level become one kernel whose AST is a SINK of theirs. Its program contains their programs in sequence, each for
+// its own range of work-group ids. All work-items of a work-group run the same part, so barriers and exchanges need no
+// change.
 //
-// Kernels are joined whose work-groups are counted by one number that is known, and have equally many items. Those with
-// fewer items may be there if none of these waits for another one: the others have nothing to do. Memory of work-groups
-// serves one program after the other, as only one of them runs.
+// Kernels are merged if one known number counts their work-groups and their work-groups have equally many work-items. A
+// kernel with fewer work-items may join if its work-items do not wait for each other: the surplus work-items are idle.
+// All parts use the same work-group memory, since only one of them runs.
 #include "codegen/merge_launches.h"
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,7 @@ void launch_set_add(launch_set *m, int fixed, sched_kernel *k, const launch_shap
   m->n_bufs += k->n_bufs;
 }
 
-// Argument a of the part becomes to[a].
+// Renames argument a of a part to to[a].
 static uop *moved_arguments(graph *g, uop *ast, const int *to) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &ast, 1);
@@ -128,11 +128,11 @@ sched_kernel launch_set_kernel(graph *g, const launch_set *m, int64_t shared, ua
 
 static sched_kernel merged_kernel(graph *g, const launch_set *m) {
   sched_kernel k = launch_set_kernel(g, m, -1, (uarg){0});
-  for (int i = 0; i < m->n; i++) k.each |= m->of[i]->each;       // others of the level wait for it
+  for (int i = 0; i < m->n; i++) k.each |= m->of[i]->each;       // other kernels of the level wait for it
   return k;
 }
 
-// A kernel goes to the first team behind all that it has to wait for.
+// Adds a kernel to the first set after everything that it waits for.
 void merge_launches(graph *g, schedule *s, const target *t) {
   shapes known = {.g = g, .t = t, .mem = arena_new()};
   fuse_followers(&known, s);
@@ -170,14 +170,14 @@ enum { MOST_MEMORIES = 32 };
 typedef struct joining {
   graph *g;
   VEC(uop *) code;
-  map to;                                          // node of the part -> of the whole
-  uop *group, *item;                               // numbers that the launch gives
-  uop *memory[MOST_MEMORIES];                      // of work-groups, that parts have used
+  map to;                                          // node of the part -> node of the merged program
+  uop *group, *item;                               // ids that the launch provides
+  uop *memory[MOST_MEMORIES];                      // work-group memory that parts have used
   int n_memories;
-  int64_t renumber;                                // of ranges and variables
+  int64_t renumber;                                // number of the next range or variable
 } joining;
 
-// The same in the graph of the whole: parts are freed.
+// Copies a node into the merged program's graph, since the graphs of the parts are freed.
 static uop *copied(joining *j, uop *u) {
   uop *to = map_ptr(&j->to, u);
   if (to) return to;
@@ -196,7 +196,7 @@ static uop *add_step(joining *j, enum op op, uop *a, uop *b) {
   return u;
 }
 
-// Memory of work-groups of this kind, for the n-th time in its part.
+// The n-th work-group memory of this type and size in a part; parts share these.
 static uop *memory_like(joining *j, const uop *u, int n) {
   for (int i = 0; i < j->n_memories; i++)
     if (j->memory[i]->dt == u->dt && j->memory[i]->b == u->b && !n--) return j->memory[i];
@@ -205,24 +205,24 @@ static uop *memory_like(joining *j, const uop *u, int n) {
   return j->memory[j->n_memories++] = mem;
 }
 
-// Of a part: its work-groups and items, and those of the launch that come before them.
+// The work-groups and work-items of a part, and the number of those before it in the launch.
 typedef struct part_place { int64_t group, groups, item, items; } part_place;
 
-// `number` less those before, within bounds that anyone sees.
+// `number` minus those before the part, clamped so that bounds can be proven.
 static uop *number_within(joining *j, uop *number, int64_t before, int64_t n) {
   if (!before && number->b == n) return number;
   if (before) number = add_step(j, OP_SUB, number, group_number(j, before));
   return add_step(j, OP_MIN, add_step(j, OP_MAX, number, group_number(j, 0)), group_number(j, n - 1));
 }
 
-// A part that counts in another type than the launch does has numbers of its own type.
+// Converts an id to the integer type of a part that counts in another type than the launch.
 static uop *number_of_type(joining *j, enum dtype dt, uop *number) {
   if (number->dt == dt) return number;
   vec_push(&j->code, uop_cast(j->g, number, dt));
   return j->code.at[j->code.n - 1];
 }
 
-// The numbers of a part: of its work-group; of an item, in the part's own dimensions.
+// Sets the ids of a part: its work-group, and the work-item in the part's own dimensions.
 static void put_numbers(joining *j, const program *p, const part_place *at) {
   uop *item = NULL;
   for (size_t i = 0; i < p->n; i++) {
@@ -270,7 +270,7 @@ static void put_part(joining *j, const program *p) {
   j->renumber = most;
 }
 
-// Once, though several parts may have one in common.
+// Adds an argument once, even if several parts share it.
 static void put_arguments(joining *j, const program *p) {
   for (size_t i = 0; i < p->n; i++) {
     if (p->at[i]->op != OP_PARAM) continue;
@@ -281,7 +281,7 @@ static void put_arguments(joining *j, const program *p) {
   }
 }
 
-// Which of the launch's work-groups and items are this part's; NULL: all are.
+// Is the current work-group and work-item one of this part's? NULL: always.
 static uop *is_own(joining *j, const part_place *at) {
   uop *own = NULL, *test[4];
   int n = 0;
@@ -295,8 +295,8 @@ static uop *is_own(joining *j, const part_place *at) {
   return own;
 }
 
-// Where parts stand: one behind the other; followers all in the work-groups of the first part, and in items that run
-// in step of their own as long as there are more.
+// Places the parts: one after the other. In a chain, followers use the work-groups of the first part and, as long as
+// there are enough, subgroups of their own.
 static void place_parts(part_place *at, const launch_shape *form, int n, bool chain, int64_t items, const target *t) {
   int64_t group = 0, item = 0, step = t->subgroup_size ? t->subgroup_size : 1;
   for (int i = 0; i < n; i++) {
@@ -339,7 +339,7 @@ static int add_launched(uop *ast, uop **out, int n) {
 
 int merged_kernels(uop *ast, uop *out[MOST_KERNELS]) { return add_launched(ast, out, 0); }
 
-// Whether parts with these OptOps can still be one launch. Items that wait for each other are all that there are.
+// Can parts with these OptOps still be one launch? Parts whose work-items wait for each other must use all work-items.
 static bool fits_launch(program *const *part, const launch_shape *form, int n, bool chain, int64_t items,
                         const target *t) {
   int64_t shared = 0;

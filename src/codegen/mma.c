@@ -1,14 +1,14 @@
-// Matrix products of bytes, in tiles of 16 rows and 8 columns that 32 items compute with one instruction: sums of 16 or
-// 32 products. What the instruction (mma.sync of NVIDIA's GPUs) wants where: item 4 g + t has, of the rows, four
-// products from 4 t on of rows g and g + 8; of the columns those of column g; of the results rows g and g + 8 of
-// columns 2 t and 2 t + 1; of 32 products as many again, 16 further on. So operands are the sum's own expressions, with
-// its ranges replaced. Sums of integers are exact: the results are those of any other order.
+// Matrix products in tiles of 16 rows and 8 columns that 32 work-items compute with one instruction (mma.sync of NVIDIA
+// GPUs): sums of 16 or 32 byte products. Operands per work-item 4 g + t: four products from 4 t on of rows g and g + 8;
+// the same products of column g; results in rows g and g + 8 of columns 2 t and 2 t + 1. With 32 products, it has as
+// many again, 16 further on. The operands are the sum's own expressions with its ranges replaced. Integer sums are
+// exact, so results equal those of any other order.
 //
-// Halves. An instruction adds up 16 products; the item has two and two of them, 8 further on. Which 16 of a row these
-// are is free, as long as both operands agree: here item t has 8 neighbours of 32, which lie together, and two
-// instructions take four of them each. How the instruction adds up is its own affair (not one product after the other,
-// and not rounded like additions), so all sums of a weight are made by it, whatever the number of columns: where there
-// is one alone (OptOp COLUMNS), all eight are copies of it. Sums of 32 products are then added up as floats.
+// F16 and BF16. An instruction adds up 16 products; a work-item has two pairs, 8 apart. Which 16 products of a row
+// these are is free, if both operands agree: work-item t takes 8 neighbours out of 32, which are contiguous, and two
+// instructions take four of them each. The instruction's order of additions and its roundings are not specified, so all
+// sums of a weight use it, whatever the number of columns: a single column (OptOp COLUMNS) is copied eight times. Sums
+// of 32 products are then added as floats.
 #include "codegen/mma.h"
 #include <string.h>
 #include "codegen/expand.h"
@@ -29,7 +29,7 @@ bool mma_find(const uop *store, mma_ranges *out) {
   return out->g && out->t;
 }
 
-// The range of two steps that counts on where `inner` ends; NULL: there is none.
+// The range of two steps that continues where `inner` ends; NULL if there is none.
 static uop *outer_half(const uop *reduce, const uop *x, const uop *inner) {
   for (size_t n = 1; n < reduce->nsrc && uop_is_int(inner->src[0], HALF); n++)
     if (reduce->src[n] != inner && uop_is_int(reduce->src[n]->src[0], 2) && reduce->src[n]->b != AXIS_GROUP &&
@@ -59,7 +59,7 @@ enum dtype mma_halves(const uop *reduce) {
   return dt == (enum dtype)body->src[1]->src[0]->dt && (dt == DT_F16 || dt == DT_BF16) ? dt : DT_VOID;
 }
 
-// a: a load of a weight, that depends on the rows; x: the other one, anything.
+// a: a load of a weight that depends on the rows; x: the other operand, any expression.
 static bool half_operands(const uop *reduce, const mma_ranges *m, uop **a, uop **x) {
   if (mma_halves(reduce) == DT_VOID) return false;
   const uop *body = reduce->src[0];
@@ -70,7 +70,7 @@ static bool half_operands(const uop *reduce, const mma_ranges *m, uop **a, uop *
          !uop_varies(*a, m->t) && !uop_varies(*a, m->j) && !uop_varies(*x, m->g) && !uop_varies(*x, m->i);
 }
 
-// Does this load have neighbours along r?
+// Are the load's neighbours along r contiguous?
 static bool side_by_side(const uop *load, const uop *r) {
   const uop *index = load->src[0];
   return index->src[1]->op != OP_WHERE &&
@@ -103,10 +103,10 @@ bool mma_has(const uop *store) {
 
 // --- expansion -------------------------------------------------------------------------------------------------------
 
-// half: of bytes the range of two steps, of halves that of four, each an item's
+// half: for bytes the range of two steps, for F16 and BF16 the range whose four steps go to work-items
 typedef struct tile { mma_ranges m; uop *inner, *half, *lane; } tile;
 
-// Products 16 h + 4 t + lane.
+// Replaces the ranges so that they select products 16 h + 4 t + lane.
 static void put_products(graph *g, map *to, const tile *c, int h, uop *lane) {
   uop *at = idx_add(g, idx_mul(g, c->m.t, uop_idx(g, REGISTER)), lane);
   if (c->half) map_put(to, c->half, uop_idx(g, h));
@@ -167,7 +167,7 @@ bool mma_sound(uop *ast) {
   return sound;
 }
 
-// Halves 2 pair and 2 pair + 1 of what item t has: as they lie in memory, or as two lanes.
+// Values 2 pair and 2 pair + 1 of work-item t: loaded as one word if contiguous in memory, otherwise as two lanes.
 static uop *two_halves(graph *g, uop *v, const tile *c, map *to, int pair) {
   bool loaded = v->op == OP_LOAD && side_by_side(v, c->inner);
   uop *first = uop_idx(g, 2 * pair), *at = loaded ? v->src[0]->src[1] : v;

@@ -1,4 +1,4 @@
-// OptOps: see opt.h. Each is a row of the table below.
+// OptOps (opt.h): each is a row of the table below.
 #include "codegen/opt_rows.h"
 #include "codegen/dot_tiles.h"
 #include "codegen/mma.h"
@@ -48,7 +48,7 @@ static bool binds_lane(const uop *u) {
   return laid;
 }
 
-// An expression has lanes along one axis: a reduction laid in lanes along another axis inside one over r would have
+// An expression has lanes along one axis. A reduction with lanes along another axis, inside one over r, would have
 // both.
 static bool lanes_meet_in(const uop *u, const void *r) {
   if (u->op != OP_REDUCE) return false;
@@ -65,7 +65,7 @@ static const char *lanes_fit(const kernel *k, const axes *x, const uop *r, int64
 
 // ---- dot products ---------------------------------------------------------------------------------------------------
 
-// The type of the sums over r that are products: what a DOT axis made of r would add up.
+// The type of the sums of products over r: what a DOT axis made of r would add up.
 static enum dtype summed_type(const kernel *k, const uop *r) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
@@ -89,7 +89,7 @@ static const char *apply_tc_alone(kernel *k, uop *inner) {
   return take_range(k, inner, products, AXIS_DOT) ? NULL : opt_not_followed;
 }
 
-// Lanes over an output axis, each lane adding up several products of the inner axis at a time.
+// Lanes over an output axis; each lane adds up several products of the inner axis at a time.
 static const char *apply_tc(kernel *k, const axes *x, opt o) {
   if (o.axis == o.amount) return apply_tc_alone(k, x->at[o.axis]);
   if (o.axis >= x->n_out) return "its lanes are along no output axis";
@@ -99,7 +99,7 @@ static const char *apply_tc(kernel *k, const axes *x, opt o) {
   if (n < 4) return "the device has no vectors";
   enum dtype acc = summed_type(k, inner);
   if (k->t->descriptors) n = descriptor_lanes(k->t->descriptors, acc, (int)n, lane->src[0]->a);
-  else while (n >= 4 && lane->src[0]->a % n) n /= 2;             // plain arithmetic has any number
+  else while (n >= 4 && lane->src[0]->a % n) n /= 2;             // plain arithmetic works with any number of lanes
   if (n < 4) return "the axis has no whole number of vectors";
   if (in_lanes(x, x->n)) return "there are lanes already";
   const char *why = dots_fit(k, lane, inner, dot_products(acc));
@@ -170,7 +170,8 @@ static const char *apply_prefetch(kernel *k, const axes *x, opt o) {
   return NULL;
 }
 
-// One operation for each load costs hardly more than keeping. Operands of tiles take a second one (dot_tiles.c).
+// Keeping a value costs about as much as one operation per load. Operands of tiles take a second operation
+// (dot_tiles.c).
 static bool pays_to_keep(const kernel *k, const axes *x) {
   bool dots = false;
   for (int i = 0; i < x->n; i++) dots |= x->at[i]->b == AXIS_DOT;
@@ -205,7 +206,7 @@ static const char *apply_blocks(kernel *k, const axes *x, opt o) {
   return k->ast == before ? "no range is divided by a constant" : NULL;
 }
 
-// Number `number` in topological order.
+// The REDUCE with this number in topological order.
 static uop *reduce_at(const kernel *k, int number) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
@@ -268,7 +269,7 @@ static void try_axes(const axes *x, opt o, bool summed, opt_vec *out) {
 
 static void try_lanes(const kernel *k, const axes *x, opt_vec *out) {
   static const int lanes[] = {16, 8, 32, 4};
-  bool any = !k->t->vector_bytes || k->t->subgroup_size;   // items that run in step are lanes already
+  bool any = !k->t->vector_bytes || k->t->subgroup_size;   // work-items of a subgroup are lanes already
   for (int i = 0; i < k->n_applied; i++) any |= k->applied[i].kind == OPT_LANES || k->applied[i].kind == OPT_TC;
   for (size_t m = 0; !any && m < COUNT(lanes); m++)
     for (int i = x->n_out; i-- > 0;)

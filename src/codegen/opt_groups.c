@@ -1,10 +1,10 @@
-// OptOps of machines whose items work together: in work-groups with memory of their own, in step, on tiles.
+// OptOps for devices whose work-items cooperate: in work-groups with memory, in subgroups, on tiles.
 #include "codegen/opt_rows.h"
 #include "codegen/mma.h"
 #include "codegen/stage_shared.h"
 #include <string.h>
 
-// Copies of the one column, for tiles of halves: only these need it.
+// Copies a single column, for F16 and BF16 tiles only.
 const char *apply_columns(kernel *k, const axes *x, opt o) {
   uop *store = k->ast->src[0], *src[2 + MAX_AXES + 1];
   if (x->n_out == MAX_AXES || store->nsrc < 3) return "the output has too many axes, or none";
@@ -18,7 +18,7 @@ const char *apply_columns(kernel *k, const axes *x, opt o) {
   return NULL;
 }
 
-// The same of halves: four steps of the range that moves in the shortest steps of those around go to four items.
+// MMA for F16 and BF16: four steps of the surrounding range with the shortest steps in memory go to four work-items.
 static bool apply_mma_halves(kernel *k, const mma_ranges *m, uop *inner) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -65,12 +65,13 @@ const char *apply_mma(kernel *k, const axes *x, opt o) {
   return NULL;
 }
 
-// All items that have other rows, other columns of a tile or other parts of a sum need the same: so 32 of them can make
-// it together, those that have the rows, or else the parts.
+// A value that is equal for work-items with different rows, different columns of a tile or different parts of a sum is
+// computed by 32 of them together: by those that have the rows, otherwise by those that have the parts.
 const char *apply_step(kernel *k, const axes *x, opt o) {
   if (o.amount != k->t->subgroup_size || o.amount != k->t->row_items) return "no such number of items runs in step";
   uop *r = x->at[o.axis];
-  // of a range whose length is not known each item may have a part that the others' turns do not meet: what is exact
+  // if a range's length is unknown, a work-item may have a part that the others' iterations do not reach: allowed if
+  // exact
   bool even = r->src[0]->op == OP_CONST && r->src[0]->a % o.amount == 0,
        alike = r->b == AXIS_REDUCE && (even || r->src[0]->op != OP_CONST), rows = mma_has(k->ast);
   int64_t parts = 1;
@@ -95,7 +96,7 @@ const char *apply_step(kernel *k, const axes *x, opt o) {
   return take_range(k, r, o.amount, AXIS_STEP) ? NULL : opt_not_followed;
 }
 
-// Each sum over the range becomes one of parts, which are sums: of every amount-th step.
+// Splits each sum over the range into parts: sums of every amount-th step.
 const char *apply_parts(kernel *k, const axes *x, opt o) {
   graph *g = k->g;
   uop *r = x->at[o.axis], *end = r->src[0];
@@ -137,14 +138,14 @@ const char *apply_share(kernel *k, const axes *x, opt o) {
 
 // ---- items of a work-group ------------------------------------------------------------------------------------------
 
-// Do items that run in step make a sum over r?
+// Is a sum over r computed by a subgroup together?
 static bool is_in_step(const uop *u, const void *r) {
   bool any = false;
   for (size_t j = (size_t)uop_first_range(u); uop_binds(u, r) && j < u->nsrc; j++) any |= u->src[j]->b == AXIS_STEP;
   return any;
 }
 
-// Is it the STORE of a stage, one of whose axes is r?
+// Is u the STORE of a stage that has r among its axes?
 static bool is_stage_over(const uop *u, const void *r) {
   return u->op == OP_STORE && u->src[0]->src[0]->op == OP_LOCAL && uop_binds(u, r);
 }
@@ -158,7 +159,7 @@ int64_t kernel_items(const kernel *k) {
   return items;
 }
 
-// The same where no items share a sum; 0: some do.
+// Work-items if no sum is shared; 0 if one is.
 static int64_t items_of(const axes *x) {
   int64_t n = 1;
   for (int i = 0; i < x->n; i++) {
@@ -170,7 +171,7 @@ static int64_t items_of(const axes *x) {
 
 // ---- sums that a work-group shares ----------------------------------------------------------------------------------
 
-// Does it hold a sum over r that is not inside of another sum?
+// Does u contain a sum over r that is not inside another sum?
 static bool holds_sum(uop *u, const uop *r, map *known) {
   void *v;
   if (map_get(known, (uint64_t)(uintptr_t)u, &v)) return v;
@@ -180,8 +181,8 @@ static bool holds_sum(uop *u, const uop *r, map *known) {
   return holds;
 }
 
-// What one step of r adds to an expression that is linear in its sums over r: the sum of that over all steps is the
-// expression. NULL: it is not linear.
+// The contribution of one step of r to an expression that is linear in its sums over r: summed over all steps it gives
+// the expression. NULL if the expression is not linear.
 static uop *step_of_range(graph *g, uop *u, uop *r, map *known) {
   if (u->op == OP_REDUCE) {
     uop *src[64];
@@ -200,7 +201,7 @@ static uop *step_of_range(graph *g, uop *u, uop *r, map *known) {
   for (size_t i = 0; i < u->nsrc; i++) {
     s[i] = in[i] ? step_of_range(g, u->src[i], r, known) : u->src[i];
     if (!s[i]) return NULL;
-    if (sum && !in[i])                               // the first step's alone
+    if (sum && !in[i])                               // added in the first step only
       s[i] = uop_op3(g, OP_WHERE, idx_lt(g, r, uop_idx(g, 1)), s[i], uop_const_like(g, s[i], 0));
   }
   return uop_with_src(g, u, s);
@@ -212,9 +213,9 @@ bool is_shared_out(const uop *u) {
   return all;
 }
 
-// A sum over a GROUP range inside of another sum would be shared out, with a barrier, in each step of that one. The
-// outer sum takes the range over where what lies between is linear; sums of integers are exact on the way. Not where
-// items have the outer sum's parts and those of each part: these are exchanged together (group_reduce).
+// A sum over a GROUP range inside another sum would need an exchange with a barrier in each step of the outer one. If
+// the expression between them is linear, the outer sum takes over the range; integer sums are exact in between. Not
+// done if work-items have parts of the outer sum and of each part: these are exchanged together (group_reduce).
 static bool widen_one(kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -261,8 +262,8 @@ const char *group_fits(const kernel *k, const axes *x, const uop *r, int64_t amo
   return any_node(k, is_in_step, r) ? "items that run in step make that sum already" : NULL;
 }
 
-// Items that run in step give each other one value at a time: what they share out has no lanes. And where all items
-// fill a stage, there are no more of them later.
+// Work-items of a subgroup exchange one value at a time, so a shared sum has no lanes. And if all work-items fill a
+// stage, later OptOps may not add work-items.
 const char *items_forbid(const kernel *k, const axes *x, opt o) {
   bool lanes = false, groups = false, filled = false, grouped = opt_row_of(o.kind)->into == AXIS_GROUP;
   for (int i = 0; i < x->n; i++) {

@@ -1,7 +1,7 @@
-// Copies of an output that lie side by side, each a sum over the lanes of a vector, and what is made of it: one by one,
-// a vector of n lanes takes log n steps to become a number, a division is a number's, and each is stored for itself.
-// Together, two vectors' halves are added up in one step, the division is one, and so is the store. The additions are
-// the same ones, lane i to lane i + n/2: no bit changes.
+// Packs neighbouring outputs into vectors. Each output is a sum over the lanes of a vector, followed by arithmetic.
+// Separately, a vector of n lanes takes log n steps to reduce, each division is scalar, and each result is stored
+// alone. Packed, one step adds halves of two vectors, and there is one division and one store. The additions do not
+// change (lane i to lane i + n/2), so no bit changes.
 #include "codegen/pack_sums.h"
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 enum { MOST_WIDE = 16, MOST_VISITS = 256 };
 
 typedef struct output {
-  uop *store, *joined;                         // joined: the STORE of several, of which this is the first
+  uop *store, *joined;                         // joined: the STORE of several outputs of which this is the first
   idx_sum at;
   bool known, taken;
 } output;
@@ -19,10 +19,10 @@ typedef struct joining {
   graph *g;
   int wide;                                    // outputs that become one vector
   int visits;
-  bool sums;                                   // there are sums over lanes among what was joined
+  bool sums;                                   // the joined values include sums over lanes
 } joining;
 
-// How far y lies behind x, in elements: false where that is not known.
+// The distance from x to y in elements; false if it is unknown.
 static bool steps_apart(const idx_sum *x, const idx_sum *y, int64_t *d) {
   *d = y->constant - x->constant;
   return x->n == y->n && !memcmp(x->atom, y->atom, (size_t)x->n * sizeof *x->atom) &&
@@ -38,7 +38,7 @@ static bool lies_behind(const uop *x, const uop *y, int64_t by) {
 
 // --- sums ------------------------------------------------------------------------------------------------------------
 
-// Of vectors x and y (NULL: x alone), groups of m lanes: the first half of each group, or the second.
+// From vectors x and y (NULL: x only), in groups of m lanes: the first half of each group, or the second.
 static uop *halves(graph *g, uop *x, uop *y, int m, int second) {
   int lanes = y ? x->lanes : x->lanes / 2;
   unsigned char from[2 * MOST_WIDE * MOST_WIDE];
@@ -55,11 +55,11 @@ static uop *add_halves(graph *g, enum op op, uop *x, uop *y, int m) {
   return uop_op2(g, op, halves(g, x, y, m, 0), halves(g, x, y, m, 1));
 }
 
-// HREDUCEs of vectors of as many lanes, in a lane each.
+// Reduces several vectors of equal width at once; each result is one lane.
 static uop *add_up_lanes(const joining *c, uop *const *v) {
   enum op op = (enum op)v[0]->a;
   uop *x[MOST_WIDE];
-  int m = v[0]->src[0]->lanes;                 // lanes that are still to be added up
+  int m = v[0]->src[0]->lanes;                 // lanes still to be added up
   for (int i = 0; i < c->wide; i++) x[i] = v[i]->src[0];
   for (int n = c->wide; n > 1; n /= 2, m /= 2)
     for (int i = 0; i < n / 2; i++) x[i] = add_halves(c->g, op, x[2 * i], x[2 * i + 1], m);
@@ -77,7 +77,7 @@ static bool are_alike(const joining *c, uop *const *v) {
   return true;
 }
 
-// Operands of a commutative operation stand in any order: those that are like the first one's go together.
+// Is a commutative operation's operand order reversed, compared with the first one's?
 static bool is_turned(const uop *first, const uop *u) {
   bool commutes = op_flags((enum op)u->op) & OPF_COMMUTATIVE;
   return commutes && u->src[0] != first->src[0] && u->src[1] != first->src[1] &&
@@ -101,7 +101,7 @@ static uop *join_loads(joining *c, uop *const *v) {
   return uop_load(c->g, v[0]->src[0], (enum dtype)v[0]->dt, c->wide);
 }
 
-// Scalars of the same kind as a vector; NULL: they are none, or it would cost more than it saves.
+// Joins similar scalars into a vector; NULL if they differ, or if it would cost more than it saves.
 static uop *join_values(joining *c, uop *const *v) {
   bool equal = true, vectors = true;
   if (c->visits++ > MOST_VISITS) return NULL;
@@ -135,7 +135,7 @@ static const output *find_behind(const output *all, size_t n, const output *x, i
   return NULL;
 }
 
-// As many outputs from x on as lie side by side: a power of two; joined, if that is worth it.
+// Joins outputs from x on that are neighbours in memory (a power of two), if it is worth it.
 static uop *join_from(graph *g, output *all, size_t n, const output *x) {
   uop *stores[MOST_WIDE] = {x->store}, *values[MOST_WIDE], *src[64];
   int found = 1;

@@ -1,11 +1,11 @@
-// A loop over tiles of tokens inside of a tile of rows: each of its steps would unpack the same weights. What does not
-// depend on that loop, and is not there before the loops of a sum are open, becomes a stage (rangeify.h): computed for
-// all steps of these sums before the loop, stored in memory of the tile, and loaded where it is used. The same values
-// in the same order: no bit changes.
+// Keeps values that the steps of a loop share. A loop over tiles of tokens inside a tile of rows would unpack the same
+// weights in each step. Values that do not depend on that loop, but on loops of sums inside it, become a stage
+// (rangeify.h): computed for all steps of these sums before the loop, stored in memory of the tile, and loaded where
+// they are used. Values and order of operations do not change, so no bit does.
 //
-// Which values: those that something reads which depends on the loop, and which take more operations than their load.
-// A conversion to a wider type stays behind the load: bytes are stored, not words. What the same loops are open for
-// lies side by side, in the order in which it is computed.
+// A value is kept if something that depends on the loop reads it and it takes more operations than a load. A conversion
+// to a wider type is done after the load: bytes are stored, not words. Values for equal loops are stored next to each
+// other, in the order in which they are computed.
 #include "codegen/reuse.h"
 #include <stdlib.h>
 #include <string.h>
@@ -15,19 +15,19 @@ enum { MOST_RANGES = MAX_AXES, MOST_RECORDS = 16, MOST_LINES = 128 };
 
 typedef struct keeping {
   graph *g;
-  uop *loop;                                     // whose steps share values
+  uop *loop;                                     // its steps share values
   uop_list all;
-  uop *outer[MOST_RANGES], *sums[MOST_RANGES];   // other ranges of the output; ranges of sums, outermost first
+  uop *outer[MOST_RANGES], *sums[MOST_RANGES];   // other output ranges; ranges of sums, outermost first
   int n_outer, n_sums;
-  int least, hint;                               // of KEEP
+  int least, hint;                               // operands of KEEP
   int64_t next_range;
 } keeping;
 
-// Values that need the same loops of sums: one record for each step of these.
+// Values that depend on equal loops of sums: one record per step of these.
 typedef struct records { uop *ranges[MOST_RANGES]; int n; int64_t steps, bytes; } records;
 typedef struct value { uop *u; size_t of; int64_t at; } value;
 
-// The innermost plain loop over the output, and what is around it. False: there is none, or its steps are stages.
+// Finds the innermost plain output loop and the loops around it. False: there is none, or its steps are stages.
 static bool find_loop(keeping *k, const uop *store) {
   size_t at = store->nsrc;
   while (at > 2 && store->src[at - 1]->b != AXIS_LOOP) at--;
@@ -42,7 +42,7 @@ static bool find_loop(keeping *k, const uop *store) {
   return true;
 }
 
-// Ranges of sums, by how many loops of other sums theirs is in. False: too many.
+// Sorts ranges of sums by the number of loops of other sums around them. False: too many.
 static bool find_sums(keeping *k) {
   int depth[MOST_RANGES];
   for (size_t i = k->all.n; i-- > 0;) {
@@ -60,7 +60,7 @@ static bool find_sums(keeping *k) {
   return true;
 }
 
-// Operations that a value takes, without those of addresses; loads, and what only names lanes or bytes anew, are none.
+// Operations that a value takes, without those of addresses; loads and reinterpretations count as none.
 static int operations_of(const uop *u, map *seen) {
   if (map_has(seen, u)) return 0;
   map_put(seen, u, (void *)1);
@@ -80,7 +80,7 @@ static bool reads_a_weight(const uop *u, map *seen) {
   return false;
 }
 
-// What of `u` is worth keeping: itself without conversions to wider types; NULL: nothing.
+// The part of `u` worth keeping: u without conversions to wider types; NULL: nothing.
 static uop *to_keep(const keeping *k, uop *u) {
   map seen = {0};
   while (u->op == OP_BITCAST ||
@@ -101,7 +101,7 @@ static uop *to_keep(const keeping *k, uop *u) {
   return worth ? u : NULL;
 }
 
-// Source j of a node, if that depends on the loop and the source is a value worth keeping; NULL: not.
+// Source j of a node that depends on the loop, if the source is a value worth keeping; otherwise NULL.
 static uop *shared_source(const keeping *k, const uop *reader, size_t j) {
   uop *u = reader->src[j];
   if (!uop_varies(reader, k->loop) || reader->op == OP_INDEX || u->op == OP_RANGE || uop_varies(u, k->loop))
@@ -109,7 +109,7 @@ static uop *shared_source(const keeping *k, const uop *reader, size_t j) {
   return to_keep(k, u);
 }
 
-// The record that u belongs to, a new one if need be; -1: it would be larger than memory has addresses.
+// The record that u belongs to, created if necessary; -1: it would exceed the address space.
 static int64_t record_of(const keeping *k, const uop *u, records *at, size_t *n) {
   records r = {.steps = 1};
   for (int i = 0; i < k->n_sums; i++) {
@@ -125,7 +125,8 @@ static int64_t record_of(const keeping *k, const uop *u, records *at, size_t *n)
 
 typedef VEC(value) values;
 
-// All that is worth keeping, in the order in which it is computed, with places in records. False: it does not fit.
+// Collects all values worth keeping, in the order in which they are computed, with their places in records. False: they
+// do not fit.
 static bool find_values(const keeping *k, values *found, records *of, size_t *n_of, int64_t most) {
   map known = {0};
   bool fits = true;
@@ -154,11 +155,10 @@ static bool find_values(const keeping *k, values *found, records *of, size_t *n_
   return fits;
 }
 
-// While a tile computes, memory would wait. So what the next tile reads of a stream is asked for meanwhile, an equal
-// part of its lines in each step of the loop, and within a step where the loops of sums are that read it.
+// Memory would be idle while a tile computes. Each tile therefore prefetches the packed weight of the next tile: an
+// equal share of its lines in each step of the loop, inside the loops of sums that read it.
 
-// Of a stream: what the innermost loops read of it in their first step, from byte `first` to `last`, and who reads
-// there first.
+// What the innermost loops read of a packed weight in their first step: bytes `first` to `last`, and the first load.
 typedef struct source { uop *stream, *load; int64_t first, last; int depth; } source;
 typedef VEC(source) sources;
 
@@ -185,7 +185,7 @@ static void find_sources(const keeping *k, sources *all) {
   }
 }
 
-// NULL where the bytes do not move evenly from tile to tile, or are too many.
+// Returns NULL if the bytes do not move evenly from tile to tile, or are too many.
 static uop *ask_for_next(const keeping *k, const source *s, int64_t number) {
   graph *g = k->g;
   idx_sum at;
@@ -211,7 +211,7 @@ static bool stands_in(const uop *u, const uop *load, map *seen) {
   return false;
 }
 
-// The kept value that this load is for; -1: it is for none.
+// The kept value that this load belongs to; -1 if there is none.
 static int64_t kept_for(const values *found, const uop *load) {
   for (size_t i = 0; i < found->n; i++) {
     map seen = {0};
@@ -222,7 +222,7 @@ static int64_t kept_for(const values *found, const uop *load) {
   return -1;
 }
 
-// A load that also sees to `ask`.
+// A load that is ordered after the prefetch `ask`.
 static uop *asking(graph *g, const uop *load, uop *ask) {
   uop *src[4];
   die_if(load->nsrc + 1 > COUNT(src), "LOAD after %u effects", load->nsrc - 1);
@@ -276,7 +276,7 @@ uop *reuse_across_tokens(graph *g, uop *ast, int least, int hint, int64_t bytes)
     uop *ask = ask_for_next(&k, &streams.at[i], (int64_t)i);
     int64_t by = kept_for(&found, streams.at[i].load);
     uop *reader = by < 0 ? streams.at[i].load : found.at[by].u;
-    bool open = ask != NULL;                       // where it is read, the loops that the load is in
+    bool open = ask != NULL;                       // where it is read, the loops of the load are open
     for (int j = 0; j < k.n_sums && open; j++)
       open = !uop_varies(streams.at[i].load, k.sums[j]) || uop_varies(reader, k.sums[j]);
     if (open) map_put(&loads, reader, asking(g, by < 0 ? reader : map_ptr(&loads, reader), ask));

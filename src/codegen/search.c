@@ -1,17 +1,17 @@
 // BEAM search over OptOps: see search.h.
 //
-// The beam begins with the heuristic's list and with its beginnings; an action adds one op, or cuts a lane or tile in
-// another way. Candidates are made in batches, raced against the heuristic's kernel in turns, so that a disturbance of
-// the machine hits all of them, and losers leave a race early. What survives is compared with the reference, and the
-// best `width` go on to the next round. A round without gain ends the search.
+// The beam begins with the heuristic's list and its prefixes. An action adds one op, or splits a lane or tile
+// differently. Candidates are made in batches and timed interleaved with the heuristic's kernel, so that a disturbance
+// of the machine affects all of them; slow ones leave a race early. The survivors are compared with the reference, and
+// the best `width` enter the next round. A round without gain ends the search.
 //
-// Order of sums. A tuned kernel must not change a bit of what the heuristic's computes, or one token and many would not
-// agree any more (DESIGN: the order of a float reduction depends on the reduced length alone). So
-// - what lays a reduction in lanes, and everything before it, is taken from the heuristic's list as it is;
+// Order of sums. A tuned kernel must give the heuristic's bits, or one token and many tokens would no longer agree (the
+// order of a float reduction depends on the reduced length only). Therefore
+// - the ops that put a reduction in lanes, and all ops before them, are taken from the heuristic's list unchanged;
 // - a float reduction is unrolled from its innermost range outwards: its terms stay in ascending order (in_order
 //   below);
-// - what is changed otherwise are output ranges and integer sums, which are exact in any order;
-// - and the device compares outputs bit by bit.
+// - all other changes concern output ranges and integer sums, which are exact in any order;
+// - the device compares outputs bit by bit.
 #include "codegen/search.h"
 #include "codegen/merge_launches.h"
 #include "codegen/opt_rows.h"
@@ -20,7 +20,8 @@
 #include <string.h>
 
 enum { MAX_COPIES = 512, COPIES_MORE = 4, RACE = 6, FINAL_RACE = 12, MAX_ROUNDS = 4, MOST_CANDIDATES = 400 };
-// a round that brings less than GAIN ends the search; a prediction of so many times the heuristic's is not tried
+// a round that gains less than GAIN ends the search; a candidate predicted to take HOPELESS times the heuristic's time
+// is not tried
 static const double SLOW_S = .5, GAIN = 0.985, HOPELESS = 3;
 
 typedef struct candidates { candidate **at; size_t n, cap; } candidates;
@@ -33,9 +34,9 @@ typedef struct search {
   candidates all, beam;
   candidate *base;
   const opt *own;                                // the heuristic's list
-  int prefix;                                    // ops of the heuristic's list that every candidate keeps
-  int64_t copies;                                // most copies of the body that a candidate may have
-  double began, batch_s;                         // batch_s: how long the last batch took
+  int prefix;                                    // number of the heuristic's ops that every candidate keeps
+  int64_t copies;                                // maximum copies of the body in a candidate
+  double began, batch_s;                         // batch_s: duration of the last batch
   int batch;
   search_result *out;
 } search;
@@ -59,7 +60,7 @@ static bool reorders(const uop *u) {
   return u->op == OP_REDUCE && dtype_is_float((enum dtype)u->dt) && u->a != OP_MAX && u->a != OP_MIN;
 }
 
-// Ascending order: once a range is unrolled, all further in are unrolled or lanes.
+// Are terms in ascending order? If a range is unrolled, all ranges inside it must be unrolled or lanes.
 static bool in_order(kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -75,7 +76,7 @@ static bool in_order(kernel *k) {
   return ok;
 }
 
-// Ops up to the last one that decides about a reduction's lanes, about blocks or about ranges of its own.
+// Number of ops up to the last one that decides a reduction's lanes, blocks or separate ranges.
 static int deciding_prefix(graph *g, uop *ast, const target *t, const opt *opts, int n) {
   kernel k;
   axes x;
@@ -91,7 +92,7 @@ static int deciding_prefix(graph *g, uop *ast, const target *t, const opt *opts,
   return prefix;
 }
 
-// The sizes of the lanes of all float reductions that lanes matter to, in topological order: a text to compare.
+// The lane sizes of all float reductions that depend on lanes, in topological order, as text to compare.
 static void lanes_text(kernel *k, str *out) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -161,7 +162,7 @@ static void add_candidate(search *s, candidates *to, const opt *opts, int n) {
   vec_push(to, c);
 }
 
-// A list without the ops of one kind, on this axis (-1: any).
+// A list without the ops of one kind on this axis (-1: any axis).
 static int without_kind(const opt *from, int n, enum opt_kind kind, int axis, opt *out) {
   int m = 0;
   for (int i = 0; i < n; i++) if (from[i].kind != kind || (axis >= 0 && from[i].axis != axis)) out[m++] = from[i];
@@ -173,8 +174,8 @@ static bool holds_opt(const opt *list, int n, opt o) {
   return false;
 }
 
-// `from` and one more op. Of those that are there once, the new one takes the old one's place, or the old one goes; one
-// of all loads that is there already goes.
+// `from` plus one op. An op that may occur once replaces the existing one, or removes it; an op of all loads that is
+// already present is removed.
 static void extend_by_one(search *s, candidates *to, const opt *from, int n) {
   graph *g = graph_new(s->parent);
   kernel k;
@@ -207,8 +208,9 @@ static double seconds_left(const search *s) { return s->o->seconds - (now_s() - 
 
 // --- races -----------------------------------------------------------------------------------------------------------
 
-// All run in turns with the heuristic's kernel. A score is the median of a candidate's ratios to it or the ratio of the
-// least times, whichever is worse: noise makes runs slower, never faster, so both have to say that it is faster.
+// Runs all candidates interleaved with the heuristic's kernel. The score is the median of a candidate's ratios to the
+// heuristic, or the ratio of the minimum times, whichever is worse: noise only makes runs slower, so both must show a
+// gain.
 static void race(search *s, candidate *const *c, int n, int rounds) {
   struct lane { double ratio[FINAL_RACE], least; int n; bool out; } *at = xcalloc((size_t)n + 1, sizeof *at);
   double base_least = 1e30;
@@ -253,7 +255,7 @@ static void sort_beam(search *s) {
   if (s->beam.n) qsort(s->beam.at, s->beam.n, sizeof *s->beam.at, by_candidate_score);
 }
 
-// Keeps the best `width` of the beam that compute what they should.
+// Keeps the best `width` candidates of the beam whose results are right.
 static void prune(search *s, int width) {
   size_t kept = 0;
   sort_beam(s);
@@ -279,8 +281,8 @@ static int by_prediction(const void *x, const void *y) {
   return (a->predicted_us > b->predicted_us) - (a->predicted_us < b->predicted_us);
 }
 
-// The most promising first (those of which nothing is known before them), without what would take several times as long
-// as the heuristic's kernel.
+// Sorts candidates by predicted time (those without a prediction first) and drops those predicted to be several times
+// slower than the heuristic's kernel.
 static void rank_waiting(search *s, candidates *c) {
   size_t kept = 0;
   if (!s->s->predict || !c->n) return;
@@ -294,7 +296,7 @@ static void rank_waiting(search *s, candidates *c) {
   c->n = kept;
 }
 
-// Makes and races what is waiting, batch by batch, while there is time. What was raced joins the beam.
+// Makes and times waiting candidates in batches, until time is up. Timed candidates join the beam.
 static void race_waiting(search *s, candidates *c) {
   rank_waiting(s, c);
   for (size_t i = 0; i < c->n;) {
@@ -318,7 +320,7 @@ static void race_waiting(search *s, candidates *c) {
   }
 }
 
-// The heuristic's list h and its beginnings, each with one op more; what ends the list (of_loads) stays at the end.
+// The heuristic's list and its prefixes, each with one more op; ops that end the list (of_loads) stay at its end.
 static void neighbours(search *s, candidates *c, const opt *h, int n) {
   opt o[MOST_OPTS];
   int tail = 0;
@@ -351,7 +353,7 @@ static void next_round(search *s) {
   vec_free(&c);
 }
 
-// The winner has to win once more, in a longer race.
+// The winner must win again, in a longer race.
 static void race_winner(search *s) {
   search_result *out = s->out;
   if (s->beam.n && s->beam.at[0]->score < 1) race(s, s->beam.at, (int)s->beam.n, FINAL_RACE);
@@ -364,7 +366,7 @@ static void race_winner(search *s) {
   out->score = out->best->score;
 }
 
-// What every candidate keeps of the list that there is, and how large it may get.
+// The ops that every candidate keeps, and the maximum size of a candidate.
 static void set_bounds(search *s, const opt *own, int n) {
   graph *g = graph_new(s->parent);
   kernel k;
@@ -374,7 +376,7 @@ static void set_bounds(search *s, const opt *own, int n) {
   graph_free(g);
 }
 
-// Is l what `from` is without its op of this kind (one of them), which is of loads?
+// Is l equal to `from` without one op of this kind, which concerns loads?
 static bool only_lacks(const opt_list *l, const opt *from, int n, enum opt_kind kind) {
   opt o[MOST_OPTS];
   for (int i = 0; i < n && opt_row_of(kind)->of_loads; i++)
@@ -384,7 +386,7 @@ static bool only_lacks(const opt_list *l, const opt *from, int n, enum opt_kind 
   return false;
 }
 
-// By the last op; of a list that only lacks one of loads, by that one; what is shorter otherwise comes last.
+// Ranks by the last op; a list that lacks one op of loads by that op; other shorter lists come last.
 static int rank_by_last(const opt_list *l, const opt *from, int n) {
   enum { LAST = OPT_COUNT };
   int rank = LAST;
@@ -422,7 +424,7 @@ int search_kernel(graph *parent, uop *ast, const search_target *t, const search_
               .base = xcalloc(1, sizeof *s.base)};
   *out = (search_result){.score = 1};
   t->make(t->ctx, &s.base, 1);
-  // what compiles slowly is done in smaller steps
+  // slow compilation: smaller batches
   s.batch = now_s() - s.began > SLOW_S && t->batch > 1 ? t->batch / 2 : t->batch;
   int r = s.base->code ? 0 : -1;
   if (!r) {

@@ -1,17 +1,17 @@
-// What several items of a work-group read alike is brought to its memory once, a step ahead.
+// Copies bytes that several work-items share to work-group memory, one step ahead.
 //
-// A step is one turn of the loops around a sum, down to the range that SHARE names; all else that moves an address
-// belongs to the items or to what they do in a step. So an index is a sum of two parts: one that the step and the
-// work-group decide, and one of ranges inside. All loads of a weight with the same first part are brought together: a
-// box, of which runs lie densely in memory, as many as the ranges have steps whose strides are longer than a run. Items
-// copy pieces of the runs, each every so many-th one, and the loads read them where they then lie.
+// A step is one iteration of the loops around a sum, down to the range that SHARE names; all other ranges that move an
+// address belong to work-items or are inside a step. An index is therefore a sum of two parts: one depends on the step
+// and the work-group, the other on ranges inside. All loads of a weight with equal first parts are copied together.
+// They form a box of runs; a run is contiguous in memory, and ranges whose stride is longer than a run count the runs.
+// Each work-item copies every n-th piece of the runs, and the loads read the copies.
 //
-// There is memory for two steps. Before the loops the first one's pieces are on their way; each turn begins with a
-// barrier, behind which its own pieces are there and nobody reads any more what was there two turns ago, so that the
-// next step's are begun, in that place; then the turn's products are made. In what order that stands in the program is
-// said by what waits for what: a load for the copies of the next step, these for the barrier, that for the copies of
-// the first step. The barrier stands in the innermost loop as the ranges of the steps are sources of it, and parts its
-// turns. Without COPY the same pieces are loaded and stored.
+// Memory holds two steps. The copies of the first step start before the loops. Each iteration begins with a barrier:
+// after it, the copies of its own step are complete and no work-item reads those of the previous step any more, so the
+// copies of the next step are started into that memory; then the products of the iteration are computed. Dependencies
+// in the graph give this order: a load depends on the copies of the next step, these on the barrier, and the barrier on
+// the copies of the first step. The barrier is in the innermost loop because the ranges of the steps are its sources;
+// it separates iterations. Without COPY, pieces are loaded and stored.
 #include "codegen/stage_shared.h"
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +19,14 @@
 enum { MOST_STEPS_AROUND = 8, MOST_SUNDRY = 16, MOST_BOXES = 16, MOST_COPIES = 16, PLACES = 2 };
 
 typedef struct steps { uop *at[MOST_STEPS_AROUND]; int n; int64_t all; } steps;
-// A range along which runs follow each other: how far apart in memory, how many, and how far apart here.
+// A range that counts runs: their stride in memory, their number, their stride in the copy.
 typedef struct runs { uop *r; int64_t stride, n, own; } runs;
 typedef struct box {
-  uop *mem, *outside;                      // PARAM, and the part of the index that is the same for the work-group
+  uop *mem, *outside;                      // PARAM, and the part of the index that is equal for the work-group
   VEC(uop *) loads;
   runs apart[MOST_SUNDRY];
   int n_apart;
-  int64_t first, run, all;                 // elements: where runs begin, in one, in all
+  int64_t first, run, all;                 // in elements: where runs begin, length of a run, total
   int piece;                               // bytes
 } box;
 typedef struct sharing { const kernel *k; uop *step; const uop *alike; steps s; box at[MOST_BOXES]; int n; } sharing;
@@ -42,8 +42,8 @@ static bool sum_holds(const uop *root, uop *u) {
   return any;
 }
 
-// The loops around a sum and its own as far as the step, the outermost first. False: they are none that could be
-// counted, or another sum over the range has others.
+// The loops around a sum, and its own ranges down to the step, outermost first. False: they cannot be counted, or
+// another sum over the range has other loops.
 static bool find_steps(sharing *s) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &(uop *){s->k->ast}, 1);
@@ -70,7 +70,7 @@ static bool find_steps(sharing *s) {
   return ok && any && s->s.all > 1;
 }
 
-// Is a range's number one of the items', or one that counts inside of a step?
+// Does a range belong to work-items or count inside a step?
 static bool is_inside(const sharing *s, const uop *r) {
   const uop *store = s->k->ast->src[0];
   bool out = uop_is_among(r, store->src + 2, (int)store->nsrc - 2);
@@ -83,7 +83,7 @@ static bool reads_memory(const uop *u) {
   return any;
 }
 
-// The parts of an index. False: it is no sum of these.
+// Splits an index into its parts. False: it is not a sum of such parts.
 static bool parts_of(const sharing *s, const uop *load, idx_sum *inside, idx_sum *outside) {
   idx_sum all;
   if (!idx_sum_of(load->src[0]->src[1], &all)) return false;
@@ -106,8 +106,8 @@ static int64_t factor_of(const idx_sum *s, const uop *atom) {
   return 0;
 }
 
-// Ranges that move all loads alike, by the length of their steps; the others, and those whose steps are no longer than
-// what is read already, make a run. False: runs overlap.
+// Sorts the ranges that move all loads by stride. A range whose stride is at most the length read so far extends the
+// run. False: runs overlap.
 static bool box_runs(sharing *s, box *b) {
   idx_sum in, out;
   int64_t last = INT64_MIN, unit = dtype_size((enum dtype)b->mem->dt);
@@ -157,7 +157,7 @@ static bool box_runs(sharing *s, box *b) {
   return true;
 }
 
-// The largest pieces at multiples of which all runs begin and end; 0: they would be too small.
+// The largest piece size such that all runs begin and end at multiples of it; 0: too small.
 static int box_piece(const box *b, int most) {
   int64_t unit = dtype_size((enum dtype)b->mem->dt);
   for (int piece = most; piece >= 4; piece /= 2) {
@@ -185,7 +185,7 @@ static void add_load(sharing *s, uop *load) {
   vec_push(&b->loads, load);
 }
 
-// Does it lie such that each item has a few pieces of it?
+// Can each work-item copy the box in a few pieces?
 static bool can_bring(sharing *s, box *b, int64_t items) {
   enum { PIECE = 16 };
   const int copy = s->k->t->copy_bytes;
@@ -195,7 +195,7 @@ static bool can_bring(sharing *s, box *b, int64_t items) {
 
 static void end_sharing(sharing *s) { for (int i = 0; i < s->n; i++) vec_free(&s->at[i].loads); }
 
-// False: there is nothing to bring, or it lies such that it cannot be.
+// False: there is nothing to copy, or its layout does not allow it.
 static bool find_sharing(const kernel *k, uop *step, const uop *alike, sharing *s) {
   *s = (sharing){.k = k, .step = step, .alike = alike};
   bool ok = find_steps(s);
@@ -232,7 +232,7 @@ static uop *step_number(const sharing *s) {
   return n;
 }
 
-// Where the box of step number n begins in its PARAM.
+// The offset in its PARAM of the box for step n.
 static uop *outside_at(const sharing *s, const box *b, uop *n) {
   graph *g = s->k->g;
   map to = {0};
@@ -253,8 +253,8 @@ static uop *box_place(const sharing *s, const box *b, uop *n) {
   return idx_mul(g, idx_mod(g, n, uop_idx(g, PLACES)), uop_idx(g, b->all));
 }
 
-// One piece of each item, on its way: number `piece` of step number n. valid: of the step; after (or NULL): what comes
-// first.
+// Starts the copy of one piece per work-item: piece `piece` of step n. valid: does the step exist? after (or NULL):
+// what must come first.
 static uop *bring_one(const sharing *s, const box *b, uop *n, uop *place, uop *valid, uop *piece, uop *after) {
   graph *g = s->k->g;
   int64_t unit = dtype_size((enum dtype)b->mem->dt), elements = b->piece / unit, in_run = b->run / elements,
@@ -293,7 +293,7 @@ static int bring(const sharing *s, const box *b, uop *n, uop *place, uop *valid,
   return count;
 }
 
-// Where a load finds what it read.
+// The load from the copy.
 static uop *load_of_box(const sharing *s, const box *b, const uop *load, uop *place, uop *const *next, int n_next) {
   graph *g = s->k->g;
   idx_sum in, out;

@@ -1,5 +1,4 @@
-// What is left of a kernel's output ranges, once OptOps are done, becomes tiles that threads share, or the numbers of
-// work-groups.
+// Converts the output ranges that OptOps left to tiles that threads share, or to work-group ids.
 #include "codegen/kernel_ranges.h"
 
 static void outer_reduces(uop *u, map *seen, void (*each)(uop *, void *), void *ctx) {
@@ -26,14 +25,14 @@ void kernel_tile_ranges(const kernel *k, map *out) {
   map_free(&seen);
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &store->src[1], 1);
-  for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_STORE) keep_common(l.at[i], &c);      // nor a stage
+  for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_STORE) keep_common(l.at[i], &c);      // including stages
   arena_free(a);
   for (int i = 0; i < c.n; i++) if (ok[i]) map_put(out, c.at[i], (void *)1);
 }
 
 enum { ENOUGH_TILES = 8, MANY_TILES = 64 };
 
-// n ranges of known sizes, the last one fastest, become one.
+// Flattens n ranges of known sizes to one, the last one fastest.
 static void flatten_ranges(kernel *k, uop *const *fixed, int n, int64_t steps) {
   graph *g = k->g;
   uop *tile = uop_range(g, uop_idx(g, steps), k->next_range++, AXIS_GLOBAL);
@@ -45,7 +44,7 @@ static void flatten_ranges(kernel *k, uop *const *fixed, int n, int64_t steps) {
   }
 }
 
-// Does a condition under which something is accessed depend on one of these ranges?
+// Does the condition of an access depend on one of these ranges?
 static bool guards_vary(const kernel *k, uop *const *ranges, int n) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
@@ -67,8 +66,8 @@ int kernel_group_ranges(const kernel *k, uop **out) {
   return n > 1 && guards_vary(k, out, n) ? 1 : n;    // as for tiles, below
 }
 
-// Work-groups have one number for all ranges of known sizes, and two for others: numbers of tokens, or of blocks of
-// positions. What several work-groups have in common, each makes for itself.
+// Work-groups have one id for all ranges of known sizes, and two for others: numbers of tokens, or of blocks of
+// positions. Each work-group computes shared values for itself.
 static void make_groups(kernel *k) {
   uop *store = k->ast->src[0], *fixed[MAX_AXES], *symbolic[2];
   int n = kernel_group_ranges(k, fixed), n_symbolic = 0;
@@ -96,9 +95,9 @@ void kernel_make_tiles(kernel *k) {
                                                             else if (!symbolic) symbolic = r;
   }
   map_free(&may);
-  // where accesses are guarded, plain ranges are what bounds can be proven of: no flattening
+  // bounds of guarded accesses can be proven for plain ranges only: no flattening
   if (n > 1 && has_guards(k)) { tiles = fixed[0]->src[0]->a; n = 1; }
-  // inner ranges stay loops as long as enough tiles are left: less index arithmetic, longer runs
+  // inner ranges stay loops if enough tiles are left: less index arithmetic, longer runs
   while (n > 1 && fixed[n - 1]->b != AXIS_THREAD && tiles / fixed[n - 1]->src[0]->a >= MANY_TILES)
     tiles /= fixed[--n]->src[0]->a;
   if (n && (tiles >= ENOUGH_TILES || !symbolic)) flatten_ranges(k, fixed, n, tiles);
