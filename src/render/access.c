@@ -1,5 +1,5 @@
-// What a kernel of work-groups asks of memory, counted from its program: see render.h. Nothing runs. The addresses of
-// the items that run in step (the first of a work-group) are evaluated with all loops in their first turn.
+// Counts the memory accesses of a GPU kernel from its program, without running it (render.h). Evaluates the addresses
+// of the first subgroup of a work-group, with all loops in their first iteration.
 #include "render/render.h"
 #include <math.h>
 #include <stdlib.h>
@@ -9,25 +9,25 @@
 enum { STEP = 32 /* items */, SECTOR = 32 /* bytes that memory gives at once */, WIDEST = 16 /* bytes of a load */,
        WORD = 4, TURNS_AT_ONCE = 4 };
 
-// Where a load reads: so many bytes behind the number of an element (base NULL: the first one).
+// The address of a load: bytes after the element with number `base` (NULL: element 0).
 typedef struct place { const uop *memory, *base; int64_t from, bytes; } place;
 
-// turns: of the loops that are open, and of the innermost alone; first, items: that are there, by the conditions that
-// are open
+// turns: iterations of all open loops; own: of the innermost; first, items: the work-items that the open conditions
+// admit
 typedef struct scope { double turns, own; int64_t first, items; } scope;
 
 typedef struct walk {
   const program *p;
-  const int64_t *vars;                     // values; NULL: the largest
+  const int64_t *vars;                     // values; NULL: the maxima
   map zeros;
   scope in;
-  // Since a region began: useful bytes of all items of a step, and bytes that each of them loads. The most of the
-  // former in all turns of one.
+  // Since a region began: burst: distinct bytes needed by a subgroup; loaded: bytes that each work-item loads. most:
+  // the maximum of burst times iterations so far.
   double burst, loaded, most;
-  VEC(place) near;                         // loads since a loop or condition began or ended, or something was stored
+  VEC(place) near;                         // loads since a loop or condition began or ended, or a store
 } walk;
 
-// A variable, a loop's counter or a number that the launch gives; of what is read from memory nothing is known.
+// The value of a leaf: a variable, a loop counter, or a launch id; values loaded from memory are unknown.
 static bool start(const uop *u, const int *item, evalue *out) {
   switch (u->op) {
   case OP_SPECIAL: *out = (evalue){.i = u->s[0] == 'l' ? item[u->s[1] - '0'] : 0}; return true;
@@ -59,7 +59,7 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// What a LOAD or a COPY reads.
+// The address that a LOAD or a COPY reads.
 static uop *read_index(const uop *u) { return u->op == OP_LOAD ? u->src[0] : u->op == OP_COPY ? u->src[1] : NULL; }
 static int64_t read_bytes(const uop *u) {
   return u->op == OP_COPY ? u->a : (int64_t)u->lanes * dtype_size((enum dtype)u->dt);
@@ -95,8 +95,8 @@ static void note_near(walk *w, size_t i) {
   }
 }
 
-// Neighbouring loads are one instruction, as compilers have it, where that begins at a multiple of its size: the bytes
-// of it that this load stands for, 0 if another one does.
+// Compilers merge neighbouring loads into one instruction if it begins at a multiple of its size. Returns the bytes of
+// the instruction that this load stands for; 0 if an earlier load stands for it.
 static int64_t together(walk *w, const uop *load) {
   place p = load_place(load);
   int64_t element = dtype_size((enum dtype)p.memory->dt), bytes = p.bytes,
@@ -108,7 +108,7 @@ static int64_t together(walk *w, const uop *load) {
   return bytes;
 }
 
-// Of a load: instructions, sectors and different bytes of each turn, of all items of a step.
+// Counts a load's instructions, sectors and distinct bytes per iteration, for a subgroup.
 static void count_load(walk *w, const uop *load, const int size[3], kernel_access *out) {
   uop *index = read_index(load);
   const uop *memory = render_memory(index);
@@ -119,7 +119,7 @@ static void count_load(walk *w, const uop *load, const int size[3], kernel_acces
   for (int i = 0; i < n; i++) {
     int number = (int)w->in.first + i,
         item[3] = {number % size[0], number / size[0] % size[1], number / size[0] / size[1]};
-    if (!address_at((uop *)index, item, &at[i])) at[i] = (int64_t)i * 4096;      // where, nobody knows: anywhere
+    if (!address_at((uop *)index, item, &at[i])) at[i] = (int64_t)i * 4096;      // unknown address: assume scattered
   }
   qsort(at, (size_t)n, sizeof *at, by_value);
   for (int64_t part = 0; part < bytes; part += wide) {
@@ -138,8 +138,7 @@ static void count_load(walk *w, const uop *load, const int size[3], kernel_acces
   }
 }
 
-// The numbers of work-groups ('g') or items ('l') for which a condition may hold, from what it says of them (kernels
-// that are joined).
+// The ids of work-groups ('g') or work-items ('l') that satisfy a condition of a merged kernel.
 static void numbers_of(const uop *cond, char kind, int64_t *from, int64_t *below) {
   const uop *x = cond->nsrc > 0 ? cond->src[0] : NULL, *y = cond->nsrc > 1 ? cond->src[1] : NULL;
   if (cond->op == OP_AND && x && y) { numbers_of(x, kind, from, below); numbers_of(y, kind, from, below); }
@@ -156,7 +155,7 @@ static void put_variables(const walk *w, uop *u, map *leaf, evalue *room, size_t
   for (size_t i = 0; i < u->nsrc; i++) put_variables(w, u->src[i], leaf, room, n);
 }
 
-// The value of an expression over variables; the largest that it can have where it depends on more than these.
+// The value of an expression over variables; its maximum if it depends on anything else.
 static double value_at(const walk *w, uop *u) {
   evalue room[64], v;
   map leaf = {0};
@@ -167,8 +166,7 @@ static double value_at(const walk *w, uop *u) {
   return (double)(known ? v.i : u->vmax);
 }
 
-// Instructions of an operation: of neighbouring loads together; a lane otherwise. A constant that is added to a number
-// is part of an address.
+// Instructions of an operation: one for merged loads, otherwise one per lane. A constant offset is part of an address.
 static double instructions_of(walk *w, const uop *u) {
   switch (u->op) {
   case OP_INDEX: case OP_SPLAT: case OP_STACK: case OP_EXTRACT: case OP_LOCAL: case OP_SPECIAL: case OP_VAR:
@@ -181,14 +179,14 @@ static double instructions_of(walk *w, const uop *u) {
   return u->dt == DT_VOID ? 1 : u->lanes;
 }
 
-// Words of the work-group's memory that it loads or stores.
+// Words of work-group memory that a node loads or stores.
 static double shared_words(const uop *u) {
   if (u->op != OP_LOAD && u->op != OP_STORE) return 0;
   const uop *v = u->op == OP_LOAD ? u : u->src[1];
   return is_group_memory(render_memory(u->src[0])) ? ceil((double)v->lanes * dtype_size((enum dtype)v->dt) / WORD) : 0;
 }
 
-// A condition opens: for fewer work-groups, or for fewer of the items, which run in whole steps.
+// A condition opens: it admits fewer work-groups, or fewer work-items, in whole subgroups.
 static void enter_if(walk *w, const uop *cond, const kernel_access *a) {
   int64_t from = 0, below = (int64_t)a->groups, first = w->in.first, end = w->in.first + w->in.items;
   numbers_of(cond, 'g', &from, &below);
@@ -200,8 +198,8 @@ static void enter_if(walk *w, const uop *cond, const kernel_access *a) {
   w->in.items = end - first;
 }
 
-// A region ends: a turn of a loop, what a condition guards, what stands before a barrier. NVIDIA's assembler makes the
-// loads of four turns at once.
+// A region ends: an iteration of a loop, a conditional block, the code before a barrier. NVIDIA's assembler issues the
+// loads of four iterations together.
 static void end_burst(walk *w, kernel_access *out) {
   if (w->burst * w->in.turns > w->most) {
     double at_once = fmin(w->in.own, TURNS_AT_ONCE);
@@ -240,7 +238,7 @@ bool render_access(const program *p, const int64_t *vars, kernel_access *out) {
       out->nodes += w.in.turns;
       out->instructions += w.in.turns * instructions_of(&w, u);
     }
-    // 16 x 8 sums over K bytes, or over K / 2 halves at half the pace
+    // 16 x 8 sums over K bytes, or over K / 2 halves at half the rate
     if (u->op == OP_MMA) out->macs += w.in.turns * 16 * 8 * (double)(u->a << !!u->b);
     if (read_index(u) && render_memory(read_index(u))->op == OP_PARAM) count_load(&w, u, size, out);
     out->shared += w.in.turns * shared_words(u);

@@ -1,9 +1,9 @@
-// The C renderer: a program as C17 with GCC's vector extensions, to be read, and to be compiled by gcc (12 or later) or
-// clang (14 or later) as a second opinion on the LLVM renderer.
+// The C renderer: a program as C17 with GCC's vector extensions, for reading, and for gcc (12 or later) or clang (14 or
+// later) as a check on the LLVM renderer.
 //
-// Compile it with -O2 -ffp-contract=off -fno-math-errno and link with -lm: then it computes exactly what the program
-// says. Vectors are of any power of two lanes, whatever the machine has: the compiler splits them.  What the language
-// does not do to vectors (square root, fused multiply-add, half precision) is a loop over the lanes.
+// Compile with -O2 -ffp-contract=off -fno-math-errno and link with -lm to get exactly the program's results. Vectors
+// have any power of two of lanes; the compiler splits them. Operations that the language lacks for vectors (square
+// root, fused multiply-add, half precision) are loops over the lanes.
 #include "render/cstyle.h"
 #include <string.h>
 #include "base/attempt.h"
@@ -118,7 +118,7 @@ static const char *c_halves(cstyle *c, const char *x, bool to_f32, int lanes) {
   return v;
 }
 
-// x if it is a variable, otherwise a variable with its value
+// x if it is a variable, otherwise a new variable with its value
 static const char *with_address(cstyle *c, enum dtype d, int lanes, const char *x) {
   if (cs_is_name(x)) return x;
   const char *name = cs_name(c, "t");
@@ -164,7 +164,7 @@ static bool same_memory(enum dtype value, const uop *memory) {
   return cs_memory_dtype(value) == cs_memory_dtype((enum dtype)memory->dt);
 }
 
-// The type of lanes as they lie in memory, and the value in it as the renderer keeps it.
+// Converts lanes from their type in memory to the renderer's type for values.
 static const char *from_memory(cstyle *c, enum dtype d, int lanes, const char *x) {
   if (d != DT_BOOL) return x;
   return lanes == 1 ? cs_print(c, "(%s != 0)", x) : cs_print(c, "(%s != 0)", x);     // compares of bytes give 0 and -1
@@ -331,7 +331,7 @@ static void write_arguments(cstyle *c, str *out) {
   if (!tiles) str_add(out, "  (void)lo;\n  (void)hi;\n");
 }
 
-// What the text of several kernels needs beside them: vector types and helpers of all.
+// Merges the vector types and helpers that several kernels need.
 static void add_needs(const cstyle *c, cstyle *all) {
   all->helpers |= c->helpers;
   all->d = c->d;

@@ -1,4 +1,4 @@
-// Tables that programs have written as selections: see choice.h.
+// Recognises lookup tables written as selections: see choice.h.
 #include "render/choice.h"
 
 #define BYTES "<{4n} x i8>"
@@ -19,12 +19,12 @@ const choice_row *choice_find(descriptor_set machine, int lanes) {
 
 enum { MIN_SELECTIONS = 8 };
 
-// What is found on the way: the value whose bits decide, which of them, and how many selections there are.
+// The state of the walk: the value whose bits select, the bits tested, the number of selections.
 typedef struct found { const uop *code; unsigned bits; int selections; } found;
 
 static bool is_entry(const uop *u) { return uop_unsplat(u)->op == OP_CONST; }
 
-// The bit of a value that a condition tests: (value & 1 << bit) != 0
+// The bit that a condition tests: (value & 1 << bit) != 0
 static bool tested_bit(const uop *cond, const uop **value, int *bit) {
   for (int i = 0; cond->op == OP_CMPNE && i < 2; i++) {
     const uop *masked = cond->src[i], *zero = uop_unsplat(cond->src[1 - i]);

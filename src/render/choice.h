@@ -1,22 +1,23 @@
-// Tables that programs have written as selections: some processors look bytes up in a register of sixteen.
+// Lookup tables that a program writes as selections: some processors look up bytes in a 16-byte register.
 #ifndef WEFT_RENDER_CHOICE_H
 #define WEFT_RENDER_CHOICE_H
 #include "codegen/descriptor.h"
 
-// What a value of bytes says: entry (code >> shift) & 15 of a table.
+// Each byte of the value selects entry (code >> shift) & 15 of a table.
 typedef struct choice {
-  const uop *code;               // of bytes, in as many lanes
+  const uop *code;               // bytes, one per lane
   int shift;                     // 0 to 4
   uint64_t low, high;            // entries 0 to 7 and 8 to 15, the first in the lowest byte
 } choice;
 
-// Is u made of WHEREs whose conditions are bits of one value, four that lie side by side, and which end in constants?
-// At least eight of them: fewer cost less than a look-up.
+// Does u consist of WHEREs that test four neighbouring bits of one value and end in constants? There must be at least
+// eight WHEREs: fewer cost less than a lookup.
 bool choice_of(const uop *u, choice *out);
 
-// Of the lines of a descriptor: $a: the numbers, $b: the table, again in each 16 bytes. `needs` as in a descriptor.
+// Instructions like a descriptor's lines: $a: the indices, $b: the table, repeated in each 16 bytes. `needs` as in a
+// descriptor.
 typedef struct choice_row { const char *needs; int words; const char *step[2]; } choice_row;
 
-// How a machine looks up `lanes` bytes, in parts of a register at most; NULL: it does not.
+// The instructions with which a machine looks up `lanes` bytes, at most one register at a time; NULL if it has none.
 const choice_row *choice_find(descriptor_set machine, int lanes);
 #endif

@@ -1,8 +1,8 @@
-// The common part of the renderers to C-like languages: see cstyle.h.
+// The common part of the renderers for C-like languages: see cstyle.h.
 //
-// What is written inline: a value that is used once, in the block where it is made, by an operation that mentions its
-// operand once; loads never (a store might come between), and values of variables only if nothing is assigned in
-// between. What has no use is not written at all.
+// A value is written inline if it is used once, in the block where it is computed, by an operation that mentions the
+// operand once. Loads are never inlined (a store might come between), and values of variables only if no assignment
+// comes between. Unused values are not written.
 #include "render/cstyle.h"
 #include <ctype.h>
 #include <math.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include "graph/half.h"
 
-typedef struct cs_use { size_t count, used; const uop *by; } cs_use;     // used: position of the last use, by that node
+typedef struct cs_use { size_t count, used; const uop *by; } cs_use;  // used: position of the last use; by: that node
 enum { LONGEST_INLINE = 90 };
 
 // ---- texts ----------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ const char *cs_text(cstyle *c, const uop *u) {
   return t;
 }
 
-// ---- what stands where it is used -----------------------------------------------------------------------------------
+// ---- inlined values ------------------------------------------------------------------------------------------------
 
 static bool mentions_once(const cstyle *c, const uop *by, const uop *u) {
   bool vector = u->lanes > 1;
@@ -163,7 +163,8 @@ static bool mentions_once(const cstyle *c, const uop *by, const uop *u) {
   }
 }
 
-// Does nothing between these positions open or close a block, or (for what reads a variable) assign to one?
+// Is a value still valid between these positions? No block may open or close and, if it reads a variable, no assignment
+// may occur.
 static bool stays_valid(const cstyle *c, size_t made, size_t used, bool variable) {
   for (size_t i = made + 1; i < used; i++) {
     enum op op = (enum op)c->p->at[i]->op;
@@ -174,7 +175,7 @@ static bool stays_valid(const cstyle *c, size_t made, size_t used, bool variable
   return true;
 }
 
-// Does the text of u mention a variable?  (Names of other values do not: they are never assigned again.)
+// Does the text of u mention a variable? (Names of other values do not count: they are never assigned again.)
 static bool reads_variable(const cstyle *c, const uop *u, int depth) {
   if (u->op == OP_ACC || depth > 16) return true;
   if (u->op == OP_LOAD || u->op == OP_RANGE) return false;
@@ -191,7 +192,7 @@ static bool goes_inline(cstyle *c, const uop *u, const char *t) {
       !mentions_once(c, use->by, u))
     return false;
   bool variable = reads_variable(c, u, 0);
-  if (variable && use->by->op == OP_INDEX) return false;        // an INDEX is written later still, where it is used
+  if (variable && use->by->op == OP_INDEX) return false;        // an INDEX is written even later, at its use
   return stays_valid(c, c->pos, use->used, variable);
 }
 
@@ -206,7 +207,7 @@ static void define(cstyle *c, const uop *u, const char *t) {
     const char *name = cs_name(c, kind_of(u));
     cs_line(c, "%s %s = %s;", c->d->type(c, (enum dtype)u->dt, u->lanes), name, cs_bare(c, t));
     t = name;
-  } else if (is_atom(t) && u->src[0]->op == OP_ACC) {          // a copy of a variable, which may change
+  } else if (is_atom(t) && u->src[0]->op == OP_ACC) {          // a copy of a variable that may change
     const char *name = cs_name(c, kind_of(u));
     cs_line(c, "%s %s = %s;", c->d->type(c, (enum dtype)u->dt, u->lanes), name, t);
     t = name;
@@ -227,7 +228,7 @@ static enum dtype unsigned_of(enum dtype d) {
 
 static bool is_bits(const cstyle *c, enum dtype d) { return d == DT_F64 && c->d->doubles; }
 
-// What a language without doubles does with them, lane by lane: see dialect.doubles.
+// Operations on doubles in a language without them, lane by lane: see dialect.doubles.
 static const char *op_of_bits(cstyle *c, enum op op, enum dtype from, enum dtype to, int lanes, const char *const *x,
                               size_t n) {
   if (lanes == 1) return c->d->doubles(c, op, from, to, x);
@@ -247,7 +248,7 @@ static const char *number_as(cstyle *c, const char *x, enum dtype from, enum dty
                                             : c->d->convert(c, x, from, to, lanes);
 }
 
-// Integer arithmetic that may wrap is done on unsigned numbers of at least 32 bits: in these languages only those wrap.
+// Integer arithmetic that may wrap uses unsigned numbers of at least 32 bits: only those wrap in these languages.
 static const char *wrapping(cstyle *c, enum op op, enum dtype d, int lanes, const char *x, const char *y) {
   enum dtype u = unsigned_of(d);
   if (lanes > 1) {
@@ -264,7 +265,7 @@ static const char *wrapping(cstyle *c, enum op op, enum dtype d, int lanes, cons
                 : cs_print(c, "(%s %s %s)", x, symbols[op], y);
 }
 
-// u's value is known to fit its type whatever the order: then it is written as it is
+// u fits its type in any order of evaluation, so it needs no unsigned arithmetic
 static bool cannot_wrap(const uop *u) {
   enum dtype d = (enum dtype)u->dt;
   if (u->lanes > 1 || dtype_size(d) < 4 || d == DT_U64 || d == DT_U32 ||
@@ -288,7 +289,7 @@ static const char *choose_lanes(cstyle *c, const char *cond, const char *x, cons
   return c->d->select(c, c->d->mask(c, cond, 1, dtype_size(cs_memory_dtype(d)), lanes), x, y, d, lanes);
 }
 
-// op of two values that are names or literals if it mentions them twice
+// op of two values; values that the text mentions twice are names or literals
 static const char *binary_expr(cstyle *c, const uop *u, enum op op, enum dtype d, int lanes, const char *x,
                                const char *y) {
   bool f = dtype_is_float(d);
@@ -393,7 +394,7 @@ static void open_for(cstyle *c, const uop *u) {
   bool tiles = u->b == AXIS_GLOBAL;
   const char *name = tiles ? cs_name(c, "tile") : cs_name(c, u->b == AXIS_REDUCE ? "r" : "a");
   const char *type = c->d->type(c, (enum dtype)u->dt, 1), *end = tiles ? "hi" : cs_text(c, u->src[0]);
-  // it may be set inside
+  // the loop may assign it
   if (!tiles && u->src[0]->op == OP_ACC) end = cs_named(c, (enum dtype)u->dt, 1, cs_print(c, "(%s)", end));
   cs_line(c, "for (%s %s = %s; %s < %s; %s++) {", type, name, tiles ? "lo" : "0", name, end, name);
   map_put(&c->text, u, (void *)(uintptr_t)name);
@@ -434,7 +435,7 @@ static int render_node(cstyle *c, const uop *u) {
   case OP_SPECIAL: case OP_BARRIER: return c->d->other && c->d->other(c, u) ? 0 : refuse_op(c, u);
   default: break;
   }
-  if (!use) return 0;                                   // nobody wants it
+  if (!use) return 0;                                   // unused
   switch (u->op) {
   case OP_INDEX: {                                      // its text is the element number
     const char *i = cs_text(c, u->src[1]);
@@ -470,12 +471,12 @@ static int render_node(cstyle *c, const uop *u) {
   return 0;
 }
 
-// Backwards, so that what only unused values use is not used either.
+// Walks backwards, so that operands of unused values do not count as used.
 static void count_uses(cstyle *c) {
   for (size_t i = c->p->n; i-- > 0;) {
     const uop *u = c->p->at[i];
     if (!(op_flags((enum op)u->op) & OPF_ORDERED) && !map_has(&c->uses, u)) continue;
-    if (u->op == OP_RANGE && u->b == AXIS_GLOBAL) continue;      // its end is the tile's: hi
+    if (u->op == OP_RANGE && u->b == AXIS_GLOBAL) continue;      // the end of the tile loop is hi
     for (size_t j = 0; j < u->nsrc; j++) {
       cs_use *use = map_ptr(&c->uses, u->src[j]);
       if (!use) map_put(&c->uses, u->src[j], use = ARENA_NEW(c->mem, cs_use));

@@ -1,16 +1,15 @@
-// The LLVM renderer: a program as LLVM IR text (opaque pointers, LLVM 19 and later).
+// The LLVM renderer: writes a program as LLVM IR text (opaque pointers, LLVM 19 and later).
 //
-// The text is in SSA form as it is written: an ACC becomes phis at loop heads and joins, not a stack slot, so that no
-// pass has to promote anything.  A loop's phis name values that are made in its body, therefore each open loop or IF
-// collects its text in a buffer of its own (a frame), and closing it writes head, body and tail to the one around it.
+// The text is in SSA form from the start: an ACC becomes phis at loop heads and joins, not a stack slot, so no pass has
+// to promote it. A loop's phis name values made in its body, so each open loop or IF collects its text in its own
+// buffer (a frame); closing it writes head, body and tail to the enclosing frame.
 //
-// What the optimiser needs to know is said in metadata: each PARAM is an alias scope of its own (distinct PARAMs do not
-// overlap if one of them is written), and loads from PARAMs that this program does not write are invariant.
-// No floating-point flags anywhere: the text computes what the program says.  Nothing here becomes a call.
+// Metadata tells the optimiser about memory: each PARAM is its own alias scope (distinct PARAMs do not overlap if one
+// of them is written), and loads from PARAMs that the program does not write are invariant. There are no floating-point
+// flags: the text computes exactly what the program says. No operation becomes a function call.
 //
-// What differs from one kind of machine to another is a row of llvm_machine.h: a processor, which is given an array of
-// pointers and a range of tiles, and NVPTX, LLVM's target for NVIDIA's GPUs, which is given one argument after the
-// other and launched over work-groups.
+// Differences between kinds of machines are rows of llvm_machine.h: a processor gets an array of pointers and a range
+// of tiles; NVPTX (NVIDIA GPUs) gets separate arguments and is launched over work-groups.
 #include "render/render.h"
 #include "render/choice.h"
 #include "render/llvm_machine.h"
@@ -20,20 +19,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-// An open loop or IF; the bottom one is the function.
+// An open loop or IF; the bottom frame is the function.
 typedef struct frame {
-  str text;                        // of what is inside, so far
+  str text;                        // text inside so far
   const uop *open;                 // RANGE or IF
-  int number;                      // of its labels
-  const char *before;              // label of the block that leads here
-  const char *source;              // the condition, or the end: its value here (a variable may be set inside)
-  const uop **accs;                // variables declared outside and set inside,
+  int number;                      // number of its labels
+  const char *before;              // label of the preceding block
+  const char *source;  // value of the condition or the loop end at this place (a variable may be assigned inside)
+  const uop **accs;                // variables declared outside and assigned inside
   const char **outer, **phi;       // their values before, and (loops) the names of their phis
   size_t n_accs;
 } frame;
 
-// An address near which a program reads or writes in many places: PARAM `memory` at element `at`, and constants further
-// on.
+// A base address that many accesses share: element `at` of PARAM `memory`; the accesses add constants.
 typedef struct anchor { const uop *memory, *at; int uses; const char *name; } anchor;
 
 typedef struct llvm {
@@ -44,15 +42,15 @@ typedef struct llvm {
   arena *mem;
   size_t *match;
   map names;                       // uop -> text of its value; for ACC, its value at this place
-  map chained, places, sums;       // of DOTs: see dot_sum
+  map chained, places, sums;       // DOTs: see dot_sum
   map zeros;                       // see render_zeros
   smap intrinsics;                 // declaration -> itself
   str declarations, globals;
   VEC(frame) frames;
   VEC(anchor) anchors;
-  const char *block;               // label of the block being filled
+  const char *block;               // label of the current block
   int next_value, next_label;
-  uint64_t written;                // bit a: PARAM a is stored to (the last bit: any PARAM from 63 up)
+  uint64_t written;                // bit a: the program stores to PARAM a (the last bit: any PARAM from 63 up)
 } llvm;
 
 // ---- types, constants, names ----------------------------------------------------------------------------------------
@@ -70,7 +68,7 @@ static const char *repeated(llvm *c, enum dtype d, const char *text) {
            : arena_printf(c->mem, "splat (%s %s)", scalar_type(shown(c->opt, d)), text);
 }
 
-// The value of a source, as text without its type.
+// The text of a source's value, without its type.
 static const char *value(llvm *c, const uop *u) {
   const char *name = map_ptr(&c->names, u);
   if (name) return name;
@@ -87,7 +85,7 @@ static str *text(llvm *c) { return &c->frames.at[c->frames.n - 1].text; }
 static const char *fresh(llvm *c) { return arena_printf(c->mem, "%%v%d", c->next_value++); }
 static void give_name(llvm *c, const uop *u, const char *name) { map_put(&c->names, u, (void *)(uintptr_t)name); }
 
-// One instruction with a result; gives the result's name.
+// Writes one instruction; returns the name of its result.
 PRINTF_LIKE(2, 3) static const char *instr(llvm *c, const char *fmt, ...) {
   const char *name = fresh(c);
   va_list ap;
@@ -109,7 +107,7 @@ static void label(llvm *c, const char *name) {
 static const char *const intrinsic_names[OP_COUNT] = {
   [OP_SQRT] = "sqrt", [OP_TRUNC] = "trunc", [OP_FLOOR] = "floor", [OP_FMA] = "fma"};
 
-// op of two values of one type; NULL if there is none
+// op of two values of one type; NULL if the op is unsupported
 static const char *binary(llvm *c, enum op op, enum dtype d, int lanes, const char *x, const char *y) {
   const char *ty = type_of(c, d, lanes);
   if (op == OP_MAX || op == OP_MIN) {              // WHERE(x < y, y, x), WHERE(y < x, y, x): what maxps and minps do
@@ -136,7 +134,7 @@ static const char *cast(llvm *c, const char *x, enum dtype from, enum dtype to, 
     int sf = dtype_size(from), st = dtype_size(to);
     return sf == st ? x : convert(c, st > sf ? "fpext" : "fptrunc", x, tf, tt);
   }
-  // out of range is poison in LLVM, any value here: freeze makes it that
+  // LLVM's result is poison if out of range, but a program allows any value: freeze converts it to one
   if (ff) {
     const char *r = convert(c, dtype_is_unsigned(to) ? "fptoui" : "fptosi", x, tf, tt);
     return instr(c, "freeze %s %s", tt, r);
@@ -264,7 +262,7 @@ static const char *stack(llvm *c, const uop *u) {
   return v;
 }
 
-// n lanes of a vector from lane `first` on, every `step`-th
+// n lanes of a vector, from lane `first` on, every `step`-th
 static const char *lanes_from(llvm *c, const char *vector_type, const char *x, int first, int step, int n) {
   str s = {0};
   for (int i = 0; i < n; i++) str_addf(&s, "%si32 %d", i ? ", " : "<", first + i * step);
@@ -273,7 +271,7 @@ static const char *lanes_from(llvm *c, const char *vector_type, const char *x, i
   return r;
 }
 
-// Two halves as one vector of n lanes
+// Concatenates two halves to a vector of n lanes
 static const char *joined(llvm *c, const char *half_type, const char *const *part, int n) {
   return shuffle_text(c, half_type, part[0], part[1],
                       arena_printf(c->mem, "<%d x i32> %s", n, lane_numbers(c->mem, DT_I32, n)));
@@ -281,15 +279,14 @@ static const char *joined(llvm *c, const char *half_type, const char *const *par
 
 // ---- dot products ---------------------------------------------------------------------------------------------------
 //
-// How a DOT is written is data: a row of codegen/descriptor.h with lines of text, in which operands and numbers of
-// lanes are put. Rows with partial sums are written in two steps: as long as a DOT only feeds the next one of a chain,
-// what it adds stays in 16 bits (a dot_sum, known by its uop), and the end of the chain, or of the room in 16 bits,
-// adds that to the accumulator.
+// A row of codegen/descriptor.h contains the text of a DOT; operands and numbers of lanes are inserted. Rows with
+// partial sums take two steps: while a DOT only feeds the next one of a chain, its sum stays in 16 bits (a dot_sum,
+// keyed by its uop); the end of the chain, or a full 16-bit sum, adds it to the accumulator.
 
 typedef struct dot_sum {
   const descriptor *d;
-  const char *acc, *sum;           // the accumulator so far, and what is still to be added to it
-  int64_t steps, most;             // how many steps it holds, of which the largest operand was `most`
+  const char *acc, *sum;           // the accumulator so far, and the partial sum still to be added
+  int64_t steps, most;             // number of steps in it, and their largest operand
 } dot_sum;
 
 static void declare(llvm *c, const char *call) {
@@ -300,7 +297,7 @@ static void declare(llvm *c, const char *call) {
   str_free(&s);
 }
 
-// The lines of a recipe, for n lanes; gives the value of the last.
+// Writes the lines of a recipe for n lanes; returns the value of the last line.
 static const char *recipe(llvm *c, const char *const *lines, int n, const char *acc, const char *a, const char *b) {
   const char *made[DESCRIPTOR_LINES + 1] = {0};
   int k = 0;
@@ -314,7 +311,7 @@ static const char *recipe(llvm *c, const char *const *lines, int n, const char *
   return made[k];
 }
 
-// Selections that are a table (choice.h), in halves as long as they are wider than a register.
+// Looks up a table (choice.h); vectors wider than a register are split into halves.
 static const char *entries_of(llvm *c, const choice_row *row, int lanes, const char *x, const char *entries) {
   int half = lanes / 2;
   if (lanes == 4 * row->words) return recipe(c, row->step, row->words, NULL, x, entries);
@@ -323,7 +320,7 @@ static const char *entries_of(llvm *c, const choice_row *row, int lanes, const c
   return joined(c, type_of(c, DT_U8, half), part, lanes);
 }
 
-// NULL: they are none, or this machine looks nothing up.
+// Returns NULL if u is not a table or the machine has no lookup instruction.
 static const char *table_entries(llvm *c, const uop *u) {
   choice of;
   const choice_row *row = c->opt ? choice_find(c->opt->descriptors, u->lanes) : NULL;
@@ -357,7 +354,7 @@ static void find_chains(llvm *c) {
         map_put(&c->chained, s, (void *)(uintptr_t)(u->op == OP_DOT && !map_has(&c->chained, s) ? s : c->p->at[0]));
     }
   }
-  for (size_t i = 0; i < c->p->n; i++) {               // a node that stands at two places is computed at both
+  for (size_t i = 0; i < c->p->n; i++) {               // a node at two positions is computed at both
     const uop *u = c->p->at[i], *from = u->nsrc ? u->src[0] : NULL;
     if (u->op == OP_DOT && from->op == OP_DOT &&
         ((uintptr_t)map_ptr(&c->places, u) > 1 || (uintptr_t)map_ptr(&c->places, from) > 1))
@@ -367,7 +364,7 @@ static void find_chains(llvm *c) {
 
 static descriptor_set usable(const llvm *c) { return c->opt ? c->opt->descriptors & ~c->p->without : 0; }
 
-// Part by part.
+// Computes a dot product part by part.
 static const char *dot_by_parts(llvm *c, enum dtype acc_type, int n, const char *acc, const char *parts,
                                 const char *codes) {
   bool bytes = acc_type == DT_I32;
@@ -412,7 +409,7 @@ static const char *whole_dot(llvm *c, enum dtype acc_type, int n, int64_t a_max,
   return joined(c, type_of(c, acc_type, half), part, n);
 }
 
-// NULL: the value is not made yet, because it only feeds the next step.
+// Returns NULL if the value is deferred because it only feeds the next step.
 static const char *dot_value(llvm *c, const uop *u) {
   int n = u->lanes;
   enum dtype acc = (enum dtype)u->dt;
@@ -435,7 +432,7 @@ static const char *dot_value(llvm *c, const uop *u) {
   return NULL;
 }
 
-// Tiles of 2 x 2 sums, as many as a register holds. NULL: this machine has no instruction for them.
+// Tiles of 2 x 2 sums, as many as a register holds. NULL if the machine has no instruction for them.
 static const char *pairs_of_rows(llvm *c, const uop *u) {
   const descriptor *d = descriptor_tile(usable(c), DT_U8, 8);
   if (!d || u->lanes != d->m * d->n) return NULL;
@@ -462,10 +459,10 @@ static const char *hreduce(llvm *c, const uop *u) {
 
 static bool is_written(const llvm *c, const uop *param) { return c->written >> (param->a < 63 ? param->a : 63) & 1; }
 
-// Metadata: !0 is empty, !1 the domain of the scopes; PARAM a has the scope !(3a+2), the list of it !(3a+3) and the
-// list of all others !(3a+4).
+// Metadata: !0 is empty, !1 is the domain of the scopes. PARAM a has the scope !(3a+2), the list of it !(3a+3) and the
+// list of all other scopes !(3a+4).
 static const char *access_notes(llvm *c, const uop *param, bool load) {
-  if (param->op == OP_LOCAL) return "";                // no pointer but its own leads there: LLVM knows who writes
+  if (param->op == OP_LOCAL) return "";                // reachable only through its own pointer: LLVM sees all writers
   const char *alone = c->p->n_bufs > 1 ? arena_printf(c->mem, ", !noalias !%lld", (long long)(3 * param->a + 4)) : "";
   return arena_printf(c->mem, ", !alias.scope !%lld%s%s", (long long)(3 * param->a + 3), alone,
                       load && !is_written(c, param) && (c->m->aligned || !is_stream(param)) ? ", !invariant.load !0"
@@ -500,8 +497,7 @@ static const char *address(llvm *c, const uop *memory, const char *i64) {
                pointer_to(c, memory), value(c, memory), i64);
 }
 
-// What is known of an address: the size of an element; more where memory begins at a multiple of more and the number of
-// the element is one, too.
+// The known alignment of an address: the size of an element, or more if the memory and the element number are aligned.
 static int alignment(llvm *c, const uop *index) {
   const uop *memory = render_memory(index);
   int size = dtype_size((enum dtype)memory->dt);
@@ -509,8 +505,8 @@ static int alignment(llvm *c, const uop *index) {
   return (int)min_i64(c->m->aligned, (int64_t)size << min_i64(render_zeros(index->src[1], &c->zeros), 8));
 }
 
-// What the hardware's prefetchers follow is a stream that is read from its beginning to its end. "volatile" keeps
-// LLVM's scheduler from moving loads by a thousand bytes, which costs a third of the memory's speed.
+// Hardware prefetchers follow memory that is read sequentially. "volatile" keeps LLVM's scheduler from moving loads by
+// up to a thousand bytes, which costs a third of the memory bandwidth.
 static const char *load_at(llvm *c, const uop *index, const char *pointer, enum dtype d, int lanes) {
   const uop *memory = render_memory(index);
   bool is_bool = d == DT_BOOL;
@@ -530,9 +526,9 @@ static void store_at(llvm *c, const uop *index, const char *pointer, const char 
 
 // ---- anchors --------------------------------------------------------------------------------------------------------
 
-// Many accesses at constant distances from one address get that address in a register. LLVM would rather save the
-// addition, and give each of them two registers to add; an instruction that computes with memory is then two for many
-// processors (of Intel, all that take a mask or a third operand).
+// Many accesses at constant distances from one address share that address in a register. LLVM would save the addition
+// and use two registers in each access, which splits an instruction with a memory operand into two on many processors
+// (on Intel, all that take a mask or a third operand).
 enum { MANY_USES = 8 };
 
 static anchor *anchor_of(llvm *c, const uop *index, int64_t *distance) {
@@ -548,7 +544,7 @@ static anchor *anchor_of(llvm *c, const uop *index, int64_t *distance) {
 static void find_anchors(llvm *c) {
   int64_t distance;
   size_t n = 0;
-  // a thread of a GPU has registers to spare, and constants in its addresses
+  // a GPU thread has spare registers and constants in its addresses
   if (c->m->launched) return;
   for (size_t i = 0; i < c->p->n; i++) {
     const uop *u = c->p->at[i];
@@ -560,8 +556,8 @@ static void find_anchors(llvm *c) {
   c->anchors.n = n;
 }
 
-// Behind a node: the addresses of which it is the number of the element. No optimiser looks through the empty
-// instruction.
+// After a node that is an element number: computes its anchors. The empty instruction keeps optimisers from folding
+// them.
 static void drop_anchors(llvm *c, const uop *u) {
   for (size_t i = 0; i < c->anchors.n; i++) {
     anchor *a = &c->anchors.at[i];
@@ -583,8 +579,8 @@ static const char *from_anchor(llvm *c, const uop *u) {
   return NULL;
 }
 
-// Of a GPU: constants are added to addresses, not to numbers of elements. These cannot overflow, which LLVM does not
-// know, so that it would not see neighbours, whose loads are one.
+// For GPUs: adds constants to addresses, not to element numbers. Element numbers cannot overflow, but LLVM does not
+// know that and would not merge neighbouring loads.
 static const char *behind_address(llvm *c, const uop *u) {
   const uop *at = u->src[1], *memory = render_memory(u);
   if (!c->m->launched || at->op != OP_ADD || at->src[1]->op != OP_CONST) return NULL;
@@ -646,7 +642,7 @@ static frame *push(llvm *c, size_t at) {
   f.n_accs = 0;
   for (size_t i = at; i < end; i++) {
     const uop *in = c->p->at[i];
-    if (in->op == OP_ACC) map_put(&seen, in, &f);                   // declared inside: nobody else's business
+    if (in->op == OP_ACC) map_put(&seen, in, &f);                   // declared inside: not visible outside
     if (in->op != OP_SET || map_has(&seen, in->src[0])) continue;
     map_put(&seen, in->src[0], &f);
     f.accs[f.n_accs] = in->src[0];
@@ -676,7 +672,7 @@ static void close_range(llvm *c) {
     end = f.source;
     if (end_uop->dt != r->dt) end = cast(c, end, (enum dtype)end_uop->dt, (enum dtype)r->dt, 1);
   }
-  bool runs = !tiles && end_uop->vmin >= 1 && end_uop->vmin != INT64_MIN;      // at least once: no guard
+  bool runs = !tiles && end_uop->vmin >= 1 && end_uop->vmin != INT64_MIN;      // runs at least once: no guard needed
   if (runs) str_addf(text(c), "  br label %%loop%d\n", f.number);
   else {
     const char *some = instr(c, "icmp slt %s %s, %s", ty, start, end);
@@ -693,7 +689,7 @@ static void close_range(llvm *c) {
   const char *more = instr(c, "icmp slt %s %%n%d, %s", ty, f.number, end);
   str_addf(text(c), "  br i1 %s, label %%loop%d, label %%done%d\n", more, f.number, f.number);
   label(c, arena_printf(c->mem, "done%d", f.number));
-  if (runs) return;                                  // then the last values inside are the values after
+  if (runs) return;                                  // the last values inside are the values after the loop
   for (size_t i = 0; i < f.n_accs; i++) {
     const char *last = value(c, f.accs[i]);
     give_name(c, f.accs[i],
@@ -723,7 +719,7 @@ static void close_if(llvm *c) {
 
 // ---- work-groups ----------------------------------------------------------------------------------------------------
 
-// What takes no arguments.
+// Declares an intrinsic without arguments.
 static void declare_without(llvm *c, const char *result, const char *name) {
   char *kept = arena_printf(c->mem, "declare %s @llvm.%s()\n", result, name);
   if (smap_set(&c->intrinsics, kept, strlen(kept), kept)) str_add(&c->declarations, kept);
@@ -739,7 +735,7 @@ static void barrier(llvm *c, const uop *u) {
   call_without(c, c->m->barrier);
 }
 
-// 16 bytes at once go past the first cache, where they need not stay.
+// Copies 16 bytes at once bypass the L1 cache.
 static int copy_over(llvm *c, const uop *u) {
   if (!c->m->copy) return -1;
   char *name =
@@ -751,7 +747,7 @@ static int copy_over(llvm *c, const uop *u) {
   return 0;
 }
 
-// Another item's value. All items of a group smaller than a step are named, as others are not there.
+// Another work-item's value. A group smaller than a subgroup names all of its work-items.
 static const char *swap(llvm *c, const uop *u) {
   enum { STEP = 32 };
   const char *ty = u->dt == DT_F32 ? "float" : "i32", *short_name = u->dt == DT_F32 ? "f32" : "i32";
@@ -765,7 +761,7 @@ static const char *swap(llvm *c, const uop *u) {
                value(c, u->src[0]), 1 << u->a, STEP - 1);
 }
 
-// A tile of sums. Its registers are words, and so are the results, which make a vector.
+// A tile of sums. Its registers and results are 32-bit words; the results form a vector.
 static const char *tile_dot(llvm *c, const uop *u) {
   enum dtype of = u->b ? (enum dtype)u->b : DT_U8;
   const descriptor *d = descriptor_tile(c->opt ? c->opt->descriptors : ~(descriptor_set)0, of, (int)u->a);
@@ -791,7 +787,7 @@ static const char *tile_dot(llvm *c, const uop *u) {
   return made;
 }
 
-// A number that the launch gives, below u->b.
+// An id that the launch provides, below u->b.
 static const char *special(llvm *c, const uop *u) {
   if (!c->m->launched || u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2')
     return NULL;
@@ -801,7 +797,7 @@ static const char *special(llvm *c, const uop *u) {
   return cast(c, instr(c, "call %si32 @llvm.%s()", range, name), DT_U32, (enum dtype)u->dt, 1);
 }
 
-// Memory of a work-group is the module's, all else an item's own.
+// Work-group memory is global to the module; all other memory belongs to a work-item.
 static const char *local(llvm *c, const uop *u) {
   const char *ty = stored_as(c, u), *name;
   if (!is_shared(c, u)) return instr(c, "alloca [%lld x %s], align 64", (long long)u->b, ty);
@@ -833,7 +829,7 @@ static int node(llvm *c, size_t at) {
     return 0;
   case OP_COPY: return copy_over(c, u) ? refuse_node(c, u) : 0;
   case OP_RANGE:
-    if (c->m->launched && u->b == AXIS_GLOBAL) return refuse_node(c, u);  // tiles lo..hi-1 are a processor's
+    if (c->m->launched && u->b == AXIS_GLOBAL) return refuse_node(c, u);  // tiles lo..hi-1 exist on processors only
     open_range(c, at);
     return 0;
   case OP_END: close_range(c); return 0;
@@ -874,7 +870,7 @@ static int node(llvm *c, size_t at) {
   return 0;
 }
 
-// The arguments, and where they stand in arrays, loaded once.
+// Loads the arguments from their arrays, once.
 static int arguments(llvm *c) {
   const program *p = c->p;
   for (size_t i = 0; i < p->n; i++) {
@@ -911,9 +907,8 @@ static bool all_constant(uop *const *sizes) {
   return true;
 }
 
-// Where registers are wider than what the ABI aligns the stack to, kernels align it themselves. LLVM decides that
-// before it knows what is spilled; without this line each access to a spilled vector of 64 bytes touches two lines of
-// the cache.
+// If registers are wider than the ABI's stack alignment, kernels must align the stack. LLVM decides that before it
+// knows the spills; without this attribute each access to a spilled 64-byte vector touches two cache lines.
 static void write_attributes(const llvm *c, str *out) {
   const render_options *o = c->opt;
   const program *p = c->p;
@@ -926,7 +921,7 @@ static void write_attributes(const llvm *c, str *out) {
       str_addf(out, "%s%lld", i ? "," : "", (long long)n);
       items *= n;
     }
-    // left to itself, the assembler gives a small work-group so few that something is spilled
+    // the assembler's default gives a small work-group too few registers, and it spills
     str_addf(out, "\" \"nvvm.maxnreg\"=\"%lld\"", (long long)min_i64(c->m->registers / items, c->m->most_registers));
   }
   if (p->order[ORDER_ALL]) str_add(out, " " RENDER_IN_ORDER);
@@ -958,7 +953,7 @@ static void write_head(const llvm *c, str *out) {
   str_addf(out, "define %svoid @%s(", c->m->convention, p->name);
   if (c->m->launched) {
     const char *comma = "";
-    // what items write for each other is no item's own: LLVM would move loads of it before a barrier
+    // memory through which work-items exchange values is not noalias: LLVM would move its loads before a barrier
     for (int a = 0; a < p->n_bufs; a++, comma = ", ")
       str_addf(out, "%s%s %salign %d %%b%d", comma, c->m->param,
                p->bufs[a].read && p->bufs[a].written ? "" : "noalias ", c->m->aligned, a);

@@ -1,24 +1,26 @@
-// What differs from one kind of machine to another in the LLVM renderer's text: a row for each. Look next: llvm.c.
+// The differences between kinds of machines in the LLVM renderer's text, one row each. Look next: llvm.c.
 #ifndef WEFT_LLVM_MACHINE_H
 #define WEFT_LLVM_MACHINE_H
 #include "base/base.h"
 
-// How a kernel is called, and where its memory is.
+// The calling convention of a kernel and the address spaces of its memory.
 typedef struct machine {
-  const char *convention;          // before the type of the function
-  const char *param, *shared;      // types of pointers to PARAMs, and to the memory of a work-group
-  // over work-groups: arguments one by one; otherwise pointers and variables in arrays, and tiles lo..hi-1
+  const char *convention;          // calling convention, before the function's type
+  const char *param, *shared;      // types of pointers to PARAMs, and to work-group memory
+  // launched over work-groups with separate arguments; otherwise pointers and variables come in arrays, with tiles
+  // lo..hi-1
   bool launched;
-  // bytes at a multiple of which PARAMs and LOCALs begin; 0: no more is said than the size of their elements
+  // alignment of PARAMs and LOCALs in bytes; 0: only the size of their elements is known
   int aligned;
-  // 32 bits each: that a unit has for all items that it runs at once, and that one of these may have
+  // 32-bit registers: of a multiprocessor for all work-items that it runs at once; maximum of one work-item
   int registers, most_registers;
-  // names of the intrinsics that give the numbers of a work-group and of an item in it, but for the axis
+  // names of the intrinsics for the ids of a work-group and of a work-item, without the axis
   const char *group, *item;
   const char *barrier;             // of a work-group
-  // from PARAMs to the memory of a work-group, but for how and the bytes; that waits for all that the item has begun
+  // copy: from PARAMs to work-group memory, without cache operator and size; wait: for all copies that the work-item
+  // started
   const char *copy, *wait;
-  const char *swap;                // of items that run in step, but for the type
+  const char *swap;                // exchange within a subgroup, without the type
 } machine;
 
 static const machine processor = {.convention = "", .param = "ptr", .shared = "ptr"};

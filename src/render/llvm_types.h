@@ -1,5 +1,5 @@
-// What LLVM calls the types of elements and instructions, and how it writes values. Names are static; a type that it
-// has no name for ends the program. Look next: llvm.c, which has vectors of them.
+// Names of element types and instructions in LLVM IR, and the text of constants. Names are static; a type without a
+// name ends the program. Look next: llvm.c, which builds vectors of them.
 #ifndef WEFT_LLVM_TYPES_H
 #define WEFT_LLVM_TYPES_H
 #include <string.h>
@@ -18,17 +18,17 @@ static inline const char *scalar_type(enum dtype d) {
   return names[d];
 }
 
-// How values of a type are written: halves that are only moved are integers. o may be NULL.
+// The type in which values are written: F16 values that are only moved are integers. o may be NULL.
 static inline enum dtype shown(const render_options *o, enum dtype d) {
   return d == DT_F16 && o && o->lacks_halves ? DT_U16 : d;
 }
 
-// the type of elements in memory: BOOL is a byte there, and BF16 only bits
+// the type of elements in memory: a BOOL is a byte, BF16 is 16 bits
 static inline const char *memory_type(enum dtype d) {
   return d == DT_BOOL ? "i8" : d == DT_BF16 ? "i16" : scalar_type(d);
 }
 
-// The value of a CONST, in mem. lacks_halves: of F16 its bits, as an integer.
+// The text of a CONST, allocated in mem. lacks_halves: F16 constants are integers with their bits.
 static inline const char *constant_text(arena *mem, const uop *u, bool lacks_halves) {
   enum dtype d = (enum dtype)u->dt;
   if (d == DT_BOOL) return u->a ? "true" : "false";
@@ -53,7 +53,7 @@ static inline const char *lane_numbers(arena *mem, enum dtype d, int lanes) {
   return r;
 }
 
-// The instruction of an op whose sources and result are of one kind; NULL: there is none.
+// The instruction of an op whose sources and result have one type; NULL if there is none.
 static inline const char *simple_name(enum op op, enum dtype d) {
   static const struct { const char *f, *s, *u;
   } simple[OP_COUNT] = {

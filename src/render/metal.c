@@ -1,17 +1,16 @@
-// The Metal renderer: a program in the Metal Shading Language, version 2.3 or later (C++14 with address spaces).
+// The Metal renderer: writes a program in the Metal Shading Language, version 2.3 or later (C++14 with address spaces).
 //
-// Arguments: the buffers in order, [[buffer(0)]] and so on, each from its first byte on, and behind them the variables
-// as longs in `constant` memory: metal_vars_index. A program with a loop over tiles, which no device asks for, finds
-// the first tile and the one behind the last after them, and each thread runs all of those. Buffers begin at multiples
-// of METAL_ALIGNED bytes, so that some bytes are known to be whole words and are read as such. LOCAL is threadgroup
-// memory, declared in the kernel; SPECIAL the number of the threadgroup or the thread; SWAP an exchange within a
-// SIMD-group, of 32.
+// Arguments: the buffers in order, [[buffer(0)]] and so on, each from its first byte on; then the variables as longs in
+// `constant` memory at metal_vars_index. A program with a tile loop, which no device uses, finds the first tile and the
+// end after the variables, and each thread runs all tiles. Buffers begin at multiples of METAL_ALIGNED bytes, so some
+// bytes are known to be whole words and are read as words. LOCAL is threadgroup memory, declared in the kernel; SPECIAL
+// is the id of the threadgroup or the thread; SWAP is an exchange within a SIMD-group of 32.
 //
-// The language's vectors have up to 4 lanes and compare to vectors of bool. Here a vector of any number of lanes is a
-// struct with an array, Lanes<T, N>, whose operators go lane by lane and compare to 0 and -1: Apple's GPUs compute lane
-// by lane anyway, and compilers take such structs apart. Half precision is storage only; numbers too small to be normal
-// may be flushed to zero in float and half, so conversions of those are done in integers. There are no doubles:
-// soft_doubles.h. Nothing is contracted (the pragmas, and math without fast paths, which the library is built with).
+// The language's vectors have up to 4 lanes and compare to vectors of bool. This renderer uses a struct with an array,
+// Lanes<T, N>, for vectors of any width; its operators work lane by lane and compare to 0 and -1. Apple's GPUs compute
+// lane by lane, and compilers decompose such structs. Half precision is storage only. The hardware may flush subnormal
+// floats and halves to zero, so their conversions are done in integers. Doubles are emulated (soft_doubles.h). Nothing
+// is contracted (the pragmas, and a library built without fast math).
 #include "render/metal.h"
 #include "render/cstyle.h"
 #include "render/soft_doubles.h"
@@ -34,7 +33,7 @@ static const char head[] =
   "#pragma clang fp contract(off)\n"
   "#endif\n\n";
 
-// BITS gives the bits of a number; Number<T>::of takes them.
+// BITS gives the bits of a number; Number<T>::of converts them back.
 static const char vectors[] =
   "template <typename T, int N> struct Lanes { T v[N]; };\n"
   "template <int bytes> struct Whole {};\n"
@@ -84,7 +83,7 @@ static const char vectors[] =
   "template <int N> inline Lanes<float, N> lanes_floor(Lanes<float, N> x) {\n"
   "  Lanes<float, N> r; EACH r.v[i] = floor(x.v[i]); return r;\n"
   "}\n"
-  // the same bits in lanes of another size, the first ones in the low bits
+  // reinterprets bits in lanes of another size, the first lanes in the low bits
   "template <typename D, int M, typename T, int N> inline Lanes<D, M> lanes_bits(Lanes<T, N> x) {\n"
   "  enum { SIZE = sizeof(D) > sizeof(T) ? sizeof(D) : sizeof(T), MANY = SIZE / sizeof(T), FEW = SIZE / sizeof(D) };\n"
   "  typedef typename Whole<SIZE>::u bits;\n"
@@ -101,7 +100,7 @@ static const char vectors[] =
   "template <typename D, typename T> inline D one_of_bits(T x) {\n"
   "  return Number<D>::of((typename Whole<sizeof(D)>::u)Number<T>::bits(x));\n"
   "}\n"
-  // memory: P is a pointer, whatever its address space
+  // memory: P is a pointer in any address space
   "template <typename T, int N, typename P> inline Lanes<T, N> lanes_load(P p) {\n"
   "  Lanes<T, N> r; EACH r.v[i] = p[i]; return r;\n"
   "}\n"
@@ -206,13 +205,13 @@ static const char *msl_halves(cstyle *c, const char *x, bool to_f32, int lanes) 
   return msl_build(c, to_f32 ? DT_F32 : DT_F16, lanes, each);
 }
 
-// Arithmetic on small integers has been promoted to int: its type is said, as that gives the number of bits.
+// Arithmetic on small integers is promoted to int: a cast restores the type and so the number of bits.
 static const char *msl_exactly(cstyle *c, const char *x, enum dtype d, int lanes) {
   if (lanes == 1) return cs_print(c, "%s{{(%s)%s}}", cs_print(c, "Lanes<%s, 1>", msl_scalars[d]), msl_scalars[d], x);
   return cs_bare(c, x);
 }
 
-// n lanes of d from a vector, or a scalar, of another type and the same bits
+// n lanes of d from the bits of a vector, or scalar, of another type
 static const char *msl_rebuilt(cstyle *c, const char *x, enum dtype from, int from_lanes, enum dtype d, int lanes) {
   c->helpers |= MSL_VECTORS;
   return cs_print(c, lanes == 1 ? "lanes_bits<%s, %d>(%s).v[0]" : "lanes_bits<%s, %d>(%s)", msl_scalars[d], lanes,
@@ -240,7 +239,7 @@ static const char *msl_space(const uop *m) {
 }
 static enum dtype msl_unit(const uop *m) { return cs_memory_dtype((enum dtype)m->dt); }
 
-// As many bytes are a whole number at the address: 1, 2 or 4, at least those of an element.
+// Bytes at the address that form an aligned word: 1, 2 or 4, at least the size of an element.
 static int known_word(const uop *index, map *memo) {
   const uop *m = render_memory(index);
   int size = dtype_size(msl_unit(m));
@@ -248,7 +247,7 @@ static int known_word(const uop *index, map *memo) {
   return (int)min_i64(4, (int64_t)size << min_i64(render_zeros(index->src[1], memo), 2));
 }
 
-// `lanes` elements of dtype d (as they lie in memory) from the address `at`; words: bytes that may be read as one
+// `lanes` elements of memory type d from address `at`; words: bytes that may be read as one word
 static const char *msl_read(cstyle *c, const uop *m, const char *at, enum dtype d, int lanes, int words) {
   enum dtype unit = msl_unit(m);
   int size = dtype_size(unit), bytes = lanes * dtype_size(d);

@@ -1,4 +1,4 @@
-// What kernels of the Metal renderer ask of whoever launches them (device/metal_plan.m).
+// What a launcher of Metal kernels must provide (device/metal_plan.m).
 #ifndef WEFT_RENDER_METAL_H
 #define WEFT_RENDER_METAL_H
 #include "render/render.h"
@@ -9,6 +9,6 @@ enum {
   METAL_STEP = 32 /* threads of a SIMD-group, where programs exchange values in one */
 };
 
-// Where a kernel of program p finds its variables, longs in their order; it takes none where p has none.
+// The index of the buffer with the variables of program p, longs in their order; unused if p has none.
 static inline int metal_vars_index(int n_bufs) { return n_bufs; }
 #endif

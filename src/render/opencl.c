@@ -1,14 +1,14 @@
-// The OpenCL renderer: a program as OpenCL C 1.2.
+// The OpenCL renderer: writes a program in OpenCL C 1.2.
 //
-// Arguments in order: a pointer per buffer, the bytes behind it at which each begins (many lie in one piece of the
-// device's memory), a long per variable, and, if the program has a tile loop (one made for a CPU), two longs: the tiles
-// that all work-items share out.  LOCAL is __local memory, SPECIAL the number of the work-group or work-item.  The
-// language has vectors of 2, 4, 8 and 16 lanes and aligns elements, so what lies in memory at less than its alignment
-// is loaded in the units of that memory and its bits taken as a whole.  Compilers that are made of clang know vectors
-// of any size and memory of any alignment: where the device says that its compiler does (render_options.vector_bits of
-// more than 128), vectors are as wide as that.  A device without doubles gets those of
-// soft_doubles.h.  Half precision is storage only: no extension is needed for it.
-// Contraction is switched off; build with -cl-fp32-correctly-rounded-divide-sqrt where the device has it.
+// Arguments in order: a pointer per buffer, then the byte offset at which each begins (many buffers share one device
+// allocation), a long per variable and, if the program has a tile loop (made for a CPU), two longs: the tiles that all
+// work-items share. LOCAL is __local memory, SPECIAL is the id of the work-group or work-item.
+//
+// The language has vectors of 2, 4, 8 and 16 lanes and aligns elements, so less aligned memory is loaded in its own
+// units and reinterpreted. Compilers based on clang support vectors of any size and any alignment: if the device
+// reports that (render_options.vector_bits above 128), vectors have that width. A device without doubles emulates them
+// (soft_doubles.h). Half precision is storage only and needs no extension. Contraction is off; build with
+// -cl-fp32-correctly-rounded-divide-sqrt if the device supports it.
 #include "render/cstyle.h"
 #include "render/soft_doubles.h"
 #include <string.h>
@@ -45,7 +45,7 @@ static const char *converted(cstyle *c, const char *x, enum dtype d, int lanes) 
 }
 
 static const char *cl_reinterpret(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
-  // x may have been promoted to int
+  // x may be promoted to int
   if (lanes == 1 && !dtype_is_float(from) && !dtype_is_float(to)) return cs_print(c, "((%s)%s)", scalar(c, to), x);
   return as(c, x, to, lanes);
 }
@@ -123,7 +123,7 @@ static const char *cl_halves(cstyle *c, const char *x, bool to_f32, int lanes) {
   return cl_build(c, to_f32 ? DT_F32 : DT_F16, lanes, each);
 }
 
-// as_ looks at the size of its operand's type, and arithmetic on small integers has been promoted to int
+// as_ depends on the size of its operand's type, and arithmetic on small integers is promoted to int
 static const char *exactly(cstyle *c, const char *x, enum dtype d, int lanes) {
   return lanes == 1 && !dtype_is_float(d) ? cs_print(c, "(%s)%s", scalar(c, d), x) : cs_bare(c, x);
 }
@@ -147,7 +147,7 @@ static const char *unaligned(cstyle *c, enum dtype d, int lanes) {
   return cs_print(c, "%s%d_at", scalar(c, d), lanes);
 }
 
-// `lanes` elements of dtype d (as they lie in memory) from the address `at`, an expression.
+// `lanes` elements of memory type d from address `at`, an expression.
 static const char *cl_read_at(cstyle *c, const uop *m, const char *at, enum dtype d, int lanes) {
   enum dtype unit = unit_of(m);
   int per_lane = dtype_size(d) / dtype_size(unit);

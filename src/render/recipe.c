@@ -1,4 +1,4 @@
-// Lines of a descriptor: see recipe.h.
+// Expands the lines of a descriptor: see recipe.h.
 #include "render/recipe.h"
 #include <string.h>
 

@@ -1,10 +1,10 @@
-// The table of renderers, and what they share: see render.h.
+// The table of renderers, and their common helpers: see render.h.
 #include "render/render.h"
 #include "base/attempt.h"
 #include "render/metal.h"
 #include <string.h>
 
-// What all languages of work-groups have in common.
+// Capabilities that all languages with work-groups share.
 #define OF_WORK_GROUPS .vector_bytes = 16, .has_f16 = true, .has_streams = true, .has_local = true, \
   .index32 = true, .row_items = 32, .row_bytes = 16, .token_tile = 2, .rounded_most = 32
 
@@ -85,7 +85,7 @@ void render_words(str *out, const str *module) {
   for (size_t i = 0; i < n; i++) {
     uint32_t word;
     memcpy(&word, module->at + 4 * i, 4);
-    if (i == end) end += word >> 16 ? word >> 16 : 1;              // an instruction's first half is its length
+    if (i == end) end += word >> 16 ? word >> 16 : 1;  // the high half of an instruction's first word is its length
     str_addf(out, "%08x%c", word, i + 1 == end || i + 1 == n ? '\n' : ' ');
   }
 }

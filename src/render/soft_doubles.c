@@ -1,13 +1,12 @@
-// Doubles for a language that has none: see soft_doubles.h.
+// Emulated doubles for a language without them: see soft_doubles.h.
 //
-// Written with what C, OpenCL C and Metal's language share; the three words that differ are defined before it. fma is
-// the one that does the work: a sum is fma(a, 1, b) and a product fma(a, b, -0). A number is m * 2^e with m a whole
-// number; results of more bits are kept in 128, or in 64 and one more that says that something was left (rest), until
-// they are rounded once.
+// The text uses only what C, OpenCL C and Metal's language share; three words that differ are defined before it. Most
+// work is done by fma: a sum is fma(a, 1, b), a product is fma(a, b, -0). A number is m * 2^e with an integer m. Wider
+// results are kept in 128 bits, or in 64 bits and a flag for lost bits (rest), until they are rounded once.
 #include "render/soft_doubles.h"
 
 static const char functions[] =
-  // parts of a number: m * 2^e is its size
+  // parts of a number with absolute value m * 2^e
   "F64_FUNCTION int f64_zeros(ulong x) {\n"
   "  uint high = (uint)(x >> 32);\n"
   "  return high ? (int)clz(high) : 32 + (int)clz((uint)x);\n"
@@ -18,7 +17,7 @@ static const char functions[] =
   "  return (x >> 52 & 0x7ff) ? m | 0x10000000000000ul : m;\n"
   "}\n"
   "F64_FUNCTION bool f64_is_nan(ulong x) { return (x & 0x7ffffffffffffffful) > 0x7ff0000000000000ul; }\n"
-  // m without its last bits, to nearest, ties to even
+  // m without its last bits, rounded to nearest, ties to even
   "F64_FUNCTION ulong f64_round(ulong m, int drop, bool rest) {\n"
   "  if (drop > 64) return 0;\n"
   "  ulong q = drop < 64 ? m >> drop : 0, cut = drop < 64 ? m << (64 - drop) : m, half_way = 0x8000000000000000ul;\n"
@@ -52,7 +51,7 @@ static const char functions[] =
   "  if (k >= 64) { hi = lo << (k - 64); lo = 0; } else { hi = hi << k | lo >> (64 - k); lo <<= k; }\n"
   "  e -= k;\n"
   "  if (!z) return f64_pack128(s, e, hi, lo);\n"
-  // both now have their first bit at 126: that of the smaller exponent goes down
+  // both now have their first bit at 126: shift down the one with the smaller exponent
   "  ulong zh = f64_m(z), zl = 0;\n"
   "  int j = f64_zeros(zh) - 1, f = f64_e(z) - j - 64;\n"
   "  zh <<= j;\n"
@@ -140,7 +139,7 @@ static const char functions[] =
   "  if (f == 0xff) return m ? 0x7ff8000000000000ul : sign | 0x7ff0000000000000ul;\n"
   "  return f64_pack(sign, (int)(f ? f : 1) - 150, f ? m | 0x800000 : m, false);\n"
   "}\n"
-  // what does not fit gives any value
+  // out of range: any value
   "F64_FUNCTION ulong f64_to_ulong(ulong a) {\n"
   "  int e = f64_e(a);\n"
   "  ulong m = f64_m(a);\n"

@@ -1,19 +1,19 @@
-// soft_doubles: arithmetic on doubles as their 64 bits, for C-like languages and devices that have none: Metal's, and
-// OpenCL's devices without cl_khr_fp64.
+// soft_doubles: arithmetic on doubles as 64-bit integers, for C-like languages and devices without doubles: Metal, and
+// OpenCL devices without cl_khr_fp64.
 //
-// Programs compute in F64 where tables of rotary angles are made, once for each token: angles of a deep context are
-// large, and their sines are small differences. Pairs of floats would be faster and give 48 bits of the 53, but codegen
-// takes doubles apart by their bits (exponents in EXP2, LOG2 and SIN), their range is that of floats, and memory holds
-// doubles. So here they are done as IEEE 754 has them, to the last bit, denormal numbers included, in some fifty
-// integer instructions each; tests/render/test_soft_doubles.c compares all of it with this machine's doubles.
+// Programs use F64 for tables of rotary angles, once per token: the angles of a deep context are large and their sines
+// are small differences. Pairs of floats would be faster but have 48 of the 53 bits, and codegen takes doubles apart by
+// their bits (exponents in EXP2, LOG2 and SIN), needs their range and stores them in memory. These functions follow
+// IEEE 754 to the last bit, including subnormal numbers, in about fifty integer instructions each;
+// tests/render/test_soft_doubles.c compares all of them with the processor's doubles.
 #ifndef WEFT_RENDER_SOFT_DOUBLES_H
 #define WEFT_RENDER_SOFT_DOUBLES_H
 #include "render/cstyle.h"
 
-// What stands before a function, and the names that take a float's bits and make a float of bits.
+// The function qualifier of the language, and the names that convert a float to bits and back.
 struct soft_doubles_words { const char *function, *uint_of, *float_of; };
-// The functions, f64_add and so on, which need uint, ulong and clz.
+// Writes the functions f64_add and so on; they need uint, ulong and clz.
 void soft_doubles_write(str *out, const struct soft_doubles_words *words);
-// As dialect.doubles: a call of one of them.
+// dialect.doubles: a call of one of these functions.
 const char *soft_doubles_call(cstyle *c, enum op op, enum dtype from, enum dtype to, const char *const *x);
 #endif

@@ -1,13 +1,13 @@
-// The SPIR-V renderer: a program as a module of Vulkan 1.2, in binary.
+// The SPIR-V renderer: writes a program as a binary module for Vulkan 1.2.
 //
-// Memory is known by addresses. The only push constant is one of them: that of the kernel's arguments, words of 64
-// bits: the address of each buffer, the value of each variable, and, if the program has a tile loop (one made for a
-// CPU), two more: the tiles that all work-groups share out. So a command buffer can be recorded once and the arguments
-// be written later. SPECIAL is the number of the work-group or work-item, LOCAL is Workgroup or Function memory.
+// Memory is accessed by address. The only push constant is the address of the kernel's arguments, 64-bit words: the
+// address of each buffer, the value of each variable and, if the program has a tile loop (made for a CPU), two more:
+// the tiles that all work-groups share. A command buffer can therefore be recorded once, and the arguments written
+// later. SPECIAL is the id of the work-group or work-item; LOCAL is Workgroup or Function memory.
 //
-// Values are scalars only, a vector is as many of them as it has lanes: a GPU's registers are of its items, and SPIR-V
-// has vectors of four at most. Loads and stores are as wide as they may be (spirv_memory.c). Loops and branches are
-// structured, as the standard wants it. What has no use is not written. Text for people: spirv-dis.
+// Values are scalars; a vector is as many scalars as it has lanes, because a GPU's registers belong to work-items and
+// SPIR-V vectors have at most four lanes. Loads and stores are as wide as allowed (spirv_memory.c). Loops and branches
+// are structured, as the standard requires. Unused values are not written. For a text form, use spirv-dis.
 #include <string.h>
 #include "render/spirv_impl.h"
 
@@ -28,7 +28,7 @@ static spv_id input_of(spirv *c, enum spv_decoration what) {
 
 static spv_id as_index(spirv *c, spv_id x, enum dtype d) { return spirv_cast(c, x, DT_U32, d); }
 
-// The number of the work-group or work-item in a dimension.
+// The id of the work-group or work-item in one dimension.
 static const spv_id *special_lanes(spirv *c, const uop *u) {
   if (u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2') return NULL;
   spv_id *out = spirv_new_lanes(c, 1), whole = u->s[0] == 'l' ? c->item : c->group;
@@ -46,7 +46,7 @@ static const spv_id *variable_lanes(spirv *c, const uop *u, const spv_id *variab
   return out;
 }
 
-// What needs no place in the program: constants, and the kernel's variables.
+// Values that do not depend on the position: constants, and the kernel's variables.
 static const spv_id *lanes_of_leaf(spirv *c, const uop *u) {
   enum dtype d = (enum dtype)u->dt;
   spv_id *out = spirv_new_lanes(c, u->lanes);
@@ -125,7 +125,7 @@ static const spv_id *each_lane(spirv *c, const uop *u) {
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
 
-// before -> header (the counter) -> test -> the loop's body ... -> next (counts) -> header; test -> behind
+// before -> header (the counter) -> test -> the loop's body ... -> next (counts) -> header; test -> exit
 static void open_for_loop(spirv *c, const uop *u) {
   spv *s = &c->s;
   enum dtype d = (enum dtype)u->dt;
@@ -205,7 +205,7 @@ static int refuse_uop(spirv *c, const uop *u) {
                    dtype_name((enum dtype)u->dt), u->lanes);
 }
 
-// 1: done; 0: it has a value, which is made next; -1: refused
+// 1: done; 0: it has a value, which is made next; -1: not supported
 static int put_effect(spirv *c, const uop *u) {
   switch (u->op) {
   case OP_CONST: case OP_PARAM: case OP_VAR: case OP_LANE: case OP_SINK: case OP_LOCAL: case OP_PREFETCH: return 1;
@@ -252,7 +252,7 @@ static int put_program(spirv *c) {
   return 0;
 }
 
-// Backwards, so that what only unused values use is not used either.
+// Walks backwards, so that operands of unused values do not count as used.
 static void find_needed(spirv *c) {
   for (size_t i = c->p->n; i-- > 0;) {
     const uop *u = c->p->at[i];
@@ -271,7 +271,7 @@ static spv_id share_from(spirv *c, spv_id lo, spv_id hi, spv_id i, spv_id n) {
   return SPV_MAKE(s, SPV_I_ADD, u64, lo, part);
 }
 
-// Of a program with a tile loop: which tiles are this work-group's.
+// For a program with a tile loop: computes the tiles of this work-group.
 static void share_tiles(spirv *c) {
   spv *s = &c->s;
   int at = c->p->n_bufs + c->p->n_vars;
@@ -284,7 +284,7 @@ static void share_tiles(spirv *c) {
   c->hi = share_from(c, lo, hi, SPV_MAKE(s, SPV_I_ADD, spv_uint(s, 8), i, spv_const(s, 8, 1)), n);
 }
 
-// y * width + x; groups behind the last one end here.
+// Computes the id y * width + x; surplus groups end here.
 static void number_spread_groups(spirv *c) {
   spv *s = &c->s;
   spv_id u32 = spv_uint(s, 4), groups = input_of(c, SPV_IS_GROUPS), behind = spv_new(s), none = spv_new(s);
@@ -302,7 +302,7 @@ static void number_spread_groups(spirv *c) {
   put_block(c, behind);
 }
 
-// What stands before the program: which group and item this is, and the arguments.
+// The start of the kernel: ids of work-group and work-item, and the arguments.
 static void put_start(spirv *c) {
   spv *s = &c->s;
   const program *p = c->p;
@@ -329,8 +329,7 @@ static void put_start(spirv *c) {
   if (spread) number_spread_groups(c);
 }
 
-// What floats are to be like, as far as the device says that it can: of all sizes, since some devices have one mode for
-// several of them.
+// Declares the float modes that the device supports, for all sizes, because some devices share one mode between sizes.
 static void put_modes(spirv *c, spv_id kernel) {
   static const struct { unsigned can; int bits; enum spv_capability needs; enum spv_mode mode; } of[] = {
     {SPIRV_KEEPS_NAN, 32, SPV_CAN_KEEP_NAN, SPV_MODE_KEEP_NAN},

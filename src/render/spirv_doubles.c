@@ -1,15 +1,15 @@
-// Doubles in SPIR-V for devices that have none: see spirv_impl.h.
+// Emulated doubles in SPIR-V for devices without them: see spirv_impl.h.
 //
-// An F64 is its 64 bits, an integer. The algorithms are those of soft_doubles.c, to the last bit, without branches:
-// what a case does not need is computed and not taken, and no shift is by more than 63. Everything is a u64 or a bool;
-// exponents are u64 that wrap. Each function is written once in a module that calls it, after those that it calls.
+// An F64 is a 64-bit integer with its bits. The algorithms are those of soft_doubles.c, to the last bit, without
+// branches: unneeded cases are computed and not selected, and no shift exceeds 63. Everything is a u64 or a bool;
+// exponents are u64 that wrap. A module contains each function that it calls once, after the functions that it calls.
 #include <string.h>
 #include "render/spirv_impl.h"
 
 static const uint64_t TOP = 1ull << 63, INF = 0x7ff0000000000000, NOT_A_NUMBER = 0x7ff8000000000000,
                       ONE = 0x3ff0000000000000, MINUS_ONE = 0xbff0000000000000;
 
-// ---- a few words to write them in -----------------------------------------------------------------------------------
+// ---- helpers --------------------------------------------------------------------------------------------------------
 
 static spv_id is64(spv *s, uint64_t v) { return spv_const(s, 8, v); }
 static spv_id of(spv *s, enum spv_op op, spv_id x, spv_id y) { return SPV_MAKE(s, op, spv_uint(s, 8), x, y); }
@@ -24,7 +24,7 @@ static spv_id mul64(spv *s, spv_id x, spv_id y) { return of(s, SPV_I_MUL, x, y);
 static spv_id and(spv *s, spv_id x, spv_id y) { return of(s, SPV_AND, x, y); }
 static spv_id or(spv *s, spv_id x, spv_id y) { return of(s, SPV_OR, x, y); }
 static spv_id xor(spv *s, spv_id x, spv_id y) { return of(s, SPV_XOR, x, y); }
-// by n modulo 64
+// shifts by n modulo 64
 static spv_id left64(spv *s, spv_id x, spv_id n) { return of(s, SPV_SHIFT_LEFT, x, and(s, n, is64(s, 63))); }
 static spv_id right64(spv *s, spv_id x, spv_id n) { return of(s, SPV_SHIFT_U, x, and(s, n, is64(s, 63))); }
 static spv_id left_by(spv *s, spv_id x, uint64_t n) { return of(s, SPV_SHIFT_LEFT, x, is64(s, n)); }
@@ -40,7 +40,7 @@ static spv_id either64(spv *s, spv_id x, spv_id y) { return test(s, SPV_LOGICAL_
 static spv_id not(spv *s, spv_id x) { return SPV_MAKE(s, SPV_LOGICAL_NOT, spv_bool(s), x); }
 static spv_id one_if(spv *s, spv_id cond) { return pick64(s, cond, is64(s, 1), is64(s, 0)); }
 
-// ---- parts of a number: m * 2^e is its size -------------------------------------------------------------------------
+// ---- parts of a number with absolute value m * 2^e ------------------------------------------------------------------
 
 static spv_id size_of64(spv *s, spv_id x) { return and(s, x, is64(s, ~TOP)); }
 static spv_id sign_of(spv *s, spv_id x) { return and(s, x, is64(s, TOP)); }
@@ -56,7 +56,7 @@ static spv_id whole_of64(spv *s, spv_id x) {
   return pick64(s, zero(s, field_of(s, x)), m, or(s, m, is64(s, 1ull << 52)));
 }
 
-// Leading zeros; of 0: some number.
+// Number of leading zeros; unspecified for 0.
 static spv_id zeros_of64(spv *s, spv_id x) {
   spv_id u32 = spv_uint(s, 4), top = right_by(s, x, 32), small = zero(s, top), word = pick64(s, small, x, top);
   spv_id first = spv_ext(s, SPV_EXT_FIND_U_MSB, u32, SPV_MAKE(s, SPV_U_CONVERT, u32, word));
@@ -71,7 +71,7 @@ static spv_id is_inf(spv *s, spv_id size) { return equal64(s, size, is64(s, INF)
 static spv_id call_double(spirv *c, enum spirv_double what, size_t n, const spv_id *x);
 #define CALL(c, what, ...) call_double(c, what, COUNT(((spv_id[]){__VA_ARGS__})), (spv_id[]){__VA_ARGS__})
 
-// m, drop, rest: m without its last bits, to nearest, ties to even
+// m, drop, rest: m without its last bits, rounded to nearest, ties to even
 static spv_id make_round(spirv *c, const spv_id *x) {
   spv *s = &c->s;
   spv_id m = x[0], drop = x[1], few = below64(s, drop, is64(s, 64)), half_way = is64(s, TOP);
@@ -82,7 +82,7 @@ static spv_id make_round(spirv *c, const spv_id *x) {
   return pick64(s, below64(s, is64(s, 64), drop), is64(s, 0), add64(s, q, one_if(s, up)));
 }
 
-// sign, e, m, rest: m * 2^e; rest: and something more
+// sign, e, m, rest: packs m * 2^e; rest: some lower bits were lost
 static spv_id make_pack(spirv *c, const spv_id *x) {
   spv *s = &c->s;
   spv_id sign = x[0], m = x[2], n = zeros_of64(s, m), field = add64(s, sub64(s, x[1], n), is64(s, 1086));
@@ -108,7 +108,7 @@ static spv_id make_pack128(spirv *c, const spv_id *x) {
   return CALL(c, SPIRV_DOUBLE_PACK, x[0], pick64(s, small, e, more), pick64(s, small, lo, m), rest);
 }
 
-// A number of 128 bits with an exponent and a sign.
+// A 128-bit number with an exponent and a sign.
 typedef struct wide { spv_id sign, e, hi, lo; } wide;
 
 static wide pick_wide(spv *s, spv_id cond, wide a, wide b) {
@@ -116,7 +116,7 @@ static wide pick_wide(spv *s, spv_id cond, wide a, wide b) {
                 pick64(s, cond, a.lo, b.lo)};
 }
 
-// The product of the sizes x and y, which are not 0, with its first bit at 126.
+// The product of the absolute values x and y, both not 0, with its first bit at 126.
 static wide wide_product(spv *s, spv_id sign, spv_id x, spv_id y) {
   spv_id m = whole_of64(s, x), n = whole_of64(s, y), word = is64(s, 0xffffffff);
   spv_id m0 = and(s, m, word), m1 = right_by(s, m, 32), n0 = and(s, n, word), n1 = right_by(s, n, 32);
@@ -131,7 +131,7 @@ static wide wide_product(spv *s, spv_id sign, spv_id x, spv_id y) {
   return (wide){sign, sub64(s, add64(s, exponent_of(s, x), exponent_of(s, y)), k), hi, pick64(s, far, is64(s, 0), up)};
 }
 
-// b, lowered to the exponent of a; what is lost is a last bit.
+// Shifts b down to the exponent of a; lost bits set the last bit.
 static wide lowered64(spv *s, wide a, wide b) {
   spv_id d = sub64(s, a.e, b.e), far = below64(s, is64(s, 127), d), apart = below64(s, is64(s, 63), d);
   spv_id n = and(s, d, is64(s, 63)), lost = pick64(s, apart, or(s, b.lo, under64(s, b.hi, n)), under64(s, b.lo, n));
@@ -176,7 +176,7 @@ static spv_id make_fma(spirv *c, const spv_id *a) {
 
 enum { STEPS = 56 };
 
-// A loop over STEPS bits, in the first block of a function, with three values.
+// A loop over STEPS bits with three values, in the first block of a function.
 typedef struct bits { spv_id header, next, behind, value[4], then[4]; } bits;
 
 static void begin_loop(spirv *c, bits *b, const spv_id *first) {
@@ -250,7 +250,7 @@ static spv_id make_sqrt(spirv *c, const spv_id *a) {
 
 // ---- without rounding -----------------------------------------------------------------------------------------------
 
-// in the order of their values
+// an integer that orders like the value
 static spv_id ordered64(spv *s, spv_id x) {
   return pick64(s, zero(s, sign_of(s, x)), or(s, x, is64(s, TOP)), xor(s, x, is64(s, UINT64_MAX)));
 }
@@ -305,7 +305,7 @@ static spv_id make_to_float(spirv *c, const spv_id *a) {
   return SPV_MAKE(s, SPV_BITCAST, spv_float(s, 4), SPV_MAKE(s, SPV_U_CONVERT, spv_uint(s, 4), r));
 }
 
-// what does not fit gives any value
+// out of range: any value
 static spv_id to_whole(spv *s, spv_id x) {
   spv_id e = exponent_of(s, x), m = whole_of64(s, x), down = less64(s, e, is64(s, 0));
   spv_id r = pick64(s, down, right64(s, m, sub64(s, is64(s, 0), e)), left64(s, m, e));
@@ -358,7 +358,7 @@ static spv_id call_double(spirv *c, enum spirv_double what, size_t n, const spv_
 
 bool spirv_by_bits(const spirv *c, enum dtype d) { return d == DT_F64 && c->o && !(c->o->spirv & SPIRV_F64); }
 
-// Between F64 and F32, and integers of 64 bits.
+// Casts between F64 and F32 or 64-bit integers.
 spv_id spirv_double_cast(spirv *c, spv_id x, enum dtype from, enum dtype to) {
   spv *s = &c->s;
   if (from == DT_F32) return CALL(c, SPIRV_DOUBLE_OF_FLOAT, x);

@@ -1,18 +1,18 @@
 // Memory in SPIR-V: see spirv_impl.h.
 //
-// An INDEX into a PARAM is an address, a 64-bit integer, for each lane. What is loaded there is loaded in words, four
-// at a time, wherever the address is known to be a multiple of 4; elsewhere in units of what it is known to be a
-// multiple of, and lanes are made of these bits. Buffers begin at multiples of 16 bytes.
+// An INDEX into a PARAM is an address, a 64-bit integer per lane. Loads read words, four at a time, if the address is
+// known to be a multiple of 4, otherwise units of its known alignment; lanes are assembled from these bits. Buffers
+// begin at multiples of 16 bytes.
 //
-// An INDEX into a LOCAL is the number of an element of the variable's array. The elements are as large as all loads and
-// stores of that memory allow, at most 4 bytes: pointers to other types are not to be had there.
+// An INDEX into a LOCAL is an element number in the variable's array. The elements are as large as all loads and stores
+// of that memory allow, at most 4 bytes: SPIR-V has no pointers to other types there.
 #include "render/spirv_impl.h"
 
 enum { BUFFERS_AT = 16, MOST_OF_LOCAL = 4 };
 
 static int low_bit(int x) { return x & -x; }
 
-// What an access is known to be a multiple of: bytes behind the beginning of the memory.
+// The known alignment of an access, relative to the beginning of the memory.
 static int known_alignment(spirv *c, const uop *index) {
   int zeros = render_zeros(index->src[1], &c->zeros), size = dtype_size((enum dtype)index->src[0]->dt);
   return zeros > 4 ? BUFFERS_AT : (int)min_i64((int64_t)size << zeros, BUFFERS_AT);
@@ -88,7 +88,7 @@ static spv_id bytes_of(spirv *c, spv_id x, int bytes, int by) {
   return by == 1 ? x : SPV_MAKE(&c->s, SPV_I_MUL, spv_uint(&c->s, bytes), x, spv_const(&c->s, bytes, (uint64_t)by));
 }
 
-// Element numbers are no less than 0. Bytes are counted in 32 bits where all of the memory is.
+// Element numbers are not negative. Byte offsets are computed in 32 bits if the whole memory allows it.
 static spv_id element_address(spirv *c, const uop *memory, spv_id at, spv_id i, int bytes) {
   int size = dtype_size((enum dtype)memory->dt);
   bool small = memory->b <= INT32_MAX / size;
@@ -120,7 +120,7 @@ const spv_id *spirv_index(spirv *c, const uop *u) {
 
 // ---- loads and stores -----------------------------------------------------------------------------------------------
 
-// Where n bytes are read or written, in how many units of how many bytes.
+// A read or write of n units of `unit` bytes each.
 typedef struct access { const spirv_memory *m; spv_id at; int unit, n, aligned; } access;
 
 static access access_to(spirv *c, const uop *index, int lane, int bytes) {
@@ -131,7 +131,7 @@ static access access_to(spirv *c, const uop *index, int lane, int bytes) {
   return a;
 }
 
-// Units that go together from unit i on.
+// Number of units in one access from unit i on.
 static int units_at_once(const access *a, int i) {
   int left = a->n - i;
   return a->m->where != SPV_IN_ADDRESS || a->unit < 4 || left < 2 ? 1 : left < 4 ? 2 : 4;

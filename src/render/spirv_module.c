@@ -1,4 +1,4 @@
-// An assembler of SPIR-V modules: see spirv_module.h.
+// An assembler for SPIR-V modules: see spirv_module.h.
 #include "render/spirv_module.h"
 #include <string.h>
 
@@ -59,9 +59,9 @@ spv_id spv_ext(spv *s, enum spv_ext what, spv_id type, spv_id x) {
   return SPV_MAKE(s, SPV_EXT_INST, type, s->ext, (uint32_t)what, x);
 }
 
-// ---- what is made once ----------------------------------------------------------------------------------------------
+// ---- what a module contains once ------------------------------------------------------------------------------------
 
-// What is known by these words; its number is the one at `place` of its operands.
+// The id of the instruction with these words, made at first use; the id is operand `place`.
 static spv_id known_as(spv *s, enum spv_part part, enum spv_op op, size_t place, size_t n, const uint32_t *operands) {
   uint32_t key[12] = {(uint32_t)op}, all[12];
   void *found = NULL;

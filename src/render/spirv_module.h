@@ -1,7 +1,7 @@
-// spirv_module: a small assembler of SPIR-V modules. Numbers stand for what a module names; types and constants are
-// made once, each where it is first asked for; the module's parts are put in their order at the end.
+// spirv_module: a small assembler for SPIR-V modules. A value, type or function is an id. Types and constants are made
+// once, at their first use; the parts of the module are put in order at the end.
 //
-// All integer types are unsigned ones (signed and unsigned instructions take either), so there is one for each size.
+// All integer types are unsigned (signed and unsigned instructions accept either), so there is one type per size.
 #ifndef WEFT_RENDER_SPIRV_MODULE_H
 #define WEFT_RENDER_SPIRV_MODULE_H
 #include "base/arena.h"
@@ -10,7 +10,7 @@
 
 typedef uint32_t spv_id;
 
-// Instructions, by the standard's numbers.
+// Instructions, with the standard's numbers.
 enum spv_op {
   SPV_NAME = 5, SPV_EXTENSION = 10, SPV_EXT_INST_IMPORT = 11, SPV_EXT_INST = 12, SPV_MEMORY_MODEL = 14,
   SPV_ENTRY_POINT = 15, SPV_EXECUTION_MODE = 16, SPV_CAPABILITY = 17, SPV_TYPE_VOID = 19, SPV_TYPE_BOOL = 20,
@@ -30,7 +30,7 @@ enum spv_op {
   SPV_PHI = 245, SPV_LOOP_MERGE = 246, SPV_SELECTION_MERGE = 247, SPV_LABEL = 248, SPV_BRANCH = 249,
   SPV_BRANCH_IF = 250, SPV_RETURN = 253, SPV_RETURN_VALUE = 254, SPV_SU_DOT = 4452
 };
-enum spv_ext { SPV_EXT_TRUNC = 3, SPV_EXT_FLOOR = 8, SPV_EXT_SQRT = 31, SPV_EXT_FIND_U_MSB = 75 };  // of GLSL.std.450
+enum spv_ext { SPV_EXT_TRUNC = 3, SPV_EXT_FLOOR = 8, SPV_EXT_SQRT = 31, SPV_EXT_FIND_U_MSB = 75 };  // GLSL.std.450
 enum spv_capability {
   SPV_CAN_SHADER = 1, SPV_CAN_FLOAT16 = 9, SPV_CAN_FLOAT64 = 10, SPV_CAN_INT64 = 11, SPV_CAN_INT16 = 22,
   SPV_CAN_INT8 = 39,
@@ -41,7 +41,8 @@ enum spv_mode { SPV_MODE_GROUP = 17, SPV_MODE_KEEP_DENORMALS = 4459, SPV_MODE_KE
 enum spv_class { SPV_IN_INPUT = 1, SPV_IN_GROUP = 4, SPV_IN_FUNCTION = 7, SPV_IN_PUSH = 9, SPV_IN_ADDRESS = 5349 };
 enum spv_decoration {
   SPV_BLOCK = 2, SPV_BUILT_IN = 11, SPV_OFFSET = 35, SPV_NO_CONTRACTION = 42,
-  SPV_IS_GROUPS = 24, SPV_IS_GROUP = 26, SPV_IS_ITEM = 27       // built in: numbers of groups; which group, and item
+  // built-in values: number of groups; id of the group and of the work-item
+  SPV_IS_GROUPS = 24, SPV_IS_GROUP = 26, SPV_IS_ITEM = 27
 };
 enum { SPV_VOLATILE = 1, SPV_ALIGNED = 2 };
 
@@ -54,9 +55,9 @@ enum spv_part {
 typedef struct spv {
   arena *mem;
   VEC(uint32_t) parts[SPV_PARTS];
-  enum spv_part at;                        // where values are made
-  smap known;                              // the words of a type, constant or capability -> its number
-  spv_id next, ext;                        // ext: GLSL.std.450, once it is asked for
+  enum spv_part at;                        // part in which values are made
+  smap known;                              // words of a type, constant or capability -> its id
+  spv_id next, ext;                        // ext: GLSL.std.450, once it is used
 } spv;
 
 void spv_init(spv *s, arena *mem);
@@ -67,16 +68,16 @@ static inline spv_id spv_new(spv *s) { return s->next++; }
 void spv_put(spv *s, enum spv_part part, enum spv_op op, size_t n, const uint32_t *operands);
 #define SPV_PUT(s, part, op, ...) \
   spv_put(s, part, op, COUNT(((uint32_t[]){__VA_ARGS__})), (uint32_t[]){__VA_ARGS__})
-// Words, and a text behind them, and words behind that.
+// Words, then a text, then more words.
 void spv_put_text(spv *s, enum spv_part part, enum spv_op op, size_t n, const uint32_t *before, const char *text,
                   size_t n_behind, const uint32_t *behind);
-// A value, made here.
+// Adds an instruction with a result here.
 spv_id spv_make(spv *s, enum spv_op op, spv_id type, size_t n, const uint32_t *operands);
 #define SPV_MAKE(s, op, type, ...) \
   spv_make(s, op, type, COUNT(((uint32_t[]){__VA_ARGS__})), (uint32_t[]){__VA_ARGS__})
 spv_id spv_ext(spv *s, enum spv_ext what, spv_id type, spv_id x);
 
-bool spv_can(spv *s, enum spv_capability what);    // false: it was said before
+bool spv_can(spv *s, enum spv_capability what);    // adds a capability; false: it was already declared
 spv_id spv_void(spv *s);
 spv_id spv_bool(spv *s);
 spv_id spv_uint(spv *s, int bytes);

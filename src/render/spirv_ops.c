@@ -1,14 +1,14 @@
 // Arithmetic in SPIR-V, lane by lane: see spirv_impl.h.
 //
-// Floats are never contracted. Half precision is storage only: conversions are integer arithmetic, so that no device
-// has to have it, and denormal halves are kept where denormal F32 are not; or one instruction on devices that promise
-// the same of it.
+// Floats are never contracted. Half precision is storage only: conversions are integer arithmetic, so no device needs
+// half support, and subnormal halves are kept even if subnormal F32 are not. Devices that promise these properties use
+// one instruction instead.
 #include <math.h>
 #include <string.h>
 #include "graph/half.h"
 #include "render/spirv_impl.h"
 
-// of a float type in the module
+// is it a float type in the module?
 static bool is_f(const spirv *c, enum dtype d) { return d == DT_F32 || (d == DT_F64 && !spirv_by_bits(c, d)); }
 static bool is_signed(enum dtype d) { return !dtype_is_unsigned(d); }
 
@@ -51,7 +51,7 @@ spv_id spirv_of_bits(spirv *c, spv_id x, enum dtype d) {
   return is_f(c, d) ? bitcast_to(c, spirv_type(c, d), x) : x;
 }
 
-// Vectors of integers hold at most four: 8 bytes are split, and put together, in two steps.
+// SPIR-V integer vectors hold at most four elements: 8 bytes are split, and joined, in two steps.
 const spv_id *spirv_resize(spirv *c, const spv_id *x, int n, int from, int to) {
   if (from == to) return x;
   if (from * 4 < to || to * 4 < from) return spirv_resize(c, spirv_resize(c, x, n, from, 4), n * from / 4, 4, to);
