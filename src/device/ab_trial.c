@@ -1,6 +1,6 @@
-// Contests and the budget: see ab_trial.h. Times of a machine in use are noisy, and a winner stays for good, so that
-// it takes a lot to win: nearly every pair, and a median that is clearly below 1; little to lose; and at once for
-// what is much slower.
+// Decisions of A/B trials, and their budget: see ab_trial.h. Times on a machine in use are noisy, and a winner is kept
+// permanently. So a win needs a gain in nearly every pair and a median clearly below 1; a loss needs little, and a much
+// slower candidate loses at once.
 #include "device/ab_trial.h"
 #include <math.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static enum ab_trial_state decide_state(const ab_trial *c) {
   return wins >= WINS && m < GAIN ? AB_TRIAL_WON : AB_TRIAL_LOST;
 }
 
-// A launch by itself, noisier than all: one that is hardly slower lets the candidate go on to all of them.
+// A single launch is noisier than all of them: a candidate that is hardly slower may go on to all launches.
 static void note_one(ab_trial *c, double ratio) {
   c->single = c->tries ? fmin(c->single, ratio) : ratio;
   if (!c->tries++ && ratio > MUCH_SLOWER) c->state = AB_TRIAL_LOST;

@@ -1,7 +1,7 @@
-// ab_trial: a candidate against the kernel that there is (the baseline), run by run in turns, while a model is in use;
-// and what that may cost.
+// ab_trial: times a candidate against the current kernel (the baseline), in interleaved runs while a model is in use;
+// and the budget for that.
 //
-// Nothing here looks at a clock or a machine: times come in, decisions go out (tests/device/test_ab_trial.c).
+// This code reads no clock and no machine: times come in, decisions go out (tests/device/test_ab_trial.c).
 #ifndef WEFT_DEVICE_CONTEST_H
 #define WEFT_DEVICE_CONTEST_H
 #include "base/base.h"
@@ -10,30 +10,29 @@ enum { AB_TRIAL_PAIRS = 15 };
 enum ab_trial_state { AB_TRIAL_GOES_ON, AB_TRIAL_LOST, AB_TRIAL_WON };
 
 typedef struct ab_trial {
-  bool one;                      // the candidate has not run as a whole yet: it takes the place of one launch only
-  int tries;                     // so far, of one launch
-  double single;                 // the least ratio of these, what is expected of all launches; 0: unknown
+  bool one;                      // the candidate replaces one launch only, until it may replace all
+  int tries;                     // runs of that one launch so far
+  double single;                 // minimum ratio of these, the estimate for all launches; 0: unknown
   enum ab_trial_state state;
-  double baseline;                   // the baseline's last time, 0: none yet since the candidate's
-  double ratio[AB_TRIAL_PAIRS], all[2][AB_TRIAL_PAIRS];         // all: of the baseline, of the candidate
+  double baseline;                   // last time of the baseline, 0: none since the candidate's last
+  double ratio[AB_TRIAL_PAIRS], all[2][AB_TRIAL_PAIRS];         // all: times of the baseline and of the candidate
   int n;                         // pairs
 } ab_trial;
 
-// launches: of the kernel in one run. With more than one, the candidate's first runs are those of a single launch,
-// until one is hardly slower than its baseline: the kernel may be half of the run, and all of its launches are no guess
-// then.
+// launches: of the kernel in one run. If there are several, the candidate replaces a single launch until a ratio shows
+// that it is hardly slower: the kernel may take half of the run, so all of its launches are a large risk.
 void ab_trial_begin(ab_trial *c, int launches);
-// whether the candidate may be next: the baseline has a time to compare with
+// may the candidate run next? true if the baseline has a time to compare with
 bool ab_trial_due(const ab_trial *c);
-double ab_trial_risk(const ab_trial *c);                    // what its next run may lose, in units of the times
-// A time of the baseline, or of the candidate right behind one. What the candidate lost by that run is the result (0:
+double ab_trial_risk(const ab_trial *c);                    // expected loss of its next run, in units of the times
+// Records a time of the baseline, or of the candidate right after one. Returns what the candidate lost in that run (0:
 // nothing).
 double ab_trial_record(ab_trial *c, bool candidate, double time);
-// medians, of the baseline and of the candidate; 0 without any
+// medians of the baseline and of the candidate; 0 if there are none
 void ab_trial_times(const ab_trial *c, double out[2]);
 
-// What exploring has cost so far, in seconds, and may: of every second that runs take, a hundredth for candidates that
-// are slower than their baselines, and a hundredth for making them where that took a processor away from the runs.
+// Seconds that exploring has cost so far. Allowed: one hundredth of the run time for candidates slower than their
+// baselines, and one hundredth for compiling candidates if that takes a processor away from the runs.
 typedef struct budget { double ran, lost, made; } budget;
 bool budget_allows_run(const budget *b, double risk);
 bool budget_allows_making(const budget *b);

@@ -1,9 +1,9 @@
-// What slows a machine down, from the files in which Linux says so: see advice.h.
+// Finds settings of the system that slow it down, from files in /sys and /proc: see advice.h.
 #include "device/advice.h"
 #include <string.h>
 #include "device/spare.h"
 
-// The first line of a file; false where there is none.
+// Reads the first line of a file; false if there is none.
 static bool read_first_line(const char *root, const char *path, char out[256]) {
   char whole[512];
   snprintf(whole, sizeof whole, "%s%s", root, path);
@@ -47,7 +47,7 @@ static void others(const char *root, int threads, int cores, str *out) {
              load, cores, cores == 1 ? "" : "s");
 }
 
-// Two drivers choose the clock by themselves and call that powersave; there it is their preference that counts.
+// Two drivers choose the clock themselves and report "powersave"; for them the energy preference counts.
 static void clock_speed(const char *root, str *out) {
   static const char folder[] = "/sys/devices/system/cpu/cpu0/cpufreq/";
   char path[128], driver[256] = "", governor[256] = "", preference[256] = "";

@@ -1,13 +1,12 @@
-// advice: what about this machine makes a model slower than it has to be, and what can be done about it.
+// advice: settings and load of this machine that make a model slower than necessary, with remedies.
 #ifndef WEFT_DEVICE_ADVICE_H
 #define WEFT_DEVICE_ADVICE_H
 #include "base/str.h"
 
-// A line for each thing, "SUBJECT: what is so; what to do"; nothing if all is well.  Subjects are huge pages, threads,
-// load, clock and power.  root: "" or the folder of a made-up machine;
-// threads: that are to run, on so many cores.  Other programs are those of the last minute, so that it has to be asked
-// before the own ones run.
+// Appends one line per finding, "SUBJECT: finding; remedy"; nothing if all is well. Subjects: huge pages, threads,
+// load, clock, power. root: "" or the folder of a simulated machine. threads: number of threads that will run, on
+// `cores` cores. The load of the last minute counts, so call it before the program's own threads run.
 void advice(const char *root, int threads, int cores, str *out);
-// How the system gives huge pages: "always", "madvise" or "never"; "" if it does not say.
+// The system's policy for huge pages: "always", "madvise" or "never"; "" if unknown.
 void advice_huge_pages(const char *root, char out[16]);
 #endif

@@ -1,4 +1,4 @@
-// Drivers are asked in a child: see ask_driver.h.
+// Queries drivers in a child process: see ask_driver.h.
 #define _GNU_SOURCE
 #include "device/ask_driver.h"
 #include <stdlib.h>
@@ -15,7 +15,7 @@ enum { ANSWER_S = 60, MOST = 1 << 16 };
 typedef struct asking { driver_list *list; int its; } asking;
 typedef struct answer_head { int32_t status; uint32_t n; } answer_head;
 
-// Drivers' exit handlers do not run.
+// The child skips the exit handlers of drivers.
 static void be_asked(void *ctx) {
   const asking *a = ctx;
   str out = {0};
@@ -49,7 +49,7 @@ int ask_driver(driver_list *list, str *out, error *err) {
   asking a = {list, pair[1]};
   bool made = !child_make(be_asked, &a, &child);
   close(pair[1]);
-  int r = made ? take_answer(pair[0], out, err) : list(out, err);       // without children: here
+  int r = made ? take_answer(pair[0], out, err) : list(out, err);       // without a child process: in this process
   close(pair[0]);
   bool hung = made && child_end(child, r == 1 ? 1 : 0, &status, &used);
   if (r != 1) return r;

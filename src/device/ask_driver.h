@@ -1,10 +1,11 @@
-// ask_driver: what drivers say of their devices, asked in a child: a driver that is broken ends that child, or hangs
-// there, and not the program that wants to list them.
+// ask_driver: lists the devices of a driver in a child process. A broken driver crashes or hangs the child, not the
+// program.
 #ifndef WEFT_DEVICE_ASK_DRIVER_H
 #define WEFT_DEVICE_ASK_DRIVER_H
 #include "base/base.h"
 #include "base/str.h"
 
-typedef int driver_list(str *out, error *err);             // appends what there is; -1 and why there is nothing
-int ask_driver(driver_list *list, str *out, error *err);   // as list does it
+// appends a list of devices; returns -1 and the reason if there are none
+typedef int driver_list(str *out, error *err);
+int ask_driver(driver_list *list, str *out, error *err);   // returns what `list` returns
 #endif

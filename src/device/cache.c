@@ -1,22 +1,22 @@
 // The disk cache on SQLite: see cache.h.
 //
-// One table, whose row number is the 64-bit hash of version and key: one look-up, no second index.  The row holds the
-// whole key, which is compared; two keys with one hash would take turns, each a miss for the other, and never be
-// mistaken for each other.
+// One table; the row number is the 64-bit hash of version and key: one lookup, no second index. A row holds the whole
+// key, which is compared. Two keys with equal hashes replace each other, each a miss for the other; they are never
+// confused.
 //
-// What lies here is executed, so two things stand between it and other users.  The folder, the database, its journals
-// (which SQLite replays) and the lock belong to this user or to root, and nobody else may write to them: the folder is
-// opened, and all the rest is checked and opened through its descriptor, so that a folder put in its place meanwhile
-// changes nothing. And each row ends in a tag, a hash with a secret (the file "key" beside the database, mode 600) of
-// version, key and value: a row that was not written under this key is a miss, wherever it came from.
+// Entries are executed, so two measures protect them from other users. First, the folder, the database, its journals
+// (which SQLite replays) and the lock must belong to this user or to root and be writable by no one else. The folder is
+// opened once, and all files are checked and opened through its descriptor, so replacing the folder later has no
+// effect. Second, each row ends in a tag: a hash of version, key and value with a secret (the file "key" beside the
+// database, mode 600). A row without a valid tag is a miss.
 //
-// The journal is the classic rollback journal, not WAL: a reader then opens one file and recovers nothing, which is
-// what a warm start does, and killing a writer leaves a journal that the next one rolls back.  synchronous=OFF: nothing
-// waits for the disk. That matters only when power is lost, which may damage the database; damage is found (by SQLite,
-// or by an entry's tag) and repaired by starting afresh, which costs one compile.
+// The journal is the rollback journal, not WAL: a reader (such as a warm start) then opens one file and recovers
+// nothing, and the next process rolls back the journal of a killed writer. synchronous=OFF: no write waits for the
+// disk. A power failure may therefore damage the database; SQLite or an entry's tag detects damage, and the database is
+// recreated, which costs one compilation.
 //
-// Starting afresh removes the file, which must not happen under another process's feet: every open cache holds a shared
-// flock on `lock` beside the database, and only a process that gets it exclusively removes anything.
+// Recreating removes the file, which must not happen while another process has it open. Every open cache holds a shared
+// flock on `lock` beside the database, and only a process that gets the lock exclusively removes anything.
 #define _GNU_SOURCE
 #include "device/cache.h"
 #include "base/confine.h"
@@ -38,7 +38,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// The number in the file's name is the version of the table's form.
+// The number in the file's name is the version of the table.
 #define DATABASE "kernels-2.db"
 enum { BUSY_MS = 2000, PENDING_MAX = 64, PENDING_BYTES_MAX = 8 << 20, ENTRY_MAX = 256 << 20 };
 static const double PENDING_S = 2;
@@ -47,11 +47,11 @@ struct pending { bytes key, value; int64_t hash; };
 struct cache {
   pthread_mutex_t mutex;
   char *version;
-  str folder, file;                     // as people know them
-  // descriptors: the folder; the lock file, -1 if there is none (a read-only folder)
+  str folder, file;                     // paths for messages
+  // descriptors: the folder; the lock file, -1 if it does not exist (a read-only folder)
   int dir, lock;
   sip_key secret;
-  keeper *keeper;                       // whose cache it is; NULL: this process's own
+  keeper *keeper;                       // the cache belongs to the keeper; NULL: to this process
   sqlite3 *db;                          // NULL: off, or the keeper's
   sqlite3_stmt *select;
   bool warned, read_only, fresh_tried;
@@ -95,12 +95,11 @@ static void turn_off(cache *c) {
   c->lock = c->dir = -1;
 }
 
-// ------------------------------------------------------------------------------------------------- the folder and
-// trust
+// --------------------------------------------------------------------------------------------- the folder and its owner
 
-// One of its own: beside it lie models that were fetched, and who may write here may not write there. A process that is
-// not confined has another one, which no confined process can open: what runs there with all rights was not left by one
-// that was taken over.
+// The cache has its own folder: fetched models are stored beside it, and a process that may write here may not write
+// there. An unconfined process uses a different folder, which no confined process can open: code that runs with all
+// rights never comes from a process that may have been taken over.
 static bool name_folder(str *out) {
   const char *name = confine_was_asked() ? "kernels" : "kernels-open";
   const char *given = env_str(ENV_WEFT_CACHE);
@@ -123,12 +122,13 @@ static void make_folders(const str *folder) {
     at = strchr(at + 1, '/');
     part.n = 0;
     str_addn(&part, folder->at, at ? (size_t)(at - folder->at) : folder->n);
-    mkdir(part.at, 0700);               // what was there before, or could not be made, shows when it is opened
+    mkdir(part.at, 0700);               // errors and existing folders show when it is opened
   } while (at && at[1]);
   str_free(&part);
 }
 
-// Not 0 to 2: what a program prints whose own ones are closed must not end up in a file of the cache.
+// Moves a descriptor above 2: if the standard streams are closed, what the program prints must not end up in a cache
+// file.
 static int above_standard(int fd) {
   if (fd < 0 || fd > 2) return fd;
   int moved = fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -136,8 +136,7 @@ static int above_standard(int fd) {
   return moved;
 }
 
-// What is wrong with what `st` describes, if anybody but this user and root could have put contents there; NULL:
-// nothing.
+// The reason why users other than this one and root may have written the file, or NULL.
 static const char *fault_of(const struct stat *st, mode_t kind) {
   if (st->st_uid != geteuid() && st->st_uid != 0) return "belongs to another user";
   if ((st->st_mode & S_IFMT) != kind) return kind == S_IFDIR ? "is not a folder" : "is not a file";
@@ -164,8 +163,8 @@ static bool open_folder(cache *c) {
   return fault ? refuse_folder(c, "", fault) : true;
 }
 
-// The files that SQLite opens by itself, and whatever else is used: nobody else may have written them.  Once this is
-// known, the folder keeps others from putting new ones there.
+// Checks the files that SQLite opens itself, and all others: no other user may have written them. After that, the
+// folder's permissions keep others from adding new ones.
 static bool trusted_files(cache *c) {
   static const char *const names[] = {DATABASE, DATABASE "-journal", DATABASE "-wal", DATABASE "-shm", "lock", "key"};
   for (size_t i = 0; i < COUNT(names); i++) {
@@ -184,7 +183,7 @@ static bool trusted_files(cache *c) {
 
 enum secret { SECRET_READ, SECRET_NONE, SECRET_DAMAGED, SECRET_REFUSED };
 
-// The first n bytes of a file, or as many as it has; -1: they could not be read.
+// Reads the first n bytes of a file, or all if it is shorter; -1 if it cannot be read.
 static ssize_t read_up_to(int fd, char *to, size_t n) {
   size_t done = 0;
   for (ssize_t got = 1; got && done < n; done += (size_t)got)
@@ -204,11 +203,11 @@ static enum secret read_secret(cache *c) {
   ssize_t n = read_up_to(fd, (char *)&c->secret, sizeof c->secret);
   int why = errno;
   close(fd);
-  if (n < 0) {                         // not damaged: a new one in its place would make all entries worthless
+  if (n < 0) {                         // not damaged: replacing the key would invalidate all entries
     refuse_folder(c, "key", strerror(why));
     return SECRET_REFUSED;
   }
-  // Root may let others read what it compiled: its folder is safe without a secret.
+  // root may let others read its compiled code: its folder is safe without a secret
   if (st.st_uid != 0 && st.st_mode & (S_IRGRP | S_IROTH)) {
     refuse_folder(c, "key", "can be read by other users: remove it");
     return SECRET_REFUSED;
@@ -216,8 +215,8 @@ static enum secret read_secret(cache *c) {
   return n == (ssize_t)sizeof c->secret && st.st_size == n ? SECRET_READ : SECRET_DAMAGED;
 }
 
-// Written under another name and then linked, or put in the place of a damaged one: whoever reads a key reads a whole
-// one. Where two processes make one at the same time, the first keeps its own.
+// Writes the key under another name and then links it, or renames it over a damaged key: a reader always reads a whole
+// key. If two processes make one at the same time, the first keeps its own.
 static void make_secret(cache *c, bool replace) {
   char name[64];
   sip_key secret;
@@ -232,7 +231,7 @@ static void make_secret(cache *c, bool replace) {
   unlinkat(c->dir, name, 0);
 }
 
-// Without a secret no entry is taken for one's own, so the cache is of no use.
+// Without a secret no entry is trusted, so the cache is turned off.
 static bool need_secret(cache *c) {
   enum secret r = read_secret(c);
   if ((r == SECRET_NONE || r == SECRET_DAMAGED) && !c->read_only) {
@@ -251,8 +250,7 @@ static const char make_table[] = "CREATE TABLE IF NOT EXISTS kernel(hash INTEGER
                                  " created INTEGER NOT NULL, version TEXT NOT NULL)";
 static const char select_one[] = "SELECT key, value, tag, version FROM kernel WHERE hash = ?";
 
-// SQLite's own way to files, except that names stay as they are: a folder's descriptor would be resolved to its name
-// again.
+// SQLite's default file system, but without resolving names: it would resolve the folder's descriptor to its name.
 static sqlite3_vfs vfs;
 static pthread_once_t vfs_once = PTHREAD_ONCE_INIT;
 
@@ -270,7 +268,7 @@ static void make_vfs(void) {
 }
 
 static int connect_once(cache *c) {
-  // SQLite would make it with the mode that umask leaves; an existing one is not opened (closing it would drop SQLite's
+  // SQLite would create it with a mode from umask; an existing file is not opened (closing it would drop SQLite's
   // locks)
   if (!c->read_only) {
     int fd = openat(c->dir, DATABASE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -289,14 +287,14 @@ static int connect_once(cache *c) {
   sqlite3_limit(c->db, SQLITE_LIMIT_LENGTH, ENTRY_MAX);
   sqlite3_db_config(c->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
   sqlite3_db_config(c->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-  // A view in a table's place may have no end, and a trigger may do anything to what is stored.
+  // a view in place of the table may be endless, and a trigger may change what is stored
   sqlite3_db_config(c->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
   sqlite3_db_config(c->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
-  // SQLite puts what it cannot hold into files of /var/tmp, which a command that keeps to its files may not open
+  // SQLite would put large temporary data into files of /var/tmp, which a confined command may not open
   r = sqlite3_exec(c->db, "PRAGMA synchronous=OFF; PRAGMA temp_store=MEMORY", NULL, NULL, NULL);
   if (r != SQLITE_OK) return r;
   r = sqlite3_prepare_v3(c->db, select_one, -1, SQLITE_PREPARE_PERSISTENT, &c->select, NULL);
-  if (r != SQLITE_ERROR || c->read_only) return r;                          // SQLITE_ERROR: there is no such table yet
+  if (r != SQLITE_ERROR || c->read_only) return r;  // SQLITE_ERROR: the table does not exist yet
   r = sqlite3_exec(c->db, make_table, NULL, NULL, NULL);
   return r == SQLITE_OK ? sqlite3_prepare_v3(c->db, select_one, -1, SQLITE_PREPARE_PERSISTENT, &c->select, NULL) : r;
 }
@@ -306,7 +304,7 @@ static bool is_damage(int r) {
   return r == SQLITE_CORRUPT || r == SQLITE_NOTADB || r == SQLITE_ERROR || r == SQLITE_SCHEMA || r == SQLITE_MISMATCH;
 }
 
-// Removes a damaged database if nobody else has it open.  Then a new one may be made.
+// Removes a damaged database if no other process has it open; a new one may then be made.
 static bool remove_database(cache *c) {
   if (c->read_only || c->lock < 0 || c->fresh_tried) return false;
   c->fresh_tried = true;
@@ -333,7 +331,7 @@ static int connect(cache *c) {
   return r;
 }
 
-// What to do about a failed statement: start afresh once if the database is damaged, else go on without the cache.
+// After a failed statement: recreates the database once if it is damaged; otherwise goes on without the cache.
 static void on_failure(cache *c, int r, const char *doing) {
   if (is_damage(r) && remove_database(c)) {
     warn(c, "the kernel cache '%s' was damaged and is started afresh", c->file.at);
@@ -344,10 +342,10 @@ static void on_failure(cache *c, int r, const char *doing) {
   turn_off(c);
 }
 
-// Waits no longer than a busy database would make us wait.
+// Waits at most as long as for a busy database.
 static bool lock_shared(cache *c) {
   for (int ms = 0; ms < BUSY_MS; ms += 10) {
-    // a file system without locks: do without
+    // a file system without locks: go on without one
     if (!flock(c->lock, LOCK_SH | LOCK_NB) || errno != EWOULDBLOCK) return true;
     nanosleep(&(struct timespec){0, 10 * 1000000}, NULL);
   }
@@ -368,7 +366,7 @@ static bool open_keepers(cache *c) {
   bool on = false;
   str text = {0};
   if (!k) return false;
-  // no answer: there may be one the next time
+  // no answer now: the next request may succeed
   if (keeper_open(k, &on, &text) ? on : keeper_lives(k)) c->keeper = k;
   if (c->keeper) str_add(&c->file, str_c(&text));
   else if (text.n) warn(c, "kernels are not cached: %s", str_c(&text));
@@ -391,7 +389,7 @@ cache *cache_open(const char *folder, const char *version) {
     return c;
   }
   c->lock = above_standard(openat(c->dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (c->lock < 0) c->read_only = true;                // what root cached can still be read
+  if (c->lock < 0) c->read_only = true;                // entries cached by root can still be read
   else if (!lock_shared(c)) return c;
   if (need_secret(c)) connect(c);
   else turn_off(c);
@@ -427,7 +425,7 @@ static int64_t hash_of_key(const char *version, const void *key, size_t n) {
   return (int64_t)hash_bytes(key, n, hash_bytes(version, strlen(version), 1));
 }
 
-// A tag that only who knows the secret can make: over all three parts and where each ends.
+// The tag of an entry, which requires the secret: over all three parts and their lengths.
 static int64_t tag_of(const cache *c, const char *version, const void *key, size_t key_n, const void *value, size_t n) {
   const sip_key *s = &c->secret;
   uint64_t parts[] = {siphash(s, version, strlen(version)), key_n, siphash(s, key, key_n), n, siphash(s, value, n)};
@@ -435,7 +433,7 @@ static int64_t tag_of(const cache *c, const char *version, const void *key, size
   return (int64_t)siphash(s, parts, sizeof parts);
 }
 
-// The entry in the current row of a statement whose columns begin with those of select_one.
+// Does the current row of a statement, whose columns begin with those of select_one, match this key and its tag?
 static bool row_matches(cache *c, sqlite3_stmt *s, const void *key, size_t n) {
   const void *k = sqlite3_column_blob(s, 0), *v = sqlite3_column_blob(s, 1);
   const char *version = (const char *)sqlite3_column_text(s, 3);
@@ -505,12 +503,12 @@ static int write_pending(cache *c) {
 static void write_behind(cache *c) {
   if (!c->db || !c->pending.n) return;
   int r = write_pending(c);
-  if (r == SQLITE_READONLY) {                           // a writable folder around a read-only file: keep reading
+  if (r == SQLITE_READONLY) {                           // a writable folder with a read-only file: keep reading
     warn(c, "the kernel cache '%s' cannot be written: new kernels are not kept", c->file.at);
     c->read_only = true;
   } else if (r != SQLITE_OK) {
     on_failure(c, r, "writing");
-    if (c->db) r = write_pending(c);                    // started afresh
+    if (c->db) r = write_pending(c);                    // the database was recreated
     if (c->db && r != SQLITE_OK) turn_off(c);
   }
   drop_pending(c);
@@ -545,7 +543,7 @@ static int not_on(const cache *c, error *err) {
   return error_set(err, "the kernel cache is off%s%s", c->folder.n ? ": " : "", str_c(&c->folder));
 }
 
-// One row of the list to a visitor. False: it wants no more.
+// Passes one row of the list to a visitor. False: stop.
 static bool visit_row(cache *c, sqlite3_stmt *s, bool (*visit)(const cache_entry *e, void *ctx), void *ctx) {
   const char *version = (const char *)sqlite3_column_text(s, 3);
   cache_entry e = {sqlite3_column_blob(s, 0),
@@ -561,8 +559,8 @@ static bool visit_row(cache *c, sqlite3_stmt *s, bool (*visit)(const cache_entry
   return visit(&e, ctx);
 }
 
-// Row numbers are sorted, never rows: whole rows would be as much memory as the database has bytes.  The first
-// statement stays open until the end, so that no other process changes anything in between.
+// Sorts row numbers, not rows, which would need as much memory as the database has bytes. The first statement stays
+// open until the end, so that no other process changes anything in between.
 int cache_each(cache *c, bool (*visit)(const cache_entry *e, void *ctx), void *ctx, error *err) {
   pthread_mutex_lock(&c->mutex);
   write_behind(c);
@@ -600,14 +598,14 @@ static int64_t first_number(cache *c, const char *sql) {
   return n;
 }
 
-// Gives room back to the disk where that is at least half of the file; less of it is used by the next entries.  What is
-// left is copied through memory.
+// Shrinks the file if at least half of it is free; less free space is reused by later entries. SQLite copies the
+// remaining rows through memory.
 static int give_room_back(cache *c) {
   if (first_number(c, "PRAGMA freelist_count") * 2 < first_number(c, "PRAGMA page_count")) return SQLITE_OK;
   return sqlite3_exec(c->db, "VACUUM", NULL, NULL, NULL);
 }
 
-// Without a condition SQLite drops the whole table, and reads no row of it.
+// Without a condition, SQLite drops the whole table and reads no row.
 static int delete_rows(cache *c, const void *prefix, size_t n) {
   sqlite3_stmt *s = NULL;
   if (!n) return sqlite3_exec(c->db, "DELETE FROM kernel", NULL, NULL, NULL);

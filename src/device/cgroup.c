@@ -1,15 +1,16 @@
 // Reading control groups: see cgroup.h.
 //
-// /proc/self/cgroup says which group the process is in, one line per hierarchy ("0::/path" is version 2,
-// "4:memory:/path" version 1); /proc/self/mountinfo says where each hierarchy is mounted and which part of it ("root").
-// In a container the path often does not exist below the mount; then the mount's own files are the container's limits.
+// /proc/self/cgroup gives the group of the process, one line per hierarchy ("0::/path" is version 2, "4:memory:/path"
+// is version 1). /proc/self/mountinfo gives the mount point of each hierarchy and the part that is mounted ("root"). In
+// a container the path often does not exist below the mount point; then the files at the mount point hold the
+// container's limits.
 #define _GNU_SOURCE
 #include "device/cgroup.h"
 #include "base/str.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_MAX = 1 << 20 };   // of these small files, more than this is not believed
+enum { FILE_MAX = 1 << 20 };   // these files are small; a larger one is not trusted
 
 static bool read_file(const char *path, str *out) {
   FILE *f = fopen(path, "re");
@@ -30,7 +31,7 @@ static bool read_in(const char *folder, const char *name, str *out) {
   return ok;
 }
 
-// Whether `word` is one of a comma-separated list.
+// Is `word` in a comma-separated list?
 static bool lists(const char *list, size_t n, const char *word) {
   size_t len = strlen(word);
   for (size_t i = 0; i + len <= n; i++)
@@ -49,8 +50,7 @@ static char *cut_line(char **at) {
   return line;
 }
 
-// This process's group in the hierarchy of a controller (version 2 if controller is NULL): its path within the
-// hierarchy.
+// This process's group in a controller's hierarchy (version 2 if controller is NULL): its path within the hierarchy.
 static bool group_path(const char *root, const char *controller, str *out) {
   str text = {0};
   bool found = false;
@@ -67,7 +67,7 @@ static bool group_path(const char *root, const char *controller, str *out) {
   return found;
 }
 
-// Where that hierarchy is mounted: "mount point" and the group that the mount shows as its root.
+// The mount point of that hierarchy, and the group that the mount shows as its root.
 static bool mount_of(const char *root, const char *controller, str *point, str *shown) {
   str text = {0};
   bool found = false;
@@ -91,7 +91,7 @@ static bool mount_of(const char *root, const char *controller, str *point, str *
   return found;
 }
 
-// Calls visit(folder) for the process's group and each above it, up to the mount point.
+// Calls visit(folder) for the process's group and each group above it, up to the mount point.
 static void walk_groups(const char *root, const char *controller, void (*visit)(const char *folder, void *ctx),
                         void *ctx) {
   str group = {0}, point = {0}, shown = {0};
@@ -100,7 +100,7 @@ static void walk_groups(const char *root, const char *controller, void (*visit)(
     size_t len = strcmp(shown.at, "/") ? shown.n : 0;
     if (len && (strncmp(below, shown.at, len) || (below[len] && below[len] != '/'))) below = "";
     else below += len;
-    if (strstr(below, "/..")) below = "";   // a group outside of what this namespace shows
+    if (strstr(below, "/..")) below = "";   // a group outside this namespace
     size_t top = point.n;
     if (strcmp(below, "/")) str_add(&point, below);
     for (;;) {

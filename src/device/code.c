@@ -1,6 +1,5 @@
-// Packing of code and mapping it executable: see code.h.  There is no pool of pages that grows kernel by kernel: it
-// would need its pages writable again.  A plan maps all of its kernels at once, which also packs them into few TLB
-// entries.
+// Packs code and maps it executable: see code.h. There is no pool of pages that grows with each kernel, because its
+// pages would have to become writable again. A plan maps all of its kernels at once, which also needs few TLB entries.
 #define _GNU_SOURCE
 #include "device/code.h"
 #include <errno.h>
@@ -30,8 +29,8 @@ void code_blob_free(code_blob *b) {
   bytes_free(&b->code);
 }
 
-// The packed form, all numbers u32 in the machine's order: MAGIC, FAMILY, size of the code, number of symbols; for each
-// symbol its offset, the length of its name and the name; then the code.  Nothing follows.
+// The packed form, all numbers u32 in the machine's byte order: MAGIC, FAMILY, size of the code, number of symbols; for
+// each symbol its offset, the length of its name and the name; then the code.
 static uint8_t *put_u32(uint8_t *p, size_t x) {
   uint32_t v = (uint32_t)x;
   memcpy(p, &v, 4);
@@ -141,7 +140,7 @@ code_image *code_map(const code_blob *const *blobs, size_t n, error *err) {
 code_fn code_find(const code_image *c, size_t blob, const char *name) {
   for (size_t i = 0; i < c->entries.n; i++)
     if (c->entries.at[i].blob == blob && !strcmp(c->entries.at[i].name, name)) {
-      code_fn f;   // C has no cast from object to function pointers; POSIX says that the representation is the same
+      code_fn f;   // C has no cast from object to function pointers; POSIX guarantees equal representations
       memcpy(&f, &c->entries.at[i].address, sizeof f);
       return f;
     }

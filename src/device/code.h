@@ -1,14 +1,13 @@
-// Machine code: from linked bytes to a function that can be called.
+// Machine code: converts linked bytes to callable functions.
 //
-// A code_blob is position-independent code with its constants and the offsets of its functions: what the linker (elf.h)
-// makes, what the cache (cache.h) keeps (packed), and what code_map turns into executable memory.  The invariant:
-// memory is written while it is RW, then becomes RX, and is never writable and executable at once; nothing is patched
-// later.
+// A code_blob is position-independent code with its constants and the offsets of its functions: the output of the
+// linker (elf.h), stored by the cache (cache.h) in packed form, and made executable by code_map. Invariant: memory is
+// written while it is RW and then becomes RX; it is never writable and executable at once, and is not patched later.
 #ifndef WEFT_DEVICE_CODE_H
 #define WEFT_DEVICE_CODE_H
 #include "base/base.h"
 
-// {0} is empty; at is from malloc, owned by whoever holds the struct
+// {0} is empty; at is from malloc, owned by the holder of the struct
 typedef struct bytes { uint8_t *at; size_t n; } bytes;
 void bytes_free(bytes *b);                               // b is empty again
 
@@ -20,24 +19,23 @@ typedef struct code_blob {
 } code_blob;
 void code_blob_free(code_blob *b);      // b is {0} again
 
-// A blob as one byte string for the cache, and back.  Unpacking checks everything: bytes that code_blob_pack did not
-// make give an error, never a blob whose symbols lie outside of its code.  (Whether the code itself is undamaged is for
-// the cache's tag.)  The packed form names the processor family; one from another family is an error, except
-// while kernels are collected (kernel_set.h), which are not run. out: caller frees
-// with bytes_free. 0, or -1: it is too large
+// Packs a blob as one byte string for the cache, and unpacks it. Unpacking checks everything: other bytes give an
+// error, never a blob with symbols outside its code. (The cache's tag tells whether the code itself is undamaged.) The
+// packed form names the processor family; a blob for another family is an error, except while kernels are collected
+// (kernel_set.h), which are not run. out: caller frees with bytes_free. Returns 0, or -1 if it is too large.
 int code_blob_pack(const code_blob *b, bytes *out, error *err);
 int code_blob_unpack(const uint8_t *p, size_t n, code_blob *out, error *err);         // on error out is {0}
 
-// Executable memory: one mapping that holds all blobs of a batch, each at its own multiple of CODE_ALIGN.
-// what the blobs may assume of their base (AArch64 addresses its constants by page)
+// Executable memory: one mapping with all blobs of a batch, each at a multiple of CODE_ALIGN. AArch64 code addresses
+// its constants by page and relies on that alignment.
 enum { CODE_ALIGN = 4096 };
 typedef struct code_image code_image;
-typedef void (*code_fn)(void);          // to be cast to the function's real type
+typedef void (*code_fn)(void);          // cast to the function's real type
 // NULL and err on failure; the blobs may be freed after
 code_image *code_map(const code_blob *const *blobs, size_t n, error *err);
 // NULL if blob number `blob` has no such function
 code_fn code_find(const code_image *c, size_t blob, const char *name);
 size_t code_bytes(const code_image *c);                                                     // size of the mapping
-// no function of it may run any more; NULL is fine
+// NULL is fine; none of its functions may be running
 void code_unmap(code_image *c);
 #endif

@@ -1,14 +1,14 @@
-// The child that compiles: see compiler.h.
+// Runs LLVM in a child process: see compiler.h.
 //
-// The parent has a socket for each compile that may run at once, the child a thread for each; a request and its
-// answer are whole messages of lengths and bytes. The child is forked from a process with threads, which glibc allows
-// for a child that then goes on for long: fork leaves its locks in order. Areas of memory.h are not inherited, so
-// forking costs little however large the model.
+// The parent has a socket for each compile that may run at once, and the child has a thread for each. Requests and
+// answers are whole messages of lengths and bytes. The child is forked from a process with threads; glibc supports this
+// for a child that goes on running, since fork leaves its locks consistent. Areas of memory.h are not inherited, so
+// forking is cheap for any size of model.
 //
-// When the child has ended, every running compile notices by the end of its stream. The first one takes its status;
-// the last one closes the sockets; then the next compile makes a new child. A child that ended for want of work is no
-// error: its compiles begin again; and once after any other end, since the machine may have ended it while it had
-// nothing to do.
+// When the child ends, every running compile sees the end of its stream. The first one collects the exit status; the
+// last one closes the sockets; the next compile makes a new child. A child that exits because it is idle is no error:
+// its compiles start again. They also start again once after any other exit, since the system may have killed an idle
+// child.
 #define _GNU_SOURCE
 #include "device/compiler.h"
 #include <errno.h>
@@ -29,9 +29,9 @@
 
 enum { MAGIC = 0x43544657, OBJECT_MAX = 256 << 20, TEXT_MAX = 1 << 30 };
 
-// Whether it is wanted; bytes of the texts, with their NULs.
+// Is assembly wanted? Then the byte counts of the texts, including their NULs.
 struct request { uint32_t magic, assembly, triple, ir, cpu, features; };
-// Bytes of each, which follow; of texts without NULs.
+// Byte counts of the parts that follow; texts have no NUL.
 struct reply { uint32_t magic, failed, object, assembly, error; };
 
 struct compiler {
@@ -39,11 +39,12 @@ struct compiler {
   pthread_cond_t changed;
   int n, n_busy;
   double idle_s;
-  int *fd;                     // of this side
+  int *fd;                     // this side's sockets
   bool *busy;
   pid_t child;                 // 0: none
-  bool ended, inside;          // ended: the child has, and compiles that used it have not all noticed; inside: no child
-  bool idle;                   // it ended because it had nothing to do
+  // ended: the child has exited, and some of its compiles have not noticed; inside: compile in this process
+  bool ended, inside;
+  bool idle;                   // it exited because it was idle
   error why;                   // how it ended otherwise
   cpu_set_t cpus;
   bool has_cpus;
@@ -51,7 +52,7 @@ struct compiler {
 
 // ----------------------------------------------------------------------------------------------------------- the child
 
-static struct { int *fd; double idle_s; atomic_int active; _Atomic double last; } own;       // of the child alone
+static struct { int *fd; double idle_s; atomic_int active; _Atomic double last; } own;       // of the child only
 
 static char *recv_text(int fd, uint32_t n) {
   char *text = n && n <= TEXT_MAX ? malloc(n) : NULL;
@@ -76,12 +77,12 @@ static void answer(int fd, const struct request *q) {
   free(triple); free(ir); free(cpu); free(features);
 }
 
-// Requests of one socket, until the parent closes it: then it has gone, or needs no compiler any more.
+// Serves the requests of one socket until the parent closes it.
 static void *serve(void *p) {
   int i = (int)(intptr_t)p, fd = own.fd[i];
   for (struct request q;;) {
     struct pollfd what = {.fd = fd, .events = POLLIN};
-    while (!i && poll(&what, 1, (int)(own.idle_s * 250) + 1) <= 0)        // the first one also looks at the clock
+    while (!i && poll(&what, 1, (int)(own.idle_s * 250) + 1) <= 0)        // the first thread also checks the idle time
       if (!atomic_load(&own.active) && now_s() - atomic_load(&own.last) > own.idle_s) _exit(0);
     if (!message_receive(fd, &q, sizeof q) || q.magic != MAGIC) _exit(0);
     atomic_fetch_add(&own.active, 1);
@@ -91,8 +92,8 @@ static void *serve(void *p) {
   }
 }
 
-// The parent has closed the first socket, or shut it: the compiles that run are for nobody. It cannot kill this
-// process: it may signal itself alone (confine.h).
+// The parent has closed or shut down the first socket: running compiles are no longer needed. The parent cannot kill
+// this process, because it may signal only itself (confine.h).
 static void *end_with_the_parent(void *p) {
   (void)p;
   struct pollfd what = {.fd = own.fd[0], .events = POLLRDHUP};
@@ -110,10 +111,10 @@ NORETURN static void be_the_child(const compiler *c, int *fd) {
   error err = {0};
   pthread_t id;
   if (pthread_create(&id, NULL, end_with_the_parent, NULL)) _exit(4);
-  llvm_version(&version, &err);        // loads it, or every answer says why it cannot be
+  llvm_version(&version, &err);        // loads LLVM; if that fails, every answer gives the reason
   for (int i = 1; i < c->n; i++)
     if (pthread_create(&id, NULL, serve, (void *)(intptr_t)i)) _exit(4);
-#ifndef WEFT_SANITIZE                  // whose libraries need more
+#ifndef WEFT_SANITIZE                  // sanitizer runtimes need more system calls
   confine(CONFINE_COMPUTING, false);
 #endif
   serve(0);
@@ -133,7 +134,7 @@ compiler *compiler_new(int n, double idle_s) {
   c->has_cpus = !sched_getaffinity(0, sizeof c->cpus, &c->cpus);
   c->inside = !env_int(ENV_ISOLATE);
 #if defined(__SANITIZE_THREAD__)
-  c->inside = true;                    // knows no threads in a child of a process with threads
+  c->inside = true;                    // this sanitizer does not support threads in a forked child
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
   c->inside = true;
@@ -142,7 +143,7 @@ compiler *compiler_new(int n, double idle_s) {
   return c;
 }
 
-// With the lock held, and no child.
+// Makes a child. The caller holds the lock, and there is no child.
 static int start_child(compiler *c, error *err) {
   int *its = xcalloc((size_t)c->n, sizeof *its), made = 0, pair[2], reason = 0;
   for (; made < c->n && !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair); made++) {
@@ -166,7 +167,7 @@ static int start_child(compiler *c, error *err) {
   return 0;
 }
 
-// With the lock held: the child has ended, or said what it never says.
+// Records that the child has ended or broken the protocol. The caller holds the lock.
 static void note_end(compiler *c) {
   if (c->ended) return;
   int status = 0;
@@ -190,7 +191,7 @@ static void forget_child(compiler *c) {
   c->ended = false;
 }
 
-// A socket for one compile; -1 and err, or -1 and c->inside.
+// Takes a socket for one compile; -1 and err, or -1 and c->inside.
 static int take_socket(compiler *c, error *err) {
   int found = -1;
   pthread_mutex_lock(&c->mutex);
@@ -257,7 +258,7 @@ int compiler_run(compiler *c, const char *ir_text, const char *cpu, const char *
 
 int compiler_run_for(compiler *c, const char *triple, const char *ir_text, const char *cpu, const char *features,
                      bytes *object, str *assembly, error *err) {
-  // Read only: iovec knows no const.
+  // read only: iovec has no const
   char *const text[] = {(char *)(uintptr_t)(triple ? triple : ""), (char *)(uintptr_t)ir_text, (char *)(uintptr_t)cpu,
                         (char *)(uintptr_t)features};
   *object = (bytes){0};

@@ -1,5 +1,5 @@
-// Counters: see counters.h. Each thread has a group of events, which are counted together or not at all, so that their
-// ratios mean something.
+// Reads performance counters: see counters.h. Each thread has one group of events, counted all together or not at all,
+// so that their ratios are meaningful.
 #define _GNU_SOURCE
 #include "device/counters.h"
 #include <errno.h>
@@ -65,7 +65,7 @@ void counters_close(counters *c) {
 int counters_n(const counters *c) { return c->n; }
 
 void counters_read(const counters *c, int thread, uint64_t *out) {
-  uint64_t got[1 + COUNTERS_MAX] = {0};                         // how many there are, then each
+  uint64_t got[1 + COUNTERS_MAX] = {0};                         // number of values, then the values
   if (read(c->groups[thread].fd[0], got, sizeof got) < 0) memset(got, 0, sizeof got);
   memcpy(out, got + 1, (size_t)c->n * sizeof *out);
 }

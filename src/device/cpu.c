@@ -1,6 +1,6 @@
 // The CPU device: see cpu.h. A program becomes LLVM IR text, an object, and a position-independent blob (elf.h) that
-// any process can map; blobs are what the cache keeps. The C way is for reading and for a second opinion, so it takes
-// the plain road: a file, `cc`, dlopen; its kernels are not cached.
+// any process can map; the cache stores blobs. RENDER=c is for reading and as a check: it uses a file, `cc` and dlopen,
+// and its kernels are not cached.
 #define _GNU_SOURCE
 #include "device/cpu.h"
 #include <dlfcn.h>
@@ -20,9 +20,9 @@
 #include "device/team.h"
 #include "render/render.h"
 
-enum { IDLE_S = 5 };           // after which the compiler's process ends
+enum { IDLE_S = 5 };           // after which the idle compiler process exits
 
-// triple: where kernels are for another family than this processor's, and not run here; NULL: its own
+// triple: compiles for another processor family, whose kernels do not run here; NULL: this one
 typedef struct cpu { cpu_target t; const renderer *r; render_options o; compiler *llvm; const char *triple; } cpu;
 
 static void show_stage(const char *what, const program *p, const str *text) {
@@ -149,7 +149,7 @@ int cpu_start(device *d, error *err) {
   d->compile = llvm ? with_llvm : with_cc;
   d->show = llvm ? show_llvm : show_c;
   if (llvm) {
-    c->llvm = compiler_new(team_size(d->team) + 1, IDLE_S);      // one more for a thread that is not of the team
+    c->llvm = compiler_new(team_size(d->team) + 1, IDLE_S);      // one more for a thread outside the team
     if (!kernel_set_used()) d->prepare = prepare_llvm;
     if (!kernel_set_is_on()) llvm_file(d->compiler, sizeof d->compiler);
   }

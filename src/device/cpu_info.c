@@ -54,7 +54,7 @@ void cpu_add_core(cpu_features *c, uint64_t midr) {
 const char *cpu_core_name(const cpu_features *c) { return c->arm && c->model ? cores[c->model - 1].name : NULL; }
 
 #if defined(__aarch64__)
-// Of all cores as the system lists them. If it lists none, of the core that this runs on (the system answers for it).
+// Features of all cores that the system lists; if it lists none, of the current core.
 static void find_cores(cpu_features *out) {
   char path[80];
   bool listed = false;
@@ -62,7 +62,7 @@ static void find_cores(cpu_features *out) {
     unsigned long long midr;
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%ld/regs/identification/midr_el1", i);
     FILE *f = fopen(path, "re");
-    if (!f) continue;                    // it is off
+    if (!f) continue;                    // offline
     if (fscanf(f, "%llx", &midr) == 1) { cpu_add_core(out, midr); listed = true; }
     fclose(f);
   }
@@ -84,7 +84,7 @@ void cpu_detect(cpu_features *out) {
   unsigned family = r[EAX] >> 8 & 15;
   out->family = family == 15 ? family + (r[EAX] >> 20 & 255) : family;
   out->model = (r[EAX] >> 4 & 15) | (r[EAX] >> 16 & 15) << 4;
-  if (r[ECX] >> 27 & 1) {       // the registers that the system saves, in XCR0
+  if (r[ECX] >> 27 & 1) {       // registers that the system saves, in XCR0
     unsigned low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     (void)high;
@@ -105,7 +105,7 @@ void cpu_detect(cpu_features *out) {
 #endif
 }
 
-// The highest level of x86-64 whose features are all there; `missing` (may be NULL) is the first one that is not.
+// The highest level of x86-64 whose features are all present; `missing` (may be NULL) is the first missing feature.
 static int x86_level(const cpu_features *have, int wanted, const char **missing) {
   int level = wanted;
   if (missing) *missing = NULL;
@@ -117,7 +117,7 @@ static int x86_level(const cpu_features *have, int wanted, const char **missing)
   return level;
 }
 
-// Instruction costs to plan by.  The newest processors take the name of an older relative that every supported LLVM
+// Instruction costs for scheduling. The newest processors use the name of an older relative that every supported LLVM
 // knows.
 static const char *tune_for(const cpu_features *c) {
   if (c->arm) return c->model ? cores[c->model - 1].tune : "";
@@ -128,7 +128,7 @@ static const char *tune_for(const cpu_features *c) {
   return "";
 }
 
-// For descriptors: "sse2" and "neon" are what every machine of a family has.
+// For descriptors: every machine of a family has "sse2" or "neon".
 static bool has_feature(const void *features, const char *name) {
   const cpu_features *c = features;
   if (!strcmp(name, c->arm ? "neon" : "sse2")) return true;
@@ -145,7 +145,7 @@ static void add_feature(cpu_target *t, const char *name) {
   if (n >= sizeof t->features) die("cpu: the list of features has outgrown its buffer");
 }
 
-// What follows from the features.
+// Derives the target from the features.
 static void derive_target(cpu_target *t, int level) {
   const cpu_features *has = &t->has;
   if (has->arm) {
@@ -198,7 +198,7 @@ int cpu_target_for(const char *spec, const cpu_features *have, cpu_target *out, 
     int level = x86_level(have, LEVEL_MAX, NULL);
     if (level < 1) level = 1;
     out->has = *have;
-    // Some of AVX-512 without the rest (or without the system's support) is not worth a case of its own anywhere else.
+    // parts of AVX-512 (or without the system's support) are not worth special cases elsewhere
     for (size_t i = 0; i < COUNT(features_of_x86); i++)
       if (level < 4 && features_of_x86[i].state == 2) x86_set(&out->has, &features_of_x86[i], false);
     if (!out->has.avx)
@@ -221,7 +221,7 @@ int cpu_target_for(const char *spec, const cpu_features *have, cpu_target *out, 
   return 0;
 }
 
-// All that processors of a level's family may have: kernels are made for it, and not run here.
+// All features of a level's family: kernels are made for it and not run here.
 static void have_all(const char *level, cpu_features *have) {
   bool arm = !strncmp(level, "armv", 4);
   if (arm != have->arm) *have = (cpu_features){.arm = arm};

@@ -1,17 +1,17 @@
-// Which instructions kernels may use: what this machine has, what WEFT_CPU allows, and how LLVM calls it.
+// cpu_info: the instructions that kernels may use: what this machine has, what WEFT_CPU allows, and LLVM's names for
+// them.
 //
-// Found by asking the processor itself (x86-64; and whether the operating system keeps its registers) or the system
-// (AArch64), never through LLVM: a start that compiles nothing does not load LLVM.  One table for each family is the
-// list of features; everything comes from them. Both tables are there on every machine, so that tests can make code for
-// the other family.
+// Features come from the processor (x86-64, with a check that the system saves its registers) or from the system
+// (AArch64), never from LLVM, so that a start without compilation does not load LLVM. One table per family lists the
+// features. Both tables exist on every machine, so that tests can make code for the other family.
 #ifndef WEFT_DEVICE_CPU_INFO_H
 #define WEFT_DEVICE_CPU_INFO_H
 #include "codegen/descriptor.h"
 #include "render/render.h"
 
-// field, LLVM's name, cpuid leaf, subleaf, register, bit, state the system must keep (0 none, 1 AVX, 2 AVX-512), the
-// level of x86-64 that includes it (5: none does).  Names must be known to every supported LLVM: an unknown one makes
-// it print.
+// field, LLVM's name, cpuid leaf, subleaf, register, bit, state that the system must save (0 none, 1 AVX, 2 AVX-512),
+// level of x86-64 that includes it (5: none). Every supported LLVM must know the names; it prints a message for unknown
+// ones.
 #define CPU_FEATURES(F) \
   F(sse3,         "sse3",            1,           0, ECX, 0,  0, 2) \
   F(ssse3,        "ssse3",           1,           0, ECX, 9,  0, 2) \
@@ -44,16 +44,16 @@
   F(gfni,         "gfni",            7,           0, ECX, 8,  1, 5) \
   F(avxvnni,      "avxvnni",         7,           1, EAX, 4,  1, 5)
 
-// field, LLVM's name, word and bit of Linux's AT_HWCAP (1) and AT_HWCAP2 (2), and the least that has it: 2 armv8.2-a as
-// it is here used (with what most processors of that time have), 3 armv8.6-a, 4 not by itself.
+// field, LLVM's name, word (AT_HWCAP 1, AT_HWCAP2 2) and bit, lowest level that has it: 2 armv8.2-a as used here (with
+// what most of its processors have), 3 armv8.6-a, 4 none.
 #define ARM_FEATURES(F) \
   F(fphp,         "fullfp16",        1, 9,  2) \
   F(asimddp,      "dotprod",         1, 20, 2) \
   F(i8mm,         "i8mm",            2, 13, 3) \
   F(bf16,         "bf16",            2, 14, 3)
 
-// AArch64's cores: the bits of MIDR_EL1 that name one (implementer, part), what it is called, and LLVM's name for the
-// costs it is planned by. Of several kinds in one machine the one that stands last here counts, the largest.
+// AArch64 cores: implementer and part bits of MIDR_EL1, name, LLVM's name for scheduling costs. If a machine has
+// several kinds, the last one in this list counts: the largest.
 #define ARM_CORES(F) \
   F(0x41, 0xd04, "Arm Cortex-A35",   "cortex-a35") \
   F(0x41, 0xd03, "Arm Cortex-A53",   "cortex-a53") \
@@ -100,38 +100,38 @@ typedef struct cpu_features {
 #define F(field, llvm_name, leaf, sub, reg, bit, state, level) bool field;
   CPU_FEATURES(F)
 #undef F
-  bool arm;                             // AArch64: none of the above, but
+  bool arm;                             // AArch64: none of the above features, but the following
 #define F(field, llvm_name, word, bit, level) bool field;
   ARM_FEATURES(F)
 #undef F
   bool amd, intel;
-  unsigned family, model;               // AArch64: 0 and a core's place in ARM_CORES, from 1; 0: none of them
+  unsigned family, model;               // AArch64: 0 and a core's index in ARM_CORES, from 1; 0: unknown
 } cpu_features;
 
 void cpu_detect(cpu_features *out);
-void cpu_add_core(cpu_features *c, uint64_t midr);         // a core of this MIDR_EL1 is there, too
-const char *cpu_core_name(const cpu_features *c);          // of an AArch64 core; NULL: not known, or another family
+void cpu_add_core(cpu_features *c, uint64_t midr);         // adds a core with this MIDR_EL1
+const char *cpu_core_name(const cpu_features *c);          // name of an AArch64 core; NULL: unknown, or another family
 
 typedef struct cpu_target {
-  cpu_features has;                     // what kernels may use: no more than the machine has
+  cpu_features has;                     // allowed for kernels: a subset of the machine's features
   int vector_bits;                      // widest vector worth using: 128, 256 or 512
   int vector_registers;
-  // one instruction for: multiply and add; half precision from and to single; rounding
+  // single instructions for multiply-add, half to and from single precision, rounding
   bool fma, f16, round;
   descriptor_set descriptors;           // dot-product instructions
   const char *triple;                   // LLVM's name of the processor family and system
   char cpu[24], features[320];          // LLVM's cpu name and feature list ("+f16c,+fma"), for llvm_compile
-  // value for the function attribute "tune-cpu"; "" if none is better than the default
+  // value of the function attribute "tune-cpu"; "" for the default
   char tune[24];
-  char key[384];                        // all of the above as one line, the same in every run: part of cache keys
+  char key[384];                        // all of the above as one line, equal in every run: part of cache keys
 } cpu_target;
 
 // `spec` is native or a level of the family of `have`: x86-64, x86-64-v2, x86-64-v3, x86-64-v4; armv8-a, armv8.2-a
-// (with dotprod), armv8.6-a (with i8mm).  An unknown name, and more than `have` offers, are errors whose message lists
-// the valid names or the first thing missing.
+// (with dotprod), armv8.6-a (with i8mm). Unknown names, and levels above `have`, are errors whose message lists the
+// valid names or the first missing feature.
 int cpu_target_for(const char *spec, const cpu_features *have, cpu_target *out, error *err);
 int cpu_target_from_env(cpu_target *out, error *err);      // WEFT_CPU on this machine
-// what renderers get to know of it; its texts are t's
+// the part that renderers need; its texts belong to t
 static inline render_options cpu_render_options(const cpu_target *t) {
   return (render_options){.cpu = t->cpu, .features = t->features, .tune = t->tune, .vector_bits = t->vector_bits,
                           .descriptors = t->descriptors, .lacks_halves = !t->f16};

@@ -1,4 +1,4 @@
-// NVIDIA's driver through its library: see cuda.h.
+// Opens NVIDIA's driver library and loads kernels: see cuda.h.
 #define _GNU_SOURCE
 #include "device/cuda_impl.h"
 #include <dlfcn.h>
@@ -62,7 +62,7 @@ static int ask_attributes(cuda *c, error *err) {
   return nvidia_choose(&c->gpu, "CUDA", c->name, err);
 }
 
-// What is missing leaves the figures unknown: they only rank candidates.
+// Figures that the driver does not give stay unknown: they only rank candidates.
 static void ask_figures(cuda *c) {
   gpu_figures *f = &c->gpu.figures;
   int khz = 0, memory_khz = 0, bits = 0;

@@ -1,8 +1,7 @@
-// The functions of NVIDIA's driver library, libcuda.so.1, that Weft calls: declared here from the public description of
-// the driver API, since nobody needs its headers to build, or anything but the driver to run.
+// The functions of NVIDIA's driver library, libcuda.so.1, that Weft calls, declared from the public description of the
+// driver API: building needs no NVIDIA headers, running needs only the driver.
 //
-// Results are numbers of errors, 0 is none.  A device's addresses are addresses of this process, too (unified
-// addressing): nothing else has one of them.
+// Results are error codes; 0 is success. Addresses on the device are unique in this process (unified addressing).
 #ifndef WEFT_DEVICE_CUDA_DRIVER_H
 #define WEFT_DEVICE_CUDA_DRIVER_H
 #include <stddef.h>
@@ -19,8 +18,8 @@ typedef struct CUgraph_st *cuda_graph;
 typedef struct CUgraphNode_st *cuda_node;
 typedef struct CUgraphExec_st *cuda_exec;
 
-// A kernel in a graph: the first form of the driver's structure, which cuGraphAddKernelNode and
-// cuGraphExecKernelNodeSetParams without a suffix take.
+// A kernel in a graph: the first version of the driver's structure, for cuGraphAddKernelNode and
+// cuGraphExecKernelNodeSetParams without a suffix.
 typedef struct cuda_kernel_node {
   cuda_function function;
   unsigned grid[3], block[3], shared_bytes;
@@ -28,7 +27,7 @@ typedef struct cuda_kernel_node {
 } cuda_kernel_node;
 
 enum { CUDA_NO_MEMORY = 2, CUDA_NO_DEVICE = 100, CUDA_BAD_PTX = 218, CUDA_PTX_TOO_NEW = 222 };
-// What cuDeviceGetAttribute can be asked for.
+// Attributes of cuDeviceGetAttribute.
 enum {
   CUDA_MOST_ITEMS = 1 /* of a work-group */,
   CUDA_SHARED_BYTES = 8 /* of a work-group */,
@@ -44,7 +43,7 @@ enum {
   CUDA_UNIT_SHARED_BYTES = 81,
   CUDA_UNIT_REGISTERS = 82
 };
-enum { CUDA_LOG = 5, CUDA_LOG_BYTES = 6 };  // options of cuModuleLoadDataEx: what the assembler says of an error
+enum { CUDA_LOG = 5, CUDA_LOG_BYTES = 6 };  // options of cuModuleLoadDataEx: the assembler's error log
 enum { CUDA_STREAM_APART = 1 /* does not wait for others */ };
 
 // name in the table, name in the library, arguments

@@ -1,9 +1,8 @@
 // Models on NVIDIA's GPUs (DEV=CUDA): memory and plans. See cuda.h and remote.h.
 //
-// A plan becomes one graph of the driver's: a node for each kernel, which waits for those of the level before. A run
-// patches the nodes whose variables or numbers of work-groups have changed, and launches the graph. Where some kernel
-// has nothing to do (a node must have work), or each kernel's time is asked for, kernels are launched one after the
-// other instead.
+// A plan becomes one CUDA graph: a node for each kernel, which depends on the nodes of the level before. A run updates
+// the nodes whose variables or numbers of work-groups have changed, and launches the graph. If some kernel has no work
+// (a node must have some), or times of kernels are wanted, kernels are launched one at a time instead.
 #define _GNU_SOURCE
 #include "device/cuda_impl.h"
 #include <stdlib.h>
@@ -72,7 +71,7 @@ static int cuda_wait(void *state, error *err) {
   return cuda_done(c, "running a plan", c->StreamSynchronize(c->stream), err);
 }
 
-// What the driver has left: other processes take of it, too.
+// Free memory according to the driver: other processes use it too.
 static uint64_t cuda_room(void *state) {
   const cuda *c = state;
   size_t left = 0, all = 0;
@@ -104,7 +103,7 @@ typedef struct cuda_launch {
   cuda_kernel_node what;
   cuda_address *bufs;
   cuda_node node;
-  bool stale;                      // the graph's node has not heard of the last change
+  bool stale;                      // the graph's node does not have the last change yet
 } cuda_launch;
 typedef struct recording { cuda_launch *launches; cuda_graph graph; cuda_exec exec; } recording;
 
@@ -137,7 +136,7 @@ static void cuda_forget(void *state, remote_plan *r) {
   if (own->graph) c->GraphDestroy(own->graph);
 }
 
-// Takes over what has changed since the last run: whether all commands have something to do.
+// Applies changes since the last run; returns whether all commands have work.
 static bool patch_launches(remote_plan *r, recording *own) {
   bool all = true;
   for (int i = 0; i < r->steps.n; i++) {
@@ -152,8 +151,8 @@ static bool patch_launches(remote_plan *r, recording *own) {
   return all;
 }
 
-// Each node waits for those of the level before, and for those in its own that come first (step.each) and share memory
-// with it.
+// Each node depends on those of the level before, and on those in its own level that come first (step.each) and share
+// memory with it.
 static cuda_status make_graph(cuda *c, const remote_plan *r, recording *own) {
   int n = r->steps.n, before = 0, first = 0;
   cuda_node *after = xcalloc((size_t)n + 1, sizeof *after);
@@ -199,13 +198,13 @@ static cuda_status launch_each(cuda *c, const remote_plan *r, recording *own, cu
 static int launch_all(cuda *c, remote_plan *r, cuda_event *events, error *err) {
   recording *own = r->own;
   int failed = -1;
-  // of one kernel a graph is not worth making
+  // a graph of one kernel does not pay
   bool whole = patch_launches(r, own) && !events && r->steps.n > 1;
   cuda_status s = whole ? launch_graph(c, r, own) : launch_each(c, r, own, events, &failed);
   return cuda_done(c, failed >= 0 ? r->steps.at[failed].s->k->p->name : "launching a plan", s, err);
 }
 
-// By the device's own clock.
+// Times with the device's clock.
 static int launch_timed(cuda *c, remote_plan *r, double (*spans)[2], error *err) {
   size_t n = (size_t)r->steps.n, made = 0;
   cuda_event *events = xcalloc(n + 1, sizeof *events);

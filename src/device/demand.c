@@ -1,9 +1,9 @@
-// See demand.h.
+// Loads weights on demand: see demand.h.
 //
-// Experts come and go: who was not asked for the longest makes room. Weights that every token reads are different: in a
-// cycle longer than memory the weight that leaves first is missed first, so some of them stay, and the others leave as
-// soon as their kernel has run. A prompt, which reads nearly all experts of each layer, is such a cycle, too:
-// it uses what is there, and what it brings leaves first.
+// Experts are evicted by last use. Weights that every token reads form a cycle, and if the cycle exceeds memory, the
+// least recently used weight is the next one needed. So some of these weights are always kept, and the others are
+// dropped as soon as their kernel has run. A prompt, which reads nearly all experts of each layer, is such a cycle too:
+// it uses the resident experts, and drops those that it loads first.
 #define _GNU_SOURCE
 #include "device/demand.h"
 #include <stdatomic.h>
@@ -16,16 +16,16 @@
 #include "device/ref.h"
 
 enum {
-  PIECE = 4 << 20,                               // about as much of a large weight is read at once
+  PIECE = 4 << 20,                               // approximate bytes per read of a large weight
   ROOM_BEHIND = 64
 };
 
 typedef struct demand_part {
   demand_weight *of;
   int64_t number;
-  bool resident, stays, seen;                    // seen: it was in memory before
-  uint64_t used;                                 // the last time that it was read
-  struct demand_part *before, *behind;           // among those that may leave, who leaves first is first
+  bool resident, stays, seen;                    // seen: was resident before
+  uint64_t used;                                 // time of the last read
+  struct demand_part *before, *behind;           // the list of parts that may be dropped, in the order of dropping
 } demand_part;
 
 struct demand_weight {
@@ -33,29 +33,29 @@ struct demand_weight {
   uint64_t layout, bytes, raw_bytes, size;       // size: of the memory
   unsigned char *at;
   const unsigned char *raw;
-  layout l;                                      // its units only while the plan lasts that came with it
+  layout l;                                      // its units are valid only during the plan that supplied them
   const device_kernel *fill;
-  int64_t tiles, n;                              // of the filling kernel; parts
-  bool ready;                                    // it is known how it is filled
-  bool in_order;                                 // what a tile reads of the file lies together, tile after tile
+  int64_t tiles, n;                              // tiles of the filling kernel; parts
+  bool ready;                                    // the filling is known
+  bool in_order;                                 // the file bytes of a tile are contiguous, tile after tile
   uint64_t extent;
   demand_part *parts;
 };
 
 typedef struct filler { graph *g; device_kernel *kernels; int n; code_image *code; } filler;
-// Where a thread has what it has read.
+// A thread's buffer for what it reads.
 typedef struct scratch { unsigned char *at; uint64_t size; } scratch;
 typedef struct fill_job { demand_part *part; int64_t slice, slices; } fill_job;
 
 struct demand {
   uint64_t budget, largest, resident, clock;
-  double stays, credit;                          // which share of weights that every token reads stays
+  double stays, credit;                          // share of the weights that every token reads that is kept
   VEC(demand_weight *) weights;
   VEC(filler) fillers;
   VEC(scratch) rooms;
   demand_reader *reader;
   void *ctx;
-  demand_part leaves;                            // the list's end and beginning
+  demand_part leaves;                            // head of the list
   VEC(fill_job) jobs;
   VEC(demand_part *) missing;
   _Atomic size_t next;
@@ -100,7 +100,7 @@ void demand_free(demand *q) {
   free(q);
 }
 
-// Whether a weight of `size` bytes that every token reads stays.
+// Is a weight of `size` bytes that every token reads always kept?
 static bool one_that_stays(demand *q, uint64_t size, uint64_t raw) {
   if (q->stays >= 1 || raw >= q->largest) return true;
   q->credit += q->stays * (double)size;
@@ -113,7 +113,7 @@ static demand_weight *new_weight(demand *q, int64_t id, const layout *l, int64_t
   bool apart = matrices > 1 && l->bytes % matrices == 0 && (!l->n_units || l->loop[0].size == matrices);
   uint64_t raw = (uint64_t)(l->elems * dtype_size(l->dt)), size = round_up((size_t)l->bytes, MEMORY_ALIGN);
   bool stays = !apart && one_that_stays(q, (uint64_t)l->bytes, raw);
-  // huge pages are not given back in parts
+  // huge pages cannot be given back in parts
   unsigned char *at = stays ? memory_reserve(size, err) : memory_reserve_plain(size, err);
   if (!at) return NULL;
   demand_weight *w = xcalloc(1, sizeof *w);
@@ -125,7 +125,7 @@ static demand_weight *new_weight(demand *q, int64_t id, const layout *l, int64_t
   return w;
 }
 
-// A plan that could not be made has left a weight that nothing fills: the next one sets its filling.
+// A plan whose building failed leaves a weight without a filling: the next plan sets it.
 demand_weight *demand_weight_of(demand *q, int64_t id, const layout *l, int64_t matrices, const unsigned char *raw,
                                 bool *is_new, error *err) {
   demand_weight *w = NULL;
@@ -141,8 +141,8 @@ demand_weight *demand_weight_of(demand *q, int64_t id, const layout *l, int64_t 
 
 unsigned char *demand_memory(const demand_weight *w) { return w->at; }
 
-// Bytes from the first that one step of the outermost loop reads to the last; more than a step: those of several steps
-// lie among each other.
+// Bytes from the first to the last that one step of the outermost loop reads; if this exceeds a step, the bytes of
+// several steps are interleaved.
 static uint64_t extent_of(const layout *l) {
   int64_t all = (l->lanes - 1) * l->lane_step, unit = 0;
   for (int i = 1; i < l->n_loops; i++) all += (l->loop[i].size - 1) * l->loop[i].step;
@@ -166,7 +166,7 @@ void demand_keep(demand *q, graph *g, device_kernel *kernels, int n, code_image 
   vec_push(&q->fillers, ((filler){g, kernels, n, code}));
 }
 
-// --- who is in memory -----------------------------------------------------------------------------------------------
+// --- residency -------------------------------------------------------------------------------------------------------
 
 static uint64_t part_bytes(const demand_part *p) { return p->of->bytes / (uint64_t)p->of->n; }
 
@@ -200,7 +200,7 @@ static void evict_for(demand *q, uint64_t size) {
   }
 }
 
-// chosen: not because all of a weight is read
+// chosen: selected by a number, not because the whole weight is read
 static void use(demand *q, demand_part *p, bool chosen) {
   bool first = !p->resident;
   if (p->used == q->clock) return;
@@ -222,7 +222,7 @@ static void use(demand *q, demand_part *p, bool chosen) {
 static bool is_chosen(const demand_read *r) { return r->which && r->of->n > 1; }
 static int64_t n_read(const demand_read *r) { return is_chosen(r) ? r->n : r->of->n; }
 
-// Numbers that are out of bounds stand for the nearest that is not, as kernels have it.
+// Clamps numbers out of bounds, as kernels do.
 static demand_part *part_read(const demand_read *r, int64_t i) {
   return &r->of->parts[is_chosen(r) ? max_i64(0, min_i64(r->which[i], r->of->n - 1)) : i];
 }
@@ -259,7 +259,7 @@ static unsigned char *room_for(scratch *r, uint64_t size) {
   return r->at;
 }
 
-// Where the bytes of the file begin and end that steps from .. to - 1 read.
+// The range of file bytes that steps from .. to - 1 read.
 static void raw_range(const demand_weight *w, int64_t from, int64_t to, uint64_t *lo, uint64_t *hi) {
   const layout *l = &w->l;
   if (!w->fill) { *lo = (uint64_t)from; *hi = (uint64_t)to; return; }
@@ -277,7 +277,7 @@ static void lay_out_part(const demand_weight *w, const unsigned char *raw, int64
   else if (w->fill->ref) ref_run(w->fill->ref, bufs, NULL, from, to);
 }
 
-// What cannot be read into memory of ours is read through the file's mapping, which says what is wrong.
+// What cannot be read into a buffer is read through the file's mapping, which reports the error.
 static void bring_part(demand *q, const fill_job *j, scratch *r) {
   const demand_weight *w = j->part->of;
   int64_t each = filling_steps(w) / w->n, first = each * j->part->number;

@@ -1,9 +1,10 @@
-// demand: weights that do not fit into memory together are brought from the file when a kernel is about to read them,
-// and the memory of others is given back (demand paging, in the layouts that kernels read).
+// demand: demand paging of weights that do not fit into memory together. A weight is read from the file when a kernel
+// is about to use it, in the layout of that kernel, and others are dropped.
 //
-// A weight has addresses for all of itself, so kernels do not change; memory holds some of its parts. A part is
-// one expert's matrix, where the file has one behind the other, or else the whole weight. Who runs a plan says before
-// each level which kernels come next (demand_begin), and all threads of its team bring what is missing (demand_bring).
+// A weight has addresses for all of its bytes, so kernels do not change; only some of its parts are resident. A part is
+// one expert's matrix if the file stores them one after the other, otherwise the whole weight. Before each level the
+// caller names what the next kernels read (demand_begin), and all threads of the team load what is missing
+// (demand_bring).
 #ifndef WEFT_DEVICE_DEMAND_H
 #define WEFT_DEVICE_DEMAND_H
 #include "device/device.h"
@@ -12,34 +13,34 @@
 typedef struct demand demand;
 typedef struct demand_weight demand_weight;
 
-// What a kernel reads of a weight: the matrices whose numbers (n of I32) lie at `which`; NULL: all of it.
+// What a kernel reads of a weight: the matrices whose n numbers (I32) are at `which`; NULL: all of it.
 typedef struct demand_read { demand_weight *of; const int32_t *which; int64_t n; } demand_read;
 
-// Reads n bytes of weight `id` from byte `at` on. -1: it cannot.
+// Reads n bytes of weight `id` from byte `at` on. Returns -1 on failure.
 typedef int demand_reader(void *ctx, int64_t id, uint64_t at, void *to, size_t n);
-// Bytes.  budget: those that may be in memory.  always: of weights that every token reads; largest: of the largest of
-// these, which stays, so that no room has to be kept for it. Of the others as many stay as there is room for, evenly
-// over the model, beside `coming` bytes for weights that come and go.
+// In bytes. budget: maximum resident. always: of weights that every token reads; largest: of the largest of these,
+// which is always kept, so that no space is reserved for it. Of the others, as many are kept as fit beside `coming`
+// bytes for loading, spread evenly over the model.
 typedef struct demand_sizes { uint64_t budget, always, largest, coming; } demand_sizes;
 demand *demand_new(const demand_sizes *s, demand_reader *reader, void *ctx);
 void demand_free(demand *q);
-// Weight `id` of so many matrices in layout l: what was made before, or new (*is_new; then demand_fill_by is to come).
-// raw: as the file has it.  NULL and why not.
+// Weight `id` of `matrices` matrices in layout l: an existing one, or a new one (*is_new; call demand_fill_by next).
+// raw: the file's bytes. NULL and the reason on failure.
 demand_weight *demand_weight_of(demand *q, int64_t id, const layout *l, int64_t matrices, const unsigned char *raw,
                                 bool *is_new, error *err);
 unsigned char *demand_memory(const demand_weight *w);
-// k: the kernel that lays it out, of `kernels`; NULL: a plain copy.
+// k: the kernel that packs it, one of `kernels`; NULL: a plain copy.
 void demand_fill_by(demand_weight *w, const device_kernel *k);
-// Takes the kernels that fill over (an array for free), with what they are made of.
+// Takes ownership of the filling kernels (an array from malloc) and their code.
 void demand_keep(demand *q, graph *g, device_kernel *kernels, int n, code_image *code);
 
-// By one thread, while no other is between demand_begin and the barrier behind demand_bring: what the next kernels
-// read. threads: how many will come.
+// Called by one thread while no other is between demand_begin and the barrier after demand_bring: states what the next
+// kernels read. threads: number of threads that will call demand_bring.
 void demand_begin(demand *q, const demand_read *now, size_t n, int threads);
-// By every thread, between two barriers behind demand_begin: brings its part of what was missing.
+// Called by every thread, between two barriers after demand_begin: loads its share of the missing parts.
 void demand_bring(demand *q, int thread);
 
-// Since demand_new: bytes that were read, and those of them that had been in memory before.
+// Since demand_new: bytes read, and those of them that had been resident before; bytes resident now.
 typedef struct demand_stats { uint64_t read, again, resident; } demand_stats;
 demand_stats demand_get_stats(const demand *q);
 #endif

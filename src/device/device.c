@@ -1,4 +1,4 @@
-// The table of devices, the plain ones: REF (the interpreter) and NULL, and memory of a device. See device.h; the CPU
+// The table of devices, the simple ones (REF, the interpreter, and NULL), and memory of a device. See device.h; the CPU
 // is in cpu.c, plans in plan.c.
 #include "device/device.h"
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static int ref_start(device *d, error *err) {
 
 static int null_make(device *d, device_kernel *k, error *err) { (void)d; (void)k; (void)err; return 0; }
 
-// Kernels of a device that need not be here, as texts that nobody compiles.
+// Shows the kernels of a device that need not be present, as texts that are not compiled.
 static int rendered_show(device *d, const program *p, str *source, str *assembly, error *err) {
   const renderer *of = render_find(d->target.name);
   str text = {0};
@@ -59,7 +59,7 @@ static int null_start(device *d, error *err) {
   (void)err;
   d->target = (target){.name = "null", .vector_bytes = 64, .has_fma = true, .has_f16 = true};
   d->compile = null_make;
-  bool c = r && !strcmp(r->name, "c");              // as plain C: for no machine, and without vectors
+  bool c = r && !strcmp(r->name, "c");              // as plain C: for no specific machine, without vectors
   if (!r || !(c || r->target.has_local)) return 0;
   d->target = r->target;
   if (c) d->target.vector_bytes = 0;
@@ -86,7 +86,7 @@ static int name_nothing(str *out, error *err) {
   return 0;
 }
 
-// several: NAME:WHICH is one of them; driver: a list of devices asks one
+// several: NAME:WHICH selects one; driver: listing devices queries a driver
 static const struct {
   const char *name;
   int (*start)(device *, error *);
@@ -114,7 +114,7 @@ static void start_device(void *ctx) {
   s->status = s->start(s->d, s->err);
 }
 
-// A broken invariant on the way leaves a device that can be closed.
+// If an invariant breaks during the start, the device can still be closed.
 static int start_guarded(device *d, int (*fn)(device *, error *), error *err) {
   struct starting s = {d, fn, err, -1};
   return attempt(ATTEMPT_LEAVES, start_device, &s, err) ? -1 : s.status;
@@ -163,7 +163,7 @@ void device_close(device *d) {
 
 // --- memory ---------------------------------------------------------------------------------------------------------
 
-// What failed first: a device that is lost fails at all that follows.
+// Records the first failure: a lost device fails at everything that follows.
 void device_note(device *d, int r, const error *e) { if (r && !*d->lost.text) d->lost = *e; }
 
 void *device_alloc(device *d, uint64_t size, enum pages pages, error *err) {

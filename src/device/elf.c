@@ -1,9 +1,9 @@
-// Linking a kernel's object file: see elf.h.
+// Links a kernel's object file: see elf.h.
 //
 // Three steps, one function each: `read_headers` finds the sections and the symbol table, `lay_out_blob` gives every
-// section of code or constants its place in the blob, `relocate` patches the references.  The object is never trusted:
-// every offset and count is checked against the file before use, and the structures are copied out because nothing in
-// it need be aligned.
+// section of code or constants its place in the blob, `relocate` patches the references. The object is not trusted:
+// every offset and count is checked against the file before use, and structures are copied out, since they may be
+// unaligned.
 #include "device/elf.h"
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,10 @@
 
 enum { BLOB_MAX = 64 << 20, SECTION_GAP = 64 };   // code and constants share no cache line
 
-typedef struct spot { bool placed; uint64_t at; } spot;       // of a section in the blob
+typedef struct spot { bool placed; uint64_t at; } spot;       // place of a section in the blob
 struct linker {
   elf_file f;
-  spot *spots;                           // of all sections
+  spot *spots;                           // for all sections
   int machine;
   code_blob *out;
   error *err;
@@ -33,9 +33,9 @@ static int read_headers(struct linker *l, const uint8_t *p, size_t n) {
   return 0;
 }
 
-// What the blob holds: sections that are loaded, but for unwind tables (nothing unwinds through a kernel).
+// The blob contains loaded sections, except unwind tables (no exception unwinds through a kernel).
 #ifndef SHT_X86_64_UNWIND
-#define SHT_X86_64_UNWIND 0x70000001   // of the supplement for x86-64; musl has it not
+#define SHT_X86_64_UNWIND 0x70000001   // from the x86-64 supplement; musl lacks it
 #endif
 
 static bool is_loaded(const elf_section *s) {
@@ -47,7 +47,8 @@ static int place_sections(struct linker *l, bool executable, uint64_t *size) {
   for (size_t i = 0; i < l->f.section_n; i++) {
     const elf_section *s = &l->f.sections[i];
     if (!is_loaded(s) || executable != !!(s->h.sh_flags & SHF_EXECINSTR)) continue;
-    bool constant = !strncmp(s->name, ".data.rel.ro", 12);   // constants that hold addresses; their relocations decide
+    // constants with addresses; allowed if their relocations are
+    bool constant = !strncmp(s->name, ".data.rel.ro", 12);
     if ((s->h.sh_flags & (SHF_WRITE | SHF_TLS) && !constant) || s->h.sh_type == SHT_NOBITS)
       return error_set(l->err, "object: section '%s' is writable data, which a kernel must not have", s->name);
     if (s->h.sh_type != SHT_PROGBITS)
@@ -77,7 +78,7 @@ static int lay_out_blob(struct linker *l) {
   return 0;
 }
 
-// Where a symbol lies in the blob.
+// The offset of a symbol in the blob.
 static int resolve(const struct linker *l, uint64_t index, Elf64_Sym *sym, uint64_t *at) {
   if (index >= l->f.symbol_n)
     return error_set(l->err, "object: a relocation names symbol %llu of %zu", (unsigned long long)index, l->f.symbol_n);
@@ -99,8 +100,8 @@ static int resolve(const struct linker *l, uint64_t index, Elf64_Sym *sym, uint6
 
 // ------------------------------------------------------------------------------------------------------- relocations
 
-// One place to patch.  place: offset in the blob; room: bytes from there to the end of its section; delta: target -
-// place; page_delta: the same between the 4 KiB pages they lie in; target: the target's offset.
+// A place to patch. place: offset in the blob; room: bytes from there to the end of its section; delta: target - place;
+// page_delta: delta between their 4 KiB pages; target: the target's offset.
 struct patch { uint8_t *at; uint64_t room; int64_t target, delta, page_delta; uint32_t type; };
 
 static const char unfit[] = "object: relocation type %u in '%s': %s";
@@ -128,7 +129,7 @@ static int patch_x86(struct linker *l, const struct patch *x, const char *sectio
   }
 }
 
-// The immediate of an AArch64 instruction: `width` bits at bit `low`, of value >> shift.
+// Sets the immediate of an AArch64 instruction: `width` bits at bit `low`, with value >> shift.
 static int patch_bits(struct linker *l, const struct patch *x, const char *section, int64_t value, unsigned shift,
                       unsigned width, unsigned low) {
   if (x->room < 4) return error_set(l->err, unfit, x->type, section, "it lies outside of its section");
@@ -146,9 +147,9 @@ static int patch_aarch64(struct linker *l, const struct patch *x, const char *se
     case R_AARCH64_NONE: return 0;
     case R_AARCH64_PREL32: return patch_number(l, x, section, 4);
     case R_AARCH64_PREL64: return patch_number(l, x, section, 8);
-    // BLOB_MAX is in reach
+    // BLOB_MAX is within range
     case R_AARCH64_CALL26: case R_AARCH64_JUMP26: return patch_bits(l, x, section, x->delta, 2, 26, 0);
-    case R_AARCH64_ADR_PREL_PG_HI21: {          // the number of pages, low 2 bits apart from the rest
+    case R_AARCH64_ADR_PREL_PG_HI21: {          // number of pages, with the low 2 bits stored separately
       int64_t pages = x->page_delta / 4096;
       return patch_bits(l, x, section, pages & 3, 0, 2, 29) || patch_bits(l, x, section, pages >> 2, 0, 19, 5) ? -1 : 0;
     }

@@ -1,4 +1,4 @@
-// The sections of an ELF64 file: see elf_file.h.
+// Reads the sections of an ELF64 file: see elf_file.h.
 #include "device/elf_file.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// See entry_kinds.h.
+// Kinds of cache entries: see entry_kinds.h.
 #include "device/entry_kinds.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
-// Devices in this process (CPU, REF, NULL): their memory is memory, kernels are functions or interpreted, and the team
-// replays plans. Every thread has its own part of every kernel's tiles; who is done with his takes from the last
-// quarter of the others', so that a thread that the machine holds up holds up nobody. A level ends with one barrier:
-// there is no queue, no lock and no allocation.
+// The runtime of devices in this process (CPU, REF, NULL): memory is process memory, kernels are functions or
+// interpreted, and the team replays plans. Every thread has its own part of every kernel's tiles. A thread that
+// finishes takes work from the last quarter of the others' parts, so one delayed thread does not delay the rest. A
+// level ends with one barrier; there is no queue, lock or allocation.
 #define _GNU_SOURCE
 #include "device/host.h"
 #include <stdatomic.h>
@@ -98,7 +98,7 @@ static int lay_out_stream(plan *p, const device_kernel *k, void *stream, const v
 
 // --- running --------------------------------------------------------------------------------------------------------
 
-#define ASK_S 0.001          // within a kernel, somebody is asked so often whether to go on
+#define ASK_S 0.001          // interval of go_on calls within a kernel
 enum { PIECES = 8, MANY_TILES = 64 /* per thread: fewer are not worth sharing */, SLICES = 32 };
 
 static void run_part(const step *t, int thread, int64_t lo, int64_t hi) {
@@ -108,8 +108,7 @@ static void run_part(const step *t, int thread, int64_t lo, int64_t hi) {
   else if (t->k->ref) ref_run(t->k->ref, bufs, t->vars, lo, hi);
 }
 
-// Of a run that may end early, at step i: whether it does. The first thread asks, not sooner than that long after the
-// last time.
+// Does a cancellable run end at step i? The first thread calls go_on, at most once per `seconds`.
 static bool told_to_end(plan *p, int i, int thread, double seconds) {
   if (!thread && !atomic_load(&p->ended) && now_s() - p->asked_s >= seconds) {
     if (!p->go_on(p->go_on_ctx, (double)i / p->stats.kernels)) atomic_store(&p->ended, true);
@@ -118,7 +117,7 @@ static bool told_to_end(plan *p, int i, int thread, double seconds) {
   return atomic_load(&p->ended);
 }
 
-// A kernel can take long: the output of many rows. So a run that may end early does it in slices.
+// A kernel with many rows can take long, so a cancellable run executes it in slices.
 static void run_tiles(plan *p, int number, int thread, int64_t lo, int64_t hi) {
   if (!p->go_on) { run_part(&p->steps[number], thread, lo, hi); return; }
   int64_t n = lo < hi ? min_i64(hi - lo, SLICES) : 0;
@@ -145,7 +144,7 @@ static void run_step(plan *p, int number, int thread, int n) {
   }
 }
 
-// Before step i runs, by all threads.
+// Loads weights that step i needs, before it runs; called by all threads.
 static void bring_weights(plan *p, int i, int thread) {
   if (!p->steps[i].brings) return;
   int end = i + 1;
@@ -160,8 +159,8 @@ static void bring_weights(plan *p, int i, int thread) {
 
 void plan_on_team(plan *p, team_fn *fn, void *ctx) { (p->flushes ? team_compute : team_run)(p->team, fn, ctx); }
 
-// Threads that see it ended run no more steps, but meet at every barrier. Who does not see it yet has all that this
-// level reads, and sees it behind the next barrier.
+// Threads that see the end run no more steps but still meet at every barrier. A thread that does not see it yet has all
+// inputs of this level, and sees it after the next barrier.
 void plan_replay(void *ctx, int thread, int n) {
   plan *p = ctx;
   bool ended = false;
@@ -192,11 +191,11 @@ static void run_timed(void *ctx, int thread, int n) {
     run_step(p, i, thread, n);
     *mark++ = now_s();
   }
-  team_barrier(p->team);                                     // so that the last level ends like the others
+  team_barrier(p->team);                                     // the last level ends like the others
   *mark = now_s();
 }
 
-// Thread 0 has the clock: of a level it counts from its first watched step to the end of the barrier.
+// Thread 0 takes the times: from the first watched step of a level to the end of its barrier.
 static void run_watched(void *ctx, int thread, int n) {
   plan *p = ctx;
   unsigned open = 0;
@@ -226,8 +225,8 @@ void plan_run_watched(plan *p, const plan_var *vars, int n_vars) {
   plan_ends(p);
 }
 
-// One level, kernels i .. i + count - 1, whose first mark is marks[at]: it lasts from thread 0's first mark to its next
-// one behind the barrier.
+// The times of one level, kernels i .. i + count - 1, whose first mark is marks[at]: from thread 0's first mark to its
+// next mark, after the barrier.
 static void share_level(const plan *p, int i, int count, size_t at, plan_times *out) {
   int n = p->n_threads;
   double busy = 0;
@@ -269,7 +268,7 @@ static int replay_timed(plan *p, plan_times *out, error *err) {
 }
 
 void plan_lane(const plan *p, int i, int thread, double *from, double *to) {
-  // one mark a kernel, and one more a level
+  // one mark per kernel, and one more per level
   const double *m = p->marks + (size_t)thread * p->n_marks + i + p->steps[i].level;
   *from = (m[0] - p->began) * 1e6;
   *to = (m[1] - p->began) * 1e6;

@@ -1,4 +1,4 @@
-// Memory and plans of devices that are in this process.
+// The runtime (memory and plans) of devices in this process.
 #ifndef WEFT_DEVICE_HOST_H
 #define WEFT_DEVICE_HOST_H
 #include "device/device.h"

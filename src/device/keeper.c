@@ -1,5 +1,5 @@
-// The side of the keeper that asks, and how it is made: see keeper.h. Each thread that asks has a socket of its own
-// meanwhile: there are as many as ever asked at once.
+// The client side of the keeper, and its start: see keeper.h. A thread uses its own socket during a request; there are
+// as many sockets as there were concurrent requests.
 #define _GNU_SOURCE
 #include "device/keeper.h"
 #include <errno.h>
@@ -22,13 +22,13 @@
 struct keeper {
   pthread_mutex_t mutex;
   pid_t process;
-  int first;                            // the socket that others are sent over
+  int first;                            // the socket over which other sockets are sent
   VEC(int) idle;
   bool ended;
 };
-static keeper own = {.mutex = PTHREAD_MUTEX_INITIALIZER};      // a process has one, as it has one cache
+static keeper own = {.mutex = PTHREAD_MUTEX_INITIALIZER};      // one per process, as there is one cache
 
-// Addresses of the keeper, beside a stack and a heap for each thread that may ask; its compiler has as many.
+// The keeper's address space limit: its base plus a stack and a heap for each client thread; its compiler has as many.
 static int64_t most_addresses(int n_threads) {
   enum { OF_A_THREAD = 80 << 20 };
   return ((int64_t)8 << 30) + (int64_t)(n_threads ? n_threads : team_default_threads()) * OF_A_THREAD;
@@ -42,7 +42,7 @@ bool keeper_start(void (*enter)(void *ctx), void *ctx, keeper_scheduler *schedul
   bool off = !folder;
   free(folder);
   if (off || own.process || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) return false;
-  fflush(stdout);                       // or it would be printed twice
+  fflush(stdout);                       // otherwise buffered output is printed twice
   pid_t child = fork();
   if (!child) {
     const int keep[] = {STDERR_FILENO, pair[1]};
@@ -95,19 +95,20 @@ static void add_idle_socket(keeper *k, int fd) {
 
 void keeper_prepare(void) {
   keeper *k = keeper_running();
-  struct attempt_frame *around = attempt_suspend();              // sockets live on
+  struct attempt_frame *around = attempt_suspend();              // sockets outlive the attempt
   int fd = k ? take_idle_socket(k) : -1;
   if (fd >= 0) add_idle_socket(k, fd);
   attempt_resume(around);
 }
 
-// Its end closes the first socket. One for requests may also fail for want of memory or descriptors, on either side.
+// The keeper's exit closes the first socket. A request's socket may also fail for lack of memory or descriptors on
+// either side.
 static bool has_hung_up(const keeper *k) {
   struct pollfd first = {.fd = k->first, .events = POLLRDHUP};
   return poll(&first, 1, 0) > 0;
 }
 
-// A request had no answer. If the keeper has ended, what is new is not kept from now on.
+// A request got no answer. If the keeper has ended, new entries are no longer stored.
 static void note_silence(keeper *k) {
   if (!has_hung_up(k)) return;
   pthread_mutex_lock(&k->mutex);
@@ -135,21 +136,21 @@ static void add_request_part(asking *a, int i, const void *at, size_t n) {
 
 static bool exchange(int fd, asking *a, bytes *answer) {
   struct iovec parts[1 + KEEPER_PARTS] = {{&a->q, sizeof a->q}};
-  for (int i = 0; i < KEEPER_PARTS; i++)       // iovec knows no const
+  for (int i = 0; i < KEEPER_PARTS; i++)       // iovec has no const
     parts[1 + i] = (struct iovec){(void *)(uintptr_t)a->part[i], a->q.part[i]};
   if (!message_send(fd, parts, COUNT(parts)) || !message_receive(fd, &a->r, sizeof a->r)) return false;
   if (a->r.magic != KEEPER_MAGIC || a->r.n > 2ull * KEEPER_PART_MAX) return false;
   *answer = (bytes){xmalloc(a->r.n + 1), a->r.n};
-  answer->at[a->r.n] = 0;                      // for texts
+  answer->at[a->r.n] = 0;                      // NUL for texts
   if (message_receive(fd, answer->at, a->r.n)) return true;
   bytes_free(answer);
   return false;
 }
 
-// answer: NULL where none is wanted.
+// answer: NULL if not wanted.
 static bool ask_keeper_for(keeper *k, enum keeper_want want, asking *a, bytes *answer) {
   bytes b = {0};
-  struct attempt_frame *around = attempt_suspend();              // sockets live on
+  struct attempt_frame *around = attempt_suspend();              // sockets outlive the attempt
   a->q.magic = KEEPER_MAGIC;
   a->q.want = want;
   int fd = take_idle_socket(k);

@@ -1,5 +1,5 @@
-// Limits of the keeper: see keeper_room.h. A large model has some 300 kernels of 10 to 200 KB and schedules of a few
-// MB. Tunings, profiles and digests are below 1 KB each, beside their keys.
+// Limits of the keeper: see keeper_room.h. A large model has about 300 kernels of 10 to 200 KB and schedules of a few
+// MB. Tunings, profiles and digests are below 1 KB each, without their keys.
 #include "device/keeper_room.h"
 
 enum { MOST_HELD = 256 << 20, MOST_AS_SENT = 64 << 20, MOST_MADE = 1 << 30, ROW_BYTES = 128 };

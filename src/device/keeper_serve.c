@@ -1,5 +1,5 @@
-// The process that has the kernel cache: see keeper.h. Whatever its sockets bring may come from an attacker. Its
-// threads, one for each socket, share the cache and the compiler, which is a process of its own again.
+// The keeper's process, which owns the kernel cache: see keeper.h. Data from its sockets may come from an attacker. Its
+// threads, one for each socket, share the cache and the compiler, which is again a separate process.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -21,10 +21,11 @@
 #include "graph/verify.h"
 
 enum { MOST_SOCKETS = 2048 };
-enum { REQUEST_BYTES = 1 << 20 };      // of room for each, beside its parts: an answer, a thread's own memory
-enum { SENT_MAX = 1 << 20 };           // of a value that is kept as it was sent
+enum { REQUEST_BYTES = 1 << 20 };      // memory per request besides its parts: an answer, the thread's own memory
+enum { SENT_MAX = 1 << 20 };           // maximum size of a value stored as sent
 
-// Of this process alone. d: NULL where it cannot be opened or has no cache; why: the former.
+// State of the keeper's process. d: NULL if the device cannot be opened or has no cache; why: the reason for the
+// former.
 static struct {
   device *d;
   error why;
@@ -33,7 +34,7 @@ static struct {
   keeper_room room;
 } own;
 
-// room: bytes that it holds of own.room
+// room: its bytes in own.room
 typedef struct request { int fd; struct keeper_request q; bytes part[KEEPER_PARTS]; size_t room; } request;
 
 // ------------------------------------------------------------------------------------------------------------ messages
@@ -53,21 +54,21 @@ static bool receive_request(request *r) {
     size_t n = r->q.part[i];
     r->part[i] = n <= KEEPER_PART_MAX ? (bytes){xmalloc(n + 1), n} : (bytes){0};
     whole = r->part[i].at && message_receive(r->fd, r->part[i].at, n);
-    if (whole) r->part[i].at[n] = 0;           // for texts
+    if (whole) r->part[i].at[n] = 0;           // NUL for texts
   }
   return whole;
 }
 
 static bool send_reply(const request *r, bool granted, double codegen_s, const void *at, size_t n) {
   struct keeper_reply reply = {KEEPER_MAGIC, granted, granted ? n : 0, codegen_s};
-  struct iovec parts[] = {{&reply, sizeof reply}, {(void *)(uintptr_t)at, reply.n}};     // iovec knows no const
+  struct iovec parts[] = {{&reply, sizeof reply}, {(void *)(uintptr_t)at, reply.n}};     // iovec has no const
   return message_send(r->fd, parts, COUNT(parts));
 }
 
 // ------------------------------------------------------------------------------------------------------------ the work
 
-// The device as the other side has it. What differs from its own, but for what changes after a start, is refused: code
-// for another machine would be kept under a key of this one.
+// The device as the client has it. Differences from the keeper's own device are refused, except settings that change
+// after the start: code for another machine must not be stored under this machine's key.
 static bool device_of(const request *r, device *out) {
   const struct keeper_machine *m = &r->q.machine;
   const prefetch *asked[] = {&m->distance, &m->distance_of_tile};
@@ -85,7 +86,7 @@ static bool device_of(const request *r, device *out) {
 
 static const char *text_of_part(const bytes *b) { return memchr(b->at, 0, b->n) ? NULL : (const char *)b->at; }
 
-// What has no room left is made, and is not kept.
+// An entry over the limit is made but not stored.
 static bool keep_with_room(enum keeper_kept how, const void *key, size_t n, const str *value) {
   bool may = keeper_room_keep(&own.room, how, n + value->n);
   if (may) cache_put(own.d->cache, key, n, value->at, value->n);
@@ -127,7 +128,7 @@ static void make_schedule(void *ctx) {
 
 bool keeper_schedule(const struct keeper_graph *of, str *key, str *entry) {
   scheduling s = {.of = of, .key = key, .entry = entry};
-  if (attempt(ATTEMPT_OWNS, make_schedule, &s, NULL)) {          // which took its memory with it
+  if (attempt(ATTEMPT_OWNS, make_schedule, &s, NULL)) {          // which freed its memory
     *key = *entry = (str){0};
     return false;
   }
@@ -217,7 +218,7 @@ static void begin_serving(int fd) {
   close(fd);
 }
 
-// One thread: it evaluates nothing. As many kernels at once as the other side would compile by itself.
+// One thread, because the keeper evaluates nothing. It compiles as many kernels at once as the client would.
 static void open_device(int n_threads) {
   if (device_open_named("CPU", 1, 0, &own.d, &own.why)) return;
   cpu_compile_at_once(own.d, (n_threads ? n_threads : team_default_threads()) + 1);
@@ -237,6 +238,6 @@ void keeper_serve(int first, keeper_scheduler *scheduler, int n_threads) {
     opened = true;
     begin_serving(fd);
   }
-  if (own.d) cache_flush(own.d->cache);            // the compiler notices that nobody has its sockets any more
+  if (own.d) cache_flush(own.d->cache);            // the compiler sees that its sockets are closed
   _exit(0);
 }

@@ -1,4 +1,4 @@
-// A kernel's place of trial: see kernel_bench.h.
+// Runs one kernel of a plan for trials: see kernel_bench.h.
 #define _GNU_SOURCE
 #include "device/kernel_bench.h"
 #include <stdatomic.h>
@@ -52,8 +52,8 @@ void kernel_bench_run(kernel_bench *g, const device_kernel *k, const plan_var *v
 
 // --- what is read and written --------------------------------------------------------------------------------------
 
-// Random contents that are fit for the type: floats between -1 and 1, small numbers where they may be indices (loads
-// by them are clamped), any codes.
+// Fills memory with random values that suit the type: floats between -1 and 1, small integers if they may be indices
+// (loads clamp them), any codes.
 static void fill_randomly(unsigned char *to, uint64_t n, enum dtype dt, uint64_t seed) {
   enum { PATTERN = 65536 - 64 };
   uint64_t first = n < PATTERN ? n : PATTERN;
@@ -80,7 +80,7 @@ static void fill_randomly(unsigned char *to, uint64_t n, enum dtype dt, uint64_t
 
 static uint64_t page_size(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
-// Adds the pages that hold something now to those that are looked at.
+// Adds pages that now hold something to those that are compared.
 static void look_at_pages(const param *w) {
   uint64_t n = round_up(w->bytes, page_size()) / page_size();
   unsigned char *now = xmalloc(n);
@@ -131,7 +131,7 @@ bool kernel_bench_same(kernel_bench *g, const device_kernel *base, const device_
   bool same = true, large = false;
   g->failed = false;
   for (int i = 0; i < g->n_params; i++) large |= g->params[i].pages != NULL;
-  // a first run shows where it writes, so that all of that has a background
+  // a first run finds the pages it writes, so that all of them get a background
   for (int first = large; first >= 0; first--) {
     kernel_bench_background(g, 0x5a);
     kernel_bench_run(g, base, vars);
@@ -149,7 +149,7 @@ bool kernel_bench_same(kernel_bench *g, const device_kernel *base, const device_
 
 // --- a kernel's place of trial -------------------------------------------------------------------------------------
 
-// What becomes of u in a kernel. What the kernel itself has written there is not read.
+// Does the kernel read or write u? Reads of what it has written itself do not count.
 static void find_uses(uop *ast, const uop *u, bool *read, bool *written) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &ast, 1);
@@ -178,7 +178,7 @@ static int find_params(kernel_bench *g, error *err) {
     for (int j = 0; j < n; j++) {
       bool before = w->written, reads = false;
       find_uses(kernels[j], u, &reads, &w->written);
-      read |= reads && !before;                          // not what one that it follows has written
+      read |= reads && !before;                          // not what the kernel that it follows has written
     }
     both |= read && w->written;
   }
@@ -189,13 +189,13 @@ static int find_params(kernel_bench *g, error *err) {
 
 static bool is_large(const param *w) { return w->written && w->bytes > LARGE; }
 
-// What is written has a place for each thread: of some kernels every thread computes all.
+// Outputs have memory for each thread, since some kernels are computed in full by every thread.
 static uint64_t own_bytes(const param *w) { return round_up((size_t)w->bytes, 4096); }
 static uint64_t scratch_bytes(const kernel_bench *g, const param *w) {
   return w->written ? own_bytes(w) * (uint64_t)(g->alone ? 1 : g->p->n_threads) : w->bytes;
 }
 
-// What a remote kernel only reads lies on its device, and is brought there once.
+// A remote kernel's read-only inputs are on its device, copied there once.
 static int find_remote(const kernel_bench *g, int i, param *w, error *err) {
   if (is_large(w))
     return error_set(err, "an output of %.0f MiB is too much to bring back from the device", (double)w->bytes / 0x1p20);
@@ -222,7 +222,7 @@ static int find_memory(kernel_bench *g, error *err) {
     if (w->weight) continue;
     if (g->remote && find_remote(g, i, w, err)) return -1;
     if (w->scratch) continue;
-    if (is_large(w)) {                                  // plain pages: of a huge one nearly all may be untouched
+    if (is_large(w)) {                                  // plain pages: most of a huge page may stay untouched
       w->pages = xcalloc(w->bytes / page_size() + 1, 1);
       if (!(w->scratch = memory_reserve_plain(scratch_bytes(g, w), err))) return -1;
       if (!(w->saved = memory_reserve_plain(w->bytes, err))) return -1;
@@ -248,7 +248,7 @@ static int find_launches(kernel_bench *g, error *err) {
     step *t = &g->steps[n++];
     if (p->steps[i].each) for (int j = 0; j < g->n_params; j++)
       if (is_large(&g->params[j])) return error_set(err, "every thread writes an output of its own that is too large");
-    *t = (step){.each = p->steps[i].each};               // all else of a step may be in use
+    *t = (step){.each = p->steps[i].each};               // other fields of the step may be in use
     int bufs = 0;
     for (int j = 0; j < g->n_params; j++) if (g->params[j].number >= bufs) bufs = g->params[j].number + 1;
     if (!g->args) g->args = xcalloc((size_t)bufs + 1, sizeof *g->args);
@@ -259,7 +259,7 @@ static int find_launches(kernel_bench *g, error *err) {
       const param *w = &g->params[j];
       g->args[w->number] = (plan_argument){w->bytes, w->weight, w->written};
       for (int k = 0; k < threads; k++) {
-        unsigned char *scratch = w->scratch;               // a weight has none
+        unsigned char *scratch = w->scratch;               // weights have none
         if (t->each && w->written) scratch += own_bytes(w) * (uint64_t)k;
         t->bufs[k * bufs + w->number] = w->weight ? p->steps[i].bufs[w->number] : scratch;
       }
@@ -295,7 +295,7 @@ void kernel_bench_close(kernel_bench *g) {
   free(g->args);
 }
 
-// Small values at which every lane and tile has an odd end: three above the least.
+// Small values of the variables, three above the minimum, at which every lane and tile has a remainder.
 static void choose_values(kernel_bench *g, const plan_var *vars, int n_vars) {
   g->n_vars = n_vars;
   for (int i = 0; i < n_vars; i++) {

@@ -1,6 +1,6 @@
-// See kernel_set.h.  A set: a header, a table sorted by name (SHA-256 of version and key), then the values.  The head
-// has a checksum of itself and the table, which is read at the start; the table has one of each value, which is read
-// when the value is: so a start costs nothing for kernels that it does not need.
+// Reads and writes sets of kernels: see kernel_set.h. A set has a header, a table sorted by name (SHA-256 of version
+// and key), then the values. The header has a checksum of itself and the table, checked at the start; the table has a
+// checksum of each value, checked when the value is read, so a start costs nothing for kernels that it does not need.
 #define _GNU_SOURCE
 #include "device/kernel_set.h"
 #include "base/env.h"
@@ -16,9 +16,9 @@
 
 enum { CPU_NAME = 24, ALIGN = 8, LEAST_STACK = 2 << 20 };
 static const char magic[8] = {'W', 'E', 'F', 'T', 'S', 'E', 'T', '2'};
-// sum: of the head before it, and of the table
+// sum: checksum of the preceding fields and of the table
 typedef struct head { char magic[8], cpu[CPU_NAME]; uint64_t count, size, sum; } head;
-typedef struct row { unsigned char name[SHA256_BYTES]; uint64_t at, n, sum; } row;    // at: from the head on
+typedef struct row { unsigned char name[SHA256_BYTES]; uint64_t at, n, sum; } row;    // at: offset from the header
 struct collected { unsigned char name[SHA256_BYTES]; bytes value; };
 
 static struct {
@@ -26,7 +26,7 @@ static struct {
   bool collects;
   VEC(struct collected) found;
   const head *used;
-  _Atomic uint64_t damaged;            // a row's number in that, from 1 on
+  _Atomic uint64_t damaged;            // row number of a damaged value, from 1; 0: none
 } sets = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 void kernel_set_collect(void) { sets.collects = true; }
@@ -122,7 +122,7 @@ bool kernel_set_damage(error *err) {
   return number;
 }
 
-// The set that begins at p, of left bytes; NULL: none does.
+// The set that begins at p, with `left` bytes left; NULL if there is none.
 static const head *set_at(const char *p, size_t left) {
   const head *h = (const head *)(const void *)p;
   if (left < sizeof *h || memcmp(h->magic, magic, sizeof magic) || !memchr(h->cpu, 0, CPU_NAME)) return NULL;

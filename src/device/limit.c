@@ -1,6 +1,6 @@
-// The memory limit: see limit.h. The reading kernel is made like any other: the sums of the rows of a matrix of 32-bit
-// integers, which the optimiser lays out in lanes and shares among the threads. So it is what the compiler makes of a
-// pure stream, with the same threads and huge pages as the kernels that are held against it.
+// Measures the memory bandwidth: see limit.h. The reading kernel is compiled like any other: sums over the rows of a
+// matrix of 32-bit integers, which the optimiser vectorises and shares among the threads. It is therefore a pure stream
+// with the threads and huge pages of the kernels that are compared with it.
 #include "compile/compile.h"
 #include "device/limit.h"
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "device/memory.h"
 #include "device/team.h"
 
-enum { COLS = 4096, MIB = 1 << 20, MOST = 256, LEAST = 16 };    // bytes in MiB
+enum { COLS = 4096, MIB = 1 << 20, MOST = 256, LEAST = 16 };    // in MiB
 static const double AT_MOST_S = 0.3;
 enum { AT_LEAST = 3 };                                          // runs
 
@@ -16,7 +16,7 @@ typedef struct area { unsigned char *data; int32_t sums[(int64_t)MOST * MIB / CO
 
 static void *area_buffer(void *ctx, int64_t id) { area *a = ctx; return id ? (void *)a->sums : (void *)a->data; }
 
-// Fresh memory is one page of zeros, however large; so every thread writes to its part once.
+// Fresh memory is one shared page of zeros, so every thread first writes to its part.
 static void touch_part(void *ctx, int thread, int n) {
   area *a = ctx;
   int64_t from = a->bytes * thread / n, to = a->bytes * (thread + 1) / n;
@@ -36,7 +36,7 @@ static int measure_reads(device *d, area *a, double *gb_s, error *err) {
     if (d->run->here) team_run(d->team, touch_part, a);
     else device_fill(d, a->data, 1, (size_t)a->bytes);
     plan_run(p, NULL, 0);
-    bool runs = a->sums[0] != 0;                                // the null device does not
+    bool runs = a->sums[0] != 0;                                // false for the null device
     double best = 1e30, began = now_s();
     for (int i = 0; runs && (i < AT_LEAST || now_s() - began < AT_MOST_S); i++) {
       double t = now_s();

@@ -1,15 +1,15 @@
-// LLVM through its C API: see llvm.h.
+// Calls LLVM through its C API: see llvm.h.
 //
-// The library is found by soname, newest supported first, with RTLD_LOCAL: an OpenCL driver in the same process brings
-// an LLVM of its own, and the two must not see each other's symbols (Debian's builds also version every symbol).
-// RTLD_DEEPBIND would add nothing to that and the address sanitizer refuses it.  The functions are declared here with
-// opaque pointers, in one X-macro that makes both the table and the look-up.  The table is filled once and constant
-// from then on: the one process-wide state here, because a library is loaded once per process by nature.
+// The library is found by soname, newest supported version first, with RTLD_LOCAL: an OpenCL driver in this process may
+// bring its own LLVM, and their symbols must not mix (Debian's builds also version every symbol). RTLD_DEEPBIND would
+// add nothing, and the address sanitizer rejects it. The functions are declared here with opaque pointers, in one
+// X-macro that makes both the table and the lookup. The table is filled once and then constant: the only process-wide
+// state here, since a library is loaded once per process.
 //
-// LLVM reports in four ways, and each ends in the caller's `struct error`: parse messages, verifier messages,
-// diagnostics (a handler per context), and "fatal errors" (an instruction that cannot be selected), after which LLVM
-// would exit.  The fatal handler leaves by longjmp; the context in use is then abandoned, a leak that only a broken
-// compiler sees.
+// LLVM reports errors in four ways, all converted to the caller's `struct error`: parse messages, verifier messages,
+// diagnostics (a handler per context), and "fatal errors" (such as an instruction that cannot be selected), after which
+// LLVM would exit. The fatal handler leaves by longjmp; the current context is then abandoned, a leak that only a
+// broken compiler causes.
 #define _GNU_SOURCE
 #include "device/llvm.h"
 #include <dlfcn.h>
@@ -23,9 +23,9 @@
 #include "base/os.h"
 #include "render/render.h"
 
-// Processor families: LLVM's name for each, its triple, and whether its code is text (PTX is assembled by the driver);
-// the machine's own is initialised with the library, others when they are asked for. `reorders`: LLVM's options, each
-// of them on or off, for passes that change the order of instructions.
+// Processor families: LLVM's name, its triple, and whether its code is text (the driver assembles PTX). The machine's
+// own family is initialised with the library, others at first use. `reorders`: LLVM options of passes that change the
+// order of instructions, each on or off.
 static struct family { const char *name, *triple; bool text; const char *reorders[2]; void *target;
 } families[] = {{"X86", "x86_64-unknown-linux-gnu", false, {"-enable-misched", "-x86-machine-combiner"}, NULL},
                 {"AArch64", "aarch64-unknown-linux-gnu", false, {NULL}, NULL},
@@ -38,9 +38,9 @@ enum { OWN = 1 };
 #error "this processor family needs its row here"
 #endif
 
-// What runs over the IR before instruction selection.  Kernels arrive nearly final: loops and vectors are already as
-// they should be, so no inlining, vectorising or unrolling; what pays is folding of address arithmetic, hoisting it out
-// of loops and sharing equal loads.  Nothing here may invent a library call (loop-idiom would).
+// Passes over the IR before instruction selection. Kernels are nearly final: loops and vectors need no inlining,
+// vectorising or unrolling. What helps is folding address arithmetic, hoisting it out of loops and merging equal loads.
+// No pass may introduce a library call (loop-idiom would).
 #define PASSES "function(early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-simplifycfg," \
   "licm<allowspeculation>)," \
                "gvn<no-load-pre>,instcombine<no-verify-fixpoint>,simplifycfg)"
@@ -57,7 +57,7 @@ enum {
 static const char *const sonames[] = {
   "libLLVM.so.22.1", "libLLVM-22.so.1", "libLLVM-22.so", "libLLVM.so.21.1", "libLLVM-21.so.1", "libLLVM-21.so",
   "libLLVM.so.20.1", "libLLVM-20.so.1", "libLLVM-20.so", "libLLVM.so.19.1", "libLLVM-19.so.1", "libLLVM-19.so",
-  "libLLVM.dylib", "LLVM-C.dll", "LLVM.dll",               // of macOS; of Windows, whose version shows when it is open
+  "libLLVM.dylib", "LLVM-C.dll", "LLVM.dll",               // macOS; Windows, where the version is checked after opening
 };
 
 typedef void diagnostic_fn(void *info, void *context);
@@ -104,17 +104,17 @@ static struct {
 } L;
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 static error load_error;
-static void *library;          // NULL until loading succeeded
+static void *library;          // NULL until loaded
 static pthread_mutex_t families_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool loaded;
 
 // ------------------------------------------------------------------------------------------------------------ loading
 
-static _Thread_local jmp_buf *landing;           // where a fatal error of this thread's compile goes
+static _Thread_local jmp_buf *landing;           // target of a fatal error in this thread's compile
 static _Thread_local char fatal_text[512];
 
 static void on_fatal(const char *reason) {
-  if (!landing) return;                          // not ours (a library that shares this LLVM): LLVM goes on to exit
+  if (!landing) return;                          // another library shares this LLVM: LLVM goes on to exit
   snprintf(fatal_text, sizeof fatal_text, "%s", reason);
   fatal_text[strcspn(fatal_text, "\n")] = 0;
   longjmp(*landing, 1);
@@ -129,7 +129,7 @@ static bool find_symbol(void *in, const char *name, void *slot, error *err) {
   return p != NULL;
 }
 
-// LLVM's code for one processor family.
+// Initialises LLVM's code for one processor family.
 static int start_family(struct family *f, void *in, error *err) {
   static const char *const steps[] = {"TargetInfo", "Target", "TargetMC", "AsmPrinter", "AsmParser"};
   for (size_t i = 0; i < COUNT(steps) - f->text /* what it prints it need not read */; i++) {
@@ -155,7 +155,7 @@ static const char *why_not_opened(void) {
   return e ? e : "unknown error";
 }
 
-// The library of WEFT_LLVM, else the newest that the system has; NULL: *err says why.
+// The library of WEFT_LLVM, otherwise the newest on the system; NULL and *err.
 static void *open_library(error *err) {
   const char *named = env_str(ENV_WEFT_LLVM);
   void *in = NULL;
@@ -213,7 +213,7 @@ static int need_family(const char *triple, const struct family **out, error *err
 
 bool llvm_is_loaded(void) { return atomic_load(&loaded); }
 
-// Inode and ctime are left out: the same package has others in each container.
+// Without inode and ctime, which differ between containers for one package.
 static void say_library(const char *name, const struct stat *st, char *out, size_t cap) {
   const char *slash = strrchr(name, '/');
   snprintf(out, cap, "%s %lld %lld", slash ? slash + 1 : name, (long long)st->st_size, (long long)st->st_mtim.tv_sec);
@@ -249,7 +249,7 @@ struct job {
   str *assembly;
   error *err;
   void *context, *module, *machine;
-  str complaints;                       // errors that came through the context's diagnostic handler
+  str complaints;                       // messages of the context's diagnostic handler
 };
 
 static void on_diagnostic(void *info, void *context) {
@@ -315,9 +315,9 @@ static int emit_object(struct job *j, int kind, void *module, void **buffer) {
 
 // ---- the order of instructions --------------------------------------------------------------------------------------
 //
-// The options that decide it are LLVM's own, one set for the process: compiles with one setting run at once, and wait
-// for the last of those with the other. Callers have a number of compiles to do, and each waits with one at most: so
-// those that are alike come together.
+// LLVM's own options decide it, one set per process. Compiles with equal settings run concurrently, and wait for the
+// last compile with the other setting. Callers have several compiles to do and each waits with one at most, so compiles
+// with equal settings group together.
 
 static struct { pthread_mutex_t mutex; pthread_cond_t changed; int active; bool in_order; } gate = {
   PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false};
@@ -370,12 +370,12 @@ static int run_job(struct job *j) {
   return 0;
 }
 
-// Separate from its caller so that no local variable lives across setjmp.
+// A separate function, so that no local variable lives across setjmp.
 static int compile_guarded(struct job *j) {
   jmp_buf here;
   if (setjmp(here)) {
     landing = NULL;
-    j->context = j->module = j->machine = NULL;   // in an unknown state: abandoned
+    j->context = j->module = j->machine = NULL;   // unknown state: abandoned
     return error_set(j->err, "LLVM: fatal error: %s", fatal_text);
   }
   landing = &here;

@@ -1,5 +1,5 @@
-// Facts about this processor: see machine.h. What has to be measured is measured by engine/env_report.c, which has
-// products to measure with.
+// Facts about this processor: see machine.h. engine/env_report.c makes the measurements, since it has products to
+// measure with.
 #include "device/machine.h"
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 
 static uint64_t area_size(uint64_t size) { return (size + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN; }
 
-// A kernel may know these, or refuse them: both are asked for, never relied on.
+// Older kernels may lack or refuse these: both are tried, neither is required.
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22     // Linux 5.14
 #endif
@@ -27,7 +27,7 @@ static void *reserve_pages(uint64_t size, error *err) {
     error_set(err, "memory: cannot reserve %llu bytes", (unsigned long long)size);
     return NULL;
   }
-  // One alignment more than needed, then the ends are given back.
+  // reserve one alignment more than needed, then release the ends
   uint64_t wanted = area_size(size), whole = wanted + MEMORY_ALIGN;
   uint8_t *p = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) {
@@ -50,14 +50,14 @@ static void *reserve_pages(uint64_t size, error *err) {
   uint64_t before = (MEMORY_ALIGN - (uintptr_t)p % MEMORY_ALIGN) % MEMORY_ALIGN;
   if (before) munmap(p, before);
   if (MEMORY_ALIGN - before) munmap(p + before + wanted, MEMORY_ALIGN - before);
-  // a child has no use for weights, and sharing them would slow down every first write here
+  // a child does not need weights, and sharing them would slow down every first write in this process
   madvise(p + before, wanted, MADV_DONTFORK);
   return p + before;
 }
 
 void *memory_reserve(uint64_t size, error *err) {
   void *p = reserve_pages(size, err);
-  if (p) madvise(p, area_size(size), MADV_HUGEPAGE);    // best effort: a kernel without huge pages is slower, not wrong
+  if (p) madvise(p, area_size(size), MADV_HUGEPAGE);    // best effort: without huge pages it is slower, not wrong
   return p;
 }
 
@@ -77,7 +77,7 @@ void *memory_reserve_plain(uint64_t size, error *err) {
   uint8_t *p = reserve_pages(size, err);
   if (!p) return NULL;
   *p = 0;
-  // whether the kernel can is tried on the first piece, which becomes plain again
+  // test on the first piece whether the kernel can promote; it becomes plain again
   bool can = memory_promote(p, MEMORY_ALIGN);
   if (can) memory_discard(p, MEMORY_ALIGN);
   madvise(p, area_size(size), can ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
@@ -104,7 +104,7 @@ bool memory_resident(const void *p, uint64_t size, unsigned char *pages) {
   return !mincore((void *)(uintptr_t)p, size, pages);
 }
 
-// The number of kB that a line "name:   123 kB" of a /proc file gives, in bytes.
+// Reads a line "name:   123 kB" of a /proc file, in bytes.
 static bool read_kb(const char *path, const char *name, uint64_t *out) {
   FILE *f = fopen(path, "re");
   if (!f) return false;

@@ -1,4 +1,4 @@
-// DEV=METAL on systems that are not Apple's: one sentence. See metal.h.
+// DEV=METAL on systems other than Apple's: an error message. See metal.h.
 #include "device/metal.h"
 
 #ifndef WEFT_METAL

@@ -1,10 +1,10 @@
-// Metal's GPU, and kernels for it: see metal.h. Any thread may call; each call has an autorelease pool of its own.
+// The Metal GPU, and kernels for it: see metal.h. Any thread may call; each call has its own autorelease pool.
 #include "device/metal_impl.h"
 #include <stdlib.h>
 #include <string.h>
 #include "render/metal.h"
 
-enum { APPLE7 = 1007 /* M1 */, APPLE9 = 1009 /* M3 */ };        // families, as MTLGPUFamily numbers them
+enum { APPLE7 = 1007 /* M1 */, APPLE9 = 1009 /* M3 */ };        // families, numbered as in MTLGPUFamily
 
 int metal_failed(const metal *m, error *err, const char *what, NSError *why) {
   const char *text = why ? why.localizedDescription.UTF8String : NULL;
@@ -54,7 +54,7 @@ int metal_list(str *out, error *err) {
   return r;
 }
 
-// As the program says and no other way: nothing is contracted, reordered or approximated.
+// Exact semantics: no contraction, reordering or approximation.
 static MTLCompileOptions *exact_options(void) {
   MTLCompileOptions *o = [MTLCompileOptions new];
 #pragma clang diagnostic push

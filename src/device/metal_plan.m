@@ -1,10 +1,9 @@
 // Models on Apple's GPUs (DEV=METAL): memory and plans. See metal.h and remote.h.
 //
-// Memory is the Mac's, which its processor and its GPU share: a buffer's contents are addresses of this process, and
-// weights in a file that is mapped are used where they lie. A plan becomes an indirect command buffer: a command for
-// each kernel, with barriers between those that depend on each other (remote_steps.h). A run encodes what has changed,
-// and executes all in one command buffer. Where each kernel's time is asked for, each gets a command buffer, and so an
-// encoder, of its own.
+// A Mac's processor and GPU share memory: a buffer's contents are addresses of this process, and weights in a mapped
+// file are used in place. A plan becomes an indirect command buffer: one command per kernel, with barriers between
+// commands that depend on each other (remote_steps.h). A run encodes what has changed and executes everything in one
+// command buffer. If times of kernels are wanted, each kernel gets its own command buffer, and so its own encoder.
 #include "device/metal_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@ enum { MOST_COMMANDS = 16384 /* of an indirect command buffer */ };
 
 static uint64_t page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
-// A buffer, and how far behind its beginning somebody's bytes are. What `remote` calls a piece of memory.
+// A buffer, and an offset in it: what `remote` calls a piece of memory.
 typedef struct metal_piece { id<MTLBuffer> buffer; uint64_t skip; } metal_piece;
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
@@ -35,7 +34,7 @@ static unsigned char *metal_address(const void *memory) {
   return (unsigned char *)p->buffer.contents + p->skip;
 }
 
-// Bytes that are zeros.
+// Zeroed memory.
 static void *metal_make(void *state, uint64_t size, enum remote_use use, error *err) {
   metal *m = state;
   char what[64];
@@ -56,7 +55,7 @@ static void *metal_make(void *state, uint64_t size, enum remote_use use, error *
   return NULL;
 }
 
-// The pages around bytes of the process's.
+// A buffer over the pages around these bytes of this process.
 static void *metal_wrap(void *state, const void *from, uint64_t size, error *err) {
   metal *m = state;
   (void)err;
@@ -108,7 +107,7 @@ static uint64_t metal_room(void *state) {
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-// What is kept is the source: the system has a cache of what it makes of one.
+// The cache stores the source: the system caches compiled code itself.
 static int metal_compile_kernel(device *dev, device_kernel *k, error *err) {
   str source = {0};
   int r = render_text(render_metal, k->p, NULL, &source, err);
@@ -234,7 +233,7 @@ static int execute_all(metal *m, remote_plan *r, error *err) {
   return finish_commands(m, b, "running a plan", err);
 }
 
-// One command buffer for each that does something, in order.
+// One command buffer for each command with work, in order.
 static int execute_each(metal *m, remote_plan *r, double (*spans)[2], error *err) {
   const metal_recording *own = r->own;
   NSMutableArray<id<MTLCommandBuffer>> *all = [NSMutableArray new];
@@ -267,7 +266,7 @@ static int execute_each(metal *m, remote_plan *r, double (*spans)[2], error *err
   return bad;
 }
 
-// By the GPU's own clock, where spans are asked for.
+// With the GPU's clock, if spans are wanted.
 static int metal_run(void *state, remote_plan *r, double (*spans)[2], error *err) {
   if (!r->steps.n) return 0;
   @autoreleasepool { return spans ? execute_each(state, r, spans, err) : execute_all(state, r, err); }

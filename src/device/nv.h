@@ -1,6 +1,6 @@
-// NVIDIA's GPUs by their kernel driver alone (DEV=NV): no library of NVIDIA's runs in this process. Kernels are PTX, as
-// for DEV=CUDA, of which ptxas (a program) makes code; a plan is one stream of commands in the GPU's memory, of which a
-// replay patches the words that variables decide, and rings once.
+// NVIDIA GPUs through the kernel driver only (DEV=NV): no NVIDIA library runs in this process. Kernels are PTX as for
+// DEV=CUDA, assembled by ptxas (a program). A plan is one stream of commands in the GPU's memory; a replay patches the
+// words that depend on variables and rings the doorbell once.
 //
 //   nv_rm.c     files, ioctls, objects, memory (nv_abi.h: what they look like)
 //   nv_gpu.c    what the GPU is, its channel
@@ -16,7 +16,7 @@
 
 struct device;
 int nv_start(struct device *d, error *err);      // DEV=NV: nv_plan.c
-int nv_list(str *out, error *err);               // the GPU that nv_start takes; -1: there is none, and why
+int nv_list(str *out, error *err);               // the GPU that nv_start uses; -1 and the reason if there is none
 
 typedef struct nv_code nv_code;                  // a kernel on the GPU
 void nv_code_free(nv_code *k);                   // NULL is fine

@@ -1,9 +1,9 @@
-// What NVIDIA's kernel driver takes through its files (DEV=NV): numbers and structures, declared here from the
-// published sources of its open kernel modules, since nobody needs them to build. Each definition names the header
-// there that it describes; ones without a folder are of src/common/sdk/nvidia/inc. Names are ours.
+// The interface of NVIDIA's kernel driver (DEV=NV): numbers and structures, declared from the published sources of its
+// open kernel modules, so that building needs no NVIDIA headers. Each definition names the header that it describes;
+// those without a folder are in src/common/sdk/nvidia/inc. Names are Weft's own.
 //
-// The driver does not promise that any of this stays. What differs between the versions that Weft knows is in
-// nv_versions (nv_rm.c); a version that is not there is refused.
+// The driver does not guarantee a stable interface. Differences between the versions that Weft knows are in nv_versions
+// (nv_rm.c); other versions are refused.
 #ifndef WEFT_DEVICE_NV_ABI_H
 #define WEFT_DEVICE_NV_ABI_H
 #include <stdint.h>
@@ -33,17 +33,17 @@ typedef struct nv_card {
   uint32_t id;
   uint16_t interrupt;
   uint64_t registers, registers_size, memory, memory_size;
-  uint32_t minor;                  // the number of its file
+  uint32_t minor;                  // number of its device file
   uint8_t name[10];
 } nv_card;
 typedef struct nv_register_file { int32_t control; } nv_register_file;
 
-// nvos.h: NVOS00, NVOS21, NVOS54, NVOS33. status is the driver's answer, 0 is none of its errors.
+// nvos.h: NVOS00, NVOS21, NVOS54, NVOS33. status: the driver's error code, 0 is success.
 typedef struct nv_free { uint32_t client, parent, object, status; } nv_free;
 typedef struct nv_alloc {
   uint32_t client, parent, object, class;
   uint64_t params;
-  uint32_t params_size, status;    // size 0: as large as the class's structure is
+  uint32_t params_size, status;    // size 0: the size of the class's structure
 } nv_alloc;
 typedef struct nv_control {
   uint32_t client, object, command, flags;
@@ -57,7 +57,7 @@ typedef struct nv_map {
   uint32_t status, flags;
   int32_t file;
 } nv_map;
-enum { NV_MAP_WRITE_COMBINED = 2 << 23 };        // of flags: bits 25:23
+enum { NV_MAP_WRITE_COMBINED = 2 << 23 };        // in flags: bits 25:23
 
 // class/cl0080.h, cl2080.h
 typedef struct nv_device_params {
@@ -83,7 +83,7 @@ typedef struct nv_group_params { uint32_t error, ecc_error, space, engine; uint8
 typedef struct nv_context_params { uint32_t space, flags, number; } nv_context_params;
 enum { NV_ENGINE_GRAPHICS = 1 /* class/cl2080_notification.h */, NV_CONTEXT_ASYNC = 1 };
 
-// alloc/alloc_channel.h: as much of NV_CHANNEL_ALLOC_PARAMS as is set here. What follows is reserved, and zero.
+// alloc/alloc_channel.h: the fields of NV_CHANNEL_ALLOC_PARAMS that are used. The rest is reserved and zero.
 typedef struct nv_channel_params {
   uint32_t error, buffer;
   uint64_t ring;
@@ -103,7 +103,7 @@ typedef struct nv_memory_params {
   int32_t node;
 } nv_memory_params;
 enum { NV_TYPE_IMAGE = 0, NV_TYPE_NOTIFIER = 13, NV_FORMAT_PLAIN = 6 };
-// of flags: NVOS32_ALLOC_FLAGS_IGNORE_BANK_PLACEMENT, _ALIGNMENT_FORCE, _MEMORY_HANDLE_PROVIDED, _MAP_NOT_REQUIRED,
+// in flags: NVOS32_ALLOC_FLAGS_IGNORE_BANK_PLACEMENT, _ALIGNMENT_FORCE, _MEMORY_HANDLE_PROVIDED, _MAP_NOT_REQUIRED,
 // _PERSISTENT_VIDMEM
 enum {
   NV_MEMORY_ANY_BANK = 0x1,
@@ -112,13 +112,13 @@ enum {
   NV_MEMORY_UNMAPPED = 0x8000,
   NV_MEMORY_PERSISTENT = 0x10000
 };
-// of attr: page size 24:23, location 26:25, physicality 28:27, coherency 31:29
+// in attr: page size 24:23, location 26:25, physicality 28:27, coherency 31:29
 #define NV_ATTR_HUGE (3u << 23)
 #define NV_ATTR_HOST (1u << 25)
 #define NV_ATTR_ONE_PIECE (2u << 27)
 #define NV_ATTR_PIECES (3u << 27)
 #define NV_ATTR_WRITE_BACK (5u << 29)
-// of attr2: zero-bandwidth clears 1:0, the GPU's cache 3:2, huge pages 21:20
+// in attr2: zero-bandwidth clears 1:0, GPU cache 3:2, huge pages 21:20
 #define NV_ATTR2_PLAIN 1u
 #define NV_ATTR2_CACHED (1u << 2)
 #define NV_ATTR2_UNCACHED (2u << 2)
@@ -146,7 +146,7 @@ enum { NV_UUID_BINARY = 2 };
 typedef struct nv_fact { uint32_t index, value; } nv_fact;
 typedef struct nv_get_gr { uint32_t n; uint64_t at; uint64_t route[2]; } nv_get_gr;
 typedef struct nv_get_fb { uint32_t n; uint64_t at; } nv_get_fb;
-// ctrl0080/ctrl0080gr.h: how many parts a GPU of this kind has at most
+// ctrl0080/ctrl0080gr.h: maximum number of units in this kind of GPU
 enum nv_gr_fact {
   NV_GR_SM_VERSION = 0x0c,
   NV_GR_WARPS = 0x0d /* of an SM */,
@@ -160,8 +160,8 @@ typedef struct nv_token { uint32_t token; } nv_token;
 
 // ---- /dev/nvidia-uvm ------------------------------------------------------------------------------------------------
 
-// kernel-open/nvidia-uvm/uvm_ioctl.h, uvm_linux_ioctl.h: bare numbers. Two structures became shorter with 590; the
-// older ones have no number in their names.
+// kernel-open/nvidia-uvm/uvm_ioctl.h, uvm_linux_ioctl.h: plain numbers. Two structures became shorter with version 590;
+// the older versions have no number in their names.
 enum {
   UVM_REGISTER_SPACE = 25,
   UVM_REGISTER_CHANNEL = 27,
@@ -212,8 +212,8 @@ typedef struct uvm_free_590 { uint64_t base; uint32_t status; } uvm_free_590;
 
 // ---- classes of objects ---------------------------------------------------------------------------------------------
 
-// nvos.h (NV01_ROOT_CLIENT), class/cl0080.h, cl2080.h, cl003e.h, cl0040.h, cl90f1.h, cla06c.h, cl9067.h; the rest by
-// their own headers, which have the names of the numbers
+// nvos.h (NV01_ROOT_CLIENT), class/cl0080.h, cl2080.h, cl003e.h, cl0040.h, cl90f1.h, cla06c.h, cl9067.h; the rest in
+// headers named after the numbers
 enum nv_class {
   NV_CLASS_CLIENT = 0x41,
   NV_CLASS_HOST_MEMORY = 0x3e,
@@ -236,9 +236,9 @@ enum nv_class {
   NV_HOPPER_COPY = 0xc8b5
 };
 
-// What the driver says of a channel that failed: nvtypes.h, NvNotification. info is an Xid (nverror.h).
+// The driver's notice about a failed channel: nvtypes.h, NvNotification. info is an Xid (nverror.h).
 typedef struct nv_notice { uint32_t time[2], info; uint16_t more, status; } nv_notice;
 
-// class/clc56f.h: of a channel's registers; class/clc361.h: of the page that rings
+// class/clc56f.h: registers of a channel; class/clc361.h: the doorbell page
 enum { NV_REGISTER_PUT = 0x8c, NV_REGISTERS_BYTES = 0x200, NV_DOORBELL = 0x90, NV_DOORBELL_BYTES = 0x10000 };
 #endif

@@ -1,27 +1,28 @@
-// Kernels on one of NVIDIA's GPUs: see nv_code.h.
+// Loads kernels onto an NVIDIA GPU: see nv_code.h.
 //
-// Constant bank 0 has at its beginning what code reads there by itself: numbers of items and of work-groups, where the
-// windows of the two memories lie, and where an item's stack begins. How far the arguments are behind it is in the
-// cubin. These places are what ptxas' code reads (nvdisasm shows it); below 64 KiB the hardware does not care.
+// The beginning of constant bank 0 holds what code reads implicitly: numbers of work-items and work-groups, the
+// addresses of the two memory windows, and the start of a work-item's stack. The cubin gives the offset of the
+// arguments after that. These offsets are what ptxas' code reads (nvdisasm shows it); the hardware does not prescribe
+// them below 64 KiB.
 #include "device/nv_code.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-  AT_ITEMS = 0x00,                 // three words; then as many for work-groups
+  AT_ITEMS = 0x00,                 // three words; then three for work-groups
   AT_GROUPS = 0x0c,
   AT_SHARED_WINDOW = 0x18,
   AT_LOCAL_WINDOW = 0x20,
   AT_STACK = 0x28,
   WINDOW_BYTES = 16 << 20,
-  ABOVE_STACK = 0x240,             // bytes of an item's memory above its stack
-  KEPT_SHARED = 1 << 10,           // of a work-group's memory, that the hardware keeps; cubins from sm_90 on count it
-  PREFETCHED = 4096,               // bytes behind code that may be read
+  ABOVE_STACK = 0x240,             // bytes of local memory above a work-item's stack
+  KEPT_SHARED = 1 << 10,           // work-group memory that the hardware reserves; cubins from sm_90 on include it
+  PREFETCHED = 4096,               // bytes after the code that may be prefetched
   MOST_CONSTANTS = 4096,
   ALIGNED_SHARED = 256
 };
 
-// Words at a time: the memory may be one where the processor gathers writes.
+// Writes whole words: the memory may be write-combined.
 static void put_words(uint64_t to, const void *from, size_t n) {
   volatile uint32_t *out = (volatile uint32_t *)(uintptr_t)to;
   for (size_t i = 0; i < n / 4; i++) {
@@ -83,7 +84,7 @@ static int take_facts(nv_code *k, const program *p, const nv_cubin *c, error *er
   return 0;
 }
 
-// How far behind the code a bank begins; of NV_BANKS: where the last one ends.
+// The offset of a bank after the code; for NV_BANKS: the end of the last one.
 static uint64_t bank_offset(const nv_cubin *c, int bank) {
   uint64_t at = round_up(c->code_bytes + PREFETCHED, NV_QMD_ALIGNED);
   for (int i = 1; i < bank; i++) at += round_up(c->banks[i].n, NV_QMD_ALIGNED);

@@ -1,8 +1,8 @@
-// Reading cubins: see nv_cubin.h.
+// Reads cubins: see nv_cubin.h.
 //
-// The code is the section .text.<kernel>; .nv.info and .nv.info.<kernel> are lists of attributes, each a byte that says
-// how long it is, one that says which, and its value. How they are laid out is not published; the numbers here are what
-// `nvdisasm` prints beside the bytes (EIATTR_*), and tests compare what is read with what `ptxas -v` says.
+// The code is the section .text.<kernel>; .nv.info and .nv.info.<kernel> are lists of attributes: a byte for the
+// format, a byte for the kind, and the value. The format is not published; the numbers here are what `nvdisasm` prints
+// next to the bytes (EIATTR_*), and tests compare the values with the output of `ptxas -v`.
 #include "device/nv_cubin.h"
 #include <string.h>
 #include "device/elf_file.h"
@@ -10,12 +10,12 @@
 enum { MACHINE = 190 /* EM_CUDA */, MOST_CODE = 16 << 20, MOST_REGISTERS = 255, MOST_BARRIERS = 16 };
 enum { VALUE_IN_HEAD = 3 /* and below */, VALUE_BEHIND = 4 };
 enum attribute { PARAMS_BANK = 0x0a, STACK = 0x12, PARAM = 0x17, REGISTERS = 0x2f, BARRIERS = 0x4c };
-enum { BARRIERS_IN_FLAGS = 20 };                   // bits 26:20 of the section's flags, where there is no attribute
+enum { BARRIERS_IN_FLAGS = 20 };                   // bits 26:20 of the section's flags, if there is no attribute
 
 static uint16_t le16_at(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
 static uint32_t le32_at(const uint8_t *p) { return le16_at(p) | (uint32_t)le16_at(p + 2) << 16; }
 
-// What follows a prefix; NULL: it is not there.
+// The text after a prefix; NULL if the prefix is absent.
 static const char *name_behind(const char *name, const char *prefix) {
   size_t n = strlen(prefix);
   return strncmp(name, prefix, n) ? NULL : name + n;
@@ -35,7 +35,7 @@ static bool is_our_symbol(const reading *r, uint32_t symbol) {
   return !elf_symbol(&r->f, symbol, &s, &name) && !strcmp(name, r->kernel);
 }
 
-// One attribute; global: of .nv.info, where values are of the function whose symbol comes first.
+// Reads one attribute; global: from .nv.info, where a value begins with its function's symbol.
 static int read_attribute(reading *r, bool global, int which, const uint8_t *value, size_t n) {
   nv_cubin *c = r->out;
   if (which == PARAMS_BANK && !global) {
@@ -44,7 +44,7 @@ static int read_attribute(reading *r, bool global, int which, const uint8_t *val
     c->params_bytes = le16_at(value + 6);
     r->has_params = true;
   }
-  if (which == PARAM && !global) {                 // all of ours have 8 bytes, one behind the other
+  if (which == PARAM && !global) {                 // all arguments here have 8 bytes, consecutive
     if (n < 12 || le16_at(value + 6) != 8 * le16_at(value + 4) || le32_at(value + 8) >> 18 != 8)
       return error_set(r->err, "cubin: an argument that is not where arguments of 8 bytes are");
   }

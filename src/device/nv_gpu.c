@@ -1,4 +1,4 @@
-// Finding a GPU and giving it a channel: see nv_gpu.h. Waiting for it, and copies, are in nv_run.c.
+// Finds a GPU and gives it a channel: see nv_gpu.h. Waiting and copies are in nv_run.c.
 #include "device/nv_gpu.h"
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 // ---- what it is -----------------------------------------------------------------------------------------------------
 
-// The first class of a column that the GPU has; 0: none.
+// The first class of a column that the GPU has; 0 if it has none.
 static uint32_t first_of(const uint32_t *has, uint32_t n, const uint32_t *wanted) {
   for (; *wanted; wanted++)
     for (uint32_t i = 0; i < n; i++) if (has[i] == *wanted) return *wanted;
@@ -83,7 +83,7 @@ int nv_gpu_find(nv_gpu *g, error *err) {
   g->bytes = (uint64_t)kib << 10;
   g->gpu.cache_bytes = (int)min_i64(l2, INT32_MAX);
   g->gpu.max_items = 1024;
-  g->gpu.shared_bytes = 48 << 10;                  // more has to be asked for, and no kernel does
+  g->gpu.shared_bytes = 48 << 10;                  // more must be requested, which no kernel does
   return nvidia_choose(&g->gpu, "NV", g->name, err) || nv_ptxas_find(&g->ptxas, &g->ptxas_version, err) ? -1 : 0;
 }
 
@@ -119,7 +119,7 @@ static int make_memory_of_channel(nv_gpu *g, error *err) {
       !(g->notice_at = nv_rm_alloc(rm, NV_NOTICE_BYTES, NV_HOST, false, err)) ||
       !(g->staging = nv_rm_alloc(rm, 2 * NV_HALF_BYTES, NV_HOST, false, err)))
     return -1;
-  // the driver may write there as soon as there is a channel
+  // the driver may write there as soon as the channel exists
   memset((void *)(uintptr_t)g->area, 0, NV_AREA_BYTES);
   memset((void *)(uintptr_t)g->notice_at, 0, NV_NOTICE_BYTES);
   return 0;
@@ -183,7 +183,7 @@ int nv_gpu_start(nv_gpu *g, error *err) {
 void nv_gpu_close(nv_gpu *g) {
   if (!g) return;
   if (g->doorbell) munmap((void *)(uintptr_t)g->doorbell, NV_DOORBELL_BYTES);
-  // the channel first: it uses the memory
+  // the channel first, since it uses the memory
   stop_channel(g);
   nv_rm_close(&g->rm);
   compiler_free(g->gpu.llvm);

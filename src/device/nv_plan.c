@@ -1,11 +1,10 @@
-// Models on NVIDIA's GPUs by the kernel driver alone (DEV=NV): memory, kernels and plans. See nv.h and remote.h.
+// Plans on NVIDIA GPUs through the kernel driver only (DEV=NV): memory, kernels and plans. See nv.h and remote.h.
 //
-// A plan is recorded as bytes in the GPU's memory: of each launch its constants and its descriptor, and one stream of
-// words that starts them, with waits where commands have barriers. A run writes what variables decide, into the same
-// bytes, puts the number that says it is done at the stream's end, and rings once. A launch without work-groups is
-// overwritten by words that do nothing.
+// A plan is recorded as bytes in GPU memory: constants and a descriptor for each launch, and one stream of words that
+// starts the launches, with waits at barriers. A run writes the words that depend on variables, puts the completion
+// value at the end of the stream, and rings the doorbell once. A launch without work-groups is overwritten with no-ops.
 //
-// What comes from and goes to this process's memory (token ids, logits) lies in memory that both see.
+// Data exchanged with this process (token ids, logits) is in memory that both see.
 #include <stdlib.h>
 #include <string.h>
 #include "device/cache.h"
@@ -86,12 +85,12 @@ static void nv_prepare(device *d) { compiler_wake(((const nv_gpu *)d->state)->gp
 
 typedef struct nv_launch {
   nv_call call;
-  size_t word;                     // of the stream, where it begins
-  bool skipped;                    // what stands there
+  size_t word;                     // offset of the launch in the stream
+  bool skipped;                    // the words there are no-ops
 } nv_launch;
 typedef struct nv_recording {
   nv_launch *launches;
-  uint64_t calls, stream, timed;   // memory; timed: a stream with times between launches, made when it is asked for
+  uint64_t calls, stream, timed;   // memory; timed: a stream with times between launches, made on demand
   size_t n_words, value_word;
 } nv_recording;
 
@@ -152,7 +151,7 @@ static void write_word(uint64_t stream, size_t i, uint32_t word) {
   ((volatile uint32_t *)(uintptr_t)stream)[i] = word;
 }
 
-// What has changed since the last run.
+// Writes what has changed since the last run.
 static void nv_patch(remote_command *c, nv_launch *l, uint64_t stream) {
   uint32_t words[NV_LAUNCH_WORDS];
   if (!c->changed) return;
@@ -165,8 +164,8 @@ static void nv_patch(remote_command *c, nv_launch *l, uint64_t stream) {
   for (size_t i = 0; i < NV_LAUNCH_WORDS; i++) write_word(stream, l->word + i, words[i]);
 }
 
-// By the GPU's own clock, with each launch by itself: a stream for one run, with a signal behind each launch that notes
-// the GPU's time: signal 1 + i % (NV_SIGNALS - 1). So many launches at a time as there are signals.
+// Times with the GPU's clock: one stream per run in which a signal after each launch records the GPU's time, signal 1 +
+// i % (NV_SIGNALS - 1). Launches run in groups of as many as there are signals.
 static int run_with_times(nv_gpu *g, nv_recording *r, int n, double (*spans)[2], error *err) {
   enum { PART = NV_SIGNALS - 2 };
   double at = 0;

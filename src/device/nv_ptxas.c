@@ -1,4 +1,4 @@
-// Running ptxas: see nv_ptxas.h. What goes in and comes out are files in memory, which have names in /proc.
+// Runs ptxas: see nv_ptxas.h. Its input and output are memory files, which have names in /proc.
 #define _GNU_SOURCE
 #include "device/nv_ptxas.h"
 #include <errno.h>
@@ -23,14 +23,14 @@ static void close_files(const int files[N_FILES]) {
 }
 
 static _Noreturn void become_program(char *const *args, const int files[N_FILES]) {
-  int apart[N_FILES];                      // first out of the way of each other
+  int apart[N_FILES];                      // move them out of each other's way first
   for (int i = 0; i < N_FILES; i++) apart[i] = fcntl(files[i], F_DUPFD_CLOEXEC, 10);
   if (dup2(apart[IN], 3) == 3 && dup2(apart[OUT], 4) == 4 && dup2(apart[SAYS], 1) == 1 && dup2(apart[SAYS], 2) == 2)
     execvp(args[0], args);
   _exit(CANNOT_RUN);
 }
 
-// The exit status; CANNOT_RUN: there is no such program, -1: it ended otherwise.
+// Returns the exit status; CANNOT_RUN: the program does not exist; -1: it ended otherwise.
 static int run_program(char *const *args, const int files[N_FILES]) {
   int status = -1;
   pid_t child = fork();
@@ -39,7 +39,7 @@ static int run_program(char *const *args, const int files[N_FILES]) {
   return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// What it said, at most its end, on one line.
+// The end of its output, as one line.
 static void take_words(int file, char *out, size_t cap) {
   off_t n = lseek(file, 0, SEEK_END), from = n > (off_t)cap - 1 ? n - (off_t)cap + 1 : 0;
   ssize_t got = n > 0 ? pread(file, out, cap - 1, from) : 0;
@@ -49,7 +49,7 @@ static void take_words(int file, char *out, size_t cap) {
   for (ssize_t i = 0; i < got; i++) if ((unsigned char)out[i] < ' ') out[i] = ' ';
 }
 
-// Whether it runs; version: what stands behind its last ", V".
+// Does it run? version: the text after its last ", V".
 static bool is_ptxas(const char *path, str *version) {
   char text[SAID] = "", *name = xstrdup(path), ask[] = "--version", *args[] = {name, ask, NULL};
   int files[N_FILES], status = CANNOT_RUN;

@@ -1,14 +1,15 @@
-// ptxas, which makes GPU code of PTX: the one program that DEV=NV needs beside the kernel driver. It is run as a
-// process of its own.
+// ptxas compiles PTX to GPU code: the only program that DEV=NV needs besides the kernel driver. It runs as a separate
+// process.
 #ifndef WEFT_DEVICE_NV_PTXAS_H
 #define WEFT_DEVICE_NV_PTXAS_H
 #include "base/str.h"
 #include "device/code.h"
 
-// path, version: WEFT_PTXAS, or the one in the PATH, or in CUDA's usual folder, and what it says it is ("12.9.86").
-// -1 and a sentence that says how to get one.
+// Finds ptxas (WEFT_PTXAS, the PATH, or CUDA's default folder) and its version ("12.9.86"). Returns -1 and how to get
+// it.
 int nv_ptxas_find(str *path, str *version, error *err);
-// A cubin for `sm` ("sm_89") of PTX; the caller's (bytes_free). -1: err has what ptxas says. Any thread may call it.
+// Compiles PTX to a cubin for `sm` ("sm_89"); the caller frees it (bytes_free). Returns -1 and ptxas' message. Any
+// thread may call.
 int nv_ptxas_run(const char *path, const char *sm, const char *kernel, const void *ptx, size_t n, bytes *cubin,
                  error *err);
 #endif

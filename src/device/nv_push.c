@@ -1,4 +1,4 @@
-// Words of methods: see nv_push.h.
+// Writes method words: see nv_push.h.
 #include "device/nv_push.h"
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ static uint32_t low(uint64_t x) { return (uint32_t)x; }
 
 void nv_words_free(nv_words *w) { vec_free(w); }
 
-// clc56f.h, DMA_INCR_*: the kind in bits 31:29, how many in 28:16, subchannel 15:13, a quarter of the method 11:0.
+// clc56f.h, DMA_INCR_*: kind in bits 31:29, count in 28:16, subchannel in 15:13, method / 4 in 11:0.
 static uint32_t header(unsigned kind, enum nv_subchannel on, unsigned method, unsigned n) {
   return kind << 29 | n << 16 | (uint32_t)on << 13 | method >> 2;
 }
@@ -73,7 +73,7 @@ void nv_push_copy(nv_words *w, uint64_t to, uint64_t from, uint64_t n) {
   }
 }
 
-// Each of the elements is the constant: lengths count elements.
+// Every element is the constant; lengths count elements.
 void nv_push_fill(nv_words *w, uint64_t to, uint32_t value, uint64_t n) {
   METHOD(w, NV_ON_COPY, NV_COPY_CONSTANT, value);
   METHOD(w, NV_ON_COPY, NV_COPY_COMPONENTS, NV_COMPONENT_CONSTANT | NV_COMPONENT_4_BYTES);
@@ -90,8 +90,8 @@ void nv_push_copied(nv_words *w, uint64_t at, uint32_t value) {
   METHOD(w, NV_ON_COPY, NV_COPY_LAUNCH, NV_COPY_FLUSH | NV_COPY_RELEASE);
 }
 
-// clc56f.h, GP_ENTRY: the address without its low two bits, 40 bits of it; the number of words in bits 30:10 of the
-// upper half; its bit 9: no other channel in between.
+// clc56f.h, GP_ENTRY: 40 bits of the address without its low two bits; bits 30:10 of the upper half: number of words;
+// its bit 9: no other channel in between.
 uint64_t nv_ring_entry(uint64_t at, size_t n_words) {
   if (at & 3 || at >> 40 || !n_words || n_words >> 21) die("NV: no entry for %zu words at 0x%llx", n_words,
                                                            (unsigned long long)at);

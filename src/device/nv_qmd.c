@@ -1,7 +1,7 @@
-// Descriptors of launches: see nv_qmd.h.
+// Launch descriptors: see nv_qmd.h.
 //
-// A field is its highest and lowest bit, counted from the beginning of the descriptor, as the headers give them. One
-// row of the table has the field's place in both versions.
+// A field is given by its highest and lowest bit from the beginning of the descriptor, as in the headers. Each row has
+// the field's place in both versions.
 #include "device/nv_qmd.h"
 #include <string.h>
 
@@ -68,15 +68,15 @@ static const place places[N_FIELDS][2] = {
   [SM_SHARED_WANTED] = {{662, 657}, {625, 620}},
   [REGISTERS] = {{656, 648}, {1208, 1200}},
   [BARRIERS] = {{767, 763}, {1215, 1211}},
-  [LOCAL_BYTES] = {{1623, 1600}, {567, 544}},            // SHADER_LOCAL_MEMORY_HIGH_SIZE: from the window's end
+  [LOCAL_BYTES] = {{1623, 1600}, {567, 544}},            // SHADER_LOCAL_MEMORY_HIGH_SIZE: counted from the window's end
   [SASS] = {{1663, 1656}, {543, 536}},
   [CODE_LOW] = {{1567, 1536}, {1247, 1216}},
   [CODE_HIGH] = {{1584, 1568}, {1272, 1248}},
   [PREFETCH_LOW] = {{287, 256}, {1375, 1344}},
   [PREFETCH_HIGH] = {{1640, 1632}, {1392, 1376}},
   [PREFETCH_SIZE] = {{1649, 1641}, {1401, 1393}},
-  // of constant bank 0, and how many bits further those of the next bank are (between_banks); version 4 has addresses
-  // in units of 64 bytes
+  // for constant bank 0; other banks follow at a distance of between_banks bits; version 4 has addresses in units of 64
+  // bytes
   [CONSTANTS_VALID] = {{640, 640}, {416, 416}},
   [CONSTANTS_LOW] = {{1055, 1024}, {1567, 1536}},
   [CONSTANTS_HIGH] = {{1072, 1056}, {1586, 1568}},
@@ -90,7 +90,7 @@ static const int between_banks[N_FIELDS][2] = {[CONSTANTS_VALID] = {1, 4}, [CONS
 
 static place field_place(int version, enum field f) { return places[f][version == 4]; }
 
-// No field of ours crosses a word.
+// No field used here crosses a word.
 static void set_place(nv_qmd *q, place p, enum field f, uint64_t value) {
   unsigned width = p.hi - p.lo + 1u, at = p.lo % 32;
   uint32_t mask = (uint32_t)((1ull << width) - 1) << at;
@@ -113,7 +113,7 @@ static void set_bank(nv_qmd *q, int version, int bank, enum field f, uint64_t va
 
 size_t nv_qmd_bytes(int version) { return version == 4 ? 384 : 256; }
 
-// How much of an SM's fast memory is to be for work-groups: KiB in units of 4, and one.
+// The share of an SM's fast memory for work-groups: KiB / 4, plus one.
 static unsigned shared_config(unsigned shared_bytes) {
   static const unsigned sizes[] = {32 << 10, 64 << 10, 100 << 10};
   for (size_t i = 0; i < COUNT(sizes); i++) if (shared_bytes <= sizes[i]) return sizes[i] / 4096 + 1;

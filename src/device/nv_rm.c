@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// The published sources of all versions from 550 to 595 were compared: structures that are not here have not changed.
+// From a comparison of the published sources of all versions from 550 to 595: other structures have not changed.
 static const nv_version_facts nv_versions[] = {
   {590, 3, 132, true}, {575, 3, 132, false}, {550, 2, 132, false}};
 enum {
@@ -104,7 +104,7 @@ static int ask_version(nv_rm *rm, error *err) {
                                nv_versions[COUNT(nv_versions) - 1].major, LAST_KNOWN);
 }
 
-// A file of the GPU that belongs to the control file.
+// Opens the GPU's device file, and ties it to the control file.
 static int open_card(const nv_rm *rm, error *err) {
   char path[32];
   snprintf(path, sizeof path, "/dev/nvidia%u", rm->minor);
@@ -153,7 +153,7 @@ int nv_rm_open(nv_rm *rm, error *err) {
 
 void nv_rm_close(nv_rm *rm) {
   while (rm->pieces.n) nv_rm_free(rm, rm->pieces.at[rm->pieces.n - 1].at);
-  // the client goes with all that it has
+  // freeing the client frees all of its objects
   if (rm->client) nv_rm_drop(rm, 0, rm->client);
   int files[] = {rm->uvm_mm, rm->uvm, rm->card, rm->control};
   for (size_t i = 0; i < COUNT(files); i++) if (files[i] >= 0) close(files[i]);
@@ -178,7 +178,7 @@ void *nv_rm_map(const nv_rm *rm, uint32_t parent, uint32_t object, uint64_t size
     }
   }
   close(file);
-  // a child of this process has no use for it
+  // a child process does not need it
   if (at) madvise(at, size, MADV_DONTFORK);
   return at;
 }
@@ -193,7 +193,7 @@ int nv_rm_use_space(nv_rm *rm, uint32_t space, error *err) {
       nv_rm_uvm(rm, UVM_INITIALIZE, &start, &start.status, "starting nvidia-uvm", err))
     return -1;
   uvm_share_mm share = {.file = rm->uvm};
-  nv_ioctl(rm->uvm_mm, UVM_SHARE_MM, &share, "", NULL);         // not on all systems, and then it is not needed
+  nv_ioctl(rm->uvm_mm, UVM_SHARE_MM, &share, "", NULL);         // not supported on all systems, and then not needed
   if (nv_rm_uvm(rm, UVM_REGISTER_GPU, &gpu, &gpu.status, "giving the GPU to nvidia-uvm", err) ||
       nv_rm_uvm(rm, UVM_REGISTER_SPACE, &as, &as.status, "giving addresses to nvidia-uvm", err))
     return -1;
@@ -209,7 +209,7 @@ int nv_rm_use_space(nv_rm *rm, uint32_t space, error *err) {
   return 0;
 }
 
-// The first hole that is large enough, from its beginning.
+// Takes addresses from the beginning of the first hole that is large enough.
 uint64_t nv_rm_addresses(nv_rm *rm, uint64_t size, uint64_t alignment) {
   for (size_t i = 0; i < rm->holes.n; i++) {
     nv_hole h = rm->holes.at[i];
@@ -224,7 +224,7 @@ uint64_t nv_rm_addresses(nv_rm *rm, uint64_t size, uint64_t alignment) {
   return 0;
 }
 
-// Joined with the holes beside it.
+// Returns addresses and merges them with adjacent holes.
 static void give_addresses_back(nv_rm *rm, uint64_t at, uint64_t size) {
   for (size_t i = 0; i < rm->holes.n;) {
     nv_hole h = rm->holes.at[i];
@@ -276,14 +276,14 @@ static void unmap_for_gpu(const nv_rm *rm, const nv_memory *m) {
   else nv_rm_uvm(rm, UVM_FREE, &f, &f.status, "", NULL);
 }
 
-// The range is reserved again, with nothing there.
+// Reserves the range again without access.
 static void unmap_for_process(const nv_memory *m) {
   if (m->where == NV_VRAM) return;
   mmap((void *)(uintptr_t)m->at, m->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 uint64_t nv_rm_alloc(nv_rm *rm, uint64_t size, enum nv_where where, bool one_piece, error *err) {
-  // nvidia-uvm maps by the largest pages that address and size are multiples of
+  // nvidia-uvm uses the largest pages that divide address and size
   uint64_t page = where == NV_HOST || size < BIG_PAGE ? SMALL_PAGE : size < HUGE_FROM ? BIG_PAGE : HUGE_PAGE;
   if (size > NV_SPACE_BYTES || !size) return (void)nv_rm_failed(err, "so much memory", 0x51), 0;
   nv_memory m = {.size = round_up(size, page), .where = where};

@@ -1,9 +1,9 @@
-// Submitting words to a GPU and waiting for it: see nv_gpu.h.
+// Submits words to a GPU and waits: see nv_gpu.h.
 //
-// The GPU says that it is done by writing a number that grows into memory of this machine: one for launches (the
-// channel waits until all are idle), another for copies (the copy engine's own). Nothing is submitted to one of the two
-// while the other has work, so that they need not wait for each other. A channel that failed is told by the driver's
-// notice; after that nothing runs any more.
+// The GPU signals completion by writing an increasing number into host memory: one for launches (the channel waits
+// until all are idle), another for copies (written by the copy engine). Nothing is submitted to one engine while the
+// other has work, so they never wait for each other. The driver's notice reports a failed channel; after that nothing
+// runs.
 #define _GNU_SOURCE
 #include "device/nv_run.h"
 #include <sched.h>
@@ -41,7 +41,7 @@ static void submit(nv_gpu *g, uint64_t words, size_t n) {
   volatile uint32_t *put = (volatile uint32_t *)(uintptr_t)(g->ring_at + NV_REGISTERS_AT + NV_REGISTER_PUT);
   ring[g->put] = nv_ring_entry(words, n);
   g->put = (g->put + 1) % NV_RING_ENTRIES;
-  // what was written goes first, also where the processor gathers writes
+  // orders earlier writes, including write-combined ones, before the submission
   atomic_thread_fence(memory_order_seq_cst);
   *put = g->put;
   atomic_thread_fence(memory_order_seq_cst);
@@ -76,7 +76,7 @@ int nv_gpu_run(nv_gpu *g, uint64_t words, size_t n, error *err) {
   return await(g, LAUNCHES, g->submitted, err);
 }
 
-// Into the area, from where the GPU reads them.
+// Copies words into the area from which the GPU reads them.
 static uint64_t place_words(nv_gpu *g, const nv_words *w) {
   if (w->n * sizeof *w->at > NV_WORDS_BYTES) die("NV: %zu words at once", w->n);
   memcpy((void *)(uintptr_t)(g->area + NV_WORDS_AT), w->at, w->n * sizeof *w->at);
@@ -90,7 +90,7 @@ int nv_gpu_run_words(nv_gpu *g, nv_words *w, error *err) {
 
 // ---- copies ---------------------------------------------------------------------------------------------------------
 
-// Half: of the words' place as well, since two copies may be under way.
+// half: also selects the place of the words, since two copies may be in flight.
 static int start_copies(nv_gpu *g, nv_words *w, int half, error *err) {
   if (g->lost) return error_set(err, "NV: %s is lost", g->name);
   nv_push_copied(w, nv_signal_at(g, COPIES), (uint32_t)++g->copied);
@@ -109,7 +109,7 @@ static int run_copies(nv_gpu *g, nv_words *w, error *err) {
   return r;
 }
 
-// One half of staging is filled while the other one is copied.
+// One half of staging is filled while the other is copied.
 int nv_gpu_write(nv_gpu *g, uint64_t to, const void *from, size_t n, error *err) {
   nv_words w = {0};
   int r = 0;
@@ -144,7 +144,7 @@ int nv_gpu_copy(nv_gpu *g, uint64_t to, uint64_t from, size_t n, error *err) {
   return run_copies(g, &w, err);
 }
 
-// The engine fills words; what is left at both ends is written.
+// The engine fills words; the remaining bytes at both ends are written separately.
 int nv_gpu_fill(nv_gpu *g, uint64_t to, unsigned char value, size_t n, error *err) {
   unsigned char ends[4] = {value, value, value, value};
   size_t before = -to & 3;
@@ -161,8 +161,8 @@ int nv_gpu_fill(nv_gpu *g, uint64_t to, unsigned char value, size_t n, error *er
 
 // ---- memory of items ------------------------------------------------------------------------------------------------
 
-// For as many items as the GPU can hold at once. What is given out has the sizes that the engine asks for: of a warp
-// multiples of 512 bytes, of a TPC of 32 KiB, in all of 128 KiB.
+// Allocates local memory for all work-items that the GPU can run at once, with the granularity of the engine: 512 bytes
+// per warp, 32 KiB per TPC, 128 KiB in total.
 int nv_gpu_local(nv_gpu *g, unsigned bytes_of_an_item, error *err) {
   enum { OF_ITEM = 32, OF_WARP = 512, OF_TPC = 32 << 10, OF_ALL = 128 << 10, ITEMS = 32, MOST_SMS = 0x1ff };
   if (bytes_of_an_item <= g->local_bytes) return 0;

@@ -1,4 +1,4 @@
-// Kernels for NVIDIA's GPUs, as far as PTX: see nvidia.h.
+// Compiles kernels for NVIDIA GPUs to PTX: see nvidia.h.
 #include "device/nvidia.h"
 #include <string.h>
 #include "base/env.h"
@@ -8,19 +8,19 @@
 
 #define TRIPLE "nvptx64-nvidia-cuda"
 enum { IDLE_S = 5 /* after which the compiler's process ends */ };
-// A chunk of so many reads weights from the second cache again and again; one of fewer waits for memory, as it reads
-// them once, and has more bytes on their way without tiles that share them. By figures, no GPU has judged it.
+// A chunk of at least this many tokens rereads weights from the L2 cache. A smaller one reads them once and waits for
+// memory; without tiles that share them, more bytes are in flight. Chosen from figures, not measured on a GPU.
 enum { MANY_TOKENS = 256 };
 
-// What LLVM makes kernels for, by compute capability. PTX for one runs on all that are newer, so a GPU that is not here
-// gets the newest one below it.
+// Compute capabilities for which LLVM makes kernels. PTX for one runs on all newer ones, so another GPU uses the newest
+// one below it.
 static const struct {
   int capability;
   const char *name;
 } machines[] = {{90, "sm_90"}, {89, "sm_89"}, {87, "sm_87"}, {86, "sm_86"}, {80, "sm_80"}, {75, "sm_75"},
                 {70, "sm_70"}, {61, "sm_61"}, {60, "sm_60"}, {52, "sm_52"}, {50, "sm_50"}};
 
-// For descriptors.
+// Feature test for descriptors.
 static bool has_gpu_feature(const void *machine, const char *feature) {
   int capability = ((const nvidia *)machine)->capability;
   return (!strcmp(feature, "dp4a") && capability >= 61) || (!strcmp(feature, "mma") && capability >= 80);
@@ -38,7 +38,7 @@ int nvidia_choose(nvidia *n, const char *dev, const char *name, error *err) {
 
 void nvidia_compiler(nvidia *n, device *d) {
   llvm_file(d->compiler, sizeof d->compiler);
-  n->llvm = compiler_new(team_size(d->team) + 1, IDLE_S);      // one more for a thread that is not of the team
+  n->llvm = compiler_new(team_size(d->team) + 1, IDLE_S);      // one more for a thread outside the team
 }
 
 void nvidia_target(const nvidia *n, target *out) {

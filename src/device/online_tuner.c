@@ -1,4 +1,4 @@
-// Searching while a plan is in use: see online_tuner.h.
+// Tunes kernels while a plan is in use: see online_tuner.h.
 #define _GNU_SOURCE
 #include "device/online_tuner.h"
 #include <math.h>
@@ -24,7 +24,7 @@ enum { MOST_NODES = 12000, SAVE_EVERY = 16, LOW = 10, LOWEST = 19 };
 static const double LEAST_SHARE = 0.01, MUCH_SLOWER = 1.3, AT_ONCE = 0.1 /* of a run, that trials may lose in it */;
 static const double EVERY_S = 0.25 /* a candidate is compiled */, POLL_S = 0.01, PAUSE_S = 0.05;
 
-// A candidate. It belongs to the thread that makes it, then to the one that runs the plan, then to the first again.
+// A candidate. Its owner is the thread that makes it, then the one that runs the plan, then the first again.
 typedef struct trial {
   int unique;
   opt_list list;
@@ -32,21 +32,21 @@ typedef struct trial {
   device_kernel k;
   code_image *image;
   bytes packed;                  // of k, for the cache
-  double alone;                  // its time over that of the plan's kernel, by itself
+  double alone;                  // its time divided by that of the plan's kernel, run by itself
   ab_trial c;
-  int first, number;             // the launch that it takes before it takes all; which of its kernel's lists
-  program *won;                  // k.p, once that is the plan's
-  bool out;                      // its turn in this run
-  int since;                     // its number among those that were accepted
+  int first, number;             // the launch that it replaces first; its index in the kernel's lists
+  program *won;                  // k.p after it became the plan's
+  bool out;                      // replaces its baseline in this run
+  int since;                     // its number among the accepted trials
 } trial;
 
-// What the making thread knows of a kernel.
+// What the making thread knows about a kernel.
 typedef struct tested_kernel {
-  int unique, launches, n, tried, since;            // since: tried since the last gain
-  double us, before_us, alone, made_s;              // us: per run; alone: the same as a trial's, of the list in force
-  bool ready, dead, busy;                           // busy: a trial is on its way
-  opt_list now, *lists;                             // the list in force; what to try instead
-  char done[MOST_LISTS + 1];                        // of each of these: '1' if it has been tried
+  int unique, launches, n, tried, since;            // since: lists tried since the last gain
+  double us, before_us, alone, made_s;              // us: per run; alone: time ratio of the current list, as in a trial
+  bool ready, dead, busy;                           // busy: a trial is in progress
+  opt_list now, *lists;                             // the current list; the lists to try
+  char done[MOST_LISTS + 1];                        // for each of these: '1' if it has been tried
   bool own_now;
   opt_list heuristic;
   map seen;                                         // hashes of sources
@@ -57,27 +57,27 @@ struct online_tuner {
   plan *p;
   // of the thread that runs the plan
   trial *trials[WATCHES];
-  double *us;                    // of launches, in the runs that are looked at
+  double *us;                    // of launches, in timed runs
   int runs, looks, accepted;
-  double run_s;                  // least of the runs that were looked at
-  bool started;                  // the other thread
+  double run_s;                  // minimum of the timed runs
+  bool started;                  // the other thread runs
   plan_var vars[MAX_VARS];       // values when it started
   int n_vars;
-  double *share;                 // per kernel, microseconds of a run: written before the thread starts
-  // of both
+  double *share;                 // microseconds per run of each kernel: written before the thread starts
+  // shared by both threads
   _Atomic(trial *) offered[WATCHES], judged[WATCHES];
   _Atomic bool running, stop;
-  _Atomic int64_t ran_ns, lost_ns, made_ns, ended_ns;                // ended: when the last run did
+  _Atomic int64_t ran_ns, lost_ns, made_ns, ended_ns;                // ended: end of the last run
   _Atomic int tried, better, wrong;
   _Atomic(const char *) state;
   bool always;
   // of the making thread
   pthread_t thread;
-  pthread_mutex_t mutex;         // for waiting alone
+  pthread_mutex_t mutex;         // only for waiting
   pthread_cond_t wake;
   tested_kernel *tested;
   int n_tested, unsaved;
-  trial *pending[WATCHES];       // on their way, by slot
+  trial *pending[WATCHES];       // in progress, by slot
   spare spare;
   VEC(opt) wins;                 // last ops of lists that won
   str compiler;
@@ -103,7 +103,7 @@ static const device_kernel *baseline_of(const plan *p, int unique) {
   return plan_has_alternative(p, unique) ? &p->alternatives[unique].k : &p->kernels[unique];
 }
 
-// Has the launches of a trial's kernel run as the candidate, or as its baseline.
+// Makes the launches of a trial's kernel run the candidate, or its baseline.
 static void place_trial(plan *p, const trial *t, int watch, bool in_turn) {
   const device_kernel *baseline = baseline_of(p, t->unique);
   for (int i = 0; i < p->stats.kernels; i++) {
@@ -115,7 +115,7 @@ static void place_trial(plan *p, const trial *t, int watch, bool in_turn) {
   }
 }
 
-// Kernels of one dispatch cannot be told apart by its time.
+// The time of a dispatch does not separate its kernels.
 static bool shares_dispatch(const plan *p, int a, int b) {
   for (int i = 0; i < p->stats.kernels; i++) {
     if (p->steps[i].unique != a) continue;
@@ -147,7 +147,7 @@ static void accept_trials(online_tuner *l) {
   }
 }
 
-// The winner takes its baseline's place; what was there goes back with the trial.
+// The winner replaces its baseline; the old code goes back with the trial.
 static void install_winner(plan *p, trial *t) {
   if (!p->alternatives) p->alternatives = xcalloc((size_t)p->stats.unique, sizeof *p->alternatives);
   alternative *a = &p->alternatives[t->unique], before = *a;
@@ -166,8 +166,8 @@ static void end_trial(online_tuner *l, int slot) {
   atomic_store_explicit(&l->judged[slot], t, memory_order_release);
 }
 
-// Whose turn it is. No run may lose more than a part of its time, and all together no more than the budget. For one
-// that the budget does not allow yet those that came later save.
+// Chooses which trials run in this run. No run may lose more than a fraction of its time, and all runs together no more
+// than the budget. Later trials wait while the budget does not yet allow an earlier one.
 static int choose_sides(online_tuner *l) {
   budget b = {seconds(&l->ran_ns), seconds(&l->lost_ns), 0};
   double risk = 0;
@@ -204,14 +204,14 @@ static void *make_candidates(void *ctx);
 
 static void start_thread(online_tuner *l) {
   sigset_t all, before;
-  sigfillset(&all);                                            // signals are for the program's own threads
+  sigfillset(&all);                                            // the program's own threads handle signals
   pthread_sigmask(SIG_SETMASK, &all, &before);
   l->started = !pthread_create(&l->thread, NULL, make_candidates, l);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   atomic_store(&l->state, l->started ? "on" : "no thread could be started");
 }
 
-// The first runs with all time stamps say which kernels are worth it.
+// The first runs, with all time stamps, show which kernels are worth tuning.
 static void look_at_times(online_tuner *l, const plan_var *vars, int n_vars) {
   plan *p = l->p;
   plan_times t = {.kernel_us = l->us, .kernel_wait_us = l->us + p->stats.kernels};
@@ -259,8 +259,8 @@ static void rest(online_tuner *l, double s) {
   pthread_mutex_unlock(&l->mutex);
 }
 
-// Whether a candidate may be made now: beside runs only on a processor that they do not use, else in a pause. A run
-// that begins meanwhile has to share its processors until the candidate is made: *shared, and that is counted.
+// May a candidate be made now? Beside runs only on a processor that they do not use, otherwise in a pause. A run that
+// begins meanwhile shares its processors until the candidate is made: *shared, which counts as cost.
 static bool may_make(online_tuner *l, bool *shared) {
   enum spare_state s = l->always ? SPARE_FREE : spare_look(&l->spare);
   bool pause = !atomic_load_explicit(&l->running, memory_order_relaxed) && now_s() - seconds(&l->ended_ns) > PAUSE_S;
@@ -274,7 +274,7 @@ static bool may_make(online_tuner *l, bool *shared) {
   return !strcmp(why, "on");
 }
 
-// Between the steps of making a candidate: where a run has begun meanwhile, the rest waits for the next pause.
+// Between the steps of making a candidate: if a run has begun, the rest waits for the next pause.
 static void give_way(online_tuner *l, bool shared) {
   while (shared && !atomic_load(&l->stop)) {
     if (!atomic_load_explicit(&l->running, memory_order_relaxed) && now_s() - seconds(&l->ended_ns) > PAUSE_S) return;
@@ -317,7 +317,7 @@ static bool source_is_new(online_tuner *l, tested_kernel *s, const program *p) {
   return is_new;
 }
 
-// Lists to try for what is in force now; of another list than the heuristic's, that one first.
+// Lists to try instead of the current one; if the current one is not the heuristic's, the heuristic's first.
 static void find_lists(online_tuner *l, tested_kernel *s) {
   const plan *p = l->p;
   free(s->lists);
@@ -338,7 +338,7 @@ static bool prepare_tested(online_tuner *l, tested_kernel *s) {
   s->ready = true;
   bool tuned = tuning_get(p->d, p->asts[s->unique], &t);
   bool known = tuned && !strcmp(t.compiler, str_c(&l->compiler));
-  // a whole search has been there
+  // a complete search has already been done
   if (known && (t.cut_s <= 0 || (t.done[0] && !strchr(t.done, '0')))) return false;
   program *q = codegen(p->g, p->asts[s->unique], &p->d->target, NULL);
   bool fits = q->n_applied <= MOST_OPTS;
@@ -380,7 +380,7 @@ static double alone_s(kernel_bench *r, const device_kernel *k) {
   return own_time() - start;
 }
 
-// The same bits, and not much slower: as seen by this thread, by itself.
+// Equal bits, and not much slower when this thread runs it by itself?
 static bool passes(online_tuner *l, const tested_kernel *s, trial *t) {
   const device_kernel *its = &l->p->kernels[s->unique];
   kernel_bench r;
@@ -433,7 +433,7 @@ static trial *make_trial(online_tuner *l, tested_kernel *s, int number, bool sha
   return NULL;
 }
 
-// --- what became of it ---------------------------------------------------------------------------------------------
+// --- results --------------------------------------------------------------------------------------------------------
 
 static void save_tuning(online_tuner *l, const tested_kernel *s, double after_us) {
   tuning t = {.better = !s->own_now, .n = s->now.n, .before_us = s->before_us > 0 ? s->before_us : s->us / s->launches,
@@ -455,7 +455,7 @@ static void take_judged(online_tuner *l) {
     double us[2];
     ab_trial_times(&t->c, us);
     s->busy = false;
-    if (t->c.state == AB_TRIAL_GOES_ON) s->done[t->number] = '0';                 // given up: the next process tries it
+    if (t->c.state == AB_TRIAL_GOES_ON) s->done[t->number] = '0';  // abandoned: the next process tries it
     char outcome[96];
     const char *end = t->c.state == AB_TRIAL_WON ? "won" : t->c.state == AB_TRIAL_LOST ? "lost" : "given up";
     double launch = 1e6 / s->launches;
@@ -486,7 +486,7 @@ static void take_judged(online_tuner *l) {
 
 // --- the thread ----------------------------------------------------------------------------------------------------
 
-// The list to try next: one whose last op has won elsewhere, or the first; -1: none is left.
+// The next list to try: one whose last op has won elsewhere, otherwise the first; -1: none is left.
 static int choose_list(const online_tuner *l, const tested_kernel *s) {
   int first = -1;
   for (int i = 0; i < s->n; i++) {
@@ -499,8 +499,7 @@ static int choose_list(const online_tuner *l, const tested_kernel *s) {
   return first;
 }
 
-// The kernel that it is most worth to try something for: a large share, and little that was tried in vain. NULL: none
-// now.
+// The kernel that is most worth a trial: a large share of the time and few unsuccessful trials. NULL: none now.
 static tested_kernel *choose_tested(online_tuner *l, bool *left) {
   tested_kernel *best = NULL;
   *left = false;
@@ -540,7 +539,7 @@ done:
   if (shared && atomic_load_explicit(&l->running, memory_order_relaxed)) count_ns(&l->made_ns, began);
 }
 
-// Whether anything was compiled. A kernel whose search comes upon a broken invariant is left as it is.
+// Returns whether anything was compiled. A kernel whose search breaks an invariant is left unchanged.
 static bool try_one(online_tuner *l, tested_kernel *s, int slot, bool shared) {
   struct one o = {l, s, slot, shared, false};
   error err = {0};
@@ -554,8 +553,8 @@ static bool try_one(online_tuner *l, tested_kernel *s, int slot, bool shared) {
 static void *make_candidates(void *ctx) {
   online_tuner *l = ctx;
   bool shared, left = true;
-  // Not SCHED_IDLE: who closes the model waits for the candidate that is being compiled, and on a
-  // machine that has become busy such a thread would hardly get on.
+  // not SCHED_IDLE: closing the model waits for the candidate being compiled, and such a thread would hardly progress
+  // on a busy machine
   os_thread_nice(0, l->always ? LOW : LOWEST);
   spare_open(&l->spare, "", l->p->n_threads);
   if (llvm_version(&l->compiler, NULL)) { atomic_store(&l->state, "no compiler"); return NULL; }
@@ -604,7 +603,7 @@ void online_tuner_close(online_tuner *l) {
   pthread_cond_signal(&l->wake);
   pthread_mutex_unlock(&l->mutex);
   if (l->started) pthread_join(l->thread, NULL);
-  for (int s = 0; s < WATCHES; s++) {                          // what is judged is kept; what is on its way is given up
+  for (int s = 0; s < WATCHES; s++) {                          // results are kept; trials in progress are abandoned
     trial *t = l->trials[s];
     if (t) { t->c.state = AB_TRIAL_LOST; end_trial(l, s); }
     t = atomic_exchange(&l->offered[s], NULL);

@@ -1,7 +1,7 @@
-// OpenCL through its loader: see opencl.h. Which device is taken: opencl_find.c.
+// Calls OpenCL through its loader: see opencl.h. opencl_find.c selects the device.
 //
-// The functions used are declared once, in an X-macro that makes the table and the look-up; their types come from the
-// standard's headers.  Every call's status is checked; an error names the call and the code.
+// The functions are declared once, in an X-macro that makes the table and the lookup; their types come from the
+// standard's headers. Every call's status is checked; an error names the call and the code.
 #define _GNU_SOURCE
 #include "device/opencl_impl.h"
 #include <stdlib.h>
@@ -41,7 +41,7 @@ int cl_failed(const cl *d, error *err, const char *what, cl_int code) {
 
 // ---- opening --------------------------------------------------------------------------------------------------------
 
-// Doubles as IEEE 754 has them, by the name that sources ask for.
+// Does the device have IEEE 754 doubles?
 static bool has_exact_doubles(const cl *d) {
   const cl_device_fp_config exact = CL_FP_FMA | CL_FP_ROUND_TO_NEAREST | CL_FP_INF_NAN | CL_FP_DENORM;
   cl_device_fp_config has = 0;
@@ -58,7 +58,7 @@ static bool has_exact_doubles(const cl *d) {
 
 #define ASK(d, what, to) ((d)->GetDeviceInfo((d)->device, what, sizeof (to), &(to), NULL))
 
-// What the device is like: limits that it does not tell stay 0.
+// Reads the device's limits; unknown ones stay 0.
 static void ask_limits(cl *d) {
   cl_device_fp_config fp = 0;
   cl_device_type type = 0;

@@ -1,12 +1,11 @@
-// The devices of OpenCL: which there are, which one DEV names, and what its compiler knows.
+// The devices of OpenCL: lists them, selects the one that DEV names, and probes its compiler.
 //
-// All devices of all drivers are in one list, GPUs before processors and what is neither; they are numbered in this
-// order, and the first one is the default. DEV=CL:2 is a number, DEV=CL:intel a part of a name, in any case of letters.
+// All devices of all drivers are in one list: GPUs, then processors, then others. They are numbered in this order, and
+// the first one is the default. DEV=CL:2 is a number, DEV=CL:intel a part of a name, ignoring case.
 //
-// Some compilers end the process if they get a vector that they do not know. So they are asked in a child. It is forked
-// before this device loads its driver (another device of the process may have loaded one), and waits until the parent
-// has found that its cache has no answer. A child that dies, or says nothing, is the answer no. See opencl.c for what
-// follows.
+// Some compilers crash on vectors that they do not support, so a child process probes them. It is forked before this
+// device loads its driver (another device of the process may have loaded one), and waits until the parent knows that
+// its cache has no answer. If the child dies or gives no answer, the answer is no. Look next: opencl.c.
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dlfcn.h>
@@ -68,7 +67,7 @@ static void find_of_type(const cl *d, cl_platform_id driver, cl_device_type type
   for (cl_uint i = 0; i < n && i < COUNT(ids); i++) {
     found f = {.id = ids[i], .type = type};
     char platform[120] = "", name[120] = "";
-    if (has_found(out, ids[i]) || !has_compiler(d, ids[i])) continue;   // one may be of several types
+    if (has_found(out, ids[i]) || !has_compiler(d, ids[i])) continue;   // a device may have several types
     d->GetPlatformInfo(driver, CL_PLATFORM_NAME, sizeof platform, platform, NULL);
     d->GetDeviceInfo(ids[i], CL_DEVICE_NAME, sizeof name, name, NULL);
     platform[sizeof platform - 1] = name[sizeof name - 1] = 0;
@@ -108,13 +107,13 @@ static int unknown_device(const char *which, const found_list *l, error *err) {
   return -1;
 }
 
-// Its number, or -1 and err with all that there are.
+// The device's number, or -1 and err with all devices.
 static int number_named(const char *which, const found_list *l, error *err) {
   if (!*which) return 0;
   if (!which[strspn(which, "0123456789")]) {
     unsigned long n = strtoul(which, NULL, 10);
     if (n < l->n) return (int)n;
-    if (n < 100) return unknown_device(which, l, err);       // a larger one may be part of a name: "4090"
+    if (n < 100) return unknown_device(which, l, err);       // a larger number may be part of a name: "4090"
   }
   for (size_t i = 0; i < l->n; i++) if (strcasestr(l->at[i].name, which)) return (int)i;
   return unknown_device(which, l, err);
@@ -147,9 +146,9 @@ int cl_list(str *out, error *err) {
   return chosen < 0 ? -1 : 0;
 }
 
-// ---- what its compiler knows ----------------------------------------------------------------------------------------
+// ---- what its compiler supports -------------------------------------------------------------------------------------
 
-// Compilers that are made of clang know vectors of any size: it is asked by what the renderer would write.
+// Compilers based on clang support vectors of any size: the probe compiles what the renderer would write.
 static bool knows_wide_vectors(const cl *d) {
   const char *text =
     "typedef uchar uchar64_at __attribute__((ext_vector_type(64), aligned(1)));\n"
@@ -167,8 +166,7 @@ struct cl_probe { child_process *child; int fd, its; };
 
 enum { ANSWER_S = 120, YES = 'y', NO = 'n' };
 
-// Waits for the number of the device; the end of the stream says that no answer is wanted. Drivers' exit handlers do
-// not run.
+// Waits for the number of the device; end of file means that no answer is needed. Skips the exit handlers of drivers.
 static void be_the_probe(void *ctx) {
   int fd = ((cl_probe *)ctx)->its, number;
   cl d = {0};

@@ -1,5 +1,5 @@
-// What opencl.c (the driver, compiling), opencl_find.c (devices) and opencl_plan.c (memory, plans) share. No other file
-// includes this.
+// Declarations shared by opencl.c (driver, compiling), opencl_find.c (devices) and opencl_plan.c (memory, plans); no
+// other file includes this.
 #ifndef WEFT_DEVICE_OPENCL_IMPL_H
 #define WEFT_DEVICE_OPENCL_IMPL_H
 #define CL_TARGET_OPENCL_VERSION 120
@@ -24,14 +24,14 @@ struct cl {
   void *library;
   cl_device_id device;
   cl_context context;
-  cl_command_queue queue, timing;  // in order, both; timing: made by the first run that is timed, with time stamps
-  pthread_mutex_t lock;            // a kernel's arguments are state of the kernel
+  cl_command_queue queue, timing;  // both in order; timing: with time stamps, made by the first timed run
+  pthread_mutex_t lock;            // a kernel's arguments are state of the kernel object
   char name[256], driver[120];     // name: "driver: device"
   int number;                      // of the device, among all
   bool exact_divide, unified, is_cpu, has_doubles;  // unified: its memory is the host's
   size_t max_group, local_bytes;
   uint64_t max_alloc, bytes, cache_bytes;
-  int units, float_lanes;          // that compute; that its vectors have
+  int units, float_lanes;          // compute units; lanes of its float vectors
   remote memory;
 };
 
@@ -45,26 +45,26 @@ struct cl_code {
 };
 
 int cl_load_loader(cl *d, error *err);    // the loader and its functions
-// The device that `which` names, a number or a part of a name; "": the first one. -1, and err with all that there are.
+// Selects the device that `which` names, a number or a part of a name; "": the first one. -1, and err with all devices.
 int cl_choose(cl *d, const char *which, error *err);
 
-// A child that may ask a compiler what would end this process. Begun before cl_open loads a driver; NULL: none could be
-// made. Ended without an answer, it costs a fork.
+// A child process that can probe a compiler that may crash. Begin it before cl_open loads a driver; NULL: it could not
+// be made. Unused, it costs a fork.
 typedef struct cl_probe cl_probe;
 struct cache;
 cl_probe *cl_probe_begin(void);
 void cl_probe_end(cl_probe *p);    // NULL is fine
-// Whether vectors of any size are known; false as well if nothing can be said. What the probe says is kept.
+// Are vectors of any size supported? False if unknown. The probe's answer is cached.
 bool cl_knows_wide_vectors(const cl *d, cl_probe *p, struct cache *kept);
 
 int cl_failed(const cl *d, error *err, const char *what,
-              cl_int code);  // -1, and a sentence that names the device, what it was about and the code
-// The arguments of a kernel stand in this order: buffers, the bytes by which each begins later, variables, and lo and
-// hi if it has tiles.
+              cl_int code);  // -1, with a message that names the device, the action and the code
+// Arguments of a kernel in order: buffers, the byte offset at which each begins, variables, and lo and hi if it has
+// tiles.
 cl_int cl_set_buffer(const cl_code *k, cl_kernel to, int number, cl_mem mem, int64_t offset);
 cl_int cl_set_long(const cl_code *k, cl_kernel to, int at, int64_t value);
 static inline int cl_first_var(const cl_code *k) { return 2 * k->base.n_bufs; }
-// The sizes of a launch; false where there is nothing to do. Tiles are shared out among `parts` work-items.
+// The sizes of a launch; false if there is no work. `parts` work-items share the tiles.
 bool cl_sizes(const cl_code *k, const int64_t *vars, int64_t tiles, int parts, size_t *global, size_t *local);
 #endif
 

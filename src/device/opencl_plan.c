@@ -1,11 +1,11 @@
-// Models on OpenCL (DEV=CL): memory and plans of a device behind a driver. See remote.h.
+// Plans on OpenCL (DEV=CL): memory and plans of a device. See remote.h.
 //
-// A piece of memory is a buffer of the driver's. Where the device's memory is the host's, the buffer is made over a
-// range of this process's addresses, and no page of it is there before it is touched; elsewhere the driver has the
-// memory and fills it with zeros.
+// A piece of memory is an OpenCL buffer. If the device shares the host's memory, the buffer is made over a range of
+// this process's addresses, whose pages are allocated when touched; otherwise the driver allocates the memory and
+// zeroes it.
 //
-// Recording makes a kernel object for every step of a plan, with its buffers set. A run sets the variables and the
-// numbers of tiles that have changed, and enqueues all steps in order.
+// Recording makes a kernel object for every step of a plan, with its buffers set. A run sets the variables and numbers
+// of tiles that have changed, and enqueues all steps in order.
 #define _GNU_SOURCE
 #include "device/opencl_impl.h"
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static void *cl_memory(void *state, uint64_t size, enum remote_use use, error *e
   return NULL;
 }
 
-// Theirs where memory is one.
+// Wraps host memory if the device shares it.
 static void *cl_wrap(void *state, const void *from, uint64_t size, error *err) {
   cl *d = state;
   cl_int r = 0;
@@ -98,7 +98,7 @@ static int cl_wait(void *state, error *err) {
   return cl_done(d, "waiting for the device", d->Finish(d->queue), err);
 }
 
-// Nobody says what is left: all that it has, where that is not the host's.
+// OpenCL does not report free memory: returns all of the device's memory, if it is not the host's.
 static uint64_t cl_room(void *state) {
   const cl *d = state;
   return d->unified || !d->bytes ? UINT64_MAX : d->bytes;
@@ -162,7 +162,7 @@ static void cl_forget(void *state, remote_plan *r) {
   for (int i = 0; kernels && i < r->steps.n; i++) if (kernels[i]) ((cl *)state)->ReleaseKernel(kernels[i]);
 }
 
-// Variables, and the tiles where they are shared out.
+// Sets variables, and the tiles if work-items share them.
 static cl_int cl_set_vars(remote_command *c, cl_kernel to) {
   const cl_code *code = (const cl_code *)c->s->k->remote;
   cl_int r = 0;
@@ -174,7 +174,7 @@ static cl_int cl_set_vars(remote_command *c, cl_kernel to) {
   return r;
 }
 
-// events: as many as kernels, or NULL
+// events: one per kernel, or NULL
 static int run_in_queue(const cl *d, remote_plan *rp, cl_command_queue queue, cl_event *events, error *err) {
   const cl_kernel *kernels = rp->own;
   for (int i = 0; i < rp->steps.n; i++) {
@@ -207,7 +207,7 @@ static void take_spans(const cl *d, cl_event *events, int n, double (*spans)[2])
   }
 }
 
-// By the device's own clock, in a queue that takes times: it begins when the other one is done.
+// With the device's clock, in a queue with profiling, which begins when the other queue is done.
 static int run_with_events(cl *d, remote_plan *r, double (*spans)[2], error *err) {
   cl_int status = 0;
   if (!d->timing) d->timing = d->CreateCommandQueue(d->context, d->device, CL_QUEUE_PROFILING_ENABLE, &status);
@@ -246,8 +246,8 @@ static const remote_driver cl_driver = {.name = "OpenCL",
 
 static void cl_stop(device *d) { cl_close(d->state); }
 
-// Of a processor, each work-item is a core's worth of tiles with vectors of its own; elsewhere work-groups share
-// memory. What is chosen are figures of the target.
+// On a processor, each work-item is a core's share of tiles with its own vectors; on other devices work-groups share
+// memory. Sets the figures of the target.
 static int choose_target(const cl *d, device *dev, cl_probe *probe, error *err) {
   target *t = &dev->target;
   const char *work = env_str(ENV_CL_WORK);

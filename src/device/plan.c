@@ -1,5 +1,5 @@
-// Plans: capture and replay. Building compiles each different kernel once (many layers share one; plan_kernels.c),
-// gives every step its memory and lays weights out (plan_layouts.c); replay.c runs what was built.
+// Builds plans. Building compiles each distinct kernel once (layers share kernels; plan_kernels.c), assigns memory to
+// every step and packs weights (plan_layouts.c); replay.c runs the plan.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ typedef struct building {
   error *err;
 } building;
 
-// The arena that all threads share, then one for each.
+// The arena shared by all threads, and the one of each thread.
 static int64_t arena_shared(const schedule *s) { return (int64_t)round_up((size_t)s->arena_bytes, ARENA_ALIGN); }
 static int64_t arena_own(const schedule *s) { return (int64_t)round_up((size_t)s->each_bytes, ARENA_ALIGN); }
 
@@ -46,7 +46,7 @@ uint64_t plan_arena_needed(const device *d, const schedule *s, bool prompt) {
   return (uint64_t)(arena_shared(s) + arena_own(s) * team_size(prompt ? d->prompt_team : d->team));
 }
 
-// The different kernels among those of a schedule.
+// Finds the distinct kernels of a schedule.
 static void find_kernels(building *b) {
   plan *p = b->p;
   const schedule *s = b->s;
@@ -67,7 +67,7 @@ static int by_variable_name(const void *p, const void *q) {
   return strcmp((*(uop *const *)p)->s, (*(uop *const *)q)->s);
 }
 
-// A step without code: its kernel has a name, and as tiles the number of periods.
+// A step without code: its kernel has a name, and its tiles are the number of periods.
 static void make_gathering(plan *p, const sched_kernel *k, step *t) {
   rank_step *r = ARENA_NEW(p->mem, rank_step);
   program *q = ARENA_NEW(p->mem, program);
@@ -144,7 +144,7 @@ static void build_steps(void *ctx) {
   b->r = r;
 }
 
-// A broken invariant on the way ends this plan alone.
+// A broken invariant fails only this plan.
 int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, plan **out, error *err) {
   plan *p = xcalloc(1, sizeof *p);
   building b = {.p = p, .s = s, .o = o, .err = err};
@@ -170,7 +170,7 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
 void plan_record_again(plan *p) {
   void *before = p->recorded;
   error err = {0};
-  p->recorded = NULL;                      // what both read stays where it is
+  p->recorded = NULL;                      // memory that both read stays unchanged
   int r = p->d->run->record(p, &err);
   void *now = p->recorded;
   p->recorded = before;

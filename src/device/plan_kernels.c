@@ -1,5 +1,5 @@
-// The kernels of a plan: taken from the cache, or made by codegen (as a tuning says where there is one) and compiled by
-// all threads. See plan_impl.h.
+// The kernels of a plan: taken from the cache, or generated (with the OptOps of a tuning if there is one) and compiled
+// on all threads. See plan_impl.h.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -14,12 +14,12 @@
 #include "device/tuning.h"
 #include "graph/verify.h"
 
-enum { N_EXPRS = 9 };            // in front of the variables in a cache entry
-enum { MOST_BUFFERS = 4096 };    // of a kernel that came as text
+enum { N_EXPRS = 9 };            // before the variables in a cache entry
+enum { MOST_BUFFERS = 4096 };    // of a kernel given as text
 
-// --- cache entries: "name\n", IR text of SINK(tiles, bytes, flops, numbers of work-groups and their sizes, vars...),
-// NUL; packed code
-// ----------------------------------------------------------------------------------------------
+// --- cache entries ---------------------------------------------------------------------------------------------------
+//
+// "name\n", IR text of SINK(tiles, bytes, flops, numbers of work-groups and their sizes, vars...), NUL; packed code.
 
 void plan_machine(const device *d, str *line) {
   const target *t = &d->target;
@@ -39,7 +39,7 @@ static void end_key(const device *d, const char *opts, str *key) {
   if (opts) str_addf(key, "opts %s\n", opts);
 }
 
-// opts: those of a tuning; NULL: the heuristic's.
+// opts: of a tuning; NULL: the heuristic's.
 static void cache_key(const device *d, uop *ast, bool filling, const char *opts, str *key) {
   entry_key_begin(filling ? ENTRY_FILLING : ENTRY_KERNEL, key);
   plan_key(d, ast, key);
@@ -68,14 +68,14 @@ static void pack_entry(void *ctx) {
 
 static int put_entry(device *d, const str *key, const device_kernel *k, error *err) {
   packing w = {.k = k};
-  if (cache_keeper(d->cache)) return 0;                            // which made it, and has it
-  int status = attempt(ATTEMPT_LEAVES, pack_entry, &w, err);       // its nodes are the program's
+  if (cache_keeper(d->cache)) return 0;                            // the keeper made it and stores it
+  int status = attempt(ATTEMPT_LEAVES, pack_entry, &w, err);       // its nodes belong to the program
   if (!status) cache_put(d->cache, key->at, key->n, w.out.at, w.out.n);
   str_free(&w.out);
   return status;
 }
 
-// Made by the keeper, if there is one, as it takes no code from here.
+// Asks the keeper, if there is one, to make the kernel, since it accepts no code from this process.
 static bool ask_keeper(device *d, const str *ir, const char *opts, bool filling, bytes *entry, double *codegen_s) {
   const struct keeper_kernel of = {d, ir, opts, filling};
   keeper *k = cache_keeper(d->cache);
@@ -133,7 +133,7 @@ static void try_entry(void *ctx) {
   r->read = read_entry(r->b, &r->k);
 }
 
-// One that breaks an invariant is as if the cache had not had it.
+// An entry that breaks an invariant counts as a miss.
 static bool unpack_entry(const bytes *b, device_kernel *k) {
   struct reading r = {.b = b};
   if (attempt(ATTEMPT_OWNS, try_entry, &r, NULL) || !r.read) return false;
@@ -144,7 +144,7 @@ static bool unpack_entry(const bytes *b, device_kernel *k) {
 
 // --- compiling ------------------------------------------------------------------------------------------------------
 
-// ir: for the keeper; empty where there is none
+// ir: for the keeper; empty if there is none
 typedef struct job {
   uop *ast;
   str ir;
@@ -159,11 +159,12 @@ typedef struct jobs {
   graph *g;
   job *at;
   int n, next, done;
-  bool filling, stopped;         // stopped: plan_options.stops said so, and the rest is not made
+  bool filling, stopped;         // stopped: plan_options.stops returned true, and the rest is not made
   const plan_options *o;
 } jobs;
 
-// What a tuning makes of the kernel; NULL where it must not be used: somebody may have written it into the cache.
+// The kernel with the OptOps of a tuning; NULL if it must not be used, since another process may have written it into
+// the cache.
 static program *tuned_program(const device *d, graph *g, uop *ast, const tuning *t, struct recorder *r) {
   if (!search_allows(g, ast, &d->target, t->opts, t->n, NULL)) return NULL;
   bool doubtful = d->target.has_local;
@@ -216,7 +217,7 @@ static bool kept_one(const jobs *j, job *one) {
   return made;
 }
 
-// On a thread of the team: what is wrong with one kernel is that kernel's error, and the others are made.
+// Runs on a thread of the team; an error of one kernel does not stop the others.
 static void compile_one(jobs *j, job *one) {
   making m = {.j = j, .one = one};
   if (kept_one(j, one)) return;
@@ -249,7 +250,7 @@ static int count_buffers(uop *ast) {
   return n;
 }
 
-// One that cannot be used is as if the cache had not had it.
+// An unusable kernel counts as a miss.
 static bool is_taken(device *d, uop *ast, device_kernel *k) {
   if (!d->run->take || d->run->take(d, k, count_buffers(ast))) return true;
   plan_free_kernels(k, 1);
@@ -313,10 +314,10 @@ typedef struct from_text {
   graph *g;
   device_kernel k;
   str key, entry;
-  const char *why;                       // not made
+  const char *why;                       // why it was not made
 } from_text;
 
-// Ranges, few enough for the passes (opt.h), and each once.
+// Are bound ranges few enough for the passes (opt.h)?
 static bool binds_well(const uop *u) {
   int from = uop_first_range(u);
   bool sound = from >= 0 && (size_t)from <= u->nsrc && ((size_t)from == u->nsrc || u->nsrc <= MOST_BOUND);
@@ -325,8 +326,8 @@ static bool binds_well(const uop *u) {
   return sound;
 }
 
-// As schedules make them: loops are the output's, or of sums; of a filling (layout_filling) the first one may be shared
-// among threads, and all its STOREs are over the same loops.
+// Does the kernel have the form of a schedule's? Loops are the output's or sums'; in a packing kernel (layout_filling)
+// threads may share the first loop, and all STOREs have equal loops.
 static bool is_scheduled(const uop *ast, const uop *u, bool filling) {
   const uop *first = ast->src[0];
   if (u->op == OP_RANGE && u->b != AXIS_LOOP)
@@ -335,7 +336,7 @@ static bool is_scheduled(const uop *ast, const uop *u, bool filling) {
   return u->nsrc == first->nsrc && !memcmp(u->src + 2, first->src + 2, (u->nsrc - 2) * sizeof *u->src);
 }
 
-// What the verifier takes for granted, as nothing in a program makes it otherwise.
+// Checks what the verifier assumes, since no program code violates it.
 static bool is_well_formed(uop *ast, bool filling) {
   int n_vars = 0;
   bool sound = true;
@@ -344,7 +345,8 @@ static bool is_well_formed(uop *ast, bool filling) {
   for (size_t i = 0; i < l.n; i++) {
     const uop *u = l.at[i];
     if (u->op == OP_PARAM) sound = sound && u->a >= 0 && u->a < MOST_BUFFERS && u->b >= 0;
-    if (u->op == OP_RANGE && u->src[0]->op == OP_CONST) sound = sound && u->src[0]->a > 1;      // another is no loop
+    // a range of one step is not allowed
+    if (u->op == OP_RANGE && u->src[0]->op == OP_CONST) sound = sound && u->src[0]->a > 1;
     sound = sound && binds_well(u) && is_scheduled(ast, u, filling);
     n_vars += u->op == OP_VAR;
   }
@@ -358,7 +360,7 @@ static bool is_kernel(graph *g, uop *ast, bool filling, str *why) {
   return form && is_well_formed(ast, filling) && verify_graph_ok(g, ast, STAGE_KERNEL, why);
 }
 
-// The key has the text itself: what comes of reading it does not depend on who wrote it.
+// The key contains the text itself, so the result does not depend on its author.
 static void make_from_text(void *ctx) {
   from_text *f = ctx;
   const struct plan_text *of = f->of;
@@ -388,7 +390,7 @@ int plan_make_entry(device *d, const struct plan_text *of, str *key, str *entry,
   packing w = {.k = &f.k};
   int status = f.why ? error_set(err, "%s", f.why) : plan_compile_kernel(d, &f.k, err);
   if (!status && !f.k.packed.n) status = error_set(err, "no code that could be kept");
-  if (!status) status = attempt(ATTEMPT_LEAVES, pack_entry, &w, err);      // its nodes are the program's
+  if (!status) status = attempt(ATTEMPT_LEAVES, pack_entry, &w, err);      // its nodes belong to the program
   *key = f.key;
   *entry = w.out;
   plan_free_kernels(&f.k, 1);

@@ -1,4 +1,4 @@
-// Weights copied into the layouts in which kernels read them (schedule/layout.h), once, when a plan is built. See
+// Packs weights into the layouts in which kernels read them (schedule/layout.h), once, when a plan is built. See
 // plan_impl.h.
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -7,10 +7,10 @@
 #include "device/plan_impl.h"
 #include "schedule/layout.h"
 
-// bytes of a copy that are filled before the file's pages are given back
+// bytes of a copy that are packed before the file's pages are released
 enum { FILL_PIECE = 32 << 20 };
 
-// One copy: of weight `id`, from `raw` to `at`; kernel: which of those that fill, -1: plain.  later: it is filled on
+// One copy: of weight `id`, from `raw` to `at`; kernel: index of the packing kernel, -1: a plain copy. later: packed on
 // demand.
 typedef struct filling {
   const layout *l;
@@ -92,14 +92,14 @@ static void *own_memory(plan *p, uint64_t size, error *err) {
 
 // --- on demand -------------------------------------------------------------------------------------------------------
 
-// A number without conversions and limits around it.
+// A number without conversions and clamps around it.
 static const uop *plain_number(const uop *u) {
   while (u->op == OP_CAST || ((u->op == OP_MIN || u->op == OP_MAX) && u->src[1]->op == OP_CONST)) u = u->src[0];
   return u;
 }
 
-// Which argument of a kernel has the numbers of the matrices that it reads of `weight`, one of its arguments; -1: they
-// are not numbers that another kernel has stored.
+// The argument of a kernel with the numbers of the matrices that it reads of argument `weight`; -1 if they are not
+// numbers that another kernel has stored.
 static int chooser_of(uop *ast, int weight) {
   arena *mem = arena_new();
   uop_list l = uop_toposort(mem, &ast, 1);
@@ -125,7 +125,7 @@ static int chooser_of(uop *ast, int weight) {
   return sound ? found : -1;
 }
 
-// The last step before `at` that stores the buffer; -1: none does.
+// The last step before `at` that stores the buffer; -1 if there is none.
 static int stored_by(const schedule *s, int at, int64_t id) {
   for (int i = at; i-- > 0;)
     for (int b = 0; b < s->kernels[i].n_bufs; b++)
@@ -142,7 +142,7 @@ static int64_t elements_of(uop *ast, int param) {
   return n;
 }
 
-// A weight that is brought when step `i` is about to run, or one before it that is behind all that it depends on.
+// A weight that is loaded before step `i` runs, or before an earlier step that comes after everything it depends on.
 static int bind_on_demand(plan *p, const schedule *s, int i, int param, int64_t matrices, filling *f, fillings *fills,
                           error *err) {
   const sched_kernel *k = &s->kernels[i];
@@ -163,7 +163,7 @@ static int bind_on_demand(plan *p, const schedule *s, int i, int param, int64_t 
   return 0;
 }
 
-// The copy of a weight becomes argument `param` of a step; what is not in it yet is to be filled.
+// Makes the packed weight argument `param` of a step; it is packed unless it already is.
 static int bind_one(plan *p, const schedule *s, int i, int param, const plan_options *o, fillings *fills,
                     error *err) {
   step *t = &p->steps[i];

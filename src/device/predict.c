@@ -1,4 +1,4 @@
-// Times of kernels from figures of a GPU: see predict.h.
+// Predicts times of kernels from the figures of a GPU: see predict.h.
 #include "device/predict.h"
 #include <math.h>
 #include <stdlib.h>
@@ -7,11 +7,11 @@
 #include "render/render.h"
 
 enum { STEP = 32 /* items that run in step */, SECTORS_A_CLOCK = 4, STEPS_A_CLOCK = 4 /* of a multiprocessor */ };
-// Clocks between two instructions of the same items, some of which depend on each other; registers of addresses and
-// counters that a program does not show; those that kernels are made for at most.
+// Clocks between two instructions of one subgroup, some of which depend on each other; registers for addresses and
+// counters, which a program does not show; maximum registers of a kernel.
 enum { PAUSE = 2, OWN_REGISTERS = 12, MOST_REGISTERS = 128 };
 
-// Bandwidth, clock and sizes as published; latency as measured by others; the gap is assumed.
+// Bandwidth, clock and sizes as published; latency from published measurements; the gap is assumed.
 static const gpu_figures known[] = {{"orin", 102, 800, 16, 1.3, 1536, 65536, 164 << 10, 2048, 3},
                                     {"rtx4090", 1008, 600, 128, 2.5, 1536, 65536, 100 << 10, 1024, 1.3},
                                     {"h200", 4800, 700, 132, 1.8, 2048, 65536, 228 << 10, 4096, 1.3}};
@@ -28,7 +28,7 @@ bool gpu_name_at(size_t i, const char **name) {
 
 // --- registers -------------------------------------------------------------------------------------------------------
 
-// Words of a value; 0 where it needs none of its own: it is part of an instruction, or lives under another name.
+// Words of a value; 0 if it needs no register: it is part of an instruction, or an alias.
 static int live_words(const uop *u) {
   switch (u->op) {
   case OP_CONST: case OP_PARAM: case OP_LOCAL: case OP_SPECIAL: case OP_VAR: case OP_LANE: case OP_SPLAT:
@@ -40,7 +40,7 @@ static int live_words(const uop *u) {
   return (int)(((int64_t)u->lanes * dtype_size((enum dtype)u->dt) + 3) / 4);
 }
 
-// What has no words of its own hands a use on to what it is made of.
+// A value without registers passes its uses on to its sources.
 static void note_uses(const uop *u, size_t at, const map *where, size_t *last) {
   for (size_t i = 0; i < u->nsrc; i++) {
     void *found;
@@ -51,7 +51,7 @@ static void note_uses(const uop *u, size_t at, const map *where, size_t *last) {
   }
 }
 
-// Words that live at once, in the program's own order.
+// Maximum number of live words, in the program's own order.
 static int most_words(const program *p) {
   size_t *last = xcalloc(p->n + 1, sizeof *last), *open = xcalloc(p->n + 1, sizeof *open), depth = 0;
   int *ends = xcalloc(p->n + 1, sizeof *ends), words = 0, most = 0;
@@ -60,7 +60,7 @@ static int most_words(const program *p) {
     note_uses(p->at[i], i, &where, last);
     map_set(&where, (uint64_t)(uintptr_t)p->at[i], (void *)(uintptr_t)i);
   }
-  // what comes from outside of a loop lives until its end, and a variable as long as it is set
+  // values from outside a loop live until its end, and a variable while it is assigned
   for (size_t i = 0; i < p->n; i++) {
     if (p->at[i]->op == OP_RANGE) open[depth++] = i;
     if (p->at[i]->op != OP_END || !depth) continue;
@@ -103,7 +103,7 @@ double predict_us(const gpu_figures *f, const program *p, const plan_var *vars, 
   double fit = fmin(floor(f->items / a.items), floor(f->registers / (a.items * registers)));
   double held = fmax(1, fmin(fit, floor((double)f->shared / (double)max_i64(program_group_bytes(p), 1))));
   double at_once = fmin(held * f->units, a.groups), waves = a.groups / at_once, units = fmin(f->units, a.groups);
-  // of a multiprocessor, in a clock: a few that run in step wait for themselves
+  // per multiprocessor and clock: few subgroups wait for their own results
   double issued = fmin(STEPS_A_CLOCK, at_once * in_step / units / PAUSE), steps = a.groups * in_step;
   double busy = fmax(fmax(fmax(steps * a.sectors / SECTORS_A_CLOCK, steps * a.loads), steps * a.shared),
                      fmax(steps * a.instructions / issued, steps * a.macs / f->macs)) / (units * f->ghz * 1e3);

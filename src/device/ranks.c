@@ -1,4 +1,4 @@
-// The processes of a model: see ranks.h.
+// Communication between the processes of a model: see ranks.h.
 #define _GNU_SOURCE
 #include "device/ranks.h"
 #include <dlfcn.h>
@@ -15,7 +15,7 @@ enum { MOST_PACKED = 1 << 26 /* bytes of parts that are gathered at once */ };
 static const mpi_module *mpi;
 static ranks here = {0, 1, 1};
 static int rehearsed = -1;
-static struct packed { unsigned char *at; size_t cap; } packed;     // of gatherings whose parts do not lie side by side
+static struct packed { unsigned char *at; size_t cap; } packed;     // for gatherings whose parts are not contiguous
 
 ranks ranks_here(void) { return here; }
 
@@ -24,13 +24,13 @@ static bool says_several(const char *name) {
   return n && strtol(n, NULL, 10) > 1;
 }
 
-// What a launcher tells the processes that it starts. One process has nobody to join.
+// The MPI whose launcher started this process; NULL for a single process.
 static const char *module_wanted(void) {
   if (says_several("OMPI_COMM_WORLD_SIZE")) return "openmpi";
   return says_several("PMI_SIZE") ? "mpich" : NULL;
 }
 
-// Beside the program, or where packages put it.
+// Looks beside the program, and in the packages' folders.
 static void *open_module(const char *which, char *why, size_t cap) {
   static const char *const places[] = {"", "../", "../lib/weft/", "../lib/x86_64-linux-gnu/weft/",
                                        "../lib/aarch64-linux-gnu/weft/"};
@@ -75,7 +75,7 @@ void ranks_leave(void) {
   packed = (struct packed){0};
 }
 
-// What MPI says to a call: errors end all processes there and do not come back; this is for those that do.
+// Reports an error of MPI: usually MPI ends all processes itself; this is for calls that return.
 static void check_mpi(int r) {
   if (!r) return;
   fprintf(stderr, "weft: MPI: error %d\n", r);
@@ -87,7 +87,7 @@ void ranks_end_all(const char *why) {
   mpi->abort(1);
 }
 
-// Parts of all periods, process by process, between where they belong and a copy in which they lie side by side.
+// Copies the parts of all periods, process by process, between their places and a packed buffer.
 static void move_parts(unsigned char *at, size_t size, const gathering *g, int64_t count, int i, bool back) {
   size_t part = (size_t)(g->cut[i + 1] - g->cut[i]) * size;
   unsigned char *own = packed.at + (size_t)(g->cut[i] - g->cut[0]) * size * (size_t)count;
@@ -114,7 +114,7 @@ static void gather_periods(unsigned char *at, size_t size, const gathering *g, i
 
 void ranks_rehearse(int rank) { rehearsed = rank; }
 
-// What others would have sent is like this process's own part: numbers that are indices stay in bounds.
+// Fills other processes' parts with copies of this process's: numbers that are indices stay in bounds.
 static void repeat_own_part(unsigned char *at, size_t size, const gathering *g, int64_t count) {
   size_t own = (size_t)(g->cut[rehearsed + 1] - g->cut[rehearsed]) * size;
   for (int64_t k = 0; k < count; k++, at += (size_t)g->period * size)

@@ -1,9 +1,9 @@
 // The reference interpreter: see ref.h.
 //
-// ref_compile turns the linear program into an array of instructions over numbered slots of 8 bytes (a double or an
-// int64_t; a vector takes one slot per lane), with constants already in place; ref_run copies the slots and executes.
-// The tables below give each operation once: as a row with its meaning in C.  Nothing here optimises beyond naming the
-// same slot where a value is only passed on: what is hoisted and what is not is decided by the program's order.
+// ref_compile converts the linear program to an array of instructions over numbered slots of 8 bytes (a double or an
+// int64_t; a vector uses one slot per lane), with constants already set; ref_run copies the slots and executes. The
+// tables below define each operation once, as a row with its meaning in C. The only optimisation is that a copied value
+// shares its source's slot: the program's order decides what is hoisted.
 #include "device/ref.h"
 #include <math.h>
 #include <stdlib.h>
@@ -15,9 +15,9 @@ const target ref_target = {.name = "ref", .keeps_math = true, .has_f16 = true};
 
 typedef union slot { double f; int64_t i; } slot;
 
-// Integer operations whose result is wrapped to the dtype; x and y are the operands as uint64_t.
+// Integer operations whose result wraps to the dtype; x and y are the operands as uint64_t.
 #define WRAPPING(X) X(ADD, x + y) X(SUB, x - y) X(MUL, x * y) X(SHL, y < 64 ? x << y : 0) X(NEG, 0 - x) X(WRAP, x)
-// Operations on integers that need no wrapping; x and y are int64_t (U: for unsigned 64-bit numbers, ux and uy).
+// Integer operations without wrapping; x and y are int64_t (U: for unsigned 64-bit numbers, ux and uy).
 #define PLAIN(X) \
   X(AND, x & y) X(OR, x | y) X(XOR, x ^ y) X(MAX, x < y ? y : x) X(MIN, y < x ? y : x) X(SHR, x >> (y & 63)) \
   X(CMPLT, x < y) X(CMPEQ, x == y) \
@@ -29,7 +29,7 @@ typedef union slot { double f; int64_t i; } slot;
   X(FNEG, -x) X(RECIP, 1 / x) \
   X(SQRT, sqrt(x)) X(EXP2, exp2(x)) X(LOG2, log2(x)) X(SIN, sin(x)) X(TRUNC, trunc(x)) X(FLOOR, floor(x))
 #define FLOAT_COMPARES(X) X(FCMPLT, x < y) X(FCMPEQ, x == y) X(FCMPNE, x != y) X(FNONZERO, x != 0)
-// Division, which has no value for a zero; w: whether the dtype is U64.
+// Division, undefined for a zero divisor; w: is the dtype U64?
 #define DIVISIONS(X) X(IDIV, floordiv_i64(x, y), ux / uy) X(MOD, floormod_i64(x, y), ux % uy) X(CDIV, x / y, ux / uy) \
   X(CMOD, x % y, ux % uy)
 // Memory dtypes with the size of an element.
@@ -37,7 +37,7 @@ typedef union slot { double f; int64_t i; } slot;
   X(IDX, 8) X(F16, 2) X(BF16, 2) X(F32, 4) X(F64, 8)
 
 enum code {
-// as it is (64 bits), sign-extended, zero-extended from fewer bits
+// unchanged (64 bits), sign-extended, zero-extended
 #define X(name, ...) C_##name, C_##name##_S, C_##name##_U,
   WRAPPING(X)
 #undef X
@@ -66,7 +66,7 @@ enum code {
   C_STOP
 };
 
-// memory, and the node that accesses it
+// a memory, and the node that accesses it
 typedef struct place { int64_t elems, bytes; int buf, elem_size; const char *text; } place;
 typedef struct bitcast { enum dtype from, to; int n_from, n_to; } bitcast;
 
@@ -170,7 +170,7 @@ static void bitcast_lanes(const bitcast *c, slot *dst, const slot *a) {
   for (int l = 0; l < c->n_to; l++) dst[l] = read_as(c->to, raw + l * st);
 }
 
-// Truncates; what does not fit becomes the nearest end of the range, NaN 0.
+// Truncates; values out of range become the nearest end of the range, NaN becomes 0.
 static int64_t int_of_double(enum dtype d, double v) {
   if (v != v) return 0;
   if (d == DT_U64) return v <= -1 ? 0 : v >= 0x1p64 ? -1 : (int64_t)(uint64_t)v;
@@ -190,7 +190,7 @@ static int64_t tile_of_bytes(int64_t sum, const slot *a, const slot *b, size_t l
   return (int32_t)sum;
 }
 
-// a: bits of BF16; b: those of two in one number
+// a: BF16 bits; b: the bits of two BF16 in one number
 static double dot_of_brains(double sum, const slot *a, int64_t b) {
   for (int j = 0; j < 2; j++) sum += bf16_to_double((uint16_t)a[j].i) * bf16_to_double((uint16_t)(b >> 16 * j));
   return sum;
@@ -296,7 +296,7 @@ typedef struct ref {
   const program *p;
   ref_kernel *k;
   arena *mem;                  // for the time of compiling
-  size_t *match, *first;       // of each position: the partner, and the instruction of a RANGE or IF
+  size_t *match, *first;       // by position: the partner, and the instruction of a RANGE or IF
   map locals;                  // LOCAL -> 1 + its number
   map slot_of, uses;           // uop -> slot + 1, uop -> number of uses
 } ref;
@@ -347,7 +347,7 @@ static const char *describe_node(ref *c, const uop *u) {
   return t;
 }
 
-// Passing a value on needs no code, unless it is a variable's, which may change.
+// A copied value needs no code, except of a variable, which may change.
 static void pass_value(ref *c, const uop *u, const uop *from, uint32_t s) {
   if (from->op != OP_ACC) { bind(c, u, s); return; }
   uint32_t d = new_slots(c, u->lanes);
@@ -409,7 +409,7 @@ static void wrap(insn *i, enum dtype d) {
   i->arg.bits = 64 - bits;
 }
 
-// dst = a op b on operands of dtype d; u is the node that asks for it.
+// dst = a op b on operands of dtype d; u: the node, for messages.
 static void arithmetic(ref *c, const uop *u, enum op op, enum dtype d, int n, uint32_t dst, uint32_t a, uint32_t b) {
   bool f = dtype_is_float(d);
   enum code code = f ? float_code(op) : integer_code(op, d == DT_U64);
@@ -555,11 +555,11 @@ static void access_memory(ref *c, const uop *u) {
   if (!store) bind(c, u, d);
 }
 
-// Did the last instruction make this value, and for one use only?
+// Did the last instruction make this value, for a single use?
 static bool just_made(ref *c, const uop *v, uint32_t s) {
   if (!c->k->code.n || (uintptr_t)map_ptr(&c->uses, v) != 1 || !(op_flags((enum op)v->op) & OPF_ELEMENTWISE))
     return false;
-  // may share their source's slot
+  // these may share their source's slot
   if (v->op == OP_CAST || v->op == OP_BITCAST || v->op == OP_TRUNC || v->op == OP_FLOOR) return false;
   const insn *last = &c->k->code.at[c->k->code.n - 1];
   return last->dst == s && last->n == v->lanes && last->a != s && last->b != s &&
@@ -568,7 +568,7 @@ static bool just_made(ref *c, const uop *v, uint32_t s) {
 
 static void set_variable(ref *c, const uop *u) {
   uint32_t acc = slot_of(c, u->src[0]), v = slot_of(c, u->src[1]);
-  if (just_made(c, u->src[1], v)) c->k->code.at[c->k->code.n - 1].dst = acc;       // straight into the variable
+  if (just_made(c, u->src[1], v)) c->k->code.at[c->k->code.n - 1].dst = acc;       // write the variable directly
   else emit_insn(c, C_MOVE, u->src[0]->lanes, acc, v, v);
 }
 
@@ -578,7 +578,7 @@ static void emit_range(ref *c, const uop *u, size_t pos) {
   else {
     uint32_t from = slot_of(c, u->src[0]);
     first = new_slots(c, 1);
-    // a variable may be set inside; the end is what it was here
+    // the loop may assign the variable; the end is its value before the loop
     end = u->src[0]->op == OP_ACC ? new_slots(c, 1) : from;
     if (end != from) emit_insn(c, C_MOVE, 1, end, from, from);
   }

@@ -1,4 +1,4 @@
-// Memory of devices that have their own: see remote.h.
+// Memory of devices with separate memory: see remote.h.
 #include "device/remote.h"
 #include <stdlib.h>
 #include "device/memory.h"
@@ -36,7 +36,7 @@ const remote_area *remote_must_lie(const remote *r, const void *at, uint64_t n, 
 
 void *remote_alloc(device *dev, uint64_t bytes_wanted, enum pages pages, error *err) {
   remote *r = dev->remote;
-  (void)pages;                                     // plain pages could become huge ones only while no kernel runs
+  (void)pages;                                     // pages: plain pages could be promoted only while no kernel runs
   remote_area a = {.size = round_up(bytes_wanted + REMOTE_SLACK, 4096)};
   a.memory = r->d->make(r->state, a.size, REMOTE_AREA, err);
   if (!a.memory) return NULL;
@@ -96,7 +96,7 @@ uint64_t remote_room(const device *dev) {
   return r->d->room ? r->d->room(r->state) : UINT64_MAX;
 }
 
-// ---- what lies on the host ------------------------------------------------------------------------------------------
+// ---- host memory ----------------------------------------------------------------------------------------------------
 
 void *remote_bring(const remote *r, const void *from, uint64_t size, error *err) {
   error why = {0};

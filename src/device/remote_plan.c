@@ -1,4 +1,4 @@
-// Kernels and plans of devices with memory of their own: see remote.h.
+// Kernels and plans of devices with separate memory: see remote.h.
 #include <stdlib.h>
 #include <string.h>
 #include "device/remote.h"
@@ -24,7 +24,7 @@ static int remote_link(device *dev, device_kernel *kernels, int n, code_image **
 
 static int place_command(remote *r, remote_plan *rp, remote_command *c, error *err) {
   const step *t = c->s;
-  int n = t->k->remote->n_bufs;        // of a step that tries parts of a launch: fewer than its own
+  int n = t->k->remote->n_bufs;        // for a step that tries parts of a launch: fewer than its own
   remote_range *ranges = ARENA_ARRAY(rp->mem, remote_range, n + 1);
   for (int i = 0; i < n; i++) {
     uint64_t offset;
@@ -81,7 +81,7 @@ static int get_guests(const remote *r, const remote_plan *rp, error *err) {
   return 0;
 }
 
-// Waits also where it fails: what has been asked for may read and write this process's memory.
+// Waits even on failure: pending transfers may access this process's memory.
 static int run_plan(const remote *r, remote_plan *rp, double (*spans)[2], error *err) {
   int bad = put_guests(r, rp, err);
   remote_steps_update(&rp->steps, rp->vars);
@@ -91,8 +91,8 @@ static int run_plan(const remote *r, remote_plan *rp, double (*spans)[2], error 
 
 static int remote_replay(plan *p, error *err) { return run_plan(p->d->remote, p->recorded, NULL, err); }
 
-// spans: when each kernel began and ended, in seconds since the first one did. Lanes (plan_lane) are one, as if a
-// single thread ran everything.
+// spans: start and end of each kernel, in seconds from the first start. There is one lane (plan_lane), as if a single
+// thread ran everything.
 static void note_times(plan *p, const double (*spans)[2], double seconds, plan_times *out) {
   out->us = out->overhead_us = seconds * 1e6;
   plan_make_marks(p);
@@ -115,9 +115,9 @@ static int remote_replay_timed(plan *p, plan_times *out, error *err) {
   return bad;
 }
 
-// ---- weights that are laid out --------------------------------------------------------------------------------------
+// ---- packed weights -------------------------------------------------------------------------------------------------
 
-// One command that reads bytes of the host's and writes a stream.
+// One command that reads host bytes and writes a packed weight.
 static int fill_stream(remote *r, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes,
                        error *err) {
   uint64_t at;
@@ -136,7 +136,7 @@ static int fill_stream(remote *r, const device_kernel *k, void *stream, const vo
   return bad;
 }
 
-// All tiles at once, with the last of them.
+// Packs all tiles at once, with the last call.
 static int remote_lay_out(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes,
                           int64_t lo, int64_t hi, error *err) {
   if (!k)

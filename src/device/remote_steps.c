@@ -1,4 +1,4 @@
-// The steps of a plan as commands: see remote_steps.h.
+// Converts the steps of a plan to commands: see remote_steps.h.
 #include "device/remote_steps.h"
 #include <string.h>
 
@@ -12,7 +12,7 @@ void remote_steps_make(remote_steps *m, arena *mem, const step *steps, int n) {
   }
 }
 
-// What follows from the values of the variables, where they have changed.
+// Updates what depends on the values of the variables, if they have changed.
 static void size_command(const remote_steps *m, remote_command *c, unsigned char *vars) {
   const program *p = c->s->k->p;
   size_t size = (size_t)p->n_vars * sizeof *c->vars;
@@ -47,10 +47,10 @@ bool remote_commands_meet(const remote_command *x, const remote_command *y) {
   return false;
 }
 
-// A command waits if it is the first of its level, or shares memory with one that every thread of a processor would do
-// for itself (step.each) and that comes first in the same level; unless somebody has waited for that already.
+// A command waits if it is the first of its level, or if it shares memory with an earlier command of its level that
+// every thread of a processor would compute (step.each); unless an earlier command has already waited for that.
 static void place_barriers(remote_steps *m) {
-  int since = 0, last = -1;              // since: the first command behind the last barrier; last: that does something
+  int since = 0, last = -1;  // since: the first command after the last barrier; last: the last command with work
   for (int i = 0; i < m->n; i++) {
     remote_command *c = &m->at[i];
     bool waits = false;

@@ -1,5 +1,4 @@
-// A plan is run: its variables are set, and the device's runtime (host.c, remote_plan.c)
-// does the rest.
+// Runs a plan: sets its variables and calls the device's runtime (host.c, remote_plan.c).
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -71,7 +70,7 @@ void plan_run(plan *p, const plan_var *vars, int n_vars) {
 
 bool plan_run_asking(plan *p, const plan_var *vars, int n_vars, plan_go_on *go_on, void *ctx) {
   if (!go_on(ctx, 0)) return false;
-  if (p->shared) { plan_run(p, vars, n_vars); return true; }           // the other processes do not hear of it
+  if (p->shared) { plan_run(p, vars, n_vars); return true; }  // the other processes cannot be told of a cancellation
   p->go_on = go_on;
   p->go_on_ctx = ctx;
   plan_run(p, vars, n_vars);

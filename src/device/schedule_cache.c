@@ -1,4 +1,4 @@
-// See schedule_cache.h.
+// Caches schedules: see schedule_cache.h.
 #include "device/schedule_cache.h"
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ void schedule_cache_key(const device *d, uop *sink, const void *more, size_t n, 
   uop_digest(&s, sink);
   sha256_add(&s, more, n);
   sha256_end(&s, hex);
-  // not plan_machine: what is learned of a machine decides about loops, and may differ while other programs run
+  // not plan_machine: measured properties of a machine affect loops only, and may differ while other programs run
   entry_key_begin(ENTRY_SCHEDULE, key);
   str_addf(key, "%s layouts %d, %d lanes, %d bytes, %s\n", hex, d->target.has_streams,
            target_rows(&d->target), d->target.row_bytes, d->key);
@@ -34,7 +34,7 @@ static void unpack_kept(void *ctx) {
   u->g = NULL;
 }
 
-// Any bytes may be given: NULL, as if they were not there.
+// Accepts any bytes: NULL if they are invalid.
 static graph *unpack_schedule(const bytes *hit, schedule *out) {
   struct unpacking u = {.hit = hit, .out = out};
   return attempt(ATTEMPT_OWNS, unpack_kept, &u, NULL) ? NULL : u.g;
@@ -42,7 +42,7 @@ static graph *unpack_schedule(const bytes *hit, schedule *out) {
 
 graph *schedule_cache_get(device *d, const str *key, schedule *out) {
   bytes hit = {0};
-  struct attempt_frame *around = attempt_suspend();              // the cache lives on
+  struct attempt_frame *around = attempt_suspend();              // the cache outlives the attempt
   bool has = d->cache && !debug_level() && cache_get(d->cache, key->at, key->n, &hit);
   attempt_resume(around);
   graph *g = has ? unpack_schedule(&hit, out) : NULL;
@@ -71,7 +71,7 @@ void schedule_cache_put(device *d, const str *key, graph *g, const schedule *s) 
   str value = {0};
   if (!d->cache || cache_keeper(d->cache)) return;
   schedule_cache_text(g, s, &value);
-  struct attempt_frame *around = attempt_suspend();              // what waits to be written lives on
+  struct attempt_frame *around = attempt_suspend();              // pending writes outlive the attempt
   cache_put(d->cache, key->at, key->n, value.at, value.n);
   cache_flush(d->cache);
   attempt_resume(around);

@@ -1,5 +1,5 @@
-// Time to spare: see spare.h. Other programs are what /proc/stat says of the processors that this one may use,
-// without its own time; time that a virtual machine's host took counts as theirs, too.
+// Measures spare processor time: see spare.h. The load of other programs is what /proc/stat reports for the processors
+// that this process may use, minus its own time; time stolen by a virtual machine's host counts as theirs.
 #define _GNU_SOURCE
 #include "device/spare.h"
 #include <dirent.h>
@@ -11,7 +11,7 @@
 
 static const double LOOK_S = .5, IDLE = .7, OTHERS = .3;          // processors
 
-// The first word of a small file; "" where there is none.
+// Reads the first word of a small file; "" if there is none.
 static void read_word(const char *root, const char *folder, const char *name, const char *file, char out[32]) {
   char path[512];
   snprintf(path, sizeof path, "%s%s/%s/%s", root, folder, name, file);
@@ -29,14 +29,14 @@ bool spare_on_battery(const char *root) {
   for (struct dirent *e; d && (e = readdir(d));) {
     read_word(root, folder, e->d_name, "type", type);
     read_word(root, folder, e->d_name, "status", status);
-    read_word(root, folder, e->d_name, "scope", scope);            // "Device": of a mouse, say
+    read_word(root, folder, e->d_name, "scope", scope);  // "Device": a peripheral's battery, such as a mouse's
     discharging |= !strcmp(type, "Battery") && !strcmp(status, "Discharging") && strcmp(scope, "Device");
   }
   if (d) closedir(d);
   return discharging;
 }
 
-// Seconds that the processors of our affinity mask were busy since the machine started; -1: unknown.
+// Seconds that the processors of this process's affinity mask were busy since boot; -1: unknown.
 static double busy_s(const char *root) {
   char path[512], line[512];
   cpu_set_t mask;

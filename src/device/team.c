@@ -1,14 +1,14 @@
-// Threads, barriers and where they run: see team.h.
+// Threads, barriers and their placement: see team.h.
 //
-// Two events are waited for: a new job (`job` counts them) and the end of a barrier (`generation` counts those).
-// Waiting is always the same: spin while there is hope, then sleep in a futex on the counter.  The waker adds to the
-// counter and enters the kernel only if somebody sleeps.  A sleeper announces itself in `sleepers` and the kernel
-// compares the counter again before it sleeps, so that no wake-up is lost: either the waker sees the sleeper or the
-// sleeper sees the new count.  The end of a job is a barrier like any other.
+// Threads wait for two events: a new job (counted by `job`) and the end of a barrier (counted by `generation`). A wait
+// first spins, then sleeps in a futex on the counter. The waker increments the counter and calls the kernel only if a
+// thread sleeps. A sleeper announces itself in `sleepers`, and the kernel compares the counter again before it sleeps,
+// so no wake-up is lost: either the waker sees the sleeper or the sleeper sees the new count. A job ends with a
+// barrier.
 //
-// How long to spin: with a processor for every thread, whoever is waited for is running, and milliseconds of spinning
-// are cheaper than waking up late.  Without (more threads than processors, or a small share of time), whoever is waited
-// for may wait for our processor: yield at once and sleep soon.
+// How long to spin: with a processor per thread, the awaited thread is running, and milliseconds of spinning cost less
+// than a late wake-up. With more threads than processors, or a small share of time, the awaited thread may need this
+// processor: yield at once and sleep soon.
 #define _GNU_SOURCE
 #include "device/team.h"
 #include "base/attempt.h"
@@ -24,11 +24,11 @@
 #include <unistd.h>
 
 static const double SPIN_S = 2e-3, SPIN_CROWDED_S = 50e-6;      // within a job
-// after this, other programs that want the processor may have it
+// after this time, yields the processor to other programs
 static const double POLITE_S = 100e-6;
-static const double IDLE_S = 1e-3;                              // between jobs: sampling a token takes less
+static const double IDLE_S = 1e-3;                              // between jobs: longer than sampling a token
 
-struct counter { _Alignas(64) _Atomic uint32_t count; _Atomic uint32_t sleepers; };   // a cache line of its own
+struct counter { _Alignas(64) _Atomic uint32_t count; _Atomic uint32_t sleepers; };   // its own cache line
 struct worker { team *team; int thread; pthread_t id; };
 
 struct team {
@@ -36,11 +36,11 @@ struct team {
   _Alignas(64) _Atomic uint32_t arrived;                        // threads at the barrier of this generation
   _Alignas(64) int n;
   bool crowded;                                                 // more threads than processors
-  bool stop;                                                    // written before job counts up
+  bool stop;                                                    // written before job is incremented
   team_fn *fn;
   void *ctx;
-  int *cpus;                                                    // cpus[i]: where thread i runs; NULL: not pinned
-  struct worker *workers;                                       // of threads 1..n-1
+  int *cpus;                                                    // cpus[i]: processor of thread i; NULL: not pinned
+  struct worker *workers;                                       // threads 1..n-1
   int started;
 };
 
@@ -60,7 +60,7 @@ static bool is_past(struct counter *c, uint32_t old) {
 
 static void sleep_until_past(struct counter *c, uint32_t old) {
   atomic_fetch_add(&c->sleepers, 1);
-  while (!is_past(c, old)) os_wait(&c->count, old);             // returns at once if the count has moved on
+  while (!is_past(c, old)) os_wait(&c->count, old);             // returns at once if the count has changed
   atomic_fetch_sub(&c->sleepers, 1);
 }
 
@@ -70,7 +70,7 @@ static void wait_until_past(struct counter *c, uint32_t old, double spin_s, bool
     if (crowded && i >= 32) break;
     relax();
   }
-  double start = now_s(), waited;                               // the clock only every so often: it costs 20 ns
+  double start = now_s(), waited;                               // reads the clock rarely: it costs 20 ns
   while ((waited = now_s() - start) < spin_s) {
     if (crowded || waited > POLITE_S) sched_yield();
     for (int i = 0; i < 64; i++) {
@@ -88,7 +88,7 @@ static void count_up(struct counter *c) {
 
 void team_barrier(team *t) {
   if (t->n == 1) return;
-  // cannot move before we arrive
+  // cannot change before this thread arrives
   uint32_t generation = atomic_load_explicit(&t->generation.count, memory_order_relaxed);
   if (atomic_fetch_add_explicit(&t->arrived, 1, memory_order_acq_rel) + 1 == (uint32_t)t->n) {
     atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);                            // published by count_up
@@ -109,7 +109,7 @@ static bool read_sys_number(const char *path, int *out) {
   return ok;
 }
 
-// The processors that this process may use, the first hardware thread of every core before the others.  Caller:
+// The processors that this process may use, the first hardware thread of every core before the others. Caller:
 // free(*cpus).
 static void list_cpus(int **cpus, int *n, int *cores) {
   cpu_set_t mask;
@@ -123,7 +123,7 @@ static void list_cpus(int **cpus, int *n, int *cores) {
     return;
   }
   int *second = xcalloc(CPU_SETSIZE, sizeof *second), seconds = 0;
-  // cores that have a processor in the list, by their first one
+  // cores with a processor in the list, by their first one
   cpu_set_t taken;
   CPU_ZERO(&taken);
   for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
@@ -156,8 +156,8 @@ int team_cores(void) {
 
 int team_default_threads(void) { return default_threads(team_cores()); }
 
-// Gives thread i the processor cpus[i].  The list is turned so that it begins where the caller runs now: two programs
-// that both use fewer threads than there are processors then do not both settle on the first ones.
+// Assigns processor cpus[i] to thread i. The list is rotated to begin at the caller's current processor, so that two
+// programs with few threads do not both use the first processors.
 static void choose_cpus(team *t, int *cpus, int n_cpus, int cores) {
   int ring = t->n <= cores ? cores : n_cpus, start = 0, here = sched_getcpu();
   for (int i = 0; i < ring; i++) if (cpus[i] == here) start = i;
@@ -172,8 +172,7 @@ static void pin(int cpu) {
   sched_setaffinity(0, sizeof mask, &mask);     // best effort
 }
 
-// -----------------------------------------------------------------------------------------------------------------
-// jobs
+// ------------------------------------------------------------------------------------------------------------- jobs
 
 static void *worker_loop(void *p) {
   struct worker *w = p;
@@ -188,7 +187,7 @@ static void *worker_loop(void *p) {
   }
 }
 
-// The others wait for this thread within fn: no attempt around is left there.
+// Other threads wait for this one within fn, so it must not be left through a surrounding attempt.
 static void run_share(team_fn *fn, void *ctx, int n) {
   struct attempt_frame *around = attempt_suspend();
   os_prepare_stack();
@@ -202,14 +201,14 @@ void team_run(team *t, team_fn *fn, void *ctx) {
   bool pinned = t->cpus && !sched_getaffinity(0, sizeof before, &before);
   t->fn = fn;
   t->ctx = ctx;
-  count_up(&t->job);                            // first the others start, then this thread moves
+  count_up(&t->job);                            // start the others before moving this thread
   if (pinned) pin(t->cpus[0]);
   run_share(fn, ctx, t->n);
   team_barrier(t);
   if (pinned) sched_setaffinity(0, sizeof before, &before);
 }
 
-// Returns how this thread computed before.
+// Returns the previous mode.
 static uint64_t flush_subnormals(void) {
   uint64_t before = 0;
 #if defined(__x86_64__)
@@ -265,10 +264,10 @@ team *team_new(int n_threads, error *err) {
   if (cpus && t->n > 1 && t->n <= n_cpus) choose_cpus(t, cpus, n_cpus, cores);
   free(cpus);
   t->workers = xcalloc((size_t)t->n, sizeof *t->workers);
-  sigset_t all, before;                         // signals (Ctrl-C) are for the program's own threads
+  sigset_t all, before;                         // the program's own threads handle signals (Ctrl-C)
   sigfillset(&all);
-  // What a thread itself causes must reach it: a blocked one ends the program, though there may be a handler
-  // (base/mapped.h).
+  // signals that a thread causes itself must not be blocked: a blocked one would end the program despite a handler
+  // (base/mapped.h)
   static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP};
   for (size_t i = 0; i < COUNT(own); i++) sigdelset(&all, own[i]);
   pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,14 +1,14 @@
-// Searches on a plan: see tune.h. This file fills in what codegen/search.h asks of a device.
+// Searches for kernels of a plan: see tune.h. Implements what codegen/search.h requires of a device.
 //
-// Timing. A candidate runs as it will run in the model: on all threads, over the model's own weights, launch after
-// launch through the layers that share the kernel, so that its weights are as cold as they are in a token; where all of
-// them together might stay in a cache, a larger area is read first. Everything that is no weight (activations, the KV
-// cache, logits) is scratch memory with random contents: a search changes nothing of the engine's.
+// Timing. A candidate runs as in the model: on all threads, over the model's own weights, launch after launch through
+// the layers that share the kernel, so that its weights are as cold as in a token. If all of them together might stay
+// in a cache, a larger area is read first. All other buffers (activations, the KV cache, logits) are scratch memory
+// with random contents: a search changes none of the engine's data.
 //
-// Trust. The heuristic's kernel is compared with the kernel as it was scheduled (NOOPT: no lanes, no unrolling, bytes
-// as they lie in the file), within rounding; a candidate has to give the same bits as the heuristic's kernel, for the
-// values that are timed and for others. Where a size is padded, lanes beyond it hold anything: which elements count is
-// what the plain kernel writes, found by running it on two different backgrounds.
+// Correctness. The heuristic's kernel is compared, within rounding, with the plain kernel as scheduled (NOOPT: no
+// lanes, no unrolling, unpacked weights). A candidate must give the bits of the heuristic's kernel, for the timed
+// values and for others. If a size is padded, lanes beyond it are undefined: the elements that count are those that the
+// plain kernel writes, found by running it on two different backgrounds.
 #include "device/tune.h"
 #include <math.h>
 #include <stdatomic.h>
@@ -32,10 +32,10 @@ typedef struct kernel_search {
   kernel_bench r;
   int at;                        // a sample is r.n_launches steps, from here on
   const tune_options *o;
-  bool deep;                     // it is timed at o->deep, too
+  bool deep;                     // it is timed at o->deep too
   map seen;                      // hash of source -> 1
   candidate *base;
-  double done, todo, weight;     // of all searches, for the progress bar
+  double done, todo, weight;     // over all searches, for the progress bar
   error err;
 } kernel_search;
 
@@ -86,7 +86,7 @@ static void drop_candidate(void *ctx, candidate *c) {
   made *m = c->code;
   if (!m) return;
   code_unmap(m->image);
-  m->k.p = NULL;                                             // the candidate's
+  m->k.p = NULL;                                             // belongs to the candidate
   plan_free_kernels(&m->k, 1);
   bytes_free(&m->packed);
   free(m);
@@ -130,7 +130,7 @@ static void read_area(void *ctx, int thread, int n) {
   *(volatile uint64_t *)&sum = sum;
 }
 
-// By the device's clock: what else a run of a few launches does would take longer than they.
+// With the device's clock: other costs of a run of a few launches would exceed theirs.
 static double sample_remote(kernel_search *g, const candidate *c, const plan_var *vars) {
   const made *m = c->code;
   double us[KERNEL_BENCH_LAUNCHES], sum = 0;
@@ -157,7 +157,7 @@ static double sample_at(kernel_search *g, const candidate *c, const plan_var *va
   return (now_s() - t) * 1e6 / g->r.n_launches;
 }
 
-// What a launch takes on average over the depths.
+// Average time of a launch over the depths.
 static double sample(void *ctx, const candidate *c) {
   kernel_search *g = ctx;
   double us = sample_at(g, c, g->r.timed);
@@ -191,7 +191,7 @@ static void predict(void *ctx, candidate *const *c, int n) {
   team_run(g->r.p->d->team, predict_some, &(making){.g = g, .c = c, .n = n});
 }
 
-// Whether the kernel does other work, or more, at o->deep.
+// Does the kernel do other or more work at o->deep?
 static bool depends_on_depth(const kernel_search *g) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &g->r.ast, 1);
@@ -239,13 +239,13 @@ static double read_value(enum dtype dt, const unsigned char *at) {
   case DT_I8: return (double)(int8_t)*at;
   case DT_U8: case DT_BOOL: return (double)*at;
   case DT_I32: memcpy(&i, at, 4); return (double)i;
-  // other types hold nothing that is computed in floats: see close_to
+  // other types hold no results of float computation: see close_to
   default: return 0;
   }
 }
 
-// Is what the heuristic's kernel gave (in scratch) what the plain one gave (saved), within rounding? Codes that were
-// rounded from sums of floats may be one apart.
+// Does the output of the heuristic's kernel (scratch) equal that of the plain kernel (saved), within rounding? Codes
+// that were rounded from float sums may differ by one.
 static bool close_to(const kernel_search *g, int mask) {
   for (int i = 0; i < g->r.n_params; i++) {
     const param *w = &g->r.params[i];
@@ -269,7 +269,7 @@ static bool close_to(const kernel_search *g, int mask) {
   return true;
 }
 
-// The kernel as it was scheduled; of several that are one launch each by itself, one after the other.
+// The kernel as scheduled; kernels of a merged launch run separately, in order.
 typedef struct plain { made of[MOST_KERNELS]; int n; } plain;
 
 static bool plain_fits(const kernel_search *g, const plain *k, const plan_var *vars) {
@@ -309,7 +309,7 @@ static void run_plain(kernel_search *g, const plain *k, const plan_var *vars) {
   for (int i = 0; i < k->n; i++) kernel_bench_run(&g->r, &k->of[i].k, vars);
 }
 
-// Compares the heuristic's kernel with the plain one at these values, and finds out which elements count there.
+// Compares the heuristic's kernel with the plain one at these values, and finds the elements that count.
 static bool compare_plain(kernel_search *g, const plain *k, const plan_var *vars, int mask) {
   g->r.failed = false;
   kernel_bench_background(&g->r, 0);
@@ -329,7 +329,7 @@ static bool compare_plain(kernel_search *g, const plain *k, const plan_var *vars
   return !g->r.failed && close_to(g, mask);
 }
 
-// 0, or -1 and why there will be no search.
+// Returns 0, or -1 and the reason why there will be no search.
 static int reference(kernel_search *g) {
   plain k = {0};
   int r = make_plain(g, &k);
@@ -344,7 +344,7 @@ static int reference(kernel_search *g) {
   return r;
 }
 
-// The first candidate is the heuristic's. If it is not what it should be, there is nothing to search for.
+// The first candidate is the heuristic's. If it is wrong, there is no search.
 static void make_checked(void *ctx, candidate *const *c, int n) {
   kernel_search *g = ctx;
   make_all(g, c, n);
@@ -352,7 +352,7 @@ static void make_checked(void *ctx, candidate *const *c, int n) {
   g->base = c[0];
   if (g->o->predict) return;
   if (reference(g)) { drop_candidate(g, c[0]); return; }
-  // launches enough for a clock to measure, and no more than it takes
+  // enough launches for the clock's resolution, and no more
   double us = sample(g, c[0]) * g->r.n_launches;
   for (; !g->r.flush && us < ENOUGH_US && g->r.n_launches * 2 <= KERNEL_BENCH_LAUNCHES; us *= 2) g->r.n_launches *= 2;
   for (; us > TOO_MUCH_US && g->r.n_launches > 1; us /= 2) g->r.n_launches = (g->r.n_launches + 1) / 2;
@@ -431,7 +431,7 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
 
 // --- a plan ----------------------------------------------------------------------------------------------------------
 
-// Shares, names and roles, from a few timed runs, or as predicted.
+// Shares of time, names and roles, from a few timed runs or from predictions.
 static double look_at_shares(plan *p, const tune_options *o, tune_row *rows) {
   size_t n = (size_t)p->stats.kernels;
   double *us = xcalloc(2 * n + 1, sizeof *us), *sum = xcalloc((size_t)p->stats.unique + 1, sizeof *sum), all = 0;
@@ -462,7 +462,7 @@ static double look_at_shares(plan *p, const tune_options *o, tune_row *rows) {
   return all;
 }
 
-// What made the kernels that were compared: of another device its key says so.
+// The compiler of the kernels; another device names it in its key.
 static int compiler_of(const device *d, str *out, error *err) {
   if (d->run->here) return llvm_version(out, err);
   str_addf(out, "%016llx", (unsigned long long)hash_bytes(d->key, strlen(d->key), 1));
@@ -486,7 +486,7 @@ int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
     bool found = !o->predict && tuning_get(d, p->asts[i], &t),
          longer = found && t.cut_s > 0 && rows[i].share >= LEAST_SHARE &&
                   o->seconds * sqrt(rows[i].share) / all >= t.cut_s * MUCH_LONGER;
-    if (found && t.better) {                                  // a search that goes on begins with what there is
+    if (found && t.better) {                                  // a resumed search begins with the current result
       opt_list won = {.n = t.n};
       memcpy(won.opts, t.opts, sizeof won.opts);
       if (longer) vec_push(&hints, won);
@@ -508,7 +508,7 @@ int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
     order[at] = i;
     todo += sqrt(rows[i].share);
   }
-  // what is known leaves its time unused
+  // known results leave their time to the others
   double until = now_s() + (todo > 0 ? o->seconds * todo / (todo + known) : 0);
   for (int i = 0; i < n; i++) {
     tune_row *row = &rows[order[i]];

@@ -1,8 +1,8 @@
-// Tunings in the kernel cache: see tuning.h.
+// Stores tunings in the kernel cache: see tuning.h.
 //
-// An entry's key is "tuning ", a line on the machine, the kernel's IR; its value a few lines of text. Both are read by
-// people too (weft cache export), and nothing in them is trusted: a list of OptOps is applied only as far as
-// search_allows goes along.
+// An entry's key is "tuning ", a line about the machine, and the kernel's IR; its value is a few lines of text. People
+// read both (weft cache export), and neither is trusted: a list of OptOps is applied only as far as search_allows
+// accepts it.
 #include "device/tuning.h"
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 const char *tuning_version(void) { return CODE_VERSION; }
 
-// Of a kernel, or (no ast) of a weight.
+// The key of a kernel's tuning, or (without ast) of a weight's.
 static void tuning_key(const device *d, uop *ast, const char *weight, str *key) {
   entry_key_begin(ENTRY_TUNING, key);
   if (ast) plan_key(d, ast, key);
@@ -32,7 +32,7 @@ void tuning_print(str *out, const tuning *t) {
            t->compiler);
 }
 
-// The value of line "word value", cut at the end of the line.
+// The value of a line "word value", up to the end of the line.
 static bool value_of_line(const char *text, const char *name, char *out, size_t cap) {
   size_t n = strlen(name);
   for (const char *at = text; at; at = strchr(at, '\n')) {
@@ -115,7 +115,7 @@ bool tuning_key_parts(const void *key, size_t n, const char **machine, size_t *m
   return true;
 }
 
-// Where the IR of a kernel would be there may be a weight: a line.
+// The IR of a tuning may name a weight instead: one line.
 static bool weight_name(const char *ir, char *out, size_t cap) {
   int end = 0;
   if (sscanf(ir, "weight %*31[A-Z0-9_] %*19[0-9] %*19[0-9] %*19[0-9]%n", &end) || !end || strcmp(ir + end, "\n"))

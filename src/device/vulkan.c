@@ -1,8 +1,8 @@
-// Vulkan through its loader: see vulkan.h.
+// Calls Vulkan through its loader: see vulkan.h.
 //
-// The functions used are declared once, in X-macros that make the table and the look-up (vulkan_impl.h); their types
-// come from the standard's headers. Every call's result is checked; an error names the device, the call and the code.
-// Kernels know memory by its address alone: each has one push constant, the address of its arguments.
+// The functions are declared once, in X-macros that make the table and the lookup (vulkan_impl.h); their types come
+// from the standard's headers. Every call's result is checked; an error names the device, the call and the code.
+// Kernels access memory by address: each has one push constant, the address of its arguments.
 #define _GNU_SOURCE
 #include "device/vulkan.h"
 
@@ -18,7 +18,7 @@ int vk_open(const char *which, vk **out, error *err) {
 int vk_list(str *out, error *err) { (void)out; return vulkan_is_missing(err); }
 void vk_close(vk *d) { (void)d; }
 void vk_code_free(vk_code *k) { (void)k; }
-// Nothing is there that these could be asked of.
+// Without Vulkan there is no device to query.
 const char *vk_name(const vk *d) { (void)d; return "none"; }
 int vk_complaints(const vk *d) { (void)d; return 0; }
 descriptor_set vk_dots(const vk *d) { (void)d; return 0; }
@@ -154,7 +154,7 @@ static void chain_features(vk_features *f) {
   f->v12 = (VkPhysicalDeviceVulkan12Features){.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
 }
 
-// The extension for dot products, which is not part of Vulkan 1.2: asks for it, if the device has it.
+// The extension for dot products, not part of Vulkan 1.2: requested if the device has it.
 static bool chain_dots(const vk *d, vk_features *f) {
   VkExtensionProperties all[MOST_EXTENSIONS];
   uint32_t n = COUNT(all);
@@ -181,7 +181,7 @@ static bool compute_family(const vk *d, VkPhysicalDevice p, uint32_t *family, ui
   return false;
 }
 
-// What a device lacks; NULL: nothing.
+// The feature that a device lacks; NULL: none.
 static const char *lack(const vk *d, VkPhysicalDevice p, uint32_t version) {
   vk_features f;
   uint32_t family, bits;
@@ -203,7 +203,7 @@ typedef struct candidate {
   VkPhysicalDevice p;
   char name[600], driver[900];
   const char *lacks;
-  int rank;                        // the least is taken
+  int rank;                        // the device with the lowest rank is used
 } candidate;
 
 static void describe_physical(const vk *d, VkPhysicalDevice p, candidate *out) {
@@ -254,8 +254,8 @@ static int unknown_candidate(const candidate *all, int n, const char *which, err
   return -1;
 }
 
-// The candidate to take: of a number (from 100 on they are parts of names, "4090"); else the best one whose name has
-// `which` in it. -1: there is none, and why.
+// The candidate with this number (numbers from 100 on are parts of names: "4090"); otherwise the best one whose name
+// contains `which`. -1 and the reason if there is none.
 static int best_candidate(const candidate *all, int n, const char *which, error *err) {
   bool any = which && *which, digits = any && !which[strspn(which, "0123456789")];
   long number = digits ? strtol(which, NULL, 10) : 0;
@@ -287,9 +287,9 @@ int vk_list(str *out, error *err) {
   return best < 0 ? -1 : 0;
 }
 
-// ---- what it is like ------------------------------------------------------------------------------------------------
+// ---- its properties -------------------------------------------------------------------------------------------------
 
-// Of one float control for 16, 32 and 64 bits: as they may be asked for together, where the device has these sizes.
+// The bits of one float control for 16, 32 and 64 bits, in the combination that the device allows.
 static unsigned controls_of(VkShaderFloatControlsIndependence apart, const VkBool32 has[3], const unsigned bit[3]) {
   if (apart == VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE)
     return has[0] && has[1] && has[2] ? bit[0] | bit[1] | bit[2] : 0;
@@ -388,7 +388,7 @@ static int have_device(vk *d, error *err) {
   return 0;
 }
 
-// What all kernels and all commands share.
+// Makes the objects that all kernels and commands share.
 static int have_shared(vk *d, error *err) {
   VkPushConstantRange one = {.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT, .size = 8};
   VkPipelineLayoutCreateInfo layout = {.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
@@ -459,7 +459,7 @@ void vk_target(const vk *d, target *out) {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-// The first type among those allowed that has all of these; -1: none.
+// The first allowed memory type with all of these properties; -1 if there is none.
 static int memory_type(const vk *d, uint32_t allowed, VkMemoryPropertyFlags want) {
   for (uint32_t i = 0; i < d->memory.memoryTypeCount; i++)
     if (allowed >> i & 1 && (d->memory.memoryTypes[i].propertyFlags & want) == want) return (int)i;
@@ -489,7 +489,7 @@ static VkResult bind_memory(const vk *d, uint32_t type, uint64_t size, vk_memory
   VkResult r = d->AllocateMemory(d->device, &info, NULL, &m->memory);
   if (!r) r = d->BindBufferMemory(d->device, m->buffer, m->memory, 0);
   void *at = NULL;
-  // what is not coherent would have to be flushed: it is as if the host did not see it
+  // memory that is not coherent would need flushes: treated as invisible to the host
   const VkMemoryPropertyFlags seen = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   if (!r && (d->memory.memoryTypes[type].propertyFlags & seen) == seen)
     r = d->MapMemory(d->device, m->memory, 0, VK_WHOLE_SIZE, 0, &at);
@@ -667,7 +667,7 @@ void vk_dispatch(const vk_code *k, VkCommandBuffer c, VkDeviceAddress arguments,
 
 enum { SPARE_BYTES = 64 /* behind a buffer, as remote.h has it */ };
 
-// One launch; at: its buffers on the device, and its arguments behind them.
+// One launch; at: its buffers on the device, followed by its arguments.
 typedef struct one_launch {
   vk_code *k;
   unsigned char *const *bufs;

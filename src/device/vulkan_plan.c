@@ -1,9 +1,9 @@
-// Models on Vulkan (DEV=VK): memory, kernels and plans. See vulkan.h and remote.h.
+// Plans on Vulkan (DEV=VK): memory, kernels and plans. See vulkan.h and remote.h.
 //
-// A plan is one command buffer, recorded once: a dispatch for each kernel, and barriers where commands have them.
-// Kernels know memory by addresses, and find theirs in a block of arguments each: so a run with other variables writes
-// words into these blocks, and a kernel whose number of work-groups depends on variables takes it from there, too.
-// Where the device's memory is not the host's, what comes and goes passes through a piece of memory that both see.
+// A plan is one command buffer, recorded once: a dispatch for each kernel, and barriers between commands. Kernels
+// access memory by address and find the addresses in a block of arguments each. A run with other variables therefore
+// writes words into these blocks; a kernel whose number of work-groups depends on variables reads that from its block
+// too. If the device's memory is not the host's, transferred data goes through staging memory that both see.
 #define _GNU_SOURCE
 #include "device/vulkan.h"
 
@@ -94,7 +94,7 @@ static int vk_copy(void *state, void *to, uint64_t to_at, void *from, uint64_t f
   return copy_between(((vk_device *)state)->d, to, to_at, from, from_at, n, err);
 }
 
-// The command fills whole words: bytes before and behind them are put.
+// The command fills whole words; the remaining bytes at both ends are copied.
 static int vk_fill(void *state, void *memory, uint64_t at, unsigned char value, uint64_t n, error *err) {
   vk_device *s = state;
   const vk_memory *m = memory;
@@ -112,7 +112,7 @@ static int vk_fill(void *state, void *memory, uint64_t at, unsigned char value, 
   return behind ? vk_put(s, memory, at + before + words, few, behind, err) : 0;
 }
 
-// Nobody says what is left: all that it has, where that is not the host's.
+// Vulkan does not report free memory here: returns all of the device's memory, if it is not the host's.
 static uint64_t vk_room(void *state) {
   const vk *d = ((const vk_device *)state)->d;
   return d->unified || !d->bytes ? UINT64_MAX : d->bytes;
@@ -142,7 +142,7 @@ static int vk_show(device *dev, const program *p, str *source, str *assembly, er
   return r;
 }
 
-// What is kept are the words: drivers have caches of what they make of them.
+// The cache stores the words: drivers cache compiled code themselves.
 static int vk_compile_kernel(device *dev, device_kernel *k, error *err) {
   str words = {0};
   int r = render_kernel_words(dev, k->p, &words, err);
@@ -163,7 +163,7 @@ static int vk_compile_kernel(device *dev, device_kernel *k, error *err) {
 
 // ---- plans ----------------------------------------------------------------------------------------------------------
 
-// Where a command's arguments lie: its block begins with the numbers of work-groups (three words and a spare one).
+// The place of a command's arguments: its block begins with the numbers of work-groups (three words and a spare one).
 enum { GROUPS_BYTES = 16 };
 typedef struct vk_recording { VkCommandBuffer commands; vk_memory blocks; uint64_t *at; } vk_recording;
 
@@ -239,7 +239,7 @@ static void vk_forget(void *state, remote_plan *r) {
   vk_drop(d, &own->blocks);
 }
 
-// What has changed since the last run.
+// Writes what has changed since the last run.
 static int patch_blocks(const vk *d, remote_plan *r, const vk_recording *own, error *err) {
   for (int i = 0; i < r->steps.n; i++) {
     remote_command *c = &r->steps.at[i];
@@ -258,7 +258,7 @@ static int patch_blocks(const vk *d, remote_plan *r, const vk_recording *own, er
   return 0;
 }
 
-// Waits for its end.
+// Submits and waits.
 static int submit_commands(vk *d, VkCommandBuffer commands, error *err) {
   pthread_mutex_lock(&d->lock);
   VkResult status = vk_run_and_wait(d, commands);
@@ -266,7 +266,7 @@ static int submit_commands(vk *d, VkCommandBuffer commands, error *err) {
   return status ? vk_failed(d, err, "running a plan", status) : 0;
 }
 
-// One kernel after the other, with the device's time before and behind each.
+// One kernel at a time, with device time stamps before and after each.
 static int record_times(vk *d, const remote_plan *r, VkQueryPool times, error *err) {
   const vk_recording *own = r->own;
   VkCommandBuffer c;

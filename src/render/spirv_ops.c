@@ -106,13 +106,13 @@ static spv_id u32_is(spirv *c, enum spv_op op, spv_id x, uint32_t y) {
 static spv_id u32_choose(spirv *c, spv_id cond, spv_id x, spv_id y) {
   return SPV_MAKE(&c->s, SPV_SELECT, spv_uint(&c->s, 4), cond, x, y);
 }
-// the bits of x op y, of floats by their bits
+// x op y on floats, given and returned as their bits
 static spv_id bits_op(spirv *c, enum spv_op op, spv_id x, uint32_t y) {
   spv_id f = spv_float(&c->s, 4), a = bitcast_to(c, f, x);
   return bitcast_to(c, spv_uint(&c->s, 4), uncontracted(c, SPV_MAKE(&c->s, op, f, a, spv_const_float(&c->s, 4, y))));
 }
 
-// A denormal half m * 2^-24 is (1 + m * 2^-10) * 2^-14 - 2^-14: no denormal F32 occurs.
+// A subnormal half m * 2^-24 equals (1 + m * 2^-10) * 2^-14 - 2^-14: no subnormal F32 occurs.
 static spv_id f32_of_f16(spirv *c) {
   spv *s = &c->s;
   spv_id u32 = spv_uint(s, 4);
@@ -128,7 +128,7 @@ static spv_id f32_of_f16(spirv *c) {
   return spirv_end_helper(c, &h, bitcast_to(c, spv_float(s, 4), r));
 }
 
-// Rounds to the nearest, ties to even; what becomes a denormal half is rounded by an addition of 0.5.
+// Rounds to nearest, ties to even; adding 0.5 rounds results that become subnormal halves.
 static spv_id f16_of_f32(spirv *c) {
   spv *s = &c->s;
   spv_id u32 = spv_uint(s, 4);
@@ -160,8 +160,8 @@ static spv_id halves_to(spirv *c, spv_id x, enum dtype to) {
 
 // ---- conversions ----------------------------------------------------------------------------------------------------
 
-// Signed integers of 64 bits are put together of their halves: Mesa 22.3 compares what SPV_S_CONVERT makes of 32 bits
-// with constants as if it had no sign.
+// Signed 64-bit integers are assembled from their halves: Mesa 22.3 compares the result of SPV_S_CONVERT from 32 bits
+// with constants as if it were unsigned.
 static spv_id int_to_int(spirv *c, spv_id x, enum dtype from, enum dtype to) {
   int a = dtype_size(from), b = dtype_size(to);
   bool grows = a < b && is_signed(from);
@@ -172,7 +172,7 @@ static spv_id int_to_int(spirv *c, spv_id x, enum dtype from, enum dtype to) {
   return *spirv_resize(c, (spv_id[]){x, u32_op(c, SPV_SHIFT_S, x, 31)}, 2, 4, 8);
 }
 
-// Integers of fewer than 32 bits become floats, and floats become them, by way of I32: it holds all of their values.
+// Integers below 32 bits convert to and from floats through I32, which holds all of their values.
 static spv_id between_kinds(spirv *c, spv_id x, enum dtype from, enum dtype to) {
   enum dtype whole = is_f(c, from) ? to : from;
   bool small = dtype_size(whole) < 4;
@@ -214,7 +214,7 @@ spv_id spirv_cast(spirv *c, spv_id x, enum dtype from, enum dtype to) {
 
 // ---- elementwise ----------------------------------------------------------------------------------------------------
 
-// Instructions for an op, by what its sources are; 0: there is none.
+// Instructions for an op by the type of its sources; 0 if there is none.
 typedef struct spirv_row { enum spv_op f, s, u, b; } spirv_row;
 static const spirv_row rows[OP_COUNT] = {
   [OP_ADD] = {SPV_F_ADD, SPV_I_ADD, SPV_I_ADD, 0},
@@ -254,8 +254,8 @@ spv_id spirv_binary(spirv *c, enum op op, enum dtype d, spv_id x, spv_id y) {
   return is_f(c, d) && (op == OP_ADD || op == OP_SUB || op == OP_MUL) ? uncontracted(c, v) : v;
 }
 
-// The module does not ask drivers to keep the sign of a zero, and Mesa's llvmpipe loses it in doubles on some
-// processors (Zen 3): what is cut to zero keeps the sign of x.
+// The module does not require drivers to keep the sign of zero, and Mesa's llvmpipe loses it in doubles on some
+// processors (Zen 3): a result of zero gets the sign of x.
 static spv_id truncated_float(spirv *c, enum dtype d, spv_id x) {
   spv *s = &c->s;
   spv_id v = spv_ext(s, SPV_EXT_TRUNC, spirv_type(c, d), x), bits = spv_uint(s, 8);

@@ -1,4 +1,4 @@
-// Areas of memory on macOS: see memory.h. The system chooses sizes of pages itself.
+// Memory areas on macOS: see memory.h. The system chooses page sizes itself.
 #include "device/memory.h"
 #include <errno.h>
 #include <mach/mach.h>
@@ -42,7 +42,7 @@ void memory_release(void *p, uint64_t size) {
   if (p) munmap(p, area_size(size));
 }
 
-// Mapped anew: advice does not promise zeros here.
+// Maps the pages again: advice does not guarantee zeros here.
 void memory_discard(void *p, uint64_t size) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = round_up((uintptr_t)p, page),
             to = ((uintptr_t)p + size) / page * page;

@@ -1,4 +1,4 @@
-// No counters: they are asked for in a way of their own on each system, and this is written for Linux. See counters.h.
+// No performance counters: each system has its own interface, and only Linux's is implemented. See counters.h.
 #include "device/counters.h"
 
 const counter_event counter_events[COUNTED];

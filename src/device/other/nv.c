@@ -1,4 +1,4 @@
-// DEV=NV speaks with the kernel driver of Linux: see nv.h.
+// DEV=NV needs the Linux kernel driver: see nv.h.
 #include "device/nv.h"
 #include "base/base.h"
 

@@ -1,5 +1,5 @@
-// Areas of memory on Windows: see memory.h. What is reserved is committed at once, as the commit limit counts it;
-// pages take memory when they are touched. Large pages need a right that few have, so there are none.
+// Memory areas on Windows: see memory.h. Reserved memory is committed at once, which counts against the commit limit;
+// pages use memory when they are touched. Large pages need a privilege that few users have, so they are not used.
 #include "device/memory.h"
 #include <windows.h>
 #include <psapi.h>
@@ -9,8 +9,8 @@ uint64_t memory_refusals(void) { return refusals; }
 
 static uint64_t area_size(uint64_t size) { return round_up(size, MEMORY_ALIGN); }
 
-// At a multiple of MEMORY_ALIGN: found in a larger area, which is given back first. Another thread may take the place
-// meanwhile.
+// Reserves at a multiple of MEMORY_ALIGN, found within a larger area that is released first. Another thread may take
+// the place meanwhile, hence the retries.
 static void *reserve_aligned(uint64_t size) {
   for (int tries = 0; tries < 64; tries++) {
     uint8_t *p = VirtualAlloc(NULL, size + MEMORY_ALIGN, MEM_RESERVE, PAGE_NOACCESS);
