@@ -12,7 +12,7 @@
 #include "device/device.h"
 #include "device/remote_steps.h"
 
-enum { REMOTE_SLACK = 64 /* bytes behind a buffer that wide loads may read */ };
+enum { REMOTE_SLACK = 64 /* bytes after a buffer that wide loads may read */ };
 
 // Use of memory: device data; data exchanged with this process in each run; read-only data that is written once.
 enum remote_use { REMOTE_AREA, REMOTE_GUEST, REMOTE_WEIGHT };

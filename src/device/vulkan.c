@@ -665,7 +665,7 @@ void vk_dispatch(const vk_code *k, VkCommandBuffer c, VkDeviceAddress arguments,
   d->CmdDispatch(c, groups[0], groups[1], groups[2]);
 }
 
-enum { SPARE_BYTES = 64 /* behind a buffer, as remote.h has it */ };
+enum { SPARE_BYTES = 64 /* after a buffer, as in remote.h */ };
 
 // One launch; at: its buffers on the device, followed by its arguments.
 typedef struct one_launch {

@@ -1,4 +1,4 @@
-// Reasoning that ends early: see weft.h.
+// Limits the tokens of reasoning: see weft.h.
 #include <stdlib.h>
 #include <string.h>
 #include "base/str.h"
@@ -8,10 +8,10 @@
 
 struct weft_budget {
   const weft_vocab *vocab;
-  int64_t left;              // tokens of reasoning
+  int64_t left;              // tokens of reasoning left
   char *message;
-  VEC(int32_t) imposed;      // what follows whatever the model would draw
-  size_t n_imposed;          // of which so many have followed
+  VEC(int32_t) imposed;      // tokens that follow regardless of what the model would draw
+  size_t n_imposed;          // number of these that have followed
 };
 
 weft_budget *weft_budget_new(const weft_vocab *v, int64_t tokens, const char *message) {
@@ -26,7 +26,7 @@ int weft_budget_next(weft_budget *b, const weft_answer *a, int32_t *id, weft_err
     int32_t *ids = NULL;
     size_t n = 0;
     str text = {0};
-    str_add(&text, b->message);            // a client's, perhaps: control tokens come from the end alone
+    str_add(&text, b->message);            // the text may be a client's: only the end contains control tokens
     text_span own = {text.n, text.n + strlen(end)};
     text_spans within = {&own, 1, 1};
     str_add(&text, end);

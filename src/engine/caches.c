@@ -1,4 +1,4 @@
-// Caches and sequences: see caches.h.
+// Memory of caches and sequences: see caches.h.
 #include "engine/caches.h"
 #include <limits.h>
 #include <stdlib.h>
@@ -20,8 +20,7 @@ uint64_t caches_bytes(const model *m, int64_t positions) {
   return sum;
 }
 
-// Pages of a group with a window that are in use at once, at most: those that some token of a chunk sees, and what
-// stays behind them.
+// Maximum pages of a windowed group in use at once: those that some token of a chunk sees, and the slack before them.
 static int64_t ring_of(int64_t window, int64_t slack, int64_t chunk) {
   return (window - 1 + slack + chunk) / CACHE_PAGE + 2;
 }
@@ -76,7 +75,7 @@ void caches_close(caches *c) {
 }
 
 bool caches_promote_pages(caches *c, double seconds) {
-  if (c->number >= 0) return true;             // a huge page would have what is other processes'
+  if (c->number >= 0) return true;             // a huge page would contain other processes' parts
   double end = now_s() + seconds;
   for (int i = 0; i < model_n_states(c->m); i++) {
     if (!c->of[i]->run->here) continue;
@@ -102,7 +101,7 @@ bool caches_is_of(const caches *c, int i, int group) {
   return model_state_is_paged(c->m, i) ? group == model_state_group(c->m, i) : group == CACHE_FIXED;
 }
 
-// Of pages or slots first .. first + n - 1
+// For pages or slots first .. first + n - 1
 void caches_discard(caches *c, int group, int first, int n) {
   follow_discard(c, group, first, n);
   for (int i = 0; i < model_n_states(c->m); i++)
@@ -163,7 +162,7 @@ int sequence_new(caches *c, sequence **out, error *err) {
   return 0;
 }
 
-// Drops the pages from .. to - 1 of a group's list. Neighbours go back in one call.
+// Drops the pages from .. to - 1 of a group's list. Neighbours are released in one call.
 static void drop_pages(sequence *q, int group, size_t from, size_t to) {
   int first = NO_PAGE, count = 0;
   for (size_t i = to; i-- > from;) {
@@ -187,7 +186,7 @@ static void shorten(sequence *q, int group, size_t n) {
 
 // ---- rows of floats -------------------------------------------------------------------------------------------------
 
-// Those that begin at n or behind it
+// Drops rows that begin at n or later
 static void forget_floats(sequence *q, int n) {
   while (q->floats.n && q->floats.at[q->floats.n - 1].from >= n) float_rows_drop(q->floats.at[--q->floats.n].rows);
 }
@@ -202,7 +201,7 @@ static bool is_span(const placed_floats *p, const float_rows *r, int from) {
   return p->from == from && p->id == r->ids[0];
 }
 
-// A span that is not gone on with ends where it was cut.
+// Cuts a span of rows that continues beyond `at`.
 static void end_span(const sequence *q, placed_floats *p, int at) {
   p->shift = sequence_shift(q, p->from);
   p->to = at;
@@ -286,15 +285,15 @@ static int no_page(const caches *c, error *err) {
                    CACHE_PAGE, c->n_sequences, (double)c->taken / 0x1p20, (double)c->room / 0x1p20);
 }
 
-// How often a page is in a list from entry `from` on.
+// How often a page occurs in a list from entry `from` on.
 static int count_of(const page_list *list, size_t from, int page) {
   int n = 0;
   for (size_t i = from; i < list->n; i++) n += list->at[i] == page;
   return n;
 }
 
-// Where a window lets pages take turns, those that this evaluation begins with are none of them, since it may end
-// early: then all is as it was. Nor are those that a checkpoint asks for.
+// Windows reuse pages in rotation. The pages held at the beginning of this evaluation do not rotate, since a cancelled
+// evaluation must leave them unchanged; neither do pages of checkpoints.
 int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
   caches *c = q->of;
   page_list *list = &q->group[group];
@@ -318,7 +317,7 @@ int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
   return 0;
 }
 
-// Which pages there are says what is whole, so of those that took turns only the last one stays.
+// The set of pages shows what is whole, so only the last of the rotating pages is kept.
 static void leave_behind(sequence *q, int n) {
   for (int g = 0; g < model_n_groups(q->of->m); g++) {
     page_list *list = &q->group[g];
@@ -333,7 +332,7 @@ static void leave_behind(sequence *q, int n) {
   }
 }
 
-// Behind position n. What is to be evaluated again is not behind yet.
+// Releases pages that no window sees after position n. Positions to be evaluated again still count.
 static bool thin(sequence *q, int n) {
   uint64_t taken = q->of->taken;
   q->checkpoints.n = 0;
@@ -369,7 +368,7 @@ void sequence_cut(sequence *q, int n) {
   for (; q->checkpoints.n && q->checkpoints.at[q->checkpoints.n - 1].n > n; q->checkpoints.n--) q->chosen = -1;
 }
 
-// ---- what is there of a beginning -----------------------------------------------------------------------------------
+// ---- the part of a beginning that is whole --------------------------------------------------------------------------
 
 static int whole_windows(const sequence *q, int n) {
   const model *m = q->of->m;
@@ -379,7 +378,7 @@ static int whole_windows(const sequence *q, int n) {
     n = (int)min_i64(n, q->filled);
     size_t i = (size_t)model_first_page(window, CACHE_PAGE, n);
     while (i < caches_n_pages(n) && caches_has_page(&q->group[g], i)) i++;
-    // whoever looks at this page or at a later one cannot go on from there
+    // a window that contains this page or a later one cannot continue there
     if (i < caches_n_pages(n)) n = (int)i * CACHE_PAGE, g = -1;
   }
   return n;
@@ -406,7 +405,7 @@ int sequence_hold_again(sequence *q, int n, int to, error *err) {
   int from = q->filled = sequence_whole(q, n);
   for (int g = 0; g < model_n_groups(q->of->m); g++)
     if (model_group_window(q->of->m, g)) shorten(q, g, caches_n_pages(from));
-  // An entry of many positions is wrong until the last of them has been evaluated again: others may read the old one.
+  // a multi-position entry is wrong until its last position has been evaluated again: others may read the old one
   bool own = model_has_entries(q->of->m);
   for (int g = 0; g < model_n_groups(q->of->m); g++)
     if ((own || model_group_window(q->of->m, g)) &&
@@ -427,7 +426,7 @@ int sequence_hold_all(sequence *q, int n, error *err) {
   return 0;
 }
 
-// ---- several that begin alike ---------------------------------------------------------------------------------------
+// ---- shared beginnings ----------------------------------------------------------------------------------------------
 
 static void share_pages(const sequence *q, int group, int n, page_list *to) {
   for (size_t i = 0; i < caches_n_pages(n); i++) {

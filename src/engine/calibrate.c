@@ -1,4 +1,4 @@
-// Measuring this machine: see calibrate.h.
+// Measures this machine: see calibrate.h.
 #define _GNU_SOURCE
 #include "engine/calibrate.h"
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "engine/cpu_profiles.h"
 #include "model/dequant.h"
 
-// Q6_K: of all formats the one whose products read from most places at once, and so the one that gains or loses most.
+// Q6_K: its products read from the most places at once of all formats, so prefetching has the largest effect.
 enum { COLS = 2048, ROWS = 65536, BLOCK = 256, BLOCK_BYTES = 210, ROUNDS = 7, BARRIERS = 2000, TILE = 8 };
 static const prefetch ways_of_one[CALIBRATION_VARIANTS] = {
   {0, 0}, {2, PREFETCH_T0}, {4, PREFETCH_T0}, {8, PREFETCH_T0}, {8, PREFETCH_NTA}},
@@ -38,7 +38,7 @@ static void profile_key(const device *d, str *key) {
 }
 
 // "barrier NS", then for products of one token and of many "best PREFETCH of N" and a line "PREFETCH GB/s" for each of
-// the N ways that were tried; "busy" or "shipped 'name'" at the end.
+// the N variants tried; "busy" or "shipped 'name'" at the end.
 static bool parse_table(const char **text, calibration_table *out) {
   char word[32];
   int used;
@@ -117,7 +117,7 @@ static void *probe_buffer(void *ctx, int64_t id) {
   return id == 0 ? (void *)p->x : id == 1 ? (void *)p->weight : (void *)p->y;
 }
 
-// All ways read one copy of the weight; the first one fills it.
+// All variants read one copy of the weight; the first one fills it.
 static void *probe_stream(void *ctx, int64_t id, uint64_t hash, int64_t size, bool *filled) {
   (void)id; (void)hash;
   probe *p = ctx;
@@ -150,7 +150,7 @@ static void wait_often(void *ctx, int thread, int n) {
   for (int i = 0; i < BARRIERS; i++) team_barrier(ctx);
 }
 
-// The ways in turns. False in *alone: other programs had a part of the processors.
+// Times the variants interleaved. *alone is false if other programs used the processors.
 static int race_ways(device *d, probe *p, int64_t tokens, const prefetch *ways, int n, calibration_table *out,
                      bool *alone, error *err) {
   way w[CALIBRATION_VARIANTS] = {0};
@@ -164,7 +164,7 @@ static int race_ways(device *d, probe *p, int64_t tokens, const prefetch *ways, 
   d->target.distance_of_tile = before_many;
   // the first runs wake threads and touch memory
   for (int i = 0; i < n && !r; i++) plan_run(w[i].p, NULL, 0);
-  // Threads of a team wait by looking: what they did not get of the processors, others had.
+  // threads of a team busy-wait: processor time that they did not get went to other programs
   double began = now_s(), spent = processor_s();
   for (int round = 0; round < ROUNDS && !r && (round < 2 || now_s() - began < AT_MOST_S); round++)
     for (int i = 0; i < n; i++) {
@@ -229,7 +229,7 @@ void calibrate(device *d) {
       env_int(ENV_NOOPT) || *env_str(ENV_PREFETCH))
     return;
   bool known = in_cache(d, &m);
-  if (!known && came_with_weft(d, &m)) {                 // from now on without asking for LLVM's version
+  if (!known && came_with_weft(d, &m)) {                 // does not query LLVM's version from now on
     calibration_save(d, &m);
     known = true;
   }

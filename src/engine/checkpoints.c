@@ -1,21 +1,22 @@
-// checkpoints: places in a sequence that others may go on from, so that what windows need there stays.
+// checkpoints: places in a sequence at which others may continue, so the pages that windows need there are kept.
 //
-// Who shares only the beginning of a sequence (a system prompt, an earlier message that was edited, an answer that is
-// drawn once more) parts from it anywhere, but more often near its ends, the beginning above all, and most often where
-// others did, or where a prompt ended. Each checkpoint takes the pages of one window at most, shared with its
-// neighbours, and all of them together no more than caches_behind_bytes: a quarter of what the layers without a window
-// hold, or two windows where that is more. Checkpoints are hints: what can be taken up is what pages there are
-// (sequence_whole).
+// A conversation that shares only the beginning of a sequence (a system prompt, an edited earlier message, an answer
+// that is generated again) can leave it anywhere, but more often near its ends, mainly near the beginning, and most
+// often where others did or where a prompt ended. Each checkpoint takes at most the pages of one window, shared with
+// its neighbours; all of them together take at most caches_behind_bytes: a quarter of what layers without a window
+// hold, or two windows if that is more. Checkpoints are hints: the existing pages determine where a sequence can be
+// resumed (sequence_whole).
 //
-// Chosen is, one after another, the checkpoint that saves most for the pages that it takes: tokens up to the checkpoint
-// before it would be evaluated again, by all who part between it and the one behind it.
+// Checkpoints are chosen one at a time: the next one saves most per page that it takes. Without it, sequences that
+// leave between it and the next checkpoint would evaluate the tokens since the previous checkpoint again.
 #include <math.h>
 #include <stdlib.h>
 #include "engine/caches.h"
 
-// As many part between the middle of a sequence and a place e times nearer to its end: 1; to its beginning: so many;
-// and at a likely checkpoint: so many. Tried with shapes of gemma3 and gpt-oss: less for the beginning, and a long
-// sequence of a model whose windows are dear has nothing left there.
+// Relative frequencies of leaving a sequence: 1 between the middle and a place e times nearer to its end; BEGINNING
+// between the middle and a place e times nearer to its beginning; LIKELY at a likely checkpoint. Tested with shapes of
+// gemma3 and gpt-oss: with a smaller BEGINNING, long sequences of models with expensive windows have no checkpoint left
+// there.
 #define BEGINNING 4.0
 #define LIKELY 6.0
 
@@ -36,7 +37,7 @@ uint64_t caches_behind_bytes(const caches *c, int positions) {
 }
 
 static void add_checkpoint(sequence *q, int n, int likely) {
-  if (n <= 0 || (n <= q->n && !sequence_is_whole(q, n))) return;         // what is gone cannot stay
+  if (n <= 0 || (n <= q->n && !sequence_is_whole(q, n))) return;         // released pages cannot be kept
   size_t i = q->checkpoints.n;
   while (i && q->checkpoints.at[i - 1].n >= n) i--;
   if (i < q->checkpoints.n && q->checkpoints.at[i].n == n) { q->checkpoints.at[i].likely |= likely; return; }
@@ -67,10 +68,9 @@ bool sequence_keeps(const sequence *q, int group, size_t page) {
 
 // ---- choosing -------------------------------------------------------------------------------------------------------
 
-// parted: how many part before it, of those of all sequences; next: the one behind it that is chosen
+// parted: fraction of all sequences that leave before it; next: the chosen checkpoint after it
 struct place { int n; bool chosen; double parted, next; };
-// Checkpoints before `live` count: from there on nothing is left behind. held: of each group, the pages that are
-// chosen.
+// Checkpoints before `live` count: from there on all pages exist. held: for each group, the chosen pages.
 struct choosing {
   const caches *c;
   struct place *at;
@@ -104,7 +104,7 @@ static void begin_choosing(struct choosing *ch, const sequence *q, int n) {
   ch->at[ch->n] = (struct place){.n = ch->live, .parted = parted_before(ch->live, n) + likely};
 }
 
-// Bytes of pages that a checkpoint would take beside those that are held already; held: they are held from here on.
+// Bytes of pages that a checkpoint needs in addition to those already held; hold: holds them.
 static uint64_t bytes_of_checkpoint(struct choosing *ch, int n, bool hold) {
   uint64_t sum = 0;
   for (int g = 0; g < model_n_groups(ch->c->m); g++) {
@@ -117,7 +117,7 @@ static uint64_t bytes_of_checkpoint(struct choosing *ch, int n, bool hold) {
   return sum;
 }
 
-// The checkpoint that saves most for what it takes, where that is `room` at most; NULL: none.
+// The checkpoint that saves most for its bytes, if these are at most `room`; NULL: none.
 static struct place *best_checkpoint(struct choosing *ch, uint64_t room, uint64_t page) {
   struct place *found = NULL;
   double most = 0, next = ch->at[ch->n].parted;
@@ -150,7 +150,7 @@ static void end_choosing(struct choosing *ch, sequence *q) {
   free(ch->at);
 }
 
-// Chosen for as long as its last page lasts, and for all that was announced.
+// Chosen for all positions up to the end of the last page, and up to the last announced checkpoint.
 void sequence_choose_checkpoints(sequence *q, int to) {
   if (!q->checkpoints.n) return;
   int n = (int)caches_n_pages((int)max_i64(to, q->checkpoints.at[q->checkpoints.n - 1].n));

@@ -1,4 +1,4 @@
-// Names of what models compute: see content.h.
+// Computes names of models: see content.h.
 #define _GNU_SOURCE
 #include "engine/content.h"
 #include "base/os.h"
@@ -17,14 +17,14 @@ struct content {
   const model *m;
   char *options;
   cache *cache;
-  pthread_mutex_t lock;                // for all below
+  pthread_mutex_t lock;                // for all fields below
   pthread_cond_t changed;
   pthread_t reader;
-  bool started, stop;                  // started: there is a thread to be joined
+  bool started, stop;                  // started: the thread must be joined
   enum { NOT_ASKED, READING, KNOWN, LOST } state;
-  stamp *at;                           // of each file, under which the digests hold
-  char (*digests)[CONTENT_NAME];       // of each file; empty: not known yet
-  char name[CONTENT_NAME];             // empty: not known yet
+  stamp *at;                           // for each file: the stamp for which its digest is valid
+  char (*digests)[CONTENT_NAME];       // of each file; empty: unknown
+  char name[CONTENT_NAME];             // empty: unknown
   uint64_t read, all;                  // bytes
   error why;                           // LOST
 };
@@ -96,7 +96,7 @@ static bool stopped(content *c) {
   return stop;
 }
 
-// Until no change can hide under this stamp. False: none ever can be told, or the end has come.
+// Waits until no later change can have this stamp. False: the stamp never settles, or the content is being freed.
 static bool wait_to_settle(content *c, const stamp *s) {
   int64_t ns = stamp_settles_ns(s);
   double until = now_s() + (double)ns * 1e-9;
@@ -129,8 +129,8 @@ static int was_written(const content *c, size_t i, error *err) {
                    "model is loaded again", gguf_shard_at(c->file, i)->path);
 }
 
-// The digest of a file and the stamp that it held under from the beginning to the end. first: no digest of it was
-// known, so that it must be as it was when the model was loaded.
+// The digest of a file, and the stamp that was valid throughout. first: no digest was known, so the file must be
+// unchanged since the model was loaded.
 static int digest_file(content *c, size_t i, stamp *at, char digest[CONTENT_NAME], error *err) {
   bool first = !*c->digests[i];
   for (;;) {
@@ -162,7 +162,7 @@ static void make_name(const content *c, char name[CONTENT_NAME]) {
   sha256_end(&s, name);
 }
 
-// What was found of file i. It was known to hold something else: then it was patched under the model.
+// Records the digest of file i. If another digest was known, the file was modified while the model uses it.
 static int take_digest(content *c, size_t i, const stamp *at, const char *digest, error *err) {
   bool same = !*c->digests[i] || !strcmp(c->digests[i], digest);
   c->at[i] = *at;
@@ -192,7 +192,7 @@ static void *read_files(void *arg) {
   return NULL;
 }
 
-// The rest has the lock.
+// The caller of the following functions holds the lock.
 
 static void begin_reading(content *c) {
   if (c->started) pthread_join(c->reader, NULL);
@@ -204,7 +204,7 @@ static void begin_reading(content *c) {
   error_set(&c->why, "%s: no thread could be made that reads it", gguf_path(c->file));
 }
 
-// At the first question: what the cache has of all files needs no thread.
+// At the first request: if the cache knows the digests of all files, no thread is needed.
 static void ask_first(content *c) {
   bool all = true;
   for (size_t i = 0; i < gguf_n_shards(c->file); i++) {
@@ -218,7 +218,7 @@ static void ask_first(content *c) {
   else begin_reading(c);
 }
 
-// Whether the files are still as they were when their digests were made.
+// Checks whether the files have changed since their digests were computed.
 static void see_changes(content *c) {
   for (size_t i = 0; i < gguf_n_shards(c->file); i++) {
     stamp now;
@@ -247,7 +247,7 @@ int content_name(content *c, double wait_s, char name[CONTENT_NAME], double *don
   return status;
 }
 
-// ---- a quick one ----------------------------------------------------------------------------------------------------
+// ---- a quick name ---------------------------------------------------------------------------------------------------
 
 static int add_sample(const gguf *file, size_t shard, unsigned char *piece, sha256 *s, error *err) {
   const gguf_shard *f = gguf_shard_at(file, shard);

@@ -1,5 +1,5 @@
-// weft_convert: a folder of Hugging Face's as a GGUF file.  The folder is described as one first (model/hf.h); what is
-// left is to make rows, by all threads, a slab at a time, and to write them.
+// weft_convert: converts a Hugging Face folder to a GGUF file. model/hf.h describes the folder as a GGUF file; this
+// file produces rows on all threads, one slab at a time, and writes them.
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "text/text.h"
 #include "weft.h"
 
-enum { SLAB_VALUES = 1 << 22, PIECE_VALUES = 1 << 14 };    // in memory at once; that a thread takes at once
+enum { SLAB_VALUES = 1 << 22, PIECE_VALUES = 1 << 14 };    // in memory at once; per thread and turn
 
 typedef struct conversion {
   const weft_convert_options *o;
@@ -37,7 +37,7 @@ static bool find_type(const char *name, enum hf_type *out) {
 static int64_t tensor_rows(const hf_tensor *t) { return t->ne[1] * t->ne[2] * t->ne[3]; }
 static int64_t rows_at_once(const hf_tensor *t) { return max_i64(1, min_i64(tensor_rows(t), SLAB_VALUES / t->ne[0])); }
 
-// Rows of a tensor that threads share out.
+// Rows of a tensor that threads share.
 typedef struct portion {
   const hf *in;
   size_t tensor;
@@ -46,7 +46,7 @@ typedef struct portion {
   unsigned char *out;
   _Atomic int64_t next;
   _Atomic bool failed;
-  error why;                         // of the first thread that failed
+  error why;                         // of the first failing thread
 } portion;
 
 static void make_portion(void *ctx, int thread, int n_threads) {
@@ -99,7 +99,7 @@ static int reserve_portion(conversion *c, error *err) {
   return c->team ? 0 : -1;
 }
 
-// Values of small tensors, which models read as they are opened; the others stay zeros, and cost nothing.
+// Reads values of small tensors, which models use when they are opened; other tensors stay untouched zeros.
 static int fill_small(const conversion *c, unsigned char *at, error *err) {
   enum { SMALL_VALUES = 1 << 16 };
   for (size_t i = 0; i < hf_n_tensors(c->in); i++) {
@@ -123,7 +123,7 @@ static int open_image(const unsigned char *image, size_t n, const char *name, er
   return status;
 }
 
-// Whether what is about to be written is a model that runs: what a folder says about itself may not fit its tensors.
+// Checks that the output is a model that runs: the configuration of a folder may not fit its tensors.
 static int check_runs(const conversion *c, const str *head, const char *dir, error *err) {
   size_t n = head->n + gguf_head_data(hf_head(c->in));
   unsigned char *image = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

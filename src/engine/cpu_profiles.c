@@ -1,4 +1,4 @@
-// Profiles that come with Weft: see cpu_profiles.h.
+// CPU profiles that come with Weft: see cpu_profiles.h.
 #include "engine/cpu_profiles.h"
 #include <jansson.h>
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include "device/machine.h"
 
-// The build lists the files: F(name, path).
+// The build generates the list of files: F(name, path).
 #include "base/embed.h"
 #include "engine/cpu_profile_files.h"
 
@@ -26,7 +26,7 @@ const char *cpu_profiles_at(size_t i, size_t *n) {
   return files[i].at;
 }
 
-// [[first, last], ...]; false: something else.
+// [[first, last], ...]; false: invalid.
 static bool take_models(const json_t *ranges, unsigned model, bool *is) {
   *is = false;
   for (size_t i = 0; i < json_array_size(ranges); i++) {

@@ -1,7 +1,7 @@
-// Denoising: a text of masks becomes tokens in steps. Part of the public API (include/weft/denoise.h). Each step
-// evaluates the text as a whole, draws a token for each mask, and lets the masks become tokens about which the model is
-// surest; schedules and draws are llama.cpp's, in floats as there. Two things are as the models' authors have them:
-// entropy (the lowest first), and draws of masks, each of which is drawn once.
+// Denoising: converts a text of masks to tokens in steps. Part of the public API (include/weft/denoise.h). Each step
+// evaluates the whole text, draws a token for each mask, and keeps the tokens about which the model is most confident.
+// Schedules and draws follow llama.cpp, in floats; two details follow the models' authors: entropy (lowest first), and
+// the selection of masks, where each mask is drawn once.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,21 +14,21 @@
 
 enum { USUAL_STEPS = 128, FEW_CANDIDATES = 256 };
 
-// A mask, with the token that was drawn for it.
+// A mask, with the token drawn for it.
 struct masked { size_t place; int32_t id; float score; };
 
 typedef struct denoiser {
   weft_model *m;
   engine *e;
   weft_denoising o;
-  int32_t *ids, *bare;               // bare: with masks in place of the prompt; NULL: there is no guidance
+  int32_t *ids, *bare;               // bare: masks instead of the prompt; NULL: no guidance
   size_t n, n_prompt;
   int32_t mask, n_vocab;
-  bool shifted;                      // logits of a token are in the row before it
+  bool shifted;                      // a token's logits are in the row before it
   const float *logits;               // n rows
-  float *kept, *row;                 // of the text with its prompt, and one row away from those without; as bare
-  mersenne chance, draws, order;     // of order and probability of masks, of tokens, of masks by their scores
-  struct cand *c;                    // candidates: best first, if they are sorted
+  float *kept, *row;  // logits of the text with its prompt; a row without the prompt; allocated with bare
+  mersenne chance, draws, order;     // random numbers: order and probability of masks, tokens, masks by scores
+  struct cand *c;                    // candidates, best first if sorted
   float *p;                          // their probabilities
   size_t n_c;
   struct masked *masked;
@@ -67,7 +67,7 @@ static int evaluate(denoiser *d) {
   return evaluate_whole(d, d->bare);
 }
 
-// The logits of a place, or NULL: they are no numbers.
+// The logits of a place; NULL if they are not finite.
 static const float *logits_at(denoiser *d, size_t place) {
   size_t n = (size_t)d->n_vocab, row = d->shifted && place ? place - 1 : place;
   const float *x = d->logits + row * n;
@@ -90,7 +90,7 @@ static float best_logit(const denoiser *d) {
   return best;
 }
 
-// Probabilities of all candidates at temp, not yet divided by their sum, which it returns.
+// Computes unnormalised probabilities of all candidates at temp; returns their sum.
 static double weigh(denoiser *d, float temp) {
   float best = best_logit(d) / temp;
   double sum = 0;
@@ -98,8 +98,7 @@ static double weigh(denoiser *d, float temp) {
   return sum;
 }
 
-// Of the candidates, of which the first `sorted` are the best ones in order, how many have top_p together; 0: more than
-// those.
+// How many of the first `sorted` candidates reach top_p together; 0: more than these.
 static size_t reaches(const denoiser *d, size_t sorted, float best, float sum) {
   float so_far = 0;
   for (size_t i = 0; i < sorted; i++) {
@@ -124,7 +123,7 @@ static void keep_top_p(denoiser *d, size_t sorted) {
   d->n_c = n;
 }
 
-// What is left of all tokens after top_k and top_p.
+// The candidates that top_k and top_p leave.
 static void candidates_of_row(denoiser *d, const float *x) {
   size_t sorted = 0;
   d->n_c = (size_t)d->n_vocab;
@@ -144,7 +143,7 @@ static size_t likeliest_left(const denoiser *d) {
   return best;
 }
 
-// The best of the logits, each with Gumbel noise times the temperature.
+// The maximum of the logits plus Gumbel noise times the temperature.
 static size_t draw_by_noise(denoiser *d) {
   size_t best = 0;
   double most = -INFINITY;
@@ -162,7 +161,7 @@ static size_t draw_by_weight(denoiser *d, double sum) {
   return d->n_c - 1;
 }
 
-// Draws a token by the logits x, with the probabilities that count for its score. Its place among the candidates.
+// Draws a token from logits x, and the probabilities for its score. Returns its index among the candidates.
 static size_t draw_of_row(denoiser *d, const float *x) {
   bool noisy = d->o.gumbel_noise && d->o.temp > 0;
   candidates_of_row(d, x);
@@ -172,7 +171,7 @@ static size_t draw_of_row(denoiser *d, const float *x) {
   return at;
 }
 
-// By how much the likeliest candidate is before the second.
+// The difference between the two largest probabilities.
 static float margin(const denoiser *d) {
   float first = 0, second = 0;
   for (size_t i = 0; i < d->n_c; i++)
@@ -181,7 +180,7 @@ static float margin(const denoiser *d) {
   return first - second;
 }
 
-// The higher it is, the surer the model is of what was drawn.
+// The score: higher means that the model is more confident of the drawn token.
 static float sureness_of(denoiser *d, size_t drawn) {
   float sum = 0;
   switch ((enum weft_denoise_by)d->o.algorithm) {
@@ -203,7 +202,7 @@ static void find_masked(denoiser *d, size_t from, size_t to) {
   for (size_t i = from; i < to; i++) if (d->ids[i] == d->mask) d->masked[d->n_masked++].place = i;
 }
 
-// Logits: those of its place, which are looked up once more where another place has been looked at since.
+// The row of logits is computed again if another place has used the buffer since.
 static int become_token(denoiser *d, const struct masked *of) {
   d->ids[of->place] = of->id;
   if (!d->o.token) return 0;
@@ -219,7 +218,7 @@ static int surest_first(const void *a, const void *b) {
   return x->place < y->place ? -1 : x->place > y->place;
 }
 
-// The mask that is next by its score over a temperature; taken ones have -INFINITY.
+// Draws the next mask by score at a temperature; masks already taken have -INFINITY.
 static size_t draw_masked(denoiser *d) {
   float best = -INFINITY, temp = (float)d->o.algorithm_temp;
   double sum = 0, so_far = 0;
@@ -236,7 +235,7 @@ static size_t draw_masked(denoiser *d) {
   return last;
 }
 
-// Lets so many masks become what was drawn for them.
+// Replaces n masks with the tokens drawn for them.
 static int take_masks(denoiser *d, size_t n) {
   if (d->o.algorithm_temp <= 0) qsort(d->masked, d->n_masked, sizeof *d->masked, surest_first);
   for (size_t i = 0; i < n && i < d->n_masked; i++) {
@@ -256,7 +255,7 @@ static int draw_for(denoiser *d, struct masked *of, bool score) {
   return 0;
 }
 
-// Each mask becomes a token with the same probability: n of n_masked.
+// Replaces each mask with equal probability: n of n_masked.
 static int take_by_chance(denoiser *d, size_t n) {
   float share = (float)n / (float)d->n_masked;
   for (size_t i = 0; i < d->n_masked; i++)
@@ -265,7 +264,7 @@ static int take_by_chance(denoiser *d, size_t n) {
   return 0;
 }
 
-// The masks that are left at a time from 1 to eps are as many as there are then by chance.
+// The number of masks to replace in a step of the linear schedule from time 1 to eps.
 static size_t share_of_time(int step, int n_steps, size_t left, float eps) {
   float t = 1.0f - (float)step / (float)n_steps * (1.0f - eps),
         s = 1.0f - (float)(step + 1) / (float)n_steps * (1.0f - eps);
@@ -274,7 +273,7 @@ static size_t share_of_time(int step, int n_steps, size_t left, float eps) {
 
 typedef struct part { size_t from, to, n_masked; int first, n_steps; } part;
 
-// 0; 1: it was ended; -1.
+// 0: done; 1: cancelled; -1: error.
 static int one_step(denoiser *d, const part *of, int step) {
   if (d->o.step && !d->o.step(d->o.ctx, of->first + step, d->o.steps, d->ids)) return 1;
   find_masked(d, of->from, of->to);
@@ -335,7 +334,7 @@ static int check_blocks(const weft_denoising *o, size_t n, weft_error *err) {
   return 0;
 }
 
-// The file's: its mask token, and in which row logits are.
+// Reads from the file the mask token, and which row has a token's logits.
 static int see_file(denoiser *d, weft_error *err) {
   const gguf *g = engine_gguf(d->e);
   d->mask = tokenizer_role(engine_tokenizer(d->e), ROLE_mask);

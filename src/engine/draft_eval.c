@@ -1,4 +1,4 @@
-// A model that proposes tokens, whoever keeps its sequence: see draft_eval.h, and include/weft.h for weft_draft.
+// Evaluates models that make drafts: see draft_eval.h, and include/weft.h for weft_draft.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static int refuse_draft(weft_error *err, const char *fmt, ...) {
 
 static const char *path_of(const weft_model *m) { return weft_file_path(weft_model_file(m)); }
 
-// The first id whose text is another one.
+// Finds the first id with different texts.
 static int same_vocabulary(const weft_model *m, const weft_model *draft, int32_t n, weft_error *err) {
   const weft_vocab *x = weft_model_vocab(m), *y = weft_model_vocab(draft);
   int status = 0;
@@ -37,7 +37,7 @@ static int same_vocabulary(const weft_model *m, const weft_model *draft, int32_t
   return status;
 }
 
-// Kernels of single tokens, of a few and of prompts are made before anybody waits for a guess.
+// Makes the plans for single tokens, a few tokens, and prompts before the first draft is needed.
 static int warm_up_draft(weft_model *m, weft_error *err) {
   enum { N = 16 };
   static const int32_t ids[N];
@@ -139,9 +139,9 @@ void draft_charge(weft_draft *d, double s, bool reads) {
   d->account.total -= s;
 }
 
-// The likeliest token that both models have, and how likely it is.
+// The most probable token that both models have, and its probability.
 static int32_t likeliest(const float *logits, int32_t n, double *p) {
-  enum { FAR = 20 };                    // what lies so far below adds nothing
+  enum { FAR = 20 };                    // lower logits contribute nothing
   int32_t best = 0;
   double sum = 0;
   for (int32_t i = 1; i < n; i++) if (logits[i] > logits[best]) best = i;

@@ -1,22 +1,21 @@
-// Guesses from a second, smaller model with the same vocabulary: the token that it holds for the likeliest, and what
-// follows that. See draft.h.
+// Drafts from a second, smaller model with the same vocabulary: its most probable tokens. See draft.h.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "engine/draft_eval.h"
 
 enum {
-  TRIES = 16 /* tokens whose time guesses may lose before the first success */,
-  LITTLE = 16 /* tokens that are read as part of a guess */,
-  PIECE = 64 /* that are read in a row, at least */,
+  TRIES = 16 /* tokens whose time drafts may lose before the first success */,
+  LITTLE = 16 /* tokens that are read as part of a draft */,
+  PIECE = 64 /* minimum tokens read at once */,
   MOST_PIECE = 1024
 };
 
 struct own {
   weft_draft *d;
-  weft_sequence *q;                     // NULL: not begun
-  VEC(int32_t) held;                    // the tokens that it holds
-  bool over;                            // it cannot go on: no memory, or tokens that it does not have
+  weft_sequence *q;                     // NULL: not started
+  VEC(int32_t) held;                    // tokens that the sequence holds
+  bool over;                            // it cannot continue: out of memory, or tokens that it does not have
 };
 
 void *draft_model_new(weft_draft *d) {
@@ -32,7 +31,7 @@ static void draft_drop(void *own) {
   free(o);
 }
 
-// How much of what it holds the text begins with; the last token is evaluated in any case.
+// The common prefix of the held tokens and the text; the last token is always evaluated.
 static size_t known_prefix(const struct own *o, const draft_context *t) {
   size_t n = 0;
   while (n < o->held.n && n < t->n && o->held.at[n] == t->past[n]) n++;
@@ -48,7 +47,7 @@ static bool draft_offer(void *own, const draft_context *t, draft_estimate *out) 
   return !o->over && draft_limits(o->d, t->n, out);
 }
 
-// Evaluates n tokens behind those that are held. Returns the logits, or NULL; *s: what it took.
+// Evaluates n tokens after the held ones. Returns the logits, or NULL; *s: seconds.
 static const float *evaluate_ids(struct own *o, const int32_t *ids, size_t n, bool wanted, double *s) {
   weft_draft *d = o->d;
   weft_tokens part = {.sequence = o->q, .ids = ids, .n = n, .unseen = !wanted};
@@ -61,8 +60,8 @@ static const float *evaluate_ids(struct own *o, const int32_t *ids, size_t n, bo
 
 static const float *think(void *own, int32_t id, double *s) { return evaluate_ids(own, &id, 1, true, s); }
 
-// Reads what it does not hold of the text before `id`, as much as takes about as long as a token: whoever waits for
-// other answers should not wait for that. false: something is left.
+// Reads missing text before `id`, at most for about the time of one token, so that other sequences are not delayed.
+// false: more is left.
 static bool read_on(struct own *o, const draft_context *t, double value_s) {
   weft_draft *d = o->d;
   double s, fit = d->read_s > 0 ? value_s / d->read_s : 0;

@@ -1,16 +1,15 @@
-// Guesses from the model itself, by its block that predicts a further token (model/mtp.c), and what that says behind
-// its own guess, and so on. Nothing is kept here: what the block reads is kept with the sequence, in step with it,
-// wherever a text goes on from. See draft.h.
+// Drafts from the model's own block for multi-token prediction (model/mtp.c), applied repeatedly. No state is kept
+// here: the block's cache is stored with the sequence, wherever a text continues. See draft.h.
 #include <stdlib.h>
 #include "engine/engine.h"
 #include "engine/draft_eval.h"
 
-enum { TRIES = 8 /* tokens whose time guesses may lose before the first success: nobody has asked for them */ };
+enum { TRIES = 8 /* tokens whose time drafts may lose before the first success, if not requested */ };
 
 struct own {
   weft_draft *d;
-  weft_sequence *q;                     // NULL: weft_decode's
-  int pos;                              // of the next token that it evaluates
+  weft_sequence *q;                     // NULL: the sequence of weft_decode
+  int pos;                              // of the next token to evaluate
   double began;                         // 0: not yet
 };
 
@@ -20,7 +19,7 @@ void *draft_mtp_new(weft_draft *d, weft_sequence *q) {
   return o;
 }
 
-// The first guess has a plan to make: that waits until tokens have taken as long as plans take.
+// The first draft must make a plan: it waits until decoding has taken as long as plans take.
 static bool mtp_offer(void *own, const draft_context *t, draft_estimate *out) {
   struct own *o = own;
   if (o->began <= 0) o->began = now_s();
@@ -35,7 +34,7 @@ static const float *mtp_think(void *own, int32_t id, double *s) {
   engine_part p = {
     .q = o->q ? weft_sequence_of(o->q) : NULL, .ids = &id, .n = 1, .pos = o->pos, .want = WANT_GUESS};
   *s = 0;
-  if (engine_need_mtp(e, NULL)) return NULL;         // once, weights are laid out for it: that is no guess's cost
+  if (engine_need_mtp(e, NULL)) return NULL;         // packs weights once, which does not count as a draft's cost
   o->d->wait_s = 0;
   draft_begin(o->d);
   o->pos++;

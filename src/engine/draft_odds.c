@@ -1,12 +1,12 @@
-// What a draft is worth: how likely each of its tokens is accepted, and what steps of several rows take. Both are means
-// of what is measured while the model runs. They begin with the constants below. See draft.h.
+// The value of a draft: the probability that each token is accepted, and the time of steps with several rows. Both are
+// running means of measurements, starting from the constants below. See draft.h.
 #include <math.h>
 #include "engine/draft.h"
 
-#define FIRST_ODDS 0.6       // of a token that nothing is known about
-#define FIRST_ROWS 1.4       // a step of two rows, in steps of one
-#define FIRST_ROW 0.05       // each further row
-#define WEIGHT 2.0           // of such a beginning, in drafted tokens
+#define FIRST_ODDS 0.6       // initial acceptance of a token
+#define FIRST_ROWS 1.4       // initial time of a step of two rows, relative to one
+#define FIRST_ROW 0.05       // of each further row
+#define WEIGHT 2.0           // weight of the initial values, in drafted tokens
 
 // ---- accepted -------------------------------------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ double draft_mean_odds(const draft_record *of, const draft_ratio *text, size_t p
   return fmin(smoothed(&of->all[place], FIRST_ODDS) * smoothed(text, 1), 0.99);
 }
 
-// Places and texts are compared with what was expected of them.
+// Places and texts are counted relative to their expectation.
 void draft_judge(draft_record *of, draft_ratio *text, size_t place, double p, bool right) {
   double at_level = smoothed(&of->level[level_of(p)], p), at_place = at_level * smoothed(&of->place[place], 1);
   count_draft(text, fmax(at_place, 0.05), right, 0.95);
@@ -39,7 +39,7 @@ void draft_judge(draft_record *of, draft_ratio *text, size_t place, double p, bo
 
 // ---- seconds --------------------------------------------------------------------------------------------------------
 
-// What holds a step up counts little, in either direction: the least times are those of the machine.
+// Slow outliers count little, in either direction: the minimum times are the machine's.
 void draft_time(double *mean, double s) {
   if (*mean <= 0) *mean = s;
   else *mean += s < *mean ? 0.3 * (s - *mean) : 0.1 * (fmin(s, 1.5 * *mean) - *mean);
@@ -50,7 +50,7 @@ void draft_rows_took(draft_rows *r, size_t n, double s) {
   if (r->met[n]++ || n == 1) draft_time(&r->s[n], s);
 }
 
-// One or two measurements may be of steps that were held up: others near that have more come first.
+// One or two measurements may be of interrupted steps: neighbouring lengths with more measurements are preferred.
 static double measured_near(const draft_rows *r, size_t n) {
   enum { ENOUGH = 4 };
   double one = r->s[1];
@@ -80,7 +80,7 @@ size_t draft_best(const draft_rows *r, const double *odds, size_t most, double t
   return at;
 }
 
-// Tokens less what they cost, where a step wins `rate` tokens in the time of one.
+// Expected tokens minus their cost, if a step gains `rate` tokens in the time of one.
 static double worth(const draft_rows *r, double tokens, size_t n, double rate) {
   return tokens - rate * draft_rows_s(r, n + 1) / draft_rows_s(r, 1);
 }

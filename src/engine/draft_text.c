@@ -1,4 +1,4 @@
-// Guesses from the text itself: what came behind the longest earlier place that agrees with its end. See draft.h.
+// Drafts from the text itself: the tokens after the longest earlier match of its end. See draft.h.
 #include <stdlib.h>
 #include <string.h>
 #include "base/map.h"
@@ -12,10 +12,10 @@ enum {
 };
 
 struct own {
-  // the text; of the token where a gram ends: 1 + where it ended before, 0: nowhere
+  // the text; for the token at which a gram ends: 1 + its previous end, 0: none
   VEC(int32_t) ids, before;
-  map last;                             // by the hash of a gram: 1 + where it ended last
-  // of the offer: where what it would say begins, and how many tokens agree
+  map last;                             // hash of a gram -> 1 + its last end
+  // of the offer: start of the draft, and length of the match
   size_t from, agreed;
 };
 
@@ -39,7 +39,7 @@ static void learn_id(struct own *o, int32_t id) {
   map_set(&o->last, gram, (void *)(intptr_t)n);
 }
 
-// The text is ids[0 .. n - 1]: mostly what was learned, and a little more.
+// Updates to the text ids[0 .. n - 1], which mostly extends the known text.
 static void follow(struct own *o, const int32_t *ids, size_t n) {
   if (n < o->ids.n || (o->ids.n && memcmp(ids, o->ids.at, o->ids.n * sizeof *ids))) {
     o->ids.n = o->before.n = 0;
@@ -49,14 +49,14 @@ static void follow(struct own *o, const int32_t *ids, size_t n) {
   while (o->ids.n < n) learn_id(o, ids[o->ids.n]);
 }
 
-// How many tokens before and at these two places agree.
+// Length of the match that ends at these two places.
 static size_t agree(const struct own *o, size_t x, size_t y) {
   size_t n = 0;
   while (n < MOST && n <= x && o->ids.at[x - n] == o->ids.at[y - n]) n++;
   return n;
 }
 
-// How likely what came there comes again: the longer what agrees, the more.
+// The estimated probability that the continuation repeats: it grows with the length of the match.
 static double held(const struct own *o) { return (double)o->agreed / (double)(o->agreed + GRAM); }
 
 static bool text_offer(void *own, const draft_context *t, draft_estimate *out) {
@@ -73,7 +73,7 @@ static bool text_offer(void *own, const draft_context *t, draft_estimate *out) {
   return best >= GRAM;
 }
 
-// Where what came behind that place ends, it begins again.
+// If the draft reaches the end of the text, it continues from its own beginning.
 static size_t text_make(void *own, const draft_context *t, double value_s, const draft_out *out) {
   struct own *o = own;
   (void)t, (void)value_s;

@@ -1,4 +1,4 @@
-// Vectors of texts: what the head of a model would read of each token, pooled. Part of the public API (include/weft.h).
+// Embeddings: the hidden states before the head, pooled over a text. Part of the public API (include/weft.h).
 #include "weft.h"
 #include "base/base.h"
 #include "engine/engine.h"
@@ -55,7 +55,8 @@ int weft_embed(weft_model *m, const int32_t *ids, size_t n, enum weft_pooling po
   if (!n) FAIL(err, "there are no tokens to make a vector of");
   if (n > (size_t)n_ctx) FAIL(err, "a text of %zu tokens does not fit the context of %d", n, n_ctx);
   for (size_t i = 0; i < n; i++)
-    if (ids[i] >= -1 && (ids[i] < 0 || ids[i] >= n_vocab))       // below: a row of floats, which engine_run looks at
+    // other negative ids are rows of floats, which engine_run checks
+    if (ids[i] >= -1 && (ids[i] < 0 || ids[i] >= n_vocab))
       FAIL(err, "token id %d (number %zu of %zu) is outside the vocabulary: ids go from 0 to %d", ids[i], i + 1, n,
            n_vocab - 1);
   struct pool p = {

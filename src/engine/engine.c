@@ -1,7 +1,7 @@
 // The engine: file, tokenizer, graphs, plans, and the caches of all sequences. See engine.h. There is a plan for a
-// single token with logits, one for a chunk of a prompt without, and some for rows of several sequences; a prompt of n
-// tokens goes through as chunks of n - 1 and the last token alone, or among others' rows. All but the first are made
-// when they are first needed.
+// single token with logits, one for a chunk of a prompt without logits, and some for rows of several sequences. A
+// prompt of n tokens is evaluated as chunks of n - 1 tokens, then its last token alone or with other sequences' rows.
+// All plans but the first are made at first use.
 #include <stdlib.h>
 #include <string.h>
 #include "base/attempt.h"
@@ -25,21 +25,22 @@
 #include "schedule/layout.h"
 
 enum {
-  WORTH_LEARNING = 64 << 20 /* bytes of weights: smaller models lie in caches, where nothing need be asked for */
+  WORTH_LEARNING = 64 << 20 /* bytes of weights: smaller models stay in caches and need no prefetch */
 };
 enum {
   CHUNK_STEP = 64,
   LEAST_CTX = 4096
 };
-// Kernels know no context but the longest that a sequence can have, and no number of pages but the largest.
+// Kernels are compiled for the longest context and the largest number of pages, so these do not change with the
+// context.
 enum { USUAL_CTX = 1 << 17, USUAL_PAGES = 1 << 13, FEW_PAGES = 8 };
-// Of models that denoise, where nobody asks for more: each step has the logits of a whole text.
+// The default context of models that denoise: each step has the logits of a whole text.
 enum { LONGEST_DENOISED = 4096 };
-// Of memory, where weights do not fit, the part that the cache of a context gets, and that of the shortest one.
+// If weights do not fit: the fraction (1/n) of memory for the cache of the context, and of the shortest context.
 enum { KV_SHARE = 8, KV_SHARE_MOST = 2 };
-// What a model needs beside its file and its cache: the program, its graphs and intermediates, the processes that have
-// the kernel cache and that compile. Of a small model they are most of it: 18 MB of 24 for `weft run` with one of 5 MB,
-// 36 of 42 for `weft bench`.
+// Memory of a model besides its file and its cache: the program, its graphs and intermediates, the keeper and compiler
+// processes. For a small model it is the main part: 18 MB of 24 for `weft run` with a model of 5 MB, 36 of 42 for `weft
+// bench`.
 static const uint64_t BESIDE_BYTES = 32 << 20;
 
 void engine_progress(const engine *e, const char *what, double fraction) {
@@ -50,28 +51,28 @@ bool engine_stopped(const engine *e) { return e->o.stop && e->o.stop(e->o.progre
 
 // --- memory ---------------------------------------------------------------------------------------------------------
 
-// Of one whole context.
+// Of one full context.
 static uint64_t kv_bytes(const engine *e) {
   return caches_held_bytes(e->m, (int64_t)round_up((size_t)e->n_ctx, CACHE_PAGE), e->room);
 }
 
-// About what one process has of these bytes, which all processes have together.
+// Approximate share of one process, of bytes that all processes hold together.
 static uint64_t share_bytes(const engine *e, uint64_t all) { return all / (uint64_t)engine_ranks(e).n; }
 
-// Bytes of this machine's memory that are free for one of the processes on it. false: it does not say.
+// Free memory of this machine per process on it. false: unknown.
 static bool free_memory(uint64_t *have) {
   if (memory_available(have, NULL)) return false;
   *have /= (uint64_t)ranks_here().on_host;
   return true;
 }
 
-// With chunks of so many tokens.
+// With chunks of this many tokens.
 static struct layer_split_sizes sizes_with(const engine *e, int64_t room) {
   const device *d = e->layer_split.at[0].d;
-  // kernels of one size for most contexts; where memory is taken before it is used, for not much more than is needed
+  // one size of kernels for most contexts; if memory is allocated up front, not much more than needed
   int64_t most = d->run->here ? max_i64(max_i64(e->n_ctx, model_n_ctx_train(e->m)), USUAL_CTX)
                               : (int64_t)round_up((size_t)e->n_ctx, LEAST_CTX);
-  // a chunk may begin at the last position: then every index is in bounds whatever the variables of a plan are
+  // a chunk may begin at the last position: then every index is in bounds for all values of the variables
   return (struct layer_split_sizes){(int64_t)round_up((size_t)(e->n_ctx + room), CACHE_PAGE),
                                (int64_t)round_up((size_t)(most + room), CACHE_PAGE),
                                room + (room > DEFAULT_CHUNK ? DEFAULT_CHUNK : 0)};
@@ -82,7 +83,7 @@ static bool fits_with(const engine *e, int64_t room) {
   return layer_split_hold(&e->layer_split, e->file, e->m, &sizes, e->o.gpu_layers);
 }
 
-// Weights that do not all fit into memory are brought from the file.
+// Weights that do not fit into memory together are loaded from the file on demand.
 static bool may_bring_weights(const engine *e) {
   return e->layer_split.n == 1 && ranks_here().n == 1 && !e->o.no_repack && !e->o.rehearsed.n &&
          on_demand_possible(e->file, e->layer_split.at[0].d);
@@ -98,8 +99,8 @@ static bool has_room(const engine *e) {
   return add_u64(kv_bytes(e), gguf_file_bytes(e->file), &need) && share_bytes(e, need) <= have;
 }
 
-// What nobody asked for may be less: many models were trained for more positions than a machine has memory for. Halves,
-// so that a machine knows few kernels.
+// A default context may be reduced: many models were trained for more positions than fit in memory. It is halved, so
+// that a machine needs few kernels.
 static void fit_context(engine *e) {
   int wish = e->n_ctx;
   while (e->n_ctx / 2 >= LEAST_CTX && !has_room(e)) e->n_ctx /= 2;
@@ -127,10 +128,10 @@ static void set_chunk(engine *e, int64_t chunk) {
   e->room = (int64_t)round_up((size_t)e->chunk, CHUNK_STEP);
 }
 
-// The context first, unless somebody asked for it: a short one is worse than small chunks. Then, where groups of items
-// share rows of a weight from so many tokens on, and all fits with them, chunks of as many: by prediction (1B Q4_0,
-// chunks of 64, 128, 256, 512) prompts of 21, 30, 51 and 58 thousand tokens a second on an H200, 3.4, 3.5, 5.4 and 5.1
-// on an Orin.
+// The context comes first, unless the user set it: a short context is worse than small chunks. Then, if groups of
+// work-items share rows from a certain number of tokens on and everything still fits, chunks have that many. Predicted
+// for 1B Q4_0 with chunks of 64, 128, 256, 512: 21, 30, 51 and 58 thousand prompt tokens per second on an H200; 3.4,
+// 3.5, 5.4 and 5.1 on an Orin.
 static void choose_sizes(engine *e) {
   set_chunk(e, usual_chunk(e));
   if (!e->o.n_ctx) fit_context(e);
@@ -151,7 +152,7 @@ static int share_layers(engine *e, error *err) {
   return r;
 }
 
-// Bytes of the file that are read here: of layers on a device with memory of its own, once.
+// Bytes of the file that this process reads; layers on a device with separate memory are read once.
 static uint64_t file_bytes_here(const engine *e) {
   const struct layer_range *first = &e->layer_split.at[0];
   return e->layer_split.n == 1 ? gguf_file_bytes(e->file) : layer_split_bytes(e->file, e->m, first->from, first->to, 0);
@@ -166,7 +167,8 @@ static device **devices_of_states(const engine *e) {
   return of;
 }
 
-// Beside these bytes of the model. In a small control group the system would end the program without a word.
+// In addition to these bytes of the model. In a small control group the system would kill the program without a
+// message.
 static int check_beside(const engine *e, uint64_t need, error *err) {
   const double mib = 1 << 20;
   uint64_t have;
@@ -177,7 +179,7 @@ static int check_beside(const engine *e, uint64_t need, error *err) {
                    (double)BESIDE_BYTES / mib, (double)have / mib);
 }
 
-// What the model needs, in memory that is here: bytes of the file and of the cache.  all: what caches may take.
+// Memory of the model in this process: bytes of the file and of the cache. all: maximum of all caches.
 static int reserve_memory(engine *e, uint64_t file, uint64_t kv, uint64_t *all, error *err) {
   uint64_t need, have = UINT64_MAX;
   if (!add_u64(kv, file, &need))
@@ -209,7 +211,7 @@ static int reserve_caches(engine *e, error *err) {
   if (e->layer_split.n > 1) kv = layer_split_bytes(e->file, e->m, 0, e->layer_split.at[0].to, e->n_ctx) - file;
   if (reserve_memory(e, file, kv, &all, err)) return -1;
   int64_t least = least_pages(e);
-  // Elsewhere pages take memory before they are used; but each sequence of a step has one of its own.
+  // on other devices pages use memory from the start; but each sequence of a step has its own page
   int64_t pages = here ? max_i64(USUAL_PAGES, 2 * e->ctx / CACHE_PAGE) : max_i64(FEW_PAGES, least);
   if (caches_open(&e->caches, e->m, devices_of_states(e), pages, least, e->room, all, err) ||
       sequence_new(&e->caches, &e->own, err))
@@ -243,7 +245,7 @@ static int open_weights(engine *e, laid *l, error *err) {
   return 0;
 }
 
-// All that decides what it computes, beside its files and adapters: the program, the devices, and what was asked for.
+// Everything else that affects results besides files and adapters: the program, the devices and the options.
 static void open_content(engine *e) {
   str s = {0};
   str_addf(&s, "%s, variant %d, %d blocks\n", ROWS_VERSION, model_variant(e->m, e->n_ctx), model_n_blocks(e->m));
@@ -284,7 +286,7 @@ static int load_model(engine *e, const char *path, error *err) {
   if (e->o.rehearsed.n && !engine_on_cpu(e)) return error_set(err, "%s: plans are rehearsed on processors only", path);
   if (reserve_caches(e, err) || (!e->o.rehearsed.n && follow_open(e, err))) return -1;
   open_content(e);
-  e->o.n_settings = e->o.n_adapters = e->o.n_control_vectors = 0;  // those are the caller's
+  e->o.n_settings = e->o.n_adapters = e->o.n_control_vectors = 0;  // these belong to the caller
   e->o.device = NULL;
   device *first = e->layer_split.at[0].d;
   if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING && !kernel_set_is_on()) calibrate(first);
@@ -324,7 +326,7 @@ int engine_open(const char *path, const struct engine_options *options, engine *
   error broken = {0};
   if (attempt(ATTEMPT_LEAVES, try_load, &l, &broken)) error_set(&why, "%s: %s", path, broken.text);
   if (l.status || gguf_check_size(e->file, &why)) {
-    // of a file that was cut: that, and not what its zeros look like
+    // reports a truncated file as such, not the effects of its missing bytes
     if (!e->file || !gguf_check_size(e->file, err)) error_set(err, "%s", why.text);
     engine_close(e);
     return -1;
@@ -430,7 +432,7 @@ int engine_block(const engine *e) { return model_block(e->m); }
 int engine_pooling(const engine *e) { return (int)model_pooling(e->m); }
 int engine_chunk(const engine *e) { return (int)e->chunk; }
 
-// The plans that tools look at: for one token, and for a chunk of a prompt.
+// The plans that tools show: for one token, and for a chunk of a prompt.
 static plan_spec spec_shown(const engine *e, bool prompt) {
   return prompt ? spec_many(e, LOGITS_NONE, (size_t)e->room) : spec_one();
 }
@@ -501,7 +503,7 @@ int engine_plan(engine *e, bool prompt, plan **p, int32_t **ids, error *err) {
   plan_spec spec = spec_shown(e, prompt);
   if (need_plan(e, &spec, err) || sequence_hold_all(e->own, e->n_ctx, err)) return -1;
   choose_sequence(e, e->own);
-  stop_live(e);             // its runs would be somebody else's
+  stop_live(e);             // its runs would change another sequence
   *p = plan_of(e, &spec);
   *ids = e->ids;
   return 0;

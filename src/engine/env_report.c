@@ -1,5 +1,5 @@
-// What this machine is and what Weft will use of it, for `weft env`: every fact comes from the folder that acts on it,
-// so that the table shows what is so rather than what should be.
+// Describes this machine and what Weft uses of it, for `weft env`. Every fact comes from the code that acts on it, so
+// the table shows actual behaviour.
 #define _GNU_SOURCE
 #include "weft.h"
 #include "base/env.h"
@@ -22,7 +22,7 @@ static void copy_cut(char *out, size_t cap, const char *text) {
   out[n] = 0;
 }
 
-// The name that Linux gives. ARM machines give none: there it is the core's.
+// The name that Linux gives; on ARM, which has none, the core's name.
 void weft_cpu_name(char *out, size_t cap) {
   cpu_features have;
   cpu_detect(&have);
@@ -43,7 +43,7 @@ void weft_cpu_name(char *out, size_t cap) {
   if (f) fclose(f);
 }
 
-// "x86-64-v3", "+gfni,+avxvnni" as "x86-64-v3 gfni avxvnni".
+// Converts "x86-64-v3", "+gfni,+avxvnni" to "x86-64-v3 gfni avxvnni".
 static void features_text(char *out, size_t cap, const cpu_target *t) {
   copy_cut(out, cap, t->cpu);
   size_t n = strlen(out);
@@ -64,7 +64,7 @@ static void add_table(str *s, const char *what, const calibration_table *l) {
   if (l->n) str_addc(s, ')');
 }
 
-// What was measured here by an earlier run of a large model, or came with Weft.
+// The profile measured by an earlier run of a large model, or delivered with Weft.
 static void look_at_profile(weft_env *out) {
   device *d;
   machine_profile p;

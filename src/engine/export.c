@@ -1,5 +1,5 @@
-// Programs that carry a model and its kernels: see include/weft/export.h.  The plans are found by asking for them: a
-// model is evaluated in all the ways in which the commands evaluate one, while nothing is computed.
+// Exports programs that contain a model and its kernels: see include/weft/export.h. The plans are found by evaluating
+// the model in all ways in which the commands do, without running any kernel.
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
@@ -27,7 +27,7 @@ static bool see_row(void *ctx, size_t i, const float *logits) {
   return true;
 }
 
-// Lengths around those at which other plans are used: one token, few, a short chunk, the longest chunk, several.
+// Lengths around which plans change: one token, a few, a short chunk, the longest chunk, several chunks.
 static size_t length_at(const tour *t, size_t i) {
   const int lengths[] = {1, 2, 3, 4, 5, 8, 9, 16, 63, 64, 65, t->chunk, t->chunk + 1, 2 * t->chunk + 7};
   return i < COUNT(lengths) ? (size_t)min_i64(lengths[i], t->context) : 0;
@@ -55,7 +55,7 @@ static int see_vectors(tour *t) {
 
 enum { MOST_SEQUENCES = 17, MOST_ROWS = 16 };
 
-// Steps of n sequences: the first one with a prompt, or with rows of a draft.
+// Steps of n sequences: the first one with a prompt, or with the rows of a draft.
 static int see_step(tour *t, size_t n, size_t first, size_t rows) {
   weft_tokens parts[MOST_SEQUENCES] = {{0}};
   int status = 0;
@@ -82,7 +82,8 @@ static int see_steps(tour *t) {
 
 static int see_plans(const char *model, weft_error *err) {
   tour t = {.err = err};
-  const weft_options o = {.size = sizeof o, .device = "CPU"};      // whatever DEV says: the file's program has no other
+  // regardless of DEV: the exported program has no other device
+  const weft_options o = {.size = sizeof o, .device = "CPU"};
   if (weft_model_open(model, &o, &t.m, err)) return -1;
   if (weft_model_has_source(t.m)) {
     weft_model_close(t.m);
@@ -132,8 +133,7 @@ static void close_source(source *s) {
   if (s->fd >= 0) close(s->fd);
 }
 
-// An ELF program that no loader has to fill in, of the sources that this one is made of: kernels are kept under their
-// version.
+// Checks that the program is a static ELF file built from the same sources: kernels are stored under their version.
 static int check_program(const source *s, error *err) {
   const Elf64_Ehdr *h = (const void *)s->at;
   exported in;

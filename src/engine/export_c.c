@@ -1,8 +1,8 @@
-// A model as C: see include/weft/export.h.  Input: a model file. Output: one file of C that computes what the plan of
-// one token computes: its kernels (render/c.c), its steps as calls in order, and a main that reads ids and writes ids.
-// The plan is made on the null device, for an unknown processor; weights are read from the GGUF file
-// unchanged.  Invariant: the text depends on the model and the context alone.  Names from the file are only
-// comments, of letters, digits, dots, dashes and underscores.
+// Exports a model as C: see include/weft/export.h. Input: a model file. Output: one C file that computes the plan of
+// one token: its kernels (render/c.c), its steps as calls in order, and a main that reads and writes ids. The plan is
+// made on the null device, for an unknown processor; weights are read from the GGUF file unchanged. Invariant: the text
+// depends only on the model and the context. Names from the file appear only in comments, limited to letters, digits,
+// dots, dashes and underscores.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +22,12 @@ typedef struct writer {
   const plan *p;
   const schedule *s;
   str out;
-  int64_t book[BOOK_COUNT];      // bytes of each code book that is read
+  int64_t book[BOOK_COUNT];      // bytes of each code book that is used
   error *err;
   int status;
 } writer;
 
-// ---- text that all models share ---------------------------------------------------------------------------------
+// ---- text common to all models --------------------------------------------------------------------------------------
 
 static const char beginning[] =
   "#if !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)\n"
@@ -200,7 +200,7 @@ static const char ending[] =
 
 // ---- the plan -------------------------------------------------------------------------------------------------------
 
-// For a comment: nothing in it ends one.
+// Writes a name into a comment without characters that could end it.
 static void c_comment(str *out, const char *name) {
   for (; *name; name++) {
     bool plain = (*name >= '0' && *name <= '9') || (*name >= 'a' && *name <= 'z') || (*name >= 'A' && *name <= 'Z');
@@ -233,7 +233,7 @@ static const sched_temp *temp_of(const schedule *s, int64_t id) {
 
 static int64_t shared_bytes(const schedule *s) { return (int64_t)round_up((size_t)s->arena_bytes, CACHE_LINE); }
 
-// A buffer of a call that is no weight.
+// A buffer argument other than a weight.
 static void c_own_buffer(writer *w, int64_t own) {
   static const char *const names[] = {[BUF_IDS] = "ids", [BUF_PAGES] = "pages", [BUF_SLOT] = "slot",
                                       [BUF_LOGITS] = "logits", [BUF_TURNS] = "turns"};
@@ -347,7 +347,7 @@ static void write_model(void *ctx) {
   free(programs);
   if (w->status) return;
   c_constants(w);
-  str body = w->out;                     // code books stand before the calls, which say what they read of them
+  str body = w->out;  // code books come before the calls, which determine the part of them that is used
   w->out = (str){0};
   for (int i = 0; i < w->s->n_kernels; i++) c_call(w, i);
   str steps = w->out;
@@ -377,7 +377,7 @@ int weft_export_c(const char *path, int context, const char *out, weft_error *er
   struct engine_options o = {.n_ctx = context, .n_threads = 1, .no_repack = true, .device = "NULL"};
   writer w = {.err = &e};
   newfile *f = NULL;
-  kernel_set_collect();                    // nothing is taken from this machine
+  kernel_set_collect();                    // nothing comes from this machine's cache
   env_set(ENV_RENDER, "c");
   int status = engine_open(path, &o, &w.e, &e) || check_model(w.e, &e) ? -1 : 0;
   if (!status) {

@@ -1,4 +1,4 @@
-// fail: how the functions of include/weft.h fail. All files behind that header say it by these.
+// fail: how the functions of include/weft.h report errors; used by all files that implement that header.
 #ifndef WEFT_FAIL_H
 #define WEFT_FAIL_H
 #include "weft.h"
@@ -7,11 +7,11 @@
 
 _Static_assert(sizeof((weft_error *)0)->text == sizeof((error *)0)->text, "errors are copied whole");
 
-// With what a folder below said.
+// Copies an error of a lower layer.
 static inline int fail(weft_error *out, const error *e) {
   if (out) memcpy(out->text, e->text, sizeof out->text);
   return -1;
 }
-// With a message of the function's own, which returns.
+// Returns with a formatted message.
 #define FAIL(out, ...) do { error e_ = {0}; error_set(&e_, __VA_ARGS__); return fail(out, &e_); } while (0)
 #endif

@@ -1,4 +1,4 @@
-// Rows of floats by their ids: see float_rows.h.
+// Maps ids to rows of floats: see float_rows.h.
 #include "engine/float_rows.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 typedef struct row_id { int32_t id; uint32_t row; float_rows *of; } row_id;
 struct float_table {
   pthread_mutex_t lock;
-  VEC(row_id) ids;                     // in ascending order
+  VEC(row_id) ids;                     // ascending
 };
 
 float_table *float_table_new(void) {
@@ -37,7 +37,7 @@ static void make_digest(float_rows *r, const float_spec *spec) {
   sha256_end(&s, r->digest);
 }
 
-// Eight ids from each digest of the digest; attempt: another choice, where one of them is taken.
+// Derives eight ids from each hash of the digest; attempt: another choice if an id is taken.
 static void make_ids(float_rows *r, uint32_t attempt) {
   enum { EACH = 8, DIGITS = 8 };
   for (size_t i = 0; i < r->n; i += EACH) {
@@ -52,7 +52,7 @@ static void make_ids(float_rows *r, uint32_t attempt) {
       char digits[DIGITS + 1] = {0};
       memcpy(digits, hex + (k - i) * DIGITS, DIGITS);
       uint32_t bits = (uint32_t)strtoul(digits, NULL, 16) & INT32_MAX;
-      r->ids[k] = bits == INT32_MAX ? -2 : INT32_MIN + (int32_t)bits;       // -1 is nobody's
+      r->ids[k] = bits == INT32_MAX ? -2 : INT32_MIN + (int32_t)bits;       // -1 is reserved
     }
   }
 }
@@ -76,7 +76,7 @@ static float *copy_floats(const float_rows *r, const float *at) {
   return at ? memcpy(xmalloc(bytes), at, bytes) : NULL;
 }
 
-// ---- the table; its lock is held ------------------------------------------------------------------------------------
+// ---- the table; the caller holds its lock ---------------------------------------------------------------------------
 
 static size_t first_at(const float_table *t, int32_t id) {
   size_t from = 0, to = t->ids.n;
@@ -95,13 +95,13 @@ static float_rows *find_row(const float_table *t, int32_t id, size_t *row) {
   return t->ids.at[i].of;
 }
 
-// Whether n ids in ascending order are free, and no two the same. Then they are in the table.
+// Adds n ascending ids to the table if they are free and distinct; otherwise returns false.
 static bool take_ids(float_table *t, const row_id *ids, size_t n) {
   for (size_t i = 0; i < n; i++)
     if ((i && ids[i - 1].id == ids[i].id) || find_row(t, ids[i].id, NULL)) return false;
   size_t old = t->ids.n;
   for (size_t i = 0; i < n; i++) vec_push(&t->ids, ids[i]);
-  // both parts are in order: what is larger goes to the end
+  // merges both sorted lists from the end
   for (size_t to = t->ids.n; n; to--)
     t->ids.at[to - 1] = old && t->ids.at[old - 1].id > ids[n - 1].id ? t->ids.at[--old] : ids[--n];
   return true;
@@ -112,21 +112,21 @@ static void free_rows(float_rows *r) {
   free(r);
 }
 
-// The same span, where it is there.
+// The existing span with the same digest, if any.
 static float_rows *find_same(float_table *t, const float_rows *r) {
   for (uint32_t i = 0; i < t->ids.n; i++)
     if (!t->ids.at[i].row && !strcmp(t->ids.at[i].of->digest, r->digest)) return t->ids.at[i].of;
   return NULL;
 }
 
-// Its floats, unless they are there: what is left is for free().
+// Stores its floats unless it has some; returns the array to free().
 static float *give_floats(float_rows *r, float *at) {
   float *left = r->at ? at : NULL;
   if (!r->at) r->at = at;
   return left;
 }
 
-// ---- what others call -----------------------------------------------------------------------------------------------
+// ---- interface ------------------------------------------------------------------------------------------------------
 
 float_rows *float_rows_new(float_table *t, const float_spec *spec) {
   float_rows *r = xcalloc(1, sizeof *r), *same;

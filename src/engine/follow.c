@@ -1,5 +1,5 @@
-// What the first process tells the others, and what these do: see follow.h. A message is a head, which says how long
-// the rest is, and the rest; both are broadcast.
+// The protocol between the first process and the others: see follow.h. A message has a header with the length of the
+// body, then the body; both are broadcast.
 #include "engine/follow.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 enum kind { FOLLOW_OPEN, FOLLOW_CLOSE, FOLLOW_PLAN, FOLLOW_RUN, FOLLOW_COPY, FOLLOW_DISCARD, FOLLOW_READ, FOLLOW_WRITE,
             FOLLOW_LEAVE };
 typedef struct message { int32_t kind, number; uint64_t n; } message;
-// What decides about plans, as the first process has it.
+// The first process's settings that determine plans.
 typedef struct opening {
   char version[64], device[512], compiler[128], content[CONTENT_NAME];
   int64_t worth;
@@ -30,9 +30,9 @@ typedef struct place { int32_t group, from, to; } place;
 typedef struct piece { void *at; size_t n; } piece;
 enum { MOST_PIECES = 10 };
 
-// One message at a time, and no message while a plan runs, whose processes talk to each other.
+// One message at a time, and none while a plan runs, since its processes communicate.
 static pthread_mutex_t talking = PTHREAD_MUTEX_INITIALIZER;
-static VEC(engine *) engines;              // by number, of all processes; NULL: closed
+static VEC(engine *) engines;              // by number, equal in all processes; NULL: closed
 
 static bool leads(void) { ranks r = ranks_here(); return r.n > 1 && !r.rank; }
 
@@ -52,7 +52,7 @@ static void tell_others(enum kind kind, int number, const str *body) {
 
 static int opening_of(const engine *e, opening *out, error *err) {
   opening o;
-  memset(&o, 0, sizeof o);                   // it is compared as bytes
+  memset(&o, 0, sizeof o);                   // compared as bytes
   if (content_sample(e->file, e->m, o.content, err)) return -1;
   snprintf(o.version, sizeof o.version, "%s", ROWS_VERSION);
   const device *d = e->layer_split.at[0].d;
@@ -76,7 +76,7 @@ static int opening_of(const engine *e, opening *out, error *err) {
   return 0;
 }
 
-// The options that are texts, one behind the other.
+// Appends the text options, one after the other.
 static void add_files(const struct engine_options *o, str *body) {
   for (size_t i = 0; i < o->n_settings; i++) str_addn(body, o->settings[i], strlen(o->settings[i]) + 1);
   for (size_t i = 0; i < o->n_adapters; i++) {
@@ -136,7 +136,7 @@ void follow_plan(engine *e, const plan_spec *spec) {
 
 // --- runs ------------------------------------------------------------------------------------------------------------
 
-// What a plan reads that is neither a weight nor a state.
+// The inputs of a plan other than weights and states.
 static int inputs(engine *e, const plan_spec *spec, piece *out) {
   int n = 0;
   size_t tokens = (size_t)spec->tokens, room = (size_t)min_i64(spec->tokens, e->room);
@@ -197,7 +197,7 @@ static void tell_state(enum kind kind, const caches *c, int group, int from, int
 void follow_copy(const caches *c, int group, int from, int to) { tell_state(FOLLOW_COPY, c, group, from, to); }
 void follow_discard(const caches *c, int group, int first, int n) { tell_state(FOLLOW_DISCARD, c, group, first, n); }
 
-// Every process has its part of each piece: all get the others'.
+// Every process has its part of each piece: gathers all parts in all processes.
 static void gather_states(engine *e, int group, int number) {
   for (int i = 0; i < model_n_states(e->m); i++) {
     const state_cuts *cuts = &e->state_cuts[i];

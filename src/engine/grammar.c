@@ -1,4 +1,4 @@
-// The part of the public API about constrained output: grammars with a matcher each, over grammar/grammar.h.
+// The public API for constrained output: grammars with a matcher each, over grammar/grammar.h.
 #include "grammar/grammar.h"
 #include "engine/engine.h"
 #include "engine/fail.h"
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Once: the tries take a tenth of a second of a large vocabulary, and there are many grammars.
+// Made once per vocabulary: it takes a tenth of a second for a large one, and there are many grammars.
 struct vocab_tries { pthread_mutex_t lock; grammar_vocab *tokens; };
-// What clones share.
+// Shared by clones.
 struct shared { int refs; grammar *g; char *notes; };
 struct weft_grammar { struct shared *s; matcher *m; };
 
@@ -45,7 +45,7 @@ static void shared_free(struct shared *s) {
   free(s);
 }
 
-// Takes g, which is NULL where compiling failed with e.
+// Takes ownership of g, which is NULL if compiling failed with e.
 static int take_grammar(const weft_vocab *v, grammar *g, error *e, weft_grammar **out, weft_error *err) {
   if (!g) return fail(err, e);
   struct shared *s = xcalloc(1, sizeof *s);

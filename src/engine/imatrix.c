@@ -1,6 +1,6 @@
-// weft_imatrix: importance weights, collected while a model reads texts and written in llama.cpp's format
-// (model/imatrix.h reads it): for a tensor NAME the sums of squares of its inputs as NAME.in_sum2, and how many tokens
-// they are of as NAME.counts; of experts' for each.
+// weft_imatrix: computes an importance matrix while a model reads texts, and writes it in llama.cpp's format
+// (model/imatrix.h reads it): for a tensor NAME the sums of squares of its inputs as NAME.in_sum2, and the number of
+// tokens as NAME.counts; for experts separately.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 struct weft_imatrix {
   weft_model *m;
   const gguf *g;
-  double **sums, **counts;                 // of each tensor; NULL: nothing goes through it
+  double **sums, **counts;                 // of each tensor; NULL: it has no input here
   uint32_t chunks;
 };
 
@@ -93,7 +93,7 @@ static int write_file(const weft_imatrix *w, newfile *f, const gguf_head *h, con
   return status;
 }
 
-// What must be finite is: a damaged weight shows here.
+// Checks that values are finite: a damaged weight shows here.
 static int check_sums(const weft_imatrix *w, const gguf_tensor *t, error *err) {
   size_t at = gguf_tensor_index(w->g, t);
   for (int64_t k = 0; k < t->ne[0] * t->ne[2]; k++)

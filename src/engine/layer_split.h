@@ -1,5 +1,6 @@
-// layer_split: where the layers of a model lie. All of them on one device, or the first ones on the CPU and the last
-// ones, with the head, on the device that DEV names: a graph for each (model_shape.layers), run one after the other.
+// layer_split: assigns the layers of a model to devices: all layers to one device, or the first layers to the CPU and
+// the last ones, with the head, to the device that DEV names. Each device has a graph of its layers
+// (model_shape.layers); the graphs run one after the other.
 #ifndef WEFT_ENGINE_LAYER_SPLIT_H
 #define WEFT_ENGINE_LAYER_SPLIT_H
 #include "device/device.h"
@@ -12,21 +13,21 @@ typedef struct layer_split {
 } layer_split;
 
 struct engine_options;
-// Positions of the KV cache; the longest sequence that kernels know; tokens that plans for prompts have room for,
-// together.
+// Positions of the KV cache; maximum sequence length of kernels; total capacity of prompt plans in tokens.
 struct layer_split_sizes { int64_t positions, longest, tokens; };
-// Opens the device that all layers lie on, until they are shared. 0, or -1 and why not; layer_split_close in any case.
+// Opens the device, which has all layers until layer_split_share. Returns 0, or -1 and the reason; call
+// layer_split_close in either case.
 int layer_split_open(layer_split *p, const model *m, const struct engine_options *o, error *err);
-// Has it room for as many of the last layers as are wanted (<= 0: all)?
+// Does it have memory for this many of the last layers (<= 0: all)?
 bool layer_split_hold(const layer_split *p, const gguf *file, const model *m, const struct layer_split_sizes *sizes,
                       int wanted);
-// Shares them out: o->gpu_layers. 0, or -1 and why not, with how many layers there is room for.
+// Splits the layers according to o->gpu_layers. Returns 0, or -1 and the reason, with the number of layers that fit.
 int layer_split_share(layer_split *p, const gguf *file, const model *m, const struct layer_split_sizes *sizes,
                  const struct engine_options *o, error *err);
 void layer_split_close(layer_split *p);
-// Bytes of the weights, and of the states for so many positions, that layers from .. to - 1 and what goes with them
-// need: with the first one the embedding, with the last one the head. UINT64_MAX where that is no number.
+// Bytes of the weights, and of the states for this many positions, of layers from .. to - 1; including the embedding
+// with the first layer and the head with the last. UINT64_MAX on overflow.
 uint64_t layer_split_bytes(const gguf *file, const model *m, int from, int to, int64_t positions);
-// The layer of a tensor of the file; -1: of none.
+// The layer of a tensor of the file; -1: none.
 int layer_split_layer_of(const gguf_tensor *t);
 #endif

@@ -1,13 +1,13 @@
 // Layouts of weights: see layouts.h.
 //
-// A layout belongs to a weight, not to a kernel: a token's kernel reads it and so does a prompt's, and memory holds it
-// once. So it is part of what is scheduled (schedule/layout.h), every kernel follows it, and the choice is made for all
-// weights of a format and size together.
+// A layout belongs to a weight, not to a kernel: the kernels of tokens and of prompts read it, and memory holds one
+// copy. It is therefore an input of scheduling (schedule/layout.h), every kernel follows it, and all weights of one
+// format and size get one layout.
 //
 // The search holds the model twice. For every other layout there is a second set of weights, all in that layout, with
-// plans of their own, and tokens run through both sets in turns; by the time stamps of its kernels each format and size
-// finds its best layout. What won so is then put together and tried as it would be used: the same logits, bit by bit,
-// behind a prompt and behind single tokens; tokens faster, prompts no slower.
+// its own plans, and tokens run through both sets interleaved. The time stamps of kernels give the best layout for each
+// format and size. The winners are then combined and tested as in use: equal logits, bit by bit, after a prompt and
+// after single tokens; faster tokens, and prompts no slower.
 #include "engine/layouts.h"
 #include <math.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ typedef struct layout_search {
   int *row_of;                                                   // kernel of a token -> row; -1: none
   int32_t *ids;
   double began, seconds;
-  bool cut;                                                      // time was up before all had been tried
+  bool cut;                                                      // time ran out before all were tried
 } layout_search;
 
 static void tell_progress(const layout_search *l, double fraction) {
@@ -89,7 +89,7 @@ static int row_named(layout_rows *rows, const gguf_tensor *t) {
   return (int)rows->at.n - 1;
 }
 
-// Which weights take how much of a token's time; how many of them are to be tried.
+// Finds each weight shape's share of a token's time, and how many of them to try.
 static int find_rows(layout_search *l, const char *compiler, int *todo, error *err) {
   engine *e = l->e;
   side x;
@@ -132,14 +132,14 @@ static int find_rows(layout_search *l, const char *compiler, int *todo, error *e
 
 static bool tried(const layout_row *row) { return row->state == LAYOUT_SAME || row->state == LAYOUT_BETTER; }
 
-// Whether this is news for any row.
+// Does this layout change any row?
 static bool differs(const layout_search *l, enum layout_kind kind) {
   for (size_t i = 0; i < l->rows->at.n; i++)
     if (tried(&l->rows->at.at[i]) && engine_layouts(l->e)[l->rows->at.at[i].tensor] != kind) return true;
   return false;
 }
 
-// The layouts in use, and for rows that are to be tried: `all`, or (LAYOUT_KINDS) what each found.
+// The layouts in use; for rows to be tried `all`, or (LAYOUT_KINDS) each row's best.
 static enum layout_kind *layouts_to_use(const layout_search *l, enum layout_kind all) {
   const gguf *file = engine_gguf(l->e);
   size_t n = gguf_n_tensors(file);
@@ -164,7 +164,7 @@ static int use_layouts(const layout_search *l, enum layout_kind all, error *err)
   return r;
 }
 
-// One layout for all rows, in turns with what is in use, by the time stamps of the kernels.
+// Times one layout for all rows against the current one, interleaved, by the time stamps of kernels.
 static int try_layout(layout_search *l, enum layout_kind kind, error *err) {
   size_t n = l->rows->at.n;
   side x = {0};
@@ -174,7 +174,7 @@ static int try_layout(layout_search *l, enum layout_kind kind, error *err) {
   double *sums = xcalloc(2 * TURNS * n + 1, sizeof *sums);
   x.us = xcalloc((size_t)kernels + 1, sizeof *x.us);
   for (; turns < TURNS && (turns < 3 || !late(l)); turns++)
-    // the new layouts, then those in use; afterwards the new ones are in use again
+    // runs with the new layouts, then the old; the new ones are in use afterwards
     for (int other = 0; other < 2; other++) {
       timed(l, &x, err);
       for (int i = 0; i < kernels; i++)
@@ -185,7 +185,7 @@ static int try_layout(layout_search *l, enum layout_kind kind, error *err) {
     layout_row *row = &l->rows->at.at[i];
     double ratio[TURNS];
     if (!tried(row)) continue;
-    // noise makes runs slower, never faster: the middle and the fastest have to agree
+    // noise only makes runs slower: the median and the minimum must agree
     double least[2] = {1e30, 1e30};
     for (int k = 0; k < turns; k++) {
       const double us[2] = {sums[i * 2 * TURNS + (size_t)k], sums[(i * 2 + 1) * TURNS + (size_t)k]};
@@ -211,7 +211,7 @@ static double time_plan(const layout_search *l, bool prompt, error *err) {
   return (now_s() - start) * 1e6;
 }
 
-// The logits behind a prompt and behind a token more, with the layouts in use and with the others.
+// Compares the logits after a prompt and after one more token, with both layouts.
 static bool same_logits(const layout_search *l, error *err) {
   engine *e = l->e;
   size_t n = (size_t)engine_n_vocab(e);
@@ -232,7 +232,7 @@ static bool same_logits(const layout_search *l, error *err) {
   return ok;
 }
 
-// What won, put together: 1 where it is to be used.
+// Tests the combined winners: returns 1 if they are to be used.
 static int try_together(layout_search *l, error *err) {
   double us[2][2][FINAL_TURNS], ratio[2][FINAL_TURNS];           // token, chunk; new, old
   if (use_layouts(l, LAYOUT_KINDS, err)) return -1;
@@ -292,7 +292,7 @@ int layouts_search(engine *e, const struct tune_settings *s, double seconds, lay
   bool room = !r && todo && room_for_two(&l);
   for (size_t i = 0; i < rows->at.n && !room; i++) if (tried(&rows->at.at[i])) rows->at.at[i].state = LAYOUT_NOT_TRIED;
   if (room) {
-    error e2 = {0};                              // what cannot be made or held is not in use: no reason to tune nothing
+    error e2 = {0};                              // a failed layout is not used; tuning goes on
     for (int i = 0; i < LAYOUT_KINDS && !(l.cut = late(&l)); i++) {
       tell_progress(&l, (double)i / (LAYOUT_KINDS + 1));
       if (differs(&l, (enum layout_kind)i) && try_layout(&l, (enum layout_kind)i, &e2))

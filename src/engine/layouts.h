@@ -1,5 +1,4 @@
-// layouts: how each weight of a model lies in memory (schedule/layout.h), as an earlier search found it; and that
-// search.
+// layouts: the memory layout of each weight of a model (schedule/layout.h), from an earlier search; and that search.
 #ifndef WEFT_ENGINE_LAYOUTS_H
 #define WEFT_ENGINE_LAYOUTS_H
 #include "engine/engine.h"
@@ -8,7 +7,7 @@
 struct device;
 struct tune_settings;          // tune.h
 
-// Of each tensor of the file, from the kernel cache: the caller's (free).
+// For each tensor of the file, from the kernel cache: the caller frees it.
 enum layout_kind *layouts_known(const struct device *d, const gguf *file);
 
 enum layout_state {
@@ -20,22 +19,22 @@ enum layout_state {
 };
 // Weights of one format and size.
 typedef struct layout_row {
-  char weight[96], role[64]; // "weight Q6_K 2048 8192 1"; the role of the kernel that reads most of them
-  int64_t tensor;            // one of them
-  double share;              // of a token's time that the kernels take which read them
+  char weight[96], role[64]; // "weight Q6_K 2048 8192 1"; role of the kernel that reads most of them
+  int64_t tensor;            // one of these weights
+  double share;              // of a token's time, of the kernels that read them
   enum layout_state state;
-  enum layout_kind layout;       // the best one that was tried, or the one that is in use
-  // a token's time in those kernels over what it is with what was in use; 1: nothing is better
+  enum layout_kind layout;       // the best one tried, or the current one
+  // time of these kernels relative to the current layout; 1: no improvement
   double ratio;
 } layout_row;
 typedef struct layout_rows {
   VEC(layout_row) at;
   char why[160];             // why nothing was tried
-  double token[2], chunk[2]; // microseconds before and after, where something was tried in the model (else 0)
+  double token[2], chunk[2]; // microseconds before and after, if the combination was tested (else 0)
 } layout_rows;
 
-// Tries other layouts for the weights that take a share of a token's time worth it, and goes on with what makes tokens
-// faster and prompts no slower. Both layouts are in memory for a while. 0, or -1 and why not; rows: the caller's,
-// vec_free(&rows.at).
+// Tries other layouts for weights with a sufficient share of a token's time, and switches to those that make tokens
+// faster and prompts no slower. Both layouts are in memory for a while. Returns 0, or -1 and the reason; rows: the
+// caller's, vec_free(&rows.at).
 int layouts_search(engine *e, const struct tune_settings *s, double seconds, layout_rows *rows, error *err);
 #endif

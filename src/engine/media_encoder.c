@@ -1,6 +1,6 @@
-// Encoders of pictures and sound: see media_encoder.h. Each has a plan for what it takes at most so far: of pictures of
-// all sizes, squares up to a power of two, and one that is too small is made again. What it will take is known from its
-// schedule, and is compared with what there is before anything of the old plan goes.
+// Runs encoders of pictures and sound: see media_encoder.h. Each encoder has a plan for the largest input so far (for
+// pictures of any size, squares up to a power of two); if it is too small, a larger one is made. The memory of a plan
+// is known from its schedule and is compared with the free memory before the old plan is freed.
 #include "engine/media_encoder.h"
 #include <math.h>
 #include <stdlib.h>
@@ -21,11 +21,11 @@
 
 enum { LEAST_SQUARES = 256, MOST_SQUARES = 1 << 16 };
 
-// What a plan reads and writes, of `bytes` bytes.
+// An input or output of a plan, of `bytes` bytes.
 typedef struct area { void *at; uint64_t bytes; } area;
 enum { AREA_PATCHES, AREA_PLACES, AREA_HIDDEN, AREA_ORDER, AREAS };
 
-// One of a file, and its plan for `squares` squares of patches at most.
+// One encoder of a file, with a plan for at most `squares` squares of patches.
 typedef struct eye {
   media_encoder *e;
   model *m;
@@ -34,8 +34,8 @@ typedef struct eye {
   schedule s;
   plan *p;
   area areas[AREAS];
-  uint64_t bytes;            // of the areas and of the plan's arena
-  account *payer;            // of a plan that does not last
+  uint64_t bytes;            // of the areas and the plan's arena
+  account *payer;            // charged for a plan that is not kept
   bool passing;
 } eye;
 
@@ -43,9 +43,9 @@ struct media_encoder {
   gguf *file;
   device *d;
   bool exact;
-  uint64_t keep;             // bytes of a plan that lasts, at most; 0: any number
-  account *payer;            // of one that does not
-  media_progress *on;        // NULL: nobody watches
+  uint64_t keep;             // maximum bytes of a plan that is kept; 0: no limit
+  account *payer;            // charged for one that is not kept
+  media_progress *on;        // NULL: no progress callback
   void *on_ctx;
   eye eyes[MEDIUM_COUNT];
 };
@@ -75,7 +75,7 @@ static void *eye_buffer(void *ctx, int64_t id) {
   return y->areas[own == BUF_PATCHES ? AREA_PATCHES : own == BUF_PLACES ? AREA_PLACES : AREA_HIDDEN].at;
 }
 
-// What has been copied is not needed as it lies in the file.
+// Releases file pages of weights that have been packed.
 static void eye_filled(void *ctx, int64_t id, double from, double to, double done) {
   (void)done;
   weights_give_back(((const eye *)ctx)->e->file, id, from, to);
@@ -101,7 +101,7 @@ void media_encoder_rest(media_encoder *e) {
   for (int k = 0; k < MEDIUM_COUNT; k++) if (e->eyes[k].passing) close_plan(&e->eyes[k]);
 }
 
-// Of zeros, a little more than are read: kernels may look at whole vectors.
+// Zeroed, and slightly larger than needed: kernels may read whole vectors.
 static void measure_areas(eye *y) {
   const int64_t most = y->squares, rows = projector_output(y->m, most);
   const int64_t n[AREAS] = {[AREA_PATCHES] = projector_input(y->m, most),
@@ -111,7 +111,7 @@ static void measure_areas(eye *y) {
   for (int i = 0; i < AREAS; i++) y->areas[i].bytes = ((uint64_t)n[i] + 64) * 4;
 }
 
-// They take memory when they are touched.
+// Pages use memory once they are touched.
 static int reserve_areas(eye *y, error *err) {
   const projector_facts *f = projector_facts_of(y->m);
   const gguf *file = y->e->file;
@@ -136,7 +136,7 @@ static void schedule_eye(void *ctx) {
   w->g = schedules_find(e->d, g, sink, &(struct schedule_how){.exact = e->exact}, &w->s, &w->kept);
 }
 
-// Also what the plan will take.
+// Also computes the memory of the plan.
 static int make_eye_schedule(eye *y, error *err) {
   const media_encoder *e = y->e;
   scheduling w = {.y = y};
@@ -160,7 +160,7 @@ static int make_plan(eye *y, error *err) {
   return failed ? error_set(err, "%s: %s", gguf_path(y->e->file), why.text) : 0;
 }
 
-// Whether there is memory for a plan, which takes the place of one of `had` bytes, and who pays for it.
+// Charges the memory of a plan that replaces one of `had` bytes; fails if there is not enough.
 static int take_room(eye *y, uint64_t had, error *err) {
   const media_encoder *e = y->e;
   uint64_t left = 0;
@@ -177,7 +177,7 @@ static int take_room(eye *y, uint64_t had, error *err) {
   return 0;
 }
 
-// A plan for this number of squares. 0, or enum media_failure.
+// Makes a plan for this number of squares. Returns 0, or enum media_failure.
 static int need_eye_plan(eye *y, int64_t squares, error *err) {
   if (y->p && y->squares >= squares) return 0;
   uint64_t refused = memory_refusals();
@@ -199,7 +199,7 @@ int media_encoder_open(const char *path, device *d, bool exact, int n_embd, medi
   unsigned media = 0;
   *e = (media_encoder){.d = d, .exact = exact};
   int status = gguf_open(path, &e->file, err) || projector_media(e->file, &media, err) ? -1 : 0;
-  // where one encoder of two is of an unknown type, the other one is used
+  // if one of two encoders has an unknown type, the other one is used
   if (!status && media & projector_known(e->file)) media &= projector_known(e->file);
   for (int k = 0; !status && k < MEDIUM_COUNT; k++) {
     if (!(media >> k & 1)) continue;
@@ -305,7 +305,7 @@ static void run_eye(void *ctx) {
   else plan_run(r->y->p, &n, n_vars);
 }
 
-// Row `order[i]` of the picture is the i-th one that came out. False: one has a float that is no finite number.
+// Row `order[i]` of the picture is row i of the output. False: a value is not finite.
 static bool take_rows(const eye *y, media_rows *out) {
   size_t n = (size_t)model_n_embd(y->m);
   const int32_t *order = y->areas[AREA_ORDER].at;

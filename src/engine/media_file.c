@@ -1,4 +1,4 @@
-// What an mmproj file holds, for people: see weft.h.
+// Describes an mmproj file as text: see weft.h.
 #include <string.h>
 #include "base/str.h"
 #include "engine/engine.h"
@@ -60,7 +60,7 @@ static bool is_cut_into_tiles(const projector_kind *k) {
   return r && (r->size == SIZE_TILES_AND_WHOLE || r->size == SIZE_TILES_BY_SHAPE || r->size == SIZE_CANVAS);
 }
 
-// What it takes, and how many tokens of the language model that becomes.
+// The inputs of an encoder, and the number of tokens that they become.
 static void describe_encoder(str *s, const model *m) {
   const projector_kind *k = projector_kind_of(m);
   const projector_facts *f = projector_facts_of(m);

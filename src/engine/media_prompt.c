@@ -1,6 +1,6 @@
-// Pictures and sounds in prompts: from the bytes of a file to ids of rows, and what a prompt has around them. See
-// weft.h. The steps of a picture: decode (media.h), preprocess (preprocess.h), encode (media_encoder.h), rows
-// (weft_rows_new).
+// Pictures and sounds in prompts: converts the bytes of a file to ids of rows, and adds the text that models need
+// around them. See weft.h. The steps for a picture: decode (media.h), preprocess (preprocess.h), encode
+// (media_encoder.h), make rows (weft_rows_new).
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdlib.h>
@@ -25,17 +25,17 @@ _Static_assert((int)WEFT_MEDIUM_BAD == MEDIA_BAD && (int)WEFT_MEDIUM_UNABLE == M
 struct weft_media {
   weft_model *m;
   media_encoder *e;
-  preprocess_rule rule;                // of pictures
-  mel_plan *mel;                       // of sounds; NULL: there has been none
+  preprocess_rule rule;                // for pictures
+  mel_plan *mel;                       // for sounds; NULL: not used yet
   weft_media_options o;
-  struct measuring *measuring;         // the first of them; NULL: nobody does
-  int64_t part, parts;                 // of what is encoded: which one of how many tiles or windows is next
+  struct measuring *measuring;         // measures the first of them; NULL: off
+  int64_t part, parts;                 // of the input being encoded: index and number of its tiles or windows
 };
 
-// What stands in a prompt: a text with control tokens, or rows.
+// A piece of a prompt: a text with control tokens, or rows.
 typedef struct piece { char *text; weft_rows *rows; } piece;
-// part, parts: of it, while it is encoded
-// room: bytes that are charged for its rows while it is made; passing: of a plan that goes with it
+// part, parts: progress while it is encoded room: bytes charged for its rows while it is made; passing: bytes of a plan
+// that is freed with it
 struct weft_medium {
   const projector_kind *kind;
   VEC(piece) pieces;
@@ -46,7 +46,7 @@ struct weft_medium {
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
-// The row that the projector names, with what its file says.
+// Selects the preprocessing rule that the projector names, with the file's values.
 static int set_rule(weft_media *a, const weft_media_options *o, error *err) {
   const projector_kind *k = media_encoder_kind(a->e, MEDIUM_PICTURE);
   if (!k) return 0;
@@ -79,7 +79,7 @@ static void on_progress(void *ctx, const char *what, double fraction) {
   a->o.progress(a->o.ctx, what, encoding ? ((double)a->part + fraction) / (double)a->parts : fraction);
 }
 
-// Rows that this model cannot read, whatever the picture.
+// Checks that this model can read such rows.
 static int check_rows_can_be_read(const weft_media *a, error *err) {
   const projector_kind *k = media_encoder_kind(a->e, MEDIUM_PICTURE);
   int block = engine_block(weft_model_peek(a->m));
@@ -129,8 +129,8 @@ unsigned weft_media_kinds(const weft_media *a) {
          (media_encoder_kind(a->e, MEDIUM_SOUND) ? WEFT_SOUND : 0u);
 }
 
-// Plans that are made meanwhile stay, and are charged to no request. Those of the encoder that are too large for that
-// (media_encoder_keep) are charged to the account of before.
+// Plans made meanwhile are kept and charged to no request. Encoder plans that are too large to be kept
+// (media_encoder_keep) are charged to the previous account.
 typedef struct computing { const weft_media *a; account_scope before; } computing;
 
 static computing begin_computing(const weft_media *a) {
@@ -149,7 +149,7 @@ static void add_around(weft_medium *x, const char *text) {
   if (text) vec_push(&x->pieces, ((piece){.text = xstrdup(text)}));
 }
 
-// Positions of M-RoPE: all rows of a picture at one time.
+// Positions for M-RoPE: all rows of a picture have one time.
 static int32_t *grid_positions(const media_rows *rows) {
   int32_t *at = xcalloc(3 * (size_t)rows->n, sizeof *at);
   for (int64_t i = 0; i < rows->n; i++) {
@@ -159,7 +159,7 @@ static int32_t *grid_positions(const media_rows *rows) {
   return at;
 }
 
-// What weft_profile_medium asks for, and what came.
+// A request of weft_profile_medium, and its result.
 typedef struct measuring { int steps; double began; struct profile p; } measuring;
 
 static int measure_encoding(weft_media *a, int64_t parts, enum medium k, const float *in, int64_t width, int64_t height,
@@ -180,13 +180,13 @@ static int add_span(weft_media *a, weft_medium *x, const weft_rows_spec *spec, w
   return 0;
 }
 
-// Says what a step of a picture or a sound says.
+// Passes on the error of a step.
 static int fail_as(int status, weft_error *err, const error *why) {
   fail(err, why);
   return status;
 }
 
-// Of one picture or spectrogram; rows->at is the caller's.
+// Encodes one picture or spectrogram; rows->at belongs to the caller.
 static int encode_one(weft_media *a, weft_medium *x, enum medium k, const pixel_planes *in, media_rows *rows,
                        weft_error *err) {
   error why = {0};
@@ -202,7 +202,7 @@ static int encode_one(weft_media *a, weft_medium *x, enum medium k, const pixel_
   return failed ? fail_as(failed, err, &why) : 0;
 }
 
-// Charged before there are rows: what the encoder gives and what is kept of it, with positions and ids.
+// Charges memory before rows are made: for the encoder's output and the stored rows, positions and ids.
 static int take_rows_room(const weft_media *a, weft_medium *x, int64_t n, enum medium k, weft_error *err) {
   error why = {0};
   size_t row = 2 * ((size_t)media_encoder_n_embd(a->e, k) * sizeof(float) + 3 * sizeof(int32_t)) + sizeof(int32_t);
@@ -211,7 +211,7 @@ static int take_rows_room(const weft_media *a, weft_medium *x, int64_t n, enum m
   return 0;
 }
 
-// Encodes one picture or spectrogram, and adds its rows: a span, or one for each line with a text between them.
+// Encodes one picture or spectrogram and adds its rows: one span, or one per line with a text between them.
 static int add_encoded(weft_media *a, weft_medium *x, enum medium k, const pixel_planes *in, weft_error *err) {
   media_rows rows = {0};
   enum span span = media_encoder_kind(a->e, k)->span;
@@ -237,7 +237,7 @@ static int add_encoded(weft_media *a, weft_medium *x, enum medium k, const pixel
   return status;
 }
 
-// The rows of a picture's tiles as those of one picture, of `columns` and `lines`.
+// Encodes a picture's tiles as the rows of one picture, of `columns` and `lines`.
 static int encode_tiles(weft_media *a, weft_medium *x, const prepared_image *p, media_rows *all, weft_error *err) {
   size_t n = (size_t)media_encoder_n_embd(a->e, MEDIUM_PICTURE);
   int status = 0;
@@ -260,14 +260,14 @@ static int encode_tiles(weft_media *a, weft_medium *x, const prepared_image *p, 
   return status;
 }
 
-// How many of `has` rows lie beside a picture on each side, if it fills the other direction. As the model's own code
-// rounds: to seven digits, then down.
+// The number of `has` rows on each side of a picture that fills the other direction, rounded like the model's own code:
+// to seven digits, then down.
 static int64_t rows_beside(int64_t has, int64_t other, int64_t edge, int64_t other_edge) {
   double fills = (double)edge * ((double)other / (double)other_edge);
   return (has - (int64_t)(rint(fills * 1e7) / 1e7)) / 2;
 }
 
-// Of all rows of a picture's tiles, `all_columns` in each of `all_lines`, those that show something of it.
+// The rows of a picture's tiles that show a part of it, out of `all_columns` in each of `all_lines`.
 typedef struct shown_rows { int64_t all_columns, all_lines, left, top, columns, lines; } shown_rows;
 
 // size: the picture's; columns, lines: of all rows.
@@ -278,8 +278,8 @@ static shown_rows rows_shown(const media_image *size, int64_t columns, int64_t l
   return (shown_rows){columns, lines, left, top, columns - 2 * left, lines - 2 * top};
 }
 
-// What a picture has in its tiles, line by line, each with the row that ends a line behind it. A picture that is much
-// wider than its tiles has no line of them.
+// Adds the rows of a picture's tiles, line by line, each line followed by the row that ends it. A very wide picture may
+// have no line.
 static int add_joined(weft_media *a, weft_medium *x, const prepared_image *p, const media_image *size,
                       weft_error *err) {
   media_rows all = {0};
@@ -306,7 +306,7 @@ static int add_joined(weft_media *a, weft_medium *x, const prepared_image *p, co
   return status;
 }
 
-// What stands before image i of a picture, which is the whole picture or one of its tiles, and behind it.
+// Adds the text before and after image i of a picture, which is the whole picture or a tile.
 static void add_before_image(weft_medium *x, const projector_tiling *t, const prepared_image *p, int64_t i) {
   char text[96] = "";
   int64_t tile = i - (p->whole < i);
@@ -333,8 +333,8 @@ static media_limits limits_of(const weft_media *a) {
   return l;
 }
 
-// Before anything is made of a decoded picture: its rows fit into the context, and *room bytes, which it takes with all
-// that is made of it until its rows are there, are charged.
+// Before a decoded picture is processed: checks that its rows fit into the context, and charges *room bytes for the
+// processing.
 static int begin_picture(const weft_media *a, const media_image *image, const char *name, size_t *room, error *err) {
   const projector_facts *f = media_encoder_facts(a->e, MEDIUM_PICTURE);
   int64_t cell = f->patch * f->merge, rows = 0, joined = 0, n_ctx = weft_model_context(a->m);
@@ -392,9 +392,9 @@ static void drop_spectrograms(weft_media *a) {
   a->mel = NULL;
 }
 
-enum { MOST_KEPT_FRAMES = 4096 };      // a plan for more goes with its sound
+enum { MOST_KEPT_FRAMES = 4096 };      // a plan for more is freed with its sound
 
-// What is charged for a spectrogram, and for a plan that goes with it.
+// Bytes charged for a spectrogram, and for a plan that is freed with it.
 static size_t spectrogram_room(const projector_facts *f, int64_t frames) {
   return (size_t)frames * (frames > MOST_KEPT_FRAMES ? mel_frame_bytes(f->mel) : (size_t)f->mel * sizeof(float));
 }
@@ -428,14 +428,14 @@ static int add_window(weft_media *a, weft_medium *x, const float *samples, int64
   return status;
 }
 
-// Gemma's: those whose window ends before the sound.
+// Gemma counts only frames whose window ends before the sound does.
 static int64_t frames_in_chunks(const weft_media *a, int64_t n) {
   const projector_kind *k = media_encoder_kind(a->e, MEDIUM_SOUND);
   return k->mirrored ? n / MEL_HOP : k->gemma_mel ? (n - 1) / MEL_HOP : (n + MEL_HOP - 1) / MEL_HOP;
 }
 
-// One spectrogram of all. As many of its chunks are encoded at once as the encoder takes. If a sound is not mirrored,
-// two frames of silence follow: longer than the window of its last frame.
+// One spectrogram for the whole sound, of which the encoder takes as many chunks at once as it can. If a sound is not
+// mirrored, two frames of silence follow: longer than the window of its last frame.
 static int add_chunks(weft_media *a, weft_medium *x, const float *samples, int64_t n, weft_error *err) {
   const projector_facts *f = media_encoder_facts(a->e, MEDIUM_SOUND);
   bool mirrored = media_encoder_kind(a->e, MEDIUM_SOUND)->mirrored;
@@ -450,7 +450,7 @@ static int add_chunks(weft_media *a, weft_medium *x, const float *samples, int64
     const pixel_planes in = {min_i64(f->frames, frames - at), f->mel, part};
     for (int64_t k = 0; k < f->mel; k++)
       memcpy(part + k * in.width, mel + k * planned + at, (size_t)in.width * sizeof *part);
-    // of a frame or two at the end of a longer sound there may be no row
+    // one or two frames at the end of a longer sound may give no row
     if (!at || media_encoder_sound_rows(a->e, in.width)) status = add_encoded(a, x, MEDIUM_SOUND, &in, err);
   }
   free(mel);
@@ -459,9 +459,9 @@ static int add_chunks(weft_media *a, weft_medium *x, const float *samples, int64
   return status;
 }
 
-// Windows of as many frames as the encoder has positions for; the last one is filled up with silence. Of sounds in
-// chunks, pieces of five minutes: Qwen2.5-Omni's processor takes no more. Qwen3-Omni's takes any length at once, so
-// that its windows of 8 s differ from ours where a sound is longer. Gemma 4's cuts a sound after 30 s.
+// Windows of as many frames as the encoder has positions; the last one is padded with silence. Sounds in chunks are
+// split into pieces of five minutes, the maximum of Qwen2.5-Omni's processor. Qwen3-Omni's takes any length at once, so
+// its windows of 8 s differ from these for longer sounds. Gemma 4's cuts a sound after 30 s.
 static int add_windows(weft_media *a, weft_medium *x, const media_sound *as_is, weft_error *err) {
   enum { PIECE_S = 300 };
   const projector_facts *f = media_encoder_facts(a->e, MEDIUM_SOUND);
@@ -474,7 +474,7 @@ static int add_windows(weft_media *a, weft_medium *x, const media_sound *as_is, 
   for (int64_t at = 0; !status && at < sound.n; at += most) {
     x->part = at / step;
     bool any = !f->chunk || media_encoder_sound_rows(a->e, min_i64(f->frames, frames_in_chunks(a, sound.n - at)));
-    if (at && !any) break;                       // what is left of it makes no row
+    if (at && !any) break;                       // the rest gives no row
     status = (f->chunk ? add_chunks : add_window)(a, x, sound.samples + at, min_i64(most, sound.n - at), err);
   }
   media_sound_free(&sound);
@@ -487,7 +487,7 @@ static int add_sound(weft_media *a, weft_medium *x, const void *data, size_t n, 
   media_sound sound = {0};
   error why = {0};
   int status = media_decode_sound(data, n, name, &limits, &sound, &why);
-  // as it is, and at the rate of spectrograms
+  // the samples as decoded, and resampled to the rate of spectrograms
   size_t room = status ? 0 : (size_t)(sound.n + (sound.n / sound.rate + 1) * MEL_RATE) * sizeof *sound.samples;
   if (!status && account_take_here(room, &why)) { status = -1; room = 0; }
   add_around(x, k->before);
@@ -589,7 +589,7 @@ static int add_prompt_tokens(const weft_vocab *v, id_list *all, const char *text
   return 0;
 }
 
-// The number of a picture among those of a prompt, if the model's own processor writes it.
+// Adds the number of a picture within a prompt, if the model's own processor writes it.
 static int add_picture_number(const weft_medium *x, size_t number, const weft_vocab *v, id_list *to, weft_error *err) {
   char text[96];
   if (!x->kind->numbered[0]) return 0;
@@ -617,7 +617,7 @@ bool weft_media_mark(char out[WEFT_MEDIA_MARK_SIZE]) {
   return drawn;
 }
 
-// What the model wants around a whole prompt: `before` ids in front, and the others at its end.
+// The special tokens around a whole prompt: `before` ids in front, the others at the end.
 static int special_ids(const weft_vocab *v, id_list *all, size_t *before, weft_error *err) {
   int32_t *ids;
   size_t n;

@@ -1,4 +1,4 @@
-// The Mersenne Twister, MT19937 (Matsumoto and Nishimura, 1998): see mersenne.h.
+// The Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998): see mersenne.h.
 #include "engine/mersenne.h"
 
 enum { SHIFTED = 397 };
@@ -10,7 +10,7 @@ void mersenne_seed(mersenne *r, uint32_t seed) {
   r->at = MERSENNE_WORDS;
 }
 
-// The high bit of a word and the low ones of the next, twisted.
+// Combines the high bit of a word with the low bits of the next, and twists.
 static uint32_t twisted(uint32_t high, uint32_t low) {
   uint32_t both = (high & 0x80000000u) | (low & 0x7fffffffu);
   return both >> 1 ^ (both & 1 ? 0x9908b0dfu : 0);

@@ -1,4 +1,4 @@
-// See on_demand.h.
+// Sizes memory for weights on demand: see on_demand.h.
 #include "engine/on_demand.h"
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ bool on_demand_possible(const gguf *file, const device *d) {
 
 uint64_t on_demand_wanted(void) { return (uint64_t)(strtod(env_str(ENV_WEFT_WEIGHT_MEMORY), NULL) * MIB); }
 
-// Beside the weights there are the program, intermediates, and the file's pages that are being read.
+// Memory is also needed for the program, intermediates, and the file's pages that are being read.
 uint64_t on_demand_budget(uint64_t have, uint64_t beside) {
   uint64_t wanted = on_demand_wanted();
   if (wanted) return wanted;
@@ -31,8 +31,8 @@ int64_t on_demand_matrices(const gguf *file, int64_t id) {
   return t->n_dims < 2 ? 0 : strstr(t->name, "_exps") ? t->ne[2] * t->ne[3] : 1;
 }
 
-// Bytes of weights: those that every token reads, the largest of these, those of all experts, those of
-// the largest layer, and of the largest layer's experts.
+// Bytes of weights: those that every token reads; the largest of them; all experts; the largest layer; the largest
+// layer's experts.
 typedef struct sizes { uint64_t always, largest, experts, layer, layer_experts; } sizes;
 
 static sizes sizes_of(const gguf *file) {

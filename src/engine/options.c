@@ -1,4 +1,4 @@
-// What programs ask for (weft_options) as the engine has it: see options.h.
+// Converts weft_options to engine options: see options.h.
 #include "engine/options.h"
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 _Static_assert(sizeof(weft_adapter) == sizeof(struct engine_adapter) &&
                  offsetof(weft_adapter, scale) == offsetof(struct engine_adapter, scale),
                "weft_model_open hands the array on");
-// from, to: of the options; for free().
+// Converts the control vectors of the options; the result is for free().
 static control_file *control_files(const weft_options *o) {
   control_file *files = xcalloc(o->n_control_vectors + 1, sizeof *files);
   for (size_t i = 0; i < o->n_control_vectors; i++)

@@ -1,4 +1,4 @@
-// Sequences in a folder, by pages: see page_store.h.
+// Stores sequences in a folder, by pages: see page_store.h.
 #define _GNU_SOURCE
 #include "engine/page_store.h"
 #include <dirent.h>
@@ -18,17 +18,17 @@ static const char suffix[] = ".page";
 typedef struct entry { page_name name; page_record page; } entry;
 struct page_store {
   caches *c;
-  char of[CONTENT_NAME];               // what the model computes: names of files begin with its first 8 characters
-  int most;                            // positions that there may be
+  char of[CONTENT_NAME];               // name of what the model computes; file names begin with its first 8 characters
+  int most;                            // maximum positions
   char *folder;
   uint64_t bytes;
   pthread_mutex_t lock;                // for entries
-  VEC(entry) entries;                  // by the page before, so that those that may follow it are together
+  VEC(entry) entries;                  // sorted by the preceding page, so that possible successors are adjacent
 };
 
 typedef VEC(entry) chain;              // pages of one sequence from the first on
 
-// "0123abcd-000007-....page": of what has a name that begins so, the page behind seven others.
+// "0123abcd-000007-....page": model name prefix, number of pages before it, page name.
 static char *page_path(const page_store *s, const entry *x) {
   str path = {0};
   str_addf(&path, "%s/%.8s-%06u-%.32s%s", s->folder, s->of, x->page.number, x->name.at, suffix);
@@ -42,11 +42,11 @@ static bool is_page(const char *file) {
 
 static bool is_ours(const page_store *s, const char *file) { return is_page(file) && !strncmp(file, s->of, 8); }
 
-// ---- entries; the lock is held --------------------------------------------------------------------------------------
+// ---- entries; the caller holds the lock -----------------------------------------------------------------------------
 
 static int page_order(const page_name *x, const page_name *y) { return memcmp(x->at, y->at, sizeof x->at); }
 
-// The first entry that follows the page `before` or a later name.
+// The first entry that follows page `before`, or a page of a later name.
 static size_t first_after(const page_store *s, const page_name *before) {
   size_t from = 0, to = s->entries.n;
   while (from < to) {
@@ -91,7 +91,7 @@ static size_t alike_in_page(const page_record *p, const int32_t *ids, size_t n) 
   return i;
 }
 
-// Does a file with `have` make one with `want` needless? Both follow the same page.
+// Does file `have` contain everything of `want`? Both follow the same page.
 static bool page_covers(const page_record *have, const page_record *want) {
   return alike_in_page(have, want->ids, want->n) == want->n && !(want->groups & ~have->groups) &&
          (!want->fixed || (have->fixed && have->n == want->n));
@@ -103,7 +103,7 @@ static bool is_stored(const page_store *s, const page_record *want) {
   return false;
 }
 
-// What a new page makes needless goes, with its file.
+// Removes entries and files that a new page makes redundant.
 static void replace_pages(page_store *s, const entry *new) {
   for (size_t i = first_after(s, &new->page.before); is_after(s, i, &new->page.before);) {
     const entry *x = &s->entries.at[i];
@@ -115,7 +115,7 @@ static void replace_pages(page_store *s, const entry *new) {
   insert_page(s, new);
 }
 
-// Pages that no other one leads to serve nobody.
+// Removes pages that no other page leads to.
 static void remove_orphans(page_store *s) {
   bool *reached = xcalloc(s->entries.n + 1, sizeof *reached);
   VEC(page_name) names = {0};
@@ -142,7 +142,7 @@ static int by_use(const void *x, const void *y) {
   return a->number < b->number ? 1 : -(a->number > b->number);
 }
 
-// Pages of all models, those that were used least lately first, until no more than s->bytes are left.
+// Removes least recently used pages of all models until at most s->bytes are left.
 static void trim_pages(page_store *s) {
   VEC(struct file) files = {0};
   uint64_t all = 0;
@@ -172,7 +172,7 @@ static void trim_pages(page_store *s) {
 
 // ---- opening --------------------------------------------------------------------------------------------------------
 
-// What a process left that was ended while it wrote.
+// Removes a partial file of a process that was killed while writing.
 static void remove_part(const char *path, const char *file) {
   size_t n = strlen(file);
   if (strstr(file, suffix) && n > 5 && !strcmp(file + n - 5, ".part")) unlink(path);
@@ -229,7 +229,8 @@ static size_t whole_chain(const page_store *s, const chain *c, const int32_t *id
   return whole;
 }
 
-// The pages that have most of these tokens, of those that a sequence can be taken up with. Returns how many.
+// Finds the pages with the most matching tokens among those from which a sequence can be resumed. Returns the number of
+// tokens.
 static size_t find_chain(page_store *s, const int32_t *ids, size_t n, chain *best) {
   chain walked = {0};
   page_name before = page_name_first(s->of);
@@ -270,7 +271,7 @@ size_t page_store_find(page_store *s, const int32_t *ids, size_t n) {
   return most;
 }
 
-// They were used now, the last one first: so none goes before those that follow it.
+// Marks pages as used, the last one first, so that none is removed before its successors.
 static void note_use(const page_store *s, const chain *c) {
   for (size_t i = c->n; i-- > 0;) {
     char *path = page_path(s, &c->at[i]);

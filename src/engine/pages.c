@@ -1,4 +1,4 @@
-// Pages by number: see pages.h.
+// Allocates pages by number: see pages.h.
 #include "engine/pages.h"
 #include <stdlib.h>
 

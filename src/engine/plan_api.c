@@ -1,4 +1,4 @@
-// The part of the public API about machines that are not here: texts and tables over engine/rehearse.c.
+// The public API for planning models on several machines: texts and tables over engine/rehearse.c.
 #include "weft.h"
 #include <stdlib.h>
 #include "device/memory.h"
@@ -46,7 +46,7 @@ static int plan_rows(planning *p, int n, rehearsal *r, error *err) {
   return 0;
 }
 
-// One machine's time, and what flows from each to the next.
+// The time of one machine, and the data sent between machines.
 static int plan_layers(planning *p, const rehearsal *one, error *err) {
   int n = p->plan->machines, to[MOST_RANKS];
   uint64_t sizes[MOST_RANKS];

@@ -1,4 +1,4 @@
-// Plans by their specs: from the model's graph to kernels on each device. See plans.h.
+// Makes plans from their specs: from the model's graph to kernels on each device. See plans.h.
 #include "engine/plans.h"
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +98,7 @@ static float *sums_buffer(engine *e, int64_t i) {
   return e->sums[i];
 }
 
-// The ids and what comes of them lie in this process's memory, on every device: a plan brings and fetches them.
+// Ids and outputs are in this process's memory for every device: a plan copies them.
 static void *buffer_at(void *ctx, int64_t id) {
   const site *at = ctx;
   engine *e = at->e;
@@ -150,7 +150,7 @@ static void filled(void *ctx, int64_t id, double from, double to, double done) {
 
 static int64_t matrices(void *ctx, int64_t id) { return on_demand_matrices(((const site *)ctx)->e->file, id); }
 
-// What a plan computes, over weights as they lie in the file.
+// The graph of a plan, over unpacked weights.
 uop *graph_of_plan(const engine *e, const struct layer_range *at, const plan_spec *spec, graph *g) {
   model_shape of = {.page = CACHE_PAGE,
                     .tile = EXPERT_TILE,
@@ -175,7 +175,7 @@ uop *graph_of_plan(const engine *e, const struct layer_range *at, const plan_spe
   return sink;
 }
 
-// cuts: room for what states are cut like, for as long as the result is used.
+// cuts: storage for how states are split, needed as long as the result.
 static struct schedule_how how_scheduled(const engine *e, kept_cuts *cuts) {
   int64_t first = model_buffer_id(e->file, BUF_STATE);
   ranks r = engine_ranks(e);
@@ -236,8 +236,8 @@ static bool same_gathering(const gathering *a, const gathering *b) {
   return a->period == b->period && a->n == b->n && !memcmp(a->cut, b->cut, ((size_t)a->n + 1) * sizeof *a->cut);
 }
 
-// Notes how a schedule splits what outlives it among processes. Returns whether that is as plans before it have done.
-// settling: a state that they split in another way is not split any more.
+// Records how a schedule splits states among processes. Returns whether it agrees with earlier plans. settling: a state
+// that plans split differently is no longer split.
 static bool take_states(engine *e, const schedule *s, bool settling) {
   bool same = true;
   if (!e->state_cuts) e->state_cuts = xcalloc((size_t)model_n_states(e->m) + 1, sizeof *e->state_cuts);

@@ -1,10 +1,10 @@
-// Portable exp, log and random numbers: see portable_math.h.  exp and log reduce their argument to a short interval and
-// sum a series there until the terms vanish; the results are good to a few units in the last place.
+// Portable exp, log and random numbers: see portable_math.h. exp and log reduce their argument to a short interval and
+// sum a series until the terms vanish; results are accurate to a few units in the last place.
 #include "engine/portable_math.h"
 #include <math.h>
 #include <string.h>
 
-// Eight at a time, so that compilers use vectors.  Adding 1.5 * 2^52 rounds to an integer and leaves it in the lowest
+// Eight at a time, so that compilers vectorise. Adding 1.5 * 2^52 rounds to an integer and leaves it in the lowest
 // bits.
 static void exp_8(double *x) {
   static const double over[] = {1,      1,      1. / 2, 1. / 3,  1. / 4,  1. / 5,  1. / 6,

@@ -1,5 +1,5 @@
-// Profiles: see profile.h. Steps are run one after another and all their times kept; then the middle half is averaged
-// and launches of equal kernels in equal roles become one row.
+// Profiles a model: see profile.h. Steps run one after another and all times are recorded; then the middle half is
+// averaged, and launches of equal kernels in equal roles become one row.
 #include "engine/profile_steps.h"
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static void summarise_samples(const plan *p, sample *samples, int n, const plan_
   }
 }
 
-// Hardware counters of a few more steps. Reading them takes time, so it is not done while times are taken.
+// Reads hardware counters in a few more steps, since reading them would change the times.
 static void count_events(const profiled *of, struct profile *out) {
   enum { STEPS = 2 };
   counters *c;
@@ -106,7 +106,7 @@ void profile_steps(profiled *of, struct profile *out) {
   if (out->n_rows) qsort(out->rows, out->n_rows, sizeof *out->rows, slowest_first);
 }
 
-// Tokens that are drawn at random.
+// Random tokens.
 typedef struct drawing { int32_t *ids; int n, n_vocab, prompt, steps, pos; uint64_t seed; } drawing;
 
 static void draw_tokens(void *ctx, int step, plan_var *vars) {

@@ -1,11 +1,11 @@
-// profile_steps: any plan under the clock, step by step, for profile.h: those of tokens, and those of encoders.
+// profile_steps: times any plan step by step, for profile.h: plans of tokens and of encoders.
 #ifndef WEFT_ENGINE_PROFILE_STEPS_H
 #define WEFT_ENGINE_PROFILE_STEPS_H
 #include "device/device.h"
 #include "engine/profile.h"
 
-// What profile_run does with a plan. before: called before each step with its number, to set what the plan reads and
-// the values of vars; -1: of a step that warms up, `steps`: of what counts events.
+// A plan to profile. before: called before each step with its number, to set the plan's inputs and the values of vars;
+// -1: a warm-up step, `steps`: a step that counts events.
 typedef struct profiled {
   device *d;
   plan *p;

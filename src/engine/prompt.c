@@ -1,5 +1,5 @@
-// Conversations as tokens: weft_template_encode of the public API.  The template's interpreter keeps account of which
-// bytes the template wrote (chat/jinja_impl.h), and the tokenizer finds control tokens inside of those alone.
+// Converts conversations to tokens: weft_template_encode of the public API. The template's interpreter records which
+// bytes the template wrote (chat/jinja_impl.h), and the tokenizer recognises control tokens only inside those.
 // Invariant: control tokens in the ids come from the template.
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "text/text.h"
 #include "weft.h"
 
-// Where the file asks for a BOS and the template has written none.
+// Adds a BOS if the file requires one and the template wrote none.
 static int put_bos(const weft_vocab *v, id_list *list, weft_error *err) {
   int32_t *first;
   size_t n;
@@ -28,8 +28,8 @@ static int put_bos(const weft_vocab *v, id_list *list, weft_error *err) {
   return 0;
 }
 
-// Some templates join arguments to their text, some take ids of nine letters and digits alone: a conversation with
-// calls is tried in these forms, too.  err is about the usual one.
+// Some templates require arguments as text, or ids of nine letters and digits: a conversation with tool calls is tried
+// in these forms, too. err is about the default form.
 static int render_any_form(const weft_template *t, const weft_chat *c, jinja_text *out, weft_error *err) {
   int status = template_render(t, c, out, err);
   for (unsigned how = 1; status && how <= (CHAT_TEXT_ARGUMENTS | CHAT_SHORT_IDS); how++) {
@@ -44,7 +44,7 @@ static int render_any_form(const weft_template *t, const weft_chat *c, jinja_tex
   return status;
 }
 
-// Bytes [from, to) of what the template made.
+// Adds bytes [from, to) of the template's output.
 static int add_made_text(const weft_vocab *v, const jinja_text *made, size_t from, size_t to, size_t most,
                          id_list *list, weft_error *err) {
   text_spans own = {0};
@@ -65,7 +65,7 @@ static int add_made_text(const weft_vocab *v, const jinja_text *made, size_t fro
   return status;
 }
 
-// The next mark of one of the media at or behind `from`; *end: behind it. SIZE_MAX: there is none.
+// The next media mark at or after `from`; *end: its end. SIZE_MAX: none.
 static size_t find_mark(const weft_chat *c, const str *text, size_t from, size_t *number, size_t *end) {
   size_t length = c->n_media ? strlen(c->media_mark) : 0;
   while (length && from + length < text->n) {
@@ -81,7 +81,7 @@ static size_t find_mark(const weft_chat *c, const str *text, size_t from, size_t
   return SIZE_MAX;
 }
 
-// Texts, with rows where there are marks.
+// Adds texts, and rows at the marks.
 static int add_texts_and_media(const weft_vocab *v, const weft_chat *c, const jinja_text *made, id_list *list,
                                weft_error *err) {
   size_t from = 0, number, end, pictures = 0;
@@ -95,7 +95,7 @@ static int add_texts_and_media(const weft_vocab *v, const weft_chat *c, const ji
   return add_made_text(v, made, from, made->text.n, c->most_ids ? c->most_ids - list->n : 0, list, err);
 }
 
-// The text, with the usual marker where somebody's own stands.
+// The text, with the default marker in place of the caller's own marks.
 static void show_markers(const weft_chat *c, str *text) {
   str shown = {0};
   size_t from = 0, number, end;

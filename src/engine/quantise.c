@@ -1,7 +1,7 @@
-// weft_quantize: a file of tensors into one of other formats.  What each tensor becomes is decided first
-// (model/quant_recipe.h), then the heads of the new files are made, and then the tensors are read, turned into floats,
-// quantised by all threads and written, a slab of rows at a time. A run that is stopped, or ends for want of space,
-// leaves what is whole; the same command goes on from there. Look next: quantise_read.c (quantised tensors back to
+// weft_quantize: converts the tensors of a file to other formats. It first decides the format of each tensor
+// (model/quant_recipe.h), then makes the headers of the new files, then reads tensors, converts them to floats,
+// quantises them on all threads and writes them, one slab of rows at a time. A run that is stopped or runs out of disk
+// space keeps complete tensors; the same command resumes. Look next: quantise_read.c (quantised tensors back to
 // floats).
 #define _GNU_SOURCE
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -35,19 +35,19 @@ typedef struct job {
   const weft_quantize_options *o;
   gguf *in;
   quant_recipe_wish wish;
-  imatrix weights;                         // mem NULL: there are none
-  size_t n;                                // tensors, in the order in which they are written:
+  imatrix weights;                         // mem NULL: none
+  size_t n;                                // number of tensors, in the order of writing:
   const gguf_tensor **tensors;
   quant_recipe_choice *choices;
-  uint64_t *bytes;                         // that each becomes
+  uint64_t *bytes;                         // size of each in its new format
   target *targets;
   size_t n_targets;
   team *team;
   reader *reader;
-  float *values;                           // a slab of what is read of formats with blocks
-  unsigned char *made;                     // and of what was made of it
+  float *values;                           // a slab of the input, for block formats
+  unsigned char *made;                     // a slab of the output
   double done, all;                        // values
-  bool leave;                              // what is whole, for the next run
+  bool leave;                              // keep complete tensors for the next run
   weft_quantize_result *r;
 } job;
 
@@ -77,7 +77,7 @@ static bool found_in(const char *name, const char *const *parts, size_t n) {
   return false;
 }
 
-// The weights of what is not excluded.
+// Reads the importance weights, without excluded tensors.
 static int read_weights(job *j, error *err) {
   const weft_quantize_options *o = j->o;
   imatrix *m = &j->weights;
@@ -101,7 +101,8 @@ static int layer_in(const char *name) {
   return sscanf(name, "blk.%d.", &layer) == 1 ? layer : -1;
 }
 
-// By layers, those of none first, and within a layer by name; where files stay apart, as they stand in them.
+// By layer, tensors without a layer first, and within a layer by name; if the file is split, in the order of the input
+// files.
 static int by_layer(const void *a, const void *b) {
   const gguf_tensor *x = *(const gguf_tensor *const *)a, *y = *(const gguf_tensor *const *)b;
   int lx = layer_in(x->name), ly = layer_in(y->name);
@@ -113,7 +114,7 @@ static int by_offset(const void *a, const void *b) {
                               : (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-// For each tensor the format that the first matching expression asks for.
+// Sets the format of each tensor from the first matching expression.
 static int match_names(const job *j, const char *asked, const struct format **manual, error *err) {
   const char *equals = strrchr(asked, '=');
   int code;
@@ -146,7 +147,7 @@ static int match_names(const job *j, const char *asked, const struct format **ma
   return status;
 }
 
-// Whether this one can become what was chosen.
+// Can this tensor have the chosen format?
 static int check_choice(const job *j, const gguf_tensor *t, const quant_recipe_choice *c, error *err) {
   if (c->format == t->format) return 0;
   if (!t->format->computes)
@@ -189,7 +190,7 @@ static int choose_formats(job *j, error *err) {
 
 // ---- the heads of the new files -------------------------------------------------------------------------------------
 
-// "key=int:1": as llama.cpp has it, all integers are unsigned.
+// "key=int:1": all integers are unsigned, as in llama.cpp.
 static int override(gguf_head *h, const char *asked, error *err) {
   size_t n;
   gguf_value v;
@@ -219,7 +220,7 @@ static void add_origin(const job *j, gguf_head *h) {
   if (m->chunks > 0) gguf_head_u32(h, "quantize.imatrix.chunks_count", (uint32_t)m->chunks);
 }
 
-// All metadata of the model, and what has changed.
+// Adds the model's metadata, with changes.
 static int add_metadata(const job *j, gguf_head *h, error *err) {
   uint32_t file_type = j->wish.of.file_type;
   for (size_t i = 0; i < gguf_n_kv(j->in); i++) gguf_head_copy(h, gguf_kv_at(j->in, i));
@@ -267,7 +268,7 @@ static int make_heads(job *j, const char *out, error *err) {
   return 0;
 }
 
-// All that the new files depend on: this program, the files that are read, the weights, and what is to be written.
+// A hash of everything that determines the new files: this program, the input files, the weights, and the headers.
 static void job_identity(const job *j, const str *heads, char hex[65]) {
   sha256 s;
   sha256_begin(&s);
@@ -306,17 +307,17 @@ static int open_files(job *j, error *err) {
 
 // ---- the tensors ----------------------------------------------------------------------------------------------------
 
-// A slab of rows, and where its parts come from and go to.
+// A slab of rows, with its source and destination.
 typedef struct slab {
   const struct format *from, *to;
-  const unsigned char *raw;                // rows as they stand in the file,
-  const float *values;                     // or as floats; NULL: the first
-  const float *weights;                    // of the tensor's matrices; NULL: none
+  const unsigned char *raw;                // rows in the file's format
+  const float *values;                     // or as floats; NULL: use raw
+  const float *weights;                    // importance weights of the tensor's matrices; NULL: none
   unsigned char *out;
   int64_t first, rows, cols, per_matrix, matrices;
   uint64_t row_from, row_to;
   _Atomic int64_t next;
-  _Atomic int64_t bad, large;              // a row that holds what is no number; one whose scale is too large; -1: none
+  _Atomic int64_t bad, large;              // a row with a non-finite value; one whose scale is too large; -1: none
 } slab;
 
 static bool all_finite(const float *x, int64_t n) {
@@ -343,7 +344,7 @@ static void quantise_piece(void *ctx, int thread, int n_threads) {
 
 static bool worth_keeping(const job *j) { return j->r->n_done && newfile_part(j->targets[0].file); }
 
-// A disk that is full leaves what is whole; other errors would come again.
+// A full disk keeps complete tensors; other errors would recur.
 static int unwritten(job *j) {
   j->leave = worth_keeping(j);
   return -1;

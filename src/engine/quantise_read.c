@@ -1,5 +1,5 @@
-// Quantised rows as floats: a graph with one format's expression, scheduled, compiled and run as any other. Plans are
-// kept: models have few different ones.
+// Converts quantised rows to floats: a graph with one format's expression, scheduled, compiled and run like any other.
+// Plans are kept, since models need few different ones.
 #include "engine/quantise.h"
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "model/codebook.h"
 #include "model/dequant.h"
 
-enum { RAW, OUT, PAST_END = 64 /* bytes that a kernel may read behind its input */ };
+enum { RAW, OUT, PAST_END = 64 /* bytes that a kernel may read after its input */ };
 
 typedef struct way {
   const struct format *format;

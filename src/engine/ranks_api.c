@@ -1,4 +1,4 @@
-// The part of the public API about several processes: see device/ranks.h and engine/follow.h.
+// The public API for several processes: see device/ranks.h and engine/follow.h.
 #include "weft.h"
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ int weft_ranks_join(int *rank, int *n, weft_error *err) {
   return 0;
 }
 
-// The texts of rank 0, one behind the other.
+// The texts of rank 0, concatenated.
 int weft_ranks_agree(const char *const *asked, int n, weft_error *err) {
   str first = {0};
   uint64_t size = 0;

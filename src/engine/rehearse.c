@@ -1,4 +1,4 @@
-// Models on machines that are not here: see rehearse.h.
+// Estimates models on machines that are not present: see rehearse.h.
 #include "engine/rehearse.h"
 #include <ctype.h>
 #include <math.h>
@@ -12,7 +12,7 @@ static const double RUNS_S = 3, LONG_S = 4;
 
 // --- links -----------------------------------------------------------------------------------------------------------
 
-// Assumed: what MPI over TCP gets of such links, from published measurements of message latency and payload.
+// Assumed performance of MPI over TCP on such links, from published measurements of message latency and bandwidth.
 static const struct { const char *name; network is; } known[] = {{"1GbE", {40, 0.94}},
                                                                  {"10GbE", {20, 9.4}},
                                                                  {"25GbE", {15, 23.5}},
@@ -44,7 +44,7 @@ static double wire_us(const network *l, double size) { return size * 8 / (l->gbi
 
 static double doublings(int n) { return ceil(log2((double)n)); }
 
-// Little goes by doublings: what a process has after each step is twice as much. Much goes around in a ring.
+// Small data uses recursive doubling, large data a ring.
 double network_gather_us(const network *l, int n, double size) {
   if (n < 2) return 0;
   double steps = size < SMALL ? doublings(n) : n - 1;
@@ -57,7 +57,7 @@ double network_broadcast_us(const network *l, int n, double size) {
 
 // --- rows ------------------------------------------------------------------------------------------------------------
 
-// Bytes of keys, values and fixed states that this process has, for so many positions.
+// Bytes of this process's KV cache and fixed states for this many positions.
 static uint64_t bytes_of_states(const engine *e, int64_t positions) {
   uint64_t all = 0;
   for (int i = 0; i < model_n_states(e->m); i++) {
@@ -76,7 +76,7 @@ static void draw_ids(const engine *e, int32_t *ids, int n, uint64_t *seed) {
   for (int i = 0; i < n; i++) ids[i] = (int32_t)((*seed = hash_u64(*seed, 7)) % (uint64_t)engine_n_vocab(e));
 }
 
-// The median of a few runs of a plan; of one that takes long, of a single run.
+// The median time of a few runs of a plan; a slow plan runs once.
 static double time_runs(engine *e, plan *p, int32_t *ids, int n, int pos) {
   double us[MOST_RUNS], began = now_s();
   uint64_t seed = 1;
@@ -94,7 +94,7 @@ static double time_runs(engine *e, plan *p, int32_t *ids, int n, int pos) {
   return median(us, runs);
 }
 
-// What a run gathers, and what the link needs for it.
+// The data that a run gathers, and the link's time for it.
 static void add_gatherings(const plan *p, const network *l, int n, int tokens, int pos, double *us, double *size,
                            int *count) {
   const plan_var vars[] = {{"n", tokens}, {"pos", pos}};
@@ -149,8 +149,8 @@ int rehearse_rows(const char *path, const struct engine_options *options, int n,
 
 // --- layers ----------------------------------------------------------------------------------------------------------
 
-// Layers for each machine, none of which gets more than `most` bytes; each leaves one for every other behind it.
-// false: there are some left.
+// Assigns layers to machines with at most `most` bytes each; every machine gets at least one. false: some layers are
+// left.
 static bool deal_layers(const gguf *file, const model *m, int n, int64_t positions, uint64_t most, int *to,
                         uint64_t *sizes) {
   int from = 0, all = model_n_layer(m);

@@ -1,4 +1,4 @@
-// A question and a text as one, for models that rank texts by a question. Part of the public API (include/weft.h).
+// The input of reranking models: a question and a text as one token list. Part of the public API (include/weft.h).
 #include "weft.h"
 #include "engine/sized.h"
 #include "base/str.h"
@@ -14,7 +14,7 @@ static bool key_of(const weft_model *m, const char *key, weft_value *out) {
   return !weft_file_find(f, key, &i) && !weft_file_value(f, i, out);
 }
 
-// Behind others it needs no BOS.
+// After other ids it needs no BOS.
 static int add_ids_of(struct pair *p, side s, unsigned flags, weft_error *err) {
   const weft_vocab *v = weft_model_vocab(p->m);
   int32_t *ids;
@@ -25,7 +25,7 @@ static int add_ids_of(struct pair *p, side s, unsigned flags, weft_error *err) {
   return 0;
 }
 
-// As the file's template for this says.
+// Uses the file's rerank template.
 static int add_in_template(struct pair *p, const weft_value *template, weft_error *err) {
   static const char *const places[] = {"{query}", "{document}"};
   str s = {0};
@@ -42,11 +42,11 @@ static int add_in_template(struct pair *p, const weft_value *template, weft_erro
   return status;
 }
 
-// The question and what ends a text, perhaps what separates two (add_sep_token), the text and what ends it.
+// The question, its end token, a separator if add_sep_token is set, the text, and its end token.
 static int add_both(struct pair *p, weft_error *err) {
   weft_value kind, sep, add;
   bool pieces = key_of(p->m, "tokenizer.ggml.model", &kind) && kind.type == WEFT_STRING && kind.n == 4 &&
-                !memcmp(kind.text, "bert", 4);                               // which end with [SEP] already
+                !memcmp(kind.text, "bert", 4);                               // whose texts already end with [SEP]
   if (add_ids_of(p, p->of[0], p->flags, err)) return -1;
   if (!pieces && key_of(p->m, "tokenizer.ggml.add_sep_token", &add) && add.u &&
       key_of(p->m, "tokenizer.ggml.seperator_token_id", &sep)) vec_push(&p->ids, (int32_t)sep.u);

@@ -1,4 +1,4 @@
-// What kernels are for: see roles.h.
+// Names the roles of kernels: see roles.h.
 #include "engine/roles.h"
 #include "model/codebook.h"
 #include "model/model.h"
@@ -14,7 +14,7 @@ const gguf_tensor *roles_weight(const gguf *file, const sched_kernel *k) {
   return best;
 }
 
-// Whether it has one of the model's own buffers from this one up to `to`.
+// Does the kernel use one of the model's own buffers from this one up to `to`?
 static bool has_own_buffer(const gguf *file, const sched_kernel *k, int64_t from, int64_t to) {
   for (int i = 0; i < k->n_bufs; i++) {
     int64_t own = k->bufs[i] - model_buffer_id(file, 0);
@@ -23,7 +23,7 @@ static bool has_own_buffer(const gguf *file, const sched_kernel *k, int64_t from
   return false;
 }
 
-// Numbers of 8 bits are made with the largest magnitude of a group, max(x, -x).
+// Quantising kernels compute the largest magnitude of a group, max(x, -x).
 static bool quantises(uop *ast) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &ast, 1);
@@ -34,7 +34,7 @@ static bool quantises(uop *ast) {
   return found;
 }
 
-// The kernel that wrote what this one reads, the last one of several; -1: it reads nothing that others made.
+// The kernel that wrote this one's input, the last of several; -1: none.
 static int maker(const schedule *s, int kernel) {
   const sched_kernel *k = &s->kernels[kernel];
   for (int j = kernel - 1; j >= 0; j--)
@@ -46,7 +46,7 @@ static int maker(const schedule *s, int kernel) {
   return -1;
 }
 
-// What reads no weight. State that is carried from token to token is attention's, or that of what recurs (ssm_...,
+// Names kernels without a weight. State between tokens belongs to attention, or to a recurrent layer (ssm_...,
 // time_mix...).
 static void name_other(const gguf *file, const schedule *s, int kernel, char *out, size_t cap) {
   const sched_kernel *k = &s->kernels[kernel];
@@ -58,7 +58,7 @@ static void name_other(const gguf *file, const schedule *s, int kernel, char *ou
   if (kept) snprintf(out, cap, "%s", strstr(out, ".ssm_") || strstr(out, "_mix") ? "state" : "attention");
 }
 
-// "v.blk.*.attn_q" of v.blk.3.attn_q.weight: the same in every layer.
+// "v.blk.*.attn_q" for v.blk.3.attn_q.weight, equal in all layers.
 static void name_weight(const char *name, char *out, size_t cap) {
   const char *block = strncmp(name, "blk.", 4) ? strstr(name, ".blk.") : name, *rest = NULL, *dot = strrchr(name, '.');
   if (block && block != name) block++;
@@ -72,7 +72,7 @@ static void name_weight(const char *name, char *out, size_t cap) {
 void roles_name(const gguf *file, const schedule *s, int kernel, char *out, size_t cap) {
   const gguf_tensor *weight = roles_weight(file, &s->kernels[kernel]);
   if (!weight) { name_other(file, s, kernel, out, cap); return; }
-  // the same matrix at both ends
+  // one matrix for embedding and output
   bool tied =
     !strcmp(weight->name, "token_embd.weight") && !has_own_buffer(file, &s->kernels[kernel], BUF_IDS, BUF_IDS + 1);
   name_weight(tied ? "output" : weight->name, out, cap);

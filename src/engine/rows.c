@@ -1,4 +1,4 @@
-// Rows of floats of the public API (include/weft.h): checks in front of float_rows.h.
+// The public API for rows of floats (include/weft.h): argument checks over float_rows.h.
 #include <math.h>
 #include <stdlib.h>
 #include "weft.h"

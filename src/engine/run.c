@@ -1,7 +1,7 @@
-// What is evaluated: tokens of one sequence or of several, in runs of plans. See engine.h.
+// Evaluates tokens of one or several sequences in runs of plans. See engine.h.
 //
-// A prompt of n tokens goes through as chunks without logits, and its last token alone, or in one run with the last
-// ones of other sequences. Tokens that are rows of floats (float_rows.h) go through in chunks that have them.
+// A prompt of n tokens runs as chunks without logits, then its last token alone or in one run with the last tokens of
+// other sequences. Rows of floats (float_rows.h) run in chunks that support them.
 #include <stdlib.h>
 #include <string.h>
 #include "base/attempt.h"
@@ -11,9 +11,8 @@
 #include "engine/plans.h"
 #include "engine/tune.h"
 
-// Memory is plain pages at first, which cost little to touch, and moves into huge ones, which are quicker to read,
-// between runs: in a small part of the time that the runs take, so that no token waits for it. Caches follow as far as
-// they are full.
+// Memory begins as plain pages, which are cheap to touch, and moves into huge pages, which are faster to read, between
+// runs: in a small share of the run time, so that no token is delayed. Full parts of the caches follow.
 enum { SETTLE_PERCENT = 5 };
 
 void engine_watch(engine *e, engine_go_on *go_on, void *ctx) {
@@ -62,13 +61,13 @@ static void run_all(void *ctx) {
   e->settle_s = all ? 0 : e->settle_s - (now_s() - end);
 }
 
-// Whether a plan is there, or could be made.
+// Makes the plan if necessary; false on failure.
 static bool ready(engine *e, const plan_spec *spec) {
   if (e->broken.text[0] || !need_plan(e, spec, &e->ask.why)) return true;
   return !(e->ask.ended = true);
 }
 
-// Where a plan cannot be made, and after a broken invariant, nothing is run: sound() says why.
+// Runs nothing if a plan cannot be made or after a broken invariant: sound() gives the reason.
 static void run_plans(engine *e, const plan_spec *spec, const plan_var *vars, int n_vars) {
   if (!ready(e, spec)) return;
   running r = {e, plans_of(e, spec), vars, n_vars};
@@ -78,7 +77,7 @@ static void run_plans(engine *e, const plan_spec *spec, const plan_var *vars, in
 
 void engine_promote_pages(engine *e) { while (!promote_pages(e, 1)) continue; }
 
-// Where plans over one sequence find it.
+// Sets the inputs of single-sequence plans to this sequence.
 void choose_sequence(engine *e, const sequence *q) {
   for (int g = 0; g < model_n_groups(e->m); g++) {
     const page_list *list = &q->group[g];
@@ -90,20 +89,20 @@ void choose_sequence(engine *e, const sequence *q) {
 
 // ---- tokens of a run ------------------------------------------------------------------------------------------------
 
-// Of the token at place `at`, in row i of a run; span: of the row of floats that it is, NULL: it is none.
+// Sets the rope positions of the token at place `at`, row i of a run; span: its row of floats, NULL if it is a token.
 static void place_turns(engine *e, const sequence *q, size_t i, int at, const float_rows *span, size_t row) {
   int from = at - (span ? (int)row : 0), first = from + sequence_shift(q, from);
   for (int k = 0; e->turns && k < 3; k++)
     e->turns[3 * i + (size_t)k] = first + (span ? span->turns[3 * row + (size_t)k] : 0);
 }
 
-// Of adapters, in row i of a run.
+// Sets the adapter scales of row i.
 static void place_scales(engine *e, const sequence *q, size_t i) {
   size_t n = (size_t)model_n_adapters(e->m);
   if (n) memcpy(e->scales + i * n, sequence_scales(q), n * sizeof *e->scales);
 }
 
-// Of a model with an encoder: how many places of its source the token in row i of a run reads.
+// For a model with an encoder: sets the number of source places that row i reads.
 static void place_source(engine *e, const sequence *q, size_t i) {
   if (e->source) e->source[i] = q->source;
 }
@@ -113,7 +112,7 @@ static void place_floats(engine *e, size_t i, const float_rows *span, size_t row
   memcpy(e->floats + i * n, span->at + row * n, n * sizeof *e->floats);
 }
 
-// Where a run of m tokens of q from pos on finds them.
+// Sets the inputs of a run of m tokens of q from pos on.
 static void place_tokens(engine *e, const sequence *q, const plan_spec *spec, const int32_t *ids, size_t m, int pos) {
   memcpy(e->ids, ids, m * sizeof *ids);
   for (size_t i = 0; i < m; i++) place_source(e, q, i);
@@ -143,7 +142,7 @@ static bool some_floats(const int32_t *ids, size_t n) {
   return false;
 }
 
-// Of the rows that see each other both ways and that a token is one of: how many come before it; *n: all of them.
+// For a token in a span whose rows see each other in both directions: the number of rows before it; *n: all of them.
 static size_t rows_before(const engine *e, int32_t id, size_t *n) {
   size_t row = 0;
   const float_rows *span = id < 0 ? float_rows_find(e->float_table, id, &row) : NULL;
@@ -151,8 +150,8 @@ static size_t rows_before(const engine *e, int32_t id, size_t *n) {
   return span && span->both ? row : 0;
 }
 
-// How many of n tokens from pos on go through at once. A span that sees itself both ways is not cut: the run ends
-// before it or, where nothing is before it, behind it.
+// How many of n tokens from pos on to evaluate at once. A bidirectional span is not cut: the run ends before it or, if
+// it begins with it, after it.
 static size_t chunk_length(const engine *e, const int32_t *ids, size_t n, int pos) {
   int block = model_block(e->m);
   size_t m = n < (size_t)e->chunk ? n : (size_t)e->chunk, all;
@@ -164,7 +163,7 @@ static size_t chunk_length(const engine *e, const int32_t *ids, size_t n, int po
   return before < m ? m - before : (size_t)min_i64((int64_t)n, (int64_t)(m + all - before));
 }
 
-// The plan for a run of these tokens, with what it has to know of them.
+// The plan spec for a run of these tokens.
 static plan_spec spec_for(const engine *e, plan_spec spec, const int32_t *ids, size_t n) {
   spec.floats = some_floats(ids, n);
   for (size_t i = 0; spec.floats && !spec.both && i < n; i++) {
@@ -182,8 +181,8 @@ static void eval_run(engine *e, const sequence *q, const plan_spec *spec, const 
   e->ask.done += (double)m;
 }
 
-// Whether device and file are as they were. Bytes that were changed in place are not what they were checked as, and
-// only some of them are read again: that is said once.
+// Checks that device and file are unchanged. If bytes of the file were changed in place, only some of them are read
+// again, so that is reported once.
 static int sound(engine *e, error *err) {
   enum stamp_change change;
   error why = e->ask.why;
@@ -199,21 +198,21 @@ static int sound(engine *e, error *err) {
   return 0;
 }
 
-// The plan for a chunk of a prompt, among those that are there: the end of a long one is not worth another.
+// The plan for a chunk of a prompt, preferring existing plans: the end of a long prompt is not worth a new one.
 static plan_spec chunk_plan(const engine *e, size_t n) {
   plan_spec whole = spec_many(e, LOGITS_NONE, (size_t)e->room), spec = spec_many(e, LOGITS_NONE, n);
   return spec.tokens < whole.tokens && !plan_of(e, &spec) ? whole : spec;
 }
 
-// So many tokens go one by one rather than as a chunk. A chunk of two costs no more than they do, but its plan is not
-// made for a few.
+// Up to this many tokens run one at a time rather than as a chunk. A chunk of two is no slower, but its plan is not
+// made for a few tokens.
 static size_t few(const engine *e) {
   plan_spec least = chunk_plan(e, 1);
   return plan_of(e, &least) ? 1 : FEW;
 }
 
-// Evaluates n tokens as chunks, all but the `last` ones and a few, none of which is a row of floats. Returns how many
-// are left.
+// Evaluates n tokens as chunks, except the `last` ones and a few before them, which contain no rows of floats. Returns
+// the number left.
 static size_t eval_chunks(engine *e, const sequence *q, const int32_t *ids, size_t n, size_t last, int pos) {
   for (size_t m; (n > few(e) + last || some_floats(ids, n - last)) && !e->ask.ended; ids += m, n -= m, pos += (int)m) {
     m = chunk_length(e, ids, n - last, pos);
@@ -223,7 +222,7 @@ static size_t eval_chunks(engine *e, const sequence *q, const int32_t *ids, size
   return n;
 }
 
-// How many of the last of n tokens go through in one run for the logits of the last one.
+// How many of the last of n tokens must be in the run that computes the logits of the last one.
 static size_t last_run(const engine *e, const int32_t *ids, size_t n) {
   size_t all;
   return 1 + (size_t)min_i64((int64_t)n - 1, (int64_t)rows_before(e, ids[n - 1], &all));
@@ -245,7 +244,7 @@ static void eval_ids(engine *e, const sequence *q, const int32_t *ids, size_t n,
 
 // ---- before and after -----------------------------------------------------------------------------------------------
 
-// The span of this id: it stays until the run has ended, whoever lets go of it meanwhile. NULL: there is none.
+// Holds the span of this id until the run has ended, even if it is released meanwhile. NULL: none.
 static const float_rows *hold_span(engine *e, int32_t id, size_t *row) {
   float_rows *span = float_rows_find_held(e->float_table, id, row);
   if (span && e->held.n && e->held.at[e->held.n - 1] == span) float_rows_drop(span);
@@ -253,7 +252,7 @@ static const float_rows *hold_span(engine *e, int32_t id, size_t *row) {
   return span;
 }
 
-// Of the token at ids[i], which is none of the vocabulary: whether it is a row of floats, in its place.
+// For ids[i] outside the vocabulary: is it a row of floats at its right place?
 static int check_row(engine *e, const sequence *q, const int32_t *ids, size_t i, size_t n, int pos, error *err) {
   size_t row;
   const float_rows *span = hold_span(e, ids[i], &row);
@@ -273,7 +272,7 @@ static int check_row(engine *e, const sequence *q, const int32_t *ids, size_t i,
   return 0;
 }
 
-// What lies before pos is evaluated once more: are all rows of floats there?
+// Positions before pos are evaluated again: are all of their rows of floats available?
 static int check_again(engine *e, const sequence *q, int pos, error *err) {
   for (int i = sequence_whole(q, pos); i < pos; i++) {
     const float_rows *span = q->ids.at[i] < 0 ? hold_span(e, q->ids.at[i], NULL) : NULL;
@@ -284,8 +283,8 @@ static int check_again(engine *e, const sequence *q, int pos, error *err) {
   return 0;
 }
 
-// Before n tokens from pos on are evaluated: memory for them, and a plan for prompts if one is needed (prompt: so many
-// tokens go through it at least).
+// Before n tokens from pos on are evaluated: gets memory for them, and a plan for prompts if at least `prompt` tokens
+// need one.
 static int prepare_eval(engine *e, sequence *q, const int32_t *ids, size_t n, int pos, size_t prompt, error *err) {
   fail_if(!n || pos < 0 || n > (size_t)(e->n_ctx - pos), err, "%s: %zu tokens at %d of %d",
           gguf_path(e->file), n, pos, e->n_ctx);
@@ -293,7 +292,7 @@ static int prepare_eval(engine *e, sequence *q, const int32_t *ids, size_t n, in
     fail_if(ids[i] >= model_n_vocab(e->m), err, "%s: token %d of %d", gguf_path(e->file), ids[i], model_n_vocab(e->m));
     if (ids[i] < 0 && check_row(e, q, ids, i, n, pos, err)) return -1;
   }
-  bool again = !sequence_is_whole(q, pos);               // what lies before pos is evaluated once more
+  bool again = !sequence_is_whole(q, pos);               // positions before pos are evaluated again
   if (sound(e, err) || (again && check_again(e, q, pos, err)) ||
       (again && sequence_hold_again(q, pos, pos + (int)n, err)) ||
       sequence_hold(q, pos, pos + (int)n, err))
@@ -307,14 +306,14 @@ static int prepare_eval(engine *e, sequence *q, const int32_t *ids, size_t n, in
     bool adapted = e->adapted;
     choose_sequence(e, q);
     e->ask.go_on = NULL;
-    tune_from_env(e, true);                              // what the searches write is evaluated by the caller
+    tune_from_env(e, true);                              // searches write to the caches before the caller's evaluation
     e->ask.go_on = go_on;
     e->adapted = adapted;
   }
   return 0;
 }
 
-// After that: this sequence is the one, with fixed states and windows as they were at pos.
+// Then: makes this sequence current, with fixed states and windows as of pos.
 static void enter_sequence(engine *e, sequence *q, const int32_t *ids, size_t n, int pos) {
   choose_sequence(e, q);
   e->ask.done = 0;
@@ -333,23 +332,23 @@ static void enter_sequence(engine *e, sequence *q, const int32_t *ids, size_t n,
   q->evaluations++;
 }
 
-// What was begun at pos has been evaluated, or (early) not all of it.
+// Ends an evaluation that began at pos; early: it was cancelled.
 static void end_eval(sequence *q, int pos, bool early) {
   if (!early) { sequence_trim(q); return; }
   sequence_cut(q, pos);
   q->at = -1;
 }
 
-// Of a part that is evaluated by itself
+// For a part that is evaluated alone
 static int begin_part(engine *e, const engine_part *p, size_t prompt, error *err) {
   if (prepare_eval(e, p->q, p->ids, p->n, p->pos, prompt, err)) return -1;
   enter_sequence(e, p->q, p->ids, p->n, p->pos);
   return 0;
 }
 
-// ---- parts that are evaluated by themselves -------------------------------------------------------------------------
+// ---- parts that are evaluated alone ---------------------------------------------------------------------------------
 
-// How many of p's tokens from `at` on go through at once, evaluated by a plan of this spec; 0: it ended.
+// Evaluates tokens of p from `at` on with a plan of this spec; returns their number, 0 if cancelled.
 static size_t eval_chunk(engine *e, const engine_part *p, plan_spec spec, size_t at, size_t n) {
   size_t m = chunk_length(e, p->ids + at, n - at, p->pos + (int)at);
   spec = spec_for(e, spec, p->ids + at, m);
@@ -371,10 +370,10 @@ static int end_part(engine *e, engine_part *p, size_t evaluated, error *err) {
   return sound(e, err) ? -1 : early;
 }
 
-// Each row of a plan costs, the rows that a run does not fill too: a few have a plan of their own.
+// Every row of a plan costs time, including unused ones, so a few rows have their own plan.
 static int64_t rows_tokens(size_t n) { return n <= FEW ? FEW : TILE; }
 
-// Logits of the last p->rows tokens go to p->row.
+// Passes the logits of the last p->rows tokens to p->row.
 static int run_each_row(engine *e, engine_part *p, error *err) {
   size_t first = p->n - p->rows, all;
   size_t from = first - (size_t)min_i64((int64_t)first, (int64_t)rows_before(e, p->ids[first], &all));
@@ -392,7 +391,7 @@ static int run_each_row(engine *e, engine_part *p, error *err) {
   return end_part(e, p, at, err);
 }
 
-// Logits of a text that is denoised, of each token its own: it is evaluated as a whole.
+// Logits for denoising, of all tokens: the text is evaluated as a whole.
 static int run_whole(engine *e, engine_part *p, error *err) {
   fail_if(!model_denoises(e->m) || p->pos || p->rows != p->n || p->row, err,
           "%s: engine_run: logits of %zu of %zu tokens from %d on, of a model that sees a text as a whole",
@@ -406,7 +405,7 @@ static int run_whole(engine *e, engine_part *p, error *err) {
   return status;
 }
 
-// What the head would read of every token goes to p->row. Nothing goes on from there.
+// Passes the hidden state of every token to p->row. The sequence cannot continue from it.
 static int run_hidden(engine *e, engine_part *p, error *err) {
   plan_spec spec = spec_many(e, LOGITS_HIDDEN, p->n);
   size_t size = (size_t)model_n_embd(e->m);
@@ -435,8 +434,8 @@ static int run_sums(engine *e, engine_part *p, error *err) {
   return end_part(e, p, p->n, err);
 }
 
-// With fixed states no run has tokens of several sequences. Several rows of one go through in runs of their own, whose
-// logits lie in front of those of all parts.
+// With fixed states a run has tokens of one sequence only. Several rows of a sequence run separately; their logits come
+// before those of all parts.
 static plan_spec spec_own_rows(size_t n) { return (plan_spec){.logits = LOGITS_ALL, .tokens = rows_tokens(n)}; }
 
 bool engine_on_cpu(const engine *e) {
@@ -446,7 +445,7 @@ bool engine_on_cpu(const engine *e) {
 bool engine_has_mtp(const engine *e) { return model_has_mtp(e->m); }
 static plan_spec spec_mtp(void) { return (plan_spec){.logits = LOGITS_LAST, .tokens = 1, .mtp = true}; }
 
-// Its guesses are checked in runs that models without fixed states have for several sequences anyway.
+// Its drafts are checked in runs that models without fixed states need anyway for several sequences.
 int engine_need_mtp(engine *e, error *err) {
   const plan_spec spec = spec_mtp(), few = spec_own_rows(FEW);
   if (need_plan(e, &spec, err)) return -1;
@@ -465,10 +464,10 @@ static int run_guess(engine *e, engine_part *p, error *err) {
   return sound(e, err);
 }
 
-// ---- parts that are evaluated together ------------------------------------------------------------------------------
+// ---- batched parts --------------------------------------------------------------------------------------------------
 
-// What goes through together: the last tokens of parts, of which logits are wanted, and `more` tokens before those, or
-// at the end of parts without, as many as have room beside them at little cost.
+// The plan for a batched run: the last tokens of all parts, whose logits are wanted, and `more` tokens before those or
+// at the end of parts without logits, as many as fit at little cost.
 static plan_spec apart_plan(const engine *e, size_t rows, size_t more) {
   plan_spec spec = spec_many(e, LOGITS_ALL, rows);
   spec.apart = true;
@@ -495,8 +494,8 @@ static size_t add_rows(engine *e, const engine_part *p, size_t first, size_t n, 
   return row;
 }
 
-// The last tokens of n parts, each a row with the pages of its sequence, in one run. What all rows add to the caches is
-// there before any of them looks, and each looks at no position beyond its own: so several may be of one sequence.
+// Runs the last tokens of n parts together; each row has its own sequence's pages. All rows write to the caches before
+// any row reads, and no row reads beyond its own position, so several rows may belong to one sequence.
 static void eval_apart(engine *e, const engine_part *parts, size_t n, size_t more) {
   size_t deepest = 0, rows = 0, all;
   for (size_t i = 0; i < n; i++) {
@@ -513,7 +512,7 @@ static void eval_apart(engine *e, const engine_part *parts, size_t n, size_t mor
   run_plans(e, &spec, (plan_var[]){{"n", (int64_t)all}, {"pages", (int64_t)deepest}, {"rows", (int64_t)rows}}, 3);
 }
 
-// How many tokens without logits find room beside so many rows with.
+// The number of tokens without logits that fit into a run of this many rows.
 static size_t find_room(const engine *e, engine_part *parts, size_t n, size_t rows) {
   size_t room = round_up(rows, TILE) - rows, more = 0;
   if (model_is_recurrent(e->m) || rows + room > (size_t)e->chunk) room = 0;
@@ -528,7 +527,7 @@ static size_t find_room(const engine *e, engine_part *parts, size_t n, size_t ro
   return more;
 }
 
-// A part whose logits are those of a row of floats is not evaluated among others.
+// A part that needs the logits of a row of floats is not batched.
 static int find_lone(const engine *e, const engine_batch *b, error *err) {
   engine_part *parts = b->parts;
   size_t n = b->n;
@@ -546,7 +545,7 @@ static int find_lone(const engine *e, const engine_batch *b, error *err) {
   return 0;
 }
 
-// Where each part's logits lie, from row `first` on: those that are evaluated together come first.
+// Assigns rows of logits to parts, from `first` on, batched parts first.
 static size_t place_rows(engine_part *parts, size_t n, size_t first) {
   size_t row = first, joined;
   for (size_t i = 0; i < n; i++) if (!parts[i].lone) { parts[i].row_at = row; row += parts[i].rows; }
@@ -565,7 +564,7 @@ static void eval_own_rows(engine *e, const engine_part *p) {
   }
 }
 
-// A part's tokens, without those that are left to the run of all.
+// Evaluates a part's tokens except those of the batched run.
 static void eval_part(engine *e, engine_part *p, bool joined) {
   bool own = !joined && p->rows > 1;
   size_t last = joined ? p->rows + p->beside : own || !p->rows ? p->rows : last_run(e, p->ids, p->n);
@@ -586,7 +585,7 @@ static int need_own_rows(engine *e, const engine_batch *b, error *err) {
   return 0;
 }
 
-// Logits of one part lie where they were made. Those of several are brought together.
+// Logits of one part stay where they were computed; those of several parts are copied together.
 static void keep_logits(engine *e, const engine_batch *b, engine_part *p) {
   size_t n_vocab = (size_t)model_n_vocab(e->m);
   bool made_there = b->n == 1 && p->rows == 1;
@@ -613,7 +612,7 @@ static int run_logits(engine *e, engine_batch *b, error *err) {
   bool fixed = model_is_recurrent(e->m);
   if (find_lone(e, b, err)) return -1;
   size_t rows = place_rows(b->parts, b->n, fixed ? TILE : 0), more = b->alone ? 0 : find_room(e, b->parts, b->n, rows);
-  // the last tokens of all parts are left to one run
+  // the last tokens of all parts run together
   bool together = rows + more > 1 && !fixed;
   plan_spec spec = apart_plan(e, rows, more);
   if (((together || b->n > 1) && reserve_rows(e, err)) || (together && need_plan(e, &spec, err)) ||
@@ -642,9 +641,9 @@ static int run_logits(engine *e, engine_batch *b, error *err) {
   return stopped;
 }
 
-// ---- the door -------------------------------------------------------------------------------------------------------
+// ---- entry point ----------------------------------------------------------------------------------------------------
 
-// Plans with adapters or without; of both the one that a model cannot do without is there.
+// Selects plans with or without adapters; makes the one that every model needs.
 static int choose_adapted(engine *e, const engine_batch *b, error *err) {
   const plan_spec first = spec_first(e);
   if (!e->scales) return 0;

@@ -1,5 +1,5 @@
-// Sampling: see sampler.h.  This file has the table of stages, the candidates in their two forms, and the draw.  Adding
-// a stage is a row of the table and its function in sampler_stages.c.
+// Sampling: see sampler.h. This file has the table of stages, both forms of candidates, and the draw. A new stage is a
+// row of the table and a function in sampler_stages.c.
 #include "engine/sampler_impl.h"
 #include <float.h>
 #include <math.h>
@@ -11,9 +11,9 @@
 // ---- the chain ------------------------------------------------------------------------------------------------------
 
 struct stage {
-  const char *names;         // the first one is shown
+  const char *names;         // the first one is displayed
   char letter;
-  bool keeps_best;           // never changes which token is the likeliest: pointless when that one is taken anyway
+  bool keeps_best;           // never changes the most probable token: skipped if that token is chosen anyway
   bool (*active)(const struct weft_sampling *p);
   void (*run)(sampler *s);
 };
@@ -44,15 +44,15 @@ static const struct stage stages[] = {
   {"xtc",                           'x', false, has_xtc,         stage_xtc},
   {"temperature|temp",              't', true,  has_temperature, stage_temperature},
 };
-enum { OWN_PLACE = 2, TEMPERATURE = COUNT(stages) - 1 };   // the program's own comes behind dry
-// Not in the default order, and last wherever it is named: what it leaves is drawn from.
+enum { OWN_PLACE = 2, TEMPERATURE = COUNT(stages) - 1 };   // the program's own stage comes after dry
+// Not in the default order, and always last if named: it makes the draw.
 static const struct stage adaptive_stage = {"adaptive_p", 'a', false, has_adaptive, stage_adaptive};
-// The program's own, where it has one.
+// The program's own stage, if it has one.
 static const struct stage own_stage = {"own", 'o', false, NULL, stage_own};
 static const struct stage mirostat_stages[] = {{"mirostat", 0, true, NULL, stage_mirostat},
                                                {"mirostat_v2", 0, true, NULL, stage_mirostat_2}};
 
-// Whether name[0..n) is one of a stage's names; - and _ are the same.
+// Is name[0..n) one of a stage's names? - and _ are equal.
 static bool has_name(const char *names, const char *name, size_t n) {
   for (; *names; names += *names == '|') {
     size_t len = strcspn(names, "|"), i = 0;
@@ -63,7 +63,7 @@ static bool has_name(const char *names, const char *name, size_t n) {
   return false;
 }
 
-// By its name, or its letter where n is 0; NULL: there is none.
+// By name, or by letter if n is 0; NULL: unknown.
 static const struct stage *find_sampler(const sampler *s, const char *name, size_t n) {
   if (s->p.own && (n ? has_name(own_stage.names, name, n) : own_stage.letter == *name)) return &own_stage;
   for (size_t i = 0; i <= COUNT(stages); i++) {
@@ -92,7 +92,7 @@ static int add_stage(sampler *s, const struct stage *stage, error *err) {
   return 0;
 }
 
-// The order as it was asked for, active or not.
+// Reads the requested order, including inactive stages.
 static int read_order(sampler *s, error *err) {
   const char *names = s->p.samplers, *letters = s->p.sampler_seq;
   if (!names && !letters) {
@@ -129,7 +129,7 @@ static bool has_own(const sampler *s) {
   return false;
 }
 
-// Leaves in the chain what does something.
+// Keeps only stages that have an effect.
 static int make_chain(sampler *s, error *err) {
   if (read_order(s, err)) return -1;
   adaptive_last(s);
@@ -142,13 +142,13 @@ static int make_chain(sampler *s, error *err) {
     add_stage(s, &stages[TEMPERATURE], NULL);
     add_stage(s, &mirostat_stages[s->p.mirostat - 1], NULL);
   }
-  bool greedy = false;       // going backwards: whether a later stage takes the likeliest
+  bool greedy = false;       // walking backwards: does a later stage take the most probable token?
   int kept = MAX_STAGES;
   for (int i = s->n_stages; i-- > 0;) {
     const struct stage *stage = s->chain[i];
     if (stage->active && !stage->active(&s->p)) continue;
     if (greedy && stage->keeps_best) continue;
-    if (!stage->keeps_best) greedy = false;        // it chooses among what the stages before it leave
+    if (!stage->keeps_best) greedy = false;        // it chooses among what earlier stages leave
     greedy |= stage == &stages[TEMPERATURE] && s->p.temp == 0 && s->p.dynatemp_range == 0;
     s->chain[--kept] = stage;
   }
@@ -161,7 +161,7 @@ static int make_chain(sampler *s, error *err) {
 
 bool cand_better(struct cand a, struct cand b) { return a.logit > b.logit || (a.logit == b.logit && a.id < b.id); }
 
-// A heap whose root is the worst candidate.
+// A heap with the worst candidate at its root.
 static void sift(struct cand *heap, size_t n, size_t at) {
   struct cand moving = heap[at];
   for (size_t child; (child = 2 * at + 1) < n; at = child) {
@@ -176,7 +176,7 @@ static void heapify(struct cand *heap, size_t n) {
   for (size_t i = n / 2; i-- > 0;) sift(heap, n, i);
 }
 
-// Turns a heap into a list, best first: the worst goes to the end, and so on.
+// Sorts a heap into a list, best first: repeatedly moves the worst to the end.
 static void heap_to_list(struct cand *c, size_t n) {
   for (size_t left = n; left > 1; left--) {
     struct cand worst = c[0];
@@ -203,7 +203,7 @@ void best_first(struct cand *c, size_t n, size_t k) {
 
 enum { BLOCK = 16 };
 
-// Whether one of BLOCK numbers is at least floor; most blocks are passed by with this look alone.
+// Is one of BLOCK numbers at least floor? Most blocks are skipped by this test.
 static bool block_reaches(const float *x, float floor) {
   int any = 0;
   for (int i = 0; i < BLOCK; i++) any |= x[i] >= floor;
@@ -238,8 +238,7 @@ void sampler_list(sampler *s, double floor) {
   }
 }
 
-// The k best of a dense draw, as a list in order.  A heap of the k best so far; hardly any block reaches the worst of
-// them.
+// The k best logits as a sorted list. Keeps a heap of the k best so far; hardly any block reaches the worst of them.
 static void list_best(sampler *s, size_t k) {
   size_t n = (size_t)s->n_vocab, i = 0;
   struct cand *c = s->c;
@@ -257,7 +256,7 @@ static void list_best(sampler *s, size_t k) {
   s->n_sorted = s->n;
 }
 
-// Logits as integers of the same order, but for the last bits of a double.
+// Logits as integers in the same order, except for the last bits of a double.
 static uint32_t order_bits(double x) {
   float f = (float)x + 0.f;                        // -0 and 0 are the same
   uint32_t bits;
@@ -271,7 +270,7 @@ static void make_keys(sampler *s, const struct cand *by, size_t n) {
   for (size_t i = 0; i < n; i++) { s->keys[i] = order_bits(by[i].logit); s->open[i] = (uint32_t)i; }
 }
 
-// The whole list in order: by its keys, digit after digit, and then what has the same key.
+// Sorts the whole list by radix, then elements with equal keys.
 static void sort_list(sampler *s) {
   enum { BITS = 11, BUCKETS = 1 << BITS };
   size_t n = s->n;
@@ -310,7 +309,7 @@ void sampler_order(sampler *s, size_t k) {
 double sampler_max(const sampler *s) {
   double max = -INFINITY;
   if (s->dense) {
-    float four[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};   // side by side
+    float four[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};   // independent sums
     for (int32_t i = 0; i < s->n_vocab; i++) if (s->x[i] > four[i & 3]) four[i & 3] = s->x[i];
     for (int i = 0; i < 4; i++) if (four[i] > max) max = four[i];
     return max > FLT_MAX ? FLT_MAX : max;
@@ -348,13 +347,13 @@ void sampler_keep_marked(sampler *s) {
   s->n_sorted = sorted;
 }
 
-// ---- the best that together weigh enough ----------------------------------------------------------------------------
+// ---- the best candidates that reach a total weight ------------------------------------------------------------------
 //
-// Nothing is sorted: the weights of candidates are added up by the first bits of their logits, from above to where the
-// target is reached, then within those that share these bits by the next ones.  What shares all the bits of a float is
-// put in order, which is hardly ever more than one.
+// Without sorting: weights are summed by the first bits of the logits, from the top to the bucket that reaches the
+// target, then within that bucket by the next bits. Candidates that agree in all bits of a float are sorted; there is
+// rarely more than one.
 
-// The last step: of the candidates open[0..n), which look alike, some.
+// The last step: sorts candidates open[0..n), which agree in all bits, and keeps some.
 static void keep_ties(sampler *s, const struct cand *by, size_t n, double sum, double target, bool over) {
   struct cand *tie = xmalloc(n * sizeof *tie);
   bool sorted = true;
@@ -392,7 +391,7 @@ void sampler_keep_until(sampler *s, const struct cand *by, double target, bool o
       counts[bucket]++;
     }
     for (; at && (!counts[at] || (over ? sum + sums[at] <= target : sum + sums[at] < target)); at--) sum += sums[at];
-    size_t left = 0;                             // in the bucket in which it is reached; what lies below is dropped
+    size_t left = 0;                             // within the bucket that reaches the target; lower ones are dropped
     for (size_t i = 0; i < n; i++) {
       uint32_t k = s->open[i], bucket = s->keys[k] >> shift[step] & mask;
       if (bucket == at) s->open[left++] = k;
@@ -404,7 +403,7 @@ void sampler_keep_until(sampler *s, const struct cand *by, double target, bool o
   sampler_keep_marked(s);
 }
 
-// ---- what stages ask for --------------------------------------------------------------------------------------------
+// ---- helpers for stages ---------------------------------------------------------------------------------------------
 
 void sampler_note(sampler *s, int32_t id, int32_t note) {
   if (!s->notes[id]) vec_push(&s->noted, id);
@@ -460,10 +459,10 @@ static void add_biases(sampler *s) {
   }
 }
 
-// llama.cpp's longest memory: of 100 tokens.
+// llama.cpp's longest memory: 100 tokens.
 static double adaptive_decay(const sampler *s) { return s->p.adaptive_decay < .99 ? s->p.adaptive_decay : .99; }
 
-// As if what has been drawn so far had the probability that is wanted.
+// As if all earlier draws had the target probability.
 static void forget_drawn(sampler *s) {
   s->mu = 2 * s->p.mirostat_tau;
   s->drawn_weight = 1 / (1 - adaptive_decay(s));
@@ -509,8 +508,8 @@ int32_t sampler_sample(sampler *s, const float *logits) {
 
 // ---- life -----------------------------------------------------------------------------------------------------------
 
-// A parameter: how an error calls it, where it is in struct weft_sampling (a double or an int32_t), its default (which
-// is llama.cpp's), least and most.
+// A parameter: name for errors, place in struct weft_sampling (a double or an int32_t), default (llama.cpp's), minimum
+// and maximum.
 struct parameter { const char *what; size_t at; bool real; double usual, min, max; };
 #define ROW(what, field, usual, min, max) \
   {what, offsetof(struct weft_sampling, field), \
@@ -557,7 +556,7 @@ static double sampling_parameter(params p, const struct parameter *row) {
   return row->real ? *(const double *)at : *(const int32_t *)at;
 }
 
-// Files name some of them, by keys below "general.sampling.".
+// Files may set some parameters, with keys below "general.sampling.".
 #define KEY(name, field) {"general.sampling." name, offsetof(struct weft_sampling, field)}
 static const struct file_key { const char *key; size_t at; } file_keys[] = {
   KEY("temp", temp), KEY("top_k", top_k), KEY("top_p", top_p), KEY("min_p", min_p),
@@ -576,7 +575,7 @@ static int take_file_key(const gguf *g, const struct file_key *k, struct weft_sa
   double real;
   int32_t whole = 0;
   while (row->at != k->at) row++;
-  // a number is as exact as its text in the file's maker would be: 0.95, not 0.949999988
+  // the number as written by the file's maker: 0.95, not 0.949999988
   float f = 0;
   if (row->real ? gguf_f32(g, k->key, &f, err) : gguf_i32(g, k->key, &whole, err)) return -1;
   char text[32];
@@ -619,7 +618,7 @@ int sampler_new(const struct weft_sampling *p, int32_t n_vocab, sampler **out, e
   s->p = *p;
   s->n_vocab = n_vocab;
   if (make_chain(s, err)) { free(s); return -1; }
-  s->p.samplers = s->p.sampler_seq = NULL;         // the caller's
+  s->p.samplers = s->p.sampler_seq = NULL;         // owned by the caller
   forget_drawn(s);
   rng_seed(&s->rng, p->seed);
   for (int i = 0; i < s->n_stages; i++) {
@@ -697,7 +696,7 @@ void sampler_accept(sampler *s, int32_t id) {
   if (!s->keep) return;
   struct past p = {id, false};
   if (s->breakers.n) dry_accept(s, id, &p.breaks);
-  if (s->past.n >= 1024 && s->past.n / 2 >= s->keep) {   // the older half is not looked at any more
+  if (s->past.n >= 1024 && s->past.n / 2 >= s->keep) {   // drops the older half, which is no longer needed
     memmove(s->past.at, s->past.at + (s->past.n - s->keep), s->keep * sizeof *s->past.at);
     s->past.n = s->keep;
   }
@@ -713,7 +712,7 @@ void sampler_reset(sampler *s) {
 
 int32_t sampler_logprobs(const sampler *s, int32_t id, double *of_id, struct logprob *top, int32_t n_top) {
   double sum = 0;
-  struct cand *by = xmalloc((s->n + 1) * sizeof *by);          // candidates by their weights
+  struct cand *by = xmalloc((s->n + 1) * sizeof *by);          // candidates by weight
   size_t n = 0;
   *of_id = -INFINITY;
   for (size_t i = 0; i < s->n; i++) {

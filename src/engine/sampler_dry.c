@@ -1,11 +1,11 @@
-// DRY ("don't repeat yourself"): a token that would continue a repetition is penalised, the more the longer the
-// repetition. If the last n tokens of the text stood somewhere before, with token t after them, drawing t would make n
-// + 1 repeated tokens; for the longest such n the penalty is multiplier * base^(n - allowed length).  Sequence breakers
-// ("\n") limit n: what is repeated must lie after the last of them, so that the structure of a dialogue is no
-// repetition. For the same reason a token that has a whole breaker in it is never penalised.
+// DRY ("don't repeat yourself") penalises tokens that would continue a repetition, more for longer ones. If the last n
+// tokens of the text occurred earlier, followed by token t, drawing t would make n + 1 repeated tokens; for the longest
+// such n the penalty is multiplier * base^(n - allowed length). Sequence breakers ("\n") limit n: the repetition must
+// come after the last breaker, so that the structure of a dialogue is not a repetition. For the same reason a token
+// that contains a whole breaker is never penalised.
 //
-// All n are found in linear time: the Z function of the reversed text gives for each place how many tokens before it
-// are those at the end.
+// All n are found in linear time: the Z function of the reversed text gives for each place the number of tokens before
+// it that match the end.
 #define _GNU_SOURCE
 #include "engine/sampler_impl.h"
 #include <stdlib.h>
@@ -18,14 +18,14 @@ static double dry_penalised(const sampler *s, double logit, int32_t note) {
   return logit - (penalty < 1e30 ? penalty : 1e30);
 }
 
-// Tokens at the end that come after the last breaker.
+// Number of tokens after the last breaker.
 static size_t since_breaker(const sampler *s, size_t n) {
   size_t i = 0;
   while (i < n && !s->past.at[s->past.n - 1 - i].breaks) i++;
   return i;
 }
 
-// Whether a breaker stands in this token alone.
+// Does this token alone contain a breaker?
 static bool is_breaker(sampler *s, int32_t id) {
   s->piece.n = 0;
   tokenizer_piece(s->vocab, id, &s->piece, true);
@@ -51,7 +51,7 @@ void stage_dry(sampler *s) {
   const struct past *last = &s->past.at[s->past.n - 1];   // last[-i] is token i from the end
   s->z.n = 0;
   vec_push(&s->z, (int32_t)n);
-  size_t left = 0, right = 0;                      // z of [left, right) is known to be a copy of the beginning
+  size_t left = 0, right = 0;                      // z of [left, right) equals the beginning
   for (size_t i = 1; i < n; i++) {
     size_t z = 0;
     if (i < right) { z = (size_t)s->z.at[i - left]; if (z > right - i) z = right - i; }
@@ -66,7 +66,7 @@ void stage_dry(sampler *s) {
   sampler_apply_notes(s, dry_penalised);
 }
 
-// tail holds the end of the text, so breakers are found wherever the borders of tokens lie.
+// tail holds the end of the text, so breakers are found across token boundaries.
 void dry_accept(sampler *s, int32_t id, bool *breaks) {
   size_t before = s->tail.n;
   tokenizer_piece(s->vocab, id, &s->tail, true);

@@ -1,5 +1,5 @@
-// The stages of sampling: see weft.h for what each parameter means, sampler.c for the table, sampler_impl.h for the
-// two forms of the candidates.  Every stage leaves at least one candidate.
+// The stages of sampling: see weft.h for the parameters, sampler.c for the table, sampler_impl.h for the two forms of
+// candidates. Every stage leaves at least one candidate.
 #include "engine/sampler_impl.h"
 #include <float.h>
 #include <math.h>
@@ -60,8 +60,8 @@ static double finite_logit(const sampler *s, size_t i) {
   return s->dense && x > FLT_MAX ? FLT_MAX : x;
 }
 
-// Tang et al., "Top-n-sigma: Not All Logits Are You Need", 2024: most logits are noise around a mean, and what is far
-// above it is not.
+// Tang et al., "Top-n-sigma: Not All Logits Are You Need", 2024: most logits are noise around a mean; only those far
+// above it matter.
 void stage_top_n_sigma(sampler *s) {
   double sum = 0, squares = 0, n = 0, max = sampler_max(s);
   size_t count = s->dense ? (size_t)s->n_vocab : s->n;
@@ -83,7 +83,7 @@ void stage_top_k(sampler *s) {
   if (s->n_sorted > s->n) s->n_sorted = s->n;
 }
 
-// Locally typical sampling: those whose surprise is nearest to the expected one, the entropy (Meister et al., 2022).
+// Locally typical sampling: keeps tokens whose surprise is nearest to the entropy (Meister et al., 2022).
 void stage_typical(sampler *s) {
   if (s->dense) sampler_list(s, -INFINITY);
   if (s->n < 2) return;
@@ -105,7 +105,7 @@ void stage_top_p(sampler *s) {
 
 void stage_min_p(sampler *s) { sampler_keep_above(s, sampler_max(s) + portable_log(s->p.min_p)); }
 
-// Exclude top choices: of the tokens that are all good enough, only the least likely stays.
+// Exclude top choices: of all tokens above the threshold, only the least probable is kept.
 void stage_xtc(sampler *s) {
   if (s->dense) sampler_list(s, -INFINITY);
   if (s->n < 2 || rng_unit(&s->rng) >= s->p.xtc_probability) return;
@@ -118,7 +118,7 @@ void stage_xtc(sampler *s) {
   sampler_keep_marked(s);
 }
 
-// temp - range where one token has all the probability, temp + range where all have the same.
+// temp - range if one token has all the probability, temp + range if all tokens are equally probable.
 static double dynamic_temperature(sampler *s) {
   double range = s->p.dynatemp_range, low = s->p.temp > range ? s->p.temp - range : 0, high = s->p.temp + range;
   if (s->n < 2) return s->p.temp;
@@ -143,9 +143,9 @@ void stage_temperature(sampler *s) {
   for (size_t i = 0; i < s->n; i++) s->c[i].logit /= temp;
 }
 
-// Mirostat (Basu et al., 2021): keeps the surprise of what is drawn near tau bits.  The first version estimates the
-// exponent of Zipf's law from the likeliest hundred and takes the k for which the expected surprise is mu; the second
-// takes all tokens with less surprise than mu.  The draw then corrects mu.
+// Mirostat (Basu et al., 2021) keeps the surprise of drawn tokens near tau bits. Version 1 estimates the exponent of
+// Zipf's law from the 100 most probable tokens and takes the k whose expected surprise is mu; version 2 takes all
+// tokens with less surprise than mu. The draw then updates mu.
 void stage_mirostat(sampler *s) {
   enum { LOOK = 100 };
   if (s->dense) sampler_list(s, -INFINITY);
@@ -157,7 +157,7 @@ void stage_mirostat(sampler *s) {
     squares += t * t;
   }
   double zipf = products / squares, eps = zipf - 1;
-  if (s->n < 2 || !(zipf > 1e-9)) return;          // no slope: all are equally likely
+  if (s->n < 2 || !(zipf > 1e-9)) return;          // no slope: all are equally probable
   double base = fabs(eps) < 1e-9 ? portable_pow(2, s->mu) / portable_log(s->n_vocab)
                                  : eps * portable_pow(2, s->mu) / (1 - portable_pow(s->n_vocab, -eps));
   double k = portable_pow(base, 1 / zipf);
@@ -174,8 +174,8 @@ void stage_mirostat_2(sampler *s) {
   sampler_keep_above(s, max + log_sum - s->mu * 0.6931471805599453);
 }
 
-// Adaptive-p (llama.cpp's pull request 17927): likeliest are the tokens whose probability is near a target. The target
-// of a draw makes up for how far the draws before it, of which older ones count less, were from what is wanted.
+// Adaptive-p (llama.cpp's pull request 17927) prefers tokens whose probability is near a target. The target of a draw
+// compensates for the deviation of earlier draws, weighting older ones less.
 void stage_adaptive(sampler *s) {
   const double peak = 5, sharpness = 10, width = .3;
   if (s->dense) sampler_list(s, -INFINITY);

@@ -1,4 +1,4 @@
-// See schedules.h.
+// Makes and caches schedules: see schedules.h.
 #include "engine/schedules.h"
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ graph *schedules_find(device *d, graph *g, uop *sink, const struct schedule_how 
   return found;
 }
 
-// A byte for `exact`, the part of a process, a byte for each layout.
+// A byte for `exact`, the rank settings, a byte for each layout.
 void schedules_print_how(const struct schedule_how *how, str *out) {
   str_addc(out, how->exact);
   rank_split r = how->ranks;

@@ -1,4 +1,4 @@
-// Sequences and steps of the public API (include/weft.h): checks in front of the engine.
+// The public API for sequences and steps (include/weft.h): argument checks over the engine.
 #include "weft.h"
 #include <math.h>
 #include <stdlib.h>
@@ -92,7 +92,7 @@ int weft_model_content(weft_model *m, double wait_s, double *done, weft_error *e
   return status < 0 ? fail(err, &e) : status;
 }
 
-// Without a name no file is the model's.
+// Without a name, no saved sequence matches the model.
 static int name_of(const engine *at, char of[CONTENT_NAME], error *e) {
   return content_name(engine_content(at), -1, of, NULL, e) ? BAD_FILE : 0;
 }
@@ -115,7 +115,8 @@ static int tokens_in_source(const weft_model *m, const state_source *from, int32
   if (status) { fail(err, &e); return status == NO_FILE ? 1 : status; }
   size_t i = 0;
   weft_error why;
-  while (i < *n && ((*ids)[i] < -1 || !weft_check_ids(*ids + i, 1, engine_n_vocab(at), &why))) i++;  // below: rows
+  // other negative ids are rows of floats
+  while (i < *n && ((*ids)[i] < -1 || !weft_check_ids(*ids + i, 1, engine_n_vocab(at), &why))) i++;
   if (i == *n) return 0;
   free(*ids);
   *ids = NULL;
@@ -199,7 +200,7 @@ void weft_store_close(weft_store *s) {
   free(s);
 }
 
-// Whether the model still computes what the store was opened for.
+// Does the model still compute what the store was opened for?
 static bool still_holds(const weft_store *s) { return !weft_model_content(s->m, 0, NULL, NULL); }
 
 size_t weft_store_find(weft_store *s, const int32_t *ids, size_t n) {
@@ -229,7 +230,7 @@ int weft_store_save(weft_store *s, const weft_sequence *q, const int32_t *ids, w
 
 // ---- steps ----------------------------------------------------------------------------------------------------------
 
-// Whether n tokens may come behind what q holds.
+// Can n tokens follow what q holds?
 static int check_more(const weft_sequence *q, const int32_t *ids, size_t n, weft_error *err) {
   int n_ctx = engine_n_ctx(weft_model_beside(q->m));
   if (n == 0) FAIL(err, "there are no tokens to evaluate");
@@ -305,7 +306,7 @@ int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*enough)(
 
 // ---- positions in the middle ----------------------------------------------------------------------------------------
 
-// Evaluates ids behind what q holds, and gives no logits.
+// Evaluates ids after what q holds, without logits.
 static int add_unseen(weft_sequence *q, const int32_t *ids, size_t n, weft_error *err) {
   size_t most = (size_t)weft_model_chunk(q->m);
   for (size_t at = 0, piece; at < n; at += piece) {

@@ -1,9 +1,9 @@
-// Sequences in files: what the caches hold of one, for a later process with the same model. See sequence_file.h.
+// Saves and loads sequences: what the caches hold, for a later process with the same model. See sequence_file.h.
 //
-// A file is one record of a page or several, one behind the other. A record is a head, the tokens of its page, and what
-// layers hold of these: a part for each group whose page is there, and one for fixed states where those are of the
-// position behind it. Numbers are this machine's. Behind each part stands its hash, and a file is written whole or not
-// at all, so that a damaged one is known by the part that is.
+// A file has one record per page, one or more. A record is a header, the tokens of its page, and the layers' data: a
+// part for each group whose page is present, and one for fixed states if they belong to the position after the page.
+// Numbers are in this machine's byte order. Each part is followed by its hash, and files are written atomically, so
+// damage is detected per part.
 #define _GNU_SOURCE
 #include "engine/sequence_file.h"
 #include <errno.h>
@@ -32,8 +32,8 @@ typedef struct head {
   char model[CONTENT_NAME - 1];  // content.h
   uint64_t page_bytes[MODEL_GROUPS], fixed_bytes;
   uint32_t number, n;            // pages before it; its tokens
-  uint32_t groups, fixed;        // a bit for each group that is there; whether fixed states are
-  uint32_t left, none;           // records behind it in this file; 0
+  uint32_t groups, fixed;        // bit set of groups present; are fixed states present?
+  uint32_t left, none;           // records after it in this file; 0
   page_name before;
 } head;
 
@@ -87,7 +87,7 @@ page_record page_of_sequence(const sequence *q, const int32_t *ids, size_t numbe
   return r;
 }
 
-// Where records go: to a file, or (f NULL) behind the text.
+// Destination of records: a file, or (f NULL) a text.
 typedef struct sink { newfile *f; str *text; } sink;
 
 static int sink_put(const sink *to, const void *at, size_t n, error *err) {
@@ -101,7 +101,7 @@ static int add_checked(const sink *to, const void *at, size_t n, error *err) {
   return sink_put(to, at, n, err) || sink_put(to, &sum, sizeof sum, err) ? -1 : 0;
 }
 
-// The pieces that all states of a group have of a page, or those with fixed states of a slot, one behind the other
+// The data of all states of a group for a page, or of fixed states for a slot, concatenated
 static void gather_pieces(const caches *c, int group, int number, unsigned char *to) {
   follow_read(c, group, number);
   for (int i = 0; i < model_n_states(c->m); i++) {
@@ -161,7 +161,7 @@ static int write_records(const sink *to, const sequence *q, const int32_t *ids, 
   return status;
 }
 
-// A name may come from a client: nothing but what was saved before is replaced.
+// A client may choose the name: only a saved sequence is overwritten.
 static int check_replaced(const char *path, error *err) {
   if (newfile_begins(path, magic, sizeof magic) >= 0) return 0;
   return error_set(err, "%s: is there, and no saved sequence: it is not replaced; remove it, or take another name",
@@ -208,7 +208,7 @@ static int get_checked(const reading *r, void *to, size_t n, const char *what, s
   return bad_file(r, "damaged: %s %zu is not what was written", what, number);
 }
 
-// A pipe of that name would be waited for.
+// Opening a pipe would block.
 static int open_pages(reading *r) {
   struct stat s;
   int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -245,7 +245,7 @@ static int check_head(const reading *r, const caches *c, const head *h, const ch
   return 0;
 }
 
-// Head and tokens of the next record
+// Reads header and tokens of the next record
 static int get_head(const reading *r, const caches *c, const char *of, int most, head *h, page_record *out) {
   uint64_t sum;
   size_t n = fread(h, 1, sizeof *h, r->f);
@@ -312,8 +312,8 @@ size_t pages_whole_spans(caches *c, const int32_t *ids, size_t n_ids, const page
   }
 }
 
-// What a record has goes to q: of layers with a window, what is looked at behind n positions; fixed states, where it
-// ends there.
+// Copies a record's data to q: for windowed layers, what is visible after n positions; fixed states, if the record ends
+// there.
 static int get_parts(const reading *r, sequence *q, const head *h, size_t n, unsigned char *piece) {
   caches *c = q->of;
   int at = (int)h->number * CACHE_PAGE, status = 0;
@@ -331,14 +331,14 @@ static int get_parts(const reading *r, sequence *q, const head *h, size_t n, uns
   return status;
 }
 
-// Of a page, as far as the sequence has n tokens.
+// Position shifts of a page, for the sequence's n tokens.
 static void take_shifts(sequence *q, const page_record *p, size_t n) {
   int at = (int)p->number * CACHE_PAGE;
   for (uint32_t i = 0; i < p->n && (size_t)at < n; i++, at++)
     if (p->shift[i] != sequence_shift(q, at)) vec_push(&q->floats, ((placed_floats){NULL, 0, at, at + 1, p->shift[i]}));
 }
 
-// A sequence of no tokens yet, and memory for a part.
+// An empty sequence, and memory for a part.
 static int begin_loading(caches *c, const char *of, sequence **q, unsigned char **piece, error *err) {
   head ours = make_head(c, of);
   *q = NULL;
@@ -389,7 +389,7 @@ int pages_load(caches *c, const int32_t *ids, size_t n, const char *const *paths
 
 typedef VEC(page_record) page_records;
 
-// The head of record i of a file, behind one that left `left` of them.
+// The header of record i of a file; the previous one had `left` records after it.
 static int get_next_head(const reading *r, const caches *c, int most, const char *of, size_t i, head *h,
                          page_record *p) {
   uint32_t left = h->left;
@@ -400,7 +400,7 @@ static int get_next_head(const reading *r, const caches *c, int most, const char
   return h->left && h->n < CACHE_PAGE ? bad_file(r, "has a page of %u tokens before others", h->n) : 0;
 }
 
-// Heads of all records up to the one that has other tokens: *n are the same.
+// Headers of all records up to the first with other tokens: *n tokens are equal.
 static int get_heads(const reading *r, const caches *c, const int32_t *ids, int most, const char *of, page_records *all,
                      size_t *n) {
   size_t limit = *n;

@@ -1,4 +1,4 @@
-// Structs of options, taken by their sizes.  See sized.h.
+// Copies option structs by size: see sized.h.
 #include "engine/sized.h"
 
 int take_options(void *own, size_t whole, size_t first, const void *given, const char *name, weft_error *err) {

@@ -1,15 +1,15 @@
-// sized: structs of options that programs fill, of a header older or newer than this library.  Such a struct begins
-// with its size (include/weft/base.h says what programs may rely on).  Each function of the API takes one by
-// TAKE_OPTIONS before it reads a field; below that call there are only whole structs.
+// sized: option structs filled by programs that were built with an older or newer header. Such a struct begins with its
+// size (include/weft/base.h documents the guarantees). Each API function calls TAKE_OPTIONS before reading a field; all
+// code below uses complete structs.
 #ifndef WEFT_SIZED_H
 #define WEFT_SIZED_H
 #include <stddef.h>
 #include "engine/fail.h"
 
-// own: a struct of `whole` bytes with the defaults; it gets the fields that `given` has (NULL: none).  first: the size
-// of the struct in version 0.1.0, which a size of 0 stands for.  -1: given has fields behind `whole` that are not 0.
+// own: a struct of `whole` bytes with defaults; the fields of `given` (NULL: none) are copied to it. first: size of the
+// struct in version 0.1.0, which a size of 0 means. -1: given has nonzero fields after `whole`.
 int take_options(void *own, size_t whole, size_t first, const void *given, const char *name, weft_error *err);
-// last: the last field of the struct in version 0.1.0.  It stays so when fields are added.
+// last: the last field of the struct in version 0.1.0; it does not change when fields are added.
 #define TAKE_OPTIONS(own, type, last, given, err) \
   take_options(own, sizeof(type), offsetof(type, last) + sizeof((type *)0)->last, given, #type, err)
 

@@ -1,5 +1,6 @@
-// Sources of models with an encoder and a decoder. Part of the public API (include/weft/media.h): a text goes in, and
-// the ids of a prompt for the decoder come out: rows of floats (float_rows.h), and the first token of the answer.
+// Encodes the source text of models with an encoder and a decoder. Part of the public API (include/weft/media.h).
+// Input: a text; output: the ids of the decoder's prompt: rows of floats (float_rows.h), and the first token of the
+// answer.
 #include <stdlib.h>
 #include <string.h>
 #include "weft.h"

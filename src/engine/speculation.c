@@ -1,6 +1,6 @@
-// Tokens evaluated ahead: what follows is guessed (draft.h), and a guess costs little, since many tokens share one
-// reading of the weights. See include/weft.h. Whoever draws tokens takes no notice: a guess that is not drawn is
-// dropped.
+// Speculative decoding: evaluates draft tokens (draft.h) together with the next token; this costs little, since all
+// tokens of a step share one reading of the weights. See include/weft.h. The code that samples tokens does not change:
+// draft tokens that are not sampled are dropped.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,51 +14,51 @@
 enum {
   ROWS = DRAFT_ROWS,
   SOURCES = 2,
-  FIRST = 3 /* tokens whose time the first guess costs at most */
+  FIRST = 3 /* maximum tokens whose time the first draft costs */
 };
-#define SHARE 0.01           // of all time may go to a source whose guesses win nothing, to see whether they do again
-#define SAVED 4              // tokens whose time is saved up for that at most
-#define MARGIN 1.02          // what is expected of guesses, beside steps without, for them to be made
-#define MOST_WON_S 10.0      // what was won counts so far at most: it is lost again where guesses err from then on
-#define SURE 0.7             // for tests: a source that holds its tokens that likely is asked before others
-#define STALE 32             // steps with guesses in a row, before one without shows again what those are measured by
-#define READ_TOKENS 64       // tokens whose time may go to reading texts before that has paid
+#define SHARE 0.01           // share of all time for retrying a source whose drafts lose
+#define SAVED 4              // maximum tokens whose time is saved up for that
+#define MARGIN 1.02          // minimum expected speed of drafting, relative to no drafts
+#define MOST_WON_S 10.0      // maximum gain that is counted: it is lost again if drafts fail later
+#define SURE 0.7             // for tests: a source this confident is asked before others
+#define STALE 32             // steps with drafts in a row, before one without measures the baseline again
+#define READ_TOKENS 64       // tokens whose time may be spent on reading texts before that has paid
 
 struct source {
   const draft_source *is;
   void *own;
   draft_account *account;
   draft_record *record;
-  draft_ratio of_text;                  // what this text accepts, beside what the record says
-  double saved_s;                       // for another try where nothing is expected of it
+  draft_ratio of_text;                  // acceptance in this text, relative to the record
+  double saved_s;                       // saved for a retry if no gain is expected
   uint64_t proposed, accepted;
 };
 
 struct weft_speculation {
   weft_model *m;
-  weft_sequence *q;                     // NULL: weft_decode's
+  weft_sequence *q;                     // NULL: the sequence of weft_decode
   int32_t n_vocab;
   enum weft_speculating how;
   struct source sources[SOURCES];
-  int n_sources, by;                    // by: whose guess is there
+  int n_sources, by;                    // by: source of the current draft
   draft_account text;
-  // logits behind ids[0 .. n - 1], evaluated from position `pos` on; the next one is `at`
+  // logits after ids[0 .. n - 1], evaluated from position `pos` on; the next one is `at`
   float *rows;
   int32_t next[ROWS];
-  double p[MODEL_BACK];                 // of next[1 ...], as their source holds them
+  double p[MODEL_BACK];                 // of next[1 ...], the source's probabilities
   size_t n, at;
   int pos;
-  // of the model when that was done: another one may have changed what the cache holds
+  // the model's count at that time: another evaluation may have changed the cache
   uint64_t evaluations;
-  draft_rows *took, shared;             // seconds of a step of n rows: the model's, or what one among others is told
-  double one;                           // of one row, lately; 0: unknown
-  int since;                            // steps with guesses since there was one without
-  // until guesses are evaluated, which takes a plan of `plan_s` seconds to begin with: a guess that was not, how much
-  // of it was drawn then, and the seconds that all these would have won
+  draft_rows *took, shared;  // seconds of a step of n rows: the model's, or as told to a sequence among others
+  double one;                           // of one row, recently; 0: unknown
+  int since;                            // steps with drafts since the last one without
+  // before drafts are evaluated, which first needs a plan of `plan_s` seconds: a draft that was not evaluated, how much
+  // of it was sampled, and the seconds that all of these would have gained
   int32_t would[ROWS];
   size_t n_would, drawn;
   int would_pos;
-  double plan_s, would_s, won_s;        // won_s: by guesses that were evaluated
+  double plan_s, would_s, won_s;        // won_s: by evaluated drafts
 };
 
 double draft_compiled_s(const weft_model *m) {
@@ -79,7 +79,7 @@ weft_speculation *weft_speculation_of_sequence(weft_model *m, weft_sequence *q, 
   a->m = m;
   a->q = q;
   a->n_vocab = weft_model_vocab_size(m);
-  a->plan_s = q ? 0 : draft_compiled_s(m);          // whoever has sequences has made the plan of their steps
+  a->plan_s = q ? 0 : draft_compiled_s(m);          // with sequences, the plan of their steps exists already
   a->how = weft_model_only_embeds(m) || weft_model_denoises(m) ? WEFT_SPECULATE_NEVER : how;
   a->took = &weft_model_drafts(m)->rows[q != NULL];
   add_source(a, &draft_from_text, draft_text_new(), &a->text, &weft_model_drafts(m)->text);
@@ -124,7 +124,7 @@ static bool keep_row(void *ctx, size_t i, const float *logits) {
   return true;
 }
 
-// What a source may say now: how many tokens, how likely each is accepted, and by how many of them most is won.
+// A source's offer: number of tokens, acceptance of each, and the number with the highest gain.
 typedef struct offer {
   draft_estimate is;
   size_t most, best;
@@ -137,12 +137,12 @@ static double draft_cost(const weft_speculation *a, const offer *o) {
 
 static bool rows_are_known(const weft_speculation *a, size_t from) {
   for (size_t n = from; n <= ROWS; n++) if (a->took->met[n]) return true;
-  return a->q;                          // whoever has sequences has made the plans of their steps
+  return a->q;                          // with sequences, the plans of their steps exist already
 }
 
-// Whether a source has not lost what it may lose: what its guesses have won, and a share of the time; one that is
-// trusted may owe the time of some tokens first, and more for reading a text. The first guess waits until guesses would
-// have won what its plan costs, of which the others that were made are the measure.
+// May this source draft? It must not have lost more than its drafts gained plus a share of the time; a requested source
+// may owe the time of some tokens first, and more for reading a text. The first draft waits until drafts would have
+// gained the cost of their plan, estimated from the other plans.
 static bool may_pay(const weft_speculation *a, const struct source *s, const offer *o) {
   if (a->how == WEFT_SPECULATE_ALWAYS) return true;
   if (a->one <= 0 || (!o->is.asked && !rows_are_known(a, 2) && a->would_s < a->plan_s)) return false;
@@ -163,7 +163,7 @@ static void add_share(weft_speculation *a) {
   }
 }
 
-// Token `id` was drawn for `pos`: if a guess said so that was not evaluated, it would have won a step.
+// Token `id` was sampled at `pos`: if an unevaluated draft predicted it, it would have saved a step.
 static void look_back(weft_speculation *a, int pos, int32_t id) {
   if (a->drawn < a->n_would && a->would_pos + (int)a->drawn == pos && a->would[a->drawn] == id) {
     a->would_s += a->one;
@@ -175,7 +175,7 @@ static void look_back(weft_speculation *a, int pos, int32_t id) {
 
 static bool as_many_as_fit(void *ctx, size_t n) { return ctx && n; }
 
-// What the text would have said.
+// Records the draft that the text would have given.
 static void record_draft(weft_speculation *a, const draft_context *t) {
   double p[MODEL_BACK];
   if (a->n_would) return;
@@ -203,7 +203,7 @@ static int many_steps(weft_speculation *a, int pos, size_t n, weft_error *err) {
   return 0;
 }
 
-// The n rows for `pos` and what was guessed behind it are there, and took so much longer.
+// The n rows for `pos` and the draft after it were computed, in extra_s more seconds.
 static void note_rows(weft_speculation *a, int pos, size_t n, const sequence *q, double extra_s) {
   add_to(a->sources[a->by].account, -extra_s);
   a->sources[a->by].proposed += n - 1;
@@ -232,7 +232,7 @@ const float *weft_speculation_known(weft_speculation *a, int pos, int32_t id) {
   return a->rows + a->at++ * (size_t)a->n_vocab;
 }
 
-// What source s offers, if that may be evaluated now: `most` rows have room behind the first.
+// Source s's offer, if it may be evaluated now; at most `most` rows after the first.
 static bool find_offer(weft_speculation *a, struct source *s, const draft_context *t, size_t most, offer *o) {
   *o = (offer){0};
   if (!s->is->offer(s->own, t, &o->is)) return false;
@@ -244,7 +244,7 @@ static bool find_offer(weft_speculation *a, struct source *s, const draft_contex
   return true;
 }
 
-// The source to ask: the one of which most is expected, or that is due another try; -1: none.
+// Chooses a source: the one with the highest expected gain, or one due for a retry; -1: none.
 static int choose_source(weft_speculation *a, const draft_context *t, size_t most, offer *chosen, bool *text_offers) {
   bool all = a->how == WEFT_SPECULATE_ALWAYS, tries = true;
   int by = -1;
@@ -263,7 +263,7 @@ static int choose_source(weft_speculation *a, const draft_context *t, size_t mos
     tries = !good;
   }
   if (by >= 0 && tries) a->sources[by].saved_s -= draft_cost(a, chosen);
-  // 0: as many as are best, without looking further
+  // 0: the best number of tokens, without comparing further
   chosen->rate = by < 0 || tries ? 0 : fmax(chosen->rate, 1);
   return by;
 }
@@ -283,21 +283,21 @@ static bool wants_more(void *ctx, size_t n) {
   return draft_goes_on(d->a->took, d->o->odds, n, d->o->most, d->o->is.token_s, d->o->rate);
 }
 
-// What a source says behind next[0]. Returns how much of it is to be evaluated.
+// Makes the draft after next[0]. Returns the number of tokens to evaluate.
 static size_t make_draft(weft_speculation *a, const draft_context *t, offer *o) {
   const struct source *s = &a->sources[a->by];
   drafting d = {a, o};
   bool all = a->how == WEFT_SPECULATE_ALWAYS;
   double value;
   size_t n = s->is->make(s->own, t, all ? INFINITY : a->one, &(draft_out){a->next + 1, a->p, o->most, wants_more, &d});
-  for (size_t i = 0; i < n; i++) if (a->next[1 + i] < 0) n = i;        // a row of floats is nothing that can be drawn
+  for (size_t i = 0; i < n; i++) if (a->next[1 + i] < 0) n = i;        // a row of floats cannot be sampled
   set_odds(&d, n);
   if (!all && o->rate > 0) n = draft_cut(a->took, o->odds, n, o->rate, &value);
   else if (!all && n > o->best) n = o->best;
   return n < o->is.least ? 0 : n;
 }
 
-// Rows that have room behind the first. Many rows have another plan than few have, which is made when few have won it.
+// Maximum rows after the first. More rows need another plan, which is made once shorter drafts have paid for it.
 static size_t rows_behind(const weft_speculation *a, int pos) {
   int most = sequence_ahead(its_sequence(a), pos, ROWS), room = weft_model_context(a->m) - pos;
   if (a->q && most > weft_model_chunk(a->m)) most = weft_model_chunk(a->m);
@@ -307,7 +307,7 @@ static size_t rows_behind(const weft_speculation *a, int pos) {
   return room < ROWS ? 0 : (size_t)most - 1;
 }
 
-// How many tokens, `id` among them, are to be evaluated: they are in `next` then.
+// The number of tokens to evaluate, including `id`; they are in `next`.
 static size_t looks_ahead(weft_speculation *a, const int32_t *past, int pos, int32_t id) {
   draft_context t = {past, (size_t)pos, id};
   bool text_offers = false;
@@ -325,7 +325,7 @@ static size_t looks_ahead(weft_speculation *a, const int32_t *past, int pos, int
   return n == 1 || !a->q || (weft_sequence_cut(a->q, pos), !weft_sequence_reserve(a->q, n, NULL)) ? n : 1;
 }
 
-// One more row costs less among those of others than the mean of theirs, of which extra_s may be made.
+// One more row costs less than the average when batched with others' rows, of which extra_s are shared.
 static void set_shared(weft_speculation *a, double value_s, double extra_s) {
   const draft_rows *alone = &weft_model_drafts(a->m)->rows[1];
   if (alone->s[1] > 0) extra_s = fmin(extra_s, draft_rows_s(alone, ROWS) - alone->s[1]);
@@ -376,7 +376,7 @@ int weft_speculation_decode(weft_speculation *a, const int32_t *past, int pos, i
     add_share(a);
     return 0;
   }
-  // of the first one a plan may have to be made: that counts as far as guesses can win it back soon
+  // the first draft may make a plan: counted as far as drafts can soon regain it
   note_rows(a, pos, n, its_sequence(a), first ? fmin(fmax(whole, made) - a->one, FIRST * a->one)
                                               : draft_rows_s(a->took, n) - a->one);
   a->since++;

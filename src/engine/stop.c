@@ -1,4 +1,4 @@
-// Stop strings: see stop.h.  At most as much as the longest of them is held back, so plain comparison is quick enough.
+// Finds stop strings: see stop.h. At most the longest stop string is held back, so a plain comparison is fast enough.
 #include "engine/stop.h"
 #include "base/str.h"
 #include <stdlib.h>
@@ -37,7 +37,7 @@ void stop_free(stop *s) {
   free(s);
 }
 
-// The stop string that is complete first, the longest of those that end there: as if the text came byte by byte.  -1:
+// The stop string that is complete first, the longest of those that end there, as if the text came byte by byte. -1:
 // none.
 static int first_complete(const stop *s, size_t *begin) {
   int found = -1;

@@ -1,6 +1,6 @@
-// Looking: see trace.h. Nothing was recorded while the model was opened; graph, schedule and kernels are made a second
-// time, with recorders, and come out as they are in the plan, because making them depends on nothing but the model.
-// Times come from the plan itself.
+// Traces the compilation of a model: see trace.h. Nothing is recorded while the model is opened. Graph, schedule and
+// kernels are made again with recorders and equal those of the plan, since they depend only on the model. Times come
+// from the plan itself.
 #include "engine/trace.h"
 #include <math.h>
 #include <stdlib.h>
@@ -24,14 +24,14 @@ typedef struct look {
   engine *e;
   graph *g;
   schedule s;
-  recorder *r;               // of the tensor graph
+  recorder *r;               // for the tensor graph
   device *d;
   plan *p;
   int n_threads, n_unique;
-  int *unique;               // per kernel: which of the different kernels it is
-  const sched_kernel **first;               // that of each different kernel
+  int *unique;               // for each kernel: index of its distinct kernel
+  const sched_kernel **first;               // one kernel of each distinct kernel
   str *out;
-  VEC(pass_time) passes;     // of all different kernels together
+  VEC(pass_time) passes;     // of all distinct kernels together
 } look;
 
 static void add_text_member(str *out, const char *key, const char *text) {
@@ -44,7 +44,7 @@ static void add_double(str *out, double x) { str_addf(out, isfinite(x) ? "%.7g" 
 
 // ---- the timeline ---------------------------------------------------------------------------------------------------
 
-// lanes: per thread and kernel from, to
+// lanes: for each thread and kernel, from and to
 typedef struct timing { double us, overhead_us; double *kernel_us, *wait_us, *lanes; } timing;
 
 static int by_us(const void *x, const void *y) {
@@ -52,7 +52,7 @@ static int by_us(const void *x, const void *y) {
   return (a->us > b->us) - (a->us < b->us);
 }
 
-// Times of the step that took as long as half of all do.
+// The times of the step with the median duration.
 static int measure_steps(look *l, int prompt, int steps, int pos, timing *out, error *err) {
   int32_t *ids;
   int n = prompt ? prompt : 1, n_vocab = engine_n_vocab(l->e);
@@ -89,7 +89,7 @@ static int measure_steps(look *l, int prompt, int steps, int pos, timing *out, e
 
 // ---- the overview ---------------------------------------------------------------------------------------------------
 
-// kernels: [[which, level, role, [buffers, those written as -1 - number], us, wait_us, bytes, flops]...]
+// kernels: [[distinct kernel, level, role, [buffers, written ones as -1 - number], us, wait_us, bytes, flops]...]
 static void add_kernels(look *l, const timing *t, const map *buffers, const plan_var *vars) {
   str *o = l->out;
   str_add(o, ",\n\"kernels\":[");
@@ -109,8 +109,7 @@ static void add_kernels(look *l, const timing *t, const map *buffers, const plan
   str_addc(o, ']');
 }
 
-// buffers: [name...], in the order in which kernels first mention them; ids: the numbers that they have in the tensor
-// graph
+// buffers: [name...], in the order of first use by kernels; ids: their numbers in the tensor graph
 static void add_buffers(look *l, map *buffers) {
   size_t n = 0;
   str ids = {0};
@@ -130,8 +129,8 @@ static void add_buffers(look *l, map *buffers) {
   str_free(&ids);
 }
 
-// Its kernels: [[role, dispatch, us, bytes, flops]...] of one step of the other plan: a chunk of a prompt beside a
-// token, a token beside a chunk.
+// The kernels of one step of the other plan: [[role, dispatch, us, bytes, flops]...]; a chunk of a prompt beside a
+// token, or a token beside a chunk.
 static int add_other(look *l, double token_us, int prompt, int pos, error *err) {
   enum { CHUNK = 64, RUNS = 3 };
   const double PATIENCE_US = 5e6;                       // the interpreter needs seconds for a token
@@ -163,7 +162,7 @@ static int add_other(look *l, double token_us, int prompt, int pos, error *err) 
   return 0;
 }
 
-// passes: [[pass, us]...] of all different kernels; memory: bytes by kind.
+// passes: [[pass, us]...] over all distinct kernels; memory: bytes by kind.
 static void add_costs(look *l) {
   struct engine_stats s;
   str *o = l->out;
@@ -220,8 +219,8 @@ static void add_overview(look *l, const timing *t, int prompt, int pos, int step
   map_free(&buffers);
 }
 
-// The tensor graph as it was given, after the dot products were rewritten, and as it was scheduled; tensors: the node
-// that each kernel stores.
+// The tensor graph as given, after the rewriting of dot products, and as scheduled; tensors: the node that each kernel
+// stores.
 static void add_graph(look *l) {
   map numbers = {0};
   str_add(l->out, "{\"record\":");
@@ -235,7 +234,7 @@ static void add_graph(look *l) {
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-// OptOps are marks of their own, UPCAST(0,4), and one kind of pass here.
+// Each OptOp is recorded separately (UPCAST(0,4)); here they are one kind of pass.
 static void add_pass(void *ctx, const char *name, double s) {
   look *l = ctx;
   if (strchr(name, '(')) name = "OptOps";
@@ -245,8 +244,8 @@ static void add_pass(void *ctx, const char *name, double s) {
   vec_push(&l->passes, p);
 }
 
-// One different kernel: name, program (linear IR), source, assembly, streams [[parameter, bytes]...], and its record;
-// search, if there was one: whether it found something better, us of a launch before and after.
+// One distinct kernel: name, program (linear IR), source, assembly, streams [[parameter, bytes]...], and its record;
+// search, if there was one: did it find something better, us of a launch before and after.
 static int add_one_kernel(look *l, const sched_kernel *k, error *err) {
   recorder *r = recorder_new(MOST_STEPS);
   tuning t;
@@ -296,7 +295,7 @@ static void find_unique(look *l) {
   map_free(&seen);
 }
 
-// The JSON of all objects on lines of its own: newlines inside of them are only there to keep lines short.
+// Puts each JSON object on one line: newlines inside only keep source lines short.
 static void end_line(str *out, size_t from) {
   for (size_t i = from; i < out->n; i++) if (out->at[i] == '\n') out->at[i] = ' ';
   str_addc(out, '\n');
@@ -315,7 +314,7 @@ int trace_run(engine *e, int prompt, int steps, int pos, str *out, error *err) {
   find_unique(&l);
   int r = measure_steps(&l, prompt, steps, pos, &t, err);
   die_if(!r && plan_get_stats(l.p).kernels != l.s.n_kernels, "the graph came out differently the second time");
-  str each = {0};                                               // of the kernels, which come behind what they add up to
+  str each = {0};                                               // of the kernels, written after their totals
   l.out = &each;
   for (int i = 0; i < l.n_unique && !r; i++) {
     size_t from = each.n;

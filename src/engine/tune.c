@@ -1,8 +1,8 @@
-// Tuning a model: see tune.h. A kernel that is faster by itself may be none in the model, where its neighbours decide
-// what is in the caches. So what the searches found is tried in whole runs of the plan, with and without in turns:
-// first each kernel has to be faster there by its own time stamps, then all that is left together has to make the run
-// shorter (the median of the ratios of neighbouring runs: a machine's speed changes by the minute). What fails is
-// dropped, and the cache remembers that, too.
+// Tunes a model: see tune.h. A kernel that is faster alone may not be faster in the model, where its neighbours
+// determine the contents of caches. So results of searches are tested in whole runs of the plan, with and without them
+// interleaved: each kernel must be faster there by its own time stamps, then all remaining ones together must shorten
+// the run (the median ratio of neighbouring runs, since a machine's speed changes over minutes). What fails is dropped,
+// and the cache records that, too.
 #include "engine/tune.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 enum { TURNS = 9, FINAL_TURNS = 12, LOOKS = 3, DEEP = 4096 };
 static const double PROMPT_SHARE = .5, SEARCHES = .86, LAYOUTS_SHARE = .15, MIN_GAIN = 0.998, TURNS_S = 6;
 
-// A plan to be tuned. Progress: searching takes SEARCHES of its share of the bar, single kernels in the model and all
-// together the rest.
+// A plan to tune. Progress: searching takes SEARCHES of its share of the bar; tests of single kernels and of all
+// together take the rest.
 typedef struct trial { plan *p; plan_var vars[2]; int n_vars; const struct tune_settings *s; bool prompt; } trial;
 
 static void show_tuning(const trial *t, double fraction) {
@@ -34,7 +34,7 @@ static double run_us(const trial *t) {
   return (now_s() - start) * 1e6;
 }
 
-// Each kernel's own time in whole runs, with what was found and without, in turns. Drops what is not faster there.
+// Times each kernel in whole runs, with and without its result, interleaved. Drops results that are not faster.
 static void try_each(const trial *t, struct tune_part *part) {
   plan_stats s = plan_get_stats(t->p);
   double *us = xcalloc(2 * (size_t)s.kernels + 1, sizeof *us),
@@ -70,8 +70,8 @@ static void count_bytes(const trial *t, struct tune_part *part) {
     part->bytes += plan_kernel(t->p, i, t->vars, t->n_vars).bytes;
 }
 
-// All that is left together, in turns with the heuristic's kernels, beside what memory allows meanwhile. Drops all of
-// it where the runs do not get shorter.
+// Times all remaining results together, interleaved with the heuristic's kernels, and the memory bandwidth meanwhile.
+// Drops all of them if runs do not get shorter.
 static int try_all(engine *e, const trial *t, struct tune_part *part, bool any, error *err) {
   double us[2][FINAL_TURNS], ratio[FINAL_TURNS], limit[LOOKS], began = now_s();
   int turns = 0, looks = 0;
@@ -177,7 +177,7 @@ int tune_run(engine *e, const struct tune_settings *wanted, struct tune_part par
   trying.ctx = (void *)(uintptr_t)wanted;
   double began = now_s();
   if (s->layouts && layouts_search(e, &trying, s->seconds * LAYOUTS_SHARE, layouts, err)) return -1;
-  // else nothing was tried, and the bar begins at 0
+  // otherwise no layout was tried, and the bar begins at 0
   s->layouts = s->layouts && now_s() - began > s->seconds * LAYOUTS_SHARE / 4;
   if (s->layouts) s->seconds *= 1 - LAYOUTS_SHARE;
   if (tune_part_run(e, s, false, s->prompt ? s->seconds * (1 - PROMPT_SHARE) : s->seconds, &parts[0], err)) return -1;

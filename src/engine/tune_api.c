@@ -1,4 +1,4 @@
-// The part of the public API about tuning and the kernel cache: texts and tables over engine/tune.c and device/cache.c.
+// The public API for tuning and the kernel cache: texts and tables over engine/tune.c and device/cache.c.
 #include "weft.h"
 #include <stdlib.h>
 #include <string.h>
@@ -123,7 +123,7 @@ static char *copy_chars(const char *text, size_t n) {
   return s;
 }
 
-// Names are ASCII; what stands in a damaged entry need not be, and would break a table or be no text of JSON.
+// Names are ASCII; a damaged entry's name may not be, and would break a table or JSON.
 static void show_as_ascii(char *name) {
   for (; *name; name++) if (*name < ' ' || *name > '~') *name = '?';
 }

@@ -1,6 +1,6 @@
-// The public API (include/weft.h) on top of the folders below: every function checks what came from outside, calls one
-// function of the engine, the tokenizer or the GGUF reader, and hands its error on.  The machine's facts are in
-// env_report.c. Invariant: what gets past this file is in range; below it a wrong id or position is a broken invariant.
+// The public API (include/weft.h) over the folders below: every function checks external input, calls one function of
+// the engine, the tokenizer or the GGUF reader, and passes its error on. Facts about the machine are in env_report.c.
+// Invariant: values that pass this file are in range; below it an invalid id or position is a broken invariant.
 #include "weft.h"
 #include "base/base.h"
 #include "base/str.h"
@@ -27,8 +27,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-struct weft_file { const gguf *g; gguf *owned; };              // owned: NULL where a model owns it
-// the same; g: the texts lie in its file
+struct weft_file { const gguf *g; gguf *owned; };              // owned: NULL if a model owns the file
+// owned: NULL if a model owns it; g: the file that contains the texts
 struct weft_vocab { const tokenizer *t; tokenizer *owned; const gguf *g; struct vocab_tries *tries; };
 struct weft_encoder { text_encoder *e; const gguf *g; };
 struct weft_stream { const tokenizer *t; bool special; utf8_stream pending; str bytes, text; };
@@ -49,8 +49,7 @@ const char *weft_version(void) { return WEFT_VERSION_STRING; }
 void weft_free(void *p) { free(p); }
 void weft_log_to(weft_log *log, void *ctx) { warning_set(log, ctx); }
 
-// fail where what was wrong may be that the file was cut: then that is said, and not what the zeros in its place look
-// like.
+// fail, for errors that a truncated file may cause: reports the truncation instead of the effects of its missing bytes.
 static int fail_cut(const gguf *g, weft_error *out, const error *e) {
   error cut = {0};
   return fail(out, gguf_check_size(g, &cut) ? &cut : e);
@@ -102,7 +101,7 @@ size_t weft_file_n_tensors(const weft_file *f) { return gguf_n_tensors(f->g); }
 uint64_t weft_file_n_params(const weft_file *f) { return gguf_n_params(f->g); }
 uint64_t weft_file_tensor_bytes(const weft_file *f) { return gguf_tensor_bytes(f->g); }
 
-// The numbers of enum weft_type are those of the file.
+// enum weft_type has the numbers of the file format.
 #define T(id, name, bytes) _Static_assert((int)WEFT_##name == id, "weft.h numbers types as the file does");
 GGUF_TYPES(T)
 #undef T
@@ -172,7 +171,7 @@ int weft_file_tensor(const weft_file *f, size_t i, weft_tensor *out) {
   return 0;
 }
 
-// The type that holds most of the bytes; NULL where there are no tensors.
+// The type with most of the bytes; NULL if there are no tensors.
 static const struct format *main_format(const gguf *g) {
   const struct format *seen[64];
   uint64_t bytes[64] = {0};
@@ -310,13 +309,13 @@ static int fail_id(const int32_t *ids, size_t i, size_t n, int32_t n_vocab, weft
 
 static bool is_of(int32_t id, int32_t n_vocab) { return id >= 0 && id < n_vocab; }
 
-// 0 if every id lies in 0..n_vocab-1.
+// 0 if every id is in 0..n_vocab-1.
 int weft_check_ids(const int32_t *ids, size_t n, int32_t n_vocab, weft_error *err) {
   for (size_t i = 0; i < n; i++) if (!is_of(ids[i], n_vocab)) return fail_id(ids, i, n, n_vocab, err);
   return 0;
 }
 
-// The same, where rows of floats may be among them.
+// 0 if every id is in the vocabulary or a row of floats.
 int weft_check_prompt(weft_model *m, const int32_t *ids, size_t n, weft_error *err) {
   int32_t n_vocab = engine_n_vocab(m->e);
   for (size_t i = 0; i < n; i++)
@@ -382,7 +381,7 @@ weft_stream *weft_stream_new(const weft_vocab *v, bool special) {
 }
 
 static void empty(str *s) {
-  str_add(s, "");   // so that there is something to point at
+  str_add(s, "");   // never NULL
   s->n = 0;
   s->at[0] = 0;
 }
@@ -533,7 +532,7 @@ void weft_answer_free(weft_answer *a) { answer_free(a); }
 
 int weft_default_threads(void) { return team_default_threads(); }
 
-// data: NULL: of the file at path.
+// data NULL: reads the file at path.
 static int open_model(const char *path, const text_view *data, const weft_options *opt, weft_model **out,
                       weft_error *err) {
   weft_options o;
@@ -606,7 +605,7 @@ static int check_span(weft_model *m, const int32_t *ids, size_t n, int pos, weft
   return weft_check_prompt(m, ids, n, err);
 }
 
-// Of the row's first n numbers, those before the first that is NaN or +infinity. Blocks without a branch: vectors.
+// The number of leading values before the first NaN or +infinity. Branch-free blocks, for vectorising.
 static int32_t count_sound(const float *x, int32_t n) {
   enum { BLOCK = 64 };
   int32_t i = 0;
@@ -619,7 +618,7 @@ static int32_t count_sound(const float *x, int32_t n) {
   return i;
 }
 
-// Of the token at position pos.
+// Checks the logits of the token at position pos.
 int weft_check_logits(const weft_model *m, const float *logits, int pos, error *e) {
   int32_t n = engine_n_vocab(m->e), i = count_sound(logits, n);
   if (i == n) return 0;
@@ -686,7 +685,7 @@ void weft_model_stats(const weft_model *m, weft_stats *out) {
 
 engine *weft_model_beside(weft_model *m) { return m->e; }
 engine *weft_model_engine(weft_model *m) {
-  m->n_kept = 0;             // who asks runs the model
+  m->n_kept = 0;             // the caller runs the model itself
   return m->e;
 }
 
@@ -694,11 +693,11 @@ const engine *weft_model_peek(const weft_model *m) { return m->e; }
 
 int weft_model_chunk(const weft_model *m) { return engine_chunk(m->e); }
 
-// The handle holds what the profile points into.
+// Owns the data to which the profile points.
 typedef struct profile_handle { weft_profile shown; struct profile p; weft_kernel_time kernels[]; } profile_handle;
 _Static_assert(offsetof(profile_handle, shown) == 0, "weft_profile_free gets the address of the handle");
 
-// What weft_profile_model and weft_model_trace ask for.
+// Checks arguments of weft_profile_model and weft_model_trace.
 static int check_steps(const weft_model *m, int prompt, int steps, int pos, weft_error *err) {
   enum { MOST = 10000 };
   int n_ctx = engine_n_ctx(m->e), chunk = engine_chunk(m->e);

@@ -32,7 +32,7 @@ static void stop_touching(weights *w) {
   w->touching = false;
 }
 
-// Whether somebody here reads it.
+// Does this process read the tensor?
 static bool is_read(const weights *w, const gguf_tensor *t) {
   int layer = layer_split_layer_of(t);
   return layer < 0 || (layer >= w->from && layer < w->to);
@@ -55,7 +55,7 @@ int weights_open(weights *w, const gguf *file, device *d, int from, int to, bool
   return 0;
 }
 
-// Numbers that are neither large nor small, of either sign, as floats of any width.
+// Moderate numbers of either sign, valid as floats of any width.
 static void fill_random(unsigned char *at, uint64_t size) {
   uint64_t seed = 1;
   for (uint64_t i = 0; i + sizeof seed <= size; i += sizeof seed) {
@@ -74,7 +74,7 @@ int weights_rehearse(weights *w, const gguf *file, device *d, error *err) {
     if (!add_u64(all, size, &all))
       return error_set(err, "%s: its tensors are larger than memory can be", gguf_path(file));
   }
-  // a layout may be larger than what it is made of
+  // a packed weight may be larger than the original
   if (all > REHEARSED) all = most > REHEARSED ? most : REHEARSED;
   w->size = round_up((size_t)(all + all / 100 * SPARE_PERCENT), MEMORY_ALIGN) + MEMORY_ALIGN;
   w->memory = memory_reserve(w->size, err);
@@ -147,10 +147,10 @@ void weights_read_ahead(const weights *w) {
 bool weights_promote_pages(weights *w, double seconds) {
   for (double end = now_s() + seconds; w->promoted + MEMORY_ALIGN <= w->used && now_s() < end;
        w->promoted += MEMORY_ALIGN)
-    // no huge pages to be had: they stay as they are
+    // no huge pages available: keep plain ones
     if (!memory_promote(w->memory + w->promoted, MEMORY_ALIGN)) { w->promoted = w->used; break; }
   if (w->promoted + MEMORY_ALIGN <= w->used) return false;
-  if (w->used && !w->settled && w->all) weights_read_ahead(w);           // what moving has driven out of memory
+  if (w->used && !w->settled && w->all) weights_read_ahead(w);           // reads again what moving has evicted
   return w->settled = true;
 }
 

@@ -6,7 +6,7 @@
 enum {
   METAL_BUFFERS = 31 /* of a kernel at most, variables included */,
   METAL_ALIGNED = 16 /* buffers begin at a multiple of as many bytes */,
-  METAL_STEP = 32 /* threads of a SIMD-group, where programs exchange values in one */
+  METAL_STEP = 32 /* threads of a SIMD-group, in which programs exchange values */
 };
 
 // The index of the buffer with the variables of program p, longs in their order; unused if p has none.
