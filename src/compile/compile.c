@@ -12,7 +12,7 @@ bool compile_has_bf16(const target *t) {
   return t->has_streams && descriptor_lanes(t->descriptors, DT_F32, lanes, lanes);
 }
 
-// Products of weights become those that the machine has instructions for.
+// Rewrites products with weights for the instructions of the machine.
 static uop *choose_dots(graph *g, uop *sink, const target *t) {
   sink = integer_dots(g, sink, t->rounded_most);
   if (compile_has_bf16(t)) sink = bf16_dots(g, sink);

@@ -1,6 +1,5 @@
-// Interval arithmetic over the IR: bounds_of gives [lo, hi] of a node from those of its sources.  Sound for every op:
-// where a result might wrap around its dtype, the whole range of the dtype is given.  Floats have no bounds (all of
-// int64).
+// Interval arithmetic over the IR: bounds_of computes [lo, hi] of a node from its sources. Sound for every op: if a
+// result might wrap around its dtype, the result is the dtype's whole range. Floats have no bounds (all of int64).
 #include "graph/bounds.h"
 
 static const bounds unknown = {INT64_MIN, INT64_MAX};
@@ -83,7 +82,7 @@ bounds bounds_of(const uop *u, const bounds *s) {
   if (d == DT_VOID || dtype_is_float(d)) return unknown;
   int64_t lo = 0, hi = 0;
   bool exact;
-  // bounds of U64 are of its bits as a signed number: order and quotients need both >= 0
+  // bounds of U64 are those of its bits as a signed number: order and quotients need both >= 0
   if (d == DT_U64 && u->nsrc == 2 && (s[0].lo < 0 || s[1].lo < 0)) switch (u->op) {
     case OP_IDIV:
     case OP_CDIV:
@@ -159,7 +158,7 @@ bounds bounds_of(const uop *u, const bounds *s) {
   }
 }
 
-// --- bounds where a condition holds ---------------------------------------------------------------------------------
+// --- bounds under a condition ----------------------------------------------------------------------------------------
 
 typedef struct known { uop *u; bounds b; } known;
 
@@ -188,7 +187,7 @@ static bounds refine(uop *u, const known *k, int n, map *seen, arena *mem) {
   }
   for (int i = 0; i < n; i++) {
     if (k[i].u == u) r = (bounds){max_i64(r.lo, k[i].b.lo), min_i64(r.hi, k[i].b.hi)};
-    // knowing  c*x < n  or  x + c < n  says something of x, too
+    // c*x < n  or  x + c < n  also bounds x
     const uop *e = k[i].u;
     while (e != u && (e->op == OP_ADD || e->op == OP_MUL) && e->src[1]->op == OP_CONST &&
            (e->dt == DT_IDX || e->dt == DT_I64 || e->dt == DT_I32)) {
@@ -205,7 +204,7 @@ static bounds refine(uop *u, const known *k, int n, map *seen, arena *mem) {
       break;
     }
   }
-  // the condition never holds: anything is true, but intervals stay intervals
+  // the condition never holds: any bounds are valid, but an interval must not be empty
   if (r.lo > r.hi) r = (bounds){u->vmin, u->vmax};
   bounds *keep = ARENA_NEW(mem, bounds);
   *keep = r;

@@ -1,7 +1,7 @@
-// The structural law of every op, one small function per family.  The parser asks it before it builds a node, so that
-// no text can reach a die() of the constructor; the verifier (verify.c) asks it of every node between passes.  What it
-// says is local: a node and its direct sources.  What needs the whole program (ranges closed, accesses in bounds) is in
-// verify.c.
+// The structural rules of every op, one small function per family. The parser checks them before it builds a node, so
+// that no text can trigger a die() of the constructor; the verifier (verify.c) checks every node between passes. The
+// rules are local: a node and its direct sources. Rules about the whole program (ranges closed, accesses in bounds) are
+// in verify.c.
 #include "graph/check.h"
 #include <string.h>
 
@@ -83,7 +83,7 @@ static bool dims(const node *v, size_t from) {
   return true;
 }
 
-// Where both are constant (symbolic sizes are the scheduler's business).
+// Checked if both are constant; the scheduler handles symbolic sizes.
 static bool same_count(const node *v, const shape *s) {
   int64_t from = 1, to = 1;
   for (int i = 0; i < s->n; i++)
@@ -183,7 +183,7 @@ static bool tensor(const node *v) {
 
 static bool conversion(const node *v) {
   enum dtype from = src_dt(v, 0);
-  // lanes of a vector, taken together
+  // reinterprets the lanes of a vector together
   bool words = v->op == OP_BITCAST && !v->src[0]->shape && from != DT_VOID &&
                v->src[0]->lanes * dtype_size(from) == v->lanes * dtype_size(v->dt);
   if (!has_value(v) || from == DT_VOID || (!words && !same_lanes(v, 0)))
@@ -201,7 +201,7 @@ static bool conversion(const node *v) {
          bad(v, "BITCAST of a last axis that does not fit");
 }
 
-// Which dtypes an op is defined on: i integers, b BOOL, f floats.
+// The dtypes on which an op is defined: i integers, b BOOL, f floats.
 static const char *domain(enum op op) {
   switch (op) {
   case OP_NEG: case OP_SUB: case OP_TRUNC: case OP_FLOOR: case OP_FMA: return "if";
@@ -372,7 +372,7 @@ bool uop_well_formed(enum op op, enum dtype dt, int lanes, uop *const *src, size
     return bad(&n, "%s has %d sources, not %zu", op_name(op), op_arity(op), nsrc);
   if (lanes < 1 || lanes > UINT16_MAX) return bad(&n, "%s with %d lanes", op_name(op), lanes);
   if (arg->memory && !is_memory(op)) return bad(&n, "%s is no memory", op_name(op));
-  for (size_t i = 0; i < nsrc; i++)                     // only what has a value may be used as one
+  for (size_t i = 0; i < nsrc; i++)                     // only a node with a value may be used as a value
     if (src[i]->dt == DT_VOID && op != OP_SINK && op != OP_AFTER && op != OP_LOAD && op != OP_BARRIER &&
         (op != OP_COPY || i < 2))
       return bad(&n, "%s of %s, which has no value", op_name(op), op_name((enum op)src[i]->op));

@@ -1,4 +1,5 @@
-// See digest.h. A node is its op, dtype, lanes and argument, and the numbers of its sources: bounds and shapes follow.
+// Digests of expressions: see digest.h. Hashes a node's op, dtype, lanes, argument and numbers of its sources, which
+// determine bounds and shape.
 #include "graph/digest.h"
 
 void uop_digest(sha256 *s, uop *root) {

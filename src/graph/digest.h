@@ -1,4 +1,4 @@
-// A digest of an expression: the same for equal ones, in whichever run and graph they were made.
+// A digest of an expression, equal for equal expressions in any run and graph.
 #ifndef WEFT_DIGEST_H
 #define WEFT_DIGEST_H
 #include "base/sha256.h"

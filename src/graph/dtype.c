@@ -1,4 +1,4 @@
-// Data types: names, sizes, limits, and rounding of constants to them.  See uop.h.
+// Data types: names, sizes, limits, and rounding of constants. See uop.h.
 #include <math.h>
 #include <string.h>
 #include "graph/uop.h"
@@ -53,7 +53,7 @@ int64_t dtype_wrap(enum dtype d, int64_t v) {
 }
 
 uint16_t half_from_double(double v, int mant_bits, int exp_bits) {
-  // rounds to nearest even straight from the double, so that nothing is rounded twice
+  // rounds to nearest even directly from double, so that nothing is rounded twice
   uint64_t b;
   memcpy(&b, &v, 8);
   uint16_t sign = (uint16_t)(b >> 63 << 15);
@@ -61,7 +61,7 @@ uint16_t half_from_double(double v, int mant_bits, int exp_bits) {
   int e = (int)(b >> 52 & 2047);
   uint64_t m = b & ((1ull << 52) - 1);
   if (e == 2047) return (uint16_t)(sign | emax << mant_bits | (m ? 1 << (mant_bits - 1) | m >> (52 - mant_bits) : 0));
-  if (!e) return sign;                                  // a double subnormal is far below either type
+  if (!e) return sign;                                  // a subnormal double is far below either type
   int te = e - 1023 + bias, shift = 52 - mant_bits;
   m |= 1ull << 52;
   if (te <= 0) { shift += 1 - te; te = 0; if (shift > 62) return sign; }
@@ -75,7 +75,7 @@ uint16_t half_from_double(double v, int mant_bits, int exp_bits) {
 double half_to_double(uint16_t h, int mant_bits, int exp_bits) {
   int bias = (1 << (exp_bits - 1)) - 1, emax = (1 << exp_bits) - 1, e = h >> mant_bits & emax,
       m = h & ((1 << mant_bits) - 1);
-  // Made of bits, since ldexp costs many times as much. power: 2^(e - bias), for subnormals with the smallest e.
+  // assembled from bits, since ldexp is many times slower. power: 2^(e - bias), for subnormals with the smallest e
   uint64_t power = (uint64_t)(1023 - bias + (e ? e : 1)) << 52;
   double v, scale;
   memcpy(&scale, &power, 8);

@@ -1,8 +1,7 @@
-// The meaning of the elementwise ops, in plain C on the host.  Invariant: values in and out are canonical, that is
-// integers wrapped and floats rounded to their dtype.  Add, subtract, multiply, divide and square root of 16- and
-// 32-bit floats are made in double and rounded once more: double has more than twice their bits, so the result is the
-// correctly rounded one. To add an elementwise op, give it a case in float_op, int_op or both.  eval_expr is for tests:
-// it is simple, not fast.
+// The meaning of the elementwise ops, in plain C on the host. Invariant: values in and out are canonical: integers
+// wrapped and floats rounded to their dtype. Add, subtract, multiply, divide and square root of 16- and 32-bit floats
+// are computed in double and rounded once more: double has more than twice their bits, so results are correctly
+// rounded. To add an elementwise op, add a case to float_op, int_op or both. eval_expr is for tests: simple, not fast.
 #include "graph/eval.h"
 #include <math.h>
 #include <stdlib.h>
@@ -92,7 +91,7 @@ static bool divide(enum op op, enum dtype d, int64_t x, int64_t y, int64_t *out)
     *out = (int64_t)(op == OP_IDIV || op == OP_CDIV ? a / b : a % b);
     return true;
   }
-  if (y == -1 && x == dtype_min(d)) return false;      // the quotient does not fit, and machines trap
+  if (y == -1 && x == dtype_min(d)) return false;      // the quotient overflows, and machines trap
   switch (op) {
   case OP_IDIV: *out = floordiv_i64(x, y); break;
   case OP_MOD: *out = floormod_i64(x, y); break;
@@ -108,7 +107,7 @@ static bool int_op(enum op op, enum dtype d, const evalue *s, evalue *out) {
   if (op_arity(op) >= 2) y = s[1].i;
   uy = (uint64_t)y;
   bool fits = true, below = d == DT_U64 ? ux < uy : x < y;
-  // IDX is exact: a result that overflows has no value; others wrap
+  // IDX is exact: a result that overflows has no value; other types wrap
   switch (op) {
   case OP_NEG: r = (int64_t)(0 - ux); fits = x != INT64_MIN; break;
   case OP_ADD: r = (int64_t)(ux + uy); fits = add_i64(x, y, &r); break;
@@ -175,7 +174,7 @@ uop *eval_const(graph *g, uop *u) {
     const uop *k = uop_unsplat(u->src[i]);
     if (k->op != OP_CONST) return NULL;
     s[i] = eval_of_const(k);
-    // the bits of a NaN do not survive the way through a double, so they are left to the machine
+    // a conversion to double loses the bits of a NaN, so the machine does this
     if (u->op == OP_BITCAST && dtype_is_float((enum dtype)k->dt) && isnan(s[i].f)) return NULL;
   }
   if (!eval_op((enum op)u->op, (enum dtype)u->dt, operand_dtype(u), s, u->nsrc, &v)) return NULL;
@@ -185,7 +184,7 @@ uop *eval_const(graph *g, uop *u) {
 
 // --- whole expressions ----------------------------------------------------------------------------------------------
 
-// Lanes of a value; ok[i] is false where lane i has none (and then whatever depends on it has none).
+// Lanes of a value; ok[i] is false if lane i has no value (lanes that depend on it have none either).
 typedef struct lanes { evalue *v; bool *ok; } lanes;
 
 typedef struct walk { const eval_env *env; arena *mem; } walk;
@@ -194,8 +193,8 @@ static lanes new_lanes(arena *mem, size_t n) { return (lanes){ARENA_ARRAY(mem, e
 
 static lanes eval_node(const walk *w, const map *fixed, map *done, uop *u);
 
-// Where operands leave the value of a node open: a NaN loses its bits in a BITCAST; which operand MAX and MIN give when
-// one is a NaN, or when they are zeros of different signs, depends on their order, which the graph may change.
+// Is the value of a node unspecified for these operands? A BITCAST loses the bits of a NaN; MAX and MIN of a NaN, or of
+// zeros with different signs, depend on the order of operands, which the graph may change.
 static bool is_open(const uop *u, const evalue *s, evalue r) {
   enum dtype from = operand_dtype(u);
   if (u->op == OP_BITCAST)
@@ -204,7 +203,7 @@ static bool is_open(const uop *u, const evalue *s, evalue r) {
   return isnan(s[0].f) || isnan(s[1].f) || (s[0].f == s[1].f && signbit(s[0].f) != signbit(s[1].f));
 }
 
-// The bits of integers in other portions: lanes taken together, or apart. The first lane has the lowest bits.
+// Regroups the bits of integers to wider or narrower lanes. The first lane has the lowest bits.
 static lanes eval_regroup(const walk *w, const map *fixed, map *done, uop *u) {
   lanes r = new_lanes(w->mem, u->lanes), s = eval_node(w, fixed, done, u->src[0]);
   size_t to = (size_t)dtype_size((enum dtype)u->dt), from = (size_t)dtype_size((enum dtype)u->src[0]->dt);
@@ -263,8 +262,8 @@ static bool reduce_values(const walk *w, const map *fixed, uop *u, bool *first, 
   return ok;
 }
 
-// One axis after another: src[k], src[k+1], ... are the ranges; each step fixes one of them and evaluates what is
-// below.
+// One axis after another: src[k], src[k+1], ... are the ranges; each call iterates over one of them and evaluates the
+// rest.
 static bool reduce_from(const walk *w, const map *fixed, uop *u, size_t k, bool *first, lanes acc) {
   if (k == u->nsrc) return reduce_values(w, fixed, u, first, acc);
   map done = {0};
@@ -287,7 +286,7 @@ static bool reduce_from(const walk *w, const map *fixed, uop *u, size_t k, bool 
   return ok;
 }
 
-static bool reduce_identity(const uop *u, evalue *out) {  // what an empty reduction gives
+static bool reduce_identity(const uop *u, evalue *out) {  // the result of an empty reduction
   bool f = dtype_is_float((enum dtype)u->dt);
   switch (u->a) {
   case OP_ADD: *out = f ? (evalue){.f = 0} : (evalue){.i = 0}; return true;
@@ -335,7 +334,7 @@ static lanes eval_shuffle(const walk *w, const map *fixed, map *done, uop *u) {
   return r;
 }
 
-// Reads the dtype of the memory, or bytes of it as another type where that has the same size.
+// Reads the memory's dtype, or its bytes as another type of equal size.
 static lanes eval_load(const walk *w, const map *fixed, map *done, uop *u) {
   lanes r = new_lanes(w->mem, u->lanes);
   uop *index = u->src[0];
@@ -388,7 +387,7 @@ static lanes eval_new(const walk *w, const map *fixed, map *done, uop *u) {
   }
 }
 
-// `fixed`: values of the ranges of enclosing reductions; `done`: what has been evaluated for these.
+// `fixed`: values of the ranges of enclosing reductions; `done`: values evaluated for these.
 static lanes eval_node(const walk *w, const map *fixed, map *done, uop *u) {
   lanes *known = map_ptr(done, u);
   if (known) return *known;

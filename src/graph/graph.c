@@ -1,5 +1,5 @@
-// The lazy tensor API: see graph.h. Everything here is written with the nodes of ops.h; derived operations (softmax,
-// norm) are plain compositions, with nothing that the scheduler would recognise by name.
+// The lazy tensor API: see graph.h. Everything is composed of the nodes of ops.h; derived operations (softmax, norm)
+// are plain compositions, which the scheduler does not recognise by name.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -25,7 +25,7 @@ static tensor *tensor_node(graph *g, enum op op, tensor *x, int n, uop *const *m
 
 tensor *t_reshape(graph *g, tensor *x, int n, uop *const *dims) {
   uop *p = uop_idx(g, 1), *q = p;
-  int m = x->shape ? x->shape->n : 0, from = 0, until = 0;        // axes that stay as they are count in neither product
+  int m = x->shape ? x->shape->n : 0, from = 0, until = 0;        // unchanged axes are in neither product
   while (from < m && from < n && x->shape->dim[from] == dims[from]) from++;
   while (until < m - from && until < n - from && x->shape->dim[m - 1 - until] == dims[n - 1 - until]) until++;
   for (int i = from; i < m - until; i++) p = idx_mul(g, p, x->shape->dim[i]);

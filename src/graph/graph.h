@@ -1,6 +1,6 @@
-// graph: the lazy tensor API, the way into the pipeline.  A tensor is a uop with a shape; nothing is computed here, and
-// no data moves: every function returns a node.  Dims are IDX expressions, so that a size may be symbolic (`pos`, chunk
-// length). Scalars (shape NULL) broadcast against any tensor; tensors broadcast as in numpy.
+// graph: the lazy tensor API, the input of the pipeline. A tensor is a uop with a shape; every function returns a node,
+// and nothing is computed or moved. Dims are IDX expressions, so a size may be symbolic (`pos`, chunk length). Scalars
+// (shape NULL) broadcast against any tensor; tensors broadcast as in numpy.
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
 #include "graph/rewrite.h"
@@ -9,9 +9,9 @@
 
 typedef uop tensor;
 
-// memory, shape {elems}; ids are the caller's
+// memory, shape {elems}; the caller chooses ids
 tensor *t_buffer(graph *g, int64_t id, enum dtype dt, int64_t elems);
-// the same, never written: what depends on weights alone is constant
+// memory that never changes: expressions over weights only are constant
 tensor *t_weight(graph *g, int64_t id, enum dtype dt, int64_t elems);
 tensor *t_float(graph *g, double v);                                          // F32 scalar
 tensor *t_iota(graph *g, uop *n);                                             // IDX {n}: 0, 1, ...
@@ -45,14 +45,14 @@ tensor *t_reduce(graph *g, tensor *x, enum op op, int axis);
 tensor *t_softmax(graph *g, tensor *x, int axis);
 tensor *t_matmul(graph *g, tensor *x, tensor *w);                             // x{.., k} . w{n, k} -> {.., n}, in F32
 tensor *t_rmsnorm(graph *g, tensor *x, tensor *weight, double eps);           // over the last axis; weight {n} or NULL
-tensor *t_layernorm(graph *g, tensor *x, tensor *weight, double eps);         // the same of x less its mean
+tensor *t_layernorm(graph *g, tensor *x, tensor *weight, double eps);         // over x minus its mean
 tensor *t_silu(graph *g, tensor *x);
 // Memory. t_assign stores value into a view of a buffer (movement ops over a t_buffer or an earlier version of it) and
-// returns the next version of the whole buffer: reading from the result reads what was stored.
+// returns the next version of the whole buffer; reads of the result see the stored value.
 tensor *t_assign(graph *g, tensor *view, tensor *value);
 tensor *t_contiguous(graph *g, tensor *x);
-// x, computed at the tile of the kernel that reads it, once for all that the tile needs of it: see OP_STAGE and
-// rangeify.h. shared: one kernel does so, and leaves it in memory for the others.
+// x, computed in the tile of the kernel that reads it, once for everything that the tile needs: see OP_STAGE and
+// rangeify.h. shared: one kernel computes it and stores it for the others.
 tensor *t_stage(graph *g, tensor *x, bool shared);
 
 tensor *t_broadcast(graph *g, tensor *x, const shape *s);                     // to a shape

@@ -1,14 +1,13 @@
-// The printed form of the IR, and its parser.
+// Prints the IR, and parses the printed form.
 //
 //   %0 = PARAM.f32 [0 4096]             op.dtype, the dtype with xN for a vector of N lanes; argument in brackets
-//   %1 = CONST.idx 64                   a constant's value stands as it is; floats so that they read back exactly
+//   %1 = CONST.idx 64                   a constant prints as its value; floats read back exactly
 //   %2 = RANGE.idx %1 [0 LOOP]          sources are nodes defined above
 //   %3 = INDEX.f32 %0 %2                ; a semicolon starts a comment
 //
-// How an op's argument prints is one row of `styles`.  Arguments that the style cannot express print as [raw a b
-// "text"], so that every node reads back; printing what was parsed gives the same text.  The dtype of a void op is left
-// out.  The parser takes text from anywhere: it asks check.c before it builds a node, and reports what is wrong with
-// the line's number.
+// How an op's argument prints is one row of `styles`. Arguments that the style cannot express print as [raw a b
+// "text"], so every node reads back; printing a parsed text gives equal text. The dtype of a void op is omitted. The
+// parser accepts untrusted text: it calls check.c before it builds a node, and reports errors with the line number.
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -191,7 +190,7 @@ void uop_print(str *out, uop *const *roots, size_t n) {
   arena_free(mem);
 }
 
-// --- for people ------------------------------------------------------------------------------------------------------
+// --- for reading -----------------------------------------------------------------------------------------------------
 
 static const char *infix(enum op op) {
   switch (op) {
@@ -234,7 +233,7 @@ static void print_call(str *out, const uop *u, int depth, size_t limit) {
   str_addc(out, ')');
 }
 
-// Shared parts are printed as often as they are used, so the depth and the length of the whole are limited.
+// Shared parts print once per use, so depth and total length are limited.
 static void print_expr(str *out, const uop *u, int depth, size_t limit) {
   if (!depth || out->n > limit) { str_add(out, "..."); return; }
   const char *sign = u->nsrc == 2 ? infix((enum op)u->op) : NULL;
@@ -518,7 +517,7 @@ static bool take_head(parser *ps, enum op *op, enum dtype *dt, int *lanes) {
   if (!dot) return true;
   word type = {dot + 1, w.n - head.n - 1};
   const char *by = NULL;
-  for (size_t i = 1; i < type.n; i++)                   // "idx" ends in an x, too: the x of lanes has a digit after it
+  for (size_t i = 1; i < type.n; i++)                   // "idx" ends in an x too: the x of lanes is followed by a digit
     if (type.at[i] == 'x' && i + 1 < type.n && type.at[i + 1] >= '0' && type.at[i + 1] <= '9') by = type.at + i;
   if (by) {
     int64_t n;

@@ -1,9 +1,8 @@
-// Proofs that an index stays in bounds.  Whatever stage the expression comes from, it is first read back as a scalar
-// IDX expression (a vector stands for any of its lanes: LANE becomes a variable, or a number below EXTRACT; shifts and
-// masks become division and remainder again; what is no index arithmetic becomes an opaque variable with the node's
-// bounds) and simplified. Then its bounds are those of a sum, improved by what is known: a condition is a sum S <= K,
-// and i = m*S + rest with m > 0 gives i <= m*K + max(rest), for m < 0 a lower bound.  Everything is sound; what cannot
-// be proven gets wide bounds.
+// Proves that an index stays in bounds. An expression of any stage is first converted back to a scalar IDX expression
+// (a vector stands for any of its lanes: LANE becomes a variable, or a number below EXTRACT; shifts and masks become
+// division and remainder; other nodes become opaque variables with the node's bounds) and simplified. Its bounds are
+// those of a sum, improved by known facts: a condition is a sum S <= K, and i = m*S + rest with m > 0 gives i <= m*K +
+// max(rest), with m < 0 a lower bound. Everything is sound; what cannot be proven gets wide bounds.
 #include "graph/prove.h"
 #include "graph/symbolic.h"
 
@@ -17,17 +16,17 @@ void prover_end(prover *p) { map_free(&p->memo); }
 
 static uop *read_back(prover *p, uop *u, int lane);
 
-static uop *opaque(prover *p, uop *u, int lane) {       // equal nodes in equal lanes have equal names
+static uop *opaque(prover *p, uop *u, int lane) {       // equal nodes in equal lanes get equal names
   char name[64];
   snprintf(name, sizeof name, "#%llx.%d", (unsigned long long)(uintptr_t)u, u->lanes == 1 ? 0 : lane);
   if (u->dt == DT_BOOL) return uop_op2(p->g, OP_CMPNE, uop_var(p->g, name, u->vmin, u->vmax), uop_idx(p->g, 0));
   return uop_var(p->g, name, u->vmin, u->vmax);
 }
 
-// The exact value of what a machine computes in 32 or 64 bits, if that cannot wrap; otherwise nothing is known but the
-// node's bounds.
+// The exact value of a 32- or 64-bit computation if it cannot wrap; otherwise an opaque variable with the node's
+// bounds.
 static uop *exact(prover *p, uop *u, uop *r, int lane) {
-  // the branches of a WHERE were looked at
+  // the branches of a WHERE are checked separately
   if (u->dt == DT_IDX || u->dt == DT_BOOL || u->op == OP_INVALID || u->op == OP_WHERE) return r;
   bool wraps = r->vmin == INT64_MIN || r->vmax == INT64_MAX || r->vmin < dtype_min((enum dtype)u->dt) ||
                r->vmax > dtype_max((enum dtype)u->dt);
@@ -50,7 +49,7 @@ static uop *read_operator(prover *p, uop *u, int lane) {
   uop *s[3] = {0};
   enum op op = (enum op)u->op;
   for (size_t i = 0; i < u->nsrc; i++) s[i] = read_back(p, u->src[i], lane);
-  if (op == OP_CDIV || op == OP_CMOD) {                 // the same as floor division where nothing is negative
+  if (op == OP_CDIV || op == OP_CMOD) {                 // equals floor division if nothing is negative
     if (s[0]->vmin < 0 || s[1]->vmin <= 0) return opaque(p, u, lane);
     op = op == OP_CDIV ? OP_IDIV : OP_MOD;
   }
@@ -130,7 +129,7 @@ static void find_facts(graph *g, uop *cond, fact *f, int *n) {
   if (cond->op == OP_CMPLT && cond->src[0]->dt == DT_IDX) assume_less(g, cond->src[0], cond->src[1], f, n);
 }
 
-// A range stays below its end, also where that is symbolic.
+// A range stays below its end, even if that is symbolic.
 static void find_range_facts(graph *g, const idx_sum *s, fact *f, int *n) {
   for (int i = 0; i < s->n; i++)
     if (s->atom[i]->op == OP_RANGE && s->atom[i]->src[0]->op != OP_CONST && s->atom[i]->src[0]->dt == DT_IDX)
@@ -142,7 +141,7 @@ static bool add_scaled(int64_t *sum, int64_t by, int64_t v) {
   return mul_i64(by, v, &t) && add_i64(*sum, t, sum);
 }
 
-// Bounds of a sum from those of its atoms; false for a side that is unknown.
+// Bounds of a sum from its atoms; a flag is false for an unknown side.
 static void plain(const idx_sum *s, uop *cond, bool *has_lo, int64_t *lo, bool *has_hi, int64_t *hi) {
   *lo = *hi = s->constant;
   *has_lo = *has_hi = true;
@@ -218,7 +217,7 @@ static bounds under(prover *p, uop *i, uop *cond, int splits) {
   bounds b = bounds_of_sum(p, &s, cond);
   b = (bounds){max_i64(b.lo, i->vmin), min_i64(b.hi, i->vmax)};
   for (int k = 0; k < s.n && splits < MAX_SPLITS; k++)
-    if (s.atom[k]->op == OP_WHERE) {                    // part of the sum is a choice: of the whole sum, then
+    if (s.atom[k]->op == OP_WHERE) {                    // a term is a choice: make it a choice between whole sums
       uop *w = s.atom[k];
       s.atom[k] = w->src[1];
       uop *t = w->src[1]->op == OP_INVALID ? w->src[1] : simplify(p->g, idx_sum_build(p->g, &s));

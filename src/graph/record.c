@@ -1,5 +1,5 @@
-// Recording rewrites: see record.h. Nodes are shared and never change, so that all states that a graph went through are
-// one table of nodes; a step is two numbers, and a page that shows it finds the difference by itself.
+// Records rewrites: see record.h. Nodes are shared and never change, so all states of a graph are one table of nodes; a
+// step is two numbers, and the page that shows it computes the difference.
 #include "graph/record.h"
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@ typedef struct mark { char *name; uop *root; size_t steps; double took; } mark;
 
 struct recorder {
   size_t most, lost;
-  double last;               // when the pass before ended
+  double last;               // end of the previous pass
   VEC(step) steps;
   VEC(mark) marks;
 };
@@ -94,7 +94,7 @@ static bool same_rule(const step *a, const step *b) {
 }
 
 static void write_steps(const recorder *r, const map *numbers, str *out) {
-  VEC(const step *) rules = {0};                      // few hundred at most
+  VEC(const step *) rules = {0};                      // a few hundred at most
   str steps = {0};
   str_add(out, ",\n\"rules\":[");
   for (size_t i = 0; i < r->steps.n; i++) {
@@ -109,7 +109,7 @@ static void write_steps(const recorder *r, const map *numbers, str *out) {
       str_addf(out, ",\"%s\",%d,", s->set->name, fired->line);
       str_add_json(out, fired->text, strlen(fired->text));
       const char *file = strstr(s->set->file, "src/");
-      // the last one: nothing of the build machine
+      // the last "/src/": no paths of the build machine
       for (const char *next; file && (next = strstr(file + 1, "/src/"));) file = next + 1;
       str_addc(out, ',');
       str_add_json(out, file ? file + 4 : "", file ? strlen(file + 4) : 0);

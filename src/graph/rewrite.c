@@ -1,5 +1,5 @@
 // The rewrite engine: matches nodes against rule tables and rebuilds. See rewrite.h for the language and its laws.
-// Early rejection: a rule whose pattern asks for an op among the sources is skipped unless the node has such a source;
+// Early rejection: a rule whose pattern needs an op among the sources is skipped unless the node has such a source;
 // both are sets of ops in two words, compared by one mask test.
 #include "graph/rewrite.h"
 #include <stdlib.h>
@@ -63,7 +63,7 @@ static uop *build_right(graph *g, const pat *p, const uop *like, uop *const *v) 
     if (p->src[i]->op == PAT_INT) s[i] = build_right(g, p->src[i], hint, v);
   uop *u;
   if (p->op == OP_CAST) u = uop_cast(g, s[0], p->dt ? (enum dtype)p->dt : (enum dtype)like->dt);
-  else if (p->op == OP_BITCAST && !p->dt && !like->shape && s[0]->lanes != like->lanes)      // lanes taken together
+  else if (p->op == OP_BITCAST && !p->dt && !like->shape && s[0]->lanes != like->lanes)  // reinterprets lanes together
     u = uop_new(g, OP_BITCAST, (enum dtype)like->dt, like->lanes, s, 1, (uarg){0});
   else if (p->op == OP_BITCAST) u = uop_bitcast(g, s[0], p->dt ? (enum dtype)p->dt : (enum dtype)like->dt);
   else

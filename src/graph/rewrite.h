@@ -14,19 +14,18 @@
 // - A repeated variable means the same node. x y z w match anything, c0 c1 c2 only constants (also a constant in every
 //   lane).
 // - Tables are for INTS, FLOATS, BOOLS or ANYTHING (by the dtype of the node; for comparisons, of what is compared).
-//   Float rules are bit-exact, except in tables marked REASSOCIATING. Rules that expand live in tables and passes of
-//   their own.
-// - The right side of R is built from the variables; constants fold. F calls a function: it returns the replacement, or
-//   NULL for no match.
+//   Float rules are bit-exact, except in tables marked REASSOCIATING. Rules that expand are in separate tables and
+//   passes.
+// - The right side of R is built from the variables; constants fold. F calls a function that returns the replacement,
+//   or NULL for no match.
 // - A rule keeps its own text and line: traces (DEBUG=6) print it as written, and how often it fired.
 //
-// The macros of the pattern language (ADD(x, y), K(0), ...) are in rules.h, to be included last, by files that hold
-// tables.
+// The macros of the pattern language (ADD(x, y), K(0), ...) are in rules.h; files with tables include it last.
 #ifndef WEFT_REWRITE_H
 #define WEFT_REWRITE_H
 #include "graph/uop.h"
 
-// ops of patterns beside enum op: any node, any constant, the constant `k`
+// pattern ops besides enum op: any node, any constant, the constant `k`
 enum { PAT_VAR = 200, PAT_CONST, PAT_INT };
 enum { MAX_PAT_VARS = 8 };
 
@@ -57,21 +56,20 @@ typedef struct ruleset {
   const rule *rules;
   unsigned n;
   unsigned *hits;            // per rule, over the life of the program
-  const char *file;          // where the table stands
+  const char *file;          // file of the table
 } ruleset;
 
 #define PM(...) (const ruleset *const[]){__VA_ARGS__, NULL}
 
-// Applies the tables, sources first, until nothing matches. ctx goes to the F functions. `pass` names the pass in
+// Applies the tables, sources first, until nothing matches. ctx is passed to the F functions. `pass` names the pass in
 // traces.
 uop *graph_rewrite(graph *g, uop *root, const ruleset *const *sets, void *ctx, const char *pass);
-// The same with a memory of results: node -> its fixed point. For tables whose F functions look at nothing but the
-// node.
+// With a memo of results: node -> its fixed point. Only for tables whose F functions read nothing but the node.
 uop *graph_rewrite_memo(graph *g, uop *root, const ruleset *const *sets, void *ctx, const char *pass, map *memo);
 // The first rule that matches node u itself, applied once; NULL if none does.
 uop *rewrite_once(graph *g, uop *u, const ruleset *const *sets, void *ctx, const char *pass);
 bool rule_match(const rule *r, int domain, uop *u, uop **v);          // for the tests of tables
 uop *rule_apply(graph *g, const rule *r, uop *u, uop *const *v, void *ctx);
-// All tables, for the tests: NULL-terminated. Each table's owner adds it here (rulesets.c).
+// All tables of this folder, for tests; NULL-terminated. Add new tables in rulesets.c.
 extern const ruleset *const all_rulesets[];
 #endif

@@ -1,4 +1,4 @@
-// The pattern language of rule tables: include this last, in a file that holds tables. See rewrite.h for its laws.
+// The pattern language of rule tables. Include it last, in a file with tables. See rewrite.h for its laws.
 #ifndef WEFT_RULES_H
 #define WEFT_RULES_H
 #include "graph/rewrite.h"

@@ -1,4 +1,3 @@
-// All rule tables of graph/, for the tests that check and fuzz them. Tables of later folders are listed by those
-// folders.
+// All rule tables of graph/, for the tests that check and fuzz them. Later folders list their own tables.
 #include "graph/symbolic.h"
 const ruleset *const all_rulesets[] = {SYMBOLIC, NULL};

@@ -1,4 +1,4 @@
-// Shapes of tensor ops, and the checks that go with them: a malformed tensor op dies here, where it is made.
+// Shapes of tensor ops, and their checks: a malformed tensor op fails here, when it is made.
 #include "graph/shape.h"
 #include "graph/symbolic.h"
 

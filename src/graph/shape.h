@@ -1,4 +1,4 @@
-// Shapes of tensor ops, derived from their sources when a node is made.
+// Derives the shape of a tensor op from its sources, when the node is made.
 #ifndef WEFT_SHAPE_H
 #define WEFT_SHAPE_H
 #include "graph/uop.h"

@@ -1,7 +1,6 @@
-// Simplification. Index expressions have a normal form: a sum of atoms with constant coefficients, in the order of
-// their hashes. Divisions and remainders by constants are taken apart over that sum: what is divisible leaves, what is
-// provably small vanishes, common factors cancel; that is how the block structure of a quantised format reappears when
-// a range is split.
+// Simplification. Index expressions have a normal form: a sum of atoms with constant coefficients, ordered by their
+// hashes. Divisions and remainders by constants are split over that sum: divisible terms move out, provably small terms
+// vanish, common factors cancel. This recovers the block structure of a quantised format when a range is split.
 #include "graph/symbolic.h"
 #include <stdlib.h>
 #include "graph/eval.h"
@@ -127,7 +126,7 @@ static void split_sum(const idx_sum *s, int64_t c, idx_sum *quot, idx_sum *rest)
   rest->constant = floormod_i64(s->constant, c);
   for (int i = 0; i < s->n; i++) {
     int64_t q = floordiv_i64(s->coeff[i], c), r = floormod_i64(s->coeff[i], c);
-    // keep -x/c as it is: -1 = c*(-1) + (c-1) helps nobody
+    // keep -x/c: rewriting -1 as c*(-1) + (c-1) does not help
     if (r && q && s->coeff[i] < 0) { q = 0; r = s->coeff[i]; }
     if (q) { quot->atom[quot->n] = s->atom[i]; quot->coeff[quot->n++] = q; }
     if (r) { rest->atom[rest->n] = s->atom[i]; rest->coeff[rest->n++] = r; }
@@ -225,7 +224,7 @@ static uop *compare_sum(graph *g, uop *u, uop *const *v, void *ctx) {
       mul_i64(q->src[1]->a, u->src[1]->a, &product))
     return idx_lt(g, q->src[0], uop_idx(g, product));                  // x // c < k  is  x < c k
   if (u->src[1]->op != OP_CONST) {
-    // a < b with a constant part moves it to one side, and equal atoms cancel: only if something was gained
+    // a < b with a constant part moves it to one side, and equal atoms cancel: only if the result is smaller
     idx_sum a, b;
     if (!idx_sum_of(u->src[0], &a) || !idx_sum_of(u->src[1], &b) || s.n >= a.n + b.n) return NULL;
     idx_sum left = {0}, right = {0};
@@ -253,7 +252,7 @@ static uop *fold(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
   unsigned f = op_flags((enum op)u->op);
   if (!(f & OPF_ELEMENTWISE) && u->op != OP_RANGE && u->op != OP_SPLAT) return NULL;
-  // its bounds are those of the index that may not be there
+  // its bounds are those of an index that may not exist
   bool guards = u->op == OP_WHERE && uop_unsplat(u->src[2])->op == OP_INVALID;
   if (u->op != OP_SPLAT && !guards && u->vmin == u->vmax && (dtype_is_int((enum dtype)u->dt) || u->dt == DT_BOOL) &&
       !u->shape)
@@ -294,10 +293,10 @@ static uop *fold_cast(graph *g, uop *u, uop *const *v, void *ctx) {
   return NULL;
 }
 
-// a cast of index arithmetic to IDX and back vanishes where the bounds fit
+// a cast of index arithmetic to IDX and back vanishes if the bounds fit
 static uop *absorb_mask(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)ctx; (void)g;
-  // x & (2^k - 1) where x is known to be below 2^k
+  // x & (2^k - 1), if x is known to be below 2^k
   int64_t m = uop_unsplat(v[4])->a;
   if (m < 0 || ((m + 1) & m)) return NULL;
   return v[0]->vmin >= 0 && v[0]->vmax <= m && u->dt != DT_U64 ? v[0] : NULL;

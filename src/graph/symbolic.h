@@ -1,5 +1,5 @@
-// Simplification of expressions: the tables `symbolic` (integers, conditions) and `float_exact` (bit-exact float
-// rules), and index arithmetic that simplifies as it builds.
+// Simplifies expressions: the tables `symbolic` (integers, conditions) and `float_exact` (bit-exact float rules), and
+// index arithmetic that simplifies as it builds.
 #ifndef WEFT_SYMBOLIC_H
 #define WEFT_SYMBOLIC_H
 #include "graph/rewrite.h"
@@ -7,9 +7,9 @@
 extern const ruleset symbolic_any, symbolic_int, symbolic_bool, float_exact;
 #define SYMBOLIC &symbolic_any, &symbolic_int, &symbolic_bool, &float_exact
 
-uop *simplify(graph *g, uop *u);                  // everything below u, to a fixed point
+uop *simplify(graph *g, uop *u);                  // simplifies everything below u to a fixed point
 
-// IDX arithmetic on simplified operands, simplified.
+// IDX arithmetic on simplified operands; results are simplified.
 uop *idx_add(graph *g, uop *a, uop *b);
 uop *idx_sub(graph *g, uop *a, uop *b);
 uop *idx_mul(graph *g, uop *a, uop *b);
@@ -24,5 +24,5 @@ uop *bool_and(graph *g, uop *a, uop *b);          // either may be NULL: true
 typedef struct idx_sum { int64_t constant; int n; int64_t coeff[32]; uop *atom[32]; } idx_sum;
 bool idx_sum_of(uop *u, idx_sum *s);              // false if it has too many terms or a coefficient overflows
 uop *idx_sum_build(graph *g, const idx_sum *s);
-int64_t idx_factor(uop *u, const uop *range);     // of a range in u: 0, it is not there; -1, it is no plain term
+int64_t idx_factor(uop *u, const uop *range);     // of a range in u: 0: absent; -1: not a plain term
 #endif

@@ -1,5 +1,5 @@
-// Construction and hash-consing of nodes: see uop.h.  Invariant: two live nodes of a graph (or its parents) never have
-// the same op, dtype, lanes, sources and argument.  Shapes of tensor ops are derived in shape.c, bounds in bounds.c.
+// Constructs and hash-conses nodes: see uop.h. Invariant: no two live nodes of a graph (or its parents) have equal op,
+// dtype, lanes, sources and argument. shape.c derives shapes of tensor ops, bounds.c derives bounds.
 #include "graph/uop.h"
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,7 @@ const shape *shape_new(graph *g, int n, uop *const *dim) {
 
 static uint64_t node_hash(const uop *u) {
   uint64_t h = hash_u64((uint64_t)u->op | (uint64_t)u->dt << 8 | (uint64_t)u->lanes << 16 | (uint64_t)u->nsrc << 32, 7);
-  // layers differ in their buffers' ids only: they shall look alike
+  // layers differ only in buffer ids: their hashes must be equal
   if (u->op != OP_BUFFER) h = hash_u64((uint64_t)u->a, h);
   h = hash_u64((uint64_t)u->b, h);
   if (u->s) h = hash_bytes(u->s, u->s_len, h);
@@ -105,7 +105,7 @@ static bool is_in(const uop_list *l, const uop *range) {
   return false;
 }
 
-// Nodes that depend on as many ranges as one of their sources share its list.
+// A node that depends on as many ranges as one of its sources shares that source's list.
 static const uop_list *ranges_of(graph *g, uop *u) {
   const uop_list *most = NULL;
   bool same = u->op != OP_RANGE && (size_t)uop_first_range(u) == u->nsrc;
@@ -140,8 +140,7 @@ bool uop_has_axis(const uop *u, enum axis_kind kind) {
 
 // --- nodes ----------------------------------------------------------------------------------------------------------
 
-// By what a node is found again. Unlike the structural hash it tells layers apart: their equal nodes are not in each
-// other's way.
+// The key of the hash table. Unlike the structural hash it distinguishes layers, so that their nodes do not collide.
 static uint64_t identity(const uop *u) {
   uint64_t h = (uint64_t)u->op | (uint64_t)u->dt << 8 | (uint64_t)u->lanes << 16 | (uint64_t)u->nsrc << 32 |
                (uint64_t)u->memory << 56;
@@ -171,7 +170,7 @@ static void grow(graph *g) {
   g->cap = cap;
 }
 
-// constants stand last, otherwise the structural hash decides: stable from run to run
+// constants come last, otherwise the structural hash decides: stable between runs
 static bool out_of_order(const uop *x, const uop *y) {
   const uop *cx = uop_unsplat(x), *cy = uop_unsplat(y);
   bool kx = cx->op == OP_CONST, ky = cy->op == OP_CONST;
@@ -329,7 +328,7 @@ uop *uop_splat(graph *g, uop *x, int lanes) {
 
 // --- walking --------------------------------------------------------------------------------------------------------
 
-// Below nodes of `stop` (NULL: none) nothing is visited.
+// Does not visit below nodes of `stop` (NULL: none).
 static uop_list sort_below(arena *a, uop *const *roots, size_t n, const map *stop) {
   struct visit { uop *u; bool leave; };    // leave: its sources are done
   VEC(uop *) out = {0};

@@ -1,7 +1,8 @@
-// uop: the one node type of the IR, from tensors to instructions: an op, a dtype, sources, an argument.  Nodes are
-// hash-consed within a graph, so equal expressions are one pointer and comparison is pointer equality.  A graph may
-// have a parent (a compile inside a model): its nodes may point into the parent, never back.  Nodes are never changed
-// or freed alone; graph_free frees all.  Structural hashes are stable across runs, so anything ordered by them is, too.
+// uop: the only node type of the IR, from tensors to instructions: an op, a dtype, sources, an argument. Nodes are
+// hash-consed within a graph, so equal expressions are one pointer and comparison is pointer equality. A graph may have
+// a parent (a compile within a model): its nodes may point into the parent, never the reverse. Nodes never change and
+// are not freed individually; graph_free frees all. Structural hashes are stable across runs, and so is any order based
+// on them.
 #ifndef WEFT_UOP_H
 #define WEFT_UOP_H
 #include "base/arena.h"
@@ -27,14 +28,14 @@ enum dtype {
   DT_F64,
   DT_COUNT
 };
-// IDX is the type of index arithmetic: exact integers; codegen picks 32 or 64 bits from the bounds.
+// IDX is the type of index arithmetic: exact integers; codegen selects 32 or 64 bits from the bounds.
 
-// What a buffer, an argument of a kernel or memory inside of one is for: BUFFER, PARAM, LOCAL.
+// The use of a buffer (BUFFER), a kernel argument (PARAM) or memory inside a kernel (LOCAL).
 enum memory_kind {
   MEMORY_PLAIN,        // BUFFER, PARAM: outlives a run; LOCAL: of a work-group
   MEMORY_WEIGHT,       // never changes
-  MEMORY_STREAM,       // a copy of a weight, in the order in which the kernel reads it (schedule/layout.h)
-  MEMORY_TEMP,         // nobody minds what lies beyond a symbolic size
+  MEMORY_STREAM,       // a packed copy of a weight, in the order in which the kernel reads it (schedule/layout.h)
+  MEMORY_TEMP,         // contents beyond a symbolic size do not matter
   MEMORY_TILE,         // LOCAL: of one tile, which one thread computes
   MEMORY_KINDS
 };
@@ -54,7 +55,7 @@ struct uop {
   const char *s;             // interned text argument, or NULL; s_len bytes
   uint32_t s_len : 24, memory : 8;     // memory: enum memory_kind
   uint32_t id;               // order of creation in its graph
-  int64_t vmin, vmax;        // sound bounds of an integer or BOOL value (every lane); INT64_MIN/MAX where unknown
+  int64_t vmin, vmax;        // sound bounds of an integer or BOOL value (every lane); INT64_MIN/MAX if unknown
   const shape *shape;        // of a tensor; NULL for a scalar (which broadcasts against any tensor)
   const uop_list *ranges;    // see uop_ranges(); NULL: none
   uop *src[];
@@ -64,22 +65,22 @@ graph *graph_new(graph *parent);          // caller frees with graph_free; the p
 void graph_free(graph *g);
 arena *graph_arena(graph *g);             // lives as long as the graph
 size_t graph_size(const graph *g);        // nodes created here
-map *graph_simplified(graph *g);          // symbolic.c's memory: node -> what it simplifies to
+map *graph_simplified(graph *g);          // memo of symbolic.c: node -> its simplified form
 struct recorder;
-void graph_record(graph *g, struct recorder *r);     // rules that fire in g become steps of r (record.h); NULL: no more
+void graph_record(graph *g, struct recorder *r);  // records rules that fire in g as steps of r (record.h); NULL: stops
 struct recorder *graph_recorder(const graph *g);     // NULL: none
 
-// The general constructor.  Commutative sources are put in canonical order; bounds and shape are derived; no other
-// simplification.  dies on malformed nodes.
+// The general constructor. Orders commutative sources canonically; derives bounds and shape; makes no other
+// simplification. Ends the program on malformed nodes.
 typedef struct uarg { int64_t a, b; const char *s; size_t s_len; enum memory_kind memory; } uarg;
 uop *uop_new(graph *g, enum op op, enum dtype dt, int lanes, uop *const *src, size_t nsrc, uarg arg);
-uop *uop_with_src(graph *g, const uop *u, uop *const *src);      // the same node over other sources (same number)
+uop *uop_with_src(graph *g, const uop *u, uop *const *src);      // a copy of u with other sources (as many)
 // the argument of u, for a node like it
 static inline uarg uop_arg(const uop *u) {
   return (uarg){u->a, u->b, u->s, u->s_len, (enum memory_kind)u->memory};
 }
 uop *uop_op1(graph *g, enum op op, uop *x);                      // elementwise; result dtype follows the sources
-// scalar sources are splatted where the other is a vector
+// scalar sources are splatted if the other is a vector
 uop *uop_op2(graph *g, enum op op, uop *x, uop *y);
 uop *uop_op3(graph *g, enum op op, uop *x, uop *y, uop *z);
 uop *uop_int(graph *g, enum dtype dt, int64_t v);                // CONST; wraps to the dtype
@@ -93,7 +94,7 @@ uop *uop_bitcast(graph *g, uop *x, enum dtype dt);               // same size
 uop *uop_range(graph *g, uop *end, int64_t number, enum axis_kind kind);
 uop *uop_index(graph *g, uop *buf, uop *idx);
 uop *uop_load(graph *g, uop *index, enum dtype dt, int lanes);
-// `load` at another address: after the same effects
+// a copy of `load` at another address, ordered after the same effects
 uop *uop_load_from(graph *g, const uop *load, uop *index, int lanes);
 uop *uop_splat(graph *g, uop *x, int lanes);                     // x itself if it has as many lanes
 
@@ -104,7 +105,7 @@ const uop *uop_unsplat(const uop *u);                            // through SPLA
 bool dtype_is_float(enum dtype d);
 bool dtype_is_int(enum dtype d);                                 // integers and IDX, not BOOL
 bool dtype_is_unsigned(enum dtype d);
-// IDX, and what becomes of it
+// IDX, and the types that it becomes
 static inline bool dtype_is_index(enum dtype d) { return d == DT_IDX || d == DT_I32 || d == DT_I64; }
 enum dtype dtype_unsigned(int64_t bytes);                        // U8, U16, U32, U64 by their size
 int dtype_size(enum dtype d);                                    // bytes; IDX counts as 8, BOOL as 1
@@ -125,7 +126,7 @@ int64_t shape_max_elems(const shape *s);                         // product of t
 
 // Nodes below the roots in dependency order, sources first, each once.  The array lives in the arena.
 uop_list uop_toposort(arena *a, uop *const *roots, size_t n);
-// Where the ranges begin in the sources of a STORE or REDUCE, which binds them; of another op: the number of its
+// Index of the first range among the sources of a STORE or REDUCE, which binds them; for other ops the number of
 // sources.
 static inline int uop_first_range(const uop *u) {
   return u->op == OP_STORE      ? 2
@@ -133,8 +134,8 @@ static inline int uop_first_range(const uop *u) {
          : u->op == OP_PREFETCH ? 1
                                 : (int)u->nsrc;
 }
-// The RANGEs that the value of u depends on, each once, in the order in which they are met from the first source on:
-// itself, those of its sources, less what it binds. They are noted when the node is made: asking costs nothing.
+// The RANGEs that the value of u depends on, each once, in the order of the sources: u itself, those of its sources,
+// minus those that it binds. Computed when the node is made, so a call costs nothing.
 static inline uop_list uop_ranges(const uop *u) { return u->ranges ? *u->ranges : (uop_list){0}; }
 static inline bool uop_varies(const uop *u, const uop *range) {  // is `range` one of them?
   const uop_list l = uop_ranges(u);
@@ -150,22 +151,21 @@ static inline bool uop_is_among(const uop *u, uop *const *list, int n) {
   return false;
 }
 bool uop_has_axis(const uop *u, enum axis_kind kind);            // is one of them of this kind?
-// u with each key of the map (uop* -> uop*) replaced; nodes above are rebuilt by the plain constructor.
+// u with each key of the map (uop* -> uop*) replaced; the plain constructor rebuilds nodes above.
 uop *uop_substitute(graph *g, uop *u, const map *m);
 
-// Text that reads back: one node a line, "%3 = ADD.f32 %1 %2", args in brackets; see print.c.
+// A parsable text: one node per line, "%3 = ADD.f32 %1 %2", args in brackets; see print.c.
 void uop_print(str *out, uop *const *roots, size_t n);
-void uop_print_expr(str *out, const uop *u);                     // on one line, for people (not parsed back)
+void uop_print_expr(str *out, const uop *u);                     // on one line, for reading (not parsable)
 void uop_print_label(str *out, const uop *u);                    // op, dtype and argument, as uop_print writes them
 uop *uop_parse(graph *g, const char *text, size_t n, error *err);// the last node defined; NULL and err on bad text
 
 static inline bool uop_is_int(const uop *u, int64_t v) {
   return u->op == OP_CONST && u->a == v && u->dt >= DT_BOOL && u->dt <= DT_IDX;
 }
-// Whether u shows elements of its first source in other places: what a buffer may be seen through when something is
-// assigned to it.
+// Does u show elements of its first source at other places? A buffer can be assigned to through such nodes.
 static inline bool is_view(const uop *u) { return (op_flags((enum op)u->op) & OPF_MOVEMENT) || u->op == OP_GATHER; }
-// The memory that u is a version of (AFTER), and that which it is a view of a version of.
+// The memory that u is a version of (AFTER); the memory of which u views a version.
 static inline uop *uop_memory(uop *u) {
   while (u->op == OP_AFTER) u = u->src[0];
   return u;

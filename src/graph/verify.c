@@ -1,11 +1,10 @@
-// The verifier is a set of rule tables in the language of rewrite.h, read in another way: a rule that matches a node
-// and whose function gives the node back says "this is fine".  A node that no rule of its stage calls fine is an error;
-// the functions that looked at it and refused say why.  The dtypes, lanes and arguments of each op are the law of
-// check.c, which comes first.
+// The verifier is a set of rule tables in the language of rewrite.h, with another meaning: a rule that matches a node
+// and whose function returns the node accepts it. A node that no rule of its stage accepts is an error; the functions
+// that rejected it give reasons. check.c first checks dtypes, lanes and arguments of each op.
 //
-// Two properties are of a whole graph.  Every RANGE that a value hangs on is bound: by a REDUCE or a STORE on the way
-// to the root (GROUP and LOCAL ranges are work-items: they are bound by the launch).  And every access is in bounds,
-// for all values of the variables: the interval of its index, where its condition holds, lies within the memory.
+// Two properties concern a whole graph. Every RANGE that a value depends on is bound by a REDUCE or a STORE on the way
+// to the root (GROUP and LOCAL ranges are work-items, bound by the launch). And every access is in bounds for all
+// values of the variables: the interval of its index, while its condition holds, is within the memory.
 #include "graph/verify.h"
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +14,8 @@
 
 typedef struct context {
   graph *g;
-  str *why;                  // reasons of the rules that refused
-  prover prover;             // knows what holds where the node stands: the enclosing IFs of a program
+  str *why;                  // reasons of the rules that rejected the node
+  prover prover;             // knows the conditions at the node: the enclosing IFs of a program
 } context;
 
 static uop *refuse(void *ctx, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -32,13 +31,13 @@ static uop *refuse(void *ctx, const char *fmt, ...) {
 
 // --- accesses --------------------------------------------------------------------------------------------------------
 
-// `bytes` bytes at each address of the INDEX lie inside of its memory.
+// Are `bytes` bytes at each address of the INDEX inside its memory?
 static bool lies_inside_memory(context *c, uop *index, int64_t bytes) {
   const uop *mem = uop_memory(index->src[0]);
   int64_t unit = dtype_size((enum dtype)mem->dt), size, last;
   bounds b = {index->src[1]->vmin, index->src[1]->vmax};
   for (int turn = 0; turn < 2; turn++) {
-    if (turn) b = prove_index(&c->prover, index->src[1]);              // only if the node's own bounds do not tell
+    if (turn) b = prove_index(&c->prover, index->src[1]);              // only if the node's own bounds are not enough
     if (b.lo > b.hi) return true;
     if (b.lo >= 0 && mul_i64(mem->b, unit, &size) && mul_i64(b.hi, unit, &last) && add_i64(last, bytes, &last) &&
         last <= size)
@@ -50,7 +49,7 @@ static bool lies_inside_memory(context *c, uop *index, int64_t bytes) {
   return false;
 }
 
-static int64_t access_bytes(const uop *index, const uop *value) {      // a vector INDEX is one element for each lane
+static int64_t access_bytes(const uop *index, const uop *value) {      // a vector INDEX is one element per lane
   int64_t one = dtype_size((enum dtype)value->dt);
   return index->lanes > 1 ? one : one * value->lanes;
 }
@@ -77,7 +76,7 @@ static uop *copy_inside(graph *g, uop *u, uop *const *v, void *ctx) {
   return lies_inside_memory(ctx, u->src[0], u->a) && lies_inside_memory(ctx, u->src[1], u->a) ? u : NULL;
 }
 
-// --- what may stand where --------------------------------------------------------------------------------------------
+// --- allowed nodes ---------------------------------------------------------------------------------------------------
 
 static uop *fine(graph *g, uop *u, uop *const *v, void *ctx) { (void)g; (void)v; (void)ctx; return u; }
 
@@ -93,7 +92,7 @@ static uop *any_movement(graph *g, uop *u, uop *const *v, void *ctx) {
 
 static bool may_be_invalid(const uop *u) { return u->op == OP_WHERE && uop_unsplat(u->src[2])->op == OP_INVALID; }
 
-// Of a kernel: no shape any more, and an INVALID only where an index ends.
+// For kernels: no shapes, and INVALID only at the end of an index.
 static uop *scalar_expression(graph *g, uop *u, uop *const *v, void *ctx) {
   if (!any_elementwise(g, u, v, ctx)) return NULL;
   if (u->shape) return refuse(ctx, "a tensor in a kernel");
@@ -132,7 +131,7 @@ static uop *after_effects(graph *g, uop *u, uop *const *v, void *ctx) {
   return u;
 }
 
-// What lies there is not looked at.
+// A prefetch address may be out of bounds.
 static uop *asks_ahead(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v; (void)ctx;
   return u->op == OP_PREFETCH ? u : NULL;
@@ -225,7 +224,7 @@ RULES(spec_leaves, ANYTHING) = {
   F( P0(BUFFER),                                fine ),
   F( P0(INVALID),                               fine ),
   F( P1(RANGE, x),                              range_counts ),
-  F( P2(INDEX, x, y),                           fine ),          // an address alone does no harm
+  F( P2(INDEX, x, y),                           fine ),          // an address without an access is safe
   F( x,                                         load_inside ),
   F( x,                                         store_inside ),
 };
@@ -293,7 +292,7 @@ static void show_node(str *why, uop *u) {
   str_add(why, "\n");
   str all = {0};
   uop_print(&all, &u, 1);
-  size_t from = all.n > 4000 ? all.n - 4000 : 0;        // its end is the node and what stands just below
+  size_t from = all.n > 4000 ? all.n - 4000 : 0;        // the end: the node and what is just below it
   while (from && from < all.n && all.at[from - 1] != '\n') from++;
   if (from) str_add(why, "...\n");
   str_addn(why, str_c(&all) + from, all.n - from);
@@ -332,7 +331,7 @@ static bool node_ok(context *c, uop *u, enum stage stage) {
 
 static bool by_launch(const uop *r) { return r->b == AXIS_GROUP || r->b == AXIS_LOCAL || r->b == AXIS_STEP; }
 
-// For each node the set of ranges that it hangs on and that nothing below binds, as bits.
+// For each node the set of ranges that it depends on and that nothing below binds, as bits.
 static bool ranges_bound(uop_list l, str *why) {
   arena *mem = arena_new();
   map number = {0}, sets = {0};
@@ -372,7 +371,7 @@ static bool ranges_bound(uop_list l, str *why) {
 bool verify_graph_ok(graph *g, uop *root, enum stage stage, str *why) {
   arena *mem = arena_new();
   uop_list l = uop_toposort(mem, &root, 1);
-  context c = {.g = graph_new(g), .why = why};          // a graph of its own: the check leaves no trace
+  context c = {.g = graph_new(g), .why = why};          // a separate graph: the check leaves no trace
   prover_begin(&c.prover, c.g);
   bool ok = true;
   for (size_t i = 0; i < l.n && ok; i++) ok = node_ok(&c, l.at[i], stage);
@@ -391,7 +390,7 @@ typedef struct program_check {
   context c;
   map defined;               // node -> 1 + number of the scope in which it was made
   uop *open[MAX_OPEN];       // RANGE or IF
-  uop *cond[MAX_OPEN];       // what holds inside
+  uop *cond[MAX_OPEN];       // holds inside
   int64_t scope[MAX_OPEN];   // number of the scope
   int depth;                 // open[1..depth]; scope 0 is the program itself
   int64_t scopes;
@@ -432,7 +431,7 @@ static bool close_scope(program_check *p, uop *u) {
   return true;
 }
 
-// Is a condition one that all items of a work-group have in common?
+// Is a condition equal for all work-items of a work-group?
 static bool same_for_group(const uop *u) {
   bool same = u->op != OP_LOAD && u->op != OP_RANGE && u->op != OP_ACC && (u->op != OP_SPECIAL || u->s[0] == 'g');
   for (size_t i = 0; i < u->nsrc && same; i++) same = same_for_group(u->src[i]);
@@ -464,7 +463,7 @@ bool verify_program_ok(graph *g, uop *const *at, size_t n, str *why) {
   program_check *p = xcalloc(1, sizeof *p);
   p->c = (context){.g = graph_new(g), .why = why};
   prover_begin(&p->c.prover, p->c.g);
-  // the interpreter keeps exact integers, and then BF16 as well
+  // the interpreter uses exact integers, and then BF16 too
   for (size_t i = 0; i < n; i++) p->has_idx |= at[i]->dt == DT_IDX;
   bool ok = true;
   for (size_t i = 0; i < n && ok; i++) ok = check_step(p, at[i]);
@@ -476,7 +475,7 @@ bool verify_program_ok(graph *g, uop *const *at, size_t n, str *why) {
   return ok;
 }
 
-// --- with the last word ----------------------------------------------------------------------------------------------
+// --- checks that end the program -------------------------------------------------------------------------------------
 
 static void or_die(bool ok, str *why, const char *pass) {
   die_if(!ok, "after '%s': %s", pass, str_c(why));
