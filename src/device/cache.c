@@ -95,7 +95,7 @@ static void turn_off(cache *c) {
   c->lock = c->dir = -1;
 }
 
-// --------------------------------------------------------------------------------------------- the folder and its owner
+// -------------------------------------------------------------------------------------------- the folder and its owner
 
 // The cache has its own folder: fetched models are stored beside it, and a process that may write here may not write
 // there. An unconfined process uses a different folder, which no confined process can open: code that runs with all
