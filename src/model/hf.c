@@ -140,7 +140,7 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
     return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",
                    s->n_dims);
   if ((r->op & HF_OP_MASK) == HF_STACK) return stack_expert(h, s, to, expert, err);
-  if (made_before(h, to)) return is_made_twice(h, s, to, err);
+  if (made_before(h, to)) return (r->op & HF_OP_MASK) == HF_ONCE ? 0 : is_made_twice(h, s, to, err);
   hf_made *m = new_made(h, to, s);
   if (follow_rule(h, m, s, r, err)) return -1;
   bool apart = m->turned || m->step != 1, is_mx = s->blocks && s->blocks->id == FORMAT_MXFP4;

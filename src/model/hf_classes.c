@@ -190,7 +190,8 @@ static int head_size(const hf *h, uint32_t *out, error *err) {
   bool found;
   if (hf_u32(h, "head_dim", out, &found, err)) return -1;
   if (found) return 0;
-  if (hf_need_u32(h, "hidden_size", &width, err) || hf_need_u32(h, "num_attention_heads", &heads, err)) return -1;
+  if (hf_need_u32(h, "hidden_size d_model", &width, err) || hf_need_u32(h, "num_attention_heads n_heads", &heads, err))
+    return -1;
   *out = width / heads;
   return 0;
 }
@@ -433,13 +434,7 @@ static const hf_rule mixtral_rules[] = {
   {BLOCK "block_sparse_moe.experts.#.w3", "blk.*.ffn_up_exps", HF_STACK, 0},
   {0},
 };
-static const hf_rule qwen3moe_rules[] = {
-  {BLOCK "mlp.gate", "blk.*.ffn_gate_inp", 0, 0},
-  {BLOCK "mlp.experts.#.gate_proj", "blk.*.ffn_gate_exps", HF_STACK, 0},
-  {BLOCK "mlp.experts.#.down_proj", "blk.*.ffn_down_exps", HF_STACK, 0},
-  {BLOCK "mlp.experts.#.up_proj", "blk.*.ffn_up_exps", HF_STACK, 0},
-  {0},
-};
+static const hf_rule qwen3moe_rules[] = {HF_EXPERTS(BLOCK "mlp"), {0}};
 static const hf_rule gemma3_rules[] = {
   {"model.norm", "output_norm", HF_PLUS_ONE, 0},
   {BLOCK "input_layernorm", "blk.*.attn_norm", HF_PLUS_ONE, 0},
@@ -451,10 +446,7 @@ static const hf_rule gemma3_rules[] = {
   {0},
 };
 static const hf_rule qwen2moe_rules[] = {
-  {BLOCK "mlp.gate", "blk.*.ffn_gate_inp", 0, 0},
-  {BLOCK "mlp.experts.#.gate_proj", "blk.*.ffn_gate_exps", HF_STACK, 0},
-  {BLOCK "mlp.experts.#.down_proj", "blk.*.ffn_down_exps", HF_STACK, 0},
-  {BLOCK "mlp.experts.#.up_proj", "blk.*.ffn_up_exps", HF_STACK, 0},
+  HF_EXPERTS(BLOCK "mlp"),
   {BLOCK "mlp.shared_expert_gate", "blk.*.ffn_gate_inp_shexp", 0, 0},
   {BLOCK "mlp.shared_expert.gate_proj", "blk.*.ffn_gate_shexp", 0, 0},
   {BLOCK "mlp.shared_expert.down_proj", "blk.*.ffn_down_shexp", 0, 0},
@@ -695,7 +687,8 @@ static const hf_class plain_classes[] = {
    .more = bert_more},
   {0},
 };
-static const hf_class *const tables[] = {plain_classes, hf_classes_qwen, hf_classes_moe, hf_classes_gemma};
+static const hf_class *const tables[] = {plain_classes, hf_classes_qwen, hf_classes_moe, hf_classes_gemma,
+                                        hf_classes_masked, hf_classes_t5};
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 

@@ -5,13 +5,10 @@
 
 #define BLOCK "model.layers.*."
 #define EXPERTS(n) \
-  {BLOCK n ".experts.#.gate_proj", "blk.*.ffn_gate_exps", HF_STACK, 0}, \
-  {BLOCK n ".experts.#.down_proj", "blk.*.ffn_down_exps", HF_STACK, 0}, \
-  {BLOCK n ".experts.#.up_proj", "blk.*.ffn_up_exps", HF_STACK, 0}, \
+  HF_EXPERTS(BLOCK n), \
   {BLOCK n ".shared_experts.gate_proj", "blk.*.ffn_gate_shexp", 0, 0}, \
   {BLOCK n ".shared_experts.down_proj", "blk.*.ffn_down_shexp", 0, 0}, \
   {BLOCK n ".shared_experts.up_proj", "blk.*.ffn_up_shexp", 0, 0}, \
-  {BLOCK n ".gate", "blk.*.ffn_gate_inp", 0, 0}, \
   {BLOCK n ".gate.e_score_correction_bias", "blk.*.exp_probs_b.bias", 0, 0}
 
 static const char config_name[] = "config.json";

@@ -93,10 +93,7 @@ static const hf_key keys[] = {
     {BLOCK "hnorm", "blk.*.nextn.hnorm", HF_PLUS_ONE, 0}, \
     {BLOCK "shared_head.norm", "blk.*.nextn.shared_head_norm", HF_PLUS_ONE, 0}
 #define EXPERTS \
-  {BLOCK "mlp.gate", "blk.*.ffn_gate_inp", 0, 0}, \
-    {BLOCK "mlp.experts.#.gate_proj", "blk.*.ffn_gate_exps", HF_STACK, 0}, \
-    {BLOCK "mlp.experts.#.down_proj", "blk.*.ffn_down_exps", HF_STACK, 0}, \
-    {BLOCK "mlp.experts.#.up_proj", "blk.*.ffn_up_exps", HF_STACK, 0}, \
+  HF_EXPERTS(BLOCK "mlp"), \
     {BLOCK "mlp.experts.gate_up_proj", "blk.*.ffn_gate_exps.weight", HF_FIRST, 0}, \
     {BLOCK "mlp.experts.gate_up_proj", "blk.*.ffn_up_exps.weight", HF_REST, 0}, \
     {BLOCK "mlp.experts.down_proj", "blk.*.ffn_down_exps.weight", 0, 0}, \

@@ -127,6 +127,7 @@ enum hf_op {
   HF_WEAVE,        // the halves of each head's rows, one of each in turn
   HF_PLUS_ONE,     // 1 is added to each number
   HF_STACK,        // of expert #: one behind another
+  HF_ONCE,         // the first one that becomes it; others are left out
   HF_TURNED,       // of each matrix rows and columns change places
   HF_TURNED_EVEN,  // the same, and every second row of that, from the first on
   HF_TURNED_ODD,   // from the second on
@@ -172,8 +173,15 @@ enum hf_vocab {
   HF_VOCAB_GEMMA,
   HF_VOCAB_GEMMA4,
   HF_VOCAB_PHI3,
+  HF_VOCAB_LLADA,
+  HF_VOCAB_UNIGRAM,
   HF_VOCAB_WORDPIECE
 };
+// Matrices of experts that are tensors of their own, and what chooses among them.
+#define HF_EXPERTS(in) \
+  {in ".gate", "blk.*.ffn_gate_inp", 0, 0}, {in ".experts.#.gate_proj", "blk.*.ffn_gate_exps", HF_STACK, 0}, \
+    {in ".experts.#.down_proj", "blk.*.ffn_down_exps", HF_STACK, 0}, \
+    {in ".experts.#.up_proj", "blk.*.ffn_up_exps", HF_STACK, 0}
 // Keys that all Granite models have.
 #define HF_GRANITE_KEYS \
   {"vocab_size", HF_U32, "vocab_size"}, {"attention.scale", HF_F32_KEY, "attention_multiplier"}, \
@@ -195,7 +203,8 @@ typedef struct hf_class {
   // what predicts further tokens is left out: layers after the last one, model.mtp_*
   bool no_mtp;
 } hf_class;
-extern const hf_class hf_classes_qwen[], hf_classes_moe[], hf_classes_gemma[];   // the last of each has no name
+// The last of each has no name.
+extern const hf_class hf_classes_qwen[], hf_classes_moe[], hf_classes_gemma[], hf_classes_masked[], hf_classes_t5[];
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);
@@ -221,12 +230,16 @@ int hf_glm4_more(hf *h, error *err);                       // the share of a hea
 hf_made *hf_add_values(hf *h, const char *name, const float *values, int64_t n);
 
 // ---- hf_spm.c, hf_vocab.c, hf_words.c
-// tokenizer.model: a vocabulary of SentencePiece.  *out NULL where there is none.
+// tokenizer.model (or spiece.model): a vocabulary of SentencePiece.  *out NULL where there is none.
 typedef struct hf_pieces {
   const char **text;
   float *score;
   int32_t *kind;                     // as GGUF files have them
   size_t n;
+  // what happens to a text before it is cut
+  const unsigned char *table;        // that changes characters; NULL: none
+  size_t n_table;
+  bool space_before, joins_spaces;
 } hf_pieces;
 int hf_read_pieces(hf *h, hf_pieces **out, error *err);
 int hf_put_vocab(hf *h, error *err);

@@ -1,12 +1,12 @@
-// tokenizer.model: a vocabulary of SentencePiece, which is a message of protocol buffers.  Of its fields the pieces are
-// read (1: text, score, kind) and how it was trained (2: its kind).  A field is a number, of which the low three bits
+// tokenizer.model (of T5 spiece.model): a vocabulary of SentencePiece, which is a message of protocol buffers.  Of its
+// fields the pieces are read (1: text, score, kind), how it was trained (2: its kind), and how a text is changed before
+// it is cut (3: a table, spaces).  A field is a number, of which the low three bits
 // say what follows: a number, eight bytes, so many bytes, or four.
 #include <string.h>
 #include "model/gguf_impl.h"
 #include "model/hf_impl.h"
 
-enum { PIECES_MOST = 1 << 22, OF_BPE = 2 };
-static const char spm_name[] = "tokenizer.model";
+enum { PIECES_MOST = 1 << 22, OF_UNIGRAM = 1, OF_BPE = 2 };
 
 typedef struct wire { const unsigned char *at, *end; } wire;
 typedef struct field { uint64_t number, value; wire bytes; } field;    // value: of a number; bytes: of the others
@@ -69,40 +69,57 @@ static bool read_piece(const hf *h, wire w, const char **text, float *score, int
 
 // What kind of vocabulary it is; 1, Unigram, where it does not say.
 static uint64_t trained_as(wire w) {
-  uint64_t kind = 1;
+  uint64_t kind = OF_UNIGRAM;
   for (field f; w.at < w.end && read_wire_field(&w, &f);) if (f.number == 3) kind = f.value;
   return kind;
 }
 
-static int read_pieces(hf *h, wire w, hf_pieces *p, error *err) {
-  uint64_t kind = 1;
+static void read_normalizer(hf *h, wire w, hf_pieces *p) {
+  for (field f; w.at < w.end && read_wire_field(&w, &f);) {
+    if (f.number == 2 && f.bytes.at && f.bytes.end > f.bytes.at) {
+      p->n_table = (size_t)(f.bytes.end - f.bytes.at);
+      unsigned char *table = arena_alloc(h->arena, p->n_table);
+      p->table = memcpy(table, f.bytes.at, p->n_table);
+    }
+    if (f.number == 3) p->space_before = f.value;
+    if (f.number == 4) p->joins_spaces = f.value;
+  }
+}
+
+static int read_pieces(hf *h, const char *spm_name, wire w, hf_pieces *p, error *err) {
+  uint64_t kind = OF_UNIGRAM, must = h->class->vocab == HF_VOCAB_UNIGRAM ? OF_UNIGRAM : OF_BPE;
   size_t most = 0;
   field f;
   for (wire v = w; v.at < v.end && read_wire_field(&v, &f);) most += f.number == 1;
   if (!most || most > PIECES_MOST) return hf_fail(h, spm_name, NULL, err, "has %zu pieces: no vocabulary", most);
-  *p = (hf_pieces){ARENA_ARRAY(h->arena, const char *, most), ARENA_ARRAY(h->arena, float, most),
-                   ARENA_ARRAY(h->arena, int32_t, most), 0};
+  *p = (hf_pieces){.text = ARENA_ARRAY(h->arena, const char *, most), .score = ARENA_ARRAY(h->arena, float, most),
+                   .kind = ARENA_ARRAY(h->arena, int32_t, most), .space_before = true, .joins_spaces = true};
   while (w.at < w.end) {
     if (!read_wire_field(&w, &f)) return hf_fail(h, spm_name, NULL, err, "is cut or no message of SentencePiece");
     if (f.number == 2) kind = trained_as(f.bytes);
+    if (f.number == 3) read_normalizer(h, f.bytes, p);
     if (f.number != 1) continue;
     if (!read_piece(h, f.bytes, &p->text[p->n], &p->score[p->n], &p->kind[p->n]))
       return hf_fail(h, spm_name, NULL, err, "piece %zu is damaged", p->n);
     p->n++;
   }
-  return kind == OF_BPE ? 0
-                        : hf_fail(h, spm_name, NULL, err, "is not of BPE, as vocabularies of %s are", h->class->name);
+  return kind == must ? 0
+                      : hf_fail(h, spm_name, NULL, err, "is not of %s, as vocabularies of %s are",
+                                must == OF_BPE ? "BPE" : "Unigram", h->class->name);
 }
 
 int hf_read_pieces(hf *h, hf_pieces **out, error *err) {
   char *bytes;
   size_t n;
   *out = NULL;
+  const char *spm_name = "tokenizer.model";
   if (hf_text(h, spm_name, &bytes, &n, err)) return -1;
+  if (!bytes && h->class->vocab == HF_VOCAB_UNIGRAM && hf_text(h, spm_name = "spiece.model", &bytes, &n, err))
+    return -1;
   if (!bytes) return 0;
   hf_pieces *p = ARENA_NEW(h->arena, hf_pieces);
   const unsigned char *at = (const unsigned char *)bytes;
-  int status = read_pieces(h, (wire){at, at + n}, p, err);
+  int status = read_pieces(h, spm_name, (wire){at, at + n}, p, err);
   free(bytes);
   if (!status) *out = p;
   return status;

@@ -410,6 +410,7 @@ static int put_added_pieces(hf *h, hf_pieces *p, const json_t *tokenizer, const 
   const char *key;
   size_t i;
   int status = 0;
+  if (h->class->vocab == HF_VOCAB_UNIGRAM) settings = NULL;          // as the converter
   if (hf_json(h, "added_tokens.json", false, &added, err)) return -1;
   json_object_foreach(added, key, v)
     status = status || (json_is_integer(v) && json_integer_value(v) >= 0
@@ -430,11 +431,20 @@ static int put_added_pieces(hf *h, hf_pieces *p, const json_t *tokenizer, const 
   return status ? -1 : 0;
 }
 
+// What happens to a text before it is cut.
+static void put_changes(hf *h, const hf_pieces *known) {
+  gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", known->space_before);
+  gguf_head_bool(h->head, "tokenizer.ggml.remove_extra_whitespaces", known->joins_spaces);
+  if (known->n_table)
+    gguf_head_u8s(h->head, "tokenizer.ggml.precompiled_charsmap", known->table, known->n_table);
+}
+
 static int put_spm(hf *h, const hf_pieces *known, const json_t *tokenizer, const json_t *settings, error *err) {
   hf_pieces p;
   if (count_vocab(h, known->n, err)) return -1;
-  p = (hf_pieces){ARENA_ARRAY(h->arena, const char *, h->n_vocab), ARENA_ARRAY(h->arena, float, h->n_vocab),
-                  ARENA_ARRAY(h->arena, int32_t, h->n_vocab), h->n_vocab};
+  p = (hf_pieces){.text = ARENA_ARRAY(h->arena, const char *, h->n_vocab),
+                  .score = ARENA_ARRAY(h->arena, float, h->n_vocab),
+                  .kind = ARENA_ARRAY(h->arena, int32_t, h->n_vocab), .n = h->n_vocab};
   for (uint64_t i = 0; i < p.n; i++) {
     bool is = i < known->n;
     p.text[i] = is ? known->text[i] : arena_printf(h->arena, "[PAD%" PRIu64 "]", i);
@@ -442,11 +452,14 @@ static int put_spm(hf *h, const hf_pieces *known, const json_t *tokenizer, const
     p.kind[i] = is ? known->kind[i] : UNUSED;
   }
   if (put_added_pieces(h, &p, tokenizer, settings, err)) return -1;
-  gguf_head_str(h->head, "tokenizer.ggml.model", "llama", 5);
+  bool unigram = h->class->vocab == HF_VOCAB_UNIGRAM;
+  const char *model = unigram ? "t5" : "llama";
+  gguf_head_str(h->head, "tokenizer.ggml.model", model, strlen(model));
   gguf_head_str(h->head, "tokenizer.ggml.pre", "default", 7);
   gguf_head_strs(h->head, "tokenizer.ggml.tokens", p.text, p.n);
   gguf_head_f32s(h->head, "tokenizer.ggml.scores", p.score, p.n);
   gguf_head_i32s(h->head, "tokenizer.ggml.token_type", p.kind, p.n);
+  if (unigram) put_changes(h, known);
   return 0;
 }
 
@@ -528,12 +541,13 @@ static int put_word_list(hf *h, const json_t *tokenizer, json_t *settings, error
   hf_pieces *pieces = NULL;
   enum hf_vocab kind = h->class->vocab;
   const json_t *prefix = json_object_get(settings, "add_prefix_space");
-  bool bytes = kind == HF_VOCAB_GLM || kind == HF_VOCAB_GLM_MOE ||
+  bool bytes = kind == HF_VOCAB_GLM || kind == HF_VOCAB_GLM_MOE || kind == HF_VOCAB_LLADA ||
                (kind == HF_VOCAB_PHI3 && is_text(text_in(settings, "tokenizer_class"), "GPT2Tokenizer"));
   if (kind == HF_VOCAB_GEMMA4) return put_gemma4(h, tokenizer, settings, err);
   if (kind != HF_VOCAB_WORDPIECE && !bytes && hf_read_pieces(h, &pieces, err)) return -1;
   if (!pieces && !tokenizer) return hf_fail(h, tokenizer_name, NULL, err, "is missing");
   if (kind == HF_VOCAB_WORDPIECE) return put_wordpiece(h, tokenizer, err);
+  if (kind == HF_VOCAB_UNIGRAM && !pieces) return hf_fail(h, "spiece.model", NULL, err, "is missing");
   if (kind == HF_VOCAB_LLAMA && json_is_boolean(prefix))
     gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", json_is_true(prefix));
   if (pieces && kind == HF_VOCAB_GEMMA) gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", false);
@@ -546,7 +560,8 @@ static int put_all(hf *h, const json_t *tokenizer, json_t *settings, error *err)
       put_template(h, settings, err))
     return -1;
   put_normalizer(h, json_object_get(tokenizer, "normalizer"), 0);
-  if (h->class->vocab == HF_VOCAB_GEMMA4) gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", true);
+  if (h->class->vocab == HF_VOCAB_GEMMA4 || h->class->vocab == HF_VOCAB_LLADA)
+    gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", true);
   // Granite's small ones, as the converter has it
   if (h->class->vocab == HF_VOCAB_LLAMA && h->n_vocab == 49152)
     gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", false);

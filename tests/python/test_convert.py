@@ -15,7 +15,7 @@ RECORDS = {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in sorted((Pa
 folders = load_tool("make_folder")
 # What differs: docs/convert.md
 OURS = {"general.name", "gemma.rope.freq_base", "gemma2.rope.freq_base"}
-THEIRS = {"gemma": {"tokenizer.ggml.eot_token_id"}}
+THEIRS = {"gemma": {"tokenizer.ggml.eot_token_id"}, "lladamoe": {"tokenizer.ggml.mask_token_id"}}
 
 
 def convert(run_weft, folder, out, *args):
@@ -573,6 +573,48 @@ def test_scales_that_are_none(run_weft, tmp_path, change, expected):
     change(tensors)
     folders.safetensors(source / "model.safetensors", tensors)
     fails(run_weft, source, "model.safetensors: ", expected)
+
+
+@pytest.mark.parametrize("kind", ["t5", "t5-gated", "dream", "llada", "lladamoe"])
+def test_a_folder_writes_as_its_file_does(run_weft, tmp_path, kind):
+    """Models that do not go on token by token."""
+    record = json.loads(json.dumps(RECORDS[kind]))
+    if kind == "lladamoe":                             # its folders do not name the mask, whose number the class has
+        record["config"]["mask_token_id"] = 270
+    source = folders.write(tmp_path / kind, record)
+    convert(run_weft, source, tmp_path / "out.gguf")
+    answers = [run_weft(["run", "-m", m, "-p", "def a b\u00e9", "-n", "12", "--temp", "0", "-c", "64", *(["--diffusion-steps", "4"] if "t5" not in kind else [])]) for m in (source, tmp_path / "out.gguf")]
+    assert [a.returncode for a in answers] == [0, 0], answers[0].err
+    assert answers[0].stdout == answers[1].stdout != ""
+
+
+def test_texts_are_changed_as_spiece_model_says(run_weft, tmp_path):
+    """Its table makes A an a, and \u00e9 an e; spaces are joined, and one stands before a text."""
+    source = folders.write(tmp_path / "t5", RECORDS["t5"])
+    tokens = [json.loads(run_weft(["tokenize", "-m", source, "-p", text, "--ids"]).out) for text in ("A  b\u00e9", "a be")]
+    assert tokens[0] == tokens[1] and len(tokens[0]) > 2
+
+
+@pytest.mark.parametrize("change, expected", [
+    (lambda c: c.update(feed_forward_proj="gated-silu"), "key 'feed_forward_proj': is neither relu nor gated-gelu"),
+    (lambda c: c.update(relative_attention_max_distance=64), "key 'relative_attention_max_distance': 64, but files of t5 have no key for it"),
+    (lambda c: c.update(scale_decoder_outputs=False), "key 'scale_decoder_outputs': what the head reads is not divided, but the folder has no lm_head.weight"),
+    (lambda c: c.pop("scale_decoder_outputs") and c.update(tie_word_embeddings=False), "key 'tie_word_embeddings': what the head reads is not divided"),
+    (lambda c: c.pop("scale_decoder_outputs") and c.update(architectures=["MT5ForConditionalGeneration"]), "what the head reads is not divided"),
+])
+def test_what_files_of_t5_do_not_say(run_weft, tmp_path, change, expected):
+    source = folders.write(tmp_path / "t5", RECORDS["t5"])
+    changed(source, "config.json", change)
+    fails(run_weft, source, "config.json: ", expected)
+
+
+def test_a_vocabulary_that_t5_does_not_have(run_weft, tmp_path):
+    source = folders.write(tmp_path / "t5", RECORDS["t5"])
+    (source / "spiece.model").write_bytes(folders.unigram(kind=2))
+    fails(run_weft, source, "spiece.model: is not of Unigram, as vocabularies of T5ForConditionalGeneration are")
+    (source / "spiece.model").unlink()
+    (source / "tokenizer.json").write_text(json.dumps(folders.tokenizer()))
+    fails(run_weft, source, "spiece.model: is missing")
 
 
 BLOCKS_OF_4 = "model.layers.0.mlp.experts.gate_up_proj_blocks"

@@ -2,6 +2,7 @@
 
 What a folder has is a record of tests/records/folders: its config.json and the shapes of its tensors. Weights follow from their names.
 """
+import base64
 import json
 import struct
 import zlib
@@ -73,6 +74,20 @@ def pieces(kind=2):
     texts = [("<unk>", 2), ("<s>", 3), ("</s>", 3), *((f"<0x{b:02X}>", 6) for b in range(256)), *((w, 1) for w in words), *((c, 1) for c in "\u2581abdefinrtu():+=x ,")]
     all_ = [message((1, t), (2, float(-i)), (3, k)) for i, (t, k) in enumerate(texts)]
     return message(*((1, p) for p in all_), (2, message((3, kind), (4, len(texts)), (35, 1), (40, 0), (41, 1), (42, 2), (43, 0xffffffffffffffff))), (3, message((1, "identity"), (3, 1), (4, 0))))
+
+
+# What SentencePiece makes of the rules that A is a, and é is e
+CHANGES = zlib.decompress(base64.b85decode(
+    "c-kG(1<aRK6bIlJ#%Pf4PH7NO8a_Hzx=W<QpgTu*HzKKgba#VvgOr4Hmvr;|x!befc6YXO&&~}Z1x|z@ELJFkzTqi@AfgOiM<FuNh)N8i6Dp0#7sMtmafnYm5|V(#BqAwENKP`e2vU%mRHP*h=}AXMGLV@}WZ_G)k(C@|Cl@)%LvHf&75T}>H+)S&3Q(9r6r~8oDMlD2"
+    "C`C!iP?~a-r2^%tL`AAlneX_Ps(ep%s!@{~)TS17sY8A0(U1l-rV&kPLNk7#IX}{p7PO`nZTN{__?h4Mm3FkH1MTTVN4n6NZgiyw-RVV7`p}zxp~cgmUGsuqpd7$p1~HT&3}+Z48Np~qF_tlmXB-omz+@&dl_^YT8ox7xKbXmEW-*sJ%*Qi=zxb1I7O;qgEMYOrSjq~P"
+    "vx=3hVKwVm%Ldl7iH&SwGuzn84z`D8XD5HNo4xE|Kl?by0S<GBqa5Kl$2iFe{^1m7IL$fE@-OGP$OSHQi7WiaHLh}l>)hfdceu?x?(%^9JmMiwc+6A&=Q+=K$qQcdinqMsJ@5F)htL17dGHCWG=n?"))
+
+
+def unigram(kind=1):
+    """spiece.model: a vocabulary of SentencePiece as T5 has it."""
+    texts = [("<pad>", 3), ("</s>", 3), ("<unk>", 2), *((w, 1) for w in ("\u2581a", "\u2581b", "de", "def", "re", "\u2581re", "tu", "rn", "in")), *((c, 1) for c in "\u2581abdefinrtu():+=x ,")]
+    all_ = [message((1, t), (2, -0.5 * i), *([(3, k)] if k != 1 else [])) for i, (t, k) in enumerate(texts)]
+    return message(*((1, p) for p in all_), (2, message((3, kind), (4, len(texts)), (40, 2), (41, 0xffffffffffffffff), (42, 1), (43, 0))), (3, message((1, "own"), (2, CHANGES), (3, 1), (4, 1))))
 
 
 def settings(**more):
@@ -178,7 +193,9 @@ def write(folder, record, dtype="BF16", files=1, floats=False):
     if floats:
         config.pop("quantization_config", None)
     (folder / "config.json").write_text(json.dumps(config, indent=2))
-    if record.get("pieces"):
+    if record.get("unigram"):
+        (folder / "spiece.model").write_bytes(unigram())
+    elif record.get("pieces"):
         (folder / "tokenizer.model").write_bytes(pieces())
     else:
         (folder / "tokenizer.json").write_text(json.dumps(record.get("tokenizer") or (gemma_tokenizer() if record.get("lines") else tokenizer(**record.get("own", {}))), ensure_ascii=False))

@@ -53,6 +53,12 @@ LATENT = {"num_key_value_heads": 4, "first_k_dense_replace": 1, "n_routed_expert
           "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24}
 MTP = {"eh_proj": [64, 128], "enorm": [64], "hnorm": [64], "embed_tokens": [320, 64], "shared_head.norm": [64], "shared_head.head": [320, 64]}    # what a layer that predicts a further token has besides
 LOG_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "rope_theta": 10000.0, "beta_fast": 32, "beta_slow": 1, "mscale": 0.707, "mscale_all_dim": 0.707}
+LLADA = {"architectures": ["LLaDAModelLM"], "model_type": "llada", "d_model": 64, "n_heads": 4, "n_kv_heads": 2, "n_layers": 2, "mlp_hidden_size": 96, "max_sequence_length": 512, "activation_type": "silu", "block_type": "llama",
+         "layer_norm_type": "rms", "rope": True, "alibi": False, "include_bias": False, "weight_tying": False, "rope_theta": 500000.0, "mask_token_id": 270,
+         **dict.fromkeys(("hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers", "intermediate_size", "max_position_embeddings", "head_dim", "rope_parameters", "hidden_act", "tie_word_embeddings"))}
+LLADA_NAMES = [("model.layers.", "model.transformer.blocks."), ("model.embed_tokens.", "model.transformer.wte."), ("model.norm.", "model.transformer.ln_f."), ("lm_head.", "model.transformer.ff_out."), ("self_attn.o_proj", "attn_out"),
+               ("self_attn.", ""), ("mlp.gate_proj", "ff_proj"), ("mlp.up_proj", "up_proj"), ("mlp.down_proj", "ff_out"), ("input_layernorm", "attn_norm"), ("post_attention_layernorm", "ff_norm")]
+T5 = {"num_decoder_layers": 2, "d_kv": 24, "d_ff": 96, "num_key_value_heads": None, "decoder_start_token_id": 0}
 KINDS = {   # name: class of the model, of its configuration, what this has; what the folder has besides, and how it is converted
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
     "qwen3-yarn": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "rope_parameters": YARN}),
@@ -97,6 +103,16 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
                  {**WITH_PIECES, "besides": {"model.mtp_block.0.input_layernorm.weight": [64], "model.mtp_emb_norm.0.weight": [64], "model.mtp_linear_proj.0.weight": [64, 128]}}),
     "gemma4": ("Gemma4ForCausalLM", "Gemma4TextConfig", {**GEMMA4, "num_hidden_layers": 4, "vocab_size": N_LINES, "vocab_size_per_layer_input": N_LINES}, LINES),
     "gemma4-seeing": ("Gemma4ForConditionalGeneration", "Gemma4Config", {"text_config": {**SMALL, **GEMMA4_EXPERTS, "vocab_size": N_LINES}, "vision_config": GEMMA_EYES}, LINES),
+    "dream": ("Qwen2ForCausalLM", "Qwen2Config", {}, {"said": {"architectures": ["DreamModel"], "model_type": "Dream", "mask_token_id": 270}}),
+    "llada": ("LlamaForCausalLM", "LlamaConfig", {}, {"said": LLADA, "names": LLADA_NAMES}),
+    "lladamoe": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 16},
+                 {"said": {"architectures": ["LLaDAMoEModelLM"], "model_type": "llada_moe", "expert_intermediate_size": 32, "moe_intermediate_size": None, "qk_layernorm": True, "norm_topk_prob": None, "head_dim": None}}),
+    "rnd1": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 32, "norm_topk_prob": True},
+             {"said": {"architectures": ["RND1"], "model_type": "rnd1", "mask_token_id": 271}}),
+    "t5": ("T5ForConditionalGeneration", "T5Config", T5, {"unigram": True}),
+    "t5-gated": ("T5ForConditionalGeneration", "T5Config", {**T5, "feed_forward_proj": "gated-gelu"}, {"unigram": True, "said": {"tie_word_embeddings": False, "scale_decoder_outputs": None}, "besides": {"lm_head.weight": [320, 64]}}),
+    "umt5": ("UMT5ForConditionalGeneration", "UMT5Config", {**T5, "feed_forward_proj": "gated-gelu"}, {"unigram": True, "said": {"tie_word_embeddings": False, "scale_decoder_outputs": None}, "besides": {"lm_head.weight": [320, 64]}}),
+    "t5encoder": ("T5EncoderModel", "T5Config", T5, {"unigram": True}),
     "gpt-oss-mxfp4": ("GptOssForCausalLM", "GptOssConfig", {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 32, "sliding_window": 64},
                       {"coded": lambda t: in_mxfp4(t), "said": {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}}}),
     "qwen3-nvfp4": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "intermediate_size": 128},
@@ -181,7 +197,8 @@ def answer(folder, model, config):
     import transformers
     ids = [(7 * i * i + 3 * i) % config["vocab_size"] for i in range(40)]
     with torch.no_grad():
-        logits = getattr(transformers, model).from_pretrained(folder, dtype=torch.float32).eval()(torch.tensor([ids])).logits[0, -1]
+        more = {"decoder_input_ids": torch.tensor([[config["decoder_start_token_id"]]])} if "T5" in model else {}
+        logits = getattr(transformers, model).from_pretrained(folder, dtype=torch.float32).eval()(torch.tensor([ids]), **more).logits[0, -1]
     return {"ids": ids, "logprobs": [round(p, 6) for p in torch.log_softmax(logits.double(), -1).tolist()]}
 
 
@@ -206,12 +223,14 @@ def record(llama_cpp, name):
     tensors |= more.pop("besides", {})
     if "coded" in more:
         tensors, more["codes"] = more.pop("coded")(tensors)
-    saved |= more.pop("said", {})
+    saved = {k: v for k, v in {**saved, **more.pop("said", {})}.items() if v is not None}
+    for a, b in more.pop("names", []):
+        tensors = {n.replace(a, b): s for n, s in tensors.items()}
     made = {**more, "config": saved, "tensors": tensors, "keys": {}, "made": {}}
     with tempfile.TemporaryDirectory() as folder:
         for dtype, types in TYPES.items():
             source = make_folder.write(Path(folder) / dtype / name, made, dtype)
-            if dtype == "F32" and model.endswith("ForCausalLM"):
+            if dtype == "F32" and saved["architectures"] == [model] and (model.endswith("ForCausalLM") or "T5For" in model):
                 made["answer"] = answer(make_folder.write(Path(folder) / "floats" / name, made, dtype, floats=True), model, saved)
             for out in types:
                 path = Path(folder) / "out.gguf"
