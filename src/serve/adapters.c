@@ -1,4 +1,4 @@
-// /lora-adapters: the scales that adapters have in requests which say none; and those that a request says.
+// /lora-adapters: the default scales of adapters, and the scales in a request.
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
@@ -15,7 +15,7 @@ void llama_adapters(server *s, exchange *x) {
   answer_json(x, 200, all);
 }
 
-// [{"id", "scale"}] into a scale for each adapter; those that are not named get 0. For free(); NULL and a fault.
+// Converts [{"id", "scale"}] to a scale for each adapter; adapters not listed get 0. For free(); NULL and a fault.
 static float *read_scales(server *s, const json_t *list, const char *name, fault *f) {
   size_t n = shelf_n_adapters(s->shelf), i;
   float *scales = xcalloc(n + 1, sizeof *scales);

@@ -1,6 +1,6 @@
-// Anthropic's endpoints: /v1/messages and count_tokens.  Messages are brought into OpenAI's form, which templates know.
-// A stream consists of blocks, each of one kind: text, thinking, or the call of a tool; what an event is called stands
-// before it, or clients drop it.
+// Anthropic's endpoints: /v1/messages and count_tokens. Messages are converted to OpenAI's form, which templates use. A
+// stream consists of blocks of one kind each: text, thinking, or a tool call. The event name must come before the data,
+// or clients drop the event.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static void add_text(str *out, const json_t *text) {
   str_addn(out, json_string_value(text), json_string_length(text));
 }
 
-// A document or the result of a search as text: its title and context, and what its source has.
+// A document or search result as text: its title, context and source text.
 static int add_document(call *c, const json_t *block, const char *name, str *out) {
   const json_t *source = json_object_get(block, "source"), *title = json_object_get(block, "title"),
                *context = json_object_get(block, "context"), *data = json_object_get(source, "data"), *part;
@@ -121,8 +121,8 @@ static bool is_document(const json_t *block) {
   return json_is_of(block, "document") || json_is_of(block, "search_result");
 }
 
-// The text of a content that consists of text alone.  A client's line of accounts, which differs in every request, is
-// left out: nothing that follows it could be found in the cache.
+// The text of a text-only content. A client's billing header line is dropped: it differs in every request, so nothing
+// after it would be found in the cache.
 static int add_plain_text(call *c, const json_t *content, const char *name, str *out) {
   static const char accounts[] = "x-anthropic-billing-header";
   const json_t *block;
@@ -144,7 +144,7 @@ static json_t *said(const char *role, const str *text) {
   return json_pack("{ss so}", "role", role, "content", json_of_text(str_c(text), text->n));
 }
 
-// The id of a call as the model knows it: answers put a prefix before it, which clients want to see.
+// The id of a call as the model knows it: answers add a prefix that clients expect.
 static json_t *own_id(const json_t *block, const char *key) {
   json_t *id = json_object_get(block, key);
   bool ours = json_string_length(id) > sizeof PREFIX - 1 && !memcmp(json_string_value(id), PREFIX, sizeof PREFIX - 1);
@@ -157,7 +157,7 @@ static json_t *call_of(const json_t *block) {
                    json_object_get(block, "name"), "arguments", input);
 }
 
-// One message becomes several: results of tools are messages of their own.
+// One message becomes several: tool results are separate messages.
 static int add_blocks(call *c, json_t *all, const char *role, const json_t *content) {
   str text = {0}, thought = {0};
   json_t *calls = json_array();
@@ -297,7 +297,7 @@ static json_t *message(const call *c, json_t *content, const char *reason, const
                    message_usage(c, t));
 }
 
-// JSON whose lone surrogates, which clients' parsers refuse, are U+FFFD.
+// Replaces lone surrogates in JSON by U+FFFD, since clients' parsers reject them.
 static void add_units(str *out, const char *json, size_t n) {
   for (size_t i = 0, step; i < n; i += step) {
     unsigned unit[2] = {0};
@@ -311,7 +311,7 @@ static void add_units(str *out, const char *json, size_t n) {
   }
 }
 
-// Without its input.
+// A tool_use block without its input.
 static json_t *tool_use(const char *id, const char *name) {
   str full = {0};
   str_addf(&full, PREFIX "%s", id);
@@ -327,7 +327,7 @@ static void add_block(str *out, json_t *block) {
   json_decref(block);
 }
 
-// All blocks as an array's text: input stands there as the model wrote it.
+// All blocks as the text of an array; input is written as the model wrote it.
 static void add_content(str *out, const struct choice *h) {
   str_add(out, "[");
   if (h->reasoning.n)
@@ -347,7 +347,7 @@ static void add_content(str *out, const struct choice *h) {
   str_addc(out, ']');
 }
 
-// Of a stream: the block that is open.
+// State of a stream: the open block.
 struct state { bool begun, open; enum weft_part_kind kind; int index; };
 
 static void send_event(call *c, const char *name, json_t *o) {

@@ -1,6 +1,6 @@
-// One message from its JSON to its answer: see call.h.  Events come from the thread of the steps into a queue of the
-// call's own, and a job of the pool takes them from there, one job for a call at a time: so a family sees them in
-// order, and nothing is written while the model computes.
+// Processes a message from its JSON to its answer: see call.h. Events from the step thread go into the call's queue,
+// and a pool job takes them from there, at most one job per call at a time: a family sees events in order, and nothing
+// is written while the model computes.
 #define _GNU_SOURCE
 #include "serve/media.h"
 #include "serve/call.h"
@@ -12,9 +12,9 @@
 #include "serve/families.h"
 #include "serve/shapes.h"
 
-enum { SCORE_BYTES = 1100 };           // of a token's log-probability: as JSON, an object of its own, and as text
+enum { SCORE_BYTES = 1100 };           // for a token's log-probability: as JSON, as its own object, and as text
 
-// ---- fields that families share -------------------------------------------------------------------------------------
+// ---- fields common to families --------------------------------------------------------------------------------------
 
 #define P struct params
 #define BIG 9.2233720368547748e18      // the largest double below 2^63
@@ -120,7 +120,7 @@ static int read_defaults(const server *s, const weft_model *m, struct params *p,
                        .normalize = 2,
                        .reasoning_budget = -1,
                        .sampling = weft_sampling_default()};
-  if (m) (void)weft_sampling_of_file(weft_model_file(m), &p->sampling, NULL);      // the log has said what is wrong
+  if (m) (void)weft_sampling_of_file(weft_model_file(m), &p->sampling, NULL);  // the log has already reported the error
   if (!s->defaults) return 0;
   return fields_read(s->defaults, "", sampling_fields, p, f) || fields_read(s->defaults, "", default_fields, p, f);
 }
@@ -129,7 +129,7 @@ struct params params_default(const server *s, const served *m) {
   struct params p;
   fault none = {0};
   read_defaults(s, m ? m->model : NULL, &p, &none);
-  p.sampling.seed = p.seed < 0 ? UINT32_MAX : (uint64_t)p.seed;      // llama.cpp's number for a random one
+  p.sampling.seed = p.seed < 0 ? UINT32_MAX : (uint64_t)p.seed;      // llama.cpp's value for a random seed
   return p;
 }
 
@@ -140,7 +140,7 @@ int params_check_defaults(const server *s, fault *f) {
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
-// Seconds: a number of them, or a text like "5m", "1h30m" or "-1". Negative: for ever.
+// Reads seconds: a number, or a text like "5m", "1h30m" or "-1". Negative: no limit.
 static int read_keep_alive(const json_t *v, double *out, fault *f) {
   static const struct { const char *name; double seconds; } units[] = {{"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
   const char *text = json_string_value(v);
@@ -219,7 +219,7 @@ static int too_many(call *c, const char *name, size_t n, size_t max) {
   return fault_set(&c->fault, 400, name, "'%s' has %zu entries; at most %zu are taken", name, n, max);
 }
 
-// A string or an array of them, for all requests, into the list at this offset. Those without a byte are left out.
+// Adds a string or an array of strings to the list at this offset, for all requests. Empty ones are skipped.
 static int read_texts(call *c, const json_t *texts, const char *name, size_t offset) {
   enum { MOST = 64, LONGEST = 1024 };
   const json_t *v;
@@ -246,7 +246,7 @@ static int read_texts(call *c, const json_t *texts, const char *name, size_t off
 void call_notes(call *c, const weft_grammar *g) {
   enum { MOST = 1000 };
   str text = {0};
-  if (c->noted) return;                  // one header, of the first grammar that has notes
+  if (c->noted) return;                  // one header, of the first grammar with notes
   for (const char *at = weft_grammar_notes(g); *at && text.n < MOST; at++) {
     if (*at == '\n') str_add(&text, at[1] ? " | " : "");
     else str_addc(&text, *at >= ' ' && *at < 127 ? *at : '?');
@@ -258,7 +258,8 @@ void call_notes(call *c, const weft_grammar *g) {
 
 typedef int open_grammar(const weft_vocab *v, const char *text, size_t n, weft_grammar **out, weft_error *err);
 
-// An answer that has begun matches as a whole where its beginning can; what follows an introduction matches by itself.
+// A continued answer must match the grammar as a whole if its beginning can; text after an introduction must match
+// alone.
 static void begin_grammar(const request *r) {
   weft_error err;
   const char *end = r->prompt_text ? r->prompt_text + strlen(r->prompt_text) : NULL;
@@ -276,7 +277,7 @@ static int set_grammar(call *c, open_grammar *open, const char *text, size_t n, 
     return fault_set(&c->fault, 400, name, "'%s' and '%s' constrain the answer both: only one of them can be given",
                      c->constraint, name);
   snprintf(c->constraint, sizeof c->constraint, "%s", name);
-  if (!c->requests.n && open(weft_model_vocab(m), text, n, &unused, &err))      // what only loads a model
+  if (!c->requests.n && open(weft_model_vocab(m), text, n, &unused, &err))      // a request that only loads a model
     return fault_set(&c->fault, 400, name, "'%s': %s", name, err.text);
   weft_grammar_free(unused);
   for (size_t i = 0; i < c->requests.n; i++) {
@@ -308,7 +309,7 @@ static int set_choices(call *c, const json_t *choices) {
                        json_is_string(one) ? "an empty one" : json_kind(one));
     }
     if (i) str_add(&all, " | ");
-    str_add_json(&all, json_string_value(one), json_string_length(one));      // a grammar's literal is written so
+    str_add_json(&all, json_string_value(one), json_string_length(one));      // a grammar's literals use JSON syntax
   }
   int status = set_grammar(c, weft_grammar_open_gbnf, all.at, all.n, "choice");
   str_free(&all);
@@ -328,7 +329,7 @@ static int set_constraints(call *c) {
   return status;
 }
 
-// A schema may be the text of one, as vLLM has it.
+// A schema may be given as text, as in vLLM.
 static int set_schema_text(call *c, const json_t *schema, const char *name) {
   const char *text = json_string_value(schema);
   size_t n = json_string_length(schema);
@@ -430,7 +431,7 @@ static int read_biases(call *c) {
   return 0;
 }
 
-// An array of names or letters.  The text has to live as long as the request: it goes into `out`.
+// Reads an array of names or letters into `out`, which must live as long as the request.
 static int read_samplers(call *c, str *names, bool *letters) {
   const json_t *v = c->p.samplers, *one;
   size_t i;
@@ -446,7 +447,7 @@ static int read_samplers(call *c, str *names, bool *letters) {
   return 0;
 }
 
-// ---- going ----------------------------------------------------------------------------------------------------------
+// ---- submitting -----------------------------------------------------------------------------------------------------
 
 static void fill_request(call *c, request *r) {
   const struct params *p = &c->p;
@@ -473,7 +474,7 @@ static void fill_request(call *c, request *r) {
   r->n_biases = c->biases.n;
 }
 
-// So many that what is refused is told exactly, unless it is far from what the context holds.
+// The number of ids up to which the length of a refused prompt is counted exactly, unless it far exceeds the context.
 size_t call_most_ids(const call *c) {
   enum { LEAST = 1 << 16 };
   if (c->counts) return SIZE_MAX;
@@ -517,7 +518,7 @@ static int check_request(call *c, request *r) {
   return 0;
 }
 
-// The server's grammar or schema, where the request has none of its own and need not be a call.
+// Applies the server's default grammar or schema if the request has none and no tool call is forced.
 static int constrain_by_default(call *c) {
   const struct params *p = &c->p;
   const json_t *text = p->default_grammar;
@@ -543,7 +544,7 @@ int call_check(call *c) {
   str names = {0};
   bool letters;
   int status = read_samplers(c, &names, &letters);
-  // The sampler reads these texts when a request begins: they live in the body's place.
+  // the sampler reads these texts when a request begins: they replace the body
   c->p.sampling.samplers = names.n && !letters ? names.at : NULL;
   c->p.sampling.sampler_seq = names.n && letters ? names.at : NULL;
   c->sampler_names = names.at;
@@ -636,7 +637,7 @@ static void on_gone(void *ctx) {
 static void queue_event(void *ctx, event *e);
 static void pump(void *ctx);
 
-// With -v: what has come.
+// With -v: logs an incoming request.
 static void log_waiting(const call *c) {
   server_log *l = c->s->log;
   struct sched_counts counts;
@@ -662,7 +663,7 @@ void call_go(call *c) {
     c->requests.at[i]->event = queue_event;
     c->requests.at[i]->ctx = c;
   }
-  c->refs++;                           // this function's; the other one is that of the last event
+  c->refs++;                           // one reference is this function's, the other that of the last event
   c->scheduled = true;                 // nothing is written before the stream begins
   c->submitted = now_s();
   if (sched_submit(c->m->sched, c->requests.at, c->requests.n, &c->fault)) {
@@ -700,13 +701,13 @@ static void queue_event(void *ctx, event *e) {
   if (wake) pool_add(c->s->pool, pump, c);
 }
 
-// What is under way ends as if the client had left; c->fault says why.
+// Ends running requests as if the client had left; c->fault has the reason.
 static void fail_call(call *c) {
   c->failed = true;
   on_gone(c);
 }
 
-// Takes over what e has. A stream shows each token at once: of the ones before nothing is kept.
+// Takes over the score of e. A stream sends each token at once and keeps no earlier ones.
 static void add_score(call *c, scores *to, event *e) {
   if (e->scored && !isfinite(e->logprob)) return;      // JSON has no such number
   if (c->p.stream) scores_clear(to);
@@ -804,7 +805,7 @@ static void take_in(call *c, event *e, struct choice *h) {
   }
 }
 
-// What became of it, for the log and /metrics: times of the first choice, tokens of all.
+// The result, for the log and /metrics: times of the first choice, tokens of all choices.
 static void add_up(call *c) {
   static const char *const names[] = {"stop", "stop", "length", "tool_calls", "time", "gone"};
   const struct timing *t = &c->choices[0].timing;

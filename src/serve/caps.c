@@ -1,4 +1,4 @@
-// What a model can do: see caps.h.
+// Determines what a model can do: see caps.h.
 #include "serve/caps.h"
 #include <string.h>
 #include "base/base.h"
@@ -17,7 +17,7 @@ static bool has_key(const weft_file *f, const char *arch, const char *key, weft_
   return !weft_file_find(f, name, &i) && !weft_file_value(f, i, v);
 }
 
-// Templates do with tools what they like: whether the model is told of one shows when a conversation is rendered.
+// Templates handle tools in many ways, so a conversation is rendered to see whether the model is told of one.
 static bool shows_tools(const weft_template *t) {
 #define NAME "weft_probe_of_tools"
   static const char messages[] = "[{\"role\":\"user\",\"content\":\"a\"}]",

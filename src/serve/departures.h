@@ -1,16 +1,16 @@
-// departures: which connections a client has closed, or closed for sending. linux/ and other/ have a file each.
+// departures: detects clients that have closed a connection, or closed it for sending. linux/ and other/ implement it.
 #ifndef WEFT_SERVE_DEPARTURES_H
 #define WEFT_SERVE_DEPARTURES_H
 #include "base/base.h"
 
 typedef struct departures departures;
-struct departure { uint32_t fd, mark; bool gone; };      // gone: both ways
+struct departure { uint32_t fd, mark; bool gone; };      // gone: closed in both directions
 
-departures *departures_open(void);                       // NULL: errno says why
+departures *departures_open(void);                       // NULL: errno has the reason
 void departures_close(departures *d);
-// mark: no other connection of late has it, whatever its descriptor. Each is told of once.
+// mark: unique among recent connections, even for a reused descriptor. Each departure is reported once.
 void departures_add(departures *d, int fd, uint32_t mark);
-void departures_remove(departures *d, int fd);           // before it is closed
-// Waits for some, for so long at most; at most `most` of them. Of one thread.
+void departures_remove(departures *d, int fd);           // call it before the descriptor is closed
+// Waits for departures, at most ms milliseconds; returns their number, at most `most`. For one thread.
 int departures_wait(departures *d, struct departure *out, int most, int ms);
 #endif

@@ -1,4 +1,4 @@
-// families: the handlers of the families of endpoints, and their tables of fields, for routes.c.
+// families: handlers and field tables of the families of endpoints, for routes.c.
 #ifndef WEFT_SERVE_FAMILIES_H
 #define WEFT_SERVE_FAMILIES_H
 #include "serve/call.h"
@@ -22,16 +22,16 @@ extern const struct fields *const llama_completion_fields[],
   *const llama_infill_fields[], *const llama_tokenize_fields[], *const llama_detokenize_fields[],
                                                                   *const llama_template_fields[],
                                                                     *const llama_embedding_fields[];
-json_t *template_text(const weft_template *t);     // what it was made of; NULL: t is
+json_t *template_text(const weft_template *t);     // the template's text; NULL if t is NULL
 extern const struct fields *const llama_model_fields[];
 void llama_load(server *s, exchange *x);
 void llama_unload(server *s, exchange *x);
 void llama_adapters(server *s, exchange *x);
 void llama_set_adapters(server *s, exchange *x);
-int llama_adapt(call *c);               // p.lora: the scales that adapters have in its requests
+int llama_adapt(call *c);               // p.lora: the scales of adapters in this request
 void llama_props(server *s, exchange *x);
 void llama_slots(server *s, exchange *x);
-bool llama_sleeps(server *s, const char *name);      // whether this model (NULL: the usual one) is not in memory
+bool llama_sleeps(server *s, const char *name);      // is this model (NULL: the default one) out of memory?
 void llama_slot_action(server *s, exchange *x);
 void llama_tokenize(server *s, exchange *x);
 void llama_detokenize(server *s, exchange *x);

@@ -1,4 +1,4 @@
-// The side that asks, the list of hosts, and how the process is made: see fetch.h.
+// The client side of fetching, the list of hosts, and the start of the process: see fetch.h.
 #define _GNU_SOURCE
 #include "serve/fetch.h"
 #include <ctype.h>
@@ -31,7 +31,7 @@ static int check_rule_address(const char *text, const fetch_rule *r, error *err)
   return 0;
 }
 
-// HOST, *.HOST, *, 192.0.2.1, [2001:db8::1]; and a port.
+// Parses HOST, *.HOST, *, 192.0.2.1, [2001:db8::1]; each with an optional port.
 int fetch_rule_parse(const char *text, fetch_rule *out, error *err) {
   struct sockaddr_storage a;
   *out = (fetch_rule){0};
@@ -64,7 +64,7 @@ int fetch_rule_parse(const char *text, fetch_rule *out, error *err) {
 const fetch_rule *fetch_rule_for(const fetch_rule *rules, size_t n, const char *host, int port, bool https) {
   struct sockaddr_storage a, its;
   bool address = address_parse(host, &a);
-  const fetch_rule *any = NULL;                  // "*" allows less of an address than the address itself does
+  const fetch_rule *any = NULL;                  // "*" allows less than a listed address does
   for (size_t i = 0; i < n; i++) {
     const fetch_rule *r = &rules[i];
     if (r->port ? port != r->port : port != (https ? 443 : 80)) continue;
@@ -88,11 +88,11 @@ static int read_rules(serve_fetcher *f, const char *const *hosts, size_t n, erro
 static int fork_fetcher(serve_fetcher *f, void (*enter)(void *ctx), void *ctx, error *err) {
   int pair[2];
   curl_api api;
-  if (curl_load(&api, err)) return -1;           // it is there, and says so before there are requests
+  if (curl_load(&api, err)) return -1;           // fails early, before there are requests
   curl_unload(&api);
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
     return error_set(err, "--allow-media-from: no process can be made: %s", strerror(errno));
-  fflush(stdout);                                // or it would be printed twice
+  fflush(stdout);                                // otherwise buffered output is printed twice
   f->process = fork();
   if (!f->process) {
     const int keep[] = {STDERR_FILENO, pair[1]};
@@ -125,9 +125,9 @@ void serve_fetcher_stop(serve_fetcher *f) {
 // ---- a request ------------------------------------------------------------------------------------------------------
 
 typedef struct waiting { int fd; double until; const fetch_sink *to; } waiting;
-enum { LOOK_MS = 200 };      // whether the asker has left
+enum { LOOK_MS = 200 };      // interval of checks whether the client has left
 
-// Exactly n bytes. 0, or enum of fetch_url.
+// Receives exactly n bytes. Returns 0, or an error code of fetch_url.
 static int receive_piece(const waiting *w, void *to, size_t n) {
   for (char *at = to; n;) {
     struct pollfd p = {.fd = w->fd, .events = POLLIN};
@@ -183,7 +183,7 @@ int fetch_url(const serve_fetcher *f, const char *url, size_t n, const fetch_sin
   if (sent) {
     sent = lives = message_send_fd(f->first, pair[1]);
     close(pair[1]);
-    struct iovec parts[] = {{&length, sizeof length}, {(void *)(uintptr_t)url, n}};          // iovec knows no const
+    struct iovec parts[] = {{&length, sizeof length}, {(void *)(uintptr_t)url, n}};          // iovec has no const
     sent = sent && message_send(pair[0], parts, COUNT(parts));
   } else {
     pair[0] = -1;

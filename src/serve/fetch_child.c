@@ -1,6 +1,6 @@
-// The process that fetches, and its children: see fetch.h. Each URL has a child, so that what a server on the network
-// sends is read by a process that ends with it. URLs are taken apart by libcurl, which also connects: host and port
-// that are checked are those that are used.
+// The fetching process and its children: see fetch.h. Each URL has its own child, so a process that has read data from
+// a remote server handles nothing else. libcurl parses URLs and connects, so the checked host and port are those that
+// are used.
 #define _GNU_SOURCE
 #include "serve/fetch.h"
 #include <errno.h>
@@ -23,15 +23,15 @@
 enum { CONNECT_S = 5, MOST_CHILDREN = 64 };
 
 typedef struct fetching {
-  int fd, alive;             // of the asker; the end of a pipe that closes with this process
+  int fd, alive;             // of the client; end of a pipe that closes with this process
   const fetch_rule *rules;
   size_t n;
-  // of the request under way
+  // of the current request
   curl_api api;
   CURL *curl;
-  const fetch_rule *rule;    // by which its host is allowed
+  const fetch_rule *rule;    // the rule that allows its host
   struct sockaddr_storage named;         // the rule's address, if it is one
-  error why;                 // the connection that was refused
+  error why;                 // reason of a refused connection
   size_t sent;
 } fetching;
 
@@ -55,7 +55,7 @@ static size_t take_piece(char *at, size_t size, size_t count, void *ctx) {
   size_t n = size * count;
   long code = 0;
   f->api.get(f->curl, CURLINFO_RESPONSE_CODE, &code);
-  if (code != 200) return n;                     // a page that says what is wrong, or where to go
+  if (code != 200) return n;                     // an error page or a redirection
   for (size_t done = 0, next; done < n; done += next) {
     next = n - done < PIECE ? n - done : PIECE;
     if ((f->sent += next) > FETCH_MOST) { error_set(&f->why, "it has more than %d bytes", FETCH_MOST); return 0; }
@@ -64,7 +64,7 @@ static size_t take_piece(char *at, size_t size, size_t count, void *ctx) {
   return n;
 }
 
-// The address that libcurl is about to connect to: the one that is checked is the one that is used.
+// Checks the address to which libcurl is about to connect.
 static curl_socket_t open_checked_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *to) {
   fetching *f = ctx;
   enum address_kind kind = address_kind_of(&to->addr);
@@ -81,7 +81,7 @@ static char *url_part(const fetching *f, CURLU *u, CURLUPart part, unsigned flag
   return f->api.url_get(u, part, &text, flags) ? NULL : text;
 }
 
-// Without brackets and a dot at its end.
+// Removes brackets, and a dot at the end.
 static void plain_host(char *to, size_t cap, const char *host) {
   size_t n = strlen(host);
   if (n > 1 && *host == '[' && host[n - 1] == ']') { host++; n -= 2; }
@@ -90,7 +90,7 @@ static void plain_host(char *to, size_t cap, const char *host) {
   for (char *c = to; *c; c++) if (*c >= 'A' && *c <= 'Z') *c = (char)(*c + 'a' - 'A');
 }
 
-// Whether the list has it. https: it was so before a redirection.
+// Is the URL in the list? https: an https URL may not redirect to http.
 static void check_url(fetching *f, CURLU *u, const char *url, bool *https) {
   char host[256] = "";
   error why = {0};
@@ -121,13 +121,13 @@ static void prepare_fetch(fetching *f, CURLU *u, double left_s) {
   a->reset(f->curl);
   a->set(f->curl, CURLOPT_CURLU, u);
   a->set(f->curl, CURLOPT_USERAGENT, "weft/" WEFT_VERSION_STRING);
-  a->set(f->curl, CURLOPT_PROXY, "");            // a proxy would look names up by itself, behind every check
+  a->set(f->curl, CURLOPT_PROXY, "");            // a proxy would resolve names itself and bypass the checks
   a->set(f->curl, CURLOPT_OPENSOCKETFUNCTION, open_checked_socket);
   a->set(f->curl, CURLOPT_OPENSOCKETDATA, f);
   a->set(f->curl, CURLOPT_WRITEFUNCTION, take_piece);
   a->set(f->curl, CURLOPT_WRITEDATA, f);
   a->set(f->curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
-  a->set(f->curl, CURLOPT_QUICK_EXIT, 1L);       // a DNS server that says nothing is not waited for
+  a->set(f->curl, CURLOPT_QUICK_EXIT, 1L);       // does not wait for an unresponsive DNS server
   a->set(f->curl, CURLOPT_TIMEOUT_MS, (long)(left_s * 1000) + 1);
   a->set(f->curl, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)FETCH_MOST);
   a->set(f->curl, CURLOPT_NOSIGNAL, 1L);
@@ -135,7 +135,7 @@ static void prepare_fetch(fetching *f, CURLU *u, double left_s) {
   curl_set_protocols(a, f->curl, true);
 }
 
-// One request. True: it leads on to *url.
+// One request. True: it redirects to *url.
 static bool fetch_once(fetching *f, double until, str *url, bool *https) {
   long code = 0;
   char *next = NULL;
@@ -196,7 +196,7 @@ static void fetch_for(void *ctx) {
 
 static atomic_int n_children;
 
-// A thread for each: it waits for the child, which ends by itself, or is ended.
+// One thread per child: waits until the child ends, and kills it if necessary.
 static void *mind_child(void *ctx) {
   enum { GRACE_MS = 1000 };
   fetching *f = ctx;
@@ -207,7 +207,7 @@ static void *mind_child(void *ctx) {
     f->alive = ends[1];
     bool made = !child_make(fetch_for, f, &c);
     close(ends[1]);
-    struct pollfd p[] = {{.fd = ends[0], .events = POLLIN}, {.fd = f->fd}};        // its end, and that of the asker
+    struct pollfd p[] = {{.fd = ends[0], .events = POLLIN}, {.fd = f->fd}};        // its end, and the client's
     if (made) {
       poll(p, COUNT(p), FETCH_S * 1000 + GRACE_MS);
       child_end(c, 0.1, &status, &used);

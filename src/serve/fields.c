@@ -1,4 +1,4 @@
-// JSON into structs: see fields.h.
+// Reads JSON into structs: see fields.h.
 #include "serve/fields.h"
 #include <math.h>
 #include <stdlib.h>
@@ -6,13 +6,13 @@
 #include "base/json.h"
 #include "weft.h"
 
-// A format whose texts print as "...".
+// Copies a format with its string arguments replaced by "...".
 static void without_texts(const char *fmt, char *out, size_t cap) {
   size_t n = 0;
   while (*fmt && n + 16 < cap) {
     size_t k = *fmt == '%' ? strcspn(fmt + 1, "sdizufgcxp%") + 2 : 1;
     bool text = *fmt == '%' && fmt[k - 1] == 's';
-    if (text && memchr(fmt, '*', k)) break;            // its length is an argument, too
+    if (text && memchr(fmt, '*', k)) break;            // its length is an argument too
     if (text) n += (size_t)snprintf(out + n, cap - n, "%%.0s...");
     else n += (size_t)snprintf(out + n, cap - n, "%.*s", (int)k, fmt);
     fmt += k;
@@ -97,7 +97,7 @@ int read_int(const json_t *v, const char *name, double min, double max, int64_t 
   if (!json_is_number(v)) return fault_set(f, 400, name, "'%s' must be an integer, not %s", name, json_kind(v));
   double x = json_number_value(v);
   bool fits = x >= min && x <= max && x == floor(x);
-  // a double may round to the bound what lies beyond it
+  // a value beyond the bound may round to it as a double
   if (fits && json_is_integer(v)) fits = json_integer_value(v) >= (int64_t)min && json_integer_value(v) <= (int64_t)max;
   if (!fits) return out_of_range("an integer", name, min, max, x, f);
   *out = json_is_integer(v) ? (int64_t)json_integer_value(v) : (int64_t)x;
@@ -200,7 +200,7 @@ void fields_unread(json_t *object, const char *prefix, const struct fields *cons
   }
 }
 
-// ---- two names of one member ----------------------------------------------------------------------------------------
+// ---- two names for one member ---------------------------------------------------------------------------------------
 
 struct said { size_t to; const json_t *v; char name[112]; };
 typedef VEC(struct said) said_all;
@@ -255,7 +255,7 @@ json_t *json_of_shape(const char *shape) {
   return made;
 }
 
-// A field that means nothing here: why, and which values ask for nothing.
+// An unsupported field: the reason, and the values that request nothing.
 static json_t *foreign_of(const struct field *row) {
   return json_pack("{ss so}", "reason", row->help, "unless", row->shape ? json_of_shape(row->shape) : json_array());
 }
@@ -285,7 +285,7 @@ json_t *fields_values(struct fields fields, const void *from) {
   for (size_t i = 0; i < fields.n; i++) {
     const struct field *row = &fields.at[i];
     const void *at = (const char *)from + row->to;
-    size_t same = 0;                     // another name of what is there already
+    size_t same = 0;                     // another name of an existing member
     while (fields.at[same].to != row->to) same++;
     if (same < i) continue;
     switch (row->kind) {
@@ -304,7 +304,7 @@ json_t *fields_schema(const struct fields *const *tables) {
   for (size_t i = 0; tables[i]; i++)
     for (size_t j = 0; j < tables[i]->n; j++) {
       const struct field *row = &tables[i]->at[j];
-      if (json_object_get(properties, row->name)) continue;      // the first table speaks
+      if (json_object_get(properties, row->name)) continue;      // the first table has precedence
       if (row->kind == F_IGNORED || row->kind == F_REFUSED) {
         json_object_set_new(row->kind == F_IGNORED ? ignored : refused, row->name, foreign_of(row));
         continue;

@@ -1,18 +1,18 @@
-// force: answers whose beginning is given: one that goes on from a last message that is the assistant's, and one that
-// has to be a call of a tool (tool_choice). How a model writes either is what its own template says of one.
+// force: answers with a given beginning: one that continues a final assistant message, and one that must be a tool call
+// (tool_choice). The model's own template determines how the model writes either.
 //
-// Of calls: a conversation that ends in a call is rendered, so that what stands around its name and its arguments
-// is known. The prompt then ends where the name begins, and grammars say what follows: a name, what stands behind it,
-// and JSON by the tool's schema.
+// Tool calls: a conversation that ends in a call is rendered, which shows the text around its name and arguments. The
+// prompt then ends before the name, and grammars constrain the rest: a name, the text after it, and JSON of the tool's
+// schema.
 //
-// Refused where a template does not write calls as a name and then JSON.
+// Refused if a template does not write calls as a name followed by JSON.
 #include "serve/force.h"
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
 #include "serve/call.h"
 
-// Two names without a common beginning: up to where the tokens of both are the same, they are those of any call.
+// Two names without a common prefix: as far as the tokens of both agree, they belong to any call.
 static const char *const names[] = {"a_name_of_a_tool", "some_other_name"};
 #define KEY "a_key"
 #define VALUE "a value"
@@ -27,7 +27,7 @@ static void free_rendered(rendered *r) {
   weft_free(r->ids);
 }
 
-// The conversation with this answer, which is given up.
+// Renders the conversation with this answer, which is freed.
 static int render_answer(const call *c, const weft_template *t, const weft_chat *chat, json_t *messages,
                          json_t *answer, rendered *out, weft_error *err) {
   json_t *all = json_copy(messages);         // the array alone
@@ -48,7 +48,7 @@ static int render_answer(const call *c, const weft_template *t, const weft_chat 
   return status;
 }
 
-// For weft_free; NULL: it cannot be had.
+// For weft_free; NULL on failure.
 static char *text_of_ids(const call *c, const int32_t *ids, size_t n) {
   char *text;
   size_t n_text;
@@ -61,7 +61,7 @@ static void set_prompt(request *r, const int32_t *ids, size_t n) {
   for (size_t i = 0; i < n; i++) vec_push(&r->prompt, ids[i]);
 }
 
-// The JSON object around the key, if it is no more than that: from *from to *to.
+// Finds the JSON object around the key, if it contains only that: from *from to *to.
 static bool find_example(const char *text, size_t *from, size_t *to) {
   const char *key = strstr(text, "\"" KEY "\""), *open = key, *close = key ? strchr(key, '}') : NULL;
   while (open && open > text && *open != '{') open--;
@@ -80,7 +80,8 @@ static json_t *example_call(const char *name) {
                    "call00000", "type", "function", "function", "name", name, "arguments", KEY, VALUE);
 }
 
-// How much of the prompt the text of a call has: where they part in the middle of a word or a mark, it is the call's.
+// Length of the prompt's text that is part of the text with a call. If they differ in the middle of a word or a mark,
+// that belongs to the call.
 static size_t common_text(const char *prompt, const char *with_call) {
   size_t n = 0;
   while (prompt[n] && prompt[n] == with_call[n]) n++;
@@ -94,19 +95,19 @@ static const char *last_of(const char *text, const char *what) {
   return found;
 }
 
-// What ends any answer is none of the call.
+// Removes the text that ends any answer.
 static void cut_end(char *after, const char *plain) {
   const char *end = last_of(plain, VALUE);
   if (!end) return;
   end += strlen(VALUE);
   size_t n = strlen(after), m = strlen(end);
   while (n && m && after[n - 1] == end[m - 1]) n--, m--;
-  while (after[n] && !strchr("<[ \n", after[n])) n++;           // a mark is cut as a whole
+  while (after[n] && !strchr("<[ \n", after[n])) n++;           // cuts before a whole mark
   after[n] = 0;
 }
 
-// How many tokens both begin with, so that the rest of the first one has the mark; and what is before it there, for
-// weft_free. NULL: it is nowhere.
+// The number of leading tokens that both share such that the rest of the first contains the mark; returns the text
+// before the mark in that rest, for weft_free. NULL: not found.
 static char *cut_before(const call *c, const rendered *both, const char *mark, size_t *n_ids) {
   size_t n = 0;
   while (n < both[0].n_ids && n < both[1].n_ids && both[0].ids[n] == both[1].ids[n]) n++;
@@ -119,7 +120,7 @@ static char *cut_before(const call *c, const rendered *both, const char *mark, s
   }
 }
 
-// What a template says of two calls, taken apart. -1: it does not say it.
+// Learns the form of calls from two rendered calls. -1: the template does not show it.
 static int learn_form(const call *c, const rendered *both, request *r, struct forced *f) {
   const char *name = last_of(both[0].text, names[0]);
   size_t n_ids, from, to;
@@ -139,19 +140,19 @@ static int learn_form(const call *c, const rendered *both, request *r, struct fo
   return 0;
 }
 
-// ---- an answer that has begun ---------------------------------------------------------------------------------------
+// ---- continued answers ----------------------------------------------------------------------------------------------
 
-// How many bytes both texts end with.
+// Length of the common end of two texts.
 static size_t common_end(const char *a, size_t n, const char *b, size_t n_b) {
   size_t same = 0;
   while (same < n && same < n_b && a[n - 1 - same] == b[n_b - 1 - same]) same++;
   return same;
 }
 
-// The request becomes one whose prompt ends where `mark` begins in both.
+// Makes the request's prompt end where `mark` begins in both.
 static bool end_prompt_at(const call *c, const rendered *both, const char *mark, const char *content, request *r) {
   size_t n_ids, more = 0;
-  if (both[0].n_ids > call_most_ids(c)) {          // not tokenized to its end: it is refused for its length
+  if (both[0].n_ids > call_most_ids(c)) {          // not tokenised to its end: refused for its length
     set_prompt(r, both[0].ids, both[0].n_ids);
     return true;
   }
@@ -173,7 +174,7 @@ static bool end_prompt_at(const call *c, const rendered *both, const char *mark,
   return true;
 }
 
-// An answer of this content, and what `more` is behind it.
+// An answer with this content, followed by `more`.
 static json_t *with_more(const json_t *m, const char *content, const char *between, const char *more) {
   str with = {0};
   str_addf(&with, "%s%s%s", content, between, more);
@@ -183,7 +184,7 @@ static json_t *with_more(const json_t *m, const char *content, const char *betwe
   return answer;
 }
 
-// The conversation twice, ending in two names behind the content and `between`.
+// Renders the conversation twice, ending in two names after the content and `between`.
 static int render_both(const call *c, const request *r, const weft_chat *chat, json_t *before, const json_t *m,
                        const char *content, const char *between, rendered both[2], weft_error *err) {
   int status = 0;
@@ -192,8 +193,8 @@ static int render_both(const call *c, const request *r, const weft_chat *chat, j
   return status;
 }
 
-// Whether the line end before the name is the one that was put there: a template that takes white space away, or what
-// is before the end of reasoning, may have taken that, too, and have a line end of its own in its place.
+// Is the line end before the name the one that was inserted? A template that trims white space or text before the end
+// of reasoning may have removed it and written its own.
 static bool line_is_ours(const rendered *lined, const rendered *bare) {
   const char *a = last_of(lined->text, names[0]), *b = last_of(bare->text, names[0]);
   size_t n = a ? (size_t)(a - lined->text) : 0;
@@ -201,8 +202,7 @@ static bool line_is_ours(const rendered *lined, const rendered *bare) {
          !memcmp(lined->text, bare->text, n - 1);
 }
 
-// A new line begins a new token, so that the content has the tokens that it has by itself; without one it is cut
-// wherever its tokens end.
+// A new line begins a new token, so the content keeps its own tokens; without one it is cut at its last token boundary.
 int continue_answer(call *c, request *r, const weft_chat *chat, json_t *messages) {
   size_t last = json_array_size(messages) - 1;
   const json_t *m = json_array_get(messages, last);
@@ -220,16 +220,16 @@ int continue_answer(call *c, request *r, const weft_chat *chat, json_t *messages
   for (size_t i = 0; i < COUNT(names); i++) { free_rendered(&lined[i]); free_rendered(&bare[i]); }
   str_free(&mark);
   json_decref(before);
-  if (continues || status) return continues;             // what is wrong is found again by who renders it as it is
+  if (continues || status) return continues;             // the caller renders it unchanged and reports the error
   return fault_set(&c->fault, 400, "messages", "the model's template does not say where the answer in the last message "
                    "ends, so it cannot be continued; let the last message be the user's");
 }
 
-// ---- what may be called ---------------------------------------------------------------------------------------------
+// ---- callable tools -------------------------------------------------------------------------------------------------
 
-enum { CHECKED = 64 };        // tools whose schemas are tried before anything is generated
+enum { CHECKED = 64 };        // number of tools whose schemas are checked before generation
 
-// The schema of a tool's arguments, which are an object.  For free().
+// The schema of a tool's arguments, which are an object. For free().
 static char *arguments_schema(const json_t *function) {
   const json_t *parameters = json_object_get(function, "parameters");
   json_t *schema = json_is_object(parameters) ? json_copy((json_t *)(uintptr_t)parameters) : NULL;
@@ -265,12 +265,12 @@ static int add_tool(call *c, struct forced *f, const json_t *function, size_t i)
   return 0;
 }
 
-// All names in one grammar; the schemas are opened when they are chosen.
+// One grammar for all names; a schema is opened when its tool is chosen.
 static int open_heads(call *c, struct forced *f) {
   str all = {0};
   weft_error err;
   str_add(&all, "root ::= ");
-  str_add_json(&all, f->lead, strlen(f->lead));                 // a grammar's literal is written so
+  str_add_json(&all, f->lead, strlen(f->lead));                 // a grammar's literals use JSON syntax
   str_add(&all, " (");
   for (size_t k = 0; k < f->tools.n; k++) {
     if (k) str_add(&all, " | ");

@@ -1,5 +1,5 @@
-// Fields of other servers that mean nothing here, for each family: ignored, which the header Weft-Ignored tells, or
-// refused because the answer would be another one than the client expects. What each row says is in docs/serve.md.
+// Unsupported fields of other servers, for each family: ignored, which the header Weft-Ignored reports, or refused
+// because the answer would differ from what the client expects. docs/serve.md explains the rows.
 #include "serve/call.h"
 
 #define TABLE(name, ...) \

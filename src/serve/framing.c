@@ -1,4 +1,4 @@
-// A scanner of messages: see framing.h.  One byte at a time, but for bodies.
+// Scans messages byte by byte, except bodies: see framing.h.
 #include "serve/framing.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 #include <strings.h>
 
 enum { MOST_DIGITS = 15 };             // of a chunk's size
-enum { MOST_EXTENSION = 4096 };        // bytes of a chunk's: nobody reads it
-enum { MOST_ARGUMENTS = 100 };         // of a query: libmicrohttpd ends without an answer where they fill its memory
+enum { MOST_EXTENSION = 4096 };        // bytes of a chunk's extension, which is ignored
+enum { MOST_ARGUMENTS = 100 };         // of a query: libmicrohttpd closes without an answer if they fill its memory
 
 static bool is_control(unsigned char c) { return (c < ' ' && c != '\t') || c == 127; }
 
@@ -16,7 +16,7 @@ static void keep_byte(struct framing *f, char c) {
   f->line[f->n] = 0;
 }
 
-// The value of a header that says how long the body is; NULL: it is another one.
+// The value of a header that sets the length of the body; NULL: another header.
 static const char *length_field(const char *line, const char *name) {
   size_t n = strlen(name);
   if (strncasecmp(line, name, n) || line[n] != ':') return NULL;
@@ -64,15 +64,15 @@ static const char *end_header(struct framing *f) {
   if (f->unclear) f->state = FRAMING_REST;
   else if (f->chunked) f->state = FRAMING_CHUNK;
   else f->state = f->left ? FRAMING_BODY : FRAMING_START;
-  bool old = f->last == '0';           // HTTP/1.0 may name no host; http.c looks at the version
+  bool old = f->last == '0';           // HTTP/1.0 needs no Host; http.c checks the version
   return f->hosts == 1 || (old && !f->hosts) ? NULL : "one Host header is needed";
 }
 
-// A method is a token, the target is neither empty nor more than one word. http.c looks at the version.
+// A method is a token; the target is one nonempty word. http.c checks the version.
 static const char *take_first_line(struct framing *f, char c) {
   if (!f->spaces && c != ' ' && !strchr(token, c)) return "the request line is malformed";
   if (c == ' ' && f->last == ' ') return "the request line is malformed";
-  // "/path", "http://...", "*", or of CONNECT "host:port": a letter or a digit; nothing that is written with %.
+  // "/path", "http://...", "*", or "host:port" for CONNECT: begins with a letter or digit, never with %
   if (f->spaces == 1 && f->last == ' ' && c != '/' && c != '*' && c != '[' && !isalnum((unsigned char)c))
     return "the request line is malformed";
   f->spaces += c == ' ';
@@ -87,7 +87,7 @@ static const char *begin_message(struct framing *f, char c) {
   return take_first_line(f, c);
 }
 
-// A line has ended.
+// The end of a line.
 static const char *line_over(struct framing *f) {
   const char *wrong = NULL;
   switch (f->state) {

@@ -1,7 +1,7 @@
-// framing: where a message of HTTP/1 begins and ends, read strictly.  libmicrohttpd 0.9.75 takes line ends without CR,
-// folded headers, and NUL; a proxy in front may see other messages in the same bytes (request smuggling).  All bytes of
-// a connection come here first, in the pieces in which they are read; what RFC 9112 does not allow is an error.
-// Invariant: of an accepted message, this and libmicrohttpd see the same end, or http.c refuses it by its headers.
+// framing: finds the begin and end of HTTP/1 messages, strictly. libmicrohttpd 0.9.75 accepts line ends without CR,
+// folded headers, and NUL; a proxy in front may see other messages in such bytes (request smuggling). All bytes of a
+// connection pass through here first, as they are read; violations of RFC 9112 are errors. Invariant: for an accepted
+// message, this and libmicrohttpd see the same end, or http.c refuses it by its headers.
 #ifndef WEFT_SERVE_FRAMING_H
 #define WEFT_SERVE_FRAMING_H
 #include "base/base.h"
@@ -11,18 +11,19 @@ struct framing {
     FRAMING_START, FRAMING_REQUEST, FRAMING_LINE_START, FRAMING_LINE, FRAMING_BODY, FRAMING_CHUNK, FRAMING_EXTENSION,
     FRAMING_DATA, FRAMING_DATA_END, FRAMING_REST
   } state;
-  // cr: the byte before was one; unclear: a coding that http.c refuses
+  // cr: the previous byte was CR; unclear: a transfer coding that http.c refuses
   bool cr, trailer, chunked, has_length, unclear;
-  int spaces, arguments, hosts;        // of the request line; headers with this name
-  char last;                           // character of the request line
+  int spaces, arguments, hosts;        // of the request line; of the query; Host headers
+  char last;                           // previous character of the request line
   int digits;                          // of a chunk's size
-  uint64_t left;                       // bytes of the body or the chunk
-  size_t n;                            // of the line's beginning, which is kept
+  uint64_t left;                       // bytes left of the body or the chunk
+  size_t n;                            // length of the line's stored beginning
   char line[80];
-  bool seen;                           // there were bytes
+  bool seen;                           // some bytes have arrived
 };
 
-// NULL, or what is wrong with the next n bytes; then there may be no more. Cookies get another name: nobody here reads
-// them, and libmicrohttpd takes them to pieces in memory that a few hundred fill; then it answers not at all, or twice.
+// Returns NULL, or the error in the next n bytes, after which no more may be added. Renames Cookie headers: they are
+// not used, and libmicrohttpd parses them in memory that a few hundred can fill, after which it answers not at all, or
+// twice.
 const char *framing_add(struct framing *f, char *bytes, size_t n);
 #endif

@@ -1,4 +1,4 @@
-// Hosts, origins and keys: see guard.h.
+// Checks hosts, origins and keys: see guard.h.
 #define _GNU_SOURCE
 #include "serve/guard.h"
 #include <arpa/inet.h>
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 enum { KEY_BYTES = 256 };
-struct key { char *name; unsigned char text[KEY_BYTES]; };     // filled up with zeros, so that all are as long
+struct key { char *name; unsigned char text[KEY_BYTES]; };     // zero-padded, so that all have equal length
 struct guard { struct guard_options o; VEC(struct key) keys; };
 
 static int keep_key(guard *g, const char *name, const char *value, error *err) {
@@ -36,7 +36,7 @@ static int add_key(guard *g, const char *path, int line, char *text, error *err)
   return keep_key(g, colon ? text : NULL, value, &why) ? error_set(err, "%s: line %d: %s", path, line, why.text) : 0;
 }
 
-// Keys of the command line are taken whatever their length: llama-server's have none.
+// Keys of the command line may have any length, as in llama-server.
 static int keep_given_keys(guard *g, error *err) {
   error why = {0};
   for (size_t i = 0; i < g->o.n_keys; i++) {
@@ -90,7 +90,7 @@ static bool is_port(const char *text) {
   return n && n <= 5 && !text[n];
 }
 
-// "*" is any name; "*.example.com" any name below that one. A port in the pattern is ignored, as it is in Host.
+// "*" matches any name; "*.example.com" any name below that one. A port in the pattern is ignored, as in Host.
 bool guard_host_matches(const char *pattern, const char *name) {
   size_t n = strcspn(pattern, ":"), k = strlen(name);
   if (n == 1 && *pattern == '*') return true;
@@ -117,7 +117,7 @@ bool guard_host(const guard *g, const char *host) {
   return false;
 }
 
-// "localhost:3000" and the like: what follows http:// in an origin, or Host.
+// Is it "localhost:3000" or similar? host: the text after http:// in an origin, or Host.
 static bool is_local(const char *host) {
   static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
   for (size_t i = 0; i < COUNT(names); i++) {
@@ -133,7 +133,7 @@ static const char *host_of(const char *origin) {
 
 static bool is_local_origin(const char *origin) { return host_of(origin) && is_local(host_of(origin)); }
 
-// "*" is any origin; "localhost" any page of the browser's own machine; "http://name:*" any port of that one.
+// "*" matches any origin; "localhost" any page of the browser's own machine; "http://name:*" any port of that one.
 static bool origin_matches(const char *pattern, const char *origin) {
   size_t n = strlen(pattern);
   if (!strcmp(pattern, "*")) return true;

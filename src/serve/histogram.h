@@ -1,12 +1,13 @@
-// histogram: how many values lie below each of a series of bounds, as Prometheus has it.
+// histogram: counts values below each of a series of bounds, as in Prometheus.
 #ifndef WEFT_SERVE_HISTOGRAM_H
 #define WEFT_SERVE_HISTOGRAM_H
 #include "base/base.h"
 
 enum { HISTOGRAM_BOUNDS = 19 };
-// of times in seconds, and of numbers of tokens
+// bounds for times in seconds, and for numbers of tokens
 extern const double histogram_seconds[HISTOGRAM_BOUNDS], histogram_tokens[HISTOGRAM_BOUNDS];
-// below[i]: values above bound i - 1 and not above bound i; the last ones are above all.  All zeros: empty.
+// below[i]: number of values above bound i - 1 and at most bound i; the last counts values above all bounds. All zeros:
+// empty.
 struct histogram { double sum; uint64_t n, below[HISTOGRAM_BOUNDS + 1]; };
 
 static inline void histogram_add(struct histogram *h, const double *bounds, double value, uint64_t times) {

@@ -1,4 +1,4 @@
-// Connections and messages: see http.h.  libmicrohttpd parses; what it lets pass and HTTP does not (two lengths, a
+// Connections and messages: see http.h. libmicrohttpd parses; what it accepts against the standard (two lengths, a
 // length and chunks, two hosts) is refused here, since a proxy in front may see another message in the same bytes.
 #define _GNU_SOURCE
 #include "serve/http.h"
@@ -16,16 +16,16 @@
 #include "serve/recv.h"
 #include "serve/watch.h"
 
-// half_closed, gone: the client sends no more, and does not read, either.  answering: a message of it is whole and not
-// answered.  late: at the last tick it was half closed, and there was nothing left to do.
-// All but fd and watch belong to the lock of the watch.
+// half_closed: the client sends no more; gone: it does not read either. answering: one of its messages is complete and
+// not answered. late: at the last tick it was half closed with nothing left to do. All fields but fd and watch are
+// protected by the watch's lock.
 struct connection {
   int fd;
   watched *watch;
   exchange *x;
   bool half_closed, gone, answering, late;
-  void *tls;                           // GnuTLS's session, or NULL
-  struct framing framing;              // of the thread of the sockets
+  void *tls;                           // GnuTLS session, or NULL
+  struct framing framing;              // used by the socket thread
 };
 struct http {
   struct http_options o;
@@ -33,17 +33,17 @@ struct http {
   struct MHD_Daemon *daemon;
   watch *watch;
   int n_connections, n_exchanges;
-  // once it accepts no more connections: keeps the number of the listening socket; or -1
+  // after it stops accepting: reserves the number of the listening socket; or -1
   int quiet_fd;
   atomic_bool stopping, quiet;
-  atomic_int trim;                     // much memory has come free: calls of http_trim until it is given back
-  VEC(struct connection *) by_fd;      // of the thread of the sockets
+  atomic_int trim;                     // much memory was freed: calls of http_trim until it is returned to the system
+  VEC(struct connection *) by_fd;      // used by the socket thread
 };
 
 enum { HEADER_BYTES = 32 << 10, OUT_MAX = 8 << 20, BLOCK = 16 << 10, BODY_TOTAL_S = 600, PING_S = 15 };
-enum { SMALL = 64 << 10 };             // a body or an answer that grows also where all together hold too much
-enum { EXCHANGE_BYTES = 8 << 10 };     // of a message and what waits for its answer, beside what it says
-// What an exchange held so that its memory is worth giving back, some ticks later: libmicrohttpd frees the last of it.
+enum { SMALL = 64 << 10 };  // a body or an answer up to this size may grow even if all requests together hold too much
+enum { EXCHANGE_BYTES = 8 << 10 };     // of a message and its pending answer, besides their content
+// LARGE: an exchange that held this much has its memory returned, some ticks later: libmicrohttpd frees the last of it.
 enum { LARGE = 4 << 20, TRIM_TICKS = 2 };
 
 // ---- life of an exchange --------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ static exchange *exchange_new(http *h, struct connection *conn, struct MHD_Conne
   return x;
 }
 
-// Adds n bytes to a body or an answer. false: there is no room for them.
+// Appends n bytes to a body or an answer. false: over the limit.
 static bool add_bytes(exchange *x, str *to, size_t max, const char *at, size_t n) {
   if (n > max || to->n > max - n) return false;
   if (to->n + n <= SMALL) account_add(&x->account, n);
@@ -100,7 +100,8 @@ void exchange_drop(exchange *x) {
   if (large) h->trim = TRIM_TICKS;
 }
 
-// Both with the lock held. false: all connections are ended (libmicrohttpd ends the program where one sleeps then).
+// The caller holds the lock. false: all connections are being closed (libmicrohttpd ends the program if one is
+// suspended then).
 static bool sleep_now(exchange *x) {
   if (x->h->stopping) return false;
   if (!x->asleep) x->h->api.suspend_connection(x->mhd);
@@ -112,13 +113,13 @@ static void wake(exchange *x) {
   x->h->api.resume_connection(x->mhd);
 }
 
-// With the lock held, so that exchange_when_gone(NULL) waits for it.
+// The caller holds the lock, so that exchange_when_gone(NULL) waits for this.
 static void say_gone(exchange *x) {
   if (x->on_gone && !x->ended) x->on_gone(x->gone_ctx);
   x->on_gone = NULL;
 }
 
-// The same.  The client is gone, or has to be treated as if it were.
+// The caller holds the lock. The client has gone, or is treated as gone.
 static void leave(exchange *x) {
   if (!x->copy || x->h->stopping) say_gone(x);
   x->gone = true;
@@ -133,15 +134,14 @@ static void depart(exchange *x) {
 
 static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// The client sends no more: it has left, or it has closed its half and waits for the answer.  Something is sent that is
-// no part of the answer; if the client has left, its system says so, and the watch sees it.  An interim answer says
-// nothing to those who did not ask for it (RFC 9110, 15.2.1); 100 is the one that every client skips.  A TLS session
-// belongs to the thread of the sockets, which is woken to write there.  false: there is nothing that could be sent.
-// The lock is held.
+// The client sends no more: it has left, or closed its half and waits for the answer. Sends something that is no part
+// of the answer; if the client has left, its system replies with an error that the watch sees. An interim answer has no
+// meaning for clients that did not request it (RFC 9110, 15.2.1); every client skips 100. Only the socket thread may
+// write to a TLS session, so it is woken for that. false: nothing can be sent. The caller holds the lock.
 static bool probe(exchange *x) {
   x->last_probe = now_s();
   if (x->streams) return x->ping && (x->out.n || add_bytes(x, &x->out, OUT_MAX, x->ping, strlen(x->ping)));
-  // while its connection sleeps libmicrohttpd writes nothing
+  // libmicrohttpd writes nothing while the connection is suspended
   if (!x->v1_1 || !x->asleep) return false;
   if (!x->conn->tls) return send(x->conn->fd, interim, sizeof interim - 1, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
   x->probes = true;
@@ -149,7 +149,7 @@ static bool probe(exchange *x) {
   return true;
 }
 
-// Only for those whose leaving ends work.  The lock is held.
+// Only for exchanges whose work ends when the client leaves. The caller holds the lock.
 static void check_half_closed(exchange *x) {
   if (!x->half_closed || !x->on_gone || x->gone || x->ended) return;
   if (!probe(x)) leave(x);
@@ -273,7 +273,7 @@ void exchange_end(exchange *x) {
   pthread_mutex_unlock(&x->lock);
 }
 
-// What has been read of an answer is not kept.
+// Drops the part of an answer that has been read.
 static void drop_taken(exchange *x) {
   memmove(x->out.at, x->out.at + x->taken, x->out.n - x->taken);
   x->out.n -= x->taken;
@@ -281,15 +281,15 @@ static void drop_taken(exchange *x) {
   x->taken = 0;
 }
 
-// Ends an answer in its middle.  libmicrohttpd (0.9.75 to 1.0.1) forgets a connection whose reader returns an error:
-// its descriptor stays open until every older connection has ended.  One whose socket fails it closes at once.
+// Aborts an answer. libmicrohttpd (0.9.75 to 1.0.1) leaks a connection whose reader returns an error until every older
+// connection has ended, but closes one whose socket fails at once.
 static ssize_t break_off(exchange *x, char *to) {
   shutdown(x->conn->fd, SHUT_RDWR);
   *to = '\n';
   return 1;
 }
 
-// What libmicrohttpd reads a stream from.  Without anything to give the connection sleeps until something is added.
+// libmicrohttpd's reader of a stream. If there is no data, the connection is suspended until some is added.
 static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t cap) {
   (void)pos;
   exchange *x = cls;
@@ -311,7 +311,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t cap) {
 
 static void stream_done(void *cls) { exchange_drop(cls); }
 
-// Takes what was begun to libmicrohttpd.  MHD_NO ends the connection.
+// Passes the beginning of an answer to libmicrohttpd. MHD_NO closes the connection.
 static enum MHD_Result deliver(exchange *x) {
   const mhd_api *api = &x->h->api;
   struct MHD_Response *r;
@@ -323,11 +323,11 @@ static enum MHD_Result deliver(exchange *x) {
     r = api->create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, exchange_hold(x), stream_done);
   else r = api->create_response_from_buffer(x->out.n, x->out.at, MHD_RESPMEM_MUST_FREE);
   if (!r) return MHD_NO;
-  if (!x->streams) x->out = (str){0};  // the response's
+  if (!x->streams) x->out = (str){0};  // owned by the response
   if (x->type) api->add_response_header(r, "Content-Type", x->type);
   api->add_response_header(r, "X-Content-Type-Options", "nosniff");
   api->add_response_header(r, "Cache-Control", "no-store");
-  // nginx would keep back what comes until it has a few kB
+  // otherwise nginx buffers a few kB
   if (x->streams) api->add_response_header(r, "X-Accel-Buffering", "no");
   for (int i = 0; i < x->n_extra; i++) api->add_response_header(r, x->extra[i].name, x->extra[i].value);
   if (x->h->quiet && !x->refused) api->add_response_header(r, "Connection", "close");
@@ -338,7 +338,7 @@ static enum MHD_Result deliver(exchange *x) {
   return result;
 }
 
-// On the thread of the sockets, between two answers. false: it has no room for so little, or is broken.
+// On the socket thread, between two answers. false: the session cannot take it, or is broken.
 static bool write_tls(struct connection *conn, const char *text) {
   return tls_send(conn->tls, text, strlen(text)) == (ssize_t)strlen(text);
 }
@@ -370,7 +370,7 @@ static enum MHD_Result look_at_header(void *cls, enum MHD_ValueKind kind, const 
   return MHD_YES;
 }
 
-// What is asked for with exchange_query.
+// Names for exchange_query.
 static const char *const asked_once[] = {"action", "autoload", "conv_id", "from", "model"};
 struct asked { const char *values[sizeof asked_once / sizeof *asked_once]; bool differ; };
 
@@ -399,7 +399,7 @@ static void refuse_length(exchange *x, uint64_t length) {
   refuse_exchange(x, 413, why);
 }
 
-// What nobody may send, whatever it is for.
+// Checks headers that no message may have.
 static void check_headers(exchange *x, const char *version) {
   struct seen s = {0};
   struct asked asked = {{0}, false};
@@ -429,10 +429,10 @@ static enum MHD_Result first_look(http *h, exchange *x, const char *version) {
   if (x->gone) return MHD_NO;
   watch_until(x->conn->watch, now_s() + h->o.body_s);
   x->v1_1 = !strcmp(version, "HTTP/1.1");
-  x->last_out = now_s() + BODY_TOTAL_S;            // until an answer begins: when the body has to be here
+  x->last_out = now_s() + BODY_TOTAL_S;            // until an answer begins: deadline of the body
   check_headers(x, version);
   if (x->refused) return deliver(x);
-  // answered already: the body is read, so that the client gets to reading
+  // already answered: reads the body, so that the client goes on to read
   x->swallow = h->o.begin(h->o.ctx, x) != 0;
   return MHD_YES;
 }
@@ -440,7 +440,7 @@ static enum MHD_Result first_look(http *h, exchange *x, const char *version) {
 static enum MHD_Result more_body(exchange *x, const char *data, size_t *n) {
   double now = now_s();
   watch_until(x->conn->watch, now + x->h->o.body_s < x->last_out || x->swallow ? now + x->h->o.body_s : x->last_out);
-  // of chunks the length was not known before
+  // the length of chunks was not known before
   if (!x->swallow && !add_bytes(x, &x->body, x->h->o.max_body, data, *n)) {
     snprintf(x->why, sizeof x->why, "the body is too large");
     return MHD_NO;
@@ -467,8 +467,8 @@ static enum MHD_Result on_message(void *cls, struct MHD_Connection *mhd, const c
     return first_look(h, x, version);
   }
   if (*n) return more_body(x, data, n);
-  // A connection that sleeps when its last bytes have just been read is read once more when it is woken, and ended if
-  // the client has closed its half. So it is left awake until libmicrohttpd asks again: then it waits for an answer.
+  // a connection suspended just after its last bytes were read is read once more when resumed, and closed if the client
+  // has closed its half. It stays active until libmicrohttpd calls again: then it waits for an answer
   if (!x->whole) { x->whole = true; return MHD_YES; }
   pthread_mutex_lock(&x->lock);
   if (x->probes && !x->begun && !x->gone && !write_tls(x->conn, interim)) leave(x);
@@ -507,9 +507,9 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **state, en
 
 // ---- bytes that come in ---------------------------------------------------------------------------------------------
 
-static _Thread_local http *reading;    // set on the thread of the sockets alone
+static _Thread_local http *reading;    // set on the socket thread only
 
-// The answer to bytes that are no message: as libmicrohttpd has not begun one, it can be written past it.
+// Answers bytes that are not a message: libmicrohttpd has not begun one, so the answer is written directly.
 static void refuse_bytes(http *h, struct connection *conn, const char *why) {
   exchange *x = conn->x;
   char text[512];
@@ -533,7 +533,7 @@ static struct connection *connection_of(int fd) {
   return reading && fd >= 0 && (size_t)fd < reading->by_fd.n ? reading->by_fd.at[fd] : NULL;
 }
 
-// false: they are refused.
+// false: refused.
 static bool check_bytes(struct connection *conn, char *bytes, ssize_t n) {
   const char *why = framing_add(&conn->framing, bytes, (size_t)n);
   if (why) refuse_bytes(reading, conn, why);
@@ -593,7 +593,7 @@ static void gather_exchange(void *ctx, void *about) {
   if (conn->x) vec_push((exchanges *)ctx, exchange_hold(conn->x));
 }
 
-// What %00 stands for would end the path: it stays, and is refused. Other controls stay as they are written.
+// %00 would end the path: it stays, and is refused. Other control characters stay escaped.
 static size_t unescape_path(void *cls, struct MHD_Connection *mhd, char *text) {
   (void)cls; (void)mhd;
   char *to = text;
@@ -625,9 +625,9 @@ static void ping(exchange *x) {
   if (due) add_out(x, x->ping, strlen(x->ping));
 }
 
-// A client sends no more, what it has sent is read, and there is no message to be answered.  libmicrohttpd does not see
-// the end of a connection that came together with its last bytes (it reads until there is less than it asked for, and
-// the kernel tells of the end once).  The second tick: what it has just read may make a message whole.
+// Closes a connection whose client sends no more, if everything was read and no message is pending. libmicrohttpd
+// misses an end of stream that came together with the last bytes (it reads until it gets less than it asked for, and
+// the kernel reports the end once). Acts at the second tick: bytes just read may complete a message.
 static void close_late(void *ctx, void *about) {
   (void)ctx;
   struct connection *conn = about;
@@ -648,10 +648,10 @@ void http_trim(http *h) { if (h->trim && !--h->trim) memory_trim(); }
 int http_busy(http *h) { return __atomic_load_n(&h->n_exchanges, __ATOMIC_RELAXED); }
 int http_connections(http *h) { return __atomic_load_n(&h->n_connections, __ATOMIC_RELAXED); }
 
-// what strangers send is no news
+// invalid input from clients is not logged
 static void no_log(void *cls, const char *fmt, va_list ap) { (void)cls; (void)fmt; (void)ap; }
 
-// Their answers are kept alive by who makes them; libmicrohttpd cannot stop with connections asleep.
+// Their workers keep them alive; libmicrohttpd cannot stop with suspended connections.
 static void abandon(exchange *x) { depart(x); }
 
 int http_start(const struct http_options *o, http **out, error *err) {
@@ -682,7 +682,8 @@ int http_start(const struct http_options *o, http **out, error *err) {
                : error_set(err, "the HTTP server does not start: %s", strerror(errno));
 }
 
-// Connections that the system has made and libmicrohttpd has not taken yet: closing the socket would cut them off.
+// Accepts connections that the system has established but libmicrohttpd has not accepted: closing the socket would
+// reset them.
 static void take_rest(http *h, int fd) {
   struct sockaddr_storage a;
   for (int conn; (conn = os_accept(fd)) >= 0;) {
@@ -692,9 +693,9 @@ static void take_rest(http *h, int fd) {
   }
 }
 
-// The listening socket is closed here, so that clients are refused. libmicrohttpd's own thread may still be about to
-// take its number out of its epoll set, and ends the program where that fails for a number that is not open: something
-// else takes the number until that thread has ended.
+// The listening socket is closed here, so that clients are refused. libmicrohttpd's own thread may still remove its
+// number from its epoll set, and ends the program if the number is not open: a placeholder keeps the number until that
+// thread has ended.
 void http_quiet(http *h) {
   MHD_socket fd = h->api.quiesce_daemon(h->daemon);
   if (fd == MHD_INVALID_SOCKET) return;

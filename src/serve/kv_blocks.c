@@ -1,13 +1,13 @@
-// The tree of blocks: see kv_blocks.h. What changes is noted in `changed`, and looked at when it is told: a block that
-// came and went between two messages is in none.
+// The tree of blocks: see kv_blocks.h. Changed blocks are collected in `changed` and examined when a message is sent: a
+// block that came and went between two messages is in neither.
 #include "serve/kv_blocks.h"
 #include <stdlib.h>
 #include <string.h>
 #include "base/sha256.h"
 
 typedef struct kv_block {
-  struct kv_block *parent, *first, *next;        // first: of its children, of which `next` is a list
-  int ends;                            // chains that end here
+  struct kv_block *parent, *first, *next;        // first: its first child; next: the next sibling
+  int ends;                            // number of chains that end here
   bool told, noted, gone;
   unsigned char digest[SHA256_BYTES];
   int32_t ids[];
@@ -18,7 +18,7 @@ struct kv_blocks {
   kv_events *to;
   size_t size;                         // tokens of a block
   int32_t n_vocab;
-  kv_block *root;                      // before the first block: it has no tokens
+  kv_block *root;                      // parent of the first blocks; it has no tokens
   block_list changed, graves;
   VEC(uint64_t) hashes;
   VEC(int32_t) ids;
@@ -26,7 +26,7 @@ struct kv_blocks {
 
 // ---- hashes ---------------------------------------------------------------------------------------------------------
 
-// A number in CBOR (RFC 8949), in its shortest form. kind: its major type.
+// A number in CBOR (RFC 8949), in its shortest form. kind: major type.
 static void add_cbor(sha256 *h, unsigned kind, uint32_t v) {
   unsigned char at[5], top = (unsigned char)(kind << 5);
   size_t bytes = v < 24 ? 0 : v < 256 ? 1 : v < 65536 ? 2 : 4;
@@ -45,7 +45,7 @@ static void hash_root(kv_block *root) {
   sha256_end_bytes(&h, root->digest);
 }
 
-// [hash of the parent, [tokens], null]: the last is for what else there may be to a block.
+// [hash of the parent, [tokens], null]: the last element is for extra keys.
 static void hash_block(kv_block *k, size_t size) {
   sha256 h;
   unsigned char null = CBOR_NULL;
@@ -126,7 +126,7 @@ static void unlink_block(kv_block *k) {
   *at = k->next;
 }
 
-// A block goes that no chain ends at and that has no children, and those before it of which that is so then.
+// Removes a block without chains and children, and then its parents as long as that holds for them.
 static void bury(kv_blocks *b, kv_block *k) {
   while (k != b->root && !k->gone && !k->ends && !k->first) {
     k->gone = true;
@@ -143,7 +143,7 @@ static void tell_stored(kv_blocks *b, const kv_block *parent) {
   b->hashes.n = b->ids.n = 0;
 }
 
-// New blocks, each row of them that follow one another as one event.
+// Reports new blocks, each consecutive row of them as one event.
 static void tell_new(kv_blocks *b) {
   const kv_block *parent = NULL, *last = NULL;
   for (size_t i = 0; i < b->changed.n; i++) {

@@ -1,5 +1,5 @@
-// See kv_config.h. Two things are not as with vLLM: the server never connects to a reader, it listens, and if no
-// endpoint is given, only at the address of the server itself.
+// Reads the configuration of KV events: see kv_config.h. Two differences from vLLM: the server listens and never
+// connects to a reader; and without an endpoint, it listens only at the server's own address.
 #define _GNU_SOURCE
 #include "serve/kv_config.h"
 #include <arpa/inet.h>
@@ -16,7 +16,7 @@ static int refuse_member(error *err, const char *member, const char *wanted) {
   return error_set(err, "--kv-events-config: '%s' must be %s", member, wanted);
 }
 
-// tcp://ADDRESS:PORT. ADDRESS: of IPv4, of IPv6 in brackets, or *; PORT *: any that is free.
+// tcp://ADDRESS:PORT. ADDRESS: IPv4, IPv6 in brackets, or *; PORT *: any free port.
 static int read_address(const char *text, struct kv_address *a) {
   const char *host = text + strlen("tcp://"), *colon = strrchr(text, ':');
   if (strncmp(text, "tcp://", strlen("tcp://")) || colon < host || !colon[1]) return -1;

@@ -1,6 +1,5 @@
-// The publisher: see kv_events.h. Messages are in one ring: those that are still to be sent, and those that were sent
-// and may be asked for again. libzmq holds on to a message until the last reader has it: messages are counted, not
-// copied.
+// The publisher: see kv_events.h. One ring holds messages to be sent and sent messages that may be replayed. libzmq
+// references a message until the last reader has it, so messages are reference-counted, not copied.
 #define _GNU_SOURCE
 #include "serve/kv_events.h"
 #include "serve/kv_config.h"
@@ -22,15 +21,15 @@ typedef struct message { atomic_int holders; size_t n; char bytes[]; } message;
 struct kv_events {
   struct kv_config o;
   zmq_api zmq;
-  int fd, replay_fd, wake;             // fd: sockets that listen, until libzmq has them
+  int fd, replay_fd, wake;             // listening sockets, until libzmq takes them over
   char addresses[256];
   void *context, *pub, *replay;
   pthread_t thread;
   bool started;
-  msgpack_sbuffer events;              // of the next message
+  msgpack_sbuffer events;              // for the next message
   size_t n_events;
   pthread_mutex_t lock;
-  // ---- the lock is held: messages first .. next - 1 are in the ring; those from `sent` on are still to be sent
+  // ---- protected by the lock: messages first .. next - 1 are in the ring; those from `sent` on are not sent yet
   message **ring;
   uint64_t first, sent, next;
   size_t bytes;
@@ -41,7 +40,7 @@ struct kv_events {
 
 static void pack_text(msgpack_packer *p, const char *text) { msgpack_pack_str_with_body(p, text, strlen(text)); }
 
-// An event begins: an array whose first element is its name, or a map that has it under "type".
+// Begins an event: an array whose first element is its name, or a map with the name under "type".
 static msgpack_packer begin_event(kv_events *v, const char *type, size_t members) {
   msgpack_packer p;
   msgpack_packer_init(&p, &v->events, msgpack_sbuffer_write);
@@ -71,7 +70,7 @@ static void add_hashes(const kv_events *v, msgpack_packer *p, const uint64_t *ha
   for (size_t i = 0; i < n; i++) msgpack_pack_uint64(p, hashes[i]);
 }
 
-// vLLM says so of the memory in which answers are made, whatever device has it.
+// vLLM's value for the memory in which answers are made, for any device.
 static void add_medium(const kv_events *v, msgpack_packer *p) {
   pack_key(v, p, "medium");
   pack_text(p, "GPU");
@@ -159,7 +158,7 @@ void kv_events_send(kv_events *v) {
   eventfd_write(v->wake, 1);
 }
 
-// Message *number, or the first one behind it that there is; held for the caller. NULL: there is none.
+// Message *number, or the first later one in the ring; referenced for the caller. NULL: none.
 static message *hold_next(kv_events *v, uint64_t *number) {
   if (*number < v->first) *number = v->first;
   message *m = *number < v->next ? *ring_slot(v, *number) : NULL;
@@ -173,7 +172,7 @@ static void number_bytes(uint64_t number, unsigned char out[8]) {
   for (int i = 0; i < 8; i++) out[i] = (unsigned char)(number >> (56 - 8 * i));
 }
 
-// Takes m. What a reader cannot take is dropped by libzmq.
+// Takes m. libzmq drops messages for slow readers.
 static void send_message(kv_events *v, void *socket, uint64_t number, message *m) {
   unsigned char head[8];
   zmq_msg_t body;
@@ -183,7 +182,7 @@ static void send_message(kv_events *v, void *socket, uint64_t number, message *m
   if (v->zmq.msg_send(&body, socket, ZMQ_DONTWAIT) < 0) v->zmq.msg_close(&body);
 }
 
-// false: there is nothing to be sent.
+// false: nothing to send.
 static bool send_next(kv_events *v) {
   pthread_mutex_lock(&v->lock);
   uint64_t number = v->sent;
@@ -217,9 +216,9 @@ static void reply_from(kv_events *v, const unsigned char *client, size_t n, uint
   v->zmq.send(v->replay, "", 0, ZMQ_DONTWAIT);
 }
 
-// A request: who asks, nothing, a number. Others are passed over. false: there is none.
+// Handles a replay request: identity, empty, number. Malformed ones are skipped. false: none pending.
 static bool answer_replay(kv_events *v) {
-  enum { MOST_NAME = 255 };            // of who asks: ZeroMQ's limit
+  enum { MOST_NAME = 255 };            // of the identity: ZeroMQ's limit
   unsigned char client[MOST_NAME];
   size_t n = 0, frames = 0;
   uint64_t number = 0;
@@ -263,9 +262,9 @@ static bool set_option(const kv_events *v, void *socket, int option, int value) 
   return !v->zmq.set(socket, option, &value, sizeof value);
 }
 
-// A socket of libzmq over one that listens already, which is libzmq's then. limit: messages for each reader.
+// Makes a libzmq socket over a listening one, which libzmq then owns. limit: messages per reader.
 static void *open_zmq_socket(kv_events *v, int type, int *fd, const struct kv_address *a, int limit) {
-  enum { MOST_ASKED = 256, WAITING = 16 };       // bytes of a frame, and messages, that readers send
+  enum { MOST_ASKED = 256, WAITING = 16 };       // limits for readers: bytes of a frame, messages
   void *s = v->zmq.socket(v->context, type);
   if (!s) return NULL;
   if (set_option(v, s, ZMQ_USE_FD, *fd) && set_option(v, s, ZMQ_SNDHWM, limit) &&
@@ -285,7 +284,7 @@ static int open_all(kv_events *v, error *err) {
            v->o.replay.shown);
   v->context = v->zmq.context();
   if (v->context) v->pub = open_zmq_socket(v, ZMQ_PUB, &v->fd, &v->o.endpoint, v->o.limit);
-  // A reader may be sent the whole ring at once, and libzmq learns late, after half of this, what has been read.
+  // a reader may receive the whole ring at once, and libzmq learns late, after half of this, what it has read
   if (v->pub && v->o.replay.given)
     v->replay = open_zmq_socket(v, ZMQ_ROUTER, &v->replay_fd, &v->o.replay, 2 * (v->o.buffer + 1));
   if (!v->pub || (v->o.replay.given && !v->replay))

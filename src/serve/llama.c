@@ -47,7 +47,7 @@ json_t *template_text(const weft_template *t) {
 
 static json_t *token_text(const served *m, int32_t id) { return id < 0 ? json_string("") : piece_text(m, id); }
 
-// The fields of sampling as they are in force.
+// The sampling fields in effect.
 static json_t *settings(const struct params *p) {
   json_t *o = fields_values(sampling_fields, p);
   json_object_set_new(o, "n_predict", json_integer((json_int_t)p->max_tokens));
@@ -65,7 +65,7 @@ static json_t *settings(const struct params *p) {
   return o;
 }
 
-// Of a server with a folder of models, none of which was named: that is no reason to load one.
+// For a server with a folder of models and a request that names none: no model is loaded for it.
 static json_t *props_of_all(const server *s) {
   struct params p = params_default(s, NULL);
   return json_pack("{ss s{si so} si ss ss ss}", "role", "router", "default_generation_settings", "n_ctx",
@@ -106,8 +106,8 @@ bool llama_sleeps(server *s, const char *name) {
   return m && (shelf_untouched(s->shelf, m) || shelf_sleeps(s->shelf, m));
 }
 
-// A model that nobody uses has gone from memory (--sleep-idle-seconds): asking for its properties does not bring it
-// back, unless it is named (?model=) on a server that makes room for several.
+// For a model that was unloaded because it was idle (--sleep-idle-seconds): a query of its properties does not load it,
+// unless it is named (?model=) on a server with several models.
 static json_t *props_asleep(const server *s, const served *m) {
   struct params p = params_default(s, m);
   return json_pack("{s{sI so} si ss ss ss so sb}", "default_generation_settings", "n_ctx",
@@ -128,7 +128,7 @@ void llama_props(server *s, exchange *x) {
   if (model_for(s, x)) answer_json(x, 200, props_of_model(s, asked_of(x)->m));
 }
 
-// ---- into memory and out of it --------------------------------------------------------------------------------------
+// ---- loading and unloading ------------------------------------------------------------------------------------------
 
 #define P struct params
 static const struct field model_table[] = {FN(P, model, "model", F_TEXT, NULL, "the name of the model")};
@@ -157,7 +157,7 @@ void llama_unload(server *s, exchange *x) {
   else answer_json(x, 200, json_pack("{sb}", "success", 1));
 }
 
-// Of requests of other families, too.
+// For requests of other families too.
 static const struct field own_table[] = {
   FI(P, slot, "id_slot", -1, INT32_MAX, "the slot that its sequence gets, for /slots/N?action=save; -1: any"),
   FB(P, post_sampling, "post_sampling_probs", "log-probabilities become probabilities, those that tokens are drawn by"),
@@ -197,7 +197,7 @@ static void write_piece_object(const served *m, int32_t id, str *out) {
   json_decref(o);
 }
 
-// As text at once: there may be millions.
+// Writes text directly, since there may be millions of tokens.
 static int write_token_list(exchange *x, const struct params *p, const int32_t *ids, size_t n, str *out, fault *f) {
   enum { LOOK = 1 << 14 };
   error err = {0};
@@ -341,7 +341,7 @@ static json_t *probabilities(const call *c, int i, bool last) {
   return all;
 }
 
-// What ends a stream, and the whole of an answer that is none.
+// The object that ends a stream, or a whole answer.
 static json_t *final_object(const call *c, int i, bool whole) {
   const struct choice *h = &c->choices[i];
   const request *r = c->requests.at[i / (int)c->p.n];
@@ -399,7 +399,7 @@ void llama_completion(server *s, exchange *x) {
   else call_go(c);
 }
 
-// ---- /infill: what stands between two texts -------------------------------------------------------------------------
+// ---- /infill: the text between two texts ----------------------------------------------------------------------------
 
 static const struct field infill_table[] = {
   FJ(P, input, "input_prefix", F_TEXT, "what stands before"),
@@ -469,7 +469,7 @@ void llama_infill(server *s, exchange *x) {
   else call_go(c);
 }
 
-// ---- /embedding: vectors of texts -----------------------------------------------------------------------------------
+// ---- /embedding -----------------------------------------------------------------------------------------------------
 
 static const struct field embedding_table[] = {
   FS(P, input, "content", F_ANY, SHAPE_SEEN_TEXTS, "a text, token ids, an object with pictures, or an array of such"),
@@ -480,7 +480,7 @@ static const struct field embedding_table[] = {
 static const struct fields embedding_fields = FIELDS(embedding_table);
 const struct fields *const llama_embedding_fields[] = {&embedding_fields, &common_fields, NULL};
 
-// Of each text an array of vectors: one, or without pooling one for each token, which is never normalised.
+// For each text an array of vectors: one, or without pooling one per token, which is never normalised.
 static void llama_embedding_finish(call *c) {
   json_t *all = json_array();
   bool pooled = c->requests.at[0]->pooling != WEFT_POOLING_NONE;

@@ -1,4 +1,4 @@
-// /slots of llama.cpp: what is in work, and sequences in files that clients name (slots.h).
+// llama.cpp's /slots: running answers, and sequences in files that clients name (slots.h).
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static json_t *slot_json(const server *s, const served *m, const struct sched_co
   return o;
 }
 
-// Of a model that has left memory, or was never there, none is at work: asking does not load it.
+// A model that is not in memory has no running answers; it is not loaded for this.
 void llama_slots(server *s, exchange *x) {
   struct sched_counts c;
   if (s->o->slots_hidden) {
@@ -42,7 +42,7 @@ void llama_slots(server *s, exchange *x) {
   answer_json(x, 200, all);
 }
 
-// ---- what a client wants --------------------------------------------------------------------------------------------
+// ---- requests -------------------------------------------------------------------------------------------------------
 
 struct slot_call { slot_action a; server *s; exchange *x; char *name; str path; };
 
@@ -66,7 +66,7 @@ static int read_verb(const exchange *x, enum slot_verb *verb, fault *f) {
   return fault_set(f, 400, "action", "the query needs action=save, restore or erase");
 }
 
-// What Windows takes for a device, whatever follows behind a dot.
+// Is it a device name on Windows? Text after a dot does not matter.
 static bool is_device_name(const char *name) {
   static const char *const devices[] = {"con", "prn", "aux", "nul", "conin$", "conout$"};
   size_t n = strcspn(name, ".");
@@ -80,8 +80,8 @@ static bool is_device_name(const char *name) {
   return false;
 }
 
-// The name of a file in the folder, which leads nowhere else: llama-server's rule, which other systems' rules are in,
-// but for characters that look like others; there is room for what a file is called while it is written.
+// Is it a plain file name within the folder? llama-server's rule, which includes those of other systems, except for
+// look-alike characters; leaves space for the suffix of a temporary file.
 static bool is_file_name(const char *name, size_t n) {
   enum { MOST = 230 };
   if (!n || n > MOST || strlen(name) != n) return false;
@@ -105,14 +105,14 @@ static int read_slot_file(exchange *x, char **name, fault *f) {
   return f->status ? -1 : 0;
 }
 
-// Links lead elsewhere, and whoever opens a pipe waits.
+// Links may lead elsewhere, and opening a pipe blocks.
 static int look_at_slot_file(const char *path, const char *name, fault *f) {
   struct stat st;
   if (lstat(path, &st) || S_ISREG(st.st_mode)) return 0;
   return fault_set(f, 400, "filename", "'filename' names no regular file in the folder: '%s'", name);
 }
 
-// ---- and gets -------------------------------------------------------------------------------------------------------
+// ---- answers --------------------------------------------------------------------------------------------------------
 
 static void end_slot_call(struct slot_call *c) {
   exchange *x = c->x;
@@ -123,7 +123,7 @@ static void end_slot_call(struct slot_call *c) {
   exchange_drop(x);
 }
 
-// What is wrong with a file is told without its folder.
+// Errors about a file do not show its folder.
 static void tell_fault(const struct slot_call *c) {
   fault f = {0};
   const char *why = c->a.why.text, *folder = c->s->o->slots;
@@ -164,8 +164,8 @@ static void on_done(slot_action *a) {
   pool_add(c->s->pool, finish_slot_call, c);
 }
 
-// A file belongs to what its model computes: the first time that takes as long as reading the model's files. The pool
-// waits for it a little, the steps never.
+// A file is tied to what its model computes: the first time takes as long as reading the model's files. A pool thread
+// waits for that for a while; steps never do.
 static void begin_slot_call(void *ctx) {
   enum { PATIENCE_S = 10, RETRY_S = 5 };
   struct slot_call *c = ctx;

@@ -1,4 +1,4 @@
-// Lines, and the thread that writes them: see log.h.
+// Log lines, and the thread that writes them: see log.h.
 #define _GNU_SOURCE
 #include "serve/log.h"
 #include <errno.h>
@@ -12,10 +12,10 @@
 #include "base/newfile.h"
 #include "base/os.h"
 
-enum { PENDING_MAX = 4 << 20 };        // bytes of lines that are not written yet
-enum { END_S = 2 };                    // for so long the end waits for whoever reads them
+enum { PENDING_MAX = 4 << 20 };        // bytes of pending lines
+enum { END_S = 2 };                    // seconds that the shutdown waits for a reader
 
-// Lines on their way to a file or a terminal, and the thread that writes them.
+// Pending lines for a file or a terminal, and the thread that writes them.
 struct sink {
   const server_log *l;
   int fd;
@@ -26,7 +26,7 @@ struct sink {
   str pending;
   int64_t lost;
 };
-// said: what is said in words of its own where lines go to a file; otherwise that goes among the lines
+// said: for messages in plain words if log lines go to a file; otherwise they are log lines
 struct server_log { struct log_options o; struct sink lines, said; };
 
 static void sink_init(struct sink *k, const server_log *l, int fd) {
@@ -38,7 +38,7 @@ static void sink_init(struct sink *k, const server_log *l, int fd) {
 
 int log_open(const struct log_options *o, server_log **out, error *err) {
   if (o->path && inuse_refuse(o->path, err)) return -1;
-  if (o->path && newfile_begins(o->path, "GGUF", 4) > 0)     // such as one of --models-dir that is not loaded
+  if (o->path && newfile_begins(o->path, "GGUF", 4) > 0)     // such as an unloaded model of --models-dir
     return error_set(err, "--log-file %s: is a model: lines are not appended to it", o->path);
   int fd = o->path ? open(o->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : STDERR_FILENO;
   if (fd < 0) return error_set(err, "--log-file %s: %s", o->path, strerror(errno));
@@ -53,7 +53,7 @@ int log_open(const struct log_options *o, server_log **out, error *err) {
 static void write_all(int fd, const str *s) {
   for (size_t done = 0; done < s->n;) {
     ssize_t n = write(fd, s->at + done, s->n - done);
-    if (n < 0 && errno != EINTR) return;         // nobody reads it any more, or the disk is full
+    if (n < 0 && errno != EINTR) return;         // the reader has gone, or the disk is full
     if (n > 0) done += (size_t)n;
   }
 }
@@ -102,7 +102,7 @@ static void sink_write(struct sink *k, const str *text) {
   pthread_mutex_unlock(&k->lock);
 }
 
-// false: its thread is in write(), with it.
+// false: its thread still uses it in write().
 static bool sink_end(struct sink *k, double until) {
   pthread_mutex_lock(&k->lock);
   k->stop = true;

@@ -1,5 +1,5 @@
-// Masks of grammars beside steps: see masks.h.  One thread makes masks, one job after another; a job that is late no
-// longer counts: the next one gets a thread more, which ends with its job.
+// Makes grammar masks beside steps: see masks.h. One thread makes masks, one job after another; a late job no longer
+// counts as running: another thread takes the next job, and ends with it.
 #define _GNU_SOURCE
 #include "serve/masks.h"
 #include "base/os.h"
@@ -8,12 +8,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LATE_NICE = 10 };               // a late job takes what steps leave, and a tenth of a processor
+enum { LATE_NICE = 10 };               // a late job gets the processor time that steps leave
 struct mask_job {
   const request *r;
   VEC(run *) of;
   enum { MASK_WANTED, MASK_MAKING, MASK_MADE } state;
-  bool late, fresh;                    // fresh: of the masks_begin that runs
+  bool late, fresh;                    // fresh: added by the current masks_begin
   int thread;
 };
 
@@ -22,7 +22,7 @@ static struct mask_job *job_of(masks *m, const request *r) {
   return NULL;
 }
 
-// The first job that a thread may begin, and how many there are.
+// The first job that a thread may start, and the number of such jobs.
 static struct mask_job *next_job(masks *m, int *n) {
   struct mask_job *first = NULL;
   bool making = false;
@@ -46,7 +46,7 @@ static void slow_down(int thread) { os_thread_nice(thread, LATE_NICE); }
 
 static void *make_masks(void *arg);
 
-// Threads for all jobs that may begin. The lock is held.
+// Starts threads for all jobs that may start. The caller holds the lock.
 static void call_threads(masks *m) {
   int n;
   if (!next_job(m, &n)) return;
@@ -54,7 +54,7 @@ static void call_threads(masks *m) {
   for (pthread_t t; n > m->idle && !pthread_create(&t, NULL, make_masks, m); n--, m->threads++) pthread_detach(t);
 }
 
-// A thread that was slowed down stays slow: it ends.
+// A thread whose priority was lowered cannot raise it again, so it ends.
 static void *make_masks(void *arg) {
   masks *m = arg;
   bool slow = false;
@@ -92,7 +92,7 @@ void masks_open(masks *m) {
   os_cond_init(&m->made);
 }
 
-// The lock is held.
+// The caller holds the lock.
 static void add_job(masks *m, run *u) {
   struct mask_job *j = job_of(m, run_request(u));
   if (!j) {
@@ -114,7 +114,7 @@ void masks_begin(masks *m, run *const *of, size_t n) {
   pthread_mutex_unlock(&m->lock);
 }
 
-// The lock is held.
+// The caller holds the lock.
 static void remove_job(masks *m, struct mask_job *j) {
   for (size_t i = 0; i < m->jobs.n; i++) if (m->jobs.at[i] == j) m->jobs.at[i] = m->jobs.at[--m->jobs.n];
   vec_free(&j->of);

@@ -1,4 +1,4 @@
-// Pictures and sounds of conversations: see media.h.
+// Pictures and sounds in conversations: see media.h.
 #define _GNU_SOURCE
 #include "serve/media.h"
 #include "serve/fetch.h"
@@ -17,7 +17,7 @@ enum { MOST_MEDIA = 64, BYTES_PER_PIXEL = 16, MOST_SOUND_S = 600, MOST_DECODING_
 
 // ---- parts ----------------------------------------------------------------------------------------------------------
 
-// Where the bytes of a part stand, or a URL of them, by its type: a member, or a member of that.
+// The members with the bytes or the URL of a part, by its type.
 static const struct { const char *type, *outer, *inner[2]; } parts[] = {
   {"image_url", "image_url", {"url"}},
   {"input_image", "image_url", {"url"}},
@@ -56,7 +56,7 @@ int call_add_part(call *c, const char *field, const json_t *part, str *out) {
 
 // ---- bytes ----------------------------------------------------------------------------------------------------------
 
-// Of "data:image/png;base64,...", or of that without what stands before the comma.
+// The data of "data:image/png;base64,...", or of the text after the comma only.
 static int data_of(call *c, const char *field, const json_t *text, coded *out) {
   coded v = {json_string_value(text), json_string_length(text)};
   const char *comma;
@@ -71,7 +71,7 @@ static int data_of(call *c, const char *field, const json_t *text, coded *out) {
   return 0;
 }
 
-// "https://...", as a URL begins.
+// Does the text begin like a URL, "https://..."?
 static bool is_url(const json_t *text) {
   enum { MOST_SCHEME = 32 };
   const char *at = json_string_value(text), *colon = memchr(at, ':', strnlen(at, MOST_SCHEME));
@@ -103,7 +103,7 @@ static int add_fetched(void *ctx, const void *at, size_t n) {
   return 0;
 }
 
-// While something is asked when the client has gone, one that sends no more is probed (http.c).
+// After the client has gone; a half-closed connection is probed (http.c).
 static void note_gone(void *ctx) { atomic_store(&((file *)ctx)->left, true); }
 static bool has_left(void *ctx) { return atomic_load(&((file *)ctx)->left) || exchange_gone(((file *)ctx)->c->x); }
 
@@ -153,9 +153,10 @@ static int read_medium_bytes(call *c, const char *field, const json_t *data, fil
   return data_of(c, field, data, &text) || decode_base64(c, field, text, out) ? -1 : 0;
 }
 
-// ---- what was encoded lately ----------------------------------------------------------------------------------------
+// ---- recently encoded media -----------------------------------------------------------------------------------------
 
-// A conversation sends its pictures again with every message: a picture is known by its bytes, and stays for a while.
+// A conversation sends its pictures again with every message: a picture is identified by its bytes, and its rows are
+// kept for a while.
 struct encoded {
   struct encoded *next;                // used before this one
   weft_medium *x;
@@ -166,7 +167,7 @@ struct encoded {
 enum { KEPT_BYTES = 64 << 20 };        // of those that no request uses
 enum { BESIDE_BYTES = 4096, BESIDE_ROW_BYTES = 4 * sizeof(int32_t) };  // texts around it; id and positions of a row
 
-// Takes it out of the list and puts it first. NULL: there is none.
+// Moves it to the front of the list. NULL: not in the list.
 static struct encoded *bring_forward(served *m, const char digest[65]) {
   struct encoded **at = &m->encoded, *e;
   while ((e = *at) && strcmp(e->digest, digest)) at = &e->next;
@@ -176,7 +177,7 @@ static struct encoded *bring_forward(served *m, const char digest[65]) {
   return m->encoded = e;
 }
 
-// Frees what nobody uses beyond `most` bytes, what was used longest ago first.
+// Frees unused media beyond `most` bytes, least recently used first.
 static void drop_encoded(served *m, size_t most) {
   size_t kept = 0;
   for (struct encoded **at = &m->encoded, *e; (e = *at);) {
@@ -221,7 +222,7 @@ void call_drop_media(call *c) {
 
 // ---- encoding -------------------------------------------------------------------------------------------------------
 
-// It may be the request's fault or the server's.
+// The error may be the request's or the server's.
 static int http_status_of(const account *a, int failed) {
   if (a->full) return 413;
   return failed == WEFT_MEDIUM_UNABLE ? 500 : failed == WEFT_MEDIUM_LATER ? 503 : 400;
@@ -266,11 +267,11 @@ int call_add_data(call *c, const char *field, const json_t *data, str *out) {
   return status;
 }
 
-// ---- the model's ----------------------------------------------------------------------------------------------------
+// ---- the model's encoder --------------------------------------------------------------------------------------------
 
 static void on_turn(void *ctx, bool begins) { (begins ? turn_take : turn_give)(ctx); }
 
-// Of the memory that is left when the model is loaded, unless a number is given.
+// A fraction of the memory left after the model is loaded, unless a number is given.
 static uint64_t encoder_room(const serve_options *o) {
   uint64_t quarter = weft_memory_available() / 4;
   return o->max_encoder_bytes ? (uint64_t)o->max_encoder_bytes : quarter;

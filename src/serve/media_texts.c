@@ -1,11 +1,11 @@
-// Prompts of completions and of embeddings that have pictures and sounds: objects in the place of a text. Their bytes
-// are decoded and encoded as those of messages (media.c); conversations are in prompt.c.
+// Prompts of completions and embeddings with pictures and sounds: objects in place of a text. Their media are decoded
+// and encoded like those of messages (media.c); conversations are in prompt.c.
 #define _GNU_SOURCE
 #include "serve/media.h"
 #include "serve/server.h"
 #include <string.h>
 
-// The text of parts, with a marker for each picture and sound.
+// Joins the texts of parts, with a marker for each picture and sound.
 static int join_content(call *c, const char *field, const json_t *parts, str *text) {
   const json_t *part;
   size_t i;
@@ -20,7 +20,7 @@ static int join_content(call *c, const char *field, const json_t *parts, str *te
 }
 
 static int encode_media(call *c, const char *field, const json_t *media) {
-  str mark = {0};                      // of a conversation's text; here they stand at WEFT_MEDIA_MARKER
+  str mark = {0};                      // marks are for conversations; here WEFT_MEDIA_MARKER is used
   const json_t *one;
   size_t i;
   int status = 0;
@@ -48,7 +48,7 @@ static int add_marked(call *c, const char *field, const str *text, unsigned flag
   return call_take(c, field, "its tokens", n * sizeof *ids);
 }
 
-// A text that may be too long is tokenized before anything is encoded for it: as far as the limit, and without media.
+// Tokenises a text before its media are encoded, without them and up to the limit, to see whether it is too long.
 static bool is_too_long(call *c, const str *text, unsigned flags) {
   size_t most = call_most_ids(c), n = 0;
   int32_t *ids = NULL;
@@ -59,8 +59,8 @@ static bool is_too_long(call *c, const str *text, unsigned flags) {
   return long_;
 }
 
-// {"content": [parts]}: its texts are read as characters, as those of messages are.
-// {"prompt_string": text, "multimodal_data": [base64, ...]}, llama.cpp's: names of control tokens are read as those.
+// {"content": [parts]}: plain texts, as in messages. {"prompt_string": text, "multimodal_data": [base64, ...]},
+// llama.cpp's: control tokens are recognised by name.
 int call_add_object(call *c, const json_t *o, const char *name, size_t i, bool parts) {
   char field[64];
   const json_t *content = parts ? json_object_get(o, "content") : NULL, *prompt = json_object_get(o, "prompt_string"),
@@ -79,7 +79,7 @@ int call_add_object(call *c, const json_t *o, const char *name, size_t i, bool p
   int status = content ? join_content(c, field, content, &text) : 0;
   if (prompt) str_addn(&text, json_string_value(prompt), json_string_length(prompt));
   bool taken = !status && !(status = call_take(c, field, "its text", text.n));
-  bool alone = is_too_long(c, &text, special);           // refused when all prompts are there
+  bool alone = is_too_long(c, &text, special);           // refused when all prompts are complete
   if (!status && !alone) status = encode_media(c, field, media);
   if (!status && !alone && c->media.n > first)
     status = add_marked(c, field, &text, special | WEFT_ADD_SPECIAL, first);

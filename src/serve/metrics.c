@@ -1,6 +1,5 @@
-// /metrics, in the text form of Prometheus. Names of llama-server are those of the whole server, without labels, as it
-// has them; names of vLLM, which routers and dashboards read, have one series for each model (model_name). What neither
-// has is weft:.
+// /metrics, in Prometheus' text format. llama-server's names are for the whole server, without labels; vLLM's names,
+// which routers and dashboards read, have one series per model (model_name). Additional figures begin with weft:.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +11,13 @@ const double histogram_seconds[HISTOGRAM_BOUNDS] = {0.001, 0.0025, 0.005, 0.01, 
 const double histogram_tokens[HISTOGRAM_BOUNDS] = {1,    2,    5,    10,   20,   50,   100,  200,  500, 1e3,
                                                    2e3,  5e3,  1e4,  2e4,  5e4,  1e5,  2e5,  5e5,  1e6};
 
-// What is counted of a model, or of all together.
+// Figures of a model, or of all together.
 struct seen { const char *name; struct sched_counts c; struct model_seen figures; };
 typedef VEC(struct seen) all_seen;
 
 static double ratio(double n, double of) { return of > 0 ? n / of : 0; }
 
-// Positions that answers in work hold, of those that they may hold.
+// The fraction of the KV cache used by running answers.
 static double kv_usage(const struct seen *m) { return ratio((double)m->c.held, (double)m->c.room); }
 
 #define VALUE(name, expression) \
@@ -109,7 +108,7 @@ static void add_metric(str *out, const char *name, const char *type, const char 
   str_addf(out, "%s %.17g\n", name, value);
 }
 
-// As a label's value: backslashes, quotes and line ends are escaped.
+// A label's value, with backslashes, quotes and line ends escaped.
 static void add_label(str *out, const char *name, const char *value) {
   str_addf(out, "%s=\"", name);
   for (const char *p = value; *p; p++) {
@@ -152,9 +151,8 @@ static void add_finished(str *out, const all_seen *all) {
     }
 }
 
-// What the scheduler of the Gateway API Inference Extension reads beside figures: how large the cache is, in blocks as
-// events have them, and which adapters' names requests have brought along as models, as of now. Here requests name
-// none: they say scales.
+// Information for the scheduler of the Gateway API Inference Extension: the size of the cache, in blocks as in events,
+// and the adapters that current requests name as models. There are none here: requests give scales instead.
 static void add_infos(str *out, const all_seen *all, int block_size) {
   metric_head(out, "vllm:cache_config_info", "gauge", "The size of the KV cache for answers in work.");
   for (size_t i = 0; i < all->n; i++) {

@@ -1,4 +1,4 @@
-// See mhd.h.
+// Loads libmicrohttpd: see mhd.h.
 #include "serve/mhd.h"
 #include <dlfcn.h>
 #include <stdio.h>

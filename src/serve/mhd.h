@@ -1,6 +1,6 @@
-// mhd: libmicrohttpd, which is opened when a server is to start and never else: with GnuTLS and what that needs it is
-// nine libraries, half of the time that a command takes to start. If it is linked (WEFT_HTTP_LINKED: the static
-// program, builds by zig cc, Windows, macOS), the linker fills the table of its functions.
+// mhd: libmicrohttpd, opened only when a server starts: with GnuTLS and its dependencies it is nine libraries, half of
+// a command's start time. If it is linked (WEFT_HTTP_LINKED: the static program, builds by zig cc, Windows, macOS), the
+// linker fills the table of functions.
 #ifndef WEFT_SERVE_MHD_H
 #define WEFT_SERVE_MHD_H
 #include <microhttpd.h>
@@ -18,6 +18,6 @@ typedef struct mhd_api {
 #undef F
 } mhd_api;
 
-// -1: it is not here, or too old. It stays loaded; a second call gives the same functions.
+// -1: missing or too old. It stays loaded; a second call returns the same functions.
 int mhd_load(mhd_api *out, error *err);
 #endif

@@ -1,5 +1,4 @@
-// ollama's endpoints: lines of JSON, which come as a stream unless that is declined; errors are bare texts, times
-// nanoseconds.
+// ollama's endpoints: JSON lines, streamed by default; errors are plain texts, times are in nanoseconds.
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdlib.h>
@@ -57,7 +56,7 @@ static json_t *details(const served *m) {
                    m->arch, "parameter_size", size, "quantization_level", last ? last + 1 : "");
 }
 
-// Something that changes with the file, though it is no hash of its bytes: that would mean reading all of them.
+// A value that changes with the file; not a hash of its bytes, which would require reading all of them.
 static void digest(const served *m, char *out, size_t cap) {
   uint64_t h = hash_bytes(m->summary, strlen(m->summary), m->file_bytes), k = hash_u64(h, m->n_keys ^ m->stamp);
   snprintf(out, cap, "%016llx%016llx%016llx%016llx", (unsigned long long)h, (unsigned long long)k,
@@ -71,7 +70,7 @@ static json_t *model_entry(const served *m) {
                    "size", (json_int_t)m->file_bytes, "digest", sum, "details", details(m));
 }
 
-// Clients compare it with the version of ollama that they need (0.6.4 to 0.13.4 were seen), and refuse an older one.
+// Clients require a minimum version of ollama (0.6.4 to 0.13.4 were seen) and refuse an older one.
 #define OLLAMA_VERSION "0.18.2"
 
 void ollama_version(server *s, exchange *x) {
@@ -88,7 +87,7 @@ void ollama_tags(server *s, exchange *x) {
 }
 
 static void add_loaded(void *ctx, served *m) {
-  enum { CENTURY = 1000000000 };       // seconds and more: as long as the server runs
+  enum { CENTURY = 1000000000 };       // seconds; longer means: as long as the server runs
   if (m->state != SERVED_IN) return;
   json_t *o = model_entry(m);
   double until = shelf_until(m);
@@ -125,7 +124,7 @@ static json_t *model_info(const weft_file *f) {
   return o;
 }
 
-// As ollama names them.
+// ollama's names.
 static json_t *capabilities(const served *m, const weft_file *f, const weft_template *t, const shelf *sh) {
   struct caps c = caps_of(f, t);
   weft_template *with_tools;
@@ -146,7 +145,7 @@ static json_t *capabilities(const served *m, const weft_file *f, const weft_temp
   return names;
 }
 
-// From the file: nothing is loaded for it.
+// From the file, without loading the model.
 void ollama_show(server *s, exchange *x) {
   fault f = {0};
   struct params p = {0};
@@ -175,7 +174,7 @@ static const struct field pull_table[] = {
 static const struct fields pull_fields = FIELDS(pull_table);
 const struct fields *const ollama_pull_fields[] = {&pull_fields, NULL};
 
-// Programs pull a model before they use it. One that is there is a success.
+// Programs pull a model before they use it. An existing model is a success.
 void ollama_pull(server *s, exchange *x) {
   static const char lines[] = "{\"status\":\"pulling manifest\"}\n{\"status\":\"success\"}\n";
   fault f = {0};
@@ -220,7 +219,7 @@ const struct fields *const ollama_chat_fields[] = {&chat_fields, &foreign_ollama
                            *const ollama_generate_fields[] = {&generate_fields, &foreign_generate_fields,
                                                               &common_fields, NULL};
 
-// Also where the request only loads the model.
+// Also for requests that only load the model.
 static int check_fields(call *c) {
   const json_t *v = c->p.format;
   const char *text = json_string_value(v);
@@ -231,7 +230,7 @@ static int check_fields(call *c) {
   return call_check_tools(c, c->p.tools);
 }
 
-// Where there is no request yet, it is checked alone.
+// If there is no request yet, it is checked alone.
 static int read_format(call *c) {
   const json_t *format = c->p.format;
   if (!format || (json_is_string(format) && !json_string_length(format))) return 0;
@@ -250,7 +249,7 @@ static int read_options(call *c) {
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
-// Pictures stand before the text.
+// Pictures come before the text.
 static int add_images(call *c, json_t *message, const char *field, const json_t *images) {
   const json_t *one, *content = json_object_get(message, "content");
   str text = {0};
@@ -280,7 +279,7 @@ static int adapt(call *c) {
   return 0;
 }
 
-// think: true, false, or how much: "low", "medium", "high".
+// think: true, false, or a level: "low", "medium", "high".
 static int add_ollama_chat(call *c, json_t *messages) {
   if (c->p.thinking) c->p.think = json_is_false(c->p.thinking) ? -1 : 1;
   if (json_is_string(c->p.thinking)) c->p.effort = c->p.thinking;
@@ -305,7 +304,7 @@ static int add_generate(call *c) {
 
 // ---- answers --------------------------------------------------------------------------------------------------------
 
-// Calls [from, to) as an array's text: arguments are objects here, as the model wrote them.
+// Calls [from, to) as the text of an array: arguments are objects here, as the model wrote them.
 static void add_call_objects(str *out, const struct choice *h, size_t from, size_t to) {
   str_addc(out, '[');
   for (size_t i = from; i < to; i++) {
@@ -335,7 +334,7 @@ static json_t *line(const call *c, const str *content, const str *reasoning) {
   return line_object(c->m->name, c->p.messages != NULL, content, reasoning);
 }
 
-// o, which is taken, as text, with these calls in its message.
+// o (taken) as text, with these calls in its message.
 static void add_line(str *out, json_t *o, const struct choice *h, size_t from, size_t to) {
   if (from == to) {
     char *text = json_dumps(o, JSON_COMPACT);
@@ -366,7 +365,7 @@ static void add_end(const call *c, json_t *o) {
   json_object_set_new(o, "eval_duration", json_integer((json_int_t)(1e6 * t->drawn_ms)));
 }
 
-// Of all tokens from number `from` on; beside the message.
+// Of all tokens from number `from` on; next to the message.
 static void add_logprobs(const call *c, json_t *o, size_t from) {
   const scores *of = &c->choices[0].scores;
   json_t *all = json_array();
@@ -375,7 +374,7 @@ static void add_logprobs(const call *c, json_t *o, size_t from) {
   json_decref(all);
 }
 
-// A call goes out once it is whole, or the answer has ended.
+// Sends a call when it is complete, or when the answer has ended.
 static void ollama_event(call *c, const event *e, int i) {
   struct choice now = {0};
   const struct choice *h = &c->choices[i];
@@ -413,7 +412,7 @@ static void ollama_failed(call *c, const fault *why) {
 
 static const struct speaker speaker = {"application/x-ndjson", NULL, NULL, ollama_event, ollama_finish, ollama_failed};
 
-// A request without a prompt loads the model, or with a keep_alive of 0 unloads it.
+// A request without a prompt loads the model; with keep_alive 0 it unloads the model.
 static bool is_goodbye(const json_t *body) {
   static const char *const beside[] = {"model", "keep_alive", "prompt", "messages", "stream"};
   const json_t *keep = json_object_get(body, "keep_alive"), *prompt = json_object_get(body, "prompt");
@@ -421,7 +420,7 @@ static bool is_goodbye(const json_t *body) {
                                    : json_is_string(keep) && !strspn(json_string_value(keep), "123456789-+.") &&
                                        *json_string_value(keep) == '0';
   if (!none || json_string_length(prompt) || json_array_size(json_object_get(body, "messages"))) return false;
-  size_t said = 0;                     // what else is said is looked at with the model
+  size_t said = 0;                     // other members are checked with the model
   for (size_t i = 0; i < COUNT(beside); i++) said += json_object_get(body, beside[i]) != NULL;
   return said == json_object_size(body);
 }
@@ -474,7 +473,7 @@ void ollama_generate(server *s, exchange *x) {
   else call_go(c);
 }
 
-// ---- vectors of texts -----------------------------------------------------------------------------------------------
+// ---- embeddings -----------------------------------------------------------------------------------------------------
 
 static const struct field embed_table[] = {
   FN(P, input, "input", F_ANY, SHAPE_PROMPT, "a text, or an array of texts"),

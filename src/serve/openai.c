@@ -1,5 +1,5 @@
-// OpenAI's endpoints: the model, /v1/completions, /v1/chat/completions.  Clients add up what deltas say, so each thing
-// is said once; the error of a request is an HTTP status as long as its stream has not begun.
+// OpenAI's endpoints: the model, /v1/completions, /v1/chat/completions. Clients concatenate deltas, so each thing is
+// sent once; an error is an HTTP status as long as the stream has not begun.
 #define _GNU_SOURCE
 #include "serve/call.h"
 #include "serve/families.h"
@@ -43,7 +43,7 @@ const struct family openai_family = {
 
 struct listing { server *s; json_t *all; };
 
-// As llama-server's router and OpenRouter name them.
+// In the names of llama-server's router and OpenRouter.
 static json_t *input_modalities(const served *m) {
   json_t *all = json_pack("[s]", "text");
   if (m->media_kinds & WEFT_PICTURE) json_array_append_new(all, json_string("image"));
@@ -65,7 +65,7 @@ static json_t *model_object(const server *s, const served *m) {
   json_t *aliases = json_array();
   for (size_t i = 0; i < m->aliases.n; i++) json_array_append_new(aliases, json_string(m->aliases.at[i]));
   json_object_set_new(o, "aliases", aliases);
-  // a request that waits for a model has its answer before all of it is freed
+  // a waiting request gets its error before all of the model is freed
   if (m->state == SERVED_FAILED || (m->state == SERVED_LEAVING && m->failed)) {
     json_t *status = json_object_get(o, "status");
     json_object_set_new(status, "failed", json_true());
@@ -102,7 +102,7 @@ void openai_model(server *s, exchange *x) {
   json_decref(all);
 }
 
-// ---- what both have -------------------------------------------------------------------------------------------------
+// ---- common to both -------------------------------------------------------------------------------------------------
 
 #define P struct params
 #define SHARED \
@@ -181,9 +181,8 @@ const struct fields *const openai_completion_fields[] = {&completion_fields,
 
 enum { LEGACY_SCORE_BYTES = 300 };     // of a token's log-probability: a member of an object
 
-// What OpenAI's old form of log-probabilities is made of.
-// offset: characters of the text before the next token; skip: of them, those that the text does not show (the space
-// that some tokenizers put in front).
+// OpenAI's legacy form of log-probabilities. offset: characters of the text before the next token; skip: number of
+// these that the text does not show (some tokenisers add a space in front).
 struct legacy { json_t *tokens, *logprobs, *top, *offsets; int64_t offset, skip; };
 
 static struct legacy legacy_new(int64_t offset) {
@@ -244,7 +243,7 @@ static void add_prompt_text(const call *c, int i, str *out) {
   weft_free(text);
 }
 
-// Where the answer begins in what is shown.
+// Offset of the answer in the shown text.
 static int64_t shown_before(const call *c, int i) {
   str text = {0};
   if (c->p.echo) add_prompt_text(c, i, &text);
@@ -291,7 +290,7 @@ static json_t *echoed(const call *c, int i) {
   return made;
 }
 
-// Of a stream: characters that each choice has sent.
+// For a stream: characters that each choice has sent.
 static int64_t *sent_characters(call *c) {
   if (c->own) return c->own;
   int64_t *all = xcalloc((size_t)c->n_choices, sizeof *all);
@@ -351,7 +350,7 @@ void openai_completions(server *s, exchange *x) {
   c->p.logprobs = logprobs && !json_is_null(logprobs);
   c->p.n_top = c->p.top_logprobs;
   c->score_bytes = LEGACY_SCORE_BYTES;
-  // as OpenAI has it
+  // OpenAI's default
   bool said = json_object_get(c->body, "max_tokens") || json_object_get(c->body, "n_predict");
   if (!said && c->p.max_tokens < 0) c->p.max_tokens = 16;
   if (c->p.echo && c->p.logprobs && c->p.stream)
@@ -515,8 +514,8 @@ void openai_chat(server *s, exchange *x) {
 
 // ---- /v1/completions/render, /v1/chat/completions/render ------------------------------------------------------------
 
-// The token ids that a request's prompts become, as vLLM has them: routers look up with them which replica knows the
-// beginning of a prompt.
+// The token ids of a request's prompts, in vLLM's form: routers use them to find the replica that has the beginning of
+// a prompt.
 static json_t *rendered(call *c, const request *r, const char *field) {
   enum { ID_BYTES = 48 };              // of a number as JSON, in memory and as text
   if (call_fits(c, r) || call_take(c, field, "its token ids", r->prompt.n * ID_BYTES)) return NULL;

@@ -1,6 +1,6 @@
-// The page at /: files of src/serve/page/ and libraries of Debian packages (cmake/page.cmake), which are part of the
-// program.  It asks nothing of anybody but this server, and runs nothing but these scripts, whatever a model writes.
-// Libraries are sent as they are stored, compressed: every browser takes that.
+// The web page at /: files of src/serve/page/ and libraries of Debian packages (cmake/page.cmake), embedded in the
+// program. It sends requests only to this server and runs only these scripts, whatever a model writes. Libraries are
+// stored and sent compressed, which every browser accepts.
 #define _GNU_SOURCE
 #include <string.h>
 #include "base/embed.h"

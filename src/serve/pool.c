@@ -1,5 +1,6 @@
-// Threads and a queue of jobs: see pool.h. A job that takes long no longer counts while others wait: the next one gets
-// a thread more, and the long one goes on with what others leave. A thread that was slowed down stays slow: it ends.
+// Threads and a queue of jobs: see pool.h. A long job no longer counts while others wait: another thread takes the next
+// job, and the long one goes on with lower priority. A thread whose priority was lowered cannot raise it again, so it
+// ends.
 #include "serve/pool.h"
 #include <math.h>
 #include <pthread.h>
@@ -7,8 +8,8 @@
 #include "base/os.h"
 
 struct job { void (*fn)(void *); void *ctx; struct job *next; };
-enum { MOST = 16, MOST_MORE = 32 };      // threads that are asked for, and those in place of waiting and late ones
-enum { LATE_NICE = 5, CROWD_NICE = 19 }; // of as many late jobs as threads were asked for, and of those beyond that
+enum { MOST = 16, MOST_MORE = 32 };      // requested threads; additional ones for waiting and late jobs
+enum { LATE_NICE = 5, CROWD_NICE = 19 }; // for as many late jobs as requested threads, and for further ones
 static const double LATE_S = 0.05;
 
 enum worker_state { WORKER_NONE, WORKER_IDLE, WORKER_BUSY, WORKER_WAITS, WORKER_LATE, WORKER_ENDED };
@@ -17,7 +18,7 @@ typedef struct worker {
   pthread_t thread;
   int id;                                // for os_thread_nice
   enum worker_state state;
-  double began;                          // now_s(), of its job
+  double began;                          // start of its job, now_s()
 } worker;
 
 struct pool {
@@ -37,7 +38,7 @@ static int count_in(const pool *p, enum worker_state state) {
   return n;
 }
 
-// Jobs that have taken long are late. Returns when the next one will be. The lock is held.
+// Marks long jobs as late. Returns when the next one will be. The caller holds the lock.
 static double find_late(pool *p) {
   double now = now_s(), next = INFINITY;
   for (size_t i = 0; i < COUNT(p->workers); i++) {
@@ -52,19 +53,19 @@ static double find_late(pool *p) {
 
 static void *run_jobs(void *arg);
 
-// A thread more, if there is room for one. The lock is held.
+// Adds a thread, if the limit allows it. The caller holds the lock.
 static void add_worker(pool *p) {
   for (size_t i = 0; i < COUNT(p->workers); i++) {
     worker *w = &p->workers[i];
     if (w->state != WORKER_NONE && w->state != WORKER_ENDED) continue;
-    if (w->state == WORKER_ENDED) pthread_join(w->thread, NULL);         // it has nothing left to do
+    if (w->state == WORKER_ENDED) pthread_join(w->thread, NULL);         // it has ended
     *w = (worker){.of = p, .state = WORKER_IDLE};
     if (pthread_create(&w->thread, NULL, run_jobs, w)) w->state = WORKER_NONE;
     return;
   }
 }
 
-// Some idle thread takes the next job, or watches for jobs that become late. The lock is held.
+// Makes an idle thread take the next job, or watch for late jobs. The caller holds the lock.
 static void call_worker(pool *p) {
   if (p->first && !p->stop && !count_in(p, WORKER_IDLE)) add_worker(p);
   pthread_cond_signal(&p->more);
@@ -78,7 +79,7 @@ static void *run_jobs(void *arg) {
   while (p->first || !p->stop) {
     double until = p->first ? find_late(p) : INFINITY;
     struct job *j = p->first;
-    // those in place of others stay when these go on
+    // additional threads idle while the original ones work
     if (!j || count_in(p, WORKER_BUSY) >= p->asked) { os_cond_wait_until(&p->more, &p->lock, until); continue; }
     if (!(p->first = j->next)) p->last = &p->first;
     w->state = WORKER_BUSY;

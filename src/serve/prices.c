@@ -1,10 +1,10 @@
-// What pieces of prompts cost: see prices.h.
+// Estimates the cost of prompt chunks: see prices.h.
 #include "serve/prices.h"
 
 static double tiles_of(size_t n) { return (double)((n + PRICES_TILE - 1) / PRICES_TILE); }
 static double looks_of(size_t n, size_t past) { return (double)n * ((double)past + 0.5 * (double)n); }
 
-// Looks cost nothing until it shows: as if one piece of so many had.
+// A least-squares fit whose ridge term, shows^2, keeps the cost of attention near 0 until it has been measured.
 double prices_s(const struct prices *p, size_t n, size_t past) {
   const double shows = 4000, looks = p->looks + shows * shows, det = p->tiles * looks - p->both * p->both;
   double tile = p->tiles > 0 ? p->tiles_s / p->tiles : 0, look = 0;
@@ -17,11 +17,11 @@ double prices_s(const struct prices *p, size_t n, size_t past) {
 }
 
 void prices_learn(struct prices *p, size_t n, size_t past, double took) {
-  enum { TIMES = 3 };                  // more than it should have been: somebody else had the processors
+  enum { TIMES = 3 };  // factor over the expectation at which other programs must have used the processors
   double tiles = tiles_of(n), l = looks_of(n, past) / tiles, expected = prices_s(p, n, past), old = 0.9;
   if (took <= 0) return;
   if (expected > 0 && took > TIMES * expected) took = TIMES * expected;
-  took /= tiles;                       // a long piece says as much as a short one
+  took /= tiles;                       // a long chunk has the weight of a short one
   *p = (struct prices){.tiles = old * p->tiles + 1,
                        .both = old * p->both + l,
                        .looks = old * p->looks + l * l,

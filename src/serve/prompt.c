@@ -1,6 +1,5 @@
-// Prompts: from texts, ids and conversations to the tokens of a request.  What is wrong with one is a fault that names
-// the field.  Whatever a request brings to a conversation stays text: control tokens come from the model's template
-// (weft_template_encode).
+// Prompts: converts texts, ids and conversations to the tokens of a request. An error is a fault that names the field.
+// All text from a request stays text: control tokens come only from the model's template (weft_template_encode).
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@ request *call_new_request(call *c) {
   return r;
 }
 
-// Adds them to the prompt; ids is the request's then.
+// Appends ids to the prompt and takes ownership of them.
 static void give_ids(request *r, int32_t *ids, size_t n) {
   if (!r->prompt.n) {
     vec_free(&r->prompt);
@@ -32,7 +31,7 @@ static int tokenize_into(call *c, request *r, const char *text, size_t n, unsign
   weft_error err;
   int32_t *ids;
   size_t n_ids;
-  if (r->prompt.n > call_most_ids(c)) return 0;        // too long already
+  if (r->prompt.n > call_most_ids(c)) return 0;        // already too long
   if (weft_tokenize_at_most(weft_model_vocab(c->m->model), text, n, flags, call_most_ids(c), &ids, &n_ids, &err))
     return fault_set(&c->fault, 400, "prompt", "%s", err.text);
   give_ids(r, ids, n_ids);
@@ -75,7 +74,7 @@ static int add_prompt_or_object(call *c, const json_t *prompt, const char *name,
   return call_add_prompt(c, prompt, true, name);
 }
 
-// An array is one prompt of ids (with texts among them), or many prompts.
+// An array is one prompt of ids (possibly with texts), or many prompts.
 int call_add_prompts(call *c, json_t *prompt, const char *name) {
   enum { MOST = 128 };
   json_t *one;
@@ -99,7 +98,7 @@ static int bad_message(call *c, size_t i, const char *member, const char *what) 
   return fault_set(&c->fault, 400, name, "'%s' %s", name, what);
 }
 
-// Parts of a content.  They become one string, which is what all templates take; pictures and sounds are marks in it.
+// Joins the parts of a content to one string, which all templates accept; pictures and sounds become marks in it.
 static int join_parts(call *c, size_t i, json_t *message) {
   json_t *content = json_object_get(message, "content"), *part;
   str all = {0};
@@ -133,7 +132,7 @@ static bool known_role(const char *role) {
   return false;
 }
 
-// Arguments come as text, and templates want to see what is in it.
+// Arguments come as text; templates need the parsed value.
 static int open_arguments(call *c, size_t i, json_t *message) {
   json_t *calls = json_object_get(message, "tool_calls"), *one;
   size_t k;
@@ -159,11 +158,11 @@ static int check_message(call *c, size_t i, json_t *m) {
   if (!known_role(role))
     return bad_message(c, i, "role", "must be system, developer, user, assistant, tool or function");
   if (!strcmp(role, "developer")) {
-    json_object_set_new(m, "role", json_string("system"));      // this frees what role points to
+    json_object_set_new(m, "role", json_string("system"));      // frees what role points to
     role = "system";
   }
   json_t *content = json_object_get(m, "content");
-  // An answer may be calls alone, or reasoning, or empty, and so may the result of a tool.
+  // an answer may consist of calls only, of reasoning, or be empty, and so may a tool result
   bool may_lack = strcmp(role, "user") && strcmp(role, "system");
   if (json_is_array(content)) { if (join_parts(c, i, m)) return -1; }
   else if (!content || json_is_null(content)) {
@@ -194,12 +193,12 @@ static json_t *new_number(int *n) {
   return json_string(id);
 }
 
-// Calls that wait for results, by when they came. name: of the function; id: NULL once it is answered. Both belong to
-// the messages. from: those before it are answered; steps: that looking took (account_step).
+// Calls that wait for results, in order of arrival. name: of the function; id: NULL after its result. Both belong to
+// the messages. from: earlier calls have results; steps: cost of searches (account_step).
 struct waiting { struct { const json_t *name; json_t *id; } *at; size_t n, cap, from; unsigned steps; };
 
-// The first call that waits: of this name, or with this id (the other one is NULL); otherwise, if `any`, the first one
-// of all. Its id, borrowed; NULL: there is none.  -1: looking takes too long.
+// The first waiting call with this name or this id (the other argument is NULL); otherwise, if `any`, the first one.
+// *out: its id, borrowed; NULL: none. -1: the search takes too long.
 static int take_waiting(struct waiting *w, const json_t *name, const json_t *id, bool any, json_t **out, error *err) {
   while (w->from < w->n && !w->at[w->from].id) w->from++;
   size_t found = any ? w->from : w->n;
@@ -214,7 +213,7 @@ static int take_waiting(struct waiting *w, const json_t *name, const json_t *id,
   return 0;
 }
 
-// The result m belongs to a call that waits.
+// Finds the call to which result m belongs.
 static int number_result(json_t *m, struct waiting *w, int *n, error *err) {
   const json_t *had = json_object_get(m, "tool_call_id"), *name = json_object_get(m, "name");
   json_t *id;
@@ -225,7 +224,7 @@ static int number_result(json_t *m, struct waiting *w, int *n, error *err) {
   return 0;
 }
 
-// Calls and results without an id (ollama's clients send none) get one, the same each time: templates join them by it.
+// Gives calls and results without an id (as from ollama's clients) deterministic ids: templates match them by id.
 static int number_calls(call *c, json_t *messages) {
   json_t *m, *one;
   size_t i, k;
@@ -257,7 +256,7 @@ static bool has_reasoned(const json_t *m) {
          json_string_length(json_object_get(m, "reasoning"));
 }
 
-// Is the last message the beginning of an answer?
+// Does the last message begin an answer?
 static bool has_begun(const json_t *messages) {
   const json_t *m = json_array_get(messages, json_array_size(messages) - 1);
   const char *role = json_string_value(json_object_get(m, "role"));
@@ -268,7 +267,7 @@ static bool has_begun(const json_t *messages) {
   return strlen(json_string_value(content)) == n;
 }
 
-// A last message of the assistant's that says nothing: the answer to what is before it.
+// Drops a final empty assistant message.
 static void drop_empty_answer(json_t *messages) {
   size_t n = json_array_size(messages);
   const json_t *m = json_array_get(messages, n - 1), *content = json_object_get(m, "content");
@@ -279,8 +278,8 @@ static void drop_empty_answer(json_t *messages) {
     json_array_remove(messages, n - 1);
 }
 
-// What the template may ask for: what the server's options say, over it fields of their own, and over them what the
-// request says in so many words.
+// The variables of the template: the server's options, overridden by dedicated fields, overridden by explicit values of
+// the request.
 static json_t *template_variables(const call *c) {
   const char *effort = json_string_value(c->p.effort);
   json_t *all = c->p.default_variables ? json_copy(c->p.default_variables) : json_object();
@@ -328,7 +327,7 @@ int call_add_chat(call *c, json_t *messages, json_t *tools) {
                     .media = c->media.at,
                     .n_media = c->media.n};
   bool begun = !c->p.ended && has_begun(messages);
-  size_t beside = n_messages + n_variables;      // given up before this returns
+  size_t beside = n_messages + n_variables;      // freed before this returns
   if (!c->p.must_call && !begun) {         // so that they are not in memory twice
     json_array_clear(messages);
     json_array_clear(c->p.messages);
@@ -346,7 +345,7 @@ int call_add_chat(call *c, json_t *messages, json_t *tools) {
     r->prompt_text = text;
     if (!status) status = call_take(c, "messages", "the prompt and its tokens", n_text + n_ids * sizeof *ids);
   }
-  if (!status && c->p.must_call) status = call_fits(c, r);       // before anything is made for it
+  if (!status && c->p.must_call) status = call_fits(c, r);       // before other work is done
   if (!status && c->p.must_call) status = force_call(c, r, &chat, messages, tools);
   free(json);
   free(more);

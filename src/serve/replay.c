@@ -1,5 +1,5 @@
-// Copies of streams: see replay.h.  Lock order: a copy's before an exchange's; http.c calls copies without a lock of
-// its own.
+// Copies of streams: see replay.h. Lock order: a copy's before an exchange's; http.c calls copies without holding a
+// lock.
 #define _GNU_SOURCE
 #include "serve/replay.h"
 #include <stdlib.h>
@@ -16,12 +16,12 @@ struct copy {
   int key, refs;
   bool listed;
   const char *type;                    // of the stream
-  exchange *from;                      // what is copied; NULL: it has ended
+  exchange *from;                      // the source; NULL: it has ended
   str out;
   uint64_t lost;                       // bytes before out
   VEC(exchange *) readers;
   int64_t began, ended;                // Unix time; ended 0: not yet
-  double unread_since, ended_at;       // now_s(); unread_since 0: somebody reads
+  double unread_since, ended_at;       // now_s(); unread_since 0: a client reads
 };
 struct replay { pthread_mutex_t lock; VEC(struct copy *) all; size_t bytes; double ticked; };
 
@@ -62,7 +62,7 @@ static void unlist(replay *p, struct copy *c) {
   copy_release(c);
 }
 
-// Its request is cancelled; what it still says reaches nobody.
+// Cancels its request; further output is dropped.
 static void cancel_copy(replay *p, struct copy *c) {
   exchange *from = c->from ? exchange_hold(c->from) : NULL;
   unlist(p, c);
@@ -72,7 +72,7 @@ static void cancel_copy(replay *p, struct copy *c) {
   }
 }
 
-// The list is in the order in which streams began. false: all are still being made.
+// The list is ordered by the start of streams. false: all are still running.
 static bool forget_one(replay *p) {
   for (size_t i = 0; i < p->all.n; i++) {
     if (p->all.at[i]->from) continue;
@@ -126,7 +126,7 @@ static void copy_end(void *ctx, void *copy) {
   pthread_mutex_unlock(&p->lock);
 }
 
-// NULL: there are too many; then the stream ends with its client as others do.
+// NULL: too many copies; the stream then ends with its client.
 static void *copy_begin(void *ctx, exchange *x, const char *id, const char *type) {
   replay *p = ctx;
   pthread_mutex_lock(&p->lock);
@@ -204,7 +204,7 @@ static int need_id(server *s, exchange *x) {
   return -1;
 }
 
-// Where to begin, in bytes of all that the stream has sent.
+// The start offset, in bytes of the whole stream.
 static int read_from(const struct copy *c, const char *text, uint64_t *from, fault *f) {
   char *end = NULL;
   *from = text ? strtoull(text, &end, 10) : 0;
@@ -253,7 +253,7 @@ static const struct field lookup_table[] = {
 static const struct fields lookup_fields = FIELDS(lookup_table);
 const struct fields *const stream_lookup_fields[] = {&lookup_fields, NULL};
 
-// Only of conversations that are named: streams cannot be listed.
+// Only for named conversations: streams cannot be listed.
 void handle_stream_lookup(server *s, exchange *x) {
   replay *p = s->replay;
   struct lookup q = {0};

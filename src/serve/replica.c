@@ -1,5 +1,5 @@
-// What routers in front of several servers ask each of them: vLLM's and SGLang's names for its version, its load and
-// its model. Routers take a replica in, weigh it and name its model by these.
+// What routers query on each replica: vLLM's and SGLang's endpoints for version, load and model. Routers use them to
+// register, weigh and name a replica.
 #include <string.h>
 #include "serve/caps.h"
 #include "serve/families.h"
@@ -9,7 +9,8 @@ void replica_version(server *s, exchange *x) {
   answer_json(x, 200, json_pack("{ss}", "version", weft_version()));
 }
 
-// As vLLM has it: requests in the server. A stream that nobody reads any more and that goes on (X-Conversation-Id)
+// vLLM's form: number of requests in the server. A stream without a reader that continues (X-Conversation-Id) counts,
+// since it occupies a slot.
 // counts, since it takes a place.
 void replica_load(server *s, exchange *x) {
   struct sched_counts c;
@@ -17,7 +18,7 @@ void replica_load(server *s, exchange *x) {
   answer_json(x, 200, json_pack("{si}", "server_load", c.running + c.waiting));
 }
 
-// As SGLang has it: one entry, as there is one rank. num_tokens: what answers in work hold and prompts that wait bring.
+// SGLang's form: one entry, for one rank. num_tokens: tokens held by running answers plus prompts that wait.
 void replica_loads(server *s, exchange *x) {
   struct sched_counts c;
   shelf_counts(s->shelf, &c);
@@ -25,7 +26,8 @@ void replica_loads(server *s, exchange *x) {
                                 c.waiting, "num_tokens", (json_int_t)(c.held + c.waiting_tokens)));
 }
 
-// vLLM's word for a replica that takes no requests until it is woken: routers pass it over. Here a model that has left
+// vLLM's term for a replica that accepts no requests until it is woken: routers skip it. Always false: here an unloaded
+// model is loaded by the next request.
 // memory comes back with the next request.
 void replica_sleeps(server *s, exchange *x) {
   (void)s;
@@ -34,7 +36,7 @@ void replica_sleeps(server *s, exchange *x) {
 
 struct description { const served *usual; json_t *model; };
 
-// Paths are empty: a router takes the name of a path for that of a repository, and fetches a tokenizer from there.
+// Paths are empty: a router would take a path's name as a repository and fetch a tokeniser from there.
 static void describe_model(void *ctx, served *m) {
   struct description *d = ctx;
   if (m != d->usual) return;
@@ -47,7 +49,7 @@ static void describe_model(void *ctx, served *m) {
   json_object_set_new(o, "is_generation", json_boolean(caps_of(weft_model_file(m->model), NULL).completes));
 }
 
-// The model that requests without a name get; of several, routers learn the others from /v1/models.
+// The default model; routers learn of others from /v1/models.
 static json_t *usual_model(server *s) {
   fault none = {0};
   struct description d = {shelf_find(s->shelf, NULL, &none), NULL};

@@ -1,4 +1,4 @@
-// /v1/rerank: how well each of some texts answers a question, by models that rank texts.  In llama.cpp's form, which is
+// /v1/rerank: scores how well each text answers a question, with reranking models. In llama.cpp's form, which is
 // Jina's.
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-// OpenAI's /v1/responses.  Nothing is kept: a conversation comes whole with each request.  Its stream tells of items (a
-// message, reasoning, the call of a function) that are added, grow and are done, each with its place; every event has a
-// number, from 0 on.
+// OpenAI's /v1/responses. It is stateless: each request contains the whole conversation. A stream reports items (a
+// message, reasoning, a function call) that are added, grow and are done, each with its index; events are numbered from
+// 0.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -55,8 +55,8 @@ static json_t *called_function(const json_t *item) {
                    "name", json_object_get(item, "name"), "arguments", json_object_get(item, "arguments"));
 }
 
-// The message of the assistant that is going on: its reasoning, its text and its calls are items of their own. NULL:
-// the last message is another's, or has its calls.
+// The assistant message being assembled: its reasoning, text and calls are separate items. NULL: the last message has
+// another role, or already has calls.
 static json_t *open_message(json_t *all, const char *member) {
   json_t *last = json_array_get(all, json_array_size(all) - 1);
   const char *role = json_string_value(json_object_get(last, "role"));
@@ -77,7 +77,7 @@ static void add_function_call(json_t *all, const json_t *item) {
   json_array_append_new(calls, called_function(item));
 }
 
-// The text of a reasoning item: what this server wrote (reasoning_text), or a summary. Encrypted, it has none.
+// The text of a reasoning item: from this server (reasoning_text), or a summary. An encrypted item has none.
 static void add_reasoning(json_t *all, const json_t *item) {
   const json_t *parts = json_object_get(item, "content"), *part;
   str text = {0};
@@ -142,10 +142,10 @@ static int add_input(call *c) {
 
 // ---- what goes out --------------------------------------------------------------------------------------------------
 
-// Of a stream: the item that is open, what it has, and what is done.
+// State of a stream: the open item, its content, and finished items.
 struct state {
   int number, index;
-  size_t n_calls;                      // begun
+  size_t n_calls;                      // number of calls begun
   bool open;
   enum weft_part_kind kind;
   char item_id[64];
@@ -196,7 +196,7 @@ static void item_id(const call *c, const char *prefix, int index, char *out, siz
   snprintf(out, cap, "%s_%s_%d", prefix, c->id + 5, index);
 }
 
-// All items, as they are in the end.
+// All items in their final form.
 static json_t *output(const call *c) {
   const struct choice *h = &c->choices[0];
   json_t *all = json_array();
@@ -223,7 +223,7 @@ static void send_numbered(call *c, const char *name, json_t *o) {
   call_line(c, before, o, "\n\n");
 }
 
-static void send_in(call *c, const char *name, json_t *o) {      // about the item that is open
+static void send_in(call *c, const char *name, json_t *o) {      // an event about the open item
   struct state *st = c->own;
   json_object_set_new(o, "output_index", json_integer(st->index));
   json_object_set_new(o, "item_id", json_string(st->item_id));

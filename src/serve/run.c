@@ -1,6 +1,6 @@
-// One answer: see run.h. The prompt is evaluated behind what its sequence holds, in pieces, and then a token at a time
-// is drawn, given to the grammar, the stop strings and the reader of answers, and evaluated. Invariant: what was
-// evaluated is in `past`, also when a step fails or the client leaves.
+// One answer: see run.h. The prompt is evaluated in chunks after the sequence's content. Then tokens are sampled one at
+// a time, passed to the grammar, the stop strings and the answer parser, and evaluated. Invariant: `past` contains what
+// was evaluated, also if a step fails or the client leaves.
 #include "serve/run.h"
 #include "serve/force.h"
 #include <math.h>
@@ -14,32 +14,32 @@ struct run {
   request *r;
   int choice;
   held held;
-  weft_rows *source;         // of a model with an encoder: what it makes of the prompt
-  const float *logits;       // of the token to be drawn: while run_took runs
-  float *held_logits;        // the same while its mask is being made, or NULL
-  bool waits;                // for that
-  int32_t drawn_id;          // the last one, not evaluated yet
+  weft_rows *source;         // for a model with an encoder: its output for the prompt
+  const float *logits;       // for sampling the next token, while run_took runs
+  float *held_logits;        // a copy while the mask is being made, or NULL
+  bool waits;                // for the mask
+  int32_t drawn_id;          // the last sampled token, not yet evaluated
   bool began, failed;
-  size_t fed, kept;          // of the prompt: evaluated; of those, found in the sequence
+  size_t fed, kept;          // of the prompt: evaluated; of these, found in the sequence
   weft_speculation *speculation;
   weft_sampler *sampler;
   weft_grammar *grammar;
-  str head;                  // of a call that is forced: what has been drawn of it
-  bool chosen;               // and it says which tool: the grammar is that of its arguments
-  // The mask of the next token has been made, or cannot be; the last one took so long.
+  str head;                  // for a forced call: the text of its head so far
+  bool chosen;               // the head names the tool: the grammar is that of its arguments
+  // the mask of the next token has been made, or failed; seconds of the last one
   bool has_mask, mask_failed;
   weft_error mask_error;
-  bool request_failed;       // the client's: nothing is wrong with the model
+  bool request_failed;       // the client's error, not the model's
   double mask_s;
   weft_stream *stream;
   weft_stop *stop;
   weft_answer *answer;
   double start, answer_start;
   int64_t drawn;
-  weft_budget *budget;       // of reasoning; NULL: any
-  int calls, done;           // that have begun; that are whole
-  struct timing last;        // when it ended
-  event *last_event;         // that says its end; NULL: it has not ended
+  weft_budget *budget;       // of reasoning; NULL: no limit
+  int calls, done;           // begun; complete
+  struct timing last;        // set at the end
+  event *last_event;         // the final event; NULL: not ended
 };
 
 void event_free(event *e) {
@@ -134,12 +134,12 @@ static bool fail_run(run *u, const weft_error *err) {
   snprintf(e->text, sizeof e->text, "%s", err->text);
   u->last = timing_of(u);
   u->failed = true;
-  u->r->cancelled = true;              // nobody waits for its other choices
+  u->r->cancelled = true;              // the other choices are no longer needed
   u->last_event = e;
   return false;
 }
 
-// What follows the one call that is wanted is left out.
+// Text after the single wanted call is dropped.
 static void add_parts(run *u, event *e, const weft_part *parts, size_t n) {
   for (size_t i = 0; i < n && !(u->r->one_call && u->done); i++) {
     struct part p = {.kind = parts[i].kind,
@@ -153,7 +153,7 @@ static void add_parts(run *u, event *e, const weft_part *parts, size_t n) {
   }
 }
 
-// Text that can be shown, as parts of an event.
+// Converts text that can be shown to parts of an event.
 static void add_text_parts(run *u, event *e, const char *text, size_t n) {
   const weft_part *parts, whole = {.kind = WEFT_CONTENT, .text = text, .n = n};
   if (u->answer) {
@@ -164,7 +164,7 @@ static void add_text_parts(run *u, event *e, const char *text, size_t n) {
   }
 }
 
-// What stands behind the arguments of a forced call, which nobody draws; of it only the call counts.
+// Parses the fixed text after the arguments of a forced call; only the call counts.
 static void close_call(run *u, event *e) {
   const weft_part *parts;
   const char *after = u->r->forced->after;
@@ -176,7 +176,7 @@ static bool end_run(run *u, enum finish why, int stop) {
   size_t n;
   event *last = new_event(u, EVENT_TOKEN);
   if (u->stream && why != FINISH_WORD) {
-    // of a character that is cut off by a limit nothing is shown
+    // a character cut off by a limit is not shown
     const char *text = weft_stream_end(u->stream, &n);
     if (why != FINISH_STOP) n = 0;
     int found = -1;
@@ -219,7 +219,7 @@ static int prepare_run(run *u, weft_error *err) {
   if (r->reasoning_budget >= 0 && u->answer)
     u->budget = weft_budget_new(weft_model_vocab(u->m), r->reasoning_budget, r->reasoning_message);
   const weft_part *parts;
-  while (given && strchr(" \t\r\n", r->prompt_text[n - r->given + given - 1])) given--;      // it would come again
+  while (given && strchr(" \t\r\n", r->prompt_text[n - r->given + given - 1])) given--;      // it would be repeated
   if (given) weft_answer_add(u->answer, r->prompt_text + n - r->given, given, &parts);
   if (r->forced) weft_answer_add(u->answer, r->forced->before, strlen(r->forced->before), &parts);
   return 0;
@@ -247,7 +247,7 @@ struct run_counts run_count(const run *u) {
 void run_fail(run *u, const weft_error *err) { fail_run(u, err); }
 void run_cancel(run *u) { u->r->cancelled = true; }
 
-// The choices of a request have the same ids: its rows are the same each time.
+// The choices of a request have equal ids, so the rows are equal.
 int run_read_source(run *u, weft_error *err) {
   request *r = u->r;
   int32_t *ids;
@@ -310,7 +310,7 @@ static int score(const run *u, event *e, const float *logits, int32_t id, weft_e
   return weft_logprobs(logits, n_vocab, id, &e->logprob, e->top, e->n_top, err);
 }
 
-// By what id was drawn. What follows whatever the model would draw is certain.
+// The score of token id. A token that follows regardless of sampling has probability 1.
 static int score_drawn(const run *u, event *e, bool imposed, weft_error *err) {
   if (!u->r->post_sampling) return score(u, e, u->logits, e->id, err);
   e->top = u->r->n_top ? xmalloc((size_t)u->r->n_top * sizeof *e->top) : NULL;
@@ -320,7 +320,7 @@ static int score_drawn(const run *u, event *e, bool imposed, weft_error *err) {
   return 0;
 }
 
-// The token of the prompt that follows number `fed + i`, given all before it.
+// Scores the token of the prompt after number `fed + i`, given all before it.
 static bool on_row(void *ctx, size_t i, const float *logits) {
   run *u = ctx;
   event *e = new_event(u, EVENT_PROMPT_TOKEN);
@@ -330,14 +330,14 @@ static bool on_row(void *ctx, size_t i, const float *logits) {
   return false;
 }
 
-// The first token of a prompt that is scored: nothing predicts it, so it has no score.
+// The first token of a scored prompt has no score: nothing predicts it.
 static void say_first(run *u) {
   event *e = new_event(u, EVENT_PROMPT_TOKEN);
   e->id = u->r->prompt.at[0];
   say(u, e);
 }
 
-// A piece of a prompt whose tokens are scored, but for its last token.
+// A chunk of a scored prompt, without the prompt's last token.
 static int feed_scored(run *u, size_t n, weft_error *err) {
   const int32_t *ids = u->r->prompt.at + u->fed;
   if (!u->fed) say_first(u);
@@ -357,12 +357,12 @@ static void say_progress(run *u) {
 
 // ---- the answer -----------------------------------------------------------------------------------------------------
 
-// The grammar speaks for the content alone: neither for reasoning nor for calls, but where a call is forced.
+// The grammar constrains the content only, not reasoning or calls, unless a call is forced.
 bool run_needs_mask(const run *u) {
   return u->grammar && (u->r->forced || !u->answer || weft_answer_in_content(u->answer));
 }
 
-// Of a call that is forced: once its head has been drawn, its arguments follow by the grammar of that tool.
+// For a forced call: after its head, the grammar of that tool's arguments follows.
 static int open_arguments_schema(run *u, weft_error *err) {
   weft_grammar *arguments;
   if (!u->r->forced || u->chosen) return 0;
@@ -388,7 +388,7 @@ void run_make_mask(run *u) {
 
 double run_mask_s(const run *u) { return u->mask_s; }
 
-// Something could be drawn, if the request allowed it.
+// Can any token be sampled?
 static bool has_number(const float *logits, int32_t n) {
   for (int32_t i = 0; i < n; i++) if (logits[i] > -INFINITY) return true;
   return false;
@@ -408,12 +408,12 @@ static int draw_token(run *u, int32_t *id, bool *constrained, weft_error *err) {
   return -1;
 }
 
-// The end of generation is banned, and what the grammar describes has ended.
+// The end of generation is banned, and the grammar is complete.
 static bool must_end(const run *u) {
   return u->request_failed && weft_grammar_complete(u->grammar) && weft_grammar_ended(u->grammar);
 }
 
-// imposed: it is the end of reasoning, and not drawn.
+// imposed: part of the end of reasoning, not sampled.
 static int next_token(run *u, int32_t *id, bool *constrained, bool *imposed, weft_error *err) {
   int status = u->budget ? weft_budget_next(u->budget, u->answer, id, err) : 0;
   *constrained = false;
@@ -434,7 +434,7 @@ static void follow_call(run *u, int32_t id) {
   weft_free(text);
 }
 
-// Draws a token. false: the answer has ended.
+// Samples a token. false: the answer has ended.
 static bool answer_step(run *u) {
   weft_error err;
   request *r = u->r;
@@ -519,7 +519,7 @@ void run_proposed(run *u, weft_tokens *t, double extra_s) {
 
 void run_settle(run *u) { weft_sequence_cut(u->held.sequence, (int)u->held.past.n); }
 
-// Logits are kept from one step to another.
+// Copies logits for a later step.
 static void hold_logits(run *u, const float *logits) {
   size_t n = (size_t)weft_model_vocab_size(u->m) * sizeof *logits;
   if (!u->held_logits) u->held_logits = xmalloc(n);

@@ -1,4 +1,4 @@
-// Queues, and the thread that takes steps: see sched.h.
+// The queues and the step thread: see sched.h.
 #define _GNU_SOURCE
 #include "serve/sched.h"
 #include "base/os.h"
@@ -12,32 +12,32 @@
 #include "serve/prices.h"
 #include "serve/warm_up.h"
 
-enum { QUANTUM = 1024 };               // tokens that a key gains each turn
-// So long a step waits for masks of grammars behind it: a share of what it took; where nobody else answers, so long.
+enum { QUANTUM = 1024 };               // tokens that a key gains per round
+// How long a step waits for grammar masks after it: a share of its duration; or this long if no other answer runs.
 #define MASK_SHARE 0.1
 #define MASK_ALONE_S 0.01
-#define QUICK_MASK_S 0.002             // one like this is made on the thread of the steps where nobody else answers
-enum { SCHED_ROWS = 64 };              // of a step, guessed ones included
-#define QUIET_S 1.0                    // for so long nobody has used a sequence that is written to a file
-#define PATIENCE_S 10.0                // after so long the oldest of a key goes first
-#define TELL_S 0.5                     // places of many that wait are told so often
-enum { LOOKED_AT = 64 };               // requests of a key, the oldest ones: whose prompts are looked up in the cache
+#define QUICK_MASK_S 0.002             // a mask this quick is made on the step thread if no other answer runs
+enum { SCHED_ROWS = 64 };              // rows of a step, including draft tokens
+#define QUIET_S 1.0                    // idle seconds after which a sequence is written to a file
+#define PATIENCE_S 10.0                // seconds after which the oldest request of a key goes first
+#define TELL_S 0.5                     // interval of position reports if many wait
+enum { LOOKED_AT = 64 };               // number of oldest requests per key whose prompts are looked up in the cache
 
-// So long a piece of a prompt may take, about: where nobody waits for anything else; and where others see their answers
-// come, as a share of a step without it, but at least so long.
+// Target seconds of a prompt chunk: if nothing else runs; and beside running answers, as a factor of a step without it,
+// but at least this long.
 #define PIECE_S 0.25
 #define SHARED_SHARE 1.6
-#define BESIDE_SHARE 1.4               // and where it goes through in one run with them
+#define BESIDE_SHARE 1.4               // and if it is evaluated in one run with them
 #define SHARED_S 0.03
-#define MORE_SHARE 0.25                // more for each other prompt that waits: their first tokens are late, too
+#define MORE_SHARE 0.25                // plus this per waiting prompt, whose first token is delayed too
 #define MOST_SHARE 3.0
-#define LITTLE_MORE 1.15               // what it may take in any case, beside the least that there is
-enum { ALONE_EVERY = 16 };             // so many steps, one has no prompt: what that takes is measured anew
-// Tokens: of a piece, alone, at least and at most; of any piece; and a tile, of which each costs what one token does.
+#define LITTLE_MORE 1.15               // minimum factor for any chunk
+enum { ALONE_EVERY = 16 };             // one step in this many has no prompt, to measure the baseline again
+// In tokens: a chunk, its minimum and maximum; a tile, which costs as much as one token.
 enum { PIECE = 64, MOST_PIECE = 1024, LEAST = 4, TILE = PRICES_TILE };
 
-struct queue { request *first, *next; int64_t credit; };     // next: while all queues are gone through
-// live: answers in work; rest: sequences that nobody uses, the one last used at the end
+struct queue { request *first, *next; int64_t credit; };     // next: used while all queues are scanned
+// live: running answers; rest: unused sequences, the most recently used last
 struct sched {
   struct sched_options o;
   weft_options model_options;
@@ -46,35 +46,35 @@ struct sched {
   pthread_cond_t more;
   struct queue *queues;
   int turn;
-  bool over;                           // over: no more steps are taken
+  bool over;                           // no more steps
   atomic_bool stop;
   _Atomic enum sched_state state;
   weft_error why;
-  weft_model *model, *draft_model;     // draft_model, draft: NULL: there is none
+  weft_model *model, *draft_model;     // draft_model, draft: NULL: none
   weft_draft *draft;
   VEC(run *) live;
   helds rest;
   spill spill;
-  kv_blocks *kv;                       // NULL: nobody is told
+  kv_blocks *kv;                       // NULL: off
   masks masks;
-  bool only_masks;                     // the last step had nothing to evaluate: answers wait for their masks
+  bool only_masks;                     // the last step had nothing to evaluate: answers wait for masks
   VEC(vectors *) texts;
-  VEC(event *) ends;                   // of runs and vectors in this step, which nobody has been told of
-  VEC(request *) opened;               // requests of whose choices some have not begun
-  slot_action *actions;                // that are to be done, in order
-  helds given_back;                    // copies, to be freed
+  VEC(event *) ends;                   // final events of this step, not yet sent
+  VEC(request *) opened;               // requests with choices that have not started
+  slot_action *actions;                // pending, in order
+  helds given_back;                    // copies to be freed
   struct sched_counts c;
-  double rows_s[SCHED_ROWS + 1];       // seconds of a step of so many rows, lately; 0: unknown
+  double rows_s[SCHED_ROWS + 1];       // recent seconds of a step of this many rows; 0: unknown
   int rows_met[SCHED_ROWS + 1];
-  double lent_s;                       // that guesses of some may still cost others; negative: they have cost too much
-  double read_tokens, read_s;          // of steps with a piece of a prompt: tokens of pieces, and their time
-  double steps_s, waited_s, drafts;    // of all steps; in which answers without a guess waited for those of others
-  struct prices prices[3];             // of pieces alone, which are longer; beside answers; in one run with them
-  double last_step, token_s;           // token_s: a step of one answer, lately; 0: unknown
-  double last_end, end_every_s;        // requests end so often while others wait, lately; 0: unknown
-  double told;                         // when places were told
-  bool moved;                          // places of those that wait are others than they were
-  unsigned fed, shared;                // pieces of prompts; steps of answers and a prompt
+  double lent_s;                       // budget for delays of answers by others' drafts; negative: overspent
+  double read_tokens, read_s;          // of steps with a prompt chunk: prompt tokens, and time
+  double steps_s, waited_s, drafts;    // of all steps; in which answers without a draft waited for others' drafts
+  struct prices prices[3];             // of chunks alone (longer); beside answers; in one run with them
+  double last_step, token_s;           // token_s: recent step of one answer; 0: unknown
+  double last_end, end_every_s;        // recent interval between ends of requests while others wait; 0: unknown
+  double told;                         // time of the last position report
+  bool moved;                          // queue positions have changed
+  unsigned fed, shared;                // prompt chunks; steps with answers and a prompt
   _Atomic double loaded;
 };
 
@@ -83,10 +83,10 @@ static int64_t request_cost(const request *r) {
   return (int64_t)r->prompt.n + answer * r->n;
 }
 
-// ---- the queues; the lock is held -----------------------------------------------------------------------------------
+// ---- the queues; the caller holds the lock --------------------------------------------------------------------------
 
-// The sequence, of those in work and those that nobody uses, from which most of a prompt can be taken up.
-// n: so much; shared: so much some sequence holds. h NULL: none.
+// The running or unused sequence with the longest usable prefix of a prompt. n: its length; shared: the longest prefix
+// in any sequence. h NULL: none.
 struct known { const held *h; size_t at, n, shared; };
 
 static struct known known_tokens(const sched *s, const request *r) {
@@ -124,7 +124,7 @@ static request *take_request(sched *s, request **at) {
   return r;
 }
 
-// The next request, or NULL.  Each queue with something in it gains credit until one can pay.
+// The next request, or NULL. Each nonempty queue gains credit until one can pay.
 static request *next_request(sched *s) {
   if (!s->c.waiting) return NULL;
   for (;;) {
@@ -137,9 +137,9 @@ static request *next_request(sched *s) {
   }
 }
 
-// Until so many that wait, with prompts of so many tokens, have begun, about: places come free as often as requests
-// end, and prompts are read as fast as they have been.  What has not been measured takes no time: nothing is refused
-// for a guess.
+// Estimated seconds until n waiting requests with this many prompt tokens have started: slots become free at the rate
+// at which requests end, and prompts are evaluated at the measured speed. Unmeasured quantities count as zero, so no
+// request is refused on an estimate without data.
 static double expected_wait_s(const sched *s, int n, int64_t tokens) {
   double read = s->read_tokens > 0 ? (double)tokens * s->read_s / s->read_tokens : 0, end = s->end_every_s * n;
   return read > end ? read : end;
@@ -154,8 +154,8 @@ static void tell_place(sched *s, request *r, int place, int64_t tokens) {
   r->event(r->ctx, e);
 }
 
-// Requests that asked for it learn their place among those that wait, by when they came, and about how long it takes.
-// In each queue they are in that order.
+// Reports to requests that want it their position in the queue, by arrival, and the estimated wait. Each queue is in
+// that order.
 static void tell_waiting(sched *s) {
   enum { FEW = 64 };
   double now = now_s();
@@ -178,7 +178,7 @@ static void tell_waiting(sched *s) {
   }
 }
 
-// Of a request that is in no queue any more: each of its choices ends. It may be gone afterwards.
+// Ends all choices of a request that is in no queue. The request may be freed afterwards.
 static void end_request(request *r, enum event_kind kind, const char *why) {
   for (int64_t i = 0, n = r->embeds && kind == EVENT_FAILED ? 1 : r->n; i < n; i++) {
     event *e = xcalloc(1, sizeof *e);
@@ -188,7 +188,7 @@ static void end_request(request *r, enum event_kind kind, const char *why) {
   }
 }
 
-// Whoever has waited for too long gets an answer that says so. The lock is let go meanwhile.
+// Ends requests that have waited too long, with an error. Releases the lock meanwhile.
 static void end_overdue(sched *s) {
   char why[80];
   snprintf(why, sizeof why, "it has waited for longer than %.0f s", s->o.max_wait_s);
@@ -240,15 +240,15 @@ static void keep_rest(sched *s, const held *h) {
   trim_rest(s);
 }
 
-// Of those that nobody uses, what is not in a file yet goes there; at once it would be written anew with every turn of
-// a conversation.
+// Offers unused sequences that are in no file for writing, after a delay: otherwise every turn of a conversation would
+// be written.
 static void offer_to_keep(sched *s) {
   double now = now_s();
   spill_collect(&s->spill);
   for (size_t i = 0; i < s->rest.n; i++) if (now - s->rest.at[i].used > QUIET_S) spill_offer(&s->spill, &s->rest.at[i]);
 }
 
-// Routers learn what all sequences hold.
+// Reports to routers what all sequences hold.
 static void tell_blocks(sched *s) {
   if (!s->kv) return;
   for (size_t i = 0; i < s->rest.n + s->live.n; i++) {
@@ -264,7 +264,7 @@ static bool keeps_some(sched *s) {
   return some;
 }
 
-// Until something comes, or until there may be something to keep. The lock is held.
+// Waits for work, or until a sequence may be written. The caller holds the lock.
 static void wait_for_more(sched *s) {
   if (!keeps_some(s)) { pthread_cond_wait(&s->more, &s->lock); return; }
   os_cond_wait_until(&s->more, &s->lock, now_s() + 0.2);
@@ -273,7 +273,7 @@ static void wait_for_more(sched *s) {
   pthread_mutex_lock(&s->lock);
 }
 
-// The first n tokens of h in a sequence of its own.
+// Copies the first n tokens of h to a new sequence.
 static int fork_held(const held *h, size_t n, held *out, weft_error *err) {
   *out = (held){.slot = -1};
   if (weft_sequence_fork(h->sequence, (int)n, &out->sequence, err)) return -1;
@@ -287,28 +287,28 @@ static void cut_held(held *h, size_t n) {
   kv_chain_cut(&h->chain, n);
 }
 
-// From files, where they have much more of the prompt than what is in memory.
+// Loads a sequence from files, if they have a much longer prefix than memory.
 static bool take_up(sched *s, const request *r, size_t limit, size_t most, held *out) {
   enum { WORTH = 64 };
   weft_error err;
-  if (!request_scales_are_usual(r, &s->o.model)) return false;      // others' sequences are in no file
+  if (!request_scales_are_usual(r, &s->o.model)) return false;      // sequences with other scales are in no file
   for (;;) {
     size_t n = spill_find(&s->spill, &r->prompt, limit);
     if (n < most + WORTH) return false;
     int failed = spill_load(&s->spill, &r->prompt, n, out, &err);
     out->slot = -1;
     if (!failed) return true;
-    if (failed == -2) log_warn(s->o.log, "%s", err.text);        // what is damaged is found no more
+    if (failed == -2) log_warn(s->o.log, "%s", err.text);        // the damaged file is not found again
     if (failed == -1 && !s->rest.n) return false;
     if (failed == -1) drop_oldest(s);
   }
 }
 
-// What a prompt goes on from: of all sequences the one that has most of it, itself if nobody uses it and little of it
-// is lost, otherwise a copy of its beginning; and where it is to be in another slot than that one. The logits of the
-// last token are wanted, so that is left to evaluate.
+// Finds the sequence from which a prompt continues: the one with the longest prefix, taken itself if it is unused,
+// little of it is lost and its slot may change; otherwise a copy of its beginning. The prompt's last token is always
+// evaluated, since its logits are needed.
 static int find_past(sched *s, const request *r, int slot, held *out, size_t *shared, weft_error *err) {
-  enum { LITTLE = 64 };                // tokens: what is lost is soon evaluated again
+  enum { LITTLE = 64 };                // tokens that are quickly evaluated again
   struct known best = known_tokens(s, r);
   size_t n_rest = s->rest.n;
   *shared = best.shared;
@@ -329,15 +329,15 @@ static int find_past(sched *s, const request *r, int slot, held *out, size_t *sh
   return weft_sequence_adapt(out->sequence, r->scales, s->o.model.n_adapters, err);
 }
 
-// Others are likely to go on from where this prompt parts from what is there already, and from its end: its other
-// choices, an answer that is drawn once more. But it may be from anywhere.
+// Marks likely checkpoints: where this prompt leaves the cached prefix, and its end (for its other choices, or a
+// regenerated answer). Other places stay possible.
 static void mark_prompt(const request *r, const held *h, size_t shared) {
   weft_sequence_checkpoint(h->sequence, (int)shared, (int)shared);
   weft_sequence_checkpoint(h->sequence, (int)h->past.n, (int)r->prompt.n - 1);
 }
 
-// Memory for n more tokens, where need be that of sequences which nobody uses: first what they hold for others who
-// share a beginning, then all of it.
+// Frees memory for n more tokens if necessary, from unused sequences: first what they hold for shared beginnings, then
+// all of it.
 static int make_room(sched *s, weft_sequence *q, size_t n, weft_error *err) {
   for (size_t thin = 0;;) {
     if (!weft_sequence_reserve(q, n, err)) return 0;
@@ -362,8 +362,8 @@ static void remove_live(sched *s, size_t i) {
   keep_rest(s, &h);
 }
 
-// Choices of a request begin one after another: the prompt is evaluated for the first one, and the others take up its
-// pages. They have half of all places at most, so that others' requests do not wait for all of them.
+// Choices of a request start one after another: the first evaluates the prompt, the others share its pages. They use at
+// most half of the slots, so that other requests are not blocked.
 static bool may_begin_choice(const sched *s, const request *r) {
   int n = 0;
   for (size_t i = 0; i < s->live.n; i++) {
@@ -377,8 +377,8 @@ static void slots_in_work(const sched *s, bool *in_work) {
   for (size_t i = 0; i < s->live.n; i++) in_work[run_held(s->live.at[i])->slot] = true;
 }
 
-// The slot of what has been found for a prompt: slots.h. Another request that asks for one in work gets it, too; the
-// slot is that of whoever ends last.
+// The slot for a prompt's sequence: see slots.h. A request for a slot in use gets it too; the slot then belongs to the
+// answer that ends last.
 static int slot_for(const sched *s, const held *h, int wanted) {
   bool in_work[SCHED_PARALLEL_MAX] = {false};
   slots_in_work(s, in_work);
@@ -386,7 +386,7 @@ static int slot_for(const sched *s, const held *h, int wanted) {
   return h->slot >= 0 && !in_work[h->slot] ? h->slot : slots_free_number(&s->rest, in_work, s->o.parallel);
 }
 
-// The next choice of a request.
+// Starts the next choice of a request.
 static void begin_choice(sched *s, request *r) {
   weft_error err;
   held h;
@@ -417,8 +417,8 @@ static void begin_choices(sched *s) {
   }
 }
 
-// Which prompt is fed: in turns the one that came first and the one with least left. So a short one need not wait for a
-// long one, and a long one goes on however many short ones come. Whoever has waited long goes before all.
+// Chooses the prompt to evaluate: alternately the oldest and the one with the fewest tokens left. A short prompt does
+// not wait for a long one, and short ones do not starve a long one. A prompt that has waited long goes first.
 static run *next_prompt(sched *s) {
   run *oldest = NULL, *shortest = NULL;
   for (size_t i = 0; i < s->live.n; i++) {
@@ -433,8 +433,8 @@ static run *next_prompt(sched *s) {
 
 static bool answers_now(const run *u) { return !run_left(u) && !run_waits(u); }
 
-// An answer goes on with the token that waited for its mask, and with tokens whose guesses were right, as far as masks
-// are there. false: it has ended.
+// Continues an answer with the token that waited for its mask, and with accepted draft tokens, as far as masks are
+// ready. false: it has ended.
 static bool advance_run(sched *s, run *u) {
   weft_tokens t;
   bool alone = s->live.n == 1 && !s->opened.n && !s->texts.n;
@@ -456,8 +456,7 @@ static void advance(sched *s) {
   }
 }
 
-// Seconds of a step of so many rows without a prompt, as measured; where it has not been, as if a row more cost as much
-// as the others did.
+// Measured seconds of a step of n rows without a prompt; if unmeasured, extrapolated linearly from fewer rows.
 static double rows_cost(const sched *s, size_t n) {
   size_t below = n < SCHED_ROWS ? n : SCHED_ROWS;
   while (below && s->rows_s[below] <= 0) below--;
@@ -471,13 +470,13 @@ static void learn_cost(sched *s, size_t n, double took) {
   if (s->rows_met[n]++) *at = *at > 0 && took < 4 * *at ? 0.8 * *at + 0.2 * took : took;
 }
 
-// A step of n answers, without a prompt; where that has not been measured, as long as one of one answer.
+// Seconds of a step of n answers without a prompt; if unmeasured, those of one answer.
 static double answers_s(const sched *s, size_t n) {
   double cost = n > 1 ? rows_cost(s, n) : 0;
   return cost > 0 ? cost : s->token_s;
 }
 
-// Of what a step of answers takes, so much may one with a piece of a prompt.
+// The allowed duration of a step with a prompt chunk, given that of the answers alone.
 static double share_of_step(const sched *s, double of_one) {
   size_t waiting = 0;
   for (size_t i = 0; i < s->live.n; i++) waiting += run_left(s->live.at[i]) > 0;
@@ -485,13 +484,13 @@ static double share_of_step(const sched *s, double of_one) {
   return share < MOST_SHARE ? share : MOST_SHARE;
 }
 
-// How many tokens of a prompt find room in the tile that n answers leave open, so that weights are read once for both.
+// Prompt tokens that fit into the partly filled tile of n answers, so that weights are read once for both.
 static size_t room_beside(const sched *s, size_t n) {
   return weft_model_is_recurrent(s->model) ? 0 : (TILE - n % TILE) % TILE;
 }
 
-// As many of those as a step may have: behind a long prompt each takes long for what it looks at. Where they leave
-// enough of the time, tiles of their own go before them, which cost what they do alone at least.
+// As many of those as the time allows, since each attends to a long prompt. If time is left, full tiles are added
+// before them, at their standalone cost.
 static size_t fill_tile(const sched *s, size_t n, size_t past) {
   size_t fits = room_beside(s, n), more = 0;
   const struct prices *p = s->prices;
@@ -504,8 +503,8 @@ static size_t fill_tile(const sched *s, size_t n, size_t past) {
   return fits + more;
 }
 
-// How many tokens of a prompt a step of n answers has: what finds room in their tile, and where that is little, more:
-// in whole pieces or tiles, or as many of one tile as fit.
+// Prompt tokens in a step of n answers: those that fit their tile or, if that is few, more: in whole chunks or tiles,
+// or as many as fit one tile.
 static size_t piece(const sched *s, run *u, size_t n) {
   size_t past = run_held(u)->past.n, unit = n ? TILE : PIECE, fits = n ? LEAST : PIECE, room = room_beside(s, n);
   double may = n ? share_of_step(s, SHARED_SHARE) * answers_s(s, n) : PIECE_S;
@@ -523,7 +522,7 @@ static size_t piece(const sched *s, run *u, size_t n) {
   return fits + room;
 }
 
-// A step of n answers and a piece of so many tokens behind `past` others took so long.
+// Records the duration of a step of n answers and a chunk of this many tokens after `past` others.
 static void learn_pieces(sched *s, size_t n, size_t tokens, size_t past, bool unseen, double took) {
   size_t room = room_beside(s, n);
   bool fills = room >= LEAST;
@@ -535,11 +534,10 @@ static void learn_pieces(sched *s, size_t n, size_t tokens, size_t past, bool un
 
 static double thought_s(const sched *s) { return s->draft ? weft_draft_seconds(s->draft) : 0; }
 
-// Each answer may bring what is guessed to follow, as far as that pays. Where some bring nothing, they only wait for
-// the rows of the others, and for what a draft model thinks of them: that may take a fiftieth of the time. Returns the
-// rows of the step.
+// Adds draft tokens to each answer, as far as they pay. Answers without a draft only wait for the others' rows and for
+// their draft model; that may take a fiftieth of the time. Returns the rows of the step.
 static size_t draft_rows(sched *s, weft_tokens *parts, run **of, size_t n) {
-  enum { MOST = 8 };                   // tokens that a guess adds at most
+  enum { MOST = 8 };                   // maximum tokens of a draft
   size_t rows = n, guessing = 0, chunk = (size_t)weft_model_chunk(s->model);
   double before = thought_s(s);
   for (size_t i = 0; i < n; i++) {
@@ -555,8 +553,7 @@ static size_t draft_rows(sched *s, weft_tokens *parts, run **of, size_t n) {
   return n;
 }
 
-// A step of n answers took so long, after a draft model had thought. A fiftieth of the time is what guesses of some may
-// cost the others.
+// Records a step of n answers, after drafting. Drafts of some answers may delay the others by a fiftieth of the time.
 static void lend(sched *s, const weft_tokens *parts, size_t n, double thought, double took, double plain) {
   bool all = true, some = false;
   for (size_t i = 0; i < n; i++) all &= parts[i].n > 1, some |= parts[i].n > 1;
@@ -566,8 +563,7 @@ static void lend(sched *s, const weft_tokens *parts, size_t n, double thought, d
   if (s->lent_s > 1) s->lent_s = 1;
 }
 
-// What the runs want next, in one evaluation: a token of each answer, with what is guessed to follow it, and a piece of
-// a prompt.
+// Evaluates together what the runs need next: a token of each answer with its draft, and a prompt chunk.
 static void step_runs(sched *s) {
   weft_tokens parts[SCHED_PARALLEL_MAX];
   run *of[SCHED_PARALLEL_MAX];
@@ -673,7 +669,7 @@ static void cancel_all(sched *s) {
   for (size_t i = 0; i < s->texts.n; i++) s->texts.at[i]->r->cancelled = true;
 }
 
-// The lock is held.
+// The caller holds the lock.
 static void tell_slots(sched *s) {
   struct sched_counts *c = &s->c;
   memset(c->slot, 0, sizeof c->slot);
@@ -689,14 +685,14 @@ static int requests_in_work(const sched *s) {
   size_t n = s->texts.n + s->opened.n;
   for (size_t i = 0; i < s->live.n; i++) {
     const request *r = run_request(s->live.at[i]);
-    bool counted = r->begun < r->n;                    // among the opened
+    bool counted = r->begun < r->n;                    // counted among the opened ones
     for (size_t j = 0; j < i && !counted; j++) counted = run_request(s->live.at[j]) == r;
     n += !counted;
   }
   return (int)n;
 }
 
-// What is wanted of slots, but where an answer is in work. The lock is held, and let go meanwhile.
+// Executes slot actions, except on running answers. The caller holds the lock, which is released meanwhile.
 static void act_on_slots(sched *s) {
   bool in_work[SCHED_PARALLEL_MAX] = {false};
   slots_in_work(s, in_work);
@@ -716,7 +712,7 @@ static void act_on_slots(sched *s) {
   }
 }
 
-// Those that are left when no more steps are taken.
+// Refuses the remaining actions at shutdown.
 static void refuse_actions(sched *s) {
   while (s->actions) {
     slot_action *a = s->actions;
@@ -727,7 +723,7 @@ static void refuse_actions(sched *s) {
   }
 }
 
-// The lock is held.
+// The caller holds the lock.
 static void publish_counts(sched *s) {
   struct sched_counts *c = &s->c;
   c->steps_s = s->steps_s;
@@ -740,7 +736,7 @@ static void publish_counts(sched *s) {
   tell_slots(s);
 }
 
-// Whoever is told of an end sees it in all counts.
+// Sends final events after all counts are published.
 static void tell_ends(sched *s) {
   pthread_mutex_lock(&s->lock);
   publish_counts(s);
@@ -749,7 +745,7 @@ static void tell_ends(sched *s) {
   s->ends.n = 0;
 }
 
-// The lock is held, and let go meanwhile.
+// The caller holds the lock, which is released meanwhile.
 static void lead_step(sched *s) {
   struct sched_counts *c = &s->c;
   double before = s->last_step;
@@ -777,7 +773,7 @@ static void lead_step(sched *s) {
   pthread_mutex_lock(&s->lock);
 }
 
-// What requests get of it all the same, but for keys that say nothing of use.
+// Logs the file's sampling recommendations that are used, and those with invalid values.
 static void look_at_sampling(const sched *s) {
   weft_sampling p = weft_sampling_default();
   weft_error err;
@@ -829,7 +825,7 @@ static void *lead(void *arg) {
   return NULL;
 }
 
-// ---- from other threads ---------------------------------------------------------------------------------------------
+// ---- called by other threads ----------------------------------------------------------------------------------------
 
 int sched_start(const struct sched_options *o, sched **out, error *err) {
   sched *s = xcalloc(1, sizeof *s);
@@ -851,7 +847,7 @@ enum sched_state sched_state(sched *s) { return s->state; }
 const char *sched_error(sched *s) { return s->why.text; }
 weft_model *sched_model(sched *s) { return s->model; }
 
-// For Retry-After: how long it will take until some of what waits is done.
+// For Retry-After: seconds until a part of the waiting requests is done.
 static int retry_after_s(const sched *s) {
   double wait = expected_wait_s(s, s->c.waiting, s->c.waiting_tokens) + 1;
   return wait > 60 ? 60 : (int)wait;
@@ -896,7 +892,7 @@ int sched_submit(sched *s, request **r, size_t n, fault *f) {
   return status;
 }
 
-// One that waits is taken out of its queue, so that its place is free at once.
+// Removes a waiting request from its queue, so that its place is free at once.
 void sched_cancel(sched *s, request *r) {
   bool waited = false;
   r->cancelled = true;
@@ -919,7 +915,7 @@ int sched_slot(sched *s, slot_action *a) {
   return taken ? 0 : -1;
 }
 
-// A sequence is freed on the thread of the steps, or where that has ended.
+// Sequences are freed on the step thread, or after it has ended.
 void sched_give_back(sched *s, held *copy) {
   pthread_mutex_lock(&s->lock);
   vec_push(&s->given_back, *copy);

@@ -1,4 +1,4 @@
-// Sequences in files: see sequence_spill.h.
+// Saves sequences in files: see sequence_spill.h.
 #define _GNU_SOURCE
 #include "serve/sequence_spill.h"
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { LEAST = 64 /* tokens: fewer are soon evaluated again */ };
 
-// How far the model's files are read. s: seconds that it took so far; 0: what an earlier run has read was known.
+// Logs the progress of reading the model's files. s: seconds so far; 0: already known from an earlier run.
 static void say_read(spill *k, double done, double s) {
   if (!log_takes(k->log, LOG_VERBOSE)) return;
   log_line e = log_begin(k->log, "content");
@@ -20,9 +20,9 @@ static void say_read(spill *k, double done, double s) {
   log_write(k->log, &e);
 }
 
-// Until it is known what the model's files hold. False: it cannot be, or the end has come first.
+// Waits until the name of the model's content is known. False: it cannot be, or the shutdown came first.
 static bool wait_for_content(spill *k) {
-  enum { EVERY = 5 };                  // seconds from line to line
+  enum { EVERY = 5 };                  // seconds between log lines
   double began = now_s(), said = began, done;
   weft_error err;
   for (;;) {
@@ -78,7 +78,7 @@ void spill_open(spill *k, const char *folder, uint64_t bytes, server_log *log, w
   *k = (spill){.log = log, .model = m, .bytes = bytes};
   if (!folder) return;
   k->folder = xstrdup(folder);
-  // what an earlier run has read is known at once
+  // known at once from an earlier run
   if (!weft_model_content(m, 0, NULL, NULL)) {
     say_read(k, 1, 0);
     k->failed = !open_store(k, &k->opened);
@@ -90,7 +90,7 @@ void spill_open(spill *k, const char *folder, uint64_t bytes, server_log *log, w
   if (!k->started && !k->failed) log_warn(log, "--keep-in %s: no thread could be made: nothing is kept", folder);
 }
 
-// What the other thread has opened meanwhile.
+// Takes over the store that the other thread has opened.
 static bool has_store(spill *k) {
   if (k->store || !k->started) return k->store;
   pthread_mutex_lock(&k->lock);
@@ -99,7 +99,7 @@ static bool has_store(spill *k) {
   return k->store;
 }
 
-// At the end, what is about to be known is waited for a little: a small model that was asked once.
+// At shutdown: waits briefly if the name is almost known (a small model that was used once).
 static bool store_at_the_end(spill *k) {
   enum { PATIENCE_S = 2 };
   if (!k->started || k->store) return k->store;
@@ -159,7 +159,7 @@ static bool needs_none(const spill *k, const held *h) {
   return n < LEAST || weft_sequence_whole(h->sequence, n) < n || !weft_store_lacks(k->store, h->sequence, h->past.at);
 }
 
-// The model's files were changed under it: said once.
+// The model's files were modified: reported once.
 static void give_up(spill *k, const weft_error *err) {
   pthread_mutex_lock(&k->lock);
   bool before = k->failed;

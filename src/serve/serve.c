@@ -1,4 +1,4 @@
-// The server from its start to its end: see serve.h.
+// The server from start to shutdown: see serve.h.
 #define _GNU_SOURCE
 #include "serve/serve.h"
 #include <arpa/inet.h>
@@ -24,7 +24,7 @@
 #include "serve/shape.h"
 #include "serve/systemd.h"
 
-// given: the socket is that of who started us
+// given: the socket was passed by the parent process
 struct serve {
   serve_options o;
   server s;
@@ -32,7 +32,7 @@ struct serve {
   char address[256];
   bool remote, given;
   notifier notify;
-  str key, certificate;                // of TLS
+  str key, certificate;                // TLS, PEM texts
 };
 
 // ---- the socket -----------------------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ static int listen_unix(serve *v, const char *path, error *err) {
   if (strlen(path) >= sizeof a.sun_path) return error_set(err, "%s: too long for a socket", path);
   strcpy(a.sun_path, path);
   v->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  mode_t before = umask(0177);         // for this user alone
+  mode_t before = umask(0177);         // for this user only
   int status = v->fd < 0 || bind(v->fd, (struct sockaddr *)&a, sizeof a) || listen(v->fd, SOMAXCONN);
   umask(before);
   if (status) return error_set(err, "%s: %s", path, strerror(errno));
@@ -54,7 +54,8 @@ static bool is_loopback(const struct sockaddr *a) {
   if (a->sa_family == AF_INET)
     return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
   if (a->sa_family != AF_INET6) return false;
-  struct in6_addr at = ((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;   // some C libraries want no const
+  // some C libraries have no const here
+  struct in6_addr at = ((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
   return IN6_IS_ADDR_LOOPBACK(&at);
 }
 
@@ -91,7 +92,7 @@ static int listen_tcp(serve *v, const char *host, int port, error *err) {
   return 0;
 }
 
-// One that listens already.
+// For a socket that already listens.
 static void listen_given(serve *v, int fd) {
   struct sockaddr_storage a = {0};
   socklen_t n = sizeof a;
@@ -119,7 +120,7 @@ static int open_socket(serve *v, const char *host, error *err) {
   return strchr(host, '/') ? listen_unix(v, host, err) : listen_tcp(v, host, v->o.port, err);
 }
 
-// As many descriptors as the system lets this process have: a connection takes one.
+// Raises the limit of descriptors as far as allowed: a connection uses one.
 static int descriptors(int wanted) {
   struct rlimit r;
   if (getrlimit(RLIMIT_NOFILE, &r)) return wanted;
@@ -168,7 +169,7 @@ static int open_static(serve *v, error *err) {
   return v->o.files && v->s.files < 0 ? error_set(err, "--path %s: %s", v->o.files, strerror(errno)) : 0;
 }
 
-// Events say of no model that they are its own.
+// Events do not name a model, so only one model is allowed.
 static int open_kv_events(serve *v, const char *host, error *err) {
   const serve_options *o = &v->o;
   if (!o->kv_events) return 0;
@@ -191,7 +192,7 @@ int serve_open(const serve_options *o, serve **out, error *err) {
   v->fd = v->s.files = -1;
   v->s.log = o->log;
   v->notify = systemd_notifier();
-  umask(077);                          // prompts are in the files of --keep-in and --slot-save-path
+  umask(077);                          // files of --keep-in and --slot-save-path contain prompts
   struct guard_options g = {o->key_file, o->keys, o->n_keys, o->hosts, o->origins, o->n_hosts, o->n_origins};
   const char *host = o->host ? o->host : "127.0.0.1";
   int status = guard_open(&g, &v->s.guard, err);
@@ -250,8 +251,8 @@ static void allow_origin(exchange *x) {
   exchange_header(x, "Vary", "Origin");
 }
 
-// Headers that the page wants to send are allowed, whatever they are: SDKs send a dozen of their own (x-stainless-*,
-// anthropic-version, ...), and what decides is the origin.
+// Allows any request headers that the page wants: SDKs send many of their own (x-stainless-*, anthropic-version, ...),
+// and access depends on the origin.
 static int preflight(exchange *x) {
   const char *wanted = exchange_asked(x, "Access-Control-Request-Headers"),
              *network = exchange_asked(x, "Access-Control-Request-Private-Network");
@@ -264,14 +265,14 @@ static int preflight(exchange *x) {
   return -1;
 }
 
-// A message that a browser sends for a page: then its type has to be declared, since a form of any page could send
-// other types without asking.
+// Does a browser send this message for a page? Then its content type must be declared, since any page's form could send
+// other types without a preflight.
 static bool is_of_page(const exchange *x) {
   const char *site = exchange_asked(x, "Sec-Fetch-Site");
   return exchange_asked(x, "Origin") || (site && strcmp(site, "none"));
 }
 
-// The length of the name in NAME or NAME:PORT; 0: the text is neither.
+// The length of the name in NAME or NAME:PORT; 0: invalid.
 static size_t name_of_host(const char *host) {
   static const char *const digits = "0123456789", *const names = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                                                  "0123456789-._";
@@ -312,7 +313,7 @@ static void asked_free(void *own) {
   free(a);
 }
 
-// Seconds of "Prefer: wait=10"; negative: nothing is said.
+// Seconds of "Prefer: wait=10"; negative: not given.
 static double wait_asked(const char *prefer) {
   const char *at = prefer ? strstr(prefer, "wait=") : NULL;
   return at ? strtod(at + 5, NULL) : -1;
@@ -335,14 +336,14 @@ static void look_at_asked(server *s, exchange *x, const char *conversation) {
   x->own_free = asked_free;
 }
 
-// Without slashes at its end.
+// Length without trailing slashes.
 static size_t prefix_length(const char *prefix) {
   size_t n = prefix ? strlen(prefix) : 0;
   while (n && prefix[n - 1] == '/') n--;
   return n;
 }
 
-// Takes --api-prefix off the path. false: it does not begin so.
+// Removes --api-prefix from the path. false: the path does not begin with it.
 static bool strip_prefix(const server *s, exchange *x) {
   const char *prefix = s->o->prefix;
   size_t n = prefix_length(prefix);
@@ -352,14 +353,14 @@ static bool strip_prefix(const server *s, exchange *x) {
   return true;
 }
 
-// The page's own links are relative: without the slash they would lead elsewhere.
+// The page's links are relative: without the slash they would lead elsewhere.
 static int to_page(const server *s, exchange *x) {
   exchange_header(x, "Location", "%.*s/", (int)prefix_length(s->o->prefix), s->o->prefix);
   exchange_send(x, 308, NULL, "", 0);
   return -1;
 }
 
-// What belongs to --path: a GET of the page, or of what nobody else answers.
+// Is this for --path: a GET of the page, or of a path without a route?
 static bool is_file(const server *s, const exchange *x, const char *allow) {
   const struct family *family;
   bool get = !strcmp(x->method, "GET") || !strcmp(x->method, "HEAD");
@@ -367,7 +368,7 @@ static bool is_file(const server *s, const exchange *x, const char *allow) {
   return x->route ? x->route->handle == handle_page : !allow && !route_refusal(x->path, &family);
 }
 
-// Who asks, from where, for what: in this order, before a body is read.
+// Checks host, origin, key and route, in this order, before a body is read.
 static int on_begin(void *ctx, exchange *x) {
   server *s = ctx;
   const char *allow, *origin = exchange_asked(x, "Origin"), *host = exchange_asked(x, "Host"),
@@ -376,7 +377,7 @@ static int on_begin(void *ctx, exchange *x) {
   x->route = route_find(x->method, x->path, &allow);
   if (within && is_file(s, x, allow)) x->route = &files_route;
   if (!within) x->route = NULL, allow = NULL;
-  if (!host && !x->v1_1 && !origin) host = "localhost";        // no browser's: checks of proxies name no host
+  if (!host && !x->v1_1 && !origin) host = "localhost";        // not a browser: proxies' health checks send no Host
   if (!guard_host(s->guard, host)) return refuse_host(s, x, host);
   if (!guard_origin(s->guard, origin, host, &x->allowed_origin)) return refuse_origin(s, x, origin);
   if (x->allowed_origin) allow_origin(x);
@@ -468,7 +469,7 @@ static void on_malformed(void *ctx, const char *why) {
 
 static void on_over(void *ctx, exchange *x) { log_request(ctx, x); }
 
-// The model that it waited for is there: it goes through the pool once more.
+// The model that it waited for is loaded: passes it to the pool again.
 static void on_model(void *ctx, exchange *x, served *m, const fault *f) {
   asked_of(x)->m = m;
   if (m) { on_ready(ctx, x); return; }
@@ -495,8 +496,8 @@ static void make_shapes(server *s) {
   }
 }
 
-// What all requests may hold together: a quarter of the memory that is left, as the model, its cache and what the
-// accounts do not see (twice what they do, at most) need the rest.
+// The memory limit of all requests: a quarter of the free memory; the model, its cache and unaccounted memory (at most
+// twice the accounted) need the rest.
 static size_t requests_room(const server *s, int64_t asked) {
   enum { LEAST = 8 << 20 };
   uint64_t quarter = weft_memory_available() / 4, most = quarter > LEAST ? quarter : LEAST;
@@ -521,7 +522,7 @@ static int start_server(serve *v, error *err) {
   if (read_server_defaults(s, err)) return -1;
   if (log_start(s->log, err)) return -1;
   weft_log_to(on_warning, s->log);
-  // an eighth is for requests that need little: large ones do not turn them away
+  // an eighth is reserved for small requests, so that large ones do not block them
   size_t room = requests_room(s, o->max_bytes), spare = room / 8,
          most = (size_t)min_i64((int64_t)(room - spare), o->max_request_bytes);
   s->memory = (account){.most = room, .spare = spare, .most_ns = INT64_MAX, .bytes_option = "--max-memory"};
@@ -547,7 +548,7 @@ static int start_server(serve *v, error *err) {
   if (pool_start(o->workers, &s->pool, err) || pool_start(o->workers, &s->makers, err) ||
       shelf_open(&so, &s->shelf, err) || http_start(&ho, &s->http, err))
     return -1;
-  v->fd = -1;                          // http's now
+  v->fd = -1;                          // now owned by http
   if (kv_events_start(s->kv, err)) return -1;
   if (s->kv)
     log_say(s->log, "events", "events of the KV cache at %s: anyone who connects reads the tokens of all prompts",
@@ -570,7 +571,7 @@ static int until_signal(serve *v, const sigset_t *set, error *err) {
   return 0;
 }
 
-#define LAST_MESSAGE_S 1.0    // in which a proxy uses a connection that it keeps, or has seen that it should not
+#define LAST_MESSAGE_S 1.0    // grace period in which a proxy may use a kept connection, or see that it should not
 
 static void log_drain(const serve *v) {
   server_log *l = v->s.log;
@@ -581,7 +582,7 @@ static void log_drain(const serve *v) {
   log_write(l, &e);
 }
 
-// false: another signal came.
+// false: another signal arrived.
 static bool pass_time(serve *v, const sigset_t *set) {
   replay_tick(v->s.replay);
   http_trim(v->s.http);
@@ -589,10 +590,10 @@ static bool pass_time(serve *v, const sigset_t *set) {
   return !os_wait_signal(set, 0.05);
 }
 
-// What runs may end; a second signal, or time, cuts it short. For a while routers only see that /health says no. Then
-// new connections are refused, which every proxy takes as a reason to ask another server. Messages on connections that
-// are there are answered: some proxies hand a 503 on to their client. Each such answer closes its connection; those
-// between two messages stay for a moment without any, since a proxy may be about to use one.
+// Running requests may end; a second signal or the timeout aborts them. First only /health reports the shutdown, for
+// routers. Then new connections are refused, which makes proxies use another server. Messages on existing connections
+// are still answered, because some proxies pass a 503 on to their client; each answer closes its connection. Idle
+// connections stay open for a moment, since a proxy may be about to use one.
 static void drain(serve *v, const sigset_t *set) {
   v->s.ending = true;
   systemd_say(&v->notify, "STOPPING=1");
@@ -609,18 +610,18 @@ static void drain(serve *v, const sigset_t *set) {
 
 static void stop_server(serve *v) {
   server *s = &v->s;
-  if (!shelf_stop(s->shelf)) {         // a model loads: that cannot be stopped, and nobody waits for it
+  if (!shelf_stop(s->shelf)) {         // a model is loading, which cannot be stopped: do not wait for it
     remove_socket(v);
     weft_log_to(NULL, NULL);
     log_close(s->log);
     _exit(0);
   }
-  http_stop(s->http);                  // from here on nobody asks for anything
+  http_stop(s->http);                  // no more requests from here on
   pool_stop(s->makers);
   pool_stop(s->pool);
   shelf_free(s->shelf);
   replay_free(s->replay);
-  http_free(s->http);                  // whoever answered held exchanges until now
+  http_free(s->http);                  // workers held exchanges until now
   weft_log_to(NULL, NULL);
   json_decref(s->defaults);
   for (size_t i = 0; s->shapes && i < n_routes; i++) json_decref(s->shapes[i]);
@@ -633,11 +634,11 @@ int serve_run(serve *v, error *err) {
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
-  struct sigaction hangup;                     // a terminal that is closed; nohup has it ignored
+  struct sigaction hangup;                     // SIGHUP of a closed terminal; nohup ignores it
   if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
-  signal(SIGUSR1, SIG_IGN);                    // would end it otherwise, and mean nothing to it
+  signal(SIGUSR1, SIG_IGN);                    // its default would end the server
   signal(SIGUSR2, SIG_IGN);
-  pthread_sigmask(SIG_BLOCK, &set, NULL);      // before there are threads, which inherit it
+  pthread_sigmask(SIG_BLOCK, &set, NULL);      // before threads are made, which inherit the mask
   int status = start_server(v, err);
   if (!status) {
     log_say(v->s.log, "listening", "listening on %s", v->address);

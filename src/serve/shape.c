@@ -1,4 +1,4 @@
-// JSON against a shape: see shape.h. A keyword is a row of a table.
+// Checks JSON against a shape: see shape.h. A keyword is a row of a table.
 #include "serve/shape.h"
 #include <math.h>
 #include <regex.h>
@@ -6,9 +6,9 @@
 #include <string.h>
 
 struct look {
-  char path[96];                       // of the value, for the sentence
+  char path[96];                       // of the value, for the message
   size_t top;                          // bytes of it that name the request's field
-  fault *f;                            // NULL: nobody wants to know
+  fault *f;                            // NULL: no message needed
 };
 typedef bool keyword(struct look *l, const json_t *says, const json_t *shape, const json_t *v);
 
@@ -32,12 +32,12 @@ static void add_json_of(str *out, const json_t *v) {
 
 static void add_type(str *out, const char *type) {
   char text[32];
-  if (!strcmp(type, "null")) return;     // nobody is told to write it
+  if (!strcmp(type, "null")) return;     // not suggested in messages
   snprintf(text, sizeof text, "%s %s", strchr("aio", *type) ? "an" : "a", type);
   add_or(out, text);
 }
 
-// What a value of this shape is, as far as a few words say it.
+// Describes the values of a shape in a few words.
 static void describe_shape(str *out, const json_t *shape) {
   const json_t *type = json_object_get(shape, "type"), *all = json_object_get(shape, "anyOf"), *one;
   const json_t *values = json_object_get(shape, "enum"), *value = json_object_get(shape, "const");
@@ -102,7 +102,7 @@ static bool the_value(struct look *l, const json_t *says, const json_t *shape, c
   return json_equal(says, v) || is_none_of(l, shape, v);
 }
 
-// Whether a value of this kind may have this shape: then its reason is the one to tell.
+// Can a value of this kind match this shape? Then its error is the one to report.
 static bool may_be(const json_t *shape, const json_t *v) {
   const json_t *all = json_object_get(shape, "anyOf"), *type = json_object_get(shape, "type"), *one;
   const json_t *values = json_object_get(shape, "enum");
@@ -150,7 +150,7 @@ static bool keeps_maximum(struct look *l, const json_t *says, const json_t *shap
   return misfit_is(l, "must be at most %g", json_number_value(says));
 }
 
-// Characters of a text, elements of an array.
+// Checks characters of a text, or elements of an array.
 static bool of_size(struct look *l, bool most, size_t n, const json_t *says, const char *what) {
   size_t bound = (size_t)json_integer_value(says);
   if (most ? n <= bound : n >= bound) return true;
@@ -184,7 +184,7 @@ static bool few_items(struct look *l, const json_t *says, const json_t *shape, c
   return !json_is_array(v) || of_size(l, true, json_array_size(v), says, "entries");
 }
 
-// Shapes have the expressions that POSIX and ECMA read alike.
+// Shapes use only expressions that POSIX and ECMA interpret alike.
 static bool fits_pattern(struct look *l, const json_t *says, const json_t *shape, const json_t *v) {
   regex_t re;
   (void)shape;
@@ -198,7 +198,7 @@ static bool fits_pattern(struct look *l, const json_t *says, const json_t *shape
   return !status || misfit_is(l, "must match %s", json_string_value(says));
 }
 
-// One level down; the path is as it was afterwards.
+// Checks a member, one level down; restores the path.
 static bool member_fits(struct look *l, const char *name, const json_t *shape, const json_t *v) {
   size_t n = strlen(l->path), top = l->top;
   snprintf(l->path + n, sizeof l->path - n, "%s%s", n ? "." : "", name);
@@ -263,7 +263,7 @@ static bool says_no_rule(struct look *l, const json_t *says, const json_t *shape
   return true;
 }
 
-// in: what holds further shapes: itself ('o'), the elements ('a') or the members ('m') of what it says
+// in: what contains further shapes: itself ('o'), the elements ('a') or the members ('m') of its value
 static const struct { const char *name; keyword *fits; char in; } keywords[] = {
   {"type", of_type, 0},
   {"anyOf", of_any, 'a'},

@@ -1,5 +1,5 @@
-// shapes: what fields of several families look like inside, in JSON Schema, for /openapi.json; written with ' for ".
-// What reads them says the same in code, and tests/python/test_serve_schema.py holds one against the other.
+// shapes: the structure of fields common to several families, in JSON Schema, for /openapi.json; written with ' for ".
+// The readers implement the same in code, and tests/python/test_serve_schema.py compares both.
 #ifndef WEFT_SERVE_SHAPES_H
 #define WEFT_SERVE_SHAPES_H
 
@@ -8,7 +8,7 @@
 #define SHAPE_TEXT_OR_TEXTS "{'anyOf':[{'type':'string'}," SHAPE_TEXTS "]}"
 #define SHAPE_PARTS \
   "{'type':'array','items':{'type':'object','required':['text'],'properties':{'text':{'type':'string'}}}}"
-// kinds of parts: a text, a picture, a sound
+// parts of a content: text, picture, sound
 #define SHAPE_SEEN \
   "{'type':'object','required':['text'],'properties':{'text':{'type':'string'}}}," \
   "{'type':'object','required':['type','image_url'],'properties':{'type':{'enum':['image_url','input_image']}," \
@@ -18,19 +18,19 @@
   "{'type':'object','required':['url'],'properties':{'url':{'type':'string'}}}]}}}," \
   "{'type':'object','required':['type','audio_url'],'properties':{'type':{'const':'audio_url'},'audio_url':" \
   "{'type':'object','required':['url'],'properties':{'url':{'type':'string'}}}}}"
-// of a message: also what the assistant refused
+// parts of a message: also a refusal of the assistant
 #define SHAPE_SAID \
   "{'type':'array','items':{'anyOf':[" SHAPE_SEEN "," \
   "{'type':'object','required':['type','refusal'],'properties':{'type':{'const':'refusal'},'refusal':" \
   "{'type':'string'}}}]}}"
-// a prompt with pictures and sounds, as llama.cpp has it
+// a prompt with pictures and sounds, in llama.cpp's form
 #define SHAPE_MARKED \
   "{'type':'object','required':['prompt_string'],'properties':{'prompt_string':{'type':'string'}," \
   "'multimodal_data':" SHAPE_TEXTS "}}"
 #define SHAPE_PROMPT \
   "{'anyOf':[{'type':'string'},{'type':'array','minItems':1,'items':{'anyOf':[" \
   "{'type':['string','integer','array']}," SHAPE_MARKED "]}}," SHAPE_MARKED "]}"
-// what has a vector: also a text with pictures and sounds, as parts or as llama.cpp has them
+// input of embeddings: also a text with pictures and sounds, as parts or in llama.cpp's form
 #define SHAPE_SEEN_TEXT \
   "{'type':'object','required':['content'],'properties':{'content':{'type':'array','items':{'anyOf':[" SHAPE_SEEN \
   "]}}}}," SHAPE_MARKED
@@ -46,7 +46,7 @@
 #define SHAPE_TOOLS \
   "{'type':'array','items':{'anyOf':[{'type':'object','required':['function'],'properties':{'function':" SHAPE_NAMED \
   "}}," SHAPE_OTHER_TOOL("'function'") "]}}"
-// one that is no function (which has one of these types, or none), and ignored
+// a tool that is not a function (which has one of these types, or none): ignored
 #define SHAPE_OTHER_TOOL(ours) \
   "{'type':'object','required':['type'],'properties':{'type':{'type':'string','not':{'enum':[" ours "]}}}}"
 #define SHAPE_NAMED_TOOLS(ours) \
@@ -55,7 +55,7 @@
   "{'type':'object','required':['type'],'properties':{'type':{'const':'allowed_tools'}}}"
 #define SHAPE_FORMAT \
   "{'type':'object','required':['type'],'properties':{'type':{'enum':['text','json_object','json_schema']}}}"
-// function: an object that has its name, beside the type
+// function: an object with its name, besides the type
 #define SHAPE_CHOICE \
   "{'anyOf':[{'enum':['auto','none','required']},{'type':'object','required':['type','function'],'properties':" \
   "{'type':{'const':'function'},'function':" SHAPE_NAMED "}}," SHAPE_ALLOWED "]}"

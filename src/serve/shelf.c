@@ -1,4 +1,4 @@
-// Which models there are, and which of them are in memory: see shelf.h.
+// The models of a server, and which are in memory: see shelf.h.
 #define _GNU_SOURCE
 #include "serve/shelf.h"
 #include "base/os.h"
@@ -12,10 +12,10 @@
 #include <time.h>
 #include "base/stamp.h"
 
-// a model that was wanted for so long is waited for by the requests of the one whose place it takes
+// after waiting this long for a model, requests for the model that it replaces are delayed
 #define PATIENCE_S 10.0
-#define LOOK_S 1.0           // the folder is looked at once in so long
-static const uint64_t ROOM = 256ull << 20;       // bytes that a model needs beside its weights, at least
+#define LOOK_S 1.0           // minimum interval between scans of the folder
+static const uint64_t ROOM = 256ull << 20;       // minimum bytes of a model besides its weights
 
 struct shelf {
   struct shelf_options o;
@@ -24,19 +24,19 @@ struct shelf {
   pthread_t keeper;
   bool started, stop, draining;
   VEC(served *) all;
-  VEC(served *) wanted;                // in the order in which they were asked for
-  double wanted_since, looked;         // of the first one
-  weft_adapter *adapters;              // with the scales that models are loaded with
-  float *scales;                       // that adapters have now
-  uint64_t draft_bytes;                // of a draft model, which each model has for itself; 0: there is none
-  served *giving_way;                  // new requests of it wait, so that its place comes free
+  VEC(served *) wanted;                // in the order of requests
+  double wanted_since, looked;         // of the first one; time of the last scan
+  weft_adapter *adapters;              // with the scales with which models are loaded
+  float *scales;                       // current scales of adapters
+  uint64_t draft_bytes;                // of a draft model, which each model loads separately; 0: none
+  served *giving_way;                  // its new requests wait, so that it can be unloaded
   turn turn;
-  error failed;                        // why one of the command line could not be loaded
+  error failed;                        // why a model of the command line failed to load
 };
 
 // ---- files ----------------------------------------------------------------------------------------------------------
 
-// Names of files are any bytes; what is answered is UTF-8.
+// File names may have any bytes; answers are UTF-8.
 static char *valid_name(const char *text, size_t n) {
   char *copy = xmalloc(n + 1);
   memcpy(copy, text, n);
@@ -46,7 +46,7 @@ static char *valid_name(const char *text, size_t n) {
   return valid;
 }
 
-// "x.gguf" and "x-00001-of-00003.gguf": the length of x; 0: no first part of a model.
+// "x.gguf" and "x-00001-of-00003.gguf": the length of x; 0: not the first part of a model.
 static size_t stem(const char *file) {
   static const char end[] = ".gguf";
   size_t n = strlen(file);
@@ -98,8 +98,8 @@ static char *encoder_beside(const shelf *sh, const char *model) {
   return o->encoder_of ? o->encoder_of(o->encoder_ctx, model) : NULL;
 }
 
-// Which encoder it has, and what that takes. One that does not go with it is no encoder of its, unless it was named for
-// it: then loading says why it cannot be.
+// Finds the model's encoder and its input kinds. One that does not fit is ignored, unless it was named for the model:
+// then loading reports the error.
 static void look_at_encoder(const shelf *sh, served *m, const weft_file *f) {
   weft_file *e;
   weft_error err;
@@ -119,7 +119,7 @@ static void look_at_encoder(const shelf *sh, served *m, const weft_file *f) {
   m->encoder_bytes = 0;
 }
 
-// Learns what is in the file, without loading it.
+// Reads properties from the file, without loading it.
 static void look_at_file(const shelf *sh, served *m) {
   weft_file *f;
   weft_error err;
@@ -132,7 +132,7 @@ static void look_at_file(const shelf *sh, served *m) {
   m->n_params = weft_file_n_params(f);
   m->n_keys = weft_file_n_keys(f);
   m->n_trained = trained(f, m->arch);
-  if (weft_file_is_mmproj(f) && !m->named) m->broken = true;           // of another model: no word is lost about it
+  if (weft_file_is_mmproj(f) && !m->named) m->broken = true;           // an encoder, not a model: ignored silently
   else if (weft_file_can_run(f, &err)) broken(sh, m, err.text);
   else look_at_encoder(sh, m, f);
   weft_file_close(f);
@@ -145,11 +145,11 @@ static served *by_path(const shelf *sh, const char *path) {
   return NULL;
 }
 
-// All that the system says of a model's files: another number once any of them is another one, is changed, or comes.
+// A hash of the metadata of a model's files, which changes if any is replaced, modified or added.
 static uint64_t stamp_files(const char *path) {
   const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
   size_t n = (size_t)(file - path) + stem(file);
-  enum { MOST_PARTS = 9999 };          // GGUF's
+  enum { MOST_PARTS = 9999 };          // GGUF's limit
   int parts = 1;
   uint64_t all = 1;
   if (sscanf(path + n, "-00001-of-%5d.gguf", &parts) != 1 || parts > MOST_PARTS) parts = 1;
@@ -166,7 +166,7 @@ static uint64_t stamp_files(const char *path) {
   return all;
 }
 
-// And of its encoder, which may come later.
+// Includes the encoder, which may be added later.
 static uint64_t stamp_model(const shelf *sh, const char *path) {
   char *encoder = encoder_beside(sh, path);
   uint64_t all = stamp_files(path);
@@ -175,7 +175,7 @@ static uint64_t stamp_model(const shelf *sh, const char *path) {
   return all;
 }
 
-// One that is in the list, or a new one. What is in memory is looked at again when it has gone. name NULL: the file's.
+// An existing entry or a new one. An entry in memory is refreshed when it is unloaded. name NULL: the file's name.
 static served *add_served(shelf *sh, const char *path, const char *name, bool named) {
   struct stat st = {0};
   served *m = by_path(sh, path);
@@ -209,7 +209,7 @@ static void free_names(name_list *l) {
   vec_free(l);
 }
 
-// Names in a folder, sorted; hidden ones are not seen. False: it cannot be read, or is none.
+// Sorted names in a folder, without hidden ones. False: it is not a readable folder.
 static bool names_in(const char *folder, name_list *out) {
   DIR *d = opendir(folder);
   if (!d) return false;
@@ -219,8 +219,8 @@ static bool names_in(const char *folder, name_list *out) {
   return true;
 }
 
-// A folder in the folder, as llama-server has them: one model, which is called as the folder is, with its parts and its
-// encoder; several have their own names.
+// A subfolder, as in llama-server: one model named after the folder, with its parts and its encoder; several models
+// keep their own names.
 static void look_into(shelf *sh, const char *path, const char *name) {
   name_list files = {0};
   size_t n = 0;
@@ -238,7 +238,7 @@ static void look_into(shelf *sh, const char *path, const char *name) {
 static bool in_memory(const served *m) { return m->state == SERVED_IN || m->state == SERVED_LOADING; }
 static bool is_usable(const served *m) { return (in_memory(m) || (m->seen && !m->broken)) && !m->hidden; }
 
-// ollama's programs say "NAME:latest".
+// ollama's programs append ":latest".
 static bool is_name(const char *its, const char *name) {
   size_t n = strlen(its);
   return !strncmp(its, name, n) && (!name[n] || !strcmp(name + n, ":latest"));
@@ -250,7 +250,7 @@ static bool is_called(const served *m, const char *name) {
   return false;
 }
 
-// Of several files of one name the one in memory is served, or else the first: the others are not, which is said.
+// If several files have one name, the one in memory or else the first is served; the others are not, with a warning.
 static void hide_namesakes(shelf *sh) {
   for (size_t i = 0; i < sh->all.n; i++) {
     served *m = sh->all.at[i], *rival = NULL;
@@ -287,7 +287,7 @@ static int look_at_folder(shelf *sh, error *err) {
   return 0;
 }
 
-// ---- the list; the lock is held -------------------------------------------------------------------------------------
+// ---- the list; the caller holds the lock ----------------------------------------------------------------------------
 
 static void look_again(shelf *sh) {
   error err = {0};
@@ -314,7 +314,7 @@ static int unknown_model(const shelf *sh, const char *name, fault *f) {
   return -1;
 }
 
-// A server that has one model takes any name for it.
+// A server with one model accepts any name for it.
 static served *find_model(shelf *sh, const char *name, fault *f) {
   served *m = NULL, *only = NULL;
   size_t n = 0;
@@ -555,7 +555,7 @@ void shelf_observe(shelf *sh, served *m, const struct figures *f) {
   pthread_mutex_unlock(&sh->lock);
 }
 
-// ---- into memory and out of it: the keeper's; the lock is held ------------------------------------------------------
+// ---- loading and unloading, by the loading thread; the caller holds the lock ----------------------------------------
 
 static void on_loaded(void *ctx) {
   shelf *sh = ctx;
@@ -575,7 +575,7 @@ static bool is_adapter_of(const char *path, const served *m) {
   weft_file *f;
   weft_value v;
   size_t key;
-  bool same = true;                    // loading says what is wrong
+  bool same = true;                    // loading reports the error
   if (weft_file_open(path, &f, NULL)) return true;
   if (!weft_file_find(f, "general.architecture", &key) && !weft_file_value(f, key, &v) && v.type == WEFT_STRING &&
       m->arch)
@@ -584,7 +584,7 @@ static bool is_adapter_of(const char *path, const served *m) {
   return same;
 }
 
-// Where there are several models, those of other architectures than an adapter's go without adapters.
+// With several models, those of another architecture than an adapter's are loaded without adapters.
 static weft_options model_options(const shelf *sh, const served *m) {
   weft_options o = sh->o.o->model;
   o.adapters = sh->adapters;
@@ -644,7 +644,7 @@ int shelf_template(const shelf *sh, const weft_file *f, bool tools, weft_templat
   return status;
 }
 
-// Whether texts of this model begin with BOS.
+// Do texts of this model begin with BOS?
 static bool wants_bos(const weft_vocab *v) {
   int32_t *ids = NULL;
   size_t n = 0;
@@ -654,7 +654,7 @@ static bool wants_bos(const weft_vocab *v) {
   return wants;
 }
 
-// A model without a template is no error: it still continues texts.
+// A model without a template is no error: it still completes texts.
 static int look_at_model(const shelf *sh, served *m) {
   weft_error none;
   const serve_options *o = sh->o.o;
@@ -675,8 +675,8 @@ static void release_waiting(shelf *sh, served *m, const fault *f) {
   m->waiting.n = 0;
 }
 
-// What a scheduler has counted becomes the model's past in one step: a counter that drops for a moment looks like a
-// restart to those who read /metrics.
+// Adds a scheduler's counts to the model's totals in one step: a counter that drops briefly looks like a restart to
+// readers of /metrics.
 static sched *retire_sched(shelf *sh, served *m) {
   struct sched_counts c;
   sched *old = m->sched;
@@ -693,7 +693,7 @@ static sched *retire_sched(shelf *sh, served *m) {
   return old;
 }
 
-// Gives up everything that loading made. The lock is let go meanwhile.
+// Frees everything that loading made. Releases the lock meanwhile.
 static void take_out(shelf *sh, served *m) {
   m->state = SERVED_LEAVING;
   log_model(sh, m, "unloading");
@@ -710,7 +710,7 @@ static void take_out(shelf *sh, served *m) {
   m->tmpl = m->tool_tmpl = NULL;
   m->bos = m->eos = NULL;
   m->state = SERVED_OUT;
-  m->stamp = 0;                        // the file may be another one by now
+  m->stamp = 0;                        // the file may have changed
   if (sh->giving_way == m) sh->giving_way = NULL;
   if (m->waiting.n) want(sh, m);
 }
@@ -723,7 +723,7 @@ static void cannot(shelf *sh, served *m) {
   release_waiting(sh, m, &f);
 }
 
-// One that nobody named for this model may be another model's.
+// An encoder that was not named for this model may belong to another model.
 static int open_encoder_of(const shelf *sh, served *m, weft_error *err) {
   const serve_options *o = sh->o.o;
   if (!served_open_media(o, m, err)) return 0;
@@ -768,7 +768,7 @@ static served *idle_longest(const shelf *sh) {
   return best;
 }
 
-// Whether there is a place for a model; one that nobody uses makes it.
+// Is there space for a model? Unloads an idle one if necessary.
 static bool has_place(shelf *sh, const served *m) {
   for (;;) {
     size_t n = 0;
@@ -809,8 +809,8 @@ static bool is_broken(const served *m) {
   return m->state == SERVED_IN && !m->users && (m->damage.text[0] || sched_state(m->sched) == SCHED_BROKEN);
 }
 
-// An evaluation came upon a broken invariant, or a file was cut: the model goes, and says why until a request asks for
-// it again.
+// An evaluation broke an invariant, or a file was truncated: the model is unloaded, and reports the reason until a
+// request loads it again.
 static void take_out_broken(shelf *sh, served *m) {
   set_failed(m, m->damage.text[0] ? m->damage.text : sched_error(m->sched));
   m->damage = (weft_error){0};
@@ -819,7 +819,7 @@ static void take_out_broken(shelf *sh, served *m) {
   if (m->state == SERVED_OUT) m->state = SERVED_FAILED;
 }
 
-// One thing that is to be done; false: nothing is.
+// Does one pending action; false: none.
 static bool one_thing(shelf *sh) {
   double now = now_s();
   bool loading = false;
@@ -835,7 +835,7 @@ static bool one_thing(shelf *sh) {
   if (loading || !sh->wanted.n) return false;
   served *m = sh->wanted.at[0];
   if (!has_place(sh, m)) return false;
-  if (!sh->wanted.n || sh->stop) return true;          // the lock was let go meanwhile
+  if (!sh->wanted.n || sh->stop) return true;          // the lock was released meanwhile
   memmove(sh->wanted.at, sh->wanted.at + 1, --sh->wanted.n * sizeof *sh->wanted.at);
   sh->wanted_since = now_s();
   load_served(sh, m);
@@ -854,7 +854,7 @@ static void *run_keeper(void *arg) {
   return NULL;
 }
 
-// ---- the server's ---------------------------------------------------------------------------------------------------
+// ---- interface of the server ----------------------------------------------------------------------------------------
 
 static int look_at_draft(shelf *sh, error *err) {
   weft_file *f;
@@ -867,7 +867,7 @@ static int look_at_draft(shelf *sh, error *err) {
   return status;
 }
 
-// Names with commas between: the first one is the model's, and it is found by all.
+// Comma-separated names: the first becomes the model's name, all are accepted.
 static void take_aliases(served *m, const char *names) {
   bool first = true;
   for (size_t n; *names; names += n + (names[n] == ',')) {

@@ -1,10 +1,9 @@
-// shelf: the models of a server. Those named on the command line are loaded at the start; those of a folder when
-// somebody asks for one by its name. One that nobody uses gives its place up to one that is wanted, the one used least
-// lately first, and goes by itself after a time.
+// shelf: the models of a server. Models of the command line are loaded at the start; those of a folder when a request
+// names them. An idle model is unloaded to make space for a requested one, least recently used first, and otherwise
+// after a timeout.
 //
-// One thread loads, one model after another, and unloads. A message holds the model that it is for until it has been
-// answered, so that none goes in the middle of a request. Names are compared with those of the list and nothing else:
-// none is ever a path.
+// One thread loads models, one at a time, and unloads them. A message holds its model until it has been answered, so no
+// model is unloaded during a request. Names are only compared with the list and never used as paths.
 #ifndef WEFT_SERVE_SHELF_H
 #define WEFT_SERVE_SHELF_H
 #include <jansson.h>
@@ -13,11 +12,11 @@
 #include "serve/serve.h"
 #include "serve/turn.h"
 
-// OUT: not in memory; WANTED: somebody waits for it; FAILED: the last try to load it
+// OUT: not in memory; WANTED: a request waits for it; FAILED: the last attempt to load it failed
 enum served_state { SERVED_OUT, SERVED_WANTED, SERVED_LOADING, SERVED_IN, SERVED_LEAVING, SERVED_FAILED };
 struct waiter { exchange *x; double until; };
 
-// Of all requests for a model.
+// Totals of all requests for a model.
 enum { FINISHED_STOP, FINISHED_LENGTH, FINISHED_ABORT, FINISHED_ERROR, FINISHED_KINDS };
 struct model_seen {
   struct histogram first_s, total_s, wait_s, prompt_s, drawn_s, prompt_tokens, drawn_tokens;
@@ -27,41 +26,41 @@ struct model_seen {
 struct encoded;
 typedef struct served {
   char *name, *path;
-  VEC(char *) aliases;                 // its further names
-  // ---- of the file
-  char *summary, *arch, *why;          // why: it cannot be run; NULL
+  VEC(char *) aliases;                 // further names
+  // ---- from the file
+  char *summary, *arch, *why;          // why: why it cannot be run; NULL
   uint64_t file_bytes, tensor_bytes, n_params, n_keys;
-  uint64_t encoder_bytes;              // of its tensors, where it has one
-  int64_t n_trained, changed;          // positions; Unix time
-  char *mmproj;                        // its encoder of pictures and sounds; NULL: there is none
-  unsigned media_kinds;                // WEFT_PICTURE, WEFT_SOUND: what it takes
-  uint64_t stamp;                      // of its files: another number once they may have another content
-  bool named, seen, broken;            // on the command line; by the last look at the folder; cannot be run
-  bool hidden;                         // another one of the list has its name
-  // ---- while it is loaded: does not change while somebody holds it
+  uint64_t encoder_bytes;              // of its tensors; 0 without an encoder
+  int64_t n_trained, changed;          // training context; Unix time
+  char *mmproj;                        // its encoder of pictures and sounds; NULL: none
+  unsigned media_kinds;                // WEFT_PICTURE, WEFT_SOUND: its inputs
+  uint64_t stamp;                      // of its files: changes if their content may have changed
+  bool named, seen, broken;            // on the command line; found by the last scan; cannot be run
+  bool hidden;                         // another entry has its name
+  // ---- while it is loaded: constant while held
   sched *sched;
   weft_model *model;
-  weft_media *media;                   // encoder of pictures and sounds; NULL: there is none
-  pthread_mutex_t media_lock;          // of what was encoded lately (media.c)
+  weft_media *media;                   // encoder of pictures and sounds; NULL: none
+  pthread_mutex_t media_lock;          // for the recently encoded media (media.c)
   struct encoded *encoded;
-  turn *turn;                          // of all that compute
-  weft_template *tmpl, *tool_tmpl;     // NULL: it has none, and why
+  turn *turn;                          // shared by everything that computes
+  weft_template *tmpl, *tool_tmpl;     // NULL: none; tool_tmpl: for tools
   weft_error no_tmpl;
   char *bos, *eos;                     // of the vocabulary, for a template from a file
-  // ---- the shelf's
+  // ---- private to the shelf
   enum served_state state;
-  weft_error damage;                   // what it leaves for (shelf_damaged); "": nothing
-  char *failed;                        // why the last try to load it failed, or what it was given up for; NULL
+  weft_error damage;                   // why it must be unloaded (shelf_damaged); "": no reason
+  char *failed;                        // why the last attempt to load it failed, or it was unloaded; NULL
   bool was_in;
   int users;
-  double used, keep_s;                 // when somebody let it go; seconds for which it stays then, negative: for ever
+  double used, keep_s;                 // last release; seconds until it is unloaded then, negative: never
   VEC(struct waiter) waiting;
-  struct sched_counts past;            // of the times when it was loaded before
+  struct sched_counts past;            // of earlier times when it was loaded
   struct model_seen figures;
 } served;
 
-// What became of a request for a model: tokens of all its choices, times of the first one.  first_ms: from the header
-// of its message to its first token; 0: there was none.
+// The result of a request for a model: tokens of all its choices, times of the first one. first_ms: from the header of
+// its message to its first token; 0: none.
 struct figures {
   bool known;
   char id[48];
@@ -74,59 +73,59 @@ typedef struct shelf shelf;
 struct shelf_options {
   const serve_options *o;
   server_log *log;
-  kv_events *kv;                       // NULL: none are wanted
+  kv_events *kv;                       // NULL: disabled
   int n_keys;
-  // The model that this message waited for is there, and held for it; or it cannot be (m NULL), and why. x is the
-  // callee's to let go.
+  // The model that this message waited for is loaded, and held for it; or failed (m NULL), with the reason. The callee
+  // releases x.
   void (*ready)(void *ctx, exchange *x, served *m, const fault *f);
   void *ctx;
 };
 
-// Looks at the models; none is loaded yet.
+// Scans the models; none is loaded yet.
 int shelf_open(const struct shelf_options *o, shelf **out, error *err);
-int shelf_start(shelf *sh, error *err);          // begins with those of the command line
-// What the server may say of itself: 1 once those are there, 0 before, -1 and why where one cannot be.
+int shelf_start(shelf *sh, error *err);          // begins to load those of the command line
+// Readiness: 1 if those are loaded, 0 before, -1 and the reason if one failed.
 int shelf_ready(shelf *sh, error *err);
 bool shelf_busy(shelf *sh);
-void shelf_drain(shelf *sh);                     // no more models are loaded; those that are take requests
-// ends what runs; false: a model still loads, and that cannot be stopped
+void shelf_drain(shelf *sh);                     // loads no more models; loaded ones accept requests
+// ends running requests; false: a model is still loading, which cannot be stopped
 bool shelf_stop(shelf *sh);
-void shelf_free(shelf *sh);                      // after that; NULL is fine
+void shelf_free(shelf *sh);                      // after shelf_stop; NULL is fine
 
-// How a message says which model it wants, and whether it waits for it.
+// The model that a message requests, and whether it waits for loading.
 struct wanted {
   const char *name;
   bool load;
   double wait_s;
-};  // name NULL: there is one only, or the first; wait_s: negative: as long as it takes
-// 0 and the model, to be given back with shelf_give; 1: x waits, and comes again; -1 and a fault.
+};  // name NULL: the only one, or the first; wait_s: negative: no limit
+// 0 and the model, to be released with shelf_give; 1: x waits, and is handled again; -1 and a fault.
 int shelf_take(shelf *sh, exchange *x, const struct wanted *w, served **out, fault *f);
-void shelf_give(shelf *sh, served *m, bool used);     // used: its idle time begins again
-// stays so long when nobody holds it any more; NULL: as the server says
+void shelf_give(shelf *sh, served *m, bool used);     // used: resets its idle time
+// sets its idle timeout; NULL: the server's
 void shelf_keep(shelf *sh, served *m, const double *seconds);
-int shelf_unload(shelf *sh, const char *name, fault *f);         // once nobody holds it
-// Everything in the list that can be run, in its order, while nothing changes.
+int shelf_unload(shelf *sh, const char *name, fault *f);         // when no request holds it any more
+// Visits all runnable models of the list in order, under the lock.
 void shelf_each(shelf *sh, void (*fn)(void *ctx, served *m), void *ctx);
-// One of the list, by its name; NULL and a fault. Valid as long as the server: what is in a list stays there.
+// An entry by name; NULL and a fault. Valid as long as the server, since entries are never removed.
 served *shelf_find(shelf *sh, const char *name, fault *f);
-// What a request was refused for may be that the model is damaged (its file, or its encoder's, was cut): then true and
-// why, and it leaves memory once no request holds it. The caller holds it.
+// Was a request refused because the model is damaged (its file or its encoder's was truncated)? Then true with the
+// reason, and it is unloaded when no request holds it. The caller holds it.
 bool shelf_damaged(shelf *sh, served *m, weft_error *why);
-// Adapters (--lora) and their scales, which are those of all models of the server.
+// Adapters (--lora) and their scales, common to all models of the server.
 size_t shelf_n_adapters(const shelf *sh);
 weft_adapter shelf_adapter(shelf *sh, size_t i);
-// From the next request on.  scales: of each adapter.
+// From the next request on. scales: one per adapter.
 void shelf_set_scales(shelf *sh, const float *scales);
-float *shelf_scales(shelf *sh);                      // as they are now, for free(); NULL: there are no adapters
-// It was in memory and has gone since; nobody waits for it.
+float *shelf_scales(shelf *sh);                      // current, for free(); NULL: no adapters
+// It was in memory, is unloaded, and no request waits for it.
 bool shelf_sleeps(shelf *sh, const served *m);
-bool shelf_untouched(shelf *sh, const served *m);    // of the folder, and nothing has asked for it yet
-// The chat template that is used for a model: --chat-template-file, or that of its file. -1: there is none, and why.
+bool shelf_untouched(shelf *sh, const served *m);    // in the folder, and never requested
+// The chat template for a model: --chat-template-file, or its file's. -1 and the reason: none.
 int shelf_template(const shelf *sh, const weft_file *f, bool tools, weft_template **out, weft_error *err);
-int shelf_unknown(shelf *sh, const char *name, fault *f);        // the fault of a name that none has; -1
-double shelf_until(const served *m);             // when it goes, Unix time; 0: nobody knows
+int shelf_unknown(shelf *sh, const char *name, fault *f);        // the fault for an unknown name; -1
+double shelf_until(const served *m);             // when it will be unloaded, Unix time; 0: unknown
 void shelf_observe(shelf *sh, served *m, const struct figures *f);
-// Models of which there is something to count: what their schedulers say, before and now, and whether they are loaded.
+// Visits models with counts: those of their schedulers, past and current, and whether they are loaded.
 void shelf_each_seen(shelf *sh, void (*fn)(void *ctx, const served *m, const struct sched_counts *c), void *ctx);
-void shelf_counts(shelf *sh, struct sched_counts *out);          // of all models, those that have gone included
+void shelf_counts(shelf *sh, struct sched_counts *out);          // of all models, including unloaded ones
 #endif

@@ -1,4 +1,4 @@
-// Numbers of sequences, and what is done with them: see slots.h.
+// Numbers of sequences, and actions on them: see slots.h.
 #include "serve/slots.h"
 #include <string.h>
 #include "base/base.h"
@@ -40,7 +40,7 @@ int slots_free_number(const helds *rest, const bool *in_work, int n) {
 
 // ---- actions --------------------------------------------------------------------------------------------------------
 
-// A copy shares its pages with what it is of. Of an empty slot an empty sequence is written, as llama-server does.
+// The copy shares pages with its source. An empty slot is saved as an empty sequence, as in llama-server.
 static int copy_slot(const helds *rest, weft_model *m, slot_action *a) {
   const held *h = of_slot(rest, a->slot);
   a->copy = (held){.slot = NONE};
@@ -51,7 +51,7 @@ static int copy_slot(const helds *rest, weft_model *m, slot_action *a) {
   return 200;
 }
 
-// Where memory is short others who are at rest make room, as for a prompt.
+// If memory is short, other unused sequences are dropped, as for a prompt.
 static int load_slot(helds *rest, weft_model *m, slot_action *a) {
   held h = {.slot = a->slot};
   int32_t *ids;

@@ -1,5 +1,5 @@
-// --path: files of a folder at /, for everybody as the page is. Each part of a path is opened by itself, below the
-// folder before it, and no link is followed; nor is anything there whose name begins with a dot. So nothing leads out.
+// --path: serves files of a folder at /, without a key, like the page. Each part of a path is opened below its parent
+// folder; links are not followed, and names that begin with a dot are hidden. So no path leads out of the folder.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -30,8 +30,7 @@ static const char *type_of_file(const char *name) {
   return "application/octet-stream";
 }
 
-// What stands at a path, and the name of its last part, "index.html" where it ends in a slash. -1: nothing that may be
-// seen.
+// Opens a path, and returns the name of its last part, "index.html" if it ends in a slash. -1: nothing visible there.
 static int open_below(int folder, const char *path, char name[NAME_MAX + 1]) {
   enum { FOLDER = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
          LAST = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC };
@@ -51,7 +50,7 @@ static int open_below(int folder, const char *path, char name[NAME_MAX + 1]) {
   return -1;
 }
 
-// Links in what is there are relative to it: without the slash they would lead elsewhere.
+// Relative links need the trailing slash.
 static void to_folder(exchange *x, const char *name) {
   str to = {0};
   for (const char *c = name; *c; c++) {

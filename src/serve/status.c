@@ -1,11 +1,11 @@
-// What the server says of itself: /health, and a line of the log for each request; and answers as JSON, with what goes
-// wrong in the form of the family that was asked.
+// The server's status: /health, and a log line for each request; and JSON answers, with errors in the form of the
+// requested family.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 #include "serve/families.h"
 
-#define STALLED_S 120.0      // a step takes no longer: whatever runs is stuck
+#define STALLED_S 120.0      // longer than any step: if exceeded, something is stuck
 
 void exchange_note(exchange *x, const fault *f) {
   snprintf(x->why, sizeof x->why, "%s%s%s", f->param, *f->param ? ": " : "", f->reason);
@@ -42,7 +42,7 @@ void answer_fault(server *s, exchange *x, const fault *f) {
   answer_fault_as(s, x, f, x->route ? x->route->family : &openai_family);
 }
 
-// A request is not wrong where the file of its model was cut.
+// If the model's file was truncated, that is the error, not the request.
 static void blame_the_file(server *s, const exchange *x, fault *f) {
   weft_error why;
   const struct asked *a = asked_of(x);
@@ -87,7 +87,7 @@ void handle_health(server *s, exchange *x) {
 
 // ---- the log --------------------------------------------------------------------------------------------------------
 
-// Programs ask these again and again.
+// Programs poll these.
 static bool is_probe(const exchange *x) {
   static void (*const asked_often[])(server *, exchange *) = {handle_health, handle_metrics, replica_load,
                                                                replica_loads, replica_sleeps};
@@ -96,7 +96,7 @@ static bool is_probe(const exchange *x) {
 }
 
 void log_request(server *s, exchange *x) {
-  enum { CLIENT_LEFT = 499 };          // as nginx calls it: nothing has been answered
+  enum { CLIENT_LEFT = 499 };          // nginx's code: nothing was answered
   int status = x->sent ? x->status : CLIENT_LEFT;
   const struct asked *a = x->own;
   const struct figures *f = a && a->figures.known ? &a->figures : NULL;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "base/env.h"
 
-enum { FIRST = 3 };                    // descriptors are handed over from here on
+enum { FIRST = 3 };                    // first descriptor that is passed
 
 static long long env_number(enum env_var v) { return strtoll(env_str(v), NULL, 10); }
 static bool for_us(enum env_var pid) { return !*env_str(pid) || env_number(pid) == getpid(); }
@@ -37,7 +37,7 @@ notifier systemd_notifier(void) {
   size_t length = strlen(path);
   if (!length || length >= sizeof a.sun_path || !strchr("/@", *path)) return n;
   memcpy(a.sun_path, path, length);
-  if (*path == '@') a.sun_path[0] = 0;           // of no file system
+  if (*path == '@') a.sun_path[0] = 0;           // an abstract socket
   n.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (n.fd >= 0 && connect(n.fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)))
     systemd_close(&n);

@@ -2,7 +2,7 @@
 #include "serve/tools.h"
 #include <string.h>
 
-// The body holds what p.tools points to.
+// The body owns p.tools.
 static void set_tools(call *c, json_t *tools) {
   json_object_set_new(c->body, "tools", tools);
   c->p.tools = tools;
@@ -25,7 +25,7 @@ static const char *name_of_tool(const json_t *tool) {
   return json_string_value(json_object_get(function ? function : tool, "name"));
 }
 
-// The first one of each name.
+// The first tool of each name.
 static json_t *tools_by_name(const json_t *tools) {
   json_t *all = json_object(), *tool;
   size_t i;
@@ -36,7 +36,7 @@ static json_t *tools_by_name(const json_t *tools) {
   return all;
 }
 
-// {"type": "allowed_tools", "mode", "tools"}; in chats its inside is an object of its own. The model sees these alone.
+// {"type": "allowed_tools", "mode", "tools"}; chats nest it in an object. The model sees only these.
 static int allow_tools(call *c, const json_t *choice) {
   const json_t *inner = json_object_get(choice, "allowed_tools"), *in = inner ? inner : choice, *one;
   const char *mode = json_string_value(json_object_get(in, "mode"));
@@ -61,7 +61,7 @@ static int allow_tools(call *c, const json_t *choice) {
   return status;
 }
 
-// The name of a function: in an object of its own in chats, beside the type in Responses.
+// The name of a function: in a nested object in chats, next to the type in Responses.
 static int call_one(call *c, const json_t *choice) {
   const char *type = json_string_value(json_object_get(choice, "type"));
   c->p.must_call_name = name_of_tool(choice);

@@ -1,4 +1,4 @@
-// Tickets: see turn.h.
+// Ticket locks: see turn.h.
 #include "serve/turn.h"
 
 void turn_init(turn *t) {

@@ -1,7 +1,6 @@
-// turn: threads that take steps of models take turns, in the order in which they came, since the processors are enough
-// for one of them only: two that wait at barriers beside each other would hold each other up. Who loads a model takes
-// none: that shares the processors with the steps of others as any program does (their largest pause was 20 to 77 ms,
-// and 120 where loading took turns, piece by piece).
+// turn: step threads of models run one at a time, in order of arrival, because the processors suffice for one: two
+// teams with barriers would delay each other. Loading takes no turn: it shares the processors with steps like any
+// program (the longest pause of steps was 20 to 77 ms, and 120 ms if loading took turns in pieces).
 #ifndef WEFT_SERVE_TURN_H
 #define WEFT_SERVE_TURN_H
 #include <pthread.h>

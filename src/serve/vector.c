@@ -1,4 +1,4 @@
-// Vectors of texts, and of prompts with pictures and sounds: see vector.h.
+// Embeddings of texts, and of prompts with pictures and sounds: see vector.h.
 #define _GNU_SOURCE
 #include "serve/vector.h"
 #include "serve/media.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- on the thread of the steps -------------------------------------------------------------------------------------
+// ---- on the step thread ---------------------------------------------------------------------------------------------
 
 static event *new_vector_event(const vectors *v, enum event_kind kind) {
   event *e = xcalloc(1, sizeof *e);
@@ -53,7 +53,7 @@ bool vectors_step(vectors *v) {
   return true;
 }
 
-enum { MOST = 2048 };                  // texts at once
+enum { MOST = 2048 };                  // texts per request
 
 // ---- from JSON ------------------------------------------------------------------------------------------------------
 
@@ -71,8 +71,8 @@ static int find_pooling(call *c, bool one, enum weft_pooling *how) {
                    "--pooling mean, cls or last");
 }
 
-// Only the first n_ctx tokens of a text are read. What the model puts behind a text (a separator) stays behind it; a
-// text that was not tokenized to its end has none.
+// Cuts a text to n_ctx tokens. A separator that the model puts at the end stays there; a text that was not tokenised to
+// its end has none.
 static void cut_to_context(const weft_vocab *v, token_ids *text, size_t n_ctx) {
   int32_t *ids;
   size_t n;
@@ -94,7 +94,7 @@ static int too_long(call *c, const char *name, size_t i, size_t n) {
                    name, n > call_most_ids(c) ? "at least " : "", n, i, n_ctx);
 }
 
-// Texts were added as requests of their own: they become one.
+// Joins the requests for single texts to one.
 static int join_requests(call *c, size_t from, const char *name, bool truncate) {
   const weft_model *m = c->m->model;
   size_t n_ctx = (size_t)weft_model_context(m);
@@ -119,7 +119,7 @@ static int join_requests(call *c, size_t from, const char *name, bool truncate) 
   return status;
 }
 
-// What the vectors of all texts will take.
+// Charges memory for the embeddings of all texts.
 static int take_vectors(call *c, const request *r, const char *name) {
   enum { OF_A_NUMBER = 72 };          // as a float, as JSON and as text
   uint64_t n = r->pooling == WEFT_POOLING_NONE ? r->prompt.n : r->lengths.n, bytes;
@@ -134,7 +134,7 @@ static int add_one(call *c, const json_t *text, const char *name, size_t i, unsi
   return call_add_prompt(c, text, false, name);
 }
 
-// Requests from this one on become one, for vectors.
+// Joins the requests from this one on, for embeddings.
 static int embed_requests(call *c, size_t from, const char *name, enum weft_pooling pooling, unsigned how) {
   c->requests.at[from]->embeds = true;
   c->requests.at[from]->pooling = pooling;
@@ -164,7 +164,7 @@ int call_add_seen_chat(call *c) {
   enum weft_pooling pooling;
   size_t from = c->requests.n;
   if (find_pooling(c, true, &pooling) || call_add_chat(c, c->p.messages, NULL)) return -1;
-  c->requests.at[from]->chat = false;                  // nothing is written that has parts
+  c->requests.at[from]->chat = false;                  // output has no parts
   return embed_requests(c, from, "messages", pooling, TEXTS_ONE);
 }
 
@@ -184,7 +184,7 @@ static int add_query_pair(call *c, size_t i, json_t *query, const json_t *text) 
   if (account_check(&late)) return fault_set(&c->fault, 400, "documents", "%s", late.text);
   if (weft_tokenize_pair(c->m->model, &pair, &ids, &n, &err))
     return fault_set(&c->fault, 400, "documents", "%s", err.text);
-  if (n > (size_t)weft_model_context(c->m->model)) {       // before others are read
+  if (n > (size_t)weft_model_context(c->m->model)) {       // before further ones are read
     weft_free(ids);
     return too_long(c, "documents", i, n);
   }

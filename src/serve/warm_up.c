@@ -1,10 +1,10 @@
-// Steps before anybody waits: see warm_up.h.
+// Runs steps before the first request: see warm_up.h.
 #include "serve/warm_up.h"
 #include <stdlib.h>
 #include "base/base.h"
 
-// Kernels of prompts, of steps of few sequences beside a prompt, of few and of many, and of a guess's rows. scales: of
-// adapters.
+// Makes kernels for prompts, for steps of few sequences beside a prompt, of few and many sequences, and for rows of a
+// draft. scales: of adapters.
 static int warm_up_steps(weft_model *m, const struct sched_options *o, const float *scales, weft_error *err) {
   enum { N = 16, SOME = 2, MORE = 5, ROWS = 8, ALL = N + 2 + ROWS + ROWS / 2 };
   static const int32_t ids[N];
@@ -28,7 +28,7 @@ static int warm_up_steps(weft_model *m, const struct sched_options *o, const flo
   return status;
 }
 
-// Requests may have adapters where those of the start have none, and the other way round.
+// Requests may use adapters if the defaults use none, and vice versa.
 static int warm_up_others(weft_model *m, const struct sched_options *o, weft_error *err) {
   size_t n = o->model.n_adapters;
   bool adapted = false;
@@ -41,7 +41,7 @@ static int warm_up_others(weft_model *m, const struct sched_options *o, weft_err
   return status;
 }
 
-// Of a model with an encoder: of a source of n tokens, and of an answer to it.
+// For a model with an encoder: a source of n tokens, and an answer to it.
 static int warm_up_answer(weft_model *m, const int32_t *source, size_t n, weft_error *err) {
   weft_rows *rows;
   int32_t *ids;
@@ -56,7 +56,7 @@ static int warm_up_answer(weft_model *m, const int32_t *source, size_t n, weft_e
   return status;
 }
 
-// Kernels of single tokens and of prompts (of an encoder, of short texts) are made before anybody waits for them.
+// Makes the kernels for single tokens and for prompts (for an encoder, short texts) before requests need them.
 int warm_up(weft_model *m, const struct sched_options *o, weft_error *err) {
   int32_t ids[2] = {0, 0};
   int n = weft_model_context(m) > 2 ? 2 : 1;

@@ -17,8 +17,8 @@ struct watch {
   pthread_t thread;
   pthread_mutex_t lock;
   watched *first;
-  uint32_t n_added;                    // connections, ever: the mark of the next one
-  VEC(watched *) by_fd;                // an event can be of one that has been removed since: it is looked up
+  uint32_t n_added;                    // connections so far: the mark of the next one
+  VEC(watched *) by_fd;                // events may be of removed connections, hence the lookup
   atomic_bool stop;
   struct watch_calls calls;
 };
@@ -54,7 +54,7 @@ static void *watch_loop(void *arg) {
     watch_lock(w);
     for (int i = 0; i < n; i++) {
       watched *o = left[i].fd < w->by_fd.n ? w->by_fd.at[left[i].fd] : NULL;
-      // since the event its connection may have been closed, and the descriptor given to the next one
+      // the connection may have been closed since the event, and its descriptor reused
       if (o && o->mark == left[i].mark) leave_watched(w, o, left[i].gone, &all);
     }
     if (due) check_deadlines(w, now, &all);

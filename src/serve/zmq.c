@@ -1,4 +1,4 @@
-// See zmq.h.
+// Loads libzmq: see zmq.h.
 #include "base/base.h"
 #ifdef WEFT_KV_EVENTS
 #include "serve/zmq.h"

@@ -1,4 +1,4 @@
-// zmq: libzmq, which is loaded if events of the KV cache are to be published and never else.
+// zmq: libzmq, loaded only if events of the KV cache are published.
 #ifndef WEFT_SERVE_ZMQ_H
 #define WEFT_SERVE_ZMQ_H
 #include <zmq.h>
@@ -20,5 +20,5 @@ typedef struct zmq_api {
   const char *(*text_of)(int);
 } zmq_api;
 
-int zmq_load(zmq_api *out, error *err);          // -1: there is none. It stays loaded.
+int zmq_load(zmq_api *out, error *err);          // -1: not installed. It stays loaded.
 #endif

@@ -1,4 +1,4 @@
-// By epoll: see departures.h.
+// Detects departures with epoll: see departures.h.
 #define _GNU_SOURCE
 #include "serve/departures.h"
 #include <sys/epoll.h>
@@ -21,7 +21,7 @@ void departures_close(departures *d) {
 
 void departures_add(departures *d, int fd, uint32_t mark) {
   struct epoll_event e = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = (uint64_t)mark << 32 | (uint32_t)fd};
-  epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &e);      // where this fails, departures show when the answer is written
+  epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &e);      // on failure, departures are noticed when the answer is written
 }
 
 void departures_remove(departures *d, int fd) { epoll_ctl(d->epoll, EPOLL_CTL_DEL, fd, NULL); }

@@ -1,6 +1,6 @@
-// It reads with recv(), or with gnutls_record_recv() with TLS. Both are looked up in the program first, which
-// exports them (cmake/command.cmake): these are found, by it and by whatever else calls them, such as a libcurl with
-// GnuTLS. See recv.h.
+// libmicrohttpd reads with recv(), or with gnutls_record_recv() for TLS. The dynamic linker finds both in the program
+// first, which exports them (cmake/command.cmake): these functions then replace the originals, for libmicrohttpd and
+// any other caller, such as a libcurl with GnuTLS. See recv.h.
 #define _GNU_SOURCE
 #include "serve/recv.h"
 #include <dlfcn.h>
@@ -14,7 +14,7 @@ ssize_t recv(int fd, void *to, size_t n, int flags) {
   return -1;
 }
 
-// A function of GnuTLS, which the library that calls these has brought with it: it is not in the scope of the program.
+// A function of GnuTLS, which the calling library has loaded: it is not in the program's scope.
 static void *find_tls(const char *name) {
   void *library = dlopen("libgnutls.so.30", RTLD_LAZY | RTLD_NOLOAD);
   return library ? dlsym(library, name) : NULL;

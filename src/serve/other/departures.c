@@ -1,5 +1,5 @@
-// By a look at every connection, ten times a second: poll does not tell of a client that sends no more while there are
-// bytes to be read. See departures.h.
+// Detects departures by polling every connection ten times a second: poll does not report a half-closed connection
+// while it has unread bytes. See departures.h.
 #include "serve/departures.h"
 #include <errno.h>
 #include <pthread.h>
@@ -44,7 +44,7 @@ static int look_at_all(departures *d, struct departure *out, int most) {
   for (size_t i = 0; i < d->all.n && n < most; i++) {
     struct looked_at *one = &d->all.at[i];
     char next;
-    // not recv: that one looks at bytes for libmicrohttpd (http.c)
+    // not recv, which the program replaces for libmicrohttpd (http.c)
     ssize_t got = one->told ? 1 : recvfrom(one->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT, NULL, NULL);
     if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))) continue;
     one->told = true;

@@ -1,4 +1,4 @@
-// libmicrohttpd is linked into the program, so its recv() is this one. TLS is not there. See recv.h.
+// libmicrohttpd is linked into the program, so it calls this recv(). There is no TLS. See recv.h.
 #include "serve/recv.h"
 #include <errno.h>
 #include <sys/socket.h>

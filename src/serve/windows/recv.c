@@ -1,4 +1,4 @@
-// libmicrohttpd is linked into the program, and calls recv() by the pointer of its import: this one. See recv.h.
+// libmicrohttpd is linked into the program and calls recv() through its import pointer, which leads here. See recv.h.
 #include "serve/recv.h"
 #include <sys/socket.h>
 #undef recv
