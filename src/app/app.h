@@ -90,9 +90,9 @@ void unescape_texts(struct texts *t);
 int fill_context(weft_model *m, int depth, progress *bar);
 // The tokens of a prompt on stderr, one a line.
 void show_tokens(const weft_vocab *v, const int32_t *ids, size_t n);
-// For commands that run a model, before they close it (NULL is fine): writes the page of weft viz where VIZ asks for
-// one.
-void viz_if_asked(weft_model *m);
+// For commands that run a model, before they close it (NULL is fine): writes the page of weft viz if VIZ asks for one.
+// The exit status: the one given, or that of a failure to write the page.
+int viz_if_asked(weft_model *m, int status);
 
 // weft_options.progress, its context being a struct progress.
 void show_progress(void *ctx, const char *what, double fraction);

@@ -535,7 +535,7 @@ int bench_command(int argc, char **argv) {
   if (settings_parse(&b.o, &command, argc, argv, &status)) status = bench(&b);
   status = out_end(&b.out, status);
   json_decref(b.results);
-  viz_if_asked(b.model);
+  status = viz_if_asked(b.model, status);
   drop_sequences(&b);
   vec_free(&b.sequences);
   weft_model_close(b.model);

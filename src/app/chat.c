@@ -306,7 +306,7 @@ int chat_command(int argc, char **argv) {
   weft_sampler_free(c.sampler);
   weft_grammar_free(c.grammar);
   weft_template_close(c.tmpl);
-  viz_if_asked(c.model);
+  status = viz_if_asked(c.model, status);
   media_free(&c.media);
   weft_model_close(c.model);
   weft_free(c.bos);

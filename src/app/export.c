@@ -2,6 +2,7 @@
 // file; this file reads the list of levels and finds the static program.
 #define _GNU_SOURCE
 #include "app/app.h"
+#include "base/newfile.h"
 #include "base/os.h"
 #include <elf.h>
 #include <fcntl.h>
@@ -139,6 +140,7 @@ int export_command(int argc, char **argv) {
   else if (parsed && !o->out) status = usage_error("no file to write: 'weft export MODEL.gguf -o FILE'");
   else if (parsed && o->as_c && (o->cpu || o->program))
     status = usage_error("--c: C is for all processors: --cpu and --program do not apply");
+  else if (parsed && !*o->out) status = failed("%s", NEWFILE_NO_NAME);
   else if (parsed && o->as_c) status = write_c(&x);
   else if (parsed && x.all.model.context) status = usage_error("-c: only with --c; the program takes it itself");
   else if (parsed) {

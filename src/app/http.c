@@ -460,6 +460,12 @@ static int finish(struct transfer *t) {
                      t->f->shown, got, t->wanted);
   }
   if (fsync(t->fd)) return disk_error(t, errno);
+  int note =
+    t->f->note ? open(t->f->note, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666) : -1;
+  if (t->f->note && note < 0)
+    return error_set(t->err, "%.300s: %s; %s is whole, and the same command goes on from there", t->f->note,
+                     strerror(errno), t->part.at);
+  if (note >= 0) close(note);
   if (rename(t->part.at, t->f->path))
     return error_set(t->err, "%.300s: cannot be given its name: %s", t->f->path, strerror(errno));
   str tag = {0};                    // llama.cpp looks there whether its file is the one that the server has

@@ -22,6 +22,9 @@ struct http_file {
   const char *url, *path, *shown;                    // shown: its name, for the progress bar and for messages
   int64_t size;                                      // -1: not known
   char sha256[65];                                   // "": not known, unless the server says it
+  // a file beside it that is made empty before the file gets its name, and is filled afterwards: without room for it
+  // there is no file; NULL: none
+  const char *note;
   // how each file of its kind begins, such as "GGUF"; NULL: any bytes
   const char *magic;
 };

@@ -453,12 +453,16 @@ static int fetch_all(http *h, const wanted_list *l, bool again, bool quiet, erro
       if (!quiet) say("%s is there", w->path.at);
       continue;
     }
-    struct http_file f = {.url = w->url.at, .path = w->path.at, .shown = w->shown, .size = w->size, .magic = magic};
+    str note = {0};
+    str_addf(&note, "%s" STORE_ORIGIN, w->path.at);
+    struct http_file f = {.url = w->url.at, .path = w->path.at, .note = note.at, .shown = w->shown, .size = w->size,
+                          .magic = magic};
     memcpy(f.sha256, w->sha256, sizeof f.sha256);
     progress bar = {0};
     if (!quiet) { say("fetching %s", w->shown); progress_begin(&bar); }
     status = http_fetch(h, &f, &bar, err);
     progress_end(&bar);
+    str_free(&note);
     if (!status) note_origin(w, false);
     if (!status && !quiet) say("%s", w->path.at);
   }

@@ -450,7 +450,7 @@ int run_command(int argc, char **argv) {
   weft_stop_free(r.stop);
   weft_sampler_free(r.sampler);
   weft_grammar_free(r.grammar);
-  viz_if_asked(r.model);
+  status = viz_if_asked(r.model, status);
   media_free(&r.media);
   weft_rows_free(r.source);
   weft_model_close(r.model);

@@ -15,7 +15,7 @@
 
 enum { LONGEST = 200 };
 static const char model[] = ".gguf", part[] = ".part", tag[] = ".etag", encoder_note[] = ".mmproj",
-                  origin_note[] = ".from";
+                  origin_note[] = STORE_ORIGIN;
 
 static bool ends(const char *name, const char *with) {
   size_t n = strlen(name), m = strlen(with);
@@ -98,11 +98,16 @@ static int write_note(const char *to, const char *ending, int flags, const char 
   str path = {0};
   str_addf(&path, "%s%s", to, ending);
   int fd = open(path.at, O_WRONLY | O_CREAT | flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-  FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
-  if (fd >= 0 && !f) close(fd);
-  bool fine = f && fprintf(f, "%s\n", line) > 0;
-  if (f && fclose(f)) fine = false;
-  int status = fine ? 0 : error_set(err, "%.300s: %s", path.at, strerror(errno));
+  struct stat before;
+  bool sized = fd >= 0 && !fstat(fd, &before);
+  str whole = {0};
+  str_addf(&whole, "%s\n", line);
+  ssize_t done = fd >= 0 ? write(fd, whole.at, whole.n) : -1;
+  int status =
+    done == (ssize_t)whole.n ? 0 : error_set(err, "%.300s: %s", path.at, done < 0 ? strerror(errno) : strerror(ENOSPC));
+  if (status && sized && ftruncate(fd, before.st_size)) error_set(err, "%.300s: %s", path.at, strerror(errno));
+  if (fd >= 0) close(fd);
+  str_free(&whole);
   str_free(&path);
   return status;
 }
@@ -134,8 +139,13 @@ int store_note_origin(const char *path, const char *origin, bool again, error *e
 bool store_came_from(const char *path, const char *origin) {
   enum { LINES = 1 << 16 };
   char *noted = xmalloc(LINES);
-  size_t n = strlen(origin), all = store_read_note(path, origin_note, noted, LINES);
-  bool yes = !all;
+  size_t n = strlen(origin);
+  str note = {0};
+  struct stat st;
+  str_addf(&note, "%s%s", path, origin_note);
+  bool yes = stat(note.at, &st) || !S_ISREG(st.st_mode);
+  str_free(&note);
+  store_read_note(path, origin_note, noted, LINES);
   for (const char *line = noted; !yes && *line; line += strcspn(line, "\n"), line += *line == '\n')
     yes = !strncmp(line, origin, n) && (origin[n - 1] == '/' || line[n] == '\n');
   free(noted);

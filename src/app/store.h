@@ -35,7 +35,8 @@ bool store_holds(const char *path);                  // whether it is in the fol
 // come from elsewhere, and is the same.
 int store_note_origin(const char *path, const char *origin, bool again, error *err);
 // Whether it came from there, or from below it if `origin` ends with a slash; also true if no note is there, as of
-// llama.cpp's.
+// llama.cpp's. An empty note, as a full disk leaves it, is of no place.
+#define STORE_ORIGIN ".from"          // what its note ends with
 bool store_came_from(const char *path, const char *origin);
 // What is noted beside a file under the ending: at most size - 1 bytes, with a NUL after them. 0: nothing.
 size_t store_read_note(const char *path, const char *ending, char *to, size_t size);

@@ -100,18 +100,19 @@ static int write_page(const char *path, const char *facts) {
   return status ? failed("%s", err.text) : EXIT_OK;
 }
 
-void viz_if_asked(weft_model *m) {
+int viz_if_asked(weft_model *m, int status) {
   enum { STEPS = 8 };
   const char *path = env_str(ENV_VIZ);
-  char *facts;
+  char *facts = NULL;
   size_t n;
   weft_error err;
-  if (!m || !*path || !strcmp(path, "0")) return;
+  if (!m || !*path || !strcmp(path, "0")) return status;
   if (!strcmp(path, "1")) path = "weft-viz.html";
   int steps = weft_model_context(m) < STEPS ? weft_model_context(m) : STEPS;
-  if (weft_model_trace(m, 0, steps, 0, &facts, &n, &err)) { failed("VIZ: %s", err.text); return; }
-  if (!write_page(path, facts)) say("%s shows what the compiler did", path);
+  int made = weft_model_trace(m, 0, steps, 0, &facts, &n, &err) ? failed("VIZ: %s", err.text) : write_page(path, facts);
+  if (!made) say("%s shows what the compiler did", path);
   weft_free(facts);
+  return status ? status : made;
 }
 
 static int look(struct settings *o, progress *bar, weft_model *m) {

@@ -38,7 +38,7 @@ static int failed(const newfile *f, const char *what, error *err) {
 static newfile *begin_file(const char *path, bool *special, error *err) {
   struct stat st;
   if (!*path) {
-    error_set(err, "the file to write has no name");
+    error_set(err, NEWFILE_NO_NAME);
     return NULL;
   }
   if (inuse_refuse(path, err)) return NULL;

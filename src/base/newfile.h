@@ -10,6 +10,7 @@
 #include "base/base.h"
 
 typedef struct newfile newfile;
+#define NEWFILE_NO_NAME "the file to write has no name"
 
 // 0 and *out, for newfile_commit or newfile_discard; -1 and why not. Errors name the wanted file.
 int newfile_open(const char *path, newfile **out, error *err);

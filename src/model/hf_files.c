@@ -44,9 +44,11 @@ static int open_in_folder(const hf *h, const char *name, struct stat *st, int *f
   return hf_fail(h, name, NULL, err, "is not a regular file");
 }
 
+// Only a name that the folder does not have is absent. A link to nothing, as a broken download leaves it, or to itself,
+// is an error when it is opened, also of a file that a folder may lack.
 static bool folder_has(const hf *h, const char *name) {
   struct stat st;
-  return !stat(arena_printf(h->arena, "%s/%s", h->dir, name), &st);
+  return !lstat(arena_printf(h->arena, "%s/%s", h->dir, name), &st) || errno != ENOENT;
 }
 
 int hf_text(const hf *h, const char *name, char **out, size_t *n, error *err) {

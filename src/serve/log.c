@@ -17,19 +17,20 @@ enum { END_S = 2 };                    // seconds that the shutdown waits for a 
 
 // Pending lines for a file or a terminal, and the thread that writes them.
 struct sink {
-  const server_log *l;
+  server_log *l;
   int fd;
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t more;
   bool started, stop, ended;
   str pending;
-  int64_t lost;
+  int64_t lost;        // lines that were dropped or could not be written, and are not counted in the file yet
+  bool fails, torn;    // of the thread: the last write failed; what is written last ends within a line
 };
 // said: for messages in plain words if log lines go to a file; otherwise they are log lines
 struct server_log { struct log_options o; struct sink lines, said; };
 
-static void sink_init(struct sink *k, const server_log *l, int fd) {
+static void sink_init(struct sink *k, server_log *l, int fd) {
   k->l = l;
   k->fd = fd;
   pthread_mutex_init(&k->lock, NULL);
@@ -50,12 +51,60 @@ int log_open(const struct log_options *o, server_log **out, error *err) {
   return 0;
 }
 
-static void write_all(int fd, const str *s) {
-  for (size_t done = 0; done < s->n;) {
+// How many bytes were written: not all if the reader has gone or the disk is full.
+static size_t write_all(int fd, const str *s) {
+  size_t done = 0;
+  while (done < s->n) {
     ssize_t n = write(fd, s->at + done, s->n - done);
-    if (n < 0 && errno != EINTR) return;         // the reader has gone, or the disk is full
+    if (n < 0 && errno != EINTR) break;
     if (n > 0) done += (size_t)n;
   }
+  return done;
+}
+
+static int64_t count_lines(const char *at, size_t n) {
+  int64_t lines = 0;
+  for (const char *end = at + n; at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++) lines++;
+  return lines;
+}
+
+static void sink_write(struct sink *k, const str *text) {
+  pthread_mutex_lock(&k->lock);
+  if (k->pending.n + text->n > PENDING_MAX) k->lost++;
+  else str_addn(&k->pending, text->at, text->n);
+  pthread_cond_signal(&k->more);
+  pthread_mutex_unlock(&k->lock);
+}
+
+// On stderr; the file has the number of lost lines once it can be written again.
+static void say_unwritten(server_log *l, int why) {
+  str words = {0};
+  str_addf(&words, "weft: warning: --log-file %s: %s: lines are lost\n", l->o.path, strerror(why));
+  sink_write(&l->said, &words);
+  str_free(&words);
+}
+
+// Writes lines after the number of those that were lost. Returns how many are lost now; one that was cut counts.
+static int64_t write_batch(struct sink *k, const str *lines, int64_t lost) {
+  str all = {0};
+  if (k->torn) str_addc(&all, '\n');
+  if (lost) {
+    log_line e = log_begin(k->l, "lost");
+    log_count(&e, "lines", lost);
+    str_add(&e.text, k->l->o.json ? "}\n" : "\n");
+    str_addn(&all, e.text.at, e.text.n);
+    str_free(&e.text);
+  }
+  size_t head = all.n;
+  str_addn(&all, lines->at, lines->n);
+  size_t done = write_all(k->fd, &all);
+  int64_t now = done < head ? lost + count_lines(lines->at, lines->n) : count_lines(all.at + done, all.n - done);
+  if (done) k->torn = all.at[done - 1] != '\n';
+  bool failed = done < all.n;
+  if (failed && !k->fails && k == &k->l->lines && k->l->o.path) say_unwritten(k->l, errno);
+  k->fails = failed;
+  str_free(&all);
+  return now;
 }
 
 static void *write_lines(void *arg) {
@@ -71,15 +120,9 @@ static void *write_lines(void *arg) {
     int64_t lost = k->lost;
     k->lost = 0;
     pthread_mutex_unlock(&k->lock);
-    if (lost) {
-      log_line e = log_begin(k->l, "lost");
-      log_count(&e, "lines", lost);
-      str_addc(&e.text, '\n');
-      str_addn(&lines, e.text.at, e.text.n);
-      str_free(&e.text);
-    }
-    write_all(k->fd, &lines);
+    lost = write_batch(k, &lines, lost);
     pthread_mutex_lock(&k->lock);
+    k->lost += lost;
   }
   k->ended = true;
   pthread_cond_signal(&k->more);
@@ -94,15 +137,7 @@ static int sink_start(struct sink *k, error *err) {
   return 0;
 }
 
-static void sink_write(struct sink *k, const str *text) {
-  pthread_mutex_lock(&k->lock);
-  if (k->pending.n + text->n > PENDING_MAX) k->lost++;
-  else str_addn(&k->pending, text->at, text->n);
-  pthread_cond_signal(&k->more);
-  pthread_mutex_unlock(&k->lock);
-}
-
-// false: its thread still uses it in write().
+// false: its thread is in write(), with it.
 static bool sink_end(struct sink *k, double until) {
   pthread_mutex_lock(&k->lock);
   k->stop = true;

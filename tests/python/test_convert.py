@@ -444,6 +444,16 @@ def test_an_index_that_lies(run_weft, tmp_path, change, expected):
     fails(run_weft, source, expected)
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json", "model.safetensors"])
+def test_a_file_that_cannot_be_reached_is_not_missing(run_weft, folder, name):
+    """A link to nothing, as a download that broke leaves it, and one to itself: without its template a model would answer otherwise."""
+    (folder / name).unlink(missing_ok=True)
+    for to, expected in (("../blobs/none", "No such file or directory"), (name, "Too many levels of symbolic links")):
+        (folder / name).symlink_to(to)
+        fails(run_weft, folder, f"{name}: cannot be opened: {expected}")
+        (folder / name).unlink()
+
+
 def test_values_that_no_format_has(run_weft, tmp_path):
     record = RECORDS["qwen2"]
     source = folders.write(tmp_path / "small", record, "F32")

@@ -172,6 +172,25 @@ def test_one_file_of_two_names(pull, registry, store, tinypy):
     assert pull("run", "-hf", "u/m_v2", "--offline", "-p", "a", "-n", "1", timeout=20).returncode == 0
 
 
+def test_one_file_whose_origin_was_not_noted(pull, registry, store, tinypy):
+    """A full disk has no room for the note. An empty one is of no name, until its file was compared with what a name means; without any note there is no file."""
+    registry.others = {"u/m_v2": {"x.gguf": Path(tinypy).read_bytes()}, "u_m/v2": {"x.gguf": b"GGUF of another"}}
+    note = store / "u_m_v2_x.gguf.from"
+    store.mkdir()
+    note.mkdir()
+    done = pull("pull", "hf:u/m_v2")
+    assert done.returncode == 1 and f"{note}: Is a directory" in done.err and "goes on from there" in done.err, done.err
+    assert not (store / "u_m_v2_x.gguf").exists()
+    note.rmdir()
+    registry.asked.clear()
+    assert pull("pull", "hf:u/m_v2").returncode == 0 and not [path for path, _ in registry.asked if "resolve" in path]
+    for name in "u_m/v2", "u/m_v2":
+        note.write_text("")
+        assert pull("run", "-hf", name, "--offline", "-p", "a", "-n", "1").returncode == 1, name
+    done = pull("run", "-hf", "u/m_v2", "-p", "a", "-n", "1")
+    assert done.returncode == 0 and "fetching" not in done.err and note.read_text() == "hf:u/m_v2/x.gguf\n", (done.err, note.read_text())
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=[c[0] for c in COMMANDS])
 def test_every_command_fetches(pull, registry, command):
     done = pull(*command, "-hf", "user/repo:Q8_0")

@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -151,6 +152,34 @@ def test_a_log_that_nobody_reads_holds_up_nothing(weft, weft_env, tinypy, tmp_pa
         p.kill()
         os.close(reads)
         os.close(writes)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_lines_that_cannot_be_written_are_counted(start, tmp_path, form):
+    """A file that may not grow, as on a full disk: there is a warning, and once there is room the number of lost lines; a line that was cut is ended."""
+    log = tmp_path / "log"
+    with start("--log-file", log, "--log-format", form) as s:
+        before = resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (700, before[1]))
+        for _ in range(30):
+            assert s.ask("/props")[0] == 401
+        until(lambda: any("warning" in line for line in s.said))
+        assert log.stat().st_size == 700
+        resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, before)
+        s.ask("/slots")
+        until(lambda: "/slots" in log.read_text())
+        assert s.end() == 0
+    assert sum(f"--log-file {log}: File too large: lines are lost" in line for line in s.said) == 1, s.said
+    lines = log.read_text().splitlines()
+    if form == "json":
+        lost, whole = 0, 0
+        for line in lines:
+            with contextlib.suppress(ValueError):              # but the one that was cut
+                event = json.loads(line)
+                lost, whole = lost + event.get("lines", 0), whole + (event.get("path") == "/props")
+    else:
+        lost, whole = sum(int(n) for n in re.findall(r"lost lines=(\d+)", "\n".join(lines))), sum(" ms=" in line and "/props" in line for line in lines)
+    assert lost and lost + whole in (30, 31), lines           # a line may be cut behind what is counted here
 
 
 # ---- /metrics -----------------------------------------------------------------------------------------------------------------------

@@ -265,6 +265,13 @@ def test_viz_of_a_run(run_weft, tinypy, tmp_path):
     assert run_weft(["bench", "-m", tinypy, "-p", "4", "-n", "0", "-r", "1"], env={"VIZ": tmp_path / "b.html"}).returncode == 0 and (tmp_path / "b.html").exists()
 
 
+@pytest.mark.parametrize("command", [["run", "-p", "def ", "-n", "1"], ["bench", "-p", "4", "-n", "0", "-r", "1"], ["chat", "-p", "def ", "-n", "1"]], ids=lambda c: c[0])
+def test_a_page_that_cannot_be_written_is_a_failure(run_weft, tinypy, tmp_path, command):
+    """A page of VIZ is a result: the status says that it is missing."""
+    done = run_weft([command[0], "-m", tinypy, *command[1:]], env={"VIZ": tmp_path / "none" / "page.html"})
+    assert done.returncode == 1 and f"{tmp_path}/none/page.html" in done.err, done.err
+
+
 def test_other_ways(run_weft, tinypy, tmp_path):
     done = run_weft(["viz", "-m", tinypy, "--out", "-", "-n", "1", "-p", "16", "-d", "20"])
     (tmp_path / "p").write_text(done.out)
