@@ -1,8 +1,8 @@
-// Adapters (LoRA): what is added to products of a model's weights. An adapter's file has, for a weight {in, out} of the
-// model, tensors NAME.lora_a {in, rank} and NAME.lora_b {rank, out}, and the product W x becomes W x + B (scale A x),
-// scale: of the token and the adapter (BUF_SCALES). Of token_embd {embd, vocab} lora_a is {rank, vocab}: a token's row
-// of it is what A x is otherwise. Of experts' weights {in, out, n} both have n matrices, and each expert its own. Here
-// they are held as floats, alpha / rank in B.
+// Adapters (LoRA): low-rank additions to products with the model's weights. For a weight {in, out} of the model the
+// adapter file has the tensors NAME.lora_a {in, rank} and NAME.lora_b {rank, out}. The product W x becomes W x + B
+// (scale A x), where scale belongs to the token and the adapter (BUF_SCALES). For token_embd {embd, vocab}, lora_a is
+// {rank, vocab}: a token's row of it takes the place of A x. For expert weights {in, out, n} both tensors have n
+// matrices, one per expert. The matrices are held here as floats, with alpha / rank multiplied into B.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +77,8 @@ static int check_pair(const gguf *f, const gguf_tensor *of, const gguf_tensor *a
                        (long long)(t->ne[2] * t->ne[3]), of->name, (long long)(of->ne[2] * of->ne[3]));
   }
   int64_t rank = rank_of(of, a);
-  int looked_up = is_looked_up(of);    // then A has a row for each of its rows, and what comes out has its columns
+  // then A has one row per row of the weight, and the output has the weight's columns
+  int looked_up = is_looked_up(of);
   if (rank > MAX_RANK)
     return gguf_fail(f, NULL, err, "tensor '%s' has rank %lld, at most %d is taken", a->name, (long long)rank,
                      MAX_RANK);
@@ -119,7 +120,7 @@ static bool name_ends_with(const char *name, const char *end) {
   return n > m && !strcmp(name + n - m, end);
 }
 
-// to: of each tensor of the model
+// to: one entry per tensor of the model
 static int add_tensors(const model *m, const gguf *f, adapted *to, double alpha, error *err) {
   for (size_t i = 0; i < gguf_n_tensors(f); i++) {
     const gguf_tensor *a = gguf_tensor_at(f, i);
@@ -198,21 +199,21 @@ void adapters_free(model *m) {
 
 // --- in the graph ----------------------------------------------------------------------------------------------------
 
-// {T, 1, ...}: what each token multiplies the k-th adapter with, for a tensor of n dimensions, tokens first
+// {T, 1, ...}: each token's factor for adapter k, as a tensor of n dimensions, tokens first
 static tensor *scale_of(const build *b, int k, int n) {
   uop *dims[8] = {b->scales->shape->dim[0]};
   for (int i = 1; i < n; i++) dims[i] = uop_idx(b->g, 1);
   return t_reshape(b->g, t_slice_i(b->g, b->scales, 1, k, 1), n, dims);
 }
 
-// One of the two matrices of adapter k, with so many columns.
+// One of the two matrices of adapter k, with this number of columns.
 static tensor *matrix_of(const build *b, int64_t at, bool is_b, int64_t columns) {
   const adapted *of = &b->m->adapted[at];
   int64_t n = is_b ? of->n_b : of->n_a, id = model_buffer_id(b->m->file, BUF_ADAPTER) + 2 * at + is_b;
   return t_reshape_i(b->g, t_buffer(b->g, id, DT_F32, n), 2, (int64_t[]){n / columns, columns});
 }
 
-// ids: of the tokens whose rows were looked up, x: NULL; or x: what was multiplied with the weight, tokens first
+// ids: the tokens whose rows were looked up, with x NULL; or x: the input of the product, tokens first
 static tensor *add_adapter_to(const build *b, int64_t at, tensor *x, tensor *ids, tensor *out) {
   graph *g = b->g;
   adapted *of = &b->m->adapted[at];
@@ -234,7 +235,7 @@ static tensor *add_adapters(const build *b, int weight, tensor *x, tensor *ids, 
 
 tensor *adapt(const build *b, int weight, tensor *x, tensor *out) { return add_adapters(b, weight, x, NULL, out); }
 
-// The matrices of one of the two, of the experts that were chosen: {which.., 1, rows, columns}, or as many axes
+// Matrix A or B of the chosen experts: {which.., 1, rows, columns}
 static tensor *expert_matrices(const build *b, int64_t at, bool is_b, int64_t columns, const choice *c) {
   graph *g = b->g;
   const adapted *of = &b->m->adapted[at];
@@ -245,7 +246,7 @@ static tensor *expert_matrices(const build *b, int64_t at, bool is_b, int64_t co
   return t_reshape(g, some, DIMS(c->a, each, uop_idx(g, rows), uop_idx(g, columns)));
 }
 
-// {A, 1 or B, 1}: what each row multiplies the k-th adapter with
+// {A, 1 or B, 1}: each row's factor for adapter k
 static tensor *scale_of_rows(const build *b, int k, const choice *c) {
   tensor *all = scale_of(b, k, 1);
   uop *one = uop_idx(b->g, 1);
@@ -278,7 +279,7 @@ tensor *adapt_rows(const build *b, int weight, tensor *ids, tensor *out) {
   return add_adapters(b, weight, NULL, ids, out);
 }
 
-// After a graph of all layers and the head was made.
+// Called after a graph of all layers and the head has been built.
 int model_adapters_used(const model *m, error *err) {
   for (size_t i = 0; i < n_adapted(m); i++)
     if (m->adapted[i].rank && !m->adapted[i].used)

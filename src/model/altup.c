@@ -1,7 +1,8 @@
-// Alternating updates (Gemma 3n): the stream is several rows, of which a layer computes one. Before a layer all rows
-// are predicted, each as a sum of all; afterwards what the layer has made of the active one, beyond its prediction,
-// corrects them all. Coefficients are made of the active row. Beside attention runs a product of two thin matrices
-// (LAuReL), and a layer's own embedding goes to the rows that it did not compute.
+// Alternating updates (Gemma 3n): the residual stream has several rows, and a layer computes only one of them, the
+// active row. Before a layer every row is predicted as a weighted sum of all rows. After it, the difference between the
+// layer's output for the active row and its prediction corrects all rows. The coefficients are computed from the active
+// row. A low-rank product (LAuReL) runs in parallel with attention, and the layer's own embedding is added to the rows
+// that it did not compute.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -10,7 +11,7 @@
 #include "model/model_impl.h"
 #include "model/stored.h"
 
-enum { LAUREL_RANK = 64 };        // no key says it
+enum { LAUREL_RANK = 64 };        // fixed: the file has no key for it
 
 int altup_load(loader *l) {
   model *m = l->m;
@@ -28,7 +29,7 @@ int altup_load(loader *l) {
   return 0;
 }
 
-// Matrix i of several {n_embd, n_embd}
+// Matrix i of a tensor of several {n_embd, n_embd} matrices
 static tensor *matrix(const build *b, enum tensor_id id, int64_t i) {
   int64_t d = b->m->n_embd, at = b->m->w[id].weight - 1;
   const struct format *f = gguf_tensor_at(b->m->file, (size_t)at)->format;
@@ -39,7 +40,7 @@ static tensor *row(const build *b, tensor *x, int64_t i) {
   return t_reshape(b->g, t_slice_i(b->g, x, 1, i, 1), DIMS(x->shape->dim[0], x->shape->dim[2]));
 }
 
-// x, as large as `like`
+// x, scaled to the root mean square of `like`
 static tensor *as_large(const build *b, tensor *x, tensor *like) {
   graph *g = b->g;
   double n = b->m->n_embd;
@@ -67,7 +68,7 @@ tensor *altup_leave(const build *b, tensor *x) {
   return t_scale(g, sum, 1.0 / n);
 }
 
-// What coefficients are made of: {T, rows} of x {T, n_embd}
+// The input of the coefficients: {T, rows} from x {T, n_embd}
 static tensor *modalities(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   tensor *in = t_scale(g, norm(b, y, W_ALTUP_ROUTER_NORM, x), 1.0 / b->m->n_embd);

@@ -1,5 +1,5 @@
 // The table of architectures. A row says how a family differs from the plain decoder that model_graph.c builds;
-// hyper-parameters come from the file, under the architecture's name. Rows of encoders are in arch_encoder.c, those of
+// hyper-parameters come from the file, under the architecture's name. Rows of encoders are in arch_encoder.c, rows of
 // models with recurrent layers in arch_recurrent.c.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -13,7 +13,7 @@ int gemma(loader *l) {
   return 0;
 }
 
-// The largest of both generations scale queries by what the others have as the size of a head.
+// The largest model of each generation scales queries by n_embd / heads, which differs from its head size.
 static int query_scale(loader *l, int largest) {
   model *m = l->m;
   int heads;
@@ -71,7 +71,7 @@ int all_moe(loader *l, layer *y) {
   return 0;
 }
 
-// Which layers have experts, where no key says it.
+// Layers have experts if the file has a router for them: no key says which.
 int experts_if_routed(loader *l, layer *y) {
   char name[64];
   snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", y->block);
@@ -79,7 +79,7 @@ int experts_if_routed(loader *l, layer *y) {
   return 0;
 }
 
-// The number is of layers: the block behind them (mtp.c) has experts or none, whatever they have.
+// The key counts leading dense layers. The extra block after the last layer (mtp.c) is decided by its own tensors.
 int dense_first(loader *l, layer *y) {
   int dense;
   if (!has_key(l, "leading_dense_block_count") || y->index == l->m->n_layer) return experts_if_routed(l, y);
@@ -110,7 +110,7 @@ static int deepseek2_layer(loader *l, layer *y) {
   return dense_first(l, y);
 }
 
-// Older files of this kind lack the factors.
+// Older files of this kind have no keys for these factors.
 static int minicpm(loader *l) {
   model *m = l->m;
   if (!has_key(l, "embedding_scale")) m->embedding_scale = 12;
@@ -119,7 +119,7 @@ static int minicpm(loader *l) {
   return 0;
 }
 
-// Queries grow with the logarithm of how often the position has gone through the context of the first training.
+// Queries grow with the logarithm of the position divided by the original training context.
 static int warmer(loader *l) {
   return key_number_or(l, "attention.temperature_scale", 0, -1e3, 1e3, &l->m->temperature) ||
          key_count_or(l, "attention.temperature_length", 0, 0, 1u << 30, &l->m->temperature_length) ? -1 : 0;
@@ -133,12 +133,12 @@ static int latent_layer(loader *l, layer *y) {
   return 0;
 }
 
-// A token reads the best so many positions before it: indexer.c.
+// A token reads only the best positions before it, at most top_k: indexer.c.
 static int sparse(loader *l) {
   return key_count(l, "attention.indexer.top_k", 1, 1u << 30, &l->m->top_k) || mtp_find(l) ? -1 : 0;
 }
 
-// Layers without an indexer of their own go by what the last one before them has chosen.
+// A layer without an indexer uses the positions that the last indexer before it chose.
 static int sparse_layer(loader *l, layer *y, bool own) {
   if (y->index && !own) y->kv_from = y[-1].kv_from;
   y->mixer = &part_mla;
@@ -157,8 +157,8 @@ static int deepseek32_layer(loader *l, layer *y) {
   return sparse_layer(l, y, has_indexer(l, y));
 }
 
-// Newer files say which layers have indexers. Older ones of the models with 2^20 positions have tensors for all, and
-// only those of the first two and of every fourth from the third on are meant.
+// Newer files say which layers have indexers. Older files of the models with 2^20 positions have indexer tensors in all
+// layers, but only those of the first two layers and of every fourth layer from the third on are used.
 static int glm_dsa_layer(loader *l, layer *y) {
   uint32_t own[MODEL_MAX_LAYERS];
   if (has_key(l, "attention.indexer.types"))
@@ -173,7 +173,8 @@ static int gated_limits(loader *l, layer *y) {
   return has_key(l, "swiglu_clamp_shexp") ? number_at(l, l->key, y->index, 0, 1e6, &e->shared_limit) : 0;
 }
 
-// An indexer is there if the file says how many positions it chooses; which layers have one is said, or all have.
+// The model has an indexer if the file says how many positions it chooses. A key says which layers have one; without it
+// all have.
 static int hy_v4(loader *l) {
   return hyper_keys(l) || (has_key(l, "attention.indexer.top_k") ? sparse(l) : mtp_find(l)) ? -1 : 0;
 }
@@ -188,7 +189,7 @@ static int hy_v4_layer(loader *l, layer *y) {
   return gated_limits(l, y) || sparse_layer(l, y, !listed || own[y->index]) ? -1 : 0;
 }
 
-// How many positions an entry of each layer stands for; files may have more numbers than layers.
+// The number of positions per entry, for each layer. Files may have more numbers than layers.
 static int compress_ratio(loader *l, int i, int *out) {
   const gguf_value *v = gguf_find(l->f, key(l, "attention.compress_ratios"));
   int n = l->m->n_layer;
@@ -202,12 +203,12 @@ static int compress_ratio(loader *l, int i, int *out) {
   return 0;
 }
 
-// Layers that see entries rotate by a base of their own, and stretched; the others, as if there were no scaling.
+// Layers that read entries have their own rope base, with scaling. The other layers rotate without scaling.
 static int deepseek4(loader *l) {
   model *m = l->m;
   m->base_key = "attention.compress_rope_freq_base";
-  m->block_size = 4;                       // an entry of those that an indexer chooses among
-  has_key(l, "attention.indexer.head_count");                  // where no layer has entries that are chosen
+  m->block_size = 4;                       // the indexer chooses among blocks of this many entries
+  has_key(l, "attention.indexer.head_count");                  // counts as read: no layer may have chosen entries
   has_key(l, "attention.indexer.key_length");
   return hyper_keys(l) || key_number_or(l, "rope.freq_base", 10000, 1.001, 1e12, &m->base_swa) || mtp_find(l) ||
              key_count(l, "attention.sliding_window", 1, 1u << 30, &m->window) ||
@@ -218,7 +219,8 @@ static int deepseek4(loader *l) {
 
 static int deepseek4_layer(loader *l, layer *y) {
   int by_token, n;
-  // of models that see, what is added to probabilities of experts for pictures, in all layers: texts have no use for it
+  // Multimodal models have a second bias of the experts' probabilities, used for images, in all layers. Text does not
+  // use it.
   bool sees = y->index && l->m->layers[0].w[W_EXP_PROBS_B_VL].bias;
   if (key_count(l, "expert_count", 1, 1 << 20, &n) ||
       want_vector(l, y, W_EXP_PROBS_B_VL, n, WANT_OPTIONAL | (sees ? WANT_BIAS : 0)) ||
@@ -259,7 +261,8 @@ static int ernie_moe(loader *l, layer *y) {
 
 static int hunyuan(loader *l) { return key_number_or(l, "rope.scaling.alpha", 0, 0, 1e6, &l->m->base_alpha); }
 
-// Of its four sections each counts the positions of a text, as its authors have it; llama.cpp leaves the fourth at 0.
+// The sections do not matter for text: each of the four counts its positions, as in the authors' code; llama.cpp leaves
+// the fourth at 0.
 static int hunyuan_vl(loader *l) {
   has_key(l, "rope.dimension_sections");
   return hunyuan(l);
@@ -288,8 +291,8 @@ static int falcon(loader *l, layer *y) {
   return 0;
 }
 
-// Of these some have no second norm: attention and feed-forward both read what the first one made. Files' word for that
-// says so of all of them.
+// Some of these models have no second norm: attention and feed-forward both read the output of the first one. The
+// file's key for that applies to all layers.
 static int stablelm(loader *l, layer *y) {
   char name[64];
   snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", y->block);
@@ -317,7 +320,7 @@ static int step35_layer(loader *l, layer *y) {
   if (gated_limits(l, y)) return -1;
   y->head_gates = true;
   e->gating = GATING_SIGMOID;
-  e->norm = true;                         // as of afmoe
+  e->norm = true;                         // as in afmoe
   return dense_first(l, y);
 }
 
@@ -332,7 +335,7 @@ static int mimo2_layer(loader *l, layer *y) {
   return experts_if_routed(l, y);
 }
 
-// Layers may lack attention or have its last product alone, and may lack the feed-forward.
+// Layers may lack attention or have only its output product, and may lack the feed-forward.
 static int deci_layer(loader *l, layer *y) {
   (void)l;
   if (!y->n_head) y->mixer = NULL;
@@ -344,21 +347,21 @@ static int deci_layer(loader *l, layer *y) {
 // Limits of queries, keys and values
 static int limits(loader *l) { return key_number_or(l, "attention.clamp_kqv", 0, 0, 1e30, &l->m->qkv_limit); }
 
-// Scores that fall with the distance are all that tells positions apart.
+// Scores that fall with the distance (ALiBi) are the only information about positions.
 int leans(loader *l, double bias) {
   l->m->no_rope = true;
   l->m->alibi = bias;
   return 0;
 }
 
-// Norms of queries and keys make their scores small enough.
+// Norms of queries and keys already bound their scores.
 static int unscaled(loader *l) {
   if (l->m->attention_scale == 0) l->m->attention_scale = 1;
   return gemma(l);
 }
 
-// Rows of a picture see each other both ways in layers with a window; in the small models (E2B, E4B), which are those
-// with embeddings of each layer's own, in none. No file says it.
+// Rows of one image attend to each other in both directions in layers with a window. The small models (E2B, E4B, those
+// with per-layer embeddings) do so in no layer. No key says it.
 static int gemma4(loader *l) {
   l->m->base_swa = 10000;
   if (key_count_or(l, "embedding_length_per_layer_input", 0, 0, 1 << 16, &l->m->n_own) || unscaled(l)) return -1;
@@ -366,7 +369,7 @@ static int gemma4(loader *l) {
   return 0;
 }
 
-// Sizes and the cut have stayed the same since older files, which do not say them.
+// Sizes and the cut are the same in all models; older files do not have keys for them.
 static int gemma3n(loader *l) {
   model *m = l->m;
   int active;
@@ -381,7 +384,7 @@ static int gemma3n(loader *l) {
 
 static int gemma3n_layer(loader *l, layer *y) {
   if (has_key(l, "activation_sparsity_scale")) return number_at(l, l->key, y->index, -INFINITY, 100, &y->cut);
-  if (y->index < 10) y->cut = 1.6448536;        // a twentieth of what is normally distributed is above
+  if (y->index < 10) y->cut = 1.6448536;        // 95 % of a normal distribution are below this many standard deviations
   return 0;
 }
 
@@ -396,8 +399,8 @@ static int gemma4_layer(loader *l, layer *y) {
   return 0;
 }
 
-// Chunks of 8192 positions, and what goes with them, stand in no file. The model of 128 experts has no norms of
-// queries.
+// Chunks of 8192 positions and the values that belong to them have no keys. The model with 128 experts has no query
+// norms.
 static int llama4(loader *l) {
   model *m = l->m;
   int n, window;
@@ -429,7 +432,7 @@ static int mpt(loader *l) {
 
 static int bloom(loader *l) { return leans(l, 8); }
 
-// Of the two sizes the larger one does not rotate, and nothing in a file says so.
+// The larger of the two sizes does not rotate; no key says so.
 static int baichuan(loader *l) { return l->m->n_layer == 40 ? leans(l, 8) : 0; }
 
 static int jais(loader *l) {
@@ -442,7 +445,7 @@ static int jais_layer(loader *l, layer *y) {
   return 0;
 }
 
-// Older files of this kind say none of these.
+// Older files of this kind have none of these keys.
 static int grok(loader *l) {
   model *m = l->m;
   int length;
@@ -452,7 +455,7 @@ static int grok(loader *l) {
   if (key_number_or(l, "attention.output_scale", 0.08838834764831845, 1e-6, 1e6, &m->attention_scale) ||
       key_count_or(l, "attention.temperature_length", 0, 0, 1u << 30, &length))
     return -1;
-  if (length && length < m->n_ctx_train) m->n_ctx_max = length;         // behind it scores grow
+  if (length && length < m->n_ctx_train) m->n_ctx_max = length;         // scores grow beyond it
   return 0;
 }
 
@@ -473,8 +476,8 @@ static int dbrx_layer(loader *l, layer *y) {
   return all_moe(l, y);
 }
 
-// All released models divide the chosen weights by their sum, and transformers knows nothing else. Its configurations
-// do not say it, so that the files made of them have no expert_weights_norm, for which llama.cpp takes false.
+// All released models divide the chosen weights by their sum, and transformers always does. Their configurations do not
+// mention it, so converted files have no expert_weights_norm, for which llama.cpp assumes false.
 static int afmoe_layer(loader *l, layer *y) {
   y->moe.gating = GATING_SIGMOID;
   y->moe.norm = true;
@@ -517,7 +520,7 @@ static int arctic_layer(loader *l, layer *y) {
   return 0;
 }
 
-// The blocks of the file are gone through several times, each time with keys and values of their own.
+// The blocks of the file run several times, each time with their own keys and values.
 static int nanbeige(loader *l) {
   model *m = l->m;
   int loops;
@@ -526,7 +529,7 @@ static int nanbeige(loader *l) {
   return 0;
 }
 
-// What leaves all blocks goes through the model's last norm before it enters the first one again.
+// The output of all blocks goes through the model's last norm before it enters the first block again.
 static int nanbeige_layer(loader *l, layer *y) {
   bool skip;
   if (gguf_bool_opt(l->f, key(l, "skip_loop_final_norm"), false, &skip, l->err)) return -1;
@@ -540,7 +543,7 @@ static int plamo3(loader *l) {
   return 0;
 }
 
-// Dense or experts, where the file has a router.
+// A layer is dense, or has experts if the file has a router for it.
 static int mellum_layer(loader *l, layer *y) {
   y->moe.norm = true;
   return experts_if_routed(l, y);
@@ -552,7 +555,7 @@ static int sigmoid_moe_layer(loader *l, layer *y) {
   return dense_first(l, y);
 }
 
-// A gate is for a head or for each of its elements: as many as the file has.
+// Gates are per head or per element of a head; the tensor's size says which.
 static int laguna_layer(loader *l, layer *y) {
   char name[64];
   snprintf(name, sizeof name, "blk.%d.attn_gate.weight", y->block);
@@ -562,11 +565,11 @@ static int laguna_layer(loader *l, layer *y) {
   return sigmoid_moe_layer(l, y);
 }
 
-// A token reads the best so many blocks of positions: indexer.c. Blocks lie within pages of keys.
+// A token reads only the best blocks of positions, at most top_k: indexer.c. A block never crosses a page of keys.
 static int minimax_m3(loader *l) {
   model *m = l->m;
   if (!has_key(l, "attention.indexer.top_k")) return 0;
-  has_key(l, "attention.indexer.head_count");                  // of layers with experts: a model may have none
+  has_key(l, "attention.indexer.head_count");                  // for layers with experts: a model may have none
   has_key(l, "attention.indexer.key_length");
   if (key_count(l, "attention.indexer.top_k", 1, 1u << 20, &m->top_k) ||
       key_count(l, "attention.indexer.block_size", 1, MODEL_PAGE, &m->block_size) ||
@@ -595,13 +598,13 @@ static int head_gates_layer(loader *l, layer *y) {
   return 0;
 }
 
-// Keys are normed without weights, queries times a number for each head, both behind rotation.
+// Keys are normed without weights and queries are multiplied by a factor per head, both after rotation.
 static int talkie(loader *l) {
   l->m->bare_qk_norm = true;
   return 0;
 }
 
-// Layers are counted as often as they are gone through: a stack of low ones several times, then one of high ones.
+// Layers are counted as often as they run: the low stack several times, then the high stack once.
 static int hrm_text(loader *l) {
   model *m = l->m;
   int cycles;
@@ -632,7 +635,7 @@ static int grovemoe_layer(loader *l, layer *y) {
   return 0;
 }
 
-// Of each product there is a second one, for pictures' rows. Texts have no use for them.
+// Each product has a second matrix for rows of images. Text does not use it.
 static int cogvlm_layer(loader *l, layer *y) {
   int64_t d = l->m->n_embd, q = (int64_t)y->n_head * y->head_dim, kv = (int64_t)y->n_kv * (y->head_dim + y->v_dim);
   return want_matrix(l, y, W_VIS_ATTN_QKV, d, q + kv, 0) ||
@@ -643,14 +646,15 @@ static int cogvlm_layer(loader *l, layer *y) {
            : 0;
 }
 
-// Tokens of pictures follow the first four.
+// The image tokens follow the first four.
 static int chameleon(loader *l) {
   l->m->unsaid_from = 4;
   l->m->unsaid_to = 8196;
   return 0;
 }
 
-// The larger of these models have their norms behind attention and feed-forward, under the names of those before them.
+// The larger of these models have their norms after attention and feed-forward, under the names of the norms before
+// them.
 static int chameleon_layer(loader *l, layer *y) {
   bool behind;
   if (gguf_bool_opt(l->f, key(l, "swin_norm"), false, &behind, l->err)) return -1;

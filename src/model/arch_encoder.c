@@ -1,5 +1,5 @@
-// Rows of the table of architectures (arch.c) that see a text as a whole: encoder.c has their attention. Most make
-// embeddings alone; those at the end denoise texts (engine/denoise.c). One has a decoder beside it (cross.c).
+// Rows of the table of architectures (arch.c) that read a text in both directions; encoder.c has their attention. Most
+// compute only embeddings; the last ones denoise texts (engine/denoise.c). One has a decoder as well (cross.c).
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include "model/arch_impl.h"
 
-// Of encoders: norms come after attention and feed-forward are in the stream, and none at the end.
+// Encoders with post-norms: norms follow the residual additions of attention and feed-forward, and there is none at the
+// end.
 static int norms_after(loader *l) {
   l->m->output_norm = W_NONE;
   return 0;
@@ -37,7 +38,7 @@ static int jina_bert_v2_layer(loader *l, layer *y) {
   return norms_after_layer(l, y);
 }
 
-// What is embedded is normed: that is what the first layer reads.
+// The embedding is normed, and the first layer reads the result without another norm.
 static int modern_bert_layer(loader *l, layer *y) {
   (void)l;
   if (!y->index) y->mixer_norm = W_NONE;
@@ -49,7 +50,7 @@ static int neo_bert(loader *l) {
   return 0;
 }
 
-// Its products are not divided by the root of a head's size. Older files have no gate.
+// Scores are not divided by the root of the head size. Older files have no gate.
 static int t5_encoder(loader *l) {
   model *m = l->m;
   m->output_norm = W_ENC_OUTPUT_NORM;
@@ -59,7 +60,7 @@ static int t5_encoder(loader *l) {
   return distances_load(l);
 }
 
-// With a decoder after it. A head that is the embedding reads what is smaller by the root of the stream's length.
+// With a decoder. If the head is the embedding matrix, its input is divided by the root of n_embd.
 static int t5(loader *l) {
   model *m = l->m;
   if (source_keys(l) || t5_encoder(l)) return -1;

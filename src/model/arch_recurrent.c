@@ -1,4 +1,4 @@
-// Rows of the table of architectures (arch.c) whose layers are recurrent, or convolutions, some or all of them.
+// Rows of the table of architectures (arch.c) in which some or all layers are recurrences or convolutions.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include "model/arch_impl.h"
 
-// Files of this kind call the last norm by the name of another.
+// Files of this kind store the last norm under another norm's name.
 static int lfm2(loader *l) {
   if (gguf_tensor_find(l->f, "token_embd_norm.weight")) l->m->output_norm = W_TOKEN_EMBD_NORM;
   return 0;
@@ -23,7 +23,7 @@ static int granitehybrid_layer(loader *l, layer *y) {
   return experts_if_any(l, y);
 }
 
-// Each layer is one part only, but for a block that predicts a further token: attention, and then experts.
+// Each layer is a single part; the block that predicts a further token has two, attention and then experts.
 static int nemotron_h_layer(loader *l, layer *y) {
   y->rope = ROPE_NONE;
   if (y->index == l->m->n_layer) {
@@ -38,7 +38,7 @@ static int nemotron_h_layer(loader *l, layer *y) {
   return 0;
 }
 
-// Which layers are recurrent: a period, or one number for each.
+// Which layers are recurrent: a period, or one number per layer.
 static int qwen3next_layer(loader *l, layer *y) {
   int interval;
   uint32_t each[MODEL_MAX_LAYERS];
@@ -58,7 +58,8 @@ static int bare_attention(loader *l) {
   return 0;
 }
 
-// Layers without heads of keys have a recurrence. Attention tells positions apart by that alone.
+// Layers without key heads have a recurrence. Attention has no rope: the recurrence is the only information about
+// positions.
 static int kimi_layer(loader *l, layer *y) {
   if (!y->n_kv) y->mixer = &part_kda;
   else y->mixer = &part_mla;
@@ -105,7 +106,7 @@ static int rwkv7_layer(loader *l, layer *y) {
   return 0;
 }
 
-// Every few layers what leaves one is halved, and weights behind it are made for that.
+// Every few layers the output is halved; the weights of later layers are made for that.
 static int rwkv6_layer(loader *l, layer *y) {
   int every;
   if (key_count_or(l, "rescale_every_n_layers", 0, 0, MODEL_MAX_LAYERS, &every) || rwkv7_layer(l, y)) return -1;
@@ -114,7 +115,7 @@ static int rwkv6_layer(loader *l, layer *y) {
   return 0;
 }
 
-// Made of Qwen 2: only attention became another mixer.
+// Derived from Qwen 2: only attention is replaced by another mixer.
 static int arwkv7_layer(loader *l, layer *y) {
   (void)l;
   y->mixer = &part_rwkv7;

@@ -1,4 +1,4 @@
-// Attention with heads of keys and values, each for one or several heads of queries, and its two caches.
+// Attention with one key and value head per group of query heads, and its two caches.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -6,11 +6,12 @@
 #include "model/model_impl.h"
 #include "model/stored.h"
 
-// Windows: a number of positions, and which layers have it: a period, or one number for each layer (1: it has).
+// Sliding windows: their length in positions, and which layers have one, as a period or as one number per layer (1: it
+// has).
 int layers_slide(loader *l) {
   model *m = l->m;
   int window, period = m->arch->period;
-  uint32_t each[MODEL_MAX_LAYERS] = {0};       // of a block behind the last layer, too, if it is listed
+  uint32_t each[MODEL_MAX_LAYERS] = {0};       // the extra block after the last layer may be listed, too
   if (!period) return 0;
   if (key_count_or(l, "attention.sliding_window", (uint32_t)m->window, 0, 1u << 30, &window)) return -1;
   const gguf_value *pattern = gguf_find(l->f, key(l, "attention.sliding_window_pattern"));
@@ -20,8 +21,8 @@ int layers_slide(loader *l) {
   if (period == PERIOD_LISTED && window && !pattern)
     return gguf_fail(l->f, key(l, "attention.sliding_window"), l->err,
                      "%d, but attention.sliding_window_pattern does not say which layers have it", window);
-  // Nothing of the context is ever behind it, and nothing else depends on it. Where some layers have it, theirs may be
-  // other heads and another rope.
+  // A window as long as the context hides nothing, and nothing else depends on it. Where only some layers have a
+  // window, they may have other heads and another rope.
   bool all = m->arch->period == PERIOD_ALL || (!period && !listed && !(m->arch->flags & ARCH_SWA_PLAIN_ROPE));
   if (all && m->arch->period < 0 && window >= m->n_ctx_train) {
     m->n_ctx_max = window;
@@ -34,7 +35,7 @@ int layers_slide(loader *l) {
     return -1;
   int global = m->arch->flags & ARCH_GLOBAL_FIRST ? 0 : period - 1;
   for (int i = 0; window && i < model_n_blocks(m); i++) {
-    // the block behind the layers (mtp.c) sees everything unless it is listed
+    // The extra block after the layers (mtp.c) sees everything unless it is listed.
     if (listed ? !each[i] : i == m->n_layer || (period && i % period == global)) {
       bool rotates = i == m->n_layer || (m->arch->flags & ARCH_DENSE_ROPE && m->layers[i].ff == &part_dense);
       if (m->arch->flags & ARCH_GLOBAL_NO_ROPE && !rotates) m->layers[i].rope = ROPE_NONE;
@@ -48,8 +49,8 @@ int layers_slide(loader *l) {
   return 0;
 }
 
-// The last layers may have no keys and values of their own: they read those of the last layer before them that has the
-// same window, or none.
+// The last layers may have no keys and values of their own. They read those of the last earlier layer with the same
+// window, or without one.
 int layers_share(loader *l) {
   model *m = l->m;
   int shared;
@@ -69,7 +70,7 @@ int layers_share(loader *l) {
   return 0;
 }
 
-// Of its heads: what makes queries, keys and values of the stream, and their norms
+// The weights of its heads: the products that make queries, keys and values from the stream, and their norms
 int heads_weights(loader *l, layer *y) {
   model *m = l->m;
   unsigned f = m->arch->flags, bias = bias_if(l, HAS_QKV_BIAS);
@@ -137,7 +138,7 @@ static tensor *store_k(build *b, const layer *y, tensor *k) {
   return kv_store_pairs(b, y, rope_pairs(b, y, k, y->n_kv, y->head_dim));
 }
 
-// Scores of positions that a token does not see become -inf: later ones, and those that its window has left behind.
+// Scores of positions that a token does not see become -inf: later positions, and those before its window.
 static tensor *masked(build *b, const layer *y, tensor *s) {
   graph *g = b->g;
   tensor *own = own_at(b), *at = kv_seen_at(b, y);
@@ -159,9 +160,9 @@ tensor *scores(build *b, const layer *y, tensor *q, tensor *K) {
   return t_reduce(g, t_mul(g, qs, ks), OP_ADD, 3);
 }
 
-// Slopes {1, kv, heads / kv, 1, 1} by which scores of a head fall with the distance: from head to head by the same
-// factor, 2^(-alibi / n) for n heads, the largest power of 2; heads beyond them have those that 2n heads would have in
-// between.
+// Slopes {1, kv, heads / kv, 1, 1} by which the scores of a head fall with the distance (ALiBi). They form a geometric
+// series of ratio 2^(-alibi / n), with n the largest power of 2 that is at most the number of heads. The other heads
+// have the values that 2n heads would have in between.
 tensor *alibi_slopes(const build *b, const layer *y) {
   graph *g = b->g;
   int64_t n = 1, kv = y->n_kv;
@@ -174,7 +175,7 @@ tensor *alibi_slopes(const build *b, const layer *y) {
   return t_reshape(g, slope, DIMS(n_(b, 1), n_(b, kv), n_(b, y->n_head / kv), n_(b, 1), n_(b, 1)));
 }
 
-// Scores fall by that for each position between a token and what it sees.
+// Adds the slopes: scores fall for each position between a token and the position that it reads.
 static tensor *leaning(build *b, const layer *y, tensor *s) {
   graph *g = b->g;
   if (b->m->alibi == 0) return s;
@@ -190,8 +191,8 @@ sight seen_positions(build *b, const layer *y, tensor *s, tensor *V) {
   return (sight){.scores = masked(b, y, leaning(b, y, soft_cap(b, s, b->m->attention_cap))), .V = V, .there = there};
 }
 
-// What lies behind the last position may be anything, and 0 times anything may be NaN: there it is 0. {sequences, kv,
-// 1, seen, v_dim}. Where it is stored on the way it lies as the cache does, whose order is that of the sums over
+// Rows after the last position may hold anything, and 0 times NaN is NaN: such values are replaced by 0. {sequences,
+// kv, 1, seen, v_dim}. If the result is stored, it has the layout of the cache, whose order is that of the sums over
 // positions.
 static tensor *values_there(const build *b, const layer *y, const sight *of) {
   graph *g = b->g;
@@ -207,7 +208,7 @@ static tensor *values_there(const build *b, const layer *y, const sight *of) {
 tensor *attend_to(build *b, const layer *y, const sight *of, int n) {
   graph *g = b->g;
   uop *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv), *dv = n_(b, y->v_dim), *one = n_(b, 1);
-  // softmax over positions, divided after the sum over V
+  // Softmax over positions; the division follows the sum over V.
   tensor *sink = weight(b, y, W_ATTN_SINKS), *most = t_reduce(g, of[0].scores, OP_MAX, 4), *total = NULL, *sum = NULL;
   for (int i = 1; i < n; i++) most = t_op2(g, OP_MAX, most, t_reduce(g, of[i].scores, OP_MAX, 4));
   if (sink) {
@@ -252,7 +253,7 @@ static tensor *limited(const build *b, tensor *x) {
   return most == 0 ? x : t_op2(g, OP_MAX, t_op2(g, OP_MIN, x, t_float(g, most)), t_float(g, -most));
 }
 
-// What attention returns, times a number for each of its elements, or for each head.
+// The output of attention, times a factor per element or per head.
 static tensor *through_gate(const build *b, const layer *y, tensor *gate, tensor *out) {
   graph *g = b->g;
   gate = b->m->arch->softplus_gate ? softplus(g, gate) : sigmoid(g, gate);
@@ -281,7 +282,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
     gate = t_reshape(g, t_slice_i(g, both, 2, d, d), DIMS(b->T, n_(b, y->n_head * d)));
   }
   if (f & ARCH_OUT_GATE) gate = ahead(g, linear(b, y, W_ATTN_GATE, x));
-  // Rows are finished first: a norm runs over them, or they rotate together.
+  // Rows are finished before they are split if a norm covers a whole row or they rotate together.
   bool finished = y->w[W_ATTN_QKV].weight, normed = y->w[W_ATTN_Q_NORM].weight,
        all_heads = normed && f & ARCH_QK_NORM_ALL, heads = normed && !all_heads;
   if (all_heads) {
@@ -320,14 +321,14 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
 
 const part part_attention = {load_attention, attention};
 
-// --- what is left of attention in some layers of Deci's models: its last product -------------------------------------
+// --- what remains of attention in some layers of Deci's models: the output product -----------------------------------
 
 static int linear_load(loader *l, layer *y) { return want_matrix(l, y, W_ATTN_OUTPUT, l->m->n_embd, l->m->n_embd, 0); }
 static tensor *only_output(build *b, const layer *y, tensor *x) { return linear(b, y, W_ATTN_OUTPUT, x); }
 
 const part part_linear = {linear_load, only_output};
 
-// --- beside a recurrence (Falcon-H1): both read the same -------------------------------------------------------------
+// --- attention and a recurrence in parallel (Falcon-H1): both read the same input ------------------------------------
 
 static int hybrid_load(loader *l, layer *y) { return load_attention(l, y) || part_mamba2.load(l, y) ? -1 : 0; }
 
@@ -339,9 +340,9 @@ static tensor *hybrid(build *b, const layer *y, tensor *x) {
 
 const part part_attention_and_mamba2 = {hybrid_load, hybrid};
 
-// --- with the keys and values of another layer -----------------------------------------------------------------------
+// --- attention with the keys and values of another layer -------------------------------------------------------------
 
-// Files may have the matrices that would make them.
+// Files may have the matrices for keys and values all the same; they are not used.
 static int shared_load(loader *l, layer *y) {
   int64_t d = l->m->n_embd, q = (int64_t)y->n_head * y->head_dim, k = (int64_t)y->n_kv * y->head_dim,
           v = (int64_t)y->n_kv * y->v_dim;

@@ -1,9 +1,9 @@
 // Contents of the code books: see codebook.h.
 //
-// An entry of `width` digits in base n (n the number of values a digit can have, first digit lowest) is a number, and
-// every book is an ascending list of such numbers. So a list of gaps says it all, as characters: '#' is 1, '$' is 2,
-// ... '[' is 57, and '~' adds 57 to the gap that follows. The first gap counts from -1. The books are unpacked when one
-// is first asked for.
+// An entry of `width` digits in base n (n: the number of values that a digit can have; first digit lowest) is a number,
+// and every book is an ascending list of such numbers. It is stored as the differences between neighbours, one
+// character each: '#' is 1, '$' is 2, ... '[' is 57, and '~' adds 57 to the difference that follows. The first
+// difference counts from -1. A book is unpacked when it is first asked for.
 #define _GNU_SOURCE
 #include "model/codebook.h"
 #include <pthread.h>

@@ -1,5 +1,5 @@
-// Layers of Gemma 4's encoder of sound (a conformer): half a feed-forward, attention to the rows shortly before, a
-// convolution over rows, half a feed-forward. A row depends on no later one. Four frames become a row.
+// Layers of Gemma 4's sound encoder (a conformer): half a feed-forward, attention to the preceding rows, a convolution
+// over rows, half a feed-forward. A row depends on no later row. Four frames become one row.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -9,9 +9,9 @@
 #include "model/projector_impl.h"
 #include "model/stored.h"
 
-enum { SEEN = 12 /* rows that a row sees, its own among them */ };
+enum { SEEN = 12 /* rows that a row sees, its own included */ };
 
-// Of each row the one `by` rows before it; zeros before the first one.
+// For each row, the row `by` rows before it; zeros before the first one.
 static tensor *shifted_rows(const build *b, tensor *x, int64_t by) {
   return by ? t_slice(b->g, t_pad(b->g, x, 0, by, 0), 0, n_(b, 0), x->shape->dim[0]) : x;
 }
@@ -47,7 +47,7 @@ static tensor *half(const build *b, const layer *y, const enum tensor_id id[4], 
   return flows_on(g, t_add(g, x, t_scale(g, norm(b, y, id[3], makes_several(g, made)), 0.5)));
 }
 
-// {heads, head, SEEN}: what a key has besides for each distance, a product of sines and cosines of it.
+// {heads, head, SEEN}: added to the keys for each distance: a product of sines and cosines of the distance.
 static tensor *keys_of_distances(const build *b, const layer *y) {
   graph *g = b->g;
   int64_t n = b->m->n_embd, half = n / 2;
@@ -61,7 +61,7 @@ static tensor *keys_of_distances(const build *b, const layer *y) {
   return t_reshape(g, read_by_many(g, at), DIMS(n_(b, y->n_head), n_(b, y->head_dim), n_(b, SEEN)));
 }
 
-// {T, heads, head, SEEN}: of each row those that it sees, the nearest one first.
+// {T, heads, head, SEEN}: for each row the rows that it sees, the nearest one first.
 static tensor *seen_rows(const build *b, const layer *y, tensor *x) {
   tensor *all[SEEN];
   x = read_in_parts(b->g, x);
@@ -90,7 +90,7 @@ tensor *conformer_before(build *b, const layer *y, tensor *x) {
   return half(b, y, (enum tensor_id[]){W_FFN_NORM, W_FFN_UP, W_FFN_DOWN, W_FFN_POST_NORM}, x);
 }
 
-// The norm before the convolution is called conv_norm in files, and the one behind it norm_conv.
+// Files name the norm before the convolution conv_norm and the one after it norm_conv.
 tensor *conformer_behind(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   int64_t n = b->m->n_embd;
@@ -131,7 +131,7 @@ static tensor *halved(const build *b, uop *rows, const enum tensor_id id[2], ten
   return t_reshape(g, flows_on(g, x), DIMS(rows, n_(b, bins / 2), n_(b, out)));
 }
 
-// What the first convolution makes behind the end of the sound is 0 for the next one.
+// Outputs of the first convolution after the end of the sound are 0 for the second one.
 tensor *conformer_frames(build *b, uop *chunks) {
   graph *g = b->g;
   uop *pairs = idx_mul(g, chunks, n_(b, 2)), *one = n_(b, 1), *mel = n_(b, b->m->eye.mel);

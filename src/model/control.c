@@ -1,18 +1,19 @@
-// Control vectors: directions that are added to what leaves layers, as llama.cpp's cvector-generator and repeng write
-// them: a GGUF file of architecture "controlvector" with tensors direction.N {n_embd} in F32, N from 1 on. direction.N
-// is added behind the layer of index N: the first layer has none. Several files are added up, each times its scale.
+// Control vectors: directions that are added to the output of layers, in the files of llama.cpp's cvector-generator and
+// repeng: a GGUF file of architecture "controlvector" with tensors direction.N {n_embd} in F32, N from 1 on.
+// direction.N is added after the layer of index N, so the first layer has none. Several files are added up, each times
+// its scale.
 //
-// Output: model.control, {n_layer, n_embd}, and which layers have one. Invariant: a layer without a direction has the
-// graph that it has without control vectors. Look next: model_graph.c (through).
+// Output: model.control, {n_layer, n_embd}, and the list of layers that have one. Invariant: a layer without a
+// direction has the same graph as without control vectors. Look next: model_graph.c (through).
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "model/model_impl.h"
 #include "model/stored.h"
 
-static const float MOST = 1e18f;             // of a number that is added: its square is one, too
+static const float MOST = 1e18f;             // largest added value: its square is still finite
 
-// "direction.12": 12; -1: it is no such name
+// "direction.12": 12; -1: not such a name
 static int direction_of(const char *name) {
   static const char prefix[] = "direction.";
   size_t k = sizeof prefix - 1, n = strlen(name);
@@ -49,7 +50,7 @@ static int check_direction(const model *m, const gguf *f, const gguf_tensor *t, 
   return 0;
 }
 
-// Of one direction, times the file's scale, in 32 bits as llama.cpp has it.
+// Adds one direction, times the file's scale, in 32 bits as llama.cpp does.
 static int add_direction(model *m, const gguf *f, const gguf_tensor *t, double scale, error *err) {
   float *to = m->control + (size_t)direction_of(t->name) * (size_t)m->n_embd;
   for (int i = 0; i < m->n_embd; i++) {
@@ -121,7 +122,7 @@ void control_free(model *m) {
   free(m->controlled);
 }
 
-// Of a stream of several rows, every row.
+// If the stream has several rows, the vector is added to each.
 tensor *controlled(const build *b, const layer *y, tensor *x) {
   const model *m = b->m;
   if (!m->control || y->index >= m->n_layer || !m->controlled[y->index]) return x;

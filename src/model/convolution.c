@@ -1,9 +1,9 @@
-// Short convolutions over the sequence: each channel is the sum of its last few values, weighted. What a run needs of
-// earlier ones are the last L - 1 rows, a state of fixed size; before position 0 they are zeros, so that a sequence
-// begins without anybody clearing memory.
+// Short convolutions over the sequence: each channel is a weighted sum of its last few values. A run needs the last L -
+// 1 rows of earlier runs, a state of fixed size. Rows before position 0 are zeros, so a sequence begins without
+// clearing memory.
 //
-// The state is a ring: the row of position p lies at p modulo the ring's length. It has MODEL_BACK rows more than a run
-// needs, so that a sequence that goes back by so many positions finds there what lay before them.
+// The state is a ring: the row of position p is at p modulo the ring's length. It has MODEL_BACK rows more than a run
+// needs, so that a sequence that goes back by up to that many positions still finds the rows before them.
 #include "model/model_impl.h"
 #include "model/stored.h"
 
@@ -13,7 +13,8 @@ void ring_state(loader *l, layer *y, int64_t needed, int64_t width) {
   state(l, y, DT_F32, 0, ring_rows(needed) * width);
 }
 
-// Where the rows of n positions from `first` on lie (first >= -needed), in the layer's i-th state as rows of all slots.
+// Where the n positions from `first` on are stored (first >= -needed), as row numbers in the layer's i-th state, all
+// slots counted.
 static tensor *ring_places(build *b, int64_t needed, uop *first, uop *n) {
   graph *g = b->g;
   tensor *rows = n_(b, ring_rows(needed)), *at = t_add(g, t_iota(g, n), idx_add(g, first, rows));
@@ -25,7 +26,7 @@ static tensor *recent_rows(build *b, const layer *y, int i, int64_t needed, int6
   return t_reshape_i(b->g, state_buffer(b, y, i), 2, dims);
 }
 
-// Of each row of x {T, D} the row that comes `before` rows earlier, at most `needed`.
+// For each row of x {T, D} the row `before` rows earlier; before <= needed.
 static tensor *earlier(build *b, const layer *y, int i, int64_t needed, int64_t before, tensor *x) {
   graph *g = b->g;
   uop *first = idx_sub(g, b->pos, n_(b, before)), *one = n_(b, 1);
@@ -36,11 +37,12 @@ static tensor *earlier(build *b, const layer *y, int i, int64_t needed, int64_t 
   return t_where(g, is_old, t_where(g, is_none, t_float(g, 0), old), t_gather(g, x, t_sub(g, row, n_(b, before))));
 }
 
-// The last rows of x {T, D} go into the ring, as many as it has.
+// Writes the last rows of x {T, D} into the ring, as many as it has.
 static void ring_keep(build *b, const layer *y, int i, int64_t needed, tensor *x) {
   graph *g = b->g;
   uop *rows = n_(b, ring_rows(needed)), *n = idx_min(g, b->T, rows);
-  uop *from = idx_max(g, idx_sub(g, b->T, rows), n_(b, 0));          // T - n, in a form whose least value is seen
+  // T - n, in a form whose least value the interval analysis finds
+  uop *from = idx_max(g, idx_sub(g, b->T, rows), n_(b, 0));
   tensor *ring = recent_rows(b, y, i, needed, x->shape->dim[1]->a);
   tensor *to = t_gather(g, ring, ring_places(b, needed, idx_add(g, b->pos, from), n));
   vec_push(b->effects, t_assign(g, to, t_slice(g, x, 0, from, n)));

@@ -1,15 +1,15 @@
-// Decoders that read a source: an encoder makes rows of floats of a text, and each layer of the decoder reads these
-// between its attention and its feed-forward (T5).
+// Decoders that read a source: an encoder turns a text into rows of floats, and each decoder layer reads these between
+// its attention and its feed-forward (T5).
 //
-// In a sequence the rows of the source come first, and the tokens of the answer after them. A layer has one cache of
-// keys and values: at the positions of the source those that cross-attention reads, made once of each row; at later
-// positions those of the answer's tokens. So a page, a fork and a file of a sequence have both. No row of a source
-// depends on another one here: a source can be cut anywhere. model_graph.c says which graph computes what.
+// In a sequence the rows of the source come first, then the tokens of the answer. A layer has one cache of keys and
+// values: at the positions of the source it has those of cross-attention, computed once per row; at later positions
+// those of the answer's tokens. So pages, forks and saved sequences need nothing special. No cached row of a source
+// depends on another one: a source can be split into runs anywhere. model_graph.c says which graph computes what.
 #include <math.h>
 #include "model/model_impl.h"
 #include "model/stored.h"
 
-// An answer begins with BOS if the file names no other token.
+// An answer begins with BOS unless the file names another token.
 static int load_start(loader *l) {
   static const char bos[] = "tokenizer.ggml.bos_token_id";
   uint32_t start;
@@ -20,7 +20,7 @@ static int load_start(loader *l) {
   return 0;
 }
 
-// block_count is that of the encoder. Both together are as many layers as a model can have.
+// block_count is that of the encoder. Encoder and decoder together have at most as many layers as a model can have.
 int source_keys(loader *l) {
   enum { MOST = MODEL_MAX_LAYERS / 2 };
   model *m = l->m;
@@ -39,7 +39,7 @@ int source_load_ends(loader *l) {
   return want_norm(l, NULL, W_ENC_OUTPUT_NORM);
 }
 
-// --- attention of a decoder ------------------------------------------------------------------------------------------
+// --- self-attention of a decoder -------------------------------------------------------------------------------------
 
 static int decoder_weights(loader *l, layer *y) {
   return heads_weights(l, y) || want_matrix(l, y, W_ATTN_O, (int64_t)y->n_head * y->v_dim, l->m->n_embd, 0) ||
@@ -48,7 +48,7 @@ static int decoder_weights(loader *l, layer *y) {
            : 0;
 }
 
-// {T, heads, n}, which another product reads
+// {T, heads, n}, as another product reads it
 static tensor *heads_of(build *b, const layer *y, enum tensor_id id, tensor *x, int heads, int n) {
   return t_reshape(b->g, read_in_parts(b->g, linear(b, y, id, x)), DIMS(b->T, n_(b, heads), n_(b, n)));
 }
@@ -66,8 +66,8 @@ static void keep_both(build *b, const layer *y, made by, tensor *x) {
     kv_store(b, y, KV_VALUES, t_reshape(b->g, linear(b, y, by.v, x), DIMS(b->T, n_(b, y->n_kv), n_(b, y->v_dim))));
 }
 
-// Of each token: whether a position is one of its source. Kernels that are timed have none: then the first one, so that
-// no sum is empty. {T, 1, 1, 1, seen}
+// For each token: whether a position belongs to its source, {T, 1, 1, 1, seen}. Timed kernels have no source; then the
+// first position counts, so that no sum is empty.
 static tensor *in_source(build *b, const layer *y) {
   tensor *n = t_op2(b->g, OP_MAX, b->source, n_(b, 1));
   n = t_reshape(b->g, n, DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1)));
@@ -89,12 +89,12 @@ const part part_t5_decoder = {decoder_weights, decoder_attention};
 
 // --- attention to the source -----------------------------------------------------------------------------------------
 
-// Some files have a table of distances here, too, from their models' first days: no model of this kind reads it.
+// Some files still have a table of distances here, from early models; no model of this kind reads it.
 static int cross_weights(loader *l, layer *y) {
   int64_t d = l->m->n_embd, q = (int64_t)y->n_head * y->head_dim, k = (int64_t)y->n_kv * y->head_dim,
           v = (int64_t)y->n_kv * y->v_dim;
   int failed = want_matrix(l, y, W_CROSS_ATTN_REL_B, y->n_head, l->m->n_near, WANT_OPTIONAL);
-  y->w[W_CROSS_ATTN_REL_B] = (tensor_ref){0};            // as if it were not there
+  y->w[W_CROSS_ATTN_REL_B] = (tensor_ref){0};            // ignored
   return failed || want_matrix(l, y, W_CROSS_ATTN_Q, d, q, 0) || want_matrix(l, y, W_CROSS_ATTN_K, d, k, 0) ||
              want_matrix(l, y, W_CROSS_ATTN_V, d, v, 0) ||
              want_matrix(l, y, W_CROSS_ATTN_O, (int64_t)y->n_head * y->v_dim, d, 0)

@@ -1,6 +1,6 @@
-// Formats as expressions. A format is its bytes, seen as {row, block, byte}, and a formula over slices of them; no
-// format has a kernel. To add one: a row in format.h that says `true`, a function here, and its row in the table at the
-// end.
+// Formats as tensor expressions. A format is its bytes, seen as {row, block, byte}, and a formula over slices of them;
+// no format has a kernel of its own. To add one: a row in format.h that says `true`, a function here, and its row in
+// the table at the end.
 #include "model/dequant_impl.h"
 
 static tensor *q4_0(const blocks *b) {
@@ -32,7 +32,8 @@ static tensor *q8_0(const blocks *b) {
   return t_mul(b->g, f32(b, t_bitcast(b->g, field(b, 2, 32), DT_I8)), half_at(b, 0));
 }
 
-// Eight 6-bit scales and mins in twelve bytes: four whole ones each, and four that borrow their top bits from those.
+// Eight 6-bit scales and mins in twelve bytes: four are stored whole, and the other four take their top bits from the
+// bytes of the first ones.
 static void scales_and_mins(const blocks *b, tensor **scale, tensor **min) {
   tensor *d = field(b, 4, 4), *m = field(b, 8, 4), *both = field(b, 12, 4);
   tensor *late_d = t_op2(b->g, OP_OR, bits(b, both, 0, 15), bits(b, d, 2, 0x30));
@@ -49,7 +50,7 @@ static tensor *k_affine(const blocks *b, tensor *codes) {             // codes {
   return t_sub(b->g, t_mul(b->g, d, f32(b, codes)), dm);
 }
 
-// 128 bytes: 32 low nibbles, the same bytes' high nibbles, the next 32 bytes
+// 128 bytes: 32 low nibbles, the high nibbles of the same bytes, then the next 32 bytes
 static tensor *k_nibbles(const blocks *b, int64_t at) {
   tensor *q = t_op2(b->g, OP_SHR, AS(b, field(b, at, 128), 4, 1, 32), steps(b, DT_U8, 2, 4, true));
   return AS(b, op_int(b, OP_AND, q, 15), 8, 32);
@@ -162,7 +163,7 @@ tensor *dequant_chosen(graph *g, const struct format *f, int64_t id, int64_t mat
   int64_t per_row = cols / f->block;
   tensor *bytes = t_reshape_i(g, t_weight(g, id, DT_U8, matrices * rows * per_row * f->bytes), 4,
                               (int64_t[]){matrices, rows, per_row, f->bytes});
-  // the choice is made among bytes, so that the expression is one of rows like any other's
+  // The matrix is chosen among bytes, so that the expression is one of rows like any other.
   bytes = t_reshape(g, t_gather(g, bytes, chosen), 3, (uop *[]){all, uop_idx(g, per_row), uop_idx(g, f->bytes)});
   return t_reshape(g, blocks_to_floats(g, f, bytes), n + 2, d);
 }

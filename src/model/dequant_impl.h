@@ -1,6 +1,5 @@
-// What expressions of formats are made of: the bytes of blocks as a tensor {rows, block, byte}, and slices, shifts and
-// tables over them. Shared by dequant.c (where the table of expressions is), dequant_low.c and dequant_iq.c; nobody
-// else includes it.
+// The building blocks of format expressions: the bytes of blocks as a tensor {rows, block, byte}, and slices, shifts
+// and tables over them. Private to dequant.c (which has the table of expressions), dequant_low.c and dequant_iq.c.
 //
 // Codes and the scales of sub-blocks stay integers up to the last multiplication, which is by a float scale.
 #ifndef WEFT_DEQUANT_IMPL_H
@@ -49,7 +48,7 @@ static inline tensor *centred(const blocks *b, tensor *q, int64_t zero) {
   return f32(b, op_int(b, OP_SUB, t_cast(b->g, q, DT_I8), zero));
 }
 
-// F32, as many elements as the blocks have, in their order
+// F32, with the elements of the blocks in their order
 typedef tensor *expression(const blocks *b);
 expression expr_q2_k, expr_q3_k, expr_q1_0, expr_q2_0, expr_tq1_0, expr_tq2_0;        // dequant_low.c
 // dequant_iq.c

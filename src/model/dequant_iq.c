@@ -1,17 +1,17 @@
 // Formats whose codes are looked up in code books (codebook.h): IQ1 to IQ4 and the 4-bit floats. See dequant.c.
 //
-// All factors of the IQ1 to IQ3 formats are small: a half-precision d, an odd number up to 31, a code of at most 62. So
-// products of all three are exact in F32, and their association, and powers of two moved between them, do not show in a
-// bit of the result.
+// All factors of the IQ1 to IQ3 formats are small: a half-precision d, an odd number up to 31, a code of at most 62.
+// Products of the three are exact in F32, so the order of the multiplications and the placement of powers of two do not
+// change a bit of the result.
 #include "model/codebook.h"
 #include "model/dequant_impl.h"
 
-// 16 bits that are two bytes side by side in memory, {rows, n, count}; and 32 bits that are four
+// Two neighbouring bytes as 16 bits, {rows, n, count}; or four as 32 bits
 static tensor *words(const blocks *b, enum dtype dt, int64_t at, int64_t count) {
   return t_bitcast(b->g, field(b, at, count * dtype_size(dt)), dt);
 }
 
-// The `width` bits of every element (last axis 1) at 0, step, ...: the last axis becomes `count`.
+// The `width` bits at 0, step, ... of every element (last axis 1): the last axis becomes `count`.
 static tensor *spread(const blocks *b, tensor *x, int64_t count, int64_t step, int64_t width) {
   return op_int(b, OP_AND, t_op2(b->g, OP_SHR, x, steps(b, (enum dtype)x->dt, count, step, false)),
                 (INT64_C(1) << width) - 1);
@@ -21,7 +21,7 @@ static tensor *look_up(const blocks *b, enum codebook book, tensor *codes) {
   return t_gather(b->g, codebook(b->g, book), codes);
 }
 
-// Indices of 8 + `bits` bits: low bytes, and the rest from `high`, both {rows, n, as many as there are}.
+// Indices of 8 + `bits` bits: low bytes, and the rest from `high`, both of the shape {rows, n, count}.
 static tensor *wide_index(const blocks *b, tensor *low, tensor *high) {
   return t_op2(b->g, OP_OR, t_cast(b->g, low, DT_U16), op_int(b, OP_SHL, t_cast(b->g, high, DT_U16), 8));
 }
@@ -35,21 +35,21 @@ static tensor *scaled_codes(const blocks *b, tensor *d, tensor *scale, int64_t s
 static tensor *odd(const blocks *b, tensor *x) { return op_int(b, OP_ADD, op_int(b, OP_SHL, x, 1), 1); }
 static tensor *half_times(const blocks *b, int64_t at, double by) { return t_scale(b->g, half_at(b, at), by); }
 
-// Magnitudes {rows, n, 256} with signs: 32 bytes {rows, n, 32} whose bits say what is negative.
+// Magnitudes {rows, n, 256} with signs: the bits of 32 bytes {rows, n, 32} mark the negative ones.
 static tensor *with_signs(const blocks *b, tensor *magnitude, tensor *signs) {
   tensor *minus = t_op2(b->g, OP_CMPNE, spread(b, AS(b, signs, 32, 1), 8, 1, 1), uop_int(b->g, DT_U8, 0));
   tensor *m = AS(b, magnitude, 32, 8);
   return t_where(b->g, minus, t_op1(b->g, OP_NEG, m), m);
 }
 
-// Seven signs, and an eighth such that an even number is negative: {rows, n, 32}
+// Seven sign bits, and an eighth that makes the number of minus signs even: {rows, n, 32}
 static tensor *even_signs(const blocks *b, tensor *seven) {
   tensor *s = t_cast(b->g, AS(b, seven, 32), DT_U8), *p = s;
   for (int shift = 4; shift; shift /= 2) p = t_op2(b->g, OP_XOR, p, op_int(b, OP_SHR, p, shift));
   return t_op2(b->g, OP_OR, s, op_int(b, OP_SHL, p, 7));
 }
 
-// Per 32 weights a word: four times seven signs, and a scale of four bits.
+// One word per 32 weights: four times seven signs, and a scale of four bits.
 static tensor *signs_and_scale(const blocks *b, tensor *word, tensor *index, enum codebook book, double unit) {
   tensor *signs = even_signs(b, spread(b, AS(b, word, 8, 1), 4, 7, 7));
   return scaled_codes(b, half_times(b, 0, unit), odd(b, AS(b, op_int(b, OP_SHR, word, 28), 8)), 8,
@@ -57,7 +57,7 @@ static tensor *signs_and_scale(const blocks *b, tensor *word, tensor *index, enu
 }
 
 tensor *expr_iq2_xxs(const blocks *b) {
-  tensor *w = AS(b, words(b, DT_U32, 2, 16), 8, 2);                   // of 32 weights: four indices, signs and scale
+  tensor *w = AS(b, words(b, DT_U32, 2, 16), 8, 2);                   // per 32 weights: four indices, signs and scale
   tensor *index = t_slice_i(b->g, AS(b, field(b, 2, 64), 8, 8), 3, 0, 4);
   return signs_and_scale(b, AS(b, t_slice_i(b->g, w, 3, 1, 1), 8), AS(b, index, 32), BOOK_IQ2_XXS, 0.125);
 }
@@ -86,8 +86,8 @@ tensor *expr_iq3_s(const blocks *b) {
                       with_signs(b, look_up(b, BOOK_IQ3_S, index), field(b, 74, 32)));
 }
 
-// Ternary weights, all moved by an eighth up, or down where a bit says so: in eighths, integers. `down` is 0 or 1 for
-// each of `parts`.
+// Ternary weights in eighths, as integers, each moved up by an eighth, or down where a bit says so. `down` is 0 or 1
+// for each of `parts`.
 static tensor *shifted_codes(const blocks *b, tensor *index, tensor *down, int64_t parts) {
   tensor *by =
     op_int(b, OP_ADD, t_op1(b->g, OP_NEG, op_int(b, OP_SHL, t_cast(b->g, AS(b, down, parts, 1), DT_I8), 1)), 1);
@@ -95,7 +95,7 @@ static tensor *shifted_codes(const blocks *b, tensor *index, tensor *down, int64
 }
 
 tensor *expr_iq1_s(const blocks *b) {
-  // of 32 weights: four times three bits of index, scale, direction
+  // per 32 weights: four times three bits of index, scale, direction
   tensor *h = words(b, DT_U16, 34, 8);
   tensor *index = wide_index(b, field(b, 2, 32), AS(b, spread(b, AS(b, h, 8, 1), 4, 3, 3), 32));
   return scaled_codes(b, half_times(b, 0, 0.125), odd(b, bits(b, h, 12, 7)), 8,
@@ -104,7 +104,7 @@ tensor *expr_iq1_s(const blocks *b) {
 
 tensor *expr_iq1_m(const blocks *b) {
   graph *g = b->g;
-  // of 8 weights: three bits of index, direction
+  // per 8 weights: three bits of index, direction
   tensor *h = AS(b, spread(b, AS(b, field(b, 32, 16), 16, 1), 2, 4, 4), 32);
   tensor *index = wide_index(b, field(b, 0, 32), bits(b, h, 0, 7)), *s = words(b, DT_U16, 48, 4), *d = NULL;
   // four words: four scales of three bits each, and a quarter of d
@@ -125,7 +125,8 @@ static tensor *nibble_pieces(const blocks *b, int64_t at, int64_t bytes, int64_t
   return AS(b, op_int(b, OP_AND, q, 15), 2 * bytes);
 }
 
-// One of 2^n values, by the bits of a code: first the last bit chooses within pairs, and so on.
+// One of 2^n values, selected by the bits of a code: the last bit selects within pairs, the next one between pairs, and
+// so on.
 static tensor *chosen(const blocks *b, tensor *code, int n, const int8_t *value) {
   if (!n) return uop_int(b->g, DT_I8, value[0]);
   tensor *low = chosen(b, code, n - 1, value), *high = chosen(b, code, n - 1, value + (1 << (n - 1)));
@@ -146,8 +147,8 @@ tensor *expr_iq4_xs(const blocks *b) {
   return scaled_codes(b, half_at(b, 0), scale, 8, iq4(b, nibble_pieces(b, 8, 128, 16)));
 }
 
-// Codes of 4-bit floats, a sign and two bits of exponent and one of mantissa, as twice their value: 0 1 2 3 4 6 8 12
-// and those negated
+// Codes of 4-bit floats (a sign, two bits of exponent, one of mantissa) as twice their value: 0 1 2 3 4 6 8 12 and the
+// same negated
 static tensor *fp4(const blocks *b, tensor *code) {
   tensor *c = t_cast(b->g, code, DT_I8), *m = op_int(b, OP_AND, c, 7);
   // steps of 2, of 4
@@ -156,7 +157,7 @@ static tensor *fp4(const blocks *b, tensor *code) {
   return t_where(b->g, t_op2(b->g, OP_CMPLT, c, uop_int(b->g, DT_I8, 8)), m, t_op1(b->g, OP_NEG, m));
 }
 
-// Half of 2^(e - 127): the bits of a float with this exponent, and subnormal ones for e = 0 and 1
+// Half of 2^(e - 127): the bits of a float with this exponent, subnormal for e = 0 and 1
 tensor *expr_mxfp4(const blocks *b) {
   tensor *e = t_cast(b->g, field(b, 0, 1), DT_U32);
   tensor *normal = op_int(b, OP_SHL, op_int(b, OP_SUB, op_int(b, OP_MAX, e, 1), 1), 23);
@@ -166,8 +167,8 @@ tensor *expr_mxfp4(const blocks *b) {
 }
 
 // Scales of 16 weights are floats of four bits of exponent and three of mantissa; their sign is ignored, and 0x7f means
-// 0. Moved up by seven bits they are the half-precision numbers that are 2^8 times smaller, subnormal ones included;
-// half of that since codes are doubled.
+// 0. Shifted up by seven bits they are half-precision numbers 2^8 times smaller, subnormal ones included. The factor is
+// half of 2^8 since codes are doubled.
 tensor *expr_nvfp4(const blocks *b) {
   graph *g = b->g;
   tensor *s = field(b, 0, 4);

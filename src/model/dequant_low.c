@@ -1,9 +1,9 @@
-// Formats of two and three bits and less that need no table: Q2_K and Q3_K, Q1_0 and Q2_0, and the ternary TQ1_0 and
-// TQ2_0. See dequant.c.
+// Formats of up to three bits that need no table: Q2_K and Q3_K, Q1_0 and Q2_0, and the ternary TQ1_0 and TQ2_0. See
+// dequant.c.
 #include "model/dequant_impl.h"
 
-// Bytes of `runs` runs of 32 hold 256 codes: all runs' lowest `width` bits first, then the next ones. {16, 16}, or as a
-// whole {256}
+// 256 codes in `runs` runs of 32 bytes: first the lowest `width` bits of all bytes, then the next ones. {16, 16}, or
+// {256}
 static tensor *planes(const blocks *b, int64_t at, int64_t runs, int64_t width) {
   int64_t n = 8 / runs;
   tensor *q = t_op2(b->g, OP_SHR, AS(b, field(b, at, runs * 32), runs, 1, 32), steps(b, DT_U8, n, width, true));
@@ -27,18 +27,18 @@ tensor *expr_q3_k(const blocks *b) {
   return t_mul(g, AS(b, t_mul(g, half_at(b, 108), centred(b, scale, 32)), 16, 1), centred(b, q, 4));
 }
 
-// `count` bytes hold codes of `width` bits, the lowest ones first: {count, codes of a byte}
+// `count` bytes hold codes of `width` bits, the lowest ones first: {count, codes per byte}
 static tensor *packed(const blocks *b, int64_t at, int64_t count, int64_t width) {
   tensor *q = t_op2(b->g, OP_SHR, AS(b, field(b, at, count), count, 1), steps(b, DT_U8, 8 / width, width, false));
   return op_int(b, OP_AND, q, (1 << width) - 1);
 }
 
-// One bit for the sign
+// One sign bit per weight
 tensor *expr_q1_0(const blocks *b) {
   return t_mul(b->g, AS(b, half_at(b, 0), 1, 1), centred(b, op_int(b, OP_SHL, packed(b, 2, 16, 1), 1), 1));
 }
 
-// -1, 0, 1 and 2
+// Codes for -1, 0, 1 and 2
 tensor *expr_q2_0(const blocks *b) {
   return t_mul(b->g, AS(b, half_at(b, 0), 1, 1), centred(b, packed(b, 2, 16, 2), 1));
 }
@@ -47,7 +47,7 @@ tensor *expr_tq2_0(const blocks *b) {
   return t_mul(b->g, AS(b, half_at(b, 64), 1, 1), centred(b, planes(b, 0, 2, 2), 1));
 }
 
-// A row of bytes of each block, several times: {1, n} -> {times, n}
+// A row of bytes of each block, repeated: {1, n} -> {times, n}
 static tensor *repeat_rows(const blocks *b, tensor *t, int64_t times) {
   uop *d[MAX_DIMS];
   int n = t->shape->n;
@@ -55,11 +55,11 @@ static tensor *repeat_rows(const blocks *b, tensor *t, int64_t times) {
   return t_expand(b->g, t, n, d);
 }
 
-// A byte holds five digits of base 3 as a fraction of 256: times 3^i, without what overflows, is the fraction that
-// begins at digit i; the digit is the number of thirds that are below. 160 weights are digits 0 of 32 bytes, digits 1,
-// ... digits 4; 80 are those of 16 more bytes; 16 are digits 0 to 3 of four bytes. Seen as 16 rows of 16, a row is in
-// one part, and has one digit except for the last row. All parts are read for every row, so that no load needs a
-// guard, and what is not meant is not taken.
+// A byte holds five digits of base 3 as a fraction of 256. Multiplied by 3^i modulo 256 it is the fraction that begins
+// at digit i, and the digit is the integer part of three times it. 160 weights are digits 0 of 32 bytes, then digits 1,
+// ... digits 4; 80 are those of 16 more bytes; 16 are digits 0 to 3 of four bytes. Seen as 16 rows of 16 weights, a row
+// belongs to one part and, except for the last row, to one digit. All parts are read for every row, so that no load
+// needs a guard, and values of the other parts are dropped.
 tensor *expr_tq1_0(const blocks *b) {
   graph *g = b->g;
   tensor *n = t_cast(g, t_iota(g, uop_idx(g, 16)), DT_U8), *row = t_reshape_i(g, n, 2, (int64_t[]){16, 1}),

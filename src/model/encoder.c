@@ -1,5 +1,5 @@
-// Attention of models that see a text as a whole: each position reads all others, or those of a window around it, and
-// nothing is kept for later.
+// Attention of models that read a text in both directions: each position reads all others, or those of a window around
+// it, and nothing is cached.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -8,7 +8,8 @@
 #include "model/model_impl.h"
 #include "model/stored.h"
 
-// Of its embedding and of its vectors. Files that end with two more products say how many elements lie between them.
+// Loads what comes after the embedding, and what makes vectors. For files that end with two more products, keys name
+// the number of elements between them.
 int encoder_load_ends(loader *l) {
   model *m = l->m;
   const gguf_tensor *types = gguf_tensor_find(l->f, "token_types.weight"),
@@ -25,7 +26,7 @@ int encoder_load_ends(loader *l) {
            : 0;
 }
 
-// Files that rank texts: a layer, a product that makes scores, or both.
+// Files that rank texts have a layer, a product that makes scores, or both.
 int ranking_load(loader *l) {
   model *m = l->m;
   const gguf_tensor *first = gguf_tensor_find(l->f, "cls.weight"), *out = gguf_tensor_find(l->f, "cls.output.weight"),
@@ -45,7 +46,7 @@ int ranking_load(loader *l) {
            : 0;
 }
 
-// Models that predict have a score for each of their answers, of which the first is yes: those are probabilities.
+// Models that classify have a score for each class, of which the first one is "yes"; the result is its probability.
 tensor *ranking(const build *b, tensor *x) {
   graph *g = b->g;
   if (b->m->w[W_CLS].weight) x = soft_cap(b, linear(b, NULL, W_CLS, x), 1);             // tanh
@@ -53,8 +54,8 @@ tensor *ranking(const build *b, tensor *x) {
   return b->m->arch->encoder ? x : t_softmax(g, x, 1);
 }
 
-// {T, heads, n} with rows up to the end of the last page, as attention over them is computed in one pass, page by page
-// (schedule/flash.h): copies of the last row, which nobody sees.
+// {T, heads, n} with rows up to the end of the last page, since attention over them runs in one pass, page by page
+// (schedule/flash.h). The additional rows are copies of the last one and are masked.
 static tensor *whole_blocks(const build *b, tensor *x, uop *rows) {
   return t_gather(b->g, x, t_iota(b->g, rows));
 }
@@ -69,7 +70,7 @@ static tensor *leaning_both_ways(const build *b, const layer *y, tensor *s, tens
 
 // --- distances in ranges ---------------------------------------------------------------------------------------------
 
-enum { FAR = 128 };             // from this distance on all are alike: no file says another one
+enum { FAR = 128 };             // from this distance on all are the same range; no key says another limit
 
 int distances_load(loader *l) {
   model *m = l->m;
@@ -83,8 +84,8 @@ int distances_table(loader *l, layer *y, enum tensor_id id) {
   return y->block ? 0 : want_matrix(l, NULL, id, y->n_head, l->m->n_near, 0);
 }
 
-// The numbers of n ranges, of distances to one side. Of half of them the distance is the number; the others grow by the
-// same factor from one to the next, up to FAR.
+// The numbers of n ranges of distances to one side. For the first half the distance is the number; the bounds of the
+// others grow geometrically, up to FAR.
 static tensor *ranges_of_side(const build *b, tensor *far, int n) {
   graph *g = b->g;
   int single = n / 2;
@@ -96,7 +97,7 @@ static tensor *ranges_of_side(const build *b, tensor *far, int n) {
   return range;
 }
 
-// {2 FAR + 1} numbers of ranges, of distances -FAR to FAR: first those behind a position, then those before it. Of one
+// {2 FAR + 1}: the range numbers of distances -FAR to FAR, positions after a token first, then those before it. For one
 // side alone: {FAR + 1}, of distances 0 to FAR.
 static tensor *ranges_of_distances(const build *b, bool both) {
   graph *g = b->g;
@@ -107,7 +108,8 @@ static tensor *ranges_of_distances(const build *b, bool both) {
   return t_add(g, ranges_of_side(b, far, n / 2), t_where(g, t_op2(g, OP_CMPLT, zero, at), n_(b, n / 2), zero));
 }
 
-// Each head has a number for each range of distances, which its layer, or all layers, add to their scores.
+// Each head has a bias for each range of distances, which is added to the scores. The table belongs to the layer or to
+// all layers.
 tensor *by_range(const build *b, const layer *y, tensor *s, const ranges *of) {
   graph *g = b->g;
   if (!b->m->n_near) return s;
@@ -123,11 +125,11 @@ tensor *by_range(const build *b, const layer *y, tensor *s, const ranges *of) {
 
 // --- groups of neighbours --------------------------------------------------------------------------------------------
 
-enum { MOST_NEAR = 512 /* keys of a block: as many as attention takes at once */, LEAST_BLOCK = 64 };
+enum { MOST_NEAR = 512 /* keys per block, as many as one attention pass takes */, LEAST_BLOCK = 64 };
 
 typedef struct qkv { tensor *q, *k, *v; } qkv;
-// How many rows are a block, and how many blocks they read. Groups that begin anywhere may reach from the block before
-// a row's own to the block after it.
+// The rows of a block, and the number of blocks that they read. Groups that begin anywhere may reach from the block
+// before a row's own to the block after it.
 typedef struct near_blocks { int64_t rows, read; } near_blocks;
 
 static near_blocks near_blocks_of(const row_groups *of) {
@@ -148,8 +150,8 @@ static tensor *rows_of_blocks(const build *b, uop *blocks, int64_t rows, int64_t
   return t_reshape(g, at, DIMS(idx_mul(g, blocks, n_(b, per))));
 }
 
-// As see_rows, but a block of rows reads only the blocks that their groups are in: T rows take T x MOST_NEAR products
-// at most. Blocks are what positions are elsewhere, and the rows of one are heads that share keys.
+// As see_rows, but a block of rows reads only the blocks that its groups are in: T rows take at most T x MOST_NEAR
+// products. Blocks take the place of positions, and the rows of a block that of heads that share keys.
 static tensor *see_near(const build *b, const layer *y, const qkv *x, const row_groups *of) {
   graph *g = b->g;
   near_blocks near = near_blocks_of(of);
@@ -200,7 +202,7 @@ tensor *see_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, cons
   s = leaning_both_ways(b, y, soft_cap(b, s, b->m->attention_cap), t_cast(g, away, DT_F32));
   s = by_range(b, y, s, &(ranges){away, true, W_ENC_ATTN_REL_B});
   s = t_where(g, t_op2(g, OP_CMPLT, at, keys), s, t_float(g, -INFINITY));
-  if (y->window) {              // half of it lies before a token, and half behind
+  if (y->window) {              // half of it is before a token, half after it
     uop *half = n_(b, y->window / 2);
     s = t_where(g, t_op2(g, OP_CMPLT, half, away), t_float(g, -INFINITY), s);
     s = t_where(g, t_op2(g, OP_CMPLT, away, idx_sub(g, n_(b, 0), half)), t_float(g, -INFINITY), s);
@@ -212,7 +214,7 @@ tensor *see_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, cons
   return attend_to(b, y, &(sight){.scores = s, .V = t_reshape(g, v, DIMS(one, kv, rows, n_(b, y->v_dim)))}, 1);
 }
 
-// Heads {T, heads, d} whose halves turn by themselves, in the order in which they turn as one: scores stay the same.
+// Heads {T, heads, d} whose halves rotate separately, reordered so that they rotate as one; scores stay the same.
 static tensor *halves_as_one(const build *b, const layer *y, tensor *x) {
   uop *two = n_(b, 2);
   tensor *parts = t_reshape(b->g, x, DIMS(b->T, x->shape->dim[1], two, two, n_(b, y->head_dim / 4)));

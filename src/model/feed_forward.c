@@ -13,7 +13,7 @@ static bool has_no_gate(const model *m, const layer *y) {
 
 static int load_feed_forward(loader *l, layer *y) {
   int64_t d = l->m->n_embd, f = y->n_ff;
-  // missing, or 0 for this layer: the getter says which
+  // missing, or 0 for this layer: the getter reports which
   if (!f) return key_count(l, "feed_forward_length", 1, 1 << 24, &y->n_ff);
   bool gated = !(l->m->arch->flags & ARCH_PLAIN_FFN);
   unsigned bias = bias_if(l, HAS_FFN_BIAS);
@@ -25,14 +25,14 @@ static int load_feed_forward(loader *l, layer *y) {
            : 0;
 }
 
-// Above 0: a parabola of slope `slope` there; below: negative (exp(min(x, edge)) - 1 - x) + slope x
+// Above 0: a parabola of slope `slope` at 0; below: negative (exp(min(x, edge)) - 1 - x) + slope x
 static tensor *xielu_of(graph *g, const xielu *p, tensor *x) {
   tensor *line = t_scale(g, x, p->slope), *up = t_add(g, t_scale(g, t_mul(g, x, x), p->positive), line);
   tensor *bent = t_sub(g, t_sub(g, t_exp(g, t_op2(g, OP_MIN, x, t_float(g, p->edge))), t_float(g, 1)), x);
   return t_where(g, t_op2(g, OP_CMPLT, t_float(g, 0), x), up, t_add(g, t_scale(g, bent, p->negative), line));
 }
 
-// x (1 + erf(x / sqrt 2)) / 2. Abramowitz and Stegun 7.1.26, within 1.5e-7.
+// x (1 + erf(x / sqrt 2)) / 2. Abramowitz and Stegun 7.1.26, with an error below 1.5e-7.
 tensor *gelu_erf(graph *g, tensor *x) {
   static const double a[] = {1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592};
   tensor *z = t_scale(g, t_op2(g, OP_MAX, x, t_sub(g, t_float(g, 0), x)), M_SQRT1_2), *one = t_float(g, 1);
@@ -65,7 +65,7 @@ tensor *activate(const build *b, const layer *y, tensor *x) {
   die("activation %d", (int)b->m->act);
 }
 
-// What of a gate is above its mean plus some standard deviations, less that.
+// The part of a gate above its mean plus a number of standard deviations; 0 below that.
 static tensor *sparse_gate(const build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   if (isinf(y->cut)) return x;

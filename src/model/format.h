@@ -1,8 +1,8 @@
-// format: the single table of the tensor types that a GGUF file can hold - id, name, elements and bytes of a block.
-// Everything that needs a size or a name of a type asks here; how a block turns into numbers is an expression, kept in
-// dequant.c under the same ids.  Adding a format is one row here and, if it computes, one expression there.
+// format: the single table of the tensor types that a GGUF file can hold: id, name, elements and bytes of a block. All
+// code takes sizes and names of types from here; the expression that turns a block into numbers is in dequant.c under
+// the same id. To add a format: one row here and, if it computes, one expression there.
 //
-// Invariant: ids and block layouts are those of ggml, so a row is never changed once files of that type exist.
+// Invariant: ids and block layouts are those of ggml, so a row never changes once files of that type exist.
 #ifndef WEFT_FORMAT_H
 #define WEFT_FORMAT_H
 #include "base/base.h"
@@ -45,7 +45,7 @@
   F(41, Q1_0,    128,  18, true) \
   F(42, Q2_0,     64,  18, true)
 
-// R(id, name): types that once were in files and that ggml has withdrawn; they have no layout any more.
+// R(id, name): types that ggml has withdrawn; they no longer have a layout.
 #define FORMAT_REMOVED(R) \
   R( 4, Q4_2) R( 5, Q4_3) \
   R(31, Q4_0_4_4) R(32, Q4_0_4_8) R(33, Q4_0_8_8) \
@@ -58,7 +58,7 @@ enum format_id {
 };
 
 struct format {
-  uint32_t id;         // ggml's number, as it stands in the file
+  uint32_t id;         // ggml's number, as stored in the file
   const char *name;    // ggml's name: "Q4_0"
   uint32_t block;      // elements of a block; the rows of a tensor are whole blocks
   uint32_t bytes;      // bytes of a block
@@ -66,10 +66,10 @@ struct format {
 };
 
 const struct format *format_by_id(uint32_t id);            // NULL: unknown or removed
-const struct format *format_by_name(const char *name);     // any case ("q4_0"); NULL: none of that name
-// What a file's maker called the mixture of types in it (general.file_type): "Q4_K_M"; NULL: no such number.
+const struct format *format_by_name(const char *name);     // case-insensitive ("q4_0"); NULL: unknown
+// The name of the mixture of types that a file was made with (general.file_type): "Q4_K_M"; NULL: unknown number.
 const char *format_recipe_name(uint32_t file_type);
-const char *format_removed_name(uint32_t id);              // the name of a withdrawn type; NULL: it never was one
-// Bytes of a row of n elements; false where n is not a multiple of the block or the size does not fit.
+const char *format_removed_name(uint32_t id);              // the name of a withdrawn type; NULL: not one
+// Bytes of a row of n elements. Returns false if n is not a multiple of the block or the size overflows.
 bool format_row_bytes(const struct format *f, uint64_t n, uint64_t *out);
 #endif

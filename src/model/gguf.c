@@ -1,6 +1,6 @@
-// Opening GGUF files: map one, have it checked (gguf_parse.c), and where it is the first of a split model do the same
-// with the others and check that the parts belong together.  Then the index over all tensors is made, and nothing
-// changes any more until gguf_close.  Look next: gguf_parse.c, the validator; gguf_get.c, the typed getters.
+// Opens GGUF files: maps one, has it checked (gguf_parse.c) and, if it is the first of a split model, does the same
+// with the others and checks that the parts belong together. Then it builds the index over all tensors; after that
+// nothing changes until gguf_close. Look next: gguf_parse.c, the validator; gguf_get.c, the typed getters.
 #define _GNU_SOURCE
 #include "model/gguf_impl.h"
 #include <errno.h>
@@ -24,7 +24,7 @@ static void name_file(gguf_file *f, arena *a, const char *path) {
   f->fd = -1;
 }
 
-// A folder of Hugging Face's becomes a file in memory.
+// A Hugging Face folder becomes a file in memory.
 static bool path_is_folder(const char *path) {
   struct stat st;
   return !stat(path, &st) && S_ISDIR(st.st_mode);
@@ -43,7 +43,7 @@ static int map_folder(gguf_file *f, error *err) {
   return 0;
 }
 
-// Maps the whole file.  O_NONBLOCK: opening a pipe must not wait for a writer.
+// Maps the whole file. O_NONBLOCK: opening a pipe must not wait for a writer.
 static int map_file(gguf_file *f, error *err) {
   struct stat st;
   f->fd = open(f->shard.path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -143,7 +143,7 @@ struct split {
   uint64_t no, count, tensors;      // split.no (from 0), split.count, split.tensors.count
 };
 
-// A number of the split group, which every part must have.
+// A number of the split.* keys, which every part must have.
 static int split_key(const gguf_file *f, const char *key, uint64_t *out, error *err) {
   const gguf_value *v = gguf_file_find(f, key);
   bool negative;
@@ -154,7 +154,7 @@ static int split_key(const gguf_file *f, const char *key, uint64_t *out, error *
   return 0;
 }
 
-// What a file says about its place in a split model; a file without such keys is the only part of one.
+// What a file says about its place in a split model; a file without such keys is the only part.
 static int read_split(const gguf_file *f, struct split *s, error *err) {
   *s = (struct split){0, 1, f->shard.n_tensors};
   if (!gguf_file_find(f, "split.count") && !gguf_file_find(f, "split.no")) return 0;
@@ -169,7 +169,7 @@ static int read_split(const gguf_file *f, struct split *s, error *err) {
   return split_key(f, "split.tensors.count", &s->tensors, err);
 }
 
-// PREFIX-00002-of-00003.gguf: bytes of the prefix, and the two numbers.  False: the name is not of that form.
+// PREFIX-00002-of-00003.gguf: bytes of the prefix, and the two numbers. False: the name does not have that form.
 static bool parse_split_name(const char *path, size_t *prefix, uint64_t *no, uint64_t *count) {
   static const char form[] = "-#####-of-#####.gguf";
   size_t n = strlen(path), m = sizeof form - 1;
@@ -234,7 +234,7 @@ static int check_part(const gguf_file *f, const gguf_file *first, size_t i, cons
   return 0;
 }
 
-// With the first file open and checked: the others, if there are any.
+// Opens the other parts, if there are any; the first file is open and checked.
 static int open_parts(gguf *g, error *err) {
   struct split s;
   size_t prefix = 0;
@@ -302,7 +302,7 @@ static gguf *gguf_new(const char *name) {
   return g;
 }
 
-// From a first file that is mapped to the finished description; g is closed when that fails.
+// From the mapped first file to the finished description; closes g if that fails.
 static int finish_open(gguf *g, bool is_mapped, gguf **out, error *err) {
   error why = {0};
   if (is_mapped && !gguf_parse(&g->files[0], 0, g->arena, &why) && !open_parts(g, &why) && !index_tensors(g, &why) &&
@@ -310,7 +310,7 @@ static int finish_open(gguf *g, bool is_mapped, gguf **out, error *err) {
     *out = g;
     return 0;
   }
-  // of a file that was cut: that, and not what its zeros look like
+  // For a truncated file, report that instead of what its zeros look like.
   if (is_mapped && !gguf_check_size(g, err)) error_set(err, "%s", why.text);
   gguf_close(g);
   return -1;
@@ -353,7 +353,7 @@ void gguf_close(gguf *g) {
   free(g);
 }
 
-// ---- What callers see ----
+// ---- public interface ----
 
 const char *gguf_path(const gguf *g) { return g->files[0].shard.path; }
 size_t gguf_n_kv(const gguf *g) { return g->files[0].n_kv; }

@@ -1,15 +1,15 @@
 // gguf: a GGUF file (version 2 or 3, one file or several) as an immutable description.
 //
-// A model file is hostile until shown otherwise.  gguf_open maps it read-only, and one validator (gguf_parse.c) reads
-// the headers once, in checked arithmetic, into this description; nobody else ever looks at raw headers.  After that
-// every key, length, shape, offset and size that this interface gives is known to lie inside the mapping, to be
-// aligned, and to overlap with nothing.  What a key *means* is for the caller to check: the typed getters below turn a
-// missing key, a wrong type or a value that does not fit into an error that names file, key and value.
+// A model file is untrusted input. gguf_open maps it read-only, and one validator (gguf_parse.c) reads the headers
+// once, in checked arithmetic, into this description; no other code reads raw headers. After that every key, length,
+// shape, offset and size that this interface gives is inside the mapping, aligned, and overlaps with nothing. What a
+// key *means* is for the caller to check: the typed getters below turn a missing key, a wrong type or a value that does
+// not fit into an error that names file, key and value.
 //
-// Invariant: a gguf never changes between gguf_open and gguf_close, so any number of threads may read it.
-// All pointers that it hands out live until gguf_close.  Bytes under `data` pointers and string values are those of the
-// mapping: lengths cannot change, contents can if somebody writes to the file.
-// Look next: format.h (tensor types), gguf_parse.c (the validator), gguf_get.c (getters), gguf_print.c (printing).
+// Invariant: a gguf never changes between gguf_open and gguf_close, so any number of threads may read it. All pointers
+// that it returns are valid until gguf_close. Bytes under `data` pointers and string values are those of the mapping:
+// their lengths cannot change, but their contents change if another process writes to the file. Look next: format.h
+// (tensor types), gguf_parse.c (the validator), gguf_get.c (getters), gguf_print.c (printing).
 #ifndef WEFT_GGUF_H
 #define WEFT_GGUF_H
 #include "base/arena.h"
@@ -18,7 +18,7 @@
 #include "base/str.h"
 #include "model/format.h"
 
-// Limits: no real file comes near them; each refusal says which limit it was.
+// Limits, far above any real file; each refusal names its limit.
 #define GGUF_MAX_KEYS    (1u << 16)     // keys of one file
 #define GGUF_MAX_KEY     65535u         // bytes of a key
 #define GGUF_MAX_TENSORS (1u << 20)     // tensors of one file
@@ -29,7 +29,7 @@
 #define GGUF_MAX_SPLITS  9999u          // files of a split model
 
 // Types of metadata values, numbered as in the file.
-//     number, name, bytes (0: of its own length)
+//     number, name, bytes (0: variable)
 #define GGUF_TYPES(T) \
   T(0, UINT8, 1) T(1, INT8, 1) T(2, UINT16, 2) T(3, INT16, 2) T(4, UINT32, 4) T(5, INT32, 4) T(6, FLOAT32, 4) \
   T(7, BOOL, 1) T(8, STRING, 0) T(9, ARRAY, 0) T(10, UINT64, 8) T(11, INT64, 8) T(12, FLOAT64, 8)
@@ -41,7 +41,7 @@ enum gguf_type {
 };
 const char *gguf_type_name(enum gguf_type t);      // "UINT32"
 
-// Bytes that are counted, not terminated: a NUL may stand inside and none follows.
+// Bytes with a length and no terminator: a NUL may be among them.
 typedef struct gguf_string { const char *at; size_t n; } gguf_string;
 
 typedef struct gguf_value {
@@ -56,7 +56,7 @@ typedef struct gguf_value {
     struct gguf_array {
       size_t n;                 // elements
       const unsigned char *data;  // in the mapping, NOT aligned: read it through gguf_elem_* or gguf_*s
-      const uint32_t *start;    // STRING elements: n + 1 offsets into data, so that any one is found at once; else NULL
+      const uint32_t *start;    // STRING elements: n + 1 offsets into data, for constant-time access; else NULL
     } a;
   };
 } gguf_value;
@@ -69,7 +69,7 @@ typedef struct gguf_kv {
 
 typedef struct gguf_tensor {
   const char *name;             // valid UTF-8 without NUL, terminated, at most GGUF_MAX_NAME bytes
-  uint32_t n_dims;              // 1..4; the last one is not 1, unless it is the first
+  uint32_t n_dims;              // 1..4; the last one is not 1 unless it is the first
   uint32_t shard;               // which file of a split model
   int64_t ne[4];                // ne[0] is contiguous; >= 1, and 1 from n_dims on
   const struct format *format;  // never NULL; ne[0] is a multiple of format->block
@@ -83,7 +83,7 @@ typedef struct gguf_shard {
   const unsigned char *map;     // the whole file
   size_t size;                  // its bytes
   uint64_t data_offset;         // where tensor data begins (size at most), and
-  uint64_t data_end;            // where the last tensor ends; equal where there are no tensors
+  uint64_t data_end;            // where the last tensor ends; equal if there are no tensors
   uint32_t version, alignment;
   size_t n_tensors;
   stamp stamp;                  // when it was opened; in memory: zeros
@@ -91,31 +91,31 @@ typedef struct gguf_shard {
 
 typedef struct gguf gguf;
 
-// Opens, maps and checks a file; of a split model (X-00001-of-00003.gguf) the first file, which opens them all.  A
-// folder of Hugging Face's (hf.h) becomes a file in memory.
-// 0 and *out on success, for gguf_close; -1 and the reason in *err otherwise.
+// Opens, maps and checks a file. For a split model, path names the first file (X-00001-of-00003.gguf), and all are
+// opened. A Hugging Face folder (hf.h) becomes a file in memory. Returns 0 and *out, for gguf_close; or -1 and the
+// reason in *err.
 int gguf_open(const char *path, gguf **out, error *err);
-// The same for a file that lies in memory, aligned to 16 bytes, and stays there until gguf_close; name is used in
-// messages.
+// The same for a file in memory, aligned to 16 bytes, which stays there until gguf_close; name is used in messages.
 int gguf_open_memory(const void *data, size_t n, const char *name, gguf **out, error *err);
-// The same for what is only described: no tensor's bytes need be there, and a file that is cut behind its head will do.
-// `data` of tensors whose bytes are missing is NULL.
+// The same if only the description is needed: the bytes of tensors may be missing, as in a file that is truncated after
+// its header. `data` of tensors whose bytes are missing is NULL.
 int gguf_open_head(const char *path, gguf **out, error *err);
-bool gguf_in_memory(const gguf *g);                         // the caller's, not a mapped file
+bool gguf_in_memory(const gguf *g);                         // the caller's memory, not a mapped file
 void gguf_close(gguf *g);                                   // NULL is fine
-// Whether the files still are as long as when they were mapped, and all that was read of them was there (base/mapped.h:
-// what is not reads as zeros).  0, or -1 and which file shrank from what to what.  Asked after whatever an answer
-// depends on was read.
+// Whether the files still have the size that they were mapped with, and all that was read of them was there
+// (base/mapped.h: missing bytes read as zeros). Returns 0, or -1 and which file shrank from what to what. Call it after
+// reading everything that an answer depends on.
 int gguf_check_size(const gguf *g, error *err);
-// The same, and whether a file was changed otherwise since it was opened (base/stamp.h); of several files, the worst.
+// The same, and whether a file was changed otherwise since it was opened (base/stamp.h); for several files, the worst
+// change.
 int gguf_check(const gguf *g, enum stamp_change *change, error *err);
-// Of one file: its stamp now. -1: it cannot be had.
+// The current stamp of one file. -1: it cannot be read.
 int gguf_stamp(const gguf *g, size_t shard, stamp *now, error *err);
-// Reads bytes at `at` from the file itself, not through the mapping. -1: they are not there, or cannot be read.
+// Reads bytes at `at` from the file itself, not through the mapping. -1: they are missing or cannot be read.
 int gguf_read(const gguf *g, size_t shard, uint64_t at, void *to, size_t n, error *err);
-bool gguf_is_on_disk(const gguf *g);                        // and not made from others, or in memory
-// For files too large for memory: bytes of a tensor from `at` on are read from the file and not kept in memory.
-// gguf_reads_pieces comes first.  -1: they cannot be read.
+bool gguf_is_on_disk(const gguf *g);                        // false: converted from others, or in memory
+// For files larger than memory: reads bytes of a tensor from `at` on from the file without keeping them in memory. Call
+// gguf_reads_pieces first. -1: they cannot be read.
 void gguf_reads_pieces(const gguf *g);
 int gguf_read_once(const gguf *g, const gguf_tensor *t, uint64_t at, void *to, size_t n, error *err);
 
@@ -124,11 +124,11 @@ const char *gguf_path(const gguf *g);
 size_t gguf_n_kv(const gguf *g);
 const gguf_kv *gguf_kv_at(const gguf *g, size_t i);         // in the order of the file; i < gguf_n_kv
 const gguf_value *gguf_find(const gguf *g, const char *key);   // NULL: no such key
-// of a value that gguf_find gave: &gguf_kv_at(g, index)->value == v
+// The index of a value from gguf_find: &gguf_kv_at(g, index)->value == v
 size_t gguf_kv_index(const gguf *g, const gguf_value *v);
 
-// Required values: -1 and an error where the key is missing, has another type or a value that does not fit.
-// Integers come from any integer type that holds a fitting value, floats from FLOAT32 or FLOAT64.
+// Required values: -1 and an error if the key is missing, has another type or a value that does not fit. Integers are
+// accepted from any integer type, floats from FLOAT32 or FLOAT64.
 int gguf_u32(const gguf *g, const char *key, uint32_t *out, error *err);
 int gguf_u64(const gguf *g, const char *key, uint64_t *out, error *err);
 int gguf_i32(const gguf *g, const char *key, int32_t *out, error *err);
@@ -137,7 +137,7 @@ int gguf_f32(const gguf *g, const char *key, float *out, error *err);
 int gguf_f64(const gguf *g, const char *key, double *out, error *err);
 int gguf_bool(const gguf *g, const char *key, bool *out, error *err);
 int gguf_str(const gguf *g, const char *key, gguf_string *out, error *err);
-// Optional values: a missing key gives the fallback; a wrong type or value is an error all the same.
+// Optional values: a missing key gives the fallback; a wrong type or value is still an error.
 int gguf_u32_opt(const gguf *g, const char *key, uint32_t fallback, uint32_t *out, error *err);
 int gguf_u64_opt(const gguf *g, const char *key, uint64_t fallback, uint64_t *out, error *err);
 int gguf_i32_opt(const gguf *g, const char *key, int32_t fallback, int32_t *out, error *err);
@@ -148,18 +148,18 @@ int gguf_bool_opt(const gguf *g, const char *key, bool fallback, bool *out, erro
 // fallback NULL: {NULL, 0}
 int gguf_str_opt(const gguf *g, const char *key, const char *fallback, gguf_string *out, error *err);
 
-// Arrays of numbers, converted as above into an aligned array that the caller's arena owns; an error names the index.
+// Arrays of numbers, converted as above into an aligned array in the caller's arena; an error names the index.
 int gguf_u32s(const gguf *g, const char *key, arena *a, const uint32_t **out, size_t *n, error *err);
 int gguf_i32s(const gguf *g, const char *key, arena *a, const int32_t **out, size_t *n, error *err);
 int gguf_f32s(const gguf *g, const char *key, arena *a, const float **out, size_t *n, error *err);
-// The same, but a missing key gives NULL and 0 (an empty array that is present: not NULL and 0).
+// The same, but a missing key gives NULL and 0. An empty array does not give NULL.
 int gguf_u32s_opt(const gguf *g, const char *key, arena *a, const uint32_t **out, size_t *n, error *err);
 int gguf_i32s_opt(const gguf *g, const char *key, arena *a, const int32_t **out, size_t *n, error *err);
 int gguf_f32s_opt(const gguf *g, const char *key, arena *a, const float **out, size_t *n, error *err);
-// One number for each of n layers: an array of n, or a single number that holds for all.
+// One number for each of n layers: an array of n, or a single number for all.
 int gguf_u32_each(const gguf *g, const char *key, size_t n, uint32_t *out, error *err);
-// An array of strings: nothing is copied, gguf_elem_str finds any element at once.  _opt: *out is NULL where it is
-// missing.
+// An array of strings: nothing is copied, and gguf_elem_str finds any element in constant time. _opt: *out is NULL if
+// the key is missing.
 int gguf_strs(const gguf *g, const char *key, const gguf_value **out, error *err);
 int gguf_strs_opt(const gguf *g, const char *key, const gguf_value **out, error *err);
 
@@ -171,7 +171,7 @@ gguf_value gguf_elem(const gguf_value *v, size_t i);        // of any type, as a
 size_t gguf_n_tensors(const gguf *g);
 const gguf_tensor *gguf_tensor_at(const gguf *g, size_t i);
 const gguf_tensor *gguf_tensor_find(const gguf *g, const char *name);   // NULL: no such tensor
-// of a tensor of this file: gguf_tensor_at(g, index) == t
+// The index of a tensor of this file: gguf_tensor_at(g, index) == t
 size_t gguf_tensor_index(const gguf *g, const gguf_tensor *t);
 int gguf_by_name(const void *a, const void *b);             // for qsort of const gguf_tensor *
 uint64_t gguf_tensor_bytes(const gguf *g);                  // sum of nbytes
@@ -181,22 +181,20 @@ size_t gguf_n_shards(const gguf *g);
 const gguf_shard *gguf_shard_at(const gguf *g, size_t i);
 
 // ---- Changes ----
-// gguf_set.c: "key=type:value" (type: int, float, bool, str) takes the place of what the file has, or stands beside it;
-// "{arch}." at the beginning of a key is the architecture's name. Before anybody has looked at keys: their numbers may
-// change.
+// gguf_set.c: "key=type:value" (type: int, float, bool, str) replaces the file's value or adds a key.
+// "{arch}." at the beginning of a key stands for the architecture's name. Call it before keys are read: their indices
+// may change.
 int gguf_set_text(gguf *g, const char *asked, error *err);
-// INT64, FLOAT64, BOOL or STRING, which points into asked
+// INT64, FLOAT64, BOOL or STRING, which points into `asked`
 int gguf_parse_setting(const char *asked, size_t *key_len, gguf_value *out, error *err);
 
 // ---- Messages and printing ----
 // error_set with "FILE: key 'KEY': " in front, for callers that find a value wrong; key NULL: "FILE: ".
 int gguf_fail(const gguf *g, const char *key, error *err, const char *fmt, ...) PRINTF_LIKE(4, 5);
-// Appends a value for people: numbers so that they read back, strings quoted and escaped, arrays as [a, b, ...].
-// At most max_items elements of an array and 20 * max_items bytes of a string are shown, then how many there are; 0:
-// all.
+// Appends a value in readable form: numbers so that they read back, strings quoted and escaped, arrays as [a, b, ...].
+// At most max_items elements of an array and 20 * max_items bytes of a string are shown, then the total count; 0: all.
 void gguf_value_print(str *s, const gguf_value *v, size_t max_items);
 void gguf_type_print(str *s, const gguf_value *v);          // "UINT32", "ARRAY of 128256 STRING"
-// Bytes of unknown origin as text for a message: escaped where not printable UTF-8, cut to fit cap with "...".  Returns
-// out.
+// Untrusted bytes as text for a message: escaped where not printable UTF-8, cut to fit cap with "...". Returns out.
 const char *gguf_quote(char *out, size_t cap, const char *bytes, size_t n);
 #endif

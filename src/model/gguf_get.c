@@ -1,5 +1,5 @@
-// The typed getters: a key's value as the caller needs it, or an error that names file, key, what was expected and what
-// was found.  A number may be stored in any type of its kind: what counts is whether the value fits.
+// The typed getters: a key's value as the caller needs it, or an error that names file, key, the expected and the found
+// value. A number may be stored in any type of its kind as long as the value fits.
 #include "model/gguf_impl.h"
 #include <float.h>
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- Conversions: false where the kind is wrong or the value does not fit ----
+// ---- Conversions: false if the kind is wrong or the value does not fit ----
 
 bool gguf_value_int(const gguf_value *v, bool *negative, uint64_t *magnitude) {
   switch (v->type) {
@@ -78,7 +78,7 @@ static bool as_str(const gguf_value *v, gguf_string *out) {
 
 static bool as_f32(const gguf_value *v, float *out) {
   double x;
-  // infinity stays what it is; a number must not become it
+  // Infinity is accepted as it is, but a finite number must not become infinity.
   if (!as_f64(v, &x) || (isfinite(x) && fabs(x) > FLT_MAX)) return false;
   *out = (float)x;
   return true;
@@ -151,7 +151,7 @@ int gguf_str_opt(const gguf *g, const char *key, const char *fallback, gguf_stri
 gguf_string gguf_elem_str(const gguf_value *v, size_t i) {
   if (v->type != GGUF_ARRAY || v->elem != GGUF_STRING || i >= v->a.n)
     die("gguf: string %zu of an array that has none such", i);
-  size_t begin = v->a.start[i] + (size_t)8;          // past the length, which was read once and for all
+  size_t begin = v->a.start[i] + (size_t)8;  // past the length, which was read and checked when the file was opened
   return (gguf_string){(const char *)v->a.data + begin, v->a.start[i + 1] - begin};
 }
 
@@ -161,7 +161,7 @@ gguf_value gguf_elem(const gguf_value *v, size_t i) {
   return gguf_decode(v->elem, v->a.data + i * gguf_type_info((uint32_t)v->elem)->bytes);
 }
 
-// Converts a whole array into memory of the arena.  The kind of the elements is checked on each: it costs little.
+// Converts a whole array into memory of the arena. The kind is checked for each element: that costs little.
 #define ARRAY_GETTER(name, T) \
   int gguf_##name##s(const gguf *g, const char *key, arena *a, const T **out, size_t *n, error *err) { \
     const gguf_value *v = gguf_find(g, key); \

@@ -6,12 +6,12 @@
 //   tensors:  name string, dimensions u32, ne u64 each, type u32, offset u64 from the start of the data
 //   padding to general.alignment, then the data
 //
-// Every step takes its bytes through take_bytes(), which compares a length with what is left before it moves the
-// cursor; so no length can reach past the end or wrap.  A count is compared with the bytes that so many things need at
-// least before room for them is allocated: memory stays within a small multiple of the file's size.  Keys and names are
-// copied before they are looked at, and lengths are read once: writing to the file afterwards can change contents,
-// never bounds.  Nothing recurses.  Sorting, not hashing, finds duplicates, since names made to collide would make a
-// hash table crawl. Look next: gguf.c, which opens files and joins the parts of a split model.
+// Every step takes its bytes through take_bytes(), which compares a length with the remaining bytes before it moves the
+// cursor: no length can reach past the end or wrap. A count is compared with the least number of bytes that its
+// elements need before memory for them is allocated, so memory stays within a small multiple of the file's size. Keys
+// and names are copied before they are examined, and lengths are read once: writing to the file afterwards can change
+// contents, never bounds. There is no recursion. Duplicates are found by sorting, not by hashing, since names made to
+// collide would slow down a hash table. Look next: gguf.c, which opens files and joins the parts of a split model.
 #include "model/gguf_impl.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ enum { MIN_KV = 8 + 1 + 4 + 1, MIN_TENSOR = 8 + 1 + 4 + 8 + 4 + 8 };     // byte
 struct reader {
   gguf_file *f;
   const unsigned char *at;      // the whole file,
-  size_t n, pos;                // its bytes, and how many are taken
+  size_t n, pos;                // its bytes, and how many were taken
   uint64_t n_strings;           // in arrays, so far
   uint32_t shard;
   arena *arena;
@@ -134,14 +134,14 @@ size_t gguf_utf8_char(const char *s, size_t n) {
   if (!len || len > n) return 0;
   for (size_t i = 1; i < len; i++)
     if ((p[i] & 0xc0) != 0x80) return 0;
-  // The second byte rules out forms that are longer than needed, surrogates, and what lies beyond U+10FFFF.
+  // The second byte excludes overlong forms, surrogates, and code points above U+10FFFF.
   if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) ||
       (p[0] == 0xf4 && p[1] > 0x8f))
     return 0;
   return len;
 }
 
-// A key or a tensor's name: copied, then checked to be text, neither empty nor longer than the limit.  NULL on error.
+// A key or a tensor's name: copied, then checked to be text, neither empty nor longer than the limit. NULL on error.
 static const char *take_name(struct reader *r, const char *what, size_t index, uint64_t limit, size_t *len) {
   about(r, "%s %zu", what, index);
   uint64_t n;
@@ -149,8 +149,8 @@ static const char *take_name(struct reader *r, const char *what, size_t index, u
   if (!n) { reader_fail(r, "its name is empty"); return NULL; }
   if (n > bytes_left(r) || n > limit) {
     size_t seen = n < bytes_left(r) ? n : bytes_left(r);
-    about_name(r, what, (const char *)r->at + r->pos, seen < 40 ? seen : 40);       // what there is of it
-    if (n > bytes_left(r)) take_bytes(r, n, "its name");                            // for its message
+    about_name(r, what, (const char *)r->at + r->pos, seen < 40 ? seen : 40);       // the part of it that is there
+    if (n > bytes_left(r)) take_bytes(r, n, "its name");                            // fails: for its message
     else reader_fail(r, "its name has %" PRIu64 " bytes, more than the limit of %" PRIu64, n, limit);
     return NULL;
   }
@@ -170,7 +170,7 @@ static const char *take_name(struct reader *r, const char *what, size_t index, u
 
 // ---- Keys and values ----
 
-// The table of where each string of an array begins: one walk checks the lengths and fills it.
+// Fills the table of the offsets of an array's strings; one walk checks the lengths and fills it.
 static int take_strings(struct reader *r, uint64_t count, struct gguf_array *a) {
   r->n_strings += count;       // count was compared with the bytes left, so this cannot wrap
   if (r->n_strings > GGUF_MAX_STRINGS)
@@ -180,7 +180,7 @@ static int take_strings(struct reader *r, uint64_t count, struct gguf_array *a) 
   for (uint64_t i = 0; i < count; i++) {
     start[i] = (uint32_t)(r->pos - begin);
     uint64_t n = bytes_left(r) < 8 ? UINT64_MAX : load64(r->at + r->pos);
-    if (bytes_left(r) < 8 || n > bytes_left(r) - 8) {  // take what is missing, for its message
+    if (bytes_left(r) < 8 || n > bytes_left(r) - 8) {  // fails: for its message
       char what[64];
       snprintf(what, sizeof what, "string %" PRIu64 " of %" PRIu64, i, count);
       if (!take64(r, &n, what)) take_bytes(r, n, what);
@@ -288,7 +288,7 @@ static int find_alignment(struct reader *r) {
 
 // ---- Tensors ----
 
-// Shape and type of a tensor, whose bytes follow from them.
+// Shape and type of a tensor, which give its size in bytes.
 static int take_shape(struct reader *r, gguf_tensor *t) {
   uint32_t type;
   uint64_t elements = 1, ne, bytes;
@@ -304,7 +304,7 @@ static int take_shape(struct reader *r, gguf_tensor *t) {
     if (!mul_u64(elements, ne, &elements) || elements > INT64_MAX)
       return reader_fail(r, "dimension %" PRIu32 " is %" PRIu64 ": more elements in all than 2^63 - 1", d, ne);
   }
-  // As all programs that read such files have it: {36, 1} is {36}. So a matrix of one row has one dimension.
+  // All readers of GGUF treat {36, 1} as {36}, so a matrix of one row has one dimension.
   while (t->n_dims > 1 && t->ne[t->n_dims - 1] == 1) t->n_dims--;
   if (take32(r, &type, "its type")) return -1;
   t->format = format_by_id(type);
@@ -320,7 +320,7 @@ static int take_shape(struct reader *r, gguf_tensor *t) {
   return take64(r, &t->offset, "its offset");
 }
 
-// From the offset that stands in the file, counted from the start of the data, to a place in the mapping.
+// From the offset in the file, counted from the start of the data, to a place in the mapping.
 static int place_tensor(struct reader *r, gguf_tensor *t) {
   const gguf_shard *s = &r->f->shard;
   uint64_t room = s->size - s->data_offset;
@@ -394,7 +394,7 @@ static int check_magic(struct reader *r) {
   if (r->n >= 4 && !memcmp(magic, "GGUF", 4)) return 0;
   if (r->n < 4) return reader_fail(r, "not a GGUF file: it has %zu bytes", r->n);
   if (!memcmp(magic, "FUGG", 4)) return reader_fail(r, "a byte-swapped (big-endian) GGUF file, which is not supported");
-  for (size_t i = 0; i < COUNT(older); i++)       // these stand in the file as little-endian numbers, so backwards
+  for (size_t i = 0; i < COUNT(older); i++)       // file versions are little-endian, so these appear byte-swapped
     if (magic[0] == older[i][3] && magic[1] == older[i][2] && magic[2] == older[i][1] && magic[3] == older[i][0])
       return reader_fail(r, "a model in the format '%s', which came before GGUF and is not supported", older[i]);
   return reader_fail(r, "not a GGUF file: it begins with '%s' instead of 'GGUF'",

@@ -1,5 +1,5 @@
-// Printing for people: values, types, and bytes of unknown origin.  Nothing that is printed here can carry control
-// characters or broken UTF-8 from a file to a terminal or a log.
+// Readable printing of values, types, and untrusted bytes. The output never carries control characters or broken UTF-8
+// from a file to a terminal or a log.
 #include "model/gguf_impl.h"
 #include <inttypes.h>
 #include <math.h>
@@ -11,7 +11,7 @@ const char *gguf_type_name(enum gguf_type t) {
   return info ? info->name : "unknown";
 }
 
-// One character of text as it may be shown, at most 8 bytes; returns how many of the n > 0 bytes at p it took.
+// One character of text in printable form, at most 8 bytes; returns how many of the n > 0 bytes at p it took.
 static size_t shown_char(const char *p, size_t n, char out[9]) {
   unsigned char c = (unsigned char)*p;
   size_t len = gguf_utf8_char(p, n);
@@ -19,7 +19,7 @@ static size_t shown_char(const char *p, size_t n, char out[9]) {
   if (c == '\n') { memcpy(out, "\\n", 3); return 1; }
   if (c == '\t') { memcpy(out, "\\t", 3); return 1; }
   if (c == '"' || c == '\\') { out[0] = '\\'; out[1] = (char)c; out[2] = 0; return 1; }
-  // of the others the next bytes stand alone
+  // invalid or control characters: one byte as \xNN
   if (!len || control) { snprintf(out, 9, "\\x%02x", (unsigned)c); return 1; }
   memcpy(out, p, len);
   out[len] = 0;
@@ -28,7 +28,7 @@ static size_t shown_char(const char *p, size_t n, char out[9]) {
 
 const char *gguf_quote(char *out, size_t cap, const char *bytes, size_t n) {
   if (cap < 16) die("gguf_quote: %zu bytes of room", cap);
-  size_t used = 0, room = 0;                          // room: the last place where "..." fits behind
+  size_t used = 0, room = 0;                          // room: the last place where "..." still fits
   for (size_t i = 0; i < n;) {
     char c[9];
     i += shown_char(bytes + i, n - i, c);
@@ -42,8 +42,7 @@ const char *gguf_quote(char *out, size_t cap, const char *bytes, size_t n) {
   return out;
 }
 
-// The shortest of the usual ways to write f that reads back as the same number; a float needs to read back as a float
-// only.
+// The shortest of the usual notations of f that reads back as the same number; with `single`, as the same float.
 static void print_float(str *s, double f, bool single) {
   char text[40];
   if (!isfinite(f)) { str_add(s, isnan(f) ? "nan" : f < 0 ? "-inf" : "inf"); return; }

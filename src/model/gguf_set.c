@@ -1,4 +1,4 @@
-// Values that take the place of a file's, or stand beside them: see gguf_set_text.
+// Replaces values of a file's keys or adds keys: see gguf_set_text.
 #include "model/gguf_impl.h"
 #include <errno.h>
 #include <stdlib.h>

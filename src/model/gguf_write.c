@@ -1,9 +1,9 @@
-// Heads of GGUF files: see gguf_write.h, and gguf_parse.c for what they look like.
+// Writes the heads of GGUF files: see gguf_write.h, and gguf_parse.c for the layout.
 #include "model/gguf_write.h"
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct entry { char *key; str value; } entry;      // value: its type, and the bytes behind it
+typedef struct entry { char *key; str value; } entry;      // value: its type, then its bytes
 
 struct gguf_head {
   uint32_t alignment;
@@ -74,7 +74,7 @@ void gguf_head_remove(gguf_head *h, const char *key) {
   }
 }
 
-// The place for the value of a key.
+// Memory for the value of a key.
 static str *new_value(gguf_head *h, const char *key) {
   gguf_head_remove(h, key);
   vec_push(&h->keys, ((entry){.key = xstrdup(key)}));

@@ -1,17 +1,17 @@
-// Hyper-connections: the stream is several rows, all of which begin as what is embedded. Before each part they are
-// summed up by factors, and what the part makes of the sum is added to each row by another factor. Both are sigmoids of
-// a product with all rows, normed as one; so is what the head reads. Of some models rows mix before that is added, by a
-// matrix of the same product (DeepSeek V4).
+// Hyper-connections: the residual stream has several rows, all of which begin as the embedding. Before each part
+// (attention or feed-forward) they are summed by one set of factors, and the part's output is added to each row by
+// another set. Both are sigmoids of a product with all rows, normed as one; the head's input is a sum of the same kind.
+// In some models (DeepSeek V4) the rows are mixed before the addition by a matrix from the same product.
 //
-// Input: x {T, rows, n_embd}. Invariant: what flows on is stored, so that its sums have one form for one token and
-// many.
+// Input: x {T, rows, n_embd}. Invariant: the stream is stored between parts, so that its sums have the same form for
+// one token and for many.
 #include <string.h>
 #include "model/model_impl.h"
 #include "model/stored.h"
 
 enum { MAX_ROUNDS = 64 };
 
-// Where rows mix, what a part makes is added twice at most, and nothing says so.
+// Where rows are mixed, the factors of a part's output are at most 2; no key says so.
 int hyper_keys(loader *l) {
   hyper *h = &l->m->hyper;
   if (!has_key(l, "hyper_connection.count")) return 0;
@@ -24,8 +24,8 @@ int hyper_keys(loader *l) {
   return 0;
 }
 
-// Of a part, factors of the sum and of what is added, and what mixes the rows; of the head, of the sum alone: parts 2
-// or 1.
+// Loads a part's factors of the sum, of the addition and of the mixing; for the head, of the sum alone: parts is 2 or
+// 1.
 static int load_factors(loader *l, layer *y, const enum tensor_id id[3], int parts) {
   int64_t n = l->m->hyper.n, all = parts * n;
   bool mixes = y && l->m->hyper.rounds;
@@ -48,14 +48,14 @@ int hyper_load(loader *l) {
   return load_factors(l, NULL, of_head, 1);
 }
 
-// The product of all rows of x {T', rows, n_embd}, as one, that factors are made of
+// The product with all rows of x {T', rows, n_embd}, as one, that the factors are made of
 static tensor *product_of_rows(const build *b, const layer *y, const enum tensor_id id[3], tensor *x) {
   graph *g = b->g;
   tensor *all = t_reshape(g, x, DIMS(x->shape->dim[0], n_(b, (int64_t)b->m->hyper.n * b->m->n_embd)));
   return makes_several(g, linear(b, y, id[0], t_rmsnorm(g, all, NULL, b->m->eps)));
 }
 
-// Groups from .. from + n of a product, each of `size`, times a number for each, and more: {T', n, size}
+// Groups at .. at + n of a product, each of `size`, times a number per group, plus a bias: {T', n, size}
 static tensor *scaled_groups(const build *b, const layer *y, const enum tensor_id id[3], tensor *made, int64_t at,
                              const int64_t group[3]) {
   graph *g = b->g;
@@ -72,7 +72,7 @@ static tensor *factors(const build *b, const layer *y, const enum tensor_id id[3
   return sigmoid(b->g, scaled_groups(b, y, id, made, 0, (int64_t[]){0, parts, b->m->hyper.n}));
 }
 
-// The sum over i of a[i * step] by[i]; by NULL: ones
+// The sum over i of a[i * step] by[i]; by NULL: all factors are 1
 static tensor *sum_of_few(graph *g, tensor *const *a, int step, tensor *const *by, int n) {
   tensor *sum = NULL;
   for (int i = 0; i < n; i++) {
@@ -82,8 +82,9 @@ static tensor *sum_of_few(graph *g, tensor *const *a, int step, tensor *const *b
   return sum;
 }
 
-// What each row gives to each, {T, rows, rows}: softmaxes, whose columns and rows are divided by their sums in turns
-// (Sinkhorn). All of that are factors of rows and columns, which are found number by number: sums of four are no loops.
+// What each row gives to each, {T, rows, rows}: softmaxes whose columns and rows are divided by their sums in turn
+// (Sinkhorn). The divisions amount to a factor per row and per column, computed element by element: sums of four
+// terms need no loops.
 static tensor *mixing(const build *b, const layer *y, const enum tensor_id id[3], tensor *made) {
   graph *g = b->g;
   const hyper *h = &b->m->hyper;
@@ -115,7 +116,7 @@ static tensor *mixing(const build *b, const layer *y, const enum tensor_id id[3]
                t_reshape(g, t_slice_i(g, by, 1, n, n), DIMS(b->T, one, N)));
 }
 
-// The sum of the rows by the first part of factors, {T', n_embd}
+// The sum of the rows by the first part of the factors, {T', n_embd}
 static tensor *summed(const build *b, tensor *x, tensor *by) {
   graph *g = b->g;
   uop *T = x->shape->dim[0], *n = n_(b, b->m->hyper.n), *one = n_(b, 1), *d = n_(b, b->m->n_embd);

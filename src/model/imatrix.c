@@ -1,7 +1,8 @@
-// Files of weights for quantisation: see imatrix.h.  A GGUF file holds NAME.in_sum2, sums of squares, and NAME.counts,
-// how many were added, once for each matrix of the tensor.  The older kind is a list without a head: a number of
-// entries, each the length of its name, the name, how often it was added to, a number of values, and the values, means
-// times that number; then, in later ones, the number of chunks and the text's name.
+// Reads files of weights for quantisation: see imatrix.h. A GGUF file holds NAME.in_sum2, sums of squares, and
+// NAME.counts, the number of summands, once for each matrix of the tensor. The older kind is a list without a header:
+// the number of entries, each with the length of its name, the name, how often it was added to, the number of values,
+// and the values, which are means times that number of additions; newer files end with the number of chunks and the
+// text's name.
 #define _GNU_SOURCE
 #include "model/imatrix.h"
 #include <errno.h>
@@ -20,7 +21,7 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(((const imatrix_entry *)a)->name, ((const imatrix_entry *)b)->name);
 }
 
-// Sorts, and checks what came out.
+// Sorts and checks the entries.
 static int sort_and_check(imatrix *m, const char *path, error *err) {
   if (!m->n) return error_set(err, "%s: holds no weights", path);
   qsort(m->at, m->n, sizeof *m->at, compare_names);
@@ -51,7 +52,7 @@ static int add_sums(imatrix *m, const gguf *g, const gguf_tensor *t, const char 
   memcpy(w, t->data, n * sizeof *w);
   for (size_t i = 0; i < n; i++) {
     memcpy(&count, (const char *)c->data + i / (n / n_counts) * sizeof count, sizeof count);
-    w[i] = count > 0 ? w[i] / roundf(count) : 1;           // nothing is known of experts that nobody chose
+    w[i] = count > 0 ? w[i] / roundf(count) : 1;           // experts that were never chosen: nothing is known
   }
   m->at[m->n++] = (imatrix_entry){name, w, n};
   return 0;

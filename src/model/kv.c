@@ -1,25 +1,27 @@
-// The caches of a layer's keys and values: how a number lies there, how rows are written and how pages are read. See
-// model_impl.h.
+// The caches of a layer's keys and values: the layout of their numbers, the writing of rows and the reading of pages.
+// See model_impl.h.
 //
-// The K cache lies in pages {kv, head_dim, position in page}: scores of neighbouring positions lie side by side. Pages
-// of the V cache are {kv, position in page, v_dim}, so that a head of a page is read in one run. Attention sees whole
-// pages: what lies behind the last position is masked, as what comes later is, so that sums have parts that begin and
-// end where pages do (schedule/flash.h).
+// Pages of the K cache are {kv, head_dim, position in page}, so that scores of neighbouring positions are adjacent.
+// Pages of the V cache are {kv, position in page, v_dim}, so that a head of a page is read in one run. Attention reads
+// whole pages: rows after the last position are masked like later positions, so that partial sums begin and end where
+// pages do (schedule/flash.h).
 //
-// Numbers are floats, or integers in groups of 32 of a head's, and one scale for each group in a cache of its own,
-// which lies as they do; who reads a group multiplies by its scale. Those are the expressions that formats of weights
-// have: Q8_0, and Q4_0, whose bytes hold two numbers, 16 apart.
+// Numbers are floats, or integers in groups of 32 of a head's, with one scale per group in a cache of its own, which
+// has the same layout; a reader multiplies a group by its scale. The expressions are those of weight formats: Q8_0, and
+// Q4_0, whose bytes hold two numbers, 16 apart.
 //
-// Keys in 4 bits are turned first, and so are queries: by a Hadamard matrix, which is its own inverse and keeps every
+// 4-bit keys, and with them the queries, are first multiplied by a Hadamard matrix, which is its own inverse and keeps
+// every product of two vectors. It spreads the few large elements of keys; beside these, 4 bits would round the other
+// elements to 0.
 // product of two vectors. It spreads the few large elements that keys have, beside which 4 bits round the others to 0.
 #include <math.h>
 #include <string.h>
 #include "model/model_impl.h"
 #include "model/stored.h"
 
-enum { GROUP = 32, TURN = 64 };             // numbers that share a scale; and that are turned together, at most
+enum { GROUP = 32, TURN = 64 };             // numbers that share a scale; numbers that are rotated together, at most
 
-// A cache's numbers, its states, and how many numbers an element holds
+// A cache's name, type, number of states, and numbers per element
 static const struct kind { const char *name; enum dtype dt; int states, per;
 } kinds[KV_TYPES] = {
   [KV_F16] = {"f16", DT_F16, 1, 1},
@@ -34,7 +36,7 @@ int kv_type_named(const char *name) {
   return -1;
 }
 
-// What is chosen by an indexer's keys is chosen or not: they stay floats.
+// The keys of an indexer stay floats: rounding would change which positions it chooses.
 static const struct kind *kind_of_cache(const model *m, enum kv kv) {
   if (kv == KV_INDEX) return &kinds[m->kv.keys == KV_F32 ? KV_F32 : KV_F16];
   return &kinds[kv == KV_KEYS ? m->kv.keys : m->kv.values];
@@ -68,9 +70,9 @@ bool kv_is_float(const model *m, enum kv kv) { return kind_of_cache(m, kv)->stat
 
 // ---- pages ----------------------------------------------------------------------------------------------------------
 
-// The pages that some token of this run sees: the first one, and how many. So a sum over their positions adds the same
-// values in the same order, and zeros, wherever the window stands. As intervals of `pos` see it they may end a page
-// behind the context: the table has room for it.
+// The pages that some token of this run sees: the first one, and how many. A sum over their positions then adds the
+// same values in the same order, and zeros, wherever the window is. By the interval analysis of `pos` they may end one
+// page after the context: the table has room for it.
 static uop *behind(const build *b, const layer *y) {
   return idx_max(b->g, idx_sub(b->g, b->pos, n_(b, y->window - 1)), n_(b, 0));
 }
@@ -111,14 +113,15 @@ tensor *kv_seen_at(const build *b, const layer *y) {
   return t_add(g, first, t_reshape(g, at, DIMS(one, one, one, one, seen)));
 }
 
-// A cache of rows of d elements, as its pages lie: {pages, kv, d, page}, or {pages, kv, page, d} of values.
+// The dimensions of a cache of rows of d elements: {pages, kv, d, page}, or {pages, kv, page, d} for values.
 static void dims_of(const build *b, const layer *y, enum kv kv, int64_t d, int64_t dims[4]) {
   bool values = kv == KV_VALUES;
   int64_t page = b->s->page;
   dims[0] = b->s->pages; dims[1] = y->n_kv; dims[2] = values ? page : d; dims[3] = values ? d : page;
 }
 
-// Where the rows of this run go, seen as {kv, d, T} for keys and {T, kv, d} for values: as they lie.
+// Where the rows of this run are written, seen as {kv, d, T} for keys and {T, kv, d} for values: the layout of the
+// cache.
 static tensor *rows_to_write(const build *b, const layer *y, enum kv kv, tensor *cache, int64_t d) {
   graph *g = b->g;
   int64_t dims[4];
@@ -130,7 +133,7 @@ static tensor *rows_to_write(const build *b, const layer *y, enum kv kv, tensor 
   return kv == KV_VALUES ? rows : t_permute(g, rows, (int[]){1, 2, 0});
 }
 
-// The pages that are seen, one behind the other: {sequences, kv, d, seen}, or {sequences, kv, seen, d} of values.
+// The visible pages, concatenated: {sequences, kv, d, seen}, or {sequences, kv, seen, d} for values.
 static tensor *seen_of(const build *b, const layer *y, enum kv kv, tensor *cache, int64_t d) {
   graph *g = b->g;
   int64_t dims[4];
@@ -175,8 +178,8 @@ static void to_q8_0(const build *b, const layer *y, tensor *x, int64_t d, tensor
   *scale = t_reshape(g, t_scale(g, most, 1.0 / 127), DIMS(b->T, kv, groups));
 }
 
-// x {T, kv, d} as integers 0..15 that stand for -8..7, two in a byte, {T, kv, d / 2}, and scales {T, kv, d / GROUP}:
-// what is largest in a group becomes -8, by a scale that may be negative.
+// x {T, kv, d} as integers 0..15 for -8..7, two in a byte, {T, kv, d / 2}, and scales {T, kv, d / GROUP}: the element
+// of a group with the largest magnitude becomes -8, so a scale may be negative.
 static void to_q4_0(const build *b, const layer *y, tensor *x, int64_t d, tensor **q, tensor **scale) {
   graph *g = b->g;
   uop *kv = n_(b, y->n_kv), *groups = n_(b, d / GROUP), *one = n_(b, 1);
@@ -213,7 +216,7 @@ static tensor *nibbles(const build *b, tensor *q, int at, int64_t d) {
   return t_reshape(g, codes, q->shape->n, dims);
 }
 
-// What is seen of both, multiplied
+// The visible numbers times their scales
 static tensor *in_groups(const build *b, const layer *y, enum kv kv, tensor *q, tensor *scale) {
   graph *g = b->g;
   int of = kv == KV_VALUES ? 3 : 2;                    // the axis of d

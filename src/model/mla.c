@@ -1,13 +1,13 @@
 // Multi-head latent attention. Keys and values of all heads are linear in one short vector per position: c (normed,
-// `latent` elements), and k_pe, the part of the key that rotates, which all heads share. So the cache holds [c | k_pe]
-// once per position, and each head's matrices move to the other side:
+// `latent` elements), and k_pe, the rotated part of the key, which all heads share. So the cache holds only [c | k_pe]
+// per position, and each head's matrices are applied to the query and to the output instead:
 //
 //   q_nope . (K_h c) = (K_h^T q_nope) . c          sum_t p_t (V_h c_t) = V_h (sum_t p_t c_t)
 //
-// What is left is ordinary attention with one head of keys [c | k_pe], whose values are its first elements: the same
+// The rest is ordinary attention with one head of keys [c | k_pe], whose values are its first elements, in the same
 // memory.
 //
-// Files have K_h^T and V_h for each head (attn_k_b, attn_v_b) or, older ones, K_h and V_h together (attn_kv_b), which
+// Files have K_h^T and V_h for each head (attn_k_b, attn_v_b). Older files have K_h and V_h together (attn_kv_b), which
 // is then summed over its rows.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -17,8 +17,8 @@
 #include "model/model_impl.h"
 #include "model/stored.h"
 
-// YaRN corrects the size of scores: with a multiplier by the factor of the query's scale alone, otherwise the rotated
-// parts grow as well.
+// YaRN corrects the size of scores: if the file has a multiplier, only through the factor of the query's scale;
+// otherwise the rotated parts grow as well.
 static int load_scale(loader *l, mla *a) {
   double log_mul, attn, given;
   rope *r = &l->m->rope[ROPE_GLOBAL];
@@ -85,7 +85,7 @@ tensor *heads_product(const build *b, tensor *x, tensor *w) {
   return t_reshape(g, t_reduce(g, p, OP_ADD, 3), DIMS(b->T, heads, rows));
 }
 
-// The same where w is {heads, n, rows}
+// The same for w {heads, n, rows}
 static tensor *heads_product_across(const build *b, tensor *x, tensor *w) {
   graph *g = b->g;
   uop *heads = w->shape->dim[0], *n = w->shape->dim[1], *rows = w->shape->dim[2], *one = n_(b, 1);
@@ -105,14 +105,14 @@ static tensor *value_side(const build *b, const layer *y, tensor *o) {        //
   return heads_product(b, o, t_slice_i(b->g, per_head(b, y, W_ATTN_KV_B, a->nope + a->v), 1, a->nope, a->v));
 }
 
-// Queries are rounded to halves, like the keys that they meet: llama.cpp does so, and a router behind it may hang on
-// that.
+// Queries are rounded to half precision, like the keys: llama.cpp does so, and the choices of a later router may depend
+// on it.
 static tensor *query(const build *b, tensor *x, double scale) {
   x = t_scale(b->g, x, scale);
   return one_form(b->g, b->s->exact ? x : t_cast(b->g, t_cast(b->g, x, DT_F16), DT_F32));
 }
 
-// What an indexer chose of the positions, that of this layer or of one before it; NULL: all are read.
+// The positions that an indexer chose, of this layer or of an earlier one; NULL: all are read.
 static tensor *chosen_of(build *b, const layer *y, tensor *x, tensor *q) {
   if (!indexer_chooses(b->m, b->s->n_ctx)) return NULL;
   if (y->kv_from == y->index) b->kept[y->index].chosen = indexer_choice(b, y, x, q);

@@ -1,6 +1,6 @@
-// The encoder of pictures of Gemma 3n (MobileNetV5): stages of blocks of convolutions, each of which halves lines and
-// columns once, and among the last ones attention over all places whose heads share keys and values. What leaves the
-// last two stages becomes one, of 16 x 16 places, each a row. Values are {places, channels}, line by line.
+// The image encoder of Gemma 3n (MobileNetV5): stages of convolution blocks, each of which halves height and width
+// once, and in the last stages attention over all places whose heads share keys and values. The outputs of the last two
+// stages are merged into 16 x 16 places, each of which becomes a row. Values are {places, channels}, line by line.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -11,12 +11,12 @@
 #include "model/stored.h"
 
 enum {
-  SIDE = 16 /* rows of a picture in a direction */,
+  SIDE = 16 /* rows of an image in each direction */,
   STAGES = 4,
-  TAPS = 3 /* of products */,
+  TAPS = 3 /* of the convolutions */,
   MOST_TAPS = 7,
   MOST_CHANNELS = 1 << 16,
-  MOST_PIXELS = 1536 /* of a side: twice what is published */
+  MOST_PIXELS = 1536 /* of a side: twice the published models' */
 };
 
 // --- loading ---------------------------------------------------------------------------------------------------------
@@ -27,11 +27,11 @@ static const gguf_tensor *block_tensor(const loader *l, const layer *y, const ch
   return gguf_tensor_find(l->f, name);
 }
 
-// Outputs, and taps in a direction, of the tensor of a convolution; 1: there is none, or they are too many.
+// The outputs of a convolution's tensor, and its taps in a direction; 1: no such tensor, or too many.
 static int64_t conv_outputs(const gguf_tensor *t) { return t && t->ne[3] <= MOST_CHANNELS ? t->ne[3] : 1; }
 static int64_t taps_of(const gguf_tensor *t) { return t && t->ne[0] <= MOST_TAPS && t->ne[0] % 2 ? t->ne[0] : 1; }
 
-// A convolution and the norm behind it. in: channels that each output reads; 1: its own alone.
+// A convolution and its norm. in: channels that each output reads; 1: only its own.
 static int want_conv(loader *l, layer *y, enum tensor_id id, int64_t taps, int64_t in, int64_t out) {
   if (want(l, y, id, taps, taps * in, out, WANT_BARE | WANT_KERNEL)) return -1;
   return want_vector(l, y, (enum tensor_id)(id + 1), out, 0);
@@ -76,7 +76,7 @@ static int load_inverted_block(loader *l, layer *y, const gguf_tensor *wide, int
   return want_gamma(l, y, out);
 }
 
-// The next block, of n channels; 1: there is none of this number.
+// The next block, of n channels; 1: the block does not exist.
 static int load_map_block(loader *l, layer *y, int64_t *n) {
   const gguf_tensor *first = block_tensor(l, y, "conv_exp"), *query = block_tensor(l, y, "attn.query.proj"),
                     *wide = block_tensor(l, y, "pw_exp.conv");
@@ -118,14 +118,14 @@ int mobilenet_load(loader *l) {
   const gguf_tensor *stem = gguf_tensor_find(l->f, "v.conv_stem.conv.weight"),
                     *wide = gguf_tensor_find(l->f, "v.msfa.ffn.pw_exp.conv.weight"),
                     *words = gguf_tensor_find(l->f, "mm.embedding.weight");
-  // the first three are of no encoder of this kind: converters write some number
+  // Ignored: converters write arbitrary numbers for these three keys, which this kind of encoder does not use.
   if (key_count(l, "block_count", 0, 1 << 20, &ignored) || key_count(l, "feed_forward_length", 0, 1 << 20, &ignored) ||
       key_count(l, "attention.head_count", 0, 1 << 20, &ignored) ||
       key_count(l, "embedding_length", 1, 1 << 16, &m->n_embd) ||
       key_count(l, "projection_dim", 1, 1 << 20, &m->n_embd_out) ||
       key_number(l, "attention.layer_norm_epsilon", 1e-30, 1, &m->eps))
     return -1;
-  // nothing else in the file says how large a picture is, and what it takes grows with its pixels
+  // No other key limits the size of images, and memory grows with their pixels.
   if (f->size > MOST_PIXELS)
     return gguf_fail(l->f, key(l, "image_size"), l->err, "%d pixels, %d at most", f->size, MOST_PIXELS);
   if (f->size % (SIDE * SIDE))
@@ -141,7 +141,7 @@ int mobilenet_load(loader *l) {
              want_conv(l, NULL, W_MSFA_PROJ, 1, inner, d) || want_vector(l, NULL, W_MSFA_NORM, d, 0) ||
              want_vector(l, NULL, W_MM_SOFT_EMB_NORM, d, 0) ||
              want_matrix(l, NULL, W_MM_INPUT_PROJECTION, d, m->n_embd_out, 0) ||
-             // of tokens that the language model has rows for as well
+             // embeddings of the language model's own image tokens
              (words && (want_matrix(l, NULL, W_MM_EMBEDDING, d, words->ne[1], 0) ||
                         want_vector(l, NULL, W_MM_HARD_EMB_NORM, d, 0)))
            ? -1
@@ -158,8 +158,8 @@ static tensor *map_norm(const build *b, const layer *y, enum tensor_id id, tenso
   return t_rmsnorm(b->g, makes_several(b->g, x), weight(b, y, id), b->m->eps);
 }
 
-// The values that the taps read at each place, {side, side, n} for tap (i, j): zeros beyond the edges, as many as
-// make the side a multiple of the step, more of them behind it.
+// The values that the taps read at each place, {side, side, n} for tap (i, j). Zeros are added beyond the edges to make
+// the side a multiple of the step, with the larger half after the end.
 static tensor *map_tap(const build *b, const places *a, int64_t taps, int64_t step, int64_t i, int64_t j) {
   graph *g = b->g;
   int64_t out = (a->side + step - 1) / step, all = (out - 1) * step + taps - a->side, n = map_channels(a);
@@ -202,7 +202,7 @@ static places dense_conv(const build *b, const layer *y, enum tensor_id id, plac
   int64_t out = (a.side + step - 1) / step, n = map_channels(&a);
   tensor *near[TAPS * TAPS];
   for (int i = 0; i < TAPS * TAPS; i++) near[i] = map_tap(b, &a, TAPS, step, i / TAPS, i % TAPS);
-  // stored by lines and columns: of a place of all nothing would prove that its neighbours are there
+  // Stored by lines and columns: from a combined index the compiler could not prove that the neighbours exist.
   tensor *x = t_reshape_i(g, t_stack_last(g, near, TAPS * TAPS), 3, (int64_t[]){out, out, TAPS * TAPS * n});
   x = t_reshape_i(g, read_in_parts(g, x), 2, (int64_t[]){out * out, TAPS * TAPS * n});
   return (places){conv_product(b, y, id, x), out};
@@ -256,7 +256,7 @@ static places through_block(build *b, const layer *y, places a, int64_t step) {
   return c;
 }
 
-// The picture, whose squares are laid one after another.
+// The image, whose squares are stored one after another.
 static places stem_map(const build *b) {
   graph *g = b->g;
   int64_t p = b->m->eye.patch, side = SIDE * p;
@@ -268,7 +268,8 @@ static places stem_map(const build *b) {
   return a;
 }
 
-// Both of one number of places; of the second places, whose side is half as long, each place is four.
+// Both maps at the same number of places; the second map's side is half as long, so each of its places is repeated four
+// times.
 static places maps_beside(const build *b, places a, places c) {
   graph *g = b->g;
   tensor *at = t_iota(g, n_(b, a.side * a.side)), *side = n_(b, a.side), *two = n_(b, 2);

@@ -1,5 +1,5 @@
-// From a validated GGUF file to a checked model description: see model.h. Keys and tensors are looked at here and in
-// the `load` functions of the parts, once; what passes is consistent.
+// Turns a validated GGUF file into a checked model description: see model.h. Keys and tensors are read once, here and
+// in the `load` functions of the parts; a description that passes is consistent.
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static const char *const names[] = {
 #undef T
 };
 
-// A shape that does not fit: of this tensor, asked for, and which axes are wrong, a bit each.
+// A shape that does not fit: the tensor, the requested shape, and a bit mask of the wrong axes.
 typedef struct misfit { const char *name; const int64_t *ne; unsigned wrong; } misfit;
 
 static bool size_differs(const misfit *of, const int64_t ne[3]) {
@@ -22,8 +22,8 @@ static bool size_differs(const misfit *of, const int64_t ne[3]) {
   return false;
 }
 
-// Whether what is asked for depends on this key: with another number in its place, another size is asked for. Several
-// numbers are tried, since many do not fit the file's other ones.
+// Whether the requested shape depends on this key: with another number for the key, another size is requested. Several
+// numbers are tried, since many are inconsistent with the file's other keys.
 static bool sets_shape(const loader *l, const gguf_kv *kv, const misfit *of) {
   uint32_t v = 1;
   if (kv->value.type != GGUF_ARRAY && gguf_u32(l->f, kv->key, &v, NULL)) return false;
@@ -44,7 +44,7 @@ static bool sets_shape(const loader *l, const gguf_kv *kv, const misfit *of) {
   return found;
 }
 
-// The keys that a shape comes from, for a message: found by trying, so that no list of them can be wrong.
+// The keys that a shape comes from, for a message. They are found by trying, which is always correct, unlike a list.
 static void keys_behind(const loader *l, const misfit *of, str *out) {
   size_t prefix = strlen(l->m->arch->name);
   for (size_t i = 0; i < gguf_n_kv(l->f) && l->err; i++) {
@@ -57,7 +57,7 @@ static void keys_behind(const loader *l, const misfit *of, str *out) {
   }
 }
 
-// The tensor of this name must be there (unless optional), with this shape and a type that has an expression.
+// Checks that the tensor exists (unless optional), with this shape and a type that has an expression.
 static int check_tensor(loader *l, const char *name, const int64_t ne[3], unsigned flags, int *out) {
   const gguf_tensor *t = gguf_tensor_find(l->f, name);
   if (!t) return flags & WANT_OPTIONAL ? 0 : gguf_fail(l->f, NULL, l->err, "tensor '%s' is missing", name);
@@ -106,7 +106,7 @@ int want_heads(loader *l, const layer *y) {
   return gguf_fail(l->f, l->key, l->err, "is 0 for layer %d, which has attention", y->index);
 }
 
-// What names of layers' tensors begin with, before "blk."
+// The prefix of the names of layers' tensors, before "blk."
 const char *before_blocks(const loader *l, const layer *y) {
   return l->prefix ? l->prefix : y->blocks ? y->blocks : l->m->arch->blocks ? l->m->arch->blocks : "";
 }
@@ -116,7 +116,7 @@ int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64
   tensor_ref *r = y ? &y->w[id] : &l->m->w[id];
   bool own = !strncmp(names[id], "mm.", 3) || !strncmp(names[id], "model.", 6) || !strncmp(names[id], "resampler.", 10);
   const char *before = own ? "" : y ? before_blocks(l, y) : l->prefix ? l->prefix : "";
-  const char *number = strchr(names[id], '#');           // of a layer, where its name is another one
+  const char *number = strchr(names[id], '#');           // the layer's number, if the name has another form
   if (y && number)
     snprintf(stem, sizeof stem, "%s%.*s%d%s", before, (int)(number - names[id]), names[id], y->block, number + 1);
   else if (y && y->within)
@@ -145,7 +145,7 @@ int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64
   return 0;
 }
 
-// The group of pages for layers with this window; m->n_groups: there is none yet.
+// The group of pages of layers with this window; m->n_groups: none so far.
 int window_group(const model *m, int window) {
   int g = 0;
   while (g < m->n_groups && m->group_window[g] != window) g++;
@@ -168,15 +168,15 @@ int state(loader *l, layer *y, enum dtype dt, int64_t per_position, int64_t fixe
   return (int)m->states.n - 1;
 }
 
-// A factor; 0 in a file means that there is none, as does no key.
+// A factor; 0 in a file means none, as does a missing key.
 static int load_factor(loader *l, const char *rest, double none, double *out) {
   if (key_number_or(l, rest, 0, -1e6, 1e6, out)) return -1;
   if (*out == 0) *out = none;
   return 0;
 }
 
-// Pairs of a head in sections, each for a coordinate of what is seen. A text has three equal ones, and none for the
-// fourth.
+// Pairs of a head in sections, one per coordinate of an image position. For text three sections have the same
+// positions, and the fourth has none.
 static int load_sections(loader *l) {
   model *m = l->m;
   uint32_t each[4];
@@ -193,7 +193,7 @@ static int load_sections(loader *l) {
   return 0;
 }
 
-// How a vector is made of a whole text, and whether a position sees what comes after it.
+// How a vector is made of a whole text, and whether a position sees later ones.
 static int load_pooling(loader *l) {
   model *m = l->m;
   m->pooling = POOLING_UNSAID;
@@ -204,7 +204,7 @@ static int load_pooling(loader *l) {
   return causal ? gguf_fail(l->f, l->key, l->err, "true, but a model of this kind sees each text as a whole") : 0;
 }
 
-// Files call the epsilon of a model's norms by its kind of norm. Some converters write the other name alone.
+// Files name the epsilon of a model's norms after their kind of norm. Some converters write only the other name.
 static int load_epsilon(loader *l) {
   static const char *const called[] = {"attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"};
   int own = l->m->arch->flags & ARCH_LAYER_NORM && !(l->m->arch->has & HAS_RMS_KEY);
@@ -212,7 +212,7 @@ static int load_epsilon(loader *l) {
   return key_number(l, called[other ? !own : own], FLT_MIN, 1, &l->m->eps);
 }
 
-// The activation of a feed-forward, where a file names one: by its own name or by that of its gated form.
+// The activation of a feed-forward if a file names one, by its own name or by that of its gated form.
 static int load_activation(loader *l) {
   static const struct { const char *name; enum activation act;
   } known[] = {{"silu", ACT_SILU}, {"swish", ACT_SILU}, {"swiglu", ACT_SILU}, {"gelu", ACT_GELU}, {"geglu", ACT_GELU},
@@ -260,7 +260,7 @@ int want_norm(loader *l, layer *y, enum tensor_id id) {
   return want_vector(l, y, id, l->m->n_embd, bare | bias_if(l, HAS_NORM_BIAS));
 }
 
-// The vocabulary has as many tokens as the embedding has rows.
+// The vocabulary size is the number of rows of the embedding.
 static int load_ends(loader *l) {
   model *m = l->m;
   const gguf_tensor *e = gguf_tensor_find(l->f, "token_embd.weight");
@@ -283,8 +283,8 @@ static int load_ends(loader *l) {
            : 0;
 }
 
-// Elements of a head of keys and of values. If the file does not say, the heads of the first layer with attention have
-// as many together as the stream.
+// The head sizes of keys and values. If the file does not say, the heads of the first layer with attention together are
+// as long as the stream.
 static int head_sizes(loader *l, const uint32_t heads[MODEL_MAX_LAYERS], int *head_dim, int *v_dim) {
   int n = l->m->n_embd, i = 0;
   while (i < l->m->n_block - 1 && !heads[i]) i++;
@@ -297,7 +297,8 @@ static int head_sizes(loader *l, const uint32_t heads[MODEL_MAX_LAYERS], int *he
            : 0;
 }
 
-// What each layer is, before its parts look at their tensors: numbers of heads may differ, sizes of heads may not.
+// What each layer is, before its parts load their tensors: the number of heads may differ between layers, their size
+// may not.
 static int describe_layers(loader *l) {
   model *m = l->m;
   uint32_t head[MODEL_MAX_LAYERS] = {0}, kv[MODEL_MAX_LAYERS], ff[MODEL_MAX_LAYERS] = {0};
@@ -358,26 +359,26 @@ static bool same_parts(const model *m, const layer *a, const layer *b) {
          (!(m->arch->flags & ARCH_V_MAYBE_K || m->arch->has & HAS_SINKS_MAYBE) || !a->window == !b->window);
 }
 
-// Whether the file says that one of them goes by what an indexer of another layer chooses, and has none.
+// Whether, by a list in the file, one of the layers uses the choice of another layer's indexer and has none itself.
 static bool listed_apart(loader *l, const layer *a, const layer *b, int id) {
   bool of_indexer = id >= W_INDEXER_K && id <= W_INDEXER_Q_B,
        differ = (a->kv_from == a->index) != (b->kv_from == b->index);
   return of_indexer && differ && has_key(l, "attention.indexer.types");
 }
 
-// Layers of the same parts have the same tensors: what may be absent is absent from all of them. Scales of whole
-// tensors come with their types.
+// Layers of the same parts have the same tensors: an optional tensor exists in all of them or in none. Scales of whole
+// tensors depend on the tensor's type.
 static int check_alike(loader *l) {
   const model *m = l->m;
   if (m->n_layer && m->layers[0].within) return 0;         // each has parts of its own
   for (int i = 1; i < model_n_blocks(m); i++) {
     const layer *y = &m->layers[i], *before = NULL;
     for (int j = i - 1; j >= 0 && !before; j--) if (same_parts(m, &m->layers[j], y)) before = &m->layers[j];
-    for (int id = 0; before && id < W_NEXTN_EH_PROJ; id++) {        // what follows only one block has
+    for (int id = 0; before && id < W_NEXTN_EH_PROJ; id++) {        // later ids belong to a single block
       const tensor_ref *a = &before->w[id], *b = &y->w[id];
       bool weights = !a->weight != !b->weight;
       if ((!weights && !a->bias == !b->bias) || listed_apart(l, before, y, id)) continue;
-      bool first = weights ? a->weight : a->bias;              // has it, and the other one lacks it
+      bool first = weights ? a->weight : a->bias;              // only one of the two has it
       const layer *has = first ? before : y, *lacks = first ? y : before;
       return gguf_fail(l->f, NULL, l->err, "tensor '%sblk.%d.%s.%s' is missing, which layer %d has",
                        before_blocks(l, lacks), lacks->block, names[id], weights ? "weight" : "bias", has->block);
@@ -386,8 +387,8 @@ static int check_alike(loader *l) {
   return 0;
 }
 
-// Tensors that nobody wants mean that the model computes something that this program does not know of: an answer
-// without them would be wrong. Left out on purpose: scales of activations, which are computed here.
+// Tensors that no part claimed mean that the model computes something that this program does not know: an answer
+// without them would be wrong. Scales of activations are exempt, since activations are quantised here.
 static int check_claimed(loader *l) {
   for (size_t i = 0; i < gguf_n_tensors(l->f); i++) {
     const char *name = gguf_tensor_at(l->f, i)->name, *last = strrchr(name, '.');
@@ -399,7 +400,7 @@ static int check_claimed(loader *l) {
   return 0;
 }
 
-// All names would be more than a message holds: those that begin alike.
+// A message cannot hold all names: it shows those with the same beginning.
 static int unknown_arch(loader *l, gguf_string a) {
   char text[96];
   str alike = {0};
@@ -520,7 +521,7 @@ enum model_pooling model_pooling(const model *m) { return m->pooling; }
 int model_n_states(const model *m) { return (int)m->states.n; }
 int model_block(const model *m) { return m->block; }
 
-// A block that is complete has gone into the state that the next one begins with.
+// A complete block has been merged into the state at the beginning of the next one.
 int model_back(const model *m, int first, int at) {
   int from = m->block ? at - at % m->block : 0, least = at - MODEL_BACK > from ? at - MODEL_BACK : from;
   return first > least ? first : least;

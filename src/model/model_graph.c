@@ -1,5 +1,5 @@
-// The decoder as a tensor graph: embedding, layers, head. Written as one would write it on paper; which of it becomes a
-// kernel is the scheduler's business.
+// The decoder as a tensor graph: embedding, layers, head. It is written as the formulas are; the scheduler decides
+// which expressions become kernels.
 #include <stdlib.h>
 #include "base/attempt.h"
 #include "model/dequant.h"
@@ -33,18 +33,18 @@ void store_sums(const build *b, int weight, int which, tensor *sums) {
   int64_t n = 1;
   for (int i = 0; i < sums->shape->n; i++) n *= sums->shape->dim[i]->a;
   tensor *to = t_buffer(b->g, model_buffer_id(b->m->file, BUF_SUMS + 2 * (weight - 1) + which), DT_F32, n);
-  // a matrix that is used twice: what goes in first counts
+  // If a matrix is used twice, its first input counts.
   for (size_t i = 0; i < b->effects->n; i++) if (b->effects->at[i]->src[0] == to) return;
   vec_push(b->effects, t_assign(b->g, to, t_reshape_i(b->g, sums, 1, &n)));
 }
 
-// Limits of a product's input (from 0 on) or output (from 2 on), where the file has them.
+// Limits of a product's input (from 0 on) or output (from 2 on), if the file has them.
 static tensor *clipped(const build *b, const tensor_ref *r, int from, tensor *x) {
   if (r->clip[from]) x = t_op2(b->g, OP_MAX, x, tensor_at(b, r->clip[from], true));
   return r->clip[from + 1] ? t_op2(b->g, OP_MIN, x, tensor_at(b, r->clip[from + 1], true)) : x;
 }
 
-// A product's weight. Halves that are numbers of BF16 are multiplied as such.
+// The weight of a product. Half-precision weights that are exact in BF16 are multiplied as BF16.
 static tensor *product_weight(const build *b, const layer *y, enum tensor_id id) {
   tensor *w = weight(b, y, id);
   int at = ref(b, y, id)->weight;
@@ -62,7 +62,7 @@ tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x) {
   }
   x = clipped(b, r, 0, x);
   tensor *out = t_matmul(b->g, x, product_weight(b, y, id));
-  // scale: of the whole tensor, as NVFP4 files have them
+  // the scale of a whole tensor, as in NVFP4 files
   tensor *add = bias(b, y, id), *by = scale(b, y, id);
   if (by) out = t_mul(b->g, out, by);
   out = adapt(b, r->weight, x, out);
@@ -114,7 +114,7 @@ static tensor *by_layer_factor(const build *b, const layer *y, tensor *x) {
   return b->m->arch->skips ? flows_on(b->g, t_add(b->g, x, t_mul(b->g, b->embedded, factor))) : t_mul(b->g, x, factor);
 }
 
-// Sums over what flows from layer to layer have one form for one token and for many.
+// Sums over the stream between layers have the same form for one token and for many.
 tensor *through(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   b->entered = x;
@@ -136,13 +136,13 @@ tensor *through(build *b, const layer *y, tensor *x) {
   return y->leaves ? flows_on(g, norm(b, NULL, y->leaves, x)) : x;
 }
 
-// What the head would read, of every position.
+// The input of the head at every position.
 static tensor *hidden_of(const build *b, tensor *x) {
   graph *g = b->g;
   const model *m = b->m;
   int64_t n = model_n_embd(m);
   x = norm(b, NULL, m->n_encoder ? W_ENC_OUTPUT_NORM : m->output_norm, hyper_leave(b, altup_leave(b, x)));
-  // of each token, as of their mean: both are linear
+  // applied to each token instead of to their mean: both are linear
   if (m->w[W_DENSE_2].weight) x = linear(b, NULL, W_DENSE_3, linear(b, NULL, W_DENSE_2, x));
   if (m->pooling == POOLING_RANK) x = ranking(b, x);
   tensor *rows = t_reshape_i(g, t_buffer(g, model_buffer_id(m->file, BUF_HIDDEN), DT_F32, b->s->chunk * n), 2,
@@ -150,7 +150,7 @@ static tensor *hidden_of(const build *b, tensor *x) {
   return t_assign(g, t_slice(g, rows, 0, uop_idx(g, 0), b->T), x);
 }
 
-// Of the tokens whose logits are wanted: how many there are, where not all or the last one are.
+// The number of tokens whose logits are wanted, if it is neither all nor only the last one.
 static uop *n_wanted(const build *b) { return b->s->rows ? uop_var(b->g, "rows", 1, b->s->rows) : b->T; }
 
 static tensor *wanted(const build *b, tensor *x) {
@@ -161,7 +161,7 @@ static tensor *wanted(const build *b, tensor *x) {
 
 enum tensor_id head_of(const model *m) { return m->w[W_OUTPUT].weight ? W_OUTPUT : W_TOKEN_EMBD; }
 
-// Tokens that no text has, as those of pictures: never the likeliest, whatever else is taken from or added to logits.
+// Tokens that cannot appear in text, such as image tokens, get the least logit, whatever other options add or subtract.
 static tensor *without_unsaid(const build *b, tensor *logits) {
   graph *g = b->g;
   const model *m = b->m;
@@ -184,7 +184,7 @@ tensor *logits_of(const build *b, const layer *y, enum tensor_id head, tensor *x
   return t_assign(g, t_slice(g, rows, 0, uop_idx(g, 0), n_wanted(b)), logits);
 }
 
-// What the graph is for, made of what leaves the last layer.
+// Adds the outputs of the graph to the output of the last layer.
 static void finish_graph(build *b, tensor *x) {
   const model *m = b->m;
   if (m->mtp) mtp_keep(b, x);
@@ -210,7 +210,7 @@ tensor *cache_rows(const build *b, tensor *at, int group) {
   return t_add(g, t_mul(g, page, size), t_op2(g, OP_MOD, at, size));
 }
 
-// What a buffer has of this run's tokens: {T}, or {T, n}.
+// The values of a buffer for this run's tokens: {T}, or {T, n}.
 static tensor *of_tokens(const build *b, int buffer, enum dtype dt, int64_t n) {
   graph *g = b->g;
   tensor *all = t_buffer(g, model_buffer_id(b->m->file, buffer), dt, b->s->chunk * n);
@@ -218,7 +218,7 @@ static tensor *of_tokens(const build *b, int buffer, enum dtype dt, int64_t n) {
   return t_slice(g, all, 0, uop_idx(g, 0), b->T);
 }
 
-// Where the tokens stand: their positions, and the pages of their sequences.
+// The places of the tokens: their positions, and the pages of their sequences.
 static void find_positions(build *b) {
   graph *g = b->g;
   const model_shape *s = b->s;
@@ -269,7 +269,7 @@ static tensor *floats_part(const build *b, int i) {
   return t_slice_i(b->g, b->floats, 1, (int64_t)i * b->m->n_embd, b->m->n_embd);
 }
 
-// What rows of floats have for layer i is added to what leaves it.
+// Adds the part of the rows of floats that belongs to layer i to the layer's output.
 static tensor *deepened(const build *b, int i, tensor *x) {
   graph *g = b->g;
   if (!b->floats || i >= b->m->n_deep) return x;
@@ -281,23 +281,23 @@ tensor *embedding(const build *b, const layer *y, enum tensor_id id, tensor *ids
   return scaled(b, rows, b->m->embedding_scale);
 }
 
-// The tokens as the first layer reads them.
+// The input of the first layer.
 static tensor *embedded(build *b) {
   graph *g = b->g;
   const model *m = b->m;
   tensor *ids = token_ids(b), *x = embedding(b, NULL, W_TOKEN_EMBD, ids);
   if (b->floats) x = t_where(g, b->is_floats, floats_part(b, 0), x);
-  // all tokens of a text are of its first type
+  // all tokens of a text have the first type
   if (m->w[W_TOKEN_TYPES].weight) x = t_add(g, x, t_slice_i(g, weight(b, NULL, W_TOKEN_TYPES), 0, 0, 1));
   if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(b, NULL, W_POSITION_EMBD), b->at));
   if (m->arch->flags & ARCH_EMBD_NORM) x = norm(b, NULL, W_TOKEN_EMBD_NORM, x);
-  x = flows_on(g, x);           // no kernel of a layer looks up and unpacks rows of a quantised matrix again
+  x = flows_on(g, x);           // otherwise kernels of layers would look up and unpack rows of a quantised matrix again
   b->embedded = x;
   per_layer_enter(b, ids, x);
   return hyper_enter(b, altup_enter(b, x));
 }
 
-// Of this run's tokens, what flows from one graph's layers to the next one's: {T, n_embd}.
+// For this run's tokens, the stream from one graph's layers to the next graph's: {T, n_embd}.
 static tensor *stream_between(const build *b) {
   int64_t n = model_n_stream(b->m), rows = b->s->chunk;
   tensor *all = t_buffer(b->g, model_buffer_id(b->m->file, BUF_STREAM), DT_F32, rows * n);

@@ -1,4 +1,4 @@
-// Values of keys within limits: every number that later sizes a tensor or a loop passes here, once.
+// Reads values of keys within limits: every number that later sizes a tensor or a loop is checked here, once.
 #include <math.h>
 #include <string.h>
 #include "model/model_impl.h"
@@ -20,7 +20,7 @@ bool has_key(loader *l, const char *rest) { return gguf_find(l->f, key(l, rest))
 
 bool equals_text(gguf_string s, const char *text) { return s.n == strlen(text) && !memcmp(s.at, text, s.n); }
 
-// What a file says in l->key, or what is tried in its place.
+// The file's value of l->key, or a trial value in its place.
 static int64_t value_tried(const loader *l, uint32_t v) {
   return l->trial && !strcmp(l->trial->key, l->key) ? v + l->trial->more : v;
 }
@@ -67,8 +67,8 @@ int key_flags(loader *l, const char *rest, uint32_t each[MODEL_MAX_LAYERS]) {
   return 0;
 }
 
-// Files store numbers as 32-bit floats, and 1e-12, 1e-6 and 0.001 are none: what an author writes reaches the file as
-// the nearest one, which may lie on the other side of a limit. So limits are rounded as the value was.
+// Files store numbers as 32-bit floats, which cannot represent 1e-12, 1e-6 or 0.001 exactly: a value reaches the file
+// as the nearest float, which may be on the other side of a limit. So limits are rounded as the value was.
 static int within_limits(const loader *l, const char *name, double x, double lo, double hi) {
   const gguf_value *v = gguf_find(l->f, name);
   bool single = v && (v->type == GGUF_FLOAT32 || (v->type == GGUF_ARRAY && v->elem == GGUF_FLOAT32));

@@ -1,20 +1,20 @@
-// Mixture of experts: a router scores all experts for every token, the best few are evaluated, and their outputs are
-// added up by weight.
+// Mixture of experts: a router scores all experts for every token, the best few are evaluated, and their weighted
+// outputs are added.
 //
-// An expert is an index. The chosen experts' numbers are a small tensor of integers, and `w[chosen[t, k], row, column]`
-// an expression in which that number is part of the address: no weight is gathered and no expert has a kernel of its
-// own. Choosing is counting: how many beat each (the lower index wins a tie), and who is beaten by k others is choice
-// k.
+// An expert is an index. The numbers of the chosen experts are a small integer tensor, and `w[chosen[t, k], row,
+// column]` is an expression in which that number is part of the address: no weight is copied and no expert has a kernel
+// of its own. Choosing is counting: the rank of an expert is the number of experts that beat it (the lower index wins a
+// tie), and the expert of rank k is choice k.
 //
-// One token reads its own experts. A chunk of a prompt is sorted by expert, so that what is read of an expert's weights
-// serves all of its tokens: the pairs (token, choice) of one expert follow each other in tiles (model_shape.tile) that
-// no two experts share. Where a pair goes is a sum of comparisons again: first place of its expert, plus the earlier
-// pairs of the same expert. A product is then over {tile, place, row}, and one expert per tile. How many tiles are in
-// use depends on the data; there is room for the most that a chunk can need, and what lies in places without a pair is
-// never read.
+// A single token reads its own experts. A chunk of a prompt is sorted by expert, so that an expert's weights are read
+// once for all of its tokens: the pairs (token, choice) of one expert are contiguous, in tiles (model_shape.tile) that
+// belong to one expert each. The place of a pair is a sum of comparisons again: the first place of its expert, plus the
+// number of earlier pairs of the same expert. A product then runs over {tile, place, row}, with one expert per tile.
+// The number of tiles in use depends on the data; there is memory for the most that a chunk can need, and values at
+// places without a pair are never read.
 //
-// Each pair's output is stored, and a token's are added in the order of its choices, weighted: the same sum for one
-// token and for many.
+// The output of each pair is stored, and those of a token are added, weighted, in the order of its choices: the same
+// sum for one token and for many.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -55,7 +55,7 @@ static int load_gating(loader *l, layer *y) {
   return 0;
 }
 
-// What is added to experts' probabilities to choose among them. Some files lack ".bias" behind its name.
+// The bias that is added to experts' probabilities for the choice only. Some files lack ".bias" after its name.
 static int want_probs_bias(loader *l, layer *y, int n) {
   tensor_ref *r = &y->w[W_EXP_PROBS_B];
   unsigned flags = y->ff == &part_moe_by_token ? 0 : bias_if(l, HAS_PROBS_BIAS);
@@ -99,7 +99,7 @@ static int load_moe(loader *l, layer *y) {
   if (want(l, y, W_FFN_DOWN_EXPS, e->ff, in, e->n, bias)) return -1;
   if (!e->shared_ff) return 0;
   if (gated && want_matrix(l, y, W_FFN_GATE_SHEXP, d, e->shared_ff, WANT_OPTIONAL)) return -1;
-  // gate and up as one, gate first
+  // gate and up as one tensor, gate first
   int64_t rows = gated && !y->w[W_FFN_GATE_SHEXP].weight ? 2 * (int64_t)e->shared_ff : e->shared_ff;
   return want_matrix(l, y, W_FFN_UP_SHEXP, d, rows, 0) || want_matrix(l, y, W_FFN_DOWN_SHEXP, e->shared_ff, d, 0) ||
              want_vector(l, y, W_FFN_GATE_INP_SHEXP, d, l->m->arch->has & HAS_SHARED_GATE ? 0 : WANT_OPTIONAL)
@@ -130,7 +130,7 @@ tensor *sigmoid(graph *g, tensor *x) {
   return t_op1(g, OP_RECIP, t_add(g, t_exp(g, t_op1(g, OP_NEG, x)), t_float(g, 1)));
 }
 
-// How many of the last axis beat each of them.
+// The rank of each element of the last axis: how many others beat it.
 static tensor *rank_in_last(graph *g, tensor *s) {
   int n = s->shape->n;
   uop *col[MAX_DIMS], *row[MAX_DIMS];
@@ -143,7 +143,7 @@ static tensor *rank_in_last(graph *g, tensor *s) {
   return sum_where(g, beats, i32(g, 1), n);
 }
 
-// Scores of experts in groups that are not among the best are -infinity; a group is as good as its two best.
+// Scores of experts outside the best groups become -infinity; the score of a group is the sum of its two best.
 static tensor *best_groups(const build *b, const experts *e, tensor *s) {
   graph *g = b->g;
   int64_t per = e->n / e->groups;
@@ -171,9 +171,9 @@ static tensor *router(const build *b, const layer *y, tensor *x) {
   return t_matmul(g, x, weight(b, y, W_FFN_GATE_INP));
 }
 
-// Of choice k, with logit m (Phi's sparse mixer): its softmax among the experts that are not chosen before it and whose
-// logits are below m by at most a fiftieth of their own size, or of m. ranks {T, 1, n}, logits {T, n}, best {T, used}:
-// those of the chosen
+// The weight of choice k with logit m (Phi's sparse mixer): its softmax among the experts that are not chosen before it
+// and whose logits are below m by at most a fiftieth of their own size, or of m. ranks {T, 1, n}, logits {T, n}, best
+// {T, used}: logits of the chosen
 static tensor *near(const build *b, const experts *e, tensor *ranks, tensor *logits, tensor *best) {
   graph *g = b->g;
   uop *used = n_(b, e->used), *one = n_(b, 1), *n = n_(b, e->n);
@@ -186,7 +186,7 @@ static tensor *near(const build *b, const experts *e, tensor *ranks, tensor *log
   return t_op1(g, OP_RECIP, drop_axis(g, t_reduce(g, left, OP_ADD, 2), 2));
 }
 
-// The experts of the best scores: {T, used}. p: of the gate
+// The experts with the best scores: {T, used}. p: the output of the gating function
 static tensor *best_experts(const build *b, const layer *y, tensor *logits, tensor *p, tensor **ranks) {
   graph *g = b->g;
   const experts *e = &y->moe;
@@ -194,15 +194,15 @@ static tensor *best_experts(const build *b, const layer *y, tensor *logits, tens
   tensor *s = p;
   bool biased = y->w[W_EXP_PROBS_B].bias;
   if (biased) s = t_add(g, p, bias(b, y, W_EXP_PROBS_B));
-  else if (e->groups == 1) s = logits;                         // what a gate does not change the order of
+  else if (e->groups == 1) s = logits;                         // the gating function keeps the order
   if (e->groups_used < e->groups) s = best_groups(b, e, s);
   tensor *k = t_reshape(g, iota(b, used), DIMS(one, used, one)), *r = rank_in_last(g, s);
-  if (e->gating == GATING_NEAR) r = one_form(g, r);            // a sum of floats looks at them
+  if (e->gating == GATING_NEAR) r = one_form(g, r);            // a sum of floats depends on them
   *ranks = t_reshape(g, r, DIMS(T, one, n));
   return sum_where(g, equal(g, *ranks, k), iota(b, n), 2);
 }
 
-// Those that a table has for the token: {T, used}
+// The experts that a table names for the token: {T, used}
 static tensor *experts_of_token(const build *b, const layer *y) {
   graph *g = b->g;
   tensor *of = t_cast(g, t_gather(g, weight(b, y, W_FFN_GATE_TID2EID), token_ids(b)), DT_I32);
@@ -254,7 +254,7 @@ static tensor *expert_product(const build *b, const layer *y, enum tensor_id id,
   return out;
 }
 
-// Or, clamped, g sigmoid(1.702 g) (u + 1) with g = min(gate, 7), u = up within -7..7
+// Clamped: g sigmoid(1.702 g) (u + 1) with g = min(gate, 7), u = up within -7..7
 tensor *gated(const build *b, const layer *y, tensor *gate_, tensor *up, double limit) {
   graph *g = b->g;
   bool clamped = y->moe.clamped;
@@ -293,7 +293,7 @@ static tensor *eval_experts(const build *b, const layer *y, const choice *c, ten
 
 // --- a chunk, sorted by expert --------------------------------------------------------------------------------------
 
-// chosen {T, used} and x {T, n}, whose rows are multiplied by weights {T, used} (NULL: by nothing): the outputs {T,
+// chosen {T, used} and x {T, n}, whose rows are multiplied by weights {T, used} (NULL: unweighted): the outputs {T,
 // used, n}
 static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, tensor *x, tensor *weights) {
   graph *g = b->g;
@@ -302,18 +302,18 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
   uop *tiles = idx_div(g, idx_add(g, pairs, n_(b, e->n * (b->s->tile - 1))), tile),
       *places = idx_mul(g, tiles, tile);
   tensor *pair = t_reshape(g, chosen, DIMS(pairs)), *expert = iota(b, n);
-  // tiles of each expert, and its first one
+  // the tiles of each expert, and its first one
   tensor *count =
     sum_where(g, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, expert, DIMS(n, one))), i32(g, 1), 1);
   tensor *needs = t_op2(g, OP_IDIV, t_add(g, count, i32(g, b->s->tile - 1)), i32(g, b->s->tile));
   tensor *first =
     sum_where(g, less_than(g, expert, t_reshape(g, expert, DIMS(n, one))), t_reshape(g, needs, DIMS(one, n)), 1);
-  // the expert of a tile: as many as have their last one before it
+  // the expert of a tile: the number of experts whose last tile is before it
   tensor *ends = t_reshape(g, t_add(g, first, needs), DIMS(one, n)),
          *number = t_reshape(g, iota(b, tiles), DIMS(tiles, one));
   tensor *which =
     sum_where(g, t_op2(g, OP_CMPEQ, less_than(g, number, ends), uop_int(g, DT_BOOL, 0)), i32(g, 1), 1);
-  // the place of a pair, and the token in a place
+  // the place of a pair, and the token at a place
   tensor *i = t_iota(g, pairs),
          *earlier =
            t_op2(g, OP_AND, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, pair, DIMS(pairs, one))),
@@ -353,7 +353,7 @@ static tensor *shared_expert(const build *b, const layer *y, tensor *x) {
   return ahead(g, t_mul(g, out, open));
 }
 
-// What the chosen experts make of x {T, n}, weighted: {T, n}
+// The weighted output of the chosen experts for x {T, n}: {T, n}
 static tensor *weighed_experts(build *b, const layer *y, tensor *chosen, tensor *w, tensor *in) {
   graph *g = b->g;
   const experts *e = &y->moe;
@@ -368,8 +368,8 @@ static tensor *weighed_experts(build *b, const layer *y, tensor *chosen, tensor 
   return drop_axis(g, t_reduce(g, e->weighted_in ? out : t_mul(g, out, by), OP_ADD, 1), 1);
 }
 
-// The sum over the experts that chosen ones share with their neighbours: one that several of them share counts several
-// times.
+// The sum over the small experts that chosen experts share with their neighbours; one that several chosen experts share
+// counts several times.
 static tensor *small_experts(build *b, const layer *y, tensor *chosen, tensor *w, tensor *in) {
   layer small = *y;
   small.moe.n /= y->moe.in_group;
@@ -400,7 +400,7 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
 
 const part part_moe = {load_moe, mixture};
 
-// --- or neighbours share a small expert beside their own (Grove MoE) -------------------------------------------------
+// --- variant: neighbours share a small expert as well (Grove MoE) ----------------------------------------------------
 
 static int load_groups(loader *l, layer *y) {
   experts *e = &y->moe;
@@ -421,7 +421,7 @@ static int load_groups(loader *l, layer *y) {
 
 const part part_moe_in_groups = {load_groups, mixture};
 
-// --- or each token has its experts by a table, and the router weighs them (DeepSeek V4) ------------------------------
+// --- variant: a table names the experts of each token, and the router weighs them (DeepSeek V4) ----------------------
 
 static int load_by_token(loader *l, layer *y) {
   return load_moe(l, y) || want_matrix(l, y, W_FFN_GATE_TID2EID, y->moe.used, l->m->n_vocab, WANT_INTEGERS) ? -1 : 0;
@@ -429,7 +429,7 @@ static int load_by_token(loader *l, layer *y) {
 
 const part part_moe_by_token = {load_by_token, mixture};
 
-// --- a dense feed-forward beside the experts, each between norms of its own (Gemma 4); both read the stream ----------
+// --- variant: a dense feed-forward in parallel, both with norms of their own and both reading the stream (Gemma 4) ---
 
 static int load_both(loader *l, layer *y) {
   if (want_norm(l, y, W_FFN_NORM) || part_dense.load(l, y) || want_norm(l, y, W_POST_FFW_NORM_1) ||
@@ -448,7 +448,7 @@ static tensor *dense_and_mixture(build *b, const layer *y, tensor *x) {
 
 const part part_dense_and_moe = {load_both, dense_and_mixture};
 
-// --- or added up and divided by the root of 2 (Grok) -----------------------------------------------------------------
+// --- variant: dense and experts are added and divided by the root of 2 (Grok) ----------------------------------------
 
 static int load_with(loader *l, layer *y) { return part_dense.load(l, y) || load_moe(l, y) ? -1 : 0; }
 static tensor *dense_with_mixture(build *b, const layer *y, tensor *x) {
@@ -457,12 +457,11 @@ static tensor *dense_with_mixture(build *b, const layer *y, tensor *x) {
 
 const part part_dense_with_moe = {load_with, dense_with_mixture};
 
-// --- or the experts read the stream as it enters the layer, before attention, through a norm of their own (Arctic)
-// ----
+// --- variant: the experts read the stream before attention, through a norm of their own (Arctic) ---------------------
 
 static int load_early(loader *l, layer *y) {
   layer dense = *y;
-  dense.n_ff = l->m->n_embd;                                   // no key says it
+  dense.n_ff = l->m->n_embd;                                   // fixed: no key
   if (part_dense.load(l, &dense)) return -1;
   memcpy(y->w, dense.w, sizeof y->w);
   return want_norm(l, y, W_FFN_NORM_EXPS) || load_moe(l, y) ? -1 : 0;

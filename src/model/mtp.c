@@ -1,14 +1,16 @@
-// Multi-token prediction (MTP, "nextn"): a block behind the last layer that predicts the token after the next one. It
-// reads the embedding of the next token and what leaves the model one position before (normed, as the head reads it, if
-// the row does not say otherwise), each through a norm of its own, both as one product; then it is a layer of its
-// family, and has the model's head, or one of its own. Who guesses with it is engine/draft_mtp.c.
+// Multi-token prediction (MTP, "nextn"): a block after the last layer that predicts the token after the next one. Its
+// inputs are the embedding of the next token and the output of the model one position before (normed like the head's
+// input, unless the architecture says otherwise), each through a norm of its own and then through one common product.
+// The rest is a layer of the model's family, with the model's head or a head of its own. engine/draft_mtp.c drafts with
+// it.
 //
-// Its entry of a position is made of the token there and of what left the model one position before: of the same tokens
-// as the entries of all layers. So they lie in the same pages, and every graph of the model makes them: the products
-// for its keys and values, which are all that is needed of it, are a small part of a layer. What leaves the model is
-// kept for each position, too, in the pages. A block that goes on from its own guess finds there what it made itself.
+// Its cache entry of a position is made of the token there and of the model's output one position before, so it depends
+// on the same tokens as the entries of all layers. So it is in the same pages, and every graph of the model writes it:
+// the products for its keys and values, which are all that is needed, are a small part of a layer. The model's output
+// is also kept in the pages, for each position. When the block continues from its own draft, it reads the output that
+// it wrote there itself.
 //
-// Invariant: nothing that the model computes depends on it.
+// Invariant: no result of the model depends on this block.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -27,7 +29,7 @@ void model_drop_mtp(model *m) {
   m->mtp = false;
 }
 
-// Of several blocks the first one is read. One that is a layer and nothing more is left out.
+// If there are several such blocks, only the first is read. A block that is only a layer is left out.
 int mtp_find(loader *l) {
   model *m = l->m;
   int more, of, at = 0;
@@ -52,7 +54,7 @@ int mtp_load(loader *l) {
       want_matrix(l, y, W_NEXTN_EMBED_TOKENS, d, m->n_vocab, WANT_OPTIONAL) ||
       want_matrix(l, y, W_NEXTN_SHARED_HEAD_HEAD, d, m->n_vocab, WANT_OPTIONAL))
     return -1;
-  // as some converters call it
+  // the name that some converters use
   tensor_ref *other = &y->w[W_LAYER_OUTPUT_NORM], *last = &y->w[W_NEXTN_SHARED_HEAD_NORM];
   if (!last->weight && want_vector(l, y, W_LAYER_OUTPUT_NORM, d, WANT_OPTIONAL)) return -1;
   if (!last->weight) {
@@ -70,7 +72,7 @@ static tensor *kept_rows(const build *b) {
   return t_reshape_i(b->g, state_buffer(b, block(b->m), b->m->mtp_before), 2, dims);
 }
 
-// x {T, n_embd} becomes what is kept of these positions. All that is kept then.
+// Stores x {T, n_embd} for these positions, and returns all stored rows.
 static tensor *keep_hidden(build *b, tensor *x) {
   int64_t dims[] = {b->s->pages * b->s->page, b->m->n_embd};
   tensor *next = t_assign(b->g, t_gather(b->g, kept_rows(b), b->rows[page_group(b)]), t_cast(b->g, x, DT_BF16));
@@ -78,7 +80,7 @@ static tensor *keep_hidden(build *b, tensor *x) {
   return t_reshape_i(b->g, next, 2, dims);
 }
 
-// What the layer reads, where `all` is what is kept. Before the first position there are zeros.
+// The input of the layer, where `all` is the stored rows. Before the first position there are zeros.
 static tensor *entered(const build *b, tensor *all) {
   graph *g = b->g;
   const layer *y = block(b->m);
@@ -95,7 +97,7 @@ static tensor *entered(const build *b, tensor *all) {
 void mtp_keep(build *b, tensor *x) {
   const model *m = b->m;
   tensor *all = keep_hidden(b, m->arch->mtp_bare ? x : norm(b, NULL, m->output_norm, x));
-  through(b, block(m), entered(b, all));               // of which the caches are written, and nothing else
+  through(b, block(m), entered(b, all));               // only its writes to the caches are needed
 }
 
 void mtp_predict(build *b) {

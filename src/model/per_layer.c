@@ -1,6 +1,6 @@
-// Embeddings of each layer's own (Gemma 3n and 4): a token has, beside the vector that enters the stream, a short one
-// for every layer. Each is mixed with what the stream makes of itself as it enters the first layer, and what a layer
-// has computed decides how much of it is added.
+// Per-layer embeddings (Gemma 3n and 4): besides the vector that enters the stream, a token has a short vector for
+// every layer. Each is mixed with a projection of the first layer's input, and a gate made of the layer's output
+// decides how much of it is added.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,5 +1,5 @@
-// From an mmproj file to a checked description, how pictures are fed, and the graph around a type's own part: see
-// projector.h.
+// Turns an mmproj file into a checked description, feeds images and sound, and builds the graph around a type's own
+// part: see projector.h.
 #include "model/projector.h"
 #include <float.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "model/projector_impl.h"
 #include "model/stored.h"
 
-enum { PAGE = 512 /* keys that attention takes at once: what each leaves is as large as all rows */ };
+enum { PAGE = 512 /* keys per attention pass; each pass leaves partial results for all rows */ };
 
 const char *medium_name(enum medium k) { return k == MEDIUM_PICTURE ? "vision" : "audio"; }
 
@@ -87,7 +87,7 @@ static int find_kind(loader *l, enum medium k) {
 static int three_numbers(loader *l, const char *rest, double lo, double out[3]) {
   const gguf_value *v = gguf_find(l->f, key(l, rest));
   if (!v) return gguf_fail(l->f, l->key, l->err, "is missing");
-  bool whole = v->elem == GGUF_INT32 || v->elem == GGUF_INT64;         // [0, 0, 0], as a converter found it
+  bool whole = v->elem == GGUF_INT32 || v->elem == GGUF_INT64;         // [0, 0, 0], as some converter writes it
   if (v->type != GGUF_ARRAY || v->a.n != 3 || (!whole && v->elem != GGUF_FLOAT32 && v->elem != GGUF_FLOAT64))
     return gguf_fail(l->f, l->key, l->err, "expected an array of three floats");
   for (size_t i = 0; i < 3; i++) {
@@ -108,7 +108,7 @@ static int load_picture_keys(loader *l) {
                                              f->patch, f->size);
 }
 
-// A table for columns and one for lines: so many patches a picture has in each direction at most.
+// A table for columns and one for lines; its length is the most patches of an image in each direction.
 static int load_axes(loader *l) {
   projector_facts *f = &l->m->eye;
   const gguf_tensor *t = gguf_tensor_find(l->f, "v.position_embd.weight");
@@ -118,7 +118,7 @@ static int load_axes(loader *l) {
   return want(l, NULL, W_POSITION_EMBD, l->m->n_embd, f->most_patches, 2, 0);
 }
 
-// The matrix that patches are multiplied with: files have it as the kernel of a convolution, or as it is.
+// The matrix for patches: files have it as the kernel of a convolution or as a matrix.
 static int want_patches(loader *l) {
   int64_t p = l->m->eye.patch, n = l->m->n_embd;
   const gguf_tensor *t = gguf_tensor_find(l->f, "v.patch_embd.weight");
@@ -131,7 +131,7 @@ static bool is_stretched(enum positions kind) {
   return kind == POSITIONS_STRETCHED || kind == POSITIONS_CUBIC || kind == POSITIONS_NEAREST;
 }
 
-// The first product, and positions: of a table, one for each patch of a picture of the size that the file names.
+// The first product and the positions: for a table, one per patch of an image of the file's size.
 static int load_picture_tensors(loader *l) {
   model *m = l->m;
   projector_facts *f = &m->eye;
@@ -141,7 +141,7 @@ static int load_picture_tensors(loader *l) {
   unsigned perhaps = m->projector->arch->perhaps_placed ? WANT_OPTIONAL : 0;
   if (kind == POSITIONS_AXES && load_axes(l)) return -1;
   const gguf_tensor *table = gguf_tensor_find(l->f, "v.position_embd.weight");
-  // converters write another side as image_size where a table is stretched anyway; it may have an axis for lines
+  // Converters write another side as image_size if the table is stretched anyway; the table may have an axis for lines.
   bool stretched = table && is_stretched(kind), square = stretched && table->ne[2] > 1;
   f->table = f->size / f->patch;
   if (stretched)
@@ -168,7 +168,7 @@ static int load_picture(loader *l) {
   return load_picture_tensors(l) || check_all(l) ? -1 : 0;
 }
 
-// Of so many frames of one chunk, rows before the encoder.
+// The rows before the encoder for this many frames of one chunk.
 static int64_t chunk_rows(const projector_facts *f, int64_t frames) {
   for (int i = 0; i < f->halvings; i++) frames = (frames + 1) / 2;
   return frames;
@@ -335,11 +335,12 @@ static tensor *input(const build *b, int64_t rows, int64_t columns) {
   return t_reshape_i(b->g, all, 2, (int64_t[]){rows, columns});
 }
 
-// Rows of a table along one axis, between which a patch lies, and the share of each.
+// The rows of a table along one axis that a patch interpolates, and the weight of each.
 enum { MOST_TAPS = 4 };
 typedef struct between { int n; tensor *at[MOST_TAPS], *by[MOST_TAPS]; } between;
 
-// The table's corners are those of the picture; of the rows next to a patch the shares fall with their distance.
+// Linear interpolation with aligned corners: the table's corners are those of the image, and weights fall linearly with
+// the distance.
 static between linear_taps(build *b, int axis, int64_t side) {
   graph *g = b->g;
   tensor *at = t_cast(g, place_of(b, axis, b->T), DT_F32), *one = t_float(g, 1);
@@ -351,8 +352,8 @@ static between linear_taps(build *b, int axis, int64_t side) {
   return (between){2, {low, high}, {t_sub(g, one, share), share}};
 }
 
-// The table's edges are those of the picture; PyTorch's bicubic, whose parabolas have -0.75 for a. Rows beyond an edge
-// are the one at it.
+// Bicubic interpolation as in PyTorch (a = -0.75), where the table's edges are those of the image. Rows beyond an edge
+// are replaced by the row at it.
 static between cubic_taps(build *b, int axis, int64_t side) {
   graph *g = b->g;
   const double a = -0.75;
@@ -375,8 +376,8 @@ static between cubic_taps(build *b, int axis, int64_t side) {
   return out;
 }
 
-// The row that a patch begins in, if the table's edges are those of the picture. Quotients of whole numbers this small
-// are exact where they are whole.
+// The row that a patch begins in, where the table's edges are those of the image. Quotients of such small integers are
+// exact if they are whole.
 static between nearest_tap(build *b, int axis, int64_t side) {
   graph *g = b->g;
   tensor *at = t_cast(g, place_of(b, axis, b->T), DT_F32), *one = t_float(g, 1);
@@ -385,7 +386,7 @@ static between nearest_tap(build *b, int axis, int64_t side) {
   return (between){1, {t_cast(g, t_cast(g, at, DT_I32), DT_IDX)}, {one}};
 }
 
-// Learned positions of a picture of any size, over which the table is stretched.
+// Learned positions for an image of any size, over which the table is stretched.
 static tensor *stretched_positions(build *b) {
   graph *g = b->g;
   int64_t side = b->m->eye.table;
@@ -419,7 +420,7 @@ static tensor *patch_positions(build *b) {
   return t_gather(g, table, at);
 }
 
-// The row that is no patch stands behind all patches.
+// The class row, which is not a patch, follows all patches.
 static tensor *with_class(build *b, tensor *x) {
   graph *g = b->g;
   enum class_row which = b->m->projector->arch->class_row;
@@ -442,7 +443,7 @@ static tensor *picture_patches(build *b) {
   tensor *in = picture_input(b);
   if (b->m->projector->arch->doubled) in = t_sub(g, t_scale(g, in, 2), t_float(g, 1));
   tensor *x = t_matmul(g, in, kernel_matrix(b, W_PATCH_EMBD, each));
-  // of the two frames of a film, both of which are the picture
+  // kernels of the two frames of a video; both frames are the image
   if (b->m->w[W_PATCH_EMBD_1].weight) x = t_add(g, x, t_matmul(g, in, kernel_matrix(b, W_PATCH_EMBD_1, each)));
   if (b->m->w[W_PATCH_BIAS].weight) x = t_add(g, x, weight(b, NULL, W_PATCH_BIAS));
   if (b->m->w[W_NORM_EMBD].weight) x = norm(b, NULL, W_NORM_EMBD, x);
@@ -450,7 +451,7 @@ static tensor *picture_patches(build *b) {
   return with_class(b, x);
 }
 
-// {chunks, frames of one, mel}
+// {chunks, frames per chunk, mel}
 tensor *chunked_input(const build *b, uop *chunks) {
   int64_t most = b->s->chunk * b->m->eye.chunk;
   uop *frames = n_(b, b->m->eye.chunk), *mel = n_(b, b->m->eye.mel);
@@ -458,7 +459,7 @@ tensor *chunked_input(const build *b, uop *chunks) {
   return t_reshape(b->g, in, DIMS(chunks, frames, mel));
 }
 
-// x {chunks x rows, n}; each chunk has the first positions.
+// x {chunks x rows, n}; positions begin anew in each chunk.
 static tensor *places_of_chunks(const build *b, uop *chunks, tensor *x) {
   graph *g = b->g;
   int64_t rows = patches_of(b->m, 1);
@@ -477,7 +478,7 @@ static tensor *taps(const build *b, enum tensor_id id, enum tensor_id bias, tens
     tensor *by = t_reshape(g, t_slice_i(g, wide, 1, i, frames), DIMS(chunks, per, n_(b, step), n_(b, n)));
     near[i] = t_reshape(g, t_slice_i(g, by, 2, 0, 1), DIMS(chunks, per, n_(b, n)));
   }
-  // stored by chunks: of a frame of all chunks nothing would prove that the one before it is there
+  // Stored by chunks: from an index over all chunks the compiler could not prove that the preceding frame exists.
   x = read_in_parts(g, t_reshape(g, t_stack_last(g, near, 3), DIMS(chunks, per, n_(b, 3 * n))));
   x = t_reshape(g, x, DIMS(all, n_(b, 3 * n)));
   tensor *add = t_reshape_i(g, weight(b, NULL, bias), 1, (int64_t[]){b->m->n_embd});
@@ -491,8 +492,8 @@ static tensor *sound_frames(build *b) {
   return t_add(b->g, taps(b, W_CONV1D_2, W_CONV1D_2_BIAS, x, 2), weight(b, NULL, W_POSITION_EMBD));
 }
 
-// Chunks that are convolved by themselves: what the first convolution makes behind the end of the sound is 0 for the
-// next one.
+// Chunks that are convolved separately: outputs of the first convolution after the end of the sound are 0 for the
+// second one.
 tensor *chunk_frames(build *b, uop *chunks) {
   graph *g = b->g;
   int64_t chunk = b->m->eye.chunk;
@@ -538,8 +539,8 @@ tensor *chunk_squares(build *b, uop *chunks) {
   return places_of_chunks(b, chunks, linear(b, NULL, W_CONV_OUT, t_reshape(g, x, DIMS(b->T, n_(b, bins * n)))));
 }
 
-// Eight bits of a number of 16 bits are enough: of a normal one the lower three are 0; of the smallest ones the bits
-// behind the first eight.
+// A mantissa of eight bits is enough: for normal numbers the lower three bits are 0; for subnormal ones the bits after
+// the first eight significant ones are 0.
 static bool half_fits_bf16(uint16_t h) {
   unsigned m = h & 0x3ff;
   return !(m & 7) || (!(h & 0x7c00) && (m < 256 || (m < 512 ? !(m & 1) : !(m & 3))));

@@ -1,6 +1,6 @@
-// The types of projectors: a table, and for each what it reads of its file and makes of what leaves its encoder. A new
-// type is a row, a load function and a graph function. Where llama.cpp and a model's own code (transformers) differ,
-// the model's own code is right: GELU by erf, for one.
+// The types of projectors: a table, and for each type what it reads of its file and how it turns the encoder's output
+// into rows. A new type is a row, a load function and a graph function. Where llama.cpp and a model's own code
+// (transformers) differ, for example GELU by erf, this follows the model's own code.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -11,7 +11,7 @@
 
 // --- pieces ----------------------------------------------------------------------------------------------------------
 
-// {T, n} to {T / side^2, side^2 n}: the patches of a square lie side by side already (projector_lay).
+// {T, n} to {T / side^2, side^2 n}: the patches of a square are already contiguous (projector_lay).
 static tensor *merged_by(const build *b, tensor *x, int64_t side) {
   int64_t by = side * side, n = x->shape->dim[1]->a;
   return t_reshape(b->g, x, DIMS(idx_div(b->g, b->T, n_(b, by)), n_(b, by * n)));
@@ -27,7 +27,7 @@ static tensor *mean_of_squares(const build *b, tensor *x) {
   return t_scale(g, t_reshape(g, x, DIMS(rows, n_(b, n))), 1.0 / (double)by);
 }
 
-// {T, n} to {T / merge^2, n merge^2}: of a row's patches the first elements, then the second ones.
+// {T, n} to {T / merge^2, n merge^2}: the first elements of a row's patches, then the second ones.
 static tensor *channels_of_squares(const build *b, tensor *x) {
   graph *g = b->g;
   int64_t by = (int64_t)b->m->eye.merge * b->m->eye.merge, n = b->m->n_embd;
@@ -36,14 +36,14 @@ static tensor *channels_of_squares(const build *b, tensor *x) {
   return read_in_parts(g, t_reshape(g, x, DIMS(rows, n_(b, by * n))));
 }
 
-#define TORCH_EPS 1e-5       // of PyTorch's norms, where no file says another one
+#define TORCH_EPS 1e-5       // of PyTorch's norms, unless a file has another
 static int merged_size(const model *m) { return m->eye.merge * m->eye.merge * m->n_embd; }
 
 static int load_merge(loader *l, const char *rest, uint32_t usual) {
   return key_count_or(l, rest, usual, 1, 64, &l->m->eye.merge);
 }
 
-// Two products with GELU between them.
+// Two products with GELU in between.
 static tensor *mlp(const build *b, enum tensor_id first, enum tensor_id last, tensor *x) {
   return linear(b, NULL, last, gelu_erf(b->g, linear(b, NULL, first, x)));
 }
@@ -68,7 +68,7 @@ static tensor *gemma3_graph(build *b, tensor *x) {
   return t_matmul(g, x, t_swap(g, weight(b, NULL, W_MM_INPUT_PROJECTION), 0, 1));
 }
 
-// gemma4: rows are means of squares of patches, moved and scaled where the file says so, normed.
+// gemma4: rows are means of squares of patches, shifted and scaled if the file says so, normed.
 static int gemma4_load(loader *l) {
   model *m = l->m;
   m->attention_scale = 1;
@@ -87,7 +87,7 @@ static tensor *gemma4_graph(build *b, tensor *x) {
   return linear(b, NULL, W_MM_INPUT_PROJECTION, t_rmsnorm(g, flows_on(g, x), NULL, b->m->eps));
 }
 
-// qwen2.5vl: 2 x 2 patches are a row; most layers see windows.
+// qwen2.5vl: 2 x 2 patches are a row; attention in most layers is within windows.
 static int qwen25_load(loader *l) {
   projector_facts *f = &l->m->eye;
   if (load_merge(l, "spatial_merge_size", 2) || key_count(l, "n_wa_pattern", 0, MODEL_MAX_LAYERS, &f->whole_every) ||
@@ -108,7 +108,7 @@ static int qwen2_load(loader *l) {
            : 0;
 }
 
-// qwen3vl: the same, and some layers give rows to the first layers of the language model. Those follow each row.
+// qwen3vl: the same; some layers also pass rows to the first layers of the language model. Those follow each row.
 static int qwen3_load(loader *l) {
   model *m = l->m;
   uint32_t deep[MODEL_MAX_LAYERS] = {0};
@@ -137,8 +137,8 @@ static tensor *qwen3_graph(build *b, tensor *x) {
   return b->deep ? t_cat_last(b->g, x, b->deep) : x;
 }
 
-// pixtral, Mistral Small: rows are patches or, where the file merges, squares of them, all channels of a square's first
-// place first. A token stands between the lines of a picture.
+// pixtral, Mistral Small: rows are patches or, if the file merges, squares of patches, with all channels of a square's
+// first place first. A token separates the lines of an image.
 static int pixtral_load(loader *l) {
   model *m = l->m;
   const gguf_tensor *first = gguf_tensor_find(l->f, "mm.1.weight");
@@ -196,7 +196,7 @@ static tensor *glm4v_graph(build *b, tensor *x) {
   return linear(b, NULL, W_MM_DOWN, t_mul(g, t_silu(g, linear(b, NULL, W_MM_GATE, x)), linear(b, NULL, W_MM_UP, x)));
 }
 
-// The grids of LLaVA 1.6, {height, width} in pixels: all of them several tiles. Published files have 4 at most.
+// The grids of LLaVA 1.6, {height, width} in pixels, each of several tiles. Published files have at most 4.
 static int llava_canvases(loader *l, const gguf_value *v) {
   projector_facts *f = &l->m->eye;
   gguf_string merging;
@@ -219,8 +219,8 @@ static int llava_canvases(loader *l, const gguf_value *v) {
                                                                "image_grid_pinpoints");
 }
 
-// What becomes of a picture that is no square. Files with grids cut it into tiles. Of the others most say nothing: the
-// square in its centre is taken.
+// What happens to an image that is not square. Files with grids cut it into tiles. Most of the others have no key for
+// it; then the square in its centre is used.
 static int llava_shape(loader *l) {
   char text[64];
   gguf_string said;
@@ -251,7 +251,7 @@ static int llava_load(loader *l) {
   m->eye.merge = 1;
   const gguf_value *grids = gguf_find(l->f, key(l, "image_grid_pinpoints"));
   if (grids && llava_canvases(l, grids)) return -1;
-  // what else files of 1.6 say: the first two are for a way of cutting that image_aspect_ratio does not name
+  // further keys of LLaVA 1.6: the first two belong to a tiling that image_aspect_ratio does not select
   for (size_t i = 0; i < 3; i++)
     has_key(l, (const char *[]){"image_crop_resolution", "image_split_resolution", "mm_projector_type"}[i]);
   return llava_shape(l) || llava_newline(l) ||
@@ -278,8 +278,9 @@ static tensor *internvl_graph(build *b, tensor *x) {
   return mlp(b, W_MM_MLP_1, W_MM_MLP_3, t_add(b->g, x, bias(b, NULL, W_MM_MLP_0)));
 }
 
-// minicpmv4_6: after one of the layers squares of 2 x 2 patches see themselves and become one, its mean and what two
-// products make of it; so do four of those behind all layers. In the mode "4x" only the latter happens.
+// minicpmv4_6: after one of the layers, the patches of a 2 x 2 square attend to each other and are merged into one:
+// their mean plus the output of two products. The same merges four of the encoder's outputs. In mode "4x" only the
+// latter happens.
 static int minicpm_merger_load(loader *l) {
   model *m = l->m;
   int64_t n = m->n_embd, inner = (int64_t)m->layers[0].n_ff * 4;
@@ -331,8 +332,9 @@ static tensor *minicpm_graph(build *b, tensor *x) {
   return mlp(b, W_MM_UP, W_MM_DOWN, x);
 }
 
-// resampler (MiniCPM-V 2.5 to 4.5): learned queries read all patches of a picture, in heads of 128 elements. Keys know
-// the place of their patch: half of their elements by its column, the others by its line, sines before cosines.
+// resampler (MiniCPM-V 2.5 to 4.5): learned queries attend to all patches of an image, in heads of 128 elements. The
+// place of its patch is added to a key: half of the elements encode the column, the others the line, sines before
+// cosines.
 enum { RESAMPLER_HEAD = 128, MOST_QUERIES = 1 << 12 };
 static int resampler_keys(loader *l) {
   uint32_t version, queries;
@@ -356,7 +358,7 @@ static int resampler_load(loader *l) {
   if (resampler_keys(l)) return -1;
   const gguf_tensor *places = gguf_tensor_find(l->f, "resampler.pos_embed_k");
   int64_t n = l->m->n_embd_out, in = l->m->n_embd;
-  // of the same size there may be no product before; the places of keys are computed for pictures of any size
+  // if both sizes are equal, the product before may be missing; positions of keys are computed for images of any size
   return want(l, NULL, W_RS_QUERY, n, l->m->eye.queries, 1, WANT_BARE) ||
              want_matrix(l, NULL, W_RS_KV, in, n, n == in ? WANT_OPTIONAL : 0) ||
              want(l, NULL, W_RS_PLACES, n, places ? places->ne[1] : 1, 1, WANT_BARE | WANT_OPTIONAL) ||
@@ -378,7 +380,7 @@ static tensor *waves_of_places(const build *b, int64_t n) {
 }
 static tensor *resampler_graph(build *b, tensor *x) {
   graph *g = b->g;
-  const double eps = 1e-6;                               // no file says it
+  const double eps = 1e-6;                               // fixed: no key
   int64_t n = b->m->n_embd_out, heads = n / RESAMPLER_HEAD;
   const layer y = {.n_head = (int)heads, .n_kv = (int)heads, .head_dim = RESAMPLER_HEAD, .v_dim = RESAMPLER_HEAD};
   x = flows_on(g, x);
@@ -395,7 +397,7 @@ static tensor *resampler_graph(build *b, tensor *x) {
   return linear(b, NULL, W_RS_PROJ, norm_by(b, NULL, W_RS_LN_POST, flows_on(g, x), eps));
 }
 
-// llama4: squares of patches are a row, after a product with GELU, another one with it and one without.
+// llama4: squares of patches are a row; three products, with GELU after the first two.
 static int llama4_load(loader *l) {
   const gguf_tensor *first = gguf_tensor_find(l->f, "mm.model.mlp.1.weight"),
                     *last = gguf_tensor_find(l->f, "mm.model.mlp.2.weight");
@@ -427,7 +429,7 @@ static tensor *kimi_graph(build *b, tensor *x) {
 
 // --- sound -----------------------------------------------------------------------------------------------------------
 
-// Several frames become a row; the last one is filled up with zeros.
+// Several frames become a row; the last one is padded with zeros.
 static tensor *stacked_frames(const build *b, tensor *x) {
   int64_t frames = b->m->eye.frames / 2, by = b->m->eye.stack, rows = (frames + by - 1) / by, n = b->m->n_embd;
   x = t_pad(b->g, flows_on(b->g, x), 0, 0, rows * by - frames);
@@ -449,7 +451,7 @@ static int ultravox_load(loader *l) {
 }
 static tensor *ultravox_graph(build *b, tensor *x) {
   graph *g = b->g;
-  const double eps = 1e-6;                               // no file says it
+  const double eps = 1e-6;                               // fixed: no key
   x = linear(b, NULL, W_MM_A_MLP_1, t_rmsnorm(g, stacked_frames(b, x), weight(b, NULL, W_MM_A_NORM_PRE), eps));
   int64_t n = x->shape->dim[1]->a / 2;
   x = t_mul(g, t_slice_i(g, x, 1, 0, n), t_silu(g, t_slice_i(g, x, 1, n, n)));
@@ -471,7 +473,7 @@ static int qwen2a_load(loader *l) {
   l->m->eye.stack = l->m->projector->arch->pools;
   return want_matrix(l, NULL, W_MM_A_FC, l->m->n_embd, l->m->n_embd_out, WANT_BIAS);
 }
-// Qwen2.5-Omni's: the same in chunks of two seconds, 15 of them at most.
+// Qwen2.5-Omni: the same in chunks of two seconds, at most 15 of them.
 static int qwen25o_load(loader *l) {
   projector_facts *f = &l->m->eye;
   *f = (projector_facts){.mel = f->mel, .merge = 1, .chunk = 200, .halvings = 1, .chunk_window = 100, .frames = 3000};
@@ -479,8 +481,8 @@ static int qwen25o_load(loader *l) {
 }
 static tensor *qwen2a_graph(build *b, tensor *x) { return linear(b, NULL, W_MM_A_FC, flows_on(b->g, x)); }
 
-// qwen3a, of Qwen3-Omni and Qwen3-ASR: chunks of a second, three convolutions over frames and bins; 8 chunks see each
-// other, so that no more are run at once.
+// qwen3a, of Qwen3-Omni and Qwen3-ASR: chunks of a second, three convolutions over frames and bins; attention is over 8
+// chunks, so at most 8 run at once.
 static int qwen3a_load(loader *l) {
   projector_facts *f = &l->m->eye;
   int64_t mel = f->mel, n = l->m->n_embd, bins = (((mel + 1) / 2 + 1) / 2 + 1) / 2;
@@ -648,7 +650,7 @@ static const projector_kind kinds[] = {
                    .act = ACT_GELU_ERF},
         .exact_gelu = true, .turns = true, .base = 10000, .columns_first = true, .from_one = true,
         .class_row = CLASS_LAST, .load = llama4_load, .graph = llama4_graph)},
-  // its converter leaves queries and keys as they are: pairs turn by columns and lines in turn
+  // the converter does not permute queries and keys: pairs rotate by columns and lines alternately
   {.name = "kimivl",
    .before = "<|media_start|>image<|media_content|>",
    .after = "<|media_end|>",

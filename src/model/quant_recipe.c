@@ -1,4 +1,4 @@
-// The choices as a table of rules: see quant_recipe.h.
+// Chooses formats by a table of rules: see quant_recipe.h.
 #include "model/quant_recipe.h"
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,8 @@ bool quant_recipe_find(const char *name, quant_recipe *out) {
 
 enum kind { OTHER, OUTPUT, EMBEDDING, ATTN_Q, ATTN_K, ATTN_V, ATTN_OUT, FFN_UP, FFN_GATE, FFN_DOWN };
 
-// What a tensor is for, by a part of its name; the first row counts. (All that holds values counts as ATTN_V.)
+// The role of a tensor, by a part of its name; the first matching row counts. (All tensors with values count as
+// ATTN_V.)
 static const struct { const char *part; enum kind kind;
 } kinds[] = {
   {"attn_qkv.weight", ATTN_V}, {"attn_kv_b.weight", ATTN_V}, {"attn_v.weight", ATTN_V},
@@ -72,8 +73,8 @@ static enum kind kind_by_name(const char *name) {
   return OTHER;
 }
 
-// Parts of names of matrices that stay as they are: small ones, and those that choose or place instead of being
-// multiplied.
+// Parts of names of matrices that keep their format: small ones, and those that select or give positions instead of
+// being multiplied.
 static const char *const kept[] = {
   "_norm.weight",
   "ffn_gate_inp.weight",
@@ -133,7 +134,7 @@ static bool is_quantised(const gguf_tensor *t) {
 
 // Conditions of a rule; all of them must hold.
 enum {
-  GROUPED = 1,               // four heads of queries or more for one of keys
+  GROUPED = 1,               // at least four query heads per key head
   EXPERTS_4 = 2, EXPERTS_8 = 4, NOT_8 = 8,
   FIRST_8TH = 16, FIRST_16TH = 32,     // of the layers
   FIRST_2 = 64, FIRST_4 = 128,         // tensors of this kind
@@ -148,7 +149,7 @@ struct rule { enum kind kind; uint64_t mixtures; int when; enum format_id format
 #define LOW (IN(IQ2_XXS) | IN(IQ2_XS) | IN(IQ2_S) | IN(IQ2_M) | IN(IQ1_S) | IN(IQ1_M))
 #define LOW_S (IN(IQ2_S) | IN(IQ2_M))
 
-// The first rule that holds decides; without one it is the mixture's base.
+// The first matching rule decides; otherwise the mixture's base format is used.
 static const struct rule rules[] = {
   {ATTN_V, LOW, GROUPED, FORMAT_Q4_K},
   {ATTN_V, LOW, EXPERTS_4, FORMAT_Q4_K},
@@ -218,9 +219,9 @@ struct facts {
   const gguf *g;
   const quant_recipe_wish *w;
   int64_t n_layer, n_expert, n_head, n_kv;
-  bool falcon, llama, tied;                // tied: the embedding is the output matrix as well
+  bool falcon, llama, tied;                // tied: the embedding is also the output matrix
   int n_values;                            // tensors of kind ATTN_V
-  int at[FFN_DOWN + 1];                    // of each kind: how many have been through
+  int at[FFN_DOWN + 1];                    // per kind: how many have been processed
 };
 
 // A number of the architecture, or of its first layer.
@@ -257,7 +258,7 @@ static bool rule_holds(const struct facts *f, int when, int64_t i, int64_t n) {
   return !(when & (f->falcon ? NOT_FALCON : FALCON));
 }
 
-// Of a matrix that is the output.
+// The format of the output matrix.
 static enum format_id output_format(const struct facts *f, const gguf_tensor *t, uint64_t in) {
   const struct format *base = f->w->of.base;
   if (f->w->output) return (enum format_id)f->w->output->id;
@@ -265,8 +266,8 @@ static enum format_id output_format(const struct facts *f, const gguf_tensor *t,
   return in & (LOW | IN(IQ3_XXS)) ? FORMAT_Q5_K : FORMAT_Q6_K;
 }
 
-// Which layer's turn it is. Experts of one layer may stand in several tensors, in any order, so that only names say;
-// -1: they do not.
+// The layer of a tensor. Experts of one layer may be in several tensors, in any order, so only their names tell; -1:
+// they do not.
 static int64_t layer_of(const struct facts *f, const gguf_tensor *t, enum kind kind, uint64_t in) {
   int layer = -1;
   if (kind == ATTN_V || f->n_expert < 2 || in & LOW) return f->at[kind];
@@ -290,7 +291,7 @@ static int by_rules(struct facts *f, const gguf_tensor *t, const struct format *
       id = rules[k].format;
       break;
     }
-    // 80 layers that share heads of keys: the 70B models, whose value matrices are small beside the others
+    // 80 layers with shared key heads are the 70B models, whose value matrices are small compared with the others
     if (kind == ATTN_V && !(in & LOW) && f->llama && f->n_layer == 80 && f->n_head != f->n_kv &&
         (id == FORMAT_Q3_K || id == FORMAT_Q4_K))
       id = FORMAT_Q5_K;
@@ -300,7 +301,7 @@ static int by_rules(struct facts *f, const gguf_tensor *t, const struct format *
   return 0;
 }
 
-// What takes the place of a format whose blocks do not fit.
+// The replacement for a format whose blocks do not fit.
 static const struct format *smaller_blocks(const struct format *f, const gguf_tensor *t) {
   static const struct { enum format_id from, to;
   } smaller[] = {

@@ -1,5 +1,5 @@
-// The table of formats that can be written, and those of 32 values a block: see quantise.h.  Blocks are laid out as
-// dequant.c reads them.
+// The table of formats that can be written, and those of 32 values per block: see quantise.h. Blocks have the layout
+// that dequant.c reads.
 #include "model/quantise_impl.h"
 
 // ---- plain floats ---------------------------------------------------------------------------------------------------
@@ -37,26 +37,26 @@ bool floats_from(const struct format *f, const unsigned char *in, int64_t n, flo
 
 // ---- 32 values a block ----------------------------------------------------------------------------------------------
 
-// 32 codes as nibbles: a byte holds value i and, above it, value i + 16.
+// 32 codes as nibbles: a byte holds value i and, in its high nibble, value i + 16.
 void put_nibbles(unsigned char *out, const uint8_t *codes) {
   for (int i = 0; i < 16; i++) out[i] = (unsigned char)((codes[i] & 15) | codes[i + 16] << 4);
 }
 
-// Their fifth bits, value i in bit i.
+// The fifth bits of codes, value i in bit i.
 static void put_fifth_bits(unsigned char *out, const uint8_t *codes) {
   uint32_t word = 0;
   for (int i = 0; i < 32; i++) word |= (uint32_t)(codes[i] >> 4 & 1) << i;
   memcpy(out, &word, sizeof word);
 }
 
-// How much errors in a block matter: the weights, more so for values that are large beside the row's.
+// The weight of errors in a block: the importance weights, increased for values that are large compared with the row's.
 void row_weights(const float *x, const float *weights, int n, float mean_square, float *out) {
   for (int i = 0; i < n; i++) out[i] = weights[i] * sqrtf(mean_square + x[i] * x[i]);
 }
 
 const struct affine_search wide_search = {-.9f, .05f, 36, false};
 
-// 4 or 5 bits around zero, which is the code 2^(bits - 1): the farthest value gets the code 0.
+// 4 or 5 bits around zero, which is the code 2^(bits - 1): the value of largest magnitude gets the code 0.
 static void around_zero(const float *x, const float *weights, int64_t n, int bits, unsigned char *out) {
   int half = 1 << (bits - 1), bytes = bits == 4 ? 18 : 22;
   float mean_square = weights ? sum_of_squares(x, n) / (float)n : 0;
@@ -132,7 +132,7 @@ static void write_q8_0(const float *x, const float *w, int64_t n, unsigned char 
 
 // ---- 4-bit floats ---------------------------------------------------------------------------------------------------
 
-// The code of the nearest value, the first of several. Codes 8 to 15 are the negatives of 0 to 7.
+// The code of the nearest value, the first one of several. Codes 8 to 15 are the negatives of 0 to 7.
 static uint8_t nearest_tiny_float(float x, float d) {
   static const float values[8] = {0, 1, 2, 3, 4, 6, 8, 12};
   uint8_t best = 0;
@@ -157,12 +157,12 @@ static void write_mxfp4(const float *x, const float *w, int64_t n, unsigned char
   }
 }
 
-// The positive float of four bits of exponent and three of mantissa that is nearest to v, the larger one of two; 0x7f,
-// no number, where that is too large.
+// The positive float of four bits of exponent and three of mantissa that is nearest to v, the larger one of two; 0x7f
+// (NaN) if that is too large.
 static unsigned char tiny_scale(float v) {
   int e;
   float m = frexpf(v, &e);                         // v = m 2^e, m from 1/2
-  // A mantissa that rounds up to 2 is the next exponent's first.
+  // A mantissa that rounds up to 2 is the first one of the next exponent.
   if (v > 0 && e > -6) return (unsigned char)clamp((e + 6) * 8 + (int)(m * 16 - 8 + .5f), 0, 0x7f);
   return (unsigned char)clamp((int)(v * 512 + .5f), 0, 7);       // subnormal ones
 }
@@ -185,8 +185,8 @@ static void write_nvfp4(const float *x, const float *w, int64_t n, unsigned char
 
 static int ternary(float x, float inverse) { return (int)lroundf(x * inverse) + 1; }
 
-// `count` of them, `stride` apart, as digits of a fraction in base 3, the first one highest: 256 / 243 of what five
-// digits say.
+// `count` values, `stride` apart, as digits of a fraction in base 3, the first one highest: 256 / 243 of the number
+// that five digits form.
 static unsigned char trits(const float *x, int count, int stride, float inverse) {
   int q = 0;
   for (int i = 0; i < 5; i++) q = 3 * q + (i < count ? ternary(x[i * stride], inverse) : 0);
@@ -239,10 +239,10 @@ static void write_q2_0(const float *x, const float *w, int64_t n, unsigned char 
   }
 }
 
-// ---- scales that are no f16 as it stands ----------------------------------------------------------------------------
+// ---- scales that overflow their format ----
 
 typedef bool overflow(const unsigned char *block);
-// The f16 of IQ1_M lies in four places.
+// The f16 of IQ1_M is spread over four places.
 static bool too_large_iq1_m(const unsigned char *b) { return (b[55] & 0x70) == 0x70 && (b[53] & 0xc0) == 0xc0; }
 static bool too_large_nvfp4(const unsigned char *b) { return memchr(b, 0x7f, 4) != NULL; }
 
@@ -252,7 +252,7 @@ static const struct writer {
   quantiser *row;
   bool needs_weights;
   int halves, half[2];                             // f16 numbers in a block, and where they are
-  overflow *too_large;                             // of other scales; NULL: there are none
+  overflow *too_large;                             // for other scales; NULL: none
 } writers[] = {
   [FORMAT_F32] = {to_f32, .halves = 0},
   [FORMAT_F16] = {to_f16, .halves = 1, .half = {0}},

@@ -1,4 +1,4 @@
-// Scales and codes of small groups: see quantise_fit.h.
+// Fits scales and codes of small groups: see quantise_fit.h.
 #include "model/quantise_fit.h"
 
 static const float TINY = 1e-15f;                  // a group without a larger value is all zeros
@@ -48,7 +48,7 @@ float sum_of_squares(const float *x, int64_t n) {
   return sum;
 }
 
-// Sums from which a scale follows: of w x q and w q q.
+// Sums from which a scale follows: w x q and w q q.
 struct moments { float xq, qq; };
 static void moments_add(struct moments *m, float w, float x, int q) {
   m->xq += w * x * (float)q;
@@ -87,7 +87,7 @@ float fit_symmetric(const float *x, const float *weights, int n, int half, uint8
   return scale;
 }
 
-// One code after another: what the scale would be without value i says which code suits it. Whether any changed.
+// Changes one code at a time: the best scale without value i gives the best code for it. Returns whether any changed.
 static bool step_codes(const float *x, int n, int half, int *q, struct moments *m) {
   bool changed = false;
   for (int i = 0; i < n; i++) {
@@ -126,7 +126,7 @@ static int positive_code(float x, float inverse, int top) {
   return q < top ? q : top;
 }
 
-// first: codes as they fit into a byte, whatever top is.
+// first: codes are limited to a byte, whatever top is.
 static float positive_error(const float *x, const float *weights, int n, int top, float inverse, bool first) {
   float scale = 1 / inverse, sum = 0;
   for (int i = 0; i < n; i++) {
@@ -195,7 +195,7 @@ static void line_codes(const float *x, int n, int top, float inverse, float low,
   for (int i = 0; i < n; i++) codes[i] = (uint8_t)clamp(nearest(inverse * (x[i] - low)), 0, top);
 }
 
-// The best line for these codes, by least squares; false where they are all the same.
+// The best line for these codes, by least squares; false if they are all equal.
 static bool best_line(const float *x, const float *weights, int n, const uint8_t *codes, float sum_w, float sum_x,
                       struct line *out) {
   float q = 0, qq = 0, xq = 0;
@@ -231,7 +231,7 @@ float fit_affine(const float *x, const float *weights, int n, int top, const str
   line_codes(x, n, top, inverse, low, codes);
   float least = line_error(x, weights, n, codes, best, s->absolute);
   for (int i = 0; i <= s->steps; i++) {
-    // counted from the best line so far
+    // relative to the best line so far
     line_codes(x, n, top, (s->first + s->step * (float)i + (float)top) / (high - best.low), best.low, tried);
     if (!best_line(x, weights, n, tried, sum_w, sum_x, &l)) continue;
     float e = line_error(x, weights, n, tried, l, s->absolute);

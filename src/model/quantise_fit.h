@@ -1,6 +1,6 @@
-// Codes and a scale for a small group of values, so that the weighted sum of squared errors is small.  Every one tries
-// some scales and keeps the best, with sums in single precision from the first value to the last: other orders give
-// other files.
+// Codes and a scale for a small group of values, so that the weighted sum of squared errors is small. Each function
+// tries some scales and keeps the best, with sums in single precision from the first value to the last: another order
+// would give other files.
 #ifndef WEFT_QUANTISE_FIT_H
 #define WEFT_QUANTISE_FIT_H
 #include <math.h>
@@ -14,7 +14,7 @@ float half_value(uint16_t h);
 
 // To the nearest integer, ties to even; |v| < 2^22.
 static inline int nearest(float v) {
-  float shifted = v + 12582912.f;                  // 1.5 * 2^23: the integer lies in the low bits
+  float shifted = v + 12582912.f;                  // 1.5 * 2^23: the integer is in the low bits
   int bits;
   memcpy(&bits, &shifted, sizeof bits);
   return (bits & 0x7fffff) - 0x400000;
@@ -31,19 +31,19 @@ static inline float get_half(const unsigned char *p) {
   return half_value(h);
 }
 
-// The value that is farthest from 0; 0 where all are (nearly) 0.
+// The value of largest magnitude; 0 if all are (nearly) 0.
 float farthest(const float *x, int n);
 float sum_of_squares(const float *x, int64_t n);
 
-// x = scale * (code - half), codes from 0 to 2 half - 1.  Returns the scale.
+// x = scale * (code - half), codes from 0 to 2 half - 1. Returns the scale.
 float fit_symmetric(const float *x, const float *weights, int n, int half, uint8_t *codes);
-// The same for weights x * x: begins with the scale that the farthest value gives, and changes one code at a time while
-// that helps.
+// The same for weights x * x: starts from the scale of the value of largest magnitude, and changes one code at a time
+// as long as that helps.
 float fit_by_steps(const float *x, int n, int half, uint8_t *codes);
 // x = scale * code for values of at least 0, codes from 0 to top.
 float fit_positive(const float *x, const float *weights, int n, int top, uint8_t *codes);
-// x = scale * code - *min, *min at least 0.  Tries steps + 1 scales, (first + i * step + top) / range for all i; by the
-// sum of absolute errors where `absolute`, else of squares.
+// x = scale * code - *min, *min at least 0. Tries steps + 1 scales, (first + i * step + top) / range for all i; by the
+// sum of absolute errors if `absolute`, else of squares.
 struct affine_search { float first, step; int steps; bool absolute; };
 float fit_affine(const float *x, const float *weights, int n, int top, const struct affine_search *s, uint8_t *codes,
                  float *min);

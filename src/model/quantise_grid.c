@@ -1,7 +1,8 @@
-// IQ1, IQ2 and IQ3. Of the last two, four or eight magnitudes at a time are a point of a grid, the nearest of a few
-// hundred that a book lists; signs are apart. A digit q of a point stands for the magnitude 2q + 1. A group of values
-// is fitted by trying scales: each value goes to its nearest digit, and points that are not in the book to the best of
-// their neighbours that are. Of IQ1 a digit stands for -1, 0 or 1, all of them moved a little up or down.
+// IQ1, IQ2 and IQ3. In IQ2 and IQ3 four or eight magnitudes form a point of a grid, and only a few hundred points,
+// which a book lists, can be stored; signs are stored separately. A digit q of a point stands for the magnitude 2q + 1.
+// A group of values is fitted by trying scales: each value is rounded to its nearest digit, and points that are not in
+// the book are replaced by the best of their neighbours that are. In IQ1 a digit stands for -1, 0 or 1, all shifted a
+// little up or down.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,21 +11,22 @@
 
 enum { WIDTH_MAX = 8, PARTS_MAX = 8 };
 
-// which points are chosen again for the scale that was found: all; those not in the book; all if one is not
+// the points that are chosen again for the final scale: all; those not in the book; all if one is not
 enum refit { REFIT_ALL, REFIT_OFF_GRID, REFIT_ALL_IF_OFF };
 
 struct grid_format {
   enum codebook book;
-  int width, levels, entries;              // digits of a point, values of a digit, points in the book
+  int width, levels, entries;              // digits per point, values per digit, points in the book
   int near;                                // neighbours: those at this many different distances
   int group;                               // values that share a scale
-  int tries;                               // scales to either side,
-  float step;                              // so much of a magnitude apart
-  bool even;                               // the number of minus signs is even: seven of eight say it
-  // scales are tried around one that fits without the book; else around the largest magnitude's
+  int tries;                               // scales tried on either side,
+  float step;                              // in steps of this fraction of a magnitude
+  bool even;  // the number of minus signs is even, so seven bits are enough for eight signs
+  // scales are tried around one that fits without the book; otherwise around that of the largest magnitude
   bool from_fit;
   enum refit refit;
-  // of the mean square in weights; of it without weights; a group without more is zeros; of the block's scale
+  // factor of the mean square in weights; of it without weights; a group below `tiny` is zeros; factor of the block's
+  // scale
   float spread, floor, tiny, adjust;
 };
 
@@ -35,9 +37,9 @@ struct grid {
   const struct grid_format *f;
   pthread_once_t once;
   uint8_t (*digits)[WIDTH_MAX];            // of each point of the book
-  // of each point there could be, by number: its index, or -1 - where its neighbours stand
+  // for each possible point, by number: its index, or -1 - the place of its neighbours
   int32_t *place;
-  list neighbours;                         // how many, then their indices, nearest first
+  list neighbours;                         // their number, then their indices, nearest first
 };
 
 static int grid_number(const struct grid_format *f, const uint8_t *digits) {
@@ -74,7 +76,7 @@ static void fill_grid(struct grid *g) {
   for (int i = 0; i < f->width; i++) n *= f->levels;
   g->digits = xcalloc((size_t)f->entries, sizeof *g->digits);
   g->place = xcalloc((size_t)n, sizeof *g->place);
-  for (int i = 0; i < f->entries * f->width; i++) digit[values[i] + 128] = 1;        // which values there are
+  for (int i = 0; i < f->entries * f->width; i++) digit[values[i] + 128] = 1;        // marks the values that occur
   for (int v = 0; v < 256; v++) if (digit[v]) digit[v] = (uint8_t)levels++;
   if (levels != f->levels) die("code book %d has %d values instead of %d", f->book, levels, f->levels);
   for (int i = 0; i < f->entries; i++) {
@@ -96,11 +98,11 @@ static void fill_grid(struct grid *g) {
 
 struct group {
   float x[GROUP_MAX], w[GROUP_MAX], root[GROUP_MAX];       // magnitudes, weights, and their square roots
-  uint8_t digits[GROUP_MAX], signs[PARTS_MAX / 2];         // signs: a bit for each of eight values
+  uint8_t digits[GROUP_MAX], signs[PARTS_MAX / 2];         // signs: one bit per value, eight to a byte
   float scale;
 };
 
-// Magnitudes and signs. Where these must be even, the value that matters least has the wrong one.
+// Magnitudes and signs. If the number of minus signs must be even, the least important value gets the wrong sign.
 static void take_signs(const struct grid_format *f, const float *x, struct group *p) {
   for (int k = 0; k < f->group; k += 8) {
     int least = 0, flips = 0;
@@ -120,7 +122,8 @@ static void take_signs(const struct grid_format *f, const float *x, struct group
   }
 }
 
-// The point of the book for the values from `at` on at this scale; whether the nearest one of all was in it.
+// The point of the book for the values from `at` on at this scale; returns whether the nearest grid point was in the
+// book.
 static bool to_grid(const struct grid *g, const struct group *p, int at, float inverse, float scale, uint8_t *digits) {
   const struct grid_format *f = g->f;
   const float *x = p->x + at, *w = p->root + at;
@@ -190,7 +193,7 @@ static void fit_group(const struct grid *g, struct group *p) {
   if (m.qq > 0) p->scale = m.xq / m.qq;
 }
 
-// A scale below zero, which rounding can leave, turns all signs.
+// A negative scale, which rounding can produce, inverts all signs.
 static void keep_positive(const struct grid_format *f, struct group *p) {
   if (p->scale >= 0) return;
   p->scale = -p->scale;
@@ -199,7 +202,7 @@ static void keep_positive(const struct grid_format *f, struct group *p) {
 
 // ---- a block --------------------------------------------------------------------------------------------------------
 
-// of points, of eight values, of groups
+// per point, per eight values, per group
 struct grid_block { uint16_t index[64]; uint8_t signs[32], scales[16]; float d; };
 
 // False: all zeros.
@@ -242,7 +245,7 @@ static void put_scales(unsigned char *out, const uint8_t *scales, int n) {
   for (int i = 0; i < n; i += 2) out[i / 2] = (unsigned char)(scales[i] | scales[i + 1] << 4);
 }
 
-typedef void putter(unsigned char *out, const struct grid_block *b);     // behind the block's scale
+typedef void putter(unsigned char *out, const struct grid_block *b);     // after the block's scale
 
 static void put_iq2_xxs(unsigned char *out, const struct grid_block *b) {
   for (int k = 0; k < 8; k++) {
@@ -293,7 +296,7 @@ static void quantise(const struct grid *g, putter *put, int bytes, const float *
   }
 }
 
-// One for each format; the book is prepared when it is first needed.
+// One per format; the book is prepared at the first use.
 #define GRID(name, bytes, ...) \
   static const struct grid_format format_##name = {__VA_ARGS__}; \
   static struct grid grid_##name = {.f = &format_##name, .once = PTHREAD_ONCE_INIT}; \
@@ -316,10 +319,10 @@ static const struct grid_format format_iq1 = {BOOK_IQ1, 8, 3, 2048, 3, 32, .spre
 static struct grid grid_iq1 = {.f = &format_iq1, .once = PTHREAD_ONCE_INIT};
 static void fill_iq1(void) { fill_grid(&grid_iq1); }
 
-// ascending, values up to `first` are the lowest, from `second` on the highest; shift: up or down
+// ascending: values up to `first` are the lowest, those from `second` on the highest; shift: up or down
 struct thirds { float scale; int first, second, shift; };
 
-// The numbers of n values in ascending order; equal ones as they stand.
+// The indices of n values in ascending order, stable.
 static void sort_values(const float *x, int n, uint8_t *order) {
   for (int i = 0; i < n; i++) {
     int k = i;
@@ -328,12 +331,13 @@ static void sort_values(const float *x, int n, uint8_t *order) {
   }
 }
 
-// What the three digits stand for.
+// The values of the three digits.
 static void shifted_values(int shift, float *out) {
   for (int i = 0; i < 3; i++) out[i] = (float)(i - 1) + (float)shift * .125f;
 }
 
-// All ways to part 32 sorted values in three, moved up and down: the one with the least weighted error.
+// Tries all ways to split 32 sorted values in three, shifted up and down, and keeps the one with the least weighted
+// error.
 static bool best_thirds(const float *x, const float *w, const uint8_t *order, struct thirds *out) {
   float sum_x[33] = {0}, sum_w[33] = {0}, values[2][3], best = -INFINITY;
   shifted_values(1, values[0]);
@@ -373,7 +377,7 @@ static int nearest_point(const struct grid *g, const float *x, const float *w, c
   return best;
 }
 
-// The indices of four points, and the shift; returns the scale, 0 where there is nothing.
+// The indices of four points, and the shift; returns the scale, 0 if all values are zero.
 static float fit_thirds(const float *x, const float *w, uint16_t *index, int *shift) {
   const struct grid *g = &grid_iq1;
   uint8_t order[32], digits[32];
@@ -435,19 +439,19 @@ void quantise_iq1_s(const float *x, const float *weights, int64_t n, unsigned ch
 
 // ---- IQ1_M ----------------------------------------------------------------------------------------------------------
 
-// 16 values share a scale, and each half of them is moved up or down: bit 1 of `moves` says that the first goes down,
-// bit 0 the second.
+// 16 values share a scale, and each half of them is shifted up or down: bit 1 of `moves` is set if the first half is
+// shifted down, bit 0 for the second.
 enum { HALVES = 16, MOVES = 4 };
 
 static int move_of(int moves, int half) { return moves >> (1 - half) & 1 ? -1 : 1; }
 
-// All ways to part 16 sorted values in three, and all moves: those with the least weighted error, as digits. Returns
-// the scale. Of ways that differ by rounding alone the first is taken, so that groups of equal values get scales that
-// are alike.
+// Tries all ways to split 16 sorted values in three, and all moves, and keeps those with the least weighted error, as
+// digits. Returns the scale. If alternatives differ only by rounding, the first is taken, so that groups of equal
+// values get similar scales.
 static float best_moved(const float *x, const float *w, uint8_t *digits, int *moves) {
   static const float TIE = 1e-6f;
   uint8_t order[HALVES];
-  float sum_x[2][HALVES + 1] = {{0}}, sum_w[2][HALVES + 1] = {{0}}, best = -INFINITY, scale = 0;       // of each half
+  float sum_x[2][HALVES + 1] = {{0}}, sum_w[2][HALVES + 1] = {{0}}, best = -INFINITY, scale = 0;       // per half
   int first = 0, second = 0;
   sort_values(x, HALVES, order);
   *moves = 0;
@@ -457,7 +461,7 @@ static float best_moved(const float *x, const float *w, uint8_t *digits, int *mo
     sum_w[h][j + 1] = sum_w[h][j] + (in ? w[order[j]] : 0);
   }
   for (int a = 0; a <= HALVES; a++) for (int b = a; b <= HALVES; b++) {
-    struct moments m[2][2];                          // of each half, moved up and down
+    struct moments m[2][2];                          // per half, shifted up and down
     for (int h = 0; h < 2; h++) for (int down = 0; down < 2; down++) {
       const float *sx = sum_x[h], *sw = sum_w[h];
       float v[3];
@@ -480,7 +484,7 @@ static float best_moved(const float *x, const float *w, uint8_t *digits, int *mo
   return -scale;
 }
 
-// Sums over 16 values as two points stand for them, `times` as large.
+// Adds the sums over 16 values, approximated by two points, `times` as large.
 static void add_points(struct moments *m, const float *x, const float *w, const uint16_t *index, int moves, int times) {
   float values[3];
   for (int i = 0; i < HALVES; i++) {
@@ -491,7 +495,8 @@ static void add_points(struct moments *m, const float *x, const float *w, const 
   }
 }
 
-// The indices of two points, and the moves; returns the scale, 0 where there is nothing, with points nearest to it.
+// The indices of two points, and the moves; returns the scale, 0 if all values are zero, with the points nearest at
+// that scale.
 static float fit_moved(const float *x, const float *w, uint16_t *index, int *moves) {
   uint8_t digits[HALVES];
   float most = 0, scale = 0, values[3];

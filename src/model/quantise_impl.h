@@ -1,5 +1,5 @@
-// What the files of quantise share: one function for each format.  It makes a row of n values into blocks at out;
-// weights may be NULL.
+// Private to the quantise files: one function per format, which converts a row of n values to blocks at out; weights
+// may be NULL.
 #ifndef WEFT_QUANTISE_IMPL_H
 #define WEFT_QUANTISE_IMPL_H
 #include "model/quantise.h"
@@ -14,5 +14,5 @@ quantiser quantise_iq1_s, quantise_iq1_m;
 
 void put_nibbles(unsigned char *out, const uint8_t *codes);                                // 32 codes in 16 bytes
 void row_weights(const float *x, const float *weights, int n, float mean_square, float *out);
-extern const struct affine_search wide_search;                                             // that weights are used with
+extern const struct affine_search wide_search;  // the search that is used with weights
 #endif

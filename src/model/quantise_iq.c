@@ -1,4 +1,4 @@
-// IQ4: codes that stand for 16 values which lie closer together near zero.
+// IQ4: codes for 16 values that are denser near zero.
 #include "model/quantise_impl.h"
 
 static const float TINY = 1e-15f;

@@ -1,6 +1,6 @@
 // K-quants: 256 values in groups of 16 or 32, whose scales (and least values) are small integers times a scale of the
-// whole block.  A group is fitted alone first; then its scale is rounded, and the codes are chosen again for what the
-// scale has become.
+// whole block. A group is first fitted alone; then its scale is rounded, and the codes are chosen again for the rounded
+// scale.
 #include "model/quantise_impl.h"
 
 enum { GROUPS_MAX = 16 };
@@ -8,22 +8,21 @@ enum { GROUPS_MAX = 16 };
 // ---- with least values: Q2_K, Q4_K, Q5_K ----------------------------------------------------------------------------
 
 struct affine_format {
-  int group, top;                                  // values of a group; largest code
+  int group, top;                                  // values per group; largest code
   int scale_top;                                   // largest code of a scale
   struct affine_search search;
   float spread;                                    // with weights: how many times the mean square is added
 };
-// d, dmin: before they are rounded to f16
+// d, dmin: before rounding to f16
 struct affine_block { uint8_t codes[SUPER], scales[GROUPS_MAX], mins[GROUPS_MAX]; float d, dmin; };
 
-// How much errors matter when nobody says: absolute values where groups are small, otherwise these plus the group's
-// root mean square.
+// Default weights of errors: absolute values in small groups, otherwise these plus the group's root mean square.
 static void plain_weights(const struct affine_format *f, const float *x, float *out) {
   float rms = f->group == 32 ? sqrtf(sum_of_squares(x, f->group) / (float)f->group) : 0;
   for (int i = 0; i < f->group; i++) out[i] = rms + fabsf(x[i]);
 }
 
-// Scales as codes, the largest one getting the highest. Returns what a step is worth.
+// Scales as codes, the largest one getting the highest. Returns the value of one step.
 static float round_scales(const float *scales, int n, int top, uint8_t *codes) {
   float most = 0;
   for (int i = 0; i < n; i++) if (scales[i] > most) most = scales[i];
@@ -32,7 +31,7 @@ static float round_scales(const float *scales, int n, int top, uint8_t *codes) {
   return most / (float)top;
 }
 
-// The codes of a group again, where its scale is not 0.
+// Chooses the codes of a group again, unless its scale is 0.
 static void choose_again(const float *x, int n, float d, float min, int low, int high, uint8_t *codes) {
   if (d == 0) return;
   for (int i = 0; i < n; i++) codes[i] = (uint8_t)(clamp(nearest((x[i] + min) / d), low, high) - low);
@@ -63,7 +62,7 @@ static void affine_fit(const struct affine_format *f, const float *x, const floa
     choose_again(x + g * f->group, f->group, d * b->scales[g], dmin * b->mins[g], 0, f->top, b->codes + g * f->group);
 }
 
-// Two bits of 128 values in 32 bytes, and the same for the other 128.
+// The two-bit codes of 128 values in 32 bytes, then those of the other 128.
 static void put_two_bits(unsigned char *out, const uint8_t *codes) {
   for (int i = 0; i < 64; i++) {
     const uint8_t *c = codes + i / 32 * 128 + i % 32;
@@ -83,8 +82,8 @@ void quantise_q2_k(const float *x, const float *weights, int64_t n, unsigned cha
   }
 }
 
-// d, dmin, and eight scales and least values of 6 bits in 12 bytes: of the last four the two high bits go where the
-// first four leave room.
+// d, dmin, and eight scales and least values of 6 bits in 12 bytes: the two high bits of the last four are stored in
+// the unused bits of the first four.
 static void put_affine_head(unsigned char *out, const struct affine_block *b) {
   unsigned char *s = out + 4;
   put_half(out, b->d);
@@ -97,7 +96,7 @@ static void put_affine_head(unsigned char *out, const struct affine_block *b) {
   }
 }
 
-// Low nibbles of 64 values in 32 bytes, four times.
+// Nibbles of 64 values in 32 bytes, four times.
 static void put_many_nibbles(unsigned char *out, const uint8_t *codes) {
   for (int i = 0; i < 128; i++) {
     const uint8_t *c = codes + i / 32 * 64 + i % 32;
@@ -129,7 +128,7 @@ void quantise_q5_k(const float *x, const float *weights, int64_t n, unsigned cha
 
 // ---- around zero: Q3_K, Q6_K ----------------------------------------------------------------------------------------
 
-// 16 scales of 6 bits, 32 being 0: low nibbles in 8 bytes, two high bits in 4.
+// 16 scales of 6 bits, where 32 means 0: low nibbles in 8 bytes, two high bits in 4.
 static void put_six_bit_scales(unsigned char *out, const uint8_t *scales) {
   for (int g = 0; g < 8; g++) out[g] = (unsigned char)((scales[g] & 15) | (scales[g + 8] & 15) << 4);
   for (int g = 0; g < 4; g++)
@@ -137,7 +136,7 @@ static void put_six_bit_scales(unsigned char *out, const uint8_t *scales) {
       (unsigned char)(scales[g] >> 4 | scales[g + 4] >> 4 << 2 | scales[g + 8] >> 4 << 4 | scales[g + 12] >> 4 << 6);
 }
 
-// The scale of the block, from those of its groups; the one farthest from 0 gets the code 0.
+// The scale of the block, from those of its groups; the one of largest magnitude gets the code 0.
 static float round_signed_scales(const float *scales, uint8_t *codes) {
   float far = 0, most = 0;
   memset(codes, 0, 16);
@@ -189,7 +188,7 @@ void quantise_q6_k(const float *x, const float *weights, int64_t n, unsigned cha
       out[192 + g] = (unsigned char)s;
       choose_again(x + 16 * g, 16, d * (float)(int8_t)s, 0, -32, 31, codes + 16 * g);
     }
-    // low nibbles: 64 values, and the 64 after them above
+    // low nibbles: 64 values, with the next 64 in the high nibbles
     for (int k = 0; k < 128; k++) {
       const uint8_t *c = codes + k / 64 * 128 + k % 64;
       out[k] = (unsigned char)((c[0] & 15) | (c[64] & 15) << 4);

@@ -1,12 +1,12 @@
-// Recurrences of which a state of fixed size is all that is left of the past, and the state's memory.
+// Recurrences, which keep only a state of fixed size of the past, and the memory for that state.
 //
-// Positions come in blocks of fixed length, counted from position 0, and the state advances when a block is complete:
-// it is what was left at the block's first position. What has come since, at most a block, is kept row by row, as
-// attention keeps keys and values. Token t sees the state, faded by the decays from the block's beginning up to t, and
-// each token s <= t of the block, faded by the decays between them. So what a token sees is the same, and is added up
-// in the same order, whichever run it came in: results do not depend on how a sequence is cut. A run stays within a
-// block (model_block). Decays are sums of logarithms, so that nothing is divided; what is added to the state is faded
-// the same way.
+// Positions are processed in blocks of fixed length, counted from position 0, and the state advances when a block is
+// complete: it holds its value at the block's first position. Later rows, at most a block, are kept row by row, as
+// attention keeps keys and values. Token t reads the state, multiplied by the decays from the block's beginning to t,
+// and each token s <= t of the block, multiplied by the decays between them. So a token reads the same values and adds
+// them in the same order, whichever run it is in: results do not depend on how a sequence is split into runs. A run
+// stays within a block (model_block). Decays are sums of logarithms, so nothing is divided; what is added to the state
+// decays in the same way.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -20,7 +20,7 @@ void state_store(build *b, const layer *y, int i, tensor *value) {
   vec_push(b->effects, t_assign(b->g, view, value));
 }
 
-tensor *softplus(graph *g, tensor *x) {         // log(1 + exp x), of which nothing overflows
+tensor *softplus(graph *g, tensor *x) {         // log(1 + exp x) without overflow
   tensor *far = t_exp(g, t_op2(g, OP_MIN, x, t_op1(g, OP_NEG, x)));
   return t_add(g, t_op2(g, OP_MAX, x, t_float(g, 0)),
                t_scale(g, t_op1(g, OP_LOG2, t_add(g, far, t_float(g, 1))), M_LN2));
@@ -28,7 +28,7 @@ tensor *softplus(graph *g, tensor *x) {         // log(1 + exp x), of which noth
 
 // --- rows of a block -------------------------------------------------------------------------------------------------
 
-// RUN_ROOM: tokens that a run has at most, as intervals see it
+// RUN_ROOM: the most tokens of a run for the interval analysis
 enum { MAMBA1_BLOCK = 16, MAMBA_BLOCK = 64, SOLVED_AT_ONCE = 8, RUN_ROOM = 64 };
 
 block block_of(build *b, int64_t size) {
@@ -53,14 +53,14 @@ tensor *keep_rows(build *b, const layer *y, int i, const block *k, tensor *x, bo
   return t_slice(g, t_reshape(g, state_slot(b, y, i, next), s->n, dims), 0, n_(b, 0), all ? n_(b, k->size) : k->end);
 }
 
-// The state at the block's first position: zeros where that is 0.
+// The state at the block's first position: zeros at position 0.
 tensor *state_before(build *b, const layer *y, int i, const block *k, int n, const int64_t *dims) {
   graph *g = b->g;
   return t_where(g, t_op2(g, OP_CMPLT, b->pos, n_(b, k->size)), t_float(g, 0),
                  t_reshape_i(g, state_slot(b, y, i, state_buffer(b, y, i)), n, dims));
 }
 
-// Whether row s of the block, of `rows`, comes before token t of this run, or is it: {T, rows}
+// Whether row s of the block, of `rows`, is before token t of this run, or (itself) is t: {T, rows}
 tensor *not_later(build *b, const block *k, uop *rows, bool itself) {
   graph *g = b->g;
   tensor *t =
@@ -68,7 +68,7 @@ tensor *not_later(build *b, const block *k, uop *rows, bool itself) {
   return t_op2(g, OP_CMPLT, t_reshape(g, t_iota(g, rows), DIMS(n_(b, 1), rows)), t);
 }
 
-// Logarithms of decays of the block's rows {end, H}, added up until each token of this run: {T, H}
+// The sums of the logarithms of decays of the block's rows {end, H} up to each token of this run: {T, H}
 tensor *added_up(build *b, const block *k, tensor *log_decay) {
   graph *g = b->g;
   uop *h = log_decay->shape->dim[1], *one = n_(b, 1);
@@ -77,8 +77,8 @@ tensor *added_up(build *b, const block *k, tensor *log_decay) {
   return read_by_many(g, t_reshape(g, t_reduce(g, seen, OP_ADD, 1), DIMS(b->T, h)));
 }
 
-// What of row s is left at token t: {T, rows, H}, 0 where s is later (and, unless itself, at t). sum {T, H}, sums
-// {rows, H}
+// The factor that is left of row s at token t: {T, rows, H}, 0 if s is later (and, unless itself, at t). sum {T, H},
+// sums {rows, H}
 static tensor *left_at(build *b, const block *k, tensor *sum, tensor *sums, bool itself) {
   graph *g = b->g;
   uop *h = sum->shape->dim[1], *rows = sums->shape->dim[0], *one = n_(b, 1);
@@ -87,14 +87,14 @@ static tensor *left_at(build *b, const block *k, tensor *sum, tensor *sums, bool
       g, t_where(g, t_reshape(g, not_later(b, k, rows, itself), DIMS(b->T, rows, one)), d, t_float(g, -INFINITY)));
 }
 
-// Rows that go into the state: all of a block that ends with this run; else one, which counts nothing.
+// Rows that enter the state: all rows of a block that ends with this run; otherwise one row, which counts nothing.
 uop *rows_done(build *b, const block *k) {
   graph *g = b->g;
   uop *full = idx_min(g, idx_div(g, k->end, n_(b, k->size)), n_(b, 1));
   return idx_max(g, idx_mul(g, k->end, full), n_(b, 1));
 }
 
-// What of each such row is left when the block ends {rows, H}, and of the state before it {1, H}
+// The factor that is left of each such row at the end of the block {rows, H}, and of the state before it {1, H}
 tensor *left_at_end(build *b, const block *k, tensor *sum, tensor *sums, uop *rows, tensor **of_state) {
   graph *g = b->g;
   tensor *last = t_slice(g, sum, 0, idx_sub(g, b->T, n_(b, 1)), n_(b, 1));
@@ -102,7 +102,7 @@ tensor *left_at_end(build *b, const block *k, tensor *sum, tensor *sums, uop *ro
   return t_where(g, k->full, t_exp(g, t_sub(g, last, t_slice(g, sums, 0, n_(b, 0), rows))), t_float(g, 0));
 }
 
-// --- keys of both kinds ----------------------------------------------------------------------------------------------
+// --- keys of both Mamba kinds ----------------------------------------------------------------------------------------
 
 static int load_ssm(loader *l, layer *y) {
   ssm *s = &y->ssm;
@@ -127,7 +127,7 @@ static int load_ssm(loader *l, layer *y) {
   return 0;
 }
 
-// Memory for the rows of blocks of this size, and a limit to what a run may have.
+// Adds memory for the rows of blocks of this size, and limits the length of a run.
 static void load_rows(loader *l, layer *y, int64_t size, int64_t keys) {
   model *m = l->m;
   rows_state(l, y, size, y->ssm.heads);
@@ -138,9 +138,9 @@ static void load_rows(loader *l, layer *y, int64_t size, int64_t keys) {
 }
 
 // --- Mamba -----------------------------------------------------------------------------------------------------------
-// Each of the inner channels has a state of n elements, each of which fades in its own way: by exp(A dt). The time step
-// dt, what is added (dt x B) and what reads (C) are made of the input; some models norm these three. Blocks are short,
-// since every row that is not in the state yet fades anew for every token.
+// Each inner channel has a state of n elements, and each element decays at its own rate: by exp(A dt). The time step
+// dt, the addition (dt x B) and the read vector (C) are made from the input; some models norm these three. Blocks are
+// short, since every row that is not in the state yet is decayed again for every token.
 
 static int mamba_load(loader *l, layer *y) {
   ssm *s = &y->ssm;
@@ -202,7 +202,7 @@ static tensor *mamba(build *b, const layer *y, tensor *x) {
   read = t_where(g, t_reshape(g, not_later(b, &k, k.end, true), DIMS(b->T, k.end, one)),
                  t_mul(g, read, t_reshape(g, values, DIMS(one, k.end, D))), t_float(g, 0));
   tensor *out = t_reshape(g, t_reduce(g, read, OP_ADD, 1), DIMS(b->T, D));
-  // and what the state still has
+  // and of the state
   tensor *S = state_before(b, y, STATE_SSM, &k, 2, (int64_t[]){inner, n}),
          *fade = t_exp(g, t_mul(g, t_reshape(g, sum, DIMS(b->T, D, one)), A));
   tensor *old = t_reduce(
@@ -226,8 +226,7 @@ static tensor *mamba(build *b, const layer *y, tensor *x) {
 const part part_mamba = {mamba_load, mamba};
 
 // --- Mamba 2 ---------------------------------------------------------------------------------------------------------
-// Head h has a state of {p, n}; each token adds dt x B to it and reads it with C. B and C are shared by the heads of a
-// group.
+// Head h has a state of {p, n}; each token adds dt x B to it and reads it with C. The heads of a group share B and C.
 
 static int mamba2_load(loader *l, layer *y) {
   const ssm *s = &y->ssm;
@@ -244,18 +243,19 @@ static int mamba2_load(loader *l, layer *y) {
            : 0;
 }
 
-// What fades by itself: v {T, inner} is what tokens add, by B {T, groups x state}; C, as B, reads. sum {T, H}: the
-// logarithms of decays from the block's beginning on; sums {end, H}: of all its rows; dt {end, H}: how much each adds
+// A recurrence with decays: v {T, inner} is added by tokens, by B {T, groups x state}; C, of the same shape as B,
+// reads. sum {T, H}: sums of the logarithms of decays from the block's beginning; sums {end, H}: those of all its rows;
+// dt {end, H}: the weight of each row
 typedef struct fading { tensor *v, *B, *C, *sum, *sums, *dt; } fading;
 
-// What tokens read, {T, H, p}; the layer's states STATE_SSM, STATE_KEY and STATE_VALUE go on.
+// The tokens' outputs, {T, H, p}; advances the layer's states STATE_SSM, STATE_KEY and STATE_VALUE.
 static tensor *read_fading(build *b, const layer *y, const block *k, const fading *f) {
   graph *g = b->g;
   const ssm *s = &y->ssm;
   int64_t inner = s->inner, n = s->state, groups = s->groups, h = s->heads, per = h / groups, p = inner / h;
   uop *one = n_(b, 1), *G = n_(b, groups), *P = n_(b, per), *D = n_(b, p), *N = n_(b, n), *H = n_(b, h);
   tensor *keys = keep_rows(b, y, STATE_KEY, k, f->B, false), *values = keep_rows(b, y, STATE_VALUE, k, f->v, false);
-  // within the block: token t and row s meet by C(t) B(s)
+  // within the block: the weight of row s at token t is C(t) B(s)
   tensor *meet = t_reduce(
       g, t_mul(g, t_reshape(g, f->C, DIMS(b->T, one, G, N)), t_reshape(g, keys, DIMS(one, k->end, G, N))), OP_ADD, 3);
   tensor *factor = t_mul(g, left_at(b, k, f->sum, f->sums, true), t_reshape(g, f->dt, DIMS(one, k->end, H)));
@@ -264,7 +264,7 @@ static tensor *read_fading(build *b, const layer *y, const block *k, const fadin
   factor = t_reshape(g, read_by_many(g, factor), DIMS(b->T, k->end, H, one));
   tensor *out =
     read_by_many(g, t_reduce(g, t_mul(g, factor, t_reshape(g, values, DIMS(one, k->end, H, D))), OP_ADD, 1));
-  // and what the state still has
+  // and from the state
   tensor *S = state_before(b, y, STATE_SSM, k, 4, (int64_t[]){groups, per, p, n});
   tensor *read = read_by_many(
       g, t_reduce(g, t_mul(g, t_reshape(g, f->C, DIMS(b->T, G, one, one, N)), t_reshape(g, S, DIMS(one, G, P, D, N))),
@@ -284,7 +284,7 @@ static tensor *read_fading(build *b, const layer *y, const block *k, const fadin
   return out;
 }
 
-// Logarithms of decays, by how much rows add: of f->dt, which becomes that of all rows
+// The logarithms of decays, from the tokens' dt; f->dt becomes that of all rows
 static void fade(build *b, const layer *y, const block *k, tensor *dt, fading *f) {
   graph *g = b->g;
   f->dt = keep_rows(b, y, STATE_DECAY, k, softplus(g, dt), false);
@@ -293,7 +293,7 @@ static void fade(build *b, const layer *y, const block *k, tensor *dt, fading *f
   f->sums = keep_rows(b, y, STATE_SUM, k, f->sum, false);
 }
 
-// What is read, and what comes in itself, each head by its factor
+// The output plus the token's own input, times a factor per head
 static tensor *with_own(build *b, const layer *y, tensor *out, tensor *v) {
   graph *g = b->g;
   const ssm *s = &y->ssm;
@@ -324,12 +324,11 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
 
 const part part_mamba2 = {mamba2_load, mamba2};
 
-// --- of PLaMo 2: x and z of a head side by side, and dt, B and C of all heads made of what the convolution leaves
-// -----
+// --- PLaMo 2: x and z of a head are adjacent; dt, B and C of all heads are made of the convolution's output ----------
 
 static int plamo_steps(const model *m) { return m->n_embd / 16 > 64 ? m->n_embd / 16 : 64; }
 
-// Files have these without ".weight" behind their names.
+// Files have these norms without ".weight" after their names.
 static int want_norm_of(loader *l, layer *y, enum tensor_id id, const char *name, int64_t n) {
   char full[64];
   snprintf(full, sizeof full, "blk.%d.%s", y->block, name);
@@ -384,11 +383,12 @@ static tensor *plamo_mamba(build *b, const layer *y, tensor *x) {
 const part part_plamo_mamba = {plamo_load, plamo_mamba};
 
 // --- gated delta net -------------------------------------------------------------------------------------------------
-// Head h has a state of {k, v}, a memory that returns values for keys. A token first lets it fade, then writes the
-// difference between its value and what the memory has for its key: d(t) = beta (v(t) - S k(t)). Within a block that is
-// a triangular system, d(t) = r(t) - sum over s < t of A(t, s) d(s), with A the fading products of keys. A few rows are
-// solved at once, one after the other in one expression; what all rows before those few take is a sum for each few. One
-// token does so with the rows that are known; a run does it for all of the block, whose known rows stay as they are.
+// Head h has a state of {k, v}, a memory that returns values for keys. A token first lets it decay, then writes the
+// difference between its value and what the memory returns for its key: d(t) = beta (v(t) - S k(t)). Within a block
+// that is a triangular system, d(t) = r(t) - sum over s < t of A(t, s) d(s), where A has the products of keys with
+// their decays. A few rows are solved at once, one after the other in one expression; the contribution of all earlier
+// rows is one sum for each such group. A run of one token uses the known rows; a longer run solves the whole block,
+// whose known rows stay as they are.
 
 static int delta_load(loader *l, layer *y) {
   const ssm *s = &y->ssm;
@@ -412,7 +412,7 @@ static tensor *of_groups(build *b, tensor *x, int64_t groups, int64_t from, int6
   return t_reshape(g, t_slice_i(g, r, 2, from, size), DIMS(b->T, n_(b, groups * size)));
 }
 
-// Rows {T, groups, k} of length `by`
+// Rows {T, groups, k} scaled to length `by`
 static tensor *unit_rows(build *b, const layer *y, tensor *x, double by) {
   graph *g = b->g;
   x = t_reshape(g, x, DIMS(b->T, n_(b, y->ssm.groups), n_(b, y->ssm.state)));
@@ -420,7 +420,7 @@ static tensor *unit_rows(build *b, const layer *y, tensor *x, double by) {
   return one_form(g, t_scale(g, t_op2(g, OP_FDIV, x, length), by));
 }
 
-// {.., groups, n}, given to the heads that share them: {.., H, n}
+// {.., groups, n}, repeated for the heads that share them: {.., H, n}
 static tensor *of_heads(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   int64_t groups = y->ssm.groups, per = y->ssm.heads / groups;
@@ -450,8 +450,8 @@ static tensor *one_row(build *b, tensor *x, uop *t) {
   return t_reshape(b->g, t_slice(b->g, x, 0, t, n_(b, 1)), DIMS(x->shape->dim[1], x->shape->dim[2]));
 }
 
-// What rows from .. from + SOLVED_AT_ONCE, which are d {SOLVED_AT_ONCE, H, v}, take from each row of A {n, block, H}:
-// {n, H, v}
+// The contribution of rows from .. from + SOLVED_AT_ONCE, which are d {SOLVED_AT_ONCE, H, v}, to each row of A {n,
+// block, H}: {n, H, v}
 static tensor *taken_from_rows(build *b, tensor *A, tensor *d, int64_t from) {
   graph *g = b->g;
   uop *n = A->shape->dim[0], *H = A->shape->dim[2], *V = d->shape->dim[2], *one = n_(b, 1),
@@ -461,7 +461,7 @@ static tensor *taken_from_rows(build *b, tensor *A, tensor *d, int64_t from) {
                    DIMS(n, H, V));
 }
 
-// One token's d {1, H, v}: r less what A {1, block, H} takes of the rows before, which are known {block, H, v}.
+// One token's d {1, H, v}: r minus the sum over the earlier rows {block, H, v}, which are known, by A {1, block, H}.
 static tensor *solve_one(build *b, const block *k, tensor *A, tensor *r, tensor *known) {
   graph *g = b->g;
   uop *H = r->shape->dim[1], *own = idx_mul(g, idx_div(g, k->from, n_(b, SOLVED_AT_ONCE)), n_(b, SOLVED_AT_ONCE));
@@ -477,8 +477,8 @@ static tensor *solve_one(build *b, const block *k, tensor *A, tensor *r, tensor 
   return t_reshape(g, d, r->shape->n, r->shape->dim);
 }
 
-// The same for rows from .. from + SOLVED_AT_ONCE of the block. x {block, H, v}: r, or d where that is known; before:
-// the rows before, as they are solved.
+// The same for rows from .. from + SOLVED_AT_ONCE of the block. x {block, H, v}: r, or d if that is known; before: the
+// solved rows before these.
 static tensor *solve_some(build *b, tensor *A, tensor *x, tensor *const *before, int64_t from) {
   graph *g = b->g;
   uop *H = x->shape->dim[1];
@@ -496,8 +496,8 @@ static tensor *solve_some(build *b, tensor *A, tensor *x, tensor *const *before,
   return t_permute(g, t_stack_last(g, d, SOLVED_AT_ONCE), (int[]){2, 0, 1});
 }
 
-// x {T, ..} as rows of the block {block, ..}. Before the run are those of `earlier`, or (NULL) zeros, and behind it
-// zeros.
+// x {T, ..} as rows of the block {block, ..}. The rows before the run are those of `earlier`, or zeros if it is NULL;
+// the rows after it are zeros.
 static tensor *rows_of_block(build *b, const block *k, tensor *x, tensor *earlier) {
   graph *g = b->g;
   uop *size = n_(b, k->size), *dims[MAX_DIMS];
@@ -509,7 +509,8 @@ static tensor *rows_of_block(build *b, const block *k, tensor *x, tensor *earlie
   return t_where(g, t_op2(g, OP_CMPLT, at, k->from), earlier ? earlier : zero, own);
 }
 
-// d for r {T, H, v} and A {T, block, H}, which become rows of the layer's state; all of the block's so far {end, H, v}
+// d for r {T, H, v} and A {T, block, H}, stored as rows of the layer's state; returns all rows of the block so far
+// {end, H, v}
 tensor *solve(build *b, const layer *y, const block *k, tensor *A, tensor *r) {
   graph *g = b->g;
   uop *H = r->shape->dim[1], *V = r->shape->dim[2], *rows = n_(b, block_rows(k->size));
@@ -535,7 +536,7 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
           keys = groups * k;
   uop *one = n_(b, 1), *H = n_(b, h), *K = n_(b, k), *V = n_(b, v);
   tensor *mixed, *z, *beta, *alpha;
-  if (y->w[W_SSM_IN].weight) {              // of each group: its query, its key, its heads' values and gates
+  if (y->w[W_SSM_IN].weight) {              // per group: its query, its key, its heads' values and gates
     tensor *all = read_in_parts(g, linear(b, y, W_SSM_IN, x));
     mixed = t_cat_last(g, t_cat_last(g, of_groups(b, all, groups, 0, k), of_groups(b, all, groups, k, k)),
                        of_groups(b, all, groups, 2 * k, per * v));
@@ -568,12 +569,12 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
       t_reduce(g, t_mul(g, s4, t_reshape(g, of_heads(b, y, key), DIMS(b->T, H, K, one))), OP_ADD, 2);
   tensor *r = t_mul(g, t_sub(g, value, t_mul(g, t_reshape(g, known, DIMS(b->T, H, V)), faded)),
                       t_reshape(g, beta, DIMS(b->T, H, one)));
-  // each row of keys meets those before it
+  // products of each key with the earlier keys
   tensor *all_keys = keep_rows(b, y, STATE_KEY, &blk, key, true);
   tensor *A = t_mul(g, t_mul(g, products(b, y, key, all_keys), left_at(b, &blk, sum, sums, false)),
                     t_reshape(g, beta, DIMS(b->T, one, H)));
   tensor *values = solve(b, y, &blk, A, r);
-  // what the block has for each query, and what the state still has
+  // what each query reads of the block and of the state
   sums = t_slice(g, sums, 0, n_(b, 0), blk.end);
   all_keys = t_slice(g, all_keys, 0, n_(b, 0), blk.end);
   tensor *weights = t_mul(g, products(b, y, q, all_keys), left_at(b, &blk, sum, sums, true));

@@ -1,8 +1,9 @@
-// Residuals that are kept (Kimi K3): every few layers the stream is banked, and begins anew with what attention makes.
-// Each part reads the stream and all that is banked, weighted by a softmax of scores: each of them normed, times a
-// vector of the part. So does the head.
+// Residual bank (Kimi K3): every few layers the residual stream is stored, and a new one begins with the attention's
+// output. Each part, and the head, reads a weighted sum of the stream and all stored ones. The weights are a softmax of
+// scores: each stream, normed, times a vector of the part.
 //
-// Input: model.bank_every. Invariant: rows that are banked are stored; their sums have one form for one token and many.
+// Input: model.bank_every. Invariant: the streams are stored, so that their sums have the same form for one token and
+// for many.
 #include "model/model_impl.h"
 #include "model/stored.h"
 
@@ -21,7 +22,7 @@ static tensor *residual_score(const build *b, tensor *x, tensor *by) {
   return one_form(b->g, t_reduce(b->g, t_rmsnorm(b->g, x, by, b->m->eps), OP_ADD, 1));
 }
 
-// x {T, n_embd} and what is banked
+// The weighted sum of x {T, n_embd} and the stored streams
 static tensor *with_banked(build *b, const layer *y, enum tensor_id id, tensor *x) {
   graph *g = b->g;
   int n = b->n_bank;

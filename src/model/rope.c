@@ -1,5 +1,6 @@
-// Rotary positions: pairs of elements of a head turn by angles that grow with the position. Angles are computed in f64,
-// once per run for all layers: position times base^(-2i/d), over the file's frequency factors where it has some.
+// Rotary positions: pairs of elements of a head are rotated by angles that grow with the position. Angles are computed
+// in f64, once per run for all layers: position times base^(-2i/d), divided by the file's frequency factors if it has
+// some.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -8,14 +9,14 @@
 #include "model/model_impl.h"
 #include "model/stored.h"
 
-// The pair that turns `turns` times within the context that the model was first trained with.
+// The pair that makes `turns` full turns within the original training context.
 static double pair_of(const rope *r, double ctx, double turns) {
   return r->dim * log(ctx / (turns * 2 * M_PI)) / (2 * log(r->base));
 }
 
-// The ramp goes from the last pair that is not scaled to the first one that is: whole pairs, as YaRN's authors have it,
-// or the exact places between them, as OpenAI trained gpt-oss ("truncate": false in its configuration). No converter
-// writes which; so the architecture decides where the file has no key, which --yarn-truncate sets.
+// The ramp runs from the last pair that is not scaled to the first one that is fully scaled: in whole pairs, as YaRN's
+// authors do, or between exact places, as OpenAI trained gpt-oss ("truncate": false in its configuration). No converter
+// writes which, so the architecture decides unless the file has the key, which --yarn-truncate sets.
 static int load_ramp(loader *l, rope *r, double fast, double slow) {
   model *m = l->m;
   bool whole;
@@ -34,7 +35,7 @@ static int load_yarn(loader *l, rope *r) {
       key_number_or(l, "rope.scaling.yarn_ext_factor", 1, -1e3, 1e3, &r->ramp) ||
       key_number_or(l, "rope.scaling.yarn_log_multiplier", 0, -1e3, 1e3, &log_mul) || load_ramp(l, r, fast, slow))
     return -1;
-  if (r->ramp < 0) r->ramp = 1;         // as it is written where it was never set
+  if (r->ramp < 0) r->ramp = 1;         // -1 means the default
   double usual = r->ramp != 0 && factor > 1 && !m->arch->yarn_bare
                    ? (1 + 0.1 * log(factor)) / (log_mul != 0 ? 1 + 0.1 * log_mul * log(factor) : 1)
                    : 1,
@@ -62,7 +63,7 @@ static int load_scaling(loader *l, rope *r) {
   }
   if (equals_text(type, "none")) return 0;
   const char *name = linear && !has_key(l, "rope.scaling.factor") ? "rope.scale_linear" : "rope.scaling.factor";
-  if (!linear && !equals_text(type, "longrope"))       // llama.cpp answers as if nothing were scaled
+  if (!linear && !equals_text(type, "longrope"))       // llama.cpp ignores other types
     return gguf_fail(l->f, key(l, name), l->err, "is missing, and rope.scaling.type says that positions are scaled");
   if (linear && key_number(l, name, 0, 1e6, &factor)) return -1;
   if (factor > 0 && key_number(l, name, 1e-3, 1e6, &factor)) return -1;         // 0 means 1
@@ -105,7 +106,7 @@ int rope_load(loader *l, int head_dim) {
   return 0;
 }
 
-// Which of the sections pair i of {pairs} lies in is `of`.
+// Whether pair i of {pairs} belongs to section `of`.
 static tensor *in_section(const build *b, tensor *i, int of) {
   graph *g = b->g;
   const int *n = b->m->sections;
@@ -118,7 +119,7 @@ static tensor *in_section(const build *b, tensor *i, int of) {
   return t_op2(g, OP_AND, turn, t_op2(g, OP_CMPLT, i, n_(b, 3 * n[of])));
 }
 
-// What pairs {pairs}, numbered, turn by: {T, 1, 1}, or {T, 1, pairs}.
+// The positions by which pairs {pairs}, numbered, rotate: {T, 1, 1}, or {T, 1, pairs}.
 static tensor *positions(const build *b, tensor *pairs) {
   graph *g = b->g;
   tensor *at[3];
@@ -127,7 +128,7 @@ static tensor *positions(const build *b, tensor *pairs) {
   return t_where(g, in_section(b, pairs, 2), at[2], t_where(g, in_section(b, pairs, 1), at[1], at[0]));
 }
 
-// The tables of a rope: angle of pair i at position p is p * frequency.
+// The tables of a rope: the angle of pair i at position p is p * frequency.
 static void tables(build *b, const rope *r, tensor *factors, tensor **cos, tensor **sin) {
   graph *g = b->g;
   tensor *pairs = t_iota(g, n_(b, r->dim / 2)), *i = t_cast(g, pairs, DT_F64);

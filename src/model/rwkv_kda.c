@@ -1,8 +1,8 @@
-// Recurrences in which every channel of a key fades on its own: Kimi's delta attention, and RWKV 7 and 6. A head has a
-// state S {k, v}. A token lets each of the k rows fade, and adds to them; what a token sees comes in blocks, as
-// recurrent.c has it. What is left of row s of a block at token t is exp(sum(t) - sum(s)) of each channel, with the
-// sums of logarithms of decays, so that a product of what reads and what was written is over channels, with that as a
-// factor.
+// Recurrences in which every channel of a key decays separately: Kimi's delta attention, and RWKV 7 and 6. A head has a
+// state S {k, v}. A token lets each of the k rows decay and adds to them; tokens are processed in blocks, as in
+// recurrent.c. The factor that is left of row s of a block at token t is exp(sum(t) - sum(s)) for each channel, where
+// the sums are over logarithms of decays. So a product of a read vector with a written one runs over channels, with
+// that as an additional factor.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -23,8 +23,8 @@ static tensor *join_heads(build *b, tensor *x) {
   return t_reshape(b->g, x, DIMS(x->shape->dim[0], idx_mul(b->g, x->shape->dim[1], x->shape->dim[2])));
 }
 
-// x {T, H k} with keys {rows, H k} of the rows before each token (itself: and its own), as they have faded until sum
-// {T, H k}: {T, rows, H}
+// x {T, H k} times keys {rows, H k} of the rows before each token (itself: and its own), decayed until sum {T, H k}:
+// {T, rows, H}
 static tensor *meet(build *b, const block *blk, const heads *h, tensor *x, tensor *sum, tensor *keys, tensor *sums,
                     bool itself) {
   graph *g = b->g;
@@ -37,7 +37,7 @@ static tensor *meet(build *b, const block *blk, const heads *h, tensor *x, tenso
   return t_reshape(g, t_reduce(g, p, OP_ADD, 3), DIMS(b->T, rows, H));
 }
 
-// weights {T, rows, H} of values {rows, H, v}: {T, H, v}
+// values {rows, H, v}, weighted by weights {T, rows, H}: {T, H, v}
 static tensor *weighed(build *b, const heads *h, tensor *weights, tensor *values) {
   graph *g = b->g;
   uop *one = n_(b, 1), *rows = weights->shape->dim[1], *H = n_(b, h->n), *V = n_(b, h->v);
@@ -45,7 +45,7 @@ static tensor *weighed(build *b, const heads *h, tensor *weights, tensor *values
   return t_reshape(g, t_reduce(g, p, OP_ADD, 1), DIMS(b->T, H, V));
 }
 
-// What x {T, H k} reads of the state S {H, k, v} before the block, faded until sum: {T, H, v}
+// What x {T, H k} reads from the state S {H, k, v} before the block, decayed until sum: {T, H, v}
 static tensor *read_state(build *b, const heads *h, tensor *S, tensor *x, tensor *sum) {
   graph *g = b->g;
   uop *one = n_(b, 1), *H = n_(b, h->n), *K = n_(b, h->k), *V = n_(b, h->v);
@@ -54,8 +54,7 @@ static tensor *read_state(build *b, const heads *h, tensor *S, tensor *x, tensor
   return t_reshape(g, t_reduce(g, p, OP_ADD, 2), DIMS(b->T, H, V));
 }
 
-// What rows with keys {rows, H k}, values {rows, H, v} and so much left of each channel {rows, H k} add to the state:
-// {H, k, v}
+// What rows with keys {rows, H k}, values {rows, H, v} and the factors left {rows, H k} add to the state: {H, k, v}
 static tensor *added_to_state(build *b, const heads *h, tensor *keys, tensor *values, tensor *left, uop *rows) {
   graph *g = b->g;
   uop *one = n_(b, 1), *H = n_(b, h->n), *K = n_(b, h->k), *V = n_(b, h->v);
@@ -80,8 +79,7 @@ static void load_block(loader *l, layer *y, const heads *h) {
 }
 
 // --- Kimi's delta attention ------------------------------------------------------------------------------------------
-// The gated delta rule of recurrent.c, with a decay for each channel, and convolutions of queries, keys and values by
-// themselves.
+// The gated delta rule of recurrent.c, with a decay per channel, and separate convolutions of queries, keys and values.
 
 static int kda_load(loader *l, layer *y) {
   int n;
@@ -117,13 +115,13 @@ static tensor *through_two(build *b, const layer *y, enum tensor_id first, enum 
   return y->w[second].weight ? linear(b, y, second, x) : x;
 }
 
-// Logarithms {T, H k}: A softplus(x + dt), or the least there may be times a sigmoid
+// Logarithms {T, H k}: A softplus(x + dt), or the lower bound times a sigmoid
 static tensor *kda_decay(build *b, const layer *y, const heads *h, tensor *x) {
   graph *g = b->g;
   tensor *f = split_heads(
     b, t_add(g, through_two(b, y, W_SSM_F_A, W_SSM_F_B, x), bias(b, y, W_SSM_DT)), h->n, h->k);
   tensor *A = t_reshape(g, weight(b, y, W_SSM_A), DIMS(n_(b, 1), n_(b, h->n), n_(b, 1)));
-  if (y->safe_decay && y->full_gate) A = t_op1(g, OP_NEG, A);          // as files have it that lack the one matrix
+  if (y->safe_decay && y->full_gate) A = t_op1(g, OP_NEG, A);  // the sign in files that have a single gate matrix
   return join_heads(b, y->safe_decay ? t_scale(g, sigmoid(g, t_mul(g, f, A)), y->least_decay)
                                      : t_mul(g, softplus(g, f), A));
 }
@@ -144,7 +142,7 @@ static tensor *kda(build *b, const layer *y, tensor *x) {
   tensor *keys = keep_rows(b, y, STATE_KEY, &blk, k, true),
          *S = state_before(b, y, STATE_SSM, &blk, 3, (int64_t[]){h.n, h.k, h.v});
   tensor *beta = ahead(g, sigmoid(g, linear(b, y, W_SSM_BETA, x)));
-  // d(t) = beta (v(t) - what the memory has for k(t))
+  // d(t) = beta (v(t) - what the memory returns for k(t))
   tensor *r = t_mul(g, t_sub(g, split_heads(b, qkv[2], h.n, h.v), read_state(b, &h, S, k, sum)),
                     t_reshape(g, beta, DIMS(b->T, H, one)));
   tensor *A = t_mul(g, meet(b, &blk, &h, k, sum, keys, sums, false), t_reshape(g, beta, DIMS(b->T, one, H)));
@@ -164,15 +162,15 @@ static tensor *kda(build *b, const layer *y, tensor *x) {
 const part part_kda = {kda_load, kda};
 
 // --- RWKV 7 ----------------------------------------------------------------------------------------------------------
-// What a token makes is of itself and the token before it, mixed channel by channel. u(t) is what a(t) reads of the
-// state before this token; the state fades, and k(t) v(t) and b(t) u(t) are added.
+// Inputs are a channel-wise mix of the token and the token before it. u(t) is what a(t) reads from the state before
+// this token; the state decays, and k(t) v(t) and b(t) u(t) are added.
 
 enum { RWKV_SHIFT = STATE_CONV, RWKV_B = STATE_MORE, RWKV_V };
 enum { LERP_R, LERP_W, LERP_K, LERP_V, LERP_A, LERP_G, LERPS };
 
 static int read_rank(loader *l, const char *rest, int *out) { return key_count(l, rest, 1, 1 << 16, out); }
 
-// Heads of n elements each, which divide the embedding.
+// Heads of n elements each; n divides the embedding length.
 static int set_wkv_heads(loader *l, layer *y, int n) {
   int64_t d = l->m->n_embd;
   if (d % n)
@@ -183,8 +181,8 @@ static int set_wkv_heads(loader *l, layer *y, int n) {
   return 0;
 }
 
-// With a feed-forward of another kind (models that were made of Qwen 2) only the mixer reads the token before, and
-// heads may go without a norm.
+// With a feed-forward of another kind (models derived from Qwen 2) only the mixer reads the token before, and heads may
+// have no norm.
 static bool mixes_channels(const layer *y) { return y->ff == &part_channel_mix; }
 
 static int read_shifts(loader *l, const layer *y, int *out) {
@@ -211,7 +209,7 @@ static int rwkv7_load(loader *l, layer *y) {
     return -1;
   if (set_wkv_heads(l, y, n)) return -1;
   heads h = {d / n, n, n};
-  if (!y->index) residual = iclr;              // of the first layer, which nobody reads
+  if (!y->index) residual = iclr;              // unused in the first layer
   y->kv_from = 0;
   const struct {
     enum tensor_id id;
@@ -230,7 +228,7 @@ static int rwkv7_load(loader *l, layer *y) {
   return 0;
 }
 
-// x {T, d} and, by so much of each channel, what is between it and the token before
+// x {T, d}, mixed with the token before by a factor per channel
 static tensor *mixed(build *b, tensor *x, tensor *step, tensor *by) {
   return t_add(b->g, x, t_mul(b->g, step, by));
 }
@@ -239,7 +237,7 @@ static tensor *tanh_of(graph *g, tensor *x) {
   return t_sub(g, t_float(g, 1), t_op2(g, OP_FDIV, t_float(g, 2), t_add(g, t_exp(g, t_scale(g, x, 2)), t_float(g, 1))));
 }
 
-// Heads {T, H, v}, each normed by itself, then by the weights of all
+// Heads {T, H, v}, each normed separately, then times the weights for all
 static tensor *heads_normed(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   if (!y->w[W_TIME_MIX_LN].weight) return join_heads(b, x);
@@ -261,7 +259,7 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
          *v = makes_several(g, linear(b, y, W_TIME_MIX_VALUE, in[LERP_V]));
   tensor *w = linear(b, y, W_TIME_MIX_W2, tanh_of(g, linear(b, y, W_TIME_MIX_W1, in[LERP_W])));
   w = t_scale(g, sigmoid(g, t_add(g, w, weight(b, y, W_TIME_MIX_W0))), -0.606531);
-  if (y->index) {                           // a part of the first layer's value
+  if (y->index) {                           // mix with the first layer's value
     tensor *more = linear(b, y, W_TIME_MIX_V2, linear(b, y, W_TIME_MIX_V1, in[LERP_V]));
     v = makes_several(
       g, t_add(g, v, t_mul(g, t_sub(g, b->kept[0].V, v), sigmoid(g, t_add(g, more, weight(b, y, W_TIME_MIX_V0))))));
@@ -309,9 +307,9 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
 const part part_rwkv7 = {rwkv7_load, rwkv7};
 
 // --- RWKV 6 ----------------------------------------------------------------------------------------------------------
-// How much of the token before goes into each of the five is made of both. The state fades and k(t) v(t) is added; a
-// token reads what was there before it, and its own part times `first`; or (made of Qwen 2) what is there with its own
-// part, k less what of it fades, shared by several heads.
+// The mix of each of the five inputs with the token before is computed from both. The state decays and k(t) v(t) is
+// added. A token reads the state before it, plus its own part times `first`. In models derived from Qwen 2 it reads the
+// state after its own part was added, k is reduced by the part that decays, and several heads share keys.
 
 enum { MIX_W, MIX_K, MIX_V, MIX_R, MIX_G, MIXES };
 
@@ -343,7 +341,7 @@ static int rwkv6_load(loader *l, layer *y) {
   return mixes ? want_heads_norm(l, y) : 0;
 }
 
-// Keys or values {T, kv n}, given to the heads that share them
+// Keys or values {T, kv n}, repeated for the heads that share them
 static tensor *of_sharing(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   uop *kv = n_(b, y->n_kv), *n = n_(b, y->head_dim), *per = n_(b, y->n_head / y->n_kv);
@@ -400,7 +398,7 @@ static tensor *rwkv6(build *b, const layer *y, tensor *x) {
 
 const part part_rwkv6 = {rwkv6_load, rwkv6};
 
-// --- the feed-forward of RWKV: of a token and the one before it; the older one has a gate ----------------------------
+// --- the feed-forward of RWKV, which reads a token and the one before it; the older kind has a gate ------------------
 
 static int channel_load(loader *l, layer *y) {
   int64_t d = l->m->n_embd;

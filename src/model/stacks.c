@@ -1,9 +1,9 @@
-// Two stacks of layers in turns (HRM). Each adds what both left last and goes through its layers; then the sum is
-// normed without weights. The low stack, which begins as a learned vector, is gone through several times before the
-// high one, which begins as what is embedded, and is what the head reads.
+// Two alternating stacks of layers (HRM). The input of each is the sum of both stacks' last outputs; its output is
+// normed without weights. The low stack, whose output begins as a learned vector, runs several times before the high
+// stack, whose output begins as the embedding and is the input of the head.
 //
-// Input: the layers in the order of their use (model.stacks), several of which share a block of the file. Invariant:
-// each has keys and values of its own.
+// Input: the layers in the order of their use (model.stacks); several share a block of the file. Invariant: each layer
+// has its own keys and values.
 #include "model/model_impl.h"
 #include "model/stored.h"
 

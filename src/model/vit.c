@@ -1,6 +1,6 @@
-// The transformer inside encoders of pictures and sound: layers in which each patch sees all others, or those of its
-// window, with learned positions or with those of two axes that turn heads. What goes in and what comes of it is the
-// projector's (projectors.c).
+// The transformer in image and sound encoders: layers in which each patch attends to all others or to those of its
+// window, with learned positions or with rotation by two axes. The projector (projectors.c) makes the input and reads
+// the output.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -38,7 +38,7 @@ static int load_sizes(loader *l, int *heads, int *ff) {
   if (last) m->n_embd_out = (int)min_i64(last->ne[1], 1 << 20);
   if (!m->n_embd_out) return gguf_fail(l->f, NULL, l->err, "tensor '%s' is missing", end);
   const gguf_tensor *up = gguf_tensor_find(l->f, "v.blk.0.ffn_up.weight");
-  // also where the names of the two matrices are exchanged
+  // also if the names of the two matrices are exchanged
   int64_t tall = !up ? 0 : up->ne[1] == m->n_embd ? up->ne[0] : up->ne[1];
   if (by_tensor && up && tall >= 1 && tall <= 1 << 20) *ff = (int)tall;
   if (m->n_embd % *heads || (m->n_embd / *heads) % 2)
@@ -47,7 +47,7 @@ static int load_sizes(loader *l, int *heads, int *ff) {
   return 0;
 }
 
-// A norm before or behind all layers, if there is one.
+// An optional norm before or after all layers.
 static int load_end(loader *l, enum tensor_id id) {
   if (want_vector(l, NULL, id, l->m->n_embd, WANT_OPTIONAL)) return -1;
   return l->m->w[id].weight ? want_vector(l, NULL, id, l->m->n_embd, bias_if(l, HAS_NORM_BIAS)) : 0;
@@ -63,7 +63,7 @@ int vit_load(loader *l) {
   m->neox = m->arch->flags & ARCH_NEOX;
   m->layers = xcalloc((size_t)m->n_layer, sizeof *m->layers);
   bool posts = m->arch->flags & ARCH_POST_NORMS;
-  // llama4's second norm in files of late converters, which know the name as gemma4's
+  // llama4's second norm in files of recent converters, which use gemma4's name for it
   bool called_post = !posts && !gguf_tensor_find(l->f, "v.blk.0.ln2.weight") &&
                      gguf_tensor_find(l->f, "v.blk.0.attn_post_norm.weight");
   for (int i = 0; i < m->n_layer; i++)
@@ -108,7 +108,7 @@ static tensor *factored(const build *b, const layer *y, enum tensor_id id, tenso
   return y->w[id].weight ? t_mul(b->g, x, weight(b, y, id)) : x;
 }
 
-// Windows of a picture, which may be smaller at its edges, or runs of chunks of a sound.
+// Windows of an image, which may be smaller at its edges, or of consecutive chunks of a sound.
 static row_groups window_groups_of(const build *b) {
   const projector_facts *f = &b->m->eye;
   int64_t side = f->chunk ? 0 : max_i64(f->window / (f->patch * f->merge), 1) * f->merge;
@@ -146,7 +146,8 @@ static int load_dense(loader *l, layer *y) {
 static tensor *dense(build *b, const layer *y, tensor *x) { return factored(b, y, W_LS2, part_dense.graph(b, y, x)); }
 const part part_vit_dense = {load_dense, dense};
 
-// Of heads that turn: the first half of pairs by one place of a patch, usually its line, the others by the other one.
+// For heads that rotate: the first half of the pairs uses one coordinate of a patch, usually its line, the others use
+// the other one.
 static void turn_tables(build *b, tensor *first, tensor *second) {
   graph *g = b->g;
   const rope *r = &b->m->rope[ROPE_GLOBAL];
@@ -172,7 +173,7 @@ tensor *place_of(const build *b, int which, uop *n) {
   return t_slice(b->g, t_slice_i(b->g, all, 0, which * places, places), 0, n_(b, 0), n);
 }
 
-// The line (0) or the column (1) that a row turns by.
+// The line (0) or the column (1) by which a row rotates.
 static tensor *turn_of(const build *b, int axis) {
   graph *g = b->g;
   const projector_arch *a = b->m->projector->arch;
