@@ -1,4 +1,4 @@
-// Accounts of memory and processor time: see account.h.
+// Counts memory and processor time per account: see account.h.
 #define _GNU_SOURCE
 #include "base/account.h"
 #include <stdatomic.h>
@@ -14,7 +14,7 @@ static void note_peak(account *a, size_t bytes) {
   while (bytes > peak && !atomic_compare_exchange_weak(&a->peak, &peak, bytes)) {}
 }
 
-// Bytes that the accounts below a may hold if one of them is to hold `of_one`.
+// The most bytes that the accounts below a may hold together if one of them is to hold `of_one`.
 static size_t most_for(const account *a, size_t of_one) {
   return of_one > a->spare / 16 ? a->most - a->spare : a->most;
 }
@@ -22,7 +22,7 @@ static size_t most_for(const account *a, size_t of_one) {
 // of_one: what the account below it, for which this is taken, will hold.
 static const account *take_for_one(account *a, size_t n, size_t of_one) {
   if (!a) return NULL;
-  // compared before it is added: what is refused takes no room from others, not even for a moment
+  // compared before it is added, so that a refused request never takes room from others
   size_t held = a->bytes, most = most_for(a, of_one);
   do {
     if (held > most || n > most - held) return a;
@@ -79,7 +79,7 @@ void memory_trim(void) {
 #endif
 }
 
-// ---- the account of a thread ----------------------------------------------------------------------------------------
+// --- the account of a thread -----------------------------------------------------------------------------------------
 
 static _Thread_local struct { account *of; int64_t since; } here;
 

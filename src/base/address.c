@@ -1,4 +1,4 @@
-// See address.h. Ranges that are narrower stand before those that they lie in.
+// The table of address ranges: see address.h. A range comes before the wider ranges that contain it.
 #include "base/address.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -11,7 +11,7 @@ static const range4 ranges4[] = {
   {{0}, 8, ADDRESS_SPECIAL},
   {{10}, 8, ADDRESS_PRIVATE},
   {{100, 100, 100, 200}, 32, ADDRESS_SPECIAL},         // metadata
-  {{100, 64}, 10, ADDRESS_PRIVATE},                    // behind a provider's NAT
+  {{100, 64}, 10, ADDRESS_PRIVATE},                    // carrier-grade NAT
   {{127}, 8, ADDRESS_PRIVATE},
   {{168, 63, 129, 16}, 32, ADDRESS_SPECIAL},           // metadata
   {{169, 254}, 16, ADDRESS_SPECIAL},                   // link-local; metadata
@@ -33,7 +33,7 @@ static const range6 ranges6[] = {
   {{0xfc}, 7, ADDRESS_PRIVATE},
   {{0x20, 0x01}, 23, ADDRESS_SPECIAL},                 // Teredo among others
   {{0x20, 0x01, 0x0d, 0xb8}, 32, ADDRESS_SPECIAL},
-  {{0x20, 0x02}, 16, ADDRESS_SPECIAL},                 // 6to4: an IPv4 address that another machine goes on to
+  {{0x20, 0x02}, 16, ADDRESS_SPECIAL},                 // 6to4: relayed to the IPv4 address inside
   {{0x26, 0x20, 0x00, 0x4f, 0x80}, 48, ADDRESS_SPECIAL},
   {{0x3f, 0xff}, 20, ADDRESS_SPECIAL},
   {{0x20}, 3, ADDRESS_PUBLIC},

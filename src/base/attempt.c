@@ -1,6 +1,6 @@
-// Attempts, and what they own: see attempt.h. Each thread has a chain of frames. The memory that the innermost one owns
-// is a set of addresses, which xmalloc, xrealloc and free keep (base.c); what an inner attempt made goes to the outer
-// one when it has ended well.
+// Attempts and the memory that they own: see attempt.h. Each thread has a chain of frames. The memory of the innermost
+// frame is a set of addresses, which xmalloc, xrealloc and free maintain (base.c); when an inner attempt succeeds, its
+// memory passes to the outer one.
 #include "base/attempt.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "base/account.h"
 #include "base/base_impl.h"
 
-#undef free                                    // here it is libc's
+#undef free                                    // here free is libc's
 
-// Open addressing; places of those that went are filled by the ones behind them. NULL: an empty place.
+// A hash table with open addressing; on removal, later entries move up. NULL: an empty place.
 typedef struct owned { void **at; size_t n, cap; } owned;
 
 struct attempt_frame {
@@ -92,7 +92,7 @@ void attempt_give(struct attempt_frame *f, void *p) {
   if (f) own(&f->owned, p);
 }
 
-// What was made well belongs to the attempt around, if that owns anything.
+// After success, the memory belongs to the enclosing attempt, if there is one that owns memory.
 static void hand_over(struct attempt_frame *f) {
   for (size_t i = 0; i < f->owned.cap; i++) if (f->owned.at[i]) attempt_took(f->owned.at[i]);
   free(f->owned.at);
@@ -106,7 +106,7 @@ static void free_owned(struct attempt_frame *f) {
 // ---- attempts -------------------------------------------------------------------------------------------------------
 
 int attempt(enum attempt_kind kind, attempt_fn *fn, void *ctx, error *err) {
-  struct attempt_frame f;                      // in memory, as its address is known elsewhere
+  struct attempt_frame f;                      // in memory, as its address is stored elsewhere
   f.outer = innermost;
   f.kind = kind;
   f.why.text[0] = 0;
@@ -121,7 +121,7 @@ int attempt(enum attempt_kind kind, attempt_fn *fn, void *ctx, error *err) {
     return 0;
   }
   innermost = f.outer;
-  if (account_here() != of) account_enter(of);   // nobody else has left what was entered inside
+  if (account_here() != of) account_enter(of);   // restores the account if fn left another one entered
   free_owned(&f);
   return error_set(err, "%s", f.why.text);
 }
@@ -150,7 +150,7 @@ void attempt_died(const char *text) {
   longjmp(f->leave, 1);
 }
 
-// ---- faults on purpose ----------------------------------------------------------------------------------------------
+// --- injected faults -------------------------------------------------------------------------------------------------
 
 bool die_counts;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

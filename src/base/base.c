@@ -44,7 +44,7 @@ int error_set(error *e, const char *fmt, ...) {
 
 void out_of_memory(size_t n) {
   fprintf(stderr, "weft: out of memory: %zu bytes could not be allocated\n", n);
-  _exit(1);      // not exit: this may be any thread, and what others still use would be taken apart under their hands
+  _exit(1);      // not exit: it runs handlers that free what other threads still use
 }
 
 void *xmalloc(size_t n) {
@@ -61,8 +61,8 @@ void *xcalloc(size_t n, size_t size) {
   return p;
 }
 
-// A fresh page that is read first is mapped to the system's page of zeros, and the first write changes that mapping:
-// a second fault, and in a process with threads an interrupt of every processor.  Zeros that are written take one.
+// Reading a fresh page first maps it to the system's page of zeros, and the first write then changes that mapping: a
+// second fault and, in a process with threads, an interrupt of every processor. Writing the zeros takes one fault.
 void *xzeros(size_t n, size_t size) {
   size_t bytes;
   if (__builtin_mul_overflow(n, size, &bytes)) out_of_memory(SIZE_MAX);

@@ -1,4 +1,4 @@
-// The first steps of a child process: see child.h.
+// Starts child processes: see child.h.
 #define _GNU_SOURCE
 #include "base/child.h"
 #include <errno.h>
@@ -15,9 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// AddressSanitizer of clang before 18 leaves its allocator as it is at fork(): where another thread has one of its
-// locks, the child waits for it for ever. These are the functions by which its search for leaks takes them; newer ones
-// do at fork() what is done here.
+// The AddressSanitizer of clang before 18 does not lock its allocator at fork(): if another thread holds one of its
+// locks, the child waits for it forever. The leak checker takes these locks by the functions below; newer versions do
+// at fork() what is done here.
 #if defined(__has_feature) && defined(__clang_major__)
 #if __has_feature(address_sanitizer) && __clang_major__ < 18
 #define OF_SANITIZER(name, symbol) void name(void) __asm__(symbol) __attribute__((weak))
@@ -48,7 +48,7 @@ __attribute__((constructor)) static void fork_with_locks_in_order(void) {
 
 static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
 
-// Everything but the sockets: a lock, a pipe or a file that the parent closes must be closed.
+// Closes everything but the sockets: the child must not keep locks, pipes or files that the parent closes.
 static void close_others(const int *keep, int n) {
   int *sorted = xcalloc((size_t)n, sizeof *sorted), null = open("/dev/null", O_RDWR);
   memcpy(sorted, keep, (size_t)n * sizeof *keep);
@@ -58,7 +58,7 @@ static void close_others(const int *keep, int n) {
   unsigned from = 3;
   for (int i = 0; i <= n; i++) {
     unsigned to = i < n ? (unsigned)sorted[i] : ~0u;
-    if (to > from && syscall(SYS_close_range, from, to - 1, 0))   // close_range is glibc's from 2.34 on
+    if (to > from && syscall(SYS_close_range, from, to - 1, 0))   // close_range is in glibc from 2.34 on
       for (unsigned fd = from; fd < to && fd < 65536; fd++) close((int)fd);
     from = to + 1;
   }
@@ -68,8 +68,8 @@ static void close_others(const int *keep, int n) {
 void child_begin(const char *name, const int *keep, int n) {
   static const int left_alone[] = {SIGINT, SIGQUIT, SIGPIPE, SIGHUP, SIGTERM};
   static const int plain[] = {SIGABRT, SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGXCPU, SIGALRM};
-  // Ctrl-C and SIGTERM reach a whole group: they are the parent's, which still works a while and then closes the
-  // sockets.
+  // Ctrl-C and SIGTERM reach a whole process group. They are for the parent, which still works for a while and then
+  // closes the sockets.
   for (size_t i = 0; i < COUNT(left_alone); i++) signal(left_alone[i], SIG_IGN);
   for (size_t i = 0; i < COUNT(plain); i++) signal(plain[i], SIG_DFL);
   sigset_t none;
@@ -81,7 +81,7 @@ void child_begin(const char *name, const int *keep, int n) {
   setrlimit(RLIMIT_CORE, &zero);
 }
 
-// Whether one more page can be had of `most` pages in all.
+// Whether one more page fits into `most` pages in all.
 static bool fit_pages(uint64_t most, struct rlimit limit) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   limit.rlim_cur = most * page;
@@ -92,14 +92,15 @@ static bool fit_pages(uint64_t most, struct rlimit limit) {
   return true;
 }
 
-// What is in use is found by trying. /proc says it too, but not to a child of a confined process; and what its parent
-// would read there is too little by the stacks and heaps of threads that are made before the fork.
+// The current use is found by trying. /proc also says it, but not to a child of a confined process; and the value that
+// the parent would read lacks the stacks and heaps of threads that are made before the fork.
 int child_limit_memory(int64_t more) {
-  enum { MOST_BITS = 36 };              // of a number of pages
+  enum { MOST_BITS = 36 };              // bits of a number of pages
   struct rlimit limit;
   uint64_t low = 0, high = 1ull << MOST_BITS;
   if (getrlimit(RLIMIT_AS, &limit)) return -1;
-  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), set = limit.rlim_max / page;  // of RLIM_INFINITY: the largest
+  // for RLIM_INFINITY: the largest number
+  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), set = limit.rlim_max / page;
   if (set < high) high = set;
   while (high - low > 1) {
     uint64_t middle = low + (high - low) / 2;
@@ -111,7 +112,7 @@ int child_limit_memory(int64_t more) {
   return setrlimit(RLIMIT_AS, &limit);
 }
 
-// ---- a child for one piece of work ----------------------------------------------------------------------------------
+// --- a child for one piece of work -----------------------------------------------------------------------------------
 
 struct child_process {
   child_work *work;
@@ -172,7 +173,7 @@ bool child_end(child_process *c, double seconds, int *status, struct rusage *use
   pid_t process = c->process, got = 0;
   for (double then = now_s() + seconds; !(got = wait4(process, status, WNOHANG, used)) && now_s() < then;)
     poll(NULL, 0, 1);
-  free_child(c);                        // the thread ends, and with it the child
+  free_child(c);                        // the thread ends, and the child with it
   if (got) return false;
   while (wait4(process, status, 0, used) < 0 && errno == EINTR) continue;
   return true;

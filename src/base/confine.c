@@ -1,4 +1,4 @@
-// The filter: the list of confine_calls.h in the kernel's BPF. See confine.h.
+// Builds the filter: the list of confine_calls.h as a BPF program. See confine.h.
 #define _GNU_SOURCE
 #include "base/confine.h"
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #ifndef PR_SET_VMA
-#define PR_SET_VMA 0x53564d41   // linux/prctl.h, which does not stand beside musl's sys/prctl.h
+#define PR_SET_VMA 0x53564d41   // linux/prctl.h, which conflicts with musl's sys/prctl.h
 #endif
 
 #if defined(__x86_64__)
@@ -36,11 +36,11 @@ enum test {
   END,
   ONE_OF,              // the argument is one of the values
   IS_OWN,              // it is this process
-  NO_BITS,             // it has none of these
-  NOT_ALL_BITS,        // it lacks one of these
-  PRIVATE_IF_CODE,     // flags of mmap: MAP_SHARED is for what is not executable
+  NO_BITS,             // it has none of these bits
+  NOT_ALL_BITS,        // it lacks one of these bits
+  PRIVATE_IF_CODE,     // flags of mmap: MAP_SHARED only for memory that is not executable
   IS_NULL,             // a pointer: both halves are 0
-  NOT_MADE,            // the call is not made, and its caller is told that it worked
+  NOT_MADE,            // the call is not made, and the caller is told that it succeeded
 };
 struct check { enum test test; int argument; const unsigned *values; size_t n; unsigned bits; };
 
@@ -60,16 +60,17 @@ static const struct check plain_clone[] = {
   {0}};
 static const struct check self_first[] = {{ONE_OF, 0, VALUES(0)}, {0}};
 static const struct check self_second[] = {{ONE_OF, 1, VALUES(0)}, {0}};
-// libzmq gives each thread the policy that it has, names it by its number and ends the process if that fails.
+// libzmq sets each thread's scheduling policy to its current one, names it by its number, and ends the process if that
+// fails.
 static const struct check not_made[] = {{NOT_MADE, 0, BITS(0)}, {0}};
 static const struct check own_priority[] = {{ONE_OF, 0, VALUES(PRIO_PROCESS)}, {ONE_OF, 1, VALUES(0)}, {0}};
 static const struct check own_process[] = {{IS_OWN, 0, BITS(0)}, {0}};
-// Not the owner of a descriptor, who gets signals.
+// Does not allow setting the owner of a descriptor, which gets signals.
 static const struct check plain_fcntl[] = {
   {ONE_OF, 1, VALUES(F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK, F_SETLKW, F_OFD_GETLK, F_OFD_SETLK,
                      F_OFD_SETLKW, F_DUPFD_CLOEXEC, F_GETPIPE_SZ, F_SETPIPE_SZ, F_GET_SEALS)},
   {0}};
-// Modes and sizes of terminals; not what types at them (TIOCSTI, TIOCLINUX). The last four are TCGETS2 and TCSETS2.
+// Modes and sizes of terminals, but no simulated input (TIOCSTI, TIOCLINUX). The last four are TCGETS2 and TCSETS2.
 static const struct check plain_ioctl[] = {
   {ONE_OF, 1,
    VALUES(TCGETS, TCSETS, TCSETSW, TCSETSF, TCSBRK, TCFLSH, TIOCGPGRP, TIOCGWINSZ, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX,
@@ -79,15 +80,16 @@ static const struct check plain_prctl[] = {
   {ONE_OF, 0, VALUES(PR_SET_NAME, PR_GET_NAME, PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_GET_DUMPABLE, PR_CAPBSET_READ,
                      PR_SET_VMA)},
   {0}};
-// Pairs that stay pairs: a socket of datagrams sends to any name, connected or not, and no filter sees that name.
+// Only connection-oriented pairs: a datagram socket can send to any name, connected or not, and a filter cannot see
+// that name.
 #define FLAGGED(type) (type), (type) | SOCK_CLOEXEC, (type) | SOCK_NONBLOCK, (type) | SOCK_CLOEXEC | SOCK_NONBLOCK
 static const struct check unix_pairs[] = {
   {ONE_OF, 0, VALUES(AF_UNIX)}, {ONE_OF, 1, VALUES(FLAGGED(SOCK_STREAM), FLAGGED(SOCK_SEQPACKET))}, {0}};
-// MSG_FASTOPEN connects, also what listened before shutdown.
+// MSG_FASTOPEN connects, even a socket that was listening before shutdown.
 static const struct check message_plain[] = {{NO_BITS, 2, BITS(MSG_FASTOPEN)}, {0}};
 static const struct check messages_plain[] = {{NO_BITS, 3, BITS(MSG_FASTOPEN)}, {0}};
 static const struct check to_the_other_end[] = {{NO_BITS, 3, BITS(MSG_FASTOPEN)}, {IS_NULL, 4, BITS(0)}, {0}};
-// Modes of new files and folders: none runs as its owner or group.
+// Modes of new files and folders: no set-user-ID and set-group-ID bits.
 enum { OTHER_RIGHTS = 07000 };
 #ifdef SYS_open
 static const struct check plain_mode_second[] = {{NO_BITS, 1, BITS(OTHER_RIGHTS)}, {0}};
@@ -123,8 +125,8 @@ static const struct attack { int call; const char *name; } attacks[] = {
 #include "base/confine_attacks.h"
 #undef A
 };
-// Calls from this number on are newer than the oldest systems that Weft runs on, and have the same number on all
-// machines: libraries go on without them, but only if the answer is ENOSYS.
+// Calls from this number on are newer than the oldest supported systems, and have the same number on all machines.
+// Libraries have alternatives for them, but only if the result is ENOSYS.
 enum { FIRST_UNKNOWN = 424 };
 
 enum confine_answer confine_answer_to(enum confine_kind kind, int call) {
@@ -138,7 +140,7 @@ enum confine_answer confine_answer_to(enum confine_kind kind, int call) {
 const char *confine_name(int call) {
   for (size_t i = 0; i < COUNT(calls); i++) if (calls[i].call == call) return calls[i].name;
   for (size_t i = 0; i < COUNT(attacks); i++) if (attacks[i].call == call) return attacks[i].name;
-  return call == SYS_kill ? "kill" : NULL;             // in no row: some have it by `signals`
+  return call == SYS_kill ? "kill" : NULL;             // in no row: some processes may call it because of `signals`
 }
 
 // ---------------------------------------------------------------------------------------------------------- the filter
@@ -159,7 +161,7 @@ static void jump_if(filter *f, unsigned how, unsigned value, unsigned yes, unsig
 }
 static void add_return(filter *f, unsigned what) { add_instruction(f, BPF_RET | BPF_K, what, 0, 0); }
 static void add_failure(filter *f) { add_return(f, (explains ? SECCOMP_RET_TRAP : SECCOMP_RET_ERRNO) | EPERM); }
-// A trap of number 0: it is reported, and then ends the process.
+// A trap of number 0: it is reported, then ends the process.
 static void add_kill(filter *f) { add_return(f, explains ? SECCOMP_RET_TRAP : SECCOMP_RET_KILL_PROCESS); }
 
 // The halves of an argument: both machines are little-endian.
@@ -172,8 +174,8 @@ static void add_choice(filter *f, const unsigned *values, size_t n) {
   add_failure(f);
 }
 
-// Returns EPERM if the check fails, goes on behind it otherwise. Kernel functions take the low half of what they
-// declare as int, and of protections, flags and commands only bits of the low half mean something.
+// Returns EPERM if the check fails, and continues after it otherwise. Kernel functions use the low half of arguments
+// that they declare as int, and in protections, flags and commands only bits of the low half have a meaning.
 static void add_check(filter *f, const struct check *c) {
   unsigned own = (unsigned)getpid();
   load_argument(f, c->argument, false);
@@ -208,7 +210,7 @@ static void allow_call(filter *f, int call, const struct check *checks) {
   f->at[at].jf = (unsigned char)(f->n - at - 1);
 }
 
-// Other machines' calls have other numbers, and x32 has some beyond these.
+// Calls of other machines have other numbers, and x32 has some beyond these.
 static void refuse_other_machines(filter *f) {
   load_field(f, offsetof(struct seccomp_data, arch));
   jump_if(f, BPF_JEQ, ARCH, 1, 0);
@@ -218,7 +220,7 @@ static void refuse_other_machines(filter *f) {
   add_return(f, SECCOMP_RET_KILL_PROCESS);
 }
 
-// SPEC_ALLOW: the filter is no boundary between secrets, and older kernels would slow the process down for it.
+// SPEC_ALLOW: the filter is not a boundary between secrets, and older kernels would slow the process down for it.
 static bool install_filter(filter *f) {
   struct sock_fprog program = {f->n, f->at};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return false;
@@ -233,7 +235,7 @@ bool confine_was_asked(void) { return asked; }
 bool confine(enum confine_kind kind, bool signals) {
   filter f = {.n = 0};
   asked = true;
-  if (PROGRAMS & ~NETWORK & 1u << kind) confine_connections();           // the compiler has what its maker left it
+  if (PROGRAMS & ~NETWORK & 1u << kind) confine_connections();  // the compiler is already restricted by its parent
   refuse_other_machines(&f);
   for (size_t i = 0; i < COUNT(calls); i++)
     if (calls[i].kinds >> kind & 1)
@@ -244,8 +246,8 @@ bool confine(enum confine_kind kind, bool signals) {
     jump_if(&f, BPF_JEQ, (unsigned)attacks[i].call, 0, 1);
     add_kill(&f);
   }
-  // Two that are never reported. SQLite gives new files to the owner of the database, if it runs as root, and goes on
-  // where that fails; the C library tries some of the unknown ones while it blocks signals.
+  // Two calls that are never reported. SQLite gives new files to the owner of the database if it runs as root, and
+  // continues if that fails; the C library tries some of the unknown calls while it blocks signals.
   jump_if(&f, BPF_JEQ, SYS_fchown, 0, 1);
   add_return(&f, SECCOMP_RET_ERRNO | EPERM);
   jump_if(&f, BPF_JGE, FIRST_UNKNOWN, 0, 1);
@@ -279,7 +281,7 @@ static void report(int call) {
   if (write(STDERR_FILENO, line, (size_t)(at - line)) < 0) return;
 }
 
-// The call has not been made: its result is set here. si_errno is the number that the filter gave.
+// The call has not been made: its result is set here. si_errno is the number in the filter.
 static void on_refused(int sig, siginfo_t *info, void *context) {
   ucontext_t *c = context;
   int before = errno;

@@ -1,5 +1,5 @@
-// System calls that end the process: no library of this program makes them, and what they are good for is to leave the
-// confinement. Included by confine.c alone.
+// System calls that end the process: no library of this program makes them, and an attacker would use them to leave the
+// confinement. Included only by confine.c.
 A(ptrace) A(process_vm_readv) A(process_vm_writev) A(process_madvise) A(kcmp) A(pidfd_getfd)
 A(bpf) A(userfaultfd) A(io_uring_setup) A(io_uring_enter) A(io_uring_register)
 A(add_key) A(request_key) A(keyctl)

@@ -1,8 +1,8 @@
-// The list of system calls: which kinds of processes make them, and what is checked of their arguments. Included by
-// confine.c alone. Rows are C(name, kinds, check); a call may have several rows for different kinds. Calls that only
-// some machines have stand between #ifdef. What is not here is refused.
+// The list of system calls: the kinds of processes that make them, and the checks of their arguments. Included only by
+// confine.c. Rows are C(name, kinds, check); a call may have several rows for different kinds. Calls that only some
+// machines have are between #ifdef. Calls that are not here are refused.
 //
-// Calls that the program makes all the time stand first: kernels before 5.11 walk the list at each call.
+// Frequent calls come first: kernels before 5.11 walk the list at each call.
 
 // ---- memory, threads, time
 C(futex, EVERY, NULL)
@@ -75,13 +75,13 @@ C(unlinkat, PROGRAMS, NULL)
 C(linkat, PROGRAMS, NULL)
 C(renameat, PROGRAMS, NULL)
 C(renameat2, PROGRAMS, NULL)
-C(umask, BIT(OPENING), NULL)          // sockets among files, and what is kept of prompts
+C(umask, BIT(OPENING), NULL)          // sockets in the file system, and stored prompts
 C(dup, PROGRAMS, NULL)
 C(dup3, PROGRAMS, NULL)
 C(pipe2, PROGRAMS, plain_pipe)
 C(ioctl, PROGRAMS, plain_ioctl)
 C(sendfile, PROGRAMS, NULL)
-#ifdef SYS_open                        // machines that have the older forms, too
+#ifdef SYS_open                        // machines that also have the older forms
 C(open, PROGRAMS, plain_mode_third)
 C(stat, PROGRAMS, NULL)
 C(lstat, PROGRAMS, NULL)
@@ -125,11 +125,11 @@ C(getsockopt, NETWORK | BIT(SERVING), NULL)
 C(setsockopt, NETWORK | BIT(SERVING), NULL)
 C(socket, NETWORK, usual_sockets)
 C(connect, NETWORK, NULL)
-C(bind, NETWORK, NULL)                 // of those that fetch: the kernel is asked for addresses
+C(bind, NETWORK, NULL)                 // for fetching: the kernel is asked for addresses
 C(sendmmsg, NETWORK, messages_plain)
 C(recvmmsg, NETWORK, NULL)
 C(listen, BIT(OPENING), NULL)
-// Each thread of libzmq makes these as it begins, which may be after the server has given up other rights.
+// Each thread of libzmq makes these calls when it starts, which may be after the server has given up other rights.
 C(sched_getparam, BIT(OPENING) | BIT(SERVING), NULL)
 C(sched_getscheduler, BIT(OPENING) | BIT(SERVING), NULL)
 C(sched_setscheduler, BIT(OPENING) | BIT(SERVING), not_made)

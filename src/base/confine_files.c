@@ -1,5 +1,5 @@
-// Which files may still be opened: Landlock, by its three system calls, as the C library has no functions for them. See
-// confine.h.
+// Restricts which files can be opened: Landlock, by its three system calls, since the C library has no functions for
+// them. See confine.h.
 #define _GNU_SOURCE
 #include "base/confine.h"
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// As the kernel defines them: its header may be older than itself.
+// As the kernel defines them: its installed header may be older than the kernel.
 enum { CREATE_RULESET = 444, ADD_RULE, RESTRICT_SELF, VERSION_ASKED = 1, PATH_BENEATH = 1 };
 enum {
   WRITE_FILE = 1 << 1,
@@ -32,7 +32,7 @@ enum { KNOWS_NETWORK = 4, KNOWS_SCOPES = 6 };                  // versions
 struct ruleset { uint64_t handled, net, scoped; };
 struct rule { uint64_t allowed; int32_t fd; } __attribute__((packed));
 
-// Of versions that are later than the one asked for nothing is used. REFER is refused wherever it is not named.
+// Rights of later versions are not used. REFER is refused unless it is named.
 static uint64_t known_rights(long version) {
   uint64_t all = WRITE_FILE | READ_FILE | READ_DIR | REMOVE_DIR | REMOVE_FILE | MAKE_CHAR | MAKE_DIR | MAKE_REG |
                  MAKE_SOCK | MAKE_FIFO | MAKE_BLOCK | MAKE_SYM;
@@ -43,8 +43,8 @@ static long version(void) { return syscall(CREATE_RULESET, NULL, (size_t)0, VERS
 
 bool confine_knows_files(void) { return version() >= 1; }
 
-// What cannot be opened, or has no place in a file system (a pipe), needs no rule: it stays out of reach, or is open to
-// all.
+// A path that cannot be opened, or is not in a file system (a pipe), needs no rule: it stays inaccessible, or is
+// accessible anyway.
 static void allow(int ruleset, uint64_t known, const confine_file *f) {
   struct stat st;
   struct rule r = {f->writes ? WRITE_FILE | READ_FILE | TRUNCATE : READ_FILE, open(f->path, O_PATH | O_CLOEXEC)};
@@ -73,8 +73,8 @@ bool confine_connections(void) {
 bool confine_to(const confine_file *files, size_t n) {
   long v = version();
   if (v < 1) return false;
-  // Signals stay among this process and its children. A filter of calls cannot say that: it knows a number, which the
-  // system may give again while a child that has the filter goes on.
+  // Signals only reach this process and its children. A filter of calls cannot ensure that: it checks a process number,
+  // which the system may reuse while a child with the filter still runs.
   struct ruleset all = {.handled = known_rights(v), .scoped = confine_signals_leave() ? 0 : SCOPE_SIGNAL};
   int ruleset = (int)syscall(CREATE_RULESET, &all, v < KNOWS_SCOPES ? sizeof all.handled : sizeof all, 0);
   if (ruleset < 0) return false;

@@ -1,4 +1,4 @@
-// See curl.h.
+// Loads libcurl: see curl.h.
 #include "base/curl.h"
 #include <dlfcn.h>
 #include <string.h>
@@ -40,7 +40,7 @@ void curl_set_authorities(const curl_api *a, CURL *c) {
 
 void curl_set_protocols(const curl_api *a, CURL *c, bool only_https_after_redirect) {
   long all = (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS), safe = (long)CURLPROTO_HTTPS;
-  // the texts are of 7.85
+  // the options with texts exist from 7.85 on
   if (a->set(c, CURLOPT_PROTOCOLS_STR, "http,https") ||
       a->set(c, CURLOPT_REDIR_PROTOCOLS_STR, only_https_after_redirect ? "https" : "http,https")) {
     a->set(c, CURLOPT_PROTOCOLS, all);

@@ -1,4 +1,4 @@
-// curl: libcurl, which is loaded when something is to be fetched and never else.
+// curl: libcurl, which is loaded only when something is fetched.
 #ifndef WEFT_CURL_H
 #define WEFT_CURL_H
 #define CURL_DISABLE_TYPECHECK
@@ -21,10 +21,10 @@ typedef struct curl_api {
   void (*free_text)(void *);
 } curl_api;
 
-int curl_load(curl_api *out, error *err);        // -1: there is none, or it is too old
+int curl_load(curl_api *out, error *err);        // -1: not installed, or too old
 void curl_unload(curl_api *a);
-// The authorities that SSL_CERT_FILE and SSL_CERT_DIR name: libcurl itself knows neither, the command curl does.
+// Sets the authorities of SSL_CERT_FILE and SSL_CERT_DIR: the command curl reads these variables, libcurl does not.
 void curl_set_authorities(const curl_api *a, CURL *c);
-// "http,https", or one of them: what a request, and a redirection, may be.
+// Sets the allowed protocols of a request and of its redirections: "http,https", or one of them.
 void curl_set_protocols(const curl_api *a, CURL *c, bool only_https_after_redirect);
 #endif

@@ -1,5 +1,5 @@
-// embed: a file of the tree as constant bytes of the program, by the assembler. EMBED(NAME, "PATH") at file scope makes
-// NAME and NAME_end, behind which a NUL is; both are hidden in a library.
+// embed: includes a file of the source tree in the program as constant bytes, by the assembler. EMBED(NAME, "PATH") at
+// file scope defines NAME and NAME_end, followed by a NUL; both are hidden in a library.
 #ifndef WEFT_EMBED_H
 #define WEFT_EMBED_H
 

@@ -1,4 +1,4 @@
-// The only file that calls getenv: see env.h.
+// Reads environment variables; no other file calls getenv. See env.h.
 #include "base/env.h"
 #include <pthread.h>
 #include <stdlib.h>

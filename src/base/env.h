@@ -1,4 +1,4 @@
-// The environment table: every variable that Weft reads, in one place.  `weft env` prints it.  Values are read once, at
+// The environment table: every variable that Weft reads, in one place. `weft env` prints it. Values are read once, at
 // the first use of any of them; env_set overrides one (tests and command-line flags).
 #ifndef WEFT_ENV_H
 #define WEFT_ENV_H
@@ -77,19 +77,18 @@ enum env_var {
 const char *env_name(enum env_var v);
 const char *env_help(enum env_var v);
 const char *env_default(enum env_var v);
-const char *env_str(enum env_var v);             // the value in force; never NULL
-bool env_device_is(const char *kind);            // DEV names a device of this kind: CL is that of CL and CL:1
-int env_int(enum env_var v);                     // the same as a number; 0 where it is none
-// Whether each variable has a value that the table allows.  -1: one has not, and what it may be.
+const char *env_str(enum env_var v);             // the value in use; never NULL
+bool env_device_is(const char *kind);            // DEV names a device of this kind: CL for CL and CL:1
+int env_int(enum env_var v);                     // the value as a number; 0 if it is not one
+// Whether each variable has a value that the table allows. -1: one does not, and what it may be.
 int env_check(error *err);
-void env_set(enum env_var v, const char *value); // overrides; the text is copied.  NULL: back to the environment
-// The value of a variable that an option of the command line has (LLAMA_ARG_..., app/options.c); NULL: not set, or
-// empty.
+void env_set(enum env_var v, const char *value); // overrides; the text is copied. NULL: back to the environment
+// The value of the variable of a command-line option (LLAMA_ARG_..., app/options.c); NULL: not set, or empty.
 const char *env_of_option(const char *name);
-// A folder of the user's by the XDG rules: in the folder that `xdg` names (a relative one does not count), else in
-// `below` of the home folder.  False: neither is known.
+// A folder of the user by the XDG rules: in the folder that `xdg` names (relative ones are ignored), else in `below` of
+// the home folder. False: neither is known.
 bool env_folder(enum env_var xdg, const char *below, const char *name, str *out);
-// where the system's loader looks besides, folders with colons between
+// further folders where the system's loader searches, separated by colons
 const char *env_library_path(void);
 static inline int debug_level(void) { return env_int(ENV_DEBUG); }
 #endif

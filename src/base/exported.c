@@ -1,4 +1,4 @@
-// The trailer: see exported.h.  Eight bytes of magic, four numbers of 64 bits, zeros, and a checksum of all that.
+// Reads the trailer: see exported.h. Eight bytes of magic, four 64-bit numbers, zeros, and a checksum of all that.
 #define _GNU_SOURCE
 #include "base/exported.h"
 #include <elf.h>
@@ -15,7 +15,7 @@ static uint64_t sum_of(const unsigned char trailer[EXPORTED_TRAILER]) {
   return hash_bytes(trailer, EXPORTED_TRAILER - sizeof(uint64_t), 0);
 }
 
-// Whether a GGUF file begins where a program ends that carries one.  A program's file ends with its table of sections.
+// Whether a GGUF file begins at the end of the program. An ELF file ends with its table of sections.
 static bool carries_model(int fd, const Elf64_Ehdr *elf, uint64_t size) {
   char begin[4];
   uint64_t end = elf->e_shoff + (uint64_t)elf->e_shnum * elf->e_shentsize;

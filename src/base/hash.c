@@ -5,7 +5,7 @@
 
 hash_key hash_key_new(void) {
   hash_key k;
-  // Where the system has no randomness yet, a clock and an address are better than nothing; results never depend on the
+  // If the system has no randomness yet, a clock and an address are better than nothing; results never depend on the
   // key.
   if (getrandom(&k, sizeof k, GRND_NONBLOCK) != (ssize_t)sizeof k)
     k = (hash_key){hash_u64((uint64_t)(now_s() * 1e9), 1), (uint64_t)(uintptr_t)&k};
@@ -33,7 +33,7 @@ static inline void take_u64(state *s, uint64_t word) {
   s->v[0] ^= word;
 }
 
-// At most 8 bytes as a number, the first one lowest.
+// At most 8 bytes as a number, little-endian.
 static inline uint64_t word_of(const unsigned char *p, size_t n) {
   uint64_t w = 0;
   for (size_t i = n; i-- > 0;) w = w << 8 | p[i];
@@ -55,7 +55,7 @@ uint64_t hash_keyed(hash_key k, const void *bytes, size_t n) {
   uint64_t last;
   state s = {{0x736f6d6570736575 ^ k.a, 0x646f72616e646f6d ^ k.b, 0x6c7967656e657261 ^ k.a, 0x7465646279746573 ^ k.b}};
   for (; n >= 8; n -= 8, p += 8) take_u64(&s, whole_word(p));
-  // at once, where there are eight bytes to read
+  // in one read if eight bytes are available
   if (p > from && n) last = whole_word(from + all - 8) >> (64 - 8 * n);
   else last = word_of(p, n);
   take_u64(&s, (uint64_t)all << 56 | last);

@@ -1,9 +1,9 @@
 // hash: a hash of byte strings under a secret key, for tables whose keys come from files and requests.
 //
-// Who does not know the key cannot find strings that collide; with a hash that everybody can compute, a file of 100 KB
-// keeps a table busy for minutes.  The function is SipHash with one round for each word and three at the end (Aumasson
-// and Bernstein, 2012). Its values differ from run to run: nothing that is printed, stored or generated may depend on
-// them.  hash_bytes (base.h) is the one that stays the same everywhere, for names and checksums.
+// Without the key nobody can find strings that collide; with a public hash, a file of 100 KB could keep a table busy
+// for minutes. The function is SipHash with one round per word and three at the end (Aumasson and Bernstein, 2012). Its
+// values differ from run to run: nothing that is printed, stored or generated may depend on them. For stable values,
+// names and checksums, use hash_bytes (base.h).
 #ifndef WEFT_HASH_H
 #define WEFT_HASH_H
 #include "base/base.h"

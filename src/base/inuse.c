@@ -1,4 +1,4 @@
-// Files in use: see inuse.h. A list, as a process reads few files at a time.
+// The list of files in use: see inuse.h. A list is enough, as a process reads few files at a time.
 #define _GNU_SOURCE
 #include "base/inuse.h"
 #include <pthread.h>

@@ -1,4 +1,4 @@
-// JSON within bounds: see json.h.
+// Reads JSON within bounds: see json.h.
 #include "base/json.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include "base/stack.h"
 #include "base/str.h"
 
-static const char *end_of_string(const char *at, const char *end) {   // at: behind the first quote
+static const char *end_of_string(const char *at, const char *end) {   // at: after the first quote
   while (at < end && *at != '"') at += *at == '\\' && at + 1 < end ? 2 : 1;
   return at;
 }
@@ -15,11 +15,11 @@ static bool in_number(char c) {
   return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
 }
 
-// ---- what values take -----------------------------------------------------------------------------------------------
+// --- memory of values ------------------------------------------------------------------------------------------------
 
-// Measured with jansson 2.14 and glibc; a table of members grows by doubling, an array as well.
+// Measured with jansson 2.14 and glibc; tables of members and arrays grow by doubling.
 enum { OBJECT = 232, ARRAY = 128, NUMBER = 32, STRING = 48, TEXT = 32, PLACE = 16, MEMBER = 72, BUCKET = 16 };
-enum { DEEPEST = 2048 };                 // jansson reads nothing that is deeper
+enum { DEEPEST = 2048 };                 // jansson's own limit
 
 size_t json_cost(const char *text, size_t n) {
   size_t cost = 0, length = 0, of_string = 0, depth = 0;
@@ -64,7 +64,7 @@ bool json_fits(const char *text, size_t n, size_t *left, error *err) {
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
-// The same text, in which integers beyond 64 bits, and no others, are written as other numbers.
+// The same text with integers beyond 64 bits written as real numbers.
 static str large_as_reals(const char *text, size_t n) {
   str out = {0};
   const char *at = text, *end = text + n, *copied = text;
@@ -90,17 +90,17 @@ static str large_as_reals(const char *text, size_t n) {
   return out;
 }
 
-// Whether the stack has room for jansson, which calls itself for each level and does not ask. Looked at before the text
-// is read: what has been read has to be freed, too. first: of the first list or object alone.
+// Whether the stack has room for jansson, which recurses for each level without a check. Tested before the text is
+// read, since the result also has to be freed. first: only for the first list or object.
 static bool has_stack(const char *text, size_t n, bool first) {
-  enum { A_LEVEL = 384 };                  // its parser takes 84 bytes a level, its printer 308
+  enum { A_LEVEL = 384 };                  // its parser takes 84 bytes per level, its printer 308
   size_t depth = 0, most = 0;
   for (const char *at = text, *end = text + n; at < end; at++) {
     if (*at == '"') at = end_of_string(at + 1, end);
     else if (*at == '[' || *at == '{') most = ++depth > most ? depth : most;
     else if ((*at == ']' || *at == '}') && depth && !--depth && first) break;
   }
-  if (most > DEEPEST) most = DEEPEST;      // what is deeper is jansson's own error
+  if (most > DEEPEST) most = DEEPEST;      // deeper text is jansson's own error
   return stack_left() >= STACK_SPARE + most * A_LEVEL;
 }
 
@@ -137,7 +137,7 @@ static const char *past_space(const char *at, const char *end) {
   return at;
 }
 
-// The comma or bracket behind an element, or the end.
+// The comma or bracket after an element, or the end.
 static const char *end_of_element(const char *at, const char *end) {
   for (size_t depth = 0; at < end; at++) {
     if (*at == '"') { at = end_of_string(at + 1, end); if (at == end) break; }
@@ -148,7 +148,7 @@ static const char *end_of_element(const char *at, const char *end) {
   return at < end ? at : end;
 }
 
-// What is wrong with a text that could not be read in pieces.
+// The reason why a text could not be read in pieces.
 static int why_not(const char *text, size_t n, error *err) {
   json_t *o = json_read(text, n, JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL, err);
   if (o) error_set(err, "expected a JSON array");

@@ -1,29 +1,31 @@
-// json: JSON from strangers, read by jansson within bounds.
+// json: reads untrusted JSON with jansson, within bounds.
 //
-// jansson takes 20 to 100 times a text of many small values.  What it will take is told from the text, before it is
-// read: json_fits.  Whoever reads many texts for one purpose has one budget for all of them.
+// jansson takes 20 to 100 times the memory of a text with many small values. json_fits computes from the text, before
+// it is read, how much that will be. A caller that reads many texts for one purpose uses one budget for all of them.
 #ifndef WEFT_BASE_JSON_H
 #define WEFT_BASE_JSON_H
 #include <jansson.h>
 #include "base/base.h"
 
-#define JSON_ROOM ((size_t)56 << 20)     // bytes that values may take, besides those for each byte of their text
+#define JSON_ROOM ((size_t)56 << 20)     // bytes for values, besides JSON_PER_BYTE for each byte of their text
 enum { JSON_PER_BYTE = 3 };
 
-// Nearly the bytes that the values of a text will take; of a text that is no JSON, at least what reading it takes.
+// About the bytes that the values of a text will take; for a text that is not JSON, at least what reading it takes.
 size_t json_cost(const char *text, size_t n);
-// Whether the values of n bytes fit.  *left: what a budget, JSON_ROOM at first, has beside JSON_PER_BYTE for each; what
-// they take is taken off.  left NULL: a budget for this text alone.  false and a sentence; then *left is as it was.
+// Whether the values of n bytes fit. *left: the rest of a budget, initially JSON_ROOM, which comes on top of
+// JSON_PER_BYTE for each byte; the values' size is subtracted. left NULL: a budget for this text alone. false and a
+// sentence; then *left is unchanged.
 bool json_fits(const char *text, size_t n, size_t *left, error *err);
-// Integers beyond 64 bits become reals; what is nested deeper than the stack has room for is refused.  flags: of
-// json_loadb.  NULL and "line 1, column 2: reason".
+// Integers beyond 64 bits become reals; nesting deeper than the stack allows is refused. flags: as for json_loadb. NULL
+// and "line 1, column 2: reason".
 json_t *json_parse(const char *text, size_t n, size_t flags, error *err);
-json_t *json_read(const char *text, size_t n, size_t flags, size_t *left, error *err);   // both
-// json_loadb, but what is nested deeper than the stack has room for is refused.  For texts whose digits count, as those
-// that a model wrote: large integers are an error.
+json_t *json_read(const char *text, size_t n, size_t flags, size_t *left, error *err);   // json_fits and json_parse
+// json_loadb, but nesting deeper than the stack allows is refused. For texts whose digits matter, such as those that a
+// model wrote: large integers are an error.
 json_t *json_load(const char *text, size_t n, size_t flags, json_error_t *e);
-// The elements of an array, one in memory at a time, as if read with JSON_ALLOW_NUL.  each: takes the element, which
-// json_cost says to take `cost` bytes; not 0 ends the walk with that.  -1 and a reason as json_read gives it.
+// Walks over the elements of an array, with one in memory at a time, as if read with JSON_ALLOW_NUL. each: takes the
+// element, which takes `cost` bytes by json_cost; a result other than 0 ends the walk and is returned. -1 and a reason
+// as from json_read.
 typedef int json_element(void *ctx, size_t i, json_t *element, size_t cost);
 int json_each(const char *text, size_t n, json_element *each, void *ctx, error *err);
 #endif

@@ -1,5 +1,5 @@
-// A push machine: see literal.h.  A state takes one character and says whether it has used it up; one that it has not
-// goes to the next state.
+// A push parser: see literal.h. A state takes one character and returns whether it consumed it; otherwise the next
+// state gets it.
 #include "base/literal.h"
 #include <string.h>
 
@@ -135,7 +135,7 @@ static void end_word(literal *l) {
   end_literal_value(l);
 }
 
-// ---- states: each takes c, and says whether it is used up -----------------------------------------------------------
+// --- states: each takes c and returns whether it consumed it ---------------------------------------------------------
 
 static bool on_value(literal *l, char c) {
   l->key = l->state == LIT_KEY;
@@ -170,7 +170,7 @@ static bool on_after(literal *l, char c) {
   return true;
 }
 
-// What may be <|"|>, before a string.
+// A possible <|"|> before a string.
 static bool on_mark(literal *l, char c) {
   str_addc(&l->word, c);
   if (memcmp(l->word.at, QUOTE, l->word.n)) l->state = LIT_BAD;
@@ -178,7 +178,7 @@ static bool on_mark(literal *l, char c) {
   return true;
 }
 
-// What may be <|"|>, within a string that one opened.  False: it is none, and c is as good as unseen.
+// A possible <|"|> within a string that one opened. False: it is not one, and c is still to be processed.
 static bool closes_quote(literal *l, char c) {
   if (l->quote != 'q' || c != QUOTE[l->word.n]) {
     for (size_t i = 0; i < l->word.n; i++) literal_put(l->out, l->word.at[i]);
@@ -206,7 +206,7 @@ static int32_t hex_of(const str *s) {
   return v;
 }
 
-// \uXXXX: the halves of a surrogate pair go out together.
+// \uXXXX: both halves of a surrogate pair are written together.
 static void add_unit(literal *l, int32_t unit) {
   bool low = unit >= 0xDC00 && unit < 0xE000, high = unit >= 0xD800 && unit < 0xDC00;
   if (!low) flush_pair(l);
@@ -214,7 +214,7 @@ static void add_unit(literal *l, int32_t unit) {
   if (!high) flush_pair(l);
 }
 
-// Behind a backslash.  An unknown escape is a backslash and a character.
+// After a backslash. An unknown escape is a backslash and a character.
 static bool on_escape(literal *l, char c) {
   str_addc(&l->word, c);
   char kind = l->word.at[0];

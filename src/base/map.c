@@ -1,9 +1,9 @@
-// Open addressing with linear probing, at most half full: see map.h.
+// Hash tables with open addressing and linear probing, at most half full: see map.h.
 #include "base/map.h"
 #include <stdlib.h>
 #include <string.h>
 
-struct map_entry { uint64_t key; void *val; };      // the key plus one; 0: free
+struct map_entry { uint64_t key; void *val; };      // key: plus one; 0: free
 
 // The upper half of a product depends on all bits of the key: one multiplication, enough for pointers and small
 // numbers.
@@ -21,7 +21,7 @@ bool map_get(const map *m, uint64_t key, void **val) {
   return true;
 }
 
-// The entry of a key; *fresh: it was not there.
+// The entry of a key; *fresh: it was added.
 static struct map_entry *map_entry_for(map *m, uint64_t key, bool *fresh) {
   if (key == UINT64_MAX) die("a map with the key UINT64_MAX");
   if (m->n * 2 >= m->cap) {

@@ -1,5 +1,5 @@
-// Mappings and the handler of SIGBUS: see mapped.h. The handler runs at any moment in any thread, so what it reads is
-// a list to which entries are only ever added, at its head; those of closed mappings are empty, and used again.
+// Mappings and the handler of SIGBUS: see mapped.h. The handler runs at any time in any thread, so it reads a list to
+// which entries are only added, at the head; entries of closed mappings are empty and are reused.
 #define _GNU_SOURCE
 #include "base/mapped.h"
 #include <errno.h>
@@ -24,7 +24,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct sigaction before;
 static size_t page;
 
-// Zeros from the page of `where` on: to the end where the file ends before it, else this page alone.
+// Maps zeros from the page of `where` on: to the end if the file ends before it, else only this page.
 static bool put_zeros(mapped *m, uintptr_t at, uintptr_t where) {
   struct stat st;
   uintptr_t from = where / page * page, end = from + page, file_end = at + atomic_load(&m->n);
@@ -49,7 +49,7 @@ static void on_bus_error(int sig, siginfo_t *info, void *context) {
   if (before.sa_flags & SA_SIGINFO) before.sa_sigaction(sig, info, context);
   else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) before.sa_handler(sig);
   else {
-    sigaction(SIGBUS, &before, NULL);          // the read is tried again, and ends as it would have without us
+    sigaction(SIGBUS, &before, NULL);          // the read is repeated, and fails as it would without this handler
     if (info->si_code <= 0) raise(sig);
   }
 }
@@ -58,7 +58,7 @@ static void install_handler(void) {
   page = (size_t)sysconf(_SC_PAGESIZE);
   struct sigaction on = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
   sigemptyset(&on.sa_mask);
-  sigaction(SIGBUS, NULL, &before);            // known before the handler can run
+  sigaction(SIGBUS, NULL, &before);            // stored before the handler can run
   sigaction(SIGBUS, &on, NULL);
 }
 

@@ -1,4 +1,4 @@
-// Whole messages over a socket: see message.h.
+// Sends and receives whole messages over a socket: see message.h.
 #define _GNU_SOURCE
 #include "base/message.h"
 #include <errno.h>

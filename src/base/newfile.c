@@ -1,4 +1,4 @@
-// Files that appear whole: see newfile.h.
+// Writes files that appear complete: see newfile.h.
 #define _GNU_SOURCE
 #include "base/newfile.h"
 #include <errno.h>
@@ -15,26 +15,26 @@
 enum { PENDING = 1 << 20, WHAT = 64, LINE = 34 /* "length hash", 16 digits each */ };
 
 struct newfile {
-  char *path, *part;        // the wanted name, and the one until then (NULL: it is written to as it stands)
+  char *path, *part;        // the wanted name, and the temporary one (NULL: writes to the wanted name)
   const char *shown;        // the end of the wanted name, for messages
   int fd;
   unsigned char *pending;
   size_t n;
   uint64_t bytes;
-  // With pieces:
-  char *list;               // the file that says which are whole; NULL: there are none
+  // For a file in pieces:
+  char *list;               // the file that lists the complete pieces; NULL: none
   int list_fd;
   bool kept;                // pieces of an earlier run may follow
-  uint64_t piece, hash;     // of the piece that is being added: where it begins, and what of it was written
-  off_t line;               // in the list, behind the last piece
+  uint64_t piece, hash;     // the current piece: where it begins, and the hash of what was written
+  off_t line;               // in the list, after the last piece
 };
 
 static int failed(const newfile *f, const char *what, error *err) {
   return error_set(err, "%s: %s: %s", f->shown, what, strerror(errno));
 }
 
-// A link to nothing is refused: what would be written to it would take its place. So is a file that this process reads
-// (inuse.h). NULL: err says why.
+// A dangling link is refused: the new file would replace the link. So is a file that this process is reading (inuse.h).
+// NULL: err says why.
 static newfile *begin_file(const char *path, bool *special, error *err) {
   struct stat st;
   if (!*path) {
@@ -49,7 +49,7 @@ static newfile *begin_file(const char *path, bool *special, error *err) {
   newfile *f = xcalloc(1, sizeof *f);
   size_t n;
   *special = !stat(path, &st) && !S_ISREG(st.st_mode);
-  char *real = realpath(path, NULL);               // a link stays one, and what it points at is replaced
+  char *real = realpath(path, NULL);               // a link stays a link, and its target is replaced
   f->path = real ? real : xstrdup(path);
   n = strlen(f->path);
   f->shown = n > 300 ? f->path + n - 300 : f->path;
@@ -65,8 +65,8 @@ static char *path_beside(const newfile *f, const char *end) {
   return s;
 }
 
-// A part that an earlier process of this number left: in a container all have the same one. Whoever writes one has it
-// locked.
+// Removes a part that an earlier process with this number left: in a container all processes have the same number. A
+// writer keeps its part locked.
 static void drop_left_part(const char *part) {
   int fd = open(part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return;
@@ -123,7 +123,7 @@ int newfile_open_program(const char *path, newfile **out, error *err) { return o
 
 // ---- pieces ---------------------------------------------------------------------------------------------------------
 
-// A chain over blocks of PENDING bytes, of which the last one of a piece is shorter.
+// A chain of hashes over blocks of PENDING bytes; the last block of a piece may be shorter.
 static uint64_t hash_on(uint64_t before, const void *p, size_t n) { return siphash(&(sip_key){{before, n}}, p, n); }
 
 static void list_line(char line[LINE + 1], uint64_t n, uint64_t hash) {
@@ -148,7 +148,7 @@ static bool write_at(int fd, const void *from, size_t n, off_t at) {
   return true;
 }
 
-// Ends the pieces that count: what is behind them goes.
+// Ends the valid pieces: what follows them is cut off.
 static bool drop_pieces_behind(newfile *f) {
   f->kept = false;
   off_t end = (off_t)f->piece;
@@ -160,7 +160,7 @@ static int open_pieces(newfile *f, const char *what, error *err) {
   char head[WHAT + 1];
   struct stat own, there;
   if ((f->fd = open(f->part, FLAGS, 0666)) < 0) return failed(f, "cannot be written", err);
-  // Nobody else has it, and it did not get its name just now.
+  // No other process has it, and it was not just renamed.
   bool mine = !flock(f->fd, LOCK_EX | LOCK_NB);
   if (!mine && errno != EWOULDBLOCK) return failed(f, "cannot be locked", err);
   if (mine && (fstat(f->fd, &own) || stat(f->part, &there))) return failed(f, "cannot be examined", err);
@@ -176,7 +176,7 @@ static int open_pieces(newfile *f, const char *what, error *err) {
                                                                                : 0;
 }
 
-// An empty part is of no use to anybody, but to a run that has just made it.
+// Removes an empty part, which is useless except to a run that has just made it.
 static void drop_empty(newfile *f) {
   struct stat own, there;
   if (f->fd < 0 || flock(f->fd, LOCK_EX | LOCK_NB) || fstat(f->fd, &own) || own.st_size) return;
@@ -263,7 +263,7 @@ const char *newfile_part(const newfile *f) { return f->list ? f->part : NULL; }
 int newfile_commit(newfile *f, error *err) {
   int status = flush(f, err);
   if (!status && f->part && fsync(f->fd)) status = failed(f, "cannot be written", err);
-  // While it is locked nobody else takes the part of that name.
+  // While it is locked, no other process takes the part of that name.
   if (!status && f->part && rename(f->part, f->path)) status = failed(f, "cannot be given its name", err);
   if (!status) {
     free(f->part);

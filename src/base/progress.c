@@ -1,4 +1,4 @@
-// Progress bars: see progress.h.
+// Draws progress bars: see progress.h.
 #define _GNU_SOURCE
 #include "base/progress.h"
 #include "base/str.h"
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 enum { WIDTH = 32, LEAST = 8, NUMBER = 6 /* " 100 %" */ };
-static const double DELAY = .25, EVERY = .05;   // seconds: before the first drawing, between two
+static const double DELAY = .25, EVERY = .05;   // seconds before the first drawing, and between two
 
 static bool off;                                // set once, before there are threads
 void progress_off(void) { off = true; }
@@ -25,13 +25,14 @@ void progress_set(progress *p, const char *what, double fraction) {
   p->visible = true;
   fraction = fmin(fmax(fraction, 0), 1);
   str line = {0};
-  progress_line(&line, what, fraction, tty_columns(STDERR_FILENO) - 1);     // the last column would begin a new line
+  // text in the last column would begin a new line
+  progress_line(&line, what, fraction, tty_columns(STDERR_FILENO) - 1);
   fprintf(stderr, "\r\033[K%s", str_c(&line));
   fflush(stderr);
   str_free(&line);
 }
 
-// What gives way: the bar becomes shorter, and then goes; then the end of the words.
+// If space is short, the bar is shortened, then dropped; then the text is cut.
 void progress_line(str *out, const char *what, double fraction, int columns) {
   int words = (int)strlen(what), padded = words < 10 ? 10 : words, bar = columns - padded - NUMBER - 3;
   if (bar > WIDTH) bar = WIDTH;

@@ -1,4 +1,4 @@
-// SHA-256: see sha256.h. nettle uses the processor's own instructions if it has them: 1.56 GB/s on Zen 4, so 60 GB take
+// SHA-256: see sha256.h. nettle uses the processor's SHA instructions if it has them: 1.56 GB/s on Zen 4, so 60 GB take
 // 40 seconds.
 #include "base/sha256.h"
 

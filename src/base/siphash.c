@@ -29,7 +29,7 @@ static inline void rounds(uint64_t v[4], int n) {
   }
 }
 
-// The first n <= 8 bytes as a number, the first byte lowest.
+// The first n <= 8 bytes as a number, little-endian.
 static inline uint64_t word_at(const unsigned char *p, size_t n) {
   uint64_t w = 0;
   memcpy(&w, p, n);

@@ -22,7 +22,7 @@ enum stamp_change stamp_compare(const stamp *before, const stamp *now) {
   return before->ctime_ns == now->ctime_ns ? STAMP_SAME : STAMP_TOUCHED;
 }
 
-// File systems that count whole seconds, or pairs of them, have times without a fraction.
+// Some file systems have a resolution of one or two seconds: their times have no fraction.
 int64_t stamp_settles_ns(const stamp *s) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);

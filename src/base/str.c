@@ -48,7 +48,7 @@ void str_free(str *s) {
   *s = (str){0};
 }
 
-// Bytes of the well-formed UTF-8 character at p, 0 if there is none (overlong forms and surrogates are none).
+// Bytes of the well-formed UTF-8 character at p; 0 if it is not one (overlong forms and surrogates are not).
 static size_t character_length(const unsigned char *p, size_t n) {
   size_t k = p[0] < 0x80                   ? 1
              : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
@@ -88,7 +88,7 @@ size_t str_format_control(const char *text, size_t n) {
   if (c1 || arabic) return 2;
   if (n > 2 && p[0] == 0xE2 && p[1] == 0x80 && (p[2] == 0x8E || p[2] == 0x8F || (p[2] >= 0xA8 && p[2] <= 0xAE)))
     return 3;
-  // isolates, and what is unseen
+  // isolates and invisible characters
   if (n > 2 && p[0] == 0xE2 && p[1] == 0x81 && p[2] >= 0xA0 && p[2] <= 0xAF) return 3;
   if (n > 2 && p[0] == 0xEF && p[1] == 0xBB && p[2] == 0xBF) return 3;
   return n > 3 && p[0] == 0xF3 && p[1] == 0xA0 && (p[2] == 0x80 || p[2] == 0x81) ? 4 : 0;    // tags
