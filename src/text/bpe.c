@@ -38,14 +38,14 @@ static uint64_t pair_slot(const bpe *b, int32_t left, int32_t right) {
   return hash_u64((uint64_t)(uint32_t)left << 32 | (uint32_t)right, b->seed) & b->mask;
 }
 
-// Merges are looked up in batches, so that many memory accesses are under way at once: this is most of a tokenizer's
-// start.
+// Merges are looked up in batches, so that many memory accesses run in parallel: this is most of a tokenizer's start-up
+// time.
 #define BATCH 32
 struct pending { text_view left, right; uint64_t hash[3]; uint32_t rank; int32_t id[3]; };
 
 static bool prepare_merge(const bpe *b, text_view merge, uint32_t rank, char *scratch, struct pending *p) {
   if (merge.n < 3 || merge.n > (size_t)b->v->longest + 1) return false;
-  // a token may begin with a space, so the first byte does not count
+  // a token may begin with a space, so the first byte is skipped
   const char *space = memchr(merge.at + 1, ' ', merge.n - 1);
   if (!space || space + 1 == merge.at + merge.n) return false;
   p->left = (text_view){merge.at, (size_t)(space - merge.at)};
@@ -90,7 +90,7 @@ void bpe_init(bpe *b, const vocab *v, const vocab_desc *d, bool whole_words, boo
     int32_t id = chars ? -1 : vocab_find(v, text, (size_t)bpe_byte_char((unsigned char)c, text));
     b->byte_id[c] = id >= 0 && vocab_merges_to(v, id) ? id : vocab_byte(v, (unsigned char)c);
   }
-  // Ranks are 32-bit numbers; a file of more merges than that does not exist, and its tail would never matter.
+  // Ranks are 32-bit numbers; real files have far fewer merges.
   b->n_ranks = d->n_merges < UINT32_MAX - 1 ? (uint32_t)d->n_merges : UINT32_MAX - 1;
   uint64_t slots = 16;
   while (slots < (uint64_t)b->n_ranks + b->n_ranks / 2) slots *= 2;
@@ -105,7 +105,7 @@ void bpe_init(bpe *b, const vocab *v, const vocab_desc *d, bool whole_words, boo
   }
   insert_batch(b, batch, n, scratch);
   free(scratch);
-  // A merge that names the unknown token joins it with the symbol beside it, whatever text it stands for.
+  // A merge that names the unknown token joins it with its neighbour, whatever text the unknown token replaced.
   int32_t unknown = vocab_unknown(v);
   b->cuts = chars && !whole_words && (unknown < 0 || !vocab_merges_to(v, unknown));
   if (b->cuts) joins_init(&b->joins, v, mem);
@@ -136,7 +136,7 @@ int32_t bpe_whole(const bpe *b, const char *word, size_t n) {
   return id >= 0 && vocab_merges_to(b->v, id) ? id : -1;
 }
 
-// Symbols from characters where these are tokens, else from bytes.  Returns their number, 0 for an error.
+// Makes symbols from characters that are tokens, and from bytes otherwise. Returns their number, 0 for an error.
 static size_t set_up_chars(const bpe *b, merger *m, const char *word, size_t n, error *err) {
   size_t symbols = 0;
   for (size_t i = 0, next; i < n; i = next) {
@@ -144,7 +144,7 @@ static size_t set_up_chars(const bpe *b, merger *m, const char *word, size_t n, 
     if (len <= 0) len = 1;
     next = i + (size_t)len;
     int32_t id = bpe_whole(b, word + i, (size_t)len);
-    // as which it came: see PRE_BARS
+    // converted from a space: see PRE_BARS
     if (id < 0 && len == 3 && !memcmp(word + i, "\xE2\x96\x81", 3)) id = b->byte_id[' '];
     bool bytes = id < 0;
     for (size_t k = i; bytes && k < next; k++) bytes = b->byte_id[(unsigned char)word[k]] >= 0;
@@ -158,7 +158,7 @@ static size_t set_up_chars(const bpe *b, merger *m, const char *word, size_t n, 
   return symbols;
 }
 
-// A byte without a token, where no unknown token stands in, is a symbol that merges with nothing and is not put out.
+// A byte without a token, if no unknown token replaces it, is a symbol that merges with nothing and is not output.
 static size_t set_up_bytes(const bpe *b, merger *m, const char *word, size_t n) {
   for (size_t i = 0; i < n; i++) {
     int32_t id = b->byte_id[(unsigned char)word[i]];

@@ -1,6 +1,6 @@
-// Tokens to text: see text.h.  A token's bytes depend on its type: what merging made of text is turned back into that
-// text, a byte token is its byte, and tokens that were matched as they stand (USER_DEFINED) or have no text of their
-// own (CONTROL, UNKNOWN) are their name.
+// Converts tokens to text: see text.h. A token's bytes depend on its type: for normal tokens the text from which
+// merging made them, for a byte token its byte, and for tokens that are matched literally (USER_DEFINED) or have no
+// text of their own (CONTROL, UNKNOWN) their name.
 #include "text/text.h"
 #include "text/tokenizer.h"
 #include <string.h>
@@ -50,7 +50,7 @@ void tokenizer_piece(const tokenizer *t, int32_t id, str *out, bool special) {
   add_token_text(&t->v, id, out);
 }
 
-// Encoding puts a space before the text and after each special token, so one comes off in the same places; and
+// Encoding puts a space before the text and after each special token, so decoding removes one in the same places; and
 // WordPiece's words all begin with one.
 void tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool special, str *out) {
   bool prefix = t->space_prefix || t->v.kind == VOCAB_WORDPIECE, strip = prefix;

@@ -1,16 +1,15 @@
-// Encoding as a pipeline: see text.h for the promises.
+// Encoding as a pipeline: see text.h for the guarantees.
 //
-//     text -> special tokens and the stretches between them -> a stretch as the model wants it (normal form, bars for
+//     text -> special tokens and the stretches between them -> a stretch in the model's form (normal form, bars for
 //     spaces) -> ids
 //
-// A text that comes in pieces goes through the same pipeline.  Each step is told whether its text may go on (open),
-// does what no continuation can change, and says how far that went.  What it left waits in two buffers, before and
-// behind the second arrow, and is tried again when at least as much has come in addition, so that time stays linear
-// whatever has to wait.
+// A text that comes in pieces goes through the same pipeline. Each step is told whether its text may continue (open),
+// processes only what no continuation can change, and returns how far it got. The rest waits in two buffers, before and
+// after the second arrow, and is tried again when it has at least doubled, so that time stays linear.
 //
-// What a step may settle, kind by kind, is said where it is done: special_next; unicode_settled and unigram_normalize
-// for the text; pretokenizer_split (BPE), spm_encode, wordpiece_encode, unigram_encode, rwkv_encode and plamo2_encode
-// for the ids.
+// How far a step can go is documented where it is decided: special_next; unicode_settled and unigram_normalize for the
+// text; pretokenizer_split (BPE), spm_encode, wordpiece_encode, unigram_encode, rwkv_encode and plamo2_encode for the
+// ids.
 #include "base/account.h"
 #include "text/text.h"
 #include "text/tokenizer.h"
@@ -18,23 +17,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CACHE_FROM 1024         // bytes of text from which on words are remembered
+#define CACHE_FROM 1024         // bytes of text from which on words are cached
 
 struct text_encoder {
   const tokenizer *t;
   const struct encoder *e;
   bool add_special;
-  bool begun, failed;           // of this text: BOS is out; an error has been
+  bool begun, failed;           // of this text: BOS was output; an error has occurred
   merger m;
   word_cache words;
-  special_search found;         // special tokens, and what they have cost
-  trie_cost cut;                // what the others have cost
+  special_search found;         // special tokens, and the cost of their search
+  trie_cost cut;                // the cost of the other searches
   token_list out;
   error *err;
-  // What waits:
-  str text;                     // before special tokens are known
-  bool blanks_go;               // white space that comes next belongs to the special token before it
-  str stretch;                  // as the model wants it
+  // The buffers:
+  str text;                     // before the search for special tokens
+  bool blanks_go;               // the next white space belongs to the special token before it
+  str stretch;                  // in the model's form
   size_t came;                  // bytes since the last try
   bool inside;                  // some of the stretch has been encoded
   unigram_state unigram;
@@ -56,8 +55,7 @@ static int encode_word(void *ctx, const char *word, size_t n) {
   return bpe_encode(&x->e->bpe, &x->m, &x->words, word, n, &x->out, x->err);
 }
 
-// Encodes the next text of a stretch, in the form that the model wants; *settled is the place up to which that was
-// possible.
+// Encodes the next text of a stretch, which is in the model's form; *settled is the end of the encoded part.
 static int encode_some(text_encoder *x, const char *text, size_t n, bool open, size_t *settled) {
   const struct encoder *e = x->e;
   bool first = !x->inside;
@@ -105,13 +103,13 @@ static bool lowers(const text_encoder *x) {
   return pre_flags(x) & PRE_NO_SPACES && flag_or(x->t->desc.lowercase, false);
 }
 
-// Whether the model wants these bytes otherwise.
+// Whether the model's form differs from these bytes.
 static bool changes(const text_encoder *x, const char *text, size_t n) {
   if (x->t->v.kind == VOCAB_UNIGRAM || pre_flags(x) & PRE_BARS || lowers(x)) return true;
   return pre_flags(x) & PRE_NFC && unicode_may_change(UNICODE_NFC, text, n);
 }
 
-// Appends what the model wants to see of a text to x->stretch; *taken bytes of it went into that.
+// Appends a text in the model's form to x->stretch; *taken bytes of it were used.
 static int change(text_encoder *x, const char *text, size_t n, bool open, size_t *taken) {
   str *out = &x->stretch;
   if (x->t->v.kind == VOCAB_UNIGRAM)
@@ -131,7 +129,7 @@ static void forget(str *s, size_t settled) {
   s->n -= settled;
 }
 
-// The next text of a stretch that holds no special token; open: more of it may come.
+// The next text of a stretch without special tokens; open: more of it may follow.
 static int encode_stretch(text_encoder *x, const char *text, size_t n, bool open, size_t *taken) {
   size_t settled;
   *taken = n;
@@ -148,7 +146,7 @@ static int encode_stretch(text_encoder *x, const char *text, size_t n, bool open
 // ---- From the text to stretches ----
 
 
-// Encodes as much of the text as can be; *taken bytes of it are done with.
+// Encodes as much of the text as possible; *taken bytes of it are finished.
 static int encode(text_encoder *x, const char *text, size_t n, bool open, size_t *taken) {
   const vocab *v = &x->t->v;
   size_t from = 0, at = 0, done;
@@ -163,7 +161,7 @@ static int encode(text_encoder *x, const char *text, size_t n, bool open, size_t
     if (found == SPECIAL_COSTLY) return trie_refuse(v->source, x->err);
     size_t end = found == SPECIAL_NONE ? n : at;
     if (found != SPECIAL_FOUND) {
-      // White space before a special token may turn out to belong to it.
+      // White space before a special token may belong to it.
       while (open && v->strip && end > from && is_ascii_space((unsigned char)text[end - 1])) end--;
       if (encode_stretch(x, text + from, end - from, open, &done)) return -1;
       from += done;
@@ -258,7 +256,7 @@ int text_encoder_end(text_encoder *x, const int32_t **ids, size_t *n_ids, error 
   return next_ids(x, false, ids, n_ids, err);
 }
 
-// ---- No more than so many ids ----
+// ---- At most this many ids ----
 
 static void append_ids(token_list *all, const int32_t *ids, size_t n) {
   for (size_t i = 0; i < n; i++) vec_push(all, ids[i]);

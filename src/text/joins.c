@@ -1,7 +1,7 @@
-// Neighbours that may join: see joins.h.
+// Finds neighbours that may join: see joins.h.
 #include "text/joins.h"
 
-// Calls the bits of one token's pairs in; counts them where there is no table yet.
+// Sets the bits of one token's pairs, or counts them if there is no table yet.
 static size_t add_token_pairs(joins *j, text_view t) {
   size_t pairs = 0, length;
   uint32_t left = 0;

@@ -1,22 +1,21 @@
-// joins: which neighbouring symbols merging could ever join, so that a text falls into parts that do not know of each
-// other.
+// joins: which neighbouring symbols merging could ever join, so that a text can be cut into independent parts.
 //
-// Merging only makes tokens, and the text of a token that reaches over a place holds the symbols on both sides of it
-// next to each other.  So where no token holds two symbols next to each other, nothing is ever merged across the place
-// between them, and what is merged on one side changes nothing on the other: neither the pairs there nor their order.
-// Both sides can be encoded by themselves. Real vocabularies hold a space only where a token begins, so that these
-// parts are words, and a whole text need not be one chain.
+// Merging only makes tokens, and the text of a token that crosses a place contains the symbols on both sides of it next
+// to each other. So if no token contains two symbols next to each other, nothing is ever merged across the place
+// between them, and merges on one side change nothing on the other: neither the pairs there nor their order. Both sides
+// can be encoded separately. In real vocabularies a space only occurs at the beginning of a token, so that these parts
+// are words, and a whole text need not be one chain.
 //
-// The set is a table of bits by hash: a false yes makes a part longer and is no mistake.
-// Invariant: symbols are told apart here as in the chains that are merged: characters, and single bytes that belong to
-// none. Look next: spm.h, bpe.h.
+// The set is a hash table of bits: a false positive makes a part longer, which is harmless. Invariant: the symbols here
+// are the same as in the chains that are merged: characters, and single bytes that do not belong to one. Look next:
+// spm.h, bpe.h.
 #ifndef WEFT_JOINS_H
 #define WEFT_JOINS_H
 #include "text/vocab.h"
 
 typedef struct joins { uint64_t *bits; unsigned shift; } joins;
 
-#define JOINS_BYTE 0x110000u    // the symbol of a byte that belongs to no character: this and the byte
+#define JOINS_BYTE 0x110000u    // the symbol of a byte that belongs to no character: this plus the byte
 
 void joins_init(joins *j, const vocab *v, arena *mem);
 

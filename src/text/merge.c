@@ -4,14 +4,14 @@
 #include <string.h>
 
 #define SHORT_WORD 40           // symbols; above, the queues are faster
-#define GIANT 65536             // symbols of a word whose memory is worth giving back
-#define JOINED INT32_MIN        // in the place of a symbol that is part of the one before it
+#define GIANT 65536             // symbols of a word whose memory is freed afterwards
+#define JOINED INT32_MIN        // replaces a symbol that was joined to the one before it
 
 void merger_reserve(merger *m, size_t n) {
   if (n <= m->cap) return;
   size_t cap = m->cap ? m->cap : 256;
   while (cap < n) cap *= 2;
-  if (cap > GIANT) cap = n;     // a giant: there is at most one or two in a text
+  if (cap > GIANT) cap = n;     // a giant: a text has at most one or two
   free(m->id); free(m->span);
   m->id = xmalloc(cap * sizeof *m->id);
   m->span = xmalloc(cap * sizeof *m->span);
@@ -65,9 +65,9 @@ static uint32_t heap_pop(uint32_t *heap, size_t *n) {
 
 struct merge_queue {
   uint32_t rank;
-  int32_t left, right, joined;  // a pair that has this rank, and what it becomes; most often it is the only one
-  // Positions in ascending order: the first and the last one waiting, and the steps between them, 7 bits a byte, the
-  // lowest first; run[from..n) are still to come.
+  int32_t left, right, joined;  // a pair of this rank, and its result; usually the only one
+  // Positions in ascending order: the first and the last waiting one, and the differences between them, 7 bits per
+  // byte, the lowest first; run[from..n) are still to come.
   unsigned char *run; size_t from, n, cap;
   uint32_t first, last;
   bool waiting;
@@ -120,7 +120,7 @@ static void enqueue(merger *m, uint32_t rank, uint32_t position, int32_t left, i
   else append_step(q, position);
 }
 
-// Takes the place of the best candidate: false when none is left.  What is needed of the next one is fetched ahead.
+// Takes the place of the best candidate: false when none is left. Prefetches what the next one needs.
 static bool dequeue(merger *m, const struct merge_queue **from, uint32_t *position) {
   if (!m->n_ready) return false;
   struct merge_queue *q = &m->queue[m->queue_of[m->ready[0]]];
@@ -165,7 +165,7 @@ static size_t run_long(merger *m, uint32_t n, uint32_t n_ranks, merge_find *find
     if (after < n && find(ctx, joined, ids[after], &rank, &id)) enqueue(m, rank, i, joined, ids[after], id);
     if (i && find(ctx, ids[before], joined, &rank, &id)) enqueue(m, rank, before, ids[before], joined, id);
   }
-  if (n > GIANT) {                                // what is put out may need as much
+  if (n > GIANT) {                                // the output may need as much
     free_queues(m);
     free(m->span);
     m->span = NULL;

@@ -14,16 +14,16 @@
 #define ENDINGS "(?:'[sS\\x{17F}]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 #define SPACE_RUNS SPACE "+(?![^" SPACES "])|" SPACE "+"           // leaves the last space before a word to that word
 #define LINES_AND_SPACE_RUNS SPACE "*[\\r\\n]+|" SPACE_RUNS
-// Of a run of white space, goes to the last at once, where no other can begin a match.
+// Skips to the last character of a run of white space, since no match can begin before it.
 #define LAST_OF(set) set "+(?=" set ")(*SKIP)(*FAIL)|"
 #define LETTERS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
 #define SIGNS " ?[^" SPACES "\\p{L}\\p{N}]+"
 
 #define GPT2 ENDINGS_LOWER "| ?\\p{L}+| ?\\p{N}+|" SIGNS "|" SPACE_RUNS
-// Where a number stands, nothing else of these can match; as the first alternative it needs no PCRE2 (pretokenize.c).
+// At a number, nothing else of these can match; as the first alternative it needs no PCRE2 (pretokenize.c).
 #define GPT4(digits) digits "|" ENDINGS "|" LETTERS "|" SIGNS "[\\r\\n]*|" LINES_AND_SPACE_RUNS
 
-// Words that change from capitals to small letters end there ("parseJSON" is two).
+// Words that change from capitals to small letters are cut there ("parseJSON" becomes two).
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define CASED(endings, digits) \
@@ -71,8 +71,8 @@ static const char *const spark[] = {
   "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
   "?[\\p{P}\\p{S}]+|[\\r\\n]|" SPACE_RUNS,
   "@number", NULL};
-// Runs of spaces in powers of two.  Lines are looked for from the beginning of a run only: behind a space that was left
-// in a run, no newline can follow any more.
+// Runs of spaces in powers of two. Newlines are only searched from the beginning of a run: after a space that was left
+// in a run, no newline can follow.
 #define SPACES_OF(n) SPACE "{" n "}(?![^" SPACES "])|"
 static const char *const jais2[] = {"\\p{N}{1,3}|" ENDINGS "|" LETTERS "|" SIGNS "[\\r\\n]*|(?<![" SPACES "])" SPACE
                                     "*[\\r\\n]+|(?<=[\\r\\n])" SPACE "*[\\r\\n]+|" SPACES_OF("512") SPACES_OF("256")
@@ -112,7 +112,7 @@ static const char *const afmoe[] = {"@threes-of-numbers",
 #define NFC PRE_NFC
 #define BARS (PRE_CHARS | PRE_BARS)
 static const pretokenizer_row rows[] = {
-  // name, patterns, flags.  NFC: the models' own tokenizers say so; the others take text as it is.
+  // name, patterns, flags. PRE_NFC is set where the models' own tokenizers normalise; the others take text as it is.
   {"default", fallback, 0},
   {"gpt-2", gpt2, 0},
   {"phi-2", gpt2, 0},

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #define UNKNOWN_COST 10000000
-#define WORST_COST 20000000     // tokens at this cost or above take no part
-#define NO_WAY (INT64_MAX / 4)  // more than any text costs, also twice
+#define WORST_COST 20000000     // tokens at this cost or above are ignored
+#define NO_WAY (INT64_MAX / 4)  // more than twice the cost of any text
 
 int plamo2_init(plamo2 *p, const vocab *v, arena *mem, error *err) {
   *p = (plamo2){.v = v, .cost = ARENA_ARRAY(mem, int64_t, (size_t)v->n + 1)};
@@ -36,16 +36,16 @@ static int put_byte_tokens(const plamo2 *p, const char *text, size_t n, token_li
   return 0;
 }
 
-// The best way through a whole text leads through every place that no token crosses, and what follows such a place adds
-// the same cost to all ways before it: the text up to there can be encoded by itself. The costs of places that a token
-// from here can reach.
+// The best segmentation of a whole text passes every place that no token crosses, and the text after such a place adds
+// the same cost to all segmentations before it: the text up to there can be encoded separately. The ring holds the
+// costs of places that a token from here can reach.
 enum { RING = 2 * TRIE_BYTES_MAX };
 #define AT(place) cost[(place) % RING]
 
 static int encode_settled(const plamo2 *p, const char *text, size_t n, trie_cost *steps, token_list *out, error *err) {
-  // For each place the least cost of what follows, and the length of the first token of the way there, or minus that of
+  // For each place the least cost of the rest, and the length of the first token of that segmentation, or minus that of
   // a character.
-  const trie tokens = p->tokens;                          // copies, which no store changes
+  const trie tokens = p->tokens;                          // local copies, so that the compiler knows they do not change
   const int64_t *own = p->cost;
   int64_t cost[RING];
   int16_t *first = xmalloc((n + 1) * sizeof *first);
@@ -56,13 +56,13 @@ static int encode_settled(const plamo2 *p, const char *text, size_t n, trie_cost
       if (utf8_next(text + at - back, back) == (int)back) { from = at - back; break; }
     int64_t best = AT(at) + UNKNOWN_COST;
     int length = -(int)(at - from);
-    // inside of a character: no way leads here
+    // inside a character: unreachable
     for (size_t i = from + 1; i < at; i++) { AT(i) = NO_WAY; first[i] = 0; }
     uint32_t node = 0;
     size_t end = from;
     while (end < n && (node = trie_step(&tokens, node, (unsigned char)text[end]))) {
       end++;
-      int64_t way = AT(end) + own[tokens.node[node].value + 1];   // without a branch: anybody's guess
+      int64_t way = AT(end) + own[tokens.node[node].value + 1];   // without a branch, which would be unpredictable
       length = way <= best ? (int)(end - from) : length;
       best = way <= best ? way : best;
     }

@@ -10,15 +10,15 @@
 
 static bool is_newline(uint32_t cp) { return cp == '\r' || cp == '\n'; }
 
-// Patterns written in C.  Runs of digits are cut in threes, counted from the right; or runs of some characters are
-// matches, of `most` characters at most: \p{N}, \p{N}{1,3}, \p{N}+ and [\r\n] in a fraction of the time, where a text
-// is nothing else.
+// Patterns written in C. Either runs of digits are cut in threes, counted from the right, or runs of some characters
+// are matches, of at most `most` characters: \p{N}, \p{N}{1,3}, \p{N}+ and [\r\n] in a fraction of PCRE2's time on
+// texts that consist only of these.
 static const struct native {
   const char *name;
   bool (*digit)(uint32_t cp);
   size_t most;                  // 0: threes from the right
-  bool isolated;                // a run begins a piece, even where its first three are not complete
-  bool whole;                   // only runs that no letter follows
+  bool isolated;                // a run begins a piece even if its first group is shorter than three
+  bool whole;                   // only runs without a letter after them
 } natives[] = {
   {"@threes", unicode_is_decimal, 0, false, false},
   {"@threes-of-numbers", unicode_is_number, 0, true, false},
@@ -34,11 +34,12 @@ struct pretokenizer {
   const pretokenizer_row *row;
   pcre2_code *code[PATTERNS_MAX];
   const struct native *native[PATTERNS_MAX];
-  size_t numbers[PATTERNS_MAX];   // how many of them a match takes that begins with one; 0: PCRE2 knows
+  size_t numbers[PATTERNS_MAX];   // the number of digits of a match that begins with one; 0: PCRE2 decides
   size_t n;
 };
 
-// Alternatives are tried in order: where the first one takes numbers and a match begins with one, no other is asked.
+// Alternatives are tried in order: if the first one takes numbers and a match begins with one, the others are not
+// tried.
 static size_t first_takes(const char *pattern) {
   static const struct {
     const char *first;
@@ -83,12 +84,12 @@ void pretokenizer_free(pretokenizer *p) {
   free(p);
 }
 
-// Short pieces that the patterns from a level on leave whole: what they make of a piece depends on its bytes alone, and
-// texts repeat them. (Numbers of three digits above all, which two more patterns would look at in vain.)
+// Short pieces that the patterns from a level on leave whole. The result depends only on the piece's bytes, and texts
+// repeat pieces. (These are mostly numbers of three digits, which two more patterns would check in vain.)
 struct whole { uint64_t bytes; size_t n, level; };
 enum { WHOLES = 256 };
 
-// One call of pretokenizer_split.  `seen` is what the patterns see, `text` what the words are cut from.
+// One call of pretokenizer_split. `seen` is what the patterns see, `text` what the words are cut from.
 struct split {
   const pretokenizer *p;
   const char *text, *seen;
@@ -111,7 +112,7 @@ static uint32_t point_at(const struct split *s, size_t at, size_t end, size_t *n
   return utf8_code_point(s->seen + at, len);
 }
 
-// Bytes of the numbers from `at` on, `most` of them at most.
+// Bytes of the digits from `at` on, at most `most` digits.
 static size_t numbers_at(const struct split *s, size_t at, size_t end, size_t most) {
   size_t stop = at;
   for (size_t next; most-- && stop < end && unicode_is_number(point_at(s, stop, end, &next)); stop = next) continue;
@@ -164,10 +165,10 @@ static struct whole whole_at(const struct split *s, size_t level, size_t at, siz
   return w;
 }
 
-// Cuts [at, end) with pattern `level` and hands the pieces to the next one.  open: the piece may go on after `end`.
+// Cuts [at, end) with pattern `level` and passes the pieces to the next one. open: the piece may continue after `end`.
 static int cut(struct split *s, size_t level, size_t at, size_t end, bool open) {
   if (at == end) return 0;
-  bool single = end - at == 1 || utf8_next(s->seen + at, end - at) == (int)(end - at);   // what cannot be cut
+  bool single = end - at == 1 || utf8_next(s->seen + at, end - at) == (int)(end - at);   // cannot be cut further
   if (level == s->p->n || (single && level && !open)) {
     if (open) return 0;
     s->settled = end;
@@ -189,7 +190,7 @@ static int cut_by(struct split *s, size_t level, size_t at, size_t end, bool ope
   while (done < end) {
     size_t stop = done + numbers_at(s, done, end, s->p->numbers[level]);
     if (stop > done) {
-      if (open && stop == end && s->p->numbers[level] > 1) return 0;   // more may come
+      if (open && stop == end && s->p->numbers[level] > 1) return 0;   // more digits may follow
       if (cut(s, level + 1, done, stop, false)) return -1;
       done = stop;
       continue;
@@ -213,8 +214,8 @@ static int cut_by(struct split *s, size_t level, size_t at, size_t end, bool ope
   return cut(s, level + 1, done, end, open);
 }
 
-// The patterns need valid UTF-8.  Each byte that is none looks to them like U+001A, SUBSTITUTE, which is neither letter
-// nor number nor space; offsets stay the same.  NULL if nothing has to change.
+// The patterns need valid UTF-8. Each invalid byte is replaced by U+001A, SUBSTITUTE, which is neither letter nor
+// number nor space; offsets stay the same. NULL if nothing has to change.
 static char *substitute(const char *text, size_t n) {
   size_t i = utf8_valid_prefix(text, n);
   if (i == n) return NULL;
@@ -239,7 +240,7 @@ int pretokenizer_split(const pretokenizer *p, const char *text, size_t n, bool o
     *settled = 0;
     return error_set(err, "there is no memory to cut the text into words");
   }
-  // One step or a few for each character of a text is normal; so many are not.
+  // A few steps per character of a text are normal; this is far more.
   uint64_t steps = 1000000 + 64 * (uint64_t)n;
   pcre2_set_match_limit(s.limits, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
   pcre2_set_heap_limit(s.limits, 1u << 18);               // KiB

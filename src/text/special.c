@@ -16,7 +16,7 @@ int special_init(special_set *s, const vocab *v, arena *mem, error *err) {
   return bad;
 }
 
-// allowed: how many bytes from here on a control token may have. *cut: the text ended before the search did.
+// allowed: the most bytes of a control token from here. *cut: the text ended before the search.
 static int32_t longest_at(const special_set *s, text_view text, size_t allowed, trie_cost *cost, bool *cut) {
   int32_t best = -1;
   uint32_t node = s->first[(unsigned char)text.at[0]];

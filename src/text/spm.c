@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define JOINS_BAR 0x2581u       // what a space is among the tokens
+#define JOINS_BAR 0x2581u       // a space in the tokens
 #define PART_BYTES_MAX ((size_t)1 << 28)   // places of symbols are 32-bit numbers
 
 // ---- Ranks from scores ----
@@ -42,8 +42,8 @@ void spm_init(spm *s, const vocab *v, bool space_prefix, arena *mem) {
 
 // ---- Encoding ----
 
-// A symbol is a token, or else a character as it came: a number below NO_CHARACTER, its code point, or a byte that
-// belongs to no character. Its text follows from that.
+// A symbol is a token; or, as a number below NO_CHARACTER, a character by its code point, or a byte that belongs to no
+// character. Its text follows from that.
 enum { NO_CHARACTER = -2, LONE_BYTES = 0x110000 };
 
 static uint32_t code_of(int32_t symbol) { return (uint32_t)(NO_CHARACTER - symbol); }
@@ -70,8 +70,8 @@ static int32_t find_merged(const spm *s, int32_t left, int32_t right) {
   return token_of(s->v, joined, l.n + r.n);
 }
 
-// What pairs of symbols make, of those that were met last: a text that is one word asks for few of them again and
-// again, and hashing what they make costs up to a thousand bytes each time.
+// The results of recent pairs of symbols: a text that is one word asks for few of them again and again, and hashing a
+// result costs up to a thousand bytes each time.
 enum { KNOWN_BITS = 15, KNOWN_FROM = 1000 };
 typedef struct known { int32_t left, right, id; bool used; } known;
 
@@ -90,7 +90,7 @@ static bool find_pair(const void *ctx, int32_t left, int32_t right, uint32_t *ra
   return true;
 }
 
-// One symbol for each character, a space's as it is in the vocabulary, one for each byte that belongs to none. Returns
+// One symbol per character, with spaces as in the vocabulary, and one per byte that belongs to no character. Returns
 // their number.
 static size_t set_up(merger *m, const char *text, size_t n, bool prefix) {
   size_t symbols = 0;
@@ -125,12 +125,12 @@ static int put_symbol(const spm *s, int32_t symbol, token_list *out, error *err)
   text_view t = symbol_text(s, symbol, room);
   int32_t id = symbol >= 0 ? symbol : token_of(s->v, t.at, t.n);
   if (id >= 0) { vec_push(out, id); return 0; }
-  // A vocabulary without "▁" itself: a plain space decodes rightly.
+  // A vocabulary without "▁" itself: a plain space decodes correctly.
   if (code_of(symbol) == JOINS_BAR) return put_bytes(s, " ", 1, out, err);
   return put_bytes(s, t.at, t.n, out, err);
 }
 
-// A part that nothing is merged across the ends of.
+// A part of the text; no merge crosses its ends.
 static int encode_part(const spm *s, merger *m, word_cache *words, const char *text, size_t n, bool prefix,
                        token_list *out, error *err) {
   word_entry *cached = prefix ? NULL : word_cache_slot(words, text, n);
@@ -143,7 +143,7 @@ static int encode_part(const spm *s, merger *m, word_cache *words, const char *t
   size_t symbols = set_up(m, text, n, prefix);
   if ((words->at || symbols > KNOWN_FROM) && !m->known) m->known = xcalloc((size_t)1 << KNOWN_BITS, sizeof(known));
   symbols = merger_run(m, symbols, s->n_ranks, find_pair, &(struct merging){s, m->known});
-  // of a giant at once: growing by doubling needs half as much again while it moves
+  // allocates for a giant at once: doubling would need half as much again while it copies
   if (symbols > out->cap - out->n && symbols > KNOWN_FROM) {
     out->cap = out->n + symbols;
     out->at = xrealloc(out->at, out->cap * sizeof *out->at);

@@ -1,4 +1,4 @@
-// The tokenizer: how it is made, and questions about it.  See text.h for the promises and for what the other files do.
+// Makes tokenizers and answers questions about them. See text.h for the guarantees and for the other files.
 #define _GNU_SOURCE
 #include "text/text.h"
 #include "text/tokenizer.h"
@@ -22,7 +22,7 @@ void vocab_desc_init(vocab_desc *d) {
   for (int r = 0; r < ROLE_COUNT; r++) d->role[r] = -1;
 }
 
-// A name from a file as a C string for messages: short, and without what a terminal might act on.
+// A name from a file as a C string for messages: short, without control characters.
 static const char *printable(arena *mem, text_view s) {
   size_t n = s.n < 64 ? s.n : 64;
   char *out = arena_strndup(mem, s.n ? s.at : "", n);
@@ -36,9 +36,9 @@ static bool equals(text_view s, const char *name) { return s.n == strlen(name) &
 // The table of algorithms.
 static const struct algorithm {
   const char *model;            // tokenizer.ggml.model
-  const char *pre;              // what tokenizer.ggml.pre counts as, or NULL: what the file says
+  const char *pre;              // overrides tokenizer.ggml.pre; NULL: the file's value
   enum vocab_kind kind;
-  bool add_bos, add_eos, add_sep, space_prefix;           // where the file says nothing
+  bool add_bos, add_eos, add_sep, space_prefix;           // unless the file says otherwise
 } algorithms[] = {
   {"gpt2", NULL, VOCAB_BPE, 0, 0, 0, 0},           {"gemma4", "gemma4", VOCAB_BPE, 0, 0, 0, 0},
   {"whitespace", NULL, VOCAB_BPE, 0, 0, 0, 0},     {"llama", NULL, VOCAB_SPM, 1, 0, 0, 1},
@@ -61,7 +61,7 @@ static const char *algorithm_names(arena *mem) {
 
 static bool is_bpe(enum vocab_kind kind) { return kind == VOCAB_BPE || kind == VOCAB_CHARS; }
 
-// What keeps this tokenizer from encoding, or NULL.
+// The reason why this tokenizer cannot encode, or NULL.
 static const char *find_obstacle(tokenizer *t, const vocab_desc *d, const char *source) {
   if (!d->model.at) return arena_printf(t->mem, "%s" KEY "model is absent: this file cannot encode text", source);
   if (t->v.kind == VOCAB_OTHER)
@@ -103,7 +103,7 @@ static int make(tokenizer *t, const vocab_desc *d, error *err) {
   if (kind != VOCAB_OTHER && !d->n_tokens) return error_set(err, "%s" KEY "tokens is absent or empty", source);
   if (vocab_init(&t->v, d, kind, source, t->mem, err)) return -1;
   t->desc = *d;
-  t->desc.types = NULL, t->desc.scores = NULL, t->desc.source = NULL;     // copied; not to be relied on any more
+  t->desc.types = NULL, t->desc.scores = NULL, t->desc.source = NULL;     // copied; must not be used any more
   if (d->ctx_bytes) t->desc.ctx = memcpy(arena_alloc(t->mem, d->ctx_bytes), d->ctx, d->ctx_bytes);
   t->model = printable(t->mem, d->model);
   t->pre = printable(t->mem, d->pre);

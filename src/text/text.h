@@ -1,4 +1,4 @@
-// text: from text to tokens and back.  This is the folder's opening file and its whole public interface.
+// text: converts text to tokens and back. This header is the public interface of the folder.
 //
 // A tokenizer is made from what a model file says (tokenizer.ggml.*): the tokens' texts, types and scores, the merges,
 // and the names of the algorithm ("model") and of the way text is cut into words first ("pre").  Encoding is a pipeline
@@ -40,7 +40,7 @@
 typedef struct tokenizer tokenizer;
 typedef struct gguf gguf;
 
-// Counted bytes that somebody else owns.
+// Bytes that another object owns, with their length.
 typedef struct text_view { const char *at; size_t n; } text_view;
 
 // Types of tokens, numbered as in tokenizer.ggml.token_type.  Any other number counts as TOKEN_UNDEFINED, and UNDEFINED
@@ -68,13 +68,13 @@ enum token_role {
   ROLE_COUNT
 };
 
-// What a file says about its tokenizer.  {0} followed by vocab_desc_init is an empty one.  tokenizer_new copies types
-// and scores; the strings are borrowed: whoever owns them (the open gguf) must outlive the tokenizer.
+// A file's description of its tokenizer. {0} followed by vocab_desc_init is an empty one. tokenizer_new copies types
+// and scores; the strings are borrowed: their owner (the open gguf) must outlive the tokenizer.
 typedef struct vocab_desc {
-  // begins every message, usually a file name; copied.  NULL: nothing
+  // prefix of every message, usually a file name; copied. NULL: none
   const char *source;
-  text_view model, pre;                                   // "gpt2", "llama-bpe"; at is NULL where the key is absent
-  // handed to token and merge; that many bytes of it are copied (0: borrowed)
+  text_view model, pre;                                   // "gpt2", "llama-bpe"; at is NULL if the key is absent
+  // passed to token and merge; that many bytes of it are copied (0: borrowed)
   const void *ctx; size_t ctx_bytes;
   uint64_t n_tokens;
   text_view (*token)(const void *ctx, uint64_t i);        // text of token i < n_tokens
@@ -84,30 +84,28 @@ typedef struct vocab_desc {
   uint64_t n_merges;
   int64_t role[ROLE_COUNT];                               // ids; -1: absent
   int add_bos, add_eos, add_sep, add_space_prefix;        // 0, 1; -1: absent
-  int remove_extra_whitespaces, lowercase, strip_accents; // the same, for Unigram and WordPiece
-  // tokenizer.ggml.precompiled_charsmap; n is 0 where absent.  Borrowed
+  int remove_extra_whitespaces, lowercase, strip_accents; // 0, 1; -1: absent; for Unigram and WordPiece
+  // tokenizer.ggml.precompiled_charsmap; n is 0 if absent. Borrowed
   text_view charsmap;
-  text_view name, architecture;                           // of the model: some say by it what no key says
+  text_view name, architecture;                           // of the model: for details that no key has
 } vocab_desc;
 void vocab_desc_init(vocab_desc *d);                      // all absent
 
-// Makes a tokenizer.  -1 and a message with key and value for a broken description: arrays of different lengths, a
-// role's id or a token that cannot be (see vocab.h for the limits), a duplicate token, a score that is not a number. An
-// algorithm or pattern that Weft does not know is no error here: such a tokenizer decodes, and encoding says why it
-// cannot.
+// Makes a tokenizer. -1 and a message with key and value for a broken description: arrays of different lengths, an
+// impossible role or token (see vocab.h for the limits), a duplicate token, a score that is not a number. An unknown
+// algorithm or pattern is not an error: such a tokenizer decodes, and encoding reports why it cannot.
 int tokenizer_new(const vocab_desc *d, tokenizer **out, error *err);
-// The same from the tokenizer.ggml.* keys of a model file, which must stay open as long as the tokenizer lives.
+// The same from the tokenizer.ggml.* keys of a model file, which must stay open as long as the tokenizer exists.
 int tokenizer_from_gguf(const gguf *g, tokenizer **out, error *err);
 void tokenizer_free(tokenizer *t);                        // NULL is fine
 
-// Text to tokens.  add_special adds BOS and EOS where the model wants them; parse_special lets the texts of control
-// tokens in the input become those tokens (for templates, never for what users type).  *ids is for free(), also when
-// *n_ids is 0.
+// Text to tokens. add_special adds BOS and EOS if the model wants them; parse_special turns the texts of control tokens
+// in the input into those tokens (for templates, never for user input). *ids is for free(), even if *n_ids is 0.
 int tokenizer_encode(const tokenizer *t, const char *text, size_t n, bool add_special, bool parse_special,
                      int32_t **ids, size_t *n_ids, error *err);
 
-// The same of a text that has several authors: parse_special counts in the parts that `within` names.  A control token
-// whose text reaches over an end of a part stays text.
+// The same for a text with several authors: parse_special applies in the parts that `within` names. A control token
+// whose text crosses an end of a part stays text.
 typedef struct encode_how {
   bool add_special, parse_special;
   const text_spans *within;     // NULL: the whole text
@@ -116,24 +114,24 @@ typedef struct encode_how {
 int tokenizer_encode_as(const tokenizer *t, text_view text, const encode_how *how, int32_t **ids, size_t *n_ids,
                         error *err);
 
-// Encoding a text that comes in pieces, however it is cut: the ids of all calls together are those of the whole
-// text at once. An id comes as soon as nothing that may follow can change it.  So much of a text is held as that takes:
-// usually a word, of some vocabularies a line.  (There are texts that only their end decides, such as a letter repeated
+// Encodes a text that comes in pieces, however it is cut: the ids of all calls together are those of the whole text. An
+// id is returned as soon as no continuation can change it. The encoder only holds the text that this needs: usually a
+// word, for some vocabularies a line. (Some texts are only decided by their end, such as one letter repeated forever.)
 // without end.)
 typedef struct text_encoder text_encoder;
 // t must outlive it
 int text_encoder_new(const tokenizer *t, bool add_special, bool parse_special, text_encoder **out, error *err);
 void text_encoder_free(text_encoder *e);                               // NULL is fine
-// *ids are borrowed until the next call.  After an error there is nothing but that error to be had.
+// *ids are borrowed until the next call. After an error every call returns that error.
 int text_encoder_add(text_encoder *e, const char *text, size_t n, const int32_t **ids, size_t *n_ids, error *err);
-// the rest; then e is at the beginning of a text again
+// Returns the remaining ids; e can then begin another text.
 int text_encoder_end(text_encoder *e, const int32_t **ids, size_t *n_ids, error *err);
 
 // 0 if this tokenizer can encode text; -1 and the reason (naming key and value) if it cannot.
 int tokenizer_can_encode(const tokenizer *t, error *err);
 
-// Appends the bytes of one token, which may be a part of a character (see utf8_stream).  Control and unknown tokens
-// give nothing unless special.  Ids outside the vocabulary give nothing.
+// Appends the bytes of one token, which may be a part of a character (see utf8_stream). Control and unknown tokens give
+// nothing unless `special`. Ids outside the vocabulary give nothing.
 void tokenizer_piece(const tokenizer *t, int32_t id, str *out, bool special);
 // Appends the text of tokens, without the space that SentencePiece models put before a text.
 void tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool special, str *out);
@@ -142,14 +140,14 @@ int32_t tokenizer_n_vocab(const tokenizer *t);
 // as the file has it; {NULL, 0} outside the vocabulary
 text_view tokenizer_token_text(const tokenizer *t, int32_t id);
 enum token_type tokenizer_token_type(const tokenizer *t, int32_t id);  // TOKEN_UNDEFINED outside the vocabulary
-float tokenizer_token_score(const tokenizer *t, int32_t id);           // 0 where there are no scores
+float tokenizer_token_score(const tokenizer *t, int32_t id);           // 0 without scores
 // the token with exactly this text as the file has it, or -1
 int32_t tokenizer_find(const tokenizer *t, const char *text, size_t n);
-int32_t tokenizer_role(const tokenizer *t, enum token_role role);      // -1: this model has none
-// ends a generation: EOS, EOT, EOM and their well-known names
+int32_t tokenizer_role(const tokenizer *t, enum token_role role);      // -1: none
+// whether the token ends a generation: EOS, EOT, EOM and their well-known names
 bool tokenizer_is_eog(const tokenizer *t, int32_t id);
 bool tokenizer_adds_bos(const tokenizer *t);
 bool tokenizer_adds_eos(const tokenizer *t);
-const char *tokenizer_model_name(const tokenizer *t);                  // "gpt2"; "" where the file names none
-const char *tokenizer_pre_name(const tokenizer *t);                    // "llama-bpe"; "" where the file names none
+const char *tokenizer_model_name(const tokenizer *t);                  // "gpt2"; "" if the file names none
+const char *tokenizer_pre_name(const tokenizer *t);                    // "llama-bpe"; "" if the file names none
 #endif

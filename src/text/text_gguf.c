@@ -1,4 +1,4 @@
-// A tokenizer from the tokenizer.ggml.* keys of a model file.  This file knows the keys; text.c knows what they mean.
+// Makes a tokenizer from the tokenizer.ggml.* keys of a model file. This file reads the keys; text.c interprets them.
 #include "base/attempt.h"
 #include "model/gguf.h"
 #include "text/text.h"
@@ -70,7 +70,7 @@ static int read_roles(const gguf *g, vocab_desc *d, error *err) {
     if (!gguf_find(g, keys[r])) continue;
     if (gguf_i64(g, keys[r], &d->role[r], err)) return -1;
   }
-  // What older files call the tokens for filling a gap.
+  // The names of older files for the fill-in-the-middle tokens.
   static const struct { const char *key; enum token_role role;
   } older[] = {{KEY "prefix_token_id", ROLE_fim_pre},
                {KEY "suffix_token_id", ROLE_fim_suf},

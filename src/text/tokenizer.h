@@ -1,7 +1,7 @@
-// tokenizer: what text.h keeps opaque.  For the files of this folder only.
+// tokenizer: the private part of text.h, only for the files of this folder.
 //
-// Reading the merges and compiling patterns costs some milliseconds that a program which only decodes need not spend,
-// so the encoder is made at the first encoding, under a lock (text.c); everything else is fixed when tokenizer_new
+// Reading the merges and compiling patterns takes some milliseconds, which a program that only decodes does not need.
+// So the encoder is made at the first encoding, under a lock (text.c); everything else is fixed when tokenizer_new
 // returns.
 #ifndef WEFT_TOKENIZER_H
 #define WEFT_TOKENIZER_H
@@ -30,17 +30,17 @@ struct encoder {
 struct tokenizer {
   arena *mem;
   vocab v;
-  vocab_desc desc;              // for the merges; its strings belong to whoever opened the file
+  vocab_desc desc;              // for the merges; its strings belong to the owner of the file
   const char *model, *pre;      // printable copies
-  const char *cannot_encode;    // why, or NULL
+  const char *cannot_encode;    // the reason, or NULL
   const pretokenizer_row *row;  // VOCAB_BPE and VOCAB_CHARS: its pattern
   charsmap map;                 // VOCAB_UNIGRAM: its normalisation
   bool add_bos, add_eos, add_sep;
-  bool space_prefix;            // encoding puts a space before a text and after special tokens, decoding takes it off
+  bool space_prefix;            // encoding puts a space before a text and after special tokens; decoding removes it
   struct encoder *encoder;      // made empty, filled at the first encoding
 };
 
-// The parts above, made now if they were not; -1 and why there are none.
+// Returns the encoder, making it at the first call; -1 and the reason why it cannot be made.
 int tokenizer_encoder(const tokenizer *t, const struct encoder **out, error *err);
 static inline bool flag_or(int said, bool usual) { return said >= 0 ? said == 1 : usual; }
 #endif

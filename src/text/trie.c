@@ -1,5 +1,5 @@
-// Building tries: see trie.h.  The strings are sorted; a node is then a range of them that agree up to its depth, and
-// its children are the ranges into which the next byte parts it.
+// Builds tries: see trie.h. The strings are sorted; a node is a range of them with the same bytes up to its depth, and
+// its children are the ranges into which the next byte divides it.
 #include "text/trie.h"
 #include "text/utf8.h"
 #include <stdlib.h>
@@ -43,13 +43,13 @@ int trie_build(trie *t, trie_item *items, size_t n, arena *mem, error *err) {
   if (bytes > TRIE_TOTAL_MAX)
     return error_set(err, "the tokens have %zu bytes together (the limit for encoding is %u)", bytes, TRIE_TOTAL_MAX);
   if (kept) qsort(items, kept, sizeof *items, by_text);
-  // One node for the root and one for each beginning of a string that the string before it does not share.
+  // One node for the root and one for each prefix of a string that the previous string does not share.
   size_t count = 1;
   for (size_t i = 0; i < kept; i++) count += items[i].text.n - (i ? shared(items[i - 1].text, items[i].text) : 0);
   t->n = (uint32_t)count;
   t->node = ARENA_ARRAY(mem, trie_node, count + 1);
   t->label = ARENA_ARRAY(mem, uint8_t, count + TRIE_LABELS_READ);
-  // Depth by depth: at most one range for each string is under way.
+  // Depth by depth: at most one range per string is in progress.
   VEC(struct range) level = {0}, below = {0};
   uint32_t node = 0, made = 1;
   vec_push(&level, ((struct range){0, (uint32_t)kept}));
@@ -84,14 +84,14 @@ int trie_refuse(const char *source, error *err) {
 }
 
 size_t trie_uncrossed(const trie *t, const char *text, size_t n, trie_cost *cost) {
-  size_t last = 0, reach = 0;                             // no string so far ends past reach
+  size_t last = 0, reach = 0;                             // no string so far ends after reach
   for (size_t at = 0; at < n && !trie_too_costly(cost);) {
     if (reach <= at) last = at;
     size_t end = at;
     for (uint32_t node = 0; end < n && (node = trie_step(t, node, (unsigned char)text[end]));)
       if (end++, t->node[node].value >= 0 && end > reach) reach = end;
     cost->steps += end - at;
-    if (end == n) break;                                  // a longer one may come
+    if (end == n) break;                                  // a longer one may follow
     int len = utf8_next(text + at, n - at);
     at += len > 0 ? (size_t)len : 1;
   }

@@ -1,17 +1,18 @@
-// trie: which of many byte strings begin at a place in a text, found byte by byte.
+// trie: finds which of many byte strings begin at a place in a text, byte by byte.
 //
-// Nodes are numbered in the order of a breadth-first walk, so the children of a node lie beside each other and are
-// those from its first up to that of the node after it; label holds the byte that leads to each.  That takes 9 bytes a
-// node and no pointers.
+// Nodes are numbered in the order of a breadth-first walk, so the children of a node are contiguous: from its first
+// child up to that of the next node. label holds the byte that leads to each node. That takes 9 bytes per node and no
+// pointers.
 //
-// Strings longer than TRIE_BYTES_MAX are left out: a text's position then costs a bounded number of steps, whatever the
-// vocabulary.  Of equal strings the first one counts.
+// Strings longer than TRIE_BYTES_MAX are left out, so that each position of a text takes a bounded number of steps,
+// whatever the vocabulary. Of equal strings the first one counts.
 //
-// That bound is far above what real vocabularies take, a few steps for each byte of a text: one whose strings are made
-// to be long and to begin everywhere takes a thousand.  So steps are counted, and a text that takes too many of them is
-// refused: sixteen for each byte is what tokens of sixteen letters take, the most that SentencePiece makes by itself.
+// That bound is far above what real vocabularies take, a few steps per byte of text; one with many long strings made
+// for that purpose takes a thousand. So steps are counted, and a text that takes too many is refused: the limit of
+// sixteen per byte is what tokens of sixteen letters take, the most that SentencePiece makes by default.
 //
-// Invariant: node 0 is the root and nobody's child, so 0 also says that there is no child.  Look next: unigram.h.
+// Invariant: node 0 is the root and not a child of any node, so 0 also means that there is no child. Look next:
+// unigram.h.
 #ifndef WEFT_TRIE_H
 #define WEFT_TRIE_H
 #include "base/arena.h"
@@ -24,7 +25,7 @@
 typedef struct trie_item { text_view text; int32_t value; } trie_item;
 
 typedef struct trie_node {
-  uint32_t first;               // child; those of a node end where those of the next one begin
+  uint32_t first;               // child; a node's children end where those of the next node begin
   int32_t value;                // of the string that ends here, or -1
 } trie_node;
 
@@ -35,18 +36,17 @@ typedef struct trie {
 } trie;
 enum { TRIE_LABELS_READ = 8 };
 
-// The steps that a text has taken, and its bytes so far (those that are looked at again count again).  {0}: none yet.
+// The steps that a text has taken, and its bytes so far (bytes that are examined again count again). {0}: none yet.
 typedef struct trie_cost { uint64_t steps, bytes; } trie_cost;
 #define TRIE_STEPS_FREE (1u << 24)
 #define TRIE_STEPS_PER_BYTE 16
-// -1 and a message; source: what stands before it, as in vocab.h.
+// -1 and a message; source: its prefix, as in vocab.h.
 int trie_refuse(const char *source, error *err);
 static inline bool trie_too_costly(const trie_cost *c) {
   return c->steps > TRIE_STEPS_FREE + TRIE_STEPS_PER_BYTE * c->bytes;
 }
 
-// Sorts items; empty texts are left out.  -1 and a message where the texts have more than TRIE_TOTAL_MAX bytes
-// together.
+// Sorts items; empty texts are left out. -1 and a message if the texts have more than TRIE_TOTAL_MAX bytes together.
 int trie_build(trie *t, trie_item *items, size_t n, arena *mem, error *err);
 
 // The node that byte leads to, or 0.
@@ -58,7 +58,7 @@ static inline uint32_t trie_step(const trie *t, uint32_t node, unsigned char byt
     if (t->label[middle] <= byte) from = middle;
     else end = middle;
   }
-  // Eight at a time: the lowest byte that equals is marked, and perhaps others above it.
+  // Eight at a time: the lowest equal byte is marked, and perhaps others above it.
   uint64_t labels;
   memcpy(&labels, t->label + from, sizeof labels);
   labels ^= byte * 0x0101010101010101u;
@@ -66,9 +66,9 @@ static inline uint32_t trie_step(const trie *t, uint32_t node, unsigned char byt
   uint32_t at = from + (uint32_t)(__builtin_ctzll(labels | (uint64_t)1 << 63) >> 3);
   return labels && at < end ? at : 0;
 }
-// The last place in a text, at the beginning of a character, that no string of t reaches over, wherever it begins and
-// however the text goes on: where only whole strings and characters are put together, what is on one side cannot change
-// the other.
+// The last place in a text, at the beginning of a character, that no string of t crosses, wherever it begins and
+// however the text continues. If only whole strings and characters are output, the text on one side cannot change the
+// result on the other.
 size_t trie_uncrossed(const trie *t, const char *text, size_t n, trie_cost *cost);
 static inline uint32_t trie_walk(const trie *t, uint32_t node, const char *text, size_t n) {
   for (size_t i = 0; i < n; i++)

@@ -16,7 +16,7 @@ bool unicode_is_space(uint32_t cp) {
          cp == 0x202F || cp == 0x205F || cp == 0x3000;
 }
 
-// The categories stand in utf8proc's enum in the order of the standard, each group together.
+// The categories of utf8proc's enum are in the order of the standard, each group contiguous.
 bool unicode_is_letter(uint32_t cp) { return category_between(cp, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO); }
 bool unicode_is_mark(uint32_t cp) { return category_between(cp, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME); }
 bool unicode_is_number(uint32_t cp) { return category_between(cp, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO); }
@@ -35,7 +35,7 @@ bool unicode_is_word(uint32_t cp) {
 bool unicode_is_han(uint32_t cp) {
   static const struct { uint32_t from, to; } blocks[] = {
     {0x4E00, 0x9FFF}, {0x3400, 0x4DBF}, {0xF900, 0xFAFF}, {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F},
-    // where the library with which such models were trained begins this block
+    // the beginning of this block in the library with which such models were trained
     {0x2B920, 0x2CEAF},
     {0x2F800, 0x2FA1F}};
   if (cp < 0x3400) return false;
@@ -55,8 +55,8 @@ int unicode_lower(uint32_t cp, uint32_t out[2]) {
 
 static bool composes(enum unicode_form form) { return form == UNICODE_NFC || form == UNICODE_NFKC; }
 
-// An inert character stays as it is, and neither joins nor changes places with the one before it.  (The one after it
-// may still join it: that one is not inert then.)
+// An inert character stays as it is, and neither joins nor changes places with the one before it. (The next one may
+// still join it: that one is not inert then.)
 static bool inert(enum unicode_form form, uint32_t cp) {
   if (cp < 0xA0) return true;
   if (form == UNICODE_NFC && cp < 0x300) return true;
@@ -91,7 +91,7 @@ typedef VEC(int32_t) points;
 
 static int combining_class(int32_t cp) { return utf8proc_get_property(cp)->combining_class; }
 
-// Sorts a run of marks by class, equal ones in the order they had.
+// Sorts a run of marks by class; stable.
 static void sort_run(int32_t *at, size_t n, int32_t *scratch) {
   if (n <= 16) {
     for (size_t i = 1; i < n; i++)
@@ -123,7 +123,7 @@ static void sort_marks(points *p, points *scratch) {
 }
 
 static void decompose(enum unicode_form form, uint32_t cp, points *out) {
-  int32_t parts[32];                                      // the longest there is has 18
+  int32_t parts[32];                                      // the longest has 18
   bool compatible = form == UNICODE_NFKC || form == UNICODE_NFKD;
   utf8proc_option_t options = UTF8PROC_DECOMPOSE | UTF8PROC_STABLE | (compatible ? UTF8PROC_COMPAT : 0);
   utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)cp, parts, COUNT(parts), options, NULL);
@@ -143,8 +143,8 @@ static void flush_points(enum unicode_form form, points *p, points *scratch, str
   p->n = 0;
 }
 
-// Inert characters go out as they come, but for those that the next character may join: these wait, with all that is
-// not inert.
+// Inert characters are output directly, except those that the next character may join: these wait, with everything that
+// is not inert.
 void unicode_normalize(enum unicode_form form, const char *text, size_t n, str *out) {
   points waiting = {0}, scratch = {0};
   size_t from = 0, i = 0;                                 // [from, i): to be copied as it is

@@ -11,7 +11,7 @@
 
 static float score_of(const vocab *v, int32_t id) {
   float score = v->score ? v->score[id] : 0;
-  return score > FLT_MAX ? FLT_MAX : score < -FLT_MAX ? -FLT_MAX : score;   // sums of these stay numbers
+  return score > FLT_MAX ? FLT_MAX : score < -FLT_MAX ? -FLT_MAX : score;   // keeps sums finite
 }
 
 int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_prefix, bool single_spaces, arena *mem,
@@ -45,7 +45,7 @@ int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_pre
 
 // ---- Normalising ----
 
-// A piece of the text as the map gives it.
+// A piece of the text after the map's replacement.
 static void put_mapped(const unigram *u, unigram_state *s, const char *text, size_t n, str *out) {
   for (size_t i = 0; i < n;) {
     if (text[i] == ' ') {
@@ -63,7 +63,7 @@ static void put_mapped(const unigram *u, unigram_state *s, const char *text, siz
   }
 }
 
-// Real maps make a character eleven times as long at most.  One that does more, from a file that wants to fill the
+// Real maps make a character at most eleven times as long. A file with longer replacements, which could fill the
 // memory, is refused.
 int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size_t n, bool open, size_t *taken,
                       str *out, error *err) {
@@ -86,7 +86,7 @@ int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size
       continue;
     }
     if (len > 0) put_mapped(u, s, text + i, (size_t)len, out);
-    else if (u->bytes) put_mapped(u, s, text + i, 1, out);    // its byte token will stand for it
+    else if (u->bytes) put_mapped(u, s, text + i, 1, out);    // its byte token will replace it
     else put_mapped(u, s, "\xEF\xBF\xBD", 3, out);
     s->taken += len > 0 ? (size_t)len : 1;
     i += len > 0 ? (size_t)len : 1;
@@ -95,10 +95,10 @@ int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size
   return 0;
 }
 
-// ---- The best way ----
+// ---- The best segmentation ----
 
-// What is kept of a place: the length of the last token of the best way there, which takes two bytes, and as long as
-// tokens may still reach it, the score of that way.  Those scores lie in a window that follows the places.
+// Per place: the length of the last token of the best segmentation up to there, in two bytes, and as long as tokens may
+// still reach it, the score of that segmentation. These scores are in a window that moves with the places.
 enum { UNKNOWN_CHARACTER = 1 << 15, REACH = TRIE_BYTES_MAX + 1, WINDOW = 16 * REACH, AHEAD = 4 };
 
 struct search {
@@ -108,7 +108,7 @@ struct search {
   token_list *out;
   uint16_t *last;               // [place - base] that length, and whether it is that of an unknown character
   size_t cap, base;
-  double *score;                // [place - from], -INFINITY where no way leads yet
+  double *score;                // [place - from], -INFINITY if it is not reachable yet
   size_t from;
 };
 
@@ -125,12 +125,12 @@ static int put_unknown(struct search *s, const char *text, size_t n, error *err)
   return 0;
 }
 
-// All ways lead through `place`: puts out the best one from base to there, and begins anew.
+// All segmentations pass `place`: outputs the best one from base to there, and begins anew.
 static int settle_up_to(struct search *s, size_t place, error *err) {
   const trie *t = &s->u->tokens;
   uint16_t *way = s->last, next = 0, own;
-  // The way leads backwards; so that it can be walked from its beginning, each place on it gets the length that leads
-  // on.
+  // The lengths lead backwards. To walk from the beginning, each place of the segmentation gets the length of the next
+  // token.
   for (size_t p = place - s->base;; p -= next & ~UNKNOWN_CHARACTER) {
     own = way[p], way[p] = next, next = own;
     if (!p) break;
@@ -148,7 +148,7 @@ static int settle_up_to(struct search *s, size_t place, error *err) {
   return 0;
 }
 
-// Room for what tokens from a place can reach.
+// Makes room for the places that tokens from here can reach.
 static void room_from(struct search *s, size_t at) {
   size_t need = at - s->base + REACH, seen = at - s->from;
   if (s->cap < need) s->last = xrealloc(s->last, (s->cap = 2 * need) * sizeof *s->last);
@@ -158,8 +158,8 @@ static void room_from(struct search *s, size_t at) {
   s->from = at;
 }
 
-// Ways that lead on from a place by tokens of 1 to n bytes; token: their scores.  Without a branch: what comes out of a
-// comparison is anybody's guess.
+// Extends the segmentation at a place by tokens of 1 to n bytes; token: their scores. Without a branch, which would be
+// unpredictable.
 static void offer(double *restrict best, uint16_t *restrict last, double score, const float *restrict token, size_t n) {
   for (size_t k = 0; k < n; k++) {
     double sum = score + (double)token[k];
@@ -169,17 +169,18 @@ static void offer(double *restrict best, uint16_t *restrict last, double score, 
   }
 }
 
-// A place where a character begins, and the tokens that do.
+// A place where a character begins, and the tokens that begin there.
 struct place {
   size_t at;
-  int length;                   // of the character; negative: it is cut off, or no character
+  int length;                   // of the character; negative: incomplete or invalid
   size_t n;                     // bytes of the longest string that begins tokens
   float token[REACH];           // their scores, by length
 };
 
-// The tokens at the next places, found side by side: a walk waits for memory at each of its steps.  Returns the places.
+// The tokens at the next places, searched in parallel, since a walk waits for memory at each of its steps. Returns the
+// places.
 static size_t look_ahead(const unigram *u, const char *text, size_t at, size_t n, struct place *p) {
-  const trie t = u->tokens;                               // copies, which no store changes
+  const trie t = u->tokens;                               // local copies, so that the compiler knows they do not change
   const float *score = u->score;
   uint32_t node[AHEAD] = {0};
   size_t places = 0, index[AHEAD];
@@ -207,7 +208,7 @@ int unigram_encode(const unigram *u, unigram_state *state, const char *normal, s
                    trie_cost *cost, token_list *out, error *err) {
   struct search s = {.u = u, .state = state, .text = normal, .out = out};
   struct place *ahead = xmalloc(AHEAD * sizeof *ahead), *p = ahead, *end = ahead;
-  size_t reach = 0;                                       // no token so far ends past reach
+  size_t reach = 0;                                       // no token so far ends after reach
   int bad = 0;
   s.score = xmalloc(WINDOW * sizeof *s.score);
   for (size_t i = 0; i < WINDOW; i++) s.score[i] = i ? -INFINITY : 0;
@@ -221,7 +222,7 @@ int unigram_encode(const unigram *u, unigram_state *state, const char *normal, s
     room_from(&s, at);
     size_t own = p->length > 0 ? (size_t)p->length : 1, k = p->n, longest = k;
     uint16_t *last = s.last + (at - s.base);
-    double *best = s.score + (at - s.from), score = *best;   // there is always a way: a character by itself
+    double *best = s.score + (at - s.from), score = *best;   // reachable: by single characters
     const float *token = (p++)->token;
     offer(best + 1, last + 1, score, token, k);
     while (longest && token[longest - 1] < -FLT_MAX) longest--;
@@ -235,7 +236,7 @@ int unigram_encode(const unigram *u, unigram_state *state, const char *normal, s
       }
     }
     if (at + longest > reach) reach = at + longest;
-    if (at + k == n && open) reach = SIZE_MAX;            // a longer one may come
+    if (at + k == n && open) reach = SIZE_MAX;            // a longer one may follow
     at += own;
   }
   if (!bad && !open && n > s.base) bad = settle_up_to(&s, n, err);

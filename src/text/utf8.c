@@ -1,4 +1,4 @@
-// UTF-8: see utf8.h.  One function, utf8_next, knows the rules; everything else asks it.
+// UTF-8: see utf8.h. Only utf8_next knows the rules; the other functions use it.
 #include "text/utf8.h"
 #include <string.h>
 
@@ -7,7 +7,7 @@ int utf8_next(const char *p, size_t n) {
   if (b[0] < 0x80) return 1;
   if (b[0] < 0xC2 || b[0] > 0xF4) return 0;
   int len = b[0] < 0xE0 ? 2 : b[0] < 0xF0 ? 3 : 4;
-  // The second byte carries the limits: no overlong forms, no surrogates, nothing past U+10FFFF.
+  // The second byte carries the limits: no overlong forms, no surrogates, nothing above U+10FFFF.
   unsigned lo = b[0] == 0xE0 ? 0xA0 : b[0] == 0xF0 ? 0x90 : 0x80, hi = b[0] == 0xED ? 0x9F : b[0] == 0xF4 ? 0x8F : 0xBF;
   for (int i = 1; i < len; i++) {
     if ((size_t)i >= n) return i - len;
@@ -67,7 +67,7 @@ void utf8_stream_add(utf8_stream *s, const char *bytes, size_t n, str *out) {
     int len = utf8_next(s->held, s->n);
     if (len < 0) continue;
     if (len > 0) { str_addn(out, s->held, s->n); s->n = 0; continue; }
-    // The held bytes were a good beginning until this one came: they are one broken piece, and this one begins anew.
+    // The held bytes were a valid prefix until this byte: they are one broken piece, and this byte begins anew.
     str_add(out, REPLACEMENT);
     if (s->n > 1) i--;
     s->n = 0;

@@ -1,4 +1,4 @@
-// The vocabulary: see vocab.h.  vocab_init is the list of steps.
+// The vocabulary: see vocab.h. vocab_init is the list of steps.
 #define _GNU_SOURCE
 #include "text/vocab.h"
 #include <math.h>
@@ -63,7 +63,7 @@ static int index_tokens(vocab *v, const char *source, error *err) {
     for (; v->slot[i]; i = (i + 1) & v->mask) {
       int32_t other = (int32_t)(uint32_t)v->slot[i] - 1;
       if (v->slot[i] >> 32 != hash >> 32 || !same_text(v->token[other], t.at, t.n)) continue;
-      // An algorithm that nobody here knows may have its reasons; the first one is found then.
+      // An unknown algorithm may need duplicates; then the first one is found.
       if (v->kind == VOCAB_OTHER) break;
       return error_set(err, "%s" KEY "tokens[%d] and [%d] are the same text", source, other, id);
     }
@@ -125,9 +125,9 @@ static int check_roles(vocab *v, const vocab_desc *d, const char *source, error 
       return error_set(err, "%s%s is %lld, but there are %d tokens", source, keys[r], (long long)id, v->n);
     v->role[r] = (int32_t)id;
   }
-  // BERT's models say "classification" for what begins a text.
+  // BERT's models call the token that begins a text "classification".
   if (v->role[ROLE_bos] < 0 && v->kind == VOCAB_WORDPIECE) v->role[ROLE_bos] = v->role[ROLE_cls];
-  // What the models of a family mean when they say nothing.
+  // Defaults of model families.
   static const struct { enum vocab_kind kind; enum token_role role; int32_t id; const char *text;
   } usual[] = {{VOCAB_SPM, ROLE_unk, 0, "<unk>"},
                {VOCAB_SPM, ROLE_bos, 1, "<s>"},
@@ -156,7 +156,7 @@ static int check_roles(vocab *v, const vocab_desc *d, const char *source, error 
 
 static const struct eog_name { const char *text; enum { ENDS, ENDS_TURN, ENDS_MESSAGE } what;
 } eog_names[] = {
-  // In the order in which they are taken for EOT where the file names none.
+  // In the order of preference for EOT if the file names none.
   {"<|eot_id|>", ENDS_TURN},
   {"<|im_end|>", ENDS_TURN},
   {"<|end|>", ENDS_TURN},
@@ -193,8 +193,8 @@ static const struct eog_name { const char *text; enum { ENDS, ENDS_TURN, ENDS_ME
 
 static int32_t find_name(const vocab *v, const char *name) { return vocab_find(v, name, strlen(name)); }
 
-// Names with bars or the like can only be meant as control tokens, whatever their type says; the others are plain text
-// in some vocabularies ("</s>" is what strikes text through in HTML), so they count only where the file marks them.
+// Names with bars or similar can only be meant as control tokens, whatever their type says; the others are plain text
+// in some vocabularies ("</s>" ends struck-out text in HTML), so they count only if the file marks them.
 static bool name_is_unmistakable(const char *name) {
   return strstr(name, "<|") || strstr(name, "\xEF\xBD\x9C") || !strcmp(name, "<end_of_turn>") ||
          !strcmp(name, "<end_of_utterance>");
@@ -212,7 +212,7 @@ static void find_eog(vocab *v) {
     if (eog_names[i].what == ENDS_TURN && v->role[ROLE_eot] < 0) v->role[ROLE_eot] = id;
     if (eog_names[i].what == ENDS_MESSAGE && v->role[ROLE_eom] < 0) v->role[ROLE_eom] = id;
   }
-  // Two families use a well-known name for something that does not end the answer.
+  // Two families use a well-known name for a token that does not end the answer.
   int32_t end = find_name(v, "<|end|>"), s = find_name(v, "</s>");
   bool calls = find_name(v, "<|call|>") >= 0 || find_name(v, "<|calls|>") >= 0;
   if (end >= 0 && calls && (find_name(v, "<|return|>") >= 0 || find_name(v, "<|flush|>") >= 0)) {

@@ -9,7 +9,7 @@
 //   roles        ids below the number of tokens; 4294967295 (-1 as some writers store it) counts as absent
 // Where a file has no types, SentencePiece's "<0x41>" names count as bytes.
 //
-// Invariant: after vocab_init nothing changes.  Look next: bpe.h, spm.h (who looks tokens up), decode.c.
+// Invariant: after vocab_init nothing changes. Look next: bpe.h, spm.h (which look tokens up), decode.c.
 #ifndef WEFT_VOCAB_H
 #define WEFT_VOCAB_H
 #include "base/arena.h"
@@ -37,13 +37,13 @@ enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
 typedef struct vocab {
   enum vocab_kind kind;
   arena *mem;                   // owns everything below but the bytes of the texts
-  const char *source;           // begins messages: "FILE: " or ""
+  const char *source;           // prefix of messages: "FILE: " or ""
   int32_t n;
   text_view *token;             // [n]
   uint8_t *type;                // [n] enum token_type
   bool *eog;                    // [n]
   float *score;                 // [n], or NULL: all 0
-  // [n] STRIP_LEFT, STRIP_RIGHT, or NULL: none.  White space that goes where this token stands in a text
+  // [n] STRIP_LEFT, STRIP_RIGHT, or NULL: none. The white space around this token in a text that is dropped
   uint8_t *strip;
   uint32_t longest;             // bytes of the longest token
   int32_t role[ROLE_COUNT];     // -1: none
@@ -52,21 +52,20 @@ typedef struct vocab {
   uint64_t *slot;               // upper half: upper half of the text's hash; lower half: id + 1; 0: empty
 } vocab;
 
-// source begins messages ("FILE: " or ""); like everything in v it lives in mem.  0, or -1 and a message.
+// source: prefix of messages ("FILE: " or ""), allocated in mem like everything in v. 0, or -1 and a message.
 int vocab_init(vocab *v, const vocab_desc *d, enum vocab_kind kind, const char *source, arena *mem, error *err);
 // The token of exactly this text, or -1.
 int32_t vocab_find(const vocab *v, const char *text, size_t n);
-// Whether merging may produce this token from text.  BYTE, CONTROL and UNKNOWN tokens never come from text, and
-// USER_DEFINED ones come from the search for special tokens alone (see special.h).
+// Whether merging may produce this token from text. BYTE, CONTROL and UNKNOWN tokens never come from text, and
+// USER_DEFINED ones only from the search for special tokens (see special.h).
 static inline bool vocab_merges_to(const vocab *v, int32_t id) {
   return v->type[id] == TOKEN_NORMAL || v->type[id] == TOKEN_UNUSED || v->type[id] == TOKEN_UNDEFINED;
 }
 
-// The steps of vocab_find apart, for callers that look many up and hide the memory's latency.
+// The steps of vocab_find, for callers that look many up and hide the memory's latency.
 static inline uint64_t vocab_hash(const vocab *v, const char *text, size_t n) { return hash_keyed(v->key, text, n); }
 static inline void vocab_prefetch(const vocab *v, uint64_t hash) { __builtin_prefetch(&v->slot[hash & v->mask]); }
-// The token that stands for what the vocabulary lacks, or -1.  One that is a control token does not: text must not
-// become that.
+// The token for text that the vocabulary lacks, or -1. A control token is not used: text must not become one.
 static inline int32_t vocab_unknown(const vocab *v) {
   int32_t id = v->role[ROLE_unk];
   return id >= 0 && v->type[id] != TOKEN_CONTROL && !v->eog[id] ? id : -1;
@@ -74,11 +73,11 @@ static inline int32_t vocab_unknown(const vocab *v) {
 
 int32_t vocab_find_hashed(const vocab *v, uint64_t hash, const char *text, size_t n);
 int32_t vocab_byte(const vocab *v, unsigned char byte);    // the BYTE token "<0xXX>", or -1
-// -1: nothing stands for these bytes, one character
+// -1: no token exists for these bytes, one character
 int vocab_no_token(const vocab *v, const char *text, size_t n, error *err);
 
-// What vocab_unknown gives, for models whose algorithm itself puts an unknown token for text: it may be called a
-// control token, as in BERT's files, or be named by its type alone.
+// vocab_unknown for models whose algorithm itself outputs an unknown token: it may be marked as a control token, as in
+// BERT's files, or be identified by its type alone.
 static inline int32_t vocab_unknown_word(const vocab *v) {
   int32_t id = v->role[ROLE_unk];
   for (int32_t i = 0; id < 0 && i < v->n; i++)

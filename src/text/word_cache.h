@@ -1,7 +1,7 @@
-// word_cache: the tokens of words that came before.  Texts repeat their words, and remembering costs less than merging.
+// word_cache: the tokens of earlier words. Texts repeat their words, and a look-up costs less than merging.
 //
-// A table of fixed size, one word for each slot; the last one stays.  Long words and those of many tokens are not kept.
-// Invariant: what is found is what was put for exactly these bytes.  Look next: bpe.h, spm.h.
+// A table of fixed size with one word per slot; a new word replaces the old one. Long words and those of many tokens
+// are not kept. Invariant: a result is the one stored for exactly these bytes. Look next: bpe.h, spm.h.
 #ifndef WEFT_WORD_CACHE_H
 #define WEFT_WORD_CACHE_H
 #include "text/vocab.h"
@@ -10,7 +10,7 @@
 
 enum { WORD_CACHE_SLOTS = 1 << 13, WORD_CACHE_BYTES = 30, WORD_CACHE_IDS = 8 };
 typedef struct word_entry { uint8_t n, n_ids; char text[WORD_CACHE_BYTES]; int32_t id[WORD_CACHE_IDS]; } word_entry;
-typedef struct word_cache { word_entry *at; } word_cache;  // NULL: there is none, nothing is found
+typedef struct word_cache { word_entry *at; } word_cache;  // NULL: no cache, nothing is found
 
 static inline void word_cache_start(word_cache *c) { if (!c->at) c->at = xcalloc(WORD_CACHE_SLOTS, sizeof *c->at); }
 static inline void word_cache_free(word_cache *c) { free(c->at); }
@@ -25,7 +25,7 @@ static inline bool word_cache_get(const word_entry *e, const char *word, size_t 
   for (size_t i = 0; i < e->n_ids; i++) vec_push(out, e->id[i]);
   return true;
 }
-// The word's tokens are those of out from `from` on; there can be none.
+// Stores the tokens of out from `from` on, possibly none.
 static inline void word_cache_put(word_entry *e, const char *word, size_t n, const token_list *out, size_t from) {
   if (!e || out->n - from > WORD_CACHE_IDS) return;
   e->n = (uint8_t)n, e->n_ids = (uint8_t)(out->n - from);

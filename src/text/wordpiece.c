@@ -25,7 +25,7 @@ static void put_point(str *out, uint32_t cp) {
   str_addn(out, bytes, (size_t)utf8_put(cp, bytes));
 }
 
-// Without what is no character, no text or a sign of lost text; with a space for each white space and around Chinese
+// Removes control, invalid and replacement characters, and puts a space for each white space and around Chinese
 // characters.
 static void clean_text(const char *text, size_t n, str *out) {
   for (size_t i = 0; i < n;) {
@@ -55,7 +55,7 @@ static int put_word(const wordpiece *w, const char *word, size_t n, size_t chara
   for (size_t at = 0; at < n;) {
     int32_t id = -1;
     size_t length = 0;
-    // Tokens that begin with "▁" begin words; in the middle of one, only the character itself may be meant.
+    // Tokens that begin with "▁" begin words; in the middle of one, "▁" can only be the character itself.
     bool bar = at && n - at >= 3 && !memcmp(word + at, SPM_SPACE, 3);
     uint32_t node = at ? 0 : w->begins;
     if (!at && !node) break;
@@ -107,7 +107,7 @@ static int put_piece(const wordpiece *w, const char *raw, size_t n_raw, struct p
   return bad;
 }
 
-// The same for ASCII alone, where no character is more than one byte and nothing has accents.
+// put_word for ASCII alone, where each character is one byte and has no accents.
 static int put_ascii(const wordpiece *w, const char *raw, size_t n_raw, str *word, trie_cost *cost, token_list *out,
                      error *err) {
   word->n = 0;
@@ -129,8 +129,8 @@ static int put_ascii(const wordpiece *w, const char *raw, size_t n_raw, str *wor
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-// The last place where a word ends whatever follows: before white space, a sign of ASCII or a Chinese character.  None
-// of these changes its place, or the one before it, when accents are taken off.
+// The last place where a word ends whatever follows: before white space, an ASCII punctuation mark or a Chinese
+// character. None of these moves, or makes the one before it move, when accents are removed.
 static size_t last_end(const char *text, size_t n) {
   for (size_t i = n; i-- > 1;) {
     unsigned char c = (unsigned char)text[i];
@@ -142,7 +142,7 @@ static size_t last_end(const char *text, size_t n) {
   return 0;
 }
 
-// White space ends words and composes with nothing, so what stands between is cleaned by itself: most of it is ASCII.
+// White space ends words and composes with nothing, so the text between is cleaned separately: most of it is ASCII.
 int wordpiece_encode(const wordpiece *w, const char *raw, size_t n, bool open, size_t *settled, trie_cost *cost,
                      token_list *out, error *err) {
   struct piece p = {0};

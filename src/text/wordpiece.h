@@ -1,13 +1,13 @@
-// wordpiece: the tokenizer of BERT and the embedding models that came from it.  A text is cleaned (control characters
-// go, white space becomes spaces), optionally loses its accents and its capitals, and falls into words at spaces and
-// around punctuation and Chinese characters.  A word is then taken apart from the left, each time by the longest token
-// that fits; a word for which that fails, or of more than 100 characters, is the unknown token as a whole.
+// wordpiece: the tokenizer of BERT and of embedding models derived from it. A text is cleaned (control characters are
+// removed, white space becomes spaces), optionally loses its accents and capitals, and is split into words at spaces
+// and around punctuation and Chinese characters. A word is then split from the left, each time by the longest token
+// that fits; a word for which that fails, or of more than 100 characters, becomes the unknown token as a whole.
 //
 // Token texts: a token that begins a word has "▁" in front, one that continues a word has nothing ("##" in the
 // original).
 //
-// Decoding gives the words back, in small letters and with one space before each: what was lost in cleaning stays lost.
-// Invariant: nothing but NORMAL tokens and their like come from text.  Look next: trie.h, unicode.h.
+// Decoding returns the words in small letters with one space before each; information lost in cleaning stays lost.
+// Invariant: only NORMAL tokens and similar ones come from text. Look next: trie.h, unicode.h.
 #ifndef WEFT_WORDPIECE_H
 #define WEFT_WORDPIECE_H
 #include "text/trie.h"
@@ -25,8 +25,8 @@ typedef struct wordpiece {
 
 int wordpiece_init(wordpiece *w, const vocab *v, bool lowercase, bool strip_accents, arena *mem,
                    error *err);  // v must live as long as w
-// Appends the tokens of a stretch of text.  -1 for a word that has no tokens, where the model has no unknown one.
-// open: the text may go on; *settled bytes have been encoded.
+// Appends the tokens of a stretch of text. -1 for a word without tokens, if the model has no unknown token. open: the
+// text may continue; *settled bytes have been encoded.
 int wordpiece_encode(const wordpiece *w, const char *text, size_t n, bool open, size_t *settled, trie_cost *cost,
                      token_list *out, error *err);
 #endif
