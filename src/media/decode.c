@@ -1,4 +1,4 @@
-// What all decoders share: libraries, limits, EXIF's orientation, transparency. See decode.h.
+// Shared by all decoders: libraries, limits, EXIF orientation, transparency. See decode.h.
 #include "media/decode.h"
 #include <dlfcn.h>
 #include <string.h>
@@ -74,7 +74,7 @@ int exif_orientation(const uint8_t *p, size_t n) {
   return 0;
 }
 
-// Where pixel (x, y) of the result comes from: 2 and above mirror and turn the picture; 5 to 8 swap its edges.
+// Where pixel (x, y) of the result comes from: 2 and above mirror and rotate the image; 5 to 8 swap its edges.
 static media_image turn(const media_image *from, int orientation) {
   bool swap = orientation >= 5;
   media_image to = {swap ? from->height : from->width, swap ? from->width : from->height, NULL};
@@ -93,7 +93,7 @@ static media_image turn(const media_image *from, int orientation) {
 
 // ----------------------------------------------------------------------------------------------------- transparency
 
-// Over white, rounded as Pillow's alpha_composite does it. In place.
+// Composites over white with Pillow's rounding (alpha_composite), in place.
 static void lay_on_white(uint8_t *at, int64_t pixels) {
   const uint8_t *from = at;
   for (int64_t i = 0; i < pixels; i++, from += 4)

@@ -1,5 +1,5 @@
-// JPEG by libjpeg-turbo (the API of libjpeg, of the version whose header is here), as Pillow calls it: the slow integer
-// transform, smooth upsampling. A file that ends early is an error; warnings are not.
+// JPEG by libjpeg-turbo (the API of libjpeg, of the version of the header here), with Pillow's settings: the slow
+// integer transform, smooth upsampling. A truncated file is an error; warnings are not.
 #include "media/decode.h"
 #include <setjmp.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static int jpeg_orientation(const jpeg_read *r) {
   return 0;
 }
 
-// Inks are stored inverted. Rounded as Pillow converts CMYK.
+// Inks are stored inverted. Rounded like Pillow's conversion from CMYK.
 static void inks_to_rgb(const uint8_t *from, uint8_t *to, int64_t width) {
   for (int64_t x = 0; x < width; x++, from += 4)
     for (int c = 0; c < 3; c++) {
@@ -100,7 +100,7 @@ static int read_jpeg(jpeg_read *r) {
   int n = r->d.num_components;
   if (n != 1 && n != 3 && n != 4) return error_set(r->err, "a JPEG of %d components is not read here", n);
   r->picture->orientation = jpeg_orientation(r);
-  // coefficients of all of it, where they come in several scans
+  // coefficients of the whole image, if it has several scans
   bool scans = r->d.progressive_mode || r->d.comps_in_scan < n;
   const picture_size size = {r->d.image_width, r->d.image_height, 3, scans ? 2 * n : 0};
   if (picture_take(r->picture, &size, r->limits, r->err)) return -1;

@@ -1,5 +1,5 @@
-// PNG by libpng: all kinds become RGB and alpha of 8 bits. Colour profiles and gamma are not applied, as in Pillow. Of
-// 16 bits the upper 8 are taken. Of an animated PNG this is the first frame.
+// PNG by libpng: all kinds become 8-bit RGB and alpha. Colour profiles and gamma are not applied, as in Pillow. Of 16
+// bits the upper 8 are used; of an animated PNG the first frame.
 #include "media/decode.h"
 #include <setjmp.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static void give_bytes(png_structp p, png_bytep to, size_t n) {
   r->at += n;
 }
 
-// The chunk may stand behind the pixels, which libpng reads only up to their end.
+// The chunk may follow the pixels, where libpng does not read it.
 static int png_orientation(const uint8_t *data, size_t n) {
   for (size_t at = HEADER; at + 12 <= n;) {
     size_t size = read_be32(data + at);

@@ -1,4 +1,4 @@
-// Sounds by libsndfile: WAV, FLAC, MP3, OGG and AIFF. All channels become one, their mean.
+// Sounds by libsndfile: WAV, FLAC, MP3, OGG and AIFF. All channels are averaged into one.
 #include "media/decode.h"
 #include <math.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static int sound_too_long(const SF_INFO *info, const media_limits *limits, error
                    info->samplerate);
 }
 
-// Appends the mean of n frames' channels. -1: one of them is no number.
+// Appends the mean of n frames' channels. -1: one of them is not a number.
 static int add_frames(const float *frames, int64_t n, int channels, float *to) {
   for (int64_t i = 0; i < n; i++) {
     float sum = 0;
@@ -69,7 +69,7 @@ static int add_frames(const float *frames, int64_t n, int channels, float *to) {
   return 0;
 }
 
-// Room for `to` samples, where there is some for `from`.
+// Grows the buffer from `from` to `to` samples.
 static int grow_samples(media_sound *out, int64_t from, int64_t to, error *err) {
   const int64_t each = sizeof *out->samples;
   if (decode_ask && !decode_ask((to - from) * each))
@@ -85,7 +85,7 @@ static int read_frames(SNDFILE *f, const SF_INFO *info, const media_limits *limi
   while (!failed && (n = S.sf_readf_float(f, frames, FRAMES)) > 0) {
     if (n > FRAMES || n > most - out->n) failed = sound_too_long(info, limits, err);
     else if (out->n + n > cap) {
-      // as many as the file says it has, if that may be
+      // the number in the file, if it is possible
       int64_t next = out->n || info->frames < n || info->frames > most ? out->n * 2 + FRAMES : info->frames;
       failed = grow_samples(out, cap, next, err);
       cap = next;

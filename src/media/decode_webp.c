@@ -1,4 +1,4 @@
-// WebP by libwebp's decoder of animations, as Pillow calls it: of an animated file the first frame on its canvas.
+// WebP by libwebp's animation decoder, like Pillow: of an animated file the first frame on its canvas.
 #include "media/decode.h"
 #include <string.h>
 #include <webp/decode.h>
@@ -36,7 +36,7 @@ static int webp_orientation(const uint8_t *data, size_t n) {
   return 0;
 }
 
-// Of the library, a pixel: two canvases of four bytes, and a frame of YUV.
+// Bytes per pixel that the library allocates: two canvases of four bytes, and a frame of YUV.
 enum { CANVASES = 10 };
 
 static int decode_webp_picture(const uint8_t *data, size_t n, const media_limits *limits, raw_picture *out,

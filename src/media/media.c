@@ -1,9 +1,9 @@
-// Pictures and sounds: what a file is, and the child that decodes it.
+// Images and sounds: the format of a file, and the child process that decodes it.
 //
-// Each decoding has a child of its own, forked from this process. It finds the file's bytes in its memory, loads the
+// Each decoding has its own child, forked from this process. The child has the file's bytes in its memory, loads the
 // library of their format, gives up files, network, programs and processes (confine.h), decodes, and writes a header
-// and the samples into a socket. Its memory and its time on a processor are limited by the system. Here the header is
-// checked against the limits before memory is taken, and a child that is silent for too long is ended.
+// and the samples to a socket. The system limits its memory and processor time. The parent checks the header against
+// the limits before it allocates memory, and ends a child that is silent for too long.
 #define _GNU_SOURCE
 #include "media/media.h"
 #include <errno.h>
@@ -39,7 +39,7 @@ static media_limits with_defaults(const media_limits *given) {
 
 // ------------------------------------------------------------------------------------------------------- what it is
 
-// Bytes at an offset; of a second pair if there is one. The kind is that of what is read here.
+// The bytes at an offset, and a second pair if there is one. The kind is UNKNOWN for formats that are not decoded here.
 static const struct signature {
   const char *format, *at;
   uint8_t n, second_at, second_n;
@@ -70,7 +70,7 @@ static const struct signature {
   {"SVG", "<svg", 4, 0, 0, NULL, MEDIA_UNKNOWN},
 };
 
-// Eleven bits that begin a frame, a layer and a rate that exist.
+// Eleven bits that begin a frame, and a valid layer and rate.
 static bool is_mp3(const uint8_t *p, size_t n) {
   return n >= 4 && p[0] == 0xff && (p[1] & 0xe6) == 0xe2 && (p[1] & 0x18) != 0x08 && (p[2] & 0xf0) != 0xf0 &&
          (p[2] & 0x0c) != 0x0c;
@@ -94,7 +94,7 @@ enum media_kind media_kind_of(const void *data, size_t n, const char **format) {
 int media_read_file(const char *path, const media_limits *limits, uint8_t **data, size_t *n, error *err) {
   media_limits l = with_defaults(limits);
   struct stat s;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), failed = 0;     // a pipe without a writer does not block
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), failed = 0;  // opening a pipe without a writer must not block
   *data = NULL;
   *n = 0;
   if (fd < 0 || fstat(fd, &s)) failed = error_set(err, "%s: %s", path, strerror(errno));
@@ -128,8 +128,8 @@ void media_sound_free(media_sound *sound) {
 
 // --------------------------------------------------------------------------------------------------------- the child
 
-// What goes to the child, and what comes back: then `bytes` bytes of samples, or of an error's text. Before that it
-// asks for memory, `bytes` more of it, and waits for a byte: if they are not to be had, its socket is closed.
+// The request to the child, and its reply: then `bytes` bytes of samples or of an error's text. Before that the child
+// asks for memory, `bytes` more of it, and waits for a byte: if there is not enough, its socket is closed.
 typedef struct decode_job {
   const uint8_t *data;
   size_t n;
@@ -144,7 +144,7 @@ enum { MAGIC = 0x4d544657 };
 static uint64_t image_bytes(const media_image *i) { return (uint64_t)i->width * (uint64_t)i->height * 3; }
 static uint64_t sound_bytes_of(const media_sound *s) { return (uint64_t)s->n * sizeof *s->samples; }
 
-// The decoder's worst: a progressive JPEG of four inks keeps 8 bytes of coefficients a pixel beside what it gives.
+// The decoder's worst case: a progressive JPEG of four inks keeps 8 bytes of coefficients per pixel besides its output.
 static int64_t memory_limit(const decode_job *j) {
   const media_limits *l = &j->limits;
   int64_t samples = j->sound ? l->sound_s * 48000 * (int64_t)sizeof(float) * 3 : l->pixels * 16;
@@ -193,7 +193,7 @@ static void be_the_decoder(void *ctx) {
 
 // -------------------------------------------------------------------------------------------------------- the parent
 
-// A child that hangs uses no processor: its parent waits for so many seconds.
+// The seconds that the parent waits; a child that hangs uses no processor time, so the limit on that does not end it.
 static double patience(const decode_job *j) { return (double)j->limits.cpu_s * 2 + 10; }
 
 static int no_process(int why, error *err) {
@@ -213,7 +213,7 @@ static int make_decoder(decode_job *j, int *fd, child_process **process, error *
   return no_process(why, err);
 }
 
-// Exactly n bytes by then; false: the child has gone, or is silent.
+// Exactly n bytes by then; false: the child has ended, or is silent.
 static bool receive_by(int fd, void *to, size_t n, double then) {
   for (ssize_t got; n; n -= (size_t)got, to = (char *)to + got) {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -227,7 +227,7 @@ static bool receive_by(int fd, void *to, size_t n, double then) {
   return true;
 }
 
-// What the child may say; anything else is an error of the child's.
+// Checks the child's reply; anything else is an error of the child.
 static bool reply_is_good(const struct decode_reply *r, const decode_job *j) {
   const media_limits *l = &j->limits;
   if (r->magic != MAGIC) return false;
@@ -244,7 +244,7 @@ static bool samples_are_numbers(const float *at, int64_t n) {
   return true;
 }
 
-// What became of a job: whether the child has answered (if not, it ends by itself), bytes that are charged, samples.
+// The outcome of a job: whether the child has answered (if not, it ends by itself), charged bytes, samples.
 typedef struct outcome { bool answered; size_t charged; struct decode_reply r; void *what; } outcome;
 
 static int charge(outcome *o, uint64_t bytes, error *why) {
@@ -253,7 +253,8 @@ static int charge(outcome *o, uint64_t bytes, error *why) {
   return 0;
 }
 
-// The first message that asks for nothing. 0: it is in o->r; else enum media_failure, and why unless it is silent.
+// Receives until a message does not ask for memory. 0: it is in o->r; else enum media_failure, and the reason unless
+// the child is silent.
 static int grant_memory(int fd, const decode_job *j, double then, outcome *o, error *why) {
   for (;;) {
     if (!receive_by(fd, &o->r, sizeof o->r, then) || !reply_is_good(&o->r, j)) return MEDIA_BAD;
@@ -271,7 +272,8 @@ static int grant_memory(int fd, const decode_job *j, double then, outcome *o, er
   return MEDIA_LATER;
 }
 
-// o->what: malloc'ed, of r.bytes bytes. Texts of errors are made printable: the child may be anybody's by now.
+// o->what: malloc'ed, of r.bytes bytes. Error texts are made printable: the child may have been taken over by its
+// input.
 static int receive_reply(int fd, const decode_job *j, outcome *o, error *why) {
   double then = now_s() + patience(j);
   int failed = grant_memory(fd, j, then, o, why);
@@ -298,7 +300,7 @@ static bool end_decoder(child_process *process, int *status) {
   return ended;
 }
 
-// How a child ended that did not answer.
+// How a child without an answer ended.
 static void tell_end(child_process *process, const decode_job *j, error *err) {
   int status = 0;
   bool late = end_decoder(process, &status);
@@ -327,7 +329,7 @@ static int decode_in_child(decode_job *j, struct decode_reply *r, void **what, e
   return failed;
 }
 
-// ThreadSanitizer decodes in the program: it knows no child of one with threads.
+// With ThreadSanitizer, decoding is done in this process, since it does not support children of a process with threads.
 #if defined(__SANITIZE_THREAD__)
 enum { DECODES_INSIDE = true };
 #elif defined(__has_feature)
@@ -340,7 +342,7 @@ enum { DECODES_INSIDE = false };
 enum { DECODES_INSIDE = false };
 #endif
 
-// r: what the child says, samples in *what; or `decode` puts them into *out itself, and r stays empty.
+// r: the child's reply, samples in *what; or `decode` writes them to *out itself, and r stays empty.
 static int decode_job_of(decode_job *j, void *out, struct decode_reply *r, void **what, error *err) {
   if ((int64_t)j->n > j->limits.file_bytes)
     return error_set(err, "%zu bytes; %lld are allowed", j->n, (long long)j->limits.file_bytes);

@@ -1,4 +1,4 @@
-// Spectrograms: the tables, the graph, and how it is run. See mel.h.
+// Makes spectrograms: the tables, the graph, and its execution. See mel.h.
 #include "media/mel.h"
 #include "base/attempt.h"
 #include "compile/compile.h"
@@ -8,7 +8,7 @@
 static const double PI = 3.14159265358979323846;
 enum { BLOCK = MEL_HOP / 2, MOST_MELS = 512, MOST_FRAMES = 1 << 20 };
 
-// Samples of a window, those before its time, and the length of its Fourier transform, up to which zeros follow.
+// Samples of a window, samples before its time, and the length of its zero-padded Fourier transform.
 static const struct form { int window, before, transform; } forms[] = {
   [MEL_WHISPER] = {400, 200, 400},
   [MEL_GEMMA] = {320, 160, 512},
@@ -31,7 +31,7 @@ struct mel_plan {
 
 // ---------------------------------------------------------------------------------------------------------- the tables
 
-// Rows of cosines, then of sines, each under the Hann window.
+// Rows of cosines, then of sines, each times the Hann window.
 static void fill_window(enum mel_kind kind, float *out) {
   int n = forms[kind].window, all = forms[kind].transform;
   for (int part = 0; part < 2; part++)
@@ -42,11 +42,11 @@ static void fill_window(enum mel_kind kind, float *out) {
       }
 }
 
-// Slaney's scale: linear up to 1 kHz, then a factor of 6.4 in 27 steps.
+// Slaney's mel scale: linear up to 1 kHz, then a factor of 6.4 in 27 steps.
 static double mel_of(double hertz) { return hertz < 1000 ? 3 * hertz / 200 : 15 + log(hertz / 1000) * (27 / log(6.4)); }
 static double hertz_of(double mel) { return mel < 15 ? 200 * mel / 3 : 1000 * exp(log(6.4) / 27 * (mel - 15)); }
 
-// That of HTK, of which Gemma's has its bands.
+// HTK's mel scale, for Gemma's bands.
 static double htk_mel(double hertz) { return 2595 * log10(1 + hertz / 700); }
 static double htk_hertz(double mel) { return 700 * (pow(10, mel / 2595) - 1); }
 
@@ -70,7 +70,7 @@ static int64_t padded_size(enum mel_kind kind, int64_t n_frames) {
   return (2 * n_frames + window_blocks(kind) - 1) * BLOCK;
 }
 
-// n samples, then zeros up to `all`. Whisper: on both sides half a window of their reflection; then zeros.
+// n samples, then zeros up to `all`. Whisper: both ends are extended by half a window of their reflection, then zeros.
 static void fill_padded(const mel_plan *m, const float *samples, int64_t n, int64_t all) {
   int64_t half = forms[m->kind].before;
   float *out = m->at[PADDED];
@@ -97,7 +97,7 @@ static tensor *nth_blocks(graph *g, tensor *rows, int64_t b, int64_t n_frames) {
 
 static tensor *floor_at(graph *g, tensor *x, tensor *low) { return t_op2(g, OP_MAX, x, low); }
 
-// {n_frames, bins} of what the windows' transforms have for real and imaginary parts: the sum of their squares.
+// {n_frames, bins}: the sum of the squares of the real and imaginary parts of the windows' transforms.
 static tensor *powers(const mel_plan *m, graph *g) {
   int64_t bins = bins_of(m->kind), n_frames = m->n_frames, size = padded_size(m->kind, n_frames);
   tensor *rows = t_reshape_i(g, t_buffer(g, PADDED, DT_F32, size), 2, (int64_t[]){size / BLOCK, BLOCK}), *both = NULL,
@@ -123,7 +123,7 @@ static tensor *mel_graph(const mel_plan *m, graph *g) {
   tensor *mel = t_matmul(g, power, bands);
   if (gemma) return t_swap(g, t_scale(g, t_op1(g, OP_LOG2, t_add(g, mel, t_float(g, 1e-3))), log(2)), 0, 1);
   tensor *log10 = t_scale(g, t_op1(g, OP_LOG2, floor_at(g, mel, t_float(g, 1e-10))), log(2) / log(10));
-  log10 = t_contiguous(g, log10);                                       // all of it, for its maximum
+  log10 = t_contiguous(g, log10);                                       // needed as a whole for its maximum
   tensor *own = t_reduce(g, log10, OP_MAX, 1);
   tensor *at = t_reshape_i(g, t_iota(g, uop_idx(g, n_frames)), 2, (int64_t[]){n_frames, 1});
   own = t_where(g, t_op2(g, OP_CMPLT, at, frames), own, t_float(g, -INFINITY));
@@ -186,7 +186,7 @@ void mel_close(mel_plan *m) {
 
 int64_t mel_frames(const mel_plan *m) { return m->n_frames; }
 
-// Samples, the transform twice (real and imaginary parts, and what is summed), powers, logarithms, the result.
+// Samples, the transform twice (real and imaginary parts, and the summed values), powers, logarithms, the result.
 size_t mel_frame_bytes(int64_t n_mels) {
   return sizeof(float) * (size_t)(MEL_HOP + 5 * bins_of(MEL_GEMMA) + 3 * n_mels);
 }

@@ -1,5 +1,5 @@
-// Another rate of samples, as scipy.signal.resample_poly makes it: between the samples come zeros, a low-pass filter
-// (a sinc under a Kaiser window, ten zero crossings on each side) smooths them, and every so many-th value is kept.
+// Resamples like scipy.signal.resample_poly: inserts zeros between the samples, applies a low-pass filter (a sinc with
+// a Kaiser window, ten zero crossings on each side), and keeps every k-th value.
 #include "media/mel.h"
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// The rules of image processors: see preprocess.h. A rule chooses sizes (choose_*), the picture is resized, perhaps
-// more than once as the model's own processor does, and each tile of it becomes planes of floats.
+// The rules of image processors: see preprocess.h. A rule chooses sizes (choose_*), the image is resized, perhaps more
+// than once as in the model's own processor, and each tile becomes planes of floats.
 #include "media/preprocess.h"
 #include <math.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static const preprocess_rule rules[] = {
    .max_pixels = 28 * 28 * 16384, .mean = CLIP_MEAN, .std = CLIP_STD},
   {.name = "qwen3vl", SIZE_MULTIPLE, RESAMPLE_BICUBIC, .patch = 16, .merge = 2, .min_pixels = 256 * 256,
    .max_pixels = 4096 * 4096, .mean = HALF, .std = HALF},
-  // the limits of its processor are those of two frames
+  // the limits in its processor are for two frames
   {.name = "glm4v", SIZE_MULTIPLE, RESAMPLE_BICUBIC, .patch = 14, .merge = 2, .grown = true,
    .min_pixels = 112 * 112 / 2, .max_pixels = 28 * 28 * 6144, .mean = CLIP_MEAN, .std = CLIP_STD},
   {.name = "gemma4", SIZE_BUDGET, RESAMPLE_BICUBIC, .patch = 16, .merge = 3, .max_pixels = 280 * 48 * 48,
@@ -78,7 +78,7 @@ static int64_t whole_root(int64_t x) {
   return r * r > x ? r - 1 : r;
 }
 
-// Into a number of tiles that follows from its shape.
+// Whether the image is cut into tiles whose number depends on its shape.
 static bool is_cut(const preprocess_rule *r) {
   return r->size == SIZE_TILES_BY_SHAPE || r->size == SIZE_SLICES || r->size == SIZE_CANVAS;
 }
@@ -149,13 +149,13 @@ static int check_rule(const preprocess_rule *r, error *err) {
 
 // --------------------------------------------------------------------------------------------------------- the sizes
 
-// Up to three resizes, each of the result before it, and then the cut.
+// Up to three resizes, each of the previous result, and then the cut.
 typedef struct image_sizes {
   int64_t w[2], h[2];        // after the first and the second resize
-  int64_t columns, rows;     // of tiles; 0: the picture is not cut
-  int64_t whole_w, whole_h;  // of the whole picture, if it is cut
-  int64_t canvas_w, canvas_h;          // in whose corner it is laid before it is cut; 0: none
-  int64_t pad;               // edge of the square that it is laid in first; 0: none
+  int64_t columns, rows;     // of tiles; 0: not cut
+  int64_t whole_w, whole_h;  // of the whole image, if it is cut
+  int64_t canvas_w, canvas_h;          // canvas whose corner it is placed in before the cut; 0: none
+  int64_t pad;               // edge of the square that it is padded to first; 0: none
 } image_sizes;
 
 static int64_t up_to(int64_t x, int64_t of) { return (x + of - 1) / of * of; }
@@ -169,7 +169,7 @@ static int choose_multiple(int64_t width, int64_t height, const preprocess_rule 
   if (fmax(w, h) / fmin(w, h) > MOST_RATIO)
     return error_set(err, "a picture of %lld x %lld pixels is too long for this model: one edge is more than %d times "
                      "the other", (long long)width, (long long)height, MOST_RATIO);
-  double to_w = rint(w / edge) * edge, to_h = rint(h / edge) * edge;     // halves go to even numbers
+  double to_w = rint(w / edge) * edge, to_h = rint(h / edge) * edge;     // halves round to even numbers
   if (to_w * to_h > (double)r->max_pixels) {
     double by = sqrt(h * w / (double)r->max_pixels);
     to_h = fmax(edge, floor(h / by / edge) * edge);
@@ -184,7 +184,7 @@ static int choose_multiple(int64_t width, int64_t height, const preprocess_rule 
   return 0;
 }
 
-// Edges round down. One that would round to nothing has one token, and the other as many as fit.
+// Edges round down. An edge that would round to 0 has one token, and the other one as many as fit.
 static int choose_budget(int64_t width, int64_t height, const preprocess_rule *r, image_sizes *s, error *err) {
   int64_t edge = r->patch * r->merge, most = r->max_pixels / (edge * edge) * edge;
   double by = sqrt((double)r->max_pixels / (double)(height * width));
@@ -205,7 +205,7 @@ static void choose_longest(int64_t width, int64_t height, const preprocess_rule 
     height = (int64_t)floor((double)height / ratio);
     width = (int64_t)floor((double)width / ratio);
   }
-  // an edge that has shrunk to nothing has one patch all the same
+  // an edge that has shrunk to nothing still has one patch
   s->w[0] = max_i64(up_to(width, r->patch * r->merge), r->patch * r->merge);
   s->h[0] = max_i64(up_to(height, r->patch * r->merge), r->patch * r->merge);
 }
@@ -217,7 +217,8 @@ static void choose_crop(int64_t width, int64_t height, const preprocess_rule *r,
   s->h[0] = width <= height ? to : r->side;
 }
 
-// The longest edge is as asked, the other one an even number; at most LONGEST; then both multiples of a tile's side.
+// The longest edge is as requested, the other one an even number; at most LONGEST; then both multiples of a tile's
+// side.
 static void choose_tiles_and_whole(int64_t width, int64_t height, const preprocess_rule *r, image_sizes *s) {
   bool wide = width >= height;
   double ratio = (double)width / (double)height;
@@ -228,7 +229,7 @@ static void choose_tiles_and_whole(int64_t width, int64_t height, const preproce
     longer = LONGEST;
     shorter = max_i64((int64_t)(wide ? (double)longer / ratio : (double)longer * ratio), 1);
   }
-  // what was rounded up to an even number can be the longer one now
+  // the edge that was rounded up to an even number can be the longer one now
   width = wide ? longer : shorter;
   height = wide ? shorter : longer;
   s->w[0] = width;
@@ -244,8 +245,8 @@ static void choose_tiles_and_whole(int64_t width, int64_t height, const preproce
   s->rows = cut ? s->h[1] / r->side : 0;
 }
 
-// Grids by their number of tiles, fewer first. Of two as near to the shape the one with more tiles, if the picture has
-// more than half of its pixels.
+// Grids in ascending order of their number of tiles. Of two with equal distance from the shape the one with more tiles,
+// if the image has more than half of its pixels.
 static void choose_tiles_by_shape(int64_t width, int64_t height, const preprocess_rule *r, image_sizes *s) {
   double ratio = (double)width / (double)height, best = INFINITY, area = (double)width * (double)height;
   int64_t columns = 1, rows = 1;
@@ -264,8 +265,7 @@ static void choose_tiles_by_shape(int64_t width, int64_t height, const preproces
   s->rows = columns * rows > 1 ? rows : 0;
 }
 
-// As near to the area of side x side pixels as multiples of a token's edge are. Smaller pictures keep their size unless
-// they `grow`.
+// Multiples of a token's edge with an area near side x side pixels. Smaller images keep their size unless they `grow`.
 static void near_area(double width, double height, const preprocess_rule *r, bool grow, int64_t out[2]) {
   double edge = (double)(r->patch * r->merge);
   if (grow || height * width > (double)(r->side * r->side)) {
@@ -273,11 +273,12 @@ static void near_area(double width, double height, const preprocess_rule *r, boo
     height = trunc((double)r->side / sqrt(ratio));
     width = trunc(height * ratio);
   }
-  out[0] = (int64_t)fmax(rint(width / edge) * edge, edge);     // halves go to even numbers
+  out[0] = (int64_t)fmax(rint(width / edge) * edge, edge);     // halves round to even numbers
   out[1] = (int64_t)fmax(rint(height / edge) * edge, edge);
 }
 
-// Grids of about as many slices as the picture has squares of side x side pixels. The nearest to its shape is taken.
+// Grids with about as many slices as the image has squares of side x side pixels. The one nearest to its shape is
+// chosen.
 static void choose_slices(int64_t width, int64_t height, const preprocess_rule *r, image_sizes *s) {
   double w = (double)width, h = (double)height, ratio = log(w / h), best = INFINITY;
   int64_t about = (int64_t)fmin(ceil(w * h / (double)(r->side * r->side)), (double)r->max_tiles), columns = 1, rows = 1;
@@ -305,8 +306,8 @@ static void choose_slices(int64_t width, int64_t height, const preprocess_rule *
   s->rows = rows;
 }
 
-// The canvas that a picture has to be enlarged least for, or made least smaller for, and of those the smallest. Ratios
-// are compared as floats of 32 bits, as its processor does.
+// The canvas with the smallest enlargement, or else the smallest reduction, and of those the smallest canvas. Ratios
+// are compared as 32-bit floats, as in the model's processor.
 static void choose_canvas(int64_t width, int64_t height, const preprocess_rule *r, image_sizes *s) {
   float best = 0;
   for (int64_t n = r->max_tiles; n >= 1; n--)
@@ -330,7 +331,7 @@ static void choose_canvas(int64_t width, int64_t height, const preprocess_rule *
   if (s->columns * s->rows == 1) s->columns = s->rows = 0;
 }
 
-// Most pixels of the picture's own, then least around them; the first of equal ones.
+// The most pixels of the image itself, then the fewest around it; the first of equal ones.
 static void choose_listed(int64_t width, int64_t height, const preprocess_rule *r, image_sizes *s) {
   int64_t most = -1, least = 0;
   for (int i = 0; i < r->n_canvases; i++) {
@@ -387,13 +388,13 @@ static int choose_image_sizes(int64_t width, int64_t height, const preprocess_ru
   return 0;
 }
 
-// What a resize takes on its way: a picture that has one edge of the old size and one of the new one.
+// The size of the intermediate image of a resize, which has one edge of the old size and one of the new size.
 static int64_t halfway(int64_t width, int64_t height, int64_t to_w, int64_t to_h) {
   return max_i64(width * to_h, to_w * height);
 }
 
-// What preprocess_image takes at most beside the picture, if it makes so many pixels of planes: at first for pictures
-// between, of 3 bytes a pixel, and in the end for the last of these and the planes.
+// The most memory that preprocess_image takes besides the image, for this many pixels of planes: first for intermediate
+// images of 3 bytes per pixel, at the end for the last of these and the planes.
 static int64_t bytes_needed(int64_t width, int64_t height, const image_sizes *s, int64_t planes) {
   int64_t canvas = s->canvas_w * s->canvas_h, square = s->pad * s->pad, first = s->w[0] * s->h[0],
           second = s->w[1] * s->h[1], whole = s->columns ? s->whole_w * s->whole_h : 0;
@@ -405,7 +406,7 @@ static int64_t bytes_needed(int64_t width, int64_t height, const image_sizes *s,
 
 // -------------------------------------------------------------------------------------------------------- the pixels
 
-// A part of the picture as planes; without a picture only its size.
+// A part of the image as planes; without an image only its size.
 static void add_planes(const media_image *image, int64_t x0, int64_t y0, int64_t width, int64_t height,
                        const float (*values)[256], prepared_image *out) {
   pixel_planes *p = &out->at[out->n++];
@@ -419,7 +420,7 @@ static void add_planes(const media_image *image, int64_t x0, int64_t y0, int64_t
     }
 }
 
-// A square with the picture in its centre and the mean around it.
+// A square with the image in its centre and the mean around it.
 static void pad_to_square(const media_image *image, int64_t edge, const float *mean, media_image *out) {
   int64_t left = (edge - image->width) / 2, top = (edge - image->height) / 2;
   *out = (media_image){edge, edge, xmalloc((size_t)(edge * edge * 3))};
@@ -431,7 +432,7 @@ static void pad_to_square(const media_image *image, int64_t edge, const float *m
     memcpy(out->rgb + ((top + y) * edge + left) * 3, image->rgb + y * image->width * 3, (size_t)image->width * 3);
 }
 
-// A black canvas with the picture in its corner or in its centre, in its place.
+// Replaces the image by a black canvas with the image in its corner or in its centre.
 static void lay_on_canvas(media_image *at, const media_image *callers, const image_sizes *s, bool centred) {
   int64_t width = s->canvas_w, height = s->canvas_h;
   int64_t left = centred ? (width - at->width) / 2 : 0, top = centred ? (height - at->height) / 2 : 0;
@@ -442,7 +443,7 @@ static void lay_on_canvas(media_image *at, const media_image *callers, const ima
   *at = canvas;
 }
 
-// Resizes *at, which is the caller's picture or one of these.
+// Resizes *at, which is the caller's image or an intermediate one.
 static int resize_to(media_image *at, const media_image *callers, int64_t width, int64_t height,
                      enum resample_filter filter, error *err) {
   media_image next;

@@ -1,14 +1,14 @@
-// Resizing of bytes as Pillow does it: a pass along the rows and one along the columns, each rounded to bytes. Each
-// pixel is a weighted sum of its neighbours in the picture; the filter is as wide as the picture shrinks. Weights are
-// whole numbers of 22 bits behind the point, so that equal input gives equal bytes on every machine.
+// Resizes bytes like Pillow: a pass along the rows and one along the columns, each rounded to bytes. Each pixel is a
+// weighted sum of its neighbours in the input; the filter is wider in proportion to the reduction. Weights are
+// fixed-point numbers with 22 fractional bits, so that equal input gives equal bytes on every machine.
 #include "media/resample.h"
 #include <math.h>
 #include <string.h>
 
 static const double PI = 3.14159265358979323846;
-enum { FRACTION = 22, MOST = 1 << 20 };          // bits; pixels of an edge that is asked for
+enum { FRACTION = 22, MOST = 1 << 20 };          // bits; pixels of a requested edge
 
-// Weights of the pixels of one axis: of output pixel i those of input pixels from[i] .. from[i] + n[i] - 1.
+// The weights for one axis: output pixel i uses input pixels from[i] .. from[i] + n[i] - 1.
 typedef struct axis_weights { int32_t *from, *n, *at; int64_t cap; } axis_weights;
 
 static double sinc(double x) { return x == 0 ? 1 : sin(x * PI) / (x * PI); }
@@ -70,7 +70,7 @@ static void resample_row(const uint8_t *in, uint8_t *out, int64_t width, const a
   }
 }
 
-// Row y of the output, of n bytes: whole rows of the input, so that memory is read in order.
+// Row y of the output, of n bytes; reads whole rows of the input, in the order of memory.
 static void resample_columns(const uint8_t *in, uint8_t *out, int32_t *sums, int64_t n, const axis_weights *w,
                              int64_t y) {
   for (int64_t x = 0; x < n; x++) sums[x] = 1 << (FRACTION - 1);
@@ -106,8 +106,8 @@ static media_image along_columns(const media_image *from, int64_t height, enum r
   return to;
 }
 
-// Pillow's choice since version 13, which decides about roundings: the columns come first if they shrink by more than
-// twice the pixels that the rows shrink by. Earlier versions always begin with the rows.
+// Pillow's order since version 13, which affects rounding: columns first if they shrink by more than twice the pixels
+// that the rows shrink by. Earlier versions always begin with the rows.
 static bool columns_first(const media_image *from, int64_t width, int64_t height) {
   return from->height - height > 2 * max_i64(from->width - width, 0);
 }
