@@ -86,7 +86,7 @@ static int bind_nvfp4(const hf *h, hf_source *s, const char *end, error *err) {
 }
 
 int hf_bind_blocks(hf *h, error *err) {
-  static const char *const unused[] = {".input_scale", ".k_scale", ".v_scale"};
+  static const char *const unused[] = {".input_scale", ".k_scale", ".v_scale", ".activation_scale"};
   const char *end = h->method == HF_COMPRESSED ? ".weight_packed" : ".weight";
   bool of_two = h->method == HF_COMPRESSED || h->method == HF_MODELOPT;
   for (size_t i = 0; i < h->sources.n; i++) {
@@ -95,7 +95,7 @@ int hf_bind_blocks(hf *h, error *err) {
     if (of_two && hf_ends_in(s->name, end) && !strcmp(s->dtype, "U8") && bind_nvfp4(h, s, end, err)) return -1;
     if (s->blocks) h->blocks = s->blocks;
   }
-  for (size_t i = 0; of_two && i < h->sources.n; i++)
+  for (size_t i = 0; h->method && i < h->sources.n; i++)
     for (size_t k = 0; k < COUNT(unused); k++)
       if (hf_ends_in(h->sources.at[i].name, unused[k])) h->sources.at[i].taken = true;
   return 0;

@@ -323,6 +323,19 @@ static int put_windows(hf *h, uint32_t every, error *err) {
   return 0;
 }
 
+int hf_check_layers(hf *h, uint32_t every, error *err) {
+  json_t *types = json_object_get(h->text, "layer_types"), *v;
+  size_t i;
+  json_array_foreach(types, i, v) {
+    const char *type = json_string_value(v), *must = (i + 1) % every ? "sliding_attention" : "full_attention";
+    if (!type || strcmp(type, must))
+      return hf_fail(h, config_name, "layer_types", err,
+                     "has '%.40s' at %zu, but layers of %s are of other kinds there", type ? type : "what is no text",
+                     i, h->class->arch);
+  }
+  return 0;
+}
+
 static int every_fourth_full(hf *h, error *err) { return put_windows(h, 4, err); }
 
 static int cohere_more(hf *h, error *err) {
@@ -390,11 +403,7 @@ static int bert_more(hf *h, error *err) {
 }
 
 static const hf_key llama_keys[] = {{"vocab_size", HF_U32, "vocab_size"}, {0}};
-static const hf_rule llama_rules[] = {
-  {BLOCK "self_attn.q_proj", "blk.*.attn_q", HF_WEAVE, "num_attention_heads"},
-  {BLOCK "self_attn.k_proj", "blk.*.attn_k", HF_WEAVE, "num_key_value_heads"},
-  {0},
-};
+static const hf_rule llama_rules[] = {HF_WOVEN, {0}};
 static const hf_key granite_keys[] = {
   HF_GRANITE_KEYS,
   {0},
@@ -426,8 +435,7 @@ static const hf_key gpt_oss_keys[] = {
 };
 
 static const hf_rule mixtral_rules[] = {
-  {BLOCK "self_attn.q_proj", "blk.*.attn_q", HF_WEAVE, "num_attention_heads"},
-  {BLOCK "self_attn.k_proj", "blk.*.attn_k", HF_WEAVE, "num_key_value_heads"},
+  HF_WOVEN,
   {BLOCK "block_sparse_moe.gate", "blk.*.ffn_gate_inp", 0, 0},
   {BLOCK "block_sparse_moe.experts.#.w1", "blk.*.ffn_gate_exps", HF_STACK, 0},
   {BLOCK "block_sparse_moe.experts.#.w2", "blk.*.ffn_down_exps", HF_STACK, 0},
@@ -688,7 +696,7 @@ static const hf_class plain_classes[] = {
   {0},
 };
 static const hf_class *const tables[] = {plain_classes, hf_classes_qwen, hf_classes_moe, hf_classes_gemma,
-                                        hf_classes_masked, hf_classes_t5};
+                                        hf_classes_masked, hf_classes_t5, hf_classes_more};
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
-// Rows of the table of classes (hf_classes.c) for mixtures of experts: DeepSeek, Granite, GLM 4 and Ernie, with Ernie's
-// dense models.  DeepSeek's attention keeps a small vector for each token: the matrix that makes keys and values of it
-// becomes two, and that of keys is turned, as files have them.
+// Rows of the table of classes (hf_classes.c) for mixtures of experts: DeepSeek, Granite, GLM 4, dots, MiniMax and
+// Ernie, with Ernie's dense models.  DeepSeek's attention keeps a small vector for each token: the matrix that makes
+// keys and values of it becomes two, and that of keys is turned, as files have them.
 #include "model/hf_impl.h"
 
 #define BLOCK "model.layers.*."
@@ -74,8 +74,7 @@ static int deepseek_more(hf *h, error *err) {
 
 // Gate and up of each expert are one matrix, and so are those of the expert that all tokens share.
 static const hf_rule granite_rules[] = {
-  {BLOCK "self_attn.q_proj", "blk.*.attn_q", HF_WEAVE, "num_attention_heads"},
-  {BLOCK "self_attn.k_proj", "blk.*.attn_k", HF_WEAVE, "num_key_value_heads"},
+  HF_WOVEN,
   {BLOCK "block_sparse_moe.router.layer", "blk.*.ffn_gate_inp", 0, 0},
   {BLOCK "block_sparse_moe.input_linear", "blk.*.ffn_gate_exps", HF_FIRST, 0},
   {BLOCK "block_sparse_moe.input_linear", "blk.*.ffn_up_exps", HF_REST, 0},
@@ -156,6 +155,36 @@ static int ernie_more(hf *h, error *err) {
   return 0;
 }
 
+// ---- dots and MiniMax -----------------------------------------------------------------------------------------------
+
+static const hf_rule dots_rules[] = {EXPERTS("mlp"), {0}};
+static int dots_more(hf *h, error *err) { return hf_check_layers(h, 1, err); }
+
+static const hf_rule minimax_rules[] = {
+  {BLOCK "block_sparse_moe.gate", "blk.*.ffn_gate_inp", 0, 0},
+  {BLOCK "block_sparse_moe.e_score_correction_bias", "blk.*.exp_probs_b.bias", 0, 0},
+  {BLOCK "block_sparse_moe.experts.#.w1", "blk.*.ffn_gate_exps", HF_STACK, 0},
+  {BLOCK "block_sparse_moe.experts.#.w2", "blk.*.ffn_down_exps", HF_STACK, 0},
+  {BLOCK "block_sparse_moe.experts.#.w3", "blk.*.ffn_up_exps", HF_STACK, 0},
+  {0},
+};
+static const hf_key minimax_keys[] = {
+  {"expert_feed_forward_length", HF_U32, "intermediate_size"},
+  {"rope.dimension_count", HF_U32, "rotary_dim"},
+  {0},
+};
+
+// Folders say how much of a head is turned as a number or as a share.
+static int minimax_more(hf *h, error *err) {
+  double share = 1;
+  const char *name;
+  bool found;
+  if (hf_value(h, "rotary_dim", &name)) return 0;
+  if (hf_rope_number(h, "partial_rotary_factor", "partial_rotary_factor", &share, &found, err)) return -1;
+  if (!(share > 0 && share <= 1)) return hf_fail(h, config_name, "partial_rotary_factor", err, "is not from 0 to 1");
+  return hf_put_rope_dims(h, share, err);
+}
+
 // ---- the rows -------------------------------------------------------------------------------------------------------
 
 #define EPS6 "\"rms_norm_eps\":1e-6"
@@ -164,6 +193,7 @@ static int ernie_more(hf *h, error *err) {
   "\"n_shared_experts\":0}"
 #define ERNIE(more) "{\"rms_norm_eps\":1e-5," THETA("500000.0") more "}"
 #define GRANITE "{" EPS6 "," THETA("10000.0") "}"
+
 const hf_class hf_classes_moe[] = {
   {.name = "DeepseekV2ForCausalLM",
    .arch = "deepseek2",
@@ -205,6 +235,20 @@ const hf_class hf_classes_moe[] = {
    .keys = glm4_keys,
    .rules = glm4_rules,
    .more = glm4_moe_more},
+  {.name = "Dots1ForCausalLM",
+   .arch = "dots1",
+   .musts = "hidden_act=silu scoring_func=sigmoid n_group=1",
+   .defaults = "{" EPS6 "," THETA("10000.0") ",\"scoring_func\":\"sigmoid\",\"norm_topk_prob\":false}",
+   .keys = glm4_keys,
+   .rules = dots_rules,
+   .more = dots_more},
+  {.name = "MiniMaxM2ForCausalLM",
+   .arch = "minimax-m2",
+   .musts = "hidden_act=silu scoring_func=sigmoid use_qk_norm=true",
+   .defaults = "{" EPS6 "," THETA("5e6") ",\"scoring_func\":\"sigmoid\"}",
+   .keys = minimax_keys,
+   .rules = minimax_rules,
+   .more = minimax_more},
   {.name = "Ernie4_5ForCausalLM",
    .vocab = HF_VOCAB_LLAMA,
    .arch = "ernie4_5",

@@ -1,4 +1,5 @@
-// Classes of Qwen with linear attention: Qwen3-Next, Qwen3.5 and their experts.  See hf_classes.c.
+// Classes of Qwen with linear attention (Qwen3-Next, Qwen3.5 and their experts), and those with an encoder of pictures.
+// See hf_classes.c.
 //
 // Each value head of linear attention belongs to a key head.  Qwen3.5's files have the first value head of each key
 // head first, then the second of each; Qwen3-Next's have the folder's order, but parts that the folder has for each key
@@ -54,9 +55,10 @@ static int qwen3next_more(hf *h, error *err) {
 }
 
 // How many frequencies are of time, lines and columns of a picture.
-static int qwen35_more(hf *h, error *err) {
+static int put_sections(hf *h, const int32_t usual[4], error *err) {
   static const char key[] = "mrope_section";
-  int32_t n[4] = {11, 11, 10, 0};
+  int32_t n[4];
+  memcpy(n, usual, sizeof n);
   const json_t *list = json_object_get(hf_rope(h), key), *v;
   size_t i;
   if (list) memset(n, 0, sizeof n);
@@ -68,7 +70,21 @@ static int qwen35_more(hf *h, error *err) {
     n[i] = (int32_t)json_integer_value(v);
   }
   gguf_head_i32s(h->head, hf_arch_key(h, "rope.dimension_sections"), n, COUNT(n));
-  return qwen3next_more(h, err);
+  return 0;
+}
+
+static int qwen35_more(hf *h, error *err) {
+  return put_sections(h, (int32_t[]){11, 11, 10, 0}, err) || qwen3next_more(h, err) ? -1 : 0;
+}
+
+static int qwen2vl_more(hf *h, error *err) { return put_sections(h, (int32_t[]){16, 24, 24, 0}, err); }
+
+// Some layers of the encoder are added to the stream, each after a layer of the language model.
+static int qwen3vl_more(hf *h, error *err) {
+  const json_t *eyes = json_object_get(h->config, "vision_config");
+  size_t n = json_array_size(json_object_get(eyes, "deepstack_visual_indexes"));
+  gguf_head_u32(h->head, hf_arch_key(h, "n_deepstack_layers"), (uint32_t)n);
+  return put_sections(h, (int32_t[]){24, 20, 20, 0}, err);
 }
 
 static const hf_key keys[] = {
@@ -140,7 +156,19 @@ static const hf_rule qwen35_rules[] = {
 #define QWEN35(class_, arch_, seeing_) \
   {.name = class_, .arch = arch_, .defaults = DEFAULTS, .musts = MUSTS, .seeing = seeing_, .further = true, \
    .keys = keys, .rules = qwen35_rules, .more = qwen35_more}
+#define QWEN2VL(class_) \
+  {.name = class_, .arch = "qwen2vl", .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":1000000.0}", \
+   .musts = "hidden_act=silu use_sliding_window=false", .seeing = true, .own_scaling = true, .more = qwen2vl_more}
 const hf_class hf_classes_qwen[] = {
+  QWEN2VL("Qwen2VLForConditionalGeneration"),
+  QWEN2VL("Qwen2_5_VLForConditionalGeneration"),
+  {.name = "Qwen3VLForConditionalGeneration",
+   .arch = "qwen3vl",
+   .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":5000000.0,\"head_dim\":128}",
+   .musts = "hidden_act=silu",
+   .seeing = true,
+   .own_scaling = true,
+   .more = qwen3vl_more},
   {.name = "Qwen3NextForCausalLM",
    .arch = "qwen3next",
    .defaults = DEFAULTS,

@@ -177,6 +177,10 @@ enum hf_vocab {
   HF_VOCAB_UNIGRAM,
   HF_VOCAB_WORDPIECE
 };
+// Queries and keys of Llama's classes.
+#define HF_WOVEN \
+  {"model.layers.*.self_attn.q_proj", "blk.*.attn_q", HF_WEAVE, "num_attention_heads"}, \
+    {"model.layers.*.self_attn.k_proj", "blk.*.attn_k", HF_WEAVE, "num_key_value_heads"}
 // Matrices of experts that are tensors of their own, and what chooses among them.
 #define HF_EXPERTS(in) \
   {in ".gate", "blk.*.ffn_gate_inp", 0, 0}, {in ".experts.#.gate_proj", "blk.*.ffn_gate_exps", HF_STACK, 0}, \
@@ -204,7 +208,8 @@ typedef struct hf_class {
   bool no_mtp;
 } hf_class;
 // The last of each has no name.
-extern const hf_class hf_classes_qwen[], hf_classes_moe[], hf_classes_gemma[], hf_classes_masked[], hf_classes_t5[];
+extern const hf_class hf_classes_qwen[], hf_classes_moe[], hf_classes_gemma[], hf_classes_masked[], hf_classes_t5[],
+  hf_classes_more[];
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);
@@ -226,6 +231,8 @@ int hf_rope_number(const hf *h, const char *key, const char *beside, double *out
 int hf_put_rope_dims(hf *h, double share, error *err);     // rope.dimension_count
 // What several rows point to.
 int hf_llama_more(hf *h, error *err);
+// Whether each `every`-th layer looks at everything and the others at a window, where config.json says it.
+int hf_check_layers(hf *h, uint32_t every, error *err);
 int hf_glm4_more(hf *h, error *err);                       // the share of a head that is turned
 hf_made *hf_add_values(hf *h, const char *name, const float *values, int64_t n);
 

@@ -87,7 +87,7 @@ def test_weights_in_several_files(run_weft, tmp_path):
 
 @pytest.mark.parametrize("kind, dtype", [("qwen3", "BF16"), ("llama", "F32"), ("gemma3-seeing", "BF16"), ("olmo3", "F16"),
                                          ("qwen35-seeing", "BF16"), ("qwen35moe-seeing", "F16"), ("qwen3next", "F32"), ("deepseek2", "F32"), ("deepseek3", "BF16"), ("granitemoeshared", "F16"), ("glm4moe", "BF16"), ("erniemoe", "F32"),
-                                         ("gemma4", "BF16"), ("gemma4-seeing", "F32"), ("gpt-oss-mxfp4", "BF16"), ("llama-nvfp4", "BF16"), ("qwen3moe-nvfp4", "F32")])
+                                         ("gemma4", "BF16"), ("gemma4-seeing", "F32"), ("qwen3vl-seeing", "BF16"), ("lfm2", "F32"), ("gpt-oss-mxfp4", "BF16"), ("llama-nvfp4", "BF16"), ("qwen3moe-nvfp4", "F32")])
 def test_a_folder_runs_as_its_file_does(run_weft, tmp_path, kind, dtype):
     source = folders.write(tmp_path / kind, RECORDS[kind], dtype)
     convert(run_weft, source, tmp_path / "out.gguf", "--outtype", dtype.lower())
@@ -529,7 +529,7 @@ def in_blocks(tmp_path, kind, block, dtype, config=None):
 def test_scales_of_rows(run_weft, tmp_path, kind, block, config):
     """What counts activations is left out."""
     small, floats = in_blocks(tmp_path, kind, block, "BF16", config)
-    for part in ("input_scale", "k_scale"):
+    for part in ("input_scale", "k_scale", "activation_scale"):
         with_tensor(small / "model.safetensors", f"model.layers.0.self_attn.k_proj.{part}", "F32", [1], bytes(4))
     made = [{t.name: t.data.tobytes() for t in convert(run_weft, folder, tmp_path / "out.gguf", "--outtype", "f32").tensors} for folder in (small, floats)]
     assert made[0] == made[1] and len(made[0]) > 10
@@ -583,6 +583,20 @@ def test_scales_that_are_none(run_weft, tmp_path, change, expected):
     change(tensors)
     folders.safetensors(source / "model.safetensors", tensors)
     fails(run_weft, source, "model.safetensors: ", expected)
+
+
+@pytest.mark.parametrize("kind, change, expected", [
+    ("cohere2", lambda c: c["layer_types"].reverse(), "key 'layer_types': has 'full_attention' at 0, but layers of cohere2 are of other kinds there"),
+    ("dots1", lambda c: c.update(layer_types=["full_attention", "sliding_attention"]), "key 'layer_types': has 'sliding_attention' at 1"),
+    ("lfm2", lambda c: c.update(layer_types=["conv"]), "key 'layer_types': is not a list of 3 layers"),
+    ("lfm2", lambda c: c.update(block_multiple_of=0), "key 'block_multiple_of': is no size"),
+    ("minimax-m2", lambda c: c.pop("rotary_dim") and c["rope_parameters"].update(partial_rotary_factor=1.5), "key 'partial_rotary_factor': is not from 0 to 1"),
+    ("starcoder2", lambda c: c.update(use_bias=False), "key 'use_bias': false, but files of starcoder2 have no key for it"),
+])
+def test_layers_that_files_do_not_name(run_weft, tmp_path, kind, change, expected):
+    source = folders.write(tmp_path / kind, RECORDS[kind])
+    changed(source, "config.json", change)
+    fails(run_weft, source, "config.json: ", expected)
 
 
 @pytest.mark.parametrize("kind", ["t5", "t5-gated", "dream", "llada", "lladamoe"])

@@ -38,6 +38,8 @@ LINEAR = {"layer_types": ["linear_attention", "full_attention"], "linear_num_key
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48}
 SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000000.0, "partial_rotary_factor": 0.5, "mrope_section": [3, 3, 2], "mrope_interleaved": True}}
 QWEN_EYES = {"hidden_size": 32, "intermediate_size": 48, "depth": 1, "num_heads": 2, "out_hidden_size": 64, "num_position_embeddings": 16, "deepstack_visual_indexes": []}
+QWEN25_EYES = {"depth": 1, "hidden_size": 32, "num_heads": 2, "intermediate_size": 48, "out_hidden_size": 64}
+MINISTRAL = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "rope_theta": 1000000.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}
 GEMMA4 = {"layer_types": ["sliding_attention", "full_attention"] * 2, "head_dim": 32, "global_head_dim": 64, "sliding_window": 64, "num_kv_shared_layers": 2, "hidden_size_per_layer_input": 16, "use_double_wide_mlp": True,
           "final_logit_softcapping": 30.0}
 GEMMA4_EXPERTS = {"layer_types": ["sliding_attention", "full_attention"], "head_dim": 32, "global_head_dim": 64, "sliding_window": 64, "hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 1,
@@ -103,6 +105,15 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
                  {**WITH_PIECES, "besides": {"model.mtp_block.0.input_layernorm.weight": [64], "model.mtp_emb_norm.0.weight": [64], "model.mtp_linear_proj.0.weight": [64, 128]}}),
     "gemma4": ("Gemma4ForCausalLM", "Gemma4TextConfig", {**GEMMA4, "num_hidden_layers": 4, "vocab_size": N_LINES, "vocab_size_per_layer_input": N_LINES}, LINES),
     "gemma4-seeing": ("Gemma4ForConditionalGeneration", "Gemma4Config", {"text_config": {**SMALL, **GEMMA4_EXPERTS, "vocab_size": N_LINES}, "vision_config": GEMMA_EYES}, LINES),
+    "qwen2vl-seeing": ("Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLConfig", {"text_config": {**SMALL, "bos_token_id": 1, "eos_token_id": 2, "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0, "mrope_section": [2, 3, 3]}}, "vision_config": QWEN25_EYES}),
+    "qwen3vl-seeing": ("Qwen3VLForConditionalGeneration", "Qwen3VLConfig", {"text_config": {**SMALL, "head_dim": 32, "rope_parameters": {"rope_type": "default", "rope_theta": 5000000.0, "mrope_section": [6, 5, 5], "mrope_interleaved": True}}, "vision_config": {**QWEN_EYES, "deepstack_visual_indexes": [0]}}),
+    "ministral3": ("Ministral3ForCausalLM", "Ministral3Config", {"head_dim": 32, "rope_parameters": MINISTRAL}),
+    "ministral3-seeing": ("Mistral3ForConditionalGeneration", "Mistral3Config", {"text_config": {**SMALL, "head_dim": 32, "model_type": "ministral3", "rope_parameters": MINISTRAL}, "vision_config": {"model_type": "pixtral", **EYES}}),
+    "lfm2": ("Lfm2ForCausalLM", "Lfm2Config", {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "block_multiple_of": 32, "block_ffn_dim_multiplier": 1.3}),
+    "minimax-m2": ("MiniMaxM2ForCausalLM", "MiniMaxM2Config", {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 32, "rotary_dim": 16, "bos_token_id": 1, "eos_token_id": 2}, {"said": {"scoring_func": "sigmoid", "rotary_dim": 16}}),
+    "dots1": ("Dots1ForCausalLM", "Dots1Config", {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "first_k_dense_replace": 1, "n_shared_experts": 2, "routed_scaling_factor": 1.5, "norm_topk_prob": True}, {"said": {"scoring_func": "sigmoid"}}),
+    "cohere2": ("Cohere2ForCausalLM", "Cohere2Config", {"num_hidden_layers": 4, "layer_types": ["sliding_attention"] * 3 + ["full_attention"], "sliding_window": 16}, {"said": {"rotary_pct": 1.0}}),
+    "starcoder2": ("Starcoder2ForCausalLM", "Starcoder2Config", {"bos_token_id": 1, "eos_token_id": 2}),
     "dream": ("Qwen2ForCausalLM", "Qwen2Config", {}, {"said": {"architectures": ["DreamModel"], "model_type": "Dream", "mask_token_id": 270}}),
     "llada": ("LlamaForCausalLM", "LlamaConfig", {}, {"said": LLADA, "names": LLADA_NAMES}),
     "lladamoe": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 16},
