@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Around the declarations of each header: C linkage in C++, and the only names that the library shows. */
+/* These two enclose the declarations of each header: C linkage in C++, and the only names that the library exports. */
 #ifdef __cplusplus
 #define WEFT_BEGIN_C extern "C" {
 #define WEFT_END_C }
@@ -26,13 +26,13 @@ WEFT_BEGIN
 #define WEFT_VERSION_MAJOR 0
 #define WEFT_VERSION_MINOR 1
 #define WEFT_VERSION_PATCH 0
-const char *weft_version(void);               /* "0.1.0", of the library that is linked */
+const char *weft_version(void);               /* "0.1.0": the version of the linked library */
 
 typedef struct weft_error { char text[1024]; } weft_error;   /* needs no initialisation */
 
-/* Where warnings go, one sentence each without a line's end: NULL (and at first): to stderr.  For the whole process;
- * any thread may call log, several at once, and once more when another one has been set: log and ctx stay usable until
- * the process ends.  What the variable DEBUG asks for goes to stderr in any case. */
+/* Sends warnings, one sentence each without a line end, to log; NULL (the default): to stderr. The setting is for the
+ * whole process. Any thread may call log, concurrently, and may still call it after another one was set: log and ctx
+ * must stay valid until the process ends. The output of the variable DEBUG always goes to stderr. */
 typedef void weft_log(void *ctx, const char *text);
 void weft_log_to(weft_log *log, void *ctx);
 
@@ -42,7 +42,7 @@ void weft_log_to(weft_log *log, void *ctx);
  * the minor version changes, and with it the SONAME. */
 
 void weft_free(void *p);                      /* NULL is fine */
-/* Any bytes as valid UTF-8: what is broken becomes U+FFFD.  Terminated (*n_out does not count that), for weft_free. */
+/* Any bytes as valid UTF-8: broken sequences become U+FFFD. Terminated (*n_out does not count that), for weft_free. */
 char *weft_utf8(const char *text, size_t n, size_t *n_out);
 
 WEFT_END

@@ -12,8 +12,8 @@ WEFT_BEGIN
  */
 typedef struct weft_file weft_file;
 int weft_file_open(const char *path, weft_file **out, weft_error *err);
-/* A file in memory, of n bytes, aligned to 16, not at NULL, which stay as they are until it is closed; name is used in
- * messages. */
+/* A file in memory of n bytes, aligned to 16 and not at NULL, which must stay unchanged until the file is closed; name
+ * is used in messages. */
 int weft_file_open_memory(const void *data, size_t n, const char *name, weft_file **out, weft_error *err);
 void weft_file_close(weft_file *f);           /* NULL is fine */
 const char *weft_file_path(const weft_file *f);
@@ -54,8 +54,8 @@ int weft_file_value(const weft_file *f, size_t i, weft_value *out);             
 /* element j of an array; -1: no such element */
 int weft_file_element(const weft_file *f, size_t i, size_t j, weft_value *out);
 int weft_file_find(const weft_file *f, const char *key, size_t *i);             /* -1: no such key */
-/* The value for people: strings quoted, at most max_items elements of an array and 20 * max_items bytes of a string
- * (0: all).  For weft_free. */
+/* The value in readable form: strings quoted, at most max_items elements of an array and 20 * max_items bytes of a
+ * string (0: all). For weft_free. */
 char *weft_file_value_text(const weft_file *f, size_t i, size_t max_items);
 
 /* Tensors, in the order of the file. */
@@ -72,26 +72,26 @@ size_t weft_file_n_tensors(const weft_file *f);
 int weft_file_tensor(const weft_file *f, size_t i, weft_tensor *out);           /* -1: no such index */
 uint64_t weft_file_n_params(const weft_file *f);               /* elements of all tensors */
 uint64_t weft_file_tensor_bytes(const weft_file *f);           /* bytes of all tensors */
-/* Whether weft_model_open can run this file as far as its contents decide (memory is another matter): 0, or -1 and why
- * not, naming the architecture that is not known, or the key or tensor that does not fit.  No weight is read. */
+/* Whether weft_model_open can run this file as far as its contents decide (memory is checked separately): 0, or -1 and
+ * the reason, naming the unknown architecture, or the key or tensor that does not fit. No weight is read. */
 int weft_file_can_run(const weft_file *f, weft_error *err);
-/* What an mmproj file encodes, for people: "pictures (gemma3): resized to 112 x 112 pixels, 16 tokens; ...", a line
- * each.  For weft_free.  NULL with err: it is no such file, or one that cannot be used, and why. */
+/* What an mmproj file encodes, in readable form: "pictures (gemma3): resized to 112 x 112 pixels, 16 tokens; ...", a
+ * line each. For weft_free. NULL with err: not such a file, or one that cannot be used, and why. */
 char *weft_file_encoders(const weft_file *f, weft_error *err);
 bool weft_file_is_mmproj(const weft_file *f);
-/* The number of the block by which the model guesses for itself (weft_draft_own); -1: it has none, or cannot run. */
+/* The number of the block with which the model drafts tokens itself (weft_draft_own); -1: none, or it cannot run. */
 int weft_file_mtp(const weft_file *f);
-/* Files are mapped.  Reading one that is cut while it is open, or whose disk fails, gives zeros (the library handles
- * SIGBUS for its own mappings and hands on any other); whatever reads it and has a weft_error says so.  For what has
- * none: 0, or -1 if the file is no longer whole. */
+/* Files are mapped. If a file is truncated while it is open, or its disk fails, missing bytes read as zeros (the
+ * library handles SIGBUS for its own mappings and passes on any other). Functions with a weft_error report that. For
+ * functions without one: 0, or -1 if the file is damaged. */
 int weft_file_check(const weft_file *f, weft_error *err);
 /* What becomes of each metadata value under the architecture's name when a model is made of this file: texts for the
- * n_keys keys, in their order: "read", "not supported", or why it changes nothing.  NULL: not under that name, or an
- * error came first.  For weft_free. */
+ * n_keys keys, in their order: "read", "not supported", or the reason why it changes nothing. NULL: not under that
+ * name, or an error came first. For weft_free. */
 const char **weft_file_key_uses(const weft_file *f);
-/* What the model is, in short: "llama 1.2B Q4_K_M" (architecture, size, and what its maker called the mixture of types;
- * the type that most bytes have if that is not said, both if they differ: "gemma3 268.1M Q4_K_M (mostly Q8_0)").
- * For weft_free. */
+/* A summary of the model: "llama 1.2B Q4_K_M" (architecture, size, and the mixture of types according to the file; if
+ * the file does not say, the type of most bytes; both if they differ: "gemma3 268.1M Q4_K_M (mostly Q8_0)"). For
+ * weft_free. */
 char *weft_file_summary(const weft_file *f);
 
 WEFT_END

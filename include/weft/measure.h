@@ -5,35 +5,33 @@
 
 WEFT_BEGIN
 
-/* Loading leaves some work for later, which is done bit by bit between tokens (weights move into huge pages: about a
- * second per 2 GB).  This does the rest of it now: for measurements of a steady state, or before a server says that it
- * is ready. */
+/* Some work of loading is done in small steps between tokens (weights move into huge pages: about a second per 2 GB).
+ * This does the rest of it now: for measurements of a steady state, or before a server reports that it is ready. */
 void weft_model_promote_pages(weft_model *m);
 
 typedef struct weft_stats {
-  double load_ms;            /* opening, checking and laying out the file */
+  double load_ms;            /* opening and checking the file, packing weights */
   double compile_ms;         /* making kernels: 0 when all came from the cache */
   /* from the model to kernels: its graph, and schedules made or found in the cache; part of load_ms */
   double schedule_ms;
-  double codegen_ms;         /* of compile_ms: what rules take; the rest is the compiler's */
+  double codegen_ms;         /* of compile_ms: the rewriting rules; the rest is the compiler */
   int64_t kernels_compiled, plans_scheduled;     /* those that were not in the cache */
   double kernels_per_token;  /* of one decode step */
   double kernels_per_block;  /* of them, per layer */
   double fusion_rate;        /* graph operations per kernel */
   uint64_t kv_bytes;         /* KV cache that one whole context fills */
   uint64_t peak_rss_bytes;   /* peak memory of this process, file pages included */
-  int kernels, kernels_tuned; /* different ones of a decode step; of them, those that were loaded as an earlier search
-                                 found them */
-  /* WEFT_TUNE: candidates measured while the model ran, and those that took a kernel's place */
+  int kernels, kernels_tuned; /* different kernels of a decode step; those of them that an earlier search found */
+  /* WEFT_TUNE: candidates measured while the model ran, and those that replaced a kernel */
   int tune_tried, tune_better;
   double tune_cost;          /* share of the time of all decode steps that this took */
   const char *tune_state;    /* "on", "done", or what it waits for; NULL: off */
 } weft_stats;
 void weft_model_stats(const weft_model *m, weft_stats *out);   /* as of now */
 
-/* Where the time goes, kernel by kernel, measured inside of whole steps.  A step is one token, or a chunk of a prompt.
- * All times are in microseconds per step and add up: us = overhead_us + the sum of kernels[].us.  Launches of one
- * kernel for one part of the model (in all layers) are one entry. */
+/* The time of each kernel, measured inside whole steps. A step is one token, or a chunk of a prompt. All times are in
+ * microseconds per step and add up: us = overhead_us + the sum of kernels[].us. Launches of one kernel for one part of
+ * the model (in all layers) are one entry. */
 typedef struct weft_kernel_time {
   const char *name;          /* "r_48_16_8_4_8": r reduces, E does not; the sizes of its loops */
   /* "blk.*.ffn_down": the weight that it reads; "attention", "output", "quantise activations", "positions" */
@@ -44,7 +42,7 @@ typedef struct weft_kernel_time {
   /* moved and done by all of them, as estimated from the loops: each byte counts once per launch */
   double bytes, flops;
   double cycles, instructions, cache_misses,
-    branch_misses; /* counted by the processor, all threads together; 0 where there are no counters */
+    branch_misses; /* hardware counters over all threads; 0 if there are none */
 } weft_kernel_time;
 typedef struct weft_profile {
   int tokens;                /* of a step */
@@ -60,37 +58,36 @@ typedef struct weft_profile {
   const weft_kernel_time *kernels;   /* slowest first */
   size_t n_kernels;
 } weft_profile;
-/* Profiles `steps` steps (1 to 10000) from position pos on, of tokens drawn at random: prompt 0: of one token each,
- * which takes a position per step; otherwise of a chunk of `prompt` tokens, at most as many as weft_options.chunk,
- * always at pos.  Positions before pos must have been evaluated; what the KV cache held from pos on is lost.  *out is
- * for weft_profile_free. */
+/* Profiles `steps` steps (1 to 10000) from position pos on with random tokens. prompt 0: one token per step, which
+ * takes a position each; otherwise chunks of `prompt` tokens, at most weft_options.chunk, always at pos. Positions
+ * before pos must have been evaluated; the KV cache from pos on is lost. *out is for weft_profile_free. */
 int weft_profile_model(weft_model *m, int prompt, int steps, int pos, weft_profile **out, weft_error *err);
 /* A profile of a picture or sound: a step encodes its first tile or window. */
 int weft_profile_medium(weft_media *a, const char *path, int steps, weft_profile **out, weft_error *err);
 void weft_profile_free(weft_profile *p);      /* NULL is fine */
-/* Everything that the compiler did with the model, as text for weft viz or another viewer: lines, each a JSON object:
- * an overview with kernels, buffers and a timeline of one step; the tensor graph; each different kernel with all
- * rewrites, source and assembly. The keys belong to the version of the library.  No < stands in it, so that it can be
- * put into an HTML script.  prompt, steps and pos as for weft_profile_model, but of more than 64 steps 64 are run.
- * *text is terminated (*n does not count that) and for weft_free. */
+/* A record of everything that the compiler did with the model, for weft viz or another viewer: lines, each a JSON
+ * object: an overview with kernels, buffers and a timeline of one step; the tensor graph; each different kernel with
+ * all rewrites, source and assembly. The keys depend on the version of the library. The text contains no '<', so that
+ * it can be embedded in an HTML script. prompt, steps and pos as for weft_profile_model, with at most 64 steps. *text
+ * is terminated (*n does not count that) and for weft_free. */
 int weft_model_trace(weft_model *m, int prompt, int steps, int pos, char **text, size_t *n, weft_error *err);
 int weft_model_chunk(const weft_model *m);    /* tokens of a prompt that are evaluated at once */
 
-/* Searches for better kernels than the rules choose (BEAM), on this model's own weights, and keeps in the kernel cache
- * what makes the model faster: every later run on this machine uses it.  A kernel counts as better only if it computes
- * the same bits; all that were found count only if whole tokens take less time with them, in turns with and without.
- * What the KV cache held is lost. */
+/* Searches for better kernels than the rules choose (BEAM), on this model's own weights, and stores those that make the
+ * model faster in the kernel cache for later runs on this machine. A kernel counts as better only if it computes the
+ * same bits; all of them count only if whole tokens take less time with them, measured alternately with and without.
+ * The contents of the KV cache are lost. */
 typedef struct weft_tune_options {
   size_t size;               /* sizeof this struct, or 0: see base.h */
   int beam;                  /* candidates that go on to the next round; 0: 4 */
   double seconds; /* for all searches; 0: 60.  Loading, compiling and the trial of whole tokens come on top */
   double skip_ms;            /* a kernel this fast needs no search; 0: none is */
   bool no_prompt;            /* kernels of single tokens only */
-  bool no_layouts; /* weights stay laid out as they are; otherwise other layouts are tried where memory holds the
-                      weights twice */
+  bool no_layouts; /* keeps the weights' layouts; otherwise other layouts are tried if memory holds the weights twice */
   int depth;                 /* positions before the token that is timed; less than the context */
-  const char *predict;       /* times are predicted from the figures of this GPU, on a device with work-groups: nothing
-                                runs, and nothing is kept; NULL: they are measured */
+  /* predicts times from the figures of this GPU, on a device with work-groups: nothing runs and nothing is stored;
+   * NULL: times are measured */
+  const char *predict;
   void (*progress)(void *ctx, const char *what, double fraction);    /* may be NULL */
   void *progress_ctx;
 } weft_tune_options;
@@ -111,11 +108,11 @@ typedef struct weft_tuned_kernel {
   double before_us, after_us; /* a launch over cold weights; equal where nothing better was found; 0: unknown */
   int tried, compiled, wrong; /* candidates; those with code of their own; those whose results were not the same bits */
   const char *opts, *why;    /* the list of OptOps that was found ("": none); why there was no search */
-  bool cut_short;            /* time was up before the search came to its end: one with 1.5 times as much goes on */
+  bool cut_short;            /* the time limit ended the search: one with 1.5 times as much continues it */
 } weft_tuned_kernel;
-/* How the weights of one format and size lie in memory: "stream" (in the order of reading), "file" (as in the file),
-   "tiles2", "tiles4" (a stream of so many tiles of rows side by side), "values" (a stream of what can be computed
-   ahead). */
+/* The layout of the weights of one format and size in memory: "stream" (in the order of reading), "file" (as in the
+ * file), "tiles2", "tiles4" (a stream of that many interleaved tiles of rows), "values" (a stream of precomputed
+ * values). */
 enum weft_layout_state {
   WEFT_LAYOUT_KNOWN /* from the cache */,
   WEFT_LAYOUT_NOT_TRIED /* too small a share, or layouts_why */,
@@ -125,7 +122,7 @@ enum weft_layout_state {
 };
 typedef struct weft_tuned_layout {
   const char *weight, *role; /* "weight Q6_K 2048 8192 1": format and sizes; the kernel that reads most of them */
-  const char *layout;        /* that is in use, or (DROPPED) that was better alone */
+  const char *layout;        /* the layout in use, or (DROPPED) the one that was better alone */
   enum weft_layout_state state;
   double share, ratio;       /* of a token's time; of the time of these kernels, best over before (1: nothing better) */
 } weft_tuned_layout;
@@ -140,13 +137,13 @@ typedef struct weft_tuned {
   const weft_tuned_layout *layouts;    /* tried before the kernels, which are then tuned with what was kept */
   size_t n_layouts;
   const char *layouts_why;             /* why none were tried; "": they were, or are known */
-  double layouts_token_us[2], layouts_chunk_us[2]; /* before and after, where some were tried in the model (else 0) */
+  double layouts_token_us[2], layouts_chunk_us[2]; /* before and after, if some were tried in the model (else 0) */
 } weft_tuned;
 int weft_tune(weft_model *m, const weft_tune_options *opt, weft_tuned **out, weft_error *err); /* opt NULL: defaults */
 void weft_tuned_free(weft_tuned *t);          /* NULL is fine */
 
-/* What a model would do on several machines like this one: plans of their processes run here, over made-up weights,
- * and the figures of a link are added.  Only the head of the file is read. */
+/* The speed of a model on several machines like this one: their plans run here, over made-up weights, and the figures
+ * of a link are added. Only the head of the file is read. */
 typedef struct weft_plan_options {
   size_t size;               /* sizeof this struct, or 0: see base.h */
   int machines;              /* 1 to 64 */

@@ -53,8 +53,8 @@ typedef struct weft_quantize_result {
   bool stopped;              /* progress said so; there is no file */
   size_t n_done, n_kept;     /* tensors that are whole; those of them that an interrupted run had made */
 } weft_quantize_result;
-/* The file appears whole or not at all. A run that is stopped or killed, or for which there is no room, leaves out.part
- * and out.part.pieces: the next run with the same input and options checks what is there and goes on. */
+/* The file appears complete or not at all. A run that is stopped or killed, or that runs out of space, leaves out.part
+ * and out.part.pieces: the next run with the same input and options checks them and continues. */
 int weft_quantize(const char *in, const char *out, const weft_quantize_options *opt, weft_quantize_result *result,
                   weft_error *err);
 /* ---- Folders of Hugging Face's
@@ -78,8 +78,8 @@ typedef struct weft_convert_result {
 int weft_convert(const char *dir, const char *out, const weft_convert_options *opt, weft_convert_result *result,
                  weft_error *err);
 
-/* Importance weights: sums of squares of what goes into each matrix, while a model reads texts.  m stays the caller's,
- * and is used until the end. */
+/* Importance weights: sums of squares of the inputs of each matrix while a model reads texts. m still belongs to the
+ * caller, and is used until the end. */
 typedef struct weft_imatrix weft_imatrix;
 weft_imatrix *weft_imatrix_new(weft_model *m);               /* never NULL; weft_imatrix_free */
 /* Reads n tokens as a text of their own; what the KV cache held is lost. */
@@ -88,9 +88,9 @@ int weft_imatrix_add(weft_imatrix *w, const int32_t *ids, size_t n, weft_error *
  * the record. */
 int weft_imatrix_write(const weft_imatrix *w, const char *path, const char *dataset, int chunk, weft_error *err);
 void weft_imatrix_free(weft_imatrix *w);                     /* NULL is fine */
-/* The types that can be written, in turn: "F32", ..., "Q4_K_M", ...; NULL: no more. */
+/* The types that can be written, by index: "F32", ..., "Q4_K_M", ...; NULL: no more. */
 const char *weft_quantize_type(size_t i);
-/* one of them: by a name in any case, also "Q4_K", or the number that files give it; NULL: none */
+/* one of them, by a name in any case, including "Q4_K", or by its number in files; NULL: unknown */
 const char *weft_quantize_find(const char *name);
 
 WEFT_END
