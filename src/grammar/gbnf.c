@@ -1,5 +1,5 @@
-// Reading GBNF, by recursive descent: see gbnf.h.  Rules get their numbers where their names first appear, so a rule
-// may be used before it is defined; what is never defined is found at the end.
+// Reads GBNF by recursive descent: see gbnf.h. Rules are numbered where their names first appear, so a rule may be used
+// before it is defined; undefined names are found at the end.
 #include "grammar/gbnf.h"
 #include "base/map.h"
 #include "base/stack.h"
@@ -8,7 +8,7 @@
 
 struct reader {
   const char *at, *end;
-  uint32_t line, opened;         // opened: where the literal or class that is being read begins
+  uint32_t line, opened;         // opened: the beginning of the current literal or class
   const char *line_begin;
   int depth;
   grammar_source src;
@@ -29,7 +29,7 @@ static int bad(struct reader *r, const char *fmt, ...) {
   return error_set(r->err, "line %u, column %zu: %s", r->line, (size_t)(r->at - r->line_begin) + 1, text);
 }
 
-// What stands there, for messages.
+// The next character, for messages.
 static const char *here(const struct reader *r, char out[16]) {
   int len = r->at < r->end ? utf8_next(r->at, (size_t)(r->end - r->at)) : 0;
   if (r->at == r->end) return "the end";
@@ -100,11 +100,11 @@ static int hex(struct reader *r, int digits, uint32_t *out) {
   return 0;
 }
 
-// One character of a literal or a class, which may be an escape.
+// One character of a literal or a class, possibly an escape.
 static int character(struct reader *r, uint32_t *out) {
   char what[16];
   if (r->at == r->end) return bad(r, "a literal or class that is not closed; it begins in line %u", r->opened);
-  if (is(r, '\n')) {               // stands for itself, as in llama.cpp
+  if (is(r, '\n')) {               // a literal newline, as in llama.cpp
     newline(r);
     *out = '\n';
     return 0;

@@ -13,6 +13,6 @@
 #define WEFT_GBNF_H
 #include "grammar/grammar.h"
 
-// t (may be NULL) is asked for the tokens.
+// t (may be NULL): the vocabulary for tokens.
 int grammar_from_gbnf(const char *text, size_t n, const tokenizer *t, grammar **out, error *err);
 #endif

@@ -1,13 +1,12 @@
-// Compiling a grammar: see grammar.h for the passes.  What is done here: callees are numbered as they are first called,
-// each is built, made deterministic and appended to the machine's table; then it is found out which states can be
-// finished at all, and what leads to others is cut; then which callees match the empty text; then bytes are put into
-// classes.
+// Compiles a grammar: see grammar.h for the passes. Here callees are numbered as they are first called, and each is
+// built, made deterministic and appended to the machine's table. Then states that cannot be finished are removed,
+// callees that match the empty text are found, and bytes are grouped into classes.
 #include "grammar/grammar_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT_MOST (1u << 28)        // letters that are counted; more are not told from any number
-#define WORK_MAX (1u << 25)          // steps spent on making automata deterministic: half a second or so
+#define COUNT_MOST (1u << 28)        // letters that are counted; a larger count is unlimited
+#define WORK_MAX (1u << 25)          // steps spent on making automata deterministic: about half a second
 
 int grammar_fail(const compiler *c, const char *fmt, ...) {
   char text[600];
@@ -28,7 +27,7 @@ static uint32_t add_callee(compiler *c, const gx *body, uint32_t rule) {
   return (uint32_t)c->g->callees.n - 1;
 }
 
-// Bodies of loops by their expression: the same one is the same callee.
+// Bodies of loops by their expression: equal expressions are one callee.
 static uint32_t callee_of_body(compiler *c, const gx *body) {
   if (c->n_loops * 2 >= c->cap_loops) {
     struct loop_entry *old = c->loops;
@@ -106,7 +105,7 @@ static int machine_fits(const compiler *c) {
   return grammar_fail(c, "and those before it need more than %u states", GRAMMAR_STATES_MAX);
 }
 
-// A callee that counts, if that matters.
+// A callee that counts letters, if necessary.
 static int build_counting(compiler *c, uint32_t callee) {
   const gx *x = c->bodies.at[callee].x;
   automaton part = {0};
@@ -132,7 +131,7 @@ static int build_counting(compiler *c, uint32_t callee) {
   return status;
 }
 
-// Of an automaton, and of what making it deterministic keeps beside each state.
+// Bytes of an automaton, and of the construction's data per state.
 static size_t nfa_bytes(const nfa *n) {
   return n->edges.cap * sizeof *n->edges.at + n->first.cap * 5 * sizeof *n->first.at;
 }
@@ -184,15 +183,15 @@ static int build_all(compiler *c) {
 
 struct link { uint32_t key, from; };
 
-// What holds of a state if it accepts, or if after one of its edges, or after a call of a callee of which it holds too:
-// with edges on bytes it is "a text can be finished from here", without them "the empty text is enough".  From the
-// states of which it holds backwards.
+// Computes a property of states: it holds if the state accepts, or after one of its edges it holds, or after a call of
+// a callee of which it holds too. With edges on bytes it means "a text can be finished from here", without them "the
+// empty text is enough". It is propagated backwards from accepting states.
 static bool *holds(const grammar *g, bool with_edges, bool *callee_holds) {
   uint32_t n = (uint32_t)g->a.states.n, nc = (uint32_t)g->callees.n;
   bool *yes = xcalloc(n, 1), changed = true;
   uint32_t *first = xcalloc((size_t)n + 1, sizeof *first), *who = NULL,
            *of_callee = xcalloc((size_t)nc + 1, sizeof *of_callee), *callers = NULL;
-  VEC(struct link) links = {0};   // by state: who goes there; by callee: who calls it
+  VEC(struct link) links = {0};   // by state: its predecessors; by callee: its callers
   for (int pass = 0; pass < 2; pass++) {
     links.n = 0;
     for (uint32_t s = 0; s < n; s++) {
@@ -245,7 +244,7 @@ static bool *holds(const grammar *g, bool with_edges, bool *callee_holds) {
       callee_holds[k] = callee->loop ? !callee->min || callee_holds[callee->body] : yes[callee->start];
       if (!callee_holds[k]) continue;
       changed = true;
-      for (uint32_t i = of_callee[k]; i < of_callee[k + 1]; i++) {   // its callers may hold now
+      for (uint32_t i = of_callee[k]; i < of_callee[k + 1]; i++) {   // its callers may have the property now
         uint32_t from = callers[i];
         const struct g_state *st = &g->a.states.at[from];
         for (uint32_t j = 0; j < st->n_calls && !yes[from]; j++)
@@ -261,7 +260,7 @@ static bool *holds(const grammar *g, bool with_edges, bool *callee_holds) {
   return yes;
 }
 
-// Cuts what cannot be finished.
+// Removes states that cannot be finished.
 static void trim(grammar *g) {
   bool *callee_lives = xcalloc(g->callees.n, 1), *lives = holds(g, true, callee_lives);
   for (uint32_t s = 0; s < g->a.states.n; s++) {
@@ -287,7 +286,7 @@ static void trim(grammar *g) {
     st->n_tokens = n;
     st->last = st->accept && !st->n_edges && !st->n_calls && !st->n_tokens;
   }
-  for (uint32_t k = 0; k < g->callees.n; k++) {   // a loop over what never ends: only no repetition at all is left
+  for (uint32_t k = 0; k < g->callees.n; k++) {   // a loop over a body that never ends: only zero repetitions remain
     struct g_callee *c = &g->callees.at[k];
     if (c->loop && !callee_lives[c->body]) c->max = 0;
   }
@@ -300,13 +299,14 @@ static void find_empty(grammar *g) {
   bool *callee_empty = xcalloc(g->callees.n, 1), *empty = holds(g, false, callee_empty);
   for (uint32_t k = 0; k < g->callees.n; k++)
     g->callees.at[k].nullable = callee_empty[k] && !(g->callees.at[k].counts && g->callees.at[k].min);
-  for (uint32_t k = 0; k < g->callees.n; k++)   // repetitions of what may be empty may be empty: then none is needed
+  // repetitions of a body that may be empty may be empty: then none is needed
+  for (uint32_t k = 0; k < g->callees.n; k++)
     if (g->callees.at[k].loop && callee_empty[g->callees.at[k].body]) g->callees.at[k].min = 0;
   free(callee_empty);
   free(empty);
 }
 
-// Which bodies of loops are plain.
+// Finds the bodies of loops that are plain.
 static void find_plain(grammar *g) {
   bool *seen = xcalloc(g->a.states.n + 1, 1);
   VEC(uint32_t) todo = {0};
@@ -338,7 +338,7 @@ static void classify(grammar *g) {
   }
 }
 
-// It exists already: what is too much is noticed by whoever makes the next thing.
+// It exists already, so this does not fail: the next allocation notices if it is too much.
 static void charge_grammar(grammar *g) {
   const automaton *a = &g->a;
   g->of = account_here();

@@ -1,4 +1,4 @@
-// Building grammars: expressions in an arena, and sets of code points.  See grammar.h.
+// Builds grammars: expressions in an arena, and sets of code points. See grammar.h.
 #include "grammar/grammar.h"
 #include "text/unicode.h"
 #include <pthread.h>
@@ -39,7 +39,7 @@ static void sort(charset *s) {
 void charset_normalise(charset *s) {
   sort(s);
   charset kept = {0};
-  for (size_t i = 0; i < s->n; i++) {   // surrogates are no characters
+  for (size_t i = 0; i < s->n; i++) {   // surrogates are not characters
     struct gx_range r = s->at[i];
     if (r.lo < 0xD800 && r.hi > 0xDFFF) {
       charset_add(&kept, r.lo, 0xD7FF);
@@ -68,8 +68,7 @@ void charset_negate(charset *s) {
   charset_normalise(s);
 }
 
-// Capital letters and their small ones, the plain pairs alone: one character that becomes one other.  Once by the
-// capital, once by the small one.
+// Capital letters and their small letters, only simple one-to-one pairs; each pair once in both directions.
 struct other_case { uint32_t from, to; };
 static struct { VEC(struct other_case) by_capital, by_small; } cases;
 static pthread_once_t cases_once = PTHREAD_ONCE_INIT;
@@ -101,7 +100,7 @@ static void add_cases(charset *out, struct gx_range r, const struct other_case *
   for (; from < n && at[from].from <= r.hi; from++) charset_add(out, at[from].to, at[from].to);
 }
 
-// Both cases of each letter.
+// Adds the other case of each letter.
 void charset_fold(charset *s) {
   pthread_once(&cases_once, load_cases);
   charset_normalise(s);
@@ -141,8 +140,8 @@ int32_t grammar_rule_new(grammar_source *s, const char *name, size_t n, uint32_t
   return (int32_t)(s->rules.n - 1);
 }
 
-// Every expression and every one of its parts counts, so the limit also bounds memory.  Beyond it all expressions are
-// one.
+// Every expression and every one of its parts counts, so the limit also bounds memory. Beyond it all expressions are
+// the same one.
 static gx *new_gx(grammar_source *s, enum gx_kind kind, size_t parts) {
   if (parts >= GRAMMAR_NODES_MAX - s->nodes) s->too_large = true;
   if (s->too_large) {
@@ -235,7 +234,7 @@ gx *gx_multiple(grammar_source *s, uint32_t of, uint32_t digits) {
   return x;
 }
 
-// sub: the items (id of them), the separator, and, where there is one, the rest.
+// sub: the items (id is their number), the separator, and the rest if there is one.
 gx *gx_list(grammar_source *s, gx *const *items, const bool *required, size_t n, gx *sep, gx *rest, uint32_t min,
             uint32_t max) {
   gx *x = new_gx(s, GX_LIST, n + 1 + (rest != NULL));

@@ -1,22 +1,21 @@
-// Before compiling: which rules call themselves by way of others, and how large rules are.  Both decide which rules are
-// put where they are called: small ones that are not recursive, and parts of words (a character of a string, a digit).
-// Rules with a body of some size stay rules, so that all places that call them share their states, and with them the
-// masks of tokens.
+// Analyses rules before compiling: which ones are recursive, and how large they are. Both decide which rules are
+// inlined: small ones that are not recursive, and parts of words (a character of a string, a digit). Larger rules stay
+// rules, so that all places that call them share their states, and with them the masks of tokens.
 #include "base/stack.h"
 #include "grammar/grammar_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
 #define HUGE_SIZE (1u << 24)
-#define SMALL 12                     // states of a rule that is always put in place
-#define WRITE_OUT 12                 // letters: fewer are not counted
-#define WORD_BYTES 12                // a rule of short texts alone is a part of a word:
+#define SMALL 12                     // states of a rule that is always inlined
+#define WRITE_OUT 12                 // letters: smaller counts are expanded
+#define WORD_BYTES 12                // a rule with only short texts is a part of a word:
 #define WORD_STATES 160              // it may be larger
 
 static uint32_t plus(uint32_t a, uint32_t b) { return a + b < HUGE_SIZE ? a + b : HUGE_SIZE; }
 static uint32_t times(uint32_t a, uint32_t b) { return a && b > HUGE_SIZE / a ? HUGE_SIZE : a * b; }
 
-// Calls fn for each rule that x calls.  Expressions can be shared: each is visited once for each value of `seen`.
+// Calls fn for each rule that x calls. Expressions can be shared: each is visited once per value of `seen`.
 static void each_call(compiler *c, gx *x, uint32_t seen, void (*fn)(void *, int32_t), void *ctx) {
   if (x->seen == seen || (c->too_deep = c->too_deep || stack_is_low())) return;
   x->seen = seen;
@@ -37,8 +36,7 @@ static uint32_t class_longest(const gx *x) {
   return hi < 0x80 ? 1 : hi < 0x800 ? 2 : hi < 0x10000 ? 3 : 4;
 }
 
-// Fills in size and longest of x and what it is made of.  The rules that it calls have been measured, unless they are
-// recursive.
+// Sets size and longest of x and its parts. The rules that it calls have been measured, unless they are recursive.
 static void measure(compiler *c, gx *x, uint32_t seen) {
   if (x->seen == seen || (c->too_deep = c->too_deep || stack_is_low())) return;
   x->seen = seen;
@@ -102,7 +100,7 @@ bool grammar_inlines(const compiler *c, int32_t rule) {
   return !c->recursive[rule] && (body->size <= SMALL || (body->longest <= WORD_BYTES && body->size <= WORD_STATES));
 }
 
-// ---- recursion: Tarjan's strongly connected components, without recursion of its own --------------------------------
+// ---- recursion: Tarjan's strongly connected components, iteratively ----
 
 struct calls { VEC(int32_t) to; };
 static void add_call(void *ctx, int32_t rule) {
@@ -122,7 +120,7 @@ int grammar_check(compiler *c) {
     each_call(c, c->src->rules.at[r].body, ++seen, add_call, &calls);
   }
   first[n] = (uint32_t)calls.to.n;
-  for (uint32_t r = 0; r < n; r++) {   // `seen` numbers start anew: sizes of all expressions are counted once
+  for (uint32_t r = 0; r < n; r++) {   // `seen` starts anew: each expression is counted once
     if (index[r]) continue;
     vec_push(&path, (int32_t)r);
     while (path.n) {

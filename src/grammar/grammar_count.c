@@ -1,9 +1,9 @@
-// Texts of a regular expression that have so many letters: the expression's automaton, whose places count (see
+// Texts of a regular expression with a given number of letters: the expression's automaton, whose places count (see
 // grammar_machine.h), instead of a copy of it for every length.
 //
-// A letter is what another expression matches, and may be several bytes: a character, or an escape.  States at which a
-// whole number of letters has been read are marked, and an edge into one of them is a letter.  A table says for each
-// state how many more letters lead to an end, so that a count is never left that cannot be met.
+// A letter is a match of another expression, and may be several bytes: a character, or an escape. States after a whole
+// number of letters are marked, and an edge into one of them is a letter. A table says for each state how many more
+// letters lead to an end, so that a place with an impossible count is never entered.
 #include "grammar/grammar_machine.h"
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void row_put(struct g_count *c, uint32_t row, uint32_t state) {
   c->rows[bit / 64] |= (uint64_t)1 << bit % 64;
 }
 
-// Row n: states from which n more letters may end the text.  Letters are finite, so that edges within one have an end.
+// Row n: states from which n more letters may end the text. Letters are finite, so edges within one come to an end.
 static void fill_row(const automaton *a, struct g_count *c, uint32_t n) {
   for (bool more = true; more;) {
     more = false;
@@ -52,7 +52,7 @@ bool count_table(const automaton *a, uint32_t min, uint32_t max, uint64_t *work,
   struct g_count c = {.n_states = n, .least = xcalloc(n, sizeof *c.least)};
   bool fits = true, settled = false;
   for (uint32_t q = 0; q < n; q++) c.least[q] = GRAMMAR_INF;
-  // Two rows alike, and so are all that follow: a row is made of the one before.
+  // If two consecutive rows are equal, so are all later ones: a row depends only on the one before.
   while (!settled && fits && c.n_rows <= bound) {
     fits = c.n_rows < ROWS_MAX && (uint64_t)(c.n_rows + 1) * n < BITS_MAX && *work > cost;
     if (!fits) break;
@@ -92,6 +92,6 @@ bool count_is_void(const struct g_count *c, uint32_t min, uint32_t max) {
     none = false;
     if (n < min || n > max) return false;
   }
-  // All lengths are known if none is left at the end, or what is left goes on for ever and may.
+  // All lengths are known if none is left at the end, or if the rest is unlimited and may be.
   return !none && ((c->settled && !row_has(c, c->n_rows - 1, 0)) || (max == GRAMMAR_INF && c->settled));
 }

@@ -1,9 +1,9 @@
-// Automata made deterministic by the subset construction, trimmed, and intersected.
+// Makes automata deterministic by the subset construction, trims and intersects them.
 //
-// Calls and tokens are symbols of their own: a state may call several callees, and each of them once.  So a rule is in
-// one of its states wherever its calls do not begin alike, and the masks of tokens are computed for few states.
+// Calls and tokens are symbols of their own: a state may call several callees, each of them once. So a rule is in a
+// single state wherever its calls do not begin alike, and the masks of tokens are computed for few states.
 //
-// Invariant: in what leaves this file every state can be reached from state 0, and state 0 exists.
+// Invariant: in the results every state can be reached from state 0, and state 0 exists.
 #include "grammar/grammar_impl.h"
 #include "base/map.h"
 #include <stdlib.h>
@@ -28,11 +28,11 @@ struct set { uint32_t *at; uint32_t n; };
 struct maker {
   const nfa *n;
   uint32_t stamp, *stamps;
-  uint64_t *work;                   // edges that may still be looked at
-  bool *matters;                    // [states] it has other edges than empty ones, or is the end
+  uint64_t *work;                   // the remaining budget of edges
+  bool *matters;                    // [states] it has edges other than empty ones, or is the end
   arena *mem;
   smap ids;                         // from sets of states to numbers + 1
-  uint32_t *alone, *self;           // [states] the same for a set of one, and that one: a text is nothing else
+  uint32_t *alone, *self;  // [states] the same for sets of one state, and that state, for automata of a single text
   VEC(struct set) sets;
   numbers members;                  // the set that is being collected
   automaton *out;
@@ -59,7 +59,7 @@ static void set_begin(struct maker *m) {
   m->stamp++;
 }
 
-// The number of the state for what was collected.
+// The number of the state for the collected set.
 static uint32_t set_end(struct maker *m) {
   uint32_t n = 0;
   for (size_t i = 0; i < m->members.n; i++)
@@ -223,7 +223,7 @@ bool dfa_product(const automaton *a, const automaton *b, bool minus, uint64_t *w
   map ids = {0};
   VEC(struct pair) pairs = {0};
   bool fits = true;
-  vec_push(&pairs, ((struct pair){0, 0, from}));          // not in ids: nothing leads back to a state that is not ours
+  vec_push(&pairs, ((struct pair){0, 0, from}));          // not in ids: no edge leads back to the caller's state
   for (size_t i = 0; i < pairs.n && fits; i++) {
     struct pair p = pairs.at[i];
     bool accepts_b = p.b != NO_STATE && b->states.at[p.b].accept;

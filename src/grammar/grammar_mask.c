@@ -1,18 +1,17 @@
 // Which tokens may come next: the vocabulary as tries, and walks over them with the machine.
 //
-// Most of what a state allows does not depend on what is below it on the stack.  So a mask is put together from pieces.
-// A piece belongs to one state of the machine's table: from there, and with a frame of which nothing is known, it says
-// which tokens fit until that frame ends, and at which nodes of the trie it ends.  Only what follows those nodes is
-// walked with the actual frame, and only where a byte comes with which it can go on: nodes are listed by byte. All
-// strings of a document share the piece "inside of a string", whatever they are part of.
+// Most of what a state allows does not depend on the stack below it. So a mask is composed of pieces. A piece belongs
+// to one state of the machine's table, with an unknown frame: it says which tokens fit until that frame ends, and at
+// which nodes of the trie it ends. Only continuations of those nodes are walked with the actual frame, and only for
+// bytes that it accepts: nodes are indexed by byte. For example, all strings of a document share the piece "inside of a
+// string".
 //
-// A counted repetition puts its counts into the frame, which would make every position in a text of bounded length a
-// new one.  But counts that no token can exhaust are all alike.  Tokens lie in three tries by length, and for each,
-// counts above the longest token of that trie are taken for infinite.  For all others there is one more piece, which
-// says of each token how many rounds it has to begin, and of each node at which the repetition may end, after how many.
+// A counted repetition has counts in its frame, which would make every position in a text of bounded length a new one.
+// But counts that no token can exhaust are equivalent. Tokens are in three tries by length, and for each, counts above
+// its longest token are treated as infinite. For the others there is one more piece, which says for each token how many
+// rounds it begins, and for each node at which the repetition may end, after how many.
 //
-// A walk passes by whole subtries where it can: where a state stays what it is for each byte that occurs there, as
-// within words in a string.
+// A walk skips whole subtries if the state stays the same for each byte that occurs there, as within words in a string.
 #include "grammar/grammar_machine.h"
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +19,8 @@
 enum { PARTS = 3 };
 static const size_t part_bytes[PARTS] = {8, 24, SIZE_MAX};     // longest token of each
 
-// Nodes in preorder: the subtree of node i is i .. skip[i] - 1.  byte0[b] .. byte0[b + 1] - 1 are the places in by_byte
-// of the nodes of byte b.
+// Nodes in preorder: the subtree of node i is i .. skip[i] - 1. by_byte[byte0[b] .. byte0[b + 1] - 1] are the nodes of
+// byte b.
 struct part {
   uint32_t n, longest, *skip, *token0, *parent, *by_byte, byte0[257];
   uint64_t *below;
@@ -30,16 +29,16 @@ struct part {
   int32_t *tokens;
 };
 struct grammar_vocab {
-  uint8_t group[256];                // bytes in 64 groups: each node knows those that it and its subtree contain
+  uint8_t group[256];                // 64 groups of bytes: each node has the set of groups in its subtree
   int32_t n;
   size_t words, longest;
   struct part part[PARTS];
-  uint64_t *ends, *text;             // tokens that end a generation; tokens of text
-  size_t *at;                        // [n + 1] where a token's bytes begin
+  uint64_t *ends, *text;             // tokens that end a generation; text tokens
+  size_t *at;                        // [n + 1] offsets of tokens' bytes
   str bytes;
 };
 
-// groups: of bytes above 0x7F, where a character may stand so, and of those that cut one or are none
+// groups of bytes above 0x7F: in valid characters, and in broken ones
 enum { CHARS = 62, BROKEN };
 
 struct token { const char *at; size_t n; int32_t id; };
@@ -65,7 +64,7 @@ static uint8_t group_of(unsigned char b) {
   return group;
 }
 
-// Within a character of several bytes: how many are still to come, and what the next may be.
+// Within a multi-byte character: the number of remaining bytes, and the range of the next one.
 enum { WHOLE, ONE, TWO, THREE, AFTER_E0, AFTER_ED, AFTER_F0, AFTER_F4, NO_CHAR };
 static uint8_t utf8_go(uint8_t at, uint8_t b) {
   static const struct { uint8_t lo, hi, then;
@@ -85,7 +84,7 @@ static uint8_t utf8_go(uint8_t at, uint8_t b) {
                      : AFTER_F4;
 }
 
-// What follows from the nodes: who is above, which bytes are below, where each byte is.
+// Computes the index of the nodes: parents, bytes of subtrees, nodes by byte.
 static void part_index(struct part *p, const uint8_t *group) {
   p->parent = xcalloc(p->n + 1, sizeof *p->parent);
   p->below = xcalloc(p->n + 1, sizeof *p->below);
@@ -204,13 +203,12 @@ size_t grammar_vocab_longest(const grammar_vocab *v) { return v->longest; }
 
 // ---- walks ----------------------------------------------------------------------------------------------------------
 
-// What a walk finds: tokens as bits and, if counted, in the store's list with the rounds that they need; the nodes from
-// .. to - 1 at which the unknown frame ends, after so many rounds, or for a plain loop the rounds + 1 by node.
+// The results of a walk: tokens as bits and, if counted, in the store's list with the rounds that they need; the nodes
+// from .. to - 1 at which the unknown frame ends, after `rounds` rounds, or for a plain loop the rounds + 1 by node.
 struct pop { uint32_t from, to, rounds; };
 struct finds { uint64_t *bits; bool counted, pop; uint32_t n_ids; VEC(struct pop) pops; uint16_t *ends; };
 
-// How many rounds of the COUNTED loop below them frames leave, at most.  Frames refer to lower numbers and to their
-// group.
+// The most rounds of the COUNTED loop below them that frames leave. Frames refer to lower numbers and to their group.
 static uint32_t rounds_left(store *s, uint32_t frame) {
   while (s->rounds_left.n <= frame) {
     uint32_t first = (uint32_t)s->rounds_left.n, n = s->frames.at[first].group_n;
@@ -228,7 +226,7 @@ static uint32_t rounds_left(store *s, uint32_t frame) {
   return s->rounds_left.at[frame];
 }
 
-// The rounds that have to be begun to be in this state.
+// The rounds that must begin to be in this state.
 static uint32_t rounds_of(store *s, uint32_t state) {
   struct mstate m = s->states.at[state];
   if (m.rounds) return m.rounds - 1;
@@ -241,7 +239,7 @@ static uint32_t rounds_of(store *s, uint32_t state) {
   return COUNTED - left;
 }
 
-// Whether every character of several bytes leads from a state back to it, and nothing ends within one.
+// Whether every multi-byte character leads from a state back to it, and no callee ends within one.
 static bool chars_stay(store *s, uint32_t home) {
   struct { uint32_t state; uint8_t utf8; } met[24] = {{home, WHOLE}};
   size_t n = 1;
@@ -263,8 +261,8 @@ static bool chars_stay(store *s, uint32_t home) {
   return true;
 }
 
-// The groups of bytes after which a state is still the same: asked for large subtries, and found out for states that
-// are often met there.
+// The groups of bytes after which a state is unchanged: requested for large subtries, and computed for states that
+// occur there often.
 static uint64_t stay_groups(store *s, uint32_t state) {
   enum { OFTEN = 4 };
   struct mstate *m = &s->states.at[state];
@@ -299,7 +297,7 @@ static void spend_walk(store *s, uint32_t nodes) {
   if (s->budget < 0) s->failed = true;
 }
 
-// From `state` at the node above `from`, over the nodes from .. end - 1.
+// From `state` at the parent of `from`, over the nodes from .. end - 1.
 static void walk(store *s, const struct part *p, uint32_t from, uint32_t end, uint32_t state, struct finds *f) {
   enum { LARGE = 8 };
   if (from >= end) return;
@@ -323,8 +321,8 @@ static void walk(store *s, const struct part *p, uint32_t from, uint32_t end, ui
   spend_walk(s, visited);
 }
 
-// The same over all nodes, for a loop whose body is plain, walked without counts: there, the rounds are the ends on the
-// way.  A node at which the first of them ends is in round 0 still.
+// walk() over all nodes for a loop whose body is plain, without counts: the rounds are the number of ends on the path.
+// A node at which the first one ends is still in round 0.
 static void walk_plain(store *s, const struct part *p, uint32_t state, struct finds *f) {
   enum { LARGE = 8 };
   s->walk[0] = state;
@@ -352,10 +350,9 @@ static void walk_plain(store *s, const struct part *p, uint32_t state, struct fi
 
 // ---- pieces ---------------------------------------------------------------------------------------------------------
 
-// Tokens as bits, or as ids where they are few or have rounds.
-// most: of the rounds
+// Tokens as bits, or as ids if there are few or they have rounds. most: of the rounds
 struct piece { uint64_t *bits; int32_t *ids; uint16_t *rounds, *ends; uint32_t n_ids, most, n_pops; struct pop *pops; };
-// own_min, own_max: of a state that counts letters
+// own_min, own_max: for a state that counts letters
 struct piece_key { uint32_t q, loop, min, max, part, own_min, own_max; };
 
 static const struct g_callee *loop_body(const store *s, uint32_t loop) {
@@ -425,7 +422,7 @@ static bool pops_at(const struct piece *piece, uint32_t node, const struct place
   return false;
 }
 
-// Adds the tokens that go on after a piece's end: in `follow`.
+// Adds the tokens that continue after the end of a piece, in `follow`.
 static void add_after(store *s, const struct part *p, const struct piece *piece, const struct place *loop,
                       uint32_t follow, uint64_t *mask) {
   struct finds f = {.bits = mask};
@@ -433,7 +430,7 @@ static void add_after(store *s, const struct part *p, const struct piece *piece,
   bool goes[256];
   for (int b = 0; b < 256; b++)
     if ((goes[b] = store_go(s, follow, (unsigned char)b) != STATE_DEAD)) total += p->byte0[b + 1] - p->byte0[b];
-  if (!piece->ends && total / 8 > piece->n_pops) {       // where the pops are the fewer
+  if (!piece->ends && total / 8 > piece->n_pops) {       // there are fewer pops
     for (uint32_t i = 0; i < piece->n_pops && !s->failed; i++) {
       struct pop r = piece->pops[i];
       if (!may_end(piece, loop, r.rounds)) continue;
@@ -449,7 +446,7 @@ static void add_after(store *s, const struct part *p, const struct piece *piece,
     }
 }
 
-// Letters that no token of a part can exhaust are all alike: then one piece serves every count.
+// Letter counts that no token of a part can exhaust are equivalent: one piece serves all of them.
 static void own_counts(const store *s, struct place p, const struct part *part, struct piece_key *key) {
   uint32_t number = s->g->a.states.at[p.q].count, longest = part->longest;
   key->own_min = key->own_max = 0;
@@ -463,8 +460,8 @@ static void own_counts(const store *s, struct place p, const struct part *part, 
     key->own_min = key->own_max = GRAMMAR_INF;
 }
 
-// Adds what the state of p allows in front of a frame.  loop (may be NULL): the frame is that of a loop's body, and
-// this is the place after it. What follows the frame's end are the places after[0 .. n - 1].
+// Adds what the state of p allows with a frame. loop (may be NULL): the frame is that of a loop's body, and this is the
+// place after it. After the frame's end come the places after[0 .. n - 1].
 static void add_pieces(store *s, struct place p, const struct place *loop, const struct place *after, size_t n,
                        uint64_t *mask) {
   uint32_t follow = STATE_NONE;

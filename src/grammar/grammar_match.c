@@ -1,14 +1,14 @@
-// The matcher: see grammar_machine.h for what a state is.  A step takes the edges of all places and then closes the
-// result: calls are entered, what has ended returns to its frame's places.
+// The matcher: see grammar_machine.h for states. A step takes the edges of all places and then closes the result: it
+// enters calls, and returns from ended callees to their frames' places.
 //
-// A callee that may match nothing is also skipped where it is called, and a frame of this very step never ends in this
-// step: that is the same, and ends with left recursion and with loops of nothing.
+// A callee that may match nothing is also skipped at its call, and a frame of the current step never ends in that step:
+// this is equivalent, and terminates for left recursion and loops of nothing.
 #include "grammar/grammar_machine.h"
 #include <stdlib.h>
 #include <string.h>
 
-#define BUDGET (1 << 22)             // places looked at by one call from outside, 50 to 100 ns each
-#define MEMORY_TIDY (64u << 20)      // bytes that are not tidied up
+#define BUDGET (1 << 22)             // places examined by one call from outside, 50 to 100 ns each
+#define MEMORY_TIDY (64u << 20)      // bytes from which on the store is tidied
 #define MEMORY_MAX (256u << 20)      // bytes at which a call gives up
 
 // ---- numbers for frames and states ----------------------------------------------------------------------------------
@@ -21,7 +21,7 @@ static int by_place(const void *pa, const void *pb) {
   return (a->min > b->min) - (a->min < b->min);
 }
 
-// Without what stands there twice.
+// Sorts places and removes duplicates.
 static size_t sort_places(struct place *at, size_t n) {
   size_t kept = 0;
   if (n > 1) qsort(at, n, sizeof *at, by_place);
@@ -54,8 +54,8 @@ uint32_t store_frame(store *s, struct place *places, size_t n) {
   return id;
 }
 
-// Frames that refer to one another, as one: key holds for each its callee, how many places, and those, where
-// FRAME_LOCAL marks numbers within the group.  The number of the first.
+// Stores frames that refer to one another as one group: key has for each its callee, the number of its places, and the
+// places, where FRAME_LOCAL marks numbers within the group. Returns the number of the first.
 static uint32_t store_group(store *s, const uint32_t *key, size_t words, uint32_t group_n) {
   void *found = NULL;
   spend(s, words);
@@ -80,7 +80,7 @@ uint32_t store_state(store *s, struct place *places, size_t n, bool ends, bool p
   if (!n && !ends && !pops) return STATE_DEAD;
   s->key.n = 0;
   for (size_t i = 0; i < n; i++) vec_push(&s->key, places[i]);
-  vec_push(&s->key, ((struct place){NO_STATE, ends, pops, 0}));   // the flags belong to it
+  vec_push(&s->key, ((struct place){NO_STATE, ends, pops, 0}));   // the flags are part of the key
   void *found = NULL;
   size_t bytes = s->key.n * sizeof *s->key.at;
   if (smap_get(&s->state_ids, (const char *)s->key.at, bytes, &found)) return (uint32_t)(uintptr_t)found;
@@ -126,7 +126,7 @@ static size_t slot(const store *s, struct place p) {
 
 static void put_place(store *s, struct place p) {
   if (s->failed) return;
-  spend(s, 1);                            // also of a place that is there already: ambiguous grammars come to it again
+  spend(s, 1);                            // also for an existing place: ambiguous grammars reach it repeatedly
   size_t at = slot(s, p);
   if (s->seen.at[at]) return;
   vec_push(&s->places, p);
@@ -138,7 +138,7 @@ static void put_place(store *s, struct place p) {
   for (size_t i = 0; i < s->places.n; i++) s->seen.at[slot(s, s->places.at[i])] = (uint32_t)i + 1;
 }
 
-// The callee of a place has ended: what called it goes on.
+// The callee of a place has ended: continues its callers.
 static void end_frame(store *s, uint32_t frame) {
   if (frame & FRAME_LOCAL) return;
   if (frame == FRAME_TEXT) s->ends = true;
@@ -184,7 +184,7 @@ static void visit_place(store *s, struct place p) {
     enter(s, st->loop, after, !after.max);
     return;
   }
-  if (st->accept && !p.min) end_frame(s, p.frame);      // of letters that are counted, as many as are needed
+  if (st->accept && !p.min) end_frame(s, p.frame);      // counted letters: if enough have been read
   for (uint32_t i = 0; i < st->n_calls; i++) {
     struct g_call call = s->g->a.calls.at[st->call0 + i];
     struct place after = {call.ret, 0, 0, p.frame};
@@ -194,8 +194,8 @@ static void visit_place(store *s, struct place p) {
   }
 }
 
-// The places that a local frame takes over from others, which may have done so themselves.  Afterwards it has heirs of
-// nobody.
+// Collects the places that a local frame takes over from others, which may have done so themselves. Afterwards it no
+// longer takes over from any.
 static void inherit(store *s, uint32_t which) {
   struct local *heir = &s->locals.at[which];
   if (!heir->heirs_of.n) return;
@@ -233,8 +233,8 @@ static void sort_by_callee(store *s, uint32_t *ids, size_t n) {   // few, or the
     }
 }
 
-// Numbers for the local frames that some place needs: those whose places lie in frames that have numbers, one after the
-// other; what then is left refers to itself.
+// Numbers the local frames that are in use: first, repeatedly, those whose places only use numbered frames; the rest
+// refers to itself.
 static void number_locals(store *s) {
   for (uint32_t i = 0; i < s->n_locals && !s->failed; i++) inherit(s, i);
   s->stack.n = 0;
@@ -323,7 +323,7 @@ uint32_t store_closure(store *s, const struct place *from, size_t n) {
   return closure_end(s);
 }
 
-// After an edge to a state that counts: with one letter less, if this was one.  False: the text could not end any more.
+// Takes an edge to a counting state, with one letter less if it completed one. False: the text could no longer end.
 static bool count_letter(store *s, struct place *to, struct place from) {
   const struct g_state *st = &s->g->a.states.at[to->q];
   const struct g_count *c = &s->g->counts.at[st->count - 1];
@@ -348,7 +348,7 @@ uint32_t store_step(store *s, uint32_t state, unsigned char byte) {
     const struct g_state *st = &s->g->a.states.at[m.at[i].q];
     uint32_t from = 0, end = st->n_edges;
     const struct g_edge *edges = end ? s->g->a.edges.at + st->edge0 : NULL;      // a grammar of tokens alone has none
-    while (!st->many && end - from > 4) {        // sorted, and none overlap
+    while (!st->many && end - from > 4) {        // sorted, no overlaps
       uint32_t middle = from + (end - from) / 2;
       if (edges[middle].lo <= byte) from = middle;
       else end = middle;
@@ -387,13 +387,13 @@ static uint32_t first_state(store *s) {
   return store_closure(s, &p, 1);
 }
 
-// Keeps what matchers refer to: frames in the order of their numbers, so that those they refer to come first.
+// Keeps what matchers refer to: frames in the order of their numbers, so that referenced frames come first.
 static void store_tidy(store *s) {
   arena *old_mem = s->mem;
   struct frame *frames = s->frames.at;
   struct mstate *states = s->states.at;
   uint32_t n_frames = (uint32_t)s->frames.n;
-  uint32_t *renamed = xcalloc(n_frames, sizeof *renamed);       // 0: not needed; until it has its new number, 1
+  uint32_t *renamed = xcalloc(n_frames, sizeof *renamed);       // 0: not needed; 1 until it has its new number
   for (size_t i = 0; i < s->matchers.n; i++) {
     const struct mstate *m = &states[s->matchers.at[i]->state];
     for (uint32_t k = 0; k < m->n; k++) renamed[m->at[k].frame] = 1;

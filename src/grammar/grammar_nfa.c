@@ -1,14 +1,14 @@
-// From expressions to nondeterministic automata over bytes: Thompson's construction, with characters as their UTF-8
+// Converts expressions to nondeterministic automata over bytes: Thompson's construction, with characters as their UTF-8
 // bytes.
 //
-// Repetitions with counts are expanded while that is small; otherwise they become loops, which count.  Where an
-// expression has to be regular (a part of an intersection) everything is expanded, or the grammar is refused.
+// Repetitions with small counts are expanded; others become loops, which count. If an expression must be regular (a
+// part of an intersection), everything is expanded, or the grammar is refused.
 #include "base/stack.h"
 #include "grammar/grammar_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPAND_STATES 64             // counted repetitions of at most as many states are written out
+#define EXPAND_STATES 64             // counted repetitions of at most this many states are expanded
 
 uint32_t nfa_state(nfa *n) {
   vec_push(&n->first, NO_STATE);
@@ -33,9 +33,8 @@ static void bytes(nfa *n, uint32_t from, uint32_t to, unsigned lo, unsigned hi) 
 
 // ---- characters -----------------------------------------------------------------------------------------------------
 
-// All characters lo..hi of `left` bytes, the first of which begins with the bits of `lead`.  The bytes of a range are
-// those of its ends where they agree; where they do not, it is a lower part, a middle of whole blocks and an upper
-// part.
+// All characters lo..hi of `left` bytes, the first of which begins with the bits of `lead`. While the ends of the range
+// agree, so do its bytes; then it is split into a lower part, a middle of whole blocks and an upper part.
 static void utf8_range(nfa *n, uint32_t from, uint32_t to, uint32_t lo, uint32_t hi, int left, unsigned lead) {
   uint32_t bits = 6u * (uint32_t)(left - 1), rest = ((uint32_t)1 << bits) - 1;
   if (left == 1) { bytes(n, from, to, lead | lo, lead | hi); return; }
@@ -68,7 +67,7 @@ static int build(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, b
   return nfa_build(c, n, x, from, to, regular, depth);
 }
 
-// A grid: how many items have been passed, and how many of them (and of the rest) stand in the text so far.
+// A grid: the number of passed items, and the number of these (and of the rest) in the text so far.
 static int list(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, bool regular, int depth) {
   uint32_t items = (uint32_t)x->id, needed = 0;
   const gx *sep = x->sub[items], *rest = x->n == items + 2 ? x->sub[items + 1] : NULL;
@@ -107,7 +106,7 @@ static int repeat(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, 
   if (regular && (uint64_t)of->size * written > GRAMMAR_STATES_MAX / 4)
     return grammar_fail(c, "a repetition of up to %u times in a pattern that is intersected with others is too large",
                         written);
-  for (uint32_t i = 0; i < written; i++) {   // may a part be left out, all after it is
+  for (uint32_t i = 0; i < written; i++) {   // if an item may be left out, so may all after it
     uint32_t next = nfa_state(n);
     if (i >= min) eps(n, from, to);
     if (build(c, n, of, from, next, regular, depth)) return -1;
@@ -123,7 +122,7 @@ static int repeat(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, 
   return 0;
 }
 
-// An expression with everything in place, made deterministic.  *fits false: it were too large.
+// An expression, fully inlined and made deterministic. *fits false: too large.
 static int regular_dfa(compiler *c, const gx *x, int depth, bool *fits, automaton *out) {
   nfa part = {0};
   uint32_t start = nfa_state(&part), end = nfa_state(&part);
@@ -152,7 +151,7 @@ int nfa_count(compiler *c, const gx *x, automaton *out, struct g_count *table) {
   return status;
 }
 
-// Both sides made deterministic, and walked side by side.
+// Makes both sides deterministic and builds their product.
 static int build_product(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, int depth) {
   automaton side[2] = {0};
   int status = 0;
@@ -164,12 +163,12 @@ static int build_product(compiler *c, nfa *n, const gx *x, uint32_t from, uint32
   return !status && !small ? too_complicated(c) : status;
 }
 
-// The remainder of the digits so far, in front of the point, behind it, and after each digit there.
+// States for the remainder of the digits so far: before the point, after it, and after each digit there.
 static void multiple(nfa *n, const gx *x, uint32_t from, uint32_t to) {
   uint32_t of = x->min, first = (uint32_t)n->first.n, phases = x->max ? x->max + 2 : 1;
   for (uint32_t i = 0; i < of * phases; i++) nfa_state(n);
   for (uint32_t phase = 0; phase < phases; phase++) {
-    uint64_t scale = 1;                       // what the digits that are not written come to
+    uint64_t scale = 1;                       // the place value of the digits that are not written
     for (uint32_t i = phase < 2 ? 0 : phase - 1; i < x->max; i++) scale = scale * 10 % of;
     for (uint32_t r = 0; r < of; r++) {
       uint32_t here = first + phase * of + r, next = phase ? first + (phase + 1) * of : first;

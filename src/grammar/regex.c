@@ -344,7 +344,7 @@ static rx *rx_class(struct parser *p) {
     two_sets set = {{0}, {0}};
     bool is_set = false;
     uint32_t lo = 0, hi;
-    if (s.maybe.n > many) {                    // so many may be the same ones again and again
+    if (s.maybe.n > many) {                    // that many may be repetitions
       charset_normalise(&s.sure);
       charset_normalise(&s.maybe);
       many = 2 * s.maybe.n + 4096;
@@ -643,7 +643,7 @@ static gx *gx_between(struct parser *p, gx *x, enum side left, enum side right) 
 
 static gx *gx_of_rx(struct parser *p, const rx *x, enum side left, enum side right);
 
-// A sequence of these parts, the first of which is to be taken together with all that follow it.
+// A sequence of these parts; the first one must be combined with everything after it.
 static gx *gx_of_parts(struct parser *p, const rx *x, rx *const *parts, size_t n, enum side left, enum side right) {
   rx_list list = {0};
   if (x) vec_push(&list, (rx *)(uintptr_t)x);

@@ -13,12 +13,11 @@
 #define WEFT_REGEX_H
 #include "grammar/grammar.h"
 
-// The whole text has to match.
+// The whole text must match.
 int grammar_from_regex(const char *text, size_t n, grammar **out, error *err);
-// What a regular expression matches, as an expression.  search: a part of the text has to match, unless anchors say
-// more (so JSON schema's `pattern`).  each (may be NULL) makes the expression for one character of a set.  NULL: *err
-// says where and why, and *supported is false if the fault is not the expression's: it is not regular, or of another
-// dialect.
+// A regular expression as a grammar expression. search: a part of the text must match, unless anchors say more (as for
+// JSON schema's `pattern`). each (may be NULL) makes the expression for one character of a set. NULL: *err says where
+// and why, and *supported is false if the expression is valid but not regular, or of another dialect.
 typedef gx *(*regex_class)(void *ctx, grammar_source *s, const charset *set);
 struct regex_rules { bool search; regex_class each; void *ctx; bool *supported; };
 gx *regex_parse(grammar_source *s, const char *text, size_t n, const struct regex_rules *rules, error *err);

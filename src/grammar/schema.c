@@ -1,14 +1,14 @@
-// JSON schema as a grammar: see docs/grammars.md for what a user may expect.
+// Compiles a JSON schema to a grammar: docs/grammars.md is the user's documentation.
 //
-// To one value several schemas can apply: the one that is written where the value stands, those that it refers to, and
-// those of allOf. Such a set of schemas becomes one rule.  Sets are remembered, so a schema that refers to itself
-// becomes a rule that calls itself. anyOf and oneOf part a set into several, one for each choice.  The keywords of all
-// schemas in a set are then taken together: the smallest maximum, the members of all.
+// Several schemas can apply to one value: the schema at its place, those that it refers to, and those of allOf. Such a
+// set of schemas becomes one rule. Sets are remembered, so a schema that refers to itself becomes a rule that calls
+// itself. anyOf and oneOf split a set into several, one for each choice. The keywords of all schemas in a set are
+// combined: the smallest maximum, the members of all.
 //
-// What the grammar lets through is valid.  The other way round it is narrower where JSON leaves a choice that matters
-// to nobody: members stand in the order of the schema, white space is bounded, numbers have a bounded number of digits,
-// and strings that have to match something escape only what has to be escaped.  What cannot be had in this way is an
-// error that names schema and keyword.
+// All texts of the grammar are valid. It is narrower than the schema where JSON has irrelevant choices: members are in
+// the order of the schema, white space is bounded, numbers have a bounded number of digits, and strings with
+// constraints escape only what must be escaped. What cannot be expressed in this way is an error that names schema and
+// keyword.
 #include "base/stack.h"
 #include "grammar/schema_impl.h"
 #include "base/json.h"
@@ -18,7 +18,7 @@
 
 // ---- errors ---------------------------------------------------------------------------------------------------------
 
-// The way from `from` to `to`, as a JSON pointer.
+// The path from `from` to `to`, as a JSON pointer.
 static bool json_pointer(const json_t *from, const json_t *to, str *out) {
   size_t n = out->n;
   if (from == to) return true;
@@ -43,7 +43,7 @@ static bool json_pointer(const json_t *from, const json_t *to, str *out) {
   return false;
 }
 
-// "schema at #/a/b, keyword: text".  Finding the place takes a walk over everything.
+// "schema at #/a/b, keyword: text". Finding the place takes a walk over the whole schema.
 static void place_of_schema(const schema *s, const json_t *at, const char *keyword, const char *text, str *out) {
   str where = {0};
   str_add(&where, "#");
@@ -56,7 +56,7 @@ static void place_of_schema(const schema *s, const json_t *at, const char *keywo
 static int fail_at(const schema *s, const json_t *at, const char *keyword, const char *fmt, va_list ap) {
   char text[400];
   str line = {0};
-  if (s->err->text[0]) return -1;      // the first error is the one that is told
+  if (s->err->text[0]) return -1;      // the first error is reported
   vsnprintf(text, sizeof text, fmt, ap);
   place_of_schema(s, at, keyword, text, &line);
   error_set(s->err, "%s", line.at);
@@ -113,7 +113,7 @@ gx *schema_empty(schema *s, const json_t *at, const char *keyword, const char *w
 
 // ---- keywords -------------------------------------------------------------------------------------------------------
 
-// REFUSED: cannot be enforced, why says the reason.
+// REFUSED: cannot be enforced; `why` has the reason.
 enum family { F_APPLIES, F_ANY, F_NOTE, F_NUMBER, F_STRING, F_ARRAY, F_OBJECT, F_REFUSED };
 static const struct { const char *name; enum family family; const char *why;
 } keywords[] = {
@@ -198,14 +198,14 @@ bool schema_says(const char *keyword) {
   return false;
 }
 
-// A negation or a condition that expand() has no choice of schemas for.
+// A negation or a condition for which expand() has no alternatives.
 static bool not_expressible(schema *s, json_t *node, const char *name, const json_t *value) {
   if (!strcmp(name, "not")) return !json_is_false(value) && !schema_is_atom(value) && !schema_negation(s, node);
   if (!strcmp(name, "if")) return schema_condition(s, node) == NULL;
   return false;
 }
 
-// Notes what is not known or not supported.  families: a bit for each kind of keyword that it has.
+// Notes keywords that are unknown or not supported. families: a bit for each kind of keyword in the schema.
 static int keywords_of(schema *s, json_t *node, unsigned *families) {
   uint64_t types = json_array_size(json_object_get(node, "type"));
   if (schema_charge(s, node, 32 + 8 * (uint64_t)json_object_size(node) + types)) return -1;
@@ -290,9 +290,9 @@ int schema_types(const schema *s, const json_t *node, unsigned *types) {
 
 // ---- references -----------------------------------------------------------------------------------------------------
 
-// Finds the schemas that have names ($anchor), and the references within schemas that have an $id of their own: those
-// start from there and not from the root, so they are marked to be refused.  What const and its like hold are no
-// schemas.
+// Finds the schemas with names ($anchor), and the references within schemas that have an $id of their own: those are
+// relative to it and not to the root, so they are marked to be refused. The values of const and similar keywords are
+// not schemas.
 static void survey(schema *s, json_t *from, bool schemas, bool embedded) {
   static const char *const data[] = {"const", "enum", "default", "examples", "example"};
   static const char *const maps[] = {"properties",  "patternProperties", "$defs",
@@ -415,18 +415,19 @@ gx *schema_value(schema *s, const nodes *set) {
   s->memo[at] = (struct memo){sorted, rule};
   s->n_memo++;
   struct job job = {rule, {0}};
-  for (size_t i = 0; i < set->n; i++) vec_push(&job.set, set->at[i]);   // in their own order: it is that of members
+  // in their own order, which is that of the members
+  for (size_t i = 0; i < set->n; i++) vec_push(&job.set, set->at[i]);
   vec_push(&s->jobs, job);
   return gx_rule(&s->src, rule);
 }
 
-// Alternatives of which one has to be chosen, and the schemas that led to them.
+// Alternatives of which one must be chosen, and the schemas that led to them.
 struct way { const json_t *node; const struct way *from; };
 struct choice { json_t *array, *owner; bool one; const struct way *way; };
 struct plan { nodes plain; VEC(struct choice) choices; bool never; };
 
-// Members that depend on others: each is a choice between an object without that member and one with what it asks for,
-// written as schemas.
+// Members that depend on others: each becomes a choice between an object without that member and one with its
+// dependencies, written as schemas.
 static int dependent(schema *s, struct plan *p, json_t *node, const struct way *way) {
   static const char *const names[] = {"dependentRequired", "dependentSchemas", "dependencies"};
   void *known = map_ptr(&s->made_of, node);
@@ -455,7 +456,7 @@ static int dependent(schema *s, struct plan *p, json_t *node, const struct way *
   return 0;
 }
 
-// Choices that `not` and `if` come to.  An empty one: nothing is valid.
+// The choices for `not` and `if`. An empty choice: nothing is valid.
 static int written_choices(schema *s, struct plan *p, json_t *node, const struct way *way) {
   json_t *no = json_object_get(node, "not"), *made[2] = {NULL, NULL};
   if (no && !json_is_false(no) && !schema_is_atom(no)) made[0] = schema_negation(s, node);
@@ -518,8 +519,8 @@ static int expand(schema *s, struct plan *p, json_t *node, const struct way *fro
 
 static gx *leaf_of_set(schema *s, const nodes *set);
 
-// The alternatives of oneOf have to exclude one another: whether a value matches only one of them cannot be seen while
-// it is written.
+// The alternatives of oneOf must exclude one another: whether a value matches only one of them is not known while it is
+// written.
 static int tell_apart(schema *s, const struct plan *p, const struct choice *c) {
   const json_t *around = p->plain.n == 1 && p->choices.n == 1 ? c->owner : NULL;
   unsigned within = T_ALL, types;
@@ -551,7 +552,7 @@ static void plan_free(struct plan *p) {
   vec_free(&p->choices);
 }
 
-// The plan with alternative i of one choice, to be freed also where it fails.
+// The plan with alternative i of one choice; free it even on failure.
 static int plan_with(schema *s, const struct plan *p, size_t choice, size_t i, struct plan *out) {
   const struct choice *c = &p->choices.at[choice];
   *out = (struct plan){.never = false};
@@ -563,7 +564,7 @@ static int plan_with(schema *s, const struct plan *p, size_t choice, size_t i, s
   return expand(s, out, json_array_get(c->array, i), c->way);
 }
 
-// Counts the combinations, which costs little beside making one of them: too many are refused before the first.
+// Counts the combinations, which is cheap compared with making one: too many are refused before the first.
 static int count_branches(schema *s, const struct plan *p, size_t done, size_t *count) {
   if (p->never) return 0;
   if (done == p->choices.n) {
@@ -676,7 +677,7 @@ gx *schema_literal(schema *s, const json_t *v) {
   return x;
 }
 
-// The values of enum and const that everything else agrees with.  *out NULL: there is no enum and no const.
+// The values of enum and const that satisfy the rest of the set. *out NULL: there is no enum and no const.
 static int listed(schema *s, const nodes *set, gx **out) {
   json_t *from = NULL, *owner = NULL;
   bool one = false;
@@ -711,18 +712,18 @@ static int listed(schema *s, const nodes *set, gx **out) {
   return 0;
 }
 
-// What `not` excludes of number i of the parts that these types have.  -1.
+// Subtracts what `not` excludes from part i of these types. Returns -1 on failure.
 static int subtract(schema *s, const nodes *set, unsigned types, size_t i, gx **part) {
   static const unsigned order[] = {T_OBJECT, T_ARRAY, T_STRING, T_NUMBER};
   for (size_t k = 0; k < COUNT(order); k++) {
     if (!(types & order[k]) || i--) continue;
     unsigned type = order[k] == T_NUMBER && !(types & T_FRACTION) ? T_INTEGER : order[k];
-    return type == T_STRING ? 0 : schema_minus(s, set, type, part);          // of strings it has been done
+    return type == T_STRING ? 0 : schema_minus(s, set, type, part);          // for strings it has been done
   }
   return 0;
 }
 
-// What a set of schemas accepts, when $ref, allOf, anyOf and oneOf have been followed.
+// The values that a set of schemas accepts, after $ref, allOf, anyOf and oneOf have been followed.
 static gx *leaf_of_set(schema *s, const nodes *set) {
   unsigned types = T_ALL, families = 0;
   grammar_source *g = &s->src;
@@ -737,7 +738,7 @@ static gx *leaf_of_set(schema *s, const nodes *set) {
   if (listed(s, set, &out)) return NULL;
   if (out) return out;
   if (!types) return schema_empty(s, set->at[0], "type", "no type is allowed by all of the schemas that apply here");
-  // Keywords of one type alone, and no type: that one is meant, as people write it.
+  // Keywords of a single type without `type`: that type is meant.
   if (types == T_ALL) {
     unsigned of = families & (1u << F_NUMBER | 1u << F_STRING | 1u << F_ARRAY | 1u << F_OBJECT);
     types = of == 1u << F_NUMBER   ? T_NUMBER
@@ -780,7 +781,7 @@ static void pieces(schema *s) {
   s->any = s->string = -1;
 }
 
-// 1: it needs too much, and has patterns, one of which may be why.
+// 1: it needs too much, and has patterns, one of which may be the cause.
 static int compile_schema(const char *text, size_t n, bool strict, bool tries, str *notes, grammar **out,
                           error *err) {
   if (n > GRAMMAR_SOURCE_MAX) return error_set(err, "a schema of %zu bytes (the limit is %u)", n, GRAMMAR_SOURCE_MAX);
@@ -846,7 +847,7 @@ int grammar_from_schema(const char *text, size_t n, bool strict, str *notes, gra
   error first = {0};
   size_t noted = notes ? notes->n : 0;
   int status = compile_schema(text, n, strict, false, notes, out, &first);
-  if (status > 0) {                      // once more: a pattern that is too large for it becomes a note
+  if (status > 0) {                      // again: a pattern that is too large becomes a note
     if (notes && notes->at) notes->at[notes->n = noted] = 0;
     first = (error){0};
     status = compile_schema(text, n, strict, true, notes, out, &first);

@@ -1,5 +1,5 @@
-// Is a value valid?  Asked of the values of enum and const, whose grammar is the list of those that are; and of pairs
-// of alternatives of oneOf, of which it has to be known that nothing matches both.
+// Checks whether a value is valid, for the values of enum and const, whose grammar is the list of the valid ones, and
+// whether two alternatives of oneOf can never both match.
 #include "base/stack.h"
 #include "grammar/schema_impl.h"
 #include <math.h>

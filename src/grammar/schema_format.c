@@ -1,5 +1,5 @@
-// Formats of strings, as regular expressions.  What is generated is valid, and plain rather than exhaustive: a `uri`
-// has ASCII letters only, and none of the forms that readers disagree about.
+// Formats of strings, as regular expressions. Generated strings are valid, and simple rather than exhaustive: a `uri`
+// has only ASCII letters, and no forms that parsers disagree about.
 #include <string.h>
 #include "grammar/schema_impl.h"
 
@@ -18,7 +18,7 @@
 #define HOST LABEL "(?:\\." LABEL "){0,3}"
 #define PCHAR "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
 #define TAIL "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
-#define NAME "[A-Za-z](?:[A-Za-z0-9-]{0,30}[A-Za-z0-9])?"              // not taken for a number by anybody
+#define NAME "[A-Za-z](?:[A-Za-z0-9-]{0,30}[A-Za-z0-9])?"              // never parsed as a number
 #define WEB_HOST "(?:" LABEL "\\.){0,3}" NAME
 #define PORT "(?::\\d{1,4})?"
 #define SCHEME "[A-Za-z][A-Za-z0-9+.-]{0,15}"
@@ -48,8 +48,8 @@
 #define DECIMAL "-?(?:0|[1-9]\\d{0,30})(?:\\.\\d{1,17})?"
 #define LOCAL_TIME "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,6})?"
 
-// JSON schema's own, those of OpenAPI's registry, and what pydantic and zod write.  Without an expression: a format of
-// any string, or one that says no more than the type does.
+// The formats of JSON schema, of OpenAPI's registry, and of pydantic and zod. Without an expression: any string is
+// allowed, or the format adds nothing to the type.
 static const struct { const char *name; unsigned types; const char *regex;
 } formats[] = {
   {"date", T_STRING, DATE},

@@ -37,7 +37,7 @@ typedef struct schema {
   error *err;
   bool strict;
   bool has_patterns, tries_patterns;  // each pattern is compiled alone: one that cannot be intersected is left out
-  str *notes;                         // NULL: nobody reads them
+  str *notes;                         // NULL: not wanted
   map noted;                          // schema and keyword of each note
   size_t n_notes;
   int32_t any, string;                // rules: any value; any string.  -1: not made yet
@@ -57,7 +57,7 @@ typedef struct schema {
   struct listing *listed;             // all of them, the last one first
   uint64_t work;                      // steps that were taken
   uint64_t compared;                  // pairs of alternatives of oneOf
-  // the first of which no value is valid, and why: no error where others may be chosen
+  // the first schema under which no value is valid, and why: not an error if other alternatives remain
   const json_t *empty;
   const char *empty_keyword, *empty_what;
 } schema;
@@ -72,8 +72,8 @@ void schema_note(schema *s, const json_t *at, const char *keyword, const char *f
 int schema_charge(schema *s, const json_t *at, uint64_t n);
 bool schema_says(const char *keyword);                        // it is known, and says something about validity
 // ---- schema_not.c
-// Of an owner of `not`, and of `if`: schemas one of which has to apply to a value, beside the rest, as an array that is
-// the schema's.  NULL: none can be written.
+// For the owner of `not`, and for `if`: schemas of which one must apply to a value in addition to the others, as an
+// array that the schema owns. NULL: not expressible.
 json_t *schema_negation(schema *s, json_t *owner);
 json_t *schema_condition(schema *s, json_t *owner);
 // Whether a schema is a const, an enum or a pattern alone: of those, `not` is subtracted.
@@ -88,7 +88,7 @@ gx *schema_empty(schema *s, const json_t *at, const char *keyword, const char *w
 gx *schema_value(schema *s, const nodes *set);                // a value that all of these accept.  NULL: an error
 gx *schema_any(schema *s);
 gx *schema_literal(schema *s, const json_t *value);           // this value, with white space where others have it
-// of $ref; 0 also where there is none (*target NULL)
+// the target of $ref; 0 and *target NULL without $ref
 int schema_ref(schema *s, const json_t *node, json_t **target);
 int schema_types(const schema *s, const json_t *node, unsigned *types); // what its `type` allows
 unsigned schema_type_of(const json_t *value);
@@ -108,7 +108,7 @@ gx *schema_letters(schema *s);                                // any characters;
 int schema_pattern(schema *s, const json_t *node, const char *keyword, const char *text, size_t n, gx **out);
 void schema_quoted(str *out, const char *text, size_t n);     // a string as it is written, with its quotes
 
-// 1: valid, 0: not, -1: an error.  plain: without $ref, allOf, anyOf and oneOf.
+// 1: valid, 0: not, -1: an error. plain: ignores $ref, allOf, anyOf and oneOf.
 int schema_check(schema *s, const json_t *value, json_t *node, bool plain, int depth);
 int schema_pattern_matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern,
                            const char *text, size_t n);
@@ -120,8 +120,8 @@ bool schema_equal(schema *s, const json_t *a, const json_t *b);   // 1 equals 1.
 // the types that the value may have anyhow.  around: the one schema that applies to the value beside `a`; NULL: there
 // may be others.
 int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json_t *around, int depth);
-// The regular expression of a format, NULL where it is not known.  types: which types it speaks of; 0: it says nothing
-// that restricts.
+// The regular expression of a format, NULL if it is unknown. types: the types that it applies to; 0: it restricts
+// nothing.
 const char *schema_format(const char *name, unsigned *types);
 // What contentEncoding and contentMediaType of a string come to, as a format.  NULL: nothing.
 const char *schema_content_format(const json_t *node);

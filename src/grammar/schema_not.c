@@ -1,8 +1,8 @@
-// What a value must not be.  A grammar says what may be written, so `not` and `if` become schemas of what is left:
-// "not an integer from 3 on" is another type, or a number below 3.  A condition is "if and then" or "not if, and else".
+// Negations. A grammar says what may be written, so `not` and `if` become schemas of the remaining values: "not an
+// integer from 3 on" is another type, or a number below 3. A condition is "if and then" or "not if, and else".
 //
-// The schemas that are written here may allow less than what is valid, never more.  Their leaves are atoms, `not` of an
-// enum, a const or a pattern alone: those are subtracted from what the rest of a schema lets through.
+// The resulting schemas may allow fewer values than are valid, never more. Their leaves are atoms: `not` of an enum, a
+// const or a pattern alone. Those are subtracted from the values that the rest of a schema allows.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-// Numbers: bounds and multiples, over the decimal digits as they are written.
+// Numbers: bounds and multiples, over decimal digits.
 //
-// Bounds are compared digit by digit: "at least 37" is a longer number, or one that begins with 3 and goes on with 7 or
-// more, or begins with 4 or more.  A number with bounds has no exponent.  Fractions are compared in the same way, to a
-// number of digits at which no two decimals are the same double.
+// Bounds are compared digit by digit: "at least 37" is a longer number, or one that begins with 3 and continues with 7
+// or more, or begins with 4 or more. A number with bounds has no exponent. Fractions are compared in the same way, up
+// to a number of digits at which different decimals are different doubles.
 #include "grammar/schema_impl.h"
 #include <math.h>
 #include <stdlib.h>
@@ -247,7 +247,8 @@ static void pad_fraction(struct decimal *d, uint32_t n) {
 
 static bool zeros(const struct decimal *d, uint32_t from) { return strspn(d->fraction + from, "0") == d->n - from; }
 
-// What may follow the digits before number i of the fraction, all of which are those of d: to be no less, no more.
+// The continuations after the first i digits of the fraction, which equal those of d, so that the number is at least,
+// or at most, d.
 static gx *fraction_from(grammar_source *g, const struct decimal *d, uint32_t i) {
   uint32_t left = d->n - i;
   if (!left) return d->strict ? gx_never(g) : gx_empty(g);
@@ -299,13 +300,13 @@ static gx *no_more(grammar_source *g, const struct decimal *d) {
   return gx_alt(g, list, n);
 }
 
-// Magnitudes within two bounds, each of which may be NULL.
+// Magnitudes between two bounds, either of which may be NULL.
 static gx *magnitude(grammar_source *g, const struct decimal *lo, const struct decimal *hi, uint32_t n) {
   if (lo && hi) return gx_and(g, no_less(g, lo), no_more(g, hi));
   return lo ? no_less(g, lo) : hi ? no_more(g, hi) : with_fraction(g, between(g, 0, 999999999999999ull), n);
 }
 
-// At least n digits after the point, and so many that decimals lie between two bounds that are near each other.
+// At least n digits after the point, and enough that there are decimals between two close bounds.
 static uint32_t digits_between(const struct bounds *b, uint32_t n) {
   double apart = b->hi - b->lo;
   while (apart > 0 && n < MOST_FRACTION && pow(10, -(double)n) * 10 > apart) n++;

@@ -282,7 +282,7 @@ static int other_members(schema *s, const struct object *o, gx **out) {
   for (unsigned matched = 0; matched < 1u << o->patterns.n && !status; matched++) {
     nodes schemas = {0};
     int allowed = value_schemas(s, o, NULL, matched, &schemas);
-    // Beside patterns, members that match none are allowed only where that is said, as everywhere.
+    // With patterns, members that match none are allowed only if the schema says so, as everywhere.
     if (allowed > 0 && !matched && o->patterns.n) {
       bool said = false;
       for (size_t i = 0; i < o->set->n; i++) said = said || json_object_get(o->set->at[i], "additionalProperties");

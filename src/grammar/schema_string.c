@@ -1,8 +1,8 @@
 // Strings: lengths and patterns; schema_format.c has the formats.
 //
-// A string of which nothing is demanded but its length may be written with any escapes.  Where its text matters (a
-// pattern, a format, the name of a member), a character stands for itself, and only those that have to be escaped are,
-// in the shortest way: so a pattern's automaton runs over what is written.
+// A string with no constraint except its length may use any escapes. If its text matters (a pattern, a format, the name
+// of a member), characters are written directly, and only those that must be escaped are, in the shortest way: so a
+// pattern's automaton runs over the written text.
 #include "grammar/regex.h"
 #include "grammar/schema_impl.h"
 #include <stdlib.h>
@@ -95,7 +95,7 @@ static gx *letter(schema *s) {
 // Whether some text matches both this pattern and the regular expression of a format.  Found out once for each pair: it
 // is a grammar of its own that is compiled.
 static bool format_fits(schema *s, const char *pattern, size_t n, const char *regex) {
-  enum { FAILED = SCHEMA_WORK_MAX / 64 };      // what is counted where it is not known
+  enum { FAILED = SCHEMA_WORK_MAX / 64 };      // the assumed cost if it is unknown
   for (size_t i = 0; i < s->fits.n; i++) {
     const struct fit *f = &s->fits.at[i];
     if (f->regex == regex && f->n == n && !memcmp(f->pattern, pattern, n)) return f->fits;
