@@ -1,4 +1,4 @@
-// Conversations in another form, for templates that do not take the usual one: see chat.h.
+// Rewrites conversations for templates that do not accept the usual form: see chat.h.
 #include "base/json.h"
 #include "chat/chat.h"
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// The stream of an answer: see answer.h.  The tables say which markers there are; answer_new chooses those that the
-// template mentions; the rest is a small machine that looks for the markers that mean something where it is.
+// The stream of an answer: see answer.h. The tables list the known markers; answer_new chooses those that the template
+// mentions; the rest is a small machine that looks for the markers that are valid at its current place.
 #include "chat/answer.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -9,7 +9,7 @@
 
 // ---- the formats ----------------------------------------------------------------------------------------------------
 
-// Around reasoning.  sign: stands in the template, NULL: begin.  always: watched for whatever the template is.
+// Markers of reasoning. sign: text in the template, NULL: begin. always: recognised with any template.
 static const struct think_marks { const char *begin, *end, *sign; bool always; } thinks[] = {
   {"<think>", "</think>", NULL, true},
   {"[THINK]", "[/THINK]", NULL, false},
@@ -83,7 +83,7 @@ static const struct call_marks formats[] = {
 static const char *const generic[] = {
   "<tool_call>", "[TOOL_CALLS]", "<function=", "<|tool_call|>", "<|python_tag|>", "{"};
 
-// Formats in which each part of an answer has a header: to whom it goes, or on which channel.
+// Formats in which each part of an answer has a header: its recipient or its channel.
 static const struct channel_marks {
   // begin: how prompts end that leave the first header to the model
   const char *sign, *start, *begin, *header_end, *ends;
@@ -119,7 +119,7 @@ struct weft_answer {
   str space;                             // white space that is dropped where a marker follows
   // what stood before the inside of a call or of a header: it comes back where that is none
   str before;
-  str body;                              // of a header, or of what has been read of a call
+  str body;                              // of a header, or of the call that was read so far
   call_reader *reader;                   // IN_CALL
   own_parts own;
   VEC(answer_part) parts;
@@ -133,7 +133,7 @@ static bool contains(text_view v, const char *what, size_t n) {
   return false;
 }
 
-// Whether one of the lines of `lines` stands in the template.
+// Whether one of the lines of `lines` is in the template.
 static bool mentions(text_view tmpl, const char *lines) {
   for (; lines && *lines; lines += *lines == '\n') {
     size_t n = strcspn(lines, "\n");
@@ -286,7 +286,7 @@ static void put_text(answer *a, const char *text, size_t n) {
   }
 }
 
-// What looked like a call or a header was none: it is content, as it stands.
+// What looked like a call or a header was not one: it is unchanged content.
 static void no_call(answer *a) {
   str all = {0};
   str_addn(&all, str_c(&a->before), a->before.n);
@@ -360,8 +360,7 @@ static void read_header(answer *a) {
   a->skip = reasoning;
 }
 
-// A tool's name, or "all".  Whatever else stands in such a line is text that only looks like a header: ">>> " is
-// common.
+// A tool's name, or "all". A line with any other text only looks like a header: ">>> " is common.
 static void read_name(answer *a, const struct mark *end) {
   const char *name = str_c(&a->body);
   bool tool =
@@ -508,7 +507,7 @@ size_t answer_add(answer *a, const char *text, size_t n, const answer_part **par
   return give(a, parts);
 }
 
-// Inside of what may be a call without a marker, too: JSON that a grammar asked for begins the same way.
+// Also inside a possible call without a marker: JSON that a grammar asked for begins in the same way.
 bool answer_in_content(const answer *a) {
   return a->mode == IN_CONTENT ||
          (a->mode == IN_CALL && !a->in_channel && ((const struct call_marks *)a->of)->flags & MARKS_FIRST);

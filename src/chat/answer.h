@@ -1,12 +1,12 @@
-// answer: what a chat model writes, taken apart while it comes: reasoning, content, calls of tools.
+// answer: parses a chat model's output as it is generated: reasoning, content, tool calls.
 //
-// Models mark these parts in dozens of ways; which ones a model uses can be seen in its chat template.  answer.c has a
-// table of them: markers around reasoning, markers around calls, and formats in which every part has a header.  What
-// stands between the markers of a call is read by its looks (answer_calls.c): JSON, XML, key and value, Python.
+// Models mark these parts in dozens of ways; the chat template shows which ones a model uses. answer.c has a table of
+// them: markers around reasoning, markers around calls, and formats in which every part has a header. The notation
+// between the markers of a call is recognised by its beginning (answer_calls.c): JSON, XML, key and value, Python.
 //
-// Promises: the parts, joined, depend on the text alone, not on how it is cut.  What cannot be read as a call is
-// content, as it stands.  Any text is fine; work is linear in it.  Held back is a marker's beginning, white space, and
-// of a call what comes before the first member of its arguments.
+// Guarantees: the joined parts depend only on the text, not on how it is cut. Text that cannot be parsed as a call is
+// unchanged content. Any text is accepted; work is linear in it. Held back are the beginning of a marker, white space,
+// and for a call the text before the first member of its arguments.
 #ifndef WEFT_ANSWER_H
 #define WEFT_ANSWER_H
 #include "text/text.h"
@@ -16,7 +16,7 @@ typedef struct answer_part {
   enum answer_kind kind;
   const char *text;          // terminated UTF-8; of a call more of its arguments, which join to a JSON object
   size_t n;
-  const char *name, *id;     // of a call's first part; NULL: the part goes on with the call before it
+  const char *name, *id;     // for a call's first part; NULL: the part continues the current call
   bool done;                 // of a call's last part
 } answer_part;
 
@@ -31,9 +31,9 @@ void answer_free(answer *a);                                            // NULL 
 // More text; control tokens have to be in it.  The parts that it completes, borrowed until the next call; returns their
 // number.
 size_t answer_add(answer *a, const char *text, size_t n, const answer_part **parts);
-// No more text comes.  cut: a limit ended it; a call of which not even the name is known is dropped then.
+// Ends the text. cut: a limit ended it; a call whose name is not known yet is then dropped.
 size_t answer_end(answer *a, bool cut, const answer_part **parts);
-// what comes next is content, as far as anyone can tell
+// whether the next text is content
 bool answer_in_content(const answer *a);
 // What ends the reasoning that it is in, as one written mark in own; NULL: it is in none.
 const char *answer_reasoning_end(const answer *a, char own[64]);

@@ -190,7 +190,7 @@ static bool json_after(call_reader *r, char c) {
   return true;
 }
 
-// The string that r->word has as JSON; NULL: it is none.
+// The string in r->word, as JSON; NULL: it is not one.
 static json_t *word_string(call_reader *r) {
   json_t *s = json_load(str_c(&r->word), r->word.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
   if (json_is_string(s)) return s;
@@ -214,7 +214,7 @@ static bool take_member(call_reader *r) {
   if (r->role == ROLE_SKIP) return true;
   if (r->role == ROLE_ARGUMENTS) return take_text_arguments(r);
   json_t *s = word_string(r);
-  bool ok = s || r->role == ROLE_ID;     // an id may be a number: then it is none
+  bool ok = s || r->role == ROLE_ID;     // an id may be a number: then it is not a string
   if (s && r->role == ROLE_ID) set_str(&r->id, text_of(s));
   if (s && r->role == ROLE_NAME) ok = set_call_name(r, text_of(s));
   json_decref(s);

@@ -1,13 +1,13 @@
-// What answer.c (the stream), answer_calls.c (the inside of a call) and answer_types.c (types by schemas) share.
+// Shared by answer.c (the stream), answer_calls.c (the inside of a call) and answer_types.c (types by schemas).
 #ifndef WEFT_ANSWER_IMPL_H
 #define WEFT_ANSWER_IMPL_H
 #include "base/str.h"
 #include "chat/answer.h"
 #include <jansson.h>
 
-// How calls are marked.  Markers of more than one form are separated by newlines.
+// The markers of calls. Markers with more than one form are separated by newlines.
 struct call_marks {
-  const char *sign;          // stands in the templates that use it; NULL: open itself
+  const char *sign;          // text in the templates that use it; NULL: open itself
   const char *open, *close;  // around a call or several; close NULL: the next open, or the end
   // where the name stands before JSON: after the one, before any of the others; NULL: nothing special
   const char *before_name, *after_name;
@@ -27,17 +27,17 @@ typedef VEC(struct own_part) own_parts;
 
 // Reads the inside of calls, character by character.
 typedef struct call_reader call_reader;
-// name: what a header gave (NULL: it stands inside).  tools: descriptions, or NULL; borrowed, as are marks and out.
+// name: from a header (NULL: it is inside the call). tools: descriptions, or NULL; borrowed, as are marks and out.
 call_reader *call_reader_new(const struct call_marks *marks, const char *name, const json_t *tools, own_parts *out);
 void call_reader_free(call_reader *r);
-// False: this is none of a call.  What has been said stays said; the reader takes no more then.
+// False: this is not a call. Parts that were returned remain; the reader accepts no more text.
 bool call_reader_push(call_reader *r, char c);
 // The text has ended.  False: there was no call.  cut: a limit ended it, so a call whose name is known is one, with
 // what there is of its arguments.
 bool call_reader_end(call_reader *r, bool cut);
 bool call_reader_promises(const call_reader *r);       // of an object without a marker: so far it looks like a call
 size_t call_reader_calls(const call_reader *r);        // that have begun
-bool call_reader_between(const call_reader *r);        // behind a call that is whole
+bool call_reader_between(const call_reader *r);        // after a complete call
 
 // ---- types
 enum {
@@ -50,7 +50,7 @@ struct shape answer_parameter(const json_t *tools, text_view tool, text_view key
 unsigned answer_types(struct shape s);                 // TYPE_...: never 0
 // A value without quotes as JSON: what it spells, if the types allow it; a string otherwise.
 void answer_put_value(str *out, text_view v, unsigned types);
-// The same, or elements <KEY>V</KEY>.
+// A value without quotes, or elements <KEY>V</KEY>.
 void answer_put_nested(str *out, text_view v, struct shape s, int depth);
 void answer_put_string(str *out, text_view v);
 text_view answer_trim(text_view v);

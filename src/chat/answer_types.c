@@ -1,5 +1,5 @@
-// Arguments that are not JSON in a model's own text: what a tool's schema says of their types, and values made JSON by
-// it.  Promise: a schema of any shape is read in bounded time.
+// Types of arguments that a model does not write as JSON, by the tool's schema, and their conversion to JSON. A schema
+// of any shape is read in bounded time.
 #define _GNU_SOURCE
 #include "chat/answer_impl.h"
 #include "base/literal.h"
@@ -73,7 +73,7 @@ static unsigned named_type(const json_t *v) {
   return 0;
 }
 
-// What `of` says of each element of a list, together; all types where there is no list.
+// The union of the types of each element of a list; all types without a list.
 static unsigned any_of(const json_t *list, unsigned (*of)(const json_t *)) {
   unsigned types = 0;
   size_t i;
@@ -153,7 +153,7 @@ static unsigned type_of_json(const str *json) {
   }
 }
 
-// Whether text without quotes is what it spells, and not a string.
+// Whether text without quotes is read as its value and not as a string.
 static bool is_meant(unsigned types, unsigned type) {
   if (!(types & TYPE_STRING)) return true;
   return type != TYPE_STRING && types & type;
@@ -171,7 +171,7 @@ void answer_put_value(str *out, text_view v, unsigned types) {
   bool tuple = bare.n && bare.at[0] == '(' && types & TYPE_STRING;
   if (types != TYPE_STRING && !tuple && literal_read(bare.at, bare.n, &json) && is_meant(types, type_of_json(&json))) {
     str_addn(out, json.at, json.n);
-  } else {                               // values may stand on lines of their own
+  } else {                               // values may be on lines of their own
     if (v.n && v.at[0] == '\n') v = (text_view){v.at + 1, v.n - 1};
     if (v.n && v.at[v.n - 1] == '\n') v.n--;
     answer_put_string(out, v);

@@ -1,5 +1,5 @@
-// Conversations to prompts: see chat.h.  JSON comes in here and is checked for what every template relies on; what a
-// message consists of is between the caller and the template.
+// Converts conversations to prompts: see chat.h. JSON is read here and checked for what every template relies on; the
+// fields of a message are for the caller and the template.
 #define _GNU_SOURCE
 #include "chat/chat.h"
 #include "base/json.h"

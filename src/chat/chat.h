@@ -31,8 +31,8 @@ bool chat_adapt(text_view messages, unsigned how, str *out);
 
 // The template in a model file, as the file has it: that for tools where `tools` and the file has one of its own.
 int chat_template_from_gguf(const gguf *g, bool tools, text_view *out, error *err);
-// The template of a format by name (named.c), for free; *end is what ends an answer, "" if it has no such text.  NULL:
-// no such format.  Names, in turn; NULL: no more.
+// The template of a format by name (named.c), for free; *end is the text that ends an answer, "" if there is none.
+// NULL: unknown format. chat_template_name lists the names by index; NULL: no more.
 char *chat_template(const char *name, const char **end);
 const char *chat_template_name(size_t i);
 // The text of the token that a key (tokenizer.ggml.bos_token_id) names; at NULL where the file has none.

@@ -1,4 +1,4 @@
-// jinja: the template language in which model files say how a conversation becomes a prompt.
+// jinja: the template language in which model files describe how a conversation becomes a prompt.
 //
 // The language is that of Jinja 3.1 as transformers sets it up (trim_blocks, lstrip_blocks, loop controls, the
 // generation tag, tojson without HTML escapes, raise_exception, strftime_now), and values print as Python prints them:
@@ -53,8 +53,8 @@ typedef struct jinja jinja;
 // Text (UTF-8) to a template, for jinja_free.  -1 and "line N: reason".
 int jinja_parse(const char *text, size_t n, jinja **out, error *err);
 void jinja_free(jinja *t);                               // NULL is fine
-// A rendered text, and the parts of it that the template wrote itself: every other byte stands for something that came
-// in a variable or was computed.
+// A rendered text, and the parts of it that the template wrote itself: every other byte came from a variable or was
+// computed.
 typedef struct jinja_text { str text; text_spans own; } jinja_text;
 void jinja_text_free(jinja_text *t);
 // The text that the template makes of these variables; out is {0} before.  now: the local time that strftime_now
@@ -62,7 +62,7 @@ void jinja_text_free(jinja_text *t);
 // then out is as it was.
 int jinja_render_freeing(const jinja *t, const jinja_vars *vars, const struct tm *now, const jinja_limits *limits,
                          jinja_text *out, error *err);
-// The same, appended, of variables that stay.
+// Renders to the end of a text, with variables that stay valid.
 int jinja_render(const jinja *t, const jinja_var *vars, size_t n_vars, const struct tm *now, const jinja_limits *limits,
                  str *out, error *err);
 bool jinja_is_global(const char *name);                  // a function that templates find without being given it

@@ -22,8 +22,7 @@ static jscope *scope_new(jrun *r, jscope *up) {
 
 enum { FEW = 8 };            // names that are looked for one after the other
 
-// Where the index has the number of a name, or would have it.  Equal names are one pointer, and pointers are nobody's
-// choice.
+// The index's entry for a name, or its place. Equal names are one pointer, and no input chooses pointers.
 static uint32_t *place(const jscope *s, const jstr *name) {
   size_t i = hash_u64((uint64_t)(uintptr_t)name, 0) & (s->n_index - 1);
   while (s->index[i] && s->at[s->index[i] - 1].name != name) i = (i + 1) & (s->n_index - 1);
@@ -350,7 +349,7 @@ static jval negative(jrun *r, const jnode *n, jval v) {
   return n->kind == N_NEG ? j_binary(r, '-', j_int(0), v) : j_int(j_whole(v));
 }
 
-// The value that a filter works on; that of a block's filter is the block's text, which stands in `r->block`.
+// The value that a filter is applied to; for a filter block it is the block's text, in `r->block`.
 static jval filtered(jrun *r, jscope *s, const jnode *n) {
   struct arglist a = {0};
   jval v = eval(r, s, n->a);

@@ -1,4 +1,4 @@
-// Filters: what may stand after `|`.  The table at the end names them and their parameters.
+// Filters, which follow `|`. The table at the end lists them with their parameters.
 //
 // Those that Jinja makes generators give iterators here: consumed once, always true, without a length.
 #define _GNU_SOURCE
@@ -19,7 +19,7 @@ static jval text_or(jrun *r, jval v, const char *otherwise) { return given(v) ? 
 
 // ---- attributes of items --------------------------------------------------------------------------------------------
 
-// "a.b.0" of an item: each part an attribute, or an index where it is a number.
+// "a.b.0" of an item: each part is an attribute, or an index if it is a number.
 static jval attribute_of(jrun *r, jval item, jval path, jval otherwise) {
   if (path.type != J_STR) {
     if (!j_is_given(path)) return item;
@@ -278,7 +278,7 @@ FILTER(f_batch) {
     j_push(r, row, items->at[i]);
   }
   if (row->n) {
-    if (j_is_given(arg[1])) jinja_array(r, (size_t)max_i64(n, 0), sizeof(jval));   // to fail before it is made
+    if (j_is_given(arg[1])) jinja_array(r, (size_t)max_i64(n, 0), sizeof(jval));   // fails before allocating
     while (j_is_given(arg[1]) && (int64_t)row->n < n) j_push(r, row, arg[1]);
     j_push(r, out, j_of_list(row));
   }

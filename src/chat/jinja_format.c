@@ -466,7 +466,7 @@ jval j_strftime(jrun *r, jval fmt) {
   const char *at = fmt.s->at;
   size_t n = fmt.s->n;
   jinja_charge(r, n);
-  locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);   // nothing fails before it is freed
+  locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);   // allocated before anything can fail
   for (size_t i = 0; i < n;) {
     if (at[i] != '%' || i + 1 >= n) { j_add_part(r, s, fmt.s, i, i + 1); i++; continue; }
     char one[8] = "%", text[256];

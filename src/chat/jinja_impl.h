@@ -1,18 +1,18 @@
-// jinja_impl: what the jinja_*.c files share and nobody else includes: values, nodes, and the run that owns them.
+// jinja_impl: private to the jinja_*.c files: values, nodes, and the run that owns them.
 //
-// A run (of the parser or of the interpreter) owns an arena and the limits.  Whatever goes wrong calls jinja_fail,
-// which leaves by longjmp to where the run began; all memory is the run's, so nothing has to be unwound, and the code
-// between reads like the language it implements.  Every loop over what a template or its data controls pays with
+// A run (of the parser or of the interpreter) owns an arena and the limits. Every error calls jinja_fail, which leaves
+// by longjmp to the start of the run; all memory belongs to the run, so nothing has to be unwound, and the code reads
+// like the language that it implements. Every loop over sizes that a template or its data controls is charged by
 // jinja_charge.
 //
 // Values are Python's: immutable numbers and strings, lists and dicts by reference, iterators that are consumed once.
-// Strings are UTF-8 and count in code points.  A string may own the end of a buffer with room behind it: appending to
-// it then copies only what is appended, so that a template which builds its text with `~` in a loop stays linear.
+// Strings are UTF-8 and count in code points. A string may own the end of a buffer with spare room: appending to it
+// then copies only the new text, so that a template which builds its text with `~` in a loop stays linear.
 //
-// Each string knows which of its bytes the template wrote.  All others are strangers': what comes from JSON, what the
-// interpreter writes by itself (numbers, None, the quotes and braces of tojson), and what a function does not pass on.
-// So a mistake here makes text of a control token, never a control token of text.  Values that are equal are equal
-// whoever wrote them.
+// Each string records which of its bytes the template wrote. All others are untrusted: bytes from JSON, bytes that the
+// interpreter writes itself (numbers, None, the quotes and braces of tojson), and bytes that a function does not pass
+// on. So a bug here turns a control token into text, never text into a control token. Equality of values ignores this
+// record.
 #ifndef WEFT_JINJA_IMPL_H
 #define WEFT_JINJA_IMPL_H
 #include "base/account.h"
@@ -84,7 +84,7 @@ struct jfunc { const char *name; jfunction *call; };
 typedef struct jkw { const jstr *name; jval v; } jkw;
 struct jargs { const jval *pos; size_t n; const jkw *kw; size_t n_kw; };
 
-// The state of a loop: items come one by one, filtered as they come, and can be looked at one ahead.
+// The state of a loop: items are produced one by one, filtered, with one item of look-ahead.
 struct jloop {
   const jnode *node, *condition;   // condition: of the items that are still to come; NULL: all pass
   jscope *scope, *outer;     // of the body; of the place of the loop
@@ -182,7 +182,7 @@ struct jscope { jscope *up; jslot *at; size_t n, cap; uint32_t *index; size_t n_
 struct jrun {
   arena *mem;
   jinja_limits max;
-  bool crowded;              // max.memory is what other requests left when it began
+  bool crowded;              // max.memory is limited by other requests
   uint64_t steps;
   uint64_t drawn;            // by the filter random
   int depth, line;
@@ -197,12 +197,12 @@ struct jrun {
   size_t n_shared;
   json_t *held;              // to be freed at the end of the run
   const char *const *words;  // roles that are the template's wherever they come from, NULL at the end; or NULL
-  bool trusts;               // what is read, names or JSON, is the template's
-  hash_key key;              // of all tables: what they hold comes from strangers
+  bool trusts;               // the names or JSON being read are the template's
+  hash_key key;              // of all tables: their keys are untrusted
   jmp_buf leave;
 };
-// The text comes first: whoever writes into it has the capture.  own: the parts of it that the template wrote; below:
-// bytes of those further out, with room.
+// The text must be the first member: code that writes into it has the capture. own: the parts of it that the template
+// wrote; below: capacity in bytes of the captures around it.
 struct jcapture { str text; struct jcapture *up; text_spans own; size_t below; };
 
 NORETURN void jinja_fail(jrun *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -278,7 +278,7 @@ jval j_to_str(jrun *r, jval v);                             // v itself if it is
 jval j_escape(jrun *r, jval v);                             // HTML
 void j_sort(jrun *r, jval *keys, jval *vals, size_t n, bool reverse);   // stable; vals follow keys
 void j_guard(jrun *r, const str *s);                        // fails when a text outgrows the memory limit
-// The same, in loops over single characters: looks again when another 64 KB have been written.  *next: 0 to begin with.
+// For loops over single characters: checks again after another 64 KB of output. *next: initially 0.
 static inline void j_watch(jrun *r, const str *s, size_t *next) {
   if (s->n < *next) return;
   j_guard(r, s);
@@ -292,7 +292,7 @@ void j_scratch_drop(jrun *r);
 // All texts that a run writes into are those of captures: what the template wrote of them is noted here.
 void j_add_part(jrun *r, str *s, const jstr *of, size_t from, size_t to);   // its bytes [from, to) with their authors
 bool j_is_own(const jstr *s, size_t from, size_t to);       // did the template write all of that?
-// What was written from `since` on stands for the bytes [from, to) of a string.
+// The text written from `since` on comes from the bytes [from, to) of a string.
 static inline void j_stands_for(str *s, size_t since, const jstr *of, size_t from, size_t to) {
   if (of->own && j_is_own(of, from, to)) spans_add(&((struct jcapture *)s)->own, since, s->n);
 }

@@ -77,7 +77,7 @@ static jtoken *add_token(lexer *x, jtoken_kind kind) {
 
 // ---- numbers and strings --------------------------------------------------------------------------------------------
 
-// (\d+_)*\d+ from i on; where it ends, or i.
+// (\d+_)*\d+ from i on; returns its end, or i.
 static size_t digits_end(const lexer *x, size_t i) {
   size_t k = i;
   if (k >= x->n || !is_dec_digit(x->s[k])) return i;
@@ -213,7 +213,7 @@ static void operator(lexer *x) {
   move_to(x, x->i + len);
 }
 
-// Where the tag's end at i leads to, or 0 if there is none at i.
+// The position after the tag's end at i, or 0 if there is none at i.
 static size_t tag_end(const lexer *x, size_t i, bool block) {
   const char *close = block ? "%}" : "}}";
   if (x->s[i] == '-' && is_at(x, i + 1, close)) return skip_space(x, i + 3);
@@ -263,7 +263,7 @@ static void comment(lexer *x) {
   jinja_fail(x->r, "a comment that begins here does not end");
 }
 
-// A block tag of one word, such as raw, at i: where its "-%}" or "%}" begins; 0 if this is none.
+// A block tag of one word, such as raw, at i: the position of its "-%}" or "%}"; 0 if it is not one.
 static size_t word_tag(const lexer *x, size_t i, const char *word) {
   if (!is_at(x, i, "{%")) return 0;
   i += 2;

@@ -128,7 +128,7 @@ static jval removesuffix(jrun *r, jval self, const jval *arg, const jargs *a) {
 
 // ---- searching in strings -------------------------------------------------------------------------------------------
 
-// The bytes [*from, *to) of code points start..end, as for slices.  False where start lies behind the string.
+// The bytes [*from, *to) of code points start..end, as for slices. False if start is after the string.
 static bool window(jrun *r, jval self, jval start, jval end, size_t *from, size_t *to) {
   int64_t n = (int64_t)j_chars(r, self.s), a = j_is_given(start) ? j_need_int(r, "start", start) : 0,
           b = j_is_given(end) ? j_need_int(r, "end", end) : n;

@@ -224,7 +224,7 @@ static jnode *call_node(parser *p, jnode *f) {
   return n;
 }
 
-// What stands in [ ]: an index, a slice, or several, which make a tuple.
+// The contents of [ ]: an index, a slice, or several, which make a tuple.
 static jnode *subscript(parser *p) {
   if (is_op(p, "]")) return new_node(p, N_TUPLE);
   jnode *n = new_node(p, N_SLICE);

@@ -1,4 +1,4 @@
-// Tests: what may stand after `is`.
+// Tests, which follow `is`.
 #include "chat/jinja_impl.h"
 #include "chat/jinja_text.h"
 

@@ -32,7 +32,7 @@ size_t j_skip_word(const char *at, size_t from, size_t to) { return skip(at, fro
 size_t j_back_space(const char *at, size_t from, size_t to) { return back(at, from, to, true); }
 size_t j_back_word(const char *at, size_t from, size_t to) { return back(at, from, to, false); }
 
-// In pieces that grow: a search that finds soon has looked at little, whatever instruments memmem.
+// In growing pieces, so that a successful search examines little, even if memmem is instrumented.
 const char *j_search(const char *at, size_t n, const char *what, size_t k) {
   for (size_t piece = 256 + 4 * k; n > piece; piece *= 2) {
     const char *hit = memmem(at, piece, what, k);
@@ -181,7 +181,7 @@ static bool ignorable(uint32_t c) {
          c == 0x2019;
 }
 
-// A capital sigma becomes a final one where a letter stands before it and none after it.
+// A capital sigma becomes a final one if a letter precedes it and none follows.
 static bool final_sigma(const jstr *s, size_t i) {
   size_t len, k = i;
   while (k > 0 && ignorable(at_cp(s->at, before(s->at, 0, k), s->n, &len))) k = before(s->at, 0, k);

@@ -1,4 +1,4 @@
-// jinja_text: what methods and filters do with strings alone: spaces, lines, letters, replacing, padding.
+// jinja_text: operations of methods and filters on strings alone: spaces, lines, letters, replacing, padding.
 #ifndef WEFT_JINJA_TEXT_H
 #define WEFT_JINJA_TEXT_H
 #include "chat/jinja_impl.h"

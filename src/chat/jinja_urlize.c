@@ -1,9 +1,9 @@
-// The filter urlize: what looks like an address in a text becomes a link, as Jinja finds addresses.
+// The filter urlize: turns addresses in a text into links, as Jinja recognises them.
 //
-// The text is escaped, and its words are looked at one by one: brackets before a word and signs behind it do not belong
-// to an address, but for those that close what was opened inside of it. Jinja says with regular expressions what an
-// address is. They are walked by hand here: no part of them can begin with what the part before it may end with, so a
-// walk takes one step for each character, and never goes back.
+// The text is escaped, and its words are examined one by one: brackets before a word and punctuation after it are not
+// part of an address, except closing brackets of ones inside it. Jinja defines addresses by regular expressions. They
+// are matched by hand here: no part of them can begin with a character that the part before it may end with, so each
+// character takes one step without backtracking.
 #include "chat/jinja_text.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -92,7 +92,7 @@ static bool is_four_numbers(struct view v, size_t at) {
   return is_rest(v, at);
 }
 
-// Two groups of up to four digits with a colon behind each, then one to six of which it may be missing.
+// Two groups of up to four digits, each followed by a colon, then one to six groups, which may lack the colon.
 static bool is_bracketed(struct view v, size_t at) {
   if (!is_char(v, at++, '[')) return false;
   for (int i = 0; i < 2; i++) {

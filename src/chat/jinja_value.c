@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// ---- who wrote what -------------------------------------------------------------------------------------------------
+// ---- authors of bytes ----
 
 const uint8_t j_all_own[1] = {1};
 
@@ -188,7 +188,7 @@ size_t j_offset(jrun *r, jstr *s, size_t chars) {
   return i;
 }
 
-// The authors of a, which fills the buffer, and of b, which comes behind it.
+// The authors of a, which fills the buffer, and of b, which follows it.
 static const uint8_t *own_of_both(jrun *r, jbuf *buf, const jstr *a, const jstr *b) {
   if (a->own == b->own && (!a->own || a->own == J_OWN)) return a->own;
   if (!buf->own) {

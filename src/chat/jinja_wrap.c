@@ -1,8 +1,8 @@
-// The filter wordwrap: lines of at most so many characters, as Python's textwrap makes them.
+// The filter wordwrap: lines of at most a given number of characters, like Python's textwrap.
 //
 // A line of the text is cut into chunks: white space, words, and parts of words that end at a hyphen between letters or
-// at a dash.  Chunks then fill lines; white space goes where a line ends or begins, and a chunk longer than a line is
-// cut, after a hyphen if it has one.
+// at a dash. Chunks then fill lines; white space at the beginning or end of a line is dropped, and a chunk longer than
+// a line is cut, after a hyphen if it has one.
 #include "chat/jinja_text.h"
 #include "text/utf8.h"
 #include <utf8proc.h>

@@ -1,27 +1,26 @@
-// Chat templates by name, for model files that carry none or a wrong one.  The names, and what they write, are
-// llama.cpp's.
+// Chat templates by name, for model files that have none or a wrong one. Names and output are llama.cpp's.
 //
-// Nearly every format is what stands before and after the messages of each role, and what the answer begins behind.  So
-// a format is a row of such texts, from which the template is written in Jinja: the rest of the program knows one kind
-// of template only.
+// Nearly every format is defined by the text before and after the messages of each role, and the text before the
+// answer. So a format is a row of such texts, from which the template is written in Jinja: the rest of the program only
+// knows templates.
 #include "chat/chat.h"
 #include "base/str.h"
 #include <string.h>
 
 enum {
-  TRIM = 1,                  // white space around messages goes
+  TRIM = 1,                  // white space around messages is removed
   TRIM_ANSWERS = 2,          // around those of the model only
-  HELD = 4                   // what the system says stands inside of the next message of the user, before its text
+  HELD = 4                   // the system message is put inside the next user message, before its text
 };
 
 struct frame { const char *before, *after; };
 struct format {
   const char *name;
   struct frame system, user, assistant;
-  const char *end;           // behind this the answer begins
+  const char *end;           // text before the answer
   int flags;
   const char *start;         // before everything
-  const char *unsaid;        // in place of a system message where there is none
+  const char *unsaid;        // replaces a missing system message
   const char *again;         // before a message of the user but the first
 };
 
