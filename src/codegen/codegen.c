@@ -7,6 +7,7 @@
 #include "codegen/cost.h"
 #include "codegen/decompose.h"
 #include "codegen/dot_tiles.h"
+#include "codegen/dot_words.h"
 #include "codegen/expand.h"
 #include "codegen/merge_launches.h"
 #include "codegen/reuse.h"
@@ -132,7 +133,8 @@ static uop *expand_all(kernel *k, program *p, const target *t, const codegen_opt
             check(g, u = expand_lanes(g, u), STAGE_OPTIMISED, "lanes", o) &&
             check(g, u = pack_sums(g, u), STAGE_OPTIMISED, "neighbours", o) &&
             check(g, u = dot_tiles(g, u, t, k->without), STAGE_OPTIMISED, "dot tiles", o) &&
-            check(g, u = reuse_across_tokens(g, u, k->keep, k->keep_hint, t->tile_bytes), STAGE_OPTIMISED, "keep", o);
+            check(g, u = reuse_across_tokens(g, u, k->keep, k->keep_hint, t->tile_bytes), STAGE_OPTIMISED, "keep", o) &&
+            check(g, u = dot_words(g, u, t, k->without), STAGE_OPTIMISED, "dot words", o);
   if (ok) dump("expanded", u);
   return ok && check(g, u = decompose(g, u, t), STAGE_OPTIMISED, "decompose", o) ? u : NULL;
 }

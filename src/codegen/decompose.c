@@ -237,7 +237,7 @@ static uop *bytes_in_words(graph *g, uop *u, uop *const *v, void *ctx) {
   uop *r;
   if (u->op == OP_LOAD) {
     if (u->src[0]->lanes > 1) return NULL;
-    r = uop_new(g, OP_LOAD, DT_U32, n, u->src, u->nsrc, uop_arg(u));
+    r = uop_new(g, OP_LOAD, DT_U32, n, u->src, u->nsrc, (uarg){0});
   } else if (u->op == OP_SHL || u->op == OP_SHR) {
     const uop *by = uop_unsplat(u->src[1]);
     if (by->op != OP_CONST) return NULL;

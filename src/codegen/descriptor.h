@@ -27,6 +27,7 @@ typedef struct descriptor {
   enum dtype a, b, acc;          // types of operands and result: U8 I8 I32, BF16 BF16 F32 or F16 F16 F32
   int64_t a_max;                 // U8: maximum of a (127 if the instruction reads a as signed)
   int products;                  // products in a 16-bit lane of a step's partial sum; 0: a step adds to acc directly
+  bool by_lane;                  // the instruction takes one lane of a register as b, for all lanes (dot_words.c)
   // Text for the LLVM renderer, one instruction per line; the last line's value is the result. {n} {2n} {4n}: numbers
   // of lanes; {bits}: bits of a register; $a $b: operands (bytes <{4n} x i8> or bits <{2n} x i16>; with k parts per
   // lane, <{n} x i32>); $acc: the accumulator; $1 $2: results of earlier lines; $$: a $. For a tile of 32 work-items:

@@ -4,7 +4,8 @@
 // they are used. Values and order of operations do not change, so no bit does.
 //
 // A value is kept if something that depends on the loop reads it and it takes more operations than a load. A conversion
-// to a wider type is done after the load: bytes are stored, not words. Values for equal loops are stored next to each
+// to a wider type is done after the load: bytes are stored, not words. The LOAD has the value's
+// maximum, by which descriptors of dot products are chosen. Values for equal loops are stored next to each
 // other, in the order in which they are computed.
 #include "codegen/reuse.h"
 #include <stdlib.h>
@@ -228,7 +229,7 @@ static uop *asking(graph *g, const uop *load, uop *ask) {
   die_if(load->nsrc + 1 > COUNT(src), "LOAD after %u effects", load->nsrc - 1);
   memcpy(src, load->src, load->nsrc * sizeof *src);
   src[load->nsrc] = ask;
-  return uop_new(g, OP_LOAD, (enum dtype)load->dt, load->lanes, src, load->nsrc + 1, (uarg){0});
+  return uop_new(g, OP_LOAD, (enum dtype)load->dt, load->lanes, src, load->nsrc + 1, uop_arg(load));
 }
 
 // --- all together ----------------------------------------------------------------------------------------------------
@@ -244,7 +245,9 @@ static uop *load_kept(graph *g, const value *v, const records *of) {
   src[1] = v->u;
   memcpy(src + 2, r->ranges, (size_t)r->n * sizeof *src);
   uop *store = uop_new(g, OP_STORE, DT_VOID, 1, src, 2 + (size_t)r->n, (uarg){0});
-  return uop_new(g, OP_LOAD, (enum dtype)v->u->dt, v->u->lanes, (uop *[]){src[0], store}, 2, (uarg){0});
+  bool small = dtype_is_int((enum dtype)v->u->dt) && v->u->vmin >= 0 && v->u->vmax < dtype_max((enum dtype)v->u->dt);
+  return uop_new(g, OP_LOAD, (enum dtype)v->u->dt, v->u->lanes, (uop *[]){src[0], store}, 2,
+                 (uarg){.a = small ? v->u->vmax : 0});
 }
 
 bool reuses_anything(uop *ast, int least) {

@@ -113,6 +113,7 @@ bounds bounds_of(const uop *u, const bounds *s) {
   case OP_CONTIGUOUS:
   case OP_STAGE:
   case OP_SPLAT: case OP_EXTRACT: return s[0];
+  case OP_LOAD: return u->a > 0 ? (bounds){0, u->a} : of_dtype(d);
   case OP_PAD: return (bounds){min_i64(0, s[0].lo), max_i64(0, s[0].hi)};
   case OP_STACK: case OP_SHUFFLE:
     lo = s[0].lo, hi = s[0].hi;

@@ -78,7 +78,7 @@ enum op_flags {
   O(RANGE, 1, 0)            /* end; a: number, b: enum axis_kind: counts 0 .. end-1 */ \
   O(INDEX, 2, 0)            /* buffer, element number (in elements of the buffer's dtype): an address */ \
   O(LOAD, -1, OPF_UNSAFE)   /* INDEX, earlier effects...; its dtype may differ from the buffer's: bytes are \
-  reinterpreted */ \
+  reinterpreted. a > 0: values are 0 .. a */ \
   O(STORE, -1, OPF_ORDERED) /* INDEX, value, output ranges... */ \
   O(REDUCE, -1, 0)          /* x, ranges...; a: operator */ \
   O(SINK, -1, OPF_ORDERED)  /* the roots of a kernel or of a graph */ \

@@ -82,6 +82,19 @@ static void tiles(const program *p, const target *t, int tokens, bool brain, int
   if (has) assert_int_equal(dots, tokens % 2 * products);
 }
 
+// Words of a token are neighbours here: where an instruction takes a lane of a register, each DOT does.
+static void words(const program *p, const target *t) {
+  for (size_t i = 0; i < p->n; i++) {
+    const uop *u = p->at[i];
+    const descriptor *d;
+    bool by_lane = false;
+    if (u->op != OP_DOT) continue;
+    for (size_t k = 0; (d = descriptor_at(k)); k++)
+      by_lane |= (t->descriptors >> k & 1) && d->by_lane && d->acc == (enum dtype)u->dt && d->n == u->lanes;
+    assert_int_equal(u->src[2]->op, by_lane ? OP_SHUFFLE : OP_SPLAT);
+  }
+}
+
 static void check(const cpu_target *cpu, const char *name, const char *on) {
   target t = render_find("llvm")->target;
   t.vector_bytes = cpu->vector_bits / 8;
@@ -105,6 +118,7 @@ static void check(const cpu_target *cpu, const char *name, const char *on) {
       for (int k = 0; k < s.kernels[0].n_bufs; k++) if (s.kernels[0].bufs[k] == b) place[b] = k;
     if (masks[m] != BRAIN && n % 2 && tokens == 1) starts(p, 2 * UNITS);
     if (tokens > 1) tiles(p, &t, tokens, masks[m] == BRAIN, n % 2 ? 2 * UNITS : 2 * 8);
+    words(p, &t);
     rig r = {.n_bufs = p->n_bufs};
     for (int b = 0; b < p->n_bufs; b++) r.bufs[b] = p->bufs[b];
     memcpy(r.p.name, p->name, sizeof r.p.name);

@@ -22,6 +22,15 @@ def test_kernels_are_those_that_were_accepted(replay, now):
         pytest.fail("\n".join(lines) + "\n\nIf this change of the compiler was meant to do that: scripts/replay.sh --update, and commit tests/replay with it.", pytrace=False)
 
 
+def test_codes_that_are_kept_stay_small(now):
+    """Several tokens read unpacked codes from memory of the tile.  Instructions for small codes multiply them there, too."""
+    of = {machine: [text for key, (_, text) in now.items() if key[0].startswith("llama-1b") and key[1:3] == (machine, "prompt")] for machine in ("avx2", "dotprod")}
+    products = [text for text in of["avx2"] if "@llvm.x86.avx2.pmadd" in text]
+    assert products and all("@llvm.x86.avx2.pmadd.ub.sw" in text for text in products)
+    products = [text for text in of["dotprod"] if "@llvm.aarch64.neon.sdot" in text]
+    assert products and not any("splat (i8 64)" in text for text in products)
+
+
 def test_text_depends_on_nothing_else(replay, now, built_tool):
     assert replay.kernels_now(built_tool("replay_tool", "WEFT_REPLAY_TOOL")) == now
     assert all(text.startswith("define void @" + key[3]) or "define void @" + key[3] + "(" in text for key, (_, text) in now.items())
