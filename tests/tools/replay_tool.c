@@ -1,7 +1,8 @@
 // The LLVM IR of every kernel of a model, for scripts/replay.sh: what this machine is plays no part, nothing is
 // compiled, and no weight is read, so that the text depends on the sources of the compiler alone.
 //
-//     replay_tool MACHINE MODEL       MACHINE: one of the table below
+//     replay_tool MACHINE MODEL                MACHINE: one of the tables below
+//     replay_tool MACHINE MODEL assembly       for bench/mca.py: what LLVM makes of the IR
 //
 // For one token and for chunks of a prompt: a line "=== STAGE NAME COUNT" and the text of each different kernel, in the
 // order of the schedule.
@@ -12,6 +13,7 @@
 #include "codegen/codegen.h"
 #include "compile/compile.h"
 #include "device/cpu_info.h"
+#include "device/llvm.h"
 #include "model/model.h"
 #include "render/render.h"
 
@@ -22,6 +24,23 @@ _Noreturn static void fail(const char *what, const error *err) {
   exit(1);
 }
 
+// A core of AArch64 by LLVM's name.  False: none of these.
+static bool core(const char *name, cpu_features *has) {
+  static const struct { const char *tune; bool i8mm; } cores[] = {
+    {"cortex-a76", false}, {"neoverse-v2", true}, {"apple-m1", false}, {"apple-m2", true},
+  };
+  for (size_t i = 0; i < COUNT(cores); i++) {
+    if (strcmp(name, cores[i].tune)) continue;
+    *has = (cpu_features){.arm = true, .fphp = true, .asimddp = true, .i8mm = cores[i].i8mm, .bf16 = cores[i].i8mm};
+#define F(implementer, part, says, tune) \
+    if (!has->model && !strcmp(name, tune)) cpu_add_core(has, (uint64_t)(implementer) << 24 | (part) << 4);
+    ARM_CORES(F)
+#undef F
+    return true;
+  }
+  return false;
+}
+
 // Machines as they were sold: what they have, and the level to compile for.
 static const char *machine(const char *name, cpu_features *has) {
   bool vnni = !strcmp(name, "vnni");
@@ -30,7 +49,9 @@ static const char *machine(const char *name, cpu_features *has) {
     *has = (cpu_features){.arm = true, .fphp = true, .asimddp = true};
     return "armv8.2-a";
   }
-  if (!vnni && strcmp(name, "avx2")) fail("the machines are vnni, avx2, dotprod", NULL);
+  if (core(name, has)) return "native";
+  if (!vnni && strcmp(name, "avx2"))
+    fail("the machines are vnni, avx2, dotprod, cortex-a76, neoverse-v2, apple-m1, apple-m2", NULL);
 #define F(field, llvm_name, leaf, sub, reg, bit, state, level) has->field = level <= (vnni ? 5 : 3);
   CPU_FEATURES(F)
 #undef F
@@ -41,7 +62,17 @@ static const char *machine(const char *name, cpu_features *has) {
   return vnni ? "native" : "x86-64-v3";
 }
 
-static void print_stage(const model *m, const char *stage, int64_t chunk, const cpu_target *c) {
+static void compile(const cpu_target *c, str *text) {
+  str assembly = {0};
+  bytes object;
+  error err = {0};
+  if (llvm_compile_for(c->triple, str_c(text), c->cpu, c->features, &object, &assembly, &err)) fail("", &err);
+  bytes_free(&object);
+  str_free(text);
+  *text = assembly;
+}
+
+static void print_stage(const model *m, const char *stage, int64_t chunk, const cpu_target *c, bool assembly) {
   const renderer *r = render_find("llvm");
   target t = r->target;
   t.vector_bytes = c->vector_bits / 8;
@@ -76,6 +107,7 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
     error err = {0};
     render_options o = cpu_render_options(c);
     if (r->render(p, &o, &text, &err)) fail(p->name, &err);
+    if (assembly) compile(c, &text);
     printf("=== %s %s %ld\n%s", stage, p->name, (long)count, str_c(&text));
     str_free(&text);
     program_free(p);
@@ -90,12 +122,13 @@ int main(int argc, char **argv) {
   error err = {0};
   gguf *file;
   model *m;
-  if (argc != 3) fail("replay_tool MACHINE MODEL", NULL);
+  bool assembly = argc == 4 && !strcmp(argv[3], "assembly");
+  if (argc != 3 && !assembly) fail("replay_tool MACHINE MODEL [assembly]", NULL);
   if (cpu_target_for(machine(argv[1], &has), &has, &c, &err) || gguf_open(argv[2], &file, &err) ||
       model_open(file, (model_kv){0}, &m, &err))
     fail("", &err);
-  print_stage(m, "token", 1, &c);
-  print_stage(m, "prompt", CHUNK, &c);
+  print_stage(m, "token", 1, &c, assembly);
+  print_stage(m, "prompt", CHUNK, &c, assembly);
   model_close(m);
   gguf_close(file);
   return 0;
