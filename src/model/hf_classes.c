@@ -753,6 +753,7 @@ int hf_find_class(hf *h, error *err) {
   if (!h->class)
     return hf_fail(h, config_name, "architectures", err, "folders of %s are not read (but those of %s); a GGUF file is",
                    gguf_quote(quoted, sizeof quoted, name, strlen(name)), known_classes(h));
+  if (hf_check_config(h, h->config, err)) return -1;
   json_t *inner = json_object_get(h->config, "text_config");
   if (json_is_object(inner)) {
     h->text = json_copy(h->config);

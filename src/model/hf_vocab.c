@@ -571,6 +571,7 @@ static int put_all(hf *h, const json_t *tokenizer, json_t *settings, error *err)
 int hf_put_vocab(hf *h, error *err) {
   json_t *tokenizer = NULL, *settings = NULL;
   int status = hf_json(h, tokenizer_name, false, &tokenizer, err) || hf_json(h, settings_name, false, &settings, err) ||
+               hf_check_settings(h, settings_name, settings, err) ||
                    put_all(h, tokenizer, settings, err)
                  ? -1
                  : 0;

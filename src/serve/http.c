@@ -38,6 +38,8 @@ struct http {
   atomic_bool stopping, quiet;
   atomic_int trim;                     // much memory was freed: calls of http_trim until it is returned to the system
   VEC(struct connection *) by_fd;      // used by the socket thread
+  pthread_t starter;
+  char reason[200];                    // why libmicrohttpd does not start
 };
 
 enum { HEADER_BYTES = 32 << 10, OUT_MAX = 8 << 20, BLOCK = 16 << 10, BODY_TOTAL_S = 600, PING_S = 15 };
@@ -648,8 +650,14 @@ void http_trim(http *h) { if (h->trim && !--h->trim) memory_trim(); }
 int http_busy(http *h) { return __atomic_load_n(&h->n_exchanges, __ATOMIC_RELAXED); }
 int http_connections(http *h) { return __atomic_load_n(&h->n_connections, __ATOMIC_RELAXED); }
 
-// invalid input from clients is not logged
-static void no_log(void *cls, const char *fmt, va_list ap) { (void)cls; (void)fmt; (void)ap; }
+// Why libmicrohttpd does not start, which it says in the thread that starts it. Invalid input from clients is not
+// logged.
+static void keep_reason(void *cls, const char *fmt, va_list ap) {
+  http *h = cls;
+  if (!pthread_equal(pthread_self(), h->starter) || h->daemon || *h->reason) return;      // the first says most
+  vsnprintf(h->reason, sizeof h->reason, fmt, ap);
+  h->reason[strcspn(h->reason, "\n")] = 0;
+}
 
 // Their workers keep them alive; libmicrohttpd cannot stop with suspended connections.
 static void abandon(exchange *x) { depart(x); }
@@ -658,6 +666,7 @@ int http_start(const struct http_options *o, http **out, error *err) {
   http *h = xcalloc(1, sizeof *h);
   h->o = *o;
   h->quiet_fd = -1;
+  h->starter = pthread_self();
   struct watch_calls calls = {on_left, after_left, on_tick, h};
   if (mhd_load(&h->api, err) || watch_start(&calls, &h->watch, err)) { free(h); return -1; }
   bool tls = o->tls_key != NULL, has_tls = h->api.is_feature_supported(MHD_FEATURE_TLS) == MHD_YES;
@@ -668,18 +677,20 @@ int http_start(const struct http_options *o, http **out, error *err) {
                                                                         : MHD_USE_AUTO_INTERNAL_THREAD;
   if (!tls || has_tls)
     h->daemon = h->api.start_daemon(
-      way | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0), 0, NULL,
-      NULL, on_message, h, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)o->listen_fd,
+      way | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0), 0, NULL, NULL, on_message, h,
+      MHD_OPTION_EXTERNAL_LOGGER, keep_reason, h, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)o->listen_fd,
       MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->max_connections,
       MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, unescape_path, NULL,
       MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_ARRAY,
       tls ? keys : keys + 2, MHD_OPTION_END);
   if (h->daemon) { *out = h; return 0; }
+  int why = errno, status = tls && !has_tls ? error_set(err, "this libmicrohttpd is built without TLS")
+               : tls ? error_set(err, "TLS does not start with this key and certificate: %s",
+                                 *h->reason ? h->reason : "they are not a key and its certificate")
+                     : error_set(err, "the HTTP server does not start: %s", strerror(why));
   watch_stop(h->watch);
   free(h);
-  return tls && !has_tls ? error_set(err, "this libmicrohttpd is built without TLS")
-         : tls ? error_set(err, "TLS does not start: a private key and its certificate are needed, both in PEM")
-               : error_set(err, "the HTTP server does not start: %s", strerror(errno));
+  return status;
 }
 
 // Accepts connections that the system has established but libmicrohttpd has not accepted: closing the socket would

@@ -156,6 +156,14 @@ static int read_tls(serve *v, error *err) {
   return read_pem(o->tls_key, &v->key, err) || read_pem(o->tls_certificate, &v->certificate, err) ? -1 : 0;
 }
 
+// Whatever else keeps TLS from starting is the fault of one of its files.
+static int start_http(const serve *v, const struct http_options *ho, http **out, error *err) {
+  error why;
+  if (!v->o.tls_key) return http_start(ho, out, err);
+  if (!http_start(ho, out, &why)) return 0;
+  return error_set(err, "%.300s, %.300s: %s", v->o.tls_key, v->o.tls_certificate, why.text);
+}
+
 static int check_slots(const char *folder, error *err) {
   struct stat st;
   if (!folder) return 0;
@@ -546,7 +554,7 @@ static int start_server(serve *v, error *err) {
                             .malformed = on_malformed,
                             .ctx = s};
   if (pool_start(o->workers, &s->pool, err) || pool_start(o->workers, &s->makers, err) ||
-      shelf_open(&so, &s->shelf, err) || http_start(&ho, &s->http, err))
+      shelf_open(&so, &s->shelf, err) || start_http(v, &ho, &s->http, err))
     return -1;
   v->fd = -1;                          // now owned by http
   if (kv_events_start(s->kv, err)) return -1;

@@ -255,12 +255,19 @@ def test_https_that_cannot_start(weft, weft_env, tinypy, certificate, tmp_path):
     (tmp_path / "text").write_text("hello")
     other = tmp_path / "other.pem"
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", other], check=True, capture_output=True)
+    locked, cut = tmp_path / "locked.pem", tmp_path / "cut.pem"
+    subprocess.run(["openssl", "pkey", "-in", key, "-aes256", "-passout", "pass:secret", "-out", locked], check=True, capture_output=True)
+    cut.write_text(cert.read_text()[:300])
+    reasons = set()
     for args, says in (([key, None], "both a private key and its certificate"), ([None, cert], "--ssl-key-file and --ssl-cert-file"),
-                       ([tmp_path / "no", cert], "No such file"), ([key, tmp_path / "text"], "nothing in PEM"), ([other, cert], "TLS does not start"),
-                       ([cert, key], "TLS does not start")):
+                       ([tmp_path / "no", cert], "No such file"), ([key, tmp_path / "text"], "nothing in PEM"), ([other, cert], f"{other}, {cert}: TLS does not start with this key and certificate: "),
+                       ([cert, key], f"{cert}, {key}: TLS does not start"), ([locked, cert], f"{locked}, {cert}: TLS does not start"),
+                       ([key, cut], f"{key}, {cut}: TLS does not start")):
         options = [w for name, file in zip(("--ssl-key-file", "--ssl-cert-file"), args) if file for w in (name, str(file))]
         done = subprocess.run([weft, "serve", "-m", tinypy, "--port", "0", *options], env=weft_env, capture_output=True, text=True, timeout=60)
         assert done.returncode == 1 and says in done.stderr, (args, done.stderr)
+        reasons |= set(re.findall("TLS does not start.*: (.+)", done.stderr))
+    assert len(reasons) >= 3, reasons                           # each fault has its own, as GnuTLS says it
 
 
 # ---- reasoning ---------------------------------------------------------------------------------------------------------------

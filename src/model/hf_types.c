@@ -1,0 +1,69 @@
+// Types of values that a folder's JSON may have under the keys that are read as text, list or group: one of another
+// type would count as absent, and the model would answer otherwise. Input: config.json or tokenizer_config.json as a
+// whole; output: nothing, or an error that names the key. Numbers are checked where they are read (hf_classes.c).
+#include "model/hf_impl.h"
+
+enum type { OBJECT, TEXT, FLAG, LIST, IDS, TOKEN };
+struct typed { const char *key; enum type type; };
+
+static const char *const expected[] = {
+  [OBJECT] = "an object", [TEXT] = "a text", [FLAG] = "true or false", [LIST] = "a list",
+  [IDS] = "a token id, or a list of them", [TOKEN] = "a text, or an object with its content",
+};
+
+// Of config.json and its text_config; then of what these say of rotation.
+static const struct typed of_config[] = {
+  {"text_config", OBJECT}, {"rope_parameters", OBJECT}, {"rope_scaling", OBJECT}, {"quantization_config", OBJECT},
+  {"layer_types", LIST}, {"tie_word_embeddings", FLAG}, {"norm_topk_prob", FLAG}, {"attention_bias", FLAG},
+  {"mlp_bias", FLAG}, {"bos_token_id", IDS}, {"eos_token_id", IDS}, {"pad_token_id", IDS}, {0},
+};
+static const struct typed of_rotation[] = {
+  {"full_attention", OBJECT}, {"sliding_attention", OBJECT}, {"rope_type", TEXT}, {"type", TEXT}, {0},
+};
+static const struct typed of_settings[] = {
+  {"bos_token", TOKEN}, {"eos_token", TOKEN}, {"unk_token", TOKEN}, {"sep_token", TOKEN}, {"pad_token", TOKEN},
+  {"cls_token", TOKEN}, {"mask_token", TOKEN}, {"add_bos_token", FLAG}, {"add_eos_token", FLAG}, {0},
+};
+
+static bool json_has_type(const json_t *v, enum type type) {
+  switch (type) {
+    case OBJECT: return json_is_object(v);
+    case TEXT: return json_is_string(v);
+    case FLAG: return json_is_boolean(v);
+    case LIST: return json_is_array(v);
+    case TOKEN: return json_is_string(v) || (json_is_object(v) && json_is_string(json_object_get(v, "content")));
+    default: break;
+  }
+  if (!json_is_array(v)) return json_is_integer(v);
+  for (size_t i = 0; i < json_array_size(v); i++) if (!json_is_integer(json_array_get(v, i))) return false;
+  return true;
+}
+
+static int check_typed(const hf *h, const char *file, const struct typed *t, const json_t *in, error *err) {
+  for (; t->key; t++) {
+    const json_t *v = json_object_get(in, t->key);
+    if (v && !json_is_null(v) && !json_has_type(v, t->type))
+      return hf_fail(h, file, t->key, err, "is not %s", expected[t->type]);
+  }
+  return 0;
+}
+
+static int check_rotation(const hf *h, const char *file, const json_t *in, error *err) {
+  return check_typed(h, file, of_rotation, in, err) ||
+         check_typed(h, file, of_rotation, json_object_get(in, "full_attention"), err) ||
+         check_typed(h, file, of_rotation, json_object_get(in, "sliding_attention"), err) ? -1 : 0;
+}
+
+int hf_check_config(const hf *h, const json_t *config, error *err) {
+  static const char file[] = "config.json";
+  const json_t *parts[] = {config, json_object_get(config, "text_config")};
+  for (size_t i = 0; i < COUNT(parts); i++)
+    if (check_typed(h, file, of_config, parts[i], err) ||
+        check_rotation(h, file, json_object_get(parts[i], "rope_parameters"), err) ||
+        check_rotation(h, file, json_object_get(parts[i], "rope_scaling"), err)) return -1;
+  return 0;
+}
+
+int hf_check_settings(const hf *h, const char *file, const json_t *settings, error *err) {
+  return check_typed(h, file, of_settings, settings, err);
+}
