@@ -4,8 +4,6 @@
 #include "codegen/program.h"
 // Does the machine have that instruction, not counting rows in `without`?
 bool has_dot_tiles(const target *t, descriptor_set without);
-// Does the machine have that instruction, if `without` is left out?
-bool has_dot_tiles(const target *t, descriptor_set without);
 // Runs after expand_lanes, on a SINK of STOREs, and returns one. Returns ast if the machine has no such instruction.
 uop *dot_tiles(graph *g, uop *ast, const target *t, descriptor_set without);
 #endif

@@ -75,7 +75,8 @@ static int put_width(hf *h, error *err) {
       hf_u32(h, "block_multiple_of", &of, &found, err) || hf_f64(h, "block_ffn_dim_multiplier", &times, &found, err))
     return -1;
   if (width > INT32_MAX / 2 || !of || of > INT32_MAX / 2 || !(times > 0 && times <= 16))
-    return hf_fail(h, config_name, "block_multiple_of", err, "is no size, or the width or its factor is none");
+    return hf_fail(h, config_name, "block_ff_dim", err,
+                   "%u, block_ffn_dim_multiplier %g and block_multiple_of %u give no width", width, times, of);
   if (!json_is_false(hf_value(h, "block_auto_adjust_ff_dim", &name))) {
     uint64_t n = (uint64_t)(times * (2 * width / 3));
     width = (uint32_t)((n + of - 1) / of * of);

@@ -94,10 +94,12 @@ int hf_open_weights(hf *h, error *err);
 bool hf_ends_in(const char *name, const char *end);
 void hf_close_files(hf *h);
 
-// ---- hf_fp8.c
-// The types of values that are no numbers: hf_types.c.
+// ---- hf_types.c
+// The types of the values in config.json and tokenizer_config.json that are not numbers.
 int hf_check_config(const hf *h, const json_t *config, error *err);
 int hf_check_settings(const hf *h, const char *file, const json_t *settings, error *err);
+
+// ---- hf_fp8.c
 int hf_read_scaling(hf *h, error *err);                    // hf.method; after hf_read_packing
 // Finds the scales of matrices of 8 and 4 bits, if config.json says that there are some.
 int hf_bind_scales(hf *h, error *err);

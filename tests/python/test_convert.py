@@ -608,7 +608,7 @@ def test_scales_that_are_none(run_weft, tmp_path, change, expected):
     ("cohere2", lambda c: c["layer_types"].reverse(), "key 'layer_types': has 'full_attention' at 0, but layers of cohere2 are of other kinds there"),
     ("dots1", lambda c: c.update(layer_types=["full_attention", "sliding_attention"]), "key 'layer_types': has 'sliding_attention' at 1"),
     ("lfm2", lambda c: c.update(layer_types=["conv"]), "key 'layer_types': is not a list of 3 layers"),
-    ("lfm2", lambda c: c.update(block_multiple_of=0), "key 'block_multiple_of': is no size"),
+    ("lfm2", lambda c: c.update(block_multiple_of=0), "block_multiple_of 0 give no width"),
     ("minimax-m2", lambda c: c.pop("rotary_dim") and c["rope_parameters"].update(partial_rotary_factor=1.5), "key 'partial_rotary_factor': is not from 0 to 1"),
     ("starcoder2", lambda c: c.update(use_bias=False), "key 'use_bias': false, but files of starcoder2 have no key for it"),
 ])
