@@ -1,5 +1,5 @@
-// The weft command: a table of commands, and what they share (messages, Ctrl-C, reading files).  Start here, then read
-// the file of a command.
+// The weft command: a table of commands, and what they have in common (messages, Ctrl-C, reading files). Start here,
+// then read the file of a command.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/commit.h"
@@ -27,7 +27,7 @@ static const struct { const char *name, *what; int (*run)(int argc, char **argv)
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
-// One line whatever the text holds: file names may contain newlines.
+// Prints one line whatever the text contains: file names may have newlines.
 static void print_line(const char *what, const char *fmt, va_list ap) {
   str s = {0};
   str_vadd_plain(&s, fmt, ap);
@@ -66,7 +66,7 @@ void show_progress(void *ctx, const char *what, double fraction) { progress_set(
 // ---- the process ----------------------------------------------------------------------------------------------------
 
 static double start_time;                       // set once, in main
-static volatile sig_atomic_t n_interrupts;      // the only way for a signal to say anything
+static volatile sig_atomic_t n_interrupts;      // the only thing that the signal handler changes
 
 double started_at(void) { return start_time; }
 const char *program_version(void) { return WEFT_VERSION_STRING WEFT_COMMIT_SHOWN; }
@@ -128,7 +128,7 @@ void show_tokens(const weft_vocab *v, const int32_t *ids, size_t n) {
   }
 }
 
-// ---- text that comes in ---------------------------------------------------------------------------------------------
+// ---- input files ----------------------------------------------------------------------------------------------------
 
 enum { READ_STEP = 1 << 16 };
 
@@ -144,7 +144,7 @@ int open_text(const char *path, int *fd, error *err) {
   return error_set(err, "%s: is a device, not a text", shown_path(path));
 }
 
-// The size of a file, as far as it says one.
+// The size of a regular file; 0 if it is not one.
 static size_t regular_bytes(int fd) {
   struct stat st;
   return !fstat(fd, &st) && S_ISREG(st.st_mode) ? (size_t)st.st_size : 0;
@@ -214,7 +214,7 @@ static void print_help(FILE *to) {
         "\n  weft run model.gguf -p \"Once upon a time\" -n 64\n", to);
 }
 
-// What people type who come from ollama, llama.cpp or LM Studio, and what does that here.
+// Commands of ollama, llama.cpp and LM Studio that people type, and the equivalent here.
 static const struct { const char *names, *what;
 } elsewhere[] = {
   {"ps",
@@ -292,11 +292,11 @@ static int help_command(int argc, char **argv) {
   return run_named(argv[1], 2, (char *[]){argv[1], flag, NULL});
 }
 
-// A filter of system calls, on unless --no-sandbox comes before the command, or what was asked for needs another
-// program.
+// The sandbox is a filter of system calls. It is on unless --no-sandbox comes before the command, or the command needs
+// to run another program.
 static const char *sandbox = "off";
 static bool sandbox_wanted, fetching, talking;
-static int processes = 1;           // that compute together, as MPI started them
+static int processes = 1;           // that compute together, started by MPI
 static long partner;
 const char *sandbox_state(void) { return sandbox; }
 bool sandbox_is_wanted(void) { return sandbox_wanted; }
@@ -329,15 +329,16 @@ static bool is_command(const char *word) {
 
 static bool command_is(const char *command, const char *name) { return command && !strcmp(command, name); }
 
-// A server enters another one once its socket listens; what is fetched first needs connections until it is there.
-// A conversation makes a process that reads what is typed (typed.h), and each of the two stops the other.
+// The kind of filter that a command starts with. A server replaces it by a tighter one once its socket listens; a
+// download before that needs connections. A chat starts a process that reads the keyboard (typed.h); each of the two
+// stops the other.
 static enum confine_kind confinement_of(const char *command, bool fetches) {
   if (command_is(command, "serve")) return CONFINE_OPENING;
   if (fetches) return CONFINE_FETCHING;
   return command_is(command, "profile") ? CONFINE_COUNTING : CONFINE_FILES;
 }
 
-// Why there is no sandbox around a driver; NULL: the device has none.
+// Returns why a driver cannot run in the sandbox; NULL if the device has none.
 static const char *driver_reason(void) {
   static const struct { const char *device, *why; } drivers[] = {
     {"CL", "off: DEV=CL, as drivers run compilers, linkers and services"},
@@ -383,7 +384,7 @@ int talk_command(int argc, char **argv) {
   if (settings_are_for(&run_options, &chat_options, argc, argv) || (plain && !terminal)) return run_command(argc, argv);
   if (!plain || settings_are_for(&chat_options, &run_options, argc, argv)) return chat_command(argc, argv);
   char option[] = "--chat-template", name[] = "none";
-  VEC(char *) all = {0};                // what is typed is continued as it is
+  VEC(char *) all = {0};                // typed text is continued without a template
   for (int i = 0; i < argc; i++) vec_push(&all, argv[i]);
   vec_push(&all, option);
   vec_push(&all, name);
@@ -393,13 +394,13 @@ int talk_command(int argc, char **argv) {
   return status;
 }
 
-// Whether the first word is no command but a model.
+// Returns whether the first word is a model instead of a command.
 static bool names_a_model(const char *word) {
   const char *dot = strrchr(word, '.');
   return (dot && !strcmp(dot, ".gguf")) || !access(word, F_OK) || pull_is_name(word);
 }
 
-// A command line that begins with an option is a conversation, but where a command follows.
+// A command line that begins with an option starts a chat; it is an error if a command follows.
 static int talk_or_point(int argc, char **argv) {
   const char *word = settings_model(&chat_options, &run_options, argc, argv);
   if (!word || !is_command(word) || !access(word, F_OK)) return talk_command(argc, argv);
@@ -423,8 +424,8 @@ static int dispatch(int argc, char **argv) {
   return names_a_model(first) ? talk_command(argc, argv) : unknown_command(first);
 }
 
-// Where the caller has closed standard descriptors, the next files to be opened would get their numbers, and what is
-// printed would end up in them.  In the wrong direction, so that using them fails as it would have.
+// If the caller has closed standard descriptors, the next opened files would get their numbers and receive the output.
+// /dev/null takes their place, opened in the wrong direction, so that reads and writes fail as on a closed descriptor.
 static void hold_standard_descriptors(void) {
   for (int fd = 0; fd >= 0 && fd <= 2;) {
     fd = 0;
@@ -433,7 +434,7 @@ static void hold_standard_descriptors(void) {
   }
 }
 
-// -v: what the sandbox refuses is reported, too. Its filter is there before options are read.
+// Looks for -v, with which the sandbox also reports refused calls. The filter is installed before options are parsed.
 static bool asks_for_words(int argc, char **argv) {
   static const char *const names[] = {"-v", "--verbose", "--log-verbose"};
   for (int i = 1; i < argc; i++)
@@ -441,7 +442,7 @@ static bool asks_for_words(int argc, char **argv) {
   return false;
 }
 
-// Whether processes that MPI started do this command together. They do any other each by itself.
+// Returns whether processes started by MPI run this command together. Each process runs other commands alone.
 static bool opens_a_model(const char *command) {
   static const char *const names[] = {"run",        "chat",    "serve",   "bench", "embed",
                                       "perplexity", "imatrix", "profile", "tune"};
@@ -452,8 +453,7 @@ static bool opens_a_model(const char *command) {
   return opens;
 }
 
-// Of several processes that a launcher of MPI started the first is the program. The others do what it says, and are
-// silent.
+// Runs a process of MPI other than the first: it computes what the first one asks for and prints nothing.
 static int follow_first(int rank, int argc, char **argv) {
   weft_error err;
   if (weft_ranks_agree((const char *const *)argv, argc, &err)) return failed("process %d: %s", rank, err.text);
@@ -467,9 +467,9 @@ static int follow_first(int rank, int argc, char **argv) {
 int main(int argc, char **argv) {
   start_time = now_s();
   hold_standard_descriptors();
-  json_set_alloc_funcs(xmalloc, free);   // no JSON is ever cut for want of memory
+  json_set_alloc_funcs(xmalloc, free);   // out of memory ends the program instead of truncating JSON
   signal(SIGPIPE, SIG_IGN);   // a closed pipe shows as EPIPE, which out.c treats as the end
-  signal(SIGXFSZ, SIG_IGN);   // a limit on the size of files shows as EFBIG: no cache, or a message
+  signal(SIGXFSZ, SIG_IGN);   // a file size limit shows as EFBIG: no cache, or a message
   interrupt_start();
   bool open = argc > 1 && !strcmp(argv[1], "--no-sandbox");
   argc -= open;
@@ -480,7 +480,7 @@ int main(int argc, char **argv) {
   int rank = 0;
   if (opens_a_model(name) && weft_ranks_join(&rank, &processes, &err)) return failed("%s", err.text);
   if (rank) return follow_first(rank, argc - 1, argv + 1);
-  if (processes > 1) weft_ranks_agree((const char *const *)argv + 1, argc - 1, &err);      // rank 0 agrees with itself
+  if (processes > 1) weft_ranks_agree((const char *const *)argv + 1, argc - 1, &err);      // rank 0 takes part as well
   if (!open && asks_for_words(argc, argv)) confine_explain();
   choose_sandbox(!open, name, pull_asked(argc, argv) || (name && (!strcmp(name, "pull") || !strcmp(name, "loadtest"))));
   int status = dispatch(argc, argv);

@@ -1,19 +1,19 @@
-// app: the weft command.  app.c has the table of commands; each command is one file.  The command is a user of the
-// library like any other: it includes weft.h and, for what C lacks, base/.
+// app: the weft command. app.c has the table of commands; each command is one file. The command uses the library like
+// any other program: it includes weft.h and, for what C lacks, base/.
 //
-//   args.h           options from a table: parsing, and the help
-//   settings.h       the list of commands, and what all their options can say; options.c has the table
-//   manual.h         what else is made of that table: the manual, completion for shells, docs/from-llama.cpp.md
-//   model_args.h     the model that the options describe, for all that run one
+//   args.h           options from a table: parsing and help
+//   settings.h       the list of commands and the values of all options; options.c has the table
+//   manual.h         further output of that table: manual, shell completion, docs/from-llama.cpp.md
+//   model_args.h     opens the model that the options describe
 //   sampling_args.h  the sampler, for run and chat
-//   grammar_args.h   the grammar, for both as well
-//   out.h json.h     stdout, with errors that are noticed; JSON on it
-//   pull.h store.h http.h  models by name: from a registry, in a folder, over a network
+//   grammar_args.h   the grammar, for run and chat
+//   out.h json.h     stdout with checked errors; JSON on it
+//   pull.h store.h http.h  models by name: registries, the folder of downloads, HTTP
 //   files.c          which files a command may open
 //   stats.h          the figures at the end of a run
-//   terminal.h       what is shown in a chat; typed.h edit.h: lines that people type, and the files that these name
-//   perplexity.h     a text in chunks, for perplexity.c and divergence.c
-//   exported.h       the command line of a program that carries a model
+//   terminal.h       output of a chat; typed.h edit.h: line input, and files named in a line
+//   perplexity.h     splits a text into chunks, for perplexity.c and divergence.c
+//   exported.h       the command line of a program that contains a model
 //   run.c chat.c serve.c bench.c embed.c perplexity.c quantize.c export.c imatrix.c models.c profile.c plan.c viz.c
 //   tune.c cache.c inspect.c tokenize.c template.c env.c doctor.c uninstall.c: the commands
 #ifndef WEFT_APP_H
@@ -24,12 +24,12 @@
 #include "base/progress.h"
 #include "weft.h"
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };   // 128 + SIGINT, as shells say it
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };   // 128 + SIGINT, as in shells
 
-// Prints "weft: error: ..." on one line and returns the exit status.
-void say(const char *fmt, ...) PRINTF_LIKE(1, 2);         // one line for people, on stderr: "weft: ..."
-int failed(const char *fmt, ...) PRINTF_LIKE(1, 2);       // 1: something is wrong with a file, the machine or a request
-int usage_error(const char *fmt, ...) PRINTF_LIKE(1, 2);  // 2: the command line is wrong
+// say prints "weft: ..." on one line; failed and usage_error print "weft: error: ..." and return the exit status.
+void say(const char *fmt, ...) PRINTF_LIKE(1, 2);         // a message on stderr
+int failed(const char *fmt, ...) PRINTF_LIKE(1, 2);       // returns 1: a file, the machine or a request has an error
+int usage_error(const char *fmt, ...) PRINTF_LIKE(1, 2);  // returns 2: the command line is wrong
 
 // Each command gets its own name as argv[0] and returns the exit status.
 #define C(name, what) int name##_command(int argc, char **argv);
@@ -37,63 +37,62 @@ COMMANDS(C)
 #undef C
 
 extern const struct command run_options, chat_options;
-// A command line without a command, or one of run without a prompt: a conversation, by the model's template if it has
-// one.
+// Starts a chat, with the model's template if it has one: for a command line without a command, or run without a
+// prompt.
 int talk_command(int argc, char **argv);
 
 bool sandbox_is_wanted(void);
 const char *sandbox_state(void);         // "on: ..." or "off: ...", for people
-// unless the user does without: for a command that needs one of its own
+// Installs the sandbox unless the user has switched it off: for a command that needs a filter of its own kind.
 void enter_sandbox(enum confine_kind kind);
-// signals go to this process and the other one, now or once the files are known
+// Allows signals to this process and the other one, now or with the call that restricts files.
 void sandbox_signals(long other, bool now);
-// no files from now on but what the settings name to be read, and one that the command makes (NULL: none); before there
-// are threads
+// From now on only files that the settings name may be read, and only `made` written (NULL: none). Must be called
+// before threads start.
 void keep_to_files(const struct settings *s, const char *made);
-// the same for a command that evaluates: another process has the kernel cache from now on
+// keep_to_files for a command that evaluates a model: a separate process writes the kernel cache.
 void keep_to_evaluating(const struct settings *s, const char *made);
-void keep_to_cache(const struct settings *s, const char *made);            // the same with the kernel cache
-// all files may be read; what is made is a file, or lies in a folder (NULL: neither)
+void keep_to_cache(const struct settings *s, const char *made);            // keep_to_files plus the kernel cache
+// All files may be read; only `made`, a file, or files in `folder` may be written (NULL: neither).
 void keep_to_reading(const char *made, const char *folder);
-// the system's files that a transfer needs may be read, and the folder that it fills written
+// System files that a transfer needs may be read; only `folder`, which it fills, may be written.
 void keep_to_fetching(const char *folder);
-// In the process that fetches for a server: the same, with connections, and no folder of a user.
+// For the process that downloads for a server: keep_to_fetching with connections, and without the user's own folders.
 void enter_fetcher(void *ctx);
-void enter_files(const confine_file *files, size_t n);     // the same for a list
-void sandbox_fetched(void);             // what was to be fetched has come: from now on no connections
+void enter_files(const confine_file *files, size_t n);     // restricts files to a list
+void sandbox_fetched(void);             // the download is complete: no connections from now on
 const char *program_version(void);       // "0.1.0 (51a3086de)", or "0.1.0" if the commit is unknown
 const char *program_commit(void);        // "51a3086de", with "-dirty" after it if files were changed; "" if unknown
 double started_at(void);         // now_s() when the program started
 
-// Ctrl-C.  Until interrupt_catch it ends the program with status 130 at once; from then on the first one is noticed by
-// interrupted(), and the second one kills.
+// Ctrl-C. Until interrupt_catch, Ctrl-C ends the program with status 130. After it the first Ctrl-C sets interrupted(),
+// and the second one kills.
 void interrupt_start(void);
-void interrupt_catch(void);      // again: as if there had been none
-void interrupt_note(void);       // the same, and none kills
-void interrupt_leave_by(void (*fn)(void));       // what is done first by one that kills: what a signal may do
+void interrupt_catch(void);      // also resets interrupted()
+void interrupt_note(void);       // like interrupt_catch, but no Ctrl-C kills
+void interrupt_leave_by(void (*fn)(void));       // a Ctrl-C that kills calls fn first; fn must be async-signal-safe
 bool interrupted(void);
 
-// The most bytes that are read of a file. READ_SOURCE is for grammars, schemas and templates, whose parsers take no
-// more.
+// Maximum bytes read of a file. READ_SOURCE is the limit of the parsers of grammars, schemas and templates.
 enum { READ_SOURCE = 4 << 20, READ_JSON = 64 << 20, READ_PROMPT = 256 << 20, READ_CORPUS = 1 << 30 };
-// Opens a file that is read to its end, "-" for stdin. Devices other than /dev/null and terminals are refused, because
+// Opens a file that is read to its end, "-" for stdin. Devices other than /dev/null and terminals are errors, because
 // they have no end.
 int open_text(const char *path, int *fd, error *err);
-// A whole file, "-" for stdin.  *text is terminated and for free().  -1 and why not: a file of more than `most` bytes,
-// of which not many more are read.
+// Reads a whole file, "-" for stdin. *text is terminated and for free(). -1 and an error, for example for a file of
+// more than `most` bytes; reading stops soon after that many.
 int read_file(const char *path, size_t most, char **text, size_t *n, error *err);
-// \n \r \t \\ \' \" \xHH become what they stand for, in place; anything else stays.  Returns the new length.
+// Replaces \n \r \t \\ \' \" \xHH in place; other text stays. Returns the new length.
 size_t unescape(char *text, size_t n);
 void unescape_texts(struct texts *t);
 
-// Positions 0..depth-1 of the KV cache, with tokens drawn at random. 0 or the exit status.
+// Fills positions 0..depth-1 of the KV cache with random tokens. Returns 0 or the exit status.
 int fill_context(weft_model *m, int depth, progress *bar);
-// The tokens of a prompt on stderr, one a line.
+// Prints the tokens of a prompt on stderr, one per line.
 void show_tokens(const weft_vocab *v, const int32_t *ids, size_t n);
-// For commands that run a model, before they close it (NULL is fine): writes the page of weft viz if VIZ asks for one.
-// The exit status: the one given, or that of a failure to write the page.
+// For commands that run a model, before they close it (NULL is allowed): writes the page of weft viz if VIZ is set.
+// Returns `status`, or the exit status of a failed write.
 int viz_if_asked(weft_model *m, int status);
 
-// weft_options.progress, its context being a struct progress.
+// A weft_options.progress; its context is a struct progress.
 void show_progress(void *ctx, const char *what, double fraction);
 #endif

@@ -1,4 +1,4 @@
-// Parsing options from a table, and printing that table as help: see args.h.
+// Parses options by a table and prints the table as help: see args.h.
 #define _GNU_SOURCE
 #include "app/args.h"
 #include "base/env.h"
@@ -12,7 +12,7 @@
 
 enum { LONGEST = 40 };
 
-// Edits (insert, remove, replace, swap of neighbours) that turn a into b.
+// The number of edits (insert, remove, replace, swap of adjacent characters) that turn a into b.
 static size_t distance(const char *a, const char *b) {
   size_t n = strlen(a), m = strlen(b), d[LONGEST + 1][LONGEST + 1];
   if (n > LONGEST || m > LONGEST) return LONGEST;
@@ -37,7 +37,7 @@ const char *args_nearest(const char *typed, const char *const *words, size_t n) 
   for (size_t i = 0; i < n; i++) {
     size_t d = distance(typed, words[i]);
     if (d <= allowed && d < strlen(words[i])) {
-      allowed = d - (d > 0);   // only a nearer one replaces it
+      allowed = d - (d > 0);   // only a smaller distance replaces it
       best = words[i];
       if (d == 0) break;
     }
@@ -69,7 +69,7 @@ static int refuse_range(const char *name, const struct option *o, const char *te
   return error_set(err, "%s must lie between %.10g and %.10g, not %s", name, o->min, o->max, text);
 }
 
-// Ids between commas or white space, perhaps in brackets. A comma stands between two of them and nowhere else.
+// Reads ids separated by commas or white space, optionally in brackets. A comma is allowed only between two ids.
 int args_ids(const char *text, struct ids *out, error *err) {
   static const char blank[] = " \t\r\n", end[] = ", \t\r\n[]";
   const char *at = text + strspn(text, blank);
@@ -94,7 +94,7 @@ int args_ids(const char *text, struct ids *out, error *err) {
   return *at ? error_set(err, "nothing may stand after the last token id, but '%.40s' does", at) : 0;
 }
 
-// One member of a list: a number or a range "first-last[+step]" or "first-last*factor".
+// Reads one member of a list: a number or a range "first-last[+step]" or "first-last*factor".
 static int one_range(const char *name, const char *text, int64_t min, int64_t max, numbers *out, error *err) {
   long long first, last, step = 1;
   int n = 0;
@@ -131,7 +131,7 @@ void texts_free(struct texts *t) {
   vec_free(t);
 }
 
-// The number of the choice, -1 if it is none. Brackets around the choices ("one of these, or none") do not count.
+// Returns the index of the choice, -1 if the text is not a choice. Brackets around the choices are skipped.
 static int find_word(const char *choices, const char *text) {
   size_t n = strlen(text);
   choices += *choices == '[';
@@ -148,19 +148,19 @@ static int yes_or_no(const char *text) {
   return find_word("on|enabled|true|1", text) >= 0 ? 1 : find_word("off|disabled|false|0", text) >= 0 ? 0 : -1;
 }
 
-// Where the choices are on and off, other words for these are taken, too.
+// If the choices are on and off, other words for these are accepted too.
 static int find_choice(const char *choices, const char *text) {
   int at = find_word(choices, text), said = yes_or_no(text);
   if (at < 0 && said >= 0) at = find_word(choices, said ? "on" : "off");
   return at;
 }
 
-// Whether a text is one of the words between bars; "*" is all of them.
+// Returns whether a text is one of the words separated by bars; "*" matches every text.
 static bool is_listed_word(const char *words, const char *text) {
   return words && (!strcmp(words, "*") || find_choice(words, text) >= 0);
 }
 
-// Whether each element of a list such as "0,1" is one of these words or those.
+// Returns whether each element of a list such as "0,1" is one of `words` or `more`.
 static bool all_listed(const char *words, const char *more, const char *text) {
   bool all = true;
   char *copy = xstrdup(text), *rest = copy;
@@ -170,7 +170,7 @@ static bool all_listed(const char *words, const char *more, const char *text) {
   return all;
 }
 
-// "--numa is ignored: threads are pinned automatically", added to what stands there: options of one reason share it.
+// Adds "--numa is ignored: threads are pinned automatically" to the list; options with one reason share a sentence.
 static void add_idle(str *idle, const char *name, const char *reason) {
   static const char one[] = " is ignored: ", many[] = " are ignored: ";
   const char *at = idle->n ? strstr(idle->at, reason) : NULL;
@@ -184,7 +184,7 @@ static void add_idle(str *idle, const char *name, const char *reason) {
   str_free(&tail);
 }
 
-// An option that does not apply, or is not supported.
+// Handles an option that does not apply or is not supported.
 static int take_foreign(const struct option *o, const char *name, const char *text, str *idle, error *err) {
   if (!text && o->value && o->value[0] == '[') text = "on";
   if (text ? all_listed(o->fine, NULL, text) : o->fine != NULL) return 0;
@@ -196,7 +196,7 @@ static int take_foreign(const struct option *o, const char *name, const char *te
   return 0;
 }
 
-// "a,b,c" as three texts; a comma between quotation marks does not separate, and the marks go.
+// Splits "a,b,c" into three texts; a comma between quotation marks does not separate, and the marks are removed.
 static void take_list(struct texts *to, const char *text) {
   str one = {0};
   bool quoted = false;
@@ -289,7 +289,7 @@ bool args_negative_variable(const struct option *o, const char *name, size_t n, 
   return true;
 }
 
-// A "_" in what was typed is a "-" of the name.
+// Names are compared with "_" in the typed text equal to "-".
 struct typed { const char *at; size_t n; };
 static bool same_name(void *ctx, const char *name, size_t n) {
   const struct typed *t = ctx;
@@ -306,7 +306,7 @@ static const struct option *find_option(const struct command *c, struct options 
   return NULL;
 }
 
-// How many of the arguments that follow are its values; next: the first of them, or NULL.
+// Returns how many of the following arguments are values of o; next: the first of them, or NULL.
 static int values_of_option(const struct option *o, const char *next) {
   if (!o->value) return 0;
   if (o->value[0] == '[') return next && find_choice(o->value, next) >= 0;
@@ -320,7 +320,7 @@ const struct option *args_find(const struct command *c, struct options table, co
 
 bool args_takes_value(const struct option *o) { return o && o->value && o->value[0] != '['; }
 
-// The next argument without a name that the command takes, or NULL.
+// Returns the next operand that the command takes and that has no value yet, or NULL.
 static const struct option *free_operand(const struct command *c, struct options table, const void *base) {
   for (size_t i = 0; i < table.n; i++)
     if (table.at[i].kind == OPT_OPERAND && (table.at[i].commands & c->bit) &&
@@ -331,9 +331,9 @@ static const struct option *free_operand(const struct command *c, struct options
 
 // ---- suggestions ----------------------------------------------------------------------------------------------------
 
-// What was typed for an unknown option, and the best name for it so far.  A word that people use for an option
-// (`meant`) counts like its name; a short name is too short to be a likely slip of anything, and the opposite of what
-// was typed is no help.
+// The typed text of an unknown option, and the best match so far. A word that people use for an option (`meant`) counts
+// as its name. Short names are no candidates: they are too short to be a likely typing error of anything. The opposite
+// of the typed option is no help either.
 struct guess { const char *typed; const struct option *of; char name[LONGEST + 2], near[LONGEST + 2]; size_t far; };
 
 static bool negated(const char *name) { return !strncmp(name, "--no-", 5); }
@@ -349,7 +349,7 @@ static bool consider(void *ctx, const char *name, size_t n) {
   return false;
 }
 
-// Its long name, else its only one.
+// Finds the name to show: the long name if there is one.
 static bool shown_name(void *ctx, const char *name, size_t n) {
   struct guess *g = ctx;
   snprintf(g->name, sizeof g->name, "%.*s", (int)(n < LONGEST ? n : LONGEST), name);
@@ -383,7 +383,7 @@ static bool asks_for_help(const char *arg) {
   return !strcmp(arg, "-h") || !strcmp(arg, "--help") || !strcmp(arg, "--usage");
 }
 
-// given: which rows of the table the command line has named.
+// given: rows of the table that the command line has set.
 struct parsing {
   const struct command *c;
   struct options table;
@@ -400,7 +400,7 @@ static int take_row(struct parsing *p, const struct option *o, const char *name,
                                                        : take(o, p->to, name, value, p->err);
 }
 
-// One option with its values, at argv[*i].
+// Takes one option with its values from argv[*i].
 static int take_option(struct parsing *p, int *i) {
   const char *arg = p->argv[*i], *equals = strncmp(arg, "--", 2) ? NULL : strchr(arg, '=');
   size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
@@ -428,9 +428,9 @@ static int take_operand(struct parsing *p, const char *text) {
   return take(o, p->to, o->names, text, p->err);
 }
 
-// ---- variables of the environment -----------------------------------------------------------------------------------
+// ---- environment variables ------------------------------------------------------------------------------------------
 
-// The next row of the command with this variable, from row i on; NULL: there is none.
+// The next row of the command with this variable, from row i on; NULL: no more.
 static const struct option *row_of_variable(const struct parsing *p, size_t i, struct typed name) {
   for (; i < p->table.n; i++)
     if ((p->table.at[i].commands & p->c->bit) && args_each_variable(&p->table.at[i], same_name, &name))
@@ -438,7 +438,7 @@ static const struct option *row_of_variable(const struct parsing *p, size_t i, s
   return NULL;
 }
 
-// Whether the command line says what the variable would say.
+// Returns whether the command line already sets what the variable sets.
 static bool is_settled(const struct parsing *p, struct typed name) {
   for (size_t i = 0; i < p->table.n; i++)
     if (p->given[i] && (each_word(p->table.at[i].env, same_name, &name) ||
@@ -447,7 +447,7 @@ static bool is_settled(const struct parsing *p, struct typed name) {
   return false;
 }
 
-// shown: the variable that says it.
+// shown: the name of the variable, for errors.
 static int take_variable(struct parsing *p, const struct option *o, struct typed name, const char *shown,
                          const char *text) {
   if (o->value || o->kind == OPT_OPERAND) return take_row(p, o, shown, text);
@@ -461,7 +461,7 @@ static int take_variable(struct parsing *p, const struct option *o, struct typed
 
 struct variable { struct parsing *p; const struct option *o; };
 
-// Returns true where it failed.
+// Returns true on an error.
 static bool read_variable(void *ctx, const char *at, size_t n) {
   struct variable *v = ctx;
   struct typed name = {at, n};

@@ -1,9 +1,11 @@
-// weft bench: tokens per second, in llama-bench's terms.  A test is a prompt of p tokens, then g tokens one by one, at
-// depth d; its name is pp512, tg128 or pp512+tg128, with "@ d4096" where there is a depth and "x 8" where 8 sequences
-// do so at once, which is what llama-batched-bench measures: prompts one after another, then a token of each in every
-// step.  Each test is warmed up, so that compiling never counts, and then timed -r times.  Only evaluation is timed: no
-// tokenizing, no sampling.  Whatever asks for several values gives every combination, and a model is opened again only
-// where model, threads or chunk change.
+// weft bench: measures tokens per second, in llama-bench's terms. A test is a prompt of p tokens, then g generated
+// tokens, at depth d. Its name is pp512, tg128 or pp512+tg128, with "@ d4096" if it has a depth and "x 8" if 8
+// sequences run at once. That is llama-batched-bench's test: prompts one after another, then a token of each sequence
+// in every step.
+//
+// Each test is warmed up first, so compile time never counts, and then timed -r times. Only evaluation is timed,
+// without tokenizing and sampling. Options with several values give every combination; a model is opened again only if
+// the model, threads or chunk change.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "base/env.h"
@@ -34,12 +36,12 @@ struct bench {
   int model_width, test_width;       // columns of the table
   char cpu[128];
   int32_t *ids;              // random, enough for the longest test
-  VEC(weft_sequence *) sequences;    // of tests with several
-  bool has_source;           // a model with an encoder: the first tokens of a context are a source
+  VEC(weft_sequence *) sequences;    // for tests with several
+  bool has_source;           // a model with an encoder: the first tokens of a context are the source
   progress bar;
-  double done, all;          // steps, for the bar
+  double done, all;          // steps, for the progress bar
   struct out out;
-  json_t *results;           // of --output json
+  json_t *results;           // for --output json
 };
 
 // ---- figures --------------------------------------------------------------------------------------------------------
@@ -50,7 +52,7 @@ static double mean_of(const double *x, size_t n) {
   return sum / (double)n;
 }
 
-static double deviation(const double *x, size_t n) {   // of a sample: n - 1
+static double deviation(const double *x, size_t n) {   // of a sample, hence n - 1
   double m = mean_of(x, n), sum = 0;
   for (size_t i = 0; i < n; i++) sum += (x[i] - m) * (x[i] - m);
   return n > 1 ? sqrt(sum / (double)(n - 1)) : 0;
@@ -83,8 +85,7 @@ static void test_name(char *out, size_t cap, const struct test *t) {
 
 // ---- output ---------------------------------------------------------------------------------------------------------
 
-// The table takes 100 columns: what the widest test and a usual speed leave is for the model, whose name is cut where
-// it is longer.
+// The table has 100 columns. The model gets what the widest test and a usual speed leave; longer names are cut.
 enum { TABLE = 100, SIZE = 10, PARAMS = 8, BACKEND = 7, THREADS = 7, SPEED = 15, BARS = 3 * 7 + 1, SHORTEST = 8 };
 
 static void set_widths(struct bench *b, const tests *all) {
@@ -112,7 +113,7 @@ static void amount(char *out, size_t cap, double x, double step, const char *con
   snprintf(out, cap, "%.2f %s", x, units[i]);
 }
 
-// What the layers lie on, by llama.cpp's names where it has one.
+// The device that computes the layers, with llama.cpp's name if it has one.
 static const char *backend_of(const struct bench *b) {
   static const struct { const char *device, *name; } known[] = {
     {"CL", "OpenCL"}, {"METAL", "Metal"}, {"VK", "Vulkan"}};
@@ -129,7 +130,7 @@ static void add_md(struct bench *b, const struct result *r) {
   amount(params, sizeof params, (double)weft_file_n_params(f), 1000, (const char *const[4]){"", "K", "M", "B"});
   snprintf(threads, sizeof threads, "%d", r->test.n_threads);
   test_name(test, sizeof test, &r->test);
-  // "±" is two bytes and one column: the field is one wider.
+  // "±" has two bytes and one column, so the field is one wider
   int digits = r->avg_ts >= 10000 ? 0 : r->avg_ts >= 1000 ? 1 : 2;
   snprintf(ts, sizeof ts, "%.*f ± %.*f", digits, r->avg_ts, digits, r->sd_ts);
   out_addf(&b->out, "| %-*.*s | %*s | %*s | %-*s | %*s | %*s | %*s |\n", b->model_width, b->model_width, b->name, SIZE,
@@ -145,8 +146,8 @@ static json_t *array_of(const struct result *r, bool speeds) {
 
 static const char *kv_type(const char *given) { return given ? given : "f16"; }
 
-// Everything that llama-bench says of a result, by its names and in its order, so that what reads its output reads
-// this.  What means nothing here has the value that it has there on a machine without a GPU.
+// All fields of llama-bench's results, with its names and order, so that programs that read its output can read this.
+// Fields that do not apply have the values of llama-bench on a machine without a GPU.
 static json_t *json_of(const struct bench *b, const struct result *r) {
   const weft_file *f = weft_model_file(b->model);
   json_t *o = json_pack("{ss si ss ss ss ss ss}", "build_commit", *program_commit() ? program_commit() : weft_version(),
@@ -183,14 +184,14 @@ static double as_number(const json_t *value) {
   return json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
 }
 
-// A text as SQL and CSV write it: in quotes, those inside doubled.
+// Quotes a text for SQL and CSV; quotation marks inside are doubled.
 static void add_in_quotes(struct bench *b, const char *text, char quote) {
   out_add(&b->out, &quote, 1);
   for (const char *c = text; *c; c++) { if (*c == quote) out_add(&b->out, c, 1); out_add(&b->out, c, 1); }
   out_add(&b->out, &quote, 1);
 }
 
-// The fields that are no arrays, as a line: their names, or their values.
+// Writes the fields that are no arrays as a line: their names, or their values.
 static void add_csv(struct bench *b, json_t *o, bool names) {
   const char *key, *between = "";
   json_t *value;
@@ -205,7 +206,7 @@ static void add_csv(struct bench *b, json_t *o, bool names) {
   out_add(&b->out, "\n", 1);
 }
 
-// A table `llama_bench`, as llama-bench makes it, and a row of it.
+// Writes a table `llama_bench` like llama-bench's, and a row of it.
 static void add_sql(struct bench *b, json_t *o, bool first) {
   const char *key, *between = "";
   json_t *value;
@@ -269,13 +270,13 @@ static void drop_sequences(struct bench *b) {
   b->sequences.n = 0;
 }
 
-// The tokens from `at` on of sequence i; each has others.
+// The tokens of sequence i from `at` on; the sequences differ.
 static weft_tokens tokens_at(const struct bench *b, int i, int n) {
   weft_sequence *q = b->sequences.at[i];
   return (weft_tokens){.sequence = q, .ids = b->ids + i + weft_sequence_length(q), .n = (size_t)n};
 }
 
-// Sequences that hold the depth.
+// Makes sequences filled to the depth.
 static int make_sequences(struct bench *b, const struct test *t) {
   weft_error err;
   drop_sequences(b);
@@ -309,7 +310,7 @@ static int evaluate_many(struct bench *b, const struct test *t, int64_t *ns) {
   return status ? failed("%s", err.text) : 0;
 }
 
-// Evaluates the next n tokens of a prompt; pos tokens stand before them.
+// Evaluates the next n tokens of a prompt, from position pos on.
 static int decode_prompt(const struct bench *b, int n, int pos, weft_error *err) {
   weft_rows *rows;
   int32_t *ids;
@@ -323,7 +324,7 @@ static int decode_prompt(const struct bench *b, int n, int pos, weft_error *err)
   return status;
 }
 
-// How many tokens a test finds: an answer needs a source, if it has neither prompt nor depth.
+// Positions filled before a test. An encoder-decoder model needs a source of one token at least.
 static int depth_of(const struct bench *b, const struct test *t) {
   return t->n_depth || t->n_prompt || !b->has_source ? t->n_depth : 1;
 }
@@ -343,7 +344,8 @@ static int run_test(struct bench *b, const struct test *t, int64_t *ns) {
   return 0;
 }
 
-// One test: the depth is filled once, since every repetition starts again behind it.  0 or the exit status.
+// Measures one test. The depth is filled once, since every repetition starts again after it. Returns 0 or the exit
+// status.
 static int measure_test(struct bench *b, struct result *r) {
   weft_error err;
   struct test *t = &r->test, warm = *t;
@@ -369,7 +371,8 @@ static int measure_test(struct bench *b, struct result *r) {
   return status;
 }
 
-// A source leaves a place for an answer, and has one itself: a context that holds n_ctx tokens beside them.
+// Opens the model with a context of n_ctx tokens. An encoder-decoder model gets one more: a source must leave room for
+// an answer, and an answer needs a source.
 static int open_for_test(struct bench *b, const struct test *t, int n_ctx) {
   struct model_args how = b->o.model;
   how.model = t->model;
@@ -441,7 +444,7 @@ static int add_pairs(tests *all, struct test t, const char *text, error *err) {
   return 0;
 }
 
-// All numbers of an option, or `otherwise` where it was not given.
+// Reads all numbers of an option; `otherwise` if it was not given.
 static int get_numbers(const char *name, const struct texts *given, int64_t otherwise, int64_t max, numbers *out,
                        error *err) {
   for (size_t i = 0; i < given->n; i++) if (args_numbers(name, given->at[i], 0, max, out, err)) return -1;
@@ -451,8 +454,8 @@ static int get_numbers(const char *name, const struct texts *given, int64_t othe
 
 struct lists { numbers prompt, gen, depth, threads, chunk, sequences; };
 
-// The tests of one model, number of threads, chunk and depth: the prompts, then the generations, then -pg, as
-// llama-bench orders them.
+// Adds the tests of one model, thread count, chunk and depth, in llama-bench's order: prompts, then generations, then
+// -pg.
 static int add_tests(const struct settings *o, const struct lists *l, struct test base, tests *all, error *err) {
   for (size_t k = 0; k < l->prompt.n; k++)
     if (l->prompt.at[k]) {
@@ -470,7 +473,7 @@ static int add_tests(const struct settings *o, const struct lists *l, struct tes
   return all->n > 100000 ? error_set(err, "these lists make more than 100000 tests") : 0;
 }
 
-// Every combination.
+// Lists every combination.
 static int list_tests(const struct settings *o, tests *all, error *err) {
   enum { MOST = INT32_MAX / 4 };
   struct lists l = {0};
@@ -508,7 +511,7 @@ static int list_tests(const struct settings *o, tests *all, error *err) {
 static int bench(struct bench *b) {
   error err = {0};
   tests all = {0};
-  if (b->o.model.model) {                // the one without a name comes first
+  if (b->o.model.model) {                // the model given as an operand comes first
     vec_push(&b->o.models, xstrdup(b->o.model.model));
     for (size_t i = b->o.models.n - 1; i; i--) {
       char *last = b->o.models.at[i];

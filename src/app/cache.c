@@ -1,4 +1,4 @@
-// weft cache: what the kernel cache holds, and tunings to take along: list, verify, clear, export, import.
+// weft cache: lists, verifies and clears the kernel cache, and exports and imports tunings.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include <errno.h>
@@ -90,14 +90,14 @@ static int list_entries(const struct settings *o) {
 
 // ---- export, import -------------------------------------------------------------------------------------------------
 
-enum { FORM = 1, MOST_TUNINGS = 100000 };           // version of the file's form
+enum { FORM = 1, MOST_TUNINGS = 100000 };           // version of the export format
 
 static bool collect_tuning(const weft_cache_entry *e, void *ctx) {
   if (!e->sound || !e->current || strcmp(e->kind, "tuning")) return true;
   json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:s, s:s}", "name", e->name, "role", e->role, "opts", e->opts,
                         "before_us", e->before_us, "after_us", e->after_us, "cut_s", e->cut_s, "machine", e->machine,
                         "compiler", e->compiler);
-  json_t *lines = json_array();                     // IR is text of many lines: readable as an array of them
+  json_t *lines = json_array();                     // IR has many lines: readable as an array of lines
   for (const char *at = e->ir; *at;) {
     size_t n = strcspn(at, "\n");
     json_array_append_new(lines, json_stringn(at, n));
@@ -143,7 +143,7 @@ static const char *text_member(const json_t *o, const char *key) {
   return json_is_string(v) && strlen(json_string_value(v)) == json_string_length(v) ? json_string_value(v) : NULL;
 }
 
-// One tuning of the file. -1 and why not.
+// Checks one tuning of the file and, if `add`, adds it. -1 and an error.
 static int import_one(const json_t *o, size_t i, bool add, error *why) {
   weft_error err;
   static const char *const keys[] = {"name", "role", "opts", "machine", "compiler"};

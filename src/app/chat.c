@@ -1,5 +1,4 @@
-// weft chat: a conversation, in the terminal or with one message from the command line.  chat.h says which file does
-// what.
+// weft chat: a conversation in the terminal, or one message from the command line. chat.h lists the files.
 #define _GNU_SOURCE
 #include "app/chat.h"
 #include "app/app.h"
@@ -42,7 +41,7 @@ void chat_show_medium(struct chat *c, size_t number) { str_addf(&c->pending, "%s
 
 // ---- the conversation -----------------------------------------------------------------------------------------------
 
-// Pictures of the options: where the text has markers, or before it.
+// Puts the pictures of the options at the markers in the text, or before the text if it has none.
 static void add_with_markers(struct chat *c, const char *text, size_t n) {
   const char *end = text + n, *at;
   size_t given = c->media_told ? 0 : c->o.media.files.n, found = 0;
@@ -57,12 +56,12 @@ static void add_with_markers(struct chat *c, const char *text, size_t n) {
   str_addn(&c->pending, text, (size_t)(end - text));
 }
 
-// Answers a text of the user, after what /read and /image left for it.
+// Answers a user message; text and pictures of /read and /image go before it.
 static int answer_user(struct chat *c, const char *text, size_t n) {
   size_t before = c->pending.n;
   add_with_markers(c, text, n);
   int status = chat_say(c, json_pack("{ss so}", "role", "user", "content", json_text(c->pending.at, c->pending.n)));
-  // what was taken back takes its pictures along
+  // a message that was withdrawn takes its pictures along
   c->pending.n = status ? before : 0;
   c->media_told |= !status;
   return status;
@@ -78,14 +77,14 @@ static bool has_words(const str *text, const struct span *dropped, size_t n) {
   return false;
 }
 
-// A line with files that were dropped on the terminal: pictures and sounds, each where its path stands. If there is
-// nothing else, they stand before the next message, as after /image.
+// Handles a line with files dropped on the terminal: each picture or sound goes where its path was. Without other text
+// they go before the next message, as with /image.
 static int answer_dropped(struct chat *c, const str *text, const struct span *dropped, size_t n) {
   bool words = has_words(text, dropped, n);
   str said = {0};
   size_t at = 0, before = c->pending.n;
   int status = 0;
-  // a question about the file itself
+  // without an encoder the line is a question about the file itself
   if (words && !c->o.media.mmproj && text->at[0] != '/') return answer_user(c, text->at, text->n);
   for (size_t i = 0; !status && i < n; i++) {
     str name = {0};
@@ -104,7 +103,7 @@ static int answer_dropped(struct chat *c, const str *text, const struct span *dr
   return status;
 }
 
-// Until the end of the input.  1: what came last failed.
+// Answers lines until the end of the input. 1: the last answer failed.
 static int converse(struct chat *c) {
   str text = {0};
   enum input got = INPUT_TEXT;
@@ -138,7 +137,7 @@ static int converse(struct chat *c) {
   return terminal_interactive(c->term) && got != INPUT_BROKEN ? EXIT_OK : status;
 }
 
-// One message: of -p, of a file, or both, or all of stdin.
+// Answers one message: from -p, from a file, from both, or all of stdin.
 static int answer_one(struct chat *c) {
   const char *file = c->o.file ? c->o.file : c->o.prompt ? NULL : "-";
   error err = {0};
@@ -158,9 +157,9 @@ static int answer_one(struct chat *c) {
   return interrupted() ? EXIT_INTERRUPTED : status || c->broken ? EXIT_FAILED : EXIT_OK;
 }
 
-// ---- life -----------------------------------------------------------------------------------------------------------
+// ---- setup and cleanup ----------------------------------------------------------------------------------------------
 
-// Of a template of our own the model's BOS stands before it, where the model wants one.
+// Drops the BOS token that built-in templates begin with if the model does not add one itself.
 static int drop_unwanted_bos(struct chat *c, weft_error *err) {
   int32_t *ids = NULL;
   size_t n = 0;
@@ -177,7 +176,8 @@ static int choose_template(struct chat *c, weft_error *err) {
   bool said = c->o.template_name || c->o.template_file;
   if (!said && model_has_template(weft_model_file(c->model)))
     return weft_template_of_file(weft_model_file(c->model), c->tools != NULL, &c->tmpl, err);
-  c->bos = weft_piece(c->vocab, weft_bos(c->vocab), true, &n);    // a model file's own template knows these
+  // only for built-in templates: a model file's own template has its BOS
+  c->bos = weft_piece(c->vocab, weft_bos(c->vocab), true, &n);
   c->eos = weft_piece(c->vocab, weft_eos(c->vocab), true, &n);
   if (!said && !c->o.quiet)
     warning(
@@ -239,7 +239,7 @@ static int set_system(struct chat *c) {
   return 0;
 }
 
-// The name that a model's maker gave it, or what it is.
+// The name that the model's maker gave it, or else its architecture and size.
 static void greet(const struct chat *c) {
   const weft_file *f = weft_model_file(c->model);
   weft_value name;

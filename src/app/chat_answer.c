@@ -1,6 +1,6 @@
-// The answers of weft chat: see chat.h.  Every one is made the same way: the messages become a prompt by the template,
-// what of it the KV cache already holds is kept (ids are compared), the rest is evaluated, and tokens are drawn until
-// the model ends its turn.  The text is taken apart into reasoning, content and calls of tools while it comes.
+// The answers of weft chat: see chat.h. The template turns the messages into a prompt. Its longest prefix in the KV
+// cache is reused (token ids are compared), the rest is evaluated, and tokens are sampled until the model ends its
+// turn. Meanwhile the text is parsed into reasoning, content and tool calls.
 #define _GNU_SOURCE
 #include "app/chat.h"
 #include "app/app.h"
@@ -13,7 +13,7 @@
 
 // ---- the prompt -----------------------------------------------------------------------------------------------------
 
-// The ids of the conversation, with the beginning of an answer; prepares to take that apart.
+// Makes the ids of the conversation and the beginning of an answer; sets up the parser of the answer.
 static int make_chat_prompt(struct chat *c, struct ids *out, weft_error *err) {
   char *json = json_dumps(c->messages, JSON_COMPACT), *text = NULL;
   size_t n = 0;
@@ -48,8 +48,8 @@ static int make_chat_prompt(struct chat *c, struct ids *out, weft_error *err) {
 
 // ---- evaluation -----------------------------------------------------------------------------------------------------
 
-// Takes the oldest turn out of the conversation: from the first message after the system prompt to the next one of the
-// user. Returns how many messages that were; 0: there is only one turn.
+// Removes the oldest turn: from the first message after the system prompt to the next user message. Returns the number
+// of removed messages; 0: there is only one turn.
 static size_t forget_turn(struct chat *c) {
   size_t from = chat_has_role(json_array_get(c->messages, 0), "system"), n = json_array_size(c->messages),
          to = from + 1;
@@ -59,7 +59,7 @@ static size_t forget_turn(struct chat *c) {
   return to - from;
 }
 
-// Whether old turns may go: by --context-shift, or because somebody says so.
+// Returns whether old turns may be removed: by --context-shift, or because the user agrees.
 static bool may_forget(const struct chat *c, size_t n, size_t n_ctx) {
   str line = {0};
   if (c->o.context_shift || !terminal_interactive(c->term)) return c->o.context_shift;
@@ -76,7 +76,7 @@ static void set_messages(struct chat *c, const json_t *to) {
   c->messages = json_copy((json_t *)(uintptr_t)to);
 }
 
-// Whether the conversation would fit if only its last turn were left.
+// Returns whether the conversation would fit with only its last turn.
 static bool would_fit(struct chat *c, const json_t *all, size_t n_ctx, weft_error *err) {
   struct ids ids = {0};
   bool less = false;
@@ -87,9 +87,8 @@ static bool would_fit(struct chat *c, const json_t *all, size_t n_ctx, weft_erro
   return fits;
 }
 
-// A prompt that leaves room for an answer: a quarter of the context, or what -n says.  What is too long loses its
-// oldest turns, if it may, and then so many that half of the context is free, for each time all that is left is
-// evaluated again.
+// Makes a prompt that leaves room for an answer: a quarter of the context, or -n tokens. A longer conversation loses
+// its oldest turns, if allowed, until half of the context is free: each removal means that the rest is evaluated again.
 static int fit_prompt(struct chat *c, struct ids *ids, weft_error *err) {
   size_t n_ctx = (size_t)weft_model_context(c->model), room = n_ctx / 4, gone = 0, some;
   if (make_chat_prompt(c, ids, err)) return -1;
@@ -108,18 +107,18 @@ static int fit_prompt(struct chat *c, struct ids *ids, weft_error *err) {
   return status;
 }
 
-enum { PIECE = 512 };        // tokens that are evaluated together, and kept if a later piece ends early
+enum { PIECE = 512 };  // tokens evaluated together; a complete piece stays in the cache if a later one is interrupted
 
 struct reading { struct chat *c; size_t from, to; };
 
-// Looks at Ctrl-C while a piece is evaluated, and moves the bar.
+// Checks for Ctrl-C while a piece is evaluated, and moves the bar.
 static bool watch_prompt(void *ctx, double done) {
   struct reading *r = ctx;
   progress_set(&r->c->bar, "prompt", ((double)(r->c->past.n - r->from) + done) / (double)(r->to - r->from));
   return !interrupted();
 }
 
-// Brings the KV cache to these ids.  0, -1 with an error, or 1: Ctrl-C.
+// Makes the KV cache contain these ids. 0, -1 with an error, or 1: Ctrl-C.
 static int evaluate_prompt(struct chat *c, const struct ids *ids, weft_error *err) {
   size_t keep = 0, n_ctx = (size_t)weft_model_context(c->model);
   if (ids->n >= n_ctx) {
@@ -134,7 +133,7 @@ static int evaluate_prompt(struct chat *c, const struct ids *ids, weft_error *er
     return -1;
   }
   keep = weft_common(c->past.at, c->past.n, ids->at, ids->n);
-  if (keep == ids->n) keep = weft_before_rows(ids->at, keep - 1, ids->n);    // the logits of the last one are wanted
+  if (keep == ids->n) keep = weft_before_rows(ids->at, keep - 1, ids->n);    // the logits of the last token are needed
   double compiled = stats_compile_ms(c->model), began = now_s();
   c->past.n = keep;
   c->n_kept = keep;
@@ -172,7 +171,7 @@ static void show_call(struct chat *c, const weft_part *p) {
   if (p->done) terminal_show(c->term, STYLE_CALL, "\n", 1);
 }
 
-// More of a call: its arguments are a text until they are whole, and an object then, which is what templates take.
+// Adds to a tool call: its arguments are text until they are complete, then an object, as templates expect.
 static void take_shown_call(struct chat *c, const weft_part *p) {
   if (p->name) {
     c->arguments.n = 0;
@@ -211,7 +210,8 @@ static void show_parts(struct chat *c, const weft_part *parts, size_t n) {
   }
 }
 
-// Shows what a piece of text adds.  last: no more comes; cut: a limit ended it.  True: a stop string ends the answer.
+// Prints what a piece of text adds. last: it is the last piece; cut: a limit ended the text. True: a stop string ends
+// the answer.
 static bool feed(struct chat *c, const char *text, size_t n, bool last, bool cut) {
   const weft_part *parts;
   int found = -1;
@@ -230,8 +230,8 @@ static bool feed(struct chat *c, const char *text, size_t n, bool last, bool cut
   return true;
 }
 
-// Draws a token, or takes the end of reasoning that is too long.  Where content is written, the grammar says which; it
-// follows that text alone, not reasoning.
+// Samples a token, or takes the next one of the end-of-reasoning text if the budget is used up. The grammar constrains
+// content only, not reasoning.
 static int draw_id(struct chat *c, int32_t *id, bool *constrained, weft_error *err) {
   const uint64_t *mask = NULL;
   int status = c->budget ? weft_budget_next(c->budget, c->answer, id, err) : 0;
@@ -243,12 +243,12 @@ static int draw_id(struct chat *c, int32_t *id, bool *constrained, weft_error *e
   return weft_sample(c->sampler, c->logits, id, err);
 }
 
-// Draws tokens until something ends the answer.
+// Samples tokens until something ends the answer.
 static enum ending generate_answer(struct chat *c, weft_error *err) {
   size_t n, n_ctx = (size_t)weft_model_context(c->model);
   enum ending why = ENDED;
   const char *text;
-  double compiled = stats_compile_ms(c->model), began = now_s();  // kernels for one token are made with the first one
+  double compiled = stats_compile_ms(c->model), began = now_s();  // the first token compiles the kernels for one token
   bool ended = false, constrained;
   if (c->grammar) weft_grammar_reset(c->grammar);
   for (c->n_answer = 0; !ended;) {
@@ -278,7 +278,7 @@ static enum ending generate_answer(struct chat *c, weft_error *err) {
   return why;
 }
 
-// The answer that was made, as a message.
+// The finished answer as a message.
 static json_t *answer_message(struct chat *c) {
   json_t *m = json_pack("{ss so}", "role", "assistant", "content", json_text(str_c(&c->content), c->content.n));
   if (c->reasoning.n) json_object_set_new(m, "reasoning_content", json_text(c->reasoning.at, c->reasoning.n));
@@ -288,7 +288,7 @@ static json_t *answer_message(struct chat *c) {
 
 static double per_second(size_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0; }
 
-// --json: the answer, why it ended, and how fast it was.
+// --json: the answer, why it ended, and its speed.
 static void show_answer_json(struct chat *c, enum ending why) {
   static const char *const reasons[] = {"stop", "stopped", "length", "length", "error"};
   json_t *m = answer_message(c);
@@ -325,7 +325,7 @@ static void say_ending(struct chat *c, enum ending why, const weft_error *err) {
                   (unsigned long long)n.drafted_accepted);
 }
 
-// What chat_respond does, without taking back what made room for an answer that could not begin.
+// Does the work of chat_respond, except for restoring messages that were removed for an answer that could not begin.
 static int respond(struct chat *c, weft_error *err) {
   struct ids ids = {0};
   interrupt_catch();

@@ -1,5 +1,4 @@
-// What a line that begins with / does in weft chat: a table of commands, each a function that gets the rest of the
-// line.
+// Lines that begin with / in weft chat: a table of commands, each a function that gets the rest of the line.
 #define _GNU_SOURCE
 #include "app/chat.h"
 #include "app/app.h"
@@ -18,7 +17,7 @@ static int do_system(struct chat *c, const char *rest) {
   return 0;
 }
 
-// What ollama calls it: /set system TEXT.
+// /set system TEXT, as in ollama.
 static int do_set(struct chat *c, const char *rest) {
   if (!strncmp(rest, "system ", 7)) return do_system(c, rest + 7);
   terminal_note(c->term, "/set knows system alone; other settings are options of the command (weft chat --help)");
@@ -49,8 +48,7 @@ static int do_regen(struct chat *c, const char *rest) {
   return status;
 }
 
-// The last message of the user again, to be edited and answered in place of the old one: TEXT, or what is made of it on
-// the line.
+// Replaces the last user message and answers again: with TEXT, or with the old message edited on the line.
 static int do_edit(struct chat *c, const char *rest) {
   size_t n = json_array_size(c->messages);
   while (n && !chat_has_role(json_array_get(c->messages, n - 1), "user")) n--;
@@ -73,7 +71,7 @@ static int do_edit(struct chat *c, const char *rest) {
   return status;
 }
 
-// A file's text goes before the next message.
+// Reads a file whose text goes before the next message.
 static int do_read(struct chat *c, const char *rest) {
   error err = {0};
   char *text;
@@ -102,7 +100,7 @@ int chat_attach(struct chat *c, size_t file, const char *name, const char *where
   return 0;
 }
 
-// A picture or a sound, before the next message.
+// Reads a picture or sound that goes before the next message.
 static int do_image(struct chat *c, const char *rest) {
   if (!*rest || !strcmp(rest, "-")) { terminal_note(c->term, "/image needs the name of a file"); return -1; }
   if (chat_attach(c, 0, rest, "go before the next message")) return -1;
@@ -124,7 +122,7 @@ static int do_save(struct chat *c, const char *rest) {
   return 0;
 }
 
-// Messages from a file: an array of objects, each with a role.
+// Reads messages from a file: an array of objects, each with a role.
 static json_t *read_messages(terminal *term, const char *path, error *err) {
   char *text;
   size_t n, i;
@@ -153,7 +151,7 @@ static int do_load(struct chat *c, const char *rest) {
   return 0;
 }
 
-// The result of the first call that has none.
+// Adds the result of the first tool call without one.
 static int do_tool(struct chat *c, const char *rest) {
   size_t n = json_array_size(c->messages), results = 0;
   while (n && chat_has_role(json_array_get(c->messages, n - 1), "tool")) { n--; results++; }

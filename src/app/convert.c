@@ -1,4 +1,4 @@
-// weft convert: a folder of Hugging Face's as a GGUF file.  The library does the work.
+// weft convert: converts a Hugging Face folder to a GGUF file. The library does the work.
 #include "app/app.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// Options of models that denoise: see denoise_args.h. Names are llama.cpp's.
+// Options of diffusion models: see denoise_args.h. The names are llama.cpp's.
 #define _GNU_SOURCE
 #include "app/denoise_args.h"
 #include "app/app.h"
@@ -16,7 +16,7 @@ bool denoise_args_given(const struct denoise_args *a) {
          a->cfg_scale > 0 || a->visual;
 }
 
-// The text so far in place of what the terminal shows, with spaces for masks.
+// Redraws the text so far on the terminal, with spaces for masks.
 static void show_denoised(const struct denoised *d, const int32_t *ids) {
   const weft_vocab *v = weft_model_vocab(d->model);
   int32_t mask = weft_mask(v);

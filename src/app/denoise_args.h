@@ -1,4 +1,4 @@
-// denoise_args: the values of run's options of models that denoise, and a text that is denoised by them.
+// denoise_args: run's options for diffusion models, and the generation of a text by denoising.
 #ifndef WEFT_APP_DENOISE_ARGS_H
 #define WEFT_APP_DENOISE_ARGS_H
 #include "app/sampling_args.h"
@@ -10,12 +10,12 @@ struct denoise_args {
   bool visual;
 };
 
-// Why these values cannot be; NULL: they can.
+// Returns why the values are invalid; NULL: they are valid.
 const char *denoise_args_fault(const struct denoise_args *a);
 bool denoise_args_given(const struct denoise_args *a);
 
-// A text: the first n_prompt ids are there, the others are written. rows: of each that is written, a copy of the logits
-// that it was drawn from, for free(); NULL: the caller does not ask. bar NULL: nothing is shown.
+// A text of n ids: the first n_prompt are given, the others are generated. rows: for each generated token a copy of the
+// logits that it was sampled from, for free(); NULL: not requested. bar NULL: no progress bar.
 struct denoised {
   weft_model *model;
   const struct denoise_args *how;
@@ -25,6 +25,6 @@ struct denoised {
   float **rows;
   progress *bar;
 };
-// As weft_denoise; Ctrl-C ends it.
+// Calls weft_denoise; Ctrl-C ends it.
 int denoise(struct denoised *d, weft_error *err);
 #endif

@@ -1,8 +1,10 @@
-// weft perplexity, two models: log-probabilities of all tokens in a file, and the statistics of another model beside
-// them.  The file is llama.cpp's, little-endian: "_logits_", then as 32-bit integers the tokens of a chunk, the size of
-// the vocabulary, the number of chunks and all tokens; then, for each chunk, rows for the tokens whose successor is
-// scored: two floats, a step and the least log-probability, and a 16-bit multiple of the step for each token of the
-// vocabulary (an even number of them).  What is 16 below the best one or lower counts as that low.
+// weft perplexity with two models: writes the log-probabilities of all tokens of a text, and compares another model
+// with them.
+//
+// The file is llama.cpp's, little-endian: "_logits_"; then as 32-bit integers the tokens per chunk, the vocabulary
+// size, the number of chunks and all tokens. Then for each chunk, rows for the tokens whose successor is scored: two
+// floats, the step and the lowest log-probability, and for each token of the vocabulary a 16-bit multiple of the step
+// (padded to an even count). Log-probabilities more than 16 below the best are stored as 16 below.
 #define _GNU_SOURCE
 #include "app/perplexity.h"
 #include "base/inuse.h"
@@ -73,7 +75,7 @@ static void close_given(struct given *g) {
   if (g->fd >= 0) close(g->fd);
 }
 
-// Checks that the file is as long as its header says.
+// Checks that the file has the length that its header implies.
 static int check_given(const struct given *g, uint64_t bytes, const char *path, error *err) {
   uint64_t tokens, rows, all;
   if (memcmp(g->bytes, magic, MAGIC)) return error_set(err, "%s: not a file of log-probabilities", path);
@@ -126,8 +128,8 @@ struct comparison {
   const struct given *given;
   const char *path;
   const unsigned char *row;                          // of the next token
-  struct sums nll, base, kl, diff, diff2;            // diff: of the probability of the token that comes
-  double nll_base;                                   // products
+  struct sums nll, base, kl, diff, diff2;            // diff: of the probability of the actual next token
+  double nll_base;                                   // sum of the products
   size_t count, same;
   float *kls, *diffs;
 };
@@ -217,7 +219,7 @@ static int by_float(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// Of n sorted values, between neighbours.
+// A percentile of n sorted values, interpolated between neighbours.
 static double percentile(const float *x, size_t n, double fraction) {
   double at = fraction * (double)(n - 1);
   size_t i = (size_t)at;
@@ -288,7 +290,7 @@ static int compare_chunks(struct run *r, struct comparison *c) {
   if (!status) status = each_chunk(r, g->n_chunks, ids, (size_t)g->size);
   if (!status && !mapped_is_whole(g->map))
     status = failed("%s: a part of it could not be read: it was cut, or its disk failed", c->path);
-  if (!status && c->count >= 100) show_statistics(r, c);          // of fewer, statistics say nothing
+  if (!status && c->count >= 100) show_statistics(r, c);          // fewer values make no statistics
   free(ids); free(c->kls); free(c->diffs);
   return status;
 }

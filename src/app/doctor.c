@@ -1,9 +1,9 @@
 // weft doctor: what is missing or slow on this machine, and what to do about it.
 //
-// Input: what weft_env_report and weft_env_advice know, the environment, and the folder of models. Output: findings in
-// eleven subjects, each "ok", "note", "slow" or "fix". The exit status is 1 if one has to be fixed. Nothing is probed
-// here that `weft env` does not know, but for the server's library: a new fact goes into engine/env_report.c, a new
-// slow thing into device/advice.c.
+// Input: weft_env_report, weft_env_advice, the environment variables, and the model folder. Output: findings on eleven
+// subjects, each "ok", "note", "slow" or "fix". The exit status is 1 if one is "fix". Except for the server's library,
+// everything checked here is also in `weft env`: a new fact belongs in engine/env_report.c, a new cause of slowness in
+// device/advice.c.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/json.h"
@@ -45,7 +45,7 @@ static void note_finding(struct findings *l, const char *check, enum state state
 
 // ---- the checks -----------------------------------------------------------------------------------------------------
 
-// What weft_env_advice says of a subject.
+// Reports what weft_env_advice says about a subject.
 static void check_advice(struct findings *l, const char *check, const char *subject, const char *advice) {
   size_t n = strlen(subject);
   for (const char *at = advice; *at; at += strcspn(at, "\n"), at += *at == '\n')
@@ -116,7 +116,7 @@ static void check_cache(struct findings *l, const weft_env *m) {
                  "the folder to this user, or name another one with WEFT_CACHE");
 }
 
-// The folder of models is not there: the nearest folder above it that is has to take it.
+// The model folder does not exist yet: checks that its nearest existing parent is writable.
 static void check_models_to_be(struct findings *l, const char *folder) {
   char *above = xstrdup(folder), *end;
   do {
@@ -161,8 +161,8 @@ static void check_models(struct findings *l) {
   str_free(&folder);
 }
 
-// Of the device NAME, or NAME:WHICH: whether weft_env.devices has "NAME: something" and not "NAME: none: why"; *what:
-// the rest of that line.
+// For device NAME or NAME:WHICH, returns whether weft_env.devices has "NAME: something" instead of "NAME: none: why";
+// *what: the rest of that line.
 static bool device_line(const weft_env *m, const char *name, const char **what) {
   size_t n = strcspn(name, ":");
   for (const char *at = m->devices; *at; at += strcspn(at, "\n"), at += *at == '\n')
@@ -198,7 +198,7 @@ static void check_sandbox(struct findings *l) {
   else note_finding(l, "sandbox", IS_NOTE, "%s", sandbox_state());
 }
 
-// Variables that make all slower, and are sometimes left behind after a look at the compiler.
+// Variables that slow everything down, and are sometimes left set after debugging the compiler.
 static void check_variables(struct findings *l) {
   static const enum env_var slow[] = {ENV_DEBUG, ENV_SPEC, ENV_NOOPT};
   error err = {0};
@@ -212,7 +212,7 @@ static void check_variables(struct findings *l) {
   if (l->n == before) note_finding(l, "variables", IS_OK, "none that slows runs down ('weft env' lists them)");
 }
 
-// ---- what is shown --------------------------------------------------------------------------------------------------
+// ---- output ---------------------------------------------------------------------------------------------------------
 
 static void show_findings(struct out *o, const struct findings *l, const int *count) {
   for (size_t i = 0; i < l->n; i++) {
@@ -235,7 +235,7 @@ static void show_findings_json(struct out *o, const struct findings *l, const in
 
 static int check_all(struct settings *s) {
   weft_env m;
-  char *advice = weft_env_advice(weft_default_threads());        // before this program uses the processor
+  char *advice = weft_env_advice(weft_default_threads());        // before this program itself loads the processor
   weft_env_report(&m);
   struct findings l = {0};
   check_cpu(&l, &m, advice);
@@ -249,7 +249,7 @@ static int check_all(struct settings *s) {
   check_devices(&l, &m);
   check_sandbox(&l);
   check_variables(&l);
-  keep_to_files(s, NULL);        // drivers, which have been asked by now, open files that only they know
+  keep_to_files(s, NULL);        // only now: drivers open files that are not known beforehand
   weft_free(advice);
   int count[N_STATES] = {0};
   for (size_t i = 0; i < l.n; i++) count[l.at[i].state]++;

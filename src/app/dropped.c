@@ -1,5 +1,5 @@
-// Paths that a terminal writes: see dropped.h. GNOME's and kitty quote them, macOS' and iTerm escape them, some write a
-// file: URL, and some write them as they are.
+// Finds file paths that a terminal writes: see dropped.h. GNOME's and kitty quote them, macOS' and iTerm escape them,
+// some write a file: URL, and some write them unchanged.
 #define _GNU_SOURCE
 #include "app/dropped.h"
 #include "weft.h"
@@ -23,7 +23,7 @@ static bool is_picture_or_sound(const char *path) {
   return n > 0 && weft_medium_kind_of(first, (size_t)n);
 }
 
-// A word as a shell reads it. How long it is in the line; 0: a quote is open.
+// Parses a word by a shell's rules. Returns its length in the line; 0: a quote is not closed.
 static size_t shell_word(const char *at, str *out) {
   char quote = 0;
   size_t i = 0;
@@ -36,7 +36,7 @@ static size_t shell_word(const char *at, str *out) {
   return quote ? 0 : i;
 }
 
-// file:///tmp/a%20b.png. False: it is no such URL, or one of another machine.
+// Decodes file:///tmp/a%20b.png. False: no such URL, or of another machine.
 static bool path_of_url(str *word) {
   static const char scheme[] = "file://", local[] = "localhost/";
   str path = {0};
@@ -54,8 +54,8 @@ static bool path_of_url(str *word) {
   return path.n && path.at[0] == '/';
 }
 
-// The path at the beginning of a text, and how long it is there; 0: the text begins with something else. A question
-// mark or the like behind it belongs to the sentence.
+// The path at the beginning of a text, and its length there; 0: the text does not begin with a path. A question mark or
+// similar after it belongs to the sentence.
 static size_t path_at(const char *at, str *path) {
   path->n = 0;
   size_t n = shell_word(at, path);
@@ -70,7 +70,7 @@ static size_t path_at(const char *at, str *path) {
 
 void dropped_find(const char *line, dropped_list *out) {
   str path = {0};
-  if (line[0] == '/' && is_picture_or_sound(line)) {             // with spaces as they are
+  if (line[0] == '/' && is_picture_or_sound(line)) {             // an unquoted path with spaces
     vec_push(out, ((struct dropped){0, strlen(line), xstrdup(line)}));
     return;
   }

@@ -1,7 +1,6 @@
-// Lines that people type: see edit.h.
+// The line editor: see edit.h.
 //
-// Keys change text and cursor, and when there is nothing more to read for the moment everything is drawn anew, from the
-// row of the prompt on.
+// Keys change the text and the cursor. When no more input is pending, everything is redrawn, from the prompt's row on.
 #define _GNU_SOURCE
 #include "app/edit.h"
 #include "app/app.h"
@@ -24,35 +23,35 @@ typedef VEC(char *) lines;
 
 struct edit {
   int in, out;
-  struct termios before;       // when the conversation began
-  struct sigaction others[4];  // what the signals did that end or stop the program
-  sigset_t signals;            // while input is waited for
-  unsigned char buffer[4096];  // read, and not used yet
+  struct termios before;       // settings of the terminal at the start of the conversation
+  struct sigaction others[4];  // previous handlers of the signals that end or stop the program
+  sigset_t signals;            // blocked, except while input is waited for
+  unsigned char buffer[4096];  // read and not used yet
   size_t at, n;
-  str text, cut;               // cut: what Ctrl-K and the like removed last
-  size_t cursor;               // a byte, at the edge of a sign
+  str text, cut;               // cut: the text that Ctrl-K and similar keys removed last
+  size_t cursor;               // byte offset, at the edge of a grapheme
   const char *prompt, *color;
   int columns, rows;           // of the screen
-  int cursor_row;              // of what is drawn
-  VEC(int) widths;             // of the rows that are drawn
-  bool prompted;               // the prompt stands in the first of them
-  str drawn;                   // the text that is drawn, with the cursor behind it where at_end says so
+  int cursor_row;              // within the drawn rows
+  VEC(int) widths;             // of the drawn rows, in columns
+  bool prompted;               // the first row has the prompt
+  str drawn;                   // the text on the screen; at_end: the cursor is at its end
   bool at_end;
   lines history;
-  size_t browsed;              // the entry that is shown; history.n: none
-  str mine;                    // what was typed before that
-  pid_t owner;                 // stops when this does
+  size_t browsed;              // the shown entry; history.n: none
+  str mine;                    // the typed text, while an entry is shown
+  pid_t owner;                 // is stopped together with this process
   char *path;
   bool searching;
-  str wanted;                  // by Ctrl-R
-  edit_words words;            // that Tab completes
+  str wanted;                  // the text that Ctrl-R searches
+  edit_words words;            // completed by Tab
 };
 
 // ---- steps ----------------------------------------------------------------------------------------------------------
 
 static size_t sign_before(const edit *e, size_t at) {
   size_t from = 0;
-  // no sign reaches over a line's end
+  // no grapheme extends over the end of a line
   for (size_t i = at; i > 0; i--) if (e->text.at[i - 1] == '\n') { from = i; break; }
   if (from == at) return at ? at - 1 : 0;
   for (size_t end; (end = sign_end(e->text.at, e->text.n, from, NULL)) < at;) from = end;
@@ -99,7 +98,7 @@ static void replace_text(edit *e, size_t from, size_t to, const char *with, size
   str_addn(&s, e->text.at + to, e->text.n - to);
   str_free(&e->text);
   e->text = s;
-  size_t edge = line_begin(e, cursor);                          // what was put in may have joined with what follows
+  size_t edge = line_begin(e, cursor);                          // inserted text may have joined with the text after it
   while (edge < cursor) edge = sign_end(s.at, s.n, edge, NULL);
   e->cursor = edge;
 }
@@ -115,7 +114,8 @@ static void set_text(edit *e, const char *text) {
   replace_text(e, 0, e->text.n, text, strlen(text));
 }
 
-// Text as it came, without what a terminal would obey; line ends are newlines, and what is no UTF-8 becomes U+FFFD.
+// Cleans pasted text: control sequences are removed, line ends become newlines, and bytes that are not UTF-8 become
+// U+FFFD.
 static void clean_pasted(str *out, const char *text, size_t n) {
   for (size_t at = 0, used; at < n; at += used) {
     int32_t c;
@@ -160,7 +160,7 @@ static void measure_width(edit *e) {
 struct row { size_t from, to; int width; };
 typedef VEC(struct row) row_list;
 
-// Rows of at most `columns`; the last one has room for the cursor behind it.
+// Breaks the text into rows of at most `columns`; the last one has room for the cursor.
 static void break_rows(const edit *e, int first, row_list *out) {
   struct row r = {0, 0, first};
   for (size_t at = 0, end; at < e->text.n; at = end) {
@@ -185,8 +185,8 @@ static void add_shown(str *out, const edit *e, size_t from, size_t to) {
     else str_addc(out, e->text.at[i]);
 }
 
-// What stands before the text. It takes no more than half of a row: what is longer loses its first words, and a word
-// that is longer its first signs.
+// Adds the prompt. It takes at most half of a row: a longer one loses its first words, and a longer word its first
+// graphemes.
 static void add_shown_prompt(str *out, const edit *e) {
   str s = {0};
   if (e->searching) str_addf(&s, "(search: %s) ", str_c(&e->wanted)); else str_add(&s, e->prompt);
@@ -215,21 +215,22 @@ static int prompt_width(const edit *e) {
   return all;
 }
 
-// A row of which the screen has become narrower than it was drawn is several now, in nearly all terminals.
+// The rows above the cursor. If the screen has become narrower than a drawn row, nearly all terminals now show it as
+// several rows.
 static int rows_above(const edit *e) {
   int n = e->cursor_row;
   for (int i = 0; i < e->cursor_row; i++) n += e->widths.at[i] > e->columns ? (e->widths.at[i] - 1) / e->columns : 0;
   return n;
 }
 
-// What was added behind all that is drawn needs no more than itself, where there is room for it in the row.
+// Draws text that was appended at the end alone, if it fits in the row.
 static bool draw_added(edit *e) {
   size_t from = e->drawn.n;
   int all = e->widths.n ? e->widths.at[e->widths.n - 1] : 0, w;
   if (!e->prompted || e->searching || !e->at_end || e->cursor < e->text.n || from > e->text.n ||
       memcmp(e->drawn.at, e->text.at, from))
     return false;
-  if (from && sign_after(e, sign_before(e, from)) != from) return false;        // it joins with what stands there
+  if (from && sign_after(e, sign_before(e, from)) != from) return false;        // it joins with the text on the screen
   for (size_t at = from; at < e->text.n; all += w) {
     if (e->text.at[at] == '\n') return false;
     at = sign_end(e->text.at, e->text.n, at, &w);
@@ -244,15 +245,15 @@ static bool draw_added(edit *e) {
   return true;
 }
 
-// To the beginning of the text in the row of the prompt, which stands there.
+// Moves to the beginning of the text in the row of the prompt.
 static void begin_first(str *out, const edit *e) {
   int n = prompt_width(e);
   str_addc(out, '\r');
   if (n) str_addf(out, "\033[%dC", n);
 }
 
-// Everything anew. A row may fill its line, and then the cursor is still on the last column, as lines do not wrap by
-// themselves meanwhile: so what was there is cleared before rows are printed, never behind one.
+// Redraws everything. Lines do not wrap meanwhile, so after a full row the cursor stays on the last column. Old content
+// is therefore cleared before rows are printed, never after a row.
 static void draw_rows(edit *e, const row_list *rows, int first, int shown, str *s) {
   if (first || !e->prompted) str_addc(s, '\r');
   else begin_first(s, e);
@@ -273,7 +274,7 @@ static void draw_line(edit *e) {
   int above = rows_above(e), row = 0;
   break_rows(e, prompt_width(e), &rows);
   while (row + 1 < (int)rows.n && e->cursor >= rows.at[row + 1].from) row++;
-  // a text that is longer than the screen: the end of what is before the cursor
+  // of a text longer than the screen, the last rows up to the cursor are shown
   int shown = (int)rows.n < e->rows ? (int)rows.n : e->rows, first = row < shown ? 0 : row - shown + 1;
   str_add(&s, "\033[?25l\033[?7l");
   if (above) str_addf(&s, "\033[%dA", above);
@@ -296,7 +297,7 @@ static void draw_line(edit *e) {
 
 // ---- the terminal ---------------------------------------------------------------------------------------------------
 
-// asked: the signal that wants the program to end or to stop
+// asked: the signal that asks the program to end or to stop
 static volatile sig_atomic_t resized, continued, asked;
 static void on_resize(int sig) { (void)sig; resized = 1; }
 static void on_continue(int sig) { (void)sig; continued = 1; }
@@ -304,11 +305,11 @@ static void on_ask(int sig) { asked = sig; }
 static const int asking[] = {SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
 _Static_assert(COUNT(asking) == COUNT(((edit *)0)->others), "each is kept");
 
-// Pastes come with marks around them.
+// Bracketed paste: pastes have marks around them.
 #define MARKS_ON "\033[?2004h"
 #define MARKS_OFF "\033[?2004l"
 
-// Every key comes as it is; Ctrl-C and Ctrl-Z stay signals.
+// Every key is delivered unchanged; Ctrl-C and Ctrl-Z stay signals.
 static void set_raw_keys(edit *e) {
   struct termios t = e->before;
   tty_be_quiet(&t);
@@ -318,15 +319,15 @@ static void set_raw_keys(edit *e) {
   send_text(e, MARKS_ON);
 }
 
-// Until the next line: keys wait for that, and none is shown in between. Ctrl-S, Ctrl-Q and Ctrl-\ do what they do.
+// Set between two lines: keys wait for the next line and are not echoed. Ctrl-S, Ctrl-Q and Ctrl-\ keep their effect.
 static void set_quiet(edit *e) {
   struct termios t = e->before;
   tty_be_quiet(&t);
   tcsetattr(e->in, TCSADRAIN, &t);
 }
 
-// Signals wait from here on while a key is worked on. Those that would end the program with the terminal as it is now
-// are noted; what was ignored still is.
+// Takes over the terminal. From here on signals are blocked while a key is handled. A handler records those that would
+// end the program without restoring the terminal; ignored signals stay ignored.
 static void take_terminal(edit *e) {
   sigset_t held;
   sigemptyset(&held);
@@ -353,7 +354,7 @@ static void give_signals_back(const edit *e) {
   sigprocmask(SIG_SETMASK, &e->signals, NULL);
 }
 
-// The terminal as it was, and then the signal does what it does: it ends the program, or stops it and its owner until
+// Restores the terminal, and then lets the signal take effect: it ends the program, or stops it and its owner until
 // they are continued.
 static void obey(edit *e) {
   int sig = asked;
@@ -367,16 +368,16 @@ static void obey(edit *e) {
   continued = 1;
 }
 
-// One byte. 1; 0 at the end; -1 on Ctrl-C; 2 where wait_ms (negative: no limit) is over.  Ctrl-C counts whenever it
-// comes: the signal waits while a key is worked on and is let through only while this waits for input. It takes with it
-// what was typed before.
+// Reads one byte. 1; 0 at the end; -1 on Ctrl-C; 2 if wait_ms is over (negative: no limit). Ctrl-C is never lost: the
+// signal is blocked while a key is handled and is delivered while this function waits for input. It discards what was
+// typed before.
 static int get_byte(edit *e, int wait_ms, unsigned char *out) {
   struct timespec limit = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L};
   while (e->at == e->n) {
     struct pollfd p = {.fd = e->in, .events = POLLIN};
     if (interrupted()) return -1;
     if (asked) obey(e);
-    // others may have written meanwhile
+    // other programs may have written meanwhile
     if (continued) { continued = 0; set_raw_keys(e); e->cursor_row = 0; resized = 1; }
     if (resized) { resized = 0; e->prompted = false; measure_width(e); draw_line(e); }
     int ready = ppoll(&p, 1, wait_ms < 0 ? NULL : &limit, &e->signals);
@@ -394,7 +395,7 @@ static int get_byte(edit *e, int wait_ms, unsigned char *out) {
 
 // ---- history --------------------------------------------------------------------------------------------------------
 
-// A line of the file is an entry: its newlines are \n there, and a backslash is two.
+// A line of the file is an entry; in it newlines are written \n and backslashes are doubled.
 static void add_entry(lines *l, const char *text, size_t n) {
   str s = {0};
   for (size_t i = 0; i < n; i++) {
@@ -409,13 +410,13 @@ static void write_entry(FILE *f, const char *text) {
   fputc('\n', f);
 }
 
-// Never readable for others, not even for a moment.
+// Opens a file that other users can never read, not even for a moment.
 static FILE *open_for_owner(const char *path, int how) {
   int fd = path ? open(path, how | O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600) : -1;
   return fd < 0 ? NULL : fdopen(fd, "w");
 }
 
-// The whole history anew, under another name until it is there.
+// Rewrites the whole history under another name, and then renames it.
 static void rewrite_history(const edit *e) {
   str path = {0};
   str_addf(&path, "%s.%ld.part", e->path, (long)getpid());
@@ -425,7 +426,7 @@ static void rewrite_history(const edit *e) {
   str_free(&path);
 }
 
-// What is the same as an earlier entry takes its place.
+// Removes an equal earlier entry; the caller adds the new one.
 static void keep_once(lines *l, const char *text) {
   for (size_t i = 0; i < l->n; i++)
     if (!strcmp(l->at[i], text)) {
@@ -460,7 +461,7 @@ void edit_remember(edit *e, const char *text) {
   if (!*text) return;
   keep_once(&e->history, text);
   vec_push(&e->history, xstrdup(text));
-  FILE *f = open_for_owner(e->path, O_APPEND);           // by its own, so that two conversations at once both are kept
+  FILE *f = open_for_owner(e->path, O_APPEND);           // appended, so that two conversations at once both keep theirs
   if (f) { write_entry(f, text); fclose(f); }
 }
 
@@ -470,7 +471,7 @@ static void browse(edit *e, size_t to) {
   set_text(e, to == e->history.n ? str_c(&e->mine) : e->history.at[to]);
 }
 
-// Ctrl-R: the last entry before this one that has what is wanted.
+// Ctrl-R: finds the last entry before this one that contains the searched text.
 static void search_back(edit *e, size_t before) {
   for (size_t i = before; i-- > 0;) {
     const char *found = strstr(e->history.at[i], str_c(&e->wanted));
@@ -539,7 +540,7 @@ static const struct { const char *sent; enum key key;
                  {"[13;2u", KEY_NEWLINE},
                  {"[200~", KEY_PASTE}};
 
-// After an escape: the key that it begins; what nobody knows is none.
+// Parses the rest of a key that begins with an escape; unknown sequences are no key.
 static enum key escaped(edit *e) {
   char seen[32] = "";
   for (size_t n = 0; n < sizeof seen - 1;) {
@@ -553,12 +554,12 @@ static enum key escaped(edit *e) {
   return KEY_NONE;
 }
 
-// Everything up to the mark of its end, as one text; of what is too long, nothing.
+// Reads a paste up to its end mark, as one text; a text that is too long is dropped.
 static int paste(edit *e) {
   static const char end[] = "\033[201~";
   enum { MARK = sizeof end - 1 };
   str s = {0};
-  size_t seen = 0;                                               // of the mark
+  size_t seen = 0;                                               // bytes of the end mark seen so far
   int got;
   unsigned char c;
   while (seen < MARK && (got = get_byte(e, -1, &c)) == 1) {
@@ -570,7 +571,7 @@ static int paste(edit *e) {
   return got;
 }
 
-// A character, and those that came with it: the line is looked at once for all of them.
+// Inserts a character and all that came with it, so that the line is checked once for all of them.
 static void type_characters(edit *e, unsigned char first) {
   str s = {0};
   for (bool more = true; more; first = more ? e->buffer[e->at++] : 0) {
@@ -590,7 +591,7 @@ static void type_characters(edit *e, unsigned char first) {
   str_free(&s);
 }
 
-// To the line above or below, as far to the right as signs go; at the edge of the text to another entry.
+// Moves to the line above or below, by as many graphemes as before; at the edge of the text to another entry.
 static void go_line(edit *e, bool up) {
   size_t begin = line_begin(e, e->cursor), n = 0;
   for (size_t at = begin; at < e->cursor; at = sign_after(e, at)) n++;
@@ -633,8 +634,8 @@ static void move(edit *e, int key) {
   }
 }
 
-// Ctrl-R looks further back; what is no text ends the search, and counts as the key that it is. True: that was all of
-// this key.
+// Handles a key during a search. Ctrl-R searches further back; a key that is no text ends the search and keeps its own
+// meaning. True: the key is done.
 static bool search_key(edit *e, int key) {
   if (key == WITH_CTRL('R')) {
     if (e->searching) search_back(e, e->browsed);
@@ -654,7 +655,7 @@ static bool search_key(edit *e, int key) {
 
 // ---- completion -----------------------------------------------------------------------------------------------------
 
-// Under the line, which is drawn anew below them.
+// Prints the words below the line; the line is then redrawn below them.
 static void show_words(edit *e, const char *begin, size_t n) {
   str s = {0}, names = {0};
   const char *word;
@@ -677,7 +678,7 @@ static void show_words(edit *e, const char *begin, size_t n) {
   str_free(&names);
 }
 
-// Tab behind a / and the beginning of a word: as much as all words have in common that begin so, or a list of them.
+// Tab after a / and the beginning of a word: completes the common prefix of all matching words, or lists them.
 static void complete_command(edit *e) {
   size_t n = strcspn(e->text.at, " \n"), common = 0, found = 0;
   if (e->text.at[0] != '/' || e->cursor != n) return;
@@ -697,7 +698,7 @@ static void complete_command(edit *e) {
 
 // ---- a line ---------------------------------------------------------------------------------------------------------
 
-// Keys until the line is done.
+// Handles keys until the line is complete.
 static enum edit_result edit_keys(edit *e) {
   for (;;) {
     unsigned char c;
@@ -716,9 +717,9 @@ static enum edit_result edit_keys(edit *e) {
   }
 }
 
-// ---- life -----------------------------------------------------------------------------------------------------------
+// ---- setup and cleanup ----------------------------------------------------------------------------------------------
 
-// Asked to end between two lines: the terminal is given back, unless a shell has taken it by now.
+// A signal that ends the program between two lines: restores the terminal, unless a shell has taken it meanwhile.
 static const edit *ending;
 static void on_end(int sig) {
   if (tcgetpgrp(ending->in) == getpgrp()) {

@@ -1,6 +1,6 @@
-// weft embed: texts as vectors, in llama.cpp's forms. A text is what stands between two separators, by default a line;
-// its vector is what the model makes of each token, pooled as the model's file says and normalised. Without pooling
-// each token has a vector of its own.
+// weft embed: computes embeddings of texts and prints them in llama.cpp's formats. Texts are separated by a separator,
+// by default a newline. The vectors of a text's tokens are pooled as the model's file says and normalised; without
+// pooling each token keeps its own vector.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/media_args.h"
@@ -20,14 +20,14 @@ static const struct command command = {
 
 enum format { FORMAT_TEXT, FORMAT_ARRAY, FORMAT_JSON, FORMAT_JSON_MORE, FORMAT_RAW };
 
-// All vectors, one after the other. Of a text there is one, or one for each token.
+// All vectors, one after the other: one for each text, or one for each token of it.
 struct vectors {
   weft_model *model;
   VEC(float) all;
   size_t size, n, n_texts;
   enum weft_pooling how;
   struct media media;                  // pictures and sounds
-  size_t n_media;                      // of them, that have stood in texts
+  size_t n_media;                      // how many of them the texts have used
 };
 
 static int add_ids(struct vectors *v, const struct settings *o, const int32_t *ids, size_t n_ids) {
@@ -45,7 +45,7 @@ static int add_ids(struct vectors *v, const struct settings *o, const int32_t *i
   return interrupted() ? EXIT_INTERRUPTED : 0;
 }
 
-// ---- a question and a text, which models that rank see together -----------------------------------------------------
+// ---- pairs of question and text, for reranking models ---------------------------------------------------------------
 
 static int add_text_pair(struct vectors *v, const struct settings *o, const char *text, size_t n) {
   const char *separator = o->embed.pair_separator;
@@ -75,7 +75,7 @@ static size_t count_marks(const char *text, size_t n) {
   return found;
 }
 
-// With the next n_media pictures and sounds.
+// Adds a text with the next n_media pictures and sounds.
 static int add_with_media(struct vectors *v, const struct settings *o, const char *text, size_t n, size_t n_media) {
   unsigned flags = WEFT_ADD_SPECIAL | (o->parse_special ? WEFT_PARSE_SPECIAL : 0u);
   weft_error err;
@@ -118,7 +118,7 @@ static int add_texts(struct vectors *v, const struct settings *o, const char *te
   return status;
 }
 
-// Where no text has a marker, each picture or sound is a text of its own. text NULL: there is none.
+// If no text has a marker, each picture or sound is a text of its own. text NULL: no texts.
 static int add_all(struct vectors *v, const struct settings *o, const char *text, size_t n) {
   bool marked = text && count_marks(text, n);
   int status = 0;
@@ -133,7 +133,7 @@ static int add_all(struct vectors *v, const struct settings *o, const char *text
   return status;
 }
 
-// ---- what is shown --------------------------------------------------------------------------------------------------
+// ---- output ---------------------------------------------------------------------------------------------------------
 
 static const float *vector_at(const struct vectors *v, size_t i) { return v->all.at + i * v->size; }
 
@@ -188,7 +188,7 @@ static void show_raw(struct out *to, const struct vectors *v) {
   }
 }
 
-// For people: of many vectors the beginnings, and how near they are.
+// For people: the first numbers of each vector, and the similarities of several texts.
 static void show_text(struct out *to, const struct vectors *v, bool whole_numbers) {
   enum { SHOWN = 16 };
   size_t n = v->n > 1 && v->size > SHOWN ? SHOWN : v->size;
@@ -222,7 +222,7 @@ static void show_vectors(struct out *to, const struct vectors *v, const struct s
 
 static int choose_pooling(struct vectors *v, const struct settings *o) {
   weft_error err;
-  v->how = (enum weft_pooling)(o->embed.pooling - 1);          // the table's choices stand in the order of weft.h
+  v->how = (enum weft_pooling)(o->embed.pooling - 1);          // the table has the choices in the order of weft.h
   if (v->how == WEFT_POOLING_MODEL && weft_model_pooling(v->model, &v->how, &err)) return failed("%s", err.text);
   if (v->how != WEFT_POOLING_MODEL) return 0;
   v->how = WEFT_POOLING_NONE;
@@ -262,7 +262,7 @@ static int embed_all(struct settings *o) {
   int found = o->media.files.n ? media_args_find(&o->media, o->model.model) : 0;
   if (found) return found;
   keep_to_evaluating(o, NULL);
-  bool alone = o->media.files.n && !o->file;           // pictures without texts
+  bool alone = o->media.files.n && !o->file;           // pictures and sounds without texts
   if (!o->prompt && !o->ids.n && !alone && read_file(o->file ? o->file : "-", READ_CORPUS, &text, &n, &err))
     return failed("%s", err.text);
   if (o->prompt) { text = xstrdup(o->prompt); n = strlen(text); }

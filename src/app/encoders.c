@@ -1,4 +1,4 @@
-// See encoders.h.
+// Finds the encoder of a model: see encoders.h.
 #define _GNU_SOURCE
 #include "app/encoders.h"
 #include "app/store.h"
@@ -33,7 +33,7 @@ int encoder_bits(const char *path) {
 
 // ---- names ----------------------------------------------------------------------------------------------------------
 
-// Words of names that say how weights are stored, or nothing: "F16", "Q4_K_M", "IQ2_XXS", "UD", "model".
+// Words in names that are the type of the weights or have no meaning: "F16", "Q4_K_M", "IQ2_XXS", "UD", "model".
 static bool says_no_model(const char *at, size_t n) {
   static const char *const words[] = {"f16", "f32", "bf16", "fp16", "fp32", "mxfp4", "ud", "i1", "model", "gguf"};
   static const char *const types[] = {"q", "iq", "tq"};
@@ -45,7 +45,7 @@ static bool says_no_model(const char *at, size_t n) {
   return false;
 }
 
-// What is left of a file's name without types and the word "mmproj", in small letters: whose weights they are.
+// A file's name without types and "mmproj", in lower case: the model that the file belongs to.
 static void model_said_by(const char *file, str *out) {
   size_t n = stem_of(file);
   str plain = {0};
@@ -71,15 +71,15 @@ static void model_said_by(const char *file, str *out) {
 
 typedef struct searching {
   const char *model;                   // the name of its file
-  str wanted;                          // what it says
-  bool in_store;                       // names begin with those of repositories
-  size_t n, n_models;                  // encoders, and models
-  str only, named;                     // an encoder; the one that is nearest to the model by its name
+  str wanted;                          // the model that the name says (model_said_by)
+  bool in_store;                       // in the folder of downloads, where names begin with the repository
+  size_t n, n_models;                  // number of encoders, and of models
+  str only, named;                     // the last encoder seen; the one whose name is nearest to the model's
   size_t nearness;
-  int distance;                        // of its type from the model's
+  int distance;                        // difference of the bits per weight between that encoder and the model
 } searching;
 
-// SIZE_MAX: the same name; of the same repository: what their names begin with alike; 0: another model's.
+// SIZE_MAX: equal names; in one repository the length of the common prefix; 0: of another model.
 static size_t nearness(const searching *s, const char *file, const str *said) {
   size_t n = 0;
   if (said->n && said->n == s->wanted.n && !memcmp(said->at, s->wanted.at, said->n)) return SIZE_MAX;

@@ -1,16 +1,16 @@
-// encoders: which mmproj file encodes pictures and sounds for a model. A file that was noted when both were fetched
-// (store.h) is the one; else names decide, as people give them: a file of the model's folder whose name is the model's
-// with "mmproj" and another type in it, or the folder's only one. Whether the two go together is for who opens them.
+// encoders: finds the mmproj file that encodes pictures and sounds for a model. If both were downloaded together, the
+// store has noted the file (store.h). Otherwise names decide: a file in the model's folder with the model's name plus
+// "mmproj" and any type, or the only mmproj file of the folder. The caller that opens the two checks that they fit.
 #ifndef WEFT_APP_ENCODERS_H
 #define WEFT_APP_ENCODERS_H
 #include "base/str.h"
 
-// ONE: a user named this model, so an encoder beside it is meant for it. MANY: the folder has models of all kinds: an
-// encoder that does not say whose it is belongs to the folder's only model, and to none of several.
+// ONE: the user named this model, so an encoder next to it is meant for it. MANY: the folder has many models, and an
+// encoder without a model's name is used only if there is one model.
 enum encoder_search { ENCODER_OF_ONE, ENCODER_OF_MANY };
-// path: empty if there is none. Returns how many files called *mmproj*.gguf are beside the model.
+// path: empty if no encoder fits. Returns how many files called *mmproj*.gguf are in the model's folder.
 size_t encoder_find(const char *model, enum encoder_search how, str *path);
 
-// How many bits a weight has, by the last word of a file's name: 4 of Q4_K_M, 16 of BF16; 0: it does not say.
+// Bits per weight by the last word of a file's name: 4 for Q4_K_M, 16 for BF16; 0: unknown.
 int encoder_bits(const char *path);
 #endif

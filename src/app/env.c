@@ -1,4 +1,4 @@
-// weft env: the environment variables that Weft reads, and what it sees of this machine.
+// weft env: prints the environment variables that Weft reads, and what it detects on this machine.
 #include "app/app.h"
 #include "base/env.h"
 #include "app/json.h"
@@ -12,7 +12,7 @@ static const struct command command = {
   COMMAND_BIT(env),
   0};
 
-// A secret is not shown.
+// A secret is not printed.
 static const char *shown_value(enum env_var v) { return v == ENV_HF_TOKEN && *env_str(v) ? "(set)" : env_str(v); }
 
 static void show_variables(struct out *o) {
@@ -73,7 +73,7 @@ static void show_option_variables(struct out *o, json_t *json) {
 
 // ---- the machine ----------------------------------------------------------------------------------------------------
 
-// What instructions change in kernels. Others are used where LLVM finds a place for them.
+// The effect of instruction sets on kernels. LLVM may use others as well.
 static const struct { const char *name, *what;
 } features[] = {
   {"x86-64", "128-bit vectors; products of bytes in plain arithmetic"},
@@ -91,7 +91,7 @@ static const struct { const char *name, *what;
   {"i8mm", "products of small matrices of bytes"},
 };
 
-// Whether a word stands in a list with spaces.
+// Returns whether a list separated by spaces contains a word.
 static bool has_word(const char *list, const char *word) {
   size_t n = strlen(word);
   for (const char *at = list; (at = strstr(at, word)) != NULL; at += n)
@@ -183,7 +183,7 @@ static void show_env_json(struct out *o, const weft_env *m) {
 static int show_env(struct settings *s) {
   weft_env machine;
   weft_env_report(&machine);
-  keep_to_files(s, NULL);        // drivers, which have been asked by now, open files that only they know
+  keep_to_files(s, NULL);        // only now: drivers open files that are not known beforehand
   struct out o = {0};
   if (s->json) {
     show_env_json(&o, &machine);

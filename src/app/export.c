@@ -1,5 +1,5 @@
-// weft export: one file that holds a model and runs it, or one of C.  The library compiles the kernels and writes the
-// file; this file reads the list of levels and finds the static program.
+// weft export: writes one file that contains a model and runs it, or C source. The library compiles the kernels and
+// writes the file; this file parses the list of CPU levels and finds the static program.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "base/newfile.h"
@@ -28,7 +28,7 @@ static const char *const levels[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "arm
 
 static bool is_of_arm(const char *level) { return !strncmp(level, "arm", 3); }
 
-// "v3" and "x86-64-v3" are the same. NULL: no level.
+// Accepts "v3" and "x86-64-v3". NULL: unknown level.
 static const char *cpu_level_named(const char *name, size_t n) {
   for (size_t i = 0; i < COUNT(levels); i++) {
     const char *brief = is_of_arm(levels[i]) ? levels[i] : strrchr(levels[i], 'v');
@@ -38,7 +38,7 @@ static const char *cpu_level_named(const char *name, size_t n) {
   return NULL;
 }
 
-// The static program next to this one, or in the folder of packages. False: it does not exist.
+// Finds the static program next to this one, or in the packages' folder. False: it does not exist.
 static bool find_program(char out[PATH_MAX]) {
   static const char *const places[] = {"weft-static", "../lib/weft/weft-static"};
   char self[PATH_MAX];
@@ -108,17 +108,17 @@ static int check_levels(const char *list) {
   return *list ? EXIT_OK : usage_error("--cpu: give one of v2, v3, v4, or several with commas between");
 }
 
-// Of an ELF program: for AArch64, and not for x86-64.  What is no program, weft_export_check refuses.
+// Returns whether an ELF program is for AArch64 instead of x86-64. weft_export_check reports files that are no program.
 static bool program_is_of_arm(const char *path) {
   Elf64_Ehdr head = {.e_machine = 0};
   struct stat st;
-  int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);          // a pipe is not waited for
+  int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);          // does not wait for a pipe
   bool whole = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && read(fd, &head, sizeof head) == sizeof head;
   if (fd >= 0) close(fd);
   return whole && head.e_machine == EM_AARCH64;
 }
 
-// Levels are those of the program's processors.
+// Sets and checks the CPU levels, which are those of the program's architecture.
 static int choose_levels(struct export_args *o) {
   bool arm = program_is_of_arm(o->program);
   if (!o->cpu) o->cpu = arm ? "armv8-a,armv8.2-a,armv8.6-a" : "v2,v3,v4";

@@ -1,11 +1,11 @@
-// See exported.h.
+// The command line of an exported program: see exported.h.
 #include "app/exported.h"
 #include "app/app.h"
 #include <stdlib.h>
 #include <string.h>
 #include "base/os.h"
 
-// Commands that take a model by -m; inspect and template have it as an argument.
+// Commands that take a model by -m; inspect and template take it as an operand.
 static const char *const take_model[] = {"run", "chat", "serve", "bench", "embed", "perplexity", "imatrix", "profile",
                                          "viz", "tokenize", "inspect", "template"};
 
@@ -21,14 +21,14 @@ static bool names_model(int argc, char **argv) {
   return false;
 }
 
-// "SELF ..." is "SELF -m SELF ...", and "SELF run ..." is "SELF run -m SELF ...".
+// Changes "SELF ..." to "SELF -m SELF ...", and "SELF run ..." to "SELF run -m SELF ...".
 static void carry_model(int *argc, char ***argv, const char *self) {
   static char option[] = "-m";
   bool bare = *argc < 2 || (*argv)[1][0] == '-';
   if (names_model(*argc, *argv) || (*argc > 1 && !strcmp((*argv)[1], "--version"))) return;
   if (!bare && !is_one_of((*argv)[1], take_model, COUNT(take_model))) return;
   int before = bare ? 1 : 2;
-  VEC(char *) all = {0};                // until the program ends
+  VEC(char *) all = {0};                // lives until the program ends
   for (int i = 0; i < before; i++) vec_push(&all, (*argv)[i]);
   vec_push(&all, option);
   vec_push(&all, xstrdup(self));

@@ -1,10 +1,11 @@
-// The files that a command may open, from when its arguments are known: those that it was given, and of the system what
-// a program needs to run (its libraries, what the kernel says of the machine). Nothing else, whatever the bytes of a
-// model make of this program; the kernel cache is another process's. Of what a command makes the folder is open, since
-// files come into it under another name first. loadtest has a library that looks up names wherever a system has them:
-// it, and what minds the folder of models, reads all and writes into one folder. What lines of a conversation name is
-// opened by a process of its own (typed.h). pull reads what a library needs to look up names and to check certificates,
-// and no folder of a user.
+// Restricts the files that a command may open, once its arguments are known. Allowed are the files that the arguments
+// name, and system files that a program needs to run (libraries, facts about the machine). A damaged or malicious model
+// file can then reach nothing else. A separate process, the keeper, writes the kernel cache.
+//
+// Exceptions. The folder of an output file is open for writing, since outputs are written under another name first.
+// loadtest and commands on the model folder read everything, because a library resolves host names, and write one
+// folder at most. Files named in a chat are opened by a helper process (typed.h). pull reads what name resolution and
+// certificate checks need, and no folder of the user.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/store.h"
@@ -41,8 +42,9 @@ static bool is_kind(const char *path, bool follows, mode_t kind) {
   return !(follows ? stat(path, &st) : lstat(path, &st)) && (st.st_mode & S_IFMT) == kind;
 }
 
-// Files of a folder may be links to others; also those of the folders in it, to a depth of `deep`. A link to a folder
-// is followed only where `links` says that whoever started the program made it: others' folders may have one to /.
+// Adds the files of a folder, also those that links point to, and subfolders to a depth of `deep`. A link to a folder
+// is followed only if `links` is set, because the user who started the program made it: other folders may have a link
+// to /.
 static void add_folder(files *l, const char *path, int deep, bool links) {
   add_path_of(l, path, false);
   DIR *d = path ? opendir(path) : NULL;
@@ -57,7 +59,7 @@ static void add_folder(files *l, const char *path, int deep, bool links) {
   if (d) closedir(d);
 }
 
-// Of a split model all parts; a folder of Hugging Face's may be of links to files that lie elsewhere.
+// Adds all parts of a split model. A Hugging Face folder may contain links to files elsewhere.
 static void add_model_parts(files *l, const char *path) {
   int number, of;
   size_t stem;
@@ -72,12 +74,12 @@ static void add_model_parts(files *l, const char *path) {
 
 static int add_library(struct dl_phdr_info *info, size_t size, void *ctx) {
   (void)size;
-  // the compiler's lies where others do
+  // the compiler's libraries are next to others
   if (info->dlpi_name && info->dlpi_name[0] == '/') add_folder_of(ctx, info->dlpi_name, false);
   return 0;
 }
 
-// Folders with colons between.
+// Adds folders separated by colons.
 static void add_path(files *l, const char *at) {
   for (; *at; at += strcspn(at, ":;"), at += *at != 0) {
     str folder = {0};
@@ -111,10 +113,10 @@ static void add_system(files *l) {
   add_path_of(l, "/dev/null", true);
   dl_iterate_phdr(add_library, l);
   add_path(l, env_library_path());
-  if (*env_str(ENV_WEFT_LLVM)) add_folder_of(l, env_str(ENV_WEFT_LLVM), false);   // what it needs is in that folder
+  if (*env_str(ENV_WEFT_LLVM)) add_folder_of(l, env_str(ENV_WEFT_LLVM), false);   // its libraries are in that folder
 }
 
-// Where a link leads, that is what is replaced.
+// If the output is a link, its target is replaced, so the target's folder is added.
 static void add_made(files *l, const char *path) {
   if (!path || !strcmp(path, "-")) return;
   char *real = realpath(path, NULL);
@@ -139,16 +141,16 @@ static void add_given(files *l, const struct settings *s) {
   const char *const reads[] = {s->file, s->system_file, s->template_name, s->template_file, s->grammar.gbnf_file,
                                s->grammar.schema_file, s->serve.key_file, s->serve.tls_key, s->serve.tls_certificate,
                                s->quantize.imatrix, s->perplexity.base, s->exchange,
-                               // the last three: JSON, or the name of a file with it
+                               // the last three: JSON, or the name of a JSON file
                                s->messages, s->tools, s->variables};
   for (size_t i = 0; i < COUNT(reads); i++) add_path_of(l, reads[i], false);
   if (s->serve.models_dir) add_folder(l, s->serve.models_dir, 1, true);
   add_path_of(l, s->serve.keep, true);
   add_path_of(l, s->serve.slots, true);
   add_path_of(l, s->serve.files, false);
-  if (s->serve.host && strchr(s->serve.host, '/')) add_folder_of(l, s->serve.host, true);   // a socket among files
+  if (s->serve.host && strchr(s->serve.host, '/')) add_folder_of(l, s->serve.host, true);   // a socket file
   const char *page = env_str(ENV_VIZ);
-  if (s->stats) add_folder_of(l, s->stats, true);                   // they are made at the end
+  if (s->stats) add_folder_of(l, s->stats, true);                   // written at the end
   if (*page && strcmp(page, "0")) add_folder_of(l, page, true);
 }
 
@@ -169,7 +171,7 @@ static void keep(files *l, const char *made) {
   confine_to_these(l);
 }
 
-// What the keeper may open: the cache, and for its compiler what a program needs to run.
+// The keeper may open the cache, and what its compiler needs to run.
 static void enter_keeper(void *ctx) {
   files l = {.names = arena_new()};
   (void)ctx;
@@ -179,7 +181,7 @@ static void enter_keeper(void *ctx) {
   confine_to(l.at, l.n);
 }
 
-// Of the devices that leave a sandbox the CPU alone has a cache; with -ngl it may have layers beside another one.
+// Of the devices that work in the sandbox only the CPU has a cache; with -ngl some layers may be on the CPU.
 static bool uses_cache(const struct settings *s) {
   return !strcmp(env_str(ENV_DEV), "CPU") || s->model.gpu_layers >= 0;
 }
@@ -212,8 +214,8 @@ void keep_to_reading(const char *made, const char *folder) {
   keep(&l, made);
 }
 
-// /etc/resolv.conf is a link where a service writes it, and a new file there when the network changes. Certificates
-// under /etc may be links to the others.
+// /etc/resolv.conf may be a link to a service's file, which is replaced when the network changes. Certificates under
+// /etc may be links to others.
 static void add_network(files *l) {
   static const char *const reads[] = {"/etc", "/run/systemd/resolve", "/var/lib/ca-certificates", "/dev/random"};
   char *names = realpath("/etc/resolv.conf", NULL);

@@ -28,7 +28,7 @@ int grammar_args_read(const struct grammar_args *a, char **text, size_t *n, erro
   return 0;
 }
 
-// What a message about it begins with.
+// How messages about the grammar begin.
 static const char *name_of_grammar(const struct grammar_args *a) {
   return a->gbnf_file     ? a->gbnf_file
          : a->schema_file ? a->schema_file

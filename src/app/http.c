@@ -1,7 +1,7 @@
-// Texts and files from the network: see http.h.
+// Downloads texts and files: see http.h.
 //
-// A transfer is a row of attempts, each of which goes on where the one before was cut.  Sizes and sums come from two
-// sides (what the caller knows, and what the server says), and every contradiction is an error.
+// A download is a series of attempts; each one resumes at the end of the previous one. Size and checksum are known from
+// two sides (the caller and the server), and every contradiction is an error.
 #define _GNU_SOURCE
 #include "app/http.h"
 #include "app/app.h"
@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEAD = 160 };      // bytes of a file's beginning that are remembered
+enum { HEAD = 160 };      // bytes of a file's beginning that are kept
 enum { REDIRECTS = 10, CONNECT_S = 30, SILENCE_S = 60, ATTEMPTS = 3 /* without a byte */, TEXT = 256 };
 
 struct http {
@@ -54,7 +54,7 @@ void http_close(http *h) {
   free(h);
 }
 
-// What all requests have in common. Who began with https does not go on without.
+// Sets the options of every request. A request over https is never redirected to http.
 static void prepare(http *h, const char *url) {
   bool safe = !strncasecmp(url, "https:", 6);
   h->api.reset(h->curl);
@@ -62,7 +62,7 @@ static void prepare(http *h, const char *url) {
   h->api.set(h->curl, CURLOPT_URL, url);
   h->api.set(h->curl, CURLOPT_ERRORBUFFER, h->why);
   h->api.set(h->curl, CURLOPT_USERAGENT, "weft/" WEFT_VERSION_STRING);
-  h->api.set(h->curl, CURLOPT_HTTPHEADER, h->headers);          // libcurl keeps Authorization from other hosts
+  h->api.set(h->curl, CURLOPT_HTTPHEADER, h->headers);          // libcurl does not send Authorization to other hosts
   h->api.set(h->curl, CURLOPT_FOLLOWLOCATION, 1L);
   h->api.set(h->curl, CURLOPT_MAXREDIRS, (long)REDIRECTS);
   h->api.set(h->curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
@@ -73,12 +73,12 @@ static void prepare(http *h, const char *url) {
   curl_set_protocols(&h->api, h->curl, safe);
 }
 
-// Whether the server could not be told from another one: trying again changes nothing.
+// Returns whether the server's identity could not be verified: trying again is of no use.
 static bool is_untrusted(CURLcode code) {
   return code == CURLE_SSL_CACERT_BADFILE || code == CURLE_PEER_FAILED_VERIFICATION;
 }
 
-// Why nothing came of a request, and what to do where that is known.
+// The error of a request without an answer, with advice if the cause is known.
 static int no_answer(const http *h, const char *what, CURLcode code, error *err) {
   const char *why = h->why[0] ? h->why : h->api.text_of(code), *named = env_str(ENV_SSL_CERT_FILE);
   if (!is_untrusted(code)) return error_set(err, "%.300s: %s", what, why);
@@ -147,18 +147,18 @@ struct transfer {
   const struct http_file *f;
   str part, tag_path;
   int fd;
-  // of the file: bytes that are there, bytes in all (-1: not known), where this run began
+  // of the file: bytes present, bytes in all (-1: unknown), bytes present when this run began
   int64_t have, size, first;
   sha256 sum;
-  char wanted[65];                  // the sum that it should have, "": not known
-  char tag[TEXT];                   // ETag of what is there
-  char head[HEAD];                  // how it begins
-  // of the answer under way
+  char wanted[65];                  // the expected checksum, "": unknown
+  char tag[TEXT];                   // ETag of the bytes present
+  char head[HEAD];                  // the first bytes
+  // of the current answer
   long status;
   bool begun;
   char its_tag[TEXT], its_type[TEXT];
   int64_t its_length, its_first, its_all;
-  // for the bar
+  // for the progress bar
   progress *bar;
   double began;
   bool final;                       // trying again is of no use
@@ -195,13 +195,13 @@ static int disk_error(struct transfer *t, int why) {
   return stop(t);
 }
 
-// "W/" marks one that is too vague for Range.
+// "W/" marks a weak ETag, which Range does not allow.
 static void copy_tag(char *to, const char *text, size_t n) {
   if (n >= 2 && !strncasecmp(text, "W/", 2)) n = 0;
   snprintf(to, TEXT, "%.*s", (int)(n < TEXT ? n : 0), text);
 }
 
-// A value that is a SHA-256, perhaps in quotes.
+// Takes a value that is a SHA-256, optionally in quotes.
 static void take_sum(char *to, const char *text, size_t n) {
   if (n == 66 && *text == '"') { text++; n -= 2; }
   if (n != 64 || strspn(text, "0123456789abcdefABCDEF") < 64) return;
@@ -222,7 +222,7 @@ static size_t take_header(char *line, size_t size, size_t count, void *ctx) {
   size_t n = size * count, length;
   const char *value;
   char number[64];
-  // of the next one in a row of redirections; no text of libcurl's needs to end with a NUL
+  // a new answer begins after a redirection; libcurl's texts need not end with a NUL
   if (n > 5 && !memcmp(line, "HTTP/", 5)) {
     t->status = 0;
     snprintf(number, sizeof number, "%.*s", (int)(n < 63 ? n : 63), line);
@@ -235,7 +235,7 @@ static size_t take_header(char *line, size_t size, size_t count, void *ctx) {
   else if (is_header(line, n, "content-type", &value, &length))
     snprintf(t->its_type, TEXT, "%.*s", (int)(length < TEXT ? length : TEXT - 1), value);
   else if (is_header(line, n, "x-linked-etag", &value, &length) && !t->f->sha256[0])
-    take_sum(t->wanted, value, length);  // Hugging Face's, before it redirects
+    take_sum(t->wanted, value, length);  // sent by Hugging Face before it redirects
   else if (is_header(line, n, "content-length", &value, &length) ||
            is_header(line, n, "content-range", &value, &length)) {
     long long from, to, all;
@@ -246,7 +246,7 @@ static size_t take_header(char *line, size_t size, size_t count, void *ctx) {
   return n;
 }
 
-// Everything from the beginning.
+// Discards the bytes and starts again.
 static int start_over(struct transfer *t) {
   if (ftruncate(t->fd, 0) || lseek(t->fd, 0, SEEK_SET)) return disk_error(t, errno);
   t->have = 0;
@@ -255,11 +255,11 @@ static int start_over(struct transfer *t) {
 }
 
 static int keep_tag(struct transfer *t) {
-  if (t->status == 206 && !t->its_tag[0]) return 0;           // what was asked for with ours
+  if (t->status == 206 && !t->its_tag[0]) return 0;           // it answers our If-Range
   memcpy(t->tag, t->its_tag, sizeof t->tag);
   int fd = open(t->tag_path.at, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   if (fd < 0) return disk_error(t, errno);
-  errno = ENOSPC;                                            // of a write that was short
+  errno = ENOSPC;                                            // the error of a short write
   bool whole = write(fd, t->tag, strlen(t->tag)) == (ssize_t)strlen(t->tag);
   int why = errno;
   if (close(fd) && whole) return disk_error(t, errno);
@@ -267,9 +267,9 @@ static int keep_tag(struct transfer *t) {
   return 0;
 }
 
-// ---- what begins otherwise ------------------------------------------------------------------------------------------
+// ---- files of another kind ------------------------------------------------------------------------------------------
 
-// Of a stranger's text what can be shown in a line: spaces for line ends, nothing that a terminal obeys.
+// Adds untrusted text to a message: line ends become spaces, control characters are dropped.
 static void add_in_a_line(str *out, const char *at, size_t n) {
   for (size_t i = 0; i < n && at[i]; i++) {
     bool space = at[i] == ' ' || at[i] == '\n' || at[i] == '\r' || at[i] == '\t';
@@ -284,13 +284,14 @@ static void remember_head(struct transfer *t, const char *at, size_t n, int64_t 
   if (where < HEAD) memcpy(t->head + where, at, n < (size_t)(HEAD - where) ? n : (size_t)(HEAD - where));
 }
 
-// ends: no more bytes follow. The first ones may come one at a time.
+// Returns whether the file begins with its magic bytes. ends: no more bytes follow. The first bytes may come one at a
+// time.
 static bool begins_well(const struct transfer *t, bool ends) {
   size_t n = t->f->magic ? strlen(t->f->magic) : 0, has = head_length(t);
   return has < n ? !ends && !memcmp(t->head, t->f->magic, has) : !n || !memcmp(t->head, t->f->magic, n);
 }
 
-// Nothing of it is kept.
+// Refuses a file of another kind and keeps nothing of it.
 static int refuse_kind(struct transfer *t) {
   enum { SHOWN = 60 };
   str type = {0}, words = {0};
@@ -307,7 +308,7 @@ static int refuse_kind(struct transfer *t) {
   return stop(t);
 }
 
-// The answer has begun: is it what was asked for, and is there room for it?
+// Handles the beginning of a body: checks that it is the requested file and that the disk has room.
 static int begin_body(struct transfer *t) {
   struct statvfs disk;
   char need[32], free_bytes[32];
@@ -317,7 +318,7 @@ static int begin_body(struct transfer *t) {
     return stop(t);
   }
   if (t->status == 200 && t->have && start_over(t)) return -1;
-  if (t->status == 200) t->size = t->f->size;                // it may be another file by now
+  if (t->status == 200) t->size = t->f->size;                // the file may have changed
   int64_t all = t->status == 206 ? t->its_all : t->its_length;
   if (t->f->size >= 0 && all >= 0 && all != t->f->size) {
     error_set(t->err, "%s: the server has %lld bytes, and it should be %lld", t->f->shown, (long long)all,
@@ -338,7 +339,7 @@ static int begin_body(struct transfer *t) {
 static size_t take_body(char *at, size_t size, size_t count, void *ctx) {
   struct transfer *t = ctx;
   size_t n = size * count;
-  if (t->status != 200 && t->status != 206) return n;       // a page that says what is wrong
+  if (t->status != 200 && t->status != 206) return n;       // an error page
   if (!t->begun && begin_body(t)) return 0;
   if (t->size >= 0 && (int64_t)n > t->size - t->have) {
     error_set(t->err, "%s: the server sends more than the %lld bytes of the file", t->f->shown, (long long)t->size);
@@ -369,7 +370,7 @@ static int show_transfer(void *ctx, curl_off_t all, curl_off_t got, curl_off_t u
   return interrupted();
 }
 
-// From where the file ends. 0: the server says that it is whole.
+// Resumes at the end of the file. 0: the server says that it is complete.
 static int attempt(struct transfer *t) {
   http *h = t->h;
   char range[64];
@@ -402,7 +403,7 @@ static int attempt(struct transfer *t) {
     return t->have == t->size ? 0
            : start_over(t)    ? -1
                               : error_set(t->err, "%s: the server knows of no such part", t->f->shown);
-  // what is neither the file nor a cut on the way to it
+  // neither the file nor a broken connection
   if (t->status && t->status != 200 && t->status != 206 && !(got && t->status < 400)) {
     refused(t->f->url, (int)t->status, t->err);
     if (t->status < 500 && t->status != 429) stop(t);
@@ -410,20 +411,20 @@ static int attempt(struct transfer *t) {
   }
   if (is_untrusted(got)) t->final = true;
   if (got) return no_answer(h, t->f->shown, got, t->err);
-  if (t->status == 200 && !t->begun && begin_body(t)) return -1;          // of no bytes
+  if (t->status == 200 && !t->begun && begin_body(t)) return -1;          // an empty file
   if (t->size >= 0 && t->have < t->size) return error_set(t->err, "%s: the connection was cut", t->f->shown);
   return 0;
 }
 
-// Opens what is there of the file, for nobody else, and sums it up.
+// Opens PATH.part, locks it against other processes and computes its checksum.
 static int open_part(struct transfer *t) {
   struct stat st, now;
   t->fd = open(t->part.at, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   if (t->fd < 0 || fstat(t->fd, &st)) return error_set(t->err, "%.300s: %s", t->part.at, strerror(errno));
   if (!S_ISREG(st.st_mode)) return error_set(t->err, "%.300s: is no regular file", t->part.at);
-  // or was, and has its name by now
+  // the other program may have just finished and renamed it
   if (flock(t->fd, LOCK_EX | LOCK_NB) || stat(t->part.at, &now) || now.st_ino != st.st_ino) {
-    close(t->fd);                   // the file is that program's, to be removed, too
+    close(t->fd);                   // the file belongs to that program, which also removes it
     t->fd = -1;
     return error_set(t->err, "%s is being fetched by another program just now", t->f->shown);
   }
@@ -433,7 +434,7 @@ static int open_part(struct transfer *t) {
   t->tag[n > 0 ? n : 0] = 0;
   if (tag >= 0) close(tag);
   for (char *c = t->tag; *c; c++) if (*c < ' ') *c = 0;
-  // Without a tag nobody can tell whether the rest belongs to it, unless the sum will.
+  // without a tag or checksum it cannot be verified that the rest belongs to these bytes
   if ((!t->tag[0] && !t->wanted[0]) || (t->size >= 0 && st.st_size > t->size)) return start_over(t);
   static char piece[1 << 16];
   for (ssize_t got; (got = read(t->fd, piece, sizeof piece)) != 0; t->have += got) {
@@ -442,7 +443,7 @@ static int open_part(struct transfer *t) {
     sha256_add(&t->sum, piece, (size_t)got);
     remember_head(t, piece, (size_t)got, t->have);
   }
-  if (!begins_well(t, false) && start_over(t)) return -1;      // what an older version kept, or another program
+  if (!begins_well(t, false) && start_over(t)) return -1;      // left by an older version or another program
   t->first = t->have;
   return 0;
 }
@@ -468,7 +469,7 @@ static int finish(struct transfer *t) {
   if (note >= 0) close(note);
   if (rename(t->part.at, t->f->path))
     return error_set(t->err, "%.300s: cannot be given its name: %s", t->f->path, strerror(errno));
-  str tag = {0};                    // llama.cpp looks there whether its file is the one that the server has
+  str tag = {0};                    // llama.cpp compares it with the server's ETag
   str_addf(&tag, "%s.etag", t->f->path);
   if (!t->tag[0] || rename(t->tag_path.at, tag.at)) unlink(t->tag_path.at);
   str_free(&tag);
@@ -511,7 +512,7 @@ int http_fetch(http *h, const struct http_file *f, progress *bar, error *err) {
   str_addf(&t.tag_path, "%s.part.etag", f->path);
   int status = fetch(&t);
   struct stat st;
-  // nothing is worth keeping
+  // nothing was received
   if (t.fd >= 0 && !t.have && !fstat(t.fd, &st) && S_ISREG(st.st_mode) && !st.st_size) {
     unlink(t.part.at);
     unlink(t.tag_path.at);

@@ -1,5 +1,5 @@
-// weft imatrix: importance weights for weft quantize.  A model reads a text, chunk by chunk, and the sums of squares of
-// what goes into each matrix are written to a file.
+// weft imatrix: computes importance weights for weft quantize. The model evaluates a text chunk by chunk, and the sums
+// of squares of each matrix's inputs are written to a file.
 #include "app/app.h"
 #include "app/model_args.h"
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// weft inspect: what a GGUF file holds and whether it can run, for people or as JSON.  Works on any file that passes
-// the checks, with or without tensors, of any architecture.
+// weft inspect: prints the contents of a GGUF file and whether Weft can run it, for people or as JSON. Works on every
+// file that passes the checks, of any architecture, with or without tensors.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include <math.h>
@@ -33,8 +33,8 @@ static void type_text(char *out, size_t cap, const weft_value *v) {
   else snprintf(out, cap, "%s", weft_type_name(v->type));
 }
 
-// A name or a path from a file, in a table: a line end in it would forge a line, and other controls
-// command a terminal, also behind a pipe.
+// A name or a path from a file, for a table: newlines are removed because they would forge a line, and other control
+// characters because they command a terminal, even after a pipe.
 static const char *one_line(str *line, const char *text) {
   line->n = 0;
   str_add(line, text);
@@ -86,7 +86,7 @@ static void show_tensors(struct out *o, const weft_file *f) {
   str_free(&line);
 }
 
-// How many tensors, elements and bytes each type has.
+// Tensors, elements and bytes of each type.
 struct total { const char *type; size_t n; uint64_t elements, bytes; };
 typedef VEC(struct total) totals;
 
@@ -147,10 +147,11 @@ static void show_file(struct out *o, const weft_file *f, bool full) {
 
 // ---- as JSON --------------------------------------------------------------------------------------------------------
 
-// Piece by piece: an array may have a hundred million elements, and a tree of them would take forty times the file.
+// Written in pieces: an array may have a hundred million elements, and a JSON tree of them would take forty times the
+// memory of the file.
 
 struct json_at { struct out *o; int depth; bool first; };
-enum { PIECE = 1 << 16 };      // bytes of a text that are written together
+enum { PIECE = 1 << 16 };      // bytes of a text written at a time
 
 static void comma(struct json_at *j) {
   out_addf(j->o, j->first ? "\n%*s" : ",\n%*s", j->depth, "");
@@ -170,7 +171,7 @@ static void close_json(struct json_at *j, char bracket) {
   j->first = false;
 }
 
-// In pieces, between characters: what is long becomes six times as long.
+// Writes a text in pieces, split between characters: escapes may make it six times as long.
 static void text_json(struct json_at *j, const char *text, size_t n) {
   out_add(j->o, "\"", 1);
   for (size_t at = 0, end; at < n && !j->o->error; at = end) {
@@ -231,7 +232,7 @@ static void value_json(struct json_at *j, const weft_file *f, size_t i) {
   close_json(j, ']');
 }
 
-// What becomes of the keys under the architecture's name.
+// How the keys of the architecture are used.
 static void uses_json(struct json_at *j, const weft_file *f) {
   const char **uses = weft_file_key_uses(f);
   open_json(j, '{');

@@ -1,5 +1,5 @@
-// weft loadtest: what a server gives several clients at once. Each client sends one prompt after another and reads the
-// answer as a stream; what is measured is when its first token comes, and how long the pauses between tokens are.
+// weft loadtest: measures a server under several clients. Each client sends one prompt after another and reads the
+// answer as a stream. Measured are the time to the first token and the pauses between tokens.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "base/os.h"
@@ -47,7 +47,7 @@ typedef struct client { load *l; pthread_t thread; uint64_t random; int fd; char
 
 // ---- addresses ------------------------------------------------------------------------------------------------------
 
-// "http://127.0.0.1:8080/any" into host, port and path. 0 or the exit status.
+// Splits "http://127.0.0.1:8080/any" into host, port and path. 0 or the exit status.
 static int read_url(load *l, const char *url) {
   if (strncmp(url, "http://", 7)) return usage_error("'%.100s' is no address of a server: it begins with http://", url);
   const char *at = url + 7, *slash = strchr(at, '/'), *end = slash ? slash : at + strlen(at);
@@ -71,7 +71,7 @@ static int read_url(load *l, const char *url) {
   return 0;
 }
 
-// A connection; -1 and why not.
+// Opens a connection; -1 and an error.
 static int connect_to(const load *l, char *why, size_t cap) {
   struct addrinfo *all, want = {.ai_socktype = SOCK_STREAM,
                                 .ai_flags = AI_NUMERICSERV | (strcmp(l->host, "localhost") ? AI_NUMERICHOST : 0)};
@@ -97,7 +97,7 @@ static uint32_t draw_below(client *c, uint32_t below) {
   return (uint32_t)(c->random >> 33) % below;
 }
 
-// About n tokens of words that mean nothing.
+// A prompt of about n tokens, of meaningless words.
 static char *prompt_of(client *c, int64_t n) {
   str s = {0};
   for (int64_t i = 0; i < n; i++) {
@@ -138,8 +138,8 @@ static bool send_request(client *c, int64_t n_prompt) {
   return good;
 }
 
-// The next line of the answer, without its end: also sizes of chunks, which nobody takes for data. NULL: there is no
-// more.
+// The next line of the answer, without its end. Sizes of HTTP chunks are lines too; callers skip them, since they are
+// no data. NULL: no more lines.
 static char *next_line(client *c, char line[LINE]) {
   for (;;) {
     char *end = memchr(c->buffer, '\n', c->n);
@@ -153,7 +153,7 @@ static char *next_line(client *c, char line[LINE]) {
     }
     ssize_t got = c->n < LINE - 1 ? recv(c->fd, c->buffer + c->n, LINE - 1 - c->n, 0) : 0;
     if (got <= 0 && !c->n) return NULL;
-    if (got <= 0) c->buffer[c->n] = '\n';                      // the last one has no end
+    if (got <= 0) c->buffer[c->n] = '\n';                      // the last line has no end
     if (got <= 0) got = 1;
     c->n += (size_t)got;
   }
@@ -180,7 +180,7 @@ static void read_answer(client *c, double start, answer *a) {
       last = now;
     }
     json_int_t said = json_integer_value(json_object_get(usage, "completion_tokens"));
-    if (json_is_object(usage) && said >= 0 && said <= INT32_MAX) a->tokens = said;      // else those that were counted
+    if (json_is_object(usage) && said >= 0 && said <= INT32_MAX) a->tokens = said;      // otherwise the counted tokens
     json_decref(o);
   }
   a->whole = now_s() - start;
@@ -227,7 +227,7 @@ static void *client_loop(void *arg) {
 
 // ---- figures --------------------------------------------------------------------------------------------------------
 
-static double quantile(const seconds *s, double part) {           // sorted
+static double quantile(const seconds *s, double part) {           // s is sorted
   return s->n ? s->at[(size_t)fmin((double)s->n - 1, floor(part * (double)s->n))] : 0;
 }
 
@@ -241,7 +241,7 @@ static void print_figures(struct out *o, const char *what, const seconds *s) {
            1e3 * quantile(s, 0.99), 1e3 * quantile(s, 1));
 }
 
-// How many of a hundred came within how long, as a line: x is the share, y the time up to the longest one.
+// A curve of the share of answers (x, percent) against the time within which they came (y, up to the longest).
 static void draw_curve(str *s, const char *what, const seconds *of) {
   enum { W = 640, H = 220, LEFT = 60, BOTTOM = 30, POINTS = 200 };
   double most = quantile(of, 1) > 0 ? quantile(of, 1) : 1;

@@ -1,4 +1,4 @@
-// Lists and completion from the table of options: see manual.h.
+// Generates lists and shell completion from the table of options: see manual.h.
 #define _GNU_SOURCE
 #include "app/manual.h"
 #include "app/app.h"
@@ -24,12 +24,12 @@ static bool takes_file(const struct option *o) {
                       (!strcmp(o->value, "TEXT") && strstr(o->names, "file")));
 }
 
-// The choices of "[a|b]" or "a|b", with a space between.
+// Adds the choices of "[a|b]" or "a|b", separated by spaces.
 static void add_choices(str *to, const struct option *o) {
   for (const char *at = o->value; *at; at++) if (!strchr("[]<>", *at)) str_addc(to, *at == '|' ? ' ' : *at);
 }
 
-// The help on one line, as a sentence.
+// Adds the help as one line, a sentence.
 static void add_sentence(str *to, const struct option *o) {
   size_t from = to->n;
   for (const char *at = o->help; *at; at++) str_addc(to, *at == '\n' ? ' ' : *at);
@@ -166,7 +166,7 @@ static void print_llama(void) {
   print_theirs("As in llama.cpp", "what it does", is_same);
 }
 
-// Every option that does something, once, with its commands.
+// Prints every option that has an effect, once, with its commands.
 static void print_options(void) {
   printf("| option | commands | what it does |\n|---|---|---|\n");
   for (size_t i = 0; i < option_table.n; i++) {
@@ -195,7 +195,7 @@ static void print_variables(void) {
   }
 }
 
-// ---- shells ---------------------------------------------------------------------------------------------------------
+// ---- shell completion -----------------------------------------------------------------------------------------------
 
 static void print_bash(void) {
   printf(
@@ -257,7 +257,7 @@ static void print_bash(void) {
          "complete -F _weft weft\n");
 }
 
-// Text inside of '...' and [...] of zsh's _arguments.
+// Prints text inside '...' and [...] of zsh's _arguments.
 static void print_zsh_text(const char *text) {
   for (; *text; text++) {
     if (*text == '\'') printf("'\\''");

@@ -1,9 +1,9 @@
-// manual: what is made of the table of options besides parsing and help: lists for the manual page and
-// docs/from-llama.cpp.md, and completion for shells.  scripts/docs.sh puts it where it belongs.
+// manual: further output of the table of options: lists for the manual page and docs/from-llama.cpp.md, and shell
+// completion. scripts/docs.sh writes them to their files.
 #ifndef WEFT_APP_MANUAL_H
 #define WEFT_APP_MANUAL_H
 
 // weft help --as KIND [COMMAND]: prints one of man (of a command, or "environment"), llama.cpp, options, variables
-// (tables of Markdown), bash, zsh and fish.  The exit status.
+// (Markdown tables), bash, zsh and fish. Returns the exit status.
 int manual_print(const char *kind, const char *command);
 #endif

@@ -1,4 +1,4 @@
-// Pictures and sounds that the command line names: see media_args.h.
+// Pictures and sounds on the command line: see media_args.h.
 #define _GNU_SOURCE
 #include "app/media_args.h"
 #include "app/app.h"

@@ -1,4 +1,4 @@
-// The model that the options describe: see model_args.h.
+// Opens the model that the options describe: see model_args.h.
 #define _GNU_SOURCE
 #include "app/model_args.h"
 #include "app/app.h"
@@ -37,7 +37,7 @@ weft_options model_args_options(const struct model_args *a) {
                         .n_settings = a->settings.n};
 }
 
-// A file may have a colon in its name.
+// Splits FILE:SCALE; a file's own name may contain a colon.
 static void find_adapters(struct model_args *a) {
   if (a->loras.n) a->adapters = xcalloc(a->loras.n, sizeof *a->adapters);
   for (size_t i = 0; i < a->loras.n; i++) {
@@ -106,14 +106,14 @@ int model_args_fetch(struct model_args *a) {
                     : pull_name(a->model, &a->from, false, a->quiet, &path, &err);
     if (got) { failed("%s", err.text); status = got == HTTP_INTERRUPTED ? EXIT_INTERRUPTED : EXIT_FAILED; }
   } else if (a->model && access(a->model, F_OK)) {
-    pull_known(a->model, &path);           // a name of weft list; where it is none, opening says what is wrong
+    pull_known(a->model, &path);           // a name shown by weft list; otherwise opening it gives the error
   }
   if (!status && path.n) a->model = a->fetched = xstrdup(path.at);
   str_free(&path);
   return status;
 }
 
-// Whether a file that is not there was meant as the name of a model: it has no folder and no ending.
+// Returns whether a missing file was meant as the name of a model: it has no folder and no ending.
 static bool may_be_name(const char *model) {
   return access(model, F_OK) && !strchr(model, '/') && !strstr(model, ".gguf");
 }
@@ -130,14 +130,13 @@ int model_args_open(const struct model_args *a, progress *bar, weft_model **out)
     return failed("%.200s: no such file, and no model that was fetched; 'weft pull %.200s' fetches one of that name",
                   a->model, a->model);
   if (status) return failed("%s", err.text);
-  // What is in memory stays there, and so does what comes into it of what is mapped or reserved so far: nothing is
-  // filled for it.
+  // Locks present pages, and pages of existing mappings when they are first used; nothing is loaded in advance.
   if (a->lock && !os_lock_memory())
     warning("--mlock: memory cannot be locked: %s (ulimit -l says how much may be)", strerror(errno));
   return 0;
 }
 
-// Processors that this process may use.
+// The processors that this process may use.
 static int processors(void) {
   cpu_set_t mask;
   if (!sched_getaffinity(0, sizeof mask, &mask)) return CPU_COUNT(&mask);
@@ -164,7 +163,7 @@ int draft_args_fetch(struct draft_args *a, const struct model_args *of) {
   a->model.threads = of->threads;
   a->model.prompt_threads = of->prompt_threads;
   a->model.quiet = of->quiet;
-  // without a draft model, --draft-max and its like speak of the model's own blocks for that
+  // without a draft model, --draft-max and similar options are for the model's own MTP blocks
   return a->model.model || a->model.from.repo ? model_args_fetch(&a->model) : 0;
 }
 
@@ -184,7 +183,7 @@ int draft_args_open(struct draft_args *a, weft_model *m, progress *bar, weft_mod
   return status ? failed("%s", err.text) : 0;
 }
 
-// The number of a metadata key under the architecture's name; 0: there is none.
+// The number under the architecture's metadata key; 0: absent.
 static uint64_t number_of_key(const weft_file *f, const char *key) {
   weft_value arch, v;
   size_t i;

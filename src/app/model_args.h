@@ -1,4 +1,4 @@
-// model_args: the options that say which model is run and how, and the model that they describe.
+// model_args: the options that choose a model and how it runs; opens that model.
 #ifndef WEFT_APP_MODEL_ARGS_H
 #define WEFT_APP_MODEL_ARGS_H
 #include "app/args.h"
@@ -9,42 +9,41 @@
 struct model_args {
   const char *model;
   struct model_source from;
-  char *fetched;                                // the path in `model`, where that was a name
-  int64_t context, threads, prompt_threads, chunk;              // 0: as the model or the machine says
-  int64_t gpu_layers;                           // -1: as many as there is room for; -2: all
-  struct texts settings;                        // metadata in place of the file's
-  // of that what concerns RoPE; 0, or -1: as the file has it
+  char *fetched;                                // the path in `model` if a name was given; for free()
+  int64_t context, threads, prompt_threads, chunk;              // 0: the model's or the machine's default
+  int64_t gpu_layers;                           // -1: as many as fit; -2: all
+  struct texts settings;                        // metadata that overrides the file's
+  // RoPE settings among them; 0 or -1: the file's value
   struct { double scale, base, freq_scale, ext, attn, slow, fast; int64_t original; int scaling, truncate; } rope;
-  const char *key_cache, *value_cache;          // their types; NULL: the default
+  const char *key_cache, *value_cache;          // types of keys and values in the cache; NULL: the default
   struct texts loras;                           // FILE or FILE:SCALE
-  weft_adapter *adapters;                       // the same
+  weft_adapter *adapters;                       // parsed from loras
   struct texts controls, scaled_controls;       // FILE; FILE:SCALE
-  weft_control_vector *control_vectors;         // both of them
-  int64_t control_layers[2];                    // 0: the first one, the last one
+  weft_control_vector *control_vectors;         // parsed from controls and scaled_controls
+  int64_t control_layers[2];                    // 0: the first layer, the last layer
   bool no_repack, lock, quiet;
   bool mtp;                                     // see weft_options
   int precision;
 };
 
-// A model by name becomes the file of that model, which is fetched if it has to be. 0, or the exit status after a
-// message.
+// Replaces a model's name by its file, which is downloaded if absent. 0, or the exit status after a message.
 int model_args_fetch(struct model_args *a);
-// Says on stderr what the options ask for and this machine has not: a GPU, or so many processors.
+// Warns on stderr if the options ask for what this machine does not have: a GPU, or that many processors.
 void model_args_advise(const struct model_args *a);
-// Adapters, control vectors and metadata, from what was typed. The command's status: a control vector without a scale.
+// Parses adapters, control vectors and metadata. Returns the exit status: a control vector without a scale is an error.
 int model_args_complete(struct model_args *a);
 weft_options model_args_options(const struct model_args *a);
-// With a progress bar, which the model may draw on whenever it compiles: bar has to live as long as it. 0, or the exit
-// status after a message.
+// Opens the model with a progress bar, on which the model may draw whenever it compiles: bar has to outlive it. 0, or
+// the exit status after a message.
 int model_args_open(const struct model_args *a, progress *bar, weft_model **out);
-// A draft model (weft_draft), where `model.model` is set.
+// A draft model (weft_draft), if `model.model` is set.
 struct draft_args { struct model_args model; int64_t most, least; double p_min; };
 int draft_args_fetch(struct draft_args *a, const struct model_args *of);
 weft_draft_options draft_args_options(const struct draft_args *a);
-// Opens it for m, if there is one: both handles. Otherwise m itself proposes, if it can (model_args.mtp), and *model is
-// NULL, or both are. 0, or the exit status after a message.
+// Opens the draft model for m, if there is one, and sets both handles. Otherwise m drafts itself if it can
+// (model_args.mtp) and *model is NULL, or both are NULL. 0, or the exit status after a message.
 int draft_args_open(struct draft_args *a, weft_model *m, progress *bar, weft_model **model, weft_draft **out);
-// Says so where more context is asked for than the model was trained for.
+// Warns if the context is longer than the model was trained for.
 void model_args_warn(const struct model_args *a, const weft_model *m);
 bool model_has_template(const weft_file *f);
 #endif

@@ -1,4 +1,4 @@
-// weft pull, list and rm: the models that were fetched by name.
+// weft pull, list and rm: models downloaded by name.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/http.h"
@@ -30,7 +30,7 @@ static const struct command rm_options = {"rm",
                                           COMMAND_BIT(rm),
                                           0};
 
-// Writes none but files in the folder of models.
+// From now on only files in the model folder may be written.
 static void keep_to_store(void) {
   str folder = {0};
   keep_to_reading(NULL, store_folder(&folder, NULL) ? NULL : folder.at);
@@ -69,7 +69,7 @@ static void show_list(struct out *o, const stored_list *l) {
     time_t t = (time_t)l->at[i].changed;
     show_size(size, l->at[i].bytes);
     if (localtime_r(&t, &tm)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &tm);
-    str name = {0};                        // of a file: whatever it is, it is one line
+    str name = {0};                        // without control characters, so always one line
     str_add(&name, l->at[i].name);
     str_blank_controls(&name, false);
     out_addf(o, "%-*s  %9s  %s%s\n", width, str_c(&name), size, when,
@@ -97,7 +97,7 @@ static int list_models(struct settings *s) {
   return out_end(&o, EXIT_OK);
 }
 
-// "y" and a newline.
+// Asks the user; true: "y" and a newline.
 static bool agrees(const struct stored *m) {
   char size[32], answer[16];
   show_size(size, m->bytes);
@@ -105,7 +105,7 @@ static bool agrees(const struct stored *m) {
   return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
 }
 
-// The model of this name in the list, or by the name under which it was fetched.
+// Finds the model of this name in the list, or by the name under which it was downloaded.
 static int find_stored(const stored_list *l, const char *name) {
   str path = {0};
   int i = store_find(l, name);
@@ -119,7 +119,7 @@ static bool may_share(const struct stored *m, const char *encoder) {
   return store_shares_repo(m->name, strrchr(encoder, '/') + 1) && !store_is_encoder(strrchr(m->path, '/') + 1);
 }
 
-// A model, and its encoder, unless another model has the same, or may have it: nothing is noted of it.
+// Removes a model and its encoder, unless another model uses the encoder, or might use it because its own is not noted.
 static int remove_stored(const stored_list *l, int i, bool quiet, error *err) {
   str encoder = {0}, other = {0};
   bool has = store_encoder(l->at[i].path, &encoder) && encoder.n;

@@ -1,16 +1,16 @@
-// The table of options: every one of every command, in the order in which help shows them.
+// The table of options of all commands, in the order in which help prints them.
 //
-// From it come parsing and help (args.c), the lists of options in the manual, completion for bash, zsh and fish, and
-// docs/from-llama.cpp.md (manual.c).  A row has its commands, names, value, help and destination, and what else there
-// is to say:
+// It is the source of parsing and help (args.c), the lists of options in the manual, completion for bash, zsh and fish,
+// and docs/from-llama.cpp.md (manual.c). A row has its commands, names, value, help and destination, and optional
+// fields:
 //   .more    further sentences for the manual
-//   .meant   words that people try in its place, for suggestions
-//   .theirs  llama.cpp has it: "" in the same meaning, else what differs
-//   .env     environment variables that do the same, with llama.cpp's names
-//   .clamp   values outside mean the nearest bound
-//   .list    of TEXTS: a value is a list with commas between
+//   .meant   words that people try instead, for suggestions
+//   .theirs  llama.cpp has it: "" with equal meaning, otherwise the difference
+//   .env     environment variables with equal effect, by llama.cpp's names
+//   .clamp   values out of bounds become the nearest bound
+//   .list    for TEXTS: a value is a list separated by commas
 //   .writes  a file that is written
-// Options of llama.cpp that do not apply are IDLE, those that are not supported are REFUSED; both give the reason.
+// Options of llama.cpp that do not apply are IDLE, unsupported ones are REFUSED; both give the reason.
 #include "app/settings.h"
 #include <stddef.h>
 
@@ -97,7 +97,7 @@ static const char one_device[] = "DEV selects the one device that is used ('weft
 
 static const struct option rows[] = {
   GROUP(ANY, "Options"),
-  // ---- the model, and what goes in
+  // ---- the model and inputs
   OPERAND(MODEL | INSPECT | TOKENIZE, "FILE", "the model, as by -m FILE", model.model, .env = "LLAMA_ARG_MODEL",
           NAMES_MODEL),
   OPERAND(TALK, "TEXT", "the prompt, as by -p TEXT", text),
@@ -173,7 +173,7 @@ static const struct option rows[] = {
   FLAG(RUN | TOKENIZE | IMATRIX | EMBED, "--parse-special", "control tokens in the text are those tokens, not text",
        parse_special, .more = "With --detokenize, they are shown."),
   IDS(TOKENIZE, "--detokenize", "print the text of these tokens, and nothing else", detokenize),
-  // ---- conversations
+  // ---- chat
   TEXT(CHAT, "-sys, --system-prompt", "TEXT", "what the model is told before the conversation", system, SAME,
        .meant = "--system --sys"),
   TEXT(CHAT, "-sysf, --system-prompt-file", "FILE", "system prompt from a file", system_file, SAME),
@@ -419,7 +419,7 @@ static const struct option rows[] = {
   INT(QUANTIZE, "--max-buffer-size", "MIB", "accepted; no more than a few rows are in memory", quantize.buffer, 1,
       INT32_MAX, SAME),
   INT(QUANTIZE, "-t, --threads", "N", "same as THREADS", model.threads, 0, 1024, SAME),
-  // ---- what is measured
+  // ---- measurements
   TEXTS(BENCH, "-p, --n-prompt, -npp", "LIST", "tokens of a prompt; 0: no such test (default 512)", prompts, SAME),
   TEXTS(BENCH, "-n, --n-gen, -ntg", "LIST", "tokens to generate; 0: no such test (default 128)", generations, SAME),
   TEXTS(BENCH, "-npl, --n-parallel", "LIST", "sequences at once (default 1)", sequences),
@@ -594,7 +594,7 @@ static const struct option rows[] = {
   FLAG(TALK, "-v, --verbose, --log-verbose, --perf", "say what was loaded and compiled, and how fast", verbose,
        BUT("figures of loading, compiling and speed; DEBUG=1 to 7 says more"), .env = "LLAMA_ARG_PERF"),
   FLAG(TALK | EMBED, "-q, --quiet, --log-disable", "say nothing but errors", quiet, SAME, .meant = "--silent"),
-  // ---- the machine
+  // ---- speed and memory
   GROUP(TALK | SERVE, "Speculative decoding"),
   TEXT(TALK | SERVE, "-md, --model-draft, --spec-draft-model", "FILE",
        "a smaller model with an equal vocabulary, which proposes tokens", draft.model.model, SAME,
@@ -889,7 +889,7 @@ static const struct option rows[] = {
   IDLE(SERVE, "--no-prefill-assistant", NULL, "an assistant message at the end is always continued",
        .env = "LLAMA_ARG_PREFILL_ASSISTANT"),
 
-  // ---- and those that would change results, and are not supported
+  // ---- unsupported options of llama.cpp: they would change results
   IDLE(LLAMA, "--spec-draft-type-k, -ctkd, --cache-type-k-draft, --spec-draft-type-v, -ctvd, --cache-type-v-draft",
        "TYPE", "the draft model's cache is f16", .fine = "f16",
        .env = "LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V"),
@@ -942,7 +942,7 @@ static const struct option rows[] = {
           "use -hf ggml-org/gpt-oss-120b-GGUF --temp 1 --top-p 1 --top-k 0 --min-p 0.01"),
   REFUSED(SERVE | CHAT, "--vision-gemma-4b-default", NULL, "use -hf ggml-org/gemma-3-4b-it-qat-GGUF, for text"),
   REFUSED(SERVE | CHAT, "--vision-gemma-12b-default", NULL, "use -hf ggml-org/gemma-3-12b-it-qat-GGUF, for text"),
-  // ---- the opposites of some
+  // ---- opposites of options above
   IDLE(LLAMA, "--no-skip-chat-parsing", NULL, "answers are parsed", .fine = "*", .env = "LLAMA_ARG_SKIP_CHAT_PARSING"),
   IDLE(RUN | SERVE, "--no-context-shift", NULL, "a full context ends generation", .fine = "*",
        .env = "LLAMA_ARG_CONTEXT_SHIFT"),

@@ -1,4 +1,4 @@
-// stdout with errors that are noticed: see out.h.
+// Buffered stdout with checked errors: see out.h.
 #include "app/out.h"
 #include "app/app.h"
 #include <errno.h>
@@ -22,7 +22,7 @@ bool out_terminal(struct out *o) {
   return o->kind == OUT_TERMINAL;
 }
 
-// Takes control characters out of what is pending from `from` on.  A character may come in pieces.
+// Removes control characters from the pending bytes, beginning at `from`. A character may come in pieces.
 static void clean(struct out *o, size_t from) {
   char *at = o->pending.at;
   size_t put = from;
@@ -31,7 +31,7 @@ static void clean(struct out *o, size_t from) {
     bool inside = o->rest && (c & 0xC0) == 0x80,
          drop = c < 0x80 ? (c < ' ' && c != '\n' && c != '\t') || c == 127 : c < 0xA0 && !inside;
     if (inside && o->lead == 0xC2 && c < 0xA0) {
-      if (put) put--;                      // its first byte; where that is out already, it stands for nothing
+      if (put) put--;  // removes its first byte; if that is already written, it is an incomplete character
       drop = true;
     }
     if (inside) o->rest--, o->lead = 0;

@@ -1,8 +1,8 @@
-// weft perplexity: how well a model predicts a text, in llama.cpp's terms.  The text is cut into chunks of the
-// context's size; each is evaluated alone, with BOS in its first place where the model wants one, and the tokens of its
-// second half are scored.  Perplexity is e to the mean of -log p.  With --kl-divergence-base the log-probabilities of
-// all tokens are kept in a file (llama.cpp's format), and with --kl-divergence another model is compared with such a
-// file: divergence.c has that part.
+// weft perplexity: measures how well a model predicts a text, in llama.cpp's terms. The text is split into chunks of
+// the context's size. Each chunk is evaluated alone, with BOS as its first token if the model uses one, and the tokens
+// of its second half are scored. Perplexity is e to the mean of -log p. --kl-divergence-base writes the
+// log-probabilities of all tokens to a file (llama.cpp's format), and --kl-divergence compares another model with such
+// a file: see divergence.c.
 #include "app/perplexity.h"
 #include "app/model_args.h"
 #include <math.h>
@@ -114,7 +114,7 @@ static int measure_chunks(struct perplexity *p, int32_t n_chunks, const int32_t 
 
 // ---- the text -------------------------------------------------------------------------------------------------------
 
-// BOS where the model puts it in front of a text, otherwise -1. Models that end a text with EOS are not for this.
+// The BOS token if the model adds one, otherwise -1. Models that end texts with EOS are not supported.
 static int find_bos(const weft_vocab *v, int32_t *bos) {
   weft_error err;
   int32_t *ids;
@@ -139,7 +139,7 @@ static int read_text(const struct settings *o, const weft_vocab *v, int32_t **id
   return status;
 }
 
-// How many chunks there are in a text; 0 after a message.
+// The number of chunks in a text; 0 after a message.
 static int32_t count_chunks(const struct settings *o, size_t n, size_t size) {
   size_t most = o->perplexity.stride
                   ? (n > size ? (n - size + (size_t)o->perplexity.stride - 1) / (size_t)o->perplexity.stride : 0)
@@ -166,7 +166,7 @@ static int run_perplexity(const struct settings *o, struct perplexity *p) {
   r->first = o->perplexity.stride ? r->size - (int)o->perplexity.stride - 1 : r->size / 2;
   p->format = o->perplexity.format;
   p->step = o->perplexity.stride ? o->perplexity.stride : r->size;
-  // llama.cpp puts none there, either: windows overlap
+  // no BOS, as in llama.cpp: windows overlap
   if (o->perplexity.stride) r->bos = -1;
   r->tokens = xcalloc((size_t)r->size, sizeof *r->tokens);
   status = read_text(o, v, &ids, &n);

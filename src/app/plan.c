@@ -1,5 +1,5 @@
-// weft plan: how fast a model would be on several machines, and how much memory each needs, before anyone buys them.
-// The library runs the plans of one machine's part (weft_plan); this file prints the table.
+// weft plan: estimates the speed and memory of a model on several machines, without having them. The library plans one
+// machine's part (weft_plan); this file prints the table.
 #include "app/app.h"
 #include "app/json.h"
 #include "app/model_args.h"
@@ -95,7 +95,7 @@ static int plan(struct settings *o) {
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
   keep_to_evaluating(o, NULL);
   env_set(ENV_WEFT_TUNE, "off");
-  env_set(ENV_BEAM, "0");                                    // nothing is searched over made-up weights
+  env_set(ENV_BEAM, "0");                                    // no kernel search on made-up weights
   progress_begin(&bar);
   weft_options opening = model_args_options(&o->model);
   opening.progress = show_progress;

@@ -1,6 +1,6 @@
-// weft profile: where the time of a token (or of a chunk of a prompt) goes, kernel by kernel.  The library measures
-// inside of whole steps, so that the rows add up to what a step really takes; this file fills the context, prints the
-// table and holds every row against what memory allows.
+// weft profile: shows where the time of a token (or of a prompt chunk) goes, kernel by kernel. The library measures
+// within whole steps, so the rows add up to the real time of a step. This file fills the context, prints the table and
+// compares each row with the memory bandwidth.
 #include "app/app.h"
 #include "base/progress.h"
 #include "app/json.h"
@@ -44,7 +44,7 @@ static double share_of(double part, double whole) { return whole > 0 ? part / wh
 
 static json_t *counted(const weft_profile *p, double x) { return p->no_counters ? json_null() : json_real(x); }
 
-// Its lines, each as a text.
+// The lines of a text as a JSON array.
 static json_t *json_lines(const char *text) {
   json_t *all = json_array();
   for (const char *at = text, *end; *at; at = end + 1) {
@@ -99,7 +99,7 @@ static void show_limit(struct out *to, double gb_s, double limit) {
   else out_addf(to, " %7s", "-");
 }
 
-// Instructions a cycle, and the bytes of cache lines that came from memory beside those that were asked for.
+// Prints instructions per cycle, and the bytes read from memory relative to the bytes requested.
 static void show_counters(struct out *to, const weft_kernel_time *k, const weft_profile *p) {
   enum { LINE = 64 };
   if (!p->no_counters)
@@ -138,7 +138,7 @@ static void show_profile(struct out *to, const struct settings *o, int threads, 
     const weft_kernel_time *k = &p->kernels[i];
     enum { WIDTH = 30 };
     char name[160];
-    bool cut = strlen(k->name) > WIDTH;                         // --json has all of it
+    bool cut = strlen(k->name) > WIDTH;                         // --json has the whole name
     snprintf(name, sizeof name, "%-*.*s%s %5d", cut ? WIDTH - 1 : WIDTH, cut ? WIDTH - 1 : WIDTH, k->name,
              cut ? "…" : "", k->count);
     show_row(to, k->role, name, k, p);

@@ -1,5 +1,5 @@
-// Models by name: see pull.h.  A name becomes a row of files, each with its address, size and SHA-256 as far as the
-// registry says them, and those are fetched one after the other.
+// Models by name: see pull.h. A name becomes a list of files, each with its address, and with size and SHA-256 if the
+// registry has them. The files are downloaded one after the other.
 #define _GNU_SOURCE
 #include "app/pull.h"
 #include "app/app.h"
@@ -23,12 +23,12 @@
 enum { LISTING = 32 << 20, NAME = 128 };
 enum registry { HUGGING_FACE, OLLAMA, ADDRESS };
 
-// A name, taken apart: user/repo:tag, or an address.
+// A parsed name: user/repo:tag, or an address.
 struct reference { enum registry kind; char user[NAME], repo[NAME], tag[NAME]; const char *file, *url; };
-// from: who has it, as the store notes it
+// from: the origin, as the store notes it
 struct wanted { str url, path, from; char *shown; int64_t size; char sha256[65]; bool encoder; };
 typedef VEC(struct wanted) wanted_list;
-// again: as in pull_model; there: the model is, and only its encoder is asked for.
+// again: as in pull_model; there: the model is present and only its encoder is requested.
 struct job { const struct reference *r; const struct model_source *from; bool again, quiet, there; };
 
 static void wanted_free(wanted_list *l) {
@@ -74,7 +74,7 @@ static bool take_part(char *to, const char *text, size_t n) {
   return true;
 }
 
-// user/repo[:tag]; ollama's names may have no user.
+// Parses user/repo[:tag]; ollama's names may have no user.
 static int parse_name(const char *text, enum registry kind, struct reference *out, error *err) {
   *out = (struct reference){.kind = kind};
   const char *slash = strchr(text, '/'), *colon = strchr(slash ? slash : text, ':');
@@ -92,7 +92,7 @@ static int parse_name(const char *text, enum registry kind, struct reference *ou
                        text);
 }
 
-// Without a prefix: a slash is Hugging Face's, and what has none is ollama's.
+// Without a prefix, a name with a slash is Hugging Face's and one without is ollama's.
 static int parse_reference(const char *text, struct reference *out, error *err) {
   enum registry kind = strchr(text, '/') ? HUGGING_FACE : OLLAMA;
   size_t n = prefix_of(text, &kind);
@@ -115,7 +115,7 @@ static void add_escaped(str *out, const char *path) {
   }
 }
 
-// Who has a file of Hugging Face's (path "": any file of the repository), or a model of ollama's.
+// Adds the origin of a file on Hugging Face (path "": any file of the repository), or of a model of ollama.
 static void add_registered(str *out, const struct reference *r, const char *path) {
   if (r->kind == HUGGING_FACE) str_addf(out, "hf:%s/%s/%s", r->user, r->repo, path);
   else str_addf(out, "ollama:%s/%s:%s", r->user, r->repo, r->tag[0] ? r->tag : "latest");
@@ -126,8 +126,8 @@ static const char *base_name(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-// Whether a file is of this quantisation: its name has the word, and no longer one of which that is a part (Q4_K is not
-// in Q4_K_M).
+// Returns whether a file has this quantisation: its name contains the word, and not as a part of a longer type name
+// (Q4_K is not in Q4_K_M).
 static bool has_quant(const char *path, const char *quant) {
   size_t n = strlen(quant);
   for (const char *at = path; (at = strcasestr(at, quant)) != NULL; at++)
@@ -137,7 +137,7 @@ static bool has_quant(const char *path, const char *quant) {
   return false;
 }
 
-// A model, or the first part of one, and no image encoder.
+// Returns whether a file is a model or the first part of one, and not an encoder.
 static bool is_model_file(const char *path) {
   const char *name = base_name(path);
   size_t n = strlen(name), stem;
@@ -146,8 +146,7 @@ static bool is_model_file(const char *path) {
          !(store_part(name, &part, &parts, &stem) && part > 1);
 }
 
-// Of the files of a repository the one that is meant: by its name, by the quantisation, or else Q4_K_M, Q8_0, or the
-// first one.
+// Chooses the file of a repository by its name, by the quantisation, or else Q4_K_M, Q8_0, or the first one.
 static const json_t *choose(const json_t *files, const struct reference *r, error *err) {
   const char *usual[] = {"Q4_K_M", "Q8_0", ""};
   if (r->tag[0] && strcmp(r->tag, "latest")) { usual[0] = r->tag; usual[1] = NULL; }
@@ -174,14 +173,14 @@ static const json_t *choose(const json_t *files, const struct reference *r, erro
   return NULL;
 }
 
-// How many bytes of a model's path the folder of an encoder is; -1: the model is in another folder.
+// The length of the encoder's folder if the model's path begins with it; -1: the model is in another folder.
 static int shared_folder(const char *model, const char *encoder) {
   size_t n = (size_t)(base_name(encoder) - encoder);
   return !strncmp(model, encoder, n) ? (int)n : -1;
 }
 
-// The encoder of pictures and sounds for a model of the same repository. Several differ by their types: as llama.cpp
-// does, the one in the nearest folder is taken, and of those the one whose type is nearest to the model's. NULL: none.
+// Chooses the encoder of pictures and sounds for a model of the repository. Of several, the one in the nearest folder
+// is chosen, as in llama.cpp, and then the one whose type is nearest to the model's. NULL: none.
 static const json_t *choose_encoder(const json_t *files, const char *model) {
   const json_t *f, *best = NULL;
   size_t i;
@@ -330,8 +329,8 @@ static int list_ollama(http *h, const struct reference *r, wanted_list *out, err
 
 // ---- addresses ------------------------------------------------------------------------------------------------------
 
-// An address as the store notes it: without the user's name, and with the sum alone of what is asked, which may be
-// secret.
+// Adds an address in the form that the store notes: without the user's name, and with only a checksum of the query,
+// which may be secret.
 static void add_address(str *out, const char *host) {
   size_t n = strcspn(host, "?#"), end = strcspn(host, "#");
   char sum[65];
@@ -344,8 +343,8 @@ static void add_address(str *out, const char *host) {
   str_addf(out, "?%s", sum);
 }
 
-// All of an address is the name of its file here, as others have files of the same name: without who asks, what is
-// asked, and %20 and the like.
+// Lists the file of an address. Its local name is the whole address, since other addresses have files of equal name;
+// user, query and %20 escapes are left out.
 static int list_address(const struct reference *r, wanted_list *out, error *err) {
   const char *host = strstr(r->url, "://") + 3, *user = memchr(host, '@', strcspn(host, "/?#"));
   if (user) host = user + 1;
@@ -370,7 +369,7 @@ static int list_address(const struct reference *r, wanted_list *out, error *err)
 
 // ---- fetching -------------------------------------------------------------------------------------------------------
 
-// The sum that was noted when the file came (its ETag, as Hugging Face and llama.cpp have it). False: none was.
+// Reads the checksum noted with a downloaded file (its ETag, as on Hugging Face and in llama.cpp). False: no note.
 static bool noted_sum(const char *path, char sum[65]) {
   char noted[80];
   store_read_note(path, ".etag", noted, sizeof noted);
@@ -381,7 +380,7 @@ static bool noted_sum(const char *path, char sum[65]) {
   return true;
 }
 
-static const char magic[] = "GGUF";    // of all that is fetched: models, encoders, adapters
+static const char magic[] = "GGUF";    // of all downloads: models, encoders, adapters
 
 static bool begins_as_model(const char *path) {
   char head[sizeof magic - 1] = {0};
@@ -409,9 +408,9 @@ static bool sums_to_wanted(const struct wanted *w, progress *bar) {
   return !strcmp(got, w->sha256);
 }
 
-// Whether the file is there, with the size and the sum that the registry says; without a sum it has to have come from
-// the same place. The sum was checked when the file came,
-// just before it was noted; a file that was changed since (its ctime, which no program can set) is read again.
+// Returns whether the file is present with the registry's size and checksum; without a checksum its origin must be
+// equal. The checksum was verified after the download, just before it was noted. A file changed since (by its ctime,
+// which programs cannot set) is read again.
 static bool is_there(const struct wanted *w, bool quiet) {
   struct stat file, note;
   if (stat(w->path.at, &file) || !S_ISREG(file.st_mode) || (w->size >= 0 && file.st_size != w->size)) return false;
@@ -469,7 +468,7 @@ static int fetch_all(http *h, const wanted_list *l, bool again, bool quiet, erro
   return status;
 }
 
-// Leaves in the list what a job wants.
+// Keeps the files in the list that the job wants.
 static void keep_wanted(const struct job *j, wanted_list *l) {
   wanted_list kept = {0}, left = {0};
   for (size_t i = 0; i < l->n; i++) {
@@ -481,7 +480,7 @@ static void keep_wanted(const struct job *j, wanted_list *l) {
   *l = kept;
 }
 
-// Notes the encoder that was fetched with the model at `path`, or that the model has none.
+// Notes the encoder downloaded with the model at `path`, or that the model has none.
 static void note_encoder(const struct job *j, const wanted_list *l, const str *path) {
   const char *encoder = NULL;
   error why = {0};
@@ -511,7 +510,7 @@ static int pull(const struct job *j, str *path, error *err) {
   return status;
 }
 
-// What is there of a reference, by the names that its files have here.
+// Finds the local file of a reference by name and origin.
 static bool known(const struct reference *r, str *path) {
   stored_list l = {0};
   str name = {0}, from = {0};
@@ -547,7 +546,8 @@ static bool known(const struct reference *r, str *path) {
   return yes;
 }
 
-// Whether a model that is there needs nothing more; also where nothing could be put beside it.
+// Returns whether a present model needs nothing more. True also if its folder is not writable, so nothing could be
+// added.
 static bool is_complete(const struct job *j, const str *path) {
   str encoder = {0}, folder = {0};
   str_addn(&folder, path->at, (size_t)(base_name(path->at) - path->at));
@@ -558,7 +558,8 @@ static bool is_complete(const struct job *j, const str *path) {
   return yes;
 }
 
-// A model that was fetched without its encoder is used without it if the server cannot be asked, which is tried once.
+// Gets the files. A present model without its encoder is used as it is if the download of the encoder fails; this is
+// tried once.
 static int get_files(struct job j, str *path, error *err) {
   bool there = (!j.again || j.from->offline) && known(j.r, path);
   if (there && (j.from->offline || is_complete(&j, path))) return 0;

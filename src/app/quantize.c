@@ -1,5 +1,6 @@
-// weft quantize: a model file with other formats in it.  The library does the work; this file reads the arguments of
-// llama.cpp's tool of that name, in its order or with options anywhere, and prints a line for each tensor.
+// weft quantize: converts the weights of a model file to other formats. The library does the work; this file parses the
+// arguments like llama.cpp's tool of that name (operands in its order, options anywhere), and prints a line for each
+// tensor.
 #include "app/app.h"
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,7 @@ static void show_end(struct quantizer *q, const weft_quantize_result *r, double 
 static bool is_copy(const char *type) { return !strcmp(type, "COPY") || !strcmp(type, "copy"); }
 static bool is_type(const char *text) { return is_copy(text) || weft_quantize_find(text); }
 
-// "expression=format", separated by white space.
+// Reads lines "expression=format", separated by white space.
 static int read_types(const char *path, struct texts *to, error *err) {
   static const char blank[] = " \t\r\n";
   char *text;
@@ -87,7 +88,7 @@ static int read_types(const char *path, struct texts *to, error *err) {
   return 0;
 }
 
-// Without the name of a file the one beside the original.
+// The default output path, next to the original.
 static char *beside(const struct quantize_args *o) {
   const char *slash = strrchr(o->in, '/'), *name = weft_quantize_find(o->type);
   str s = {0};
@@ -170,7 +171,7 @@ static int run_quantizer(struct quantizer *q) {
   return status;
 }
 
-// The command's last paragraphs, with all the types.
+// The last paragraphs of the help, with all types.
 static char *notes(void) {
   str s = {0};
   const char *name;

@@ -1,5 +1,5 @@
-// weft run: continues a text.  The steps stand in run(): prompt, prefill, one token after another, figures.
-// Invariant: stdout carries the generated text (or the JSON lines) and nothing else.
+// weft run: continues a text. run() has the steps: prompt, prefill, one token after another, figures. Invariant: stdout
+// has only the generated text (or the JSON lines).
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/grammar_args.h"
@@ -32,16 +32,16 @@ struct run {
   weft_sampler *sampler;
   weft_grammar *grammar;     // or NULL
   weft_stream *stream;
-  weft_stop *stop;           // NULL: there are no stop strings
-  bool stopped;              // one was found
-  char last;                 // character of the text
+  weft_stop *stop;           // NULL: no stop strings
+  bool stopped;              // a stop string was found
+  char last;                 // last character of the text
   int32_t n_vocab;
   int32_t *prompt;
   size_t n_prompt;
-  weft_rows *source;         // of a model with an encoder: what it makes of the prompt
+  weft_rows *source;         // for a model with an encoder: its output for the prompt
   int pos;                   // tokens evaluated
-  const float *logits;       // of the next token
-  weft_model *draft_model;   // NULL: there is none
+  const float *logits;       // for the next token
+  weft_model *draft_model;   // NULL: no draft model
   weft_draft *draft;
   weft_speculation *speculation;
   int32_t *past;             // tokens evaluated
@@ -54,13 +54,13 @@ struct run {
 
 // ---- options --------------------------------------------------------------------------------------------------------
 
-// Whether a whole text waits on stdin: a pipe or a file, no terminal and not nothing.
+// Returns whether stdin is a pipe or a non-empty file.
 static bool text_is_piped(void) {
   struct stat st;
   return !fstat(STDIN_FILENO, &st) && (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
-// What a row of the table cannot say.  0 or the exit status.
+// Checks what a row of the table cannot express. 0 or the exit status.
 static int check_options_of_run(struct settings *o) {
   error err = {0};
   if (!o->model.model) return usage_error("no model: 'weft run FILE -p TEXT', or -m FILE");
@@ -86,7 +86,7 @@ static int check_options_of_run(struct settings *o) {
            : 0;
 }
 
-// Whether there is nothing to continue, and somebody at a terminal who could say something.
+// Returns whether there is no text to continue and stdin is a terminal.
 static bool is_conversation(const struct settings *o) {
   return o->model.model && !o->prompt && !o->text && !o->file && !o->ids.n && o->benchmark < 0 &&
          isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
@@ -112,7 +112,7 @@ static int fill_prompt(struct run *r, const char *text, size_t n_text) {
     r->prompt = r->o.ids.at;
     r->n_prompt = r->o.ids.n;
     r->o.ids.at = NULL;
-  } else if (!n_text && r->o.benchmark >= 0) {   // anything will do
+  } else if (!n_text && r->o.benchmark >= 0) {   // any prompt will do
     int32_t bos = weft_bos(r->vocab);
     r->prompt = xmalloc(sizeof *r->prompt);
     r->prompt[0] = bos < 0 ? 0 : bos;
@@ -138,7 +138,7 @@ static int fill_prompt(struct run *r, const char *text, size_t n_text) {
   return 0;
 }
 
-// Of a model with an encoder: what it makes of the prompt takes its place.  0 or the exit status.
+// For a model with an encoder: encodes the prompt. 0 or the exit status.
 static int encode_prompt(struct run *r) {
   weft_error err;
   int32_t *source = r->prompt;
@@ -152,16 +152,16 @@ static int encode_prompt(struct run *r) {
 
 // ---- evaluation -----------------------------------------------------------------------------------------------------
 
-enum { PIECE = 512 };   // tokens of the prompt that are evaluated together
+enum { PIECE = 512 };   // prompt tokens evaluated together
 
-// Looks at Ctrl-C while a piece is evaluated, and moves the bar.
+// Checks for Ctrl-C while a piece is evaluated, and moves the bar.
 static bool watch_prefill(void *ctx, double done) {
   struct run *r = ctx;
   progress_set(&r->bar, "prompt", ((double)r->pos + done) / (double)r->n_prompt);
   return !interrupted();
 }
 
-// Evaluates the prompt, a piece at a time.  0 or the exit status.
+// Evaluates the prompt, one piece at a time. 0 or the exit status.
 static int prefill(struct run *r) {
   weft_error err;
   double compiled = stats_compile_ms(r->model), began = now_s();
@@ -181,12 +181,12 @@ static int prefill(struct run *r) {
   r->stats.n_prompt = (size_t)r->pos;
   r->stats.prompt_s = now_s() - began - (stats_compile_ms(r->model) - compiled) / 1000;
   for (size_t i = 0; !status && i < r->n_prompt; i++)
-    if (r->prompt[i] >= 0) weft_accept(r->sampler, r->prompt[i], NULL);          // and no rows
+    if (r->prompt[i] >= 0) weft_accept(r->sampler, r->prompt[i], NULL);  // rows of pictures and sounds have no id
   return status ? failed("%s", err.text) : 0;
 }
 
 static int decode_step(struct run *r, int32_t id, weft_error *err) {
-  // a plan that is made at its first use compiles there
+  // a plan made at its first use compiles here
   double compiled = stats_compile_ms(r->model), began = now_s();
   int status = weft_speculation_decode(r->speculation, r->past, r->pos, id, &r->logits, err);
   progress_end(&r->bar);
@@ -219,8 +219,8 @@ static void emit_json(struct run *r, int32_t id, const char *text, size_t n) {
   out_json(&r->out, o, JSON_COMPACT | JSON_REAL_PRECISION(9));
 }
 
-// The text that a token completes: whole characters, and nothing that may belong to a stop string.  last: nothing comes
-// after it.
+// The text that a token completes: whole characters, and nothing that may belong to a stop string. last: it is the last
+// token.
 static void completed_text(struct run *r, int32_t id, bool last, str *text) {
   size_t n;
   const char *piece = weft_stream_add(r->stream, id, &n);
@@ -240,7 +240,7 @@ static void completed_text(struct run *r, int32_t id, bool last, str *text) {
   str_addn(text, piece, n);
 }
 
-// Writes a token.  False: nobody listens any more.
+// Writes a token. False: stdout is closed.
 static bool write_token(struct run *r, int32_t id, bool last) {
   str text = {0};
   completed_text(r, id, last, &text);
@@ -253,7 +253,7 @@ static bool write_token(struct run *r, int32_t id, bool last) {
 
 // ---- the loop -------------------------------------------------------------------------------------------------------
 
-// Draws a token that the grammar, if there is one, allows.
+// Samples a token that the grammar, if any, allows.
 static int draw_allowed(struct run *r, int32_t *id, weft_error *err) {
   const uint64_t *mask;
   if (!r->grammar) return weft_sample(r->sampler, r->logits, id, err);
@@ -263,7 +263,7 @@ static int draw_allowed(struct run *r, int32_t *id, weft_error *err) {
   return weft_grammar_accept(r->grammar, *id, err);
 }
 
-// Generates until something ends it.  0 or the exit status.
+// Generates until a limit or the model ends the text. 0 or the exit status.
 static int generate_text(struct run *r) {
   weft_error err;
   for (int64_t made = 0; made != r->o.count;) {
@@ -290,7 +290,7 @@ static int generate_text(struct run *r) {
   return interrupted() ? EXIT_INTERRUPTED : 0;
 }
 
-// The length of a text that is denoised: with that many tokens more, or as long as an evaluation takes.
+// The length of a denoised text: the prompt plus -n tokens, otherwise one chunk.
 static size_t denoised_length(const struct run *r) {
   enum { USUAL = 512 };
   int64_t n_ctx = weft_model_context(r->model);
@@ -299,7 +299,7 @@ static size_t denoised_length(const struct run *r) {
   return (size_t)(n_ctx < USUAL ? n_ctx : USUAL);
 }
 
-// Writes what has become of masks, up to what ends the text.  ended: some may be left, which are passed over.
+// Writes the denoised tokens up to the end of the text. ended: Ctrl-C ended it early; remaining masks are skipped.
 static void write_denoised(struct run *r, const struct denoised *d, bool ended) {
   int32_t mask = weft_mask(r->vocab);
   for (size_t i = d->n_prompt; i < d->n && !r->stopped; i++) {
@@ -311,7 +311,7 @@ static void write_denoised(struct run *r, const struct denoised *d, bool ended) 
   }
 }
 
-// Denoises the text behind the prompt.  0 or the exit status.
+// Generates the text after the prompt by denoising. 0 or the exit status.
 static int denoise_text(struct run *r) {
   weft_error err;
   if (r->grammar || r->o.force.n)
@@ -341,7 +341,7 @@ static int denoise_text(struct run *r) {
   return status < 0 ? failed("%s", err.text) : status || interrupted() ? EXIT_INTERRUPTED : 0;
 }
 
-// 0 or the exit status.
+// Continues the text. 0 or the exit status.
 static int continue_text(struct run *r) {
   if (weft_model_denoises(r->model)) return denoise_text(r);
   if (denoise_args_given(&r->o.denoise))
@@ -373,7 +373,7 @@ static int open_run_model(struct run *r) {
   return 0;
 }
 
-// The text of the prompt, before what follows it.
+// Prints the prompt.
 static void show_prompt(struct run *r) {
   char *text;
   size_t n;
@@ -382,14 +382,15 @@ static void show_prompt(struct run *r) {
   weft_free(text);
 }
 
-// Whether what is printed next on stderr would stand behind the text, on its last line.
+// Returns whether stdout and stderr are one file and the text does not end with a newline: figures would continue its
+// last line.
 static bool on_the_same_line(const struct run *r) {
   struct stat out, err;
   return !r->o.json && r->o.benchmark < 0 && r->last != '\n' && !fstat(STDOUT_FILENO, &out) &&
          !fstat(STDERR_FILENO, &err) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
 }
 
-// The figures, on stderr and in the file of --stats.  The exit status.
+// Prints the figures on stderr and writes the file of --stats. Returns the exit status.
 static int report_figures(struct run *r, int status) {
   weft_model_stats(r->model, &r->stats.model);
   r->stats.speculation = weft_speculation_count(r->speculation);

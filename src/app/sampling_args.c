@@ -1,4 +1,4 @@
-// Options of sampling: see sampling_args.h.  Names and defaults are llama.cpp's.
+// Options of sampling: see sampling_args.h. Names and defaults are llama.cpp's.
 #define _GNU_SOURCE
 #include "app/sampling_args.h"
 #include "app/app.h"
@@ -10,8 +10,7 @@
 
 #define R(name, field) {name, offsetof(struct sampling_args, field), offsetof(weft_sampling, field), false}
 #define I(name, field) {name, offsetof(struct sampling_args, field), offsetof(weft_sampling, field), true}
-// Numbers, by their names among the fields of a request to a server: where they are among the options, and where a
-// sampler has them.
+// Numeric parameters: the name of the request field, the offset in the options, and the offset in weft_sampling.
 static const struct number { const char *name; size_t at, of; bool whole; } sampler_numbers[] = {
   R("temperature", temp), R("dynatemp_range", dynatemp_range), R("dynatemp_exponent", dynatemp_exponent),
   R("top_p", top_p), R("min_p", min_p), R("typical_p", typical_p), R("top_n_sigma", top_n_sigma),
@@ -32,7 +31,7 @@ static int64_t *whole_option(struct sampling_args *a, const struct number *n) {
   return (int64_t *)(void *)((char *)a + n->at);
 }
 
-enum { NOT_SAID = INT32_MIN };             // of whole sampler_numbers; of others: NaN
+enum { NOT_SAID = INT32_MIN };             // for whole numbers; the others use NaN
 
 void sampling_defaults(struct sampling_args *a) {
   *a = (struct sampling_args){.seed = -1};
@@ -60,7 +59,7 @@ void sampling_resolve(struct sampling_args *a, const weft_file *f) {
   }
 }
 
-// "15043+2.5", "15043-1", "15043-inf".
+// Parses "15043+2.5", "15043-1", "15043-inf".
 static int read_bias(const char *text, int64_t *id, float *bias) {
   char *end;
   errno = 0;
@@ -90,7 +89,7 @@ int sampling_check(struct sampling_args *a, bool escapes, error *err) {
   return 0;
 }
 
-// Of "none" among the breakers, llama.cpp says that there are none of those before it.
+// As in llama.cpp, "none" clears the sequence breakers given before it.
 static size_t first_breaker(const struct sampling_args *a) {
   size_t first = 0;
   for (size_t i = 0; i < a->breakers.n; i++) if (!strcmp(a->breakers.at[i], "none")) first = i + 1;
@@ -126,14 +125,14 @@ int sampling_new(const struct sampling_args *a, const weft_vocab *vocab, int32_t
   return 0;
 }
 
-// ---- for a server ---------------------------------------------------------------------------------------------------
+// ---- for the server -------------------------------------------------------------------------------------------------
 
 static json_t *biases_of(const struct sampling_args *a) {
   json_t *all = json_array();
   for (size_t i = 0; i < a->biases.n; i++) {
     int64_t id = 0;
     float bias = 0;
-    if (read_bias(a->biases.at[i], &id, &bias)) continue;          // sampling_check has refused it
+    if (read_bias(a->biases.at[i], &id, &bias)) continue;          // sampling_check has already reported it
     json_array_append_new(all, isinf(bias) ? json_pack("[Ib]", (json_int_t)id, 0)
                                            : json_pack("[If]", (json_int_t)id, (double)bias));
   }

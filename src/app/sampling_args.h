@@ -1,4 +1,4 @@
-// sampling_args: the values of the options of sampling that run and chat share, and the sampler that they describe.
+// sampling_args: the sampling options of run and chat, and the sampler that they describe.
 #ifndef WEFT_APP_SAMPLING_ARGS_H
 #define WEFT_APP_SAMPLING_ARGS_H
 #include <jansson.h>
@@ -15,16 +15,16 @@ struct sampling_args {
   bool ignore_end;
 };
 
-void sampling_defaults(struct sampling_args *a);          // nothing is said
-// Numbers that no option says become those that the model's file recommends, or llama.cpp's defaults.
+void sampling_defaults(struct sampling_args *a);          // no option given
+// Numbers not given by options become the model file's recommendation, or llama.cpp's default.
 void sampling_resolve(struct sampling_args *a, const weft_file *f);
-// Checks what a row cannot say, and draws a seed where none was given.  escapes: \n in a sequence breaker is a newline.
-// -1 and why not.
+// Checks what a row cannot express, and draws a random seed if none was given. escapes: \n in a sequence breaker is a
+// newline. -1 and an error.
 int sampling_check(struct sampling_args *a, bool escapes, error *err);
 // after sampling_resolve
 int sampling_new(const struct sampling_args *a, const weft_vocab *vocab, int32_t n_vocab, weft_sampler **out,
                  weft_error *err);
-// What options say, as the fields of a request to a server, with llama.cpp's names; for json_decref().
+// The options as fields of a server request, with llama.cpp's names; for json_decref().
 json_t *sampling_fields_of(const struct sampling_args *a);
 void sampling_free(struct sampling_args *a);
 #endif

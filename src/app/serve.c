@@ -1,4 +1,4 @@
-// weft serve: the options of the server (src/serve/), and its life.
+// weft serve: reads the options of the server (src/serve/), starts it and ends it.
 #include "app/app.h"
 #include "app/encoders.h"
 #include "app/json.h"
@@ -18,7 +18,7 @@ static const struct command command = {
   "Ctrl-C lets answers that have begun end first; a second one does not. A file of keys has one per line,\n"
   "KEY or NAME:KEY. GET /openapi.json lists what can be asked.\n", COMMAND_BIT(serve), 0};
 
-// No model is given: those that were fetched are served, as llama-server does with those of its cache.
+// Without a model, all downloaded models are served, as in llama-server.
 static int serve_fetched(struct settings *all) {
   stored_list l = {0};
   str folder = {0};
@@ -31,13 +31,13 @@ static int serve_fetched(struct settings *all) {
   if (!whole) return usage_error("no model: give one with -m FILE, or a folder with --models-dir DIR");
   if (store_folder(&folder, &err)) return failed("%s", err.text);
   if (!all->quiet) say("no model is given: serving those of 'weft list', in %s", str_c(&folder));
-  all->serve.models_dir = str_c(&folder);        // until the program ends
+  all->serve.models_dir = str_c(&folder);        // lives until the program ends
   return EXIT_OK;
 }
 
-// The paths of the models; names of those that were fetched are such, too.
+// Collects the models' paths; downloaded models are given by name.
 static int find_models(struct settings *all) {
-  // the one without an option, fetched already
+  // the operand, already downloaded
   if (all->model.model) vec_push(&all->models, xstrdup(all->model.model));
   for (size_t i = 0; i < all->models.n; i++) {
     struct model_args one = {.model = all->models.at[i], .quiet = all->quiet};
@@ -53,7 +53,7 @@ static int find_models(struct settings *all) {
 }
 
 static struct log_options log_options_of(const struct settings *all) {
-  enum { LESS = 2, MORE = 4 };         // of llama-server's levels
+  enum { LESS = 2, MORE = 4 };         // llama-server's levels
   const struct serve_args *a = &all->serve;
   bool quiet = all->quiet || a->verbosity <= LESS, verbose = all->verbose || a->verbosity >= MORE;
   return (struct log_options){.path = a->log_file,
@@ -61,7 +61,7 @@ static struct log_options log_options_of(const struct settings *all) {
                               .level = quiet ? LOG_QUIET : verbose ? LOG_VERBOSE : LOG_NORMAL};
 }
 
-// ---- what requests get that do not say it ---------------------------------------------------------------------------
+// ---- defaults of requests -------------------------------------------------------------------------------------------
 
 static int add_constraint(const struct settings *all, json_t *to, error *err) {
   const struct grammar_args *a = &all->grammar;
@@ -78,7 +78,8 @@ static int add_constraint(const struct settings *all, json_t *to, error *err) {
   return 0;
 }
 
-// With the vocabulary of the first model: what no request could use is told now. Models of a folder have their own.
+// Checks the default grammar with the vocabulary of the first model, so that an error shows at the start. Models of a
+// folder are not checked: each has its own vocabulary.
 static int check_constraint(const struct settings *all, error *err) {
   weft_file *f = NULL;
   weft_vocab *v = NULL;
@@ -94,7 +95,7 @@ static int check_constraint(const struct settings *all, error *err) {
   return status ? -1 : 0;
 }
 
-// As the fields of a request; for free().
+// The defaults as fields of a request; for free().
 static int read_defaults_of(struct settings *all, char **out, error *err) {
   json_t *stops = json_array(), *variables = NULL;
   int64_t seed = all->sampling.seed;
@@ -119,9 +120,9 @@ static int read_defaults_of(struct settings *all, char **out, error *err) {
   return status;
 }
 
-// ---- its life -------------------------------------------------------------------------------------------------------
+// ---- start and end --------------------------------------------------------------------------------------------------
 
-// Of models that are named, while their folders can be read.
+// Finds the encoders of the given models, before the sandbox hides their folders.
 static void find_encoders(struct settings *all) {
   enum encoder_search how = all->models.n == 1 && !all->serve.models_dir ? ENCODER_OF_ONE : ENCODER_OF_MANY;
   for (size_t i = 0; i < all->models.n; i++) {
@@ -238,9 +239,10 @@ static int run_server(struct settings *all, const char *defaults, const struct a
   return status ? failed("%s", err.text) : EXIT_OK;
 }
 
-// Before anything is made: in a control group that is too small the system would end the server without a word.
+// Checks the memory limit first: in a control group that is too small the system would kill the server without a
+// message.
 static bool memory_is_enough(error *err) {
-  enum { LEAST = 64 << 20 };           // libraries, threads, the process beside it and what compiles: 45 MB, measured
+  enum { LEAST = 64 << 20 };           // libraries, threads, the helper process and the compiler: 45 MB measured
   uint64_t left = weft_memory_available();
   if (left >= LEAST) return true;
   error_set(err, "weft serve needs %d MiB of memory beside its models, but only %.1f MiB are free", LEAST >> 20,

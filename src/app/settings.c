@@ -1,4 +1,4 @@
-// Defaults, and from the command line to settings: see settings.h.
+// Defaults of settings, and parsing: see settings.h.
 #include "app/settings.h"
 #include "app/app.h"
 #include "base/env.h"
@@ -51,9 +51,9 @@ static bool wants_encoder(const struct settings *s, const struct command *c) {
   return may && !s->media.mmproj && !s->media.alone;
 }
 
-// Refuses a path to write to if another option names that file to be read. Files that no option names (parts, files in
-// a folder) are found when the file is written (newfile.h). to: the field that holds the path; several rows may share
-// it.
+// Refuses an output path if another option names that file as an input. Files that no option names (parts, files in a
+// folder) are checked when the file is written (newfile.h). to: the offset of the path's field; several rows may use
+// one field.
 static int check_written(const struct settings *s, const struct command *c, const char *path, size_t to, error *err) {
   for (size_t i = 0; i < option_table.n; i++) {
     const struct option *o = &option_table.at[i];
@@ -101,7 +101,7 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
   str_free(&idle);
   bool elsewhere = s->model.from.repo || s->model.from.url,
        takes_text = c->bit & (COMMAND_BIT(run) | COMMAND_BIT(chat));
-  // the first free argument is no model then
+  // then the first operand is text instead of a model
   if (elsewhere && takes_text && s->model.model && !s->text) { s->text = s->model.model; s->model.model = NULL; }
   if (!(c->bit & (COMMAND_BIT(pull) | COMMAND_BIT(loadtest)))) {
     s->model.from.encoder = wants_encoder(s, c);

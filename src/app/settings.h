@@ -1,5 +1,5 @@
-// settings: what the command line can say, for all commands together.  A row of the table in options.c says which
-// commands take it; the rest stays as settings_new has it.
+// settings: the values of all options of all commands. A row of the table in options.c says which commands have an
+// option; other fields keep the value of settings_new.
 #ifndef WEFT_APP_SETTINGS_H
 #define WEFT_APP_SETTINGS_H
 #include "app/args.h"
@@ -66,7 +66,7 @@ struct serve_args {
   const char *host, *alias, *key_file, *tls_key, *tls_certificate;
   int64_t port, connections, parallel, waiting, waiting_tokens, max_wait, body_mib, drain, drain_delay,
     keep_mib, block_size;
-  int64_t memory_mib, request_mib, request_work;         // of requests
+  int64_t memory_mib, request_mib, request_work;         // limits for requests
   int64_t encoder_mib;
   const char *keep, *slots, *files, *kv_events;
   bool no_key, page, slots_shown, autoload, suffix_first, rerank, log_jsonl;
@@ -76,7 +76,7 @@ struct serve_args {
   const char *models_dir;
   int64_t models_max, idle, timeout, workers;
   struct texts keys, hosts, origins, media_hosts;
-  struct texts encoders;     // of settings.models, as they were found; "": none
+  struct texts encoders;     // encoders found for settings.models; "": none
 };
 
 struct loadtest_args { const char *url, *model, *key, *html; int64_t clients, requests, prompt, tokens; bool json; };
@@ -89,21 +89,21 @@ struct settings {
   struct media_args media;
   struct grammar_args grammar;
   bool verbose, quiet, json;
-  // text in and out: run, chat, tokenize
-  const char *prompt, *text, *file;                 // text: the prompt without a name
+  // input and output: run, chat, tokenize
+  const char *prompt, *text, *file;                 // text: the prompt as an operand
   struct ids ids, force, detokenize;
   struct texts stops;
   bool escapes, no_bos, no_speculation, parse_special, from_stdin, only_ids, special, display_prompt, verbose_prompt;
   int64_t count, top_logprobs, benchmark;
   const char *stats;
-  // conversations: chat, template
+  // chat, template
   const char *system, *system_file, *template_name, *template_file, *variables, *tools, *messages, *bos, *eos, *now,
     *effort;
   bool no_generation_prompt, chat_bos, completion, single_turn, context_shift, rates, simple_io;
   int color, thinking, reasoning_format;
   int64_t reasoning_budget;
   const char *reasoning_message;
-  // measuring: bench, profile, plan, viz, tune
+  // measurements: bench, profile, plan, viz, tune
   struct texts models, prompts, generations, both, depths, threads, chunks, sequences;
   int64_t repetitions, delay, steps, chunk_of, depth, beam;
   double budget, skip_ms;
@@ -132,16 +132,16 @@ extern const struct options option_table;       // the table
 
 // The defaults of every command.
 struct settings settings_new(void);
-// args_parse for a command of the table.  What was accepted and does nothing here is said in one line on stderr.  True:
-// go on; otherwise *status is what the command returns.  settings_free in any case.
+// args_parse for a command of the table. Prints one line on stderr about options without effect. True: continue;
+// otherwise *status is the exit status. The caller frees with settings_free in both cases.
 bool settings_parse(struct settings *s, const struct command *c, int argc, char **argv, int *status);
-// All of a command: parses, and where there is something to do does it. What the command returns.
+// Runs a command: parses its arguments and calls `work` if that succeeds. Returns the exit status.
 int settings_run(const struct command *c, int argc, char **argv, int (*work)(struct settings *s));
 
-// Looks at a command line before it is parsed.  Whether it has an option that this command lacks and the other one has,
-// so that the other is meant.
+// Inspects a command line before parsing. Returns whether it has an option that `this` lacks and `other` has, so that
+// `other` is meant.
 bool settings_are_for(const struct command *other, const struct command *this, int argc, char **argv);
-// The model that it names, for either of two commands; NULL: none.
+// The model named on the command line of either of two commands; NULL: none.
 const char *settings_model(const struct command *a, const struct command *b, int argc, char **argv);
 void settings_free(struct settings *s);
 #endif

@@ -1,4 +1,4 @@
-// Signs and their widths: see signs.h.
+// Graphemes and their widths: see signs.h.
 #include "app/signs.h"
 #include <string.h>
 #include <utf8proc.h>
@@ -39,7 +39,7 @@ int sign_columns(const char *text, size_t n) {
   return all;
 }
 
-// The end of a word, with the spaces before it, and how wide both are.
+// The end of a word with the spaces before it, and the width of both.
 static size_t word_end(const char *text, size_t n, size_t at, int *spaces, int *word) {
   *spaces = *word = 0;
   for (; at < n && text[at] == ' '; at++) ++*spaces;

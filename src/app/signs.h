@@ -4,13 +4,13 @@
 #include "base/str.h"
 
 enum { TAB_COLUMNS = 4 };
-// The character at a byte, U+FFFD where it is none; returns how many bytes it has.
+// Decodes the character at a byte, U+FFFD if it is invalid; returns its length in bytes.
 size_t sign_character(const char *text, size_t n, size_t at, int32_t *out);
-// Where the sign that begins at `at` ends, and how wide it is at most: some terminals show its characters one after the
+// The end of the sign that begins at `at`, and its maximum width: some terminals show its characters one after the
 // other.
 size_t sign_end(const char *text, size_t n, size_t at, int *width);
-int sign_columns(const char *text, size_t n);        // of all of it, at most
-// Text in lines of at most so many columns, broken at spaces; a longer word stays whole, so that a path can be copied.
-// All lines that this begins have `indent` spaces first. Newlines stay.
+int sign_columns(const char *text, size_t n);        // the maximum width of the text
+// Adds a text in lines of at most `columns` columns, broken at spaces; a longer word stays whole, so that a path can be
+// copied. Continuation lines are indented by `indent` spaces. Newlines are kept.
 void sign_wrap(str *out, const char *text, int columns, int indent);
 #endif

@@ -68,7 +68,7 @@ void stats_line(const struct run_stats *s, int64_t seed, FILE *to) {
   fputc('\n', to);
 }
 
-// A figure that was measured, or null.
+// A measured figure, or null.
 static json_t *figure(double x) { return x >= 0 ? json_real(x) : json_null(); }
 
 double stats_compile_ms(const weft_model *m) {

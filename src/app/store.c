@@ -1,4 +1,4 @@
-// The folder of models: see store.h.
+// The folder of downloaded models: see store.h.
 #define _GNU_SOURCE
 #include "app/store.h"
 #include "base/env.h"
@@ -117,7 +117,7 @@ size_t store_read_note(const char *of, const char *ending, char *to, size_t size
   struct stat st;
   size_t n = 0;
   str_addf(&path, "%s%s", of, ending);
-  int fd = open(path.at, O_RDONLY | O_CLOEXEC | O_NONBLOCK);              // a pipe is not waited for
+  int fd = open(path.at, O_RDONLY | O_CLOEXEC | O_NONBLOCK);              // does not wait for a pipe
   if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode))
     for (ssize_t got; n < size - 1 && (got = read(fd, to + n, size - 1 - n)) > 0;) n += (size_t)got;
   if (fd >= 0) close(fd);
@@ -127,7 +127,7 @@ size_t store_read_note(const char *of, const char *ending, char *to, size_t size
 }
 
 int store_note_origin(const char *path, const char *origin, bool again, error *err) {
-  if (!again && !store_came_from(path, origin)) {            // nor is its encoder the one of what was there
+  if (!again && !store_came_from(path, origin)) {            // the old file's encoder note does not apply either
     str note = {0};
     str_addf(&note, "%s%s", path, encoder_note);
     unlink(note.at);
@@ -179,7 +179,7 @@ static int by_name(const void *a, const void *b) {
   return strcmp(((const struct stored *)a)->name, ((const struct stored *)b)->name);
 }
 
-// What a file of this name belongs to: a model's name without parts and ending. False: it is none.
+// The model that a file name belongs to, without part number and ending. False: not a model file.
 static bool belongs_to(const char *file, str *name, bool *partial, int *of) {
   int number;
   size_t stem = 0;
@@ -266,7 +266,7 @@ int store_remove(const struct stored *s, error *err) {
 
 // ---- names ----------------------------------------------------------------------------------------------------------
 
-// A slash becomes "_", as in llama.cpp's names; what else is not plain cannot be a name.
+// A slash becomes "_", as in llama.cpp's names; other special characters are errors.
 int store_path(const char *name, str *out, error *err) {
   if (store_folder(out, err)) return -1;
   size_t n = strlen(name);

@@ -1,4 +1,4 @@
-// weft template: a conversation as the text that a model expects, byte for byte: what its chat template makes of it.
+// weft template: prints a conversation as the prompt that the chat template makes of it, byte for byte.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include <fcntl.h>
@@ -16,7 +16,7 @@ static const struct command command = {
   COMMAND_BIT(template),
   0};
 
-// A pipe is no model, and what is read from it is gone.
+// A pipe cannot be a model, and reading it would consume its text.
 static bool is_gguf(const char *path) {
   char magic[4] = {0};
   struct stat st;
@@ -28,7 +28,7 @@ static bool is_gguf(const char *path) {
   return yes;
 }
 
-// JSON that starts as an array or an object is taken as it is, anything else names a file.
+// Text that begins an array or an object is JSON itself; any other names a file.
 static int read_json_or_file(const char *arg, char **text, size_t *n, error *err) {
   char first = arg[strspn(arg, " \t\r\n")];
   if (first != '[' && first != '{') return read_file(arg, READ_JSON, text, n, err);

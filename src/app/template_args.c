@@ -1,4 +1,4 @@
-// The chat template and its variables: see template_args.h.
+// The chat template and its variables from the options: see template_args.h.
 #define _GNU_SOURCE
 #include "app/template_args.h"
 #include "app/app.h"
@@ -55,7 +55,7 @@ int template_variables(const struct settings *s, json_t **out, error *err) {
   size_t n = 0;
   *out = NULL;
   int thinking = s->thinking == THINKING_AUTO && !s->reasoning_budget ? THINKING_OFF : s->thinking;
-  bool effort = s->effort && strcmp(s->effort, "default");         // llama.cpp's word for the template's own
+  bool effort = s->effort && strcmp(s->effort, "default");         // llama.cpp's word for the template's default
   int status = read_json_option("--chat-template-kwargs", s->variables, JSON_OBJECT, &text, &n, err);
   if (!status && (text || effort || thinking != THINKING_AUTO)) {
     *out = text ? json_read(text, n, JSON_ALLOW_NUL, NULL, NULL) : json_object();

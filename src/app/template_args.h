@@ -1,18 +1,18 @@
-// template_args: the chat template and its variables that the options of chat and serve describe.
+// template_args: the chat template and the template variables that the options of chat and serve describe.
 #ifndef WEFT_APP_TEMPLATE_ARGS_H
 #define WEFT_APP_TEMPLATE_ARGS_H
 #include <jansson.h>
 #include "app/settings.h"
 
-// text: Jinja, for free(); NULL: none was asked for.  name: what messages call it.  built_in: one of chat_template's,
-// before which the model's BOS stands only if the model wants one.
+// text: Jinja, for free(); NULL: no template was given. name: its name in messages. built_in: one of chat_template's,
+// which begin with the model's BOS even if the model does not add it (chat.c removes it then).
 struct asked_template { char *text; size_t n; const char *name; bool built_in; };
 
-// Of --chat-template (the text of a template, a file, or a name) and --chat-template-file; both may be NULL.  -1: it is
-// none of these.
+// Reads --chat-template (the text of a template, a file, or a name) and --chat-template-file; both may be NULL. -1: it
+// is none of the three.
 int template_asked(const char *named, const char *file, struct asked_template *out, error *err);
-// --chat-template-kwargs, with what -rea and --reasoning-effort say.  *out NULL: nothing is said.
+// The variables of --chat-template-kwargs, -rea and --reasoning-effort. *out NULL: none is set.
 int template_variables(const struct settings *s, json_t **out, error *err);
-// JSON from the command line, or a file with it, of this type.  NULL arg: *text stays.
+// Reads JSON from the command line, or a JSON file, of this type. NULL arg: *text is unchanged.
 int read_json_option(const char *option, const char *arg, json_type type, char **text, size_t *n, error *err);
 #endif

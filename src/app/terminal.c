@@ -14,11 +14,11 @@
 struct terminal {
   bool interactive, editing, color, line_start;
   typed *typed;
-  enum style style;          // in force
+  enum style style;          // in use
   struct out out;
 };
 
-// ---- life -----------------------------------------------------------------------------------------------------------
+// ---- setup and cleanup ----------------------------------------------------------------------------------------------
 
 terminal *terminal_new(enum color color, bool conversation, bool plain, error *err) {
   terminal *t = xcalloc(1, sizeof *t);
@@ -27,7 +27,7 @@ terminal *terminal_new(enum color color, bool conversation, bool plain, error *e
   t->editing = t->interactive && codes;
   t->color = color == COLOR_ON || (color == COLOR_AUTO && codes && !*env_str(ENV_NO_COLOR));
   t->line_start = true;
-  if (t->color) t->out.kind = OUT_TERMINAL;   // colours go where a terminal will show them, sooner or later
+  if (t->color) t->out.kind = OUT_TERMINAL;   // colours are on because a terminal will display them in the end
   if (!conversation) return t;
   t->typed = typed_new(&(struct typed_how){t->interactive, t->editing, t->color ? "\033[1;32m" : "", chat_word}, err);
   if (t->typed) return t;
@@ -47,7 +47,7 @@ void terminal_free(terminal *t) {
 bool terminal_interactive(const terminal *t) { return t->interactive; }
 bool terminal_edits(const terminal *t) { return t->editing; }
 
-// ---- in -------------------------------------------------------------------------------------------------------------
+// ---- input ----------------------------------------------------------------------------------------------------------
 
 enum input terminal_edit(terminal *t, const char *prompt, const char *text, str *out) {
   out_flush(&t->out);
@@ -67,7 +67,7 @@ int terminal_write_file(terminal *t, const char *text, size_t n, error *err) {
   return typed_write(t->typed, text, n, err);
 }
 
-// ---- out ------------------------------------------------------------------------------------------------------------
+// ---- output ---------------------------------------------------------------------------------------------------------
 
 static void set_style(terminal *t, enum style style) {
   static const char *const codes[] = {"\033[0m", "\033[0;2m", "\033[0;36m", "\033[0;33m", "\033[1;32m"};
@@ -89,7 +89,7 @@ void terminal_newline(terminal *t) {
   terminal_show(t, STYLE_PLAIN, "", 0);
 }
 
-// To stderr: where that is a terminal in lines of its width, of which all but the first are indented.
+// Prints to stderr; on a terminal in lines of its width, all but the first indented.
 static void print_note(terminal *t, str *text, int indent) {
   bool is_terminal = isatty(STDERR_FILENO), color = t->color && is_terminal;
   str lines = {0};

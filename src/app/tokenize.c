@@ -1,5 +1,5 @@
-// weft tokenize: text to tokens, and back.  Works on files that hold a vocabulary and no tensors, and on texts of any
-// length: these are encoded as they are read, and tokens go out as they come.
+// weft tokenize: converts text to tokens and back. It works on files with a vocabulary and no tensors, and on texts of
+// any length: text is encoded while it is read, and tokens are printed at once.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include <errno.h>
@@ -17,8 +17,7 @@ static const struct command command = {"tokenize",
                                        COMMAND_BIT(tokenize),
                                        0};
 
-// A token's bytes so that they fit a line and no two look alike: control characters, backslashes and broken UTF-8 as
-// escapes.
+// Prints a token's bytes on one line, unambiguously: control characters, backslashes and broken UTF-8 become escapes.
 static void add_piece(struct out *o, const char *piece, size_t n) {
   size_t n_valid;
   char *valid = weft_utf8(piece, n, &n_valid);
@@ -42,7 +41,7 @@ struct shown { const struct settings *o; const weft_vocab *v; struct out *to; bo
 static void show_ids(struct shown *s, const int32_t *ids, size_t n) {
   for (size_t i = 0; i < n && !s->to->error; i++) {
     if (s->o->only_ids) {
-      char digits[16], *at = digits + sizeof digits;       // for millions of ids snprintf would be slow
+      char digits[16], *at = digits + sizeof digits;       // snprintf would be slow for millions of ids
       for (uint32_t id = (uint32_t)ids[i]; at == digits + sizeof digits || id; id /= 10) *--at = (char)('0' + id % 10);
       out_add(s->to, s->some ? ", " : "[", s->some ? 2 : 1);
       out_add(s->to, at, (size_t)(digits + sizeof digits - at));
@@ -67,7 +66,7 @@ static int encode_and_show(struct shown *s, weft_encoder *e, const char *text, s
   return 0;
 }
 
-// A file of any size: its text is encoded as it is read.
+// Encodes a file of any size while it is read.
 static int add_file(struct shown *s, weft_encoder *e, const char *path) {
   bool is_stdin = !path || !strcmp(path, "-");
   int fd, status = 0;
@@ -85,7 +84,7 @@ static int add_file(struct shown *s, weft_encoder *e, const char *path) {
   return status;
 }
 
-// Escapes are a matter of the whole text.
+// Escapes need the whole text in memory.
 static int add_unescaped(struct shown *s, weft_encoder *e, const char *path) {
   error why = {0};
   char *text = NULL;

@@ -1,5 +1,5 @@
-// weft tune: looks for better kernels than the rules choose, ahead of time, and says what it found.  The searching is
-// the library's (weft_tune); this file prints the table.
+// weft tune: searches ahead of time for better kernels than the rules choose, and reports the results. The library
+// searches (weft_tune); this file prints the table.
 #include "app/app.h"
 #include "base/env.h"
 #include "base/progress.h"
@@ -152,7 +152,7 @@ static int tune(const struct settings *o, struct out *to) {
   weft_tuned *t;
   progress bar;
   env_set(ENV_WEFT_TUNE, "off");
-  env_set(ENV_BEAM, "0");                                    // loading is to search nothing by itself
+  env_set(ENV_BEAM, "0");                                    // loading must not start a search itself
   int status = model_args_open(&o->model, &bar, &model);
   if (status) return status;
   progress_begin(&bar);

@@ -1,8 +1,8 @@
-// The process that reads what people type: see typed.h.
+// The process that reads the user's input: see typed.h.
 //
-// It is a child of the one with the model, so that signals, the exit status and the figures of that one are those of
-// the command. Signals that come to the parent alone while a line is typed are handed on: the child gives the terminal
-// back first, and then both do what the signal asks for.
+// It is a child of the process with the model, so that the command's exit status, signals and figures are those of the
+// model's process. While a line is typed, the parent forwards signals that only it receives: the child restores the
+// terminal first, and then both take the signal's effect.
 #define _GNU_SOURCE
 #include "app/typed.h"
 #include <errno.h>
@@ -22,9 +22,9 @@
 #include "base/tty.h"
 
 enum { ASK_LINE, ASK_READ, ASK_WRITE };
-// bytes that follow: of the prompt; of its beginning, or of the file; file: number of the one to be read
+// bytes that follow: of the prompt; of the initial text, or of the file to write; file: number of the file to read
 struct ask { uint64_t what, prompt, text, file; };
-// enum input, or 1 if it failed; bytes of the line, file or error; struct span that follow them
+// enum input, or 1 for an error; bytes of the line, file or error; number of spans that follow them
 struct answer { uint64_t got, n, spans; };
 
 struct typed { int fd; pid_t child; bool person, editing; VEC(struct span) dropped; };
@@ -34,7 +34,7 @@ struct typed { int fd; pid_t child; bool person, editing; VEC(struct span) dropp
 struct reader { int fd; typed_reader of; };
 
 static void start_editing(typed_reader *r) {
-  const char *name = ttyname(STDIN_FILENO);   // once more, for reading that does not wait
+  const char *name = ttyname(STDIN_FILENO);   // opened again for non-blocking reads
   int in = name ? open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
   char *history = typed_history_made();
   r->edit = edit_new(in < 0 ? STDIN_FILENO : in, STDOUT_FILENO, history, getppid(), r->how.words);
@@ -67,7 +67,8 @@ static char *receive_text(const struct reader *r, uint64_t n) {
   return text;
 }
 
-// Where lines are edited Ctrl-Z is for the parent, but while one is typed: then the keys are given back first (edit.c).
+// Between two lines Ctrl-Z stops only the parent. While a line is edited, edit.c handles it and restores the terminal
+// first.
 static void pass_over(int sig) { (void)sig; }
 
 static bool is_ignored(int sig) {
@@ -106,7 +107,7 @@ NORETURN static void be_the_reader(struct reader *r, pid_t parent) {
 
 // ------------------------------------------------------------------------------ the parent, while no line is typed
 
-// The terminal echoes nothing then (edit.h): whatever stops or ends the parent gives it back first.
+// The terminal does not echo between lines (edit.h): a signal that stops or ends the parent restores it first.
 static struct termios given;
 static void be_as_given(void) {
   static const char off[] = "\033[?2004l";
@@ -176,7 +177,7 @@ static int wait_for_reader(pid_t child) {
   return status;
 }
 
-// It may be waiting for a line that nobody wants any more, or be stopped.
+// The child may be waiting for a line or be stopped, so it gets SIGTERM and SIGCONT.
 void typed_free(typed *t) {
   if (!t) return;
   close(t->fd);
@@ -191,14 +192,14 @@ void typed_free(typed *t) {
 
 // --------------------------------------------------------------------------------------------------------- the parent
 
-// While a line is typed; the first one also while a file is read.
+// Signals forwarded while a line is typed; SIGINT also while a file is read.
 static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT};
 static volatile pid_t reader_pid;
 static void hand_on(int sig) {
   if (reader_pid > 0) kill(reader_pid, sig);
 }
 
-// An answer, where its text is wanted at *text with a NUL behind it. False: the child has ended.
+// Receives an answer; its text goes to *text, with a NUL. False: the child has ended.
 static bool receive_answer(typed *t, struct answer *a, char **text) {
   struct pollfd ready = {.fd = t->fd, .events = POLLIN};
   sigset_t interrupt, before;
@@ -206,7 +207,7 @@ static bool receive_answer(typed *t, struct answer *a, char **text) {
   sigaddset(&interrupt, SIGINT);
   *a = (struct answer){.got = INPUT_INTERRUPTED};
   *text = xcalloc(1, 1);
-  // Ctrl-C comes only while this waits, so that none is missed
+  // Ctrl-C is blocked except within ppoll, so that none is missed
   sigprocmask(SIG_BLOCK, &interrupt, &before);
   bool left = false;
   while (!(left = !t->person && interrupted()) && ppoll(&ready, 1, NULL, &before) < 0 && errno == EINTR) continue;
@@ -225,7 +226,8 @@ static bool receive_answer(typed *t, struct answer *a, char **text) {
   return true;
 }
 
-// What asked the child to end while it had the terminal was meant for both; otherwise it left the terminal as it was.
+// Ends like the child: a signal that ended it while it had the terminal was meant for both. Otherwise the terminal is
+// restored and an error printed.
 static void end_as_the_child(typed *t) {
   int status = wait_for_reader(t->child), sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   t->child = reader_pid = 0;
@@ -266,7 +268,7 @@ enum input typed_line(typed *t, const char *prompt, const char *begin, str *out)
   return (enum input)a.got;
 }
 
-// 0, or -1 and why: the child's text, or that there is no child.
+// 0, or -1 and an error: the child's text, or that there is no child.
 static int file_asked(typed *t, struct ask q, const char *text, char **found, size_t *n, error *err) {
   struct answer a = ask(t, q, "", text, found);
   *n = a.n;

@@ -1,4 +1,4 @@
-// Reading messages, and the files that they name: see typed_reader.h.
+// Reads messages, and the files that they name: see typed_reader.h.
 #define _GNU_SOURCE
 #include "app/typed_reader.h"
 #include <stdlib.h>
@@ -15,7 +15,7 @@ bool typed_history(str *out) {
   return env_folder(ENV_XDG_STATE_HOME, ".local/state", "weft/chat_history", out);
 }
 
-// Makes the folders of the history, for its owner alone, since it holds what people wrote.
+// Creates the folders of the history for their owner alone, since it contains private text.
 char *typed_history_made(void) {
   str path = {0};
   if (!typed_history(&path)) return NULL;
@@ -27,7 +27,7 @@ char *typed_history_made(void) {
   return path.at;
 }
 
-// One line with its newline, if it has one.
+// Reads one line with its newline, if it has one.
 static enum input read_line(typed_reader *r, const char *prompt, const char *begin, str *out) {
   if (r->edit) {
     enum edit_result got = edit_line(r->edit, prompt, r->how.color, begin, out);
@@ -45,7 +45,7 @@ static enum input read_line(typed_reader *r, const char *prompt, const char *beg
 
 static const char quotes[] = "\"\"\"";
 
-// Whether a line (with its newline, if it has one) ends with """, which is taken off.
+// If a line ends with """ (before an optional newline), removes that and returns true.
 static bool take_quotes(str *line, size_t from) {
   size_t n = line->n;
   while (n > from && (line->at[n - 1] == '\n' || line->at[n - 1] == '\r' || line->at[n - 1] == ' ')) n--;
@@ -54,8 +54,7 @@ static bool take_quotes(str *line, size_t from) {
   return true;
 }
 
-// Keeps a message for the history in the form in which it can be typed again: in quotes if it would mean something else
-// without them.
+// Adds a message to the history in a form that can be typed again: in quotes if it would otherwise mean something else.
 static void remember_message(const typed_reader *r, const char *text, bool lines) {
   size_t n = strlen(text);
   bool quoted = lines && ((n && text[n - 1] == '\\') || !strncmp(text, quotes, 3));
@@ -76,7 +75,7 @@ enum input reader_message(typed_reader *r, const char *prompt, const char *begin
     if (got == INPUT_END) break;
     if (out->n > LONGEST) return INPUT_TEXT;
     bool first = from == 0 && !block && out->n >= 3 && !memcmp(out->at, quotes, 3);
-    if (first) {                       // """ begins a message, whatever follows on the line
+    if (first) {                       // """ begins a message; the rest of the line belongs to it
       memmove(out->at, out->at + 3, out->n -= 3);
       if (out->n == 1 && out->at[0] == '\n') out->n = 0;
       block = lines = true;
@@ -86,7 +85,7 @@ enum input reader_message(typed_reader *r, const char *prompt, const char *begin
     bool newline = out->n && out->at[out->n - 1] == '\n';
     if (!newline || out->n < from + 2 || out->at[out->n - 2] != '\\') break;
     lines = true;
-    out->n -= 2;             // the line goes on
+    out->n -= 2;             // the message continues on the next line
     str_addc(out, '\n');
   }
   if (out->n && out->at[out->n - 1] == '\n') out->n--;
@@ -95,7 +94,7 @@ enum input reader_message(typed_reader *r, const char *prompt, const char *begin
   return INPUT_TEXT;
 }
 
-// Notes which files a line names, and what may be done with them. Whether any of them was dropped.
+// Records which files a line names, for reading or writing. Returns whether any was dropped.
 bool reader_note_files(typed_reader *r, const char *line) {
   static const char *const readers[] = {"/read", "/load", "/image", "/audio"};
   size_t word = strcspn(line, " ");
@@ -121,7 +120,7 @@ int reader_read(typed_reader *r, uint64_t i, char **text, size_t *n, error *err)
   return status;
 }
 
-// What stands at a name is not lost to a word: only an older conversation gives its place. 0: it may be written.
+// Protects existing files from /save: only an older saved conversation may be overwritten. 0: the file may be written.
 static int check_place(const char *path, error *err) {
   struct stat st;
   char *text;

@@ -1,9 +1,9 @@
-// weft uninstall: what of Weft is on this machine, how much it takes, and the commands that remove it.  Removes
+// weft uninstall: lists what Weft has left on this machine, with sizes and the commands that remove it. Removes
 // nothing.
 //
-// Each thing is a row: what it is, its path, its size, and the command. The program's own row depends on who installed
-// it: a Debian package, pip, or a build, whose files stand beside the program (installed[]). It is the last one, since
-// a command before it may need the program.
+// Each thing is a row: its kind, path, size and command. The program's own row depends on how it was installed: by a
+// Debian package, by pip, or from a build, whose files are next to the program (installed[]). It is the last row, since
+// an earlier command may need the program.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/json.h"
@@ -28,7 +28,7 @@ static const struct command command = {
   COMMAND_BIT(uninstall),
   0};
 
-// unseen: it is there, and this user cannot look into it.
+// unseen: it exists, but this user cannot read it.
 struct thing { const char *what; char *path, *command; uint64_t bytes; bool there, unseen; };
 struct things { struct thing *at; size_t n, cap; };
 
@@ -36,7 +36,7 @@ struct things { struct thing *at; size_t n, cap; };
 
 enum { DEEPEST = 32 };
 
-// Bytes of a file, or of all files below a folder. Links count as themselves.
+// Bytes of a file, or of all files below a folder. Links are not followed.
 static uint64_t bytes_in_folder(int at, const char *name, int depth) {
   struct stat st;
   if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW)) return 0;
@@ -51,7 +51,7 @@ static uint64_t bytes_in_folder(int at, const char *name, int depth) {
   return sum;
 }
 
-// A word for a shell, in single quotes if it needs them.
+// Quotes a word for a shell in single quotes, if needed.
 static void add_word(str *to, const char *word) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,:@%";
   if (*word && !word[strspn(word, plain)]) { str_add(to, word); return; }
@@ -60,13 +60,13 @@ static void add_word(str *to, const char *word) {
   str_addc(to, '\'');
 }
 
-// Unlike access(), this needs no right to look into a folder that a link leads to.
+// Unlike access(), needs no permission for a folder that a link leads to.
 static bool path_exists(const char *path) {
   struct stat st;
   return !lstat(path, &st);
 }
 
-// how: what stands before the path in the command; with "!" the whole command; NULL: none of its own.
+// how: the command before the path; with "!" the whole command; NULL: no command.
 static void list_thing(struct things *l, const char *what, const char *path, bool there, const char *how) {
   str command_line = {0};
   struct thing t = {.what = what, .path = xstrdup(path), .there = there, .unseen = there && access(path, R_OK)};
@@ -85,8 +85,8 @@ static void add_thing(struct things *l, const char *what, const char *path, cons
 
 // ---- the program ----------------------------------------------------------------------------------------------------
 
-// Files and folders that `cmake --install` puts below a prefix, beside bin/weft. WEFT_LIBDIR: the build's folder of
-// libraries, "lib" in most; WEFT_ABI: what its library's name ends with.
+// Files and folders that `cmake --install` puts below a prefix, next to bin/weft. WEFT_LIBDIR: the build's folder of
+// libraries, usually "lib"; WEFT_ABI: the ending of the library's name.
 static const struct { const char *path, *how; } installed[] = {
   {"share/man/man1/weft.1", "rm"},
   {"share/bash-completion/completions/weft", "rm"},
@@ -108,7 +108,7 @@ static const struct { const char *path, *how; } installed[] = {
   {"include/weft", "rm -r"},
 };
 
-// The command that removes the package which has this program; NULL: it is of none. Packages bring a file of licences.
+// The command that removes the package of this program; NULL: it is in no package. Packages contain a file of licences.
 static const char *package_of(const char *path) {
   if (strcmp(path, "/usr/bin/weft") || access("/usr/share/doc/weft/copyright", F_OK)) return NULL;
   return access("/etc/debian_version", F_OK) ? "!rpm -e weft" : "!apt purge weft";
@@ -154,7 +154,7 @@ static void add_kernel_cache(struct things *l, const char *name) {
   str_free(&path);
 }
 
-// A folder that is llama.cpp's, too, is not Weft's to remove.
+// A model folder that llama.cpp uses too is not removed.
 static void add_models(struct things *l) {
   str folder = {0};
   if (!store_folder(&folder, NULL)) {
@@ -172,7 +172,8 @@ static void add_history(struct things *l) {
   str_free(&path);
 }
 
-// systemd keeps the folders of the service below .../private, which only root can look into; links to them are for all.
+// systemd keeps the folders of the service below .../private, which only root can read; links to them are readable for
+// all.
 static void add_service(struct things *l) {
   static const struct { const char *what, *path, *link, *how; } of_service[] = {
     {"service: models, prompts", "/var/lib/private/weft", "/var/lib/weft", "rm -r"},
@@ -184,7 +185,7 @@ static void add_service(struct things *l) {
   }
 }
 
-// ---- what is shown --------------------------------------------------------------------------------------------------
+// ---- output ---------------------------------------------------------------------------------------------------------
 
 static void show_things(struct out *o, const struct things *l) {
   int width = 4;

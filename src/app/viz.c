@@ -1,6 +1,6 @@
-// weft viz: everything that the compiler did with a model, as one HTML page that needs nothing else, no network either.
-// The library gives the facts as JSON, the page (src/app/viz/) draws them; this file puts both together. With VIZ=1
-// other commands leave such a page behind when they end.
+// weft viz: shows what the compiler did with a model, as one self-contained HTML page that needs no network. The
+// library provides the facts as JSON and the page (src/app/viz/) draws them; this file combines both. With VIZ=1 other
+// commands write such a page when they end.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/model_args.h"
@@ -18,7 +18,7 @@ static const struct command command = {
   "and says which keys it knows when ? is pressed. VIZ=1 (or VIZ=page.html) makes run, chat and bench write\n"
   "one when they end.\n", COMMAND_BIT(viz), 0};
 
-// ---- what the page is made of: files of src/app/viz/, and dagre, which lays graphs out ------------------------------
+// ---- the parts of the page: files of src/app/viz/, and dagre, which places the nodes of graphs ----------------------
 
 #define ASSET(name, path) EMBED(weft_##name, path)
 ASSET(page_html, WEFT_VIZ_DIR "/page.html");
@@ -49,7 +49,7 @@ static const char dagre_license[] =
 #endif
 #define ADD(out, name) str_addn(out, weft_##name, (size_t)(weft_##name##_end - weft_##name))
 
-// Each line of the facts is an element of its own, so that the page reads a kernel only when it is looked at.
+// Puts each line of the facts in an element of its own, so that the page parses a kernel only when it is shown.
 static void add_data(str *to, const char *facts) {
   for (int i = 0; *facts; i++) {
     size_t n = strcspn(facts, "\n");
@@ -140,7 +140,7 @@ static int write_it(struct settings *o) {
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
   env_set(ENV_VIZ, "0");
   keep_to_evaluating(o, o->out);
-  // tokens of a prompt, whose time stands beside that of a token
+  // tokens of a prompt chunk, whose time is shown next to that of a token
   enum { BESIDE = 64 };
   o->model.context = o->depth + max_i64((o->chunk_of ? o->chunk_of : o->steps) + 1, BESIDE);
   int status = model_args_open(&o->model, &bar, &m);

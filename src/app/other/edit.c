@@ -1,4 +1,4 @@
-// No editing of lines: the terminal does it. See edit.h.
+// Systems without a line editor of Weft: the terminal edits lines. See edit.h.
 #include "app/edit.h"
 
 edit *edit_new(int in, int out, const char *history, pid_t owner, edit_words words) {

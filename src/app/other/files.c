@@ -1,4 +1,4 @@
-// Which files a command may open: all, as systems other than Linux have no Landlock. See files.c above this folder.
+// Systems without Landlock, that is, other than Linux: commands may open all files. See files.c in the parent folder.
 #include "app/app.h"
 #include "app/store.h"
 

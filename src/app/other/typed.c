@@ -1,4 +1,4 @@
-// Reading what people type, in this process: without a sandbox nothing is gained by another one. See typed.h.
+// Reads the user's input in this process: without a sandbox a helper process has no use. See typed.h.
 #include "app/typed.h"
 #include "app/app.h"
 #include "app/typed_reader.h"

@@ -1,7 +1,8 @@
-// Graphs as SVG: dagre decides where nodes go, this file draws them, and moves and zooms what is drawn. Without dagre (Weft was built on a machine that
-// has none) nodes stand in rows by their distance from the inputs.
+// Draws graphs as SVG. dagre places the nodes; this file draws them, and moves and zooms the picture. If Weft was built
+// without dagre, nodes are in rows by their distance from the inputs.
 
-// A picture in a frame: drag moves, the wheel zooms, a double click shows everything. draw(g) fills the group and returns {width, height}.
+// A picture in a frame: drag moves it, the wheel zooms, a double click shows everything. draw(g) fills the group and
+// returns {width, height}.
 function canvas(parent, width, height, content, wide, focus, fits) {
   const view = svg("g", {}, content), picture = svg("svg", {}, view), frame = el("div", {class: "canvas"}, picture);
   let x = 0, y = 0, zoom = 1, drag = null;
@@ -13,7 +14,7 @@ function canvas(parent, width, height, content, wide, focus, fits) {
     y = Math.max(10, (h - height * zoom) / 2);
     place();
   };
-  const readable = () => {                                                     // where not all fits, a part of it in letters that can be read
+  const readable = () => {  // if the picture is too large, shows a part of it in readable size
     all();
     if (wide || fits || zoom >= .8) return;
     const w = frame.clientWidth, h = frame.clientHeight, at = focus ?? {x: width / 2, y: 0};
@@ -41,14 +42,15 @@ function canvas(parent, width, height, content, wide, focus, fits) {
     y = e.clientY - drag.y;
     place();
   });
-  picture.addEventListener("click", e => { if (dragged) e.stopPropagation(); dragged = false; }, true);     // the end of a drag is no click
+  // the end of a drag is not a click
+  picture.addEventListener("click", e => { if (dragged) e.stopPropagation(); dragged = false; }, true);
   picture.addEventListener("dblclick", all);
   parent.append(frame);
   readable();
   return frame;
 }
 
-// nodes: [{id, lines, fill, href, tip}], edges: [[from, to, label]]. Returns how large it came out.
+// nodes: [{id, lines, fill, href, tip}], edges: [[from, to, label]]. Returns the size of the drawing.
 function layout(nodes, edges) {
   const LETTER = 6.7;
   for (const n of nodes) { n.width = 18 + LETTER * Math.max(...n.lines.map(l => l.length)); n.height = 10 + 15 * n.lines.length; }
@@ -85,7 +87,7 @@ function curve(p) {
   return d + `L${p[p.length - 1].x.toFixed(1)},${p[p.length - 1].y.toFixed(1)}`;
 }
 
-// focus: the node that is in the middle where not all fits.
+// focus: the node in the middle if the graph does not fit.
 function drawGraph(parent, nodes, edges, {focus}) {
   const at = layout(nodes, edges);
   const marker = svg("defs", {}, svg("marker", {id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 6, markerHeight: 6, orient: "auto"}, svg("path", {d: "M0,0L8,4L0,8z", fill: "currentColor", opacity: .5})));

@@ -1,5 +1,5 @@
-// Nodes as people read them. A record (graph/record.h) has a table of nodes that all states of a graph share, so what a step changed is what is reachable from
-// one of its two nodes and not from the other: no texts are compared.
+// Expressions of graph nodes. A record (graph/record.h) has one table of nodes for all states of a graph. What a step
+// changed is therefore what can be reached from only one of its two nodes: no texts are compared.
 const INFIX = {ADD: "+", SUB: "-", MUL: "*", FDIV: "/", IDIV: "//", MOD: "%", CDIV: "/c", CMOD: "%c", AND: "&", OR: "|", XOR: "^", SHL: "<<", SHR: ">>", CMPLT: "<", CMPEQ: "==", CMPNE: "!="};
 
 function label(record, n) {
@@ -19,7 +19,7 @@ function reachable(record, root, stop) {
   return seen;
 }
 
-// A leaf that is clearer as part of who uses it.
+// The text of a leaf that is clearer inside the expression that uses it; null for other nodes.
 function leaf(record, n) {
   const {op, arg} = label(record, n);
   if (op === "CONST") return arg;
@@ -30,7 +30,7 @@ function leaf(record, n) {
   return null;
 }
 
-// The expression of a node as a list of [text, node]; at most `most` pieces.
+// The expression of a node as a list of [text, node], with at most `most` pieces.
 function expression(record, root, most = 700) {
   const out = [];
   const put = (text, n) => out.push([text, n]);
@@ -49,7 +49,7 @@ function expression(record, root, most = 700) {
   return out;
 }
 
-// One side of a step: what the other side lacks is marked.
+// One side of a step; nodes that the other side lacks are marked.
 function showExpression(record, root, other, mark) {
   const there = reachable(record, other);
   const merged = [];
@@ -61,14 +61,15 @@ function showExpression(record, root, other, mark) {
   return el("div", {class: "expr"}, merged.map(m => m.marked ? el("span", {class: mark}, m.text) : m.text));
 }
 
-// Nodes in the order of their numbers, which is sources first, one a line.
+// Nodes in the order of their numbers (sources first), one per line.
 function showNodes(record, nodes, marked, mark, most = 1500) {
   const all = [...nodes].sort((a, b) => a - b);
   return el("div", {class: "code"}, all.slice(0, most).map(n => el("div", {class: marked.has(n) ? mark : null}, el("i", {}, String(n)),
     `${record.labels[record.nodes[n][0]]}  ${sources(record, n).map(s => "%" + s).join(" ")}`)), all.length > most ? el("div", {}, `… and ${all.length - most} more`) : null);
 }
 
-// Nodes below a root as a graph; leaves stand in the nodes that use them. stop: nodes that are shown and not looked into.
+// The nodes below a root as a graph; leaves are shown inside the nodes that use them. stop: nodes that are shown
+// without their sources.
 function nodeGraph(record, root, stop, decorate, most = 420) {
   const nodes = [], edges = [], seen = new Set(), todo = [root];
   while (todo.length && nodes.length < most) {

@@ -1,7 +1,7 @@
-// The views that look into one kernel, and the rewrites of the whole model, which are shown in the same way.
+// The views of one kernel, and the rewrites of the whole model, which are displayed in an equal form.
 
 const tabs = {source: ["Source and assembly", showSource], rewrites: ["Rewrites", showRewrites], graph: ["Graph", showNodesOfKernel], tensors: ["Tensors", showTensors], program: ["Program", showProgram]};
-// The place in a list that an address means; what is none is the first.
+// The list index that an address gives; an invalid one is the first.
 const placeIn = (list, text) => Math.max(0, Math.min(Math.trunc(+text) || 0, list.length - 1));
 
 function showKernel(main, unique, tab, rest) {
@@ -23,8 +23,8 @@ function colourLine(text, comment) {
   return parts;
 }
 
-// Loops of an assembly text: from a label to the last branch back to it. Depth of each line, and the lines of the loop in which most time is likely to go: of the
-// deepest ones the longest.
+// Finds the loops of an assembly text: from a label to the last branch back to it. Returns the depth of each line, and
+// the lines of the loop that probably takes most time: the longest of the deepest ones.
 function findLoops(lines) {
   const labels = new Map(), loops = new Map();
   lines.forEach((l, i) => {
@@ -36,14 +36,15 @@ function findLoops(lines) {
   for (const [from, to] of loops) for (let i = from; i <= to; i++) depth[i]++;
   let hot = null;
   for (const [from, to] of loops) {
-    if ([...loops].some(([f, t]) => f > from && t <= to)) continue;            // another loop inside
+    if ([...loops].some(([f, t]) => f > from && t <= to)) continue;            // contains another loop
     const loop = {from, to, depth: depth[from]};
     if (!hot || loop.depth > hot.depth || (loop.depth === hot.depth && to - from > hot.to - hot.from)) hot = loop;
   }
   return {depth, hot};
 }
 
-// What one pass of a loop costs at least, on a core that starts six instructions a cycle, two of them loads, two vector operations, one a store.
+// A lower bound of the cycles of one iteration, for a core that issues six instructions per cycle, of these at most two
+// loads, two vector operations and one store.
 function estimate(lines) {
   const count = {all: 0, load: 0, store: 0, vector: 0, dot: 0, shuffle: 0};
   for (const l of lines) {
@@ -78,7 +79,7 @@ function showProgram(main, data) {
 
 // ---- rewrites ---------------------------------------------------------------------------------------------------------------
 
-// Passes as [{name, root, before, from, to}]: steps from .. to - 1 were part of it.
+// Passes as [{name, root, before, from, to}]: steps from .. to - 1 belong to the pass.
 function passesOf(record) {
   let from = 0, before = -1;
   return record.marks.map(([name, root, steps]) => { const p = {name, root, before, from, to: steps}; from = steps; before = root; return p; });
@@ -91,11 +92,12 @@ function showModel(main, rest) {
   showRecord(main, read(1).record, "model", rest);
 }
 
-// Left the passes with their steps, right what the chosen one did. rest: ["p", number of a pass] or ["s", number of a step].
+// Left the passes with their steps, right the effect of the chosen one. rest: ["p", number of a pass] or ["s", number
+// of a step].
 function showRecord(main, record, base, rest) {
   const passes = passesOf(record), left = el("div", {class: "pane steps"}), right = el("div", {class: "pane"}), links = new Map();
   const where = n => { const [, table, line, , file] = record.rules[record.steps[n][0]]; return `${table}:${line}` + (file ? `  ${file}` : ""); };
-  // By rule, the one that fired most first; below it each node that it matched, with what it made of it.
+  // Rules sorted by how often they fired; below each rule the nodes that it matched, with the results.
   const node = n => { const {op, arg} = label(record, n); return arg ? `${op} ${arg}` : op; };
   const fill = (list, p) => {
     if (list.children.length) return;
@@ -154,7 +156,8 @@ function showNodesOfKernel(main, data, unique, [chosen]) {
   drawGraph(main, graph.nodes, graph.edges, {focus: root});
 }
 
-// The part of the tensor graph that became this kernel: from the tensor that it stores down to tensors that others store and to buffers.
+// The part of the tensor graph that became this kernel: from the tensor that it stores to tensors stored by other
+// kernels and to buffers.
 function showTensors(main, data, unique, [chosen]) {
   const model = read(1), record = model.record, list = groupOf(unique).all, k = list[placeIn(list, chosen)], root = model.tensors[k.i];
   const maker = new Map(model.tensors.map((n, i) => [n, kernels[i]]));

@@ -1,11 +1,12 @@
-// The page of weft viz: data, the list at the side, and which view is shown. The data lies in <script type="application/json"> elements, one
-// for each line that weft_model_look gives: #d0 the overview, #d1 the tensor graph, #d2.. the different kernels, which are read only when they
-// are looked at. The address behind # says what is shown, so that "back" works and a view can be linked to. All text from the model goes in as text, never as HTML.
+// The page of weft viz: the data, the side bar, and the choice of the view. The data is in <script
+// type="application/json"> elements, one for each line of weft_model_trace: #d0 the overview, #d1 the tensor graph,
+// #d2.. the different kernels, parsed only when they are shown. The part of the address after # is the view, so that
+// "back" works and a view can be linked to. Text from the model is always inserted as text, never as HTML.
 "use strict";
 const $ = id => document.getElementById(id);
 const read = (memory => i => memory[i] ??= JSON.parse($("d" + i).textContent))([]);
 const over = read(0);
-// What a kernel is for, in words, and its colour: one of each for a part of the model, the same in every view.
+// The purpose of a kernel, in words, and its colour: one for each part of the model, in all views.
 const parts = [["embedding", 280], ["norm before attention", 175], ["Q, K and V", 215], ["attention", 195], ["attention output", 235], ["norm before the FFN", 160], ["FFN up and gate", 32], ["FFN down", 12],
   ["router", 55], ["experts up and gate", 42], ["experts down", 2], ["last norm", 145], ["output", 320], ["quantise activations", 90], ["positions", 0], ["state", 262]];
 const partOf = new Map(Object.entries({attn_norm: "norm before attention", attn_q: "Q, K and V", attn_k: "Q, K and V", attn_v: "Q, K and V", attn_qkv: "Q, K and V", attn_output: "attention output", ffn_norm: "norm before the FFN",
@@ -17,7 +18,7 @@ const kernels = over.kernels.map(([unique, level, role, buffers, us, wait, bytes
   reads: buffers.filter(b => b >= 0).map(b => over.buffers[b]), readIds: buffers.filter(b => b >= 0), writeIds: buffers.filter(b => b < 0).map(b => -1 - b)}));
 const nUnique = 1 + Math.max(-1, ...kernels.map(k => k.unique));
 const names = Array.from({length: nUnique}, (_, u) => /"name":"((?:[^"\\]|\\.)*)"/.exec($("d" + (u + 2)).textContent.slice(0, 400))[1]);
-// Launches of one kernel, together.
+// The launches of one kernel, together.
 const groups = names.map((name, u) => {
   const all = kernels.filter(k => k.unique === u), sum = f => all.reduce((s, k) => s + k[f], 0);
   return {u, name, all, roles: [...new Set(all.map(k => k.role))], parts: [...new Set(all.map(k => k.part))], count: all.length, us: sum("us"), wait: sum("wait"), bytes: sum("bytes"), flops: sum("flops")};
@@ -83,14 +84,14 @@ function route() {
   const main = $("main"), key = shown === "kernel" ? [shown, ...rest.slice(0, 2)].join("/") : shown;
   if (main.dataset.key !== key || !main.update) {
     main.dataset.key = key;
-    main.update = main.step = null;                     // of views that only change a part of themselves
+    main.update = main.step = null;                     // functions of views that update only a part of themselves
     clear(main).scrollTop = 0;
     if (shown === "kernel") showKernel(main, +rest[0], rest[1] || "source", rest.slice(2));
     else views[shown].show(main, rest);
   } else main.update(shown === "kernel" ? rest.slice(2) : rest);
 }
 
-// ---- the list at the side ---------------------------------------------------------------------------------------------------
+// ---- the side bar -----------------------------------------------------------------------------------------------------------
 
 function matches(g, query) {
   return query.split(/\s+/).every(w => g.name.toLowerCase().includes(w) || [...g.roles, ...g.parts].some(r => r.toLowerCase().includes(w)) ||

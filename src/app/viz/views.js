@@ -1,8 +1,8 @@
-// The views that show the whole model: the first page, kernels in a table, the timeline, the graph of kernels, memory.
+// The views of the whole model: the first page, the table of kernels, the timeline, the graph of kernels, memory.
 
 // ---- the first page: where does the time of a token go? -----------------------------------------------------------------------
 
-// Rows {part, us, bytes, flops} of what belongs together, the longest first.
+// Sums {part, us, bytes, flops} by part, the longest first.
 function byPart(list) {
   const sums = new Map();
   for (const k of list) {
@@ -13,7 +13,7 @@ function byPart(list) {
   return [...sums.values()].sort((a, b) => b.us - a.us);
 }
 
-// A bar of pieces {part, us}, of which those with room say what they are; whole: what 100 % is.
+// A bar of pieces {part, us}, labelled if the label fits; whole: the value of 100 %.
 function stack(pieces, whole, more) {
   return el("div", {class: "stack", ...more}, pieces.filter(p => p.us > 0).map(p => el("span", {style: {width: 100 * p.us / whole + "%", background: p.colour ?? colour(p.part)}, ...hover(`${p.part}\n${p.note ?? `${time(p.us)}, ${percent(p.us, whole)}`}`)},
     p.us / whole > .07 ? p.part : "")));
@@ -29,7 +29,7 @@ function timeOf(title, note, list, whole, tokens) {
         el("td", {class: "n wide"}, number(r.us ? r.bytes / r.us / 1e3 : 0)), el("td", {class: "n wide"}, number(r.us ? r.flops / r.us / 1e3 : 0)), el("td", {class: "n"}, shareOfLimit(r.bytes, r.us)))))));
 }
 
-// Pieces of one kind under another, with amounts: [[name, value]...].
+// Pieces of one kind as a list, with amounts: [[name, value]...].
 function amounts(title, note, pieces, show) {
   const whole = pieces.reduce((s, [, x]) => s + x, 0) || 1, rows = pieces.filter(([, x]) => x > 0).sort((a, b) => b[1] - a[1]), shade = i => `hsl(${(215 + i * 47) % 360} 40% var(--light))`;
   return el("section", {class: "where"}, el("h3", {}, title), el("p", {class: "under"}, note), stack(rows.map(([part, us], i) => ({part, us, colour: shade(i), note: `${show(us)}, ${percent(us, whole)}`})), whole),
@@ -71,13 +71,13 @@ function showKernels(main, [sorted]) {
   main.update = rest => { clear(main); main.update = null; showKernels(main, rest); };
 }
 
-// The least of 1, 2, 5, 10, 20, ... that is no less than x.
+// The smallest of 1, 2, 5, 10, 20, ... that is at least x.
 function round125(x) {
   const ten = 10 ** Math.floor(Math.log10(Math.max(x, 1e-3)));
   return ten * [1, 2, 5, 10].find(k => k * ten >= x * .999);
 }
 
-// One lane a thread; what is between two bars of a lane is waiting for the others. Bars keep their height while time is zoomed.
+// One lane per thread; gaps between bars of a lane are waits for other threads. Zooming changes the time axis only.
 function showTimeline(main) {
   const high = 54, gap = 26, top = 30, n = over.lanes.length, wide = Math.max(over.step_us, 1);
   main.append(el("h2", {}, `One ${over.tokens > 1 ? "chunk" : "token"}, ${time(over.step_us)}`), el("p", {class: "under"}, "A lane is a thread, a bar its part of a kernel, a gap time in which it waits for the others. The step shown is the median of those measured. Wheel: zoom; drag: move; double click: all; a click on a bar: what it is."));
@@ -108,7 +108,7 @@ function showTimeline(main) {
     const shown = (frame.clientWidth) / +m[2], every = round125(shown / 12), from = Math.max(0, Math.floor(-m[1] / m[2] / every));
     labels.replaceChildren(...Array.from({length: 14}, (_, i) => (from + i) * every).filter(x => x <= wide * 1.001).map(x => svg("text", {class: "dim", x: +m[1] + x * m[2] + 3, y: top + n * (high + gap) + 6}, time(x))));
   };
-  // What the bars in sight are, where there is room for it.
+  // Labels the visible bars that have room.
   const say = () => {
     const LETTER = 6.6, m = /translate\(([-\d.e]+),.*scale\(([-\d.e]+)/.exec(group.getAttribute("transform")), out = [];
     if (!m) return;
@@ -127,7 +127,8 @@ function showTimeline(main) {
   main.append(pane);
 }
 
-// Who reads what: the second kernel what the first one stored last. Lines to more than a few readers would hide the others: those are `far`, per reader.
+// Edges from the last kernel that stores a buffer to the kernels that read it. Kernels with many readers would hide the
+// other edges; their edges are `far`, per reader.
 function kernelEdges(list) {
   const FEW = 6, writer = new Map(), readers = new Map(), inside = new Set(list.map(k => k.i)), edges = [], far = new Map();
   for (const k of kernels) {
@@ -138,7 +139,7 @@ function kernelEdges(list) {
   return {edges, far};
 }
 
-// Layers that repeat: from dispatch `from` on, `times` rows of `each` dispatches with the same kernels. null: none do.
+// Finds repeating layers: from dispatch `from` on, `times` rows of `each` dispatches with equal kernels. null: none.
 function repeats() {
   const levels = [];
   for (const k of kernels) (levels[k.level] ??= []).push(`${k.unique} ${k.role}`);
@@ -153,7 +154,7 @@ function repeats() {
   return best;
 }
 
-// Each kernel once, the layers that repeat drawn as one: kernels of the others stand for those of the first that are the same.
+// Each kernel once, with the repeating layers drawn as one: kernels of later layers are mapped to those of the first.
 function folded(r) {
   const end = r.from + r.each * r.times, once = k => k.level < r.from + r.each || k.level >= end, homes = new Map(), nth = new Map();
   const place = k => { const level = once(k) ? k.level : r.from + (k.level - r.from) % r.each, id = `${k.level} ${k.unique} ${k.role}`, n = nth.get(id) ?? 0; nth.set(id, n + 1); return `${level} ${k.unique} ${k.role} ${n}`; };
