@@ -1,21 +1,21 @@
-// Attention over what is near and over entries that stand for many positions (DeepSeek V4). One head of keys, which are
-// the values as well, is shared by all heads of queries:
+// Attention over recent positions and over entries that each summarize several positions (DeepSeek V4). All query heads
+// share one key head, whose keys are also the values:
 //
 //   near       the last positions, as many as the window has
-//   entries    of all positions before, one for each `ratio` of them: all (ratio 128), or the best ones by an indexer
-//              (ratio 4), whose keys are entries of the same kind
+//   entries    one for each `ratio` positions: all of them (ratio 128), or the best ones by an indexer (ratio 4),
+//              whose keys are entries as well
 //
-// in one softmax with a sink. Values have turned with the keys, so what comes out of a head turns back by the token's
-// position: what is left hangs on distances alone.
+// Both are in one softmax with a sink. Values are rotated together with the keys, so a head's output is rotated back by
+// the token's position: the result depends only on distances.
 //
-// An entry is the sum of what its positions make, each element by a softmax over the positions of scores that they make
-// too, with a number added for the place in the entry; it is normed, and turns by its first position. Entries of ratio
-// 4 have eight positions, their own and the four before, and of each position two sets of numbers: one for its own
-// entry and one for the next.
+// An entry is a weighted sum of numbers that its positions make. For each element the weights are a softmax over the
+// positions, of scores that they make too, plus a learned number for the place in the entry (ape). The sum is normed
+// and rotated by the entry's first position. Entries of ratio 4 have eight positions, their own four and the four
+// before. So each position makes two sets of numbers: one for its own entry and one for the next.
 //
-// What positions make is kept as keys with a window are, and entries as keys of `every` so many positions are. A run
-// makes every entry anew that one of its positions lies in: one that is not complete yet is written, too, and nobody
-// reads it. So an entry is the same, and is added up in the same order, whichever run completes it.
+// The numbers are cached like keys with a window, and entries like keys of every `ratio`-th position. Each run
+// recomputes all entries that contain one of its positions. An incomplete entry is written too, but never read. So an
+// entry has equal bits whichever run completes it.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -23,10 +23,10 @@
 #include "model/model_impl.h"
 #include "model/stored.h"
 
-enum { OVERLAPS = 4 };                      // entries of this ratio
-#define MADE_WINDOW 128                     // how far back an entry's positions lie, at most
+enum { OVERLAPS = 4 };                      // the ratio whose entries overlap
+#define MADE_WINDOW 128                     // maximum distance of an entry's positions
 
-// What entries of one kind are made of: tensors, elements of an entry, sets of numbers of a position, and states
+// What entries are made of: tensors, elements of an entry, sets of numbers per position, and the state's index
 typedef struct maker { enum tensor_id kv, gate, ape, norm; int n, sets, state; enum kv cache; } maker;
 
 static maker maker_of(const layer *y, bool index) {
@@ -39,7 +39,7 @@ static maker maker_of(const layer *y, bool index) {
                  y->head_dim, sets, c->made_of, KV_KEYS};
 }
 
-// The layer as its caches of entries see it, and what entries are made of
+// The layer as seen by its entry caches, and by the cache of numbers that entries are made of
 static layer entries_layer(const layer *y) {
   layer e = *y;
   e.window = 0;
@@ -78,7 +78,7 @@ static int load_indexer(loader *l, layer *y, int rank) {
            : 0;
 }
 
-// The first states are those of keys; behind them what entries are made of, and entries.
+// States of a layer: keys, then the numbers that entries are made of, then entries.
 static int load_states(loader *l, layer *y) {
   compressed *c = &y->compressed;
   int64_t both = 2 * (c->ratio == OVERLAPS ? 2 : 1);
@@ -115,13 +115,13 @@ static int load_entries(loader *l, layer *y) {
 
 // --- entries ---------------------------------------------------------------------------------------------------------
 
-// A run as its entries see it: T of them, from the one of its first position on, in pages of as many as a page of
-// positions makes; `last` {T, 1}, or one for all: the last position that is there. Turned by the entries' first
-// positions.
+// A run as seen by its entries: T of them, from the entry of its first position on. A page has as many entries as a
+// page of positions makes. last: the last existing position, {T, 1}, or one for all. Rope angles are those of the
+// entries' first positions.
 typedef struct entries { build b; model_shape s; tensor *last; } entries;
 
-// Of several sequences: rows of one may lie in the same entry. Each makes it of all that is there, so that what they
-// write in the same place is the same.
+// For batched sequences: several rows may be in one entry. Each row computes it from all existing positions, so that
+// all write equal values.
 static tensor *last_there(build *b, const build *e, int group) {
   graph *g = b->g;
   uop *one = n_(b, 1);
@@ -154,7 +154,7 @@ static void find_entries(build *b, const layer *y, entries *out) {
   rope_at(e, y->rope, t_op2(g, OP_MUL, e->at, ratio));
 }
 
-// x {T} of entries, as {T x n}, each so many times
+// x {T} of entries, each repeated n times: {T x n}
 static tensor *each(const build *e, tensor *x, int64_t n) {
   graph *g = e->g;
   uop *N = n_(e, n);
@@ -162,7 +162,7 @@ static tensor *each(const build *e, tensor *x, int64_t n) {
                    DIMS(idx_mul(g, e->T, N)));
 }
 
-// The places of an entry's positions among all that is kept, {T x n}, and whether they are there: {T, n, 1}
+// Cache rows of an entry's positions, {T x n}; *there: whether a position does not exist: {T, n, 1}
 static tensor *places(build *b, const layer *y, const entries *of, int64_t n, tensor **there) {
   graph *g = b->g;
   const build *e = &of->b;
@@ -183,7 +183,7 @@ static tensor *places(build *b, const layer *y, const entries *of, int64_t n, te
   return cache_rows(&c, t_reshape(g, at, DIMS(c.T)), window_group(b->m, MADE_WINDOW));
 }
 
-// What positions make is stored; entries {T, 1, n} of it, normed and turned
+// Stores what the positions make, and computes entries from it: {T, 1, n}, normed and rotated
 static tensor *make_entries(build *b, const layer *y, const entries *of, const maker *k, tensor *x) {
   graph *g = b->g;
   const build *e = &of->b;
@@ -194,7 +194,7 @@ static tensor *make_entries(build *b, const layer *y, const entries *of, const m
   tensor *next = t_assign(g, t_gather(g, cache, b->rows[window_group(b->m, MADE_WINDOW)]),
                           t_cat_last(g, linear(b, y, k->kv, x), linear(b, y, k->gate, x)));
   vec_push(b->effects, next);
-  // of each position one set: rows of n elements, sets of what is summed before those of scores
+  // one set of each position; rows have n elements, and the sets of values come before those of scores
   tensor *missing, *at = places(b, y, of, n, &missing),
                    *rows = t_reshape_i(g, next, 2, (int64_t[]){2 * k->sets * all, k->n});
   tensor *set = t_op2(g, OP_IDIV, t_iota(g, N), n_(b, ratio));
@@ -211,7 +211,7 @@ static tensor *make_entries(build *b, const layer *y, const entries *of, const m
   return rope_turn_last(e, y, t_reshape(g, makes_several(g, sum), DIMS(e->T, one, D)), 1, k->n, false);
 }
 
-// All entries that tokens may see: {sequences, 1, n, seen}
+// All entries that tokens may read: {sequences, 1, n, seen}
 static tensor *seen_entries(build *b, const layer *y, entries *of, bool index, tensor *x) {
   maker k = maker_of(y, index);
   layer e = entries_layer(y);
@@ -220,7 +220,7 @@ static tensor *seen_entries(build *b, const layer *y, entries *of, bool index, t
 
 // --- attention -------------------------------------------------------------------------------------------------------
 
-// Entries that the indexer reads as the best ones: {T, 1, 1, 1, seen}. complete {T, 1, 1, 1, 1}: how many there are
+// Entries that the indexer chooses: {T, 1, 1, 1, seen}. complete {T, 1, 1, 1, 1}: the number of complete entries
 static tensor *best_entries(build *b, const layer *y, entries *of, tensor *const in[2], tensor *complete) {
   graph *g = b->g;
   const indexer *i = &y->indexer;
@@ -239,7 +239,7 @@ static tensor *best_entries(build *b, const layer *y, entries *of, tensor *const
   return indexer_best(b, y, &k);
 }
 
-// in: the stream, normed, and what queries are made of
+// in: the normed stream, and the input of the query matrix
 static sight compressed_past(build *b, const layer *y, tensor *q, tensor *const in[2]) {
   graph *g = b->g;
   entries of;
@@ -258,7 +258,7 @@ static sight compressed_past(build *b, const layer *y, tensor *q, tensor *const 
                 .as_keys = true};
 }
 
-// What heads return, turned back, in groups of heads that become few elements each
+// Rotates the heads' output back and reduces it in groups of heads to a low rank
 static tensor *grouped_output(build *b, const layer *y, tensor *out) {
   graph *g = b->g;
   const compressed *c = &y->compressed;

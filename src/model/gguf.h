@@ -95,10 +95,10 @@ typedef struct gguf gguf;
 // opened. A Hugging Face folder (hf.h) becomes a file in memory. Returns 0 and *out, for gguf_close; or -1 and the
 // reason in *err.
 int gguf_open(const char *path, gguf **out, error *err);
-// The same for a file in memory, aligned to 16 bytes, which stays there until gguf_close; name is used in messages.
+// gguf_open for a file in memory, aligned to 16 bytes, which stays there until gguf_close; name is used in messages.
 int gguf_open_memory(const void *data, size_t n, const char *name, gguf **out, error *err);
-// The same if only the description is needed: the bytes of tensors may be missing, as in a file that is truncated after
-// its header. `data` of tensors whose bytes are missing is NULL.
+// gguf_open if only the description is needed: the bytes of tensors may be missing, as in a file that is truncated
+// after its header. `data` of tensors whose bytes are missing is NULL.
 int gguf_open_head(const char *path, gguf **out, error *err);
 bool gguf_in_memory(const gguf *g);                         // the caller's memory, not a mapped file
 void gguf_close(gguf *g);                                   // NULL is fine
@@ -106,8 +106,8 @@ void gguf_close(gguf *g);                                   // NULL is fine
 // (base/mapped.h: missing bytes read as zeros). Returns 0, or -1 and which file shrank from what to what. Call it after
 // reading everything that an answer depends on.
 int gguf_check_size(const gguf *g, error *err);
-// The same, and whether a file was changed otherwise since it was opened (base/stamp.h); for several files, the worst
-// change.
+// gguf_check_size, and whether a file was changed otherwise since it was opened (base/stamp.h); for several files, the
+// worst change.
 int gguf_check(const gguf *g, enum stamp_change *change, error *err);
 // The current stamp of one file. -1: it cannot be read.
 int gguf_stamp(const gguf *g, size_t shard, stamp *now, error *err);
@@ -152,7 +152,7 @@ int gguf_str_opt(const gguf *g, const char *key, const char *fallback, gguf_stri
 int gguf_u32s(const gguf *g, const char *key, arena *a, const uint32_t **out, size_t *n, error *err);
 int gguf_i32s(const gguf *g, const char *key, arena *a, const int32_t **out, size_t *n, error *err);
 int gguf_f32s(const gguf *g, const char *key, arena *a, const float **out, size_t *n, error *err);
-// The same, but a missing key gives NULL and 0. An empty array does not give NULL.
+// These treat a missing key as no error: NULL and 0. An empty array does not give NULL.
 int gguf_u32s_opt(const gguf *g, const char *key, arena *a, const uint32_t **out, size_t *n, error *err);
 int gguf_i32s_opt(const gguf *g, const char *key, arena *a, const int32_t **out, size_t *n, error *err);
 int gguf_f32s_opt(const gguf *g, const char *key, arena *a, const float **out, size_t *n, error *err);

@@ -1,7 +1,7 @@
-// A folder as the tensors and keys of a GGUF file: see hf.h.  hf_open is the list of steps.
+// Converts a Hugging Face folder to the tensors and keys of a GGUF file: see hf.h. hf_open is the list of steps.
 //
-// Every tensor of the folder is named by a rule, or the folder is refused.  What a rule asks for is an order of rows,
-// so that any row of the file can be made from the mapping by itself.
+// A rule names each tensor of the folder; a tensor without a rule is an error. A rule describes an order of rows, so
+// any row of the file can be computed from the mapping alone.
 #define _GNU_SOURCE
 #include "model/hf.h"
 #include <inttypes.h>
@@ -71,7 +71,7 @@ static int is_made_twice(const hf *h, const hf_source *s, const char *to, error 
   return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s', and another tensor does, too", to);
 }
 
-// One expert's matrix, which goes to its place among the others.
+// Adds one expert's matrix at its place in the stack.
 static int stack_expert(hf *h, const hf_source *s, const char *to, uint32_t expert, error *err) {
   uint32_t n;
   hf_made *m = made_before(h, to);
@@ -81,7 +81,7 @@ static int stack_expert(hf *h, const hf_source *s, const char *to, uint32_t expe
   if (s->n_dims != 2) return hf_fail(h, file_of(h, s), s->name, err, "is no matrix");
   if (m && m->n_parts != n) return is_made_twice(h, s, to, err);
   if (!m) {
-    // each has its own tensor: so memory is no more than the folder's tensors ask for
+    // each expert must have its own tensor, so memory is bounded by the number of tensors in the folder
     if ((h->n_stacked += n) > h->sources.n)
       return hf_fail(h, file_of(h, s), s->name, err, "experts are missing: there are %zu tensors in all", h->sources.n);
     m = new_made(h, to, s);
@@ -105,7 +105,7 @@ static void squeeze(hf_made *m) {
   m->rows = m->t.ne[1] * m->t.ne[2] * m->t.ne[3];
 }
 
-// What a rule asks for, of a tensor that has the folder's shape.
+// Applies a rule to a tensor, which has the folder's shape so far.
 static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error *err) {
   m->minus_exp = r->op & HF_MINUS_EXP;
   if (r->op & HF_SQUEEZED) squeeze(m);
@@ -169,12 +169,12 @@ static int make_tensors(hf *h, error *err) {
   return 0;
 }
 
-// ---- blocks of 4 bits -----------------------------------------------------------------------------------------------
+// ---- 4-bit blocks ---------------------------------------------------------------------------------------------------
 
-// A factor of each part of a matrix, "X.scale", unless all are 1.
+// Adds a factor for each part of a matrix, "X.scale", unless all are 1.
 static void put_part_factors(hf *h, const hf_made *m, const char *end, bool of_input) {
   float *v = ARENA_ARRAY(h->arena, float, m->n_parts);
-  double near = m->n_parts > 1 ? 1e-6 + 1e-5 : 1e-6;       // as the converter has it
+  double near = m->n_parts > 1 ? 1e-6 + 1e-5 : 1e-6;       // the converter's tolerance
   bool one = true;
   for (size_t i = 0; i < m->n_parts; i++) {
     v[i] = of_input ? m->parts[i]->input : m->parts[i]->factor;
@@ -184,7 +184,7 @@ static void put_part_factors(hf *h, const hf_made *m, const char *end, bool of_i
   if (!one) hf_add_values(h, arena_printf(h->arena, "%.*s%s", n, m->t.name, end), v, (int64_t)m->n_parts);
 }
 
-// What stays in blocks stands first, each with its factors.
+// Moves tensors that stay in blocks to the front, each with its factors.
 static void put_blocks_first(hf *h) {
   VEC(hf_made) all = {0};
   if (!h->blocks) return;
@@ -204,7 +204,7 @@ static void put_blocks_first(hf *h) {
 
 // ---- formats --------------------------------------------------------------------------------------------------------
 
-// Matrices that are floats of 32 bits in every file.
+// Returns whether a tensor is F32 in every file.
 static bool stays_f32(const hf_tensor *t) {
   static const char *const ends[] = {"_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight",
                                      "ssm_conv1d.weight", "shortconv.conv.weight"};
@@ -220,7 +220,7 @@ static uint32_t stored_type(const hf *h, bool keep_f32) {
     if (s->format->id != FORMAT_F32) return s->format->id;
     if (keep_f32) return FORMAT_F32;
   }
-  for (size_t i = 0; i < h->sources.n; i++)                // nothing else: as the scales are
+  for (size_t i = 0; i < h->sources.n; i++)                // only packed codes: the type of their scales
     if (h->sources.at[i].packed && h->sources.at[i].scaled_by->id == FORMAT_BF16) return FORMAT_BF16;
   return FORMAT_F16;
 }
@@ -246,7 +246,7 @@ static int place_tensors(hf *h, error *err) {
 
 // ---- general keys ---------------------------------------------------------------------------------------------------
 
-// "0.6B": of all parameters; with experts "8x7B".
+// Sets general.size_label: "0.6B" of all parameters; with experts "8x7B".
 static void put_size(hf *h) {
   double all = 0, once = 0, experts = 0, n_experts = 0, n_stacks = 0;
   for (size_t i = 0; i < h->made.n; i++) {
@@ -285,7 +285,7 @@ static void put_general(hf *h) {
   gguf_head_str(h->head, "general.name", h->dir + at, n - at);
 }
 
-// What generation_config.json says of sampling, of the numbers that files have keys for.
+// The sampling values of generation_config.json for which GGUF files have keys.
 static const struct sampling_key { const char *from, *to; bool whole; } sampling_keys[] = {
   {"top_k", "top_k", true}, {"top_p", "top_p", false}, {"min_p", "min_p", false},
   {"xtc_probability", "xtc_probability", false}, {"xtc_threshold", "xtc_threshold", false},
@@ -316,7 +316,7 @@ static int put_sampling(hf *h, error *err) {
   return status;
 }
 
-// ---- opening --------------------------------------------------------------------------------------------------------
+// ---- open -----------------------------------------------------------------------------------------------------------
 
 static int read_folder(hf *h, enum hf_type type, error *err) {
   if (hf_json(h, "config.json", true, &h->config, err) || hf_find_class(h, err) || hf_open_weights(h, err) ||
@@ -335,7 +335,7 @@ static int read_folder(hf *h, enum hf_type type, error *err) {
 }
 
 int hf_open(const char *dir, enum hf_type type, hf **out, error *err) {
-  size_t n = strlen(dir), limit = 300;                     // a longer path would leave no room for the message itself
+  size_t n = strlen(dir), limit = 300;                     // a longer path would leave no room for the error text
   struct stat st;
   *out = NULL;
   if (stat(dir, &st) || !S_ISDIR(st.st_mode)) return error_set(err, "%.300s: is not a folder", dir);
@@ -373,7 +373,7 @@ const hf_tensor *hf_tensor_at(const hf *h, size_t i) {
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
-// Elements that are apart from one another: a column of a matrix, or every second one of a row.
+// Gathers elements that are not contiguous: a column of a matrix, or every second element of a row.
 static const unsigned char *gather_elements(const hf_made *m, const hf_source *s, int64_t r, void *scratch) {
   uint64_t bytes = m->t.from->bytes;
   int64_t n = m->t.ne[0], rows = m->t.ne[1], columns = (m->turned ? rows : n) * m->step;
@@ -393,7 +393,7 @@ static const unsigned char *row_of_source(const hf_made *m, const hf_source *s, 
   return scratch;
 }
 
-// A row of the folder, unchanged; scratch: room for two.
+// A row in the folder's format; scratch: room for two rows.
 static const unsigned char *raw_row(const hf_made *m, int64_t r, unsigned char *scratch) {
   const hf_source *s = m->parts[r / m->rows];
   uint64_t bytes = m->t.from->bytes;
@@ -406,7 +406,7 @@ static const unsigned char *raw_row(const hf_made *m, int64_t r, unsigned char *
   return scratch;
 }
 
-// Computes in the precision of what is stored; bf16 is taken for f32, as everywhere.
+// Computes in the precision of the stored type; bf16 is computed as f32, as everywhere.
 static void change_values(const hf_made *m, float *x) {
   unsigned char half[2];
   const struct format *f16 = format_by_id(FORMAT_F16);

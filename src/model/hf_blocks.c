@@ -1,24 +1,24 @@
-// Weights of 4 bits in blocks that GGUF files have, too: a row of the file is the folder's codes and scales in another
-// order, and no number changes.
+// 4-bit weights in blocks for which GGUF has an equal format: a row of the file has the folder's codes and scales in
+// another order, and no number changes.
 //
-//   MXFP4 (gpt-oss, quant_method "mxfp4"): X_blocks, of each 32 weights 16 bytes, and X_scales, a power of two each
-//   NVFP4 ("modelopt"): X.weight, X.weight_scale (of 16 weights, F8_E4M3), X.weight_scale_2 (of all), X.input_scale
-//   NVFP4 ("compressed-tensors"): X.weight_packed, X.weight_scale, and what the two others divide: _global_scale
+//   MXFP4 (gpt-oss, quant_method "mxfp4"): X_blocks, 16 bytes for 32 weights, and X_scales, a power of two for each
+//   NVFP4 ("modelopt"): X.weight, X.weight_scale (per 16 weights, F8_E4M3), X.weight_scale_2 (for all), X.input_scale
+//   NVFP4 ("compressed-tensors"): X.weight_packed, X.weight_scale, and _global_scale, the reciprocals of the other two
 //
-// A byte of the folder has two neighbours. A byte of the file has weights that are half a block apart.
+// A byte of the folder has two adjacent weights. A byte of the file has weights half a block apart.
 //
-// Output: hf_source.blocks with the codes' scales, hf_block_row, hf_block_value. What has to be in another order within
-// groups of 16 weights, or is not whole blocks wide, becomes floats.
+// Output: hf_source.blocks with the codes' scales, hf_block_row, hf_block_value. A tensor whose order changes within
+// groups of 16 weights, or whose width is not a multiple of a block, becomes floats.
 #include <math.h>
 #include <string.h>
 #include "model/hf_impl.h"
 #include "model/quantise.h"
 
-enum { OF_MX = 32, OF_NV = 16, NV_GROUPS = 4 };            // weights that share a scale; such groups of a file's block
+enum { OF_MX = 32, OF_NV = 16, NV_GROUPS = 4 };            // weights per scale; groups per block of the file
 
 static const char *file_with_blocks(const hf *h, const hf_source *s) { return h->files.at[s->file].name; }
 
-// The tensor whose name has another ending; NULL: there is none.
+// The tensor with another ending of the name; NULL: absent.
 static hf_source *tensor_beside(const hf *h, const hf_source *s, const char *end, const char *other) {
   const char *name = arena_printf(h->arena, "%.*s%s", (int)(strlen(s->name) - strlen(end)), s->name, other);
   void *found;
@@ -27,7 +27,7 @@ static hf_source *tensor_beside(const hf *h, const hf_source *s, const char *end
 
 // ---- config.json ----------------------------------------------------------------------------------------------------
 
-// Folders of ModelOpt may say it in a file of their own alone.
+// Reads hf_quant_config.json, since ModelOpt may describe the weights only there.
 int hf_read_modelopt(hf *h, error *err) {
   json_t *said;
   if (hf_json(h, "hf_quant_config.json", false, &said, err)) return -1;
@@ -54,7 +54,7 @@ static int bind_mxfp4(const hf *h, hf_source *s, error *err) {
   return 0;
 }
 
-// A number that stands for all weights. divides: what the weights were multiplied by.
+// Reads a factor of all weights. divides: it is stored as the reciprocal.
 static int read_factor(const hf *h, hf_source *s, bool divides, float *out, error *err) {
   *out = 1;
   if (!s) return 0;
@@ -105,7 +105,7 @@ int hf_bind_blocks(hf *h, error *err) {
 
 static unsigned code_at(const unsigned char *pairs, int64_t i) { return (unsigned)pairs[i / 2] >> 4 * (i % 2) & 15; }
 
-// 2n codes, neighbours in pairs, as n bytes of those n apart.
+// Packs 2n codes from adjacent pairs into n bytes with codes n apart.
 static void put_codes(const unsigned char *pairs, int n, unsigned char *out) {
   for (int i = 0; i < n; i++) out[i] = (unsigned char)(code_at(pairs, i) | code_at(pairs, i + n) << 4);
 }

@@ -1,6 +1,6 @@
-// The table of classes: what a model of transformers becomes in a GGUF file.  A class is a row: its architecture, the
-// keys that only it has, how its tensors are called, and what no row can say.  What all classes have in common stands
-// first; the values that a class takes where config.json is silent are JSON in its row.
+// The table of classes: how a transformers class becomes a GGUF file. A class is a row: its architecture, its own keys,
+// the names of its tensors, and a function for the rest. Rules for all classes come first. Default values that a class
+// uses if config.json lacks them are JSON in its row.
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ const char *hf_arch_key(const hf *h, const char *key) {
   return arena_printf(h->arena, "%s.%s", h->class->arch, key);
 }
 
-// ---- what all have --------------------------------------------------------------------------------------------------
+// ---- common to all classes ------------------------------------------------------------------------------------------
 
 static const hf_key common_keys[] = {
   {"block_count", HF_LAYERS, "n_layers num_hidden_layers n_layer num_layers"},
@@ -113,7 +113,7 @@ const json_t *hf_rope(const hf *h) {
   return full ? full : rope;
 }
 
-// "factor" of the group or, of what all have, beside it.
+// A number of the rope group, or, if absent, the key `beside` of config.json itself.
 int hf_rope_number(const hf *h, const char *key, const char *beside, double *out, bool *found, error *err) {
   if (hf_number_in(h, hf_rope(h), key, out, found, err)) return -1;
   return *found || !beside ? 0 : hf_f64(h, beside, out, found, err);
@@ -182,9 +182,9 @@ static int put_rope(hf *h, error *err) {
   return 0;
 }
 
-// ---- single classes -------------------------------------------------------------------------------------------------
+// ---- particular classes ---------------------------------------------------------------------------------------------
 
-// Elements of a head.
+// The number of elements of a head.
 static int head_size(const hf *h, uint32_t *out, error *err) {
   uint32_t width, heads;
   bool found;
@@ -205,7 +205,7 @@ int hf_put_rope_dims(hf *h, double share, error *err) {
 
 enum { ROPE_MOST = 1 << 16 };
 
-// Factors that llama3's rule gives the frequencies, in the order of computation that files have.
+// The frequency factors of llama3's rule, computed in the converter's order.
 static int llama3_factors(hf *h, uint32_t dim, error *err) {
   double base = 10000, factor = 8, low = 1, high = 4, old = 8192;
   bool found;
@@ -240,7 +240,7 @@ int hf_llama_more(hf *h, error *err) {
   return llama3_factors(h, dim, err);
 }
 
-// The share of a head that is turned; where nothing says it, half.
+// The share of a head that is rotated; the default is half.
 int hf_glm4_more(hf *h, error *err) {
   double share = 0.5;
   bool found;
@@ -251,7 +251,7 @@ int hf_glm4_more(hf *h, error *err) {
   return hf_put_rope_dims(h, share, err);
 }
 
-// A list of factors for the frequencies.
+// Adds a list of frequency factors.
 static int put_factors(hf *h, const char *key, const char *name, uint32_t n, error *err) {
   const json_t *list = json_object_get(hf_rope(h), key);
   if (n > ROPE_MOST || json_array_size(list) != n)
@@ -266,7 +266,7 @@ static int put_factors(hf *h, const char *key, const char *name, uint32_t n, err
   return 0;
 }
 
-// Contexts beyond the old one: two lists of factors, and one for attention.
+// Contexts beyond the original one: two lists of factors, and one factor for attention.
 static int phi3_longer(hf *h, double old, uint32_t dims, error *err) {
   const char *type = rope_type(h);
   uint32_t positions;
@@ -301,7 +301,7 @@ static int phi3_more(hf *h, error *err) {
   return phi3_longer(h, old, dims, err);
 }
 
-// Which layers look at a window alone, by layer_types, or without it all but each `every`-th one.
+// Sets which layers have a sliding window: by layer_types, or, if absent, all but each `every`-th one.
 static int put_windows(hf *h, uint32_t every, error *err) {
   uint32_t window, n;
   bool found;
@@ -355,7 +355,7 @@ static int gemma3_more(hf *h, error *err) {
   return 0;
 }
 
-// How the vectors of tokens become one: said by the folder of a step that sentence-transformers has.
+// Reads the pooling type from the folder of a sentence-transformers module.
 static int read_pooling(hf *h, const char *folder, uint32_t *out, error *err) {
   static const struct { const char *flag, *mode; uint32_t kind; } kinds[] = {
     {"pooling_mode_mean_tokens", "mean", 1}, {"pooling_mode_cls_token", "cls", 2},
@@ -467,7 +467,7 @@ static const hf_rule gemma_rules[] = {
   {BLOCK "post_attention_layernorm", "blk.*.ffn_norm", HF_PLUS_ONE, 0},
   {0},
 };
-// Norms that come after their part.
+// Norms after attention and the feed-forward.
 static const hf_rule olmo2_rules[] = {
   {BLOCK "post_attention_layernorm", "blk.*.post_attention_norm", 0, 0},
   {BLOCK "post_feedforward_layernorm", "blk.*.post_ffw_norm", 0, 0},
@@ -526,7 +526,7 @@ static const hf_rule bert_rules[] = {
 #define SILU "hidden_act=silu"
 #define NO_WINDOW " use_sliding_window=false"
 #define GELU_TANH "hidden_activation=gelu_pytorch_tanh"
-// The folders of Gemma 3 with pictures say nothing of heads either.
+// Folders of Gemma 3 with an encoder of pictures may omit the numbers of heads.
 #define GEMMA3 "{" EPS6 "," THETA("1e6") ",\"rope_local_base_freq\":1e4,\"head_dim\":256,\"num_attention_heads\":8," \
   "\"num_key_value_heads\":4,\"sliding_window\":4096,\"max_position_embeddings\":131072}"
 static const hf_class plain_classes[] = {
@@ -700,7 +700,7 @@ static const hf_class *const tables[] = {plain_classes, hf_classes_qwen, hf_clas
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 
-// What files of the architecture have no key for.
+// Checks the settings for which files of the architecture have no key.
 static int check_musts(const hf *h, error *err) {
   for (const char *at = h->class->musts; at && *at; at += strspn(at, " ")) {
     size_t n = strcspn(at, " "), k = strcspn(at, "=");
@@ -781,7 +781,7 @@ static int put_class_key(hf *h, const hf_key *k, error *err) {
   return 0;
 }
 
-// How many blocks that predict further tokens the folder has tensors of; what config.json says of them may be more.
+// Counts the MTP blocks for which the folder has tensors; config.json may announce more.
 static int count_further(hf *h, uint32_t layers, error *err) {
   static const char *const starts[] = {"mtp.layers.", "model.mtp.layers."};
   for (size_t i = 0; i < h->sources.n; i++)
@@ -797,7 +797,7 @@ static int count_further(hf *h, uint32_t layers, error *err) {
   return 0;
 }
 
-// What the scores of experts become, where config.json says it.
+// Sets the function of the expert scores, if config.json names it.
 static int put_gating(hf *h, error *err) {
   static const char *const kinds[] = {"softmax", "sigmoid"};
   const char *name = NULL;
@@ -826,7 +826,7 @@ int hf_put_keys(hf *h, error *err) {
 
 typedef struct name_number { const char *at; size_t digits; } name_number;
 
-// Whether the name is the pattern, in which * and # stand for numbers.
+// Matches a name with a pattern in which * and # stand for numbers.
 static bool matches_rule(const char *pattern, const char *name, size_t n, name_number *layer, name_number *expert) {
   size_t i = 0;
   for (; *pattern; pattern++) {
@@ -849,7 +849,7 @@ static const char *put_number(const hf *h, const char *to, const name_number *la
   return arena_printf(h->arena, "%.*s%.*s%s%s", (int)(star - to), to, (int)layer->digits, layer->at, star + 1, rest);
 }
 
-// Whether a rule is for a name, of which n bytes stand before .weight or .bias.
+// Returns whether a rule applies to a name with n bytes before .weight or .bias.
 static bool rule_is_for(const hf *h, const hf_rule *r, const char *name, size_t n, const char **to, uint32_t *expert) {
   name_number layer = {"", 0}, of = {"", 0};
   bool whole = r->to && (hf_ends_in(r->to, ".weight") || hf_ends_in(r->to, ".bias"));
@@ -861,8 +861,8 @@ static bool rule_is_for(const hf *h, const hf_rule *r, const char *name, size_t 
   return true;
 }
 
-// Blocks that predict further tokens stand beside the layers: "mtp.layers.0.X" is layer N's, of N layers, and what they
-// have once is that of the first.
+// Renames tensors of MTP blocks, which are stored next to the layers: "mtp.layers.0.X" is layer N's, of N layers, and
+// tensors that exist only once belong to the first MTP block.
 static const char *name_further(const hf *h, const char *name) {
   static const struct { const char *from, *to; } once[] = {
     {"fc", "eh_proj"}, {"pre_fc_norm_embedding", "enorm"}, {"pre_fc_norm_hidden", "hnorm"},
@@ -880,7 +880,7 @@ static const char *name_further(const hf *h, const char *name) {
   return name - 4;
 }
 
-// The name that a language model alone gives a tensor; NULL: it belongs to something else.
+// The tensor's name in a plain language model; NULL: it belongs to an encoder.
 static const char *name_alone(const hf *h, const char *name) {
   static const char *const beside[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
                                        "model.multi_modal_projector.", "model.visual.", "visual.",
@@ -894,7 +894,7 @@ static const char *name_alone(const hf *h, const char *name) {
   return name;
 }
 
-// Whether it is a tensor of what predicts further tokens: of a layer after the last one, or named for it.
+// Returns whether a tensor belongs to an MTP block: its layer comes after the last one, or its name says so.
 static bool is_of_mtp(const hf *h, const char *name) {
   if (!strncmp(name, "model.mtp_", 10)) return true;
   name_number layer = {"", 0}, none;

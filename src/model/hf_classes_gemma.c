@@ -1,14 +1,14 @@
-// The classes of Gemma 4: layers of two kinds, each with its own size of heads and rotation; embeddings of each layer's
-// own; layers that take the keys and values of one before; experts beside a dense part.  See hf_classes.c.
+// The classes of Gemma 4: two kinds of layers, each with its own head size and rope; embeddings per layer; layers that
+// reuse the keys and values of an earlier one; experts next to a dense part. See hf_classes.c.
 #include <inttypes.h>
 #include <string.h>
 #include "model/hf_impl.h"
 
 static const char config_name[] = "config.json";
 
-typedef struct gemma_layers { uint32_t n; bool *near; } gemma_layers;      // near: it looks at a window alone
+typedef struct gemma_layers { uint32_t n; bool *near; } gemma_layers;      // near: it has a sliding window
 
-// By layer_types, or all but each sixth one; the last looks at everything.
+// Reads layer_types; the default is full attention in every sixth layer. The last layer always has full attention.
 static int read_layers(const hf *h, gemma_layers *y, error *err) {
   static const char key[] = "layer_types";
   const json_t *types = json_object_get(h->text, key);
@@ -27,7 +27,7 @@ static int read_layers(const hf *h, gemma_layers *y, error *err) {
   return 0;
 }
 
-// A size of the layers that look at everything: of per_layer_config, which has it by the layer's number.
+// A size of the layers with full attention, from per_layer_config, which is indexed by layer number.
 static int size_of_full(const hf *h, const gemma_layers *y, const char *key, uint32_t *out, bool *found, error *err) {
   const json_t *each = json_object_get(h->text, "per_layer_config");
   *found = false;
@@ -65,7 +65,7 @@ static void put_for_each(hf *h, const gemma_layers *y, const char *key, const in
   gguf_head_i32s(h->head, hf_arch_key(h, key), n, y->n);
 }
 
-// Heads of keys, where those of the two kinds differ.
+// Sets the numbers of key heads, if the two kinds of layers differ.
 static int put_key_heads(hf *h, const gemma_layers *y, error *err) {
   uint32_t full = 0, near;
   bool found;
@@ -83,7 +83,7 @@ static int put_key_heads(hf *h, const gemma_layers *y, error *err) {
   return 0;
 }
 
-// The last layers take keys and values of others; the dense part of these may be twice as wide.
+// The last layers reuse keys and values; their dense part may be twice as wide.
 static int put_sharing(hf *h, const gemma_layers *y, error *err) {
   uint32_t shared = 0, width;
   bool found;
@@ -100,7 +100,8 @@ static int put_sharing(hf *h, const gemma_layers *y, error *err) {
   return 0;
 }
 
-// The full layers turn the first part of each head's frequencies: the others are divided by what leaves nothing.
+// Layers with full attention rotate only the first frequencies of a head: the others are divided by a number so large
+// that no rotation remains.
 static int put_frequencies(hf *h, uint32_t size, error *err) {
   enum { SIZE_MOST = 1 << 16 };
   double share = 0.25;

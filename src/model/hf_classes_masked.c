@@ -1,5 +1,5 @@
-// The classes of models that denoise a text: Dream, LLaDA, its mixture of experts, and RND1.  Dream's and RND1's
-// tensors are those of Qwen 2 and of Qwen 3's experts.  LLaDA has names of its own.  See hf_classes.c.
+// The classes of diffusion models: Dream, LLaDA, LLaDA with experts, and RND1. Dream has Qwen 2's tensors, and RND1
+// those of Qwen 3 with experts. LLaDA has its own names. See hf_classes.c.
 #include "model/hf_impl.h"
 
 static int put_whole(hf *h) {
@@ -12,7 +12,7 @@ static int masked_more(hf *h, error *err) {
   return put_whole(h);
 }
 
-// What is known of a mask is known at its place, not at the one before.
+// For models whose logits for a mask are at the mask's own position, not at the one before.
 static int put_in_place(hf *h) {
   gguf_head_bool(h->head, "diffusion.shift_logits", false);
   return put_whole(h);
@@ -20,7 +20,7 @@ static int put_in_place(hf *h) {
 
 static int llada_more(hf *h, error *err) { return put_in_place(h) || hf_put_rope_dims(h, 1, err) ? -1 : 0; }
 
-// Its folders do not name the mask.
+// Its folders do not name the mask token.
 static int llada_moe_more(hf *h, error *err) {
   enum { MASK = 156895 };
   uint32_t n = 0;

@@ -1,6 +1,6 @@
 // Rows of the table of classes (hf_classes.c) for mixtures of experts: DeepSeek, Granite, GLM 4, dots, MiniMax and
-// Ernie, with Ernie's dense models.  DeepSeek's attention keeps a small vector for each token: the matrix that makes
-// keys and values of it becomes two, and that of keys is turned, as files have them.
+// Ernie, and Ernie's dense models. DeepSeek's attention (MLA) keeps a small vector for each token: the matrix that
+// makes keys and values from it is split in two, and the key part is transposed, as in GGUF files.
 #include "model/hf_impl.h"
 
 #define BLOCK "model.layers.*."
@@ -41,7 +41,7 @@ static const hf_key deepseek_keys[] = {
   {0},
 };
 
-// YaRN with the logarithm of the factor. Files have one weight for it.
+// YaRN's weight of the logarithm of the factor. Files have one key for the folder's two values.
 static int put_log_weight(hf *h, error *err) {
   double all, own;
   bool found, found_own;
@@ -55,7 +55,7 @@ static int put_log_weight(hf *h, error *err) {
   return 0;
 }
 
-// In files all heads share one key and one value, which are the small vector of a token.
+// In files all heads share one key and one value: the small vector of a token.
 static int deepseek_more(hf *h, error *err) {
   uint32_t rank, turned, plain;
   const char *name;
@@ -72,7 +72,7 @@ static int deepseek_more(hf *h, error *err) {
 
 // ---- Granite --------------------------------------------------------------------------------------------------------
 
-// Gate and up of each expert are one matrix, and so are those of the expert that all tokens share.
+// Gate and up of each expert are one matrix; so are those of the shared expert.
 static const hf_rule granite_rules[] = {
   HF_WOVEN,
   {BLOCK "block_sparse_moe.router.layer", "blk.*.ffn_gate_inp", 0, 0},
@@ -115,7 +115,7 @@ static const hf_key glm4_keys[] = {
   {0},
 };
 
-// Layers that predict further tokens count as blocks of the file.
+// MTP layers count as blocks of the file.
 static int glm4_moe_more(hf *h, error *err) {
   uint32_t further = 0;
   bool found;
@@ -145,7 +145,7 @@ static const hf_key ernie_keys[] = {
   {0},
 };
 
-// The experts that all tokens share are one of their size together.
+// The shared experts together are one expert of their total width.
 static int ernie_more(hf *h, error *err) {
   uint32_t of_one, n = 0;
   bool found;
@@ -174,7 +174,7 @@ static const hf_key minimax_keys[] = {
   {0},
 };
 
-// Folders say how much of a head is turned as a number or as a share.
+// Folders give the rotated part of a head as a number or as a share.
 static int minimax_more(hf *h, error *err) {
   double share = 1;
   const char *name;
@@ -254,7 +254,7 @@ const hf_class hf_classes_moe[] = {
    .arch = "ernie4_5",
    .musts = "hidden_act=silu",
    .defaults = ERNIE(",\"head_dim\":128")},
-  {.name = "Ernie4_5_ForCausalLM",   // as it was called first
+  {.name = "Ernie4_5_ForCausalLM",   // the class's first name
    .vocab = HF_VOCAB_LLAMA,
    .arch = "ernie4_5",
    .musts = "hidden_act=silu",

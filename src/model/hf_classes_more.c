@@ -10,7 +10,7 @@ static const char config_name[] = "config.json";
 static const hf_rule ministral_rules[] = {HF_WOVEN, {0}};
 static const hf_key vocab_keys[] = {{"vocab_size", HF_U32, "vocab_size"}, {0}};
 
-// Longer contexts: the logarithm's weight, and what queries grow by.
+// Long contexts: YaRN's weight of the logarithm, and the temperature scale of queries.
 static int ministral_more(hf *h, error *err) {
   double log_weight, warmer;
   bool found, found_warmer;
@@ -45,7 +45,7 @@ static const hf_key lfm2_keys[] = {
   {0},
 };
 
-// Heads of keys of each layer: none where there is a convolution.
+// Sets the key heads of each layer: none for a convolution.
 static int put_layers_with_heads(hf *h, error *err) {
   static const char key[] = "layer_types";
   uint32_t heads, n;
@@ -65,7 +65,7 @@ static int put_layers_with_heads(hf *h, error *err) {
   return 0;
 }
 
-// The dense part's width: two thirds of what is said, times a factor, up to the next multiple.
+// Sets the width of the dense part: two thirds of the given one, times a factor, rounded up to a multiple.
 static int put_width(hf *h, error *err) {
   uint32_t width, of = 256;
   double times = 1;

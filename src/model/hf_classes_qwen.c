@@ -1,9 +1,9 @@
 // Classes of Qwen with linear attention (Qwen3-Next, Qwen3.5 and their experts), and those with an encoder of pictures.
 // See hf_classes.c.
 //
-// Each value head of linear attention belongs to a key head.  Qwen3.5's files have the first value head of each key
-// head first, then the second of each; Qwen3-Next's have the folder's order, but parts that the folder has for each key
-// head in one matrix are apart.
+// Each value head of linear attention belongs to a key head. Qwen3.5's files have the first value head of each key head
+// first, then the second ones. Qwen3-Next's files keep the folder's order, but split the matrices that have several
+// parts for each key head.
 #include <string.h>
 #include "model/hf_impl.h"
 
@@ -54,7 +54,7 @@ static int qwen3next_more(hf *h, error *err) {
   return hf_put_rope_dims(h, share, err) || put_recurrent_layers(h, err) ? -1 : 0;
 }
 
-// How many frequencies are of time, lines and columns of a picture.
+// Sets the numbers of frequencies for time, rows and columns of a picture.
 static int put_sections(hf *h, const int32_t usual[4], error *err) {
   static const char key[] = "mrope_section";
   int32_t n[4];
@@ -79,7 +79,7 @@ static int qwen35_more(hf *h, error *err) {
 
 static int qwen2vl_more(hf *h, error *err) { return put_sections(h, (int32_t[]){16, 24, 24, 0}, err); }
 
-// Some layers of the encoder are added to the stream, each after a layer of the language model.
+// Counts the layers of the encoder that are added to the stream, each after a layer of the language model (deepstack).
 static int qwen3vl_more(hf *h, error *err) {
   const json_t *eyes = json_object_get(h->config, "vision_config");
   size_t n = json_array_size(json_object_get(eyes, "deepstack_visual_indexes"));

@@ -1,8 +1,8 @@
-// The classes of T5, mT5 and umT5: an encoder and a decoder, or the encoder alone.  See hf_classes.c.
+// The classes of T5, mT5 and umT5: encoder and decoder, or only the encoder. See hf_classes.c.
 #include <string.h>
 #include "model/hf_impl.h"
 
-// The encoder alone has those after the first two.
+// The class with only an encoder skips the first two keys.
 static const hf_key keys[] = {
   {"decoder_block_count", HF_U32, "num_decoder_layers"},
   {"decoder_start_token_id", HF_U32, "decoder_start_token_id"},
@@ -22,7 +22,7 @@ static const hf_key keys[] = {
 #define ATTENTION(from, to) \
   {from ".q", to "_q", 0, 0}, {from ".k", to "_k", 0, 0}, {from ".v", to "_v", 0, 0}, {from ".o", to "_o", 0, 0}, \
     {from ".relative_attention_bias", to "_rel_b", 0, 0}
-// What has no gate has one matrix (wi). Otherwise wi_0 is the gate.
+// A feed-forward without a gate has one matrix (wi). Otherwise wi_0 is the gate.
 #define DENSE(from, to) \
   {from ".wi", to "_up", 0, 0}, {from ".wi_0", to "_gate", 0, 0}, {from ".wi_1", to "_up", 0, 0}, \
     {from ".wo", to "_down", 0, 0}
@@ -46,7 +46,7 @@ static const hf_rule rules[] = {
   {0},
 };
 
-// Files do not say what a feed-forward has: with a gate it is GELU, without one ReLU.
+// Files have no key for the activation: it is GELU with a gate and ReLU without one.
 static int check_activation(hf *h, error *err) {
   const char *name;
   const json_t *v = hf_value(h, "feed_forward_proj", &name);
@@ -58,15 +58,15 @@ static int check_activation(hf *h, error *err) {
 
 static int encoder_more(hf *h, error *err) { return check_activation(h, err); }
 
-// A file without a head divides what the embedding reads, as its head, by the root of the stream's length, and one with
-// a head does not.
+// Without a head of its own, a file's head is the embedding, and its input is divided by the root of the embedding
+// length; with a head it is not divided. The folder has to agree.
 static int t5_more(hf *h, error *err) {
   const char *name, *key = "scale_decoder_outputs";
   void *found;
   const json_t *said = hf_value(h, key, &name);
   bool has_head = smap_get(&h->by_name, "lm_head.weight", 14, &found), divides = json_is_true(said);
   if (check_activation(h, err)) return -1;
-  if (!said) {                                             // T5 1.0, which has one matrix for both
+  if (!said) {                                             // T5 1.0, where embedding and head are one matrix
     key = "tie_word_embeddings";
     divides = !has_head && !json_is_false(hf_value(h, key, &name)) && strncmp(h->class->name, "MT5", 3);
   }

@@ -1,6 +1,6 @@
-// Files of a folder: JSON within bounds, and safetensors, whose head is JSON, too: names, types, shapes, and from where
-// to where each tensor's bytes lie.  Nothing of it is believed: sizes are computed from shapes, tensors lie in the file
-// and apart from one another, and no name leads out of the folder.
+// Reads the files of a folder: JSON within bounds, and safetensors, whose header is JSON with the names, types, shapes
+// and byte ranges of tensors. The header is untrusted: sizes are computed from shapes, tensors must be within the file
+// and must not overlap, and no name may lead out of the folder.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "model/hf_impl.h"
 
 enum { HEAD_MOST = 100 << 20, FILES_MOST = 4096, JSON_MOST = 256 << 20 };
-static const size_t values_room = (size_t)1 << 30;         // that the values of one JSON file may take
+static const size_t values_room = (size_t)1 << 30;         // maximum memory for the values of one JSON file
 
 const char *hf_path(const hf *h, const char *name) { return arena_printf(h->arena, "%s/%s", h->shown, name); }
 
@@ -31,7 +31,7 @@ int hf_fail(const hf *h, const char *file, const char *key, error *err, const ch
                    text);
 }
 
-// ---- texts ----------------------------------------------------------------------------------------------------------
+// ---- JSON and text files --------------------------------------------------------------------------------------------
 
 // O_NONBLOCK: opening a pipe must not wait for a writer.
 static int open_in_folder(const hf *h, const char *name, struct stat *st, int *fd, error *err) {
@@ -44,8 +44,8 @@ static int open_in_folder(const hf *h, const char *name, struct stat *st, int *f
   return hf_fail(h, name, NULL, err, "is not a regular file");
 }
 
-// Only a name that the folder does not have is absent. A link to nothing, as a broken download leaves it, or to itself,
-// is an error when it is opened, also of a file that a folder may lack.
+// Only a name that does not exist is absent. A link to nothing (left by a broken download) or to itself is an error at
+// opening, also for optional files.
 static bool folder_has(const hf *h, const char *name) {
   struct stat st;
   return !lstat(arena_printf(h->arena, "%s/%s", h->dir, name), &st) || errno != ENOENT;
@@ -78,7 +78,7 @@ int hf_text(const hf *h, const char *name, char **out, size_t *n, error *err) {
   return 0;
 }
 
-// A value from n bytes; a name that stands twice is refused.
+// Parses a value from n bytes; a duplicate key is an error.
 static int parse_value(const hf *h, const char *name, const char *text, size_t n, json_t **out, error *err) {
   size_t left = values_room, cost = json_cost(text, n);
   error why = {0};
@@ -139,7 +139,7 @@ static const struct dtype *dtype_of(const char *name) {
   return NULL;
 }
 
-// A whole number of an array; false: it is none.
+// Reads an integer of an array; false: it is not one.
 static bool nth_u64(const json_t *list, size_t i, uint64_t *out) {
   const json_t *v = json_array_get(list, i);
   if (!json_is_integer(v) || json_integer_value(v) < 0) return false;
@@ -147,7 +147,7 @@ static bool nth_u64(const json_t *list, size_t i, uint64_t *out) {
   return true;
 }
 
-// What the head says of one tensor; file: its name in the folder.
+// Reads the header's entry of one tensor; file: its name in the folder.
 static int read_source(hf *h, const char *file, const char *name, const json_t *said, hf_source *s, error *err) {
   const hf_file *f = &h->files.at[s->file];
   const char *dtype = json_string_value(json_object_get(said, "dtype"));
@@ -191,7 +191,7 @@ static int by_source_name(const void *a, const void *b) {
   return strcmp(((const hf_source *)a)->name, ((const hf_source *)b)->name);
 }
 
-// The tensors of a file, in the order of their names, as the converter takes them.
+// Reads the tensors of a file in the order of their names, like the converter.
 static int read_sources(hf *h, const char *file, json_t *head, error *err) {
   size_t before = h->sources.n;
   const char *name;
@@ -291,7 +291,7 @@ static int read_weight_map(const hf *h, const json_t *index, names *out, error *
   return 0;
 }
 
-// Whether the files have the tensors that the index names, each where it says.
+// Checks that each tensor of the index is in the file that the index names, and that every tensor is in the index.
 static int check_weight_map(const hf *h, json_t *weight_map, error *err) {
   const char *tensor;
   json_t *file;

@@ -1,13 +1,13 @@
-// Weights of 8 bits with scales. A matrix W of F8_E4M3 (or I8) stands beside a tensor of scales, each of which
-// multiplies the weights of a block:
+// 8-bit weights with scales. A matrix W of F8_E4M3 (or I8) has a tensor of scales next to it; each scale multiplies the
+// weights of a block:
 //
 //   quant_method "fp8"                  W_scale_inv, blocks of weight_block_size; without that one scale for all
 //   "modelopt", "compressed-tensors"    W_scale, one for all, for each row, or for blocks of block_structure
 //
-// W may be a stack of matrices, each with its own blocks. Matrices of 4 bits are those of hf_blocks.c.
+// W may be a stack of matrices, each with its own blocks. hf_blocks.c reads matrices of 4 bits.
 //
-// Output: hf_source.scale, and parts of rows as floats (hf_scaled). Invariant: every matrix of F8_E4M3 has its scales,
-// and every one of those its matrix.
+// Output: hf_source.scale, and parts of rows as floats (hf_scaled). Invariant: every matrix of F8_E4M3 has scales, and
+// all scales have a matrix.
 #include <math.h>
 #include <string.h>
 #include "model/hf_impl.h"
@@ -19,7 +19,7 @@ static const char config_name[] = "config.json";
 
 static bool says(const char *a, const char *b) { return a && b && !strcmp(a, b); }
 
-// compressed-tensors: whether the weights of all groups are floats, or whole numbers of 8 bits.
+// compressed-tensors: whether all groups have float weights, or 8-bit integers.
 static bool has_known_groups(json_t *groups) {
   const char *name;
   json_t *group;
@@ -31,7 +31,7 @@ static bool has_known_groups(json_t *groups) {
   return json_object_size(groups) > 0;
 }
 
-// Scales and packed integers come in many kinds, of which hf_packed.c, hf_blocks.c and this file read some.
+// Detects the kind of scales. Of the many kinds, hf_packed.c, hf_blocks.c and this file read some; others are errors.
 int hf_read_scaling(hf *h, error *err) {
   const char *name, *fmt;
   const json_t *q = hf_value(h, "quantization_config", &name);
@@ -54,7 +54,8 @@ int hf_read_scaling(hf *h, error *err) {
                  method ? gguf_quote(quoted, sizeof quoted, method, strlen(method)) : "MLX's or other quantised");
 }
 
-// Rows and columns of a block, from a list of config.json; a row's scale, or one for all, where there is none.
+// Reads a block's rows and columns from a list of config.json. Without the list there is a scale per row, or one for
+// all.
 static int read_block(const hf *h, int64_t block[2], error *err) {
   const char *name, *key = h->method == HF_FP8 ? "weight_block_size" : "block_structure";
   json_t *q = hf_value(h, "quantization_config", &name), *groups = json_object_get(q, "config_groups");
@@ -79,7 +80,7 @@ static int64_t scale_blocks(int64_t n, int64_t block) { return n / block + (n % 
 
 static const char *file_with(const hf *h, const hf_source *s) { return h->files.at[s->file].name; }
 
-// Matrices of a stack, rows and columns.
+// The number of matrices in a stack, and their rows and columns.
 static void stack_sizes(const hf_source *w, int64_t n[3]) {
   n[0] = w->n_dims == 3 ? w->shape[0] : 1;
   n[1] = w->shape[w->n_dims - 2];
@@ -103,7 +104,7 @@ static int take_scale(const hf *h, hf_source *w, hf_source *s, const int64_t blo
   if (!s->format) return hf_fail(h, file_with(h, s), s->name, err, "scales of %s are not read", s->dtype);
   memcpy(w->block, block, sizeof w->block);
   stack_sizes(w, n);
-  // of each row
+  // a scale per row
   if (h->method != HF_FP8 && block[0] == INT64_MAX && n[1] > 1 && s->n_dims && s->shape[0] == n[1]) w->block[0] = 1;
   for (int i = 0; i < 3; i++) blocks[i] = i ? scale_blocks(n[i], w->block[i - 1]) : n[0];
   if (!has_sizes(s, blocks, w->n_dims))

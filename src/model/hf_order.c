@@ -1,8 +1,8 @@
-// The order in which a tensor of the folder lies: which of its rows (or elements of each row) is row i of the file's.
+// The order of a tensor's rows: which row (or element of a row) of the folder's tensor is row i of the file's.
 //
-// An order is a list of slices, one behind another. A slice counts along three axes. Each axis has its distance in
-// the folder's tensor: heads whose rows are woven, heads that change places with their groups, a part of each group.
-// No order at all (n == 0) is the folder's own.
+// An order is a list of slices, one after the other. A slice counts along three axes, each with its own stride in the
+// folder's tensor. That expresses interleaved heads, heads sorted by group, and a part of each group. The empty order
+// (n == 0) is the folder's own.
 #include <inttypes.h>
 #include <string.h>
 #include "model/hf_impl.h"
@@ -22,11 +22,11 @@ int64_t hf_ordered(const hf_order *o, int64_t i) {
 
 static void add_slice(hf_order *o, hf_slice s) { o->at[o->n++] = s; }
 
-// ---- what a rule says of the counts ---------------------------------------------------------------------------------
+// ---- counts in rules ------------------------------------------------------------------------------------------------
 
 typedef struct counts { int64_t at[WORDS_MOST]; size_t n; } counts;
 
-// A product of keys: "linear_num_key_heads*linear_key_head_dim"; first: that of the first key.
+// Reads a product of keys: "linear_num_key_heads*linear_key_head_dim"; first: the value of the first key.
 static int read_product(const hf *h, const char *word, size_t n, int64_t *out, int64_t *first, error *err) {
   *out = 1;
   for (const char *at = word; at < word + n;) {
@@ -42,7 +42,7 @@ static int read_product(const hf *h, const char *word, size_t n, int64_t *out, i
   return 0;
 }
 
-// Products with blanks between.  groups: what the first key of all says.
+// Reads products separated by spaces. groups: the value of the very first key.
 static int read_counts(const hf *h, const char *words, counts *out, int64_t *groups, error *err) {
   out->n = 0;
   for (const char *at = words; *at; at += strspn(at, " ")) {
@@ -73,7 +73,7 @@ static int weave(const hf *h, const hf_source *s, const char *key, int64_t n, hf
   return 0;
 }
 
-// Heads that stand in groups, as the last ones of the rows: then the first one of each group, the second of each, ...
+// The last rows are heads sorted by group. Reorders them: the first head of each group, then the second of each, ...
 static int tile_heads(const hf *h, const hf_source *s, const char *words, int64_t n, hf_order *o, error *err) {
   counts c;
   int64_t groups;
@@ -86,7 +86,8 @@ static int tile_heads(const hf *h, const hf_source *s, const char *words, int64_
   return 0;
 }
 
-// Groups of rows, each of several parts: one part of all groups, then the next; the last part, or all but that.
+// Rows are in groups, each with several parts. Collects one part of all groups, then the next one: the last part, or
+// all others.
 static int collect_parts(const hf *h, const hf_source *s, const char *words, bool last, int64_t *n, hf_order *o,
                          error *err) {
   counts c;
@@ -109,7 +110,7 @@ static int collect_parts(const hf *h, const hf_source *s, const char *words, boo
   return 0;
 }
 
-// Every second row; the first one has the number `first`.
+// Takes every second row, beginning with row `first`.
 static int take_second_rows(const hf *h, const hf_source *s, hf_made *m, int64_t first, error *err) {
   if (m->t.ne[1] % 2) return does_not_fit(h, s, "pairs of rows", m->t.ne[1], err);
   m->t.ne[1] /= 2;
@@ -133,7 +134,7 @@ int hf_set_order(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error 
   return status;
 }
 
-// Of the rows of each head (of each matrix of a stack) the first ones, or those after them.
+// Takes the first rows of each head (or of each matrix of a stack), or the rows after them.
 int hf_split(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error *err) {
   enum hf_op op = r->op & HF_OP_MASK;
   counts c = {{m->t.ne[2], m->t.ne[1] / 2}, 2};

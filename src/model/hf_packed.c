@@ -1,9 +1,9 @@
-// Weights that a folder stores as small whole numbers with scales and zeros: GPTQ, AWQ, and what MLX writes.
+// Weights stored as small integers with scales and zeros: GPTQ, AWQ, and MLX.
 //
-// Input: the folder's tensors, and config.json's quantization_config (or quantization, of MLX). A matrix of codes
-// becomes in its place one tensor X.weight of floats, whose rows are made when they are asked for; tensors that belong
-// to it are taken. Invariant: each number is what the library that wrote the folder makes of it, as a float of 32 bits.
-// Offsets are checked when the folder is opened, and an index that a file holds is held to its bounds when it is read.
+// Input: the folder's tensors, and config.json's quantization_config (MLX: quantization). A matrix of codes is replaced
+// by one tensor X.weight of floats, whose rows are computed on demand; its scales and zeros are marked as taken.
+// Invariant: each number is what the library that wrote the folder computes, as F32. Offsets are checked when the
+// folder is opened; indices stored in a file are clamped when they are read.
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -15,11 +15,11 @@ enum hf_packing { PACKED_GPTQ = 1, PACKED_AWQ, PACKED_MLX };
 struct hf_packed {
   enum hf_packing kind;
   const unsigned char *codes;
-  const hf_source *scales, *zeros, *order;       // order: of each column its group (GPTQ), or NULL
+  const hf_source *scales, *zeros, *order;       // order: the group of each column (GPTQ), or NULL
   int64_t rows, columns;                         // of the matrix
-  int64_t groups;                                // of each row
-  int64_t of_group;                              // columns that have a scale together
-  uint32_t bits, plus;                           // of a code; what is added to a zero
+  int64_t groups;                                // per row
+  int64_t of_group;                              // columns per scale
+  uint32_t bits, plus;                           // bits of a code; plus: added to a zero
 };
 
 static const char config_name[] = "config.json";
@@ -39,11 +39,11 @@ static int positive(const hf *h, const json_t *in, const char *key, uint32_t usu
 
 static int has_bits(const hf *h, uint32_t bits, error *err) {
   bool is_known = bits == 2 || bits == 4 || bits == 8;
-  if (h->packing.kind == PACKED_AWQ) is_known = bits == 4;   // the order within a word is of those alone
+  if (h->packing.kind == PACKED_AWQ) is_known = bits == 4;   // AWQ's order within a word is defined only for these
   return is_known ? 0 : hf_fail(h, config_name, "bits", err, "codes of %u bits are not read", bits);
 }
 
-// Whether a word, which has no blanks, is one of several with blanks between.
+// Returns whether a word without spaces is in a list separated by spaces.
 static bool is_among(const char *of, const char *word) {
   size_t n = strlen(word);
   if (!n || strchr(word, ' ')) return false;
@@ -100,7 +100,7 @@ int hf_read_packing(hf *h, error *err) {
 
 static const char *file_of_source(const hf *h, const hf_source *s) { return h->files.at[s->file].name; }
 
-// What belongs to a matrix: n characters of s's name and an ending. NULL: there is none.
+// A tensor of a matrix: the first n characters of s's name and an ending. NULL: absent.
 static hf_source *belonging(const hf *h, const hf_source *s, size_t n, const char *end) {
   const char *name = arena_printf(h->arena, "%.*s%s", (int)n, s->name, end);
   void *found;
@@ -130,7 +130,7 @@ static uint32_t code_word(const unsigned char *data, int64_t i) {
   return v;
 }
 
-// The tensor of codes becomes that of floats.
+// Turns the tensor of codes into a tensor of floats.
 static void becomes_matrix(hf *h, hf_source *s, size_t n, hf_packed own) {
   hf_packed *p = arena_alloc(h->arena, sizeof *p);
   own.codes = s->data;
@@ -144,7 +144,7 @@ static void becomes_matrix(hf *h, hf_source *s, size_t n, hf_packed own) {
   s->scaled_by = own.scales->format;
 }
 
-// GPTQ's codes of eight rows of the transposed matrix stand in a word, AWQ's of eight columns.
+// A word has GPTQ's codes of eight rows of the transposed matrix, or AWQ's of eight columns.
 static int find_transposed(hf *h, hf_source *s, size_t n, error *err) {
   hf_source *zeros, *scales, *order = belonging(h, s, n, ".g_idx");
   bool is_gptq = h->packing.kind == PACKED_GPTQ;
@@ -180,8 +180,7 @@ static int find_transposed(hf *h, hf_source *s, size_t n, error *err) {
   return 0;
 }
 
-// The bits and the group of one matrix, where config.json has its own. MLX writes a truth value instead where it has
-// none.
+// The bits and group size of one matrix, if config.json has special ones. MLX writes a boolean if there are none.
 static int own_packing(const hf *h, const char *name, size_t n, uint32_t *bits, uint32_t *group, error *err) {
   const char *matrix = arena_strndup(h->arena, name, n);
   const json_t *own = json_object_get(h->packing.own, matrix);
@@ -221,7 +220,7 @@ static bool cut_ending(const char *name, const char *end, size_t *n) {
   return whole >= m && !strcmp(name + *n, end);
 }
 
-// The numbers of a norm are floats in every folder.
+// Checks that the name is not a norm's: norms are floats in every folder.
 static int is_matrix_name(const hf *h, const hf_source *s, size_t n, error *err) {
   static const char norm[] = "norm";
   size_t m = sizeof norm - 1;
@@ -262,7 +261,7 @@ static float float_of(const hf_source *s, int64_t i) {
   return (float)(s->format->id == FORMAT_F16 ? f16_to_double(half) : bf16_to_double(half));
 }
 
-// As the type of the scales holds it: MLX rounds after the product and after the sum.
+// Rounds to the type of the scales: MLX rounds after the product and after the sum.
 static float rounded_as(const hf_source *s, float v) {
   if (s->format->id == FORMAT_F16) return (float)f16_to_double(f16_from_double((double)v));
   return s->format->id == FORMAT_BF16 ? (float)bf16_to_double(bf16_from_double((double)v)) : v;
@@ -279,7 +278,7 @@ static void mlx_row(const hf_packed *p, int64_t r, float *out) {
   }
 }
 
-// In which part of a word AWQ has a column.
+// The position of a column within a word in AWQ's order.
 static uint32_t awq_part(int64_t column) {
   static const unsigned char part[] = {0, 4, 1, 5, 2, 6, 3, 7};
   return part[column % 8];

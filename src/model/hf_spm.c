@@ -1,7 +1,7 @@
-// tokenizer.model (of T5 spiece.model): a vocabulary of SentencePiece, which is a message of protocol buffers.  Of its
-// fields the pieces are read (1: text, score, kind), how it was trained (2: its kind), and how a text is changed before
-// it is cut (3: a table, spaces).  A field is a number, of which the low three bits
-// say what follows: a number, eight bytes, so many bytes, or four.
+// Reads tokenizer.model (T5: spiece.model), a SentencePiece vocabulary in protocol buffers. The fields used are the
+// pieces (1: text, score, type), the training settings (2: model type), and the normalizer (3: a table, spaces). A
+// field begins with a number whose low three bits tell what follows: a varint, eight bytes, length-delimited bytes, or
+// four bytes.
 #include <string.h>
 #include "model/gguf_impl.h"
 #include "model/hf_impl.h"
@@ -9,7 +9,7 @@
 enum { PIECES_MOST = 1 << 22, OF_UNIGRAM = 1, OF_BPE = 2 };
 
 typedef struct wire { const unsigned char *at, *end; } wire;
-typedef struct field { uint64_t number, value; wire bytes; } field;    // value: of a number; bytes: of the others
+typedef struct field { uint64_t number, value; wire bytes; } field;    // value: of a varint; bytes: of other fields
 
 static bool read_varint(wire *w, uint64_t *out) {
   *out = 0;
@@ -39,7 +39,7 @@ static bool read_wire_field(wire *w, field *f) {
   return true;
 }
 
-// A text of valid UTF-8 without NUL.
+// The text of a piece, valid UTF-8 without NUL.
 static const char *piece_text(const hf *h, wire w) {
   size_t n = (size_t)(w.end - w.at);
   for (size_t i = 0, step; i < n; i += step)
@@ -67,7 +67,7 @@ static bool read_piece(const hf *h, wire w, const char **text, float *score, int
   return true;
 }
 
-// What kind of vocabulary it is; 1, Unigram, where it does not say.
+// The model type; 1, Unigram, if absent.
 static uint64_t trained_as(wire w) {
   uint64_t kind = OF_UNIGRAM;
   for (field f; w.at < w.end && read_wire_field(&w, &f);) if (f.number == 3) kind = f.value;

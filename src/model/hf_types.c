@@ -1,6 +1,6 @@
-// Types of values that a folder's JSON may have under the keys that are read as text, list or group: one of another
-// type would count as absent, and the model would answer otherwise. Input: config.json or tokenizer_config.json as a
-// whole; output: nothing, or an error that names the key. Numbers are checked where they are read (hf_classes.c).
+// Checks the types of JSON values that are read as text, list or object: a value of another type would count as absent,
+// and the model would compute something else. Input: config.json or tokenizer_config.json; output: nothing, or an error
+// that names the key. Numbers are checked where they are read (hf_classes.c).
 #include "model/hf_impl.h"
 
 enum type { OBJECT, TEXT, FLAG, LIST, IDS, TOKEN };
@@ -11,7 +11,7 @@ static const char *const expected[] = {
   [IDS] = "a token id, or a list of them", [TOKEN] = "a text, or an object with its content",
 };
 
-// Of config.json and its text_config; then of what these say of rotation.
+// Keys of config.json and its text_config; then keys of their rope groups.
 static const struct typed of_config[] = {
   {"text_config", OBJECT}, {"rope_parameters", OBJECT}, {"rope_scaling", OBJECT}, {"quantization_config", OBJECT},
   {"layer_types", LIST}, {"tie_word_embeddings", FLAG}, {"norm_topk_prob", FLAG}, {"attention_bias", FLAG},

@@ -1,5 +1,6 @@
-// tokenizer.model or tokenizer.json, tokenizer_config.json, chat_template.jinja and config.json as the tokenizer.* keys
-// of a GGUF file: tokens by their number, their kinds, merges, tokens with a role, and the chat template.
+// Writes the tokenizer.* keys of a GGUF file from tokenizer.model or tokenizer.json, tokenizer_config.json,
+// chat_template.jinja and config.json: tokens in order of id, token types, merges, special tokens, and the chat
+// template.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,14 +33,14 @@ static bool begins_and_ends(const char *s, const char *begin, const char *end) {
   return n >= b && n >= e && !strncmp(s, begin, b) && !strcmp(s + n - e, end);
 }
 
-// Tokens that are control tokens though their description does not say so.
+// Tokens that are control tokens although their description does not say so.
 static bool looks_special(const char *s) {
   return !strcmp(s, "<pad>") || !strcmp(s, "<mask>") || !strcmp(s, "<2mass>") || !strcmp(s, "[@BOS@]") ||
          begins_and_ends(s, "<|", "|>") || begins_and_ends(s, "<\xef\xbd\x9c", "\xef\xbd\x9c>") ||
          begins_and_ends(s, "<unused", ">");
 }
 
-// Spaces as such where the text has SentencePiece's sign for them.
+// Replaces SentencePiece's space symbol by spaces.
 static const char *plain_spaces(const hf *h, const char *s) {
   char *out = arena_strdup(h->arena, s), *to = out;
   for (const char *at = out; *at;) {
@@ -107,7 +108,7 @@ static int put_tokens(hf *h, const json_t *tokenizer, token_list *l, error *err)
 
 // ---- merges ---------------------------------------------------------------------------------------------------------
 
-// A part with its spaces as the vocabulary writes bytes.
+// Replaces spaces of a merge's part by the byte-level vocabulary's symbol for a space.
 static const char *byte_spaces(const hf *h, const char *part) {
   size_t n = 0;
   for (const char *at = part; *at; at++) n += *at == ' ';
@@ -136,7 +137,7 @@ static int put_merges(hf *h, json_t *merges, error *err) {
   return 0;
 }
 
-// ---- tokens with a role ---------------------------------------------------------------------------------------------
+// ---- special tokens -------------------------------------------------------------------------------------------------
 
 enum role { BOS, EOS, UNK, SEP, PAD, CLS, MASK, EOT, EOM, ROLES };
 static const struct { const char *name, *key; } roles[ROLES] = {
@@ -145,8 +146,8 @@ static const struct { const char *name, *key; } roles[ROLES] = {
   [EOM] = {"eom", "eom"},
 };
 
-// What is known of roles: texts, and whether a text gets the token at its beginning (BOS), end (EOS), between two
-// (SEP).
+// The special tokens: texts, ids, and whether a text gets the token at its beginning (BOS), end (EOS), or between two
+// texts (SEP).
 typedef struct role_list { const char *text[ROLES]; int add[ROLES]; int64_t id[ROLES]; bool settings; } role_list;
 
 static void read_role_texts(const json_t *settings, role_list *r) {
@@ -171,7 +172,7 @@ static const char *special_at(const json_t *list, size_t i) {
   return text_in(json_object_get(json_array_get(list, i), "SpecialToken"), "id");
 }
 
-// "[CLS] A [SEP]": the first and the last.
+// Reads the template of one text, "[CLS] A [SEP]": its first and last token.
 static void read_single(const json_t *single, role_list *r) {
   size_t n = json_array_size(single);
   const char *first = n > 1 ? special_at(single, 0) : NULL, *last = n > 1 ? special_at(single, n - 1) : NULL;
@@ -192,7 +193,7 @@ static void read_single(const json_t *single, role_list *r) {
   r->add[EOS] = is_text(last, r->text[EOS]);
 }
 
-// "[CLS] A [SEP] B [SEP]": what stands between.
+// Reads the template of a pair, "[CLS] A [SEP] B [SEP]": the tokens between A and B.
 static void read_pair(const json_t *single, const json_t *pair, role_list *r) {
   size_t n = json_array_size(single), from = 0, to = json_array_size(pair);
   const char *first = n > 1 ? special_at(single, 0) : NULL, *last = n > 1 ? special_at(single, n - 1) : NULL;
@@ -227,7 +228,7 @@ static void read_processor(const json_t *p, role_list *r, int depth) {
   }
 }
 
-// Their numbers: by their texts, else as config.json has them.
+// Finds the ids: by the tokens' texts, otherwise from config.json.
 static void find_role_ids(const hf *h, const json_t *tokenizer, const json_t *settings, role_list *r) {
   size_t k;
   json_t *said;
@@ -248,7 +249,7 @@ static void find_role_ids(const hf *h, const json_t *tokenizer, const json_t *se
   }
 }
 
-// GLM's roles are those of tokens with fixed names, where nothing else is said.
+// GLM's special tokens have fixed names, used if no other id is given.
 static int find_glm_roles(const hf *h, const json_t *tokenizer, role_list *r, error *err) {
   static const struct { enum hf_vocab of; enum role role; const char *text; } glm[] = {
     {HF_VOCAB_GLM, EOS, "<|endoftext|>"},     {HF_VOCAB_GLM, EOT, "<|user|>"},
@@ -275,7 +276,7 @@ static int put_roles(hf *h, const json_t *tokenizer, const json_t *settings, err
   find_role_ids(h, tokenizer, settings, &r);
   if (find_glm_roles(h, tokenizer, &r, err)) return -1;
   for (int i = 0; i < ROLES; i++) {
-    if (r.id[i] < 0 || i == CLS) continue;                 // files say nothing of CLS: it is BOS
+    if (r.id[i] < 0 || i == CLS) continue;                 // GGUF has no CLS here: it is BOS
     if ((uint64_t)r.id[i] >= h->n_vocab && h->pieces) continue;
     if ((uint64_t)r.id[i] >= h->n_vocab)
       return hf_fail(h, "config.json", arena_printf(h->arena, "%s_token_id", roles[i].name), err,
@@ -290,9 +291,9 @@ static int put_roles(hf *h, const json_t *tokenizer, const json_t *settings, err
   return 0;
 }
 
-// ---- the rest -------------------------------------------------------------------------------------------------------
+// ---- the chat template and other vocabularies -----------------------------------------------------------------------
 
-// A list of templates with names: that of the default one, and the others beside it.
+// Writes a list of named templates: the default one, and the others under their names.
 static int put_named_templates(hf *h, json_t *list, error *err) {
   enum { MOST = 64, NAME_MOST = 64 };
   if (json_array_size(list) > MOST)
@@ -361,7 +362,8 @@ static int put_bpe(hf *h, const json_t *tokenizer, error *err) {
   return put_merges(h, json_object_get(model, "merges"), err);
 }
 
-// WordPiece: a word begins with SentencePiece's sign in files, and what goes on with one has none.
+// WordPiece: in files a token that begins a word has SentencePiece's space symbol, and one that continues a word has no
+// prefix.
 static int put_wordpiece(hf *h, const json_t *tokenizer, error *err) {
   const json_t *model = json_object_get(tokenizer, "model"), *pre = json_object_get(tokenizer, "pre_tokenizer"),
                *normalizer = json_object_get(tokenizer, "normalizer");
@@ -377,7 +379,7 @@ static int put_wordpiece(hf *h, const json_t *tokenizer, error *err) {
     l.text[i] = strncmp(l.text[i], "##", 2) ? arena_printf(h->arena, "\xe2\x96\x81%s", l.text[i]) : l.text[i] + 2;
   }
   gguf_head_str(h->head, "tokenizer.ggml.model", "bert", 4);
-  gguf_head_str(h->head, "tokenizer.ggml.pre", "jina-v2-en", 10);   // as the converter has it for BERT's
+  gguf_head_str(h->head, "tokenizer.ggml.pre", "jina-v2-en", 10);   // the converter's name for BERT's splitting
   gguf_head_strs(h->head, "tokenizer.ggml.tokens", l.text, l.n);
   gguf_head_i32s(h->head, "tokenizer.ggml.token_type", l.kind, l.n);
   return 0;
@@ -386,7 +388,7 @@ static int put_wordpiece(hf *h, const json_t *tokenizer, error *err) {
 // ---- SentencePiece --------------------------------------------------------------------------------------------------
 
 static int put_spm_piece(hf *h, hf_pieces *p, uint64_t i, const char *text, int32_t kind) {
-  if (i >= p->n) return 0;           // as the converter: there is no room for it
+  if (i >= p->n) return 0;           // the converter ignores it as well: the vocabulary is too small
   p->text[i] = kind == USER_DEFINED && h->class->vocab != HF_VOCAB_PHI3 ? plain_spaces(h, text)
                                                                         : arena_strdup(h->arena, text);
   p->score[i] = -1000;
@@ -394,7 +396,7 @@ static int put_spm_piece(hf *h, hf_pieces *p, uint64_t i, const char *text, int3
   return 0;
 }
 
-// A token that was added to the vocabulary, by an object that describes it.
+// Adds a token that an object describes to the vocabulary.
 static int put_added_piece(hf *h, hf_pieces *p, const char *file, int64_t id, const json_t *said, error *err) {
   const char *text = text_in(said, "content");
   if (!text || id < 0)
@@ -410,7 +412,7 @@ static int put_added_pieces(hf *h, hf_pieces *p, const json_t *tokenizer, const 
   const char *key;
   size_t i;
   int status = 0;
-  if (h->class->vocab == HF_VOCAB_UNIGRAM) settings = NULL;          // as the converter
+  if (h->class->vocab == HF_VOCAB_UNIGRAM) settings = NULL;          // the converter ignores them as well
   if (hf_json(h, "added_tokens.json", false, &added, err)) return -1;
   json_object_foreach(added, key, v)
     status = status || (json_is_integer(v) && json_integer_value(v) >= 0
@@ -431,7 +433,7 @@ static int put_added_pieces(hf *h, hf_pieces *p, const json_t *tokenizer, const 
   return status ? -1 : 0;
 }
 
-// What happens to a text before it is cut.
+// The normalization of a text before tokenization.
 static void put_changes(hf *h, const hf_pieces *known) {
   gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", known->space_before);
   gguf_head_bool(h->head, "tokenizer.ggml.remove_extra_whitespaces", known->joins_spaces);
@@ -465,7 +467,7 @@ static int put_spm(hf *h, const hf_pieces *known, const json_t *tokenizer, const
 
 // ---- Gemma 4's ----------------------------------------------------------------------------------------------------
 
-// BPE of whole lines, in which spaces are SentencePiece's sign, and letters without a token are bytes.
+// Checks for BPE over whole lines, with SentencePiece's space symbol and bytes for unknown letters.
 static int check_gemma4(const hf *h, const json_t *tokenizer, error *err) {
   const json_t *model = json_object_get(tokenizer, "model"), *spaces = json_object_get(tokenizer, "normalizer");
   if (!is_text(text_in(model, "type"), "BPE") || !json_is_true(json_object_get(model, "byte_fallback")))
@@ -484,7 +486,7 @@ static bool is_in_list(const json_t *list, const char *text) {
   return false;
 }
 
-// Whether tokenizer_config.json gives a token a role ("image_token": "<|image|>"), or names it with the special ones.
+// Returns whether tokenizer_config.json gives a token a role ("image_token": "<|image|>"), or lists it as special.
 static bool has_role(json_t *settings, const char *text) {
   static const char *const usual[] = {"bos", "eos", "unk", "pad", "mask"};
   const char *key;
@@ -506,7 +508,7 @@ static bool has_role(json_t *settings, const char *text) {
 }
 
 static int32_t gemma4_kind(json_t *settings, const char *text, bool added) {
-  // what a conversation is read by, and an answer shows
+  // needed for parsing conversations, so visible in answers
   static const char *const shown[] = {"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>",
                                       "<tool_response|>", "<|\"|>"};
   static const char digits[] = "0123456789abcdefABCDEF";
@@ -536,7 +538,7 @@ static int put_gemma4(hf *h, const json_t *tokenizer, json_t *settings, error *e
 
 // ---- which vocabulary -----------------------------------------------------------------------------------------------
 
-// Llama's classes and Phi's take SentencePiece's where there is one.
+// Classes of Llama and Phi use SentencePiece's vocabulary if the folder has one.
 static int put_word_list(hf *h, const json_t *tokenizer, json_t *settings, error *err) {
   hf_pieces *pieces = NULL;
   enum hf_vocab kind = h->class->vocab;
@@ -562,7 +564,7 @@ static int put_all(hf *h, const json_t *tokenizer, json_t *settings, error *err)
   put_normalizer(h, json_object_get(tokenizer, "normalizer"), 0);
   if (h->class->vocab == HF_VOCAB_GEMMA4 || h->class->vocab == HF_VOCAB_LLADA)
     gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", true);
-  // Granite's small ones, as the converter has it
+  // small Granite models, as in the converter
   if (h->class->vocab == HF_VOCAB_LLAMA && h->n_vocab == 49152)
     gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", false);
   return 0;

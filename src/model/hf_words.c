@@ -1,7 +1,7 @@
-// From how tokenizer.json says that a text is cut into words to the name that GGUF files give it (tokenizer.ggml.pre).
-// The description is written as one text, a line for each step, and looked up in a table; what stands in no row is
-// refused with that text.  Names that mean the same have one row: which of them the converter would write follows from
-// a hash of some tokens there, and nothing follows from it.
+// Finds the pre-tokenizer's name in GGUF files (tokenizer.ggml.pre) for the splitting that tokenizer.json describes.
+// The description is written as one text, one line per step, and looked up in a table; a text without a row is an error
+// that quotes it. Names with equal meaning have one row: the converter chooses among them by a hash of some tokens,
+// which has no effect.
 #include <string.h>
 #include "base/scripts.h"
 #include "base/str.h"
@@ -24,7 +24,7 @@
 
 static const struct row {
   const char *steps;
-  bool nfc;                          // the normalizer
+  bool nfc;                          // the normalizer is NFC
   int whole, bos;                    // ignore_merges, and whether the template begins with a token; -1: either
   const char *pre;
 } rows[] = {
@@ -39,7 +39,7 @@ static const struct row {
   {SPLIT(CASED(ENDINGS "?", "\\p{N}{1,3}")), false, 0, -1, "gpt-4o"},
   {SPLIT(CASED("", "\\p{N}")), false, 1, -1, "tekken"},
   {STEP("\\p{N}{1,3}") STEP(HAN_KANA) SPLIT(DEEPSEEK3), false, 0, -1, "deepseek-v3"},
-  // no token of it has two digits, so it is the same that the file's name has runs of digits as words
+  // no token has two digits, so the name's rule that runs of digits are words has no effect
   {STEP("[\\r\\n]") STEP("\\s?[" DEEPSEEK_LETTERS "]+") STEP("\\s?[" DEEPSEEK_SIGNS "]+") STEP("\\s+$")
      STEP(DEEPSEEK_CJK) "single digits\nbytes\n",
    false, 0, -1, "deepseek-llm"},
@@ -56,7 +56,7 @@ static const char *text_under(const json_t *in, const char *key) {
 
 static bool is_on(const json_t *in, const char *key) { return json_is_true(json_object_get(in, key)); }
 
-// A regular expression in ASCII: other characters by their numbers, ends of lines as \r and \n.
+// Writes a regular expression in ASCII: other characters as numbers, line ends as \r and \n.
 static void describe_regex(const char *regex, str *out) {
   str_add(out, "split ");
   for (unsigned char c; (c = (unsigned char)*regex++);) {
@@ -71,7 +71,7 @@ static void describe_regex(const char *regex, str *out) {
   str_add(out, "\n");
 }
 
-// A step as a line; what this does not know, by its type alone.
+// Writes a step as a line; an unknown one by its type only.
 static void describe_step(const json_t *step, str *out) {
   const char *type = text_under(step, "type");
   const char *regex = text_under(json_object_get(step, "pattern"), "Regex");
@@ -88,7 +88,7 @@ static void describe_step(const json_t *step, str *out) {
   else str_addf(out, "%s of another kind\n", type);
 }
 
-// Whether the template of one text begins with a token.
+// Returns whether the template of one text begins with a token.
 static bool begins_with_token(const json_t *processor) {
   size_t i;
   json_t *of;

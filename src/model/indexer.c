@@ -1,26 +1,25 @@
-// Which positions a token reads, where a model has learned to choose ("lightning indexer"). A few small heads of
-// queries meet one key of each position, and what is positive of their products is summed by weights that the token has
-// for the heads:
+// Chooses the positions that a token reads, in models trained for it ("lightning indexer"). A few small query heads
+// meet one key per position. The positive parts of their products are summed with the token's weights for the heads:
 //
 //   score(position) = sum over heads h of  w_h max(0, q_h . k)
 //
-// The top_k positions of the largest scores are read, the others are masked; of equal scores the earlier position goes
-// first. As long as there are no more than top_k, all are read, and nothing of this is in the graph.
+// The top_k positions with the largest scores are read, the others are masked; on equal scores the earlier position is
+// chosen. If the context has at most top_k positions, all are read and the graph has no indexer.
 //
-// Scores are only compared. So factors that all have are left out, and so is the Hadamard matrix by which some turn
-// queries and keys before they round them to a few bits: it keeps every product.
+// Scores are only compared. So common factors are left out, and so is the Hadamard matrix by which some models rotate
+// queries and keys before rounding them to a few bits: it preserves every product.
 //
-// The k-th largest score is found by counting: as an integer of the same order it has 8 digits of 4 bits, and the next
-// digit is the number of those with which as many scores as k, or more, are not below the number so far. Each digit is
-// a pass over the scores. Of those that are equal to it, the first ones up to a position are read, which is found in
-// the same way. Counts do not depend on an order, so that the choice is the same however a prompt is cut.
+// The k-th largest score is found by counting. As an integer of equal order it has 8 digits of 4 bits; each digit is
+// found in one pass over the scores, as the largest one for which at least k scores are not below the number so far. Of
+// the scores equal to it, those before a position are read, which is found in the same manner. Counts do not depend on
+// an order, so the choice does not depend on how a prompt is chunked.
 #include <math.h>
 #include <stdio.h>
 #include "model/model_impl.h"
 #include "model/stored.h"
 
 enum { DIGIT = 4, DIGITS = 1 << DIGIT };
-#define EPS 1e-6                            // no file says it
+#define EPS 1e-6                            // files have no key for it
 
 int indexer_load(loader *l, layer *y) {
   indexer *i = &y->indexer;
@@ -70,7 +69,7 @@ bool indexer_chooses(const model *m, int64_t n_ctx) {
   return m->top_k && n_ctx > m->top_k * (int64_t)(m->block_size ? m->block_size : 1);
 }
 
-// An integer above 0 of the same order as x, which has no sign where it is 0.
+// Maps x to an integer above 0 of equal order; 0 and -0 give equal integers.
 static tensor *ordered(graph *g, tensor *x) {
   tensor *bits = t_bitcast(g, x, DT_U32), *sign = uop_int(g, DT_U32, 1ll << 31);
   return t_where(g, t_op2(g, OP_CMPLT, x, t_float(g, 0)), t_op2(g, OP_XOR, bits, uop_int(g, DT_U32, UINT32_MAX)),
@@ -83,14 +82,14 @@ static tensor *turned(const build *b, const layer *y, tensor *x, int64_t heads) 
                        : rope_turn_as(b, y, x, heads, i->n, i->turns_halves);
 }
 
-// Scores {T, 1, 1, 1, seen} as such integers, 0 of what a token does not read.
+// Scores {T, 1, 1, 1, seen} as such integers; 0 for positions that the token must not read.
 static tensor *scored(build *b, const layer *y, const index_keys *k) {
   graph *g = b->g;
   layer small = *y;
   small.n_head = y->indexer.heads;
   small.n_kv = 1;
   uop *one = n_(b, 1), *heads = n_(b, y->indexer.heads), *page = n_(b, k->page), *pages = k->pages;
-  // page by page, as attention does it
+  // page by page, as in attention
   tensor *s = t_reshape(g, scores(b, &small, k->q, k->K), DIMS(b->T, heads, pages, page));
   s = t_stage(g, t_op2(g, OP_MAX, t_permute(g, s, (int[]){2, 0, 1, 3}), t_float(g, 0)), false);
   s = ordered(g, t_reduce(g, t_mul(g, s, t_reshape(g, k->by, DIMS(one, b->T, heads, one))), OP_ADD, 2));
@@ -100,7 +99,7 @@ static tensor *scored(build *b, const layer *y, const index_keys *k) {
   return t_reshape(g, t_permute(g, s, (int[]){1, 2, 0, 3}), DIMS(b->T, one, one, one, idx_mul(g, pages, page)));
 }
 
-// Queries and keys of the positions, of x and of q, which queries are made of
+// The indexer's queries and keys: keys from x, queries from q, the input of the query matrices
 static index_keys of_positions(build *b, const layer *y, tensor *x, tensor *q) {
   graph *g = b->g;
   const indexer *i = &y->indexer;
@@ -118,7 +117,7 @@ static tensor *count_true(graph *g, tensor *of) {
   return t_reduce(g, t_cast(g, of, DT_I32), OP_ADD, 4);
 }
 
-// The numbers 1, 2, .. of a digit whose lowest bit is `shift`: {1, DIGITS - 1, 1, 1, 1}
+// The values 1, 2, .. of a digit whose lowest bit is `shift`: {1, DIGITS - 1, 1, 1, 1}
 static tensor *steps(const build *b, int shift) {
   graph *g = b->g;
   tensor *d = t_add(g, t_iota(g, n_(b, DIGITS - 1)), n_(b, 1));
@@ -126,14 +125,14 @@ static tensor *steps(const build *b, int shift) {
   return t_reshape(g, d, DIMS(n_(b, 1), n_(b, DIGITS - 1), n_(b, 1), n_(b, 1), n_(b, 1)));
 }
 
-// so_far {T, 1, heads, 1, 1} and the digit behind it: as many steps as are `enough` {T, DIGITS - 1, heads, 1, 1}
+// Appends a digit to so_far {T, 1, heads, 1, 1}: the number of steps that are `enough` {T, DIGITS - 1, heads, 1, 1}
 static tensor *with_digit(const build *b, tensor *so_far, tensor *enough, int shift) {
   graph *g = b->g;
   tensor *digit = t_reduce(g, t_cast(g, enough, DT_U32), OP_ADD, 1);
   return t_add(g, so_far, t_op2(g, OP_SHL, digit, uop_int(g, DT_U32, shift)));
 }
 
-// Whether each of s {T, 1, heads, 1, n}, integers, is among the top_k largest of its last axis; at: their numbers there
+// Whether each of s {T, 1, heads, 1, n}, integers, is among the top_k largest of its last axis; at: indices there
 static tensor *among_top_k(const build *b, tensor *s, tensor *at) {
   graph *g = b->g;
   int64_t k = b->m->top_k;
@@ -143,7 +142,7 @@ static tensor *among_top_k(const build *b, tensor *s, tensor *at) {
     tensor *enough = t_op2(g, OP_CMPLT, uop_int(g, DT_I32, k - 1), count_true(g, t_op2(g, OP_CMPLT, below, s)));
     kth = with_digit(b, kth, enough, shift);
   }
-  // of those that are equal, all before number `first`
+  // of equal scores, all before index `first` are chosen
   tensor *above = t_op2(g, OP_CMPLT, kth, s), *equal = t_op2(g, OP_CMPEQ, s, kth);
   tensor *more = t_sub(g, uop_int(g, DT_I32, k + 1), count_true(g, above));
   int bits = DIGIT;
@@ -153,7 +152,7 @@ static tensor *among_top_k(const build *b, tensor *s, tensor *at) {
     tensor *enough = t_op2(g, OP_CMPLT, count_true(g, t_op2(g, OP_AND, equal, before)), more);
     first = with_digit(b, first, enough, shift);
   }
-  first = one_form(g, first);                             // of attention's sums, whose kernels would count as well
+  first = one_form(g, first);  // fused, attention's kernels would repeat the counting
   return t_op2(g, OP_OR, above, t_op2(g, OP_AND, equal, t_op2(g, OP_CMPLT, at, first)));
 }
 
@@ -166,10 +165,10 @@ tensor *indexer_choice(build *b, const layer *y, tensor *x, tensor *q) {
   return indexer_best(b, y, &k);
 }
 
-// --- blocks of positions (MiniMax M3): each head of keys has a query of its own, and a block is as good as its best
-// position. The last blocks before a token are above all others.
+// --- blocks of positions (MiniMax M3): each key head has a query of its own, and a block's score is that of its best
+// position. The last blocks before a token are always chosen.
 
-// q {T, heads, n}, normed and turned
+// q {T, heads, n}, normed and rotated
 static tensor *index_query(build *b, const layer *y, enum tensor_id id, enum tensor_id by, tensor *x, int64_t heads) {
   int64_t n = y->indexer.n;
   tensor *q = t_reshape(b->g, linear(b, y, id, x), DIMS(b->T, n_(b, heads), n_(b, n)));
@@ -177,7 +176,7 @@ static tensor *index_query(build *b, const layer *y, enum tensor_id id, enum ten
   return rope_turn_as(b, y, makes_several(b->g, q), heads, n, b->m->neox);
 }
 
-// Of blocks, {T, 1, heads, 1, blocks}, as integers; 0 of those that begin behind the token
+// Scores of blocks, {T, 1, heads, 1, blocks}, as integers; 0 for blocks after the token
 static tensor *block_scores(build *b, const layer *y, const layer *small, tensor *x, tensor *number) {
   graph *g = b->g;
   const model *m = b->m;

@@ -13,7 +13,6 @@
 // 4-bit keys, and with them the queries, are first multiplied by a Hadamard matrix, which is its own inverse and keeps
 // every product of two vectors. It spreads the few large elements of keys; beside these, 4 bits would round the other
 // elements to 0.
-// product of two vectors. It spreads the few large elements that keys have, beside which 4 bits round the others to 0.
 #include <math.h>
 #include <string.h>
 #include "model/model_impl.h"

@@ -85,7 +85,7 @@ tensor *heads_product(const build *b, tensor *x, tensor *w) {
   return t_reshape(g, t_reduce(g, p, OP_ADD, 3), DIMS(b->T, heads, rows));
 }
 
-// The same for w {heads, n, rows}
+// heads_product for w {heads, n, rows}
 static tensor *heads_product_across(const build *b, tensor *x, tensor *w) {
   graph *g = b->g;
   uop *heads = w->shape->dim[0], *n = w->shape->dim[1], *rows = w->shape->dim[2], *one = n_(b, 1);

@@ -1,6 +1,6 @@
-// The image encoder of Gemma 3n (MobileNetV5): stages of convolution blocks, each of which halves height and width
-// once, and in the last stages attention over all places whose heads share keys and values. The outputs of the last two
-// stages are merged into 16 x 16 places, each of which becomes a row. Values are {places, channels}, line by line.
+// The image encoder of Gemma 3n (MobileNetV5). Each stage of convolution blocks halves height and width once; the last
+// stages also have attention over all places, whose heads share keys and values. The outputs of the last two stages are
+// merged into 16 x 16 places, and each place becomes a row. Values are {places, channels}, line by line.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -711,8 +711,8 @@ int indexer_load(loader *l, layer *y);
 int block_indexer_load(loader *l, layer *y);
 bool indexer_chooses(const model *m, int64_t n_ctx);
 tensor *indexer_choice(build *b, const layer *y, tensor *x, tensor *q);
-// The same for keys other than those of positions: K {sequences, 1, n, pages x page}, numbered by `at` {.., pages x
-// page}; those after `last` {T, ..} are not read. by {T, heads}: weights
+// indexer_choice for keys other than those of positions: K {sequences, 1, n, pages x page}, numbered by `at` {.., pages
+// x page}; those after `last` {T, ..} are not read. by {T, heads}: weights
 typedef struct index_keys { tensor *q, *K, *by, *at, *last; uop *pages; int64_t page; } index_keys;
 tensor *indexer_best(build *b, const layer *y, const index_keys *k);
 // for an indexer that chooses blocks, for each key head: {T, kv, 1, 1, seen}
@@ -732,7 +732,7 @@ tensor *by_range(const build *b, const layer *y, tensor *s, const ranges *of);
 // cross.c: x {T, n_embd}, the embedding, through the encoder; then the cache entries of a source in all layers
 tensor *source_through(build *b, tensor *x);
 void source_keep(build *b);
-// The same for queries {T, heads, d}, scaled, that read other rows: keys {n, kv, d}, values {n, kv, v_dim}.
+// see_all for queries {T, heads, d}, scaled, that read other rows: keys {n, kv, d}, values {n, kv, v_dim}.
 tensor *see_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, const row_groups *of);
 
 // vit.c: keys and tensors of an encoder's layers; then x {T, n_embd} through them

@@ -96,7 +96,7 @@ int projector_grid_of(const struct model *m, int width, int height, projector_gr
 void projector_lay(const struct model *m, const projector_grid *grid, const float *pixels, float *patches,
                    int32_t *places, int64_t n_places, int32_t *order);
 
-// The same for a spectrogram {mel, frames} of a chunked sound, whose squares are chunks: frames one after another, the
+// The grid of a chunked sound's spectrogram {mel, frames}, whose squares are chunks: frames one after another, the
 // last chunk padded. The places of a row before the encoder: the number of its frames that belong to the sound, if
 // chunks are halved once or become one row; 0; its window, -1 after the end of the sound.
 void projector_grid_of_sound(const struct model *m, int frames, projector_grid *out);

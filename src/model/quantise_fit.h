@@ -37,8 +37,8 @@ float sum_of_squares(const float *x, int64_t n);
 
 // x = scale * (code - half), codes from 0 to 2 half - 1. Returns the scale.
 float fit_symmetric(const float *x, const float *weights, int n, int half, uint8_t *codes);
-// The same for weights x * x: starts from the scale of the value of largest magnitude, and changes one code at a time
-// as long as that helps.
+// fit_symmetric with weights x * x: starts from the scale of the value of largest magnitude, and changes one code at a
+// time as long as that helps.
 float fit_by_steps(const float *x, int n, int half, uint8_t *codes);
 // x = scale * code for values of at least 0, codes from 0 to top.
 float fit_positive(const float *x, const float *weights, int n, int top, uint8_t *codes);

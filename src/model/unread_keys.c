@@ -1,13 +1,11 @@
-// Keys under the architecture's name that no part of the model has asked for. Each says something of the model, and an
-// answer that leaves it out may be wrong: such a file is refused, unless the key is in the table below, with the reason
-// why nothing follows from it.
+// Reports keys of the architecture that loading did not use. Each key describes the model, and ignoring it may give
+// wrong answers. So such a file is an error, unless the key is in the table below with the reason why it has no effect.
 //
-// Which keys are read is not written down anywhere: key() of model_keys.c notes what is asked for, as want() does with
-// tensors.
+// There is no list of used keys: key() of model_keys.c records each request, as want() does for tensors.
 #include <string.h>
 #include "model/model_impl.h"
 
-// --- when a key says nothing: true for this value in this file -------------------------------------------------------
+// --- conditions under which a key's value has no effect in this file -------------------------------------------------
 
 static bool value_as_number(const gguf_value *v, double *out) {
   switch (v->type) {
@@ -51,8 +49,7 @@ static bool if_behind_all(loader *l, const gguf_value *v) {
 
 // --- the table -------------------------------------------------------------------------------------------------------
 
-// A name that ends in '*' stands for all names that begin with what is before the '*'. A name may have several rows:
-// one of them is enough.
+// A name that ends in '*' matches all names with that prefix. A name may have several rows; one match is enough.
 typedef struct harmless { const char *name; bool (*when)(loader *l, const gguf_value *v); const char *why; } harmless;
 static const harmless table[] = {
   {"vocab_size", always, "the embedding has a row for each token"},
