@@ -1,10 +1,10 @@
-// scripts: ranges of characters that several vocabularies list one by one, as classes of regular expressions.
+// scripts: ranges of characters that several vocabularies list individually, as classes of regular expressions.
 #ifndef WEFT_SCRIPTS_H
 #define WEFT_SCRIPTS_H
 #define HAN_KANA "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+"
 #define DEEPSEEK_CJK "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+"
 #define DEEPSEEK_SIGNS "!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}"
-// The cased letters of the older Unicode version that DeepSeek LLM lists one by one.
+// The cased letters of the older Unicode version that DeepSeek LLM lists individually.
 #define DEEPSEEK_LETTERS \
   "A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}\\x{1C4}-\\x{293}\\x{295}-\\x{2AF}" \
   "\\x{370}-\\x{373}" \

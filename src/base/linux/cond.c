@@ -1,4 +1,4 @@
-// Waits until a time: see os.h.
+// Condition variables with a deadline: see os.h.
 #define _GNU_SOURCE
 #include "base/os.h"
 #include <math.h>

@@ -1,4 +1,4 @@
-// Linux's way: see os.h.
+// os.h for Linux.
 #define _GNU_SOURCE
 #include "base/os.h"
 #include "base/env.h"
@@ -36,7 +36,8 @@ static void on_nice(int sig) {
   errno = kept;
 }
 
-// In the sandbox a thread may change itself alone: another one is asked to, by a signal that has no other use here.
+// In the sandbox a thread may change only its own priority, so another thread is asked by a signal (SIGURG, otherwise
+// unused).
 void os_thread_nice(int id, int nice) {
   const struct sigaction on = {.sa_handler = on_nice, .sa_flags = SA_RESTART};
   if (!id || id == os_thread_id()) { setpriority(PRIO_PROCESS, 0, nice); return; }
@@ -108,7 +109,7 @@ int os_wait_signal(const void *set, double seconds) {
   return got > 0 ? got : 0;
 }
 
-// /proc may not be there.
+// /proc may not be mounted.
 bool os_program_as_started(char *out, size_t cap) {
   const char *started = (const char *)getauxval(AT_EXECFN);
   const char *self = started && !access(started, R_OK) ? started : "/proc/self/exe";

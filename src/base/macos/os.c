@@ -1,6 +1,5 @@
-// macOS's way: see os.h. Code is in memory of its own kind (MAP_JIT), which is writable or executable for one thread at
-// a time, and is asked for by the entitlement that hardened programs need for it. Not run yet: no such machine was at
-// hand.
+// os.h for macOS. Generated code is in MAP_JIT memory, which is either writable or executable for a thread; hardened
+// programs need an entitlement for it. Not run yet on a real machine.
 #include "base/os.h"
 #include <mach-o/dyld.h>
 #include <errno.h>
@@ -14,7 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// What libc++ waits with; the same on all versions. Values of <sys/ulock.h>, which is no public header.
+// The functions that libc++ waits with, stable across versions. The values are those of <sys/ulock.h>, which is not a
+// public header.
 int __ulock_wait(uint32_t operation, void *at, uint64_t value, uint32_t timeout_us);
 int __ulock_wake(uint32_t operation, void *at, uint64_t wake_value);
 enum { COMPARE_AND_WAIT = 1, WAKE_ALL = 0x100, NO_ERRNO = 0x1000000 };
@@ -28,7 +28,7 @@ int os_thread_id(void) {
   return (int)id;
 }
 
-// A thread can change itself alone.
+// A thread can change only its own priority.
 void os_thread_nice(int id, int nice) {
   if ((!id || id == os_thread_id()) && nice > 0) setpriority(PRIO_DARWIN_THREAD, 0, PRIO_DARWIN_BG);
 }
@@ -50,7 +50,7 @@ void os_code_free(void *at, size_t n) { munmap(at, n); }
 
 void *os_lines_take(size_t n) { return aligned_alloc(64, round_up(n, 64)); }
 void os_lines_free(void *at) { free(at); }
-bool os_lock_memory(void) { return errno = ENOTSUP, false; }     // mlockall is refused
+bool os_lock_memory(void) { return errno = ENOTSUP, false; }     // mlockall is not supported
 
 uintptr_t os_stack_end(void) {
   pthread_t own = pthread_self();
@@ -91,7 +91,7 @@ int os_close_and_keep(int fd) {
   return kept == fd ? fd : -1;
 }
 
-// There is no wait that ends.
+// macOS has no sigtimedwait, so this polls.
 int os_wait_signal(const void *set, double seconds) {
   sigset_t wanted = *(const sigset_t *)set;
   double until = now_s() + seconds;

@@ -1,4 +1,4 @@
-// A file that is mapped cannot be cut on Windows, so nothing is lost meanwhile: see mapped.h.
+// Windows does not allow truncating a mapped file, so no bytes can be lost: see mapped.h.
 #include "base/mapped.h"
 #include <sys/mman.h>
 

@@ -1,4 +1,4 @@
-// Windows's way: see os.h.
+// os.h for Windows.
 #include "base/os.h"
 #include <windows.h>
 #include <ctype.h>
@@ -15,7 +15,8 @@ static void on_invalid(const wchar_t *what, const wchar_t *function, const wchar
   (void)what, (void)function, (void)file, (void)line, (void)z;
 }
 
-// Before main. Streams are bytes, a closed descriptor is an error and no end of the program, and consoles take UTF-8.
+// Runs before main. Streams are binary, a closed descriptor is an error instead of the end of the program, and consoles
+// use UTF-8.
 __attribute__((constructor)) static void be_like_posix(void) {
   for (int fd = 0; fd < 3; fd++) _setmode(fd, _O_BINARY);
   _set_invalid_parameter_handler(on_invalid);
@@ -97,7 +98,7 @@ int os_close_and_keep(int fd) {
   return -1;
 }
 
-// Ctrl-C, Ctrl-Break and the closing of the console, which come on threads of their own.
+// Set by Ctrl-C, Ctrl-Break and the closing of the console, whose handlers run on threads of their own.
 static _Atomic int came;
 static BOOL WINAPI on_console(DWORD event) {
   atomic_store(&came, event == CTRL_C_EVENT || event == CTRL_BREAK_EVENT ? SIGINT : SIGTERM);
@@ -117,7 +118,8 @@ bool os_program_as_started(char *out, size_t cap) { return os_program_path(out, 
 bool os_folder_path(int fd, char *out, size_t cap) {
   DWORD n = GetFinalPathNameByHandleA((HANDLE)_get_osfhandle(fd), out, (DWORD)cap, FILE_NAME_NORMALIZED);
   if (!n || n >= cap) return false;
-  if (n > 5 && !memcmp(out, "\\\\?\\", 4) && out[5] == ':') memmove(out, out + 4, n - 3);     // which knows no '/'
+  // \\?\ paths do not accept '/'
+  if (n > 5 && !memcmp(out, "\\\\?\\", 4) && out[5] == ':') memmove(out, out + 4, n - 3);
   return true;
 }
 

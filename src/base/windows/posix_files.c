@@ -1,7 +1,7 @@
-// Files by POSIX's functions: see posix/posix.h. Paths are UTF-8: the program's manifest makes that its code page.
+// POSIX's file functions: see posix/posix.h. Paths are UTF-8: the program's manifest sets that code page.
 //
-// A file may be renamed and removed while it is open, as with POSIX. What Windows calls ChangeTime is ctime: programs
-// cannot set it. Rights are those of the folder that a file is in; every file is the user's own.
+// As in POSIX, an open file may be renamed and removed. ctime is Windows's ChangeTime, which programs cannot set. A
+// file's permissions are those of its folder; every file belongs to the user.
 #include <windows.h>
 #include <direct.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 enum { FOLDER_MODE = 0x4000 | 0700, FILE_MODE = 0x8000 | 0700, LINK_MODE = 0xA000 | 0700, PATH_CAP = 4096 };
 
-// errno of Windows's last error, and -1.
+// Sets errno from GetLastError() and returns -1.
 static int fail_with_last(void) {
   switch (GetLastError()) {
   case ERROR_FILE_NOT_FOUND: case ERROR_PATH_NOT_FOUND: case ERROR_INVALID_NAME: case ERROR_BAD_PATHNAME:
@@ -65,14 +65,14 @@ int posix_open(const char *path, int flags, ...) {
   return fd;
 }
 
-// NAME below an open folder.
+// The path of NAME in an open folder.
 static bool name_below(int folder, const char *name, char out[PATH_CAP]) {
   if (folder == AT_FDCWD) return (size_t)snprintf(out, PATH_CAP, "%s", name) < PATH_CAP;
   DWORD n = GetFinalPathNameByHandleA(handle_of(folder), out, PATH_CAP, FILE_NAME_NORMALIZED);
   if (!n || n >= PATH_CAP || n + 1 + strlen(name) >= PATH_CAP) return errno = n ? ENAMETOOLONG : EBADF, false;
   out[n] = '\\';
   strcpy(out + n + 1, name);
-  for (char *at = out + n; *at; at++) if (*at == '/') *at = '\\';     // \\?\ paths know no other
+  for (char *at = out + n; *at; at++) if (*at == '/') *at = '\\';     // \\?\ paths accept no other separator
   return true;
 }
 
@@ -114,7 +114,7 @@ mode_t posix_umask(mode_t mode) { return mode; }
 
 // ---- states
 
-// From 100 ns since 1601.
+// Converts a time from units of 100 ns since 1601.
 static struct timespec time_of(LARGE_INTEGER t) {
   int64_t since = t.QuadPart - 116444736000000000;
   return (struct timespec){since / 10000000, (long)(since % 10000000) * 100};
@@ -172,7 +172,7 @@ static int set_times(HANDLE h) {
   return SetFileTime(h, NULL, &now, &now) ? 0 : fail_with_last();
 }
 
-// To now, which is all that is asked for.
+// Sets the current time, the only use in Weft.
 int posix_futimens(int fd, const struct timespec times[2]) { return (void)times, set_times(handle_of(fd)); }
 
 int utimensat(int folder, const char *path, const struct timespec times[2], int flags) {
@@ -204,7 +204,7 @@ ssize_t pwrite(int fd, const void *from, size_t n, off_t at) {
 
 int fsync(int fd) { return _commit(fd); }
 
-// A lock of one byte far behind the end: it is for those that ask for it, and keeps nobody from reading.
+// Locks one byte far after the end of the file: only other flock calls notice it, and reading stays possible.
 int flock(int fd, int how) {
   OVERLAPPED where = {.OffsetHigh = 0x7fffffff};
   HANDLE h = handle_of(fd);

@@ -1,4 +1,4 @@
-// The names in a folder: see posix/dirent.h.
+// Lists folders: see posix/dirent.h.
 #include <windows.h>
 #include <dirent.h>
 #include <errno.h>

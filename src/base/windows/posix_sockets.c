@@ -1,4 +1,4 @@
-// Sockets by POSIX's functions, over Winsock: see posix/sys/socket.h.
+// POSIX's socket functions over Winsock: see posix/sys/socket.h.
 #include <poll.h>
 #include <errno.h>
 #include <sys/socket.h>
@@ -21,7 +21,7 @@ static int fail_with_socket(void) {
   case WSAEACCES: errno = EACCES; break;
   case WSAECONNREFUSED: errno = ECONNREFUSED; break;
   case WSAECONNRESET: case WSAECONNABORTED: errno = ECONNRESET; break;
-  case WSAETIMEDOUT: errno = EAGAIN; break;            // of a socket that waits for so long at most
+  case WSAETIMEDOUT: errno = EAGAIN; break;            // SO_RCVTIMEO or SO_SNDTIMEO expired
   case WSAEINTR: errno = EINTR; break;
   case WSAEMFILE: errno = EMFILE; break;
   case WSAEAFNOSUPPORT: errno = EAFNOSUPPORT; break;
@@ -64,7 +64,7 @@ ssize_t posix_recvfrom(int fd, void *to, size_t n, int flags, struct sockaddr *a
   return got < 0 ? fail_with_socket() : got;
 }
 
-// Times are milliseconds here, and an address is the program's alone only by another name.
+// Winsock's timeouts are in milliseconds, and its exclusive use of an address has another name.
 int posix_setsockopt(int fd, int level, int name, const void *at, socklen_t n) {
   DWORD ms;
   if (level == SOL_SOCKET && name == SO_REUSEADDR) name = SO_EXCLUSIVEADDRUSE;

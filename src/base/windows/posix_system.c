@@ -1,4 +1,4 @@
-// Memory, libraries, processors, signals, clocks, limits, consoles and randomness by POSIX's functions: see
+// POSIX's functions for memory, libraries, processors, signals, clocks, limits, consoles and random bytes: see
 // posix/posix.h.
 #include <windows.h>
 #include <dlfcn.h>
@@ -101,7 +101,7 @@ int sched_getaffinity(int process, size_t n, cpu_set_t *set) {
   DWORD_PTR own, all;
   (void)process, (void)n;
   if (!GetProcessAffinityMask(GetCurrentProcess(), &own, &all) || !own) return errno = EINVAL, -1;
-  DWORD_PTR before = SetThreadAffinityMask(GetCurrentThread(), own);       // the only way to ask is to set
+  DWORD_PTR before = SetThreadAffinityMask(GetCurrentThread(), own);  // Windows returns the mask only when it is set
   if (before && before != own) SetThreadAffinityMask(GetCurrentThread(), before);
   set->bits = before ? before : own;
   return 0;

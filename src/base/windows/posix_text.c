@@ -1,4 +1,4 @@
-// Functions on texts, and streams over memory, that Windows's C library lacks: see posix/posix.h.
+// Text functions and memory streams that Windows's C library lacks: see posix/posix.h.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ int asprintf(char **out, const char *fmt, ...) {
   return n;
 }
 
-// The bytes go through a file that ends with the stream.
+// Copies the bytes to a temporary file that is deleted with the stream.
 FILE *fmemopen(void *bytes, size_t n, const char *mode) {
   FILE *f = *mode == 'r' ? tmpfile() : NULL;
   if (!f) return NULL;

@@ -1,4 +1,4 @@
-// A folder is opened to be read.
+// O_PATH does not exist here: folders are opened for reading.
 #ifndef WEFT_MACOS_FCNTL_H
 #define WEFT_MACOS_FCNTL_H
 #include_next <fcntl.h>

@@ -1,4 +1,4 @@
-// strftime_l, which is not in time.h.
+// Declares strftime_l, which time.h lacks.
 #ifndef WEFT_MACOS_LOCALE_H
 #define WEFT_MACOS_LOCALE_H
 #include_next <locale.h>

@@ -1,4 +1,4 @@
-// Linux's half-closed sockets: the other side shows when it is gone for good.
+// Linux's POLLRDHUP does not exist here: a peer is noticed only when it has closed the connection completely.
 #ifndef WEFT_MACOS_POLL_H
 #define WEFT_MACOS_POLL_H
 #include_next <poll.h>

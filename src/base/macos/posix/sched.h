@@ -1,4 +1,4 @@
-// Processors of a process: macOS binds no thread to one.
+// Processor affinity: macOS does not bind threads to processors.
 #ifndef WEFT_MACOS_SCHED_H
 #define WEFT_MACOS_SCHED_H
 #include_next <sched.h>

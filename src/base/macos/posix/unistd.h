@@ -1,4 +1,5 @@
-// No fork: what macOS's frameworks do in a child that executes no other program is undefined. Callers go without one.
+// fork always fails: a child that executes no other program must not use macOS's frameworks. Callers continue without a
+// child.
 #ifndef WEFT_MACOS_UNISTD_H
 #define WEFT_MACOS_UNISTD_H
 #include_next <unistd.h>

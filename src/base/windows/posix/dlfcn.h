@@ -1,4 +1,4 @@
-// Libraries that are opened at run time.
+// Loads libraries at run time.
 #ifndef WEFT_WINDOWS_DLFCN_H
 #define WEFT_WINDOWS_DLFCN_H
 #define RTLD_LAZY 1

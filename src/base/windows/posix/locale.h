@@ -1,4 +1,4 @@
-// Locales as values.
+// Locale objects.
 #ifndef WEFT_WINDOWS_LOCALE_H
 #define WEFT_WINDOWS_LOCALE_H
 #include_next <locale.h>

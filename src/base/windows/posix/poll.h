@@ -1,4 +1,4 @@
-// Waiting for sockets.
+// poll for sockets.
 #ifndef WEFT_WINDOWS_POLL_H
 #define WEFT_WINDOWS_POLL_H
 #include "base/windows/posix/sys/socket.h"

@@ -1,8 +1,8 @@
-// The parts of POSIX that Weft uses and that the C library of Windows lacks. Each header beside this one has the name
-// of a POSIX header: it includes Windows's own header of that name, if there is one (include_next), and this file. The
-// functions are in ../posix*.c. Other code is written for POSIX alone.
+// The parts of POSIX that Weft uses and the C library of Windows lacks. Each header in this folder has the name of a
+// POSIX header: it includes Windows's own header of that name, if there is one (include_next), and this file. The
+// functions are in ../posix*.c. All other code is written for POSIX only.
 //
-// Not there: fork (it says ENOSYS, and callers then go without a child), signals between processes, rights of files.
+// Not supported: fork (ENOSYS; callers then continue without a child), signals between processes, file permissions.
 #ifndef WEFT_WINDOWS_POSIX_H
 #define WEFT_WINDOWS_POSIX_H
 #include <stdbool.h>
@@ -17,7 +17,7 @@ typedef int gid_t;
 #define O_CLOEXEC _O_NOINHERIT
 #define O_NONBLOCK 0
 #define O_NOCTTY 0
-#define O_NOFOLLOW 0x1000000      // a link, or what stands for one, is refused
+#define O_NOFOLLOW 0x1000000      // a symbolic link or junction is an error
 #define O_DIRECTORY 0x2000000
 #define F_GETFD 1
 #define F_SETFD 2
@@ -50,7 +50,7 @@ int linkat(int from, const char *name, int to, const char *as, int flags);
 #define STDOUT_FILENO 1
 #define STDERR_FILENO 2
 #define F_OK 0
-#define X_OK 0                    // access: no such right
+#define X_OK 0                    // no execute permission exists
 enum { _SC_PAGESIZE, _SC_NPROCESSORS_ONLN, _SC_NPROCESSORS_CONF, _SC_CLK_TCK, _SC_LEVEL2_CACHE_SIZE };
 
 // ---- stdio.h, stdlib.h

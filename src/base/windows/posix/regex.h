@@ -1,4 +1,4 @@
-// Regular expressions of POSIX, by PCRE2.
+// POSIX's regular expressions, by PCRE2.
 #ifndef WEFT_WINDOWS_REGEX_H
 #define WEFT_WINDOWS_REGEX_H
 #include <pcre2posix.h>

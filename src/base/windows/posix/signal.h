@@ -1,4 +1,4 @@
-// Signals, of which Windows has SIGINT and those of faults: what is set for the others never happens.
+// Signals. Windows has SIGINT and those of faults; handlers of the others are never called.
 #ifndef WEFT_WINDOWS_SIGNAL_H
 #define WEFT_WINDOWS_SIGNAL_H
 #include_next <signal.h>

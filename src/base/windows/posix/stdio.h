@@ -1,4 +1,4 @@
-// See posix.h. fopen: "e" is taken, and a file is bytes.
+// See posix.h. fopen accepts "e" and opens files in binary mode.
 #ifndef WEFT_WINDOWS_STDIO_H
 #define WEFT_WINDOWS_STDIO_H
 #include_next <stdio.h>

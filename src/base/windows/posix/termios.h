@@ -1,4 +1,4 @@
-// Terminals: a console is set by the bits of its mode.
+// Terminal settings, by the mode bits of a console.
 #ifndef WEFT_WINDOWS_TERMIOS_H
 #define WEFT_WINDOWS_TERMIOS_H
 typedef unsigned tcflag_t;

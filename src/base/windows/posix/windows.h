@@ -1,4 +1,4 @@
-// Windows's own header, without the words of 16 bits that it takes.
+// Windows's own header, without its macros far, near, small and interface.
 #include_next <windows.h>
 #undef far
 #undef near

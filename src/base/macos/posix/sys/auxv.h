@@ -1,4 +1,4 @@
-// What Linux tells of the processor in its auxiliary vector, of what Weft asks for: from macOS's own names.
+// Processor features that Weft reads from Linux's auxiliary vector, from macOS's own interface.
 #ifndef WEFT_MACOS_AUXV_H
 #define WEFT_MACOS_AUXV_H
 #include <stddef.h>

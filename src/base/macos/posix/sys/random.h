@@ -1,4 +1,4 @@
-// Randomness of the system.
+// Random bytes of the system.
 #ifndef WEFT_MACOS_RANDOM_H
 #define WEFT_MACOS_RANDOM_H
 #include_next <sys/random.h>

@@ -1,5 +1,6 @@
-// Flags of Linux's sockets: descriptors are closed by a program that starts another one, and Weft starts none but
-// ptxas. Writing to a closed socket is an error and no signal, as SIGPIPE is ignored.
+// Flags of Linux's sockets. They are set after the call; until then a started program would inherit the descriptor, and
+// ptxas is the only one that Weft starts. Writing to a closed socket is an error and no signal, since SIGPIPE is
+// ignored.
 #ifndef WEFT_MACOS_SOCKET_H
 #define WEFT_MACOS_SOCKET_H
 #include_next <sys/socket.h>

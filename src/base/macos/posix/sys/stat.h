@@ -1,4 +1,4 @@
-// POSIX's names of times.
+// POSIX's names of file times.
 #ifndef WEFT_MACOS_STAT_H
 #define WEFT_MACOS_STAT_H
 #include_next <sys/stat.h>

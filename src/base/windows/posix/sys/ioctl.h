@@ -1,4 +1,4 @@
-// How wide a terminal is.
+// The size of a terminal.
 #ifndef WEFT_WINDOWS_IOCTL_H
 #define WEFT_WINDOWS_IOCTL_H
 enum { TIOCGWINSZ = 1 };

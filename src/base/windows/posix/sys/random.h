@@ -1,4 +1,4 @@
-// Randomness of the system.
+// Random bytes of the system.
 #ifndef WEFT_WINDOWS_RANDOM_H
 #define WEFT_WINDOWS_RANDOM_H
 #include "base/windows/posix/posix.h"

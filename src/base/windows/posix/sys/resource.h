@@ -1,4 +1,4 @@
-// Limits, of which Windows has none.
+// Resource limits: Windows has none.
 #ifndef WEFT_WINDOWS_RESOURCE_H
 #define WEFT_WINDOWS_RESOURCE_H
 #include <stdint.h>

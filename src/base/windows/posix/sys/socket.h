@@ -1,4 +1,4 @@
-// Sockets: Windows's own, as descriptors.
+// Sockets by Winsock.
 #ifndef WEFT_WINDOWS_SOCKET_H
 #define WEFT_WINDOWS_SOCKET_H
 #define NOGDI
@@ -8,7 +8,7 @@
 enum { SOCK_CLOEXEC = 0 };
 enum { SHUT_RD = SD_RECEIVE, SHUT_WR = SD_SEND, SHUT_RDWR = SD_BOTH };
 enum { MSG_NOSIGNAL = 0, MSG_DONTWAIT = 0, SOCK_NONBLOCK = 0x800 };
-// A socket's number is Windows's handle, and no descriptor: os_close_socket closes it. errno says what failed.
+// A socket's number is a Windows handle instead of a descriptor: os_close_socket closes it. Errors are in errno.
 int posix_socket(int family, int type, int protocol);
 int posix_accept(int fd, struct sockaddr *a, socklen_t *n);
 int posix_bind(int fd, const struct sockaddr *a, socklen_t n);

@@ -1,4 +1,4 @@
-// Files' states, with what identifies a file and the time of its last change, in nanoseconds.
+// File states, with the identity of a file and its change time in nanoseconds.
 #ifndef WEFT_WINDOWS_STAT_H
 #define WEFT_WINDOWS_STAT_H
 #include_next <sys/stat.h>

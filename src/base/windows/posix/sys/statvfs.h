@@ -1,4 +1,4 @@
-// How much room a disk has.
+// Free disk space.
 #ifndef WEFT_WINDOWS_STATVFS_H
 #define WEFT_WINDOWS_STATVFS_H
 #include <stdint.h>

@@ -1,4 +1,4 @@
-// Parts that are sent as one.
+// Gathered buffers for one write.
 #ifndef WEFT_WINDOWS_UIO_H
 #define WEFT_WINDOWS_UIO_H
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// Children, of which there are none (fork).
+// Child processes: there are none (see fork).
 #ifndef WEFT_WINDOWS_WAIT_H
 #define WEFT_WINDOWS_WAIT_H
 #include "base/windows/posix/posix.h"
