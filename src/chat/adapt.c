@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Nine letters and digits for any id, the same each time.
+// Replaces an id by nine letters and digits, always the same ones for an id.
 static void shorten_id(json_t *o, const char *key) {
   static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
   const json_t *id = json_object_get(o, key);

@@ -9,7 +9,7 @@
 
 // ---- the formats ----------------------------------------------------------------------------------------------------
 
-// Markers of reasoning. sign: text in the template, NULL: begin. always: recognised with any template.
+// Markers of reasoning. sign: text in the template; NULL: begin. always: recognised with any template.
 static const struct think_marks { const char *begin, *end, *sign; bool always; } thinks[] = {
   {"<think>", "</think>", NULL, true},
   {"[THINK]", "[/THINK]", NULL, false},
@@ -79,13 +79,13 @@ static const struct call_marks formats[] = {
   {.open = "<|python_tag|>", .flags = MARKS_CODE},
   {.open = "{", .sign = "{\"name\": function name", .flags = MARKS_KEEP | MARKS_FIRST},
 };
-// Where a template mentions none of them: those that models without special tokens have learnt.
+// Used if the template mentions no marker: the formats that models without special tokens have learnt.
 static const char *const generic[] = {
   "<tool_call>", "[TOOL_CALLS]", "<function=", "<|tool_call|>", "<|python_tag|>", "{"};
 
 // Formats in which each part of an answer has a header: its recipient or its channel.
 static const struct channel_marks {
-  // begin: how prompts end that leave the first header to the model
+  // begin: the end of prompts that leave the first header to the model
   const char *sign, *start, *begin, *header_end, *ends;
   struct call_marks call;
   bool name_only;            // the header is a tool's name, or "all"
@@ -95,7 +95,7 @@ static const struct channel_marks {
   {">>>", ">>>", ">>>", "\n", "", {0}, true},
 };
 
-// ---- the machine ----------------------------------------------------------------------------------------------------
+// ---- the state machine ----------------------------------------------------------------------------------------------
 
 enum mode { IN_CONTENT, IN_REASONING, IN_HEADER, IN_CALL };
 enum action { THINK, UNTHINK, OPEN, CLOSE, DROP, START, HEADER_END, END };
@@ -106,24 +106,24 @@ enum { MAX_HEADER = 512, MIN_MARKER = 2 /* a lone '<' at the end is more often t
 struct weft_answer {
   VEC(struct mark) marks;
   bool begins[256];                      // bytes with which some mark begins
-  const struct channel_marks *channel;   // NULL: the format has none
+  const struct channel_marks *channel;   // NULL: the format has no headers
   json_t *tools;
   enum mode mode;
   const void *of;                        // the row of thinks or formats whose end is awaited
-  bool in_channel;                       // a call whose name a header gave
-  bool started;                          // the header began with a control token: cut short it is nothing
-  str name;                              // that name
-  bool first;                            // no content and no call so far
+  bool in_channel;                       // in a call whose name came from a header
+  bool started;                          // the header began with a control token: if it is cut, it is dropped
+  str name;                              // the name in the header
+  bool first;                            // no content and no call yet
   bool skip;                             // white space is skipped
-  str held;                              // perhaps a marker's beginning
-  str space;                             // white space that is dropped where a marker follows
-  // what stood before the inside of a call or of a header: it comes back where that is none
+  str held;                              // possibly the beginning of a marker
+  str space;                             // white space that is dropped if a marker follows
+  // text before the inside of a call or header: restored if it turns out to be neither
   str before;
-  str body;                              // of a header, or of the call that was read so far
+  str body;                              // of a header, or of the call read so far
   call_reader *reader;                   // IN_CALL
   own_parts own;
   VEC(answer_part) parts;
-  str prompt;                            // ids in it are taken
+  str prompt;                            // ids in it are already used
 };
 
 static bool contains(text_view v, const char *what, size_t n) {
@@ -133,7 +133,7 @@ static bool contains(text_view v, const char *what, size_t n) {
   return false;
 }
 
-// Whether one of the lines of `lines` is in the template.
+// Returns whether the template contains one of the lines of `lines`.
 static bool mentions(text_view tmpl, const char *lines) {
   for (; lines && *lines; lines += *lines == '\n') {
     size_t n = strcspn(lines, "\n");
@@ -266,7 +266,7 @@ static void enter_mode(answer *a, enum mode mode) {
     a->reader = call_reader_new(marks_of_call(a), a->in_channel ? a->name.at : NULL, a->tools, &a->own);
 }
 
-// Into a header or a call, after white space that is to come back with it.
+// Begins a header or a call; white space before it is restored if it is neither.
 static void begin(answer *a, enum mode mode) {
   a->before.n = 0;
   str_addn(&a->before, str_c(&a->space), a->space.n);
@@ -286,7 +286,7 @@ static void put_text(answer *a, const char *text, size_t n) {
   }
 }
 
-// What looked like a call or a header was not one: it is unchanged content.
+// The text was neither a call nor a header: it is content, unchanged.
 static void no_call(answer *a) {
   str all = {0};
   str_addn(&all, str_c(&a->before), a->before.n);
@@ -302,14 +302,14 @@ static void push_call(answer *a, char c) {
   str_addc(&a->body, c);
   if (call_reader_push(a->reader, c)) {
     if (call_reader_calls(a->reader) > had) a->first = false;
-    if (call_reader_between(a->reader)) a->before.n = a->body.n = 0;           // nothing that could come back
+    if (call_reader_between(a->reader)) a->before.n = a->body.n = 0;           // nothing to restore
     return;
   }
-  // what follows a call is content; up to a marker that ends it, it is none of anything
+  // text after a call is content; before the end marker of calls it is dropped
   if (!call_reader_calls(a->reader) || !marks_of_call(a)->close) no_call(a);
 }
 
-// Text that belongs to no marker.
+// Adds text outside of markers.
 static void put_plain(answer *a, const char *text, size_t n) {
   if (a->mode == IN_HEADER) { str_addn(&a->body, text, n); return; }
   size_t i = 0;
@@ -317,12 +317,12 @@ static void put_plain(answer *a, const char *text, size_t n) {
   put_text(a, text + i, n - i);
 }
 
-// Whether what a limit has cut before a name was there is the beginning of a call, and no text.
+// Returns whether text cut by a limit before a name is the beginning of a call instead of content.
 static bool is_begun_call(const answer *a) {
   return !(marks_of_call(a)->flags & MARKS_FIRST) || (a->body.n >= MIN_MARKER && call_reader_promises(a->reader));
 }
 
-// The end of a call, as `close` or as the end of the text.  cut: a limit ended it.
+// Ends a call, at `close` or the end of the text. cut: a limit ended it.
 static void finish_call(answer *a, const char *close, size_t n_close, bool cut) {
   const struct call_marks *f = marks_of_call(a);
   bool keep = f->flags & MARKS_KEEP;
@@ -332,7 +332,7 @@ static void finish_call(answer *a, const char *close, size_t n_close, bool cut) 
   } else if (call_reader_end(a->reader, cut) || (cut && is_begun_call(a))) {
     a->first = false;
     enter_mode(a, IN_CONTENT);
-  } else {                               // no call: what was written
+  } else {                               // not a call: restores the text
     if (!keep && !a->in_channel) str_addn(&a->body, close, n_close);
     no_call(a);
   }
@@ -360,7 +360,7 @@ static void read_header(answer *a) {
   a->skip = reasoning;
 }
 
-// A tool's name, or "all". A line with any other text only looks like a header: ">>> " is common.
+// Reads a tool's name, or "all". A line with any other text is not a header: ">>> " is common.
 static void read_name(answer *a, const struct mark *end) {
   const char *name = str_c(&a->body);
   bool tool =
@@ -440,7 +440,7 @@ static void find_marks(answer *a, bool last) {
     if (more && !last) break;
     if (!m) {
       at++;
-      // what counts as first changes here, and what a call turns out to be
+      // `first` changes here, and whether the text is a call is decided
       bool changes = a->first || a->mode == IN_HEADER || a->mode == IN_CALL;
       if (changes) { put_plain(a, a->held.at + plain, at - plain); plain = at; }
       if (a->mode == IN_HEADER && a->body.n > MAX_HEADER) no_call(a);
@@ -455,7 +455,7 @@ static void find_marks(answer *a, bool last) {
   a->held.n -= at;
 }
 
-// Nine letters and digits, as Mistral's templates want them.
+// An id of nine letters and digits, as Mistral's templates require.
 static char *new_id(void) {
   static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
   char *id = xcalloc(1, 10);
@@ -464,9 +464,9 @@ static char *new_id(void) {
   return id;
 }
 
-// Whether the model's own id is one that nothing in the conversation has.
+// Returns whether the model's own id occurs nowhere in the conversation.
 static bool is_new_id(const answer *a, const char *id) {
-  enum { SHORTEST = 9 };                 // "0" is the number of a call in its answer
+  enum { SHORTEST = 9 };                 // "0" is only the index of a call in its answer
   size_t n = id ? strlen(id) : 0;
   if (n < SHORTEST) return false;
   for (const char *at = str_c(&a->prompt); (at = strstr(at, id)); at++)
@@ -474,8 +474,8 @@ static bool is_new_id(const answer *a, const char *id) {
   return true;
 }
 
-// The model's id; functions.f:3 if functions.f:2 is taken, since the name in it is all that Kimi's template shows of a
-// call that is past; otherwise a random one.
+// Chooses the id: the model's, or functions.f:3 if functions.f:2 is used, since Kimi's template shows only the id of an
+// earlier call; otherwise a random one.
 static void settle_id(const answer *a, struct own_part *own) {
   enum { TRIES = 100, MOST = 1000000 };
   const char *colon = own->id ? strrchr(own->id, ':') : NULL;
@@ -507,7 +507,7 @@ size_t answer_add(answer *a, const char *text, size_t n, const answer_part **par
   return give(a, parts);
 }
 
-// Also inside a possible call without a marker: JSON that a grammar asked for begins in the same way.
+// True also within a possible call without a marker: JSON required by a grammar begins in the same form.
 bool answer_in_content(const answer *a) {
   return a->mode == IN_CONTENT ||
          (a->mode == IN_CALL && !a->in_channel && ((const struct call_marks *)a->of)->flags & MARKS_FIRST);
@@ -534,7 +534,7 @@ size_t answer_end(answer *a, bool cut, const answer_part **parts) {
   if (cut && marker && a->mode != IN_REASONING) a->held.n = 0;
   find_marks(a, true);
   if (a->mode == IN_CALL) finish_call(a, "", 0, cut);
-  if (a->mode == IN_HEADER && !a->started && !cut) no_call(a);   // no part ever began
+  if (a->mode == IN_HEADER && !a->started && !cut) no_call(a);   // no part had begun
   if (a->mode == IN_CONTENT) emit_part(a, ANSWER_CONTENT, a->space.at, a->space.n);
   a->space.n = 0;
   return give(a, parts);

@@ -14,29 +14,29 @@
 enum answer_kind { ANSWER_CONTENT, ANSWER_REASONING, ANSWER_CALL };
 typedef struct answer_part {
   enum answer_kind kind;
-  const char *text;          // terminated UTF-8; of a call more of its arguments, which join to a JSON object
+  const char *text;          // terminated UTF-8; for a call a piece of its arguments; the pieces join to a JSON object
   size_t n;
   const char *name, *id;     // for a call's first part; NULL: the part continues the current call
   bool done;                 // of a call's last part
 } answer_part;
 
 typedef struct weft_answer answer;
-// tmpl: the text of the chat template; at NULL: the formats that need none.  prompt: the text that was rendered; its
-// end says whether the answer begins inside of reasoning.  tools: the JSON that the template got; at NULL: calls are
-// content, too, unless a header of gpt-oss's kind makes them.  -1: tools are no JSON array.
+// tmpl: the text of the chat template; at NULL: only the formats that need none. prompt: the rendered text, whose end
+// tells whether the answer begins inside reasoning. tools: the JSON given to the template; at NULL: calls are content
+// too, unless a header of gpt-oss's kind begins them. -1: tools are no JSON array.
 int answer_new(text_view tmpl, text_view prompt, text_view tools, answer **out, error *err);
-// Whether this template marks reasoning in a way that is known here.
+// Returns whether the template marks reasoning in a known format.
 bool answer_reasons(text_view tmpl);
-void answer_free(answer *a);                                            // NULL is fine
-// More text; control tokens have to be in it.  The parts that it completes, borrowed until the next call; returns their
-// number.
+void answer_free(answer *a);                                            // NULL is allowed
+// Adds text, including control tokens. Returns the number of parts that it completes; they are valid until the next
+// call.
 size_t answer_add(answer *a, const char *text, size_t n, const answer_part **parts);
-// Ends the text. cut: a limit ended it; a call whose name is not known yet is then dropped.
+// Ends the text. cut: a limit ended it; a call without a name is then dropped.
 size_t answer_end(answer *a, bool cut, const answer_part **parts);
-// whether the next text is content
+// Returns whether the next text is content.
 bool answer_in_content(const answer *a);
-// What ends the reasoning that it is in, as one written mark in own; NULL: it is in none.
+// The marker that ends the current reasoning; a constructed one is written to own. NULL: not in reasoning.
 const char *answer_reasoning_end(const answer *a, char own[64]);
-// Reasoning stays in the content, with its marks; before any text.
+// Keeps reasoning, with its markers, in the content; must be called before any text.
 void answer_keep_reasoning(answer *a);
 #endif

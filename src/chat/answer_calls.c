@@ -1,5 +1,5 @@
-// The inside of calls of tools: see answer.h.  A machine that takes one character at a time and writes arguments as far
-// as their JSON is known.  Eight notations are told apart by how they begin:
+// Parses the inside of tool calls: see answer.h. A state machine takes one character at a time and writes arguments as
+// soon as their JSON is known. It recognises eight notations by their beginning:
 //   {"name": ..., "arguments": {...}} [...]     JSON objects, in an array or one after the other; or {"NAME": {...}}
 //   <function=NAME><parameter=KEY>V</parameter></function>, <function=NAME>{...}</function>
 //   <invoke name="NAME"><parameter name="KEY">V</parameter></invoke>, or <KEY>V</KEY>
@@ -7,10 +7,10 @@
 //   [NAME(KEY=V, ...)], NAME.call(KEY=V)        Python
 //   call:NAME{KEY:V}                            with <|"|> for quotes
 //   NAME marker {...}                           a name before the arguments
-//   anything                                    code, where the format says so
+//   anything                                    code, if the format has it
 //
-// A call begins to be said with the first member of its arguments: until then what was read may turn out to be none.
-// Names and arguments go to `out` as parts.
+// A call is reported with the first member of its arguments: before that, the text may turn out not to be a call. Names
+// and arguments go to `out` as parts.
 #define _GNU_SOURCE
 #include "chat/answer_impl.h"
 #include "base/json.h"
@@ -27,31 +27,31 @@ struct call_reader {
   const json_t *tools;
   own_parts *out;
   step *step;
-  size_t stripped;           // of marks->strip, seen so far
-  size_t n_calls;            // begun, and said
+  size_t stripped;           // bytes of marks->strip seen so far
+  size_t n_calls;            // reported calls
   str name, id, args;        // args: JSON that is not in `out` yet
-  bool open, said, whole;    // a call is being read; its beginning is in `out`; its arguments are whole
-  bool ready;                // the arguments have a member, or are whole: with a name, the call may be said
+  bool open, said, whole;    // a call is being read; it is reported; its arguments are complete
+  bool ready;                // the arguments have a member, or are complete: with a name, the call can be reported
   bool listed;               // between [ and ]
-  bool named;                // a header gave the name
-  literal value, other;      // of the arguments; of keys and of members besides them, into `word`
-  str word;                  // what is being read: a head, a tag, a key, a value
+  bool named;                // a header contained the name
+  literal value, other;      // parsers: value for arguments; other for keys and other members, into `word`
+  str word;                  // the current head, tag, key or value
   // ---- JSON around a call
   enum role role;
   bool inner;                // within "function": {...}
   size_t members;
   str key;
   // ---- XML
-  enum { NOT_TAGGED, BY_FUNCTION, BY_INVOKE, BY_KEYS } tagged;   // how the call began
+  enum { NOT_TAGGED, BY_FUNCTION, BY_INVOKE, BY_KEYS } tagged;   // the notation of the call
   enum { VALUE_TEXT, VALUE_NULL, VALUE_LOOK, VALUE_HELD, VALUE_LITERAL } kind;
-  bool nested, first;        // the value may have elements; no member so far
+  bool nested, first;        // the value may have elements; no member yet
   struct shape shape;
   unsigned types;
   str end;                   // the tag that ends the value
-  size_t ended;              // of that, seen so far
-  // ---- texts
-  bool began, trimmed;       // it has a character; white space around it goes, not only one line end
-  str space;                 // at its end: held back
+  size_t ended;              // bytes of it seen so far
+  // ---- text values
+  bool began, trimmed;       // has a character; all white space around it is trimmed instead of one line end
+  str space;                 // white space at its end, held back
 };
 
 // ---- calls ----------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ static void open_call(call_reader *r) {
   literal_free(&r->value);
 }
 
-// A name is one word; what has no marker is a call only if it names a tool, since answers may be JSON as well.
+// Sets the name, which is one word. A call without a marker must name a known tool, since answers may be JSON as well.
 static bool set_call_name(call_reader *r, text_view name) {
   name = answer_trim(name);
   if (begins(name, "functions.")) name = rest_of(name, 10);
@@ -104,7 +104,7 @@ static bool open_named_call(call_reader *r, text_view name) {
   return set_call_name(r, name);
 }
 
-// Puts what there is of the call into `out`.
+// Writes the known part of the call to `out`.
 static void say_call(call_reader *r) {
   struct own_part part = {.p.kind = ANSWER_CALL};
   bool first = !r->said;
@@ -141,7 +141,7 @@ static int status_of(enum literal_status s) {
   return results[s];
 }
 
-// Feeds the arguments.  0: more; 1: whole, with c; -1: they are none.  They are objects, which end with a bracket.
+// Feeds the arguments. 0: more; 1: complete with c; -1: not arguments. They are objects, which end with a brace.
 static int feed_arguments(call_reader *r, char c) {
   int s = status_of(literal_push(&r->value, c));
   if (s >= 0) say_ready(r);
@@ -159,7 +159,7 @@ static step at_start, at_head, between_tags, json_key, python_name, in_text;
 
 // ---- JSON -----------------------------------------------------------------------------------------------------------
 
-// Between calls.
+// Reads text between calls.
 static bool json_item(call_reader *r, char c) {
   if (answer_space(c) || (r->n_calls && (c == ',' || c == ';'))) return true;
   if (c == ']' && r->listed && r->n_calls) { r->listed = false; return true; }
@@ -190,7 +190,7 @@ static bool json_after(call_reader *r, char c) {
   return true;
 }
 
-// The string in r->word, as JSON; NULL: it is not one.
+// The string in r->word as JSON; NULL: it is not a string.
 static json_t *word_string(call_reader *r) {
   json_t *s = json_load(str_c(&r->word), r->word.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
   if (json_is_string(s)) return s;
@@ -198,7 +198,7 @@ static json_t *word_string(call_reader *r) {
   return NULL;
 }
 
-// Arguments that are a text with JSON in it, or none.
+// Takes arguments that are a string with JSON in it, or absent.
 static bool take_text_arguments(call_reader *r) {
   json_t *s = word_string(r);
   text_view v = answer_trim(text_of(s));
@@ -214,7 +214,7 @@ static bool take_member(call_reader *r) {
   if (r->role == ROLE_SKIP) return true;
   if (r->role == ROLE_ARGUMENTS) return take_text_arguments(r);
   json_t *s = word_string(r);
-  bool ok = s || r->role == ROLE_ID;     // an id may be a number: then it is not a string
+  bool ok = s || r->role == ROLE_ID;     // a numeric id is accepted but not used
   if (s && r->role == ROLE_ID) set_str(&r->id, text_of(s));
   if (s && r->role == ROLE_NAME) ok = set_call_name(r, text_of(s));
   json_decref(s);
@@ -295,8 +295,7 @@ static const char *find_in_view(text_view v, const char *what, size_t n) {
   return v.n ? memmem(v.at, v.n, what, n) : NULL;
 }
 
-// What stands head_behind the first of `marks` (lines), if it is something; v otherwise.  before: what stands in front
-// of it.
+// Returns the text after `mark`, if it is not blank; otherwise v. before: the text in front of the mark.
 static text_view head_behind(text_view v, const char *mark, text_view *before) {
   const char *at = mark ? find_in_view(v, mark, strlen(mark)) : NULL;
   if (!at) return v;
@@ -306,12 +305,13 @@ static text_view head_behind(text_view v, const char *mark, text_view *before) {
   return rest;
 }
 
-// NAME with its marks, perhaps with an id: "call1<name>NAME<args>", "functions.NAME:0<args>", "NAME[CALL_ID]id[ARGS]".
+// Reads NAME and its markers, with an optional id: "call1<name>NAME<args>", "functions.NAME:0<args>",
+// "NAME[CALL_ID]id[ARGS]".
 static bool take_call_head(call_reader *r, text_view head) {
   text_view id = {0}, behind_id = {0};
   open_call(r);
   head = head_behind(head, r->marks->before_name, &id);
-  if (id.n == 8 && begins(id, "function")) id.n = 0;             // the kind of tool
+  if (id.n == 8 && begins(id, "function")) id.n = 0;             // the kind of tool, not an id
   const char *call_id = find_in_view(head, "[CALL_ID]", 9);
   if (call_id) behind_id = rest_of(head, (size_t)(call_id - head.at) + 9);
   if (call_id) id = answer_trim(upto_char(behind_id, "["));
@@ -321,7 +321,7 @@ static bool take_call_head(call_reader *r, text_view head) {
     if (at && answer_trim((text_view){head.at, (size_t)(at - head.at)}).n) head.n = (size_t)(at - head.at);
     mark += n + (mark[n] == '\n');
   }
-  head = upto_char(answer_trim(head), "\n");                     // ```json may stand on the next line
+  head = upto_char(answer_trim(head), "\n");                     // ```json may be on the next line
   text_view name = begins(head, "functions.") ? upto_char(head, ":") : head;
   if (name.n < head.n) id = head;
   set_str(&r->id, id);
@@ -373,11 +373,11 @@ static bool python_name(call_reader *r, char c) {
   return r->word.n < MAX_NAME && (answer_space(c) || is_name_char(c));
 }
 
-// ---- texts ----------------------------------------------------------------------------------------------------------
+// ---- text values ----------------------------------------------------------------------------------------------------
 
 static bool is_held(const call_reader *r, char c) { return r->trimmed ? answer_space(c) : c == '\n'; }
 
-// A character of a string: white space at its end is held back, what is at its beginning goes.
+// Adds a character of a string. White space at its end is held back; at its beginning it is dropped.
 static void put_argument_text(call_reader *r, char c) {
   bool held = is_held(r, c);
   if (held && !r->began) { r->began = !r->trimmed; return; }
@@ -397,7 +397,7 @@ static void begin_text(call_reader *r, bool trimmed) {
   r->space.n = 0;
 }
 
-// The arguments are one text.
+// Reads arguments that are a single text.
 static bool in_text(call_reader *r, char c) {
   put_argument_text(r, c);
   r->ready |= r->began;
@@ -418,7 +418,7 @@ static bool begin_whole_text(call_reader *r, const char *name, const char *key) 
 
 // ---- XML ------------------------------------------------------------------------------------------------------------
 
-// The value of name="..." in a tag, the whole first word otherwise.
+// The value of name="..." in a tag, otherwise its whole first word.
 static text_view name_attribute(text_view tag) {
   const char *at = find_in_view(tag, "name=\"", 6);
   return at ? upto_char(rest_of(tag, (size_t)(at - tag.at) + 6), "\"") : upto_char(tag, " \n\t\r");
@@ -448,7 +448,7 @@ static bool end_xml_value(call_reader *r) {
   return say_ready(r);
 }
 
-// Whether what has come may still be null.
+// Returns whether the text so far may still become null.
 static bool maybe_null(const call_reader *r) {
   text_view v = answer_trim(str_view(&r->word));
   return v.n <= 4 && (!memcmp("null", v.at, v.n) || !memcmp("None", v.at, v.n));
@@ -482,7 +482,7 @@ static bool put_xml_value(call_reader *r, char c) {
 static bool in_value(call_reader *r, char c) {
   bool ok = true;
   if (c == r->end.at[r->ended]) return ++r->ended < r->end.n || end_xml_value(r);
-  size_t n = r->ended;                   // was none: a tag has one '<'
+  size_t n = r->ended;                   // not the end tag, which has only one '<'
   r->ended = 0;
   for (size_t i = 0; i < n && ok; i++) ok = put_xml_value(r, r->end.at[i]);
   if (ok && c == r->end.at[0]) r->ended = 1;
@@ -490,7 +490,7 @@ static bool in_value(call_reader *r, char c) {
   return ok && say_ready(r);
 }
 
-// What follows is the value of r->key, up to </tag>.  text, bare: the tag says that it is a string, or none.
+// Begins the value of r->key, up to </tag>. text: the tag declares a string; bare: it declares another type.
 static bool begin_value(call_reader *r, text_view tag, bool text, bool bare) {
   r->end.n = 0;
   str_addf(&r->end, "</%.*s>", (int)tag.n, tag.at);
@@ -551,7 +551,7 @@ static bool take_xml_tag(call_reader *r, text_view tag) {
   }
   if (begins(tag, "function=")) return begin_tagged(r, rest_of(tag, 9), BY_FUNCTION);
   if (begins(tag, "invoke") && !r->tagged) return begin_tagged(r, name_attribute(tag), BY_INVOKE);
-  if (!r->tagged) return tag.n < 64 && !memchr(tag.at, '=', tag.n);              // around calls
+  if (!r->tagged) return tag.n < 64 && !memchr(tag.at, '=', tag.n);              // tags around calls
   if (begins(tag, r->tagged == BY_FUNCTION ? "/function" : "/invoke")) return end_tagged(r);
   if (begins(tag, "/") || r->whole) return false;
   r->nested = word.n == tag.n && r->tagged == BY_INVOKE;
@@ -582,7 +582,7 @@ static bool between_tags(call_reader *r, char c) {
   return c == '<';
 }
 
-// ---- which one ------------------------------------------------------------------------------------------------------
+// ---- detection of the notation --------------------------------------------------------------------------------------
 
 static bool after_bracket(call_reader *r, char c) {
   if (answer_space(c)) return true;
@@ -590,7 +590,7 @@ static bool after_bracket(call_reader *r, char c) {
   return go(r, c == '{' ? json_item : python_name, c);
 }
 
-// A name before anything: what follows says which notation it is.
+// Reads a name; the next character decides the notation.
 static bool at_head(call_reader *r, char c) {
   static const char key[] = "<arg_key>";
   text_view v = str_view(&r->word);
@@ -612,14 +612,14 @@ static bool at_head(call_reader *r, char c) {
   return true;
 }
 
-// Code, unless it is a call of one of the tools.
+// Reads code, unless it is a call of a known tool.
 static bool at_code(call_reader *r, char c) {
   bool call = c == '(' && r->word.n && begin_python(r);
   if (call || (r->word.n < MAX_NAME && is_name_char(c) && (str_addc(&r->word, c), true))) return true;
   return begin_whole_text(r, "python", "code") && in_text(r, c);
 }
 
-// Arguments of a tool whose name is known: an object, elements, or a text.
+// Reads the arguments of a tool whose name is known: an object, elements, or a text.
 static bool at_named(call_reader *r, char c);
 static bool named_object(call_reader *r, char c) {
   str_addc(&r->word, c);
@@ -679,7 +679,7 @@ bool call_reader_push(call_reader *r, char c) {
     if (!strip[++r->stripped]) r->stripped = 0;
     return true;
   }
-  size_t n = r->stripped;                // was no mark, but for what another one may begin in
+  size_t n = r->stripped;                // not the strip marker, although another one may begin within it
   r->stripped = 0;
   if (!n) return push_unstripped(r, c);
   bool ok = push_unstripped(r, strip[0]);
@@ -689,7 +689,7 @@ bool call_reader_push(call_reader *r, char c) {
 
 // ---- the end --------------------------------------------------------------------------------------------------------
 
-// The text ends within a call that has been opened.
+// Ends the text within an open call.
 static bool finish_open_call(call_reader *r, bool cut) {
   step *at = r->step;
   bool tags = r->tagged && !cut;
@@ -713,8 +713,8 @@ static bool finish_open_call(call_reader *r, bool cut) {
   return r->said;
 }
 
-// Whether the beginning of an object, which no marker announced, is that of a call: its keys are those of calls, and
-// its name that of a tool, as far as they have come.
+// Returns whether the beginning of an object without a marker looks like a call: its keys are keys of calls, and its
+// name is a prefix of a tool's name.
 bool call_reader_promises(const call_reader *r) {
   text_view word = r->word.n ? rest_of(str_view(&r->word), 1) : str_view(&r->word);
   bool known = false;
@@ -743,6 +743,6 @@ bool call_reader_end(call_reader *r, bool cut) {
   text_view head = str_view(&r->word), name = upto_char(head, "<\n"), rest = answer_trim(rest_of(head, name.n));
   if (at != at_head || (rest.n && !(rest.n == 10 && begins(rest, "<tool_sep>"))) || !open_named_call(r, name))
     return false;
-  str_add(&r->args, "{}");               // NAME alone
+  str_add(&r->args, "{}");               // a name without arguments
   return end_tool_call(r, dead);
 }

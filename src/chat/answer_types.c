@@ -1,5 +1,5 @@
-// Types of arguments that a model does not write as JSON, by the tool's schema, and their conversion to JSON. A schema
-// of any shape is read in bounded time.
+// Determines the types of arguments that a model does not write as JSON, by the tool's schema, and converts them. The
+// time is bounded for any schema.
 #define _GNU_SOURCE
 #include "chat/answer_impl.h"
 #include "base/literal.h"
@@ -30,7 +30,7 @@ bool answer_knows_tool(const json_t *tools, text_view name) { return description
 
 // ---- schemas --------------------------------------------------------------------------------------------------------
 
-// "#/a/b" within root, with ~0, ~1 and without percent signs, which no schema of tools has.
+// Resolves "#/a/b" within root, with ~0 and ~1; percent escapes are not decoded, since tools' schemas have none.
 static const json_t *referred(const json_t *root, const char *ref) {
   const json_t *at = root;
   if (*ref++ != '#') return NULL;
@@ -112,7 +112,7 @@ unsigned answer_types(struct shape s) {
   return types_in(&w, s.schema, 0);
 }
 
-// The schema of a member (items: of elements), through references and combinations.
+// The schema of a member (items: of array elements), through references and combinations.
 static const json_t *member_in(struct walk *w, const json_t *schema, text_view key, bool items, int depth) {
   static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
   const char *ref = json_string_value(json_object_get(schema, "$ref"));
@@ -153,7 +153,7 @@ static unsigned type_of_json(const str *json) {
   }
 }
 
-// Whether text without quotes is read as its value and not as a string.
+// Returns whether unquoted text is read as this type instead of as a string.
 static bool is_meant(unsigned types, unsigned type) {
   if (!(types & TYPE_STRING)) return true;
   return type != TYPE_STRING && types & type;
@@ -199,7 +199,7 @@ static bool upto_end(text_view *v, text_view tag, text_view *inside) {
   return at;
 }
 
-// Elements <KEY>V</KEY> as an object, or as an array if all are called item.
+// Writes elements <KEY>V</KEY> as an object, or as an array if all are called item.
 static bool put_elements(str *out, text_view v, struct shape s, int depth) {
   text_view tag, inside;
   bool items = v.n > 5 && !memcmp(v.at, "<item>", 6);

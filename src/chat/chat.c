@@ -31,7 +31,7 @@ static int check_messages(text_view text, error *err) {
   return json_each(text.at, text.n, check_entry, &e, &e) ? error_set(err, "messages: %s", e.text) : 0;
 }
 
-// A date, perhaps with a time, as local time.
+// Parses a date with an optional time, as local time.
 static int parse_now(const char *text, struct tm *out, error *err) {
   int y, mo, d, h = 0, mi = 0, s = 0, n = 0;
   bool date = sscanf(text, "%4d-%2d-%2d%n", &y, &mo, &d, &n) == 3 && n == 10;
@@ -56,7 +56,7 @@ enum { MAX_VARS = 256 };
 struct input {
   json_t *tools, *variables, *generation, *bos, *eos;
   jinja_var var[MAX_VARS];
-  size_t n, n_text, bytes;             // of the JSON: its text, and what it takes
+  size_t n, n_text, bytes;             // of the JSON: bytes of its text, memory of its values
   struct tm now;
 };
 
@@ -84,7 +84,7 @@ static int add_variables(struct input *x, error *err) {
     for (size_t i = 0; i < COUNT(own); i++)
       if (!strcmp(name, own[i])) return error_set(err, "variables: '%s' has a place of its own", name);
     if (jinja_is_global(name)) return error_set(err, "variables: '%.60s' is a function of templates", name);
-    drop(x, name);                         // documents: none, unless they are given
+    drop(x, name);                         // documents: None, unless given
     if (x->n == MAX_VARS) return error_set(err, "variables: more than %d", MAX_VARS - 6);
     add_var(x, name, value);
   }
@@ -123,7 +123,7 @@ static void free_json(void *input) {
   for (size_t i = 0; i < COUNT(owned); i++) { json_decref(*owned[i]); *owned[i] = NULL; }
 }
 
-// without: the name of a variable that is left out; NULL: none.
+// without: the name of a variable that is left undefined; NULL: none.
 static int render_input(const jinja *t, const chat_input *in, const char *without, jinja_text *out, error *err,
                         error *inner) {
   static const char *const roles[] = {"system",   "developer", "user", "assistant", "tool",
@@ -150,7 +150,7 @@ static int render_input(const jinja *t, const chat_input *in, const char *withou
 int chat_render(const jinja *t, const char *source, const chat_input *in, jinja_text *out, error *err) {
   error inner = {0};
   int status = render_input(t, in, NULL, out, err, &inner);
-  // templates for tools alone loop over them unasked: for those, undefined is better than none
+  // templates with a loop over tools and no check: an undefined value works there, None does not
   if (status && !in->tools.at && strstr(inner.text, "None")) status = render_input(t, in, "tools", out, NULL, NULL);
   if (status && inner.text[0]) error_set(err, "%s: %s", source, inner.text);
   return status;

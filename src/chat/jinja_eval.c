@@ -1,9 +1,9 @@
 // The interpreter: evaluates expressions, executes statements, calls macros.
 //
-// Scopes are those of Jinja: a loop, a macro, a call, with, filter and set blocks have one of their own, `if` has none;
-// what is set inside is gone outside.  A macro sees the scope it was defined in as that is when it is called.  Output
-// goes to the innermost capture: a macro's text, a block's text, or the prompt itself. Look next: jinja_ops.c,
-// jinja_filters.c, jinja_methods.c.
+// Scopes are Jinja's: a loop, a macro, a call, and with, filter and set blocks each have their own, `if` has none;
+// names set inside are not visible outside. A macro sees its defining scope as it is at the call. Output goes to the
+// innermost capture: a macro's text, a block's text, or the prompt itself. Look next: jinja_ops.c, jinja_filters.c,
+// jinja_methods.c.
 #include "chat/jinja_impl.h"
 #include <stdlib.h>
 
@@ -20,9 +20,9 @@ static jscope *scope_new(jrun *r, jscope *up) {
   return s;
 }
 
-enum { FEW = 8 };            // names that are looked for one after the other
+enum { FEW = 8 };            // names up to which search is linear
 
-// The index's entry for a name, or its place. Equal names are one pointer, and no input chooses pointers.
+// The index's entry for a name, or a free one. Equal names are one pointer, and no input can choose pointers.
 static uint32_t *place(const jscope *s, const jstr *name) {
   size_t i = hash_u64((uint64_t)(uintptr_t)name, 0) & (s->n_index - 1);
   while (s->index[i] && s->at[s->index[i] - 1].name != name) i = (i + 1) & (s->n_index - 1);
@@ -38,7 +38,7 @@ static jslot *find_slot(const jscope *s, const jstr *name) {
   return NULL;
 }
 
-// For another pass through a loop.
+// Empties the scope for the next iteration of a loop.
 static void scope_clear(jrun *r, jscope *s) {
   if (s->n > FEW) {
     memset(s->index, 0, s->n_index * sizeof *s->index);
@@ -178,7 +178,8 @@ static jval call_macro(jrun *r, const struct jmacro *m, const jargs *a) {
 
 // ---- loops ----------------------------------------------------------------------------------------------------------
 
-// The next item that passes the loop's condition, which is evaluated only now: it may depend on what the body did.
+// Fetches the next item that passes the loop's condition. The condition is evaluated only now: it may depend on what
+// the body did.
 static bool fetch_item(jrun *r, struct jloop *l, jval *out) {
   while (l->next < l->source->n) {
     *out = l->source->at[l->next++];
@@ -199,7 +200,7 @@ static bool peek(jrun *r, struct jloop *l) {
   return l->has_after;
 }
 
-// A length means to fetch everything.
+// The length needs all items, so the rest is fetched.
 static size_t loop_length(jrun *r, struct jloop *l) {
   if (l->known) return l->length;
   jlist *rest = j_list(r, 0);
@@ -207,7 +208,7 @@ static size_t loop_length(jrun *r, struct jloop *l) {
   if (l->has_after) j_push(r, rest, l->after);
   while (fetch_item(r, l, &v)) j_push(r, rest, v);
   l->has_after = false;
-  l->condition = NULL;                     // these have passed it
+  l->condition = NULL;                     // the rest has passed it
   l->source = rest;
   l->next = 0;
   l->known = true;
@@ -225,7 +226,7 @@ static flow run_loop(jrun *r, jscope *outer, const jnode *n, jval items, int dep
                       .changed = {.type = J_ABSENT},
                       .previous = {.type = J_ABSENT},
                       .current = {.type = J_ABSENT}};
-  bool completed = false;                  // Jinja's else runs where no pass through the body reached its end
+  bool completed = false;                  // Jinja's else runs if no iteration reached the end of the body
   jval v, self = {.type = J_LOOP, .loop = l};
   while (l->has_after ? (v = l->after, l->has_after = false, true) : fetch_item(r, l, &v)) {
     if (l->current.type != J_ABSENT) l->index++;
@@ -261,7 +262,7 @@ jval j_loop_attr(jrun *r, struct jloop *l, const jstr *name) {
   return j_method(r, out, name, &method) ? method : j_absent();
 }
 
-// loop(items) of a recursive loop: the loop's own text for other items.
+// Calls loop(items) of a recursive loop: its text for other items.
 static jval call_loop(jrun *r, struct jloop *l, const jargs *a) {
   if (!l->node->flag) jinja_fail(r, "The loop must have the 'recursive' marker to be called recursively");
   if (a->n != 1 || a->n_kw) jinja_fail(r, "loop() takes one argument");
@@ -349,7 +350,7 @@ static jval negative(jrun *r, const jnode *n, jval v) {
   return n->kind == N_NEG ? j_binary(r, '-', j_int(0), v) : j_int(j_whole(v));
 }
 
-// The value that a filter is applied to; for a filter block it is the block's text, in `r->block`.
+// The value that a filter is applied to; in a filter block the block's text, `r->block`.
 static jval filtered(jrun *r, jscope *s, const jnode *n) {
   struct arglist a = {0};
   jval v = eval(r, s, n->a);
@@ -474,7 +475,7 @@ static jval block_text(jrun *r, jscope *s, const jnodes *body, flow *f) {
   return j_scratch_end(r);
 }
 
-// The filters of a block, applied to its text.  Filters may be nested through macros, so what stood there comes back.
+// Applies a block's filters to its text. Filter blocks may be nested through macros, so r->block is restored.
 static jval through_filters(jrun *r, jscope *s, const jnode *filters, jval text) {
   jval before = r->block;
   r->block = text;
@@ -549,7 +550,7 @@ jinja_limits jinja_limits_default(void) {
   return (jinja_limits){.steps = 100u << 20, .memory = JINJA_MEMORY, .output = 64u << 20, .depth = 2000};
 }
 
-// What four times the input leaves, with the input itself and the template's nodes taken off.
+// The memory limit of a run: the base plus four times the input, minus the input itself and the template's nodes.
 static size_t memory_for(const jinja *t, size_t n_text) {
   size_t most = JINJA_MEMORY + 4 * (t->n_source + n_text), beside = t->n_source + n_text + arena_bytes(t->mem);
   return most > beside ? most - beside : 0;

@@ -1,6 +1,6 @@
 // Filters, which follow `|`. The table at the end lists them with their parameters.
 //
-// Those that Jinja makes generators give iterators here: consumed once, always true, without a length.
+// Filters that return generators in Jinja return iterators here: consumed once, always true, without a length.
 #define _GNU_SOURCE
 #include "chat/jinja_impl.h"
 #include "chat/jinja_text.h"
@@ -19,7 +19,7 @@ static jval text_or(jrun *r, jval v, const char *otherwise) { return given(v) ? 
 
 // ---- attributes of items --------------------------------------------------------------------------------------------
 
-// "a.b.0" of an item: each part is an attribute, or an index if it is a number.
+// Looks up "a.b.0" in an item: each part is an attribute, or an index if it is a number.
 static jval attribute_of(jrun *r, jval item, jval path, jval otherwise) {
   if (path.type != J_STR) {
     if (!j_is_given(path)) return item;
@@ -44,7 +44,7 @@ static jval caseless(jrun *r, jval v, bool case_sensitive) {
   return v.type == J_STR && !case_sensitive ? j_case(r, v, CASE_LOWER) : v;
 }
 
-// What items are ordered by, as a list: an attribute, several ("a,b"), or the items themselves.
+// The sort key of an item, as a list: an attribute, several ("a,b"), or the item itself.
 static jval sort_key(jrun *r, jval item, jval path, bool case_sensitive) {
   jlist *l = j_list(r, 1);
   if (path.type != J_STR) {
@@ -159,7 +159,7 @@ FILTER(f_attr) {
 
 static jval choose_items(jrun *r, jval v, const jargs *a, bool by_attribute, bool wanted) {
   size_t used = by_attribute;
-  if (!j_true(r, v)) return j_iter(r, "generator", j_list(r, 0));   // also none: it is not asked for items
+  if (!j_true(r, v)) return j_iter(r, "generator", j_list(r, 0));   // false values, also None, are not iterated
   if (a->n < used) jinja_fail(r, "Missing parameter for attribute name");
   const struct jtest_row *test = NULL;
   if (a->n > used) {
@@ -311,7 +311,7 @@ FILTER(f_abs) {
   return i < 0 ? j_binary(r, '-', j_int(0), j_int(i)) : j_int(i);
 }
 
-// A text without the spaces around it and without underscores between digits; false if it is too long for a number.
+// Copies a number's text without spaces around it and underscores between digits; false if it is too long for a number.
 static bool bare_number(jrun *r, const jstr *s, char *buf, size_t cap) {
   jinja_charge(r, s->n / 2);
   size_t from = j_skip_space(s->at, 0, s->n), to = j_back_space(s->at, from, s->n), n = 0;
@@ -384,7 +384,7 @@ FILTER(f_float) {
   return given(arg[0]) ? arg[0] : j_float(0);
 }
 
-// Half to even, as for all of Python's rounding; exact, since a decimal is made of the float first.
+// Rounds half to even, like Python; exact, since the float is converted to a decimal first.
 static jval round_whole(jrun *r, int64_t v, int64_t places) {
   if (places >= 0) return j_int(v);
   if (places < -19) return j_int(0);
@@ -429,16 +429,16 @@ FILTER(f_filesizeformat) {
   else n = j_need_num(r, "filesizeformat", v);
   static const char *const units[2][8] = {{"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"},
                                           {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
-  jinja_charge(r, 8);                                  // writing a float
+  jinja_charge(r, 8);                                  // cost of printing a float
   str *s = j_scratch(r);
   if (n == 1) str_add(s, "1 Byte");
   else if (n < base && isinf(n)) jinja_fail(r, "cannot convert float infinity to integer");
-  else if (n < base) str_addf(s, "%.0f Bytes", trunc(n) + 0.0);   // + 0: no minus before a zero
+  else if (n < base) str_addf(s, "%.0f Bytes", trunc(n) + 0.0);   // + 0 avoids a minus sign before zero
   else {
     double unit = base;
     int i = 0;
     while (i < 7 && !(n < unit * base)) { unit *= base; i++; }
-    str_addf(s, "%.1f %s", base * n / (unit * base), units[binary][i]);   // in Python's order
+    str_addf(s, "%.1f %s", base * n / (unit * base), units[binary][i]);   // Python's order of operations
   }
   return j_scratch_end(r);
 }
@@ -636,7 +636,7 @@ FILTER(f_striptags) {
     bool comment = n - i >= 4 && !memcmp(at + i, "<!--", 4);
     if (at[i] != '<') { j_add_part(r, s, text.s, i, i + 1); i++; continue; }
     const char *end = comment ? j_search(at + i + 4, n - i - 4, "-->", 3) : memchr(at + i, '>', n - i);
-    if (!end) { j_add_part(r, s, text.s, i, n); break; }   // the first one that does not end: from there on all is text
+    if (!end) { j_add_part(r, s, text.s, i, n); break; }   // an unclosed tag: the rest is text
     i = (size_t)(end - at) + (comment ? 3 : 1);
   }
   jval bare = j_scratch_end(r);
@@ -677,8 +677,7 @@ FILTER(f_wordwrap) {
                     j_is_given(arg[2]) ? j_need_str(r, "wrapstring", arg[2]) : j_text(r, "\n"));
 }
 
-// The same draws in each run: a prompt that differs from time to time could neither be tested nor be found in a cache
-// of prompts.
+// Draws the same items in each run: a prompt that varied could be neither tested nor found in the prompt cache.
 FILTER(f_random) {
   IGNORE;
   int64_t n = j_len(r, v);
@@ -687,7 +686,7 @@ FILTER(f_random) {
   return j_item(r, v, j_int((int64_t)(hash_u64(r->drawn++, 0) % (uint64_t)n)));
 }
 
-// The words of `rel` and those that links always have, each once and in order; and where they open.
+// The link attributes: the words of `rel` and those that links always have, unique and sorted, and the target.
 static jval link_attributes(jrun *r, jval nofollow, jval target, jval rel) {
   jlist *words = j_list(r, 2), *keys = j_list(r, 2);
   if (given(rel) && j_true(r, rel)) {

@@ -1,7 +1,7 @@
-// Numbers and dates as text, and Python's two ways of putting values into a text: "%s" % x and "{}".format(x).
+// Prints numbers and dates, and implements Python's two kinds of formatting: "%s" % x and "{}".format(x).
 //
-// A float prints as the shortest decimal that reads back as the same float.  Widths and precisions are limited: padding
-// is the cheapest way to ask for much text.
+// A float prints as the shortest decimal that reads back as the same float. Widths and precisions are limited: padding
+// is the cheapest source of long texts.
 #define _GNU_SOURCE
 #include "chat/jinja_impl.h"
 #include "text/utf8.h"
@@ -33,8 +33,8 @@ void j_add_float(jrun *r, str *s, double f) {
   char buf[40];
   if (isnan(f)) { str_add(s, "nan"); return; }
   if (isinf(f)) { str_add(s, f < 0 ? "-inf" : "inf"); return; }
-  // 15 digits hold any decimal of up to 15 digits: where they are enough, the shortest text is theirs without the zeros
-  // at the end.  That is not so of the smallest floats, which have fewer bits.
+  // Any decimal of up to 15 digits survives a double: if 15 digits are enough, the shortest text is those without
+  // trailing zeros. The smallest floats have fewer bits, so they are tried from one digit on.
   int digits = fabs(f) < DBL_MIN ? 0 : 14;
   jinja_charge(r, digits ? 128 : 1024);
   do snprintf(buf, sizeof buf, "%.*e", digits, f); while (strtod(buf, NULL) != f && ++digits < 17);
@@ -45,19 +45,19 @@ void j_add_float(jrun *r, str *s, double f) {
     str_addf(s, "%.*f", after < 1 ? 1 : after, f);
     return;
   }
-  str_addf(s, "%.*e", digits, f);   // two digits of exponent at least: as Python has it
+  str_addf(s, "%.*e", digits, f);   // at least two exponent digits, as in Python
 }
 
-// ---- specifications -------------------------------------------------------------------------------------------------
+// ---- format specifications ------------------------------------------------------------------------------------------
 
 struct spec {
   uint32_t fill;
   char align;                // < > = ^ or 0
-  char sign;                 // + - or blank
+  char sign;                 // + - or space
   bool alternate;
   char group;                // , or _ or 0
-  int64_t width, precision;  // -1: none
-  char type;                 // 0: none
+  int64_t width, precision;  // -1: not given
+  char type;                 // 0: not given
 };
 
 static void add_repeated(str *s, uint32_t cp, int64_t times) {
@@ -66,7 +66,7 @@ static void add_repeated(str *s, uint32_t cp, int64_t times) {
   for (int64_t i = 0; i < times; i++) str_addn(s, b, (size_t)n);
 }
 
-// Appends text (of a number: digits after `lead` bytes of sign and prefix) padded to the width.
+// Appends text, padded to the width. lead: bytes of sign and prefix before a number's digits.
 static void add_padded(jrun *r, str *s, const struct spec *f, jstr text, size_t lead, char default_align) {
   int64_t missing = f->width - (int64_t)j_chars(r, &text);
   char align = f->align ? f->align : default_align;
@@ -90,7 +90,7 @@ static void check_sizes(jrun *r, const struct spec *f) {
   if (f->precision > MAX_PRECISION) jinja_fail(r, "a precision of more than %d", MAX_PRECISION);
 }
 
-// Digits of a whole number in a base, without sign.
+// Appends an unsigned integer in a base.
 static void add_in_base(str *s, uint64_t v, int base, bool upper) {
   char buf[65];
   size_t i = sizeof buf;
@@ -100,7 +100,7 @@ static void add_in_base(str *s, uint64_t v, int base, bool upper) {
 
 static uint64_t magnitude_of(int64_t v) { return v < 0 ? 0 - (uint64_t)v : (uint64_t)v; }
 
-// Separators into the run of digits that starts at `from`: every 3 from its end, 4 for bases other than ten.
+// Inserts separators into the digits that start at `from`: every 3 from their end, 4 for bases other than ten.
 static void group_digits(str *s, size_t from, char separator, int every) {
   size_t end = from;
   while (end < s->n && s->at[end] && strchr("0123456789abcdefABCDEF", s->at[end])) end++;
@@ -116,7 +116,7 @@ static void group_digits(str *s, size_t from, char separator, int every) {
   str_free(&out);
 }
 
-// A number by its specification: sign, prefix, digits; *lead is how much of that is sign and prefix.
+// Appends a number by its specification: sign, prefix, digits; *lead is the length of sign and prefix.
 static void number_by_spec(jrun *r, str *s, const struct spec *f, jval v, size_t *lead) {
   char type = f->type;
   bool negative = v.type == J_FLOAT ? signbit(v.f) && !isnan(v.f) : j_whole(v) < 0;
@@ -159,7 +159,7 @@ static void number_by_spec(jrun *r, str *s, const struct spec *f, jval v, size_t
   jinja_charge(r, 64 + 2 * s->n);
 }
 
-// Digits and the like, of no author.
+// A string of computed bytes, not written by the template.
 static jstr plain_text(const str *s) { return (jstr){.at = str_c(s), .n = s->n, .chars = SIZE_MAX}; }
 
 static void add_number(jrun *r, str *s, const struct spec *f, jval v) {
@@ -228,7 +228,7 @@ static void percent_value(struct percent *p, str *s, struct spec *f, char c, jva
     v = j_int((int64_t)v.f);
   }
   f->type = whole && strchr("iu", c) ? 'd' : c;
-  if (f->precision >= 0 && whole) {     // the precision of an integer is its least number of digits
+  if (f->precision >= 0 && whole) {     // an integer's precision is its minimum number of digits
     struct spec plain = *f;
     size_t lead = 0;
     plain.width = 0;
@@ -360,7 +360,7 @@ static void format_value(jrun *r, str *s, jval v, const char *at, size_t n) {
 
 struct format { jrun *r; const jargs *a; int64_t automatic; bool numbered; };
 
-// The value that a field names: "0", "name", "0.attr[key]".
+// The value that a replacement field names: "0", "name", "0.attr[key]".
 static jval field_value(struct format *x, const char *at, size_t n) {
   jrun *r = x->r;
   size_t i = 0;
@@ -460,7 +460,7 @@ jval j_format_method(jrun *r, jval self, const jargs *a) {
 
 // ---- dates ----------------------------------------------------------------------------------------------------------
 
-// Python hands a naive time to the C library, but for the zone, which is empty, and the microseconds.
+// Python passes a naive time to the C library, except for the time zone, which is empty, and microseconds.
 jval j_strftime(jrun *r, jval fmt) {
   str *s = j_scratch(r);
   const char *at = fmt.s->at;
@@ -476,7 +476,7 @@ jval j_strftime(jrun *r, jval fmt) {
     char c = at[i++];
     if (c == 'f') { str_add(s, "000000"); continue; }
     if (c == 'z' || c == 'Z') continue;
-    if (!c || !strchr("aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyY%", c)) {   // unknown: stays as it is
+    if (!c || !strchr("aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyY%", c)) {   // an unknown conversion stays unchanged
       str_add(s, one);
       if (c) str_addc(s, c);
       continue;

@@ -25,16 +25,16 @@
 // ---- values ---------------------------------------------------------------------------------------------------------
 
 typedef enum jtype {
-  J_ABSENT,                  // an argument that was not given; never seen by a template
+  J_ABSENT,                  // an argument that was not given; templates never see it
   J_UNDEF, J_NONE, J_BOOL, J_INT, J_FLOAT, J_STR, J_LIST, J_TUPLE, J_DICT,
   J_VIEW,                    // d.keys(), d.values(), d.items()
   J_RANGE, J_ITER, J_FUNC, J_METHOD, J_MACRO, J_NS, J_LOOP, J_JOINER, J_CYCLER
 } jtype;
 
-// own: of the bytes up to `used`, as in a jstr; NULL while none has both authors
+// own: marks of bytes up to `used`, as in a jstr; NULL while all bytes have one author
 typedef struct jbuf { char *at; uint8_t *own; size_t used, cap; } jbuf;
-// chars: code points, SIZE_MAX where not counted yet.  own: of each byte, 1 if the template wrote it; NULL: it wrote
-// none; J_OWN: all.
+// chars: code points, SIZE_MAX if not counted yet. own: for each byte, 1 if the template wrote it; NULL: it wrote none;
+// J_OWN: it wrote all.
 typedef struct jstr { const char *at; size_t n; size_t chars; jbuf *buf; const uint8_t *own; } jstr;
 extern const uint8_t j_all_own[];
 #define J_OWN (&j_all_own[0])
@@ -48,7 +48,7 @@ typedef struct jscope jscope;
 
 struct jval {
   uint8_t type;              // jtype
-  bool safe;                 // of a string: markup, to which others are added escaped
+  bool safe;                 // of a string: markup; other strings are escaped when they are added to it
   uint8_t what;              // VIEW: 'k', 'v' or 'i'; TUPLE: 'g' for a group, whose parts have names
   union {
     bool b;
@@ -69,11 +69,11 @@ struct jval {
 };
 
 struct jentry { jval key, val; uint64_t hash; };
-// slot: index + 1, only for more than 8 entries
+// slot: index + 1, used from 9 entries on
 struct jdict { struct jentry *at; size_t n, cap; uint32_t *slot; size_t n_slots; };
-struct jundef { const char *message; };                        // what to say when it is used
+struct jundef { const char *message; };                        // the error text when it is used
 struct jrange { int64_t start, stop, step, n; };
-struct jiter { const char *kind; jlist *items; size_t at; };   // "generator", consumed from at on
+struct jiter { const char *kind; jlist *items; size_t at; };   // "generator", consumed from `at` on
 struct jmethod { jval self; const struct jmethod_row *row; };
 struct jcycle { jlist *items; size_t at; jval sep; };
 struct jmacro { const jnode *node; jscope *scope; };
@@ -84,14 +84,14 @@ struct jfunc { const char *name; jfunction *call; };
 typedef struct jkw { const jstr *name; jval v; } jkw;
 struct jargs { const jval *pos; size_t n; const jkw *kw; size_t n_kw; };
 
-// The state of a loop: items are produced one by one, filtered, with one item of look-ahead.
+// The state of a loop: items are produced one at a time, filtered, with one item of look-ahead.
 struct jloop {
-  const jnode *node, *condition;   // condition: of the items that are still to come; NULL: all pass
-  jscope *scope, *outer;     // of the body; of the place of the loop
-  jlist *source;             // items still to be filtered, from `next` on
+  const jnode *node, *condition;   // condition: still to be applied to later items; NULL: none
+  jscope *scope, *outer;     // of the body; around the loop
+  jlist *source;             // items not yet filtered, from `next` on
   size_t next, index;        // index counts from 0
   jval current, previous, after;
-  bool has_after, known;     // known: `length` is
+  bool has_after, known;     // known: `length` is valid
   size_t length;
   int depth;
   jval changed;              // arguments of the last changed()
@@ -144,7 +144,7 @@ typedef struct jparams { struct jparam *at; uint32_t n, cap; } jparams;
 
 struct jnode {
   uint8_t kind, op;          // op: of BINARY and COMPARE, see below
-  bool flag;                 // TEST: negated; FOR: recursive; MACRO: uses caller; ATTR: a place to put a value into
+  bool flag;                 // TEST: negated; FOR: recursive; MACRO: uses caller; ATTR: an assignment target
   bool uses_kwargs, uses_varargs;   // MACRO
   int line;
   jnode *a;                  // operands; FOR: iterable, target, condition; COND: test, then, else
@@ -156,7 +156,7 @@ struct jnode {
   jnodes other;              // the else part; values of a DICT; targets of WITH
   jparams named;             // keyword arguments, or a macro's parameters
   union {
-    struct { const jstr *name; const void *row; };   // row: of FILTER and TEST, NULL if there is none of that name
+    struct { const jstr *name; const void *row; };   // row: of FILTER and TEST, NULL if unknown
     jval value;              // CONST, DATA
   };
 };
@@ -176,7 +176,7 @@ struct jinja {
 // ---- a run ----------------------------------------------------------------------------------------------------------
 
 typedef struct jslot { const jstr *name; jval v; } jslot;
-// index: by name, for more than 8
+// index: by name, used from 9 names on
 struct jscope { jscope *up; jslot *at; size_t n, cap; uint32_t *index; size_t n_index; };
 
 struct jrun {
@@ -184,35 +184,35 @@ struct jrun {
   jinja_limits max;
   bool crowded;              // max.memory is limited by other requests
   uint64_t steps;
-  uint64_t drawn;            // by the filter random
+  uint64_t drawn;            // number of draws by the filter random
   int depth, line;
   error *err;
   const jinja *t;
   const struct tm *now;
-  jval block;                // text of the block whose filters are evaluated
-  struct jcapture *capture;  // the innermost one; its text is where output goes
-  struct jprinting *printing;   // the containers that are being printed, innermost first
-  size_t beside;             // bytes that JSON takes while it is read
-  struct jnames *shared;     // short texts of the variables, each once
+  jval block;                // text of the block whose filters are being evaluated
+  struct jcapture *capture;  // the innermost one, which receives output
+  struct jprinting *printing;   // containers being printed, innermost first
+  size_t beside;             // memory of JSON while it is read
+  struct jnames *shared;     // short texts of variables, interned
   size_t n_shared;
-  json_t *held;              // to be freed at the end of the run
-  const char *const *words;  // roles that are the template's wherever they come from, NULL at the end; or NULL
-  bool trusts;               // the names or JSON being read are the template's
-  hash_key key;              // of all tables: their keys are untrusted
+  json_t *held;              // freed at the end of the run
+  const char *const *words;  // roles that always count as the template's, NULL at the end; or NULL
+  bool trusts;               // names and JSON being read count as the template's
+  hash_key key;              // of all hash tables: their keys are untrusted
   jmp_buf leave;
 };
-// The text must be the first member: code that writes into it has the capture. own: the parts of it that the template
-// wrote; below: capacity in bytes of the captures around it.
+// The text must be the first member: code that writes into the text gets the capture from its address. own: the ranges
+// that the template wrote; below: capacity in bytes of the captures around this one.
 struct jcapture { str text; struct jcapture *up; text_spans own; size_t below; };
 
 NORETURN void jinja_fail(jrun *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void jinja_charge(jrun *r, uint64_t n);
-void jinja_enter(jrun *r);                                 // one level deeper, or fails
+void jinja_enter(jrun *r);                                 // one level deeper; fails at the limit
 static inline void jinja_leave(jrun *r) { r->depth--; }
-void jinja_room(jrun *r, size_t n);                        // fails where the limit leaves no room for n bytes more
+void jinja_room(jrun *r, size_t n);                        // fails if n more bytes exceed the limit
 void *jinja_alloc(jrun *r, size_t n);                      // zeroed
 void *jinja_array(jrun *r, size_t n, size_t size);
-void *jinja_grow(jrun *r, void *at, size_t n, size_t *cap, size_t size);   // room for one more; at may move
+void *jinja_grow(jrun *r, void *at, size_t n, size_t *cap, size_t size);   // room for one more element; at may move
 #define jpush(r, v, x) \
   do { size_t cap_ = (v)->cap; (v)->at = jinja_grow(r, (v)->at, (v)->n, &cap_, sizeof *(v)->at); \
        (v)->cap = (__typeof__((v)->cap))cap_; (v)->at[(v)->n++] = (x); } while (0)
@@ -237,15 +237,15 @@ NORETURN void j_use_undef(jrun *r, jval v);
 jstr *j_new_str(jrun *r, const char *at, size_t n);         // copies
 jval j_str(jrun *r, const char *at, size_t n);
 jval j_own(jrun *r, const char *at, size_t n);              // a string that the template wrote
-jval j_copy(jrun *r, const jstr *s);                        // with its authors
-jval j_part(jrun *r, jval v, size_t from, size_t to);       // bytes [from, to) of a string, markup if that is
+jval j_copy(jrun *r, const jstr *s);                        // copies bytes and marks of authors
+jval j_part(jrun *r, jval v, size_t from, size_t to);       // bytes [from, to) of a string; markup if v is
 jval j_text(jrun *r, const char *text);
-jval j_like(jval v, jval of);                               // string v, markup if `of` is
+jval j_like(jval v, jval of);                               // string v; markup if `of` is
 jval j_concat(jrun *r, jval a, jval b);                     // of two strings
 size_t j_chars(jrun *r, jstr *s);
-size_t j_offset(jrun *r, jstr *s, size_t chars);            // of that code point in bytes
-const jstr *j_intern(jrun *r, struct jnames **names, const char *at, size_t n);   // equal names are one pointer
-const jstr *j_known_name(const jinja *t, const char *name);                       // NULL: the template does not have it
+size_t j_offset(jrun *r, jstr *s, size_t chars);            // byte offset of a code point
+const jstr *j_intern(jrun *r, struct jnames **names, const char *at, size_t n);   // equal names become one pointer
+const jstr *j_known_name(const jinja *t, const char *name);  // NULL: the template does not contain it
 bool j_same(const jstr *a, const jstr *b);
 bool j_is(const jstr *s, const char *text);
 #define VIEW_ARGS(v) (int)((v).s->n > 200 ? 200 : (v).s->n), (v).s->at
@@ -262,13 +262,13 @@ bool j_dict_remove(jrun *r, jdict *d, jval key, jval *out);
 const char *j_type_name(jval v);                            // Python's: "str", "NoneType"
 bool j_true(jrun *r, jval v);
 bool j_eq(jrun *r, jval a, jval b);
-// a < b or a <= b; fails where Python has no order
+// a < b or a <= b; fails if Python defines no order
 bool j_less(jrun *r, const char *op, jval a, jval b, bool or_equal);
 bool j_in(jrun *r, jval item, jval container);
 int64_t j_range_at(const struct jrange *g, int64_t i);       // item i of n
-int64_t j_len(jrun *r, jval v);                             // -1: has none
+int64_t j_len(jrun *r, jval v);                             // -1: no length
 bool j_iterable(jval v);
-// what a loop over v sees; consumes an iterator.  Not to be changed.
+// The items that a loop over v sees; consumes an iterator. Must not be changed.
 jlist *j_items(jrun *r, jval v);
 jval j_iter(jrun *r, const char *kind, jlist *items);
 jval j_view_item(jrun *r, jval view, size_t i);
@@ -277,22 +277,22 @@ void j_add_repr(jrun *r, str *s, jval v);                   // repr(v)
 jval j_to_str(jrun *r, jval v);                             // v itself if it is a string
 jval j_escape(jrun *r, jval v);                             // HTML
 void j_sort(jrun *r, jval *keys, jval *vals, size_t n, bool reverse);   // stable; vals follow keys
-void j_guard(jrun *r, const str *s);                        // fails when a text outgrows the memory limit
-// For loops over single characters: checks again after another 64 KB of output. *next: initially 0.
+void j_guard(jrun *r, const str *s);                        // fails if a text outgrows the memory limit
+// For loops over single characters: checks the limit after each 64 KB of output. *next: initially 0.
 static inline void j_watch(jrun *r, const str *s, size_t *next) {
   if (s->n < *next) return;
   j_guard(r, s);
   *next = s->n + 65536;
 }
 
-// Text under construction that is freed should the run fail: see jinja_value.c.
+// A text under construction, which is freed if the run fails: see jinja_value.c.
 str *j_scratch(jrun *r);
-jval j_scratch_end(jrun *r);                                // what was written, as a value
+jval j_scratch_end(jrun *r);                                // the written text as a value
 void j_scratch_drop(jrun *r);
-// All texts that a run writes into are those of captures: what the template wrote of them is noted here.
+// All texts that a run writes are those of captures, which record what the template wrote.
 void j_add_part(jrun *r, str *s, const jstr *of, size_t from, size_t to);   // its bytes [from, to) with their authors
-bool j_is_own(const jstr *s, size_t from, size_t to);       // did the template write all of that?
-// The text written from `since` on comes from the bytes [from, to) of a string.
+bool j_is_own(const jstr *s, size_t from, size_t to);       // whether the template wrote all of it
+// Marks the text written from `since` on as coming from bytes [from, to) of a string.
 static inline void j_stands_for(str *s, size_t since, const jstr *of, size_t from, size_t to) {
   if (of->own && j_is_own(of, from, to)) spans_add(&((struct jcapture *)s)->own, since, s->n);
 }
@@ -309,14 +309,14 @@ jval j_strftime(jrun *r, jval fmt);
 // ---- jinja_json.c ---------------------------------------------------------------------------------------------------
 
 jval j_of_json(jrun *r, const json_t *j);
-jval j_of_json_list(jrun *r, const char *text, size_t n);     // of an array
+jval j_of_json_list(jrun *r, const char *text, size_t n);     // of a JSON array
 jval j_from_json(jrun *r, jval text);
 jval j_to_json(jrun *r, jval v, jval ensure_ascii, jval indent, jval separators, jval sort_keys);
 
 // ---- jinja_methods.c, jinja_filters.c, jinja_tests.c ----------------------------------------------------------------
 
 typedef jval jmethod_fn(jrun *r, jval self, const jval *arg, const jargs *a);
-// params: names separated by blanks; NULL: the function reads `a` itself.  at_least: how many must be given.
+// params: names separated by spaces; NULL: the function reads `a` itself. at_least: required arguments.
 struct jmethod_row { uint8_t type; const char *name; jmethod_fn *call; const char *params; uint8_t at_least; };
 struct jfilter_row { const char *name; jmethod_fn *call; const char *params; uint8_t at_least; };
 struct jtest_row { const char *name; bool (*call)(jrun *r, jval v, const jval *arg); uint8_t n_args; };

@@ -1,12 +1,13 @@
-// JSON in and out.  Out follows Python's json.dumps: ", " and ": " unless there is an indent, non-ASCII text as it is.
+// Reads and writes JSON. Output follows Python's json.dumps: ", " and ": " unless there is an indent; non-ASCII text is
+// not escaped.
 #include "chat/jinja_impl.h"
 #include "base/json.h"
 #include "text/utf8.h"
 #include <math.h>
 
-// ---- in -------------------------------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------------------------------------
 
-// Keys and roles are the same again and again.
+// Keys and roles repeat, so they are interned.
 static jval of_json_text(jrun *r, const char *at, size_t n) {
   enum { SHORT = 16, MOST = 4096 };
   if (r->trusts) return j_own(r, at, n);
@@ -37,7 +38,7 @@ jval j_of_json(jrun *r, const json_t *j) {
       jdict *d = j_dict(r);
       d->cap = json_object_size(j);
       if (d->cap) d->at = jinja_array(r, d->cap, sizeof *d->at);
-      json_t *unshared = (json_t *)(uintptr_t)j;   // jansson's iterators take no const object, and change nothing
+      json_t *unshared = (json_t *)(uintptr_t)j;   // jansson's iterators take no const object, but change nothing
       for (void *it = json_object_iter(unshared); it; it = json_object_iter_next(unshared, it))
         j_dict_set(r, d, of_json_text(r, json_object_iter_key(it), json_object_iter_key_len(it)),
                    j_of_json(r, json_object_iter_value(it)));
@@ -51,7 +52,8 @@ jval j_of_json(jrun *r, const json_t *j) {
 
 struct to_list { jrun *r; jlist *l; };
 
-// A role that is known is a choice among words, and templates make control tokens with it: '<|' + role + '|>'.
+// A known role is one of a few words, and templates make control tokens from it: '<|' + role + '|>'. So it counts as
+// written by the template.
 static void trust_role(jrun *r, jval message) {
   jval role;
   if (message.type != J_DICT || !j_dict_get_text(r, message.d, "role", 4, &role) || role.type != J_STR) return;
@@ -65,7 +67,7 @@ static void trust_role(jrun *r, jval message) {
 static int add_element(void *ctx, size_t i, json_t *element, size_t cost) {
   const struct to_list *x = ctx;
   (void)i;
-  x->r->held = element;                    // freed as well where the conversion fails
+  x->r->held = element;                    // freed also if the conversion fails
   x->r->beside += cost;
   jval v = j_of_json(x->r, element);
   trust_role(x->r, v);
@@ -90,7 +92,7 @@ jval j_from_json(jrun *r, jval text) {
   size_t cost = json_cost(text.s->at, text.s->n);
   r->beside += cost;
   jinja_room(r, 0);
-  // held: freed as well where the conversion fails
+  // held: freed also if the conversion fails
   r->held = json_parse(text.s->at, text.s->n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
   if (!r->held) jinja_fail(r, "from_json: %s", e.text);
   bool before = r->trusts;
@@ -103,7 +105,7 @@ jval j_from_json(jrun *r, jval text) {
   return v;
 }
 
-// ---- out ------------------------------------------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------------------------------------
 
 struct json_out {
   jrun *r;

@@ -1,9 +1,9 @@
-// The lexer: text outside of tags is data; inside there are names, numbers, strings and operators.
+// The lexer: text outside tags is data; inside there are names, numbers, strings and operators.
 //
-// Whitespace follows Jinja's settings trim_blocks and lstrip_blocks: the newline after a block or comment goes, and so
-// does the blank space between the beginning of a line and a block or comment.  "-" inside a delimiter removes all
-// space on that side, "+" keeps what the settings would remove.  First of all line ends become \n, and one at the very
-// end goes. A "}}" or "%}" ends a tag only where no bracket is open: {{ {'a': {}} }} is one tag.
+// White space follows Jinja's settings trim_blocks and lstrip_blocks: the newline after a block or comment is removed,
+// and so is blank space between the beginning of a line and a block or comment. "-" inside a delimiter removes all
+// space on that side, "+" keeps what the settings would remove. Before that, line ends become \n and one at the very
+// end is removed. A "}}" or "%}" ends a tag only outside brackets: {{ {'a': {}} }} is one tag.
 #include "chat/jinja_lex.h"
 #include "text/utf8.h"
 #include <errno.h>
@@ -13,7 +13,7 @@
 typedef struct lexer {
   jrun *r;
   const char *s;
-  size_t n, i;               // normalised text and where we are
+  size_t n, i;               // n: of the normalised text; i: the current position
   jtokens *out;
   char open[JINJA_MAX_PARSE_DEPTH];
   size_t n_open;
@@ -45,7 +45,7 @@ static size_t back_over_space(const lexer *x, size_t from, size_t end) {
 
 static bool is_dec_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Length of the character at i if it can stand in a name, else 0.
+// The length of the character at i if names may contain it, else 0.
 static size_t name_char(const lexer *x, size_t i) {
   if (i >= x->n) return 0;
   unsigned char c = (unsigned char)x->s[i];
@@ -77,7 +77,7 @@ static jtoken *add_token(lexer *x, jtoken_kind kind) {
 
 // ---- numbers and strings --------------------------------------------------------------------------------------------
 
-// (\d+_)*\d+ from i on; returns its end, or i.
+// The end of (\d+_)*\d+ from i on, or i.
 static size_t digits_end(const lexer *x, size_t i) {
   size_t k = i;
   if (k >= x->n || !is_dec_digit(x->s[k])) return i;
@@ -137,7 +137,7 @@ static void number_token(lexer *x) {
   move_to(x, end);
 }
 
-// The escapes of Python's string literals; an unknown one keeps its backslash.
+// Decodes the escapes of Python's string literals; an unknown one keeps its backslash.
 static void unescape(lexer *x, const char *s, size_t n, str *out) {
   static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
   for (size_t i = 0; i < n; i++) {
@@ -187,7 +187,7 @@ static void string(lexer *x) {
   move_to(x, end + 1);
 }
 
-// ---- inside a tag ---------------------------------------------------------------------------------------------------
+// ---- inside tags ----------------------------------------------------------------------------------------------------
 
 static void operator(lexer *x) {
   static const char two[][3] = {"//", "**", "==", "!=", ">=", "<="}, one[] = "+-*/%~[](){}><=.:|,;";
@@ -213,7 +213,7 @@ static void operator(lexer *x) {
   move_to(x, x->i + len);
 }
 
-// The position after the tag's end at i, or 0 if there is none at i.
+// The position after a tag's end at i, or 0 if no tag ends there.
 static size_t tag_end(const lexer *x, size_t i, bool block) {
   const char *close = block ? "%}" : "}}";
   if (x->s[i] == '-' && is_at(x, i + 1, close)) return skip_space(x, i + 3);
@@ -244,7 +244,7 @@ static void tag(lexer *x, bool block) {
   }
 }
 
-// ---- outside of tags ------------------------------------------------------------------------------------------------
+// ---- outside tags ---------------------------------------------------------------------------------------------------
 
 static void data(lexer *x, size_t from, size_t end) {
   if (from == end) return;
@@ -263,7 +263,8 @@ static void comment(lexer *x) {
   jinja_fail(x->r, "a comment that begins here does not end");
 }
 
-// A block tag of one word, such as raw, at i: the position of its "-%}" or "%}"; 0 if it is not one.
+// Matches a block tag of one word, such as raw, at i. Returns the position of its "-%}" or "%}"; 0 if it does not
+// match.
 static size_t word_tag(const lexer *x, size_t i, const char *word) {
   if (!is_at(x, i, "{%")) return 0;
   i += 2;
@@ -274,7 +275,7 @@ static size_t word_tag(const lexer *x, size_t i, const char *word) {
   return is_at(x, i, "%}") || is_at(x, i, "-%}") || is_at(x, i, "+%}") ? i : 0;
 }
 
-// How much of the data before a tag remains.
+// The end of the data before a tag, after trimming.
 static size_t data_end(const lexer *x, size_t from, size_t at) {
   char sign = at + 2 < x->n ? x->s[at + 2] : 0;
   if (sign == '-') return back_over_space(x, from, at);

@@ -1,4 +1,4 @@
-// jinja_lex: template text to tokens, for the parser alone.  What whitespace around tags disappears is decided here.
+// jinja_lex: converts template text to tokens for the parser; white space around tags is trimmed here.
 #ifndef WEFT_JINJA_LEX_H
 #define WEFT_JINJA_LEX_H
 #include "chat/jinja_impl.h"
@@ -26,6 +26,6 @@ typedef struct jtoken {
 } jtoken;
 typedef VEC(jtoken) jtokens;
 
-// Ends with TK_END; fails through r.  *out is for vec_free in either case.
+// The tokens end with TK_END; errors go through r. The caller frees *out with vec_free in either case.
 void jinja_lex(jrun *r, const char *text, size_t n, jtokens *out);
 #endif

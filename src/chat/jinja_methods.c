@@ -1,7 +1,7 @@
 // Methods of strings, lists, dicts and loops, and the global functions.
 //
-// A table says which type has which method and what its parameters are called.  Methods of strings count in code
-// points; letters change case as Unicode says, in full ("ß" becomes "SS").
+// A table lists the methods of each type with their parameters. String methods count in code points; case conversion is
+// Unicode's full one ("ß" becomes "SS").
 #define _GNU_SOURCE
 #include "chat/jinja_impl.h"
 #include "chat/jinja_text.h"
@@ -128,7 +128,7 @@ static jval removesuffix(jrun *r, jval self, const jval *arg, const jargs *a) {
 
 // ---- searching in strings -------------------------------------------------------------------------------------------
 
-// The bytes [*from, *to) of code points start..end, as for slices. False if start is after the string.
+// The bytes [*from, *to) of code points start..end, by the rules of slices. False if start is after the string.
 static bool window(jrun *r, jval self, jval start, jval end, size_t *from, size_t *to) {
   int64_t n = (int64_t)j_chars(r, self.s), a = j_is_given(start) ? j_need_int(r, "start", start) : 0,
           b = j_is_given(end) ? j_need_int(r, "end", end) : n;
@@ -326,8 +326,7 @@ IS(isalpha) IS(isascii) IS(isdecimal) IS(isdigit) IS(isidentifier) IS(islower) I
   IS(istitle) IS(isupper)
 #undef IS
 
-  // ---- lists
-  // ----------------------------------------------------------------------------------------------------------
+  // ---- lists --------------------------------------------------------------------------------------------------------
 
   static jval append(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
@@ -636,7 +635,7 @@ bool j_method(jrun *r, jval self, const jstr *name, jval *out) {
   return false;
 }
 
-// Which of the parameters has this name, or -1; *n: how many there are.
+// The index of the parameter with this name, or -1; *n: the number of parameters.
 static int parameter(const char *params, const jstr *name, size_t *n) {
   int found_at = -1;
   *n = 0;
@@ -648,7 +647,7 @@ static int parameter(const char *params, const jstr *name, size_t *n) {
   return found_at;
 }
 
-// Arguments to parameters: by position, then by name.
+// Assigns arguments to parameters: first by position, then by name.
 enum { MAX_PARAMS = 6 };
 jval j_call_row(jrun *r, const char *what, const char *name, jmethod_fn *fn, const char *params, size_t at_least,
                 jval self, const jargs *a) {

@@ -1,5 +1,5 @@
-// Operators, attributes and items, with Python's rules: integers floor, negative indices count from the end, and what
-// an object does not have is an undefined value that says so when it is used.
+// Operators, attributes and items, by Python's rules: integer division rounds down, negative indices count from the
+// end, and a missing attribute or item is an undefined value, which fails when it is used.
 #include "chat/jinja_impl.h"
 #include "text/utf8.h"
 #include <math.h>
@@ -42,7 +42,7 @@ static jval whole(jrun *r, int op, int64_t a, int64_t b) {
     case '+': if (!add_i64(a, b, &v)) too_large(r); break;
     case '-': if (!sub_i64(a, b, &v)) too_large(r); break;
     case '*': if (!mul_i64(a, b, &v)) too_large(r); break;
-    // the operands as they are
+    // the operands unchanged
     case '/': if (!b) jinja_fail(r, "division by zero"); return j_float((double)((long double)a / (long double)b));
     case 'f': case '%':
       if (!b) jinja_fail(r, "integer division or modulo by zero");
@@ -84,7 +84,7 @@ static jval real(jrun *r, int op, double a, double b) {
   }
 }
 
-// The authors of a text that is one after another the same, n bytes long.
+// The marks of authors of a repeated text, n bytes long.
 static const uint8_t *own_of_copies(jrun *r, const jstr *one, size_t n) {
   if (!one->own || one->own == J_OWN) return one->own;
   uint8_t *own = jinja_alloc(r, n);
@@ -103,7 +103,7 @@ static jval repeat_value(jrun *r, jval v, int64_t times) {
     char *at = jinja_alloc(r, n + 1);
     jinja_charge(r, n / 16);
     memcpy(at, v.s->at, v.s->n);
-    for (size_t done = v.s->n, more; done < n; done += more) {   // twice as much each time
+    for (size_t done = v.s->n, more; done < n; done += more) {   // doubles the copied part each time
       more = done < n - done ? done : n - done;
       memcpy(at + done, at, more);
     }
@@ -112,7 +112,7 @@ static jval repeat_value(jrun *r, jval v, int64_t times) {
     return (jval){.type = J_STR, .safe = v.safe, .s = s};
   }
   uint64_t n = 0;
-  if (!mul_u64((uint64_t)times, v.l->n, &n) || n > SIZE_MAX) n = SIZE_MAX;   // no room for that
+  if (!mul_u64((uint64_t)times, v.l->n, &n) || n > SIZE_MAX) n = SIZE_MAX;   // too large for any limit
   jlist *l = j_list(r, (size_t)n);
   for (int64_t t = 0; t < times && v.l->n; t++) for (size_t i = 0; i < v.l->n; i++) j_push(r, l, v.l->at[i]);
   return (jval){.type = v.type, .l = l};
@@ -174,7 +174,7 @@ static bool macro_attr(jrun *r, const jnode *m, const jstr *name, jval *out) {
   return true;
 }
 
-// What getattr would find.
+// What Python's getattr finds.
 static bool own_attr(jrun *r, jval v, const jstr *name, jval *out) {
   switch (v.type) {
     case J_UNDEF: j_use_undef(r, v);
@@ -199,7 +199,7 @@ static bool own_attr(jrun *r, jval v, const jstr *name, jval *out) {
   return j_method(r, v, name, out);
 }
 
-// What v[key] would find, none of it being an error.
+// What v[key] finds; a missing item is not an error.
 static bool own_item(jrun *r, jval v, jval key, jval *out) {
   if (v.type == J_DICT) return key.type != J_LIST && key.type != J_DICT && j_dict_get(r, v.d, key, out);
   int64_t n = v.type == J_STR || v.type == J_LIST || v.type == J_TUPLE || v.type == J_RANGE ? j_len(r, v) : -1;
@@ -252,7 +252,7 @@ static int64_t narrow(jrun *r, __int128 v) {
   return (int64_t)v;
 }
 
-// A part of a range is a range, whose ends and step need not be among the numbers of the first.
+// A slice of a range is a range; its ends and step need not be numbers of the original.
 static jval part_of_range(jrun *r, const struct jrange *of, int64_t n, jval start, jval stop, int64_t step) {
   int64_t from = slice_bound(r, start, n, step, step < 0 ? n - 1 : 0),
           to = slice_bound(r, stop, n, step, step < 0 ? -1 : n);
@@ -268,7 +268,7 @@ static jval part_of_range(jrun *r, const struct jrange *of, int64_t n, jval star
 
 jval j_slice(jrun *r, jval v, jval start, jval stop, jval by) {
   if (v.type == J_UNDEF) j_use_undef(r, v);
-  // unlike an index, a slice is Python's own business: no undefined value
+  // an index of a dict gives an undefined value, but a slice is an error of Python itself
   if (v.type == J_DICT) jinja_fail(r, "unhashable type: 'slice'");
   if (v.type != J_STR && v.type != J_LIST && v.type != J_TUPLE && v.type != J_RANGE)
     jinja_fail(r, "'%s' object is not subscriptable", j_type_name(v));

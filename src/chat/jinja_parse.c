@@ -1,19 +1,19 @@
 // The parser: tokens to nodes, by recursive descent, one function per level of precedence.
 //
-// From loosest to tightest: if-else, or, and, not, comparisons and in, + -, ~, * / // %, **, sign, then what follows a
-// value (.name [item] (call)) and filters and tests.  That order is Jinja's own: `a ~ b + c` is `(a ~ b) + c`, and a
-// sign binds tighter than a filter.  Depth is counted, so that no text can exhaust the stack. Names are interned:
-// everywhere else a name is compared by its pointer.
+// From loosest to tightest: if-else, or, and, not, comparisons and in, + -, ~, * / // %, **, sign, then postfixes
+// (.name [item] (call)), filters and tests. The order is Jinja's: `a ~ b + c` is `(a ~ b) + c`, and a sign binds
+// tighter than a filter. Nesting is limited, so no text can exhaust the stack. Names are interned: everywhere else
+// names are compared by pointer.
 #include "chat/jinja_lex.h"
 #include <stdlib.h>
 
 typedef struct parser {
   jrun *r;
   jinja *t;
-  const jtoken *at;          // the current token; TK_END is never passed
-  int loops;                 // for loops around this place, in the same macro
-  jnode *macro;              // the innermost macro around this place
-  jnodes macros;             // all of them
+  const jtoken *at;          // the current token; never moves past TK_END
+  int loops;                 // number of for loops around the current place, within the macro
+  jnode *macro;              // the innermost macro around the current place
+  jnodes macros;             // all macros around it
 } parser;
 
 static jnode *expression(parser *p);
@@ -86,7 +86,7 @@ static jnode *node2(parser *p, jkind kind, jnode *a, jnode *b) {
 
 // ---- values ---------------------------------------------------------------------------------------------------------
 
-// A name that is read: what a macro takes beyond its parameters shows in the names that its body uses.
+// A name that is read. It may be caller, kwargs or varargs, whose use in a macro's body makes the macro accept them.
 static jnode *name_node(parser *p, const jstr *name) {
   jnode *n = new_node(p, N_NAME);
   n->name = name;
@@ -98,7 +98,8 @@ static jnode *name_node(parser *p, const jstr *name) {
   return n;
 }
 
-// Expressions separated by commas: one alone is itself, more are a tuple; nothing at all only where brackets allow it.
+// Parses expressions separated by commas: one alone is itself, more are a tuple. None at all is allowed only in
+// brackets.
 static jnode *tuple(parser *p, jnode *(*part)(parser *), bool bracketed, const char *stop_name) {
   jnode *first = NULL, *n = NULL;
   for (;;) {
@@ -224,7 +225,7 @@ static jnode *call_node(parser *p, jnode *f) {
   return n;
 }
 
-// The contents of [ ]: an index, a slice, or several, which make a tuple.
+// Parses the contents of [ ]: an index, a slice, or several, which form a tuple.
 static jnode *subscript(parser *p) {
   if (is_op(p, "]")) return new_node(p, N_TUPLE);
   jnode *n = new_node(p, N_SLICE);
@@ -276,13 +277,13 @@ static jnode *postfix(parser *p, jnode *n) {
     if (is_op(p, ".") || is_op(p, "[")) n = member_node(p, n);
     else if (is_op(p, "(")) n = call_node(p, n);
     else break;
-    jinja_enter(p->r);   // nodes get deeper although this loop does not: evaluating them recurses
+    jinja_enter(p->r);   // nodes get deeper although this loop does not, and evaluation recurses
   }
   p->r->depth = depth;
   return n;
 }
 
-// A name with dots, as filters and tests may have.
+// A name with dots, allowed for filters and tests.
 static const jstr *dotted(parser *p) {
   const jstr *name = need_name(p);
   if (!is_op(p, ".")) return name;
@@ -332,7 +333,7 @@ static jnode *filters(parser *p, jnode *n) {
   return n;
 }
 
-// ---- operators, from the tightest -----------------------------------------------------------------------------------
+// ---- operators, tightest first --------------------------------------------------------------------------------------
 
 static jnode *unary(parser *p, bool with_filters) {
   jinja_enter(p->r);
@@ -471,7 +472,7 @@ static bool is_target(const jnode *n) {
   return true;
 }
 
-// A name, a value of a namespace, or brackets with names.
+// An assignment target: a name, an attribute of a namespace, or names in brackets.
 static jnode *set_target(parser *p) {
   if (p->at->kind != TK_NAME || p->at[1].kind != TK_OP || strcmp(p->at[1].op, ".")) return primary(p);
   jnode *n = new_node(p, N_ATTR);
@@ -493,7 +494,7 @@ static bool at_end_word(const parser *p, const char *const *ends) {
   return false;
 }
 
-// Statements up to one of the words in ends, whose tag is then current: its name has not been read.
+// Parses statements up to a tag whose first word is in ends; the word is then the current token.
 static void block_body(parser *p, jnodes *out, const char *const *ends, const char *opened, int line) {
   need_block_end(p);
   jinja_enter(p->r);
@@ -509,7 +510,7 @@ static void simple_body(parser *p, jnodes *out, const char *end, const char *ope
   next(p);
 }
 
-// One or several expressions without if-else: what a loop goes over, where "if" begins its condition, and conditions.
+// One or several expressions without if-else: for conditions and for loops, in which "if" begins the condition.
 static jnode *plain_tuple(parser *p) {
   jinja_enter(p->r);
   jnode *n = disjunction(p);
@@ -531,7 +532,7 @@ static jnode *if_statement(parser *p, int line) {
   jnode *first = new_node(p, N_IF), *n = first;
   first->a = plain_tuple(p);
   block_body(p, &n->list, ends, "if", line);
-  while (at_name(p, "elif")) {           // a chain in the nodes: as long as it likes, without depth
+  while (at_name(p, "elif")) {           // a chain of nodes without nesting, of any length
     next(p);
     jnode *more = new_node(p, N_IF);
     more->a = plain_tuple(p);
@@ -569,7 +570,7 @@ static jnode *set_statement(parser *p, int line) {
   }
   n->kind = N_SET_BLOCK;
   if (n->b->kind == N_TUPLE) unexpected(p, "'='");
-  jnode *inner = constant_node(p, j_absent());  // stands for the text of the block
+  jnode *inner = constant_node(p, j_absent());  // placeholder for the text of the block
   n->a = filters(p, inner);
   simple_body(p, &n->list, "endset", "set", line);
   return n;
@@ -678,7 +679,7 @@ static jnode *statement(parser *p, jnodes *out) {
   if (skip_name(p, "filter")) return filter_statement(p, line);
   if (skip_name(p, "print")) return print_statement(p, out);
   if (skip_name(p, "block")) return block_statement(p, line);
-  if (skip_name(p, "generation")) {   // marks what the model wrote, for training; its variables are its own
+  if (skip_name(p, "generation")) {   // marks model output for training; it has its own scope
     jnode *n = new_node(p, N_SCOPE);
     int loops = p->loops;
     p->loops = 0;
@@ -748,7 +749,7 @@ static jinja *parse_template(jrun *r, const char *text, size_t n, jtokens *token
   return t;
 }
 
-enum { PARSE_MEMORY = 48 << 20 };   // bytes that nodes and tokens may take, besides four for each byte of the text
+enum { PARSE_MEMORY = 48 << 20 };   // memory of nodes and tokens, in addition to four bytes for each byte of the text
 
 int jinja_parse(const char *text, size_t n, jinja **out, error *err) {
   if (n > JINJA_MAX_SOURCE) return error_set(err, "the template has %zu bytes, more than %u", n, JINJA_MAX_SOURCE);

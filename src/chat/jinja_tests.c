@@ -43,7 +43,7 @@ TEST(is_in) { return j_in(r, v, arg[0]); }
 TEST(is_filter) { (void)arg; (void)r; return v.type == J_STR && j_filter(v.s->at, v.s->n); }
 TEST(is_test) { (void)arg; (void)r; return v.type == J_STR && j_test(v.s->at, v.s->n); }
 
-// Python's `is`: one object.  Small values of one type count as one.
+// Python's `is`: identity of objects. Equal small values of one type count as identical.
 TEST(is_sameas) {
   if (v.type != arg[0].type) return false;
   if (v.type <= J_STR) return j_eq(r, v, arg[0]);

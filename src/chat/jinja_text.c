@@ -1,5 +1,5 @@
-// Strings as Unicode text: see jinja_text.h.  Properties come from utf8proc; the few letters whose other case is more
-// than one letter stand in a table here.
+// Strings as Unicode text: see jinja_text.h. Properties come from utf8proc; a table here has the letters whose other
+// case is more than one letter.
 #define _GNU_SOURCE
 #include "chat/jinja_text.h"
 #include "text/unicode.h"
@@ -10,7 +10,7 @@ static uint32_t at_cp(const char *at, size_t i, size_t to, size_t *len) {
   return utf8_code_point(at + i, (int)*len);
 }
 
-static size_t before(const char *at, size_t from, size_t i) {   // where the character that ends at i begins
+static size_t before(const char *at, size_t from, size_t i) {   // the start of the character that ends at i
   do i--; while (i > from && ((unsigned char)at[i] & 0xC0) == 0x80);
   return i;
 }
@@ -32,7 +32,7 @@ size_t j_skip_word(const char *at, size_t from, size_t to) { return skip(at, fro
 size_t j_back_space(const char *at, size_t from, size_t to) { return back(at, from, to, true); }
 size_t j_back_word(const char *at, size_t from, size_t to) { return back(at, from, to, false); }
 
-// In growing pieces, so that a successful search examines little, even if memmem is instrumented.
+// Searches growing pieces: a match near the beginning costs little, even if memmem is instrumented.
 const char *j_search(const char *at, size_t n, const char *what, size_t k) {
   for (size_t piece = 256 + 4 * k; n > piece; piece *= 2) {
     const char *hit = memmem(at, piece, what, k);
@@ -78,7 +78,7 @@ jval j_strip(jrun *r, jval v, jval chars, int sides) {
   return from == 0 && to == v.s->n ? v : j_part(r, v, from, to);
 }
 
-// Length of the line end at i, or 0.
+// The length of the line end at i, or 0.
 static size_t line_end(const char *at, size_t i, size_t n) {
   unsigned char c = (unsigned char)at[i];
   if (c == '\r') return i + 1 < n && at[i + 1] == '\n' ? 2 : 1;
@@ -150,7 +150,7 @@ static bool is_digit(uint32_t c) {
          (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
 }
 
-// Letters that become several: in upper case, and as the beginning of a word.
+// Letters that become several letters, in upper case and as the beginning of a word.
 static const struct { uint16_t from; const char *upper, *title;
 } special[] = {
   {0xDF, "SS", "Ss"},     {0x149, "ʼN", "ʼN"},  {0x1F0, "J̌", "J̌"},    {0x390, "Ϊ́", "Ϊ́"},    {0x3B0, "Ϋ́", "Ϋ́"},
@@ -181,7 +181,7 @@ static bool ignorable(uint32_t c) {
          c == 0x2019;
 }
 
-// A capital sigma becomes a final one if a letter precedes it and none follows.
+// A capital sigma becomes a final sigma if a letter precedes it and none follows.
 static bool final_sigma(const jstr *s, size_t i) {
   size_t len, k = i;
   while (k > 0 && ignorable(at_cp(s->at, before(s->at, 0, k), s->n, &len))) k = before(s->at, 0, k);
@@ -233,7 +233,7 @@ jval j_case(jrun *r, jval v, jcase how) {
   return j_like(j_scratch_end(r), v);
 }
 
-// ---- what a string consists of --------------------------------------------------------------------------------------
+// ---- character classes of strings -----------------------------------------------------------------------------------
 
 static bool all(jrun *r, const jstr *s, bool (*is)(uint32_t c)) {
   size_t len;
@@ -264,7 +264,7 @@ bool j_str_isidentifier(jrun *r, const jstr *s) {
   return (c == '_' || unicode_is_letter(c)) && all(r, s, is_identifier_part);
 }
 
-// Are there letters of the wanted case, and none of the other?
+// Returns whether there are letters of the wanted case and none of the other.
 static bool all_in_case(jrun *r, const jstr *s, bool (*wanted)(uint32_t c), bool (*other)(uint32_t c)) {
   size_t len;
   bool any = false;

@@ -1,18 +1,18 @@
-// The filter urlize: turns addresses in a text into links, as Jinja recognises them.
+// The filter urlize: turns addresses in a text into links, by Jinja's rules.
 //
-// The text is escaped, and its words are examined one by one: brackets before a word and punctuation after it are not
-// part of an address, except closing brackets of ones inside it. Jinja defines addresses by regular expressions. They
-// are matched by hand here: no part of them can begin with a character that the part before it may end with, so each
-// character takes one step without backtracking.
+// The text is escaped, and each word is examined: brackets before a word and punctuation after it are not part of an
+// address, except closing brackets whose opening ones are in it. Jinja defines addresses by regular expressions. They
+// are matched by hand here, in one step per character without backtracking: no part of them can begin with a character
+// with which the previous part may end.
 #include "chat/jinja_text.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
-// [from, end) of the escaped text's characters.
+// The characters [from, end) of the escaped text.
 struct view { const uint32_t *c; size_t from, end; };
 struct link { jrun *r; str *out; jval attributes, schemes; bool trims; int64_t most; };
 
-// As regular expressions compare without case: four letters beyond ASCII are equal to some inside of it.
+// Folds case like Python's regular expressions: four letters beyond ASCII equal ASCII letters.
 static uint32_t folded(uint32_t c) {
   if (c >= 'A' && c <= 'Z') return c + 32;
   return c == 0x130 || c == 0x131 ? 'i' : c == 0x17F ? 's' : c == 0x212A ? 'k' : c;
@@ -43,7 +43,7 @@ static size_t count_text(struct view v, const char *what) {
   return n;
 }
 
-// ---- what an address is ---------------------------------------------------------------------------------------------
+// ---- addresses ------------------------------------------------------------------------------------------------------
 
 // A port, then a path, a query or nothing.
 static bool is_rest(struct view v, size_t at) {
@@ -57,7 +57,7 @@ static bool is_rest(struct view v, size_t at) {
 
 static bool in_range(size_t n, size_t least, size_t most) { return n >= least && n <= most; }
 
-// Names with dots between them, the last of letters or of a written-out one of other scripts.
+// Labels separated by dots; the last consists of letters, or is an encoded one of another script (xn--).
 static bool is_host(struct view v, size_t at) {
   for (;;) {
     size_t n = run_of(v, at, is_ascii_letter),
@@ -70,7 +70,7 @@ static bool is_host(struct view v, size_t at) {
   }
 }
 
-// Names with dots between them, without anything in front; the last is one of a few.
+// Labels separated by dots, without a scheme; the last is one of a few known ones.
 static bool is_known_host(struct view v) {
   static const char *const last[] = {"com", "net", "int", "edu", "gov", "org", "info", "mil"};
   for (size_t at = v.from;;) {

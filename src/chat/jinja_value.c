@@ -1,5 +1,5 @@
-// Values: making, comparing, looking up, iterating and printing them, all as Python does.  Also what a run consists of:
-// memory, limits, failing.  Operators and attributes are in jinja_ops.c, numbers as text in jinja_format.c.
+// Values: construction, comparison, look-up, iteration and printing, by Python's rules; and a run's memory, limits and
+// failures. Operators and attributes are in jinja_ops.c, printing of numbers in jinja_format.c.
 #define _GNU_SOURCE
 #include "base/stack.h"
 #include "chat/jinja_impl.h"
@@ -112,7 +112,7 @@ jval j_scratch_end(jrun *r) {
   return v;
 }
 
-// Runs of bytes with one author.
+// Adds bytes in stretches with one author each.
 void j_add_part(jrun *r, str *s, const jstr *of, size_t from, size_t to) {
   size_t at = s->n;
   text_spans *own = &((struct jcapture *)s)->own;
@@ -188,7 +188,7 @@ size_t j_offset(jrun *r, jstr *s, size_t chars) {
   return i;
 }
 
-// The authors of a, which fills the buffer, and of b, which follows it.
+// The marks of authors of a, which fills the buffer, and b, which follows it.
 static const uint8_t *own_of_both(jrun *r, jbuf *buf, const jstr *a, const jstr *b) {
   if (a->own == b->own && (!a->own || a->own == J_OWN)) return a->own;
   if (!buf->own) {
@@ -200,8 +200,8 @@ static const uint8_t *own_of_both(jrun *r, jbuf *buf, const jstr *a, const jstr 
   return buf->own;
 }
 
-// Appends in place where a's bytes are the last of a buffer with room; else the result gets a buffer with room, once it
-// is long.
+// Appends in place if a's bytes are the last ones of a buffer with room. Otherwise the result is new, and a long one
+// gets a buffer with spare room.
 jval j_concat(jrun *r, jval a, jval b) {
   if (!a.s->n) return b;
   if (!b.s->n) return a;
@@ -323,7 +323,7 @@ static uint64_t hash(jrun *r, jval v) {
   }
 }
 
-// Index of the entry with this key, or SIZE_MAX; *slot: where its number is or would be.
+// The index of the entry with this key, or SIZE_MAX; *slot: the position of its number in the table, or a free one.
 static size_t find_entry(jrun *r, const jdict *d, jval key, uint64_t h, size_t *slot) {
   if (!d->n_slots) {
     for (size_t i = 0; i < d->n; i++) if (d->at[i].hash == h && j_eq(r, d->at[i].key, key)) return i;
@@ -383,7 +383,7 @@ bool j_dict_remove(jrun *r, jdict *d, jval key, jval *out) {
   return true;
 }
 
-// ---- what a value is ------------------------------------------------------------------------------------------------
+// ---- properties of values -------------------------------------------------------------------------------------------
 
 const char *j_type_name(jval v) {
   switch (v.type) {
@@ -420,7 +420,7 @@ int64_t j_len(jrun *r, jval v) {
   }
 }
 
-// Modulo 2^64, since i steps may be more than 63 bits hold where the item itself is not.
+// Computed modulo 2^64: i steps may exceed 63 bits although the item does not.
 int64_t j_range_at(const struct jrange *g, int64_t i) {
   return (int64_t)((uint64_t)g->start + (uint64_t)i * (uint64_t)g->step);
 }
@@ -488,7 +488,7 @@ bool j_less(jrun *r, const char *op, jval a, jval b, bool or_equal) {
   if (b.type == J_UNDEF) j_use_undef(r, b);
   if (j_is_whole(a) && j_is_whole(b)) return or_equal ? j_whole(a) <= j_whole(b) : j_whole(a) < j_whole(b);
   if (same_whole_float(a, b, &x, &y)) return or_equal ? x <= y : x < y;
-  if (a.type == J_STR && b.type == J_STR) {   // the order of UTF-8 bytes is that of code points
+  if (a.type == J_STR && b.type == J_STR) {   // the order of UTF-8 bytes is the order of code points
     size_t n = a.s->n < b.s->n ? a.s->n : b.s->n;
     jinja_charge(r, n / 16);
     int c = memcmp(a.s->at, b.s->at, n);
@@ -624,7 +624,7 @@ static void add_repr_text(jrun *r, str *s, const jstr *text) {
   str_addc(s, quote);
 }
 
-// A container inside itself prints as dots.
+// A container inside itself is printed as dots.
 struct jprinting { const void *at; struct jprinting *up; };
 
 static bool printing(jrun *r, const void *at) {

@@ -1,13 +1,13 @@
-// The filter wordwrap: lines of at most a given number of characters, like Python's textwrap.
+// The filter wordwrap: breaks lines at a maximum number of characters, like Python's textwrap.
 //
-// A line of the text is cut into chunks: white space, words, and parts of words that end at a hyphen between letters or
-// at a dash. Chunks then fill lines; white space at the beginning or end of a line is dropped, and a chunk longer than
-// a line is cut, after a hyphen if it has one.
+// A line of the text is split into chunks: white space, words, and parts of words that end at a hyphen between letters
+// or at a dash. Lines are filled with chunks. White space at the beginning or end of a line is dropped, and a chunk
+// longer than a line is split, after a hyphen if it has one.
 #include "chat/jinja_text.h"
 #include "text/utf8.h"
 #include <utf8proc.h>
 
-// c, n: the characters of a line of the text; point, byte: how far it has been put out, in both ways of counting.
+// c, n: the characters of a line of the text; point, byte: how much is written, in characters and in bytes.
 struct wrap {
   jrun *r;
   const uint32_t *c;
@@ -36,7 +36,8 @@ static size_t dash(const struct wrap *w, size_t i) {
   return end - i >= 2 && end < w->n && j_is_word(w->c[end]) ? end - i : 0;
 }
 
-// A word may be parted after the hyphen at i: two letters, or a letter, a hyphen and a letter, on both sides.
+// Returns whether a word may be split after the hyphen at i: it needs two letters, or a letter, a hyphen and a letter,
+// on both sides.
 static bool parts_at(const struct wrap *w, size_t i) {
   if (!hyphen_at(w, i) || i < 2 || !letter_at(w, i - 1)) return false;
   if (!(letter_at(w, i - 2) || (i > 2 && hyphen_at(w, i - 2) && letter_at(w, i - 3)))) return false;
@@ -61,8 +62,8 @@ static bool all_space(const struct wrap *w, struct chunk k) {
   return k.from == k.end;
 }
 
-// How much of a chunk that is longer than a line goes into the `room` that is left: up to its last hyphen there, unless
-// nothing else is before that.
+// How many characters of a chunk longer than a line fit in `room`: up to the last hyphen within it, unless only hyphens
+// come before that one.
 static size_t head_of(const struct wrap *w, struct chunk k, size_t room) {
   size_t last = room, other = 0;
   if (!w->hyphens) return room;
@@ -85,7 +86,7 @@ static void put_line(struct wrap *w, struct chunk line, bool first) {
 }
 
 static void fill_lines(struct wrap *w, const chunks *all) {
-  if (!all->n) return;                                // no text: there is nothing that could be pointed into
+  if (!all->n) return;                                // no text
   struct chunk *k = all->at, *end = all->at + all->n;
   for (bool first = true; k < end;) {
     if (!first && all_space(w, *k) && ++k == end) break;

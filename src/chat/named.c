@@ -1,15 +1,14 @@
 // Chat templates by name, for model files that have none or a wrong one. Names and output are llama.cpp's.
 //
-// Nearly every format is defined by the text before and after the messages of each role, and the text before the
-// answer. So a format is a row of such texts, from which the template is written in Jinja: the rest of the program only
-// knows templates.
+// Nearly every format consists of texts before and after the messages of each role, and before the answer. So a format
+// is a row of such texts, from which a Jinja template is generated; the rest of the program handles only templates.
 #include "chat/chat.h"
 #include "base/str.h"
 #include <string.h>
 
 enum {
   TRIM = 1,                  // white space around messages is removed
-  TRIM_ANSWERS = 2,          // around those of the model only
+  TRIM_ANSWERS = 2,          // only around the model's messages
   HELD = 4                   // the system message is put inside the next user message, before its text
 };
 
@@ -17,11 +16,11 @@ struct frame { const char *before, *after; };
 struct format {
   const char *name;
   struct frame system, user, assistant;
-  const char *end;           // text before the answer
+  const char *end;           // text that begins the answer
   int flags;
-  const char *start;         // before everything
+  const char *start;         // text at the very beginning
   const char *unsaid;        // replaces a missing system message
-  const char *again;         // before a message of the user but the first
+  const char *again;         // before each user message but the first
 };
 
 static const struct format formats[] = {
@@ -372,7 +371,7 @@ static const struct format formats[] = {
 
 // ---- as Jinja -------------------------------------------------------------------------------------------------------
 
-// {{ "text" }}: as an expression, since Jinja drops white space of a template around its tags.
+// Adds {{ "text" }}: an expression, since Jinja trims a template's white space around tags.
 static void add_text_expr(str *to, const char *text) {
   if (!text || !*text) return;
   str_add(to, "{{ \"");
