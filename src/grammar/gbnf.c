@@ -12,7 +12,7 @@ struct reader {
   const char *line_begin;
   int depth;
   grammar_source src;
-  smap names;                    // from names to numbers + 1
+  smap names;                    // from names to rule numbers + 1
   const tokenizer *t;
   error *err;
 };
@@ -29,7 +29,7 @@ static int bad(struct reader *r, const char *fmt, ...) {
   return error_set(r->err, "line %u, column %zu: %s", r->line, (size_t)(r->at - r->line_begin) + 1, text);
 }
 
-// The next character, for messages.
+// The next character, for error messages.
 static const char *here(const struct reader *r, char out[16]) {
   int len = r->at < r->end ? utf8_next(r->at, (size_t)(r->end - r->at)) : 0;
   if (r->at == r->end) return "the end";
@@ -62,7 +62,7 @@ static bool word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-// The rule of the name that begins here, or -1.
+// The rule whose name begins here, or -1.
 static int32_t rule_name(struct reader *r, const char **from, size_t *n) {
   *from = r->at;
   while (r->at < r->end && word(*r->at)) r->at++;

@@ -1,5 +1,5 @@
-// gbnf: grammars as llama.cpp writes them.  One rule a line, "name ::= alternatives"; the rule `root` is what a text
-// must match.
+// gbnf: reads grammars in llama.cpp's notation. One rule per line, "name ::= alternatives"; texts must match the rule
+// `root`.
 //
 //   "text"  [a-z]  [^\n]  .      characters; escapes \n \r \t \\ \" \[ \] \- \xHH \uHHHH \UHHHHHHHH
 //   a b   a | b   ( ... )        sequence, alternatives (which may be empty), group
@@ -7,7 +7,7 @@
 //   <text>  <[7]>  !<text>       one token of the vocabulary, by its text or its id; any other token of text than that
 //   # ...                        comment
 //
-// A rule ends with its line, but goes on inside of parentheses and after "|" and "::=", and within a literal or class.
+// A rule ends with its line, but continues inside parentheses, after "|" and "::=", and within a literal or class.
 // Errors name line and column.
 #ifndef WEFT_GBNF_H
 #define WEFT_GBNF_H

@@ -338,7 +338,7 @@ static void classify(grammar *g) {
   }
 }
 
-// It exists already, so this does not fail: the next allocation notices if it is too much.
+// The memory exists already, so this does not fail: the next allocation checks the limit.
 static void charge_grammar(grammar *g) {
   const automaton *a = &g->a;
   g->of = account_here();

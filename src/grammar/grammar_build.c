@@ -140,8 +140,8 @@ int32_t grammar_rule_new(grammar_source *s, const char *name, size_t n, uint32_t
   return (int32_t)(s->rules.n - 1);
 }
 
-// Every expression and every one of its parts counts, so the limit also bounds memory. Beyond it all expressions are
-// the same one.
+// Counts every expression and each of its parts, so the limit also bounds memory. Beyond the limit all expressions are
+// one shared node.
 static gx *new_gx(grammar_source *s, enum gx_kind kind, size_t parts) {
   if (parts >= GRAMMAR_NODES_MAX - s->nodes) s->too_large = true;
   if (s->too_large) {

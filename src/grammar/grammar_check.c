@@ -8,7 +8,7 @@
 
 #define HUGE_SIZE (1u << 24)
 #define SMALL 12                     // states of a rule that is always inlined
-#define WRITE_OUT 12                 // letters: smaller counts are expanded
+#define WRITE_OUT 12                 // letters; smaller counts are expanded
 #define WORD_BYTES 12                // a rule with only short texts is a part of a word:
 #define WORD_STATES 160              // it may be larger
 

@@ -32,7 +32,7 @@ struct maker {
   bool *matters;                    // [states] it has edges other than empty ones, or is the end
   arena *mem;
   smap ids;                         // from sets of states to numbers + 1
-  uint32_t *alone, *self;  // [states] the same for sets of one state, and that state, for automata of a single text
+  uint32_t *alone, *self;  // [states] ids and state for sets of one state; for automata of a single text
   VEC(struct set) sets;
   numbers members;                  // the set that is being collected
   automaton *out;

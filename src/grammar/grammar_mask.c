@@ -11,7 +11,7 @@
 // its longest token are treated as infinite. For the others there is one more piece, which says for each token how many
 // rounds it begins, and for each node at which the repetition may end, after how many.
 //
-// A walk skips whole subtries if the state stays the same for each byte that occurs there, as within words in a string.
+// A walk skips a whole subtrie if none of its bytes changes the state, as within words in a string.
 #include "grammar/grammar_machine.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,8 @@
-// Regular expressions: see regex.h for the syntax.  A parser makes a tree; then the tree becomes an expression of a
-// grammar.
+// Regular expressions: see regex.h for the syntax. A parser makes a tree, and the tree becomes a grammar expression.
 //
-// Anchors.  A search that is not anchored is "anything, the match, anything".  That is put in on the way from the tree
-//           to the
-// expression: every node is told whether it stands at the left or right end of the whole, and whether an anchor has
-// stood there already.  So anchors work wherever an alternative begins or ends, as in "(^|,)a"; elsewhere they are
-// refused.
+// Anchors. An unanchored search is "anything, the match, anything". The two "anything" parts are added when the tree is
+// converted: every node is told whether it is at the left or right end of the whole pattern, and whether an anchor came
+// before. So anchors work wherever an alternative begins or ends, as in "(^|,)a"; elsewhere they are errors.
 #include "grammar/regex.h"
 #include "base/stack.h"
 #include <pthread.h>
@@ -17,16 +14,16 @@ enum rx_kind { RX_SET, RX_SEQ, RX_ALT, RX_REPEAT, RX_BEGIN, RX_END, RX_AHEAD };
 typedef struct rx rx;
 struct rx {
   union { rx **sub; struct gx_range *ranges; };
-  uint32_t n, at;                // of sub or ranges; where in the pattern
+  uint32_t n, at;                // of sub or ranges; at: position in the pattern
   uint32_t min, max;
   uint8_t kind;
-  bool anchored, ahead;          // an anchor, a look-ahead is part of it
+  bool anchored, ahead;          // it contains an anchor, a look-ahead
   bool negative;                 // AHEAD: what follows must not match
 };
 _Static_assert(sizeof(rx) <= 32, "a pattern has one for each character");
 typedef VEC(rx *) rx_list;
 
-// A set of characters as the dialects have it: those that all agree on, and those that any has.
+// A character set across dialects: characters in all dialects, and characters in any.
 typedef struct two_sets { charset sure, maybe; } two_sets;
 
 struct parser {
@@ -53,7 +50,7 @@ static rx *bad_regex(struct parser *p, size_t at, const char *fmt, ...) {
   return NULL;
 }
 
-// What is no mistake, but not regular, or means something only in some dialects.
+// Reports syntax that is valid, but not regular, or specific to some dialects.
 static rx *foreign(struct parser *p, size_t at, const char *fmt, ...) PRINTF_LIKE(3, 4);
 static rx *foreign(struct parser *p, size_t at, const char *fmt, ...) {
   char text[300];
@@ -95,12 +92,12 @@ static rx *with_list(struct parser *p, enum rx_kind kind, size_t at, rx_list *li
   return x;
 }
 
-// Takes the set.
+// Makes a node of the set and takes it over.
 static rx *set_node(struct parser *p, size_t at, charset *set) {
   if (p->fold) charset_fold(set);
   charset_normalise(set);
   p->ranges += set->n;
-  p->nodes += set->n;              // as of the expression that it becomes, which is refused with more
+  p->nodes += set->n;              // counts like the expression it becomes, for the limit
   rx *x = p->ranges > GRAMMAR_NODES_MAX ? bad_regex(p, at, "more than %u ranges of characters", GRAMMAR_NODES_MAX)
                                         : rx_new(p, RX_SET, at);
   if (x && set->n) x->ranges = memcpy(ARENA_ARRAY(p->mem, struct gx_range, set->n), set->at, set->n * sizeof *set->at);
@@ -111,8 +108,8 @@ static rx *set_node(struct parser *p, size_t at, charset *set) {
 
 // ---- characters and classes -----------------------------------------------------------------------------------------
 
-// Characters by general category, found out once, when first asked for: it takes milliseconds, and a schema may have
-// thousands of patterns.
+// Characters by general category, computed at first use: it takes milliseconds, and a schema may have thousands of
+// patterns.
 static charset by_category[32];
 static pthread_once_t categories_once = PTHREAD_ONCE_INIT;
 
@@ -131,7 +128,7 @@ _Static_assert(UTF8PROC_CATEGORY_LU == 1 && UTF8PROC_CATEGORY_ND == 9 && UTF8PRO
                  UTF8PROC_CATEGORY_CO == 29,
                "in the order of utf8proc");
 
-// Adds the characters of a category: "Lu", or of all that begin with "L".
+// Adds the characters of a category "Lu", or of all categories that begin with "L".
 static bool add_category(charset *out, const char *name, size_t n) {
   bool known = false;
   pthread_once(&categories_once, load_categories);
@@ -161,7 +158,7 @@ static void two_add(two_sets *s, uint32_t lo, uint32_t hi) {
   charset_add(&s->maybe, lo, hi);
 }
 
-// Takes what from holds.
+// Moves the contents of from to s.
 static void two_join(two_sets *s, two_sets *from) {
   charset_add_all(&s->sure, &from->sure);
   charset_add_all(&s->maybe, &from->maybe);
@@ -214,10 +211,10 @@ static rx *rx_hex(struct parser *p, size_t from, size_t least, size_t most, bool
     return bad_regex(p, from, "an escape that lacks hexadecimal digits");
   if (x > 0x10FFFF) return bad_regex(p, from, "U+%04X is not a character", x);
   *out = x;
-  return ARENA_NEW(p->mem, rx);   // anything but NULL
+  return ARENA_NEW(p->mem, rx);   // any value but NULL
 }
 
-// \p{L}, \pL, \P{Lu}, \p{^L}; the backslash and the p have been read.
+// Parses \p{L}, \pL, \P{Lu}, \p{^L} after the backslash and the p.
 static bool property(struct parser *p, bool negated, two_sets *out) {
   size_t from = p->at - 2;
   const char *name = p->text + p->at;
@@ -250,7 +247,7 @@ static bool property(struct parser *p, bool negated, two_sets *out) {
   return true;
 }
 
-// What a backslash begins, in a class or outside: a set, or one character.  False: an error.
+// Parses an escape, in a class or outside: a set, or one character. False: an error.
 static bool rx_escape(struct parser *p, bool in_class, two_sets *set, bool *is_set, uint32_t *cp) {
   size_t from = p->at++;
   *is_set = false;
@@ -270,7 +267,7 @@ static bool rx_escape(struct parser *p, bool in_class, two_sets *set, bool *is_s
     if (eat_text(p, "{")) return rx_hex(p, from, 1, 6, true, cp) != NULL;
     if (!rx_hex(p, from, 4, 4, false, cp)) return false;
     uint32_t low;
-    if (*cp < 0xD800 || *cp > 0xDBFF || !eat_text(p, "\\u")) return true;  // a pair is one character
+    if (*cp < 0xD800 || *cp > 0xDBFF || !eat_text(p, "\\u")) return true;  // a surrogate pair is one character
     if (!rx_hex(p, from, 4, 4, false, &low)) return false;
     if (low < 0xDC00 || low > 0xDFFF) return bad_regex(p, from, "half of a surrogate pair"), false;
     *cp = 0x10000 + ((*cp - 0xD800) << 10) + (low - 0xDC00);
@@ -344,7 +341,7 @@ static rx *rx_class(struct parser *p) {
     two_sets set = {{0}, {0}};
     bool is_set = false;
     uint32_t lo = 0, hi;
-    if (s.maybe.n > many) {                    // that many may be repetitions
+    if (s.maybe.n > many) {                    // this many members are probably repetitions
       charset_normalise(&s.sure);
       charset_normalise(&s.maybe);
       many = 2 * s.maybe.n + 4096;
@@ -385,7 +382,7 @@ static rx *rx_class(struct parser *p) {
   if (negated) two_negate(&s);
   charset_free(&s.maybe);
   bool fold = p->fold;
-  p->fold = false;               // it has been done, before the negation
+  p->fold = false;               // already folded, before the negation
   rx *x = set_node(p, from, &s.sure);
   p->fold = fold;
   return x;
@@ -399,7 +396,8 @@ fail:
 static rx *rx_alternatives(struct parser *p);
 static rx *rx_repeated(struct parser *p, rx *x);
 
-// For a comment or a switch, which are not there for a repetition after them: dialects look for what stands before.
+// An empty node for a comment or a flag group. A repetition after it is an error, since dialects apply it to different
+// things.
 static rx *nothing(struct parser *p, size_t at) {
   char c = peek_char(p);
   if (c && strchr("*+?{", c))
@@ -424,13 +422,13 @@ static rx *rx_quoted(struct parser *p) {    // \Q...\E
     vec_push(&all, x);
   }
   if (!all.n) return nothing(p, from);
-  rx *last = rx_repeated(p, all.at[all.n - 1]);    // a repetition after \E is that of the last character
+  rx *last = rx_repeated(p, all.at[all.n - 1]);    // a repetition after \E applies to the last character
   if (!last) { vec_free(&all); return NULL; }
   all.at[all.n - 1] = last;
   return with_list(p, RX_SEQ, from, &all);
 }
 
-// Letters that switch something, up to ':' or ')'.  False: an error.
+// Parses flag letters up to ':' or ')'. False: an error.
 static bool flags(struct parser *p, size_t from) {
   for (bool on = true;; p->at++) {
     char c = peek_char(p);
@@ -482,7 +480,7 @@ static rx *group(struct parser *p) {
     p->at++;
   } else if (eat_text(p, "?")) {
     if (!flags(p, from)) return NULL;
-    if (eat_text(p, ")")) return nothing(p, from);      // for the rest of the group around it
+    if (eat_text(p, ")")) return nothing(p, from);      // for the rest of the enclosing group
     p->at++;
   }
   if (++p->depth > GRAMMAR_DEPTH_MAX)
@@ -538,7 +536,7 @@ static rx *atom(struct parser *p) {
   }
 }
 
-// {m}, {m,}, {m,n}; anything else is no count: then nothing is read.  -1: an error.
+// Parses {m}, {m,}, {m,n}; other text is no count, and nothing is read. -1: an error.
 static int counts(struct parser *p, uint32_t *min, uint32_t *max) {
   size_t from = p->at++;
   uint64_t n[2] = {0, GRAMMAR_INF};
@@ -580,7 +578,7 @@ static rx *rx_repeated(struct parser *p, rx *x) {
     }
     if (eat_text(p, "+"))
       return foreign(p, from, "possessive repetition is not supported: what it matches depends on what it gives up");
-    eat_text(p, "?");            // lazy: the same texts
+    eat_text(p, "?");            // lazy: matches the same texts
     if (peek_char(p) == '*' || peek_char(p) == '?')
       return bad_regex(p, p->at, "nothing stands before '%c' that could be repeated", peek_char(p));
     rx *sub[1] = {x}, *r = rx_new(p, RX_REPEAT, from);
@@ -603,7 +601,7 @@ static rx *rx_alternatives(struct parser *p) {
       rx *x = atom(p);
       if (x) x = rx_repeated(p, x);
       if (!x) { vec_free(&all); vec_free(&seq); return NULL; }
-      if (x->kind != RX_SEQ || x->n) vec_push(&seq, x);     // what is empty, such as (?i), must not hide an anchor
+      if (x->kind != RX_SEQ || x->n) vec_push(&seq, x);     // an empty node, such as (?i), must not hide an anchor
     }
     rx *x = with_list(p, RX_SEQ, from, &seq);
     if (!x) { vec_free(&all); return NULL; }
@@ -615,8 +613,7 @@ static rx *rx_alternatives(struct parser *p) {
 
 // ---- from the tree to an expression ---------------------------------------------------------------------------------
 
-// What stands at a side of a node: something else; the end of the pattern; the end of the pattern, and an anchor has
-// said so.
+// What is at a side of a node: another node; the end of the pattern; the end of the pattern after an anchor.
 enum side { SIDE_INNER, SIDE_OPEN, SIDE_ANCHORED };
 
 static gx *of_set(struct parser *p, const charset *set) {
@@ -643,7 +640,7 @@ static gx *gx_between(struct parser *p, gx *x, enum side left, enum side right) 
 
 static gx *gx_of_rx(struct parser *p, const rx *x, enum side left, enum side right);
 
-// A sequence of these parts; the first one must be combined with everything after it.
+// Converts a sequence; its first part has to be combined with everything after it.
 static gx *gx_of_parts(struct parser *p, const rx *x, rx *const *parts, size_t n, enum side left, enum side right) {
   rx_list list = {0};
   if (x) vec_push(&list, (rx *)(uintptr_t)x);
@@ -663,7 +660,7 @@ static gx *gx_of_parts(struct parser *p, const rx *x, rx *const *parts, size_t n
   return all ? gx_of_rx(p, all, left, right) : NULL;
 }
 
-// A look-ahead in front of these parts, which go on to the end of the text: both have to match.
+// Converts a look-ahead before these parts, which extend to the end of the text: both must match.
 static gx *gx_ahead(struct parser *p, const rx *x, rx *const *parts, size_t n, enum side left, enum side right) {
   bool begins = left == SIDE_ANCHORED || (left == SIDE_OPEN && !p->search), search = p->search;
   enum side inner = begins ? SIDE_ANCHORED : SIDE_INNER;
@@ -680,7 +677,7 @@ static gx *gx_ahead(struct parser *p, const rx *x, rx *const *parts, size_t n, e
   return gx_between(p, both, left, SIDE_INNER);
 }
 
-// A part with a look-ahead in it, and what follows: its alternatives are told apart, so that each knows the rest.
+// Converts a part with a look-ahead inside, and the parts after it: each alternative is combined with all that follows.
 static gx *gx_with_ahead(struct parser *p, const rx *x, rx *const *parts, size_t n, enum side left, enum side right) {
   VEC(gx *) list = {0};
   gx *out = NULL;

@@ -415,13 +415,13 @@ gx *schema_value(schema *s, const nodes *set) {
   s->memo[at] = (struct memo){sorted, rule};
   s->n_memo++;
   struct job job = {rule, {0}};
-  // in their own order, which is that of the members
+  // in the original order, which decides the order of members
   for (size_t i = 0; i < set->n; i++) vec_push(&job.set, set->at[i]);
   vec_push(&s->jobs, job);
   return gx_rule(&s->src, rule);
 }
 
-// Alternatives of which one must be chosen, and the schemas that led to them.
+// Alternatives of which one must be chosen, and the schemas on the way to them.
 struct way { const json_t *node; const struct way *from; };
 struct choice { json_t *array, *owner; bool one; const struct way *way; };
 struct plan { nodes plain; VEC(struct choice) choices; bool never; };
@@ -519,8 +519,8 @@ static int expand(schema *s, struct plan *p, json_t *node, const struct way *fro
 
 static gx *leaf_of_set(schema *s, const nodes *set);
 
-// The alternatives of oneOf must exclude one another: whether a value matches only one of them is not known while it is
-// written.
+// Checks that the alternatives of oneOf exclude one another: while a value is being written, it is unknown whether it
+// matches only one of them.
 static int tell_apart(schema *s, const struct plan *p, const struct choice *c) {
   const json_t *around = p->plain.n == 1 && p->choices.n == 1 ? c->owner : NULL;
   unsigned within = T_ALL, types;
@@ -564,7 +564,8 @@ static int plan_with(schema *s, const struct plan *p, size_t choice, size_t i, s
   return expand(s, out, json_array_get(c->array, i), c->way);
 }
 
-// Counts the combinations, which is cheap compared with making one: too many are refused before the first.
+// Counts the combinations. Counting is cheap compared with making one, so too many are an error before the first is
+// made.
 static int count_branches(schema *s, const struct plan *p, size_t done, size_t *count) {
   if (p->never) return 0;
   if (done == p->choices.n) {
@@ -718,7 +719,7 @@ static int subtract(schema *s, const nodes *set, unsigned types, size_t i, gx **
   for (size_t k = 0; k < COUNT(order); k++) {
     if (!(types & order[k]) || i--) continue;
     unsigned type = order[k] == T_NUMBER && !(types & T_FRACTION) ? T_INTEGER : order[k];
-    return type == T_STRING ? 0 : schema_minus(s, set, type, part);          // for strings it has been done
+    return type == T_STRING ? 0 : schema_minus(s, set, type, part);          // already done for strings
   }
   return 0;
 }
@@ -738,7 +739,7 @@ static gx *leaf_of_set(schema *s, const nodes *set) {
   if (listed(s, set, &out)) return NULL;
   if (out) return out;
   if (!types) return schema_empty(s, set->at[0], "type", "no type is allowed by all of the schemas that apply here");
-  // Keywords of a single type without `type`: that type is meant.
+  // keywords of a single type without `type` imply that type
   if (types == T_ALL) {
     unsigned of = families & (1u << F_NUMBER | 1u << F_STRING | 1u << F_ARRAY | 1u << F_OBJECT);
     types = of == 1u << F_NUMBER   ? T_NUMBER
@@ -781,7 +782,7 @@ static void pieces(schema *s) {
   s->any = s->string = -1;
 }
 
-// 1: it needs too much, and has patterns, one of which may be the cause.
+// 1: it exceeds a limit and has patterns, one of which may be the cause.
 static int compile_schema(const char *text, size_t n, bool strict, bool tries, str *notes, grammar **out,
                           error *err) {
   if (n > GRAMMAR_SOURCE_MAX) return error_set(err, "a schema of %zu bytes (the limit is %u)", n, GRAMMAR_SOURCE_MAX);
@@ -847,7 +848,7 @@ int grammar_from_schema(const char *text, size_t n, bool strict, str *notes, gra
   error first = {0};
   size_t noted = notes ? notes->n : 0;
   int status = compile_schema(text, n, strict, false, notes, out, &first);
-  if (status > 0) {                      // again: a pattern that is too large becomes a note
+  if (status > 0) {                      // second try: a pattern that is too large becomes a note
     if (notes && notes->at) notes->at[notes->n = noted] = 0;
     first = (error){0};
     status = compile_schema(text, n, strict, true, notes, out, &first);

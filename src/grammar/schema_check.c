@@ -1,5 +1,5 @@
-// Checks whether a value is valid, for the values of enum and const, whose grammar is the list of the valid ones, and
-// whether two alternatives of oneOf can never both match.
+// Checks whether a value is valid. Used for enum and const, whose grammar is the list of valid values, and to prove
+// that two alternatives of oneOf never match together.
 #include "base/stack.h"
 #include "grammar/schema_impl.h"
 #include <math.h>
@@ -33,17 +33,17 @@ bool schema_equal(schema *s, const json_t *a, const json_t *b) {
 
 // ---- lists of values ------------------------------------------------------------------------------------------------
 
-// Values by their hash, so that looking one up takes no walk: first[hash] is the number + 1 of one of them,
-// next[number] that of another.
+// An index of values by hash, so that a look-up needs no scan: first[hash] is the number + 1 of one value, next[number]
+// that of the next with this hash.
 struct listing { smap first; uint32_t *next; hash_key key; struct listing *older; };
 
-// Equal values have equal hashes: numbers count as floats, the members of an object in any order.
+// Equal values have equal hashes: numbers are hashed as floats, members of an object in any order.
 static uint64_t hash_of(schema *s, hash_key k, const json_t *v) {
   s->work += 1 + json_string_length(v) / 64;
   uint64_t h[3] = {json_is_number(v) ? JSON_REAL : (uint64_t)json_typeof(v)};
   if (json_is_string(v)) h[1] = hash_keyed(k, json_string_value(v), json_string_length(v));
   if (json_is_number(v)) {
-    double x = json_number_value(v) + 0.0;                 // one zero
+    double x = json_number_value(v) + 0.0;                 // 0 and -0 are equal
     memcpy(&h[1], &x, sizeof x);
   }
   for (size_t i = 0; i < json_array_size(v); i++) {
@@ -110,7 +110,7 @@ void schema_listings_free(schema *s) {
 
 // ---- by type --------------------------------------------------------------------------------------------------------
 
-// Of decimals as they are meant: 0.3 is three times 0.1.
+// Decides for decimals as they are written: 0.3 is three times 0.1.
 static bool is_multiple(double x, double of) {
   double times = x / of, whole = nearbyint(times);
   return of > 0 && fabs(times - whole) <= 1e-9 * (1 + fabs(times)) && (of != floor(of) || fmod(x, of) == 0);
@@ -176,7 +176,7 @@ static int check_array(schema *s, const json_t *v, const json_t *node, int depth
   return !json_is_true(json_object_get(node, "uniqueItems")) || all_differ(s, v);
 }
 
-// What members ask for, where they are there.
+// Checks what a present member requires.
 static int check_dependents(schema *s, const json_t *v, const json_t *node, int depth) {
   static const char *const names[] = {"dependentRequired", "dependentSchemas", "dependencies"};
   for (size_t k = 0; k < COUNT(names); k++) {
@@ -232,7 +232,7 @@ static int check_object(schema *s, json_t *v, const json_t *node, int depth) {
   return check_dependents(s, v, node, depth);
 }
 
-// `not` and `if`.
+// Checks `not` and `if`.
 static int check_conditions(schema *s, const json_t *v, const json_t *node, int depth) {
   json_t *no = json_object_get(node, "not"), *test = json_object_get(node, "if");
   int ok = no ? schema_check(s, v, no, false, depth + 1) : 0;
@@ -301,7 +301,7 @@ static bool only_has(const json_t *node, const char *const *names, size_t n) {
   return true;
 }
 
-// Follows references.  *pure: nothing else is said on the way.
+// Follows references. *pure: the schemas on the way have no other keywords.
 static json_t *resolved(schema *s, json_t *node, bool *pure) {
   static const char *const ref = "$ref";
   json_t *target;
@@ -335,8 +335,8 @@ static bool consts_differ(schema *s, const json_t *a, const json_t *b) {
   return y && !schema_equal(s, x, y);
 }
 
-// What a lets through is narrower than what is valid where nothing but a and around speak of the value: without a type,
-// but spoken of as an object, it is written as one; and it has the members that are named.
+// Returns whether only a and around apply to the value. Then the grammar of a accepts fewer values than a does: without
+// a type but with keywords of objects it accepts only objects, and only the named members.
 static bool speaks_alone(const json_t *a, const json_t *around, bool pure_a) {
   static const char *const of_objects[] = {
     "type",          "properties",    "required",     "additionalProperties", "patternProperties",
@@ -361,7 +361,7 @@ int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json
   if (schema_types(s, a, &ta) || schema_types(s, b, &tb)) return -1;
   json_t *constant = json_object_get(a, "const"), *values = json_object_get(a, "enum");
   if (consts_differ(s, a, b)) return schema_charge(s, a, 1) ? -1 : 1;
-  if (constant || json_is_array(values)) {                 // none of the values of a
+  if (constant || json_is_array(values)) {                 // if b accepts no value of a
     size_t n = constant ? 1 : json_array_size(values);
     for (size_t i = 0; i < n; i++) {
       int valid = schema_check(s, constant ? constant : json_array_get(values, i), b, false, 0);
@@ -387,7 +387,7 @@ int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json
     return 1;
   if ((ta & tb) != T_OBJECT) return 0;
   json_t *pa = json_object_get(a, "properties"), *pb = json_object_get(b, "properties");
-  // a member that both have, and that differs
+  // a member that both require, with schemas that exclude each other
   for (size_t i = 0; i < na; i++) {
     const char *name = json_string_value(json_array_get(ra, i));
     json_t *own = name ? json_object_get(pa, name) : NULL, *other = own ? json_object_get(pb, name) : NULL;
@@ -396,7 +396,7 @@ int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json
     int apart = schema_excludes(s, own, other, T_ALL, NULL, depth + 1);
     if (apart) return apart;
   }
-  // a member that b needs and a cannot have
+  // a member that b requires and a cannot have
   bool alone = speaks_alone(a, around, pure_a);
   for (size_t i = 0; i < nb; i++) {
     const char *name = json_string_value(json_array_get(rb, i));
@@ -405,7 +405,7 @@ int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json
                   (alone && !ap && json_object_size(pa) && name && !requires(a, name) && !requires(around, name));
     if (name && closed && !json_object_get(pa, name) && !json_object_get(a, "patternProperties")) return 1;
   }
-  // one that a always has and b forbids
+  // a member that a requires and b forbids
   for (size_t i = 0; i < na; i++) {
     const char *name = json_string_value(json_array_get(ra, i));
     if (name && json_is_false(json_object_get(b, "additionalProperties")) && !json_object_get(pb, name) &&

@@ -1,5 +1,5 @@
 // Formats of strings, as regular expressions. Generated strings are valid, and simple rather than exhaustive: a `uri`
-// has only ASCII letters, and no forms that parsers disagree about.
+// has only ASCII letters, and no forms that parsers treat differently.
 #include <string.h>
 #include "grammar/schema_impl.h"
 
@@ -18,7 +18,7 @@
 #define HOST LABEL "(?:\\." LABEL "){0,3}"
 #define PCHAR "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
 #define TAIL "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
-#define NAME "[A-Za-z](?:[A-Za-z0-9-]{0,30}[A-Za-z0-9])?"              // never parsed as a number
+#define NAME "[A-Za-z](?:[A-Za-z0-9-]{0,30}[A-Za-z0-9])?"              // cannot be parsed as a number
 #define WEB_HOST "(?:" LABEL "\\.){0,3}" NAME
 #define PORT "(?::\\d{1,4})?"
 #define SCHEME "[A-Za-z][A-Za-z0-9+.-]{0,15}"
@@ -147,7 +147,7 @@ static const struct { const char *name; unsigned types; const char *regex;
   {"unixtime", 0, ""},
 };
 
-// What contentEncoding and contentMediaType say of a string, as a format.  NULL: nothing.
+// The format that contentEncoding and contentMediaType of a string imply. NULL: none.
 const char *schema_content_format(const json_t *node) {
   const char *encoding = json_string_value(json_object_get(node, "contentEncoding")),
              *media = json_string_value(json_object_get(node, "contentMediaType"));

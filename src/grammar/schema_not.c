@@ -1,5 +1,5 @@
-// Negations. A grammar says what may be written, so `not` and `if` become schemas of the remaining values: "not an
-// integer from 3 on" is another type, or a number below 3. A condition is "if and then" or "not if, and else".
+// Negations. A grammar can only say what may be written, so `not` and `if` become schemas of the remaining values: "not
+// an integer from 3 on" is another type, or a number below 3. A condition is "if and then" or "not if, and else".
 //
 // The resulting schemas may allow fewer values than are valid, never more. Their leaves are atoms: `not` of an enum, a
 // const or a pattern alone. Those are subtracted from the values that the rest of a schema allows.
@@ -20,7 +20,7 @@ bool schema_is_atom(const json_t *node) {
 static const char *const type_names[] = {"null", "boolean", "string", "array", "object", "number"};
 static const unsigned type_bits[] = {T_NULL, T_BOOL, T_STRING, T_ARRAY, T_OBJECT, T_NUMBER};
 
-// Any type but these: of "integer", no number at all.
+// Any type but these; for "integer" the result has no numbers at all.
 static json_t *other_types(unsigned types) {
   json_t *list = json_array();
   for (size_t i = 0; i < COUNT(type_names); i++)
@@ -34,7 +34,7 @@ static void add_types(json_t *out, unsigned but) {
   json_decref(list);
 }
 
-// Keywords that count or compare, each by the one that takes its place and by how much it moves.
+// Keywords that count or compare, the keyword of the negation, and the step by which the bound changes.
 static const struct opposite { const char *name, *type, *opposite; int step; } opposites[] = {
   {"minimum", "number", "exclusiveMaximum", 0}, {"maximum", "number", "exclusiveMinimum", 0},
   {"exclusiveMinimum", "number", "maximum", 0}, {"exclusiveMaximum", "number", "minimum", 0},
@@ -48,7 +48,7 @@ static bool add_opposite(json_t *out, const char *name, const json_t *value) {
     const struct opposite *o = &opposites[i];
     if (strcmp(o->name, name) || !json_is_number(value)) continue;
     double x = json_number_value(value) + o->step;
-    if (o->step && x < 0) return true;               // always so: the negation never is
+    if (o->step && x < 0) return true;               // always true, so its negation never is
     json_t *bound = json_is_integer(value) ? json_integer(json_integer_value(value) + o->step) : json_real(x);
     json_array_append_new(out, json_pack("{ss so}", "type", o->type, o->opposite, bound));
     return true;
@@ -58,7 +58,7 @@ static bool add_opposite(json_t *out, const char *name, const json_t *value) {
 
 static json_t *negate(schema *s, json_t *node, int depth);
 
-// An object that lacks one of these members.
+// Adds schemas of objects that lack one of these members.
 static bool add_lacking(json_t *out, const json_t *required) {
   for (size_t i = 0; i < json_array_size(required); i++) {
     const char *name = json_string_value(json_array_get(required, i));
@@ -68,7 +68,7 @@ static bool add_lacking(json_t *out, const json_t *required) {
   return true;
 }
 
-// An object with one of these members that is not as they say.
+// Adds schemas of objects in which one of these members violates its schema.
 static bool add_otherwise(schema *s, json_t *out, json_t *properties, int depth) {
   bool any = !json_object_size(properties);
   for (void *it = json_object_iter(properties); it; it = json_object_iter_next(properties, it)) {
@@ -84,7 +84,7 @@ static bool add_otherwise(schema *s, json_t *out, json_t *properties, int depth)
   return any;
 }
 
-// What contradicts one keyword is added.  False: nothing can be written.
+// Adds schemas of values that violate one keyword. False: not expressible.
 static bool add_negated(schema *s, json_t *out, json_t *node, const char *name, json_t *value, int depth) {
   json_t *target = NULL, *list;
   if (!strcmp(name, "type")) {
@@ -136,7 +136,7 @@ static bool add_negated(schema *s, json_t *out, json_t *node, const char *name, 
   return add_opposite(out, name, value);
 }
 
-// NULL: nothing can be written.  Empty: nothing is left.
+// NULL: not expressible. Empty: no value is left.
 static json_t *negate(schema *s, json_t *node, int depth) {
   if (json_is_true(node)) return json_array();
   if (json_is_false(node)) return json_pack("[b]", 1);
@@ -198,12 +198,12 @@ bool schema_has_atoms(const nodes *set, unsigned *types) {
   for (size_t i = 0; i < set->n; i++) {
     const json_t *atom = atom_of(set->at[i]);
     any = any || atom;
-    if (json_object_get(atom, "pattern")) *types &= T_STRING;     // no other value mismatches a pattern
+    if (json_object_get(atom, "pattern")) *types &= T_STRING;     // values of other types match every pattern
   }
   return any;
 }
 
-// The values that an atom excludes, in an array to be freed.
+// The values that an atom excludes, as an array for the caller to free.
 static json_t *excluded(const json_t *atom) {
   json_t *constant = json_object_get(atom, "const"), *list = json_object_get(atom, "enum");
   return constant ? json_pack("[O]", constant) : list ? json_incref(list) : json_array();

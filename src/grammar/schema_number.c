@@ -1,7 +1,7 @@
 // Numbers: bounds and multiples, over decimal digits.
 //
 // Bounds are compared digit by digit: "at least 37" is a longer number, or one that begins with 3 and continues with 7
-// or more, or begins with 4 or more. A number with bounds has no exponent. Fractions are compared in the same way, up
+// or more, or begins with 4 or more. A number with bounds has no exponent. Fractions are compared likewise, up
 // to a number of digits at which different decimals are different doubles.
 #include "grammar/schema_impl.h"
 #include <math.h>
@@ -20,7 +20,7 @@ static gx *digit(grammar_source *g, int lo, int hi) { return gx_range(g, (uint32
 
 // ---- integers -------------------------------------------------------------------------------------------------------
 
-// n digits that are no less than those of a
+// n digits that are at least those of a
 static gx *at_least_digits(grammar_source *g, const char *a, uint32_t n) {
   if (strspn(a, "0") >= n) return digits(g, n, n);
   gx *same = GX_SEQ_OF(g, digit(g, a[0] - '0', a[0] - '0'), at_least_digits(g, a + 1, n - 1));
@@ -44,7 +44,7 @@ static gx *same_length(grammar_source *g, const char *a, const char *b, uint32_t
   return gx_alt(g, list, k);
 }
 
-// Whole numbers a <= x <= b without sign; nothing where a > b.
+// Unsigned integers a <= x <= b; nothing if a > b.
 static gx *between(grammar_source *g, uint64_t a, uint64_t b) {
   gx *list[20];
   size_t k = 0;
@@ -75,7 +75,7 @@ static int bound(schema *s, const json_t *node, const char *keyword, bool upper,
   // not exact as a double
   if (json_is_integer(v) && (json_integer_value(v) > (1ll << 53) || json_integer_value(v) < -(1ll << 53))) {
     if (json_integer_value(v) <= BIG && json_integer_value(v) >= -BIG)
-      x = upper ? nextafter(x, -INFINITY) : nextafter(x, INFINITY);       // on the safe side
+      x = upper ? nextafter(x, -INFINITY) : nextafter(x, INFINITY);       // rounds towards the inside of the range
   }
   if (upper ? x < b->hi || (x == b->hi && strict) : x > b->lo || (x == b->lo && strict)) {
     if (upper) { b->hi = x; b->hi_strict = strict; }
@@ -84,7 +84,7 @@ static int bound(schema *s, const json_t *node, const char *keyword, bool upper,
   return 0;
 }
 
-// The formats of integers and what they allow; those of 64 bits have more digits than are written.
+// The formats of integers and their ranges; those of 64 bits have more digits than a grammar writes.
 static const struct { const char *format; double lo, hi;
 } ranges[] = {{"int8", -128, 127},
               {"int16", -32768, 32767},
@@ -108,7 +108,7 @@ bool schema_integer_format(const char *name, double *lo, double *hi) {
   return false;
 }
 
-// False: too many digits to count remainders of.
+// False: too many digits for counting remainders.
 static bool decimal_multiple(double x, struct multiple *out) {
   enum { MOST = 10000 };
   char text[64];
@@ -123,7 +123,7 @@ static bool decimal_multiple(double x, struct multiple *out) {
   return false;
 }
 
-// Of whole numbers: 5 of 2.5.
+// The multiple for integers: 5 for 2.5.
 static uint32_t whole_multiple(struct multiple m) {
   uint32_t of = m.of;
   for (uint32_t i = 0; i < m.digits; i++) {
@@ -139,7 +139,7 @@ static int gather_bounds(schema *s, const nodes *set, struct bounds *b) {
   for (size_t i = 0; i < set->n; i++) {
     json_t *node = set->at[i],
            *strict[2] = {json_object_get(node, "exclusiveMinimum"), json_object_get(node, "exclusiveMaximum")};
-    // In draft 4 these two were flags of the bounds beside them.
+    // in draft 4 these two were flags of the bounds
     if (bound(s, node, "minimum", false, json_is_true(strict[0]), b) ||
         bound(s, node, "maximum", true, json_is_true(strict[1]), b))
       return -1;
@@ -181,7 +181,7 @@ static gx *empty_range(schema *s, const nodes *set) {
   return schema_empty(s, set->at[0], NULL, "no number is within the bounds (minimum, maximum)");
 }
 
-// Magnitudes that have more digits than are compared: as many digits as the bounds have, which are no less than 1.
+// Magnitudes with more digits than are compared: as many digits as the bounds have, at least one.
 static gx *huge(schema *s, const nodes *set, double lo, double hi) {
   int from = snprintf(NULL, 0, "%.0f", lo), to = isinf(hi) ? from + 1 : snprintf(NULL, 0, "%.0f", hi);
   if (schema_relax(s, set->at[0], NULL,
@@ -190,7 +190,7 @@ static gx *huge(schema *s, const nodes *set, double lo, double hi) {
   return GX_SEQ_OF(&s->src, digit(&s->src, 1, 9), digits(&s->src, (uint32_t)from - 1, (uint32_t)to - 1));
 }
 
-// lo <= hi, and all between is beyond what is compared, on one side of 0.
+// lo <= hi, both on one side of 0, and all values between have too many digits to compare.
 static gx *huge_within(schema *s, const nodes *set, double lo, double hi) {
   if (lo > 0) return huge(s, set, lo, hi);
   gx *below = huge(s, set, -hi, -lo);
@@ -216,13 +216,13 @@ static gx *integer_within(schema *s, const nodes *set, const struct bounds *b) {
 
 // ---- numbers with a fraction ----------------------------------------------------------------------------------------
 
-// The digits of a bound's magnitude, and how many digits a fraction may have.
+// The digits of a bound's magnitude, and the maximum number of digits in a fraction.
 struct decimal { uint64_t whole; char fraction[64]; uint32_t n; bool strict; };
 
 // -1: more digits than can be compared.
 static int decimal_of(double x, bool strict, struct decimal *d) {
   char text[512];
-  for (int n = 0; n <= 40; n++) {      // the shortest that is the same double
+  for (int n = 0; n <= 40; n++) {      // the shortest decimal that reads back as x
     snprintf(text, sizeof text, "%.*f", n, fabs(x));
     if (strtod(text, NULL) == fabs(x)) break;
     if (n == 25) return -1;
@@ -234,8 +234,8 @@ static int decimal_of(double x, bool strict, struct decimal *d) {
   return 0;
 }
 
-// Whether a decimal with n digits after the point that is not x may be read as x.  That of x itself lies up to half a
-// step beside x.
+// Returns whether a different decimal with n digits after the point may be read back as x. The decimal of x itself is
+// at most half a step from x.
 static bool alike(double x, uint32_t n) {
   return (nextafter(fabs(x), INFINITY) - fabs(x)) * (x == floor(x) ? .5 : 1) > pow(10, -(double)n);
 }
@@ -247,8 +247,8 @@ static void pad_fraction(struct decimal *d, uint32_t n) {
 
 static bool zeros(const struct decimal *d, uint32_t from) { return strspn(d->fraction + from, "0") == d->n - from; }
 
-// The continuations after the first i digits of the fraction, which equal those of d, so that the number is at least,
-// or at most, d.
+// The digits after the first i of the fraction, if those equal the digits of d, such that the magnitude is at least d
+// (fraction_from) or at most d (fraction_to).
 static gx *fraction_from(grammar_source *g, const struct decimal *d, uint32_t i) {
   uint32_t left = d->n - i;
   if (!left) return d->strict ? gx_never(g) : gx_empty(g);
@@ -277,7 +277,7 @@ static gx *whole_part(grammar_source *g, uint64_t x) {
   return gx_text(g, text);
 }
 
-// "." and at least one digit: of what `after` describes, which may be nothing.
+// "." and at least one digit: the texts of `after` that are not empty.
 static gx *point(grammar_source *g, gx *after, uint32_t n) {
   return GX_SEQ_OF(g, gx_text(g, "."), gx_and(g, after, digits(g, 1, n)));
 }
@@ -300,13 +300,13 @@ static gx *no_more(grammar_source *g, const struct decimal *d) {
   return gx_alt(g, list, n);
 }
 
-// Magnitudes between two bounds, either of which may be NULL.
+// Magnitudes between two bounds, each of which may be NULL.
 static gx *magnitude(grammar_source *g, const struct decimal *lo, const struct decimal *hi, uint32_t n) {
   if (lo && hi) return gx_and(g, no_less(g, lo), no_more(g, hi));
   return lo ? no_less(g, lo) : hi ? no_more(g, hi) : with_fraction(g, between(g, 0, 999999999999999ull), n);
 }
 
-// At least n digits after the point, and enough that there are decimals between two close bounds.
+// At least n digits after the point, and enough that decimals between two close bounds exist.
 static uint32_t digits_between(const struct bounds *b, uint32_t n) {
   double apart = b->hi - b->lo;
   while (apart > 0 && n < MOST_FRACTION && pow(10, -(double)n) * 10 > apart) n++;
@@ -329,10 +329,10 @@ static gx *fraction_within(schema *s, const nodes *set, const struct bounds *b) 
   uint32_t n = 6,
            longest = (uint32_t)(strlen(lo.fraction) > strlen(hi.fraction) ? strlen(lo.fraction) : strlen(hi.fraction));
   uint64_t most = lo.whole > hi.whole ? lo.whole : hi.whole;
-  for (uint64_t x = 1000000000; x <= most && n > 1; x *= 10) n--;      // 15 digits in all where a bound is near
+  for (uint64_t x = 1000000000; x <= most && n > 1; x *= 10) n--;      // 15 digits in all near a bound
   if (longest > n) n = longest;
   n = digits_between(b, n);
-  // A number just beside a bound that is not allowed itself must not be read as the bound.
+  // a number next to an excluded bound must not be read back as the bound
   if ((has_lo && b->lo_strict && alike(b->lo, n)) || (has_hi && b->hi_strict && alike(b->hi, n))) {
     if (schema_relax(s, set->at[0], NULL,
                      "an exclusive bound, and bounds with %u digits after the point: numbers beside it are read as the "
@@ -361,7 +361,7 @@ gx *schema_number(schema *s, const nodes *set, bool integer) {
   grammar_source *g = &s->src;
   struct bounds b;
   if (gather_bounds(s, set, &b)) return NULL;
-  // multiples of whole numbers are whole
+  // multiples of integers are integers
   for (size_t i = 0; i < b.n_multiples && !integer; i++) integer = !b.multiples[i].digits;
   if (integer) return integer_within(s, set, &b);
   if (b.any || b.n_multiples) return fraction_within(s, set, &b);

@@ -1,9 +1,8 @@
-// Objects and arrays: members in the order of the schema, each with the schemas that apply to it, and items by their
-// place.
+// Objects and arrays: members in the order of the schema, each with the schemas that apply to it, and items by
+// position.
 //
-// Members that the schema does not name come last.  Their names are any but those that it names; with patternProperties
-// the schemas of such a member depend on which of the patterns its name matches, so there is one alternative for each
-// combination.
+// Members that the schema does not name come last, with any other name. With patternProperties the schemas of such a
+// member depend on the patterns that its name matches, so each combination of patterns is an alternative.
 #include "grammar/schema_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +18,12 @@ struct object {
   const nodes *set;
   VEC(struct member) members;
   VEC(struct pattern) patterns;
-  bool named, spoken, no_others;   // some schema names members; says what others may be; allows none
-  bool evaluated;                  // a member must be spoken of by some schema (unevaluatedProperties)
+  bool named, spoken, no_others;   // a schema names members; restricts others; allows no others
+  bool evaluated;                  // every member must be covered by a schema (unevaluatedProperties)
   uint32_t min, max, n_required;
 };
 
-// NULL: an error.
+// Finds or adds a member. NULL: an error.
 static struct member *member_of(schema *s, struct object *o, const json_t *node, const char *keyword,
                                 const char *name) {
   if (schema_charge(s, node, 1 + o->members.n / 8)) return NULL;
@@ -101,7 +100,7 @@ static int gather(schema *s, struct object *o) {
   return 0;
 }
 
-// The schemas of a member's value.  matched: which patterns its name matches.  0: such a member is not allowed.
+// The schemas of a member's value. matched: bits of the patterns that its name matches. 0: the member is not allowed.
 static int value_schemas(schema *s, const struct object *o, const char *name, unsigned matched, nodes *out) {
   bool spoken = false;
   if (schema_charge(s, o->set->at[0], 8 + o->set->n * (1 + o->patterns.n))) return -1;
@@ -132,8 +131,8 @@ static gx *member(schema *s, gx *name, const nodes *schemas) {
   return value ? GX_SEQ_OF(&s->src, name, gx_text(&s->src, ":"), s->space, value) : NULL;
 }
 
-// A required member that some schema names, and `additionalProperties: false` of another forbids.  Strictly read,
-// nothing is valid under these; zod writes intersections so, and means all members together.  As value_schemas().
+// A required member that one schema names and `additionalProperties: false` of another forbids. Strictly no value is
+// valid; zod writes intersections in this form and means all members together. Returns like value_schemas().
 static int closed_by_others(schema *s, const struct object *o, const char *name, unsigned matched, nodes *out) {
   struct object named = *o;
   nodes set = {0};
@@ -149,7 +148,7 @@ static int closed_by_others(schema *s, const struct object *o, const char *name,
   return status;
 }
 
-// *out NULL: a member that is not allowed, and need not be.
+// *out NULL: an optional member that is not allowed.
 static int named_member(schema *s, const struct object *o, const struct member *m, gx **out) {
   nodes schemas = {0};
   unsigned matched = 0;
@@ -187,7 +186,7 @@ static int named_member(schema *s, const struct object *o, const struct member *
   return status < 0 ? -1 : 0;
 }
 
-// Names of members that are not named by the schema: NULL where propertyNames cannot be honoured.
+// Names of members that the schema does not name. NULL: an error.
 static gx *other_names(schema *s, const struct object *o, unsigned matched) {
   grammar_source *g = &s->src;
   gx *name = schema_letters(s);
@@ -273,7 +272,7 @@ static gx *other_names(schema *s, const struct object *o, unsigned matched) {
   return GX_SEQ_OF(g, s->quote, schema_of_length(s, name, min, max), s->quote);
 }
 
-// Members that are not named.  *out NULL: there are none.
+// Members that the schema does not name. *out NULL: not allowed.
 static int other_members(schema *s, const struct object *o, gx **out) {
   *out = NULL;
   if (o->no_others || (o->named && !o->spoken)) return 0;
@@ -282,7 +281,7 @@ static int other_members(schema *s, const struct object *o, gx **out) {
   for (unsigned matched = 0; matched < 1u << o->patterns.n && !status; matched++) {
     nodes schemas = {0};
     int allowed = value_schemas(s, o, NULL, matched, &schemas);
-    // With patterns, members that match none are allowed only if the schema says so, as everywhere.
+    // with patterns, members that match none are allowed only if the schema says so
     if (allowed > 0 && !matched && o->patterns.n) {
       bool said = false;
       for (size_t i = 0; i < o->set->n; i++) said = said || json_object_get(o->set->at[i], "additionalProperties");
@@ -316,7 +315,7 @@ gx *schema_object(schema *s, const nodes *set) {
     vec_push(&required, o.members.at[i].required);
   }
   if (!status) status = other_members(s, &o, &rest);
-  if (!status && rest && o.min > o.n_required && o.min > 1)   // a name that comes twice is one member
+  if (!status && rest && o.min > o.n_required && o.min > 1)   // a duplicate name counts as one member
     status = schema_relax(s, set->at[0], "minProperties",
                           "is enforced up to 1 and up to the number of required members, where others are allowed");
   if (!status && rest && o.min > o.n_required && o.min > 1) o.min = o.n_required ? o.n_required : 1;
@@ -336,7 +335,7 @@ gx *schema_object(schema *s, const nodes *set) {
 
 // ---- arrays ---------------------------------------------------------------------------------------------------------
 
-// The schemas of item i.  0: there may be none.
+// The schemas of item i. 0: not allowed.
 static int item_schemas(schema *s, const nodes *set, size_t i, nodes *out) {
   for (size_t k = 0; k < set->n; k++) {
     json_t *items = json_object_get(set->at[k], "items"), *prefix = json_object_get(set->at[k], "prefixItems"),
@@ -354,8 +353,8 @@ static int item_schemas(schema *s, const nodes *set, size_t i, nodes *out) {
   return 1;
 }
 
-// The different values that items may have, if the schema names them, in an array to be freed; of more than `most`,
-// some.  NULL: it does not, or something fails.
+// The distinct values of items, if the schema lists them, as an array for the caller to free; if there are more than
+// `most`, some of them. NULL: not listed, or an error.
 static json_t *item_values(schema *s, const nodes *schemas, size_t most) {
   json_t *node = schemas->n ? schemas->at[0] : NULL, *target = NULL, *from = NULL, *values = json_array();
   for (int hops = 0; node && hops < SCHEMA_DEPTH_MAX && !schema_ref(s, node, &target) && target; hops++) node = target;
@@ -378,8 +377,8 @@ static json_t *item_values(schema *s, const nodes *schemas, size_t most) {
   return values;
 }
 
-// uniqueItems: where items are a few values, one rule for each set of those that have been used already says what may
-// follow.  *out NULL: it is not enforced.
+// uniqueItems: if items have few possible values, each set of values already used is a rule that says which items may
+// follow. *out NULL: not enforced.
 static int distinct(schema *s, const nodes *set, size_t prefix, uint32_t min, uint32_t max, gx **out) {
   enum { MOST = 8 };
   static const char why[] =
@@ -390,7 +389,7 @@ static int distinct(schema *s, const nodes *set, size_t prefix, uint32_t min, ui
   json_t *values = NULL, *owner = set->at[0];
   for (size_t i = 0; i < set->n; i++) if (json_is_true(json_object_get(set->at[i], "uniqueItems"))) owner = set->at[i];
   int status = prefix ? 0 : item_schemas(s, set, 0, &schemas);
-  // the value's rule is made for the sake of its errors
+  // the value's rule is made for its errors only
   if (status > 0 && schema_value(s, &schemas)) values = item_values(s, &schemas, MOST);
   vec_free(&schemas);
   size_t n = json_array_size(values), sets = (size_t)1 << n;
@@ -451,7 +450,7 @@ gx *schema_array(schema *s, const nodes *set) {
       break;
     }
   if (prefix > 150) { schema_fail(s, set->at[0], "prefixItems", "more than 150 are not supported"); return NULL; }
-  // Items up to the first that may not be.
+  // Items up to the first one that is not allowed.
   VEC(gx *) items = {0};
   gx *rest = NULL, *out = NULL;
   int allowed = 1;
@@ -471,7 +470,7 @@ gx *schema_array(schema *s, const nodes *set) {
   else if (allowed >= 0) {
     uint32_t n = (uint32_t)items.n < max ? (uint32_t)items.n : max;
     gx *tail = gx_empty(g);
-    if (rest && max > n) {         // after the first n: with a comma each, but for the very first
+    if (rest && max > n) {         // after the first n: each with a comma, except the very first item
       uint32_t least = min > n ? min - n : 0, most = max == GRAMMAR_INF ? max : max - n;
       gx *more = GX_SEQ_OF(g, s->comma, rest);
       if (n) tail = gx_repeat(g, more, least, most);

@@ -1,8 +1,8 @@
 // Strings: lengths and patterns; schema_format.c has the formats.
 //
-// A string with no constraint except its length may use any escapes. If its text matters (a pattern, a format, the name
-// of a member), characters are written directly, and only those that must be escaped are, in the shortest way: so a
-// pattern's automaton runs over the written text.
+// A string constrained only in length may use any escapes. If its text matters (a pattern, a format, the name of a
+// member), characters are written directly, and only necessary escapes are used, in their shortest form: so a pattern's
+// automaton runs over the written text.
 #include "grammar/regex.h"
 #include "grammar/schema_impl.h"
 #include <stdlib.h>
@@ -23,7 +23,7 @@ void schema_quoted(str *out, const char *text, size_t n) {
   str_addc(out, '"');
 }
 
-// One character of a set, as it is written.
+// One character of a set, in its written form.
 static gx *written(void *ctx, grammar_source *g, const charset *set) {
   (void)ctx;
   VEC(gx *) list = {0};
@@ -61,7 +61,7 @@ static gx *written_any(schema *s) {
 
 gx *schema_letters(schema *s) { return gx_repeat(&s->src, written_any(s), 0, GRAMMAR_INF); }
 
-static gx *one_of(grammar_source *g, const char *ranges) {   // "09af": pairs
+static gx *one_of(grammar_source *g, const char *ranges) {   // "09af": pairs of first and last
   charset set = {0};
   for (; *ranges; ranges += 2) charset_add(&set, (unsigned char)ranges[0], (unsigned char)ranges[1]);
   charset_normalise(&set);
@@ -70,7 +70,7 @@ static gx *one_of(grammar_source *g, const char *ranges) {   // "09af": pairs
   return x;
 }
 
-// A character of a string with any of its escapes.  \u of a surrogate only in pairs.
+// A character of a string with all its escapes. Surrogates as \u only in pairs.
 static gx *letter(schema *s) {
   grammar_source *g = &s->src;
   if (s->letter) return s->letter;
@@ -92,8 +92,8 @@ static gx *letter(schema *s) {
 
 // ---- strings --------------------------------------------------------------------------------------------------------
 
-// Whether some text matches both this pattern and the regular expression of a format.  Found out once for each pair: it
-// is a grammar of its own that is compiled.
+// Returns whether a text matches both this pattern and a format's regular expression. Each pair is decided once, by
+// compiling a grammar.
 static bool format_fits(schema *s, const char *pattern, size_t n, const char *regex) {
   enum { FAILED = SCHEMA_WORK_MAX / 64 };      // the assumed cost if it is unknown
   for (size_t i = 0; i < s->fits.n; i++) {
@@ -119,7 +119,7 @@ static bool format_fits(schema *s, const char *pattern, size_t n, const char *re
   return fits;
 }
 
-// What every text matches: a pattern that cannot be intersected with this cannot with anything.
+// Matches every text: a pattern that cannot be intersected with it cannot be intersected at all.
 static const char any_text[] = "(.|\\n|\\r)*";
 
 int schema_pattern(schema *s, const json_t *node, const char *keyword, const char *text, size_t n, gx **out) {
@@ -140,7 +140,7 @@ int schema_pattern(schema *s, const json_t *node, const char *keyword, const cha
 
 static gx *both(schema *s, gx *a, gx *b) { return a ? gx_and(&s->src, a, b) : b; }
 
-// Lengths of one schema.
+// The length limits of one schema.
 static int lengths(schema *s, const json_t *node, uint32_t *min, uint32_t *max) {
   uint32_t n;
   int has = schema_count(s, node, "minLength", &n);
@@ -161,8 +161,8 @@ static bool patterns_allow(schema *s, const nodes *set, const char *regex) {
   return fits;
 }
 
-// What the formats of one schema demand is added.  Beside a pattern that contradicts it, a format says nothing: zod
-// writes times without an offset, and calls their format "time".
+// Adds the constraints of a schema's formats. A format that contradicts a pattern is ignored: zod writes times without
+// an offset and declares their format as "time".
 static int formats(schema *s, const nodes *set, const json_t *node, gx **out) {
   const json_t *format = json_object_get(node, "format");
   if (format && !json_is_string(format)) return schema_fail(s, node, "format", "expected a text");
@@ -186,7 +186,7 @@ static int formats(schema *s, const nodes *set, const json_t *node, gx **out) {
   return 0;
 }
 
-// The lengths that are demanded, and the rest as an expression (NULL: none).
+// The length limits, and the other constraints as an expression (NULL: none).
 static int demands(schema *s, const nodes *set, uint32_t *min, uint32_t *max, gx **out) {
   *min = 0;
   *max = GRAMMAR_INF;
@@ -228,7 +228,7 @@ gx *schema_string(schema *s, const nodes *set) {
   if (x) {
     return GX_SEQ_OF(&s->src, s->quote, schema_of_length(s, x, min, max), s->quote);
   }
-  if (min || max != GRAMMAR_INF) {     // a rule of its own: all strings share what is inside of them
+  if (min || max != GRAMMAR_INF) {     // a rule of its own: all strings share its inside
     return GX_SEQ_OF(&s->src, s->quote, gx_repeat(&s->src, letter(s), min, max), s->quote);
   }
   if (s->string < 0) {
@@ -243,11 +243,11 @@ gx *schema_string(schema *s, const nodes *set) {
   return gx_rule(&s->src, s->string);
 }
 
-// Patterns are compiled once for all the texts that are held against them: values of enum, names of members.  NULL: it
-// is wrong, or too large.
+// Compiles a pattern once for all texts that it is matched against: values of enum, names of members. NULL: it is
+// invalid or too large.
 static const grammar *pattern_grammar(schema *s, const char *pattern, size_t n, bool search, bool *supported,
                                       error *why) {
-  enum { KEPT = 64, COST = 16000 };           // COST: compiling one takes a millisecond or so, and what it says it took
+  enum { KEPT = 64, COST = 16000 };           // COST: about a millisecond; the work that compiling reports is added
   for (size_t i = 0; i < s->compiled.n; i++) {
     const struct compiled *c = &s->compiled.at[i];
     if (c->search == search && c->n == n && !memcmp(c->pattern, pattern, n)) return c->g;
@@ -278,7 +278,7 @@ void schema_patterns_free(schema *s) {
 
 void schema_fits_free(schema *s) { vec_free(&s->fits); }
 
-// Whether a text matches, by the same means: a grammar of the pattern over the text as it would be written.
+// Returns whether a text matches, by a grammar of the pattern over the written text.
 static int matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern,
                    bool search, const char *text, size_t n) {
   matcher *m = NULL;
