@@ -1,4 +1,4 @@
-// Where the layers of a model lie: see layer_split.h.
+// Assigns layers to devices: see layer_split.h.
 #include "engine/layer_split.h"
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "engine/engine.h"
 
 enum {
-  SPARE = 32 /* so small a part of a device's memory is left to the driver */,
-  AT_ONCE = 32 /* so many values as long as what flows are kept of each token while a layer is computed, about */
+  SPARE = 32 /* 1/SPARE of a device's memory is reserved for the driver */,
+  AT_ONCE = 32 /* approximate number of vectors of the stream's length that a layer keeps per token */
 };
 typedef struct wish { const gguf *file; const model *m; const struct layer_split_sizes *sizes; } wish;
 
@@ -38,8 +38,8 @@ uint64_t layer_split_bytes(const gguf *file, const model *m, int from, int to, i
   return sum;
 }
 
-// Bytes of the last n layers on a device, with what is computed there: what flows, logits, what attention makes of each
-// page of the longest sequence, and the keys and values of all of it, side by side.
+// Bytes of the last n layers on a device, with what it computes: activations, logits, attention's sums for each page of
+// the longest sequence, and the whole KV cache of one sequence, contiguous.
 static uint64_t bytes_of_layers(const wish *w, int n) {
   int n_layer = model_n_layer(w->m);
   const struct layer_split_sizes *sizes = w->sizes;
@@ -56,14 +56,14 @@ static uint64_t bytes_of_layers(const wish *w, int n) {
            : UINT64_MAX;
 }
 
-// How many of the last layers a device has room for.
+// The number of last layers that fit on a device.
 static int layers_that_fit(const wish *w, uint64_t room) {
   int n = model_n_layer(w->m);
   while (n > 0 && bytes_of_layers(w, n) > room - room / SPARE) n--;
   return n;
 }
 
-// How many somebody who asks for so many has on a device (<= 0: all).
+// The number of layers on a device if the user asks for `wanted` (<= 0: all).
 static int layers_wanted(const model *m, int wanted) {
   int n_layer = model_n_layer(m);
   return wanted <= 0 || wanted > n_layer ? n_layer : wanted;
@@ -71,7 +71,7 @@ static int layers_wanted(const model *m, int wanted) {
 
 static double mib(uint64_t n) { return (double)n / 0x1p20; }
 
-// How many of the layers, from the last one down, lie on the device; -1 with err.
+// Chooses how many of the last layers are on the device; -1 with err.
 static int choose_layers(const wish *w, int wanted, const device *d, error *err) {
   int n_layer = model_n_layer(w->m);
   bool automatic = wanted <= 0;
@@ -89,7 +89,7 @@ static int choose_layers(const wish *w, int wanted, const device *d, error *err)
     return error_set(err, "%s: %d layers on %s need %.1f MiB, and %.1f MiB of its memory are free: %s",
                      gguf_path(w->file), n, d->name, mib(all), mib(room), less);
   }
-  if (!fits) return n;                   // the device says what it lacks
+  if (!fits) return n;                   // the device reports what it lacks
   warning("%s: %d of %d layers on %s, as all need %.1f MiB and %.1f MiB of its memory are free; the others on the CPU",
           gguf_path(w->file), fits, n_layer, d->name, mib(all), mib(room));
   return fits;

@@ -4,7 +4,6 @@
 // One thread reads and writes all sockets and never blocks: while an answer is made its connection is suspended. A
 // second thread watches the sockets for clients that leave and for deadlines, which libmicrohttpd does not see on a
 // suspended connection. Invariant: an exchange is answered once; output for a client that has gone is dropped.
-// whose client has gone is dropped.
 #ifndef WEFT_SERVE_HTTP_H
 #define WEFT_SERVE_HTTP_H
 #include <pthread.h>

@@ -11,7 +11,6 @@ void replica_version(server *s, exchange *x) {
 
 // vLLM's form: number of requests in the server. A stream without a reader that continues (X-Conversation-Id) counts,
 // since it occupies a slot.
-// counts, since it takes a place.
 void replica_load(server *s, exchange *x) {
   struct sched_counts c;
   shelf_counts(s->shelf, &c);
@@ -28,7 +27,6 @@ void replica_loads(server *s, exchange *x) {
 
 // vLLM's term for a replica that accepts no requests until it is woken: routers skip it. Always false: here an unloaded
 // model is loaded by the next request.
-// memory comes back with the next request.
 void replica_sleeps(server *s, exchange *x) {
   (void)s;
   answer_json(x, 200, json_pack("{sb}", "is_sleeping", 0));

@@ -1,5 +1,5 @@
-// The table of routes, and what is made from it. A route is open to all, or needs a key if the server has keys; a path
-// that is not in the table does not exist.
+// The table of routes, and what is generated from it. A route is open to all, or needs a key if the server has keys;
+// any other path does not exist.
 #define _GNU_SOURCE
 #include "serve/families.h"
 #include <string.h>
@@ -92,7 +92,7 @@ const struct route routes[] = {
 };
 const size_t n_routes = COUNT(routes);
 
-// Other paths of routes: those of llama-server without /v1, and those that other servers add.
+// Other paths of routes: llama-server's without /v1, and additions of other servers.
 static const struct { const char *path, *of; } aliases[] = {
   {"/v1/health", "/health"},
   {"/ping", "/health"},
@@ -114,7 +114,7 @@ static const struct { const char *path, *of; } aliases[] = {
   {"/audio/transcriptions", "/v1/audio/transcriptions"},
 };
 
-// What other servers have and this one has not, with the reason: 501 instead of 404.
+// Endpoints of other servers that this one does not have, with the reason: 501 instead of 404.
 static const char files[] = "models are files: 'weft pull' fetches them, 'weft rm' removes them",
                   text_only[] = "answers are text; pictures and sounds stand in messages of conversations",
                   not_kept[] = "answers and conversations are not kept: each request brings its whole conversation",
@@ -203,7 +203,7 @@ static json_t *describe_body(const struct route *r) {
   return json_pack("{sb s{s{so}}}", "required", 1, "content", "application/json", "schema", fields_schema(r->tables));
 }
 
-// What an answer may be: what the route says, or JSON, and a stream of the family where one can be asked for.
+// Describes the possible answers of a route: its own type, or JSON, and the family's stream if it has one.
 static json_t *describe_answer(const struct route *r) {
   json_t *all = json_object();
   bool streams = false;
@@ -218,7 +218,7 @@ static json_t *describe_answer(const struct route *r) {
   return json_pack("{ss so}", "description", "an answer", "content", all);
 }
 
-// A parameter that has to be in the query, or NULL.
+// A required query parameter, or NULL.
 static const char *needed_query(const struct route *r) {
   static const struct { const char *path, *name; } all[] = {{"/v1/stream", "conv_id"}, {"/slots/*", "action"}};
   for (size_t i = 0; i < COUNT(all); i++) if (!strcmp(all[i].path, r->path)) return all[i].name;

@@ -1,4 +1,5 @@
-// The page of weft serve: conversations with the model behind it, by the same /v1/chat/completions that programs use.
+// The page of weft serve: chats with the server's models through /v1/chat/completions, the endpoint that programs use
+// too.
 "use strict";
 
 const PRESETS = { exact: { temperature: 0 }, balanced: { temperature: 0.7, top_p: 0.9 }, free: { temperature: 1.1, min_p: 0.05, top_p: 1 } };
@@ -18,7 +19,7 @@ async function ask(path) {
   return r.json();
 }
 
-// The model that answers from now on. One that is not loaded yet is when it is asked.
+// Selects the model for the next answers. A model that is not loaded is loaded by its first request.
 function choose() {
   const chosen = models.find((m) => m.id === settings.model);
   context = chosen?.meta?.n_ctx || 0;
@@ -28,7 +29,7 @@ function choose() {
   defaults();
 }
 
-// The models and their states, which change as they are loaded and unloaded.
+// Lists the models and their states, which change as models are loaded and unloaded.
 async function listModels() {
   models = (await ask("v1/models")).data;
   if (!models.some((m) => m.id === settings.model)) settings.model = models[0]?.id;
@@ -39,7 +40,7 @@ async function listModels() {
 
 function isLoaded() { return ["loaded", undefined].includes(models.find((m) => m.id === settings.model)?.status?.value); }
 
-// What holds where the settings say nothing. A model is not loaded for that.
+// Shows the server's defaults for empty settings. A model is not loaded for this.
 async function defaults() {
   const inputs = models.find((m) => m.id === settings.model)?.architecture?.input_modalities;
   showTakes(inputs && { vision: inputs.includes("image"), audio: inputs.includes("audio") });
@@ -60,7 +61,7 @@ function modelOption(m) {
   return element("option", { value: m.id }, m.id + (state && state !== "loaded" ? ` (${state === "unloaded" ? "not loaded" : state})` : ""));
 }
 
-// Until the model is there; the page can be used meanwhile.
+// Retries until the server has a model; the page can be used meanwhile.
 async function connect() {
   if (connecting) return;
   connecting = true;
@@ -81,7 +82,7 @@ async function connect() {
   connecting = false;
 }
 
-// ---- the list ---------------------------------------------------------------------------------------------------------------------------
+// ---- the list of conversations ----------------------------------------------------------------------------------------------------------
 
 const LIST = { shown: 200, found: null, asked: 0 };
 
@@ -95,7 +96,7 @@ function drawList() {
   $("list").replaceChildren(...rows);
 }
 
-// Titles at once, texts when they have been read.
+// Searches titles at once, and texts as they are read from the store.
 async function search() {
   const query = $("search").value.trim(), own = ++LIST.asked;
   LIST.found = null;
@@ -122,14 +123,14 @@ async function openConversation(id) {
 function drawGauge(used = path(current).findLast((n) => n.used)?.used) {
   $("gauge").hidden = !context || !used;
   if (!context || !used) return;
-  const n = Math.min(used, context);                     // of the last token there may be nothing kept
+  const n = Math.min(used, context);                     // the last token may not be in the cache
   $("used").value = n / context;
   $("used-text").textContent = `${n} of ${context}`;
 }
 
 function show(conversation) {
   const turn = turns.get(current.id);
-  if (turn) turn.view = null;                            // it goes on unseen
+  if (turn) turn.view = null;                            // it continues in the background
   current = conversation;
   $("system").value = current.system;
   const begun = path(current).findLast((n) => n.live);
@@ -141,7 +142,7 @@ function show(conversation) {
 }
 function fresh() { show(newConversation()); $("input").focus(); }
 
-// ---- a turn -----------------------------------------------------------------------------------------------------------------------------
+// ---- requests ---------------------------------------------------------------------------------------------------------------------------
 
 function addNode(node) {
   current.nodes[node.id] = node;
@@ -162,7 +163,7 @@ async function messageOf(conversation, n) {
   return { role: "assistant", content: n.content, ...(n.reasoning ? { reasoning_content: n.reasoning } : {}), ...(calls.length ? { tool_calls: calls } : {}) };
 }
 
-// begun: an answer that is to go on
+// begun: an answer to continue
 async function request(parent, begun) {
   const messages = [], nodes = begun?.content ? [begun] : [], conversation = current, wanted = { messages, stream: true, return_progress: true, stream_options: { include_usage: true } };
   for (let at = parent; at; at = current.nodes[at].parent) if (!current.nodes[at].error) nodes.unshift(current.nodes[at]);
@@ -175,13 +176,13 @@ async function request(parent, begun) {
   return wanted;
 }
 
-// A new answer, or one that was cut goes on.
+// Requests a new answer, or continues one that was cut.
 function answer(parent, begun) {
   const wanted = request(parent, begun), node = begun || addNode({ id: newId(), parent, role: "assistant", content: "" });
   const turn = new Turn(current, node);
   delete node.cut;
   if (path(current).some((n) => n.files?.some((f) => f.medium))) turn.status = "Sending pictures and sounds …";
-  store.save(current);                                   // it is in the list at once
+  store.save(current);                                   // so that it appears in the list at once
   return turn.run(wanted);
 }
 
@@ -202,7 +203,7 @@ function endTurn(turn) {
   drawGauge();
 }
 
-// Beside the input: what goes on in the conversation that is shown.
+// Shows next to the input the progress of the displayed conversation.
 function showStatus() {
   const turn = turns.get(current.id);
   $("send").hidden = !!turn;
@@ -256,7 +257,7 @@ async function exportAll() {
   download("weft-conversations.json", "application/json", await exportJson(all));
 }
 
-// Spreadsheets and the like put a picture of the text beside it: the text is meant. Beside a file there may be its path.
+// Spreadsheets and similar programs add a picture of the text: the text is used. A file may come with its path as text.
 function pastedFiles(data) { return ["text/html", "text/rtf"].some((type) => data.types.includes(type)) && data.types.includes("text/plain") ? [] : data.files; }
 
 function wireFiles() {
@@ -343,7 +344,7 @@ async function start() {
   sight.watch();
   await store.open();
   const last = store.sorted()[0], c = last && Date.now() - last.changed < 10 * 60 * 1000 && await store.get(last.id);
-  show(c || current);                                    // a page that was loaded anew goes on where it was
+  show(c || current);                                    // a reloaded page shows its last conversation
   $("input").focus();
   connect();
 }

@@ -1,11 +1,11 @@
-// Files that come in and go out: texts and PDFs that are attached, conversations that are exported and imported.
+// Files in and out: attached texts and PDFs, exported and imported conversations.
 "use strict";
 
 // ---- attachments ------------------------------------------------------------------------------------------------------------------------
 
-const LARGEST = 1 << 20;                                  // of text, in characters
+const LARGEST = 1 << 20;                                  // characters of a text
 
-// {name, text, note}, or what readMedium makes; throws an Error with a sentence for the user.
+// Returns {name, text, note}, or the result of readMedium; throws an Error with a message for the user.
 async function readAttachment(file) {
   if (/^(image|audio|video)\//.test(file.type)) return readMedium(file);
   const pdf = file.type === "application/pdf" || /\.pdf$/i.test(file.name);
@@ -39,7 +39,7 @@ async function textOfPdf(file) {
 
 // ---- export -----------------------------------------------------------------------------------------------------------------------------
 
-// Parts of a text: one text of all pictures might be longer than a browser allows.
+// Returns the JSON in parts: one string with all pictures may exceed the browser's limit.
 async function exportJson(conversations) {
   const parts = [];
   for (const c of conversations) parts.push(parts.length ? ",\n" : '{"weft": 1, "conversations": [', JSON.stringify(await withMedia(c), null, 1));
@@ -66,7 +66,7 @@ function fileName(c, end) { return (c.title || "conversation").normalize("NFKD")
 
 const asText = (v) => typeof v === "string" ? v : "";
 
-// Of what others wrote, only what has the right form.
+// Takes only fields of the right form: imported data is untrusted.
 function importedNode(m, id, parent) {
   const node = { id, parent, role: m.role, content: asText(m.content), reasoning: asText(m.reasoning) };
   const files = (Array.isArray(m.files) ? m.files : []).filter((f) => typeof f?.text === "string" || DATA_URL.test(f?.data)).map((f) => ({ name: asText(f.name), note: asText(f.note), ...(typeof f.text === "string" ? { text: f.text } : { data: f.data }) }));
@@ -87,7 +87,7 @@ function fromWeft(c) {
   return { title: asText(c.title), system: asText(c.system), nodes: { ...nodes }, chosen };
 }
 
-// llama-server's page: messages with parents, below a root and perhaps a message of the system.
+// Converts conversations of llama-server's page: messages with parents, below a root and perhaps a system message.
 function fromLlamaServer({ conv, messages }) {
   const made = { title: asText(conv?.name), system: "", nodes: {}, chosen: {} }, by = new Map(messages.map((m) => [m.id, m]));
   const shown = (m) => m && ROLES.includes(m.role) && m.type !== "root";
@@ -100,7 +100,7 @@ function fromLlamaServer({ conv, messages }) {
       files: (m.extra ?? []).map((e) => ({ name: e?.name, text: e?.content, data: e?.base64Url ?? `data:${e?.mimeType};base64,${e?.base64Data}` })) }, m.id, parentOf(m));
     made.chosen[made.nodes[m.id].parent] = m.id;
   }
-  const seen = new Set();                                  // what was shown there: from its last message up
+  const seen = new Set();                                  // marks the displayed branch, from its last message up
   for (let at = made.nodes[conv?.currNode]; at && !seen.has(at.id); at = made.nodes[at.parent]) { seen.add(at.id); made.chosen[at.parent] = at.id; }
   return made;
 }
@@ -109,7 +109,7 @@ const callsOfOpenai = (calls) => (Array.isArray(calls) ? calls : []).map((c) => 
 
 const mediumOfPart = (p) => ({ name: asText(p?.type), data: p?.image_url?.url ?? (p?.input_audio && `data:audio/${p.input_audio.format};base64,${p.input_audio.data}`) });
 
-// The messages of a request to /v1/chat/completions.
+// Converts the messages of a request to /v1/chat/completions.
 function fromMessages(messages) {
   const made = { title: "", system: "", nodes: {}, chosen: {} };
   let parent = "";
@@ -134,7 +134,7 @@ function fromJsonLines(text) {
   return all;
 }
 
-// The files of a zip archive as texts.
+// Reads the files of a zip archive as texts.
 async function unzip(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength), u16 = (at) => view.getUint16(at, true), u32 = (at) => view.getUint32(at, true);
   let end = bytes.length - 22;
@@ -152,7 +152,7 @@ async function unzip(bytes) {
 function conversationsOf(content) {
   let given;
   try { given = JSON.parse(content); } catch { given = fromJsonLines(content); }
-  if (given?.type === "session") given = fromJsonLines(content);        // a session of one line
+  if (given?.type === "session") given = fromJsonLines(content);        // a session with one line
   if (Array.isArray(given?.conversations)) return given.conversations.map(fromWeft);
   if (Array.isArray(given?.messages) && given.conv) return [fromLlamaServer(given)];
   if (Array.isArray(given?.messages)) return [fromMessages(given.messages)];
@@ -161,7 +161,7 @@ function conversationsOf(content) {
   return given.every((m) => typeof m?.role === "string") ? [fromMessages(given)] : [];
 }
 
-// Saves what a file holds under names of our own. Throws an Error with a sentence for the user.
+// Saves the conversations of a file under new ids. Throws an Error with a message for the user.
 async function importFile(file) {
   const bytes = new Uint8Array(await file.arrayBuffer());
   let found;

@@ -1,20 +1,23 @@
-// Pictures and sounds of messages: made ready when they are attached, stored beside their conversation, sent as parts of a content.  A node's file is
-// {name, note, kind, type, medium, thumb}: its bytes are in store.media under the conversation's id and `medium`; thumb is a small data: URL.
+// Pictures and sounds of messages: converted when they are attached, stored next to their conversation, sent as content
+// parts. A node's file is {name, note, kind, type, medium, thumb}: its bytes are in store.media under the
+// conversation's id and `medium`; thumb is a small data: URL.
 "use strict";
 
-// What the server decodes (docs/pictures.md) is sent as it is, if it is not too large. Anything else that the browser can open is encoded anew.
+// Types that the server decodes (docs/pictures.md) are sent unchanged if they are not too large. Others that the
+// browser can open are encoded again.
 const KINDS = {
   image: { of: "picture", takes: "vision", types: { "image/png": "png", "image/jpeg": "jpeg", "image/webp": "webp" }, read: readPicture },
   audio: { of: "sound", takes: "audio", read: readSound,
            types: { "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/flac": "flac", "audio/x-flac": "flac", "audio/ogg": "ogg", "audio/aiff": "aiff", "audio/x-aiff": "aiff" } },
 };
-const LIMITS = { PICTURE: 6 << 20, PIXELS: 16e6, SOUND: 20 << 20, RATE: 16000, THUMB: 320 };     // bytes, pixels; samples a second that models take
+// bytes, pixels; sample rate of models in Hz
+const LIMITS = { PICTURE: 6 << 20, PIXELS: 16e6, SOUND: 20 << 20, RATE: 16000, THUMB: 320 };
 const LOSSY = { type: "image/jpeg", quality: 0.92 };
-let takes = null;                                         // of the model: {vision, audio}; null: no model is known
+let takes = null;                                         // the model's inputs: {vision, audio}; null: no model known
 
 function kindOf(type) { return type.split("/")[0]; }
 
-// What can be attached now, in words: "text, PDF files, pictures".
+// The types that can be attached now, in words: "text, PDF files, pictures".
 function attachable() { return ["text", "PDF files", ...Object.values(KINDS).filter((k) => takes?.[k.takes]).map((k) => k.of + "s")].join(", "); }
 
 function showTakes(modalities) {
@@ -28,7 +31,7 @@ function showTakes(modalities) {
 
 // ---- reading ----------------------------------------------------------------------------------------------------------------------------
 
-// {name, note, kind, type, thumb, blob}; throws an Error with a sentence for the user.
+// Returns {name, note, kind, type, thumb, blob}; throws an Error with a message for the user.
 async function readMedium(file) {
   const kind = KINDS[kindOf(file.type)];
   if (!kind || (takes && !takes[kind.takes])) throw new Error(`${file.name} cannot be attached. This model takes ${attachable()}.`);
@@ -45,7 +48,7 @@ function drawn(bitmap, scale, white) {
 
 const encoded = (canvas, type, quality) => new Promise((done) => canvas.toBlob(done, type, quality));
 
-// Without loss, unless that takes too many bytes.
+// Encodes without loss, unless that takes too many bytes.
 async function encodedAnew(bitmap, type) {
   const scale = Math.min(1, Math.sqrt(LIMITS.PIXELS / (bitmap.width * bitmap.height))), exact = type !== LOSSY.type && await encoded(drawn(bitmap, scale), "image/png");
   return exact && exact.size <= LIMITS.PICTURE ? exact : encoded(drawn(bitmap, scale, true), LOSSY.type, LOSSY.quality);
@@ -61,7 +64,7 @@ async function readPicture(file, known) {
   return { blob, type: blob.type, thumb, note: `${width} x ${height}${width * height > LIMITS.PIXELS ? ", made smaller" : ""}` };
 }
 
-// One channel of 16 bits.
+// A WAV of one channel with 16 bits.
 function wav(buffer) {
   const n = buffer.length, data = new DataView(new ArrayBuffer(44 + 2 * n)), channels = Array.from({ length: buffer.numberOfChannels }, (_, i) => buffer.getChannelData(i));
   const text = (at, s) => [...s].forEach((c, i) => data.setUint8(at + i, c.charCodeAt(0)));
@@ -89,12 +92,13 @@ async function readSound(file, known) {
 
 // ---- recording --------------------------------------------------------------------------------------------------------------------------
 
-// What the microphone says becomes a sound that is attached. The browser may record it in a form that the server does not decode; readSound makes a WAV
-// of it, with the rate that models take. Without loss where the browser can.
-const RECORDING = { types: ["audio/webm;codecs=pcm", "audio/webm;codecs=opus", "audio/mp4", "audio/ogg"], BITS: 192000, LONGEST: 595 };   // seconds: the server takes 600
+// Records from the microphone and attaches the sound. If the browser records in a format that the server does not
+// decode, readSound converts it to a WAV with the models' sample rate. Recording is lossless if the browser supports
+// it. LONGEST: seconds; the server's limit is 600.
+const RECORDING = { types: ["audio/webm;codecs=pcm", "audio/webm;codecs=opus", "audio/mp4", "audio/ogg"], BITS: 192000, LONGEST: 595 };
 let recording = null;                                     // {recorder, began, clock}
 
-// Pages that did not come by https, or from this machine, have no microphone.
+// The microphone needs https or a page from this machine.
 function canRecord() { return !!takes?.audio && !!navigator.mediaDevices?.getUserMedia && typeof MediaRecorder === "function"; }
 
 function showRecording() {
@@ -128,7 +132,7 @@ function startRecording(stream) {
   showRecording();
 }
 
-// Starts, or ends.
+// Starts or stops recording.
 async function record() {
   if (recording) { recording.recorder.stop(); return; }
   $("record").disabled = true;
@@ -144,7 +148,7 @@ async function record() {
 
 // ---- storing and sending ----------------------------------------------------------------------------------------------------------------
 
-// What was attached becomes files of a node: their bytes go into the store.
+// Converts attachments to files of a node; their bytes go into the store.
 function storeMedia(conversation, files) {
   return files.map(({ blob, ...f }) => {
     if (!blob) return f;
@@ -175,7 +179,7 @@ async function partOf(conversation, f) {
   return { type: "input_audio", input_audio: { data: url.slice(url.indexOf(",") + 1), format: KINDS.audio.types[f.type] ?? "wav" } };
 }
 
-// Pictures come first: models were trained so.
+// Media come before the text, as in the training of models.
 async function contentOf(conversation, node) {
   const media = (node.files ?? []).filter((f) => f.medium), text = wholeText(node);
   if (!media.length) return text;
@@ -184,7 +188,7 @@ async function contentOf(conversation, node) {
 
 // ---- export and import ------------------------------------------------------------------------------------------------------------------
 
-// A conversation whose files hold their bytes.
+// A conversation with the bytes of its files.
 async function withMedia(c) {
   const nodes = {};
   for (const n of Object.values(c.nodes)) {
@@ -196,7 +200,7 @@ async function withMedia(c) {
 
 const DATA_URL = /^data:((?:image|audio)\/[\w.+-]+)(?:;[\w.+=-]+)*;base64,/;
 
-// The bytes of imported files, which are checked as if they were attached now.
+// Stores the bytes of imported files, with the checks of attachments.
 async function takeMedia(c) {
   for (const n of Object.values(c.nodes)) {
     const files = [];
@@ -210,9 +214,9 @@ async function takeMedia(c) {
   }
 }
 
-// ---- on the screen ----------------------------------------------------------------------------------------------------------------------
+// ---- display ----------------------------------------------------------------------------------------------------------------------------
 
-// The whole of it, above everything else.
+// Shows a picture or sound in full, in a dialog.
 async function showWhole(f) {
   let url;
   try { url = f.blob ? await dataUrl(f.blob) : await urlOf(current.id, f); } catch (e) { notice(e.message); return; }

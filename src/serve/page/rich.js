@@ -1,20 +1,20 @@
-// Markdown as nodes of the document, by markdown-it, KaTeX and highlight.js.  Nothing that a model writes is ever parsed as HTML:
-// markdown-it makes tokens, elements are made here from those, and texts are text nodes.
-// A Writer takes a text that grows; blocks that are complete stay as they are, and only the last one is made anew.
+// Markdown as DOM nodes, with markdown-it, KaTeX and highlight.js. Text from a model is never parsed as HTML:
+// markdown-it makes tokens, elements are created here from tokens, and texts are text nodes. A Writer takes a growing
+// text: complete blocks are kept, and only the last one is drawn again.
 "use strict";
 
-const md = window.markdownit ? makeMarkdown() : null;      // null: built without the library; answers are plain text then
+const md = window.markdownit ? makeMarkdown() : null;      // null: built without the library, so answers are plain text
 
 function makeMarkdown() {
   const made = window.markdownit({ html: false, linkify: true, breaks: true, typographer: false });
-  made.linkify.set({ fuzzyLink: false, fuzzyEmail: false });            // setup.py and README.md are no addresses
+  made.linkify.set({ fuzzyLink: false, fuzzyEmail: false });            // setup.py and README.md are not links
   made.core.ruler.before("inline", "bound", bound);
   made.inline.ruler.before("escape", "math", mathInline);
   made.block.ruler.before("fence", "math", mathBlock, { alt: ["paragraph", "reference", "blockquote", "list"] });
   return made;
 }
 
-// Some texts without sense take quadratic time ("[a](b" again and again): paragraphs longer than any that is read stay plain.
+// Some nonsense texts take quadratic time ("[a](b" repeated): paragraphs too long for a reader stay plain.
 function bound(state) { for (const t of state.tokens) if (t.type === "inline" && t.content.length > 20000) t.type = "text"; }
 
 // ---- formulas: $x$ as in pandoc, $$x$$, \(x\), \[x\] ------------------------------------------------------------------------------------
@@ -23,7 +23,7 @@ const PAIRS = [["$$", "$$", true], ["\\[", "\\]", true], ["\\(", "\\)", false], 
 
 function closing(text, from, close) {
   for (let at = text.indexOf(close, from); at >= 0; at = text.indexOf(close, at + 1)) {
-    if (close[0] === "$" && text[at - 1] === "\\") continue;            // \$ is a dollar
+    if (close[0] === "$" && text[at - 1] === "\\") continue;            // \$ is a literal dollar
     if (close === "$" && (/\s/.test(text[at - 1]) || /\d/.test(text[at + 1] ?? "") || text[at + 1] === "$" || text[at - 1] === "$")) continue;
     return at;
   }
@@ -43,7 +43,7 @@ function mathInline(state, silent) {
   return true;
 }
 
-// A block of its own lines; one that is not closed yet is one while the answer still comes.
+// A formula on lines of its own; while the answer grows, an unclosed one counts too.
 function mathBlock(state, first, last, silent) {
   const line = (n) => state.src.slice(state.bMarks[n] + state.tShift[n], state.eMarks[n]);
   const pair = PAIRS.find(([open, , block]) => block && line(first).startsWith(open));
@@ -56,7 +56,8 @@ function mathBlock(state, first, last, silent) {
     end = closing(text = line(n), 0, pair[1]);
   }
   const open = end < 0, after = open ? "" : text.slice(end + pair[1].length).trim();
-  if (open ? !state.env.grows || n < last || lines[0].trim() : after && !/^[.,;:]$/.test(after)) return false;      // text behind it: a formula within a paragraph
+  // text follows: a formula within a paragraph
+  if (open ? !state.env.grows || n < last || lines[0].trim() : after && !/^[.,;:]$/.test(after)) return false;
   if (!open) lines.push(text.slice(0, end));
   if (!lines.join("").trim()) return false;
   if (silent) return true;
@@ -65,7 +66,7 @@ function mathBlock(state, first, last, silent) {
   return true;
 }
 
-const formulas = new Map();                                // by their text: an answer that grows draws its last block again and again
+const formulas = new Map();                                // by text: a growing answer draws its last block many times
 
 function drawFormula(to, text, block) {
   const key = (block ? "b" : "i") + text;
@@ -73,9 +74,9 @@ function drawFormula(to, text, block) {
   if (tree === undefined) {
     try {
       tree = window.katex.__renderToDomTree(text, { displayMode: block, throwOnError: true, strict: "ignore", trust: false, maxSize: 50, maxExpand: 1000 });
-      // The page's policy allows no styles in attributes; an SVG has its width anyway.
+      // the page's CSP allows no style attributes; an SVG has its width in its own attribute
       (function unstyle(n) { if (n.attributes?.style) delete n.attributes.style; n.children?.forEach?.(unstyle); })(tree);
-    } catch { tree = null; }                               // it is no formula: the text stays
+    } catch { tree = null; }                               // not a formula: the text is kept
     if (formulas.size > 1000) formulas.clear();
     formulas.set(key, tree);
   }
@@ -92,7 +93,7 @@ function formula(text, block, open) {
 
 // ---- code -------------------------------------------------------------------------------------------------------------------------------
 
-// highlight.js gives its marks as HTML: spans with a class, and text in which three characters are written as entities.
+// highlight.js returns HTML: spans with a class, and text with entities for three characters.
 function fromMarks(html) {
   const made = document.createDocumentFragment(), stack = [made];
   const plain = (t) => t.replace(/&(lt|gt|quot|#x27|amp);/g, (_, n) => ({ lt: "<", gt: ">", quot: '"', "#x27": "'", amp: "&" })[n]);
@@ -122,7 +123,7 @@ async function highlight(code, language) {
   if (marked.textContent === text) code.replaceChildren(marked);
 }
 
-// whole: the text does not grow any more.
+// whole: the text is complete.
 function codeBlock(language, text, whole = true) {
   const code = element("code", {}, text);
   const copy = copyButton("Copy this code", () => code.textContent);
@@ -150,7 +151,7 @@ function opened(token) {
   return element(token.tag, { start: token.tag === "ol" ? token.attrGet("start") : null, class: align?.[1] });
 }
 
-// [ ] and [x] at the beginning of an item.
+// [ ] and [x] at the beginning of a list item.
 function task(to, children) {
   const item = to.tagName === "LI" ? to : to.parentNode?.tagName === "LI" && to === to.parentNode.firstChild ? to.parentNode : null;
   const mark = item && !to.childNodes.length && children[0]?.type === "text" && /^\[([ xX])\](?:\s+|$)/.exec(children[0].content);
@@ -164,7 +165,8 @@ function leaf(token, to, final) {
   switch (token.type) {
     case "inline":
       task(to, token.children);
-      if (/^T[HD]$/.test(to.tagName)) for (const c of token.children) if (c.type === "code_inline") c.content = c.content.replaceAll("\\|", "|");      // as GFM says
+      // GFM's rule
+      if (/^T[HD]$/.test(to.tagName)) for (const c of token.children) if (c.type === "code_inline") c.content = c.content.replaceAll("\\|", "|");
       build(token.children, to, final);
       break;
     case "softbreak": case "hardbreak": to.append(element("br")); break;
@@ -183,22 +185,22 @@ function leaf(token, to, final) {
   }
 }
 
-// final: what these tokens say does not change any more.
+// final: later text cannot change these tokens.
 function build(tokens, to, final) {
   const stack = [to];
   for (const token of tokens) {
     const at = stack.at(-1);
     if (token.nesting < 0) { stack.pop(); continue; }
     if (token.nesting === 0) { leaf(token, at, final); continue; }
-    const e = token.hidden ? at : opened(token);           // hidden: the paragraphs of a tight list
+    const e = token.hidden ? at : opened(token);           // hidden: paragraphs of a tight list
     if (e !== at) at.append(token.type === "table_open" ? element("div", { class: "table", tabindex: "0" }, e) : e);
     stack.push(e);
   }
 }
 
-// ---- a text that grows ------------------------------------------------------------------------------------------------------------------
+// ---- growing texts ----------------------------------------------------------------------------------------------------------------------
 
-// The parts of tokens that stand at the outermost level: [{line, tokens}].
+// Splits tokens into top-level blocks: [{line, tokens}].
 function blocksOf(tokens) {
   const blocks = [];
   for (const token of tokens) {
@@ -213,7 +215,8 @@ class Writer {
 
   add(text) { this.tail += text; this.draw(); }
 
-  // Blocks before the last one that has a whole line cannot change any more: a block structure is decided line by line.
+  // Only the last block that has a complete line, and blocks after it, can still change: Markdown decides blocks line
+  // by line.
   draw() {
     if (!md) { this.to.classList.add("raw"); this.to.append(this.tail); this.tail = ""; return; }
     const began = performance.now(), env = { grows: true, references: { ...this.references } }, blocks = blocksOf(md.parse(this.tail, env));
@@ -232,10 +235,11 @@ class Writer {
       this.code = only?.type === "fence" ? { info: only.info, text: only.content, node: this.nodes[0].querySelector("code") } : null;
     }
     const took = performance.now() - began;
-    this.due = took > 4 ? performance.now() + 8 * took : 0;              // a long block takes at most a ninth of the time
+    this.due = took > 4 ? performance.now() + 8 * took : 0;  // drawing a long block takes at most a ninth of the time
   }
 
-  // Lines before this one are complete. A definition in those ([name]: address) counts from here on, one that may still grow does not.
+  // Drops the complete lines before this one. Their link definitions ([name]: address) stay in force; a definition that
+  // may still grow does not count yet.
   leave(line, { references }) {
     const lines = this.tail.split("\n"), known = { references: this.references };
     if (Object.keys(references).length > Object.keys(this.references).length) md.parse(lines.slice(0, line).join("\n"), known);
@@ -243,7 +247,7 @@ class Writer {
     this.tail = lines.slice(line).join("\n");
   }
 
-  // A fence that only has grown keeps its element.
+  // Appends to the element of a code fence that has only grown.
   grow(blocks) {
     const only = blocks.length === 1 && blocks[0].tokens[0];
     if (!this.code || !only || only.type !== "fence" || only.info !== this.code.info || !only.content.startsWith(this.code.text)) return false;

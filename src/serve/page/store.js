@@ -1,12 +1,13 @@
-// Conversations, kept in this browser alone.  A conversation is a tree of messages, since an edited question or a second answer leaves the first
-// one where it was: {id, title, changed, system, nodes: {id: {id, parent, role, content, ...}}, chosen: {parent: child}}.
-// Their heads {id, title, changed} are read at the start, a whole one when it is opened: thousands of them cost little.
+// Conversations, stored only in this browser. A conversation is a tree of messages, since an edited question or a
+// second answer keeps the first one: {id, title, changed, system, nodes: {id: {id, parent, role, content, ...}},
+// chosen: {parent: child}}. Heads {id, title, changed} are read at the start and a whole conversation when it is
+// opened, so thousands of them cost little.
 "use strict";
 
 const store = {
   heads: new Map(),
-  held: new Map(),                                        // of a browser that keeps nothing: all of them
-  unwritten: new Map(),                                   // media that are not in the base, or not yet
+  held: new Map(),                                        // all conversations, if the browser stores nothing
+  unwritten: new Map(),                                   // media not in the database, or not yet
   base: null,
 
   async open() {
@@ -27,11 +28,12 @@ const store = {
     return new Promise((done) => { asked.onsuccess = () => done(asked.result); asked.onerror = () => done(null); });
   },
 
-  // Resolves to whether it is written.
+  // Resolves to whether the write succeeded.
   write(how) {
     if (!this.base) return Promise.resolve(false);
     let t;
-    try { t = this.base.transaction(["conversations", "heads", "media"], "readwrite"); } catch { return Promise.resolve(false); }      // closed meanwhile
+    // closed meanwhile
+    try { t = this.base.transaction(["conversations", "heads", "media"], "readwrite"); } catch { return Promise.resolve(false); }
     how(t.objectStore("conversations"), t.objectStore("heads"), t.objectStore("media"));
     return new Promise((done) => { t.oncomplete = () => done(true); t.onerror = t.onabort = () => done(false); });
   },
@@ -53,8 +55,9 @@ const store = {
     return this.write((all, heads, media) => { all.delete(id); heads.delete(id); media.delete(IDBKeyRange.bound([id], [id, []])); });
   },
 
-  // Pictures and sounds are not part of their conversation, which is written again and again while an answer grows. As bytes: not every browser can
-  // store a Blob. Resolves to whether it is written; if not, it is there until the page is left.
+  // Media are stored apart from their conversation, which is written often while an answer grows. They are stored as
+  // bytes, since some browsers cannot store a Blob. Resolves to whether the write succeeded; otherwise the medium
+  // exists until the page is closed.
   async putMedium(conversation, id, blob) {
     const key = `${conversation}/${id}`;
     this.unwritten.set(key, blob);
@@ -67,7 +70,7 @@ const store = {
 
   sorted() { return [...this.heads.values()].sort((a, b) => b.changed - a.changed); },
 
-  // Ids of those in which all these words are, one after the other; still() is false once nobody wants to know any more.
+  // Ids of conversations that contain all these words; still() is false once the result is no longer needed.
   async search(text, still) {
     const wanted = text.toLowerCase().split(/\s+/).filter(Boolean), found = new Set();
     await this.each((c) => {
@@ -78,7 +81,7 @@ const store = {
     return found;
   },
 
-  // fn with each of them, until it returns false.
+  // Calls fn with each conversation until it returns false.
   each(fn) {
     if (!this.base) { [...this.held.values()].every(fn); return Promise.resolve(); }
     return new Promise((done) => {
@@ -107,7 +110,7 @@ function upgrade(base, transaction, version) {
 function newId() { return Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(36).padStart(2, "0")).join(""); }
 function newConversation() { return { id: newId(), title: "", changed: Date.now(), system: "", nodes: {}, chosen: {} }; }
 
-// The messages from the first to the last, by what was chosen at each fork.
+// The messages of the chosen branch, from first to last.
 function path(conversation) {
   const out = [];
   const seen = new Set();
@@ -116,7 +119,7 @@ function path(conversation) {
 }
 function siblings(conversation, node) { return Object.values(conversation.nodes).filter((n) => n.parent === node.parent); }
 
-// What the model is told of a user's message: the text and, behind it, the files.
+// The text that the model gets for a user's message: its text and then its text files.
 function wholeText(node) {
   return (node.files ?? []).filter((f) => !f.medium).reduce((text, f) => {
     const fence = "`".repeat(Math.max(3, ...[...f.text.matchAll(/`+/g)].map((m) => m[0].length + 1)));

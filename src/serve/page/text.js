@@ -1,4 +1,4 @@
-// Elements, the clipboard, words for errors, and scripts that are loaded once they are needed.
+// DOM elements, the clipboard, error texts, and scripts loaded on demand.
 "use strict";
 
 const $ = (id) => document.getElementById(id);
@@ -18,7 +18,7 @@ function button(label, title, run) { return element("button", { class: "plain sm
 
 async function copyText(text) {
   if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
-  const area = element("textarea", { class: "unseen" });                // pages from other machines over http have no clipboard
+  const area = element("textarea", { class: "unseen" });  // over http, pages from other machines have no clipboard API
   area.value = text;
   document.body.append(area);
   area.select();
@@ -26,7 +26,7 @@ async function copyText(text) {
   area.remove();
 }
 
-// A button that copies, and says that it has.
+// A copy button that confirms the copy.
 function copyButton(title, text) {
   const made = button("Copy", title, async () => {
     await copyText(text());
@@ -42,7 +42,7 @@ function download(name, type, parts) {
   setTimeout(() => URL.revokeObjectURL(a.href), 1000);
 }
 
-// What a browser throws is "Failed to fetch", "Load failed" or "NetworkError ...", and tells nothing.
+// Replaces the browser's own errors "Failed to fetch", "Load failed" or "NetworkError ...", which do not help.
 const unreachable = () => Object.assign(new Error("The server cannot be reached. It may have ended, or the network is down."), { unreachable: true });
 async function reach(what) {
   try { return await what; } catch (e) { throw e instanceof TypeError ? unreachable() : e; }
@@ -50,7 +50,7 @@ async function reach(what) {
 
 function plural(n, one, many = one + "s") { return `${n} ${n === 1 ? one : many}`; }
 
-// Scripts and styles of this server. Resolves to whether the script has run.
+// Loads a script or style sheet of this server. Resolves to whether the script has run.
 const loaded = new Map();
 function load(path) {
   if (!loaded.has(path)) loaded.set(path, new Promise((done) => {

@@ -1,9 +1,9 @@
-// The messages of a conversation on the screen.
+// Displays the messages of a conversation.
 "use strict";
 
-// ---- where one looks --------------------------------------------------------------------------------------------------------------------
+// ---- scrolling --------------------------------------------------------------------------------------------------------------------------
 
-// The end stays in sight while it is: whatever grows, is drawn or gets its size late.
+// Keeps the end in view if it already is, when content grows, is drawn or gets its size late.
 const sight = {
   atEnd: true,
   watch() {
@@ -46,7 +46,7 @@ function tools(node) {
   return bar;
 }
 
-// A token and what else could have stood there.
+// A token's text with its probability and the alternatives.
 function tokenView(node) {
   return element("p", {}, ...node.tokens.map(([text, p, others]) => element("span", {
     class: "token " + (p > 0.9 ? "" : p > 0.5 ? "p1" : p > 0.2 ? "p2" : p > 0.05 ? "p3" : "p4"),
@@ -60,7 +60,7 @@ function readable(json) { try { return JSON.stringify(JSON.parse(json), null, 2)
 
 function callView(call, whole = true) { return folded(`Tool call: ${call.name}`, "call", codeBlock("json", readable(call.arguments), whole)); }
 
-// What tools have said, typed by hand: this page runs none.
+// Inputs for tool results: this page runs no tools.
 function results(node) {
   const areas = node.calls.map((call) => element("textarea", { rows: 2, placeholder: `Result of ${call.name}`, "aria-label": `Result of ${call.name}` }));
   const send = () => {
@@ -93,11 +93,11 @@ function drawNode(node, last) {
   return article;
 }
 
-// ---- all of them ------------------------------------------------------------------------------------------------------------------------
+// ---- the whole conversation -------------------------------------------------------------------------------------------------------------
 
 let drawing = 0;
 
-// The last ones at once, those before them a few at a time: a long conversation opens as quickly as a short one.
+// Draws the last messages at once and earlier ones in small groups: a long conversation opens as fast as a short one.
 function draw(toEnd = true) {
   const nodes = path(current), own = ++drawing, thread = $("thread"), FIRST = 20, MORE = 10;
   if (!nodes.length) {
@@ -131,7 +131,7 @@ function edit(node) {
   area.focus();
 }
 
-// What is on the screen of an answer that is being made.
+// The display of an answer while it is generated.
 class View {
   constructor(turn) {
     const { node } = turn;
@@ -165,7 +165,7 @@ class View {
 
   calls() { this.changed = true; this.later(); }
 
-  // At most once a frame, however many tokens come, and less often where a block is long.
+  // Draws at most once per frame however many tokens arrive, and less often if a block is long.
   later() {
     if (this.frame) return;
     const wait = this.writer.due - performance.now(), run = () => { this.frame = null; this.show(); };

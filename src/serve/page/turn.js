@@ -1,8 +1,9 @@
-// An answer that is being made: from the request to its last event, over lost connections and reloads of the page.  The stream has a name of its own
-// (X-Conversation-Id) and the node says how far it has been read, so that whoever opens the conversation can go on from there.
+// An answer being generated: from the request to its last event, across lost connections and page reloads. The stream
+// has a name (X-Conversation-Id), and the node records how far it was read, so any page that opens the conversation can
+// resume it.
 "use strict";
 
-const turns = new Map();                                  // by the id of their conversation
+const turns = new Map();                                  // by conversation id
 const LIVE = { RETRIES: 6, SAVE_MS: 2000 };
 
 function headers() { return { "Content-Type": "application/json", ...(settings.key ? { Authorization: "Bearer " + settings.key } : {}) }; }
@@ -14,7 +15,7 @@ async function refusal(response) {
   return Object.assign(new Error(body.error?.message || `The server answered ${response.status} ${response.statusText}`), { status: response.status });
 }
 
-// Lines of a stream, without their ends.
+// The lines of a stream, without line ends.
 async function* linesOf(response) {
   const reader = response.body.getReader();
   let rest = new Uint8Array(0);
@@ -35,15 +36,15 @@ class Turn {
     this.conversation = conversation;
     this.node = node;
     this.controller = new AbortController();
-    this.view = null;                                     // where the conversation is on the screen
-    this.status = "";                                     // what is said of it beside the input
+    this.view = null;                                     // set while the conversation is displayed
+    this.status = "";                                     // shown next to the input
     this.events = 0;
     turns.set(conversation.id, this);
   }
 
   get stream() { return "v1/stream?conv_id=" + encodeURIComponent(this.node.live.id); }
 
-  // body: the request, or a promise of it; null: the stream has been begun, by this page or one before it.
+  // body: the request, or a promise of it; null: this page or an earlier one has already started the stream.
   async run(body) {
     const saving = setInterval(() => store.save(this.conversation), LIVE.SAVE_MS), { node } = this;
     showTurn(this);
@@ -65,13 +66,13 @@ class Turn {
   async post(body) {
     const { id } = this.node.live = { id: newId(), at: 0 };
     this.began = performance.now();
-    await store.save(this.conversation);                  // a page that is closed now finds the stream again
+    await store.save(this.conversation);                  // a page closed now can find the stream again
     const r = await reach(fetch("v1/chat/completions", { method: "POST", headers: { ...headers(), "X-Conversation-Id": id }, body: JSON.stringify(body), signal: this.controller.signal }));
     if (!r.ok) throw await refusal(r);
     return r;
   }
 
-  // A connection that breaks is no error yet.
+  // A lost connection is not an error yet.
   async read(response) {
     const { live } = this.node, decoder = new TextDecoder();
     try {
