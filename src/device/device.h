@@ -156,7 +156,6 @@ void plan_run(plan *p, const plan_var *vars, int n_vars);
 // Runs the plan with cancellation. On a device that is `here`, calls go_on on the caller's thread before each level and
 // within long kernels (part: fraction done, 0 to 1); on others, once. If it returns false, the rest is skipped, the
 // plan's output is undefined, and this returns false.
-// out, what the plan writes is undefined, and this is false.
 typedef bool plan_go_on(void *ctx, double part);
 bool plan_run_asking(plan *p, const plan_var *vars, int n_vars, plan_go_on *go_on, void *ctx);
 typedef struct plan_stats {

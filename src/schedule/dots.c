@@ -13,7 +13,6 @@
 // 6. unsign      the weight's operand of an integer dot product becomes unsigned bytes:
 //                sum (u - b) x = sum u x - b sum x
 // 7. share       integer sums over activations alone are stored: all rows use them
-// 7. share       integer sums of activations alone are stored: all rows use them
 #include "schedule/dots.h"
 #include <math.h>
 #include <string.h>

@@ -36,7 +36,6 @@ typedef struct special_search {
 // The first special token at or after `from`: *at and *id; its length is that of its text. open: the text may continue
 // after its n bytes; if a token that begins at *at, or a longer one than so far, may follow, the result is
 // SPECIAL_UNSURE. SPECIAL_COSTLY: too many steps.
-// SPECIAL_UNSURE.  SPECIAL_COSTLY: too many steps.
 enum special_found special_next(const special_set *s, special_search *how, text_view text, size_t from, bool open,
                                 size_t *at, int32_t *id);
 #endif

@@ -17,7 +17,7 @@
 //   chat.h, jinja.h   a conversation as a prompt, by the template of a model; a language, on its own
 //   grammar.h      what may be generated: grammars (gbnf.h), JSON schemas (schema.h) and regular expressions (regex.h)
 //                  as masks of tokens
-//   answer.h       what a chat model writes, as reasoning, content and calls of tools
+//   answer.h       parses a chat model's output into reasoning, content and tool calls
 //   decode.c       tokens to text;  vocab.h: the tokens themselves;  unicode.h, utf8.h: characters;  text_gguf.c: reads
 //                  the keys of a file
 //
@@ -104,8 +104,8 @@ void tokenizer_free(tokenizer *t);                        // NULL is fine
 int tokenizer_encode(const tokenizer *t, const char *text, size_t n, bool add_special, bool parse_special,
                      int32_t **ids, size_t *n_ids, error *err);
 
-// The same for a text with several authors: parse_special applies in the parts that `within` names. A control token
-// whose text crosses an end of a part stays text.
+// tokenizer_encode for a text with several authors: parse_special applies in the parts that `within` names. A control
+// token whose text crosses an end of a part stays text.
 typedef struct encode_how {
   bool add_special, parse_special;
   const text_spans *within;     // NULL: the whole text
@@ -117,7 +117,6 @@ int tokenizer_encode_as(const tokenizer *t, text_view text, const encode_how *ho
 // Encodes a text that comes in pieces, however it is cut: the ids of all calls together are those of the whole text. An
 // id is returned as soon as no continuation can change it. The encoder only holds the text that this needs: usually a
 // word, for some vocabularies a line. (Some texts are only decided by their end, such as one letter repeated forever.)
-// without end.)
 typedef struct text_encoder text_encoder;
 // t must outlive it
 int text_encoder_new(const tokenizer *t, bool add_special, bool parse_special, text_encoder **out, error *err);
