@@ -149,7 +149,7 @@ static bool write_at(int fd, const void *from, size_t n, off_t at) {
 }
 
 // Ends the valid pieces: what follows them is cut off.
-static bool drop_pieces_behind(newfile *f) {
+static bool drop_later_pieces(newfile *f) {
   f->kept = false;
   off_t end = (off_t)f->piece;
   return !ftruncate(f->list_fd, f->line) && !ftruncate(f->fd, end) && lseek(f->fd, end, SEEK_SET) == end;
@@ -172,7 +172,7 @@ static int open_pieces(newfile *f, const char *what, error *err) {
   if (f->kept) return 0;
   memcpy(head, what, WHAT);
   head[WHAT] = '\n';
-  return !drop_pieces_behind(f) || !write_at(f->list_fd, head, sizeof head, 0) ? failed(f, "cannot be written", err)
+  return !drop_later_pieces(f) || !write_at(f->list_fd, head, sizeof head, 0) ? failed(f, "cannot be written", err)
                                                                                : 0;
 }
 
@@ -222,7 +222,7 @@ bool newfile_kept(newfile *f, uint64_t n) {
 }
 
 static int flush(newfile *f, error *err) {
-  if (f->kept && !drop_pieces_behind(f)) return failed(f, "cannot be written", err);
+  if (f->kept && !drop_later_pieces(f)) return failed(f, "cannot be written", err);
   if (f->list && f->n) f->hash = hash_on(f->hash, f->pending, f->n);
   for (size_t done = 0; done < f->n;) {
     ssize_t n = write(f->fd, f->pending + done, f->n - done);

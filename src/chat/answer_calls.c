@@ -296,7 +296,7 @@ static const char *find_in_view(text_view v, const char *what, size_t n) {
 }
 
 // Returns the text after `mark`, if it is not blank; otherwise v. before: the text in front of the mark.
-static text_view head_behind(text_view v, const char *mark, text_view *before) {
+static text_view head_after(text_view v, const char *mark, text_view *before) {
   const char *at = mark ? find_in_view(v, mark, strlen(mark)) : NULL;
   if (!at) return v;
   text_view rest = rest_of(v, (size_t)(at - v.at) + strlen(mark));
@@ -308,13 +308,13 @@ static text_view head_behind(text_view v, const char *mark, text_view *before) {
 // Reads NAME and its markers, with an optional id: "call1<name>NAME<args>", "functions.NAME:0<args>",
 // "NAME[CALL_ID]id[ARGS]".
 static bool take_call_head(call_reader *r, text_view head) {
-  text_view id = {0}, behind_id = {0};
+  text_view id = {0}, after_id = {0};
   open_call(r);
-  head = head_behind(head, r->marks->before_name, &id);
+  head = head_after(head, r->marks->before_name, &id);
   if (id.n == 8 && begins(id, "function")) id.n = 0;             // the kind of tool, not an id
   const char *call_id = find_in_view(head, "[CALL_ID]", 9);
-  if (call_id) behind_id = rest_of(head, (size_t)(call_id - head.at) + 9);
-  if (call_id) id = answer_trim(upto_char(behind_id, "["));
+  if (call_id) after_id = rest_of(head, (size_t)(call_id - head.at) + 9);
+  if (call_id) id = answer_trim(upto_char(after_id, "["));
   for (const char *mark = r->marks->after_name; mark && *mark;) {
     size_t n = strcspn(mark, "\n");
     const char *at = find_in_view(head, mark, n);

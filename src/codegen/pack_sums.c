@@ -29,7 +29,7 @@ static bool steps_apart(const idx_sum *x, const idx_sum *y, int64_t *d) {
          !memcmp(x->coeff, y->coeff, (size_t)x->n * sizeof *x->coeff);
 }
 
-static bool lies_behind(const uop *x, const uop *y, int64_t by) {
+static bool is_elements_after(const uop *x, const uop *y, int64_t by) {
   idx_sum a, b;
   int64_t d;
   return x->src[0] == y->src[0] && idx_sum_of(x->src[1], &a) && idx_sum_of(y->src[1], &b) && steps_apart(&a, &b, &d) &&
@@ -97,7 +97,7 @@ static uop *join_operation(joining *c, uop *const *v) {
 static uop *join_loads(joining *c, uop *const *v) {
   const uop *index = v[0]->src[0];
   if (v[0]->nsrc > 1 || dtype_size((enum dtype)index->src[0]->dt) != dtype_size((enum dtype)v[0]->dt)) return NULL;
-  for (int i = 1; i < c->wide; i++) if (!lies_behind(index, v[i]->src[0], i)) return NULL;
+  for (int i = 1; i < c->wide; i++) if (!is_elements_after(index, v[i]->src[0], i)) return NULL;
   return uop_load(c->g, v[0]->src[0], (enum dtype)v[0]->dt, c->wide);
 }
 
@@ -126,7 +126,7 @@ static bool is_plain_output(const uop *store) {
          index->src[0]->op == OP_PARAM && index->src[0]->dt == value->dt;
 }
 
-static const output *find_behind(const output *all, size_t n, const output *x, int64_t by) {
+static const output *find_next_output(const output *all, size_t n, const output *x, int64_t by) {
   int64_t d;
   for (size_t i = 0; i < n; i++)
     if (all[i].known && !all[i].taken && all[i].store->src[0]->src[0] == x->store->src[0]->src[0] &&
@@ -139,7 +139,7 @@ static const output *find_behind(const output *all, size_t n, const output *x, i
 static uop *join_from(graph *g, output *all, size_t n, const output *x) {
   uop *stores[MOST_WIDE] = {x->store}, *values[MOST_WIDE], *src[64];
   int found = 1;
-  for (const output *next; found < MOST_WIDE && (next = find_behind(all, n, x, found)); found++)
+  for (const output *next; found < MOST_WIDE && (next = find_next_output(all, n, x, found)); found++)
     stores[found] = next->store;
   for (int wide = MOST_WIDE; wide > 1; wide /= 2) {
     joining c = {.g = g, .wide = wide};
@@ -166,7 +166,7 @@ uop *pack_sums(graph *g, uop *ast) {
   }
   for (size_t i = 0; i < all.n; i++) {
     output *x = &all.at[i];
-    if (x->known && !x->taken && !find_behind(all.at, all.n, x, -1)) x->joined = join_from(g, all.at, all.n, x);
+    if (x->known && !x->taken && !find_next_output(all.at, all.n, x, -1)) x->joined = join_from(g, all.at, all.n, x);
   }
   for (size_t i = 0; i < all.n; i++) {
     const output *x = &all.at[i];

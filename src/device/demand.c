@@ -270,7 +270,7 @@ static void raw_range(const demand_weight *w, int64_t from, int64_t to, uint64_t
   *hi = (uint64_t)(l->base + (to - 1) * l->loop[0].step) + w->extent;
 }
 
-static void lay_out_part(const demand_weight *w, const unsigned char *raw, int64_t from, int64_t to) {
+static void pack_part(const demand_weight *w, const unsigned char *raw, int64_t from, int64_t to) {
   unsigned char *bufs[2] = {w->at, (unsigned char *)(uintptr_t)raw};
   if (!w->fill) memcpy(w->at + from, raw + from, (size_t)(to - from));
   else if (w->fill->fn) w->fill->fn(bufs, NULL, from, to);
@@ -288,7 +288,7 @@ static void bring_part(demand *q, const fill_job *j, scratch *r) {
   unsigned char *at = room_for(r, hi - lo + ROOM_BEHIND);
   const unsigned char *raw = w->raw;
   if (at && !q->reader(q->ctx, w->id, lo, at, (size_t)(hi - lo))) raw = (const unsigned char *)((uintptr_t)at - lo);
-  lay_out_part(w, raw, from, to);
+  pack_part(w, raw, from, to);
 }
 
 void demand_bring(demand *q, int thread) {

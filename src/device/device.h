@@ -55,8 +55,8 @@ typedef struct runtime {
   int (*link)(device *d, device_kernel *kernels, int n, code_image **image, error *err);
   // Runs a packing kernel over tiles lo..hi-1: from a weight's bytes in the file (host memory, raw_bytes) to the packed
   // weight (the device's). No kernel: copies bytes lo..hi-1. NULL if the target has no packed weights.
-  int (*lay_out)(struct plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes, int64_t lo,
-                 int64_t hi, error *err);
+  int (*pack_weight)(struct plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes,
+                     int64_t lo, int64_t hi, error *err);
   // Records a plan whose steps have kernels and memory, so that runs repeat less work. May be NULL; then forget is NULL
   // too.
   int (*record)(struct plan *p, error *err);

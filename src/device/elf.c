@@ -1,6 +1,6 @@
 // Links a kernel's object file: see elf.h.
 //
-// Three steps, one function each: `read_headers` finds the sections and the symbol table, `lay_out_blob` gives every
+// Three steps, one function each: `read_headers` finds the sections and the symbol table, `place_blob` gives every
 // section of code or constants its place in the blob, `relocate` patches the references. The object is not trusted:
 // every offset and count is checked against the file before use, and structures are copied out, since they may be
 // unaligned.
@@ -66,7 +66,7 @@ static int place_sections(struct linker *l, bool executable, uint64_t *size) {
   return 0;
 }
 
-static int lay_out_blob(struct linker *l) {
+static int place_blob(struct linker *l) {
   uint64_t size = 0;
   if (place_sections(l, true, &size)) return -1;
   if (!size) return error_set(l->err, "object: it holds no code");
@@ -223,7 +223,7 @@ static int list_functions(struct linker *l) {
 int elf_link(const uint8_t *p, size_t n, code_blob *out, error *err) {
   *out = (code_blob){0};
   struct linker l = {.out = out, .err = err};
-  int r = read_headers(&l, p, n) || lay_out_blob(&l) || relocate(&l) || list_functions(&l) ? -1 : 0;
+  int r = read_headers(&l, p, n) || place_blob(&l) || relocate(&l) || list_functions(&l) ? -1 : 0;
   out->machine = (uint32_t)l.machine;
   elf_file_free(&l.f);
   free(l.spots);

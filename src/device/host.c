@@ -87,8 +87,8 @@ static void run_copy(void *ctx, int thread, int n) {
   memcpy(c->to + from, c->from + from, to - from);
 }
 
-static int lay_out_stream(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes,
-                          int64_t lo, int64_t hi, error *err) {
+static int host_pack_weight(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes,
+                            int64_t lo, int64_t hi, error *err) {
   (void)raw_bytes; (void)err;
   unsigned char *from = (unsigned char *)(uintptr_t)raw;
   if (!k) team_run(p->team, run_copy, &(copying){(unsigned char *)stream + lo, from + lo, (size_t)(hi - lo)});
@@ -316,6 +316,6 @@ const runtime host_runtime = {.here = true,
                               .copy = copy,
                               .fill = fill,
                               .link = link_kernels,
-                              .lay_out = lay_out_stream,
+                              .pack_weight = host_pack_weight,
                               .replay = replay,
                               .replay_timed = replay_timed};

@@ -63,14 +63,14 @@ static void fill_randomly(unsigned char *to, uint64_t n, enum dtype dt, uint64_t
     float f = (float)((double)(seed >> 40) / (1 << 23) - 1);
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
-    uint16_t half = (uint16_t)((seed & 0x83ff) | (10 + (seed >> 16 & 3)) << 10), brain = (uint16_t)(bits >> 16);
+    uint16_t half = (uint16_t)((seed & 0x83ff) | (10 + (seed >> 16 & 3)) << 10), bf16 = (uint16_t)(bits >> 16);
     double d = f;
     uint64_t whole = dt == DT_I32 || dt == DT_I64 ? seed % 97 : seed;
     switch (dt) {
     case DT_F32: memcpy(to + i, &f, 4); break;
     case DT_F64: memcpy(to + i, &d, 8); break;
     case DT_F16: memcpy(to + i, &half, 2); break;
-    case DT_BF16: memcpy(to + i, &brain, 2); break;
+    case DT_BF16: memcpy(to + i, &bf16, 2); break;
     case DT_BOOL: to[i] = seed & 1; break;
     default: memcpy(to + i, &whole, (size_t)size);
     }

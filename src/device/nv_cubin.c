@@ -16,7 +16,7 @@ static uint16_t le16_at(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8);
 static uint32_t le32_at(const uint8_t *p) { return le16_at(p) | (uint32_t)le16_at(p + 2) << 16; }
 
 // The text after a prefix; NULL if the prefix is absent.
-static const char *name_behind(const char *name, const char *prefix) {
+static const char *name_after(const char *name, const char *prefix) {
   size_t n = strlen(prefix);
   return strncmp(name, prefix, n) ? NULL : name + n;
 }
@@ -82,12 +82,12 @@ static int read_code(reading *r, const elf_section *s) {
 }
 
 static bool is_of_kernel(const reading *r, const char *name, const char *prefix) {
-  const char *rest = name_behind(name, prefix);
+  const char *rest = name_after(name, prefix);
   return rest && !strcmp(rest, r->kernel);
 }
 
 static bool is_bank(const reading *r, const elf_section *s) {
-  const char *rest = name_behind(s->name, ".nv.constant");
+  const char *rest = name_after(s->name, ".nv.constant");
   return rest && *rest > '0' && *rest < '0' + NV_BANKS && rest[1] == '.' && !strcmp(rest + 2, r->kernel);
 }
 
@@ -110,9 +110,9 @@ static int read_section(reading *r, const elf_section *s) {
   }
   if (is_of_kernel(r, s->name, ".nv.constant0.") || !s->h.sh_size) return 0;
   if (is_bank(r, s)) return read_bank(r, s);
-  if (name_behind(s->name, ".text.") || name_behind(s->name, ".nv.constant") || name_behind(s->name, ".nv.global") ||
-      name_behind(s->name, ".rel.text") || name_behind(s->name, ".rela.text") ||
-      name_behind(s->name, ".rel.nv.constant") || name_behind(s->name, ".rela.nv.constant"))
+  if (name_after(s->name, ".text.") || name_after(s->name, ".nv.constant") || name_after(s->name, ".nv.global") ||
+      name_after(s->name, ".rel.text") || name_after(s->name, ".rela.text") ||
+      name_after(s->name, ".rel.nv.constant") || name_after(s->name, ".rela.nv.constant"))
     return error_set(r->err, "cubin: '%s' of kernel %s: tables, functions and code to be linked are not done", s->name,
                      r->kernel);
   return 0;

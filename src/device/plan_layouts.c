@@ -32,7 +32,7 @@ static int fill_one(plan *p, const filling *f, const device_kernel *kernels, dou
     int64_t from = tiles * i / pieces, to = tiles * (i + 1) / pieces;
     if (o->stops && o->stops(o->ctx)) return error_set(err, "loading was stopped");
     if (!k) { from = l->bytes / pieces * i; to = i + 1 == pieces ? l->bytes : l->bytes / pieces * (i + 1); }
-    if (run->lay_out(p, k, f->at, f->raw, (uint64_t)(l->elems * dtype_size(l->dt)), from, to, err)) return -1;
+    if (run->pack_weight(p, k, f->at, f->raw, (uint64_t)(l->elems * dtype_size(l->dt)), from, to, err)) return -1;
     double done = (double)(i + 1) / (double)pieces;
     if (o->filled)
       o->filled(o->ctx, f->id, (double)i / (double)pieces, done, (before + (double)l->bytes * done) / all);

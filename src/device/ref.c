@@ -191,7 +191,7 @@ static int64_t tile_of_bytes(int64_t sum, const slot *a, const slot *b, size_t l
 }
 
 // a: BF16 bits; b: the bits of two BF16 in one number
-static double dot_of_brains(double sum, const slot *a, int64_t b) {
+static double dot_of_bf16(double sum, const slot *a, int64_t b) {
   for (int j = 0; j < 2; j++) sum += bf16_to_double((uint16_t)a[j].i) * bf16_to_double((uint16_t)(b >> 16 * j));
   return sum;
 }
@@ -252,7 +252,7 @@ static void run_code(const ref_kernel *k, slot *s, unsigned char *const *bufs) {
     case C_WHERE: EACH(dst[l] = a[l].i ? b[l] : s[o->c + l]);
     case C_FMA: EACH(dst[l].f = fma(a[l].f, b[l].f, s[o->c + l].f));
     case C_DOT: EACH(dst[l].i = dot_of_bytes(a[l].i, b + 4 * l, s[o->c + l].i));
-    case C_DOT_F: EACH(dst[l].f = dot_of_brains(a[l].f, b + 2 * l, s[o->c + l].i));
+    case C_DOT_F: EACH(dst[l].f = dot_of_bf16(a[l].f, b + 2 * l, s[o->c + l].i));
     case C_MMLA: EACH(dst[l].i = tile_of_bytes(a[l].i, b, s + o->c, l));
     case C_FROM_I64: EACH(dst[l].f = (double)a[l].i);
     case C_FROM_U64: EACH(dst[l].f = (double)(uint64_t)a[l].i);

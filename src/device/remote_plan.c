@@ -137,8 +137,8 @@ static int fill_stream(remote *r, const device_kernel *k, void *stream, const vo
 }
 
 // Packs all tiles at once, with the last call.
-static int remote_lay_out(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes,
-                          int64_t lo, int64_t hi, error *err) {
+static int remote_pack_weight(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes,
+                              int64_t lo, int64_t hi, error *err) {
   if (!k)
     return remote_write(p->d, (unsigned char *)stream + lo, (const unsigned char *)raw + lo, (size_t)(hi - lo), err);
   return hi < program_eval(k->p, k->p->tiles, NULL) ? 0 : fill_stream(p->d->remote, k, stream, raw, raw_bytes, err);
@@ -153,7 +153,7 @@ const runtime remote_runtime = {.alloc = remote_alloc,
                                 .room = remote_room,
                                 .take = remote_take,
                                 .link = remote_link,
-                                .lay_out = remote_lay_out,
+                                .pack_weight = remote_pack_weight,
                                 .record = remote_record,
                                 .forget = remote_forget,
                                 .replay = remote_replay,

@@ -318,7 +318,7 @@ int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
 }
 
 // The set of pages shows what is whole, so only the last of the rotating pages is kept.
-static void leave_behind(sequence *q, int n) {
+static void drop_unseen(sequence *q, int n) {
   for (int g = 0; g < model_n_groups(q->of->m); g++) {
     page_list *list = &q->group[g];
     size_t end = (size_t)min_i64((int64_t)caches_stay(q->of, g, n), (int64_t)list->n), from = 0;
@@ -336,7 +336,7 @@ static void leave_behind(sequence *q, int n) {
 static bool thin(sequence *q, int n) {
   uint64_t taken = q->of->taken;
   q->checkpoints.n = 0;
-  if (n <= q->filled) leave_behind(q, n);
+  if (n <= q->filled) drop_unseen(q, n);
   return q->of->taken < taken;
 }
 
@@ -396,7 +396,7 @@ int sequence_ahead(const sequence *q, int pos, int most) {
   return most;
 }
 
-void sequence_trim(sequence *q) { leave_behind(q, q->n); }
+void sequence_trim(sequence *q) { drop_unseen(q, q->n); }
 bool sequence_thin(sequence *q) { return thin(q, q->n); }
 
 int sequence_hold_again(sequence *q, int n, int to, error *err) {
@@ -416,7 +416,7 @@ int sequence_hold_again(sequence *q, int n, int to, error *err) {
 
 void sequence_is_renewed(sequence *q, int n) {
   q->filled = INT_MAX;
-  leave_behind(q, n);
+  drop_unseen(q, n);
 }
 
 int sequence_hold_all(sequence *q, int n, error *err) {

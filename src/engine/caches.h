@@ -144,7 +144,7 @@ void sequence_checkpoint(sequence *q, int from, int to);
 void sequence_choose_checkpoints(sequence *q, int to);
 bool sequence_keeps(const sequence *q, int group, size_t page);
 // The bound: bytes that checkpoints may hold outside the windows of a sequence of this many positions.
-uint64_t caches_behind_bytes(const caches *c, int positions);
+uint64_t caches_checkpoint_bytes(const caches *c, int positions);
 // The first page that windows of this group see, or that is kept in any case, if n positions are held.
 static inline size_t caches_stay(const caches *c, int group, int n) {
   int64_t window = model_group_window(c->m, group);

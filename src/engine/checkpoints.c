@@ -3,7 +3,7 @@
 // A conversation that shares only the beginning of a sequence (a system prompt, an edited earlier message, an answer
 // that is generated again) can leave it anywhere, but more often near its ends, mainly near the beginning, and most
 // often where others did or where a prompt ended. Each checkpoint takes at most the pages of one window, shared with
-// its neighbours; all of them together take at most caches_behind_bytes: a quarter of what layers without a window
+// its neighbours; all of them together take at most caches_checkpoint_bytes: a quarter of what layers without a window
 // hold, or two windows if that is more. Checkpoints are hints: the existing pages determine where a sequence can be
 // resumed (sequence_whole).
 //
@@ -29,7 +29,7 @@ static uint64_t window_bytes(const caches *c) {
   return sum;
 }
 
-uint64_t caches_behind_bytes(const caches *c, int positions) {
+uint64_t caches_checkpoint_bytes(const caches *c, int positions) {
   uint64_t full = 0, windows = 2 * window_bytes(c);
   for (int g = 0; g < model_n_groups(c->m); g++)
     if (!model_group_window(c->m, g)) full += c->page_bytes[g] * caches_n_pages(positions);
@@ -156,7 +156,7 @@ void sequence_choose_checkpoints(sequence *q, int to) {
   int n = (int)caches_n_pages((int)max_i64(to, q->checkpoints.at[q->checkpoints.n - 1].n));
   if (q->chosen == n) return;
   struct choosing ch = {0};
-  uint64_t page = 0, room = caches_behind_bytes(q->of, n * CACHE_PAGE);
+  uint64_t page = 0, room = caches_checkpoint_bytes(q->of, n * CACHE_PAGE);
   for (int g = 0; g < model_n_groups(q->of->m); g++) if (model_group_window(q->of->m, g)) page += q->of->page_bytes[g];
   begin_choosing(&ch, q, n * CACHE_PAGE);
   for (struct place *p; (p = best_checkpoint(&ch, room, page));) {

@@ -32,7 +32,7 @@ static const float *mtp_think(void *own, int32_t id, double *s) {
   weft_model *m = o->d->m;
   engine *e = weft_model_beside(m);
   engine_part p = {
-    .q = o->q ? weft_sequence_of(o->q) : NULL, .ids = &id, .n = 1, .pos = o->pos, .want = WANT_GUESS};
+    .q = o->q ? weft_sequence_of(o->q) : NULL, .ids = &id, .n = 1, .pos = o->pos, .want = WANT_MTP};
   *s = 0;
   if (engine_need_mtp(e, NULL)) return NULL;         // packs weights once, which does not count as a draft's cost
   o->d->wait_s = 0;

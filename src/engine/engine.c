@@ -232,7 +232,7 @@ static int reserve_caches(engine *e, error *err) {
 
 // --- plans ----------------------------------------------------------------------------------------------------------
 
-static int open_weights(engine *e, laid *l, error *err) {
+static int open_weights(engine *e, weight_packing *l, error *err) {
   for (int i = 0; i < e->layer_split.n; i++) {
     const struct layer_range *at = &e->layer_split.at[i];
     int to = at->to == model_n_layer(e->m) ? model_n_blocks(e->m) : at->to;
@@ -342,7 +342,7 @@ static void stop_live(engine *e) {
   e->online_tuner = NULL;
 }
 
-static void close_laid(laid *l) {
+static void close_packing(weight_packing *l) {
   if (!l) return;
   close_plans(l);
   for (int i = 0; i < MOST_SPLITS; i++) weights_free(&l->w[i]);
@@ -355,8 +355,8 @@ void engine_close(engine *e) {
   stop_live(e);
   follow_close(e);
   content_free(e->content);
-  close_laid(e->now);
-  close_laid(e->other);
+  close_packing(e->now);
+  close_packing(e->other);
   demand_free(e->demand);
   sequence_free(e->own);
   caches_close(&e->caches);
@@ -461,9 +461,9 @@ void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
 bool engine_brings_weights(const engine *e) { return e->demand; }
 const enum layout_kind *engine_layouts(const engine *e) { return e->now->layouts; }
 
-int engine_lay_out(engine *e, const enum layout_kind *layouts, error *err) {
+int engine_repack(engine *e, const enum layout_kind *layouts, error *err) {
   stop_live(e);
-  laid *before = e->now;
+  weight_packing *before = e->now;
   size_t n = gguf_n_tensors(e->file);
   fail_if(e->other, err, "weights are packed in two ways already");
   e->now = xcalloc(1, sizeof *e->now);
@@ -478,13 +478,13 @@ int engine_lay_out(engine *e, const enum layout_kind *layouts, error *err) {
 }
 
 void engine_swap(engine *e) {
-  laid *l = e->now;
+  weight_packing *l = e->now;
   e->now = e->other;
   e->other = l;
 }
 
 void engine_drop_other(engine *e) {
-  close_laid(e->other);
+  close_packing(e->other);
   demand_free(e->demand);
   e->other = NULL;
 }

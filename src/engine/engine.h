@@ -30,7 +30,7 @@ struct engine_options {
   size_t n_control_vectors;
   model_kv kv;            // types of keys and values in the cache
   bool exact;             // activations stay f32: no integer dot products
-  bool mtp;               // enables the file's MTP block, if present: see WANT_GUESS
+  bool mtp;               // enables the file's MTP block, if present: see WANT_MTP
   void (*progress)(void *ctx, const char *what, double fraction);   // may be NULL; what: "loading", "compiling"; 0..1
   void *progress_ctx;
   bool (*stop)(void *ctx);       // polled while the engine opens, with progress_ctx: true cancels; may be NULL
@@ -100,7 +100,7 @@ enum engine_want {
                  // The only mode of encoder models (engine_is_encoder), except those that denoise:
                  // WANT_LOGITS of a whole text, from position 0 on. The sequence cannot continue
   WANT_SUMS,     // see `see`
-  WANT_GUESS     // the MTP block's logits for the token after next, in `logits`: after the sequence's content,
+  WANT_MTP     // the MTP block's logits for the token after next, in `logits`: after the sequence's content,
                  // or after such a draft. The sequence does not hold the token then. Not on two devices
 };
 typedef struct engine_part {
@@ -215,14 +215,14 @@ void vocab_tries_free(struct vocab_tries *t);      // NULL is fine
 struct vocab_tries *weft_vocab_tries(const struct weft_vocab *v);
 int engine_plan(engine *e, bool prompt, struct plan **p, int32_t **ids, error *err);
 
-// For layouts.c: the layout of each tensor (schedule/layout.h). engine_lay_out loads the weights again in other
+// For layouts.c: the layout of each tensor (schedule/layout.h). engine_repack loads the weights again in other
 // layouts, with their own plans, and switches to them; engine_swap switches back, and engine_drop_other frees the set
 // that is not in use. Both use the same caches.
 enum layout_kind;
 // Are weights loaded on demand because they do not fit into memory together?
 bool engine_brings_weights(const engine *e);
 const enum layout_kind *engine_layouts(const engine *e);              // one per tensor of the file
-int engine_lay_out(engine *e, const enum layout_kind *layouts, error *err);
+int engine_repack(engine *e, const enum layout_kind *layouts, error *err);
 void engine_swap(engine *e);
 void engine_drop_other(engine *e);
 // the largest weight that a launch of a plan reads: number of the tensor; -1: none

@@ -23,11 +23,11 @@ typedef struct plan_spec {
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
 typedef struct planned { plan_spec spec; stage at[MOST_SPLITS]; } planned;
 // Weights in a layout per tensor, and the plans that read them, on each device.
-typedef struct laid {
+typedef struct weight_packing {
   weights w[MOST_SPLITS];
   enum layout_kind *layouts;
   VEC(planned *) plans;
-} laid;
+} weight_packing;
 // How a state is split among processes (schedule/ranks.h), as decided by the first plan; size: bytes of an element.
 typedef struct state_cuts { bool known; size_t size; gathering what; } state_cuts;
 // One of the devices, as context of a plan's callbacks.
@@ -47,7 +47,7 @@ struct engine {
   int64_t ctx, chunk, room, most;
   caches caches;
   sequence *own;                          // for callers without a sequence
-  laid *now, *other;                      // other: while layouts are compared
+  weight_packing *now, *other;                      // other: while layouts are compared
   struct demand *demand;                  // weights that do not fit into memory together; NULL: they fit
   int32_t *ids, *at, *pages, slot;        // inputs of plans: tokens and their places (model_shape)
   int32_t *last, *turns;                  // more inputs; turns NULL: rope uses places

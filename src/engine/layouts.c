@@ -158,7 +158,7 @@ static enum layout_kind *layouts_to_use(const layout_search *l, enum layout_kind
 
 static int use_layouts(const layout_search *l, enum layout_kind all, error *err) {
   enum layout_kind *of = layouts_to_use(l, all);
-  int r = engine_lay_out(l->e, of, err);
+  int r = engine_repack(l->e, of, err);
   free(of);
   if (!r) engine_promote_pages(l->e);
   return r;

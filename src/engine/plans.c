@@ -58,7 +58,7 @@ static planned *add_plans(engine *e, const plan_spec *spec) {
   return p;
 }
 
-void close_plans(laid *l) {
+void close_plans(weight_packing *l) {
   for (size_t i = 0; i < l->plans.n; i++) {
     for (int j = 0; j < MOST_SPLITS; j++) {
       plan_free(l->plans.at[i]->at[j].p);

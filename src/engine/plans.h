@@ -43,5 +43,5 @@ uint64_t rows_bytes(const engine *e);                           // of engine.row
 int reserve_rows(engine *e, error *err);                        // allocates engine.rows
 void reserve_sums(engine *e);                                   // allocates engine.sums
 uint64_t floats_bytes(const engine *e);                         // of engine.floats
-void close_plans(laid *l);
+void close_plans(weight_packing *l);
 #endif

@@ -452,7 +452,7 @@ int engine_need_mtp(engine *e, error *err) {
   return model_is_recurrent(e->m) && (reserve_rows(e, err) || need_plan(e, &few, err)) ? -1 : 0;
 }
 
-static int run_guess(engine *e, engine_part *p, error *err) {
+static int run_mtp(engine *e, engine_part *p, error *err) {
   fail_if(p->n != 1 || p->pos < 0 || p->pos >= e->n_ctx || p->ids[0] < 0 || p->ids[0] >= model_n_vocab(e->m), err,
           "%s: engine_run: draft tokens after %zu tokens, token %d at %d", gguf_path(e->file), p->n, p->ids[0], p->pos);
   const plan_spec spec = spec_mtp();
@@ -687,7 +687,7 @@ static int run_batch(engine *e, engine_batch *b, error *err) {
   switch (b->parts[0].want) {
   case WANT_HIDDEN: return run_hidden(e, b->parts, err);
   case WANT_SUMS: return run_sums(e, b->parts, err);
-  case WANT_GUESS: return run_guess(e, b->parts, err);
+  case WANT_MTP: return run_mtp(e, b->parts, err);
   case WANT_LOGITS: break;
   }
   if (model_is_encoder(e->m)) return run_whole(e, b->parts, err);

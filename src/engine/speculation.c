@@ -298,7 +298,7 @@ static size_t make_draft(weft_speculation *a, const draft_context *t, offer *o) 
 }
 
 // Maximum rows after the first. More rows need another plan, which is made once shorter drafts have paid for it.
-static size_t rows_behind(const weft_speculation *a, int pos) {
+static size_t rows_after(const weft_speculation *a, int pos) {
   int most = sequence_ahead(its_sequence(a), pos, ROWS), room = weft_model_context(a->m) - pos;
   if (a->q && most > weft_model_chunk(a->m)) most = weft_model_chunk(a->m);
   bool many = a->how == WEFT_SPECULATE_ALWAYS || rows_are_known(a, FEW + 1) ||
@@ -314,7 +314,7 @@ static size_t looks_ahead(weft_speculation *a, const int32_t *past, int pos, int
   offer o = {0};
   if (a->how == WEFT_SPECULATE_NEVER || pos < 0) return 1;
   if (a->since >= STALE && a->how != WEFT_SPECULATE_ALWAYS) return 1;
-  size_t most = rows_behind(a, pos);
+  size_t most = rows_after(a, pos);
   int by = most ? choose_source(a, &t, most, &o, &text_offers) : -1;
   look_back(a, pos, id);
   if (by < 0 && text_offers) record_draft(a, &t);

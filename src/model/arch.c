@@ -648,8 +648,8 @@ static int cogvlm_layer(loader *l, layer *y) {
 
 // The image tokens follow the first four.
 static int chameleon(loader *l) {
-  l->m->unsaid_from = 4;
-  l->m->unsaid_to = 8196;
+  l->m->banned_from = 4;
+  l->m->banned_to = 8196;
   return 0;
 }
 

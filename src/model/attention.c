@@ -176,7 +176,7 @@ tensor *alibi_slopes(const build *b, const layer *y) {
 }
 
 // Adds the slopes: scores fall for each position between a token and the position that it reads.
-static tensor *leaning(build *b, const layer *y, tensor *s) {
+static tensor *add_alibi(build *b, const layer *y, tensor *s) {
   graph *g = b->g;
   if (b->m->alibi == 0) return s;
   tensor *own = own_at(b), *at = kv_seen_at(b, y);
@@ -188,7 +188,7 @@ sight seen_positions(build *b, const layer *y, tensor *s, tensor *V) {
   tensor *at = kv_seen_at(b, y);
   at = t_reshape(g, at, DIMS(at->shape->dim[0], n_(b, 1), n_(b, 1), kv_seen(b, y), n_(b, 1)));
   tensor *there = b->s->apart ? t_op2(g, OP_CMPLT, at, t_add(g, own_at(b), n_(b, 1))) : t_op2(g, OP_CMPLT, at, b->C);
-  return (sight){.scores = masked(b, y, leaning(b, y, soft_cap(b, s, b->m->attention_cap))), .V = V, .there = there};
+  return (sight){.scores = masked(b, y, add_alibi(b, y, soft_cap(b, s, b->m->attention_cap))), .V = V, .there = there};
 }
 
 // Rows after the last position may hold anything, and 0 times NaN is NaN: such values are replaced by 0. {sequences,
@@ -234,7 +234,7 @@ tensor *attend(build *b, const layer *y, tensor *s, tensor *V) {
 }
 
 // q {T, heads, n} times 1 + temperature log(1 + floor((position + from) / length))
-tensor *warmed(build *b, const layer *y, tensor *q) {
+tensor *scaled_by_position(build *b, const layer *y, tensor *q) {
   graph *g = b->g;
   if (b->m->temperature == 0 || (b->m->arch->flags & ARCH_CHUNKS && y->rope != ROPE_NONE)) return q;
   int64_t length = b->m->temperature_length ? b->m->temperature_length : b->m->n_ctx_rope;
@@ -299,11 +299,12 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   double scale = score_scale(b, y);
   tensor *K, *V;
   if (late) {
-    q = warmed(b, y, t_scale(g, norm(b, y, W_ATTN_Q_NORM, one_form(g, rope_turn(b, y, q, y->n_head, d))), scale));
+    q = scaled_by_position(b, y,
+                           t_scale(g, norm(b, y, W_ATTN_Q_NORM, one_form(g, rope_turn(b, y, q, y->n_head, d))), scale));
     k = norm(b, y, W_ATTN_K_NORM, one_form(g, rope_turn(b, y, k, y->n_kv, d)));
     K = kv_store(b, y, KV_KEYS, kv_turned(b, k, d));
   } else {
-    q = rope_turn(b, y, warmed(b, y, t_scale(g, q, scale)), y->n_head, d);
+    q = rope_turn(b, y, scaled_by_position(b, y, t_scale(g, q, scale)), y->n_head, d);
     K = store_k(b, y, k);
   }
   V = kv_store(b, y, KV_VALUES, v);

@@ -61,7 +61,7 @@ static tensor *whole_blocks(const build *b, tensor *x, uop *rows) {
 }
 
 // Scores fall with the distance. away {T, 1, 1, 1, positions}
-static tensor *leaning_both_ways(const build *b, const layer *y, tensor *s, tensor *away) {
+static tensor *add_alibi_both_ways(const build *b, const layer *y, tensor *s, tensor *away) {
   graph *g = b->g;
   if (b->m->alibi == 0) return s;
   tensor *distance = t_op2(g, OP_MAX, away, t_sub(g, t_float(g, 0), away));
@@ -150,7 +150,7 @@ static tensor *rows_of_blocks(const build *b, uop *blocks, int64_t rows, int64_t
   return t_reshape(g, at, DIMS(idx_mul(g, blocks, n_(b, per))));
 }
 
-// As see_rows, but a block of rows reads only the blocks that its groups are in: T rows take at most T x MOST_NEAR
+// As attend_rows, but a block of rows reads only the blocks that its groups are in: T rows take at most T x MOST_NEAR
 // products. Blocks take the place of positions, and the rows of a block that of heads that share keys.
 static tensor *see_near(const build *b, const layer *y, const qkv *x, const row_groups *of) {
   graph *g = b->g;
@@ -185,7 +185,7 @@ static tensor *see_near(const build *b, const layer *y, const qkv *x, const row_
 
 // --- all rows --------------------------------------------------------------------------------------------------------
 
-tensor *see_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, const row_groups *of) {
+tensor *attend_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, const row_groups *of) {
   graph *g = b->g;
   if (of && are_near(of)) return see_near(b, y, &(qkv){q, k, v}, of);
   uop *one = n_(b, 1), *block = n_(b, b->s->page), *keys = k->shape->dim[0],
@@ -199,7 +199,7 @@ tensor *see_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, cons
   tensor *s = t_reduce(g, t_mul(g, qs, t_reshape(g, k, DIMS(one, kv, one, n_(b, d), rows))), OP_ADD, 3);
   tensor *own = t_reshape(g, t_iota(g, b->T), DIMS(b->T, one, one, one, one)), *at = t_iota(g, rows),
          *away = t_sub(g, at, own);
-  s = leaning_both_ways(b, y, soft_cap(b, s, b->m->attention_cap), t_cast(g, away, DT_F32));
+  s = add_alibi_both_ways(b, y, soft_cap(b, s, b->m->attention_cap), t_cast(g, away, DT_F32));
   s = by_range(b, y, s, &(ranges){away, true, W_ENC_ATTN_REL_B});
   s = t_where(g, t_op2(g, OP_CMPLT, at, keys), s, t_float(g, -INFINITY));
   if (y->window) {              // half of it is before a token, half after it
@@ -245,7 +245,7 @@ tensor *see_all(build *b, const layer *y, tensor *x, const row_groups *of) {
   q = rope_turn(b, y, t_scale(g, q, b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d)),
                 y->n_head, d);
   k = rope_turn(b, y, k, y->n_kv, d);
-  return see_rows(b, y, q, k, v, of);
+  return attend_rows(b, y, q, k, v, of);
 }
 
 static tensor *encoder_attention(build *b, const layer *y, tensor *x) {

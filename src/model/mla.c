@@ -136,7 +136,7 @@ static tensor *mla_attention(build *b, const layer *y, tensor *x) {
   tensor *K = kv_store(b, y, KV_KEYS, t_cat_last(g, t_reshape(g, c, DIMS(T, one, n_(b, a->latent))), k_pe));
   tensor *q_c = key_side(b, y, t_slice_i(g, q, 2, 0, a->nope)),
          *q_pe = rope_turn(b, y, t_slice_i(g, q, 2, a->nope, a->rope), y->n_head, a->rope);
-  q_c = warmed(b, y, q_c); q_pe = warmed(b, y, q_pe);
+  q_c = scaled_by_position(b, y, q_c); q_pe = scaled_by_position(b, y, q_pe);
   tensor *s = t_add(g, scores(b, y, query(b, q_c, a->scale), t_slice_i(g, K, 2, 0, a->latent)),
                     scores(b, y, query(b, q_pe, a->scale), t_slice_i(g, K, 2, a->latent, a->rope)));
   tensor *chosen = chosen_of(b, y, x, low);

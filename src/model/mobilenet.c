@@ -242,7 +242,7 @@ static places shared_block(build *b, const layer *y, places a) {
   q = t_reshape_i(g, q, 3, (int64_t[]){a.side * a.side, y->n_head, d});
   tensor *keys = t_reshape_i(g, conv_product(b, y, W_MQ_K, k.x), 3, (int64_t[]){k.side * k.side, 1, d});
   tensor *values = t_reshape_i(g, conv_product(b, y, W_MQ_V, v.x), 3, (int64_t[]){v.side * v.side, 1, dv});
-  return (places){conv_product(b, y, W_MQ_OUT, see_rows(b, y, q, keys, values, NULL)), a.side};
+  return (places){conv_product(b, y, W_MQ_OUT, attend_rows(b, y, q, keys, values, NULL)), a.side};
 }
 
 static places through_block(build *b, const layer *y, places a, int64_t step) {

@@ -162,20 +162,20 @@ static tensor *wanted(const build *b, tensor *x) {
 enum tensor_id head_of(const model *m) { return m->w[W_OUTPUT].weight ? W_OUTPUT : W_TOKEN_EMBD; }
 
 // Tokens that cannot appear in text, such as image tokens, get the least logit, whatever other options add or subtract.
-static tensor *without_unsaid(const build *b, tensor *logits) {
+static tensor *without_banned(const build *b, tensor *logits) {
   graph *g = b->g;
   const model *m = b->m;
-  if (m->unsaid_from == m->unsaid_to) return logits;
+  if (m->banned_from == m->banned_to) return logits;
   tensor *id = t_iota(g, uop_idx(g, m->n_vocab)), *least = t_float(g, -1e30);
-  tensor *behind = t_where(g, t_op2(g, OP_CMPLT, id, uop_idx(g, m->unsaid_to)), least, logits);
-  return t_where(g, t_op2(g, OP_CMPLT, id, uop_idx(g, m->unsaid_from)), logits, behind);
+  tensor *behind = t_where(g, t_op2(g, OP_CMPLT, id, uop_idx(g, m->banned_to)), least, logits);
+  return t_where(g, t_op2(g, OP_CMPLT, id, uop_idx(g, m->banned_from)), logits, behind);
 }
 
 tensor *logits_of(const build *b, const layer *y, enum tensor_id head, tensor *x) {
   graph *g = b->g;
   const model *m = b->m;
   bool all = b->s->logits == LOGITS_ALL;
-  tensor *logits = without_unsaid(b, linear(b, y, head, x));
+  tensor *logits = without_banned(b, linear(b, y, head, x));
   if (!all) logits = t_reshape_i(g, logits, 1, (int64_t[]){m->n_vocab});
   logits = soft_cap(b, scaled(b, logits, m->logit_scale), m->logit_cap);
   if (!all) return t_assign(g, t_buffer(g, model_buffer_id(m->file, BUF_LOGITS), DT_F32, m->n_vocab), logits);

@@ -199,7 +199,7 @@ enum arch_flags {
   ARCH_V_MAYBE_K = 1 << 28,       // without attn_v, values are the output of attn_k; not in layers with a window
   ARCH_LAYER_SCALE = 1 << 29,     // layers may have a factor
   // a window is the aligned chunk of the position, from its first position on; layers without a window do not rotate,
-  // and their queries grow with the position (warmed)
+  // and their queries grow with the position (scaled_by_position)
   ARCH_CHUNKS = 1 << 30,
   ARCH_DENSE_ROPE = 1 << 25,      // with ARCH_GLOBAL_NO_ROPE: layers without experts rotate all the same
 };
@@ -409,7 +409,7 @@ struct model {
   int n_block, n_layer, n_embd, n_vocab, n_ctx_train, n_ctx_rope;
   double eps, embedding_scale, residual_scale, logit_scale;    // factors; 1: none
   double attention_scale, attention_cap, logit_cap;            // 0: 1/sqrt(head_dim), no soft cap
-  int unsaid_from, unsaid_to;  // tokens that cannot appear in text: their logits are the least
+  int banned_from, banned_to;  // tokens that cannot appear in text: their logits are the least
   double value_scale;                                          // factor of attention's output; 1: none
   // elements of queries, keys and values are clamped to it; 0: not clamped
   double qkv_limit;
@@ -703,7 +703,7 @@ sight seen_positions(build *b, const layer *y, tensor *scores, tensor *V);      
 tensor *attend_to(build *b, const layer *y, const sight *of, int n);            // one softmax over all of them
 tensor *alibi_slopes(const build *b, const layer *y);
 // q {T, heads, n}, multiplied by a factor that grows with the position; q itself without a temperature
-tensor *warmed(build *b, const layer *y, tensor *q);
+tensor *scaled_by_position(build *b, const layer *y, tensor *q);
 
 // indexer.c: its keys and tensors; whether a context of this length needs a choice; the positions that tokens read, {T,
 // 1, 1, 1, seen}, from x, the normed input of the layer, and q, which queries are made from
@@ -733,7 +733,7 @@ tensor *by_range(const build *b, const layer *y, tensor *s, const ranges *of);
 tensor *source_through(build *b, tensor *x);
 void source_keep(build *b);
 // see_all for queries {T, heads, d}, scaled, that read other rows: keys {n, kv, d}, values {n, kv, v_dim}.
-tensor *see_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, const row_groups *of);
+tensor *attend_rows(build *b, const layer *y, tensor *q, tensor *k, tensor *v, const row_groups *of);
 
 // vit.c: keys and tensors of an encoder's layers; then x {T, n_embd} through them
 int vit_load(loader *l);

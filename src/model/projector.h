@@ -58,7 +58,7 @@ typedef struct projector_facts {
   bool fixed;                // only images of size x size
   int window;                // pixels: side of a window of attention; 0: none
   int whole_every;           // every this many layers attention is over all windows
-  int merges_behind;         // the layer after which squares of patches are merged; -1: none
+  int merge_after;         // the layer after which squares of patches are merged; -1: none
   // bins of a spectrogram, its frames (at most, if it is chunked), and rows that are merged into one
   int mel, frames, stack;
   int chunk;                 // frames that are convolved together; 0: a sound has `frames`

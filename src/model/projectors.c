@@ -304,7 +304,7 @@ static int minicpm_load(loader *l) {
   if (gguf_u32_each(l->f, key(l, "wa_layer_indexes"), 1, &behind, l->err)) return -1;
   if (behind >= (uint32_t)m->n_layer)
     return gguf_fail(l->f, l->key, l->err, "%u, but there are %d layers", behind, m->n_layer);
-  f->merges_behind = f->merge == 2 ? -1 : (int)behind;
+  f->merge_after = f->merge == 2 ? -1 : (int)behind;
   if (f->merge == 4 && minicpm_merger_load(l)) return -1;
   return want_vector(l, NULL, W_MM_INPUT_NORM, four, WANT_BIAS) ||
              want_mlp(l, W_MM_UP, W_MM_DOWN, four, four, WANT_BIAS)
@@ -313,7 +313,7 @@ static int minicpm_load(loader *l) {
 }
 static tensor *minicpm_behind(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  if (y->index != b->m->eye.merges_behind) return x;
+  if (y->index != b->m->eye.merge_after) return x;
   layer merger = *y;
   memcpy(merger.w, b->m->w, sizeof merger.w);
   tensor *square = t_op2(g, OP_IDIV, t_iota(g, n_(b, projector_places(b->m, b->s->chunk))), uop_idx(g, 4));
@@ -393,7 +393,7 @@ static tensor *resampler_graph(build *b, tensor *x) {
   b->T = n_(b, b->m->eye.queries);
   q = t_scale(g, q, 1 / sqrt(RESAMPLER_HEAD));
   q = t_reshape(g, read_in_parts(g, q), DIMS(b->T, n_(b, heads), n_(b, RESAMPLER_HEAD)));
-  x = linear(b, NULL, W_RS_OUT, see_rows(b, &y, q, k, v, NULL));
+  x = linear(b, NULL, W_RS_OUT, attend_rows(b, &y, q, k, v, NULL));
   return linear(b, NULL, W_RS_PROJ, norm_by(b, NULL, W_RS_LN_POST, flows_on(g, x), eps));
 }
 

@@ -687,8 +687,8 @@ static enum dtype converted_to(const uop_list *l, const finding *f) {
 }
 
 // Rewrites the loads of one weight; NULL: the weight keeps the file's layout.
-static const layout *lay_out_weight(graph *g, arena *mem, const uop_list *l, uop *store, uop *weight, uop *lane,
-                                    const layout_target *t, enum layout_kind kind, map *loads) {
+static const layout *weight_layout(graph *g, arena *mem, const uop_list *l, uop *store, uop *weight, uop *lane,
+                                   const layout_target *t, enum layout_kind kind, map *loads) {
   finding f = {.g = g, .mem = mem, .store = store, .weight = weight, .lane = lane, .lanes = lanes_of(t, lane),
                .tiles = layout_tiles(kind),
                .element = dtype_size((enum dtype)weight->dt)};
@@ -741,7 +741,7 @@ static const layout *as_it_lies(graph *g, const uop *weight) {
   return l;
 }
 
-static uop *lay_out_kernel(graph *g, const sched_kernel *k, const layout_target *t, const enum layout_kind *kinds) {
+static uop *kernel_layouts(graph *g, const sched_kernel *k, const layout_target *t, const enum layout_kind *kinds) {
   arena *mem = arena_new();
   uop *ast = k->ast, *store = ast->src[0];
   uop_list l = uop_toposort(mem, &ast, 1);
@@ -750,7 +750,7 @@ static uop *lay_out_kernel(graph *g, const sched_kernel *k, const layout_target 
   for (size_t i = 0; i < l.n; i++) {
     uop *w = l.at[i];
     if (!is_weight_memory(w) || kinds[w->a] == LAYOUT_FILE) continue;
-    if (lane) k->layouts[w->a] = lay_out_weight(g, mem, &l, store, w, lane, t, kinds[w->a], &loads);
+    if (lane) k->layouts[w->a] = weight_layout(g, mem, &l, store, w, lane, t, kinds[w->a], &loads);
     if (!k->layouts[w->a] && w->b * dtype_size((enum dtype)w->dt) >= LARGE && read_at_once(&l, w) >= LARGE)
       k->layouts[w->a] = as_it_lies(g, w);
   }
@@ -780,7 +780,7 @@ void layout_weights(graph *g, schedule *s, const layout_target *t, layout_choice
     }
     k->layouts = ARENA_ARRAY(graph_arena(g), const layout *, k->n_bufs + 1);
     memset(k->layouts, 0, ((size_t)k->n_bufs + 1) * sizeof *k->layouts);
-    k->ast = lay_out_kernel(g, k, t, kinds);
+    k->ast = kernel_layouts(g, k, t, kinds);
     smap_set(&done, key, bytes, k);
   }
   smap_free(&done);

@@ -485,19 +485,19 @@ static double share_of_step(const sched *s, double of_one) {
 }
 
 // Prompt tokens that fit into the partly filled tile of n answers, so that weights are read once for both.
-static size_t room_beside(const sched *s, size_t n) {
+static size_t tile_room(const sched *s, size_t n) {
   return weft_model_is_recurrent(s->model) ? 0 : (TILE - n % TILE) % TILE;
 }
 
 // As many of those as the time allows, since each attends to a long prompt. If time is left, full tiles are added
 // before them, at their standalone cost.
 static size_t fill_tile(const sched *s, size_t n, size_t past) {
-  size_t fits = room_beside(s, n), more = 0;
+  size_t fits = tile_room(s, n), more = 0;
   const struct prices *p = s->prices;
   double may = share_of_step(s, BESIDE_SHARE) * answers_s(s, n);
   while (fits > LEAST && prices_s(&s->prices[2], n + fits, past) > may) fits--;
   may -= prices_s(&s->prices[2], n + fits, past);
-  while (p[0].tiles > 0 && fits == room_beside(s, n) && more < MOST_PIECE &&
+  while (p[0].tiles > 0 && fits == tile_room(s, n) && more < MOST_PIECE &&
          prices_s(&p[0], more + TILE, past) <= may && prices_s(&p[1], more + TILE, past) <= may)
     more += TILE;
   return fits + more;
@@ -506,7 +506,7 @@ static size_t fill_tile(const sched *s, size_t n, size_t past) {
 // Prompt tokens in a step of n answers: those that fit their tile or, if that is few, more: in whole chunks or tiles,
 // or as many as fit one tile.
 static size_t piece(const sched *s, run *u, size_t n) {
-  size_t past = run_held(u)->past.n, unit = n ? TILE : PIECE, fits = n ? LEAST : PIECE, room = room_beside(s, n);
+  size_t past = run_held(u)->past.n, unit = n ? TILE : PIECE, fits = n ? LEAST : PIECE, room = tile_room(s, n);
   double may = n ? share_of_step(s, SHARED_SHARE) * answers_s(s, n) : PIECE_S;
   const struct prices *p = &s->prices[n && s->prices[1].tiles > 0];
   if (room >= LEAST) return fill_tile(s, n, past);
@@ -524,7 +524,7 @@ static size_t piece(const sched *s, run *u, size_t n) {
 
 // Records the duration of a step of n answers and a chunk of this many tokens after `past` others.
 static void learn_pieces(sched *s, size_t n, size_t tokens, size_t past, bool unseen, double took) {
-  size_t room = room_beside(s, n);
+  size_t room = tile_room(s, n);
   bool fills = room >= LEAST;
   took -= answers_s(s, n + (!unseen && !fills));
   if (fills && tokens <= room) prices_learn(&s->prices[2], n + tokens, past, took);
@@ -538,17 +538,17 @@ static double thought_s(const sched *s) { return s->draft ? weft_draft_seconds(s
 // their draft model; that may take a fiftieth of the time. Returns the rows of the step.
 static size_t draft_rows(sched *s, weft_tokens *parts, run **of, size_t n) {
   enum { MOST = 8 };                   // maximum tokens of a draft
-  size_t rows = n, guessing = 0, chunk = (size_t)weft_model_chunk(s->model);
+  size_t rows = n, drafting = 0, chunk = (size_t)weft_model_chunk(s->model);
   double before = thought_s(s);
   for (size_t i = 0; i < n; i++) {
     if (rows + MOST > SCHED_ROWS || rows + MOST > chunk) break;
-    if (s->draft) weft_draft_rest(s->draft, s->lent_s < (guessing < i ? thought_s(s) - before : 0));
+    if (s->draft) weft_draft_rest(s->draft, s->lent_s < (drafting < i ? thought_s(s) - before : 0));
     run_settle(of[i]);
     run_propose(of[i], &parts[i], rows_cost(s, n) / (double)n, rows_cost(s, rows + MOST - 1) - rows_cost(s, rows));
     rows += parts[i].n - 1;
-    guessing += parts[i].n > 1;
+    drafting += parts[i].n > 1;
   }
-  if (guessing == n || rows_cost(s, rows) - rows_cost(s, n) <= s->lent_s) return rows;
+  if (drafting == n || rows_cost(s, rows) - rows_cost(s, n) <= s->lent_s) return rows;
   for (size_t i = 0; i < n; i++) parts[i].n = parts[i].rows = 1;
   return n;
 }

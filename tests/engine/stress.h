@@ -169,7 +169,7 @@ static bool stress_counts_down(void *ctx) { return --*(int *)ctx < 0; }
 static void stress_windows(stress *s, weft_sequence *of) {
   const model *m = s->c->m;
   const sequence *q = weft_sequence_of(of);
-  uint64_t behind = 0, most = caches_behind_bytes(s->c, (int)round_up((size_t)s->positions, CACHE_PAGE));
+  uint64_t behind = 0, most = caches_checkpoint_bytes(s->c, (int)round_up((size_t)s->positions, CACHE_PAGE));
   for (int g = 0; g < model_n_groups(m); g++)
     for (size_t i = 0; i < caches_stay(s->c, g, q->n); i++)
       if (caches_has_page(&q->group[g], i)) behind += s->c->page_bytes[g];

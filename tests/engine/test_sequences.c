@@ -404,7 +404,7 @@ static void a_beginning_is_shared(void **s) {
       const page_list *list = &weft_sequence_of(q)->group[0];
       for (size_t i = 0; i < caches_stay(c, 0, LONG); i++) if (caches_has_page(list, i)) behind += c->page_bytes[0];
       // all layers have the window here: two windows, of which each is in two pages
-      assert_true(caches_behind_bytes(c, LONG) == 4 * c->page_bytes[0] && behind <= 4 * c->page_bytes[0]);
+      assert_true(caches_checkpoint_bytes(c, LONG) == 4 * c->page_bytes[0] && behind <= 4 * c->page_bytes[0]);
       assert_int_equal(weft_sequence_whole(q, LONG), LONG);
       assert_int_equal(weft_sequence_whole(q, LONG - 1), LONG - 1);
       if (likely == 2) assert_true(!behind && !weft_sequence_whole(q, SHARED));

@@ -99,7 +99,7 @@ static void test_layouts(void **state) {
     for (int l = 0; l <= (i ? 1 : 2); l++) {                        // as it is; all side by side; some so and some so
       for (size_t k = 0; k < tensors; k++)
         of[k] = l < 2 ? LAYOUT_TILES_2 : k % 3 == 0 ? LAYOUT_ROWS : k % 3 == 1 ? LAYOUT_TILES_2 : LAYOUT_TILES_4;
-      if (l && engine_lay_out(e, of, &err)) fail_msg("%s", err.text);
+      if (l && engine_repack(e, of, &err)) fail_msg("%s", err.text);
       for (int back = 0; back < 1 + (l == 1); back++) {
         for (int part = 0; part < 2; part++) {
           logits = evaluate(e, part ? ids + PROMPT : ids, part ? 1 : PROMPT, part ? PROMPT : 0);

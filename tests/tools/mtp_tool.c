@@ -59,7 +59,7 @@ static void hidden(const char *path, const int32_t *ids, size_t n) {
 
 static const float *predicted(weft_model *m, struct sequence *q, int32_t id, int pos) {
   error e = {0};
-  engine_part p = {.q = q, .ids = &id, .n = 1, .pos = pos, .want = WANT_GUESS};
+  engine_part p = {.q = q, .ids = &id, .n = 1, .pos = pos, .want = WANT_MTP};
   check(engine_run(weft_model_beside(m), &(engine_batch){.parts = &p, .n = 1}, &e), e.text);
   return p.logits;
 }

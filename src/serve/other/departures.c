@@ -6,8 +6,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
-struct looked_at { int fd; uint32_t mark; bool told; };
-struct departures { pthread_mutex_t lock; VEC(struct looked_at) all; };
+struct polled_fd { int fd; uint32_t mark; bool told; };
+struct departures { pthread_mutex_t lock; VEC(struct polled_fd) all; };
 
 departures *departures_open(void) {
   departures *d = xcalloc(1, sizeof *d);
@@ -22,7 +22,7 @@ void departures_close(departures *d) {
 }
 
 void departures_add(departures *d, int fd, uint32_t mark) {
-  struct looked_at one = {fd, mark, false};
+  struct polled_fd one = {fd, mark, false};
   pthread_mutex_lock(&d->lock);
   vec_push(&d->all, one);
   pthread_mutex_unlock(&d->lock);
@@ -42,7 +42,7 @@ static int look_at_all(departures *d, struct departure *out, int most) {
   int n = 0;
   pthread_mutex_lock(&d->lock);
   for (size_t i = 0; i < d->all.n && n < most; i++) {
-    struct looked_at *one = &d->all.at[i];
+    struct polled_fd *one = &d->all.at[i];
     char next;
     // not recv, which the program replaces for libmicrohttpd (http.c)
     ssize_t got = one->told ? 1 : recvfrom(one->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT, NULL, NULL);
