@@ -28,7 +28,7 @@ def test_every_function_has_an_entry(pages, repo):
 def test_comments_come_along(pages):
     assert "The handles, each opaque" in pages["index.html"] and 'class="fragment"' in pages["index.html"]
     assert "Evaluates n tokens at positions pos" in pages["model_8h.html"]
-    assert "how keys and values lie in the KV cache" in pages["structweft__options.html"], "a comment behind a member"
+    assert "the types of the KV cache" in pages["structweft__options.html"], "a comment behind a member"
 
 
 def test_no_scripts_and_nothing_from_elsewhere(pages):
