@@ -204,13 +204,14 @@ static int read_sources(hf *h, const char *file, json_t *head, error *err) {
     if (read_source(h, file, name, said, &s, err)) return -1;
     vec_push(&h->sources, s);
   }
-  hf_source *of = h->sources.at + before;
   size_t n = h->sources.n - before;
-  if (n) qsort(of, n, sizeof *of, by_begin);
+  if (!n) return 0;
+  hf_source *of = h->sources.at + before;
+  qsort(of, n, sizeof *of, by_begin);
   for (size_t i = 1; i < n; i++)
     if (of[i].begin < of[i - 1].end)
       return hf_fail(h, file, of[i].name, err, "its data overlaps with that of '%.100s'", of[i - 1].name);
-  if (n) qsort(of, n, sizeof *of, by_source_name);
+  qsort(of, n, sizeof *of, by_source_name);
   return 0;
 }
 

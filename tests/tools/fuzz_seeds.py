@@ -85,6 +85,9 @@ def write_folders(out, top):
         folder = make_folder.write(top / f"packed-{kind}", records["llama"], "BF16" if kind == "mlx" else "F16")
         (out / f"llama-{kind}").write_bytes(packed_files(folder, kind))
     (out / "llama-files").write_bytes(packed_files(make_folder.write(top / "several", records["llama"], files=3)))
+    folder = make_folder.write(top / "empty", records["llama"])
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", 2) + b"{}")
+    (out / "llama-empty").write_bytes(packed_files(folder))
 
 
 def adapter_tensors(reader, rank=4):
