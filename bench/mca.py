@@ -47,7 +47,7 @@ VERSIONS = ("-22", "-21", "-20", "-19", "-18", "-17", "-16", "-15", "-14", "")
 
 
 def find(tool):
-    """The newest of Debian's versions of a tool, by path; None: there is none."""
+    """The newest of Debian's versions of a tool, by path; None if it is not installed."""
     return next((path for v in VERSIONS if (path := shutil.which(tool + v))), None)
 
 
@@ -304,7 +304,7 @@ def products(body):
 
 
 def block_loop(text, arguments, memory, unit):
-    """(a turn of the innermost loop that makes whole blocks, its products).  unit: products of a block and the fewest rows and tokens.  None: there is none."""
+    """(a turn of the innermost loop that makes whole blocks, its products).  unit: products of a block and the fewest rows and tokens.  None if no loop does."""
     code = instructions(text)
     steps = follow(code, Machine(arguments, memory))
     at = {}

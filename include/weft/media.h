@@ -106,8 +106,8 @@ int weft_medium_open(weft_media *a, const char *path, weft_medium **out, weft_er
 /* Free it when no evaluation needs its rows any more, and before weft_media_close. NULL is fine. */
 void weft_medium_free(weft_medium *x);
 size_t weft_medium_n_rows(const weft_medium *x);
-/* weft_tokenize for a text in which each marker stands for one of these, in order; without markers they come before the
- * text. An error: another number of markers. */
+/* weft_tokenize for a text in which each marker stands for one medium, in order; without markers the media come before
+ * the text. An error: another number of markers. */
 int weft_media_tokenize(const weft_media *a, const char *text, size_t n, unsigned flags, weft_medium *const *media,
                         size_t n_media, int32_t **ids, size_t *n_ids, weft_error *err);
 

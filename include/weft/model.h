@@ -91,7 +91,7 @@ typedef bool weft_row(void *ctx, size_t i, const float *logits);
 int weft_decode_rows(weft_model *m, const int32_t *ids, size_t n, int pos, size_t first, weft_row *row, void *ctx,
                      weft_error *err);
 
-/* Embeddings: a text as a vector. Any model can make one. Models that only make embeddings read a text in both
+/* Embeddings of texts. Any model can make one. Models that only make embeddings read a text in both
  * directions, and weft_decode refuses them. */
 enum weft_pooling {
   WEFT_POOLING_MODEL = -1,   /* what the file says */

@@ -8,8 +8,8 @@
 // which begin with the model's BOS even if the model does not add it (chat.c removes it then).
 struct asked_template { char *text; size_t n; const char *name; bool built_in; };
 
-// Reads --chat-template (the text of a template, a file, or a name) and --chat-template-file; both may be NULL. -1: it
-// is none of the three.
+// Reads --chat-template (the text of a template, a file, or a name) and --chat-template-file; both may be NULL. -1:
+// named is not one of the three.
 int template_asked(const char *named, const char *file, struct asked_template *out, error *err);
 // The variables of --chat-template-kwargs, -rea and --reasoning-effort. *out NULL: none is set.
 int template_variables(const struct settings *s, json_t **out, error *err);

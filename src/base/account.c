@@ -22,7 +22,7 @@ static size_t most_for(const account *a, size_t of_one) {
 // of_one: what the account below it, for which this is taken, will hold.
 static const account *take_for_one(account *a, size_t n, size_t of_one) {
   if (!a) return NULL;
-  // compared before it is added, so that a refused request never takes room from others
+  // compared first, so that a refused request never takes room from others
   size_t held = a->bytes, most = most_for(a, of_one);
   do {
     if (held > most || n > most - held) return a;

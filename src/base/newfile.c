@@ -25,7 +25,7 @@ struct newfile {
   char *list;               // the file that lists the complete pieces; NULL: none
   int list_fd;
   bool kept;                // pieces of an earlier run may follow
-  uint64_t piece, hash;     // the current piece: where it begins, and the hash of what was written
+  uint64_t piece, hash;     // the current piece: its start, and the hash of what was written
   off_t line;               // in the list, after the last piece
 };
 

@@ -1,5 +1,5 @@
 // SipHash-2-4: a keyed hash. Without the key it cannot be predicted, so untrusted keys of tables cannot be made to
-// collide, and data stored by this user can be told from data that another one put there.
+// collide, and data stored by this user can be distinguished from data that another one put there.
 #ifndef WEFT_SIPHASH_H
 #define WEFT_SIPHASH_H
 #include "base/base.h"
