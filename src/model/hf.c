@@ -43,7 +43,8 @@ static const char *file_of(const hf *h, const hf_source *s) { return h->files.at
 
 static int turn_matrices(hf *h, hf_made *m, const hf_source *s, bool halved, int64_t first, error *err) {
   int64_t rows = m->t.ne[0];
-  if (m->t.n_dims != 3 || (halved && rows % 2))
+  if (m->t.n_dims == 1 && !halved) return 0;               // a bias
+  if ((m->t.n_dims != 3 && halved) || m->t.n_dims > 3 || (halved && rows % 2))
     return hf_fail(h, file_of(h, s), s->name, err, "is not a matrix for each expert with pairs of rows");
   m->t.ne[0] = m->t.ne[1];
   m->t.ne[1] = halved ? rows / 2 : rows;
@@ -71,14 +72,16 @@ static int is_made_twice(const hf *h, const hf_source *s, const char *to, error 
   return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s', and another tensor does, too", to);
 }
 
-// Adds one expert's matrix at its place in the stack.
-static int stack_expert(hf *h, const hf_source *s, const char *to, uint32_t expert, error *err) {
-  uint32_t n;
+// Adds one expert's matrix (or one head's vector) at its place in the stack.
+static int stack_expert(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t expert, error *err) {
+  static const char experts[] = "num_local_experts num_experts n_routed_experts moe_num_experts";
+  uint32_t n, dims = r->heads ? 1 : 2;
   hf_made *m = made_before(h, to);
-  if (hf_need_u32(h, "num_local_experts num_experts n_routed_experts moe_num_experts", &n, err)) return -1;
+  if (hf_need_u32(h, r->heads ? r->heads : experts, &n, err)) return -1;
   if (expert >= n || n > EXPERTS_MOST)
-    return hf_fail(h, file_of(h, s), s->name, err, "config.json says that there are %u experts", n);
-  if (s->n_dims != 2) return hf_fail(h, file_of(h, s), s->name, err, "is no matrix");
+    return hf_fail(h, file_of(h, s), s->name, err, "config.json says that there are %u %s", n,
+                   r->heads ? "heads" : "experts");
+  if (s->n_dims != dims) return hf_fail(h, file_of(h, s), s->name, err, "is no %s", r->heads ? "vector" : "matrix");
   if (m && m->n_parts != n) return is_made_twice(h, s, to, err);
   if (!m) {
     // each expert must have its own tensor, so memory is bounded by the number of tensors in the folder
@@ -87,13 +90,39 @@ static int stack_expert(hf *h, const hf_source *s, const char *to, uint32_t expe
     m = new_made(h, to, s);
     m->parts = ARENA_ARRAY(h->arena, const hf_source *, n);
     m->n_parts = n;
-    m->t.n_dims = 3;
-    m->t.ne[2] = n;
+    m->t.n_dims = dims + 1;
+    m->t.ne[dims] = n;
   }
-  if (m->t.ne[0] != s->shape[1] || m->t.ne[1] != s->shape[0] || m->t.from != s->format ||
+  if (m->t.ne[0] != s->shape[dims - 1] || (dims == 2 && m->t.ne[1] != s->shape[0]) || m->t.from != s->format ||
       m->parts[expert])
     return hf_fail(h, file_of(h, s), s->name, err, "has another shape or type than that of another expert");
   m->parts[expert] = s;
+  return 0;
+}
+
+// Sets a layer's number in a key that has a number of each layer.
+static int add_to_key(hf *h, const hf_source *s, const char *to, error *err) {
+  const char *digits = strpbrk(s->name, "0123456789");
+  unsigned long layer = digits ? strtoul(digits, NULL, 10) : HF_LAYERS_MOST;
+  size_t i = 0;
+  if (layer >= h->n_layers || h->n_layers > HF_LAYERS_MOST || s->scale || s->packed ||
+      s->end - s->begin != s->format->bytes)
+    return hf_fail(h, file_of(h, s), s->name, err, "is not one number of one of %u layers", h->n_layers);
+  while (i < h->numbers.n && strcmp(h->numbers.at[i].key, to)) i++;
+  if (i == h->numbers.n)
+    vec_push(&h->numbers, ((hf_numbers){to, ARENA_ARRAY(h->arena, float, h->n_layers), 0}));
+  floats_from(s->format, s->data, 1, &h->numbers.at[i].of_layer[layer]);
+  h->numbers.at[i].n++;
+  return 0;
+}
+
+static int put_layer_numbers(hf *h, error *err) {
+  for (size_t i = 0; i < h->numbers.n; i++) {
+    const hf_numbers *of = &h->numbers.at[i];
+    if (of->n != h->n_layers)
+      return error_set(err, "%s: '%s' is there for %u of %u layers", h->shown, of->key, of->n, h->n_layers);
+    gguf_head_f32s(h->head, of->key, of->of_layer, of->n);
+  }
   return 0;
 }
 
@@ -115,6 +144,7 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_WEAVE:
   case HF_TILE:
   case HF_TILE_IN_ROWS:
+  case HF_UNGROUP:
   case HF_COLLECT:
   case HF_COLLECT_LAST: return hf_set_order(h, m, s, r, err);
   case HF_FIRST:
@@ -139,7 +169,8 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
   if (s->n_dims > GGUF_MAX_DIMS || s->begin == s->end)
     return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",
                    s->n_dims);
-  if ((r->op & HF_OP_MASK) == HF_STACK) return stack_expert(h, s, to, expert, err);
+  if ((r->op & HF_OP_MASK) == HF_STACK) return stack_expert(h, s, r, to, expert, err);
+  if ((r->op & HF_OP_MASK) == HF_KEY) return add_to_key(h, s, to, err);
   if (made_before(h, to)) return (r->op & HF_OP_MASK) == HF_ONCE ? 0 : is_made_twice(h, s, to, err);
   hf_made *m = new_made(h, to, s);
   if (follow_rule(h, m, s, r, err)) return -1;
@@ -166,7 +197,7 @@ static int make_tensors(hf *h, error *err) {
     for (size_t k = 0; k < h->made.at[i].n_parts; k++)
       if (!h->made.at[i].parts[k])
         return error_set(err, "%s: expert %zu of '%s' is missing", h->shown, k, h->made.at[i].t.name);
-  return 0;
+  return put_layer_numbers(h, err);
 }
 
 // ---- 4-bit blocks ---------------------------------------------------------------------------------------------------
@@ -358,6 +389,7 @@ void hf_close(hf *h) {
   json_decref(h->text);
   json_decref(h->config);
   vec_free(&h->made);
+  vec_free(&h->numbers);
   smap_free(&h->made_by_name);
   arena_free(h->arena);
   free(h);

@@ -240,15 +240,21 @@ int hf_llama_more(hf *h, error *err) {
   return llama3_factors(h, dim, err);
 }
 
-// The share of a head that is rotated; the default is half.
-int hf_glm4_more(hf *h, error *err) {
-  double share = 0.5;
+int hf_put_rotated(hf *h, double usual, error *err) {
+  static const char names[] = "partial_rotary_factor rotary_pct rope_pct";
+  double share = usual;
   bool found;
-  if (hf_rope_number(h, "partial_rotary_factor", "partial_rotary_factor", &share, &found, err)) return -1;
-  if (!(share > 0 && share <= 1)) return hf_fail(h, config_name, "partial_rotary_factor", err, "is not from 0 to 1");
+  const char *name = "partial_rotary_factor";
+  if (hf_rope_number(h, name, names, &share, &found, err)) return -1;
+  if (share > 0 && share <= 1) return hf_put_rope_dims(h, share, err);
+  if (!json_object_get(hf_rope(h), name)) hf_value(h, names, &name);
+  return hf_fail(h, config_name, name, err, "is not from 0 to 1");
+}
+
+int hf_glm4_more(hf *h, error *err) {
   if (json_object_get(hf_rope(h), "mrope_section"))
     return hf_fail(h, config_name, "mrope_section", err, "positions of pictures are not known for this class");
-  return hf_put_rope_dims(h, share, err);
+  return hf_put_rotated(h, 0.5, err);
 }
 
 // Adds a list of frequency factors.
@@ -285,7 +291,7 @@ static int phi3_longer(hf *h, double old, uint32_t dims, error *err) {
            : 0;
 }
 
-static int phi3_more(hf *h, error *err) {
+int hf_phi3_more(hf *h, error *err) {
   double share = 1, old = 0;
   uint32_t width, heads, window = 0;
   bool found;
@@ -301,8 +307,7 @@ static int phi3_more(hf *h, error *err) {
   return phi3_longer(h, old, dims, err);
 }
 
-// Sets which layers have a sliding window: by layer_types, or, if absent, all but each `every`-th one.
-static int put_windows(hf *h, uint32_t every, error *err) {
+int hf_put_windows(hf *h, uint32_t every, error *err) {
   uint32_t window, n;
   bool found;
   if (hf_u32(h, "sliding_window", &window, &found, err)) return -1;
@@ -336,7 +341,7 @@ int hf_check_layers(hf *h, uint32_t every, error *err) {
   return 0;
 }
 
-static int every_fourth_full(hf *h, error *err) { return put_windows(h, 4, err); }
+static int every_fourth_full(hf *h, error *err) { return hf_put_windows(h, 4, err); }
 
 static int cohere_more(hf *h, error *err) {
   (void)err;
@@ -671,7 +676,7 @@ static const hf_class plain_classes[] = {
    .own_scaling = true,
    .defaults = "{" EPS5 "," THETA("10000.0") ",\"original_max_position_embeddings\":4096}",
    .rules = phi3_rules,
-   .more = phi3_more},
+   .more = hf_phi3_more},
   {.name = "Glm4ForCausalLM",
    .arch = "glm4",
    .musts = SILU,
@@ -696,9 +701,17 @@ static const hf_class plain_classes[] = {
   {0},
 };
 static const hf_class *const tables[] = {plain_classes, hf_classes_qwen, hf_classes_moe, hf_classes_gemma,
-                                        hf_classes_masked, hf_classes_t5, hf_classes_more};
+                                        hf_classes_masked, hf_classes_t5, hf_classes_more, hf_classes_norms};
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
+
+// Returns whether a list "a|b" has a value.
+static bool is_allowed_value(const char *list, const char *value) {
+  size_t n = strlen(value);
+  for (; *list; list += strcspn(list, "|"), list += *list == '|')
+    if (!strncmp(list, value, n) && strcspn(list, "|") == n) return true;
+  return false;
+}
 
 // Checks the settings for which files of the architecture have no key.
 static int check_musts(const hf *h, error *err) {
@@ -707,10 +720,10 @@ static int check_musts(const hf *h, error *err) {
     const char *name, *key = arena_strndup(h->arena, at, k), *must = arena_strndup(h->arena, at + k + 1, n - k - 1);
     const json_t *v = hf_value(h, key, &name);
     const char *is = json_is_boolean(v)   ? json_is_true(v) ? "true" : "false"
-                     : json_is_integer(v) ? arena_printf(h->arena, "%" JSON_INTEGER_FORMAT, json_integer_value(v))
-                                          : json_string_value(v);
+                     : json_is_number(v) ? arena_printf(h->arena, "%.15g", json_number_value(v))
+                                         : json_string_value(v);
     char quoted[64];
-    if (v && (!is || strcmp(is, must)))
+    if (v && !(is && is_allowed_value(must, is)))
       return hf_fail(h, config_name, key, err, "%s, but files of %s have no key for it, and are of %s",
                      is ? gguf_quote(quoted, sizeof quoted, is, strlen(is)) : "is another", h->class->arch, must);
     at += n;
@@ -725,7 +738,8 @@ static int fill_defaults(hf *h, error *err) {
   die_if(!defaults, "the defaults of %s are no JSON: %s", h->class->name, e.text);
   json_object_foreach(defaults, key, v) if (!json_object_get(h->text, key)) json_object_set(h->text, key, v);
   json_decref(defaults);
-  if (check_musts(h, err)) return -1;
+  if (hf_derive(h, h->class->derived, err) || (h->class->prepare && h->class->prepare(h, err)) || check_musts(h, err))
+    return -1;
   if (!h->class->alone && !hf_value(h, "num_key_value_heads", &name) && (v = hf_value(h, "num_attention_heads", &name)))
     json_object_set(h->text, "num_key_value_heads", v);
   if (!h->class->head_dim || hf_value(h, "head_dim", &name)) return 0;
@@ -818,6 +832,7 @@ int hf_put_keys(hf *h, error *err) {
   if (h->class->further && count_further(h, layers, err)) return -1;
   for (const hf_key *k = common_keys; k->to; k++) if (put_class_key(h, k, err)) return -1;
   if (put_rope(h, err) || put_gating(h, err)) return -1;
+  if (h->class->rotated > 0 && hf_put_rotated(h, h->class->rotated, err)) return -1;
   for (const hf_key *k = h->class->keys; k && k->to; k++) if (put_class_key(h, k, err)) return -1;
   return h->class->more ? h->class->more(h, err) : 0;
 }
@@ -909,6 +924,8 @@ const hf_rule *hf_rule_for(const hf *h, const char *stored, const hf_rule *after
   const char *name = h->class->seeing ? name_alone(h, stored) : stored;
   if (!name || (h->class->no_mtp && is_of_mtp(h, name))) return after ? NULL : &left_out;
   if (h->class->further) name = name_further(h, name);
+  size_t under = h->class->under ? strlen(h->class->under) : 0;
+  if (under && !strncmp(name, h->class->under, under)) name += under;
   size_t n = strlen(name);
   if (hf_ends_in(name, ".weight")) n -= 7;
   else if (hf_ends_in(name, ".bias")) n -= 5;

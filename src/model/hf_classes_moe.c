@@ -1,6 +1,6 @@
-// Rows of the table of classes (hf_classes.c) for mixtures of experts: DeepSeek, Granite, GLM 4, dots, MiniMax and
-// Ernie, and Ernie's dense models. DeepSeek's attention (MLA) keeps a small vector for each token: the matrix that
-// makes keys and values from it is split in two, and the key part is transposed, as in GGUF files.
+// Rows of the table of classes (hf_classes.c) for mixtures of experts: DeepSeek, Granite, GLM 4, dots, MiniMax, Phi,
+// EXAONE, AFMoE and Ernie, and Ernie's dense models. DeepSeek's attention (MLA) keeps a small vector for each token:
+// the matrix that makes keys and values from it is split in two, and the key part is transposed, as in GGUF files.
 #include "model/hf_impl.h"
 
 #define BLOCK "model.layers.*."
@@ -176,14 +176,86 @@ static const hf_key minimax_keys[] = {
 
 // Folders give the rotated part of a head as a number or as a share.
 static int minimax_more(hf *h, error *err) {
-  double share = 1;
   const char *name;
-  bool found;
-  if (hf_value(h, "rotary_dim", &name)) return 0;
-  if (hf_rope_number(h, "partial_rotary_factor", "partial_rotary_factor", &share, &found, err)) return -1;
-  if (!(share > 0 && share <= 1)) return hf_fail(h, config_name, "partial_rotary_factor", err, "is not from 0 to 1");
-  return hf_put_rope_dims(h, share, err);
+  return hf_value(h, "rotary_dim", &name) ? 0 : hf_put_rotated(h, 1, err);
 }
+
+// ---- Phi 3.5 MoE ----------------------------------------------------------------------------------------------------
+
+static const hf_rule phimoe_rules[] = {
+  {BLOCK "block_sparse_moe.gate", "blk.*.ffn_gate_inp", 0, 0},
+  {BLOCK "block_sparse_moe.experts.#.w1", "blk.*.ffn_gate_exps", HF_STACK, 0},
+  {BLOCK "block_sparse_moe.experts.#.w2", "blk.*.ffn_down_exps", HF_STACK, 0},
+  {BLOCK "block_sparse_moe.experts.#.w3", "blk.*.ffn_up_exps", HF_STACK, 0},
+  {0},
+};
+
+// Folders give the factor of attention for long contexts; files have one for short and long ones.
+static int phimoe_more(hf *h, error *err) {
+  double near, far;
+  bool found, found_far;
+  if (hf_phi3_more(h, err) || hf_rope_number(h, "short_mscale", NULL, &near, &found, err) ||
+      hf_rope_number(h, "long_mscale", NULL, &far, &found_far, err))
+    return -1;
+  if (found != found_far || (found && near != far))
+    return hf_fail(h, config_name, "short_mscale", err, "is not long_mscale, but files of %s have one key for both",
+                   h->class->arch);
+  if (found) gguf_head_f32(h->head, hf_arch_key(h, "rope.scaling.attn_factor"), (float)far);
+  return 0;
+}
+
+// ---- EXAONE MoE -----------------------------------------------------------------------------------------------------
+
+static const hf_rule exaone_rules[] = {
+  EXPERTS("mlp"),
+  {BLOCK "mlp.e_score_correction_bias", "blk.*.exp_probs_b.bias", 0, 0},
+  {BLOCK "eh_proj", "blk.*.nextn.eh_proj", 0, 0},
+  {BLOCK "enorm", "blk.*.nextn.enorm", 0, 0},
+  {BLOCK "hnorm", "blk.*.nextn.hnorm", 0, 0},
+  {BLOCK "shared_head.norm", "blk.*.nextn.shared_head_norm", 0, 0},
+  {0},
+};
+static const hf_key exaone_keys[] = {
+  {"vocab_size", HF_U32, "vocab_size"},
+  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"},
+  {"expert_shared_count", HF_U32, "num_shared_experts"},
+  {"expert_shared_feed_forward_length", HF_U32, "shared_width"},
+  {"expert_weights_scale", HF_F32_KEY, "routed_scaling_factor"},
+  {"expert_weights_norm", HF_BOOL, "norm_topk_prob"},
+  {"leading_dense_block_count", HF_U32, "first_k_dense_replace first_last_k_dense_replace"},
+  {0},
+};
+
+static int exaone_more(hf *h, error *err) {
+  if (!h->n_further) gguf_head_u32(h->head, hf_arch_key(h, "nextn_predict_layers"), 0);
+  gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), "none", 4);
+  return hf_put_windows(h, 4, err);
+}
+
+// ---- AFMoE ----------------------------------------------------------------------------------------------------------
+
+static const hf_rule afmoe_rules[] = {
+  {BLOCK "post_attention_layernorm", "blk.*.post_attention_norm", 0, 0},
+  {BLOCK "pre_mlp_layernorm", "blk.*.ffn_norm", 0, 0},
+  {BLOCK "post_mlp_layernorm", "blk.*.post_ffw_norm", 0, 0},
+  {BLOCK "self_attn.gate_proj", "blk.*.attn_gate", 0, 0},
+  {BLOCK "mlp.router.gate", "blk.*.ffn_gate_inp", 0, 0},
+  {BLOCK "mlp.expert_bias", "blk.*.exp_probs_b.bias", 0, 0},
+  EXPERTS("mlp"),
+  {0},
+};
+static const hf_key afmoe_keys[] = {
+  {"vocab_size", HF_U32, "vocab_size"},
+  {"expert_shared_count", HF_U32, "num_shared_experts"},
+  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"},
+  {"leading_dense_block_count", HF_U32, "num_dense_layers"},
+  {"expert_weights_norm", HF_BOOL, "route_norm"},
+  {"expert_weights_scale", HF_F32_KEY, "route_scale"},
+  {"attention.sliding_window", HF_U32, "sliding_window"},
+  {0},
+};
+
+static int afmoe_more(hf *h, error *err) { return hf_check_layers(h, 4, err) || hf_llama_more(h, err) ? -1 : 0; }
 
 // ---- the rows -------------------------------------------------------------------------------------------------------
 
@@ -192,6 +264,15 @@ static int minimax_more(hf *h, error *err) {
 #define DEEPSEEK "{" EPS6 "," THETA("10000.0") ",\"first_k_dense_replace\":0,\"kv_lora_rank\":512," \
   "\"n_shared_experts\":0}"
 #define ERNIE(more) "{\"rms_norm_eps\":1e-5," THETA("500000.0") more "}"
+#define PHIMOE(class_) \
+  {.name = class_, .arch = "phimoe", .vocab = HF_VOCAB_PHI3, .own_scaling = true, .rules = phimoe_rules, \
+   .musts = "hidden_act=silu", .more = phimoe_more, \
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("1e6") ",\"original_max_position_embeddings\":4096}"}
+#define EXAONE(class_) \
+  {.name = class_, .arch = "exaone-moe", .further = true, .own_scaling = true, .keys = exaone_keys, \
+   .derived = "shared_width=moe_intermediate_size*num_shared_experts", .rules = exaone_rules, .more = exaone_more, \
+   .musts = "hidden_act=silu scoring_func=sigmoid topk_method=noaux_tc", \
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("1e6") ",\"first_k_dense_replace\":0}"}
 #define GRANITE "{" EPS6 "," THETA("10000.0") "}"
 
 const hf_class hf_classes_moe[] = {
@@ -249,6 +330,20 @@ const hf_class hf_classes_moe[] = {
    .keys = minimax_keys,
    .rules = minimax_rules,
    .more = minimax_more},
+  PHIMOE("PhiMoEForCausalLM"),
+  PHIMOE("PhimoeForCausalLM"),
+  EXAONE("ExaoneMoEForCausalLM"),
+  EXAONE("ExaoneMoeForCausalLM"),
+  {.name = "AfmoeForCausalLM",
+   .arch = "afmoe",
+   .vocab = HF_VOCAB_LLAMA,
+   .musts = "hidden_act=silu attention_bias=false mup_enabled=true score_func=sigmoid global_attn_every_n_layers=4 "
+            "n_group=1",
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("10000.0") ",\"head_dim\":128,\"mup_enabled\":false,"
+               "\"sliding_window\":1024}",
+   .keys = afmoe_keys,
+   .rules = afmoe_rules,
+   .more = afmoe_more},
   {.name = "Ernie4_5ForCausalLM",
    .vocab = HF_VOCAB_LLAMA,
    .arch = "ernie4_5",

@@ -1,4 +1,5 @@
-// Rows of the table of classes (hf_classes.c): Ministral 3, LFM2, Command R7B and StarCoder 2.
+// Rows of the table of classes (hf_classes.c): Ministral 3, LFM2, HunYuan, Command R7B and StarCoder 2.
+#include <math.h>
 #include <string.h>
 #include "model/hf_impl.h"
 
@@ -24,19 +25,30 @@ static int ministral_more(hf *h, error *err) {
 
 // ---- LFM2 -----------------------------------------------------------------------------------------------------------
 
-static const hf_rule lfm2_rules[] = {
-  {"model.embedding_norm", "token_embd_norm", 0, 0},
-  {BLOCK "operator_norm", "blk.*.attn_norm", 0, 0},
-  {BLOCK "ffn_norm", "blk.*.ffn_norm", 0, 0},
-  {BLOCK "conv.conv", "blk.*.shortconv.conv", HF_SQUEEZED, 0},
-  {BLOCK "conv.in_proj", "blk.*.shortconv.in_proj", 0, 0},
-  {BLOCK "conv.out_proj", "blk.*.shortconv.out_proj", 0, 0},
-  {BLOCK "self_attn.out_proj", "blk.*.attn_output", 0, 0},
-  {BLOCK "self_attn.q_layernorm", "blk.*.attn_q_norm", 0, 0},
-  {BLOCK "self_attn.k_layernorm", "blk.*.attn_k_norm", 0, 0},
-  {BLOCK "feed_forward.w1", "blk.*.ffn_gate", 0, 0},
-  {BLOCK "feed_forward.w2", "blk.*.ffn_down", 0, 0},
-  {BLOCK "feed_forward.w3", "blk.*.ffn_up", 0, 0},
+#define LFM2 \
+  {"model.embedding_norm", "token_embd_norm", 0, 0}, {BLOCK "operator_norm", "blk.*.attn_norm", 0, 0}, \
+    {BLOCK "ffn_norm", "blk.*.ffn_norm", 0, 0}, {BLOCK "conv.conv", "blk.*.shortconv.conv", HF_SQUEEZED, 0}, \
+    {BLOCK "conv.in_proj", "blk.*.shortconv.in_proj", 0, 0}, \
+    {BLOCK "conv.out_proj", "blk.*.shortconv.out_proj", 0, 0}, \
+    {BLOCK "self_attn.out_proj", "blk.*.attn_output", 0, 0}, \
+    {BLOCK "self_attn.q_layernorm", "blk.*.attn_q_norm", 0, 0}, \
+    {BLOCK "self_attn.k_layernorm", "blk.*.attn_k_norm", 0, 0}, {BLOCK "feed_forward.w1", "blk.*.ffn_gate", 0, 0}, \
+    {BLOCK "feed_forward.w2", "blk.*.ffn_down", 0, 0}, {BLOCK "feed_forward.w3", "blk.*.ffn_up", 0, 0}
+static const hf_rule lfm2_rules[] = {LFM2, {0}};
+static const hf_rule lfm2moe_rules[] = {
+  LFM2,
+  {BLOCK "feed_forward.gate", "blk.*.ffn_gate_inp", 0, 0},
+  {BLOCK "feed_forward.expert_bias", "blk.*.exp_probs_b.bias", 0, 0},
+  {BLOCK "feed_forward.experts.#.w1", "blk.*.ffn_gate_exps", HF_STACK, 0},
+  {BLOCK "feed_forward.experts.#.w2", "blk.*.ffn_down_exps", HF_STACK, 0},
+  {BLOCK "feed_forward.experts.#.w3", "blk.*.ffn_up_exps", HF_STACK, 0},
+  {0},
+};
+static const hf_key lfm2moe_keys[] = {
+  {"vocab_size", HF_U32, "vocab_size"},
+  {"shortconv.l_cache", HF_U32, "conv_L_cache"},
+  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"},
+  {"leading_dense_block_count", HF_U32, "num_dense_layers"},
   {0},
 };
 static const hf_key lfm2_keys[] = {
@@ -87,6 +99,43 @@ static int put_width(hf *h, error *err) {
 
 static int lfm2_more(hf *h, error *err) { return put_layers_with_heads(h, err) || put_width(h, err) ? -1 : 0; }
 
+static int lfm2moe_more(hf *h, error *err) {
+  gguf_head_u32(h->head, hf_arch_key(h, "expert_gating_func"), 2);
+  return put_layers_with_heads(h, err);
+}
+
+// ---- HunYuan --------------------------------------------------------------------------------------------------------
+
+static const hf_rule hunyuan_rules[] = {
+  {BLOCK "self_attn.query_layernorm", "blk.*.attn_q_norm", 0, 0},
+  {BLOCK "self_attn.key_layernorm", "blk.*.attn_k_norm", 0, 0},
+  {0},
+};
+
+// A factor of the base of rotation stands for a context of 256k, which config.json does not say.
+static int hunyuan_more(hf *h, error *err) {
+  enum { LONG = 256 * 1024 };
+  double alpha = 50, base = 10000;
+  uint32_t size;
+  bool found;
+  const json_t *rope = hf_rope(h);
+  const char *type =
+    json_string_value(json_object_get(rope, json_object_get(rope, "rope_type") ? "rope_type" : "type"));
+  if (!type || !strcmp(type, "default")) return 0;
+  if (strcmp(type, "dynamic")) return hf_fail(h, config_name, "rope_type", err, "'%.40s' is not dynamic", type);
+  if (hf_need_u32(h, "head_dim", &size, err) || hf_rope_number(h, "alpha", NULL, &alpha, &found, err) ||
+      hf_rope_number(h, "rope_theta", "rope_theta", &base, &found, err))
+    return -1;
+  if (size < 3 || !(alpha > 0))
+    return hf_fail(h, config_name, "alpha", err, "%g and head_dim %u give no base", alpha, size);
+  gguf_head_f32(h->head, hf_arch_key(h, "rope.freq_base"), (float)(base * pow(alpha, (double)size / (size - 2))));
+  gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), "none", 4);
+  gguf_head_f32(h->head, hf_arch_key(h, "rope.scaling.factor"), 1);
+  gguf_head_u32(h->head, hf_arch_key(h, "rope.scaling.original_context_length"), LONG);
+  gguf_head_u32(h->head, hf_arch_key(h, "context_length"), LONG);
+  return 0;
+}
+
 // ---- Command R7B ----------------------------------------------------------------------------------------------------
 
 static const hf_key cohere2_keys[] = {
@@ -97,12 +146,8 @@ static const hf_key cohere2_keys[] = {
 };
 
 static int cohere2_more(hf *h, error *err) {
-  double share = 1;
-  bool found;
-  if (hf_check_layers(h, 4, err) || hf_f64(h, "rotary_pct", &share, &found, err)) return -1;
-  if (!(share > 0 && share <= 1)) return hf_fail(h, config_name, "rotary_pct", err, "is not from 0 to 1");
   gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), "none", 4);
-  return hf_put_rope_dims(h, share, err);
+  return hf_check_layers(h, 4, err);
 }
 
 // ---- StarCoder 2 ----------------------------------------------------------------------------------------------------
@@ -130,11 +175,28 @@ const hf_class hf_classes_more[] = {
    .keys = lfm2_keys,
    .rules = lfm2_rules,
    .more = lfm2_more},
+  {.name = "Lfm2MoeForCausalLM",
+   .arch = "lfm2moe",
+   .musts = "conv_bias=false norm_topk_prob=true use_expert_bias=true routed_scaling_factor=1",
+   .defaults = "{\"norm_eps\":1e-5,\"rope_theta\":1000000.0,\"conv_L_cache\":3,\"num_dense_layers\":2}",
+   .keys = lfm2moe_keys,
+   .rules = lfm2moe_rules,
+   .more = lfm2moe_more},
+  {.name = "HunYuanDenseV1ForCausalLM",
+   .arch = "hunyuan-dense",
+   .vocab = HF_VOCAB_HUNYUAN,
+   .own_scaling = true,
+   .head_dim = true,
+   .musts = "hidden_act=silu attention_bias=false",
+   .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0}",
+   .rules = hunyuan_rules,
+   .more = hunyuan_more},
   {.name = "Cohere2ForCausalLM",
    .arch = "cohere2",
    .musts = "hidden_act=silu attention_bias=false sliding_window_pattern=4",
    .defaults =
      "{\"layer_norm_eps\":1e-5,\"rope_theta\":10000.0,\"logit_scale\":0.0625,\"sliding_window\":4096}",
+   .rotated = 1,
    .keys = cohere2_keys,
    .more = cohere2_more},
   {.name = "Starcoder2ForCausalLM",

@@ -40,18 +40,13 @@ static int put_recurrent_layers(hf *h, error *err) {
 }
 
 static int qwen3next_more(hf *h, error *err) {
-  double share = 0.25;
   uint32_t heads, size;
-  bool found;
-  if (hf_need_u32(h, "linear_num_value_heads", &heads, err) || hf_need_u32(h, "linear_value_head_dim", &size, err) ||
-      hf_rope_number(h, "partial_rotary_factor", "partial_rotary_factor", &share, &found, err))
+  if (hf_need_u32(h, "linear_num_value_heads", &heads, err) || hf_need_u32(h, "linear_value_head_dim", &size, err))
     return -1;
   uint64_t inner = (uint64_t)heads * size;
   if (inner > UINT32_MAX) return hf_fail(h, "config.json", "linear_value_head_dim", err, "%u is too much", size);
-  if (!(share > 0 && share <= 1))
-    return hf_fail(h, "config.json", "partial_rotary_factor", err, "is not from 0 to 1");
   gguf_head_u32(h->head, hf_arch_key(h, "ssm.inner_size"), (uint32_t)inner);
-  return hf_put_rope_dims(h, share, err) || put_recurrent_layers(h, err) ? -1 : 0;
+  return hf_put_rotated(h, 0.25, err) || put_recurrent_layers(h, err) ? -1 : 0;
 }
 
 // Sets the numbers of frequencies for time, rows and columns of a picture.

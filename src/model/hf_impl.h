@@ -58,6 +58,9 @@ typedef struct hf_made {
   bool minus_exp;                    // v becomes -exp(v)
 } hf_made;
 
+// A key with a number of each layer: HF_KEY. n: how many are there.
+typedef struct hf_numbers { const char *key; float *of_layer; uint32_t n; } hf_numbers;
+
 struct hf {
   arena *arena;
   const char *dir, *shown;           // shown: for messages, the end of a very long path
@@ -67,6 +70,7 @@ struct hf {
   smap by_name;
   VEC(hf_made) made;
   smap made_by_name;                 // index in made, plus 1
+  VEC(hf_numbers) numbers;
   size_t n_stacked;                  // places for experts in those
   gguf_head *head;
   const struct hf_class *class;
@@ -149,6 +153,8 @@ enum hf_op {
   HF_TILE_IN_ROWS, // HF_TILE of each row's elements
   HF_COLLECT,      // rows in groups of several parts: one part of all groups, then the next, without the last part
   HF_COLLECT_LAST, // the last part
+  HF_UNGROUP,      // rows in groups of heads of several parts: one part of all groups, then the next
+  HF_KEY,          // a number of each layer: `to` is the name of the key that has all of them
   HF_OP_MASK = 255,
   // flags:
   HF_MINUS_EXP = 256,                // v becomes -exp(v)
@@ -160,8 +166,9 @@ typedef struct hf_rule {
   const char *from, *to;
   unsigned op;                       // enum hf_op
   // HF_WEAVE: the key with the number of heads. HF_TILE: keys separated by spaces: groups, heads, rows of a head (or
-  // one). HF_COLLECT: products of keys ("a*b"), the rows of each part; the first key is the number of groups. HF_FIRST:
-  // heads, and the number of first rows of each.
+  // one). HF_COLLECT: products of keys ("a*b"), the rows of each part; the first key is the number of groups.
+  // HF_UNGROUP: groups, then the heads of each part. HF_FIRST: heads, and the number of first rows of each. HF_STACK:
+  // the number of matrices, if it is not that of experts.
   const char *heads;
 } hf_rule;
 enum hf_kind { HF_U32, HF_F32_KEY, HF_BOOL, HF_LAYERS };   // HF_LAYERS: HF_U32 plus hf.n_further
@@ -179,6 +186,9 @@ enum hf_vocab {
   HF_VOCAB_GEMMA4,
   HF_VOCAB_PHI3,
   HF_VOCAB_LLADA,
+  HF_VOCAB_PHI2,
+  HF_VOCAB_NEMOTRON,
+  HF_VOCAB_HUNYUAN,
   HF_VOCAB_UNIGRAM,
   HF_VOCAB_WORDPIECE
 };
@@ -199,12 +209,16 @@ enum hf_vocab {
 typedef struct hf_class {
   const char *name, *arch;
   const char *defaults;              // JSON: defaults if config.json lacks the values
+  const char *derived;               // other values that config.json may lack: hf_derived.c
+  int (*prepare)(hf *h, error *err); // sets values of h->text that depend on several others; may be NULL
+  const char *under;                 // what names of tensors may begin with; rules are without it
   const hf_key *keys;                // in addition to the common ones
   const hf_rule *rules;              // tried before the common ones
   int (*more)(hf *h, error *err);    // does the rest; may be NULL
-  // "key=value ...": values that config.json must have, if present, since files have no key for them
+  // "key=value|value ...": values that config.json must have, if present, since files have no key for them
   const char *musts;
   enum hf_vocab vocab;
+  double rotated;                    // the usual share of a head that is rotated; 0: files have no key for it
   bool head_dim;                     // the class computes head_dim from other sizes
   bool own_scaling;                  // `more` sets the scaling for long contexts
   bool seeing;                       // the model has an encoder of pictures, which is skipped
@@ -215,7 +229,7 @@ typedef struct hf_class {
 } hf_class;
 // Each table ends with a row without a name.
 extern const hf_class hf_classes_qwen[], hf_classes_moe[], hf_classes_gemma[], hf_classes_masked[], hf_classes_t5[],
-  hf_classes_more[];
+  hf_classes_more[], hf_classes_norms[];
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);
@@ -235,10 +249,17 @@ const char *hf_arch_key(const hf *h, const char *key);     // "qwen3.block_count
 // A number of the rope group, or, if absent, the key `beside` (may be NULL) of config.json itself.
 int hf_rope_number(const hf *h, const char *key, const char *beside, double *out, bool *found, error *err);
 int hf_put_rope_dims(hf *h, double share, error *err);     // rope.dimension_count
+// rope.dimension_count by config.json's share of a head that is rotated; usual: if it has none.
+int hf_put_rotated(hf *h, double usual, error *err);
+// hf_derived.c: sets values of h->text that a class's row lists.
+int hf_derive(hf *h, const char *list, error *err);
+// Sets which layers have a sliding window: by layer_types, or, if absent, all but each `every`-th one.
+int hf_put_windows(hf *h, uint32_t every, error *err);
 // `more` functions of several rows.
 int hf_llama_more(hf *h, error *err);
 // Checks that config.json gives every `every`-th layer full attention and the others a window, if it says so.
 int hf_check_layers(hf *h, uint32_t every, error *err);
+int hf_phi3_more(hf *h, error *err);                       // factors of frequencies for long contexts
 int hf_glm4_more(hf *h, error *err);                       // sets the rotated share of a head
 hf_made *hf_add_values(hf *h, const char *name, const float *values, int64_t n);
 

@@ -110,6 +110,24 @@ static int collect_parts(const hf *h, const hf_source *s, const char *words, boo
   return 0;
 }
 
+// Rows are in groups, each with the heads of several parts. Collects one part of all groups, then the next.
+static int ungroup_heads(const hf *h, const hf_source *s, const char *words, int64_t n, hf_order *o, error *err) {
+  counts c;
+  int64_t groups, heads = 0, at = 0;
+  if (read_counts(h, words, &c, &groups, err)) return -1;
+  for (size_t i = 1; i < c.n; i++) {
+    heads += c.at[i];
+    if (c.at[i] % groups) return does_not_fit(h, s, words, n, err);
+  }
+  if (n % heads) return does_not_fit(h, s, words, n, err);
+  for (size_t i = 1; i < c.n; i++) {
+    int64_t part = c.at[i] / groups * (n / heads);
+    add_slice(o, (hf_slice){at, {groups, 1, part}, {n / groups, 0, 1}});
+    at += part;
+  }
+  return 0;
+}
+
 // Takes every second row, beginning with row `first`.
 static int take_second_rows(const hf *h, const hf_source *s, hf_made *m, int64_t first, error *err) {
   if (m->t.ne[1] % 2) return does_not_fit(h, s, "pairs of rows", m->t.ne[1], err);
@@ -127,6 +145,7 @@ int hf_set_order(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error 
   int64_t *n = in_rows ? &m->t.ne[0] : &m->t.ne[1];
   if (m->t.n_dims > 2) return does_not_fit(h, s, r->heads, m->rows, err);
   int status = op == HF_WEAVE ? weave(h, s, r->heads, *n, o, err)
+               : op == HF_UNGROUP ? ungroup_heads(h, s, r->heads, *n, o, err)
                : op == HF_TILE || op == HF_TILE_IN_ROWS
                  ? tile_heads(h, s, r->heads, *n, o, err)
                  : collect_parts(h, s, r->heads, op == HF_COLLECT_LAST, n, o, err);

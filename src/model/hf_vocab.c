@@ -557,13 +557,30 @@ static int put_word_list(hf *h, const json_t *tokenizer, json_t *settings, error
   return pieces ? put_spm(h, pieces, tokenizer, settings, err) : put_bpe(h, tokenizer, err);
 }
 
+// Keys that all files of a kind of vocabulary have, whatever the folder says.
+static int put_fixed(hf *h, error *err) {
+  enum hf_vocab kind = h->class->vocab;
+  uint32_t end;
+  bool found;
+  if (kind == HF_VOCAB_GEMMA4 || kind == HF_VOCAB_LLADA || kind == HF_VOCAB_PHI2)
+    gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", kind != HF_VOCAB_PHI2);
+  if (kind == HF_VOCAB_NEMOTRON) {
+    gguf_head_u32(h->head, "tokenizer.ggml.padding_token_id", 0);
+    gguf_head_u32(h->head, "tokenizer.ggml.unknown_token_id", 1);
+  }
+  if (kind != HF_VOCAB_HUNYUAN) return 0;
+  if (hf_u32(h, "eod_token_id", &end, &found, err)) return -1;
+  if (found && end >= h->n_vocab) return hf_fail(h, "config.json", "eod_token_id", err, "%u is not a token", end);
+  if (found) gguf_head_u32(h->head, "tokenizer.ggml.eos_token_id", end);
+  return 0;
+}
+
 static int put_all(hf *h, const json_t *tokenizer, json_t *settings, error *err) {
   if (put_word_list(h, tokenizer, settings, err) || put_roles(h, tokenizer, settings, err) ||
       put_template(h, settings, err))
     return -1;
   put_normalizer(h, json_object_get(tokenizer, "normalizer"), 0);
-  if (h->class->vocab == HF_VOCAB_GEMMA4 || h->class->vocab == HF_VOCAB_LLADA)
-    gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", true);
+  if (put_fixed(h, err)) return -1;
   // small Granite models, as in the converter
   if (h->class->vocab == HF_VOCAB_LLAMA && h->n_vocab == 49152)
     gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", false);

@@ -14,7 +14,8 @@ THREADS = 2
 RECORDS = {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in sorted((Path(__file__).resolve().parents[1] / "records" / "folders").glob("*.json"))}
 folders = load_tool("make_folder")
 # What differs: docs/convert.md
-OURS = {"general.name", "gemma.rope.freq_base", "gemma2.rope.freq_base"}
+BARE = ("gemma", "gemma2", "gptneox", "phi2", "stablelm", "falcon")        # files of the converter have no base of rotation
+OURS = {"general.name", "gpt2.attention.head_count_kv", "gptneox.attention.head_count_kv", "phimoe.rope.scaling.attn_factor", *(f"{arch}.rope.freq_base" for arch in BARE)}
 THEIRS = {"gemma": {"tokenizer.ggml.eot_token_id"}, "lladamoe": {"tokenizer.ggml.mask_token_id"}}
 
 
@@ -48,11 +49,12 @@ def test_as_llama_cpp_writes_it(run_weft, tmp_path, kind):
         source = folders.write(tmp_path / dtype / kind, record, dtype)
         reader = convert(run_weft, source, tmp_path / "out.gguf", "--outtype", out)
         keys = {k: v for k, v in keys_of(reader).items() if k not in OURS}
-        assert keys.pop("general.file_type")[1] == expected["general.file_type"], case
+        file_type = keys.pop("general.file_type")[1]
+        assert file_type == expected.get("general.file_type", file_type), case
         assert keys == {k: v for k, v in record["keys"].items() if k not in OURS | THEIRS.get(kind, set())}, case
         made = {t.name: [t.tensor_type.name, [int(n) for n in t.shape], hashlib.sha256(t.data.tobytes()).hexdigest()[:16]] for t in reader.tensors}
         assert made == {k: v for k, v in expected.items() if k != "general.file_type"}, case
-        assert kind == "erniemoe" or list(made) == [k for k in expected if k != "general.file_type"], case
+        assert kind in ("erniemoe", "afmoe") or list(made) == [k for k in expected if k != "general.file_type"], case
 
 
 def test_what_a_folder_of_gemma_3_leaves_out(run_weft, tmp_path):
@@ -71,7 +73,7 @@ def test_as_transformers_answers(run_weft, tmp_path, kind):
     """Probabilities of the token after some: transformers' with weights of 32 bits. Blocks of 4 bits are multiplied as floats."""
     ids, expected = (RECORDS[kind]["answer"][k] for k in ("ids", "logprobs"))
     source = folders.write(tmp_path / kind, RECORDS[kind], "F32")
-    done = run_weft(["run", "-m", source, "--ids", ",".join(map(str, ids)), "-n", "1", "--json", "--top-logprobs", str(len(expected)), "--temp", "0", "--precision", "exact"])
+    done = run_weft(["run", "-m", source, "--ids", ",".join(map(str, ids)), "-n", "1", "--json", "--top-logprobs", str(len(expected)), "--temp", "0", "--precision", "exact", "-ctk", "f32", "-ctv", "f32", "-c", "64"])
     assert done.returncode == 0, done.err
     ours = dict(json.loads(done.stdout.splitlines()[0])["top"])
     assert len(ours) == len(expected)
@@ -629,6 +631,58 @@ def test_a_folder_writes_as_its_file_does(run_weft, tmp_path, kind):
     answers = [run_weft(["run", "-m", m, "-p", "def a b\u00e9", "-n", "12", "--temp", "0", "-c", "64", *(["--diffusion-steps", "4"] if "t5" not in kind else [])]) for m in (source, tmp_path / "out.gguf")]
     assert [a.returncode for a in answers] == [0, 0], answers[0].err
     assert answers[0].stdout == answers[1].stdout != ""
+
+
+@pytest.mark.parametrize("kind, change, expected", [
+    ("gpt2", lambda c: c.update(activation_function="relu"), "key 'activation_function': relu, but files of gpt2 have no key for it, and are of gelu|gelu_new"),
+    ("gpt2", lambda c: c.update(n_embd=1 << 30), "key 'hidden_size': 1073741824 is too much"),
+    ("gptneox", lambda c: c["rope_parameters"].update(partial_rotary_factor=1.5), "key 'partial_rotary_factor': is not from 0 to 1"),
+    ("falcon", lambda c: c.update(alibi=True), "key 'alibi': true, but files of falcon"),
+    ("falcon-groups", lambda c: c.update(num_kv_heads=3), "rows are not those of heads (num_key_value_heads num_attention_heads"),
+    ("mpt", lambda c: c["attn_config"].update(alibi=False), "key 'alibi': is not true"),
+    ("mpt", lambda c: c.update(attn_config=[]), "key 'attn_config': is missing, or is not an object"),
+    ("mpt", lambda c: c["attn_config"].update(kv_n_heads=0.5), "key 'kv_n_heads': is not a number of heads"),
+    ("stablelm-parallel", lambda c: c.update(num_attention_heads=2), "config.json says that there are 2 heads"),
+    ("lfm2moe", lambda c: c.update(routed_scaling_factor=2.5), "key 'routed_scaling_factor': 2.5, but files of lfm2moe have no key for it, and are of 1"),
+    ("phimoe", lambda c: c["rope_parameters"].update(long_mscale=1.25), "key 'short_mscale': is not long_mscale"),
+    ("afmoe", lambda c: c.update(mup_enabled=False), "key 'mup_enabled': false"),
+    ("hunyuan", lambda c: c["rope_parameters"].update(alpha=-1.0), "key 'alpha': -1 and head_dim 32 give no base"),
+    ("hunyuan", lambda c: c["rope_parameters"].update(rope_type="yarn"), "key 'rope_type': 'yarn' is not dynamic"),
+    ("hunyuan", lambda c: c.update(eod_token_id=400), "key 'eod_token_id': 400 is not a token"),
+])
+def test_what_files_of_older_classes_do_not_say(run_weft, tmp_path, kind, change, expected):
+    source = folders.write(tmp_path / kind, RECORDS[kind])
+    changed(source, "config.json", change)
+    fails(run_weft, source, expected)
+
+
+def test_a_number_of_each_layer(run_weft, tmp_path):
+    """Of Apertus: keys of the file, which need every layer."""
+    name = "model.layers.1.mlp.act_fn.beta"
+    source = folders.write(tmp_path / "apertus", RECORDS["apertus"])
+    with_tensor(source / "model.safetensors", name, "BF16", [2], bytes(4))
+    fails(run_weft, source, f"key '{name}': is not one number of one of 2 layers")
+    record = json.loads(json.dumps(RECORDS["apertus"]))
+    del record["tensors"][name]
+    fails(run_weft, folders.write(tmp_path / "few", record), "'xielu.beta' is there for 1 of 2 layers")
+
+
+def test_names_and_masks_of_gpt_2(run_weft, tmp_path):
+    """Folders have transformer. before each name, or not, and may have the causal mask of each layer."""
+    record = json.loads(json.dumps(RECORDS["gpt2"]))
+    plain = convert(run_weft, folders.write(tmp_path / "plain" / "gpt2", record), tmp_path / "out.gguf")
+    made = {t.name: t.data.shape for t in plain.tensors}
+    record["tensors"] = {"transformer." + n: s for n, s in record["tensors"].items()} | {"transformer.h.0.attn.bias": [1, 1, 64, 64], "transformer.h.0.attn.masked_bias": []}
+    other = convert(run_weft, folders.write(tmp_path / "gpt2", record), tmp_path / "out.gguf")
+    assert {t.name: t.data.shape for t in other.tensors} == made and keys_of(other) == keys_of(plain)
+
+
+def test_heads_of_keys_that_falcon_says_by_a_switch(run_weft, tmp_path):
+    """Folders that newer programs have written have num_kv_heads, too, which does not count without new_decoder_architecture."""
+    for more, heads in (({}, 1), ({"num_kv_heads": 4}, 1)):
+        source = folders.write(tmp_path / f"falcon{len(more)}", RECORDS["falcon"])
+        changed(source, "config.json", lambda c, more=more: c.update(more))
+        assert keys_of(convert(run_weft, source, tmp_path / "out.gguf"))["falcon.attention.head_count_kv"][1] == heads
 
 
 def test_texts_are_changed_as_spiece_model_says(run_weft, tmp_path):

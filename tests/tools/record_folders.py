@@ -60,6 +60,7 @@ LLADA = {"architectures": ["LLaDAModelLM"], "model_type": "llada", "d_model": 64
          **dict.fromkeys(("hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers", "intermediate_size", "max_position_embeddings", "head_dim", "rope_parameters", "hidden_act", "tie_word_embeddings"))}
 LLADA_NAMES = [("model.layers.", "model.transformer.blocks."), ("model.embed_tokens.", "model.transformer.wte."), ("model.norm.", "model.transformer.ln_f."), ("lm_head.", "model.transformer.ff_out."), ("self_attn.o_proj", "attn_out"),
                ("self_attn.", ""), ("mlp.gate_proj", "ff_proj"), ("mlp.up_proj", "up_proj"), ("mlp.down_proj", "ff_out"), ("input_layernorm", "attn_norm"), ("post_attention_layernorm", "ff_norm")]
+GPT = dict.fromkeys(("intermediate_size", "num_key_value_heads"))
 T5 = {"num_decoder_layers": 2, "d_kv": 24, "d_ff": 96, "num_key_value_heads": None, "decoder_start_token_id": 0}
 KINDS = {   # name: class of the model, of its configuration, what this has; what the folder has besides, and how it is converted
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
@@ -133,6 +134,23 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "qwen35-nvfp4": ("Qwen3_5ForCausalLM", "Qwen3_5TextConfig", {**LINEAR, "intermediate_size": 128}, {**ALONE, "coded": lambda t: in_nvfp4(t, False), "said": {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}}),
     "llama-nvfp4": ("LlamaForCausalLM", "LlamaConfig", {"intermediate_size": 128},
                     {"coded": lambda t: in_nvfp4(t, True), "said": {"quantization_config": {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": {"group_0": {"weights": {"type": "float", "num_bits": 4, "group_size": 16, "strategy": "tensor_group"}}}}}}),
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", {**GPT, "n_inner": None, "bos_token_id": 1, "eos_token_id": 2}, {"said": {"n_ctx": 512}, "names": [("transformer.", "")]}),
+    "gptneox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", {"num_key_value_heads": None, "hidden_act": "gelu_new"}, {"as_is": True, "said": {"rotary_pct": 0.25}}),
+    "phi2": ("PhiForCausalLM", "PhiConfig", {"intermediate_size": 256, "num_key_value_heads": 4, "partial_rotary_factor": 0.5}),
+    "stablelm": ("StableLmForCausalLM", "StableLmConfig", {"use_qkv_bias": True, "partial_rotary_factor": 0.25}, {"said": {"use_parallel_residual": False}}),
+    "stablelm-parallel": ("StableLmForCausalLM", "StableLmConfig", {"use_parallel_residual": True, "qk_layernorm": True, "partial_rotary_factor": 0.25}),
+    "olmo": ("OlmoForCausalLM", "OlmoConfig", {"clip_qkv": 8.0, "pad_token_id": 1}),
+    "nemotron": ("NemotronForCausalLM", "NemotronConfig", {"head_dim": None, "partial_rotary_factor": 0.5}, WITH_PIECES),
+    "falcon": ("FalconForCausalLM", "FalconConfig", {**GPT, "bos_token_id": 1, "eos_token_id": 2, "max_position_embeddings": 2048, "num_kv_heads": 1, "activation": "gelu_pytorch_tanh"}, {"as_is": True, "said": {"num_kv_heads": None}}),
+    "falcon-groups": ("FalconForCausalLM", "FalconConfig", {**GPT, "bos_token_id": 1, "eos_token_id": 2, "max_position_embeddings": 2048, "new_decoder_architecture": True, "num_kv_heads": 2, "activation": "gelu_pytorch_tanh"}),
+    "bloom": ("BloomForCausalLM", "BloomConfig", GPT, {"said": {"seq_length": 512}, "names": [("transformer.", "")]}),
+    "mpt": ("MptForCausalLM", "MptConfig", {**GPT, "max_seq_len": 512, "hidden_size": 64, "tie_word_embeddings": True, "attn_config": {"clip_qkv": 6.0, "alibi": True, "alibi_bias_max": 8}}, {"said": {"architectures": ["MPTForCausalLM"], "attn_config": {"attn_type": "multihead_attention", "clip_qkv": 6.0, "alibi": True, "alibi_bias_max": 8, "qk_ln": False, "prefix_lm": False, "softmax_scale": None}}}),
+    "apertus": ("ApertusForCausalLM", "ApertusConfig", {"rope_parameters": LLAMA3, "pad_token_id": 0}),
+    "lfm2moe": ("Lfm2MoeForCausalLM", "Lfm2MoeConfig", {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "num_dense_layers": 1}),
+    "hunyuan": ("HunYuanDenseV1ForCausalLM", "HunYuanDenseV1Config", {"head_dim": 32, "pad_token_id": 0, "max_position_embeddings": 32768, "rope_parameters": {"rope_type": "dynamic", "alpha": 1000.0, "factor": 1.0, "rope_theta": 10000.0}}),
+    "phimoe": ("PhimoeForCausalLM", "PhimoeConfig", {"num_local_experts": 4, "num_experts_per_tok": 2, "attention_bias": True, "lm_head_bias": True, "rope_parameters": {**LONG, "short_mscale": 1.0, "long_mscale": 1.0}}, {**WITH_PIECES, "said": {"architectures": ["PhiMoEForCausalLM"]}}),
+    "exaonemoe": ("ExaoneMoeForCausalLM", "ExaoneMoeConfig", {"head_dim": 32, "num_hidden_layers": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "num_shared_experts": 1, "first_k_dense_replace": 1, "sliding_window": 64}, {"further": True, "said": {"num_nextn_predict_layers": 1}}),
+    "afmoe": ("AfmoeForCausalLM", "AfmoeConfig", {"head_dim": 32, "num_hidden_layers": 4, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "num_dense_layers": 1, "sliding_window": 64, "mup_enabled": True}),
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
 }
 def in_mxfp4(tensors):
@@ -160,11 +178,25 @@ def in_nvfp4(tensors, compressed):
 TYPES = {"BF16": ["auto", "f32", "q8_0"], "F16": ["auto", "bf16"], "F32": ["auto", "f32", "bf16", "q8_0"]}
 
 
-def converter(llama_cpp, *arguments):
-    """Runs it in this process, which has loaded what it needs."""
+def mend(base):
+    """Norms of each head of StableLM: its function returns the stack from a generator, which loses it."""
+    from conversion import stablelm
+    before = stablelm.StableLMModel.modify_tensors
+
+    def modify_tensors(self, *arguments):
+        yield from (yield from before(self, *arguments)) or ()
+    if before.__name__ != "mended":
+        modify_tensors.__name__ = "mended"
+        stablelm.StableLMModel.modify_tensors = modify_tensors
+
+
+def converter(llama_cpp, *arguments, as_is=False):
+    """Runs it in this process, which has loaded what it needs. as_is: config.json is read without transformers, which drops keys of old classes."""
     sys.path[:0] = [p for p in (llama_cpp, llama_cpp + "/gguf-py") if p not in sys.path]
     from conversion import base
     base.TextModel.get_vocab_base_pre = lambda self, tokenizer: "jina-v2-en" if type(tokenizer).__name__ == "BertTokenizer" else "qwen2"
+    mend(base)
+    base.AutoConfig = None if as_is else __import__("transformers").AutoConfig
     before, sys.argv = sys.argv, [llama_cpp + "/convert_hf_to_gguf.py", *map(str, arguments)]
     runpy.run_path(sys.argv[0], run_name="__main__")
     sys.argv = before
@@ -216,7 +248,7 @@ def answer(folder, model, config):
 def record(llama_cpp, name):
     import transformers
     model, config, own, *more = KINDS[name]
-    config = getattr(transformers, config)(**{k: v for k, v in {**SMALL, **own}.items() if v is not None or k != "num_key_value_heads"})
+    config = getattr(transformers, config)(**{k: v for k, v in {**SMALL, **own}.items() if v is not None or k not in SMALL})
     with tempfile.TemporaryDirectory() as folder:
         getattr(transformers, model)(config).save_pretrained(folder)
         saved = json.loads((Path(folder) / "config.json").read_text())
@@ -224,7 +256,8 @@ def record(llama_cpp, name):
     saved.pop("transformers_version")
     head = json.loads(head[8:8 + int.from_bytes(head[:8], "little")])
     more = dict(*more)
-    arguments, inner, tensors = more.pop("arguments", []), saved.get("text_config", saved), {k: v["shape"] for k, v in head.items() if k != "__metadata__"}
+    arguments, as_is = more.pop("arguments", []), more.pop("as_is", False)
+    inner, tensors = saved.get("text_config", saved), {k: v["shape"] for k, v in head.items() if k != "__metadata__"}
     if more.pop("further", False):
         tensors = with_further_block(tensors, inner["hidden_size"])
     if more.pop("stacked", False):
@@ -237,18 +270,20 @@ def record(llama_cpp, name):
     saved = {k: v for k, v in {**saved, **more.pop("said", {})}.items() if v is not None}
     for a, b in more.pop("names", []):
         tensors = {n.replace(a, b): s for n, s in tensors.items()}
+    own_name = saved["architectures"] == [model]
     made = {**more, "config": saved, "tensors": tensors, "keys": {}, "made": {}}
     with tempfile.TemporaryDirectory() as folder:
         for dtype, types in TYPES.items():
             source = make_folder.write(Path(folder) / dtype / name, made, dtype)
-            if dtype == "F32" and saved["architectures"] == [model] and (model.endswith("ForCausalLM") or "T5For" in model):
+            if dtype == "F32" and (own_name or model in ("MptForCausalLM", "PhimoeForCausalLM")) and (model.endswith(("ForCausalLM", "LMHeadModel")) or "T5For" in model):
                 made["answer"] = answer(make_folder.write(Path(folder) / "floats" / name, made, dtype, floats=True), model, saved)
             for out in types:
                 path = Path(folder) / "out.gguf"
-                converter(llama_cpp, source, "--outfile", path, "--outtype", out, *arguments)
+                converter(llama_cpp, source, "--outfile", path, "--outtype", out, *arguments, as_is=as_is)
                 keys, made["made"][f"{dtype} {out}"] = describe(path)
                 made["keys"] |= {k: v for k, v in keys.items() if k != "general.file_type"}
-                made["made"][f"{dtype} {out}"]["general.file_type"] = keys["general.file_type"][1]
+                if "general.file_type" in keys:            # some old classes have none
+                    made["made"][f"{dtype} {out}"]["general.file_type"] = keys["general.file_type"][1]
     return made
 
 
