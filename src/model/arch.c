@@ -36,9 +36,16 @@ static int gemma3(loader *l) {
   return gemma(l) || query_scale(l, 62) ? -1 : 0;
 }
 
-// Files of these kinds can say that attention has no positions.
+// Files of these kinds can say that attention has no positions. Those of Granite 4 without recurrent layers have the
+// keys of such layers.
 int granite(loader *l) {
+  static const char *const of_mamba[] = {"conv_kernel", "inner_size", "state_size", "time_step_rank", "group_count"};
   bool turns;
+  char name[32];
+  for (size_t i = 0; i < COUNT(of_mamba); i++) {
+    snprintf(name, sizeof name, "ssm.%s", of_mamba[i]);
+    has_key(l, name);
+  }
   if (gguf_bool_opt(l->f, key(l, "rope.scaling.finetuned"), true, &turns, l->err)) return -1;
   l->m->no_rope = !turns;
   return 0;

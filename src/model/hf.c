@@ -134,6 +134,18 @@ static void squeeze(hf_made *m) {
   m->rows = m->t.ne[1] * m->t.ne[2] * m->t.ne[3];
 }
 
+// Makes a matrix of a list of numbers.
+static int put_in_rows(hf *h, hf_made *m, const hf_source *s, const char *key, error *err) {
+  uint32_t rows = (uint32_t)m->t.ne[0];
+  if (key && hf_need_u32(h, key, &rows, err)) return -1;
+  if (m->t.n_dims != 1 || m->t.ne[0] % rows || m->t.ne[0] > INT32_MAX)
+    return hf_fail(h, file_of(h, s), s->name, err, "is not a list of numbers for %u rows", rows);
+  m->t.ne[0] /= rows;
+  m->t.ne[1] = m->rows = rows;
+  m->t.n_dims = 2;
+  return 0;
+}
+
 // Applies a rule to a tensor, which has the folder's shape so far.
 static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error *err) {
   m->minus_exp = r->op & HF_MINUS_EXP;
@@ -151,6 +163,7 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_REST:
   case HF_FIRST_TURNED: return hf_split(h, m, s, r, err);
   case HF_PLUS_ONE: m->plus = 1; return 0;
+  case HF_IN_ROWS: return put_in_rows(h, m, s, r->heads, err);
   case HF_TURNED: return turn_matrices(h, m, s, false, 0, err);
   case HF_TURNED_EVEN: return turn_matrices(h, m, s, true, 0, err);
   case HF_TURNED_ODD: return turn_matrices(h, m, s, true, 1, err);

@@ -700,8 +700,9 @@ static const hf_class plain_classes[] = {
    .more = bert_more},
   {0},
 };
-static const hf_class *const tables[] = {plain_classes, hf_classes_qwen, hf_classes_moe, hf_classes_gemma,
-                                        hf_classes_masked, hf_classes_t5, hf_classes_more, hf_classes_norms};
+static const hf_class *const tables[] = {plain_classes,    hf_classes_qwen,   hf_classes_moe,
+                                         hf_classes_gemma, hf_classes_masked, hf_classes_t5,
+                                         hf_classes_more,  hf_classes_norms,  hf_classes_recurrent};
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 

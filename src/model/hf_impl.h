@@ -154,6 +154,7 @@ enum hf_op {
   HF_COLLECT,      // rows in groups of several parts: one part of all groups, then the next, without the last part
   HF_COLLECT_LAST, // the last part
   HF_UNGROUP,      // rows in groups of heads of several parts: one part of all groups, then the next
+  HF_IN_ROWS,      // numbers become a matrix
   HF_KEY,          // a number of each layer: `to` is the name of the key that has all of them
   HF_OP_MASK = 255,
   // flags:
@@ -168,7 +169,7 @@ typedef struct hf_rule {
   // HF_WEAVE: the key with the number of heads. HF_TILE: keys separated by spaces: groups, heads, rows of a head (or
   // one). HF_COLLECT: products of keys ("a*b"), the rows of each part; the first key is the number of groups.
   // HF_UNGROUP: groups, then the heads of each part. HF_FIRST: heads, and the number of first rows of each. HF_STACK:
-  // the number of matrices, if it is not that of experts.
+  // the number of matrices, if it is not that of experts. HF_IN_ROWS: the number of rows; NULL: a row for each number.
   const char *heads;
 } hf_rule;
 enum hf_kind { HF_U32, HF_F32_KEY, HF_BOOL, HF_LAYERS };   // HF_LAYERS: HF_U32 plus hf.n_further
@@ -229,7 +230,7 @@ typedef struct hf_class {
 } hf_class;
 // Each table ends with a row without a name.
 extern const hf_class hf_classes_qwen[], hf_classes_moe[], hf_classes_gemma[], hf_classes_masked[], hf_classes_t5[],
-  hf_classes_more[], hf_classes_norms[];
+  hf_classes_more[], hf_classes_norms[], hf_classes_recurrent[];
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);

@@ -649,6 +649,11 @@ def test_a_folder_writes_as_its_file_does(run_weft, tmp_path, kind):
     ("hunyuan", lambda c: c["rope_parameters"].update(alpha=-1.0), "key 'alpha': -1 and head_dim 32 give no base"),
     ("hunyuan", lambda c: c["rope_parameters"].update(rope_type="yarn"), "key 'rope_type': 'yarn' is not dynamic"),
     ("hunyuan", lambda c: c.update(eod_token_id=400), "key 'eod_token_id': 400 is not a token"),
+    ("mamba2", lambda c: c.update(rms_norm=False), "key 'rms_norm': false, but files of mamba2"),
+    ("mamba2", lambda c: c.update(n_groups=3), "mixer.norm.weight': is not a list of numbers for 3 rows"),
+    ("jamba", lambda c: c.pop("attn_layer_period"), "key 'attn_layer_period': is missing"),
+    ("granitehybrid", lambda c: c["layer_types"].pop(), "key 'layer_types': is not a list of 3 layers"),
+    ("granitehybrid", lambda c: c.update(layer_types=["mamba", "rwkv", "mamba"]), "key 'layer_types': has 'rwkv'"),
 ])
 def test_what_files_of_older_classes_do_not_say(run_weft, tmp_path, kind, change, expected):
     source = folders.write(tmp_path / kind, RECORDS[kind])
@@ -675,6 +680,14 @@ def test_names_and_masks_of_gpt_2(run_weft, tmp_path):
     record["tensors"] = {"transformer." + n: s for n, s in record["tensors"].items()} | {"transformer.h.0.attn.bias": [1, 1, 64, 64], "transformer.h.0.attn.masked_bias": []}
     other = convert(run_weft, folders.write(tmp_path / "gpt2", record), tmp_path / "out.gguf")
     assert {t.name: t.data.shape for t in other.tensors} == made and keys_of(other) == keys_of(plain)
+
+
+def test_layers_of_granite_4_as_newer_programs_name_them(run_weft, tmp_path):
+    source = folders.write(tmp_path / "granitehybrid", RECORDS["granitehybrid"])
+    keys = keys_of(convert(run_weft, source, tmp_path / "out.gguf"))
+    changed(source, "config.json", lambda c: c.update(layer_types=["linear_attention", "full_attention", "linear_attention"]))
+    assert keys_of(convert(run_weft, source, tmp_path / "out.gguf")) == keys
+    assert keys["granitehybrid.attention.head_count_kv"][1] == [0, 2, 0]
 
 
 def test_heads_of_keys_that_falcon_says_by_a_switch(run_weft, tmp_path):

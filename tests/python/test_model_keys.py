@@ -84,7 +84,7 @@ def test_every_key_of_the_conventions(run_weft, make_model, tmp_path):
     ("granite", "swin_norm", True, "not supported"), ("granite", "swin_norm", False, "norms are where they usually are"),
     ("granite", "attention.causal", False, "not supported"), ("granite", "attention.causal", True, "each position sees the ones before it"),
     ("granite", "attention.sliding_window", 16, "not supported"), ("granite", "attention.sliding_window", 0, "the window is as long as the context"),
-    ("granite", "nobody.knows", 1, "not supported"), ("granite", "expert_count", 0, "read"), ("granite", "vision.block_count", 3, "of the part for images"),
+    ("granite", "nobody.knows", 1, "not supported"), ("granite", "ssm.conv_kernel", 4, "read"), ("stablelm", "ssm.conv_kernel", 4, "not supported"), ("granite", "expert_count", 0, "read"), ("granite", "vision.block_count", 3, "of the part for images"),
     ("stablelm", "use_parallel_residual", True, "read"), ("falcon", "use_parallel_residual", False, "not supported"),
     ("phi2", "use_parallel_residual", True, "as files of this kind are"), ("granite", "attention.key_length_swa", 32, "not supported"),
     ("granite", "attention.key_length_swa", 64, "heads are of one size"), ("gemma2", "attention.key_length_swa", 128, "read")])

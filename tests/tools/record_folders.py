@@ -151,6 +151,12 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "phimoe": ("PhimoeForCausalLM", "PhimoeConfig", {"num_local_experts": 4, "num_experts_per_tok": 2, "attention_bias": True, "lm_head_bias": True, "rope_parameters": {**LONG, "short_mscale": 1.0, "long_mscale": 1.0}}, {**WITH_PIECES, "said": {"architectures": ["PhiMoEForCausalLM"]}}),
     "exaonemoe": ("ExaoneMoeForCausalLM", "ExaoneMoeConfig", {"head_dim": 32, "num_hidden_layers": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "num_shared_experts": 1, "first_k_dense_replace": 1, "sliding_window": 64}, {"further": True, "said": {"num_nextn_predict_layers": 1}}),
     "afmoe": ("AfmoeForCausalLM", "AfmoeConfig", {"head_dim": 32, "num_hidden_layers": 4, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "num_dense_layers": 1, "sliding_window": 64, "mup_enabled": True}),
+    "mamba": ("MambaForCausalLM", "MambaConfig", {**GPT, "state_size": 16}),
+    "mamba2": ("Mamba2ForCausalLM", "Mamba2Config", {**GPT, "state_size": 16, "n_groups": 2, "head_dim": 16, "num_heads": 8, "expand": 2, "rms_norm": True}),
+    "jamba": ("JambaForCausalLM", "JambaConfig", {"num_hidden_layers": 4, "attn_layer_period": 4, "attn_layer_offset": 2, "expert_layer_period": 2, "expert_layer_offset": 1, "num_experts": 4, "num_experts_per_tok": 2, "mamba_d_state": 16, "pad_token_id": 0, "use_mamba_kernels": False}, WITH_PIECES),
+    "granitehybrid": ("GraniteMoeHybridForCausalLM", "GraniteMoeHybridConfig", {**SCALES, "num_hidden_layers": 3, "layer_types": ["mamba", "attention", "mamba"], "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 48, "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 1, "mamba_expand": 2}, {"as_is": True, "said": {"layer_types": ["mamba", "attention", "mamba"]}}),
+    "falconmamba": ("FalconMambaForCausalLM", "FalconMambaConfig", {**GPT, "state_size": 16}),
+    "granite4-dense": ("GraniteMoeHybridForCausalLM", "GraniteMoeHybridConfig", {**SCALES, "num_local_experts": 0, "num_experts_per_tok": 0, "shared_intermediate_size": 96, "layer_types": ["attention", "attention"], "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 1, "mamba_expand": 2}, {"as_is": True, "said": {"layer_types": ["attention", "attention"], "position_embedding_type": "rope"}}),
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
 }
 def in_mxfp4(tensors):
@@ -179,8 +185,12 @@ TYPES = {"BF16": ["auto", "f32", "q8_0"], "F16": ["auto", "bf16"], "F32": ["auto
 
 
 def mend(base):
-    """Norms of each head of StableLM: its function returns the stack from a generator, which loses it."""
+    """Norms of each head of StableLM: its function returns the stack from a generator, which loses it. torch.exp: rounded once, from a double."""
+    import torch
     from conversion import stablelm
+    exp = torch.exp
+    if exp.__name__ == "exp":
+        torch.exp = lambda x: exp(x.double()).to(x.dtype)
     before = stablelm.StableLMModel.modify_tensors
 
     def modify_tensors(self, *arguments):

@@ -1,0 +1,216 @@
+// Rows of the table of classes (hf_classes.c) for models with Mamba layers: Mamba, Falcon Mamba, Mamba 2, Jamba and
+// Granite 4. A_log of a layer becomes -exp(A_log); Mamba 2's files have numbers of heads as columns, and the norm of
+// each group of heads as a row.
+#include <string.h>
+#include "model/hf_impl.h"
+
+static const char config_name[] = "config.json";
+
+// ---- layers ---------------------------------------------------------------------------------------------------------
+
+#define MAMBA(in) \
+  {in "in_proj", "blk.*.ssm_in", 0, 0}, {in "out_proj", "blk.*.ssm_out", 0, 0}, \
+    {in "conv1d", "blk.*.ssm_conv1d", HF_SQUEEZED, 0}
+// The first kind: a step size, an input and an output of each token are made from the convolution's output.
+#define MAMBA1(in) \
+  MAMBA(in), {in "x_proj", "blk.*.ssm_x", 0, 0}, {in "dt_proj", "blk.*.ssm_dt", 0, 0}, \
+    {in "A_log", "blk.*.ssm_a", HF_MINUS_EXP, 0}, {in "D", "blk.*.ssm_d", 0, 0}
+#define MAMBA2(in, groups) \
+  MAMBA(in), {in "A_log", "blk.*.ssm_a", HF_IN_ROWS | HF_MINUS_EXP, 0}, {in "D", "blk.*.ssm_d", HF_IN_ROWS, 0}, \
+    {in "dt_bias", "blk.*.ssm_dt.bias", 0, 0}, {in "norm", "blk.*.ssm_norm", HF_IN_ROWS, groups}
+
+// Sets a number of config.json, in place of another key's.
+static void rename_value(hf *h, const char *to, const char *from) {
+  json_t *v = json_object_get(h->text, from);
+  if (!v) return;
+  json_object_set(h->text, to, v);
+  json_object_del(h->text, from);
+}
+
+// ---- Mamba and Mamba 2 ----------------------------------------------------------------------------------------------
+
+#define NAMES \
+  {"embeddings", "token_embd", 0, 0}, {"norm_f", "output_norm", 0, 0}, {"lm_head", "output", 0, 0}, \
+    {"layers.*.norm", "blk.*.attn_norm", 0, 0}
+static const hf_rule mamba_rules[] = {NAMES, MAMBA1("layers.*.mixer."), {0}};
+static const hf_rule mamba2_rules[] = {NAMES, MAMBA2("layers.*.mixer.", "n_groups"), {0}};
+#define KEYS \
+  {"ssm.conv_kernel", HF_U32, "conv_kernel d_conv"}, {"ssm.state_size", HF_U32, "state_size d_state"}, \
+    {"ssm.inner_size", HF_U32, "inner"}
+static const hf_key mamba_keys[] = {
+  KEYS,
+  {"ssm.time_step_rank", HF_U32, "time_step_rank dt_rank"},
+  {"ssm.dt_b_c_rms", HF_BOOL, "dt_b_c_rms"},
+  {0},
+};
+static const hf_key mamba2_keys[] = {
+  KEYS,
+  {"ssm.time_step_rank", HF_U32, "heads"},
+  {"ssm.group_count", HF_U32, "n_groups"},
+  {0},
+};
+
+// Files have a context, heads and a dense part, which the models do not: 2^20, and none.
+static int prepare_mamba(hf *h, error *err) {
+  (void)err;
+  rename_value(h, "rms_norm_eps", "layer_norm_epsilon");
+  json_object_del(h->text, "head_dim");
+  json_object_set_new(h->text, "max_position_embeddings", json_integer(1 << 20));
+  json_object_set_new(h->text, "intermediate_size", json_integer(0));
+  json_object_set_new(h->text, "num_attention_heads", json_integer(0));
+  return 0;
+}
+
+// ---- Jamba ----------------------------------------------------------------------------------------------------------
+
+#define BLOCK "model.layers.*."
+static const hf_rule jamba_rules[] = {
+  {"model.final_layernorm", "output_norm", 0, 0},
+  {BLOCK "pre_ff_layernorm", "blk.*.ffn_norm", 0, 0},
+  MAMBA1(BLOCK "mamba."),
+  {BLOCK "mamba.dt_layernorm", "blk.*.ssm_dt_norm", 0, 0},
+  {BLOCK "mamba.b_layernorm", "blk.*.ssm_b_norm", 0, 0},
+  {BLOCK "mamba.c_layernorm", "blk.*.ssm_c_norm", 0, 0},
+  {BLOCK "feed_forward.gate_proj", "blk.*.ffn_gate", 0, 0},
+  {BLOCK "feed_forward.up_proj", "blk.*.ffn_up", 0, 0},
+  {BLOCK "feed_forward.down_proj", "blk.*.ffn_down", 0, 0},
+  {BLOCK "feed_forward.router", "blk.*.ffn_gate_inp", 0, 0},
+  {BLOCK "feed_forward.experts.#.gate_proj", "blk.*.ffn_gate_exps", HF_STACK, 0},
+  {BLOCK "feed_forward.experts.#.up_proj", "blk.*.ffn_up_exps", HF_STACK, 0},
+  {BLOCK "feed_forward.experts.#.down_proj", "blk.*.ffn_down_exps", HF_STACK, 0},
+  {0},
+};
+static const hf_key jamba_keys[] = {
+  {"ssm.conv_kernel", HF_U32, "mamba_d_conv"},
+  {"ssm.state_size", HF_U32, "mamba_d_state"},
+  {"ssm.inner_size", HF_U32, "inner"},
+  {"ssm.time_step_rank", HF_U32, "mamba_dt_rank"},
+  {0},
+};
+
+static int put_heads_of_layers(hf *h, const bool *attends, uint32_t n, error *err) {
+  uint32_t heads;
+  if (hf_need_u32(h, "num_key_value_heads", &heads, err)) return -1;
+  if (heads > INT32_MAX) return hf_fail(h, config_name, "num_key_value_heads", err, "%u is too many", heads);
+  int32_t *each = ARENA_ARRAY(h->arena, int32_t, n);
+  for (uint32_t i = 0; i < n; i++) each[i] = attends[i] ? (int32_t)heads : 0;
+  gguf_head_i32s(h->head, hf_arch_key(h, "attention.head_count_kv"), each, n);
+  return 0;
+}
+
+// Every few layers one attends.
+static int jamba_more(hf *h, error *err) {
+  uint32_t every, first = 0;
+  bool found;
+  if (hf_need_u32(h, "attn_layer_period", &every, err) || hf_u32(h, "attn_layer_offset", &first, &found, err))
+    return -1;
+  if (h->n_layers > HF_LAYERS_MOST)
+    return hf_fail(h, config_name, "num_hidden_layers", err, "%u is more than %d", h->n_layers, HF_LAYERS_MOST);
+  bool *attends = ARENA_ARRAY(h->arena, bool, h->n_layers);
+  for (uint32_t i = first; i < h->n_layers; i++) attends[i] = (i - first) % every == 0;
+  return put_heads_of_layers(h, attends, h->n_layers, err);
+}
+
+// ---- Granite 4 ------------------------------------------------------------------------------------------------------
+
+#define GRANITE \
+  HF_WOVEN, MAMBA2(BLOCK "mamba.", "mamba_n_groups"), \
+    {BLOCK "block_sparse_moe.router.layer", "blk.*.ffn_gate_inp", 0, 0}, \
+    {BLOCK "block_sparse_moe.input_linear", "blk.*.ffn_gate_exps", HF_FIRST, 0}, \
+    {BLOCK "block_sparse_moe.input_linear", "blk.*.ffn_up_exps", HF_REST, 0}, \
+    {BLOCK "block_sparse_moe.output_linear", "blk.*.ffn_down_exps", 0, 0}
+#define SHARED(end) \
+  {BLOCK "shared_mlp.input_linear", "blk.*.ffn_gate" end, HF_FIRST, 0}, \
+    {BLOCK "shared_mlp.input_linear", "blk.*.ffn_up" end, HF_REST, 0}, \
+    {BLOCK "shared_mlp.output_linear", "blk.*.ffn_down" end, 0, 0}
+static const hf_rule granite_rules[] = {GRANITE, SHARED("_shexp"), {0}};
+static const hf_rule dense_rules[] = {GRANITE, SHARED(""), {0}};
+#define GRANITE_KEYS \
+  HF_GRANITE_KEYS, {"expert_shared_feed_forward_length", HF_U32, "shared_intermediate_size"}, \
+    {"ssm.conv_kernel", HF_U32, "mamba_d_conv"}, {"ssm.state_size", HF_U32, "mamba_d_state"}, \
+    {"ssm.group_count", HF_U32, "mamba_n_groups"}, {"ssm.inner_size", HF_U32, "inner"}, \
+    {"ssm.time_step_rank", HF_U32, "mamba_n_heads"}
+static const hf_key granite_keys[] = {GRANITE_KEYS, {0}};
+static const hf_key hybrid_keys[] = {GRANITE_KEYS, {"context_length", HF_U32, "endless"}, {0}};
+
+// Reads layer_types: which layers attend. any: whether others do not.
+static int read_attention_layers(const hf *h, bool **out, uint32_t *n, bool *any, error *err) {
+  static const char key[] = "layer_types";
+  const json_t *types = json_object_get(h->text, key);
+  if (hf_need_u32(h, "num_hidden_layers", n, err)) return -1;
+  if (*n > HF_LAYERS_MOST || json_array_size(types) != *n)
+    return hf_fail(h, config_name, key, err, "is not a list of %u layers, of %d at most", *n, HF_LAYERS_MOST);
+  *out = ARENA_ARRAY(h->arena, bool, *n);
+  *any = false;
+  for (uint32_t i = 0; i < *n; i++) {
+    const char *type = json_string_value(json_array_get(types, i));
+    (*out)[i] = type && (!strcmp(type, "attention") || !strcmp(type, "full_attention"));
+    if (!(*out)[i] && (!type || (strcmp(type, "mamba") && strcmp(type, "linear_attention"))))
+      return hf_fail(h, config_name, key, err, "has '%.40s'", type ? type : "what is no text");
+    *any = *any || !(*out)[i];
+  }
+  return 0;
+}
+
+static int granite4_more(hf *h, error *err) {
+  bool *attends, any;
+  uint32_t n;
+  if (read_attention_layers(h, &attends, &n, &any, err) || put_heads_of_layers(h, attends, n, err)) return -1;
+  gguf_head_bool(h->head, hf_arch_key(h, "rope.scaling.finetuned"), !any);
+  return hf_llama_more(h, err);
+}
+
+// Files of models without Mamba layers are of another architecture; the dense part of models without experts has
+// another name.
+static int granite4_prepare(hf *h, error *err) {
+#define VARIANT(arch_, keys_, rules_) \
+  {.name = "GraniteMoeHybridForCausalLM", .arch = arch_, .vocab = HF_VOCAB_LLAMA, .keys = keys_, .rules = rules_, \
+   .more = granite4_more, .musts = "hidden_act=silu attention_bias=false position_embedding_type=rope|nope"}
+  static const hf_class variants[2][2] = {
+    {VARIANT("granite", granite_keys, dense_rules), VARIANT("granitemoe", granite_keys, granite_rules)},
+    {VARIANT("granitehybrid", hybrid_keys, dense_rules), VARIANT("granitehybrid", hybrid_keys, granite_rules)}};
+  bool *attends, any, found;
+  uint32_t n, experts = 0;
+  if (read_attention_layers(h, &attends, &n, &any, err) || hf_u32(h, "num_local_experts", &experts, &found, err))
+    return -1;
+  h->class = &variants[any][experts > 0];
+  return 0;
+}
+
+// ---- the rows -------------------------------------------------------------------------------------------------------
+
+#define MAMBA_ROW(class_, normed) \
+  {.name = class_, .arch = "mamba", .under = "backbone.", .alone = true, .prepare = prepare_mamba, \
+   .musts = "hidden_act=silu use_bias=false use_conv_bias=true", .keys = mamba_keys, .rules = mamba_rules, \
+   .defaults = "{\"conv_kernel\":4,\"state_size\":16,\"layer_norm_epsilon\":1e-5,\"dt_b_c_rms\":" normed "}", \
+   .derived = "hidden_size=d_model inner=intermediate_size inner=d_inner inner=2*hidden_size"}
+const hf_class hf_classes_recurrent[] = {
+  MAMBA_ROW("MambaForCausalLM", "false"),
+  MAMBA_ROW("FalconMambaForCausalLM", "true"),
+  {.name = "Mamba2ForCausalLM",
+   .arch = "mamba2",
+   .under = "backbone.",
+   .alone = true,
+   .prepare = prepare_mamba,
+   .musts = "hidden_act=silu use_bias=false use_conv_bias=true rms_norm=true",
+   .defaults = "{\"conv_kernel\":4,\"state_size\":128,\"layer_norm_epsilon\":1e-5,\"n_groups\":1,\"expand\":2,"
+               "\"head_dim\":64}",
+   .derived = "hidden_size=d_model inner=intermediate_size inner=d_inner inner=expand*hidden_size heads=inner/head_dim",
+   .keys = mamba2_keys,
+   .rules = mamba2_rules},
+  {.name = "JambaForCausalLM",
+   .arch = "jamba",
+   .vocab = HF_VOCAB_LLAMA,
+   .musts = "hidden_act=silu mamba_conv_bias=true mamba_proj_bias=false",
+   .defaults = "{\"rms_norm_eps\":1e-6,\"mamba_d_conv\":4,\"mamba_d_state\":16,\"mamba_expand\":2}",
+   .derived = "inner=mamba_expand*hidden_size",
+   .keys = jamba_keys,
+   .rules = jamba_rules,
+   .more = jamba_more},
+  {.name = "GraniteMoeHybridForCausalLM",
+   .prepare = granite4_prepare,
+   .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"mamba_d_conv\":4,\"mamba_n_groups\":1,"
+               "\"mamba_expand\":2}",
+   .derived = "inner=mamba_n_heads*mamba_d_head inner=mamba_expand*hidden_size endless=1048576"},
+  {0},
+};
