@@ -6,9 +6,10 @@
 // them to 32 bits. Otherwise masks and shifts widen even and odd bytes in place, and pmaddwd multiplies and adds.
 //
 // AArch64. udot and sdot take operands of one signedness; a code of at most seven bits is valid as both. usdot takes
-// mixed operands. A code above 127 is reduced by 128, which is added back as 64 * b + 64 * b. Without these
-// instructions products are computed in 16 bits if each of them fits, and added in 16 bits as long as the sums fit.
-// usmmla computes the sums of two rows and two columns, of eight products each (codegen/dot_tiles.c).
+// mixed operands. A code above 127 is reduced by 128, which is added back as 64 * b + 64 * b; codes that are stored
+// with a sign need no such step (rows of SIGNED). Without these instructions products are computed in 16 bits if each
+// of them fits, and added in 16 bits as long as the sums fit. smmla and usmmla compute the sums of two rows and two
+// columns, of eight products each (codegen/dot_tiles.c).
 //
 // GPUs. dp4a works within one work-item (of NVPTX; the SPIR-V renderer has its own instruction for it). NVPTX also has
 // mma, which 32 work-items execute together (codegen/mma.h). For F16 and BF16, mma adds in its own order with its own
@@ -30,6 +31,7 @@
 #define BRAINS "<{2n} x bfloat>"
 
 #define KIND DT_U8, DT_I8, DT_I32
+#define SIGNED DT_I8, DT_I8, DT_I32, 128
 #define BRAIN 2, DT_BF16, DT_BF16, DT_F32, 0, 0
 #define HALVES(type) type, type, DT_F32, 0, 0, false
 
@@ -100,7 +102,18 @@ static const descriptor table[] = {
    {"bitcast " D " $b to " B, "xor " B " $a," EVERY("i8", "-128"), DOT("sdot", "$acc", "$2", "$1"),
     DOT("sdot", "$3", EVERY("i8", "64"), "$1"), DOT("sdot", "$4", EVERY("i8", "64"), "$1")},
    {0}},
+  {"neon-dotprod-signs",
+   "dotprod",
+   1,
+   4,
+   4,
+   SIGNED,
+   0,
+   true,
+   {"bitcast " D " $b to " B, DOT("sdot", "$acc", "$a", "$1")},
+   {0}},
   {"neon-signed", "neon", 1, 4, 4, KIND, 127, 1, false, PRODUCTS("sext"), ADD_FOURS},
+  {"neon-signs", "neon", 1, 4, 4, SIGNED, 1, false, PRODUCTS("sext"), ADD_FOURS},
   {"neon", "neon", 1, 4, 4, KIND, 255, 1, false, PRODUCTS("zext"), ADD_FOURS},
   {"avx512-bf16", "avx512bf16", 1, 16, BRAIN, false, PAIRS("x86.avx512bf16.dpbf16ps.512"), {0}},
   {"avx512-bf16-256", "avx512bf16 avx512vl", 1, 8, BRAIN, false, PAIRS("x86.avx512bf16.dpbf16ps.256"), {0}},
@@ -121,6 +134,16 @@ static const descriptor table[] = {
    0,
    false,
    {"call " D " @llvm.aarch64.neon.usmmla.v4i32.v16i8(" D " $acc, " B " $a, " B " $b)"},
+   {0}},
+  {"neon-mmla-signs",
+   "i8mm",
+   2,
+   2,
+   8,
+   SIGNED,
+   0,
+   false,
+   {"call " D " @llvm.aarch64.neon.smmla.v4i32.v16i8(" D " $acc, " B " $a, " B " $b)"},
    {0}},
 };
 _Static_assert(COUNT(table) <= 64, "a descriptor_set is 64 bits");
@@ -159,11 +182,21 @@ int64_t descriptor_steps(const descriptor *d, int64_t a_max) {
   return d->products ? 32767 / (d->products * max_i64(a_max, 1) * 128) : 1;
 }
 
-const descriptor *descriptor_find(descriptor_set set, enum dtype acc, int n, int64_t a_max) {
+bool descriptors_take_signs(descriptor_set set) {
+  for (size_t i = 0; i < COUNT(table); i++)
+    if ((set >> i & 1) && table[i].m == 1 && table[i].a == DT_I8) return true;
+  return false;
+}
+
+int64_t descriptor_most(const uop *a) {
+  return dtype_is_int((enum dtype)a->dt) ? max_i64(a->vmax, -max_i64(a->vmin, -128)) : 0;
+}
+
+const descriptor *descriptor_find(descriptor_set set, enum dtype acc, int n, enum dtype a, int64_t a_max) {
   for (size_t i = 0; i < COUNT(table); i++) {
     const descriptor *d = &table[i];
     if ((set >> i & 1) && d->m == 1 && d->acc == acc && d->n == n &&
-        (acc != DT_I32 || (a_max <= d->a_max && descriptor_steps(d, a_max) >= 1)))
+        (acc != DT_I32 || (d->a == a && a_max <= d->a_max && descriptor_steps(d, a_max) >= 1)))
       return d;
   }
   return NULL;

@@ -24,8 +24,8 @@ typedef struct descriptor {
   // Results: M rows of N lanes, or of N columns if M > 1: a tile that 32 work-items compute together (MMA) or that is
   // in one register (2 x 2, MMLA). k: products per result.
   int m, n, k;
-  enum dtype a, b, acc;          // types of operands and result: U8 I8 I32, BF16 BF16 F32 or F16 F16 F32
-  int64_t a_max;                 // U8: maximum of a (127 if the instruction reads a as signed)
+  enum dtype a, b, acc;          // operands and result: U8 I8 I32, I8 I8 I32, BF16 BF16 F32 or F16 F16 F32
+  int64_t a_max;                 // maximum of |a| for integers (U8: 127 if the instruction reads a as signed)
   int products;                  // products in a 16-bit lane of a step's partial sum; 0: a step adds to acc directly
   bool by_lane;                  // the instruction takes one lane of a register as b, for all lanes (dot_words.c)
   // Text for the LLVM renderer, one instruction per line; the last line's value is the result. {n} {2n} {4n}: numbers
@@ -44,9 +44,13 @@ descriptor_set descriptors_where(bool (*has)(const void *machine, const char *fe
 bool descriptors_need(descriptor_set set, const char *feature);
 
 const descriptor *descriptor_at(size_t i);                       // the table in order; NULL past its end
-// The row that adds products in n lanes to an acc of this type (I32: of 0..a_max and signed bytes); NULL if the set has
-// none.
-const descriptor *descriptor_find(descriptor_set set, enum dtype acc, int n, int64_t a_max);
+// Has the set a row for codes with a sign (a of type I8) in lanes?
+bool descriptors_take_signs(descriptor_set set);
+// The row that adds products in n lanes to an acc of this type (I32: of codes of type a, at most a_max in absolute
+// value, and signed bytes); NULL if the set has none.
+const descriptor *descriptor_find(descriptor_set set, enum dtype acc, int n, enum dtype a, int64_t a_max);
+// The maximum of |a| by its bounds, for descriptor_find: codes of 8 bits; 0 for floats.
+int64_t descriptor_most(const uop *a);
 // The largest number of lanes, at most `most`, that divides `size` and has an instruction; 0 if there is none.
 int descriptor_lanes(descriptor_set set, enum dtype acc, int most, int64_t size);
 // The row for a tile of M x N results with this number of products, operand a of this type; NULL if the set has none.

@@ -578,8 +578,10 @@ static bool sums_once(const kernel *k) {
     for (size_t j = (size_t)uop_first_range(u); u->op == OP_REDUCE && j < u->nsrc; j++)
       if (u->src[j]->b == AXIS_DOT) dot = true; else steps *= u->src[j]->src[0]->vmax;
     if (!dot || u->dt != DT_I32 || !dot_operands(u->src[0], DT_I32, NULL, &codes, &x)) continue;
-    const descriptor *d = descriptor_find(k->t->descriptors, DT_I32, k->t->vector_bytes / 4, codes->vmax);
-    once = !d || !d->products || steps <= descriptor_steps(d, codes->vmax);
+    int64_t most = descriptor_most(codes);
+    const descriptor *d =
+      descriptor_find(k->t->descriptors, DT_I32, k->t->vector_bytes / 4, (enum dtype)codes->dt, most);
+    once = !d || !d->products || steps <= descriptor_steps(d, most);
   }
   arena_free(a);
   return once;

@@ -145,8 +145,9 @@ bool dot_operands(uop *product, enum dtype acc, const uop *lane, uop **a, uop **
     return false;
   *a = product->src[0]->src[0];
   *x = product->src[1]->src[0];
-  if ((*a)->dt == DT_I8 || (acc == DT_F32 && lane && !uop_varies(*a, lane))) { uop *t = *a; *a = *x; *x = t; }
-  bool types = acc == DT_I32 ? (*a)->dt == DT_U8 && (*x)->dt == DT_I8
+  bool turned = (*a)->dt != (*x)->dt ? (*a)->dt == DT_I8 : lane ? !uop_varies(*a, lane) : (*x)->op != OP_LOAD;
+  if (turned) { uop *t = *a; *a = *x; *x = t; }
+  bool types = acc == DT_I32 ? ((*a)->dt == DT_U8 || (*a)->dt == DT_I8) && (*x)->dt == DT_I8
                              : acc == DT_F32 && (*a)->dt == DT_BF16 && (*x)->dt == DT_BF16;
   return types && (*x)->op == OP_LOAD;
 }

@@ -14,7 +14,8 @@ bool compile_has_bf16(const target *t) {
 
 // Rewrites products with weights for the instructions of the machine.
 static uop *choose_dots(graph *g, uop *sink, const target *t) {
-  sink = integer_dots(g, sink, t->rounded_most);
+  bool takes_signs = t->has_streams && descriptors_take_signs(t->descriptors);
+  sink = integer_dots(g, sink, (dots_choice){.most = t->rounded_most, .takes_signs = takes_signs});
   if (compile_has_bf16(t)) sink = bf16_dots(g, sink);
   if (t->has_streams && descriptor_tile(t->descriptors, DT_F16, 16)) sink = half_dots(g, sink);
   return sink;

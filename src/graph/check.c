@@ -285,14 +285,15 @@ static bool kernel(const node *v) {
 
 static bool dot(const node *v) {
   int n = v->lanes, a = (int)v->src[1]->dt, k = v->dt == DT_I32 ? 4 : 2;
-  bool operands = v->dt == DT_I32 ? a == DT_U8 : v->dt == DT_F32 && (a == DT_BF16 || a == DT_U16);
+  bool operands = v->dt == DT_I32 ? a == DT_U8 || a == DT_I8 : v->dt == DT_F32 && (a == DT_BF16 || a == DT_U16);
   if (!operands || v->src[0]->dt != v->dt || v->src[2]->dt != DT_U32) return bad(v, "DOT of wrong types");
   return (v->src[0]->lanes == n && v->src[1]->lanes == k * n && v->src[2]->lanes == n) ||
          bad(v, "DOT of wrong numbers of lanes");
 }
 
 static bool tile_pairs(const node *v) {
-  if (v->dt != DT_I32 || v->src[0]->dt != DT_I32 || v->src[1]->dt != DT_U8 || v->src[2]->dt != DT_I8)
+  if (v->dt != DT_I32 || v->src[0]->dt != DT_I32 || (v->src[1]->dt != DT_U8 && v->src[1]->dt != DT_I8) ||
+      v->src[2]->dt != DT_I8)
     return bad(v, "MMLA of wrong types");
   int n = v->lanes;
   return (n % 4 == 0 && v->src[0]->lanes == n && v->src[1]->lanes == 4 * n && v->src[2]->lanes == 4 * n) ||

@@ -365,11 +365,10 @@ static void find_chains(llvm *c) {
 static descriptor_set usable(const llvm *c) { return c->opt ? c->opt->descriptors & ~c->p->without : 0; }
 
 // Computes a dot product part by part.
-static const char *dot_by_parts(llvm *c, enum dtype acc_type, int n, const char *acc, const char *parts,
-                                const char *codes) {
-  bool bytes = acc_type == DT_I32;
+static const char *dot_by_parts(llvm *c, const uop *u, int n, const char *acc, const char *parts, const char *codes) {
+  bool bytes = u->dt == DT_I32;
   int k = bytes ? 4 : 2;
-  enum dtype part = bytes ? DT_U8 : DT_U16;
+  enum dtype part = bytes ? (enum dtype)u->src[1]->dt : DT_U16;
   const char *ty = type_of(c, DT_I32, n);
   for (int j = 0; j < k; j++) {
     const char *x = n == 1 ? instr(c, "extractelement %s %s, i64 %d", type_of(c, part, k), parts, j)
@@ -380,7 +379,7 @@ static const char *dot_by_parts(llvm *c, enum dtype acc_type, int n, const char 
             type_of(c, part, n));
     if (bytes) {
       acc = instr(c, "add %s %s, %s", ty, acc,
-                  instr(c, "mul %s %s, %s", ty, cast(c, x, DT_U8, DT_I32, n), cast(c, y, DT_I8, DT_I32, n)));
+                  instr(c, "mul %s %s, %s", ty, cast(c, x, part, DT_I32, n), cast(c, y, DT_I8, DT_I32, n)));
       continue;
     }
     const char *f[2] = {x, y}, *half = n == 1 ? "16" : repeated(c, DT_I32, "16"), *floats = type_of(c, DT_F32, n);
@@ -392,19 +391,25 @@ static const char *dot_by_parts(llvm *c, enum dtype acc_type, int n, const char 
   return acc;
 }
 
-static const char *whole_dot(llvm *c, enum dtype acc_type, int n, int64_t a_max, const char *acc, const char *parts,
-                             const char *codes) {
-  descriptor_set set = usable(c);
-  const descriptor *d = descriptor_find(set, acc_type, n, a_max);
+static const descriptor *row_for(const llvm *c, const uop *dot, int n) {
+  const uop *a = dot->src[1];
+  return descriptor_find(usable(c), (enum dtype)dot->dt, n, (enum dtype)a->dt, descriptor_most(a));
+}
+
+// The first n lanes of acc, parts and codes as u computes them.
+static const char *whole_dot(llvm *c, const uop *u, int n, const char *acc, const char *parts, const char *codes) {
+  enum dtype acc_type = (enum dtype)u->dt;
+  const descriptor *d = row_for(c, u, n);
   if (d && !d->products) return recipe(c, d->step, n, acc, parts, codes);
   if (d) return finish_dot(c, &(dot_sum){.d = d, .acc = acc, .sum = recipe(c, d->step, n, NULL, parts, codes)});
   int half = n / 2, k = acc_type == DT_I32 ? 4 : 2;
-  if (n % 2 || !descriptor_lanes(set, acc_type, half, n)) return dot_by_parts(c, acc_type, n, acc, parts, codes);
+  if (n % 2 || !descriptor_lanes(usable(c), acc_type, half, n))
+    return dot_by_parts(c, u, n, acc, parts, codes);
   const char *ty = type_of(c, DT_I32, n), *sums = type_of(c, acc_type, n),
              *all = type_of(c, k == 4 ? DT_U8 : DT_U16, k * n), *part[2];
   for (int h = 0; h < 2; h++)
     part[h] =
-      whole_dot(c, acc_type, half, a_max, lanes_from(c, sums, acc, h * half, 1, half),
+      whole_dot(c, u, half, lanes_from(c, sums, acc, h * half, 1, half),
                 lanes_from(c, all, parts, k * h * half, 1, k * half), lanes_from(c, ty, codes, h * half, 1, half));
   return joined(c, type_of(c, acc_type, half), part, n);
 }
@@ -412,13 +417,12 @@ static const char *whole_dot(llvm *c, enum dtype acc_type, int n, int64_t a_max,
 // Returns NULL if the value is deferred because it only feeds the next step.
 static const char *dot_value(llvm *c, const uop *u) {
   int n = u->lanes;
-  enum dtype acc = (enum dtype)u->dt;
-  int64_t most = acc == DT_I32 ? u->src[1]->vmax : 0;
+  int64_t most = descriptor_most(u->src[1]);
   const char *parts = value(c, u->src[1]), *codes = value(c, u->src[2]);
-  const descriptor *d = descriptor_find(usable(c), acc, n, most);
+  const descriptor *d = row_for(c, u, n);
   dot_sum *before = map_ptr(&c->sums, u->src[0]);
   if (!d || !d->products)
-    return whole_dot(c, acc, n, most, before ? finish_dot(c, before) : value(c, u->src[0]), parts, codes);
+    return whole_dot(c, u, n, before ? finish_dot(c, before) : value(c, u->src[0]), parts, codes);
   dot_sum now = {.d = d, .sum = recipe(c, d->step, n, NULL, parts, codes), .steps = 1, .most = most};
   if (before && before->d == d && before->steps + 1 <= descriptor_steps(d, max_i64(before->most, most))) {
     const char *ty = type_of(c, DT_I16, 4 * n / d->products);
@@ -434,7 +438,7 @@ static const char *dot_value(llvm *c, const uop *u) {
 
 // Tiles of 2 x 2 sums, as many as a register holds. NULL if the machine has no instruction for them.
 static const char *pairs_of_rows(llvm *c, const uop *u) {
-  const descriptor *d = descriptor_tile(usable(c), DT_U8, 8);
+  const descriptor *d = descriptor_tile(usable(c), (enum dtype)u->src[1]->dt, 8);
   if (!d || u->lanes != d->m * d->n) return NULL;
   return recipe(c, d->step, u->lanes, value(c, u->src[0]), value(c, u->src[1]), value(c, u->src[2]));
 }

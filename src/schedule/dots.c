@@ -12,6 +12,7 @@
 // 5. integers    a sum of products of integers becomes an integer sum if intervals prove that it fits in 32 bits
 // 6. unsign      the weight's operand of an integer dot product becomes unsigned bytes:
 //                sum (u - b) x = sum u x - b sum x
+//                If the machine multiplies codes with a sign, codes of 8 bits keep theirs
 // 7. share       integer sums over activations alone are stored: all rows use them
 #include "schedule/dots.h"
 #include <math.h>
@@ -20,9 +21,8 @@
 enum { PLACEHOLDER = (1 << 30) - 1, MAX_FACTORS = 32, MAX_GROUP = 512 };
 
 typedef struct terms { uop *at[MAX_FACTORS]; int n; } terms;
-// The context of the rules. most: maximum number of values that share a scale (0: the weight decides); constant: nodes
-// known to be constant, or NULL.
-typedef struct wanted { int most; map *constant; } wanted;
+// The context of the rules. constant: nodes known to be constant, or NULL.
+typedef struct wanted { dots_choice how; map *constant; } wanted;
 
 static bool is_one(const uop *dim) { return uop_is_int(dim, 1); }
 static bool repeats_or_reshapes(const uop *u) { return u->op == OP_RESHAPE || u->op == OP_EXPAND; }
@@ -338,7 +338,7 @@ static uop *round_activation(graph *g, uop *u, uop *const *v, void *ctx) {
   int64_t group = 1, n = 1, parts = 1, K = base->shape->dim[base->shape->n - 1]->a;
   for (int i = 0; i < body->shape->n; i++)
     if (summed >> i & 1) *(blocks >> i & 1 ? &n : &group) *= body->shape->dim[i]->a;
-  int axis = finer_blocks(body->shape, summed, ((const wanted *)ctx)->most, &blocks, &n, &group, &parts);
+  int axis = finer_blocks(body->shape, summed, ((const wanted *)ctx)->how.most, &blocks, &n, &group, &parts);
   if (axis >= 0) return cut_axis(g, u, axis, parts);
   bool outermost = !blocks || (summed & ~blocks) > blocks;        // blocks are runs of elements
   if (!outermost || group < 2 || group > MAX_GROUP || base->shape->dim[base->shape->n - 1]->op != OP_CONST ||
@@ -513,8 +513,13 @@ static uop *bytes_below(uop *u) {                  // the I8 tensor that u is a 
   return u->dt == DT_I8 ? u : NULL;
 }
 
+// Are these codes of 8 bits with a sign? Codes of at most 7 bits become unsigned for less: they need no sign bit.
+static bool need_sign(const uop *code) {
+  return code->vmin >= INT8_MIN && code->vmin < 0 && code->vmax <= INT8_MAX && code->vmax - code->vmin > INT8_MAX;
+}
+
 static uop *unsign(graph *g, uop *u, uop *const *v, void *ctx) {
-  (void)v, (void)ctx;
+  (void)v;
   uop *body = u->src[0];
   if (u->a != OP_ADD || u->dt != DT_I32 || body->op != OP_MUL) return NULL;
   terms t = {.n = 0}, w = {.n = 0};
@@ -527,11 +532,13 @@ static uop *unsign(graph *g, uop *u, uop *const *v, void *ctx) {
   }
   uop *xq = act ? bytes_below(act) : NULL, *code = w.n ? product(g, &w) : NULL;
   if (!xq || !code || code->vmax - code->vmin > 255) return NULL;
-  if (w.n == 1 && code->op == OP_CAST && code->src[0]->dt == DT_U8) return NULL;              // done
-  int64_t bias = code->vmin < 0 ? -code->vmin : code->vmax > 255 ? -code->vmin : 0;
+  bool sign = ((const wanted *)ctx)->how.takes_signs && need_sign(code);
+  if (w.n == 1 && code->op == OP_CAST && code->src[0]->dt == (sign ? DT_I8 : DT_U8)) return NULL;              // done
+  int64_t bias = sign ? 0 : code->vmin < 0 ? -code->vmin : code->vmax > 255 ? -code->vmin : 0;
   tensor *byte = low_byte(g, code);
+  if (sign) byte = uop_new(g, OP_BITCAST, DT_I8, 1, &byte, 1, (uarg){0});
   if (bias) byte = add_byte(g, byte, floormod_i64(bias, 256));
-  if (byte->vmin < 0 || byte->shape != body->shape) return NULL;
+  if ((byte->vmin < 0 && !sign) || byte->shape != body->shape) return NULL;
   tensor *x32 = t_cast(g, xq, DT_I32), *dot = sum(g, uop_op2(g, OP_MUL, t_cast(g, byte, DT_I32), x32), (unsigned)u->b);
   if (!bias) return dot;
   unsigned own = (unsigned)u->b | axes_of(x32);
@@ -674,8 +681,8 @@ const dots_pass dots_passes[] = {
 
 const dots_pass dots_bf16_pass = {"bf16", {&dots_bf16}};
 
-uop *dots_run(graph *g, uop *u, const dots_pass *pass, int most) {
-  return graph_rewrite(g, u, PM(pass->rules[0], pass->rules[1]), &(wanted){.most = most}, pass->name);
+uop *dots_run(graph *g, uop *u, const dots_pass *pass, dots_choice how) {
+  return graph_rewrite(g, u, PM(pass->rules[0], pass->rules[1]), &(wanted){.how = how}, pass->name);
 }
 
 static uop *run_halves(graph *g, uop *sink, const ruleset *const *rules, const char *name) {
@@ -711,7 +718,7 @@ static bool reads_integers(uop *u, map *seen) {
 
 // Layers differ only in their inputs, so inputs become placeholders and equal products are rewritten once. known:
 // product of placeholders -> its result.
-typedef struct rewriting { graph *g; arena *mem; map known, constant; int most; } rewriting;
+typedef struct rewriting { graph *g; arena *mem; map known, constant; dots_choice how; } rewriting;
 
 typedef struct stands { map to, back, seen; int n; } stands;
 
@@ -757,7 +764,7 @@ static uop *rewrite_dot(rewriting *r, uop *u) {
   uop *plain = uop_substitute(r->g, u, &t.to), *v = map_ptr(&r->known, plain);
   if (!v) {
     v = plain;
-    for (const dots_pass *p = dots_passes; p->name; p++) v = dots_run(r->g, v, p, r->most);
+    for (const dots_pass *p = dots_passes; p->name; p++) v = dots_run(r->g, v, p, r->how);
     map_put(&r->known, plain, v);
   }
   v = uop_substitute(r->g, v, &t.back);
@@ -765,8 +772,8 @@ static uop *rewrite_dot(rewriting *r, uop *u) {
   return v;
 }
 
-uop *integer_dots(graph *g, uop *sink, int most) {
-  rewriting r = {.g = g, .mem = arena_new(), .most = most};
+uop *integer_dots(graph *g, uop *sink, dots_choice how) {
+  rewriting r = {.g = g, .mem = arena_new(), .how = how};
   uop_list l = uop_toposort(r.mem, &sink, 1);
   map done = {0};
   for (size_t i = 0; i < l.n; i++) {

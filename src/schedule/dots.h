@@ -10,10 +10,12 @@
 #define WEFT_DOTS_H
 #include "graph/graph.h"
 
-// Rewrites every sum of products of a quantised weight and an activation below `sink`; returns the new sink. most:
-// maximum number of activation values that share a scale, if the weight's blocks can be split that far; 0: one scale
-// per scale of the weight.
-uop *integer_dots(graph *g, uop *sink, int most);
+// What the machine decides. most: maximum number of activation values that share a scale, if the weight's blocks can be
+// split that far; 0: one scale per scale of the weight. takes_signs: it multiplies codes of 8 bits with a sign.
+typedef struct dots_choice { int most; bool takes_signs; } dots_choice;
+
+// Rewrites every sum of products of a quantised weight and an activation below `sink`; returns the new sink.
+uop *integer_dots(graph *g, uop *sink, dots_choice how);
 
 // Rewrites products with BF16 weights for machines with BF16 dot instructions: activations are rounded to BF16, which
 // is the only approximation; sums stay f32.
@@ -28,5 +30,5 @@ uop *half_dots(graph *g, uop *sink);
 typedef struct dots_pass { const char *name; const ruleset *rules[2]; } dots_pass;
 extern const dots_pass dots_passes[];              // passes of integer_dots; the last has name NULL
 extern const dots_pass dots_bf16_pass;            // the pass of bf16_dots
-uop *dots_run(graph *g, uop *u, const dots_pass *pass, int most);       // runs one pass on everything below u
+uop *dots_run(graph *g, uop *u, const dots_pass *pass, dots_choice how);       // runs one pass on everything below u
 #endif

@@ -7,9 +7,9 @@
 #include "render/qemu.h"
 
 enum { ROWS = 32, UNITS = 24, TILE = 16 };           // weights: {ROWS / TILE, UNITS, TILE, 4} bytes
-enum { BRAIN = 0 };                                  // instead of a mask: BF16, half as many of them
+enum { BRAIN = 0, SIGNED = -1 };                     // instead of a mask: BF16, half as many of them; bytes with a sign
 enum { BUFFERS = 4, START = 3 };                     // integers: what the sums start from
-static const int masks[] = {15, 63, 127, 255, BRAIN};
+static const int masks[] = {15, 63, 127, 255, BRAIN, SIGNED};
 // Lanes of rows, chains of eight or of all, two such vectors at once.
 static const opt opts[2][3] = {{{OPT_TC, 0, 1}, {OPT_UNROLL, 3, 8}, {OPT_UPCAST, 0, 2}},
                                {{OPT_TC, 0, 1}, {OPT_UNROLL, 3, 0}, {OPT_UPCAST, 0, 2}}};
@@ -23,10 +23,10 @@ static uop *dots(graph *g, int mask, int tokens, schedule *s) {
   bool brain = mask == BRAIN;
   int k = brain ? 2 : 4;
   enum dtype dt = brain ? DT_F32 : DT_I32;
-  tensor *w = t_reshape_i(g, t_buffer(g, 0, brain ? DT_BF16 : DT_U8, ROWS * UNITS * k), 4,
+  tensor *w = t_reshape_i(g, t_buffer(g, 0, brain ? DT_BF16 : mask == SIGNED ? DT_I8 : DT_U8, ROWS * UNITS * k), 4,
                           (int64_t[]){ROWS / TILE, UNITS, TILE, k});
   w = t_reshape_i(g, t_permute(g, w, (int[]){0, 2, 1, 3}), 3, (int64_t[]){1, ROWS, UNITS * k});
-  if (!brain && mask != 255) w = t_op2(g, OP_AND, w, uop_int(g, DT_U8, mask));
+  if (!brain && mask != 255 && mask != SIGNED) w = t_op2(g, OP_AND, w, uop_int(g, DT_U8, mask));
   tensor *x = t_reshape_i(g, t_buffer(g, 1, brain ? DT_BF16 : DT_I8, tokens * UNITS * k), 3,
                           (int64_t[]){tokens, 1, UNITS * k});
   tensor *y = t_reduce(g, t_mul(g, t_cast(g, w, dt), t_cast(g, x, dt)), OP_ADD, 2);

@@ -45,7 +45,9 @@ static int make(kt_run *r, const struct format *f, enum way way) {
     y = t_matmul(g, x, dequant(g, f, w, EXPERTS * ROWS, COLS));
   }
   kt_out(t, y);
-  schedule_graph(g, integer_dots(g, uop_new(g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0}), 0), &r->s);
+  schedule_graph(
+    g, integer_dots(g, uop_new(g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0}), (dots_choice){0}),
+    &r->s);
   return w;
 }
 

@@ -156,11 +156,12 @@ static void prepare(kt_run *r, const order_case *c, const struct format *f, bool
   uop *T = most > 1 ? kt_var(t, "n", 1, most) : uop_idx(t->g, 1);
   kt_out(t, c->f(t, T, most > 1 ? t_slice(t->g, x, 0, uop_idx(t->g, 0), T) : x, f));
   uop *sink = uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0});
+  dots_choice how = {.most = b->t.rounded_most, .takes_signs = descriptors_take_signs(b->t.descriptors)};
   schedule_graph(t->g,
                  !dots                  ? sink
                  : halves               ? half_dots(t->g, sink)
                  : f->id == FORMAT_BF16 ? bf16_dots(t->g, sink)
-                                        : integer_dots(t->g, sink, b->t.rounded_most),
+                                        : integer_dots(t->g, sink, how),
                  &r->s);
 }
 

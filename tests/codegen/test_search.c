@@ -34,7 +34,9 @@ static void product(kt_run *r, uint32_t format, bool many) {
   format_blocks(f, t->bufs[w].start, n, &t->seed);
   kt_out(t, t_matmul(t->g, x, dequant(t->g, f, w, ROWS, COLS)));
   schedule_graph(
-    t->g, integer_dots(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0}), 0), &r->s);
+    t->g,
+    integer_dots(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0}), (dots_choice){0}),
+    &r->s);
 }
 
 static uop *largest(const kt_run *r) {               // the kernel that reads the weight

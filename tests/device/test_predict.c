@@ -26,7 +26,7 @@ static program *product(graph *g, const char *format, int64_t rows, int64_t cols
          *y = t_matmul(g, x, dequant(g, format_by_name(format), 1, rows, cols)),
          *to = t_slice(g, t_buffer(g, 2, DT_F32, 64 * rows), 0, uop_idx(g, 0), idx_mul(g, n, m)),
          *out = t_assign(g, to, t_reshape(g, y, 1, (uop *[]){idx_mul(g, n, m)}));
-  schedule_graph(g, integer_dots(g, uop_new(g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0}), 0), &s);
+  schedule_graph(g, integer_dots(g, uop_new(g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0}), (dots_choice){0}), &s);
   program *p = NULL;
   for (int i = 0; i < s.n_kernels; i++) {
     program *q = codegen(g, s.kernels[i].ast, &t, o);

@@ -34,7 +34,7 @@ static void product(const char *format, int subgroup_size, str *text) {
   tensor *x = t_reshape_i(g, t_buffer(g, 0, DT_F32, COLS), 2, (int64_t[]){1, COLS}),
          *y = t_matmul(g, x, dequant(g, format_by_name(format), 1, ROWS, COLS));
   tensor *out = t_assign(g, t_buffer(g, 2, DT_F32, ROWS), t_reshape_i(g, y, 1, (int64_t[]){ROWS}));
-  schedule_graph(g, integer_dots(g, uop_new(g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0}), 0), &s);
+  schedule_graph(g, integer_dots(g, uop_new(g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0}), (dots_choice){0}), &s);
   for (int i = 0; i < s.n_kernels; i++) {
     program *p = codegen(g, s.kernels[i].ast, &t, NULL);
     compile(p, text);

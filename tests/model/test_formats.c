@@ -81,7 +81,7 @@ static float *check_dot(const struct format *f, const kt_backend *b, const float
   memcpy(r.t.bufs[in].start, x, (size_t)tokens * COLS * sizeof *x);
   tensor *rows = t_reshape_i(r.t.g, t_buffer(r.t.g, in, DT_F32, tokens * COLS), 2, (int64_t[]){tokens, COLS});
   kt_out(&r.t, t_matmul(r.t.g, rows, dequant(r.t.g, f, raw, ROWS, COLS)));
-  uop *sink = integer_dots(r.t.g, sink_of(&r), 0);
+  uop *sink = integer_dots(r.t.g, sink_of(&r), (dots_choice){0});
   int64_t group = te_rounded_group(sink);
   if (!group) fail_msg("%s: no integer dot product", f->name);
   memset(want, 0, sizeof want);

@@ -10,17 +10,17 @@ static const int masks[] = {1, 15, 31, 63, 127, 128, 255}, chains[] = {1, 2, 9, 
 
 static uop *at(rig *r, int64_t i) { return rig_int(r, DT_I64, i); }
 
-// Bytes of known bounds.
+// Bytes of known bounds; those with a sign have all values.
 static uop *bytes_up_to(rig *r, uop *a, uop *place, int lanes, int most) {
-  uop *x = rig_load(r, rig_index(r, a, place), DT_U8, 4 * lanes);
-  if (most == 255) return x;
+  uop *x = rig_load(r, rig_index(r, a, place), (enum dtype)a->dt, 4 * lanes);
+  if (most == 255 || a->dt == DT_I8) return x;
   return rig2(r, most == 128 ? OP_MIN : OP_AND, x, rig_splat(r, rig_int(r, DT_U8, most), 4 * lanes));
 }
 
 // Chains of several lengths, for bytes of all bounds; then one of mixed bounds, and one whose middle is stored as well.
-static rig *program_of(int lanes) {
+static rig *program_of_bytes(int lanes, enum dtype dt) {
   rig *r = rig_new();
-  uop *a = rig_buf(r, DT_U8, A_BYTES), *b = rig_buf(r, DT_U32, B_WORDS), *start = rig_buf(r, DT_I32, 64),
+  uop *a = rig_buf(r, dt, A_BYTES), *b = rig_buf(r, DT_U32, B_WORDS), *start = rig_buf(r, DT_I32, 64),
       *out = rig_buf(r, DT_I32, OUTS);
   int64_t place = 0;
   for (size_t m = 0; m < COUNT(masks); m++)
@@ -58,6 +58,9 @@ static uop *near_one(rig *r, enum dtype dt, uop *loaded, int lanes) {
   return rig2(r, OP_OR, kept, rig_splat(r, rig_int(r, dt, two ? 0x3f003f00 : 0x3f00), lanes));
 }
 
+static rig *program_of(int lanes) { return program_of_bytes(lanes, DT_U8); }
+static rig *program_of_signs(int lanes) { return program_of_bytes(lanes, DT_I8); }
+
 static rig *program_of_brains(int lanes) {
   rig *r = rig_new();
   uop *a = rig_buf(r, DT_U16, A_BYTES / 2), *b = rig_buf(r, DT_U32, B_WORDS), *out = rig_buf(r, DT_F32, OUTS);
@@ -80,17 +83,17 @@ static rig *program_of_brains(int lanes) {
 }
 
 // Tiles of 2 x 2 sums: chains, from what memory holds.
-static rig *program_of_tiles(void) {
+static rig *program_of_tiles(enum dtype dt) {
   enum { SUMS = 4, BYTES = 16 };
   rig *r = rig_new();
-  uop *a = rig_buf(r, DT_U8, A_BYTES), *b = rig_buf(r, DT_I8, 4 * B_WORDS), *start = rig_buf(r, DT_I32, 64),
+  uop *a = rig_buf(r, dt, A_BYTES), *b = rig_buf(r, DT_I8, 4 * B_WORDS), *start = rig_buf(r, DT_I32, 64),
       *out = rig_buf(r, DT_I32, OUTS);
   for (size_t n = 0; n < COUNT(chains); n++) {
     uop *acc = rig_acc(r, rig_load(r, rig_index(r, start, at(r, (int64_t)n)), DT_I32, SUMS)),
         *i = rig_range(r, at(r, 3), AXIS_REDUCE), *sum = acc;
     for (int k = 0; k < chains[n]; k++) {
       uop *place = rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 1024)), at(r, BYTES * k));
-      uop *x = rig_load(r, rig_index(r, a, place), DT_U8, BYTES),
+      uop *x = rig_load(r, rig_index(r, a, place), dt, BYTES),
           *y = rig_load(r, rig_index(r, b, place), DT_I8, BYTES);
       sum = rig_op(r, OP_MMLA, DT_I32, SUMS, (uarg){0}, 3, (uop *[]){sum, x, y});
     }
@@ -102,7 +105,8 @@ static rig *program_of_tiles(void) {
 }
 
 static rig *program_for(const descriptor *d) {
-  return d->m == 2 ? program_of_tiles() : d->acc == DT_F32 ? program_of_brains(d->n) : program_of(d->n);
+  if (d->m == 2) return program_of_tiles(d->a);
+  return d->acc == DT_F32 ? program_of_brains(d->n) : program_of_bytes(d->n, d->a);
 }
 
 static void fill(rig *r, unsigned char **bufs, int pattern) {
@@ -207,8 +211,9 @@ static void every_row_of_this_machine(void **state) {
 static void every_number_of_lanes(void **state) {
   (void)state;
   cpu_target t = native();
-  for (int i = 0; i < 12; i++) {
-    rig *r = (i % 2 ? program_of_brains : program_of)(1 << i / 2);
+  rig *(*const programs[])(int lanes) = {program_of, program_of_signs, program_of_brains};
+  for (size_t i = 0; i < 6 * COUNT(programs); i++) {
+    rig *r = programs[i % COUNT(programs)](1 << i / COUNT(programs));
     str text = render(rig_program(r, "dots"), &t, t.descriptors);
     run_here(r, "lanes", &t, str_c(&text));
     str_free(&text);
@@ -293,7 +298,7 @@ static void every_row_of_aarch64(void **state) {
       rig_free(r);
     }
   }
-  assert_int_equal(__builtin_popcountll(seen), 7);
+  assert_int_equal(__builtin_popcountll(seen), 10);
 }
 
 // ---- look-ups -------------------------------------------------------------------------------------------------------
@@ -402,10 +407,12 @@ static void the_table_is_sound(void **state) {
   const descriptor *d;
   for (size_t i = 0; (d = descriptor_at(i)); i++) {
     if (d->m == 2) {                                             // four sums in a register (MMLA)
-      assert_true(d->n == 2 && d->k == 8 && d->a == DT_U8 && d->b == DT_I8 && d->acc == DT_I32 && d->a_max == 255);
+      assert_true(d->n == 2 && d->k == 8 && d->b == DT_I8 && d->acc == DT_I32);
+      assert_true(d->a == DT_U8 ? d->a_max == 255 : d->a == DT_I8 && d->a_max == 128);
       assert_true(d->step[0] && !d->products && !d->finish[0]);
-      assert_ptr_equal(descriptor_tile((descriptor_set)1 << i, DT_U8, 8), d);
-      assert_null(descriptor_find((descriptor_set)1 << i, DT_I32, d->n, 1));
+      assert_ptr_equal(descriptor_tile((descriptor_set)1 << i, d->a, 8), d);
+      assert_null(descriptor_tile((descriptor_set)1 << i, d->a == DT_U8 ? DT_I8 : DT_U8, 8));
+      assert_null(descriptor_find((descriptor_set)1 << i, DT_I32, d->n, d->a, 1));
       assert_int_equal(descriptor_lanes((descriptor_set)1 << i, DT_I32, 16, 64), 0);
       continue;
     }
@@ -414,22 +421,25 @@ static void the_table_is_sound(void **state) {
       assert_ptr_equal(descriptor_tile((descriptor_set)1 << i, d->a, d->k), d);
       assert_null(descriptor_tile((descriptor_set)1 << i, d->a == DT_U8 ? DT_F16 : DT_U8, d->k));
       assert_true(d->a == DT_U8 ? d->b == DT_I8 && d->acc == DT_I32 : d->b == d->a && d->acc == DT_F32 && d->k == 16);
-      assert_null(descriptor_find((descriptor_set)1 << i, d->acc, d->n, 1));
+      assert_null(descriptor_find((descriptor_set)1 << i, d->acc, d->n, d->a, 1));
       assert_int_equal(descriptor_lanes((descriptor_set)1 << i, d->acc, 16, 64), 0);
       continue;
     }
     assert_true(d->m == 1 && d->n >= 1 && d->step[0] && !d->finish[0] == !d->products);
     assert_null(descriptor_tile((descriptor_set)1 << i, d->a, d->k));
-    assert_ptr_equal(descriptor_find((descriptor_set)1 << i, d->acc, d->n, d->a_max), d);
-    assert_null(descriptor_find((descriptor_set)1 << i, d->acc == DT_I32 ? DT_F32 : DT_I32, d->n, d->a_max));
+    assert_ptr_equal(descriptor_find((descriptor_set)1 << i, d->acc, d->n, d->a, d->a_max), d);
+    assert_null(descriptor_find((descriptor_set)1 << i, d->acc == DT_I32 ? DT_F32 : DT_I32, d->n, d->a, d->a_max));
     if (d->acc == DT_F32) { assert_true(d->a == DT_BF16 && d->b == DT_BF16 && d->k == 2 && !d->products); continue; }
-    assert_true(d->acc == DT_I32 && d->a == DT_U8 && d->b == DT_I8 && d->k == 4 && d->a_max >= 1 && d->a_max <= 255);
+    assert_true(d->acc == DT_I32 && d->b == DT_I8 && d->k == 4);
+    assert_true(d->a == DT_U8 ? d->a_max >= 1 && d->a_max <= 255 : d->a == DT_I8 && d->a_max == 128);
+    assert_int_equal(descriptors_take_signs((descriptor_set)1 << i), d->a == DT_I8);
+    assert_null(descriptor_find((descriptor_set)1 << i, DT_I32, d->n, d->a == DT_U8 ? DT_I8 : DT_U8, 1));
     if (d->products) assert_true(descriptor_steps(d, d->a_max) >= 1 && d->products * d->a_max * 128 <= 32767);
     for (int64_t a = 0; a <= d->a_max; a++)
       assert_true(!d->products || descriptor_steps(d, a) * d->products * a * 128 <= 32767);
-    assert_null(descriptor_find((descriptor_set)1 << i, DT_I32, d->n, d->a_max + 1));
+    assert_null(descriptor_find((descriptor_set)1 << i, DT_I32, d->n, d->a, d->a_max + 1));
   }
-  assert_null(descriptor_find(0, DT_I32, 4, 1));
+  assert_null(descriptor_find(0, DT_I32, 4, DT_U8, 1));
   assert_int_equal(descriptor_lanes(0, DT_I32, 16, 64), 0);
   assert_int_equal(descriptor_lanes(~(descriptor_set)0, DT_I32, 16, 24), 8);
   assert_int_equal(descriptor_lanes(~(descriptor_set)0, DT_F32, 16, 24), 8);

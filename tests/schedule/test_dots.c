@@ -72,7 +72,7 @@ static const dots_pass *pass_named(const char *name) {
 }
 
 static void run_one(graph *g, uop *u, const char *name, str *out) {
-  uop *v = dots_run(g, u, pass_named(name), 0);
+  uop *v = dots_run(g, u, pass_named(name), (dots_choice){0});
   str why = {0};
   if (!verify_graph_ok(g, v, STAGE_TENSOR, &why)) str_addf(out, "not sound: %s", str_c(&why));
   else if (v->shape != u->shape || v->dt != u->dt) str_add(out, "another shape or dtype");
@@ -201,26 +201,25 @@ static void bounds_of_rounding(graph *g, data *d, int64_t group, double *bound) 
     }
 }
 
-// together: values of an activation that share a scale at most, as integer_dots has it
-static void check_values(const struct format *f, uint64_t seed, int together) {
+static void check_values(const struct format *f, uint64_t seed, dots_choice how) {
   data d = random_data(f, seed);
   graph *g = graph_new(NULL);
   uop *u = product(g, &d);
   static double before[MOST_TOKENS * ROWS], after[MOST_TOKENS * ROWS], bound[MOST_TOKENS * ROWS];
   values(g, &d, u, before);
   for (const dots_pass *p = dots_passes; p->name; p++) {
-    uop *v = dots_run(g, u, p, together);
+    uop *v = dots_run(g, u, p, how);
     bool rounds = !strcmp(p->name, "round");
     if (v == u) continue;
     values(g, &d, v, after);
-    if (rounds && te_rounded_group(v) < 1) fail_msg("%s, %d together: nothing is rounded", f->name, together);
+    if (rounds && te_rounded_group(v) < 1) fail_msg("%s, %d together: nothing is rounded", f->name, how.most);
     if (rounds) bounds_of_rounding(g, &d, te_rounded_group(v), bound);
     double most = 0;
     for (int64_t i = 0; i < d.tokens * ROWS; i++) most = fmax(most, fabs(before[i]));
     for (int64_t i = 0; i < d.tokens * ROWS; i++)
       if (!(fabs(after[i] - before[i]) <= (rounds ? bound[i] : 1e-10 * most)))
         fail_msg("%s, %lld columns, %lld tokens, %d together: after %s element %lld is %.17g, was %.17g", f->name,
-                 (long long)d.cols, (long long)d.tokens, together, p->name, (long long)i, after[i], before[i]);
+                 (long long)d.cols, (long long)d.tokens, how.most, p->name, (long long)i, after[i], before[i]);
     memcpy(before, after, sizeof before);
     u = v;
   }
@@ -236,7 +235,8 @@ static void test_values(void **state) {
     const struct format *f = format_by_id(id);
     if (!f || !f->computes || f->block == 1) continue;
     for (uint64_t round = 0; round < 3; round++)
-      for (int together = 0; together <= 32; together += 32) check_values(f, 100 * id + round, together);
+      for (int how = 0; how < 4; how++)
+        check_values(f, 100 * id + round, (dots_choice){.most = how % 2 * 32, .takes_signs = how / 2});
     done++;
   }
   assert_true(done >= 23);
@@ -253,16 +253,38 @@ static bool below(uop *u, enum op op, enum dtype dt) {
   return hit;
 }
 
-// Sums of 32-bit integers over bytes of a weight, in which activations take part.
-static int integer_sums(uop *u) {
+// Sums of 32-bit integers over activations, with bytes of a weight or without.
+static int sums_of_integers(uop *u, bool weights) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &u, 1);
   int n = 0;
   for (size_t i = 0; i < l.n; i++)
-    n += l.at[i]->op == OP_REDUCE_AXIS && l.at[i]->dt == DT_I32 && below(l.at[i], OP_CONTIGUOUS, DT_I8) &&
-         below(l.at[i], OP_BUFFER, DT_U8);
+    n += l.at[i]->op == OP_REDUCE_AXIS && l.at[i]->dt == DT_I32 &&
+         (weights ? below(l.at[i], OP_CONTIGUOUS, DT_I8) : below(l.at[i], OP_BUFFER, DT_F32)) &&
+         below(l.at[i], OP_BUFFER, DT_U8) == weights;
   arena_free(a);
   return n;
+}
+static int integer_sums(uop *u) { return sums_of_integers(u, true); }
+static int sums_of_activations(uop *u) { return sums_of_integers(u, false); }
+
+// Codes of 8 bits keep their sign where the machine takes it: no sum of activations is subtracted then. Codes of fewer
+// bits are bytes without a sign anywhere.
+static void test_signs(void **state) {
+  (void)state;
+  static const uint32_t signs[] = {FORMAT_Q8_0, FORMAT_IQ4_NL, FORMAT_IQ4_XS}, none[] = {FORMAT_Q4_0, FORMAT_Q6_K};
+  for (size_t i = 0; i < COUNT(signs) + COUNT(none); i++) {
+    bool sign = i < COUNT(signs);
+    data d = {.f = format_by_id(sign ? signs[i] : none[i - COUNT(signs)]), .cols = 1024, .tokens = 2};
+    for (int takes = 0; takes < 2; takes++) {
+      graph *g = graph_new(NULL);
+      uop *u = product(g, &d), *sink = uop_new(g, OP_SINK, DT_VOID, 1, &u, 1, (uarg){0}),
+          *after = integer_dots(g, sink, (dots_choice){.takes_signs = takes});
+      if (!integer_sums(after) || sums_of_activations(after) != !(sign && takes))
+        fail_msg("%s: %d sums of codes, %d of activations", d.f->name, integer_sums(after), sums_of_activations(after));
+      graph_free(g);
+    }
+  }
 }
 
 static void check_every_format(int together) {
@@ -279,7 +301,7 @@ static void check_every_format(int together) {
     graph *g = graph_new(NULL);
     data d = {.f = f, .cols = 1024, .tokens = 2};
     uop *before = product(g, &d), *sink = uop_new(g, OP_SINK, DT_VOID, 1, &before, 1, (uarg){0}),
-        *after = integer_dots(g, sink, together);
+        *after = integer_dots(g, sink, (dots_choice){.most = together});
     int64_t group = 256;
     for (size_t i = 0; i < COUNT(small); i++) if (small[i].id == id) group = small[i].group;
     if (together && group > together) group = together;
@@ -315,7 +337,7 @@ static void test_some_rows(void **state) {
     for (int64_t i = 0; i < SOME * d.cols; i++) assert_true(some[i] == all[FROM * d.cols + i]);
     uop *p = t_matmul(g, x_of(g, &d), dequant_rows(g, f, WEIGHT, ROWS, FROM, SOME, d.cols)),
         *sink = uop_new(g, OP_SINK, DT_VOID, 1, &p, 1, (uarg){0});
-    if (!integer_sums(integer_dots(g, sink, 0))) fail_msg("%s: no integer sum", f->name);
+    if (!integer_sums(integer_dots(g, sink, (dots_choice){0}))) fail_msg("%s: no integer sum", f->name);
     graph_free(g);
     for (size_t i = 0; i < COUNT(d.at); i++) free(d.at[i]);
   }
@@ -330,7 +352,7 @@ static void test_left_alone(void **state) {
   tensor *all[] = {t_reduce(g, w, OP_ADD, 1), t_reduce(g, w, OP_MAX, 1), t_matmul(g, x, x), t_matmul(g, w, w), w};
   for (size_t i = 0; i < COUNT(all); i++) {
     uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, &all[i], 1, (uarg){0});
-    assert_ptr_equal(integer_dots(g, sink, 0), sink);
+    assert_ptr_equal(integer_dots(g, sink, (dots_choice){0}), sink);
   }
   graph_free(g);
 }
@@ -339,8 +361,9 @@ int main(int argc, char **argv) {
   int cases = 0;
   if (argc > 1) return run_file(passes, argv[1], &cases, true);
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_texts),        cmocka_unit_test(test_every_pass_has_texts), cmocka_unit_test(test_values),
-    cmocka_unit_test(test_every_format), cmocka_unit_test(test_some_rows), cmocka_unit_test(test_left_alone),
+    cmocka_unit_test(test_texts),      cmocka_unit_test(test_every_pass_has_texts), cmocka_unit_test(test_values),
+    cmocka_unit_test(test_signs),      cmocka_unit_test(test_every_format),         cmocka_unit_test(test_some_rows),
+    cmocka_unit_test(test_left_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

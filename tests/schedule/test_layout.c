@@ -23,7 +23,9 @@ static void make_product(kt_run *r, const struct format *f, int64_t rows, int64_
   if (halves) y = t_mul(t->g, t_slice(t->g, y, 1, uop_idx(t->g, 0), half), t_slice(t->g, y, 1, half, half));
   kt_out(t, y);
   schedule_graph(
-    t->g, integer_dots(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0}), 0), &r->s);
+    t->g,
+    integer_dots(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0}), (dots_choice){0}),
+    &r->s);
 }
 
 static void make_rows(kt_run *r, const struct format *f, int64_t rows, int64_t tokens, bool many) {

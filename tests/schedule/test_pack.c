@@ -23,7 +23,8 @@ static void make(kt *t, schedule *s) {
     x = t_matmul(g, x, dequant(g, f, w, i ? ROWS : COLS, COLS));
   }
   kt_out(t, x);
-  schedule_graph(g, integer_dots(g, uop_new(g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0}), 0), s);
+  schedule_graph(
+    g, integer_dots(g, uop_new(g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0}), (dots_choice){0}), s);
   layout_weights(g, s, &(layout_target){.lanes = 16}, NULL, NULL);
 }
 

@@ -426,7 +426,7 @@ static counts count(const shape_of *s, int layers, const char *quant, const char
     m, g, &(model_shape){.page = 128, .tile = 8, .pages = 8192, .slots = 1, .ctx = 4224, .chunk = chunk,
                          .logits = chunk == 1});
   sink = store_values(g, sink);
-  schedule_graph(g, exact ? sink : integer_dots(g, sink, 0), &sched);
+  schedule_graph(g, exact ? sink : integer_dots(g, sink, (dots_choice){0}), &sched);
   check_plan(&sched);
   map seen = {0};
   for (int i = 0; i < sched.n_kernels; i++) map_put(&seen, sched.kernels[i].ast, (void *)1);
