@@ -156,6 +156,7 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_WEAVE:
   case HF_TILE:
   case HF_TILE_IN_ROWS:
+  case HF_FROM_ROW:
   case HF_UNGROUP:
   case HF_COLLECT:
   case HF_COLLECT_LAST: return hf_set_order(h, m, s, r, err);

@@ -173,7 +173,9 @@ static int put_rope(hf *h, error *err) {
   const char *name;
   double v;
   bool found;
-  if (put_scaling(h, err) || hf_rope_number(h, "rope_theta", "rope_theta rotary_emb_base", &v, &found, err)) return -1;
+  if (put_scaling(h, err) ||
+      hf_rope_number(h, "rope_theta", "rope_theta rotary_emb_base global_rope_theta", &v, &found, err))
+    return -1;
   if (found) gguf_head_f32(h->head, hf_arch_key(h, "rope.freq_base"), (float)v);
   const json_t *near = json_object_get(hf_value(h, "rope_parameters", &name), "sliding_attention");
   if (hf_number_in(h, near, "rope_theta", &v, &found, err)) return -1;
@@ -360,52 +362,7 @@ static int gemma3_more(hf *h, error *err) {
   return 0;
 }
 
-// Reads the pooling type from the folder of a sentence-transformers module.
-static int read_pooling(hf *h, const char *folder, uint32_t *out, error *err) {
-  static const struct { const char *flag, *mode; uint32_t kind; } kinds[] = {
-    {"pooling_mode_mean_tokens", "mean", 1}, {"pooling_mode_cls_token", "cls", 2},
-    {"pooling_mode_lasttoken", "lasttoken", 3}};
-  json_t *said;
-  const char *file = arena_printf(h->arena, "%s/config.json", folder);
-  if (hf_json(h, file, true, &said, err)) return -1;
-  const char *mode = json_string_value(json_object_get(said, "pooling_mode"));
-  *out = 0;
-  for (size_t i = 0; i < COUNT(kinds) && !*out; i++)
-    if (json_is_true(json_object_get(said, kinds[i].flag)) || (mode && !strcmp(mode, kinds[i].mode)))
-      *out = kinds[i].kind;
-  json_decref(said);
-  return *out ? 0 : hf_fail(h, file, NULL, err, "vectors are joined in a way that is not known");
-}
-
-static int put_pooling(hf *h, error *err) {
-  json_t *modules, *m;
-  size_t i;
-  uint32_t kind = 0;
-  int status = 0;
-  char *folder = NULL;
-  if (hf_json_list(h, "modules.json", &modules, err)) return -1;
-  json_array_foreach(modules, i, m) {
-    const char *type = json_string_value(json_object_get(m, "type")),
-               *path = json_string_value(json_object_get(m, "path"));
-    if (!folder && type && path && hf_ends_in(type, "Pooling")) folder = arena_strdup(h->arena, path);
-  }
-  json_decref(modules);
-  if (!folder) return 0;
-  if (!*folder || *folder == '.' || strchr(folder, '/'))
-    status = hf_fail(h, "modules.json", "path", err, "is not a folder in this one");
-  status = status || read_pooling(h, folder, &kind, err) ? -1 : 0;
-  if (!status) gguf_head_u32(h->head, hf_arch_key(h, "pooling_type"), kind);
-  return status;
-}
-
-static int bert_more(hf *h, error *err) {
-  uint32_t kinds = 1;
-  bool found;
-  if (hf_u32(h, "type_vocab_size", &kinds, &found, err)) return -1;
-  gguf_head_bool(h->head, hf_arch_key(h, "attention.causal"), false);
-  gguf_head_u32(h->head, "tokenizer.ggml.token_type_count", found ? kinds : 1);
-  return put_pooling(h, err);
-}
+static int gemma_embedding_more(hf *h, error *err) { return gemma3_more(h, err) || hf_put_pooling(h, err) ? -1 : 0; }
 
 static const hf_key llama_keys[] = {{"vocab_size", HF_U32, "vocab_size"}, {0}};
 static const hf_rule llama_rules[] = {HF_WOVEN, {0}};
@@ -505,25 +462,6 @@ static const hf_rule gpt_oss_rules[] = {
   {EXPERTS "gate_up_proj_bias", "blk.*.ffn_up_exps.bias", HF_ODD, 0},
   {0},
 };
-#define LAYER "encoder.layer.*."
-static const hf_rule bert_rules[] = {
-  {"embeddings.word_embeddings", "token_embd", 0, 0},
-  {"embeddings.position_embeddings", "position_embd", 0, 0},
-  {"embeddings.token_type_embeddings", "token_types", 0, 0},
-  {"embeddings.LayerNorm", "token_embd_norm", 0, 0},
-  {LAYER "attention.self.query", "blk.*.attn_q", 0, 0},
-  {LAYER "attention.self.key", "blk.*.attn_k", 0, 0},
-  {LAYER "attention.self.value", "blk.*.attn_v", 0, 0},
-  {LAYER "attention.output.dense", "blk.*.attn_output", 0, 0},
-  {LAYER "attention.output.LayerNorm", "blk.*.attn_output_norm", 0, 0},
-  {LAYER "intermediate.dense", "blk.*.ffn_up", 0, 0},
-  {LAYER "output.dense", "blk.*.ffn_down", 0, 0},
-  {LAYER "output.LayerNorm", "blk.*.layer_output_norm", 0, 0},
-  {"embeddings.position_ids", NULL, HF_SKIP, 0},
-  {"pooler.dense", NULL, HF_SKIP, 0},
-  {0},
-};
-
 #define EPS6 "\"rms_norm_eps\":1e-6"
 #define EPS5 "\"rms_norm_eps\":1e-5"
 #define THETA(x) "\"rope_theta\":" x
@@ -669,6 +607,15 @@ static const hf_class plain_classes[] = {
    .keys = gemma3_keys,
    .rules = gemma3_rules,
    .more = gemma3_more},
+  {.name = "Gemma3TextModel",
+   .vocab = HF_VOCAB_GEMMA,
+   .arch = "gemma-embedding",
+   .bare = true,
+   .musts = GELU_TANH " use_bidirectional_attention=true",
+   .defaults = GEMMA3,
+   .keys = gemma3_keys,
+   .rules = gemma3_rules,
+   .more = gemma_embedding_more},
   {.name = "Phi3ForCausalLM",
    .arch = "phi3",
    .musts = SILU,
@@ -690,19 +637,11 @@ static const hf_class plain_classes[] = {
    .keys = gpt_oss_keys,
    .rules = gpt_oss_rules,
    .defaults = "{" EPS5 "," THETA("150000.0") ",\"head_dim\":64,\"sliding_window\":128,\"num_experts_per_tok\":4}"},
-  {.name = "BertModel",
-   .arch = "bert",
-   .defaults = "{\"layer_norm_eps\":1e-12,\"type_vocab_size\":2}",
-   .musts = "hidden_act=gelu position_embedding_type=absolute",
-   .vocab = HF_VOCAB_WORDPIECE,
-   .alone = true,
-   .rules = bert_rules,
-   .more = bert_more},
   {0},
 };
-static const hf_class *const tables[] = {plain_classes,    hf_classes_qwen,   hf_classes_moe,
-                                         hf_classes_gemma, hf_classes_masked, hf_classes_t5,
-                                         hf_classes_more,  hf_classes_norms,  hf_classes_recurrent};
+static const hf_class *const tables[] = {plain_classes,        hf_classes_qwen,    hf_classes_moe,  hf_classes_gemma,
+                                         hf_classes_masked,    hf_classes_t5,      hf_classes_more, hf_classes_norms,
+                                         hf_classes_recurrent, hf_classes_encoders};
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 
@@ -925,6 +864,7 @@ const hf_rule *hf_rule_for(const hf *h, const char *stored, const hf_rule *after
   const char *name = h->class->seeing ? name_alone(h, stored) : stored;
   if (!name || (h->class->no_mtp && is_of_mtp(h, name))) return after ? NULL : &left_out;
   if (h->class->further) name = name_further(h, name);
+  if (h->class->bare && strncmp(name, "model.", 6)) name = arena_printf(h->arena, "model.%s", name);
   size_t under = h->class->under ? strlen(h->class->under) : 0;
   if (under && !strncmp(name, h->class->under, under)) name += under;
   size_t n = strlen(name);

@@ -154,6 +154,7 @@ enum hf_op {
   HF_COLLECT,      // rows in groups of several parts: one part of all groups, then the next, without the last part
   HF_COLLECT_LAST, // the last part
   HF_UNGROUP,      // rows in groups of heads of several parts: one part of all groups, then the next
+  HF_FROM_ROW,     // the rows from a number on
   HF_IN_ROWS,      // numbers become a matrix
   HF_KEY,          // a number of each layer: `to` is the name of the key that has all of them
   HF_OP_MASK = 255,
@@ -170,6 +171,7 @@ typedef struct hf_rule {
   // one). HF_COLLECT: products of keys ("a*b"), the rows of each part; the first key is the number of groups.
   // HF_UNGROUP: groups, then the heads of each part. HF_FIRST: heads, and the number of first rows of each. HF_STACK:
   // the number of matrices, if it is not that of experts. HF_IN_ROWS: the number of rows; NULL: a row for each number.
+  // HF_FROM_ROW: the number; absent: 0.
   const char *heads;
 } hf_rule;
 enum hf_kind { HF_U32, HF_F32_KEY, HF_BOOL, HF_LAYERS };   // HF_LAYERS: HF_U32 plus hf.n_further
@@ -190,6 +192,9 @@ enum hf_vocab {
   HF_VOCAB_PHI2,
   HF_VOCAB_NEMOTRON,
   HF_VOCAB_HUNYUAN,
+  HF_VOCAB_MODERNBERT,
+  HF_VOCAB_EUROBERT,
+  HF_VOCAB_XLMR,
   HF_VOCAB_UNIGRAM,
   HF_VOCAB_WORDPIECE
 };
@@ -219,6 +224,7 @@ typedef struct hf_class {
   // "key=value|value ...": values that config.json must have, if present, since files have no key for them
   const char *musts;
   enum hf_vocab vocab;
+  bool bare;                         // names of tensors may lack "model."
   double rotated;                    // the usual share of a head that is rotated; 0: files have no key for it
   bool head_dim;                     // the class computes head_dim from other sizes
   bool own_scaling;                  // `more` sets the scaling for long contexts
@@ -230,7 +236,8 @@ typedef struct hf_class {
 } hf_class;
 // Each table ends with a row without a name.
 extern const hf_class hf_classes_qwen[], hf_classes_moe[], hf_classes_gemma[], hf_classes_masked[], hf_classes_t5[],
-  hf_classes_more[], hf_classes_norms[], hf_classes_recurrent[];
+  hf_classes_more[], hf_classes_norms[], hf_classes_recurrent[],
+  hf_classes_encoders[];
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);
@@ -256,6 +263,7 @@ int hf_put_rotated(hf *h, double usual, error *err);
 int hf_derive(hf *h, const char *list, error *err);
 // Sets which layers have a sliding window: by layer_types, or, if absent, all but each `every`-th one.
 int hf_put_windows(hf *h, uint32_t every, error *err);
+int hf_put_pooling(hf *h, error *err);                     // pooling_type, from modules.json
 // `more` functions of several rows.
 int hf_llama_more(hf *h, error *err);
 // Checks that config.json gives every `every`-th layer full attention and the others a window, if it says so.

@@ -128,6 +128,17 @@ static int ungroup_heads(const hf *h, const hf_source *s, const char *words, int
   return 0;
 }
 
+// Takes the rows from a number on.
+static int take_rows_from(const hf *h, const hf_source *s, const char *key, int64_t *n, hf_order *o, error *err) {
+  uint32_t first = 0;
+  bool found;
+  if (hf_u32(h, key, &first, &found, err)) return -1;
+  if (first >= *n) return does_not_fit(h, s, key, *n, err);
+  add_slice(o, (hf_slice){first, {1, 1, *n - first}, {0, 0, 1}});
+  *n -= first;
+  return 0;
+}
+
 // Takes every second row, beginning with row `first`.
 static int take_second_rows(const hf *h, const hf_source *s, hf_made *m, int64_t first, error *err) {
   if (m->t.ne[1] % 2) return does_not_fit(h, s, "pairs of rows", m->t.ne[1], err);
@@ -145,6 +156,7 @@ int hf_set_order(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error 
   int64_t *n = in_rows ? &m->t.ne[0] : &m->t.ne[1];
   if (m->t.n_dims > 2) return does_not_fit(h, s, r->heads, m->rows, err);
   int status = op == HF_WEAVE ? weave(h, s, r->heads, *n, o, err)
+               : op == HF_FROM_ROW ? take_rows_from(h, s, r->heads, n, o, err)
                : op == HF_UNGROUP ? ungroup_heads(h, s, r->heads, *n, o, err)
                : op == HF_TILE || op == HF_TILE_IN_ROWS
                  ? tile_heads(h, s, r->heads, *n, o, err)

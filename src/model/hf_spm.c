@@ -1,7 +1,7 @@
-// Reads tokenizer.model (T5: spiece.model), a SentencePiece vocabulary in protocol buffers. The fields used are the
-// pieces (1: text, score, type), the training settings (2: model type), and the normalizer (3: a table, spaces). A
-// field begins with a number whose low three bits tell what follows: a varint, eight bytes, length-delimited bytes, or
-// four bytes.
+// Reads tokenizer.model (T5: spiece.model; XLM-R: sentencepiece.bpe.model), a SentencePiece vocabulary in protocol
+// buffers. The fields used are the pieces (1: text, score, type), the training settings (2: model type), and the
+// normalizer (3: a table, spaces). A field begins with a number whose low three bits tell what follows: a varint, eight
+// bytes, length-delimited bytes, or four bytes.
 #include <string.h>
 #include "model/gguf_impl.h"
 #include "model/hf_impl.h"
@@ -87,7 +87,8 @@ static void read_normalizer(hf *h, wire w, hf_pieces *p) {
 }
 
 static int read_pieces(hf *h, const char *spm_name, wire w, hf_pieces *p, error *err) {
-  uint64_t kind = OF_UNIGRAM, must = h->class->vocab == HF_VOCAB_UNIGRAM ? OF_UNIGRAM : OF_BPE;
+  uint64_t kind = OF_UNIGRAM,
+           must = h->class->vocab == HF_VOCAB_UNIGRAM || h->class->vocab == HF_VOCAB_XLMR ? OF_UNIGRAM : OF_BPE;
   size_t most = 0;
   field f;
   for (wire v = w; v.at < v.end && read_wire_field(&v, &f);) most += f.number == 1;
@@ -115,6 +116,8 @@ int hf_read_pieces(hf *h, hf_pieces **out, error *err) {
   const char *spm_name = "tokenizer.model";
   if (hf_text(h, spm_name, &bytes, &n, err)) return -1;
   if (!bytes && h->class->vocab == HF_VOCAB_UNIGRAM && hf_text(h, spm_name = "spiece.model", &bytes, &n, err))
+    return -1;
+  if (!bytes && h->class->vocab == HF_VOCAB_XLMR && hf_text(h, spm_name = "sentencepiece.bpe.model", &bytes, &n, err))
     return -1;
   if (!bytes) return 0;
   hf_pieces *p = ARENA_NEW(h->arena, hf_pieces);

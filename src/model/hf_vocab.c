@@ -441,9 +441,26 @@ static void put_changes(hf *h, const hf_pieces *known) {
     gguf_head_u8s(h->head, "tokenizer.ggml.precompiled_charsmap", known->table, known->n_table);
 }
 
+// XLM-R's ids: four tokens with roles, then the pieces from the fourth one on.
+static void align_pieces(hf_pieces *p) {
+  static const char *const first[] = {"<s>", "<pad>", "</s>", "<unk>"};
+  for (uint64_t i = p->n - 1; i >= COUNT(first); i--) {
+    p->text[i] = p->text[i - 1];
+    p->score[i] = p->score[i - 1];
+    p->kind[i] = p->kind[i - 1];
+  }
+  for (uint64_t i = 0; i < COUNT(first); i++) {
+    p->text[i] = first[i];
+    p->score[i] = 0;
+    p->kind[i] = i == 3 ? UNKNOWN : CONTROL;
+  }
+}
+
 static int put_spm(hf *h, const hf_pieces *known, const json_t *tokenizer, const json_t *settings, error *err) {
   hf_pieces p;
+  bool aligned = h->class->vocab == HF_VOCAB_XLMR;
   if (count_vocab(h, known->n, err)) return -1;
+  if (aligned && h->n_vocab < known->n) h->n_vocab = known->n;
   p = (hf_pieces){.text = ARENA_ARRAY(h->arena, const char *, h->n_vocab),
                   .score = ARENA_ARRAY(h->arena, float, h->n_vocab),
                   .kind = ARENA_ARRAY(h->arena, int32_t, h->n_vocab), .n = h->n_vocab};
@@ -453,8 +470,10 @@ static int put_spm(hf *h, const hf_pieces *known, const json_t *tokenizer, const
     p.score[i] = is ? known->score[i] : -10000;
     p.kind[i] = is ? known->kind[i] : UNUSED;
   }
-  if (put_added_pieces(h, &p, tokenizer, settings, err)) return -1;
-  bool unigram = h->class->vocab == HF_VOCAB_UNIGRAM;
+  if (aligned && p.n <= 4) return hf_fail(h, "config.json", "vocab_size", err, "%" PRIu64 " is too few", p.n);
+  if (aligned) align_pieces(&p);
+  else if (put_added_pieces(h, &p, tokenizer, settings, err)) return -1;
+  bool unigram = aligned || h->class->vocab == HF_VOCAB_UNIGRAM;
   const char *model = unigram ? "t5" : "llama";
   gguf_head_str(h->head, "tokenizer.ggml.model", model, strlen(model));
   gguf_head_str(h->head, "tokenizer.ggml.pre", "default", 7);
@@ -550,6 +569,7 @@ static int put_word_list(hf *h, const json_t *tokenizer, json_t *settings, error
   if (!pieces && !tokenizer) return hf_fail(h, tokenizer_name, NULL, err, "is missing");
   if (kind == HF_VOCAB_WORDPIECE) return put_wordpiece(h, tokenizer, err);
   if (kind == HF_VOCAB_UNIGRAM && !pieces) return hf_fail(h, "spiece.model", NULL, err, "is missing");
+  if (kind == HF_VOCAB_XLMR && !pieces) return hf_fail(h, "sentencepiece.bpe.model", NULL, err, "is missing");
   if (kind == HF_VOCAB_LLAMA && json_is_boolean(prefix))
     gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", json_is_true(prefix));
   if (pieces && kind == HF_VOCAB_GEMMA) gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", false);
@@ -562,8 +582,13 @@ static int put_fixed(hf *h, error *err) {
   enum hf_vocab kind = h->class->vocab;
   uint32_t end;
   bool found;
-  if (kind == HF_VOCAB_GEMMA4 || kind == HF_VOCAB_LLADA || kind == HF_VOCAB_PHI2)
-    gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", kind != HF_VOCAB_PHI2);
+  bool begins = kind == HF_VOCAB_GEMMA4 || kind == HF_VOCAB_LLADA || kind == HF_VOCAB_MODERNBERT;
+  if (begins || kind == HF_VOCAB_PHI2 || kind == HF_VOCAB_EUROBERT)
+    gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", begins);
+  if (kind == HF_VOCAB_MODERNBERT) {
+    gguf_head_bool(h->head, "tokenizer.ggml.add_eos_token", true);
+    gguf_head_bool(h->head, "tokenizer.ggml.add_sep_token", true);
+  }
   if (kind == HF_VOCAB_NEMOTRON) {
     gguf_head_u32(h->head, "tokenizer.ggml.padding_token_id", 0);
     gguf_head_u32(h->head, "tokenizer.ggml.unknown_token_id", 1);

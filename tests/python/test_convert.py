@@ -651,6 +651,11 @@ def test_a_folder_writes_as_its_file_does(run_weft, tmp_path, kind):
     ("hunyuan", lambda c: c.update(eod_token_id=400), "key 'eod_token_id': 400 is not a token"),
     ("mamba2", lambda c: c.update(rms_norm=False), "key 'rms_norm': false, but files of mamba2"),
     ("mamba2", lambda c: c.update(n_groups=3), "mixer.norm.weight': is not a list of numbers for 3 rows"),
+    ("roberta", lambda c: c.update(pad_token_id=511), "key 'max_position_embeddings': has none after the padding token's, 511"),
+    ("roberta", lambda c: c.update(position_embedding_type="relative_key"), "key 'position_embedding_type': relative_key, but files of bert"),
+    ("modernbert", lambda c: c["layer_types"].reverse() or c["layer_types"].insert(0, "sliding_attention"), "key 'layer_types': has 'sliding_attention' at 0"),
+    ("nomicbert", lambda c: c.update(activation_function="gelu"), "key 'activation_function': gelu, but files of nomic-bert"),
+    ("gemma3-text", lambda c: c.update(use_bidirectional_attention=False), "key 'use_bidirectional_attention': false"),
     ("jamba", lambda c: c.pop("attn_layer_period"), "key 'attn_layer_period': is missing"),
     ("granitehybrid", lambda c: c["layer_types"].pop(), "key 'layer_types': is not a list of 3 layers"),
     ("granitehybrid", lambda c: c.update(layer_types=["mamba", "rwkv", "mamba"]), "key 'layer_types': has 'rwkv'"),
@@ -688,6 +693,24 @@ def test_layers_of_granite_4_as_newer_programs_name_them(run_weft, tmp_path):
     changed(source, "config.json", lambda c: c.update(layer_types=["linear_attention", "full_attention", "linear_attention"]))
     assert keys_of(convert(run_weft, source, tmp_path / "out.gguf")) == keys
     assert keys["granitehybrid.attention.head_count_kv"][1] == [0, 2, 0]
+
+
+def test_a_vocabulary_that_xlm_roberta_does_not_have(run_weft, tmp_path):
+    source = folders.write(tmp_path / "xlmroberta", RECORDS["xlmroberta"])
+    (source / "sentencepiece.bpe.model").write_bytes(folders.unigram(kind=2))
+    fails(run_weft, source, "sentencepiece.bpe.model: is not of Unigram")
+    (source / "sentencepiece.bpe.model").unlink()
+    (source / "tokenizer.json").write_text(json.dumps(folders.tokenizer()))
+    fails(run_weft, source, "sentencepiece.bpe.model: is missing")
+
+
+@pytest.mark.parametrize("kind", ["roberta", "xlmroberta", "modernbert", "nomicbert", "gemma3-text"])
+def test_a_folder_of_an_encoder_embeds_as_its_file_does(run_weft, tmp_path, kind):
+    source = folders.write(tmp_path / kind, RECORDS[kind], "F32")
+    convert(run_weft, source, tmp_path / "out.gguf", "--outtype", "f32")
+    answers = [run_weft(["embed", "-m", m, "-p", "a b def", "--pooling", "mean"]) for m in (source, tmp_path / "out.gguf")]
+    assert [a.returncode for a in answers] == [0, 0], answers[0].err
+    assert answers[0].stdout == answers[1].stdout != ""
 
 
 def test_heads_of_keys_that_falcon_says_by_a_switch(run_weft, tmp_path):

@@ -198,6 +198,8 @@ def write(folder, record, dtype="BF16", files=1, floats=False):
     (folder / "config.json").write_text(json.dumps(config, indent=2))
     if record.get("unigram"):
         (folder / "spiece.model").write_bytes(unigram())
+    elif record.get("aligned"):
+        (folder / "sentencepiece.bpe.model").write_bytes(unigram())
     elif record.get("pieces"):
         (folder / "tokenizer.model").write_bytes(pieces())
     else:

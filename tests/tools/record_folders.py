@@ -61,6 +61,9 @@ LLADA = {"architectures": ["LLaDAModelLM"], "model_type": "llada", "d_model": 64
 LLADA_NAMES = [("model.layers.", "model.transformer.blocks."), ("model.embed_tokens.", "model.transformer.wte."), ("model.norm.", "model.transformer.ln_f."), ("lm_head.", "model.transformer.ff_out."), ("self_attn.o_proj", "attn_out"),
                ("self_attn.", ""), ("mlp.gate_proj", "ff_proj"), ("mlp.up_proj", "up_proj"), ("mlp.down_proj", "ff_out"), ("input_layernorm", "attn_norm"), ("post_attention_layernorm", "ff_norm")]
 GPT = dict.fromkeys(("intermediate_size", "num_key_value_heads"))
+NOMIC = {"n_embd": 64, "n_head": 4, "n_layer": 2, "n_inner": 96, "n_positions": 8192, "activation_function": "swiglu", "causal": False, "qkv_proj_bias": False, "mlp_fc1_bias": False, "mlp_fc2_bias": False, "prenorm": False,
+         "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False, "rotary_emb_base": 1000, "layer_norm_epsilon": 1e-12, "rotary_emb_scale_base": ...,
+         **dict.fromkeys(("hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers", "intermediate_size", "max_position_embeddings", "head_dim", "rope_parameters", "hidden_act", "layer_norm_eps"))}
 T5 = {"num_decoder_layers": 2, "d_kv": 24, "d_ff": 96, "num_key_value_heads": None, "decoder_start_token_id": 0}
 KINDS = {   # name: class of the model, of its configuration, what this has; what the folder has besides, and how it is converted
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
@@ -157,6 +160,13 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "granitehybrid": ("GraniteMoeHybridForCausalLM", "GraniteMoeHybridConfig", {**SCALES, "num_hidden_layers": 3, "layer_types": ["mamba", "attention", "mamba"], "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 48, "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 1, "mamba_expand": 2}, {"as_is": True, "said": {"layer_types": ["mamba", "attention", "mamba"]}}),
     "falconmamba": ("FalconMambaForCausalLM", "FalconMambaConfig", {**GPT, "state_size": 16}),
     "granite4-dense": ("GraniteMoeHybridForCausalLM", "GraniteMoeHybridConfig", {**SCALES, "num_local_experts": 0, "num_experts_per_tok": 0, "shared_intermediate_size": 96, "layer_types": ["attention", "attention"], "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 1, "mamba_expand": 2}, {"as_is": True, "said": {"layer_types": ["attention", "attention"], "position_embedding_type": "rope"}}),
+    "distilbert": ("DistilBertModel", "DistilBertConfig", {**GPT, "vocab_size": 32, "hidden_dim": 96}, BERT),
+    "roberta": ("RobertaModel", "RobertaConfig", {"num_key_value_heads": None, "pad_token_id": 1}, {"tokenizer_config": make_folder.settings(tokenizer_class="PreTrainedTokenizerFast", cls_token="<|im_end|>")}),
+    "xlmroberta": ("XLMRobertaModel", "XLMRobertaConfig", {"num_key_value_heads": None, "pad_token_id": 1}, {"aligned": True}),
+    "modernbert": ("ModernBertModel", "ModernBertConfig", {"num_key_value_heads": None, "num_hidden_layers": 4, "local_attention": 16, "pad_token_id": 0, "cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2}, {"files": BERT["files"], "said": {"layer_norm_eps": 1e-5, "global_attn_every_n_layers": 3}}),
+    "eurobert": ("EuroBertModel", "EuroBertConfig", {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "mask_token_id": 3}, {"files": BERT["files"], "as_is": True, "said": {"classifier_pooling": None}}),
+    "nomicbert": ("NomicBertModel", "NomicBertConfig", {"vocab_size": 32, "num_key_value_heads": 4}, {**BERT, "as_is": True, "said": NOMIC}),
+    "gemma3-text": ("Gemma3TextModel", "Gemma3TextConfig", {"head_dim": 32, "sliding_window": 64, "query_pre_attn_scalar": 32, "use_bidirectional_attention": True}, {**WITH_PIECES, "files": BERT["files"]}),
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
 }
 def in_mxfp4(tensors):
@@ -277,7 +287,7 @@ def record(llama_cpp, name):
     tensors |= more.pop("besides", {})
     if "coded" in more:
         tensors, more["codes"] = more.pop("coded")(tensors)
-    saved = {k: v for k, v in {**saved, **more.pop("said", {})}.items() if v is not None}
+    saved = {k: None if v is ... else v for k, v in {**saved, **more.pop("said", {})}.items() if v is not None}
     for a, b in more.pop("names", []):
         tensors = {n.replace(a, b): s for n, s in tensors.items()}
     own_name = saved["architectures"] == [model]

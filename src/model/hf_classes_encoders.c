@@ -1,0 +1,242 @@
+// Rows of the table of classes (hf_classes.c) for encoders that compute a vector of a text: BERT, DistilBERT, RoBERTa
+// and XLM-R, ModernBERT, EuroBERT and Nomic's. Folders of sentence-transformers say in modules.json how the vectors of
+// tokens become one (pooling).
+#include <string.h>
+#include "model/hf_impl.h"
+
+static const char config_name[] = "config.json";
+
+// ---- pooling --------------------------------------------------------------------------------------------------------
+
+// Reads the pooling type from the folder of a sentence-transformers module.
+static int read_pooling(hf *h, const char *folder, uint32_t *out, error *err) {
+  static const struct { const char *flag, *mode; uint32_t kind; } kinds[] = {
+    {"pooling_mode_mean_tokens", "mean", 1}, {"pooling_mode_cls_token", "cls", 2},
+    {"pooling_mode_lasttoken", "lasttoken", 3}};
+  json_t *said;
+  const char *file = arena_printf(h->arena, "%s/config.json", folder);
+  if (hf_json(h, file, true, &said, err)) return -1;
+  const char *mode = json_string_value(json_object_get(said, "pooling_mode"));
+  *out = 0;
+  for (size_t i = 0; i < COUNT(kinds) && !*out; i++)
+    if (json_is_true(json_object_get(said, kinds[i].flag)) || (mode && !strcmp(mode, kinds[i].mode)))
+      *out = kinds[i].kind;
+  json_decref(said);
+  return *out ? 0 : hf_fail(h, file, NULL, err, "vectors are joined in a way that is not known");
+}
+
+int hf_put_pooling(hf *h, error *err) {
+  json_t *modules, *m;
+  size_t i;
+  uint32_t kind = 0;
+  int status = 0;
+  char *folder = NULL;
+  if (hf_json_list(h, "modules.json", &modules, err)) return -1;
+  json_array_foreach(modules, i, m) {
+    const char *type = json_string_value(json_object_get(m, "type")),
+               *path = json_string_value(json_object_get(m, "path"));
+    if (!folder && type && path && hf_ends_in(type, "Pooling")) folder = arena_strdup(h->arena, path);
+  }
+  json_decref(modules);
+  if (!folder) return 0;
+  if (!*folder || *folder == '.' || strchr(folder, '/'))
+    status = hf_fail(h, "modules.json", "path", err, "is not a folder in this one");
+  status = status || read_pooling(h, folder, &kind, err) ? -1 : 0;
+  if (!status) gguf_head_u32(h->head, hf_arch_key(h, "pooling_type"), kind);
+  return status;
+}
+
+static int bert_more(hf *h, error *err) {
+  uint32_t kinds = 1;
+  bool found;
+  if (hf_u32(h, "type_vocab_size", &kinds, &found, err)) return -1;
+  gguf_head_bool(h->head, hf_arch_key(h, "attention.causal"), false);
+  gguf_head_u32(h->head, "tokenizer.ggml.token_type_count", found ? kinds : 1);
+  return hf_put_pooling(h, err);
+}
+
+// ---- BERT and RoBERTa -----------------------------------------------------------------------------------------------
+
+#define LAYER "encoder.layer.*."
+#define BERT \
+  {"embeddings.word_embeddings", "token_embd", 0, 0}, \
+    {"embeddings.token_type_embeddings", "token_types", 0, 0}, \
+    {"embeddings.LayerNorm", "token_embd_norm", 0, 0}, \
+    {LAYER "attention.self.query", "blk.*.attn_q", 0, 0}, \
+    {LAYER "attention.self.key", "blk.*.attn_k", 0, 0}, \
+    {LAYER "attention.self.value", "blk.*.attn_v", 0, 0}, \
+    {LAYER "attention.output.dense", "blk.*.attn_output", 0, 0}, \
+    {LAYER "attention.output.LayerNorm", "blk.*.attn_output_norm", 0, 0}, \
+    {LAYER "intermediate.dense", "blk.*.ffn_up", 0, 0}, \
+    {LAYER "output.dense", "blk.*.ffn_down", 0, 0}, \
+    {LAYER "output.LayerNorm", "blk.*.layer_output_norm", 0, 0}, \
+    {"embeddings.position_ids", NULL, HF_SKIP, 0}, \
+    {"pooler.dense", NULL, HF_SKIP, 0}
+
+static const hf_rule bert_rules[] = {BERT, {"embeddings.position_embeddings", "position_embd", 0, 0}, {0}};
+static const hf_rule roberta_rules[] = {
+  BERT, {"embeddings.position_embeddings", "position_embd", HF_FROM_ROW, "position_offset"}, {0}};
+
+// Positions are counted from the one after the padding token's id.
+static int prepare_roberta(hf *h, error *err) {
+  uint32_t pad, n;
+  bool found, found_n;
+  if (hf_u32(h, "pad_token_id", &pad, &found, err) || hf_u32(h, "max_position_embeddings", &n, &found_n, err))
+    return -1;
+  if (!found) return 0;
+  if (!found_n || pad >= n - 1 || !n)
+    return hf_fail(h, config_name, "max_position_embeddings", err, "has none after the padding token's, %u", pad);
+  json_object_set_new(h->text, "position_offset", json_integer((json_int_t)pad + 1));
+  json_object_set_new(h->text, "max_position_embeddings", json_integer((json_int_t)n - pad - 1));
+  return 0;
+}
+
+#define OF "transformer.layer.*."
+static const hf_rule distilbert_rules[] = {
+  {"embeddings.word_embeddings", "token_embd", 0, 0},
+  {"embeddings.position_embeddings", "position_embd", 0, 0},
+  {"embeddings.LayerNorm", "token_embd_norm", 0, 0},
+  {OF "attention.q_lin", "blk.*.attn_q", 0, 0},
+  {OF "attention.k_lin", "blk.*.attn_k", 0, 0},
+  {OF "attention.v_lin", "blk.*.attn_v", 0, 0},
+  {OF "attention.out_lin", "blk.*.attn_output", 0, 0},
+  {OF "sa_layer_norm", "blk.*.attn_output_norm", 0, 0},
+  {OF "ffn.lin1", "blk.*.ffn_up", 0, 0},
+  {OF "ffn.lin2", "blk.*.ffn_down", 0, 0},
+  {OF "output_layer_norm", "blk.*.layer_output_norm", 0, 0},
+  {0},
+};
+
+// ---- ModernBERT, EuroBERT, Nomic's ----------------------------------------------------------------------------------
+
+static const hf_rule modernbert_rules[] = {
+  {"embeddings.tok_embeddings", "token_embd", 0, 0},
+  {"embeddings.norm", "token_embd_norm", 0, 0},
+  {"final_norm", "output_norm", 0, 0},
+  {"layers.*.attn_norm", "blk.*.attn_norm", 0, 0},
+  {"layers.*.attn.Wqkv", "blk.*.attn_qkv", 0, 0},
+  {"layers.*.attn.Wo", "blk.*.attn_output", 0, 0},
+  {"layers.*.mlp_norm", "blk.*.ffn_norm", 0, 0},
+  {"layers.*.mlp.Wi", "blk.*.ffn_up", 0, 0},
+  {"layers.*.mlp.Wo", "blk.*.ffn_down", 0, 0},
+  {0},
+};
+static const hf_key modernbert_keys[] = {
+  {"vocab_size", HF_U32, "vocab_size"},
+  {"attention.sliding_window", HF_U32, "local_attention"},
+  {"attention.sliding_window_pattern", HF_U32, "global_attn_every_n_layers"},
+  {0},
+};
+
+static int put_encoder(hf *h, error *err) {
+  gguf_head_bool(h->head, hf_arch_key(h, "attention.causal"), false);
+  gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), "none", 4);
+  return hf_put_pooling(h, err);
+}
+
+// Every third layer, from the first one on, sees all positions; folders may list them.
+static int modernbert_more(hf *h, error *err) {
+  json_t *types = json_object_get(h->text, "layer_types"), *v;
+  uint32_t every = 3;
+  size_t i;
+  bool found;
+  const char *name, *act = json_string_value(hf_value(h, "hidden_activation", &name)),
+                    *head = json_string_value(hf_value(h, "classifier_pooling", &name));
+  if (hf_u32(h, "global_attn_every_n_layers", &every, &found, err)) return -1;
+  json_array_foreach(types, i, v) {
+    const char *type = json_string_value(v), *must = every && i % every ? "sliding_attention" : "full_attention";
+    if (!type || strcmp(type, must))
+      return hf_fail(h, config_name, "layer_types", err, "has '%.40s' at %zu, but files of %s have other layers there",
+                     type ? type : "what is no text", i, h->class->arch);
+  }
+  if (head && (!strcmp(head, "cls") || !strcmp(head, "mean")))
+    gguf_head_u32(h->head, hf_arch_key(h, "classifier.pooling_type"), *head == 'c' ? 2 : 1);
+  if (act) gguf_head_str(h->head, hf_arch_key(h, "hidden_activation"), act, strlen(act));
+  return put_encoder(h, err);
+}
+
+#define NOMIC "encoder.layers.*."
+static const hf_rule nomic_rules[] = {
+  {"embeddings.word_embeddings", "token_embd", 0, 0},
+  {"embeddings.token_type_embeddings", "token_types", 0, 0},
+  {"emb_ln", "token_embd_norm", 0, 0},
+  {NOMIC "attn.Wqkv", "blk.*.attn_qkv", 0, 0},
+  {NOMIC "attn.out_proj", "blk.*.attn_output", 0, 0},
+  {NOMIC "norm1", "blk.*.attn_output_norm", 0, 0},
+  {NOMIC "mlp.fc11", "blk.*.ffn_up", 0, 0},
+  {NOMIC "mlp.fc12", "blk.*.ffn_gate", 0, 0},
+  {NOMIC "mlp.fc2", "blk.*.ffn_down", 0, 0},
+  {NOMIC "norm2", "blk.*.layer_output_norm", 0, 0},
+  {0},
+};
+
+// Published models are trained for a quarter of the positions that they name.
+static int prepare_nomic(hf *h, error *err) {
+  uint32_t n, trained = 2048;
+  bool found;
+  if (hf_u32(h, "n_positions", &n, &found, err)) return -1;
+  if (!found) return 0;
+  if (hf_u32(h, "max_trained_positions", &trained, &found, err)) return -1;
+  json_object_set_new(h->text, "max_position_embeddings", json_integer(n < trained ? n : trained));
+  return 0;
+}
+
+// ---- the rows -------------------------------------------------------------------------------------------------------
+
+#define KINDS "{\"layer_norm_eps\":1e-12,\"type_vocab_size\":2}"
+#define ABSOLUTE "hidden_act=gelu position_embedding_type=absolute"
+#define ROBERTA(class_, vocab_) \
+  {.name = class_, .arch = "bert", .under = "roberta.", .alone = true, .musts = ABSOLUTE, .vocab = vocab_, \
+   .prepare = prepare_roberta, .rules = roberta_rules, .more = bert_more, \
+   .defaults = "{\"layer_norm_eps\":1e-5,\"type_vocab_size\":1}"}
+const hf_class hf_classes_encoders[] = {
+  {.name = "BertModel",
+   .arch = "bert",
+   .under = "bert.",
+   .defaults = KINDS,
+   .musts = ABSOLUTE,
+   .vocab = HF_VOCAB_WORDPIECE,
+   .alone = true,
+   .rules = bert_rules,
+   .more = bert_more},
+  {.name = "DistilBertModel",
+   .arch = "bert",
+   .under = "distilbert.",
+   .defaults = "{\"layer_norm_eps\":1e-12}",
+   .musts = "activation=gelu",
+   .vocab = HF_VOCAB_WORDPIECE,
+   .alone = true,
+   .rules = distilbert_rules,
+   .more = bert_more},
+  ROBERTA("RobertaModel", HF_VOCAB_BPE),
+  ROBERTA("XLMRobertaModel", HF_VOCAB_XLMR),
+  {.name = "ModernBertModel",
+   .arch = "modern-bert",
+   .under = "model.",
+   .vocab = HF_VOCAB_MODERNBERT,
+   .alone = true,
+   .musts = "attention_bias=false mlp_bias=false norm_bias=false",
+   .defaults = "{\"layer_norm_eps\":1e-5,\"global_rope_theta\":160000.0,\"local_rope_theta\":10000.0,"
+               "\"local_attention\":128}",
+   .keys = modernbert_keys,
+   .rules = modernbert_rules,
+   .more = modernbert_more},
+  {.name = "EuroBertModel",
+   .arch = "eurobert",
+   .bare = true,
+   .vocab = HF_VOCAB_EUROBERT,
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false",
+   .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":250000.0}",
+   .more = put_encoder},
+  {.name = "NomicBertModel",
+   .arch = "nomic-bert",
+   .alone = true,
+   .vocab = HF_VOCAB_WORDPIECE,
+   .prepare = prepare_nomic,
+   .musts = "activation_function=swiglu hidden_act=silu causal=false qkv_proj_bias=false mlp_fc1_bias=false "
+            "mlp_fc2_bias=false prenorm=false rotary_emb_fraction=1 rotary_emb_interleaved=false moe_every_n_layers=0",
+   .defaults = "{\"layer_norm_epsilon\":1e-12,\"type_vocab_size\":2,\"rotary_emb_base\":1000.0}",
+   .rules = nomic_rules,
+   .more = bert_more},
+  {0},
+};
