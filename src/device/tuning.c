@@ -57,10 +57,11 @@ bool tuning_parse(const char *text, size_t n, tuning *out) {
       sscanf(us, "%lf %lf", &out->before_us, &out->after_us) != 2)
     return false;
   if (value_of_line(copy, "cut", us, sizeof us) &&
-      (sscanf(us, "%lf", &out->cut_s) != 1 || !(out->cut_s >= 0 && out->cut_s < 1e9)))
+      (sscanf(us, "%lf", &out->cut_s) != 1 || !(out->cut_s >= 0 && out->cut_s < TUNING_MOST_S)))
     return false;
   if (value_of_line(copy, "done", out->done, sizeof out->done) && out->done[strspn(out->done, "01")]) return false;
-  if (!(out->before_us >= 0 && out->before_us < 1e12 && out->after_us >= 0 && out->after_us < 1e12)) return false;
+  if (!(out->before_us >= 0 && out->before_us < TUNING_MOST_US && out->after_us >= 0 && out->after_us < TUNING_MOST_US))
+    return false;
   if (!value_of_line(copy, "name", out->name, sizeof out->name) ||
       !value_of_line(copy, "role", out->role, sizeof out->role) ||
       !value_of_line(copy, "compiler", out->compiler, sizeof out->compiler))

@@ -28,6 +28,7 @@ struct recorder;
 program *plan_program(const device *d, graph *g, uop *ast, struct recorder *r, tuning *t, bool *searched);
 
 enum { TUNING_TEXT = 4096 };
+static const double TUNING_MOST_US = 1e12, TUNING_MOST_S = 1e9;      // times are less
 bool tuning_get(const device *d, uop *ast, tuning *out);              // false: absent or damaged
 // The tuning of a weight's layout. `weight` is "weight Q6_K 2048 8192 1" (format and sizes); its list is LAYOUT(0, enum
 // layout_kind).

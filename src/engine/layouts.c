@@ -34,6 +34,10 @@ static bool same_shape(const gguf_tensor *a, const gguf_tensor *b) {
   return a->format == b->format && !memcmp(a->ne, b->ne, sizeof a->ne);
 }
 
+// In the file's layout, a product of plain floats has its sum in lanes instead of its rows: its logits have other bits.
+// Formats with blocks add up integers.
+static bool keeps_sums(const gguf_tensor *t, enum layout_kind k) { return k != LAYOUT_FILE || t->format->block > 1; }
+
 enum layout_kind *layouts_known(const device *d, const gguf *file) {
   size_t n = gguf_n_tensors(file);
   enum layout_kind *of = xcalloc(n + 1, sizeof *of);
@@ -46,7 +50,9 @@ enum layout_kind *layouts_known(const device *d, const gguf *file) {
     while (!same_shape(gguf_tensor_at(file, like), t)) like++;
     if (like < i) { of[i] = of[like]; continue; }
     shape_name(t, name);
-    if (tuning_get_layout(d, name, &found) && found.better) of[i] = (enum layout_kind)found.opts[0].amount;
+    if (!tuning_get_layout(d, name, &found) || !found.better) continue;
+    enum layout_kind kind = (enum layout_kind)found.opts[0].amount;
+    if (keeps_sums(t, kind)) of[i] = kind;
   }
   return of;
 }
@@ -132,10 +138,15 @@ static int find_rows(layout_search *l, const char *compiler, int *todo, error *e
 
 static bool tried(const layout_row *row) { return row->state == LAYOUT_SAME || row->state == LAYOUT_BETTER; }
 
+// Can this row have this layout, and is it another one than its own?
+static bool can_have(const layout_search *l, const layout_row *row, enum layout_kind kind) {
+  return tried(row) && engine_layouts(l->e)[row->tensor] != kind &&
+         keeps_sums(gguf_tensor_at(engine_gguf(l->e), (size_t)row->tensor), kind);
+}
+
 // Does this layout change any row?
 static bool differs(const layout_search *l, enum layout_kind kind) {
-  for (size_t i = 0; i < l->rows->at.n; i++)
-    if (tried(&l->rows->at.at[i]) && engine_layouts(l->e)[l->rows->at.at[i].tensor] != kind) return true;
+  for (size_t i = 0; i < l->rows->at.n; i++) if (can_have(l, &l->rows->at.at[i], kind)) return true;
   return false;
 }
 
@@ -150,7 +161,8 @@ static enum layout_kind *layouts_to_use(const layout_search *l, enum layout_kind
     shape_name(gguf_tensor_at(file, i), name);
     for (size_t k = 0; k < l->rows->at.n; k++) {
       const layout_row *row = &l->rows->at.at[k];
-      if (tried(row) && !strcmp(row->weight, name)) of[i] = all == LAYOUT_KINDS ? row->layout : all;
+      if (tried(row) && !strcmp(row->weight, name) && (all == LAYOUT_KINDS || can_have(l, row, all)))
+        of[i] = all == LAYOUT_KINDS ? row->layout : all;
     }
   }
   return of;
@@ -184,7 +196,7 @@ static int try_layout(layout_search *l, enum layout_kind kind, error *err) {
   for (size_t i = 0; i < n; i++) {
     layout_row *row = &l->rows->at.at[i];
     double ratio[TURNS];
-    if (!tried(row)) continue;
+    if (!can_have(l, row, kind)) continue;
     // noise only makes runs slower: the median and the minimum must agree
     double least[2] = {1e30, 1e30};
     for (int k = 0; k < turns; k++) {

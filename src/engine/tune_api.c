@@ -201,6 +201,24 @@ int weft_cache_clear(bool tunings_only, int64_t *removed, weft_error *err) {
   return r ? fail(err, &e) : 0;
 }
 
+// -1 and the reason: a field that no tuning can have.
+static int check_fields(const weft_cache_entry *x, error *err) {
+  const tuning *of = NULL;
+  const struct { const char *name, *text; size_t room; } texts[] = {{"name", x->name, sizeof of->name},
+                                                                    {"role", x->role, sizeof of->role},
+                                                                    {"compiler", x->compiler, sizeof of->compiler}};
+  const struct { const char *name; double value, most; } times[] = {
+    {"before_us", x->before_us, TUNING_MOST_US}, {"after_us", x->after_us, TUNING_MOST_US},
+    {"cut_s", x->cut_s, TUNING_MOST_S}};
+  for (size_t i = 0; i < COUNT(texts); i++)
+    fail_if(strchr(texts[i].text, '\n') || strlen(texts[i].text) >= texts[i].room, err,
+            "%s: '%.40s': one line of at most %zu bytes is expected", texts[i].name, texts[i].text, texts[i].room - 1);
+  for (size_t i = 0; i < COUNT(times); i++)
+    fail_if(!(times[i].value >= 0 && times[i].value < times[i].most), err,
+            "%s: %g: a number from 0 to less than %g is expected", times[i].name, times[i].value, times[i].most);
+  return 0;
+}
+
 int weft_cache_add_tuning(const weft_cache_entry *from, bool check_only, weft_error *err) {
   error e = {0};
   device *d = NULL;
@@ -208,12 +226,11 @@ int weft_cache_add_tuning(const weft_cache_entry *from, bool check_only, weft_er
   str text = {0};
   str_addf(&text, "opts %s\ncut %.9g\nus %.9g %.9g\nname %s\nrole %s\ncompiler %s\n", from->opts, from->cut_s,
            from->before_us, from->after_us, from->name, from->role, from->compiler);
-  bool whole = !strchr(from->opts, '\n') && !strchr(from->name, '\n') && !strchr(from->role, '\n') &&
-               !strchr(from->compiler, '\n') && tuning_parse(text.at, text.n, &t);
+  int r = check_fields(from, &e);
+  if (!r && (strchr(from->opts, '\n') || !tuning_parse(text.at, text.n, &t)))
+    r = error_set(&e, "opts: no list of OptOps: '%.200s'", from->opts);
   str_free(&text);
-  int r = whole
-            ? device_open(1, 0, &d, &e)
-            : error_set(&e, "opts: no list of OptOps, or a name, role or time that cannot be: '%.200s'", from->opts);
+  if (!r) r = device_open(1, 0, &d, &e);
   if (!r) r = tuning_import(d, from->machine, from->ir, &t, check_only, &e);
   device_close(d);
   return r ? fail(err, &e) : 0;

@@ -167,9 +167,12 @@ def test_export_import(tuned, run_weft, tinypy, cache_dir, tmp_path):
     assert logprobs(run_weft, tinypy, cache_dir)[0] == logprobs(run_weft, tinypy, "off")[0]
 
 
-def test_layouts(run_weft, shared_dir, cache_dir, tmp_path):
-    """Every weight in another layout, as a tuning may say: the same bits, behind a prompt and behind tokens, and other kernels."""
-    model = shared_dir / "models" / "tinypy-q4_0.gguf"
+@pytest.mark.parametrize("form", ["q4_0", "f16"])
+def test_layouts(run_weft, shared_dir, cache_dir, tmp_path, form):
+    """Every weight in another layout, as a tuning may say: the same bits, behind a prompt and behind tokens, and other kernels.
+    Plain floats keep the layout of the rules in place of the file's, in which their sums would have another order."""
+    model = shared_dir / "models" / f"tinypy-{form}.gguf"
+    got = LAYOUTS if form == "q4_0" else ("rows", "rows", *LAYOUTS[2:])
     rows = with_more_time(.3, lambda seconds: tune(run_weft, model, cache_dir, "--no-prompt", budget=seconds)["layouts"],
                           lambda rows: any(w["state"] != "not_tried" for w in rows))
     exported = json.loads(run_weft(["cache", "export", "-"], env={"WEFT_CACHE": cache_dir}).out)
@@ -185,7 +188,7 @@ def test_layouts(run_weft, shared_dir, cache_dir, tmp_path):
         assert run_weft(["cache", "import", path], env={"WEFT_CACHE": cache_dir}).returncode == 0
         assert logprobs(run_weft, model, cache_dir)[0] == want
         kernels.add(tuple(sorted(e["name"] for e in list_cache(run_weft, cache_dir) if e["kind"] in ("kernel", "filling"))))
-        assert all(w["state"] == "known" and w["layout"] == LAYOUTS[layout] for w in tune(run_weft, model, cache_dir, "--no-prompt", budget=.1)["layouts"] if w["weight"] in {t["name"] for t in mine})
+        assert all(w["state"] == "known" and w["layout"] == got[layout] for w in tune(run_weft, model, cache_dir, "--no-prompt", budget=.1)["layouts"] if w["weight"] in {t["name"] for t in mine})
     assert len(kernels) >= 3
     for bad in (f"LAYOUT(0, {len(LAYOUTS)})", "UPCAST(0, 2)", "LAYOUT(0, 1) LAYOUT(0, 1)"):
         path.write_text(json.dumps({**exported, "tunings": [{**mine[0], "opts": bad}]}))
@@ -209,7 +212,12 @@ BAD = {
     "no IR": (lambda d: change(d, "ir", ["nonsense"]), "ir"),
     "no kernel": (lambda d: change(d, "ir", ["%0 = CONST.idx 4"]), "not a kernel"),
     "IR as numbers": (lambda d: change(d, "ir", [1, 2]), "no text"),
-    "a negative time": (lambda d: change(d, "before_us", -1), "time"),
+    "a negative time": (lambda d: change(d, "before_us", -1), "before_us: -1"),
+    "a long time": (lambda d: change(d, "after_us", 1e12), "after_us: 1e+12"),
+    "a search of years": (lambda d: change(d, "cut_s", 1e300), "cut_s: 1e+300"),
+    "a long name": (lambda d: change(d, "name", "x" * 500), "name: 'xxx"),
+    "a role of two lines": (lambda d: change(d, "role", "a\nb"), "role: 'a"),
+    "a long compiler": (lambda d: change(d, "compiler", "9" * 40), "compiler: '999"),
     "a time that is none": (lambda d: change(d, "after_us", "fast"), "no number"),
     "a NUL": (lambda d: change(d, "role", "a\0b"), "line 1"),
     "bad after good": (lambda d: json.dumps({**d, "tunings": d["tunings"] + [1]}), "'name'"),
