@@ -10,8 +10,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence as 
 
 import numpy as np
 
-from ._handles import flush, lock_of, owned, working
-from ._library import WeftError, check, ffi, ids_of, lib, new_error, take_ids, take_text
+from ._handles import flush, lock_of, owned, reading, row_of, working
+from ._library import WeftError, check, ffi, ids_of, lib, new_error, path_of, take_ids, take_text, text_of
 
 SETTING_TYPES = ((bool, "bool"), (int, "int"), (float, "float"), (str, "str"))
 
@@ -33,7 +33,7 @@ class File:
     @classmethod
     def open(cls, path: str) -> "File":
         out, err = ffi.new("weft_file **"), new_error()
-        check(lib.weft_file_open(os.fsencode(path), out, err), err, ValueError)
+        check(lib.weft_file_open(path_of(path), out, err), err, ValueError)
         return cls(owned(out[0], lib.weft_file_close))
 
     def metadata(self) -> Dict[str, str]:
@@ -61,6 +61,7 @@ class Vocab:
     def __init__(self, handle: Any, owner: Any) -> None:
         self._handle, self._owner = handle, owner
         self.owned = owner._handle  # what must outlive whatever is made of this vocabulary
+        self.row = row_of(owner._handle)
         self.size: int = lib.weft_vocab_size(handle)
         self.bos: int = lib.weft_bos(handle)
         self.eos: int = lib.weft_eos(handle)
@@ -70,22 +71,24 @@ class Vocab:
         out, err = ffi.new("weft_vocab **"), new_error()
         check(lib.weft_vocab_open(file._handle, out, err), err, ValueError)
         vocab = cls(owned(out[0], lib.weft_vocab_close, file._handle), file)
-        vocab.owned = vocab._handle
+        vocab.owned, vocab.row = vocab._handle, row_of(vocab._handle)
         return vocab
 
     def tokenize(self, text: bytes, add_special: bool, parse_special: bool) -> List[int]:
         ids, n, err = ffi.new("int32_t **"), ffi.new("size_t *"), new_error()
         flags = (lib.WEFT_ADD_SPECIAL if add_special else 0) | (lib.WEFT_PARSE_SPECIAL if parse_special else 0)
-        check(lib.weft_tokenize(self._handle, text, len(text), flags, ids, n, err), err)
+        with reading(self.row):
+            check(lib.weft_tokenize(self._handle, text, len(text), flags, ids, n, err), err)
         return take_ids(ids, n)
 
     def piece(self, token: int, special: bool = False) -> bytes:
         n = ffi.new("size_t *")
-        text = lib.weft_piece(self._handle, token, special, n)
-        return take_text(text, n[0])
+        with reading(self.row):
+            return take_text(lib.weft_piece(self._handle, token, special, n), n[0])
 
     def is_end(self, token: int) -> bool:
-        return bool(lib.weft_is_end(self._handle, token))
+        with reading(self.row):
+            return bool(lib.weft_is_end(self._handle, token))
 
 
 class Model:
@@ -95,20 +98,20 @@ class Model:
                  progress: Optional[Callable[[str, float], Any]] = None,
                  control_vectors: Seq[Tuple[str, float]] = (), **options: Any) -> None:
         """adapters, control_vectors: files with their scales.  options: fields of weft_options by their names."""
-        texts = [ffi.new("char[]", text.encode()) for text in settings]
-        paths = [ffi.new("char[]", os.fsencode(adapter)) for adapter, _ in adapters]
+        texts = [ffi.new("char[]", text_of(text)) for text in settings]
+        paths = [ffi.new("char[]", path_of(adapter)) for adapter, _ in adapters]
         opt = ffi.new("weft_options *", {"size": ffi.sizeof("weft_options")})
         kept: List[Any] = [texts, paths]
         for name, value in options.items():
             if isinstance(value, str):
-                kept.append(ffi.new("char[]", value.encode()))
+                kept.append(ffi.new("char[]", text_of(value)))
                 value = kept[-1]
             if value is not None:
                 setattr(opt, name, value)
         kept.append(ffi.new("char *[]", texts))
         kept.append(ffi.new("weft_adapter[]", [{"path": at, "scale": scale} for at, (_, scale) in zip(paths, adapters)]))
         opt.settings, opt.n_settings = kept[-2], len(texts)
-        vectors = [ffi.new("char[]", os.fsencode(vector)) for vector, _ in control_vectors]
+        vectors = [ffi.new("char[]", path_of(vector)) for vector, _ in control_vectors]
         directions = ffi.new("weft_control_vector[]", [{"path": at, "scale": scale} for at, (_, scale) in zip(vectors, control_vectors)])
         opt.control_vectors, opt.n_control_vectors = directions, len(vectors)
         opt.adapters, opt.n_adapters = kept[-1], len(paths)
@@ -117,7 +120,7 @@ class Model:
                                           lambda _, what, share: progress(ffi.string(what).decode(), share))
             opt.progress = self._progress
         out, err = ffi.new("weft_model **"), new_error()
-        check(lib.weft_model_open(os.fsencode(path), opt, out, err), err, ValueError)
+        check(lib.weft_model_open(path_of(path), opt, out, err), err, ValueError)
         self._handle = owned(out[0], lib.weft_model_close)
         self.lock = lock_of(self._handle)
         self._sequences: "weakref.WeakSet[Sequence]" = weakref.WeakSet()
@@ -308,7 +311,7 @@ class Media:
         out, err = ffi.new("weft_media **"), new_error()
         options = ffi.new("weft_media_options *", {"size": ffi.sizeof("weft_media_options"), "min_tokens": min_tokens, "max_tokens": max_tokens})
         with working(model._handle):
-            check(lib.weft_media_open(model._handle, os.fsencode(path), options, out, err), err, ValueError)
+            check(lib.weft_media_open(model._handle, path_of(path), options, out, err), err, ValueError)
         self.model, self._handle = model, owned(out[0], lib.weft_media_close, model._handle)
 
 
@@ -318,7 +321,7 @@ class Medium:
     def __init__(self, media: Media, data: bytes, name: str) -> None:
         out, err = ffi.new("weft_medium **"), new_error()
         with working(media._handle):
-            status = lib.weft_medium_new(media._handle, ffi.from_buffer(data), len(data), name.encode(), out, err)
+            status = lib.weft_medium_new(media._handle, ffi.from_buffer(data), len(data), text_of(name), out, err)
         check(status, err, ValueError if status == lib.WEFT_MEDIUM_BAD else WeftError)
         self._handle = owned(out[0], lib.weft_medium_free, media._handle)
 
@@ -344,7 +347,7 @@ class Sampler:
         kept = []
         for name, value in params.items():
             if isinstance(value, str):
-                kept.append(ffi.new("char[]", value.encode()))
+                kept.append(ffi.new("char[]", text_of(value)))
                 value = kept[-1]
             setattr(sampling, name, value)
         out, err = ffi.new("weft_sampler **"), new_error()
@@ -373,8 +376,9 @@ class Grammar:
 
     def __init__(self, vocab: Vocab, kind: str, text: str) -> None:
         out, err, data = ffi.new("weft_grammar **"), new_error(), text.encode()
-        check(getattr(lib, self.KINDS[kind])(vocab._handle, data, len(data), out, err), err, ValueError)
-        self._handle = owned(out[0], lib.weft_grammar_free, vocab.owned)
+        with reading(vocab.row):
+            check(getattr(lib, self.KINDS[kind])(vocab._handle, data, len(data), out, err), err, ValueError)
+            self._handle = owned(out[0], lib.weft_grammar_free, vocab.owned)
 
     def mask(self) -> Any:
         mask, err = ffi.new("const uint64_t **"), new_error()
@@ -411,7 +415,7 @@ class Template:
     def named(cls, name: str) -> "Template":
         """A format by the name that llama.cpp has for it.  ends: what the model writes behind an answer."""
         end = ffi.new("const char **")
-        text = lib.weft_template_named(name.encode(), end)
+        text = lib.weft_template_named(text_of(name), end)
         if not text:
             names = []
             while lib.weft_template_name(len(names)):
@@ -424,7 +428,7 @@ class Template:
     def of_text(cls, text: str, name: str, ends: Seq[str] = ()) -> "Template":
         """Of Jinja; name begins messages about it."""
         out, err, data = ffi.new("weft_template **"), new_error(), text.encode()
-        check(lib.weft_template_open(data, len(data), name.encode(), out, err), err, ValueError)
+        check(lib.weft_template_open(data, len(data), text_of(name), out, err), err, ValueError)
         return cls(out[0], ends)
 
     @classmethod
@@ -462,7 +466,8 @@ class Template:
             chat.media_mark, chat.media, chat.n_media = kept[-2], kept[-1], len(media[1])
         text, n, ids, n_ids = ffi.new("char **"), ffi.new("size_t *"), ffi.new("int32_t **"), ffi.new("size_t *")
         err = new_error()
-        check(lib.weft_template_encode(self._handle, vocab._handle, chat, text, n, ids, n_ids, err), err, ValueError)
+        with reading(vocab.row):
+            check(lib.weft_template_encode(self._handle, vocab._handle, chat, text, n, ids, n_ids, err), err, ValueError)
         return take_text(text[0], n[0]), take_ids(ids, n_ids)
 
 

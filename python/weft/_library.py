@@ -3,9 +3,10 @@
 The library is looked for in WEFT_LIBRARY, then in the package (wheels hold one), then where the system's loader looks.
 cffi releases the GIL during each call.
 """
+import operator
 import os
 from pathlib import Path
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from ._llvm import name_llvm
 
@@ -76,7 +77,22 @@ def take_ids(ids: Any, n: Any) -> List[int]:
 
 
 def ids_of(tokens: Sequence[int]) -> Tuple[Any, int]:
-    return ffi.new("int32_t[]", [int(token) for token in tokens]), len(tokens)
+    return ffi.new("int32_t[]", [operator.index(token) for token in tokens]), len(tokens)
+
+
+def text_of(text: str) -> bytes:
+    """For C, where a text ends at a NUL."""
+    return _whole(text.encode())
+
+
+def path_of(path: Union[str, bytes, "os.PathLike[Any]"]) -> bytes:
+    return _whole(os.fsencode(path))
+
+
+def _whole(text: bytes) -> bytes:
+    if b"\0" in text:
+        raise ValueError(f"{text!r}: there is a NUL in it")
+    return text
 
 
 def version() -> str:

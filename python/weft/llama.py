@@ -13,7 +13,6 @@ import codecs
 import fnmatch
 import os
 import random
-import threading
 import time
 import uuid
 from pathlib import Path
@@ -23,6 +22,7 @@ import numpy as np
 
 from . import _chat
 from ._engine import File, Grammar, Model, Sampler, Sequence, Vocab, before_rows, common, setting
+from ._handles import Lock
 from ._library import WeftError, ffi
 from .grammar import LlamaGrammar
 from .llama_speculative import LlamaPromptLookupDecoding
@@ -131,7 +131,7 @@ class Llama:
             raise ValueError("tokenizer: it is a LlamaHFTokenizer, another BaseLlamaTokenizer, or left out")
         self._guesses, self.tokenizer_ = draft_model is not None, tokenizer
         self.model_path, self.verbose, self.n_batch = model_path, verbose, n_batch
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._model: Optional[Model] = None
         self._sequence: Optional[Sequence] = None
         self._words = None
@@ -294,6 +294,8 @@ class Llama:
             sequence, n = self._writes(), len(tokens)
             if not n:
                 return
+            if self.n_tokens < 0:
+                raise ValueError(f"n_tokens is {self.n_tokens}: it is at least 0")
             if self.n_tokens + n > self._n_ctx:
                 raise ValueError(f"Requested tokens ({self.n_tokens + n}) exceed context window of {self._n_ctx}")
             guesses = n == 1 and sequence.guesses and self.n_tokens <= len(sequence)

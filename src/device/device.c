@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/attempt.h"
 #include "base/env.h"
 #include "device/ask_driver.h"
@@ -132,6 +133,7 @@ int device_open_named(const char *want, int n_threads, int n_prompt, device **ou
       return error_set(err, "DEV=%s: only devices of OpenCL and Vulkan are named so: DEV=CL:NAME or DEV=VK:NUMBER",
                        want);
     device *d = xcalloc(1, sizeof *d);
+    d->process = getpid();
     d->name = table[i].name;
     d->which = want + length + (want[length] != 0);
     d->run = &host_runtime;
@@ -193,4 +195,9 @@ void device_fill(device *d, void *to, unsigned char value, size_t n) {
   device_note(d, d->run->fill(d, to, value, n, &e), &e);
 }
 
-int device_check(const device *d, error *err) { return *d->lost.text ? error_set(err, "%s", d->lost.text) : 0; }
+int device_check(const device *d, error *err) {
+  fail_if(d->process != getpid(), err,
+          "this process was forked from the one that opened the model, and has neither its "
+          "threads nor its memory: open the model again");
+  return *d->lost.text ? error_set(err, "%s", d->lost.text) : 0;
+}

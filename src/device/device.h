@@ -80,6 +80,7 @@ struct device {
   struct cache *cache;       // NULL: kernels of this device are not cached
   const runtime *run;
   error lost;                // the first failure of the device; empty: none
+  int process;               // that opened it
   void (*prepare)(device *d);                                    // called shortly before compiles; may be NULL
   int (*compile)(device *d, device_kernel *k, error *err);       // k->p is set; thread-safe
   // the texts that compile goes through (assembly may be NULL); NULL: not available

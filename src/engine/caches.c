@@ -102,6 +102,11 @@ bool caches_is_of(const caches *c, int i, int group) {
 }
 
 // For pages or slots first .. first + n - 1
+int caches_check(const caches *c, error *err) {
+  for (int i = 0; i < model_n_states(c->m); i++) if (device_check(c->of[i], err)) return -1;
+  return 0;
+}
+
 void caches_discard(caches *c, int group, int first, int n) {
   follow_discard(c, group, first, n);
   for (int i = 0; i < model_n_states(c->m); i++)
@@ -438,6 +443,7 @@ static void share_pages(const sequence *q, int group, int n, page_list *to) {
 
 int sequence_fork(const sequence *q, int n, sequence **out, error *err) {
   if (n < 0 || n > q->n) return error_set(err, "a sequence of %d positions cannot continue at %d", q->n, n);
+  if (caches_check(q->of, err)) return -1;
   if (sequence_new(q->of, out, err)) return -1;
   sequence *to = *out;
   if (q->scales) sequence_adapt(to, q->scales);

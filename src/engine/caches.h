@@ -48,6 +48,7 @@ uint64_t caches_held_bytes(const model *m, int64_t positions, int64_t chunk);
 int caches_open(caches *c, const model *m, struct device **of, int64_t n_pages, int64_t least_pages, int64_t chunk,
                 uint64_t room, error *err);
 void caches_close(caches *c);                          // call it before the device is closed
+int caches_check(const caches *c, error *err);         // device_check of each state's device
 // Moves used memory into huge pages for at most this time; returns whether all of it is there.
 bool caches_promote_pages(caches *c, double seconds);
 

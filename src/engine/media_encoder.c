@@ -323,6 +323,7 @@ int media_encoder_run(media_encoder *e, enum medium k, const float *in, int widt
   error why = {0};
   fail_if(!y->m, err, "there is no encoder of %s", k == MEDIUM_SOUND ? "sound" : "pictures");
   projector_grid grid;
+  if (device_check(e->d, err)) return MEDIA_UNABLE;
   int status = lay_in(e, k, in, width, height, &grid, err);
   if (status) return status;
   bool line = projector_facts_of(y->m)->queries;

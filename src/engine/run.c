@@ -23,7 +23,9 @@ void engine_watch(engine *e, engine_go_on *go_on, void *ctx) {
 bool engine_ended(const engine *e) { return e->ask.ended; }
 
 int engine_check(const engine *e, error *err) {
-  return e->broken.text[0] ? error_set(err, "%s: %s", gguf_path(e->file), e->broken.text) : 0;
+  fail_if(e->broken.text[0], err, "%s: %s", gguf_path(e->file), e->broken.text);
+  for (int i = 0; i < e->layer_split.n; i++) if (device_check(e->layer_split.at[i].d, err)) return -1;
+  return 0;
 }
 
 static bool ask_go_on(void *ctx, double part) {
@@ -189,7 +191,6 @@ static int sound(engine *e, error *err) {
   e->ask.why.text[0] = 0;
   if (why.text[0]) return error_set(err, "%s", why.text);
   if (engine_check(e, err)) return -1;
-  for (int i = 0; i < e->layer_split.n; i++) if (device_check(e->layer_split.at[i].d, err)) return -1;
   if (gguf_check(e->file, &change, err)) return -1;
   if (change == STAMP_WRITTEN && !e->told)
     warning("%s: was written to while it is in use: answers may be those of neither file; load it again",
@@ -695,6 +696,7 @@ static int run_batch(engine *e, engine_batch *b, error *err) {
 }
 
 int engine_run(engine *e, engine_batch *b, error *err) {
+  if (engine_check(e, err)) return -1;
   size_t before = e->held.n;                             // a search for layouts runs within an evaluation
   int status = run_batch(e, b, err);
   while (e->held.n > before) float_rows_drop(e->held.at[--e->held.n]);

@@ -169,6 +169,7 @@ static int check_replaced(const char *path, error *err) {
 }
 
 static int check_whole(const sequence *q, const char *name, error *err) {
+  if (caches_check(q->of, err)) return -1;
   if (sequence_is_whole(q, q->n)) return 0;
   return error_set(err, "%s: what layers hold of this sequence is not that of its last position, %d", name, q->n);
 }
@@ -342,6 +343,8 @@ static void take_shifts(sequence *q, const page_record *p, size_t n) {
 static int begin_loading(caches *c, const char *of, sequence **q, unsigned char **piece, error *err) {
   head ours = make_head(c, of);
   *q = NULL;
+  *piece = NULL;
+  if (caches_check(c, err)) return -1;
   *piece = room_for_piece(&ours);
   if (!*piece) return error_set(err, "no memory for a page of a sequence");
   return sequence_new(c, q, err);

@@ -42,6 +42,7 @@ static void tell_known(const char *name, error *e) {
 
 int weft_tune(weft_model *m, const weft_tune_options *options, weft_tuned **out, weft_error *err) {
   weft_tune_options o = {0};
+  if (weft_model_check(m, err)) return -1;
   if (TAKE_OPTIONS(&o, weft_tune_options, progress_ctx, options, err)) return -1;
   error e = {0};
   struct tune_part parts[2];

@@ -708,7 +708,7 @@ static int check_steps(const weft_model *m, int prompt, int steps, int pos, weft
     FAIL(err, "position %d does not follow the %d positions that were evaluated", pos, m->n_kept);
   int n = prompt ? prompt : steps;
   if (n > n_ctx - pos) FAIL(err, "%d tokens from position %d on do not fit the context of %d", n, pos, n_ctx);
-  return 0;
+  return weft_model_check(m, err);
 }
 
 int weft_profile_model(weft_model *m, int prompt, int steps, int pos, weft_profile **out, weft_error *err) {

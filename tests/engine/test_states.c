@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #define MODEL WEFT_SOURCE_DIR "/models/tinypy.gguf"
@@ -67,6 +69,50 @@ static void same_logits(weft_model *m, weft_sequence *x, weft_sequence *y) {
   assert_memory_equal(of_x, of_y, (size_t)weft_model_vocab_size(m) * sizeof *of_x);
   free(of_x);
   free(of_y);
+}
+
+// ---- a process that was forked ------------------------------------------------------------------------------------
+
+static void in_a_child(weft_model *m, weft_sequence *q) {
+  static const char words[] = "was forked";
+  int32_t id = 17;
+  weft_tokens t = {.sequence = q, .ids = &id, .n = 1};
+  weft_sequence *other;
+  weft_profile *profile;
+  weft_tuned *tuned;
+  const float *logits;
+  void *bytes;
+  size_t n;
+  refused(weft_step(m, &t, 1, NULL, NULL, &err), -1, words);
+  refused(weft_decode(m, &id, 1, 0, &logits, &err), -1, words);
+  refused(weft_sequence_fork(q, HELD / 2, &other, &err), -1, words);
+  refused(weft_sequence_to_memory(q, (int32_t[HELD]){0}, &bytes, &n, &err), -1, words);
+  refused(weft_profile_model(m, 0, 1, 0, &profile, &err), -1, words);
+  refused(weft_tune(m, NULL, &tuned, &err), -1, words);
+  refused(weft_model_check(m, &err), -1, words);
+  weft_sequence_cut(q, HELD / 2);
+  weft_sequence_free(q);
+  weft_model_close(m);
+  must(weft_model_open(MODEL, NULL, &m, &err));
+  must(weft_decode(m, &id, 1, 0, &logits, &err));
+  weft_model_close(m);
+}
+
+// A child has neither threads nor weights: its calls are errors, and it may open the model again.
+static void test_a_forked_process(void **state) {
+  (void)state;
+  int32_t ids[N];
+  int status;
+  make_ids(ids, 5);
+  weft_model *m = opened(NULL);
+  weft_sequence *q = holding(m, ids, HELD);
+  pid_t child = fork();
+  if (!child) { alarm(60); in_a_child(m, q); _exit(0); }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  free(logits_behind(m, q));
+  weft_sequence_free(q);
+  weft_model_close(m);
 }
 
 // ---- states ---------------------------------------------------------------------------------------------------------
@@ -348,6 +394,7 @@ static void test_every_struct(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_a_forked_process),
     cmocka_unit_test(test_through_memory),
     cmocka_unit_test(test_an_empty_state),
     cmocka_unit_test(test_removed),

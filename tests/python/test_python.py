@@ -564,6 +564,85 @@ def test_nothing_is_left_of_a_collected_model(own, tinypy):
     assert set(_handles._handles) <= before
 
 
+def test_readers_of_a_model_that_another_thread_closes(python_env, tinypy):
+    """Texts become tokens and grammars are read without the lock of evaluations: the vocabulary stays until they have ended."""
+    program = """
+import sys, threading, time, weft
+LONG = "root ::= " + "|".join('"a%d"' % i for i in range(20000))
+def read(llm, call):
+    try:
+        while True: call(llm)
+    except (RuntimeError, ValueError): pass
+for i in range(3):
+    llm = weft.Llama(sys.argv[1], n_ctx=128, verbose=False)
+    calls = [lambda llm: llm.tokenize(b"a b c " * 300), lambda llm: llm.detokenize([60, 61, 62] * 50), lambda llm: weft.LlamaGrammar.from_string(LONG)._open(llm._vocab)]
+    threads = [threading.Thread(target=read, args=(llm, call)) for call in calls + calls[:2]]
+    for thread in threads: thread.start()
+    time.sleep(0.2)
+    llm.close()
+    for thread in threads: thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", program, tinypy], env=python_env, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+IN_A_CHILD = """
+import os, pickle, signal, sys, threading, time, weft
+llm = weft.Llama(sys.argv[1], n_ctx=128, n_threads=2, seed=1, verbose=False)
+before = llm("def", max_tokens=3, temperature=0)["choices"][0]["text"]
+state = llm.save_state()
+thread = threading.Thread(target=lambda: llm("def", max_tokens=100)) if sys.argv[2] == "busy" else None
+if thread:
+    thread.start()
+    time.sleep(0.03)
+if not os.fork():
+    signal.alarm(60)
+    assert llm.tokenize(b"abc")
+    for call in (lambda: llm("def", max_tokens=3), llm.save_state, lambda: llm.load_state(state), lambda: state.llama_state, lambda: next(llm.generate([4, 5]))):
+        try:
+            call()
+        except weft.WeftError as e:
+            assert "forked" in str(e), e
+        else:
+            raise AssertionError("no error")
+    llm.close()
+    del state
+    other = weft.Llama(sys.argv[1], n_ctx=128, n_threads=2, verbose=False)
+    assert other("def", max_tokens=3, temperature=0)["choices"][0]["text"] == before
+    sys.exit(0)
+assert os.wait()[1] == 0
+if thread:
+    thread.join()
+assert llm("def", max_tokens=3, temperature=0)["choices"][0]["text"] == before
+"""
+
+
+@pytest.mark.parametrize("parent", ["idle", "busy"])
+def test_a_process_that_was_forked(python_env, tinypy, parent):
+    """Its calls are errors, since it has no threads of the model's, and it may open the model again; the parent goes on."""
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", IN_A_CHILD, tinypy, parent], env=python_env, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("options", [{"kv_overrides": {"general.name": "a\0b"}}, {"kv_overrides": {"general.name\0": 1}}, {"device": "CPU\0x"}, {"lora_path": "x\0y"}])
+def test_a_text_with_a_nul(own, tinypy, options):
+    """For C it would end there."""
+    with pytest.raises(ValueError, match="NUL"):
+        own.Llama(str(tinypy), n_ctx=64, verbose=False, **options)
+
+
+def test_tokens_are_whole_numbers(own, tinypy):
+    llm = own.Llama(str(tinypy), n_ctx=64, verbose=False)
+    for ids in ([1.5], ["1"], [True, None]):
+        with pytest.raises(TypeError):
+            llm.eval(ids)
+    llm.eval([1, 2])
+    llm.n_tokens = -1
+    with pytest.raises(ValueError, match="n_tokens is -1"):
+        llm.eval([3])
+
+
 @pytest.mark.parametrize("program", [
     "llm = weft.Llama(sys.argv[1], verbose=False); llm('x', max_tokens=2)",
     "llm = weft.Llama(sys.argv[1], verbose=False); g = weft.LlamaGrammar.from_string('root ::= \"x\"')._open(llm._vocab); s = llm.save_state(); loop = [llm]; loop.append(loop)",
