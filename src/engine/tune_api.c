@@ -203,7 +203,7 @@ int weft_cache_clear(bool tunings_only, int64_t *removed, weft_error *err) {
 }
 
 // -1 and the reason: a field that no tuning can have.
-static int check_fields(const weft_cache_entry *x, error *err) {
+static int check_tuning_fields(const weft_cache_entry *x, error *err) {
   const tuning *of = NULL;
   const struct { const char *name, *text; size_t room; } texts[] = {{"name", x->name, sizeof of->name},
                                                                     {"role", x->role, sizeof of->role},
@@ -227,7 +227,7 @@ int weft_cache_add_tuning(const weft_cache_entry *from, bool check_only, weft_er
   str text = {0};
   str_addf(&text, "opts %s\ncut %.9g\nus %.9g %.9g\nname %s\nrole %s\ncompiler %s\n", from->opts, from->cut_s,
            from->before_us, from->after_us, from->name, from->role, from->compiler);
-  int r = check_fields(from, &e);
+  int r = check_tuning_fields(from, &e);
   if (!r && (strchr(from->opts, '\n') || !tuning_parse(text.at, text.n, &t)))
     r = error_set(&e, "opts: no list of OptOps: '%.200s'", from->opts);
   str_free(&text);

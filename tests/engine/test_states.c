@@ -73,7 +73,7 @@ static void same_logits(weft_model *m, weft_sequence *x, weft_sequence *y) {
 
 // ---- a process that was forked ------------------------------------------------------------------------------------
 
-static void in_a_child(weft_model *m, weft_sequence *q) {
+static void calls_in_child(weft_model *m, weft_sequence *q) {
   static const char words[] = "was forked";
   int32_t id = 17;
   weft_tokens t = {.sequence = q, .ids = &id, .n = 1};
@@ -107,7 +107,7 @@ static void test_a_forked_process(void **state) {
   weft_model *m = opened(NULL);
   weft_sequence *q = holding(m, ids, HELD);
   pid_t child = fork();
-  if (!child) { alarm(60); in_a_child(m, q); _exit(0); }
+  if (!child) { alarm(60); calls_in_child(m, q); _exit(0); }
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_int_equal(status, 0);
   free(logits_behind(m, q));
