@@ -1,4 +1,4 @@
-// Weights stored as small integers with scales and zeros: GPTQ, AWQ, and MLX.
+// Weights stored as small integers with scales and zeros: GPTQ, AWQ, MLX, and compressed-tensors (pack-quantized).
 //
 // Input: the folder's tensors, and config.json's quantization_config (MLX: quantization). A matrix of codes is replaced
 // by one tensor X.weight of floats, whose rows are computed on demand; its scales and zeros are marked as taken.
@@ -10,12 +10,13 @@
 #include "graph/half.h"
 #include "model/hf_impl.h"
 
-enum hf_packing { PACKED_GPTQ = 1, PACKED_AWQ, PACKED_MLX };
+enum hf_packing { PACKED_GPTQ = 1, PACKED_AWQ, PACKED_MLX, PACKED_COMPRESSED };
 
 struct hf_packed {
   enum hf_packing kind;
   const unsigned char *codes;
-  const hf_source *scales, *zeros, *order;       // order: the group of each column (GPTQ), or NULL
+  const hf_source *scales, *zeros;               // zeros NULL: plus is each zero
+  const hf_source *order;                        // the group of each column, or NULL: groups are adjacent columns
   int64_t rows, columns;                         // of the matrix
   int64_t groups;                                // per row
   int64_t of_group;                              // columns per scale
@@ -79,6 +80,28 @@ static int read_method(hf *h, const json_t *q, const char *method, error *err) {
   return positive(h, q, group, 128, &h->packing.group, err);
 }
 
+// compressed-tensors: all groups of matrices must have codes of one width, with scales of groups or rows.
+static int read_compressed(hf *h, const json_t *q, error *err) {
+  json_t *groups = json_object_get(q, "config_groups"), *of;
+  const char *name;
+  uint32_t bits, group = 0, n = 0;
+  json_object_foreach(groups, name, of) {
+    const json_t *w = json_object_get(of, "weights");
+    const json_t *size = json_object_get(w, "group_size");
+    bool whole = !size || json_is_null(size) || json_integer_value(size) == -1;
+    h->packing.kind = PACKED_COMPRESSED;
+    if (must_say(h, w, "type", "int", err) || must_say(h, w, "strategy", "group channel", err) ||
+        positive(h, w, "num_bits", 4, &bits, err) || has_bits(h, bits, err) ||
+        (!whole && positive(h, w, "group_size", 128, &group, err)))
+      return -1;
+    if (n++ && (bits != h->packing.bits || group != h->packing.group))
+      return hf_fail(h, config_name, "config_groups", err, "matrices have codes of several kinds");
+    h->packing.bits = bits;
+    h->packing.group = group;
+  }
+  return n ? 0 : hf_fail(h, config_name, "config_groups", err, "is missing, or has no group");
+}
+
 int hf_read_packing(hf *h, error *err) {
   const char *key = "quantization_config";
   const json_t *q = json_object_get(h->config, key), *mlx = json_object_get(h->config, "quantization");
@@ -86,6 +109,9 @@ int hf_read_packing(hf *h, error *err) {
   if (!json_is_object(q)) q = json_object_get(json_object_get(h->config, "text_config"), key);
   const char *method = json_string_value(json_object_get(q, "quant_method"));
   if (method && (!strcmp(method, "gptq") || !strcmp(method, "awq"))) return read_method(h, q, method, err);
+  const char *form = json_string_value(json_object_get(q, "format"));
+  if (method && form && !strcmp(method, "compressed-tensors") && !strcmp(form, "pack-quantized"))
+    return read_compressed(h, q, err);
   if (method || !json_is_object(mlx)) return 0;
   h->packing.kind = PACKED_MLX;
   h->packing.own = mlx;
@@ -144,6 +170,20 @@ static void becomes_matrix(hf *h, hf_source *s, size_t n, hf_packed own) {
   s->scaled_by = own.scales->format;
 }
 
+// Takes the group of each column.
+static int take_groups(const hf *h, hf_source *order, hf_packed *p, error *err) {
+  order->taken = true;
+  if (order->n_dims != 1 || order->shape[0] != p->columns || strcmp(order->dtype, "I32"))
+    return hf_fail(h, file_of_source(h, order), order->name, err, "is not %" PRId64 " numbers of I32", p->columns);
+  for (int64_t i = 0; i < p->columns; i++)
+    if (code_word(order->data, i) >= p->groups)
+      return hf_fail(h, file_of_source(h, order), order->name, err,
+                     "element %" PRId64 " is %" PRId32 ", and there are %" PRId64 " groups", i,
+                     (int32_t)code_word(order->data, i), p->groups);
+  p->order = order;
+  return 0;
+}
+
 // A word has GPTQ's codes of eight rows of the transposed matrix, or AWQ's of eight columns.
 static int find_transposed(hf *h, hf_source *s, size_t n, error *err) {
   hf_source *zeros, *scales, *order = belonging(h, s, n, ".g_idx");
@@ -165,17 +205,7 @@ static int find_transposed(hf *h, hf_source *s, size_t n, error *err) {
   if (has_shape(h, scales, floats, p.groups, p.rows, err) ||
       has_shape(h, zeros, words, p.groups, p.rows / of_word, err))
     return -1;
-  if (order && is_gptq) {
-    order->taken = true;
-    if (order->n_dims != 1 || order->shape[0] != p.columns || strcmp(order->dtype, "I32"))
-      return hf_fail(h, file_of_source(h, order), order->name, err, "is not %" PRId64 " numbers of I32", p.columns);
-    for (int64_t i = 0; i < p.columns; i++)
-      if (code_word(order->data, i) >= p.groups)
-        return hf_fail(h, file_of_source(h, order), order->name, err,
-                       "element %" PRId64 " is %" PRId32 ", and there are %" PRId64 " groups", i,
-                       (int32_t)code_word(order->data, i), p.groups);
-    p.order = order;
-  }
+  if (order && is_gptq && take_groups(h, order, &p, err)) return -1;
   becomes_matrix(h, s, n, p);
   return 0;
 }
@@ -214,6 +244,43 @@ static int find_mlx(hf *h, hf_source *s, size_t n, error *err) {
   return 0;
 }
 
+// The rows and columns of a matrix: weight_shape.
+static int read_matrix_shape(const hf *h, const hf_source *s, int64_t out[2], error *err) {
+  if (s->n_dims == 1 && s->shape[0] == 2 && (!strcmp(s->dtype, "I64") || !strcmp(s->dtype, "I32")))
+    for (int i = 0; i < 2; i++) {
+      int32_t half;
+      if (s->dtype[1] == '6') memcpy(&out[i], s->data + 8 * i, sizeof out[i]);
+      else {
+        memcpy(&half, s->data + 4 * i, sizeof half);
+        out[i] = half;
+      }
+    }
+  if (out[0] > 0 && out[1] > 0 && out[0] <= INT32_MAX && out[1] <= INT32_MAX) return 0;
+  return hf_fail(h, file_of_source(h, s), s->name, err, "is not a number of rows and of columns");
+}
+
+// A word has codes of one row. Zeros are packed along columns, if there are some.
+static int find_compressed(hf *h, hf_source *s, size_t n, error *err) {
+  hf_source *scales, *said, *zeros = belonging(h, s, n, ".weight_zero_point"),
+                            *order = belonging(h, s, n, ".weight_g_idx");
+  int64_t of_word = 32 / h->packing.bits, sizes[2] = {0, 0};
+  if (take_belonging(h, s, n, ".weight_scale", &scales, err) || take_belonging(h, s, n, ".weight_shape", &said, err) ||
+      read_matrix_shape(h, said, sizes, err))
+    return -1;
+  hf_packed p = {.kind = PACKED_COMPRESSED, .scales = scales, .zeros = zeros, .bits = h->packing.bits,
+                 .plus = zeros ? 0 : 1u << (h->packing.bits - 1), .rows = sizes[0], .columns = sizes[1]};
+  p.of_group = h->packing.group ? h->packing.group : p.columns;
+  p.groups = p.columns / p.of_group + (p.columns % p.of_group != 0);
+  if (has_shape(h, s, words, p.rows, (p.columns + of_word - 1) / of_word, err) ||
+      has_shape(h, scales, floats, p.rows, p.groups, err) ||
+      (zeros && has_shape(h, zeros, words, (p.rows + of_word - 1) / of_word, p.groups, err)))
+    return -1;
+  if (zeros) zeros->taken = true;
+  if (order && take_groups(h, order, &p, err)) return -1;
+  becomes_matrix(h, s, n, p);
+  return 0;
+}
+
 static bool cut_ending(const char *name, const char *end, size_t *n) {
   size_t whole = strlen(name), m = strlen(end);
   *n = whole >= m ? whole - m : 0;
@@ -237,6 +304,10 @@ int hf_unpack(hf *h, error *err) {
     case PACKED_GPTQ:
     case PACKED_AWQ:
       if (cut_ending(s->name, ".qweight", &n)) status = is_matrix_name(h, s, n, err) || find_transposed(h, s, n, err);
+      break;
+    case PACKED_COMPRESSED:
+      if (cut_ending(s->name, ".weight_packed", &n))
+        status = is_matrix_name(h, s, n, err) || find_compressed(h, s, n, err);
       break;
     case PACKED_MLX:
       if (cut_ending(s->name, ".weight", &n) && belonging(h, s, n, ".scales"))
@@ -302,9 +373,22 @@ static void column_row(const hf_packed *p, int64_t r, float *out) {
   }
 }
 
+static void compressed_row(const hf_packed *p, int64_t r, float *out) {
+  int64_t of_word = 32 / p->bits, words_of_row = (p->columns + of_word - 1) / of_word;
+  uint32_t mask = (1u << p->bits) - 1, zero = p->plus;
+  for (int64_t c = 0; c < p->columns; c++) {
+    int64_t group = p->order ? min_i64(code_word(p->order->data, c), p->groups - 1) : c / p->of_group;
+    uint32_t code = code_word(p->codes, r * words_of_row + c / of_word) >> (uint32_t)(c % of_word) * p->bits & mask;
+    if (p->zeros)
+      zero = code_word(p->zeros->data, r / of_word * p->groups + group) >> (uint32_t)(r % of_word) * p->bits & mask;
+    out[c] = float_of(p->scales, r * p->groups + group) * ((float)code - (float)zero);
+  }
+}
+
 void hf_packed_row(const hf_packed *p, int64_t r, float *out) {
   switch (p->kind) {
   case PACKED_MLX: mlx_row(p, r, out); break;
+  case PACKED_COMPRESSED: compressed_row(p, r, out); break;
   case PACKED_GPTQ:
   case PACKED_AWQ: column_row(p, r, out); break;
   }

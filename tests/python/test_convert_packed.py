@@ -18,6 +18,9 @@ CONFIGS = {"gptq": {"quantization_config": {"quant_method": "gptq", "bits": 4, "
            "gptq-8": {"quantization_config": {"quant_method": "gptq", "bits": 8, "group_size": GROUP, "checkpoint_format": "gptq_v2"}},
            "gptq-whole": {"quantization_config": {"quant_method": "gptq", "bits": 2, "group_size": -1}},
            "awq": {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": GROUP, "version": "gemm", "zero_point": True}},
+           "compressed": {"quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": GROUP, "symmetric": True}}}}},
+           "compressed-zeros": {"quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "int", "strategy": "group", "group_size": GROUP, "symmetric": False}}}}},
+           "compressed-rows": {"quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int", "strategy": "channel", "group_size": None}}}}},
            "mlx": {"quantization": {"group_size": GROUP, "bits": 4}, "quantization_config": {"group_size": GROUP, "bits": 4}},
            "mlx-mixed": {"quantization": {"group_size": GROUP, "bits": 2, NAME: {"group_size": GROUP, "bits": 8}, "mode": "affine"}}}
 
@@ -39,7 +42,8 @@ def packed(kind, name, shape):
     """Tensors {ending: (dtype, shape, bytes)} of a matrix, and its floats."""
     rng, (rows, columns) = np.random.default_rng(list(name.encode())), shape
     config = CONFIGS[kind].get("quantization") or CONFIGS[kind]["quantization_config"]
-    bits, groups = config.get(name, config)["bits"], columns // GROUP if config["group_size"] > 0 else 1
+    config = config["config_groups"]["group_0"]["weights"] if "config_groups" in config else config
+    bits, groups = config.get(name, config).get("bits", config.get("num_bits")), columns // GROUP if (config["group_size"] or 0) > 0 else 1
     codes, zeros = rng.integers(0, 1 << bits, (rows, columns)), rng.integers(0, 1 << bits, (rows, groups))
     scales = (rng.random((rows, groups)) * 0.02 + 0.001).astype(np.float16)
     group = np.arange(columns) // (columns // groups)
@@ -48,6 +52,14 @@ def packed(kind, name, shape):
         half = {end: ("BF16", x.shape, (x.view(np.uint32) >> 16).astype(np.uint16).tobytes()) for end, x in ((".scales", s), (".biases", b))}
         w = words(codes, bits)
         return {".weight": ("U32", w.shape, w.tobytes()), **half}, bf16(bf16(codes.astype(np.float32) * s[:, group]) + b[:, group])
+    if kind.startswith("compressed"):
+        w, asymmetric = words(codes, bits), kind == "compressed-zeros"
+        z = words(np.pad(zeros.T, ((0, 0), (0, -rows % (32 // bits)))), bits).T
+        more = {".weight_zero_point": ("I32", z.shape, np.ascontiguousarray(z).tobytes())} if asymmetric else {}
+        group = rng.permutation(group).astype(np.int32) if asymmetric else group
+        more |= {".weight_g_idx": ("I32", group.shape, group.tobytes())} if asymmetric else {}
+        tensors = {".weight_packed": ("I32", w.shape, w.tobytes()), ".weight_scale": ("F16", scales.shape, scales.tobytes()), ".weight_shape": ("I64", [2], np.array(shape, np.int64).tobytes()), **more}
+        return tensors, scales.astype(np.float32)[:, group] * (codes - (zeros[:, group] if asymmetric else 1 << (bits - 1))).astype(np.float32)
     if kind == "awq":
         w, z, more, plus = words(codes.T, 4, AWQ), words(zeros.T, 4, AWQ), {}, 0
     else:
@@ -92,7 +104,7 @@ def test_floats_of_codes(run_weft, tmp_path, kind):
     assert len(floats) >= 14
 
 
-@pytest.mark.parametrize("kind, type_, of", [("gptq", "F16", "llama"), ("awq", "F16", "mixtral"), ("mlx", "BF16", "llama")])
+@pytest.mark.parametrize("kind, type_, of", [("gptq", "F16", "llama"), ("awq", "F16", "mixtral"), ("compressed", "F16", "mixtral"), ("mlx", "BF16", "llama")])
 def test_a_folder_answers_as_its_file(run_weft, tmp_path, kind, type_, of):
     """Also where rows of heads are woven and experts stacked. Matrices are halves, as the scales are."""
     write(tmp_path / "small", kind, of)
@@ -127,6 +139,12 @@ def lie(folder, change):
     ("awq", lambda t: t.update({NAME + ".qzeros": ["I32", [2, 11], bytes(88)]}), [NAME + ".qzeros", "I32, 2 x 11, expected I32 or U32, 2 x 12"]),
     ("awq", lambda t: t.update({NAME + ".qweight": ["F32", [64, 12], bytes(3072)]}), [NAME + ".qweight", "is no matrix of I32 or U32"]),
     ("awq", lambda t: t.update({NAME + ".weight": ["F16", [96, 64], bytes(12288)]}), ["becomes 'blk.0.ffn_up.weight', and another tensor does, too"]),
+    ("compressed", lambda t: t.pop(NAME + ".weight_shape"), [NAME + ".weight_packed", f"'{NAME}.weight_shape' is missing"]),
+    ("compressed", lambda t: t.update({NAME + ".weight_shape": ["I64", [2], np.array([96, -64]).tobytes()]}), [NAME + ".weight_shape", "is not a number of rows and of columns"]),
+    ("compressed", lambda t: t.update({NAME + ".weight_shape": ["I64", [2], np.array([96, 128]).tobytes()]}), [NAME + ".weight_packed", "I32, 96 x 8, expected I32 or U32, 96 x 16"]),
+    ("compressed", lambda t: t.update({NAME + ".weight_scale": ["F16", [96, 1], bytes(192)]}), [NAME + ".weight_scale", "F16, 96 x 1, expected F32 or F16 or BF16, 96 x 2"]),
+    ("compressed-zeros", lambda t: t.update({NAME + ".weight_zero_point": ["I32", [96, 2], bytes(768)]}), [NAME + ".weight_zero_point", "I32, 96 x 2, expected I32 or U32, 24 x 2"]),
+    ("compressed-zeros", lambda t: t.update({NAME + ".weight_g_idx": ["I32", [64], np.full(64, 2, np.int32).tobytes()]}), [NAME + ".weight_g_idx", "element 0 is 2, and there are 2 groups"]),
     ("mlx", lambda t: t.pop(NAME + ".biases"), [f"'{NAME}.biases' is missing"]),
     ("mlx", lambda t: t.update({NAME + ".scales": ["BF16", [96, 3], bytes(576)]}), [NAME + ".scales", "3 groups of 32 do not fit 64 columns of 4 bits"]),
     ("mlx", lambda t: [t.update({NAME.replace("mlp.up_proj", "input_layernorm") + e: v for e, v in ((".weight", ["U32", [1, 8], bytes(32)]), (".scales", ["BF16", [1, 2], bytes(4)]), (".biases", ["BF16", [1, 2], bytes(4)]))})], ["a norm is not read from codes"]),
@@ -149,6 +167,10 @@ def test_tensors_that_lie(run_weft, tmp_path, kind, change, expected):
     ("awq", "quantization_config", {"quant_method": "hqq"}, "key 'quantization_config': hqq weights are not read"),
     ("gptq", "quantization_config", {"checkpoint_format": ""}, "key 'checkpoint_format': '' is not read (but gptq gptq_v2)"),
     ("awq", "quantization_config", {"version": "gemm GEMM"}, "key 'version': 'gemm GEMM' is not read"),
+    ("compressed", "quantization_config", {"config_groups": {}}, "key 'config_groups': is missing, or has no group"),
+    ("compressed", "quantization_config", {"config_groups": {"a": {"weights": {"num_bits": 3, "type": "int"}}}}, "key 'bits': codes of 3 bits are not read"),
+    ("compressed", "quantization_config", {"config_groups": {"a": {"weights": {"num_bits": 4, "type": "float"}}}}, "key 'type': 'float' is not read (but int)"),
+    ("compressed", "quantization_config", {"config_groups": {"a": {"weights": {"num_bits": 4, "group_size": 32}}, "b": {"weights": {"num_bits": 8, "group_size": 32}}}}, "key 'config_groups': matrices have codes of several kinds"),
     ("mlx", "quantization", {"mode": ""}, "key 'mode': '' is not read (but affine)"),
     ("mlx", "quantization", {"bits": 2}, "2 groups of 32 do not fit 128 columns of 2 bits"),
     ("mlx", "quantization", {"group_size": 16}, "2 groups of 16 do not fit 64 columns of 4 bits"),
