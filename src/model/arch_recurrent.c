@@ -39,16 +39,23 @@ static int nemotron_h_layer(loader *l, layer *y) {
 }
 
 // Which layers are recurrent: a period, or one number per layer.
-static int qwen3next_layer(loader *l, layer *y) {
+static int recurrent_but(loader *l, layer *y, uint32_t every, const part *p) {
   int interval;
   uint32_t each[MODEL_MAX_LAYERS];
   bool listed = has_key(l, "attention.recurrent_layers");
-  if (key_count_or(l, "full_attention_interval", 4, 1, MODEL_MAX_LAYERS, &interval) ||
+  if (key_count_or(l, "full_attention_interval", every, 1, MODEL_MAX_LAYERS, &interval) ||
       (listed && key_flags(l, "attention.recurrent_layers", each)))
     return -1;
-  if (y->index < l->m->n_layer && (listed ? each[y->index] != 0 : (y->index + 1) % interval != 0))
-    y->mixer = &part_delta_net;
-  return experts_if_any(l, y);
+  if (y->index < l->m->n_layer && (listed ? each[y->index] != 0 : (y->index + 1) % interval != 0)) y->mixer = p;
+  return 0;
+}
+
+static int qwen3next_layer(loader *l, layer *y) {
+  return recurrent_but(l, y, 4, &part_delta_net) || experts_if_any(l, y) ? -1 : 0;
+}
+
+static int minimax_01_layer(loader *l, layer *y) {
+  return recurrent_but(l, y, 8, &part_lightning) || all_moe(l, y) ? -1 : 0;
 }
 
 enum { QWEN3NEXT = ARCH_NEOX | ARCH_QK_NORM | ARCH_GATED_Q | ARCH_FFN_NORM_LATE | ARCH_SECTIONS };
@@ -192,6 +199,7 @@ const arch arch_recurrent[] = {
    .layer = qwen3next_layer},
   {.name = "lfm2", .flags = ARCH_NEOX | ARCH_QK_NORM, .period = PERIOD_ALL, .keys = lfm2, .layer = lfm2_layer},
   {.name = "lfm2moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .has = HAS_PROBS_BIAS, .keys = lfm2, .layer = lfm2moe_layer},
+  {.name = "minimax-01", .carries_norms = true, .flags = ARCH_NEOX, .layer = minimax_01_layer},
   {.name = "mamba", .layer = mamba_layer},
   {.name = "jamba", .has = HAS_SSM_NORMS, .keys = bare_attention, .layer = jamba_layer},
   {.name = "mamba2", .has = HAS_CONV_BIAS, .layer = mamba2_layer},

@@ -1,6 +1,7 @@
 // Rows of the table of classes (hf_classes.c) for mixtures of experts: DeepSeek, Granite, GLM 4, dots, MiniMax, Phi,
 // EXAONE, AFMoE and Ernie, and Ernie's dense models. DeepSeek's attention (MLA) keeps a small vector for each token:
 // the matrix that makes keys and values from it is split in two, and the key part is transposed, as in GGUF files.
+#include <string.h>
 #include "model/hf_impl.h"
 
 #define BLOCK "model.layers.*."
@@ -257,6 +258,71 @@ static const hf_key afmoe_keys[] = {
 
 static int afmoe_more(hf *h, error *err) { return hf_check_layers(h, 4, err) || hf_llama_more(h, err) ? -1 : 0; }
 
+// ---- MiniMax-01 and M1: lightning attention -------------------------------------------------------------------------
+
+static const hf_rule minimax_01_rules[] = {
+  {BLOCK "self_attn.qkv_proj", "blk.*.attn_qkv", 0, 0},
+  {BLOCK "self_attn.output_gate", "blk.*.attn_gate", 0, 0},
+  {BLOCK "self_attn.norm", "blk.*.attn_norm_2", 0, 0},
+  {BLOCK "self_attn.slope_rate", NULL, HF_SKIP, 0},
+  {BLOCK "self_attn.query_decay", NULL, HF_SKIP, 0},
+  {BLOCK "self_attn.key_decay", NULL, HF_SKIP, 0},
+  {BLOCK "self_attn.diagonal_decay", NULL, HF_SKIP, 0},
+  {BLOCK "self_attn.out_proj", "blk.*.attn_output", 0, 0},
+  {BLOCK "block_sparse_moe.gate", "blk.*.ffn_gate_inp", 0, 0},
+  {BLOCK "block_sparse_moe.experts.#.w1", "blk.*.ffn_gate_exps", HF_STACK, 0},
+  {BLOCK "block_sparse_moe.experts.#.w2", "blk.*.ffn_down_exps", HF_STACK, 0},
+  {BLOCK "block_sparse_moe.experts.#.w3", "blk.*.ffn_up_exps", HF_STACK, 0},
+  {0},
+};
+
+// Files have one factor of the stream for all parts, and none of parts' outputs.
+static int put_stream_factor(hf *h, error *err) {
+  static const char *const names[] = {"layernorm_full_attention_alpha full_attn_alpha_factor",
+                                      "layernorm_linear_attention_alpha linear_attn_alpha_factor",
+                                      "layernorm_mlp_alpha mlp_alpha_factor"},
+                    *const ones[] = {"layernorm_full_attention_beta full_attn_beta_factor",
+                                     "layernorm_linear_attention_beta linear_attn_beta_factor",
+                                     "layernorm_mlp_beta mlp_beta_factor"};
+  double of[3] = {1, 1, 1}, one[3] = {1, 1, 1};
+  bool found;
+  for (int i = 0; i < 3; i++) {
+    if (hf_f64(h, names[i], &of[i], &found, err) || hf_f64(h, ones[i], &one[i], &found, err)) return -1;
+    if (of[i] != of[0] || one[i] != 1)
+      return hf_fail(h, config_name, names[i], err, "and its beta are %g and %g: files have one alpha (%g), and beta 1",
+                     of[i], one[i], of[0]);
+  }
+  gguf_head_f32(h->head, hf_arch_key(h, "residual_scale"), (float)of[0]);
+  return 0;
+}
+
+// Which layers are recurrent is said only if it is not the default: all but every eighth.
+static int put_lightning_layers(hf *h, error *err) {
+  const char *name;
+  const json_t *list = hf_value(h, "attn_type_list layer_types", &name);
+  uint32_t n;
+  if (!list) return 0;
+  if (hf_need_u32(h, "num_hidden_layers", &n, err)) return -1;
+  if (n > HF_LAYERS_MOST || json_array_size(list) != n)
+    return hf_fail(h, config_name, name, err, "is not a list of %u layers, of %d at most", n, HF_LAYERS_MOST);
+  bool *each = ARENA_ARRAY(h->arena, bool, n), usual = true;
+  for (uint32_t i = 0; i < n; i++) {
+    const json_t *v = json_array_get(list, i);
+    const char *type = json_is_integer(v) ? (json_integer_value(v) ? "full_attention" : "linear_attention")
+                                          : json_string_value(v);
+    each[i] = type && !strcmp(type, "linear_attention");
+    if (!each[i] && (!type || strcmp(type, "full_attention")))
+      return hf_fail(h, config_name, name, err, "has '%.40s'", type ? type : "what is no text");
+    usual &= each[i] == ((i + 1) % 8 != 0);
+  }
+  if (!usual) gguf_head_bools(h->head, hf_arch_key(h, "attention.recurrent_layers"), each, n);
+  return 0;
+}
+
+static int minimax_01_more(hf *h, error *err) {
+  return put_stream_factor(h, err) || put_lightning_layers(h, err) || minimax_more(h, err) ? -1 : 0;
+}
+
 // ---- the rows -------------------------------------------------------------------------------------------------------
 
 #define EPS6 "\"rms_norm_eps\":1e-6"
@@ -274,6 +340,11 @@ static int afmoe_more(hf *h, error *err) { return hf_check_layers(h, 4, err) || 
    .musts = "hidden_act=silu scoring_func=sigmoid topk_method=noaux_tc", \
    .defaults = "{\"rms_norm_eps\":1e-5," THETA("1e6") ",\"first_k_dense_replace\":0}"}
 #define GRANITE "{" EPS6 "," THETA("10000.0") "}"
+
+#define MINIMAX_01(class_) \
+  {.name = class_, .arch = "minimax-01", .musts = "hidden_act=silu postnorm=true shared_intermediate_size=0", \
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("1e6") "}", .keys = minimax_keys + 1, .rules = minimax_01_rules, \
+   .more = minimax_01_more}
 
 const hf_class hf_classes_moe[] = {
   {.name = "DeepseekV2ForCausalLM",
@@ -344,6 +415,9 @@ const hf_class hf_classes_moe[] = {
    .keys = afmoe_keys,
    .rules = afmoe_rules,
    .more = afmoe_more},
+  MINIMAX_01("MiniMaxText01ForCausalLM"),
+  MINIMAX_01("MiniMaxM1ForCausalLM"),
+  MINIMAX_01("MiniMaxForCausalLM"),
   {.name = "Ernie4_5ForCausalLM",
    .vocab = HF_VOCAB_LLAMA,
    .arch = "ernie4_5",

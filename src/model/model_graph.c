@@ -106,7 +106,15 @@ static tensor *part_of(build *b, const layer *y, const part *p, tensor *x, enum 
   tensor *out = p->graph(b, y, x);
   double eps = b->m->arch->post_eps;
   if (post) out = norm_by(b, y, post, makes_several(b->g, out), eps != 0 ? eps : b->m->eps);
-  return scaled(b, out, b->m->residual_scale);
+  return b->m->arch->carries_norms ? out : scaled(b, out, b->m->residual_scale);
+}
+
+// The stream x and what a part makes of its norm
+static tensor *plus_part(build *b, const layer *y, const part *p, const enum tensor_id norms[2], tensor *x) {
+  graph *g = b->g;
+  tensor *in = norm(b, y, norms[0], x);
+  if (b->m->arch->carries_norms) x = scaled(b, in = flows_on(g, in), b->m->residual_scale);
+  return t_add(g, x, part_of(b, y, p, in, norms[1]));
 }
 
 static tensor *by_layer_factor(const build *b, const layer *y, tensor *x) {
@@ -125,11 +133,12 @@ tensor *through(build *b, const layer *y, tensor *x) {
     return controlled(b, y, x);
   }
   if (y->mixer)
-    x = norm(b, y, y->mixer_last, t_add(g, x, part_of(b, y, y->mixer, norm(b, y, y->mixer_norm, x), y->mixer_post)));
+    x = norm(b, y, y->mixer_last,
+             plus_part(b, y, y->mixer, (enum tensor_id[]){y->mixer_norm, y->mixer_post}, x));
   if (y->cross) x = t_add(g, x, part_of(b, y, y->cross, norm(b, y, W_CROSS_ATTN_NORM, x), W_NONE));
   if (y->mixer_again) x = norm(b, y, y->mixer_again, t_add(g, x, b->entered));
   if (y->ff)
-    x = norm(b, y, y->ff_last, t_add(g, x, part_of(b, y, y->ff, norm(b, y, y->ff_norm, x), y->ff_post)));
+    x = norm(b, y, y->ff_last, plus_part(b, y, y->ff, (enum tensor_id[]){y->ff_norm, y->ff_post}, x));
   if (b->m->n_own) x = flows_on(g, t_add(g, x, per_layer_adds(b, y, x)));
   if (y->w[W_LAYER_OUTPUT_SCALE].weight) x = by_layer_factor(b, y, x);
   x = controlled(b, y, y->halved ? t_scale(g, x, 0.5) : x);

@@ -29,7 +29,7 @@ tensor *softplus(graph *g, tensor *x) {         // log(1 + exp x) without overfl
 // --- rows of a block -------------------------------------------------------------------------------------------------
 
 // RUN_ROOM: the most tokens of a run for the interval analysis
-enum { MAMBA1_BLOCK = 16, MAMBA_BLOCK = 64, SOLVED_AT_ONCE = 8, RUN_ROOM = 64 };
+enum { MAMBA1_BLOCK = 16, SOLVED_AT_ONCE = 8, RUN_ROOM = 64 };
 
 block block_of(build *b, int64_t size) {
   uop *from = idx_mod(b->g, b->pos, n_(b, size)), *end = idx_add(b->g, from, b->T);
@@ -243,29 +243,24 @@ static int mamba2_load(loader *l, layer *y) {
            : 0;
 }
 
-// A recurrence with decays: v {T, inner} is added by tokens, by B {T, groups x state}; C, of the same shape as B,
-// reads. sum {T, H}: sums of the logarithms of decays from the block's beginning; sums {end, H}: those of all its rows;
-// dt {end, H}: the weight of each row
-typedef struct fading { tensor *v, *B, *C, *sum, *sums, *dt; } fading;
-
-// The tokens' outputs, {T, H, p}; advances the layer's states STATE_SSM, STATE_KEY and STATE_VALUE.
-static tensor *read_fading(build *b, const layer *y, const block *k, const fading *f) {
+tensor *read_fading(build *b, const layer *y, const block *k, const fading *f) {
   graph *g = b->g;
   const ssm *s = &y->ssm;
   int64_t inner = s->inner, n = s->state, groups = s->groups, h = s->heads, per = h / groups, p = inner / h;
   uop *one = n_(b, 1), *G = n_(b, groups), *P = n_(b, per), *D = n_(b, p), *N = n_(b, n), *H = n_(b, h);
-  tensor *keys = keep_rows(b, y, STATE_KEY, k, f->B, false), *values = keep_rows(b, y, STATE_VALUE, k, f->v, false);
+  tensor *keys = keep_rows(b, y, f->keys, k, f->B, false), *values = keep_rows(b, y, f->values, k, f->v, false);
   // within the block: the weight of row s at token t is C(t) B(s)
   tensor *meet = t_reduce(
       g, t_mul(g, t_reshape(g, f->C, DIMS(b->T, one, G, N)), t_reshape(g, keys, DIMS(one, k->end, G, N))), OP_ADD, 3);
-  tensor *factor = t_mul(g, left_at(b, k, f->sum, f->sums, true), t_reshape(g, f->dt, DIMS(one, k->end, H)));
+  tensor *factor = left_at(b, k, f->sum, f->sums, true);
+  if (f->dt) factor = t_mul(g, factor, t_reshape(g, f->dt, DIMS(one, k->end, H)));
   factor = t_mul(g, t_reshape(g, read_by_many(g, meet), DIMS(b->T, k->end, G, one)),
                  t_reshape(g, factor, DIMS(b->T, k->end, G, P)));
   factor = t_reshape(g, read_by_many(g, factor), DIMS(b->T, k->end, H, one));
   tensor *out =
     read_by_many(g, t_reduce(g, t_mul(g, factor, t_reshape(g, values, DIMS(one, k->end, H, D))), OP_ADD, 1));
   // and from the state
-  tensor *S = state_before(b, y, STATE_SSM, k, 4, (int64_t[]){groups, per, p, n});
+  tensor *S = state_before(b, y, f->memory, k, 4, (int64_t[]){groups, per, p, n});
   tensor *read = read_by_many(
       g, t_reduce(g, t_mul(g, t_reshape(g, f->C, DIMS(b->T, G, one, one, N)), t_reshape(g, S, DIMS(one, G, P, D, N))),
                   OP_ADD, 4));
@@ -273,14 +268,14 @@ static tensor *read_fading(build *b, const layer *y, const block *k, const fadin
               t_mul(g, t_reshape(g, read, DIMS(b->T, H, D)), t_reshape(g, t_exp(g, f->sum), DIMS(b->T, H, one))));
   uop *rows = rows_done(b, k);
   tensor *fades, *left = left_at_end(b, k, f->sum, f->sums, rows, &fades);
-  left = t_mul(g, left, t_slice(g, f->dt, 0, n_(b, 0), rows));
+  if (f->dt) left = t_mul(g, left, t_slice(g, f->dt, 0, n_(b, 0), rows));
   keys = t_slice(g, keys, 0, n_(b, 0), rows);
   values = t_slice(g, values, 0, n_(b, 0), rows);
   tensor *add =
       t_mul(g, t_mul(g, t_reshape(g, left, DIMS(rows, G, P, one, one)), t_reshape(g, values, DIMS(rows, G, P, D, one))),
             t_reshape(g, keys, DIMS(rows, G, one, one, N)));
   add = t_reshape(g, t_reduce(g, add, OP_ADD, 0), DIMS(G, P, D, N));
-  state_store(b, y, STATE_SSM, t_add(g, t_mul(g, S, t_reshape(g, fades, DIMS(G, P, one, one))), add));
+  state_store(b, y, f->memory, t_add(g, t_mul(g, S, t_reshape(g, fades, DIMS(G, P, one, one))), add));
   return out;
 }
 
@@ -312,7 +307,10 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
     g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, t_slice_i(g, all, 1, inner, inner + 2 * bc))));
   fading f = {.v = t_slice_i(g, xbc, 1, 0, inner),
               .B = t_slice_i(g, xbc, 1, inner, bc),
-              .C = t_slice_i(g, xbc, 1, inner + bc, bc)};
+              .C = t_slice_i(g, xbc, 1, inner + bc, bc),
+              .memory = STATE_SSM,
+              .keys = STATE_KEY,
+              .values = STATE_VALUE};
   block k = block_of(b, MAMBA_BLOCK);
   fade(b, y, &k, t_add(g, dt, bias(b, y, W_SSM_DT)), &f);
   tensor *out = with_own(b, y, read_fading(b, y, &k, &f), f.v);
@@ -373,7 +371,10 @@ static tensor *plamo_mamba(build *b, const layer *y, tensor *x) {
   tensor *made = read_in_parts(g, linear(b, y, W_SSM_X, v));
   fading f = {.v = v,
               .B = norm(b, y, W_SSM_B_NORM, t_slice_i(g, made, 1, 0, n)),
-              .C = norm(b, y, W_SSM_C_NORM, t_slice_i(g, made, 1, n, n))};
+              .C = norm(b, y, W_SSM_C_NORM, t_slice_i(g, made, 1, n, n)),
+              .memory = STATE_SSM,
+              .keys = STATE_KEY,
+              .values = STATE_VALUE};
   block k = block_of(b, MAMBA_BLOCK);
   fade(b, y, &k, linear(b, y, W_SSM_DT, norm(b, y, W_SSM_DT_NORM, t_slice_i(g, made, 1, 2 * n, steps))), &f);
   tensor *out = t_reshape(g, with_own(b, y, read_fading(b, y, &k, &f), v), DIMS(b->T, inner));

@@ -4,7 +4,7 @@
 #define WEFT_RECURRENT_H
 #include "model/model_impl.h"
 
-enum { DELTA_BLOCK = 32 };
+enum { DELTA_BLOCK = 32, MAMBA_BLOCK = 64 };
 // A layer's states; the last four have one row per position of a block.
 enum { STATE_CONV, STATE_SSM, STATE_DECAY, STATE_SUM, STATE_KEY, STATE_VALUE };
 
@@ -28,4 +28,10 @@ tensor *left_at_end(build *b, const block *k, tensor *sum, tensor *sums, uop *ro
 // Solves d(t) = r(t) - sum over s < t of A(t, s) d(s), with r {T, H, v} and A {T, block, H}, and stores d as rows of
 // the layer's STATE_VALUE. Returns all rows of the block so far {end, H, v}
 tensor *solve(build *b, const layer *y, const block *k, tensor *A, tensor *r);
+// A recurrence whose heads decay as a whole: v {T, inner} is added by tokens, by B {T, groups x state}; C, of the same
+// shape as B, reads. sum {T, H}: sums of the logarithms of decays from the block's beginning; sums {end, H}: those of
+// all its rows; dt {end, H}: the weight of each row, NULL: 1. memory, keys, values: numbers of the layer's states
+typedef struct fading { tensor *v, *B, *C, *sum, *sums, *dt; int memory, keys, values; } fading;
+// The tokens' outputs, {T, H, p}, with the sizes of y->ssm; advances these states.
+tensor *read_fading(build *b, const layer *y, const block *k, const fading *f);
 #endif

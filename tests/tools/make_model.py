@@ -338,6 +338,15 @@ def rwkv6(m, i):
         m.vector(b + "ln.bias", dim, 0, 0.1)
 
 
+def lightning(m, i):
+    p, b = m.p, f"blk.{i}.attn_"
+    inner = p["heads"] * p["head_dim"]
+    m.matrix(b + "qkv", 3 * inner, p["dim"], gain=1.5)
+    m.matrix(b + "gate", inner, p["dim"])
+    m.vector(b + "norm_2.weight", inner)
+    m.matrix(b + "output", p["dim"], inner)
+
+
 def channel_mix(m, i):
     p, b = m.p, f"blk.{i}.channel_mix_"
     if p["arch"] == "rwkv6":
@@ -581,7 +590,7 @@ def plamo_mamba(m, i):
     m.matrix(b + "out", p["dim"], inner)
 
 
-MIXERS = {"p": plamo_mamba, "e": entries, "k": kda, "r": rwkv7, "w": rwkv6, "s": mamba, "o": only_output, "h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
+MIXERS = {"n": lightning, "p": plamo_mamba, "e": entries, "k": kda, "r": rwkv7, "w": rwkv6, "s": mamba, "o": only_output, "h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
 BASE = dict(arch="llama", dim=256, layers=3, heads=4, kv=2, head_dim=64, ffn=320, n_vocab=509, n_ctx=256)
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 32}
 FACTORS = {"rope.scaling.attn_factor": 1.19}
@@ -754,6 +763,11 @@ FAMILIES = {
         "rope.dimension_count": 32, "rope.freq_base": 5000000.0, "rope.freq_base_swa": 10000.0, "attention.sliding_window": 16,
         "attention.sliding_window_pattern": [False, True, True, False, False], "attention.value_scale": 0.7}),
     "qwen3vlmoe": with_experts(moe(8, 3, 64), arch="qwen3vlmoe", layers=2, qk_norm="head", keys={"rope.dimension_sections": [12, 10, 10, 0], "rope.dimension_count": 64}),
+    # two blocks of the recurrence and a part of a third; key heads that several heads share
+    "minimax-01": with_experts(moe(8, 3, 96), arch="minimax-01", layers=5, mix="nnann", dim=160, heads=6, kv=2, head_dim=48, ffn=96, run_ctx=192, prompt=140, keys={
+        "residual_scale": 3.5565588200778455, "full_attention_interval": 3, "rope.dimension_count": 32, "rope.freq_base": 10000000.0}),
+    "minimax-01-whole": with_experts(moe(6, 2, 64), arch="minimax-01", layers=3, mix="ann", dim=96, heads=3, kv=3, head_dim=40, ffn=64, run_ctx=192, prompt=140, keys={
+        "residual_scale": 1.7, "attention.recurrent_layers": [False, True, True], "rope.dimension_count": 40, "rope.freq_base": 10000000.0}),
     "minimax-m2": with_experts(moe(8, 3, 96, expert_gating_func=2), arch="minimax-m2", layers=2, ffn=96, qk_norm="all", probs_b=True, keys={"rope.dimension_count": 32}),
     "mistral4": with_experts(moe(8, 2, 64, 64, expert_shared_count=1, expert_gating_func=1, expert_weights_norm=True, expert_weights_scale=1.0), **{**mla(
         4, 64, 32, 64, 128, q_rank=96, **{**YARN, "rope.scaling.yarn_log_multiplier": 0.1, "attention.temperature_scale": 0.5, "attention.temperature_length": 12}),

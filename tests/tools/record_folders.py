@@ -114,6 +114,10 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "ministral3": ("Ministral3ForCausalLM", "Ministral3Config", {"head_dim": 32, "rope_parameters": MINISTRAL}),
     "ministral3-seeing": ("Mistral3ForConditionalGeneration", "Mistral3Config", {"text_config": {**SMALL, "head_dim": 32, "model_type": "ministral3", "rope_parameters": MINISTRAL}, "vision_config": {"model_type": "pixtral", **EYES}}),
     "lfm2": ("Lfm2ForCausalLM", "Lfm2Config", {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "block_multiple_of": 32, "block_ffn_dim_multiplier": 1.3}),
+    "minimaxtext": ("MiniMaxForCausalLM", "MiniMaxConfig", {"num_hidden_layers": 8, "layer_types": ["linear_attention"] * 7 + ["full_attention"], "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 32,
+                                                             "bos_token_id": 1, "eos_token_id": 2, "full_attn_alpha_factor": 3.5, "linear_attn_alpha_factor": 3.5, "mlp_alpha_factor": 3.5},
+                    {"said": {"architectures": ["MiniMaxText01ForCausalLM"], "rotary_dim": 32, **{f"layernorm_{part}_{end}": value for part in ("full_attention", "linear_attention", "mlp") for end, value in (("alpha", 3.5), ("beta", 1.0))}},
+                     "without": ("_decay", "slope_rate")}),
     "minimax-m2": ("MiniMaxM2ForCausalLM", "MiniMaxM2Config", {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 32, "rotary_dim": 16, "bos_token_id": 1, "eos_token_id": 2}, {"said": {"scoring_func": "sigmoid", "rotary_dim": 16}}),
     "dots1": ("Dots1ForCausalLM", "Dots1Config", {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "first_k_dense_replace": 1, "n_shared_experts": 2, "routed_scaling_factor": 1.5, "norm_topk_prob": True}, {"said": {"scoring_func": "sigmoid"}}),
     "cohere2": ("Cohere2ForCausalLM", "Cohere2Config", {"num_hidden_layers": 4, "layer_types": ["sliding_attention"] * 3 + ["full_attention"], "sliding_window": 16}, {"said": {"rotary_pct": 1.0}}),
@@ -217,6 +221,8 @@ def converter(llama_cpp, *arguments, as_is=False):
     base.TextModel.get_vocab_base_pre = lambda self, tokenizer: "jina-v2-en" if type(tokenizer).__name__ == "BertTokenizer" else "qwen2"
     mend(base)
     base.AutoConfig = None if as_is else __import__("transformers").AutoConfig
+    from conversion import minimax
+    minimax.MiniMaxText01Model._get_suppress_tokens = lambda self: None          # reads folders of several files
     before, sys.argv = sys.argv, [llama_cpp + "/convert_hf_to_gguf.py", *map(str, arguments)]
     runpy.run_path(sys.argv[0], run_name="__main__")
     sys.argv = before
@@ -277,7 +283,8 @@ def record(llama_cpp, name):
     head = json.loads(head[8:8 + int.from_bytes(head[:8], "little")])
     more = dict(*more)
     arguments, as_is = more.pop("arguments", []), more.pop("as_is", False)
-    inner, tensors = saved.get("text_config", saved), {k: v["shape"] for k, v in head.items() if k != "__metadata__"}
+    inner, tensors = saved.get("text_config", saved), {k: v["shape"] for k, v in head.items() if k != "__metadata__" and not k.endswith(more.get("without", ("#",)))}
+    more.pop("without", None)
     if more.pop("further", False):
         tensors = with_further_block(tensors, inner["hidden_size"])
     if more.pop("stacked", False):
@@ -295,7 +302,7 @@ def record(llama_cpp, name):
     with tempfile.TemporaryDirectory() as folder:
         for dtype, types in TYPES.items():
             source = make_folder.write(Path(folder) / dtype / name, made, dtype)
-            if dtype == "F32" and (own_name or model in ("MptForCausalLM", "PhimoeForCausalLM")) and (model.endswith(("ForCausalLM", "LMHeadModel")) or "T5For" in model):
+            if dtype == "F32" and (own_name or model in ("MptForCausalLM", "PhimoeForCausalLM", "MiniMaxForCausalLM")) and (model.endswith(("ForCausalLM", "LMHeadModel")) or "T5For" in model):
                 made["answer"] = answer(make_folder.write(Path(folder) / "floats" / name, made, dtype, floats=True), model, saved)
             for out in types:
                 path = Path(folder) / "out.gguf"

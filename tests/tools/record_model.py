@@ -32,14 +32,14 @@ def record(name, path):
     if name in REFERENCES:
         return record_with(REFERENCES[name](path), name, p)
     from llama_cpp import Llama
-    run = p.get("run_ctx", 64)
-    model = Llama(str(path), n_ctx=run, n_batch=PROMPT, logits_all=True, n_gpu_layers=0, n_threads=2, flash_attn=False, verbose=False)
+    run, n = p.get("run_ctx", 64), p.get("prompt", PROMPT)
+    model = Llama(str(path), n_ctx=run, n_batch=n, logits_all=True, n_gpu_layers=0, n_threads=2, flash_attn=False, verbose=False)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
-    prompt = [int(i) for i in rng.integers(0, p["n_vocab"] - 2, PROMPT)]
-    each = 1 if p.get("one_by_one") else PROMPT
-    for i in range(0, PROMPT, each):
+    prompt = [int(i) for i in rng.integers(0, p["n_vocab"] - 2, n)]
+    each = 1 if p.get("one_by_one") else n
+    for i in range(0, n, each):
         model.eval(prompt[i:i + each])
-    after = {i + 1: distribution(model.scores[i]) for i in range(EVERY - 1, PROMPT - 1, EVERY)}
+    after = {i + 1: distribution(model.scores[i]) for i in range(EVERY - 1, n - 1, EVERY)}
     tokens, steps = [], []
     for _ in range(STEPS):
         steps.append(distribution(model.scores[model.n_tokens - 1]))

@@ -290,7 +290,8 @@ def by_transformers(config, model, w, parts, experts, ends=()):
         ours, theirs = f"blk.{i}.", f"model.layers.{i}."
         state |= {theirs + name + end: w[ours + part + end] for part, name in parts.items() for end in ("", ".weight", ".bias") if ours + part + end in w}
         state |= {theirs + name: value for name, value in experts(w, ours).items()}
-    model.load_state_dict({name: torch.tensor(np.ascontiguousarray(value)) for name, value in state.items()})
+    of_config = {name: value for name, value in model.named_buffers() if name in model.state_dict()}
+    model.load_state_dict(of_config | {name: torch.tensor(np.ascontiguousarray(value)) for name, value in state.items()})
 
     def logits(ids):
         with torch.no_grad():
@@ -422,6 +423,26 @@ def minimax_m3(path):
     return by_transformers(config, module.modeling_minimax_m3_vl.MiniMaxM3VLForCausalLM, w, parts, stacked)
 
 
+def minimax_01(path):
+    """All of a head rotates there, whatever the share; the norm of lightning attention has an epsilon of its own, for which llama.cpp takes that of the others."""
+    import transformers
+    w, key = opened(path)
+    layers = key("block_count")
+    kinds = ["linear_attention" if f"blk.{i}.attn_norm_2.weight" in w else "full_attention" for i in range(layers)]
+    alpha = float(gguf.GGUFReader(path).fields["minimax-01.residual_scale"].parts[-1][0])
+    config = transformers.MiniMaxConfig(
+        **shape(w, key), head_dim=key("attention.key_length"), intermediate_size=key("expert_feed_forward_length"), num_local_experts=key("expert_count"),
+        num_experts_per_tok=key("expert_used_count"), layer_types=kinds, rope_parameters={"rope_type": "default", "rope_theta": 10000000.0}, block_size=16,
+        full_attn_alpha_factor=alpha, linear_attn_alpha_factor=alpha, mlp_alpha_factor=alpha)
+    parts = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "ffn_gate_inp": "mlp.gate"}
+    names = {True: {"qkv": "qkv_proj", "gate": "output_gate", "norm_2": "norm", "output": "out_proj"}, False: {"q": "q_proj", "k": "k_proj", "v": "v_proj", "output": "o_proj"}}
+
+    def more(w, b):
+        kind = names[b + "attn_norm_2.weight" in w]
+        return gate_above_up(w, b) | {f"self_attn.{theirs}.weight": w[f"{b}attn_{ours}.weight"] for ours, theirs in kind.items()}
+    return by_transformers(config, transformers.MiniMaxForCausalLM, w, parts, more)
+
+
 def deepseek4(path):
     """All of it. llama.cpp says the same (KL 3e-6) of shapes that it can run: heads of an indexer as long as a power of two. What clamps and YaRN's factor are is that of the family."""
     import transformers
@@ -510,5 +531,5 @@ def chameleon(path):
     return by_transformers(config, model, w, parts, lambda *_: {})
 
 
-REFERENCES = {"grovemoe": grovemoe, "chameleon-post": chameleon, "deepseek4": deepseek4, "minimax-m3-blocks": minimax_m3, "mellum-bases": mellum, "gpt-oss-openai": gpt_oss, "afmoe-unsaid": afmoe, "solar-open": solar_open, "glm-dsa-heads": glm_dsa, "phimoe": phimoe, "gptj": gptj, "refact": refact,
+REFERENCES = {"minimax-01-whole": minimax_01, "grovemoe": grovemoe, "chameleon-post": chameleon, "deepseek4": deepseek4, "minimax-m3-blocks": minimax_m3, "mellum-bases": mellum, "gpt-oss-openai": gpt_oss, "afmoe-unsaid": afmoe, "solar-open": solar_open, "glm-dsa-heads": glm_dsa, "phimoe": phimoe, "gptj": gptj, "refact": refact,
               "qwen35moe": qwen35}
