@@ -500,6 +500,15 @@ static int granite_swa_layer(loader *l, layer *y) {
   return experts_if_any(l, y);
 }
 
+static int granite_switch(loader *l) { return granite(l) || switch_keys(l) ? -1 : 0; }
+
+static int granite_switch_layer(loader *l, layer *y) {
+  (void)l;
+  y->mixer = &part_switched_attention;
+  y->ff = &part_switched_dense;
+  return 0;
+}
+
 static int cohere2moe_layer(loader *l, layer *y) {
   y->moe.gating = GATING_SIGMOID;
   y->moe.averaged = true;
@@ -818,6 +827,7 @@ static const arch table[] = {
    .period = PERIOD_LISTED,
    .keys = granite,
    .layer = granite_swa_layer},
+  {.name = "graniteswitch", .flags = ARCH_LOGITS_DIVIDED, .keys = granite_switch, .layer = granite_switch_layer},
   {.name = "cohere2moe",
    .flags = COHERE2MOE,
    .has = HAS_MTP,

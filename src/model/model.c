@@ -537,7 +537,7 @@ int64_t model_tokens_by_expert(const model *m, int64_t each) {
 }
 
 bool model_can_cut(const model *m, int at) {
-  if (m->n_own || m->n_rows || m->hyper.n || m->bank_every || m->stacks.n || m->arch->skips ||
+  if (m->n_own || m->n_rows || m->hyper.n || m->bank_every || m->stacks.n || m->switcher.n || m->arch->skips ||
       m->n_layer > m->n_block || m->n_encoder)
     return false;
   for (int i = at; i < m->n_layer; i++) if (m->layers[i].kv_from < at) return false;

@@ -66,6 +66,7 @@ tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x) {
   tensor *add = bias(b, y, id), *by = scale(b, y, id);
   if (by) out = t_mul(b->g, out, by);
   out = adapt(b, r->weight, x, out);
+  if (y && b->m->switcher.n) out = switch_adds(b, y, id, x, out);
   return clipped(b, r, 2, add ? t_add(b->g, out, add) : out);
 }
 
@@ -294,7 +295,7 @@ tensor *embedding(const build *b, const layer *y, enum tensor_id id, tensor *ids
 static tensor *embedded(build *b) {
   graph *g = b->g;
   const model *m = b->m;
-  tensor *ids = token_ids(b), *x = embedding(b, NULL, W_TOKEN_EMBD, ids);
+  tensor *ids = switch_ids(b, token_ids(b)), *x = embedding(b, NULL, W_TOKEN_EMBD, ids);
   if (b->floats) x = t_where(g, b->is_floats, floats_part(b, 0), x);
   // all tokens of a text have the first type
   if (m->w[W_TOKEN_TYPES].weight) x = t_add(g, x, t_slice_i(g, weight(b, NULL, W_TOKEN_TYPES), 0, 0, 1));

@@ -146,6 +146,14 @@ typedef struct build build;
   T(RS_V, "resampler.attn.v") T(RS_OUT, "resampler.attn.out") T(RS_LN_Q, "resampler.ln_q") \
   T(RS_LN_KV, "resampler.ln_kv") T(RS_LN_POST, "resampler.ln_post") T(RS_PROJ, "resampler.proj") \
   T(RS_PLACES, "resampler.pos_embed_k") \
+  /* adapters of the file itself: switch.c */ \
+  T(ATTN_Q_LORA_A, "attn_q.lora_a") T(ATTN_Q_LORA_B, "attn_q.lora_b") \
+  T(ATTN_K_LORA_A, "attn_k.lora_a") T(ATTN_K_LORA_B, "attn_k.lora_b") \
+  T(ATTN_V_LORA_A, "attn_v.lora_a") T(ATTN_V_LORA_B, "attn_v.lora_b") \
+  T(ATTN_OUTPUT_LORA_A, "attn_output.lora_a") T(ATTN_OUTPUT_LORA_B, "attn_output.lora_b") \
+  T(FFN_GATE_LORA_A, "ffn_gate.lora_a") T(FFN_GATE_LORA_B, "ffn_gate.lora_b") \
+  T(FFN_UP_LORA_A, "ffn_up.lora_a") T(FFN_UP_LORA_B, "ffn_up.lora_b") \
+  T(FFN_DOWN_LORA_A, "ffn_down.lora_a") T(FFN_DOWN_LORA_B, "ffn_down.lora_b") \
   /* the block that predicts the token after the next one */ \
   T(NEXTN_EH_PROJ, "nextn.eh_proj") T(NEXTN_ENORM, "nextn.enorm") T(NEXTN_HNORM, "nextn.hnorm") \
   T(NEXTN_EMBED_TOKENS, "nextn.embed_tokens") T(NEXTN_SHARED_HEAD_NORM, "nextn.shared_head_norm") \
@@ -277,7 +285,7 @@ extern const part part_attention, part_encoder_attention, part_t5_attention, par
   part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_plamo_mamba, part_delta_net,
   part_linear, part_dense, part_moe, part_dense_and_moe, part_dense_with_moe, part_dense_and_early_moe,
   part_moe_in_groups, part_moe_by_token, part_near, part_sparse_entries, part_entries, part_kda, part_rwkv7, part_rwkv6,
-  part_channel_mix, part_lightning, part_vit_attention, part_vit_dense;
+  part_channel_mix, part_lightning, part_switched_attention, part_switched_dense, part_vit_attention, part_vit_dense;
 
 // The frequency of pair i is base^(-2i/dim), divided by the file's factors. scale: what positions are divided by. With
 // YaRN only slow pairs are divided, fast ones are not, with a ramp between `low` and `high` of weight `ramp` (0: no
@@ -382,6 +390,11 @@ typedef struct state_kind { enum dtype dtype; int64_t per_position, fixed; int w
 // stacks.c: layers per stack, and how often the low one runs before the high one
 typedef struct stacks { int n, low; } stacks;
 
+// switch.c: adapters of the file and the rank of their matrices (n 0: none); tokens that activate them, and the tokens
+// that these are embedded as; see there for gain
+enum { SWITCH_MOST = 256 };
+typedef struct switcher { int n, rank; double gain; uint32_t token[SWITCH_MOST], substitute[SWITCH_MOST]; } switcher;
+
 struct projector_kind;
 // hyper.c: rows of the stream; eps is added to their factors; magnitude: the largest factor of a part's output; rounds:
 // how often rows and columns of the mixing matrix are divided by their sums, 0: rows are not mixed
@@ -395,6 +408,7 @@ struct model {
   int n_rows;                // rows of the stream (altup.c); 0: one
   stacks stacks;             // stacks.c; n 0: layers run once, in order
   hyper hyper;               // hyper.c; n 0: the stream is one row
+  switcher switcher;         // switch.c
   int bank_every;            // layers: residual_bank.c; 0: no bank
   double situ, situ_up;      // ACT_SITU: the soft caps of a gate and of what it multiplies; 0: none
   // the layers in which rows of floats see each other in both directions if their span says so: all, those with a
@@ -586,6 +600,7 @@ struct build {
   tensor *own;               // {T, layers, n_own}: see per_layer.c
   tensor *deep;              // {rows, ..}: what encoder layers pass to layers of the language model; NULL: nothing
   tensor *window;            // {rows of whole pages}: the window of each image patch
+  tensor *adapter;           // {T, 1}: the adapter of the file that is active at each token (switch.c)
   struct kept { tensor *K, *V, *chosen; } *kept;  // of each layer, for layers that share them
   effects *effects;
 };
@@ -650,6 +665,11 @@ tensor *hyper_leave(const build *b, tensor *x);
 int residual_bank_load(loader *l);
 tensor *residual_bank_through(build *b, const layer *y, tensor *x);
 tensor *residual_bank_leave(build *b, tensor *x);
+// switch.c: its keys; ids with activating tokens replaced; and out, a layer's product with x, with the additions of the
+// adapters that are active
+int switch_keys(loader *l);
+tensor *switch_ids(const build *b, tensor *ids);
+tensor *switch_adds(const build *b, const layer *y, enum tensor_id id, tensor *x, tensor *out);
 // stacks.c: x, the embedding, through two alternating stacks of layers: the head's input
 tensor *stacks_through(build *b, tensor *x);
 // moe.c: act(gate) up, with up clamped to -limit..limit and act(gate), or gate (limit_first), to at most limit; 0: none

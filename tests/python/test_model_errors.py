@@ -65,7 +65,7 @@ def test_an_architecture_that_is_not_known(run_weft, make_model, tmp_path):
     path = tmp_path / "m.gguf"
     make_model.write("granite", path, arch="graphite")
     why = inspect(run_weft, path)
-    assert "general.architecture" in why and "'graphite' is not known" in why and "alike: granite, granitemoe, granite_swa, granitehybrid)" in why and "llama" not in why
+    assert "general.architecture" in why and "'graphite' is not known" in why and "alike: granite, granitemoe, granite_swa, graniteswitch, granitehybrid)" in why and "llama" not in why
     done = run_weft(["run", "-m", path, "--ids", "1", "-n", "1"])
     assert done.returncode == 1 and "'graphite' is not known" in done.err
     assert "cannot run: " in run_weft(["inspect", "-m", path]).out

@@ -14,7 +14,8 @@ STEPS = int(os.environ.get("WEFT_STRESS_STEPS") or 0)
 # Positions, and slack of windows; dense, experts, recurrent, windows beside global layers, beside recurrences, alone; entries of
 # several positions
 FAMILIES = {"granite": (600, 0), "qwen3moe-q8_0": (600, 0), "qwen35": (300, 0), "gemma3": (900, 0), "gpt-oss": (900, 100),
-            "lfm2-window": (300, 0), "deepseek4": (600, 0), "minimax-01": (300, 0)}
+            "lfm2-window": (300, 0), "deepseek4": (600, 0), "minimax-01": (300, 0),
+            "graniteswitch": (300, 0)}
 
 
 @pytest.fixture(scope="module")

@@ -338,6 +338,20 @@ def rwkv6(m, i):
         m.vector(b + "ln.bias", dim, 0, 0.1)
 
 
+def switched(m, i):
+    """Attention and a feed-forward with adapters of the file: number 0 is zeros."""
+    p, b = m.p, f"blk.{i}."
+    attention(m, i)
+    q, k = p["heads"] * p["head_dim"], p["kv"] * p["head_dim"]
+    n, rank = p["keys"]["adapters.count"] + 1, p["keys"]["adapters.lora_rank"]
+    for name, rows, cols in (("attn_q", q, p["dim"]), ("attn_k", k, p["dim"]), ("attn_v", k, p["dim"]), ("attn_output", p["dim"], q), ("ffn_gate", p["ffn"], p["dim"]),
+                             ("ffn_up", p["ffn"], p["dim"]), ("ffn_down", p["dim"], p["ffn"])):
+        for end, shape in (("lora_a", (n, rank, cols)), ("lora_b", (n, rows, rank))):
+            x = m.normal(f"{b}{name}.{end}", shape, 0, shape[2] ** -0.5)
+            x[0] = 0
+            m.weights(f"{b}{name}.{end}", x)
+
+
 def lightning(m, i):
     p, b = m.p, f"blk.{i}.attn_"
     inner = p["heads"] * p["head_dim"]
@@ -590,7 +604,7 @@ def plamo_mamba(m, i):
     m.matrix(b + "out", p["dim"], inner)
 
 
-MIXERS = {"n": lightning, "p": plamo_mamba, "e": entries, "k": kda, "r": rwkv7, "w": rwkv6, "s": mamba, "o": only_output, "h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
+MIXERS = {"t": switched, "n": lightning, "p": plamo_mamba, "e": entries, "k": kda, "r": rwkv7, "w": rwkv6, "s": mamba, "o": only_output, "h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
 BASE = dict(arch="llama", dim=256, layers=3, heads=4, kv=2, head_dim=64, ffn=320, n_vocab=509, n_ctx=256)
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 32}
 FACTORS = {"rope.scaling.attn_factor": 1.19}
@@ -783,6 +797,10 @@ FAMILIES = {
     "granite_swa-moe": with_experts(moe(6, 2, 96, 64, expert_shared_feed_forward_length=64), arch="granite_swa", layers=2, ffn=96, sinks=True, one_matrix=True, shared_fused=True, keys={
         "embedding_scale": 0.5, "residual_scale": 0.7, "logit_scale": 0.6, "rope.dimension_count": 64, "attention.sliding_window": 16,
         "attention.sliding_window_pattern": [False, True]}),
+    # few tokens, so that prompts have some that activate adapters: the mean of several counts
+    "graniteswitch": family(arch="graniteswitch", mix="ttt", dim=160, heads=6, kv=2, head_dim=48, ffn=224, n_vocab=61, tie=True, fused=True, gates=True, keys={
+        "embedding_scale": 1.5, "residual_scale": 0.7, "attention.scale": 0.2, "logit_scale": 0.6, "rope.dimension_count": 48, "adapters.count": 4, "adapters.lora_rank": 5,
+        "adapters.token_ids_activate": [50, 16, 33, 18], "adapters.token_ids_substitute": [3, 4, 5, 6], "adapters.router_gain": 15.0, "expert_used_count": 0}),
     "cohere2moe": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_shared_feed_forward_length=64, expert_gating_func=2, expert_weights_norm=True), arch="cohere2moe",
                                layers=6, dense=1, tie=True, layer_norm="bare", one_norm=True,
                                keys={"leading_dense_block_count": 1, "logit_scale": 0.4, "attention.sliding_window": 16, "rope.dimension_count": 64}),
