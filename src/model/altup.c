@@ -81,7 +81,7 @@ static tensor *predicted(build *b, const layer *y, tensor *x) {
   tensor *by = linear(b, y, W_ALTUP_PREDICT_COEF, modalities(b, y, row(b, x, 0)));
   tensor *sum =
     t_reduce(g, t_mul(g, t_reshape(g, by, DIMS(b->T, n, n, one)), t_reshape(g, x, DIMS(b->T, one, n, d))), OP_ADD, 2);
-  return flows_on(g, t_add(g, x, t_reshape(g, sum, DIMS(b->T, n, d))));
+  return t_add(g, x, t_reshape(g, sum, DIMS(b->T, n, d)));
 }
 
 tensor *altup_through(build *b, const layer *y, tensor *x) {
@@ -90,18 +90,18 @@ tensor *altup_through(build *b, const layer *y, tensor *x) {
   tensor *rows = predicted(b, y, x), *active = row(b, rows, 0),
          *in = norm(b, y, y->mixer_norm, active);
   tensor *thin = linear(b, y, W_LAUREL_R, linear(b, y, W_LAUREL_L, in));
-  thin = t_add(g, in, norm(b, y, W_LAUREL_POST_NORM, makes_several(g, thin)));
+  thin = t_add(g, in, norm(b, y, W_LAUREL_POST_NORM, thin));
   tensor *mixed = t_add(g, active, norm(b, y, y->mixer_post, y->mixer->graph(b, y, in)));
   mixed = flows_on(g, t_scale(g, t_add(g, mixed, thin), M_SQRT1_2));
   tensor *ff = y->ff->graph(b, y, norm(b, y, y->ff_norm, mixed));
-  tensor *made = flows_on(g, t_add(g, mixed, norm(b, y, y->ff_post, ff)));
+  tensor *made = t_add(g, mixed, norm(b, y, y->ff_post, ff));
   tensor *by = t_add(g, linear(b, y, W_ALTUP_CORRECT_COEF, modalities(b, y, made)), t_float(g, 1));
   tensor *beyond =
     t_mul(g, t_reshape(g, t_sub(g, made, active), DIMS(b->T, one, d)), t_reshape(g, by, DIMS(b->T, n, one)));
-  rows = flows_on(g, t_add(g, rows, beyond));
+  rows = t_add(g, rows, beyond);
   tensor *own = per_layer_adds(b, y, t_mul(g, row(b, rows, 0), weight(b, y, W_ALTUP_CORRECT_SCALE)));
   tensor *others =
     t_op2(g, OP_CMPLT, t_float(g, 0.5), t_reshape(g, t_cast(g, t_iota(g, n), DT_F32), DIMS(one, n, one)));
   rows = t_add(g, rows, t_where(g, others, t_reshape(g, own, DIMS(b->T, one, d)), t_float(g, 0)));
-  return controlled(b, y, flows_on(g, rows));
+  return controlled(b, y, rows);
 }

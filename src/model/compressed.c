@@ -277,7 +277,7 @@ static tensor *near_and_entries(build *b, const layer *y, tensor *x) {
   uop *heads = n_(b, y->n_head), *n = n_(b, y->head_dim), *one = n_(b, 1);
   tensor *low = norm(b, y, W_ATTN_Q_A_NORM, linear(b, y, W_ATTN_Q_A, x));
   tensor *q = t_reshape(g, linear(b, y, W_ATTN_Q_B, low), DIMS(b->T, heads, n));
-  q = t_rmsnorm(g, read_in_parts(g, q), NULL, b->m->eps);
+  q = t_rmsnorm(g, q, NULL, b->m->eps);
   q =
     rope_turn_last(b, y, t_scale(g, makes_several(g, q), 1 / sqrt((double)y->head_dim)), y->n_head, y->head_dim, false);
   tensor *kv = norm(b, y, W_ATTN_KV_A_NORM, linear(b, y, W_ATTN_KV, x));

@@ -172,7 +172,7 @@ tensor *indexer_choice(build *b, const layer *y, tensor *x, tensor *q) {
 static tensor *index_query(build *b, const layer *y, enum tensor_id id, enum tensor_id by, tensor *x, int64_t heads) {
   int64_t n = y->indexer.n;
   tensor *q = t_reshape(b->g, linear(b, y, id, x), DIMS(b->T, n_(b, heads), n_(b, n)));
-  q = t_rmsnorm(b->g, read_in_parts(b->g, q), weight(b, y, by), b->m->eps);
+  q = t_rmsnorm(b->g, q, weight(b, y, by), b->m->eps);
   return rope_turn_as(b, y, makes_several(b->g, q), heads, n, b->m->neox);
 }
 

@@ -106,7 +106,7 @@ tensor *state_slot(const build *b, const layer *y, int i, tensor *all) {
 static tensor *part_of(build *b, const layer *y, const part *p, tensor *x, enum tensor_id post) {
   tensor *out = p->graph(b, y, x);
   double eps = b->m->arch->post_eps;
-  if (post) out = norm_by(b, y, post, makes_several(b->g, out), eps != 0 ? eps : b->m->eps);
+  if (post) out = norm_by(b, y, post, out, eps != 0 ? eps : b->m->eps);
   return b->m->arch->carries_norms ? out : scaled(b, out, b->m->residual_scale);
 }
 
@@ -120,7 +120,7 @@ static tensor *plus_part(build *b, const layer *y, const part *p, const enum ten
 
 static tensor *by_layer_factor(const build *b, const layer *y, tensor *x) {
   tensor *factor = weight(b, y, W_LAYER_OUTPUT_SCALE);
-  return b->m->arch->skips ? flows_on(b->g, t_add(b->g, x, t_mul(b->g, b->embedded, factor))) : t_mul(b->g, x, factor);
+  return b->m->arch->skips ? t_add(b->g, x, t_mul(b->g, b->embedded, factor)) : t_mul(b->g, x, factor);
 }
 
 // Sums over the stream between layers have the same form for one token and for many.
@@ -140,7 +140,7 @@ tensor *through(build *b, const layer *y, tensor *x) {
   if (y->mixer_again) x = norm(b, y, y->mixer_again, t_add(g, x, b->entered));
   if (y->ff)
     x = norm(b, y, y->ff_last, plus_part(b, y, y->ff, (enum tensor_id[]){y->ff_norm, y->ff_post}, x));
-  if (b->m->n_own) x = flows_on(g, t_add(g, x, per_layer_adds(b, y, x)));
+  if (b->m->n_own) x = t_add(g, x, per_layer_adds(b, y, x));
   if (y->w[W_LAYER_OUTPUT_SCALE].weight) x = by_layer_factor(b, y, x);
   x = controlled(b, y, y->halved ? t_scale(g, x, 0.5) : x);
   return y->leaves ? flows_on(g, norm(b, NULL, y->leaves, x)) : x;
@@ -301,7 +301,6 @@ static tensor *embedded(build *b) {
   if (m->w[W_TOKEN_TYPES].weight) x = t_add(g, x, t_slice_i(g, weight(b, NULL, W_TOKEN_TYPES), 0, 0, 1));
   if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(b, NULL, W_POSITION_EMBD), b->at));
   if (m->arch->flags & ARCH_EMBD_NORM) x = norm(b, NULL, W_TOKEN_EMBD_NORM, x);
-  x = flows_on(g, x);           // otherwise kernels of layers would look up and unpack rows of a quantised matrix again
   b->embedded = x;
   per_layer_enter(b, ids, x);
   return hyper_enter(b, altup_enter(b, x));

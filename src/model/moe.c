@@ -391,7 +391,7 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
   route(b, y, b->router_in ? b->router_in : x, &chosen, &w);
   tensor *out = weighed_experts(b, y, chosen, w, in);
   if (e->in_group) out = t_add(g, out, small_experts(b, y, chosen, w, in));
-  if (y->w[W_FFN_ROUTED_NORM].weight) out = norm(b, y, W_FFN_ROUTED_NORM, makes_several(g, out));
+  if (y->w[W_FFN_ROUTED_NORM].weight) out = norm(b, y, W_FFN_ROUTED_NORM, out);
   if (e->latent) out = linear(b, y, down + 1, out);
   if (!e->shared_ff) return out;
   out = t_add(g, out, shared_expert(b, y, x));

@@ -368,7 +368,7 @@ static tensor *plamo_mamba(build *b, const layer *y, tensor *x) {
   tensor *z = t_reshape(g, t_slice_i(g, all, 2, 0, p), DIMS(b->T, inner));
   tensor *v = t_reshape(g, t_slice_i(g, all, 2, p, p), DIMS(b->T, inner));
   v = read_in_parts(g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, v)));
-  tensor *made = read_in_parts(g, linear(b, y, W_SSM_X, v));
+  tensor *made = linear(b, y, W_SSM_X, v);
   fading f = {.v = v,
               .B = norm(b, y, W_SSM_B_NORM, t_slice_i(g, made, 1, 0, n)),
               .C = norm(b, y, W_SSM_C_NORM, t_slice_i(g, made, 1, n, n)),

@@ -45,9 +45,9 @@ tensor *residual_bank_through(build *b, const layer *y, tensor *x) {
   bool banked = y->index % b->m->bank_every == 0;
   if (banked) b->bank[b->n_bank++] = x;
   tensor *made = y->mixer->graph(b, y, norm(b, y, y->mixer_norm, read));
-  x = flows_on(g, banked ? made : t_add(g, x, made));
+  x = banked ? made : t_add(g, x, made);
   read = with_banked(b, y, W_FFN_RES_SCORE, x);
-  return controlled(b, y, flows_on(g, t_add(g, x, y->ff->graph(b, y, norm(b, y, y->ff_norm, read)))));
+  return controlled(b, y, t_add(g, x, y->ff->graph(b, y, norm(b, y, y->ff_norm, read))));
 }
 
 tensor *residual_bank_leave(build *b, tensor *x) { return with_banked(b, NULL, W_OUTPUT_RES_SCORE, x); }

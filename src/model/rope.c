@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 #include "model/model_impl.h"
-#include "model/stored.h"
 
 // The pair that makes `turns` full turns within the original training context.
 static double pair_of(const rope *r, double ctx, double turns) {
@@ -158,8 +157,6 @@ static void one_table(build *b, enum rope_id id) {
     m->w[W_ROPE_LONG].weight ? b->s->n_ctx > m->n_ctx_rope ? W_ROPE_LONG : W_ROPE_SHORT : W_ROPE_FREQS;
   bool plain = id == ROPE_SLIDING && m->arch->flags & ARCH_SWA_PLAIN_ROPE;
   tables(b, &m->rope[id], plain ? NULL : weight(b, NULL, factors), &b->cos[id], &b->sin[id]);
-  b->cos[id] = read_by_many(b->g, b->cos[id]);      // by every layer
-  b->sin[id] = read_by_many(b->g, b->sin[id]);
 }
 
 void rope_at(build *b, enum rope_id id, tensor *at) {

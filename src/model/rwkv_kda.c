@@ -255,7 +255,7 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
   for (int i = 0; i < LERPS - !gated; i++)
     in[i] = mixed(b, x, step, t_reshape(g, t_slice_i(g, lerp, 0, i, 1), DIMS(x->shape->dim[1])));
   tensor *r = linear(b, y, W_TIME_MIX_RECEPTANCE, in[LERP_R]),
-         *k = makes_several(g, linear(b, y, W_TIME_MIX_KEY, in[LERP_K])),
+         *k = linear(b, y, W_TIME_MIX_KEY, in[LERP_K]),
          *v = makes_several(g, linear(b, y, W_TIME_MIX_VALUE, in[LERP_V]));
   tensor *w = linear(b, y, W_TIME_MIX_W2, tanh_of(g, linear(b, y, W_TIME_MIX_W1, in[LERP_W])));
   w = t_scale(g, sigmoid(g, t_add(g, w, weight(b, y, W_TIME_MIX_W0))), -0.606531);
@@ -346,7 +346,7 @@ static tensor *of_sharing(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   uop *kv = n_(b, y->n_kv), *n = n_(b, y->head_dim), *per = n_(b, y->n_head / y->n_kv);
   if (y->n_kv == y->n_head) return x;
-  x = t_expand(g, t_reshape(g, makes_several(g, x), DIMS(b->T, kv, n_(b, 1), n)), 4, (uop *[]){b->T, kv, per, n});
+  x = t_expand(g, t_reshape(g, x, DIMS(b->T, kv, n_(b, 1), n)), 4, (uop *[]){b->T, kv, per, n});
   return t_reshape(g, x, DIMS(b->T, n_(b, (int64_t)y->n_head * y->head_dim)));
 }
 

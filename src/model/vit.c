@@ -162,9 +162,9 @@ static void turn_tables(build *b, tensor *first, tensor *second) {
   tensor *angle = t_mul(g, t_reshape(g, at, DIMS(b->T, n_(b, 2), n_(b, 1))), freq);
   if (b->m->projector->arch->alternate) angle = t_swap(g, angle, 1, 2);
   angle = t_reshape(g, angle, DIMS(b->T, n_(b, 1), n_(b, 2 * pairs)));
-  b->sin[ROPE_GLOBAL] = read_by_many(g, t_cast(g, t_op1(g, OP_SIN, angle), DT_F32));
+  b->sin[ROPE_GLOBAL] = t_cast(g, t_op1(g, OP_SIN, angle), DT_F32);
   b->cos[ROPE_GLOBAL] =
-    read_by_many(g, t_cast(g, t_op1(g, OP_SIN, t_add(g, angle, uop_float(g, DT_F64, M_PI_2))), DT_F32));
+    t_cast(g, t_op1(g, OP_SIN, t_add(g, angle, uop_float(g, DT_F64, M_PI_2))), DT_F32);
 }
 
 tensor *place_of(const build *b, int which, uop *n) {

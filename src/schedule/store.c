@@ -6,8 +6,12 @@
 typedef struct reader { struct reader *next; uop *by; } reader;
 // Facts about a node. constant: depends on weights only; counted: has an unstored sum or gather below it; summed: has
 // an unstored sum below it; data: has memory below it; stored, rows_stored: the decision of the rules for it and for
-// the tensor in which it looks up rows
-typedef struct fact { uop *u; reader *readers; bool constant, counted, summed, data, stored, rows_stored; } fact;
+// the tensor in which it looks up rows; looked_up: has an unstored look-up of rows of a weight below it
+typedef struct fact {
+  uop *u;
+  reader *readers;
+  bool constant, counted, summed, looked_up, data, stored, rows_stored;
+} fact;
 typedef struct values { graph *g; arena *mem; map facts; fact *at; size_t n; } values;
 
 static fact *known_of(const values *v, const uop *u) { return map_ptr(&v->facts, u); }
@@ -36,6 +40,12 @@ static bool is_shown(const uop *u) {
   return lies_stored(u);
 }
 
+// Does u read rows of a weight by numbers of the input, such as tokens?
+static bool looks_up_rows(const values *v, const uop *u) {
+  const fact *rows = known_of(v, u->src[0]), *ids = known_of(v, u->src[1]);
+  return rows->constant && dtype_is_float((enum dtype)u->dt) && ids->data && !ids->counted;
+}
+
 static void note_fact(values *v, fact *f) {
   const uop *u = f->u;
   size_t n = u->op == OP_GATHER || only_moves(u) ? 1 : u->nsrc;
@@ -45,6 +55,7 @@ static void note_fact(values *v, fact *f) {
   f->counted = u->op == OP_REDUCE_AXIS || u->op == OP_GATHER;
   f->summed = u->op == OP_REDUCE_AXIS;
   f->data = u->op == OP_BUFFER;
+  f->looked_up = u->op == OP_GATHER && looks_up_rows(v, u);
   for (size_t i = 0; i < u->nsrc; i++) {
     fact *from = known_of(v, u->src[i]);
     reader *r = ARENA_NEW(v->mem, reader);
@@ -53,6 +64,7 @@ static void note_fact(values *v, fact *f) {
     if (i < n) f->constant &= from->constant;
     f->summed |= !lies_stored(u) && from->summed;
     f->counted |= !lies_stored(u) && from->counted;
+    f->looked_up |= !lies_stored(u) && from->looked_up;
     f->data |= from->data;
   }
 }
@@ -118,6 +130,26 @@ static void store_looked_up(const values *v, uop *u) {
   else want_stored(v, x);
 }
 
+// --- products with weights ------------------------------------------------------------------------------------------
+
+// Is u a product with a weight, apart from factors, limits and a bias that depend on weights alone?
+static bool is_product(const values *v, const uop *u) {
+  while (u->op != OP_REDUCE_AXIS) {
+    if (lies_stored(u) || !u->shape || !known_of(v, u)->summed) return false;
+    const uop *next = NULL;
+    for (size_t i = 0; i < (only_moves(u) ? 1 : u->nsrc); i++) {
+      if (known_of(v, u->src[i])->constant) continue;
+      if (next) return false;
+      next = u->src[i];
+    }
+    if (!next) return false;
+    u = next;
+  }
+  const uop *mul = u->src[0];
+  return u->a == OP_ADD && mul->op == OP_MUL &&
+         known_of(v, mul->src[0])->constant != known_of(v, mul->src[1])->constant;
+}
+
 // --- residual streams ------------------------------------------------------------------------------------------------
 //
 // Each part of a model adds to the residual stream: x + f(x), where f begins with sums over x. The cost model sees that
@@ -152,7 +184,7 @@ static bool made_beside(const values *v, uop *u, const fact *x, map *seen) {
 }
 
 // Stores x of x + f(x), also if it is scaled. A polynomial of x within an activation does not count.
-static void store_what_flows(const values *v, const uop *add) {
+static void store_what_flows(const values *v, uop *add) {
   for (int i = 0; add->op == OP_ADD && add->shape && i < 2; i++) {
     uop *s = add->src[i], *by = add->src[!i];
     if (!s->shape || !by->shape || !has_readers(v, s) || !known_of(v, by)->summed) continue;
@@ -160,6 +192,18 @@ static void store_what_flows(const values *v, const uop *add) {
     map seen = {0};
     if (joins_sums(v, x) && !made_beside(v, by, known_of(v, x), &seen)) want_stored(v, x);
     map_free(&seen);
+  }
+}
+
+// Stores x of x + f(x) if x is made of rows of weights that are looked up: the embedding of tokens. Otherwise each
+// kernel that reads the stream would look them up, and unpack them, again.
+static void store_embedding(const values *v, uop *add) {
+  if (add->op != OP_ADD || !add->shape || !dtype_is_float((enum dtype)add->dt)) return;
+  for (int i = 0; i < 2; i++) {
+    uop *x = add->src[i], *by = add->src[!i];
+    if (!x->shape || !by->shape || !has_readers(v, x) || !known_of(v, by)->summed) continue;
+    const fact *f = known_of(v, x);
+    if (f->looked_up && (f->constant || !f->summed)) want_stored(v, x);
   }
 }
 
@@ -173,14 +217,35 @@ static uop *before_centring(uop *u) {
 
 // The input of a norm: its squares are summed along the last axis, and others read it. The last value of the residual
 // stream is one.
-static void store_what_is_normed(const values *v, const uop *sum) {
+static void store_what_is_normed(const values *v, uop *sum) {
   if (sum->op != OP_REDUCE_AXIS || sum->a != OP_ADD || sum->b != 1 << (sum->shape->n - 1)) return;
   const uop *square = sum->src[0];
   if (square->op != OP_MUL || square->src[0] != square->src[1]) return;
   uop *x = before_centring(square->src[0]);
   if (!has_readers(v, x)) return;
   x = before_scales(v, x);
-  if (joins_sums(v, x)) want_stored(v, x);
+  if (joins_sums(v, x) || is_product(v, x)) want_stored(v, x);
+}
+
+// --- sines ----------------------------------------------------------------------------------------------------------
+//
+// Tables of a rotation depend on positions alone, and every layer reads them. The cost model finds a sine for each
+// element of a layer's rows cheaper than a store.
+
+static bool scales_by_number(const uop *u) {
+  return u->op == OP_MUL && (!u->src[0]->shape || !u->src[1]->shape);
+}
+
+// Stores a sine that several kernels read: the narrowest form before it is repeated.
+static void store_sine(const values *v, uop *u) {
+  if (u->op != OP_SIN || !u->shape) return;
+  bool expanded = false;
+  for (uop *by = u; by; by = only_reader(v, by)) {
+    if (by != u && !only_moves(by) && by->op != OP_CAST && !scales_by_number(by)) return;
+    expanded |= by->op == OP_EXPAND;
+    if (!expanded) u = by;
+    if (has_readers(v, by)) { want_stored(v, u); return; }
+  }
 }
 
 // --- all of it ------------------------------------------------------------------------------------------------------
@@ -205,7 +270,9 @@ static uop *with_stored(const values *v) {
   return u;
 }
 
-uop *store_values(graph *g, uop *sink) {
+typedef void (*store_rule)(const values *v, uop *u);
+
+static uop *store_by(graph *g, uop *sink, const store_rule *rules, size_t n) {
   arena *mem = arena_new();
   const uop_list order = uop_toposort(mem, &sink, 1);
   values v = {.g = g, .mem = mem, .at = ARENA_ARRAY(mem, fact, order.n), .n = order.n};
@@ -214,13 +281,16 @@ uop *store_values(graph *g, uop *sink) {
     map_put(&v.facts, order.at[i], &v.at[i]);
     note_fact(&v, &v.at[i]);
   }
-  for (size_t i = 0; i < order.n; i++) {
-    store_looked_up(&v, order.at[i]);
-    store_what_flows(&v, order.at[i]);
-    store_what_is_normed(&v, order.at[i]);
-  }
+  for (size_t i = 0; i < order.n; i++) for (size_t j = 0; j < n; j++) rules[j](&v, order.at[i]);
   uop *out = with_stored(&v);
   map_free(&v.facts);
   arena_free(mem);
   return out;
+}
+
+uop *store_values(graph *g, uop *sink) {
+  // the other rules see the embedding as memory, not as a weight
+  static const store_rule first[] = {store_embedding};
+  static const store_rule then[] = {store_looked_up, store_what_flows, store_what_is_normed, store_sine};
+  return store_by(g, store_by(g, sink, first, COUNT(first)), then, COUNT(then));
 }

@@ -54,3 +54,17 @@ def test_a_change_is_shown(replay, now):
     replay_lines = replay.difference(other, 10000)
     assert any(line.startswith("-") and "fmul" in line for line in replay_lines) and any(line.startswith("+") and "fadd" in line for line in replay_lines)
     assert "- " + replay.summary_line(gone, *now[gone]) in replay_lines
+
+
+def test_a_change_of_one_family_is_shown(replay, make_model, built_tool, tmp_path):
+    """replay.sh --against: a row says how many kernels run and how many are other ones; equal builds make equal kernels."""
+    import families
+    tool, found = built_tool("replay_tool", "WEFT_REPLAY_TOOL"), []
+    for name in ("olmo", "olmo2"):
+        make_model.write(name, tmp_path / name)
+        found.append(families.kernels(tool, "avx2", tmp_path / name))
+        assert found[-1] == families.kernels(tool, "avx2", tmp_path / name) and {stage for stage, _ in found[-1]} == {"token", "prompt"}
+    assert found[0] != found[1] and families.kernels(tool, "avx2", tmp_path / "none") not in ("", {})
+    steps = [[sum(n for (s, _), n in of.items() if s == stage) for of in found] for stage in ("token", "prompt")]
+    name, token, prompt, changed = families.row("olmo", *found).strip("| ").split(" | ")
+    assert (name, token, prompt) == ("olmo", *(f"{a} -> {b}" for a, b in steps)) and 0 < int(changed) <= sum(found[1].values())

@@ -59,8 +59,8 @@ def models(folder):
     """name -> (path, machines)"""
     mixed = lambda name: Q6_K if "token_embd" in name or name in ("blk.0.attn_v", "blk.0.ffn_down") else Q4_K
     shape(folder / "k", "llama", 2, 2048, 32, 8, 64, 8192, 128256, mixed)
-    shape(folder / "0", "llama", 1, 2048, 32, 8, 64, 8192, 128256, lambda name: Q6_K if "token_embd" in name else Q4_0)
-    shape(folder / "m", "qwen3moe", 1, 1024, 16, 4, 128, 768, 32000, lambda name: Q8_0, 32, {"qwen3moe.expert_count": 32, "qwen3moe.expert_used_count": 4, "qwen3moe.expert_feed_forward_length": 768})
+    shape(folder / "0", "llama", 2, 2048, 32, 8, 64, 8192, 128256, lambda name: Q6_K if "token_embd" in name else Q4_0)
+    shape(folder / "m", "qwen3moe", 2, 1024, 16, 4, 128, 768, 32000, lambda name: Q8_0, 32, {"qwen3moe.expert_count": 32, "qwen3moe.expert_used_count": 4, "qwen3moe.expert_feed_forward_length": 768})
     every = ("vnni", "avx2", "dotprod")
     return {"tinypy": (HERE.parents[1] / "models" / "tinypy.gguf", every), "llama-1b-q4_k_m": (folder / "k", ("vnni", "dotprod")), "llama-1b-q4_0": (folder / "0", ("vnni", "avx2")), "qwen3moe-q8_0": (folder / "m", ("vnni",))}
 

@@ -166,13 +166,68 @@ static void test_what_is_normed(void **state) {
   graph_free(g);
 }
 
-// A product with a bias is left to costs, and what is made of memory alone.
-static void test_what_is_normed_and_joins_no_sums(void **state) {
+static void test_products_that_are_normed(void **state) {       // with a bias or a factor, or without
+  (void)state;
+  graph *g = graph_new(NULL);
+  tensor *y = product(g, matrix(g, 1, ROWS, COLS), 10), *w = row_of_weights(g, 11);
+  assert_int_equal(stored(g, t_rmsnorm(g, y, w, 1e-5), DT_F32, ROWS * COLS), 1);
+  assert_int_equal(stored(g, t_rmsnorm(g, t_add(g, y, w), w, 1e-5), DT_F32, ROWS * COLS), 1);
+  assert_int_equal(stored(g, t_rmsnorm(g, t_mul(g, y, w), w, 1e-5), DT_F32, ROWS * COLS), 1);
+  graph_free(g);
+}
+
+// What is made of memory alone is left to costs, and what is more than a product.
+static void test_what_is_normed_and_no_product(void **state) {
   (void)state;
   graph *g = graph_new(NULL);
   tensor *x = matrix(g, 1, ROWS, COLS), *w = row_of_weights(g, 11);
-  assert_int_equal(stored(g, t_rmsnorm(g, t_add(g, product(g, x, 10), w), w, 1e-5), DT_F32, ROWS * COLS), 0);
   assert_int_equal(stored(g, t_rmsnorm(g, t_add(g, x, t_exp(g, x)), w, 1e-5), DT_F32, ROWS * COLS), 0);
+  assert_int_equal(stored(g, t_rmsnorm(g, t_mul(g, product(g, x, 10), x), w, 1e-5), DT_F32, ROWS * COLS), 0);
+  assert_int_equal(stored(g, t_rmsnorm(g, t_matmul(g, x, x), NULL, 1e-5), DT_F32, ROWS * ROWS), 0);
+  graph_free(g);
+}
+
+static tensor *embedding(graph *g, tensor *ids) {
+  tensor *rows = t_reshape_i(g, t_weight(g, 30, DT_F32, MANY * COLS), 2, (int64_t[]){MANY, COLS});
+  return t_gather(g, rows, ids);
+}
+
+// The embedding of tokens is stored if layers add to it, scaled or normed, and then flows as what is in memory does.
+static void test_an_embedding_that_flows(void **state) {
+  (void)state;
+  for (int kind = 0; kind < 3; kind++)
+    for (int layers = 1; layers < 4; layers++) {
+      graph *g = graph_new(NULL);
+      tensor *x = embedding(g, t_cast(g, t_buffer(g, 2, DT_I32, ROWS), DT_IDX));
+      if (kind == 1) x = t_scale(g, x, 3);
+      if (kind == 2) x = t_rmsnorm(g, x, row_of_weights(g, 31), 1e-5);
+      for (int i = 0; i < layers; i++) x = t_add(g, x, product(g, x, 10 + i));
+      assert_int_equal(stored(g, x, DT_F32, ROWS * COLS), layers);
+      graph_free(g);
+    }
+}
+
+// Rows of a table by positions alone, and rows that nothing is added to, are left to costs.
+static void test_rows_of_weights_that_do_not_flow(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  tensor *at = embedding(g, t_iota(g, uop_idx(g, ROWS))),
+         *x = embedding(g, t_cast(g, t_buffer(g, 2, DT_I32, ROWS), DT_IDX));
+  assert_int_equal(stored(g, t_add(g, at, product(g, at, 10)), DT_F32, ROWS * COLS), 0);
+  assert_int_equal(stored(g, product(g, x, 10), DT_F32, ROWS * COLS), 0);
+  graph_free(g);
+}
+
+// A sine is stored where several read it: before it is repeated, and with its factor. One that is read once is not.
+static void test_sines(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  tensor *x = matrix(g, 1, ROWS, COLS),
+         *sine = t_scale(g, t_op1(g, OP_SIN, t_reshape_i(g, t_buffer(g, 3, DT_F32, ROWS), 2, (int64_t[]){ROWS, 1})), 2),
+         *all = t_expand(g, sine, 2, x->shape->dim);
+  assert_int_equal(stored(g, t_mul(g, x, all), DT_F32, ROWS), 0);
+  assert_int_equal(stored(g, t_mul(g, t_exp(g, t_mul(g, x, all)), all), DT_F32, ROWS), 1);
+  assert_int_equal(stored(g, t_mul(g, t_exp(g, t_mul(g, x, all)), all), DT_F32, ROWS * COLS), 0);
   graph_free(g);
 }
 
@@ -184,7 +239,9 @@ int main(void) {
     cmocka_unit_test(test_ids_that_a_table_has),             cmocka_unit_test(test_ids_that_lie_in_memory),
     cmocka_unit_test(test_what_flows),                       cmocka_unit_test(test_what_flows_and_is_scaled),
     cmocka_unit_test(test_two_parts_of_one_input),           cmocka_unit_test(test_a_polynomial_flows_nowhere),
-    cmocka_unit_test(test_what_is_normed),                   cmocka_unit_test(test_what_is_normed_and_joins_no_sums),
+    cmocka_unit_test(test_what_is_normed),                   cmocka_unit_test(test_products_that_are_normed),
+    cmocka_unit_test(test_what_is_normed_and_no_product),    cmocka_unit_test(test_an_embedding_that_flows),
+    cmocka_unit_test(test_rows_of_weights_that_do_not_flow), cmocka_unit_test(test_sines),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

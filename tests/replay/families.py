@@ -1,0 +1,67 @@
+"""Which families' kernels a change of the compiler or of model/ touched: two builds of tests/tools/replay_tool.c on the small model of every family.
+
+    replay.sh --against TOOL [--machine NAME]
+
+TOOL is the replay_tool of the build before the change.  Each family is made twice, with weights in F32 and in Q8_0 (tests/tools/make_model.py).  A row says how
+many kernels a token and a prompt of 64 run, before and now, and how many of them have another text.  Exit status: 0 no family changed, 1 some did.
+"""
+import argparse
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+import make_model  # noqa: E402
+
+
+def kernels(tool, machine, path):
+    """{(stage, hash of the text): how often it runs}, or what went wrong as a text"""
+    done = subprocess.run([tool, machine, path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={})
+    if done.returncode:
+        return done.stderr.strip() or "crashed"
+    found = {}
+    for part in done.stdout.split("=== ")[1:]:
+        line, text = part.split("\n", 1)
+        stage, _, count = line.split()
+        key = stage, hashlib.sha256(text.encode()).hexdigest()
+        found[key] = found.get(key, 0) + int(count)
+    return found
+
+
+def row(name, before, now):
+    if isinstance(before, str) or isinstance(now, str):
+        return f"{name}: {now if isinstance(now, str) else before}"
+    steps = [" -> ".join(str(sum(n for (s, _), n in of.items() if s == stage)) for of in (before, now)) for stage in ("token", "prompt")]
+    changed = sum(max(0, n - before.get(key, 0)) for key, n in now.items())
+    return f"| {name} | {steps[0]} | {steps[1]} | {changed} |"
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="replay.sh --against", description="Shows which families' kernels differ between two builds.")
+    parser.add_argument("tool", help=argparse.SUPPRESS)
+    parser.add_argument("--against", required=True, metavar="TOOL", help="the replay_tool of the build before")
+    parser.add_argument("--machine", default="avx2", help="a machine of replay_tool (default: avx2)")
+    args = parser.parse_args()
+
+    def compare(task):
+        name, quant, path = task
+        make_model.write(name, path, **({"quant": quant} if quant else {}))
+        before, now = (kernels(tool, args.machine, path) for tool in (args.against, args.tool))
+        path.unlink()
+        return None if before == now else row(f"{name} {quant}".strip(), before, now)
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        tasks = [(name, quant, Path(folder) / f"{name}{quant}.gguf") for name in make_model.FAMILIES for quant in ("", "Q8_0")]
+        rows = [r for r in pool.map(compare, tasks) if r]
+    if rows:
+        print("\n".join(["| family | kernels of a token | of a prompt | with another text |", "|---|---|---|---|", *rows]))
+    print(f"replay: {len(rows)} of {len(tasks)} files of families changed", file=sys.stderr)
+    return 1 if rows else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
