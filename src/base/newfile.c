@@ -74,23 +74,48 @@ static void drop_left_part(const char *part) {
   close(fd);
 }
 
+static bool is_still_named(int fd, const char *path) {
+  struct stat of, at;
+  return !fstat(fd, &of) && !lstat(path, &at) && of.st_dev == at.st_dev && of.st_ino == at.st_ino;
+}
+
+// -1 with EEXIST: another writer has this part.
 static int open_new_part(const char *part, mode_t mode) {
   int fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, mode);
   if (fd < 0 && errno == EEXIST) {
     drop_left_part(part);
     fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, mode);
   }
-  if (fd >= 0) flock(fd, LOCK_EX | LOCK_NB);
+  if (fd < 0) return -1;
+  // before it is locked, another writer may take it for one that was left
+  bool taken = flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+  if (!taken && is_still_named(fd, part)) return fd;
+  close(fd);
+  errno = EEXIST;
+  return -1;
+}
+
+// Threads of this process may write files of one name at once: the last one to end stays.
+enum { MOST_PARTS = 1000 };
+
+static int open_own_part(newfile *f, mode_t mode) {
+  int fd = -1;
+  for (int i = 0; fd < 0 && i < MOST_PARTS; i++) {
+    char end[48];
+    if (i) snprintf(end, sizeof end, ".%ld-%d.part", (long)getpid(), i);
+    else snprintf(end, sizeof end, ".%ld.part", (long)getpid());
+    free(f->part);
+    f->part = path_beside(f, end);
+    fd = open_new_part(f->part, mode);
+    if (fd < 0 && errno != EEXIST) break;
+  }
   return fd;
 }
 
 enum { PLAIN = 0666, PROGRAM = 0777 };
 
 static int open_new(newfile *f, bool special, mode_t mode, newfile **out, error *err) {
-  char end[32];
-  snprintf(end, sizeof end, ".%ld.part", (long)getpid());
-  if (!special) f->part = path_beside(f, end);
-  f->fd = special ? open(f->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666) : open_new_part(f->part, mode);
+  f->fd = special ? open(f->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666) : open_own_part(f, mode);
   if (f->fd < 0) {
     failed(f, "cannot be written", err);
     free(f->part);

@@ -110,6 +110,17 @@ def test_nothing_else_is_replaced(weft, weft_env, tinypy, folder):
         assert done(s, 0, "save", "empty")["n_written"] == done(s, 0, "save", "empty")["n_written"] > 0
 
 
+def test_two_that_save_under_one_name(weft, weft_env, tinypy, folder):
+    """Each is written, and the last one stays whole."""
+    with Server(weft, weft_env, tinypy, *SLOTS, folder) as s:
+        chat(s, 0)
+        chat(s, 1)
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            results = list(pool.map(lambda i: act(s, i % 2, "save", "one"), range(120)))
+        assert {status for status, _ in results} == {200}, [r for r in results if r[0] != 200][:2]
+        assert os.listdir(folder) == ["one"] and done(s, 0, "restore", "one")["n_restored"] > 0
+
+
 def test_files_of_others_and_damaged_ones(weft, weft_env, tinypy, folder):
     with Server(weft, weft_env, tinypy, *SLOTS, folder) as s:
         first = chat(s, 0)
