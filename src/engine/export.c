@@ -208,6 +208,8 @@ int weft_exported_use(const char *path, weft_error *err) {
   exported in;
   error e = {0}, why = {0};
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), found = 0;
+  // a program that can only be executed holds no model
+  if (fd < 0 && errno != ENOENT && errno != EACCES) found = error_set(&why, "cannot be opened: %s", strerror(errno));
   if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode)) found = exported_find(fd, (uint64_t)st.st_size, &in, &why);
   if (found > 0) {
     void *at = mmap(NULL, in.kernels_n, PROT_READ, MAP_PRIVATE, fd, (off_t)in.kernels_at);

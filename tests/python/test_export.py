@@ -164,6 +164,13 @@ def test_what_is_missing_is_named(chat):
     assert done.returncode == 1 and "WEFT_CPU=x86-64: this program has kernels for x86-64-v2, x86-64-v3, x86-64-v4" in done.stderr, done.stderr
 
 
+def test_without_room_for_its_own_file(chat):
+    """It says why it cannot read itself, and not that it has no model."""
+    limited = ["sh", "-c", 'ulimit -n 3; exec "$0" run -p x -n 1', chat]
+    done = subprocess.run(limited, env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and f"{chat}: cannot be opened: Too many open files" in done.stderr, done.stderr
+
+
 def test_other_models(chat, run_weft, tmp_path):
     """The file is a model for weft, too; and the program takes another one, whose kernels it has if they are the same."""
     done = run_weft(["inspect", chat])
