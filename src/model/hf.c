@@ -41,6 +41,7 @@ hf_made *hf_add_values(hf *h, const char *name, const float *values, int64_t n) 
 
 static const char *file_of(const hf *h, const hf_source *s) { return h->files.at[s->file].name; }
 
+// Transposes each matrix, and takes every second row from `first` on, or all (halved false).
 static int turn_matrices(hf *h, hf_made *m, const hf_source *s, bool halved, int64_t first, error *err) {
   int64_t rows = m->t.ne[0];
   if (m->t.n_dims == 1 && !halved) return 0;               // a bias
@@ -52,6 +53,15 @@ static int turn_matrices(hf *h, hf_made *m, const hf_source *s, bool halved, int
   m->turned = true;
   m->first = first;
   m->step = halved ? 2 : 1;
+  return 0;
+}
+
+// Transposes each matrix, and takes one half of its rows.
+static int turn_half(hf *h, hf_made *m, const hf_source *s, bool rest, error *err) {
+  if (turn_matrices(h, m, s, true, 0, err)) return -1;
+  m->stored = 2 * m->t.ne[1];
+  m->first = rest ? m->t.ne[1] : 0;
+  m->step = 1;
   return 0;
 }
 
@@ -168,6 +178,8 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_TURNED: return turn_matrices(h, m, s, false, 0, err);
   case HF_TURNED_EVEN: return turn_matrices(h, m, s, true, 0, err);
   case HF_TURNED_ODD: return turn_matrices(h, m, s, true, 1, err);
+  case HF_TURNED_FIRST: return turn_half(h, m, s, false, err);
+  case HF_TURNED_REST: return turn_half(h, m, s, true, err);
   case HF_EVEN: return take_every_second(h, m, s, 0, err);
   case HF_ODD: return take_every_second(h, m, s, 1, err);
   default: return 0;
@@ -252,7 +264,8 @@ static void put_blocks_first(hf *h) {
 // Returns whether a tensor is F32 in every file.
 static bool stays_f32(const hf_tensor *t) {
   static const char *const ends[] = {"_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight",
-                                     "ssm_conv1d.weight", "shortconv.conv.weight"};
+                                     "ssm_conv1d.weight", "shortconv.conv.weight",
+                                     "indexer.proj.weight"};
   if (t->n_dims < 2 || !hf_ends_in(t->name, ".weight")) return true;
   for (size_t i = 0; i < COUNT(ends); i++) if (hf_ends_in(t->name, ends[i])) return true;
   return !strcmp(t->name, "position_embd.weight") || !strcmp(t->name, "token_types.weight");
@@ -422,7 +435,7 @@ const hf_tensor *hf_tensor_at(const hf *h, size_t i) {
 // Gathers elements that are not contiguous: a column of a matrix, or every second element of a row.
 static const unsigned char *gather_elements(const hf_made *m, const hf_source *s, int64_t r, void *scratch) {
   uint64_t bytes = m->t.from->bytes;
-  int64_t n = m->t.ne[0], rows = m->t.ne[1], columns = (m->turned ? rows : n) * m->step;
+  int64_t n = m->t.ne[0], rows = m->t.ne[1], columns = m->stored ? m->stored : (m->turned ? rows : n) * m->step;
   for (int64_t i = 0; i < n; i++) {
     int64_t row = m->turned ? hf_ordered(&m->order, r / rows * n + i) : r;
     int64_t column = (m->turned ? r % rows : i) * m->step + m->first;

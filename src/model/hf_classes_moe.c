@@ -16,31 +16,28 @@ static const char config_name[] = "config.json";
 
 // ---- DeepSeek -------------------------------------------------------------------------------------------------------
 
-static const hf_rule deepseek_rules[] = {
-  {BLOCK "self_attn.q_a_proj", "blk.*.attn_q_a", 0, 0},
-  {BLOCK "self_attn.q_a_layernorm", "blk.*.attn_q_a_norm", 0, 0},
-  {BLOCK "self_attn.q_b_proj", "blk.*.attn_q_b", 0, 0},
-  {BLOCK "self_attn.kv_a_proj_with_mqa", "blk.*.attn_kv_a_mqa", 0, 0},
-  {BLOCK "self_attn.kv_a_layernorm", "blk.*.attn_kv_a_norm", 0, 0},
-  {BLOCK "self_attn.kv_b_proj", "blk.*.attn_k_b", HF_FIRST_TURNED, "num_attention_heads qk_nope_head_dim"},
-  {BLOCK "self_attn.kv_b_proj", "blk.*.attn_v_b", HF_REST, "num_attention_heads qk_nope_head_dim"},
-  EXPERTS("mlp"),
-  {0},
-};
+#define DEEPSEEK_RULES \
+  {BLOCK "self_attn.q_a_proj", "blk.*.attn_q_a", 0, 0}, {BLOCK "self_attn.q_a_layernorm", "blk.*.attn_q_a_norm", 0, \
+  0}, \
+    {BLOCK "self_attn.q_b_proj", "blk.*.attn_q_b", 0, 0}, \
+    {BLOCK "self_attn.kv_a_proj_with_mqa", "blk.*.attn_kv_a_mqa", 0, 0}, \
+    {BLOCK "self_attn.kv_a_layernorm", "blk.*.attn_kv_a_norm", 0, 0}, \
+    {BLOCK "self_attn.kv_b_proj", "blk.*.attn_k_b", HF_FIRST_TURNED, "num_attention_heads qk_nope_head_dim"}, \
+    {BLOCK "self_attn.kv_b_proj", "blk.*.attn_v_b", HF_REST, "num_attention_heads qk_nope_head_dim"}, EXPERTS("mlp")
+static const hf_rule deepseek_rules[] = {DEEPSEEK_RULES, {0}};
 
-static const hf_key deepseek_keys[] = {
-  {"vocab_size", HF_U32, "vocab_size"},
-  {"leading_dense_block_count", HF_U32, "first_k_dense_replace"},
-  {"attention.q_lora_rank", HF_U32, "q_lora_rank"},
-  {"attention.kv_lora_rank", HF_U32, "kv_lora_rank"},
-  {"attention.value_length", HF_U32, "kv_lora_rank"},
-  {"attention.value_length_mla", HF_U32, "v_head_dim"},
-  {"rope.dimension_count", HF_U32, "qk_rope_head_dim"},
-  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size intermediate_size"},
-  {"expert_shared_count", HF_U32, "n_shared_experts"},
-  {"expert_weights_scale", HF_F32_KEY, "routed_scaling_factor"},
-  {0},
-};
+#define DEEPSEEK_KEYS \
+  {"vocab_size", HF_U32, "vocab_size"}, \
+    {"leading_dense_block_count", HF_U32, "first_k_dense_replace"}, \
+    {"attention.q_lora_rank", HF_U32, "q_lora_rank"}, \
+    {"attention.kv_lora_rank", HF_U32, "kv_lora_rank"}, \
+    {"attention.value_length", HF_U32, "kv_lora_rank"}, \
+    {"attention.value_length_mla", HF_U32, "v_head_dim"}, \
+    {"rope.dimension_count", HF_U32, "qk_rope_head_dim"}, \
+    {"expert_feed_forward_length", HF_U32, "moe_intermediate_size intermediate_size"}, \
+    {"expert_shared_count", HF_U32, "n_shared_experts"}, \
+    {"expert_weights_scale", HF_F32_KEY, "routed_scaling_factor"}
+static const hf_key deepseek_keys[] = {DEEPSEEK_KEYS, {0}};
 
 // YaRN's weight of the logarithm of the factor. Files have one key for the folder's two values.
 static int put_log_weight(hf *h, error *err) {
@@ -94,15 +91,18 @@ static const hf_key granite_keys[] = {
 
 // ---- GLM 4 MoE ------------------------------------------------------------------------------------------------------
 
+// MTP blocks, which come after the last layer.
+#define NEXTN \
+  {BLOCK "eh_proj", "blk.*.nextn.eh_proj", 0, 0}, \
+    {BLOCK "embed_tokens", "blk.*.nextn.embed_tokens", 0, 0}, \
+    {BLOCK "enorm", "blk.*.nextn.enorm", 0, 0}, \
+    {BLOCK "hnorm", "blk.*.nextn.hnorm", 0, 0}, \
+    {BLOCK "shared_head.head", "blk.*.nextn.shared_head_head", 0, 0}, \
+    {BLOCK "shared_head.norm", "blk.*.nextn.shared_head_norm", 0, 0}
 static const hf_rule glm4_rules[] = {
   {BLOCK "post_attention_layernorm", "blk.*.post_attention_norm", 0, 0},
   EXPERTS("mlp"),
-  {BLOCK "eh_proj", "blk.*.nextn.eh_proj", 0, 0},
-  {BLOCK "embed_tokens", "blk.*.nextn.embed_tokens", 0, 0},
-  {BLOCK "enorm", "blk.*.nextn.enorm", 0, 0},
-  {BLOCK "hnorm", "blk.*.nextn.hnorm", 0, 0},
-  {BLOCK "shared_head.head", "blk.*.nextn.shared_head_head", 0, 0},
-  {BLOCK "shared_head.norm", "blk.*.nextn.shared_head_norm", 0, 0},
+  NEXTN,
   {0},
 };
 
@@ -117,15 +117,64 @@ static const hf_key glm4_keys[] = {
 };
 
 // MTP layers count as blocks of the file.
-static int glm4_moe_more(hf *h, error *err) {
+static int put_blocks_with_mtp(hf *h, error *err) {
   uint32_t further = 0;
   bool found;
   if (hf_u32(h, "num_nextn_predict_layers", &further, &found, err)) return -1;
   if (further > HF_LAYERS_MOST)
     return hf_fail(h, config_name, "num_nextn_predict_layers", err, "%u is more than %d", further, HF_LAYERS_MOST);
   gguf_head_u32(h->head, hf_arch_key(h, "block_count"), h->n_layers + further);
+  return 0;
+}
+
+static int glm4_moe_more(hf *h, error *err) {
   gguf_head_u32(h->head, hf_arch_key(h, "expert_gating_func"), 2);
-  return hf_glm4_more(h, err);
+  return put_blocks_with_mtp(h, err) || hf_glm4_more(h, err) ? -1 : 0;
+}
+
+// ---- GLM 5 ----------------------------------------------------------------------------------------------------------
+
+// DeepSeek's attention; an indexer chooses the positions that a token reads.
+#define INDEXER BLOCK "self_attn.indexer."
+static const hf_rule glm_dsa_rules[] = {
+  DEEPSEEK_RULES,
+  NEXTN,
+  {INDEXER "k_norm", "blk.*.indexer.k_norm", 0, 0},
+  {INDEXER "weights_proj", "blk.*.indexer.proj", 0, 0},
+  {INDEXER "wk", "blk.*.indexer.attn_k", 0, 0},
+  {INDEXER "wq_b", "blk.*.indexer.attn_q_b", 0, 0},
+  {0},
+};
+static const hf_key glm_dsa_keys[] = {
+  DEEPSEEK_KEYS,
+  {"nextn_predict_layers", HF_U32, "num_nextn_predict_layers"},
+  {"attention.indexer.head_count", HF_U32, "index_n_heads"},
+  {"attention.indexer.key_length", HF_U32, "index_head_dim"},
+  {"attention.indexer.top_k", HF_U32, "index_topk"},
+  {0},
+};
+
+// Which layers have an indexer; the others use the positions that the last one before chose.
+static int put_indexer_types(hf *h, error *err) {
+  static const char key[] = "indexer_types";
+  const json_t *types = json_object_get(h->text, key);
+  size_t n = json_array_size(types);
+  if (!types || json_is_null(types)) return 0;
+  if (n != h->n_layers || n > HF_LAYERS_MOST)
+    return hf_fail(h, config_name, key, err, "is not a list of %u layers, of %d at most", h->n_layers, HF_LAYERS_MOST);
+  bool *own = ARENA_ARRAY(h->arena, bool, n);
+  for (size_t i = 0; i < n; i++) {
+    const char *type = json_string_value(json_array_get(types, i));
+    own[i] = type && !strcmp(type, "full");
+    if (!own[i] && (!type || strcmp(type, "shared")))
+      return hf_fail(h, config_name, key, err, "has '%.40s'", type ? type : "what is no text");
+  }
+  gguf_head_bools(h->head, hf_arch_key(h, "attention.indexer.types"), own, n);
+  return 0;
+}
+
+static int glm_dsa_more(hf *h, error *err) {
+  return deepseek_more(h, err) || put_blocks_with_mtp(h, err) || put_indexer_types(h, err) ? -1 : 0;
 }
 
 // ---- Ernie ----------------------------------------------------------------------------------------------------------
@@ -387,6 +436,15 @@ const hf_class hf_classes_moe[] = {
    .keys = glm4_keys,
    .rules = glm4_rules,
    .more = glm4_moe_more},
+  {.name = "GlmMoeDsaForCausalLM",
+   .vocab = HF_VOCAB_GLM_MOE,
+   .arch = "glm-dsa",
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false scoring_func=sigmoid topk_method=noaux_tc "
+            "partial_rotary_factor=1",
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("10000.0") ",\"first_k_dense_replace\":0,\"kv_lora_rank\":512}",
+   .keys = glm_dsa_keys,
+   .rules = glm_dsa_rules,
+   .more = glm_dsa_more},
   {.name = "Dots1ForCausalLM",
    .arch = "dots1",
    .musts = "hidden_act=silu scoring_func=sigmoid n_group=1",

@@ -141,6 +141,15 @@ static const hf_rule qwen35_rules[] = {
   {0},
 };
 
+static const hf_rule qwen3vlmoe_rules[] = {
+  {BLOCK "mlp.gate", "blk.*.ffn_gate_inp", 0, 0},
+  {BLOCK "mlp.experts.gate_up_proj", "blk.*.ffn_gate_exps.weight", HF_TURNED_FIRST, 0},
+  {BLOCK "mlp.experts.gate_up_proj", "blk.*.ffn_up_exps.weight", HF_TURNED_REST, 0},
+  {BLOCK "mlp.experts.down_proj", "blk.*.ffn_down_exps.weight", HF_TURNED, 0},
+  {0},
+};
+static const hf_key qwen3vlmoe_keys[] = {{"expert_feed_forward_length", HF_U32, "moe_intermediate_size"}, {0}};
+
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
 #define LINEAR_SIZES \
@@ -163,6 +172,15 @@ const hf_class hf_classes_qwen[] = {
    .musts = "hidden_act=silu",
    .seeing = true,
    .own_scaling = true,
+   .more = qwen3vl_more},
+  {.name = "Qwen3VLMoeForConditionalGeneration",
+   .arch = "qwen3vlmoe",
+   .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":5000000.0,\"head_dim\":128}",
+   .musts = "hidden_act=silu norm_topk_prob=true decoder_sparse_step=1",
+   .seeing = true,
+   .own_scaling = true,
+   .keys = qwen3vlmoe_keys,
+   .rules = qwen3vlmoe_rules,
    .more = qwen3vl_more},
   {.name = "Qwen3NextForCausalLM",
    .arch = "qwen3next",

@@ -1,6 +1,6 @@
-// Rows of the table of classes (hf_classes.c) for models with Mamba layers: Mamba, Falcon Mamba, Mamba 2, Jamba and
-// Granite 4. A_log of a layer becomes -exp(A_log); Mamba 2's files have numbers of heads as columns, and the norm of
-// each group of heads as a row.
+// Rows of the table of classes (hf_classes.c) for models with Mamba layers: Mamba, Falcon Mamba, Mamba 2, Jamba,
+// Granite 4 and Nemotron H. A_log of a layer becomes -exp(A_log); Mamba 2's files have numbers of heads as columns, and
+// the norm of each group of heads as a row.
 #include <string.h>
 #include "model/hf_impl.h"
 
@@ -177,6 +177,111 @@ static int granite4_prepare(hf *h, error *err) {
   return 0;
 }
 
+// ---- Nemotron H -----------------------------------------------------------------------------------------------------
+
+// A layer is one part: Mamba 2, attention, or a dense part or experts without gates.
+#define PART "layers.*.mixer."
+static const hf_rule nemotron_h_rules[] = {
+  NAMES,
+  MAMBA2(PART, "n_groups"),
+  {PART "q_proj", "blk.*.attn_q", HF_WEAVE, "num_attention_heads"},         // nothing is rotated: the order is free
+  {PART "k_proj", "blk.*.attn_k", HF_WEAVE, "num_key_value_heads"},
+  {PART "v_proj", "blk.*.attn_v", 0, 0},
+  {PART "o_proj", "blk.*.attn_output", 0, 0},
+  {PART "up_proj", "blk.*.ffn_up", 0, 0},
+  {PART "down_proj", "blk.*.ffn_down", 0, 0},
+  {PART "gate", "blk.*.ffn_gate_inp", 0, 0},
+  {PART "gate.e_score_correction_bias", "blk.*.exp_probs_b.bias", 0, 0},
+  {PART "experts.#.up_proj", "blk.*.ffn_up_exps", HF_STACK, 0},
+  {PART "experts.#.down_proj", "blk.*.ffn_down_exps", HF_STACK, 0},
+  {PART "shared_experts.up_proj", "blk.*.ffn_up_shexp", 0, 0},
+  {PART "shared_experts.down_proj", "blk.*.ffn_down_shexp", 0, 0},
+  {0},
+};
+#define NEMOTRON_H_KEYS \
+  {"vocab_size", HF_U32, "vocab_size"}, {"context_length", HF_U32, "endless"}, \
+    {"attention.layer_norm_rms_epsilon", HF_F32_KEY, "rms_norm_eps layer_norm_epsilon"}, \
+    {"ssm.conv_kernel", HF_U32, "conv_kernel"}, {"ssm.state_size", HF_U32, "ssm_state_size"}, \
+    {"ssm.group_count", HF_U32, "n_groups"}, {"ssm.inner_size", HF_U32, "inner"}, \
+    {"ssm.time_step_rank", HF_U32, "mamba_num_heads"}
+static const hf_key nemotron_h_keys[] = {NEMOTRON_H_KEYS, {0}};
+static const hf_key nemotron_h_moe_keys[] = {
+  NEMOTRON_H_KEYS,
+  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"},
+  {"expert_shared_feed_forward_length", HF_U32, "moe_shared_expert_intermediate_size"},
+  {"expert_shared_count", HF_U32, "n_shared_experts"},
+  {"expert_weights_norm", HF_BOOL, "norm_topk_prob"},
+  {"expert_weights_scale", HF_F32_KEY, "routed_scaling_factor"},
+  {0},
+};
+
+// A letter of the pattern, or the name of a layer, as such a letter; 0: unknown.
+static char kind_of_layer(const json_t *name, char letter) {
+  static const struct { const char *name; char letter; } kinds[] = {
+    {"mamba", 'M'}, {"linear_attention", 'M'}, {"attention", '*'}, {"full_attention", '*'}, {"mlp", '-'}, {"moe", 'E'}};
+  const char *text = json_string_value(name);
+  for (size_t i = 0; i < COUNT(kinds); i++)
+    if (text ? !strcmp(text, kinds[i].name) : letter == kinds[i].letter) return kinds[i].letter;
+  return 0;
+}
+
+// The layers as letters: M, *, - or E. NULL: an error.
+static char *read_parts_of_layers(const hf *h, uint32_t *n, error *err) {
+  const char *key = "hybrid_override_pattern";
+  const char *pattern = json_string_value(json_object_get(h->text, key));
+  const json_t *list = pattern ? NULL : json_object_get(h->text, key = "layers_block_type");
+  size_t all = pattern ? strlen(pattern) : json_array_size(list);
+  if (!all || all > HF_LAYERS_MOST) {
+    hf_fail(h, config_name, key, err, "is missing, or is not one of at most %d layers", HF_LAYERS_MOST);
+    return NULL;
+  }
+  char *out = ARENA_ARRAY(h->arena, char, all);
+  for (size_t i = 0; i < all; i++) {
+    out[i] = kind_of_layer(json_array_get(list, i), pattern ? pattern[i] : 0);
+    if (out[i]) continue;
+    hf_fail(h, config_name, key, err, "layer %zu is of an unknown kind", i);
+    return NULL;
+  }
+  *n = (uint32_t)all;
+  return out;
+}
+
+static int nemotron_h_more(hf *h, error *err) {
+  uint32_t n, width;
+  const char *parts = read_parts_of_layers(h, &n, err);
+  bool *attends = parts ? ARENA_ARRAY(h->arena, bool, n) : NULL, moe = h->class->keys == nemotron_h_moe_keys;
+  if (!parts || hf_need_u32(h, moe ? "moe_intermediate_size" : "intermediate_size", &width, err)) return -1;
+  if (width > INT32_MAX) return hf_fail(h, config_name, "intermediate_size", err, "%u is too much", width);
+  int32_t *widths = ARENA_ARRAY(h->arena, int32_t, n);
+  for (uint32_t i = 0; i < n; i++) {
+    attends[i] = parts[i] == '*';
+    widths[i] = parts[i] == 'E' || parts[i] == '-' ? (int32_t)width : 0;
+  }
+  gguf_head_i32s(h->head, hf_arch_key(h, "feed_forward_length"), widths, n);
+  gguf_head_bool(h->head, hf_arch_key(h, "rope.scaling.finetuned"), false);
+  return put_heads_of_layers(h, attends, n, err) || hf_put_rope_dims(h, 1, err) ? -1 : 0;
+}
+
+// Files of models with experts are of another architecture.
+static int prepare_nemotron_h(hf *h, error *err) {
+#define NEMOTRON_H(arch_, keys_) \
+  {.name = "NemotronHForCausalLM", .arch = arch_, .under = "backbone.", .alone = true, .own_scaling = true, \
+   .keys = keys_, .rules = nemotron_h_rules, .more = nemotron_h_more, \
+   .musts = "mlp_hidden_act=relu2 mamba_hidden_act=silu use_bias=false attention_bias=false mlp_bias=false " \
+            "mamba_proj_bias=false use_conv_bias=true moe_latent_size=none num_nextn_predict_layers=0"}
+  static const hf_class with_experts = NEMOTRON_H("nemotron_h_moe", nemotron_h_moe_keys),
+                        without = NEMOTRON_H("nemotron_h", nemotron_h_keys);
+  uint32_t n;
+  const char *parts = read_parts_of_layers(h, &n, err);
+  if (!parts) return -1;
+  bool moe = memchr(parts, 'E', n);
+  if (moe && memchr(parts, '-', n))
+    return hf_fail(h, config_name, "hybrid_override_pattern", err, "has dense layers and experts");
+  json_object_set_new(h->text, "num_hidden_layers", json_integer(n));
+  h->class = moe ? &with_experts : &without;
+  return 0;
+}
+
 // ---- the rows -------------------------------------------------------------------------------------------------------
 
 #define MAMBA_ROW(class_, normed) \
@@ -212,5 +317,9 @@ const hf_class hf_classes_recurrent[] = {
    .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"mamba_d_conv\":4,\"mamba_n_groups\":1,"
                "\"mamba_expand\":2}",
    .derived = "inner=mamba_n_heads*mamba_d_head inner=mamba_expand*hidden_size endless=1048576"},
+  {.name = "NemotronHForCausalLM",
+   .prepare = prepare_nemotron_h,
+   .defaults = "{\"layer_norm_epsilon\":1e-5,\"conv_kernel\":4,\"n_groups\":8}",
+   .derived = "head_dim=attention_head_dim inner=mamba_num_heads*mamba_head_dim endless=1048576"},
   {0},
 };

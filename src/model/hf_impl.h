@@ -52,6 +52,7 @@ typedef struct hf_made {
   size_t n_parts;
   int64_t rows;                      // of a part
   int64_t first, step;               // row r is row first + r * step of the part's matrix
+  int64_t stored;                    // elements of a stored row, if not all are taken; 0: step times those taken
   bool turned;                       // each matrix is transposed
   hf_order order, columns;           // of a part's rows, and of each row's elements
   float plus;
@@ -140,6 +141,8 @@ enum hf_op {
   HF_TURNED,       // each matrix is transposed
   HF_TURNED_EVEN,  // transposed, then every second row from the first on
   HF_TURNED_ODD,   // transposed, then every second row from the second on
+  HF_TURNED_FIRST, // transposed, then the first half of the rows
+  HF_TURNED_REST,  // transposed, then the second half
   HF_ROWS_EVEN,    // every second row of each matrix, from the first on
   HF_ROWS_ODD,
   HF_EVEN,         // every second element of each row

@@ -171,6 +171,10 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "eurobert": ("EuroBertModel", "EuroBertConfig", {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "mask_token_id": 3}, {"files": BERT["files"], "as_is": True, "said": {"classifier_pooling": None}}),
     "nomicbert": ("NomicBertModel", "NomicBertConfig", {"vocab_size": 32, "num_key_value_heads": 4}, {**BERT, "as_is": True, "said": NOMIC}),
     "gemma3-text": ("Gemma3TextModel", "Gemma3TextConfig", {"head_dim": 32, "sliding_window": 64, "query_pre_attn_scalar": 32, "use_bidirectional_attention": True}, {**WITH_PIECES, "files": BERT["files"]}),
+    "qwen3vlmoe-seeing": ("Qwen3VLMoeForConditionalGeneration", "Qwen3VLMoeConfig", {"text_config": {**SMALL, "head_dim": 32, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "rope_parameters": {"rope_type": "default", "rope_theta": 5000000.0, "mrope_section": [6, 5, 5], "mrope_interleaved": True}}, "vision_config": {**QWEN_EYES, "deepstack_visual_indexes": [0]}},
+                           {"besides": {f"model.language_model.layers.{i}.mlp.experts.{n}": s for i in range(2) for n, s in (("gate_up_proj", [4, 64, 96]), ("down_proj", [4, 48, 64]))}}),
+    "glmdsa": ("GlmMoeDsaForCausalLM", "GlmMoeDsaConfig", {**LATENT, "q_lora_rank": 24, "n_shared_experts": 1, "index_n_heads": 16, "index_head_dim": 16, "index_topk": 8, "routed_scaling_factor": 1.5, "pad_token_id": 0, "eos_token_id": 2}, {**GLM_MOE, "after": MTP, "said": {"num_nextn_predict_layers": 1}}),
+    "nemotronh": ("NemotronHForCausalLM", "NemotronHConfig", {"num_hidden_layers": None, "layers_block_type": ["mamba", "moe", "attention", "moe"], "head_dim": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 48, "n_shared_experts": 1, "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 16, "n_groups": 2, "expand": 2}, {"said": {"rms_norm_eps": 1e-5}}),
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
 }
 def in_mxfp4(tensors):
