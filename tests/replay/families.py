@@ -1,12 +1,15 @@
-"""Which families' kernels a change of the compiler or of model/ touched: two builds of tests/tools/replay_tool.c on the small model of every family.
+"""Which families' kernels a change of the compiler or of model/ touched: two builds of tests/tools/replay_tool.c on the small model of every family, and on
+the small encoders of pictures and sound.
 
     replay.sh --against TOOL [--machine NAME]
 
-TOOL is the replay_tool of the build before the change.  Each family is made twice, with weights in F32 and in Q8_0 (tests/tools/make_model.py).  A row says how
-many kernels a token and a prompt of 64 run, before and now, and how many of them have another text.  Exit status: 0 no family changed, 1 some did.
+TOOL is the replay_tool of the build before the change.  Each family is made twice, with weights in F32 and in Q8_0 (tests/tools/make_model.py); encoders are those
+of tests/records/projectors.  A row says how many kernels a token and a prompt of 64, or a picture and a sound, run, before and now, and how many of them have
+another text.  Exit status: 0 nothing changed, 1 something did.
 """
 import argparse
 import hashlib
+import lzma
 import os
 import subprocess
 import sys
@@ -16,6 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 import make_model  # noqa: E402
+
+ENCODERS = Path(__file__).resolve().parents[1] / "records" / "projectors"
 
 
 def kernels(tool, machine, path):
@@ -32,12 +37,24 @@ def kernels(tool, machine, path):
     return found
 
 
+def stages(found):
+    return dict.fromkeys(stage for stage, _ in found)
+
+
 def row(name, before, now):
     if isinstance(before, str) or isinstance(now, str):
         return f"{name}: {now if isinstance(now, str) else before}"
-    steps = [" -> ".join(str(sum(n for (s, _), n in of.items() if s == stage)) for of in (before, now)) for stage in ("token", "prompt")]
+    steps = [f"{stage} " + " -> ".join(str(sum(n for (s, _), n in of.items() if s == stage)) for of in (before, now)) for stage in stages({**before, **now})]
     changed = sum(max(0, n - before.get(key, 0)) for key, n in now.items())
-    return f"| {name} | {steps[0]} | {steps[1]} | {changed} |"
+    return f"| {name} | {', '.join(steps)} | {changed} |"
+
+
+def write(name, quant, path):
+    """A family in this type, or an encoder (quant: None)."""
+    if quant is None:
+        path.write_bytes(lzma.decompress((ENCODERS / f"{name}.gguf.xz").read_bytes()))
+    else:
+        make_model.write(name, path, **({"quant": quant} if quant else {}))
 
 
 def main():
@@ -49,17 +66,18 @@ def main():
 
     def compare(task):
         name, quant, path = task
-        make_model.write(name, path, **({"quant": quant} if quant else {}))
+        write(name, quant, path)
         before, now = (kernels(tool, args.machine, path) for tool in (args.against, args.tool))
         path.unlink()
-        return None if before == now else row(f"{name} {quant}".strip(), before, now)
+        return None if before == now else row(f"{name} {'encoder' if quant is None else quant}".strip(), before, now)
 
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         tasks = [(name, quant, Path(folder) / f"{name}{quant}.gguf") for name in make_model.FAMILIES for quant in ("", "Q8_0")]
+        tasks += [(path.name.removesuffix(".gguf.xz"), None, Path(folder) / f"{path.stem}") for path in sorted(ENCODERS.glob("*.gguf.xz"))]
         rows = [r for r in pool.map(compare, tasks) if r]
     if rows:
-        print("\n".join(["| family | kernels of a token | of a prompt | with another text |", "|---|---|---|---|", *rows]))
-    print(f"replay: {len(rows)} of {len(tasks)} files of families changed", file=sys.stderr)
+        print("\n".join(["| family | kernels | with another text |", "|---|---|---|", *rows]))
+    print(f"replay: {len(rows)} of {len(tasks)} models changed", file=sys.stderr)
     return 1 if rows else 0
 
 

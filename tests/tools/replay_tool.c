@@ -4,8 +4,8 @@
 //     replay_tool MACHINE MODEL                MACHINE: one of the tables below
 //     replay_tool MACHINE MODEL assembly       for bench/mca.py: what LLVM makes of the IR
 //
-// For one token and for chunks of a prompt: a line "=== STAGE NAME COUNT" and the text of each different kernel, in the
-// order of the schedule.
+// For one token and for chunks of a prompt, or for an mmproj file for each medium that it has an encoder for: a line
+// "=== STAGE NAME COUNT" and the text of each different kernel, in the order of the schedule.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +15,10 @@
 #include "device/cpu_info.h"
 #include "device/llvm.h"
 #include "model/model.h"
+#include "model/projector.h"
 #include "render/render.h"
 
-enum { CTX = 512, CHUNK = 64 };
+enum { CTX = 512, CHUNK = 64, SQUARES = 64 };
 
 _Noreturn static void fail(const char *what, const error *err) {
   fprintf(stderr, "replay_tool: %s%s\n", what, err ? err->text : "");
@@ -72,6 +73,20 @@ static void compile(const cpu_target *c, str *text) {
   *text = assembly;
 }
 
+// model or encoder: chunk 0
+static uop *stage_graph(const model *m, graph *g, int64_t chunk) {
+  int64_t rows = chunk ? 0 : projector_rows(m);
+  if (!chunk) return projector_graph(m, g, &(projector_shape){.squares = rows ? rows : SQUARES});
+  return model_graph(m, g,
+                     &(model_shape){.page = 128, .tile = 8,
+                                    .pages = 8192,
+                                    .slots = 1,
+                                    .ctx = CTX + 2 * CHUNK,
+                                    .n_ctx = CTX,
+                                    .chunk = chunk,
+                                    .logits = chunk == 1});
+}
+
 static void print_stage(const model *m, const char *stage, int64_t chunk, const cpu_target *c, bool assembly) {
   const renderer *r = render_find("llvm");
   target t = r->target;
@@ -87,15 +102,7 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
   graph *g = graph_new(NULL);
   schedule s;
   map seen = {0};
-  uop *sink = model_graph(m, g,
-                          &(model_shape){.page = 128, .tile = 8,
-                                         .pages = 8192,
-                                         .slots = 1,
-                                         .ctx = CTX + 2 * CHUNK,
-                                         .n_ctx = CTX,
-                                         .chunk = chunk,
-                                         .logits = chunk == 1});
-  compile_graph(g, sink, &t, &(compile_choices){0}, &s);
+  compile_graph(g, stage_graph(m, g, chunk), &t, &(compile_choices){0}, &s);
   for (int i = 0; i < s.n_kernels; i++)
     map_put(&seen, s.kernels[i].ast, (void *)((intptr_t)map_ptr(&seen, s.kernels[i].ast) + 1));
   for (int i = 0; i < s.n_kernels; i++) {
@@ -116,6 +123,14 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
   graph_free(g);
 }
 
+static void print_encoder(const gguf *file, enum medium k, const cpu_target *c, bool assembly) {
+  model *m;
+  error err = {0};
+  if (projector_open(file, k, &m, &err)) fail("", &err);
+  print_stage(m, medium_name(k), 0, c, assembly);
+  model_close(m);
+}
+
 int main(int argc, char **argv) {
   cpu_features has;
   cpu_target c;
@@ -124,9 +139,11 @@ int main(int argc, char **argv) {
   model *m;
   bool assembly = argc == 4 && !strcmp(argv[3], "assembly");
   if (argc != 3 && !assembly) fail("replay_tool MACHINE MODEL [assembly]", NULL);
-  if (cpu_target_for(machine(argv[1], &has), &has, &c, &err) || gguf_open(argv[2], &file, &err) ||
-      model_open(file, (model_kv){0}, &m, &err))
-    fail("", &err);
+  if (cpu_target_for(machine(argv[1], &has), &has, &c, &err) || gguf_open(argv[2], &file, &err)) fail("", &err);
+  unsigned media = projector_known(file);
+  for (enum medium k = 0; k < MEDIUM_COUNT; k++) if (media >> k & 1) print_encoder(file, k, &c, assembly);
+  if (media) return gguf_close(file), 0;
+  if (model_open(file, (model_kv){0}, &m, &err)) fail("", &err);
   print_stage(m, "token", 1, &c, assembly);
   print_stage(m, "prompt", CHUNK, &c, assembly);
   model_close(m);
