@@ -44,7 +44,7 @@ static int load_conformer(loader *l, layer *y) {
 static tensor *half(const build *b, const layer *y, const enum tensor_id id[4], tensor *x) {
   graph *g = b->g;
   tensor *made = linear(b, y, id[2], t_silu(g, linear(b, y, id[1], norm(b, y, id[0], x))));
-  return flows_on(g, t_add(g, x, t_scale(g, norm(b, y, id[3], makes_several(g, made)), 0.5)));
+  return t_add(g, x, t_scale(g, norm(b, y, id[3], made), 0.5));
 }
 
 // {heads, head, SEEN}: added to the keys for each distance: a product of sines and cosines of the distance.
@@ -80,7 +80,7 @@ static tensor *conformer_attention(build *b, const layer *y, tensor *x) {
   s = soft_cap(b, t_reshape(g, s, DIMS(b->T, heads, seen)), 50);
   tensor *at = t_reshape(g, t_iota(g, b->T), DIMS(b->T, one, one));
   s = t_where(g, t_op2(g, OP_CMPLT, at, t_iota(g, seen)), t_float(g, -FLT_MAX), s);
-  tensor *share = t_reshape(g, t_softmax(g, makes_several(g, s), 2), DIMS(b->T, heads, one, seen));
+  tensor *share = t_reshape(g, t_softmax(g, s, 2), DIMS(b->T, heads, one, seen));
   x = t_reduce(g, t_mul(g, seen_rows(b, y, linear(b, y, W_ATTN_V, x)), share), OP_ADD, 3);
   return linear(b, y, W_ATTN_OUT, t_reshape(g, x, DIMS(b->T, n_(b, b->m->n_embd))));
 }
@@ -104,7 +104,7 @@ tensor *conformer_behind(build *b, const layer *y, tensor *x) {
     sum = sum ? t_add(g, sum, tap) : tap;
   }
   sum = t_silu(g, norm(b, y, W_NORM_CONV, makes_several(g, sum)));
-  x = flows_on(g, t_add(g, x, linear(b, y, W_CONV_PW2, sum)));
+  x = t_add(g, x, linear(b, y, W_CONV_PW2, sum));
   x = half(b, y, (enum tensor_id[]){W_FFN_NORM_1, W_FFN_UP_1, W_FFN_DOWN_1, W_FFN_POST_NORM_1}, x);
   return flows_on(g, norm(b, y, W_LN2, x));
 }
@@ -127,7 +127,7 @@ static tensor *halved(const build *b, uop *rows, const enum tensor_id id[2], ten
   tensor *scale = weight(b, NULL, id[1]);
   int64_t out = scale->shape->dim[0]->a;
   x = t_matmul(g, x, t_reshape_i(g, weight(b, NULL, id[0]), 2, (int64_t[]){out, 9 * n}));
-  x = t_op2(g, OP_MAX, t_layernorm(g, makes_several(g, x), scale, b->m->eps), t_float(g, 0));
+  x = t_op2(g, OP_MAX, t_layernorm(g, x, scale, b->m->eps), t_float(g, 0));
   return t_reshape(g, flows_on(g, x), DIMS(rows, n_(b, bins / 2), n_(b, out)));
 }
 
@@ -139,7 +139,7 @@ tensor *conformer_frames(build *b, uop *chunks) {
   valid = t_op2(g, OP_CMPLT, t_mul(g, t_iota(g, n_(b, 2)), uop_idx(g, 2)), valid);
   tensor *x = t_reshape(g, chunked_input(b, chunks), DIMS(idx_mul(g, chunks, n_(b, 4)), mel, one));
   x = halved(b, pairs, (enum tensor_id[]){W_CONV1D_0, W_CONV1D_0_NORM}, x);
-  x = flows_on(g, t_where(g, t_reshape(g, valid, DIMS(pairs, one, one)), x, t_float(g, 0)));
+  x = t_where(g, t_reshape(g, valid, DIMS(pairs, one, one)), x, t_float(g, 0));
   x = halved(b, chunks, (enum tensor_id[]){W_CONV1D_1, W_CONV1D_1_NORM}, x);
   int64_t n = x->shape->dim[1]->a * x->shape->dim[2]->a;
   return linear(b, NULL, W_INPUT_PROJECTION, t_reshape(g, x, DIMS(b->T, n_(b, n))));
@@ -167,6 +167,6 @@ int conformer_load(loader *l) {
 }
 
 tensor *conformer_graph(build *b, tensor *x) {
-  x = t_rmsnorm(b->g, makes_several(b->g, linear(b, NULL, W_PRE_ENCODE_OUT, x)), NULL, b->m->eps);
+  x = t_rmsnorm(b->g, linear(b, NULL, W_PRE_ENCODE_OUT, x), NULL, b->m->eps);
   return linear(b, NULL, W_MM_A_INPUT_PROJECTION, x);
 }

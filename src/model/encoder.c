@@ -241,7 +241,7 @@ tensor *see_all(build *b, const layer *y, tensor *x, const row_groups *of) {
   v = t_reshape(g, v, DIMS(b->T, kv, n_(b, dv)));
   if (normed && !all_heads) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
   if (b->m->arch->halves_apart) { q = halves_as_one(b, y, q); k = halves_as_one(b, y, k); }
-  if (b->m->arch->flags & ARCH_V_NORM) v = t_rmsnorm(g, makes_several(g, v), NULL, b->m->eps);
+  if (b->m->arch->flags & ARCH_V_NORM) v = t_rmsnorm(g, v, NULL, b->m->eps);
   q = rope_turn(b, y, t_scale(g, q, b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d)),
                 y->n_head, d);
   k = rope_turn(b, y, k, y->n_kv, d);

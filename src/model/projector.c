@@ -482,7 +482,7 @@ static tensor *taps(const build *b, enum tensor_id id, enum tensor_id bias, tens
   x = read_in_parts(g, t_reshape(g, t_stack_last(g, near, 3), DIMS(chunks, per, n_(b, 3 * n))));
   x = t_reshape(g, x, DIMS(all, n_(b, 3 * n)));
   tensor *add = t_reshape_i(g, weight(b, NULL, bias), 1, (int64_t[]){b->m->n_embd});
-  return flows_on(g, gelu_erf(g, t_add(g, t_matmul(g, x, kernel_matrix(b, id, 3 * n)), add)));
+  return gelu_erf(g, t_add(g, t_matmul(g, x, kernel_matrix(b, id, 3 * n)), add));
 }
 
 static tensor *sound_frames(build *b) {
@@ -524,7 +524,7 @@ static tensor *square_taps(const build *b, enum tensor_id id, enum tensor_id bia
   int64_t out = weight(b, NULL, bias)->shape->dim[0]->a;
   tensor *kernel = t_reshape_i(g, weight(b, NULL, id), 2, (int64_t[]){out, 9 * n});
   x = t_add(g, t_matmul(g, x, kernel), t_reshape_i(g, weight(b, NULL, bias), 1, (int64_t[]){out}));
-  return t_reshape(g, flows_on(g, gelu_erf(g, x)), DIMS(chunks, n_(b, frames), n_(b, bins), n_(b, out)));
+  return t_reshape(g, gelu_erf(g, x), DIMS(chunks, n_(b, frames), n_(b, bins), n_(b, out)));
 }
 
 // Chunks that are halved three times in both directions.
@@ -581,7 +581,7 @@ uop *projector_graph(const model *m, graph *g, const projector_shape *s) {
   tensor *x = of->whole ? of->whole(&b) : m->eye.chunk ? of->chunks(&b, squares) : NULL;
   if (!of->whole) x = vit(&b, x ? x : m->eye.frames ? sound_frames(&b) : picture_patches(&b));
   if (m->projector->arch->class_row) {
-    x = t_slice(g, flows_on(g, x), 0, uop_idx(g, 0), patches);
+    x = t_slice(g, x, 0, uop_idx(g, 0), patches);
     b.T = patches;
   }
   if (!of->whole) x = of->graph(&b, x);

@@ -154,7 +154,7 @@ static int pixtral_load(loader *l) {
 static tensor *pixtral_graph(build *b, tensor *x) {
   graph *g = b->g;
   if (b->m->eye.merge > 1) {
-    x = t_rmsnorm(g, flows_on(g, x), weight(b, NULL, W_MM_INPUT_NORM), b->m->eps);
+    x = t_rmsnorm(g, x, weight(b, NULL, W_MM_INPUT_NORM), b->m->eps);
     x = linear(b, NULL, W_MM_PATCH_MERGER, channels_of_squares(b, x));
   }
   return mlp(b, W_MM_1, W_MM_2, flows_on(g, x));
@@ -259,7 +259,7 @@ static int llava_load(loader *l) {
            ? -1
            : 0;
 }
-static tensor *llava_graph(build *b, tensor *x) { return mlp(b, W_MM_0, W_MM_2, flows_on(b->g, x)); }
+static tensor *llava_graph(build *b, tensor *x) { return mlp(b, W_MM_0, W_MM_2, x); }
 
 // internvl: squares of patches, normed, are a row.
 static int internvl_load(loader *l) {
@@ -273,7 +273,7 @@ static int internvl_load(loader *l) {
            : 0;
 }
 static tensor *internvl_graph(build *b, tensor *x) {
-  x = merged_patches(b, flows_on(b->g, x));
+  x = merged_patches(b, x);
   x = t_layernorm(b->g, x, weight(b, NULL, W_MM_MLP_0), TORCH_EPS);
   return mlp(b, W_MM_MLP_1, W_MM_MLP_3, t_add(b->g, x, bias(b, NULL, W_MM_MLP_0)));
 }
@@ -385,16 +385,16 @@ static tensor *resampler_graph(build *b, tensor *x) {
   const layer y = {.n_head = (int)heads, .n_kv = (int)heads, .head_dim = RESAMPLER_HEAD, .v_dim = RESAMPLER_HEAD};
   x = flows_on(g, x);
   if (b->m->w[W_RS_KV].weight) x = linear(b, NULL, W_RS_KV, x);
-  x = read_by_many(g, norm_by(b, NULL, W_RS_LN_KV, x, eps));
+  x = norm_by(b, NULL, W_RS_LN_KV, x, eps);
   tensor *k = linear(b, NULL, W_RS_K, t_add(g, x, waves_of_places(b, n))), *v = linear(b, NULL, W_RS_V, x);
   tensor *q = linear(b, NULL, W_RS_Q, norm_by(b, NULL, W_RS_LN_Q, weight(b, NULL, W_RS_QUERY), eps));
-  k = t_reshape(g, read_in_parts(g, k), DIMS(b->T, n_(b, heads), n_(b, RESAMPLER_HEAD)));
+  k = t_reshape(g, k, DIMS(b->T, n_(b, heads), n_(b, RESAMPLER_HEAD)));
   v = t_reshape(g, v, DIMS(b->T, n_(b, heads), n_(b, RESAMPLER_HEAD)));
   b->T = n_(b, b->m->eye.queries);
   q = t_scale(g, q, 1 / sqrt(RESAMPLER_HEAD));
   q = t_reshape(g, read_in_parts(g, q), DIMS(b->T, n_(b, heads), n_(b, RESAMPLER_HEAD)));
   x = linear(b, NULL, W_RS_OUT, attend_rows(b, &y, q, k, v, NULL));
-  return linear(b, NULL, W_RS_PROJ, norm_by(b, NULL, W_RS_LN_POST, flows_on(g, x), eps));
+  return linear(b, NULL, W_RS_PROJ, norm_by(b, NULL, W_RS_LN_POST, x, eps));
 }
 
 // llama4: squares of patches are a row; three products, with GELU after the first two.
@@ -410,7 +410,7 @@ static int llama4_load(loader *l) {
            : 0;
 }
 static tensor *llama4_graph(build *b, tensor *x) {
-  x = mlp(b, W_MM_MLP_1, W_MM_MLP_2, merged_patches(b, flows_on(b->g, x)));
+  x = mlp(b, W_MM_MLP_1, W_MM_MLP_2, merged_patches(b, x));
   return linear(b, NULL, W_MM_FC, gelu_erf(b->g, x));
 }
 
@@ -423,7 +423,7 @@ static int kimi_load(loader *l) {
            : 0;
 }
 static tensor *kimi_graph(build *b, tensor *x) {
-  x = norm(b, NULL, W_MM_INPUT_NORM, flows_on(b->g, x));
+  x = norm(b, NULL, W_MM_INPUT_NORM, x);
   return mlp(b, W_MM_1, W_MM_2, merged_patches(b, flows_on(b->g, x)));
 }
 
@@ -479,7 +479,7 @@ static int qwen25o_load(loader *l) {
   *f = (projector_facts){.mel = f->mel, .merge = 1, .chunk = 200, .halvings = 1, .chunk_window = 100, .frames = 3000};
   return qwen2a_load(l);
 }
-static tensor *qwen2a_graph(build *b, tensor *x) { return linear(b, NULL, W_MM_A_FC, flows_on(b->g, x)); }
+static tensor *qwen2a_graph(build *b, tensor *x) { return linear(b, NULL, W_MM_A_FC, x); }
 
 // qwen3a, of Qwen3-Omni and Qwen3-ASR: chunks of a second, three convolutions over frames and bins; attention is over 8
 // chunks, so at most 8 run at once.
@@ -498,7 +498,7 @@ static int qwen3a_load(loader *l) {
            ? -1
            : 0;
 }
-static tensor *qwen3a_graph(build *b, tensor *x) { return mlp(b, W_MM_A_MLP_1, W_MM_A_MLP_2, flows_on(b->g, x)); }
+static tensor *qwen3a_graph(build *b, tensor *x) { return mlp(b, W_MM_A_MLP_1, W_MM_A_MLP_2, x); }
 
 // --- the table -------------------------------------------------------------------------------------------------------
 
