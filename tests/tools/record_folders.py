@@ -175,6 +175,10 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
                            {"besides": {f"model.language_model.layers.{i}.mlp.experts.{n}": s for i in range(2) for n, s in (("gate_up_proj", [4, 64, 96]), ("down_proj", [4, 48, 64]))}}),
     "glmdsa": ("GlmMoeDsaForCausalLM", "GlmMoeDsaConfig", {**LATENT, "q_lora_rank": 24, "n_shared_experts": 1, "index_n_heads": 16, "index_head_dim": 16, "index_topk": 8, "routed_scaling_factor": 1.5, "pad_token_id": 0, "eos_token_id": 2}, {**GLM_MOE, "after": MTP, "said": {"num_nextn_predict_layers": 1}}),
     "nemotronh": ("NemotronHForCausalLM", "NemotronHConfig", {"num_hidden_layers": None, "layers_block_type": ["mamba", "moe", "attention", "moe"], "head_dim": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 48, "n_shared_experts": 1, "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 16, "n_groups": 2, "expand": 2}, {"said": {"rms_norm_eps": 1e-5}}),
+    "nemotronh-dense": ("NemotronHForCausalLM", "NemotronHConfig", {"num_hidden_layers": None, "layers_block_type": ["mamba", "mlp", "attention", "mlp"], "head_dim": 16, "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 16, "n_groups": 2, "expand": 2},
+                        {"as_is": True, "said": {"rms_norm_eps": 1e-5, "hybrid_override_pattern": "M-*-", "num_hidden_layers": 4, **dict.fromkeys(("num_experts_per_tok", "layers_block_type", "n_routed_experts", "moe_intermediate_size", "n_group", "topk_group"))}}),
+    "qwen3-bare": ("Qwen3Model", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
+    "llama-bare": ("LlamaModel", "LlamaConfig", {}),
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
 }
 def in_mxfp4(tensors):
