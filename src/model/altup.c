@@ -92,7 +92,7 @@ tensor *altup_through(build *b, const layer *y, tensor *x) {
   tensor *thin = linear(b, y, W_LAUREL_R, linear(b, y, W_LAUREL_L, in));
   thin = t_add(g, in, norm(b, y, W_LAUREL_POST_NORM, thin));
   tensor *mixed = t_add(g, active, norm(b, y, y->mixer_post, y->mixer->graph(b, y, in)));
-  mixed = flows_on(g, t_scale(g, t_add(g, mixed, thin), M_SQRT1_2));
+  mixed = t_scale(g, t_add(g, mixed, thin), M_SQRT1_2);
   tensor *ff = y->ff->graph(b, y, norm(b, y, y->ff_norm, mixed));
   tensor *made = t_add(g, mixed, norm(b, y, y->ff_post, ff));
   tensor *by = t_add(g, linear(b, y, W_ALTUP_CORRECT_COEF, modalities(b, y, made)), t_float(g, 1));

@@ -121,7 +121,7 @@ static tensor *summed(const build *b, tensor *x, tensor *by) {
   graph *g = b->g;
   uop *T = x->shape->dim[0], *n = n_(b, b->m->hyper.n), *one = n_(b, 1), *d = n_(b, b->m->n_embd);
   by = t_add(g, t_reshape(g, t_slice_i(g, by, 1, 0, 1), DIMS(T, n, one)), t_float(g, b->m->hyper.eps));
-  return flows_on(g, t_reshape(g, t_reduce(g, t_mul(g, x, by), OP_ADD, 1), DIMS(T, d)));
+  return t_reshape(g, t_reduce(g, t_mul(g, x, by), OP_ADD, 1), DIMS(T, d));
 }
 
 static tensor *through_part(build *b, const layer *y, const part *p, enum tensor_id before, const enum tensor_id id[3],
