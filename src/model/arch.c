@@ -174,7 +174,7 @@ static int glm_dsa_layer(loader *l, layer *y) {
   return sparse_layer(l, y, meant && has_indexer(l, y));
 }
 
-static int gated_limits(loader *l, layer *y) {
+int gated_limits(loader *l, layer *y) {
   experts *e = &y->moe;
   if (has_key(l, "swiglu_clamp_exp") && number_at(l, l->key, y->index, 0, 1e6, &e->limit)) return -1;
   return has_key(l, "swiglu_clamp_shexp") ? number_at(l, l->key, y->index, 0, 1e6, &e->shared_limit) : 0;

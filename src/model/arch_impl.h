@@ -17,6 +17,8 @@ int plain_moe(loader *l, layer *y);
 int experts_if_any(loader *l, layer *y);
 int experts_if_routed(loader *l, layer *y);
 int dense_first(loader *l, layer *y);
+// limits of the gated products of experts and of the shared expert, if the file has them
+int gated_limits(loader *l, layer *y);
 
 enum { ARCH_GEMMA2 = ARCH_NEOX | ARCH_POST_NORMS };
 #endif

@@ -86,7 +86,7 @@ static int kimi_k3(loader *l) {
 static int kimi_k3_layer(loader *l, layer *y) {
   y->safe_decay = has_key(l, "kda.gate_lower_bound");
   if (y->safe_decay && key_number(l, "kda.gate_lower_bound", -1e3, 0, &y->least_decay)) return -1;
-  y->full_gate = y->moe.latent_normed = true;
+  y->full_gate = y->negated = y->moe.latent_normed = true;
   y->moe.gating = GATING_SIGMOID;
   if (!y->n_kv) y->mixer = &part_kda;
   else y->mixer = &part_mla;
@@ -102,6 +102,46 @@ static int bailingmoe3_layer(loader *l, layer *y) {
   y->safe_decay = y->full_products = y->head_gates = true;
   if (!y->n_kv) y->mixer = &part_kda;
   else y->mixer = &part_mla;
+  return dense_first(l, y);
+}
+
+// Attention has no rope at all. A token reads only the best pools of positions, and those after the last whole pool.
+static int glm5_next(loader *l) {
+  model *m = l->m;
+  int chosen;
+  bool tail;
+  if (bare_attention(l) || mtp_find(l) || hyper_keys(l) ||
+      key_count(l, "attention.indexer.kpool", 1, MODEL_PAGE, &m->block_size) ||
+      gguf_bool_opt(l->f, key(l, "attention.indexer.kpool_select_tail"), true, &tail, l->err))
+    return -1;
+  if (!tail) return gguf_fail(l->f, l->key, l->err, "false is not supported");
+  if (MODEL_PAGE % m->block_size)
+    return gguf_fail(l->f, key(l, "attention.indexer.kpool"), l->err, "%d does not divide a page of %d positions",
+                     m->block_size, MODEL_PAGE);
+  if (key_count(l, "attention.indexer.top_k", 1, 1u << 30, &chosen)) return -1;
+  if (chosen % m->block_size)
+    return gguf_fail(l->f, l->key, l->err, "%d is no multiple of attention.indexer.kpool = %d", chosen, m->block_size);
+  m->top_k = chosen / m->block_size;
+  m->hyper.averaged = true;
+  return 0;
+}
+
+// Layers without an indexer of their own use the choice of the last layer before them that has one. In files made by
+// llama.cpp limits of experts' gates hold for the dense feed-forward as well.
+static int glm5_next_layer(loader *l, layer *y) {
+  uint32_t own[MODEL_MAX_LAYERS];
+  bool listed = has_key(l, "attention.indexer.types");
+  if ((listed && key_flags(l, "attention.indexer.types", own)) ||
+      key_number_or(l, "attention.layer_norm_epsilon", 1e-6, 0, 1, &y->indexer.eps) || gated_limits(l, y))
+    return -1;
+  if (!has_key(l, "swiglu_clamp_shexp")) y->moe.shared_limit = y->moe.limit;
+  y->safe_decay = y->negated = has_key(l, "kda.gate_lower_bound");
+  if (y->safe_decay && key_number(l, "kda.gate_lower_bound", -1e3, 0, &y->least_decay)) return -1;
+  y->mixer = y->n_kv ? &part_mla : &part_kda;
+  for (int i = y->index - 1; listed && y->n_kv && !own[y->index] && y->kv_from == y->index && i >= 0; i--)
+    if (l->m->layers[i].mixer == &part_mla) y->kv_from = l->m->layers[i].kv_from;
+  y->moe.gating = GATING_SIGMOID;
+  y->moe.limit_first = true;
   return dense_first(l, y);
 }
 
@@ -223,6 +263,7 @@ const arch arch_recurrent[] = {
    .has = HAS_PROBS_BIAS | HAS_MTP,
    .keys = mtp_find,
    .layer = bailingmoe3_layer},
+  {.name = "glm5-next", .has = HAS_HEAD | HAS_PROBS_BIAS, .keys = glm5_next, .layer = glm5_next_layer},
   {.name = "rwkv7",
    .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM,
    .has = HAS_HEAD | HAS_NORM_BIAS,

@@ -26,17 +26,24 @@
 enum { OVERLAPS = 4 };                      // the ratio whose entries overlap
 #define MADE_WINDOW 128                     // maximum distance of an entry's positions
 
-// What entries are made of: tensors, elements of an entry, sets of numbers per position, and the state's index
-typedef struct maker { enum tensor_id kv, gate, ape, norm; int n, sets, state; enum kv cache; } maker;
+// What entries are made of: tensors, elements of an entry, sets of numbers per position, and the state's index. own_norm:
+// of each position's numbers, with a bias, W_NONE: none; norm: of entries
+typedef struct maker { enum tensor_id kv, gate, ape, norm, own_norm; int n, sets, state; enum kv cache; } maker;
 
 static maker maker_of(const layer *y, bool index) {
   int sets = y->compressed.ratio == OVERLAPS ? 2 : 1;
   const compressed *c = &y->compressed;
   if (index)
     return (maker){W_INDEXER_COMPRESSOR_KV, W_INDEXER_COMPRESSOR_GATE, W_INDEXER_COMPRESSOR_APE,
-                   W_INDEXER_COMPRESSOR_NORM, y->indexer.n, sets, c->index_made_of, KV_INDEX};
-  return (maker){W_ATTN_COMPRESSOR_KV, W_ATTN_COMPRESSOR_GATE, W_ATTN_COMPRESSOR_APE, W_ATTN_COMPRESSOR_NORM,
+                   W_INDEXER_COMPRESSOR_NORM, W_NONE, y->indexer.n, sets, c->index_made_of, KV_INDEX};
+  return (maker){W_ATTN_COMPRESSOR_KV, W_ATTN_COMPRESSOR_GATE, W_ATTN_COMPRESSOR_APE, W_ATTN_COMPRESSOR_NORM, W_NONE,
                  y->head_dim, sets, c->made_of, KV_KEYS};
+}
+
+// For an indexer that chooses pools of positions
+static maker pool_maker(const layer *y) {
+  return (maker){W_INDEXER_K, W_INDEXER_COMPRESSOR_GATE, W_INDEXER_COMPRESSOR_APE, W_NONE, W_INDEXER_K_NORM,
+                 y->indexer.n, 1, y->compressed.index_made_of, KV_INDEX};
 }
 
 // The layer as seen by its entry caches, and by the cache of numbers that entries are made of
@@ -151,7 +158,7 @@ static void find_entries(build *b, const layer *y, entries *out) {
   }
   e->rows[group] = cache_rows(e, e->at, group);
   out->last = b->s->apart ? last_there(b, e, group) : idx_sub(g, b->C, n_(b, 1));
-  rope_at(e, y->rope, t_op2(g, OP_MUL, e->at, ratio));
+  if (y->rope != ROPE_NONE) rope_at(e, y->rope, t_op2(g, OP_MUL, e->at, ratio));
 }
 
 // x {T} of entries, each repeated n times: {T x n}
@@ -183,6 +190,15 @@ static tensor *places(build *b, const layer *y, const entries *of, int64_t n, te
   return cache_rows(&c, t_reshape(g, at, DIMS(c.T)), window_group(b->m, MADE_WINDOW));
 }
 
+// What each position contributes to entries, {T, sets n}
+static tensor *contribution(build *b, const layer *y, const maker *k, tensor *x) {
+  graph *g = b->g;
+  tensor *kv = linear(b, y, k->kv, x);
+  if (!k->own_norm) return kv;
+  return t_add(g, t_layernorm(g, makes_several(g, kv), weight(b, y, k->own_norm), y->indexer.eps),
+               bias(b, y, k->own_norm));
+}
+
 // Stores what the positions make, and computes entries from it: {T, 1, n}, normed and rotated
 static tensor *make_entries(build *b, const layer *y, const entries *of, const maker *k, tensor *x) {
   graph *g = b->g;
@@ -192,7 +208,7 @@ static tensor *make_entries(build *b, const layer *y, const entries *of, const m
   uop *N = n_(b, n), *D = n_(b, k->n), *one = n_(b, 1);
   tensor *cache = t_reshape_i(g, state_buffer(b, &made, k->state), 2, (int64_t[]){all, wide});
   tensor *next = t_assign(g, t_gather(g, cache, b->rows[window_group(b->m, MADE_WINDOW)]),
-                          t_cat_last(g, linear(b, y, k->kv, x), linear(b, y, k->gate, x)));
+                          t_cat_last(g, contribution(b, y, k, x), linear(b, y, k->gate, x)));
   vec_push(b->effects, next);
   // one set of each position; rows have n elements, and the sets of values come before those of scores
   tensor *missing, *at = places(b, y, of, n, &missing),
@@ -212,21 +228,19 @@ static tensor *make_entries(build *b, const layer *y, const entries *of, const m
 }
 
 // All entries that tokens may read: {sequences, 1, n, seen}
-static tensor *seen_entries(build *b, const layer *y, entries *of, bool index, tensor *x) {
-  maker k = maker_of(y, index);
+static tensor *seen_entries(build *b, const layer *y, entries *of, const maker *k, tensor *x) {
   layer e = entries_layer(y);
-  return kv_store(&of->b, &e, k.cache, make_entries(b, y, of, &k, x));
+  return kv_store(&of->b, &e, k->cache, make_entries(b, y, of, k, x));
 }
 
 // --- attention -------------------------------------------------------------------------------------------------------
 
-// Entries that the indexer chooses: {T, 1, 1, 1, seen}. complete {T, 1, 1, 1, 1}: the number of complete entries
-static tensor *best_entries(build *b, const layer *y, entries *of, tensor *const in[2], tensor *complete) {
+// Entries with keys K that the indexer chooses: {T, 1, 1, 1, seen}. complete {T, 1, 1, 1, 1}: the number of complete
+// entries
+static tensor *best_of(build *b, const layer *y, entries *of, tensor *K, tensor *const in[2], tensor *complete) {
   graph *g = b->g;
   const indexer *i = &y->indexer;
   layer e = entries_layer(y);
-  tensor *K = seen_entries(b, y, of, true, in[0]);
-  if (!indexer_chooses(b->m, b->s->n_ctx)) return NULL;
   tensor *q = t_reshape(g, linear(b, y, W_INDEXER_Q_B, in[1]), DIMS(b->T, n_(b, i->heads), n_(b, i->n)));
   uop *page = n_(b, of->s.page);
   index_keys k = {.q = rope_turn_last(b, y, q, i->heads, i->n, false),
@@ -239,14 +253,21 @@ static tensor *best_entries(build *b, const layer *y, entries *of, tensor *const
   return indexer_best(b, y, &k);
 }
 
+static tensor *best_entries(build *b, const layer *y, entries *of, tensor *const in[2], tensor *complete) {
+  maker k = maker_of(y, true);
+  tensor *K = seen_entries(b, y, of, &k, in[0]);
+  return indexer_chooses(b->m, b->s->n_ctx) ? best_of(b, y, of, K, in, complete) : NULL;
+}
+
 // in: the normed stream, and the input of the query matrix
 static sight compressed_past(build *b, const layer *y, tensor *q, tensor *const in[2]) {
   graph *g = b->g;
   entries of;
   layer e = entries_layer(y);
+  maker k = maker_of(y, false);
   uop *ratio = n_(b, y->compressed.ratio), *one = n_(b, 1);
   find_entries(b, y, &of);
-  tensor *K = seen_entries(b, y, &of, false, in[0]), *number = kv_seen_at(&of.b, &e),
+  tensor *K = seen_entries(b, y, &of, &k, in[0]), *number = kv_seen_at(&of.b, &e),
          *complete = t_op2(g, OP_IDIV, t_add(g, own_at(b), one), ratio);
   tensor *read = t_op2(g, OP_CMPLT, number, complete),
          *best = y->compressed.ratio == OVERLAPS ? best_entries(b, y, &of, in, complete) : NULL;
@@ -291,3 +312,50 @@ static tensor *near_and_entries(build *b, const layer *y, tensor *x) {
 
 const part part_near = {load_entries, near_and_entries}, part_entries = {load_entries, near_and_entries},
            part_sparse_entries = {load_entries, near_and_entries};
+
+// --- an indexer that chooses pools of positions (GLM 5) --------------------------------------------------------------
+// Its keys are entries that do not overlap. A token reads all positions of the best complete ones, and the positions
+// after the last complete one before it.
+
+int pool_indexer_load(loader *l, layer *y) {
+  indexer *i = &y->indexer;
+  compressed *c = &y->compressed;
+  bool own = y->kv_from == y->index;
+  unsigned flags = own ? 0 : WANT_OPTIONAL;
+  int rank;
+  c->ratio = l->m->block_size;
+  if (key_count(l, "attention.q_lora_rank", 1, 1 << 20, &rank) ||
+      key_count(l, "attention.indexer.head_count", 1, 1 << 14, &i->heads) ||
+      key_count(l, "attention.indexer.key_length", 1, 1 << 14, &i->n) ||
+      want_matrix(l, y, W_INDEXER_PROJ, l->m->n_embd, i->heads, flags) ||
+      want_matrix(l, y, W_INDEXER_K, l->m->n_embd, i->n, flags) ||
+      want_vector(l, y, W_INDEXER_K_NORM, i->n, own ? WANT_BIAS : flags) ||
+      want_matrix(l, y, W_INDEXER_Q_B, rank, (int64_t)i->heads * i->n, flags) ||
+      want_matrix(l, y, W_INDEXER_COMPRESSOR_GATE, l->m->n_embd, i->n, flags) ||
+      want_matrix(l, y, W_INDEXER_COMPRESSOR_APE, i->n, c->ratio, flags))
+    return -1;
+  if (!own) return 0;
+  layer e = entries_layer(y), made = made_layer(y);      // entries follow the layer's keys: c->entries is 0
+  if (kv_load(l, &e, KV_INDEX)) return -1;
+  c->index_made_of = state(l, &made, DT_F32, 2ll * i->n, 0) - y->state;
+  return 0;
+}
+
+tensor *pool_indexer_choice(build *b, const layer *y, tensor *x, tensor *q) {
+  graph *g = b->g;
+  entries of;
+  layer e = entries_layer(y);
+  maker k = pool_maker(y);
+  int64_t size = y->compressed.ratio;
+  uop *one = n_(b, 1), *ratio = n_(b, size), *seen = kv_seen(b, y);
+  find_entries(b, y, &of);
+  if (!b->s->apart) of.b.C = idx_div(g, seen, ratio);    // all entries of the pages whose positions are seen
+  tensor *complete = t_op2(g, OP_IDIV, t_add(g, own_at(b), one), ratio);
+  tensor *best = best_of(b, y, &of, seen_entries(b, y, &of, &k, x), (tensor *[]){x, q}, complete);
+  uop *pools = kv_seen(&of.b, &e);
+  best = t_op2(g, OP_AND, best, t_op2(g, OP_CMPLT, kv_seen_at(&of.b, &e), complete));
+  best = t_expand(g, t_reshape(g, one_form(g, best), DIMS(b->T, one, one, one, pools, one)), 6,
+                  (uop *[]){b->T, one, one, one, pools, ratio});
+  tensor *last = t_sub(g, t_op2(g, OP_MUL, complete, ratio), one), *tail = t_op2(g, OP_CMPLT, last, kv_seen_at(b, y));
+  return t_op2(g, OP_OR, tail, t_reshape(g, best, DIMS(b->T, one, one, one, seen)));
+}

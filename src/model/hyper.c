@@ -1,7 +1,8 @@
 // Hyper-connections: the residual stream has several rows, all of which begin as the embedding. Before each part
 // (attention or feed-forward) they are summed by one set of factors, and the part's output is added to each row by
-// another set. Both are sigmoids of a product with all rows, normed as one; the head's input is a sum of the same kind.
-// In some models (DeepSeek V4) the rows are mixed before the addition by a matrix from the same product.
+// another set. Both are sigmoids of a product with all rows, normed as one; the head's input is a sum of the same kind,
+// or the mean of the rows (GLM 5). In some models (DeepSeek V4) the rows are mixed before the addition by a matrix from
+// the same product.
 //
 // Input: x {T, rows, n_embd}. Invariant: the stream is stored between parts, so that its sums have the same form for
 // one token and for many.
@@ -45,7 +46,7 @@ int hyper_load(loader *l) {
   if (!m->hyper.n) return 0;
   for (int i = 0; i < m->n_layer; i++)
     if (load_factors(l, &m->layers[i], of_mixer, 2) || load_factors(l, &m->layers[i], of_ff, 2)) return -1;
-  return load_factors(l, NULL, of_head, 1);
+  return m->hyper.averaged ? 0 : load_factors(l, NULL, of_head, 1);
 }
 
 // The product with all rows of x {T', rows, n_embd}, as one, that the factors are made of
@@ -154,5 +155,10 @@ tensor *hyper_through(build *b, const layer *y, tensor *x) {
 }
 
 tensor *hyper_leave(const build *b, tensor *x) {
-  return b->m->hyper.n ? summed(b, x, factors(b, NULL, of_head, product_of_rows(b, NULL, of_head, x), 1)) : x;
+  graph *g = b->g;
+  const hyper *h = &b->m->hyper;
+  if (h->n && h->averaged)
+    return flows_on(g, t_reshape(g, t_scale(g, t_reduce(g, x, OP_ADD, 1), 1.0 / h->n),
+                                 DIMS(x->shape->dim[0], n_(b, b->m->n_embd))));
+  return h->n ? summed(b, x, factors(b, NULL, of_head, product_of_rows(b, NULL, of_head, x), 1)) : x;
 }

@@ -67,7 +67,7 @@ static int load_mla(loader *l, layer *y) {
   if (l->m->arch->flags & ARCH_OUT_GATE && want_matrix(l, y, W_ATTN_GATE, d, gates, 0)) return -1;
   if (l->m->arch->flags & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, heads, 0)) return -1;
   if (kv_load(l, y, KV_KEYS)) return -1;
-  return l->m->top_k ? indexer_load(l, y) : 0;
+  return !l->m->top_k ? 0 : l->m->block_size ? pool_indexer_load(l, y) : indexer_load(l, y);
 }
 
 // A tensor as one matrix per head, {heads, rows, columns}
@@ -115,8 +115,16 @@ static tensor *query(const build *b, tensor *x, double scale) {
 // The positions that an indexer chose, of this layer or of an earlier one; NULL: all are read.
 static tensor *chosen_of(build *b, const layer *y, tensor *x, tensor *q) {
   if (!indexer_chooses(b->m, b->s->n_ctx)) return NULL;
-  if (y->kv_from == y->index) b->kept[y->index].chosen = indexer_choice(b, y, x, q);
+  if (y->kv_from == y->index)
+    b->kept[y->index].chosen = b->m->block_size ? pool_indexer_choice(b, y, x, q) : indexer_choice(b, y, x, q);
   return b->kept[y->kv_from].chosen;
+}
+
+// k_pe of kv, the product that keys and values are made from
+static tensor *rotated_key(build *b, const layer *y, tensor *kv) {
+  const mla *a = &y->mla;
+  tensor *k = t_reshape(b->g, t_slice_i(b->g, kv, 1, a->latent, a->rope), DIMS(b->T, n_(b, 1), n_(b, a->rope)));
+  return rope_turn(b, y, k, 1, a->rope);
 }
 
 static tensor *mla_attention(build *b, const layer *y, tensor *x) {
@@ -131,14 +139,14 @@ static tensor *mla_attention(build *b, const layer *y, tensor *x) {
   q = t_reshape(g, q, DIMS(T, heads, n_(b, q_dim)));
   tensor *kv = linear(b, y, W_ATTN_KV_A_MQA, x);
   tensor *c = read_by_many(g, norm(b, y, W_ATTN_KV_A_NORM, t_slice_i(g, kv, 1, 0, a->latent)));
-  tensor *k_pe =
-    rope_turn(b, y, t_reshape(g, t_slice_i(g, kv, 1, a->latent, a->rope), DIMS(T, one, n_(b, a->rope))), 1, a->rope);
-  tensor *K = kv_store(b, y, KV_KEYS, t_cat_last(g, t_reshape(g, c, DIMS(T, one, n_(b, a->latent))), k_pe));
-  tensor *q_c = key_side(b, y, t_slice_i(g, q, 2, 0, a->nope)),
-         *q_pe = rope_turn(b, y, t_slice_i(g, q, 2, a->nope, a->rope), y->n_head, a->rope);
-  q_c = scaled_by_position(b, y, q_c); q_pe = scaled_by_position(b, y, q_pe);
-  tensor *s = t_add(g, scores(b, y, query(b, q_c, a->scale), t_slice_i(g, K, 2, 0, a->latent)),
-                    scores(b, y, query(b, q_pe, a->scale), t_slice_i(g, K, 2, a->latent, a->rope)));
+  c = t_reshape(g, c, DIMS(T, one, n_(b, a->latent)));
+  tensor *K = kv_store(b, y, KV_KEYS, a->rope ? t_cat_last(g, c, rotated_key(b, y, kv)) : c);
+  tensor *q_c = scaled_by_position(b, y, key_side(b, y, t_slice_i(g, q, 2, 0, a->nope)));
+  tensor *s = scores(b, y, query(b, q_c, a->scale), t_slice_i(g, K, 2, 0, a->latent));
+  if (a->rope) {
+    tensor *q_pe = scaled_by_position(b, y, rope_turn(b, y, t_slice_i(g, q, 2, a->nope, a->rope), y->n_head, a->rope));
+    s = t_add(g, s, scores(b, y, query(b, q_pe, a->scale), t_slice_i(g, K, 2, a->latent, a->rope)));
+  }
   tensor *chosen = chosen_of(b, y, x, low);
   if (chosen) s = t_where(g, chosen, s, t_float(g, -INFINITY));
   sight of = seen_positions(b, y, s, t_slice_i(g, K, 2, 0, a->latent));

@@ -361,7 +361,8 @@ static bool same_parts(const model *m, const layer *a, const layer *b) {
 
 // Whether, by a list in the file, one of the layers uses the choice of another layer's indexer and has none itself.
 static bool listed_apart(loader *l, const layer *a, const layer *b, int id) {
-  bool of_indexer = id >= W_INDEXER_K && id <= W_INDEXER_Q_B,
+  bool of_pools = id >= W_INDEXER_COMPRESSOR_KV && id <= W_INDEXER_COMPRESSOR_NORM,
+       of_indexer = (id >= W_INDEXER_K && id <= W_INDEXER_Q_B) || of_pools,
        differ = (a->kv_from == a->index) != (b->kv_from == b->index);
   return of_indexer && differ && has_key(l, "attention.indexer.types");
 }

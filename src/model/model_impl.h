@@ -370,9 +370,10 @@ struct layer {
   ssm ssm;
   experts moe;
   xielu xielu;
-  // part_kda. safe_decay: decays are at least exp(least_decay). full_products: decays and gates have one matrix each
-  // instead of two thin ones. full_gate: gates have one matrix
-  bool safe_decay, full_products, full_gate;
+  // part_kda. safe_decay: decays are at least exp(least_decay). negated: then files have the negative of the numbers that
+  // their logarithms are multiplied by. full_products: decays and gates have one matrix each instead of two thin ones.
+  // full_gate: gates have one matrix
+  bool safe_decay, negated, full_products, full_gate;
   double least_decay;
   // only the part of the gate above mean + cut standard deviations remains; -infinity: all
   double cut;
@@ -397,8 +398,9 @@ typedef struct switcher { int n, rank; double gain; uint32_t token[SWITCH_MOST],
 
 struct projector_kind;
 // hyper.c: rows of the stream; eps is added to their factors; magnitude: the largest factor of a part's output; rounds:
-// how often rows and columns of the mixing matrix are divided by their sums, 0: rows are not mixed
-typedef struct hyper { int n, rounds; double eps, magnitude; } hyper;
+// how often rows and columns of the mixing matrix are divided by their sums, 0: rows are not mixed; averaged: the head
+// reads the mean of the rows
+typedef struct hyper { int n, rounds; double eps, magnitude; bool averaged; } hyper;
 
 struct model {
   const gguf *file;
@@ -737,6 +739,9 @@ tensor *indexer_choice(build *b, const layer *y, tensor *x, tensor *q);
 // x page}; those after `last` {T, ..} are not read. by {T, heads}: weights
 typedef struct index_keys { tensor *q, *K, *by, *at, *last; uop *pages; int64_t page; } index_keys;
 tensor *indexer_best(build *b, const layer *y, const index_keys *k);
+// compressed.c: indexer_load and indexer_choice for an indexer that chooses pools of block_size positions (GLM 5)
+int pool_indexer_load(loader *l, layer *y);
+tensor *pool_indexer_choice(build *b, const layer *y, tensor *x, tensor *q);
 // for an indexer that chooses blocks, for each key head: {T, kv, 1, 1, seen}
 tensor *block_indexer_choice(build *b, const layer *y, tensor *x);
 

@@ -76,7 +76,8 @@ int rope_load(loader *l, int head_dim) {
   m->n_ctx_rope = m->n_ctx_train;
   if (m->arch->flags & ARCH_POSITIONS) return 0;
   *r = (rope){.scale = 1, .attn = 1};
-  if (key_count_or(l, "rope.dimension_count", (uint32_t)head_dim, 2, (uint32_t)head_dim, &r->dim)) return -1;
+  uint32_t least = m->no_rope ? 0 : 2;
+  if (key_count_or(l, "rope.dimension_count", (uint32_t)head_dim, least, (uint32_t)head_dim, &r->dim)) return -1;
   if (r->dim % 2) return gguf_fail(l->f, key(l, "rope.dimension_count"), l->err, "%d is odd", r->dim);
   if (key_number_or(l, m->base_key ? m->base_key : "rope.freq_base", 10000, 1.001, 1e12, &r->base) ||
       load_scaling(l, r)) return -1;
@@ -168,7 +169,7 @@ void rope_at(build *b, enum rope_id id, tensor *at) {
 
 void rope_tables(build *b) {
   if (b->m->arch->flags & ARCH_POSITIONS) return;
-  for (int i = 0; i < ROPE_COUNT; i++) one_table(b, (enum rope_id)i);
+  for (int i = 0; i < ROPE_COUNT; i++) if (b->m->rope[i].dim) one_table(b, (enum rope_id)i);
 }
 
 bool rope_whole(const build *b, const layer *y, int64_t d) {

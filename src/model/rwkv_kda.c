@@ -121,7 +121,7 @@ static tensor *kda_decay(build *b, const layer *y, const heads *h, tensor *x) {
   tensor *f = split_heads(
     b, t_add(g, through_two(b, y, W_SSM_F_A, W_SSM_F_B, x), bias(b, y, W_SSM_DT)), h->n, h->k);
   tensor *A = t_reshape(g, weight(b, y, W_SSM_A), DIMS(n_(b, 1), n_(b, h->n), n_(b, 1)));
-  if (y->safe_decay && y->full_gate) A = t_op1(g, OP_NEG, A);  // the sign in files that have a single gate matrix
+  if (y->negated) A = t_op1(g, OP_NEG, A);
   return join_heads(b, y->safe_decay ? t_scale(g, sigmoid(g, t_mul(g, f, A)), y->least_decay)
                                      : t_mul(g, softplus(g, f), A));
 }

@@ -286,7 +286,7 @@ def kda(m, i):
     for name in ("q", "k", "v"):
         m.matrix(f"{b}attn_{name}", inner, p["dim"], gain=1.5)
         m.put(f"{b}ssm_conv1d_{name}.weight", m.normal(f"{b}conv1d_{name}", (inner, 1, 4), 0, 0.6))
-    k3 = p["arch"] == "kimi-k3"
+    k3, flat = p["arch"] == "kimi-k3", p["arch"] in ("kimi-k3", "glm5-next")
     for name in ("f",) if k3 else ("f", "g"):
         m.matrix(f"{b}ssm_{name}_a", inner if safe else n, p["dim"])
         if not safe:
@@ -294,7 +294,7 @@ def kda(m, i):
     if k3:
         m.matrix(b + "ssm_g", inner, p["dim"])
     m.matrix(b + "ssm_beta", heads, p["dim"])
-    m.put(b + "ssm_a", (1 if safe else -1) * np.exp(m.normal(b + "a", heads if k3 else (heads, 1), -1, 0.7)))
+    m.put(b + "ssm_a", (1 if safe else -1) * np.exp(m.normal(b + "a", heads if flat else (heads, 1), -1, 0.7)))
     m.vector(b + "ssm_dt.bias", inner, -1, 1)
     m.vector(b + "ssm_norm.weight", n)
     m.matrix(b + "attn_output", p["dim"], inner)
@@ -493,8 +493,11 @@ def latent_attention(m, i):
         m.matrix(b + "gate", heads * (v if p["mla_gate"] == "element" else 1), p["dim"])
     if p.get("sinks"):
         m.vector(b + "sinks.weight", heads, 0, 1)
-    if p.get("indexer") and (p["arch"] != "hy_v4" or p["keys"]["attention.indexer.types"][i]):
+    if p.get("indexer") and (p["arch"] not in ("hy_v4", "glm5-next") or p["keys"]["attention.indexer.types"][i]):
         n, size = p["indexer"]
+        if "attention.indexer.kpool" in p["keys"]:
+            m.matrix(f"blk.{i}.indexer_compressor_gate", size, p["dim"])
+            m.put(f"blk.{i}.indexer_compressor_ape.weight", m.normal(f"blk.{i}.ape", (p["keys"]["attention.indexer.kpool"], size), 0, 0.5))
         b = f"blk.{i}.indexer."
         m.matrix(b + "proj", n, p["dim"])
         m.matrix(b + "attn_k", size, p["dim"])
@@ -582,7 +585,7 @@ def further(m):
 def hyper_connections(m):
     p, n = m.p, m.p["keys"]["hyper_connection.count"]
     mixes = "hyper_connection.sinkhorn_iterations" in p["keys"]
-    for name, parts in [("output_hc", 1)] + [(f"blk.{i}.hc_{part}", 2) for i in range(p["layers"]) for part in ("attn", "ffn")]:
+    for name, parts in [("output_hc", 1)] * (p["arch"] != "glm5-next") + [(f"blk.{i}.hc_{part}", 2) for i in range(p["layers"]) for part in ("attn", "ffn")]:
         more = mixes and parts == 2
         m.matrix(name + "_fn", parts * n + more * n * n, n * p["dim"], gain=2.0)
         m.vector(name + "_base.weight", parts * n + more * n * n, 0, 0.5)
@@ -839,6 +842,13 @@ FAMILIES = {
     "bailingmoe3": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_scale=2.5, expert_weights_norm=True), **{**mla(
         4, 64, 32, 64, 128, q_rank=96, **{"ssm.conv_kernel": 4, "kda.head_dim": 32, "kda.gate_lower_bound": -5.0, "kda.safe_gate": True}),
         "arch": "bailingmoe3", "mtp_like": 2, "layers": 4, "mix": "kklk", "kv": [0, 0, 1, 0]}, probs_b=True, kda=32, kda_safe=True, mla_gate=True),
+    "glm5-next": with_experts(
+        moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5, swiglu_clamp_exp=[0.5] * 5, swiglu_clamp_shexp=[0.6] * 5),
+        **{**mla(4, 64, 0, 48, 128, q_rank=96, **{
+            **INDEXER, "attention.indexer.head_count": 32, "attention.indexer.top_k": 12, "attention.indexer.kpool": 4, "attention.indexer.types": [True, True, False, True, True],
+            "ssm.conv_kernel": 4, "kda.head_dim": 32, "kda.gate_lower_bound": -5.0, "attention.layer_norm_epsilon": 1e-6, "hyper_connection.count": 4,
+            "hyper_connection.epsilon": 1e-6, "hyper_connection.sinkhorn_iterations": 20}),
+           "arch": "glm5-next", "layers": 5, "mix": "kllkl", "kv": [0, 1, 1, 0, 1]}, probs_b=True, kda=32, indexer=(32, 128)),
     "rwkv7": family(arch="rwkv7", layers=3, dim=384, mix="rrr", heads=0, kv=0, layer_norm=True, embd_norm=True, ffn_norm="attn_norm_2", channel_mix=True, no_key_length=True, keys={
         "wkv.head_size": 64, "attention.decay_lora_rank": 24, "attention.iclr_lora_rank": 16, "attention.value_residual_mix_lora_rank": 20, "attention.gate_lora_rank": 40,
         "token_shift_count": 2}),

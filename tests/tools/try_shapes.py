@@ -142,7 +142,7 @@ def put_latent(p, keys, new):
 
 
 def mla(p, keys, draw, rng):
-    heads, nope, turned, v, latent = int(rng.integers(1, 8)), draw(32, 64, 96, 128), draw(16, 32, 64), draw(32, 64, 96), draw(64, 128, 160, 256)
+    heads, nope, turned, v, latent = int(rng.integers(1, 8)), draw(32, 64, 96, 128), draw(16, 32, 64) * (p["turned"] > 0), draw(32, 64, 96), draw(64, 128, 160, 256)
     legacy, q_rank = bool(rng.integers(2)), draw(0, 64, 96, 256)
     if p["arch"] in ("plm", "minicpm3"):
         legacy, q_rank = True, 0 if p["arch"] == "plm" else q_rank or 96
@@ -157,6 +157,8 @@ def mla(p, keys, draw, rng):
         p["mix"] = "kl"[:p["layers"]] + "".join(draw("k", "l") for _ in range(p["layers"] - 2))
         p["kv"] = [int(kind == "l") for kind in p["mix"]]
         p["kda"] = keys["kda.head_dim"] = draw(16, 32, 48, 64)
+        if "attention.indexer.kpool" in keys:
+            pools(p, keys, draw)
         return
     p["layers"] = int(rng.integers(1, 4))
     p["mix"] = "l" * p["layers"]
@@ -168,6 +170,17 @@ def mla(p, keys, draw, rng):
         keys["attention.indexer.types"] = [i == 0 or draw(True, False) for i in range(p["layers"])]
     if not p.get("experts") and "leading_dense_block_count" in keys:
         keys["leading_dense_block_count"] = p["layers"]
+
+
+def pools(p, keys, draw):
+    """An indexer that chooses pools of positions: layers without one follow a layer that has one."""
+    p["indexer"] = draw(8, 17, 32), draw(48, 64, 96)
+    keys["attention.indexer.head_count"], keys["attention.indexer.key_length"] = p["indexer"]
+    keys["attention.indexer.kpool"] = draw(2, 4, 8, 16)
+    keys["attention.indexer.top_k"] = keys["attention.indexer.kpool"] * draw(1, 2, 3)
+    keys["attention.indexer.types"] = [i <= p["mix"].index("l") or draw(True, False) for i in range(p["layers"])]
+    for key in ("swiglu_clamp_exp", "swiglu_clamp_shexp"):
+        keys[key] = keys[key][:1] * p["layers"]
 
 
 # ---- types -------------------------------------------------------------------------------------------------------------
