@@ -145,6 +145,54 @@ static int glm5_next_layer(loader *l, layer *y) {
   return dense_first(l, y);
 }
 
+// The positions per pool, which all layers with attention have in common. llama.cpp's converter writes 0 for all layers
+// if transformers knows the class. Such a file does not say what is read beyond the budget, so its context ends there.
+static int qwen4exp_pools(loader *l) {
+  model *m = l->m;
+  uint32_t ratios[MODEL_MAX_LAYERS];
+  int chosen, size = 0;
+  if (gguf_u32_each(l->f, key(l, "attention.compress_ratios"), (size_t)m->n_block, ratios, l->err)) return -1;
+  for (int i = 0; i < m->n_layer; i++) {
+    if (!ratios[i]) continue;
+    if (ratios[i] > MODEL_PAGE || MODEL_PAGE % ratios[i])
+      return gguf_fail(l->f, l->key, l->err, "%u does not divide a page of %d positions", ratios[i], MODEL_PAGE);
+    if (size && (int)ratios[i] != size)
+      return gguf_fail(l->f, l->key, l->err, "%d and %u (layers with different pools are not supported)", size,
+                       ratios[i]);
+    size = (int)ratios[i];
+  }
+  if (key_count(l, "attention.indexer.top_k", size ? (uint32_t)size : 1, 1u << 30, &chosen)) return -1;
+  m->block_size = size;
+  m->top_k = size ? chosen / size : 0;
+  if (!size && chosen < m->n_ctx_train) m->n_ctx_max = chosen;
+  return 0;
+}
+
+// Sections of the rope do not matter for text. Norms are parts of the stream's mixing.
+static int qwen4exp(loader *l) {
+  model *m = l->m;
+  has_key(l, "rope.dimension_sections");
+  if (key_count(l, "hyper_connection.count", 2, MAX_STREAM_ROWS, &m->hyper.n) ||
+      key_count(l, "hyper_connection.low_rank", 1, 1 << 16, &m->hyper.low_rank) || mtp_find(l) || ngram_keys(l) ||
+      qwen4exp_pools(l))
+    return -1;
+  m->output_norm = W_NONE;
+  return 0;
+}
+
+static int qwen4exp_layer(loader *l, layer *y) {
+  const model *m = l->m;
+  if (qwen3next_layer(l, y)) return -1;
+  y->moe.norm = y->ssm.sigmoid_gate = true;
+  if (y->mixer == &part_delta_net) {
+    if (ngram_in(m, y)) y->mixer = &part_delta_net_ngrams;
+    return 0;
+  }
+  y->compressed.ratio = m->block_size;
+  if (!m->block_size && pool_indexer_weights(l, y)) return -1;
+  return ngram_in(m, y) ? gguf_fail(l->f, key(l, "ple.layers"), l->err, "layer %d has attention", y->index) : 0;
+}
+
 static int rwkv7_layer(loader *l, layer *y) {
   (void)l;
   y->mixer = &part_rwkv7;
@@ -264,6 +312,11 @@ const arch arch_recurrent[] = {
    .keys = mtp_find,
    .layer = bailingmoe3_layer},
   {.name = "glm5-next", .has = HAS_HEAD | HAS_PROBS_BIAS, .keys = glm5_next, .layer = glm5_next_layer},
+  {.name = "qwen4exp",
+   .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_GATED_Q | ARCH_NO_PRE_NORMS,
+   .has = HAS_SHARED_GATE,
+   .keys = qwen4exp,
+   .layer = qwen4exp_layer},
   {.name = "rwkv7",
    .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM,
    .has = HAS_HEAD | HAS_NORM_BIAS,

@@ -125,7 +125,10 @@ int attention_weights(loader *l, layer *y) {
 
 static int load_attention(loader *l, layer *y) {
   if (attention_weights(l, y)) return -1;
-  return kv_load(l, y, KV_KEYS) || kv_load(l, y, KV_VALUES) || block_indexer_load(l, y) ? -1 : 0;
+  return kv_load(l, y, KV_KEYS) || kv_load(l, y, KV_VALUES) ||
+             (y->compressed.ratio ? pool_indexer_load(l, y) : block_indexer_load(l, y))
+           ? -1
+           : 0;
 }
 
 tensor *own_at(const build *b) {
@@ -312,7 +315,8 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   b->kept[y->index].V = V;
   tensor *s = scores(b, y, kv_turned(b, q, d), K);
   if (y->indexer.heads && indexer_chooses(b->m, b->s->n_ctx))
-    s = t_where(g, block_indexer_choice(b, y, x), s, t_float(g, -INFINITY));
+    s = t_where(g, y->compressed.ratio ? pool_indexer_choice(b, y, x, x) : block_indexer_choice(b, y, x), s,
+                t_float(g, -INFINITY));
   tensor *out = attend(b, y, s, V);
   if (y->w[W_ATTN_SUB_NORM].weight) out = norm(b, y, W_ATTN_SUB_NORM, out);
   if (gate) out = through_gate(b, y, gate, out);

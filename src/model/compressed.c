@@ -26,8 +26,9 @@
 enum { OVERLAPS = 4 };                      // the ratio whose entries overlap
 #define MADE_WINDOW 128                     // maximum distance of an entry's positions
 
-// What entries are made of: tensors, elements of an entry, sets of numbers per position, and the state's index. own_norm:
-// of each position's numbers, with a bias, W_NONE: none; norm: of entries
+// What entries are made of: tensors, elements of an entry, sets of numbers per position, and the state's index.
+// own_norm: of each position's numbers, with a bias, W_NONE: none; norm: of entries. Without a gate, entries are means,
+// and their first elements rotate
 typedef struct maker { enum tensor_id kv, gate, ape, norm, own_norm; int n, sets, state; enum kv cache; } maker;
 
 static maker maker_of(const layer *y, bool index) {
@@ -42,6 +43,9 @@ static maker maker_of(const layer *y, bool index) {
 
 // For an indexer that chooses pools of positions
 static maker pool_maker(const layer *y) {
+  if (!y->mla.latent)
+    return (maker){W_INDEXER_K_PROJ, W_NONE, W_NONE, W_INDEXER_K_NORM, W_NONE, y->indexer.n, 1,
+                   y->compressed.index_made_of, KV_INDEX};
   return (maker){W_INDEXER_K, W_INDEXER_COMPRESSOR_GATE, W_INDEXER_COMPRESSOR_APE, W_NONE, W_INDEXER_K_NORM,
                  y->indexer.n, 1, y->compressed.index_made_of, KV_INDEX};
 }
@@ -50,6 +54,7 @@ static maker pool_maker(const layer *y) {
 static layer entries_layer(const layer *y) {
   layer e = *y;
   e.window = 0;
+  e.n_kv = 1;
   e.every = y->compressed.ratio;
   e.state = y->state + y->compressed.entries;
   return e;
@@ -199,6 +204,24 @@ static tensor *contribution(build *b, const layer *y, const maker *k, tensor *x)
                bias(b, y, k->own_norm));
 }
 
+// Means of what the positions make, {T, 1, n}, normed and rotated. A sum of few terms needs no loop.
+static tensor *mean_entries(build *b, const layer *y, const entries *of, const maker *k, tensor *x) {
+  graph *g = b->g;
+  const build *e = &of->b;
+  layer made = made_layer(y);
+  int64_t n = y->compressed.ratio, dims[] = {b->s->pages * b->s->page, k->n};
+  tensor *cache = t_reshape_i(g, state_buffer(b, &made, k->state), 2, dims);
+  tensor *next = t_assign(g, t_gather(g, cache, b->rows[window_group(b->m, MADE_WINDOW)]), linear(b, y, k->kv, x));
+  vec_push(b->effects, next);
+  tensor *missing, *at = places(b, y, of, n, &missing);
+  tensor *rows = t_gather(g, t_reshape_i(g, next, 2, dims), at);
+  rows = t_reshape(g, rows, DIMS(e->T, n_(b, n), n_(b, k->n)));
+  tensor *mean = t_scale(g, t_reduce(g, t_where(g, missing, t_float(g, 0), rows), OP_ADD, 1), 1.0 / (double)n);
+  mean = norm(e, y, k->norm, one_form(g, t_reshape(g, mean, DIMS(e->T, n_(b, k->n)))));
+  mean = t_reshape(g, makes_several(g, mean), DIMS(e->T, n_(b, 1), n_(b, k->n)));
+  return rope_turn_as(e, y, mean, 1, k->n, b->m->neox);
+}
+
 // Stores what the positions make, and computes entries from it: {T, 1, n}, normed and rotated
 static tensor *make_entries(build *b, const layer *y, const entries *of, const maker *k, tensor *x) {
   graph *g = b->g;
@@ -230,22 +253,35 @@ static tensor *make_entries(build *b, const layer *y, const entries *of, const m
 // All entries that tokens may read: {sequences, 1, n, seen}
 static tensor *seen_entries(build *b, const layer *y, entries *of, const maker *k, tensor *x) {
   layer e = entries_layer(y);
-  return kv_store(&of->b, &e, k->cache, make_entries(b, y, of, k, x));
+  return kv_store(&of->b, &e, k->cache, (k->gate ? make_entries : mean_entries)(b, y, of, k, x));
 }
 
 // --- attention -------------------------------------------------------------------------------------------------------
 
+static tensor *weighted_query(build *b, const layer *y, tensor *x) {
+  const indexer *i = &y->indexer;
+  tensor *q = t_reshape(b->g, linear(b, y, W_INDEXER_Q_B, x), DIMS(b->T, n_(b, i->heads), n_(b, i->n)));
+  return rope_turn_last(b, y, q, i->heads, i->n, false);
+}
+
+static tensor *normed_query(build *b, const layer *y, tensor *x) {
+  const indexer *i = &y->indexer;
+  tensor *q = t_reshape(b->g, linear(b, y, W_INDEXER_Q_PROJ, x), DIMS(b->T, n_(b, i->heads), n_(b, i->n)));
+  q = norm(b, y, W_INDEXER_Q_NORM, read_in_parts(b->g, q));
+  return rope_turn_as(b, y, makes_several(b->g, q), i->heads, i->n, b->m->neox);
+}
+
 // Entries with keys K that the indexer chooses: {T, 1, 1, 1, seen}. complete {T, 1, 1, 1, 1}: the number of complete
 // entries
-static tensor *best_of(build *b, const layer *y, entries *of, tensor *K, tensor *const in[2], tensor *complete) {
+static tensor *choose_of(build *b, const layer *y, entries *of, tensor *K, tensor *const in[2], tensor *complete) {
   graph *g = b->g;
   const indexer *i = &y->indexer;
   layer e = entries_layer(y);
-  tensor *q = t_reshape(g, linear(b, y, W_INDEXER_Q_B, in[1]), DIMS(b->T, n_(b, i->heads), n_(b, i->n)));
-  uop *page = n_(b, of->s.page);
-  index_keys k = {.q = rope_turn_last(b, y, q, i->heads, i->n, false),
+  bool weighted = y->w[W_INDEXER_PROJ].weight;
+  uop *page = n_(b, of->s.page), *heads = n_(b, i->heads);
+  index_keys k = {.q = weighted ? weighted_query(b, y, in[1]) : normed_query(b, y, in[0]),
                   .K = K,
-                  .by = t_reshape(g, linear(b, y, W_INDEXER_PROJ, in[0]), DIMS(b->T, n_(b, i->heads))),
+                  .by = weighted ? t_reshape(g, linear(b, y, W_INDEXER_PROJ, in[0]), DIMS(b->T, heads)) : NULL,
                   .at = kv_seen_at(&of->b, &e),
                   .last = t_sub(g, complete, uop_idx(g, 1)),
                   .pages = idx_div(g, kv_seen(&of->b, &e), page),
@@ -256,7 +292,7 @@ static tensor *best_of(build *b, const layer *y, entries *of, tensor *K, tensor 
 static tensor *best_entries(build *b, const layer *y, entries *of, tensor *const in[2], tensor *complete) {
   maker k = maker_of(y, true);
   tensor *K = seen_entries(b, y, of, &k, in[0]);
-  return indexer_chooses(b->m, b->s->n_ctx) ? best_of(b, y, of, K, in, complete) : NULL;
+  return indexer_chooses(b->m, b->s->n_ctx) ? choose_of(b, y, of, K, in, complete) : NULL;
 }
 
 // in: the normed stream, and the input of the query matrix
@@ -313,31 +349,44 @@ static tensor *near_and_entries(build *b, const layer *y, tensor *x) {
 const part part_near = {load_entries, near_and_entries}, part_entries = {load_entries, near_and_entries},
            part_sparse_entries = {load_entries, near_and_entries};
 
-// --- an indexer that chooses pools of positions (GLM 5) --------------------------------------------------------------
+// --- an indexer that chooses pools of positions (GLM 5, Qwen4-Exp) ---------------------------------------------------
 // Its keys are entries that do not overlap. A token reads all positions of the best complete ones, and the positions
 // after the last complete one before it.
 
-int pool_indexer_load(loader *l, layer *y) {
+int pool_indexer_weights(loader *l, layer *y) {
   indexer *i = &y->indexer;
-  compressed *c = &y->compressed;
   bool own = y->kv_from == y->index;
   unsigned flags = own ? 0 : WANT_OPTIONAL;
-  int rank;
-  c->ratio = l->m->block_size;
-  if (key_count(l, "attention.q_lora_rank", 1, 1 << 20, &rank) ||
-      key_count(l, "attention.indexer.head_count", 1, 1 << 14, &i->heads) ||
-      key_count(l, "attention.indexer.key_length", 1, 1 << 14, &i->n) ||
+  int rank, ratio = y->compressed.ratio;
+  int64_t d = l->m->n_embd;
+  if (key_count(l, "attention.indexer.head_count", 1, 1 << 14, &i->heads) ||
+      key_count(l, "attention.indexer.key_length", 1, 1 << 14, &i->n))
+    return -1;
+  if (!y->mla.latent)
+    return want_matrix(l, y, W_INDEXER_Q_PROJ, d, (int64_t)i->heads * i->n, 0) ||
+               want_matrix(l, y, W_INDEXER_K_PROJ, d, i->n, 0) || want_vector(l, y, W_INDEXER_Q_NORM, i->n, 0) ||
+               want_vector(l, y, W_INDEXER_K_NORM, i->n, 0)
+             ? -1
+             : 0;
+  return key_count(l, "attention.q_lora_rank", 1, 1 << 20, &rank) ||
       want_matrix(l, y, W_INDEXER_PROJ, l->m->n_embd, i->heads, flags) ||
       want_matrix(l, y, W_INDEXER_K, l->m->n_embd, i->n, flags) ||
       want_vector(l, y, W_INDEXER_K_NORM, i->n, own ? WANT_BIAS : flags) ||
       want_matrix(l, y, W_INDEXER_Q_B, rank, (int64_t)i->heads * i->n, flags) ||
       want_matrix(l, y, W_INDEXER_COMPRESSOR_GATE, l->m->n_embd, i->n, flags) ||
-      want_matrix(l, y, W_INDEXER_COMPRESSOR_APE, i->n, c->ratio, flags))
-    return -1;
-  if (!own) return 0;
-  layer e = entries_layer(y), made = made_layer(y);      // entries follow the layer's keys: c->entries is 0
+      want_matrix(l, y, W_INDEXER_COMPRESSOR_APE, i->n, ratio, flags) ? -1 : 0;
+}
+
+// Entries follow the layer's keys and values.
+int pool_indexer_load(loader *l, layer *y) {
+  compressed *c = &y->compressed;
+  c->ratio = l->m->block_size;
+  if (pool_indexer_weights(l, y)) return -1;
+  if (y->kv_from != y->index) return 0;
+  c->entries = y->mla.latent ? 0 : kv_index_layer(l->m, y).state - y->state;
+  layer e = entries_layer(y), made = made_layer(y);
   if (kv_load(l, &e, KV_INDEX)) return -1;
-  c->index_made_of = state(l, &made, DT_F32, 2ll * i->n, 0) - y->state;
+  c->index_made_of = state(l, &made, DT_F32, (y->mla.latent ? 2ll : 1ll) * y->indexer.n, 0) - y->state;
   return 0;
 }
 
@@ -351,7 +400,7 @@ tensor *pool_indexer_choice(build *b, const layer *y, tensor *x, tensor *q) {
   find_entries(b, y, &of);
   if (!b->s->apart) of.b.C = idx_div(g, seen, ratio);    // all entries of the pages whose positions are seen
   tensor *complete = t_op2(g, OP_IDIV, t_add(g, own_at(b), one), ratio);
-  tensor *best = best_of(b, y, &of, seen_entries(b, y, &of, &k, x), (tensor *[]){x, q}, complete);
+  tensor *best = choose_of(b, y, &of, seen_entries(b, y, &of, &k, x), (tensor *[]){x, q}, complete);
   uop *pools = kv_seen(&of.b, &e);
   best = t_op2(g, OP_AND, best, t_op2(g, OP_CMPLT, kv_seen_at(&of.b, &e), complete));
   best = t_expand(g, t_reshape(g, one_form(g, best), DIMS(b->T, one, one, one, pools, one)), 6,

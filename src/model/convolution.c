@@ -27,7 +27,7 @@ static tensor *recent_rows(build *b, const layer *y, int i, int64_t needed, int6
 }
 
 // For each row of x {T, D} the row `before` rows earlier; before <= needed.
-static tensor *earlier(build *b, const layer *y, int i, int64_t needed, int64_t before, tensor *x) {
+tensor *ring_earlier(build *b, const layer *y, int i, int64_t needed, int64_t before, tensor *x) {
   graph *g = b->g;
   uop *first = idx_sub(g, b->pos, n_(b, before)), *one = n_(b, 1);
   tensor *old = t_gather(g, recent_rows(b, y, i, needed, x->shape->dim[1]->a), ring_places(b, needed, first, b->T)),
@@ -38,7 +38,7 @@ static tensor *earlier(build *b, const layer *y, int i, int64_t needed, int64_t 
 }
 
 // Writes the last rows of x {T, D} into the ring, as many as it has.
-static void ring_keep(build *b, const layer *y, int i, int64_t needed, tensor *x) {
+void ring_keep(build *b, const layer *y, int i, int64_t needed, tensor *x) {
   graph *g = b->g;
   uop *rows = n_(b, ring_rows(needed)), *n = idx_min(g, b->T, rows);
   // T - n, in a form whose least value the interval analysis finds
@@ -53,7 +53,7 @@ tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t 
   int64_t d = x->shape->dim[1]->a;
   tensor *w = weight(b, y, id), *add = bias(b, y, id), *sum = NULL;
   for (int64_t j = 0; j < taps; j++) {
-    tensor *row = j == taps - 1 ? x : earlier(b, y, i, taps - 1, taps - 1 - j, x);
+    tensor *row = j == taps - 1 ? x : ring_earlier(b, y, i, taps - 1, taps - 1 - j, x);
     tensor *term = t_mul(g, row, t_reshape_i(g, t_slice_i(g, w, 1, j, 1), 1, (int64_t[]){d}));
     sum = sum ? t_add(g, sum, term) : term;
   }
@@ -62,7 +62,7 @@ tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t 
 }
 
 tensor *row_before(build *b, const layer *y, int i, tensor *x) {
-  tensor *rows = earlier(b, y, i, 1, 1, x);
+  tensor *rows = ring_earlier(b, y, i, 1, 1, x);
   ring_keep(b, y, i, 1, x);
   return rows;
 }

@@ -41,9 +41,25 @@ static const enum tensor_id of_mixer[] = {W_HC_ATTN_FN, W_HC_ATTN_BASE, W_HC_ATT
                             of_ff[] = {W_HC_FFN_FN, W_HC_FFN_BASE, W_HC_FFN_SCALE},
                             of_head[] = {W_OUTPUT_HC_FN, W_OUTPUT_HC_BASE, W_OUTPUT_HC_SCALE};
 
+static const enum tensor_id low_of_mixer[] = {W_HC_ATTN_NORM, W_HC_ATTN_DOWN, W_HC_ATTN_UP, W_HC_ATTN_INJECT},
+                            low_of_ff[] = {W_HC_FFN_NORM, W_HC_FFN_DOWN, W_HC_FFN_UP, W_HC_FFN_INJECT},
+                            low_of_head[] = {W_OUTPUT_HC_NORM, W_OUTPUT_HC_DOWN, W_OUTPUT_HC_UP, W_NONE};
+
+static int load_low(loader *l, layer *y, const enum tensor_id id[4]) {
+  const hyper *h = &l->m->hyper;
+  int64_t all = (int64_t)h->n * l->m->n_embd;
+  return want_vector(l, y, id[0], all, 0) || want_matrix(l, y, id[1], all, h->low_rank, 0) ||
+             want_matrix(l, y, id[2], h->low_rank, all, 0) || (id[3] && want_matrix(l, y, id[3], all, h->n, 0))
+           ? -1
+           : 0;
+}
+
 int hyper_load(loader *l) {
   model *m = l->m;
   if (!m->hyper.n) return 0;
+  for (int i = 0; m->hyper.low_rank && i < m->n_layer; i++)
+    if (load_low(l, &m->layers[i], low_of_mixer) || load_low(l, &m->layers[i], low_of_ff)) return -1;
+  if (m->hyper.low_rank) return load_low(l, NULL, low_of_head);
   for (int i = 0; i < m->n_layer; i++)
     if (load_factors(l, &m->layers[i], of_mixer, 2) || load_factors(l, &m->layers[i], of_ff, 2)) return -1;
   return m->hyper.averaged ? 0 : load_factors(l, NULL, of_head, 1);
@@ -142,6 +158,42 @@ static tensor *through_part(build *b, const layer *y, const part *p, enum tensor
   return flows_on(g, t_add(g, x, t_mul(g, t_reshape(g, makes_several(g, made), DIMS(b->T, one, d)), after)));
 }
 
+// --- a factor per element, of low rank (Qwen4-Exp) -------------------------------------------------------------------
+// Each row is normed by itself. A sigmoid of a product of low rank, made of all rows, multiplies each element; the part
+// reads the mean of the rows. Its output is added to each row by a factor that is made of all rows, too.
+
+// The normed rows {T', rows x n_embd}; *mean {T', n_embd}
+static tensor *low_normed(const build *b, const layer *y, const enum tensor_id id[4], tensor *x, tensor **mean) {
+  graph *g = b->g;
+  int64_t rows = b->m->hyper.n, d = b->m->n_embd;
+  uop *T = x->shape->dim[0], *R = n_(b, rows), *D = n_(b, d);
+  tensor *w = t_reshape_i(g, weight(b, y, id[0]), 2, (int64_t[]){rows, d});
+  tensor *normed = makes_several(g, t_rmsnorm(g, x, w, b->m->eps)),
+         *flat = t_reshape(g, normed, DIMS(T, n_(b, rows * d)));
+  tensor *low = t_silu(g, t_scale(g, linear(b, y, id[1], flat), 1.0 / (double)rows));
+  tensor *gate = t_reshape(g, sigmoid(g, linear(b, y, id[2], low)), DIMS(T, R, D));
+  tensor *sum = t_reduce(g, t_mul(g, normed, gate), OP_ADD, 1);
+  *mean = flows_on(g, t_reshape(g, t_scale(g, sum, 1.0 / (double)rows), DIMS(T, D)));
+  return flat;
+}
+
+static tensor *through_low(build *b, const layer *y, const part *p, const enum tensor_id id[4], tensor *x) {
+  graph *g = b->g;
+  uop *one = n_(b, 1), *R = n_(b, b->m->hyper.n), *D = n_(b, b->m->n_embd);
+  tensor *in, *flat = low_normed(b, y, id, x, &in);
+  tensor *by = sigmoid(g, t_scale(g, linear(b, y, id[3], flat), 1.0 / b->m->hyper.n)), *made = p->graph(b, y, in);
+  by = t_reshape(g, makes_several(g, t_scale(g, by, 2)), DIMS(b->T, R, one));
+  return flows_on(g, t_add(g, x, t_mul(g, t_reshape(g, makes_several(g, made), DIMS(b->T, one, D)), by)));
+}
+
+static tensor *all_through_low(build *b, const layer *y, tensor *x) {
+  if (ngram_in(b->m, y)) x = ngram_through(b, y, x);
+  x = through_low(b, y, y->mixer, low_of_mixer, x);
+  return controlled(b, y, through_low(b, y, y->ff, low_of_ff, x));
+}
+
+// --- the whole stream ------------------------------------------------------------------------------------------------
+
 tensor *hyper_enter(const build *b, tensor *x) {
   graph *g = b->g;
   uop *n = n_(b, b->m->hyper.n), *one = n_(b, 1), *d = n_(b, b->m->n_embd);
@@ -150,6 +202,7 @@ tensor *hyper_enter(const build *b, tensor *x) {
 }
 
 tensor *hyper_through(build *b, const layer *y, tensor *x) {
+  if (b->m->hyper.low_rank) return all_through_low(b, y, x);
   x = through_part(b, y, y->mixer, y->mixer_norm, of_mixer, x);
   return controlled(b, y, through_part(b, y, y->ff, y->ff_norm, of_ff, x));
 }
@@ -157,6 +210,11 @@ tensor *hyper_through(build *b, const layer *y, tensor *x) {
 tensor *hyper_leave(const build *b, tensor *x) {
   graph *g = b->g;
   const hyper *h = &b->m->hyper;
+  if (h->low_rank) {
+    tensor *mean;
+    low_normed(b, NULL, low_of_head, x, &mean);
+    return mean;
+  }
   if (h->n && h->averaged)
     return flows_on(g, t_reshape(g, t_scale(g, t_reduce(g, x, OP_ADD, 1), 1.0 / h->n),
                                  DIMS(x->shape->dim[0], n_(b, b->m->n_embd))));

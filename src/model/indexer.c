@@ -92,7 +92,8 @@ static tensor *scored(build *b, const layer *y, const index_keys *k) {
   // page by page, as in attention
   tensor *s = t_reshape(g, scores(b, &small, k->q, k->K), DIMS(b->T, heads, pages, page));
   s = t_stage(g, t_op2(g, OP_MAX, t_permute(g, s, (int[]){2, 0, 1, 3}), t_float(g, 0)), false);
-  s = ordered(g, t_reduce(g, t_mul(g, s, t_reshape(g, k->by, DIMS(one, b->T, heads, one))), OP_ADD, 2));
+  if (k->by) s = t_mul(g, s, t_reshape(g, k->by, DIMS(one, b->T, heads, one)));
+  s = ordered(g, t_reduce(g, s, OP_ADD, 2));
   tensor *later = t_op2(g, OP_CMPLT, t_reshape(g, k->last, DIMS(one, b->T, one, one)),
                         t_reshape(g, k->at, DIMS(pages, one, one, page)));
   s = t_where(g, later, uop_int(g, DT_U32, 0), s);

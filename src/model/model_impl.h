@@ -32,6 +32,12 @@ typedef struct build build;
   T(OUTPUT_HC_FN, "output_hc_fn") T(OUTPUT_HC_BASE, "output_hc_base") T(OUTPUT_HC_SCALE, "output_hc_scale") \
   T(HC_ATTN_FN, "hc_attn_fn") T(HC_ATTN_BASE, "hc_attn_base") T(HC_ATTN_SCALE, "hc_attn_scale") \
   T(HC_FFN_FN, "hc_ffn_fn") T(HC_FFN_BASE, "hc_ffn_base") T(HC_FFN_SCALE, "hc_ffn_scale") \
+  T(OUTPUT_HC_NORM, "output_hc_norm") T(OUTPUT_HC_DOWN, "output_hc_down") T(OUTPUT_HC_UP, "output_hc_up") \
+  T(HC_ATTN_NORM, "hc_attn_norm") T(HC_ATTN_DOWN, "hc_attn_down") T(HC_ATTN_UP, "hc_attn_up") \
+  T(HC_ATTN_INJECT, "hc_attn_inject") T(HC_FFN_NORM, "hc_ffn_norm") T(HC_FFN_DOWN, "hc_ffn_down") \
+  T(HC_FFN_UP, "hc_ffn_up") T(HC_FFN_INJECT, "hc_ffn_inject") \
+  T(PLE_KEY, "ple_key") T(PLE_VALUE, "ple_value") T(PLE_NORM_KEY, "ple_norm_key") \
+  T(PLE_NORM_QUERY, "ple_norm_query") T(PLE_NORM_CONV, "ple_norm_conv") T(PLE_CONV1D, "ple_conv1d") \
   T(ROPE_FREQS, "rope_freqs") T(ROPE_LONG, "rope_factors_long") T(ROPE_SHORT, "rope_factors_short") \
   /* norms of a layer */ \
   T(ATTN_NORM, "attn_norm") T(ATTN_NORM_2, "attn_norm_2") T(FFN_NORM, "ffn_norm") T(FFN_NORM_EXPS, "ffn_norm_exps") \
@@ -283,7 +289,8 @@ typedef struct part {
 extern const part part_attention, part_encoder_attention, part_t5_attention, part_t5_decoder, part_cross_attention,
   part_shared_attention,
   part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_plamo_mamba, part_delta_net,
-  part_linear, part_dense, part_moe, part_dense_and_moe, part_dense_with_moe, part_dense_and_early_moe,
+  part_delta_net_ngrams, part_linear, part_dense, part_moe, part_dense_and_moe, part_dense_with_moe,
+  part_dense_and_early_moe,
   part_moe_in_groups, part_moe_by_token, part_near, part_sparse_entries, part_entries, part_kda, part_rwkv7, part_rwkv6,
   part_channel_mix, part_lightning, part_switched_attention, part_switched_dense, part_vit_attention, part_vit_dense;
 
@@ -340,8 +347,9 @@ typedef struct mla { int latent, nope, rope, v; double scale; } mla;
 // which becomes `rank` elements. Then states of the layer: the numbers that entries are made of, the same for an
 // indexer, and the entries, followed by the indexer's
 typedef struct compressed { int ratio, groups, rank, made_of, index_made_of, entries; } compressed;
-// recurrent.c; inner: elements of all heads; normed: see mamba
-typedef struct ssm { int inner, state, heads, groups; bool normed; } ssm;
+// recurrent.c; inner: elements of all heads; normed: see mamba; sigmoid_gate: a delta net's output has a gate that is a
+// sigmoid
+typedef struct ssm { int inner, state, heads, groups; bool normed, sigmoid_gate; } ssm;
 
 struct layer {
   // block: the block of the file that has its tensors; several layers may share one (see model.n_block)
@@ -370,9 +378,9 @@ struct layer {
   ssm ssm;
   experts moe;
   xielu xielu;
-  // part_kda. safe_decay: decays are at least exp(least_decay). negated: then files have the negative of the numbers that
-  // their logarithms are multiplied by. full_products: decays and gates have one matrix each instead of two thin ones.
-  // full_gate: gates have one matrix
+  // part_kda. safe_decay: decays are at least exp(least_decay). negated: then files have the negative of the numbers
+  // that their logarithms are multiplied by. full_products: decays and gates have one matrix each instead of two thin
+  // ones. full_gate: gates have one matrix
   bool safe_decay, negated, full_products, full_gate;
   double least_decay;
   // only the part of the gate above mean + cut standard deviations remains; -infinity: all
@@ -380,6 +388,7 @@ struct layer {
   bool halved;                                                 // halves the layer's output
   // its first state, which the others follow; which of them is its feed-forward's
   int state, ff_state;
+  int ngram_state;                                             // which of them is the first of ngram.c
   tensor_refs w;
 };
 
@@ -399,8 +408,17 @@ typedef struct switcher { int n, rank; double gain; uint32_t token[SWITCH_MOST],
 struct projector_kind;
 // hyper.c: rows of the stream; eps is added to their factors; magnitude: the largest factor of a part's output; rounds:
 // how often rows and columns of the mixing matrix are divided by their sums, 0: rows are not mixed; averaged: the head
-// reads the mean of the rows
-typedef struct hyper { int n, rounds; double eps, magnitude; bool averaged; } hyper;
+// reads the mean of the rows; low_rank: of the factors per element that take the place of sums by a factor per row, 0:
+// there are none
+typedef struct hyper { int n, rounds, low_rank; double eps, magnitude; bool averaged; } hyper;
+
+// ngram.c: tokens of the longest sequence that is hashed (0: the model has none), heads per length, taps, elements of a
+// row, the token that ends a text, the layer; then the numbers of the hashes
+enum { NGRAM_SIZE = 8, NGRAM_HEADS = 64 };
+typedef struct ngram {
+  int size, per_size, taps, width, eos, layer;
+  int64_t factor[NGRAM_SIZE], offset[NGRAM_HEADS], rows[NGRAM_HEADS];
+} ngram;
 
 struct model {
   const gguf *file;
@@ -411,6 +429,7 @@ struct model {
   stacks stacks;             // stacks.c; n 0: layers run once, in order
   hyper hyper;               // hyper.c; n 0: the stream is one row
   switcher switcher;         // switch.c
+  ngram ngram;               // ngram.c
   int bank_every;            // layers: residual_bank.c; 0: no bank
   double situ, situ_up;      // ACT_SITU: the soft caps of a gate and of what it multiplies; 0: none
   // the layers in which rows of floats see each other in both directions if their span says so: all, those with a
@@ -663,6 +682,10 @@ tensor *altup_leave(const build *b, tensor *x);
 tensor *hyper_enter(const build *b, tensor *x);
 tensor *hyper_through(build *b, const layer *y, tensor *x);
 tensor *hyper_leave(const build *b, tensor *x);
+// ngram.c: its keys; whether a layer has it; then the stream {T, rows, n_embd} with what is added to it
+int ngram_keys(loader *l);
+bool ngram_in(const model *m, const layer *y);
+tensor *ngram_through(build *b, const layer *y, tensor *x);
 // residual_bank.c: its keys and tensors; through a layer, and as the head's input
 int residual_bank_load(loader *l);
 tensor *residual_bank_through(build *b, const layer *y, tensor *x);
@@ -688,6 +711,10 @@ void ring_state(loader *l, layer *y, int64_t needed, int64_t width);
 // x {T, D} convolved with `taps` rows of weight {D, taps} and its bias; state i has the rows before x: ring_state of
 // taps - 1.
 tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t taps, tensor *x);
+// for each row of x {T, D} the row `before` rows earlier, of state i, a ring_state of `needed` (before <= needed);
+// then, after all of them, writes x into the state
+tensor *ring_earlier(build *b, const layer *y, int i, int64_t needed, int64_t before, tensor *x);
+void ring_keep(build *b, const layer *y, int i, int64_t needed, tensor *x);
 // for each row of x {T, D} the row before it; state i is a ring_state of 1
 tensor *row_before(build *b, const layer *y, int i, tensor *x);
 
@@ -736,11 +763,13 @@ int block_indexer_load(loader *l, layer *y);
 bool indexer_chooses(const model *m, int64_t n_ctx);
 tensor *indexer_choice(build *b, const layer *y, tensor *x, tensor *q);
 // indexer_choice for keys other than those of positions: K {sequences, 1, n, pages x page}, numbered by `at` {.., pages
-// x page}; those after `last` {T, ..} are not read. by {T, heads}: weights
+// x page}; those after `last` {T, ..} are not read. by {T, heads}: weights, NULL: all are 1
 typedef struct index_keys { tensor *q, *K, *by, *at, *last; uop *pages; int64_t page; } index_keys;
 tensor *indexer_best(build *b, const layer *y, const index_keys *k);
-// compressed.c: indexer_load and indexer_choice for an indexer that chooses pools of block_size positions (GLM 5)
+// compressed.c: indexer_load and indexer_choice for an indexer that chooses pools of block_size positions (GLM 5,
+// Qwen4)
 int pool_indexer_load(loader *l, layer *y);
+int pool_indexer_weights(loader *l, layer *y);                 // its tensors alone
 tensor *pool_indexer_choice(build *b, const layer *y, tensor *x, tensor *q);
 // for an indexer that chooses blocks, for each key head: {T, kv, 1, 1, seen}
 tensor *block_indexer_choice(build *b, const layer *y, tensor *x);

@@ -593,7 +593,8 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
             t_reshape(g, t_slice(g, values, 0, n_(b, 0), rows), DIMS(rows, H, one, V)));
   add = t_reshape(g, t_reduce(g, add, OP_ADD, 0), DIMS(H, K, V));
   state_store(b, y, STATE_SSM, t_add(g, t_mul(g, S, t_reshape(g, fades, DIMS(H, one, one))), add));
-  out = t_mul(g, norm(b, y, W_SSM_NORM, out), t_silu(g, t_reshape(g, z, DIMS(b->T, H, V))));
+  z = t_reshape(g, z, DIMS(b->T, H, V));
+  out = t_mul(g, norm(b, y, W_SSM_NORM, out), s->sigmoid_gate ? sigmoid(g, z) : t_silu(g, z));
   return linear(b, y, W_SSM_OUT, t_reshape(g, out, DIMS(b->T, n_(b, inner))));
 }
 

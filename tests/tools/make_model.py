@@ -13,6 +13,8 @@ import zlib
 import gguf
 import numpy as np
 
+import make_qwen4
+
 F32 = gguf.GGMLQuantizationType.F32
 
 
@@ -677,6 +679,12 @@ FAMILIES = {
     "qwen35moe": family(arch="qwen35moe", layers=4, mix="ddad", qk_norm="head", gated_q=True, ffn_norm="post_attention_norm", experts=6, expert_ffn=96, shared=96,
                         shared_gate=True, **ssm(384, 64, 3, 6, 4, **{**DELTA, "expert_count": 6, "expert_used_count": 2, "expert_feed_forward_length": 96,
                                                                     "expert_shared_feed_forward_length": 96})),
+    "qwen4exp": family(arch="qwen4exp", layers=4, mix="dadd", norms="none", bare=True, qk_norm="head", gated_q=True, experts=6, expert_ffn=96, shared=96, shared_gate=True,
+                       block_indexer=(24, 48), **ssm(384, 64, 6, 6, 4, **{
+                           **DELTA, "attention.recurrent_layers": [True, False, True, True], "expert_count": 6, "expert_used_count": 2, "expert_feed_forward_length": 96,
+                           "expert_shared_feed_forward_length": 96, "hyper_connection.count": 3, "hyper_connection.low_rank": 40, "attention.compress_ratios": [0, 4, 0, 0],
+                           "attention.indexer.head_count": 24, "attention.indexer.key_length": 48, "attention.indexer.top_k": 12, "ple.layers": [2], "ple.ngram_size": 3,
+                           "ple.heads_per_ngram": 4, "ple.conv_kernel": 4, "ple.eos_token_id": make_qwen4.END, "embedding_length_per_layer_input": 24})),
     "mixtral": with_experts(moe(4, 2, 320), heads=8, kv=2, head_dim=32, keys={"rope.dimension_count": 32}),
     "qwen2moe": with_experts(moe(6, 2, 96, 160, expert_shared_feed_forward_length=160), arch="qwen2moe", heads=2, kv=2, head_dim=128, qkv_bias=True, shared_gate=True),
     "qwen3moe-q8_0": with_experts(moe(16, 4, 96), arch="qwen3moe", heads=6, kv=3, head_dim=80, qk_norm="head", n_vocab=777, quant="Q8_0"),
@@ -977,7 +985,9 @@ def write(name, path, **changes):
     if "attn_res.block_size" in p.get("keys", {}):
         for name in ["output_res"] + [f"blk.{i}.{part}_res" for i in range(p["layers"]) for part in ("attn", "ffn")]:
             m.vector(name + "_score.weight", p["dim"], 0, 0.1)
-    if "hyper_connection.count" in p.get("keys", {}):
+    if p["arch"] == "qwen4exp":
+        make_qwen4.write(m)
+    elif "hyper_connection.count" in p.get("keys", {}):
         hyper_connections(m)
     if p.get("stacks"):
         m.vector("hrm.z_l_init", p["dim"], 0, 1)

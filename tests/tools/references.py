@@ -285,7 +285,9 @@ def by_transformers(config, model, w, parts, experts, ends=()):
     import torch
     config._experts_implementation, config._attn_implementation = "eager", "eager"
     model = model(config).double().eval()
-    state = {"model.embed_tokens.weight": w["token_embd.weight"], "model.norm.weight": w["output_norm.weight"], "lm_head.weight": w["output.weight"]} | dict(ends)
+    state = {"model.embed_tokens.weight": w["token_embd.weight"], "lm_head.weight": w["output.weight"]} | dict(ends)
+    if "output_norm.weight" in w:
+        state["model.norm.weight"] = w["output_norm.weight"]
     for i in range(config.num_hidden_layers):
         ours, theirs = f"blk.{i}.", f"model.layers.{i}."
         state |= {theirs + name + end: w[ours + part + end] for part, name in parts.items() for end in ("", ".weight", ".bias") if ours + part + end in w}
@@ -531,5 +533,47 @@ def chameleon(path):
     return by_transformers(config, model, w, parts, lambda *_: {})
 
 
+def qwen4exp(path):
+    """Its own choice of positions: llama.cpp reads more of another block if the last one lacks positions. Heads of values and of keys are as many, so that none are in another order."""
+    import transformers
+    w, key = opened(path)
+    listed = lambda name: [x.item() for x in np.array(gguf.GGUFReader(path).fields[f"qwen4exp.{name}"].contents()).reshape(-1)]
+    recurrent, at, turned, n = listed("attention.recurrent_layers"), listed("ple.layers")[0], key("rope.dimension_count"), key("ple.ngram_size")
+    module = transformers.models.qwen4_exp
+    config = module.configuration_qwen4_exp.Qwen4ExpTextConfig(
+        **shape(w, key), head_dim=key("attention.key_length"), linear_conv_kernel_dim=key("ssm.conv_kernel"), linear_key_head_dim=key("ssm.state_size"),
+        linear_value_head_dim=key("ssm.state_size"), linear_num_key_heads=key("ssm.group_count"), linear_num_value_heads=key("ssm.time_step_rank"), output_gate_type="sigmoid",
+        moe_intermediate_size=key("expert_feed_forward_length"), shared_expert_intermediate_size=key("expert_shared_feed_forward_length"), num_experts=key("expert_count"),
+        num_experts_per_tok=key("expert_used_count"), hc_count=key("hyper_connection.count"), hc_lowrank=key("hyper_connection.low_rank"), ple_layer_ids=[at + 1], ngram_size=n,
+        ple_embed_dim=key("embedding_length_per_layer_input") * len(listed("ple.head_offsets")), ple_conv_kernel_size=key("ple.conv_kernel"), heads_per_ngram=key("ple.heads_per_ngram"),
+        ngram_vocab_size_base=40, make_ngram_vocab_size_divisible_by=16, eos_token_id=key("ple.eos_token_id"), indexer_n_heads=key("attention.indexer.head_count"), indexer_kv_heads=1,
+        indexer_head_dim=key("attention.indexer.key_length"), indexer_budget=key("attention.indexer.top_k"), indexer_compress_ratio=max(listed("attention.compress_ratios")),
+        layer_types=["linear_attention" if x else "indexed_attention" for x in recurrent],
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": turned / key("attention.key_length"), "mrope_section": [6, 5, 5], "mrope_interleaved": True})
+    w = {name: value - 1 if "norm" in name and "ssm_norm" not in name else value for name, value in w.items()}
+    parts = {f"attn_{name}": f"self_attn.{name}_proj" for name in "qkv"} | {"attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
+        "indexer.q_norm": "self_attn.indexer.q_layernorm", "indexer.k_norm": "self_attn.indexer.k_layernorm", "attn_qkv": "linear_attn.in_proj_qkv", "attn_gate": "linear_attn.in_proj_z",
+        "ssm_beta": "linear_attn.in_proj_b", "ssm_alpha": "linear_attn.in_proj_a", "ssm_dt.bias": "linear_attn.dt_bias", "ssm_norm": "linear_attn.norm", "ssm_out": "linear_attn.out_proj",
+        "ffn_gate_inp": "mlp.gate"} | {f"ffn_{name}_shexp": f"mlp.shared_expert.{name}_proj" for name in ("gate", "up", "down")}
+    hyper = {"norm": "hc_norm", "down": "input_mix_weight_down", "up": "input_mix_weight_up", "inject": "block_inject_weight"}
+    parts |= {f"hc_{ours}_{name}": f"{theirs}_hyper_connection.{to}" for ours, theirs in (("attn", "attn"), ("ffn", "mlp")) for name, to in hyper.items()}
+    parts |= {f"ple_{name}": f"ple.{name}_proj" for name in ("key", "value")} | {f"ple_norm_{name}": f"ple.norm_{name}" for name in ("key", "query", "conv")}
+
+    def more(w, b):
+        made = gate_above_up(w, b) | {"mlp.shared_expert_gate.weight": w[b + "ffn_gate_inp_shexp.weight"].reshape(1, -1)}
+        if b + "ssm_a" in w:
+            made |= {"linear_attn.A_log": np.log(-w[b + "ssm_a"]), "linear_attn.conv1d.weight": w[b + "ssm_conv1d.weight"][:, None]}
+        else:
+            made["self_attn.indexer.index_qk_proj.weight"] = np.concatenate([w[f"{b}indexer.{name}_proj.weight"] for name in "qk"])
+        return made
+
+    table, b = f"model.layers.{at}.ple.", f"blk.{at}."
+    ends = {f"model.hyper_connection_mixer.{to}.weight": w[f"output_hc_{name}.weight"] for name, to in hyper.items() if name != "inject"}
+    ends |= {table + "conv1d.weight": w[b + "ple_conv1d.weight"][:, None], table + "ple_embedding.ngram_embedding.weight": w["per_layer_token_embd.weight"]}
+    numbers = {"layer_multipliers": "layer_multipliers", "ngram_heads_offsets": "head_offsets", "ngram_heads_vocab_sizes": "head_vocab_sizes"}
+    ends |= {f"{table}ple_embedding.{to}": np.array(listed(f"ple.{name}"), np.int64) for to, name in numbers.items()}
+    return by_transformers(config, module.modeling_qwen4_exp.Qwen4ExpForCausalLM, w, parts, more, ends)
+
+
 REFERENCES = {"minimax-01-whole": minimax_01, "grovemoe": grovemoe, "chameleon-post": chameleon, "deepseek4": deepseek4, "minimax-m3-blocks": minimax_m3, "mellum-bases": mellum, "gpt-oss-openai": gpt_oss, "afmoe-unsaid": afmoe, "solar-open": solar_open, "glm-dsa-heads": glm_dsa, "phimoe": phimoe, "gptj": gptj, "refact": refact,
-              "qwen35moe": qwen35}
+              "qwen35moe": qwen35, "qwen4exp": qwen4exp}
