@@ -60,7 +60,7 @@ int weft_model_content(weft_model *m, double wait_s, double *done, weft_error *e
 /* Writes the cached positions of q to a file, which appears complete or not at all. ids: the tokens of its positions,
  * weft_sequence_length of them. Only if q is whole (weft_sequence_whole) and has the scales of the options
  * (weft_sequence_adapt). Other sequences of the model, including forks of q, may be evaluated meanwhile on another
- * thread. */
+ * thread. -2: a file of that name is there, and no saved sequence. */
 int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *path, weft_error *err);
 /* A sequence with the longest common beginning of these n tokens and the file's, reduced to a position where that is
  * whole, as if they had been evaluated. -2: the file is of another model, other options or another version, or damaged,

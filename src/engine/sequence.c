@@ -102,7 +102,9 @@ int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *p
   char of[CONTENT_NAME];
   if (!weft_sequence_adapts_as(q, NULL)) FAIL(err, "%s", own_scales);
   if (name_of(weft_model_peek(q->m), of, &e)) return fail(err, &e);
-  return sequence_save(q->q, ids, of, path, &e) ? fail(err, &e) : 0;
+  int status = sequence_save(q->q, ids, of, path, &e);
+  if (status) fail(err, &e);
+  return status;
 }
 
 static int tokens_in_source(const weft_model *m, const state_source *from, int32_t **ids, size_t *n, weft_error *err) {

@@ -164,8 +164,8 @@ static int write_records(const sink *to, const sequence *q, const int32_t *ids, 
 // A client may choose the name: only a saved sequence is overwritten.
 static int check_replaced(const char *path, error *err) {
   if (newfile_begins(path, magic, sizeof magic) >= 0) return 0;
-  return error_set(err, "%s: is there, and no saved sequence: it is not replaced; remove it, or take another name",
-                   path);
+  error_set(err, "%s: is there, and no saved sequence: it is not replaced; remove it, or take another name", path);
+  return BAD_FILE;
 }
 
 static int check_whole(const sequence *q, const char *name, error *err) {
@@ -180,7 +180,9 @@ int sequence_to_memory(const sequence *q, const int32_t *ids, const char *of, st
 
 int sequence_save(const sequence *q, const int32_t *ids, const char *of, const char *path, error *err) {
   newfile *f;
-  if (check_whole(q, path, err) || check_replaced(path, err) || newfile_open_regular(path, &f, err)) return -1;
+  if (check_whole(q, path, err)) return -1;
+  if (check_replaced(path, err)) return BAD_FILE;
+  if (newfile_open_regular(path, &f, err)) return -1;
   if (!write_records(&(sink){f, NULL}, q, ids, of, err)) return newfile_commit(f, err);
   newfile_discard(f);
   return -1;

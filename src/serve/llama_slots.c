@@ -135,7 +135,9 @@ static void tell_fault(const struct slot_call *c) {
 
 static void write_copy(struct slot_call *c) {
   double began = now_s();
-  if (weft_sequence_save(c->a.copy.sequence, c->a.copy.past.at, c->path.at, &c->a.why)) c->a.status = 500;
+  const weft_sequence *q = c->a.copy.sequence;
+  int failed = weft_sequence_save(q, c->a.copy.past.at, c->path.at, &c->a.why);
+  if (failed) c->a.status = failed == -2 ? 400 : weft_sequence_adapts_as(q, NULL) ? 500 : 501;
   c->a.took_s += now_s() - began;
   sched_give_back(asked_of(c->x)->m->sched, &c->a.copy);
 }
