@@ -422,6 +422,7 @@ static int open_part(struct transfer *t) {
   t->fd = open(t->part.at, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   if (t->fd < 0 || fstat(t->fd, &st)) return error_set(t->err, "%.300s: %s", t->part.at, strerror(errno));
   if (!S_ISREG(st.st_mode)) return error_set(t->err, "%.300s: is no regular file", t->part.at);
+  fail_if(st.st_nlink > 1, t->err, "%.300s: has a second name (a hard link): remove it", t->part.at);
   // the other program may have just finished and renamed it
   if (flock(t->fd, LOCK_EX | LOCK_NB) || stat(t->part.at, &now) || now.st_ino != st.st_ino) {
     close(t->fd);                   // the file belongs to that program, which also removes it

@@ -180,18 +180,40 @@ static bool drop_later_pieces(newfile *f) {
   return !ftruncate(f->list_fd, f->line) && !ftruncate(f->fd, end) && lseek(f->fd, end, SEEK_SET) == end;
 }
 
+// A part with a second name is another file, too, such as the one that is read.
+static int check_only_name(const newfile *f, int fd, const char *path, error *err) {
+  struct stat st;
+  if (fstat(fd, &st)) return failed(f, "cannot be examined", err);
+  if (S_ISREG(st.st_mode) && st.st_nlink < 2) return 0;
+  const char *end = path + strlen(f->path);
+  return error_set(err, "%s%s: %s: remove it, or write to another file", f->shown, end,
+                   S_ISREG(st.st_mode) ? "has a second name (a hard link)" : "is no regular file");
+}
+
+enum { FLAGS = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW };
+
+// If it cannot be used, it stays where it is (drop_empty).
+static int open_list(newfile *f, error *err) {
+  f->list = path_beside(f, ".part.pieces");
+  f->list_fd = open(f->list, FLAGS, 0666);
+  int r = f->list_fd < 0 ? failed(f, "cannot be written", err) : check_only_name(f, f->list_fd, f->list, err);
+  if (!r) return 0;
+  free(f->list);
+  f->list = NULL;
+  return -1;
+}
+
 static int open_pieces(newfile *f, const char *what, error *err) {
-  enum { FLAGS = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW };
   char head[WHAT + 1];
   struct stat own, there;
   if ((f->fd = open(f->part, FLAGS, 0666)) < 0) return failed(f, "cannot be written", err);
+  if (check_only_name(f, f->fd, f->part, err)) return -1;
   // No other process has it, and it was not just renamed.
   bool mine = !flock(f->fd, LOCK_EX | LOCK_NB);
   if (!mine && errno != EWOULDBLOCK) return failed(f, "cannot be locked", err);
   if (mine && (fstat(f->fd, &own) || stat(f->part, &there))) return failed(f, "cannot be examined", err);
   if (!mine || own.st_ino != there.st_ino) return error_set(err, "%s: another run is writing this file", f->shown);
-  f->list = path_beside(f, ".part.pieces");
-  if ((f->list_fd = open(f->list, FLAGS, 0666)) < 0) return failed(f, "cannot be written", err);
+  if (open_list(f, err)) return -1;
   f->line = sizeof head;
   f->kept = read_at(f->list_fd, head, sizeof head, 0) && !memcmp(head, what, WHAT) && head[WHAT] == '\n';
   if (f->kept) return 0;
@@ -205,6 +227,7 @@ static int open_pieces(newfile *f, const char *what, error *err) {
 static void drop_empty(newfile *f) {
   struct stat own, there;
   if (f->fd < 0 || flock(f->fd, LOCK_EX | LOCK_NB) || fstat(f->fd, &own) || own.st_size) return;
+  if (!S_ISREG(own.st_mode) || own.st_nlink > 1) return;
   if (!stat(f->part, &there) && own.st_ino == there.st_ino) {
     unlink(f->part);
     if (f->list) unlink(f->list);

@@ -157,6 +157,11 @@ def test_two_that_fetch_one_file(pull, registry, store):
     os.mkfifo(part)
     done = pull("pull", "hf:user/repo:Q8_0", timeout=20)
     assert done.returncode == 1 and b"is no regular file" in done.stderr and part.is_fifo()
+    part.unlink()
+    (store / "mine").write_bytes(b"mine")
+    os.link(store / "mine", part)
+    done = pull("pull", "hf:user/repo:Q8_0")
+    assert done.returncode == 1 and b"has a second name" in done.stderr and (store / "mine").read_bytes() == b"mine"
 
 
 def test_one_file_of_two_names(pull, registry, store, tinypy):

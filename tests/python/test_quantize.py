@@ -334,6 +334,25 @@ def test_goes_on_after_a_kill(weft, quantize, many, tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"out.gguf", "whole.gguf"}
 
 
+@pytest.mark.parametrize("end", [".part", ".part.pieces"])
+def test_what_a_run_has_left_has_one_name(weft, many, tmp_path, end):
+    """A part that is another file, too, such as the one that is read, is not cut."""
+    source, left = tmp_path / "in.gguf", tmp_path / f"out.gguf{end}"
+    source.write_bytes(many.read_bytes())
+    os.link(source, left)
+    done = subprocess.run([weft, "quantize", source, tmp_path / "out.gguf", "Q3_K", "1"], capture_output=True, text=True)
+    assert done.returncode == 1 and f"out.gguf{end}: has a second name (a hard link)" in done.stderr, done.stderr
+    assert source.read_bytes() == many.read_bytes() and not (tmp_path / "out.gguf").exists()
+    left.unlink()
+    os.mkfifo(left)
+    done = subprocess.run([weft, "quantize", source, tmp_path / "out.gguf", "Q3_K", "1"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and f"out.gguf{end}: is no regular file" in done.stderr, done.stderr
+    left.unlink()
+    left.symlink_to(source)
+    done = subprocess.run([weft, "quantize", source, tmp_path / "out.gguf", "Q3_K", "1"], capture_output=True, text=True)
+    assert done.returncode == 1 and left.is_symlink() and source.read_bytes() == many.read_bytes()
+
+
 def test_checks_what_a_run_has_left(weft, quantize, many, tmp_path):
     out, part, pieces = (tmp_path / f"out.gguf{end}" for end in ("", ".part", ".part.pieces"))
     quantize(many, tmp_path / "whole.gguf", "Q3_K", "1")
