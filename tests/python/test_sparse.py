@@ -87,3 +87,31 @@ def test_which_layers_have_an_indexer(run_weft, write, references):
     path = write("glm-dsa", 10, 8, 4, layers=6, without=["attention.indexer.types"], context_length=1 << 20)
     want = expected(references.sparse(path, [True, True, True, False, False, False]), ids)
     assert np.abs(answers(run_weft, path, ids) - want).max() < CLOSE
+
+
+# ---- pools of positions (glm5-next, qwen4exp): records have their answers ------------------------------------------------
+
+@pytest.mark.parametrize("name,key,value,says", [
+    ("glm5-next", "attention.indexer.kpool_select_tail", False, "false is not supported"),
+    ("glm5-next", "attention.indexer.kpool", 12, "12 does not divide a page of 128 positions"),
+    ("glm5-next", "attention.indexer.top_k", 13, "13 is no multiple of attention.indexer.kpool = 4"),
+    ("qwen4exp", "attention.compress_ratios", [0, 3, 0, 0], "3 does not divide a page of 128 positions"),
+    ("qwen4exp", "ple.layers", [1], "layer 1 has attention"),
+    ("qwen4exp", "ple.layers", [0, 2], "2 layers (only one is supported)")])
+def test_pools_that_are_errors(run_weft, make_model, tmp_path, name, key, value, says):
+    path = tmp_path / "m.gguf"
+    make_model.write(name, path, keys=make_model.FAMILIES[name]["keys"] | {key: value})
+    done = run_weft(["run", "-m", path, "--ids", "1,2", "-n", 1])
+    assert done.returncode == 1 and f"key '{name}.{key}': {says}" in done.err
+
+
+def test_pools_of_no_size(run_weft, make_model, tmp_path):
+    """llama.cpp's converter writes them. Up to the budget all positions are read, so the answers are those of any size; a longer context is an error."""
+    keys = make_model.FAMILIES["qwen4exp"]["keys"]
+    ids, got = ids_of(11)[:12], []
+    for size in (4, 0):
+        path = tmp_path / f"{size}.gguf"
+        make_model.write("qwen4exp", path, keys=keys | {"attention.compress_ratios": [0, size, 0, 0]})
+        got.append(answers(run_weft, path, ids, "-c", 12))
+    assert got[0].shape == (12, VOCABULARY) and (got[0] == got[1]).all()
+    assert "there are 12 at most" in run_weft(["run", "-m", path, "-c", 64, "--ids", "1", "-n", 1]).err
