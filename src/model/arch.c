@@ -174,6 +174,22 @@ static int glm_dsa_layer(loader *l, layer *y) {
   return sparse_layer(l, y, meant && has_indexer(l, y));
 }
 
+// Layers with a window have latent attention with sizes of their own; the others have indexers.
+static int dots3note(loader *l) {
+  has_key(l, "attention.indexer.types");               // counts as read: the layers without a window
+  return key_count(l, "attention.sliding_window", 1, 1u << 30, &l->m->window) || sparse(l) ? -1 : 0;
+}
+
+static int dots3note_layer(loader *l, layer *y) {
+  uint32_t near[MODEL_MAX_LAYERS] = {0};
+  if (key_flags(l, "attention.sliding_window_pattern", near)) return -1;
+  y->head_gates = true;
+  y->moe.gating = GATING_SIGMOID;
+  if (near[y->index]) y->mixer = &part_window_mla;
+  else y->mixer = &part_mla;
+  return dense_first(l, y);
+}
+
 int gated_limits(loader *l, layer *y) {
   experts *e = &y->moe;
   if (has_key(l, "swiglu_clamp_exp") && number_at(l, l->key, y->index, 0, 1e6, &e->limit)) return -1;
@@ -850,6 +866,13 @@ static const arch table[] = {
   {.name = "minicpm3", .flags = ARCH_NEOX | ARCH_LOGITS_DIVIDED, .keys = minicpm, .layer = latent_layer},
   {.name = "deepseek32", .has = HAS_MTP, .keys = sparse, .layer = deepseek32_layer},
   {.name = "glm-dsa", .has = HAS_MTP, .keys = sparse, .layer = glm_dsa_layer},
+  {.name = "dots3note",
+   .rotated_key_norm = true,
+   .flags = ARCH_OUT_GATE,
+   .has = HAS_PROBS_BIAS,
+   .period = PERIOD_LISTED,
+   .keys = dots3note,
+   .layer = dots3note_layer},
   {.name = "grok", .flags = ARCH_NEOX, .act = ACT_GELU, .keys = grok, .layer = grok_layer},
   {.name = "phimoe",
    .flags = ARCH_NEOX | ARCH_LAYER_NORM,

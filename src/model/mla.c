@@ -7,6 +7,8 @@
 // The rest is ordinary attention with one head of keys [c | k_pe], whose values are its first elements, in the same
 // memory.
 //
+// Layers with a window may have sizes of their own (part_window_mla).
+//
 // Files have K_h^T and V_h for each head (attn_k_b, attn_v_b). Older files have K_h and V_h together (attn_kv_b), which
 // is then summed over its rows.
 #ifndef _GNU_SOURCE
@@ -37,13 +39,16 @@ static int load_mla(loader *l, layer *y) {
   mla *a = &y->mla;
   int64_t d = l->m->n_embd, heads = y->n_head;
   bool both = has_key(l, "attention.key_length_mla");
+  // layers with a window may have sizes of their own
+  bool near = y->mixer == &part_window_mla;
   int q = y->head_dim;
   a->v = y->v_dim;
   a->rope = l->m->rope[ROPE_GLOBAL].dim;
   if (want_heads(l, y)) return -1;
-  if (key_count(l, "attention.kv_lora_rank", 1, 1 << 14, &a->latent) ||
-      (both && (key_count(l, "attention.value_length_mla", 1, 1 << 14, &a->v) ||
-                key_count(l, "attention.key_length_mla", 1, 1 << 14, &q))))
+  if (key_count(l, near ? "attention.kv_lora_rank_swa" : "attention.kv_lora_rank", 1, 1 << 14, &a->latent) ||
+      (both &&
+       (key_count(l, near ? "attention.value_length_mla_swa" : "attention.value_length_mla", 1, 1 << 14, &a->v) ||
+        key_count(l, near ? "attention.key_length_mla_swa" : "attention.key_length_mla", 1, 1 << 14, &q))))
     return -1;
   if (q <= a->rope)
     return gguf_fail(l->f, key(l, both ? "attention.key_length_mla" : "attention.key_length"), l->err,
@@ -66,8 +71,9 @@ static int load_mla(loader *l, layer *y) {
   int64_t gates = heads * (y->head_gates ? 1 : a->v);
   if (l->m->arch->flags & ARCH_OUT_GATE && want_matrix(l, y, W_ATTN_GATE, d, gates, 0)) return -1;
   if (l->m->arch->flags & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, heads, 0)) return -1;
+  if (l->m->arch->rotated_key_norm && want_vector(l, y, W_ATTN_K_NORM, a->rope, 0)) return -1;
   if (kv_load(l, y, KV_KEYS)) return -1;
-  return !l->m->top_k ? 0 : l->m->block_size ? pool_indexer_load(l, y) : indexer_load(l, y);
+  return !l->m->top_k || near ? 0 : l->m->block_size ? pool_indexer_load(l, y) : indexer_load(l, y);
 }
 
 // A tensor as one matrix per head, {heads, rows, columns}
@@ -114,7 +120,7 @@ static tensor *query(const build *b, tensor *x, double scale) {
 
 // The positions that an indexer chose, of this layer or of an earlier one; NULL: all are read.
 static tensor *chosen_of(build *b, const layer *y, tensor *x, tensor *q) {
-  if (!indexer_chooses(b->m, b->s->n_ctx)) return NULL;
+  if (y->mixer == &part_window_mla || !indexer_chooses(b->m, b->s->n_ctx)) return NULL;
   if (y->kv_from == y->index)
     b->kept[y->index].chosen = b->m->block_size ? pool_indexer_choice(b, y, x, q) : indexer_choice(b, y, x, q);
   return b->kept[y->kv_from].chosen;
@@ -124,6 +130,7 @@ static tensor *chosen_of(build *b, const layer *y, tensor *x, tensor *q) {
 static tensor *rotated_key(build *b, const layer *y, tensor *kv) {
   const mla *a = &y->mla;
   tensor *k = t_reshape(b->g, t_slice_i(b->g, kv, 1, a->latent, a->rope), DIMS(b->T, n_(b, 1), n_(b, a->rope)));
+  if (y->w[W_ATTN_K_NORM].weight) k = read_by_many(b->g, norm(b, y, W_ATTN_K_NORM, k));
   return rope_turn(b, y, k, 1, a->rope);
 }
 
@@ -160,3 +167,4 @@ static tensor *mla_attention(build *b, const layer *y, tensor *x) {
 }
 
 const part part_mla = {load_mla, mla_attention};
+const part part_window_mla = {load_mla, mla_attention};

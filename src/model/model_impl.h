@@ -264,6 +264,7 @@ typedef struct arch {
   bool centred_heads;        // norms of single heads subtract the mean, and have an epsilon of their own
   // the stream goes on from the norms of parts' inputs, times residual_scale; otherwise parts' outputs are scaled
   bool carries_norms;
+  bool rotated_key_norm;     // part_mla: the rotated part of a key is normed before it rotates
   bool skips;                // adds the embedding, times the layer's factor, to each layer's output
   // inputs and outputs of products are clipped to limits beside the weight: .input_min, .input_max, .output_min,
   // .output_max
@@ -287,12 +288,11 @@ typedef struct part {
   tensor *(*graph)(build *b, const layer *y, tensor *x);  // x {T, n_embd}, normed; returns what is added to the stream
 } part;
 extern const part part_attention, part_encoder_attention, part_t5_attention, part_t5_decoder, part_cross_attention,
-  part_shared_attention,
-  part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_plamo_mamba, part_delta_net,
-  part_delta_net_ngrams, part_linear, part_dense, part_moe, part_dense_and_moe, part_dense_with_moe,
-  part_dense_and_early_moe,
-  part_moe_in_groups, part_moe_by_token, part_near, part_sparse_entries, part_entries, part_kda, part_rwkv7, part_rwkv6,
-  part_channel_mix, part_lightning, part_switched_attention, part_switched_dense, part_vit_attention, part_vit_dense;
+  part_shared_attention, part_attention_and_mamba2, part_mla, part_window_mla, part_short_conv, part_mamba, part_mamba2,
+  part_plamo_mamba, part_delta_net, part_delta_net_ngrams, part_linear, part_dense, part_moe, part_dense_and_moe,
+  part_dense_with_moe, part_dense_and_early_moe, part_moe_in_groups, part_moe_by_token, part_near, part_sparse_entries,
+  part_entries, part_kda, part_rwkv7, part_rwkv6, part_channel_mix, part_lightning, part_switched_attention,
+  part_switched_dense, part_vit_attention, part_vit_dense;
 
 // The frequency of pair i is base^(-2i/dim), divided by the file's factors. scale: what positions are divided by. With
 // YaRN only slow pairs are divided, fast ones are not, with a ramp between `low` and `high` of weight `ramp` (0: no

@@ -475,7 +475,11 @@ def altup(m):
 
 def latent_attention(m, i):
     p, b = m.p, f"blk.{i}.attn_"
-    heads, nope, turned, v, latent = p["heads"], p["nope"], p["turned"], p["v"], p["latent"]
+    if "near" in p and slides(p, i):
+        p = {**p, **p["near"], "indexer": None}
+    heads, nope, turned, v, latent = each(p["heads"], i), p["nope"], p["turned"], p["v"], p["latent"]
+    if p.get("rotated_key_norm"):
+        m.norm(b + "k_norm", turned)
     if p.get("q_rank"):
         m.matrix(b + "q_a", p["q_rank"], p["dim"])
         m.norm(b + "q_a_norm", p["q_rank"])
@@ -544,6 +548,16 @@ def mla(heads, nope, turned, v, latent, legacy=False, q_rank=0, **more):
         keys |= {"attention.key_length": latent + turned, "attention.value_length": latent, "attention.key_length_mla": nope + turned, "attention.value_length_mla": v}
     return dict(arch="deepseek2", mix="lll", heads=heads, kv=heads if legacy else 1, nope=nope, turned=turned, v=v, latent=latent, legacy=legacy, q_rank=q_rank,
                 no_key_length=True, dense=1, keys=keys)
+
+
+def dots3note(top_k, window, pattern, **more):
+    """Latent attention of two sizes: layers with a window, and layers with an indexer."""
+    p = mla(4, 64, 32, 48, 128, q_rank=96, **{
+        "attention.sliding_window": window, "attention.sliding_window_pattern": pattern, "attention.kv_lora_rank_swa": 96, "attention.key_length_swa": 128,
+        "attention.value_length_swa": 96, "attention.key_length_mla_swa": 72, "attention.value_length_mla_swa": 64, "rope.freq_base": 80000000.0, "rope.freq_base_swa": 50000.0,
+        "attention.indexer.head_count": 32, "attention.indexer.key_length": 128, "attention.indexer.top_k": top_k, "attention.indexer.types": [not x for x in pattern], **more})
+    return {**p, "arch": "dots3note", "mix": "l" * len(pattern), "layers": len(pattern), "heads": [6 if x else 4 for x in pattern], "indexer": (32, 128), "probs_b": True,
+            "mla_gate": True, "rotated_key_norm": True, "near": {"nope": 40, "v": 64, "latent": 96}}
 
 
 def moe(n, used, ffn, shared=0, **more):
@@ -901,6 +915,11 @@ FAMILIES = {
         "attention.sliding_window": 16, "attention.sliding_window_pattern": [True, True, True, False], "rope.freq_base": 1000000.0, "rope.freq_base_swa": 10000.0}),
     "hy_v3": with_experts(moe(8, 3, 64, 64, expert_shared_feed_forward_length=64, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.826), arch="hy_v3", layers=3,
                           dense=1, heads=6, kv=3, head_dim=48, qk_norm="head", probs_b="bare", keys={"rope.freq_base": 11158840.0}),
+    "dots3note": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5),
+                              **dots3note(128, 16, [False, True, True, False, True])),
+    # a choice of twenty positions, as transformers makes it: its indexer rotates neighbours, llama.cpp's halves
+    "dots3note-sparse": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=1.0),
+                                     **dots3note(20, 24, [False, False, True])),
     "hy_v4": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.827, swiglu_clamp_exp=[0.5] * 3), **{**mla(
         4, 64, 32, 48, 128, q_rank=96, **{"hyper_connection.count": 4, "hyper_connection.epsilon": 1e-6, "hyper_connection.magnitude": 2.0}), "arch": "hy_v4"},
         probs_b=True, sinks=True, mla_gate="element"),

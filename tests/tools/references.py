@@ -388,6 +388,34 @@ def glm_dsa(path):
     return by_transformers(config, transformers.GlmMoeDsaForCausalLM, w, parts, keys_and_values)
 
 
+def dots3note(path):
+    """Its indexer rotates neighbours, llama.cpp's halves. Files have the factors of normed vectors in the norms' weights."""
+    import transformers
+    w, key = opened(path)
+    turned, dim, rank, layers = key("rope.dimension_count"), key("embedding_length"), key("attention.q_lora_rank"), key("block_count")
+    near = [f"blk.{i}.indexer.proj.weight" not in w for i in range(layers)]
+    heads = {kind: len(w[f"blk.{near.index(kind)}.attn_k_b.weight"]) for kind in (False, True)}
+    for i in range(layers):
+        for name in ("q_a_norm", "kv_a_norm"):
+            w[f"blk.{i}.attn_{name}.weight"] *= (len(w[f"blk.{i}.attn_{name}.weight"]) / dim) ** 0.5
+    length = {kind: (key("attention.key_length_mla" + end), key("attention.value_length_mla" + end)) for kind, end in ((False, ""), (True, "_swa"))}
+    config = transformers.models.dots3_note.Dots3NoteTextConfig(
+        **shape(w, key) | {"num_attention_heads": heads[False], "num_key_value_heads": heads[False]}, intermediate_size=key("feed_forward_length"), pad_token_id=0,
+        moe_intermediate_size=key("expert_feed_forward_length"), moe_shared_expert_intermediate_size=key("expert_feed_forward_length"), n_routed_experts=key("expert_count"),
+        num_experts_per_tok=key("expert_used_count"), first_k_dense_replace=key("leading_dense_block_count"), q_lora_rank=rank, kv_lora_rank=key("attention.kv_lora_rank"),
+        qk_rope_head_dim=turned, qk_nope_head_dim=length[False][0] - turned, head_dim=length[False][0], v_head_dim=length[False][1],
+        sliding_window_size=key("attention.sliding_window"), layer_types=["sliding_attention" if x else "full_attention" for x in near], use_dsa=True,
+        swa_num_attention_heads=heads[True], swa_num_key_value_heads=heads[True], swa_q_lora_rank=rank, swa_kv_lora_rank=key("attention.kv_lora_rank_swa"),
+        swa_head_dim=length[True][0], swa_qk_nope_head_dim=length[True][0] - turned, swa_v_head_dim=length[True][1], swa_rope_theta=50000.0, rope_theta=80000000.0,
+        routed_scaling_factor=float(gguf.GGUFReader(path).fields["dots3note.expert_weights_scale"].parts[-1][0]),
+        index_topk=key("attention.indexer.top_k"), index_head_dim=key("attention.indexer.key_length"), index_n_heads=key("attention.indexer.head_count"))
+    own = {"attn_q_a": "q_a_proj", "attn_q_a_norm": "q_a_layernorm", "attn_q_b": "q_b_proj", "attn_kv_a_mqa": "kv_a_proj_with_mqa", "attn_kv_a_norm": "kv_a_layernorm",
+           "attn_k_norm": "k_rope_only_layernorm", "attn_gate": "g_proj", "indexer.attn_q_b": "indexer.wq_b", "indexer.attn_k": "indexer.wk", "indexer.k_norm": "indexer.k_norm",
+           "indexer.proj": "indexer.weights_proj"}
+    parts = ATTENTION | FEED_FORWARD | BY_SIGMOID | {"ffn_norm": "post_attention_layernorm"} | {ours: "self_attn." + theirs for ours, theirs in own.items()}
+    return by_transformers(config, transformers.models.dots3_note.Dots3NoteForCausalLM, w, parts, keys_and_values)
+
+
 def mellum(path):
     """Layers with a window rotate by a base of their own, as transformers has it; llama.cpp rotates them by that of the others."""
     import transformers
@@ -575,5 +603,5 @@ def qwen4exp(path):
     return by_transformers(config, module.modeling_qwen4_exp.Qwen4ExpForCausalLM, w, parts, more, ends)
 
 
-REFERENCES = {"minimax-01-whole": minimax_01, "grovemoe": grovemoe, "chameleon-post": chameleon, "deepseek4": deepseek4, "minimax-m3-blocks": minimax_m3, "mellum-bases": mellum, "gpt-oss-openai": gpt_oss, "afmoe-unsaid": afmoe, "solar-open": solar_open, "glm-dsa-heads": glm_dsa, "phimoe": phimoe, "gptj": gptj, "refact": refact,
+REFERENCES = {"dots3note-sparse": dots3note, "minimax-01-whole": minimax_01, "grovemoe": grovemoe, "chameleon-post": chameleon, "deepseek4": deepseek4, "minimax-m3-blocks": minimax_m3, "mellum-bases": mellum, "gpt-oss-openai": gpt_oss, "afmoe-unsaid": afmoe, "solar-open": solar_open, "glm-dsa-heads": glm_dsa, "phimoe": phimoe, "gptj": gptj, "refact": refact,
               "qwen35moe": qwen35, "qwen4exp": qwen4exp}

@@ -58,7 +58,9 @@ def shape(name, rng):
     p["ffn"] = [int(rng.integers(1, 12)) * 32 if f else 0 for f in old["ffn"]] if isinstance(old["ffn"], list) else old["ffn"] and int(rng.integers(1, 24)) * draw(8, 32, 32)
     if not layers_fixed(old):
         p["layers"] = int(rng.integers(1, old["layers"] + 3))
-    if "latent" in old:
+    if "near" in old:                       # two sizes of latent attention
+        keys["attention.indexer.top_k"] = draw(5, 17, 40) if old["keys"]["attention.indexer.top_k"] < 128 else 128
+    elif "latent" in old:
         mla(p, keys, draw, rng)
     elif "ratios" in old:
         entries(p, keys, draw)
