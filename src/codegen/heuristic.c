@@ -195,15 +195,19 @@ static bool has_lane(const uop *reduce) {
 }
 
 // The best range of a reduction for lanes: the largest along which every load of its body is contiguous or constant.
+// A float sum has no lanes along a size that is known only at run time, such as the number of blocks of an attention:
+// the stride there is the number of tokens and heads, so only a single token of a single head would have them, and
+// would add in another order than many tokens.
 static uop *reduce_lanes(kernel *k, uop *reduce) {
   loads l;
   find_loads(reduce->src[0], &l);
+  bool in_order = reduce->a == OP_ADD && dtype_is_float((enum dtype)reduce->dt);
   uop *best = NULL;
   int best_lanes = 1;
   for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++) {
     uop *r = reduce->src[i];
     int n = lanes_that_fit(k, r), contiguous = 0;
-    bool ok = r->b == AXIS_REDUCE && n > 1;
+    bool ok = r->b == AXIS_REDUCE && n > 1 && !(in_order && r->src[0]->op != OP_CONST);
     for (int j = 0; ok && j < l.n; j++) {
       enum stride s = stride_of(k, l.at[j]->src[0], r, n, (enum dtype)l.at[j]->dt);
       ok = s != JUMPS;
