@@ -101,12 +101,12 @@ bool caches_is_of(const caches *c, int i, int group) {
   return model_state_is_paged(c->m, i) ? group == model_state_group(c->m, i) : group == CACHE_FIXED;
 }
 
-// For pages or slots first .. first + n - 1
 int caches_check(const caches *c, error *err) {
   for (int i = 0; i < model_n_states(c->m); i++) if (device_check(c->of[i], err)) return -1;
   return 0;
 }
 
+// For pages or slots first .. first + n - 1
 void caches_discard(caches *c, int group, int first, int n) {
   follow_discard(c, group, first, n);
   for (int i = 0; i < model_n_states(c->m); i++)
