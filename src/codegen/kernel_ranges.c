@@ -166,6 +166,7 @@ bool dots_over(const kernel *k, const uop *lane, const uop *inner) {
     for (int j = 0; binds && j < uop_first_range(u) && fit; j++) {
       uop *w, *x;
       fit = u->a == OP_ADD && dot_operands(u->src[j], (enum dtype)u->dt, lane, &w, &x);
+      fit = fit && (w->dt != DT_I8 || descriptors_take_signs(k->t->descriptors));
       fit = fit && x->src[0]->src[1]->op != OP_WHERE && (!lane || (uop_varies(w, lane) && !uop_varies(x, lane)));
     }
   }

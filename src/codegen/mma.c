@@ -41,7 +41,7 @@ static uop *outer_half(const uop *reduce, const uop *x, const uop *inner) {
 bool mma_fits(const uop *reduce, const mma_ranges *m, const uop *inner, uop **half) {
   uop *a, *x;
   if (reduce->op != OP_REDUCE || reduce->dt != DT_I32 || reduce->a != OP_ADD || uop_first_range(reduce) != 1 ||
-      !dot_operands(reduce->src[0], DT_I32, NULL, &a, &x) || x->src[0]->src[0]->dt != DT_I8 ||
+      !dot_operands(reduce->src[0], DT_I32, NULL, &a, &x) || a->dt != DT_U8 || x->src[0]->src[0]->dt != DT_I8 ||
       x->src[0]->src[1]->op == OP_WHERE || idx_factor(x->src[0]->src[1], inner) != 1)
     return false;
   *half = outer_half(reduce, x, inner);
@@ -161,7 +161,8 @@ bool mma_sound(uop *ast) {
     for (size_t j = 1; u->op == OP_REDUCE && j < u->nsrc; j++) tiled |= u->src[j]->b == AXIS_MMA;
     if (tiled)
       sound = mma_find(ast->src[0], &m) && (mma_halves(u) != DT_VOID ? half_operands(u, &m, &a, &x)
-                                                                      : dot_operands(u->src[0], DT_I32, NULL, &a, &x));
+                                                                      : dot_operands(u->src[0], DT_I32, NULL, &a, &x) &&
+                                                                          a->dt == DT_U8);
   }
   arena_free(mem);
   return sound;

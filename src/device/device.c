@@ -195,9 +195,14 @@ void device_fill(device *d, void *to, unsigned char value, size_t n) {
   device_note(d, d->run->fill(d, to, value, n, &e), &e);
 }
 
-int device_check(const device *d, error *err) {
+int device_owned(const device *d, error *err) {
   fail_if(d->process != getpid(), err,
           "this process was forked from the one that opened the model, and has neither its "
           "threads nor its memory: open the model again");
+  return 0;
+}
+
+int device_check(const device *d, error *err) {
+  if (device_owned(d, err)) return -1;
   return *d->lost.text ? error_set(err, "%s", d->lost.text) : 0;
 }

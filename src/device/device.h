@@ -112,8 +112,10 @@ void device_write(device *d, void *to, const void *from, size_t n);
 void device_read(device *d, void *to, const void *from, size_t n);
 void device_copy(device *d, void *to, const void *from, size_t n);
 void device_fill(device *d, void *to, unsigned char value, size_t n);
-// Have all requests so far (the above, and runs of plans) succeeded? Returns 0, or -1 and the reason. A lost device
-// stays lost: every later request fails.
+// Did this process open the device? -1 and the reason if it was forked from the one that did.
+int device_owned(const device *d, error *err);
+// device_owned, and have all requests so far (the above, and runs of plans) succeeded? Returns 0, or -1 and the reason.
+// A lost device stays lost: every later request fails.
 int device_check(const device *d, error *err);
 
 typedef struct plan plan;

@@ -66,7 +66,8 @@ struct engine_stats {
 // Validates and maps the file and builds the graphs. options NULL: all defaults. Returns 0 and *out; -1 and the reason:
 // a bad file, an unknown architecture or type, or too little memory (with the numbers).
 int engine_open(const char *path, const struct engine_options *options, engine **out, error *err);
-// -1 and the reason if an evaluation broke an invariant; all later evaluations then fail with that error.
+// -1 and the reason if an evaluation broke an invariant, or if another process opened the engine (this one was forked
+// from it); all later evaluations then fail with that error.
 int engine_check(const engine *e, error *err);
 void engine_close(engine *e);                        // NULL is fine
 

@@ -24,7 +24,7 @@ bool engine_ended(const engine *e) { return e->ask.ended; }
 
 int engine_check(const engine *e, error *err) {
   fail_if(e->broken.text[0], err, "%s: %s", gguf_path(e->file), e->broken.text);
-  for (int i = 0; i < e->layer_split.n; i++) if (device_check(e->layer_split.at[i].d, err)) return -1;
+  for (int i = 0; i < e->layer_split.n; i++) if (device_owned(e->layer_split.at[i].d, err)) return -1;
   return 0;
 }
 
@@ -191,6 +191,7 @@ static int sound(engine *e, error *err) {
   e->ask.why.text[0] = 0;
   if (why.text[0]) return error_set(err, "%s", why.text);
   if (engine_check(e, err)) return -1;
+  for (int i = 0; i < e->layer_split.n; i++) if (device_check(e->layer_split.at[i].d, err)) return -1;
   if (gguf_check(e->file, &change, err)) return -1;
   if (change == STAMP_WRITTEN && !e->told)
     warning("%s: was written to while it is in use: answers may be those of neither file; load it again",

@@ -102,6 +102,7 @@ static void check(const cpu_target *cpu, const char *name, const char *on) {
   t.descriptors = cpu->descriptors;
   for (size_t n = 0; n < 2 * COUNT(masks) * COUNT(numbers_of_tokens); n++) {
     size_t m = n / 2 % COUNT(masks);
+    if (masks[m] == SIGNED && !descriptors_take_signs(t.descriptors)) continue;
     int tokens = numbers_of_tokens[n / 2 / COUNT(masks)];
     graph *g = graph_new(NULL);
     schedule s;

@@ -198,7 +198,7 @@ ABSENT = {
                       "bloom", "deci", "falcon-h1", "gemma3n", "gemma4", "granite_swa", "jamba", "llama4", "mamba", "mistral4", "nemotron_h_moe", "olmo", "qwen3vlmoe", "smallthinker",
                       "bailingmoe3", "deepseek32", "glm-dsa", "grok", "hunyuan_vl", "jais2", "maincoder", "minicpm3", "paddleocr", "pangu-embedded", "refact",
                       "plamo3", "nanbeige", "hrm_text", "spark2_5", "arctic", "hy_v3", "laguna", "deepseek2-ocr",
-                      "cogvlm", "chameleon", "grovemoe", "plamo2", "minimax-01", "dots3note"},
+                      "cogvlm", "chameleon", "grovemoe", "plamo2", "minimax-01", "dots3note", "qwen4exp"},
     "time_mix_receptance.bias": {"rwkv6qwen2"},
     "time_mix_key.bias": {"rwkv6qwen2"},
     "time_mix_value.bias": {"rwkv6qwen2"},
