@@ -7,6 +7,7 @@
 #include "app/app.h"
 #include "base/curl.h"
 #include "base/env.h"
+#include "base/newfile.h"
 #include "base/sha256.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -257,14 +258,11 @@ static int start_over(struct transfer *t) {
 static int keep_tag(struct transfer *t) {
   if (t->status == 206 && !t->its_tag[0]) return 0;           // it answers our If-Range
   memcpy(t->tag, t->its_tag, sizeof t->tag);
-  int fd = open(t->tag_path.at, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-  if (fd < 0) return disk_error(t, errno);
-  errno = ENOSPC;                                            // the error of a short write
-  bool whole = write(fd, t->tag, strlen(t->tag)) == (ssize_t)strlen(t->tag);
-  int why = errno;
-  if (close(fd) && whole) return disk_error(t, errno);
-  if (!whole) return disk_error(t, why);
-  return 0;
+  error why = {0};
+  if (!newfile_note(t->tag_path.at, t->tag, strlen(t->tag), &why)) return 0;
+  if (errno == ENOSPC || errno == EFBIG) return disk_error(t, errno);
+  error_set(t->err, "%.600s", why.text);
+  return stop(t);
 }
 
 // ---- files of another kind ------------------------------------------------------------------------------------------
@@ -462,12 +460,9 @@ static int finish(struct transfer *t) {
                      t->f->shown, got, t->wanted);
   }
   if (fsync(t->fd)) return disk_error(t, errno);
-  int note =
-    t->f->note ? open(t->f->note, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666) : -1;
-  if (t->f->note && note < 0)
-    return error_set(t->err, "%.300s: %s; %s is whole, and the same command goes on from there", t->f->note,
-                     strerror(errno), t->part.at);
-  if (note >= 0) close(note);
+  error why = {0};
+  if (t->f->note && newfile_note(t->f->note, NULL, 0, &why))
+    return error_set(t->err, "%.400s; %s is whole, and the same command goes on from there", why.text, t->part.at);
   if (rename(t->part.at, t->f->path))
     return error_set(t->err, "%.300s: cannot be given its name: %s", t->f->path, strerror(errno));
   str tag = {0};                    // llama.cpp compares it with the server's ETag

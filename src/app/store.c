@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "app/store.h"
 #include "base/env.h"
+#include "base/newfile.h"
 #include "base/os.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -93,20 +94,12 @@ bool store_holds(const char *path) {
   return yes;
 }
 
-// flags: O_TRUNC or O_APPEND
-static int write_note(const char *to, const char *ending, int flags, const char *line, error *err) {
-  str path = {0};
+// before: the lines that stay
+static int write_note(const char *to, const char *ending, const char *before, const char *line, error *err) {
+  str path = {0}, whole = {0};
   str_addf(&path, "%s%s", to, ending);
-  int fd = open(path.at, O_WRONLY | O_CREAT | flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-  struct stat before;
-  bool sized = fd >= 0 && !fstat(fd, &before);
-  str whole = {0};
-  str_addf(&whole, "%s\n", line);
-  ssize_t done = fd >= 0 ? write(fd, whole.at, whole.n) : -1;
-  int status =
-    done == (ssize_t)whole.n ? 0 : error_set(err, "%.300s: %s", path.at, done < 0 ? strerror(errno) : strerror(ENOSPC));
-  if (status && sized && ftruncate(fd, before.st_size)) error_set(err, "%.300s: %s", path.at, strerror(errno));
-  if (fd >= 0) close(fd);
+  str_addf(&whole, "%s%s\n", before, line);
+  int status = newfile_note(path.at, whole.at, whole.n, err);
   str_free(&whole);
   str_free(&path);
   return status;
@@ -126,6 +119,8 @@ size_t store_read_note(const char *of, const char *ending, char *to, size_t size
   return n;
 }
 
+enum { LINES = 1 << 16 };           // bytes of origins that are read
+
 int store_note_origin(const char *path, const char *origin, bool again, error *err) {
   if (!again && !store_came_from(path, origin)) {            // the old file's encoder note does not apply either
     str note = {0};
@@ -133,11 +128,16 @@ int store_note_origin(const char *path, const char *origin, bool again, error *e
     unlink(note.at);
     str_free(&note);
   }
-  return write_note(path, origin_note, again ? O_APPEND : O_TRUNC, origin, err);
+  char *before = xcalloc(1, LINES);
+  if (again) store_read_note(path, origin_note, before, LINES);
+  char *end = strrchr(before, '\n');
+  before[end ? end + 1 - before : 0] = 0;                    // without a line that is cut
+  int status = write_note(path, origin_note, before, origin, err);
+  free(before);
+  return status;
 }
 
 bool store_came_from(const char *path, const char *origin) {
-  enum { LINES = 1 << 16 };
   char *noted = xmalloc(LINES);
   size_t n = strlen(origin);
   str note = {0};
@@ -154,7 +154,7 @@ bool store_came_from(const char *path, const char *origin) {
 
 int store_note_encoder(const char *to, const char *encoder, error *err) {
   const char *slash = encoder ? strrchr(encoder, '/') : NULL;
-  return write_note(to, encoder_note, O_TRUNC, slash ? slash + 1 : "-", err);
+  return write_note(to, encoder_note, "", slash ? slash + 1 : "-", err);
 }
 
 bool store_encoder(const char *of, str *path) {

@@ -326,16 +326,20 @@ int newfile_commit(newfile *f, error *err) {
 }
 
 void newfile_leave(newfile *f) {
+  int why = errno;
   if (!f) return;
   if (f->fd >= 0) close(f->fd);
   if (f->list_fd >= 0) close(f->list_fd);
   free(f->path); free(f->part); free(f->list); free(f->pending);
   free(f);
+  errno = why;
 }
 
 void newfile_discard(newfile *f) {
+  int why = errno;
   if (f && f->part) unlink(f->part);
   if (f && f->list) unlink(f->list);
+  errno = why;
   newfile_leave(f);
 }
 
@@ -345,6 +349,13 @@ int newfile_whole(const char *path, const void *bytes, size_t n, error *err) {
   if (!newfile_add(f, bytes, n, err)) return newfile_commit(f, err);
   newfile_discard(f);
   return -1;
+}
+
+int newfile_note(const char *path, const void *bytes, size_t n, error *err) {
+  struct stat st;
+  if (lstat(path, &st) || S_ISREG(st.st_mode)) return newfile_whole(path, bytes, n, err);
+  errno = S_ISDIR(st.st_mode) ? EISDIR : EEXIST;
+  return error_set(err, "%.300s: %s", path, S_ISDIR(st.st_mode) ? strerror(EISDIR) : "is no regular file");
 }
 
 void newfile_touch(const char *path) {

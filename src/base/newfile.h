@@ -38,5 +38,9 @@ void newfile_touch(const char *path);
 int newfile_begins(const char *path, const void *bytes, size_t n);
 // newfile_open, newfile_add and newfile_commit in one
 int newfile_whole(const char *path, const void *bytes, size_t n, error *err);
-void newfile_discard(newfile *f);                                            // removes what was written; NULL is fine
+// newfile_whole for a small file beside another one, such as MODEL.etag: no option names it, so a link, folder, pipe or
+// device in its place is refused. If it had a second name (a hard link), the file of that name stays as it was.
+int newfile_note(const char *path, const void *bytes, size_t n, error *err);
+// Removes what was written; NULL is fine. Like the functions above, it leaves errno as the failure set it.
+void newfile_discard(newfile *f);
 #endif

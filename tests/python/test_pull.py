@@ -177,6 +177,34 @@ def test_one_file_of_two_names(pull, registry, store, tinypy):
     assert pull("run", "-hf", "u/m_v2", "--offline", "-p", "a", "-n", "1", timeout=20).returncode == 0
 
 
+def test_notes_with_a_second_name(pull, registry, store, tinypy):
+    """What a note was before, under its other name, stays as it is."""
+    registry.others = {name: {"x.gguf": Path(tinypy).read_bytes()} for name in ("u/m_v2", "u_m/v2")}
+    store.mkdir()
+    file, linked = store / "u_m_v2_x.gguf", {}
+
+    def link(ending):
+        mine, note = store / f"mine{ending}", file.with_name(file.name + ending)
+        mine.write_bytes(note.read_bytes() if note.exists() else b"mine")
+        note.unlink(missing_ok=True)
+        os.link(mine, note)
+        linked[mine] = mine.read_bytes()
+    for ending in ".from", ".mmproj", ".etag", ".part.etag":
+        link(ending)
+    assert pull("pull", "hf:u/m_v2").returncode == 0 and {mine: mine.read_bytes() for mine in linked} == linked
+    for ending, note in ((".from", "hf:u/m_v2/x.gguf\n"), (".mmproj", "-\n")):
+        assert file.with_name(file.name + ending).read_text() == note
+        link(ending)
+    assert "is there" in pull("pull", "hf:u_m/v2").err and {mine: mine.read_bytes() for mine in linked} == linked
+    note = file.with_name(file.name + ".from")
+    assert note.read_text() == "hf:u/m_v2/x.gguf\nhf:u_m/v2/x.gguf\n"
+    note.unlink()
+    note.symlink_to(store / "mine.from")
+    file.unlink()
+    done = pull("pull", "hf:u_m/v2")
+    assert done.returncode == 1 and f"{note}: is no regular file" in done.err and note.is_symlink() and linked[store / "mine.from"] == note.read_bytes(), done.err
+
+
 def test_one_file_whose_origin_was_not_noted(pull, registry, store, tinypy):
     """A full disk has no room for the note. An empty one is of no name, until its file was compared with what a name means; without any note there is no file."""
     registry.others = {"u/m_v2": {"x.gguf": Path(tinypy).read_bytes()}, "u_m/v2": {"x.gguf": b"GGUF of another"}}
@@ -203,6 +231,12 @@ def test_every_command_fetches(pull, registry, command):
     registry.asked.clear()
     assert pull(*command, "-hf", "user/repo:Q8_0").returncode == 0 and registry.asked == []           # nobody is asked again
     assert pull(*command, "-hf", "user/repo:Q8_0", "--offline").returncode == 0
+
+
+def test_an_operand_beside_a_fetched_model(pull):
+    """It is text then, and may be empty, which a path may not."""
+    done = pull("run", "-hf", "user/repo:Q8_0", "", "-n", "2")
+    assert done.returncode == 0 and done.out, done.err
 
 
 def test_a_model_by_its_address(pull, registry):
