@@ -196,6 +196,32 @@ static int take_foreign(const struct option *o, const char *name, const char *te
   return 0;
 }
 
+bool args_names_path(const struct option *o) {
+  static const char *const kinds[] = {"FILE", "DIR", "PAGE"};
+  const char *of = o->kind == OPT_OPERAND ? o->names : o->value;
+  for (size_t i = 0; of && i < COUNT(kinds); i++) {
+    size_t n = strlen(kinds[i]);
+    if (!strncmp(of, kinds[i], n) && (!of[n] || strchr(":,[", of[n]))) return true;
+  }
+  return of && strstr(of, ".gguf");
+}
+
+// The shell's variable that should have had the path is often not set.
+static int refuse_no_path(const struct option *o, const char *name, error *err) {
+  const char *of = o->kind == OPT_OPERAND ? o->names : o->value;
+  return error_set(err, "%s is empty: it needs the path of a %s", name, strncmp(of, "DIR", 3) ? "file" : "folder");
+}
+
+int args_check_operands(const struct command *c, struct options table, const void *from, error *err) {
+  for (size_t i = 0; i < table.n; i++) {
+    const struct option *o = &table.at[i];
+    if (o->kind != OPT_OPERAND || !(o->commands & c->bit) || !args_names_path(o)) continue;
+    const char *path = *(const char *const *)((const char *)from + o->to);
+    if (path && !*path) return refuse_no_path(o, o->names, err);
+  }
+  return 0;
+}
+
 // Splits "a,b,c" into three texts; a comma between quotation marks does not separate, and the marks are removed.
 static void take_list(struct texts *to, const char *text) {
   str one = {0};
@@ -218,6 +244,7 @@ static int take(const struct option *o, void *base, const char *name, const char
   double f;
   int choice;
   error inner = {0};
+  if (text && !*text && o->kind != OPT_OPERAND && args_names_path(o)) return refuse_no_path(o, name, err);
   switch (o->kind) {
   case OPT_GROUP: case OPT_IDLE: case OPT_REFUSED: break;
   case OPT_FLAG: *(bool *)to = true; break;

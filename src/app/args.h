@@ -33,6 +33,7 @@ struct option {
   // "-n, --predict, --count"; the title of a GROUP; the description of an OPERAND (an argument without a name)
   const char *names;
   // "N"; for CHOICE the choices, "md|json"; "A B": two values; "[on|off]": an optional choice; NULL: no value
+  // A value that names a path (args_names_path) is never empty.
   const char *value;
   const char *help;         // line breaks are kept; for IDLE and REFUSED the reason, as the rest of a sentence
   // offset of the value: FLAG and OFF bool, TEXT and OPERAND const char *, INT int64_t (two values: int64_t[2]), REAL
@@ -82,6 +83,10 @@ bool args_negative_variable(const struct option *o, const char *name, size_t n, 
 static inline bool args_does_something(const struct option *o) {
   return o->kind != OPT_GROUP && o->kind != OPT_OPERAND && o->kind != OPT_IDLE && o->kind != OPT_REFUSED;
 }
+// Returns whether values of the option are paths: FILE, DIR, PAGE, FILE:SCALE, OUT.gguf.
+bool args_names_path(const struct option *o);
+// Refuses an operand that is an empty path. It is called once it is known which operand is text instead of a model.
+int args_check_operands(const struct command *c, struct options table, const void *from, error *err);
 // args_find: the row of a command for an argument that is an option ("--name" or "--name=value"), or NULL.
 // args_takes_value: whether the option takes the following argument as its value. Both are for inspecting a command
 // line before parsing.

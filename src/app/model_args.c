@@ -43,7 +43,7 @@ static void find_adapters(struct model_args *a) {
   for (size_t i = 0; i < a->loras.n; i++) {
     char *path = a->loras.at[i], *colon = strrchr(path, ':'), *end;
     a->adapters[i] = (weft_adapter){path, 1};
-    if (!colon || !access(path, F_OK)) continue;
+    if (!colon || colon == path || !access(path, F_OK)) continue;
     double scale = strtod(colon + 1, &end);
     if (end == colon + 1 || *end) continue;
     *colon = 0;
@@ -59,7 +59,7 @@ static int find_control_vectors(struct model_args *a) {
     char *path = a->scaled_controls.at[i], *colon = strrchr(path, ':'), *end = NULL;
     double scale = colon ? strtod(colon + 1, &end) : 0;
     a->control_vectors[n++] = (weft_control_vector){path, scale};
-    if (!colon || end == colon + 1 || *end || !isfinite(scale))
+    if (!colon || colon == path || end == colon + 1 || *end || !isfinite(scale))
       return usage_error("--control-vector-scaled needs FILE:SCALE, not '%.200s'", path);
     *colon = 0;
   }

@@ -103,6 +103,10 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
        takes_text = c->bit & (COMMAND_BIT(run) | COMMAND_BIT(chat));
   // then the first operand is text instead of a model
   if (elsewhere && takes_text && s->model.model && !s->text) { s->text = s->model.model; s->model.model = NULL; }
+  if (result == ARGS_GO && args_check_operands(c, option_table, s, &err)) {
+    *status = usage_error("%s", err.text);
+    result = ARGS_BAD;
+  }
   if (!(c->bit & (COMMAND_BIT(pull) | COMMAND_BIT(loadtest)))) {
     s->model.from.encoder = wants_encoder(s, c);
     if (result == ARGS_GO) *status = model_args_fetch(&s->model);

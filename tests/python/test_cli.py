@@ -569,4 +569,4 @@ def test_inspect_json_takes_little_memory(weft, tmp_path, kind):
 @pytest.mark.parametrize("arguments", [["quantize", "MODEL", "", "--allow-requantize", "Q4_0"], ["export", "MODEL", "-o", ""], ["cache", "export", ""]])
 def test_a_file_to_write_without_a_name(run_weft, tinypy, arguments):
     done = run_weft([str(tinypy) if word == "MODEL" else word for word in arguments])
-    assert done.returncode == 1 and "the file to write has no name" in done.err
+    assert done.returncode == 2 and "is empty: it needs the path of a file" in done.err

@@ -58,6 +58,24 @@ def test_each_option_is_here(run_weft):
     assert seen > 50
 
 
+def test_an_empty_path_names_its_option(run_weft):
+    """As of a variable of the shell that is not set: every option whose value is a path, and the operands."""
+    asked = [("run", ["run", ""], "FILE"), ("quantize IN", ["quantize", "", "out", "Q8_0"], "IN.gguf"), ("quantize OUT", ["quantize", "in", "", "Q8_0"], "OUT.gguf"),
+             ("convert IN", ["convert", "", "out"], "DIR"), ("convert OUT", ["convert", "in", ""], "OUT.gguf"), ("export", ["export", "", "-o", "x"], "MODEL.gguf"),
+             ("cache", ["cache", "export", ""], "FILE"), ("template", ["template", "", "--messages", "[]"], "FILE"), ("--name=", ["run", "--model="], "--model")]
+    for command in COMMANDS:
+        for line in run_weft([command, "--help"]).out.splitlines():
+            found = re.match(r"  (-\S+(?:, -\S+)*) (?:FILE|DIR|PAGE)(?:$|[ ,:[])", line)
+            asked += [(command, [command, name, ""], name) for name in (found[1].split(", ") if found else [])]
+    assert len(asked) > 150
+    for what, words, name in asked:
+        done = run_weft(words)
+        assert done.returncode == 2 and re.search(rf"error: {re.escape(name)} is empty: it needs the path of a (file|folder)\n$", done.err), (what, name, done.err)
+    for words, said in ((["--lora", ":2"], ":2: cannot be opened"), (["--control-vector-scaled", ":2"], "--control-vector-scaled needs FILE:SCALE, not ':2'")):
+        done = run_weft(["run", "-m", REPO / "models/tinypy.gguf", "-p", "x", *words])
+        assert done.returncode in (1, 2) and said in done.err, done.err
+
+
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory):
     """name -> a path of that kind, in a folder of its own."""
