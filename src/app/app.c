@@ -13,9 +13,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -310,9 +312,20 @@ void sandbox_signals(long other, bool now) {
   if (now && sandbox_wanted) confine_signals(other);
 }
 
+// Without the rule for a file, opening it would fail as "Permission denied".
+static void end_without_descriptors(void) {
+  struct rlimit r;
+  int status = getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur > INT_MAX
+                 ? failed("no descriptors are left to open files with")
+                 : failed("no descriptors are left to open files with: this process may have %d (ulimit -n)",
+                          (int)r.rlim_cur);
+  fflush(stdout);
+  _exit(status);
+}
+
 void enter_files(const confine_file *files, size_t n) {
   if (!sandbox_wanted) return;
-  confine_to(files, n);
+  if (confine_to(files, n) == CONFINE_NO_DESCRIPTORS) end_without_descriptors();
   if (talking) confine_signals(partner);
   talking = false;
 }
@@ -464,8 +477,24 @@ static int follow_first(int rank, int argc, char **argv) {
   return status;
 }
 
+// With a smaller stack a command ends by a signal, in a library that it uses. Writing to stderr takes 8 KiB of stack by
+// itself, so the message goes past it.
+enum { LEAST_STACK_KIB = 128 };
+
+static int check_stack(void) {
+  struct rlimit r;
+  char text[128];
+  if (getrlimit(RLIMIT_STACK, &r) || r.rlim_cur >= (rlim_t)LEAST_STACK_KIB << 10) return EXIT_OK;
+  int n = snprintf(text, sizeof text, "weft: error: the limit of a stack is %d KiB, and at least %d KiB are needed "
+                   "(ulimit -s 8192)\n", (int)(r.rlim_cur >> 10), LEAST_STACK_KIB);
+  ssize_t done = write(STDERR_FILENO, text, (size_t)n);
+  (void)done;
+  return EXIT_FAILED;
+}
+
 int main(int argc, char **argv) {
   start_time = now_s();
+  if (check_stack()) return EXIT_FAILED;
   hold_standard_descriptors();
   json_set_alloc_funcs(xmalloc, free);   // out of memory ends the program instead of truncating JSON
   signal(SIGPIPE, SIG_IGN);   // a closed pipe shows as EPIPE, which out.c treats as the end

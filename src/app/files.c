@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct files { confine_file *at; size_t n, cap; arena *names; } files;
 
@@ -178,7 +179,7 @@ static void enter_keeper(void *ctx) {
   confine(CONFINE_FILES, false);
   add_system(&l);
   add_cache(&l);
-  confine_to(l.at, l.n);
+  if (confine_to(l.at, l.n) == CONFINE_NO_DESCRIPTORS) _exit(EXIT_FAILED);
 }
 
 // Of the devices that work in the sandbox only the CPU has a cache; with -ngl some layers may be on the CPU.
@@ -239,5 +240,5 @@ void enter_fetcher(void *ctx) {
   (void)ctx;
   confine(CONFINE_FETCHING, false);
   add_network(&l);
-  confine_to(l.at, l.n);
+  if (confine_to(l.at, l.n) == CONFINE_NO_DESCRIPTORS) _exit(EXIT_FAILED);
 }

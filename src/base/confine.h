@@ -35,10 +35,11 @@ enum confine_answer confine_answer_to(enum confine_kind kind, int call);
 const char *confine_name(int call);     // for calls that the list names; NULL: others
 
 // From now on this thread, and all that it starts, can open only these files and those in these folders (and below).
-// Open descriptors stay open. Call it before there are other threads. False if the kernel has no Landlock. writes:
-// files may also be written, and created in a folder
+// Open descriptors stay open. Call it before there are other threads. writes: files may also be written, and created in
+// a folder. NO_DESCRIPTORS: the process has none left for a rule, so that a file of the list may be refused.
+enum confine_result { CONFINE_DONE, CONFINE_NO_LANDLOCK, CONFINE_NO_DESCRIPTORS };
 typedef struct confine_file { const char *path; bool writes; } confine_file;
-bool confine_to(const confine_file *files, size_t n);
+enum confine_result confine_to(const confine_file *files, size_t n);
 bool confine_knows_files(void);
 // From now on this thread makes no TCP connections and does not reach outside sockets that have a name but no file. A
 // second barrier besides the filters, which `confine` adds for all kinds without outgoing connections. False if

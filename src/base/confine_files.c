@@ -2,6 +2,7 @@
 // them. See confine.h.
 #define _GNU_SOURCE
 #include "base/confine.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <sys/prctl.h>
@@ -43,17 +44,20 @@ static long version(void) { return syscall(CREATE_RULESET, NULL, (size_t)0, VERS
 
 bool confine_knows_files(void) { return version() >= 1; }
 
+static bool lacks_descriptors(int fd) { return fd < 0 && (errno == EMFILE || errno == ENFILE); }
+
 // A path that cannot be opened, or is not in a file system (a pipe), needs no rule: it stays inaccessible, or is
-// accessible anyway.
-static void allow(int ruleset, uint64_t known, const confine_file *f) {
+// accessible anyway. False: no descriptors are left.
+static bool allow(int ruleset, uint64_t known, const confine_file *f) {
   struct stat st;
   struct rule r = {f->writes ? WRITE_FILE | READ_FILE | TRUNCATE : READ_FILE, open(f->path, O_PATH | O_CLOEXEC)};
-  if (r.fd < 0) return;
+  if (r.fd < 0) return !lacks_descriptors(r.fd);
   if (!fstat(r.fd, &st) && S_ISDIR(st.st_mode))
     r.allowed |= READ_DIR | (f->writes ? REMOVE_FILE | MAKE_REG | MAKE_SOCK : 0);
   r.allowed &= known;
   syscall(ADD_RULE, ruleset, PATH_BENEATH, &r, 0);
   close(r.fd);
+  return true;
 }
 
 static bool enter_rules(int ruleset) {
@@ -70,14 +74,16 @@ bool confine_connections(void) {
   return ruleset >= 0 && enter_rules(ruleset);
 }
 
-bool confine_to(const confine_file *files, size_t n) {
+enum confine_result confine_to(const confine_file *files, size_t n) {
   long v = version();
-  if (v < 1) return false;
+  bool complete = true;
+  if (v < 1) return CONFINE_NO_LANDLOCK;
   // Signals only reach this process and its children. A filter of calls cannot ensure that: it checks a process number,
   // which the system may reuse while a child with the filter still runs.
   struct ruleset all = {.handled = known_rights(v), .scoped = confine_signals_leave() ? 0 : SCOPE_SIGNAL};
   int ruleset = (int)syscall(CREATE_RULESET, &all, v < KNOWS_SCOPES ? sizeof all.handled : sizeof all, 0);
-  if (ruleset < 0) return false;
-  for (size_t i = 0; i < n; i++) allow(ruleset, all.handled, &files[i]);
-  return enter_rules(ruleset);
+  if (ruleset < 0) return lacks_descriptors(ruleset) ? CONFINE_NO_DESCRIPTORS : CONFINE_NO_LANDLOCK;
+  for (size_t i = 0; i < n && complete; i++) complete = allow(ruleset, all.handled, &files[i]);
+  bool entered = enter_rules(ruleset);
+  return !complete ? CONFINE_NO_DESCRIPTORS : entered ? CONFINE_DONE : CONFINE_NO_LANDLOCK;
 }

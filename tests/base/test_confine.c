@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -220,7 +221,7 @@ static int try_paths(void) {
     return __LINE__;
   int held = open(other, O_RDONLY);                                                                     // before
   const confine_file files[] = {{r, false}, {w, true}, {single, true}, {missing, false}};
-  if (!confine_to(files, COUNT(files))) return __LINE__;
+  if (confine_to(files, COUNT(files))) return __LINE__;
   pthread_t id;
   void *refused = NULL;
   char byte;
@@ -252,10 +253,21 @@ static int try_paths(void) {
   return 0;
 }
 
+static int try_no_descriptors(void) {
+  const confine_file file = {"/dev/null", false};
+  int held = open("/dev/null", O_RDONLY);
+  struct rlimit most = {(rlim_t)held + 1, (rlim_t)held + 2};
+  if (setrlimit(RLIMIT_NOFILE, &most) || confine_to(&file, 1) != CONFINE_NO_DESCRIPTORS) return __LINE__;    // no rules
+  most.rlim_cur++;
+  if (setrlimit(RLIMIT_NOFILE, &most) || confine_to(&file, 1) != CONFINE_NO_DESCRIPTORS) return __LINE__;    // no rule
+  DENIED(opens("/dev/null", "", O_RDONLY));
+  return 0;
+}
+
 // Signals to other processes, where Landlock knows of them; a child of such a process is none of these.
 static int try_signals_of_landlock(void) {
   if (syscall(444, NULL, (size_t)0, 1) < 6) return 1;
-  if (kill(getppid(), 0) || !confine_to(NULL, 0)) return __LINE__;
+  if (kill(getppid(), 0) || confine_to(NULL, 0)) return __LINE__;
   REFUSED(kill(getppid(), 0));
   int status;
   pid_t child = fork();
@@ -311,6 +323,11 @@ static void second_wall(void **state) {
   assert_int_equal(status, 0);
 }
 static void signals_within(void **state) { (void)state; holds(try_signals_of_landlock); }
+static void no_descriptors(void **state) {
+  (void)state;
+  if (!confine_knows_files()) skip_for("this kernel has no Landlock");
+  assert_int_equal(outcome(try_no_descriptors), 0);
+}
 static void paths_only(void **state) {
   (void)state;
   if (!confine_knows_files()) skip_for("this kernel has no Landlock");
@@ -545,7 +562,7 @@ static void says_what_it_refuses(void **state) { (void)state; holds(try_explaini
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(files_only), cmocka_unit_test(paths_only), cmocka_unit_test(serving_only),
-    cmocka_unit_test(signals_within),
+    cmocka_unit_test(signals_within), cmocka_unit_test(no_descriptors),
     cmocka_unit_test(nothing_turns_round), cmocka_unit_test(second_wall),
     cmocka_unit_test(fetching_only), cmocka_unit_test(computing_only), cmocka_unit_test(every_call),
     cmocka_unit_test(none_of_the_dangerous_groups), cmocka_unit_test(attempts_fail), cmocka_unit_test(other_machines),

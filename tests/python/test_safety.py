@@ -98,6 +98,27 @@ def small_stack(run_weft):
     return lambda args, size=256 << 10: run_weft(args, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_STACK, (size, size)))
 
 
+def test_a_stack_that_is_too_small(small_stack, tinypy, sanitized):
+    """The least that is accepted is enough."""
+    if sanitized:
+        pytest.skip("the sanitizers need a larger stack than is limited here")
+    run = ["run", "-m", tinypy, "-p", "def ", "-n", "4", "--temp", "0"]
+    for args in run, ["env"], ["--version"]:
+        done = small_stack(args, 16 << 10)
+        assert done.returncode == 1 and "the limit of a stack is 16 KiB, and at least 128 KiB are needed (ulimit -s 8192)" in done.err, (done.returncode, done.err)
+    for args in run, ["env"], ["bench", "-m", tinypy, "-p", "8", "-n", "2", "-r", "1"]:
+        assert (done := small_stack(args, 128 << 10)).returncode == 0, (args, done.returncode, done.err)
+
+
+def test_without_descriptors(run_weft, tinypy, cache_dir, sanitized):
+    """A file whose rule of the sandbox cannot be made would be refused as "Permission denied"."""
+    for n in 4, 5, 6:
+        done = run_weft(["run", "-m", tinypy, "-p", "def ", "-n", "1"], env={"WEFT_CACHE": cache_dir}, preexec_fn=lambda n=n: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)))
+        assert "Permission denied" not in done.err and (done.returncode == 0 or "descriptors are left" in done.err or "Too many open files" in done.err), done.err
+        if n == 4 and not sanitized and "no Landlock" not in run_weft(["env"]).out:
+            assert done.returncode == 1 and "no descriptors are left to open files with: this process may have 4 (ulimit -n)" in done.err, done.err
+
+
 def test_a_small_stack(small_stack, tmp_path):
     path = tmp_path / "deep.jinja"
     path.write_text("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(100000) }}")
