@@ -196,10 +196,9 @@ void device_fill(device *d, void *to, unsigned char value, size_t n) {
 }
 
 int device_owned(const device *d, error *err) {
-  fail_if(d->process != getpid(), err,
-          "this process was forked from the one that opened the model, and has neither its "
-          "threads nor its memory: open the model again");
-  return 0;
+  if (d->process == getpid()) return 0;
+  return error_set(err, "this process was forked from the one that opened the model, and has neither its threads nor "
+                        "its memory: open the model again");
 }
 
 int device_check(const device *d, error *err) {
