@@ -49,7 +49,7 @@ def test_matrices_of_one_row(run_weft, make_encoder, tmp_path, name):
 
 # Tensors that may have other shapes than the file's: those that say their own number of rows, or may have more of them than are read, and
 # those whose third axis may be the fourth.
-OWN_SIZE = re.compile(r".*: cls(\.output)?\.weight|.*: token_types\.weight|.*: blk\.\d+\.time_mix_lerp_fused\.weight|qwen4exp: per_layer_token_embd\.weight|(kimi|bailingmoe3).*: blk\.\d+\.ssm_a")
+OWN_SIZE = re.compile(r".*: cls(\.output)?\.weight|.*: token_types\.weight|.*: blk\.\d+\.time_mix_lerp_fused\.weight|qwen4exp: per_layer_token_embd\.weight|(kimi|bailingmoe3|glm5-next).*: blk\.\d+\.ssm_a")
 
 
 def other_shapes(tool, maker, name, path):
