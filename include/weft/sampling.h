@@ -77,6 +77,9 @@ void weft_sampler_free(weft_sampler *s);      /* NULL is fine */
 int weft_sampler_bias(weft_sampler *s, int32_t id, float bias, weft_error *err);
 /* Bans every end-of-generation token of v. */
 void weft_sampler_ignore_end(weft_sampler *s, const weft_vocab *v);
+/* Bans the tokens that the model's file says are never drawn (its key tokenizer.ggml.suppress_tokens), also those that
+ * had a bias. */
+void weft_sampler_suppress(weft_sampler *s, const weft_vocab *v);
 /* Bit id % 64 of word id / 64 says whether a token may be drawn.  Borrowed, and read at each draw until it is replaced;
  * NULL: all may. */
 void weft_sampler_mask(weft_sampler *s, const uint64_t *allowed);

@@ -122,6 +122,7 @@ int sampling_new(const struct sampling_args *a, const weft_vocab *vocab, int32_t
     if (read_bias(a->biases.at[i], &id, &bias) || weft_sampler_bias(*out, (int32_t)id, bias, err)) return -1;
   }
   if (a->ignore_end) weft_sampler_ignore_end(*out, vocab);
+  weft_sampler_suppress(*out, vocab);
   return 0;
 }
 

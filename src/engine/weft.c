@@ -826,6 +826,12 @@ void weft_sampler_ignore_end(weft_sampler *s, const weft_vocab *v) {
   for (int32_t id = 0; id < n; id++) if (tokenizer_is_eog(v->t, id)) sampler_bias(s->s, id, -INFINITY);
 }
 
+void weft_sampler_suppress(weft_sampler *s, const weft_vocab *v) {
+  size_t n;
+  const int32_t *ids = tokenizer_suppressed(v->t, &n);
+  for (size_t i = 0; i < n; i++) if (ids[i] < s->n_vocab) sampler_bias(s->s, ids[i], -INFINITY);
+}
+
 int weft_sample(weft_sampler *s, const float *logits, int32_t *id, weft_error *err) {
   int32_t drawn = sampler_sample(s->s, logits);
   if (sampler_own_fault(s->s)) FAIL(err, "%s", sampler_own_fault(s->s));

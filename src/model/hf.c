@@ -343,7 +343,9 @@ static void put_general(hf *h) {
   gguf_head_str(h->head, "general.name", h->dir + at, n - at);
 }
 
-// The sampling values of generation_config.json for which GGUF files have keys.
+#define GENERATION "generation_config.json"
+
+// Its sampling values for which GGUF files have keys.
 static const struct sampling_key { const char *from, *to; bool whole; } sampling_keys[] = {
   {"top_k", "top_k", true}, {"top_p", "top_p", false}, {"min_p", "min_p", false},
   {"xtc_probability", "xtc_probability", false}, {"xtc_threshold", "xtc_threshold", false},
@@ -353,23 +355,41 @@ static const struct sampling_key { const char *from, *to; bool whole; } sampling
 };
 
 static int put_sampling_key(hf *h, const json_t *v, const struct sampling_key *k, error *err) {
-  static const char file[] = "generation_config.json";
   const char *to = arena_printf(h->arena, "general.sampling.%s", k->to);
   double x = json_number_value(v);
   if (!json_is_number(v) || fabs(x) > INT32_MAX || (k->whole && !json_is_integer(v)))
-    return hf_fail(h, file, k->from, err, "is not a %s", k->whole ? "whole number of 32 bits" : "number of 32 bits");
+    return hf_fail(h, GENERATION, k->from, err, "is not a %s",
+                   k->whole ? "whole number of 32 bits" : "number of 32 bits");
   if (k->whole) gguf_head_i32(h->head, to, (int32_t)json_integer_value(v));
   else gguf_head_f32(h->head, to, (float)x);
   return 0;
 }
 
+// Tokens that are never drawn. llama.cpp's converter takes them from this file, too, for some classes.
+static int put_suppressed(hf *h, const json_t *v, error *err) {
+  size_t n = json_array_size(v);
+  int32_t *ids = ARENA_ARRAY(h->arena, int32_t, n);
+  bool good = json_is_array(v);
+  for (size_t i = 0; i < n && good; i++) {
+    const json_t *id = json_array_get(v, i);
+    json_int_t x = json_integer_value(id);
+    good = json_is_integer(id) && x >= 0 && x <= INT32_MAX;
+    ids[i] = (int32_t)x;
+  }
+  if (!good) return hf_fail(h, GENERATION, "suppress_tokens", err, "is no list of token ids");
+  if (n) gguf_head_i32s(h->head, "tokenizer.ggml.suppress_tokens", ids, n);
+  return 0;
+}
+
 static int put_sampling(hf *h, error *err) {
   json_t *said;
-  int status = hf_json(h, "generation_config.json", false, &said, err);
+  int status = hf_json(h, GENERATION, false, &said, err);
   for (size_t i = 0; said && i < COUNT(sampling_keys) && !status; i++) {
     const json_t *v = json_object_get(said, sampling_keys[i].from);
     if (v && !json_is_null(v)) status = put_sampling_key(h, v, &sampling_keys[i], err);
   }
+  const json_t *suppressed = json_object_get(said, "suppress_tokens");
+  if (suppressed && !json_is_null(suppressed) && !status) status = put_suppressed(h, suppressed, err);
   json_decref(said);
   return status;
 }

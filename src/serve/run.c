@@ -71,6 +71,7 @@ int request_sampler(const request *r, const weft_model *m, int choice, weft_samp
   for (size_t i = 0; !bad && i < r->n_biases; i++)
     bad = weft_sampler_bias(*out, r->biases[i].id, r->biases[i].bias, err);
   if (!bad && r->ignore_end) weft_sampler_ignore_end(*out, v);
+  if (!bad) weft_sampler_suppress(*out, v);
   if (bad) { weft_sampler_free(*out); *out = NULL; }
   return bad ? -1 : 0;
 }

@@ -103,7 +103,8 @@ static int make(tokenizer *t, const vocab_desc *d, error *err) {
   if (kind != VOCAB_OTHER && !d->n_tokens) return error_set(err, "%s" KEY "tokens is absent or empty", source);
   if (vocab_init(&t->v, d, kind, source, t->mem, err)) return -1;
   t->desc = *d;
-  t->desc.types = NULL, t->desc.scores = NULL, t->desc.source = NULL;     // copied; must not be used any more
+  t->desc.types = t->desc.suppressed = NULL;               // copied; must not be used any more
+  t->desc.scores = NULL, t->desc.source = NULL;
   if (d->ctx_bytes) t->desc.ctx = memcpy(arena_alloc(t->mem, d->ctx_bytes), d->ctx, d->ctx_bytes);
   t->model = printable(t->mem, d->model);
   t->pre = printable(t->mem, d->pre);
@@ -188,6 +189,12 @@ float tokenizer_token_score(const tokenizer *t, int32_t id) {
   return is_known_id(t, id) && t->v.score ? t->v.score[id] : 0;
 }
 int32_t tokenizer_find(const tokenizer *t, const char *text, size_t n) { return vocab_find(&t->v, text, n); }
+
+const int32_t *tokenizer_suppressed(const tokenizer *t, size_t *n) {
+  *n = t->v.n_suppressed;
+  return t->v.suppressed;
+}
+
 int32_t tokenizer_role(const tokenizer *t, enum token_role role) { return t->v.role[role]; }
 bool tokenizer_is_eog(const tokenizer *t, int32_t id) { return is_known_id(t, id) && t->v.eog[id]; }
 bool tokenizer_adds_bos(const tokenizer *t) { return t->add_bos; }

@@ -87,6 +87,8 @@ typedef struct vocab_desc {
   int remove_extra_whitespaces, lowercase, strip_accents; // 0, 1; -1: absent; for Unigram and WordPiece
   // tokenizer.ggml.precompiled_charsmap; n is 0 if absent. Borrowed
   text_view charsmap;
+  // tokens that are never drawn, which the tokenizer copies; NULL: absent
+  const int32_t *suppressed; uint64_t n_suppressed;
   text_view name, architecture;                           // of the model: for details that no key has
 } vocab_desc;
 void vocab_desc_init(vocab_desc *d);                      // all absent
@@ -145,6 +147,8 @@ int32_t tokenizer_find(const tokenizer *t, const char *text, size_t n);
 int32_t tokenizer_role(const tokenizer *t, enum token_role role);      // -1: none
 // whether the token ends a generation: EOS, EOT, EOM and their well-known names
 bool tokenizer_is_eog(const tokenizer *t, int32_t id);
+// tokens that are never drawn: *n of them, borrowed
+const int32_t *tokenizer_suppressed(const tokenizer *t, size_t *n);
 bool tokenizer_adds_bos(const tokenizer *t);
 bool tokenizer_adds_eos(const tokenizer *t);
 const char *tokenizer_model_name(const tokenizer *t);                  // "gpt2"; "" if the file names none

@@ -45,10 +45,12 @@ static int read_names(const gguf *g, vocab_desc *d, error *err) {
 }
 
 static int read_arrays(const gguf *g, vocab_desc *d, struct source *s, arena *temporary, error *err) {
-  size_t n_scores, n_types;
+  size_t n_scores, n_types, n_suppressed;
   if (gguf_strs_opt(g, KEY "tokens", &s->tokens, err) || gguf_strs_opt(g, KEY "merges", &s->merges, err)) return -1;
   if (gguf_f32s_opt(g, KEY "scores", temporary, &d->scores, &n_scores, err)) return -1;
   if (gguf_i32s_opt(g, KEY "token_type", temporary, &d->types, &n_types, err)) return -1;
+  if (gguf_i32s_opt(g, KEY "suppress_tokens", temporary, &d->suppressed, &n_suppressed, err)) return -1;
+  d->n_suppressed = n_suppressed;
   d->n_scores = n_scores;
   d->n_types = n_types;
   const gguf_value *map = gguf_find(g, KEY "precompiled_charsmap");

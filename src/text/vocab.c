@@ -258,6 +258,14 @@ static void find_strips(vocab *v, const vocab_desc *d) {
   strip_around(v, "<unk>", 0), strip_around(v, "<s>", 0), strip_around(v, "<|endoftext|>", 0);
 }
 
+static void copy_suppressed(vocab *v, const vocab_desc *d) {
+  v->suppressed = ARENA_ARRAY(v->mem, int32_t, d->n_suppressed);
+  for (uint64_t i = 0; i < d->n_suppressed; i++) {
+    int32_t id = d->suppressed[i];
+    if (id >= 0 && id < v->n) v->suppressed[v->n_suppressed++] = id;
+  }
+}
+
 int vocab_init(vocab *v, const vocab_desc *d, enum vocab_kind kind, const char *source, arena *mem, error *err) {
   *v = (vocab){.kind = kind, .mem = mem, .source = source};
   if (copy_tokens(v, d, source, err)) return -1;
@@ -266,6 +274,7 @@ int vocab_init(vocab *v, const vocab_desc *d, enum vocab_kind kind, const char *
   if (kind != VOCAB_OTHER && kind != VOCAB_BPE && !d->types) name_bytes(v);
   if (check_roles(v, d, source, err)) return -1;
   find_eog(v);
+  copy_suppressed(v, d);
   find_strips(v, d);
   return 0;
 }

@@ -7,6 +7,7 @@
 //                never matched and decodes to nothing), the same text twice is not
 //   types, scores  as many as there are tokens; no score is NaN
 //   roles        ids below the number of tokens; 4294967295 (-1 as some writers store it) counts as absent
+//   suppressed   ids of no token are left out, as in llama.cpp
 // Where a file has no types, SentencePiece's "<0x41>" names count as bytes.
 //
 // Invariant: after vocab_init nothing changes. Look next: bpe.h, spm.h (which look tokens up), decode.c.
@@ -47,6 +48,8 @@ typedef struct vocab {
   uint8_t *strip;
   uint32_t longest;             // bytes of the longest token
   int32_t role[ROLE_COUNT];     // -1: none
+  int32_t *suppressed;          // [n_suppressed] tokens that are never drawn
+  size_t n_suppressed;
   hash_key key;                 // of the hash below; random, so that no file can be made to collide
   uint64_t mask;                // slots - 1
   uint64_t *slot;               // upper half: upper half of the text's hash; lower half: id + 1; 0: empty

@@ -587,6 +587,20 @@ def test_sampling_that_a_folder_proposes(run_weft, folder):
         fails(run_weft, folder, f"generation_config.json: key '{key}': is not a")
 
 
+def test_tokens_that_a_folder_suppresses(run_weft, folder):
+    (folder / "generation_config.json").write_text(json.dumps({"suppress_tokens": [3, 5]}))
+    keys = keys_of(convert(run_weft, folder, folder / "out.gguf"))
+    assert keys["tokenizer.ggml.suppress_tokens"] == ["ARRAY", [3, 5]]
+    (folder / "out.gguf").unlink()
+    for none in (None, []):
+        (folder / "generation_config.json").write_text(json.dumps({"suppress_tokens": none}))
+        assert "tokenizer.ggml.suppress_tokens" not in keys_of(convert(run_weft, folder, folder / "out.gguf"))
+        (folder / "out.gguf").unlink()
+    for value in (7, [1, -1], [1 << 31], [2.5], ["a"]):
+        (folder / "generation_config.json").write_text(json.dumps({"suppress_tokens": value}))
+        fails(run_weft, folder, "generation_config.json: key 'suppress_tokens': is no list of token ids")
+
+
 SCALES = "model.layers.0.mlp.up_proj.weight_scale_inv"
 
 
