@@ -159,13 +159,17 @@ static void test_values(void **state) {
   good(&v, WORDS(W("-m"), W("--flag"), W("-n"), W("3"), W("-n"), W("4")));
   assert_string_equal(v.text, "--flag");               // so is what looks like an option
   assert_int_equal(v.number, 4);
-  good(&v, WORDS(W("--model=a=b"), W("-m"), W("")));
-  assert_string_equal(v.text, "");
+  good(&v, WORDS(W("--model=a=b"), W("-m"), W("b"), W("--each"), W("")));
+  assert_string_equal(v.text, "b");
+  assert_string_equal(v.texts.at[0], "");              // a text may be empty; a path may not
+  texts_free(&v.texts);
   free(v.ids.at);
 }
 
 static void test_errors(void **state) {
   (void)state;
+  bad(WORDS(W("-m"), W("")), "-m is empty: it needs the path of a file");
+  bad(WORDS(W("--model=")), "--model is empty: it needs the path of a file");
   bad(WORDS(W("--modle"), W("x")), "did you mean '--model'");
   bad(WORDS(W("--nothing-like-it")), "weft try --help");
   // a short name is no likely slip of another
