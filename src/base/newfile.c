@@ -87,7 +87,7 @@ static int open_new_part(const char *part, mode_t mode) {
     fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, mode);
   }
   if (fd < 0) return -1;
-  // before it is locked, another writer may take it for one that was left
+  // until this lock is taken, another writer may treat the file as an abandoned one
   bool taken = flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
   if (!taken && is_still_named(fd, part)) return fd;
   close(fd);
@@ -192,7 +192,7 @@ static int check_only_name(const newfile *f, int fd, const char *path, error *er
 
 enum { FLAGS = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW };
 
-// If it cannot be used, it stays where it is (drop_empty).
+// A list that cannot be used is left alone (drop_empty).
 static int open_list(newfile *f, error *err) {
   f->list = path_beside(f, ".part.pieces");
   f->list_fd = open(f->list, FLAGS, 0666);

@@ -236,7 +236,7 @@ static bool scales_by_number(const uop *u) {
   return u->op == OP_MUL && (!u->src[0]->shape || !u->src[1]->shape);
 }
 
-// Stores a sine that several kernels read: the narrowest form before it is repeated.
+// Stores a sine that several kernels read: its narrowest form, without repetitions (EXPAND).
 static void store_sine(const values *v, uop *u) {
   if (u->op != OP_SIN || !u->shape) return;
   bool expanded = false;

@@ -98,6 +98,23 @@ def version(repo):
     return ".".join(re.search(rf"#define WEFT_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH"))
 
 
+def copy_with_keys(reader, path, keys):
+    """Writes the Llama that a GGUFReader has open to path, with further keys: name -> (value, type, type of an array's elements or None)."""
+    import gguf
+    w = gguf.GGUFWriter(path, "llama")
+    for f in reader.fields.values():
+        if not f.name.startswith("GGUF.") and f.name != "general.architecture":
+            w.add_key_value(f.name, f.contents(), f.types[0], f.types[-1] if f.types[0] == gguf.GGUFValueType.ARRAY else None)
+    for name, (value, kind, elem) in keys.items():
+        w.add_key_value(name, value, kind, elem)
+    for t in reader.tensors:
+        w.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
 def load_tool(name):
     """A module of tests/tools, which may import its neighbours."""
     folder = REPO / "tests" / "tools"

@@ -2,6 +2,7 @@
 import gguf
 import pytest
 
+from conftest import copy_with_keys
 from serving import Server
 
 PROMPT = ["-p", "def ", "-n", "16"]
@@ -22,19 +23,8 @@ def with_keys(tinypy, tmp_path_factory):
 
     def write(keys):
         path = tmp_path_factory.mktemp("keys") / "m.gguf"
-        w = gguf.GGUFWriter(path, "llama")
-        for f in reader.fields.values():
-            if not f.name.startswith("GGUF.") and f.name != "general.architecture":
-                w.add_key_value(f.name, f.contents(), f.types[0], f.types[-1] if f.types[0] == gguf.GGUFValueType.ARRAY else None)
-        for name, value in keys.items():
-            kind = {int: gguf.GGUFValueType.INT32, float: gguf.GGUFValueType.FLOAT32, str: gguf.GGUFValueType.STRING}[type(value)]
-            w.add_key_value(f"general.sampling.{name}", value, kind)
-        for t in reader.tensors:
-            w.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
-        w.write_header_to_file()
-        w.write_kv_data_to_file()
-        w.write_tensors_to_file()
-        w.close()
+        kinds = {int: gguf.GGUFValueType.INT32, float: gguf.GGUFValueType.FLOAT32, str: gguf.GGUFValueType.STRING}
+        copy_with_keys(reader, path, {f"general.sampling.{name}": (value, kinds[type(value)], None) for name, value in keys.items()})
         return path
     return write
 

@@ -4,6 +4,7 @@ import json
 import gguf
 import pytest
 
+from conftest import copy_with_keys
 from serving import Server
 
 PROMPT = ["-p", "def ", "-n", "1", "--temp", "0", "--json", "--top-logprobs", "2"]
@@ -16,17 +17,7 @@ def suppressing(tinypy, tmp_path_factory):
 
     def write(value, kind=gguf.GGUFValueType.ARRAY, elem=gguf.GGUFValueType.INT32):
         path = tmp_path_factory.mktemp("suppressed") / "m.gguf"
-        w = gguf.GGUFWriter(path, "llama")
-        for f in reader.fields.values():
-            if not f.name.startswith("GGUF.") and f.name != "general.architecture":
-                w.add_key_value(f.name, f.contents(), f.types[0], f.types[-1] if f.types[0] == gguf.GGUFValueType.ARRAY else None)
-        w.add_key_value("tokenizer.ggml.suppress_tokens", value, kind, elem if kind == gguf.GGUFValueType.ARRAY else None)
-        for t in reader.tensors:
-            w.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
-        w.write_header_to_file()
-        w.write_kv_data_to_file()
-        w.write_tensors_to_file()
-        w.close()
+        copy_with_keys(reader, path, {"tokenizer.ggml.suppress_tokens": (value, kind, elem if kind == gguf.GGUFValueType.ARRAY else None)})
         return path
     return write
 
