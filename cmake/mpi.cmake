@@ -5,7 +5,7 @@ foreach(kind openmpi mpich)
   if(WEFT_MPICC_${kind} AND NOT CMAKE_CROSSCOMPILING)
     set(module ${PROJECT_BINARY_DIR}/libweft-mpi-${kind}.so)
     add_custom_command(OUTPUT ${module} DEPENDS ${PROJECT_SOURCE_DIR}/mpi/module.c ${PROJECT_SOURCE_DIR}/src/device/mpi_module.h
-      COMMAND ${WEFT_MPICC_${kind}} -std=c17 -O2 -g -Wall -Wextra -fPIC -shared -fvisibility=hidden -I${PROJECT_SOURCE_DIR}/src
+      COMMAND ${WEFT_MPICC_${kind}} -std=c17 -O2 -g -Wall -Wextra -pthread -fPIC -shared -fvisibility=hidden -I${PROJECT_SOURCE_DIR}/src
               ${PROJECT_SOURCE_DIR}/mpi/module.c -o ${module} VERBATIM)
     add_custom_target(weft_mpi_${kind} ALL DEPENDS ${module})
     if(WEFT_INSTALL)

@@ -1,37 +1,149 @@
 // The functions of MPI that Weft calls, behind one table: see device/mpi_module.h.
+//
+// A thread of each process sends a byte to the next process in a ring, each second, whatever the process computes. If
+// nothing comes from the process before, it has stopped or its machine is gone: all processes end. (A launcher notices
+// processes that die, not those that hang.)
 #define _POSIX_C_SOURCE 200809L
 #include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include "device/mpi_module.h"
 
+// --- the ring --------------------------------------------------------------------------------------------------------
+
+enum { TICK_NS = 100000000, BEAT = 10, SILENCE = 60 /* ticks */ };
+typedef struct ring {
+  MPI_Comm comm;                           // MPI_COMM_NULL: no ring, since MPI allows no second thread
+  int rank, n;
+  pthread_t thread;
+  atomic_bool leaves;
+} ring;
+static ring all = {.comm = MPI_COMM_NULL};
+
+// Waits until the launcher has passed on the reason, which MPICH's would lose.
+static void end_all(int status) {
+  nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
+  MPI_Abort(MPI_COMM_WORLD, status);
+}
+
+static void end_silent(const ring *r) {
+  fprintf(stderr, "weft: error: process %d does not answer; all processes end\n", (r->rank + r->n - 1) % r->n);
+  end_all(1);
+}
+
+// Until this process leaves and the process before has said that it leaves. A pause of all processes (a machine that
+// sleeps) is no silence: each counts its own ticks.
+static void *beat(void *ctx) {
+  ring *r = ctx;
+  MPI_Request in, out = MPI_REQUEST_NULL;
+  char came = 0, sent = 0;
+  int from = (r->rank + r->n - 1) % r->n, to = (r->rank + 1) % r->n, silent = 0, there = 0, gone = 0;
+  MPI_Irecv(&came, 1, MPI_BYTE, from, 0, r->comm, &in);
+  for (long tick = 0; !came || !sent || !gone; tick++) {
+    MPI_Test(&out, &gone, MPI_STATUS_IGNORE);
+    bool leaves = atomic_load(&r->leaves);
+    if (gone && !sent && (leaves || tick % BEAT == 0)) {
+      sent = leaves;
+      MPI_Isend(&sent, 1, MPI_BYTE, to, 0, r->comm, &out);
+      gone = 0;
+    }
+    for (there = 1; !came && there;) {
+      MPI_Test(&in, &there, MPI_STATUS_IGNORE);
+      if (there) silent = 0;
+      if (there && !came) MPI_Irecv(&came, 1, MPI_BYTE, from, 0, r->comm, &in);
+    }
+    if (!came && ++silent > SILENCE) { end_silent(r); break; }
+    if (!came || !sent || !gone) nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
+  }
+  return NULL;
+}
+
+static int begin_ring(int rank, int n) {
+  sigset_t every, before;
+  int r = MPI_Comm_dup(MPI_COMM_WORLD, &all.comm);
+  if (r) return r;
+  all.rank = rank;
+  all.n = n;
+  sigfillset(&every);
+  pthread_sigmask(SIG_BLOCK, &every, &before);           // signals are for the program's own threads
+  r = pthread_create(&all.thread, NULL, beat, &all) ? MPI_ERR_NO_MEM : 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return r;
+}
+
+static void end_ring(void) {
+  if (all.comm == MPI_COMM_NULL) return;
+  atomic_store(&all.leaves, true);
+  pthread_join(all.thread, NULL);
+  MPI_Comm_free(&all.comm);
+}
+
+// --- the table -------------------------------------------------------------------------------------------------------
+
 static int start(int *rank, int *n, int *on_host) {
   MPI_Comm host;
-  int level, r = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+  int level, r = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
   if (!r) r = MPI_Comm_rank(MPI_COMM_WORLD, rank);
   if (!r) r = MPI_Comm_size(MPI_COMM_WORLD, n);
   if (!r) r = MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
   if (!r) r = MPI_Comm_size(host, on_host);
-  return r ? r : MPI_Comm_free(&host);
+  if (!r) r = MPI_Comm_free(&host);
+  return !r && *n > 1 && level == MPI_THREAD_MULTIPLE ? begin_ring(*rank, *n) : r;
 }
 
 static int gather(void *at, const int *count, const int *place) {
   return MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, at, count, place, MPI_BYTE, MPI_COMM_WORLD);
 }
 
-enum { SPINS = 20000 /* looks, a few milliseconds */, SOON_NS = 200000, LATER_NS = 2000000 };
+static int send(const void *at, int n, int to) { return MPI_Send(at, n, MPI_BYTE, to, 0, MPI_COMM_WORLD); }
+static int receive(void *at, int n, int from) {
+  return MPI_Recv(at, n, MPI_BYTE, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+enum { SPINS = 20000 /* looks, a few milliseconds */, SOON_NS = 200000, LATER_NS = 2000000, MOST_AHEAD = 8 };
+
+// Broadcasts that the first process does not wait for, and copies of what they bring.
+static struct { MPI_Request request; void *copy; } begun[MOST_AHEAD];
+static unsigned n_begun;
+
+static int end_broadcast(unsigned i) {
+  int r = begun[i].copy ? MPI_Wait(&begun[i].request, MPI_STATUS_IGNORE) : 0;
+  free(begun[i].copy);
+  begun[i].copy = NULL;
+  return r;
+}
+
+static int begin_broadcast(const void *at, int n) {
+  unsigned i = n_begun++ % MOST_AHEAD;
+  int r = end_broadcast(i);
+  if (r || !(begun[i].copy = malloc((size_t)n))) return r ? r : MPI_ERR_NO_MEM;
+  memcpy(begun[i].copy, at, (size_t)n);
+  return MPI_Ibcast(begun[i].copy, n, MPI_BYTE, 0, MPI_COMM_WORLD, &begun[i].request);
+}
 
 // A process may wait for long until the first one has something to say: after a while it naps.
-static int broadcast(void *at, int n) {
+static int broadcast(void *at, int n, bool ahead) {
   MPI_Request request;
-  int there = 0, r = MPI_Ibcast(at, n, MPI_BYTE, 0, MPI_COMM_WORLD, &request);
+  int rank, there = 0, r = MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (!r && ahead && !rank) return begin_broadcast(at, n);
+  if (!r) r = MPI_Ibcast(at, n, MPI_BYTE, 0, MPI_COMM_WORLD, &request);
   for (int i = 0; !r && !(r = MPI_Test(&request, &there, MPI_STATUS_IGNORE)) && !there; i += i < 2 * SPINS)
     if (i > SPINS) nanosleep(&(struct timespec){.tv_nsec = i < 2 * SPINS ? SOON_NS : LATER_NS}, NULL);
   return r;
 }
-static void stop(void) { MPI_Finalize(); }
-static void end_all(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
+static void stop(void) {
+  for (unsigned i = 0; i < MOST_AHEAD; i++) end_broadcast(i);
+  end_ring();
+  MPI_Finalize();
+}
 
 extern const mpi_module weft_mpi_module;
-__attribute__((visibility("default"))) const mpi_module weft_mpi_module = {MPI_MODULE_VERSION, start, gather,
-                                                                           broadcast, stop, end_all};
+__attribute__((visibility("default"))) const mpi_module weft_mpi_module = {
+  MPI_MODULE_VERSION, start, gather, broadcast, send, receive, stop, end_all};

@@ -6,7 +6,7 @@ set -euo pipefail
 usage() {
   cat <<'END'
 usage: scripts/replay.sh [--update] [--lines N]
-       scripts/replay.sh --against TOOL [--machine NAME]
+       scripts/replay.sh --against TOOL [--machine NAME] [--wide]
 
 Makes the source of every kernel of a few models and compares it with what was accepted last (tests/replay): which kernels
 are new, gone or different, and for those that make a token the difference line by line.  Exit status 0: nothing changed.
@@ -14,6 +14,7 @@ are new, gone or different, and for those that make a token the difference line 
   --lines N    show at most N lines (default 400)
   --against T  instead: which families' kernels differ from those of T, the replay_tool of another build (build/tests)
   --machine N  with --against: for which processor (avx2, vnni, dotprod; default avx2)
+  --wide       with --against: models as wide as real ones, without numbers
 END
 }
 
@@ -27,6 +28,7 @@ while [ $# -gt 0 ]; do
     --lines) [ $# -ge 2 ] || { say "--lines needs a value"; exit 2; }; options+=(--lines "$2"); shift;;
     --against) [ $# -ge 2 ] || { say "--against needs a value"; exit 2; }
                options+=(--against "$(realpath "$2")"); script=families.py; shift;;
+    --wide) options+=(--wide);;
     --machine) [ $# -ge 2 ] || { say "--machine needs a value"; exit 2; }; options+=(--machine "$2"); shift;;
     *) say "unknown option '$1'"; usage >&2; exit 2;;
   esac

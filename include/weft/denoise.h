@@ -59,5 +59,16 @@ static inline weft_denoising weft_denoising_default(void) {
  * prompt that is no shorter than the text, a text that does not fit the context, or a value out of range. */
 int weft_denoise(weft_model *m, int32_t *ids, size_t n, size_t n_prompt, const weft_denoising *how, weft_error *err);
 
+/* weft_denoise, one step after the other: between two steps the model may evaluate other texts.  A text of n tokens, of
+ * which the first n_prompt are given; ids stay the caller's and change until weft_denoiser_free. */
+typedef struct weft_text { int32_t *ids; size_t n, n_prompt; } weft_text;
+typedef struct weft_denoiser weft_denoiser;
+int weft_denoiser_new(weft_model *m, weft_text *text, const weft_denoising *how, weft_denoiser **out, weft_error *err);
+/* Evaluates the text once.  GOES_ON: call it again; DONE: no mask is left; ENDED: `step` of weft_denoising ended it;
+ * -1: an error. */
+enum { WEFT_DENOISE_DONE, WEFT_DENOISE_GOES_ON, WEFT_DENOISE_ENDED };
+int weft_denoiser_step(weft_denoiser *d, weft_error *err);
+void weft_denoiser_free(weft_denoiser *d);                   /* NULL is allowed */
+
 WEFT_END
 #endif

@@ -81,6 +81,10 @@ char *weft_file_encoders(const weft_file *f, weft_error *err);
 bool weft_file_is_mmproj(const weft_file *f);
 /* The number of the block with which the model drafts tokens itself (weft_draft_own); -1: none, or it cannot run. */
 int weft_file_mtp(const weft_file *f);
+/* Whether it is a draft file, which cannot run alone: see draft_file in weft_options. */
+bool weft_file_only_drafts(const weft_file *f);
+/* Whether its model denoises texts: see denoise.h. */
+bool weft_file_denoises(const weft_file *f);
 /* Files are mapped. If a file is truncated while it is open, or its disk fails, missing bytes read as zeros (the
  * library handles SIGBUS for its own mappings and passes on any other). Functions with a weft_error report that. For
  * functions without one: 0, or -1 if the file is damaged. */

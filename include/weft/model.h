@@ -12,6 +12,9 @@ typedef struct weft_adapter { const char *path; double scale; } weft_adapter;
 /* A control vector in llama.cpp's GGUF format: for some layers a direction, which is added, times `scale`, to their
  * outputs. */
 typedef struct weft_control_vector { const char *path; double scale; } weft_control_vector;
+/* How several processes (weft_ranks_join) share a model. By row: each computes a part of every large product. By layer:
+ * each has some of the layers, one after the other. Auto: by row. None: an error if there are several. */
+enum weft_split { WEFT_SPLIT_AUTO, WEFT_SPLIT_ROW, WEFT_SPLIT_LAYER, WEFT_SPLIT_NONE };
 typedef struct weft_options {
   size_t size;               /* sizeof this struct, or 0: see base.h */
   int context;               /* positions of the KV cache; 0: as many as the model was trained for, or half,
@@ -49,6 +52,12 @@ typedef struct weft_options {
   /* layers that they change, the first one included and the last one, counted from 0; the first layer of a model has no
    * direction.  0: layer 1, and the last layer */
   int control_from, control_to;
+  enum weft_split split;
+  const double *shares;      /* of the processes, in proportion; with one process they mean nothing. NULL: equal */
+  size_t n_shares;
+  /* a draft file of the kinds eagle3 or dflash that was trained for this model: it drafts (weft_draft_own) instead of a
+   * block of the model's file. All layers must be on one device. An error if it does not fit the model. NULL: none */
+  const char *draft_file;
 } weft_options;                 /* strings and arrays are read until weft_model_open returns */
 /* Checks the file, maps it and prepares the kernels.  opt NULL: defaults.  Refuses a model that needs more memory than
  * is free, with the numbers. */

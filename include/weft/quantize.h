@@ -61,6 +61,12 @@ int weft_quantize(const char *in, const char *out, const weft_quantize_options *
  *
  * A folder as transformers saves it (config.json, *.safetensors, tokenizer.json, ...) as one GGUF file: the one that
  * llama.cpp's converter makes.  weft_file_open and weft_model_load take such a folder as it is, too. */
+/* Whether a file of this name in such a folder is read: "model-00001-of-00002.safetensors", "1_Pooling/config.json". */
+bool weft_folder_reads(const char *name);
+/* 0: folders of this class of transformers (the first of "architectures" in config.json; NULL: none) are read.
+ * -1: the error says that they are not. */
+int weft_folder_class(const char *name, weft_error *err);
+
 typedef struct weft_convert_options {
   size_t size;               /* sizeof this struct, or 0: see base.h */
   const char *type;          /* of matrices: "f32", "f16", "bf16", "q8_0", "auto" (as they are, but f16 for f32); NULL:

@@ -34,8 +34,9 @@ typedef struct weft_draft_options {
 /* opt NULL: defaults. Refuses a model that cannot draft for m, naming the first id whose text differs. */
 int weft_draft_new(const weft_model *m, weft_model *draft, const weft_draft_options *opt, weft_draft **out,
                    weft_error *err);
-/* Drafts by a block of m itself (weft_options.mtp), in files with nextn_predict_layers; *out NULL: none. m then caches
- * the block's entries of each token, which is a small part of a layer's work. */
+/* Drafts by a block of m itself (weft_options.mtp), in files with nextn_predict_layers, or by a draft file
+ * (weft_options.draft_file); *out NULL: none. m then caches the block's entries of each token, which is a small part of
+ * a layer's work. */
 int weft_draft_own(weft_model *m, const weft_draft_options *opt, weft_draft **out, weft_error *err);
 /* Compiles now what the first draft would otherwise have to wait for. */
 int weft_draft_prepare(weft_draft *d, weft_error *err);

@@ -11,6 +11,7 @@ embeddings need no embedding=True, and tool calls are parsed for every model who
 import asyncio
 import codecs
 import fnmatch
+import operator
 import os
 import random
 import time
@@ -228,7 +229,13 @@ class Llama:
 
     @property
     def input_ids(self) -> np.ndarray:
-        return self._input_ids
+        return self._seen(self._n_ctx)
+
+    def _seen(self, n: int) -> np.ndarray:
+        """The first n tokens, for reading: the caches hold what belongs to them."""
+        ids = self._input_ids[:n]
+        ids.flags.writeable = False
+        return ids
 
     @property
     def eval_tokens(self) -> List[int]:
@@ -315,7 +322,8 @@ class Llama:
 
     def set_seed(self, seed: int) -> None:
         """The seed of the next draws.  -1 and DEFAULT_SEED: a random one."""
-        self._seed = random.SystemRandom().getrandbits(32) if seed in (-1, DEFAULT_SEED) else seed
+        number = operator.index(seed)
+        self._seed = random.SystemRandom().getrandbits(32) if number in (-1, DEFAULT_SEED) else number
 
     def _begin(self, seed: Optional[int]) -> None:
         """Before a completion: the seed that it was given, or the one that follows the last, as llama-cpp-python has it."""
@@ -331,7 +339,8 @@ class Llama:
         """temp 0: the likeliest token.  Below 0, as in llama-cpp-python: a draw from the model's own probabilities."""
         common = dict(seed=self._seed & 0xFFFFFFFF, repeat_penalty=repeat_penalty, frequency_penalty=frequency_penalty,
                       presence_penalty=presence_penalty, repeat_last_n=self.last_n_tokens_size)
-        bias = {int(token): float(value) for token, value in (logit_bias or {}).items()}
+        bias = {int(token) if isinstance(token, str) else operator.index(token): float(value)
+                for token, value in (logit_bias or {}).items()}
         if temp < 0:
             return Sampler(self.n_vocab(), bias, temp=1.0, samplers="penalties;temperature", **common)
         if mirostat_mode and temp > 0:
@@ -354,7 +363,7 @@ class Llama:
     def _draw(self, sampler: Sampler, logits: np.ndarray, processor: Optional[LogitsProcessor],
               grammar: Optional[Grammar]) -> int:
         if processor:
-            logits = np.ascontiguousarray(processor(self._input_ids[:self.n_tokens], logits.copy()), dtype=np.float32).reshape(-1)
+            logits = np.ascontiguousarray(processor(self._seen(self.n_tokens), logits.copy()), dtype=np.float32).reshape(-1)
         return sampler.sample(logits, grammar.mask() if grammar else ffi.NULL)
 
     def generate(self, tokens: Seq[int], top_k: int = 40, top_p: float = 0.95, min_p: float = 0.05, typical_p: float = 1.0,
@@ -388,7 +397,7 @@ class Llama:
                 sampler.accept(token)
                 if constraint and not self._vocab.is_end(token):
                     constraint.accept(token)
-                if criteria and criteria(self._input_ids[:self.n_tokens], self.logits):
+                if criteria and criteria(self._seen(self.n_tokens), self.logits):
                     return "stop"
                 look(self._last(), token)
             more = yield token

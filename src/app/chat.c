@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "app/chat.h"
 #include "app/app.h"
+#include "app/denoise_args.h"
 #include "app/json.h"
 #include "app/template_args.h"
 #include "base/json.h"
@@ -210,6 +211,10 @@ static int open_chat_model(struct chat *c) {
     return failed("%s: this model answers one text with another, and has no chat: 'weft run' asks it",
                   c->o.model.model);
   if (!c->o.quiet) model_args_warn(&c->o.model, c->model);
+  if (!weft_model_denoises(c->model) && denoise_args_given(&c->o.denoise))
+    return failed("options --diffusion-* are of models that denoise, and this model goes on token by token");
+  if (weft_model_denoises(c->model) && grammar_args_given(&c->o.grammar))
+    return failed("this model denoises texts as a whole: a grammar does not apply");
   c->vocab = weft_model_vocab(c->model);
   c->n_vocab = weft_model_vocab_size(c->model);
   c->stream = weft_stream_new(c->vocab, true);
@@ -259,6 +264,7 @@ static int chat(struct chat *c) {
   if (c->o.text && c->o.prompt)
     return usage_error("the message is given more than once: with -p, and as '%.60s'", c->o.text);
   if (c->o.text) c->o.prompt = c->o.text;
+  if (denoise_args_fault(&c->o.denoise)) return usage_error("%s", denoise_args_fault(&c->o.denoise));
   if (c->o.escapes) unescape_texts(&c->o.stops);
   if (grammar_args_check(&c->o.grammar, c->o.sampling.ignore_end, &err) ||
       sampling_check(&c->o.sampling, c->o.escapes, &err))

@@ -49,6 +49,7 @@ struct chat {
   bool broken;               // the last answer ended by an error
   // figures: of the last answer, and of all
   size_t n_prompt, n_kept, n_answer, total_prompt, total_answer;
+  size_t n_denoised;         // answers by denoising so far
   double prompt_s, answer_s;
 };
 

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "app/chat.h"
 #include "app/app.h"
+#include "app/denoise_args.h"
 #include "app/json.h"
 #include "base/literal.h"
 #include "base/json.h"
@@ -118,9 +119,8 @@ static bool watch_prompt(void *ctx, double done) {
   return !interrupted();
 }
 
-// Makes the KV cache contain these ids. 0, -1 with an error, or 1: Ctrl-C.
-static int evaluate_prompt(struct chat *c, const struct ids *ids, weft_error *err) {
-  size_t keep = 0, n_ctx = (size_t)weft_model_context(c->model);
+static int check_prompt_length(struct chat *c, const struct ids *ids, weft_error *err) {
+  size_t n_ctx = (size_t)weft_model_context(c->model);
   if (ids->n >= n_ctx) {
     snprintf(err->text, sizeof err->text,
              "the conversation has %zu tokens and the context holds %zu: shorten it (/clear), or give more with -c, or "
@@ -132,7 +132,12 @@ static int evaluate_prompt(struct chat *c, const struct ids *ids, weft_error *er
     snprintf(err->text, sizeof err->text, "the chat template makes an empty prompt of the conversation");
     return -1;
   }
-  keep = weft_common(c->past.at, c->past.n, ids->at, ids->n);
+  return 0;
+}
+
+// Makes the KV cache contain these ids. 0, -1 with an error, or 1: Ctrl-C.
+static int evaluate_prompt(struct chat *c, const struct ids *ids, weft_error *err) {
+  size_t keep = weft_common(c->past.at, c->past.n, ids->at, ids->n);
   if (keep == ids->n) keep = weft_before_rows(ids->at, keep - 1, ids->n);    // the logits of the last token are needed
   double compiled = stats_compile_ms(c->model), began = now_s();
   c->past.n = keep;
@@ -275,6 +280,58 @@ static enum ending generate_answer(struct chat *c, weft_error *err) {
   if (!ended) feed(c, text, n, true, why != ENDED);
   c->answer_s = now_s() - began - (stats_compile_ms(c->model) - compiled) / 1000;
   c->total_answer += c->n_answer;
+  c->used = c->past.n;
+  return why;
+}
+
+// Makes the text a multiple of --diffusion-block-length, and the steps one of the number of blocks: a prompt has any
+// length.
+static void fit_blocks(struct denoise_args *how, struct denoised *d) {
+  size_t length = (size_t)how->block_length, blocks = length ? d->n / length : 0;
+  if (!blocks || blocks * length <= d->n_prompt) return;   // an error says so
+  int64_t steps = how->steps ? how->steps : 128, n = (int64_t)blocks;
+  d->n = blocks * length;
+  how->steps = (steps + n - 1) / n * n;
+}
+
+// Denoises a text after the prompt, and shows its tokens up to the end of the answer. Nothing is kept for the next
+// answer: the model sees the whole text in each step.
+static enum ending denoise_answer(struct chat *c, const struct ids *prompt, weft_error *err) {
+  enum { USUAL = 256 };
+  size_t n_ctx = (size_t)weft_model_context(c->model), more = c->o.count >= 0 ? (size_t)c->o.count : USUAL, n;
+  struct sampling_args sampling = c->o.sampling;
+  struct denoise_args how = c->o.denoise;
+  struct denoised d = {.model = c->model, .how = &how, .sampling = &sampling, .n_prompt = prompt->n};
+  double compiled = stats_compile_ms(c->model), began = now_s();
+  int32_t mask = weft_mask(c->vocab);
+  bool fits = more < n_ctx - prompt->n, ended = false;
+  enum ending why = fits ? CUT : FULL;
+  const char *text;
+  sampling.seed += (int64_t)c->n_denoised++;               // another answer to the same messages is another one
+  d.n = fits ? prompt->n + more : n_ctx;
+  fit_blocks(&how, &d);
+  d.bar = c->o.quiet ? NULL : &c->bar;
+  d.ids = xcalloc(d.n, sizeof *d.ids);
+  memcpy(d.ids, prompt->at, prompt->n * sizeof *d.ids);
+  int status = more ? denoise(&d, err) : 0;
+  c->n_answer = 0;
+  for (size_t i = prompt->n; status >= 0 && i < d.n && !ended && why != ENDED; i++) {
+    if (d.ids[i] == mask) continue;
+    if (!c->o.sampling.ignore_end && weft_is_end(c->vocab, d.ids[i])) { why = ENDED; break; }
+    c->n_answer++;
+    text = weft_stream_add(c->stream, d.ids[i], &n);
+    ended = feed(c, text, n, false, false);
+  }
+  if (ended) why = ENDED;
+  else if (status) why = status < 0 ? BROKEN : STOPPED;
+  text = weft_stream_end(c->stream, &n);
+  if (!ended) feed(c, text, n, true, why != ENDED);
+  c->n_prompt = prompt->n;
+  c->total_prompt += prompt->n;
+  c->answer_s = now_s() - began - (stats_compile_ms(c->model) - compiled) / 1000;
+  c->total_answer += c->n_answer;
+  c->used = prompt->n + c->n_answer;
+  free(d.ids);
   return why;
 }
 
@@ -325,15 +382,14 @@ static void say_ending(struct chat *c, enum ending why, const weft_error *err) {
                   (unsigned long long)n.drafted_accepted);
 }
 
-// Does the work of chat_respond, except for restoring messages that were removed for an answer that could not begin.
-static int respond(struct chat *c, weft_error *err) {
-  struct ids ids = {0};
+// Makes and evaluates the prompt, but does not restore messages that were removed for an answer that could not begin.
+static int prepare_answer(struct chat *c, struct ids *ids, weft_error *err) {
   interrupt_catch();
-  int status = fit_prompt(c, &ids, err);
-  if (!status && c->o.verbose_prompt) show_tokens(c->vocab, ids.at, ids.n);
-  if (!status) status = evaluate_prompt(c, &ids, err);
-  free(ids.at);
-  return status;
+  int status = fit_prompt(c, ids, err);
+  if (!status && c->o.verbose_prompt) show_tokens(c->vocab, ids->at, ids->n);
+  if (!status) status = check_prompt_length(c, ids, err);
+  if (status || weft_model_denoises(c->model)) return status;
+  return evaluate_prompt(c, ids, err);
 }
 
 int chat_respond(struct chat *c) {
@@ -342,20 +398,19 @@ int chat_respond(struct chat *c) {
   json_decref(c->calls);
   c->calls = json_array();
   json_t *before = json_copy(c->messages);
-  int status = respond(c, &err);
+  struct ids prompt = {0};
+  int status = prepare_answer(c, &prompt, &err);
   if (status) { json_decref(c->messages); c->messages = json_incref(before); }
   json_decref(before);
-  if (status < 0) { terminal_note(c->term, "weft: error: %s", err.text); return -1; }
-  if (status > 0) {
-    terminal_note(c->term, "(stopped before the answer began: the conversation is as it was)");
-    return -1;
-  }
-  enum ending why = generate_answer(c, &err);
+  if (status < 0) terminal_note(c->term, "weft: error: %s", err.text);
+  if (status > 0) terminal_note(c->term, "(stopped before the answer began: the conversation is as it was)");
+  if (status) { free(prompt.at); return -1; }
+  enum ending why = weft_model_denoises(c->model) ? denoise_answer(c, &prompt, &err) : generate_answer(c, &err);
+  free(prompt.at);
   terminal_newline(c->term);
   if (c->o.json) show_answer_json(c, why);
   say_ending(c, why, &err);
   c->broken = why == BROKEN;
-  c->used = c->past.n;
   json_array_append_new(c->messages, answer_message(c));
   return 0;
 }

@@ -1,4 +1,4 @@
-// denoise_args: run's options for diffusion models, and the generation of a text by denoising.
+// denoise_args: options of run and chat for diffusion models, and the generation of a text by denoising.
 #ifndef WEFT_APP_DENOISE_ARGS_H
 #define WEFT_APP_DENOISE_ARGS_H
 #include "app/sampling_args.h"

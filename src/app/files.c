@@ -22,7 +22,14 @@
 typedef struct files { confine_file *at; size_t n, cap; arena *names; } files;
 
 static void add_path_of(files *l, const char *path, bool writes) {
-  if (path && *path) vec_push(l, ((confine_file){arena_strndup(l->names, path, strlen(path)), writes}));
+  if (path && *path) vec_push(l, ((confine_file){arena_strndup(l->names, path, strlen(path)), writes, false}));
+}
+
+// Adds the folder of models, which has folders as transformers saves them. NULL: none.
+static void add_store(files *l, const char *path) {
+  size_t before = l->n;
+  add_path_of(l, path, true);
+  if (l->n > before) l->at[before].folders = true;
 }
 
 static char *folder_of(const char *path) {
@@ -128,6 +135,7 @@ static void add_made(files *l, const char *path) {
 static void add_given(files *l, const struct settings *s) {
   add_model_parts(l, s->model.model);
   add_model_parts(l, s->draft.model.model);
+  add_model_parts(l, s->model.draft_file);
   for (size_t i = 0; i < s->models.n; i++) add_model_parts(l, s->models.at[i]);
   for (size_t i = 0; i < s->model.loras.n; i++) add_model_parts(l, s->model.adapters[i].path);
   for (size_t i = 0; i < s->model.controls.n + s->model.scaled_controls.n; i++)
@@ -210,7 +218,7 @@ void keep_to_cache(const struct settings *s, const char *made) {
 void keep_to_reading(const char *made, const char *folder) {
   files l = {.names = arena_new()};
   add_path_of(&l, "/", false);
-  add_path_of(&l, folder, true);
+  add_store(&l, folder);
   add_path_of(&l, "/dev/null", true);
   keep(&l, made);
 }
@@ -231,7 +239,7 @@ static void add_network(files *l) {
 void keep_to_fetching(const char *folder) {
   files l = {.names = arena_new()};
   add_network(&l);
-  add_path_of(&l, folder, true);
+  add_store(&l, folder);
   confine_to_these(&l);
 }
 

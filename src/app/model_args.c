@@ -13,7 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { SPLIT_NONE = 3 };     // of the choices of -sm
+
 weft_options model_args_options(const struct model_args *a) {
+  static const enum weft_split splits[] = {WEFT_SPLIT_AUTO, WEFT_SPLIT_ROW, WEFT_SPLIT_LAYER,
+                                           [SPLIT_NONE] = WEFT_SPLIT_NONE, WEFT_SPLIT_ROW};
   return (weft_options){.context = (int)a->context,
                         .threads = a->threads > 0 ? (int)a->threads : 0,
                         .prompt_threads = a->prompt_threads > 0 ? (int)a->prompt_threads : 0,
@@ -27,12 +31,16 @@ weft_options model_args_options(const struct model_args *a) {
                         .value_cache = a->value_cache,
                         .no_repack = a->no_repack,
                         .mtp = a->mtp,
+                        .draft_file = a->mtp ? a->draft_file : NULL,
                         .adapters = a->adapters,
                         .n_adapters = a->loras.n,
                         .control_vectors = a->control_vectors,
                         .n_control_vectors = a->controls.n + a->scaled_controls.n,
                         .control_from = (int)a->control_layers[0],
                         .control_to = (int)a->control_layers[1],
+                        .split = splits[a->split],
+                        .shares = a->shares,
+                        .n_shares = a->n_shares,
                         .settings = texts_of(&a->settings),
                         .n_settings = a->settings.n};
 }
@@ -66,6 +74,23 @@ static int find_control_vectors(struct model_args *a) {
   return EXIT_OK;
 }
 
+static int find_shares(struct model_args *a) {
+  double all = 0;
+  for (const char *at = a->split_shares; at;) {
+    char *end;
+    double share = strtod(at, &end);
+    if (end == at || (*end && *end != ',' && *end != '/') || !isfinite(share) || share < 0)
+      return usage_error("--tensor-split (-ts) needs shares of 0 or more, such as 3,1, not '%.200s'", a->split_shares);
+    a->shares = xrealloc(a->shares, (a->n_shares + 1) * sizeof *a->shares);
+    a->shares[a->n_shares++] = share;
+    all += share;
+    at = *end ? end + 1 : NULL;
+  }
+  if (a->n_shares && !(all > 0 && isfinite(all)))
+    return usage_error("--tensor-split (-ts): the shares '%.200s' add up to %g", a->split_shares, all);
+  return EXIT_OK;
+}
+
 static void set(struct model_args *a, bool given, const char *fmt, ...) {
   va_list ap;
   str s = {0};
@@ -89,7 +114,8 @@ int model_args_complete(struct model_args *a) {
   set(a, a->rope.slow >= 0, "{arch}.rope.scaling.yarn_beta_slow=float:%.17g", a->rope.slow);
   set(a, a->rope.truncate, "{arch}.rope.scaling.yarn_truncate=bool:%s", truths[a->rope.truncate]);
   set(a, a->rope.fast >= 0, "{arch}.rope.scaling.yarn_beta_fast=float:%.17g", a->rope.fast);
-  return find_control_vectors(a);
+  int status = find_control_vectors(a);
+  return status ? status : find_shares(a);
 }
 
 int model_args_fetch(struct model_args *a) {
@@ -156,15 +182,30 @@ void model_args_advise(const struct model_args *a) {
               (long long)given[i].threads, n, n == 1 ? "" : "s");
 }
 
-int draft_args_fetch(struct draft_args *a, const struct model_args *of) {
+static bool only_drafts(const char *path) {
+  weft_file *f;
+  if (weft_file_open(path, &f, NULL)) return false;          // opening the model gives the error
+  bool drafts = weft_file_only_drafts(f);
+  weft_file_close(f);
+  return drafts;
+}
+
+int draft_args_fetch(struct draft_args *a, struct model_args *of) {
   a->model.from.token = of->from.token;
   a->model.from.offline = of->from.offline;
   a->model.gpu_layers = of->gpu_layers ? -1 : 0;
   a->model.threads = of->threads;
   a->model.prompt_threads = of->prompt_threads;
   a->model.quiet = of->quiet;
+  a->model.split = of->split;
+  a->model.shares = of->shares;
+  a->model.n_shares = of->n_shares;
   // without a draft model, --draft-max and similar options are for the model's own MTP blocks
-  return a->model.model || a->model.from.repo ? model_args_fetch(&a->model) : 0;
+  int status = a->model.model || a->model.from.repo ? model_args_fetch(&a->model) : 0;
+  if (status || !a->model.model || !only_drafts(a->model.model)) return status;
+  of->draft_file = a->model.model;
+  a->model.model = NULL;
+  return 0;
 }
 
 weft_draft_options draft_args_options(const struct draft_args *a) {
@@ -199,6 +240,11 @@ void model_args_warn(const struct model_args *a, const weft_model *m) {
   if (trained && (uint64_t)a->context > trained)
     warning("-c %lld: the model was trained for %llu tokens, and may lose the thread beyond them",
             (long long)a->context, (unsigned long long)trained);
+  int rank, processes = 1;
+  weft_error err;
+  bool splits = a->split && a->split != SPLIT_NONE;
+  if ((splits || a->split_shares) && !weft_ranks_join(&rank, &processes, &err) && processes < 2)
+    warning("%s is ignored: there is one process; mpirun starts several", splits ? "-sm" : "-ts");
 }
 
 bool model_has_template(const weft_file *f) {

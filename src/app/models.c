@@ -13,7 +13,8 @@
 static const struct command pull_options = {
   "pull", "Fetches a model, or the rest of one.", "NAME [options]",
   "NAME is one of\n"
-  "  hf:USER/REPO, hf:USER/REPO:QUANT   Hugging Face; without QUANT it is Q4_K_M, Q8_0 or what there is\n"
+  "  hf:USER/REPO, hf:USER/REPO:QUANT   Hugging Face; without QUANT it is Q4_K_M, Q8_0 or what there is.\n"
+  "                                     Without GGUF files it is the folder (config.json, *.safetensors)\n"
   "  ollama:NAME, ollama:NAME:TAG       ollama's registry\n"
   "  https://...                        the file at this address\n"
   "Without hf: and ollama: a name with a slash is Hugging Face's, and one without is ollama's.\n"

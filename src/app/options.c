@@ -529,25 +529,26 @@ static const struct option rows[] = {
        SAME),
   INT(LLAMA, "-s, --seed", "N", "same seed, same tokens; -1: random (default)", sampling.seed, -1, 9007199254740992.0,
       BUT("the same draws on every machine, but not those of llama.cpp"), CLAMP),
-  GROUP(RUN, "Models that denoise (dream, llada, llada-moe, rnd1)"),
-  INT(RUN, "--diffusion-steps", "N", "times that the text is evaluated (default 128)", denoise.steps, 1, 1 << 20, SAME,
-      .more = "The text is the prompt and -n tokens. Without -n it has -ub tokens, or 512. Of sampling, --temp, "
+  GROUP(TALK, "Models that denoise (dream, llada, llada-moe, rnd1)"),
+  INT(TALK, "--diffusion-steps", "N", "times that the text is evaluated (default 128)", denoise.steps, 1, 1 << 20, SAME,
+      .more = "The text is the prompt and -n tokens. Without -n it has -ub tokens, or 512 (chat: 256 after the "
+              "prompt). Of sampling, --temp, "
               "--top-k, --top-p and --seed apply."),
-  REAL(RUN, "--diffusion-eps", "X", "time goes from 1 to X (default 0.001), and tokens by it", denoise.eps, 1e-9, 0.999,
-       SAME, .more = "A step writes the share of the masks that time goes down by."),
-  INT(RUN, "--diffusion-block-length", "N", "blocks of N tokens one after the other, in place of --diffusion-eps",
+  REAL(TALK, "--diffusion-eps", "X", "time goes from 1 to X (default 0.001), and tokens by it", denoise.eps, 1e-9,
+       0.999, SAME, .more = "A step writes the share of the masks that time goes down by."),
+  INT(TALK, "--diffusion-block-length", "N", "blocks of N tokens one after the other, in place of --diffusion-eps",
       denoise.block_length, 1, MOST, SAME,
       .more = "N divides the length of the text, and the number of blocks divides --diffusion-steps."),
-  INT(RUN, "--diffusion-algorithm", "N",
+  INT(TALK, "--diffusion-algorithm", "N",
       "which masks become tokens: 0 by chance, 1 by entropy,\n2 by margin, 3 at random, 4 by probability (default)",
       denoise.algorithm, 0, 4, BUT("of entropies the lowest is first, as in Dream's code; there the highest")),
-  REAL(RUN, "--diffusion-alg-temp", "X", "draw those masks at temperature X (default 0: take the best)",
+  REAL(TALK, "--diffusion-alg-temp", "X", "draw those masks at temperature X (default 0: take the best)",
        denoise.algorithm_temp, 0, 1e6, BUT("each mask is drawn once; there the option has no effect")),
-  REAL(RUN, "--diffusion-cfg-scale", "X", "guidance away from the text without its prompt (default 0)",
+  REAL(TALK, "--diffusion-cfg-scale", "X", "guidance away from the text without its prompt (default 0)",
        denoise.cfg_scale, 0, 1e6, BUT("there the option has no effect")),
-  INT(RUN, "--diffusion-add-gumbel-noise", "N", "1: tokens are drawn by noise, whatever --top-k and --top-p say",
+  INT(TALK, "--diffusion-add-gumbel-noise", "N", "1: tokens are drawn by noise, whatever --top-k and --top-p say",
       denoise.gumbel, 0, 1, BUT("noise on all logits; there on those of the first token")),
-  FLAG(RUN, "--diffusion-visual", "show the text at each step, on stderr", denoise.visual, SAME),
+  FLAG(TALK, "--diffusion-visual", "show the text at each step, on stderr", denoise.visual, SAME),
   GROUP(LLAMA, "Constrained output, one of"),
   TEXT(LLAMA, "--grammar", "GBNF", "the answer has to match this grammar", grammar.gbnf, SAME),
   TEXT(LLAMA, "--grammar-file", "FILE", "grammar from a file", grammar.gbnf_file, SAME),
@@ -597,9 +598,11 @@ static const struct option rows[] = {
   // ---- speed and memory
   GROUP(TALK | SERVE, "Speculative decoding"),
   TEXT(TALK | SERVE, "-md, --model-draft, --spec-draft-model", "FILE",
-       "a smaller model with an equal vocabulary, which proposes tokens", draft.model.model, SAME,
-       .more = "The model checks several of them in one step. Tokens are equal with or without; where the proposals "
-               "do not pay, as measured, there are none.",
+       "a draft model with an equal vocabulary, or a draft file: it proposes tokens", draft.model.model, SAME,
+       .more =
+         "A draft file (EAGLE-3, DFlash, DSpark) was trained for this model, and reads what leaves some of its layers. "
+         "The model checks several tokens in one step. Tokens are equal with or without; where the proposals "
+         "do not pay, as measured, there are none.",
        .env = "LLAMA_ARG_SPEC_DRAFT_MODEL"),
   TEXT(TALK | SERVE, "-hfd, -hfrd, --hf-repo-draft, --spec-draft-hf", "USER/REPO[:QUANT]",
        "a draft model of Hugging Face", draft.model.from.repo, SAME, .env = "LLAMA_ARG_SPEC_DRAFT_HF_REPO"),
@@ -670,6 +673,15 @@ static const struct option rows[] = {
       BUT("the device is the one that DEV names (`weft env`); one number for bench, too"),
       .more = "The others are on the CPU, and so is the embedding. auto: as many as its memory has room for.",
       .env = "LLAMA_ARG_N_GPU_LAYERS"),
+  CHOICE(MODEL, "-sm, --split-mode", "auto|row|layer|none|tensor",
+         "how processes of MPI share the model: by row (default), or by\nlayer, for slow links", model.split,
+         BUT("between processes of `mpirun`, not GPUs; tensor is row"),
+         .more = "By row: each computes a part of every large product. By layer: each has some of the layers, and "
+                 "passes on what they make.",
+         .env = "LLAMA_ARG_SPLIT_MODE"),
+  TEXT(MODEL, "-ts, --tensor-split", "N0,N1,...", "the shares of the processes of MPI, such as 3,1 (default: equal)",
+       model.split_shares, BUT("of processes of `mpirun`, not of GPUs"),
+       .more = "By row: of the rows of products. By layer: of the memory.", .env = "LLAMA_ARG_TENSOR_SPLIT"),
   IDLE(ONE, "--repack", NULL, "weights are always repacked for their kernels", .fine = "*", .env = "LLAMA_ARG_REPACK"),
   FLAG(MODEL, "-nr, --no-repack", "use weights as the file has them: less memory, slow", model.no_repack, SAME,
        .env = "LLAMA_ARG_REPACK"),
@@ -715,8 +727,6 @@ static const struct option rows[] = {
   FLAG(INSPECT, "--full", "long arrays and strings in full", full),
 
   // ---- options of llama.cpp that do not apply
-  IDLE(MODEL, "-sm, --split-mode", "MODE", one_device, .fine = "none", .env = "LLAMA_ARG_SPLIT_MODE"),
-  IDLE(MODEL, "-ts, --tensor-split", "N0,N1,...", one_device, .env = "LLAMA_ARG_TENSOR_SPLIT"),
   IDLE(MODEL, "-mg, --main-gpu", "INDEX", one_device, .fine = "0", .env = "LLAMA_ARG_MAIN_GPU"),
   IDLE(MODEL, "-dev, --device", "NAMES", one_device, .fine = "none|CPU|auto", .env = "LLAMA_ARG_DEVICE"),
   IDLE(MODEL, "-ot, --override-tensor", "PATTERN=TYPE", whole_layers, .env = "LLAMA_ARG_OVERRIDE_TENSOR"),
@@ -822,7 +832,8 @@ static const struct option rows[] = {
   IDLE(
     LLAMA, "--spec-type", "TYPES",
     "drafts come from the text, the model's MTP blocks and -md, as far as each pays; --no-speculation turns them off",
-    .fine = "draft-simple|draft-mtp|ngram-simple|ngram-map-k|ngram-map-k4v|ngram-mod|ngram-cache",
+    .fine = "draft-simple|draft-eagle3|draft-mtp|draft-dflash|draft-dspark|ngram-simple|ngram-map-k|ngram-map-k4v|"
+            "ngram-mod|ngram-cache",
     .env = "LLAMA_ARG_SPEC_TYPE"),
   IDLE(LLAMA, "--spec-default", NULL, "drafts from the text are always on", .fine = "*"),
   IDLE(LLAMA,

@@ -15,8 +15,8 @@ static const struct command command = {
   "are needed. Machines with other processors or memory have other times.\n"
   "  one      the whole model on one machine\n"
   "  rows     each machine has rows of all matrices: mpirun -n N weft run ... (docs/machines.md)\n"
-  "  layers   each machine has some of the layers; a token goes through one machine after the other\n"
-  "           (weft does not do that yet)\n"
+  "  layers   each machine has some of the layers (-sm layer); a token goes through one machine after the other,\n"
+  "           and the chunks of a long prompt follow each other\n"
   "  link     the part of the time before it that messages between machines take\n",
   COMMAND_BIT(plan),
   0};

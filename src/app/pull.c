@@ -1,14 +1,12 @@
 // Models by name: see pull.h. A name becomes a list of files, each with its address, and with size and SHA-256 if the
 // registry has them. The files are downloaded one after the other.
 #define _GNU_SOURCE
-#include "app/pull.h"
+#include "app/pull_impl.h"
 #include "app/app.h"
 #include "app/encoders.h"
-#include "app/http.h"
 #include "app/json.h"
 #include "app/store.h"
 #include "base/env.h"
-#include "base/json.h"
 #include "base/newfile.h"
 #include "base/sha256.h"
 #include "base/stamp.h"
@@ -20,22 +18,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LISTING = 32 << 20, NAME = 128 };
-enum registry { HUGGING_FACE, OLLAMA, ADDRESS };
-
-// A parsed name: user/repo:tag, or an address.
-struct reference { enum registry kind; char user[NAME], repo[NAME], tag[NAME]; const char *file, *url; };
-// from: the origin, as the store notes it
-struct wanted { str url, path, from; char *shown; int64_t size; char sha256[65]; bool encoder; };
-typedef VEC(struct wanted) wanted_list;
 // again: as in pull_model; there: the model is present and only its encoder is requested.
 struct job { const struct reference *r; const struct model_source *from; bool again, quiet, there; };
 
+void wanted_clear(struct wanted *w) {
+  str_free(&w->url); str_free(&w->path); str_free(&w->from);
+  free(w->shown);
+}
+
 static void wanted_free(wanted_list *l) {
-  for (size_t i = 0; i < l->n; i++) {
-    str_free(&l->at[i].url); str_free(&l->at[i].path); str_free(&l->at[i].from);
-    free(l->at[i].shown);
-  }
+  for (size_t i = 0; i < l->n; i++) wanted_clear(&l->at[i]);
   vec_free(l);
 }
 
@@ -68,9 +60,9 @@ bool pull_asked(int argc, char **argv) {
 }
 
 static bool take_part(char *to, const char *text, size_t n) {
-  if (!n || n >= NAME || text[0] == '.' || text[0] == '-') return false;
+  if (!n || n >= PULL_NAME || text[0] == '.' || text[0] == '-') return false;
   for (size_t i = 0; i < n; i++) if (!isalnum((unsigned char)text[i]) && !strchr("-_.", text[i])) return false;
-  snprintf(to, NAME, "%.*s", (int)n, text);
+  snprintf(to, PULL_NAME, "%.*s", (int)n, text);
   return true;
 }
 
@@ -100,164 +92,6 @@ static int parse_reference(const char *text, struct reference *out, error *err) 
   return parse_name(text + n, kind, out, err);
 }
 
-// ---- Hugging Face ---------------------------------------------------------------------------------------------------
-
-static void endpoint(str *out) {
-  const char *at = *env_str(ENV_MODEL_ENDPOINT) ? env_str(ENV_MODEL_ENDPOINT) : env_str(ENV_HF_ENDPOINT);
-  str_add(out, at);
-  while (out->n && out->at[out->n - 1] == '/') out->at[--out->n] = 0;
-}
-
-static void add_escaped(str *out, const char *path) {
-  for (; *path; path++) {
-    if (isalnum((unsigned char)*path) || strchr("-_.~/", *path)) str_addc(out, *path);
-    else str_addf(out, "%%%02X", (unsigned char)*path);
-  }
-}
-
-// Adds the origin of a file on Hugging Face (path "": any file of the repository), or of a model of ollama.
-static void add_registered(str *out, const struct reference *r, const char *path) {
-  if (r->kind == HUGGING_FACE) str_addf(out, "hf:%s/%s/%s", r->user, r->repo, path);
-  else str_addf(out, "ollama:%s/%s:%s", r->user, r->repo, r->tag[0] ? r->tag : "latest");
-}
-
-static const char *base_name(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash ? slash + 1 : path;
-}
-
-// Returns whether a file has this quantisation: its name contains the word, and not as a part of a longer type name
-// (Q4_K is not in Q4_K_M).
-static bool has_quant(const char *path, const char *quant) {
-  size_t n = strlen(quant);
-  for (const char *at = path; (at = strcasestr(at, quant)) != NULL; at++)
-    if ((at == path || !(isalnum((unsigned char)at[-1]) || at[-1] == '_')) && !isalnum((unsigned char)at[n]) &&
-        at[n] != '_')
-      return true;
-  return false;
-}
-
-// Returns whether a file is a model or the first part of one, and not an encoder.
-static bool is_model_file(const char *path) {
-  const char *name = base_name(path);
-  size_t n = strlen(name), stem;
-  int part, parts;
-  return n > 5 && !strcasecmp(name + n - 5, ".gguf") && !store_is_encoder(name) &&
-         !(store_part(name, &part, &parts, &stem) && part > 1);
-}
-
-// Chooses the file of a repository by its name, by the quantisation, or else Q4_K_M, Q8_0, or the first one.
-static const json_t *choose(const json_t *files, const struct reference *r, error *err) {
-  const char *usual[] = {"Q4_K_M", "Q8_0", ""};
-  if (r->tag[0] && strcmp(r->tag, "latest")) { usual[0] = r->tag; usual[1] = NULL; }
-  size_t i;
-  const json_t *f;
-  for (size_t k = 0; k < COUNT(usual) && usual[k]; k++)
-    json_array_foreach(files, i, f) {
-      const char *path = json_string_value(json_object_get(f, "path"));
-      if (!path) continue;
-      if (r->file ? !strcmp(path, r->file)
-                  : is_model_file(path) && (!usual[k][0] || has_quant(base_name(path), usual[k])))
-        return f;
-    }
-  str names = {0};
-  json_array_foreach(files, i, f) {
-    const char *path = json_string_value(json_object_get(f, "path"));
-    if (path && is_model_file(path) && names.n < 400) str_addf(&names, "%s%s", names.n ? ", " : "", path);
-  }
-  if (!names.n)
-    error_set(err, "%s/%s has no GGUF file: another repository may have it, such as USER/%s-GGUF", r->user, r->repo,
-              r->repo);
-  else error_set(err, "%s/%s has no file %s; it has %s", r->user, r->repo, r->file ? r->file : r->tag, names.at);
-  str_free(&names);
-  return NULL;
-}
-
-// The length of the encoder's folder if the model's path begins with it; -1: the model is in another folder.
-static int shared_folder(const char *model, const char *encoder) {
-  size_t n = (size_t)(base_name(encoder) - encoder);
-  return !strncmp(model, encoder, n) ? (int)n : -1;
-}
-
-// Chooses the encoder of pictures and sounds for a model of the repository. Of several, the one in the nearest folder
-// is chosen, as in llama.cpp, and then the one whose type is nearest to the model's. NULL: none.
-static const json_t *choose_encoder(const json_t *files, const char *model) {
-  const json_t *f, *best = NULL;
-  size_t i;
-  int depth = -1, distance = 0;
-  json_array_foreach(files, i, f) {
-    const char *path = json_string_value(json_object_get(f, "path"));
-    if (!path || !store_is_encoder(base_name(path))) continue;
-    int d = shared_folder(model, path), away = abs(encoder_bits(path) - encoder_bits(model));
-    if (d < 0 || d < depth || (d == depth && away >= distance)) continue;
-    best = f;
-    depth = d;
-    distance = away;
-  }
-  return best;
-}
-
-static int add_hf_file(const struct reference *r, const json_t *f, wanted_list *out, error *err) {
-  const char *path = json_string_value(json_object_get(f, "path")),
-             *sum = json_string_value(json_object_get(json_object_get(f, "lfs"), "oid"));
-  const json_t *size = json_object_get(f, "size");
-  struct wanted w = {.size =
-                       json_is_integer(size) && json_integer_value(size) >= 0 ? (int64_t)json_integer_value(size) : -1};
-  str name = {0};
-  str_addf(&name, "%s_%s_%s", r->user, r->repo, path);
-  int status = path[0] == '/' || path[0] == '.' ? error_set(err, "'%.100s' cannot be the name of a file here", path)
-                                                : store_path(name.at, &w.path, err);
-  str_free(&name);
-  if (sum && strlen(sum) == 64 && strspn(sum, "0123456789abcdef") == 64) memcpy(w.sha256, sum, 65);
-  endpoint(&w.url);
-  str_addf(&w.url, "/%s/%s/resolve/main/", r->user, r->repo);
-  add_escaped(&w.url, path);
-  add_registered(&w.from, r, path);
-  w.shown = xstrdup(path);
-  vec_push(out, w);
-  return status;
-}
-
-static int list_hf(http *h, const struct reference *r, wanted_list *out, error *err) {
-  str url = {0}, text = {0};
-  int code;
-  endpoint(&url);
-  str_addf(&url, "/api/models/%s/%s/tree/main?recursive=true", r->user, r->repo);
-  int status = http_text(h, url.at, LISTING, &text, &code, err);
-  if (status == -1 && (code == 404 || code == 401)) {
-    *err = (error){0};
-    error_set(err, "%s/%s: no such repository, or one that needs a token (HF_TOKEN)", r->user, r->repo);
-  }
-  json_t *files = status ? NULL : json_read(str_c(&text), text.n, 0, NULL, NULL);
-  if (!status && !json_is_array(files)) status = error_set(err, "%.300s: not a list of files", url.at);
-  const json_t *f = status ? NULL : choose(files, r, err);
-  if (!status && !f) status = -1;
-  if (!status) {
-    const char *first = json_string_value(json_object_get(f, "path"));
-    int part, parts;
-    size_t stem;
-    if (!store_part(first, &part, &parts, &stem)) status = add_hf_file(r, f, out, err);
-    else for (int i = 1; !status && i <= parts; i++) {
-      str name = {0};
-      str_addf(&name, "%.*s-%05d-of-%05d.gguf", (int)stem, first, i, parts);
-      const json_t *one = choose(files, &(struct reference){.kind = r->kind, .file = name.at}, NULL);
-      status = one ? add_hf_file(r, one, out, err) : error_set(err, "%s/%s lacks %s", r->user, r->repo, name.at);
-      str_free(&name);
-    }
-    const json_t *encoder = store_is_encoder(base_name(first)) ? NULL : choose_encoder(files, first);
-    if (!status && encoder) {
-      error why = {0};
-      size_t before = out->n;
-      if (add_hf_file(r, encoder, out, &why)) warning("%s/%s: its encoder is left out: %s", r->user, r->repo, why.text);
-      else out->at[before].encoder = true;
-    }
-  }
-  json_decref(files);
-  str_free(&url);
-  str_free(&text);
-  return status;
-}
-
 // ---- ollama's registry ----------------------------------------------------------------------------------------------
 
 static void ollama_name(const struct reference *r, str *out) {
@@ -279,7 +113,7 @@ static const json_t *manifest_layer(const json_t *layers, const char *type) {
 static int add_layer(const struct reference *r, const json_t *layer, const char *end, wanted_list *out, error *err) {
   const char *digest = json_string_value(json_object_get(layer, "digest")), *tag = r->tag[0] ? r->tag : "latest";
   const json_t *size = json_object_get(layer, "size");
-  struct wanted w = {.size = json_is_integer(size) ? (int64_t)json_integer_value(size) : -1};
+  struct wanted w = {.size = json_is_integer(size) ? (int64_t)json_integer_value(size) : -1, .model = true};
   str name = {0};
   if (!digest || strncmp(digest, "sha256:", 7) || strlen(digest) != 71 ||
       strspn(digest + 7, "0123456789abcdef") != 64 || w.size < 0)
@@ -288,13 +122,13 @@ static int add_layer(const struct reference *r, const json_t *layer, const char 
   str_addf(&w.url, "%s/v2/%s/%s/blobs/%s", env_str(ENV_OLLAMA_REGISTRY), r->user, r->repo, digest);
   str_addf(&name, "%s:%s%s", r->repo, tag, end);
   w.shown = xstrdup(name.at);
-  add_registered(&w.from, r, "");
+  pull_add_origin(&w.from, r, "");
   name.n = 0;
   ollama_name(r, &name);
   str_add(&name, end);
   int status = store_path(name.at, &w.path, err);
   str_free(&name);
-  vec_push(out, w);
+  if (status) wanted_clear(&w); else vec_push(out, w);
   return status;
 }
 
@@ -303,7 +137,7 @@ static int list_ollama(http *h, const struct reference *r, wanted_list *out, err
   int code;
   const char *tag = r->tag[0] ? r->tag : "latest";
   str_addf(&url, "%s/v2/%s/%s/manifests/%s", env_str(ENV_OLLAMA_REGISTRY), r->user, r->repo, tag);
-  int status = http_text(h, url.at, LISTING, &text, &code, err);
+  int status = http_text(h, url.at, PULL_LISTING, &text, &code, err);
   if (status == -1 && code == 404) {
     *err = (error){0};
     error_set(err, "%s:%s: ollama's registry has no such model", r->repo, tag);
@@ -356,7 +190,7 @@ static int list_address(const struct reference *r, wanted_list *out, error *err)
     else str_addc(&name, host[i] == ':' ? '_' : host[i]);
   }
   const char *slash = strrchr(str_c(&name), '/');
-  struct wanted w = {.size = -1};
+  struct wanted w = {.size = -1, .model = true};
   int status = slash && slash[1] ? store_path(name.at, &w.path, err)
                                  : error_set(err, "%.300s: an address without the name of a file", r->url);
   str_add(&w.url, r->url);
@@ -408,15 +242,22 @@ static bool sums_to_wanted(const struct wanted *w, progress *bar) {
   return !strcmp(got, w->sha256);
 }
 
+// Returns whether the noted ETag is git's name of the content, if the registry has that.
+static bool has_blob(const struct wanted *w) {
+  char noted[80];
+  store_read_note(w->path.at, ".etag", noted, sizeof noted);
+  return !w->blob[0] || strstr(noted, w->blob);
+}
+
 // Returns whether the file is present with the registry's size and checksum; without a checksum its origin must be
 // equal. The checksum was verified after the download, just before it was noted. A file changed since (by its ctime,
 // which programs cannot set) is read again.
 static bool is_there(const struct wanted *w, bool quiet) {
   struct stat file, note;
   if (stat(w->path.at, &file) || !S_ISREG(file.st_mode) || (w->size >= 0 && file.st_size != w->size)) return false;
-  if (!begins_as_model(w->path.at)) return false;
+  if (w->model && !begins_as_model(w->path.at)) return false;
   bool from_here = store_came_from(w->path.at, w->from.at);
-  if (!w->sha256[0] && !from_here) return false;
+  if (!w->sha256[0] && (!from_here || !has_blob(w))) return false;
   str tag = {0};
   char sum[65];
   str_addf(&tag, "%s.etag", w->path.at);
@@ -443,28 +284,59 @@ static void note_origin(const struct wanted *w, bool again) {
   if (store_note_origin(w->path.at, w->from.at, again, &why)) warning("its origin is not noted: %s", why.text);
 }
 
-static int fetch_all(http *h, const wanted_list *l, bool again, bool quiet, error *err) {
+static int fetch_one(http *h, const struct wanted *w, bool quiet, error *err) {
+  str note = {0};
+  str_addf(&note, "%s" STORE_ORIGIN, w->path.at);
+  struct http_file f = {.url = w->url.at, .path = w->path.at, .note = note.at, .shown = w->shown, .size = w->size,
+                        .magic = w->model ? magic : NULL};
+  memcpy(f.sha256, w->sha256, sizeof f.sha256);
+  progress bar = {0};
+  if (!quiet) { say("fetching %s", w->shown); progress_begin(&bar); }
+  int status = http_fetch(h, &f, &bar, err);
+  progress_end(&bar);
+  str_free(&note);
+  if (!status) note_origin(w, false);
+  return status;
+}
+
+// A folder's path is shown once, other files' paths each.
+static int fetch_all(http *h, const pull_listing *l, bool again, bool quiet, error *err) {
+  bool folder = l->folder.n, begun = false;
   int status = store_make(err);
-  for (size_t i = 0; !status && i < l->n; i++) {
-    const struct wanted *w = &l->at[i];
+  for (size_t i = 0; !status && i < l->files.n; i++) {
+    const struct wanted *w = &l->files.at[i];
     if (is_there(w, quiet) && (!again || w->size >= 0)) {
       if (!store_came_from(w->path.at, w->from.at)) note_origin(w, true);
-      if (!quiet) say("%s is there", w->path.at);
+      if (!quiet && !folder) say("%s is there", w->path.at);
       continue;
     }
-    str note = {0};
-    str_addf(&note, "%s" STORE_ORIGIN, w->path.at);
-    struct http_file f = {.url = w->url.at, .path = w->path.at, .note = note.at, .shown = w->shown, .size = w->size,
-                          .magic = magic};
-    memcpy(f.sha256, w->sha256, sizeof f.sha256);
-    progress bar = {0};
-    if (!quiet) { say("fetching %s", w->shown); progress_begin(&bar); }
-    status = http_fetch(h, &f, &bar, err);
-    progress_end(&bar);
-    str_free(&note);
-    if (!status) note_origin(w, false);
-    if (!status && !quiet) say("%s", w->path.at);
+    if (folder && !begun && interrupted()) {
+      error_set(err, "stopped; nothing was changed");
+      return HTTP_INTERRUPTED;
+    }
+    if (folder && !begun) status = store_begin_folder(l->folder.at, err);
+    begun = true;
+    if (!status && folder) status = store_make_folder_of(w->path.at, err);
+    if (!status) status = fetch_one(h, w, quiet, err);
+    if (!status && !quiet && !folder) say("%s", w->path.at);
   }
+  if (!status && folder && !quiet) say(begun ? "%s" : "%s is there", l->folder.at);
+  return status;
+}
+
+static int end_folder(const struct reference *r, const pull_listing *l, error *err) {
+  VEC(const char *) paths = {0};
+  str from = {0};
+  struct stat st;
+  for (size_t i = 0; i < l->files.n; i++)
+    if (stat(l->files.at[i].path.at, &st) || st.st_size != l->files.at[i].size)
+      return error_set(err, "%.300s: was changed by another program meanwhile; the same command goes on from here",
+                       l->files.at[i].path.at);
+  pull_add_origin(&from, r, "");
+  for (size_t i = 0; i < l->files.n; i++) vec_push(&paths, l->files.at[i].path.at);
+  int status = store_end_folder(l->folder.at, paths.at, paths.n, from.at, err);
+  str_free(&from);
+  vec_free(&paths);
   return status;
 }
 
@@ -492,22 +364,51 @@ static void note_encoder(const struct job *j, const wanted_list *l, const str *p
 static int pull(const struct job *j, str *path, error *err) {
   const struct reference *r = j->r;
   const char *token = j->from->token;
-  wanted_list l = {0};
+  pull_listing l = {0};
   http *h;
   if (!token || !*token) token = env_str(ENV_HF_TOKEN);
   if (http_open(r->kind == HUGGING_FACE ? token : NULL, &h, err)) return -1;
   interrupt_catch();
-  int status = r->kind == HUGGING_FACE ? list_hf(h, r, &l, err)
-               : r->kind == OLLAMA     ? list_ollama(h, r, &l, err)
-                                       : list_address(r, &l, err);
-  if (!status && !j->there) { path->n = 0; str_add(path, l.at[0].path.at); }
-  if (!status) keep_wanted(j, &l);
+  int status = r->kind == HUGGING_FACE ? pull_list_hf(h, r, &l, err)
+               : r->kind == OLLAMA     ? list_ollama(h, r, &l.files, err)
+                                       : list_address(r, &l.files, err);
+  if (!status && !j->there) { path->n = 0; str_add(path, l.folder.n ? l.folder.at : l.files.at[0].path.at); }
+  if (!status) keep_wanted(j, &l.files);
   if (!status) status = fetch_all(h, &l, j->again, j->quiet, err);
-  if (!status) note_encoder(j, &l, path);
+  if (!status && l.folder.n && !j->there) status = end_folder(r, &l, err);
+  if (!status) note_encoder(j, &l.files, path);
   interrupt_start();
   http_close(h);
-  wanted_free(&l);
+  wanted_free(&l.files);
+  str_free(&l.folder);
   return status;
+}
+
+// Finds a whole GGUF file of a repository, of the quantisation that is asked for or usual.
+static int find_file(const stored_list *l, const struct reference *r, const char *from) {
+  const char *usual[] = {"Q4_K_M", "Q8_0", ""};
+  str name = {0};
+  int found = -1;
+  if (r->tag[0] && strcmp(r->tag, "latest")) { usual[0] = r->tag; usual[1] = NULL; }
+  str_addf(&name, "%s_%s_", r->user, r->repo);
+  for (size_t k = 0; k < COUNT(usual) && usual[k] && found < 0; k++)
+    for (size_t i = 0; i < l->n && found < 0; i++)
+      if (!strncmp(l->at[i].name, name.at, name.n) && !l->at[i].partial && !l->at[i].folder &&
+          !store_is_encoder(pull_base_name(l->at[i].path)) && store_came_from(l->at[i].path, from) &&
+          (!usual[k][0] || pull_has_quant(l->at[i].name + name.n, usual[k])))
+        found = (int)i;
+  str_free(&name);
+  return found;
+}
+
+static int find_folder(const stored_list *l, const struct reference *r) {
+  str name = {0};
+  int found = -1;
+  str_addf(&name, "%s_%s", r->user, r->repo);
+  for (size_t i = 0; i < l->n && (!r->tag[0] || !strcmp(r->tag, "latest")); i++)
+    if (l->at[i].folder && !strcmp(l->at[i].name, name.at)) found = (int)i;
+  str_free(&name);
+  return found;
 }
 
 // Finds the local file of a reference by name and origin.
@@ -515,26 +416,20 @@ static bool known(const struct reference *r, str *path) {
   stored_list l = {0};
   str name = {0}, from = {0};
   int found = -1;
-  if (r->kind != ADDRESS) add_registered(&from, r, r->file ? r->file : "");
+  if (r->kind != ADDRESS) pull_add_origin(&from, r, r->file ? r->file : "");
   if (r->kind == OLLAMA) ollama_name(r, &name);
   else if (r->kind == HUGGING_FACE) str_addf(&name, "%s_%s_%s", r->user, r->repo, r->file ? r->file : "");
   store_list(&l);
   if (r->kind == HUGGING_FACE && !r->file) {
-    const char *usual[] = {"Q4_K_M", "Q8_0", ""};
-    if (r->tag[0] && strcmp(r->tag, "latest")) { usual[0] = r->tag; usual[1] = NULL; }
-    for (size_t k = 0; k < COUNT(usual) && usual[k] && found < 0; k++)
-      for (size_t i = 0; i < l.n && found < 0; i++)
-        if (!strncmp(l.at[i].name, name.at, name.n) && !l.at[i].partial &&
-            !store_is_encoder(base_name(l.at[i].path)) && store_came_from(l.at[i].path, from.at) &&
-            (!usual[k][0] || has_quant(l.at[i].name + name.n, usual[k])))
-          found = (int)i;
+    found = find_file(&l, r, from.at);
+    if (found < 0) found = find_folder(&l, r);
   } else if (r->kind != ADDRESS) {
     for (size_t i = 0; i < name.n; i++) if (name.at[i] == '/') name.at[i] = '_';
     found = store_find(&l, name.at);
   } else {
     wanted_list w = {0};
     error err = {0};
-    if (!list_address(r, &w, &err)) found = store_find(&l, base_name(w.at[0].path.at));
+    if (!list_address(r, &w, &err)) found = store_find(&l, pull_base_name(w.at[0].path.at));
     str_add(&from, str_c(&w.at[0].from));
     wanted_free(&w);
   }
@@ -550,7 +445,7 @@ static bool known(const struct reference *r, str *path) {
 // added.
 static bool is_complete(const struct job *j, const str *path) {
   str encoder = {0}, folder = {0};
-  str_addn(&folder, path->at, (size_t)(base_name(path->at) - path->at));
+  str_addn(&folder, path->at, (size_t)(pull_base_name(path->at) - path->at));
   bool yes = !j->from->encoder || j->r->kind == ADDRESS || store_encoder(path->at, &encoder) ||
              access(str_c(&folder), W_OK);
   str_free(&encoder);

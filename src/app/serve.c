@@ -184,7 +184,7 @@ static int run_server(struct settings *all, const char *defaults, const struct a
                      .host = a->host,
                      .port = (int)a->port,
                      .model = model_args_options(&all->model),
-                     .draft = all->draft.model.model,
+                     .draft = all->model.draft_file ? all->model.draft_file : all->draft.model.model,
                      .drafts = draft_args_options(&all->draft),
                      .no_speculation = all->no_speculation,
                      .key_file = a->key_file,

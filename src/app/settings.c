@@ -173,6 +173,7 @@ void settings_free(struct settings *s) {
   free(s->draft.model.fetched);
   free(s->model.adapters);
   free(s->model.control_vectors);
+  free(s->model.shares);
   free(s->ids.at);
   free(s->force.at);
   free(s->detokenize.at);

@@ -195,7 +195,7 @@ static bool belongs_to(const char *file, str *name, bool *partial, int *of) {
 }
 
 static struct stored *row_of(stored_list *l, const char *name) {
-  for (size_t i = 0; i < l->n; i++) if (!strcmp(l->at[i].name, name)) return &l->at[i];
+  for (size_t i = 0; i < l->n; i++) if (!l->at[i].folder && !strcmp(l->at[i].name, name)) return &l->at[i];
   vec_push(l, ((struct stored){.name = xstrdup(name)}));
   return &l->at[l->n - 1];
 }
@@ -206,7 +206,12 @@ static void add_stored(stored_list *l, const char *folder, const char *file) {
   bool partial;
   int of;
   str_addf(&path, "%s/%s", folder, file);
-  if (belongs_to(file, &name, &partial, &of) && !stat(path.at, &st) && S_ISREG(st.st_mode)) {
+  struct stored its = {0};
+  if (file[0] != '.' && store_read_folder(path.at, &its)) {
+    its.name = xstrdup(file);
+    its.path = xstrdup(path.at);
+    vec_push(l, its);
+  } else if (belongs_to(file, &name, &partial, &of) && !stat(path.at, &st) && S_ISREG(st.st_mode)) {
     struct stored *row = row_of(l, name.at);
     row->bytes += (uint64_t)st.st_size;
     if (st.st_mtime > row->changed) row->changed = st.st_mtime;
@@ -235,6 +240,7 @@ void store_free(stored_list *l) {
 }
 
 int store_find(const stored_list *l, const char *name) {
+  for (size_t i = 0; i < l->n; i++) if (l->at[i].folder && !strcmp(l->at[i].name, name)) return (int)i;
   size_t n = strlen(name) - (ends(name, model) ? sizeof model - 1 : 0);
   for (size_t i = 0; i < l->n; i++) if (strlen(l->at[i].name) == n && !strncmp(l->at[i].name, name, n)) return (int)i;
   return -1;
@@ -244,6 +250,7 @@ int store_remove(const struct stored *s, error *err) {
   str folder = {0}, name = {0}, path = {0};
   bool partial;
   int of, status = 0;
+  if (s->folder) return store_remove_folder(s->path, err);
   if (store_folder(&folder, err)) return -1;
   DIR *d = opendir(folder.at);
   for (struct dirent *e; d && (e = readdir(d)) != NULL;) {

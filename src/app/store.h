@@ -4,9 +4,9 @@
 #define WEFT_STORE_H
 #include "base/str.h"
 
-struct stored { char *name, *path; uint64_t bytes; int64_t changed; int parts, missing; bool partial; };
-// name: the file's name without .gguf; path: of the first part; bytes: of all parts; changed: seconds since 1970;
-// partial: not completely downloaded
+struct stored { char *name, *path; uint64_t bytes; int64_t changed; int parts, missing; bool partial, folder; };
+// name: the file's name without .gguf, or the folder's; path: of the first part, or of the folder; bytes: of all parts;
+// changed: seconds since 1970; partial: not completely downloaded; folder: as transformers saves it
 typedef VEC(struct stored) stored_list;
 
 int store_folder(str *out, error *err);              // the folder may not exist
@@ -15,6 +15,17 @@ void store_list(stored_list *out);                   // sorted by name; store_fr
 void store_free(stored_list *l);
 // The path for a downloaded file. -1: the name is not allowed.
 int store_path(const char *name, str *out, error *err);
+// The path of a folder for a repository's files; both names are letters, digits, "-", "_" and ".".
+int store_folder_path(const char *user, const char *repo, str *out, error *err);
+// Creates a folder if it is not there. Until store_end_folder it counts as partial.
+int store_begin_folder(const char *path, error *err);
+// Creates the subfolder that a path of a file in such a folder may have.
+int store_make_folder_of(const char *path, error *err);
+// Reads all but name and path. False: no folder of the store.
+bool store_read_folder(const char *path, struct stored *row);
+int store_remove_folder(const char *path, error *err);
+// Removes the folder's files that are not among `paths`, and notes its origin.
+int store_end_folder(const char *path, const char *const *paths, size_t n, const char *origin, error *err);
 // The index of a name in the list, with or without .gguf; -1: absent.
 int store_find(const stored_list *l, const char *name);
 int store_remove(const struct stored *s, error *err);        // removes all parts, and the notes next to them

@@ -53,7 +53,8 @@ static bool allow(int ruleset, uint64_t known, const confine_file *f) {
   struct rule r = {f->writes ? WRITE_FILE | READ_FILE | TRUNCATE : READ_FILE, open(f->path, O_PATH | O_CLOEXEC)};
   if (r.fd < 0) return !lacks_descriptors(r.fd);
   if (!fstat(r.fd, &st) && S_ISDIR(st.st_mode))
-    r.allowed |= READ_DIR | (f->writes ? REMOVE_FILE | MAKE_REG | MAKE_SOCK : 0);
+    r.allowed |= READ_DIR | (f->writes ? REMOVE_FILE | MAKE_REG | MAKE_SOCK : 0) |
+                 (f->folders ? MAKE_DIR | REMOVE_DIR : 0);
   r.allowed &= known;
   syscall(ADD_RULE, ruleset, PATH_BENEATH, &r, 0);
   close(r.fd);

@@ -90,6 +90,26 @@ static str large_as_reals(const char *text, size_t n) {
   return out;
 }
 
+str json_from_python(const char *text, size_t n) {
+  static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+  str out = {0};
+  const char *at = text, *end = text + n, *copied = text;
+  while (at < end) {
+    if (*at == '"') { at = end_of_string(at + 1, end); if (at < end) at++; continue; }
+    size_t word = 0;
+    for (size_t i = 0; i < COUNT(words) && !word && (*at == 'N' || *at == 'I' || *at == '-'); i++)
+      if ((size_t)(end - at) >= strlen(words[i]) && !memcmp(at, words[i], strlen(words[i]))) word = strlen(words[i]);
+    if (word) {
+      str_addn(&out, copied, (size_t)(at - copied));
+      str_addf(&out, "{\"__float__\":\"%.*s\"}", (int)word, at);
+      copied = at + word;
+    }
+    at += word ? word : 1;
+  }
+  if (copied > text) str_addn(&out, copied, (size_t)(end - copied));
+  return out;
+}
+
 // Whether the stack has room for jansson, which recurses for each level without a check. Tested before the text is
 // read, since the result also has to be freed. first: only for the first list or object.
 static bool has_stack(const char *text, size_t n, bool first) {

@@ -20,6 +20,10 @@ bool json_fits(const char *text, size_t n, size_t *left, error *err);
 // and "line 1, column 2: reason".
 json_t *json_parse(const char *text, size_t n, size_t flags, error *err);
 json_t *json_read(const char *text, size_t n, size_t flags, size_t *left, error *err);   // json_fits and json_parse
+// Python writes numbers that are not finite as bare words: NaN, Infinity, -Infinity. The same text with an object for
+// each, {"__float__":"Infinity"}, as transformers writes them since version 5. Empty: the text has none.
+struct str;
+struct str json_from_python(const char *text, size_t n);
 // json_loadb, but nesting deeper than the stack allows is refused. For texts whose digits matter, such as those that a
 // model wrote: large integers are an error.
 json_t *json_load(const char *text, size_t n, size_t flags, json_error_t *e);

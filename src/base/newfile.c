@@ -305,7 +305,6 @@ int newfile_piece(newfile *f, error *err) {
   return 0;
 }
 
-uint64_t newfile_bytes(const newfile *f) { return f->bytes; }
 const char *newfile_part(const newfile *f) { return f->list ? f->part : NULL; }
 
 int newfile_commit(newfile *f, error *err) {

@@ -27,7 +27,6 @@ bool newfile_kept(newfile *f, uint64_t n);             // the next piece exists 
 int newfile_piece(newfile *f, error *err);             // everything added since the last piece becomes a piece
 void newfile_leave(newfile *f);                        // closes; complete pieces stay for newfile_resume
 const char *newfile_part(const newfile *f);            // the path of the pieces; NULL: none
-uint64_t newfile_bytes(const newfile *f);                                    // added so far
 // Writes the rest, waits for the disk, and renames the file. Frees f; discards the file on failure.
 int newfile_commit(newfile *f, error *err);
 // Marks an unchanged file as recently used by writing its first byte again. (The sandbox does not allow setting times,

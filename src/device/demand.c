@@ -59,7 +59,7 @@ struct demand {
   VEC(fill_job) jobs;
   VEC(demand_part *) missing;
   _Atomic size_t next;
-  demand_stats stats;
+  uint64_t read, again;                          // bytes since demand_new, and those of them that had been resident
 };
 
 demand *demand_new(const demand_sizes *s, demand_reader *reader, void *ctx) {
@@ -78,7 +78,7 @@ void demand_free(demand *q) {
   if (!q) return;
   if (debug_level() >= 1)
     fprintf(stderr, "demand: %.1f MiB read, of them %.1f MiB again, %.1f MiB of %.1f MiB in memory\n",
-            (double)q->stats.read / 0x1p20, (double)q->stats.again / 0x1p20, (double)q->resident / 0x1p20,
+            (double)q->read / 0x1p20, (double)q->again / 0x1p20, (double)q->resident / 0x1p20,
             (double)q->budget / 0x1p20);
   for (size_t i = 0; i < q->weights.n; i++) {
     memory_release(q->weights.at[i]->at, q->weights.at[i]->size);
@@ -144,9 +144,12 @@ unsigned char *demand_memory(const demand_weight *w) { return w->at; }
 // Bytes from the first to the last that one step of the outermost loop reads; if this exceeds a step, the bytes of
 // several steps are interleaved.
 static uint64_t extent_of(const layout *l) {
-  int64_t all = (l->lanes - 1) * l->lane_step, unit = 0;
+  int64_t t = l->together, all = (max_i64(l->lanes / t, 1) - 1) * l->lane_step, unit = 0;
   for (int i = 1; i < l->n_loops; i++) all += (l->loop[i].size - 1) * l->loop[i].step;
-  for (int i = 0; i < l->n_units; i++) unit = max_i64(unit, l->unit[i].from + l->unit[i].bytes);
+  for (int i = 0; i < l->n_units; i++) {
+    const layout_unit *u = &l->unit[i];
+    unit = max_i64(unit, u->from + u->bytes + (t - 1) * u->row);
+  }
   return (uint64_t)(all + unit);
 }
 
@@ -208,8 +211,8 @@ static void use(demand *q, demand_part *p, bool chosen) {
   if (first) {
     uint64_t size = part_bytes(p);
     evict_for(q, size);
-    q->stats.read += size;
-    q->stats.again += p->seen ? size : 0;
+    q->read += size;
+    q->again += p->seen ? size : 0;
     p->resident = p->seen = true;
     q->resident += size;
     vec_push(&q->missing, p);
@@ -293,10 +296,4 @@ static void bring_part(demand *q, const fill_job *j, scratch *r) {
 
 void demand_bring(demand *q, int thread) {
   for (size_t i; (i = atomic_fetch_add(&q->next, 1)) < q->jobs.n;) bring_part(q, &q->jobs.at[i], &q->rooms.at[thread]);
-}
-
-demand_stats demand_get_stats(const demand *q) {
-  demand_stats s = q->stats;
-  s.resident = q->resident;
-  return s;
 }

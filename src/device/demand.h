@@ -39,8 +39,4 @@ void demand_keep(demand *q, graph *g, device_kernel *kernels, int n, code_image 
 void demand_begin(demand *q, const demand_read *now, size_t n, int threads);
 // Called by every thread, between two barriers after demand_begin: loads its share of the missing parts.
 void demand_bring(demand *q, int thread);
-
-// Since demand_new: bytes read, and those of them that had been resident before; bytes resident now.
-typedef struct demand_stats { uint64_t read, again, resident; } demand_stats;
-demand_stats demand_get_stats(const demand *q);
 #endif

@@ -16,6 +16,4 @@ int metal_list(str *out, error *err) {
   (void)out;
   return metal_is_missing(err);
 }
-
-void metal_code_free(metal_code *k) { (void)k; }
 #endif

@@ -87,7 +87,7 @@ static void make_gathering(plan *p, const sched_kernel *k, step *t) {
   t->k = &r->k;
   t->unique = -1;
   p->gatherings = hash_bytes(&r->what.period, sizeof r->what.period, p->gatherings + r->size);
-  p->gatherings = hash_bytes(r->what.cut, sizeof r->what.cut, p->gatherings);
+  p->gatherings = hash_bytes(r->what.cut, sizeof r->what.cut, p->gatherings + r->what.to);
 }
 
 static void build_steps(void *ctx) {

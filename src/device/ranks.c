@@ -15,6 +15,8 @@ enum { MOST_PACKED = 1 << 26 /* bytes of parts that are gathered at once */ };
 static const mpi_module *mpi;
 static ranks here = {0, 1, 1};
 static int rehearsed = -1;
+typedef VEC(double) moments;
+static moments gathered_at;                                         // seconds, of rehearsed gatherings
 static struct packed { unsigned char *at; size_t cap; } packed;     // for gatherings whose parts are not contiguous
 
 ranks ranks_here(void) { return here; }
@@ -112,7 +114,17 @@ static void gather_periods(unsigned char *at, size_t size, const gathering *g, i
   for (int i = 0; i < g->n; i++) if (i != here.rank) move_parts(at, size, g, count, i, true);
 }
 
-void ranks_rehearse(int rank) { rehearsed = rank; }
+void ranks_rehearse(int rank) {
+  rehearsed = rank;
+  vec_free(&gathered_at);
+}
+
+size_t ranks_rehearsed(const double **at) {
+  size_t n = gathered_at.n;
+  *at = gathered_at.at;
+  gathered_at.n = 0;
+  return n;
+}
 
 // Fills other processes' parts with copies of this process's: numbers that are indices stay in bounds.
 static void repeat_own_part(unsigned char *at, size_t size, const gathering *g, int64_t count) {
@@ -130,19 +142,38 @@ static void repeat_own_part(unsigned char *at, size_t size, const gathering *g, 
     }
 }
 
+// One process has all parts, and some others get them.
+static void send_parts(unsigned char *at, size_t n, const gathering *g) {
+  int from = 0;
+  while (!g->cut[from + 1]) from++;
+  for (int piece; n; at += piece, n -= (size_t)piece) {
+    piece = (int)(n < INT_MAX ? n : INT_MAX);
+    for (int i = 0; i < g->n; i++) {
+      if (i == from || !(g->to >> i & 1)) continue;
+      if (here.rank == from) check_mpi(mpi->send(at, piece, i));
+      if (here.rank == i) check_mpi(mpi->receive(at, piece, from));
+    }
+  }
+}
+
 void ranks_gather(void *at, size_t size, const gathering *g, int64_t count) {
   size_t period = (size_t)g->period * size;
   int64_t most = max_i64(1, (int64_t)(MOST_PACKED / max_i64((int64_t)period, 1)));
-  if (rehearsed >= 0 && rehearsed < g->n) { repeat_own_part(at, size, g, count); return; }
+  if (rehearsed >= 0 && rehearsed < g->n) {
+    repeat_own_part(at, size, g, count);
+    vec_push(&gathered_at, now_s());
+    return;
+  }
   if (!mpi || g->n != here.n) return;
+  if (g->to) { send_parts(at, period * (size_t)count, g); return; }
   for (int64_t i = 0; i < count; i += most)
     gather_periods((unsigned char *)at + (size_t)i * period, size, g, min_i64(most, count - i));
 }
 
-void ranks_broadcast(void *at, size_t n) {
+void ranks_broadcast(void *at, size_t n, bool ahead) {
   for (unsigned char *p = at; n && mpi;) {
     int piece = (int)(n < INT_MAX ? n : INT_MAX);
-    check_mpi(mpi->broadcast(p, piece));
+    check_mpi(mpi->broadcast(p, piece, ahead));
     p += piece;
     n -= (size_t)piece;
   }

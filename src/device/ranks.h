@@ -18,5 +18,8 @@ void ranks_gather(void *at, size_t size, const gathering *g, int64_t count);
 // From now on gatherings transfer nothing: parts of others become copies of this process's, as if it were number
 // `rank`. For timing plans with one process (engine/rehearse.h). Negative: ends this mode.
 void ranks_rehearse(int rank);
-void ranks_broadcast(void *at, size_t n);      // from rank 0 to all
+// The times at which gatherings ended since the last call; valid until the next gathering.
+size_t ranks_rehearsed(const double **at);
+// From rank 0 to all. ahead: rank 0 goes on at once, and the others may get the data only when it communicates again.
+void ranks_broadcast(void *at, size_t n, bool ahead);
 #endif

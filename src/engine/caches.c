@@ -62,6 +62,7 @@ int caches_open(caches *c, const model *m, device **of, int64_t n_pages, int64_t
   for (int i = 0; i < model_n_states(m); i++)
     if (model_state_is_paged(m, i)) c->page_bytes[model_state_group(m, i)] += caches_piece(c, i);
   c->promoted = xcalloc((size_t)model_n_states(m) + 1, sizeof *c->promoted);
+  c->elsewhere = xcalloc((size_t)model_n_states(m) + 1, sizeof *c->elsewhere);
   c->slot_used = xcalloc((size_t)c->slots, sizeof *c->slot_used);
   return 0;
 }
@@ -70,7 +71,7 @@ void caches_close(caches *c) {
   if (!c->m) return;
   release_states(c);
   for (int g = 0; g < MODEL_GROUPS; g++) pages_close(&c->pages[g]);
-  free(c->promoted); free(c->slot_used); free(c->of);
+  free(c->promoted); free(c->elsewhere); free(c->slot_used); free(c->of);
   *c = (caches){0};
 }
 
@@ -117,7 +118,7 @@ void caches_discard(caches *c, int group, int first, int n) {
 void caches_copy(caches *c, int group, int from, int to) {
   follow_copy(c, group, from, to);
   for (int i = 0; i < model_n_states(c->m); i++)
-    if (caches_is_of(c, i, group))
+    if (caches_is_of(c, i, group) && !c->elsewhere[i])
       device_copy(c->of[i], caches_at(c, i, to), caches_at(c, i, from), caches_piece(c, i));
 }
 
@@ -127,9 +128,16 @@ void caches_write(caches *c, int group, int number, const unsigned char *from) {
   follow_write(c, group, number, from, all);
   for (int i = 0; i < model_n_states(c->m); i++) {
     if (!caches_is_of(c, i, group)) continue;
-    device_write(c->of[i], caches_at(c, i, number), from, caches_piece(c, i));
+    if (!c->elsewhere[i]) device_write(c->of[i], caches_at(c, i, number), from, caches_piece(c, i));
     from += caches_piece(c, i);
   }
+}
+
+void caches_touch(caches *c, int group, int page) {
+  follow_touch(c, group, page);
+  for (int i = 0; i < model_n_states(c->m); i++)
+    if (c->of[i]->run->here && !c->elsewhere[i] && caches_is_of(c, i, group))
+      memory_touch(caches_at(c, i, page), caches_piece(c, i));
 }
 
 static int take_page(caches *c, int group) {
@@ -137,9 +145,7 @@ static int take_page(caches *c, int group) {
   int page = size <= c->room && c->taken <= c->room - size ? pages_take(&c->pages[group]) : NO_PAGE;
   if (page == NO_PAGE) return page;
   c->taken += size;
-  for (int i = 0; i < model_n_states(c->m); i++)
-    if (c->number < 0 && c->of[i]->run->here && caches_is_of(c, i, group))
-      memory_touch(caches_at(c, i, page), caches_piece(c, i));
+  caches_touch(c, group, page);
   return page;
 }
 

@@ -28,6 +28,7 @@ typedef struct caches {
   int64_t n_pages, slots;
   void **state;              // for each state: all pages or slots
   uint64_t *promoted;        // bytes of each that are in huge pages
+  bool *elsewhere;           // of each: another process has it
   page_pool pages[MODEL_GROUPS];
   uint64_t page_bytes[MODEL_GROUPS];
   uint64_t taken, room;      // bytes of all pages: in use, and the maximum
@@ -56,6 +57,8 @@ bool caches_promote_pages(caches *c, double seconds);
 void *caches_at(const caches *c, int i, int number);
 uint64_t caches_piece(const caches *c, int i);
 bool caches_is_of(const caches *c, int i, int group);
+// Makes a new page readable at once (memory_touch), in all processes.
+void caches_touch(caches *c, int group, int page);
 // For the parts of all states of a group, of pages or slots: copies them to those of `to`; zeroes them; writes them
 // from consecutive bytes at `from`. With several processes, only this one's parts.
 void caches_copy(caches *c, int group, int from, int to);

@@ -21,7 +21,7 @@ enum { COLS = 2048, ROWS = 65536, BLOCK = 256, BLOCK_BYTES = 210, ROUNDS = 7, BA
 static const prefetch ways_of_one[CALIBRATION_VARIANTS] = {
   {0, 0}, {2, PREFETCH_T0}, {4, PREFETCH_T0}, {8, PREFETCH_T0}, {8, PREFETCH_NTA}},
                       ways_of_many[CALIBRATION_TILE_VARIANTS] = {{0, 0}, {8, PREFETCH_T0}, {32, PREFETCH_T1}};
-static const double LEAST_GAIN = 1.03, AT_MOST_S = 0.3, BUSY = 0.8;
+static const double LEAST_GAIN = 1.03, AT_MOST_S = 0.3, BUSY = 0.8, MOST_MEASURED = 1e9;
 
 typedef struct probe {
   unsigned char *weight, *stream;
@@ -37,6 +37,14 @@ static void profile_key(const device *d, str *key) {
   str_addf(key, "%s threads %d %s", cpu, d->n_threads, d->key);
 }
 
+// The cache keeps profiles as a run sent them, and a run that was taken over may send any.
+static bool is_measured(double v) { return v >= 0 && v < MOST_MEASURED; }
+
+static bool is_plain_name(const char *text) {
+  for (; *text; text++) if (*text < ' ' || *text > '~') return false;
+  return true;
+}
+
 // "barrier NS", then for products of one token and of many "best PREFETCH of N" and a line "PREFETCH GB/s" for each of
 // the N variants tried; "busy" or "shipped 'name'" at the end.
 static bool parse_table(const char **text, calibration_table *out) {
@@ -48,7 +56,7 @@ static bool parse_table(const char **text, calibration_table *out) {
   *text += used;
   for (int i = 0; i < out->n; i++, *text += used)
     if (sscanf(*text, " %31s %lf%n", word, &out->tried[i].gb_s, &used) != 2 ||
-        !machine_parse_prefetch(word, &out->tried[i].with))
+        !is_measured(out->tried[i].gb_s) || !machine_parse_prefetch(word, &out->tried[i].with))
       return false;
   return true;
 }
@@ -56,10 +64,10 @@ static bool parse_table(const char **text, calibration_table *out) {
 static bool parse_profile(const char *text, machine_profile *out) {
   int used;
   *out = (machine_profile){0};
-  if (sscanf(text, "barrier %lf%n", &out->barrier_ns, &used) != 1) return false;
+  if (sscanf(text, "barrier %lf%n", &out->barrier_ns, &used) != 1 || !is_measured(out->barrier_ns)) return false;
   text += used;
   if (!parse_table(&text, &out->one) || !parse_table(&text, &out->many)) return false;
-  sscanf(text, " shipped '%31[^']'", out->cpu_profile);
+  if (sscanf(text, " shipped '%31[^']'", out->cpu_profile) == 1 && !is_plain_name(out->cpu_profile)) return false;
   out->busy = strstr(text, "busy") != NULL;
   return true;
 }

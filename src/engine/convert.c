@@ -111,12 +111,13 @@ static int fill_small(const conversion *c, unsigned char *at, error *err) {
   return 0;
 }
 
-static int open_image(const unsigned char *image, size_t n, const char *name, error *err) {
+static int open_image(const hf *of, const unsigned char *image, size_t n, const char *name, error *err) {
   gguf *g = NULL;
   model *m = NULL;
   tokenizer *words = NULL;
-  int status = gguf_open_memory(image, n, name, &g, err) || model_open(g, (model_kv){0}, &m, err) ||
-               tokenizer_from_gguf(g, &words, err) ? -1 : 0;
+  if (gguf_open_memory(image, n, name, &g, err)) return -1;
+  gguf_take_names(g, hf_key_names(of));
+  int status = model_open(g, (model_kv){0}, &m, err) || tokenizer_from_gguf(g, &words, err) ? -1 : 0;
   tokenizer_free(words);
   model_close(m);
   gguf_close(g);
@@ -129,7 +130,7 @@ static int check_runs(const conversion *c, const str *head, const char *dir, err
   unsigned char *image = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (image == MAP_FAILED) return error_set(err, "%s: no memory to look at its %zu MB", dir, n >> 20);
   memcpy(image, head->at, head->n);
-  int status = fill_small(c, image + head->n, err) || open_image(image, n, dir, err) ? -1 : 0;
+  int status = fill_small(c, image + head->n, err) || open_image(c->in, image, n, dir, err) ? -1 : 0;
   munmap(image, n);
   return status;
 }
@@ -167,6 +168,15 @@ int weft_convert(const char *dir, const char *out, const weft_convert_options *o
   team_free(c.team);
   free(c.made);
   hf_close(c.in);
+  if (status && err) memcpy(err->text, e.text, sizeof err->text);
+  return status;
+}
+
+bool weft_folder_reads(const char *name) { return hf_reads(name); }
+
+int weft_folder_class(const char *name, weft_error *err) {
+  error e = {0};
+  int status = hf_check_class(name, &e);
   if (status && err) memcpy(err->text, e.text, sizeof err->text);
   return status;
 }

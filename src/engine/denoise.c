@@ -17,7 +17,11 @@ enum { USUAL_STEPS = 128, FEW_CANDIDATES = 256 };
 // A mask, with the token drawn for it.
 struct masked { size_t place; int32_t id; float score; };
 
-typedef struct denoiser {
+// Places from one to another whose masks become tokens in n_steps steps; n_masked: masks at its beginning; first: steps
+// before it.
+typedef struct stretch { size_t from, to, n_masked; int first, n_steps; } stretch;
+
+typedef struct weft_denoiser {
   weft_model *m;
   engine *e;
   weft_denoising o;
@@ -33,6 +37,9 @@ typedef struct denoiser {
   size_t n_c;
   struct masked *masked;
   size_t n_masked;
+  stretch now;
+  size_t n_parts;                    // parts begun
+  int step;                          // of the current part
   error err;
 } denoiser;
 
@@ -271,10 +278,8 @@ static size_t share_of_time(int step, int n_steps, size_t left, float eps) {
   return step < n_steps - 1 ? (size_t)((float)left * (1.0f - s / t)) : left;
 }
 
-typedef struct part { size_t from, to, n_masked; int first, n_steps; } part;
-
 // 0: done; 1: cancelled; -1: error.
-static int one_step(denoiser *d, const part *of, int step) {
+static int one_step(denoiser *d, const stretch *of, int step) {
   if (d->o.step && !d->o.step(d->o.ctx, of->first + step, d->o.steps, d->ids)) return 1;
   find_masked(d, of->from, of->to);
   if (!d->n_masked) return 0;
@@ -288,23 +293,22 @@ static int one_step(denoiser *d, const part *of, int step) {
   return take_masks(d, n);
 }
 
-static int denoise_part(denoiser *d, part of) {
-  int status = 0;
-  find_masked(d, of.from, of.to);
-  of.n_masked = d->n_masked;
-  for (int step = 0; step < of.n_steps && !status; step++) status = one_step(d, &of, step);
-  return status;
-}
-
-static int denoise_all(denoiser *d) {
-  size_t length = (size_t)d->o.block_length, n = length ? d->n / length : 1;
-  int each = d->o.steps / (int)n, status = 0;
-  if (!length) return denoise_part(d, (part){.to = d->n, .n_steps = d->o.steps});
-  for (size_t i = 0; i < n && !status; i++) {
-    size_t from = d->n_prompt + i * length, to = from + length < d->n ? from + length : d->n;
-    if (from < d->n) status = denoise_part(d, (part){.from = from, .to = to, .first = (int)i * each, .n_steps = each});
-  }
-  return status;
+// Begins the next part. false: the last one is done.
+static bool next_part(denoiser *d) {
+  size_t length = (size_t)d->o.block_length, n = length ? d->n / length : 1, from = d->n_prompt + d->n_parts * length;
+  int each = d->o.steps / (int)n;
+  if (d->n_parts == n || (length && from >= d->n)) return false;
+  d->now = (stretch){.to = d->n, .n_steps = each};
+  if (length)
+    d->now = (stretch){.from = from,
+                    .to = from + length < d->n ? from + length : d->n,
+                    .first = (int)d->n_parts * each,
+                    .n_steps = each};
+  d->n_parts++;
+  d->step = 0;
+  find_masked(d, d->now.from, d->now.to);
+  d->now.n_masked = d->n_masked;
+  return true;
 }
 
 // ---- checks ---------------------------------------------------------------------------------------------------------
@@ -352,37 +356,57 @@ static int check_text(const denoiser *d, weft_error *err) {
   return weft_check_ids(d->ids, d->n_prompt, d->n_vocab, err);
 }
 
-int weft_denoise(weft_model *m, int32_t *ids, size_t n, size_t n_prompt, const weft_denoising *how, weft_error *err) {
-  denoiser *d = xcalloc(1, sizeof *d);
-  *d = (denoiser){.m = m, .e = weft_model_engine(m), .ids = ids, .n = n, .n_prompt = n_prompt};
-  d->n_vocab = engine_n_vocab(d->e);
-  d->o = weft_denoising_default();
-  int status = TAKE_OPTIONS(&d->o, weft_denoising, ctx, how, err);
+static int open_denoiser(denoiser *d, const weft_denoising *how, weft_error *err) {
+  if (TAKE_OPTIONS(&d->o, weft_denoising, ctx, how, err)) return -1;
   if (!d->o.steps) d->o.steps = USUAL_STEPS;
   if (d->o.eps == 0) d->o.eps = 0.001;
-  if (!status && !engine_denoises(d->e)) {
-    error e = {0};
-    error_set(&e, "%s: this model goes on token by token; it does not denoise", gguf_path(engine_gguf(d->e)));
-    status = fail(err, &e);
-  }
-  if (!status) status = see_file(d, err) || check_text(d, err) || check_numbers(&d->o, err) ||
-                        check_blocks(&d->o, n, err) ? -1 : 0;
-  if (status) { free(d); return status; }
+  if (!engine_denoises(d->e))
+    FAIL(err, "%s: this model goes on token by token; it does not denoise", gguf_path(engine_gguf(d->e)));
+  return see_file(d, err) || check_text(d, err) || check_numbers(&d->o, err) || check_blocks(&d->o, d->n, err) ? -1 : 0;
+}
+
+int weft_denoiser_new(weft_model *m, weft_text *text, const weft_denoising *how, weft_denoiser **out, weft_error *err) {
+  denoiser *d = xcalloc(1, sizeof *d);
+  *d = (denoiser){.m = m, .e = weft_model_engine(m), .ids = text->ids, .n = text->n, .n_prompt = text->n_prompt};
+  d->n_vocab = engine_n_vocab(d->e);
+  d->o = weft_denoising_default();
+  *out = NULL;
+  if (open_denoiser(d, how, err)) { free(d); return -1; }
   size_t n_vocab = (size_t)d->n_vocab;
-  for (size_t i = n_prompt; i < n; i++) ids[i] = d->mask;
+  for (size_t i = d->n_prompt; i < d->n; i++) d->ids[i] = d->mask;
   mersenne_seed(&d->chance, d->o.seed);
   d->draws = d->order = d->chance;
   d->c = xcalloc(n_vocab, sizeof *d->c);
   d->p = xcalloc(n_vocab, sizeof *d->p);
-  d->masked = xcalloc(n, sizeof *d->masked);
+  d->masked = xcalloc(d->n, sizeof *d->masked);
   if (d->o.cfg_scale > 0) {
-    d->bare = xcalloc(n, sizeof *d->bare);
-    d->kept = xcalloc(n * n_vocab, sizeof *d->kept);
+    d->bare = xcalloc(d->n, sizeof *d->bare);
+    d->kept = xcalloc(d->n * n_vocab, sizeof *d->kept);
     d->row = xcalloc(n_vocab, sizeof *d->row);
   }
-  status = denoise_all(d);
-  if (status < 0) fail(err, &d->err);
+  next_part(d);
+  *out = d;
+  return 0;
+}
+
+int weft_denoiser_step(weft_denoiser *d, weft_error *err) {
+  int status = one_step(d, &d->now, d->step++);
+  if (status < 0) return fail(err, &d->err);
+  if (status > 0) return WEFT_DENOISE_ENDED;
+  return d->step < d->now.n_steps || next_part(d) ? WEFT_DENOISE_GOES_ON : WEFT_DENOISE_DONE;
+}
+
+void weft_denoiser_free(weft_denoiser *d) {
+  if (!d) return;
   free(d->c); free(d->p); free(d->masked); free(d->bare); free(d->kept); free(d->row);
   free(d);
-  return status;
+}
+
+int weft_denoise(weft_model *m, int32_t *ids, size_t n, size_t n_prompt, const weft_denoising *how, weft_error *err) {
+  weft_denoiser *d;
+  int status = WEFT_DENOISE_GOES_ON;
+  if (weft_denoiser_new(m, &(weft_text){ids, n, n_prompt}, how, &d, err)) return -1;
+  while (status == WEFT_DENOISE_GOES_ON) status = weft_denoiser_step(d, err);
+  weft_denoiser_free(d);
+  return status == WEFT_DENOISE_ENDED ? 1 : status;
 }

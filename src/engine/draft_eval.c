@@ -150,10 +150,10 @@ static int32_t likeliest(const float *logits, int32_t n, double *p) {
   return best;
 }
 
-void draft_thought(weft_draft *d, double s) {
+void draft_thought(weft_draft *d, double s, size_t n) {
   if (!d->thoughts++) return;
   draft_charge(d, s, false);
-  draft_time(&d->step_s, s);
+  draft_time(&d->step_s, s / (double)n);
 }
 
 size_t draft_chain(weft_draft *d, const float *logits, draft_think *think, void *own, const draft_out *out) {
@@ -165,7 +165,7 @@ size_t draft_chain(weft_draft *d, const float *logits, draft_think *think, void 
     out->ids[n++] = id;
     if (n == out->most || weft_is_end(weft_model_vocab(d->m), id) || !out->more(out->ctx, n)) break;
     logits = think(own, id, &s);
-    draft_thought(d, s);
+    if (s > 0) draft_thought(d, s, 1);
   }
   return n;
 }

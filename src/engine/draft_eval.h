@@ -25,10 +25,10 @@ bool draft_limits(const weft_draft *d, size_t n, draft_estimate *out);
 void draft_begin(weft_draft *d);
 double draft_end(weft_draft *d);
 void draft_charge(weft_draft *d, double s, bool reads);
-// Records the time of a drafted token. The first one touches memory and is ignored.
-void draft_thought(weft_draft *d, double s);
+// Records the time of n tokens that were drafted at once. The first one touches memory and is ignored.
+void draft_thought(weft_draft *d, double s, size_t n);
 // Drafts the most probable tokens one at a time; `logits` are those before the first. think: evaluates a token and
-// returns its logits, or NULL, and the seconds.
+// returns its logits, or NULL, and the seconds (0: its row was evaluated before).
 typedef const float *draft_think(void *own, int32_t id, double *s);
 size_t draft_chain(weft_draft *d, const float *logits, draft_think *think, void *own, const draft_out *out);
 #endif

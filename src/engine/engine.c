@@ -23,6 +23,7 @@
 #include "engine/tune.h"
 #include "model/codebook.h"
 #include "schedule/layout.h"
+#include "weft.h"
 
 enum {
   WORTH_LEARNING = 64 << 20 /* bytes of weights: smaller models stay in caches and need no prefetch */
@@ -57,12 +58,15 @@ static uint64_t kv_bytes(const engine *e) {
 }
 
 // Approximate share of one process, of bytes that all processes hold together.
-static uint64_t share_bytes(const engine *e, uint64_t all) { return all / (uint64_t)engine_ranks(e).n; }
+static uint64_t share_bytes(const engine *e, uint64_t all) { return (uint64_t)((double)all * e->share); }
 
-// Free memory of this machine per process on it. false: unknown.
-static bool free_memory(uint64_t *have) {
+// This process's part of the free memory of its machine; at least an equal one, as it needs some even without a share
+// of the model. false: unknown.
+static bool free_memory(const engine *e, uint64_t *have) {
   if (memory_available(have, NULL)) return false;
-  *have /= (uint64_t)ranks_here().on_host;
+  ranks r = ranks_here();
+  uint64_t share = r.on_host == r.n ? share_bytes(e, *have) : 0, equal = *have / (uint64_t)r.on_host;
+  *have = share > equal ? share : equal;
   return true;
 }
 
@@ -92,7 +96,7 @@ static bool may_bring_weights(const engine *e) {
 static bool has_room(const engine *e) {
   uint64_t need, have;
   if (!e->layer_split.at[0].d->run->here) return fits_with(e, e->room);
-  if (!free_memory(&have)) return true;
+  if (!free_memory(e, &have)) return true;
   bool shortest = e->n_ctx / 2 < LEAST_CTX;
   if (may_bring_weights(e) && gguf_file_bytes(e->file) > have)
     return kv_bytes(e) <= have / (shortest ? KV_SHARE_MOST : KV_SHARE);
@@ -125,7 +129,7 @@ static void set_chunk(engine *e, int64_t chunk) {
              : e->o.chunk > 0                                 ? min_i64(e->o.chunk, MAX_CHUNK)
                                                               : chunk;
   if (model_block(e->m)) e->chunk = min_i64(e->chunk, model_block(e->m));
-  e->room = (int64_t)round_up((size_t)e->chunk, CHUNK_STEP);
+  e->room = (int64_t)round_up((size_t)max_i64(e->chunk, model_draft_block(e->m)), CHUNK_STEP);
 }
 
 // The context comes first, unless the user set it: a short context is worse than small chunks. Then, if groups of
@@ -172,7 +176,7 @@ static device **devices_of_states(const engine *e) {
 static int check_beside(const engine *e, uint64_t need, error *err) {
   const double mib = 1 << 20;
   uint64_t have;
-  if (e->o.rehearsed.n || !free_memory(&have) || have >= BESIDE_BYTES + (on_demand_wanted() ? 0 : need)) return 0;
+  if (e->o.rehearsed.n || !free_memory(e, &have) || have >= BESIDE_BYTES + (on_demand_wanted() ? 0 : need)) return 0;
   return error_set(err, "%s: %.1f MiB of memory are needed, %.1f MiB for the model and its cache and %.0f MiB for the "
                         "program, but only %.1f MiB are free",
                    gguf_path(e->file), (double)(need + BESIDE_BYTES) / mib, (double)need / mib,
@@ -184,7 +188,7 @@ static int reserve_memory(engine *e, uint64_t file, uint64_t kv, uint64_t *all, 
   uint64_t need, have = UINT64_MAX;
   if (!add_u64(kv, file, &need))
     return error_set(err, "%s: a KV cache for %d positions is too large", gguf_path(e->file), e->n_ctx);
-  bool told = free_memory(&have), brings = may_bring_weights(e);
+  bool told = free_memory(e, &have), brings = may_bring_weights(e);
   *all = told && need <= have ? have - file : UINT64_MAX;
   if (brings && on_demand_wanted() ? file <= on_demand_wanted() : !told || need <= have)
     return check_beside(e, need, err);
@@ -230,16 +234,65 @@ static int reserve_caches(engine *e, error *err) {
   return 0;
 }
 
+// --- processes ------------------------------------------------------------------------------------------------------
+
+static bool by_layers(const engine *e) { return e->o.split == WEFT_SPLIT_LAYER && engine_ranks(e).n > 1; }
+
+static int take_shares(engine *e, error *err) {
+  int n = engine_ranks(e).n;
+  if (n > 1 && e->o.split == WEFT_SPLIT_NONE)
+    return error_set(err, "%s: split mode none (-sm) is for one process, and there are %d", gguf_path(e->file), n);
+  if (n > 1 && e->o.n_shares && e->o.n_shares != (size_t)n)
+    return error_set(err, "%s: shares of %zu processes (-ts), and there are %d", gguf_path(e->file), e->o.n_shares, n);
+  for (int i = 0; i < n; i++) e->shares[i] = n > 1 && e->o.n_shares ? e->o.shares[i] : 1;
+  e->o.shares = NULL;                      // it belongs to the caller
+  return 0;
+}
+
+// The process of each weight and state, and this process's part of them.
+static void deal_to_ranks(engine *e) {
+  ranks r = engine_ranks(e);
+  int to[MOST_RANKS], n_states = model_n_states(e->m);
+  uint64_t held[MOST_RANKS];
+  double all = 0;
+  for (int i = 0; i < r.n; i++) all += e->shares[i];
+  e->share = e->shares[r.rank] / all;
+  if (!by_layers(e)) return;
+  layer_split_deal(e->file, e->m, e->shares, r.n, e->n_ctx, to, held);
+  all = 0;
+  for (int i = 0; i < r.n; i++) all += (double)held[i];
+  e->share = (double)held[r.rank] / all;
+  e->own_blocks.from = r.rank ? to[r.rank - 1] : 0;
+  e->own_blocks.to = to[r.rank];
+  size_t n = gguf_n_tensors(e->file), first = (size_t)model_buffer_id(e->file, BUF_STATE);
+  free(e->owner);
+  e->owner = xmalloc(first + (size_t)n_states);
+  memset(e->owner, ANY_RANK, first);
+  for (size_t i = 0; i < n + (size_t)n_states; i++) {
+    int block = i < n ? layer_split_layer_of(gguf_tensor_at(e->file, i))
+                      : model_layer_block(e->m, model_state_layer(e->m, (int)(i - n))), rank = 0;
+    while (rank < r.n - 1 && block >= to[rank]) rank++;
+    if (block >= 0) e->owner[i < n ? i : first + i - n] = (unsigned char)rank;
+  }
+}
+
+static void mark_states_elsewhere(engine *e) {
+  int64_t first = model_buffer_id(e->file, BUF_STATE);
+  for (int i = 0; e->owner && i < model_n_states(e->m); i++)
+    e->caches.elsewhere[i] = e->owner[first + i] != engine_ranks(e).rank;
+}
+
 // --- plans ----------------------------------------------------------------------------------------------------------
 
 static int open_weights(engine *e, weight_packing *l, error *err) {
   for (int i = 0; i < e->layer_split.n; i++) {
     const struct layer_range *at = &e->layer_split.at[i];
-    int to = at->to == model_n_layer(e->m) ? model_n_blocks(e->m) : at->to;
+    int from = e->owner ? e->own_blocks.from : at->from;
+    int to = e->owner ? e->own_blocks.to : at->to == model_n_layer(e->m) ? model_n_blocks(e->m) : at->to;
     if (e->o.rehearsed.n) {
       if (weights_rehearse(&l->w[i], e->file, at->d, err)) return -1;
     } else if (at->d->target.has_streams &&
-               weights_open(&l->w[i], e->file, at->d, at->from, to, !e->demand, err))
+               weights_open(&l->w[i], e->file, at->d, from, to, e->demand ? 0 : e->share, err))
       return -1;
   }
   return 0;
@@ -256,16 +309,61 @@ static void open_content(engine *e) {
   str_free(&s);
 }
 
+// The draft file's tensors are further ones of the model's file from here on.
+static int open_draft_file(engine *e, error *err) {
+  gguf *f;
+  model *draft = NULL;
+  if (gguf_open(e->o.draft_file, &f, err)) return -1;
+  if (model_open(f, e->o.kv, &draft, err) || model_check_draft(e->m, draft, err)) {
+    model_close(draft);
+    gguf_close(f);
+    return -1;
+  }
+  size_t first = gguf_n_tensors(e->file);
+  if (gguf_join(e->file, f, "draft.", err)) {
+    model_close(draft);
+    return -1;
+  }
+  model_take_draft(e->m, draft, first);
+  return 0;
+}
+
+// Devices with work-groups have no layout for interleaved rows, and add up products of such rows in another order for
+// one token than for many.
+static int check_formats(const engine *e, const char *path, error *err) {
+  for (size_t i = 0; i < gguf_n_tensors(e->file); i++) {
+    const gguf_tensor *t = gguf_tensor_at(e->file, i);
+    for (int d = 0; d < e->layer_split.n && t->format->rows > 1; d++)
+      if (e->layer_split.at[d].d->target.has_local)
+        return error_set(err, "%s: tensor '%s' has type %s, whose rows are interleaved: DEV=%s cannot compute it (weft "
+                         "quantize makes other types of it)", path, t->name, t->format->name,
+                         e->layer_split.at[d].d->name);
+  }
+  return 0;
+}
+
+static void tell_ignored_ids(const engine *e) {
+  static const char key[] = "tokenizer.ggml.suppress_tokens";
+  const gguf_value *all = gguf_find(e->file, key);
+  size_t n;
+  tokenizer_suppressed(e->tok, &n);
+  if (all && all->a.n > n)
+    warning("%s: key '%s': %zu of its %zu ids are no token, and are ignored", gguf_path(e->file), key,
+            (size_t)all->a.n - n, (size_t)all->a.n);
+}
+
 static int load_model(engine *e, const char *path, error *err) {
   if (e->o.in_memory        ? gguf_open_memory(e->o.data, e->o.n_data, path, &e->file, err)
       : e->o.rehearsed.n ? gguf_open_head(path, &e->file, err)
                            : gguf_open(path, &e->file, err))
     return -1;
   for (size_t i = 0; i < e->o.n_settings; i++) if (gguf_set_text(e->file, e->o.settings[i], err)) return -1;
-  if (media_file_is_model(e->file, err) || model_open(e->file, e->o.kv, &e->m, err) ||
+  if (media_file_is_model(e->file, err) || model_open(e->file, e->o.kv, &e->m, err) || model_check_alone(e->m, err) ||
       tokenizer_from_gguf(e->file, &e->tok, err))
     return -1;
+  tell_ignored_ids(e);
   if (!e->o.mtp) model_drop_mtp(e->m);
+  if (e->o.draft_file && open_draft_file(e, err)) return -1;
   for (size_t i = 0; i < e->o.n_adapters; i++)
     if (model_adapt(e->m, e->o.adapters[i].path, e->o.adapters[i].scale, err)) return -1;
   for (size_t i = 0; i < e->o.n_control_vectors; i++) if (model_control(e->m, &e->o.control_vectors[i], err)) return -1;
@@ -279,15 +377,23 @@ static int load_model(engine *e, const char *path, error *err) {
     return error_set(err, "%s: a context of %d positions, but of this model there are %d at most", path, e->n_ctx,
                      most);
   keeper_prepare();
-  if (layer_split_open(&e->layer_split, e->m, &e->o, err)) return -1;
+  if (layer_split_open(&e->layer_split, e->m, &e->o, err) || check_formats(e, path, err)) return -1;
+  if (take_shares(e, err)) return -1;
+  deal_to_ranks(e);
   choose_sizes(e);
+  deal_to_ranks(e);                        // with the context that was chosen
   if (share_layers(e, err)) return -1;
   if (e->layer_split.n > 1) model_drop_mtp(e->m);
+  if (model_has_draft(e->m) && (e->layer_split.n > 1 || ranks_here().n > 1))
+    return error_set(err, "%s: a draft file needs all layers of %s on one device and in one process", e->o.draft_file,
+                     path);
   if (e->o.rehearsed.n && !engine_on_cpu(e)) return error_set(err, "%s: plans are rehearsed on processors only", path);
-  if (reserve_caches(e, err) || (!e->o.rehearsed.n && follow_open(e, err))) return -1;
+  if (reserve_caches(e, err)) return -1;
+  mark_states_elsewhere(e);
+  if (!e->o.rehearsed.n && follow_open(e, err)) return -1;
   open_content(e);
   e->o.n_settings = e->o.n_adapters = e->o.n_control_vectors = 0;  // these belong to the caller
-  e->o.device = NULL;
+  e->o.device = e->o.draft_file = NULL;
   device *first = e->layer_split.at[0].d;
   if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING && !kernel_set_is_on()) calibrate(first);
   e->now->layouts = layouts_known(first, e->file);
@@ -369,7 +475,9 @@ void engine_close(engine *e) {
   float_table_free(e->float_table);
   free(e->last); free(e->turns); free(e->source); free(e->scales);
   free(e->state_cuts);
+  free(e->owner);
   free(e->ids); free(e->at); free(e->pages); free(e->logits); free(e->hidden); free(e->stream);
+  free(e->draft_rows);
   model_close(e->m);
   tokenizer_free(e->tok);
   gguf_close(e->file);

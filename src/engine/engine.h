@@ -28,9 +28,14 @@ struct engine_options {
   size_t n_adapters;
   const control_file *control_vectors;     // added to the outputs of layers
   size_t n_control_vectors;
+  // with several processes: how they share the model, and their shares (n_shares 0: equal ones)
+  int split;              // enum weft_split
+  const double *shares;
+  size_t n_shares;
   model_kv kv;            // types of keys and values in the cache
   bool exact;             // activations stay f32: no integer dot products
   bool mtp;               // enables the file's MTP block, if present: see WANT_MTP
+  const char *draft_file; // a draft file (model/draft.c), used instead of that block; NULL: none
   void (*progress)(void *ctx, const char *what, double fraction);   // may be NULL; what: "loading", "compiling"; 0..1
   void *progress_ctx;
   bool (*stop)(void *ctx);       // polled while the engine opens, with progress_ctx: true cancels; may be NULL
@@ -101,8 +106,11 @@ enum engine_want {
                  // The only mode of encoder models (engine_is_encoder), except those that denoise:
                  // WANT_LOGITS of a whole text, from position 0 on. The sequence cannot continue
   WANT_SUMS,     // see `see`
-  WANT_MTP     // the MTP block's logits for the token after next, in `logits`: after the sequence's content,
-                 // or after such a draft. The sequence does not hold the token then. Not on two devices
+  WANT_MTP,    // the MTP block's logits for the token after next, in `logits`: after the sequence's content,
+                 // or after such a draft. The sequence does not hold the token then. Not on two devices. With a
+                 // draft file, its logits; of engine_draft_rows rows
+  WANT_DRAFT   // of a draft file in which a token changes the logits after it, engine_draft_follows: the logits of row
+                 // `pos` of its last evaluation, after a token. Those of WANT_MTP are without that
 };
 typedef struct engine_part {
   struct sequence *q;        // NULL: the sequence of callers without one
@@ -136,6 +144,8 @@ int engine_run(engine *e, engine_batch *b, error *err);
 
 bool engine_has_mtp(const engine *e);                // does it make MTP drafts?
 int engine_need_mtp(engine *e, error *err);          // makes their plan, otherwise made at first use
+bool engine_draft_follows(const engine *e);          // see WANT_DRAFT
+int engine_draft_rows(const engine *e);              // tokens that one evaluation drafts
 struct sequence *engine_sequence(engine *e);         // of callers without a sequence
 int engine_sequence_new(engine *e, struct sequence **out, error *err);  // free with sequence_free, before engine_close
 // For sequence.c, which saves and loads sequences: the caches, and the name of what the model computes (content.h).

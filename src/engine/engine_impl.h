@@ -58,6 +58,7 @@ struct engine {
   struct float_table *float_table;        // the rows that tokens may stand for (float_rows.h)
   VEC(struct float_rows *) held;          // of the current evaluation
   float *logits, *rows;                   // of one position; of a chunk (NULL: not used yet)
+  float *draft_rows;                      // logits of a draft file, by the model's tokens; NULL: not used yet
   float *hidden;                          // hidden states of a chunk; NULL: not used yet
   float *stream;                          // of a chunk, passed from one device to the next; NULL: one device
   float **sums;                           // by id from BUF_SUMS on; NULL: not used yet
@@ -71,6 +72,9 @@ struct engine {
   int64_t compiled, scheduled;
   int number;                             // number of the engine with several processes; -1: unknown to them
   state_cuts *state_cuts;                 // for each state
+  double shares[MOST_RANKS], share;       // of all processes; this one's part of all bytes
+  unsigned char *owner;                   // rank_split.owner; NULL: the model is split by rows
+  struct { int from, to; } own_blocks;    // with owners: of the file
   error broken;                           // set after an evaluation broke an invariant
 };
 

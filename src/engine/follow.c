@@ -11,8 +11,18 @@
 #include "engine/plans.h"
 #include "engine/rows_version.h"
 
-enum kind { FOLLOW_OPEN, FOLLOW_CLOSE, FOLLOW_PLAN, FOLLOW_RUN, FOLLOW_COPY, FOLLOW_DISCARD, FOLLOW_READ, FOLLOW_WRITE,
-            FOLLOW_LEAVE };
+enum kind {
+  FOLLOW_OPEN,
+  FOLLOW_CLOSE,
+  FOLLOW_PLAN,
+  FOLLOW_RUN,
+  FOLLOW_TOUCH,
+  FOLLOW_COPY,
+  FOLLOW_DISCARD,
+  FOLLOW_READ,
+  FOLLOW_WRITE,
+  FOLLOW_LEAVE
+};
 typedef struct message { int32_t kind, number; uint64_t n; } message;
 // The first process's settings that determine plans.
 typedef struct opening {
@@ -22,6 +32,8 @@ typedef struct opening {
   int64_t ctx, chunk, room, n_pages, slots;
   int32_t n_ctx, n_threads, n_prompt_threads;
   int32_t no_repack, exact, mtp, n_settings, n_adapters, n_control_vectors;
+  int32_t split;
+  double shares[MOST_RANKS];
   model_kv kv;
 } opening;
 typedef struct run_head { plan_spec spec; int32_t adapted, n_vars; uint64_t gatherings; } run_head;
@@ -36,15 +48,15 @@ static VEC(engine *) engines;              // by number, equal in all processes;
 
 static bool leads(void) { ranks r = ranks_here(); return r.n > 1 && !r.rank; }
 
-static void broadcast_message(enum kind kind, int number, const str *body) {
+static void broadcast_message(enum kind kind, int number, const str *body, bool ahead) {
   message m = {kind, number, body ? body->n : 0};
-  ranks_broadcast(&m, sizeof m);
-  if (m.n) ranks_broadcast((void *)(uintptr_t)body->at, body->n);
+  ranks_broadcast(&m, sizeof m, ahead);
+  if (m.n) ranks_broadcast((void *)(uintptr_t)body->at, body->n, ahead);
 }
 
 static void tell_others(enum kind kind, int number, const str *body) {
   pthread_mutex_lock(&talking);
-  broadcast_message(kind, number, body);
+  broadcast_message(kind, number, body, false);
   pthread_mutex_unlock(&talking);
 }
 
@@ -72,6 +84,8 @@ static int opening_of(const engine *e, opening *out, error *err) {
   o.exact = e->o.exact;
   o.mtp = e->o.mtp;
   o.kv = e->o.kv;
+  o.split = e->o.split;
+  memcpy(o.shares, e->shares, sizeof o.shares);
   *out = o;
   return 0;
 }
@@ -113,7 +127,7 @@ int follow_open(engine *e, error *err) {
     str_addn(&body, &o, sizeof o);
     str_addn(&body, gguf_path(e->file), strlen(gguf_path(e->file)) + 1);
     add_files(&e->o, &body);
-    broadcast_message(FOLLOW_OPEN, e->number, &body);
+    broadcast_message(FOLLOW_OPEN, e->number, &body, false);
     str_free(&body);
   }
   pthread_mutex_unlock(&talking);
@@ -172,7 +186,9 @@ void follow_starts(void *ctx, const plan *p, const plan_var *vars, int n_vars) {
   }
   for (int i = 0, n = inputs(e, &of->spec, in); i < n; i++) str_addn(&body, in[i].at, in[i].n);
   pthread_mutex_lock(&talking);
-  broadcast_message(FOLLOW_RUN, e->number, &body);
+  // by layers the others first need what this process makes: the next chunk of a prompt runs here while they run this
+  // one
+  broadcast_message(FOLLOW_RUN, e->number, &body, e->owner != NULL);
   str_free(&body);
 }
 
@@ -194,6 +210,7 @@ static void tell_state(enum kind kind, const caches *c, int group, int from, int
   str_free(&body);
 }
 
+void follow_touch(const caches *c, int group, int page) { tell_state(FOLLOW_TOUCH, c, group, page, 0); }
 void follow_copy(const caches *c, int group, int from, int to) { tell_state(FOLLOW_COPY, c, group, from, to); }
 void follow_discard(const caches *c, int group, int first, int n) { tell_state(FOLLOW_DISCARD, c, group, first, n); }
 
@@ -212,7 +229,7 @@ void follow_read(const caches *c, int group, int number) {
   if (!leads() || c->number < 0) return;
   str_addn(&body, &(place){group, number, 0}, sizeof(place));
   pthread_mutex_lock(&talking);
-  broadcast_message(FOLLOW_READ, c->number, &body);
+  broadcast_message(FOLLOW_READ, c->number, &body, false);
   gather_states(engines.at[c->number], group, number);
   pthread_mutex_unlock(&talking);
   str_free(&body);
@@ -300,6 +317,9 @@ static int open_too(const char *body, error *err) {
   to.control_vectors = vectors.at;
   to.n_control_vectors = vectors.n;
   to.kv = o.kv;
+  to.split = o.split;
+  to.shares = o.shares;
+  to.n_shares = (size_t)ranks_here().n;
   to.exact = o.exact;
   to.mtp = o.mtp;
   engine *e = NULL;
@@ -346,6 +366,7 @@ static int plan_too(engine *e, const char *body, error *err) {
 static int state_too(enum kind kind, engine *e, const char *body) {
   place p;
   memcpy(&p, body, sizeof p);
+  if (kind == FOLLOW_TOUCH) caches_touch(&e->caches, p.group, p.from);
   if (kind == FOLLOW_COPY) caches_copy(&e->caches, p.group, p.from, p.to);
   if (kind == FOLLOW_DISCARD) caches_discard(&e->caches, p.group, p.from, p.to);
   if (kind == FOLLOW_READ) gather_states(e, p.group, p.from);
@@ -373,10 +394,10 @@ int follow_rank_0(error *err) {
   char *body = NULL;
   int status = 0;
   for (message m = {0}; !status;) {
-    ranks_broadcast(&m, sizeof m);
+    ranks_broadcast(&m, sizeof m, false);
     if (m.kind == FOLLOW_LEAVE) break;
     body = xrealloc(body, m.n + 1);
-    ranks_broadcast(body, m.n);
+    ranks_broadcast(body, m.n, false);
     body[m.n] = 0;
     status = do_too(&m, body, err);
   }

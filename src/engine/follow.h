@@ -14,8 +14,9 @@ void follow_starts(void *ctx, const plan *p, const plan_var *vars, int n_vars);
 void follow_ends(void *ctx);
 // After a run that broke an invariant: ends the others, which still wait in it.
 void follow_broken(const engine *e);
-// The pieces of a page or slot in all states of a group: copies them; zeroes them; assembles the parts of all processes
-// here, or distributes them. all: n consecutive bytes.
+// The pieces of a page or slot in all states of a group: makes them readable; copies them; zeroes them; assembles the
+// parts of all processes here, or distributes them. all: n consecutive bytes.
+void follow_touch(const caches *c, int group, int page);
 void follow_copy(const caches *c, int group, int from, int to);
 void follow_discard(const caches *c, int group, int first, int n);
 void follow_read(const caches *c, int group, int number);

@@ -13,9 +13,10 @@ enum {
 typedef struct wish { const gguf *file; const model *m; const struct layer_split_sizes *sizes; } wish;
 
 int layer_split_layer_of(const gguf_tensor *t) {
-  if (strncmp(t->name, "blk.", 4)) return -1;
+  const char *at = strstr(t->name, "blk.");          // may follow "enc." or "dec."
+  if (!at) return -1;
   char *end;
-  long layer = strtol(t->name + 4, &end, 10);
+  long layer = strtol(at + 4, &end, 10);
   return *end == '.' && layer >= 0 && layer < MODEL_MAX_LAYERS ? (int)layer : -1;
 }
 
@@ -37,6 +38,61 @@ uint64_t layer_split_bytes(const gguf *file, const model *m, int from, int to, i
   }
   return sum;
 }
+
+// --- processes -------------------------------------------------------------------------------------------------------
+
+// Bytes of each block, with the head in the last one. Embeddings are looked up in the file, so few of their rows are in
+// memory. Returns their number.
+static int bytes_of_blocks(const gguf *file, const model *m, int64_t positions, uint64_t *of) {
+  int n = 1;
+  bool tied = !gguf_tensor_find(file, "output.weight");
+  for (int i = 0; i < model_n_blocks(m); i++) n = (int)max_i64(n, model_layer_block(m, i) + 1);
+  memset(of, 0, (size_t)n * sizeof *of);
+  for (size_t i = 0; i < gguf_n_tensors(file); i++) {
+    const gguf_tensor *t = gguf_tensor_at(file, i);
+    int block = layer_split_layer_of(t);
+    bool head = tied && !strcmp(t->name, "token_embd.weight");
+    if (block < n && (head || !strstr(t->name, "token_embd"))) of[block >= 0 ? block : n - 1] += t->nbytes;
+  }
+  for (int i = 0; i < model_n_states(m); i++)
+    of[model_layer_block(m, model_state_layer(m, i))] += model_state_bytes(m, i, positions);
+  return n;
+}
+
+// With at most `most` bytes for a share of 1. Each process with a share gets at least one block, if there are enough.
+// false: some blocks are left.
+static bool deal_blocks(const uint64_t *of, int blocks, const double *shares, int n, double most, int *to,
+                        uint64_t *held) {
+  int from = 0, left = 0;
+  for (int i = 0; i < n; i++) left += shares[i] > 0;
+  for (int i = 0; i < n; i++) {
+    held[i] = 0;
+    left -= shares[i] > 0;
+    for (; shares[i] > 0 && from < blocks - left; from++) {
+      if (held[i] && (double)(held[i] + of[from]) > most * shares[i]) break;
+      held[i] += of[from];
+    }
+    to[i] = from;
+  }
+  for (int i = 0; i < n; i++) if ((double)held[i] > most * shares[i]) return false;
+  return from == blocks;
+}
+
+void layer_split_deal(const gguf *file, const model *m, const double *shares, int n, int64_t positions, int *to,
+                      uint64_t *held) {
+  enum { STEPS = 64 };
+  uint64_t of[MODEL_MAX_LAYERS + 1];
+  int blocks = bytes_of_blocks(file, m, positions, of);
+  double low = 0, high = 1, middle;
+  while (!deal_blocks(of, blocks, shares, n, high, to, held) && high < 1e300) high *= 2;
+  for (int i = 0; i < STEPS; i++) {
+    middle = (low + high) / 2;
+    *(deal_blocks(of, blocks, shares, n, middle, to, held) ? &high : &low) = middle;
+  }
+  deal_blocks(of, blocks, shares, n, high, to, held);
+}
+
+// --- devices ---------------------------------------------------------------------------------------------------------
 
 // Bytes of the last n layers on a device, with what it computes: activations, logits, attention's sums for each page of
 // the longest sequence, and the whole KV cache of one sequence, contiguous.

@@ -28,6 +28,12 @@ void layer_split_close(layer_split *p);
 // Bytes of the weights, and of the states for this many positions, of layers from .. to - 1; including the embedding
 // with the first layer and the head with the last. UINT64_MAX on overflow.
 uint64_t layer_split_bytes(const gguf *file, const model *m, int from, int to, int64_t positions);
-// The layer of a tensor of the file; -1: none.
+// Splits the blocks of a file over n processes, in order, so that the largest part, divided by its share, is as small
+// as possible. to[i], held[i]: the end of the blocks of process i; bytes of its weights,
+// and of its states for this many positions.
+// The last process has the head.
+void layer_split_deal(const gguf *file, const model *m, const double *shares, int n, int64_t positions, int *to,
+                      uint64_t *held);
+// The block of a tensor of the file; -1: none.
 int layer_split_layer_of(const gguf_tensor *t);
 #endif

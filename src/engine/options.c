@@ -29,9 +29,21 @@ static int check_scales(const weft_options *o, weft_error *err) {
   return 0;
 }
 
+static int check_shares(const weft_options *o, weft_error *err) {
+  double all = 0;
+  for (size_t i = 0; i < o->n_shares; i++) {
+    if (!isfinite(o->shares[i]) || o->shares[i] < 0)
+      FAIL(err, "the share of process %zu (-ts) must be 0 or more, not %g", i, o->shares[i]);
+    all += o->shares[i];
+  }
+  if (o->n_shares && !(isfinite(all) && all > 0)) FAIL(err, "the shares of all processes (-ts) are %g together", all);
+  if ((unsigned)o->split > WEFT_SPLIT_NONE) FAIL(err, "split mode %d is not known", (int)o->split);
+  return 0;
+}
+
 int options_take(const weft_options *opt, weft_options *own, struct engine_options *out, weft_error *err) {
   *own = (weft_options){0};
-  if (TAKE_OPTIONS(own, weft_options, control_to, opt, err)) return -1;
+  if (TAKE_OPTIONS(own, weft_options, draft_file, opt, err)) return -1;
   const weft_options o = *own;
   if (o.context < 0) FAIL(err, "the context is %d positions; it must be 0 or more", o.context);
   if (o.threads < 0 || o.threads > TEAM_MAX)
@@ -40,7 +52,7 @@ int options_take(const weft_options *opt, weft_options *own, struct engine_optio
     FAIL(err, "%d threads were asked for prompts; it must be 0 to %d", o.prompt_threads, TEAM_MAX);
   if (o.gpu_layers < -1) FAIL(err, "%d layers on a device; it must be -1 (none), 0 (what fits) or more", o.gpu_layers);
   if (o.chunk < 0) FAIL(err, "the chunk is %d positions; it must be 0 or more", o.chunk);
-  if (check_scales(&o, err)) return -1;
+  if (check_scales(&o, err) || check_shares(&o, err)) return -1;
   const char *of[] = {o.key_cache ? o.key_cache : "f16", o.value_cache ? o.value_cache : "f16"};
   int kv[COUNT(of)];
   for (size_t i = 0; i < COUNT(of); i++)
@@ -61,6 +73,10 @@ int options_take(const weft_options *opt, weft_options *own, struct engine_optio
     .gpu_layers = o.gpu_layers,
     .exact = o.exact,
     .mtp = o.mtp,
+    .split = o.split,
+    .shares = o.shares,
+    .n_shares = o.n_shares,
+    .draft_file = o.draft_file,
     .no_repack = o.no_repack,
     .progress = o.progress,
     .progress_ctx = o.progress_ctx,

@@ -46,23 +46,26 @@ static int plan_rows(planning *p, int n, rehearsal *r, error *err) {
   return 0;
 }
 
-// The time of one machine, and the data sent between machines.
+// A token takes the time of one machine and that of the messages. Chunks of a long prompt follow each other through the
+// machines: from one to the next it takes the busiest machine's time, and that of its messages from one machine and to
+// another.
 static int plan_layers(planning *p, const rehearsal *one, error *err) {
-  int n = p->plan->machines, to[MOST_RANKS];
-  uint64_t sizes[MOST_RANKS];
-  double flows;
+  int n = p->plan->machines;
+  rehearsed_layers l;
   rehearsal r = *one;
-  if (rehearse_layers(p->path, &p->o, n, to, sizes, &flows, err)) return -1;
+  if (rehearse_layers(p->path, &p->o, n, &l, err)) return -1;
+  double message = network_broadcast_us(&p->link, 2, l.token_bytes);
   r.token_gathers = n - 1;
-  r.token_bytes = flows;
-  r.token_link_us = n * p->link.latency_us + (n - 1) * (network_broadcast_us(&p->link, 2, flows) - p->link.latency_us);
+  r.token_bytes = l.token_bytes;
+  r.token_link_us = n * p->link.latency_us + (n - 1) * (message - p->link.latency_us);
   if (r.chunk_us > 0) {
     r.chunk_gathers = n - 1;
-    r.chunk_bytes = flows * r.chunk;
-    r.chunk_link_us = (n - 1) * network_broadcast_us(&p->link, 2, r.chunk_bytes);
+    r.chunk_bytes = l.token_bytes * r.chunk;
+    r.chunk_us *= l.busiest;
+    r.chunk_link_us = min_i64(n - 1, 2) * network_broadcast_us(&p->link, 2, r.chunk_bytes);
   }
   add_split(p, WEFT_PLAN_LAYER, &r, n);
-  for (int i = 0; i < n; i++) p->h->memory[p->h->shown.n_splits - 1][i] = sizes[i] + one->work;
+  for (int i = 0; i < n; i++) p->h->memory[p->h->shown.n_splits - 1][i] = l.sizes[i] + one->work;
   return 0;
 }
 
@@ -94,9 +97,12 @@ int weft_plan(const char *path, const weft_options *opt, const weft_plan_options
     error_set(&e, "%d machines were asked for; it must be 1 to %d", o.machines, MOST_RANKS);
   else if (o.depth < 0 || o.depth > INT32_MAX / 4)
     error_set(&e, "%d positions before the tokens that are timed; it must be 0 to %d", o.depth, INT32_MAX / 4);
-  if (!p.o.n_ctx) p.o.n_ctx = o.depth + ROOM > USUAL_CONTEXT ? o.depth + ROOM : USUAL_CONTEXT;
-  if (p.o.n_ctx < o.depth + ROOM && !e.text[0])
-    error_set(&e, "a context of %d positions has no room for %d more behind the %d before", p.o.n_ctx, ROOM, o.depth);
+  else if (!p.o.n_ctx) {
+    p.o.n_ctx = o.depth + ROOM > USUAL_CONTEXT ? o.depth + ROOM : USUAL_CONTEXT;
+    rehearse_context(path, &p.o, &p.o.n_ctx, &e);
+  }
+  if (p.o.n_ctx <= o.depth && !e.text[0])
+    error_set(&e, "a context of %d positions has no room for a token after %d", p.o.n_ctx, o.depth);
   p.h = xcalloc(1, sizeof *p.h);
   int r = e.text[0] ? -1 : plan_all(&p, &e);
   free((void *)(uintptr_t)p.o.control_vectors);

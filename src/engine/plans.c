@@ -180,17 +180,19 @@ static struct schedule_how how_scheduled(const engine *e, kept_cuts *cuts) {
   int64_t first = model_buffer_id(e->file, BUF_STATE);
   ranks r = engine_ranks(e);
   int n = 0;
-  for (int i = 0; r.n > 1 && e->state_cuts && i < model_n_states(e->m); i++) {
+  for (int i = 0; r.n > 1 && !e->owner && e->state_cuts && i < model_n_states(e->m); i++) {
     const state_cuts *s = &e->state_cuts[i];
     if (!s->known) continue;
     cuts[n] = (kept_cuts){.id = first + i, .period = s->what.n ? s->what.period : 0};
     memcpy(cuts[n++].cut, s->what.cut, sizeof s->what.cut);
   }
   int64_t worth = env_int(ENV_WEFT_RANK_BYTES);
+  rank_split split = {r.rank, r.n, first, first + model_n_states(e->m), worth, cuts, n, .owner = e->owner};
+  for (int i = 0; i < r.n; i++) split.until[i + 1] = split.until[i] + e->shares[i];
   return (struct schedule_how){.exact = e->o.exact,
                                .layouts = e->now->layouts,
                                .n = gguf_n_tensors(e->file),
-                               .ranks = {r.rank, r.n, first, first + model_n_states(e->m), worth, cuts, n}};
+                               .ranks = split};
 }
 
 static kept_cuts *room_for_cuts(const engine *e) {
@@ -264,7 +266,7 @@ int settle_states(engine *e, error *err) {
     {.logits = LOGITS_ALL, .tokens = TILE, .apart = !model_is_recurrent(e->m)},
     {.logits = LOGITS_LAST, .tokens = one.tokens, .mtp = model_has_mtp(e->m)},
   };
-  bool settled = engine_ranks(e).n < 2 || model_is_encoder(e->m);
+  bool settled = engine_ranks(e).n < 2 || e->owner || model_is_encoder(e->m);
   while (!settled) {
     settled = true;
     for (size_t i = 0; i < COUNT(specs); i++) {

@@ -356,8 +356,10 @@ static bool go_on(job *j, double values) {
   return !j->r->stopped;
 }
 
+// Rows that are stored together are converted together.
 static int64_t slab_rows(const gguf_tensor *t) {
-  return max_i64(1, min_i64(t->ne[1] * t->ne[2] * t->ne[3], SLAB / t->ne[0]));
+  int64_t rows = max_i64(1, min_i64(t->ne[1] * t->ne[2] * t->ne[3], SLAB / t->ne[0])), together = t->format->rows;
+  return (rows + together - 1) / together * together;
 }
 
 static int convert_tensor(job *j, const gguf_tensor *t, const struct format *to, newfile *file, error *err) {

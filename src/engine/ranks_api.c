@@ -24,10 +24,10 @@ int weft_ranks_agree(const char *const *asked, int n, weft_error *err) {
   if (ranks_here().n < 2) return 0;
   for (int i = 0; i < n && !ranks_here().rank; i++) str_addn(&first, asked[i], strlen(asked[i]) + 1);
   size = first.n;
-  ranks_broadcast(&size, sizeof size);
+  ranks_broadcast(&size, sizeof size, false);
   char *all = xmalloc(size + 1), *at = all;
   if (size && !ranks_here().rank) memcpy(all, first.at, size);
-  ranks_broadcast(all, size);
+  ranks_broadcast(all, size, false);
   all[size] = 0;
   for (int i = 0; i < n && !status; at += strlen(at) + 1, i++)
     if (at == all + size || strcmp(at, asked[i]))

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "engine/engine_impl.h"
+#include "weft.h"
 
 enum { WARM_UP = 2, MOST_RUNS = 31, LEAST_RUNS = 3, HEADS = 512 /* bytes of a message besides its tables */,
        SMALL = 32 << 10 /* bytes that are gathered in few steps */ };
@@ -76,22 +77,53 @@ static void draw_ids(const engine *e, int32_t *ids, int n, uint64_t *seed) {
   for (int i = 0; i < n; i++) ids[i] = (int32_t)((*seed = hash_u64(*seed, 7)) % (uint64_t)engine_n_vocab(e));
 }
 
-// The median time of a few runs of a plan; a slow plan runs once.
-static double time_runs(engine *e, plan *p, int32_t *ids, int n, int pos) {
+// The mean of the largest of n values, each drawn from these ones.
+static double expected_most(double *of, int many, int n) {
+  double sum = 0;
+  median(of, many);                                      // sorts them
+  for (int i = 0; i < many; i++) sum += of[i] * (pow((i + 1.0) / many, n) - pow((double)i / many, n));
+  return sum;
+}
+
+// The time of a run of n processes. They begin a stretch between gatherings when all have ended the one before. times:
+// of each stretch, run by run.
+static double time_together(const double *times, size_t stretches, int runs, int n) {
+  double of[MOST_RUNS], all = 0;
+  for (size_t i = 0; i < stretches; i++) {
+    for (int r = 0; r < runs; r++) of[r] = times[(size_t)r * stretches + i];
+    all += expected_most(of, runs, n);
+  }
+  return all;
+}
+
+// The time of a plan on n processes that are like this one, by a few runs here; a slow plan runs once.
+static double time_runs(engine *e, plan *p, int32_t *ids, int n_ids, int pos, int n) {
   double us[MOST_RUNS], began = now_s();
   uint64_t seed = 1;
   int runs = 0;
-  const plan_var vars[] = {{"n", n}, {"pos", pos}};
+  size_t stretches = 1;
+  VEC(double) times = {0};
+  const plan_var vars[] = {{"n", n_ids}, {"pos", pos}};
   for (int i = -WARM_UP; i < MOST_RUNS && (runs < LEAST_RUNS || now_s() - began < RUNS_S); i++) {
-    draw_ids(e, ids, n, &seed);
+    const double *gathered;
+    draw_ids(e, ids, n_ids, &seed);
+    ranks_rehearsed(&gathered);
     double start = now_s();
     plan_run(p, vars, COUNT(vars));
-    double took = now_s() - start;
+    double end = now_s(), took = end - start;
     if (i < 0 && took < LONG_S) continue;
+    stretches = ranks_rehearsed(&gathered) + 1;
+    for (size_t j = 0; j < stretches; j++) {
+      double until = j + 1 < stretches ? gathered[j] : end;
+      vec_push(&times, (until - start) * 1e6);
+      start = until;
+    }
     us[runs++] = took * 1e6;
     if (took >= LONG_S) break;
   }
-  return median(us, runs);
+  double all = n > 1 ? time_together(times.at, stretches, runs, n) : median(us, runs);
+  vec_free(&times);
+  return all;
 }
 
 // The data that a run gathers, and the link's time for it.
@@ -112,8 +144,8 @@ static int rehearse_part(engine *e, bool prompt, int depth, const network *l, re
   int32_t *ids;
   if (engine_plan(e, prompt, &p, &ids, err)) return -1;
   engine_promote_pages(e);
-  int n = prompt ? engine_chunk(e) : 1;
-  double us = time_runs(e, p, ids, n, depth), size = 0;
+  int n = prompt ? out->chunk : 1;
+  double us = time_runs(e, p, ids, n, depth, out->n), size = 0;
   double told = HEADS + (double)(page_tables(e) * (int64_t)sizeof(int32_t)) + 12.0 * n;
   double link = network_broadcast_us(l, out->n, told);
   int count = 0;
@@ -132,11 +164,13 @@ int rehearse_rows(const char *path, const struct engine_options *options, int n,
   engine *e;
   o.rehearsed.rank = n - 1;
   o.rehearsed.n = n;
+  o.split = WEFT_SPLIT_ROW;
+  o.n_shares = 0;
   *out = (rehearsal){.n = n};
   ranks_rehearse(n - 1);
   int r = engine_open(path, &o, &e, err);
   if (!r) {
-    out->chunk = engine_chunk(e);
+    out->chunk = (int)min_i64(engine_chunk(e), engine_n_ctx(e) - depth);
     r = rehearse_part(e, false, depth, link, out, err) || (prompt && rehearse_part(e, true, depth, link, out, err));
     uint64_t read = weights_rehearsed_bytes(&e->now->w[0]), states = bytes_of_states(e, engine_n_ctx(e));
     if (!add_u64(out->memory, read, &out->memory) || !add_u64(out->memory, states, &out->memory))
@@ -149,39 +183,40 @@ int rehearse_rows(const char *path, const struct engine_options *options, int n,
 
 // --- layers ----------------------------------------------------------------------------------------------------------
 
-// Assigns layers to machines with at most `most` bytes each; every machine gets at least one. false: some layers are
-// left.
-static bool deal_layers(const gguf *file, const model *m, int n, int64_t positions, uint64_t most, int *to,
-                        uint64_t *sizes) {
-  int from = 0, all = model_n_layer(m);
-  for (int i = 0; i < n; i++) {
-    to[i] = from;
-    sizes[i] = 0;
-    for (int end = from + 1; end <= all - (n - 1 - i); end++) {
-      uint64_t size = layer_split_bytes(file, m, from, end, positions);
-      if (size > most) break;
-      to[i] = end;
-      sizes[i] = size;
-    }
-    from = to[i];
-  }
-  return from == all;
+int rehearse_context(const char *path, const struct engine_options *options, int *n_ctx, error *err) {
+  gguf *file = NULL;
+  model *m = NULL;
+  int r = gguf_open_head(path, &file, err) || model_open(file, options->kv, &m, err) ? -1 : 0;
+  if (!r && model_n_ctx_max(m)) *n_ctx = (int)min_i64(*n_ctx, model_n_ctx_max(m));
+  model_close(m);
+  gguf_close(file);
+  return r;
 }
 
-int rehearse_layers(const char *path, const struct engine_options *options, int n, int *to, uint64_t *sizes,
-                    double *token_bytes, error *err) {
+// Chunks of a prompt need the blocks' matrices, and not the head.
+static double busiest_part(const gguf *file, const int *to, int n) {
+  double of[MOST_RANKS] = {0}, most = 0, all = 0;
+  for (size_t i = 0; i < gguf_n_tensors(file); i++) {
+    const gguf_tensor *t = gguf_tensor_at(file, i);
+    int block = layer_split_layer_of(t), at = 0;
+    while (at < n - 1 && block >= to[at]) at++;
+    if (block >= 0) of[at] += (double)t->nbytes;
+  }
+  for (int i = 0; i < n; i++) { all += of[i]; most = of[i] > most ? of[i] : most; }
+  return all > 0 ? most / all : 1;
+}
+
+int rehearse_layers(const char *path, const struct engine_options *options, int n, rehearsed_layers *out, error *err) {
   gguf *file = NULL;
   model *m = NULL;
   int r = gguf_open_head(path, &file, err) || model_open(file, options->kv, &m, err) ? -1 : 0;
   if (!r) {
-    uint64_t low = 0, high = layer_split_bytes(file, m, 0, model_n_layer(m), options->n_ctx);
-    while (low < high) {
-      uint64_t middle = low + (high - low) / 2;
-      if (deal_layers(file, m, n, options->n_ctx, middle, to, sizes)) high = middle;
-      else low = middle + 1;
-    }
-    deal_layers(file, m, n, options->n_ctx, high, to, sizes);
-    *token_bytes = (double)model_n_stream(m) * sizeof(float);
+    double equal[MOST_RANKS];
+    int to[MOST_RANKS];
+    for (int i = 0; i < n; i++) equal[i] = 1;
+    layer_split_deal(file, m, equal, n, options->n_ctx, to, out->sizes);
+    out->token_bytes = (double)model_n_stream(m) * sizeof(float);
+    out->busiest = busiest_part(file, to, n);
   }
   model_close(m);
   gguf_close(file);

@@ -3,10 +3,12 @@
 // of the file is read, so a model may exceed this machine's memory.
 //
 // Split by rows: as with n processes (schedule/ranks.h); the last process is timed, which has the largest parts if they
-// do not divide evenly. Split by layers: the time of one machine, and the data sent between machines.
+// do not divide evenly. Split by layers: the time of one machine, the machine with most of it, and the data sent
+// between machines.
 #ifndef WEFT_REHEARSE_H
 #define WEFT_REHEARSE_H
 #include "engine/engine.h"
+#include "schedule/ranks.h"
 
 // A network link: latency of a message in microseconds, and bandwidth in Gbit/s.
 typedef struct network { double latency_us, gbit_s; } network;
@@ -26,13 +28,19 @@ typedef struct rehearsal {
   // bytes of a process: weights, KV cache and intermediates; of these, intermediates
   uint64_t memory, work;
 } rehearsal;
-// options: as for engine_open, with a context of `depth` tokens before the timed ones plus a chunk. Returns 0, or -1
-// and the reason.
+// options: as for engine_open, with a context that has room for a token after `depth` ones. A chunk that is timed has
+// at most the positions that are left. Returns 0, or -1 and the reason.
 int rehearse_rows(const char *path, const struct engine_options *options, int n, int depth, bool prompt,
                   const network *link, rehearsal *out, error *err);
 
-// Splits layers over n machines so that the largest part is as small as possible; sizes[i]: bytes of machine i, with
-// states for the context. to[i]: end of its layers.
-int rehearse_layers(const char *path, const struct engine_options *options, int n, int *to, uint64_t *sizes,
-                    double *token_bytes, error *err);
+// Limits a context to the positions that the model has. Returns 0, or -1 and the reason.
+int rehearse_context(const char *path, const struct engine_options *options, int *n_ctx, error *err);
+
+// Layers dealt to n machines so that the largest part is as small as possible.
+typedef struct rehearsed_layers {
+  uint64_t sizes[MOST_RANKS];            // bytes of each machine, with states for the context
+  double token_bytes;                    // of the stream
+  double busiest;                        // the largest part of the work on a chunk of a prompt, by bytes of matrices
+} rehearsed_layers;
+int rehearse_layers(const char *path, const struct engine_options *options, int n, rehearsed_layers *out, error *err);
 #endif

@@ -2,6 +2,7 @@
 //
 // A prompt of n tokens runs as chunks without logits, then its last token alone or in one run with the last tokens of
 // other sequences. Rows of floats (float_rows.h) run in chunks that support them.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/attempt.h"
@@ -444,26 +445,74 @@ bool engine_on_cpu(const engine *e) {
   return e->layer_split.n == 1 && !strcmp(e->layer_split.at[0].d->name, "CPU");
 }
 
-bool engine_has_mtp(const engine *e) { return model_has_mtp(e->m); }
-static plan_spec spec_mtp(void) { return (plan_spec){.logits = LOGITS_LAST, .tokens = 1, .mtp = true}; }
+bool engine_has_mtp(const engine *e) { return model_has_mtp(e->m) || model_has_draft(e->m); }
+
+static plan_spec spec_mtp(const engine *e) {
+  int block = model_draft_block(e->m);
+  return (plan_spec){.logits = block ? LOGITS_ALL : LOGITS_LAST, .tokens = block ? block : 1, .mtp = true};
+}
+
+// The first row that drafts
+static int first_drafted(const engine *e) { return model_draft_block(e->m) && !model_draft_from_first(e->m); }
+
+int engine_draft_rows(const engine *e) { return (int)spec_mtp(e).tokens - first_drafted(e); }
+bool engine_draft_follows(const engine *e) { return model_draft_follows(e->m); }
+
+// What one token adds to the logits after it
+static plan_spec spec_after(void) { return (plan_spec){.logits = LOGITS_LAST, .tokens = 1, .mtp = true}; }
 
 // Its drafts are checked in runs that models without fixed states need anyway for several sequences.
 int engine_need_mtp(engine *e, error *err) {
-  const plan_spec spec = spec_mtp(), few = spec_own_rows(FEW);
-  if (need_plan(e, &spec, err)) return -1;
+  const plan_spec spec = spec_mtp(e), few = spec_own_rows(FEW), after = spec_after();
+  if (need_plan(e, &spec, err) || (engine_draft_follows(e) && need_plan(e, &after, err))) return -1;
   return model_is_recurrent(e->m) && (reserve_rows(e, err) || need_plan(e, &few, err)) ? -1 : 0;
 }
 
+// Logits of a draft file, n rows, as logits of the model's tokens: those that it cannot draft have -infinity.
+static const float *draft_logits(engine *e, const float *logits, size_t n) {
+  size_t all = (size_t)model_n_vocab(e->m), some = (size_t)(model_has_draft(e->m) ? model_draft_vocab(e->m) : 0);
+  if (!some || (some == all && !model_draft_ids(e->m))) return logits;
+  const int32_t *ids = model_draft_ids(e->m);
+  if (!e->draft_rows) e->draft_rows = xcalloc((size_t)spec_mtp(e).tokens * all, sizeof *e->draft_rows);
+  for (size_t r = 0; r < n; r++) {
+    float *to = e->draft_rows + r * all;
+    for (size_t i = 0; i < all; i++) to[i] = -INFINITY;
+    for (size_t i = 0; i < some; i++) to[ids ? (size_t)ids[i] : i] = logits[r * some + i];
+  }
+  return e->draft_rows;
+}
+
 static int run_mtp(engine *e, engine_part *p, error *err) {
-  fail_if(p->n != 1 || p->pos < 0 || p->pos >= e->n_ctx || p->ids[0] < 0 || p->ids[0] >= model_n_vocab(e->m), err,
+  const plan_spec spec = spec_mtp(e);
+  int n = (int)spec.tokens, rows = engine_draft_rows(e);
+  int32_t ids[MODEL_DRAFT_MOST];
+  fail_if(p->n != 1 || p->pos < 0 || p->pos > e->n_ctx - n || p->ids[0] < 0 || p->ids[0] >= model_n_vocab(e->m), err,
           "%s: engine_run: draft tokens after %zu tokens, token %d at %d", gguf_path(e->file), p->n, p->ids[0], p->pos);
-  const plan_spec spec = spec_mtp();
-  if (need_plan(e, &spec, err) || sequence_hold(p->q, p->pos, p->pos + 1, err)) return -1;
+  for (int i = 0; i < n; i++) ids[i] = i ? model_draft_mask(e->m) : p->ids[0];
+  if (need_plan(e, &spec, err) || sequence_hold(p->q, p->pos, p->pos + n, err)) return -1;
   choose_sequence(e, p->q);
-  place_tokens(e, p->q, &spec, p->ids, 1, p->pos);
-  run_plans(e, &spec, &(plan_var){"pos", p->pos}, 1);
-  p->logits = e->logits;
-  return sound(e, err);
+  place_tokens(e, p->q, &spec, ids, (size_t)n, p->pos);
+  run_plans(e, &spec, (plan_var[]){{"pos", p->pos}, {"n", n}}, n > 1 ? 2 : 1);
+  if (sound(e, err)) return -1;
+  bool block = spec.logits == LOGITS_ALL;
+  p->logits = draft_logits(e, block ? e->rows + (size_t)(first_drafted(e) * model_draft_vocab(e->m)) : e->logits,
+                           (size_t)rows);
+  return 0;
+}
+
+static int run_draft_row(engine *e, engine_part *p, error *err) {
+  const plan_spec spec = spec_after();
+  fail_if(!engine_draft_follows(e) || p->n != 1 || p->pos < 0 || p->pos >= engine_draft_rows(e) || !e->rows, err,
+          "%s: engine_run: row %d of a draft", gguf_path(e->file), p->pos);
+  size_t n = (size_t)model_draft_vocab(e->m);
+  const float *base = e->rows + (size_t)(first_drafted(e) + p->pos) * n;
+  if (need_plan(e, &spec, err)) return -1;
+  place_tokens(e, p->q, &spec, p->ids, 1, 0);
+  run_plans(e, &spec, &(plan_var){"pos", 0}, 1);
+  if (sound(e, err)) return -1;
+  for (size_t i = 0; i < n; i++) e->logits[i] += base[i];
+  p->logits = draft_logits(e, e->logits, 1);
+  return 0;
 }
 
 // ---- batched parts --------------------------------------------------------------------------------------------------
@@ -690,6 +739,7 @@ static int run_batch(engine *e, engine_batch *b, error *err) {
   case WANT_HIDDEN: return run_hidden(e, b->parts, err);
   case WANT_SUMS: return run_sums(e, b->parts, err);
   case WANT_MTP: return run_mtp(e, b->parts, err);
+  case WANT_DRAFT: return run_draft_row(e, b->parts, err);
   case WANT_LOGITS: break;
   }
   if (model_is_encoder(e->m)) return run_whole(e, b->parts, err);

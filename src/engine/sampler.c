@@ -492,6 +492,12 @@ static int32_t draw(sampler *s) {
 
 const char *sampler_own_fault(const sampler *s) { return s->own_fault[0] ? s->own_fault : NULL; }
 
+void sampler_bans(const sampler *s, int32_t *by_mask, int32_t *by_bias) {
+  *by_mask = *by_bias = 0;
+  for (int32_t i = 0; s->mask && i < s->n_vocab; i++) *by_mask += !(s->mask[i / 64] >> i % 64 & 1);
+  for (size_t i = 0; i < s->bias.n; i++) *by_bias += s->bias.at[i].add == -INFINITY;
+}
+
 int32_t sampler_sample(sampler *s, const float *logits) {
   s->own_fault[0] = 0;
   s->x = logits;

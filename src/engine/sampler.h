@@ -33,6 +33,8 @@ void sampler_reset(sampler *s);                              // a new text begin
 int32_t sampler_sample(sampler *s, const float *logits);
 // The error of the program's own sampler in the last draw; NULL: none.
 const char *sampler_own_fault(const sampler *s);
+// Tokens that the mask bans, and tokens that biases ban.
+void sampler_bans(const sampler *s, int32_t *by_mask, int32_t *by_bias);
 
 // Log-probabilities of the last draw: *of_id, of id (-INFINITY: not a candidate), and of the most probable candidates,
 // sorted as below. Returns their number, at most n_top.

@@ -24,6 +24,8 @@ void schedules_key(const device *d, uop *sink, const struct schedule_how *how, s
     str_addf(&more, "rank %d of %d, kept %lld to %lld, from %lld bytes on, %lld cut\n", how->ranks.rank, how->ranks.n,
              (long long)how->ranks.first_kept, (long long)how->ranks.end_kept, (long long)how->ranks.worth,
              (long long)how->ranks.n_cuts);
+  if (how->ranks.n > 1) str_addn(&more, how->ranks.until, sizeof how->ranks.until);
+  if (how->ranks.owner) str_addn(&more, how->ranks.owner, (size_t)how->ranks.end_kept);
   if (how->ranks.n_cuts) str_addn(&more, how->ranks.cuts, (size_t)how->ranks.n_cuts * sizeof *how->ranks.cuts);
   str_addn(&more, how->layouts, how->n * sizeof *how->layouts);
   schedule_cache_key(d, sink, more.at, more.n, key);
@@ -50,33 +52,39 @@ graph *schedules_find(device *d, graph *g, uop *sink, const struct schedule_how 
   return found;
 }
 
-// A byte for `exact`, the rank settings, a byte for each layout.
+// Bytes for `exact` and for whether buffers have owners, the rank settings, a byte for each owner and each layout.
 void schedules_print_how(const struct schedule_how *how, str *out) {
   str_addc(out, how->exact);
   rank_split r = how->ranks;
-  memset(&r.cuts, 0, sizeof r.cuts);
+  str_addc(out, r.owner != NULL);
+  r.cuts = NULL;
+  r.owner = NULL;
   str_addn(out, &r, sizeof r);
   if (r.n_cuts) str_addn(out, how->ranks.cuts, (size_t)r.n_cuts * sizeof *r.cuts);
+  if (how->ranks.owner) str_addn(out, how->ranks.owner, (size_t)r.end_kept);
   for (size_t i = 0; i < how->n; i++) str_addc(out, (char)how->layouts[i]);
 }
 
 bool schedules_from_text(const device *d, graph *g, uop *sink, const void *how, size_t n, str *key, schedule *out) {
   const unsigned char *at = how;
   rank_split ranks;
-  if (n < 1 + sizeof ranks || at[0] > 1) return false;
-  bool exact = *at++;
+  if (n < 2 + sizeof ranks || at[0] > 1) return false;
+  bool exact = *at++, owned = *at++;
   memcpy(&ranks, at, sizeof ranks);
   at += sizeof ranks;
-  n -= 1 + sizeof ranks;
+  n -= 2 + sizeof ranks;
   size_t n_cuts = ranks.n_cuts < 0 ? SIZE_MAX : (size_t)ranks.n_cuts;
   if (n_cuts > n / sizeof *ranks.cuts || ranks.n < 0 || ranks.n > MOST_RANKS || ranks.rank < 0 ||
-      (ranks.rank && ranks.rank >= ranks.n))
+      (ranks.rank && ranks.rank >= ranks.n) ||
+      (owned && (ranks.end_kept < 0 || (uint64_t)ranks.end_kept > n - n_cuts * sizeof *ranks.cuts)))
     return false;
   kept_cuts *cuts = xcalloc(n_cuts + 1, sizeof *cuts);
   memcpy(cuts, at, n_cuts * sizeof *cuts);
   ranks.cuts = cuts;
   at += n_cuts * sizeof *cuts;
   n -= n_cuts * sizeof *cuts;
+  ranks.owner = owned ? at : NULL;
+  if (owned) { at += ranks.end_kept; n -= (size_t)ranks.end_kept; }
   enum layout_kind *layouts = xcalloc(n + 1, sizeof *layouts);
   for (size_t i = 0; i < n; i++) {
     if (at[i] >= LAYOUT_KINDS) { free(layouts); free(cuts); return false; }

@@ -18,6 +18,7 @@
 #include "base/newfile.h"
 #include "base/sha256.h"
 #include "device/device.h"
+#include "device/memory.h"
 #include "engine/content.h"
 #include "engine/engine.h"
 #include "engine/follow.h"
@@ -108,6 +109,7 @@ static void gather_pieces(const caches *c, int group, int number, unsigned char 
     if (!caches_is_of(c, i, group)) continue;
     uint64_t n = caches_piece(c, i);
     device_read(c->of[i], to, caches_at(c, i, number), n);
+    if (c->elsewhere[i]) memory_discard(caches_at(c, i, number), n);         // no kernel reads it here
     to += n;
   }
 }

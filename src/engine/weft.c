@@ -221,7 +221,7 @@ int weft_file_can_run(const weft_file *f, weft_error *err) {
   error e = {0};
   model *m = NULL;
   tokenizer *t = NULL;
-  int failed = media_file_is_model(f->g, &e) || model_open(f->g, (model_kv){0}, &m, &e) ||
+  int failed = media_file_is_model(f->g, &e) || model_open(f->g, (model_kv){0}, &m, &e) || model_check_alone(m, &e) ||
                tokenizer_from_gguf(f->g, &t, &e) || gguf_check_size(f->g, &e);
   model_close(m);
   tokenizer_free(t);
@@ -234,6 +234,16 @@ int weft_file_mtp(const weft_file *f) {
   int at = model_has_mtp(m) ? model_n_layer(m) : -1;
   model_close(m);
   return at;
+}
+
+bool weft_file_only_drafts(const weft_file *f) {
+  gguf_string a;
+  return !gguf_str(f->g, "general.architecture", &a, NULL) && model_kind_drafts(a.at, a.n);
+}
+
+bool weft_file_denoises(const weft_file *f) {
+  gguf_string a;
+  return !gguf_str(f->g, "general.architecture", &a, NULL) && model_kind_denoises(a.at, a.n);
 }
 
 int weft_file_check(const weft_file *f, weft_error *err) {
@@ -835,7 +845,14 @@ void weft_sampler_suppress(weft_sampler *s, const weft_vocab *v) {
 int weft_sample(weft_sampler *s, const float *logits, int32_t *id, weft_error *err) {
   int32_t drawn = sampler_sample(s->s, logits);
   if (sampler_own_fault(s->s)) FAIL(err, "%s", sampler_own_fault(s->s));
-  if (drawn < 0) FAIL(err, "no token can be drawn: all %d are banned", s->n_vocab);
+  if (drawn < 0) {
+    int32_t by_mask, by_bias;
+    sampler_bans(s->s, &by_mask, &by_bias);
+    FAIL(err,
+         "no token can be drawn: all %d are banned (%d by the grammar; %d by biases, the end that is ignored or the "
+         "file's tokenizer.ggml.suppress_tokens)",
+         s->n_vocab, by_mask, by_bias);
+  }
   *id = drawn;
   return 0;
 }

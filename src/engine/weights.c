@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "device/memory.h"
-#include "device/ranks.h"
 #include "engine/layer_split.h"
 
 enum {
@@ -38,9 +37,9 @@ static bool is_read(const weights *w, const gguf_tensor *t) {
   return layer < 0 || (layer >= w->from && layer < w->to);
 }
 
-int weights_open(weights *w, const gguf *file, device *d, int from, int to, bool all, error *err) {
+int weights_open(weights *w, const gguf *file, device *d, int from, int to, double share, error *err) {
   uint64_t total = 0, n = gguf_n_tensors(file);
-  *w = (weights){.file = file, .d = d, .from = from, .to = to, .all = all};
+  *w = (weights){.file = file, .d = d, .from = from, .to = to, .all = share > 0};
   for (size_t i = 0; i < n; i++) {
     const gguf_tensor *t = gguf_tensor_at(file, i);
     if (t->n_dims >= 2 && is_read(w, t) && !add_u64(total, round_up(t->nbytes, STREAM_ALIGN), &total))
@@ -50,8 +49,8 @@ int weights_open(weights *w, const gguf *file, device *d, int from, int to, bool
   w->size = total + total / 100 * SPARE_PERCENT;
   w->memory = memory_reserve_plain(w->size, err);
   if (!w->memory) return -1;
-  w->wanted = total / (uint64_t)ranks_here().n;
-  w->touching = all && !pthread_create(&w->toucher, NULL, touch_pages, w);
+  w->wanted = (uint64_t)((double)total * share);
+  w->touching = share > 0 && !pthread_create(&w->toucher, NULL, touch_pages, w);
   return 0;
 }
 
@@ -136,7 +135,8 @@ void weights_read_ahead(const weights *w) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   for (size_t i = 0; i < gguf_n_tensors(w->file); i++) {
     const gguf_tensor *t = gguf_tensor_at(w->file, i);
-    bool streamed = t->n_dims < 2 || !is_read(w, t);
+    bool embeds = strstr(t->name, "token_embd") != NULL;
+    bool streamed = t->n_dims < 2 || !is_read(w, t) || (embeds && w->from);
     for (size_t j = 0; j < w->streams.n && !streamed; j++) streamed = w->streams.at[j].tensor == (int64_t)i;
     uintptr_t at = (uintptr_t)t->data / page * page, end = (uintptr_t)t->data + t->nbytes;
     for (; !streamed && at < end; at += READ_AHEAD)

@@ -22,17 +22,18 @@ typedef struct weights {
   uint64_t size, used, promoted;       // of the used bytes, the leading part that is in huge pages
   VEC(weight_stream) streams;
   pthread_t toucher;         // touches memory from the beginning on while the engine builds graphs
-  bool all, touching, settled;         // all: argument of weights_open
+  bool all, touching, settled;         // all: they will be filled
   _Atomic bool enough;
   uint64_t wanted;           // maximum bytes of all packed weights together
   bool rehearsed;            // see weights_rehearse; turn: offset of the next weight
   uint64_t turn;
 } weights;
 
-// Reserves space for packed weights of layers from .. to - 1 and of tensors without a layer. all: they will be filled;
-// until the first one is requested, a thread touches memory for them, since the system needs longer to find a page than
-// the engine to write it. w must not move. Returns 0, or -1 and the reason; call weights_free in either case.
-int weights_open(weights *w, const gguf *file, device *d, int from, int to, bool all, error *err);
+// Reserves space for packed weights of layers from .. to - 1 and of tensors without a layer. share: the
+// part of them that will be filled. Until the first one is requested, a thread touches memory for them, since the
+// system needs longer to find a page than the engine to write it. w must not move. Returns 0, or -1 and the reason;
+// call weights_free in either case.
+int weights_open(weights *w, const gguf *file, device *d, int from, int to, double share, error *err);
 // Replaces weights_open for plans that are only timed: every weight is random bytes, in an area far larger than caches
 // but possibly smaller than the model. Weights then share it in rotation.
 int weights_rehearse(weights *w, const gguf *file, device *d, error *err);

@@ -176,6 +176,39 @@ static void learn(uop *cond, known *k, int *n, int cap) {
   if (x->vmin != INT64_MIN) k[(*n)++] = (known){y, {x->vmin + 1, INT64_MAX}};
 }
 
+static bounds within(bounds a, bounds b) { return (bounds){max_i64(a.lo, b.lo), min_i64(a.hi, b.hi)}; }
+
+// What is known of x if it is known of x + c, whatever is added; otherwise k itself.
+static known without_offset(known k) {
+  const uop *c = k.u->op == OP_ADD ? k.u->src[1] : NULL;
+  if (!c || c->op != OP_CONST || k.u->dt != DT_IDX) return k;
+  bool low = k.b.lo == INT64_MIN || sub_i64(k.b.lo, c->a, &k.b.lo);
+  bool high = k.b.hi == INT64_MAX || sub_i64(k.b.hi, c->a, &k.b.hi);
+  if (low && high) k.u = k.u->src[0];
+  return k;
+}
+
+// Bounds of u = c * (u / c) + u % c by what is known of the quotient and of the remainder. all: bounds of u so far.
+static bounds bounds_by_parts(const uop *u, bounds all, const known *k, int n) {
+  for (int i = 0; i < n; i++) {
+    const uop *part = without_offset(k[i]).u;
+    if ((part->op != OP_IDIV && part->op != OP_MOD) || part->src[0] != u || part->src[1]->op != OP_CONST) continue;
+    int64_t c = part->src[1]->a, lo, hi;
+    if (c <= 0 || all.lo < 0 || all.hi == INT64_MAX) continue;
+    bounds quotient = {all.lo / c, all.hi / c}, rest = {0, c - 1};
+    for (int j = 0; j < n; j++) {
+      const known other = without_offset(k[j]);
+      if (other.u->nsrc != 2 || other.u->src[0] != u || other.u->src[1] != part->src[1]) continue;
+      if (other.u->op == OP_IDIV) quotient = within(quotient, other.b);
+      if (other.u->op == OP_MOD) rest = within(rest, other.b);
+    }
+    if (mul_i64(c, quotient.lo, &lo) && add_i64(lo, rest.lo, &lo) && mul_i64(c, quotient.hi, &hi) &&
+        add_i64(hi, rest.hi, &hi))
+      all = within(all, (bounds){lo, hi});
+  }
+  return all;
+}
+
 static bounds refine(uop *u, const known *k, int n, map *seen, arena *mem) {
   bounds *hit = map_ptr(seen, u);
   if (hit) return *hit;
@@ -184,10 +217,10 @@ static bounds refine(uop *u, const known *k, int n, map *seen, arena *mem) {
     bounds *s = ARENA_ARRAY(mem, bounds, u->nsrc);
     for (size_t i = 0; i < u->nsrc; i++) s[i] = refine(u->src[i], k, n, seen, mem);
     bounds t = bounds_of(u, s);
-    r = (bounds){max_i64(r.lo, t.lo), min_i64(r.hi, t.hi)};
+    r = within(r, t);
   }
   for (int i = 0; i < n; i++) {
-    if (k[i].u == u) r = (bounds){max_i64(r.lo, k[i].b.lo), min_i64(r.hi, k[i].b.hi)};
+    if (k[i].u == u) r = within(r, k[i].b);
     // c*x < n  or  x + c < n  also bounds x
     const uop *e = k[i].u;
     while (e != u && (e->op == OP_ADD || e->op == OP_MUL) && e->src[1]->op == OP_CONST &&
@@ -205,6 +238,7 @@ static bounds refine(uop *u, const known *k, int n, map *seen, arena *mem) {
       break;
     }
   }
+  r = bounds_by_parts(u, r, k, n);
   // the condition never holds: any bounds are valid, but an interval must not be empty
   if (r.lo > r.hi) r = (bounds){u->vmin, u->vmax};
   bounds *keep = ARENA_NEW(mem, bounds);

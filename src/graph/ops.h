@@ -110,8 +110,9 @@ enum op_flags {
   O(COPY, -1, OPF_ORDERED)       /* INDEX to (of a LOCAL), INDEX from (of a PARAM), earlier effects...; \
   a: 4, 8 or 16 bytes; asynchronous, complete after the work-item's next BARRIER that waits for copies; \
   made late */ \
-  O(ALLGATHER, -1, OPF_ORDERED)  /* PARAM, number of periods, start of each process's part..., end of the last one; \
-  a: elements of a period: every process has its part of each period, and gets the others' */ \
+  O(ALLGATHER, -1, OPF_ORDERED)  /* PARAM, number of periods, the processes that get them (bits; 0: all), \
+  start of each \
+  process's part..., end of the last one; a: elements of a period: every process has its part of each period */ \
   O(MMLA, 3, 0)             /* tiles of 2 x 2 sums of products: for every four lanes acc[2 i + j] + sum over l < 8 \
   of a[8 i + l] * b[8 j + l] over 16 bytes; acc I32 of n lanes, a U8 and b I8 of 4 n; made late */
 

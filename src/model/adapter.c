@@ -10,6 +10,7 @@
 #include "model/stored.h"
 
 enum { MAX_RANK = 1 << 14 };
+static const float MOST = 1e18f;             // largest value: A x is finite, so that tokens with a scale of 0 add 0
 
 // --- floats ----------------------------------------------------------------------------------------------------------
 
@@ -41,9 +42,9 @@ static float float_at(const gguf_tensor *t, size_t i) {
   }
 }
 
-static bool is_finite_all(const float *at, size_t n) {
+static bool is_small_all(const float *at, size_t n) {
   bool all = true;
-  for (size_t i = 0; i < n; i++) all &= isfinite(at[i]) != 0;
+  for (size_t i = 0; i < n; i++) all &= fabsf(at[i]) <= MOST;
   return all;
 }
 
@@ -104,11 +105,11 @@ static int add_pair(const gguf *f, adapted *to, const gguf_tensor *of, const ggu
   float *A = xmalloc((n_a + 64) * sizeof *A), *B = xmalloc((n_b + 64) * sizeof *B);
   for (size_t i = 0; i < n_a; i++) A[i] = float_at(a, i);
   for (size_t i = 0; i < n_b; i++) B[i] = (float)(by * float_at(b, i));
-  const gguf_tensor *wrong = !is_finite_all(A, n_a) ? a : !is_finite_all(B, n_b) ? b : NULL;
+  const gguf_tensor *wrong = !is_small_all(A, n_a) ? a : !is_small_all(B, n_b) ? b : NULL;
   if (wrong) {
     free(A);
     free(B);
-    return gguf_fail(f, NULL, err, "tensor '%s' has values that are no numbers", wrong->name);
+    return gguf_fail(f, NULL, err, "tensor '%s' has a value that is no number up to %g", wrong->name, (double)MOST);
   }
   *to = (adapted){.rank = (int)rank, .a = A, .b = B, .n_a = (int64_t)n_a, .n_b = (int64_t)n_b,
                   .matrices = of->ne[2]};

@@ -492,7 +492,7 @@ static const arch table[] = {
   {.name = NULL},
 };
 
-static const arch *const tables[] = {table, arch_moe, arch_recurrent, arch_encoders};
+static const arch *const tables[] = {table, arch_moe, arch_recurrent, arch_encoders, arch_drafts};
 
 const arch *arch_at(size_t i) {
   for (size_t t = 0; t < COUNT(tables); t++)

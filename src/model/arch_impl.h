@@ -3,7 +3,8 @@
 #define WEFT_ARCH_IMPL_H
 #include "model/model_impl.h"
 
-extern const arch arch_moe[], arch_recurrent[], arch_encoders[];         // each ends with a row without a name
+// each ends with a row without a name
+extern const arch arch_moe[], arch_recurrent[], arch_encoders[], arch_drafts[];
 
 // For `keys`. gemma: embeddings are multiplied by the root of their length. leans: scores fall with the distance
 // (model.alibi) and nothing rotates. granite: no rotation if the file says so. warmer: temperatures of attention, by

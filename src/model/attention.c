@@ -79,8 +79,9 @@ int heads_weights(loader *l, layer *y) {
     return gguf_fail(l->f, key(l, "attention.head_count_kv"), l->err, "%d does not divide attention.head_count = %d",
                      y->n_kv, y->n_head);
   if (y->head_dim % 2) return gguf_fail(l->f, key(l, "attention.key_length"), l->err, "%d is odd", y->head_dim);
-  int64_t d = m->n_embd, q = (int64_t)y->n_head * y->head_dim, k = (int64_t)y->n_kv * y->head_dim,
-          v = (int64_t)y->n_kv * y->v_dim;
+  // a draft's layer reads the embedding beside the stream
+  int64_t d = (int64_t)m->n_embd * (m->arch->drafts == DRAFTS_CHAIN ? 2 : 1), q = (int64_t)y->n_head * y->head_dim,
+          k = (int64_t)y->n_kv * y->head_dim, v = (int64_t)y->n_kv * y->v_dim;
   int64_t q_rows = f & ARCH_GATED_Q ? 2 * q : q;
   if (want_matrix(l, y, W_ATTN_QKV, d, q_rows + k + v, WANT_OPTIONAL)) return -1;
   if (y->w[W_ATTN_QKV].weight) {
@@ -148,6 +149,8 @@ static tensor *masked(build *b, const layer *y, tensor *s) {
   bool both = b->last && (b->m->both_ways == BOTH_ALL || (b->m->both_ways == BOTH_WINDOWS && y->window));
   tensor *last = both ? t_reshape(g, b->last, own->shape->n, own->shape->dim) : own;
   s = t_where(g, t_op2(g, OP_CMPLT, last, at), t_float(g, -INFINITY), s);
+  if (b->m->unseen)
+    s = t_where(g, t_op2(g, OP_CMPLT, at, t_op2(g, OP_MIN, own, n_(b, b->m->unseen))), t_float(g, -INFINITY), s);
   if (!y->window) return s;
   tensor *first = t_sub(g, own, n_(b, y->window - 1));
   if (b->m->arch->flags & ARCH_CHUNKS) first = t_mul(g, t_op2(g, OP_IDIV, own, n_(b, y->window)), n_(b, y->window));
@@ -273,21 +276,19 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
           nv = (int64_t)y->n_kv * y->v_dim;
   tensor *q, *k, *v, *gate = NULL;
   if (y->w[W_ATTN_QKV].weight) {
-    tensor *all = read_in_parts(g, limited(b, linear(b, y, W_ATTN_QKV, x)));
+    tensor *all = limited(b, linear(b, y, W_ATTN_QKV, x));
     q = t_slice_i(g, all, 1, 0, nq); k = t_slice_i(g, all, 1, nq, nk); v = t_slice_i(g, all, 1, nq + nk, nv);
   } else {
     q = limited(b, linear(b, y, W_ATTN_Q, x)); k = limited(b, linear(b, y, W_ATTN_K, x));
     v = y->w[W_ATTN_V].weight ? limited(b, linear(b, y, W_ATTN_V, x)) : k;
   }
   if (f & ARCH_GATED_Q) {
-    tensor *both = t_reshape(g, read_in_parts(g, q), DIMS(b->T, n_(b, y->n_head), n_(b, 2 * d)));
+    tensor *both = t_reshape(g, q, DIMS(b->T, n_(b, y->n_head), n_(b, 2 * d)));
     q = t_reshape(g, t_slice_i(g, both, 2, 0, d), DIMS(b->T, n_(b, y->n_head * d)));
     gate = t_reshape(g, t_slice_i(g, both, 2, d, d), DIMS(b->T, n_(b, y->n_head * d)));
   }
   if (f & ARCH_OUT_GATE) gate = ahead(g, linear(b, y, W_ATTN_GATE, x));
-  // Rows are finished before they are split if a norm covers a whole row or they rotate together.
-  bool finished = y->w[W_ATTN_QKV].weight, normed = y->w[W_ATTN_Q_NORM].weight,
-       all_heads = normed && f & ARCH_QK_NORM_ALL, heads = normed && !all_heads;
+  bool normed = y->w[W_ATTN_Q_NORM].weight, all_heads = normed && f & ARCH_QK_NORM_ALL, heads = normed && !all_heads;
   if (all_heads) {
     q = norm(b, y, W_ATTN_Q_NORM, q);
     k = norm(b, y, W_ATTN_K_NORM, k);
@@ -295,8 +296,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   q = t_reshape(g, q, DIMS(b->T, n_(b, y->n_head), n_(b, d)));
   k = t_reshape(g, k, DIMS(b->T, n_(b, y->n_kv), n_(b, d)));
   v = t_reshape(g, v, DIMS(b->T, n_(b, y->n_kv), n_(b, y->v_dim)));
-  if (!finished && !all_heads) { q = read_in_parts(g, q); k = read_in_parts(g, k); }
-  if (f & ARCH_V_NORM) v = t_rmsnorm(g, makes_several(g, v), NULL, b->m->eps);
+  if (f & ARCH_V_NORM) v = t_rmsnorm(g, v, NULL, b->m->eps);
   bool bare = b->m->bare_qk_norm && y->rope != ROPE_NONE, late = f & ARCH_QK_NORM_LATE || bare;
   if (heads && !late) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
   double scale = score_scale(b, y);

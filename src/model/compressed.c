@@ -78,12 +78,7 @@ static int load_maker(loader *l, layer *y, bool index) {
 
 static int load_indexer(loader *l, layer *y, int rank) {
   indexer *i = &y->indexer;
-  if (key_count(l, "attention.indexer.head_count", 1, 1 << 14, &i->heads) ||
-      key_count(l, "attention.indexer.key_length", 1, 1 << 14, &i->n))
-    return -1;
-  if (i->n < l->m->rope[ROPE_GLOBAL].dim)
-    return gguf_fail(l->f, l->key, l->err, "%d elements; rope.dimension_count says that %d of them turn", i->n,
-                     l->m->rope[ROPE_GLOBAL].dim);
+  if (indexer_sizes(l, i)) return -1;
   return want_matrix(l, y, W_INDEXER_PROJ, l->m->n_embd, i->heads, 0) ||
              want_matrix(l, y, W_INDEXER_Q_B, rank, (int64_t)i->heads * i->n, 0) || load_maker(l, y, true)
            ? -1
@@ -200,7 +195,7 @@ static tensor *contribution(build *b, const layer *y, const maker *k, tensor *x)
   graph *g = b->g;
   tensor *kv = linear(b, y, k->kv, x);
   if (!k->own_norm) return kv;
-  return t_add(g, t_layernorm(g, makes_several(g, kv), weight(b, y, k->own_norm), y->indexer.eps),
+  return t_add(g, t_layernorm(g, kv, weight(b, y, k->own_norm), y->indexer.eps),
                bias(b, y, k->own_norm));
 }
 
@@ -217,8 +212,8 @@ static tensor *mean_entries(build *b, const layer *y, const entries *of, const m
   tensor *rows = t_gather(g, t_reshape_i(g, next, 2, dims), at);
   rows = t_reshape(g, rows, DIMS(e->T, n_(b, n), n_(b, k->n)));
   tensor *mean = t_scale(g, t_reduce(g, t_where(g, missing, t_float(g, 0), rows), OP_ADD, 1), 1.0 / (double)n);
-  mean = norm(e, y, k->norm, one_form(g, t_reshape(g, mean, DIMS(e->T, n_(b, k->n)))));
-  mean = t_reshape(g, makes_several(g, mean), DIMS(e->T, n_(b, 1), n_(b, k->n)));
+  mean = norm(e, y, k->norm, t_reshape(g, mean, DIMS(e->T, n_(b, k->n))));
+  mean = t_reshape(g, mean, DIMS(e->T, n_(b, 1), n_(b, k->n)));
   return rope_turn_as(e, y, mean, 1, k->n, b->m->neox);
 }
 
@@ -244,10 +239,10 @@ static tensor *make_entries(build *b, const layer *y, const entries *of, const m
   tensor *ape = t_reshape_i(g, weight(b, y, k->ape), 3, (int64_t[]){ratio, k->sets, k->n});
   ape = t_reshape(g, t_swap(g, ape, 0, 1), DIMS(one, N, D));
   score = t_where(g, missing, t_float(g, -INFINITY), t_add(g, score, ape));
-  tensor *w = t_exp(g, t_sub(g, score, makes_several(g, t_reduce(g, score, OP_MAX, 1))));
+  tensor *w = t_exp(g, t_sub(g, score, t_reduce(g, score, OP_MAX, 1)));
   tensor *sum = t_op2(g, OP_FDIV, t_reduce(g, t_mul(g, w, kv), OP_ADD, 1), t_reduce(g, w, OP_ADD, 1));
-  sum = norm(e, y, k->norm, one_form(g, t_reshape(g, sum, DIMS(e->T, D))));
-  return rope_turn_last(e, y, t_reshape(g, makes_several(g, sum), DIMS(e->T, one, D)), 1, k->n, false);
+  sum = norm(e, y, k->norm, t_reshape(g, sum, DIMS(e->T, D)));
+  return rope_turn_last(e, y, t_reshape(g, sum, DIMS(e->T, one, D)), 1, k->n, false);
 }
 
 // All entries that tokens may read: {sequences, 1, n, seen}
@@ -267,7 +262,7 @@ static tensor *weighted_query(build *b, const layer *y, tensor *x) {
 static tensor *normed_query(build *b, const layer *y, tensor *x) {
   const indexer *i = &y->indexer;
   tensor *q = t_reshape(b->g, linear(b, y, W_INDEXER_Q_PROJ, x), DIMS(b->T, n_(b, i->heads), n_(b, i->n)));
-  q = norm(b, y, W_INDEXER_Q_NORM, read_in_parts(b->g, q));
+  q = norm(b, y, W_INDEXER_Q_NORM, q);
   return rope_turn_as(b, y, makes_several(b->g, q), i->heads, i->n, b->m->neox);
 }
 
@@ -322,7 +317,7 @@ static tensor *grouped_output(build *b, const layer *y, tensor *out) {
   int64_t n = (int64_t)y->n_head * y->head_dim;
   build back = *b;
   back.sin[y->rope] = t_op1(g, OP_NEG, b->sin[y->rope]);
-  out = t_reshape(g, makes_several(g, out), DIMS(b->T, n_(b, y->n_head), n_(b, y->head_dim)));
+  out = t_reshape(g, out, DIMS(b->T, n_(b, y->n_head), n_(b, y->head_dim)));
   out = rope_turn_last(&back, y, out, y->n_head, y->head_dim, false);
   tensor *w = t_reshape_i(g, weight(b, y, W_ATTN_OUTPUT_A), 3, (int64_t[]){c->groups, c->rank, n / c->groups});
   out = heads_product(b, t_reshape(g, out, DIMS(b->T, n_(b, c->groups), n_(b, n / c->groups))), w);
@@ -338,7 +333,7 @@ static tensor *near_and_entries(build *b, const layer *y, tensor *x) {
   q =
     rope_turn_last(b, y, t_scale(g, makes_several(g, q), 1 / sqrt((double)y->head_dim)), y->n_head, y->head_dim, false);
   tensor *kv = norm(b, y, W_ATTN_KV_A_NORM, linear(b, y, W_ATTN_KV, x));
-  kv = rope_turn_last(b, y, t_reshape(g, makes_several(g, kv), DIMS(b->T, one, n)), 1, y->head_dim, false);
+  kv = rope_turn_last(b, y, t_reshape(g, kv, DIMS(b->T, one, n)), 1, y->head_dim, false);
   tensor *K = kv_store(b, y, KV_KEYS, kv);
   sight of[2] = {seen_positions(b, y, scores(b, y, q, K), K)};
   of[0].as_keys = true;
@@ -359,9 +354,7 @@ int pool_indexer_weights(loader *l, layer *y) {
   unsigned flags = own ? 0 : WANT_OPTIONAL;
   int rank, ratio = y->compressed.ratio;
   int64_t d = l->m->n_embd;
-  if (key_count(l, "attention.indexer.head_count", 1, 1 << 14, &i->heads) ||
-      key_count(l, "attention.indexer.key_length", 1, 1 << 14, &i->n))
-    return -1;
+  if (indexer_sizes(l, i)) return -1;
   if (!y->mla.latent)
     return want_matrix(l, y, W_INDEXER_Q_PROJ, d, (int64_t)i->heads * i->n, 0) ||
                want_matrix(l, y, W_INDEXER_K_PROJ, d, i->n, 0) || want_vector(l, y, W_INDEXER_Q_NORM, i->n, 0) ||
@@ -403,7 +396,7 @@ tensor *pool_indexer_choice(build *b, const layer *y, tensor *x, tensor *q) {
   tensor *best = choose_of(b, y, &of, seen_entries(b, y, &of, &k, x), (tensor *[]){x, q}, complete);
   uop *pools = kv_seen(&of.b, &e);
   best = t_op2(g, OP_AND, best, t_op2(g, OP_CMPLT, kv_seen_at(&of.b, &e), complete));
-  best = t_expand(g, t_reshape(g, one_form(g, best), DIMS(b->T, one, one, one, pools, one)), 6,
+  best = t_expand(g, t_reshape(g, best, DIMS(b->T, one, one, one, pools, one)), 6,
                   (uop *[]){b->T, one, one, one, pools, ratio});
   tensor *last = t_sub(g, t_op2(g, OP_MUL, complete, ratio), one), *tail = t_op2(g, OP_CMPLT, last, kv_seen_at(b, y));
   return t_op2(g, OP_OR, tail, t_reshape(g, best, DIMS(b->T, one, one, one, seen)));

@@ -57,8 +57,8 @@ static tensor *keys_of_distances(const build *b, const layer *y) {
   tensor *angle = t_mul(g, at, freq);
   tensor *cosine = t_op1(g, OP_SIN, t_add(g, angle, uop_float(g, DT_F64, M_PI_2)));
   at = t_cat_last(g, t_cast(g, t_op1(g, OP_SIN, angle), DT_F32), t_cast(g, cosine, DT_F32));
-  at = t_swap(g, linear(b, y, W_ATTN_K_REL, read_by_many(g, at)), 0, 1);
-  return t_reshape(g, read_by_many(g, at), DIMS(n_(b, y->n_head), n_(b, y->head_dim), n_(b, SEEN)));
+  at = t_swap(g, linear(b, y, W_ATTN_K_REL, at), 0, 1);
+  return t_reshape(g, at, DIMS(n_(b, y->n_head), n_(b, y->head_dim), n_(b, SEEN)));
 }
 
 // {T, heads, head, SEEN}: for each row the rows that it sees, the nearest one first.
@@ -76,7 +76,7 @@ static tensor *conformer_attention(build *b, const layer *y, tensor *x) {
   q = t_mul(g, t_scale(g, q, 1 / sqrt(y->head_dim) / log(2)), weight(b, y, W_PER_DIM_SCALE));
   tensor *k = t_scale(g, linear(b, y, W_ATTN_K, x), log(1 + exp(1)) / log(2));
   tensor *s = t_add(g, seen_rows(b, y, k), keys_of_distances(b, y));
-  s = t_reduce(g, t_mul(g, t_reshape(g, read_in_parts(g, q), DIMS(b->T, heads, d, one)), s), OP_ADD, 2);
+  s = t_reduce(g, t_mul(g, t_reshape(g, q, DIMS(b->T, heads, d, one)), s), OP_ADD, 2);
   s = soft_cap(b, t_reshape(g, s, DIMS(b->T, heads, seen)), 50);
   tensor *at = t_reshape(g, t_iota(g, b->T), DIMS(b->T, one, one));
   s = t_where(g, t_op2(g, OP_CMPLT, at, t_iota(g, seen)), t_float(g, -FLT_MAX), s);
@@ -95,18 +95,16 @@ tensor *conformer_behind(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   int64_t n = b->m->n_embd;
   tensor *both = linear(b, y, W_CONV_PW1, norm(b, y, W_CONV_NORM, x)), *kernel = weight(b, y, W_CONV_DW), *sum = NULL;
-  both = read_in_parts(g, both);
   tensor *in = t_mul(g, t_slice_i(g, both, 1, 0, n), sigmoid(g, t_slice_i(g, both, 1, n, n)));
-  in = read_in_parts(g, in);
   for (int64_t i = 0, taps = kernel->shape->dim[1]->a; i < taps; i++) {
     tensor *tap = t_reshape_i(g, t_slice_i(g, kernel, 1, i, 1), 1, &n);
     tap = t_mul(g, shifted_rows(b, in, taps - 1 - i), tap);
     sum = sum ? t_add(g, sum, tap) : tap;
   }
-  sum = t_silu(g, norm(b, y, W_NORM_CONV, makes_several(g, sum)));
+  sum = t_silu(g, norm(b, y, W_NORM_CONV, sum));
   x = t_add(g, x, linear(b, y, W_CONV_PW2, sum));
   x = half(b, y, (enum tensor_id[]){W_FFN_NORM_1, W_FFN_UP_1, W_FFN_DOWN_1, W_FFN_POST_NORM_1}, x);
-  return flows_on(g, norm(b, y, W_LN2, x));
+  return norm(b, y, W_LN2, x);
 }
 
 // x {2 rows, bins, n} convolved with 3 x 3 taps at every other frame and bin, normed over outputs: {rows, bins / 2, ..}
@@ -123,12 +121,12 @@ static tensor *halved(const build *b, uop *rows, const enum tensor_id id[2], ten
     near[i] = t_reshape(g, at, DIMS(rows, n_(b, bins / 2), n_(b, n)));
   }
   x = t_reshape(g, t_stack_last(g, near, 9), DIMS(rows, n_(b, bins / 2), n_(b, 9 * n)));
-  x = t_reshape(g, read_in_parts(g, x), DIMS(idx_mul(g, rows, n_(b, bins / 2)), n_(b, 9 * n)));
+  x = t_reshape(g, x, DIMS(idx_mul(g, rows, n_(b, bins / 2)), n_(b, 9 * n)));
   tensor *scale = weight(b, NULL, id[1]);
   int64_t out = scale->shape->dim[0]->a;
   x = t_matmul(g, x, t_reshape_i(g, weight(b, NULL, id[0]), 2, (int64_t[]){out, 9 * n}));
   x = t_op2(g, OP_MAX, t_layernorm(g, x, scale, b->m->eps), t_float(g, 0));
-  return t_reshape(g, flows_on(g, x), DIMS(rows, n_(b, bins / 2), n_(b, out)));
+  return t_reshape(g, x, DIMS(rows, n_(b, bins / 2), n_(b, out)));
 }
 
 // Outputs of the first convolution after the end of the sound are 0 for the second one.

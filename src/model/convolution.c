@@ -5,7 +5,6 @@
 // The state is a ring: the row of position p is at p modulo the ring's length. It has MODEL_BACK rows more than a run
 // needs, so that a sequence that goes back by up to that many positions still finds the rows before them.
 #include "model/model_impl.h"
-#include "model/stored.h"
 
 static int64_t ring_rows(int64_t needed) { return needed + MODEL_BACK; }
 
@@ -84,7 +83,7 @@ static int load_convolution(loader *l, layer *y) {
 static tensor *short_conv(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   int64_t d = b->m->n_embd;
-  tensor *all = read_in_parts(g, linear(b, y, W_SHORTCONV_IN, x));
+  tensor *all = linear(b, y, W_SHORTCONV_IN, x);
   tensor *in = t_slice_i(g, all, 1, 0, d), *out = t_slice_i(g, all, 1, d, d), *v = t_slice_i(g, all, 1, 2 * d, d);
   return linear(b, y, W_SHORTCONV_OUT, t_mul(g, out, causal_conv(b, y, 0, W_SHORTCONV, y->taps, t_mul(g, in, v))));
 }

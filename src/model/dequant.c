@@ -50,20 +50,9 @@ static tensor *k_affine(const blocks *b, tensor *codes) {             // codes {
   return t_sub(b->g, t_mul(b->g, d, f32(b, codes)), dm);
 }
 
-// 128 bytes: 32 low nibbles, the high nibbles of the same bytes, then the next 32 bytes
-static tensor *k_nibbles(const blocks *b, int64_t at) {
-  tensor *q = t_op2(b->g, OP_SHR, AS(b, field(b, at, 128), 4, 1, 32), steps(b, DT_U8, 2, 4, true));
-  return AS(b, op_int(b, OP_AND, q, 15), 8, 32);
-}
-
 static tensor *q4_k(const blocks *b) { return k_affine(b, k_nibbles(b, 16)); }
 
-static tensor *q5_k_codes(const blocks *b) {
-  tensor *bit = op_int(b, OP_AND, t_op2(b->g, OP_SHR, AS(b, field(b, 16, 32), 1, 32), steps(b, DT_U8, 8, 1, true)), 1);
-  return t_op2(b->g, OP_OR, k_nibbles(b, 48), op_int(b, OP_SHL, bit, 4));
-}
-
-static tensor *q5_k(const blocks *b) { return k_affine(b, q5_k_codes(b)); }
+static tensor *q5_k(const blocks *b) { return k_affine(b, k_five_bits(b, 16, 48)); }
 
 static tensor *q6_k_codes(const blocks *b) {
   graph *g = b->g;
@@ -106,6 +95,36 @@ static expression *const expressions[] = {
   [FORMAT_IQ4_XS] = expr_iq4_xs,
   [FORMAT_MXFP4] = expr_mxfp4,
   [FORMAT_NVFP4] = expr_nvfp4,
+  [FORMAT_Q6_0] = expr_q6_0,
+  [FORMAT_IQ2_K] = expr_iq2_k,
+  [FORMAT_IQ3_K] = expr_iq3_k,
+  [FORMAT_IQ4_K] = expr_iq4_k,
+  [FORMAT_IQ5_K] = expr_iq5_k,
+  [FORMAT_IQ6_K] = expr_iq6_k,
+  [FORMAT_IQ4_KS] = expr_iq4_ks,
+  [FORMAT_IQ2_KS] = expr_iq2_ks,
+  [FORMAT_IQ4_KSS] = expr_iq4_kss,
+  [FORMAT_IQ5_KS] = expr_iq5_ks,
+  [FORMAT_IQ3_KS] = expr_iq3_ks,
+  [FORMAT_IQ2_KL] = expr_iq2_kl,
+  [FORMAT_Q4_0_R8] = expr_q4_0_r8,
+  [FORMAT_Q5_0_R4] = expr_q5_0_r4,
+  [FORMAT_Q8_0_R8] = expr_q8_0_r8,
+  [FORMAT_Q2_K_R4] = expr_q2_k_r4,
+  [FORMAT_Q3_K_R4] = expr_q3_k_r4,
+  [FORMAT_Q4_K_R4] = expr_q4_k_r4,
+  [FORMAT_Q5_K_R4] = expr_q5_k_r4,
+  [FORMAT_Q6_K_R4] = expr_q6_k_r4,
+  [FORMAT_IQ4_NL_R4] = expr_iq4_nl_r4,
+  [FORMAT_IQ4_XS_R8] = expr_iq4_xs_r8,
+  [FORMAT_Q6_0_R4] = expr_q6_0_r4,
+  [FORMAT_IQ2_K_R4] = expr_iq2_k_r4,
+  [FORMAT_IQ3_K_R4] = expr_iq3_k_r4,
+  [FORMAT_IQ4_K_R4] = expr_iq4_k_r4,
+  [FORMAT_IQ5_K_R4] = expr_iq5_k_r4,
+  [FORMAT_IQ4_KS_R4] = expr_iq4_ks_r4,
+  [FORMAT_IQ5_KS_R4] = expr_iq5_ks_r4,
+  [FORMAT_Q8_K_R8] = expr_q8_k_r8,
 };
 
 enum dtype dequant_buffer_dtype(const struct format *f) {
@@ -118,10 +137,24 @@ enum dtype dequant_buffer_dtype(const struct format *f) {
   }
 }
 
-// The expression over blocks {rows, n, bytes of a block}.
-static tensor *blocks_to_floats(graph *g, const struct format *f, tensor *bytes) {
-  blocks b = {.g = g, .bytes = bytes, .rows = bytes->shape->dim[0], .n = bytes->shape->dim[1]->a};
+// The expression over rows of n blocks: {groups of rows, bytes of a group}; of these rows all but the first `skip`.
+static tensor *rows_to_floats(graph *g, const struct format *f, tensor *bytes, int64_t skip, uop *rows, int64_t n) {
+  int64_t head = f->head * f->rows, size = f->bytes * f->rows;
+  uop *groups = bytes->shape->dim[0], *all = idx_mul(g, groups, uop_idx(g, f->rows));
+  blocks b = {.g = g, .bytes = bytes, .rows = rows, .n = n, .together = f->rows, .skip = skip};
+  if (head) {
+    b.head = t_reshape(g, t_slice_i(g, bytes, 1, 0, head), 3, (uop *[]){all, uop_idx(g, 1), uop_idx(g, f->head)});
+    b.head = t_slice(g, b.head, 0, uop_idx(g, skip), rows);
+    b.bytes = t_slice_i(g, bytes, 1, head, n * size);
+  }
+  b.bytes = t_reshape(g, b.bytes, 3, (uop *[]){groups, uop_idx(g, n), uop_idx(g, size)});
   return expressions[f->id](&b);
+}
+
+static int64_t bytes_of_row(const struct format *f, int64_t cols) {
+  uint64_t n;
+  die_if(!format_row_bytes(f, (uint64_t)cols, &n), "no rows of %lld elements in %s", (long long)cols, f->name);
+  return (int64_t)n;
 }
 
 static void check_format(const struct format *f, int64_t cols) {
@@ -141,9 +174,12 @@ tensor *dequant_rows(graph *g, const struct format *f, int64_t id, int64_t all, 
     tensor *plain = t_reshape_i(g, t_weight(g, id, dt, all * cols), 2, (int64_t[]){all, cols});
     return t_cast(g, t_slice_i(g, plain, 0, from, rows), DT_F32);
   }
-  int64_t n = cols / f->block;
-  tensor *bytes = t_reshape_i(g, t_weight(g, id, DT_U8, all * n * f->bytes), 3, (int64_t[]){all, n, f->bytes});
-  return t_reshape_i(g, blocks_to_floats(g, f, t_slice_i(g, bytes, 0, from, rows)), 2, (int64_t[]){rows, cols});
+  // the groups in which these rows are
+  int64_t n = bytes_of_row(f, cols), t = f->rows, first = from / t, last = (from + rows + t - 1) / t;
+  tensor *bytes = t_reshape_i(g, t_weight(g, id, DT_U8, all * n), 2, (int64_t[]){all / t, t * n});
+  bytes = t_slice_i(g, bytes, 0, first, last - first);
+  tensor *w = rows_to_floats(g, f, bytes, from - first * t, uop_idx(g, rows), cols / f->block);
+  return t_reshape_i(g, w, 2, (int64_t[]){rows, cols});
 }
 
 tensor *dequant_chosen(graph *g, const struct format *f, int64_t id, int64_t matrices, int64_t rows, int64_t cols,
@@ -160,10 +196,10 @@ tensor *dequant_chosen(graph *g, const struct format *f, int64_t id, int64_t mat
       t_gather(g, t_reshape_i(g, t_weight(g, id, dt, matrices * rows * cols), 3, (int64_t[]){matrices, rows, cols}),
                chosen),
       DT_F32);
-  int64_t per_row = cols / f->block;
-  tensor *bytes = t_reshape_i(g, t_weight(g, id, DT_U8, matrices * rows * per_row * f->bytes), 4,
-                              (int64_t[]){matrices, rows, per_row, f->bytes});
+  int64_t row = bytes_of_row(f, cols), t = f->rows;
+  tensor *bytes =
+    t_reshape_i(g, t_weight(g, id, DT_U8, matrices * rows * row), 3, (int64_t[]){matrices, rows / t, t * row});
   // The matrix is chosen among bytes, so that the expression is one of rows like any other.
-  bytes = t_reshape(g, t_gather(g, bytes, chosen), 3, (uop *[]){all, uop_idx(g, per_row), uop_idx(g, f->bytes)});
-  return t_reshape(g, blocks_to_floats(g, f, bytes), n + 2, d);
+  bytes = t_reshape(g, t_gather(g, bytes, chosen), 2, (uop *[]){idx_div(g, all, uop_idx(g, t)), uop_idx(g, t * row)});
+  return t_reshape(g, rows_to_floats(g, f, bytes, 0, all, cols / f->block), n + 2, d);
 }

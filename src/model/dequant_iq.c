@@ -6,17 +6,6 @@
 #include "model/codebook.h"
 #include "model/dequant_impl.h"
 
-// Two neighbouring bytes as 16 bits, {rows, n, count}; or four as 32 bits
-static tensor *words(const blocks *b, enum dtype dt, int64_t at, int64_t count) {
-  return t_bitcast(b->g, field(b, at, count * dtype_size(dt)), dt);
-}
-
-// The `width` bits at 0, step, ... of every element (last axis 1): the last axis becomes `count`.
-static tensor *spread(const blocks *b, tensor *x, int64_t count, int64_t step, int64_t width) {
-  return op_int(b, OP_AND, t_op2(b->g, OP_SHR, x, steps(b, (enum dtype)x->dt, count, step, false)),
-                (INT64_C(1) << width) - 1);
-}
-
 static tensor *look_up(const blocks *b, enum codebook book, tensor *codes) {
   return t_gather(b->g, codebook(b->g, book), codes);
 }
@@ -26,13 +15,6 @@ static tensor *wide_index(const blocks *b, tensor *low, tensor *high) {
   return t_op2(b->g, OP_OR, t_cast(b->g, low, DT_U16), op_int(b, OP_SHL, t_cast(b->g, high, DT_U16), 8));
 }
 
-// d times scales of sub-blocks {rows, n, subs} times codes {rows, n, 256} as small integers
-static tensor *scaled_codes(const blocks *b, tensor *d, tensor *scale, int64_t subs, tensor *code) {
-  return t_mul(b->g, AS(b, t_mul(b->g, d, f32(b, scale)), subs, 1), f32(b, AS(b, code, subs, 256 / subs)));
-}
-
-// 2 x + 1
-static tensor *odd(const blocks *b, tensor *x) { return op_int(b, OP_ADD, op_int(b, OP_SHL, x, 1), 1); }
 static tensor *half_times(const blocks *b, int64_t at, double by) { return t_scale(b->g, half_at(b, at), by); }
 
 // Magnitudes {rows, n, 256} with signs: the bits of 32 bytes {rows, n, 32} mark the negative ones.
@@ -118,25 +100,6 @@ tensor *expr_iq1_m(const blocks *b) {
 }
 
 // ---- four bits ------------------------------------------------------------------------------------------------------
-
-// Nibbles of `count` bytes at a time, low ones first: {rows, n, all of them}
-static tensor *nibble_pieces(const blocks *b, int64_t at, int64_t bytes, int64_t count) {
-  tensor *q = t_op2(b->g, OP_SHR, AS(b, field(b, at, bytes), bytes / count, 1, count), steps(b, DT_U8, 2, 4, true));
-  return AS(b, op_int(b, OP_AND, q, 15), 2 * bytes);
-}
-
-// One of 2^n values, selected by the bits of a code: the last bit selects within pairs, the next one between pairs, and
-// so on.
-static tensor *chosen(const blocks *b, tensor *code, int n, const int8_t *value) {
-  if (!n) return uop_int(b->g, DT_I8, value[0]);
-  tensor *low = chosen(b, code, n - 1, value), *high = chosen(b, code, n - 1, value + (1 << (n - 1)));
-  return t_where(b->g, t_op2(b->g, OP_CMPNE, op_int(b, OP_AND, code, 1 << (n - 1)), uop_int(b->g, DT_U8, 0)), high,
-                 low);
-}
-
-static tensor *iq4(const blocks *b, tensor *code) {
-  return chosen(b, code, 4, (const int8_t[]){-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113});
-}
 
 tensor *expr_iq4_nl(const blocks *b) { return t_mul(b->g, half_at(b, 0), f32(b, iq4(b, nibble_pieces(b, 2, 16, 16)))); }
 

@@ -2,14 +2,6 @@
 // dequant.c.
 #include "model/dequant_impl.h"
 
-// 256 codes in `runs` runs of 32 bytes: first the lowest `width` bits of all bytes, then the next ones. {16, 16}, or
-// {256}
-static tensor *planes(const blocks *b, int64_t at, int64_t runs, int64_t width) {
-  int64_t n = 8 / runs;
-  tensor *q = t_op2(b->g, OP_SHR, AS(b, field(b, at, runs * 32), runs, 1, 32), steps(b, DT_U8, n, width, true));
-  return AS(b, op_int(b, OP_AND, q, (1 << width) - 1), 16, 16);
-}
-
 tensor *expr_q2_k(const blocks *b) {
   tensor *s = field(b, 0, 16);                                     // scale and minimum of 16 codes, four bits each
   tensor *d = AS(b, t_mul(b->g, half_at(b, 80), f32(b, bits(b, s, 0, 15))), 16, 1);

@@ -176,11 +176,11 @@ static tensor *see_near(const build *b, const layer *y, const qkv *x, const row_
   build as = *b;
   const layer in = {.n_head = (int)(y->n_kv * near.rows * per), .n_kv = y->n_kv, .v_dim = y->v_dim};
   as.T = blocks;
-  sight all = {.scores = t_reshape(g, s, DIMS(blocks, kv, heads, one, keys)), .V = read_by_many(g, v)};
+  sight all = {.scores = t_reshape(g, s, DIMS(blocks, kv, heads, one, keys)), .V = v};
   tensor *out = t_reshape(g, attend_to(&as, &in, &all, 1), DIMS(blocks, kv, rows, n_(b, per), dv));
   out = t_reshape(g, t_permute(g, out, (int[]){0, 2, 1, 3, 4}),
                   DIMS(idx_mul(g, blocks, rows), n_(b, (int64_t)y->n_head * y->v_dim)));
-  return t_slice(g, flows_on(g, out), 0, n_(b, 0), b->T);
+  return t_slice(g, out, 0, n_(b, 0), b->T);
 }
 
 // --- all rows --------------------------------------------------------------------------------------------------------

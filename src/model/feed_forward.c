@@ -5,7 +5,6 @@
 #endif
 #include <math.h>
 #include "model/model_impl.h"
-#include "model/stored.h"
 
 static bool has_no_gate(const model *m, const layer *y) {
   return m->arch->flags & ARCH_PLAIN_FFN || (m->arch->has & HAS_GATE_MAYBE && !y->w[W_FFN_GATE].weight);
@@ -69,10 +68,10 @@ tensor *activate(const build *b, const layer *y, tensor *x) {
 static tensor *sparse_gate(const build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   if (isinf(y->cut)) return x;
-  tensor *mean = read_by_many(g, t_scale(g, t_reduce(g, x, OP_ADD, 1), 1.0 / y->n_ff)), *centred = t_sub(g, x, mean);
+  tensor *mean = t_scale(g, t_reduce(g, x, OP_ADD, 1), 1.0 / y->n_ff), *centred = t_sub(g, x, mean);
   tensor *deviation =
     t_op1(g, OP_SQRT, t_scale(g, t_reduce(g, t_mul(g, centred, centred), OP_ADD, 1), 1.0 / y->n_ff));
-  tensor *least = read_by_many(g, t_scale(g, deviation, y->cut));
+  tensor *least = t_scale(g, deviation, y->cut);
   return t_op2(g, OP_MAX, t_sub(g, centred, least), t_float(g, 0));
 }
 

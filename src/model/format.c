@@ -3,7 +3,7 @@
 #include <strings.h>
 
 static const struct format formats[] = {
-#define F(id, name, block, bytes, computes) [id] = {id, #name, block, bytes, computes},
+#define F(id, name, block, bytes, head, rows, computes) [id] = {id, #name, block, bytes, head, rows, computes},
   FORMAT_TABLE(F)
 #undef F
 };
@@ -29,6 +29,10 @@ static const char *const mixtures[] = {
   [21] = "Q2_K_S", [22] = "IQ3_XS", [23] = "IQ3_XXS",   [24] = "IQ1_S",  [25] = "IQ4_NL",  [26] = "IQ3_S",
   [27] = "IQ3_M",  [28] = "IQ2_S",  [29] = "IQ2_M",     [30] = "IQ4_XS", [31] = "IQ1_M",   [32] = "BF16",
   [36] = "TQ1_0",  [37] = "TQ2_0",  [38] = "MXFP4_MOE", [39] = "NVFP4",  [40] = "Q1_0",    [41] = "Q2_0",
+  // ik_llama.cpp's
+  [135] = "Q6_0",  [138] = "IQ2_K", [139] = "IQ3_K",    [140] = "IQ4_K", [141] = "IQ5_K",  [142] = "IQ6_K",
+  [145] = "IQ4_KS", [146] = "IQ3_KL", [147] = "IQ2_KS", [148] = "IQ4_KSS", [150] = "IQ5_KS", [154] = "IQ3_KS",
+  [155] = "IQ2_KL",
 };
 
 const char *format_recipe_name(uint32_t file_type) { return file_type < COUNT(mixtures) ? mixtures[file_type] : NULL; }
@@ -36,5 +40,5 @@ const char *format_recipe_name(uint32_t file_type) { return file_type < COUNT(mi
 const char *format_removed_name(uint32_t id) { return id < COUNT(removed) ? removed[id] : NULL; }
 
 bool format_row_bytes(const struct format *f, uint64_t n, uint64_t *out) {
-  return n % f->block == 0 && mul_u64(n / f->block, f->bytes, out);
+  return n % f->block == 0 && mul_u64(n / f->block, f->bytes, out) && add_u64(*out, f->head, out);
 }

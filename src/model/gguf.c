@@ -37,7 +37,7 @@ static int map_folder(gguf_file *f, error *err) {
   bool there = asprintf(&config, "%s/config.json", f->shard.path) > 0 && !stat(config, &st);
   free(config);
   if (!there) return error_set(err, "%s: is a directory, not a GGUF file, and has no config.json", f->shown);
-  if (hf_image(f->shard.path, &f->image, &n, &f->shard.stamp, err)) return -1;
+  if (hf_image(f->shard.path, &f->image, &n, &f->shard.stamp, &f->names, err)) return -1;
   f->shard.map = f->image;
   f->shard.size = n;
   return 0;
@@ -67,6 +67,7 @@ static int map_file(gguf_file *f, error *err) {
 
 static void close_file(gguf_file *f) {
   hf_image_free(f->image, f->shard.size);
+  free(f->names);
   if (f->fd < 0) return;
   mapped_close(f->mapping);
   inuse_drop(f);
@@ -266,6 +267,7 @@ int gguf_by_name(const void *a, const void *b) {
 
 static int index_tensors(gguf *g, error *err) {
   size_t k = 0;
+  g->file_bytes = g->tensor_bytes = g->n_params = 0;
   g->tensors = ARENA_ARRAY(g->arena, const gguf_tensor *, g->n_tensors);
   g->by_name = ARENA_ARRAY(g->arena, const gguf_tensor *, g->n_tensors);
   for (size_t i = 0; i < g->n_files; i++) {
@@ -344,11 +346,42 @@ int gguf_open_memory(const void *data, size_t n, const char *name, gguf **out, e
   return finish_open(g, true, out, err);
 }
 
+// A file of `other` as the file of g with this number
+static gguf_file joined_file(gguf *g, const gguf_file *f, uint32_t number, const char *prefix) {
+  gguf_file to = *f;
+  to.tensors = ARENA_ARRAY(g->arena, gguf_tensor, f->shard.n_tensors);
+  for (size_t i = 0; i < f->shard.n_tensors; i++) {
+    to.tensors[i] = f->tensors[i];
+    to.tensors[i].shard = number;
+    to.tensors[i].name = arena_printf(g->arena, "%s%s", prefix, f->tensors[i].name);
+  }
+  return to;
+}
+
+int gguf_join(gguf *g, gguf *other, const char *prefix, error *err) {
+  die_if(g->joined, "gguf_join: a file was joined already");
+  size_t own = g->n_files;
+  gguf_file *files = ARENA_ARRAY(g->arena, gguf_file, own + other->n_files), *before = g->files;
+  for (size_t i = 0; i < own; i++) {
+    files[i] = before[i];
+    inuse_move(&before[i], &files[i]);
+  }
+  for (size_t i = 0; i < other->n_files; i++)
+    files[own + i] = joined_file(g, &other->files[i], (uint32_t)(own + i), prefix);
+  g->files = files;
+  g->n_files += other->n_files;
+  g->n_tensors += other->n_tensors;
+  g->joined = other;
+  return index_tensors(g, err);
+}
+
 bool gguf_in_memory(const gguf *g) { return g->files[0].fd < 0; }
 
 void gguf_close(gguf *g) {
   if (!g) return;
-  for (size_t i = 0; i < g->n_files; i++) close_file(&g->files[i]);
+  size_t own = g->n_files - (g->joined ? g->joined->n_files : 0);
+  for (size_t i = 0; i < own; i++) close_file(&g->files[i]);
+  gguf_close(g->joined);
   arena_free(g->arena);
   free(g);
 }
@@ -402,6 +435,21 @@ const gguf_shard *gguf_shard_at(const gguf *g, size_t i) {
   return &g->files[i].shard;
 }
 
+void gguf_take_names(gguf *g, char *names) {
+  free(g->files[0].names);
+  g->files[0].names = names;
+}
+
+// The name that config.json has for a key of a folder; NULL: none
+static const char *name_in_folder(const gguf *g, const char *key) {
+  for (const char *at = g->files[0].names; at && *at; at += strlen(at) + 1) {
+    const char *name = at + strlen(at) + 1;
+    if (!strcmp(at, key)) return name;
+    at = name;
+  }
+  return NULL;
+}
+
 int gguf_fail(const gguf *g, const char *key, error *err, const char *fmt, ...) {
   char text[sizeof err->text], quoted[128] = "";
   va_list ap;
@@ -409,6 +457,8 @@ int gguf_fail(const gguf *g, const char *key, error *err, const char *fmt, ...) 
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   if (!key) return error_set(err, "%s: %s", g->files[0].shown, text);
+  const char *name = name_in_folder(g, key);
+  if (name) return error_set(err, "%s: key '%s' ('%s' in config.json): %s", g->files[0].shown, key, name, text);
   return error_set(err, "%s: key '%s': %s", g->files[0].shown, gguf_quote(quoted, sizeof quoted, key, strlen(key)),
                    text);
 }

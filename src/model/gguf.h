@@ -100,8 +100,13 @@ int gguf_open_memory(const void *data, size_t n, const char *name, gguf **out, e
 // gguf_open if only the description is needed: the bytes of tensors may be missing, as in a file that is truncated
 // after its header. `data` of tensors whose bytes are missing is NULL.
 int gguf_open_head(const char *path, gguf **out, error *err);
+// hf_key_names, owned by g from now on: messages about a key name config.json's, too.
+void gguf_take_names(gguf *g, char *names);
 bool gguf_in_memory(const gguf *g);                         // the caller's memory, not a mapped file
 void gguf_close(gguf *g);                                   // NULL is fine
+// Adds the files of `other` and their tensors, whose names get a prefix, after those of g; keys stay those of g. g owns
+// `other` from here on, also if it fails. Indices of g's tensors do not change.
+int gguf_join(gguf *g, gguf *other, const char *prefix, error *err);
 // Whether the files still have the size that they were mapped with, and all that was read of them was there
 // (base/mapped.h: missing bytes read as zeros). Returns 0, or -1 and which file shrank from what to what. Call it after
 // reading everything that an answer depends on.

@@ -13,6 +13,7 @@ typedef struct gguf_file {
   int fd;                       // kept for gguf_check_size; -1: the caller's memory
   mapped *mapping;              // NULL: the caller's memory
   unsigned char *image;         // what a folder became (hf.h): owned; else NULL
+  char *names;                  // hf_key_names, owned; NULL: keys have no other names
   gguf_kv *kv;                  // in the order of the file
   size_t n_kv;
   const gguf_kv **by_key;       // sorted by key
@@ -28,6 +29,7 @@ struct gguf {
   size_t n_tensors;
   bool head;                    // bytes of tensors may be missing
   uint64_t tensor_bytes, n_params, file_bytes;
+  gguf *joined;                 // owns the last files (gguf_join); NULL: none
 };
 
 // gguf_parse.c: checks the bytes f->shard.map[0..size) and fills in the rest of f from arena a.

@@ -314,7 +314,11 @@ static int take_shape(struct reader *r, gguf_tensor *t) {
   if (t->ne[0] % t->format->block)
     return reader_fail(r, "rows of %" PRId64 " elements are not whole blocks of %s, which have %" PRIu32, t->ne[0],
                        t->format->name, t->format->block);
-  if (!mul_u64(elements / t->format->block, t->format->bytes, &bytes) || bytes > INT64_MAX)
+  if (t->ne[1] % t->format->rows)
+    return reader_fail(r, "%" PRId64 " rows do not fit %s, which has %" PRIu32 " together", t->ne[1], t->format->name,
+                       t->format->rows);
+  if (!format_row_bytes(t->format, (uint64_t)t->ne[0], &bytes) ||
+      !mul_u64(elements / (uint64_t)t->ne[0], bytes, &bytes) || bytes > INT64_MAX)
     return reader_fail(r, "%" PRIu64 " elements of %s are more than 2^63 - 1 bytes", elements, t->format->name);
   t->nbytes = bytes;
   return take64(r, &t->offset, "its offset");

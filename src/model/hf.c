@@ -85,14 +85,14 @@ static int is_made_twice(const hf *h, const hf_source *s, const char *to, error 
 // Adds one expert's matrix (or one head's vector) at its place in the stack.
 static int stack_expert(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t expert, error *err) {
   static const char experts[] = "num_local_experts num_experts n_routed_experts moe_num_experts";
-  uint32_t n, dims = r->heads ? 1 : 2;
+  uint32_t n, dims = r->heads && s->n_dims == 1 ? 1 : 2;
   hf_made *m = made_before(h, to);
   if (hf_need_u32(h, r->heads ? r->heads : experts, &n, err)) return -1;
   if (expert >= n || n > EXPERTS_MOST)
     return hf_fail(h, file_of(h, s), s->name, err, "config.json says that there are %u %s", n,
-                   r->heads ? "heads" : "experts");
+                   !r->heads ? "experts" : dims == 1 ? "heads" : "matrices");
   if (s->n_dims != dims) return hf_fail(h, file_of(h, s), s->name, err, "is no %s", r->heads ? "vector" : "matrix");
-  if (m && m->n_parts != n) return is_made_twice(h, s, to, err);
+  if (m && (m->n_parts != n || m->t.n_dims != dims + 1)) return is_made_twice(h, s, to, err);
   if (!m) {
     // each expert must have its own tensor, so memory is bounded by the number of tensors in the folder
     if ((h->n_stacked += n) > h->sources.n)
@@ -156,9 +156,49 @@ static int put_in_rows(hf *h, hf_made *m, const hf_source *s, const char *key, e
   return 0;
 }
 
+static int put_kernels(hf *h, hf_made *m, const hf_source *s, error *err) {
+  squeeze(m);
+  if (m->t.n_dims != 2) return hf_fail(h, file_of(h, s), s->name, err, "is not a kernel for each channel");
+  m->t.ne[2] = m->t.ne[1];
+  m->t.ne[1] = 1;
+  m->t.n_dims = 4;
+  return 0;
+}
+
+static int pad_rows(hf *h, hf_made *m, const hf_source *s, const char *key, error *err) {
+  uint32_t n;
+  if (hf_need_u32(h, key, &n, err)) return -1;
+  if (m->t.n_dims != 2) return hf_fail(h, file_of(h, s), s->name, err, "is no matrix");
+  if (n <= m->t.ne[1]) return 0;
+  if (s->blocks) return hf_fail(h, file_of(h, s), s->name, err, "has fewer rows than %s, and is of 4-bit blocks", key);
+  m->padded = m->t.ne[1];
+  m->t.ne[1] = m->rows = n;
+  return 0;
+}
+
+// Sets the factors of a matrix's rows.
+static int put_times(hf *h, hf_made *m, const hf_source *s, const char *key, error *err) {
+  json_t *list = json_object_get(h->text, key), *part;
+  size_t n = json_array_size(list), i;
+  hf_times *times = ARENA_ARRAY(h->arena, hf_times, n + 1);
+  int64_t end = 0;
+  json_array_foreach(list, i, part) {
+    times[i].end = json_integer_value(json_array_get(part, 0));
+    for (size_t k = 0; k < 2; k++) times[i].by[k] = (float)json_number_value(json_array_get(part, k + 1));
+    if (times[i].end <= end)
+      return hf_fail(h, file_of(h, s), s->name, err, "config.json says that a part of it has no rows");
+    end = times[i].end;
+  }
+  if (m->t.n_dims != 2 || end < m->t.ne[1] || (n > 1 && end != m->t.ne[1]))
+    return hf_fail(h, file_of(h, s), s->name, err, "has other rows than the parts with factors in config.json");
+  m->times = times;
+  return 0;
+}
+
 // Applies a rule to a tensor, which has the folder's shape so far.
 static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error *err) {
   m->minus_exp = r->op & HF_MINUS_EXP;
+  m->wide = r->op & HF_WIDE;
   if (r->op & HF_SQUEEZED) squeeze(m);
   switch (r->op & HF_OP_MASK) {
   case HF_ROWS_EVEN:
@@ -175,6 +215,9 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_FIRST_TURNED: return hf_split(h, m, s, r, err);
   case HF_PLUS_ONE: m->plus = 1; return 0;
   case HF_IN_ROWS: return put_in_rows(h, m, s, r->heads, err);
+  case HF_KERNELS: return put_kernels(h, m, s, err);
+  case HF_PADDED: return pad_rows(h, m, s, r->heads, err);
+  case HF_TIMES: return put_times(h, m, s, r->heads, err);
   case HF_TURNED: return turn_matrices(h, m, s, false, 0, err);
   case HF_TURNED_EVEN: return turn_matrices(h, m, s, true, 0, err);
   case HF_TURNED_ODD: return turn_matrices(h, m, s, true, 1, err);
@@ -185,6 +228,8 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   default: return 0;
   }
 }
+
+static bool is_changed(const hf_made *m) { return m->plus != 0 || m->minus_exp || m->times; }
 
 static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t expert, error *err) {
   char quoted[128];
@@ -201,9 +246,9 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
   hf_made *m = new_made(h, to, s);
   if (follow_rule(h, m, s, r, err)) return -1;
   bool apart = m->turned || m->step != 1, is_mx = s->blocks && s->blocks->id == FORMAT_MXFP4;
-  if (((s->packed || is_mx) && apart) || ((s->packed || s->scale) && r->op & HF_SQUEEZED))
+  if (((s->packed || is_mx) && apart) || ((s->packed || s->scale) && (r->op & HF_SQUEEZED || r->op == HF_KERNELS)))
     return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s' in another order, and has scales of blocks", to);
-  if (s->blocks && !is_mx && (apart || m->plus != 0 || m->minus_exp || !hf_keeps_groups(&m->columns)))
+  if (s->blocks && !is_mx && (apart || is_changed(m) || !hf_keeps_groups(&m->columns)))
     m->t.from = format_by_id(FORMAT_F32);
   return 0;
 }
@@ -264,8 +309,11 @@ static void put_blocks_first(hf *h) {
 // Returns whether a tensor is F32 in every file.
 static bool stays_f32(const hf_tensor *t) {
   static const char *const ends[] = {"_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight",
-                                     "ssm_conv1d.weight", "shortconv.conv.weight",
-                                     "indexer.proj.weight"};
+                                     "ssm_conv1d.weight", "ssm_conv1d_q.weight", "ssm_conv1d_k.weight",
+                                     "ssm_conv1d_v.weight", "shortconv.conv.weight", "indexer.proj.weight",
+                                     "altup_correct_coef.weight", "altup_predict_coef.weight",
+                                     "hc_attn_fn.weight", "hc_ffn_fn.weight", "indexer_compressor_ape.weight",
+                                     "indexer_compressor_gate.weight"};
   if (t->n_dims < 2 || !hf_ends_in(t->name, ".weight")) return true;
   for (size_t i = 0; i < COUNT(ends); i++) if (hf_ends_in(t->name, ends[i])) return true;
   return !strcmp(t->name, "position_embd.weight") || !strcmp(t->name, "token_types.weight");
@@ -394,6 +442,15 @@ static int put_sampling(hf *h, error *err) {
   return status;
 }
 
+// A head that config.json announces has to be there: files without one use the embeddings. Classes with encoders may
+// say it for one of their models alone.
+static int check_output_tensor(const hf *h, error *err) {
+  static const char key[] = "tie_word_embeddings";
+  if (h->class->alone || h->class->bare || h->class->seeing || !json_is_false(json_object_get(h->text, key))) return 0;
+  for (size_t i = 0; i < h->made.n; i++) if (!strcmp(h->made.at[i].t.name, "output.weight")) return 0;
+  return hf_fail(h, "config.json", key, err, "is false, but the folder has no tensor lm_head.weight");
+}
+
 // ---- open -----------------------------------------------------------------------------------------------------------
 
 static int read_folder(hf *h, enum hf_type type, error *err) {
@@ -403,7 +460,7 @@ static int read_folder(hf *h, enum hf_type type, error *err) {
   choose_type(h, type);
   h->head = gguf_head_new(ALIGNMENT);
   put_general(h);
-  if (put_sampling(h, err) || hf_put_keys(h, err) || make_tensors(h, err)) return -1;
+  if (put_sampling(h, err) || hf_put_keys(h, err) || make_tensors(h, err) || check_output_tensor(h, err)) return -1;
   put_blocks_first(h);
   if (place_tensors(h, err)) return -1;
   put_size(h);
@@ -433,6 +490,7 @@ void hf_close(hf *h) {
   if (!h) return;
   hf_close_files(h);
   gguf_head_free(h->head);
+  str_free(&h->names);
   json_decref(h->text);
   json_decref(h->config);
   vec_free(&h->made);
@@ -476,6 +534,7 @@ static const unsigned char *row_of_source(const hf_made *m, const hf_source *s, 
 static const unsigned char *raw_row(const hf_made *m, int64_t r, unsigned char *scratch) {
   const hf_source *s = m->parts[r / m->rows];
   uint64_t bytes = m->t.from->bytes;
+  if (m->padded && r >= m->padded) return memset(scratch, 0, bytes * (uint64_t)m->t.ne[0]);
   if (m->turned || m->step != 1) return gather_elements(m, s, r % m->rows, scratch);
   const unsigned char *row = row_of_source(m, s, hf_ordered(&m->order, r % m->rows), scratch);
   if (!m->columns.n) return row;
@@ -486,15 +545,25 @@ static const unsigned char *raw_row(const hf_made *m, int64_t r, unsigned char *
 }
 
 // Computes in the precision of the stored type; bf16 is computed as f32, as everywhere.
-static void change_values(const hf_made *m, float *x) {
+static void round_values(const hf_made *m, float *x) {
   unsigned char half[2];
   const struct format *f16 = format_by_id(FORMAT_F16);
-  for (int64_t i = 0; i < m->t.ne[0]; i++) {
-    x[i] = m->minus_exp ? -(float)exp((double)x[i]) : x[i] + m->plus;
-    if (m->t.from != f16) continue;
+  for (int64_t i = 0; i < m->t.ne[0] && m->t.from == f16 && !m->wide; i++) {
     quantise_row(f16, &x[i], NULL, 1, half);
     floats_from(f16, half, 1, &x[i]);
   }
+}
+
+static void change_values(const hf_made *m, int64_t r, float *x) {
+  const hf_times *times = m->times;
+  while (times && r >= times->end) times++;
+  for (size_t k = 0; times && k < 2; k++) {
+    for (int64_t i = 0; i < m->t.ne[0]; i++) x[i] *= times->by[k];
+    round_values(m, x);
+  }
+  if (times) return;
+  for (int64_t i = 0; i < m->t.ne[0]; i++) x[i] = m->minus_exp ? -(float)exp((double)x[i]) : x[i] + m->plus;
+  round_values(m, x);
 }
 
 static int make_row(const hf *h, const hf_made *m, int64_t r, float *x, unsigned char *scratch, unsigned char *out,
@@ -507,13 +576,12 @@ static int make_row(const hf *h, const hf_made *m, int64_t r, float *x, unsigned
   if (m->values) memcpy(x, m->values, (size_t)n * sizeof *x);
   else {
     const unsigned char *raw = raw_row(m, r, scratch);
-    bool is_changed = m->minus_exp || m->plus != 0;
-    if (m->t.from == m->t.to && !is_changed) {
+    if (m->t.from == m->t.to && !is_changed(m)) {
       memcpy(out, raw, m->t.from->bytes * (size_t)n);
       return 0;
     }
     floats_from(m->t.from, raw, n, x);
-    if (is_changed) change_values(m, x);
+    if (is_changed(m)) change_values(m, r, x);
   }
   if (m->t.to->id == FORMAT_F32) {
     memcpy(out, x, (size_t)n * sizeof *x);
@@ -566,7 +634,7 @@ static stamp stamp_of_folder(const hf *h, size_t n) {
   return s;
 }
 
-int hf_image(const char *dir, unsigned char **out, size_t *n, stamp *of, error *err) {
+int hf_image(const char *dir, unsigned char **out, size_t *n, stamp *of, char **names, error *err) {
   hf *h;
   str head = {0};
   *out = NULL;
@@ -582,6 +650,7 @@ int hf_image(const char *dir, unsigned char **out, size_t *n, stamp *of, error *
     *out = image;
     inuse_move(h, image);
     *of = stamp_of_folder(h, *n);
+    *names = hf_key_names(h);
   }
   str_free(&head);
   hf_close(h);

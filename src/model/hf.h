@@ -27,10 +27,17 @@ typedef struct hf_tensor {
   uint64_t nbytes;                   // in the file
 } hf_tensor;
 
+// Returns whether hf_open reads a file of this name in a folder, "1_Pooling/config.json" included.
+bool hf_reads(const char *name);
+// Returns whether folders of this class of transformers are read; otherwise an error says so.
+int hf_check_class(const char *class, error *err);
 // Opens a folder. 0 and *out, for hf_close; -1 and an error that names file, key and value.
 int hf_open(const char *dir, enum hf_type type, hf **out, error *err);
 void hf_close(hf *h);                                      // NULL is allowed
 const gguf_head *hf_head(const hf *h);                     // complete: keys and tensors
+// For messages, for free(): each key whose value is one of config.json, and that one's name, each followed by a 0; then
+// an empty key.
+char *hf_key_names(const hf *h);
 size_t hf_n_tensors(const hf *h);
 const hf_tensor *hf_tensor_at(const hf *h, size_t i);
 // Computes rows [first, first + n) of a tensor in the file's format. Thread-safe. -1: the file's format cannot
@@ -38,7 +45,8 @@ const hf_tensor *hf_tensor_at(const hf *h, size_t i);
 int hf_rows(const hf *h, size_t i, int64_t first, int64_t n, unsigned char *out, error *err);
 // Checks that the folder's files are unchanged; call it after the last hf_rows. -1: a file was truncated or changed.
 int hf_check(const hf *h, error *err);
-// Makes the whole file in memory, for hf_image_free; *of: the stamp of the folder's files at that time.
-int hf_image(const char *dir, unsigned char **out, size_t *n, stamp *of, error *err);
+// Makes the whole file in memory, for hf_image_free; *of: the stamp of the folder's files at that time; *names: as
+// hf_key_names.
+int hf_image(const char *dir, unsigned char **out, size_t *n, stamp *of, char **names, error *err);
 void hf_image_free(unsigned char *image, size_t n);
 #endif

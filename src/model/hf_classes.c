@@ -106,235 +106,83 @@ static const hf_rule common_rules[] = {
   {0},
 };
 
-const json_t *hf_rope(const hf *h) {
-  const char *name;
-  const json_t *rope = hf_value(h, "rope_parameters rope_scaling", &name);
-  const json_t *full = json_object_get(rope, "full_attention");
-  return full ? full : rope;
-}
-
-// A number of the rope group, or, if absent, the key `beside` of config.json itself.
-int hf_rope_number(const hf *h, const char *key, const char *beside, double *out, bool *found, error *err) {
-  if (hf_number_in(h, hf_rope(h), key, out, found, err)) return -1;
-  return *found || !beside ? 0 : hf_f64(h, beside, out, found, err);
-}
-
-static const char *rope_type(const hf *h) {
-  const json_t *rope = hf_rope(h);
-  const char *type = json_string_value(json_object_get(rope, "rope_type"));
-  return type ? type : json_string_value(json_object_get(rope, "type"));
-}
-
-static int put_rope_number(hf *h, const char *from, const char *to, bool needed, error *err) {
-  double v;
-  bool found;
-  if (hf_rope_number(h, from, NULL, &v, &found, err)) return -1;
-  if (found) gguf_head_f32(h->head, hf_arch_key(h, to), (float)v);
-  return found || !needed ? 0 : hf_fail(h, config_name, from, err, "is missing in what it says of rotation");
-}
-
-static int put_old_context(hf *h, error *err) {
-  double v;
-  bool found;
-  if (hf_rope_number(h, "original_max_position_embeddings", "original_max_position_embeddings", &v, &found, err))
-    return -1;
-  if (!found || v < 1 || v > UINT32_MAX)
-    return hf_fail(h, config_name, "original_max_position_embeddings", err, "is missing, or no number of positions");
-  gguf_head_u32(h->head, hf_arch_key(h, "rope.scaling.original_context_length"), (uint32_t)v);
-  return 0;
-}
-
-static int put_yarn(hf *h, error *err) {
-  const char *attn = json_object_get(hf_rope(h), "attention_factor") ? "attention_factor" : "attn_factor";
-  return put_rope_number(h, "factor", "rope.scaling.factor", true, err) || put_old_context(h, err) ||
-             put_rope_number(h, "extrapolation_factor", "rope.scaling.yarn_ext_factor", false, err) ||
-             put_rope_number(h, attn, "rope.scaling.yarn_attn_factor", false, err) ||
-             put_rope_number(h, "beta_fast", "rope.scaling.yarn_beta_fast", false, err) ||
-             put_rope_number(h, "beta_slow", "rope.scaling.yarn_beta_slow", false, err)
-           ? -1
-           : 0;
-}
-
-static int put_scaling(hf *h, error *err) {
-  const char *type = rope_type(h);
-  char quoted[64];
-  if (h->class->own_scaling || !type || !strcmp(type, "default") || !strcmp(type, "llama3")) return 0;
-  if (strcmp(type, "linear") && strcmp(type, "yarn") && strcmp(type, "longrope") && strcmp(type, "su"))
-    return hf_fail(h, config_name, "rope_type", err, "'%s' is not known",
-                   gguf_quote(quoted, sizeof quoted, type, strlen(type)));
-  bool both = !strcmp(type, "longrope") || !strcmp(type, "su");
-  const char *name = both ? "longrope" : type;
-  gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), name, strlen(name));
-  if (both) return 0;
-  return *type == 'y' ? put_yarn(h, err) : put_rope_number(h, "factor", "rope.scaling.factor", true, err);
-}
-
-static int put_rope(hf *h, error *err) {
-  const char *name;
-  double v;
-  bool found;
-  if (put_scaling(h, err) ||
-      hf_rope_number(h, "rope_theta", "rope_theta rotary_emb_base global_rope_theta", &v, &found, err))
-    return -1;
-  if (found) gguf_head_f32(h->head, hf_arch_key(h, "rope.freq_base"), (float)v);
-  const json_t *near = json_object_get(hf_value(h, "rope_parameters", &name), "sliding_attention");
-  if (hf_number_in(h, near, "rope_theta", &v, &found, err)) return -1;
-  if (!found && hf_f64(h, "rope_local_base_freq local_rope_theta", &v, &found, err)) return -1;
-  if (found) gguf_head_f32(h->head, hf_arch_key(h, "rope.freq_base_swa"), (float)v);
-  return 0;
-}
-
 // ---- particular classes ---------------------------------------------------------------------------------------------
 
-// The number of elements of a head.
-static int head_size(const hf *h, uint32_t *out, error *err) {
-  uint32_t width, heads;
-  bool found;
-  if (hf_u32(h, "head_dim", out, &found, err)) return -1;
-  if (found) return 0;
-  if (hf_need_u32(h, "hidden_size d_model", &width, err) || hf_need_u32(h, "num_attention_heads n_heads", &heads, err))
-    return -1;
-  *out = width / heads;
-  return 0;
+// Without a list of layers a pattern says which have a window: a number, or a letter for each layer of a group.
+static int check_pattern(const hf *h, uint32_t every, error *err) {
+  const char *name;
+  const json_t *v = hf_value(h, "sliding_window_pattern _sliding_window_pattern", &name);
+  const char *letters = json_string_value(v);
+  bool same = letters ? strlen(letters) == every && strspn(letters, "L") == every - 1 && letters[every - 1] == 'G'
+                      : json_is_integer(v) && json_integer_value(v) == every;
+  if (!v || same || json_array_size(json_object_get(h->text, "layer_types"))) return 0;
+  return hf_fail(h, config_name, name, err, "is not %u, and layer_types is missing", every);
 }
 
-int hf_put_rope_dims(hf *h, double share, error *err) {
-  uint32_t n;
-  if (head_size(h, &n, err)) return -1;
-  gguf_head_u32(h->head, hf_arch_key(h, "rope.dimension_count"), (uint32_t)(n * share));
-  return 0;
-}
-
-enum { ROPE_MOST = 1 << 16 };
-
-// The frequency factors of llama3's rule, computed in the converter's order.
-static int llama3_factors(hf *h, uint32_t dim, error *err) {
-  double base = 10000, factor = 8, low = 1, high = 4, old = 8192;
-  bool found;
-  if (hf_rope_number(h, "rope_theta", "rope_theta", &base, &found, err) ||
-      hf_rope_number(h, "factor", NULL, &factor, &found, err) ||
-      hf_rope_number(h, "low_freq_factor", NULL, &low, &found, err) ||
-      hf_rope_number(h, "high_freq_factor", NULL, &high, &found, err) ||
-      hf_rope_number(h, "original_max_position_embeddings", "original_max_position_embeddings", &old, &found, err))
-    return -1;
-  if (!(low > 0 && high > low && old > 0 && factor > 0))
-    return hf_fail(h, config_name, "rope_type", err, "llama3 with factors that are no such");
-  float *out = ARENA_ARRAY(h->arena, float, dim / 2 + 1);
-  for (uint32_t i = 0; i < dim / 2; i++) {
-    float freq = 1.0f / powf((float)base, (float)(2 * i) / (float)dim);
-    double wavelength = (double)((float)(2 * 3.14159265358979323846) / freq);
-    double smooth = (double)((float)old / (float)wavelength);
-    smooth = (double)(((float)smooth - (float)low) / (float)(high - low));
-    out[i] = wavelength < old / high ? 1 : wavelength > old / low ? (float)factor
-             : 1.0f / ((1.0f - (float)smooth) / (float)factor + (float)smooth);
+// The number of a name in "a|b c": b is of kind 0. -1: unknown.
+static int layer_kind(const char *kinds, const char *name) {
+  for (int kind = 0; *kinds && name; kind++) {
+    size_t n = strcspn(kinds, " ");
+    for (size_t at = 0; at < n; at++) {
+      size_t end = at + strcspn(kinds + at, "| ");
+      if (strlen(name) == end - at && !memcmp(name, kinds + at, end - at)) return kind;
+      at = end;
+    }
+    kinds += n + strspn(kinds + n, " ");
   }
-  hf_add_values(h, "rope_freqs.weight", out, dim / 2);
-  return 0;
+  return -1;
 }
 
-int hf_llama_more(hf *h, error *err) {
-  uint32_t dim;
-  const char *type = rope_type(h);
-  if (hf_put_rope_dims(h, 1, err) || head_size(h, &dim, err)) return -1;
-  if (!type || strcmp(type, "llama3")) return 0;
-  if (dim < 2 || dim > ROPE_MOST)
-    return hf_fail(h, config_name, "head_dim", err, "%u is not from 2 to %d", dim, ROPE_MOST);
-  return llama3_factors(h, dim, err);
-}
-
-int hf_put_rotated(hf *h, double usual, error *err) {
-  static const char names[] = "partial_rotary_factor rotary_pct rope_pct";
-  double share = usual;
-  bool found;
-  const char *name = "partial_rotary_factor";
-  if (hf_rope_number(h, name, names, &share, &found, err)) return -1;
-  if (share > 0 && share <= 1) return hf_put_rope_dims(h, share, err);
-  if (!json_object_get(hf_rope(h), name)) hf_value(h, names, &name);
-  return hf_fail(h, config_name, name, err, "is not from 0 to 1");
-}
-
-int hf_glm4_more(hf *h, error *err) {
-  if (json_object_get(hf_rope(h), "mrope_section"))
-    return hf_fail(h, config_name, "mrope_section", err, "positions of pictures are not known for this class");
-  return hf_put_rotated(h, 0.5, err);
-}
-
-// Adds a list of frequency factors.
-static int put_factors(hf *h, const char *key, const char *name, uint32_t n, error *err) {
-  const json_t *list = json_object_get(hf_rope(h), key);
-  if (n > ROPE_MOST || json_array_size(list) != n)
-    return hf_fail(h, config_name, key, err, "is not a list of %u numbers", n);
-  float *out = ARENA_ARRAY(h->arena, float, n + 1);
+int hf_read_layers(const hf *h, const char *key, const char *kinds, bool needed, hf_layers *out, error *err) {
+  const json_t *list = json_object_get(h->text, key);
+  size_t n = json_array_size(list);
+  out->of = NULL;
+  if (hf_need_u32(h, "num_hidden_layers", &out->n, err)) return -1;
+  if (out->n > HF_LAYERS_MOST || ((n || needed) && n != out->n))
+    return hf_fail(h, config_name, key, err, "is not a list of %u layers, of %d at most", out->n, HF_LAYERS_MOST);
+  if (!n) return 0;
+  out->of = ARENA_ARRAY(h->arena, uint8_t, n);
   for (size_t i = 0; i < n; i++) {
-    const json_t *v = json_array_get(list, i);
-    if (!json_is_number(v)) return hf_fail(h, config_name, key, err, "has what is no number at %zu", i);
-    out[i] = (float)json_number_value(v);
+    const char *name = json_string_value(json_array_get(list, i));
+    int kind = layer_kind(kinds, name);
+    if (kind < 0) return hf_fail(h, config_name, key, err, "has '%.40s'", name ? name : "what is no text");
+    out->of[i] = (uint8_t)kind;
   }
-  hf_add_values(h, name, out, n);
   return 0;
 }
 
-// Contexts beyond the original one: two lists of factors, and one factor for attention.
-static int phi3_longer(hf *h, double old, uint32_t dims, error *err) {
-  const char *type = rope_type(h);
-  uint32_t positions;
-  double attn = 1;
-  if (!json_array_size(json_object_get(hf_rope(h), "long_factor"))) return 0;
-  if (hf_need_u32(h, "n_positions max_position_embeddings", &positions, err)) return -1;
-  double scale = positions / old;
-  if (type && (!strcmp(type, "longrope") || !strcmp(type, "su")))
-    attn = scale > 1 ? sqrt(1 + log(scale) / log(old)) : 1;
-  else if (type && !strcmp(type, "yarn")) attn = scale > 1 ? 0.1 * log(scale) + 1 : 1;
-  else return hf_fail(h, config_name, "rope_type", err, "is not one that has factors");
-  gguf_head_f32(h->head, hf_arch_key(h, "rope.scaling.attn_factor"), (float)attn);
-  return put_factors(h, "long_factor", "rope_factors_long.weight", dims / 2, err) ||
-             put_factors(h, "short_factor", "rope_factors_short.weight", dims / 2, err)
-           ? -1
-           : 0;
-}
-
-int hf_phi3_more(hf *h, error *err) {
-  double share = 1, old = 0;
-  uint32_t width, heads, window = 0;
-  bool found;
-  if (put_old_context(h, err) || hf_need_u32(h, "hidden_size", &width, err) ||
-      hf_need_u32(h, "num_attention_heads", &heads, err) || hf_u32(h, "sliding_window", &window, &found, err) ||
-      hf_rope_number(h, "original_max_position_embeddings", "original_max_position_embeddings", &old, &found, err) ||
-      hf_rope_number(h, "partial_rotary_factor", "partial_rotary_factor", &share, &found, err))
-    return -1;
-  if (!(share > 0 && share <= 1)) return hf_fail(h, config_name, "partial_rotary_factor", err, "is not from 0 to 1");
-  uint32_t dims = (uint32_t)(share * width) / heads;
-  gguf_head_u32(h->head, hf_arch_key(h, "rope.dimension_count"), dims);
-  gguf_head_u32(h->head, hf_arch_key(h, "attention.sliding_window"), window);
-  return phi3_longer(h, old, dims, err);
+int hf_put_heads_of_layers(hf *h, const hf_layers *y, uint8_t attends, error *err) {
+  uint32_t heads;
+  if (hf_need_u32(h, "num_key_value_heads", &heads, err)) return -1;
+  if (heads > INT32_MAX) return hf_fail(h, config_name, "num_key_value_heads", err, "%u is too many", heads);
+  int32_t *each = ARENA_ARRAY(h->arena, int32_t, y->n);
+  for (uint32_t i = 0; i < y->n; i++) each[i] = y->of[i] == attends ? (int32_t)heads : 0;
+  gguf_head_i32s(h->head, hf_arch_key(h, "attention.head_count_kv"), each, y->n);
+  return 0;
 }
 
 int hf_put_windows(hf *h, uint32_t every, error *err) {
-  uint32_t window, n;
+  uint32_t window;
+  hf_layers y;
   bool found;
   if (hf_u32(h, "sliding_window", &window, &found, err)) return -1;
   if (!found || !window) return 0;
-  if (hf_need_u32(h, "num_hidden_layers", &n, err)) return -1;
-  const json_t *types = json_object_get(h->text, "layer_types");
-  if (n > HF_LAYERS_MOST || (json_array_size(types) && json_array_size(types) != n))
-    return hf_fail(h, config_name, "layer_types", err, "is not a list of %u layers, of %d at most", n, HF_LAYERS_MOST);
-  bool *near = ARENA_ARRAY(h->arena, bool, n);
-  for (uint32_t i = 0; i < n; i++) {
-    const char *type = json_string_value(json_array_get(types, i));
-    near[i] = type ? !strcmp(type, "sliding_attention") : (i + 1) % every != 0;
-    if (type && !near[i] && strcmp(type, "full_attention"))
-      return hf_fail(h, config_name, "layer_types", err, "has '%.40s'", type);
-  }
+  if (check_pattern(h, every, err) ||
+      hf_read_layers(h, "layer_types", "full_attention sliding_attention", false, &y, err))
+    return -1;
+  bool *near = ARENA_ARRAY(h->arena, bool, y.n);
+  for (uint32_t i = 0; i < y.n; i++) near[i] = y.of ? y.of[i] : (i + 1) % every != 0;
   gguf_head_u32(h->head, hf_arch_key(h, "attention.sliding_window"), window);
-  gguf_head_bools(h->head, hf_arch_key(h, "attention.sliding_window_pattern"), near, n);
+  gguf_head_bools(h->head, hf_arch_key(h, "attention.sliding_window_pattern"), near, y.n);
   return 0;
 }
 
-int hf_check_layers(hf *h, uint32_t every, error *err) {
+int hf_check_layers(hf *h, uint32_t every, uint32_t first, error *err) {
   json_t *types = json_object_get(h->text, "layer_types"), *v;
   size_t i;
   json_array_foreach(types, i, v) {
-    const char *type = json_string_value(v), *must = (i + 1) % every ? "sliding_attention" : "full_attention";
+    const char *type = json_string_value(v),
+               *must = every && i % every != first ? "sliding_attention" : "full_attention";
     if (!type || strcmp(type, must))
       return hf_fail(h, config_name, "layer_types", err,
                      "has '%.40s' at %zu, but layers of %s are of other kinds there", type ? type : "what is no text",
@@ -344,19 +192,60 @@ int hf_check_layers(hf *h, uint32_t every, error *err) {
 }
 
 static int every_fourth_full(hf *h, error *err) { return hf_put_windows(h, 4, err); }
+static int exaone4_more(hf *h, error *err) { return hf_put_windows(h, 4, err) || hf_put_llama3(h, err) ? -1 : 0; }
+static int every_second_full(hf *h, error *err) { return hf_check_layers(h, 2, 1, err); }
+int hf_all_full(hf *h, error *err) { return hf_check_layers(h, 1, 0, err); }
+
+int hf_check_positions(hf *h, uint32_t every, error *err) {
+  static const char key[] = "no_rope_layers";
+  json_t *list = json_object_get(h->text, key), *v;
+  size_t i;
+  json_array_foreach(list, i, v)
+    if (!json_is_integer(v) || (json_integer_value(v) != 0) != ((i + 1) % every != 0))
+      return hf_fail(h, config_name, key, err, "has another value than %d at %zu, but files of %s have no key for it",
+                     (i + 1) % every != 0, i, h->class->arch);
+  return 0;
+}
+
+static int smollm3_more(hf *h, error *err) {
+  return hf_check_positions(h, 4, err) || hf_all_full(h, err) || hf_llama_more(h, err) ? -1 : 0;
+}
 
 static int cohere_more(hf *h, error *err) {
+  const char *type = hf_rope_type(h);
   (void)err;
-  if (!rope_type(h) || !strcmp(rope_type(h), "default"))
+  if (!type || !strcmp(type, "default"))
     gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), "none", 4);
   return 0;
 }
+
+// The scale of queries is said if it is not what files of the architecture mean: by the size of a head, or, in the
+// largest model, by the width divided by the heads.
+static int put_query_scale(hf *h, uint32_t largest, error *err) {
+  static const char key[] = "query_pre_attn_scalar";
+  uint32_t size, width, heads;
+  double by = 256;
+  bool found;
+  if (hf_f64(h, key, &by, &found, err) || hf_head_size(h, &size, err) || hf_need_u32(h, "hidden_size", &width, err) ||
+      hf_need_u32(h, "num_attention_heads", &heads, err))
+    return -1;
+  if (!(by > 0)) return hf_fail(h, config_name, key, err, "%g is not positive", by);
+  if (by != (h->n_layers == largest ? width / heads : size))
+    gguf_head_f32(h->head, hf_arch_key(h, "attention.scale"), (float)(1 / sqrt(by)));
+  return 0;
+}
+
+static int gemma2_more(hf *h, error *err) { return every_second_full(h, err) || put_query_scale(h, 46, err) ? -1 : 0; }
 
 static int gemma3_more(hf *h, error *err) {
   uint32_t pattern, window;
   bool found;
   if (hf_u32(h, "sliding_window_pattern _sliding_window_pattern", &pattern, &found, err)) return -1;
-  if (found && pattern == 1) return 0;
+  bool full = found && pattern == 1;
+  if ((!full && check_pattern(h, 6, err)) || hf_check_layers(h, full ? 1 : 6, full ? 0 : 5, err) ||
+      put_query_scale(h, 62, err))
+    return -1;
+  if (full) return 0;
   if (hf_need_u32(h, "sliding_window", &window, err)) return -1;
   gguf_head_u32(h->head, hf_arch_key(h, "attention.sliding_window"), window);
   return 0;
@@ -366,11 +255,7 @@ static int gemma_embedding_more(hf *h, error *err) { return gemma3_more(h, err) 
 
 static const hf_key llama_keys[] = {{"vocab_size", HF_U32, "vocab_size"}, {0}};
 static const hf_rule llama_rules[] = {HF_WOVEN, {0}};
-static const hf_key granite_keys[] = {
-  HF_GRANITE_KEYS,
-  {0},
-};
-
+static const hf_key granite_keys[] = {HF_GRANITE_KEYS, {0}};
 static const hf_key mistral_keys[] = {
   {"vocab_size", HF_U32, "vocab_size"},
   {"attention.sliding_window", HF_U32, "sliding_window"},
@@ -396,14 +281,7 @@ static const hf_key gpt_oss_keys[] = {
   {0},
 };
 
-static const hf_rule mixtral_rules[] = {
-  HF_WOVEN,
-  {BLOCK "block_sparse_moe.gate", "blk.*.ffn_gate_inp", 0, 0},
-  {BLOCK "block_sparse_moe.experts.#.w1", "blk.*.ffn_gate_exps", HF_STACK, 0},
-  {BLOCK "block_sparse_moe.experts.#.w2", "blk.*.ffn_down_exps", HF_STACK, 0},
-  {BLOCK "block_sparse_moe.experts.#.w3", "blk.*.ffn_up_exps", HF_STACK, 0},
-  {0},
-};
+static const hf_rule mixtral_rules[] = {HF_WOVEN, HF_EXPERTS_W(BLOCK "block_sparse_moe"), {0}};
 static const hf_rule qwen3moe_rules[] = {HF_EXPERTS(BLOCK "mlp"), {0}};
 static const hf_rule gemma3_rules[] = {
   {"model.norm", "output_norm", HF_PLUS_ONE, 0},
@@ -418,9 +296,7 @@ static const hf_rule gemma3_rules[] = {
 static const hf_rule qwen2moe_rules[] = {
   HF_EXPERTS(BLOCK "mlp"),
   {BLOCK "mlp.shared_expert_gate", "blk.*.ffn_gate_inp_shexp", 0, 0},
-  {BLOCK "mlp.shared_expert.gate_proj", "blk.*.ffn_gate_shexp", 0, 0},
-  {BLOCK "mlp.shared_expert.down_proj", "blk.*.ffn_down_shexp", 0, 0},
-  {BLOCK "mlp.shared_expert.up_proj", "blk.*.ffn_up_shexp", 0, 0},
+  HF_SHARED_EXPERT(BLOCK "mlp.shared_expert"),
   {0},
 };
 static const hf_rule gemma_rules[] = {
@@ -466,9 +342,12 @@ static const hf_rule gpt_oss_rules[] = {
 #define EPS5 "\"rms_norm_eps\":1e-5"
 #define THETA(x) "\"rope_theta\":" x
 #define PLAIN "{" EPS6 "," THETA("10000.0") "}"
+#define SIZE128 "{" EPS6 "," THETA("10000.0") ",\"head_dim\":128}"
 #define SILU "hidden_act=silu"
 #define NO_WINDOW " use_sliding_window=false"
 #define GELU_TANH "hidden_activation=gelu_pytorch_tanh"
+#define CAUSAL " use_bidirectional_attention=false"
+#define UNCAPPED " attn_logit_softcapping=none"
 // Folders of Gemma 3 with an encoder of pictures may omit the numbers of heads.
 #define GEMMA3 "{" EPS6 "," THETA("1e6") ",\"rope_local_base_freq\":1e4,\"head_dim\":256,\"num_attention_heads\":8," \
   "\"num_key_value_heads\":4,\"sliding_window\":4096,\"max_position_embeddings\":131072}"
@@ -482,25 +361,11 @@ static const hf_class plain_classes[] = {
    .keys = llama_keys,
    .rules = llama_rules,
    .more = hf_llama_more},
-  {.name = "LlamaModel",
-   .bare = true,
-   .vocab = HF_VOCAB_LLAMA,
-   .arch = "llama",
-   .defaults = PLAIN,
-   .musts = SILU,
-   .head_dim = true,
-   .keys = llama_keys,
-   .rules = llama_rules,
-   .more = hf_llama_more},
+  {.name = "LlamaModel", .like = "LlamaForCausalLM", .bare = true},
   {.name = "MistralForCausalLM",
-   .vocab = HF_VOCAB_LLAMA,
-   .arch = "llama",
-   .musts = SILU,
-   .head_dim = true,
+   .like = "LlamaForCausalLM",
    .defaults = "{" EPS6 "," THETA("10000.0") ",\"sliding_window\":4096}",
-   .keys = mistral_keys,
-   .rules = llama_rules,
-   .more = hf_llama_more},
+   .keys = mistral_keys},
   {.name = "MixtralForCausalLM",
    .vocab = HF_VOCAB_LLAMA,
    .arch = "llama",
@@ -509,16 +374,9 @@ static const hf_class plain_classes[] = {
    .keys = mistral_keys,
    .rules = mixtral_rules,
    .more = hf_llama_more},
-  {.name = "Qwen2ForCausalLM", .arch = "qwen2", .defaults = PLAIN, .musts = SILU NO_WINDOW},
-  {.name = "Qwen3ForCausalLM",
-   .arch = "qwen3",
-   .defaults = "{" EPS6 "," THETA("10000.0") ",\"head_dim\":128}",
-   .musts = SILU NO_WINDOW},
-  {.name = "Qwen3Model",
-   .bare = true,
-   .arch = "qwen3",
-   .defaults = "{" EPS6 "," THETA("10000.0") ",\"head_dim\":128}",
-   .musts = SILU NO_WINDOW},
+  {.name = "Qwen2ForCausalLM", .arch = "qwen2", .defaults = PLAIN, .musts = SILU NO_WINDOW, .more = hf_all_full},
+  {.name = "Qwen3ForCausalLM", .like = "Qwen2ForCausalLM", .arch = "qwen3", .defaults = SIZE128},
+  {.name = "Qwen3Model", .like = "Qwen3ForCausalLM", .bare = true},
   {.name = "Qwen3MoeForCausalLM",
    .arch = "qwen3moe",
    .musts = SILU NO_WINDOW " norm_topk_prob=true",
@@ -538,7 +396,8 @@ static const hf_class plain_classes[] = {
    .musts = SILU NO_WINDOW " norm_topk_prob=false decoder_sparse_step=1",
    .defaults = PLAIN,
    .keys = qwen2moe_keys,
-   .rules = qwen2moe_rules},
+   .rules = qwen2moe_rules,
+   .more = hf_all_full},
   {.name = "OlmoeForCausalLM",
    .arch = "olmoe",
    .musts = SILU " norm_topk_prob=false clip_qkv=none",
@@ -550,23 +409,15 @@ static const hf_class plain_classes[] = {
    .defaults = "{" EPS5 "," THETA("10000.0") "}",
    .rules = olmo2_rules},
   {.name = "Olmo3ForCausalLM",
-   .arch = "olmo2",
-   .musts = SILU,
+   .like = "Olmo2ForCausalLM",
    .defaults = "{" EPS5 "," THETA("10000.0") ",\"sliding_window\":4096}",
-   .rules = olmo2_rules,
    .more = every_fourth_full},
   {.name = "Exaone4ForCausalLM",
+   .like = "Olmo2ForCausalLM",
    .arch = "exaone4",
-   .musts = SILU,
-   .defaults = "{" EPS5 "," THETA("10000.0") "}",
    .keys = llama_keys,
-   .rules = olmo2_rules,
-   .more = every_fourth_full},
-  {.name = "SeedOssForCausalLM",
-   .arch = "seed_oss",
-   .musts = SILU,
-   .defaults = "{" EPS6 "," THETA("10000.0") ",\"head_dim\":128}",
-   .rules = olmo2_rules},
+   .more = exaone4_more},
+  {.name = "SeedOssForCausalLM", .like = "Olmo2ForCausalLM", .arch = "seed_oss", .defaults = SIZE128},
   {.name = "SmolLM3ForCausalLM",
    .vocab = HF_VOCAB_LLAMA,
    .arch = "smollm3",
@@ -574,16 +425,12 @@ static const hf_class plain_classes[] = {
    .defaults = "{" EPS6 "," THETA("2e6") "}",
    .keys = llama_keys,
    .rules = llama_rules,
-   .more = hf_llama_more},
+   .more = smollm3_more},
   {.name = "ArceeForCausalLM",
-   .vocab = HF_VOCAB_LLAMA,
+   .like = "LlamaForCausalLM",
    .arch = "arcee",
    .musts = "hidden_act=relu2",
-   .head_dim = true,
-   .defaults = "{" EPS5 "," THETA("10000.0") "}",
-   .keys = llama_keys,
-   .rules = llama_rules,
-   .more = hf_llama_more},
+   .defaults = "{" EPS5 "," THETA("10000.0") "}"},
   {.name = "CohereForCausalLM",
    .arch = "command-r",
    .musts = SILU " use_qk_norm=false",
@@ -593,43 +440,33 @@ static const hf_class plain_classes[] = {
   {.name = "GemmaForCausalLM",
    .vocab = HF_VOCAB_GEMMA,
    .arch = "gemma",
-   .musts = GELU_TANH,
+   .musts = GELU_TANH " hidden_act=gelu|gelu_pytorch_tanh" CAUSAL,
    .defaults = "{" EPS6 "," THETA("10000.0") ",\"head_dim\":256}",
    .rules = gemma_rules},
   {.name = "Gemma2ForCausalLM",
    .vocab = HF_VOCAB_GEMMA,
    .arch = "gemma2",
-   .musts = GELU_TANH,
+   .musts = GELU_TANH CAUSAL,
    .defaults =
      "{" EPS6 "," THETA("10000.0") ",\"head_dim\":256,\"sliding_window\":4096,\"attn_logit_softcapping\":50.0,"
                                    "\"final_logit_softcapping\":30.0}",
    .keys = gemma2_keys,
-   .rules = gemma3_rules},
-  {.name = "Gemma3ForConditionalGeneration",
-   .vocab = HF_VOCAB_GEMMA,
-   .arch = "gemma3",
-   .musts = GELU_TANH,
-   .defaults = GEMMA3,
-   .seeing = true,
-   .keys = gemma3_keys,
    .rules = gemma3_rules,
-   .more = gemma3_more},
+   .more = gemma2_more},
   {.name = "Gemma3ForCausalLM",
    .vocab = HF_VOCAB_GEMMA,
    .arch = "gemma3",
-   .musts = GELU_TANH,
+   .musts = GELU_TANH CAUSAL UNCAPPED,
    .defaults = GEMMA3,
    .keys = gemma3_keys,
    .rules = gemma3_rules,
    .more = gemma3_more},
+  {.name = "Gemma3ForConditionalGeneration", .like = "Gemma3ForCausalLM", .seeing = true},
   {.name = "Gemma3TextModel",
-   .vocab = HF_VOCAB_GEMMA,
+   .like = "Gemma3ForCausalLM",
    .arch = "gemma-embedding",
    .bare = true,
-   .musts = GELU_TANH " use_bidirectional_attention=true",
-   .defaults = GEMMA3,
-   .keys = gemma3_keys,
-   .rules = gemma3_rules,
+   .musts = GELU_TANH UNCAPPED " use_bidirectional_attention=true",
    .more = gemma_embedding_more},
   {.name = "Phi3ForCausalLM",
    .arch = "phi3",
@@ -648,15 +485,16 @@ static const hf_class plain_classes[] = {
    .more = hf_glm4_more},
   {.name = "GptOssForCausalLM",
    .arch = "gpt-oss",
-   .musts = SILU,
+   .musts = SILU " swiglu_alpha=1.702 swiglu_limit=7",
    .keys = gpt_oss_keys,
    .rules = gpt_oss_rules,
+   .more = every_second_full,
    .defaults = "{" EPS5 "," THETA("150000.0") ",\"head_dim\":64,\"sliding_window\":128,\"num_experts_per_tok\":4}"},
   {0},
 };
-static const hf_class *const tables[] = {plain_classes,        hf_classes_qwen,    hf_classes_moe,  hf_classes_gemma,
-                                         hf_classes_masked,    hf_classes_t5,      hf_classes_more, hf_classes_norms,
-                                         hf_classes_recurrent, hf_classes_encoders};
+static const hf_class *const tables[] = {plain_classes,        hf_classes_qwen,  hf_classes_moe,    hf_classes_gemma,
+                                         hf_classes_masked,    hf_classes_t5,    hf_classes_more,   hf_classes_norms,
+                                         hf_classes_recurrent, hf_classes_delta, hf_classes_encoders};
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 
@@ -704,24 +542,48 @@ static int fill_defaults(hf *h, error *err) {
   return 0;
 }
 
-static char *known_classes(const hf *h) {
-  char *all = arena_strdup(h->arena, "");
+static size_t n_classes(void) {
+  size_t n = 0;
+  for (size_t i = 0; i < COUNT(tables); i++) for (const hf_class *c = tables[i]; c->name; c++) n++;
+  return n;
+}
+
+static const hf_class *class_row(const char *name) {
   for (size_t i = 0; i < COUNT(tables); i++)
-    for (const hf_class *c = tables[i]; c->name; c++)
-      all = arena_printf(h->arena, "%s%s%s", all, *all ? ", " : "", c->name);
-  return all;
+    for (const hf_class *c = tables[i]; c->name; c++) if (!strcmp(c->name, name)) return c;
+  return NULL;
+}
+
+// A class with the fields that its row takes from others.
+static const hf_class *with_relatives(const hf *h, const hf_class *row) {
+#define TAKE(field) out->field = out->field ? out->field : row->field
+  hf_class *out = ARENA_ARRAY(h->arena, hf_class, 1);
+  *out = *row;
+  while (row->like) {
+    const char *like = row->like;
+    row = class_row(like);
+    die_if(!row, "%s is like %s, which has no row", out->name, like);
+    TAKE(arch), TAKE(defaults), TAKE(derived), TAKE(prepare), TAKE(under), TAKE(keys), TAKE(rules), TAKE(more);
+    TAKE(musts), TAKE(vocab), TAKE(bare), TAKE(head_dim), TAKE(own_scaling), TAKE(own_log_weight), TAKE(seeing);
+    TAKE(alone), TAKE(further), TAKE(no_mtp);
+    if (out->rotated == 0) out->rotated = row->rotated;
+  }
+  return out;
+}
+
+int hf_check_class(const char *class, error *err) {
+  char quoted[96];
+  if (!class) return error_set(err, "is missing, or names no class");
+  if (class_row(class)) return 0;
+  return error_set(err, "folders of %s are not read (those of %zu other classes are: docs/convert.md); a GGUF file is",
+                   gguf_quote(quoted, sizeof quoted, class, strlen(class)), n_classes());
 }
 
 int hf_find_class(hf *h, error *err) {
-  const json_t *list = json_object_get(h->config, "architectures");
-  const char *name = json_string_value(json_array_get(list, 0));
-  char quoted[96];
-  if (!name) return hf_fail(h, config_name, "architectures", err, "is missing, or names no class");
-  for (size_t i = 0; i < COUNT(tables); i++)
-    for (const hf_class *c = tables[i]; c->name; c++) if (!strcmp(c->name, name)) h->class = c;
-  if (!h->class)
-    return hf_fail(h, config_name, "architectures", err, "folders of %s are not read (but those of %s); a GGUF file is",
-                   gguf_quote(quoted, sizeof quoted, name, strlen(name)), known_classes(h));
+  const char *name = json_string_value(json_array_get(json_object_get(h->config, "architectures"), 0));
+  error why = {0};
+  if (hf_check_class(name, &why)) return hf_fail(h, config_name, "architectures", err, "%s", why.text);
+  h->class = with_relatives(h, class_row(name));
   if (hf_check_config(h, h->config, err)) return -1;
   json_t *inner = json_object_get(h->config, "text_config");
   if (json_is_object(inner)) {
@@ -731,11 +593,24 @@ int hf_find_class(hf *h, error *err) {
   return hf_read_packing(h, err) || hf_read_scaling(h, err) || fill_defaults(h, err) ? -1 : 0;
 }
 
+static void note_name(hf *h, const char *key, const char *name) {
+  str_addn(&h->names, key, strlen(key) + 1);
+  str_addn(&h->names, name, strlen(name) + 1);
+}
+
+char *hf_key_names(const hf *h) {
+  char *names = xmalloc(h->names.n + 1);
+  if (h->names.n) memcpy(names, h->names.at, h->names.n);
+  names[h->names.n] = 0;
+  return names;
+}
+
 static int put_class_key(hf *h, const hf_key *k, error *err) {
   uint32_t n;
   double v;
   bool found;
   const char *name, *to = hf_arch_key(h, k->to);
+  if (hf_value(h, k->from, &name)) note_name(h, to, name);
   if (k->kind == HF_U32 || k->kind == HF_LAYERS) {
     if (hf_u32(h, k->from, &n, &found, err)) return -1;
     if (found) gguf_head_u32(h->head, to, k->kind == HF_LAYERS ? n + h->n_further : n);
@@ -770,7 +645,8 @@ static int count_further(hf *h, uint32_t layers, error *err) {
 static int put_gating(hf *h, error *err) {
   static const char *const kinds[] = {"softmax", "sigmoid"};
   const char *name = NULL;
-  const json_t *v = hf_value(h, "score_function scoring_func score_func moe_router_activation", &name);
+  const json_t *v = hf_value(
+    h, "score_function scoring_func score_func moe_router_activation moe_router_activation_func", &name);
   if (!v) return 0;
   for (uint32_t i = 0; i < COUNT(kinds); i++) {
     if (!json_is_string(v) || strcmp(json_string_value(v), kinds[i])) continue;
@@ -786,10 +662,11 @@ int hf_put_keys(hf *h, error *err) {
   h->n_layers = layers;
   if (h->class->further && count_further(h, layers, err)) return -1;
   for (const hf_key *k = common_keys; k->to; k++) if (put_class_key(h, k, err)) return -1;
-  if (put_rope(h, err) || put_gating(h, err)) return -1;
+  if (hf_put_rope(h, err) || put_gating(h, err)) return -1;
   if (h->class->rotated > 0 && hf_put_rotated(h, h->class->rotated, err)) return -1;
   for (const hf_key *k = h->class->keys; k && k->to; k++) if (put_class_key(h, k, err)) return -1;
-  return h->class->more ? h->class->more(h, err) : 0;
+  if (h->class->more && h->class->more(h, err)) return -1;
+  return hf_check_rotation(h, err);
 }
 
 // ---- names of tensors -----------------------------------------------------------------------------------------------
@@ -822,7 +699,7 @@ static const char *put_number(const hf *h, const char *to, const name_number *la
 // Returns whether a rule applies to a name with n bytes before .weight or .bias.
 static bool rule_is_for(const hf *h, const hf_rule *r, const char *name, size_t n, const char **to, uint32_t *expert) {
   name_number layer = {"", 0}, of = {"", 0};
-  bool whole = r->to && (hf_ends_in(r->to, ".weight") || hf_ends_in(r->to, ".bias"));
+  bool whole = r->to && (hf_ends_in(r->to, ".weight") || hf_ends_in(r->to, ".bias") || hf_ends_in(r->from, ".weight"));
   if (!matches_rule(r->from, name, whole ? strlen(name) : n, &layer, &of) &&
       !(r->op == HF_SKIP && matches_rule(r->from, name, strlen(name), &layer, &of)))
     return false;
@@ -852,9 +729,13 @@ static const char *name_further(const hf *h, const char *name) {
 
 // The tensor's name in a plain language model; NULL: it belongs to an encoder.
 static const char *name_alone(const hf *h, const char *name) {
-  static const char *const beside[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
-                                       "model.multi_modal_projector.", "model.visual.", "visual.",
-                                       "model.embed_vision.", "model.embed_audio.", "model.audio_tower."};
+  static const char *const beside[] = {"vision_tower.",          "vision_model.",
+                                       "multi_modal_projector.", "model.vision_tower.",
+                                       "mm_projector.",
+                                       "model.vision_model.",    "model.multi_modal_projector.",
+                                       "model.visual.",          "visual.",
+                                       "model.embed_vision.",    "model.embed_audio.",
+                                       "model.audio_tower."};
   static const struct { const char *with, *without; } prefixes[] = {{"model.language_model.", "model."},
                                                                     {"language_model.", ""}};
   for (size_t i = 0; i < COUNT(beside); i++) if (!strncmp(name, beside[i], strlen(beside[i]))) return NULL;

@@ -1,6 +1,6 @@
-// Rows of the table of classes (hf_classes.c) for encoders that compute a vector of a text: BERT, DistilBERT, RoBERTa
-// and XLM-R, ModernBERT, EuroBERT and Nomic's. Folders of sentence-transformers say in modules.json how the vectors of
-// tokens become one (pooling).
+// Rows of the table of classes (hf_classes.c) for encoders that compute a vector of a text: BERT, Jina's version 2,
+// DistilBERT, RoBERTa and XLM-R, ModernBERT, EuroBERT and Nomic's. Folders of sentence-transformers say in modules.json
+// how the vectors of tokens become one (pooling).
 #include <string.h>
 #include "model/hf_impl.h"
 
@@ -58,7 +58,7 @@ static int bert_more(hf *h, error *err) {
 // ---- BERT and RoBERTa -----------------------------------------------------------------------------------------------
 
 #define LAYER "encoder.layer.*."
-#define BERT \
+#define ATTENTION_OF_BERT \
   {"embeddings.word_embeddings", "token_embd", 0, 0}, \
     {"embeddings.token_type_embeddings", "token_types", 0, 0}, \
     {"embeddings.LayerNorm", "token_embd_norm", 0, 0}, \
@@ -67,15 +67,28 @@ static int bert_more(hf *h, error *err) {
     {LAYER "attention.self.value", "blk.*.attn_v", 0, 0}, \
     {LAYER "attention.output.dense", "blk.*.attn_output", 0, 0}, \
     {LAYER "attention.output.LayerNorm", "blk.*.attn_output_norm", 0, 0}, \
-    {LAYER "intermediate.dense", "blk.*.ffn_up", 0, 0}, \
+    {"embeddings.position_ids", NULL, HF_SKIP, 0}, {"pooler.dense", NULL, HF_SKIP, 0}
+#define BERT \
+  ATTENTION_OF_BERT, {LAYER "intermediate.dense", "blk.*.ffn_up", 0, 0}, \
     {LAYER "output.dense", "blk.*.ffn_down", 0, 0}, \
-    {LAYER "output.LayerNorm", "blk.*.layer_output_norm", 0, 0}, \
-    {"embeddings.position_ids", NULL, HF_SKIP, 0}, \
-    {"pooler.dense", NULL, HF_SKIP, 0}
+    {LAYER "output.LayerNorm", "blk.*.layer_output_norm", 0, 0}
 
 static const hf_rule bert_rules[] = {BERT, {"embeddings.position_embeddings", "position_embd", 0, 0}, {0}};
 static const hf_rule roberta_rules[] = {
   BERT, {"embeddings.position_embeddings", "position_embd", HF_FROM_ROW, "position_offset"}, {0}};
+
+// Gate and up are one matrix, and positions lower scores (ALiBi). The head for masked words is left out.
+static const hf_rule jina_rules[] = {
+  ATTENTION_OF_BERT,
+  {LAYER "mlp.gated_layers", "blk.*.ffn_up", 0, 0},
+  {LAYER "mlp.wo", "blk.*.ffn_down", 0, 0},
+  {LAYER "mlp.layernorm", "blk.*.layer_output_norm", 0, 0},
+  {"cls.predictions.transform.dense", NULL, HF_SKIP, 0},
+  {"cls.predictions.transform.LayerNorm", NULL, HF_SKIP, 0},
+  {"cls.predictions.decoder", NULL, HF_SKIP, 0},
+  {"cls.predictions", NULL, HF_SKIP, 0},
+  {0},
+};
 
 // Positions are counted from the one after the padding token's id.
 static int prepare_roberta(hf *h, error *err) {
@@ -131,24 +144,17 @@ static const hf_key modernbert_keys[] = {
 static int put_encoder(hf *h, error *err) {
   gguf_head_bool(h->head, hf_arch_key(h, "attention.causal"), false);
   gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), "none", 4);
+  h->rotation_read = false;
   return hf_put_pooling(h, err);
 }
 
 // Every third layer, from the first one on, sees all positions; folders may list them.
 static int modernbert_more(hf *h, error *err) {
-  json_t *types = json_object_get(h->text, "layer_types"), *v;
   uint32_t every = 3;
-  size_t i;
   bool found;
   const char *name, *act = json_string_value(hf_value(h, "hidden_activation", &name)),
                     *head = json_string_value(hf_value(h, "classifier_pooling", &name));
-  if (hf_u32(h, "global_attn_every_n_layers", &every, &found, err)) return -1;
-  json_array_foreach(types, i, v) {
-    const char *type = json_string_value(v), *must = every && i % every ? "sliding_attention" : "full_attention";
-    if (!type || strcmp(type, must))
-      return hf_fail(h, config_name, "layer_types", err, "has '%.40s' at %zu, but files of %s have other layers there",
-                     type ? type : "what is no text", i, h->class->arch);
-  }
+  if (hf_u32(h, "global_attn_every_n_layers", &every, &found, err) || hf_check_layers(h, every, 0, err)) return -1;
   if (head && (!strcmp(head, "cls") || !strcmp(head, "mean")))
     gguf_head_u32(h->head, hf_arch_key(h, "classifier.pooling_type"), *head == 'c' ? 2 : 1);
   if (act) gguf_head_str(h->head, hf_arch_key(h, "hidden_activation"), act, strlen(act));
@@ -184,11 +190,7 @@ static int prepare_nomic(hf *h, error *err) {
 // ---- the rows -------------------------------------------------------------------------------------------------------
 
 #define KINDS "{\"layer_norm_eps\":1e-12,\"type_vocab_size\":2}"
-#define ABSOLUTE "hidden_act=gelu position_embedding_type=absolute"
-#define ROBERTA(class_, vocab_) \
-  {.name = class_, .arch = "bert", .under = "roberta.", .alone = true, .musts = ABSOLUTE, .vocab = vocab_, \
-   .prepare = prepare_roberta, .rules = roberta_rules, .more = bert_more, \
-   .defaults = "{\"layer_norm_eps\":1e-5,\"type_vocab_size\":1}"}
+#define ABSOLUTE "hidden_act=gelu position_embedding_type=absolute is_decoder=false add_cross_attention=false"
 const hf_class hf_classes_encoders[] = {
   {.name = "BertModel",
    .arch = "bert",
@@ -199,17 +201,31 @@ const hf_class hf_classes_encoders[] = {
    .alone = true,
    .rules = bert_rules,
    .more = bert_more},
+  {.name = "JinaBertModel",
+   .like = "BertModel",
+   .arch = "jina-bert-v2",
+   .defaults = "{\"layer_norm_eps\":1e-12,\"type_vocab_size\":2,\"position_embedding_type\":\"absolute\","
+               "\"feed_forward_type\":\"original\"}",
+   .musts = "hidden_act=gelu position_embedding_type=alibi feed_forward_type=geglu is_decoder=false "
+            "add_cross_attention=false",
+   .rules = jina_rules},
+  {.name = "JinaBertForMaskedLM", .like = "JinaBertModel"},
   {.name = "DistilBertModel",
-   .arch = "bert",
+   .like = "BertModel",
    .under = "distilbert.",
    .defaults = "{\"layer_norm_eps\":1e-12}",
    .musts = "activation=gelu",
-   .vocab = HF_VOCAB_WORDPIECE,
+   .rules = distilbert_rules},
+  {.name = "RobertaModel",
+   .arch = "bert",
+   .under = "roberta.",
    .alone = true,
-   .rules = distilbert_rules,
+   .musts = ABSOLUTE,
+   .prepare = prepare_roberta,
+   .defaults = "{\"layer_norm_eps\":1e-5,\"type_vocab_size\":1}",
+   .rules = roberta_rules,
    .more = bert_more},
-  ROBERTA("RobertaModel", HF_VOCAB_BPE),
-  ROBERTA("XLMRobertaModel", HF_VOCAB_XLMR),
+  {.name = "XLMRobertaModel", .like = "RobertaModel", .vocab = HF_VOCAB_XLMR},
   {.name = "ModernBertModel",
    .arch = "modern-bert",
    .under = "model.",
@@ -233,8 +249,10 @@ const hf_class hf_classes_encoders[] = {
    .alone = true,
    .vocab = HF_VOCAB_WORDPIECE,
    .prepare = prepare_nomic,
-   .musts = "activation_function=swiglu hidden_act=silu causal=false qkv_proj_bias=false mlp_fc1_bias=false "
-            "mlp_fc2_bias=false prenorm=false rotary_emb_fraction=1 rotary_emb_interleaved=false moe_every_n_layers=0",
+   .musts =
+     "activation_function=swiglu hidden_act=silu causal=false qkv_proj_bias=false mlp_fc1_bias=false "
+     "mlp_fc2_bias=false prenorm=false rotary_emb_fraction=1 rotary_emb_interleaved=false rotary_emb_scale_base=none "
+     "moe_every_n_layers=0",
    .defaults = "{\"layer_norm_epsilon\":1e-12,\"type_vocab_size\":2,\"rotary_emb_base\":1000.0}",
    .rules = nomic_rules,
    .more = bert_more},

@@ -58,9 +58,6 @@ static const hf_rule llada_rules[] = {
 };
 static const hf_rule moe_rules[] = {HF_EXPERTS("model.layers.*.mlp"), {0}};
 
-#define MOE(class_, arch_, musts_, keys_, more_) \
-  {.name = class_, .arch = arch_, .musts = "hidden_act=silu " musts_, .keys = keys_, .rules = moe_rules, \
-   .more = more_, .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0}"}
 const hf_class hf_classes_masked[] = {
   {.name = "DreamModel",
    .arch = "dream",
@@ -77,8 +74,19 @@ const hf_class hf_classes_masked[] = {
    .keys = llada_keys,
    .rules = llada_rules,
    .more = llada_more},
-  MOE("LLaDAMoEModel", "llada-moe", "qk_layernorm=true norm_topk_prob=false", llada_moe_keys, llada_moe_more),
-  MOE("LLaDAMoEModelLM", "llada-moe", "qk_layernorm=true norm_topk_prob=false", llada_moe_keys, llada_moe_more),
-  MOE("RND1", "rnd1", "norm_topk_prob=true", rnd1_keys, masked_more),
+  {.name = "LLaDAMoEModelLM",
+   .like = "DreamModel",
+   .arch = "llada-moe",
+   .musts = "hidden_act=silu use_sliding_window=false qk_layernorm=true norm_topk_prob=false",
+   .keys = llada_moe_keys,
+   .rules = moe_rules,
+   .more = llada_moe_more},
+  {.name = "LLaDAMoEModel", .like = "LLaDAMoEModelLM"},
+  {.name = "RND1",
+   .like = "DreamModel",
+   .arch = "rnd1",
+   .musts = "hidden_act=silu use_sliding_window=false norm_topk_prob=true",
+   .keys = rnd1_keys,
+   .rules = moe_rules},
   {0},
 };

@@ -6,24 +6,14 @@
 
 #define BLOCK "model.layers.*."
 #define EXPERTS(n) \
-  HF_EXPERTS(BLOCK n), \
-  {BLOCK n ".shared_experts.gate_proj", "blk.*.ffn_gate_shexp", 0, 0}, \
-  {BLOCK n ".shared_experts.down_proj", "blk.*.ffn_down_shexp", 0, 0}, \
-  {BLOCK n ".shared_experts.up_proj", "blk.*.ffn_up_shexp", 0, 0}, \
+  HF_EXPERTS(BLOCK n), HF_SHARED_EXPERT(BLOCK n ".shared_experts"), \
   {BLOCK n ".gate.e_score_correction_bias", "blk.*.exp_probs_b.bias", 0, 0}
 
 static const char config_name[] = "config.json";
 
 // ---- DeepSeek -------------------------------------------------------------------------------------------------------
 
-#define DEEPSEEK_RULES \
-  {BLOCK "self_attn.q_a_proj", "blk.*.attn_q_a", 0, 0}, {BLOCK "self_attn.q_a_layernorm", "blk.*.attn_q_a_norm", 0, \
-  0}, \
-    {BLOCK "self_attn.q_b_proj", "blk.*.attn_q_b", 0, 0}, \
-    {BLOCK "self_attn.kv_a_proj_with_mqa", "blk.*.attn_kv_a_mqa", 0, 0}, \
-    {BLOCK "self_attn.kv_a_layernorm", "blk.*.attn_kv_a_norm", 0, 0}, \
-    {BLOCK "self_attn.kv_b_proj", "blk.*.attn_k_b", HF_FIRST_TURNED, "num_attention_heads qk_nope_head_dim"}, \
-    {BLOCK "self_attn.kv_b_proj", "blk.*.attn_v_b", HF_REST, "num_attention_heads qk_nope_head_dim"}, EXPERTS("mlp")
+#define DEEPSEEK_RULES HF_LATENT(BLOCK "self_attn"), EXPERTS("mlp")
 static const hf_rule deepseek_rules[] = {DEEPSEEK_RULES, {0}};
 
 #define DEEPSEEK_KEYS \
@@ -84,25 +74,14 @@ static const hf_rule granite_rules[] = {
 };
 
 static const hf_key granite_keys[] = {
-  HF_GRANITE_KEYS,
-  {"expert_shared_feed_forward_length", HF_U32, "shared_intermediate_size"},
-  {0},
-};
+  HF_GRANITE_KEYS, {"expert_shared_feed_forward_length", HF_U32, "shared_intermediate_size"}, {0}};
 
 // ---- GLM 4 MoE ------------------------------------------------------------------------------------------------------
 
-// MTP blocks, which come after the last layer.
-#define NEXTN \
-  {BLOCK "eh_proj", "blk.*.nextn.eh_proj", 0, 0}, \
-    {BLOCK "embed_tokens", "blk.*.nextn.embed_tokens", 0, 0}, \
-    {BLOCK "enorm", "blk.*.nextn.enorm", 0, 0}, \
-    {BLOCK "hnorm", "blk.*.nextn.hnorm", 0, 0}, \
-    {BLOCK "shared_head.head", "blk.*.nextn.shared_head_head", 0, 0}, \
-    {BLOCK "shared_head.norm", "blk.*.nextn.shared_head_norm", 0, 0}
 static const hf_rule glm4_rules[] = {
   {BLOCK "post_attention_layernorm", "blk.*.post_attention_norm", 0, 0},
   EXPERTS("mlp"),
-  NEXTN,
+  HF_NEXTN,
   {0},
 };
 
@@ -116,8 +95,7 @@ static const hf_key glm4_keys[] = {
   {0},
 };
 
-// MTP layers count as blocks of the file.
-static int put_blocks_with_mtp(hf *h, error *err) {
+int hf_put_blocks_with_mtp(hf *h, error *err) {
   uint32_t further = 0;
   bool found;
   if (hf_u32(h, "num_nextn_predict_layers", &further, &found, err)) return -1;
@@ -129,20 +107,16 @@ static int put_blocks_with_mtp(hf *h, error *err) {
 
 static int glm4_moe_more(hf *h, error *err) {
   gguf_head_u32(h->head, hf_arch_key(h, "expert_gating_func"), 2);
-  return put_blocks_with_mtp(h, err) || hf_glm4_more(h, err) ? -1 : 0;
+  return hf_put_blocks_with_mtp(h, err) || hf_glm4_more(h, err) ? -1 : 0;
 }
 
 // ---- GLM 5 ----------------------------------------------------------------------------------------------------------
 
 // DeepSeek's attention; an indexer chooses the positions that a token reads.
-#define INDEXER BLOCK "self_attn.indexer."
 static const hf_rule glm_dsa_rules[] = {
   DEEPSEEK_RULES,
-  NEXTN,
-  {INDEXER "k_norm", "blk.*.indexer.k_norm", 0, 0},
-  {INDEXER "weights_proj", "blk.*.indexer.proj", 0, 0},
-  {INDEXER "wk", "blk.*.indexer.attn_k", 0, 0},
-  {INDEXER "wq_b", "blk.*.indexer.attn_q_b", 0, 0},
+  HF_NEXTN,
+  HF_INDEXER(BLOCK "self_attn.indexer."),
   {0},
 };
 static const hf_key glm_dsa_keys[] = {
@@ -154,27 +128,18 @@ static const hf_key glm_dsa_keys[] = {
   {0},
 };
 
-// Which layers have an indexer; the others use the positions that the last one before chose.
-static int put_indexer_types(hf *h, error *err) {
-  static const char key[] = "indexer_types";
-  const json_t *types = json_object_get(h->text, key);
-  size_t n = json_array_size(types);
-  if (!types || json_is_null(types)) return 0;
-  if (n != h->n_layers || n > HF_LAYERS_MOST)
-    return hf_fail(h, config_name, key, err, "is not a list of %u layers, of %d at most", h->n_layers, HF_LAYERS_MOST);
-  bool *own = ARENA_ARRAY(h->arena, bool, n);
-  for (size_t i = 0; i < n; i++) {
-    const char *type = json_string_value(json_array_get(types, i));
-    own[i] = type && !strcmp(type, "full");
-    if (!own[i] && (!type || strcmp(type, "shared")))
-      return hf_fail(h, config_name, key, err, "has '%.40s'", type ? type : "what is no text");
-  }
-  gguf_head_bools(h->head, hf_arch_key(h, "attention.indexer.types"), own, n);
+int hf_put_indexer_types(hf *h, error *err) {
+  hf_layers y;
+  if (hf_read_layers(h, "indexer_types", "shared full", false, &y, err)) return -1;
+  if (!y.of) return 0;
+  bool *own = ARENA_ARRAY(h->arena, bool, y.n);
+  for (uint32_t i = 0; i < y.n; i++) own[i] = y.of[i];
+  gguf_head_bools(h->head, hf_arch_key(h, "attention.indexer.types"), own, y.n);
   return 0;
 }
 
 static int glm_dsa_more(hf *h, error *err) {
-  return deepseek_more(h, err) || put_blocks_with_mtp(h, err) || put_indexer_types(h, err) ? -1 : 0;
+  return deepseek_more(h, err) || hf_put_blocks_with_mtp(h, err) || hf_put_indexer_types(h, err) ? -1 : 0;
 }
 
 // ---- Ernie ----------------------------------------------------------------------------------------------------------
@@ -208,14 +173,10 @@ static int ernie_more(hf *h, error *err) {
 // ---- dots and MiniMax -----------------------------------------------------------------------------------------------
 
 static const hf_rule dots_rules[] = {EXPERTS("mlp"), {0}};
-static int dots_more(hf *h, error *err) { return hf_check_layers(h, 1, err); }
 
 static const hf_rule minimax_rules[] = {
-  {BLOCK "block_sparse_moe.gate", "blk.*.ffn_gate_inp", 0, 0},
   {BLOCK "block_sparse_moe.e_score_correction_bias", "blk.*.exp_probs_b.bias", 0, 0},
-  {BLOCK "block_sparse_moe.experts.#.w1", "blk.*.ffn_gate_exps", HF_STACK, 0},
-  {BLOCK "block_sparse_moe.experts.#.w2", "blk.*.ffn_down_exps", HF_STACK, 0},
-  {BLOCK "block_sparse_moe.experts.#.w3", "blk.*.ffn_up_exps", HF_STACK, 0},
+  HF_EXPERTS_W(BLOCK "block_sparse_moe"),
   {0},
 };
 static const hf_key minimax_keys[] = {
@@ -224,21 +185,23 @@ static const hf_key minimax_keys[] = {
   {0},
 };
 
-// Folders give the rotated part of a head as a number or as a share.
+// Folders give the rotated part of a head as a number or as a share, or as both.
 static int minimax_more(hf *h, error *err) {
-  const char *name;
-  return hf_value(h, "rotary_dim", &name) ? 0 : hf_put_rotated(h, 1, err);
+  uint32_t rotated, size;
+  double share;
+  bool found;
+  if (hf_u32(h, "rotary_dim", &rotated, &found, err)) return -1;
+  if (!found) return hf_put_rotated(h, 1, err);
+  if (hf_rope_number(h, "partial_rotary_factor", NULL, &share, &found, err) || !found) return found ? -1 : 0;
+  if (hf_need_u32(h, "head_dim", &size, err)) return -1;
+  if ((uint32_t)(size * share) == rotated) return 0;
+  return hf_fail(h, config_name, "partial_rotary_factor", err, "%g of %u elements are not rotary_dim, %u", share, size,
+                 rotated);
 }
 
 // ---- Phi 3.5 MoE ----------------------------------------------------------------------------------------------------
 
-static const hf_rule phimoe_rules[] = {
-  {BLOCK "block_sparse_moe.gate", "blk.*.ffn_gate_inp", 0, 0},
-  {BLOCK "block_sparse_moe.experts.#.w1", "blk.*.ffn_gate_exps", HF_STACK, 0},
-  {BLOCK "block_sparse_moe.experts.#.w2", "blk.*.ffn_down_exps", HF_STACK, 0},
-  {BLOCK "block_sparse_moe.experts.#.w3", "blk.*.ffn_up_exps", HF_STACK, 0},
-  {0},
-};
+static const hf_rule phimoe_rules[] = {HF_EXPERTS_W(BLOCK "block_sparse_moe"), {0}};
 
 // Folders give the factor of attention for long contexts; files have one for short and long ones.
 static int phimoe_more(hf *h, error *err) {
@@ -305,7 +268,7 @@ static const hf_key afmoe_keys[] = {
   {0},
 };
 
-static int afmoe_more(hf *h, error *err) { return hf_check_layers(h, 4, err) || hf_llama_more(h, err) ? -1 : 0; }
+static int afmoe_more(hf *h, error *err) { return hf_check_layers(h, 4, 3, err) || hf_llama_more(h, err) ? -1 : 0; }
 
 // ---- MiniMax-01 and M1: lightning attention -------------------------------------------------------------------------
 
@@ -318,10 +281,7 @@ static const hf_rule minimax_01_rules[] = {
   {BLOCK "self_attn.key_decay", NULL, HF_SKIP, 0},
   {BLOCK "self_attn.diagonal_decay", NULL, HF_SKIP, 0},
   {BLOCK "self_attn.out_proj", "blk.*.attn_output", 0, 0},
-  {BLOCK "block_sparse_moe.gate", "blk.*.ffn_gate_inp", 0, 0},
-  {BLOCK "block_sparse_moe.experts.#.w1", "blk.*.ffn_gate_exps", HF_STACK, 0},
-  {BLOCK "block_sparse_moe.experts.#.w2", "blk.*.ffn_down_exps", HF_STACK, 0},
-  {BLOCK "block_sparse_moe.experts.#.w3", "blk.*.ffn_up_exps", HF_STACK, 0},
+  HF_EXPERTS_W(BLOCK "block_sparse_moe"),
   {0},
 };
 
@@ -372,62 +332,81 @@ static int minimax_01_more(hf *h, error *err) {
   return put_stream_factor(h, err) || put_lightning_layers(h, err) || minimax_more(h, err) ? -1 : 0;
 }
 
+// ---- Llama 4 --------------------------------------------------------------------------------------------------------
+
+static const hf_rule llama4_rules[] = {
+  {BLOCK "feed_forward.gate_proj", "blk.*.ffn_gate", 0, 0},
+  {BLOCK "feed_forward.up_proj", "blk.*.ffn_up", 0, 0},
+  {BLOCK "feed_forward.down_proj", "blk.*.ffn_down", 0, 0},
+  {BLOCK "feed_forward.router", "blk.*.ffn_gate_inp", 0, 0},
+  {BLOCK "feed_forward.experts.gate_up_proj", "blk.*.ffn_gate_exps.weight", HF_TURNED_FIRST, 0},
+  {BLOCK "feed_forward.experts.gate_up_proj", "blk.*.ffn_up_exps.weight", HF_TURNED_REST, 0},
+  {BLOCK "feed_forward.experts.down_proj", "blk.*.ffn_down_exps.weight", HF_TURNED, 0},
+  HF_SHARED_EXPERT(BLOCK "feed_forward.shared_expert"),
+  {0},
+};
+static const hf_key llama4_keys[] = {
+  {"vocab_size", HF_U32, "vocab_size"},
+  {"feed_forward_length", HF_U32, "intermediate_size_mlp"},
+  {"expert_feed_forward_length", HF_U32, "intermediate_size"},
+  {"interleave_moe_layer_step", HF_U32, "interleave_moe_layer_step"},
+  {0},
+};
+
+// Layers have experts at equal distances; norms of queries and keys are known from the number of experts.
+static int llama4_more(hf *h, error *err) {
+  static const char kinds[] = "full_attention chunked_attention", chunk[] = "attention_chunk_size";
+  uint32_t step, experts;
+  hf_layers y;
+  size_t i;
+  json_t *list = json_object_get(h->text, "moe_layers"), *v;
+  const char *name;
+  if (hf_need_u32(h, "interleave_moe_layer_step", &step, err) ||
+      hf_need_u32(h, "num_local_experts", &experts, err) || hf_read_layers(h, "layer_types", kinds, false, &y, err))
+    return -1;
+  for (uint32_t k = 0; y.of && k < y.n; k++)
+    if (y.of[k] != ((k + 1) % 4 != 0))
+      return hf_fail(h, config_name, "layer_types", err, "is not chunked but for each fourth layer");
+  if (json_is_null(json_object_get(h->text, chunk)) && json_object_get(h->text, chunk))
+    return hf_fail(h, config_name, chunk, err, "is null, but layers of %s are chunked", h->class->arch);
+  if (!json_is_null(list) && list && json_array_size(list) != h->n_layers / step)
+    return hf_fail(h, config_name, "moe_layers", err, "is not of every layer in %u", step);
+  json_array_foreach(list, i, v)
+    if (!json_is_integer(v) || json_integer_value(v) != (json_int_t)((i + 1) * step - 1))
+      return hf_fail(h, config_name, "moe_layers", err, "is not of every layer in %u", step);
+  bool normed = !json_is_false(hf_value(h, "use_qk_norm", &name));
+  if (normed != (experts != 128))
+    return hf_fail(h, config_name, "use_qk_norm", err, "is %s, but files of %s with %u experts are of %s",
+                   normed ? "true" : "false", h->class->arch, experts, normed ? "false" : "true");
+  return hf_check_positions(h, 4, err) || hf_llama_more(h, err) ? -1 : 0;
+}
+
 // ---- the rows -------------------------------------------------------------------------------------------------------
 
 #define EPS6 "\"rms_norm_eps\":1e-6"
 #define THETA(x) "\"rope_theta\":" x
-#define DEEPSEEK "{" EPS6 "," THETA("10000.0") ",\"first_k_dense_replace\":0,\"kv_lora_rank\":512," \
-  "\"n_shared_experts\":0}"
-#define ERNIE(more) "{\"rms_norm_eps\":1e-5," THETA("500000.0") more "}"
-#define PHIMOE(class_) \
-  {.name = class_, .arch = "phimoe", .vocab = HF_VOCAB_PHI3, .own_scaling = true, .rules = phimoe_rules, \
-   .musts = "hidden_act=silu", .more = phimoe_more, \
-   .defaults = "{\"rms_norm_eps\":1e-5," THETA("1e6") ",\"original_max_position_embeddings\":4096}"}
-#define EXAONE(class_) \
-  {.name = class_, .arch = "exaone-moe", .further = true, .own_scaling = true, .keys = exaone_keys, \
-   .derived = "shared_width=moe_intermediate_size*num_shared_experts", .rules = exaone_rules, .more = exaone_more, \
-   .musts = "hidden_act=silu scoring_func=sigmoid topk_method=noaux_tc", \
-   .defaults = "{\"rms_norm_eps\":1e-5," THETA("1e6") ",\"first_k_dense_replace\":0}"}
-#define GRANITE "{" EPS6 "," THETA("10000.0") "}"
-
-#define MINIMAX_01(class_) \
-  {.name = class_, .arch = "minimax-01", .musts = "hidden_act=silu postnorm=true shared_intermediate_size=0", \
-   .defaults = "{\"rms_norm_eps\":1e-5," THETA("1e6") "}", .keys = minimax_keys + 1, .rules = minimax_01_rules, \
-   .more = minimax_01_more}
-
 const hf_class hf_classes_moe[] = {
   {.name = "DeepseekV2ForCausalLM",
+   .own_log_weight = true,
    .arch = "deepseek2",
    .musts = "hidden_act=silu topk_method=greedy moe_layer_freq=1",
-   .defaults = DEEPSEEK,
+   .defaults = "{" EPS6 "," THETA("10000.0") ",\"first_k_dense_replace\":0,\"kv_lora_rank\":512,"
+               "\"n_shared_experts\":0}",
    .no_mtp = true,
    .keys = deepseek_keys,
    .rules = deepseek_rules,
    .more = deepseek_more},
   {.name = "DeepseekV3ForCausalLM",
-   .arch = "deepseek2",
-   .musts = "hidden_act=silu topk_method=noaux_tc moe_layer_freq=1 rope_interleave=true",
-   .defaults = DEEPSEEK,
-   .no_mtp = true,
-   .keys = deepseek_keys,
-   .rules = deepseek_rules,
-   .more = deepseek_more},
+   .like = "DeepseekV2ForCausalLM",
+   .musts = "hidden_act=silu topk_method=noaux_tc moe_layer_freq=1 rope_interleave=true"},
+  {.name = "KimiK25ForConditionalGeneration", .like = "DeepseekV3ForCausalLM", .seeing = true},
+  {.name = "KimiVLForConditionalGeneration", .like = "DeepseekV3ForCausalLM", .seeing = true},
   {.name = "GraniteMoeForCausalLM",
-   .vocab = HF_VOCAB_LLAMA,
+   .like = "GraniteForCausalLM",
    .arch = "granitemoe",
-   .musts = "hidden_act=silu",
-   .defaults = GRANITE,
    .keys = granite_keys,
-   .rules = granite_rules,
-   .more = hf_llama_more},
-  {.name = "GraniteMoeSharedForCausalLM",
-   .vocab = HF_VOCAB_LLAMA,
-   .arch = "granitemoe",
-   .musts = "hidden_act=silu",
-   .defaults = GRANITE,
-   .keys = granite_keys,
-   .rules = granite_rules,
-   .more = hf_llama_more},
+   .rules = granite_rules},
+  {.name = "GraniteMoeSharedForCausalLM", .like = "GraniteMoeForCausalLM"},
   {.name = "Glm4MoeForCausalLM",
    .vocab = HF_VOCAB_GLM_MOE,
    .arch = "glm4moe",
@@ -438,6 +417,7 @@ const hf_class hf_classes_moe[] = {
    .more = glm4_moe_more},
   {.name = "GlmMoeDsaForCausalLM",
    .vocab = HF_VOCAB_GLM_MOE,
+   .own_log_weight = true,
    .arch = "glm-dsa",
    .musts = "hidden_act=silu attention_bias=false mlp_bias=false scoring_func=sigmoid topk_method=noaux_tc "
             "partial_rotary_factor=1",
@@ -451,7 +431,7 @@ const hf_class hf_classes_moe[] = {
    .defaults = "{" EPS6 "," THETA("10000.0") ",\"scoring_func\":\"sigmoid\",\"norm_topk_prob\":false}",
    .keys = glm4_keys,
    .rules = dots_rules,
-   .more = dots_more},
+   .more = hf_all_full},
   {.name = "MiniMaxM2ForCausalLM",
    .arch = "minimax-m2",
    .musts = "hidden_act=silu scoring_func=sigmoid use_qk_norm=true",
@@ -459,10 +439,26 @@ const hf_class hf_classes_moe[] = {
    .keys = minimax_keys,
    .rules = minimax_rules,
    .more = minimax_more},
-  PHIMOE("PhiMoEForCausalLM"),
-  PHIMOE("PhimoeForCausalLM"),
-  EXAONE("ExaoneMoEForCausalLM"),
-  EXAONE("ExaoneMoeForCausalLM"),
+  {.name = "PhiMoEForCausalLM",
+   .arch = "phimoe",
+   .vocab = HF_VOCAB_PHI3,
+   .own_scaling = true,
+   .musts = "hidden_act=silu router_jitter_noise=0.01",
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("1e6") ",\"original_max_position_embeddings\":4096}",
+   .rules = phimoe_rules,
+   .more = phimoe_more},
+  {.name = "PhimoeForCausalLM", .like = "PhiMoEForCausalLM"},
+  {.name = "ExaoneMoEForCausalLM",
+   .arch = "exaone-moe",
+   .further = true,
+   .own_scaling = true,
+   .musts = "hidden_act=silu scoring_func=sigmoid topk_method=noaux_tc",
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("1e6") ",\"first_k_dense_replace\":0}",
+   .derived = "shared_width=moe_intermediate_size*num_shared_experts",
+   .keys = exaone_keys,
+   .rules = exaone_rules,
+   .more = exaone_more},
+  {.name = "ExaoneMoeForCausalLM", .like = "ExaoneMoEForCausalLM"},
   {.name = "AfmoeForCausalLM",
    .arch = "afmoe",
    .vocab = HF_VOCAB_LLAMA,
@@ -473,25 +469,36 @@ const hf_class hf_classes_moe[] = {
    .keys = afmoe_keys,
    .rules = afmoe_rules,
    .more = afmoe_more},
-  MINIMAX_01("MiniMaxText01ForCausalLM"),
-  MINIMAX_01("MiniMaxM1ForCausalLM"),
-  MINIMAX_01("MiniMaxForCausalLM"),
+  {.name = "MiniMaxText01ForCausalLM",
+   .arch = "minimax-01",
+   .musts = "hidden_act=silu postnorm=true shared_intermediate_size=0 sliding_window=none",
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("1e6") "}",
+   .keys = minimax_keys + 1,
+   .rules = minimax_01_rules,
+   .more = minimax_01_more},
+  {.name = "MiniMaxM1ForCausalLM", .like = "MiniMaxText01ForCausalLM"},
+  {.name = "MiniMaxForCausalLM", .like = "MiniMaxText01ForCausalLM"},
+  {.name = "Llama4ForCausalLM",
+   .arch = "llama4",
+   .musts = "hidden_act=silu attention_bias=false attention_chunk_size=8192 floor_scale=8192 attn_scale=0.1 "
+            "attn_temperature_tuning=true|4 no_rope_layer_interval=4",
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("500000.0") ",\"head_dim\":128,\"interleave_moe_layer_step\":1}",
+   .keys = llama4_keys,
+   .rules = llama4_rules,
+   .more = llama4_more},
+  {.name = "Llama4ForConditionalGeneration", .like = "Llama4ForCausalLM", .seeing = true},
   {.name = "Ernie4_5ForCausalLM",
    .vocab = HF_VOCAB_LLAMA,
    .arch = "ernie4_5",
    .musts = "hidden_act=silu",
-   .defaults = ERNIE(",\"head_dim\":128")},
-  {.name = "Ernie4_5_ForCausalLM",   // the class's first name
-   .vocab = HF_VOCAB_LLAMA,
-   .arch = "ernie4_5",
-   .musts = "hidden_act=silu",
-   .defaults = ERNIE(",\"head_dim\":128")},
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("500000.0") ",\"head_dim\":128}"},
+  {.name = "Ernie4_5_ForCausalLM", .like = "Ernie4_5ForCausalLM"},          // the class's first name
   {.name = "Ernie4_5_MoeForCausalLM",
-   .vocab = HF_VOCAB_LLAMA,
+   .like = "Ernie4_5ForCausalLM",
    .arch = "ernie4_5-moe",
    .no_mtp = true,
-   .musts = "hidden_act=silu",
-   .defaults = ERNIE(""),
+   .musts = "hidden_act=silu moe_norm_min=1e-12",
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("500000.0") "}",
    .keys = ernie_keys,
    .rules = ernie_rules,
    .more = ernie_more},

@@ -11,13 +11,17 @@ static const char config_name[] = "config.json";
 static const hf_rule ministral_rules[] = {HF_WOVEN, {0}};
 static const hf_key vocab_keys[] = {{"vocab_size", HF_U32, "vocab_size"}, {0}};
 
-// Long contexts: YaRN's weight of the logarithm, and the temperature scale of queries.
+// Long contexts: YaRN's weight of the logarithm (files have one) and the temperature scale of queries.
 static int ministral_more(hf *h, error *err) {
-  double log_weight, warmer;
-  bool found, found_warmer;
+  double log_weight, own = 0, warmer;
+  bool found, found_own, found_warmer;
   if (hf_rope_number(h, "mscale_all_dim", NULL, &log_weight, &found, err) ||
+      hf_rope_number(h, "mscale", NULL, &own, &found_own, err) ||
       hf_rope_number(h, "llama_4_scaling_beta", NULL, &warmer, &found_warmer, err))
     return -1;
+  if (found && own != log_weight)
+    return hf_fail(h, config_name, "mscale", err, "is not mscale_all_dim, but files of %s have one key for both",
+                   h->class->arch);
   if (found) gguf_head_f32(h->head, hf_arch_key(h, "rope.scaling.yarn_log_multiplier"), (float)log_weight);
   if (found_warmer) gguf_head_f32(h->head, hf_arch_key(h, "attention.temperature_scale"), (float)warmer);
   return hf_llama_more(h, err);
@@ -37,11 +41,8 @@ static int ministral_more(hf *h, error *err) {
 static const hf_rule lfm2_rules[] = {LFM2, {0}};
 static const hf_rule lfm2moe_rules[] = {
   LFM2,
-  {BLOCK "feed_forward.gate", "blk.*.ffn_gate_inp", 0, 0},
   {BLOCK "feed_forward.expert_bias", "blk.*.exp_probs_b.bias", 0, 0},
-  {BLOCK "feed_forward.experts.#.w1", "blk.*.ffn_gate_exps", HF_STACK, 0},
-  {BLOCK "feed_forward.experts.#.w2", "blk.*.ffn_down_exps", HF_STACK, 0},
-  {BLOCK "feed_forward.experts.#.w3", "blk.*.ffn_up_exps", HF_STACK, 0},
+  HF_EXPERTS_W(BLOCK "feed_forward"),
   {0},
 };
 static const hf_key lfm2moe_keys[] = {
@@ -57,24 +58,11 @@ static const hf_key lfm2_keys[] = {
   {0},
 };
 
-// Sets the key heads of each layer: none for a convolution.
+// A layer attends, or is a convolution.
 static int put_layers_with_heads(hf *h, error *err) {
-  static const char key[] = "layer_types";
-  uint32_t heads, n;
-  const json_t *types = json_object_get(h->text, key);
-  if (hf_need_u32(h, "num_key_value_heads", &heads, err) || hf_need_u32(h, "num_hidden_layers", &n, err)) return -1;
-  if (n > HF_LAYERS_MOST || heads > INT32_MAX || json_array_size(types) != n)
-    return hf_fail(h, config_name, key, err, "is not a list of %u layers, of %d at most", n, HF_LAYERS_MOST);
-  int32_t *each = ARENA_ARRAY(h->arena, int32_t, n);
-  for (uint32_t i = 0; i < n; i++) {
-    const char *type = json_string_value(json_array_get(types, i));
-    bool conv = type && !strcmp(type, "conv");
-    if (!conv && (!type || strcmp(type, "full_attention")))
-      return hf_fail(h, config_name, key, err, "has '%.40s'", type ? type : "what is no text");
-    each[i] = conv ? 0 : (int32_t)heads;
-  }
-  gguf_head_i32s(h->head, hf_arch_key(h, "attention.head_count_kv"), each, n);
-  return 0;
+  hf_layers y;
+  if (hf_read_layers(h, "layer_types", "full_attention conv", true, &y, err)) return -1;
+  return hf_put_heads_of_layers(h, &y, 0, err);
 }
 
 // Sets the width of the dense part: two thirds of the given one, times a factor, rounded up to a multiple.
@@ -106,30 +94,62 @@ static int lfm2moe_more(hf *h, error *err) {
 
 // ---- HunYuan --------------------------------------------------------------------------------------------------------
 
-static const hf_rule hunyuan_rules[] = {
-  {BLOCK "self_attn.query_layernorm", "blk.*.attn_q_norm", 0, 0},
-  {BLOCK "self_attn.key_layernorm", "blk.*.attn_k_norm", 0, 0},
+#define HUNYUAN \
+  {BLOCK "self_attn.query_layernorm", "blk.*.attn_q_norm", 0, 0}, \
+    {BLOCK "self_attn.key_layernorm", "blk.*.attn_k_norm", 0, 0}
+static const hf_rule hunyuan_rules[] = {HUNYUAN, {0}};
+static const hf_rule hunyuan_moe_rules[] = {
+  HUNYUAN,
+  {BLOCK "mlp.gate.wg", "blk.*.ffn_gate_inp", 0, 0},
+  HF_EXPERTS(BLOCK "mlp"),
+  HF_SHARED_EXPERT(BLOCK "mlp.shared_mlp"),
   {0},
 };
+static const hf_key hunyuan_moe_keys[] = {
+  {"expert_used_count", HF_U32, "moe_topk num_experts_per_tok"},
+  {"expert_shared_count", HF_U32, "num_shared_expert"},
+  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"},
+  {"expert_shared_feed_forward_length", HF_U32, "intermediate_size"},
+  {0},
+};
+
+// Numbers of experts may be lists with one number per layer. In published folders these are equal.
+static int prepare_hunyuan_moe(hf *h, error *err) {
+  static const char *const keys[] = {"num_experts", "moe_topk", "num_shared_expert", "moe_intermediate_size"};
+  for (size_t k = 0; k < COUNT(keys); k++) {
+    json_t *list = json_object_get(h->text, keys[k]), *v;
+    size_t i;
+    json_array_foreach(list, i, v)
+      if (!json_equal(v, json_array_get(list, 0)))
+        return hf_fail(h, config_name, keys[k], err, "differs between layers");
+    if (json_array_size(list)) json_object_set(h->text, keys[k], json_array_get(list, 0));
+  }
+  if (!json_object_get(h->text, "moe_intermediate_size"))
+    json_object_set(h->text, "moe_intermediate_size", json_object_get(h->text, "intermediate_size"));
+  return 0;
+}
 
 // A factor of the base of rotation stands for a context of 256k, which config.json does not say.
 static int hunyuan_more(hf *h, error *err) {
   enum { LONG = 256 * 1024 };
-  double alpha = 50, base = 10000;
+  double alpha, base = 10000;
   uint32_t size;
-  bool found;
+  bool found, found_alpha;
   const json_t *rope = hf_rope(h);
   const char *type =
     json_string_value(json_object_get(rope, json_object_get(rope, "rope_type") ? "rope_type" : "type"));
   if (!type || !strcmp(type, "default")) return 0;
   if (strcmp(type, "dynamic")) return hf_fail(h, config_name, "rope_type", err, "'%.40s' is not dynamic", type);
-  if (hf_need_u32(h, "head_dim", &size, err) || hf_rope_number(h, "alpha", NULL, &alpha, &found, err) ||
+  if (hf_need_u32(h, "head_dim", &size, err) || hf_rope_number(h, "alpha", NULL, &alpha, &found_alpha, err) ||
       hf_rope_number(h, "rope_theta", "rope_theta", &base, &found, err))
     return -1;
+  if (!found_alpha)
+    return hf_fail(h, config_name, "alpha", err, "is missing, and scaling by the length of a context is not known");
   if (size < 3 || !(alpha > 0))
     return hf_fail(h, config_name, "alpha", err, "%g and head_dim %u give no base", alpha, size);
   gguf_head_f32(h->head, hf_arch_key(h, "rope.freq_base"), (float)(base * pow(alpha, (double)size / (size - 2))));
   gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), "none", 4);
+  h->rotation_read = true;
   gguf_head_f32(h->head, hf_arch_key(h, "rope.scaling.factor"), 1);
   gguf_head_u32(h->head, hf_arch_key(h, "rope.scaling.original_context_length"), LONG);
   gguf_head_u32(h->head, hf_arch_key(h, "context_length"), LONG);
@@ -147,7 +167,8 @@ static const hf_key cohere2_keys[] = {
 
 static int cohere2_more(hf *h, error *err) {
   gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), "none", 4);
-  return hf_check_layers(h, 4, err);
+  h->rotation_read = false;
+  return hf_check_layers(h, 4, 3, err);
 }
 
 // ---- StarCoder 2 ----------------------------------------------------------------------------------------------------
@@ -161,13 +182,18 @@ static const hf_key starcoder2_keys[] = {{"attention.sliding_window", HF_U32, "s
 
 // ---- the rows -------------------------------------------------------------------------------------------------------
 
-#define MINISTRAL(class_, seeing_) \
-  {.name = class_, .arch = "mistral3", .musts = "hidden_act=silu sliding_window=none", .vocab = HF_VOCAB_LLAMA, \
-   .seeing = seeing_, .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":1000000.0}", .head_dim = true, \
-   .keys = vocab_keys, .rules = ministral_rules, .more = ministral_more}
 const hf_class hf_classes_more[] = {
-  MINISTRAL("Ministral3ForCausalLM", false),
-  MINISTRAL("Mistral3ForConditionalGeneration", true),
+  {.name = "Ministral3ForCausalLM",
+   .arch = "mistral3",
+   .vocab = HF_VOCAB_LLAMA,
+   .musts = "hidden_act=silu sliding_window=none",
+   .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":1000000.0}",
+   .head_dim = true,
+   .own_log_weight = true,
+   .keys = vocab_keys,
+   .rules = ministral_rules,
+   .more = ministral_more},
+  {.name = "Mistral3ForConditionalGeneration", .like = "Ministral3ForCausalLM", .seeing = true},
   {.name = "Lfm2ForCausalLM",
    .arch = "lfm2",
    .musts = "conv_bias=false",
@@ -191,6 +217,16 @@ const hf_class hf_classes_more[] = {
    .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0}",
    .rules = hunyuan_rules,
    .more = hunyuan_more},
+  {.name = "HunYuanMoEV1ForCausalLM",
+   .like = "HunYuanDenseV1ForCausalLM",
+   .arch = "hunyuan-moe",
+   .vocab = HF_VOCAB_HUNYUAN_MOE,
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false use_qk_norm=true use_cla=false use_mla=false "
+            "use_mixed_mlp_moe=true moe_layer_num_skipped=0 norm_topk_prob=true group_limited_greedy=false",
+   .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"moe_topk\":1,\"num_shared_expert\":1}",
+   .prepare = prepare_hunyuan_moe,
+   .keys = hunyuan_moe_keys,
+   .rules = hunyuan_moe_rules},
   {.name = "Cohere2ForCausalLM",
    .arch = "cohere2",
    .musts = "hidden_act=silu attention_bias=false sliding_window_pattern=4",

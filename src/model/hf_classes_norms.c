@@ -82,7 +82,8 @@ static int nemotron_more(hf *h, error *err) {
   double factor;
   bool found;
   if (hf_rope_number(h, "factor", "factor", &factor, &found, err)) return -1;
-  const char *type = found ? "linear" : "none";
+  const char *said = hf_rope_type(h), *type = found ? "linear" : "none";
+  h->rotation_read = said && !strcmp(said, type);
   gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), type, strlen(type));
   if (found) gguf_head_f32(h->head, hf_arch_key(h, "rope.scaling.factor"), (float)factor);
   return 0;
@@ -179,15 +180,19 @@ static int mpt_more(hf *h, error *err) {
   static const char group[] = "attn_config";
   const char *name;
   const json_t *in = hf_value(h, group, &name);
-  double limit, bias = 8, heads;
-  bool limited, found, grouped;
+  double limit, bias = 8, heads, scale;
+  bool limited, found, grouped, scaled;
   if (!json_is_object(in)) return hf_fail(h, config_name, group, err, "is missing, or is not an object");
   if (!json_is_true(json_object_get(in, "alibi")))
     return hf_fail(h, config_name, "alibi", err, "is not true: files of %s have no other positions", h->class->arch);
   if (hf_number_in(h, in, "clip_qkv", &limit, &limited, err) ||
       hf_number_in(h, in, "alibi_bias_max", &bias, &found, err) ||
-      hf_number_in(h, in, "kv_n_heads", &heads, &grouped, err))
+      hf_number_in(h, in, "kv_n_heads", &heads, &grouped, err) ||
+      hf_number_in(h, in, "softmax_scale", &scale, &scaled, err))
     return -1;
+  if (scaled || json_is_true(json_object_get(in, "prefix_lm")))
+    return hf_fail(h, config_name, scaled ? "softmax_scale" : "prefix_lm", err, "files of %s have no key for it",
+                   h->class->arch);
   if (grouped && !(heads >= 1 && heads <= UINT16_MAX))
     return hf_fail(h, config_name, "kv_n_heads", err, "is not a number of heads");
   if (grouped) gguf_head_u32(h->head, hf_arch_key(h, "attention.head_count_kv"), (uint32_t)heads);
@@ -201,10 +206,6 @@ static int mpt_more(hf *h, error *err) {
 #define GELU "gelu|gelu_new|gelu_fast|gelu_pytorch_tanh"
 #define LN_EPS "\"layer_norm_eps\":1e-5"
 #define THETA "\"rope_theta\":10000.0"
-#define MPT(class_) \
-  {.name = class_, .arch = "mpt", .under = "transformer.", .alone = true, .keys = mpt_keys, .rules = mpt_rules, \
-   .musts = "expansion_ratio=4 no_bias=true learned_pos_emb=true", .defaults = "{" LN_EPS "}", .more = mpt_more, \
-   .derived = "hidden_size=d_model num_attention_heads=n_heads intermediate_size=4*hidden_size"}
 const hf_class hf_classes_norms[] = {
   {.name = "GPT2LMHeadModel",
    .arch = "gpt2",
@@ -278,7 +279,16 @@ const hf_class hf_classes_norms[] = {
    .derived = "hidden_size=n_embed num_attention_heads=n_head intermediate_size=4*hidden_size",
    .keys = bloom_keys,
    .rules = bloom_rules},
-  MPT("MPTForCausalLM"),
-  MPT("MptForCausalLM"),
+  {.name = "MPTForCausalLM",
+   .arch = "mpt",
+   .under = "transformer.",
+   .alone = true,
+   .musts = "expansion_ratio=4 no_bias=true learned_pos_emb=true layer_norm_epsilon=1e-05 logit_scale=none",
+   .defaults = "{" LN_EPS "}",
+   .derived = "hidden_size=d_model num_attention_heads=n_heads intermediate_size=4*hidden_size",
+   .keys = mpt_keys,
+   .rules = mpt_rules,
+   .more = mpt_more},
+  {.name = "MptForCausalLM", .like = "MPTForCausalLM"},
   {0},
 };

@@ -18,22 +18,16 @@
 // ---- keys -----------------------------------------------------------------------------------------------------------
 
 static int put_recurrent_layers(hf *h, error *err) {
-  static const char key[] = "layer_types";
   uint32_t every = 4;
+  hf_layers y;
   bool found;
-  const json_t *types = json_object_get(h->text, key);
-  size_t n = h->n_layers, all = n + h->n_further;
-  if (hf_u32(h, "full_attention_interval", &every, &found, err)) return -1;
-  if (n > HF_LAYERS_MOST || !every || (json_array_size(types) && json_array_size(types) != n))
-    return hf_fail(h, "config.json", key, err, "is not a list of %zu layers, of %d at most", n, HF_LAYERS_MOST);
-  bool *linear = ARENA_ARRAY(h->arena, bool, all + 1);
-  for (size_t i = 0; i < all; i++) linear[i] = i < n && (i + 1) % every != 0;
-  for (size_t i = 0; i < json_array_size(types); i++) {
-    const char *type = json_string_value(json_array_get(types, i));
-    linear[i] = type && !strcmp(type, "linear_attention");
-    if (!linear[i] && (!type || strcmp(type, "full_attention")))
-      return hf_fail(h, "config.json", key, err, "has '%.40s'", type ? type : "what is no text");
-  }
+  if (hf_read_layers(h, "layer_types", "full_attention linear_attention", false, &y, err) ||
+      hf_u32(h, "full_attention_interval", &every, &found, err))
+    return -1;
+  if (!every) return hf_fail(h, "config.json", "full_attention_interval", err, "is 0");
+  size_t all = y.n + h->n_further;
+  bool *linear = ARENA_ARRAY(h->arena, bool, all);
+  for (uint32_t i = 0; i < y.n; i++) linear[i] = y.of ? y.of[i] : (i + 1) % every != 0;
   gguf_head_bools(h->head, hf_arch_key(h, "attention.recurrent_layers"), linear, all);
   gguf_head_u32(h->head, hf_arch_key(h, "full_attention_interval"), every);
   return 0;
@@ -72,13 +66,20 @@ static int qwen35_more(hf *h, error *err) {
   return put_sections(h, (int32_t[]){11, 11, 10, 0}, err) || qwen3next_more(h, err) ? -1 : 0;
 }
 
-static int qwen2vl_more(hf *h, error *err) { return put_sections(h, (int32_t[]){16, 24, 24, 0}, err); }
+// Older folders call positions in sections a type.
+static void read_sections_type(hf *h) { h->rotation_read = hf_rope_type(h) && !strcmp(hf_rope_type(h), "mrope"); }
+
+static int qwen2vl_more(hf *h, error *err) {
+  read_sections_type(h);
+  return put_sections(h, (int32_t[]){16, 24, 24, 0}, err) || hf_all_full(h, err) ? -1 : 0;
+}
 
 // Counts the layers of the encoder that are added to the stream, each after a layer of the language model (deepstack).
 static int qwen3vl_more(hf *h, error *err) {
   const json_t *eyes = json_object_get(h->config, "vision_config");
   size_t n = json_array_size(json_object_get(eyes, "deepstack_visual_indexes"));
   gguf_head_u32(h->head, hf_arch_key(h, "n_deepstack_layers"), (uint32_t)n);
+  read_sections_type(h);
   return put_sections(h, (int32_t[]){24, 20, 20, 0}, err);
 }
 
@@ -109,9 +110,7 @@ static const hf_key keys[] = {
     {BLOCK "mlp.experts.gate_up_proj", "blk.*.ffn_up_exps.weight", HF_REST, 0}, \
     {BLOCK "mlp.experts.down_proj", "blk.*.ffn_down_exps.weight", 0, 0}, \
     {BLOCK "mlp.shared_expert_gate", "blk.*.ffn_gate_inp_shexp", 0, 0}, \
-    {BLOCK "mlp.shared_expert.gate_proj", "blk.*.ffn_gate_shexp", 0, 0}, \
-    {BLOCK "mlp.shared_expert.down_proj", "blk.*.ffn_down_shexp", 0, 0}, \
-    {BLOCK "mlp.shared_expert.up_proj", "blk.*.ffn_up_shexp", 0, 0}
+    HF_SHARED_EXPERT(BLOCK "mlp.shared_expert")
 
 static const hf_rule qwen3next_rules[] = {
   NORMS,
@@ -157,42 +156,43 @@ static const hf_key qwen3vlmoe_keys[] = {{"expert_feed_forward_length", HF_U32, 
   "\"linear_num_key_heads\":16,\"linear_num_value_heads\":32"
 #define DEFAULTS "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"head_dim\":256," LINEAR_SIZES "}"
 #define MUSTS "hidden_act=silu use_sliding_window=false attn_output_gate=true"
-#define QWEN35(class_, arch_, seeing_) \
-  {.name = class_, .arch = arch_, .defaults = DEFAULTS, .musts = MUSTS, .seeing = seeing_, .further = true, \
-   .keys = keys, .rules = qwen35_rules, .more = qwen35_more}
-#define QWEN2VL(class_) \
-  {.name = class_, .arch = "qwen2vl", .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":1000000.0}", \
-   .musts = "hidden_act=silu use_sliding_window=false", .seeing = true, .own_scaling = true, .more = qwen2vl_more}
 const hf_class hf_classes_qwen[] = {
-  QWEN2VL("Qwen2VLForConditionalGeneration"),
-  QWEN2VL("Qwen2_5_VLForConditionalGeneration"),
+  {.name = "Qwen2VLForConditionalGeneration",
+   .arch = "qwen2vl",
+   .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":1000000.0}",
+   .musts = "hidden_act=silu use_sliding_window=false",
+   .seeing = true,
+   .own_scaling = true,
+   .more = qwen2vl_more},
+  {.name = "Qwen2_5_VLForConditionalGeneration", .like = "Qwen2VLForConditionalGeneration"},
   {.name = "Qwen3VLForConditionalGeneration",
+   .like = "Qwen2VLForConditionalGeneration",
    .arch = "qwen3vl",
    .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":5000000.0,\"head_dim\":128}",
    .musts = "hidden_act=silu",
-   .seeing = true,
-   .own_scaling = true,
    .more = qwen3vl_more},
   {.name = "Qwen3VLMoeForConditionalGeneration",
+   .like = "Qwen3VLForConditionalGeneration",
    .arch = "qwen3vlmoe",
-   .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":5000000.0,\"head_dim\":128}",
    .musts = "hidden_act=silu norm_topk_prob=true decoder_sparse_step=1",
-   .seeing = true,
-   .own_scaling = true,
    .keys = qwen3vlmoe_keys,
-   .rules = qwen3vlmoe_rules,
-   .more = qwen3vl_more},
-  {.name = "Qwen3NextForCausalLM",
-   .arch = "qwen3next",
+   .rules = qwen3vlmoe_rules},
+  {.name = "Qwen3_5ForCausalLM",
+   .arch = "qwen35",
    .defaults = DEFAULTS,
-   .musts = MUSTS " norm_topk_prob=true decoder_sparse_step=1",
+   .musts = MUSTS,
    .further = true,
    .keys = keys,
+   .rules = qwen35_rules,
+   .more = qwen35_more},
+  {.name = "Qwen3_5ForConditionalGeneration", .like = "Qwen3_5ForCausalLM", .seeing = true},
+  {.name = "Qwen3_5MoeForCausalLM", .like = "Qwen3_5ForCausalLM", .arch = "qwen35moe"},
+  {.name = "Qwen3_5MoeForConditionalGeneration", .like = "Qwen3_5MoeForCausalLM", .seeing = true},
+  {.name = "Qwen3NextForCausalLM",
+   .like = "Qwen3_5ForCausalLM",
+   .arch = "qwen3next",
+   .musts = MUSTS " norm_topk_prob=true decoder_sparse_step=1",
    .rules = qwen3next_rules,
    .more = qwen3next_more},
-  QWEN35("Qwen3_5ForCausalLM", "qwen35", false),
-  QWEN35("Qwen3_5ForConditionalGeneration", "qwen35", true),
-  QWEN35("Qwen3_5MoeForCausalLM", "qwen35moe", false),
-  QWEN35("Qwen3_5MoeForConditionalGeneration", "qwen35moe", true),
   {0},
 };

@@ -27,6 +27,18 @@ static void rename_value(hf *h, const char *to, const char *from) {
   json_object_del(h->text, from);
 }
 
+// Steps of time are not limited: from 0 to infinity, which Python writes without quotes (json_from_python).
+static int check_time_steps(hf *h, error *err) {
+  static const char key[] = "time_step_limit";
+  const json_t *v = json_object_get(h->text, key), *least = json_array_get(v, 0), *most = json_array_get(v, 1);
+  const char *endless = json_string_value(json_is_object(most) ? json_object_get(most, "__float__") : most);
+  if (!v || json_is_null(v)) return 0;
+  if (json_array_size(v) == 2 && json_is_number(least) && json_number_value(least) == 0 && endless &&
+      !strcmp(endless, "Infinity"))
+    return 0;
+  return hf_fail(h, config_name, key, err, "is not [0, Infinity], but files of %s have no key for it", h->class->arch);
+}
+
 // ---- Mamba and Mamba 2 ----------------------------------------------------------------------------------------------
 
 #define NAMES \
@@ -88,16 +100,6 @@ static const hf_key jamba_keys[] = {
   {0},
 };
 
-static int put_heads_of_layers(hf *h, const bool *attends, uint32_t n, error *err) {
-  uint32_t heads;
-  if (hf_need_u32(h, "num_key_value_heads", &heads, err)) return -1;
-  if (heads > INT32_MAX) return hf_fail(h, config_name, "num_key_value_heads", err, "%u is too many", heads);
-  int32_t *each = ARENA_ARRAY(h->arena, int32_t, n);
-  for (uint32_t i = 0; i < n; i++) each[i] = attends[i] ? (int32_t)heads : 0;
-  gguf_head_i32s(h->head, hf_arch_key(h, "attention.head_count_kv"), each, n);
-  return 0;
-}
-
 // Every few layers one attends.
 static int jamba_more(hf *h, error *err) {
   uint32_t every, first = 0;
@@ -106,9 +108,9 @@ static int jamba_more(hf *h, error *err) {
     return -1;
   if (h->n_layers > HF_LAYERS_MOST)
     return hf_fail(h, config_name, "num_hidden_layers", err, "%u is more than %d", h->n_layers, HF_LAYERS_MOST);
-  bool *attends = ARENA_ARRAY(h->arena, bool, h->n_layers);
-  for (uint32_t i = first; i < h->n_layers; i++) attends[i] = (i - first) % every == 0;
-  return put_heads_of_layers(h, attends, h->n_layers, err);
+  hf_layers y = {h->n_layers, ARENA_ARRAY(h->arena, uint8_t, h->n_layers)};
+  for (uint32_t i = first; i < y.n; i++) y.of[i] = (i - first) % every == 0;
+  return hf_put_heads_of_layers(h, &y, 1, err);
 }
 
 // ---- Granite 4 ------------------------------------------------------------------------------------------------------
@@ -133,31 +135,19 @@ static const hf_rule dense_rules[] = {GRANITE, SHARED(""), {0}};
 static const hf_key granite_keys[] = {GRANITE_KEYS, {0}};
 static const hf_key hybrid_keys[] = {GRANITE_KEYS, {"context_length", HF_U32, "endless"}, {0}};
 
-// Reads layer_types: which layers attend. any: whether others do not.
-static int read_attention_layers(const hf *h, bool **out, uint32_t *n, bool *any, error *err) {
-  static const char key[] = "layer_types";
-  const json_t *types = json_object_get(h->text, key);
-  if (hf_need_u32(h, "num_hidden_layers", n, err)) return -1;
-  if (*n > HF_LAYERS_MOST || json_array_size(types) != *n)
-    return hf_fail(h, config_name, key, err, "is not a list of %u layers, of %d at most", *n, HF_LAYERS_MOST);
-  *out = ARENA_ARRAY(h->arena, bool, *n);
-  *any = false;
-  for (uint32_t i = 0; i < *n; i++) {
-    const char *type = json_string_value(json_array_get(types, i));
-    (*out)[i] = type && (!strcmp(type, "attention") || !strcmp(type, "full_attention"));
-    if (!(*out)[i] && (!type || (strcmp(type, "mamba") && strcmp(type, "linear_attention"))))
-      return hf_fail(h, config_name, key, err, "has '%.40s'", type ? type : "what is no text");
-    *any = *any || !(*out)[i];
-  }
+// Reads which layers attend (0). any: whether others do not.
+static int read_attention_layers(const hf *h, hf_layers *y, bool *any, error *err) {
+  if (hf_read_layers(h, "layer_types", "attention|full_attention mamba|linear_attention", true, y, err)) return -1;
+  *any = memchr(y->of, 1, y->n);
   return 0;
 }
 
 static int granite4_more(hf *h, error *err) {
-  bool *attends, any;
-  uint32_t n;
-  if (read_attention_layers(h, &attends, &n, &any, err) || put_heads_of_layers(h, attends, n, err)) return -1;
+  hf_layers y;
+  bool any;
+  if (read_attention_layers(h, &y, &any, err) || hf_put_heads_of_layers(h, &y, 0, err)) return -1;
   gguf_head_bool(h->head, hf_arch_key(h, "rope.scaling.finetuned"), !any);
-  return hf_llama_more(h, err);
+  return check_time_steps(h, err) || hf_llama_more(h, err) ? -1 : 0;
 }
 
 // Files of models without Mamba layers are of another architecture; the dense part of models without experts has
@@ -169,9 +159,10 @@ static int granite4_prepare(hf *h, error *err) {
   static const hf_class variants[2][2] = {
     {VARIANT("granite", granite_keys, dense_rules), VARIANT("granitemoe", granite_keys, granite_rules)},
     {VARIANT("granitehybrid", hybrid_keys, dense_rules), VARIANT("granitehybrid", hybrid_keys, granite_rules)}};
-  bool *attends, any, found;
-  uint32_t n, experts = 0;
-  if (read_attention_layers(h, &attends, &n, &any, err) || hf_u32(h, "num_local_experts", &experts, &found, err))
+  hf_layers y;
+  bool any, found;
+  uint32_t experts = 0;
+  if (read_attention_layers(h, &y, &any, err) || hf_u32(h, "num_local_experts", &experts, &found, err))
     return -1;
   h->class = &variants[any][experts > 0];
   return 0;
@@ -249,17 +240,19 @@ static char *read_parts_of_layers(const hf *h, uint32_t *n, error *err) {
 static int nemotron_h_more(hf *h, error *err) {
   uint32_t n, width;
   const char *parts = read_parts_of_layers(h, &n, err);
-  bool *attends = parts ? ARENA_ARRAY(h->arena, bool, n) : NULL, moe = h->class->keys == nemotron_h_moe_keys;
+  bool moe = h->class->keys == nemotron_h_moe_keys;
   if (!parts || hf_need_u32(h, moe ? "moe_intermediate_size" : "intermediate_size", &width, err)) return -1;
   if (width > INT32_MAX) return hf_fail(h, config_name, "intermediate_size", err, "%u is too much", width);
+  hf_layers y = {n, ARENA_ARRAY(h->arena, uint8_t, n)};
   int32_t *widths = ARENA_ARRAY(h->arena, int32_t, n);
   for (uint32_t i = 0; i < n; i++) {
-    attends[i] = parts[i] == '*';
+    y.of[i] = parts[i] == '*';
     widths[i] = parts[i] == 'E' || parts[i] == '-' ? (int32_t)width : 0;
   }
   gguf_head_i32s(h->head, hf_arch_key(h, "feed_forward_length"), widths, n);
   gguf_head_bool(h->head, hf_arch_key(h, "rope.scaling.finetuned"), false);
-  return put_heads_of_layers(h, attends, n, err) || hf_put_rope_dims(h, 1, err) ? -1 : 0;
+  h->rotation_read = true;                                 // nothing is rotated
+  return check_time_steps(h, err) || hf_put_heads_of_layers(h, &y, 1, err) || hf_put_rope_dims(h, 1, err) ? -1 : 0;
 }
 
 // Files of models with experts are of another architecture.
@@ -282,27 +275,132 @@ static int prepare_nemotron_h(hf *h, error *err) {
   return 0;
 }
 
+// ---- Falcon H1 ------------------------------------------------------------------------------------------------------
+
+// Each layer has Mamba 2 and attention side by side. Files have no keys for the folder's factors: weights take them.
+static const hf_rule falcon_h1_rules[] = {
+  {"model.embed_tokens", "token_embd", HF_TIMES, "times.embed"},
+  {"model.final_layernorm", "output_norm", 0, 0},
+  {"lm_head", "output", HF_TIMES, "times.head"},
+  {BLOCK "pre_ff_layernorm.weight", "blk.*.ffn_norm", 0, 0},           // files have it without .weight
+  {BLOCK "feed_forward.gate_proj", "blk.*.ffn_gate", HF_TIMES, "times.gate"},
+  {BLOCK "feed_forward.up_proj", "blk.*.ffn_up", 0, 0},
+  {BLOCK "feed_forward.down_proj", "blk.*.ffn_down", HF_TIMES, "times.down"},
+  {BLOCK "self_attn.q_proj", "blk.*.attn_q", HF_TIMES, "times.in"},
+  {BLOCK "self_attn.k_proj", "blk.*.attn_k", HF_TIMES, "times.key"},
+  {BLOCK "self_attn.v_proj", "blk.*.attn_v", HF_TIMES, "times.in"},
+  {BLOCK "self_attn.o_proj", "blk.*.attn_output", HF_TIMES, "times.out"},
+  {BLOCK "mamba.in_proj", "blk.*.ssm_in", HF_TIMES, "times.ssm_in"},
+  {BLOCK "mamba.out_proj", "blk.*.ssm_out", HF_TIMES, "times.ssm_out"},
+  MAMBA2(BLOCK "mamba.", "mamba_n_groups"),
+  {0},
+};
+static const hf_key falcon_h1_keys[] = {
+  {"vocab_size", HF_U32, "vocab_size"},
+  {"ssm.conv_kernel", HF_U32, "mamba_d_conv"},
+  {"ssm.state_size", HF_U32, "mamba_d_state"},
+  {"ssm.group_count", HF_U32, "mamba_n_groups"},
+  {"ssm.inner_size", HF_U32, "mamba_d_ssm"},
+  {"ssm.time_step_rank", HF_U32, "mamba_n_heads"},
+  {0},
+};
+
+// A factor of config.json, or the at-th of a list of n; 1 if absent.
+static int read_multiplier(const hf *h, const char *key, size_t at, size_t n, double *out, error *err) {
+  const json_t *v = json_object_get(h->text, key);
+  bool found;
+  *out = 1;
+  if (!v || json_is_null(v)) return 0;
+  if (!n) return hf_number_in(h, h->text, key, out, &found, err);
+  const json_t *item = json_array_get(v, at);
+  if (json_array_size(v) != n || !json_is_number(item))
+    return hf_fail(h, config_name, key, err, "is not a list of %zu numbers", n);
+  *out = json_number_value(item);
+  return 0;
+}
+
+static void put_row_factors(hf *h, const char *key, uint64_t end, double first, double second) {
+  json_t *list = json_object_get(h->text, key);
+  if (!list) json_object_set_new(h->text, key, list = json_array());
+  json_array_append_new(list, json_pack("[Iff]", (json_int_t)end, first, second));
+}
+
+// The input of Mamba 2 is made in five parts, each with its factor: gate, input, B, C and steps.
+static int put_ssm_factors(hf *h, error *err) {
+  uint32_t inner, groups, state, heads;
+  double in, part;
+  if (hf_need_u32(h, "mamba_d_ssm", &inner, err) || hf_need_u32(h, "mamba_n_groups", &groups, err) ||
+      hf_need_u32(h, "mamba_d_state", &state, err) || hf_need_u32(h, "mamba_n_heads", &heads, err) ||
+      read_multiplier(h, "ssm_in_multiplier", 0, 0, &in, err))
+    return -1;
+  uint64_t rows[] = {inner, inner, (uint64_t)groups * state, (uint64_t)groups * state, heads}, end = 0;
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    if (read_multiplier(h, "ssm_multipliers", i, COUNT(rows), &part, err)) return -1;
+    put_row_factors(h, "times.ssm_in", end += rows[i] & INT32_MAX, in, part);
+  }
+  return 0;
+}
+
+static int prepare_falcon_h1(hf *h, error *err) {
+  static const struct { const char *to, *from, *also; size_t at, n; } factors[] = {
+    {"times.embed", "embedding_multiplier", "", 0, 0}, {"times.head", "lm_head_multiplier", "", 0, 0},
+    {"times.gate", "mlp_multipliers", "", 0, 2}, {"times.down", "mlp_multipliers", "", 1, 2},
+    {"times.in", "attention_in_multiplier", "", 0, 0},
+    {"times.key", "key_multiplier", "attention_in_multiplier", 0, 0},
+    {"times.out", "attention_out_multiplier", "", 0, 0}, {"times.ssm_out", "ssm_out_multiplier", "", 0, 0}};
+  const char *name;
+  if (json_is_true(hf_value(h, "mamba_rms_norm", &name)) &&
+      !json_is_false(hf_value(h, "mamba_norm_before_gate", &name)))
+    return hf_fail(h, config_name, "mamba_norm_before_gate", err, "is not false: files of falcon-h1 have gates first");
+  for (size_t i = 0; i < COUNT(factors); i++) {
+    double first, second;
+    if (read_multiplier(h, factors[i].from, factors[i].at, factors[i].n, &first, err) ||
+        read_multiplier(h, factors[i].also, 0, 0, &second, err))
+      return -1;
+    put_row_factors(h, factors[i].to, INT32_MAX, first, second);
+  }
+  return put_ssm_factors(h, err);
+}
+
 // ---- the rows -------------------------------------------------------------------------------------------------------
 
-#define MAMBA_ROW(class_, normed) \
-  {.name = class_, .arch = "mamba", .under = "backbone.", .alone = true, .prepare = prepare_mamba, \
-   .musts = "hidden_act=silu use_bias=false use_conv_bias=true", .keys = mamba_keys, .rules = mamba_rules, \
-   .defaults = "{\"conv_kernel\":4,\"state_size\":16,\"layer_norm_epsilon\":1e-5,\"dt_b_c_rms\":" normed "}", \
-   .derived = "hidden_size=d_model inner=intermediate_size inner=d_inner inner=2*hidden_size"}
 const hf_class hf_classes_recurrent[] = {
-  MAMBA_ROW("MambaForCausalLM", "false"),
-  MAMBA_ROW("FalconMambaForCausalLM", "true"),
-  {.name = "Mamba2ForCausalLM",
-   .arch = "mamba2",
+  {.name = "MambaForCausalLM",
+   .arch = "mamba",
    .under = "backbone.",
    .alone = true,
    .prepare = prepare_mamba,
+   .musts = "hidden_act=silu use_bias=false use_conv_bias=true mixer_rms_eps=1e-06",
+   .defaults = "{\"conv_kernel\":4,\"state_size\":16,\"layer_norm_epsilon\":1e-5,\"dt_b_c_rms\":false}",
+   .derived = "hidden_size=d_model inner=intermediate_size inner=d_inner inner=2*hidden_size",
+   .keys = mamba_keys,
+   .rules = mamba_rules},
+  {.name = "FalconMambaForCausalLM",
+   .like = "MambaForCausalLM",
+   .defaults = "{\"conv_kernel\":4,\"state_size\":16,\"layer_norm_epsilon\":1e-5,\"dt_b_c_rms\":true}"},
+  {.name = "Mamba2ForCausalLM",
+   .like = "MambaForCausalLM",
+   .arch = "mamba2",
    .musts = "hidden_act=silu use_bias=false use_conv_bias=true rms_norm=true",
    .defaults = "{\"conv_kernel\":4,\"state_size\":128,\"layer_norm_epsilon\":1e-5,\"n_groups\":1,\"expand\":2,"
                "\"head_dim\":64}",
    .derived = "hidden_size=d_model inner=intermediate_size inner=d_inner inner=expand*hidden_size heads=inner/head_dim",
    .keys = mamba2_keys,
-   .rules = mamba2_rules},
+   .rules = mamba2_rules,
+   .more = check_time_steps},
+  {.name = "FalconH1ForCausalLM",
+   .arch = "falcon-h1",
+   .own_scaling = true,
+   .head_dim = true,
+   .prepare = prepare_falcon_h1,
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false projectors_bias=false mamba_proj_bias=false "
+            "tie_word_embeddings=false",
+   .defaults =
+     "{\"rms_norm_eps\":1e-5,\"rope_theta\":100000.0,\"mamba_d_conv\":4,\"mamba_n_groups\":1,\"mamba_expand\":2}",
+   .derived = "mamba_d_ssm=mamba_expand*hidden_size",
+   .keys = falcon_h1_keys,
+   .rules = falcon_h1_rules,
+   .more = check_time_steps},
   {.name = "JambaForCausalLM",
    .arch = "jamba",
    .vocab = HF_VOCAB_LLAMA,

@@ -75,15 +75,24 @@ static int t5_more(hf *h, error *err) {
                  divides ? "divided" : "not divided", has_head ? "an" : "no");
 }
 
-#define DEFAULTS "{\"layer_norm_epsilon\":1e-6,\"relative_attention_num_buckets\":32,\"n_positions\":512}"
-#define ROW(class_, arch_, keys_, rules_, more_) \
-  {.name = class_, .arch = arch_, .musts = "relative_attention_max_distance=128", .defaults = DEFAULTS, \
-   .vocab = HF_VOCAB_UNIGRAM, .alone = true, .keys = keys_, .rules = rules_, .more = more_}
 const hf_class hf_classes_t5[] = {
-  ROW("T5ForConditionalGeneration", "t5", keys, rules, t5_more),
-  ROW("T5WithLMHeadModel", "t5", keys, rules, t5_more),
-  ROW("MT5ForConditionalGeneration", "t5", keys, rules, t5_more),
-  ROW("UMT5ForConditionalGeneration", "t5", keys, rules, t5_more),
-  ROW("T5EncoderModel", "t5encoder", keys + 2, encoder_rules, encoder_more),
+  {.name = "T5ForConditionalGeneration",
+   .arch = "t5",
+   .vocab = HF_VOCAB_UNIGRAM,
+   .musts = "relative_attention_max_distance=128",
+   .defaults = "{\"layer_norm_epsilon\":1e-6,\"relative_attention_num_buckets\":32,\"n_positions\":512}",
+   .alone = true,
+   .keys = keys,
+   .rules = rules,
+   .more = t5_more},
+  {.name = "T5WithLMHeadModel", .like = "T5ForConditionalGeneration"},
+  {.name = "MT5ForConditionalGeneration", .like = "T5ForConditionalGeneration"},
+  {.name = "UMT5ForConditionalGeneration", .like = "T5ForConditionalGeneration"},
+  {.name = "T5EncoderModel",
+   .like = "T5ForConditionalGeneration",
+   .arch = "t5encoder",
+   .keys = keys + 2,
+   .rules = encoder_rules,
+   .more = encoder_more},
   {0},
 };

@@ -31,6 +31,29 @@ int hf_fail(const hf *h, const char *file, const char *key, error *err, const ch
                    text);
 }
 
+// ---- names ----------------------------------------------------------------------------------------------------------
+
+bool hf_ends_in(const char *name, const char *end) {
+  size_t n = strlen(name), m = strlen(end);
+  return n >= m && !strcmp(name + n - m, end);
+}
+
+static const char index_name[] = "model.safetensors.index.json", weights_ending[] = ".safetensors";
+
+bool hf_reads(const char *name) {
+  static const char *const names[] = {
+    "config.json", index_name, "generation_config.json", "hf_quant_config.json", "modules.json", "added_tokens.json",
+    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
+    "tiktoken.model", "hy.tiktoken", "chat_template.jinja"};
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+  for (size_t i = 0; i < COUNT(names); i++) if (!strcmp(name, names[i])) return true;
+  size_t n = strspn(name, letters);
+  bool plain = *name != '.' && n < 200;
+  if (!name[n]) return plain && hf_ends_in(name, weights_ending);
+  // the one folder of sentence-transformers that has facts: 1_Pooling
+  return plain && n > 8 && !strncmp(name + n - 8, "_Pooling", 8) && !strcmp(name + n, "/config.json");
+}
+
 // ---- JSON and text files --------------------------------------------------------------------------------------------
 
 // O_NONBLOCK: opening a pipe must not wait for a writer.
@@ -78,14 +101,18 @@ int hf_text(const hf *h, const char *name, char **out, size_t *n, error *err) {
   return 0;
 }
 
-// Parses a value from n bytes; a duplicate key is an error.
+// Parses a value from n bytes, which Python may have written; a duplicate key is an error.
 static int parse_value(const hf *h, const char *name, const char *text, size_t n, json_t **out, error *err) {
+  str plain = json_from_python(text, n);
+  if (plain.n) text = str_c(&plain), n = plain.n;
   size_t left = values_room, cost = json_cost(text, n);
   error why = {0};
   *out = NULL;
-  if (account_here() && account_take_here(cost, &why)) return hf_fail(h, name, NULL, err, "%s", why.text);
-  *out = json_read(text, n, JSON_REJECT_DUPLICATES, &left, &why);
-  if (account_here()) account_give_here(cost);
+  if (!account_here() || !account_take_here(cost, &why)) {
+    *out = json_read(text, n, JSON_REJECT_DUPLICATES, &left, &why);
+    if (account_here()) account_give_here(cost);
+  }
+  str_free(&plain);
   return *out ? 0 : hf_fail(h, name, NULL, err, "%s", why.text);
 }
 
@@ -257,23 +284,16 @@ static void sort_names(names *v) {
   v->n = n;
 }
 
-bool hf_ends_in(const char *name, const char *end) {
-  size_t n = strlen(name), m = strlen(end);
-  return n >= m && !strcmp(name + n - m, end);
-}
-
 static int list_weights(const hf *h, names *out, error *err) {
   DIR *d = opendir(h->dir);
   if (!d) return error_set(err, "%s: cannot be read: %s", h->shown, strerror(errno));
   for (struct dirent *e; (e = readdir(d));)
-    if (!strncmp(e->d_name, "model", 5) && hf_ends_in(e->d_name, ".safetensors"))
+    if (!strncmp(e->d_name, "model", 5) && hf_ends_in(e->d_name, weights_ending))
       vec_push(out, arena_strdup(h->arena, e->d_name));
   closedir(d);
   sort_names(out);
   return 0;
 }
-
-static const char index_name[] = "model.safetensors.index.json";
 
 static int read_weight_map(const hf *h, const json_t *index, names *out, error *err) {
   const char *tensor;
@@ -283,7 +303,7 @@ static int read_weight_map(const hf *h, const json_t *index, names *out, error *
     const char *name = json_string_value(file);
     char quoted[128];
     if (!name) return hf_fail(h, index_name, tensor, err, "is not the name of a file");
-    if (!*name || *name == '.' || strchr(name, '/') || !hf_ends_in(name, ".safetensors"))
+    if (!*name || *name == '.' || strchr(name, '/') || !hf_ends_in(name, weights_ending))
       return hf_fail(h, index_name, tensor, err, "'%s' is not a safetensors file of this folder",
                      gguf_quote(quoted, sizeof quoted, name, strlen(name)));
     vec_push(out, arena_strdup(h->arena, name));

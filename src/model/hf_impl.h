@@ -44,6 +44,9 @@ enum { HF_SLICES = 7 };
 typedef struct hf_slice { int64_t first, n[3], apart[3]; } hf_slice;
 typedef struct hf_order { size_t n; hf_slice at[HF_SLICES]; } hf_order;
 
+// Factors of a tensor's rows, multiplied one after the other: the first ones are of rows before `end`.
+typedef struct hf_times { int64_t end; float by[2]; } hf_times;
+
 // A tensor of the file: see hf_rows.
 typedef struct hf_made {
   hf_tensor t;
@@ -52,11 +55,14 @@ typedef struct hf_made {
   size_t n_parts;
   int64_t rows;                      // of a part
   int64_t first, step;               // row r is row first + r * step of the part's matrix
+  int64_t padded;                    // rows from this one on are zeros; 0: none
   int64_t stored;                    // elements of a stored row, if not all are taken; 0: step times those taken
   bool turned;                       // each matrix is transposed
   hf_order order, columns;           // of a part's rows, and of each row's elements
   float plus;
   bool minus_exp;                    // v becomes -exp(v)
+  bool wide;                         // computed in floats, not in the stored precision
+  const struct hf_times *times;      // factors of rows; NULL: none
 } hf_made;
 
 // A key with a number of each layer: HF_KEY. n: how many are there.
@@ -74,11 +80,14 @@ struct hf {
   VEC(hf_numbers) numbers;
   size_t n_stacked;                  // places for experts in those
   gguf_head *head;
+  str names;                         // see hf_key_names
   const struct hf_class *class;
   uint32_t n_layers, n_further;      // layers, and MTP blocks if the class may have them
+  bool rotation_read;                // keys hold what config.json says of scaled positions
   uint32_t file_type;
   const struct format *wish;         // format of matrices
   uint64_t n_vocab;                  // tokens in the file
+  uint64_t n_ranks;                  // tokens of tiktoken's file (hf_ranks.c); special ones come after them
   bool pieces;                       // the vocabulary is SentencePiece's
   // how weights with scales are stored
   enum hf_method { HF_FLOATS, HF_FP8, HF_MXFP4, HF_MODELOPT, HF_COMPRESSED } method;
@@ -158,23 +167,28 @@ enum hf_op {
   HF_COLLECT_LAST, // the last part
   HF_UNGROUP,      // rows in groups of heads of several parts: one part of all groups, then the next
   HF_FROM_ROW,     // the rows from a number on
+  HF_KERNELS,      // a kernel of a convolution for each channel: four axes, with one element before and after channels
   HF_IN_ROWS,      // numbers become a matrix
+  HF_PADDED,       // rows of zeros after the stored ones
+  HF_TIMES,        // each row is multiplied by two factors
   HF_KEY,          // a number of each layer: `to` is the name of the key that has all of them
   HF_OP_MASK = 255,
   // flags:
   HF_MINUS_EXP = 256,                // v becomes -exp(v)
   HF_SQUEEZED = 512,                 // without axes of one element
+  HF_WIDE = 1024,                    // computed in floats, not in the stored precision
 };
-// A name in the folder, without .weight or .bias unless `to` has it. * stands for a number that `to` repeats, and # for
-// an expert's number. A name in two consecutive rules becomes two tensors.
+// A name in the folder, without .weight or .bias unless this name or `to` has it. * stands for a number that `to`
+// repeats, and # for an expert's number. A name in two consecutive rules becomes two tensors.
 typedef struct hf_rule {
   const char *from, *to;
   unsigned op;                       // enum hf_op
   // HF_WEAVE: the key with the number of heads. HF_TILE: keys separated by spaces: groups, heads, rows of a head (or
   // one). HF_COLLECT: products of keys ("a*b"), the rows of each part; the first key is the number of groups.
   // HF_UNGROUP: groups, then the heads of each part. HF_FIRST: heads, and the number of first rows of each. HF_STACK:
-  // the number of matrices, if it is not that of experts. HF_IN_ROWS: the number of rows; NULL: a row for each number.
-  // HF_FROM_ROW: the number; absent: 0.
+  // the number of matrices or vectors, if it is not that of experts. HF_PADDED: the number of rows. HF_IN_ROWS: the
+  // number of rows; NULL: a row for each number. HF_FROM_ROW: the number; absent: 0. HF_TIMES: a list [[end, factor,
+  // factor], ...], each for the rows before `end`.
   const char *heads;
 } hf_rule;
 enum hf_kind { HF_U32, HF_F32_KEY, HF_BOOL, HF_LAYERS };   // HF_LAYERS: HF_U32 plus hf.n_further
@@ -195,6 +209,8 @@ enum hf_vocab {
   HF_VOCAB_PHI2,
   HF_VOCAB_NEMOTRON,
   HF_VOCAB_HUNYUAN,
+  HF_VOCAB_HUNYUAN_MOE,
+  HF_VOCAB_KIMI,
   HF_VOCAB_MODERNBERT,
   HF_VOCAB_EUROBERT,
   HF_VOCAB_XLMR,
@@ -210,13 +226,41 @@ enum hf_vocab {
   {in ".gate", "blk.*.ffn_gate_inp", 0, 0}, {in ".experts.#.gate_proj", "blk.*.ffn_gate_exps", HF_STACK, 0}, \
     {in ".experts.#.down_proj", "blk.*.ffn_down_exps", HF_STACK, 0}, \
     {in ".experts.#.up_proj", "blk.*.ffn_up_exps", HF_STACK, 0}
+// Experts with Mixtral's names.
+#define HF_EXPERTS_W(in) \
+  {in ".gate", "blk.*.ffn_gate_inp", 0, 0}, {in ".experts.#.w1", "blk.*.ffn_gate_exps", HF_STACK, 0}, \
+    {in ".experts.#.w2", "blk.*.ffn_down_exps", HF_STACK, 0}, {in ".experts.#.w3", "blk.*.ffn_up_exps", HF_STACK, 0}
+// Experts that each token has.
+#define HF_SHARED_EXPERT(in) \
+  {in ".gate_proj", "blk.*.ffn_gate_shexp", 0, 0}, {in ".down_proj", "blk.*.ffn_down_shexp", 0, 0}, \
+    {in ".up_proj", "blk.*.ffn_up_shexp", 0, 0}
 // Keys that all Granite models have.
 #define HF_GRANITE_KEYS \
   {"vocab_size", HF_U32, "vocab_size"}, {"attention.scale", HF_F32_KEY, "attention_multiplier"}, \
     {"embedding_scale", HF_F32_KEY, "embedding_multiplier"}, {"residual_scale", HF_F32_KEY, "residual_multiplier"}, \
     {"logit_scale", HF_F32_KEY, "logits_scaling"}
+// DeepSeek's attention (MLA): the matrix that makes keys and values of a token's small vector becomes two, and that of
+// keys is transposed.
+#define HF_LATENT(in) \
+  {in ".q_a_proj", "blk.*.attn_q_a", 0, 0}, {in ".q_a_layernorm", "blk.*.attn_q_a_norm", 0, 0}, \
+    {in ".q_b_proj", "blk.*.attn_q_b", 0, 0}, {in ".kv_a_proj_with_mqa", "blk.*.attn_kv_a_mqa", 0, 0}, \
+    {in ".kv_a_layernorm", "blk.*.attn_kv_a_norm", 0, 0}, \
+    {in ".kv_b_proj", "blk.*.attn_k_b", HF_FIRST_TURNED, "num_attention_heads qk_nope_head_dim"}, \
+    {in ".kv_b_proj", "blk.*.attn_v_b", HF_REST, "num_attention_heads qk_nope_head_dim"}
+// The indexer, which chooses the positions that a token reads.
+#define HF_INDEXER(in) \
+  {in "k_norm", "blk.*.indexer.k_norm", 0, 0}, {in "weights_proj", "blk.*.indexer.proj", 0, 0}, \
+    {in "wk", "blk.*.indexer.attn_k", 0, 0}, {in "wq_b", "blk.*.indexer.attn_q_b", 0, 0}
+// MTP blocks, which come after the last layer.
+#define HF_NEXTN \
+  {"model.layers.*.eh_proj", "blk.*.nextn.eh_proj", 0, 0}, \
+    {"model.layers.*.embed_tokens", "blk.*.nextn.embed_tokens", 0, 0}, \
+    {"model.layers.*.enorm", "blk.*.nextn.enorm", 0, 0}, {"model.layers.*.hnorm", "blk.*.nextn.hnorm", 0, 0}, \
+    {"model.layers.*.shared_head.head", "blk.*.nextn.shared_head_head", 0, 0}, \
+    {"model.layers.*.shared_head.norm", "blk.*.nextn.shared_head_norm", 0, 0}
 typedef struct hf_class {
   const char *name, *arch;
+  const char *like;                  // a class whose fields this one has, but for those that are set here
   const char *defaults;              // JSON: defaults if config.json lacks the values
   const char *derived;               // other values that config.json may lack: hf_derived.c
   int (*prepare)(hf *h, error *err); // sets values of h->text that depend on several others; may be NULL
@@ -230,7 +274,8 @@ typedef struct hf_class {
   bool bare;                         // names of tensors may lack "model."
   double rotated;                    // the usual share of a head that is rotated; 0: files have no key for it
   bool head_dim;                     // the class computes head_dim from other sizes
-  bool own_scaling;                  // `more` sets the scaling for long contexts
+  bool own_scaling;                  // `more` sets the scaling for long contexts, and hf.rotation_read
+  bool own_log_weight;               // `more` sets YaRN's weight of the logarithm
   bool seeing;                       // the model has an encoder of pictures, which is skipped
   bool alone;                        // does not use the common rules, vocabulary and head keys: an encoder
   bool further;                      // may have MTP blocks (mtp.*)
@@ -239,8 +284,7 @@ typedef struct hf_class {
 } hf_class;
 // Each table ends with a row without a name.
 extern const hf_class hf_classes_qwen[], hf_classes_moe[], hf_classes_gemma[], hf_classes_masked[], hf_classes_t5[],
-  hf_classes_more[], hf_classes_norms[], hf_classes_recurrent[],
-  hf_classes_encoders[];
+  hf_classes_more[], hf_classes_norms[], hf_classes_recurrent[], hf_classes_delta[], hf_classes_encoders[];
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);
@@ -255,25 +299,52 @@ int hf_f64(const hf *h, const char *names, double *out, bool *found, error *err)
 int hf_number_in(const hf *h, const json_t *in, const char *key, double *out, bool *found, error *err);
 int hf_need_u32(const hf *h, const char *names, uint32_t *out, error *err);
 json_t *hf_value(const hf *h, const char *names, const char **name);
-const json_t *hf_rope(const hf *h);  // the rope group of config.json; NULL: absent
 const char *hf_arch_key(const hf *h, const char *key);     // "qwen3.block_count"; lives as long as h
-// A number of the rope group, or, if absent, the key `beside` (may be NULL) of config.json itself.
-int hf_rope_number(const hf *h, const char *key, const char *beside, double *out, bool *found, error *err);
-int hf_put_rope_dims(hf *h, double share, error *err);     // rope.dimension_count
-// rope.dimension_count by config.json's share of a head that is rotated; usual: if it has none.
-int hf_put_rotated(hf *h, double usual, error *err);
 // hf_derived.c: sets values of h->text that a class's row lists.
 int hf_derive(hf *h, const char *list, error *err);
 // Sets which layers have a sliding window: by layer_types, or, if absent, all but each `every`-th one.
 int hf_put_windows(hf *h, uint32_t every, error *err);
 int hf_put_pooling(hf *h, error *err);                     // pooling_type, from modules.json
+// Checks that config.json, if it says so, gives full attention to every `every`-th layer from layer `first` on, and a
+// window to the others.
+int hf_check_layers(hf *h, uint32_t every, uint32_t first, error *err);
+// Reads the list of config.json that has a kind for each layer. kinds: names separated by spaces, "a|b" for two names
+// of one kind. out->of[i]: the number of layer i's kind; NULL: there is no list, which is an error if it is needed.
+typedef struct hf_layers { uint32_t n; uint8_t *of; } hf_layers;
+int hf_read_layers(const hf *h, const char *key, const char *kinds, bool needed, hf_layers *out, error *err);
+// Sets the key heads of each layer: none for layers that do not attend.
+int hf_put_heads_of_layers(hf *h, const hf_layers *y, uint8_t attends, error *err);
+// MTP layers count as blocks of the file.
+int hf_put_blocks_with_mtp(hf *h, error *err);
+// Which layers have an indexer; the others use the positions that the last one before chose.
+int hf_put_indexer_types(hf *h, error *err);
+// Checks that each `every`-th layer has no positions and the others have, if config.json lists them (with 1).
+int hf_check_positions(hf *h, uint32_t every, error *err);
+int hf_all_full(hf *h, error *err);                        // that all layers have full attention
+hf_made *hf_add_values(hf *h, const char *name, const float *values, int64_t n);
+
+// ---- hf_rotation.c
+const json_t *hf_rope(const hf *h);  // the rope group of config.json; NULL: absent
+const char *hf_rope_type(const hf *h);                     // its type; NULL: absent
+// A number of the rope group, or, if absent, the key `beside` (may be NULL) of config.json itself.
+int hf_rope_number(const hf *h, const char *key, const char *beside, double *out, bool *found, error *err);
+int hf_head_size(const hf *h, uint32_t *out, error *err);  // the elements of a head
+int hf_put_rope(hf *h, error *err);  // the scaling for long contexts, and the bases of frequencies
+int hf_put_rope_dims(hf *h, double share, error *err);     // rope.dimension_count
+// rope.dimension_count by config.json's share of a head that is rotated; usual: if it has none.
+int hf_put_rotated(hf *h, double usual, error *err);
+int hf_put_llama3(hf *h, error *err);                      // factors of frequencies, if the scaling is llama3's
+// Checks, after all keys are made, that what config.json says of scaled positions is among them.
+int hf_check_rotation(const hf *h, error *err);
 // `more` functions of several rows.
-int hf_llama_more(hf *h, error *err);
-// Checks that config.json gives every `every`-th layer full attention and the others a window, if it says so.
-int hf_check_layers(hf *h, uint32_t every, error *err);
+int hf_llama_more(hf *h, error *err);                      // all of a head is rotated; llama3's factors
 int hf_phi3_more(hf *h, error *err);                       // factors of frequencies for long contexts
 int hf_glm4_more(hf *h, error *err);                       // sets the rotated share of a head
-hf_made *hf_add_values(hf *h, const char *name, const float *values, int64_t n);
+
+// ---- hf_ranks.c
+// Sets the tokens, merges and kind of a vocabulary in tiktoken's format. *found: whether the folder has one.
+int hf_put_ranks(hf *h, const json_t *settings, bool *found, error *err);
+void hf_put_rank_roles(hf *h, const json_t *settings);     // special tokens, after those that config.json names
 
 // ---- hf_spm.c, hf_vocab.c, hf_words.c
 // Reads tokenizer.model (or spiece.model), a SentencePiece vocabulary. *out NULL: no such file.
@@ -286,8 +357,13 @@ typedef struct hf_pieces {
   const unsigned char *table;        // charsmap that replaces characters; NULL: none
   size_t n_table;
   bool space_before, joins_spaces;
+  bool complete;                     // with all tokens at their places: nothing is moved or added
 } hf_pieces;
 int hf_read_pieces(hf *h, hf_pieces **out, error *err);
+// Reads the vocabulary of tokenizer.json. *out NULL: its model is another one than Unigram.
+int hf_read_unigram(hf *h, const json_t *tokenizer, hf_pieces **out, error *err);
+// Decodes n characters; `to` has room for as many bytes. Returns the number of bytes; 0: it is not base64.
+size_t hf_base64(const char *from, size_t n, unsigned char *to);
 int hf_put_vocab(hf *h, error *err);
 // Finds tokenizer.ggml.pre for the splitting that tokenizer.json describes.
 int hf_words(const hf *h, const json_t *tokenizer, const char **pre, error *err);

@@ -458,9 +458,9 @@ static void align_pieces(hf_pieces *p) {
 
 static int put_spm(hf *h, const hf_pieces *known, const json_t *tokenizer, const json_t *settings, error *err) {
   hf_pieces p;
-  bool aligned = h->class->vocab == HF_VOCAB_XLMR;
+  bool xlmr = h->class->vocab == HF_VOCAB_XLMR, aligned = xlmr && !known->complete;
   if (count_vocab(h, known->n, err)) return -1;
-  if (aligned && h->n_vocab < known->n) h->n_vocab = known->n;
+  if (xlmr && h->n_vocab < known->n) h->n_vocab = known->n;
   p = (hf_pieces){.text = ARENA_ARRAY(h->arena, const char *, h->n_vocab),
                   .score = ARENA_ARRAY(h->arena, float, h->n_vocab),
                   .kind = ARENA_ARRAY(h->arena, int32_t, h->n_vocab), .n = h->n_vocab};
@@ -472,8 +472,8 @@ static int put_spm(hf *h, const hf_pieces *known, const json_t *tokenizer, const
   }
   if (aligned && p.n <= 4) return hf_fail(h, "config.json", "vocab_size", err, "%" PRIu64 " is too few", p.n);
   if (aligned) align_pieces(&p);
-  else if (put_added_pieces(h, &p, tokenizer, settings, err)) return -1;
-  bool unigram = aligned || h->class->vocab == HF_VOCAB_UNIGRAM;
+  else if (!known->complete && put_added_pieces(h, &p, tokenizer, settings, err)) return -1;
+  bool unigram = xlmr || h->class->vocab == HF_VOCAB_UNIGRAM;
   const char *model = unigram ? "t5" : "llama";
   gguf_head_str(h->head, "tokenizer.ggml.model", model, strlen(model));
   gguf_head_str(h->head, "tokenizer.ggml.pre", "default", 7);
@@ -557,6 +557,12 @@ static int put_gemma4(hf *h, const json_t *tokenizer, json_t *settings, error *e
 
 // ---- which vocabulary -----------------------------------------------------------------------------------------------
 
+static int put_rank_list(hf *h, json_t *settings, error *err) {
+  bool found;
+  if (count_vocab(h, 0, err) || hf_put_ranks(h, settings, &found, err)) return -1;
+  return found ? 0 : hf_fail(h, tokenizer_name, NULL, err, "is missing");
+}
+
 // Classes of Llama and Phi use SentencePiece's vocabulary if the folder has one.
 static int put_word_list(hf *h, const json_t *tokenizer, json_t *settings, error *err) {
   hf_pieces *pieces = NULL;
@@ -566,10 +572,13 @@ static int put_word_list(hf *h, const json_t *tokenizer, json_t *settings, error
                (kind == HF_VOCAB_PHI3 && is_text(text_in(settings, "tokenizer_class"), "GPT2Tokenizer"));
   if (kind == HF_VOCAB_GEMMA4) return put_gemma4(h, tokenizer, settings, err);
   if (kind != HF_VOCAB_WORDPIECE && !bytes && hf_read_pieces(h, &pieces, err)) return -1;
-  if (!pieces && !tokenizer) return hf_fail(h, tokenizer_name, NULL, err, "is missing");
+  if (!pieces && !tokenizer) return put_rank_list(h, settings, err);
   if (kind == HF_VOCAB_WORDPIECE) return put_wordpiece(h, tokenizer, err);
-  if (kind == HF_VOCAB_UNIGRAM && !pieces) return hf_fail(h, "spiece.model", NULL, err, "is missing");
-  if (kind == HF_VOCAB_XLMR && !pieces) return hf_fail(h, "sentencepiece.bpe.model", NULL, err, "is missing");
+  bool unigram = kind == HF_VOCAB_UNIGRAM || kind == HF_VOCAB_XLMR;
+  if (unigram && !pieces && hf_read_unigram(h, tokenizer, &pieces, err)) return -1;
+  if (unigram && !pieces)
+    return hf_fail(h, kind == HF_VOCAB_XLMR ? "sentencepiece.bpe.model" : "spiece.model", NULL, err,
+                   "is missing, and tokenizer.json has no vocabulary of Unigram");
   if (kind == HF_VOCAB_LLAMA && json_is_boolean(prefix))
     gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", json_is_true(prefix));
   if (pieces && kind == HF_VOCAB_GEMMA) gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", false);
@@ -606,6 +615,7 @@ static int put_all(hf *h, const json_t *tokenizer, json_t *settings, error *err)
     return -1;
   put_normalizer(h, json_object_get(tokenizer, "normalizer"), 0);
   if (put_fixed(h, err)) return -1;
+  if (h->n_ranks) hf_put_rank_roles(h, settings);
   // small Granite models, as in the converter
   if (h->class->vocab == HF_VOCAB_LLAMA && h->n_vocab == 49152)
     gguf_head_bool(h->head, "tokenizer.ggml.add_bos_token", false);

@@ -4,8 +4,7 @@
 // or the mean of the rows (GLM 5). In some models (DeepSeek V4) the rows are mixed before the addition by a matrix from
 // the same product.
 //
-// Input: x {T, rows, n_embd}. Invariant: the stream is stored between parts, so that its sums have the same form for
-// one token and for many.
+// Input: x {T, rows, n_embd}. The stream is stored between parts, since a norm runs over it (schedule/store.c).
 #include <string.h>
 #include "model/model_impl.h"
 #include "model/stored.h"
@@ -110,7 +109,7 @@ static tensor *mixing(const build *b, const layer *y, const enum tensor_id id[3]
   tensor *a[MAX_STREAM_ROWS * MAX_STREAM_ROWS], *of_row[MAX_STREAM_ROWS] = {0}, *of_column[MAX_STREAM_ROWS] = {0},
     *eps = t_float(g, h->eps);
   tensor *all = t_reshape(g, scaled_groups(b, y, id, made, 2 * n, (int64_t[]){2, 1, n * n}), DIMS(b->T, N, N));
-  all = makes_several(g, t_add(g, t_softmax(g, all, 2), eps));
+  all = t_add(g, t_softmax(g, all, 2), eps);
   for (int i = 0; i < n * n; i++)
     a[i] = t_reshape(g, t_slice_i(g, t_slice_i(g, all, 1, i / n, 1), 2, i % n, 1), DIMS(b->T));
   for (int round = 0; round < 2 * h->rounds - 1; round++) {
@@ -128,7 +127,7 @@ static tensor *mixing(const build *b, const layer *y, const enum tensor_id id[3]
     both[i] = of_row[i] ? of_row[i] : t_broadcast(g, t_float(g, 1), a[0]->shape);
     both[n + i] = of_column[i];
   }
-  tensor *by = makes_several(g, t_stack_last(g, both, 2 * n));
+  tensor *by = t_stack_last(g, both, 2 * n);
   return t_mul(g, t_mul(g, all, t_reshape(g, t_slice_i(g, by, 1, 0, n), DIMS(b->T, N, one))),
                t_reshape(g, t_slice_i(g, by, 1, n, n), DIMS(b->T, one, N)));
 }
@@ -145,17 +144,17 @@ static tensor *through_part(build *b, const layer *y, const part *p, enum tensor
                             tensor *x) {
   graph *g = b->g;
   uop *n = n_(b, b->m->hyper.n), *one = n_(b, 1), *d = n_(b, b->m->n_embd);
-  tensor *of = product_of_rows(b, y, id, x), *by = makes_several(g, factors(b, y, id, of, 2)),
+  tensor *of = product_of_rows(b, y, id, x), *by = factors(b, y, id, of, 2),
          *made = p->graph(b, y, norm(b, y, before, summed(b, x, by)));
   tensor *after = t_scale(g, t_reshape(g, t_slice_i(g, by, 1, 1, 1), DIMS(b->T, n, one)), b->m->hyper.magnitude);
   if (b->m->hyper.rounds) {
-    tensor *mix = t_reshape(g, makes_several(g, mixing(b, y, id, of)), DIMS(b->T, n, n, one));
+    tensor *mix = t_reshape(g, mixing(b, y, id, of), DIMS(b->T, n, n, one));
     mix = t_reduce(g, t_mul(g, mix, t_reshape(g, x, DIMS(b->T, n, one, d))), OP_ADD, 1);
     x = t_reshape(g, mix, DIMS(b->T, n, d));
   } else {
     after = t_add(g, after, t_float(g, b->m->hyper.eps));
   }
-  return flows_on(g, t_add(g, x, t_mul(g, t_reshape(g, makes_several(g, made), DIMS(b->T, one, d)), after)));
+  return t_add(g, x, t_mul(g, t_reshape(g, made, DIMS(b->T, one, d)), after));
 }
 
 // --- a factor per element, of low rank (Qwen4-Exp) -------------------------------------------------------------------
@@ -168,12 +167,12 @@ static tensor *low_normed(const build *b, const layer *y, const enum tensor_id i
   int64_t rows = b->m->hyper.n, d = b->m->n_embd;
   uop *T = x->shape->dim[0], *R = n_(b, rows), *D = n_(b, d);
   tensor *w = t_reshape_i(g, weight(b, y, id[0]), 2, (int64_t[]){rows, d});
-  tensor *normed = makes_several(g, t_rmsnorm(g, x, w, b->m->eps)),
+  tensor *normed = t_rmsnorm(g, x, w, b->m->eps),
          *flat = t_reshape(g, normed, DIMS(T, n_(b, rows * d)));
   tensor *low = t_silu(g, t_scale(g, linear(b, y, id[1], flat), 1.0 / (double)rows));
   tensor *gate = t_reshape(g, sigmoid(g, linear(b, y, id[2], low)), DIMS(T, R, D));
   tensor *sum = t_reduce(g, t_mul(g, normed, gate), OP_ADD, 1);
-  *mean = flows_on(g, t_reshape(g, t_scale(g, sum, 1.0 / (double)rows), DIMS(T, D)));
+  *mean = t_reshape(g, t_scale(g, sum, 1.0 / (double)rows), DIMS(T, D));
   return flat;
 }
 
@@ -182,8 +181,8 @@ static tensor *through_low(build *b, const layer *y, const part *p, const enum t
   uop *one = n_(b, 1), *R = n_(b, b->m->hyper.n), *D = n_(b, b->m->n_embd);
   tensor *in, *flat = low_normed(b, y, id, x, &in);
   tensor *by = sigmoid(g, t_scale(g, linear(b, y, id[3], flat), 1.0 / b->m->hyper.n)), *made = p->graph(b, y, in);
-  by = t_reshape(g, makes_several(g, t_scale(g, by, 2)), DIMS(b->T, R, one));
-  return flows_on(g, t_add(g, x, t_mul(g, t_reshape(g, makes_several(g, made), DIMS(b->T, one, D)), by)));
+  by = t_reshape(g, t_scale(g, by, 2), DIMS(b->T, R, one));
+  return t_add(g, x, t_mul(g, t_reshape(g, made, DIMS(b->T, one, D)), by));
 }
 
 static tensor *all_through_low(build *b, const layer *y, tensor *x) {
@@ -198,7 +197,7 @@ tensor *hyper_enter(const build *b, tensor *x) {
   graph *g = b->g;
   uop *n = n_(b, b->m->hyper.n), *one = n_(b, 1), *d = n_(b, b->m->n_embd);
   if (!b->m->hyper.n) return x;
-  return flows_on(g, t_expand(g, t_reshape(g, x, DIMS(b->T, one, d)), 3, (uop *[]){b->T, n, d}));
+  return t_expand(g, t_reshape(g, x, DIMS(b->T, one, d)), 3, (uop *[]){b->T, n, d});
 }
 
 tensor *hyper_through(build *b, const layer *y, tensor *x) {
@@ -216,7 +215,7 @@ tensor *hyper_leave(const build *b, tensor *x) {
     return mean;
   }
   if (h->n && h->averaged)
-    return flows_on(g, t_reshape(g, t_scale(g, t_reduce(g, x, OP_ADD, 1), 1.0 / h->n),
-                                 DIMS(x->shape->dim[0], n_(b, b->m->n_embd))));
+    return t_reshape(g, t_scale(g, t_reduce(g, x, OP_ADD, 1), 1.0 / h->n),
+                                 DIMS(x->shape->dim[0], n_(b, b->m->n_embd)));
   return h->n ? summed(b, x, factors(b, NULL, of_head, product_of_rows(b, NULL, of_head, x), 1)) : x;
 }

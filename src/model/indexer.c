@@ -21,18 +21,22 @@
 enum { DIGIT = 4, DIGITS = 1 << DIGIT };
 #define EPS 1e-6                            // files have no key for it
 
+int indexer_sizes(loader *l, indexer *i) {
+  int turning = l->m->rope[ROPE_GLOBAL].dim;
+  if (key_count(l, "attention.indexer.head_count", 1, 1 << 14, &i->heads) ||
+      key_count(l, "attention.indexer.key_length", 1, 1 << 14, &i->n))
+    return -1;
+  return i->n < turning ? gguf_fail(l->f, l->key, l->err, "%d elements; rope.dimension_count says that %d of them turn",
+                                    i->n, turning)
+                        : 0;
+}
+
 int indexer_load(loader *l, layer *y) {
   indexer *i = &y->indexer;
   bool own = y->kv_from == y->index;
   unsigned flags = own ? 0 : WANT_OPTIONAL;
-  int rank, turning = l->m->rope[ROPE_GLOBAL].dim;
-  if (key_count(l, "attention.q_lora_rank", 1, 1 << 20, &rank) ||
-      key_count(l, "attention.indexer.head_count", 1, 1 << 14, &i->heads) ||
-      key_count(l, "attention.indexer.key_length", 1, 1 << 14, &i->n))
-    return -1;
-  if (i->n < turning)
-    return gguf_fail(l->f, l->key, l->err, "%d elements; rope.dimension_count says that %d of them turn", i->n,
-                     turning);
+  int rank;
+  if (key_count(l, "attention.q_lora_rank", 1, 1 << 20, &rank) || indexer_sizes(l, i)) return -1;
   if (want_matrix(l, y, W_INDEXER_PROJ, l->m->n_embd, i->heads, flags) ||
       want_matrix(l, y, W_INDEXER_K, l->m->n_embd, i->n, flags) ||
       want_vector(l, y, W_INDEXER_K_NORM, i->n, own ? WANT_BIAS : flags) ||
@@ -47,12 +51,7 @@ int block_indexer_load(loader *l, layer *y) {
   char name[64];
   snprintf(name, sizeof name, "blk.%d.indexer.q_proj.weight", y->block);
   if (!m->block_size || !gguf_tensor_find(l->f, name)) return 0;
-  if (key_count(l, "attention.indexer.head_count", 1, 1 << 14, &i->heads) ||
-      key_count(l, "attention.indexer.key_length", 1, 1 << 14, &i->n))
-    return -1;
-  if (i->n < m->rope[ROPE_GLOBAL].dim)
-    return gguf_fail(l->f, l->key, l->err, "%d elements; rope.dimension_count says that %d of them turn", i->n,
-                     m->rope[ROPE_GLOBAL].dim);
+  if (indexer_sizes(l, i)) return -1;
   if (i->heads != y->n_kv)
     return gguf_fail(l->f, key(l, "attention.indexer.head_count"), l->err, "%d, but attention.head_count_kv = %d",
                      i->heads, y->n_kv);
@@ -174,7 +173,7 @@ static tensor *index_query(build *b, const layer *y, enum tensor_id id, enum ten
   int64_t n = y->indexer.n;
   tensor *q = t_reshape(b->g, linear(b, y, id, x), DIMS(b->T, n_(b, heads), n_(b, n)));
   q = t_rmsnorm(b->g, q, weight(b, y, by), b->m->eps);
-  return rope_turn_as(b, y, makes_several(b->g, q), heads, n, b->m->neox);
+  return rope_turn_as(b, y, q, heads, n, b->m->neox);
 }
 
 // Scores of blocks, {T, 1, heads, 1, blocks}, as integers; 0 for blocks after the token

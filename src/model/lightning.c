@@ -41,22 +41,22 @@ static tensor *lightning(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   int64_t d = y->head_dim, inner = y->ssm.inner;
   uop *H = n_(b, y->n_head), *all = n_(b, inner);
-  tensor *qkv = one_form(g, t_silu(g, linear(b, y, W_ATTN_QKV, x))), *of[3];
+  tensor *qkv = t_silu(g, linear(b, y, W_ATTN_QKV, x)), *of[3];
   qkv = t_reshape(g, qkv, DIMS(b->T, H, n_(b, 3 * d)));
   for (int i = 0; i < 3; i++) of[i] = t_reshape(g, t_slice_i(g, qkv, 2, i * d, d), DIMS(b->T, all));
   block k = block_of(b, MAMBA_BLOCK);
   fading f = {.C = of[0],
               .B = of[1],
               .v = of[2],
-              .sum = read_by_many(g, faded(b, y, k.from, b->T)),
-              .sums = read_by_many(g, faded(b, y, n_(b, 0), k.end)),
+              .sum = faded(b, y, k.from, b->T),
+              .sums = faded(b, y, n_(b, 0), k.end),
               .memory = MEMORY,
               .keys = KEYS,
               .values = VALUES};
-  tensor *out = makes_several(g, t_reshape(g, read_fading(b, y, &k, &f), DIMS(b->T, all)));
+  tensor *out = t_reshape(g, read_fading(b, y, &k, &f), DIMS(b->T, all));
   // the authors' norm has an epsilon of its own
   out = t_mul(g, norm_by(b, y, W_ATTN_NORM_2, out, 1e-6), sigmoid(g, ahead(g, linear(b, y, W_ATTN_GATE, x))));
-  return linear(b, y, W_ATTN_OUTPUT, makes_several(g, out));
+  return linear(b, y, W_ATTN_OUTPUT, out);
 }
 
 const part part_lightning = {lightning_load, lightning};

@@ -130,7 +130,7 @@ static tensor *chosen_of(build *b, const layer *y, tensor *x, tensor *q) {
 static tensor *rotated_key(build *b, const layer *y, tensor *kv) {
   const mla *a = &y->mla;
   tensor *k = t_reshape(b->g, t_slice_i(b->g, kv, 1, a->latent, a->rope), DIMS(b->T, n_(b, 1), n_(b, a->rope)));
-  if (y->w[W_ATTN_K_NORM].weight) k = read_by_many(b->g, norm(b, y, W_ATTN_K_NORM, k));
+  if (y->w[W_ATTN_K_NORM].weight) k = norm(b, y, W_ATTN_K_NORM, k);
   return rope_turn(b, y, k, 1, a->rope);
 }
 

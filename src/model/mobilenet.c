@@ -8,7 +8,6 @@
 #include <string.h>
 #include "model/model_impl.h"
 #include "model/projector_impl.h"
-#include "model/stored.h"
 
 enum {
   SIDE = 16 /* rows of an image in each direction */,
@@ -155,7 +154,7 @@ typedef struct places { tensor *x; int64_t side; } places;
 static int64_t map_channels(const places *a) { return a->x->shape->dim[1]->a; }
 
 static tensor *map_norm(const build *b, const layer *y, enum tensor_id id, tensor *x) {
-  return t_rmsnorm(b->g, makes_several(b->g, x), weight(b, y, id), b->m->eps);
+  return t_rmsnorm(b->g, x, weight(b, y, id), b->m->eps);
 }
 
 // The values that the taps read at each place, {side, side, n} for tap (i, j). Zeros are added beyond the edges to make
@@ -187,7 +186,7 @@ static places depthwise_conv(const build *b, const layer *y, enum tensor_id id, 
     tensor *term = t_mul(g, map_tap(b, &a, k, step, i / k, i % k), t_reshape_i(g, by, 1, (int64_t[]){n}));
     sum = sum ? t_add(g, sum, term) : term;
   }
-  sum = t_reshape_i(g, flows_on(g, sum), 2, (int64_t[]){out * out, n});
+  sum = t_reshape_i(g, sum, 2, (int64_t[]){out * out, n});
   return (places){map_norm(b, y, (enum tensor_id)(id + 1), sum), out};
 }
 
@@ -204,7 +203,7 @@ static places dense_conv(const build *b, const layer *y, enum tensor_id id, plac
   for (int i = 0; i < TAPS * TAPS; i++) near[i] = map_tap(b, &a, TAPS, step, i / TAPS, i % TAPS);
   // Stored by lines and columns: from a combined index the compiler could not prove that the neighbours exist.
   tensor *x = t_reshape_i(g, t_stack_last(g, near, TAPS * TAPS), 3, (int64_t[]){out, out, TAPS * TAPS * n});
-  x = t_reshape_i(g, read_in_parts(g, x), 2, (int64_t[]){out * out, TAPS * TAPS * n});
+  x = t_reshape_i(g, x, 2, (int64_t[]){out * out, TAPS * TAPS * n});
   return (places){conv_product(b, y, id, x), out};
 }
 
@@ -221,7 +220,7 @@ static places edge_block(const build *b, const layer *y, places a, int64_t step)
 static places inverted_block(const build *b, const layer *y, places a, int64_t step) {
   bool mid = y->w[W_DW_MID].weight;
   if (y->w[W_DW_START].weight) a = depthwise_conv(b, y, W_DW_START, a, mid ? 1 : step);
-  a.x = flows_on(b->g, activate(b, NULL, pointwise_conv(b, y, W_PW_EXP, a.x)));
+  a.x = activate(b, NULL, pointwise_conv(b, y, W_PW_EXP, a.x));
   if (mid) {
     a = depthwise_conv(b, y, W_DW_MID, a, step);
     a.x = activate(b, NULL, a.x);
@@ -231,7 +230,7 @@ static places inverted_block(const build *b, const layer *y, places a, int64_t s
 
 static places shared_block(build *b, const layer *y, places a) {
   graph *g = b->g;
-  places k = {flows_on(g, map_norm(b, y, W_MQ_NORM, a.x)), a.side}, v = k;
+  places k = {map_norm(b, y, W_MQ_NORM, a.x), a.side}, v = k;
   int64_t d = y->head_dim, dv = y->v_dim;
   b->T = n_(b, a.side * a.side);
   tensor *q = t_scale(g, conv_product(b, y, W_MQ_Q, k.x), 1 / sqrt((double)d));
@@ -252,7 +251,6 @@ static places through_block(build *b, const layer *y, places a, int64_t step) {
                                   : inverted_block(b, y, a, step);
   if (y->w[W_LAYER_GAMMA].weight) c.x = t_mul(g, c.x, weight(b, y, W_LAYER_GAMMA));
   if (c.side == a.side && map_channels(&c) == map_channels(&a)) c.x = t_add(g, a.x, c.x);
-  c.x = flows_on(g, c.x);
   return c;
 }
 
@@ -261,7 +259,7 @@ static places stem_map(const build *b) {
   graph *g = b->g;
   int64_t p = b->m->eye.patch, side = SIDE * p;
   tensor *x = t_reshape_i(g, picture_input(b), 5, (int64_t[]){SIDE, SIDE, 3, p, p});
-  x = read_in_parts(g, t_permute(g, x, (int[]){0, 3, 1, 4, 2}));
+  x = t_permute(g, x, (int[]){0, 3, 1, 4, 2});
   places a = dense_conv(b, NULL, W_CONV_STEM, (places){t_reshape_i(g, x, 2, (int64_t[]){side * side, 3}), side}, 2);
   a.x = t_add(g, a.x, t_reshape_i(g, weight(b, NULL, W_CONV_STEM_BIAS), 1, (int64_t[]){map_channels(&a)}));
   a.x = activate(b, NULL, map_norm(b, NULL, W_CONV_STEM_NORM, a.x));
@@ -285,7 +283,7 @@ static tensor *mean_of_map(const build *b, places a) {
   graph *g = b->g;
   int64_t by = a.side / SIDE, n = map_channels(&a);
   if (by == 1) return a.x;
-  tensor *x = t_reshape_i(g, flows_on(g, a.x), 5, (int64_t[]){SIDE, by, SIDE, by, n});
+  tensor *x = t_reshape_i(g, a.x, 5, (int64_t[]){SIDE, by, SIDE, by, n});
   x = t_reduce(g, t_reduce(g, x, OP_ADD, 3), OP_ADD, 1);
   return t_scale(g, t_reshape_i(g, x, 2, (int64_t[]){SIDE * SIDE, n}), 1.0 / (double)(by * by));
 }
@@ -300,7 +298,7 @@ tensor *mobilenet_graph(build *b) {
     a = through_block(b, y, a, y->within == 1 ? 2 : 1);
   }
   a = maps_beside(b, before, a);
-  a.x = pointwise_conv(b, NULL, W_MSFA_PROJ, flows_on(g, activate(b, NULL, pointwise_conv(b, NULL, W_MSFA_EXP, a.x))));
+  a.x = pointwise_conv(b, NULL, W_MSFA_PROJ, activate(b, NULL, pointwise_conv(b, NULL, W_MSFA_EXP, a.x)));
   tensor *x = map_norm(b, NULL, W_MSFA_NORM, mean_of_map(b, a));
   b->T = n_(b, SIDE * SIDE);
   x = map_norm(b, NULL, W_MM_SOFT_EMB_NORM, t_scale(g, x, sqrt((double)m->n_embd)));

@@ -427,7 +427,8 @@ static int load_all(loader *l) {
   if (gguf_str(l->f, "general.architecture", &a, l->err)) return -1;
   l->m->arch = arch_find(a.at, a.n);
   if (!l->m->arch) return unknown_arch(l, a);
-  if (load_keys(l) || describe_layers(l) || load_ends(l) || load_layers(l)) return -1;
+  if (load_keys(l) || describe_layers(l) || (l->m->arch->drafts ? draft_load_ends(l) : load_ends(l)) || load_layers(l))
+    return -1;
   return mtp_load(l) || per_layer_load(l) || altup_load(l) || stacks_load(l) || hyper_load(l) ||
              residual_bank_load(l) || check_all(l)
            ? -1
@@ -487,6 +488,8 @@ void model_close(model *m) {
   if (!m) return;
   adapters_free(m);
   control_free(m);
+  model_close(m->draft);
+  free(m->drafter.ids);
   free(m->layers);
   free(m->fits_bf16);
   vec_free(&m->states);
@@ -497,6 +500,7 @@ int model_n_layer(const model *m) { return m->n_layer; }
 int model_n_blocks(const model *m) { return m->n_layer + m->mtp + m->n_encoder; }
 int64_t model_attention_sums(const model *m) {
   int64_t most = 0;
+  if (m->draft) most = model_attention_sums(m->draft);
   for (int i = 0; i < model_n_blocks(m); i++) {
     const layer *y = &m->layers[i];
     int v = y->mla.latent ? y->mla.latent : y->v_dim;
@@ -515,6 +519,10 @@ int model_variant(const model *m, int64_t n_ctx) {
 }
 bool model_is_encoder(const model *m) { return m->arch->encoder; }
 bool model_denoises(const model *m) { return m->arch->denoises; }
+bool model_kind_denoises(const char *name, size_t n) {
+  const arch *a = arch_find(name, n);
+  return a && a->denoises;
+}
 bool model_has_source(const model *m) { return m->arch->has_source; }
 int32_t model_starts(const model *m) { return m->starts; }
 int model_n_embd(const model *m) { return m->n_embd_out ? m->n_embd_out : m->n_embd; }
@@ -536,6 +544,8 @@ int64_t model_tokens_by_expert(const model *m, int64_t each) {
   }
   return most;
 }
+
+int model_layer_block(const model *m, int i) { return m->layers[i].block; }
 
 bool model_can_cut(const model *m, int at) {
   if (m->n_own || m->n_rows || m->hyper.n || m->bank_every || m->stacks.n || m->switcher.n || m->arch->skips ||

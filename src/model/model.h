@@ -24,6 +24,7 @@ void model_close(model *m);
 #define MODEL_KEY_REFUSED "not supported"
 void model_key_uses(const gguf *file, const char **uses);
 int model_n_layer(const model *m);
+int model_layer_block(const model *m, int i);                  // the block of the file that has its tensors
 // Whether layers from `at` on need only the stream of the layers before, so that the model can be cut there.
 bool model_can_cut(const model *m, int at);
 // Blocks with tensors of their own: layers, and the block after them that predicts a further token, if there is one.
@@ -31,6 +32,27 @@ int model_n_blocks(const model *m);
 // Whether the file has such a block and it is used (mtp.c): then every graph caches its entries for each token.
 bool model_has_mtp(const model *m);
 void model_drop_mtp(model *m);                                 // leaves it out; called before a graph is made
+// Draft files (draft.c): whether a file is one, which no text can be continued with; whether it fits this model, -1 and
+// what does not; and its use with this model, which owns it from then on. It comes before graphs, and after both files
+// were joined: `first` is the number of its first tensor there.
+bool model_only_drafts(const model *m);
+int model_check_alone(const model *m, error *err);             // -1 for a draft file, and how to use it
+bool model_kind_drafts(const char *arch, size_t n);            // by the name of its architecture
+bool model_kind_denoises(const char *arch, size_t n);
+int model_check_draft(const model *m, const model *draft, error *err);
+void model_take_draft(model *m, model *draft, size_t first);
+bool model_has_draft(const model *m);
+// Of the model's draft: tokens that it fills at once, the drawn one included (0: it drafts one after the other), with
+// this token where nothing is known; its number of logits, and their tokens (NULL: the same)
+enum { MODEL_DRAFT_MOST = 64 };
+int model_draft_block(const model *m);
+int32_t model_draft_mask(const model *m);
+// whether the drawn token's row drafts as well; whether a token changes the logits after it: then a graph of one token
+// has what is added to them
+bool model_draft_from_first(const model *m);
+bool model_draft_follows(const model *m);
+int model_draft_vocab(const model *m);
+const int32_t *model_draft_ids(const model *m);
 // At most how many numbers a layer's attention keeps per token and block of positions until all blocks are merged.
 int64_t model_attention_sums(const model *m);
 int model_n_stream(const model *m);                            // elements of the stream per token
@@ -184,8 +206,9 @@ typedef struct model_shape {
   bool both;
   // products include the adapters' outputs, times the scales of each token (BUF_SCALES, F32, chunk x model_n_adapters)
   bool adapted;
-  // for one token, chunk 1: only the block that predicts the token after it, from what earlier graphs stored at the
-  // position before `pos`. The block stores its own output at `pos`, as its input at the next position
+  // Only the block that predicts the token after the next one, or the draft file's layers. For one token, chunk 1, from
+  // what earlier graphs stored at the position before `pos`; or for a draft's block. The
+  // first stores its own output at `pos`, as its input at the next position
   bool mtp;
   // Only layers from .. to - 1 (to 0: to the last one), so that several graphs make up a model: the first embeds the
   // tokens, the last one has the logits. The stream between them is in BUF_STREAM. See model_can_cut.

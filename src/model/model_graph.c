@@ -143,7 +143,7 @@ tensor *through(build *b, const layer *y, tensor *x) {
   if (b->m->n_own) x = t_add(g, x, per_layer_adds(b, y, x));
   if (y->w[W_LAYER_OUTPUT_SCALE].weight) x = by_layer_factor(b, y, x);
   x = controlled(b, y, y->halved ? t_scale(g, x, 0.5) : x);
-  return y->leaves ? flows_on(g, norm(b, NULL, y->leaves, x)) : x;
+  return y->leaves ? norm(b, NULL, y->leaves, x) : x;
 }
 
 // The input of the head at every position.
@@ -198,6 +198,7 @@ tensor *logits_of(const build *b, const layer *y, enum tensor_id head, tensor *x
 static void finish_graph(build *b, tensor *x) {
   const model *m = b->m;
   if (m->mtp) mtp_keep(b, x);
+  if (m->draft) draft_keep(b);
   if (!b->s->logits) return;
   if (b->scales && b->s->logits != LOGITS_HIDDEN) b->scales = wanted(b, b->scales);
   vec_push(b->effects, b->s->logits == LOGITS_HIDDEN
@@ -321,7 +322,9 @@ uop *model_graph(const model *m, graph *g, const model_shape *s) {
   find_positions(&b);
   rope_tables(&b);
   find_floats(&b);
-  if (s->mtp) {
+  if (s->mtp && m->draft) {
+    draft_predict(&b);
+  } else if (s->mtp) {
     mtp_predict(&b);
   } else if (m->n_encoder && s->floats) {
     source_keep(&b);
@@ -331,12 +334,14 @@ uop *model_graph(const model *m, graph *g, const model_shape *s) {
     tensor *x = from ? stream_between(&b) : embedded(&b);
     if (m->stacks.n) x = stacks_through(&b, x);
     for (int i = from; i < to && !m->stacks.n; i++) {
+      draft_read(&b, i, x);
       x = m->n_rows    ? altup_through(&b, &m->layers[i], x)
           : m->hyper.n    ? hyper_through(&b, &m->layers[i], x)
           : m->bank_every ? residual_bank_through(&b, &m->layers[i], x)
                        : through(&b, &m->layers[i], x);
       x = deepened(&b, i, x);
     }
+    draft_read(&b, m->n_layer, x);
     if (m->bank_every) x = residual_bank_leave(&b, x);
     if (to < m->n_layer) vec_push(b.effects, t_assign(g, stream_between(&b), x));
     else finish_graph(&b, x);

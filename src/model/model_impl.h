@@ -38,6 +38,7 @@ typedef struct build build;
   T(HC_FFN_UP, "hc_ffn_up") T(HC_FFN_INJECT, "hc_ffn_inject") \
   T(PLE_KEY, "ple_key") T(PLE_VALUE, "ple_value") T(PLE_NORM_KEY, "ple_norm_key") \
   T(PLE_NORM_QUERY, "ple_norm_query") T(PLE_NORM_CONV, "ple_norm_conv") T(PLE_CONV1D, "ple_conv1d") \
+  T(FC, "fc") T(MARKOV_W1, "markov_w1") T(MARKOV_W2, "markov_w2") T(CONF_PROJ, "conf_proj") \
   T(ROPE_FREQS, "rope_freqs") T(ROPE_LONG, "rope_factors_long") T(ROPE_SHORT, "rope_factors_short") \
   /* norms of a layer */ \
   T(ATTN_NORM, "attn_norm") T(ATTN_NORM_2, "attn_norm_2") T(FFN_NORM, "ffn_norm") T(FFN_NORM_EXPS, "ffn_norm_exps") \
@@ -272,6 +273,8 @@ typedef struct arch {
   bool halves_apart;         // each half of a head rotates separately; for an image patch, the first one by its column
   bool encoder;              // each position sees the whole text: encoder.c
   bool denoises;             // an encoder with a head: logits of a position are for its own token
+  // a file of such a kind only drafts tokens for another model: draft.c; the blocks of masks are filled at once
+  enum { DRAFTS_NOT, DRAFTS_CHAIN, DRAFTS_BLOCK } drafts;
   bool has_source;           // a decoder reads the output of an encoder, whose layers follow its own: cross.c
   // with a sliding window: all layers but every period-th have it, or an enum period; 0: no windows in files of this
   // kind
@@ -292,7 +295,7 @@ extern const part part_attention, part_encoder_attention, part_t5_attention, par
   part_plamo_mamba, part_delta_net, part_delta_net_ngrams, part_linear, part_dense, part_moe, part_dense_and_moe,
   part_dense_with_moe, part_dense_and_early_moe, part_moe_in_groups, part_moe_by_token, part_near, part_sparse_entries,
   part_entries, part_kda, part_rwkv7, part_rwkv6, part_channel_mix, part_lightning, part_switched_attention,
-  part_switched_dense, part_vit_attention, part_vit_dense;
+  part_switched_dense, part_vit_attention, part_vit_dense, part_draft_attention;
 
 // The frequency of pair i is base^(-2i/dim), divided by the file's factors. scale: what positions are divided by. With
 // YaRN only slow pairs are divided, fast ones are not, with a ramp between `low` and `high` of weight `ramp` (0: no
@@ -420,6 +423,18 @@ typedef struct ngram {
   int64_t factor[NGRAM_SIZE], offset[NGRAM_HEADS], rows[NGRAM_HEADS];
 } ngram;
 
+// draft.c: of a draft file. reads: the layers of the target whose inputs it reads, or their number for what leaves the
+// last one; target_embd: their length, 0: unsaid. block: tokens that are filled at once (0: one after the other), with
+// `mask` where nothing is known. from_first: the row of the drawn token drafts, too. markov: numbers by which a token
+// changes the logits after it, 0: it does not. rows: the state with the fused inputs. ids: the target's id of each row
+// of the head; NULL: the same
+enum { DRAFT_READS = 16 };
+typedef struct drafter {
+  int n_reads, reads[DRAFT_READS], target_embd, block, mask, markov, markov_rows, rows, embd_rows;
+  bool residual_normed, reads_normed, causal, from_first;
+  int32_t *ids;
+} drafter;
+
 struct model {
   const gguf *file;
   const arch *arch;
@@ -479,6 +494,9 @@ struct model {
   enum tensor_id output_norm;
   tensor_refs w;
   layer *layers;
+  drafter drafter;           // of a draft file
+  model *draft;              // the draft file's model that is used with this one: draft.c; NULL: none
+  int unseen;                // the first positions that no later one sees
   bool mtp;                  // layers[n_layer] predicts a further token: mtp.c
   int mtp_before;            // the state with the model's outputs that the block reads
   VEC(state_kind) states;
@@ -577,6 +595,9 @@ int hyper_keys(loader *l);                                     // hyper.c: rows 
 int hyper_load(loader *l);
 int mtp_find(loader *l);  // mtp.c: whether there is such a block; which others are left out
 int mtp_load(loader *l);                                       // after its layer
+int draft_keys(loader *l);                                     // draft.c: keys of a draft file
+int draft_load_ends(loader *l);                                // draft.c: its tensors outside layers
+int draft_layer(loader *l, layer *y);
 int encoder_load_ends(loader *l);                              // encoder.c: tensors other than embedding and norms
 int distances_load(loader *l);                                 // encoder.c: the number of ranges of distances
 // encoder.c: the table of distances of a layer or, if blocks have none of their own, of the first block (id)
@@ -623,6 +644,7 @@ struct build {
   tensor *window;            // {rows of whole pages}: the window of each image patch
   tensor *adapter;           // {T, 1}: the adapter of the file that is active at each token (switch.c)
   struct kept { tensor *K, *V, *chosen; } *kept;  // of each layer, for layers that share them
+  tensor *reads[DRAFT_READS];  // what a draft file reads of this run: draft.c
   effects *effects;
 };
 
@@ -649,6 +671,11 @@ tensor *logits_of(const build *b, const layer *y, enum tensor_id head, tensor *x
 // mtp.c: writes the block's cache entries of these tokens from x, the last layer's output; then its own graph
 void mtp_keep(build *b, tensor *x);
 void mtp_predict(build *b);
+// draft.c: notes x, the input of layer i (the number of layers: what leaves the last one); writes the draft's cache
+// entries of these tokens; then its own graph
+void draft_read(build *b, int i, tensor *x);
+void draft_keep(build *b);
+void draft_predict(build *b);
 // feed_forward.c: the architecture's activation
 tensor *activate(const build *b, const layer *y, tensor *x);
 tensor *gelu_erf(graph *g, tensor *x);
@@ -758,6 +785,7 @@ tensor *scaled_by_position(build *b, const layer *y, tensor *q);
 
 // indexer.c: its keys and tensors; whether a context of this length needs a choice; the positions that tokens read, {T,
 // 1, 1, 1, seen}, from x, the normed input of the layer, and q, which queries are made from
+int indexer_sizes(loader *l, indexer *i);                  // heads and elements; a head is at least what turns of it
 int indexer_load(loader *l, layer *y);
 int block_indexer_load(loader *l, layer *y);
 bool indexer_chooses(const model *m, int64_t n_ctx);

@@ -95,9 +95,9 @@ static void recent_tokens(build *b, const layer *y, tensor **t) {
   graph *g = b->g;
   const ngram *n = &b->m->ngram;
   tensor *own = t_cast(g, t_sub(g, token_ids(b), uop_int(g, DT_I32, n->eos)), DT_F32);
-  own = t_reshape(g, makes_several(g, own), DIMS(b->T, n_(b, 1)));
+  own = t_reshape(g, own, DIMS(b->T, n_(b, 1)));
   for (int i = 0; i < n->size; i++) {
-    t[i] = i ? makes_several(g, ring_earlier(b, y, y->ngram_state, n->size - 1, i, own)) : own;
+    t[i] = i ? ring_earlier(b, y, y->ngram_state, n->size - 1, i, own) : own;
     if (i > 1) t[i] = t_where(g, t_op2(g, OP_CMPEQ, t[i - 1], t_float(g, 0)), t_float(g, 0), t[i]);
   }
   ring_keep(b, y, y->ngram_state, n->size - 1, own);
@@ -151,17 +151,17 @@ tensor *ngram_through(build *b, const layer *y, tensor *x) {
   found = read_by_many(g, t_reshape(g, found, DIMS(b->T, n_(b, n->width * hash_heads(n)))));
   tensor *key = t_reshape(g, linear(b, y, W_PLE_KEY, found), DIMS(b->T, R, D)),
          *value = t_reshape(g, linear(b, y, W_PLE_VALUE, found), DIMS(b->T, one, D));
-  tensor *s = t_mul(g, normed_rows(b, y, W_PLE_NORM_KEY, read_in_parts(g, key)),
+  tensor *s = t_mul(g, normed_rows(b, y, W_PLE_NORM_KEY, key),
                     normed_rows(b, y, W_PLE_NORM_QUERY, x));
-  s = makes_several(g, t_scale(g, t_reduce(g, s, OP_ADD, 2), 1 / sqrt((double)d)));
+  s = t_scale(g, t_reduce(g, s, OP_ADD, 2), 1 / sqrt((double)d));
   tensor *size = t_op1(g, OP_SQRT, t_op2(g, OP_MAX, t_op2(g, OP_MAX, s, t_op1(g, OP_NEG, s)), t_float(g, 1e-6)));
   tensor *zero = t_float(g, 0);
   s = t_where(g, t_op2(g, OP_CMPLT, s, zero), t_op1(g, OP_NEG, size),
               t_where(g, t_op2(g, OP_CMPLT, zero, s), size, zero));
   tensor *gated = makes_several(g, t_mul(g, read_by_many(g, value), t_reshape(g, sigmoid(g, s), DIMS(b->T, R, one))));
-  tensor *flat = one_form(g, t_reshape(g, normed_rows(b, y, W_PLE_NORM_CONV, gated), DIMS(b->T, all)));
+  tensor *flat = t_reshape(g, normed_rows(b, y, W_PLE_NORM_CONV, gated), DIMS(b->T, all));
   tensor *more = t_reshape(g, t_silu(g, far_conv(b, y, flat)), DIMS(b->T, R, D));
-  return flows_on(g, t_add(g, x, t_add(g, gated, more)));
+  return t_add(g, x, t_add(g, gated, more));
 }
 
 static tensor *delta_net_graph(build *b, const layer *y, tensor *x) { return part_delta_net.graph(b, y, x); }

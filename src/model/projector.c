@@ -344,7 +344,7 @@ typedef struct between { int n; tensor *at[MOST_TAPS], *by[MOST_TAPS]; } between
 static between linear_taps(build *b, int axis, int64_t side) {
   graph *g = b->g;
   tensor *at = t_cast(g, place_of(b, axis, b->T), DT_F32), *one = t_float(g, 1);
-  tensor *last = read_by_many(g, t_op2(g, OP_MAX, t_reduce(g, at, OP_MAX, 0), one));
+  tensor *last = t_op2(g, OP_MAX, t_reduce(g, at, OP_MAX, 0), one);
   at = t_op2(g, OP_FDIV, t_scale(g, at, (double)side - 1), last);
   tensor *floor = t_op1(g, OP_FLOOR, at), *share = t_reshape(g, t_sub(g, at, floor), DIMS(b->T, n_(b, 1)));
   tensor *low = t_cast(g, t_cast(g, floor, DT_I32), DT_IDX);
@@ -359,7 +359,7 @@ static between cubic_taps(build *b, int axis, int64_t side) {
   const double a = -0.75;
   between out = {.n = 4};
   tensor *at = t_cast(g, place_of(b, axis, b->T), DT_F32), *one = t_float(g, 1), *half = t_float(g, 0.5);
-  tensor *size = read_by_many(g, t_add(g, t_reduce(g, at, OP_MAX, 0), one));
+  tensor *size = t_add(g, t_reduce(g, at, OP_MAX, 0), one);
   at = t_sub(g, t_scale(g, t_op2(g, OP_FDIV, t_add(g, at, half), size), (double)side), half);
   tensor *floor = t_op1(g, OP_FLOOR, at), *t = t_reshape(g, t_sub(g, at, floor), DIMS(b->T, n_(b, 1)));
   tensor *low = t_cast(g, t_cast(g, floor, DT_I32), DT_IDX);
@@ -371,7 +371,7 @@ static between cubic_taps(build *b, int axis, int64_t side) {
     for (int k = 2; k < 4; k++) by = t_add(g, t_mul(g, by, d), t_float(g, c[k]));
     tensor *row = t_op2(g, OP_MAX, t_add(g, low, uop_idx(g, i - 1)), uop_idx(g, 0));
     out.at[i] = t_op2(g, OP_MIN, row, uop_idx(g, side - 1));
-    out.by[i] = read_by_many(g, by);
+    out.by[i] = by;
   }
   return out;
 }
@@ -381,7 +381,7 @@ static between cubic_taps(build *b, int axis, int64_t side) {
 static between nearest_tap(build *b, int axis, int64_t side) {
   graph *g = b->g;
   tensor *at = t_cast(g, place_of(b, axis, b->T), DT_F32), *one = t_float(g, 1);
-  tensor *size = read_by_many(g, t_add(g, t_reduce(g, at, OP_MAX, 0), one));
+  tensor *size = t_add(g, t_reduce(g, at, OP_MAX, 0), one);
   at = t_op1(g, OP_FLOOR, t_op2(g, OP_FDIV, t_scale(g, at, (double)side), size));
   return (between){1, {t_cast(g, t_cast(g, at, DT_I32), DT_IDX)}, {one}};
 }
@@ -429,7 +429,7 @@ static tensor *with_class(build *b, tensor *x) {
   tensor *own = t_slice_i(g, weight(b, NULL, W_POSITION_EMBD), 0, which == CLASS_FIRST ? 0 : patches, 1);
   own = t_add(g, own, t_reshape_i(g, weight(b, NULL, W_CLASS_EMBD), 2, (int64_t[]){1, n}));
   b->T = n_(b, patches + 1);
-  return t_add(g, t_pad(g, flows_on(g, x), 0, 0, 1), t_pad(g, read_by_many(g, own), 0, patches, 0));
+  return t_add(g, t_pad(g, x, 0, 0, 1), t_pad(g, own, 0, patches, 0));
 }
 
 tensor *picture_input(const build *b) {
@@ -479,7 +479,7 @@ static tensor *taps(const build *b, enum tensor_id id, enum tensor_id bias, tens
     near[i] = t_reshape(g, t_slice_i(g, by, 2, 0, 1), DIMS(chunks, per, n_(b, n)));
   }
   // Stored by chunks: from an index over all chunks the compiler could not prove that the preceding frame exists.
-  x = read_in_parts(g, t_reshape(g, t_stack_last(g, near, 3), DIMS(chunks, per, n_(b, 3 * n))));
+  x = t_reshape(g, t_stack_last(g, near, 3), DIMS(chunks, per, n_(b, 3 * n)));
   x = t_reshape(g, x, DIMS(all, n_(b, 3 * n)));
   tensor *add = t_reshape_i(g, weight(b, NULL, bias), 1, (int64_t[]){b->m->n_embd});
   return gelu_erf(g, t_add(g, t_matmul(g, x, kernel_matrix(b, id, 3 * n)), add));
@@ -502,7 +502,7 @@ tensor *chunk_frames(build *b, uop *chunks) {
   valid = t_op2(g, OP_CMPLT, t_iota(g, n_(b, 2)), valid);
   tensor *x = taps(b, W_CONV1D_1, W_CONV1D_1_BIAS, chunked_input(b, chunks), 1);
   x = t_where(g, t_reshape(g, valid, DIMS(idx_mul(g, chunks, frames), n_(b, 1))), x, t_float(g, 0));
-  x = taps(b, W_CONV1D_2, W_CONV1D_2_BIAS, t_reshape(g, flows_on(g, x), DIMS(chunks, frames, n)), 2);
+  x = taps(b, W_CONV1D_2, W_CONV1D_2_BIAS, t_reshape(g, x, DIMS(chunks, frames, n)), 2);
   return places_of_chunks(b, chunks, x);
 }
 
@@ -520,7 +520,7 @@ static tensor *square_taps(const build *b, enum tensor_id id, enum tensor_id bia
     near[i] = t_reshape(g, by, DIMS(chunks, n_(b, frames), n_(b, bins), n_(b, n)));
   }
   x = t_reshape(g, t_stack_last(g, near, 9), DIMS(chunks, n_(b, frames), n_(b, bins), n_(b, 9 * n)));
-  x = t_reshape(g, read_in_parts(g, x), DIMS(idx_mul(g, chunks, n_(b, frames * bins)), n_(b, 9 * n)));
+  x = t_reshape(g, x, DIMS(idx_mul(g, chunks, n_(b, frames * bins)), n_(b, 9 * n)));
   int64_t out = weight(b, NULL, bias)->shape->dim[0]->a;
   tensor *kernel = t_reshape_i(g, weight(b, NULL, id), 2, (int64_t[]){out, 9 * n});
   x = t_add(g, t_matmul(g, x, kernel), t_reshape_i(g, weight(b, NULL, bias), 1, (int64_t[]){out}));
@@ -535,7 +535,7 @@ tensor *chunk_squares(build *b, uop *chunks) {
   for (int i = 0; i < 3; i++)
     x = square_taps(b, (enum tensor_id)(W_CONV2D_1 + 2 * i), (enum tensor_id)(W_CONV2D_1_BIAS + 2 * i), x);
   int64_t bins = x->shape->dim[2]->a, n = x->shape->dim[3]->a;
-  x = read_in_parts(g, t_swap(g, x, 2, 3));
+  x = t_swap(g, x, 2, 3);
   return places_of_chunks(b, chunks, linear(b, NULL, W_CONV_OUT, t_reshape(g, x, DIMS(b->T, n_(b, bins * n)))));
 }
 

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 #include "model/projector_impl.h"
-#include "model/stored.h"
 
 // --- pieces ----------------------------------------------------------------------------------------------------------
 
@@ -23,7 +22,7 @@ static tensor *mean_of_squares(const build *b, tensor *x) {
   graph *g = b->g;
   int64_t by = (int64_t)b->m->eye.merge * b->m->eye.merge, n = b->m->n_embd;
   uop *rows = idx_div(g, b->T, n_(b, by));
-  x = t_reduce(g, t_reshape(g, flows_on(g, x), DIMS(rows, n_(b, by), n_(b, n))), OP_ADD, 1);
+  x = t_reduce(g, t_reshape(g, x, DIMS(rows, n_(b, by), n_(b, n))), OP_ADD, 1);
   return t_scale(g, t_reshape(g, x, DIMS(rows, n_(b, n))), 1.0 / (double)by);
 }
 
@@ -32,8 +31,8 @@ static tensor *channels_of_squares(const build *b, tensor *x) {
   graph *g = b->g;
   int64_t by = (int64_t)b->m->eye.merge * b->m->eye.merge, n = b->m->n_embd;
   uop *rows = idx_div(g, b->T, n_(b, by));
-  x = t_swap(g, t_reshape(g, flows_on(g, x), DIMS(rows, n_(b, by), n_(b, n))), 1, 2);
-  return read_in_parts(g, t_reshape(g, x, DIMS(rows, n_(b, by * n))));
+  x = t_swap(g, t_reshape(g, x, DIMS(rows, n_(b, by), n_(b, n))), 1, 2);
+  return t_reshape(g, x, DIMS(rows, n_(b, by * n)));
 }
 
 #define TORCH_EPS 1e-5       // of PyTorch's norms, unless a file has another
@@ -84,7 +83,7 @@ static tensor *gemma4_graph(build *b, tensor *x) {
   x = t_scale(g, mean_of_squares(b, x), sqrt((double)b->m->n_embd));
   if (b->m->w[W_STD_BIAS].weight) x = t_sub(g, x, weight(b, NULL, W_STD_BIAS));
   if (b->m->w[W_STD_SCALE].weight) x = t_mul(g, x, weight(b, NULL, W_STD_SCALE));
-  return linear(b, NULL, W_MM_INPUT_PROJECTION, t_rmsnorm(g, flows_on(g, x), NULL, b->m->eps));
+  return linear(b, NULL, W_MM_INPUT_PROJECTION, t_rmsnorm(g, x, NULL, b->m->eps));
 }
 
 // qwen2.5vl: 2 x 2 patches are a row; attention in most layers is within windows.
@@ -97,7 +96,7 @@ static int qwen25_load(loader *l) {
   return want_mlp(l, W_MM_0, W_MM_2, merged_size(l->m), merged_size(l->m), WANT_BIAS);
 }
 static tensor *qwen25_graph(build *b, tensor *x) {
-  return mlp(b, W_MM_0, W_MM_2, merged_patches(b, flows_on(b->g, x)));
+  return mlp(b, W_MM_0, W_MM_2, merged_patches(b, x));
 }
 
 // qwen2vl: the same without windows.
@@ -157,7 +156,7 @@ static tensor *pixtral_graph(build *b, tensor *x) {
     x = t_rmsnorm(g, x, weight(b, NULL, W_MM_INPUT_NORM), b->m->eps);
     x = linear(b, NULL, W_MM_PATCH_MERGER, channels_of_squares(b, x));
   }
-  return mlp(b, W_MM_1, W_MM_2, flows_on(g, x));
+  return mlp(b, W_MM_1, W_MM_2, x);
 }
 
 // idefics3, SmolVLM: squares of patches are a row.
@@ -168,7 +167,7 @@ static int idefics3_load(loader *l) {
            : want_matrix(l, NULL, W_MM_FC, merged_size(l->m), l->m->n_embd_out, 0);
 }
 static tensor *idefics3_graph(build *b, tensor *x) {
-  return linear(b, NULL, W_MM_FC, merged_patches(b, flows_on(b->g, x)));
+  return linear(b, NULL, W_MM_FC, merged_patches(b, x));
 }
 
 // glm4v: squares of patches are convolved, multiplied, normed, and go through a gated feed-forward.
@@ -191,7 +190,7 @@ static tensor *glm4v_graph(build *b, tensor *x) {
   int64_t n = merged_size(b->m), out = b->m->n_embd_out;
   tensor *kernel = t_reshape_i(g, weight(b, NULL, W_MM_MERGER_KERNEL), 2, (int64_t[]){out, n});
   x = t_add(g, t_matmul(g, channels_of_squares(b, x), kernel), weight(b, NULL, W_MM_MERGER_BIAS));
-  x = t_layernorm(g, linear(b, NULL, W_MM_FC, flows_on(g, x)), weight(b, NULL, W_MM_POST_NORM), TORCH_EPS);
+  x = t_layernorm(g, linear(b, NULL, W_MM_FC, x), weight(b, NULL, W_MM_POST_NORM), TORCH_EPS);
   x = gelu_erf(g, t_add(g, x, bias(b, NULL, W_MM_POST_NORM)));
   return linear(b, NULL, W_MM_DOWN, t_mul(g, t_silu(g, linear(b, NULL, W_MM_GATE, x)), linear(b, NULL, W_MM_UP, x)));
 }
@@ -319,7 +318,7 @@ static tensor *minicpm_behind(build *b, const layer *y, tensor *x) {
   tensor *square = t_op2(g, OP_IDIV, t_iota(g, n_(b, projector_places(b->m, b->s->chunk))), uop_idx(g, 4));
   const row_groups squares = {square, 4, true};
   tensor *seen = see_all(b, &merger, norm(b, &merger, W_LN1, x), &squares);
-  x = merged_by(b, flows_on(g, t_add(g, x, linear(b, &merger, W_ATTN_OUT, seen))), 2);
+  x = merged_by(b, t_add(g, x, linear(b, &merger, W_ATTN_OUT, seen)), 2);
   uop *rows = idx_div(g, b->T, n_(b, 4));
   tensor *mean = t_reduce(g, t_reshape(g, x, DIMS(rows, n_(b, 4), n_(b, b->m->n_embd))), OP_ADD, 1);
   mean = t_scale(g, t_reshape(g, mean, DIMS(rows, n_(b, b->m->n_embd))), 0.25);
@@ -328,7 +327,7 @@ static tensor *minicpm_behind(build *b, const layer *y, tensor *x) {
   return t_add(g, linear(b, &merger, W_DS_FFN_DOWN, inner), mean);
 }
 static tensor *minicpm_graph(build *b, tensor *x) {
-  x = norm_by(b, NULL, W_MM_INPUT_NORM, merged_by(b, flows_on(b->g, x), 2), 1e-6);
+  x = norm_by(b, NULL, W_MM_INPUT_NORM, merged_by(b, x, 2), 1e-6);
   return mlp(b, W_MM_UP, W_MM_DOWN, x);
 }
 
@@ -383,7 +382,6 @@ static tensor *resampler_graph(build *b, tensor *x) {
   const double eps = 1e-6;                               // fixed: no key
   int64_t n = b->m->n_embd_out, heads = n / RESAMPLER_HEAD;
   const layer y = {.n_head = (int)heads, .n_kv = (int)heads, .head_dim = RESAMPLER_HEAD, .v_dim = RESAMPLER_HEAD};
-  x = flows_on(g, x);
   if (b->m->w[W_RS_KV].weight) x = linear(b, NULL, W_RS_KV, x);
   x = norm_by(b, NULL, W_RS_LN_KV, x, eps);
   tensor *k = linear(b, NULL, W_RS_K, t_add(g, x, waves_of_places(b, n))), *v = linear(b, NULL, W_RS_V, x);
@@ -392,7 +390,7 @@ static tensor *resampler_graph(build *b, tensor *x) {
   v = t_reshape(g, v, DIMS(b->T, n_(b, heads), n_(b, RESAMPLER_HEAD)));
   b->T = n_(b, b->m->eye.queries);
   q = t_scale(g, q, 1 / sqrt(RESAMPLER_HEAD));
-  q = t_reshape(g, read_in_parts(g, q), DIMS(b->T, n_(b, heads), n_(b, RESAMPLER_HEAD)));
+  q = t_reshape(g, q, DIMS(b->T, n_(b, heads), n_(b, RESAMPLER_HEAD)));
   x = linear(b, NULL, W_RS_OUT, attend_rows(b, &y, q, k, v, NULL));
   return linear(b, NULL, W_RS_PROJ, norm_by(b, NULL, W_RS_LN_POST, x, eps));
 }
@@ -424,7 +422,7 @@ static int kimi_load(loader *l) {
 }
 static tensor *kimi_graph(build *b, tensor *x) {
   x = norm(b, NULL, W_MM_INPUT_NORM, x);
-  return mlp(b, W_MM_1, W_MM_2, merged_patches(b, flows_on(b->g, x)));
+  return mlp(b, W_MM_1, W_MM_2, merged_patches(b, x));
 }
 
 // --- sound -----------------------------------------------------------------------------------------------------------
@@ -432,7 +430,7 @@ static tensor *kimi_graph(build *b, tensor *x) {
 // Several frames become a row; the last one is padded with zeros.
 static tensor *stacked_frames(const build *b, tensor *x) {
   int64_t frames = b->m->eye.frames / 2, by = b->m->eye.stack, rows = (frames + by - 1) / by, n = b->m->n_embd;
-  x = t_pad(b->g, flows_on(b->g, x), 0, 0, rows * by - frames);
+  x = t_pad(b->g, x, 0, 0, rows * by - frames);
   return t_reshape_i(b->g, x, 2, (int64_t[]){rows, by * n});
 }
 
@@ -455,7 +453,7 @@ static tensor *ultravox_graph(build *b, tensor *x) {
   x = linear(b, NULL, W_MM_A_MLP_1, t_rmsnorm(g, stacked_frames(b, x), weight(b, NULL, W_MM_A_NORM_PRE), eps));
   int64_t n = x->shape->dim[1]->a / 2;
   x = t_mul(g, t_slice_i(g, x, 1, 0, n), t_silu(g, t_slice_i(g, x, 1, n, n)));
-  return linear(b, NULL, W_MM_A_MLP_2, t_rmsnorm(g, flows_on(g, x), weight(b, NULL, W_MM_A_NORM_MID), eps));
+  return linear(b, NULL, W_MM_A_MLP_2, t_rmsnorm(g, x, weight(b, NULL, W_MM_A_NORM_MID), eps));
 }
 
 // voxtral: four frames are a row. qwen2-audio: the mean of two.

@@ -254,11 +254,10 @@ tensor *read_fading(build *b, const layer *y, const block *k, const fading *f) {
       g, t_mul(g, t_reshape(g, f->C, DIMS(b->T, one, G, N)), t_reshape(g, keys, DIMS(one, k->end, G, N))), OP_ADD, 3);
   tensor *factor = left_at(b, k, f->sum, f->sums, true);
   if (f->dt) factor = t_mul(g, factor, t_reshape(g, f->dt, DIMS(one, k->end, H)));
-  factor = t_mul(g, t_reshape(g, read_by_many(g, meet), DIMS(b->T, k->end, G, one)),
+  factor = t_mul(g, t_reshape(g, meet, DIMS(b->T, k->end, G, one)),
                  t_reshape(g, factor, DIMS(b->T, k->end, G, P)));
-  factor = t_reshape(g, read_by_many(g, factor), DIMS(b->T, k->end, H, one));
-  tensor *out =
-    read_by_many(g, t_reduce(g, t_mul(g, factor, t_reshape(g, values, DIMS(one, k->end, H, D))), OP_ADD, 1));
+  factor = t_reshape(g, factor, DIMS(b->T, k->end, H, one));
+  tensor *out = t_reduce(g, t_mul(g, factor, t_reshape(g, values, DIMS(one, k->end, H, D))), OP_ADD, 1);
   // and from the state
   tensor *S = state_before(b, y, f->memory, k, 4, (int64_t[]){groups, per, p, n});
   tensor *read = read_by_many(
@@ -301,7 +300,7 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   const ssm *s = &y->ssm;
   int64_t inner = s->inner, n = s->state, groups = s->groups, h = s->heads, bc = groups * n;
-  tensor *all = read_in_parts(g, linear(b, y, W_SSM_IN, x));
+  tensor *all = linear(b, y, W_SSM_IN, x);
   tensor *z = t_slice_i(g, all, 1, 0, inner), *dt = t_slice_i(g, all, 1, 2 * inner + 2 * bc, h);
   tensor *xbc = read_in_parts(
     g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, t_slice_i(g, all, 1, inner, inner + 2 * bc))));
@@ -364,10 +363,10 @@ static tensor *plamo_mamba(build *b, const layer *y, tensor *x) {
   const ssm *s = &y->ssm;
   int64_t p = s->inner / s->heads, n = s->state, steps = plamo_steps(b->m);
   uop *inner = n_(b, s->inner);
-  tensor *all = t_reshape(g, read_in_parts(g, linear(b, y, W_SSM_IN, x)), DIMS(b->T, n_(b, s->heads), n_(b, 2 * p)));
+  tensor *all = t_reshape(g, linear(b, y, W_SSM_IN, x), DIMS(b->T, n_(b, s->heads), n_(b, 2 * p)));
   tensor *z = t_reshape(g, t_slice_i(g, all, 2, 0, p), DIMS(b->T, inner));
   tensor *v = t_reshape(g, t_slice_i(g, all, 2, p, p), DIMS(b->T, inner));
-  v = read_in_parts(g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, v)));
+  v = t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, v));
   tensor *made = linear(b, y, W_SSM_X, v);
   fading f = {.v = v,
               .B = norm(b, y, W_SSM_B_NORM, t_slice_i(g, made, 1, 0, n)),
@@ -378,7 +377,7 @@ static tensor *plamo_mamba(build *b, const layer *y, tensor *x) {
   block k = block_of(b, MAMBA_BLOCK);
   fade(b, y, &k, linear(b, y, W_SSM_DT, norm(b, y, W_SSM_DT_NORM, t_slice_i(g, made, 1, 2 * n, steps))), &f);
   tensor *out = t_reshape(g, with_own(b, y, read_fading(b, y, &k, &f), v), DIMS(b->T, inner));
-  return linear(b, y, W_SSM_OUT, makes_several(g, t_mul(g, out, t_silu(g, z))));
+  return linear(b, y, W_SSM_OUT, t_mul(g, out, t_silu(g, z)));
 }
 
 const part part_plamo_mamba = {plamo_load, plamo_mamba};
@@ -418,7 +417,7 @@ static tensor *unit_rows(build *b, const layer *y, tensor *x, double by) {
   graph *g = b->g;
   x = t_reshape(g, x, DIMS(b->T, n_(b, y->ssm.groups), n_(b, y->ssm.state)));
   tensor *length = t_op2(g, OP_MAX, t_op1(g, OP_SQRT, t_reduce(g, t_mul(g, x, x), OP_ADD, 2)), t_float(g, b->m->eps));
-  return one_form(g, t_scale(g, t_op2(g, OP_FDIV, x, length), by));
+  return t_scale(g, t_op2(g, OP_FDIV, x, length), by);
 }
 
 // {.., groups, n}, repeated for the heads that share them: {.., H, n}
@@ -538,7 +537,7 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
   uop *one = n_(b, 1), *H = n_(b, h), *K = n_(b, k), *V = n_(b, v);
   tensor *mixed, *z, *beta, *alpha;
   if (y->w[W_SSM_IN].weight) {              // per group: its query, its key, its heads' values and gates
-    tensor *all = read_in_parts(g, linear(b, y, W_SSM_IN, x));
+    tensor *all = linear(b, y, W_SSM_IN, x);
     mixed = t_cat_last(g, t_cat_last(g, of_groups(b, all, groups, 0, k), of_groups(b, all, groups, k, k)),
                        of_groups(b, all, groups, 2 * k, per * v));
     z = of_groups(b, all, groups, 2 * k + per * v, per * v);
@@ -554,7 +553,7 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
     beta = linear(b, y, W_SSM_BETA, x);
     alpha = linear(b, y, W_SSM_ALPHA, x);
   }
-  beta = ahead(g, sigmoid(g, beta));
+  beta = sigmoid(g, beta);
   block blk = block_of(b, DELTA_BLOCK);
   tensor *decay =
       t_mul(g, softplus(g, t_add(g, alpha, bias(b, y, W_SSM_DT))), t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, H)));

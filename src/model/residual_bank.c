@@ -19,7 +19,7 @@ int residual_bank_load(loader *l) {
 
 // {T}
 static tensor *residual_score(const build *b, tensor *x, tensor *by) {
-  return one_form(b->g, t_reduce(b->g, t_rmsnorm(b->g, x, by, b->m->eps), OP_ADD, 1));
+  return t_reduce(b->g, t_rmsnorm(b->g, x, by, b->m->eps), OP_ADD, 1);
 }
 
 // The weighted sum of x {T, n_embd} and the stored streams
@@ -36,7 +36,7 @@ static tensor *with_banked(build *b, const layer *y, enum tensor_id id, tensor *
     tensor *some = t_mul(g, b->bank[i], t_slice_i(g, share, 1, i, 1));
     sum = sum ? t_add(g, sum, some) : some;
   }
-  return flows_on(g, sum);
+  return sum;
 }
 
 tensor *residual_bank_through(build *b, const layer *y, tensor *x) {

@@ -156,7 +156,7 @@ static tensor *kda(build *b, const layer *y, tensor *x) {
   state_store(b, y, STATE_SSM, t_add(g, kept, added_to_state(b, &h, keys, d, left, rows)));
   tensor *gate = y->full_gate ? linear(b, y, W_SSM_G, x) : through_two(b, y, W_SSM_G_A, W_SSM_G_B, x);
   gate = sigmoid(g, split_heads(b, ahead(g, gate), h.n, h.v));
-  return linear(b, y, W_ATTN_OUTPUT, join_heads(b, makes_several(g, t_mul(g, norm(b, y, W_SSM_NORM, out), gate))));
+  return linear(b, y, W_ATTN_OUTPUT, join_heads(b, t_mul(g, norm(b, y, W_SSM_NORM, out), gate)));
 }
 
 const part part_kda = {kda_load, kda};

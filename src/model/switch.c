@@ -91,7 +91,7 @@ static tensor *active(build *b, const layer *y) {
          *others = t_sub(g, t_cast(g, t_add(g, at, n_(b, 1)), DT_F32), count);
   tensor *mean = t_op2(g, OP_FDIV, sum, t_add(g, count, t_scale(g, others, exp(-2 * s->gain))));
   tensor *number = t_op1(g, OP_FLOOR, t_add(g, t_op2(g, OP_MIN, mean, t_float(g, s->n)), t_float(g, 0.5)));
-  return read_by_many(g, t_reshape(g, t_cast(g, number, DT_I32), DIMS(b->T, one)));
+  return t_reshape(g, t_cast(g, number, DT_I32), DIMS(b->T, one));
 }
 
 // ---- products -------------------------------------------------------------------------------------------------------

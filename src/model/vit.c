@@ -8,7 +8,6 @@
 #include <math.h>
 #include "model/model_impl.h"
 #include "model/projector_impl.h"
-#include "model/stored.h"
 
 static int vit_activation(loader *l) {
   bool gelu, silu;
@@ -189,7 +188,6 @@ tensor *vit(build *b, tensor *x) {
   if (b->m->projector->arch->turns) turn_tables(b, turn_of(b, by_column), turn_of(b, !by_column));
   if (b->m->eye.whole_every || b->m->eye.chunk) b->window = place_of(b, 2, n_(b, projector_places(b->m, b->s->chunk)));
   if (b->m->w[W_PRE_LN].weight) x = norm(b, NULL, W_PRE_LN, x);
-  x = flows_on(g, x);
   for (int i = 0; i < b->m->n_layer; i++) {
     if (b->m->projector->arch->before) x = b->m->projector->arch->before(b, &b->m->layers[i], x);
     x = through(b, &b->m->layers[i], x);
@@ -198,7 +196,7 @@ tensor *vit(build *b, tensor *x) {
   int pools = b->m->projector->arch->pools;
   if (pools) {
     uop *rows = idx_div(g, b->T, n_(b, pools)), *n = n_(b, b->m->n_embd);
-    x = t_reduce(g, t_reshape(g, flows_on(g, x), DIMS(rows, n_(b, pools), n)), OP_ADD, 1);
+    x = t_reduce(g, t_reshape(g, x, DIMS(rows, n_(b, pools), n)), OP_ADD, 1);
     x = t_scale(g, t_reshape(g, x, DIMS(rows, n)), 1.0 / pools);
     b->T = rows;
   }

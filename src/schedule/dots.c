@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PLACEHOLDER = (1 << 30) - 1, MAX_FACTORS = 32, MAX_GROUP = 512 };
+enum { PLACEHOLDER = (1 << 30) - 1, MAX_FACTORS = 32, MAX_GROUP = 256 };
 
 typedef struct terms { uop *at[MAX_FACTORS]; int n; } terms;
 // The context of the rules. constant: nodes known to be constant, or NULL.
@@ -285,11 +285,11 @@ static void float_axes(uop *u, unsigned *axes) {
   for (size_t i = 0; i < u->nsrc; i++) float_axes(u->src[i], axes);
 }
 
-// Adds axes to the scales' axes, outermost first, until a group has at most `most` elements. Returns the axis that has
-// to be split for that, and sets *parts; or returns -1.
+// Adds axes to the scales' axes, outermost first, until a group has at most `most` elements: a weight may have a scale
+// for whole rows. Returns the axis that has to be split for that, and sets *parts; or returns -1.
 static int finer_blocks(const shape *s, unsigned summed, int most, unsigned *blocks, int64_t *n, int64_t *group,
                         int64_t *parts) {
-  for (int i = 0; most && i < s->n && *group > most; i++) {
+  for (int i = 0; i < s->n && *group > most; i++) {
     if (!(summed >> i & 1) || *blocks >> i & 1) continue;
     int64_t d = s->dim[i]->a;
     *parts = *group / most;
@@ -338,7 +338,8 @@ static uop *round_activation(graph *g, uop *u, uop *const *v, void *ctx) {
   int64_t group = 1, n = 1, parts = 1, K = base->shape->dim[base->shape->n - 1]->a;
   for (int i = 0; i < body->shape->n; i++)
     if (summed >> i & 1) *(blocks >> i & 1 ? &n : &group) *= body->shape->dim[i]->a;
-  int axis = finer_blocks(body->shape, summed, ((const wanted *)ctx)->how.most, &blocks, &n, &group, &parts);
+  int most = ((const wanted *)ctx)->how.most, axis;
+  axis = finer_blocks(body->shape, summed, most ? most : MAX_GROUP, &blocks, &n, &group, &parts);
   if (axis >= 0) return cut_axis(g, u, axis, parts);
   bool outermost = !blocks || (summed & ~blocks) > blocks;        // blocks are runs of elements
   if (!outermost || group < 2 || group > MAX_GROUP || base->shape->dim[base->shape->n - 1]->op != OP_CONST ||

@@ -13,6 +13,10 @@
 // Some weights are two matrices, one after the other (gate and up), and a kernel reads a row of each. Loads that differ
 // only by a large distance are slices; the choice of slice becomes a loop between the loops of rows and of sums.
 //
+// Some weights have a few rows interleaved: an address has a term of the row's group and one of the row's place in it.
+// Loads move equally from group to group, and each by a step of its own within a group; a unit of the layout has that
+// step, so the copy is like that of a weight with separate rows.
+//
 // If a kernel first converts a weight to another type of equal size, the copy is converted instead.
 //
 // Two kernels that read a weight in equal ways get equal layouts, so memory holds one copy. A large weight whose layout
@@ -35,9 +39,13 @@ enum {
 
 // A term of an address that all loads share: an expression over one range, or the index that selects a matrix; NULL:
 // the load's slice.
-typedef struct part { uop *expr; int64_t size, step; } part;
+// rows: rows of a group that a step moves by, if rows are interleaved and the term is one of such rows.
+typedef struct part { uop *expr; int64_t size, step, rows; } part;
 // A range of a block, or one digit of it: (range / every) % size. now: its current value.
 typedef struct digit { uop *range; int64_t every, size, now; } digit;
+// How a load moves along rows: elements from a row to the next, or from a group of `together` interleaved rows to the
+// next, and within such a group.
+typedef struct row_steps { int64_t together, far, near; } row_steps;
 
 typedef struct finding {
   graph *g;
@@ -45,7 +53,7 @@ typedef struct finding {
   uop *store, *weight, *lane;
   int element;                            // bytes
   enum dtype to;                          // target type of the conversion; the weight's own type: no conversion
-  int64_t lanes, lane_step, tiles;
+  int64_t lanes, lane_step, together, tiles;
   uop *load[MOST_LOADS];
   int unit[MOST_LOADS];                   // bytes that one instruction needs next to each other
   int slice[MOST_LOADS], slices;          // slice of each load; number of slices
@@ -55,7 +63,8 @@ typedef struct finding {
   digit digit[MOST_DIGITS];
   uint64_t varies[MOST_LOADS];            // bit set: digits along which its address moves
   int64_t base, share;                    // the first byte; bytes of one step of the loops for one lane
-  int32_t *place, *of;                    // byte after base -> 1 + its place among `share`; bytes of its unit
+  int32_t *place;                         // byte after base -> 1 + its place among `share`
+  int32_t *of, *near;                     // bytes of its unit; bytes to that of the next row of a group
   VEC(layout_unit) units;
 } finding;
 
@@ -195,10 +204,53 @@ static bool all_move(const finding *f, uop *atom, int64_t step) {
   return true;
 }
 
-static bool add_part(finding *f, uop *expr, int64_t size, int64_t step) {
+static bool add_part(finding *f, part p) {
+  if (p.size == 1) return true;
   if (f->n_parts == LAYOUT_LOOPS) return false;
-  f->part[f->n_parts++] = (part){expr, size, step};
+  f->part[f->n_parts++] = p;
   return true;
+}
+
+static bool steps_along_rows(const uop *load, const uop *lane, row_steps *out) {
+  idx_sum s;
+  *out = (row_steps){.together = 1};
+  if (!idx_sum_of(load_address(load), &s)) return false;
+  for (int t = 0; t < s.n; t++) {
+    const uop *u = s.atom[t];
+    if (!uop_varies(u, lane)) continue;
+    bool split = (u->op == OP_IDIV || u->op == OP_MOD) && u->src[0] == lane && u->src[1]->op == OP_CONST;
+    int64_t together = split ? u->src[1]->a : 1;
+    if ((u != lane && !split) || ((out->far || out->near) && together != out->together)) return false;
+    out->together = together;
+    *(u->op == OP_MOD ? &out->near : &out->far) = s.coeff[t];
+  }
+  return out->far > 0 && (out->near > 0) == (out->together > 1);
+}
+
+// Adds the loops of (lane / every) % size: over groups of interleaved rows, and over rows of a group.
+static bool add_row_loops(finding *f, int64_t every, int64_t size) {
+  graph *g = f->g;
+  int64_t t = f->together, rows = every < t ? min_i64(size, t / every) : 1, groups = size / rows;
+  uop *far = idx_div(g, f->lane, uop_idx(g, every * rows)), *near = idx_div(g, f->lane, uop_idx(g, every));
+  return add_part(f, (part){idx_mod(g, far, uop_idx(g, groups)), groups,
+                            .step = f->lane_step / f->element * every * rows / t}) &&
+         add_part(f, (part){idx_mod(g, near, uop_idx(g, rows)), rows, .rows = every});
+}
+
+// Finds how all loads move along the rows; adds the loop over vectors of rows, or over tiles of them.
+static bool add_lane(finding *f, int64_t size) {
+  row_steps s, first = {.together = 1};
+  for (int i = 0; i < f->n_loads; i++) {
+    if (!steps_along_rows(f->load[i], f->lane, &s)) return false;
+    if (!i) first = s;
+    if (s.together != first.together || s.far != first.far) return false;
+  }
+  f->together = first.together;
+  f->lane_step = first.far * f->element;
+  if (f->lanes % f->together && f->together % f->lanes) return false;
+  if (size % f->together) return false;
+  if (size / f->lanes % f->tiles) f->tiles = 1;
+  return add_row_loops(f, f->lanes * f->tiles, size / f->lanes / f->tiles);
 }
 
 // Collects the multiples at which divisions in an address split a range.
@@ -251,17 +303,11 @@ static bool add_range(finding *f, uop *r) {
   }
   if (!any) return true;
   if (!size) return false;
+  if (r == f->lane) return add_lane(f, size);
   bool moves = step > 0 && all_move(f, r, step);
-  if (r == f->lane) {
-    f->lane_step = step * f->element;
-    if (size / f->lanes % f->tiles) f->tiles = 1;
-    size /= f->lanes * f->tiles;
-    step *= f->lanes * f->tiles;
-    return moves && (size == 1 || add_part(f, idx_div(f->g, r, uop_idx(f->g, f->lanes * f->tiles)), size, step));
-  }
-  if (moves && unit == 1) return add_part(f, r, size, step);
+  if (moves && unit == 1) return add_part(f, (part){r, size, .step = step});
   if (moves && size % unit == 0 && size > unit) {
-    if (!add_part(f, idx_div(f->g, r, uop_idx(f->g, unit)), size / unit, step * unit)) return false;
+    if (!add_part(f, (part){idx_div(f->g, r, uop_idx(f->g, unit)), size / unit, .step = step * unit})) return false;
     size = unit;
   }
   return add_digits(f, r, size);
@@ -293,12 +339,12 @@ static bool find_parts(finding *f, const uop_list *l) {
     if (!chooses(s.atom[t])) continue;
     uop *which = matrix_choice(f->g, s.atom[t]);
     if (which->vmin || which->vmax >= INT32_MAX || s.coeff[t] <= 0 || !all_move(f, which, s.coeff[t]) ||
-        !add_part(f, which, which->vmax + 1, s.coeff[t]))
+        !add_part(f, (part){which, which->vmax + 1, .step = s.coeff[t]}))
       return false;
     choices++;
   }
   for (size_t i = 2; i < f->store->nsrc; i++) if (!add_range(f, f->store->src[i])) return false;
-  if (f->slices > 1 && !add_part(f, NULL, f->slices, f->slice_step)) return false;
+  if (f->slices > 1 && !add_part(f, (part){NULL, f->slices, .step = f->slice_step})) return false;
   map seen = {0};
   bool ok = true;
   for (size_t i = l->n; i-- > 0;)                               // outer sums before inner ones
@@ -309,12 +355,10 @@ static bool find_parts(finding *f, const uop_list *l) {
     }
   map_free(&seen);
   for (int i = 0; i < f->n_loads; i++) ok = ok && is_understood(f, f->load[i], choices);
-  if (ok && f->tiles > 1)
-    ok = add_part(f, idx_mod(f->g, idx_div(f->g, f->lane, uop_idx(f->g, f->lanes)), uop_idx(f->g, f->tiles)), f->tiles,
-                  f->lane_step / f->element * f->lanes);
+  ok = ok && f->lane_step && add_row_loops(f, f->lanes, f->tiles);
   int64_t steps = 1;
   for (int i = 0; i < f->n_digits && steps <= MOST_STEPS; i++) steps *= f->digit[i].size;
-  return ok && f->lane_step && steps <= MOST_STEPS;
+  return ok && steps <= MOST_STEPS;
 }
 
 // --- the order of a block --------------------------------------------------------------------------------------------
@@ -374,16 +418,19 @@ static bool note_unit(finding *f, int load) {
   int64_t at;
   int size = dtype_size((enum dtype)f->load[load]->dt), unit = max_i64(f->unit[load], size);
   if (!reads_now(f, f->load[load])) return true;
-  if (!element_now(f, f->load[load], &at)) return false;
+  row_steps rows;
+  if (!element_now(f, f->load[load], &at) || !steps_along_rows(f->load[load], f->lane, &rows)) return false;
   at = at * f->element - f->base;
+  int32_t near = (int32_t)(rows.near * f->element);
   if (at < 0 || at + unit > MOST_BYTES) return false;
-  if (f->place[at]) return f->of[at] == unit;
+  if (f->place[at]) return f->of[at] == unit && f->near[at] == near;
   for (int i = 0; i < unit; i++) {
     if (f->place[at + i]) return false;
     f->place[at + i] = (int32_t)(f->share * f->lanes + i + 1);
     f->of[at + i] = unit;
+    f->near[at + i] = near;
   }
-  vec_push(&f->units, ((layout_unit){(int32_t)at, unit}));
+  vec_push(&f->units, ((layout_unit){(int32_t)at, unit, near}));
   f->share += unit;
   return true;
 }
@@ -473,6 +520,7 @@ static bool find_order(finding *f) {
   } while (next_step(f));
   f->place = ARENA_ARRAY(f->mem, int32_t, MOST_BYTES);
   f->of = ARENA_ARRAY(f->mem, int32_t, MOST_BYTES);
+  f->near = ARENA_ARRAY(f->mem, int32_t, MOST_BYTES);
   memset(f->place, 0, MOST_BYTES * sizeof *f->place);
   for (int i = 0; i < f->n_loads; i++) {
     if (f->load[i]->src[0]->src[1]->op != OP_WHERE) plain |= (uint64_t)1 << i;
@@ -587,15 +635,18 @@ static const layout *made(finding *f, int64_t bytes) {
                 .base = f->base,
                 .lanes = f->lanes,
                 .lane_step = f->lane_step,
+                .together = f->together,
                 .n_loops = f->n_parts,
                 .n_units = (int)f->units.n,
                 .unit = units};
   l->hash = hash_bytes(units, f->units.n * sizeof *units, hash_u64((uint64_t)l->bytes, (uint64_t)l->base));
   l->hash = hash_u64(hash_u64(l->hash, (uint64_t)l->lanes), (uint64_t)l->lane_step);
+  l->hash = hash_u64(l->hash, (uint64_t)l->together);
   if (l->to != l->dt) l->hash = hash_u64(l->hash, (uint64_t)l->to);
   for (int i = 0; i < f->n_parts; i++) {
-    l->loop[i] = (struct layout_loop){f->part[i].size, f->part[i].step * f->element};
+    l->loop[i] = (struct layout_loop){f->part[i].size, f->part[i].step * f->element, f->part[i].rows};
     l->hash = hash_u64(hash_u64(l->hash, (uint64_t)l->loop[i].size), (uint64_t)l->loop[i].step);
+    l->hash = hash_u64(l->hash, (uint64_t)l->loop[i].rows);
   }
   return l;
 }
@@ -609,6 +660,18 @@ static bool is_under(const uop *u, const uop *root) {
   return hit;
 }
 
+// Does u go up by one along n steps of r that start at a multiple of n?
+static bool counts_up(const uop *u, const uop *r, int n) {
+  return u == r || (u->op == OP_MOD && u->src[1]->op == OP_CONST && !(u->src[1]->a % n) && counts_up(u->src[0], r, n));
+}
+
+// Is u the same in n steps of r that start at a multiple of n?
+static bool stays(const uop *u, const uop *r, int n) {
+  if (!uop_varies(u, r)) return true;
+  if ((u->op != OP_IDIV && u->op != OP_MOD) || u->src[1]->op != OP_CONST) return false;
+  return stays(u->src[0], r, n) || (u->op == OP_IDIV && !(u->src[1]->a % n) && counts_up(u->src[0], r, n));
+}
+
 // Do `n` steps of r, starting at a multiple of n, read n neighbouring elements? An address may split r, but not within
 // these steps.
 static bool steps_by_one(uop *index, const uop *r, int n) {
@@ -616,12 +679,8 @@ static bool steps_by_one(uop *index, const uop *r, int n) {
   int64_t step = 0;
   if (!idx_sum_of(index, &s)) return false;
   for (int t = 0; t < s.n; t++) {
-    const uop *u = s.atom[t];
-    if (!uop_varies(u, r)) continue;
-    bool cut =
-      (u->op == OP_MOD || u->op == OP_IDIV) && u->src[0] == r && u->src[1]->op == OP_CONST && !(u->src[1]->a % n);
-    if (u != r && !cut) return false;
-    if (u->op != OP_IDIV) step += s.coeff[t];
+    if (counts_up(s.atom[t], r, n)) step += s.coeff[t];
+    else if (!stays(s.atom[t], r, n)) return false;
   }
   return step == 1;
 }
@@ -737,7 +796,7 @@ static const layout *as_it_lies(graph *g, const uop *weight) {
   layout *l = ARENA_NEW(graph_arena(g), layout);
   int64_t bytes = weight->b * dtype_size((enum dtype)weight->dt);
   enum dtype dt = (enum dtype)weight->dt;
-  *l = (layout){.hash = (uint64_t)bytes, .dt = dt, .to = dt, .elems = weight->b, .bytes = bytes};
+  *l = (layout){.hash = (uint64_t)bytes, .dt = dt, .to = dt, .elems = weight->b, .bytes = bytes, .together = 1};
   return l;
 }
 
@@ -805,29 +864,34 @@ static uop *filled_with(graph *g, const layout *l, uop *raw, uop *at, int bytes)
 uop *layout_filling(graph *g, const layout *l) {
   if (!l->n_units) return NULL;
   int element = dtype_size(l->dt);
-  uop *ranges[LAYOUT_LOOPS + 1], *to = uop_idx(g, 0), *from = uop_idx(g, l->base / element);
+  uop *ranges[LAYOUT_LOOPS + 1], *to = uop_idx(g, 0), *from = uop_idx(g, l->base / element), *row = uop_idx(g, 0);
   int64_t share = 0, at = 0;
   size_t n = 0;
   for (int i = 0; i < l->n_units; i++) share += l->unit[i].bytes;
   for (int i = 0; i < l->n_loops; i++) {
     ranges[n] = uop_range(g, uop_idx(g, l->loop[i].size), i, n ? AXIS_LOOP : AXIS_GLOBAL);
     to = idx_add(g, idx_mul(g, to, uop_idx(g, l->loop[i].size)), ranges[n]);
-    from = idx_add(g, from, idx_mul(g, ranges[n++], uop_idx(g, l->loop[i].step / element)));
+    from = idx_add(g, from, idx_mul(g, ranges[n], uop_idx(g, l->loop[i].step / element)));
+    row = idx_add(g, row, idx_mul(g, ranges[n++], uop_idx(g, l->loop[i].rows)));
   }
   uop *lane = uop_range(g, uop_idx(g, l->lanes), LAYOUT_LOOPS, AXIS_LOOP);
   ranges[n++] = lane;
   to = idx_mul(g, to, uop_idx(g, share * l->lanes));
-  from = idx_add(g, from, idx_mul(g, lane, uop_idx(g, l->lane_step / element)));
+  uop *together = uop_idx(g, l->together), *group = idx_div(g, lane, together);
+  from = idx_add(g, from, idx_mul(g, group, uop_idx(g, l->lane_step / element)));
+  row = idx_add(g, row, idx_mod(g, lane, together));
   uop *copy = uop_new(g, OP_PARAM, DT_U8, 1, NULL, 0, (uarg){.a = 0, .b = l->bytes}),
       *raw = uop_new(g, OP_PARAM, l->dt, 1, NULL, 0, (uarg){.a = 1, .b = l->elems});
   VEC(uop *) stores = {0};
   for (int i = 0; i < l->n_units; at += l->unit[i++].bytes * l->lanes) {
     int bytes = l->unit[i].bytes, word = l->to == l->dt ? (int)min_i64(bytes, WORD) : element;
-    uop *first = idx_add(g, idx_add(g, to, uop_idx(g, at)), idx_mul(g, lane, uop_idx(g, bytes)));
+    uop *first = idx_add(g, idx_add(g, to, uop_idx(g, at)), idx_mul(g, lane, uop_idx(g, bytes))),
+        *rows = idx_mul(g, row, uop_idx(g, l->unit[i].row / element));
     for (int k = 0; k < bytes; k += word) {
       uop *src[2 + LAYOUT_LOOPS + 1];
       src[0] = uop_index(g, copy, idx_add(g, first, uop_idx(g, k)));
-      src[1] = filled_with(g, l, raw, idx_add(g, from, uop_idx(g, (l->unit[i].from + k) / element)), word);
+      uop *byte = idx_add(g, idx_add(g, from, uop_idx(g, (l->unit[i].from + k) / element)), rows);
+      src[1] = filled_with(g, l, raw, byte, word);
       memcpy(src + 2, ranges, n * sizeof *ranges);
       vec_push(&stores, uop_new(g, OP_STORE, DT_VOID, 1, src, 2 + n, (uarg){0}));
     }

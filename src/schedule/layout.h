@@ -21,17 +21,21 @@ int layout_tiles(enum layout_kind k);                            // number of ve
 typedef struct layout_target { int lanes, bytes; } layout_target;
 
 // A one-to-one map between the bytes of a weight in the file and in its copy. For every step of the loops, outermost
-// first, the copy has the units of one block in the order in which they are read, each unit for all lanes.
+// first, the copy has the units of one block in the order in which they are read, each unit for all lanes. If the file
+// has rows interleaved, `together` at a time, then lane_step is between groups of them, and each unit has a step of its
+// own between rows of a group.
 enum { LAYOUT_LOOPS = 10 };
-typedef struct layout_unit { int32_t from, bytes; } layout_unit;     // from: bytes after the offset that the loops give
+// from: bytes after the offset that the loops give; row: bytes to this unit of the next row of a group
+typedef struct layout_unit { int32_t from, bytes, row; } layout_unit;
 typedef struct layout {
   uint64_t hash;                          // of all other fields
   enum dtype dt;                          // element type in the file
   enum dtype to;  // element type in the copy, of equal size; elements are converted if it differs from dt
   int64_t elems;                          // in the file
   int64_t bytes, base, lanes, lane_step;  // size of the copy; first byte of the file in it; bytes between lanes
+  int64_t together;                       // rows of a group; 1: separate rows
   int n_loops, n_units;                   // no units: the file's bytes unchanged
-  struct layout_loop { int64_t size, step; } loop[LAYOUT_LOOPS];     // step: bytes in the file
+  struct layout_loop { int64_t size, step, rows; } loop[LAYOUT_LOOPS];   // step: bytes in the file, or rows of a group
   const layout_unit *unit;
 } layout;
 

@@ -23,6 +23,12 @@ static void numbers_free(numbers *n) {
   vec_free(&n->at);
 }
 
+static void put_loop(str *out, const struct layout_loop *l) {
+  put_i64(out, l->size);
+  put_i64(out, l->step);
+  put_i64(out, l->rows);
+}
+
 static void put_layout(str *out, const layout *l) {
   put_i64(out, (int64_t)l->hash);
   put_i64(out, l->dt);
@@ -32,8 +38,9 @@ static void put_layout(str *out, const layout *l) {
   put_i64(out, l->base);
   put_i64(out, l->lanes);
   put_i64(out, l->lane_step);
+  put_i64(out, l->together);
   put_i64(out, l->n_loops);
-  for (int i = 0; i < l->n_loops; i++) { put_i64(out, l->loop[i].size); put_i64(out, l->loop[i].step); }
+  for (int i = 0; i < l->n_loops; i++) put_loop(out, &l->loop[i]);
   put_i64(out, l->n_units);
   str_addn(out, l->unit, (size_t)l->n_units * sizeof *l->unit);
 }
@@ -113,8 +120,13 @@ static const layout *get_layout(reader *r) {
   l->to = (enum dtype)get_in(r, 0, DT_COUNT - 1);
   r->bad |= !dtype_size(l->dt) || dtype_size(l->to) != dtype_size(l->dt);      // conversion keeps the size
   l->elems = get_i64(r); l->bytes = get_i64(r); l->base = get_i64(r); l->lanes = get_i64(r); l->lane_step = get_i64(r);
+  l->together = get_in(r, 1, INT32_MAX);
   l->n_loops = (int)get_in(r, 0, LAYOUT_LOOPS);
-  for (int i = 0; i < l->n_loops; i++) { l->loop[i].size = get_i64(r); l->loop[i].step = get_i64(r); }
+  for (int i = 0; i < l->n_loops; i++) {
+    l->loop[i].size = get_i64(r);
+    l->loop[i].step = get_i64(r);
+    l->loop[i].rows = get_i64(r);
+  }
   l->n_units = get_length(r, sizeof *l->unit);
   layout_unit *unit = ARENA_ARRAY(r->mem, layout_unit, l->n_units + 1);
   const char *at = take_packed(r, (size_t)l->n_units * sizeof *unit);

@@ -6,6 +6,8 @@
 //   stores along an axis, both are split at the same places and no gathering is needed between them;
 // - which buffers are gathered, and before which level;
 // - the kernels over their parts of the ranges, with the gatherings as kernels among them.
+//
+// If kernels are dealt to processes instead, the passes decide where each kernel runs, then what is sent before it.
 #include "schedule/ranks.h"
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +21,8 @@ enum { STEPS = 16 /* of sums, for each byte of a weight: as much work */, UNITS 
 typedef struct axis { int64_t stride, period; } axis;
 // Process i makes elements cut[i] .. cut[i + 1] - 1 of every `period` elements. period 0: every process makes all of
 // them.
-typedef struct cuts { int64_t period, cut[MOST_RANKS + 1]; } cuts;
+// to: see gathering.
+typedef struct cuts { int64_t period, cut[MOST_RANKS + 1]; uint64_t to; } cuts;
 
 typedef struct access { uop *param, *index; int width; bool stored; } access;    // width: elements from index on
 typedef struct kernel {
@@ -33,6 +36,8 @@ typedef struct kernel {
   axis own;                  // axis of the result
   int64_t from, to;          // this process's part of the range
   cuts out;                  // cuts of the result
+  int home;                  // dealt: the process that runs it; -1: each that reads its result
+  uint64_t on;               // dealt: the processes that run it, as bits; 0: it is not dealt
 } kernel;
 typedef struct splitter {
   graph *g;
@@ -190,6 +195,7 @@ static uop *choose_range(const splitter *s, const kernel *k) {
 static void cut_evenly(const splitter *s, const axis *a, int64_t unit, cuts *out) {
   static const int units[] = {256, 128, 64, 32, 16};
   int64_t n = s->r->n;
+  const double *until = s->r->until, rounding = 1e-9;
   for (size_t i = 0; i < COUNT(units); i++)
     if (units[i] % unit == 0 && a->period % units[i] == 0 &&
         a->period / units[i] >= (units[i] > units[COUNT(units) - 1] ? UNITS * n : n)) {
@@ -197,7 +203,8 @@ static void cut_evenly(const splitter *s, const axis *a, int64_t unit, cuts *out
       break;
     }
   out->period = a->period;
-  for (int i = 0; i <= n; i++) out->cut[i] = a->period / unit * i / n * unit;
+  for (int i = 0; i <= n; i++)
+    out->cut[i] = (int64_t)((double)(a->period / unit) * until[i] / until[n] + rounding) * unit;
 }
 
 // The cuts of an access that follow from the kernel's parts. period 0: the kernel is not split, or every part needs
@@ -343,9 +350,10 @@ static sched_kernel gather_kernel(const splitter *s, int64_t id, const access *x
   graph *g = s->g;
   int n = c->period ? s->r->n : 0;
   uarg zero = {.b = x->param->b, .memory = (enum memory_kind)x->param->memory};
-  uop *src[MOST_RANKS + 3] = {uop_new(g, OP_PARAM, (enum dtype)x->param->dt, 1, NULL, 0, zero), count};
-  for (int i = 0; i <= n; i++) src[2 + i] = uop_idx(g, c->cut[i]);
-  uop *all = uop_new(g, OP_ALLGATHER, DT_VOID, 1, src, (size_t)n + 3, (uarg){.a = c->period});
+  uop *param = uop_new(g, OP_PARAM, (enum dtype)x->param->dt, 1, NULL, 0, zero);
+  uop *src[MOST_RANKS + 4] = {param, count, uop_idx(g, (int64_t)c->to)};
+  for (int i = 0; i <= n; i++) src[3 + i] = uop_idx(g, c->cut[i]);
+  uop *all = uop_new(g, OP_ALLGATHER, DT_VOID, 1, src, (size_t)n + 4, (uarg){.a = c->period});
   sched_kernel k = {.ast = uop_new(g, OP_SINK, DT_VOID, 1, &all, 1, (uarg){0}), .n_bufs = 1};
   k.bufs = ARENA_ARRAY(graph_arena(g), int64_t, 1);
   k.written = ARENA_ARRAY(graph_arena(g), bool, 1);
@@ -442,12 +450,14 @@ static uop *kernel_part(const splitter *s, const kernel *k) {
   return uop_new(g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0});
 }
 
+static bool runs_on(uint64_t on, int rank) { return on >> rank & 1; }
+
 static int by_split_level(const void *p, const void *q) {
   const sched_kernel *a = p, *b = q;
   return a->level != b->level ? (a->level < b->level ? -1 : 1) : a->order - b->order;
 }
 
-static void note_kept(splitter *s, schedule *out) {
+static void note_kept(splitter *s, const map *made, schedule *out) {
   VEC(sched_kernel) kept = {0};
   map seen = {0};
   for (int i = 0; i < s->n; i++)
@@ -455,7 +465,7 @@ static void note_kept(splitter *s, schedule *out) {
       const access *x = &s->kernels[i].at[j];
       int64_t id = buffer_of(&s->kernels[i], x);
       if (!is_kept(s, id) || !map_add(&seen, (uint64_t)id)) continue;
-      const cuts *c = cuts_of(&s->made, id);
+      const cuts *c = cuts_of(made, id);
       vec_push(&kept, gather_kernel(s, id, x, c, uop_idx(s->g, c->period ? x->param->b / c->period : 0)));
     }
   out->n_kept = (int)kept.n;
@@ -472,7 +482,7 @@ static void rebuild_schedule(splitter *s, schedule *out) {
     kernel *k = &s->kernels[i];
     sched_kernel to = *k->k;
     to.level = 2 * to.level + 1;
-    if (k->range && k->from == k->to) continue;
+    if ((k->range && k->from == k->to) || (k->on && !runs_on(k->on, s->r->rank))) continue;
     if (k->range && (k->from || k->to < k->range->src[0]->a)) to.ast = kernel_part(s, k);
     vec_push(&all, to);
   }
@@ -495,11 +505,140 @@ static void rebuild_schedule(splitter *s, schedule *out) {
   schedule_place_temps(out);
 }
 
+// --- kernels that are dealt ------------------------------------------------------------------------------------------
+
+static int owner_of(const splitter *s, int64_t id) {
+  return id >= 0 && id < s->r->end_kept && s->r->owner[id] < s->r->n ? s->r->owner[id] : -1;
+}
+
+// The process of a kernel: that of its states; else that of its largest weight; else that of what it reads that was
+// made last. -1: none of these. made: buffer -> 1 + number of the kernel that stored it last.
+static int find_home(const splitter *s, const kernel *k, const map *made) {
+  int state = -1, weight = -1, input = -1;
+  int64_t largest = 0;
+  intptr_t latest = 0;
+  for (int i = 0; i < k->n_at; i++) {
+    const access *x = &k->at[i];
+    int64_t id = buffer_of(k, x), size = x->param->b * dtype_size((enum dtype)x->param->dt);
+    int owner = owner_of(s, id);
+    void *v = NULL;
+    die_if(is_kept(s, id) && state >= 0 && state != owner, "a kernel uses states of two processes");
+    if (is_kept(s, id)) state = owner;
+    else if (owner >= 0 && size > largest) { largest = size; weight = owner; }
+    map_get(made, (uint64_t)id, &v);
+    if (!v || (intptr_t)v <= latest || s->kernels[(intptr_t)v - 1].home < 0) continue;
+    latest = (intptr_t)v;
+    input = s->kernels[latest - 1].home;
+  }
+  return state >= 0 ? state : weight >= 0 ? weight : input >= 0 ? input : reads_large_weights(s, k) ? 0 : -1;
+}
+
+static uint64_t bits_of(const map *m, int64_t id) {
+  void *v = NULL;
+  map_get(m, (uint64_t)id, &v);
+  return (uint64_t)(uintptr_t)v;
+}
+
+static void set_bits(map *m, int64_t id, uint64_t bits) { map_set(m, (uint64_t)id, (void *)(uintptr_t)bits); }
+
+// Work of no process in particular (tables of positions), and what each thread computes for itself, is done by all
+// processes that read it.
+static void deal_kernels(splitter *s) {
+  map made = {0}, wanted = {0};
+  for (int i = 0; i < s->n; i++) {
+    kernel *k = &s->kernels[i];
+    k->home = find_home(s, k, &made);
+    for (int j = 0; j < k->n_at; j++)
+      if (k->at[j].stored) map_set(&made, (uint64_t)buffer_of(k, &k->at[j]), (void *)((intptr_t)i + 1));
+  }
+  for (int i = s->n; i-- > 0;) {
+    kernel *k = &s->kernels[i];
+    for (int j = 0; j < k->n_at && (k->home < 0 || k->k->each); j++)
+      if (k->at[j].stored) k->on |= bits_of(&wanted, buffer_of(k, &k->at[j]));
+    if (!k->on) k->on = (uint64_t)1 << (k->home < 0 ? 0 : k->home);
+    for (int j = 0; j < k->n_at; j++) {
+      int64_t id = buffer_of(k, &k->at[j]);
+      set_bits(&wanted, id, bits_of(&wanted, id) | k->on);
+    }
+  }
+  map_free(&made); map_free(&wanted);
+}
+
+// The length of a row, if rows are stored one after the other in a loop of variable length; otherwise all of it.
+static int64_t stored_row(const access *x) {
+  idx_sum s;
+  int64_t row = 0, all = x->param->b, inner = x->width - 1, most;
+  if (!idx_sum_of(x->index, &s)) return all;
+  for (int t = 0; t < s.n; t++)
+    if (s.atom[t]->op == OP_RANGE && s.atom[t]->src[0]->op != OP_CONST && s.coeff[t] > row) row = s.coeff[t];
+  if (!row || all % row || !add_i64(inner, floormod_i64(s.constant, row), &inner)) return all;
+  for (int t = 0; t < s.n; t++)
+    if (s.coeff[t] % row && (s.coeff[t] < 0 || s.atom[t]->vmin < 0 || !mul_i64(s.coeff[t], s.atom[t]->vmax, &most) ||
+                             !add_i64(inner, most, &inner)))
+      return all;
+  return inner < row ? row : all;
+}
+
+static cuts owned_by(const splitter *s, int owner, int64_t period, uint64_t to) {
+  cuts c = {.period = period, .to = to};
+  for (int i = owner + 1; i <= s->r->n; i++) c.cut[i] = period;
+  return c;
+}
+
+// Sends a buffer from the first process that has it.
+static void send_before(splitter *s, int64_t id, uint64_t to, int before, int level) {
+  const access *x = NULL;
+  const kernel *by = last_writer(s, id, before, &x);
+  bool again = by > s->kernels && last_writer(s, id, (int)(by - s->kernels), &(const access *){NULL});
+  uint64_t have = bits_of(&s->made, id);
+  int owner = 0;
+  while (!runs_on(have, owner)) owner++;
+  const cuts c = owned_by(s, owner, again ? x->param->b : stored_row(x), to);
+  sched_kernel k = gather_kernel(s, id, x, &c, periods(s, x, c.period));
+  k.level = level;
+  k.order = (int)s->gathers.n;
+  k.tensor = by->k->tensor;
+  vec_push(&s->gathers, k);
+  set_bits(&s->made, id, have | to);
+}
+
+// made: buffer -> the processes that have it, as bits
+static void send_for(splitter *s, int i) {
+  const kernel *k = &s->kernels[i];
+  for (int j = 0; j < k->n_at; j++) {
+    int64_t id = buffer_of(k, &k->at[j]);
+    uint64_t have = is_kept(s, id) ? 0 : bits_of(&s->made, id);
+    if (have && k->on & ~have) send_before(s, id, k->on & ~have, i, k->k->level);
+  }
+  for (int j = 0; j < k->n_at; j++) if (k->at[j].stored) set_bits(&s->made, buffer_of(k, &k->at[j]), k->on);
+}
+
+static void send_results(splitter *s, int n_levels) {
+  for (int i = 0; i < s->n; i++)
+    for (int j = 0; j < s->kernels[i].n_at; j++) {
+      int64_t id = buffer_of(&s->kernels[i], &s->kernels[i].at[j]);
+      bool result = s->kernels[i].at[j].stored && !is_temp_id(id) && !is_kept(s, id);
+      if (result && !runs_on(bits_of(&s->made, id), 0)) send_before(s, id, 1, s->n, n_levels);
+    }
+}
+
+// Gatherings of states bring them to the first process, element by element.
+static void note_owners(splitter *s, map *owned) {
+  for (int i = 0; i < s->n; i++)
+    for (int j = 0; j < s->kernels[i].n_at; j++) {
+      int64_t id = buffer_of(&s->kernels[i], &s->kernels[i].at[j]);
+      if (!is_kept(s, id)) continue;
+      const cuts c = owned_by(s, owner_of(s, id), 1, 1);
+      note_cuts(s, owned, id, &c);
+    }
+}
+
 static void print_split(const splitter *s) {
   for (int i = 0; i < s->n; i++) {
     const kernel *k = &s->kernels[i];
     fprintf(stderr, "ranks: kernel %3d level %d", i, k->k->level);
-    if (!k->range) fprintf(stderr, ": whole%s\n", k->k->each ? ", by every thread" : k->worth ? ": no axis" : "");
+    if (k->on) fprintf(stderr, ": on %llx\n", (unsigned long long)k->on);
+    else if (!k->range) fprintf(stderr, ": whole%s\n", k->k->each ? ", by every thread" : k->worth ? ": no axis" : "");
     else
       fprintf(stderr, ": r%lld %lld to %lld of %lld, period %lld\n", (long long)k->range->a, (long long)k->from,
               (long long)k->to, (long long)k->range->src[0]->a, (long long)k->out.period);
@@ -507,6 +646,30 @@ static void print_split(const splitter *s) {
   for (size_t i = 0; i < s->gathers.n; i++)
     fprintf(stderr, "ranks: buffer %lld is gathered before level %d\n", (long long)s->gathers.at[i].bufs[0] - TEMP_IDS,
             s->gathers.at[i].level);
+}
+
+static void split_rows(splitter *p, schedule *s) {
+  const rank_split *r = p->r;
+  find_worth(p);
+  for (int i = 0; i < r->n_cuts; i++) if (!r->cuts[i].period) map_set(&p->whole, (uint64_t)r->cuts[i].id, NULL);
+  do {
+    map_free(&p->wanted); map_free(&p->made);
+    for (int i = 0; i < r->n_cuts; i++) want_as_before(p, &r->cuts[i]);
+    for (int i = p->n; i-- > 0;) split_kernel(p, &p->kernels[i]);
+  } while (!settle_kept(p));
+  note_kept(p, &p->made, s);
+  for (int i = 0; i < p->n; i++) gather_for(p, i);
+  gather_results(p, s->n_levels);
+}
+
+static void deal_layers(splitter *p, schedule *s) {
+  map owned = {0};
+  deal_kernels(p);
+  note_owners(p, &owned);
+  note_kept(p, &owned, s);
+  map_free(&owned);
+  for (int i = 0; i < p->n; i++) send_for(p, i);
+  send_results(p, s->n_levels);
 }
 
 void split_over_ranks(graph *g, schedule *s, const rank_split *r) {
@@ -518,16 +681,7 @@ void split_over_ranks(graph *g, schedule *s, const rank_split *r) {
     p.kernels[i].k = &s->kernels[i];
     find_accesses(&p, &p.kernels[i]);
   }
-  find_worth(&p);
-  for (int i = 0; i < r->n_cuts; i++) if (!r->cuts[i].period) map_set(&p.whole, (uint64_t)r->cuts[i].id, NULL);
-  do {
-    map_free(&p.wanted); map_free(&p.made);
-    for (int i = 0; i < r->n_cuts; i++) want_as_before(&p, &r->cuts[i]);
-    for (int i = p.n; i-- > 0;) split_kernel(&p, &p.kernels[i]);
-  } while (!settle_kept(&p));
-  note_kept(&p, s);
-  for (int i = 0; i < p.n; i++) gather_for(&p, i);
-  gather_results(&p, s->n_levels);
+  (r->owner ? deal_layers : split_rows)(&p, s);
   if (debug_level() >= 1) print_split(&p);
   rebuild_schedule(&p, s);
   vec_free(&p.gathers);
@@ -537,6 +691,6 @@ void split_over_ranks(graph *g, schedule *s, const rank_split *r) {
 
 void kernel_gathers(const uop *ast, gathering *out) {
   const uop *u = ast->src[0];
-  *out = (gathering){.period = u->a, .count = u->src[1], .n = (int)u->nsrc - 3};
-  for (int i = 0; i <= out->n; i++) out->cut[i] = u->src[2 + i]->a;
+  *out = (gathering){.period = u->a, .count = u->src[1], .to = (uint64_t)u->src[2]->a, .n = (int)u->nsrc - 4};
+  for (int i = 0; i <= out->n; i++) out->cut[i] = u->src[3 + i]->a;
 }

@@ -6,9 +6,12 @@
 typedef struct reader { struct reader *next; uop *by; } reader;
 // Facts about a node. constant: depends on weights only; counted: has an unstored sum or gather below it; summed: has
 // an unstored sum below it; data: has memory below it; stored, rows_stored: the decision of the rules for it and for
-// the tensor in which it looks up rows; looked_up: has an unstored look-up of rows of a weight below it
+// the tensor in which it looks up rows; looked_up: has an unstored look-up of rows of a weight below it; stack: the
+// STACK to which all its uses lead, without a sum or a store between them; meet: the first node to which all its uses
+// lead in this way
 typedef struct fact {
-  uop *u;
+  uop *u, *stack;
+  struct fact *meet;
   reader *readers;
   bool constant, counted, summed, looked_up, data, stored, rows_stored;
 } fact;
@@ -66,6 +69,34 @@ static void note_fact(values *v, fact *f) {
     f->counted |= !lies_stored(u) && from->counted;
     f->looked_up |= !lies_stored(u) && from->looked_up;
     f->data |= from->data;
+  }
+}
+
+static bool ends_uses(const uop *u) {
+  return !u->shape || u->op == OP_REDUCE_AXIS || u->op == OP_GATHER || u->op == OP_ASSIGN || lies_stored(u);
+}
+
+// The first node to which both lead; NULL if they never meet. Facts are in dependency order.
+static fact *common_reader(fact *a, fact *b) {
+  while (a && b && a != b) {
+    fact **first = a < b ? &a : &b;
+    *first = ends_uses((*first)->u) ? NULL : (*first)->meet;
+  }
+  return a && b ? a : NULL;
+}
+
+static void note_meet(const values *v, fact *f) {
+  const reader *r = f->readers;
+  f->meet = r ? known_of(v, r->by) : NULL;
+  for (; r; r = r->next) f->meet = common_reader(f->meet, known_of(v, r->by));
+}
+
+static void note_stack(const values *v, fact *f) {
+  bool first = true;
+  for (const reader *r = f->readers; r; r = r->next, first = false) {
+    uop *by = r->by, *to = by->op == OP_STACK ? by : ends_uses(by) ? NULL : known_of(v, by)->stack;
+    if (first) f->stack = to;
+    else if (f->stack != to) f->stack = NULL;
   }
 }
 
@@ -132,13 +163,15 @@ static void store_looked_up(const values *v, uop *u) {
 
 // --- products with weights ------------------------------------------------------------------------------------------
 
-// Is u a product with a weight, apart from factors, limits and a bias that depend on weights alone?
-static bool is_product(const values *v, const uop *u) {
+// Is u a product with a weight, apart from factors, limits and a bias that depend on weights alone? loose: also apart
+// from whatever has no sum below it, such as scales of positions and what an adapter stored.
+static bool is_product(const values *v, const uop *u, bool loose) {
   while (u->op != OP_REDUCE_AXIS) {
     if (lies_stored(u) || !u->shape || !known_of(v, u)->summed) return false;
     const uop *next = NULL;
     for (size_t i = 0; i < (only_moves(u) ? 1 : u->nsrc); i++) {
-      if (known_of(v, u->src[i])->constant) continue;
+      const fact *f = known_of(v, u->src[i]);
+      if (f->constant || (loose && !f->summed)) continue;
       if (next) return false;
       next = u->src[i];
     }
@@ -195,18 +228,6 @@ static void store_what_flows(const values *v, uop *add) {
   }
 }
 
-// Stores x of x + f(x) if x is made of rows of weights that are looked up: the embedding of tokens. Otherwise each
-// kernel that reads the stream would look them up, and unpack them, again.
-static void store_embedding(const values *v, uop *add) {
-  if (add->op != OP_ADD || !add->shape || !dtype_is_float((enum dtype)add->dt)) return;
-  for (int i = 0; i < 2; i++) {
-    uop *x = add->src[i], *by = add->src[!i];
-    if (!x->shape || !by->shape || !has_readers(v, x) || !known_of(v, by)->summed) continue;
-    const fact *f = known_of(v, x);
-    if (f->looked_up && (f->constant || !f->summed)) want_stored(v, x);
-  }
-}
-
 // Returns x if u = x minus its mean.
 static uop *before_centring(uop *u) {
   if (u->op != OP_SUB || !u->src[1]->shape) return u;
@@ -215,16 +236,66 @@ static uop *before_centring(uop *u) {
   return mean->op == OP_REDUCE_AXIS && mean->src[0] == u->src[0] ? u->src[0] : u;
 }
 
-// The input of a norm: its squares are summed along the last axis, and others read it. The last value of the residual
-// stream is one.
-static void store_what_is_normed(const values *v, uop *sum) {
-  if (sum->op != OP_REDUCE_AXIS || sum->a != OP_ADD || sum->b != 1 << (sum->shape->n - 1)) return;
+// The input of a norm, which sums its squares along the last axis, if others read it, too; or NULL.
+static uop *normed_by(const values *v, const uop *sum) {
+  if (sum->op != OP_REDUCE_AXIS || sum->a != OP_ADD || sum->b != 1 << (sum->shape->n - 1)) return NULL;
   const uop *square = sum->src[0];
-  if (square->op != OP_MUL || square->src[0] != square->src[1]) return;
+  if (square->op != OP_MUL || square->src[0] != square->src[1]) return NULL;
   uop *x = before_centring(square->src[0]);
-  if (!has_readers(v, x)) return;
-  x = before_scales(v, x);
-  if (joins_sums(v, x) || is_product(v, x)) want_stored(v, x);
+  return has_readers(v, x) ? before_scales(v, x) : NULL;
+}
+
+// Is x made of rows of weights that are looked up: the embedding of tokens?
+static bool is_embedding(const values *v, const uop *x) {
+  const fact *f = known_of(v, x);
+  return f->looked_up && (f->constant || !f->summed);
+}
+
+// Stores x of a product with a weight if it is the embedding of tokens.
+static void store_multiplied_rows(const values *v, const uop *sum) {
+  if (sum->op != OP_REDUCE_AXIS || sum->a != OP_ADD || sum->src[0]->op != OP_MUL) return;
+  for (int i = 0; i < 2; i++) {
+    uop *x = before_moves(sum->src[0]->src[i]);
+    if (is_embedding(v, x) && !known_of(v, x)->summed && known_of(v, sum->src[0]->src[!i])->constant)
+      want_stored(v, x);
+  }
+}
+
+// Stores x of x + f(x), of a norm or of a product if it is the embedding of tokens. Otherwise each kernel that reads
+// the stream would look the rows up, and unpack them, again; and the product would count as one of two weights.
+static void store_embedding(const values *v, uop *u) {
+  store_multiplied_rows(v, u);
+  uop *normed = normed_by(v, u);
+  if (normed && is_embedding(v, normed)) want_stored(v, normed);
+  if (u->op != OP_ADD || !u->shape || !dtype_is_float((enum dtype)u->dt)) return;
+  for (int i = 0; i < 2; i++) {
+    uop *x = u->src[i], *by = u->src[!i];
+    if (!x->shape || !by->shape || !has_readers(v, x) || !known_of(v, by)->summed) continue;
+    if (is_embedding(v, x)) want_stored(v, x);
+  }
+}
+
+// Stores the input of a norm. The last value of the residual stream is one.
+static void store_what_is_normed(const values *v, uop *sum) {
+  uop *x = normed_by(v, sum);
+  if (x && (joins_sums(v, x) || is_product(v, x, false))) want_stored(v, x);
+}
+
+// Stores a product if each part of a STACK reads several of its rows: a rotation makes two elements of two. Fused, two
+// rows of the weight would share a lane, at half of the memory's bandwidth (docs/speed.md).
+static void store_what_turns(const values *v, uop *u) {
+  if (!known_of(v, u)->stack || !has_readers(v, u) || !u->shape || !is_product(v, u, true)) return;
+  u = before_scales(v, u);
+  if (!lies_stored(u)) known_of(v, u)->stored = true;
+}
+
+// Stores a product whose readers all take parts, if these do not meet in one value: queries, keys and values of one
+// matrix. Else each part would be a kernel of its own, and each would compute again what it is a product with.
+static void store_what_is_parted(const values *v, uop *u) {
+  if (known_of(v, u)->meet || !has_readers(v, u) || !u->shape || !is_product(v, u, true)) return;
+  for (const reader *r = known_of(v, u)->readers; r; r = r->next) if (r->by->op != OP_SHRINK) return;
+  while (u->op == OP_RESHAPE) u = u->src[0];
+  known_of(v, u)->stored = true;
 }
 
 // --- sines ----------------------------------------------------------------------------------------------------------
@@ -281,6 +352,10 @@ static uop *store_by(graph *g, uop *sink, const store_rule *rules, size_t n) {
     map_put(&v.facts, order.at[i], &v.at[i]);
     note_fact(&v, &v.at[i]);
   }
+  for (size_t i = order.n; i-- > 0;) {
+    note_stack(&v, &v.at[i]);
+    note_meet(&v, &v.at[i]);
+  }
   for (size_t i = 0; i < order.n; i++) for (size_t j = 0; j < n; j++) rules[j](&v, order.at[i]);
   uop *out = with_stored(&v);
   map_free(&v.facts);
@@ -289,8 +364,11 @@ static uop *store_by(graph *g, uop *sink, const store_rule *rules, size_t n) {
 }
 
 uop *store_values(graph *g, uop *sink) {
-  // the other rules see the embedding as memory, not as a weight
-  static const store_rule first[] = {store_embedding};
-  static const store_rule then[] = {store_looked_up, store_what_flows, store_what_is_normed, store_sine};
-  return store_by(g, store_by(g, sink, first, COUNT(first)), then, COUNT(then));
+  // the other rules see the embedding as memory, not as a weight, and the last ones see parts of a product as memory
+  static const store_rule first[] = {store_embedding}, second[] = {store_what_is_parted};
+  static const store_rule then[] = {store_looked_up, store_what_flows, store_what_is_normed, store_what_turns,
+                                    store_sine};
+  sink = store_by(g, sink, first, COUNT(first));
+  sink = store_by(g, sink, second, COUNT(second));
+  return store_by(g, sink, then, COUNT(then));
 }

@@ -11,13 +11,14 @@
 // Both are decided from the tensor graph, not from loops or costs, so the answer does not depend on the number of
 // tokens.
 #include "schedule/sum_order.h"
+#include <string.h>
 #include "graph/symbolic.h"
 
 enum { MAX_FACTORS = 32 };
 
 // reads: the largest weight that reaches a node through unstored nodes; product: the largest weight in the products
-// that a node is made of
-typedef struct forms { graph *g; const map *constant; map *keep, reads, product; } forms;
+// that a node is made of; along: answers of lies_along
+typedef struct forms { graph *g; arena *mem; const map *constant; map *keep, reads, product; smap along; } forms;
 
 static bool is_movement(const uop *u) { return op_flags((enum op)u->op) & OPF_MOVEMENT; }
 static bool is_source(const uop *u) { return u->op == OP_CONTIGUOUS || u->op == OP_BUFFER || u->op == OP_AFTER; }
@@ -74,6 +75,19 @@ static bool moves_by_one(uop *i, uop *r) {           // by one element, or not a
   return true;
 }
 
+static bool lies_along(forms *f, uop *u, const place *at, uop *r);
+
+// lies_along, asked once for each node and place: a value may have several readers on each of many levels.
+static bool known_along(forms *f, uop *u, const place *at, uop *r) {
+  uint64_t key[3 + MAX_DIMS] = {(uint64_t)(uintptr_t)u, (uint64_t)(uintptr_t)r, (uint64_t)(uintptr_t)at->valid};
+  void *hit;
+  for (int i = 0; i < at->n; i++) key[3 + i] = (uint64_t)(uintptr_t)at->idx[i];
+  if (smap_get(&f->along, (const char *)key, sizeof key, &hit)) return hit;
+  hit = lies_along(f, u, at, r) ? u : NULL;
+  smap_set(&f->along, memcpy(arena_alloc(f->mem, sizeof key), key, sizeof key), sizeof key, hit);
+  return hit;
+}
+
 // Is all memory that u is computed from contiguous along range r?
 static bool lies_along(forms *f, uop *u, const place *at, uop *r) {
   graph *g = f->g;
@@ -93,7 +107,7 @@ static bool lies_along(forms *f, uop *u, const place *at, uop *r) {
   case OP_BITCAST: if (dtype_size((enum dtype)u->dt) != dtype_size((enum dtype)u->src[0]->dt)) return false; break;
   default: break;
   }
-  for (size_t i = 0; i < u->nsrc; i++) if (!lies_along(f, u->src[i], &p, r)) return false;
+  for (size_t i = 0; i < u->nsrc; i++) if (!known_along(f, u->src[i], &p, r)) return false;
   return true;
 }
 
@@ -123,7 +137,7 @@ static void note_factors(forms *f, uop *reduce) {
 }
 
 void find_sum_orders(graph *g, const uop_list *order, const map *constant, map *keep) {
-  forms f = {.g = g, .constant = constant, .keep = keep};
+  forms f = {.g = g, .mem = arena_new(), .constant = constant, .keep = keep};
   for (size_t i = 0; i < order->n; i++) {
     uop *u = order->at[i];
     if (!u->shape) continue;
@@ -132,6 +146,8 @@ void find_sum_orders(graph *g, const uop_list *order, const map *constant, map *
     uop *w = largest_weight(&f, u);
     if (w) map_put(&f.reads, u, w);
   }
+  smap_free(&f.along);
+  arena_free(f.mem);
   map_free(&f.reads);
   map_free(&f.product);
 }

@@ -500,11 +500,12 @@ static int check_request(call *c, request *r) {
   if (weft_model_only_embeds(m))
     return fault_set(&c->fault, 400, "model",
                      "this model makes embeddings (/v1/embeddings); it predicts no tokens");
-  if (weft_model_denoises(m))
-    return fault_set(
-      &c->fault, 501, "model",
-      "this model denoises texts as a whole: 'weft run' does that, and this server makes vectors of them "
-      "(/v1/embeddings)");
+  if (weft_model_denoises(m) && (r->grammar || r->forced))
+    return fault_set(&c->fault, 400, NULL, "this model denoises texts as a whole: a grammar, a schema or a forced tool "
+                                           "call does not apply");
+  if (weft_model_denoises(m) && (r->scored || r->prompt_scored || r->n_biases))
+    return fault_set(&c->fault, 400, r->n_biases ? "logit_bias" : "logprobs",
+                     "this model denoises texts as a whole: its tokens have no probabilities one after another");
   if (weft_model_has_source(m) && r->chat)
     return fault_set(&c->fault, 400, "model",
                      "this model answers one text with another, and has no chat: /v1/completions asks it");

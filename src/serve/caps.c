@@ -44,7 +44,7 @@ struct caps caps_of(const weft_file *f, const weft_template *t) {
   bool pools = has_key(f, arch, "pooling_type", &v) && v.u != WEFT_POOLING_NONE;
   c.ranks = pools && v.u == WEFT_POOLING_RANK;
   c.embeds = pools || !causal || strstr(arch, "bert");
-  c.completes = !c.embeds;
+  c.completes = !c.embeds || weft_file_denoises(f);
   c.inserts = file_token(f, "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id") >= 0 &&
               file_token(f, "tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id") >= 0 &&
               file_token(f, "tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id") >= 0;

@@ -22,6 +22,8 @@ struct run {
   bool began, failed;
   size_t fed, kept;          // of the prompt: evaluated; of these, found in the sequence
   weft_speculation *speculation;
+  weft_denoiser *denoiser;   // of a model that denoises; and its text
+  weft_text text;
   weft_sampler *sampler;
   weft_grammar *grammar;
   str head;                  // for a forced call: the text of its head so far
@@ -285,6 +287,8 @@ bool run_ended(const run *u, struct timing *out) {
 event *run_free(run *u, held *out) {
   event *last = u->last_event;
   weft_speculation_free(u->speculation);
+  weft_denoiser_free(u->denoiser);
+  free(u->text.ids);
   weft_rows_free(u->source);
   if (out && u->began) run_settle(u);
   if (out) *out = u->held;
@@ -435,19 +439,11 @@ static void follow_call(run *u, int32_t id) {
   weft_free(text);
 }
 
-// Samples a token. false: the answer has ended.
-static bool answer_step(run *u) {
+// Adds a token to the answer. false: the answer has ended.
+static bool take_id(run *u, int32_t id, bool constrained, bool imposed) {
   weft_error err;
   request *r = u->r;
-  const weft_vocab *v = weft_model_vocab(u->m);
-  int32_t id;
-  bool constrained, imposed;
-  if (!u->answer_start) begin_answer(u);
-  if (r->max_tokens >= 0 && u->drawn >= r->max_tokens) return end_run(u, FINISH_LENGTH, -1);
-  if (r->max_answer_s > 0 && now_s() - u->answer_start > r->max_answer_s) return end_run(u, FINISH_TIME, -1);
-  if (next_token(u, &id, &constrained, &imposed, &err))
-    return constrained && must_end(u) ? end_run(u, FINISH_STOP, -1) : fail_run(u, &err);
-  if (!r->ignore_end && weft_is_end(v, id)) return end_run(u, FINISH_STOP, -1);
+  if (!r->ignore_end && weft_is_end(weft_model_vocab(u->m), id)) return end_run(u, FINISH_STOP, -1);
   u->request_failed = constrained && weft_grammar_accept(u->grammar, id, &err);
   if (u->request_failed) return fail_run(u, &err);
   follow_call(u, id);
@@ -472,6 +468,56 @@ static bool answer_step(run *u) {
   return true;
 }
 
+// Samples a token. false: the answer has ended.
+static bool answer_step(run *u) {
+  weft_error err;
+  request *r = u->r;
+  int32_t id;
+  bool constrained, imposed;
+  if (!u->answer_start) begin_answer(u);
+  if (r->max_tokens >= 0 && u->drawn >= r->max_tokens) return end_run(u, FINISH_LENGTH, -1);
+  if (r->max_answer_s > 0 && now_s() - u->answer_start > r->max_answer_s) return end_run(u, FINISH_TIME, -1);
+  if (next_token(u, &id, &constrained, &imposed, &err))
+    return constrained && must_end(u) ? end_run(u, FINISH_STOP, -1) : fail_run(u, &err);
+  return take_id(u, id, constrained, imposed);
+}
+
+// The text of a model that denoises: the prompt and as many masks as tokens are wanted, or 256.
+static int begin_denoising(run *u, weft_error *err) {
+  enum { USUAL = 256, STEPS = 128 };
+  const request *r = u->r;
+  size_t given = r->prompt.n, room = (size_t)weft_model_context(u->m) - given, n = room < USUAL ? room : USUAL;
+  if (r->max_tokens >= 0) n = (uint64_t)r->max_tokens < room ? (size_t)r->max_tokens : room;
+  weft_denoising how = weft_denoising_default();
+  how.steps = n < STEPS ? (int)n : STEPS;
+  how.temp = r->sampling.temp;
+  how.top_k = r->sampling.top_k;
+  how.top_p = r->sampling.top_p;
+  how.seed = (uint32_t)(r->sampling.seed + (uint64_t)u->choice);
+  u->text = (weft_text){xcalloc(given + n, sizeof(int32_t)), given + n, given};
+  memcpy(u->text.ids, r->prompt.at, given * sizeof(int32_t));
+  return n ? weft_denoiser_new(u->m, &u->text, &how, &u->denoiser, err) : 0;
+}
+
+// Evaluates the text once more; after the last time its tokens follow. false: the answer has ended.
+static bool denoise_step(run *u) {
+  weft_error err;
+  const request *r = u->r;
+  bool began = u->answer_start > 0, more = true;
+  if (began && r->max_answer_s > 0 && now_s() - u->answer_start > r->max_answer_s) return end_run(u, FINISH_TIME, -1);
+  if (!began && begin_denoising(u, &err)) return fail_run(u, &err);
+  // steps of other texts come between, with scales of their own
+  if (weft_adapt(u->m, r->scales, weft_model_n_adapters(u->m), &err)) return fail_run(u, &err);
+  int status = u->denoiser ? weft_denoiser_step(u->denoiser, &err) : WEFT_DENOISE_DONE;
+  if (status < 0) return fail_run(u, &err);
+  if (!began) begin_answer(u);                             // the first step has read the prompt
+  if (status == WEFT_DENOISE_GOES_ON) return true;
+  u->fed = u->text.n_prompt;
+  say_progress(u);
+  for (size_t i = u->fed; more && i < u->text.n; i++) more = take_id(u, u->text.ids[i], false, false);
+  return more ? end_run(u, FINISH_LENGTH, -1) : false;
+}
+
 bool run_offer(run *u, size_t most, weft_tokens *out) {
   weft_error err;
   size_t left = run_left(u);
@@ -479,6 +525,7 @@ bool run_offer(run *u, size_t most, weft_tokens *out) {
   if (u->r->cancelled) return end_run(u, FINISH_GONE, -1);
   if (left && u->r->max_prompt_s > 0 && now_s() - u->start > u->r->max_prompt_s) return end_run(u, FINISH_TIME, -1);
   if (left && !most) return true;
+  if (weft_model_denoises(u->m)) return denoise_step(u);
   if (!left) {
     out->ids = &u->drawn_id;
     out->n = 1;

@@ -563,6 +563,12 @@ static void lend(sched *s, const weft_tokens *parts, size_t n, double thought, d
   if (s->lent_s > 1) s->lent_s = 1;
 }
 
+// A run that evaluates by itself may have found the model broken.
+static void look_at_failure(sched *s, const run *u) {
+  struct timing t;
+  if (run_ended(u, &t) && weft_model_check(s->model, &s->why)) s->state = SCHED_BROKEN;
+}
+
 // Evaluates together what the runs need next: a token of each answer with its draft, and a prompt chunk.
 static void step_runs(sched *s) {
   weft_tokens parts[SCHED_PARALLEL_MAX];
@@ -577,7 +583,11 @@ static void step_runs(sched *s) {
   for (size_t i = 0; i < s->live.n;) {
     run *u = s->live.at[i];
     if (run_waits(u) || masks_busy(&s->masks, run_request(u))) { i++; late++; continue; }
-    if (!run_offer(u, u == fed ? piece(s, u, answers) : 0, &parts[n])) { remove_live(s, i); continue; }
+    if (!run_offer(u, u == fed ? piece(s, u, answers) : 0, &parts[n])) {
+      look_at_failure(s, u);
+      remove_live(s, i);
+      continue;
+    }
     i++;
     if (!parts[n].n) continue;
     run_settle(u);
@@ -780,12 +790,34 @@ static void look_at_sampling(const sched *s) {
   if (weft_sampling_of_file(weft_model_file(s->model), &p, &err)) log_warn(s->o.log, "%s", err.text);
 }
 
+static bool is_draft_file(const char *path) {
+  weft_file *f;
+  if (!path || weft_file_open(path, &f, NULL)) return false;
+  bool is = weft_file_only_drafts(f);
+  weft_file_close(f);
+  return is;
+}
+
+// A draft file is opened with the model. Of several models, those that it does not fit go without it.
+static int open_served(sched *s) {
+  bool file = !s->o.no_speculation && is_draft_file(s->o.draft);
+  s->model_options.mtp = !s->o.no_speculation && (!s->o.draft || s->o.draft_of_some);
+  s->model_options.draft_file = file ? s->o.draft : NULL;
+  if (file) s->o.draft = NULL;
+  int status = weft_model_open(s->o.path, &s->model_options, &s->model, &s->why);
+  if (!status || !file || !s->o.draft_of_some) return status;
+  weft_error err = s->why;
+  s->model_options.draft_file = NULL;
+  status = weft_model_open(s->o.path, &s->model_options, &s->model, &s->why);
+  if (!status) log_warn(s->o.log, "no draft file for %s: %s", s->o.name, err.text);
+  return status;
+}
+
 static void *lead(void *arg) {
   sched *s = arg;
   s->model_options.progress = on_load;
   s->model_options.progress_ctx = s;
-  s->model_options.mtp = !s->o.no_speculation && (!s->o.draft || s->o.draft_of_some);
-  int status = weft_model_open(s->o.path, &s->model_options, &s->model, &s->why);
+  int status = open_served(s);
   if (!status) look_at_sampling(s);
   if (!status && s->o.parallel > weft_model_chunk(s->model)) s->o.parallel = weft_model_chunk(s->model);
   if (!status) status = warm_up(s->model, &s->o, &s->why);

@@ -220,8 +220,6 @@ int serve_open(const serve_options *o, serve **out, error *err) {
   return -1;
 }
 
-const char *serve_address(const serve *v) { return v->address; }
-
 static void remove_socket(const serve *v) {
   if (!v->given && v->o.host && strchr(v->o.host, '/') && v->address[0]) unlink(v->o.host);
 }

@@ -51,7 +51,7 @@ typedef struct serve_options {
   double idle_s;                       // unload idle models after this many seconds; negative: never
   bool no_autoload;                    // models are loaded only by explicit requests
   weft_options model;
-  const char *draft;                   // path of a draft model, for all models with its vocabulary; NULL: none
+  const char *draft;                   // path of a draft model or draft file, for all models that it fits; NULL: none
   weft_draft_options drafts;
   bool no_speculation;                       // disables all kinds of drafts
   bool chat_bos;                       // chats begin with BOS if the file requires one and the template writes none
@@ -110,7 +110,6 @@ typedef struct serve_options {
 typedef struct serve serve;
 // Opens the socket and reads the keys, before the process gives up the right to do so.
 int serve_open(const serve_options *o, serve **out, error *err);
-const char *serve_address(const serve *s);       // "http://127.0.0.1:8080"
 // Serves until SIGTERM or SIGINT: running requests then have drain_s to end; a second signal ends them at once.
 int serve_run(serve *s, error *err);
 void serve_close(serve *s);            // NULL is fine

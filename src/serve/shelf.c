@@ -3,7 +3,7 @@
 #include "serve/shelf.h"
 #include "base/os.h"
 #include "serve/media.h"
-#include <dirent.h>
+#include "serve/model_files.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -35,33 +35,6 @@ struct shelf {
 };
 
 // ---- files ----------------------------------------------------------------------------------------------------------
-
-// File names may have any bytes; answers are UTF-8.
-static char *valid_name(const char *text, size_t n) {
-  char *copy = xmalloc(n + 1);
-  memcpy(copy, text, n);
-  copy[n] = 0;
-  char *valid = weft_utf8(copy, n, &n);
-  free(copy);
-  return valid;
-}
-
-// "x.gguf" and "x-00001-of-00003.gguf": the length of x; 0: not the first part of a model.
-static size_t stem(const char *file) {
-  static const char end[] = ".gguf";
-  size_t n = strlen(file);
-  int part, parts, used = 0;
-  if (n < sizeof end || strcmp(file + n - (sizeof end - 1), end)) return 0;
-  n -= sizeof end - 1;
-  if (n <= 15 || sscanf(file + n - 15, "-%5d-of-%5d.%n", &part, &parts, &used) != 2 || used != 16) return n;
-  return part == 1 ? n - 15 : 0;
-}
-
-static char *name_of_file(const char *path) {
-  const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-  size_t n = stem(file);
-  return valid_name(file, n ? n : strlen(file));
-}
 
 static char *text_of_key(const weft_file *f, const char *key) {
   size_t i;
@@ -145,32 +118,11 @@ static served *by_path(const shelf *sh, const char *path) {
   return NULL;
 }
 
-// A hash of the metadata of a model's files, which changes if any is replaced, modified or added.
-static uint64_t stamp_files(const char *path) {
-  const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-  size_t n = (size_t)(file - path) + stem(file);
-  enum { MOST_PARTS = 9999 };          // GGUF's limit
-  int parts = 1;
-  uint64_t all = 1;
-  if (sscanf(path + n, "-00001-of-%5d.gguf", &parts) != 1 || parts > MOST_PARTS) parts = 1;
-  for (int i = 1; i <= parts; i++) {
-    str part = {0};
-    struct stat st;
-    stamp is = {0};
-    if (i == 1) str_add(&part, path);
-    else str_addf(&part, "%.*s-%05d-of-%05d.gguf", (int)n, path, i, parts);
-    if (!stat(str_c(&part), &st)) is = stamp_of(&st);
-    all = hash_bytes(&is, sizeof is, all);
-    str_free(&part);
-  }
-  return all;
-}
-
 // Includes the encoder, which may be added later.
 static uint64_t stamp_model(const shelf *sh, const char *path) {
   char *encoder = encoder_beside(sh, path);
-  uint64_t all = stamp_files(path);
-  if (encoder) all = hash_bytes(encoder, strlen(encoder), all ^ stamp_files(encoder));
+  uint64_t all = files_stamp(path);
+  if (encoder) all = hash_bytes(encoder, strlen(encoder), all ^ files_stamp(encoder));
   free(encoder);
   return all;
 }
@@ -185,7 +137,7 @@ static served *add_served(shelf *sh, const char *path, const char *name, bool na
   if (!m) {
     m = xcalloc(1, sizeof *m);
     *m = (served){.path = xstrdup(path),
-                  .name = name ? valid_name(name, strlen(name)) : name_of_file(path),
+                  .name = name ? files_valid_name(name, strlen(name)) : files_name(path),
                   .named = named,
                   .keep_s = sh->o.o->idle_s};
     vec_push(&sh->all, m);
@@ -200,39 +152,26 @@ static served *add_served(shelf *sh, const char *path, const char *name, bool na
   return m;
 }
 
-static int by_string(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-typedef VEC(char *) name_list;
-
-static void free_names(name_list *l) {
-  for (size_t i = 0; i < l->n; i++) free(l->at[i]);
-  vec_free(l);
-}
-
-// Sorted names in a folder, without hidden ones. False: it is not a readable folder.
-static bool names_in(const char *folder, name_list *out) {
-  DIR *d = opendir(folder);
-  if (!d) return false;
-  for (struct dirent *e; (e = readdir(d));) if (*e->d_name != '.') vec_push(out, xstrdup(e->d_name));
-  closedir(d);
-  if (out->n) qsort(out->at, out->n, sizeof *out->at, by_string);
-  return true;
-}
-
 // A subfolder, as in llama-server: one model named after the folder, with its parts and its encoder; several models
-// keep their own names.
+// keep their own names. One without GGUF files may be a model as transformers saves it.
 static void look_into(shelf *sh, const char *path, const char *name) {
-  name_list files = {0};
+  file_list files = {0};
   size_t n = 0;
-  if (!names_in(path, &files)) return;
-  for (size_t i = 0; i < files.n; i++) n += stem(files.at[i]) && !strcasestr(files.at[i], "mmproj");
+  if (!files_in(path, &files)) return;
+  bool config = false;
+  for (size_t i = 0; i < files.n; i++) {
+    n += files_stem(files.at[i]) && !strcasestr(files.at[i], "mmproj");
+    config |= !strcmp(files.at[i], "config.json");
+  }
+  if (!n && config && !files_are_partial(path)) add_served(sh, path, name, false);
   for (size_t i = 0; i < files.n; i++) {
     str file = {0};
     str_addf(&file, "%s/%s", path, files.at[i]);
-    if (stem(files.at[i]) && !strcasestr(files.at[i], "mmproj")) add_served(sh, file.at, n == 1 ? name : NULL, false);
+    if (files_stem(files.at[i]) && !strcasestr(files.at[i], "mmproj"))
+      add_served(sh, file.at, n == 1 ? name : NULL, false);
     str_free(&file);
   }
-  free_names(&files);
+  files_free(&files);
 }
 
 static bool in_memory(const served *m) { return m->state == SERVED_IN || m->state == SERVED_LOADING; }
@@ -270,18 +209,18 @@ static void hide_namesakes(shelf *sh) {
 
 static int look_at_folder(shelf *sh, error *err) {
   const char *folder = sh->o.o->models_dir;
-  name_list names = {0};
+  file_list names = {0};
   if (!folder) return 0;
-  if (!names_in(folder, &names)) return error_set(err, "--models-dir %s: %s", folder, strerror(errno));
+  if (!files_in(folder, &names)) return error_set(err, "--models-dir %s: %s", folder, strerror(errno));
   for (size_t i = 0; i < sh->all.n; i++) sh->all.at[i]->seen = sh->all.at[i]->named;
   for (size_t i = 0; i < names.n; i++) {
     str path = {0};
     str_addf(&path, "%s/%s", folder, names.at[i]);
-    if (stem(names.at[i])) add_served(sh, path.at, NULL, false);
+    if (files_stem(names.at[i])) add_served(sh, path.at, NULL, false);
     else look_into(sh, path.at, names.at[i]);
     str_free(&path);
   }
-  free_names(&names);
+  files_free(&names);
   hide_namesakes(sh);
   sh->looked = now_s();
   return 0;
@@ -862,7 +801,8 @@ static int look_at_draft(shelf *sh, error *err) {
   if (!sh->o.o->draft) return 0;
   if (weft_file_open(sh->o.o->draft, &f, &why)) return error_set(err, "%s", why.text);
   sh->draft_bytes = weft_file_tensor_bytes(f);
-  int status = weft_file_can_run(f, &why) ? error_set(err, "%s", why.text) : 0;
+  bool alone = !weft_file_only_drafts(f);              // draft files are checked with the models that they are for
+  int status = alone && weft_file_can_run(f, &why) ? error_set(err, "%s", why.text) : 0;
   weft_file_close(f);
   return status;
 }
@@ -875,7 +815,7 @@ static void take_aliases(served *m, const char *names) {
     size_t from = strspn(names, " "), to = n;
     while (to > from && names[to - 1] == ' ') to--;
     if (from >= to) continue;
-    char *name = valid_name(names + from, to - from);
+    char *name = files_valid_name(names + from, to - from);
     if (!first) { vec_push(&m->aliases, name); continue; }
     weft_free(m->name);
     m->name = name;

@@ -1,5 +1,6 @@
 // Runs steps before the first request: see warm_up.h.
 #include "serve/warm_up.h"
+#include <float.h>
 #include <stdlib.h>
 #include "base/base.h"
 
@@ -28,14 +29,15 @@ static int warm_up_steps(weft_model *m, const struct sched_options *o, const flo
   return status;
 }
 
-// Requests may use adapters if the defaults use none, and vice versa.
+// Requests may use adapters if the defaults use none, and vice versa. The scale is small: an adapter may be meant for
+// scales far below 1, and results that are no numbers would refuse the model.
 static int warm_up_others(weft_model *m, const struct sched_options *o, weft_error *err) {
   size_t n = o->model.n_adapters;
   bool adapted = false;
   if (!n) return 0;
   float *scales = xcalloc(n, sizeof *scales);
   for (size_t i = 0; i < n; i++) adapted |= o->model.adapters[i].scale != 0;
-  for (size_t i = 0; i < n && !adapted; i++) scales[i] = 1;
+  for (size_t i = 0; i < n && !adapted; i++) scales[i] = FLT_MIN;
   int status = warm_up_steps(m, o, scales, err);
   free(scales);
   return status;

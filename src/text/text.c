@@ -179,9 +179,6 @@ int tokenizer_encoder(const tokenizer *t, const struct encoder **out, error *err
 static bool is_known_id(const tokenizer *t, int32_t id) { return id >= 0 && id < t->v.n; }
 
 int32_t tokenizer_n_vocab(const tokenizer *t) { return t->v.n; }
-text_view tokenizer_token_text(const tokenizer *t, int32_t id) {
-  return is_known_id(t, id) ? t->v.token[id] : (text_view){NULL, 0};
-}
 enum token_type tokenizer_token_type(const tokenizer *t, int32_t id) {
   return is_known_id(t, id) ? (enum token_type)t->v.type[id] : TOKEN_UNDEFINED;
 }
@@ -198,6 +195,3 @@ const int32_t *tokenizer_suppressed(const tokenizer *t, size_t *n) {
 int32_t tokenizer_role(const tokenizer *t, enum token_role role) { return t->v.role[role]; }
 bool tokenizer_is_eog(const tokenizer *t, int32_t id) { return is_known_id(t, id) && t->v.eog[id]; }
 bool tokenizer_adds_bos(const tokenizer *t) { return t->add_bos; }
-bool tokenizer_adds_eos(const tokenizer *t) { return t->add_eos; }
-const char *tokenizer_model_name(const tokenizer *t) { return t->model; }
-const char *tokenizer_pre_name(const tokenizer *t) { return t->pre; }

@@ -138,8 +138,6 @@ void tokenizer_piece(const tokenizer *t, int32_t id, str *out, bool special);
 void tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool special, str *out);
 
 int32_t tokenizer_n_vocab(const tokenizer *t);
-// as the file has it; {NULL, 0} outside the vocabulary
-text_view tokenizer_token_text(const tokenizer *t, int32_t id);
 enum token_type tokenizer_token_type(const tokenizer *t, int32_t id);  // TOKEN_UNDEFINED outside the vocabulary
 float tokenizer_token_score(const tokenizer *t, int32_t id);           // 0 without scores
 // the token with exactly this text as the file has it, or -1
@@ -150,7 +148,4 @@ bool tokenizer_is_eog(const tokenizer *t, int32_t id);
 // tokens that are never drawn: *n of them, borrowed
 const int32_t *tokenizer_suppressed(const tokenizer *t, size_t *n);
 bool tokenizer_adds_bos(const tokenizer *t);
-bool tokenizer_adds_eos(const tokenizer *t);
-const char *tokenizer_model_name(const tokenizer *t);                  // "gpt2"; "" if the file names none
-const char *tokenizer_pre_name(const tokenizer *t);                    // "llama-bpe"; "" if the file names none
 #endif

@@ -225,6 +225,15 @@ static void find_eog(vocab *v) {
     if (v->role[ends[i]] >= 0) v->eog[v->role[ends[i]]] = true;
 }
 
+// USER_DEFINED tokens are found in all text. A token that ends answers or has a role must come from the template or
+// from Weft, so it is a control token, whatever the file calls it.
+static void guard_roles(vocab *v) {
+  for (int32_t id = 0; id < v->n; id++)
+    if (v->eog[id] && v->type[id] == TOKEN_USER_DEFINED) v->type[id] = TOKEN_CONTROL;
+  for (int r = 0; r < ROLE_COUNT; r++)
+    if (v->role[r] >= 0 && v->type[v->role[r]] == TOKEN_USER_DEFINED) v->type[v->role[r]] = TOKEN_CONTROL;
+}
+
 // ---- White space around special tokens ----
 // No key says that a token takes white space with it; the names of the models do.
 
@@ -274,6 +283,7 @@ int vocab_init(vocab *v, const vocab_desc *d, enum vocab_kind kind, const char *
   if (kind != VOCAB_OTHER && kind != VOCAB_BPE && !d->types) name_bytes(v);
   if (check_roles(v, d, source, err)) return -1;
   find_eog(v);
+  guard_roles(v);
   copy_suppressed(v, d);
   find_strips(v, d);
   return 0;

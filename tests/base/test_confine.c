@@ -220,7 +220,11 @@ static int try_paths(void) {
       symlink(other, link_path))
     return __LINE__;
   int held = open(other, O_RDONLY);                                                                     // before
-  const confine_file files[] = {{r, false}, {w, true}, {single, true}, {missing, false}};
+  char store[64], folder[64];
+  snprintf(store, sizeof store, "%s/store", top), snprintf(folder, sizeof folder, "%s/store/folder", top);
+  if (mkdir(store, 0700)) return __LINE__;
+  const confine_file files[] = {
+    {r, false, false}, {w, true, false}, {single, true, false}, {missing, false, false}, {store, true, true}};
   if (confine_to(files, COUNT(files))) return __LINE__;
   pthread_t id;
   void *refused = NULL;
@@ -241,6 +245,11 @@ static int try_paths(void) {
   DENIED(mkdir(from, 0700));
   DENIED(symlink(other, from));
   DENIED(opens(top, "", O_RDONLY | O_DIRECTORY));
+  if (mkdir(folder, 0700) || make(folder, "/x")) return __LINE__;
+  DENIED(rmdir(w));
+  snprintf(to, sizeof to, "%s/store/folder/x", top);
+  if (unlink(to) || rmdir(folder)) return __LINE__;
+  DENIED(rmdir(store));
   if (make(w, "/a")) return __LINE__;
   snprintf(to, sizeof to, "%s/a", top);
   DENIED(rename(from, to));
@@ -254,7 +263,7 @@ static int try_paths(void) {
 }
 
 static int try_no_descriptors(void) {
-  const confine_file file = {"/dev/null", false};
+  const confine_file file = {"/dev/null", false, false};
   int held = open("/dev/null", O_RDONLY);
   struct rlimit most = {(rlim_t)held + 1, (rlim_t)held + 2};
   if (setrlimit(RLIMIT_NOFILE, &most) || confine_to(&file, 1) != CONFINE_NO_DESCRIPTORS) return __LINE__;    // no rules

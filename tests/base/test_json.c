@@ -87,6 +87,21 @@ static void test_large_integers(void **state) {
   json_decref(o);
 }
 
+static void test_numbers_of_python(void **state) {
+  (void)state;
+  static const struct { const char *text, *expected; } cases[] = {
+    {"{\"a\": 1}", ""}, {"[\"NaN\", \"-Infinity\", \"\\\"Infinity\", -1, null]", ""}, {"", ""}, {"-", ""}, {"Na", ""},
+    {"[0.0, Infinity]", "[0.0, {\"__float__\":\"Infinity\"}]"},
+    {"[NaN,-Infinity]", "[{\"__float__\":\"NaN\"},{\"__float__\":\"-Infinity\"}]"},
+    {"{\"Infinity\":Infinity}", "{\"Infinity\":{\"__float__\":\"Infinity\"}}"}, {"\"NaN", ""},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    str s = json_from_python(cases[i].text, strlen(cases[i].text));
+    assert_string_equal(str_c(&s), cases[i].expected);
+    str_free(&s);
+  }
+}
+
 static int list_element(void *ctx, size_t i, json_t *element, size_t cost) {
   char *text = json_dumps(element, JSON_COMPACT | JSON_ENCODE_ANY);
   str_addf(ctx, "%s%s", i ? " " : "", text);
@@ -124,6 +139,7 @@ static void test_each(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_cost), cmocka_unit_test(test_fits),
-                                     cmocka_unit_test(test_large_integers), cmocka_unit_test(test_each)};
+                                     cmocka_unit_test(test_large_integers),
+                                     cmocka_unit_test(test_numbers_of_python), cmocka_unit_test(test_each)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

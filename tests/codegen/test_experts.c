@@ -18,11 +18,11 @@ static int make(kt_run *r, const struct format *f, enum way way) {
   *r = (kt_run){.name = f->name, .t = {.g = graph_new(NULL), .seed = 7, .tolerance = 1e-10}};
   kt *t = &r->t;
   graph *g = t->g;
-  int64_t n = (int64_t)EXPERTS * ROWS * COLS / f->block;
   tensor *x = kt_in(t, DT_F32, KT_UNIT, KT_DIMS(TOKENS, COLS));
   bool blocks = f->block > 1;
-  int w = kt_buffer(t, dequant_buffer_dtype(f), blocks ? n * f->bytes : n, KT_UNIT);
-  if (blocks) format_blocks(f, t->bufs[w].start, n, &t->seed);
+  int w = kt_buffer(t, dequant_buffer_dtype(f), blocks ? format_bytes(f, EXPERTS * ROWS, COLS) : EXPERTS * ROWS * COLS,
+                    KT_UNIT);
+  if (blocks) format_blocks(f, t->bufs[w].start, EXPERTS * ROWS, COLS, &t->seed);
   tensor *which = kt_in(t, DT_I32, KT_SMALL_INTS, KT_DIMS(TOKENS, CHOSEN)), *y;
   memcpy(t->bufs[t->n_bufs - 1].start, picks, sizeof picks);
   if (way == SORTED) {

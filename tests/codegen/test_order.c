@@ -30,16 +30,15 @@ static tensor *weight(kt *t, int64_t rows, int64_t cols) {
 }
 
 // Buffer with random blocks whose scales are ordinary numbers.
-static int format_buffer(kt *t, const struct format *f, int64_t elems) {
+static int format_buffer(kt *t, const struct format *f, int64_t rows, int64_t cols) {
   enum dtype dt = dequant_buffer_dtype(f);
-  int64_t n = elems / f->block;
-  int b = kt_buffer(t, dt, dt == DT_U8 ? n * f->bytes : elems, KT_UNIT);
-  if (dt == DT_U8) format_blocks(f, t->bufs[b].start, n, &t->seed);
+  int b = kt_buffer(t, dt, dt == DT_U8 ? format_bytes(f, rows, cols) : rows * cols, KT_UNIT);
+  if (dt == DT_U8) format_blocks(f, t->bufs[b].start, rows, cols, &t->seed);
   return b;
 }
 
 static tensor *matrix(kt *t, const struct format *f, int64_t rows, int64_t cols) {
-  return dequant(t->g, f, format_buffer(t, f, rows * cols), rows, cols);
+  return dequant(t->g, f, format_buffer(t, f, rows, cols), rows, cols);
 }
 
 static tensor *o_sum(kt *t, uop *T, tensor *x, const struct format *f) {
@@ -275,9 +274,9 @@ static void run_on(const kt_backend *b, const order_case *c, size_t n, bool form
   for (size_t i = 0; i < n; i++) {
     if (only_case && strcmp(only_case, c[i].name)) continue;
     if (!formats) { failed += !guarded(&c[i], NULL, false, b, ROWS); continue; }
-    for (uint32_t id = 0; id < 64; id++) {
+    for (uint32_t id = 0; id < FORMAT_IDS; id++) {
       const struct format *f = format_by_id(id);
-      if (!f || !f->computes || (b->way == KT_PTX && f->block > 1 && dots) ||
+      if (!f || !f->computes || (b->way == KT_PTX && ((f->block > 1 && dots) || f->rows > 1)) ||
           (dots &&
            ((f->block == 1 && id != FORMAT_BF16 && (id != FORMAT_F16 || b->way != KT_PTX)) || too_long(&c[i], f))) ||
           (c[i].few && b->way != KT_PTX && id % 4 != FORMAT_Q4_K % 4) || (only_format && strcmp(only_format, f->name)))

@@ -27,11 +27,10 @@ static void product(kt_run *r, uint32_t format, bool many) {
   const struct format *f = format_by_id(format);
   *r = (kt_run){.name = f->name, .t = {.g = graph_new(NULL), .seed = 7, .tolerance = 1e-10}};
   kt *t = &r->t;
-  int64_t n = (int64_t)ROWS * COLS / f->block;
   tensor *x = kt_in(t, DT_F32, KT_UNIT, KT_DIMS(many ? TOKENS : 1, COLS));
   if (many) x = t_slice(t->g, x, 0, uop_idx(t->g, 0), kt_var(t, "n", 1, TOKENS));
-  int w = kt_buffer(t, DT_U8, n * f->bytes, KT_UNIT);
-  format_blocks(f, t->bufs[w].start, n, &t->seed);
+  int w = kt_buffer(t, DT_U8, format_bytes(f, ROWS, COLS), KT_UNIT);
+  format_blocks(f, t->bufs[w].start, ROWS, COLS, &t->seed);
   kt_out(t, t_matmul(t->g, x, dequant(t->g, f, w, ROWS, COLS)));
   schedule_graph(
     t->g,

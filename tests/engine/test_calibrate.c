@@ -2,6 +2,7 @@
 // or nothing can be kept.
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -133,6 +134,33 @@ static void test_told(void **state) {
   env_set(ENV_PREFETCH, "");
 }
 
+// A profile that a run sent which was taken over: what is no measurement, or would write to a terminal, is none.
+static void test_forged(void **state) {
+  (void)state;
+  static const struct {
+    double barrier, speed;
+    const char *name;
+    bool taken;
+  } forged[] = {{75, 10, "Zen 4", true},         {0, 0, "", true},           {NAN, 10, "", false},
+                {INFINITY, 10, "", false},       {-1e300, 10, "", false},    {75, NAN, "", false},
+                {75, INFINITY, "", false},       {75, -1, "", false},        {75, 1e300, "", false},
+                {75, 10, "\x1b]0;x\a", false},   {75, 10, "a\nb", false},    {75, 10, "\xff", false},
+                {75, 10, "\xe2\x80\xae", false}};
+  for (size_t i = 0; i < COUNT(forged); i++)
+    for (int table = 0; table < 2; table++) {
+      machine_profile p = {.one = {{2, PREFETCH_T1}, 1, {{{2, PREFETCH_T1}, 10}}},
+                           .many = {{32, PREFETCH_T2}, 1, {{{32, PREFETCH_T2}, 20}}}, .barrier_ns = forged[i].barrier},
+                      got = {0};
+      (table ? &p.many : &p.one)->tried[0].gb_s = forged[i].speed;
+      snprintf(p.cpu_profile, sizeof p.cpu_profile, "%s", forged[i].name);
+      device *d = open_device();
+      calibration_save(d, &p);
+      bool known = calibration_known(d, &got) && got.one.n == 1;       // or it is one that came with Weft
+      if (known != forged[i].taken) fail_msg("profile %zu", i);
+      device_close(d);
+    }
+}
+
 static void test_no_cache(void **state) {
   (void)state;
   machine_profile p;
@@ -147,6 +175,7 @@ static void test_no_cache(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_measured_once), cmocka_unit_test(test_busy),
-                                     cmocka_unit_test(test_told), cmocka_unit_test(test_no_cache)};
+                                     cmocka_unit_test(test_told), cmocka_unit_test(test_forged),
+                                     cmocka_unit_test(test_no_cache)};
   return cmocka_run_group_tests(tests, begin, end);
 }

@@ -144,13 +144,13 @@ static void waits_until_it_pays(void **s) {
     if (weft_speculation_decode(a, text, i, text[i], &logits, &err)) fail_msg("%s", err.text);
   assert_true(planned_ms(m) == before && weft_speculation_count(a).proposed == 0);
   // the plans that there are, in tokens, are more than a context: it begins again
-  for (double start = now_s(); weft_speculation_count(a).proposed == 0;) {
+  for (double start = now_s(); !weft_speculation_count(a).accepted;) {
     assert_true(now_s() < start + 60);
     for (int i = 0; i < CTX; i++) text[i] = 5 + i % 23;
     for (int i = 0; i < CTX; i++)
       if (weft_speculation_decode(a, text, i, text[i], &logits, &err)) fail_msg("%s", err.text);
   }
-  assert_true(planned_ms(m) > before && weft_speculation_count(a).accepted > 0);
+  assert_true(planned_ms(m) > before);
   weft_speculation_free(a);
   weft_model_close(m);
 }

@@ -263,13 +263,15 @@ static void use_rows(const hf *h) {
 
 static void use_folder(uint64_t how) {
   unsigned char *image;
+  char *names;
   size_t n;
   stamp of;
   error err = {0};
   hf *h;
   if (how % 2) {
-    if (!hf_image(dir, &image, &n, &of, &err)) {
+    if (!hf_image(dir, &image, &n, &of, &names, &err)) {
       use_image(image, n);
+      free(names);
       hf_image_free(image, n);
     } else if (!strstr(err.text, dir)) die("the error '%s' does not name the folder", err.text);
   } else if (!hf_open(dir, (enum hf_type)(how / 2 % 6), &h, &err)) {

@@ -267,7 +267,7 @@ static inline void head_change_tensor(head *h) {
   size_t i = head_draw(h, h->n_tensors);
   head_tensor *t = &h->tensors[i], *o = &h->tensors[head_draw(h, h->n_tensors)];
   static const uint32_t types[] = {
-#define F(id, name, block, bytes, computes) id,
+#define F(id, name, block, bytes, head, rows, computes) id,
     FORMAT_TABLE(F)
 #undef F
   };

@@ -18,6 +18,7 @@
 // Graphs of a chunk of one sequence, of a token of each of two sequences, of every row, and of a source: of its
 // encoder, and of what a decoder keeps of it.
 static inline void use_graphs(const model *m) {
+  if (model_only_drafts(m)) return;                    // its graphs are those of the model that it is for
   bool encoder = model_is_encoder(m), two = !encoder && !model_is_recurrent(m);
   const model_shape base = {.page = MODEL_PAGE,
                             .tile = 8,

@@ -163,6 +163,17 @@ static void what_is_known_is_used(void **state) {
   assert_int_equal(b.hi, 2);
   b = bounds_under(uop_op2(g, OP_SUB, i, uop_idx(g, 2)), uop_op2(g, OP_CMPLT, uop_idx(g, 1), i));
   assert_int_equal(b.lo, 0);
+  // quotient and remainder by 8, also with a number added: 8 * 2 + 1 <= i <= 8 * 12 + 5
+  q = uop_op2(g, OP_IDIV, i, uop_idx(g, 8));
+  m = uop_op2(g, OP_MOD, i, uop_idx(g, 8));
+  b = bounds_under(i, uop_op2(g, OP_AND, uop_op2(g, OP_CMPLT, uop_idx(g, 2), uop_op2(g, OP_ADD, q, uop_idx(g, 1))),
+                              uop_op2(g, OP_CMPLT, uop_idx(g, 0), m)));
+  assert_int_equal(b.lo, 17);
+  b = bounds_under(i, uop_op2(g, OP_CMPLT, m, uop_idx(g, 6)));
+  assert_int_equal(b.hi, 99);
+  b = bounds_under(i,
+                   uop_op2(g, OP_AND, uop_op2(g, OP_CMPLT, m, uop_idx(g, 6)), uop_op2(g, OP_CMPLT, q, uop_idx(g, 11))));
+  assert_int_equal(b.hi, 85);
   // would overflow: nothing is known
   uop *big = uop_op2(g, OP_MUL, uop_var(g, "h", 0, INT64_MAX / 2), uop_idx(g, 4));
   assert_int_equal(big->vmin, INT64_MIN); assert_int_equal(big->vmax, INT64_MAX);

@@ -111,7 +111,8 @@ static void every_op_round_trips(void **state) {
   uop *barrier = MAKE(OP_BARRIER, DT_VOID, 1, ARG(0), store);
   MAKE(OP_BARRIER, DT_VOID, 1, ARG(.b = 2), range, store);
   MAKE(OP_COPY, DT_VOID, 1, ARG(.a = 16), uop_index(g, local, range), uop_index(g, param, range), barrier);
-  MAKE(OP_ALLGATHER, DT_VOID, 1, ARG(.a = 64), param, range, uop_idx(g, 0), uop_idx(g, 32), uop_idx(g, 64));
+  MAKE(OP_ALLGATHER, DT_VOID, 1, ARG(.a = 64), param, range, uop_idx(g, 2), uop_idx(g, 0), uop_idx(g, 64),
+       uop_idx(g, 64));
   MAKE(OP_PREFETCH, DT_VOID, 1, ARG(.a = 8192, .b = 3), index);
   LEAF(OP_SPECIAL, DT_IDX, 1, ARG(.a = 0, .b = 128, .s = "g1", .s_len = 2));
   for (int i = 0; i < n; i++) {

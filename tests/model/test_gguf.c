@@ -355,10 +355,12 @@ static void test_formats(void **state) {
   assert_true(format_row_bytes(f, 512, &bytes) && bytes == 288);
   assert_false(format_row_bytes(f, 511, &bytes));
   assert_false(format_row_bytes(format_by_id(FORMAT_F64), UINT64_MAX / 4, &bytes));
+  assert_true(format_row_bytes(format_by_id(FORMAT_IQ4_KS), 512, &bytes) && bytes == 4 + 2 * 136);
+  assert_false(format_row_bytes(format_by_id(FORMAT_IQ2_KS), 70, &bytes));
   assert_null(format_by_name("Q4_2"));
   assert_null(format_by_name(""));
   int known = 0, gone = 0;
-  for (uint32_t id = 0; id < 100; id++) {
+  for (uint32_t id = 0; id < FORMAT_IDS + 100; id++) {
     if ((f = format_by_id(id))) {
       known++;
       assert_int_equal(f->id, id);
@@ -367,7 +369,7 @@ static void test_formats(void **state) {
     }
     gone += format_removed_name(id) != NULL;
   }
-  assert_int_equal(known, 35);
+  assert_int_equal(known, 65);
   assert_int_equal(gone, 8);
   assert_null(format_by_id(UINT32_MAX));
   assert_null(format_removed_name(UINT32_MAX));
@@ -639,7 +641,12 @@ static void test_shapes(void **state) {
              {1, {33}, FORMAT_Q4_0, "rows of 33 elements are not whole blocks of Q4_0, which have 32"},
              {2, {128, 2}, FORMAT_Q4_K, "rows of 128 elements are not whole blocks of Q4_K"},
              {2, {32, 8}, FORMAT_Q6_K, "rows of 32"},
-             {1, {64}, FORMAT_Q1_0, "not whole blocks of Q1_0, which have 128"}};
+             {1, {64}, FORMAT_Q1_0, "not whole blocks of Q1_0, which have 128"},
+             {2, {128, 4}, FORMAT_IQ4_K, "rows of 128 elements are not whole blocks of IQ4_K, which have 256"},
+             {2, {256, 8}, FORMAT_IQ4_KS, "1120 bytes at offset 0"},
+             {2, {256, 6}, FORMAT_IQ4_K_R4, "6 rows do not fit IQ4_K_R4, which has 4 together"},
+             // 8 (4 + 136)
+             {1, {32}, FORMAT_Q8_0_R8, "1 rows do not fit Q8_0_R8, which has 8 together"}};
   for (size_t i = 0; i < COUNT(bad); i++) {
     str s = one_tensor("blk.0.attn_q.weight", bad[i].n_dims, bad[i].ne, bad[i].type, 0);
     refused(&s, "tensor 'blk.0.attn_q.weight'", bad[i].says);

@@ -8,6 +8,7 @@ in WEFT_SHARED (default: shared/ beside the tree); tests that need them are skip
     weft                      path of the command
     run_weft(args, ...)       runs it: bytes in .stdout and .stderr, text in .out and .err, exit status in .returncode
     built_tool(name, variable)  path of a program of tests/tools
+    inspect_file(path)        what `weft inspect --json` says of whether a file can run, from one process for all files
     shared_dir                pathlib.Path of the shared files, or a skip
     tinypy                    path of the model that the repository itself keeps
     cache_dir                 an empty folder for WEFT_CACHE
@@ -16,6 +17,7 @@ in WEFT_SHARED (default: shared/ beside the tree); tests that need them are skip
 """
 import importlib.abc
 import importlib.util
+import json
 import os
 import pty
 import re
@@ -25,7 +27,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from serving import sanitizer_report
+from serving import sanitizer_report, until_accepted
 
 REPO = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("WEFT_SHARED") or REPO.parent / "shared").resolve()
@@ -142,6 +144,11 @@ def make_diffusion():
 
 
 @pytest.fixture(scope="session")
+def make_draft():
+    return load_tool("make_draft")
+
+
+@pytest.fixture(scope="session")
 def make_source():
     return load_tool("make_source")
 
@@ -199,6 +206,31 @@ def built_tool(weft):
             pytest.fail(f"no {path}: run scripts/build.sh --tests, or set {variable}")
         return str(path)
     return find
+
+
+def answer_of(tool, path):
+    """What inspect_tool, which goes on, says of a file; it ends at a file that it cannot open."""
+    try:
+        tool.stdin.write(f"{path}\n")
+        tool.stdin.flush()
+        line = tool.stdout.readline()
+    except BrokenPipeError:
+        line = ""
+    if not line:
+        pytest.fail(f"{path}: inspect_tool ended with {tool.wait()}: {tool.stderr.read()}")
+    about = json.loads(line)
+    assert about["can_run"] == (about["why_not"] is None)
+    return about
+
+
+@pytest.fixture(scope="module")
+def inspect_file(built_tool, weft_env):
+    """inspect_file(path): the members can_run, why_not and key_uses of what `weft inspect --json` says. The same process opens all files."""
+    tool = subprocess.Popen([built_tool("inspect_tool", "WEFT_INSPECT_TOOL")], env=weft_env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+    yield lambda path: answer_of(tool, path)
+    said = tool.communicate()[1]
+    assert tool.returncode == 0 and not sanitizer_report(said), said
 
 
 @pytest.fixture(scope="session")
@@ -313,3 +345,14 @@ def certificate(tmp_path_factory):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
                     "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", cert], check=True, capture_output=True)
     return key, cert
+
+
+def same_text_with_drafts(run_weft, args, text):
+    """args end with the file for --stats. The text is `text`, and soon a draft is accepted."""
+    def accepted():
+        done = run_weft(args)
+        assert done.returncode == 0 and done.stdout == text
+        s = json.loads(args[-1].read_text())
+        assert 0 <= s["draft_model_accepted"] <= s["draft_model_tokens"] <= s["draft_tokens"]
+        return s["draft_model_accepted"]
+    until_accepted(accepted)

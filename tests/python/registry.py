@@ -13,6 +13,25 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from serving import until
 
 
+def is_large(path):
+    """Such files are stored by their SHA-256, others by git's name of their content."""
+    return path.endswith((".gguf", ".safetensors"))
+
+
+def git_name(data):
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+def tree_of(files):
+    """What /api/models/USER/REPO/tree/main?recursive=true answers."""
+    folders = sorted({path.rsplit("/", 1)[0] for path in files if "/" in path})
+    rows = [{"type": "directory", "oid": git_name(path.encode()), "size": 0, "path": path} for path in folders]
+    for path, data in files.items():
+        lfs = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
+        rows.append({"type": "file", "oid": git_name(data), "size": len(data), **({"lfs": lfs} if is_large(path) else {}), "path": path})
+    return rows
+
+
 class Registry:
     """files: {path in user/repo: bytes}; certificate: a file with it and its key, for https; what goes wrong is set by the tests."""
 
@@ -21,6 +40,7 @@ class Registry:
         self.wrong, self.redirect, self.no_range, self.tree, self.gone, self.length, self.etag, self.odd, self.next = False, None, False, None, 0, None, True, None, None
         self.type = None                                                                           # Content-Type of files
         self.projector = None                                                                      # of ollama's model
+        self.lost = set()                                                                          # paths of others that are listed and not there
         self.others = {}                                                                           # {"USER/REPO": {path: bytes}}, "": by the query
         registry = self
 
@@ -71,10 +91,14 @@ class Registry:
         self.asked.append((h.path, dict(h.headers)))
         if self.token and h.headers.get("Authorization") != f"Bearer {self.token}":
             return self.send(h, 401, b"no")
-        if m := re.fullmatch(r"/(?:api/models/)?(\w+/\w+)/(?:tree/main\?.*|resolve/main/(.*))", h.path):
+        if m := re.fullmatch(r"/(?:api/models/)?([\w.-]+/[\w.-]+)/(?:tree/main\?.*|resolve/main/(.*))", h.path):
             if m[1] in self.others:
                 files = self.others[m[1]]
-                return self.send(h, 200, files[m[2]] if m[2] else json.dumps([{"type": "file", "path": path, "size": len(data), "lfs": {"oid": hashlib.sha256(data).hexdigest()}} for path, data in files.items()]).encode())
+                if m[2] in self.lost:
+                    return self.send(h, 404, b"nothing")
+                if not m[2]:
+                    return self.send(h, 200, json.dumps(tree_of(files)).encode())
+                return self.send(h, 200, files[m[2]], [] if is_large(m[2]) else [("ETag", f'"{git_name(files[m[2]])}"')])
         if h.path.startswith("/get?"):
             return self.send(h, 200, self.others[""][h.path[5:]])
         if h.path.startswith("/api/models/user/repo/tree/main"):

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 import scripted
 from serving import Server
-from test_tokenize import CONTROL, NORMAL, write_vocab
+from test_tokenize import CONTROL, NORMAL, USER_DEFINED, write_vocab
 
 THREADS = 1
 
@@ -169,6 +169,27 @@ def test_strangers_make_no_control_tokens(tool, shared_dir, tmp_path):
             tried += 1
             shown += any(t in attacked["text"] for t in tokens)
     assert tried > 50 * len(files) and shown > tried // 10
+
+
+ROLES = ["bos", "eos", "eot", "eom", "seperator", "padding", "mask", "cls", "fim_pre", "fim_suf", "fim_mid", "fim_pad", "fim_rep", "fim_sep"]
+
+
+@pytest.mark.parametrize("typ", [CONTROL, USER_DEFINED], ids=["control", "user-defined"])
+def test_tokens_with_a_role_are_control_tokens(tool, tmp_path, typ):
+    """What the file's keys name as the beginning, an end and so on, whatever type the file gives it.
+    Other user-defined tokens are found in all text."""
+    names = [f"<{role}-of-it>" for role in ROLES]
+
+    def keys(w):
+        for i, role in enumerate(ROLES):
+            w.add_uint32(f"tokenizer.ggml.{role}_token_id", 257 + i)
+
+    types = [NORMAL] * 257 + [typ] * len(names) + [USER_DEFINED]
+    write_vocab(tmp_path / "v.gguf", [*names, "<other>"], types, pre="qwen2", extra=keys)
+    (tmp_path / "t.jinja").write_text("".join(names) + "{% for m in messages %}{{ m.content }}{% endfor %}")
+    said = [{"role": "user", "content": "a<other>" + "b".join(names)}]
+    got, = ask(tool, tmp_path / "v.gguf", tmp_path / "t.jinja", [(said, None, True, {})])
+    assert [i for i in got["ids"] if i >= 257] == [*range(257, 257 + len(names)), 257 + len(names)]
 
 
 # ---- every way into a prompt -------------------------------------------------------------------------------------------

@@ -464,7 +464,8 @@ def test_completion(repo, weft, weft_env):
     assert complete(weft, "run", "-m", "models/") == {"models/tinypy.gguf"}
     assert "models/tinypy.gguf" in complete(weft, "run", "models/")
     assert complete(weft, "chat", "--color", "") == {"auto", "on", "off"}
-    assert complete(weft, "run", "-sm") == set()               # nothing that has no effect
+    assert complete(weft, "run", "-sm", "") == {"auto", "row", "layer", "none", "tensor"}
+    assert complete(weft, "run", "-mg") == set()               # nothing that has no effect
 
 
 # ---- control characters ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The same ids give the same logits, bit for bit, however a sequence is cut and on any number of threads.
+"""The same ids give the same logits, bit for bit, however a sequence is cut, on any number of threads, and beside a sequence with an adapter.
 
 Cases that once differed come first, then small models of random types and shapes for WEFT_CUTS_SECONDS (default 30).
 tests/tools/try_cuts.py goes on for as long as it is told.
@@ -71,6 +71,14 @@ def test_a_row_of_one_block(try_cuts, differs, tmp_path):
     assert not differs(path, 1, "f32")
 
 
+@pytest.mark.parametrize("kind", ["BF16", "Q8_0"])
+def test_one_layer_whose_products_are_merged(try_cuts, differs, tmp_path, kind):
+    """Most tokens of a prompt need keys and values alone.  With one layer their product reads the embedding's norm, which counted as a weight: nothing was rounded."""
+    path = tmp_path / "model.gguf"
+    try_cuts.make_model.write("phi3-short", path, layers=1, quant=try_cuts.ByName({"": "F32", "attn_qkv": kind}))
+    assert not differs(path, 1, "f16", 24)
+
+
 @pytest.mark.parametrize("name", ["gemma3", "deepseek2-lite", "qwen3next"])
 def test_one_head_and_two_blocks(try_cuts, differs, tmp_path, name):
     """Blocks of 128 positions are added up.  For one token and one head they are neighbours in memory: they once had lanes."""
@@ -79,11 +87,23 @@ def test_one_head_and_two_blocks(try_cuts, differs, tmp_path, name):
     assert not differs(path, 1, "f16", 150)
 
 
-def test_random_models(try_cuts, differs, tmp_path):
+# Rotated products: their kernels' forms once depended on what was added to them, limited them or scaled them by position
+@pytest.mark.parametrize("name", ["llama-yarn", "olmo", "mistral3", "qwen2moe", "qwen35"])
+def test_beside_an_adapter(try_cuts, built_tool, weft_env, tmp_path, name):
+    path = tmp_path / "model.gguf"
+    try_cuts.make_model.write(name, path)
+    wrong, figures = try_cuts.try_adapted(built_tool("cuts_tool", "WEFT_CUTS_TOOL"), path, 20, 1, "f16", {**weft_env, "SPEC": "0"})
+    assert figures and not wrong
+
+
+def test_random_models(try_cuts, differs, built_tool, weft_env, tmp_path):
     names, end, seed = list(try_cuts.make_model.FAMILIES), time.time() + SECONDS, 0
     while not seed or time.time() < end:
         path, name = tmp_path / f"{seed}.gguf", names[seed * 7 % len(names)]
         what, cache = try_cuts.write(path, name, seed), try_cuts.cache_of(seed)
         assert not differs(path, seed, cache, 150 if seed % 4 == 3 else 40), f"seed {seed}: {name} {what} {cache}"
+        if seed % 3 == 2:
+            wrong, _ = try_cuts.try_adapted(built_tool("cuts_tool", "WEFT_CUTS_TOOL"), path, 20, seed, cache, {**weft_env, "SPEC": "0"})
+            assert not wrong, f"seed {seed}: {name} {what} {cache}"
         path.unlink()
         seed += 1

@@ -1,11 +1,13 @@
 """weft run of models that denoise texts, against records of llama.cpp's diffusion on small files that tests/tools/make_diffusion.py makes."""
+import concurrent.futures as futures
 import json
 import math
 from pathlib import Path
 
 import pytest
-from serving import Server
+from serving import Server, until
 from test_families import divergence
+from test_serve import request
 
 THREADS = 1
 
@@ -140,7 +142,6 @@ def test_what_cannot_be(run_weft, model, tinypy):
     assert "key 'tokenizer.ggml.mask_token_id' is missing" in said(run_weft, "run", model("llada", mask=False), "--ids", "1,2", "-n", 3)
     assert "this model goes on token by token" in said(run_weft, "run", tinypy, "-p", "def", "--diffusion-steps", 3)
     whole = "this model denoises texts as a whole (weft run)"
-    assert whole in said(run_weft, "chat", path, "-p", "hi")
     assert whole in said(run_weft, "perplexity", "-m", path, "-c", 32, "-f", "-", input="hello " * 40)
     assert whole in said(run_weft, "bench", "-m", path, "-p", 8, "-n", 4)
     assert "does not make one token after another" in said(run_weft, "run", tinypy, "-p", "def", "-c", 128, "-md", path)
@@ -164,16 +165,86 @@ def test_text_ends_at_an_end_token(run_weft, model):
     assert cut == whole[:whole.index(whole[5]) + 1]
 
 
-def test_a_server_makes_vectors_alone(weft, weft_env, run_weft, model):
-    """It says so when it is asked for a text; its vectors are those of weft embed."""
+def test_a_server(weft, weft_env, run_weft, model):
+    """Texts are those of weft run with as many steps as tokens; its vectors are those of weft embed."""
     path = model("llada")
-    with Server(weft, weft_env, path) as s:
-        for route, body in (("/v1/completions", {"prompt": "x"}), ("/completion", {"prompt": [1, 2, 3], "n_predict": 3})):
-            status, answer = s.ask(route, {"max_tokens": 3, **body})
-            assert status == 501 and "this model denoises texts as a whole" in answer["error"]["message"], answer
+    ask = {"prompt": [5, 17, 40], "n_predict": 20, "temperature": 0.8, "seed": 7, "ignore_eos": True, "top_k": 40, "top_p": 0.95}
+    run = ["run", path, "--ids", "5,17,40", "-n", 20, "--temp", 0.8, "-s", 7, "--ignore-eos", "-q", "--top-k", 40, "--top-p", 0.95, "--diffusion-steps", 20]
+    texts = [run_weft([*run, "-s", seed]).stdout.decode(errors="replace") for seed in (7, 8)]
+    with Server(weft, weft_env, path, "--chat-template", "chatml", "-np", 3) as s:
+        def text(route, body):
+            status, answer = s.ask(route, body)
+            assert status == 200, answer
+            return answer
+        one = text("/completion", ask)
+        assert one["content"] == texts[0] and one["stop_type"] == "limit" and one["timings"]["predicted_n"] == 20
+        two = text("/v1/completions", {**ask, "max_tokens": 20, "n": 2})
+        assert [c["text"] for c in two["choices"]] == texts and two["usage"]["completion_tokens"] == 40
+        with futures.ThreadPoolExecutor(4) as pool:
+            assert {got["content"] for got in pool.map(lambda _: text("/completion", ask), range(4))} == {texts[0]}
+        stream = s.ask("/completion", {**ask, "stream": True})[1]
+        assert "".join(json.loads(line[6:])["content"] for line in stream.splitlines() if line.startswith("data: {")) == texts[0]
+        chat = text("/v1/chat/completions", {"messages": [{"role": "user", "content": "abc"}], "max_tokens": 9, "temperature": 0})
+        assert chat["choices"][0]["finish_reason"] in ("length", "stop") and chat["usage"]["completion_tokens"] <= 9
+        stop = texts[0][3:6]
+        assert text("/completion", {**ask, "stop": [stop]})["content"] == texts[0][:texts[0].index(stop)]
+        assert text("/completion", {**ask, "n_predict": 0})["content"] == ""
+        assert text("/completion", {**ask, "n_predict": -1})["tokens_predicted"] == 253
+        for more, said in ({"n_probs": 2}, "its tokens have no probabilities"), ({"grammar": 'root ::= "a"'}, "a grammar, a schema or a forced tool call does not apply"), \
+                ({"json_schema": {}}, "does not apply"), ({"logit_bias": [[5, 1]]}, "have no probabilities"):
+            status, answer = s.ask("/completion", {**ask, **more})
+            assert status == 400 and said in answer["error"]["message"], answer
         status, answer = s.ask("/embedding", {"content": [1, 2, 3], "embd_normalize": -1})
         assert status == 200, answer
+        assert "completion" in s.ask("/api/show", {"model": "llada"})[1]["capabilities"]
     done = run_weft(["embed", "-m", path, "--ids", "1,2,3", "--embd-output-format", "array", "--embd-normalize", -1])
     assert done.returncode == 0, done.err
     for a, b in zip(answer[0]["embedding"], json.loads(done.stdout), strict=True):
         assert a == pytest.approx(b, rel=1e-5, abs=1e-7)
+
+
+def test_a_client_that_leaves(weft, weft_env, model):
+    """Its texts end with the step under way, and so does one that takes longer than it may."""
+    ask = {"prompt": [5, 17, 40], "ignore_eos": True}
+    with Server(weft, weft_env, model("llada")) as s:
+        with s.connect() as leaving:
+            leaving.sendall(request({**ask, "max_tokens": 250, "n": 128}))
+            until(lambda: s.metric("llamacpp:requests_processing") == 1)
+            steps = s.metric("llamacpp:n_decode_total")
+            until(lambda: s.metric("llamacpp:n_decode_total") > steps)        # a step of a text is one of the server
+        until(lambda: s.metric("llamacpp:requests_processing") == 0)
+        assert s.metric("llamacpp:n_decode_total") < steps + 128 * 64
+        status, answer = s.ask("/completion", {**ask, "n_predict": 250, "t_max_predict_ms": 1})
+        assert status == 200 and answer["tokens_predicted"] == 0, answer
+
+
+def test_a_chat(run_weft, model, tmp_path):
+    """An answer is what run writes after the text of the template; the next one sees the first; another one to the same message is another one."""
+    plain = tmp_path / "plain.jinja"
+    plain.write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    args = ["-m", model("llada"), "-n", "24", "--temp", "0.8", "-s", "3", "--ignore-eos", "-q", "--diffusion-steps", "8"]
+    alone = run_weft(["run", *args, "-p", "abc abc"])
+
+    def chat(*more, **options):
+        done = run_weft(["chat", *args, "--chat-template-file", plain, "--json", *more], **options)
+        assert done.returncode == 0, done.err
+        return [json.loads(line) for line in done.stdout.splitlines()], done.err
+    (first, other, next_), _ = chat("--simple-io", input="abc abc\n/regen\nabc\n")
+    assert alone.returncode == 0 and first["content"].encode() == alone.stdout and first["finish_reason"] == "length" and first["timings"]["predicted_n"] == 24
+    assert other["content"] != first["content"] and next_["timings"]["prompt_n"] > first["timings"]["prompt_n"] + 10
+    assert [a["content"] for a in chat("--simple-io", input="abc abc\n/regen\nabc\n")[0]] == [first["content"], other["content"], next_["content"]]
+    (shown,), steps = chat("-p", "abc abc", "--diffusion-visual")
+    assert shown["content"] == first["content"] and steps.count("\033[2J") == 8
+    (full,), _ = chat("-c", "32", "-p", "abc abc", "-n", "400")
+    assert full["timings"]["predicted_n"] == 32 - full["timings"]["prompt_n"] and full["finish_reason"] == "length"
+    assert chat("-p", "abc abc", "-n", "0")[0][0]["content"] == ""
+    (blocks,), _ = chat("-p", "abc abc", "-n", "23", "--diffusion-block-length", "4")          # fewer tokens, so that blocks are whole
+    assert 20 <= blocks["timings"]["predicted_n"] <= 23 and (blocks["timings"]["prompt_n"] + blocks["timings"]["predicted_n"]) % 4 == 0
+
+
+def test_what_cannot_be_in_a_chat(run_weft, model, tinypy):
+    chat = ["chat", model("llada"), "-p", "a"]
+    assert "a grammar does not apply" in said(run_weft, *chat, "--grammar", 'root ::= "a"')
+    assert "this model goes on token by token" in said(run_weft, "chat", tinypy, "-p", "a", "--diffusion-steps", "3")
+    assert "two schedules" in said(run_weft, *chat, "--diffusion-eps", "0.1", "--diffusion-block-length", "4", status=2)
+    assert "and the context holds 32" in said(run_weft, "chat", model("llada"), "-c", "32", "-p", "b " * 50)

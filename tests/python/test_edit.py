@@ -137,13 +137,14 @@ class Typing:
         return Path(f"/proc/{self.p.pid}/stat").read_text().rpartition(") ")[2].startswith("S")
 
     def keys(self, text):
+        """Sends keys and reads until nothing more comes.  The kernel may hand them over late, so half a second is waited for a first change."""
+        shown = lambda: (self.screen.row, self.screen.column, str(self.screen.lines))
+        first, end, quiet = shown(), time.time() + 0.5, 0
         self.p.send(text)
-        quiet = 0
-        while quiet < 3:                                     # until nothing more comes
-            before = (self.screen.row, self.screen.column, str(self.screen.lines))
+        while quiet < 3 or (shown() == first and time.time() < end):
+            before = shown()
             self.read()
-            same = before == (self.screen.row, self.screen.column, str(self.screen.lines))
-            quiet = quiet + 1 if same and self.waits() else 0
+            quiet = quiet + 1 if before == shown() and self.waits() else 0
         return self.screen
 
     def sent(self, path):

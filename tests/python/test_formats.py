@@ -1,12 +1,15 @@
-"""Dequantisation of every format that computes, bit for bit against the gguf Python package.
+"""Dequantisation of every format that computes, bit for bit against the gguf Python package, and that of ik_llama.cpp's against its own code.
 
 tests/tools/dequant_tool.c runs the expression of a format on raw blocks as the engine would.  The blocks here are random ones
 and those where formats have edges: all bits set or clear, and scales that are zero, subnormal, huge, infinite and NaN.  NaNs
 may differ in their payload.  DEV=REF computes in double precision and rounds once, so it is only close.
 """
+import json
 import os
 import subprocess
+from pathlib import Path
 
+import ik_formats
 import numpy as np
 import pytest
 
@@ -21,6 +24,7 @@ SCALES = {
     "Q2_K": [80, 82], "Q3_K": [108], "TQ1_0": [52], "TQ2_0": [64], "Q1_0": [0], "Q2_0": [0],
     "IQ1_S": [0], "IQ1_M": ["split"], "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": ["1"], "NVFP4": ["4"],
 }
+IK = json.loads((Path(__file__).resolve().parent.parent / "records" / "formats" / "ik_llama.cpp.json").read_text())
 EDGES = [0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x0400, 0x3c00, 0xbc00, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00, 0xfe00, 0x7c01]
 WAYS = {
     "optimised": {},
@@ -38,7 +42,7 @@ def tool(built_tool):
 @pytest.fixture(scope="session")
 def formats(tool):
     done = subprocess.run([tool, "--list"], stdout=subprocess.PIPE, text=True, check=True)
-    return {line.split()[0]: (int(line.split()[1]), int(line.split()[2])) for line in done.stdout.splitlines()}
+    return {line.split()[0]: tuple(int(x) for x in line.split()[1:]) for line in done.stdout.splitlines()}
 
 
 def blocks_of(name, size, n_blocks):
@@ -46,7 +50,7 @@ def blocks_of(name, size, n_blocks):
     rng = np.random.default_rng(len(name) * 1000 + size)
     raw = rng.integers(0, 256, (n_blocks, size), dtype=np.uint8)
     raw[0], raw[1] = 0xFF, 0
-    places = SCALES.get(name)
+    places = SCALES.get(name, ik_formats.SCALES.get(name))
     if places is None:                                    # F32, F16, BF16: every block is a number
         numbers = rng.integers(0, 1 << (8 * size), n_blocks - 2, dtype=np.uint64)
         if size == 2:                                     # all of them
@@ -64,7 +68,7 @@ def blocks_of(name, size, n_blocks):
         return int(rng.integers(0x2000, 0x3000))
 
     at = 2
-    if places[0] in ("1", "4"):                           # all values of the bytes
+    if places and places[0] in ("1", "4"):                           # all values of the bytes
         count = int(places[0])
         for i in range(0, 256 if n_blocks >= 256 + at else 64, count):
             raw[at, :count] = range(i, i + count)
@@ -81,6 +85,19 @@ def blocks_of(name, size, n_blocks):
             put(i, place, ordinary())
     assert at <= n_blocks
     return raw
+
+
+def ik_rows(name, rows, n):
+    """Rows of n blocks in a format of ik_llama.cpp: uint8 (rows / together, bytes).  Heads are scales of ordinary size, and the first ones have edges."""
+    _, _, size, head, together = ik_formats.SIZES[name]
+    raw = blocks_of(name, size * together, rows // together * n if rows // together * n >= 128 else 128)[-(rows // together * n):]
+    rng = np.random.default_rng(head)
+    scales = (rng.standard_normal(rows) * 1e-3).astype(np.float16 if head == 2 else np.float32)
+    edges = np.array([1e-7, 0, 6e4, np.inf, np.nan, -0.0] if head == 2 else [1e-40, 0, 1e30, np.inf, np.nan, -0.0], scales.dtype)
+    if rows > 16:
+        scales[:len(edges)] = edges
+    heads = scales.view(np.uint8).reshape(rows // together, -1) if head else np.zeros((rows // together, 0), np.uint8)
+    return np.concatenate([heads, raw.reshape(rows // together, -1)], 1)
 
 
 def run(tool, env, name, rows, cols, raw):
@@ -120,14 +137,19 @@ def sizes(name, block):
 
 def test_every_format_is_here(formats):
     """A format that is added comes with its bytes, or this test says so."""
-    assert set(formats) == set(SCALES) | {"F32", "F16", "BF16"}
-    for name, (block, size) in formats.items():
+    assert set(formats) == set(SCALES) | set(IK) | {"F32", "F16", "BF16"}
+    assert set(IK) == set(ik_formats.SIZES)
+    for name, (block, size, head, together) in formats.items():
+        if name in IK:
+            assert ik_formats.SIZES[name][1:] == (block, size, head, together)
+            continue
+        assert (head, together) == (0, 1)
         assert name == "Q2_0" and (block, size) == (64, 18) or gguf.GGML_QUANT_SIZES[GGMLQuantizationType[name]] == (block, size)
 
 
 @pytest.mark.parametrize("name", [*SCALES, "F32", "F16", "BF16"])
 def test_bits(tool, formats, name):
-    block, size = formats[name]
+    block, size, *_ = formats[name]
     rows, n = sizes(name, block)
     raw = blocks_of(name, size, rows * n)
     want = expected(name, raw)
@@ -138,16 +160,36 @@ def test_bits(tool, formats, name):
 @pytest.mark.parametrize("name", SCALES)
 def test_odd_rows(tool, formats, name):
     """Sizes that fit nothing: one row of one block, and seven rows of five."""
-    block, size = formats[name]
+    block, size, *_ = formats[name]
     for rows, n in ((1, 1), (7, 5)):
         raw = blocks_of(name, size, 128)[-rows * n:]
         same_bits(name, f"{rows} rows", run(tool, {}, name, rows, n * block, raw), expected(name, raw), block)
 
 
+@pytest.mark.parametrize("name", ik_formats.SIZES)
+def test_bits_of_ik(tool, formats, name):
+    """The numbers that ik_llama.cpp has, by its hash of them and by this folder's; and a few rows."""
+    block, *_, together = formats[name]
+    rows, n = sizes(name, block)
+    raw = ik_rows(name, rows, n)
+    want = ik_formats.dequantize(name, raw).reshape(-1)
+    assert ik_formats.digest(want) == IK[name]
+    for way, env in WAYS.items():
+        same_bits(name, way, run(tool, env, name, rows, n * block, raw), want, block)
+    for rows, n in ((together, 1), (7 * together, 5)):
+        raw = ik_rows(name, rows, n)
+        want = ik_formats.dequantize(name, raw).reshape(-1)
+        same_bits(name, f"{rows} rows", run(tool, {}, name, rows, n * block, raw), want, block)
+    got = run(tool, {"DEV": "REF"}, name, rows, n * block, raw)
+    assert (np.isfinite(got) == np.isfinite(want)).all()
+    ok = np.isfinite(want)
+    assert np.all(np.abs(got[ok] - want[ok]) <= 4e-7 * np.abs(want[ok]).max())
+
+
 @pytest.mark.parametrize("name", [*SCALES, "F32", "F16", "BF16"])
 def test_reference_is_close(tool, formats, name):
     """DEV=REF: one rounding where the formula has several."""
-    block, size = formats[name]
+    block, size, *_ = formats[name]
     n = 5 if block > 1 else 300
     raw = blocks_of(name, size, 64 * n)[-16 * n:]
     got, want = run(tool, {"DEV": "REF"}, name, 16, n * block, raw), expected(name, raw)
@@ -159,6 +201,6 @@ def test_reference_is_close(tool, formats, name):
 
 def test_c_renderer(tool, formats):
     for name in ("Q4_0", "Q6_K"):
-        block, size = formats[name]
+        block, size, *_ = formats[name]
         raw = blocks_of(name, size, 64)
         same_bits(name, "RENDER=c", run(tool, {"RENDER": "c"}, name, 16, 4 * block, raw), expected(name, raw), block)

@@ -6,43 +6,15 @@ import gguf
 import numpy as np
 import pytest
 
+from conftest import load_tool
+
 FAMILY = {"llama-yarn": ["token_embd", "attn_q.", "attn_k.", "attn_v.", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "output."], "qwen35": ["attn_q.", "attn_qkv", "ssm_out", "ffn_"],
           "deepseek2-lite": ["attn_q.", "attn_kv_a_mqa", "attn_output", "ffn_down."],
           # experts, of a layer that has shared ones, and with biases
           "qwen2moe": ["ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "ffn_down_shexp", "attn_q."], "gpt-oss": ["ffn_up_exps", "ffn_down_exps"]}
 IDS = [5, 17, 200, 3, 99, 42, 7, 311, 250, 8, 64, 12, 400, 33, 2, 91, 118, 76]
-F16 = np.float16
-
-
-def pair(name, shape, rank, seed):
-    """A and B, whose product B A is added; A of what tokens become is held by columns.  shape: {rows, columns}, or {experts, rows, columns}."""
-    rng = np.random.default_rng([seed, *name.encode()])
-    a, b = rng.standard_normal((*shape[:-2], rank, shape[-1])) / shape[-1] ** 0.5, rng.standard_normal((*shape[:-1], rank)) / rank ** 0.5
-    return a.astype(F16), b.astype(F16)
-
-
-def write(path, arch, tensors, keys=(("general.type", "adapter"), ("adapter.type", "lora")), alpha=16.0):
-    w = gguf.GGUFWriter(path, arch)
-    for name, value in keys:
-        w.add_string(name, value)
-    if alpha is not None:
-        w.add_float32("adapter.lora.alpha", alpha)
-    for name, data in tensors.items():
-        w.add_tensor(name, data)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
-
-
-def of_model(model, names, rank, seed=1, dtype=F16):
-    """An adapter's tensors, and {name: (A, B)}."""
-    tensors, pairs = {}, {}
-    for t in gguf.GGUFReader(model).tensors:
-        if any(n in t.name for n in names) and len(t.shape) > 1 and "norm" not in t.name and not t.name.endswith(".bias"):
-            a, b = pairs[t.name] = pair(t.name, tuple(map(int, t.shape[::-1])), rank, seed)
-            tensors[t.name + ".lora_a"], tensors[t.name + ".lora_b"] = (b.astype(dtype), a.T.astype(dtype).copy()) if t.name == "token_embd.weight" else (a.astype(dtype), b.astype(dtype))
-    return tensors, pairs
+make_adapter = load_tool("make_adapter")
+F16, pair, write, of_model = make_adapter.F16, make_adapter.pair, make_adapter.write, make_adapter.of_model
 
 
 def log_probabilities(run_weft, model, *args, ids=IDS):
@@ -139,6 +111,9 @@ KEYS = (("general.type", "adapter"), ("adapter.type", "lora"))
     ("llama", {Q + ".lora_a": A.reshape(2, 2, 256), Q + ".lora_b": B}, KEYS, [Q + ".lora_a", "2 matrices", "has 1"]),
     ("llama", {Q + ".lora_a": A.astype(np.int32), Q + ".lora_b": B}, KEYS, ["I32"]),
     ("llama", {"token_embd.weight.lora_a": A, "token_embd.weight.lora_b": np.zeros((509, 4), F16)}, KEYS, ["token_embd.weight", "4 rows", "509"]),
+    # A x would be infinite, and no number for tokens whose scale is 0
+    ("llama", {Q + ".lora_a": np.full((4, 256), 3e38, np.float32), Q + ".lora_b": B}, KEYS, [Q + ".lora_a", "no number up to 1e+18"]),
+    ("llama", {Q + ".lora_a": A, Q + ".lora_b": np.full((256, 4), -2e18, np.float32)}, KEYS, [Q + ".lora_b", "no number up to 1e+18"]),
     ("llama", {"output_norm.weight.lora_a": A, "output_norm.weight.lora_b": np.zeros((1, 4), F16)}, KEYS, ["output_norm.weight", "adapter"]),
 ])
 def test_refused(run_weft, make_model, tmp_path, arch, tensors, keys, words):

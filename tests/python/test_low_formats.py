@@ -1,11 +1,13 @@
-"""Whole models in formats of few bits, beside the same weights as F32.
+"""Whole models in formats of few bits, and in those of ik_llama.cpp, beside the same weights as F32.
 
 The model of the repository with three of its layers, whose matrices hold random blocks of all these formats in turn; the gguf package says what
-numbers they are.  Each matrix has a .scale, as files with NVFP4 do, which makes the numbers of one size; in the F32 file it is multiplied in.
+numbers they are, or ik_formats.py.  Each matrix has a .scale, as files with NVFP4 do, which makes the numbers of one size; in the F32 file it is multiplied in.
 """
 import json
 import math
+import os
 
+import ik_formats
 import numpy as np
 import pytest
 
@@ -19,11 +21,13 @@ LAYERS = 3
 HALVES = {"Q2_K": [81, 83], "Q3_K": [109], "TQ1_0": [53], "TQ2_0": [65], "IQ1_S": [1], "IQ1_M": [55], "IQ2_XXS": [1], "IQ2_XS": [1], "IQ2_S": [1],
           "IQ3_XXS": [1], "IQ3_S": [1], "IQ4_NL": [1], "IQ4_XS": [1]}
 BYTES = {"MXFP4": (1, 120, 124), "NVFP4": (4, 48, 72)}
-FORMATS = [*HALVES, *BYTES]
+FORMATS = {"llama.cpp": [*HALVES, *BYTES], "ik_llama.cpp": [name for name in ik_formats.SIZES if name not in ik_formats.FIELDS], "its rows together": list(ik_formats.FIELDS)}
 
 
 def matrix(rng, name, rows, columns):
     """Random blocks, and the F32 matrix that they stand for."""
+    if name in ik_formats.SIZES:
+        return ik_formats.matrix(rng, name, rows, columns)
     block, size = gguf.GGML_QUANT_SIZES[Type[name]]
     raw = rng.integers(0, 256, (rows * columns // block, size), dtype=np.uint8)
     for place in HALVES.get(name, []):
@@ -49,7 +53,11 @@ def write(path, tinypy, tensors, low):
             w.add_key_value(field.name, value, field.types[0])
     for name, (kind, raw, numbers, scale) in tensors.items():
         if kind and low:
-            w.add_tensor(name, raw, raw_dtype=Type[kind])
+            if kind in ik_formats.SIZES:                  # which the package does not know
+                w.add_tensor_info(name, numbers.shape, numbers.dtype, raw.nbytes, raw_dtype=ik_formats.SIZES[kind][0])
+                w.tensors[-1][name].tensor = raw
+            else:
+                w.add_tensor(name, raw, raw_dtype=Type[kind])
             w.add_tensor(name.replace(".weight", ".scale"), np.array([scale], np.float32))
         else:
             w.add_tensor(name, (numbers * np.float32(scale)).astype(np.float32))
@@ -60,15 +68,15 @@ def write(path, tinypy, tensors, low):
     return path
 
 
-@pytest.fixture(scope="module")
-def tensors(tinypy):
-    rng, made = np.random.default_rng(7), {}
+@pytest.fixture(scope="module", params=FORMATS)
+def tensors(request, tinypy):
+    rng, made, formats = np.random.default_rng(7), {}, FORMATS[request.param]
     for t in GGUFReader(tinypy).tensors:
         part = t.name.split(".")
         if part[0] == "blk" and int(part[1]) >= LAYERS:
             continue
         if part[0] == "blk" and len(t.shape) == 2:
-            kind = FORMATS[len([name for name in made if made[name][0]]) % len(FORMATS)]
+            kind = formats[len([name for name in made if made[name][0]]) % len(formats)]
             columns, rows = map(int, t.shape)
             raw, numbers = matrix(rng, kind, rows, columns)
             made[t.name] = kind, raw, numbers, 1 / math.sqrt(columns * np.mean(numbers.astype(np.float64) ** 2))
@@ -84,7 +92,7 @@ def run(run_weft, path, *more, env=None):
 
 
 def test_models_of_few_bits(run_weft, tinypy, tensors, tmp_path):
-    assert {kind for kind, *_ in tensors.values() if kind} == set(FORMATS)
+    assert {kind for kind, *_ in tensors.values() if kind} in [set(formats) for formats in FORMATS.values()]
     low, full = (write(tmp_path / name, tinypy, tensors, name == "low.gguf") for name in ("low.gguf", "full.gguf"))
     expected = run(run_weft, full, "--precision", "exact")
     assert expected.shape == (3, 2048) and expected.std() > 0.5          # it says something
@@ -92,6 +100,26 @@ def test_models_of_few_bits(run_weft, tinypy, tensors, tmp_path):
         apart = np.abs(run(run_weft, low, "--precision", "exact", env=env) - expected).max()
         print(f"largest difference of a log-probability {apart:.2g}")
         assert apart < 0.005, env
+
+
+def test_made_into_floats(run_weft, tinypy, tensors, tmp_path):
+    """weft quantize reads all of them: the file in F32 has the same numbers."""
+    done = run_weft(["quantize", "--allow-requantize", write(tmp_path / "low.gguf", tinypy, tensors, True), tmp_path / "out.gguf", "F32"])
+    assert done.returncode == 0, done.err
+    made = {t.name: t.data for t in GGUFReader(tmp_path / "out.gguf").tensors}
+    for name, (kind, _, numbers, _) in tensors.items():
+        if kind:
+            assert np.array_equal(made[name].view(np.uint32), numbers.view(np.uint32)), (name, kind)
+
+
+def test_work_groups_refuse_interleaved_rows(run_weft, tinypy, tensors, tmp_path):
+    if "no driver is installed" in run_weft(["env"]).out:      # scripts/setup.sh installs one
+        (pytest.fail if os.environ.get("WEFT_SKIPS") else pytest.skip)("no OpenCL driver is installed")
+    interleaved = [name for name, (kind, *_) in tensors.items() if kind in ik_formats.FIELDS]
+    path = write(tmp_path / "low.gguf", tinypy, tensors, True)
+    if interleaved:
+        done = run_weft(["run", "-m", path, "--ids", "5", "-n", "1"], env={"DEV": "CL", "CL_WORK": "groups"})
+        assert done.returncode == 1 and f"tensor '{interleaved[0]}' has type {tensors[interleaved[0]][0]}, whose rows are interleaved: DEV=CL" in done.err
 
 
 @pytest.mark.parametrize("suffix, shape", [("scale", (2,)), ("bias", (2,)), ("scale", (1, 2)), ("bias", (3, 768))])

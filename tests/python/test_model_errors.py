@@ -38,15 +38,29 @@ def test_changed_files(built_tool, make_model, tmp_path, family):
     assert changes == 4000 and min(models, tokenizers) > 100          # most go into texts of the vocabulary, which is then another one
 
 
-@pytest.mark.parametrize("family", ["phi3-short", "gemma4-moe", "minicpm3", "granitehybrid", "kimi-linear"])
-def test_changed_keys_and_tensors(built_tool, make_model, tmp_path, family):
-    """Changes that know what keys and tensors are, so that many still fit together: refused, or graphs for one and two sequences, and some run."""
+@pytest.mark.parametrize("family, one_of", [("phi3-short", 25), ("gemma4-moe", 25), ("minicpm3", 25), ("granitehybrid", 25), ("kimi-linear", 25), ("qwen4exp", 10)])
+def test_changed_keys_and_tensors(built_tool, make_model, tmp_path, family, one_of):
+    """Changes that know what keys and tensors are, so that many still fit together: refused, or graphs for one and two sequences, and one of so many runs."""
     path = tmp_path / "model.gguf"
     make_model.write(family, path)
-    done = subprocess.run([built_tool("mutate_tool", "WEFT_MUTATE_TOOL"), path, "structure", "0", "1000", "25"], capture_output=True, text=True, check=False)
+    done = subprocess.run([built_tool("mutate_tool", "WEFT_MUTATE_TOOL"), path, "structure", "0", "1000", str(one_of)], capture_output=True, text=True, check=False)
     changes, models, tokenizers, runs, ended = map(int, re.findall(r"\d+", done.stdout.splitlines()[-1]))
     assert done.returncode == ended == 0, done.stdout + done.stderr
     assert changes == 1000 and min(models, tokenizers) > 100 and runs > 2
+
+
+def test_indexers_whose_heads_are_smaller_than_what_turns(run_weft, make_model, tmp_path):
+    """Each family with an indexer, by a smaller head and by a larger part that turns. The heads of glm5-next do not turn."""
+    key, tried = "attention.indexer.key_length", 0
+    for family, parts in make_model.FAMILIES.items():
+        if key not in parts.get("keys", {}) or family == "glm5-next":
+            continue
+        make_model.write(family, tmp_path / "m.gguf", keys={**parts["keys"], key: 8})
+        done, tried = run_weft(["inspect", "-m", tmp_path / "m.gguf"]), tried + 1
+        assert f"{key}': 8 elements; rope.dimension_count says that" in done.out, (family, done.out, done.err)
+    make_model.write("qwen4exp", tmp_path / "m.gguf", keys={**make_model.FAMILIES["qwen4exp"]["keys"], "rope.dimension_count": 64})
+    assert f"{key}': 48 elements; rope.dimension_count says that 64 of them turn" in run_weft(["inspect", "-m", tmp_path / "m.gguf"]).out
+    assert tried >= 12
 
 
 @pytest.mark.parametrize("encoder", ["qwen3vl", "gemma4", "qwen3omni", "resampler", "voxtral"])
@@ -88,7 +102,7 @@ def test_a_context_that_memory_cannot_hold(run_weft, make_model, tmp_path):
 
 
 def test_docs_name_what_runs(repo):
-    known = [name for path in (repo / "src" / "model").glob("arch*.c") for name in re.findall(r'^  {\.name = "([^"]+)"', path.read_text(), re.M)]
+    known = [name for path in [*(repo / "src" / "model").glob("arch*.c"), repo / "src" / "model" / "draft.c"] for name in re.findall(r'^  {\.name = "([^"]+)"', path.read_text(), re.M)]
     assert len(known) > 120
     table = (repo / "docs" / "models.md").read_text().split("\n## Architectures\n")[1].split("\n## ")[0]
     rows = [row.split("|")[2] for row in table.splitlines() if row.startswith("|")]
@@ -227,8 +241,9 @@ def without(data, reader, names):
     return header + bytes(-len(header) % 32), len(data) - reader.data_offset
 
 
-def test_every_tensor_taken_out(run_weft, make_model, tmp_path):
-    """Of each kind all, and one alone where several layers have it: the file is refused unless this family may lack the tensor."""
+def test_every_tensor_taken_out(run_weft, inspect_file, make_model, tmp_path):
+    """Of each kind all, and one alone where several layers have it: the file is refused unless this family may lack the tensor. The command says the
+    same of each family's last file."""
     path, accepted = tmp_path / "m.gguf", {}
     for family, p in make_model.FAMILIES.items():
         make_model.write(family, path)
@@ -241,12 +256,13 @@ def test_every_tensor_taken_out(run_weft, make_model, tmp_path):
                 with open(path, "wb") as f:
                     f.write(header)
                     f.truncate(len(header) + size)
-                why = inspect(run_weft, path)
+                why = inspect_file(path)["why_not"]
                 if why is None:
                     assert len(taken) == len(names), f"{family} without {taken[0]} alone"
                     accepted.setdefault(kind, set()).add(p["arch"])
                 else:
                     assert "tensor '" in why and ("is missing" in why or "is not one that" in why or "has shape" in why) or "key '" in why, why
+        assert why == inspect(run_weft, path)
     assert accepted == ABSENT
 
 

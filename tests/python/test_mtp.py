@@ -11,6 +11,8 @@ import subprocess
 import gguf
 import numpy as np
 import pytest
+from conftest import same_text_with_drafts
+from serving import until_accepted
 from test_serve import start
 
 THREADS = 1
@@ -183,14 +185,7 @@ def test_tokens_are_the_same(run_weft, foresees, tmp_path, how):
     args = ["run", foresees("glm4moe"), "--ids", "5,17,40,41", "-n", "3000", "--ignore-eos", "-q", "--json", "--top-logprobs", "2", *how]
     plain = run_weft([*args, "--no-speculation"])
     assert plain.returncode == 0 and len(plain.stdout) > 1000
-    for _ in range(5):                                       # where others hold a machine up, guesses may not seem to pay
-        done = run_weft([*args, "--stats", tmp_path / "s"])
-        assert done.returncode == 0 and done.stdout == plain.stdout
-        s = json.loads((tmp_path / "s").read_text())
-        assert 0 <= s["draft_model_accepted"] <= s["draft_model_tokens"] <= s["draft_tokens"]
-        if s["draft_model_accepted"]:
-            return
-    raise AssertionError(s)
+    same_text_with_drafts(run_weft, [*args, "--stats", tmp_path / "s"], plain.stdout)
 
 
 def test_served(weft, weft_env, foresees):
@@ -203,13 +198,12 @@ def test_served(weft, weft_env, foresees):
         assert s.metric("weft:draft_seconds_total") == 0
     with start(weft, weft_env, path) as s:
         ask = lambda a: s.ask("/completion", a)[1]
-        for _ in range(5):                                   # as above
+
+        def accepted():
             alone = [ask(a) for a in asks]
             assert [what(got) for got in alone] == plain
-            if sum(got["timings"].get("draft_n_accepted", 0) for got in alone):
-                break
-        else:
-            raise AssertionError(alone[-1]["timings"])
+            return sum(got["timings"].get("draft_n_accepted", 0) for got in alone)
+        until_accepted(accepted)
         assert s.metric("weft:draft_seconds_total") > 0
         with futures.ThreadPoolExecutor(4) as pool:
             assert [what(got) for got in pool.map(ask, asks)] == plain
@@ -228,27 +222,35 @@ def test_plans_of_guesses_are_there_first(weft, weft_env, foresees, tmp_path, na
         with start(weft, {**weft_env, "WEFT_CACHE": str(tmp_path)}, path, *args, *more) as s:
             s.ask("/completion", {**ask, "n_predict": 1})
             before = kernels()
-            for _ in range(1 if more else 5):                # as above
+
+            def answer():
                 status, got = s.ask("/completion", {**ask, "n_predict": 400})
                 assert status == 200 and got["tokens_predicted"] == 400
-                if more:
-                    plain = got["content"]
-                assert got["content"] == plain
-                if got["timings"].get("draft_n_accepted"):
-                    break
-            assert before > (0,) and kernels() == before and bool(more) != bool(got["timings"].get("draft_n_accepted")), got["timings"]
+                return got["content"], got["timings"].get("draft_n_accepted")
+
+            def accepted():
+                text, n = answer()
+                assert text == plain
+                return n
+            if more:
+                plain, n = answer()
+                assert not n
+            else:
+                until_accepted(accepted)
+            assert before > (0,) and kernels() == before
 
 
 def test_a_chat(run_weft, foresees):
     args = ["chat", "-m", foresees("glm4moe"), "--simple-io", "--chat-template", "chatml", "-n", "400", "-s", "1", "--temp", "0.3", "-c", "2000"]
     lines = "a b c\nd e\n/regen\n"
     want = run_weft([*args, "--no-speculation"], input=lines)
-    for _ in range(5):
+    assert want.returncode == 0 and want.stdout
+
+    def accepted():
         done = run_weft([*args, "-v"], input=lines)
-        assert want.returncode == done.returncode == 0 and want.stdout and done.stdout == want.stdout
-        if "the model's own block for that has proposed" in done.err:
-            return
-    raise AssertionError(done.err)
+        assert done.returncode == 0 and done.stdout == want.stdout
+        return "the model's own block for that has proposed" in done.err
+    until_accepted(accepted)
 
 
 def test_inspect_shows_it(run_weft, foresees):

@@ -34,6 +34,18 @@ def test_what_is_said(plan):
     assert layers["token_gathers"] == 2 and layers["token_us"] > one["token_us"]
 
 
+def test_short_contexts(run_weft, plan, make_model, tmp_path):
+    """The context is at most the model's; chunks that are timed are not longer than it."""
+    make_model.write("gpt2", tmp_path / "m.gguf")
+    most = make_model.FAMILIES["gpt2"]["n_ctx"]
+    assert most < 4096 and plan(model=tmp_path / "m.gguf")["context"] == most
+    assert plan("-c", "512")["context"] == 512 and plan("-c", "3")["splits"]["one"]["token_us"] > 0
+    done = run_weft(["plan", tmp_path / "m.gguf", "-t", "1", "--json", "-d", most - 10], env=SMALL)
+    assert done.returncode == 0 and json.loads(done.out)["chunk"] == 10, done.err
+    done = run_weft(["plan", tmp_path / "m.gguf", "-d", most])
+    assert done.returncode == 1 and f"a context of {most} positions has no room for a token after {most}" in done.err
+
+
 def test_one_machine(plan):
     assert list(plan("--machines", "1")["splits"]) == ["one"]
 
@@ -43,6 +55,13 @@ def test_chunks_of_prompts(run_weft, tinypy):
     got = json.loads(done.out)
     assert got["chunk"] == 64 and all(s["chunk_us"] > s["token_us"] for s in got["splits"])
     assert got["splits"][1]["chunk_bytes"] > got["splits"][1]["token_bytes"]
+
+
+def test_chunks_follow_each_other_through_layers(run_weft, tinypy):
+    """Six layers on two machines: the busier one has half of them, or four."""
+    done = run_weft(["plan", tinypy, "-t", "1", "--json", "--machines", "2", "--link", "0:1e6"], env=SMALL)
+    one, _, layers = json.loads(done.out)["splits"]
+    assert 0.49 < layers["chunk_us"] / one["chunk_us"] < 0.68 and layers["token_us"] == pytest.approx(one["token_us"], rel=1e-3)
 
 
 def test_the_link(plan):
@@ -75,7 +94,7 @@ def test_a_head_that_is_cut(run_weft, tinypy, tmp_path, size):
 
 @pytest.mark.parametrize("args, status, says", [
     (["--link", "token-ring"], 1, "1GbE, 10GbE, 25GbE, 100GbE, USB4"), (["--link", "50:-1"], 1, "50:-1"), (["--machines", "65"], 2, "64"),
-    (["-c", "100"], 1, "100 positions"), (["--link", "50:1x"], 1, "50:1x")])
+    (["-c", "100", "-d", "100"], 1, "100 positions"), (["--link", "50:1x"], 1, "50:1x")])
 def test_refused(run_weft, tinypy, args, status, says):
     done = run_weft(["plan", tinypy, *args])
     assert done.returncode == status and says in done.err, done.err

@@ -643,6 +643,37 @@ def test_tokens_are_whole_numbers(own, tinypy):
         llm.eval([3])
 
 
+def test_ids_are_only_read(own, tinypy):
+    """Changed ids would make the model take what it has evaluated for another prompt's."""
+    with own.Llama(str(tinypy), n_ctx=128, verbose=False) as llm:
+        def write(ids, scores):
+            ids[0] += 1
+            return scores
+        for how in {"logits_processor": write}, {"stopping_criteria": lambda ids, logits: write(ids, False)}:
+            with pytest.raises(ValueError, match="read-only"):
+                llm("def ", max_tokens=3, **how)
+        with pytest.raises(ValueError, match="read-only"):
+            llm.input_ids[0] = 5
+        assert llm.input_ids.shape == (128,)
+
+
+def test_seeds_and_biases_are_of_whole_numbers(own, tinypy):
+    np = pytest.importorskip("numpy")
+    with own.Llama(str(tinypy), n_ctx=128, verbose=False) as llm:
+        for wrong in 1.5, "x", [], None:
+            with pytest.raises(TypeError):
+                llm.set_seed(wrong)
+        llm.set_seed(np.int64(7))
+        drawn = llm("def ", max_tokens=9, temperature=1.5)["choices"][0]["text"]
+        llm.set_seed(7)
+        assert llm("def ", max_tokens=9, temperature=1.5)["choices"][0]["text"] == drawn
+        with pytest.raises(TypeError):
+            llm("def ", max_tokens=2, logit_bias={1.5: 3})
+        best = llm.tokenize(b"return", add_bos=False)[0]
+        texts = [llm("def ", max_tokens=2, temperature=0, logit_bias={key: 100.0})["choices"][0]["text"] for key in (best, str(best), np.int64(best))]
+        assert len(set(texts)) == 1 and texts[0] == "returnreturn", texts
+
+
 @pytest.mark.parametrize("program", [
     "llm = weft.Llama(sys.argv[1], verbose=False); llm('x', max_tokens=2)",
     "llm = weft.Llama(sys.argv[1], verbose=False); g = weft.LlamaGrammar.from_string('root ::= \"x\"')._open(llm._vocab); s = llm.save_state(); loop = [llm]; loop.append(loop)",

@@ -1,13 +1,16 @@
-"""A model on several processes gives the bits of one, whatever is cut where: families of all kinds, in pieces, forked, saved and restored.
+"""A model on several processes gives the bits of one, whatever is cut where, by rows or by layers: families of all kinds, in pieces, forked, saved and restored.
 
 Open MPI starts the processes, and the module that Weft opens for it is the one of the build.
 """
+import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from rank_serving import launcher
 
 gguf = pytest.importorskip("gguf")
 np = pytest.importorskip("numpy")
@@ -19,14 +22,14 @@ FAMILIES = {
     "llama-yarn": "Q4_0", "gemma3": "Q8_0", "gpt-oss": "F32", "qwen3moe-q8_0": "F32", "deepseek2-lite": "F16", "glm-dsa": "F32",
     "qwen35": "Q8_0", "mamba2": "F32", "granitehybrid": "Q4_0", "rwkv7": "F32", "gemma3n": "F32", "falcon-h1": "F32", "lfm2moe": "Q8_0",
 }
+# Those of 4 and 8 processes: a dense model, experts, a recurrent one.
+MANY = ("llama-yarn", "qwen3moe-q8_0", "qwen35")
 
 
 @pytest.fixture(scope="module")
 def launch(weft, weft_env, sanitized):
     """launch(n, command): the same on n processes of Open MPI; skips where it is not there."""
-    mpirun = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
-    if not mpirun or not (Path(weft).parent / "libweft-mpi-openmpi.so").exists():
-        pytest.skip("Open MPI is not here (scripts/setup.sh mpi)")
+    mpirun = launcher(weft)
 
     def run(n, *command):
         env = {**weft_env, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "SPEC": "0"}
@@ -48,32 +51,44 @@ def files(make_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def hashes(launch, files, built_tool, tmp_path_factory, weft_env):
-    """hashes(n, cut): of all logits of each family."""
+    """hashes(n, cut, split, shares, names): of all logits of each family, or of those named."""
     tool = built_tool("ranks_tool", "WEFT_RANKS_TOOL")
     known = {}
 
-    def run(n, cut):
-        if (n, cut) not in known:
+    def run(n, cut, split="row", shares="-", names=None):
+        asked = (n, cut, split, shares, names)
+        of = [f for f in files if names is None or f.stem in names]
+        if asked not in known:
             out = tmp_path_factory.mktemp("out") / "hashes"
             weft_env["WEFT_RANK_BYTES"] = "2048"          # so small are the weights of these files
-            p = launch(n, tool, out, cut, *files)
+            p = launch(n, tool, out, cut, split, shares, *of)
             assert p.returncode == 0, p.stderr.decode(errors="replace")
-            known[n, cut] = dict(line.split() for line in out.read_text().splitlines())
-            assert len(known[n, cut]) == len(FAMILIES) + 1
-        return known[n, cut]
+            known[asked] = dict(line.split() for line in out.read_text().splitlines())
+            assert len(known[asked]) == len(names or files)
+        return known[asked]
     return run
 
 
-@pytest.mark.parametrize("n, cut", [(2, 0), (2, 7), (3, 0)])
-def test_bits_of_one_process(hashes, n, cut):
-    alone, together = hashes(1, cut), hashes(n, cut)
+@pytest.mark.parametrize("n, cut, split, shares", [
+    (2, 0, "row", "-"), (2, 7, "row", "-"), (3, 0, "row", "-"), (2, 7, "row", "3,1"), (3, 0, "row", "0,1,0.5"),
+    (2, 0, "layer", "-"), (2, 7, "layer", "-"), (3, 0, "layer", "-"), (3, 7, "layer", "0,1,3")])
+def test_bits_of_one_process(hashes, n, cut, split, shares):
+    alone, together = hashes(1, cut), hashes(n, cut, split, shares)
     assert [Path(f).stem for f in alone if alone[f] != together[f]] == []
 
 
-def test_command(launch, weft, tinypy, weft_env):
+@pytest.mark.parametrize("n, cut, split", [(4, 7, "row"), (8, 0, "row"), (4, 0, "layer"), (8, 7, "layer")])
+def test_many_processes(hashes, n, cut, split):
+    """Some have no part of a product, or no layer."""
+    alone, together = hashes(1, cut), hashes(n, cut, split, names=MANY)
+    assert {f: alone[f] for f in together} == together
+
+
+@pytest.mark.parametrize("more", [[], ["-sm", "layer"], ["-sm", "layer", "-ts", "1,3"], ["-sm", "tensor", "-ts", "3/1"]])
+def test_command(launch, weft, tinypy, weft_env, more):
     weft_env.pop("WEFT_RANK_BYTES", None)
     command = (weft, "run", tinypy, "-p", "def f(x):", "-n", "24", "--temp", "0", "-t", "1")
-    alone, together = launch(1, *command), launch(2, *command)
+    alone, together = launch(1, *command), launch(2, *command, *more)
     assert together.returncode == 0, together.stderr.decode(errors="replace")
     assert together.stdout == alone.stdout and b"24 written" in together.stderr
 
@@ -84,7 +99,7 @@ def test_plans_that_gather_nothing(launch, make_model, built_tool, tmp_path, lea
     model, tool = tmp_path / "model.gguf", built_tool("ranks_tool", "WEFT_RANKS_TOOL")
     make_model.write("llama-yarn", model, layers=1, quant="Q8_0")
     for n in (1, 2):
-        p = launch(n, "env", f"WEFT_RANK_BYTES={least}", tool, tmp_path / str(n), 0, model)
+        p = launch(n, "env", f"WEFT_RANK_BYTES={least}", tool, tmp_path / str(n), 0, "row", "-", model)
         assert p.returncode == 0, p.stderr.decode(errors="replace")
     assert (tmp_path / "1").read_text() == (tmp_path / "2").read_text()
 
@@ -95,6 +110,21 @@ def test_processes_that_differ(launch, weft, tinypy, setting, says):
     script = f'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then export {setting}; fi; exec "$0" "$@"'
     p = launch(2, "sh", "-c", script, weft, "run", tinypy, "-p", "x", "-n", "2", "-t", "1")
     assert p.returncode and says in p.stderr and b"written" not in p.stdout, p.stderr.decode(errors="replace")
+
+
+def test_versions_that_differ(launch, weft, tinypy, tmp_path):
+    """The other process runs a program whose plans are of other sources."""
+    [header] = Path(weft).parent.glob("generated/engine/rows_version.h")
+    version = re.search(rb'ROWS_VERSION "(\w{8})', header.read_bytes())[1]      # instructions may hold it in parts of 8
+    other = version[::-1]
+    program = tmp_path / "weft"
+    program.write_bytes(Path(weft).read_bytes().replace(version, other))
+    program.chmod(0o755)
+    shutil.copy(Path(weft).parent / "libweft-mpi-openmpi.so", tmp_path)
+    script = f'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec {program} "$@"; fi; exec {weft} "$@"'
+    p = launch(2, "sh", "-c", script, "weft", "run", tinypy, "-p", "x", "-n", "2", "-t", "1")
+    said = re.search(rb"version (\w+) of plans, and rank 0 has (\w+)", p.stderr)
+    assert p.returncode == 1 and said and said[1].startswith(other) and said[2].startswith(version), p.stderr.decode(errors="replace")
 
 
 def flip(path, at):
@@ -142,6 +172,30 @@ def test_work_is_shared(launch, weft, tinypy, weft_env):
     p = launch(2, "env", "DEBUG=1", "WEFT_CACHE=off", weft, "run", tinypy, "-p", "x", "-n", "1", "-t", "1")
     words = p.stderr.decode(errors="replace")
     assert p.returncode == 0 and "ranks: " in words and " is gathered " in words, words[-2000:]
+
+
+def test_layers_are_shared(launch, weft, tinypy):
+    """Each process runs the kernels of its layers alone; the stream goes to the second one, and logits to the first."""
+    p = launch(2, "env", "WEFT_RANK_BYTES=2048", weft, "profile", tinypy, "-n", "1", "-t", "1", "--json", "-sm", "layer")
+    assert p.returncode == 0, p.stderr.decode(errors="replace")
+    sent = [k for k in json.loads(p.stdout)["kernels"] if k["name"] == "allgather"]
+    vocab, stream = 4 * 2048, 4 * 256
+    assert sum(k["bytes"] for k in sent) <= vocab + 2 * stream
+    assert sum(k["bytes"] for k in sent) >= vocab + stream, sent
+
+
+@pytest.mark.parametrize("more, says", [
+    (["-ts", "1,2,3"], b"(-ts)"), (["-ts", "0,0"], b"(-ts)"), (["-ts", "1,x"], b"(-ts)"), (["-ts", "-1,2"], b"(-ts)"), (["-ts", "1,,2"], b"(-ts)"),
+    (["-ts", "nan,1"], b"(-ts)"), (["-sm", "none"], b"(-sm)"), (["-sm", "columns"], b"-sm")])
+def test_splits_that_are_refused(launch, weft, tinypy, more, says):
+    p = launch(2, weft, "run", tinypy, "-p", "x", "-n", "2", "-t", "1", *more)
+    assert p.returncode and says in p.stderr and b"written" not in p.stderr, p.stderr.decode(errors="replace")
+
+
+@pytest.mark.parametrize("more", [["-sm", "layer"], ["-ts", "16,12,12"], ["-sm", "none", "-ts", "1"]])
+def test_splits_of_one_process(launch, weft, tinypy, more):
+    p = launch(1, weft, "run", tinypy, "-p", "x", "-n", "2", "-t", "1", *more)
+    assert p.returncode == 0 and f"{more[0 if more[1] == 'layer' else -2]} is ignored".encode() in p.stderr, p.stderr
 
 
 def test_a_file_that_one_process_does_not_have(launch, weft, tinypy, tmp_path):

@@ -75,3 +75,17 @@ def test_encoders_have_kernels_too(replay, built_tool, tmp_path):
     for name, stages in ("qwen25omni", {"vision", "audio"}), ("idefics3", {"vision"}):
         families.write(name, None, tmp_path / name)
         assert set(families.stages(families.kernels(built_tool("replay_tool", "WEFT_REPLAY_TOOL"), "avx2", tmp_path / name))) == stages
+
+
+@pytest.mark.parametrize("name, quant", [("olmo2", ""), ("granitehybrid", "Q8_0"), ("glm4v", None)])
+def test_wide_models(replay, built_tool, tmp_path, name, quant):
+    """replay.sh --against --wide: the same kinds of layers, 10 or 40 times as wide; costs say so."""
+    import families
+    tool, costs = built_tool("replay_tool", "WEFT_REPLAY_TOOL"), []
+    for is_wide in (False, True):
+        families.write(name, quant, tmp_path / name, is_wide)
+        costs.append(families.costs(tool, "avx2", tmp_path / name))
+    assert costs[0].keys() == costs[1].keys() != set()
+    for stage, (kernels, levels, operations, moved) in costs[1].items():
+        assert 0 < levels <= kernels and operations > 20 * costs[0][stage][2] and moved > 20 * costs[0][stage][3], stage
+    assert families.cost_columns(costs[1], costs[1]) == "| 1.000 | 1.000 | +0 |"

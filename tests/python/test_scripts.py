@@ -119,3 +119,11 @@ def test_near(repo):
         if not line.startswith("#"):
             folder, *names = line.split()
             assert (repo / folder).is_dir() and set(names) <= python
+
+
+def test_pytest_loads_no_plugins(pytestconfig):
+    """Each file is a run of pytest of its own: plugins that came with packages took 5 of the 6 seconds of its start."""
+    if not os.environ.get("WEFT_SKIPS"):
+        pytest.skip("this may be another Python than that of scripts/setup.sh, with plugins that are wanted")
+    loaded = {dist.project_name for _, dist in pytestconfig.pluginmanager.list_plugin_distinfo()}
+    assert not loaded, f"tests/python/pytest.ini has no -p no:NAME for plugins of {loaded}"

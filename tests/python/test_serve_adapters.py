@@ -128,6 +128,19 @@ def test_a_scale_that_makes_no_numbers(weft, weft_env, tinypy, tmp_path):
     assert done.returncode == 1 and "the scale of an adapter must be a number" in done.stderr
 
 
+def test_an_adapter_for_small_scales(weft, weft_env, make_model, tmp_path):
+    """A server starts though a scale of 1 would make no numbers: requests may have smaller ones."""
+    model = tmp_path / "model.gguf"
+    make_model.write("qwen2moe", model)
+    tensors = test_lora.of_model(model, ["ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"], 4, dtype=test_lora.np.float32)[0]
+    test_lora.write(tmp_path / "1.gguf", "qwen2moe", {name: 1e18 * data if name.endswith("lora_a") else data for name, data in tensors.items()})
+    with Server(weft, weft_env, model, "-c", "512") as s:
+        usual = what(s.ask("/completion", asked(PROMPTS[0], ()) | {"lora": None})[1])
+    with Server(weft, weft_env, model, "-c", "512", "--lora", tmp_path / "1.gguf", "--lora-init-without-apply") as s:
+        assert [s.ask("/completion", asked(PROMPTS[0], (scale,)))[0] for scale in (1, 1e-18)] == [500, 200]
+        assert what(s.ask("/completion", asked(PROMPTS[0], (0,)))[1]) == usual
+
+
 def run_of(weft, env, model, lora):
     return subprocess.run([weft, "run", "-m", model, "--lora", lora, "-n", "1", "-p", "x"], env=env, capture_output=True, text=True, timeout=120, check=False)
 

@@ -49,7 +49,7 @@ def test_matrices_of_one_row(run_weft, make_encoder, tmp_path, name):
 
 # Tensors that may have other shapes than the file's: those that say their own number of rows, or may have more of them than are read, and
 # those whose third axis may be the fourth.
-OWN_SIZE = re.compile(r".*: cls(\.output)?\.weight|.*: token_types\.weight|.*: blk\.\d+\.time_mix_lerp_fused\.weight|qwen4exp: per_layer_token_embd\.weight|(kimi|bailingmoe3|glm5-next).*: blk\.\d+\.ssm_a")
+OWN_SIZE = re.compile(r"(eagle3|dflash)-own: token_embd\.weight|dspark-bonus: markov_w1\.weight|.*: cls(\.output)?\.weight|.*: token_types\.weight|.*: blk\.\d+\.time_mix_lerp_fused\.weight|qwen4exp: per_layer_token_embd\.weight|(kimi|bailingmoe3|glm5-next).*: blk\.\d+\.ssm_a")
 
 
 def other_shapes(tool, maker, name, path):
@@ -64,11 +64,11 @@ def other_shapes(tool, maker, name, path):
     return wrong + ([f"{name}: {done.stdout} {done.stderr}"] if done.returncode or ended or len(accepted) != models else []), changes, accepted
 
 
-def test_other_shapes(built_tool, make_model, make_encoder, make_source, tmp_path):
+def test_other_shapes(built_tool, make_model, make_encoder, make_source, make_draft, tmp_path):
     """Each tensor of each family in other shapes (axes swapped, split, joined, put in, longer, shorter): refused, with the names of the file and the
     tensor and both shapes; or, of the few that say their own size, a graph. So a graph meets no shape that it does not ask for."""
     tool, changes, accepted = built_tool("mutate_tool", "WEFT_MUTATE_TOOL"), 0, set()
-    for maker, names in (make_model, make_model.FAMILIES), (make_encoder, make_encoder.ENCODERS), (make_source, make_source.SOURCES):
+    for maker, names in (make_model, make_model.FAMILIES), (make_encoder, make_encoder.ENCODERS), (make_source, make_source.SOURCES), (make_draft, make_draft.DRAFTS):
         for name in names:
             wrong, n, own = other_shapes(tool, maker, name, tmp_path / f"{name}.gguf")
             assert not wrong, wrong

@@ -43,6 +43,8 @@ def test_ids_of_no_token_are_left_out(run_weft, tinypy, suppressing):
     best, top = first(run_weft, tinypy)
     assert first(run_weft, suppressing([-1, 2**31 - 1, -2**31, 10**6]))[0] == best
     assert first(run_weft, suppressing([-1, best, 10**6, best]))[0] == top[1]
+    done = run_weft(["run", "-m", suppressing([-1, best, 10**6, best]), *PROMPT])
+    assert "m.gguf: key 'tokenizer.ggml.suppress_tokens': 2 of its 4 ids are no token, and are ignored" in done.err
     assert first(run_weft, suppressing([best], elem=gguf.GGUFValueType.UINT32))[0] == top[1]
 
 
@@ -56,7 +58,9 @@ def test_no_list_of_ids(run_weft, suppressing):
 def test_no_token_is_left(run_weft, suppressing, tinypy):
     n = len(gguf.GGUFReader(tinypy).fields["tokenizer.ggml.tokens"].data)
     done = run_weft(["run", "-m", suppressing(list(range(n))), *PROMPT])
-    assert done.returncode == 1 and "no token can be drawn" in done.err
+    assert done.returncode == 1 and f"no token can be drawn: all {n} are banned (0 by the grammar; {n} by biases" in done.err
+    done = run_weft(["run", "-m", suppressing(list(range(1, n))), *PROMPT, "--grammar", 'root ::= "("'])
+    assert done.returncode == 1 and f"({n - 1} by the grammar; {n - 1} by biases" in done.err, done.err
 
 
 def test_inspect_shows_them(run_weft, suppressing):

@@ -115,10 +115,9 @@ def chat(weft, weft_env, tinypy, tmp_path):
 def messages(t, path):
     """What was said to the model."""
     t.p.send(f"/save {path}\r")
-    for _ in range(200):
+    end = time.time() + 60
+    while time.time() < end and not (path.exists() and path.read_text().endswith("\n")):
         t.read()
-        if path.exists() and path.read_text().endswith("\n"):
-            break
     return [m["content"] for m in json.loads(path.read_text()) if m["role"] == "user"]
 
 

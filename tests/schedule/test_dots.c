@@ -117,7 +117,7 @@ static void test_every_pass_has_texts(void **state) {
 
 // ---- what they compute ----------------------------------------------------------------------------------------------
 
-enum { WEIGHT, X, ROWS = 3, MOST_COLS = 1024, MOST_TOKENS = 3 };
+enum { WEIGHT, X, ROWS = 8, MOST_COLS = 1024, MOST_TOKENS = 3 };
 typedef struct data { const struct format *f; int64_t cols, tokens; unsigned char *at[2]; uint64_t seed; } data;
 
 static uint64_t next(uint64_t *s) {
@@ -134,9 +134,8 @@ static data random_data(const struct format *f, uint64_t seed) {
   int64_t most = MOST_COLS / f->block, least = f->block < 64 ? 2 : 1;           // at least two blocks, or one of 256
   d.cols = f->block * (least + (int64_t)(next(&d.seed) % (uint64_t)(min_i64(most, 4) - least + 1)));
   d.tokens = 1 + (int64_t)(next(&d.seed) % MOST_TOKENS);
-  int64_t n = ROWS * d.cols / f->block;
-  d.at[WEIGHT] = xcalloc((size_t)n, f->bytes);
-  format_blocks(f, d.at[WEIGHT], n, &d.seed);
+  d.at[WEIGHT] = xcalloc((size_t)format_bytes(f, ROWS, d.cols), 1);
+  format_blocks(f, d.at[WEIGHT], ROWS, d.cols, &d.seed);
   d.at[X] = xcalloc((size_t)(d.tokens * d.cols), 4);
   for (int64_t i = 0; i < d.tokens * d.cols; i++)
     te_store(DT_F32, (evalue){.f = ((double)(next(&d.seed) >> 11) / 0x1p53 - 0.5) * (i % 37 ? 1 : 20)},
@@ -231,7 +230,7 @@ static void check_values(const struct format *f, uint64_t seed, dots_choice how)
 static void test_values(void **state) {
   (void)state;
   int done = 0;
-  for (uint32_t id = 0; id < 64; id++) {
+  for (uint32_t id = 0; id < FORMAT_IDS; id++) {
     const struct format *f = format_by_id(id);
     if (!f || !f->computes || f->block == 1) continue;
     for (uint64_t round = 0; round < 3; round++)
@@ -239,7 +238,7 @@ static void test_values(void **state) {
         check_values(f, 100 * id + round, (dots_choice){.most = how % 2 * 32, .takes_signs = how / 2});
     done++;
   }
-  assert_true(done >= 23);
+  assert_true(done >= 53);
 }
 
 // ---- every format gets there ----------------------------------------------------------------------------------------
@@ -293,9 +292,11 @@ static void check_every_format(int together) {
   } small[] = {
     {FORMAT_Q4_0, 32},   {FORMAT_Q4_1, 32},  {FORMAT_Q5_0, 32},  {FORMAT_Q5_1, 32},  {FORMAT_Q8_0, 32},
     {FORMAT_IQ4_NL, 32}, {FORMAT_MXFP4, 32}, {FORMAT_NVFP4, 16}, {FORMAT_Q1_0, 128}, {FORMAT_Q2_0, 64},
+    {FORMAT_Q6_0, 32},   {FORMAT_Q4_0_R8, 32}, {FORMAT_Q5_0_R4, 32}, {FORMAT_Q8_0_R8, 32}, {FORMAT_Q6_0_R4, 32},
+    {FORMAT_IQ4_NL_R4, 32},
   };
   int done = 0;
-  for (uint32_t id = 0; id < 64; id++) {
+  for (uint32_t id = 0; id < FORMAT_IDS; id++) {
     const struct format *f = format_by_id(id);
     if (!f || !f->computes) continue;
     graph *g = graph_new(NULL);
@@ -313,7 +314,7 @@ static void check_every_format(int together) {
     done++;
     graph_free(g);
   }
-  assert_true(done >= 26);
+  assert_true(done >= 56);
 }
 
 static void test_every_format(void **state) {
@@ -325,7 +326,7 @@ static void test_every_format(void **state) {
 // Some rows of a weight are a weight: their values are those rows', and a product with them is one of integers.
 static void test_some_rows(void **state) {
   (void)state;
-  for (uint32_t id = 0; id < 64; id++) {
+  for (uint32_t id = 0; id < FORMAT_IDS; id++) {
     const struct format *f = format_by_id(id);
     if (!f || !f->computes || f->block == 1) continue;
     data d = random_data(f, 3 + id);

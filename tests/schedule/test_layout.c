@@ -13,11 +13,10 @@ enum { BACK = 1 << 12, ROWS = 64, COLS = 512, TOKENS = 8, WEIGHT = 1 };
 static void make_product(kt_run *r, const struct format *f, int64_t rows, int64_t tokens, bool many, bool halves) {
   *r = (kt_run){.name = f->name, .t = {.g = graph_new(NULL), .seed = 7, .tolerance = 1e-10}};
   kt *t = &r->t;
-  int64_t n = rows * COLS / f->block;
   tensor *x = kt_in(t, DT_F32, KT_UNIT, KT_DIMS(tokens, COLS));
   if (many) x = t_slice(t->g, x, 0, uop_idx(t->g, 0), kt_var(t, "n", 1, tokens));
-  int w = kt_buffer(t, DT_U8, n * f->bytes, KT_UNIT);
-  format_blocks(f, t->bufs[w].start, n, &t->seed);
+  int w = kt_buffer(t, DT_U8, format_bytes(f, rows, COLS), KT_UNIT);
+  format_blocks(f, t->bufs[w].start, rows, COLS, &t->seed);
   tensor *y = t_matmul(t->g, x, dequant(t->g, f, w, rows, COLS));
   uop *half = uop_idx(t->g, rows / 2);
   if (halves) y = t_mul(t->g, t_slice(t->g, y, 1, uop_idx(t->g, 0), half), t_slice(t->g, y, 1, half, half));
@@ -90,7 +89,7 @@ static void test_one_layout(void **state) {
   kt_backend b;
   int done = 0;
   native(&b);
-  for (uint32_t id = 0; id < 64; id++) {
+  for (uint32_t id = 0; id < FORMAT_IDS; id++) {
     const struct format *f = quantised(id);
     if (!f) continue;
     kt_run one, many;
@@ -108,21 +107,23 @@ static void test_one_layout(void **state) {
   assert_true(done >= 22);
 }
 
-// Within an iteration of a loop, a program reads its stream from the beginning to the end, but for a few bytes that
-// several terms share.
-static void ascends(const char *name, const program *p, int *all) {
-  int64_t last[64] = {-1};
+// Within an iteration of a loop, a program reads each vector of rows, of `vector` bytes in its stream, from the
+// beginning to the end, but for a few bytes that several terms share.
+static void ascends(const char *name, const program *p, int64_t vector, int *all) {
+  int64_t last[64][16];
   int depth = 0, loads = 0;
+  memset(last, -1, sizeof last);
   for (size_t i = 0; i < p->n; i++) {
     const uop *u = p->at[i];
-    if (u->op == OP_RANGE) last[++depth] = -1;
+    if (u->op == OP_RANGE) memset(last[++depth], -1, sizeof *last);
     if (u->op == OP_END) depth--;
     if (u->op != OP_LOAD || !is_stream(u->src[0]->src[0])) continue;
-    int64_t at = u->src[0]->src[1]->vmin;
-    if (at + BACK < last[depth])
+    if (u->src[0]->lanes > 1) fail_msg("%s: %s gathers bytes from its stream", name, p->name);
+    int64_t at = u->src[0]->src[1]->vmin, *before = &last[depth][at / vector];
+    if (at + BACK < *before)
       fail_msg("%s: %s reads byte %lld of its stream after byte %lld", name, p->name, (long long)at,
-               (long long)last[depth]);
-    last[depth] = max_i64(last[depth], at);
+               (long long)*before);
+    *before = max_i64(*before, at);
     loads++;
   }
   *all = loads;
@@ -132,7 +133,7 @@ static void test_read_in_order(void **state) {
   (void)state;
   kt_backend b;
   native(&b);
-  for (uint32_t id = 0; id < 64; id++) {
+  for (uint32_t id = 0; id < FORMAT_IDS; id++) {
     const struct format *f = quantised(id);
     if (!f) continue;
     for (int many = 0; many < 2; many++) {
@@ -140,8 +141,9 @@ static void test_read_in_order(void **state) {
       make_tokens(&r, f, many ? 4 * TOKENS : 1, false);
       int loads;
       program *p = program_of(&r, &b);
-      ascends(f->name, p, &loads);
-      assert_true(loads > 0 || !layout_of(&r, &b, NULL));
+      const layout *l = layout_of(&r, &b, NULL);
+      ascends(f->name, p, l ? l->bytes * l->lanes / ROWS : INT64_MAX, &loads);
+      assert_true(loads > 0 || !l);
       if (p->order[ORDER_STREAMS] == many)
         fail_msg("%s: %d token%s: memory decides: %d", f->name, many ? 4 * TOKENS : 1, many ? "s" : "",
                  p->order[ORDER_STREAMS]);
@@ -206,7 +208,7 @@ static void test_every_byte_is_there(void **state) {
   (void)state;
   kt_backend b;
   native(&b);
-  for (uint32_t id = 0; id < 64; id++)
+  for (uint32_t id = 0; id < FORMAT_IDS; id++)
     for (int kind = 0; kind < LAYOUT_KINDS; kind++) {
       const struct format *f = quantised(id);
       if (!f) continue;
@@ -217,6 +219,30 @@ static void test_every_byte_is_there(void **state) {
       if (l) check_bytes(f->name, l, r.t.bufs[WEIGHT].elems);
       kt_finish(&r);
     }
+}
+
+// Vectors of rows that are smaller than, as large as, or larger than groups of interleaved rows; alone, or several next
+// to each other: every byte is there, at any of these.
+static void test_interleaved_rows(void **state) {
+  (void)state;
+  static const uint32_t ids[] = {FORMAT_Q4_0_R8, FORMAT_IQ4_XS_R8, FORMAT_IQ4_K_R4, FORMAT_IQ4_KS_R4};
+  kt_backend b;
+  native(&b);
+  for (size_t i = 0; i < COUNT(ids); i++)
+    for (int lanes = 4; lanes <= 16; lanes *= 2)
+      for (int kind = 0; kind < LAYOUT_KINDS; kind++) {
+        kt_run r;
+        if (kind == LAYOUT_FILE) continue;
+        b.kind = (enum layout_kind)kind;
+        b.t.vector_bytes = 4 * lanes;
+        make(&r, format_by_id(ids[i]), false);
+        const layout *l = layout_of(&r, &b, NULL);
+        if (!l) fail_msg("%s: no layout for %d rows", r.name, lanes);
+        assert_int_equal(l->lanes, lanes);
+        assert_int_equal(l->together, format_by_id(ids[i])->rows);
+        check_bytes(r.name, l, r.t.bufs[WEIGHT].elems);
+        kt_finish(&r);
+      }
 }
 
 // The kernels once, for each number of tokens; `out`: what each time writes, one after the other.
@@ -239,7 +265,8 @@ static void run_all(kt_run *r, const kt_backend *b, float *out) { run_tokens(r, 
 static void test_same_bits(void **state) {
   (void)state;
   static const uint32_t ids[] = {FORMAT_Q4_0, FORMAT_Q8_0,   FORMAT_Q5_1,  FORMAT_Q2_K, FORMAT_Q4_K,
-                                 FORMAT_Q6_K, FORMAT_IQ4_XS, FORMAT_MXFP4, FORMAT_TQ2_0};
+                                 FORMAT_Q6_K, FORMAT_IQ4_XS, FORMAT_MXFP4, FORMAT_TQ2_0, FORMAT_Q4_0_R8, FORMAT_Q8_0_R8,
+                                 FORMAT_Q4_K_R4, FORMAT_Q3_K_R4, FORMAT_IQ4_K_R4, FORMAT_IQ5_KS_R4};
   kt_backend with, without;
   native(&with);
   without = with;
@@ -260,7 +287,8 @@ static void test_same_bits(void **state) {
 // same for one token and for many, and the same bits as from the file.
 static void test_two_matrices_in_one(void **state) {
   (void)state;
-  static const uint32_t ids[] = {FORMAT_Q4_0, FORMAT_Q8_0, FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_IQ3_S};
+  static const uint32_t ids[] = {FORMAT_Q4_0, FORMAT_Q8_0, FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_IQ3_S, FORMAT_Q4_0_R8,
+                                 FORMAT_IQ4_K_R4};
   kt_backend with, without;
   native(&with);
   without = with;
@@ -550,7 +578,7 @@ static void test_tokens_do_not_matter(void **state) {
   kt_backend b;
   int tried = 0;
   native(&b);
-  for (uint32_t id = 0; id < 64; id++) {
+  for (uint32_t id = 0; id < FORMAT_IDS; id++) {
     const struct format *f = quantised(id);
     if (!f || looks_up(f)) continue;
     kt_run r;
@@ -577,6 +605,7 @@ int main(void) {
     cmocka_unit_test(test_read_in_order),
     cmocka_unit_test(test_loops_in_blocks),
     cmocka_unit_test(test_every_byte_is_there),
+    cmocka_unit_test(test_interleaved_rows),
     cmocka_unit_test(test_same_bits),
     cmocka_unit_test(test_two_matrices_in_one),
     cmocka_unit_test(test_ahead),

@@ -17,10 +17,10 @@ static void make(kt *t, schedule *s) {
   tensor *x = kt_in(t, DT_F32, KT_UNIT, KT_DIMS(8, COLS));
   x = t_slice(g, x, 0, uop_idx(g, 0), kt_var(t, "n", 1, 8));
   for (int i = 0; i < 2; i++) {
-    int64_t n = (int64_t)(i ? ROWS : COLS) * COLS / f->block;
-    int w = kt_buffer(t, DT_U8, n * f->bytes, KT_UNIT);
-    format_blocks(f, t->bufs[w].start, n, &t->seed);
-    x = t_matmul(g, x, dequant(g, f, w, i ? ROWS : COLS, COLS));
+    int64_t rows = i ? ROWS : COLS;
+    int w = kt_buffer(t, DT_U8, format_bytes(f, rows, COLS), KT_UNIT);
+    format_blocks(f, t->bufs[w].start, rows, COLS, &t->seed);
+    x = t_matmul(g, x, dequant(g, f, w, rows, COLS));
   }
   kt_out(t, x);
   schedule_graph(

@@ -258,6 +258,20 @@ static void test_what_lies_across_a_sum_is_stored(void **state) {
   }
 }
 
+// A value of 60 levels, each of which reads the level below twice: that has 2^60 paths, and no pass may walk each.
+static void test_levels_that_are_read_twice(void **state) {
+  (void)state;
+  work w;
+  begin(&w);
+  tensor *x = t_reshape_i(w.g, buffer(&w, 1, 256), 2, (int64_t[]){1, 256});
+  for (int i = 0; i < 60; i++) x = t_add(w.g, x, t_op1(w.g, OP_SQRT, x));
+  tensor *y = t_matmul(w.g, x, t_reshape_i(w.g, t_weight(w.g, 2, DT_F32, 256 * 16), 2, (int64_t[]){16, 256}));
+  store(&w, buffer(&w, 3, 16), t_reshape_i(w.g, y, 1, (int64_t[]){16}));
+  finish(&w);
+  assert_true(w.s.n_kernels <= 2);
+  end(&w);
+}
+
 // A product that two kernels read is small enough to compute again, and is stored all the same; slices of one that meet
 // in one element are computed there.
 static void test_a_product_is_computed_once(void **state) {
@@ -516,6 +530,7 @@ int main(void) {
     cmocka_unit_test(test_fusion),
     cmocka_unit_test(test_products_of_two_kinds_are_apart),
     cmocka_unit_test(test_what_lies_across_a_sum_is_stored),
+    cmocka_unit_test(test_levels_that_are_read_twice),
     cmocka_unit_test(test_a_product_is_computed_once),
     cmocka_unit_test(test_dispatches),
     cmocka_unit_test(test_chunk),

@@ -192,7 +192,8 @@ static tensor *embedding(graph *g, tensor *ids) {
   return t_gather(g, rows, ids);
 }
 
-// The embedding of tokens is stored if layers add to it, scaled or normed, and then flows as what is in memory does.
+// The embedding of tokens is stored if layers add to it, also scaled, and then flows as what is in memory does. So is
+// what a norm of it reads, beside the norm that flows.
 static void test_an_embedding_that_flows(void **state) {
   (void)state;
   for (int kind = 0; kind < 3; kind++)
@@ -202,19 +203,33 @@ static void test_an_embedding_that_flows(void **state) {
       if (kind == 1) x = t_scale(g, x, 3);
       if (kind == 2) x = t_rmsnorm(g, x, row_of_weights(g, 31), 1e-5);
       for (int i = 0; i < layers; i++) x = t_add(g, x, product(g, x, 10 + i));
-      assert_int_equal(stored(g, x, DT_F32, ROWS * COLS), layers);
+      assert_int_equal(stored(g, x, DT_F32, ROWS * COLS), layers + (kind == 2));
       graph_free(g);
     }
 }
 
-// Rows of a table by positions alone, and rows that nothing is added to, are left to costs.
+// An embedding to which nothing is added is stored, too, if a product or a norm reads it: otherwise it would be rounded
+// as a weight is. Rows that depend on positions are added to it first.
+static void test_an_embedding_of_one_layer(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  tensor *x = embedding(g, t_cast(g, t_buffer(g, 2, DT_I32, ROWS), DT_IDX)),
+         *at = embedding(g, t_iota(g, uop_idx(g, ROWS))), *w = row_of_weights(g, 31);
+  assert_int_equal(stored(g, product(g, x, 10), DT_F32, ROWS * COLS), 1);
+  assert_int_equal(stored(g, product(g, t_scale(g, x, 3), 10), DT_F32, ROWS * COLS), 1);
+  assert_int_equal(stored(g, product(g, t_rmsnorm(g, x, w, 1e-5), 10), DT_F32, ROWS * COLS), 1);
+  assert_int_equal(stored(g, product(g, t_rmsnorm(g, t_add(g, x, at), w, 1e-5), 10), DT_F32, ROWS * COLS), 1);
+  assert_int_equal(stored(g, t_exp(g, x), DT_F32, ROWS * COLS), 0);
+  graph_free(g);
+}
+
+// Rows of a table by positions alone are left to costs.
 static void test_rows_of_weights_that_do_not_flow(void **state) {
   (void)state;
   graph *g = graph_new(NULL);
-  tensor *at = embedding(g, t_iota(g, uop_idx(g, ROWS))),
-         *x = embedding(g, t_cast(g, t_buffer(g, 2, DT_I32, ROWS), DT_IDX));
+  tensor *at = embedding(g, t_iota(g, uop_idx(g, ROWS)));
   assert_int_equal(stored(g, t_add(g, at, product(g, at, 10)), DT_F32, ROWS * COLS), 0);
-  assert_int_equal(stored(g, product(g, x, 10), DT_F32, ROWS * COLS), 0);
+  assert_int_equal(stored(g, product(g, at, 10), DT_F32, ROWS * COLS), 0);
   graph_free(g);
 }
 
@@ -231,6 +246,61 @@ static void test_sines(void **state) {
   graph_free(g);
 }
 
+// Halves of each row of x, in pairs or one after the other.
+static void halves_of(graph *g, tensor *x, bool pairs, tensor *half[2]) {
+  int64_t n = COLS / 2;
+  x = t_reshape_i(g, x, 3, pairs ? (int64_t[]){ROWS, n, 2} : (int64_t[]){ROWS, 2, n});
+  for (int i = 0; i < 2; i++) half[i] = t_reshape_i(g, t_slice_i(g, x, pairs ? 2 : 1, i, 1), 2, (int64_t[]){ROWS, n});
+}
+
+static tensor *turned(graph *g, tensor *x, bool pairs) {
+  tensor *half[2], *cosine = t_buffer(g, 3, DT_F32, COLS / 2), *sine = t_buffer(g, 4, DT_F32, COLS / 2);
+  halves_of(g, x, pairs, half);
+  tensor *both[2] = {t_sub(g, t_mul(g, half[0], cosine), t_mul(g, half[1], sine)),
+                     t_add(g, t_mul(g, half[0], sine), t_mul(g, half[1], cosine))};
+  return t_stack_last(g, both, 2);
+}
+
+// A product that rotates is stored once, before its rows become pairs and without a factor, with what an adapter adds
+// to it and a scale of positions. What is no product is left to costs, and so are halves of a product that meet in one
+// element.
+static void test_products_that_turn(void **state) {
+  (void)state;
+  for (int pairs = 0; pairs < 2; pairs++) {
+    graph *g = graph_new(NULL);
+    tensor *x = matrix(g, 1, ROWS, COLS), *y = product(g, x, 10), *half[2];
+    assert_int_equal(stored(g, turned(g, y, pairs), DT_F32, ROWS * COLS), 1);
+    assert_int_equal(stored(g, turned(g, t_scale(g, y, 2), pairs), DT_F32, ROWS * COLS), 1);
+    assert_int_equal(stored(g, turned(g, t_add(g, y, row_of_weights(g, 11)), pairs), DT_F32, ROWS * COLS), 1);
+    tensor *more = matrix(g, 5, ROWS, COLS), *by = t_buffer(g, 6, DT_F32, ROWS);
+    by = t_expand(g, t_reshape_i(g, by, 2, (int64_t[]){ROWS, 1}), 2, y->shape->dim);
+    assert_int_equal(stored(g, turned(g, t_add(g, y, more), pairs), DT_F32, ROWS * COLS), 1);
+    assert_int_equal(stored(g, turned(g, t_mul(g, y, by), pairs), DT_F32, ROWS * COLS), 1);
+    assert_int_equal(stored(g, turned(g, t_exp(g, x), pairs), DT_F32, ROWS * COLS), 0);
+    halves_of(g, y, pairs, half);
+    assert_int_equal(stored(g, t_mul(g, t_silu(g, half[0]), half[1]), DT_F32, ROWS * COLS), 0);
+    graph_free(g);
+  }
+}
+
+// Parts of one product that lead to two sums: the product is stored, with a bias and with what an adapter adds; not if
+// the parts meet, and not if it is no product.
+static void test_products_whose_parts_are_apart(void **state) {
+  (void)state;
+  graph *g = graph_new(NULL);
+  tensor *x = matrix(g, 1, ROWS, COLS), *y = product(g, x, 10), *more = matrix(g, 5, ROWS, COLS);
+  tensor *of[] = {y, t_add(g, y, row_of_weights(g, 11)), t_add(g, y, more), t_exp(g, x)};
+  for (int i = 0; i < 4; i++) {
+    tensor *low = t_reduce(g, t_slice_i(g, of[i], 1, 0, COLS / 2), OP_MAX, 1),
+           *high = t_reduce(g, t_slice_i(g, of[i], 1, COLS / 2, COLS / 2), OP_MAX, 1);
+    assert_int_equal(stored(g, t_add(g, low, high), DT_F32, ROWS * COLS), i < 3);
+  }
+  tensor *low = t_slice_i(g, y, 1, 0, COLS / 2), *high = t_slice_i(g, y, 1, COLS / 2, COLS / 2);
+  tensor *met = t_add(g, low, high), *sum = t_reduce(g, met, OP_MAX, 1), *least = t_reduce(g, met, OP_MUL, 1);
+  assert_int_equal(stored(g, t_add(g, sum, least), DT_F32, ROWS * COLS), 0);
+  graph_free(g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_computed_rows_that_are_looked_up), cmocka_unit_test(test_rows_that_lie_in_memory),
@@ -241,7 +311,10 @@ int main(void) {
     cmocka_unit_test(test_two_parts_of_one_input),           cmocka_unit_test(test_a_polynomial_flows_nowhere),
     cmocka_unit_test(test_what_is_normed),                   cmocka_unit_test(test_products_that_are_normed),
     cmocka_unit_test(test_what_is_normed_and_no_product),    cmocka_unit_test(test_an_embedding_that_flows),
+    cmocka_unit_test(test_an_embedding_of_one_layer),
     cmocka_unit_test(test_rows_of_weights_that_do_not_flow), cmocka_unit_test(test_sines),
+    cmocka_unit_test(test_products_that_turn),
+    cmocka_unit_test(test_products_whose_parts_are_apart),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

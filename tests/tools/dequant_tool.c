@@ -2,7 +2,9 @@
 // graph, a schedule and a plan, as the engine would run it.
 //
 //     dequant_tool FORMAT ROWS COLS < blocks > floats      DEV, NOOPT, RENDER, WEFT_CPU and SPEC apply
-//     dequant_tool --list                                   formats that compute: name, elements and bytes of a block
+//     dequant_tool --list                                   formats that compute: name, elements and bytes of a block,
+//     bytes of a row's
+//                                                       head, rows together
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +21,9 @@ typedef struct memory { void *at[N_BUFFERS]; } memory;
 static void *buffer(void *ctx, int64_t id) { return codebook_is(id) ? codebook_data(id) : ((memory *)ctx)->at[id]; }
 
 static void list(void) {
-  for (uint32_t id = 0; id < 256; id++) {
+  for (uint32_t id = 0; id < FORMAT_IDS; id++) {
     const struct format *f = format_by_id(id);
-    if (f && f->computes) printf("%s %u %u\n", f->name, f->block, f->bytes);
+    if (f && f->computes) printf("%s %u %u %u %u\n", f->name, f->block, f->bytes, f->head, f->rows);
   }
 }
 

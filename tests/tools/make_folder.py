@@ -83,11 +83,40 @@ CHANGES = zlib.decompress(base64.b85decode(
     "vx=3hVKwVm%Ldl7iH&SwGuzn84z`D8XD5HNo4xE|Kl?by0S<GBqa5Kl$2iFe{^1m7IL$fE@-OGP$OSHQi7WiaHLh}l>)hfdceu?x?(%^9JmMiwc+6A&=Q+=K$qQcdinqMsJ@5F)htL17dGHCWG=n?"))
 
 
+WORDS = ["\u2581a", "\u2581b", "de", "def", "re", "\u2581re", "tu", "rn", "in", *"\u2581abdefinrtu():+=x ,"]
+
+
+def unigram_json(first=("<pad>", "</s>", "<unk>"), last=(), extra=("<extra_id_0>", "<extra_id_1>"), **more):
+    """tokenizer.json with the same pieces, as transformers saves it since version 5. extra: tokens that come after the vocabulary."""
+    scores = [-0.5 * (i + 3) for i in range(len(WORDS))]
+    vocab = [*([t, 0.0] for t in first), *map(list, zip(WORDS, scores)), *([t, 0.0] for t in last)]
+    special = [*enumerate(first), *((len(vocab) - len(last) + i, t) for i, t in enumerate(last)), *((len(vocab) + i, t) for i, t in enumerate(extra))]
+    added = [{"id": i, "content": t, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True} for i, t in special]
+    end = next(t for t in first if t == "</s>")
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
+            "normalizer": {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(CHANGES).decode()},
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}]},
+            "post_processor": {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": end, "type_id": 0}}],
+                               "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}], "special_tokens": {end: {"id": end, "ids": [first.index(end)], "tokens": [end]}}},
+            "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True},
+            "model": {"type": "Unigram", "unk_id": first.index("<unk>"), "vocab": vocab, "byte_fallback": False}, **more}
+
+
 def unigram(kind=1):
     """spiece.model: a vocabulary of SentencePiece as T5 has it."""
-    texts = [("<pad>", 3), ("</s>", 3), ("<unk>", 2), *((w, 1) for w in ("\u2581a", "\u2581b", "de", "def", "re", "\u2581re", "tu", "rn", "in")), *((c, 1) for c in "\u2581abdefinrtu():+=x ,")]
+    texts = [("<pad>", 3), ("</s>", 3), ("<unk>", 2), *((w, 1) for w in WORDS)]
     all_ = [message((1, t), (2, -0.5 * i), *([(3, k)] if k != 1 else [])) for i, (t, k) in enumerate(texts)]
     return message(*((1, p) for p in all_), (2, message((3, kind), (4, len(texts)), (40, 2), (41, 0xffffffffffffffff), (42, 1), (43, 0))), (3, message((1, "own"), (2, CHANGES), (3, 1), (4, 1))))
+
+
+def rank_tokens():
+    """Tokens of a vocabulary in tiktoken's format: bytes, what MERGES join, and one that no two others make."""
+    byte = {c: bytes([b]) for b, c in zip([*range(33, 127), *range(161, 173), *range(174, 256), *[b for b in range(256) if not (33 <= b < 127 or 161 <= b < 173 or b > 173)]], alphabet())}
+    return [*(bytes([b]) for b in range(256)), *(b"".join(byte[c] for c in m.replace(" ", "")) for m in MERGES), "x\u00e9y".encode()]
+
+
+def ranks():
+    return "".join(f"{base64.b64encode(t).decode()} {i}\n" for i, t in enumerate(rank_tokens()))
 
 
 def settings(**more):
@@ -200,6 +229,8 @@ def write(folder, record, dtype="BF16", files=1, floats=False):
         (folder / "spiece.model").write_bytes(unigram())
     elif record.get("aligned"):
         (folder / "sentencepiece.bpe.model").write_bytes(unigram())
+    elif record.get("ranks"):
+        (folder / record["ranks"]).write_text(ranks())
     elif record.get("pieces"):
         (folder / "tokenizer.model").write_bytes(pieces())
     else:

@@ -980,11 +980,11 @@ def listed(p, change):
     return {**by_layer(p), **({"keys": by_layer(p["keys"])} if "keys" in p else {})}
 
 
-def write(name, path, **changes):
+def write(name, path, model=Model, **changes):
     p = {**FAMILIES[name], **changes}
     if p.get("mtp"):                        # of what is listed by layer, the block has what the layer `mtp_like` has
         p = listed(p, lambda v: v + [v[p.get("mtp_like", 0)]])
-    m = Model(path, p["arch"], p)
+    m = model(path, p["arch"], p)
     keys(m)
     m.vocabulary()
     m.ends()

@@ -5,6 +5,8 @@
 //                                       the first one as if it came behind the last one, by the block alone
 //   mtp_tool MODEL ahead ID,ID,... N    goes on for N tokens, with its guesses and without
 //
+// -md: the same with a draft file, of whose block all rows are printed
+//
 // logits: what lies before a token was evaluated one by one, and once more with all before the last one as one chunk,
 // and on two sequences at once; it must be the same bits. ahead: logits must be those of the model without the block,
 // to the bit, also where a text goes back and on otherwise, and of two sequences by turns. Prints how many tokens it
@@ -22,10 +24,13 @@
 
 enum { MOST = 1024, CONTEXT = 128 };
 
+static const char *draft_file;             // NULL: the block is the model's own
+
 static weft_model *opened(const char *path, bool mtp, int threads) {
   weft_model *m;
   weft_error err;
-  weft_options o = {.context = CONTEXT, .threads = threads, .mtp = mtp};
+  weft_options o = {
+    .context = CONTEXT, .threads = threads, .mtp = mtp && !draft_file, .draft_file = mtp ? draft_file : NULL};
   if (!weft_model_open(path, &o, &m, &err)) return m;
   fprintf(stderr, "%s\n", err.text);
   exit(1);
@@ -57,11 +62,33 @@ static void hidden(const char *path, const int32_t *ids, size_t n) {
   weft_model_close(m);
 }
 
+static int32_t likeliest(const float *logits, int n_vocab) {
+  int32_t best = 0;
+  for (int32_t i = 1; i < n_vocab; i++) if (logits[i] > logits[best]) best = i;
+  return best;
+}
+
+// All rows of a block in which each likeliest token changes the logits after it
+static const float *rows_after(weft_model *m, struct sequence *q, int32_t id) {
+  static float *all;
+  error e = {0};
+  size_t n = (size_t)weft_model_vocab_size(m);
+  int rows = engine_draft_rows(weft_model_peek(m));
+  all = xrealloc(all, (size_t)rows * n * sizeof *all);
+  for (int i = 0; i < rows; i++) {
+    engine_part p = {.q = q, .ids = &id, .n = 1, .pos = i, .want = WANT_DRAFT};
+    check(engine_run(weft_model_beside(m), &(engine_batch){.parts = &p, .n = 1}, &e), e.text);
+    memcpy(all + (size_t)i * n, p.logits, n * sizeof *all);
+    id = likeliest(p.logits, (int)n);
+  }
+  return all;
+}
+
 static const float *predicted(weft_model *m, struct sequence *q, int32_t id, int pos) {
   error e = {0};
   engine_part p = {.q = q, .ids = &id, .n = 1, .pos = pos, .want = WANT_MTP};
   check(engine_run(weft_model_beside(m), &(engine_batch){.parts = &p, .n = 1}, &e), e.text);
-  return p.logits;
+  return engine_draft_follows(weft_model_peek(m)) ? rows_after(m, q, id) : p.logits;
 }
 
 static void step(weft_model *m, weft_sequence **q, int n_parts, const int32_t *ids, size_t n) {
@@ -74,16 +101,16 @@ static void logits(const char *path, const int32_t *ids, size_t n) {
   weft_error err;
   weft_model *m = opened(path, true, 2);
   weft_sequence *q[2], *forked;
-  int n_vocab = weft_model_vocab_size(m);
-  size_t size = (size_t)n_vocab * sizeof(float);
+  int n_vocab = weft_model_vocab_size(m), rows = engine_draft_rows(weft_model_peek(m));
+  size_t size = (size_t)n_vocab * (size_t)rows * sizeof(float);
   float *want = xmalloc(size);
   for (size_t i = 1; i < n; i++) {
     check(weft_decode(m, ids + i - 1, 1, (int)i - 1, NULL, &err), err.text);
     predicted(m, NULL, (ids[i] + 1) % n_vocab, (int)i);          // of another token first: it leaves nothing behind
-    print(predicted(m, NULL, ids[i], (int)i), n_vocab);
+    print(predicted(m, NULL, ids[i], (int)i), n_vocab * rows);
   }
   memcpy(want, predicted(m, NULL, ids[n - 1], (int)n - 1), size);
-  print(predicted(m, NULL, ids[0], (int)n), n_vocab);
+  if (rows == 1) print(predicted(m, NULL, ids[0], (int)n), n_vocab);
   check(weft_decode(m, ids, n - 1, 0, NULL, &err), err.text);
   check(memcmp(want, predicted(m, NULL, ids[n - 1], (int)n - 1), size), "other logits behind a chunk");
   for (int i = 0; i < 2; i++) check(weft_sequence_new(m, &q[i], &err), err.text);
@@ -103,12 +130,6 @@ static void logits(const char *path, const int32_t *ids, size_t n) {
   for (int i = 0; i < 2; i++) weft_sequence_free(q[i]);
   free(want);
   weft_model_close(m);
-}
-
-static int32_t likeliest(const float *logits, int n_vocab) {
-  int32_t best = 0;
-  for (int32_t i = 1; i < n_vocab; i++) if (logits[i] > logits[best]) best = i;
-  return best;
 }
 
 // A text, and what the model without the block says behind each token
@@ -195,7 +216,12 @@ static void speculation(const char *path, const int32_t *ids, size_t n, int more
 int main(int argc, char **argv) {
   int32_t ids[MOST];
   size_t n = 0;
-  if (argc < 4) { fprintf(stderr, "usage: mtp_tool MODEL hidden|logits|ahead ID,ID,... [N]\n"); return 2; }
+  if (argc > 2 && !strcmp(argv[1], "-md")) {
+    draft_file = argv[2];
+    argc -= 2;
+    argv += 2;
+  }
+  if (argc < 4) { fprintf(stderr, "usage: mtp_tool [-md DRAFT] MODEL hidden|logits|ahead ID,ID,... [N]\n"); return 2; }
   for (char *at = argv[3]; *at && n < MOST; at += strcspn(at, ","), at += *at == ',') ids[n++] = (int32_t)atoi(at);
   if (!strcmp(argv[2], "hidden")) hidden(argv[1], ids, n);
   else if (strcmp(argv[2], "ahead")) logits(argv[1], ids, n);

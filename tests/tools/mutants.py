@@ -101,6 +101,10 @@ def values(raw):
     one = lambda t, code, v: struct.pack("<I" + code, t, v)
     for v in (0, 1, 2, 3, 7, 2**31 - 1, 2**31, 2**32 - 1):
         yield f"u32 {v}", one(U32, "I", v)
+    if kind == U32:
+        size, = struct.unpack_from("<I", raw, 4)
+        for what, v in ("halved", size // 2), ("doubled", 2 * size):
+            yield what, one(U32, "I", v % 2**32)
     yield "i32 -1", one(I32, "i", -1)
     yield "u64 max", one(U64, "Q", 2**64 - 1)
     for v in (0.0, -1.0, 1e-30, 1e30, float("inf"), float("nan")):
@@ -172,7 +176,7 @@ def is_wrong(result):
         return None
     if "internal error" in result:
         return "a broken invariant"
-    return None if "tensor '" in result or "key '" in result or "tokenizer." in result or "GiB" in result or "positions" in result else "names neither tensor nor key"
+    return None if "tensor '" in result or "tensors '" in result or "key '" in result or "tokenizer." in result or "GiB" in result or "positions" in result else "names neither tensor nor key"
 
 
 def sweep(runner, every=1, first=0, **kinds):

@@ -6,7 +6,7 @@
 #include <string.h>
 
 int main(int argc, char **argv) {
-  for (uint32_t id = 0; argc == 2 && !strcmp(argv[1], "formats") && id < 64; id++)
+  for (uint32_t id = 0; argc == 2 && !strcmp(argv[1], "formats") && id < FORMAT_IDS; id++)
     if (format_by_id(id) && quantise_can(format_by_id(id)))
       printf("%s%s\n", format_by_id(id)->name, quantise_needs_weights(format_by_id(id)) ? " weights" : "");
   if (argc < 3) return argc != 2;

@@ -1,10 +1,11 @@
 // Evaluates ids on several processes, for test_ranks.py:
 //
-//   mpirun -n N ranks_tool OUT CUT MODEL...
+//   mpirun -n N ranks_tool OUT CUT SPLIT SHARES MODEL...
 //
-// Of each model 40 ids go through in pieces of CUT (0: all at once), the second half of them beside another sequence
-// that is forked from the first in its middle, and once more behind a sequence that was saved and restored. The first
-// process writes a line a model to OUT: the hash of the bits of all logits that came.
+// SPLIT: row or layer; SHARES: "3,1", or "-" for equal ones. Of each model 40 ids go through in pieces of CUT (0: all
+// at once), the second half of them beside another sequence that is forked from the first in its middle, and once more
+// behind a sequence that was saved and restored. The first process writes a line a model to OUT: the hash of the bits
+// of all logits that came.
 #include "weft.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,11 +64,16 @@ static uint64_t try_model(weft_model *m, const char *out, size_t piece) {
 
 static int run(int argc, char **argv) {
   weft_error err;
+  double shares[64];
+  size_t n = 0;
+  enum weft_split split = strcmp(argv[3], "layer") ? WEFT_SPLIT_ROW : WEFT_SPLIT_LAYER;
+  for (char *at = strtok(argv[4], ","); at && strcmp(at, "-") && n < 64; at = strtok(NULL, ",")) shares[n++] = atof(at);
   FILE *f = fopen(argv[1], "w");
   if (!f) { perror(argv[1]); return 2; }
-  for (int i = 3; i < argc; i++) {
+  for (int i = 5; i < argc; i++) {
     weft_model *m;
-    const weft_options o = {.size = sizeof o, .context = 256, .threads = 1};
+    const weft_options o = {.size = sizeof o, .context = 256, .threads = 1, .split = split, .shares = shares,
+                            .n_shares = n};
     check(weft_model_open(argv[i], &o, &m, &err), &err);
     fprintf(f, "%s %016llx\n", argv[i], (unsigned long long)try_model(m, argv[1], strtoul(argv[2], NULL, 10)));
     weft_model_close(m);
@@ -78,7 +84,7 @@ static int run(int argc, char **argv) {
 int main(int argc, char **argv) {
   weft_error err;
   int rank, n;
-  if (argc < 4) return 2;
+  if (argc < 6) return 2;
   check(weft_ranks_join(&rank, &n, &err), &err);
   int status = 0;
   if (rank) check(weft_ranks_follow(&err), &err);

@@ -12,6 +12,7 @@ import json
 import runpy
 import sys
 import tempfile
+import types
 from pathlib import Path
 
 import make_folder
@@ -33,6 +34,10 @@ PIECE = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": 
          "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": {w: i for i, w in enumerate(WORDS)}}}
 BERT = {"tokenizer": PIECE, "tokenizer_config": {"cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]", "pad_token": "[PAD]", "mask_token": "[MASK]", "tokenizer_class": "BertTokenizer"},
         "files": {"modules.json": json.dumps([{"idx": 0, "path": "", "type": "Transformer"}, {"idx": 1, "path": "1_Pooling", "type": "models.Pooling"}]), "1_Pooling/config.json": json.dumps({"pooling_mode_cls_token": True})}}
+JINA = {**BERT, "as_is": True, "said": {"architectures": ["JinaBertForMaskedLM"], "position_embedding_type": "alibi", "feed_forward_type": "geglu", "emb_pooler": "mean"},
+        "without": ("intermediate.dense.weight", "intermediate.dense.bias", "position_embeddings.weight", *(f"layer.{i}.output.{n}" for i in range(2) for n in ("dense.weight", "dense.bias", "LayerNorm.weight", "LayerNorm.bias"))),
+        "besides": {**{f"encoder.layer.{i}.mlp.{n}": s for i in range(2) for n, s in (("gated_layers.weight", [192, 64]), ("wo.weight", [64, 96]), ("wo.bias", [64]), ("layernorm.weight", [64]), ("layernorm.bias", [64]))},
+                    "cls.predictions.bias": [32], "cls.predictions.decoder.weight": [32, 64], "cls.predictions.transform.LayerNorm.weight": [64]}}
 EYES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
 LINEAR = {"layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 16, "linear_value_head_dim": 32, "head_dim": 32}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48}
@@ -44,6 +49,21 @@ GEMMA4 = {"layer_types": ["sliding_attention", "full_attention"] * 2, "head_dim"
           "final_logit_softcapping": 30.0}
 GEMMA4_EXPERTS = {"layer_types": ["sliding_attention", "full_attention"], "head_dim": 32, "global_head_dim": 64, "sliding_window": 64, "hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 1,
                   "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32, "use_bidirectional_attention": "vision"}
+KIMI = {"model_max_length": 512, "num_experts": 4, "num_experts_per_token": 2, "moe_intermediate_size": 32, "num_hidden_layers": 4, "num_key_value_heads": 4, "vocab_size": 540, "kv_lora_rank": 32, "qk_nope_head_dim": 16,
+        "qk_rope_head_dim": 8, "v_head_dim": 24, "linear_head_dim": 32, "linear_num_heads": 4, "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"], "pad_token_id": 500, "bos_token_id": 270,
+        "eos_token_id": 271, "max_position_embeddings": None}
+KIMI_RANKS = {"ranks": "tiktoken.model", "tokenizer_config": make_folder.settings(tokenizer_class="TikTokenTokenizer", bos_token="[BOS]", eos_token="<|im_end|>",
+                                                                                   added_tokens_decoder={str(i): {"content": t, "special": True} for i, t in ((270, "[BOS]"), (271, "[EOS]"), (272, "<|im_end|>"), (526, "<|late|>"))})}
+HUNYUAN = {"hidden_size": 256, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 128, "num_experts": 4, "moe_topk": [2, 2], "max_position_embeddings": 32768, "pad_token_id": 0,
+           "rope_parameters": {"rope_type": "dynamic", "alpha": 1000.0, "factor": 1.0, "rope_theta": 10000.0}}
+HUNYUAN_RANKS = {"ranks": "hy.tiktoken", "tokenizer_config": make_folder.settings(tokenizer_class="HYTokenizer", bos_token="<|startoftext|>", eos_token="<|eos|>", pad_token="<|pad|>"), "as_is": True,
+                 "said": {"moe_intermediate_size": [96, 96], "num_shared_expert": [1, 1]}}
+GLM5_NEXT = {"text_config": {**SMALL, "num_hidden_layers": 5, "moe_intermediate_size": 32, "num_key_value_heads": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "kv_lora_rank": 32, "q_lora_rank": 24, "v_head_dim": 24, "qk_nope_head_dim": 16,
+                             "index_topk": 8, "index_head_dim": 16, "index_n_heads": 16, "index_kpool": 4, "linear_head_dim": 32, "linear_num_heads": 4, "pad_token_id": 0, "mlp_layer_types": ["dense"] + ["sparse"] * 4,
+                             "layer_types": ["linear_attention", "indexed_attention", "indexed_attention", "linear_attention", "indexed_attention"], "indexer_types": ["full", "full", "shared", "full", "full"]},
+             "vision_config": {"depth": 1, "hidden_size": 32, "num_heads": 2, "intermediate_size": 48, "out_hidden_size": 64, "projection_intermediate_size": 64}}
+GEMMA3N = {"num_hidden_layers": 10, "head_dim": 32, "intermediate_size": [96] * 10, "sliding_window": 64, "num_kv_shared_layers": 5, "hidden_size_per_layer_input": 32, "laurel_rank": 64, "vocab_size_per_layer_input": 320,
+           "activation_sparsity_pattern": [0.95] * 4 + [0.0] * 6}
 N_LINES = len(make_folder.gemma_tokenizer()["model"]["vocab"]) + 2
 LINES = {"lines": True, "tokenizer_config": {"tokenizer_class": "GemmaTokenizer", "bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "image_token": "<|image>",
                                              "extra_special_tokens": ["<|turn>", "<|late|>"]}}
@@ -179,6 +199,24 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
                         {"as_is": True, "said": {"rms_norm_eps": 1e-5, "hybrid_override_pattern": "M-*-", "num_hidden_layers": 4, **dict.fromkeys(("num_experts_per_tok", "layers_block_type", "n_routed_experts", "moe_intermediate_size", "n_group", "topk_group"))}}),
     "qwen3-bare": ("Qwen3Model", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
     "llama-bare": ("LlamaModel", "LlamaConfig", {}),
+    "llama4": ("Llama4ForCausalLM", "Llama4TextConfig", {"num_hidden_layers": 4, "head_dim": 32, "intermediate_size": 32, "intermediate_size_mlp": 96, "num_local_experts": 4, "num_experts_per_tok": 1, "interleave_moe_layer_step": 2, "rope_parameters": LLAMA3,
+                                                        "pad_token_id": 0}),
+    "llama4-seeing": ("Llama4ForConditionalGeneration", "Llama4Config", {"text_config": {**SMALL, "head_dim": 32, "intermediate_size": 32, "intermediate_size_mlp": 96, "num_local_experts": 4, "num_experts_per_tok": 1},
+                                                                         "vision_config": {**EYES, "intermediate_size": 128, "vision_output_dim": 64, "projector_input_dim": 64, "projector_output_dim": 64}, "image_token_index": 300, "boi_token_index": 301, "eoi_token_index": 302}),
+    "falconh1": ("FalconH1ForCausalLM", "FalconH1Config", {"head_dim": 16, "mamba_d_ssm": 128, "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_d_state": 16, "mamba_rms_norm": True, "mamba_norm_before_gate": False, "embedding_multiplier": 5.5, "lm_head_multiplier": 0.037,
+                                                           "attention_in_multiplier": 0.9, "attention_out_multiplier": 0.83, "key_multiplier": 0.31, "ssm_in_multiplier": 1.3, "ssm_out_multiplier": 0.59, "mlp_multipliers": [0.87, 0.3], "ssm_multipliers": [0.35, 0.25, 0.47, 0.5, 0.71],
+                                                           "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}, {"as_is": True}),
+    "gemma3n": ("Gemma3nForCausalLM", "Gemma3nTextConfig", GEMMA3N, WITH_PIECES),
+    "gemma3n-seeing": ("Gemma3nForCausalLM", "Gemma3nTextConfig", GEMMA3N, {**WITH_PIECES, "said": {"architectures": ["Gemma3nForConditionalGeneration"]}, "besides": {"model.embed_tokens_per_layer.weight": [300, 320]}, "names": [("model.", "model.language_model.")]}),
+    "kimilinear": ("KimiLinearForCausalLM", "KimiLinearConfig", KIMI, {**KIMI_RANKS, "as_is": True, "said": {"head_dim": 16, "linear_attn_config": {"full_attn_layers": [3], "kda_layers": [1, 2, 4], "head_dim": 32, "num_heads": 4, "short_conv_kernel_size": 4}, "first_k_dense_replace": 1,
+                                                                                         "moe_router_activation_func": "sigmoid", "layer_types": None, "mlp_layer_types": None, "linear_head_dim": None}, "names": [("layers.0.block_sparse_moe.", "layers.0.mlp.")]}),
+    "kimik25": ("DeepseekV3ForCausalLM", "DeepseekV3Config", {**LATENT, "vocab_size": 540, "q_lora_rank": 24, "n_group": 1, "topk_group": 1, "scoring_func": "sigmoid"},
+                {**KIMI_RANKS, "said": {"architectures": ["KimiK25ForConditionalGeneration"]}, "names": [(f"{n}.", f"language_model.{n}.") for n in ("model", "lm_head")],
+                 "besides": {"vision_tower.patch_embed.pos_emb.weight": [4, 4, 16], "mm_projector.pre_norm.weight": [32]}}),
+    "glm5next": ("Glm5NextForConditionalGeneration", "Glm5NextConfig", GLM5_NEXT, {**GLM_MOE, "after": MTP, "as_is": True,
+                 "said": {"linear_attn_config": {"head_dim": 32, "num_heads": 4, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0, "safe_gate": True}, "mla_use_nope": True, "mhc": True, "first_k_dense_replace": 1, "num_nextn_predict_layers": 1}}),
+    "hunyuanmoe": ("HunYuanMoEV1ForCausalLM", "HunYuanMoEV1Config", HUNYUAN, HUNYUAN_RANKS),
+    "jinabert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, JINA),
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
 }
 def in_mxfp4(tensors):
@@ -207,9 +245,13 @@ TYPES = {"BF16": ["auto", "f32", "q8_0"], "F16": ["auto", "bf16"], "F32": ["auto
 
 
 def mend(base):
-    """Norms of each head of StableLM: its function returns the stack from a generator, which loses it. torch.exp: rounded once, from a double."""
+    """The token that begins a text of HunYuan's: the converter has its number in the published vocabulary. Norms of each head of StableLM: its function returns the stack from a generator, which loses it. torch.exp: rounded once, from a double."""
+    import gguf
     import torch
     from conversion import stablelm
+    bos = gguf.GGUFWriter.add_bos_token_id
+    if bos.__name__ != "<lambda>":
+        gguf.GGUFWriter.add_bos_token_id = lambda self, i: bos(self, len(make_folder.rank_tokens()) + 2 if i == 127959 else i)
     exp = torch.exp
     if exp.__name__ == "exp":
         torch.exp = lambda x: exp(x.double()).to(x.dtype)
@@ -222,18 +264,37 @@ def mend(base):
         stablelm.StableLMModel.modify_tensors = modify_tensors
 
 
+class Ranks:
+    """What the converter asks of tokenizers that are Python code in the folder."""
+    def __init__(self, folder):
+        self.mergeable_ranks = {t: i for i, t in enumerate(make_folder.rank_tokens())}
+        self.model, n = types.SimpleNamespace(_mergeable_ranks=self.mergeable_ranks), len(self.mergeable_ranks)
+        settings, self.vocab_size = json.loads((folder / "tokenizer_config.json").read_text()), json.loads((folder / "config.json").read_text())["vocab_size"]
+        if settings["tokenizer_class"] == "HYTokenizer":
+            self.pre, names = "hunyuan", ["<|endoftext|>", "<|startoftext|>", "<|bos|>", "<|eos|>", "<|pad|>", *(f"<|extra_{i}|>" for i in range(self.vocab_size - n - 5))]
+        else:
+            known = {int(i): t["content"] for i, t in settings["added_tokens_decoder"].items()}
+            self.pre, names = "kimi-k2", [known.get(i, f"<|reserved_token_{i}|>") for i in range(n, n + 256)]
+        self.special_tokens = {t: n + i for i, t in enumerate(names)}
+        self.eos_id = self.special_tokens[settings["eos_token"]]
+
+
 def converter(llama_cpp, *arguments, as_is=False):
     """Runs it in this process, which has loaded what it needs. as_is: config.json is read without transformers, which drops keys of old classes."""
     sys.path[:0] = [p for p in (llama_cpp, llama_cpp + "/gguf-py") if p not in sys.path]
     from conversion import base
-    base.TextModel.get_vocab_base_pre = lambda self, tokenizer: "jina-v2-en" if type(tokenizer).__name__ == "BertTokenizer" else "qwen2"
+    base.TextModel.get_vocab_base_pre = lambda self, tokenizer: tokenizer.pre if isinstance(tokenizer, Ranks) else "jina-v2-en" if type(tokenizer).__name__ == "BertTokenizer" else "qwen2"
     mend(base)
     base.AutoConfig = None if as_is else __import__("transformers").AutoConfig
     from conversion import minimax
     minimax.MiniMaxText01Model._get_suppress_tokens = lambda self: None          # reads folders of several files
+    import transformers
+    of_folder = transformers.AutoTokenizer.from_pretrained
+    if list(arguments[0].glob("*tiktoken*")):
+        transformers.AutoTokenizer.from_pretrained = lambda folder, **_: Ranks(Path(folder))
     before, sys.argv = sys.argv, [llama_cpp + "/convert_hf_to_gguf.py", *map(str, arguments)]
     runpy.run_path(sys.argv[0], run_name="__main__")
-    sys.argv = before
+    sys.argv, transformers.AutoTokenizer.from_pretrained = before, of_folder
 
 
 def describe(path):
@@ -252,8 +313,8 @@ def with_further_block(tensors, width):
 
 def with_layer_after(tensors, layers, besides):
     """A layer after the last one that predicts a further token, as published folders of DeepSeek and GLM have it."""
-    last = f"model.layers.{layers - 1}."
-    return {**tensors, **{n.replace(last, f"model.layers.{layers}."): s for n, s in tensors.items() if n.startswith(last)}, **{f"model.layers.{layers}.{n}.weight": s for n, s in besides.items()}}
+    start = next(n for n in tensors if f"layers.{layers - 1}." in n).split("layers.")[0] + "layers."
+    return {**tensors, **{n.replace(f"{start}{layers - 1}.", f"{start}{layers}."): s for n, s in tensors.items() if n.startswith(f"{start}{layers - 1}.")}, **{f"{start}{layers}.{n}.weight": s for n, s in besides.items()}}
 
 
 def with_stacked_experts(tensors, experts):
@@ -272,7 +333,7 @@ def answer(folder, model, config):
     """What transformers says of the token after some others."""
     import torch
     import transformers
-    ids = [(7 * i * i + 3 * i) % config["vocab_size"] for i in range(40)]
+    ids = [(7 * i * i + 3 * i) % config.get("text_config", config)["vocab_size"] for i in range(40)]
     with torch.no_grad():
         more = {"decoder_input_ids": torch.tensor([[config["decoder_start_token_id"]]])} if "T5" in model else {}
         logits = getattr(transformers, model).from_pretrained(folder, dtype=torch.float32).eval()(torch.tensor([ids]), **more).logits[0, -1]
@@ -298,7 +359,7 @@ def record(llama_cpp, name):
     if more.pop("stacked", False):
         tensors = with_stacked_experts(tensors, inner["num_experts"])
     if "after" in more:
-        tensors = with_layer_after(tensors, saved["num_hidden_layers"], more.pop("after"))
+        tensors = with_layer_after(tensors, inner["num_hidden_layers"], more.pop("after"))
     tensors |= more.pop("besides", {})
     if "coded" in more:
         tensors, more["codes"] = more.pop("coded")(tensors)
@@ -308,11 +369,11 @@ def record(llama_cpp, name):
     own_name = saved["architectures"] == [model]
     made = {**more, "config": saved, "tensors": tensors, "keys": {}, "made": {}}
     with tempfile.TemporaryDirectory() as folder:
-        for dtype, types in TYPES.items():
+        for dtype, outs in TYPES.items():
             source = make_folder.write(Path(folder) / dtype / name, made, dtype)
-            if dtype == "F32" and (own_name or model in ("MptForCausalLM", "PhimoeForCausalLM", "MiniMaxForCausalLM")) and (model.endswith(("ForCausalLM", "LMHeadModel")) or "T5For" in model):
+            if dtype == "F32" and (own_name or model in ("MptForCausalLM", "PhimoeForCausalLM", "MiniMaxForCausalLM")) and (model.endswith(("ForCausalLM", "LMHeadModel")) or "T5For" in model or "Glm5Next" in model):
                 made["answer"] = answer(make_folder.write(Path(folder) / "floats" / name, made, dtype, floats=True), model, saved)
-            for out in types:
+            for out in outs:
                 path = Path(folder) / "out.gguf"
                 converter(llama_cpp, source, "--outfile", path, "--outtype", out, *arguments, as_is=as_is)
                 keys, made["made"][f"{dtype} {out}"] = describe(path)

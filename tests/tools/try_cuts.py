@@ -3,14 +3,17 @@
 
     try_cuts.py [--tool build/tests/cuts_tool] [--models 200] [--seconds N] [--seed 1] [--family NAME]...
                 [--ids 40] [--cuts 4] [--cache TYPE] [--keep FOLDER] [--steps N]
+                [--adapters]
 
 Each round takes a family of make_model.py in a shape of try_shapes.py, a type for each matrix out of one to four, and
 one for keys and values; cuts_tool.c does the rest.  With --steps sequences_tool.c follows: so many steps of several
-sequences at once, with copies, cuts, files and ends in the middle.
+sequences at once, with copies, cuts, files and ends in the middle; with --adapters a sequence without an adapter beside
+one with it.
 A line per file; the last says how many differed, and the exit status is 1 if any did.
 """
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +25,7 @@ import gguf
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import make_adapter  # noqa: E402
 import make_model  # noqa: E402
 from try_shapes import layers_fixed, shape  # noqa: E402
 
@@ -36,6 +40,7 @@ BYTES = {"MXFP4": (1, 118, 1), "NVFP4": (4, 40, 8)}
 SHOWN = ["dim", "layers", "heads", "kv", "head_dim", "ffn", "n_vocab", "experts", "expert_ffn", "latent", "q_rank",
          "inner", "state", "groups", "ssm_heads", "taps"]
 BLOCKS = [T[name] for name in (*HALVES, *BYTES)]
+ADAPTED = ["attn_q.", "attn_k.", "attn_v.", "attn_qkv", "attn_output", "ffn_up.", "ffn_down.", "output."]
 CACHES = ["f16", "f32", "bf16"]
 
 
@@ -120,9 +125,23 @@ def cache_of(seed):
     return CACHES[int(np.random.default_rng([2, seed]).integers(len(CACHES)))]
 
 
-def try_model(tool, path, ids, cuts, seed, chunk, cache, env, timeout=900):
+def try_adapted(tool, path, ids, seed, cache, env, parts=ADAPTED):
+    """try_model without cuts, and with an adapter of matrices whose names have these parts."""
+    arch = gguf.GGUFReader(path).get_field("general.architecture").contents()
+    tensors, adapter = make_adapter.of_model(path, parts, 3, seed)[0], Path(path).with_name("adapter.gguf")
+    while tensors:
+        make_adapter.write(adapter, arch, tensors)
+        wrong, figures = try_model(tool, path, ids, 0, seed, 0, cache, env, adapter=adapter)
+        other = re.search(r"tensor '(.*?)(?:\.lora_a)?' is not one that an adapter can change", wrong)
+        if not other:
+            return wrong, figures
+        tensors = {name: data for name, data in tensors.items() if not name.startswith(other[1])}
+    return "", ""
+
+
+def try_model(tool, path, ids, cuts, seed, chunk, cache, env, timeout=900, adapter=None):
     """What differs, as text; empty: nothing. And the lines of the tool."""
-    command = [tool, path, str(ids), str(cuts), str(seed), str(chunk), "0", cache]
+    command = [tool, path, str(ids), str(cuts), str(seed), str(chunk), "0", cache, *([adapter] if adapter else [])]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
@@ -155,6 +174,7 @@ def main():
     parser.add_argument("--cuts", type=int, default=4, help="random cuts for each number of threads and precision")
     parser.add_argument("--cache", help="how keys and values lie; otherwise drawn")
     parser.add_argument("--steps", type=int, default=0, help="of several sequences at once")
+    parser.add_argument("--adapters", action="store_true", help="a sequence without an adapter beside one with it")
     parser.add_argument("--sequences-tool", default="build/tests/sequences_tool")
     parser.add_argument("--keep", help="folder for the files that differed")
     args = parser.parse_args()
@@ -169,6 +189,8 @@ def main():
             wrong, figures = try_model(args.tool, path, args.ids, args.cuts, seed, chunk, cache, env)
             if args.steps and not wrong:
                 wrong = try_sequences(args.sequences_tool, path, args.steps, seed, env)
+            if args.adapters and not wrong:
+                wrong, _ = try_adapted(args.tool, path, args.ids, seed, cache, env)
             shutil.rmtree(kernels)
             done += 1
             bad += bool(wrong)

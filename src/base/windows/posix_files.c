@@ -110,6 +110,8 @@ int posix_mkdir(const char *path, mode_t mode) {
   return CreateDirectoryA(path, NULL) ? 0 : fail_with_last();
 }
 
+int posix_rmdir(const char *path) { return RemoveDirectoryA(path) ? 0 : fail_with_last(); }
+
 mode_t posix_umask(mode_t mode) { return mode; }
 
 // ---- states

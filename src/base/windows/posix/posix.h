@@ -43,9 +43,11 @@ uid_t geteuid(void);
 int pipe2(int ends[2], int flags);
 long sysconf(int name);
 int posix_unlink(const char *path);
+int posix_rmdir(const char *path);
 int unlinkat(int folder, const char *name, int flags);
 int linkat(int from, const char *name, int to, const char *as, int flags);
 #define unlink posix_unlink
+#define rmdir posix_rmdir
 #define STDIN_FILENO 0
 #define STDOUT_FILENO 1
 #define STDERR_FILENO 2

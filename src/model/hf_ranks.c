@@ -1,0 +1,196 @@
+// Reads a vocabulary in tiktoken's format: a line for each token, its bytes in base64 and its rank, which is its id.
+// Merges follow from ranks: a token is made of the two parts into which the tokens before it join its bytes. How words
+// are cut is not in the folder but in the Python class that tokenizer_config.json names; the classes known here are in
+// a table, each with the names of its special tokens, which come after the ranks.
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "model/hf_impl.h"
+
+enum { NORMAL = 1, CONTROL = 3, UNUSED = 5, BYTES_MOST = 1 << 10, RESERVED = 256, HUNYUAN_BOS = 2 };
+
+typedef struct token { const unsigned char *bytes; size_t n; } token;
+typedef struct rank_list { const char *file; token *at; size_t n; smap by_bytes; } rank_list;
+
+// ---- reading --------------------------------------------------------------------------------------------------------
+
+static int base64_digit(char c) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const char *at = c ? strchr(digits, c) : NULL;
+  return at ? (int)(at - digits) : -1;
+}
+
+size_t hf_base64(const char *from, size_t n, unsigned char *to) {
+  size_t bytes = 0;
+  uint32_t bits = 0;
+  while (n && from[n - 1] == '=') n--;
+  for (size_t i = 0; i < n; i++) {
+    int digit = base64_digit(from[i]);
+    if (digit < 0) return 0;
+    bits = bits << 6 | (uint32_t)digit;
+    if (i % 4) to[bytes++] = (unsigned char)(bits >> (6 - 2 * (i % 4)));
+  }
+  return n % 4 == 1 ? 0 : bytes;
+}
+
+// Reads a line of n bytes, "BASE64 RANK".
+static int read_ranked_token(hf *h, rank_list *l, const char *line, size_t n, error *err) {
+  size_t code = 0;
+  while (code < n && line[code] != ' ') code++;
+  char *end = NULL;
+  unsigned char *bytes = arena_alloc(h->arena, code + 1);
+  size_t length = hf_base64(line, code, bytes);
+  unsigned long rank = code < n ? strtoul(line + code, &end, 10) : 0;
+  if (!length || end != line + n || length > BYTES_MOST)
+    return hf_fail(h, l->file, NULL, err, "line %zu is no token of at most %d bytes in base64 with its rank", l->n + 1,
+                   BYTES_MOST);
+  if (rank != l->n || !smap_set(&l->by_bytes, (char *)bytes, length, (void *)(uintptr_t)(rank + 1)))
+    return hf_fail(h, l->file, NULL, err, "line %zu has the rank %lu, or a token that was there before", l->n + 1,
+                   rank);
+  l->at[l->n++] = (token){bytes, length};
+  return 0;
+}
+
+static int read_ranked_tokens(hf *h, rank_list *l, const char *text, size_t n, error *err) {
+  size_t lines = 1;
+  for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
+  l->at = ARENA_ARRAY(h->arena, token, lines);
+  for (size_t at = 0; at < n;) {
+    const char *newline = memchr(text + at, '\n', n - at);
+    size_t length = newline ? (size_t)(newline - text) - at : n - at;
+    if (length && read_ranked_token(h, l, text + at, length, err)) return -1;
+    at += length + 1;
+  }
+  return l->n ? 0 : hf_fail(h, l->file, NULL, err, "has no tokens");
+}
+
+// ---- texts and merges -----------------------------------------------------------------------------------------------
+
+// Bytes as the characters that GPT-2 has for them.
+static const char *text_of_bytes(const hf *h, const unsigned char *bytes, size_t n) {
+  char *out = arena_alloc(h->arena, 2 * n + 1), *to = out;
+  for (size_t i = 0; i < n; i++) {
+    unsigned c = bytes[i];
+    bool plain = (c > 32 && c < 127) || (c > 160 && c != 173);
+    if (!plain) c = 256 + (c <= 32 ? c : c < 161 ? c - 127 + 33 : 67);
+    if (c < 128) *to++ = (char)c;
+    else *to++ = (char)(0xc0 | c >> 6), *to++ = (char)(0x80 | (c & 0x3f));
+  }
+  *to = 0;
+  return out;
+}
+
+static uintptr_t token_rank(const rank_list *l, const unsigned char *bytes, size_t n) {
+  void *rank;
+  return smap_get(&l->by_bytes, (const char *)bytes, n, &rank) ? (uintptr_t)rank - 1 : UINTPTR_MAX;
+}
+
+// Joins a token's bytes by the ranks before its own. Returns where the second of two parts begins; 0: there are more.
+static size_t second_part(const rank_list *l, const token *t, uintptr_t own) {
+  size_t start[BYTES_MOST + 1], parts = t->n;
+  uintptr_t joined[BYTES_MOST];      // the rank of part i with the one after it
+  for (size_t i = 0; i <= parts; i++) start[i] = i;
+  for (size_t i = 0; i + 1 < parts; i++) joined[i] = token_rank(l, t->bytes + i, 2);
+  while (parts > 2) {
+    size_t least = 0;
+    for (size_t i = 1; i + 1 < parts; i++) if (joined[i] < joined[least]) least = i;
+    if (joined[least] >= own) return 0;
+    parts--;
+    memmove(start + least + 1, start + least + 2, (parts - least) * sizeof *start);
+    memmove(joined + least, joined + least + 1, (parts - least) * sizeof *joined);
+    for (size_t i = least ? least - 1 : 0; i <= least && i + 1 < parts; i++)
+      joined[i] = token_rank(l, t->bytes + start[i], start[i + 2] - start[i]);
+  }
+  return parts == 2 ? start[1] : 0;
+}
+
+static void put_merges_of_ranks(hf *h, const rank_list *l) {
+  const char **all = ARENA_ARRAY(h->arena, const char *, l->n);
+  size_t n = 0;
+  for (size_t i = 0; i < l->n; i++) {
+    const token *t = &l->at[i];
+    size_t second = second_part(l, t, i);
+    if (second)
+      all[n++] = arena_printf(h->arena, "%s %s", text_of_bytes(h, t->bytes, second),
+                              text_of_bytes(h, t->bytes + second, t->n - second));
+  }
+  if (n) gguf_head_strs(h->head, "tokenizer.ggml.merges", all, n);
+}
+
+// ---- special tokens -------------------------------------------------------------------------------------------------
+
+static const char *hunyuan_token(const hf *h, const json_t *settings, uint64_t i) {
+  static const char *const first[] = {"<|endoftext|>", "<|startoftext|>", "<|bos|>", "<|eos|>", "<|pad|>"};
+  (void)settings;
+  uint64_t k = i - h->n_ranks;
+  return k < COUNT(first) ? first[k] : arena_printf(h->arena, "<|extra_%" PRIu64 "|>", k - COUNT(first));
+}
+
+static const char *kimi_token(const hf *h, const json_t *settings, uint64_t i) {
+  if (i >= h->n_ranks + RESERVED) return NULL;
+  const json_t *said = json_object_get(json_object_get(settings, "added_tokens_decoder"),
+                                       arena_printf(h->arena, "%" PRIu64, i));
+  const char *text = json_string_value(json_object_get(said, "content"));
+  return arena_strdup(h->arena, text ? text : arena_printf(h->arena, "<|reserved_token_%" PRIu64 "|>", i));
+}
+
+static const struct kind {
+  const char *file, *class, *pre;
+  const char *(*special)(const hf *h, const json_t *settings, uint64_t i);   // NULL: token i is unused
+} kinds[] = {{"hy.tiktoken", "HYTokenizer", "hunyuan", hunyuan_token},
+             {"tiktoken.model", "TikTokenTokenizer", "kimi-k2", kimi_token}};
+
+static int put_list(hf *h, const struct kind *k, const rank_list *l, const json_t *settings, error *err) {
+  if (l->n > h->n_vocab)
+    return hf_fail(h, l->file, NULL, err, "has %zu tokens, but config.json says that there are %" PRIu64, l->n,
+                   h->n_vocab);
+  h->n_ranks = l->n;
+  const char **text = ARENA_ARRAY(h->arena, const char *, h->n_vocab);
+  int32_t *type = ARENA_ARRAY(h->arena, int32_t, h->n_vocab);
+  for (uint64_t i = 0; i < h->n_vocab; i++) {
+    bool special = i >= l->n;
+    text[i] = special ? k->special(h, settings, i) : text_of_bytes(h, l->at[i].bytes, l->at[i].n);
+    type[i] = !special ? NORMAL : text[i] ? CONTROL : UNUSED;
+    if (!text[i]) text[i] = arena_printf(h->arena, "[PAD%" PRIu64 "]", i);
+  }
+  gguf_head_str(h->head, "tokenizer.ggml.model", "gpt2", 4);
+  gguf_head_str(h->head, "tokenizer.ggml.pre", k->pre, strlen(k->pre));
+  gguf_head_strs(h->head, "tokenizer.ggml.tokens", text, h->n_vocab);
+  gguf_head_i32s(h->head, "tokenizer.ggml.token_type", type, h->n_vocab);
+  put_merges_of_ranks(h, l);
+  return 0;
+}
+
+int hf_put_ranks(hf *h, const json_t *settings, bool *found, error *err) {
+  const char *class = json_string_value(json_object_get(settings, "tokenizer_class"));
+  rank_list l = {0};
+  char *text = NULL, quoted[64];
+  size_t n = 0, k = 0;
+  for (; k < COUNT(kinds) && !text; k += !text) if (hf_text(h, kinds[k].file, &text, &n, err)) return -1;
+  *found = text;
+  if (!text) return 0;
+  l.file = kinds[k].file;
+  int status =
+    !class || !strcmp(class, kinds[k].class)
+      ? read_ranked_tokens(h, &l, text, n, err)
+      : hf_fail(h, "tokenizer_config.json", "tokenizer_class", err, "%s cuts words in a way that is not known",
+                gguf_quote(quoted, sizeof quoted, class, strlen(class)));
+  if (!status) status = put_list(h, &kinds[k], &l, settings, err);
+  smap_free(&l.by_bytes);
+  free(text);
+  return status;
+}
+
+// The token that ends an answer is known by its text (Kimi Linear), and the one that begins a text by its place
+// (HunYuan, whose config.json has another).
+void hf_put_rank_roles(hf *h, const json_t *settings) {
+  const json_t *said = json_object_get(settings, "eos_token");
+  const char *end = json_string_value(json_is_object(said) ? json_object_get(said, "content") : said);
+  uint64_t bos = h->n_ranks + HUNYUAN_BOS;
+  if (h->class->vocab == HF_VOCAB_HUNYUAN_MOE && bos < h->n_vocab)
+    gguf_head_u32(h->head, "tokenizer.ggml.bos_token_id", (uint32_t)bos);
+  if (h->class->vocab != HF_VOCAB_KIMI || !end) return;
+  for (uint64_t i = h->n_ranks; i < h->n_vocab && i < h->n_ranks + RESERVED; i++)
+    if (!strcmp(kimi_token(h, settings, i), end))
+      gguf_head_u32(h->head, "tokenizer.ggml.eos_token_id", (uint32_t)i);
+}

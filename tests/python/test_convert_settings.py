@@ -1,0 +1,219 @@
+"""Settings in config.json that change what a model computes: each is in the file that weft convert writes, or is refused by name. Which settings transformers' classes read: tests/records/folders
+holds a folder of each class; one setting is changed at a time."""
+import json
+import math
+import statistics
+from pathlib import Path
+
+import pytest
+from conftest import load_tool
+
+gguf = pytest.importorskip("gguf")
+RECORDS = {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in sorted((Path(__file__).resolve().parents[1] / "records" / "folders").glob("*.json"))}
+folders = load_tool("make_folder")
+TURNING = [k for k, r in RECORDS.items() if "rope_parameters" in (r["config"].get("text_config") or r["config"])]
+SCALED = {"factor": 4.0, "original_max_position_embeddings": 64, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "short_factor": [1.5] * 8, "long_factor": [2.5] * 8}
+
+
+def text_of(config):
+    return config.get("text_config") or config
+
+
+def put(folder, change):
+    """Changes config.json, as Python writes it: numbers that are not finite are bare words."""
+    config = json.loads((folder / "config.json").read_text())
+    change(text_of(config))
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def made(run_weft, folder, out):
+    done = run_weft(["convert", folder, out])
+    return (done.err, None) if done.returncode else ("", out.read_bytes())
+
+
+def keys(run_weft, folder, out):
+    done = run_weft(["convert", folder, out])
+    assert done.returncode == 0, done.err
+    reader = gguf.GGUFReader(out)
+    return {k: f.contents() for k, f in reader.fields.items()}, {t.name: t.data.tolist() for t in reader.tensors if t.name.startswith("rope_")}
+
+
+@pytest.mark.parametrize("kind", TURNING)
+def test_no_scaling_of_positions_is_left_out(run_weft, tmp_path, kind):
+    folder, out = folders.write(tmp_path / kind, RECORDS[kind], next(iter(RECORDS[kind]["made"])).split()[0]), tmp_path / "out.gguf"
+    config, (_, plain) = (folder / "config.json").read_text(), made(run_weft, folder, out)
+    groups = text_of(json.loads(config))["rope_parameters"]
+    for name in [k for k in ("full_attention", "sliding_attention") if k in groups] or [None]:
+        own = groups[name] if name else groups
+        for scaling in {"linear", "dynamic", "yarn", "llama3", "longrope", "spiral"} - {own["rope_type"]}:
+            (folder / "config.json").write_text(config)
+            put(folder, lambda c: (c["rope_parameters"][name] if name else c["rope_parameters"]).update(SCALED, rope_type=scaling))       # noqa: B023
+            error, bytes_ = made(run_weft, folder, out)
+            assert bytes_ != plain, (name, scaling)
+            assert bytes_ or f"{folder}/config.json: key 'rope_type': '{scaling}'" in error or "key '" in error, error
+            if scaling in ("dynamic", "spiral") or name == "sliding_attention":
+                assert not bytes_, (name, scaling)
+
+
+@pytest.mark.parametrize("kind, change, expected", [
+    *((k, {"use_bidirectional_attention": True}, "'use_bidirectional_attention': true, but files of") for k in ("gemma", "gemma2", "gemma3", "gemma3-seeing")),
+    *((k, {"use_bidirectional_attention": v}, f"'use_bidirectional_attention': '{str(v).lower()}', but files of gemma4") for k in ("gemma4", "gemma4-seeing") for v in (True, "all")),
+    *((k, {"attn_logit_softcapping": 50.0}, "'attn_logit_softcapping': 50, but files of") for k in ("gemma3", "gemma3-seeing", "gemma3-text")),
+    ("gemma", {"hidden_act": "relu"}, "'hidden_act': relu, but files of gemma"),
+    ("gemma", {"hidden_act": "gelu"}, ""),             # transformers takes the first folders' name as the approximation
+    ("gemma2", {"query_pre_attn_scalar": 0}, "'query_pre_attn_scalar': 0 is not positive"),
+    *((k, {"layer_types": ["full_attention", "sliding_attention"]}, "'layer_types': has 'full_attention' at 0") for k in ("gemma2", "gpt-oss", "gemma3", "gemma3-seeing")),
+    *((k, {"layer_types": ["full_attention", "sliding_attention"]}, "'layer_types': has 'sliding_attention' at 1") for k in ("qwen2", "qwen3", "qwen3-bare", "qwen2moe", "qwen2vl-seeing", "smollm3")),
+    ("gemma3", {"layer_types": None, "_sliding_window_pattern": 2}, "'_sliding_window_pattern': is not 6, and layer_types is missing"),
+    *((k, {"layer_types": None, "sliding_window_pattern": v}, "'sliding_window_pattern': is not 4") for k in ("exaone4", "exaonemoe") for v in (2, "LG", "LLLL", "LLGL")),
+    ("exaone4", {"layer_types": None, "sliding_window_pattern": "LLLG"}, ""),
+    ("smollm3", {"no_rope_layers": [0, 1]}, "'no_rope_layers': has another value than 1 at 0"),
+    ("gpt-oss", {"swiglu_limit": 10.0}, "'swiglu_limit': 10, but files of gpt-oss"),
+    ("gpt-oss", {"swiglu_alpha": 1.5}, "'swiglu_alpha': 1.5, but files of gpt-oss"),
+    ("phimoe", {"router_jitter_noise": 0.1}, "'router_jitter_noise': 0.1, but files of phimoe"),
+    ("erniemoe", {"moe_norm_min": 0.25}, "'moe_norm_min': 0.25, but files of"),
+    ("minimaxtext", {"sliding_window": 64}, "'sliding_window': 64, but files of minimax-01"),
+    ("minimax-m2", {"rope_parameters": {"rope_theta": 5e6, "partial_rotary_factor": 1.0}}, "'partial_rotary_factor': 1 of 32 elements are not rotary_dim, 16"),
+    ("mpt", {"layer_norm_epsilon": 0.1}, "'layer_norm_epsilon': 0.1, but files of mpt"),
+    ("falconmamba", {"mixer_rms_eps": 0.1}, "'mixer_rms_eps': 0.1, but files of mamba"),
+    ("nomicbert", {"rotary_emb_scale_base": 512}, "'rotary_emb_scale_base': 512, but files of nomic-bert"),
+    *((k, {"is_decoder": True}, "'is_decoder': true, but files of bert") for k in ("bert", "roberta", "xlmroberta")),
+    *((k, {"use_sliding_window": True}, "'use_sliding_window': true, but files of") for k in ("lladamoe", "rnd1")),
+    *((k, {"time_step_limit": v}, "'time_step_limit': is not [0, Infinity], but files of") for k in ("mamba2", "granitehybrid", "nemotronh") for v in ([0.1, math.inf], [0.0, 10.0], [0.0, math.nan], [0.0], 5)),
+    *((k, {"time_step_limit": v}, "") for k in ("mamba2", "granitehybrid", "nemotronh") for v in ([0.0, math.inf], None)),
+    *((k, {"use_bidirectional_attention": True}, "'use_bidirectional_attention': true, but files of gemma3n") for k in ("gemma3n", "gemma3n-seeing")),
+    ("gemma3n", {"altup_correct_scale": False}, "'altup_correct_scale': false, but files of gemma3n"),
+    ("gemma3n", {"altup_active_idx": 1}, "'altup_active_idx': 1, but files of gemma3n"),
+    ("gemma3n", {"activation_sparsity_pattern": [0.95] * 9}, "'activation_sparsity_pattern': is not a list of 10 layers"),
+    ("gemma3n", {"activation_sparsity_pattern": [1.0] * 10}, "'activation_sparsity_pattern': has what is not from 0 to 1"),
+    ("gemma3n", {"intermediate_size": [96] * 9}, "'intermediate_size': is not a list of 10 widths"),
+    ("gemma3n", {"intermediate_size": 96}, ""),
+    ("gemma3n", {"vocab_size_per_layer_input": 320}, ""),
+    *(("kimilinear", {k: v}, f"'{k}': {json.dumps(v).strip(chr(34))}, but files of kimi-linear") for k, v in (("moe_renormalize", False), ("num_expert_group", 2), ("mla_use_nope", False), ("hidden_act", "gelu"), ("attention_bias", True), ("moe_layer_freq", 2), ("moe_router_activation_func", "softmax"))),
+    ("kimilinear", {"layer_types": ["full_attention"] * 3}, "'layer_types': is not a list of 4 layers"),
+    ("kimilinear", {"mlp_layer_types": ["sparse", "dense", "sparse", "sparse"]}, "'mlp_layer_types': has a dense layer after one of experts"),
+    ("kimilinear", {"linear_attn_config": []}, "'linear_attn_config': is not an object"),
+    ("kimilinear", {"linear_attn_config": {}}, "'full_attn_layers': is missing, and so is layer_types"),
+    ("kimilinear", {"linear_attn_config": {"full_attn_layers": [5]}}, "'full_attn_layers': has what is no layer from 1 to 4"),
+    ("kimilinear", {"linear_attn_config": {"num_heads": 2}}, "'linear_num_heads': 2 is not num_attention_heads, 4"),
+    *(("hunyuanmoe", {k: v}, f"'{k}': {str(v).lower()}, but files of hunyuan-moe") for k, v in (("use_qk_norm", False), ("use_cla", True), ("use_mla", True), ("use_mixed_mlp_moe", False), ("norm_topk_prob", False), ("mlp_bias", True), ("moe_layer_num_skipped", 1))),
+    *(("hunyuanmoe", {k: [2, 3]}, f"'{k}': differs between layers") for k in ("num_experts", "moe_topk", "num_shared_expert", "moe_intermediate_size")),
+    *((k, {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}, "'alpha': is missing") for k in ("hunyuan", "hunyuanmoe")),
+    *(("glm5next", {k: v}, f"'{k}': {str(v).lower()}, but files of glm5-next") for k, v in (("attention_bias", True), ("hidden_act", "gelu"), ("qk_rope_head_dim", 8), ("mla_use_nope", False), ("mhc", False), ("scoring_func", "softmax"))),
+    ("glm5next", {"layer_types": None}, "'layer_types': is not a list of 5 layers"),
+    ("glm5next", {"indexer_types": None, "index_topk_freq": 2}, "'index_topk_freq': is not known without indexer_types"),
+    ("glm5next", {"indexer_types": None, "index_topk_pattern": "FFSFF"}, "'index_topk_pattern': is not known without indexer_types"),
+    ("glm5next", {"index_topk_pattern": "FFFFF"}, ""),
+    ("glm5next", {"index_kpool_always_select_tail": False}, "attention.indexer.kpool_select_tail"),
+    *(("jinabert", {k: v}, f"'{k}': {str(v).lower()}, but files of jina-bert-v2") for k, v in (("position_embedding_type", "absolute"), ("feed_forward_type", "reglu"), ("hidden_act", "relu"), ("is_decoder", True))),
+    ("qwen3", {"rms_norm_eps": math.nan}, "'rms_norm_eps': is not a number"),
+    ("qwen3", {"rms_norm_eps": -math.inf}, "'rms_norm_eps': is not a number"),
+])
+def test_settings_that_files_cannot_say(run_weft, tmp_path, kind, change, expected):
+    folder = folders.write(tmp_path / kind, RECORDS[kind], next(iter(RECORDS[kind]["made"])).split()[0])
+    put(folder, lambda c: c.update(change))
+    error, bytes_ = made(run_weft, folder, tmp_path / "out.gguf")
+    assert expected in error and bool(bytes_) == (not expected), error
+    assert not expected or f"{folder}/config.json: key '" in error or expected.startswith("attention."), error
+
+
+@pytest.mark.parametrize("change, expected", [
+    ({}, -5), ({"linear_attn_config": {"gate_lower_bound": -3.0}}, -3), ({"linear_attn_config": {"gate_lower_bound": None}}, -5), ({"linear_attn_config": {"gate_lower_bound": None, "safe_gate": False}}, None),
+    ({"linear_attn_config": None, "linear_lower_bound": -2.0}, -2), ({"linear_attn_config": None, "linear_lower_bound": None}, None)])
+def test_the_least_decay_of_glm_5(run_weft, tmp_path, change, expected):
+    """As transformers reads it: the group's bound, that beside it, or -5 unless the gate is said not to be safe."""
+    folder = folders.write(tmp_path / "glm5next", RECORDS["glm5next"])
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "linear_attn_config": None, "text_config": {**config["text_config"], **change}}))
+    k = keys(run_weft, folder, tmp_path / "out.gguf")[0]
+    assert k.get("glm5-next.kda.gate_lower_bound") == expected
+    assert k["glm5-next.swiglu_clamp_exp"] == [10.0] * 6 and k["glm5-next.attention.head_count_kv"] == [0, 1, 1, 0, 1, 1]
+
+
+@pytest.mark.parametrize("group, key, value", [("softmax_scale", "softmax_scale", 0.5), ("prefix_lm", "prefix_lm", True)])
+def test_attention_of_mpt(run_weft, tmp_path, group, key, value):
+    folder = folders.write(tmp_path / "mpt", RECORDS["mpt"])
+    put(folder, lambda c: c["attn_config"].update({group: value}))
+    assert f"key '{key}': files of mpt have no key for it" in made(run_weft, folder, tmp_path / "out.gguf")[0]
+
+
+def test_infinity_as_python_writes_it(run_weft, tmp_path):
+    """Published folders of Mamba 2 and Nemotron H have it. Words in texts stay."""
+    folder, out = folders.write(tmp_path / "mamba2", RECORDS["mamba2"]), tmp_path / "out.gguf"
+    _, plain = made(run_weft, folder, out)
+    put(folder, lambda c: c.update(time_step_limit=[0.0, math.inf], note="[Infinity, \"NaN\", -Infinity]", other=[math.nan, {"a": -math.inf}]))
+    assert "0.0, Infinity]" in (folder / "config.json").read_text()
+    assert made(run_weft, folder, out) == ("", plain)
+    (folder / "config.json").write_text((folder / "config.json").read_text().replace("-Infinity}", "-Infinite}"))
+    assert "config.json: line 1, column" in made(run_weft, folder, out)[0]
+
+
+def test_kimi_linear_as_transformers_saves_it(run_weft, tmp_path):
+    """Kinds of layers as lists, sizes of the recurrence beside the others, dense layers with the prefix of experts: the same file as of the published form."""
+    record = RECORDS["kimilinear"]
+    folder, out = folders.write(tmp_path / "kimilinear", record), tmp_path / "out.gguf"
+    before, plain = keys(run_weft, folder, out)[0], made(run_weft, folder, out)
+    assert before["kimi-linear.attention.head_count_kv"] == [0, 0, 1, 0] and before["kimi-linear.leading_dense_block_count"] == 1
+
+    def as_saved(c):
+        for k in ("linear_attn_config", "first_k_dense_replace"):
+            del c[k]
+        c.update(layer_types=["linear_attention"] * 2 + ["full_attention", "linear_attention"], mlp_layer_types=["dense"] + ["sparse"] * 3, linear_head_dim=32, linear_num_heads=4, linear_conv_kernel_dim=4)
+    put(folder, as_saved)
+    assert made(run_weft, folder, out) == plain != ("", None)
+    put(folder, lambda c: c.update(layer_types=["full_attention"] + ["linear_attention"] * 3))
+    assert "'blk.0.attn_q.weight' has shape {64, 128, 1, 1}, expected {64, 96}" in made(run_weft, folder, out)[0]
+    put(folder, lambda c: c.update(layer_types=None, linear_attn_config={"full_attn_layers": [3]}, mlp_layer_types=["dense"] * 2 + ["sparse"] * 2))
+    assert "'blk.1.ffn_up.weight' is missing" in made(run_weft, folder, out)[0]
+    renamed = {n.replace("layers.0.mlp.", "layers.0.block_sparse_moe."): s for n, s in record["tensors"].items()}
+    names = {t.name for t in gguf.GGUFReader(out).tensors}
+    assert renamed != record["tensors"]
+    keys(run_weft, folders.write(tmp_path / "saved" / "kimilinear", {**record, "tensors": renamed}), out)
+    assert {t.name for t in gguf.GGUFReader(out).tensors} == names
+
+
+def test_the_scale_of_queries(run_weft, tmp_path):
+    for kind, arch in (("gemma2", "gemma2"), ("gemma3", "gemma3"), ("gemma3-text", "gemma-embedding")):
+        folder = folders.write(tmp_path / kind, RECORDS[kind])
+        assert f"{arch}.attention.scale" not in keys(run_weft, folder, tmp_path / "out.gguf")[0], kind           # the size of a head
+        for scalar, expected in ((64, 0.125), (None, 0.0625)):
+            put(folder, lambda c: c.update(query_pre_attn_scalar=scalar) if scalar else c.pop("query_pre_attn_scalar"))       # noqa: B023
+            assert keys(run_weft, folder, tmp_path / "out.gguf")[0][f"{arch}.attention.scale"] == expected, kind
+
+
+def test_gates_of_gemma_3n_that_are_cut(run_weft, tmp_path):
+    """Standard deviations above the mean where a share of a normal distribution ends; layers with a window."""
+    folder, key = folders.write(tmp_path / "gemma3n", RECORDS["gemma3n"]), "gemma3n.activation_sparsity_scale"
+    before = keys(run_weft, folder, tmp_path / "out.gguf")[0]
+    put(folder, lambda c: c.update(activation_sparsity_pattern=[0.5, 0.25, 0.75, 0.9, 0.999] + [0.0] * 5, layer_types=(["full_attention"] + ["sliding_attention"] * 4) * 2))
+    after = keys(run_weft, folder, tmp_path / "out.gguf")[0]
+    assert after[key][:5] == pytest.approx([statistics.NormalDist().inv_cdf(p) for p in (0.5, 0.25, 0.75, 0.9, 0.999)], rel=1e-5, abs=1e-7) and after[key][5:] == [-math.inf] * 5
+    assert before[key][:4] == pytest.approx([statistics.NormalDist().inv_cdf(0.95)] * 4, rel=1e-5)
+    assert after["gemma3n.attention.sliding_window_pattern"] == [False, True, True, True, True] * 2 != before["gemma3n.attention.sliding_window_pattern"]
+
+
+def test_yarn_whose_weights_of_the_logarithm_differ(run_weft, tmp_path):
+    folder, out = folders.write(tmp_path / "qwen3-yarn", RECORDS["qwen3-yarn"]), tmp_path / "out.gguf"
+    plain = keys(run_weft, folder, out)[0]
+    assert not {"qwen3.rope.scaling.yarn_attn_factor", "qwen3.rope.scaling.yarn_truncate"} & plain.keys()
+    put(folder, lambda c: c["rope_parameters"].update(mscale=0.5, mscale_all_dim=0.25, truncate=False))
+    k, log = keys(run_weft, folder, out)[0], math.log(plain["qwen3.rope.scaling.factor"])
+    assert k["qwen3.rope.scaling.yarn_attn_factor"] == pytest.approx((0.05 * log + 1) / (0.025 * log + 1), rel=1e-6)
+    assert k["qwen3.rope.scaling.yarn_truncate"] is False
+    oss = folders.write(tmp_path / "gpt-oss", RECORDS["gpt-oss"])
+    assert "gpt-oss.rope.scaling.yarn_truncate" not in keys(run_weft, oss, out)[0]
+    put(oss, lambda c: c["rope_parameters"].update(truncate=True))
+    assert keys(run_weft, oss, out)[0]["gpt-oss.rope.scaling.yarn_truncate"] is True
+    ministral = folders.write(tmp_path / "ministral3", RECORDS["ministral3"])
+    put(ministral, lambda c: c["rope_parameters"].update(mscale=0.5))
+    assert "key 'mscale': is not mscale_all_dim, but files of mistral3" in made(run_weft, ministral, out)[0]
+
+
+def test_exaone_4_is_scaled_as_llama_3(run_weft, tmp_path):
+    """Published folders of EXAONE 4 have this scaling; the factors are those that a folder of Llama's gets."""
+    factors = []
+    for kind in ("llama", "exaone4"):
+        folder = folders.write(tmp_path / kind, RECORDS[kind])
+        put(folder, lambda c: c.update(head_dim=16, rope_parameters={"rope_type": "llama3", "rope_theta": 1e6, "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}))
+        factors.append(keys(run_weft, folder, tmp_path / "out.gguf")[1])
+    assert factors[0] == factors[1] and len(set(factors[0]["rope_freqs.weight"])) > 2

@@ -1,0 +1,151 @@
+"""A process of a model dies or hangs while `mpirun -n 2 weft serve` answers: all end with an error within ten seconds, and nothing wrong was said.
+
+WEFT_RANK_MOMENTS=50 tries so many moments of each kind in place of a few.
+"""
+import http.client
+import json
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from rank_serving import RankServer
+from serving import Server, until
+
+THREADS = 1
+
+MOMENTS = int(os.environ.get("WEFT_RANK_MOMENTS") or 3)
+LIMIT_S = 10
+PROMPTS = ["def f(x):", "import os\n", "class A:\n", "for i in "]
+# A process that is stopped is noticed after eight seconds; one that is gone, at once.
+FAULTS = {"killed": (signal.SIGKILL, "rows"), "killed by layers": (signal.SIGKILL, "layer"), "stopped": (signal.SIGSTOP, "rows")}
+
+
+@pytest.fixture(scope="module")
+def serve(weft, weft_env, tinypy):
+    def start(kind, *more):
+        return kind(weft, weft_env, tinypy, "-c", "2048", "--parallel", "4", *more)
+    return start
+
+
+def pieces(port, prompt):
+    """The texts of a streamed answer, and None after the last one. An answer that breaks off ends without."""
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    body = {"prompt": prompt, "n_predict": 100, "temperature": 0, "stream": True, "ignore_eos": True, "cache_prompt": True}
+    c.request("POST", "/completion", json.dumps(body), {"Content-Type": "application/json"})
+    answer = c.getresponse()
+    assert answer.status in (200, 503), answer.status
+    while answer.status == 200 and (line := answer.readline()):
+        if line.startswith(b"data: "):
+            said = json.loads(line[6:])
+            if "error" in said:
+                return
+            yield said["content"]
+            if said["stop"]:
+                yield None
+                return
+
+
+@pytest.fixture(scope="module")
+def answers(serve):
+    """What one process says."""
+    with serve(Server) as s:
+        return {p: "".join(x for x in pieces(s.port, p) if x) for p in PROMPTS}
+
+
+class Client(threading.Thread):
+    """Asks until the server is gone."""
+
+    def __init__(self, port, prompt, expected):
+        super().__init__(daemon=True)
+        self.port, self.prompt, self.expected = port, prompt, expected
+        self.whole, self.wrong = 0, None
+        self.start()
+
+    def run(self):
+        try:
+            while not self.wrong:
+                self.ask()
+        except (OSError, http.client.HTTPException):
+            return
+
+    def ask(self):
+        said = ""
+        for piece in pieces(self.port, self.prompt):
+            if piece is None:
+                self.whole += 1
+            else:
+                said += piece
+            if not self.expected.startswith(said) or (piece is None and said != self.expected):
+                self.wrong = said
+                return
+
+
+def runs(pid):
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def fail_once(serve, answers, how, split, rank, after):
+    """Seconds until all were gone."""
+    s = serve(RankServer, *(["-sm", split] if split != "rows" else [])).ready()
+    ranks = s.ranks
+    clients = [Client(s.port, p, answers[p]) for p in PROMPTS]
+    try:
+        time.sleep(after)
+        os.kill(ranks[rank], how)
+        began = time.monotonic()
+        for c in clients:
+            c.join(max(0, began + LIMIT_S - time.monotonic()))
+        status = s.process.wait(max(0.1, began + LIMIT_S - time.monotonic()))
+        until(lambda: not any(map(runs, ranks.values())), max(0.1, began + LIMIT_S - time.monotonic()))
+        took = time.monotonic() - began
+        assert not any(c.is_alive() for c in clients), "a request hangs"
+        assert status, "a status of 0"
+        assert not any(c.wrong for c in clients), [(c.prompt, c.wrong) for c in clients]
+        s.check_for_reports()
+        return took, status, sum(c.whole for c in clients), "".join(s.said)
+    finally:
+        for p in ranks.values():
+            if runs(p):
+                os.kill(p, signal.SIGKILL)
+        s.process.kill()
+        s.process.wait()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_process_that_fails(serve, answers, fault):
+    how, split = FAULTS[fault]
+    draw = random.Random(fault)
+    for i in range(MOMENTS):
+        rank, after = i % 2, draw.uniform(0, 2)
+        took, status, whole, said = fail_once(serve, answers, how, split, rank, after)
+        print(f"{fault}: process {rank} after {after:.2f} s: all gone after {took:.2f} s, status {status}, {whole} answers before")
+        if how == signal.SIGSTOP:
+            assert status == 1 and f"process {rank} does not answer" in said, said
+
+
+def test_processes_that_go_on(serve, answers):
+    """One that stops for three seconds, and a machine that sleeps for eight with all processes on it, harm nothing."""
+    s = serve(RankServer).ready()
+    ranks = list(s.ranks.values())
+    clients = [Client(s.port, p, answers[p]) for p in PROMPTS]
+    try:
+        for which, seconds in ((ranks[:1], 3), (ranks[1:], 3), (ranks, 8)):
+            for how in (signal.SIGSTOP, signal.SIGCONT):
+                for p in which:
+                    os.kill(p, how)
+                time.sleep(seconds if how == signal.SIGSTOP else 1)
+        before = [c.whole for c in clients]
+        until(lambda: all(c.whole > n for c, n in zip(clients, before)), 60)
+        assert not any(c.wrong for c in clients) and s.process.poll() is None
+    finally:
+        for p in filter(runs, ranks):
+            os.kill(p, signal.SIGKILL)
+        s.process.kill()
+        s.process.wait()
