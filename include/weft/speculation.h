@@ -14,7 +14,7 @@ typedef struct weft_speculation weft_speculation;
 enum weft_speculating {
   WEFT_SPECULATE_NEVER,
   WEFT_SPECULATE_IF_IT_PAYS,
-  WEFT_SPECULATE_ALWAYS /* whenever something can be drafted: for tests */
+  WEFT_SPECULATE_ALWAYS /* whenever something can be drafted */
 };
 /* Freed before the model is closed. */
 weft_speculation *weft_speculation_new(weft_model *m, enum weft_speculating how);

@@ -185,13 +185,14 @@ class Sequence:
             ffi.release(self._handle)
             self._handle = ffi.NULL
 
-    def speculate(self, on: bool) -> None:
-        """Whether add_one drafts tokens that the text has had, if that pays."""
+    def speculate(self, on: bool, always: bool = False) -> None:
+        """Whether add_one drafts tokens that the text has had: if that pays, or always."""
         if self._speculation is not None:
             ffi.release(self._speculation)
             self._speculation = None
         if on:
-            made = lib.weft_speculation_of_sequence(self.model._handle, self._handle, lib.WEFT_SPECULATE_IF_IT_PAYS)
+            how = lib.WEFT_SPECULATE_ALWAYS if always else lib.WEFT_SPECULATE_IF_IT_PAYS
+            made = lib.weft_speculation_of_sequence(self.model._handle, self._handle, how)
             self._speculation = owned(made, lib.weft_speculation_free, self._handle) if made else None
 
     def add_one(self, past: np.ndarray, token: int) -> np.ndarray:

@@ -218,8 +218,7 @@ static int open_chat_model(struct chat *c) {
   c->vocab = weft_model_vocab(c->model);
   c->n_vocab = weft_model_vocab_size(c->model);
   c->stream = weft_stream_new(c->vocab, true);
-  c->speculation =
-    weft_speculation_new(c->model, c->o.no_speculation ? WEFT_SPECULATE_NEVER : WEFT_SPECULATE_IF_IT_PAYS);
+  c->speculation = weft_speculation_new(c->model, settings_speculating(&c->o));
   if (!c->o.no_speculation && draft_args_open(&c->o.draft, c->model, &c->bar, &c->draft_model, &c->draft))
     return EXIT_FAILED;
   if (c->draft) weft_speculation_draft(c->speculation, c->draft);

@@ -617,6 +617,7 @@ static const struct option rows[] = {
        .more =
          "Otherwise tokens are drafted from repetitions in the text, and by the model's own block for that (MTP), if "
          "the file has one; as far as that pays, as measured. Tokens are equal with or without."),
+  FLAG(TALK | SERVE, "--draft-always", "draft whether or not it pays; --no-speculation goes before it", draft_always),
   GROUP(TALK | SERVE, "Machine"),
   INT(ONE, "-t, --threads", "N", "threads; 0 or -1: automatic (default)", model.threads, -1, 1024, SAME,
       .env = "LLAMA_ARG_THREADS"),
@@ -831,7 +832,8 @@ static const struct option rows[] = {
        .fine = "*", .env = "LLAMA_ARG_SPEC_DRAFT_BACKEND_SAMPLING"),
   IDLE(
     LLAMA, "--spec-type", "TYPES",
-    "drafts come from the text, the model's MTP blocks and -md, as far as each pays; --no-speculation turns them off",
+    "drafts come from the text, the model's MTP blocks and -md, as far as each pays (--draft-always: always); "
+    "--no-speculation turns them off",
     .fine = "draft-simple|draft-eagle3|draft-mtp|draft-dflash|draft-dspark|ngram-simple|ngram-map-k|ngram-map-k4v|"
             "ngram-mod|ngram-cache",
     .env = "LLAMA_ARG_SPEC_TYPE"),

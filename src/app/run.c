@@ -361,7 +361,7 @@ static int open_run_model(struct run *r) {
   if (r->o.top_logprobs > r->n_vocab) r->o.top_logprobs = r->n_vocab;
   r->top = xcalloc((size_t)r->o.top_logprobs, sizeof *r->top);
   r->stream = weft_stream_new(r->vocab, r->o.special);
-  r->speculation = weft_speculation_new(r->model, guesses ? WEFT_SPECULATE_IF_IT_PAYS : WEFT_SPECULATE_NEVER);
+  r->speculation = weft_speculation_new(r->model, guesses ? settings_speculating(&r->o) : WEFT_SPECULATE_NEVER);
   if (!r->o.no_speculation && draft_args_open(&r->o.draft, r->model, &r->bar, &r->draft_model, &r->draft))
     return EXIT_FAILED;
   if (r->draft) weft_speculation_draft(r->speculation, r->draft);

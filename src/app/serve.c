@@ -186,7 +186,7 @@ static int run_server(struct settings *all, const char *defaults, const struct a
                      .model = model_args_options(&all->model),
                      .draft = all->model.draft_file ? all->model.draft_file : all->draft.model.model,
                      .drafts = draft_args_options(&all->draft),
-                     .no_speculation = all->no_speculation,
+                     .speculating = settings_speculating(all),
                      .key_file = a->key_file,
                      .keys = texts_of(&a->keys),
                      .n_keys = a->keys.n,

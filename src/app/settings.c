@@ -143,6 +143,11 @@ const char *settings_model(const struct command *a, const struct command *b, int
   return NULL;
 }
 
+enum weft_speculating settings_speculating(const struct settings *s) {
+  if (s->no_speculation) return WEFT_SPECULATE_NEVER;
+  return s->draft_always ? WEFT_SPECULATE_ALWAYS : WEFT_SPECULATE_IF_IT_PAYS;
+}
+
 void settings_free(struct settings *s) {
   struct texts *all[] = {&s->stops,
                          &s->models,

@@ -93,7 +93,8 @@ struct settings {
   const char *prompt, *text, *file;                 // text: the prompt as an operand
   struct ids ids, force, detokenize;
   struct texts stops;
-  bool escapes, no_bos, no_speculation, parse_special, from_stdin, only_ids, special, display_prompt, verbose_prompt;
+  bool escapes, no_bos, no_speculation, draft_always, parse_special, from_stdin, only_ids, special;
+  bool display_prompt, verbose_prompt;
   int64_t count, top_logprobs, benchmark;
   const char *stats;
   // chat, template
@@ -143,5 +144,7 @@ int settings_run(const struct command *c, int argc, char **argv, int (*work)(str
 bool settings_are_for(const struct command *other, const struct command *this, int argc, char **argv);
 // The model named on the command line of either of two commands; NULL: none.
 const char *settings_model(const struct command *a, const struct command *b, int argc, char **argv);
+// --no-speculation and --draft-always, of which the first wins.
+enum weft_speculating settings_speculating(const struct settings *s);
 void settings_free(struct settings *s);
 #endif

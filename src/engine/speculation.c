@@ -20,7 +20,7 @@ enum {
 #define SAVED 4              // maximum tokens whose time is saved up for that
 #define MARGIN 1.02          // minimum expected speed of drafting, relative to no drafts
 #define MOST_WON_S 10.0      // maximum gain that is counted: it is lost again if drafts fail later
-#define SURE 0.7             // for tests: a source this confident is asked before others
+#define SURE 0.7             // if all drafts are evaluated: a source this confident is asked before others
 #define STALE 32             // steps with drafts in a row, before one without measures the baseline again
 #define READ_TOKENS 64       // tokens whose time may be spent on reading texts before that has paid
 

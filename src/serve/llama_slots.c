@@ -10,7 +10,7 @@
 static json_t *slot_json(const server *s, const served *m, const struct sched_counts *c, int i) {
   const struct slot_state *slot = &c->slot[i];
   const struct run_counts *n = &slot->counts;
-  bool speculates = !s->o->no_speculation;
+  bool speculates = s->o->speculating != WEFT_SPECULATE_NEVER;
   json_t *o = json_pack("{si si sb sb si si}", "id", i, "n_ctx", weft_model_context(m->model), "speculative",
                         speculates, "is_processing", slot->in_work, "n_past", slot->past, "n_waiting",
                         c->waiting);

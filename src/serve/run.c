@@ -10,7 +10,7 @@
 struct run {
   weft_model *m;
   weft_draft *draft;         // or NULL
-  bool no_speculation;
+  enum weft_speculating speculating;
   request *r;
   int choice;
   held held;
@@ -228,9 +228,9 @@ static int prepare_run(run *u, weft_error *err) {
   return 0;
 }
 
-run *run_new(weft_model *m, weft_draft *d, bool no_speculation, request *r, int choice) {
+run *run_new(weft_model *m, weft_draft *d, enum weft_speculating speculating, request *r, int choice) {
   run *u = xcalloc(1, sizeof *u);
-  *u = (run){.m = m, .draft = d, .no_speculation = no_speculation, .r = r, .choice = choice, .drawn_id = -1};
+  *u = (run){.m = m, .draft = d, .speculating = speculating, .r = r, .choice = choice, .drawn_id = -1};
   return u;
 }
 
@@ -273,8 +273,7 @@ bool run_begin(run *u, held *h) {
   u->began = true;
   u->held = *h;
   u->fed = u->kept = h->past.n;
-  u->speculation = weft_speculation_of_sequence(u->m, h->sequence,
-                                                u->no_speculation ? WEFT_SPECULATE_NEVER : WEFT_SPECULATE_IF_IT_PAYS);
+  u->speculation = weft_speculation_of_sequence(u->m, h->sequence, u->speculating);
   if (u->draft) weft_speculation_draft(u->speculation, u->draft);
   return prepare_run(u, &err) ? fail_run(u, &err) : true;
 }

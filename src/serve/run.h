@@ -16,7 +16,8 @@ static inline size_t alike(const token_ids *x, const token_ids *y) {
 }
 
 typedef struct run run;
-run *run_new(weft_model *m, weft_draft *d, bool no_speculation, request *r, int choice);     // d: NULL: none
+// d: NULL: none
+run *run_new(weft_model *m, weft_draft *d, enum weft_speculating speculating, request *r, int choice);
 const request *run_request(const run *u);
 // Call it before run_begin, and before a prefix is searched in the cache. -1 and the reason: call run_fail.
 int run_read_source(run *u, weft_error *err);

@@ -391,7 +391,7 @@ static void begin_choice(sched *s, request *r) {
   weft_error err;
   held h;
   int slot = r->begun ? -1 : r->slot;
-  run *u = run_new(s->model, s->draft, s->o.no_speculation, r, r->begun++);
+  run *u = run_new(s->model, s->draft, s->o.speculating, r, r->begun++);
   size_t shared;
   bool fits = !run_read_source(u, &err) && !find_past(s, r, slot, &h, &shared, &err);
   if (fits) {
@@ -535,20 +535,20 @@ static void learn_pieces(sched *s, size_t n, size_t tokens, size_t past, bool un
 static double thought_s(const sched *s) { return s->draft ? weft_draft_seconds(s->draft) : 0; }
 
 // Adds draft tokens to each answer, as far as they pay. Answers without a draft only wait for the others' rows and for
-// their draft model; that may take a fiftieth of the time. Returns the rows of the step.
+// their draft model; that may take a fiftieth of the time, unless --draft-always is set. Returns the step's rows.
 static size_t draft_rows(sched *s, weft_tokens *parts, run **of, size_t n) {
   enum { MOST = 8 };                   // maximum tokens of a draft
   size_t rows = n, drafting = 0, chunk = (size_t)weft_model_chunk(s->model);
-  double before = thought_s(s);
+  double before = thought_s(s), lent = s->o.speculating == WEFT_SPECULATE_ALWAYS ? INFINITY : s->lent_s;
   for (size_t i = 0; i < n; i++) {
     if (rows + MOST > SCHED_ROWS || rows + MOST > chunk) break;
-    if (s->draft) weft_draft_rest(s->draft, s->lent_s < (drafting < i ? thought_s(s) - before : 0));
+    if (s->draft) weft_draft_rest(s->draft, lent < (drafting < i ? thought_s(s) - before : 0));
     run_settle(of[i]);
     run_propose(of[i], &parts[i], rows_cost(s, n) / (double)n, rows_cost(s, rows + MOST - 1) - rows_cost(s, rows));
     rows += parts[i].n - 1;
     drafting += parts[i].n > 1;
   }
-  if (drafting == n || rows_cost(s, rows) - rows_cost(s, n) <= s->lent_s) return rows;
+  if (drafting == n || rows_cost(s, rows) - rows_cost(s, n) <= lent) return rows;
   for (size_t i = 0; i < n; i++) parts[i].n = parts[i].rows = 1;
   return n;
 }
@@ -660,7 +660,7 @@ static int open_draft(sched *s, weft_error *err) {
                     .prompt_threads = s->o.model.prompt_threads,
                     .progress = on_load,
                     .progress_ctx = s};
-  if (s->o.no_speculation) return 0;
+  if (s->o.speculating == WEFT_SPECULATE_NEVER) return 0;
   if (s->o.draft) {
     if (weft_model_open(s->o.draft, &o, &s->draft_model, err)) return -1;
     if (!weft_draft_new(s->model, s->draft_model, &s->o.drafts, &s->draft, err)) return 0;
@@ -800,8 +800,8 @@ static bool is_draft_file(const char *path) {
 
 // A draft file is opened with the model. Of several models, those that it does not fit go without it.
 static int open_served(sched *s) {
-  bool file = !s->o.no_speculation && is_draft_file(s->o.draft);
-  s->model_options.mtp = !s->o.no_speculation && (!s->o.draft || s->o.draft_of_some);
+  bool drafts = s->o.speculating != WEFT_SPECULATE_NEVER, file = drafts && is_draft_file(s->o.draft);
+  s->model_options.mtp = drafts && (!s->o.draft || s->o.draft_of_some);
   s->model_options.draft_file = file ? s->o.draft : NULL;
   if (file) s->o.draft = NULL;
   int status = weft_model_open(s->o.path, &s->model_options, &s->model, &s->why);

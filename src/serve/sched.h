@@ -21,7 +21,7 @@ struct sched_options {
   const char *draft;                   // path of a draft model; NULL: none
   bool draft_of_some;                  // if the draft model does not fit, go on without it, with a warning
   weft_draft_options drafts;
-  bool no_speculation;
+  enum weft_speculating speculating;
   int n_keys;                          // queues
   int parallel;                        // running answers, at most SCHED_PARALLEL_MAX
   int64_t max_waiting, max_tokens;     // limits of waiting requests of all keys: number, prompt tokens; 0: none

@@ -53,7 +53,7 @@ typedef struct serve_options {
   weft_options model;
   const char *draft;                   // path of a draft model or draft file, for all models that it fits; NULL: none
   weft_draft_options drafts;
-  bool no_speculation;                       // disables all kinds of drafts
+  enum weft_speculating speculating;         // for all kinds of drafts
   bool chat_bos;                       // chats begin with BOS if the file requires one and the template writes none
   // chat template for all conversations, in Jinja, and its name for messages; NULL: the model's own. built_in: adds BOS
   // only if the model needs one

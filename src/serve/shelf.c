@@ -546,7 +546,7 @@ static void load_served(shelf *sh, served *m) {
                              .draft = o->draft,
                              .draft_of_some = !is_alone(sh),
                              .drafts = o->drafts,
-                             .no_speculation = o->no_speculation,
+                             .speculating = o->speculating,
                              .n_keys = sh->o.n_keys,
                              .parallel = o->parallel,
                              .max_waiting = o->max_waiting,

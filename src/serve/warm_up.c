@@ -21,7 +21,7 @@ static int warm_up_steps(weft_model *m, const struct sched_options *o, const flo
   parts[0].n = 1;
   if (!status && n >= SOME) status = weft_step(m, parts, SOME, NULL, NULL, err);
   if (!status) status = weft_step(m, parts, (size_t)n, NULL, NULL, err);
-  for (int rows = ROWS / 2; rows <= ROWS && !o->no_speculation && !status; rows += ROWS / 2) {
+  for (int rows = ROWS / 2; rows <= ROWS && o->speculating != WEFT_SPECULATE_NEVER && !status; rows += ROWS / 2) {
     parts[0].n = parts[0].rows = (size_t)(chunk < rows ? chunk : rows);
     status = weft_step(m, parts, 1, NULL, NULL, err);
   }

@@ -27,15 +27,6 @@ def until(true, seconds=60, pause=0.02):
         time.sleep(pause)
 
 
-def until_accepted(ask):
-    """Calls ask until it returns something true, which is returned: how many draft tokens it saw accepted, say. Whether drafts seem to pay is
-    measured while it runs: where other programs hold a machine up, an answer may have none."""
-    for _ in range(5):
-        if got := ask():
-            return got
-    raise AssertionError("no draft token was accepted in five tries")
-
-
 class Server:
     def __init__(self, weft, env, model, *args, options=()):
         command = [weft, *options, "serve", *(["-m", str(model)] if model else []), *([] if "--host" in args else ["--port", "0"]), *map(str, args)]

@@ -12,7 +12,6 @@ import gguf
 import numpy as np
 import pytest
 from conftest import same_text_with_drafts
-from serving import until_accepted
 from test_serve import start
 
 THREADS = 1
@@ -196,18 +195,15 @@ def test_served(weft, weft_env, foresees):
     with start(weft, weft_env, path.with_name("glm4moe-without.gguf")) as s:
         plain = [what(s.ask("/completion", a)[1]) for a in asks]
         assert s.metric("weft:draft_seconds_total") == 0
-    with start(weft, weft_env, path) as s:
+    with start(weft, weft_env, path, "--draft-always") as s:
         ask = lambda a: s.ask("/completion", a)[1]
-
-        def accepted():
-            alone = [ask(a) for a in asks]
-            assert [what(got) for got in alone] == plain
-            return sum(got["timings"].get("draft_n_accepted", 0) for got in alone)
-        until_accepted(accepted)
+        alone = [ask(a) for a in asks]
+        assert [what(got) for got in alone] == plain
+        assert sum(got["timings"].get("draft_n_accepted", 0) for got in alone) > 0
         assert s.metric("weft:draft_seconds_total") > 0
         with futures.ThreadPoolExecutor(4) as pool:
             assert [what(got) for got in pool.map(ask, asks)] == plain
-    with start(weft, weft_env, path, "--no-speculation") as s:
+    with start(weft, weft_env, path, "--no-speculation", "--draft-always") as s:
         got = s.ask("/completion", asks[0])[1]
         assert what(got) == plain[0] and not got["timings"].get("draft_n") and s.metric("weft:draft_seconds_total") == 0
 
@@ -218,7 +214,7 @@ def test_plans_of_guesses_are_there_first(weft, weft_env, foresees, tmp_path, na
     """Without the block: the text repeats itself. A step has no more rows than a chunk has positions."""
     path, ask = foresees(name).with_name(f"{name}-without.gguf"), {"prompt": [5, 17, 40], "temperature": 0, "ignore_eos": True}
     kernels = lambda: sqlite3.connect(next(tmp_path.rglob("*.db"))).execute("SELECT count(*) FROM kernel").fetchone()
-    for more in ["--no-speculation"], []:
+    for more in ["--no-speculation"], ["--draft-always"]:
         with start(weft, {**weft_env, "WEFT_CACHE": str(tmp_path)}, path, *args, *more) as s:
             s.ask("/completion", {**ask, "n_predict": 1})
             before = kernels()
@@ -228,15 +224,12 @@ def test_plans_of_guesses_are_there_first(weft, weft_env, foresees, tmp_path, na
                 assert status == 200 and got["tokens_predicted"] == 400
                 return got["content"], got["timings"].get("draft_n_accepted")
 
-            def accepted():
-                text, n = answer()
-                assert text == plain
-                return n
-            if more:
-                plain, n = answer()
+            text, n = answer()
+            if more == ["--no-speculation"]:
+                plain = text
                 assert not n
             else:
-                until_accepted(accepted)
+                assert text == plain and n
             assert before > (0,) and kernels() == before
 
 
@@ -246,11 +239,10 @@ def test_a_chat(run_weft, foresees):
     want = run_weft([*args, "--no-speculation"], input=lines)
     assert want.returncode == 0 and want.stdout
 
-    def accepted():
-        done = run_weft([*args, "-v"], input=lines)
+    for always in [], ["--draft-always"]:
+        done = run_weft([*args, "-v", *always], input=lines)
         assert done.returncode == 0 and done.stdout == want.stdout
-        return "the model's own block for that has proposed" in done.err
-    until_accepted(accepted)
+    assert "the model's own block for that has proposed" in done.err
 
 
 def test_inspect_shows_it(run_weft, foresees):
