@@ -302,7 +302,7 @@ static int fetch_one(http *h, const struct wanted *w, bool quiet, error *err) {
 // A folder's path is shown once, other files' paths each.
 static int fetch_all(http *h, const pull_listing *l, bool again, bool quiet, error *err) {
   bool folder = l->folder.n, begun = false;
-  int status = store_make(err);
+  int status = 0;
   for (size_t i = 0; !status && i < l->files.n; i++) {
     const struct wanted *w = &l->files.at[i];
     if (is_there(w, quiet) && (!again || w->size >= 0)) {
@@ -361,6 +361,20 @@ static void note_encoder(const struct job *j, const wanted_list *l, const str *p
   if (store_note_encoder(path->at, encoder, &why)) warning("which encoder goes with it is not noted: %s", why.text);
 }
 
+// Fetches the files of a listing. They may have the names of another repository's, so no other program may do so.
+static int fetch_listing(http *h, const struct job *j, pull_listing *l, error *err) {
+  str of = {0};
+  int lock = -1, status = store_make(err);
+  str_add(&of, l->folder.n ? l->folder.at : l->files.at[0].path.at);
+  keep_wanted(j, &l->files);
+  if (!status) status = store_lock(of.at, &lock, err);
+  if (!status) status = fetch_all(h, l, j->again, j->quiet, err);
+  if (!status && l->folder.n && !j->there) status = end_folder(j->r, l, err);
+  store_unlock(of.at, lock);
+  str_free(&of);
+  return status;
+}
+
 static int pull(const struct job *j, str *path, error *err) {
   const struct reference *r = j->r;
   const char *token = j->from->token;
@@ -373,9 +387,7 @@ static int pull(const struct job *j, str *path, error *err) {
                : r->kind == OLLAMA     ? list_ollama(h, r, &l.files, err)
                                        : list_address(r, &l.files, err);
   if (!status && !j->there) { path->n = 0; str_add(path, l.folder.n ? l.folder.at : l.files.at[0].path.at); }
-  if (!status) keep_wanted(j, &l.files);
-  if (!status) status = fetch_all(h, &l, j->again, j->quiet, err);
-  if (!status && l.folder.n && !j->there) status = end_folder(r, &l, err);
+  if (!status) status = fetch_listing(h, j, &l, err);
   if (!status) note_encoder(j, &l.files, path);
   interrupt_start();
   http_close(h);

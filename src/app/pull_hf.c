@@ -54,6 +54,15 @@ static bool is_model_file(const char *path) {
          !(store_part(name, &part, &parts, &stem) && part > 1);
 }
 
+// The files of a listing by their paths. (A hostile one has hundreds of thousands, and an index names as many.)
+static json_t *by_paths(json_t *files) {
+  json_t *out = json_object(), *f;
+  size_t i;
+  json_array_foreach(files, i, f)
+    if (file_path(f) && !json_object_get(out, file_path(f))) json_object_set(out, file_path(f), f);
+  return out;
+}
+
 // Chooses the file of a repository by its name, by the quantisation, or else Q4_K_M, Q8_0, or the first one.
 static const json_t *choose(const json_t *files, const struct reference *r, error *err) {
   const char *usual[] = {"Q4_K_M", "Q8_0", ""};
@@ -138,20 +147,31 @@ static int add_hf_file(const struct reference *r, const json_t *f, wanted_list *
   return status;
 }
 
-static int list_parts(const struct reference *r, const json_t *files, wanted_list *out, error *err) {
-  const json_t *f = choose(files, r, err);
-  int part, parts, status = 0;
-  size_t stem;
-  if (!f) return -1;
-  const char *first = file_path(f);
-  if (!store_part(first, &part, &parts, &stem)) status = add_hf_file(r, f, out, err);
-  else for (int i = 1; !status && i <= parts; i++) {
+// Adds the parts of the model whose first part is `first`.
+static int list_all_parts(const struct reference *r, json_t *files, const char *first, wanted_list *out, error *err) {
+  json_t *by_path = by_paths(files);
+  int part, parts = 0, status = 0;
+  size_t stem = 0;
+  store_part(first, &part, &parts, &stem);
+  for (int i = 1; !status && i <= parts; i++) {
     str name = {0};
     str_addf(&name, "%.*s-%05d-of-%05d.gguf", (int)stem, first, i, parts);
-    const json_t *one = choose(files, &(struct reference){.kind = r->kind, .file = name.at}, NULL);
+    const json_t *one = json_object_get(by_path, name.at);
     status = one ? add_hf_file(r, one, out, err) : error_set(err, "%s/%s lacks %s", r->user, r->repo, name.at);
     str_free(&name);
   }
+  json_decref(by_path);
+  return status;
+}
+
+static int list_parts(const struct reference *r, json_t *files, wanted_list *out, error *err) {
+  const json_t *f = choose(files, r, err);
+  int part, parts;
+  size_t stem;
+  if (!f) return -1;
+  const char *first = file_path(f);
+  int status = store_part(first, &part, &parts, &stem) ? list_all_parts(r, files, first, out, err)
+                                                        : add_hf_file(r, f, out, err);
   const json_t *encoder = store_is_encoder(pull_base_name(first)) ? NULL : choose_encoder(files, first);
   if (!status && encoder) {
     error why = {0};
@@ -206,7 +226,7 @@ static int check_class(http *h, const struct reference *r, error *err) {
 }
 
 // The set of files with weights: those of the index, or without one all model*.safetensors. Empty: none.
-static int list_weight_files(http *h, const struct reference *r, const json_t *files, json_t *set, error *err) {
+static int list_weight_files(http *h, const struct reference *r, json_t *files, json_t *set, error *err) {
   json_t *index, *name;
   const json_t *f;
   const char *tensor;
@@ -218,12 +238,14 @@ static int list_weight_files(http *h, const struct reference *r, const json_t *f
     return 0;
   }
   int status = read_object(h, r, index_name, &index, err);
+  json_t *by_path = by_paths(files);
   json_object_foreach(json_object_get(index, "weight_map"), tensor, name)
     if (json_is_string(name)) json_object_set_new(set, json_string_value(name), json_true());
   json_decref(index);
   json_object_foreach(set, tensor, name)
-    if (!status && (!file_named(files, tensor) || !weft_folder_reads(tensor)))
+    if (!status && (!json_object_get(by_path, tensor) || !weft_folder_reads(tensor)))
       status = error_set(err, "%s/%s lacks %.100s, which its %s names", r->user, r->repo, tensor, index_name);
+  json_decref(by_path);
   return status;
 }
 
@@ -235,7 +257,7 @@ static int add_folder_file(const struct reference *r, const json_t *f, pull_list
   return status;
 }
 
-static int list_folder(http *h, const struct reference *r, const json_t *files, pull_listing *out, error *err) {
+static int list_folder(http *h, const struct reference *r, json_t *files, pull_listing *out, error *err) {
   const json_t *f;
   size_t i;
   json_t *weights = json_object();

@@ -246,11 +246,10 @@ int store_find(const stored_list *l, const char *name) {
   return -1;
 }
 
-int store_remove(const struct stored *s, error *err) {
+static int remove_parts(const struct stored *s, error *err) {
   str folder = {0}, name = {0}, path = {0};
   bool partial;
   int of, status = 0;
-  if (s->folder) return store_remove_folder(s->path, err);
   if (store_folder(&folder, err)) return -1;
   DIR *d = opendir(folder.at);
   for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
@@ -268,6 +267,14 @@ int store_remove(const struct stored *s, error *err) {
   }
   if (d) closedir(d);
   str_free(&folder); str_free(&name); str_free(&path);
+  return status;
+}
+
+int store_remove(const struct stored *s, error *err) {
+  int lock;
+  if (store_lock(s->path, &lock, err)) return -1;
+  int status = s->folder ? store_remove_folder(s->path, err) : remove_parts(s, err);
+  store_unlock(s->path, lock);
   return status;
 }
 

@@ -26,6 +26,11 @@ bool store_read_folder(const char *path, struct stored *row);
 int store_remove_folder(const char *path, error *err);
 // Removes the folder's files that are not among `paths`, and notes its origin.
 int store_end_folder(const char *path, const char *const *paths, size_t n, const char *origin, error *err);
+// Keeps other programs from fetching or removing what is at `path` until store_unlock, by a lock on the file
+// PATH.from.lock: several repositories may have one path here, and their files must not be mixed. -1: another program
+// has it. *fd is -1 if the folder or the file system has no locks.
+int store_lock(const char *path, int *fd, error *err);
+void store_unlock(const char *path, int fd);
 // The index of a name in the list, with or without .gguf; -1: absent.
 int store_find(const stored_list *l, const char *name);
 int store_remove(const struct stored *s, error *err);        // removes all parts, and the notes next to them

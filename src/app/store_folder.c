@@ -2,6 +2,7 @@
 // empty note says that files are still missing. See store.h.
 #define _GNU_SOURCE
 #include "app/store.h"
+#include "base/map.h"
 #include "base/newfile.h"
 #include "weft.h"
 #include <dirent.h>
@@ -118,7 +119,7 @@ int store_remove_folder(const char *path, error *err) {
 
 // ---- what a newer version has no more -------------------------------------------------------------------------------
 
-struct kept { const char *folder; const char *const *paths; size_t n; };
+struct kept { const char *folder; smap paths; };
 
 static bool strip_ending(str *path, const char *ending) {
   size_t n = strlen(ending);
@@ -134,14 +135,15 @@ static void remove_old(void *ctx, const char *path, const struct stat *st) {
   (void)st;
   str_add(&of, path);
   if (!strip_ending(&of, STORE_ORIGIN)) strip_ending(&of, ".etag");
-  bool part = strip_ending(&of, ".part"), keeps = false;
-  for (size_t i = 0; i < k->n && !part; i++) keeps |= !strcmp(k->paths[i], of.at);
+  bool keeps = !strip_ending(&of, ".part") && smap_get(&k->paths, of.at, of.n, NULL);
   if (!keeps && weft_folder_reads(of.at + strlen(k->folder) + 1)) unlink(path);
   str_free(&of);
 }
 
 int store_end_folder(const char *path, const char *const *paths, size_t n, const char *origin, error *err) {
-  struct kept k = {path, paths, n};
+  struct kept k = {.folder = path};
+  for (size_t i = 0; i < n; i++) smap_set(&k.paths, paths[i], strlen(paths[i]), NULL);
   visit_files(path, true, &(struct visit){.file = remove_old, .ctx = &k});
+  smap_free(&k.paths);
   return store_note_origin(path, origin, false, err);
 }

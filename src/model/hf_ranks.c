@@ -9,8 +9,17 @@
 
 enum { NORMAL = 1, CONTROL = 3, UNUSED = 5, BYTES_MOST = 1 << 10, RESERVED = 256, HUNYUAN_BOS = 2 };
 
-typedef struct token { const unsigned char *bytes; size_t n; } token;
-typedef struct rank_list { const char *file; token *at; size_t n; smap by_bytes; } rank_list;
+// A stretch of bytes as it is looked up: the sum of its bytes, each times a power of BASE modulo 2^61 - 1, and its
+// length. The sum of a part follows from two sums of beginnings, so no part of a token is read again for each lookup.
+typedef struct sum { uint64_t of, n; } sum;
+typedef struct token { const unsigned char *bytes; size_t n; sum sum; } token;
+typedef struct rank_list {
+  const char *file;
+  token *at;
+  size_t n;
+  smap by_sum;
+  uint64_t powers[BYTES_MOST + 1];
+} rank_list;
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
@@ -33,6 +42,26 @@ size_t hf_base64(const char *from, size_t n, unsigned char *to) {
   return n % 4 == 1 ? 0 : bytes;
 }
 
+#define BASE 0x1b3f1c9a7e4d25b1u          // any number that bytes of texts do not depend on
+static const uint64_t modulus = ((uint64_t)1 << 61) - 1;
+
+static uint64_t mul_sums(uint64_t a, uint64_t b) {
+  unsigned __int128 c = (unsigned __int128)a * b;
+  uint64_t r = (uint64_t)(c & modulus) + (uint64_t)(c >> 61);
+  return r >= modulus ? r - modulus : r;
+}
+
+// sums[i]: of the first i bytes
+static void sum_beginnings(const unsigned char *bytes, size_t n, uint64_t *sums) {
+  sums[0] = 0;
+  for (size_t i = 0; i < n; i++) sums[i + 1] = (mul_sums(sums[i], BASE) + bytes[i] + 1) % modulus;
+}
+
+static sum sum_part(const rank_list *l, const uint64_t *sums, size_t from, size_t to) {
+  uint64_t before = mul_sums(sums[from], l->powers[to - from]);
+  return (sum){sums[to] >= before ? sums[to] - before : sums[to] + modulus - before, to - from};
+}
+
 // Reads a line of n bytes, "BASE64 RANK".
 static int read_ranked_token(hf *h, rank_list *l, const char *line, size_t n, error *err) {
   size_t code = 0;
@@ -44,10 +73,14 @@ static int read_ranked_token(hf *h, rank_list *l, const char *line, size_t n, er
   if (!length || end != line + n || length > BYTES_MOST)
     return hf_fail(h, l->file, NULL, err, "line %zu is no token of at most %d bytes in base64 with its rank", l->n + 1,
                    BYTES_MOST);
-  if (rank != l->n || !smap_set(&l->by_bytes, (char *)bytes, length, (void *)(uintptr_t)(rank + 1)))
+  token *t = &l->at[l->n];
+  uint64_t sums[BYTES_MOST + 1];
+  sum_beginnings(bytes, length, sums);
+  *t = (token){bytes, length, {sums[length], length}};
+  if (rank != l->n || !smap_set(&l->by_sum, (char *)&t->sum, sizeof t->sum, (void *)(uintptr_t)(rank + 1)))
     return hf_fail(h, l->file, NULL, err, "line %zu has the rank %lu, or a token that was there before", l->n + 1,
                    rank);
-  l->at[l->n++] = (token){bytes, length};
+  l->n++;
   return 0;
 }
 
@@ -55,6 +88,8 @@ static int read_ranked_tokens(hf *h, rank_list *l, const char *text, size_t n, e
   size_t lines = 1;
   for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
   l->at = ARENA_ARRAY(h->arena, token, lines);
+  l->powers[0] = 1;
+  for (size_t i = 0; i < BYTES_MOST; i++) l->powers[i + 1] = mul_sums(l->powers[i], BASE);
   for (size_t at = 0; at < n;) {
     const char *newline = memchr(text + at, '\n', n - at);
     size_t length = newline ? (size_t)(newline - text) - at : n - at;
@@ -80,36 +115,84 @@ static const char *text_of_bytes(const hf *h, const unsigned char *bytes, size_t
   return out;
 }
 
-static uintptr_t token_rank(const rank_list *l, const unsigned char *bytes, size_t n) {
-  void *rank;
-  return smap_get(&l->by_bytes, (const char *)bytes, n, &rank) ? (uintptr_t)rank - 1 : UINTPTR_MAX;
+// ---- the two parts of a token ---------------------------------------------------------------------------------------
+
+// A pair of neighbours that a token joins: its rank, and where both parts begin and the second one ends.
+typedef struct pair { uintptr_t rank; size_t at, middle, end; } pair;
+// What joins a token's bytes. next[i], before[i]: the parts beside the one that begins at byte i. heap: pairs, of which
+// the one with the least rank, and of these the first one, is on top; pairs of parts that were joined since stay in it.
+typedef struct joining {
+  const rank_list *l;
+  const token *t;
+  uint64_t sums[BYTES_MOST + 1];
+  size_t next[BYTES_MOST + 1], before[BYTES_MOST + 1], n_heap;
+  pair heap[3 * BYTES_MOST];
+} joining;
+
+static bool comes_first(const pair *a, const pair *b) {
+  return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
+}
+
+static void swap_pairs(pair *a, pair *b) { pair c = *a; *a = *b; *b = c; }
+
+// Adds the part that begins at `at` with the one after it, if a token joins them.
+static void offer_pair(joining *j, size_t at) {
+  size_t middle = j->next[at], end = middle < j->t->n ? j->next[middle] : 0;
+  void *found;
+  sum s;
+  if (!end) return;
+  s = sum_part(j->l, j->sums, at, end);
+  if (!smap_get(&j->l->by_sum, (char *)&s, sizeof s, &found)) return;
+  uintptr_t rank = (uintptr_t)found - 1;
+  if (memcmp(j->l->at[rank].bytes, j->t->bytes + at, end - at)) return;      // another token's sum
+  size_t i = j->n_heap++;
+  j->heap[i] = (pair){rank, at, middle, end};
+  for (; i && comes_first(&j->heap[i], &j->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    swap_pairs(&j->heap[i], &j->heap[(i - 1) / 2]);
+}
+
+static pair take_pair(joining *j) {
+  pair top = j->heap[0];
+  j->heap[0] = j->heap[--j->n_heap];
+  for (size_t i = 0, least; ; i = least) {
+    size_t left = 2 * i + 1, right = left + 1;
+    least = left < j->n_heap && comes_first(&j->heap[left], &j->heap[i]) ? left : i;
+    if (right < j->n_heap && comes_first(&j->heap[right], &j->heap[least])) least = right;
+    if (least == i) return top;
+    swap_pairs(&j->heap[i], &j->heap[least]);
+  }
 }
 
 // Joins a token's bytes by the ranks before its own. Returns where the second of two parts begins; 0: there are more.
-static size_t second_part(const rank_list *l, const token *t, uintptr_t own) {
-  size_t start[BYTES_MOST + 1], parts = t->n;
-  uintptr_t joined[BYTES_MOST];      // the rank of part i with the one after it
-  for (size_t i = 0; i <= parts; i++) start[i] = i;
-  for (size_t i = 0; i + 1 < parts; i++) joined[i] = token_rank(l, t->bytes + i, 2);
-  while (parts > 2) {
-    size_t least = 0;
-    for (size_t i = 1; i + 1 < parts; i++) if (joined[i] < joined[least]) least = i;
-    if (joined[least] >= own) return 0;
+static size_t second_part(joining *j, uintptr_t own) {
+  size_t n = j->t->n, parts = n;
+  j->n_heap = 0;
+  sum_beginnings(j->t->bytes, n, j->sums);
+  for (size_t i = 0; i < n; i++) j->next[i] = i + 1, j->before[i + 1] = i;
+  for (size_t i = 0; i + 1 < n && n > 2; i++) offer_pair(j, i);
+  while (parts > 2 && j->n_heap) {
+    pair p = take_pair(j);
+    // one of its parts was joined since: a part that begins elsewhere now has no next one
+    if (j->next[p.at] != p.middle || j->next[p.middle] != p.end) continue;
+    if (p.rank >= own) return 0;
     parts--;
-    memmove(start + least + 1, start + least + 2, (parts - least) * sizeof *start);
-    memmove(joined + least, joined + least + 1, (parts - least) * sizeof *joined);
-    for (size_t i = least ? least - 1 : 0; i <= least && i + 1 < parts; i++)
-      joined[i] = token_rank(l, t->bytes + start[i], start[i + 2] - start[i]);
+    j->next[p.at] = p.end;
+    j->next[p.middle] = 0;
+    j->before[p.end] = p.at;
+    offer_pair(j, p.at);
+    if (p.at) offer_pair(j, j->before[p.at]);
   }
-  return parts == 2 ? start[1] : 0;
+  return parts == 2 ? j->next[0] : 0;
 }
 
 static void put_merges_of_ranks(hf *h, const rank_list *l) {
   const char **all = ARENA_ARRAY(h->arena, const char *, l->n);
+  joining *j = ARENA_ARRAY(h->arena, joining, 1);
   size_t n = 0;
+  j->l = l;
   for (size_t i = 0; i < l->n; i++) {
-    const token *t = &l->at[i];
-    size_t second = second_part(l, t, i);
+    const token *t = j->t = &l->at[i];
+    size_t second = second_part(j, i);
     if (second)
       all[n++] = arena_printf(h->arena, "%s %s", text_of_bytes(h, t->bytes, second),
                               text_of_bytes(h, t->bytes + second, t->n - second));
@@ -176,7 +259,7 @@ int hf_put_ranks(hf *h, const json_t *settings, bool *found, error *err) {
       : hf_fail(h, "tokenizer_config.json", "tokenizer_class", err, "%s cuts words in a way that is not known",
                 gguf_quote(quoted, sizeof quoted, class, strlen(class)));
   if (!status) status = put_list(h, &kinds[k], &l, settings, err);
-  smap_free(&l.by_bytes);
+  smap_free(&l.by_sum);
   free(text);
   return status;
 }

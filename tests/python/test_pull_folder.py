@@ -1,10 +1,14 @@
 """Repositories of Hugging Face without a GGUF file: their files become a folder, on every command and behind the server."""
+import fcntl
 import hashlib
 import json
+import os
+import resource
+import shutil
 from pathlib import Path
 
 import pytest
-from conftest import load_tool
+from conftest import SANITIZED, load_tool
 from registry import Registry
 from serving import Server
 
@@ -197,6 +201,95 @@ def test_two_repositories_of_one_name_here(pull, store, registry, source):
     for name, expected in ("me/a_b", source), ("me_a/b", other), ("me/a_b", source):
         assert pull("run", "-hf", name, *SAY).returncode == 0
         assert {path: hashlib.sha256(data).hexdigest() for path, data in fetched(store, "me_a_b").items()} == {path: hashlib.sha256(data).hexdigest() for path, data in files_of(expected).items()}
+
+
+class Late(dict):
+    """Files of a repository; before one of them is sent for the nth time, something else happens."""
+
+    def meanwhile(self, path, nth, act):
+        self.path, self.left, self.act = path, nth, act
+        return self
+
+    def __getitem__(self, path):
+        if path == self.path:
+            self.left -= 1
+            if not self.left:
+                self.act()
+        return super().__getitem__(path)
+
+
+def test_two_at_once_of_one_name_here(pull, store, registry, source):
+    """The files have equal sizes. What comes second changes nothing."""
+    theirs, said = files_of(source), []
+    registry.others["me_a/b"] = {path: data.replace(b"1e-06", b"1e-05") if path == "config.json" else data if "safetensors" in path else data.replace(b"e", b"E", 1) for path, data in theirs.items()}
+    for path in theirs:
+        shutil.rmtree(store, ignore_errors=True)
+        said.clear()
+        nth = 3 if path == "config.json" else 1         # config.json is sent before, to check the class; a file is read twice to send it
+        registry.others["me/a_b"] = Late(theirs).meanwhile(path, nth, lambda: said.append(pull("pull", "me_a/b")))
+        first = pull("pull", "me/a_b")
+        assert first.returncode == 0 and fetched(store, "me_a_b") == theirs, (path, first.err)
+        assert said[0].returncode == 1 and f"{store / 'me_a_b'} is being fetched or removed by another program just now" in said[0].err, (path, said[0].err)
+        assert not list(store.glob("*.lock")), path
+
+
+def test_two_at_once_of_files_of_one_name(pull, store, registry, tinypy):
+    """Parts of a model."""
+    data, said = Path(tinypy).read_bytes(), []
+    names = [f"x-{i:05}-of-00002.gguf" for i in (1, 2)]
+    registry.others = {"u_m/v2": {name: data[:-1] + b"x" for name in names}, "u/m_v2": Late(dict.fromkeys(names, data)).meanwhile(names[1], 1, lambda: said.append(pull("pull", "hf:u_m/v2")))}
+    first = pull("pull", "hf:u/m_v2")
+    assert first.returncode == 0 and said[0].returncode == 1 and "u_m_v2_x-00001-of-00002.gguf is being fetched or removed by another program just now" in said[0].err
+    assert [(store / f"u_m_v2_{name}").read_bytes() for name in names] == [data, data] and not list(store.glob("*.lock"))
+
+
+def test_locks(pull, store, source):
+    """One that a dead program left is no obstacle; a pipe, a link or a folder in its place is named and not waited for."""
+    store.mkdir()
+    lock = store / "me_small.from.lock"
+    lock.touch()
+    assert pull("pull", "me/small").returncode == 0 and not lock.exists()
+    with open(lock, "w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        for args in ["pull", "me/small"], ["rm", "me_small", "--yes"]:
+            done = pull(*args)
+            assert done.returncode == 1 and "is being fetched or removed by another program just now" in done.err and lock.exists(), done.err
+        done = pull("run", "-hf", "me/small", *SAY)             # it is there
+        assert done.returncode == 0, done.err
+    lock.unlink()
+    for make in lambda: os.mkfifo(lock), lambda: lock.symlink_to(store / "nothing"), lock.mkdir:
+        make()
+        done = pull("pull", "me/small", timeout=20)
+        assert done.returncode == 1 and f"{lock}: " in done.err and not (store / "nothing").exists(), done.err
+        lock.rmdir() if lock.is_dir() else lock.unlink()
+    assert fetched(store) == files_of(source)
+
+
+def seconds_of(act):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    act()
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+
+def test_an_index_of_many_files(pull, registry):
+    """Each of its names is looked for in a list that is as long: 20,000 names took 10 s."""
+    names = [f"model-{i:05}-of-20000.safetensors" for i in range(20000)]
+    registry.others["me/small"] = {**dict.fromkeys(names, b""), "model.safetensors.index.json": json.dumps({"weight_map": dict(zip(names, names, strict=True))}).encode()}
+
+    def act():
+        done = pull("pull", "me/small")
+        assert done.returncode == 1 and "has neither a GGUF file nor a model of transformers" in done.err, done.err
+    assert seconds_of(act) < (20 if SANITIZED else 4)
+
+
+def test_parts_that_are_many(pull, registry):
+    """Likewise, for files in parts: the last one is not there."""
+    registry.others["me/small"] = {f"x-{i:05}-of-20000.gguf": b"" for i in range(1, 20000)}
+
+    def act():
+        done = pull("pull", "me/small")
+        assert done.returncode == 1 and "me/small lacks x-20000-of-20000.gguf" in done.err, done.err
+    assert seconds_of(act) < (20 if SANITIZED else 4)
 
 
 def test_a_gguf_file_comes_first(pull, store, registry, tinypy):
