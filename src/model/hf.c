@@ -176,6 +176,18 @@ static int pad_rows(hf *h, hf_made *m, const hf_source *s, const char *key, erro
   return 0;
 }
 
+// Makes a stack of matrices that are stored one after the other.
+static int put_matrices(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error *err) {
+  uint32_t n;
+  if (hf_need_u32(h, r->heads, &n, err)) return -1;
+  if (m->t.n_dims != 2 || m->t.ne[1] % n)
+    return hf_fail(h, file_of(h, s), s->name, err, "is not %u matrices (%s)", n, r->heads);
+  m->t.ne[1] /= n;
+  m->t.ne[2] = n;
+  m->t.n_dims = 3;
+  return (r->op & HF_OP_MASK) == HF_MATRICES_TURNED ? turn_matrices(h, m, s, false, 0, err) : 0;
+}
+
 // Sets the factors of a matrix's rows.
 static int put_times(hf *h, hf_made *m, const hf_source *s, const char *key, error *err) {
   json_t *list = json_object_get(h->text, key), *part;
@@ -216,6 +228,8 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_PLUS_ONE: m->plus = 1; return 0;
   case HF_IN_ROWS: return put_in_rows(h, m, s, r->heads, err);
   case HF_KERNELS: return put_kernels(h, m, s, err);
+  case HF_MATRICES:
+  case HF_MATRICES_TURNED: return put_matrices(h, m, s, r, err);
   case HF_PADDED: return pad_rows(h, m, s, r->heads, err);
   case HF_TIMES: return put_times(h, m, s, r->heads, err);
   case HF_TURNED: return turn_matrices(h, m, s, false, 0, err);

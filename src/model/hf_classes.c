@@ -196,6 +196,9 @@ static int exaone4_more(hf *h, error *err) { return hf_put_windows(h, 4, err) ||
 static int every_second_full(hf *h, error *err) { return hf_check_layers(h, 2, 1, err); }
 int hf_all_full(hf *h, error *err) { return hf_check_layers(h, 1, 0, err); }
 
+// Embedding models are saved under classes that predict, too (jina-code-embeddings, Qwen3-Embedding).
+static int qwen_more(hf *h, error *err) { return hf_all_full(h, err) || hf_put_pooling(h, err) ? -1 : 0; }
+
 int hf_check_positions(hf *h, uint32_t every, error *err) {
   static const char key[] = "no_rope_layers";
   json_t *list = json_object_get(h->text, key), *v;
@@ -374,7 +377,7 @@ static const hf_class plain_classes[] = {
    .keys = mistral_keys,
    .rules = mixtral_rules,
    .more = hf_llama_more},
-  {.name = "Qwen2ForCausalLM", .arch = "qwen2", .defaults = PLAIN, .musts = SILU NO_WINDOW, .more = hf_all_full},
+  {.name = "Qwen2ForCausalLM", .arch = "qwen2", .defaults = PLAIN, .musts = SILU NO_WINDOW, .more = qwen_more},
   {.name = "Qwen3ForCausalLM", .like = "Qwen2ForCausalLM", .arch = "qwen3", .defaults = SIZE128},
   {.name = "Qwen3Model", .like = "Qwen3ForCausalLM", .bare = true},
   {.name = "Qwen3MoeForCausalLM",

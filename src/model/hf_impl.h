@@ -167,6 +167,8 @@ enum hf_op {
   HF_COLLECT_LAST, // the last part
   HF_UNGROUP,      // rows in groups of heads of several parts: one part of all groups, then the next
   HF_FROM_ROW,     // the rows from a number on
+  HF_MATRICES,     // a number of matrices, one after the other, become a stack
+  HF_MATRICES_TURNED, // HF_MATRICES, each transposed
   HF_KERNELS,      // a kernel of a convolution for each channel: four axes, with one element before and after channels
   HF_IN_ROWS,      // numbers become a matrix
   HF_PADDED,       // rows of zeros after the stored ones
@@ -187,8 +189,8 @@ typedef struct hf_rule {
   // one). HF_COLLECT: products of keys ("a*b"), the rows of each part; the first key is the number of groups.
   // HF_UNGROUP: groups, then the heads of each part. HF_FIRST: heads, and the number of first rows of each. HF_STACK:
   // the number of matrices or vectors, if it is not that of experts. HF_PADDED: the number of rows. HF_IN_ROWS: the
-  // number of rows; NULL: a row for each number. HF_FROM_ROW: the number; absent: 0. HF_TIMES: a list [[end, factor,
-  // factor], ...], each for the rows before `end`.
+  // number of rows; NULL: a row for each number. HF_MATRICES: the number of matrices. HF_FROM_ROW: the number; absent:
+  // 0. HF_TIMES: a list [[end, factor, factor], ...], each for the rows before `end`.
   const char *heads;
 } hf_rule;
 enum hf_kind { HF_U32, HF_F32_KEY, HF_BOOL, HF_LAYERS };   // HF_LAYERS: HF_U32 plus hf.n_further

@@ -106,6 +106,7 @@ typedef struct build build;
   T(FFN_ROUTED_DOWN, "ffn_routed_down") T(FFN_ROUTED_UP, "ffn_routed_up") T(FFN_ROUTED_NORM, "ffn_routed_norm") \
   T(FFN_GATE_EXPS, "ffn_gate_exps") T(FFN_UP_EXPS, "ffn_up_exps") T(FFN_GATE_UP_EXPS, "ffn_gate_up_exps") \
   T(FFN_DOWN_EXPS, "ffn_down_exps") \
+  T(FFN_EXPS_BIAS, "ffn_exps.bias") \
   T(FFN_GATE_CHEXPS, "ffn_gate_chexps") T(FFN_UP_CHEXPS, "ffn_up_chexps") T(FFN_DOWN_CHEXPS, "ffn_down_chexps") \
   T(FFN_GATE_INP_SHEXP, "ffn_gate_inp_shexp") T(FFN_GATE_SHEXP, "ffn_gate_shexp") T(FFN_UP_SHEXP, "ffn_up_shexp") \
   T(FFN_DOWN_SHEXP, "ffn_down_shexp") \

@@ -97,6 +97,7 @@ static int load_moe(loader *l, layer *y) {
                                            want(l, y, W_FFN_UP_EXPS, in, e->ff, e->n, bias)))
     return -1;
   if (want(l, y, W_FFN_DOWN_EXPS, e->ff, in, e->n, bias)) return -1;
+  if (want_vector(l, y, W_FFN_EXPS_BIAS, in, WANT_BARE | WANT_OPTIONAL)) return -1;
   if (!e->shared_ff) return 0;
   if (gated && want_matrix(l, y, W_FFN_GATE_SHEXP, d, e->shared_ff, WANT_OPTIONAL)) return -1;
   // gate and up as one tensor, gate first
@@ -391,6 +392,7 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
   route(b, y, b->router_in ? b->router_in : x, &chosen, &w);
   tensor *out = weighed_experts(b, y, chosen, w, in);
   if (e->in_group) out = t_add(g, out, small_experts(b, y, chosen, w, in));
+  if (y->w[W_FFN_EXPS_BIAS].weight) out = t_add(g, out, weight(b, y, W_FFN_EXPS_BIAS));
   if (y->w[W_FFN_ROUTED_NORM].weight) out = norm(b, y, W_FFN_ROUTED_NORM, out);
   if (e->latent) out = linear(b, y, down + 1, out);
   if (!e->shared_ff) return out;

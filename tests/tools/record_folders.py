@@ -38,6 +38,55 @@ JINA = {**BERT, "as_is": True, "said": {"architectures": ["JinaBertForMaskedLM"]
         "without": ("intermediate.dense.weight", "intermediate.dense.bias", "position_embeddings.weight", *(f"layer.{i}.output.{n}" for i in range(2) for n in ("dense.weight", "dense.bias", "LayerNorm.weight", "LayerNorm.bias"))),
         "besides": {**{f"encoder.layer.{i}.mlp.{n}": s for i in range(2) for n, s in (("gated_layers.weight", [192, 64]), ("wo.weight", [64, 96]), ("wo.bias", [64]), ("layernorm.weight", [64]), ("layernorm.bias", [64]))},
                     "cls.predictions.bias": [32], "cls.predictions.decoder.weight": [32, 64], "cls.predictions.transform.LayerNorm.weight": [64]}}
+ALIGNED = make_folder.unigram_json(("<s>", "<pad>", "</s>", "<unk>"), ("<mask>",), ())
+N_ALIGNED = len(ALIGNED["model"]["vocab"])
+MEAN = {**BERT["files"], "1_Pooling/config.json": json.dumps({"pooling_mode_mean_tokens": True})}
+BARE = dict.fromkeys(("hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers", "intermediate_size", "max_position_embeddings", "head_dim", "rope_parameters", "hidden_act", "layer_norm_eps"))
+NEOBERT = {"architectures": ["NeoBERTLMHead"], "model_type": "neobert", "norm_eps": 1e-5, "max_length": 512, "dim_head": 16,
+           **dict.fromkeys(("hidden_act", "layer_norm_eps", "max_position_embeddings", "type_vocab_size", "attention_probs_dropout_prob", "hidden_dropout_prob", "is_decoder", "add_cross_attention", "position_embedding_type", "use_cache"))}
+NOMIC_MOE = {**BARE, "n_embd": 64, "n_head": 4, "n_layer": 4, "n_inner": 96, "n_positions": 2048, "max_trained_positions": 2048, "activation_function": "gelu", "causal": False, "qkv_proj_bias": True, "mlp_fc1_bias": True, "mlp_fc2_bias": True,
+             "prenorm": False, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False, "rotary_emb_base": 10000, "layer_norm_epsilon": 1e-5, "rotary_emb_scale_base": ..., "type_vocab_size": 1, "moe_every_n_layers": 2, "moe_top_k": 2,
+             "num_experts": 4, "num_shared_experts": 0, "moe_normalize_expert_weights": False, "expert_choice_router": False, "ffn_div": 1, "parallel_block": False, "use_rms_norm": ...}
+JINA3 = {"architectures": ["XLMRobertaModel"], "model_type": "xlm-roberta", "lora_adaptations": ["retrieval.query", "separation"], "lora_alpha": 1, "lora_rank": 4, "position_embedding_type": "rotary", "rotary_emb_base": 20000.0,
+         "rope_parameters": None}
+
+
+def biased(name, rows, columns):
+    return {name + ".weight": [rows, columns], name + ".bias": [rows]}
+
+
+def norms(*names):
+    return {f"{n}.{end}": [64] for n in names for end in ("weight", "bias")}
+
+
+def neobert_tensors():
+    layers = {f"model.transformer_encoder.{i}.{n}.weight": s for i in range(2) for n, s in (("attention_norm", [64]), ("qkv", [192, 64]), ("wo", [64, 64]), ("ffn_norm", [64]), ("ffn.w12", [128, 64]), ("ffn.w3", [64, 64]))}
+    return {"model.encoder.weight": [32, 64], **layers, "model.layer_norm.weight": [64], **biased("decoder", 32, 64)}
+
+
+def nomic_moe_tensors():
+    out = {"embeddings.word_embeddings.weight": [N_ALIGNED, 64], "embeddings.token_type_embeddings.weight": [1, 64], **norms("emb_ln")}
+    for i in range(4):
+        at = f"encoder.layers.{i}."
+        moe = {at + "mlp.router.layer.weight": [4, 64], at + "mlp.experts.mlp.w1": [4 * 96, 64], at + "mlp.experts.mlp.w2": [4 * 96, 64], at + "mlp.experts.bias": [64]}
+        out |= {**biased(at + "attn.Wqkv", 192, 64), **biased(at + "attn.out_proj", 64, 64), **norms(at + "norm1", at + "norm2"), **(moe if i % 2 else {**biased(at + "mlp.fc1", 96, 64), **biased(at + "mlp.fc2", 64, 96)})}
+    return out
+
+
+def jina3_tensors():
+    """As published: matrices beside their adapters."""
+    def adapted(stem, rows, columns):
+        stem = f"roberta.{stem}.parametrizations.weight."
+        return {stem + "original": [rows, columns], stem + "0.lora_A": [2, 4, columns], stem + "0.lora_B": [2, rows, 4]}
+    out = {**adapted("embeddings.word_embeddings", 32, 64), **adapted("embeddings.token_type_embeddings", 1, 64), **norms("roberta.emb_ln"), **adapted("pooler.dense", 64, 64), "roberta.pooler.dense.bias": [64]}
+    for i in range(2):
+        at = f"encoder.layers.{i}."
+        for part, rows, columns in (("mixer.Wqkv", 192, 64), ("mixer.out_proj", 64, 64), ("mlp.fc1", 96, 64), ("mlp.fc2", 64, 96)):
+            out |= {**adapted(at + part, rows, columns), f"roberta.{at}{part}.bias": [rows]}
+        out |= norms(*(f"roberta.{at}{n}" for n in ("norm1", "norm2")))
+    return out
+
+
 EYES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
 LINEAR = {"layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 16, "linear_value_head_dim": 32, "head_dim": 32}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48}
@@ -218,6 +267,12 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "hunyuanmoe": ("HunYuanMoEV1ForCausalLM", "HunYuanMoEV1Config", HUNYUAN, HUNYUAN_RANKS),
     "jinabert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, JINA),
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
+    # classes that are Python code in published folders
+    "neobert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, {**BERT, "as_is": True, "said": NEOBERT, "without": ("",), "besides": neobert_tensors()}),
+    "nomicmoe": ("NomicBertModel", "NomicBertConfig", {"vocab_size": N_ALIGNED, "num_key_value_heads": 4},
+                 {"tokenizer": ALIGNED, "tokenizer_config": {"tokenizer_class": "XLMRobertaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "cls_token": "<s>", "sep_token": "</s>", "clean_up_tokenization_spaces": True},
+                  "files": MEAN, "as_is": True, "said": NOMIC_MOE, "without": ("",), "besides": nomic_moe_tensors()}),
+    "jina3": ("JinaEmbeddingsV3Model", "JinaEmbeddingsV3Config", {"vocab_size": 32, "num_key_value_heads": None, "pad_token_id": 1}, {"aligned": True, "files": MEAN, "as_is": True, "said": JINA3, "without": ("",), "besides": jina3_tensors()}),
 }
 def in_mxfp4(tensors):
     """Experts of gpt-oss as published folders have them."""
@@ -262,6 +317,25 @@ def mend(base):
     if before.__name__ != "mended":
         modify_tensors.__name__ = "mended"
         stablelm.StableLMModel.modify_tensors = modify_tensors
+        mend_encoders()
+
+
+def mend_encoders():
+    """Published code of NeoBERT takes queries, keys and values of each head from rows side by side; the converter leaves them there. That of Nomic's experts adds a bias, which the converter drops."""
+    from conversion import bert
+
+    def of_heads(self, x, name, bid):
+        if name.endswith(".qkv.weight"):
+            x = x.view(self.hparams["num_attention_heads"], 3, -1, x.shape[1]).transpose(0, 1).reshape(x.shape)
+        yield from bert.BertModel.modify_tensors(self, x, name, bid)
+
+    def with_bias(self, x, name, bid):
+        if name.endswith("mlp.experts.bias"):
+            yield f"blk.{bid}.ffn_exps.bias", x
+        else:
+            yield from of_nomic(self, x, name, bid)
+    bert.NeoBert.modify_tensors, of_nomic, bert.NomicBertModel.modify_tensors = of_heads, bert.NomicBertModel.modify_tensors, with_bias
+    bert.NomicBertModel.filter_tensors = classmethod(lambda cls, item: super(bert.NomicBertModel, cls).filter_tensors(item))
 
 
 class Ranks:
