@@ -79,9 +79,12 @@ void weft_cpu_name(char *out, size_t cap);    /* "" if unknown */
  * processes share the models that it opens. The others call weft_ranks_follow instead. */
 int weft_ranks_join(int *rank, int *n, weft_error *err);
 /* For the other processes: opens the models that process 0 opens and computes this process's part of each evaluation,
- * until process 0 leaves. -1 and the reason: the others would wait forever, so the process should end with a status
- * other than 0, so that the launcher ends them. */
-int weft_ranks_follow(weft_error *err);
+ * until process 0 leaves. Bytes of weft_ranks_tell are passed to `told` (NULL: they are ignored). -1 and the reason:
+ * the others would wait forever, so the process should end with a status other than 0, so that the launcher ends
+ * them. */
+int weft_ranks_follow(void (*told)(void *ctx, const void *bytes, size_t n), void *ctx, weft_error *err);
+/* For process 0: sends bytes to the others, for the program's own use. Alone it does nothing. */
+void weft_ranks_tell(const void *bytes, size_t n);
 /* For all processes, after they joined and before process 0 opens a model: compares their options, as texts. -1 on a
  * process whose options differ from those of process 0: it should end, as above. */
 int weft_ranks_agree(const char *const *asked, int n, weft_error *err);

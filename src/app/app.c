@@ -323,8 +323,39 @@ static void end_without_descriptors(void) {
   _exit(status);
 }
 
+bool computes_together(void) { return processes > 1; }
+
+// A list of files as bytes: of each file a letter for its rights, its path, and a NUL.
+static void write_list(str *out, const confine_file *files, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    const confine_file *f = &files[i];
+    str_add(out, f->removes ? "x" : f->folders ? "f" : f->writes ? "w" : "r");
+    str_addn(out, f->path, strlen(f->path) + 1);
+  }
+}
+
+// The list of process 0, which has parsed the command line.
+static void enter_files_of_first(void *ctx, const void *bytes, size_t n) {
+  VEC(confine_file) files = {0};
+  (void)ctx;
+  for (const char *at = bytes, *end = at + n; at < end; at += strlen(at) + 1) {
+    confine_file f = {at + 1, *at == 'w' || *at == 'f', *at == 'f', *at == 'x'};
+    vec_push(&files, f);
+  }
+  enter_files(files.at, files.n);
+  vec_free(&files);
+}
+
+static void tell_list(const confine_file *files, size_t n) {
+  str list = {0};
+  write_list(&list, files, n);
+  weft_ranks_tell(list.at, list.n);
+  str_free(&list);
+}
+
 void enter_files(const confine_file *files, size_t n) {
   if (!sandbox_wanted) return;
+  if (processes > 1) tell_list(files, n);
   if (confine_to(files, n) == CONFINE_NO_DESCRIPTORS) end_without_descriptors();
   if (talking) confine_signals(partner);
   talking = false;
@@ -364,15 +395,15 @@ static const char *driver_reason(void) {
   return NULL;
 }
 
-static void choose_sandbox(bool wanted, const char *command, bool fetches) {
+// Decides whether there is one, and says so for people.
+static void decide_sandbox(bool wanted) {
 #ifdef WEFT_SANITIZE
   wanted = false;           // the sanitizers run other programs
 #endif
   bool compiler = !strcmp(env_str(ENV_RENDER), "c");
   const char *driver = driver_reason();
-  sandbox_wanted = wanted && !compiler && !driver && processes == 1;
+  sandbox_wanted = wanted && !compiler && !driver;
   if (!wanted) sandbox = "off: --no-sandbox";
-  else if (processes > 1) sandbox = "off: MPI connects to the other processes as it runs";
   else if (compiler) sandbox = "off: RENDER=c runs a C compiler";
   else if (driver) sandbox = driver;
   else if (confine_knows_files())
@@ -383,6 +414,9 @@ static void choose_sandbox(bool wanted, const char *command, bool fetches) {
     sandbox = "on: system calls from a list: no other programs, no connections, no signals to other processes, no "
               "memory that is writable and executable at once; all files, the kernel cache too, since this kernel has "
               "no Landlock";
+}
+
+static void start_sandbox(const char *command, bool fetches) {
   fetching = fetches && !command_is(command, "serve");
   talking = !command || command_is(command, "chat") || !is_command(command);
   enter_sandbox(confinement_of(command, fetches));
@@ -470,9 +504,11 @@ static bool opens_a_model(const char *command) {
 static int follow_first(int rank, int argc, char **argv) {
   weft_error err;
   if (weft_ranks_agree((const char *const *)argv, argc, &err)) return failed("process %d: %s", rank, err.text);
+  enter_sandbox(CONFINE_FILES);
+  keep_cache_apart(0);
   int quiet = open("/dev/null", O_RDWR);
   if (quiet >= 0) { dup2(quiet, STDIN_FILENO); dup2(quiet, STDOUT_FILENO); close(quiet); }
-  int status = weft_ranks_follow(&err) ? failed("process %d: %s", rank, err.text) : EXIT_OK;
+  int status = weft_ranks_follow(enter_files_of_first, NULL, &err) ? failed("process %d: %s", rank, err.text) : EXIT_OK;
   if (!status) weft_ranks_leave();
   return status;
 }
@@ -508,10 +544,11 @@ int main(int argc, char **argv) {
   const char *name = argc > 1 ? argv[1] : NULL;
   int rank = 0;
   if (opens_a_model(name) && weft_ranks_join(&rank, &processes, &err)) return failed("%s", err.text);
+  decide_sandbox(!open);
+  if (!open && asks_for_words(argc, argv)) confine_explain();
   if (rank) return follow_first(rank, argc - 1, argv + 1);
   if (processes > 1) weft_ranks_agree((const char *const *)argv + 1, argc - 1, &err);      // rank 0 takes part as well
-  if (!open && asks_for_words(argc, argv)) confine_explain();
-  choose_sandbox(!open, name, pull_asked(argc, argv) || (name && (!strcmp(name, "pull") || !strcmp(name, "loadtest"))));
+  start_sandbox(name, pull_asked(argc, argv) || (name && (!strcmp(name, "pull") || !strcmp(name, "loadtest"))));
   int status = dispatch(argc, argv);
   if (fflush(stdout) && errno != EPIPE) status = failed("stdout could not be written: %s", strerror(errno));
   weft_cache_end();

@@ -52,6 +52,7 @@ void sandbox_signals(long other, bool now);
 void keep_to_files(const struct settings *s, const char *made);
 // keep_to_files for a command that evaluates a model: a separate process writes the kernel cache.
 void keep_to_evaluating(const struct settings *s, const char *made);
+void keep_cache_apart(int threads);      // the separate process of keep_to_evaluating; threads: 0: automatic
 void keep_to_cache(const struct settings *s, const char *made);            // keep_to_files plus the kernel cache
 // All files may be read; only `made`, a file, or files in `folder` may be written (NULL: neither).
 void keep_to_reading(const char *made, const char *folder);
@@ -59,7 +60,9 @@ void keep_to_reading(const char *made, const char *folder);
 void keep_to_fetching(const char *folder);
 // For the process that downloads for a server: keep_to_fetching with connections, and without the user's own folders.
 void enter_fetcher(void *ctx);
-void enter_files(const confine_file *files, size_t n);     // restricts files to a list
+// Restricts files to a list, in all processes that compute together.
+void enter_files(const confine_file *files, size_t n);
+bool computes_together(void);            // with other processes, started by MPI
 void sandbox_fetched(void);             // the download is complete: no connections from now on
 const char *program_version(void);       // "0.1.0 (51a3086de)", or "0.1.0" if the commit is unknown
 const char *program_commit(void);        // "51a3086de", with "-dirty" after it if files were changed; "" if unknown

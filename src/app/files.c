@@ -22,7 +22,7 @@
 typedef struct files { confine_file *at; size_t n, cap; arena *names; } files;
 
 static void add_path_of(files *l, const char *path, bool writes) {
-  if (path && *path) vec_push(l, ((confine_file){arena_strndup(l->names, path, strlen(path)), writes, false}));
+  if (path && *path) vec_push(l, ((confine_file){arena_strndup(l->names, path, strlen(path)), writes, false, false}));
 }
 
 // Adds the folder of models, which has folders as transformers saves them. NULL: none.
@@ -163,7 +163,15 @@ static void add_given(files *l, const struct settings *s) {
   if (*page && strcmp(page, "0")) add_folder_of(l, page, true);
 }
 
+// MPI maps memory of the processes on one host together before this, and removes its names at the end.
+static void add_shared_memory(files *l) {
+  size_t before = l->n;
+  add_path_of(l, "/dev/shm", false);
+  l->at[before].removes = true;
+}
+
 static void confine_to_these(files *l) {
+  if (computes_together()) add_shared_memory(l);
   enter_files(l->at, l->n);
   vec_free(l);
   arena_free(l->names);
@@ -195,8 +203,12 @@ static bool uses_cache(const struct settings *s) {
   return !strcmp(env_str(ENV_DEV), "CPU") || s->model.gpu_layers >= 0;
 }
 
+void keep_cache_apart(int threads) {
+  if (sandbox_is_wanted()) weft_cache_keep(enter_keeper, NULL, threads);
+}
+
 void keep_to_evaluating(const struct settings *s, const char *made) {
-  if (sandbox_is_wanted() && uses_cache(s)) weft_cache_keep(enter_keeper, NULL, (int)max_i64(s->model.threads, 0));
+  if (uses_cache(s)) keep_cache_apart((int)max_i64(s->model.threads, 0));
   keep_to_files(s, made);
 }
 

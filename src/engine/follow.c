@@ -21,6 +21,7 @@ enum kind {
   FOLLOW_DISCARD,
   FOLLOW_READ,
   FOLLOW_WRITE,
+  FOLLOW_TOLD,
   FOLLOW_LEAVE
 };
 typedef struct message { int32_t kind, number; uint64_t n; } message;
@@ -390,7 +391,15 @@ static int do_too(const message *m, const char *body, error *err) {
   }
 }
 
-int follow_rank_0(error *err) {
+void follow_tell(const void *what, size_t n) {
+  str body = {0};
+  if (!leads()) return;
+  str_addn(&body, what, n);
+  tell_others(FOLLOW_TOLD, 0, &body);
+  str_free(&body);
+}
+
+int follow_rank_0(void (*told)(void *ctx, const void *what, size_t n), void *ctx, error *err) {
   char *body = NULL;
   int status = 0;
   for (message m = {0}; !status;) {
@@ -399,7 +408,8 @@ int follow_rank_0(error *err) {
     body = xrealloc(body, m.n + 1);
     ranks_broadcast(body, m.n, false);
     body[m.n] = 0;
-    status = do_too(&m, body, err);
+    if (m.kind != FOLLOW_TOLD) status = do_too(&m, body, err);
+    else if (told) told(ctx, body, m.n);
   }
   free(body);
   return status;

@@ -22,7 +22,11 @@ void follow_discard(const caches *c, int group, int first, int n);
 void follow_read(const caches *c, int group, int number);
 void follow_write(const caches *c, int group, int number, const void *all, size_t n);
 
-// On the other processes: follows until the first one leaves. Returns 0, or -1 and the reason.
-int follow_rank_0(error *err);
+// Sends the others bytes of the program.
+void follow_tell(const void *what, size_t n);
+
+// On the other processes: follows until the first one leaves. Returns 0, or -1 and the reason. told: gets the bytes of
+// follow_tell; NULL: they are ignored.
+int follow_rank_0(void (*told)(void *ctx, const void *what, size_t n), void *ctx, error *err);
 void follow_leave(void);           // called by the first process; tells the others
 #endif

@@ -42,9 +42,11 @@ int weft_ranks_agree(const char *const *asked, int n, weft_error *err) {
   return status ? fail(err, &e) : 0;
 }
 
-int weft_ranks_follow(weft_error *err) {
+int weft_ranks_follow(void (*told)(void *ctx, const void *what, size_t n), void *ctx, weft_error *err) {
   error e = {0};
-  return follow_rank_0(&e) ? fail(err, &e) : 0;
+  return follow_rank_0(told, ctx, &e) ? fail(err, &e) : 0;
 }
+
+void weft_ranks_tell(const void *what, size_t n) { follow_tell(what, n); }
 
 void weft_ranks_leave(void) { follow_leave(); }

@@ -224,7 +224,8 @@ static int try_paths(void) {
   snprintf(store, sizeof store, "%s/store", top), snprintf(folder, sizeof folder, "%s/store/folder", top);
   if (mkdir(store, 0700)) return __LINE__;
   const confine_file files[] = {
-    {r, false, false}, {w, true, false}, {single, true, false}, {missing, false, false}, {store, true, true}};
+    {r, false, false, false},       {w, true, false, false},     {single, true, false, false},
+    {missing, false, false, false}, {store, true, true, false}};
   if (confine_to(files, COUNT(files))) return __LINE__;
   pthread_t id;
   void *refused = NULL;
@@ -263,7 +264,7 @@ static int try_paths(void) {
 }
 
 static int try_no_descriptors(void) {
-  const confine_file file = {"/dev/null", false, false};
+  const confine_file file = {"/dev/null", false, false, false};
   int held = open("/dev/null", O_RDONLY);
   struct rlimit most = {(rlim_t)held + 1, (rlim_t)held + 2};
   if (setrlimit(RLIMIT_NOFILE, &most) || confine_to(&file, 1) != CONFINE_NO_DESCRIPTORS) return __LINE__;    // no rules

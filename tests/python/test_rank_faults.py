@@ -130,6 +130,16 @@ def test_a_process_that_fails(serve, answers, fault):
             assert status == 1 and f"process {rank} does not answer" in said, said
 
 
+def test_filters_of_calls(serve, sanitized):
+    """Every process has one while it serves, and so has the one beside it that compiles."""
+    if sanitized:
+        pytest.skip("sanitizers make calls that the filter forbids, so a build with them has none")
+    with serve(RankServer) as s:
+        for pid in s.ready().ranks.values():
+            family = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+            assert len(family) == 2 and all("\nSeccomp:\t2\n" in Path(f"/proc/{p}/status").read_text() for p in family)
+
+
 def test_processes_that_go_on(serve, answers):
     """One that stops for three seconds, and a machine that sleeps for eight with all processes on it, harm nothing."""
     s = serve(RankServer).ready()

@@ -93,6 +93,26 @@ def test_command(launch, weft, tinypy, weft_env, more):
     assert together.stdout == alone.stdout and b"24 written" in together.stderr
 
 
+@pytest.mark.parametrize("transport", ["memory", "tcp"])
+@pytest.mark.parametrize("more", [["run", "-p", "def f(x):", "-n", "4"], ["bench", "-p", "40", "-n", "4", "-r", "1", "-sm", "layer"]], ids=["run", "bench"])
+def test_the_sandbox(launch, weft, tinypy, built_tool, tmp_path, sanitized, more, transport):
+    """Every process has its filter of calls, which refuses nothing that MPI needs, and its list of files."""
+    if sanitized:
+        pytest.skip("sanitizers make calls that the filter forbids, so a build with them has none")
+    if "no Landlock" in launch(1, weft, "env").stdout.decode():
+        pytest.skip("a kernel without Landlock")
+    (tmp_path / "beside").write_text("x")
+    files = [tinypy, tmp_path / "beside", tmp_path / "new", "/dev/shm/x"]
+    settings = ["env", f"LD_PRELOAD={built_tool('libreach.so', 'WEFT_REACH')}", f"REACH={':'.join(map(str, files))}", "WEFT_RANK_BYTES=2048",
+                *(["OMPI_MCA_btl=tcp,self"] if transport == "tcp" else [])]
+    for option, own, other in ([], "r-", "--"), (["--no-sandbox"], "rw", "rw"):
+        p = launch(2, *settings, weft, *option, *more, "-m", tinypy, "-t", "1", "-v")
+        said = p.stderr.decode()
+        assert p.returncode == 0 and "refused" not in said and "denied" not in said, said
+        for path, ways in (tinypy, own), (files[1], other):
+            assert re.findall(rf"^reach: {re.escape(str(path))} (\S+)$", said, re.M).count(ways) >= 2, said
+
+
 @pytest.mark.parametrize("least", [30000, 200000])
 def test_plans_that_gather_nothing(launch, make_model, built_tool, tmp_path, least):
     """Where products are too small to be split, prompts gather nothing, and the others run them all the same."""

@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
   if (argc < 6) return 2;
   check(weft_ranks_join(&rank, &n, &err), &err);
   int status = 0;
-  if (rank) check(weft_ranks_follow(&err), &err);
+  if (rank) check(weft_ranks_follow(NULL, NULL, &err), &err);
   else status = run(argc, argv);
   weft_ranks_leave();
   return status;

@@ -2,6 +2,7 @@
 #include "app/app.h"
 #include "app/store.h"
 
+void keep_cache_apart(int threads) { (void)threads; }
 void keep_to_evaluating(const struct settings *s, const char *made) { (void)s, (void)made; }
 void keep_to_files(const struct settings *s, const char *made) { (void)s, (void)made; }
 void keep_to_cache(const struct settings *s, const char *made) { (void)s, (void)made; }
