@@ -190,7 +190,7 @@ static int put_matrices(hf *h, hf_made *m, const hf_source *s, const hf_rule *r,
 
 // Sets the factors of a matrix's rows.
 static int put_times(hf *h, hf_made *m, const hf_source *s, const char *key, error *err) {
-  json_t *list = json_object_get(h->text, key), *part;
+  json_t *list = json_object_get(h->text, hf_words_of_layer(h, key, s->name)), *part;
   size_t n = json_array_size(list), i;
   hf_times *times = ARENA_ARRAY(h->arena, hf_times, n + 1);
   int64_t end = 0;
@@ -201,7 +201,7 @@ static int put_times(hf *h, hf_made *m, const hf_source *s, const char *key, err
       return hf_fail(h, file_of(h, s), s->name, err, "config.json says that a part of it has no rows");
     end = times[i].end;
   }
-  if (m->t.n_dims != 2 || end < m->t.ne[1] || (n > 1 && end != m->t.ne[1]))
+  if (m->t.n_dims > 2 || end < m->t.ne[1] || (n > 1 && end != m->t.ne[1]))
     return hf_fail(h, file_of(h, s), s->name, err, "has other rows than the parts with factors in config.json");
   m->times = times;
   return 0;

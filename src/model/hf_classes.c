@@ -738,7 +738,10 @@ static const char *name_alone(const hf *h, const char *name) {
                                        "model.vision_model.",    "model.multi_modal_projector.",
                                        "model.visual.",          "visual.",
                                        "model.embed_vision.",    "model.embed_audio.",
-                                       "model.audio_tower."};
+                                       "model.audio_tower.",
+                                       "vision_encoder.",        "audio_encoder.",
+                                       "model.vision_encoder.",  "model.audio_encoder.",
+                                       "model.audio_adapter."};
   static const struct { const char *with, *without; } prefixes[] = {{"model.language_model.", "model."},
                                                                     {"language_model.", ""}};
   for (size_t i = 0; i < COUNT(beside); i++) if (!strncmp(name, beside[i], strlen(beside[i]))) return NULL;

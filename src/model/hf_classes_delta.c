@@ -46,8 +46,7 @@ static int read_group(hf *h, error *err) {
   return hf_fail(h, config_name, "linear_num_heads", err, "%u is not num_attention_heads, %u", own, heads);
 }
 
-// The first layers have a dense part, the others experts: by a list, or by the number of the former.
-static int read_dense_layers(hf *h, error *err) {
+int hf_read_dense_layers(hf *h, error *err) {
   hf_layers y;
   uint32_t dense = 0;
   if (hf_read_layers(h, "mlp_layer_types", "sparse dense", false, &y, err)) return -1;
@@ -59,7 +58,7 @@ static int read_dense_layers(hf *h, error *err) {
   return 0;
 }
 
-static int prepare_delta(hf *h, error *err) { return read_group(h, err) || read_dense_layers(h, err) ? -1 : 0; }
+static int prepare_delta(hf *h, error *err) { return read_group(h, err) || hf_read_dense_layers(h, err) ? -1 : 0; }
 
 // Sizes of DeepSeek's attention that are sums.
 static int put_latent(hf *h, error *err) {

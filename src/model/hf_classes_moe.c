@@ -1,6 +1,7 @@
-// Rows of the table of classes (hf_classes.c) for mixtures of experts: DeepSeek, Granite, GLM 4, dots, MiniMax, Phi,
+// Rows of the table of classes (hf_classes.c) for mixtures of experts: DeepSeek, dots3-note, Granite, GLM 4, dots, MiniMax, Phi,
 // EXAONE, AFMoE and Ernie, and Ernie's dense models. DeepSeek's attention (MLA) keeps a small vector for each token:
 // the matrix that makes keys and values from it is split in two, and the key part is transposed, as in GGUF files.
+#include <math.h>
 #include <string.h>
 #include "model/hf_impl.h"
 
@@ -56,6 +57,124 @@ static int deepseek_more(hf *h, error *err) {
   if (json_is_true(hf_value(h, "norm_topk_prob", &name)))
     gguf_head_bool(h->head, hf_arch_key(h, "expert_weights_norm"), true);
   return put_log_weight(h, err);
+}
+
+// ---- dots3-note -----------------------------------------------------------------------------------------------------
+
+// DeepSeek's attention in two sizes: layers with a window have keys of their own (swa_*), the others have an indexer. The
+// published model multiplies normed small vectors by a number that only depends on sizes: so are the norms' weights.
+#define OF_LAYER(all, window) all "|" window
+static const hf_rule dots3_rules[] = {
+  {BLOCK "self_attn.q_a_layernorm", "blk.*.attn_q_a_norm", HF_TIMES, "q_times"},
+  {BLOCK "self_attn.kv_a_layernorm", "blk.*.attn_kv_a_norm", HF_TIMES, OF_LAYER("kv_times", "swa_kv_times")},
+  {BLOCK "self_attn.kv_b_proj", "blk.*.attn_k_b", HF_FIRST_TURNED,
+   OF_LAYER("num_attention_heads qk_nope_head_dim", "swa_num_attention_heads swa_qk_nope_head_dim")},
+  {BLOCK "self_attn.kv_b_proj", "blk.*.attn_v_b", HF_REST,
+   OF_LAYER("num_attention_heads qk_nope_head_dim", "swa_num_attention_heads swa_qk_nope_head_dim")},
+  {BLOCK "self_attn.k_rope_only_layernorm", "blk.*.attn_k_norm", 0, 0},
+  {BLOCK "self_attn.g_proj", "blk.*.attn_gate", 0, 0},
+  {"model.mtp.embed_tokens", NULL, HF_SKIP, 0},
+  DEEPSEEK_RULES,
+  HF_INDEXER(BLOCK "self_attn.indexer."),
+  {0},
+};
+static const hf_key dots3_keys[] = {
+  DEEPSEEK_KEYS,
+  {"expert_weights_norm", HF_BOOL, "norm_topk_prob"},
+  {"attention.sliding_window", HF_U32, "sliding_window_size sliding_window"},
+  {"attention.kv_lora_rank_swa", HF_U32, "swa_kv_lora_rank"},
+  {"attention.value_length_swa", HF_U32, "swa_kv_lora_rank"},
+  {"attention.value_length_mla_swa", HF_U32, "swa_v_head_dim"},
+  {"attention.indexer.head_count", HF_U32, "index_n_heads"},
+  {"attention.indexer.key_length", HF_U32, "index_head_dim"},
+  {"attention.indexer.top_k", HF_U32, "index_topk"},
+  {0},
+};
+
+// transformers saves sizes that differ from the others' for each layer by its number. Puts those of layers with a window
+// under the names of published folders.
+static int read_dots3_layers(hf *h, const hf_layers *y, error *err) {
+  static const char key[] = "per_layer_config";
+  static const char *const sizes[] = {"num_attention_heads", "num_key_value_heads", "q_lora_rank", "kv_lora_rank",
+                                      "head_dim", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"};
+  const json_t *each = json_object_get(h->text, key), *of = NULL;
+  if (!json_is_object(each)) return 0;
+  for (uint32_t i = 0; i < y->n; i++) {
+    const json_t *own = json_object_get(each, arena_printf(h->arena, "%u", i));
+    if ((own != NULL) != y->of[i] || (own && of && !json_equal(own, of)))
+      return hf_fail(h, config_name, key, err, "has other layers than those with a window, or several sizes");
+    if (own) of = own;
+  }
+  for (size_t i = 0; i < COUNT(sizes) && of; i++) {
+    json_t *v = json_object_get(of, sizes[i]);
+    if (!v) v = json_object_get(h->text, sizes[i]);
+    if (v) json_object_set(h->text, arena_printf(h->arena, "swa_%s", sizes[i]), v);
+  }
+  return 0;
+}
+
+// Sets the factor of a norm's weights, sqrt(width / rank).
+static int set_dots3_factor(hf *h, const char *rank_key, const char *to, error *err) {
+  const char *name;
+  uint32_t width, rank;
+  if (hf_need_u32(h, "hidden_size", &width, err) || hf_need_u32(h, rank_key, &rank, err)) return -1;
+  bool as_is = json_is_false(hf_value(h, "apply_mla_qkv_lora_rescale", &name));
+  json_object_set_new(h->text, to, json_pack("[[i,f,f]]", INT32_MAX, as_is ? 1 : sqrt((double)width / rank), 1.0));
+  return 0;
+}
+
+static int check_equal_sizes(const hf *h, const char *key, const char *must, error *err) {
+  uint32_t a, b;
+  if (hf_need_u32(h, key, &a, err) || hf_need_u32(h, must, &b, err)) return -1;
+  return a == b ? 0 : hf_fail(h, config_name, key, err, "%u is not %s, %u", a, must, b);
+}
+
+static int prepare_dots3(hf *h, error *err) {
+  if (hf_read_layers(h, "layer_types", "full_attention|indexed_attention sliding_attention", true, &h->kinds, err) ||
+      read_dots3_layers(h, &h->kinds, err) || hf_read_dense_layers(h, err))
+    return -1;
+  json_object_del(h->text, "head_dim");
+  return set_dots3_factor(h, "q_lora_rank", "q_times", err) || set_dots3_factor(h, "kv_lora_rank", "kv_times", err) ||
+             set_dots3_factor(h, "swa_kv_lora_rank", "swa_kv_times", err) ||
+             check_equal_sizes(h, "num_key_value_heads", "num_attention_heads", err) ||
+             check_equal_sizes(h, "swa_num_key_value_heads", "swa_num_attention_heads", err) ||
+             check_equal_sizes(h, "swa_q_lora_rank", "q_lora_rank", err) ||
+             check_equal_sizes(h, "swa_qk_rope_head_dim", "qk_rope_head_dim", err)
+           ? -1
+           : 0;
+}
+
+static int put_dots3_layers(hf *h, error *err) {
+  uint32_t heads[2], n = h->kinds.n;
+  if (hf_need_u32(h, "num_attention_heads", &heads[0], err) ||
+      hf_need_u32(h, "swa_num_attention_heads", &heads[1], err))
+    return -1;
+  int32_t *each = ARENA_ARRAY(h->arena, int32_t, n);
+  bool *near = ARENA_ARRAY(h->arena, bool, n), *chooses = ARENA_ARRAY(h->arena, bool, n);
+  for (uint32_t i = 0; i < n; i++) {
+    near[i] = h->kinds.of[i];
+    chooses[i] = !near[i];
+    each[i] = (int32_t)heads[near[i]];
+  }
+  gguf_head_i32s(h->head, hf_arch_key(h, "attention.head_count"), each, n);
+  gguf_head_bools(h->head, hf_arch_key(h, "attention.sliding_window_pattern"), near, n);
+  gguf_head_bools(h->head, hf_arch_key(h, "attention.indexer.types"), chooses, n);
+  return 0;
+}
+
+static int dots3_more(hf *h, error *err) {
+  uint32_t rank, turned, plain, shared, experts, all;
+  bool found;
+  if (hf_need_u32(h, "swa_kv_lora_rank", &rank, err) || hf_need_u32(h, "swa_qk_rope_head_dim", &turned, err) ||
+      hf_need_u32(h, "swa_qk_nope_head_dim", &plain, err) || hf_need_u32(h, "moe_intermediate_size", &experts, err) ||
+      hf_u32(h, "moe_shared_expert_intermediate_size shared_experts_intermediate_size", &shared, &found, err) ||
+      hf_need_u32(h, "n_shared_experts", &all, err))
+    return -1;
+  if (found && shared != experts)
+    gguf_head_u32(h->head, hf_arch_key(h, "expert_shared_feed_forward_length"), shared * all);
+  gguf_head_u32(h->head, hf_arch_key(h, "attention.key_length_swa"), rank + turned);
+  gguf_head_u32(h->head, hf_arch_key(h, "attention.key_length_mla_swa"), plain + turned);
+  return deepseek_more(h, err) || put_dots3_layers(h, err) ? -1 : 0;
 }
 
 // ---- Granite --------------------------------------------------------------------------------------------------------
@@ -401,6 +520,23 @@ const hf_class hf_classes_moe[] = {
    .musts = "hidden_act=silu topk_method=noaux_tc moe_layer_freq=1 rope_interleave=true"},
   {.name = "KimiK25ForConditionalGeneration", .like = "DeepseekV3ForCausalLM", .seeing = true},
   {.name = "KimiVLForConditionalGeneration", .like = "DeepseekV3ForCausalLM", .seeing = true},
+  {.name = "Dots3NoteForCausalLM",
+   .arch = "dots3note",
+   .vocab = HF_VOCAB_DOTS3,
+   .no_mtp = true,
+   .prepare = prepare_dots3,
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false topk_method=noaux_tc scoring_func=sigmoid n_group=1 "
+            "topk_group=1 use_dsa=true normalization=RMSNorm final_norm=RMSNorm k_rope_only_layernorm=true "
+            "attention_gate_type=headwise swa_attention_gate_type=headwise use_dynamic_rsf=false moe_gating_fp32=false "
+            "moe_layer_freq=1 use_sliding_window=true",
+   .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":8e7,\"swa_rope_theta\":50000.0,\"scoring_func\":\"sigmoid\","
+               "\"n_shared_experts\":1,\"first_k_dense_replace\":1,\"routed_scaling_factor\":1.0,"
+               "\"norm_topk_prob\":true,\"n_group\":1,\"topk_group\":1}",
+   .keys = dots3_keys,
+   .rules = dots3_rules,
+   .more = dots3_more},
+  {.name = "Dots3NoteForConditionalGeneration", .like = "Dots3NoteForCausalLM", .seeing = true},
+  {.name = "Dots3NoteTextForCausalLM", .like = "Dots3NoteForCausalLM"},
   {.name = "GraniteMoeForCausalLM",
    .like = "GraniteForCausalLM",
    .arch = "granitemoe",

@@ -68,6 +68,8 @@ typedef struct hf_made {
 // A key with a number of each layer: HF_KEY. n: how many are there.
 typedef struct hf_numbers { const char *key; float *of_layer; uint32_t n; } hf_numbers;
 
+typedef struct hf_layers { uint32_t n; uint8_t *of; } hf_layers;      // of[i]: the kind of layer i
+
 struct hf {
   arena *arena;
   const char *dir, *shown;           // shown: for messages, the end of a very long path
@@ -82,6 +84,7 @@ struct hf {
   gguf_head *head;
   str names;                         // see hf_key_names
   const struct hf_class *class;
+  hf_layers kinds;                   // set by `prepare` if rules differ between layers
   uint32_t n_layers, n_further;      // layers, and MTP blocks if the class may have them
   bool rotation_read;                // keys hold what config.json says of scaled positions
   uint32_t file_type;
@@ -135,6 +138,8 @@ int hf_unpack(hf *h, error *err);                          // after hf_open_weig
 void hf_packed_row(const hf_packed *p, int64_t r, float *out);
 
 // ---- hf_order.c
+// The words of a rule for the layer of a tensor: "A|B" is A or B.
+const char *hf_words_of_layer(const hf *h, const char *words, const char *name);
 int64_t hf_ordered(const hf_order *o, int64_t i);
 int hf_set_order(hf *h, hf_made *m, const hf_source *s, const struct hf_rule *r, error *err);
 int hf_split(hf *h, hf_made *m, const hf_source *s, const struct hf_rule *r, error *err);
@@ -191,6 +196,7 @@ typedef struct hf_rule {
   // the number of matrices or vectors, if it is not that of experts. HF_PADDED: the number of rows. HF_IN_ROWS: the
   // number of rows; NULL: a row for each number. HF_MATRICES: the number of matrices. HF_FROM_ROW: the number; absent:
   // 0. HF_TIMES: a list [[end, factor, factor], ...], each for the rows before `end`.
+  // "A|B": A for layers of kind 0 (hf.kinds), B for others.
   const char *heads;
 } hf_rule;
 enum hf_kind { HF_U32, HF_F32_KEY, HF_BOOL, HF_LAYERS };   // HF_LAYERS: HF_U32 plus hf.n_further
@@ -203,6 +209,7 @@ enum hf_vocab {
   HF_VOCAB_BPE,
   HF_VOCAB_GLM,
   HF_VOCAB_GLM_MOE,
+  HF_VOCAB_DOTS3,
   HF_VOCAB_LLAMA,
   HF_VOCAB_GEMMA,
   HF_VOCAB_GEMMA4,
@@ -310,10 +317,11 @@ int hf_put_pooling(hf *h, error *err);                     // pooling_type, from
 // Checks that config.json, if it says so, gives full attention to every `every`-th layer from layer `first` on, and a
 // window to the others.
 int hf_check_layers(hf *h, uint32_t every, uint32_t first, error *err);
-// Reads the list of config.json that has a kind for each layer. kinds: names separated by spaces, "a|b" for two names
+// Reads the list of config.json that has a kind for each layer (hf_layers). kinds: names separated by spaces, "a|b" for two names
 // of one kind. out->of[i]: the number of layer i's kind; NULL: there is no list, which is an error if it is needed.
-typedef struct hf_layers { uint32_t n; uint8_t *of; } hf_layers;
 int hf_read_layers(const hf *h, const char *key, const char *kinds, bool needed, hf_layers *out, error *err);
+// Sets first_k_dense_replace by mlp_layer_types, if that is there: the first layers have a dense part, the others experts.
+int hf_read_dense_layers(hf *h, error *err);
 // Sets the key heads of each layer: none for layers that do not attend.
 int hf_put_heads_of_layers(hf *h, const hf_layers *y, uint8_t attends, error *err);
 // MTP layers count as blocks of the file.

@@ -4,6 +4,7 @@
 // folder's tensor. That expresses interleaved heads, heads sorted by group, and a part of each group. The empty order
 // (n == 0) is the folder's own.
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include "model/hf_impl.h"
 
@@ -165,19 +166,27 @@ int hf_set_order(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error 
   return status;
 }
 
+const char *hf_words_of_layer(const hf *h, const char *words, const char *name) {
+  const char *bar = words ? strchr(words, '|') : NULL, *digits = strpbrk(name, "0123456789");
+  if (!bar) return words;
+  unsigned long layer = digits ? strtoul(digits, NULL, 10) : 0;
+  return layer < h->kinds.n && h->kinds.of[layer] ? bar + 1 : arena_strndup(h->arena, words, (size_t)(bar - words));
+}
+
 // Takes the first rows of each head (or of each matrix of a stack), or the rows after them.
 int hf_split(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error *err) {
   enum hf_op op = r->op & HF_OP_MASK;
   counts c = {{m->t.ne[2], m->t.ne[1] / 2}, 2};
   int64_t groups, rows = m->t.ne[1];
-  if (r->heads && read_counts(h, r->heads, &c, &groups, err)) return -1;
-  bool rest = op == HF_REST, fits = m->t.n_dims == 2 || (m->t.n_dims == 3 && !r->heads);
-  int64_t all = r->heads ? rows / c.at[0] : rows, n = rest ? all - c.at[1] : c.at[1];
-  if (!fits || c.at[1] < 1 || c.at[1] >= all || (r->heads ? all * c.at[0] : 2 * n) != rows)
-    return does_not_fit(h, s, r->heads ? r->heads : "two halves of each matrix", rows, err);
+  const char *words = hf_words_of_layer(h, r->heads, s->name);
+  if (words && read_counts(h, words, &c, &groups, err)) return -1;
+  bool rest = op == HF_REST, fits = m->t.n_dims == 2 || (m->t.n_dims == 3 && !words);
+  int64_t all = words ? rows / c.at[0] : rows, n = rest ? all - c.at[1] : c.at[1];
+  if (!fits || c.at[1] < 1 || c.at[1] >= all || (words ? all * c.at[0] : 2 * n) != rows)
+    return does_not_fit(h, s, words ? words : "two halves of each matrix", rows, err);
   add_slice(&m->order, (hf_slice){rest ? c.at[1] : 0, {c.at[0], n, 1}, {all, 1, 0}});
   m->t.ne[1] = n;
-  if (r->heads) {
+  if (words) {
     m->t.ne[2] = c.at[0];
     m->t.n_dims = 3;
   }

@@ -9,8 +9,8 @@ static const char config_name[] = "config.json";
 const json_t *hf_rope(const hf *h) {
   const char *name;
   const json_t *rope = hf_value(h, "rope_parameters rope_scaling", &name);
-  const json_t *full = json_object_get(rope, "full_attention");
-  return full ? full : rope;
+  const json_t *full = json_object_get(rope, "full_attention"), *chosen = json_object_get(rope, "indexed_attention");
+  return full ? full : chosen ? chosen : rope;
 }
 
 // A number of the rope group, or, if absent, the key `beside` of config.json itself.
@@ -107,7 +107,7 @@ int hf_put_rope(hf *h, error *err) {
     return hf_fail(h, config_name, "rope_type", err, "'%s' of sliding_attention, which is not scaled in files of %s",
                    gguf_quote(quoted, sizeof quoted, type, strlen(type)), h->class->arch);
   if (hf_number_in(h, near, "rope_theta", &v, &found, err)) return -1;
-  if (!found && hf_f64(h, "rope_local_base_freq local_rope_theta", &v, &found, err)) return -1;
+  if (!found && hf_f64(h, "rope_local_base_freq local_rope_theta swa_rope_theta", &v, &found, err)) return -1;
   if (found) gguf_head_f32(h->head, hf_arch_key(h, "rope.freq_base_swa"), (float)v);
   return 0;
 }

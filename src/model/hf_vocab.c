@@ -249,13 +249,14 @@ static void find_role_ids(const hf *h, const json_t *tokenizer, const json_t *se
   }
 }
 
-// GLM's special tokens have fixed names, used if no other id is given.
+// Special tokens of GLM and dots3-note have fixed names, used if no other id is given.
 static int find_glm_roles(const hf *h, const json_t *tokenizer, role_list *r, error *err) {
   static const struct { enum hf_vocab of; enum role role; const char *text; } glm[] = {
     {HF_VOCAB_GLM, EOS, "<|endoftext|>"},     {HF_VOCAB_GLM, EOT, "<|user|>"},
     {HF_VOCAB_GLM, UNK, "<|endoftext|>"},     {HF_VOCAB_GLM, BOS, "<|endoftext|>"},
     {HF_VOCAB_GLM_MOE, BOS, "[gMASK]"},       {HF_VOCAB_GLM_MOE, EOT, "<|user|>"},
-    {HF_VOCAB_GLM_MOE, UNK, "<|endoftext|>"}, {HF_VOCAB_GLM_MOE, EOM, "<|observation|>"}};
+    {HF_VOCAB_GLM_MOE, UNK, "<|endoftext|>"}, {HF_VOCAB_GLM_MOE, EOM, "<|observation|>"},
+    {HF_VOCAB_DOTS3, EOT, "<|endofassistant|>"}};
   size_t k;
   json_t *said;
   for (size_t i = 0; i < COUNT(glm); i++) {

@@ -106,6 +106,13 @@ def test_no_scaling_of_positions_is_left_out(run_weft, tmp_path, kind):
     ("glm5next", {"index_topk_pattern": "FFFFF"}, ""),
     ("glm5next", {"index_kpool_always_select_tail": False}, "attention.indexer.kpool_select_tail"),
     *(("jinabert", {k: v}, f"'{k}': {str(v).lower()}, but files of jina-bert-v2") for k, v in (("position_embedding_type", "absolute"), ("feed_forward_type", "reglu"), ("hidden_act", "relu"), ("is_decoder", True))),
+    *(("dots3", {k: v}, f"'{k}': {str(v).lower()}, but files of dots3note") for k, v in (("attention_bias", True), ("n_group", 2), ("use_dsa", False), ("moe_layer_freq", 2), ("use_dynamic_rsf", True), ("scoring_func", "softmax"), ("attention_gate_type", "elementwise"))),
+    ("dots3", {"layer_types": None}, "'layer_types': is not a list of 4 layers"),
+    ("dots3", {"swa_q_lora_rank": 16}, "'swa_q_lora_rank': 16 is not q_lora_rank, 24"),
+    ("dots3", {"swa_qk_rope_head_dim": 16}, "'swa_qk_rope_head_dim': 16 is not qk_rope_head_dim, 8"),
+    ("dots3", {"num_key_value_heads": 2}, "'num_key_value_heads': 2 is not num_attention_heads, 4"),
+    ("dots3", {"per_layer_config": {"1": {"kv_lora_rank": 48}}}, "'per_layer_config': has other layers than those with a window"),
+    ("dots3", {"per_layer_config": {"1": {"kv_lora_rank": 48}, "2": {"kv_lora_rank": 32}}}, "'per_layer_config': has other layers than those with a window, or several sizes"),
     ("qwen3", {"rms_norm_eps": math.nan}, "'rms_norm_eps': is not a number"),
     ("qwen3", {"rms_norm_eps": -math.inf}, "'rms_norm_eps': is not a number"),
 ])
@@ -217,3 +224,23 @@ def test_exaone_4_is_scaled_as_llama_3(run_weft, tmp_path):
         put(folder, lambda c: c.update(head_dim=16, rope_parameters={"rope_type": "llama3", "rope_theta": 1e6, "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}))
         factors.append(keys(run_weft, folder, tmp_path / "out.gguf")[1])
     assert factors[0] == factors[1] and len(set(factors[0]["rope_freqs.weight"])) > 2
+
+
+def test_dots3_as_transformers_saves_it(run_weft, tmp_path):
+    """Sizes of layers with a window by the layers' numbers, bases of rotation by their kinds: the published folder's file."""
+    record = json.loads(json.dumps(RECORDS["dots3"]))
+    expected = made(run_weft, folders.write(tmp_path / "published" / "dots3", record), tmp_path / "out.gguf")[1]
+    config = record["config"]
+    own = {k: config.pop(f"swa_{k}") for k in ("num_attention_heads", "num_key_value_heads", "kv_lora_rank", "head_dim", "qk_nope_head_dim", "v_head_dim")}
+    for key in ("swa_q_lora_rank", "swa_qk_rope_head_dim", "first_k_dense_replace", "moe_layer_freq", "scoring_func", "topk_method", "use_dsa", "apply_mla_qkv_lora_rescale"):
+        del config[key]
+    rope = {"indexed_attention": {"rope_type": "default", "rope_theta": config.pop("rope_theta"), "partial_rotary_factor": 1 / 3},
+            "sliding_attention": {"rope_type": "default", "rope_theta": config.pop("swa_rope_theta"), "partial_rotary_factor": 0.2}}
+    config |= {"per_layer_config": {"1": own, "2": own}, "mlp_layer_types": ["dense"] + ["sparse"] * 3, "rope_parameters": rope, "sliding_window": config.pop("sliding_window_size"),
+               "shared_experts_intermediate_size": config.pop("moe_shared_expert_intermediate_size"), "layer_types": [t.replace("full", "indexed") for t in config["layer_types"]]}
+    error, bytes_ = made(run_weft, folders.write(tmp_path / "saved" / "dots3", record), tmp_path / "out.gguf")
+    assert bytes_ == expected and len(expected) > 100000, error
+    config["apply_mla_qkv_lora_rescale"] = False           # the norms stay as they are
+    assert made(run_weft, folders.write(tmp_path / "bare" / "dots3", record), tmp_path / "out.gguf")[1] != expected
+    config["rope_parameters"]["indexed_attention"]["rope_type"] = "dynamic"
+    assert "'rope_type': 'dynamic' is not known" in made(run_weft, folders.write(tmp_path / "scaled" / "dots3", record), tmp_path / "out.gguf")[0]

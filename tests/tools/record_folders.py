@@ -87,6 +87,15 @@ def jina3_tensors():
     return out
 
 
+DOTS3_WINDOW = {"swa_num_attention_heads": 2, "swa_num_key_value_heads": 2, "swa_q_lora_rank": 24, "swa_kv_lora_rank": 48, "swa_head_dim": 40, "swa_qk_nope_head_dim": 32, "swa_qk_rope_head_dim": 8, "swa_v_head_dim": 16}
+DOTS3 = {"num_hidden_layers": 4, "num_key_value_heads": 4, "moe_intermediate_size": 32, "n_routed_experts": 4, "num_experts_per_tok": 2, "kv_lora_rank": 32, "q_lora_rank": 24, "qk_rope_head_dim": 8, "v_head_dim": 24, "qk_nope_head_dim": 16,
+         "head_dim": 24, "index_topk": 8, "index_head_dim": 16, "index_n_heads": 16, "sliding_window_size": 16, **DOTS3_WINDOW, "moe_shared_expert_intermediate_size": 32, "first_k_dense_replace": 1, "routed_scaling_factor": 2.5,
+         "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"], "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+DOTS3_SAID = {**DOTS3_WINDOW, "per_layer_config": None, "rope_parameters": None, "rope_theta": 8e7, "swa_rope_theta": 5e4, "layer_types": DOTS3["layer_types"], "sliding_window_size": 16, "sliding_window": None, "mlp_layer_types": None,
+              "first_k_dense_replace": 1, "moe_layer_freq": 1, "scoring_func": "sigmoid", "topk_method": "noaux_tc", "use_dsa": True, "apply_mla_qkv_lora_rescale": True, "shared_experts_intermediate_size": None, "moe_shared_expert_intermediate_size": 32}
+DOTS3_MTP = {"eh_proj": [64, 128], "enorm": [64], "hnorm": [64], "shared_head.norm": [64]}
+
+
 EYES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
 LINEAR = {"layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 16, "linear_value_head_dim": 32, "head_dim": 32}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48}
@@ -267,6 +276,8 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "hunyuanmoe": ("HunYuanMoEV1ForCausalLM", "HunYuanMoEV1Config", HUNYUAN, HUNYUAN_RANKS),
     "jinabert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, JINA),
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
+    "dots3": ("Dots3NoteForCausalLM", "Dots3NoteTextConfig", DOTS3, {"own": {"added": ["<|endoftext|>", "<|im_end|>", "<|endofassistant|>"]}, **ALONE, "as_is": True, "after": DOTS3_MTP, "said": DOTS3_SAID,
+              "besides": {"model.mtp.embed_tokens.weight": [320, 64]}}),
     # classes that are Python code in published folders
     "neobert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, {**BERT, "as_is": True, "said": NEOBERT, "without": ("",), "besides": neobert_tensors()}),
     "nomicmoe": ("NomicBertModel", "NomicBertConfig", {"vocab_size": N_ALIGNED, "num_key_value_heads": 4},
