@@ -116,6 +116,9 @@ static void set_numbers(gguf_head *h, const char *key, enum gguf_type elem, cons
 void gguf_head_i32s(gguf_head *h, const char *key, const int32_t *v, size_t n) {
   set_numbers(h, key, GGUF_INT32, v, n);
 }
+void gguf_head_u64s(gguf_head *h, const char *key, const uint64_t *v, size_t n) {
+  set_numbers(h, key, GGUF_UINT64, v, n);
+}
 void gguf_head_u8s(gguf_head *h, const char *key, const unsigned char *v, size_t n) {
   set_numbers(h, key, GGUF_UINT8, v, n);
 }

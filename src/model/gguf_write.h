@@ -19,6 +19,7 @@ void gguf_head_str(gguf_head *h, const char *key, const char *v, size_t n);
 void gguf_head_strs(gguf_head *h, const char *key, const char *const *v, size_t n);
 void gguf_head_u8s(gguf_head *h, const char *key, const unsigned char *v, size_t n);
 void gguf_head_i32s(gguf_head *h, const char *key, const int32_t *v, size_t n);
+void gguf_head_u64s(gguf_head *h, const char *key, const uint64_t *v, size_t n);
 void gguf_head_f32s(gguf_head *h, const char *key, const float *v, size_t n);
 void gguf_head_bools(gguf_head *h, const char *key, const bool *v, size_t n);
 void gguf_head_remove(gguf_head *h, const char *key);

@@ -110,6 +110,52 @@ static int stack_expert(hf *h, const hf_source *s, const hf_rule *r, const char 
   return 0;
 }
 
+// Adds a part of a matrix that is cut by rows. All parts but the last have as many rows.
+static int join_part(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t part, error *err) {
+  uint32_t n;
+  hf_made *m = made_before(h, to);
+  if (hf_need_u32(h, r->heads, &n, err)) return -1;
+  if (part >= n || n > h->sources.n || s->n_dims != 2)
+    return hf_fail(h, file_of(h, s), s->name, err, "is no matrix, or not one of %u parts (%s)", n, r->heads);
+  if (!m) {
+    m = new_made(h, to, s);
+    m->parts = ARENA_ARRAY(h->arena, const hf_source *, n);
+    m->n_parts = n;
+    m->t.ne[1] = m->rows = 0;
+  }
+  if (m->t.ne[0] != s->shape[1] || m->t.from != s->format || m->parts[part] || m->n_parts != n)
+    return hf_fail(h, file_of(h, s), s->name, err, "has another width or type than that of another part");
+  m->parts[part] = s;
+  m->t.ne[1] += s->shape[0];
+  if (m->rows < s->shape[0]) m->rows = s->shape[0];
+  return 0;
+}
+
+static int check_parts(const hf *h, const hf_made *m, error *err) {
+  for (size_t k = 0; k < m->n_parts; k++) {
+    if (!m->parts[k])
+      return error_set(err, "%s: %s %zu of '%s' is missing", h->shown, m->t.n_dims == 2 ? "part" : "expert", k,
+                       m->t.name);
+    if (m->t.n_dims == 2 && m->n_parts > 1 && k + 1 < m->n_parts && m->parts[k]->shape[0] != m->rows)
+      return hf_fail(h, file_of(h, m->parts[k]), m->parts[k]->name, err, "has other rows than another part");
+  }
+  return 0;
+}
+
+// Sets a key with the integers of a tensor.
+static int add_integers(hf *h, const hf_source *s, const char *to, error *err) {
+  enum { MOST = 1 << 16 };
+  size_t n = (size_t)(s->end - s->begin) / sizeof(uint64_t);
+  uint64_t *v = ARENA_ARRAY(h->arena, uint64_t, n + 1);
+  if (strcmp(s->dtype, "I64") || s->n_dims != 1 || !n || n > MOST)
+    return hf_fail(h, file_of(h, s), s->name, err, "is not a list of integers of 64 bits");
+  memcpy(v, s->data, n * sizeof *v);
+  for (size_t i = 0; i < n; i++)
+    if (v[i] > INT64_MAX) return hf_fail(h, file_of(h, s), s->name, err, "number %zu is negative", i);
+  gguf_head_u64s(h->head, hf_arch_key(h, to), v, n);
+  return 0;
+}
+
 // Sets a layer's number in a key that has a number of each layer.
 static int add_to_key(hf *h, const hf_source *s, const char *to, error *err) {
   const char *digits = strpbrk(s->name, "0123456789");
@@ -250,11 +296,13 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
   if (strlen(to) > GGUF_MAX_NAME)
     return hf_fail(h, file_of(h, s), s->name, err, "its name would be too long: %s",
                    gguf_quote(quoted, sizeof quoted, to, strlen(to)));
+  if ((r->op & HF_OP_MASK) == HF_KEY_INTEGERS) return add_integers(h, s, to, err);
   if (!s->format) return hf_fail(h, file_of(h, s), s->name, err, "tensors of %s are not read", s->dtype);
   if (s->n_dims > GGUF_MAX_DIMS || s->begin == s->end)
     return hf_fail(h, file_of(h, s), s->name, err, "%u axes, or none of its elements: not a tensor of a model",
                    s->n_dims);
   if ((r->op & HF_OP_MASK) == HF_STACK) return stack_expert(h, s, r, to, expert, err);
+  if ((r->op & HF_OP_MASK) == HF_JOIN) return join_part(h, s, r, to, expert, err);
   if ((r->op & HF_OP_MASK) == HF_KEY) return add_to_key(h, s, to, err);
   if (made_before(h, to)) return (r->op & HF_OP_MASK) == HF_ONCE ? 0 : is_made_twice(h, s, to, err);
   hf_made *m = new_made(h, to, s);
@@ -278,10 +326,7 @@ static int make_tensors(hf *h, error *err) {
     for (; r; r = hf_rule_for(h, s->name, r, &to, &expert, err))
       if (r->op != HF_SKIP && make_tensor(h, s, r, to, expert, err)) return -1;
   }
-  for (size_t i = 0; i < h->made.n; i++)
-    for (size_t k = 0; k < h->made.at[i].n_parts; k++)
-      if (!h->made.at[i].parts[k])
-        return error_set(err, "%s: expert %zu of '%s' is missing", h->shown, k, h->made.at[i].t.name);
+  for (size_t i = 0; i < h->made.n; i++) if (check_parts(h, &h->made.at[i], err)) return -1;
   return put_layer_numbers(h, err);
 }
 

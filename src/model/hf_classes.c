@@ -628,6 +628,11 @@ static int put_class_key(hf *h, const hf_key *k, error *err) {
   return 0;
 }
 
+int hf_put_class_keys(hf *h, const hf_key *k, error *err) {
+  for (; k && k->to; k++) if (put_class_key(h, k, err)) return -1;
+  return 0;
+}
+
 // Counts the MTP blocks for which the folder has tensors; config.json may announce more.
 static int count_further(hf *h, uint32_t layers, error *err) {
   static const char *const starts[] = {"mtp.layers.", "model.mtp.layers."};
@@ -664,10 +669,9 @@ int hf_put_keys(hf *h, error *err) {
   if (hf_need_u32(h, "num_hidden_layers n_layers n_layer num_layers", &layers, err)) return -1;
   h->n_layers = layers;
   if (h->class->further && count_further(h, layers, err)) return -1;
-  for (const hf_key *k = common_keys; k->to; k++) if (put_class_key(h, k, err)) return -1;
-  if (hf_put_rope(h, err) || put_gating(h, err)) return -1;
+  if (hf_put_class_keys(h, common_keys, err) || hf_put_rope(h, err) || put_gating(h, err)) return -1;
   if (h->class->rotated > 0 && hf_put_rotated(h, h->class->rotated, err)) return -1;
-  for (const hf_key *k = h->class->keys; k && k->to; k++) if (put_class_key(h, k, err)) return -1;
+  if (hf_put_class_keys(h, h->class->keys, err)) return -1;
   if (h->class->more && h->class->more(h, err)) return -1;
   return hf_check_rotation(h, err);
 }
@@ -753,7 +757,7 @@ static const char *name_alone(const hf *h, const char *name) {
 
 // Returns whether a tensor belongs to an MTP block: its layer comes after the last one, or its name says so.
 static bool is_of_mtp(const hf *h, const char *name) {
-  if (!strncmp(name, "model.mtp_", 10)) return true;
+  if (!strncmp(name, "model.mtp_", 10) || !strncmp(name, "mtp.", 4)) return true;
   name_number layer = {"", 0}, none;
   const char *dot = strncmp(name, "model.layers.", 13) ? NULL : strchr(name + 13, '.');
   if (!dot || !matches_rule(BLOCK, name, (size_t)(dot + 1 - name), &layer, &none)) return false;

@@ -1,6 +1,7 @@
-// Rows of the table of classes (hf_classes.c) for mixtures of experts: DeepSeek, dots3-note, Granite, GLM 4, dots, MiniMax, Phi,
-// EXAONE, AFMoE and Ernie, and Ernie's dense models. DeepSeek's attention (MLA) keeps a small vector for each token:
-// the matrix that makes keys and values from it is split in two, and the key part is transposed, as in GGUF files.
+// Rows of the table of classes (hf_classes.c) for mixtures of experts: DeepSeek, dots3-note, Granite, GLM 4, dots,
+// MiniMax, Phi, EXAONE, AFMoE and Ernie, and Ernie's dense models. DeepSeek's attention (MLA) keeps a small vector for
+// each token: the matrix that makes keys and values from it is split in two, and the key part is transposed, as in GGUF
+// files.
 #include <math.h>
 #include <string.h>
 #include "model/hf_impl.h"
@@ -61,8 +62,9 @@ static int deepseek_more(hf *h, error *err) {
 
 // ---- dots3-note -----------------------------------------------------------------------------------------------------
 
-// DeepSeek's attention in two sizes: layers with a window have keys of their own (swa_*), the others have an indexer. The
-// published model multiplies normed small vectors by a number that only depends on sizes: so are the norms' weights.
+// DeepSeek's attention in two sizes: layers with a window have keys of their own (swa_*), the others have an indexer.
+// The published model multiplies normed small vectors by a number that only depends on sizes: so are the norms'
+// weights.
 #define OF_LAYER(all, window) all "|" window
 static const hf_rule dots3_rules[] = {
   {BLOCK "self_attn.q_a_layernorm", "blk.*.attn_q_a_norm", HF_TIMES, "q_times"},
@@ -91,8 +93,8 @@ static const hf_key dots3_keys[] = {
   {0},
 };
 
-// transformers saves sizes that differ from the others' for each layer by its number. Puts those of layers with a window
-// under the names of published folders.
+// transformers saves sizes that differ from the others' for each layer by its number. Puts those of layers with a
+// window under the names of published folders.
 static int read_dots3_layers(hf *h, const hf_layers *y, error *err) {
   static const char key[] = "per_layer_config";
   static const char *const sizes[] = {"num_attention_heads", "num_key_value_heads", "q_lora_rank", "kv_lora_rank",

@@ -178,6 +178,8 @@ enum hf_op {
   HF_IN_ROWS,      // numbers become a matrix
   HF_PADDED,       // rows of zeros after the stored ones
   HF_TIMES,        // each row is multiplied by two factors
+  HF_JOIN,         // part # of a matrix that is cut by rows
+  HF_KEY_INTEGERS, // integers of 64 bits become a key
   HF_KEY,          // a number of each layer: `to` is the name of the key that has all of them
   HF_OP_MASK = 255,
   // flags:
@@ -194,7 +196,8 @@ typedef struct hf_rule {
   // one). HF_COLLECT: products of keys ("a*b"), the rows of each part; the first key is the number of groups.
   // HF_UNGROUP: groups, then the heads of each part. HF_FIRST: heads, and the number of first rows of each. HF_STACK:
   // the number of matrices or vectors, if it is not that of experts. HF_PADDED: the number of rows. HF_IN_ROWS: the
-  // number of rows; NULL: a row for each number. HF_MATRICES: the number of matrices. HF_FROM_ROW: the number; absent:
+  // number of rows; NULL: a row for each number. HF_MATRICES: the number of matrices. HF_JOIN: the
+  // number of parts. HF_FROM_ROW: the number; absent:
   // 0. HF_TIMES: a list [[end, factor, factor], ...], each for the rows before `end`.
   // "A|B": A for layers of kind 0 (hf.kinds), B for others.
   const char *heads;
@@ -309,6 +312,7 @@ int hf_number_in(const hf *h, const json_t *in, const char *key, double *out, bo
 int hf_need_u32(const hf *h, const char *names, uint32_t *out, error *err);
 json_t *hf_value(const hf *h, const char *names, const char **name);
 const char *hf_arch_key(const hf *h, const char *key);     // "qwen3.block_count"; lives as long as h
+int hf_put_class_keys(hf *h, const hf_key *k, error *err);
 // hf_derived.c: sets values of h->text that a class's row lists.
 int hf_derive(hf *h, const char *list, error *err);
 // Sets which layers have a sliding window: by layer_types, or, if absent, all but each `every`-th one.
@@ -317,10 +321,12 @@ int hf_put_pooling(hf *h, error *err);                     // pooling_type, from
 // Checks that config.json, if it says so, gives full attention to every `every`-th layer from layer `first` on, and a
 // window to the others.
 int hf_check_layers(hf *h, uint32_t every, uint32_t first, error *err);
-// Reads the list of config.json that has a kind for each layer (hf_layers). kinds: names separated by spaces, "a|b" for two names
-// of one kind. out->of[i]: the number of layer i's kind; NULL: there is no list, which is an error if it is needed.
+// Reads the list of config.json that has a kind for each layer (hf_layers). kinds: names separated by spaces, "a|b" for
+// two names of one kind. out->of[i]: the number of layer i's kind; NULL: there is no list, which is an error if it is
+// needed.
 int hf_read_layers(const hf *h, const char *key, const char *kinds, bool needed, hf_layers *out, error *err);
-// Sets first_k_dense_replace by mlp_layer_types, if that is there: the first layers have a dense part, the others experts.
+// Sets first_k_dense_replace by mlp_layer_types, if that is there: the first layers have a dense part, the others
+// experts.
 int hf_read_dense_layers(hf *h, error *err);
 // Sets the key heads of each layer: none for layers that do not attend.
 int hf_put_heads_of_layers(hf *h, const hf_layers *y, uint8_t attends, error *err);

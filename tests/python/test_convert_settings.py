@@ -113,6 +113,13 @@ def test_no_scaling_of_positions_is_left_out(run_weft, tmp_path, kind):
     ("dots3", {"num_key_value_heads": 2}, "'num_key_value_heads': 2 is not num_attention_heads, 4"),
     ("dots3", {"per_layer_config": {"1": {"kv_lora_rank": 48}}}, "'per_layer_config': has other layers than those with a window"),
     ("dots3", {"per_layer_config": {"1": {"kv_lora_rank": 48}, "2": {"kv_lora_rank": 32}}}, "'per_layer_config': has other layers than those with a window, or several sizes"),
+    *(("qwen4exp", {k: v}, f"'{k}': {str(v).lower()}, but files of qwen4exp") for k, v in (("norm_topk_prob", False), ("hidden_act", "gelu"), ("indexer_kv_heads", 2), ("attention_bias", True))),
+    *(("qwen4exp", {"output_gate_type": v}, "'output_gate_type': is not sigmoid") for v in ("silu", None)),
+    ("qwen4exp", {"ple_layer_ids": [1, 3]}, "'ple_layer_ids': is not one layer from 1 to 4"),
+    ("qwen4exp", {"ple_layer_ids": [5]}, "'ple_layer_ids': is not one layer from 1 to 4"),
+    ("qwen4exp", {"ple_embed_dim": 62}, "'ple_embed_dim': 62 is not a multiple of all heads of n-grams"),
+    ("qwen4exp", {"eos_token_id": None}, "'eos_token_id': is missing"),
+    ("qwen4exp", {"indexer_compress_ratio": None}, "'indexer_compress_ratio': is missing"),
     ("qwen3", {"rms_norm_eps": math.nan}, "'rms_norm_eps': is not a number"),
     ("qwen3", {"rms_norm_eps": -math.inf}, "'rms_norm_eps': is not a number"),
 ])
@@ -244,3 +251,25 @@ def test_dots3_as_transformers_saves_it(run_weft, tmp_path):
     assert made(run_weft, folders.write(tmp_path / "bare" / "dots3", record), tmp_path / "out.gguf")[1] != expected
     config["rope_parameters"]["indexed_attention"]["rope_type"] = "dynamic"
     assert "'rope_type': 'dynamic' is not known" in made(run_weft, folders.write(tmp_path / "scaled" / "dots3", record), tmp_path / "out.gguf")[0]
+
+
+def test_parts_of_the_table_of_n_grams(run_weft, tmp_path):
+    """The file of a folder as transformers saves it is the published folder's; parts have to be there, in order of their numbers."""
+    record = json.loads(json.dumps(RECORDS["qwen4exp"]))
+    write = lambda name: folders.write(tmp_path / name / "qwen4exp", record)
+    expected = made(run_weft, write("published"), tmp_path / "out.gguf")[1]
+    record["config"]["layer_types"] = [t.replace("full", "indexed") for t in record["config"]["layer_types"]]
+    assert made(run_weft, write("saved"), tmp_path / "out.gguf") == ("", expected)
+    shard = "model.layers.0.ple.ple_embedding.ngram_embedding.shard_"
+    record["tensors"][shard + "1.weight"][0] -= 1
+    assert f"key '{shard}1.weight': has other rows than another part" in made(run_weft, write("uneven"), tmp_path / "out.gguf")[0]
+    del record["tensors"][shard + "1.weight"]
+    assert "part 1 of 'per_layer_token_embd.weight' is missing" in made(run_weft, write("fewer"), tmp_path / "out.gguf")[0]
+    record["tensors"][shard + "3.weight"] = [8, 16]
+    assert "is no matrix, or not one of 3 parts" in made(run_weft, write("more"), tmp_path / "out.gguf")[0]
+    record = json.loads(json.dumps(RECORDS["qwen4exp"]))
+    multipliers = "model.layers.0.ple.ple_embedding.layer_multipliers"
+    record["integers"][multipliers][0] = -1
+    assert f"key '{multipliers}': number 0 is negative" in made(run_weft, write("negative"), tmp_path / "out.gguf")[0]
+    record["tensors"][multipliers] = record["integers"].pop(multipliers) and [3]
+    assert f"key '{multipliers}': is not a list of integers of 64 bits" in made(run_weft, write("floats"), tmp_path / "out.gguf")[0]

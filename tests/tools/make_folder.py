@@ -242,6 +242,7 @@ def write(folder, record, dtype="BF16", files=1, floats=False):
     (folder / "chat_template.jinja").write_text(TEMPLATE)
     tensors, coded = {name: (dtype, shape, weights(name, shape, dtype)) for name, shape in record["tensors"].items()}, record.get("codes", {})
     tensors |= {name: (STORED.get(of, of), record["tensors"][name], codes(name, record["tensors"][name], of)) for name, of in coded.items()}
+    tensors |= {name: ("I64", [len(v)], np.array(v, np.int64).tobytes()) for name, v in record.get("integers", {}).items()}
     tensors = as_floats(tensors) if floats else tensors
     if files == 1:
         safetensors(folder / "model.safetensors", tensors)

@@ -100,6 +100,9 @@ EYES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num
 LINEAR = {"layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 16, "linear_value_head_dim": 32, "head_dim": 32}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48}
 SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000000.0, "partial_rotary_factor": 0.5, "mrope_section": [3, 3, 2], "mrope_interleaved": True}}
+QWEN4 = {**LINEAR, **EXPERTS, **SECTIONS, "num_hidden_layers": 4, "layer_types": ["linear_attention", "full_attention"] * 2, "hc_count": 3, "hc_lowrank": 16, "ple_layer_ids": [1], "ple_embed_dim": 64, "ngram_size": 3, "heads_per_ngram": 2,
+         "ngram_vocab_size_base": 50, "split_ngram_parts": 3, "make_ngram_vocab_size_divisible_by": 8, "indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 16, "indexer_budget": 16, "indexer_compress_ratio": 4, "eos_token_id": 2,
+         "output_gate_type": "sigmoid"}
 QWEN_EYES = {"hidden_size": 32, "intermediate_size": 48, "depth": 1, "num_heads": 2, "out_hidden_size": 64, "num_position_embeddings": 16, "deepstack_visual_indexes": []}
 QWEN25_EYES = {"depth": 1, "hidden_size": 32, "num_heads": 2, "intermediate_size": 48, "out_hidden_size": 64}
 MINISTRAL = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "rope_theta": 1000000.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}
@@ -278,6 +281,8 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "bert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, BERT),
     "dots3": ("Dots3NoteForCausalLM", "Dots3NoteTextConfig", DOTS3, {"own": {"added": ["<|endoftext|>", "<|im_end|>", "<|endofassistant|>"]}, **ALONE, "as_is": True, "after": DOTS3_MTP, "said": DOTS3_SAID,
               "besides": {"model.mtp.embed_tokens.weight": [320, 64]}}),
+    "qwen4exp": ("Qwen4ExpForCausalLM", "Qwen4ExpTextConfig", QWEN4, {"as_is": True, "said": {"layer_types": QWEN4["layer_types"], "number_of_conv_states": None},
+                 "besides": {"mtp.fc.weight": [64, 128], "mtp.layers.0.input_layernorm.weight": [64]}}),
     # classes that are Python code in published folders
     "neobert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, {**BERT, "as_is": True, "said": NEOBERT, "without": ("",), "besides": neobert_tensors()}),
     "nomicmoe": ("NomicBertModel", "NomicBertConfig", {"vocab_size": N_ALIGNED, "num_key_value_heads": 4},
@@ -425,6 +430,13 @@ def answer(folder, model, config):
     return {"ids": ids, "logprobs": [round(p, 6) for p in torch.log_softmax(logits.double(), -1).tolist()]}
 
 
+def integers(path):
+    """Tensors that are no weights."""
+    from safetensors import safe_open
+    with safe_open(path, "pt") as f:
+        return {n: f.get_tensor(n).tolist() for n in f.keys() if "I64" == str(f.get_slice(n).get_dtype())}
+
+
 def record(llama_cpp, name):
     import transformers
     model, config, own, *more = KINDS[name]
@@ -432,10 +444,12 @@ def record(llama_cpp, name):
     with tempfile.TemporaryDirectory() as folder:
         getattr(transformers, model)(config).save_pretrained(folder)
         saved = json.loads((Path(folder) / "config.json").read_text())
-        head = (Path(folder) / "model.safetensors").read_bytes()
+        head, values = (Path(folder) / "model.safetensors").read_bytes(), integers(Path(folder) / "model.safetensors")
     saved.pop("transformers_version")
     head = json.loads(head[8:8 + int.from_bytes(head[:8], "little")])
     more = dict(*more)
+    if values:
+        more["integers"] = values
     arguments, as_is = more.pop("arguments", []), more.pop("as_is", False)
     inner, tensors = saved.get("text_config", saved), {k: v["shape"] for k, v in head.items() if k != "__metadata__" and not k.endswith(more.get("without", ("#",)))}
     more.pop("without", None)
