@@ -9,4 +9,4 @@ set -eu
 model=${1:?"usage: sbatch --nodes=3 slurm.sh MODEL"}
 scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's|.*|http://&:8080|' > servers.txt
 : "${LLAMA_API_KEY:?"the key that clients send"}"
-exec srun --kill-on-bad-exit=0 weft serve -m "$model" --host 0.0.0.0 --port 8080 --allow-host '*' --drain 25
+exec srun --mpi=none --kill-on-bad-exit=0 weft serve -m "$model" --host 0.0.0.0 --port 8080 --allow-host '*' --drain 25

@@ -26,10 +26,29 @@ static bool says_several(const char *name) {
   return n && strtol(n, NULL, 10) > 1;
 }
 
-// The MPI whose launcher started this process; NULL for a single process.
+// The MPI whose launcher started this process; NULL for a single process. Slurm's srun is a launcher of Open MPI with
+// --mpi=pmix, and one of MPICH with --mpi=pmi2.
 static const char *module_wanted(void) {
   if (says_several("OMPI_COMM_WORLD_SIZE")) return "openmpi";
-  return says_several("PMI_SIZE") ? "mpich" : NULL;
+  if (says_several("PMI_SIZE")) return "mpich";
+  return says_several("SLURM_STEP_NUM_TASKS") && env_of_option("PMIX_RANK") ? "openmpi" : NULL;
+}
+
+static void note_alone(void) {
+  static bool noted;
+  const char *first = env_of_option("SLURM_PROCID");
+  if (!noted && says_several("SLURM_STEP_NUM_TASKS") && first && !strcmp(first, "0"))
+    fprintf(stderr, "weft: each of the %s tasks of srun runs alone, as with --mpi=none; --mpi=pmix (Open MPI) or "
+            "--mpi=pmi2 (MPICH) makes them one\n", env_of_option("SLURM_STEP_NUM_TASKS"));
+  noted = true;
+}
+
+// Settings that MPI's libraries read when they are loaded or started. The sandbox lets no process read another one's
+// memory, so messages go through memory that they share. When MPICH ends, UCX asks for devices, in vain.
+static void set_up_libraries(void) {
+  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
+  setenv("UCX_TLS", "^cma", 1);
+  setenv("UCX_LOG_LEVEL", "fatal", 0);
 }
 
 // Looks beside the program, and in the packages' folders.
@@ -54,7 +73,9 @@ static void *open_module(const char *which, char *why, size_t cap) {
 int ranks_join(error *err) {
   const char *which = module_wanted();
   char why[512];
+  if (!which) note_alone();
   if (!which || mpi) return 0;
+  set_up_libraries();
   void *at = open_module(which, why, sizeof why);
   if (!at) return error_set(err, "a launcher of MPI started this process, and it cannot join the others: %s", why);
   const mpi_module *m = dlsym(at, "weft_mpi_module");

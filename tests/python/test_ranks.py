@@ -176,6 +176,16 @@ def test_command_lines_that_differ(launch, weft, tinypy, other, of):
     assert p.returncode and f"'{other[0]}' was asked of".encode() in p.stderr, p.stderr.decode(errors="replace")
 
 
+def test_started_by_slurm(launch, weft, tinypy):
+    """srun --mpi=pmix sets the variables of PMIx, as mpirun does, and its own; otherwise its tasks are alone, and the first one says so."""
+    command = (weft, "run", tinypy, "-p", "def f(x):", "-n", "8", "--temp", "0", "-t", "1")
+    told = ("env", "-u", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS=2")
+    together, alone = launch(2, *told, *command), launch(2, *told, "env", "-u", "PMIX_RANK", "SLURM_PROCID=0", *command)
+    assert together.returncode == alone.returncode == 0, together.stderr.decode(errors="replace")
+    assert together.stderr.count(b"8 written") == 1 and b"srun" not in together.stderr
+    assert alone.stderr.count(b"8 written") == 2 and alone.stderr.count(b"each of the 2 tasks of srun runs alone") == 2
+
+
 @pytest.mark.parametrize("told", [{"PMI_SIZE": "1"}, {"PMI_RANK": "0"}, {"OMPI_COMM_WORLD_SIZE": "1"}, {"PMI_SIZE": "4"}])
 def test_one_process_under_a_launcher(weft, weft_env, told):
     """It has nobody to join; and commands that open no model never do."""
