@@ -95,7 +95,8 @@ def test_goes_on(tuned, run_weft, tinypy):
     cut = {(k["plan"], k["role"], k["name"]) for k in first["kernels"] if k["cut_short"]}
     listed = [e for e in list_cache(run_weft, folder) if e["kind"] == "tuning"]
     assert cut and len([e for e in listed if e["cut_s"] > 0]) >= len(cut)
-    again = tune(run_weft, tinypy, folder, "--no-prompt", budget=seconds / 2)
+    # kernels share the time as they measure now, on a busy machine up to several times more or less than before
+    again = tune(run_weft, tinypy, folder, "--no-prompt", budget=seconds / 8)
     assert not any(k["tried"] for k in again["kernels"] if k["state"] != "not_run" and (k["plan"], k["role"], k["name"]) in cut)
     more = tune(run_weft, tinypy, folder, "--no-prompt", budget=3 * seconds)
     assert any(k["tried"] for k in more["kernels"] if (k["plan"], k["role"]) in {c[:2] for c in cut})
