@@ -67,10 +67,10 @@ int weft_draft_new(const weft_model *m, weft_model *draft, const weft_draft_opti
   weft_draft_options o = {0};
   if (TAKE_OPTIONS(&o, weft_draft_options, p_min, options, err)) return -1;
   int32_t n = weft_model_vocab_size(m), n_draft = weft_model_vocab_size(draft);
-  const weft_model *whole = sees_whole(m) ? m : sees_whole(draft) ? draft : NULL;
-  if (whole)
-    return refuse_draft(err, "%s: it does not make one token after another, so it cannot draft any",
-                        path_of(whole));
+  if (sees_whole(m))
+    return refuse_draft(err, "%s: it does not make one token after another, so none can be drafted for it", path_of(m));
+  if (sees_whole(draft))
+    return refuse_draft(err, "%s: it does not make one token after another, so it cannot draft any", path_of(draft));
   const weft_model *answers = weft_model_has_source(m) ? m : weft_model_has_source(draft) ? draft : NULL;
   if (answers)
     return refuse_draft(err, "%s: a model with an encoder and a decoder neither drafts tokens nor takes drafts",

@@ -2,6 +2,7 @@
 import concurrent.futures as futures
 import json
 import math
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -144,7 +145,14 @@ def test_what_cannot_be(run_weft, model, tinypy):
     whole = "this model denoises texts as a whole (weft run)"
     assert whole in said(run_weft, "perplexity", "-m", path, "-c", 32, "-f", "-", input="hello " * 40)
     assert whole in said(run_weft, "bench", "-m", path, "-p", 8, "-n", 4)
-    assert "does not make one token after another" in said(run_weft, "run", tinypy, "-p", "def", "-c", 128, "-md", path)
+    assert f"{path}: it does not make one token after another, so it cannot draft any" in said(run_weft, "run", tinypy, "-p", "def", "-c", 128, "-md", path)
+
+
+def test_a_draft_model_for_it(weft, weft_env, model, tinypy):
+    """The error is about the model that denoises, whatever the other one is."""
+    for other in tinypy, model("llada"):
+        done = subprocess.run([weft, "serve", "-m", model("llada"), "-md", other, "--port", "0"], capture_output=True, env=weft_env, timeout=100)
+        assert done.returncode == 1 and f"{model('llada')}: it does not make one token after another, so none can be drafted for it" in done.stderr.decode(), done.stderr
 
 
 def test_the_text_of_each_step(run_weft, model):
