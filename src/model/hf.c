@@ -262,6 +262,7 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_ROWS_EVEN:
   case HF_ROWS_ODD:
   case HF_WEAVE:
+  case HF_WEAVE_QK:
   case HF_TILE:
   case HF_TILE_IN_ROWS:
   case HF_FROM_ROW:
@@ -274,6 +275,7 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_PLUS_ONE: m->plus = 1; return 0;
   case HF_IN_ROWS: return put_in_rows(h, m, s, r->heads, err);
   case HF_KERNELS: return put_kernels(h, m, s, err);
+  case HF_ZERO_FIRST: return hf_zero_first(h, m, s, r, err);
   case HF_MATRICES:
   case HF_MATRICES_TURNED: return put_matrices(h, m, s, r, err);
   case HF_PADDED: return pad_rows(h, m, s, r->heads, err);
@@ -307,7 +309,7 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
   if (made_before(h, to)) return (r->op & HF_OP_MASK) == HF_ONCE ? 0 : is_made_twice(h, s, to, err);
   hf_made *m = new_made(h, to, s);
   if (follow_rule(h, m, s, r, err)) return -1;
-  bool apart = m->turned || m->step != 1, is_mx = s->blocks && s->blocks->id == FORMAT_MXFP4;
+  bool apart = m->turned || m->step != 1 || m->ahead, is_mx = s->blocks && s->blocks->id == FORMAT_MXFP4;
   if (((s->packed || is_mx) && apart) || ((s->packed || s->scale) && (r->op & HF_SQUEEZED || r->op == HF_KERNELS)))
     return hf_fail(h, file_of(h, s), s->name, err, "becomes '%s' in another order, and has scales of blocks", to);
   if (s->blocks && !is_mx && (apart || is_changed(m) || !hf_keeps_groups(&m->columns)))
@@ -373,7 +375,8 @@ static bool stays_f32(const hf_tensor *t) {
                                      "altup_correct_coef.weight", "altup_predict_coef.weight",
                                      "hc_attn_fn.weight", "hc_ffn_fn.weight", "indexer_compressor_ape.weight",
                                      "indexer_compressor_gate.weight"};
-  if (t->n_dims < 2 || !hf_ends_in(t->name, ".weight")) return true;
+  bool adapter = hf_ends_in(t->name, ".lora_a") || hf_ends_in(t->name, ".lora_b");
+  if (t->n_dims < 2 || (!adapter && !hf_ends_in(t->name, ".weight"))) return true;
   for (size_t i = 0; i < COUNT(ends); i++) if (hf_ends_in(t->name, ends[i])) return true;
   return !strcmp(t->name, "position_embd.weight") || !strcmp(t->name, "token_types.weight");
 }
@@ -411,8 +414,9 @@ static int place_tensors(hf *h, error *err) {
 
 // ---- general keys ---------------------------------------------------------------------------------------------------
 
-// Sets general.size_label: "0.6B" of all parameters; with experts "8x7B".
+// Sets general.size_label: "0.6B" of all parameters; with experts "8x7B". Models with adapters have none.
 static void put_size(hf *h) {
+  for (size_t i = 0; i < h->made.n; i++) if (hf_ends_in(h->made.at[i].t.name, ".lora_a")) return;
   double all = 0, once = 0, experts = 0, n_experts = 0, n_stacks = 0;
   for (size_t i = 0; i < h->made.n; i++) {
     const hf_tensor *t = &h->made.at[i].t;
@@ -591,9 +595,10 @@ static const unsigned char *row_of_source(const hf_made *m, const hf_source *s, 
 
 // A row in the folder's format; scratch: room for two rows.
 static const unsigned char *raw_row(const hf_made *m, int64_t r, unsigned char *scratch) {
-  const hf_source *s = m->parts[r / m->rows];
   uint64_t bytes = m->t.from->bytes;
-  if (m->padded && r >= m->padded) return memset(scratch, 0, bytes * (uint64_t)m->t.ne[0]);
+  if (r < m->ahead || (m->padded && r >= m->padded)) return memset(scratch, 0, bytes * (uint64_t)m->t.ne[0]);
+  r -= m->ahead;
+  const hf_source *s = m->parts[r / m->rows];
   if (m->turned || m->step != 1) return gather_elements(m, s, r % m->rows, scratch);
   const unsigned char *row = row_of_source(m, s, hf_ordered(&m->order, r % m->rows), scratch);
   if (!m->columns.n) return row;

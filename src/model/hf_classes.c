@@ -743,6 +743,7 @@ static const char *name_alone(const hf *h, const char *name) {
                                        "model.visual.",          "visual.",
                                        "model.embed_vision.",    "model.embed_audio.",
                                        "model.audio_tower.",
+                                       "model.switch.",          "switch.",
                                        "vision_encoder.",        "audio_encoder.",
                                        "model.vision_encoder.",  "model.audio_encoder.",
                                        "model.audio_adapter."};

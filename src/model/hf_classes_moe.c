@@ -197,6 +197,76 @@ static const hf_rule granite_rules[] = {
 static const hf_key granite_keys[] = {
   HF_GRANITE_KEYS, {"expert_shared_feed_forward_length", HF_U32, "shared_intermediate_size"}, {0}};
 
+// ---- Granite Switch -------------------------------------------------------------------------------------------------
+
+// Dense, with adapters in the file. Stacks of their matrices begin with one of zeros, for text without an adapter.
+#define A_AND_B(from, to, a, b, heads) \
+  {from a, to ".lora_a", HF_ZERO_FIRST, NULL}, {from b, to ".lora_b", HF_ZERO_FIRST, heads}
+#define SLICE(from, to, n, heads) A_AND_B(from, to, ".lora_A_slices." n, ".lora_B_slices." n, heads)
+#define QKV BLOCK "self_attn.qkv_proj"
+#define GATE_UP BLOCK "shared_mlp.input_linear"
+static const hf_rule switch_rules[] = {
+  {QKV ".base_layer", "blk.*.attn_qkv", HF_WEAVE_QK, "num_attention_heads num_key_value_heads"},
+  SLICE(QKV, "blk.*.attn_q", "0", "num_attention_heads"),
+  SLICE(QKV, "blk.*.attn_k", "1", "num_key_value_heads"),
+  SLICE(QKV, "blk.*.attn_v", "2", NULL),
+  {BLOCK "self_attn.o_proj.base_layer", "blk.*.attn_output", 0, 0},
+  A_AND_B(BLOCK "self_attn.o_proj", "blk.*.attn_output", ".lora_A", ".lora_B", NULL),
+  {GATE_UP ".base_layer", "blk.*.ffn_gate", HF_FIRST, 0},
+  {GATE_UP ".base_layer", "blk.*.ffn_up", HF_REST, 0},
+  SLICE(GATE_UP, "blk.*.ffn_gate", "0", NULL),
+  SLICE(GATE_UP, "blk.*.ffn_up", "1", NULL),
+  {BLOCK "shared_mlp.output_linear.base_layer", "blk.*.ffn_down", 0, 0},
+  A_AND_B(BLOCK "shared_mlp.output_linear", "blk.*.ffn_down", ".lora_A", ".lora_B", NULL),
+  {"model.adapter_token_ids", NULL, HF_SKIP, 0},
+  {"model.control_to_substitute_lut", NULL, HF_SKIP, 0},
+  {"lm_head", NULL, HF_SKIP, 0},
+  {0},
+};
+static const hf_key switch_keys[] = {
+  HF_GRANITE_KEYS,
+  {"expert_shared_feed_forward_length", HF_U32, "shared_intermediate_size"},
+  {"adapters.count", HF_U32, "num_adapters"},
+  {"adapters.lora_rank", HF_U32, "max_lora_rank"},
+  {"adapters.router_gain", HF_F32_KEY, "control_token_gain"},
+  {0},
+};
+
+// One of the layers that config.json counts is the router's cache.
+static int prepare_switch(hf *h, error *err) {
+  uint32_t layers;
+  if (hf_need_u32(h, "num_hidden_layers", &layers, err) || hf_all_attend(h, err) ||
+      check_equal_sizes(h, "shared_intermediate_size", "intermediate_size", err))
+    return -1;
+  json_object_set_new(h->text, "num_hidden_layers", json_integer((json_int_t)layers - 1));
+  json_object_set_new(h->text, "num_experts_per_tok", json_integer(0));
+  return 0;
+}
+
+static int put_token_ids(hf *h, const char *from, const char *to, error *err) {
+  const json_t *list = json_object_get(h->text, from), *v;
+  uint32_t n;
+  size_t i;
+  if (hf_need_u32(h, "num_adapters", &n, err)) return -1;
+  if (json_array_size(list) != n) return hf_fail(h, config_name, from, err, "is not a list of %u tokens", n);
+  int32_t *ids = ARENA_ARRAY(h->arena, int32_t, n);
+  json_array_foreach(list, i, v) {
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > INT32_MAX)
+      return hf_fail(h, config_name, from, err, "has what is no token at %zu", i);
+    ids[i] = (int32_t)json_integer_value(v);
+  }
+  gguf_head_i32s(h->head, hf_arch_key(h, to), ids, n);
+  return 0;
+}
+
+static int switch_more(hf *h, error *err) {
+  return put_token_ids(h, "adapter_token_ids", "adapters.token_ids_activate", err) ||
+             put_token_ids(h, "adapter_substitute_token_ids", "adapters.token_ids_substitute", err) ||
+             hf_llama_more(h, err)
+           ? -1
+           : 0;
+}
+
 // ---- GLM 4 MoE ------------------------------------------------------------------------------------------------------
 
 static const hf_rule glm4_rules[] = {
@@ -539,6 +609,18 @@ const hf_class hf_classes_moe[] = {
    .more = dots3_more},
   {.name = "Dots3NoteForConditionalGeneration", .like = "Dots3NoteForCausalLM", .seeing = true},
   {.name = "Dots3NoteTextForCausalLM", .like = "Dots3NoteForCausalLM"},
+  {.name = "GraniteSwitchForCausalLM",
+   .arch = "graniteswitch",
+   .vocab = HF_VOCAB_LLAMA,
+   .seeing = true,                   // "model.switch." is skipped
+   .prepare = prepare_switch,
+   .derived = "shared_intermediate_size=intermediate_size",
+   .musts = "hidden_act=silu attention_bias=false position_embedding_type=rope num_local_experts=0 switch_type=single "
+            "dual_stream=false ms_code_m=none ms_memory_gain=none tie_word_embeddings=true",
+   .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"control_token_gain\":15.0,\"max_lora_rank\":8}",
+   .keys = switch_keys,
+   .rules = switch_rules,
+   .more = switch_more},
   {.name = "GraniteMoeForCausalLM",
    .like = "GraniteForCausalLM",
    .arch = "granitemoe",

@@ -142,6 +142,14 @@ static int read_attention_layers(const hf *h, hf_layers *y, bool *any, error *er
   return 0;
 }
 
+int hf_all_attend(hf *h, error *err) {
+  hf_layers y;
+  bool any;
+  if (!json_array_size(json_object_get(h->text, "layer_types"))) return 0;
+  if (read_attention_layers(h, &y, &any, err)) return -1;
+  return any ? hf_fail(h, "config.json", "layer_types", err, "has layers that do not attend") : 0;
+}
+
 static int granite4_more(hf *h, error *err) {
   hf_layers y;
   bool any;

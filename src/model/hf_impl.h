@@ -55,6 +55,7 @@ typedef struct hf_made {
   size_t n_parts;
   int64_t rows;                      // of a part
   int64_t first, step;               // row r is row first + r * step of the part's matrix
+  int64_t ahead;                     // rows of zeros before the others
   int64_t padded;                    // rows from this one on are zeros; 0: none
   int64_t stored;                    // elements of a stored row, if not all are taken; 0: step times those taken
   bool turned;                       // each matrix is transposed
@@ -142,6 +143,7 @@ void hf_packed_row(const hf_packed *p, int64_t r, float *out);
 const char *hf_words_of_layer(const hf *h, const char *words, const char *name);
 int64_t hf_ordered(const hf_order *o, int64_t i);
 int hf_set_order(hf *h, hf_made *m, const hf_source *s, const struct hf_rule *r, error *err);
+int hf_zero_first(hf *h, hf_made *m, const hf_source *s, const struct hf_rule *r, error *err);
 int hf_split(hf *h, hf_made *m, const hf_source *s, const struct hf_rule *r, error *err);
 
 // ---- hf_classes.c
@@ -178,6 +180,8 @@ enum hf_op {
   HF_IN_ROWS,      // numbers become a matrix
   HF_PADDED,       // rows of zeros after the stored ones
   HF_TIMES,        // each row is multiplied by two factors
+  HF_WEAVE_QK,     // HF_WEAVE of queries and keys, in a matrix that has values as well
+  HF_ZERO_FIRST,   // matrices, which get one of zeros before them; those of HF_WEAVE if the rule has heads
   HF_JOIN,         // part # of a matrix that is cut by rows
   HF_KEY_INTEGERS, // integers of 64 bits become a key
   HF_KEY,          // a number of each layer: `to` is the name of the key that has all of them
@@ -336,6 +340,7 @@ int hf_put_blocks_with_mtp(hf *h, error *err);
 int hf_put_indexer_types(hf *h, error *err);
 // Checks that each `every`-th layer has no positions and the others have, if config.json lists them (with 1).
 int hf_check_positions(hf *h, uint32_t every, error *err);
+int hf_all_attend(hf *h, error *err);                      // the kinds that Granite's folders name, if they do
 int hf_all_full(hf *h, error *err);                        // that all layers have full attention
 hf_made *hf_add_values(hf *h, const char *name, const float *values, int64_t n);
 

@@ -74,6 +74,35 @@ static int weave(const hf *h, const hf_source *s, const char *key, int64_t n, hf
   return 0;
 }
 
+// Halves of each head's rows are interleaved, in queries and keys; values follow.
+static int weave_two(const hf *h, const hf_source *s, const char *words, int64_t n, hf_order *o, error *err) {
+  counts c;
+  int64_t groups;
+  if (read_counts(h, words, &c, &groups, err)) return -1;
+  int64_t q = c.at[0], k = c.at[1], of_head = n / (q + 2 * k);
+  if (n % (q + 2 * k) || of_head % 2) return does_not_fit(h, s, words, n, err);
+  add_slice(o, (hf_slice){0, {q, of_head / 2, 2}, {of_head, 1, of_head / 2}});
+  add_slice(o, (hf_slice){q * of_head, {k, of_head / 2, 2}, {of_head, 1, of_head / 2}});
+  add_slice(o, (hf_slice){(q + k) * of_head, {1, 1, k * of_head}, {0, 0, 1}});
+  return 0;
+}
+
+int hf_zero_first(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error *err) {
+  uint32_t heads = 1;
+  int64_t rows = m->t.ne[1], n = m->t.ne[3];
+  if (r->heads && hf_need_u32(h, r->heads, &heads, err)) return -1;
+  if (m->t.n_dims != 4 || m->t.ne[2] != 1 || (r->heads && rows % (2 * (int64_t)heads)))
+    return does_not_fit(h, s, r->heads ? r->heads : "a matrix for each adapter", rows, err);
+  int64_t of_head = rows / heads;
+  if (r->heads) add_slice(&m->order, (hf_slice){0, {n * heads, of_head / 2, 2}, {of_head, 1, of_head / 2}});
+  m->t.n_dims = 3;
+  m->t.ne[2] = n + 1;
+  m->t.ne[3] = 1;
+  m->ahead = rows;
+  m->rows = rows * n;
+  return 0;
+}
+
 // The last rows are heads sorted by group. Reorders them: the first head of each group, then the second of each, ...
 static int tile_heads(const hf *h, const hf_source *s, const char *words, int64_t n, hf_order *o, error *err) {
   counts c;
@@ -157,6 +186,7 @@ int hf_set_order(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error 
   int64_t *n = in_rows ? &m->t.ne[0] : &m->t.ne[1];
   if (m->t.n_dims > 2) return does_not_fit(h, s, r->heads, m->rows, err);
   int status = op == HF_WEAVE ? weave(h, s, r->heads, *n, o, err)
+               : op == HF_WEAVE_QK ? weave_two(h, s, r->heads, *n, o, err)
                : op == HF_FROM_ROW ? take_rows_from(h, s, r->heads, n, o, err)
                : op == HF_UNGROUP ? ungroup_heads(h, s, r->heads, *n, o, err)
                : op == HF_TILE || op == HF_TILE_IN_ROWS

@@ -120,6 +120,11 @@ def test_no_scaling_of_positions_is_left_out(run_weft, tmp_path, kind):
     ("qwen4exp", {"ple_embed_dim": 62}, "'ple_embed_dim': 62 is not a multiple of all heads of n-grams"),
     ("qwen4exp", {"eos_token_id": None}, "'eos_token_id': is missing"),
     ("qwen4exp", {"indexer_compress_ratio": None}, "'indexer_compress_ratio': is missing"),
+    *(("graniteswitch", {k: v}, f"'{k}': {str(v).lower()}, but files of graniteswitch") for k, v in (("switch_type", "multi"), ("ms_code_m", 6), ("dual_stream", True), ("num_local_experts", 4), ("position_embedding_type", "nope"))),
+    *(("graniteswitch", {k: [1, 2]}, f"'{k}': is not a list of 3 tokens") for k in ("adapter_token_ids", "adapter_substitute_token_ids")),
+    ("graniteswitch", {"adapter_token_ids": [1, 2, -3]}, "'adapter_token_ids': has what is no token at 2"),
+    ("graniteswitch", {"layer_types": ["attention", "mamba", "attention"]}, "'layer_types': has layers that do not attend"),
+    ("graniteswitch", {"shared_intermediate_size": 64}, "'shared_intermediate_size': 64 is not intermediate_size, 96"),
     ("qwen3", {"rms_norm_eps": math.nan}, "'rms_norm_eps': is not a number"),
     ("qwen3", {"rms_norm_eps": -math.inf}, "'rms_norm_eps': is not a number"),
 ])

@@ -73,6 +73,22 @@ def nomic_moe_tensors():
     return out
 
 
+SWITCH = {"architectures": ["GraniteSwitchForCausalLM"], "model_type": "granite_switch", "num_hidden_layers": 3, "num_adapters": 3, "max_lora_rank": 4, "adapter_token_ids": [300, 301, 302], "adapter_substitute_token_ids": [5, 6, 7],
+          "adapter_ranks": [4, 2, 4], "control_token_gain": 15.0, "position_embedding_type": "rope", "tie_word_embeddings": True, "layer_types": ["attention"] * 3, "num_local_experts": 0, "num_experts_per_tok": 10}
+
+
+def switch_tensors():
+    out = {"model.embed_tokens.weight": [320, 64], "model.norm.weight": [64], "model.switch.counter": [4], "model.adapter_token_ids": [3]}
+    for i in range(2):
+        at = f"model.layers.{i}."
+        out |= {at + "input_layernorm.weight": [64], at + "post_attention_layernorm.weight": [64]}
+        for part, rows, columns, slices in (("self_attn.qkv_proj", 128, 64, (64, 32, 32)), ("self_attn.o_proj", 64, 64, None), ("shared_mlp.input_linear", 192, 64, (96, 96)), ("shared_mlp.output_linear", 64, 96, None)):
+            out[f"{at}{part}.base_layer.weight"] = [rows, columns]
+            for end, n in ((f"_slices.{k}", n) for k, n in enumerate(slices)) if slices else (("", rows),):
+                out |= {f"{at}{part}.lora_A{end}": [3, 1, 4, columns], f"{at}{part}.lora_B{end}": [3, 1, n, 4]}
+    return out
+
+
 def jina3_tensors():
     """As published: matrices beside their adapters."""
     def adapted(stem, rows, columns):
@@ -284,6 +300,8 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "qwen4exp": ("Qwen4ExpForCausalLM", "Qwen4ExpTextConfig", QWEN4, {"as_is": True, "said": {"layer_types": QWEN4["layer_types"], "number_of_conv_states": None},
                  "besides": {"mtp.fc.weight": [64, 128], "mtp.layers.0.input_layernorm.weight": [64]}}),
     # classes that are Python code in published folders
+    "graniteswitch": ("GraniteMoeSharedForCausalLM", "GraniteMoeSharedConfig", {**SCALES, "shared_intermediate_size": 96, "num_local_experts": 0, "num_experts_per_tok": 0},
+                      {"as_is": True, "said": SWITCH, "without": ("",), "besides": switch_tensors()}),
     "neobert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, {**BERT, "as_is": True, "said": NEOBERT, "without": ("",), "besides": neobert_tensors()}),
     "nomicmoe": ("NomicBertModel", "NomicBertConfig", {"vocab_size": N_ALIGNED, "num_key_value_heads": 4},
                  {"tokenizer": ALIGNED, "tokenizer_config": {"tokenizer_class": "XLMRobertaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "cls_token": "<s>", "sep_token": "</s>", "clean_up_tokenization_spaces": True},
