@@ -46,8 +46,16 @@ int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_
 int weft_sequence_adapt(weft_sequence *q, const float *scales, size_t n, weft_error *err);
 /* weft_sequence_adapt for evaluations without a sequence (weft_decode, weft_embed ...). */
 int weft_adapt(weft_model *m, const float *scales, size_t n, weft_error *err);
+/* Finds the activation tokens of adapters (aLoRA: adapter.alora.invocation_tokens) in a prompt: such an adapter counts
+ * from the last occurrence of its tokens on, and nowhere without them. Call it before the prompt is evaluated. Returns
+ * how many positions of q stay as they are evaluated, INT_MAX: all; q forgets the others. */
+int weft_sequence_invoke(weft_sequence *q, const int32_t *ids, size_t n);
+/* What weft_sequence_invoke would return; q is unchanged. */
+int weft_sequence_stays(const weft_sequence *q, const int32_t *ids, size_t n);
+/* weft_sequence_invoke for evaluations without a sequence (weft_decode ...). */
+int weft_invoke(weft_model *m, const int32_t *ids, size_t n);
 size_t weft_model_n_adapters(const weft_model *m);
-/* Whether q has these scales, as many as there are adapters; NULL: those of the options. */
+/* Whether q has these scales, as many as there are adapters; NULL: those of the options, without activation tokens. */
 bool weft_sequence_adapts_as(const weft_sequence *q, const float *scales);
 /* Files of sequences are named by all that decides what they hold: digests (SHA-256) of all bytes of the model's files
  * and of its adapters, options, devices, and this program. A thread of low priority reads the files for that, from the

@@ -137,7 +137,9 @@ static int check_prompt_length(struct chat *c, const struct ids *ids, weft_error
 
 // Makes the KV cache contain these ids. 0, -1 with an error, or 1: Ctrl-C.
 static int evaluate_prompt(struct chat *c, const struct ids *ids, weft_error *err) {
-  size_t keep = weft_common(c->past.at, c->past.n, ids->at, ids->n);
+  size_t keep = weft_common(c->past.at, c->past.n, ids->at, ids->n),
+         stays = (size_t)weft_invoke(c->model, ids->at, ids->n);
+  if (keep > stays) keep = stays;
   if (keep == ids->n) keep = weft_before_rows(ids->at, keep - 1, ids->n);    // the logits of the last token are needed
   double compiled = stats_compile_ms(c->model), began = now_s();
   c->past.n = keep;

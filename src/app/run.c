@@ -167,6 +167,7 @@ static int prefill(struct run *r) {
   double compiled = stats_compile_ms(r->model), began = now_s();
   int status = 0;
   if (!r->o.quiet) progress_begin(&r->bar);
+  weft_invoke(r->model, r->prompt, r->n_prompt);
   weft_model_watch(r->model, watch_prefill, r);
   while (!status && (size_t)r->pos < r->n_prompt && !interrupted()) {
     size_t left = r->n_prompt - (size_t)r->pos, n = weft_piece_of(r->model, r->prompt + r->pos, left, PIECE);

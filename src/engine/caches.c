@@ -247,10 +247,55 @@ bool sequence_row_follows(const sequence *q, const float_rows *r, size_t row, in
   return false;
 }
 
+int sequence_adapter_start(const sequence *q, int adapter) {
+  size_t n;
+  model_invocation(q->of->m, adapter, &n);
+  return !n ? 0 : q->starts ? q->starts[adapter] : INT_MAX;
+}
+
 bool sequence_adapted(const sequence *q) {
   bool some = false;
-  for (int i = 0; i < model_n_adapters(q->of->m); i++) some |= sequence_scales(q)[i] != 0;
+  for (int i = 0; i < model_n_adapters(q->of->m); i++)
+    some |= sequence_scales(q)[i] != 0 && sequence_adapter_start(q, i) < INT_MAX;
   return some;
+}
+
+// The last place in a prompt at which an adapter's activation tokens begin.
+static int find_invocation(const sequence *q, int adapter, const int32_t *ids, size_t n) {
+  size_t length;
+  const int32_t *tokens = model_invocation(q->of->m, adapter, &length);
+  if (!length) return 0;
+  if (sequence_scales(q)[adapter] == 0) return INT_MAX;
+  for (size_t at = n >= length ? n - length + 1 : 0; at--;)
+    if (!memcmp(ids + at, tokens, length * sizeof *ids)) return (int)at;
+  return INT_MAX;
+}
+
+int sequence_stays(const sequence *q, const int32_t *ids, size_t n) {
+  int stays = INT_MAX;
+  for (int i = 0; i < model_n_adapters(q->of->m); i++) {
+    int before = sequence_adapter_start(q, i), now = find_invocation(q, i, ids, n), first = before < now ? before : now;
+    if (before != now && first < stays) stays = first;
+  }
+  return stays;
+}
+
+int sequence_invoke(sequence *q, const int32_t *ids, size_t n) {
+  int stays = sequence_stays(q, ids, n), adapters = model_n_adapters(q->of->m);
+  bool some = false;
+  if (stays == INT_MAX) return stays;
+  sequence_cut(q, stays);
+  if (!q->starts) q->starts = xcalloc((size_t)adapters, sizeof *q->starts);
+  for (int i = 0; i < adapters; i++) {
+    q->starts[i] = find_invocation(q, i, ids, n);
+    size_t length;
+    model_invocation(q->of->m, i, &length);
+    some |= length && q->starts[i] < INT_MAX;
+  }
+  if (some) return stays;
+  free(q->starts);
+  q->starts = NULL;
+  return stays;
 }
 
 bool sequence_adapts_as(const sequence *q, const float *scales) {
@@ -263,6 +308,8 @@ void sequence_adapt(sequence *q, const float *scales) {
   size_t size = (size_t)model_n_adapters(q->of->m) * sizeof *scales;
   if (sequence_adapts_as(q, scales)) return;
   sequence_cut(q, 0);
+  free(q->starts);
+  q->starts = NULL;
   free(q->scales);
   q->scales = NULL;
   if (sequence_adapts_as(q, scales)) return;
@@ -273,6 +320,7 @@ void sequence_adapt(sequence *q, const float *scales) {
 void sequence_free(sequence *q) {
   if (!q) return;
   free(q->scales);
+  free(q->starts);
   for (int g = 0; g < model_n_groups(q->of->m); g++) {
     shorten(q, g, 0);
     vec_free(&q->group[g]);
@@ -453,6 +501,10 @@ int sequence_fork(const sequence *q, int n, sequence **out, error *err) {
   if (sequence_new(q->of, out, err)) return -1;
   sequence *to = *out;
   if (q->scales) sequence_adapt(to, q->scales);
+  if (q->starts) {
+    size_t size = (size_t)model_n_adapters(q->of->m) * sizeof *q->starts;
+    to->starts = memcpy(xmalloc(size), q->starts, size);
+  }
   to->n = n;
   to->filled = q->filled;
   to->loaded = q->loaded < n ? q->loaded : n;

@@ -91,6 +91,7 @@ typedef struct sequence {
   // ascending; rows are held if they may be evaluated again, otherwise NULL
   VEC(placed_floats) floats;
   float *scales;             // scales of adapters; NULL: model_adapter_scales
+  int *starts;               // for each adapter with activation tokens, the position of those; NULL: it has none yet
   // for a model with an encoder: number of places at the beginning that are rows of its source
   int source;
   int loaded;                // positions loaded from files: the spans of their rows are unknown
@@ -101,7 +102,13 @@ static inline size_t caches_n_pages(int positions) { return ((size_t)positions +
 static inline const float *sequence_scales(const sequence *q) {
   return q->scales ? q->scales : model_adapter_scales(q->of->m);
 }
-bool sequence_adapted(const sequence *q);              // is a scale not 0?
+bool sequence_adapted(const sequence *q);              // is a scale not 0, at some position?
+// The position from which an adapter counts: 0; INT_MAX: its activation tokens are not in the prompt.
+int sequence_adapter_start(const sequence *q, int adapter);
+// Finds the activation tokens of adapters in a prompt. Returns how many positions stay as they are evaluated, INT_MAX:
+// all. sequence_invoke: drops the others, and evaluates later ones by this prompt.
+int sequence_stays(const sequence *q, const int32_t *ids, size_t n);
+int sequence_invoke(sequence *q, const int32_t *ids, size_t n);
 // Sets the adapters for later evaluations; if the sequence was evaluated with others, all its content is dropped.
 // scales: model_n_adapters of them.
 void sequence_adapt(sequence *q, const float *scales);

@@ -99,10 +99,11 @@ static void place_turns(engine *e, const sequence *q, size_t i, int at, const fl
     e->turns[3 * i + (size_t)k] = first + (span ? span->turns[3 * row + (size_t)k] : 0);
 }
 
-// Sets the adapter scales of row i.
-static void place_scales(engine *e, const sequence *q, size_t i) {
+// Sets the adapter scales of row i, at position pos.
+static void place_scales(engine *e, const sequence *q, size_t i, int pos) {
   size_t n = (size_t)model_n_adapters(e->m);
-  if (n) memcpy(e->scales + i * n, sequence_scales(q), n * sizeof *e->scales);
+  for (size_t k = 0; k < n; k++)
+    e->scales[i * n + k] = pos < sequence_adapter_start(q, (int)k) ? 0 : sequence_scales(q)[k];
 }
 
 // For a model with an encoder: sets the number of source places that row i reads.
@@ -119,7 +120,7 @@ static void place_floats(engine *e, size_t i, const float_rows *span, size_t row
 static void place_tokens(engine *e, const sequence *q, const plan_spec *spec, const int32_t *ids, size_t m, int pos) {
   memcpy(e->ids, ids, m * sizeof *ids);
   for (size_t i = 0; i < m; i++) place_source(e, q, i);
-  for (size_t i = 0; e->scales && i < m; i++) place_scales(e, q, i);
+  for (size_t i = 0; e->scales && i < m; i++) place_scales(e, q, i, pos + (int)i);
   for (size_t i = 0; (spec->floats || e->turns) && i < m; i++) {
     size_t row = 0;
     const float_rows *span = ids[i] < 0 ? float_rows_find(e->float_table, ids[i], &row) : NULL;
@@ -532,7 +533,7 @@ static size_t add_rows(engine *e, const engine_part *p, size_t first, size_t n, 
     e->ids[row] = p->ids[i];
     e->at[row] = p->pos + (int)i;
     place_turns(e, p->q, row, e->at[row], NULL, 0);
-    place_scales(e, p->q, row);
+    place_scales(e, p->q, row, e->at[row]);
     place_source(e, p->q, row);
     for (int g = 0; g < model_n_groups(e->m); g++) {
       const page_list *list = &p->q->group[g];

@@ -78,7 +78,14 @@ size_t weft_model_n_adapters(const weft_model *m) {
 }
 
 bool weft_sequence_adapts_as(const weft_sequence *q, const float *scales) {
+  if (!scales && q->q->starts) return false;
   return sequence_adapts_as(q->q, scales ? scales : model_adapter_scales(q->q->of->m));
+}
+
+int weft_sequence_invoke(weft_sequence *q, const int32_t *ids, size_t n) { return sequence_invoke(q->q, ids, n); }
+int weft_sequence_stays(const weft_sequence *q, const int32_t *ids, size_t n) { return sequence_stays(q->q, ids, n); }
+int weft_invoke(weft_model *m, const int32_t *ids, size_t n) {
+  return sequence_invoke(engine_sequence(weft_model_engine(m)), ids, n);
 }
 
 static const char own_scales[] = "a sequence with scales of adapters of its own is kept in no file and in no state";

@@ -2,7 +2,8 @@
 // adapter file has the tensors NAME.lora_a {in, rank} and NAME.lora_b {rank, out}. The product W x becomes W x + B
 // (scale A x), where scale belongs to the token and the adapter (BUF_SCALES). For token_embd {embd, vocab}, lora_a is
 // {rank, vocab}: a token's row of it takes the place of A x. For expert weights {in, out, n} both tensors have n
-// matrices, one per expert. The matrices are held here as floats, with alpha / rank multiplied into B.
+// matrices, one per expert. The matrices are held here as floats, with alpha / rank multiplied into B. An adapter with
+// activation tokens (aLoRA) has a scale of 0 before their last occurrence in a prompt (engine/caches.c).
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,15 +143,32 @@ static int add_tensors(const model *m, const gguf *f, adapted *to, double alpha,
   return gguf_n_tensors(f) ? 0 : gguf_fail(f, NULL, err, "an adapter without tensors");
 }
 
+// Reads the activation tokens of an adapter that counts from their last occurrence on (aLoRA).
+static int read_invocation(const model *m, const gguf *f, struct invocation *to, error *err) {
+  static const char name[] = "adapter.alora.invocation_tokens";
+  enum { CALL_MOST = 4096 };
+  const gguf_value *v = gguf_find(f, name);
+  if (!v) return 0;
+  if (v->type != GGUF_ARRAY || (v->elem != GGUF_UINT32 && v->elem != GGUF_INT32) || !v->a.n || v->a.n > CALL_MOST)
+    return gguf_fail(f, name, err, "is not a list of 1 to %d tokens", CALL_MOST);
+  to->ids = xcalloc(v->a.n, sizeof *to->ids);
+  to->n = v->a.n;
+  for (size_t i = 0; i < to->n; i++) {
+    gguf_value e = gguf_elem(v, i);
+    int64_t id = v->elem == GGUF_INT32 ? e.i : (int64_t)e.u;
+    if (id < 0 || id >= m->n_vocab) return gguf_fail(f, name, err, "element %zu is no token of the model", i);
+    to->ids[i] = (int32_t)id;
+  }
+  return 0;
+}
+
 static int add_adapter(const model *m, const gguf *f, adapted *to, error *err) {
   float alpha;
   if (must_be(f, "general.type", "adapter", err) || must_be(f, "adapter.type", "lora", err) ||
       must_be(f, "general.architecture", m->arch->name, err) || gguf_f32_opt(f, "adapter.lora.alpha", 0, &alpha, err))
     return -1;
   if (!isfinite(alpha)) return gguf_fail(f, "adapter.lora.alpha", err, "%g is no number", (double)alpha);
-  if (gguf_find(f, "adapter.alora.invocation_tokens"))
-    return gguf_fail(f, "adapter.alora.invocation_tokens", err,
-                     "adapters that begin in the middle of a text are not supported");
+  if (read_invocation(m, f, &m->invocations[m->n_adapters - 1], err)) return -1;
   return add_tensors(m, f, to, alpha, err) || gguf_check_size(f, err) ? -1 : 0;
 }
 
@@ -163,6 +181,8 @@ int model_adapt(model *m, const char *path, double scale, error *err) {
   m->adapter_scales = xrealloc(m->adapter_scales, (k + 1) * sizeof *m->adapter_scales);
   memset(m->adapted + k * n, 0, n * sizeof *m->adapted);
   m->adapter_scales[k] = (float)scale;
+  m->invocations = xrealloc(m->invocations, (k + 1) * sizeof *m->invocations);
+  m->invocations[k] = (struct invocation){0};
   m->n_adapters++;
   int status = add_adapter(m, f, m->adapted + k * n, err);
   gguf_close(f);
@@ -171,10 +191,16 @@ int model_adapt(model *m, const char *path, double scale, error *err) {
 
 int model_n_adapters(const model *m) { return m->n_adapters; }
 const float *model_adapter_scales(const model *m) { return m->adapter_scales; }
+const int32_t *model_invocation(const model *m, int k, size_t *n) {
+  *n = m->invocations[k].n;
+  return m->invocations[k].ids;
+}
 static size_t n_adapted(const model *m) { return (size_t)m->n_adapters * gguf_n_tensors(m->file); }
 
 void model_digest_adapters(const model *m, sha256 *s) {
   size_t n = gguf_n_tensors(m->file);
+  for (int k = 0; k < m->n_adapters; k++)
+    sha256_add(s, m->invocations[k].ids, m->invocations[k].n * sizeof *m->invocations[k].ids);
   for (size_t i = 0; i < n_adapted(m); i++) {
     const adapted *x = &m->adapted[i];
     const gguf_tensor *t = gguf_tensor_at(m->file, i % n);
@@ -195,6 +221,8 @@ void adapters_free(model *m) {
     free(m->adapted[i].b);
   }
   free(m->adapted);
+  for (int k = 0; k < m->n_adapters; k++) free(m->invocations[k].ids);
+  free(m->invocations);
   free(m->adapter_scales);
 }
 

@@ -125,6 +125,8 @@ static inline int64_t model_buffer_id(const gguf *file, int b) { return (int64_t
 int model_adapt(model *m, const char *path, double scale, error *err);
 int model_n_adapters(const model *m);
 const float *model_adapter_scales(const model *m);             // the default factors, n of them
+// The tokens from whose last occurrence in a prompt on adapter k counts (aLoRA); *n 0: it counts everywhere.
+const int32_t *model_invocation(const model *m, int k, size_t *n);
 void *model_adapter_data(const model *m, int64_t i);           // the contents of buffer BUF_ADAPTER + i
 // Adds everything that adapters change to a digest: names of weights, and the numbers as they are held, scales included
 void model_digest_adapters(const model *m, sha256 *s);

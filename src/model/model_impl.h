@@ -504,6 +504,7 @@ struct model {
   int n_groups, group_window[MODEL_GROUPS];                    // see model_n_groups
   adapted *adapted;          // per adapter and tensor of the file
   float *adapter_scales;
+  struct invocation { int32_t *ids; size_t n; } *invocations;          // per adapter: activation tokens; n 0: none
   int n_adapters;
   float *control;            // {n_layer, n_embd}: control.c; NULL: no control vector
   bool *controlled;          // per layer: whether it has one

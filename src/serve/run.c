@@ -84,6 +84,12 @@ bool request_scales_are_usual(const request *r, const weft_options *o) {
   return same;
 }
 
+size_t request_shares(const request *r, const held *h) {
+  if (!weft_sequence_adapts_as(h->sequence, r->scales)) return 0;
+  size_t n = alike(&r->prompt, &h->past), stays = (size_t)weft_sequence_stays(h->sequence, r->prompt.at, r->prompt.n);
+  return n < stays ? n : stays;
+}
+
 void request_clear(request *r) {
   vec_free(&r->prompt);
   vec_free(&r->source);

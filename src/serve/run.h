@@ -15,6 +15,9 @@ static inline size_t alike(const token_ids *x, const token_ids *y) {
   return weft_common(x->at, x->n, y->at, y->n);
 }
 
+// The number of leading tokens of a prompt that h has, evaluated as the request has them evaluated.
+size_t request_shares(const request *r, const held *h);
+
 typedef struct run run;
 // d: NULL: none
 run *run_new(weft_model *m, weft_draft *d, enum weft_speculating speculating, request *r, int choice);

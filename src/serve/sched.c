@@ -94,7 +94,7 @@ static struct known known_tokens(const sched *s, const request *r) {
   size_t limit = r->prompt_scored ? 0 : r->prompt.n - 1;
   for (size_t i = 0; i < s->rest.n + s->live.n; i++) {
     const held *h = i < s->rest.n ? &s->rest.at[i] : run_held(s->live.at[i - s->rest.n]);
-    size_t n = h && weft_sequence_adapts_as(h->sequence, r->scales) ? alike(&r->prompt, &h->past) : 0;
+    size_t n = h ? request_shares(r, h) : 0;
     if (n > limit) n = weft_before_rows(r->prompt.at, limit, r->prompt.n);
     if (n > best.shared) best.shared = n;
     if (n > best.n) n = (size_t)weft_sequence_whole(h->sequence, (int)n);
@@ -329,15 +329,15 @@ static int find_past(sched *s, const request *r, int slot, held *out, size_t *sh
   return weft_sequence_adapt(out->sequence, r->scales, s->o.model.n_adapters, err);
 }
 
-// Marks likely checkpoints: where this prompt leaves the cached prefix, and its end (for its other choices, or a
-// regenerated answer). Other places stay possible.
-static void mark_prompt(const request *r, const held *h, size_t shared) {
+// Finds activation tokens of adapters, and marks likely checkpoints: where this prompt leaves the cache, and its end.
+static void mark_prompt(const request *r, held *h, size_t shared) {
+  size_t stays = (size_t)weft_sequence_invoke(h->sequence, r->prompt.at, r->prompt.n);
+  if (stays < h->past.n) cut_held(h, stays);
   weft_sequence_checkpoint(h->sequence, (int)shared, (int)shared);
   weft_sequence_checkpoint(h->sequence, (int)h->past.n, (int)r->prompt.n - 1);
 }
 
-// Frees memory for n more tokens if necessary, from unused sequences: first what they hold for shared beginnings, then
-// all of it.
+// Frees memory for n more tokens, from unused sequences: first what they hold for shared beginnings, then all of it.
 static int make_room(sched *s, weft_sequence *q, size_t n, weft_error *err) {
   for (size_t thin = 0;;) {
     if (!weft_sequence_reserve(q, n, err)) return 0;

@@ -131,3 +131,70 @@ def test_no_file_and_no_number(run_weft, make_model, tmp_path):
     for lora, words in ((tmp_path / "none.gguf", "none.gguf"), (f"{path}:nan", "nan"), (f"{path}:x", ":x")):
         done = run_weft(["run", "-m", model, "--ids", "1", "-n", 1, "--lora", lora])
         assert done.returncode == 1 and words in done.err and done.err.count("\n") == 1, done.err
+
+
+CALL = [7, 311]                                               # activation tokens
+
+
+def test_an_adapter_from_its_activation_tokens_on(run_weft, make_model, tmp_path):
+    """The oracle is a model whose embeddings of the tokens from there on, which do not occur before, have the adapter's additions."""
+    model, merged, lora = (tmp_path / f"{name}.gguf" for name in ("model", "merged", "lora"))
+    make_model.write("llama-yarn", model)
+    tensors, pairs = of_model(model, ["token_embd"], 6)
+    write(lora, "llama", tensors, invocation=CALL)
+    before, after = [5, 17, 200, 3, 99, 42], [*CALL, 250, 8, 64, 12, 250]
+    a, b = pairs["token_embd.weight"]
+
+    def summed(name, rows):
+        out = rows.astype(np.float64)
+        if name == "token_embd.weight":
+            changed = sorted({*after})
+            out[changed] += (16 / 6 * (b.astype(np.float64) @ a.astype(np.float64)).reshape(out.shape))[changed]
+        return gguf.GGMLQuantizationType.F32, out.astype(np.float32)
+
+    make_model.write("llama-yarn", merged, quant=summed)
+    want, plain = (log_probabilities(run_weft, m, ids=before + after) for m in (merged, model))
+    got = log_probabilities(run_weft, model, "--lora", lora, ids=before + after)
+    assert divergence(want, plain) > 1e-3 and divergence(want, got) < 1e-5
+    assert divergence(log_probabilities(run_weft, model, "--lora-scaled", f"{lora}:0.5", ids=before + after), want) > 1e-5
+    for ids in (before, before + CALL[:1], before + CALL[::-1], CALL[1:]):           # not called: the model's own bits
+        assert log_probabilities(run_weft, model, "--lora", lora, ids=ids) == log_probabilities(run_weft, model, ids=ids)
+
+
+@pytest.mark.parametrize("family", ["llama-yarn", "qwen35", "qwen2moe"])
+def test_the_last_call_counts(run_weft, make_model, tmp_path, family):
+    model, lora, called = (tmp_path / f"{name}.gguf" for name in ("model", "lora", "called"))
+    make_model.write(family, model)
+    arch = make_model.FAMILIES[family]["arch"]
+    tensors, _ = of_model(model, FAMILY[family], 6)
+    write(lora, arch, tensors)
+    write(called, arch, tensors, invocation=CALL)
+    rest = [5, 17, 200, 3, 99, 42, 250, 8]
+    at_once, late, twice = [*CALL, *rest], [*rest, *CALL, 5, 9], [*CALL, *rest, *CALL, 5, 9]
+
+    def of(*args, ids):
+        return log_probabilities(run_weft, model, *args, ids=ids)
+
+    assert of("--lora", called, ids=at_once) == of("--lora", lora, ids=at_once)                # from the beginning
+    got = of("--lora", called, ids=late)
+    assert got == of("--lora", called, "-ub", 5, ids=late)                                    # however a prompt is cut
+    assert divergence(of(ids=late), got) > 1e-6 and divergence(of("--lora", lora, ids=late), got) > 1e-6
+    assert divergence(of("--lora", lora, ids=twice), of("--lora", called, ids=twice)) > 1e-6  # the first call is none
+
+
+@pytest.mark.parametrize("invocation", [[], [-1], [1 << 30]])
+def test_activation_tokens_that_are_none(run_weft, make_model, tmp_path, invocation):
+    model, lora = tmp_path / "model.gguf", tmp_path / "lora.gguf"
+    make_model.write("llama-yarn", model)
+    w = gguf.GGUFWriter(lora, "llama")
+    for name, value in (("general.type", "adapter"), ("adapter.type", "lora")):
+        w.add_string(name, value)
+    w.add_key_value("adapter.alora.invocation_tokens", invocation or "text", gguf.GGUFValueType.ARRAY if invocation else gguf.GGUFValueType.STRING, sub_type=gguf.GGUFValueType.INT32 if invocation else None)
+    for name, data in of_model(model, ["attn_q."], 2)[0].items():
+        w.add_tensor(name, data)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    done = run_weft(["run", "-m", model, "--lora", lora, "--ids", "1,2", "-n", 1])
+    assert done.returncode == 1 and "adapter.alora.invocation_tokens" in done.err, done.err

@@ -171,3 +171,34 @@ def test_models_of_other_architectures_go_without(weft, weft_env, tinypy, make_m
     with Server(weft, weft_env, None, "--models-dir", tmp_path / "models", "-c", "512", "--lora", tmp_path / "1.gguf") as s:
         for model in "own", "other":
             assert s.ask("/v1/completions", {"model": model, "prompt": PROMPTS[0], "max_tokens": 2})[0] == 200
+
+
+@pytest.mark.parametrize("name", ["llama-yarn", "gemma3", "qwen35"])
+def test_adapters_that_are_called_by_tokens(weft, weft_env, make_model, tmp_path, name):
+    """Each answer is that of a server which has seen nothing else: what is cached is used up to the call, and not beyond it."""
+    model, lora = tmp_path / "model.gguf", tmp_path / "lora.gguf"
+    make_model.write(name, model)
+    arch = test_lora.gguf.GGUFReader(model).get_field("general.architecture").contents()
+    call, text = [7, 311], list(range(30, 180))
+    test_lora.write(lora, arch, test_lora.of_model(model, FAMILIES[name], 4)[0], invocation=call)
+    prompts = [text, [*text, *call, 5, 9], [*text, *call, 5, 9, 44, 45, *call, 6], [*text, *call, 5, 9, 44, 45, 46], [*call, *text], [*text, 5, 9]]
+    ask = lambda s, prompt: s.ask("/completion", {**asked(prompt, ()), "lora": None, "n_predict": 6})[1]
+    expected = []
+    for prompt in prompts:
+        with Server(weft, weft_env, model, "-c", "512", "--lora", lora) as s:
+            expected.append(what(ask(s, prompt)))
+    with Server(weft, weft_env, model, "-c", "512") as s:
+        plain = [what(ask(s, prompt)) for prompt in prompts]
+    assert [a == b for a, b in zip(plain, expected)] == [True, False, False, False, False, True]
+    with Server(weft, weft_env, model, "-c", "512", "-np", "8", "--lora", lora) as s:
+        got = [ask(s, prompts[i]) for i in (0, 1, 2, 3, 4, 5, 2, 1, 0)]
+        assert [what(one) for one in got] == [expected[i] for i in (0, 1, 2, 3, 4, 5, 2, 1, 0)]
+        if name == "llama-yarn":
+            assert got[1]["timings"]["cache_n"] >= 128 and got[5]["timings"]["cache_n"] >= 128
+        together = [None] * len(prompts)
+        threads = [threading.Thread(target=lambda i=i: together.__setitem__(i, what(ask(s, prompts[i])))) for i in range(len(prompts))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert together == expected

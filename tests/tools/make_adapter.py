@@ -12,12 +12,14 @@ def pair(name, shape, rank, seed):
     return a.astype(F16), b.astype(F16)
 
 
-def write(path, arch, tensors, keys=(("general.type", "adapter"), ("adapter.type", "lora")), alpha=16.0):
+def write(path, arch, tensors, keys=(("general.type", "adapter"), ("adapter.type", "lora")), alpha=16.0, invocation=None):
     w = gguf.GGUFWriter(path, arch)
     for name, value in keys:
         w.add_string(name, value)
     if alpha is not None:
         w.add_float32("adapter.lora.alpha", alpha)
+    if invocation is not None:
+        w.add_key_value("adapter.alora.invocation_tokens", list(invocation), gguf.GGUFValueType.ARRAY, sub_type=gguf.GGUFValueType.UINT32)
     for name, data in tensors.items():
         w.add_tensor(name, data)
     w.write_header_to_file()
