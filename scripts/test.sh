@@ -95,7 +95,9 @@ else
 fi
 wait "$python" || { say "scripts/setup.sh test --python failed"; exit 1; }
 say "testing"
-rm -rf build/skipped build/unit-caches/*
+rm -rf build/skipped build/unit-caches/* build/test-kernels/pocl/kcache/tempfile*
+kept=build/test-kernels/objects      # tests/kept_llvm/kept.c: how much is used comes first
+if [ ! -f $kept ] || [ "$(od -An -tu8 -N8 $kept)" -gt $((128 << 20)) ]; then rm -f $kept; fallocate -l 256M $kept || rm -f $kept; fi
 # Two lists are put in front of CTest's summary. Why tests failed: their whole outputs are far above, and a service for integration may cut them.
 # What was skipped: of the Python tests, and what the others said (CTest shows that of failed tests only).
 # The exit status is CTest's.

@@ -35,7 +35,7 @@ SANITIZED = bool(os.environ.get("WEFT_SANITIZED"))  # weft was built with saniti
 
 # What the program inherits from the caller.  Sanitizer options must reach it; its own variables must not.
 KEPT = {"PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS",
-        "SPEC", "OCL_ICD_VENDORS", "POCL_EXTRA_BUILD_FLAGS", "WEFT_TEST_KERNELS", "QEMU_CPU"}
+        "SPEC", "OCL_ICD_VENDORS", "POCL_EXTRA_BUILD_FLAGS", "WEFT_TEST_KERNELS", "POCL_CACHE_DIR", "QEMU_CPU"}
 os.environ.setdefault("SPEC", "1")                 # graphs and kernels are verified, also where a test is run alone
 
 # Packages of requirements.txt that Debian's Python lacks: where PyPI is out of reach, tests that import one are skipped.
@@ -238,7 +238,8 @@ def weft_env(tmp_path_factory):
     """The environment that run_weft starts from: a home and a kernel cache of this session's own."""
     home = tmp_path_factory.mktemp("home")
     env = {name: value for name, value in os.environ.items() if name in KEPT}
-    env.update(HOME=str(home), XDG_CACHE_HOME=str(home / ".cache"), POCL_CACHE_DIR=str(home / "pocl"))
+    env.update(HOME=str(home), XDG_CACHE_HOME=str(home / ".cache"))
+    env.setdefault("POCL_CACHE_DIR", str(home / "pocl"))    # the suite's: what PoCL compiles is the same for every file
     env.setdefault("LC_ALL", "C.UTF-8")
     return env
 
