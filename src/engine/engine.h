@@ -160,6 +160,8 @@ struct float_table *engine_float_table(engine *e);   // float_rows.h: the rows f
 bool engine_has_sections(const engine *e);           // see model_has_sections
 bool engine_is_recurrent(const engine *e);           // see model_is_recurrent
 bool engine_is_encoder(const engine *e);
+// -1: the model sees texts as a whole, so it goes on with none token by token.
+int engine_check_predicts(const engine *e, error *err);
 bool engine_denoises(const engine *e);               // see model_denoises
 bool engine_has_source(const engine *e);             // see model_has_source
 int32_t engine_starts(const engine *e);              // see model_starts

@@ -171,7 +171,8 @@ int rehearse_rows(const char *path, const struct engine_options *options, int n,
   int r = engine_open(path, &o, &e, err);
   if (!r) {
     out->chunk = (int)min_i64(engine_chunk(e), engine_n_ctx(e) - depth);
-    r = rehearse_part(e, false, depth, link, out, err) || (prompt && rehearse_part(e, true, depth, link, out, err));
+    r = engine_check_predicts(e, err) || rehearse_part(e, false, depth, link, out, err) ||
+        (prompt && rehearse_part(e, true, depth, link, out, err));
     uint64_t read = weights_rehearsed_bytes(&e->now->w[0]), states = bytes_of_states(e, engine_n_ctx(e));
     if (!add_u64(out->memory, read, &out->memory) || !add_u64(out->memory, states, &out->memory))
       out->memory = UINT64_MAX;

@@ -596,12 +596,8 @@ int weft_model_context(const weft_model *m) { return engine_n_ctx(m->e); }
 int weft_model_threads(const weft_model *m) { return m->n_threads; }
 
 static int check_predicts(const weft_model *m, weft_error *err) {
-  if (engine_denoises(m->e))
-    FAIL(err, "%s: this model denoises texts as a whole (weft run); it goes on with none token by token",
-         gguf_path(m->file.g));
-  if (engine_is_encoder(m->e))
-    FAIL(err, "%s: this model makes embeddings (weft embed); it predicts no tokens", gguf_path(m->file.g));
-  return 0;
+  error e = {0};
+  return engine_check_predicts(m->e, &e) ? fail(err, &e) : 0;
 }
 
 static int check_span(weft_model *m, const int32_t *ids, size_t n, int pos, weft_error *err) {

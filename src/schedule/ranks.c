@@ -491,7 +491,7 @@ static void rebuild_schedule(splitter *s, schedule *out) {
     to.level = 2 * to.level;
     vec_push(&all, to);
   }
-  qsort(all.at, all.n, sizeof *all.at, by_split_level);
+  if (all.n) qsort(all.at, all.n, sizeof *all.at, by_split_level);
   int level = -1, before = -1;
   for (size_t i = 0; i < all.n; i++) {
     if (all.at[i].level != before) { level++; before = all.at[i].level; }

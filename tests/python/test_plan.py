@@ -100,6 +100,16 @@ def test_refused(run_weft, tinypy, args, status, says):
     assert done.returncode == status and says in done.err, done.err
 
 
+@pytest.mark.parametrize("name, says", [("llada", "this model denoises texts as a whole"), ("bert", "this model makes embeddings")])
+@pytest.mark.parametrize("args", [[], ["--machines", "1"], ["--no-prompt", "-c", "64"]], ids=["usual", "one", "token"])
+def test_models_that_see_texts_as_a_whole(run_weft, make_diffusion, make_encoder, tmp_path, name, says, args):
+    """They have no speed of tokens; 91 million prompt tokens a second were predicted."""
+    path = tmp_path / f"{name}.gguf"
+    (make_diffusion if name == "llada" else make_encoder).write(name, path)
+    done = run_weft(["plan", path, *args])
+    assert done.returncode == 1 and f"{path}: {says}" in done.err and not done.out, (done.out, done.err)
+
+
 def test_messages_are_those_of_mpi(weft, weft_env, tinypy, plan):
     """As many, with as many bytes, as two processes gather that compute a token together."""
     mpirun = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
