@@ -15,6 +15,7 @@ in WEFT_SHARED (default: shared/ beside the tree); tests that need them are skip
     make_model                tests/tools/make_model.py as a module: small files of every family
     make_gguf(preset, ...)    path of a file with synthetic weights, made once per session, or a skip
 """
+import contextlib
 import importlib.abc
 import importlib.util
 import json
@@ -35,7 +36,7 @@ SANITIZED = bool(os.environ.get("WEFT_SANITIZED"))  # weft was built with saniti
 
 # What the program inherits from the caller.  Sanitizer options must reach it; its own variables must not.
 KEPT = {"PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS",
-        "SPEC", "OCL_ICD_VENDORS", "POCL_EXTRA_BUILD_FLAGS", "WEFT_TEST_KERNELS", "POCL_CACHE_DIR", "QEMU_CPU"}
+        "SPEC", "OCL_ICD_VENDORS", "POCL_EXTRA_BUILD_FLAGS", "WEFT_TEST_KERNELS", "POCL_CACHE_DIR", "WEFT_LLVM", "QEMU_CPU"}
 os.environ.setdefault("SPEC", "1")                 # graphs and kernels are verified, also where a test is run alone
 
 # Packages of requirements.txt that Debian's Python lacks: where PyPI is out of reach, tests that import one are skipped.
@@ -233,6 +234,16 @@ def inspect_file(built_tool, weft_env):
     assert tool.returncode == 0 and not sanitizer_report(said), said
 
 
+def keep_objects(env, cache):
+    """The store of tests/kept_llvm has a second name in the cache, where a confined weft may write. Without it the store is only read there."""
+    store = Path(env.get("WEFT_TEST_KERNELS", "")) / "objects"
+    if "WEFT_LLVM" in env and store.is_file():
+        for folder in cache.parents[1], cache.parent, cache:
+            folder.mkdir(mode=0o700)
+        with contextlib.suppress(OSError):   # another file system
+            os.link(store, cache / "objects")
+
+
 @pytest.fixture(scope="session")
 def weft_env(tmp_path_factory):
     """The environment that run_weft starts from: a home and a kernel cache of this session's own."""
@@ -241,6 +252,7 @@ def weft_env(tmp_path_factory):
     env.update(HOME=str(home), XDG_CACHE_HOME=str(home / ".cache"))
     env.setdefault("POCL_CACHE_DIR", str(home / "pocl"))    # the suite's: what PoCL compiles is the same for every file
     env.setdefault("LC_ALL", "C.UTF-8")
+    keep_objects(env, home / ".cache/weft/kernels")
     return env
 
 
