@@ -136,7 +136,8 @@ static int check_parts(const hf *h, const hf_made *m, error *err) {
     if (!m->parts[k])
       return error_set(err, "%s: %s %zu of '%s' is missing", h->shown, m->t.n_dims == 2 ? "part" : "expert", k,
                        m->t.name);
-    if (m->t.n_dims == 2 && m->n_parts > 1 && k + 1 < m->n_parts && m->parts[k]->shape[0] != m->rows)
+    bool joined = m->t.n_dims == 2 && m->parts[k]->n_dims == 2;            // otherwise a stack of vectors or matrices
+    if (joined && k + 1 < m->n_parts && m->parts[k]->shape[0] != m->rows)
       return hf_fail(h, file_of(h, m->parts[k]), m->parts[k]->name, err, "has other rows than another part");
   }
   return 0;
