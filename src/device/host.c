@@ -128,7 +128,7 @@ static void run_tiles(plan *p, int number, int thread, int64_t lo, int64_t hi) {
 static void run_step(plan *p, int number, int thread, int n) {
   const step *t = &p->steps[number];
   if (t->ranks) {
-    if (!thread) ranks_gather(t->bufs[0], t->ranks->size, &t->ranks->what, t->tiles);
+    if (!thread) ranks_gather(t->bufs, t->ranks->of, t->ranks->n, t->tiles);
     return;
   }
   if (t->each) { run_part(t, thread, 0, t->tiles); return; }

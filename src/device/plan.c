@@ -71,23 +71,27 @@ static int by_variable_name(const void *p, const void *q) {
 static void make_gathering(plan *p, const sched_kernel *k, step *t) {
   rank_step *r = ARENA_NEW(p->mem, rank_step);
   program *q = ARENA_NEW(p->mem, program);
-  uop *all = k->ast->src[0];
   *q = (program){.name = "allgather", .graph = p->g, .mem = p->mem};
-  *r = (rank_step){.size = (size_t)dtype_size((enum dtype)all->src[0]->dt), .k.p = q};
-  kernel_gathers(k->ast, &r->what);
-  uop_list l = uop_toposort(p->mem, &all, 1);
+  *r = (rank_step){.of = ARENA_ARRAY(p->mem, gathered_buffer, k->n_bufs), .n = k->n_bufs, .k.p = q};
+  uop_list l = uop_toposort(p->mem, &k->ast, 1);
   q->vars = ARENA_ARRAY(p->mem, uop *, l.n);
   for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_VAR) q->vars[q->n_vars++] = l.at[i];
   if (q->n_vars) qsort(q->vars, (size_t)q->n_vars, sizeof *q->vars, by_variable_name);
-  int64_t moved = (r->what.cut[r->what.n] - r->what.cut[0]) * (int64_t)r->size;
-  q->tiles = r->what.count;
+  int64_t moved = 0;
+  for (int i = 0; i < r->n; i++) {
+    gathering *what = &r->of[i].what;
+    r->of[i].size = (size_t)dtype_size((enum dtype)k->ast->src[i]->src[0]->dt);
+    kernel_gathers(k->ast, i, what);
+    moved += (what->cut[what->n] - what->cut[0]) * (int64_t)r->of[i].size;
+    p->gatherings = hash_bytes(&what->period, sizeof what->period, p->gatherings + r->of[i].size);
+    p->gatherings = hash_bytes(what->cut, sizeof what->cut, p->gatherings + what->to);
+  }
+  q->tiles = r->of[0].what.count;
   q->bytes = uop_op2(p->g, OP_MUL, q->tiles, uop_idx(p->g, moved));
   q->flops = uop_idx(p->g, 0);
   t->ranks = r;
   t->k = &r->k;
   t->unique = -1;
-  p->gatherings = hash_bytes(&r->what.period, sizeof r->what.period, p->gatherings + r->size);
-  p->gatherings = hash_bytes(r->what.cut, sizeof r->what.cut, p->gatherings + r->what.to);
 }
 
 static void build_steps(void *ctx) {

@@ -28,8 +28,8 @@ typedef struct step {
   char role[64];
 } step;
 
-// What a step gathers, and the bytes of an element. Its kernel has no code: the tiles are the number of periods.
-typedef struct rank_step { gathering what; size_t size; device_kernel k; } rank_step;
+// What a step gathers, of each of its buffers. Its kernel has no code: the tiles are the number of periods.
+typedef struct rank_step { gathered_buffer *of; int n; device_kernel k; } rank_step;
 typedef struct own_copy { void *at; uint64_t bytes; } own_copy;
 // a kernel that a search found; k.p is NULL if there is none
 typedef struct alternative { device_kernel k; code_image *code; } alternative;

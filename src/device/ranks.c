@@ -110,29 +110,50 @@ void ranks_end_all(const char *why) {
   mpi->abort(1);
 }
 
-// Copies the parts of all periods, process by process, between their places and a packed buffer.
-static void move_parts(unsigned char *at, size_t size, const gathering *g, int64_t count, int i, bool back) {
-  size_t part = (size_t)(g->cut[i + 1] - g->cut[i]) * size;
-  unsigned char *own = packed.at + (size_t)(g->cut[i] - g->cut[0]) * size * (size_t)count;
+// Copies process i's parts of all periods of a buffer between their places and packed ones. Returns their bytes.
+static size_t move_parts(unsigned char *at, unsigned char *own, const gathered_buffer *of, int64_t count, int i,
+                         bool back) {
+  const gathering *g = &of->what;
+  size_t part = (size_t)(g->cut[i + 1] - g->cut[i]) * of->size;
   for (int64_t k = 0; k < count; k++, own += part) {
-    unsigned char *there = at + (size_t)(k * g->period + g->cut[i]) * size;
+    unsigned char *there = at + (size_t)(k * g->period + g->cut[i]) * of->size;
     memcpy(back ? there : own, back ? own : there, part);
+  }
+  return part * (size_t)count;
+}
+
+static size_t bytes_of_part(const gathered_buffer *of, int n, int64_t count, int i) {
+  size_t all = 0;
+  for (int b = 0; b < n; b++) all += (size_t)(of[b].what.cut[i + 1] - of[b].what.cut[i]) * of[b].size * (size_t)count;
+  return all;
+}
+
+// All buffers, process by process.
+static void move_buffers(unsigned char *const *at, const gathered_buffer *of, int n, int64_t count, const int *places,
+                         bool back) {
+  for (int i = 0; i < of->what.n; i++) {
+    unsigned char *own = packed.at + places[i];
+    if ((i == here.rank) == back) continue;
+    for (int b = 0; b < n; b++) own += move_parts(at[b], own, &of[b], count, i, back);
   }
 }
 
-static void gather_periods(unsigned char *at, size_t size, const gathering *g, int64_t count) {
+static void gather_periods(unsigned char *const *at, const gathered_buffer *of, int n, int64_t count) {
+  const gathering *g = &of->what;
   int counts[MOST_RANKS], places[MOST_RANKS];
-  size_t all = (size_t)(g->cut[g->n] - g->cut[0]) * size * (size_t)count;
-  die_if(all > INT_MAX, "a gathering of %zu bytes", all);
+  size_t all = 0;
   for (int i = 0; i < g->n; i++) {
-    counts[i] = (int)((size_t)(g->cut[i + 1] - g->cut[i]) * size * (size_t)count);
-    places[i] = (int)((size_t)(g->cut[i] - g->cut[0]) * size * (size_t)count);
+    size_t own = bytes_of_part(of, n, count, i);
+    die_if(own > INT_MAX || all > INT_MAX - own, "a gathering of %zu bytes", all + own);
+    counts[i] = (int)own;
+    places[i] = (int)all;
+    all += own;
   }
-  if (count == 1) { check_mpi(mpi->gather(at + (size_t)g->cut[0] * size, counts, places)); return; }
+  if (count == 1 && n == 1) { check_mpi(mpi->gather(at[0] + (size_t)g->cut[0] * of->size, counts, places)); return; }
   if (packed.cap < all) packed = (struct packed){xrealloc(packed.at, all), all};
-  move_parts(at, size, g, count, here.rank, false);
+  move_buffers(at, of, n, count, places, false);
   check_mpi(mpi->gather(packed.at, counts, places));
-  for (int i = 0; i < g->n; i++) if (i != here.rank) move_parts(at, size, g, count, i, true);
+  move_buffers(at, of, n, count, places, true);
 }
 
 void ranks_rehearse(int rank) {
@@ -177,18 +198,23 @@ static void send_parts(unsigned char *at, size_t n, const gathering *g) {
   }
 }
 
-void ranks_gather(void *at, size_t size, const gathering *g, int64_t count) {
-  size_t period = (size_t)g->period * size;
-  int64_t most = max_i64(1, (int64_t)(MOST_PACKED / max_i64((int64_t)period, 1)));
-  if (rehearsed >= 0 && rehearsed < g->n) {
-    repeat_own_part(at, size, g, count);
+void ranks_gather(unsigned char *const *at, const gathered_buffer *of, int n, int64_t count) {
+  unsigned char *from[MOST_GATHERED];
+  size_t period = 0;
+  die_if(n > MOST_GATHERED, "%d buffers are gathered at once", n);
+  if (rehearsed >= 0 && rehearsed < of->what.n) {
+    for (int b = 0; b < n; b++) repeat_own_part(at[b], of[b].size, &of[b].what, count);
     vec_push(&gathered_at, now_s());
     return;
   }
-  if (!mpi || g->n != here.n) return;
-  if (g->to) { send_parts(at, period * (size_t)count, g); return; }
-  for (int64_t i = 0; i < count; i += most)
-    gather_periods((unsigned char *)at + (size_t)i * period, size, g, min_i64(most, count - i));
+  if (!mpi || of->what.n != here.n) return;
+  for (int b = 0; b < n; b++) period += (size_t)of[b].what.period * of[b].size;
+  if (of->what.to) { send_parts(at[0], period * (size_t)count, &of->what); return; }
+  int64_t most = max_i64(1, (int64_t)(MOST_PACKED / max_i64((int64_t)period, 1)));
+  for (int64_t i = 0; i < count; i += most) {
+    for (int b = 0; b < n; b++) from[b] = at[b] + (size_t)(i * of[b].what.period) * of[b].size;
+    gather_periods(from, of, n, min_i64(most, count - i));
+  }
 }
 
 void ranks_broadcast(void *at, size_t n, bool ahead) {

@@ -13,8 +13,10 @@ ranks ranks_here(void);                   // {0, 1, 1} for a single process
 // For an error that the other processes cannot detect: prints it and ends all processes.
 void ranks_end_all(const char *why);
 void ranks_leave(void);                   // when all others do
-// Gathers g->period * count elements of `size` bytes at `at`.
-void ranks_gather(void *at, size_t size, const gathering *g, int64_t count);
+// A buffer that is gathered, with elements of `size` bytes.
+typedef struct gathered_buffer { gathering what; size_t size; } gathered_buffer;
+// Gathers what.period * count elements of each buffer of[i], which is at[i], in one message.
+void ranks_gather(unsigned char *const *at, const gathered_buffer *of, int n, int64_t count);
 // From now on gatherings transfer nothing: parts of others become copies of this process's, as if it were number
 // `rank`. For timing plans with one process (engine/rehearse.h). Negative: ends this mode.
 void ranks_rehearse(int rank);

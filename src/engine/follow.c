@@ -221,7 +221,8 @@ static void gather_states(engine *e, int group, int number) {
     const state_cuts *cuts = &e->state_cuts[i];
     if (!caches_is_of(&e->caches, i, group) || !cuts->known || !cuts->what.n) continue;
     int64_t period = cuts->what.period * (int64_t)cuts->size, count = (int64_t)caches_piece(&e->caches, i) / period;
-    ranks_gather(caches_at(&e->caches, i, number), cuts->size, &cuts->what, count);
+    unsigned char *at = caches_at(&e->caches, i, number);
+    ranks_gather(&at, &(gathered_buffer){cuts->what, cuts->size}, 1, count);
   }
 }
 

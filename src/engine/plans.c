@@ -246,7 +246,7 @@ static bool take_states(engine *e, const schedule *s, bool settling) {
   for (int i = 0; i < s->n_kept; i++) {
     state_cuts now = {.known = true, .size = (size_t)dtype_size((enum dtype)s->kept[i].ast->src[0]->src[0]->dt)};
     state_cuts *had = &e->state_cuts[s->kept[i].bufs[0] - model_buffer_id(e->file, BUF_STATE)];
-    kernel_gathers(s->kept[i].ast, &now.what);
+    kernel_gathers(s->kept[i].ast, 0, &now.what);
     now.what.count = NULL;
     if (had->known && same_gathering(&had->what, &now.what)) continue;
     same &= !had->known;

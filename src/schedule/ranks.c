@@ -15,7 +15,8 @@
 #include "graph/symbolic.h"
 
 enum { STEPS = 16 /* of sums, for each byte of a weight: as much work */, UNITS = 4 /* of a cut, for each process */,
-       LANES = 16 /* at most, of rows of a weight */ };
+       LANES = 16 /* at most, of rows of a weight */, EARLY_STEPS = 4 /* of a level, before its gatherings */,
+       LESS = 2 /* times as much is read as an early kernel stores */ };
 
 // A buffer's elements along an axis: of every `period` elements, each step of a range takes `stride`.
 typedef struct axis { int64_t stride, period; } axis;
@@ -32,6 +33,11 @@ typedef struct kernel {
   uop *store;
   bool worth;                // splitting saves more than a gathering costs
   bool follows;              // splitting pays if its reader is split in the same way
+  // What every thread would compute for itself, but is computed in parts, since its result is much smaller than what
+  // would be gathered otherwise (codes of 8 bits). It then runs in steps of its own, before the gatherings of its
+  // level.
+  bool early, late;          // late: it could be, and would save nothing
+  int step;                  // early: among these steps
   uop *range;                // range along which the kernel is split; NULL: not split
   axis own;                  // axis of the result
   int64_t from, to;          // this process's part of the range
@@ -240,7 +246,7 @@ static bool stores_whole(const splitter *s, const kernel *k) {
 
 static void split_kernel(splitter *s, kernel *k) {
   k->range = NULL;
-  if ((!k->worth && !k->follows) || stores_whole(s, k) || !(k->range = choose_range(s, k))) return;
+  if (k->early || (!k->worth && !k->follows) || stores_whole(s, k) || !(k->range = choose_range(s, k))) return;
   strides_along(root_store(k), k->range, &k->own);
   if (suits(s, k, k->range)) k->out = *cuts_of(&s->wanted, k->k->bufs[0]);
   else cut_evenly(s, &k->own, k->own.stride * step_unit(s, k, k->range), &k->out);
@@ -251,11 +257,31 @@ static void split_kernel(splitter *s, kernel *k) {
       want_cuts_of(s, k, &k->at[i]);
 }
 
+// The kernel before `before` that last stored a part of this buffer.
+static const kernel *last_writer(const splitter *s, int64_t id, int before, const access **x) {
+  for (int i = before; i-- > 0;)
+    for (int j = 0; j < s->kernels[i].n_at; j++)
+      if (s->kernels[i].at[j].stored && buffer_of(&s->kernels[i], &s->kernels[i].at[j]) == id) {
+        *x = &s->kernels[i].at[j];
+        return &s->kernels[i];
+      }
+  return NULL;
+}
+
+// Does this kernel read only what this process has made? All processes must give the same answer.
+static bool reads_own(const splitter *s, const kernel *k, const access *x, const cuts *made) {
+  const cuts c = cuts_along(s, k, x);
+  if (!c.period || c.period != made->period) return false;
+  for (int i = 0; i < s->r->n; i++)
+    if (c.cut[i] < c.cut[i + 1] && (c.cut[i] < made->cut[i] || c.cut[i + 1] > made->cut[i + 1])) return false;
+  return true;
+}
+
 // --- which kernels ---------------------------------------------------------------------------------------------------
 
-// Does the kernel reduce data that other processes made in parts, with an output smaller than its input? Then its
-// result is gathered instead of its input.
-static bool shrinks(const kernel *k, const map *parted) {
+// Does the kernel reduce data that other processes made in parts, with an output smaller than its input, by `times`?
+// Then its result is gathered instead of its input.
+static bool shrinks(const kernel *k, const map *parted, uint64_t times) {
   uint64_t in = 0, out = 0;
   bool along = false;
   for (size_t i = 2; i < k->store->nsrc && !along; i++) {
@@ -271,7 +297,7 @@ static bool shrinks(const kernel *k, const map *parted) {
     if (k->at[i].stored) out = size > out ? size : out;
     else if (map_get(parted, (uint64_t)buffer_of(k, &k->at[i]), NULL)) in = size > in ? size : in;
   }
-  return along && in && out <= in;
+  return along && in && out * times <= in;
 }
 
 static double loop_steps(const uop *r) { return (double)max_i64(r->src[0]->vmax, 1); }
@@ -296,28 +322,108 @@ static bool sums_much(const splitter *s, const kernel *k) {
   return most >= (double)STEPS * s->r->worth;
 }
 
+// Could it be early? Not if it adds floats, since its vectors would have other parts of a sum if it ran over a part of
+// its range, and not if it uses what outlives the plan.
+static bool may_be_early(const splitter *s, const kernel *k) {
+  uop_list l = uop_toposort(s->mem, &k->k->ast, 1);
+  for (size_t i = 0; i < l.n; i++)
+    if (l.at[i]->op == OP_REDUCE && l.at[i]->a == OP_ADD && dtype_is_float((enum dtype)l.at[i]->dt)) return false;
+  for (int j = 0; j < k->n_at; j++) if (is_kept(s, buffer_of(k, &k->at[j]))) return false;
+  return k->k->each && !k->late;
+}
+
+// The step of an early kernel, after those in its level whose results it reads.
+static int early_step(const splitter *s, const kernel *k) {
+  int step = 0;
+  for (const kernel *by = s->kernels; by < k; by++) {
+    if (!by->early || by->k->level != k->k->level) continue;
+    for (int j = 0; j < k->n_at; j++)
+      if (!k->at[j].stored && buffer_of(k, &k->at[j]) == buffer_of(by, root_store(by)) && by->step >= step)
+        step = by->step + 1;
+  }
+  return step;
+}
+
 static void find_worth(splitter *s) {
   map parted = {0};
   for (int i = 0; i < s->n; i++) {
     kernel *k = &s->kernels[i];
     for (int j = 0; j < k->n_at && !k->k->each; j++) k->follows |= is_kept(s, buffer_of(k, &k->at[j]));
-    k->worth = !k->k->each && (reads_large_weights(s, k) || sums_much(s, k) || shrinks(k, &parted));
+    if (!k->k->each) k->worth = reads_large_weights(s, k) || sums_much(s, k) || shrinks(k, &parted, 1);
+    else k->worth = k->early = may_be_early(s, k) && shrinks(k, &parted, LESS) &&
+                               (k->step = early_step(s, k)) < EARLY_STEPS;
     for (int j = 0; k->worth && j < k->n_at; j++)
       if (k->at[j].stored) map_set(&parted, (uint64_t)buffer_of(k, &k->at[j]), NULL);
   }
   map_free(&parted);
 }
 
-// --- what is gathered ------------------------------------------------------------------------------------------------
+// How the buffer of an access that kernel i reads was made; period 0: every process has all of it.
+static cuts cuts_before(const splitter *s, int i, const access *x) {
+  const access *stored = NULL;
+  const kernel *by = last_writer(s, buffer_of(&s->kernels[i], x), i, &stored);
+  return by ? cuts_along(s, by, stored) : (cuts){0};
+}
 
-// Does this kernel read only what this process has made? All processes must give the same answer.
-static bool reads_own(const splitter *s, const kernel *k, const access *x, const cuts *made) {
-  const cuts c = cuts_along(s, k, x);
-  if (!c.period || c.period != made->period) return false;
-  for (int i = 0; i < s->r->n; i++)
-    if (c.cut[i] < c.cut[i + 1] && (c.cut[i] < made->cut[i] || c.cut[i + 1] > made->cut[i + 1])) return false;
+// Splits an early kernel along r as what it reads was split. Returns whether that is possible.
+static bool follow_along(const splitter *s, int i, uop *r) {
+  kernel *k = &s->kernels[i];
+  bool follows = false;
+  axis a;
+  if (!can_split_along(k, r) || !strides_along(root_store(k), r, &k->own)) return false;
+  k->out = (cuts){.period = k->own.period};
+  for (int j = 0; j < k->n_at; j++) {
+    const cuts c = k->at[j].stored ? (cuts){0} : cuts_before(s, i, &k->at[j]);
+    if (!c.period) continue;
+    if (!strides_along(&k->at[j], r, &a) || a.period != c.period) return false;
+    for (int p = 0; p <= s->r->n; p++) {
+      int64_t at = c.cut[p] / a.stride * k->own.stride;
+      if (c.cut[p] % a.stride || (follows && at != k->out.cut[p])) return false;
+      k->out.cut[p] = at;
+    }
+    follows = true;
+  }
+  return follows;
+}
+
+static void split_early(splitter *s, int i) {
+  kernel *k = &s->kernels[i];
+  for (size_t d = 2; d < k->store->nsrc && !k->range; d++)
+    if (follow_along(s, i, k->store->src[d])) k->range = k->store->src[d];
+  k->late = !k->range;
+  if (k->late) return;
+  k->from = k->out.cut[s->r->rank] / k->own.stride;
+  k->to = k->out.cut[s->r->rank + 1] / k->own.stride;
+}
+
+// Do all that read this buffer after it was made read their own parts?
+static bool read_in_parts_alone(const splitter *s, int64_t id, const cuts *made) {
+  for (int i = 0; i < s->n; i++)
+    for (int j = 0; j < s->kernels[i].n_at; j++) {
+      const access *x = &s->kernels[i].at[j];
+      if (!x->stored && buffer_of(&s->kernels[i], x) == id && !reads_own(s, &s->kernels[i], x, made)) return false;
+    }
   return true;
 }
+
+// An early kernel saves nothing if what it reads is gathered all the same, for another kernel. Returns whether all
+// early kernels save something; the others are noted.
+static bool settle_early(splitter *s) {
+  bool sound = true;
+  for (int i = 0; i < s->n; i++) {
+    kernel *k = &s->kernels[i];
+    for (int j = 0; k->early && !k->late && j < k->n_at; j++) {
+      const cuts c = k->at[j].stored ? (cuts){0} : cuts_before(s, i, &k->at[j]);
+      const access *stored = NULL;
+      const kernel *by = last_writer(s, buffer_of(k, &k->at[j]), i, &stored);
+      if (c.period && by && !by->early) k->late = !read_in_parts_alone(s, buffer_of(k, &k->at[j]), &c);
+    }
+    sound &= !(k->early && k->late);
+  }
+  return sound;
+}
+
+// --- what is gathered ------------------------------------------------------------------------------------------------
 
 // Number of periods of a buffer that a kernel may store to, if its loops tell; otherwise all.
 static uop *periods(const splitter *s, const access *x, int64_t period) {
@@ -332,17 +438,6 @@ static uop *periods(const splitter *s, const access *x, int64_t period) {
     last = uop_op2(s->g, OP_ADD, last, uop_op2(s->g, OP_MUL, most, uop_idx(s->g, sum.coeff[t] / period)));
   }
   return simplify(s->g, uop_op2(s->g, OP_ADD, last, uop_idx(s->g, floordiv_i64(sum.constant, period) + 1)));
-}
-
-// The kernel before `before` that last stored a part of this buffer.
-static const kernel *last_writer(const splitter *s, int64_t id, int before, const access **x) {
-  for (int i = before; i-- > 0;)
-    for (int j = 0; j < s->kernels[i].n_at; j++)
-      if (s->kernels[i].at[j].stored && buffer_of(&s->kernels[i], &s->kernels[i].at[j]) == id) {
-        *x = &s->kernels[i].at[j];
-        return &s->kernels[i];
-      }
-  return NULL;
 }
 
 // The kernel that gathers a buffer; x is one access to it. n is 0 if every process has the whole buffer.
@@ -360,6 +455,24 @@ static sched_kernel gather_kernel(const splitter *s, int64_t id, const access *x
   k.bufs[0] = id;
   k.written[0] = true;
   return k;
+}
+
+// Adds a gathering to another one's kernel.
+static void join_gathering(graph *g, sched_kernel *to, const sched_kernel *k) {
+  uop *all[MOST_GATHERED];
+  sched_kernel joined = *to;
+  int n = to->n_bufs;
+  for (int i = 0; i < n; i++) all[i] = to->ast->src[i];
+  all[n] = k->ast->src[0];
+  joined.ast = uop_new(g, OP_SINK, DT_VOID, 1, all, (size_t)n + 1, (uarg){0});
+  joined.n_bufs = n + 1;
+  joined.bufs = ARENA_ARRAY(graph_arena(g), int64_t, n + 1);
+  joined.written = ARENA_ARRAY(graph_arena(g), bool, n + 1);
+  for (int i = 0; i <= n; i++) {
+    joined.bufs[i] = i < n ? to->bufs[i] : k->bufs[0];
+    joined.written[i] = true;
+  }
+  *to = joined;
 }
 
 static void gather_before(splitter *s, int64_t id, int before, int level) {
@@ -475,23 +588,48 @@ static void note_kept(splitter *s, const map *made, schedule *out) {
   map_free(&seen);
 }
 
-// Gatherings before level L get their own level there; levels without kernels are removed.
+// Gatherings before one level, of equally many periods, become one.
+static size_t join_gatherings(const splitter *s, sched_kernel *at, size_t n) {
+  size_t out = 0;
+  for (size_t i = 0; i < n; i++) {
+    sched_kernel *to = out ? &at[out - 1] : NULL;
+    const uop *u = at[i].ast->src[0], *first = to ? to->ast->src[0] : NULL;
+    bool joins = to && is_gathering(at[i].ast) && is_gathering(to->ast) && to->level == at[i].level &&
+                 u->src[1] == first->src[1] && !u->src[2]->a && !first->src[2]->a && to->n_bufs < MOST_GATHERED;
+    if (joins) join_gathering(s->g, to, &at[i]);
+    else at[out++] = at[i];
+  }
+  return out;
+}
+
+// Intermediates of early kernels are shared by the threads.
+static void share_early(const splitter *s, schedule *out) {
+  for (int i = 0; i < s->n; i++)
+    for (int t = 0; s->kernels[i].early && t < out->n_temps; t++)
+      if (out->temps[t].id == s->kernels[i].k->bufs[0]) out->temps[t].each = false;
+}
+
+// A level has steps of early kernels, then gatherings, then its other kernels; levels without kernels are removed.
+enum { STEPS_OF_LEVEL = EARLY_STEPS + 2 };
+
 static void rebuild_schedule(splitter *s, schedule *out) {
   VEC(sched_kernel) all = {0};
   for (int i = 0; i < s->n; i++) {
     kernel *k = &s->kernels[i];
     sched_kernel to = *k->k;
-    to.level = 2 * to.level + 1;
+    to.level = k->early ? to.level * STEPS_OF_LEVEL + k->step : (to.level + 1) * STEPS_OF_LEVEL - 1;
+    to.each &= !k->early;
     if ((k->range && k->from == k->to) || (k->on && !runs_on(k->on, s->r->rank))) continue;
     if (k->range && (k->from || k->to < k->range->src[0]->a)) to.ast = kernel_part(s, k);
     vec_push(&all, to);
   }
   for (size_t i = 0; i < s->gathers.n; i++) {
     sched_kernel to = s->gathers.at[i];
-    to.level = 2 * to.level;
+    to.level = to.level * STEPS_OF_LEVEL + EARLY_STEPS;
     vec_push(&all, to);
   }
   if (all.n) qsort(all.at, all.n, sizeof *all.at, by_split_level);
+  all.n = join_gatherings(s, all.at, all.n);
   int level = -1, before = -1;
   for (size_t i = 0; i < all.n; i++) {
     if (all.at[i].level != before) { level++; before = all.at[i].level; }
@@ -502,6 +640,7 @@ static void rebuild_schedule(splitter *s, schedule *out) {
   out->n_kernels = (int)all.n;
   out->n_levels = level + 1;
   vec_free(&all);
+  share_early(s, out);
   schedule_place_temps(out);
 }
 
@@ -650,13 +789,14 @@ static void print_split(const splitter *s) {
 
 static void split_rows(splitter *p, schedule *s) {
   const rank_split *r = p->r;
-  find_worth(p);
   for (int i = 0; i < r->n_cuts; i++) if (!r->cuts[i].period) map_set(&p->whole, (uint64_t)r->cuts[i].id, NULL);
   do {
     map_free(&p->wanted); map_free(&p->made);
+    find_worth(p);
     for (int i = 0; i < r->n_cuts; i++) want_as_before(p, &r->cuts[i]);
     for (int i = p->n; i-- > 0;) split_kernel(p, &p->kernels[i]);
-  } while (!settle_kept(p));
+    for (int i = 0; i < p->n; i++) if (p->kernels[i].early) split_early(p, i);
+  } while (!settle_early(p) || !settle_kept(p));
   note_kept(p, &p->made, s);
   for (int i = 0; i < p->n; i++) gather_for(p, i);
   gather_results(p, s->n_levels);
@@ -689,8 +829,8 @@ void split_over_ranks(graph *g, schedule *s, const rank_split *r) {
   arena_free(p.mem);
 }
 
-void kernel_gathers(const uop *ast, gathering *out) {
-  const uop *u = ast->src[0];
+void kernel_gathers(const uop *ast, int i, gathering *out) {
+  const uop *u = ast->src[i];
   *out = (gathering){.period = u->a, .count = u->src[1], .to = (uint64_t)u->src[2]->a, .n = (int)u->nsrc - 4};
-  for (int i = 0; i <= out->n; i++) out->cut[i] = u->src[3 + i]->a;
+  for (int k = 0; k <= out->n; k++) out->cut[k] = u->src[3 + k]->a;
 }

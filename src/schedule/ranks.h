@@ -39,6 +39,8 @@ void split_over_ranks(graph *g, schedule *s, const rank_split *r);
 // i. count: number of periods, an expression over variables. to: the processes that get them, as bits; 0: all.
 // Otherwise one process has all parts.
 typedef struct gathering { int64_t period; uop *count; uint64_t to; int n; int64_t cut[MOST_RANKS + 1]; } gathering;
-void kernel_gathers(const uop *ast, gathering *out);
+enum { MOST_GATHERED = 4 /* buffers in one message */ };
+// Of buffer i of a kernel that gathers.
+void kernel_gathers(const uop *ast, int i, gathering *out);
 static inline bool is_gathering(const uop *ast) { return ast->src[0]->op == OP_ALLGATHER; }
 #endif

@@ -125,3 +125,6 @@ def test_messages_are_those_of_mpi(weft, weft_env, tinypy, plan):
     planned = plan("--machines", "2")["splits"]["row"]
     assert planned["token_gathers"] == sum(k["count"] for k in rows) > 0
     assert planned["token_bytes"] == sum(k["bytes"] for k in rows)
+    # of each layer the two sums that the next norm reads, as floats; what two products read, as codes with a scale and a sum for each 32; the logits
+    layers, width, inner, vocabulary = 6, 256, 768, 2048
+    assert planned["token_bytes"] == layers * (2 * 4 * width + (1 + 8 / 32) * (width + inner)) + 4 * vocabulary
