@@ -128,7 +128,7 @@ static inline void server_begin(void) {
                             .max_wait_s = 60,
                             .keep_bytes = 1 << 20,
                             .drain_s = 1,
-                            .no_speculation = true,
+                            .speculating = WEFT_SPECULATE_NEVER,
                             .defaults = "{\"n_predict\": 3}",
                             .pooling = WEFT_POOLING_MODEL};
   static serve *server;
