@@ -231,7 +231,7 @@ tensor *see_all(build *b, const layer *y, tensor *x, const row_groups *of) {
     q = t_slice_i(g, all, 1, 0, nq); k = t_slice_i(g, all, 1, nq, nk); v = t_slice_i(g, all, 1, nq + nk, nv);
   } else {
     q = read_in_parts(g, linear(b, y, W_ATTN_Q, x));
-    k = linear(b, y, W_ATTN_K, x);
+    k = read_in_parts(g, linear(b, y, W_ATTN_K, x));
     v = linear(b, y, W_ATTN_V, x);
   }
   bool normed = y->w[W_ATTN_Q_NORM].weight, all_heads = normed && b->m->arch->flags & ARCH_QK_NORM_ALL;

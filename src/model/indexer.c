@@ -152,7 +152,7 @@ static tensor *among_top_k(const build *b, tensor *s, tensor *at) {
     tensor *enough = t_op2(g, OP_CMPLT, count_true(g, t_op2(g, OP_AND, equal, before)), more);
     first = with_digit(b, first, enough, shift);
   }
-  first = one_form(g, first);  // fused, attention's kernels would repeat the counting, and add in another order
+  first = one_form(g, first);  // fused, attention's kernels would repeat the counting
   return t_op2(g, OP_OR, above, t_op2(g, OP_AND, equal, t_op2(g, OP_CMPLT, at, first)));
 }
 
@@ -186,7 +186,7 @@ static tensor *block_scores(build *b, const layer *y, const layer *small, tensor
   tensor *s = scores(b, small, index_query(b, y, W_INDEXER_Q_PROJ, W_INDEXER_Q_NORM, x, heads), K);
   s = t_where(g, t_op2(g, OP_CMPLT, own_at(b), kv_seen_at(b, y)), t_float(g, -INFINITY), s);
   s = t_reshape(g, s, DIMS(b->T, one, n_(b, heads), blocks, size));
-  s = t_reshape(g, ordered(g, t_reduce(g, s, OP_MAX, 4)), DIMS(b->T, one, n_(b, heads), one, blocks));
+  s = t_reshape(g, ordered(g, one_form(g, t_reduce(g, s, OP_MAX, 4))), DIMS(b->T, one, n_(b, heads), one, blocks));
   tensor *own = t_op2(g, OP_IDIV, own_at(b), size), *later = t_op2(g, OP_CMPLT, own, number),
          *local = t_op2(g, OP_CMPLT, t_sub(g, own, n_(b, m->local_blocks)), number);
   s = t_where(g, local, uop_int(g, DT_U32, UINT32_MAX), s);

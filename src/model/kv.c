@@ -169,7 +169,7 @@ static void to_q8_0(const build *b, const layer *y, tensor *x, int64_t d, tensor
   graph *g = b->g;
   uop *kv = n_(b, y->n_kv), *groups = n_(b, d / GROUP);
   tensor *in = t_reshape(g, makes_several(g, x), DIMS(b->T, kv, groups, n_(b, GROUP)));
-  tensor *most = t_reduce(g, t_op2(g, OP_MAX, in, t_op1(g, OP_NEG, in)), OP_MAX, 3);
+  tensor *most = makes_several(g, t_reduce(g, t_op2(g, OP_MAX, in, t_op1(g, OP_NEG, in)), OP_MAX, 3));
   tensor *by =
     t_where(g, t_op2(g, OP_CMPLT, t_float(g, 0), most), t_op2(g, OP_FDIV, t_float(g, 127), most), t_float(g, 0));
   tensor *rounded = t_cast(g, t_op1(g, OP_FLOOR, t_add(g, t_mul(g, in, by), t_float(g, 0.5))), DT_I8);
@@ -184,7 +184,8 @@ static void to_q4_0(const build *b, const layer *y, tensor *x, int64_t d, tensor
   uop *kv = n_(b, y->n_kv), *groups = n_(b, d / GROUP), *one = n_(b, 1);
   tensor *in = t_reshape(g, makes_several(g, x), DIMS(b->T, kv, groups, n_(b, GROUP)));
   tensor *high = t_reduce(g, in, OP_MAX, 3), *low = t_op1(g, OP_NEG, t_reduce(g, t_op1(g, OP_NEG, in), OP_MAX, 3));
-  tensor *most = t_where(g, t_op2(g, OP_CMPLT, t_op1(g, OP_NEG, low), high), high, low);
+  tensor *most =
+    makes_several(g, t_where(g, t_op2(g, OP_CMPLT, t_op1(g, OP_NEG, low), high), high, low));
   tensor *by =
     t_where(g, t_op2(g, OP_CMPNE, most, t_float(g, 0)), t_op2(g, OP_FDIV, t_float(g, -8), most), t_float(g, 0));
   tensor *rounded = t_op1(g, OP_FLOOR, t_add(g, t_mul(g, in, by), t_float(g, 8.5)));

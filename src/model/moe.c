@@ -198,6 +198,7 @@ static tensor *best_experts(const build *b, const layer *y, tensor *logits, tens
   else if (e->groups == 1) s = logits;                         // the gating function keeps the order
   if (e->groups_used < e->groups) s = best_groups(b, e, s);
   tensor *k = t_reshape(g, iota(b, used), DIMS(one, used, one)), *r = rank_in_last(g, s);
+  if (e->gating == GATING_NEAR) r = one_form(g, r);            // a sum of floats depends on them
   *ranks = t_reshape(g, r, DIMS(T, one, n));
   return sum_where(g, equal(g, *ranks, k), iota(b, n), 2);
 }

@@ -89,7 +89,7 @@ static tensor *entered(const build *b, tensor *all) {
   tensor *first = t_reshape(g, t_op2(g, OP_CMPLT, b->at, uop_idx(g, 1)), DIMS(b->T, n_(b, 1)));
   tensor *at = t_op2(g, OP_MAX, t_sub(g, b->at, uop_idx(g, 1)), uop_idx(g, 0));
   tensor *h = t_where(g, first, t_float(g, 0), t_cast(g, t_gather(g, all, cache_rows(b, at, page_group(b))), DT_F32));
-  e = norm(b, y, W_NEXTN_ENORM, e);
+  e = norm(b, y, W_NEXTN_ENORM, read_by_many(g, e));
   h = norm(b, y, W_NEXTN_HNORM, read_by_many(g, h));
   return linear(b, y, W_NEXTN_EH_PROJ, read_by_many(g, t_cat_last(g, e, h)));
 }

@@ -116,7 +116,7 @@ static tensor *rows_of_table(build *b, const layer *y) {
     for (int k = 0; i && k < n->per_size; k++, h++)
       row[h] = t_add(g, t_op2(g, OP_MOD, mixed, uop_int(g, DT_I64, n->rows[h])), uop_int(g, DT_I64, n->offset[h]));
   }
-  return t_cast(g, t_stack_last(g, row, (int)hash_heads(n)), DT_IDX);
+  return t_cast(g, makes_several(g, t_stack_last(g, row, (int)hash_heads(n))), DT_IDX);
 }
 
 // x {T, rows of the stream, d}, each row normed by itself and multiplied by its part of a weight
@@ -158,7 +158,7 @@ tensor *ngram_through(build *b, const layer *y, tensor *x) {
   tensor *zero = t_float(g, 0);
   s = t_where(g, t_op2(g, OP_CMPLT, s, zero), t_op1(g, OP_NEG, size),
               t_where(g, t_op2(g, OP_CMPLT, zero, s), size, zero));
-  tensor *gated = t_mul(g, read_by_many(g, value), t_reshape(g, sigmoid(g, s), DIMS(b->T, R, one)));
+  tensor *gated = makes_several(g, t_mul(g, read_by_many(g, value), t_reshape(g, sigmoid(g, s), DIMS(b->T, R, one))));
   tensor *flat = t_reshape(g, normed_rows(b, y, W_PLE_NORM_CONV, gated), DIMS(b->T, all));
   tensor *more = t_reshape(g, t_silu(g, far_conv(b, y, flat)), DIMS(b->T, R, D));
   return t_add(g, x, t_add(g, gated, more));

@@ -6,6 +6,7 @@
 #endif
 #include <math.h>
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 int per_layer_load(loader *l) {
   model *m = l->m;
@@ -32,7 +33,7 @@ void per_layer_enter(build *b, tensor *ids, tensor *x) {
   tensor *made = t_scale(g, linear(b, NULL, W_PER_LAYER_MODEL_PROJ, x), 1 / sqrt(m->n_embd));
   made = norm(b, NULL, W_PER_LAYER_PROJ_NORM, t_reshape(g, made, 3, dims));
   tensor *own = t_scale(g, t_gather(g, weight(b, NULL, W_PER_LAYER_TOKEN_EMBD), ids), sqrt(m->n_own));
-  b->own = t_scale(g, t_add(g, made, t_reshape(g, own, 3, dims)), M_SQRT1_2);
+  b->own = ahead(g, t_scale(g, t_add(g, made, t_reshape(g, own, 3, dims)), M_SQRT1_2));
 }
 
 tensor *per_layer_adds(build *b, const layer *y, tensor *x) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "model/projector_impl.h"
+#include "model/stored.h"
 
 enum { PAGE = 512 /* keys per attention pass; each pass leaves partial results for all rows */ };
 

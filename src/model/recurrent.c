@@ -260,8 +260,9 @@ tensor *read_fading(build *b, const layer *y, const block *k, const fading *f) {
   tensor *out = t_reduce(g, t_mul(g, factor, t_reshape(g, values, DIMS(one, k->end, H, D))), OP_ADD, 1);
   // and from the state
   tensor *S = state_before(b, y, f->memory, k, 4, (int64_t[]){groups, per, p, n});
-  tensor *read = t_reduce(
-    g, t_mul(g, t_reshape(g, f->C, DIMS(b->T, G, one, one, N)), t_reshape(g, S, DIMS(one, G, P, D, N))), OP_ADD, 4);
+  tensor *read = read_by_many(
+      g, t_reduce(g, t_mul(g, t_reshape(g, f->C, DIMS(b->T, G, one, one, N)), t_reshape(g, S, DIMS(one, G, P, D, N))),
+                  OP_ADD, 4));
   out = t_add(g, t_reshape(g, out, DIMS(b->T, H, D)),
               t_mul(g, t_reshape(g, read, DIMS(b->T, H, D)), t_reshape(g, t_exp(g, f->sum), DIMS(b->T, H, one))));
   uop *rows = rows_done(b, k);
@@ -312,7 +313,7 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
   block k = block_of(b, MAMBA_BLOCK);
   fade(b, y, &k, t_add(g, dt, bias(b, y, W_SSM_DT)), &f);
   tensor *out = with_own(b, y, read_fading(b, y, &k, &f), f.v);
-  out = t_mul(g, t_reshape(g, out, DIMS(b->T, n_(b, inner))), t_silu(g, z));
+  out = makes_several(g, t_mul(g, t_reshape(g, out, DIMS(b->T, n_(b, inner))), t_silu(g, z)));
   if (y->w[W_SSM_NORM].weight)
     out = norm(b, y, W_SSM_NORM, t_reshape(g, out, DIMS(b->T, n_(b, groups), n_(b, inner / groups))));
   return linear(b, y, W_SSM_OUT, t_reshape(g, out, DIMS(b->T, n_(b, inner))));

@@ -2,8 +2,10 @@
 // output. Each part, and the head, reads a weighted sum of the stream and all stored ones. The weights are a softmax of
 // scores: each stream, normed, times a vector of the part.
 //
-// Input: model.bank_every. Invariant: bits are equal for one token and for many.
+// Input: model.bank_every. Invariant: the streams are stored, so that their sums have the same form for one token and
+// for many.
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 int residual_bank_load(loader *l) {
   model *m = l->m;
@@ -29,7 +31,7 @@ static tensor *with_banked(build *b, const layer *y, enum tensor_id id, tensor *
   b->bank[n] = x;
   for (int i = 0; i <= n; i++)
     b->bank_score[i] = t_reshape(g, residual_score(b, b->bank[i], by), DIMS(b->T));
-  tensor *share = t_softmax(g, t_stack_last(g, b->bank_score, n + 1), 1);
+  tensor *share = one_form(g, t_softmax(g, t_stack_last(g, b->bank_score, n + 1), 1));
   for (int i = 0; i <= n; i++) {
     tensor *some = t_mul(g, b->bank[i], t_slice_i(g, share, 1, i, 1));
     sum = sum ? t_add(g, sum, some) : some;

@@ -141,7 +141,7 @@ static tensor *kda(build *b, const layer *y, tensor *x) {
   tensor *q = unit(b, &h, qkv[0], b->m->eps, 1 / sqrt((double)h.k)), *k = unit(b, &h, qkv[1], b->m->eps, 1);
   tensor *keys = keep_rows(b, y, STATE_KEY, &blk, k, true),
          *S = state_before(b, y, STATE_SSM, &blk, 3, (int64_t[]){h.n, h.k, h.v});
-  tensor *beta = sigmoid(g, linear(b, y, W_SSM_BETA, x));
+  tensor *beta = ahead(g, sigmoid(g, linear(b, y, W_SSM_BETA, x)));
   // d(t) = beta (v(t) - what the memory returns for k(t))
   tensor *r = t_mul(g, t_sub(g, split_heads(b, qkv[2], h.n, h.v), read_state(b, &h, S, k, sum)),
                     t_reshape(g, beta, DIMS(b->T, H, one)));

@@ -5,6 +5,7 @@
 // Input: the layers in the order of their use (model.stacks); several share a block of the file. Invariant: each layer
 // has its own keys and values.
 #include "model/model_impl.h"
+#include "model/stored.h"
 
 int stacks_load(loader *l) {
   return l->m->stacks.n ? want(l, NULL, W_HRM_Z_L_INIT, l->m->n_embd, 1, 1, WANT_VECTOR | WANT_BARE) : 0;
@@ -15,9 +16,9 @@ tensor *stacks_through(build *b, tensor *x) {
   const model *m = b->m;
   tensor *high = x, *low = weight(b, NULL, W_HRM_Z_L_INIT);
   for (int i = 0, turn = 0; i < m->n_layer; turn++) {
-    x = t_add(g, high, low);
+    x = flows_on(g, t_add(g, high, low));
     for (int end = i + m->stacks.n; i < end; i++) x = through(b, &m->layers[i], x);
-    x = t_rmsnorm(g, x, NULL, m->eps);
+    x = flows_on(g, t_rmsnorm(g, x, NULL, m->eps));
     if (turn % (m->stacks.low + 1) == m->stacks.low) high = x;
     else low = x;
   }
