@@ -87,8 +87,8 @@ static void end_ring(void) {
 
 // --- the table -------------------------------------------------------------------------------------------------------
 
-// Makes all connections, which MPI otherwise makes when they are first used: the sandbox allows none later. Long messages
-// may go another way than short ones.
+// Makes all connections, which MPI otherwise makes when they are first used: the sandbox allows none later. Long
+// messages may go another way than short ones.
 static int connect_all(int rank, int n) {
   enum { LONG = 1 << 20 };
   static const int sizes[] = {1, LONG};
@@ -99,6 +99,11 @@ static int connect_all(int rank, int n) {
     for (int k = 0; k < 2 && !r; k++)
       r = MPI_Sendrecv(out, sizes[k], MPI_BYTE, (rank + i) % n, 0, out + LONG, sizes[k], MPI_BYTE, (rank + n - i) % n,
                        0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  for (int k = 0; k < 2 && !r; k++) {
+    int part = sizes[k] < n ? 1 : sizes[k] / n;
+    r = MPI_Bcast(out, sizes[k], MPI_BYTE, 0, MPI_COMM_WORLD);
+    if (!r && part * n <= 2 * LONG) r = MPI_Allgather(MPI_IN_PLACE, 0, MPI_BYTE, out, part, MPI_BYTE, MPI_COMM_WORLD);
+  }
   free(out);
   return r;
 }

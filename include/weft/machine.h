@@ -74,9 +74,9 @@ void weft_cpu_name(char *out, size_t cap);    /* "" if unknown */
 /* ---- a model on several processes ---------------------------------------------------------------------------------
  */
 
-/* Joins the other processes if mpirun of Open MPI or MPICH started this one with others. Call it first, from one
- * thread. *rank, *n: the number of this process, and of all; 0 and 1 if it is alone. Process 0 is the program: all
- * processes share the models that it opens. The others call weft_ranks_follow instead. */
+/* Joins the other processes if mpirun of Open MPI or MPICH, or Slurm's srun, started this one with others. Call it
+ * first, from one thread. *rank, *n: the number of this process, and of all; 0 and 1 if it is alone. Process 0 is the
+ * program: all processes share the models that it opens. The others call weft_ranks_follow instead. */
 int weft_ranks_join(int *rank, int *n, weft_error *err);
 /* For the other processes: opens the models that process 0 opens and computes this process's part of each evaluation,
  * until process 0 leaves. Bytes of weft_ranks_tell are passed to `told` (NULL: they are ignored). -1 and the reason:

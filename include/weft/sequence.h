@@ -46,7 +46,7 @@ int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_
 int weft_sequence_adapt(weft_sequence *q, const float *scales, size_t n, weft_error *err);
 /* weft_sequence_adapt for evaluations without a sequence (weft_decode, weft_embed ...). */
 int weft_adapt(weft_model *m, const float *scales, size_t n, weft_error *err);
-/* Finds the activation tokens of adapters (aLoRA: adapter.alora.invocation_tokens) in a prompt: such an adapter counts
+/* Finds the activation tokens of adapters (aLoRA: adapter.alora.invocation_tokens) in a prompt: such an adapter applies
  * from the last occurrence of its tokens on, and nowhere without them. Call it before the prompt is evaluated. Returns
  * how many positions of q stay as they are evaluated, INT_MAX: all; q forgets the others. */
 int weft_sequence_invoke(weft_sequence *q, const int32_t *ids, size_t n);

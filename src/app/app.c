@@ -9,6 +9,7 @@
 #include "base/attempt.h"
 #include "base/confine.h"
 #include "base/env.h"
+#include "base/os.h"
 #include "base/progress.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -489,6 +490,19 @@ static bool asks_for_words(int argc, char **argv) {
   return false;
 }
 
+// Settings that MPI's libraries read when they are loaded or started. The sandbox lets no process read another one's
+// memory, so messages go through memory that they share; the names are those of Open MPI 4 and 5, MPICH, and UCX, whose
+// log has an error for each device that it asks for at the end.
+static void set_up_mpi(void) {
+  static const struct { const char *name, *value; bool always; } all[] = {
+    {"OMPI_MCA_btl_vader_single_copy_mechanism", "none", true},
+    {"OMPI_MCA_smsc", "^cma,xpmem,knem", true},
+    {"MPIR_CVAR_CH4_CMA_ENABLE", "0", true},
+    {"UCX_TLS", "^cma", false},
+    {"UCX_LOG_LEVEL", "fatal", false}};
+  for (size_t i = 0; i < COUNT(all) && sandbox_wanted; i++) os_set_env(all[i].name, all[i].value, all[i].always);
+}
+
 // Returns whether processes started by MPI run this command together. Each process runs other commands alone.
 static bool opens_a_model(const char *command) {
   static const char *const names[] = {"run",        "chat",    "serve",   "bench", "embed",
@@ -509,6 +523,7 @@ static int follow_first(int rank, int argc, char **argv) {
   int quiet = open("/dev/null", O_RDWR);
   if (quiet >= 0) { dup2(quiet, STDIN_FILENO); dup2(quiet, STDOUT_FILENO); close(quiet); }
   int status = weft_ranks_follow(enter_files_of_first, NULL, &err) ? failed("process %d: %s", rank, err.text) : EXIT_OK;
+  weft_cache_end();
   if (!status) weft_ranks_leave();
   return status;
 }
@@ -543,8 +558,9 @@ int main(int argc, char **argv) {
   if (exported_begin(&argc, &argv, &err)) return failed("%s", err.text);
   const char *name = argc > 1 ? argv[1] : NULL;
   int rank = 0;
-  if (opens_a_model(name) && weft_ranks_join(&rank, &processes, &err)) return failed("%s", err.text);
   decide_sandbox(!open);
+  set_up_mpi();
+  if (opens_a_model(name) && weft_ranks_join(&rank, &processes, &err)) return failed("%s", err.text);
   if (!open && asks_for_words(argc, argv)) confine_explain();
   if (rank) return follow_first(rank, argc - 1, argv + 1);
   if (processes > 1) weft_ranks_agree((const char *const *)argv + 1, argc - 1, &err);      // rank 0 takes part as well

@@ -617,7 +617,7 @@ static const struct option rows[] = {
        .more =
          "Otherwise tokens are drafted from repetitions in the text, and by the model's own block for that (MTP), if "
          "the file has one; as far as that pays, as measured. Tokens are equal with or without."),
-  FLAG(TALK | SERVE, "--draft-always", "draft whether or not it pays; --no-speculation goes before it", draft_always),
+  FLAG(TALK | SERVE, "--draft-always", "draft whether or not it pays; --no-speculation takes precedence", draft_always),
   GROUP(TALK | SERVE, "Machine"),
   INT(ONE, "-t, --threads", "N", "threads; 0 or -1: automatic (default)", model.threads, -1, 1024, SAME,
       .env = "LLAMA_ARG_THREADS"),

@@ -144,7 +144,7 @@ int settings_run(const struct command *c, int argc, char **argv, int (*work)(str
 bool settings_are_for(const struct command *other, const struct command *this, int argc, char **argv);
 // The model named on the command line of either of two commands; NULL: none.
 const char *settings_model(const struct command *a, const struct command *b, int argc, char **argv);
-// --no-speculation and --draft-always, of which the first wins.
+// By --no-speculation, which takes precedence, and --draft-always.
 enum weft_speculating settings_speculating(const struct settings *s);
 void settings_free(struct settings *s);
 #endif

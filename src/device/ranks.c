@@ -43,14 +43,6 @@ static void note_alone(void) {
   noted = true;
 }
 
-// Settings that MPI's libraries read when they are loaded or started. The sandbox lets no process read another one's
-// memory, so messages go through memory that they share. When MPICH ends, UCX asks for devices, in vain.
-static void set_up_libraries(void) {
-  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
-  setenv("UCX_TLS", "^cma", 1);
-  setenv("UCX_LOG_LEVEL", "fatal", 0);
-}
-
 // Looks beside the program, and in the packages' folders.
 static void *open_module(const char *which, char *why, size_t cap) {
   static const char *const places[] = {"", "../", "../lib/weft/", "../lib/x86_64-linux-gnu/weft/",
@@ -75,7 +67,6 @@ int ranks_join(error *err) {
   char why[512];
   if (!which) note_alone();
   if (!which || mpi) return 0;
-  set_up_libraries();
   void *at = open_module(which, why, sizeof why);
   if (!at) return error_set(err, "a launcher of MPI started this process, and it cannot join the others: %s", why);
   const mpi_module *m = dlsym(at, "weft_mpi_module");

@@ -280,6 +280,13 @@ int sequence_stays(const sequence *q, const int32_t *ids, size_t n) {
   return stays;
 }
 
+void sequence_removed(sequence *q, int from, int n) {
+  for (int i = 0; q->starts && i < model_n_adapters(q->of->m); i++) {
+    if (q->starts[i] == INT_MAX || q->starts[i] < from) continue;
+    q->starts[i] = q->starts[i] < from + n ? from : q->starts[i] - n;
+  }
+}
+
 int sequence_invoke(sequence *q, const int32_t *ids, size_t n) {
   int stays = sequence_stays(q, ids, n), adapters = model_n_adapters(q->of->m);
   bool some = false;

@@ -103,12 +103,14 @@ static inline const float *sequence_scales(const sequence *q) {
   return q->scales ? q->scales : model_adapter_scales(q->of->m);
 }
 bool sequence_adapted(const sequence *q);              // is a scale not 0, at some position?
-// The position from which an adapter counts: 0; INT_MAX: its activation tokens are not in the prompt.
+// The position from which an adapter applies: 0; INT_MAX: its activation tokens are not in the prompt.
 int sequence_adapter_start(const sequence *q, int adapter);
 // Finds the activation tokens of adapters in a prompt. Returns how many positions stay as they are evaluated, INT_MAX:
 // all. sequence_invoke: drops the others, and evaluates later ones by this prompt.
 int sequence_stays(const sequence *q, const int32_t *ids, size_t n);
 int sequence_invoke(sequence *q, const int32_t *ids, size_t n);
+// n positions from `from` on are no longer in the prompt: adapters go on from where they were.
+void sequence_removed(sequence *q, int from, int n);
 // Sets the adapters for later evaluations; if the sequence was evaluated with others, all its content is dropped.
 // scales: model_n_adapters of them.
 void sequence_adapt(sequence *q, const float *scales);

@@ -196,6 +196,7 @@ struct weft_model;
 engine *weft_model_engine(struct weft_model *m);     // of the public handle (weft.c)
 // the engine, for callers that do not touch the model's own sequence
 engine *weft_model_beside(struct weft_model *m);
+void weft_model_keep(struct weft_model *m, int n);     // of its own sequence at most n positions stay
 struct weft_sequence;
 struct sequence *weft_sequence_of(struct weft_sequence *q);      // the sequence of a public handle
 const engine *weft_model_peek(const struct weft_model *m);   // the engine, for callers that only query it

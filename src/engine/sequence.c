@@ -85,7 +85,9 @@ bool weft_sequence_adapts_as(const weft_sequence *q, const float *scales) {
 int weft_sequence_invoke(weft_sequence *q, const int32_t *ids, size_t n) { return sequence_invoke(q->q, ids, n); }
 int weft_sequence_stays(const weft_sequence *q, const int32_t *ids, size_t n) { return sequence_stays(q->q, ids, n); }
 int weft_invoke(weft_model *m, const int32_t *ids, size_t n) {
-  return sequence_invoke(engine_sequence(weft_model_engine(m)), ids, n);
+  int stays = sequence_invoke(engine_sequence(weft_model_beside(m)), ids, n);
+  weft_model_keep(m, stays);
+  return stays;
 }
 
 static const char own_scales[] = "a sequence with scales of adapters of its own is kept in no file and in no state";
@@ -337,6 +339,7 @@ int weft_sequence_remove(weft_sequence *q, const int32_t *ids, int from, int n, 
   weft_sequence *other;
   if (!n) return 0;
   if (weft_sequence_fork(q, from, &other, err)) return -1;
+  sequence_removed(other->q, from, n);
   int status = add_unseen(other, ids + end, (size_t)(all - end), err);
   if (!status) {
     sequence *before = q->q;

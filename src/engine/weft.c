@@ -690,6 +690,9 @@ void weft_model_stats(const weft_model *m, weft_stats *out) {
 }
 
 engine *weft_model_beside(weft_model *m) { return m->e; }
+void weft_model_keep(weft_model *m, int n) {
+  if (m->n_kept > n) m->n_kept = n;
+}
 engine *weft_model_engine(weft_model *m) {
   m->n_kept = 0;             // the caller runs the model itself
   return m->e;

@@ -199,8 +199,10 @@ static size_t n_adapted(const model *m) { return (size_t)m->n_adapters * gguf_n_
 
 void model_digest_adapters(const model *m, sha256 *s) {
   size_t n = gguf_n_tensors(m->file);
-  for (int k = 0; k < m->n_adapters; k++)
+  for (int k = 0; k < m->n_adapters; k++) {
+    sha256_add(s, &m->invocations[k].n, sizeof m->invocations[k].n);
     sha256_add(s, m->invocations[k].ids, m->invocations[k].n * sizeof *m->invocations[k].ids);
+  }
   for (size_t i = 0; i < n_adapted(m); i++) {
     const adapted *x = &m->adapted[i];
     const gguf_tensor *t = gguf_tensor_at(m->file, i % n);

@@ -123,7 +123,7 @@ static int join_part(hf *h, const hf_source *s, const hf_rule *r, const char *to
     m->n_parts = n;
     m->t.ne[1] = m->rows = 0;
   }
-  if (m->t.ne[0] != s->shape[1] || m->t.from != s->format || m->parts[part] || m->n_parts != n)
+  if (m->t.ne[0] != s->shape[1] || m->t.from != s->format || m->n_parts != n || m->parts[part])
     return hf_fail(h, file_of(h, s), s->name, err, "has another width or type than that of another part");
   m->parts[part] = s;
   m->t.ne[1] += s->shape[0];
@@ -147,9 +147,9 @@ static int check_parts(const hf *h, const hf_made *m, error *err) {
 static int add_integers(hf *h, const hf_source *s, const char *to, error *err) {
   enum { MOST = 1 << 16 };
   size_t n = (size_t)(s->end - s->begin) / sizeof(uint64_t);
-  uint64_t *v = ARENA_ARRAY(h->arena, uint64_t, n + 1);
   if (strcmp(s->dtype, "I64") || s->n_dims != 1 || !n || n > MOST)
     return hf_fail(h, file_of(h, s), s->name, err, "is not a list of integers of 64 bits");
+  uint64_t *v = ARENA_ARRAY(h->arena, uint64_t, n + 1);
   memcpy(v, s->data, n * sizeof *v);
   for (size_t i = 0; i < n; i++)
     if (v[i] > INT64_MAX) return hf_fail(h, file_of(h, s), s->name, err, "number %zu is negative", i);

@@ -474,13 +474,14 @@ static int put_spm(hf *h, const hf_pieces *known, const json_t *tokenizer, const
     p.kind[i] = is ? known->kind[i] : UNUSED;
   }
   if (aligned && p.n <= 4) return hf_fail(h, "config.json", "vocab_size", err, "%" PRIu64 " is too few", p.n);
-  if (aligned) align_pieces(&p);
-  if (aligned && p.n > XLMR_MASK && !strcmp(h->class->arch, "nomic-bert-moe")) {        // the file lacks it
-    p.text[XLMR_MASK] = "<mask>";
-    p.score[XLMR_MASK] = 0;
-    p.kind[XLMR_MASK] = CONTROL;
-  }
-  else if (!known->complete && put_added_pieces(h, &p, tokenizer, settings, err)) return -1;
+  if (aligned) {
+    align_pieces(&p);
+    if (p.n > XLMR_MASK && !strcmp(h->class->arch, "nomic-bert-moe")) {        // the file lacks it
+      p.text[XLMR_MASK] = "<mask>";
+      p.score[XLMR_MASK] = 0;
+      p.kind[XLMR_MASK] = CONTROL;
+    }
+  } else if (!known->complete && put_added_pieces(h, &p, tokenizer, settings, err)) return -1;
   bool unigram = xlmr || h->class->vocab == HF_VOCAB_UNIGRAM;
   const char *model = unigram ? "t5" : "llama";
   gguf_head_str(h->head, "tokenizer.ggml.model", model, strlen(model));

@@ -323,23 +323,34 @@ static bool sums_much(const splitter *s, const kernel *k) {
 }
 
 // Could it be early? Not if it adds floats, since its vectors would have other parts of a sum if it ran over a part of
-// its range, and not if it uses what outlives the plan.
+// its range; not if it uses what outlives the plan, or stores several results.
 static bool may_be_early(const splitter *s, const kernel *k) {
   uop_list l = uop_toposort(s->mem, &k->k->ast, 1);
   for (size_t i = 0; i < l.n; i++)
     if (l.at[i]->op == OP_REDUCE && l.at[i]->a == OP_ADD && dtype_is_float((enum dtype)l.at[i]->dt)) return false;
-  for (int j = 0; j < k->n_at; j++) if (is_kept(s, buffer_of(k, &k->at[j]))) return false;
-  return k->k->each && !k->late;
+  int stores = 0;
+  for (int j = 0; j < k->n_at; j++) {
+    if (is_kept(s, buffer_of(k, &k->at[j]))) return false;
+    stores += k->at[j].stored;
+  }
+  return k->k->each && !k->late && stores == 1;
 }
 
-// The step of an early kernel, after those in its level whose results it reads.
+static bool reads_result(const kernel *k, const kernel *by) {
+  for (int i = 0; i < by->n_at; i++)
+    for (int j = 0; by->at[i].stored && j < k->n_at; j++)
+      if (!k->at[j].stored && buffer_of(k, &k->at[j]) == buffer_of(by, &by->at[i])) return true;
+  return false;
+}
+
+// The step of an early kernel, after those in its level whose results it reads. EARLY_STEPS: it cannot be early, since
+// one of these is not.
 static int early_step(const splitter *s, const kernel *k) {
   int step = 0;
   for (const kernel *by = s->kernels; by < k; by++) {
-    if (!by->early || by->k->level != k->k->level) continue;
-    for (int j = 0; j < k->n_at; j++)
-      if (!k->at[j].stored && buffer_of(k, &k->at[j]) == buffer_of(by, root_store(by)) && by->step >= step)
-        step = by->step + 1;
+    if (by->k->level != k->k->level || !reads_result(k, by)) continue;
+    if (!by->early) return EARLY_STEPS;
+    step = by->step >= step ? by->step + 1 : step;
   }
   return step;
 }
@@ -636,7 +647,7 @@ static void rebuild_schedule(splitter *s, schedule *out) {
     all.at[i].level = level;
   }
   out->kernels = ARENA_ARRAY(graph_arena(s->g), sched_kernel, all.n + 1);
-  memcpy(out->kernels, all.at, all.n * sizeof *all.at);
+  if (all.n) memcpy(out->kernels, all.at, all.n * sizeof *all.at);
   out->n_kernels = (int)all.n;
   out->n_levels = level + 1;
   vec_free(&all);

@@ -121,6 +121,8 @@ bool os_folder_path(int fd, char *out, size_t cap) { return (size_t)snprintf(out
 const char os_home_variable[] = "HOME";
 bool os_is_absolute(const char *path) { return *path == '/'; }
 
+void os_set_env(const char *name, const char *value, bool always) { setenv(name, value, always); }
+
 bool os_program_path(char *out, size_t cap) {
   ssize_t n = readlink("/proc/self/exe", out, cap - 1);
   if (n < 0) return false;

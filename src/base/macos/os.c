@@ -60,6 +60,8 @@ uintptr_t os_stack_end(void) {
 const char os_home_variable[] = "HOME";
 bool os_is_absolute(const char *path) { return *path == '/'; }
 
+void os_set_env(const char *name, const char *value, bool always) { setenv(name, value, always); }
+
 bool os_program_path(char *out, size_t cap) {
   uint32_t n = (uint32_t)cap;
   return !_NSGetExecutablePath(out, &n);

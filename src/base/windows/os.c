@@ -72,6 +72,10 @@ bool os_is_absolute(const char *path) {
   return *path == '/' || *path == '\\' || (isalpha((unsigned char)*path) && path[1] == ':');
 }
 
+void os_set_env(const char *name, const char *value, bool always) {
+  if (always || !GetEnvironmentVariableA(name, NULL, 0)) _putenv_s(name, value);
+}
+
 bool os_program_path(char *out, size_t cap) {
   DWORD n = GetModuleFileNameA(NULL, out, (DWORD)cap);
   for (char *at = out; n < cap && *at; at++) if (*at == '\\') *at = '/';
