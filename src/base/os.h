@@ -66,7 +66,7 @@ bool os_is_absolute(const char *path);
 void os_reads_pieces(int fd);
 void os_forget_piece(int fd, uint64_t at, uint64_t n);
 
-// Sets a variable of the environment; unless `always` is set, only if there is none. Call it before threads start.
+// Sets a variable of the environment. always: also if it has a value already. Call it before threads start.
 void os_set_env(const char *name, const char *value, bool always);
 bool os_program_path(char *out, size_t cap);           // the full path of the running program; false: unknown
 bool os_program_as_started(char *out, size_t cap);     // a path that opens it, as it was started

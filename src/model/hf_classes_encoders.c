@@ -90,7 +90,7 @@ static const hf_rule jina_rules[] = {
   {0},
 };
 
-// Jina's version 3 as published: a matrix stands beside its adapters, of which files of the architecture have none.
+// Jina's version 3 as published: a matrix stands beside its adapters. Files of the architecture have no adapters.
 // Folders that transformers saves have the plain names.
 #define PLAIN_OR_ADAPTED(from, to) \
   {from, to, 0, 0}, {from ".parametrizations.weight.original", to ".weight", 0, 0}, \

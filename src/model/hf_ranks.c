@@ -119,8 +119,9 @@ static const char *text_of_bytes(const hf *h, const unsigned char *bytes, size_t
 
 // A pair of neighbours that a token joins: its rank, and where both parts begin and the second one ends.
 typedef struct pair { uintptr_t rank; size_t at, middle, end; } pair;
-// What joins a token's bytes. next[i], before[i]: the parts beside the one that begins at byte i. heap: pairs, of which
-// the one with the least rank, and of these the first one, is on top; pairs of parts that were joined since stay in it.
+// What joins a token's bytes. next[i], before[i]: the parts beside the one that begins at byte i. heap: pairs. The
+// one with the least rank is on top, the first one if several have it. Pairs of parts that were joined since stay in
+// it.
 typedef struct joining {
   const rank_list *l;
   const token *t;
