@@ -299,28 +299,55 @@ static int fetch_one(http *h, const struct wanted *w, bool quiet, error *err) {
   return status;
 }
 
-// A folder's path is shown once, other files' paths each.
-static int fetch_all(http *h, const pull_listing *l, bool again, bool quiet, error *err) {
-  bool folder = l->folder.n, begun = false;
+// Fetches a file that is not there. again: also if it is.
+static int fetch_missing(http *h, const struct wanted *w, bool again, bool quiet, error *err) {
+  if (is_there(w, quiet) && (!again || w->size >= 0)) {
+    if (!store_came_from(w->path.at, w->from.at)) note_origin(w, true);
+    if (!quiet) say("%s is there", w->path.at);
+    return 0;
+  }
+  int status = fetch_one(h, w, quiet, err);
+  if (!status && !quiet) say("%s", w->path.at);
+  return status;
+}
+
+// Models of one repository share an encoder, which another program may be fetching just now.
+static int fetch_encoder(http *h, const struct wanted *w, bool again, bool quiet, error *err) {
+  int lock;
+  if (store_lock_in_time(w->path.at, &lock, err)) return interrupted() ? HTTP_INTERRUPTED : -1;
+  int status = fetch_missing(h, w, again, quiet, err);
+  store_unlock(w->path.at, lock);
+  return status;
+}
+
+static int fetch_files(http *h, const pull_listing *l, bool again, bool quiet, error *err) {
   int status = 0;
   for (size_t i = 0; !status && i < l->files.n; i++) {
     const struct wanted *w = &l->files.at[i];
-    if (is_there(w, quiet) && (!again || w->size >= 0)) {
+    status = w->encoder ? fetch_encoder(h, w, again, quiet, err) : fetch_missing(h, w, again, quiet, err);
+  }
+  return status;
+}
+
+static int fetch_folder(http *h, const pull_listing *l, bool quiet, error *err) {
+  bool begun = false;
+  int status = 0;
+  for (size_t i = 0; !status && i < l->files.n; i++) {
+    const struct wanted *w = &l->files.at[i];
+    if (is_there(w, quiet)) {
       if (!store_came_from(w->path.at, w->from.at)) note_origin(w, true);
-      if (!quiet && !folder) say("%s is there", w->path.at);
       continue;
     }
-    if (folder && !begun && interrupted()) {
+    if (!begun && interrupted()) {
       error_set(err, "stopped; nothing was changed");
       return HTTP_INTERRUPTED;
     }
-    if (folder && !begun) status = store_begin_folder(l->folder.at, err);
+    if (!begun) status = store_begin_folder(l->folder.at, err);
     begun = true;
-    if (!status && folder) status = store_make_folder_of(w->path.at, err);
+    if (!status) status = store_make_folder_of(w->path.at, err);
     if (!status) status = fetch_one(h, w, quiet, err);
-    if (!status && !quiet && !folder) say("%s", w->path.at);
   }
-  if (!status && folder && !quiet) say(begun ? "%s" : "%s is there", l->folder.at);
+  if (!status && !quiet) say(begun ? "%s" : "%s is there", l->folder.at);
   return status;
 }
 
@@ -368,7 +395,8 @@ static int fetch_listing(http *h, const struct job *j, pull_listing *l, error *e
   str_add(&of, l->folder.n ? l->folder.at : l->files.at[0].path.at);
   keep_wanted(j, &l->files);
   if (!status) status = store_lock(of.at, &lock, err);
-  if (!status) status = fetch_all(h, l, j->again, j->quiet, err);
+  if (!status)
+    status = l->folder.n ? fetch_folder(h, l, j->quiet, err) : fetch_files(h, l, j->again, j->quiet, err);
   if (!status && l->folder.n && !j->there) status = end_folder(j->r, l, err);
   store_unlock(of.at, lock);
   str_free(&of);

@@ -30,6 +30,8 @@ int store_end_folder(const char *path, const char *const *paths, size_t n, const
 // PATH.from.lock: several repositories may have one path here, and their files must not be mixed. -1: another program
 // has it. *fd is -1 if the folder or the file system has no locks.
 int store_lock(const char *path, int *fd, error *err);
+// Waits while another program has the lock, and says so. -1 also if the user interrupts.
+int store_lock_in_time(const char *path, int *fd, error *err);
 void store_unlock(const char *path, int fd);
 // The index of a name in the list, with or without .gguf; -1: absent.
 int store_find(const stored_list *l, const char *name);

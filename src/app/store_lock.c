@@ -1,11 +1,13 @@
 // Locks beside what is fetched: see store.h. The file of a lock is removed by the program that has it.
 #define _GNU_SOURCE
+#include "app/app.h"
 #include "app/store.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { TRIES = 100 };
@@ -29,20 +31,41 @@ static int make_lock(const char *name, int *fd, error *err) {
   return -1;
 }
 
-int store_lock(const char *path, int *fd, error *err) {
+// -1 with *taken: another program has the lock.
+static int lock_once(const char *path, int *fd, bool *taken, error *err) {
   str name = {0};
   int status = -1;
+  *taken = false;
   lock_of(path, &name);
-  for (int i = 0; status && i < TRIES; i++) {
+  for (int i = 0; status && !*taken && i < TRIES; i++) {
     if (make_lock(name.at, fd, err)) break;
-    bool taken = *fd >= 0 && flock(*fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-    if (!taken && (*fd < 0 || lock_has_name(*fd, name.at))) status = 0;
+    *taken = *fd >= 0 && flock(*fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+    if (!*taken && (*fd < 0 || lock_has_name(*fd, name.at))) status = 0;
     else close(*fd), *fd = -1;
-    if (taken) i = TRIES;
     if (status) error_set(err, "%.300s is being fetched or removed by another program just now", path);
   }
   str_free(&name);
   return status;
+}
+
+int store_lock(const char *path, int *fd, error *err) {
+  bool taken;
+  return lock_once(path, fd, &taken, err);
+}
+
+int store_lock_in_time(const char *path, int *fd, error *err) {
+  bool taken = false, said = false;
+  for (;;) {
+    error why = {0};
+    int status = lock_once(path, fd, &taken, &why);
+    if (!status || !taken || interrupted()) {
+      if (status) *err = why;
+      return status;
+    }
+    if (!said) say("waiting for another program, which fetches %s", path);
+    said = true;
+    nanosleep(&(struct timespec){.tv_nsec = 100 * 1000 * 1000}, NULL);
+  }
 }
 
 void store_unlock(const char *path, int fd) {

@@ -235,6 +235,19 @@ static int check_part(const gguf_file *f, const gguf_file *first, size_t i, cons
   return 0;
 }
 
+// Parts may be replaced one after the other by a newer version: none may be another file now than when it was opened.
+static int check_parts_unchanged(const gguf *g, error *err) {
+  for (size_t i = 0; i < g->n_files && g->n_files > 1; i++) {
+    const gguf_file *f = &g->files[i];
+    struct stat st;
+    bool there = !stat(f->shard.path, &st);
+    stamp now = there ? stamp_of(&st) : (stamp){0};
+    if (!there || stamp_compare(&f->shard.stamp, &now) == STAMP_WRITTEN)
+      return error_set(err, "%s: was changed by another program while the model's parts were read", f->shown);
+  }
+  return 0;
+}
+
 // Opens the other parts, if there are any; the first file is open and checked.
 static int open_parts(gguf *g, error *err) {
   struct split s;
@@ -256,7 +269,7 @@ static int open_parts(gguf *g, error *err) {
   if (g->n_tensors != s.tensors)
     return error_set(err, "%s: key 'split.tensors.count': %" PRIu64 ", but the %zu files have %zu tensors", first.shown,
                      s.tensors, g->n_files, g->n_tensors);
-  return 0;
+  return check_parts_unchanged(g, err);
 }
 
 // ---- The index over all tensors ----

@@ -539,15 +539,17 @@ int hf_open(const char *dir, enum hf_type type, hf **out, error *err) {
   *out = NULL;
   if (stat(dir, &st) || !S_ISDIR(st.st_mode)) return error_set(err, "%.300s: is not a folder", dir);
   hf *h = xcalloc(1, sizeof *h);
+  hf_seen_list seen = {0};
+  h->seen = &seen;
   h->arena = arena_new();
   h->dir = arena_strdup(h->arena, dir);
   h->shown = n <= limit ? h->dir : arena_printf(h->arena, "...%s", dir + n - limit);
-  if (!read_folder(h, type, err) && !hf_check(h, err)) {
-    *out = h;
-    return 0;
-  }
-  hf_close(h);
-  return -1;
+  int status = read_folder(h, type, err) || hf_check(h, err) || hf_check_unchanged(h, err) ? -1 : 0;
+  h->seen = NULL;
+  vec_free(&seen);
+  if (status) hf_close(h);
+  else *out = h;
+  return status;
 }
 
 void hf_close(hf *h) {

@@ -62,7 +62,10 @@ static int open_in_folder(const hf *h, const char *name, struct stat *st, int *f
   *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (*fd < 0) return hf_fail(h, name, NULL, err, "cannot be opened: %s", strerror(errno));
   inuse_note(h, *fd);
-  if (!fstat(*fd, st) && S_ISREG(st->st_mode)) return 0;
+  if (!fstat(*fd, st) && S_ISREG(st->st_mode)) {
+    vec_push(h->seen, ((hf_seen){.name = arena_strdup(h->arena, name), .stamp = stamp_of(st)}));
+    return 0;
+  }
   close(*fd);
   return hf_fail(h, name, NULL, err, "is not a regular file");
 }
@@ -79,7 +82,10 @@ int hf_text(const hf *h, const char *name, char **out, size_t *n, error *err) {
   int fd;
   *out = NULL;
   *n = 0;
-  if (!folder_has(h, name)) return 0;
+  if (!folder_has(h, name)) {
+    vec_push(h->seen, ((hf_seen){.name = arena_strdup(h->arena, name), .absent = true}));
+    return 0;
+  }
   if (open_in_folder(h, name, &st, &fd, err)) return -1;
   size_t size = st.st_size > JSON_MOST ? 0 : (size_t)st.st_size, got = 0;
   char *text = st.st_size > JSON_MOST ? NULL : malloc(size + 1);
@@ -365,6 +371,18 @@ void hf_close_files(hf *h) {
   vec_free(&h->files);
   vec_free(&h->sources);
   smap_free(&h->by_name);
+}
+
+int hf_check_unchanged(const hf *h, error *err) {
+  for (size_t i = 0; i < h->seen->n; i++) {
+    const hf_seen *s = &h->seen->at[i];
+    struct stat st;
+    bool there = !stat(arena_printf(h->arena, "%s/%s", h->dir, s->name), &st);
+    stamp now = there ? stamp_of(&st) : (stamp){0};
+    if (s->absent ? there : !there || stamp_compare(&s->stamp, &now) == STAMP_WRITTEN)
+      return hf_fail(h, s->name, NULL, err, "was changed by another program while the folder was read");
+  }
+  return 0;
 }
 
 int hf_check(const hf *h, error *err) {

@@ -69,6 +69,10 @@ typedef struct hf_made {
 // A key with a number of each layer: HF_KEY. n: how many are there.
 typedef struct hf_numbers { const char *key; float *of_layer; uint32_t n; } hf_numbers;
 
+// A file that was opened, or was absent, at some time of reading.
+typedef struct hf_seen { const char *name; bool absent; stamp stamp; } hf_seen;
+typedef VEC(hf_seen) hf_seen_list;
+
 typedef struct hf_layers { uint32_t n; uint8_t *of; } hf_layers;      // of[i]: the kind of layer i
 
 struct hf {
@@ -76,6 +80,7 @@ struct hf {
   const char *dir, *shown;           // shown: for messages, the end of a very long path
   json_t *config, *text;             // config.json; its part for the language model
   VEC(hf_file) files;
+  hf_seen_list *seen;                // all files, until the folder is read
   VEC(hf_source) sources;
   smap by_name;
   VEC(hf_made) made;
@@ -110,6 +115,8 @@ int hf_json_list(const hf *h, const char *name, json_t **out, error *err);   // 
 int hf_text(const hf *h, const char *name, char **out, size_t *n, error *err);     // *out NULL: no such file
 int hf_open_weights(hf *h, error *err);
 bool hf_ends_in(const char *name, const char *end);
+// -1: a file that was read, or was absent, is another one now. Other programs write folders file by file.
+int hf_check_unchanged(const hf *h, error *err);
 void hf_close_files(hf *h);
 
 // ---- hf_types.c

@@ -554,6 +554,27 @@ def test_a_file_that_cannot_be_reached_is_not_missing(run_weft, folder, name):
         (folder / name).unlink()
 
 
+@pytest.mark.skipif(SANITIZED, reason="libswap.so would come before the sanitizers")
+@pytest.mark.parametrize("at, name, gone", [("tokenizer.json", "config.json", False), ("tokenizer.json", "model.safetensors", False), ("chat_template.jinja", "tokenizer_config.json", True),
+                                            ("chat_template.jinja", "generation_config.json", False)])
+def test_a_folder_that_changes_while_it_is_read(run_weft, built_tool, folder, at, name, gone):
+    """Another program writes a newer version, file by file: what is read may be of both. A file is replaced, removed, or there at last; the next reading finds what is there then."""
+    new, out = folder.parent / "new", folder.parent / "out.gguf"
+    before = (folder / name).read_bytes() if (folder / name).exists() else None
+    env = {"LD_PRELOAD": built_tool("libswap.so", "WEFT_SWAP"), "SWAP_AT": f"/{at}", "SWAP_FROM": "" if gone else str(new), "SWAP_TO": str(folder / name)}
+    for command in ["run", "-m", folder, "--ids", "3,5", "-n", "2", "--ignore-eos"], ["convert", folder, out]:
+        if not gone:
+            new.write_bytes(before or b"{}")
+        done = run_weft(["--no-sandbox", *command], env=env)            # it would not let the other program's work be done in its process
+        assert done.returncode == 1 and f"{name}: was changed by another program while the folder was read" in done.err and not out.exists(), done.err
+        if before:
+            (folder / name).write_bytes(before)
+        else:
+            (folder / name).unlink()
+    done = run_weft(["run", "-m", folder, "--ids", "3,5", "-n", "2", "--ignore-eos"])
+    assert done.returncode == 0, done.err
+
+
 def test_values_that_no_format_has(run_weft, tmp_path):
     record = RECORDS["qwen2"]
     source = folders.write(tmp_path / "small", record, "F32")

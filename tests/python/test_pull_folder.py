@@ -5,6 +5,8 @@ import json
 import os
 import resource
 import shutil
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -241,6 +243,27 @@ def test_two_at_once_of_files_of_one_name(pull, store, registry, tinypy):
     first = pull("pull", "hf:u/m_v2")
     assert first.returncode == 0 and said[0].returncode == 1 and "u_m_v2_x-00001-of-00002.gguf is being fetched or removed by another program just now" in said[0].err
     assert [(store / f"u_m_v2_{name}").read_bytes() for name in names] == [data, data] and not list(store.glob("*.lock"))
+
+
+def test_two_at_once_with_one_encoder(pull, weft, weft_env, store, registry, tinypy, tmp_path):
+    """Two models of a repository: what comes second waits for the encoder, which is fetched once."""
+    data, others = Path(tinypy).read_bytes(), []
+    log = tmp_path / "second.txt"
+
+    def second():
+        env = {k: v for k, v in weft_env.items() if k != "HF_TOKEN"} | {"HF_ENDPOINT": registry.url, "LLAMA_CACHE": str(store)}
+        with open(log, "wb") as out:
+            others.append(subprocess.Popen([weft, "pull", "hf:u/m:Q8_0"], env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out))
+        while b"waiting for another program" not in log.read_bytes() and others[0].poll() is None:
+            time.sleep(0.05)
+
+    registry.others["u/m"] = Late({"m-Q4_0.gguf": data, "m-Q8_0.gguf": data + b"x", "mmproj-F16.gguf": b"GGUF and more"}).meanwhile("mmproj-F16.gguf", 1, second)
+    first = pull("pull", "hf:u/m:Q4_0")
+    assert first.returncode == 0 and others[0].wait(60) == 0, (first.err, log.read_text())
+    said = log.read_text()
+    assert f"waiting for another program, which fetches {store / 'u_m_mmproj-F16.gguf'}" in said and f"{store / 'u_m_mmproj-F16.gguf'} is there" in said, said
+    assert sorted(p.name for p in store.glob("*.gguf")) == ["u_m_m-Q4_0.gguf", "u_m_m-Q8_0.gguf", "u_m_mmproj-F16.gguf"] and not list(store.glob("*.lock"))
+    assert [len([asked for asked in registry.asked if asked[0].endswith(name)]) for name in ("m-Q4_0.gguf", "m-Q8_0.gguf", "mmproj-F16.gguf")] == [1, 1, 1], registry.asked
 
 
 def test_locks(pull, store, source):

@@ -14,7 +14,7 @@ import gguf
 import numpy as np
 import pytest
 
-from conftest import load_tool
+from conftest import SANITIZED, load_tool
 
 TESTS = Path(__file__).resolve().parents[1]
 RECORD = json.loads((TESTS / "records" / "quantise" / "llama.cpp.json").read_text())
@@ -230,6 +230,27 @@ def test_split_files(quantize, floats, tmp_path):
     parts = [gguf.GGUFReader(tmp_path / f"two-0000{i}-of-00002.gguf") for i in (1, 2)]
     assert [[t.name for t in p.tensors] for p in parts] == [["token_embd.weight", "blk.0.attn_v.weight"], ["blk.1.attn_v.weight"]]
     assert [p.fields["split.no"].contents() for p in parts] == [0, 1]
+
+
+@pytest.mark.skipif(SANITIZED, reason="libswap.so would come before the sanitizers")
+def test_parts_that_change_while_they_are_read(run_weft, built_tool, tmp_path):
+    """Another program replaces the first part while the second one is opened: they may be of two versions."""
+    paths, new = [tmp_path / f"m-0000{i}-of-00002.gguf" for i in (1, 2)], tmp_path / "new"
+    for i, path in enumerate(paths):
+        w = gguf.GGUFWriter(str(path), "llama")
+        w.add_uint16("split.no", i)
+        w.add_uint16("split.count", 2)
+        w.add_int32("split.tensors.count", 2)
+        w.add_tensor(f"blk.{i}.attn_v.weight", np.ones((32, 256), np.float32))
+        w.write_header_to_file()
+        w.write_kv_data_to_file()
+        w.write_tensors_to_file()
+        w.close()
+    new.write_bytes(paths[0].read_bytes())
+    env = {"LD_PRELOAD": built_tool("libswap.so", "WEFT_SWAP"), "SWAP_AT": f"/{paths[1].name}", "SWAP_FROM": str(new), "SWAP_TO": str(paths[0])}
+    done = run_weft(["--no-sandbox", "quantize", paths[0], tmp_path / "one.gguf", "Q8_0"], env=env)
+    assert done.returncode == 1 and f"{paths[0].name}: was changed by another program while the model's parts were read" in done.err, done.err
+    assert run_weft(["quantize", paths[0], tmp_path / "one.gguf", "Q8_0"]).returncode == 0
 
 
 def write_old_imatrix(path, entries, chunks=3, dataset=b"text.txt"):
