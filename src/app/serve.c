@@ -78,16 +78,27 @@ static int add_constraint(const struct settings *all, json_t *to, error *err) {
   return 0;
 }
 
-// Checks the default grammar with the vocabulary of the first model, so that an error shows at the start. Models of a
-// folder are not checked: each has its own vocabulary.
+// Models that denoise refuse every request with a grammar or a bias, so a server with no other model would refuse all.
+static int check_kind(const struct settings *all, const weft_file *f, weft_error *err) {
+  const char *what = grammar_args_given(&all->grammar) ? "a grammar or a schema" : "--logit-bias";
+  if (!weft_file_denoises(f) || all->models.n > 1 || all->serve.models_dir) return 0;
+  snprintf(err->text, sizeof err->text, "%.300s: this model denoises texts as a whole: %s does not apply",
+           all->models.at[0], what);
+  return -1;
+}
+
+// Checks default constraints with the kind and the vocabulary of the first model, so that an error shows at the start.
+// Models of a folder are not checked: each has its own vocabulary.
 static int check_constraint(const struct settings *all, error *err) {
   weft_file *f = NULL;
   weft_vocab *v = NULL;
   weft_grammar *g = NULL;
   weft_error why;
-  if (!grammar_args_given(&all->grammar) || !all->models.n) return 0;
-  int status = weft_file_open(all->models.at[0], &f, &why) || weft_vocab_open(f, &v, &why) ||
-               grammar_args_open(&all->grammar, v, weft_vocab_size(v), &g, &why);
+  bool grammar = grammar_args_given(&all->grammar);
+  if ((!grammar && !all->sampling.biases.n) || !all->models.n) return 0;
+  int status = weft_file_open(all->models.at[0], &f, &why) || check_kind(all, f, &why);
+  if (!status && grammar)
+    status = weft_vocab_open(f, &v, &why) || grammar_args_open(&all->grammar, v, weft_vocab_size(v), &g, &why);
   if (status) error_set(err, "%s", why.text);
   weft_grammar_free(g);
   weft_vocab_close(v);

@@ -250,6 +250,14 @@ def test_a_chat(run_weft, model, tmp_path):
     assert 20 <= blocks["timings"]["predicted_n"] <= 23 and (blocks["timings"]["prompt_n"] + blocks["timings"]["predicted_n"]) % 4 == 0
 
 
+def test_what_cannot_be_in_the_server(run_weft, model):
+    """Defaults that every request would be refused for."""
+    serve = ["serve", "-m", model("llada"), "--port", "0"]
+    for words in ["--grammar", 'root ::= "a"'], ["--json-schema", "{}"]:
+        assert "llada.gguf: this model denoises texts as a whole: a grammar or a schema does not apply" in said(run_weft, *serve, *words)
+    assert "this model denoises texts as a whole: --logit-bias does not apply" in said(run_weft, *serve, "--logit-bias", "3+1")
+
+
 def test_what_cannot_be_in_a_chat(run_weft, model, tinypy):
     chat = ["chat", model("llada"), "-p", "a"]
     assert "a grammar does not apply" in said(run_weft, *chat, "--grammar", 'root ::= "a"')
