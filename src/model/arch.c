@@ -67,7 +67,7 @@ static int minicpm(loader *l) {
   model *m = l->m;
   if (!has_key(l, "embedding_scale")) m->embedding_scale = 12;
   if (!has_key(l, "residual_scale")) m->residual_scale = 1.4 / sqrt(m->n_layer);
-  if (!has_key(l, "logit_scale")) m->logit_scale = m->n_embd / 256.0;
+  if (!has_key(l, "logit_scale")) m->logit_scale = 256.0 / m->n_embd;
   return 0;
 }
 
