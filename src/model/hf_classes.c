@@ -495,9 +495,9 @@ static const hf_class plain_classes[] = {
    .defaults = "{" EPS5 "," THETA("150000.0") ",\"head_dim\":64,\"sliding_window\":128,\"num_experts_per_tok\":4}"},
   {0},
 };
-static const hf_class *const tables[] = {plain_classes,        hf_classes_qwen,  hf_classes_moe,    hf_classes_gemma,
-                                         hf_classes_masked,    hf_classes_t5,    hf_classes_more,   hf_classes_norms,
-                                         hf_classes_recurrent, hf_classes_delta, hf_classes_encoders};
+static const hf_class *const tables[] = {
+  plain_classes,   hf_classes_qwen,  hf_classes_moe,       hf_classes_gemma, hf_classes_masked,   hf_classes_t5,
+  hf_classes_more, hf_classes_norms, hf_classes_recurrent, hf_classes_delta, hf_classes_encoders, hf_classes_windows};
 
 // ---- the class of a folder ------------------------------------------------------------------------------------------
 
@@ -756,13 +756,36 @@ static const char *name_alone(const hf *h, const char *name) {
   return name;
 }
 
+// Returns whether a name begins with a layer's number.
+static bool starts_as_layer(const char *name, name_number *layer) {
+  name_number none;
+  const char *dot = strncmp(name, "model.layers.", 13) ? NULL : strchr(name + 13, '.');
+  return dot && matches_rule(BLOCK, name, (size_t)(dot + 1 - name), layer, &none);
+}
+
 // Returns whether a tensor belongs to an MTP block: its layer comes after the last one, or its name says so.
 static bool is_of_mtp(const hf *h, const char *name) {
   if (!strncmp(name, "model.mtp_", 10) || !strncmp(name, "mtp.", 4)) return true;
-  name_number layer = {"", 0}, none;
-  const char *dot = strncmp(name, "model.layers.", 13) ? NULL : strchr(name + 13, '.');
-  if (!dot || !matches_rule(BLOCK, name, (size_t)(dot + 1 - name), &layer, &none)) return false;
-  return strtoul(layer.at, NULL, 10) >= h->n_layers;
+  name_number layer = {"", 0};
+  return starts_as_layer(name, &layer) && strtoul(layer.at, NULL, 10) >= h->n_layers;
+}
+
+int hf_put_nextn(hf *h, error *err) {
+  static const char key[] = "num_nextn_predict_layers";
+  uint32_t further = 0;
+  bool found;
+  if (hf_u32(h, key, &further, &found, err)) return -1;
+  if (further > HF_LAYERS_MOST) return hf_fail(h, config_name, key, err, "%u is more than %d", further, HF_LAYERS_MOST);
+  for (size_t i = 0; i < h->sources.n; i++) {
+    const char *name = h->class->seeing ? name_alone(h, h->sources.at[i].name) : h->sources.at[i].name;
+    name_number layer = {"", 0};
+    if (!name || !starts_as_layer(name, &layer)) continue;
+    unsigned long at = strtoul(layer.at, NULL, 10) - h->n_layers;
+    if (at < further && at >= h->n_further) h->n_further = (uint32_t)at + 1;
+  }
+  gguf_head_u32(h->head, hf_arch_key(h, "block_count"), h->n_layers + h->n_further);
+  if (h->n_further) gguf_head_u32(h->head, hf_arch_key(h, "nextn_predict_layers"), h->n_further);
+  return 0;
 }
 
 const hf_rule *hf_rule_for(const hf *h, const char *stored, const hf_rule *after, const char **to, uint32_t *expert,

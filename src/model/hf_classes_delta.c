@@ -205,13 +205,10 @@ static int prepare_glm(hf *h, error *err) {
 }
 
 static int glm_more(hf *h, error *err) {
-  uint32_t further = 0;
-  bool found;
-  if (hf_put_blocks_with_mtp(h, err) || hf_u32(h, "num_nextn_predict_layers", &further, &found, err)) return -1;
-  if (further) gguf_head_u32(h->head, hf_arch_key(h, "nextn_predict_layers"), further);
+  if (hf_put_nextn(h, err)) return -1;
   gguf_head_f32(h->head, hf_arch_key(h, "attention.layer_norm_epsilon"), 1e-6F);         // of the indexer's keys
-  return put_glm_layers(h, further, err) || put_glm_indexers(h, err) || put_latent(h, err) ||
-             put_lower_bound(h, err) || put_glm_limits(h, h->n_layers + further, err)
+  return put_glm_layers(h, h->n_further, err) || put_glm_indexers(h, err) || put_latent(h, err) ||
+             put_lower_bound(h, err) || put_glm_limits(h, h->n_layers + h->n_further, err)
            ? -1
            : 0;
 }

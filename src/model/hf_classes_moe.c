@@ -1,7 +1,7 @@
 // Rows of the table of classes (hf_classes.c) for mixtures of experts: DeepSeek, dots3-note, Granite, GLM 4, dots,
-// MiniMax, Phi, EXAONE, AFMoE and Ernie, and Ernie's dense models. DeepSeek's attention (MLA) keeps a small vector for
-// each token: the matrix that makes keys and values from it is split in two, and the key part is transposed, as in GGUF
-// files.
+// MiniMax, Phi, EXAONE, Hy3, AFMoE and Ernie, and Ernie's dense models. DeepSeek's attention (MLA) keeps a small vector
+// for each token: the matrix that makes keys and values from it is split in two, and the key part is transposed, as in
+// GGUF files.
 #include <math.h>
 #include <string.h>
 #include "model/hf_impl.h"
@@ -282,37 +282,25 @@ static const hf_key glm4_keys[] = {
   {"leading_dense_block_count", HF_U32, "first_k_dense_replace"},
   {"expert_weights_scale", HF_F32_KEY, "routed_scaling_factor"},
   {"expert_weights_norm", HF_BOOL, "norm_topk_prob"},
-  {"nextn_predict_layers", HF_U32, "num_nextn_predict_layers"},
   {0},
 };
 
-int hf_put_blocks_with_mtp(hf *h, error *err) {
-  uint32_t further = 0;
-  bool found;
-  if (hf_u32(h, "num_nextn_predict_layers", &further, &found, err)) return -1;
-  if (further > HF_LAYERS_MOST)
-    return hf_fail(h, config_name, "num_nextn_predict_layers", err, "%u is more than %d", further, HF_LAYERS_MOST);
-  gguf_head_u32(h->head, hf_arch_key(h, "block_count"), h->n_layers + further);
-  return 0;
-}
-
 static int glm4_moe_more(hf *h, error *err) {
   gguf_head_u32(h->head, hf_arch_key(h, "expert_gating_func"), 2);
-  return hf_put_blocks_with_mtp(h, err) || hf_glm4_more(h, err) ? -1 : 0;
+  return hf_put_nextn(h, err) || hf_glm4_more(h, err) ? -1 : 0;
 }
 
-// ---- GLM 5 ----------------------------------------------------------------------------------------------------------
+// ---- DeepSeek V3.2 and GLM 5 ----------------------------------------------------------------------------------------
 
 // DeepSeek's attention; an indexer chooses the positions that a token reads.
-static const hf_rule glm_dsa_rules[] = {
+static const hf_rule indexed_rules[] = {
   DEEPSEEK_RULES,
   HF_NEXTN,
   HF_INDEXER(BLOCK "self_attn.indexer."),
   {0},
 };
-static const hf_key glm_dsa_keys[] = {
+static const hf_key indexed_keys[] = {
   DEEPSEEK_KEYS,
-  {"nextn_predict_layers", HF_U32, "num_nextn_predict_layers"},
   {"attention.indexer.head_count", HF_U32, "index_n_heads"},
   {"attention.indexer.key_length", HF_U32, "index_head_dim"},
   {"attention.indexer.top_k", HF_U32, "index_topk"},
@@ -329,8 +317,8 @@ int hf_put_indexer_types(hf *h, error *err) {
   return 0;
 }
 
-static int glm_dsa_more(hf *h, error *err) {
-  return deepseek_more(h, err) || hf_put_blocks_with_mtp(h, err) || hf_put_indexer_types(h, err) ? -1 : 0;
+static int indexed_more(hf *h, error *err) {
+  return deepseek_more(h, err) || hf_put_nextn(h, err) || hf_put_indexer_types(h, err) ? -1 : 0;
 }
 
 // ---- Ernie ----------------------------------------------------------------------------------------------------------
@@ -434,6 +422,30 @@ static int exaone_more(hf *h, error *err) {
   if (!h->n_further) gguf_head_u32(h->head, hf_arch_key(h, "nextn_predict_layers"), 0);
   gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), "none", 4);
   return hf_put_windows(h, 4, err);
+}
+
+// ---- Hy3 ------------------------------------------------------------------------------------------------------------
+
+static const hf_rule hy_v3_rules[] = {
+  {BLOCK "mlp.router.gate", "blk.*.ffn_gate_inp", 0, 0},
+  {BLOCK "mlp.expert_bias", "blk.*.exp_probs_b", 0, 0},
+  HF_EXPERTS(BLOCK "mlp"),
+  HF_SHARED_EXPERT(BLOCK "mlp.shared_mlp"),
+  {BLOCK "final_layernorm", "blk.*.nextn.shared_head_norm", 0, 0},
+  HF_NEXTN,
+  {0},
+};
+static const hf_key hy_v3_keys[] = {
+  {"expert_feed_forward_length", HF_U32, "moe_intermediate_size"},
+  {"expert_shared_feed_forward_length", HF_U32, "shared_width"},
+  {"expert_weights_norm", HF_BOOL, "route_norm"},
+  {"expert_weights_scale", HF_F32_KEY, "router_scaling_factor"},
+  {0},
+};
+
+static int hy_v3_more(hf *h, error *err) {
+  gguf_head_u32(h->head, hf_arch_key(h, "expert_gating_func"), 2);
+  return hf_put_nextn(h, err);
 }
 
 // ---- AFMoE ----------------------------------------------------------------------------------------------------------
@@ -635,16 +647,32 @@ const hf_class hf_classes_moe[] = {
    .keys = glm4_keys,
    .rules = glm4_rules,
    .more = glm4_moe_more},
-  {.name = "GlmMoeDsaForCausalLM",
-   .vocab = HF_VOCAB_GLM_MOE,
+  {.name = "DeepseekV32ForCausalLM",
    .own_log_weight = true,
-   .arch = "glm-dsa",
+   .arch = "deepseek32",
+   .prepare = hf_read_dense_layers,
    .musts = "hidden_act=silu attention_bias=false mlp_bias=false scoring_func=sigmoid topk_method=noaux_tc "
-            "partial_rotary_factor=1",
-   .defaults = "{\"rms_norm_eps\":1e-5," THETA("10000.0") ",\"first_k_dense_replace\":0,\"kv_lora_rank\":512}",
-   .keys = glm_dsa_keys,
-   .rules = glm_dsa_rules,
-   .more = glm_dsa_more},
+            "partial_rotary_factor=1 moe_layer_freq=1",
+   .defaults = "{" EPS6 "," THETA("10000.0") ",\"first_k_dense_replace\":0,\"kv_lora_rank\":512,"
+               "\"n_shared_experts\":0}",
+   .keys = indexed_keys,
+   .rules = indexed_rules,
+   .more = indexed_more},
+  {.name = "GlmMoeDsaForCausalLM",
+   .like = "DeepseekV32ForCausalLM",
+   .vocab = HF_VOCAB_GLM_MOE,
+   .arch = "glm-dsa",
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("10000.0") ",\"first_k_dense_replace\":0,\"kv_lora_rank\":512}"},
+  {.name = "HYV3ForCausalLM",
+   .arch = "hy_v3",
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false qk_norm=true moe_router_use_sigmoid=true "
+            "moe_router_enable_expert_bias=true",
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("11158840.0") ",\"num_shared_experts\":1,\"route_norm\":true,"
+               "\"router_scaling_factor\":1.0}",
+   .derived = "shared_width=moe_intermediate_size*num_shared_experts",
+   .keys = hy_v3_keys,
+   .rules = hy_v3_rules,
+   .more = hy_v3_more},
   {.name = "Dots1ForCausalLM",
    .arch = "dots1",
    .musts = "hidden_act=silu scoring_func=sigmoid n_group=1",

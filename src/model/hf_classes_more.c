@@ -1,4 +1,5 @@
-// Rows of the table of classes (hf_classes.c): Ministral 3, LFM2, HunYuan, Command R7B and StarCoder 2.
+// Rows of the table of classes (hf_classes.c): Ministral 3, LFM2, HunYuan, MiniCPM 3, Jais 2, Command R7B and
+// StarCoder 2.
 #include <math.h>
 #include <string.h>
 #include "model/hf_impl.h"
@@ -156,6 +157,50 @@ static int hunyuan_more(hf *h, error *err) {
   return 0;
 }
 
+// ---- MiniCPM 3 and Jais 2 -------------------------------------------------------------------------------------------
+
+// Scales have keys if they are others than the published model's, which files without keys mean. Files have the matrix
+// that makes keys and values as one.
+static const hf_rule minicpm3_rules[] = {
+  HF_SMALL_VECTORS(BLOCK "self_attn"), {BLOCK "self_attn.kv_b_proj", "blk.*.attn_kv_b", 0, 0}, {0}};
+static const hf_key minicpm3_keys[] = {
+  {"vocab_size", HF_U32, "vocab_size"},
+  {"attention.q_lora_rank", HF_U32, "q_lora_rank"},
+  {"attention.kv_lora_rank", HF_U32, "kv_lora_rank"},
+  {"rope.dimension_count", HF_U32, "qk_rope_head_dim"},
+  {0},
+};
+
+static int prepare_minicpm3(hf *h, error *err) {
+  (void)err;
+  json_object_del(h->text, "head_dim");          // that of rotation
+  return 0;
+}
+
+// Reads a scale. null: the one that changes nothing.
+static int read_scale(hf *h, const char *from, double usual, double neutral, double *out, error *err) {
+  const json_t *v = json_object_get(h->text, from);
+  bool found;
+  *out = json_is_null(v) && v ? neutral : usual;
+  if (hf_f64(h, from, out, &found, err)) return -1;
+  return *out > 0 ? 0 : hf_fail(h, config_name, from, err, "%g is not positive", *out);
+}
+
+static int minicpm3_more(hf *h, error *err) {
+  uint32_t plain, turned, width;
+  double embedding, depth, base;
+  if (hf_need_u32(h, "qk_nope_head_dim", &plain, err) || hf_need_u32(h, "qk_rope_head_dim", &turned, err) ||
+      hf_need_u32(h, "hidden_size", &width, err) || read_scale(h, "scale_emb", 12, 1, &embedding, err) ||
+      read_scale(h, "scale_depth", 1.4, sqrt(h->n_layers), &depth, err) ||
+      read_scale(h, "dim_model_base", 256, width, &base, err))
+    return -1;
+  gguf_head_u32(h->head, hf_arch_key(h, "attention.key_length"), plain + turned);
+  if (embedding != 12) gguf_head_f32(h->head, hf_arch_key(h, "embedding_scale"), (float)embedding);
+  if (depth != 1.4) gguf_head_f32(h->head, hf_arch_key(h, "residual_scale"), (float)(depth / sqrt(h->n_layers)));
+  if (base != 256) gguf_head_f32(h->head, hf_arch_key(h, "logit_scale"), (float)(width / base));
+  return hf_put_longrope(h, turned, err);
+}
+
 // ---- Command R7B ----------------------------------------------------------------------------------------------------
 
 static const hf_key cohere2_keys[] = {
@@ -227,6 +272,20 @@ const hf_class hf_classes_more[] = {
    .prepare = prepare_hunyuan_moe,
    .keys = hunyuan_moe_keys,
    .rules = hunyuan_moe_rules},
+  {.name = "MiniCPM3ForCausalLM",
+   .arch = "minicpm3",
+   .own_scaling = true,
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false",
+   .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0}",
+   .prepare = prepare_minicpm3,
+   .keys = minicpm3_keys,
+   .rules = minicpm3_rules,
+   .more = minicpm3_more},
+  {.name = "Jais2ForCausalLM",
+   .arch = "jais2",
+   .musts = "hidden_act=relu2 attention_bias=true mlp_bias=true",
+   .defaults = "{\"layer_norm_eps\":1e-5,\"rope_theta\":500000.0}",
+   .rotated = 1},
   {.name = "Cohere2ForCausalLM",
    .arch = "cohere2",
    .musts = "hidden_act=silu attention_bias=false sliding_window_pattern=4",

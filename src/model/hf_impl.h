@@ -262,13 +262,14 @@ enum hf_vocab {
   {"vocab_size", HF_U32, "vocab_size"}, {"attention.scale", HF_F32_KEY, "attention_multiplier"}, \
     {"embedding_scale", HF_F32_KEY, "embedding_multiplier"}, {"residual_scale", HF_F32_KEY, "residual_multiplier"}, \
     {"logit_scale", HF_F32_KEY, "logits_scaling"}
-// DeepSeek's attention (MLA): the matrix that makes keys and values of a token's small vector becomes two, and that of
-// keys is transposed.
-#define HF_LATENT(in) \
+// DeepSeek's attention (MLA): small vectors of tokens.
+#define HF_SMALL_VECTORS(in) \
   {in ".q_a_proj", "blk.*.attn_q_a", 0, 0}, {in ".q_a_layernorm", "blk.*.attn_q_a_norm", 0, 0}, \
     {in ".q_b_proj", "blk.*.attn_q_b", 0, 0}, {in ".kv_a_proj_with_mqa", "blk.*.attn_kv_a_mqa", 0, 0}, \
-    {in ".kv_a_layernorm", "blk.*.attn_kv_a_norm", 0, 0}, \
-    {in ".kv_b_proj", "blk.*.attn_k_b", HF_FIRST_TURNED, "num_attention_heads qk_nope_head_dim"}, \
+    {in ".kv_a_layernorm", "blk.*.attn_kv_a_norm", 0, 0}
+// The matrix that makes keys and values of a small vector becomes two, and that of keys is transposed.
+#define HF_LATENT(in) \
+  HF_SMALL_VECTORS(in), {in ".kv_b_proj", "blk.*.attn_k_b", HF_FIRST_TURNED, "num_attention_heads qk_nope_head_dim"}, \
     {in ".kv_b_proj", "blk.*.attn_v_b", HF_REST, "num_attention_heads qk_nope_head_dim"}
 // The indexer, which chooses the positions that a token reads.
 #define HF_INDEXER(in) \
@@ -307,7 +308,8 @@ typedef struct hf_class {
 } hf_class;
 // Each table ends with a row without a name.
 extern const hf_class hf_classes_qwen[], hf_classes_moe[], hf_classes_gemma[], hf_classes_masked[], hf_classes_t5[],
-  hf_classes_more[], hf_classes_norms[], hf_classes_recurrent[], hf_classes_delta[], hf_classes_encoders[];
+  hf_classes_more[], hf_classes_norms[], hf_classes_recurrent[], hf_classes_delta[], hf_classes_encoders[],
+  hf_classes_windows[];
 
 int hf_find_class(hf *h, error *err);
 int hf_put_keys(hf *h, error *err);
@@ -341,8 +343,9 @@ int hf_read_layers(const hf *h, const char *key, const char *kinds, bool needed,
 int hf_read_dense_layers(hf *h, error *err);
 // Sets the key heads of each layer: none for layers that do not attend.
 int hf_put_heads_of_layers(hf *h, const hf_layers *y, uint8_t attends, error *err);
-// MTP layers count as blocks of the file.
-int hf_put_blocks_with_mtp(hf *h, error *err);
+// MTP layers, which come after the last one, count as blocks of the file: as many as config.json says and the folder
+// has (hf.n_further).
+int hf_put_nextn(hf *h, error *err);
 // Which layers have an indexer; the others use the positions that the last one before chose.
 int hf_put_indexer_types(hf *h, error *err);
 // Checks that each `every`-th layer has no positions and the others have, if config.json lists them (with 1).
@@ -362,6 +365,8 @@ int hf_put_rope_dims(hf *h, double share, error *err);     // rope.dimension_cou
 // rope.dimension_count by config.json's share of a head that is rotated; usual: if it has none.
 int hf_put_rotated(hf *h, double usual, error *err);
 int hf_put_llama3(hf *h, error *err);                      // factors of frequencies, if the scaling is llama3's
+// Factors of frequencies, if the scaling is longrope's. What else it means gets keys only if the contexts differ.
+int hf_put_longrope(hf *h, uint32_t dims, error *err);
 // Checks, after all keys are made, that what config.json says of scaled positions is among them.
 int hf_check_rotation(const hf *h, error *err);
 // `more` functions of several rows.

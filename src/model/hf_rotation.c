@@ -213,6 +213,35 @@ static int put_factors(hf *h, const char *key, const char *name, uint32_t n, err
   return 0;
 }
 
+static int put_factor_lists(hf *h, uint32_t dims, error *err) {
+  h->rotation_read = true;
+  return put_factors(h, "long_factor", "rope_factors_long.weight", dims / 2, err) ||
+             put_factors(h, "short_factor", "rope_factors_short.weight", dims / 2, err)
+           ? -1
+           : 0;
+}
+
+// The factor of attention in contexts that are `scale` times as long as the original one.
+static double longrope_attention(double scale, double old) { return scale > 1 ? sqrt(1 + log(scale) / log(old)) : 1; }
+
+static bool is_longrope(const char *type) { return type && (!strcmp(type, "longrope") || !strcmp(type, "su")); }
+
+int hf_put_longrope(hf *h, uint32_t dims, error *err) {
+  static const char key[] = "original_max_position_embeddings";
+  uint32_t positions;
+  double old = 0;
+  bool found;
+  if (!is_longrope(hf_rope_type(h))) return 0;
+  if (hf_need_u32(h, "max_position_embeddings", &positions, err) || hf_rope_number(h, key, key, &old, &found, err))
+    return -1;
+  if (found && old != positions) {
+    if (put_old_context(h, err)) return -1;
+    gguf_head_f32(h->head, hf_arch_key(h, "rope.scaling.attn_factor"),
+                  (float)longrope_attention(positions / old, old));
+  }
+  return put_factor_lists(h, dims, err);
+}
+
 // Contexts beyond the original one: two lists of factors, and one factor for attention.
 static int phi3_longer(hf *h, double old, uint32_t dims, error *err) {
   const char *type = hf_rope_type(h);
@@ -221,16 +250,11 @@ static int phi3_longer(hf *h, double old, uint32_t dims, error *err) {
   if (!json_array_size(json_object_get(hf_rope(h), "long_factor"))) return 0;
   if (hf_need_u32(h, "n_positions max_position_embeddings", &positions, err)) return -1;
   double scale = positions / old;
-  if (type && (!strcmp(type, "longrope") || !strcmp(type, "su")))
-    attn = scale > 1 ? sqrt(1 + log(scale) / log(old)) : 1;
+  if (is_longrope(type)) attn = longrope_attention(scale, old);
   else if (type && !strcmp(type, "yarn")) attn = scale > 1 ? 0.1 * log(scale) + 1 : 1;
   else return hf_fail(h, config_name, "rope_type", err, "is not one that has factors");
   gguf_head_f32(h->head, hf_arch_key(h, "rope.scaling.attn_factor"), (float)attn);
-  h->rotation_read = true;
-  return put_factors(h, "long_factor", "rope_factors_long.weight", dims / 2, err) ||
-             put_factors(h, "short_factor", "rope_factors_short.weight", dims / 2, err)
-           ? -1
-           : 0;
+  return put_factor_lists(h, dims, err);
 }
 
 int hf_phi3_more(hf *h, error *err) {

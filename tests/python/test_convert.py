@@ -17,7 +17,7 @@ THREADS = 2
 RECORDS = {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in sorted((Path(__file__).resolve().parents[1] / "records" / "folders").glob("*.json"))}
 folders = load_tool("make_folder")
 # What differs: docs/convert.md
-BARE = ("gemma", "gemma2", "gptneox", "phi2", "stablelm", "falcon")        # files of the converter have no base of rotation
+BARE = ("gemma", "gemma2", "gptneox", "phi2", "stablelm", "falcon", "minicpm3")        # files of the converter have no base of rotation
 OURS = {"general.name", "gemma3.attention.scale", "gpt2.attention.head_count_kv", "gptneox.attention.head_count_kv", "phimoe.rope.scaling.attn_factor", *(f"{arch}.rope.freq_base" for arch in BARE)}
 THEIRS = {"gemma": {"tokenizer.ggml.eot_token_id"}, "lladamoe": {"tokenizer.ggml.mask_token_id"}}
 
@@ -92,7 +92,7 @@ def test_weights_in_several_files(run_weft, tmp_path):
 
 @pytest.mark.parametrize("kind, dtype", [("qwen3", "BF16"), ("llama", "F32"), ("gemma3-seeing", "BF16"), ("olmo3", "F16"),
                                          ("qwen35-seeing", "BF16"), ("qwen35moe-seeing", "F16"), ("qwen3next", "F32"), ("deepseek2", "F32"), ("deepseek3", "BF16"), ("granitemoeshared", "F16"), ("glm4moe", "BF16"), ("erniemoe", "F32"),
-                                         ("gemma4", "BF16"), ("gemma4-seeing", "F32"), ("gemma3n-seeing", "BF16"), ("kimilinear", "F32"), ("glm5next", "BF16"), ("dots3", "BF16"), ("qwen4exp", "F32"), ("graniteswitch", "F32"), ("hunyuanmoe", "BF16"), ("qwen3vl-seeing", "BF16"), ("lfm2", "F32"), ("gpt-oss-mxfp4", "BF16"), ("llama-nvfp4", "BF16"), ("qwen3moe-nvfp4", "F32")])
+                                         ("gemma4", "BF16"), ("gemma4-seeing", "F32"), ("gemma3n-seeing", "BF16"), ("kimilinear", "F32"), ("glm5next", "BF16"), ("minicpm3", "BF16"), ("deepseek32", "F32"), ("hyv3", "BF16"), ("mellum", "F32"), ("dots3", "BF16"), ("qwen4exp", "F32"), ("graniteswitch", "F32"), ("hunyuanmoe", "BF16"), ("qwen3vl-seeing", "BF16"), ("lfm2", "F32"), ("gpt-oss-mxfp4", "BF16"), ("llama-nvfp4", "BF16"), ("qwen3moe-nvfp4", "F32")])
 def test_a_folder_runs_as_its_file_does(run_weft, tmp_path, kind, dtype):
     source = folders.write(tmp_path / kind, RECORDS[kind], dtype)
     convert(run_weft, source, tmp_path / "out.gguf", "--outtype", dtype.lower())

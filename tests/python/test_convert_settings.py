@@ -125,6 +125,12 @@ def test_no_scaling_of_positions_is_left_out(run_weft, tmp_path, kind):
     ("graniteswitch", {"adapter_token_ids": [1, 2, -3]}, "'adapter_token_ids': has what is no token at 2"),
     ("graniteswitch", {"layer_types": ["attention", "mamba", "attention"]}, "'layer_types': has layers that do not attend"),
     ("graniteswitch", {"shared_intermediate_size": 64}, "'shared_intermediate_size': 64 is not intermediate_size, 96"),
+    *((k, {key: value}, f"'{key}': {str(value).lower()}, but files of {arch}") for k, arch, key, value in (("minicpm3", "minicpm3", "attention_bias", True), ("jais2", "jais2", "mlp_bias", False), ("deepseek32", "deepseek32", "scoring_func", "softmax"),
+                                                                                                    ("deepseek32", "deepseek32", "topk_method", "greedy"), ("hyv3", "hy_v3", "qk_norm", False), ("mellum", "mellum", "norm_topk_prob", False))),
+    ("minicpm3", {"scale_depth": 0}, "'scale_depth': 0 is not positive"),
+    ("mellum", {"mlp_layer_types": ["dense"] + ["sparse"] * 3}, "'mlp_layer_types': has 'dense'"),
+    ("mellum", {"layer_types": None}, "'layer_types': is missing"),
+    ("mellum", {"use_sliding_window": False}, "'layer_types': has 'sliding_attention' at 0"),
     ("qwen3", {"rms_norm_eps": math.nan}, "'rms_norm_eps': is not a number"),
     ("qwen3", {"rms_norm_eps": -math.inf}, "'rms_norm_eps': is not a number"),
 ])
@@ -236,6 +242,33 @@ def test_exaone_4_is_scaled_as_llama_3(run_weft, tmp_path):
         put(folder, lambda c: c.update(head_dim=16, rope_parameters={"rope_type": "llama3", "rope_theta": 1e6, "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}))
         factors.append(keys(run_weft, folder, tmp_path / "out.gguf")[1])
     assert factors[0] == factors[1] and len(set(factors[0]["rope_freqs.weight"])) > 2
+
+
+def test_scales_of_minicpm_3(run_weft, tmp_path):
+    """Files without keys mean the published model's scales; null is none."""
+    folder, out = folders.write(tmp_path / "minicpm3", RECORDS["minicpm3"]), tmp_path / "out.gguf"
+    names = [f"minicpm3.{n}" for n in ("embedding_scale", "residual_scale", "logit_scale", "rope.scaling.attn_factor", "rope.scaling.original_context_length")]
+    assert not keys(run_weft, folder, out)[0].keys() & set(names)
+    put(folder, lambda c: c.update(scale_emb=6, scale_depth=1.0, dim_model_base=128))
+    k = keys(run_weft, folder, out)[0]
+    assert [k.get(n) for n in names] == [6, pytest.approx(2 ** -0.5), 0.5, None, None]
+    put(folder, lambda c: c.update(scale_depth=None, dim_model_base=None))
+    k = keys(run_weft, folder, out)[0]
+    assert [k[n] for n in names[:3]] == [6, 1, 1]
+    put(folder, lambda c: c["rope_parameters"].update(original_max_position_embeddings=128))
+    k = keys(run_weft, folder, out)[0]
+    assert [k[n] for n in names[3:]] == [pytest.approx((1 + math.log(4) / math.log(128)) ** 0.5), 128]
+
+
+@pytest.mark.parametrize("kind, layers", [("glm4moe", 2), ("glmdsa", 2), ("deepseek32", 2), ("hyv3", 2), ("glm5next", 5)])
+def test_blocks_that_config_json_announces_and_the_folder_lacks(run_weft, tmp_path, kind, layers):
+    """As transformers saves a model that it loaded: without them."""
+    record = RECORDS[kind]
+    without = {**record, "tensors": {n: s for n, s in record["tensors"].items() if f"layers.{layers}." not in n}}
+    k = keys(run_weft, folders.write(tmp_path / kind, without), tmp_path / "out.gguf")[0]
+    arch = k["general.architecture"]
+    assert k[f"{arch}.block_count"] == layers == record["keys"][f"{arch}.block_count"][1] - 1
+    assert f"{arch}.nextn_predict_layers" not in k and record["keys"][f"{arch}.nextn_predict_layers"][1] == 1
 
 
 def test_dots3_as_transformers_saves_it(run_weft, tmp_path):

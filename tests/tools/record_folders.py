@@ -299,6 +299,13 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
               "besides": {"model.mtp.embed_tokens.weight": [320, 64]}}),
     "qwen4exp": ("Qwen4ExpForCausalLM", "Qwen4ExpTextConfig", QWEN4, {"as_is": True, "said": {"layer_types": QWEN4["layer_types"], "number_of_conv_states": None},
                  "besides": {"mtp.fc.weight": [64, 128], "mtp.layers.0.input_layernorm.weight": [64]}}),
+    "minicpm3": ("MiniCPM3ForCausalLM", "MiniCPM3Config", {"num_key_value_heads": 4, "kv_lora_rank": 32, "q_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "rope_parameters": {**LONG, "original_max_position_embeddings": 512, **{k: LONG[k][:4] for k in ("long_factor", "short_factor")}}}, WITH_PIECES),
+    "jais2": ("Jais2ForCausalLM", "Jais2Config", {"bos_token_id": 1, "eos_token_id": 2}),
+    "deepseek32": ("DeepseekV32ForCausalLM", "DeepseekV32Config", {**LATENT, "q_lora_rank": 24, "n_shared_experts": 1, "n_group": 2, "topk_group": 1, "index_n_heads": 16, "index_head_dim": 16, "index_topk": 8, "routed_scaling_factor": 1.5, "rope_parameters": {**LOG_YARN, "mscale": 1.0, "mscale_all_dim": 1.0}},
+                   {"tokenizer_config": make_folder.settings(add_bos_token=True, bos_token="<|im_end|>"), "after": MTP, "said": {"scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1, "num_nextn_predict_layers": 1}}),
+    "hyv3": ("HYV3ForCausalLM", "HYV3Config", {"head_dim": 32, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "num_shared_experts": 2, "bos_token_id": 1, "eos_token_id": 2}, {"after": {**dict.fromkeys(("enorm", "hnorm", "final_layernorm"), [64]), "eh_proj": [64, 128]}, "said": {"num_nextn_predict_layers": 1, "route_norm": True, "first_k_dense_replace": 1}}),
+    "mellum": ("MellumForCausalLM", "MellumConfig", {"head_dim": 32, "num_hidden_layers": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "sliding_window": 16, "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
+               "rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}),
     # classes that are Python code in published folders
     "graniteswitch": ("GraniteMoeSharedForCausalLM", "GraniteMoeSharedConfig", {**SCALES, "shared_intermediate_size": 96, "num_local_experts": 0, "num_experts_per_tok": 0},
                       {"as_is": True, "said": SWITCH, "without": ("",), "besides": switch_tensors()}),
@@ -334,10 +341,12 @@ TYPES = {"BF16": ["auto", "f32", "q8_0"], "F16": ["auto", "bf16"], "F32": ["auto
 
 
 def mend(base):
-    """The token that begins a text of HunYuan's: the converter has its number in the published vocabulary. Norms of each head of StableLM: its function returns the stack from a generator, which loses it. torch.exp: rounded once, from a double."""
+    """The token that begins a text of HunYuan's: the converter has its number in the published vocabulary. Norms of each head of StableLM: its function returns the stack from a generator, which loses it. torch.exp: rounded once, from a double.
+    DeepSeek V3.2: the converter asks the tokenizer for add_bos_token, which those of transformers 5 lack."""
     import gguf
     import torch
-    from conversion import stablelm
+    from conversion import deepseek, stablelm
+    deepseek.DeepseekV32Model.set_vocab = lambda self: self._set_vocab_gpt2()
     bos = gguf.GGUFWriter.add_bos_token_id
     if bos.__name__ != "<lambda>":
         gguf.GGUFWriter.add_bos_token_id = lambda self, i: bos(self, len(make_folder.rank_tokens()) + 2 if i == 127959 else i)
