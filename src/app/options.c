@@ -675,10 +675,10 @@ static const struct option rows[] = {
       .more = "The others are on the CPU, and so is the embedding. auto: as many as its memory has room for.",
       .env = "LLAMA_ARG_N_GPU_LAYERS"),
   CHOICE(MODEL, "-sm, --split-mode", "auto|row|layer|none|tensor",
-         "how processes of MPI share the model: by row (default), or by\nlayer, for slow links", model.split,
+         "how processes of MPI share the model: by row, or by layer, for\nslow links (default auto)", model.split,
          BUT("between processes of `mpirun`, not GPUs; tensor is row"),
          .more = "By row: each computes a part of every large product. By layer: each has some of the layers, and "
-                 "passes on what they make.",
+                 "passes on what they make. auto: by row on one machine; between machines as their link allows.",
          .env = "LLAMA_ARG_SPLIT_MODE"),
   TEXT(MODEL, "-ts, --tensor-split", "N0,N1,...", "the shares of the processes of MPI, such as 3,1 (default: equal)",
        model.split_shares, BUT("of processes of `mpirun`, not of GPUs"),

@@ -40,6 +40,8 @@
   E(ISOLATE, "1", "0|1", "0: LLVM compiles inside this process, not in a sandboxed child") \
   E(WEFT_CPU, "native", "", "instructions that kernels may use: native, x86-64-v2, x86-64-v3, x86-64-v4 (AArch64: " \
   "armv8-a, armv8.2-a, armv8.6-a)") \
+  E(WEFT_LINK, "", "", "on several processes: the link that -sm auto assumes, as 'weft plan --link', or measured " \
+  "(default: measured between machines; processes of one machine are split by rows)") \
   E(WEFT_RANK_BYTES, "65536", "1..1000000000", "on several processes: products of weights of at least N bytes are " \
   "split, and other sums of at least 16 N steps") \
   E(WEFT_WEIGHT_MEMORY, "0", "0..1000000000.0", "MiB of memory for the weights of a model: the rest is read " \

@@ -14,6 +14,7 @@ enum { MOST_PACKED = 1 << 26 /* bytes of parts that are gathered at once */ };
 
 static const mpi_module *mpi;
 static ranks here = {0, 1, 1};
+static link_times measured_link;
 static int rehearsed = -1;
 typedef VEC(double) moments;
 static moments gathered_at;                                         // seconds, of rehearsed gatherings
@@ -62,6 +63,34 @@ static void *open_module(const char *which, char *why, size_t cap) {
   return NULL;
 }
 
+// Reports an error of MPI: usually MPI ends all processes itself; this is for calls that return.
+static void check_mpi(int r) {
+  if (!r) return;
+  fprintf(stderr, "weft: MPI: error %d\n", r);
+  mpi->abort(1);
+}
+
+static double gathering_us(unsigned char *at, int bytes) {
+  enum { RUNS = 5 };
+  double us[RUNS];
+  int counts[MOST_RANKS], places[MOST_RANKS];
+  for (int i = 0; i < here.n; i++) { counts[i] = bytes; places[i] = i * bytes; }
+  for (int i = -1; i < RUNS; i++) {                      // the first one may make buffers
+    double began = now_s();
+    check_mpi(mpi->gather(at, counts, places));
+    if (i >= 0) us[i] = (now_s() - began) * 1e6;
+  }
+  return median(us, RUNS);
+}
+
+static void measure_link(void) {
+  unsigned char *at = xcalloc((size_t)here.n, LINK_LARGE);
+  measured_link = (link_times){gathering_us(at, LINK_SMALL), gathering_us(at, LINK_LARGE)};
+  free(at);
+}
+
+link_times ranks_link(void) { return measured_link; }
+
 int ranks_join(error *err) {
   const char *which = module_wanted();
   char why[512];
@@ -78,6 +107,7 @@ int ranks_join(error *err) {
   if (r) return error_set(err, "MPI did not start: error %d", r);
   mpi = m;
   if (here.n > MOST_RANKS) return error_set(err, "%d processes, %d at most", here.n, MOST_RANKS);
+  measure_link();
   return 0;
 }
 
@@ -85,15 +115,9 @@ void ranks_leave(void) {
   if (mpi) mpi->stop();
   mpi = NULL;
   here = (ranks){0, 1, 1};
+  measured_link = (link_times){0};
   free(packed.at);
   packed = (struct packed){0};
-}
-
-// Reports an error of MPI: usually MPI ends all processes itself; this is for calls that return.
-static void check_mpi(int r) {
-  if (!r) return;
-  fprintf(stderr, "weft: MPI: error %d\n", r);
-  mpi->abort(1);
 }
 
 void ranks_end_all(const char *why) {

@@ -10,6 +10,11 @@ typedef struct ranks { int rank, n, on_host; } ranks;     // on_host: number tha
 // Joins the other processes, if a launcher of MPI started this one. Returns 0, or -1 and the reason.
 int ranks_join(error *err);
 ranks ranks_here(void);                   // {0, 1, 1} for a single process
+// Times of messages between the processes, measured when they joined: a gathering of `small` bytes of each process, and
+// of `large` ones, in microseconds. 0 for a single process.
+enum { LINK_SMALL = 8, LINK_LARGE = 128 << 10 };
+typedef struct link_times { double small_us, large_us; } link_times;
+link_times ranks_link(void);
 // For an error that the other processes cannot detect: prints it and ends all processes.
 void ranks_end_all(const char *why);
 void ranks_leave(void);                   // when all others do

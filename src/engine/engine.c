@@ -10,6 +10,7 @@
 #include "device/memory.h"
 #include "device/kernel_set.h"
 #include "device/keeper.h"
+#include "engine/auto_split.h"
 #include "engine/calibrate.h"
 #include "engine/float_rows.h"
 #include "engine/follow.h"
@@ -246,7 +247,8 @@ static int take_shares(engine *e, error *err) {
     return error_set(err, "%s: shares of %zu processes (-ts), and there are %d", gguf_path(e->file), e->o.n_shares, n);
   for (int i = 0; i < n; i++) e->shares[i] = n > 1 && e->o.n_shares ? e->o.shares[i] : 1;
   e->o.shares = NULL;                      // it belongs to the caller
-  return 0;
+  if (n < 2 || e->o.split != WEFT_SPLIT_AUTO || e->layer_split.n > 1) return 0;
+  return auto_split(e->file, e->m, e->layer_split.at[0].d, &e->o.split, err);
 }
 
 // The process of each weight and state, and this process's part of them.

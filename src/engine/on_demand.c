@@ -56,6 +56,18 @@ static sizes sizes_of(const gguf *file) {
   return out;
 }
 
+// Bytes of experts that a token reads, of so many.
+static double expert_bytes_of_token(const model *m, double all) {
+  enum { TOKENS = 1000 };
+  int64_t tokens = model_tokens_by_expert(m, TOKENS);
+  return tokens ? all * TOKENS / (double)tokens : all;
+}
+
+double on_demand_token_bytes(const gguf *file, const model *m) {
+  sizes of = sizes_of(file);
+  return (double)of.always + expert_bytes_of_token(m, (double)of.experts);
+}
+
 static int read_tensor(void *ctx, int64_t id, uint64_t at, void *to, size_t n) {
   error none = {0};
   const gguf *file = ctx;
@@ -63,7 +75,6 @@ static int read_tensor(void *ctx, int64_t id, uint64_t at, void *to, size_t n) {
 }
 
 demand *on_demand_open(const gguf *file, const model *m, uint64_t budget, error *err) {
-  enum { TOKENS = 1000 };
   sizes of = sizes_of(file);
   uint64_t all = of.always + of.experts, least = of.layer + of.largest;
   if (budget < least) {
@@ -74,10 +85,9 @@ demand *on_demand_open(const gguf *file, const model *m, uint64_t budget, error 
       gguf_path(file), (double)all / MIB, (double)budget / MIB, (double)least / MIB);
     return NULL;
   }
-  int64_t tokens = model_tokens_by_expert(m, TOKENS);
   double room = budget > of.always ? (double)(budget - of.always) : 0, experts = (double)of.experts,
          read = of.always > budget ? (double)(of.always - budget) : 0;
-  if (experts > room && tokens) read += (experts - room) * TOKENS / (double)tokens;
+  if (experts > room && model_tokens_by_expert(m, 1)) read += expert_bytes_of_token(m, experts - room);
   warning("%s: %.1f MiB of weights, and memory for %.1f MiB of them: the others are read from the file when they are "
           "needed, about %.1f MiB for each token. A file that is no larger than the memory is much faster",
           gguf_path(file), (double)all / MIB, (double)budget / MIB, read / MIB);

@@ -18,6 +18,8 @@ uint64_t on_demand_wanted(void);                     // WEFT_WEIGHT_MEMORY; 0: n
 // For a model with more weights than that; prints a warning with the cost. NULL and the numbers if there is not even
 // enough for one layer of a prompt.
 demand *on_demand_open(const gguf *file, const model *m, uint64_t budget, error *err);
+// Bytes of weights that a token reads, from memory or from the file; of experts a usual share.
+double on_demand_token_bytes(const gguf *file, const model *m);
 // The number of matrices of tensor `id` that can be loaded separately; 0: it is not loaded on demand.
 int64_t on_demand_matrices(const gguf *file, int64_t id);
 #endif

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "device/ranks.h"
 #include "engine/engine_impl.h"
 #include "weft.h"
 
@@ -54,6 +55,12 @@ double network_gather_us(const network *l, int n, double size) {
 
 double network_broadcast_us(const network *l, int n, double size) {
   return n < 2 ? 0 : doublings(n) * (l->latency_us + wire_us(l, size));
+}
+
+network network_measured(int n) {
+  link_times t = ranks_link();
+  double steps = doublings(n), us = t.large_us - t.small_us / steps * (n - 1), bits = 8.0 * LINK_LARGE * (n - 1);
+  return (network){t.small_us / steps, bits / (us > 1 ? us : 1) / 1e3};
 }
 
 // --- rows ------------------------------------------------------------------------------------------------------------

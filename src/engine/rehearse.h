@@ -19,6 +19,9 @@ double network_gather_us(const network *l, int n, double size);
 // Microseconds for a broadcast from one process.
 double network_broadcast_us(const network *l, int n, double size);
 
+// The link between n processes, from times that were measured when they joined.
+network network_measured(int n);
+
 typedef struct rehearsal {
   int n, chunk;              // processes; tokens of a chunk of a prompt
   double token_us, chunk_us; // compute time of a process; 0: not timed

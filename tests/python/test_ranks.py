@@ -216,6 +216,24 @@ def test_layers_are_shared(launch, weft, tinypy):
     assert sum(k["bytes"] for k in sent) >= vocab + stream, sent
 
 
+@pytest.mark.parametrize("link, split", [(None, "row"), ("0.1:1000", "row"), ("20000:0.01", "layer"), ("1GbE", "layer")])
+def test_auto_follows_the_link(launch, weft, tinypy, link, split):
+    """-sm auto: the model is so small that messages of a usual link take longer than its products. What -sm row and -sm layer gather tells which one it is."""
+    def gathered(*more, link=None):
+        p = launch(2, "env", "WEFT_RANK_BYTES=2048", *([f"WEFT_LINK={link}"] if link else []), weft, "profile", tinypy, "-n", "1", "-t", "1", "--json", *more)
+        assert p.returncode == 0, p.stderr.decode(errors="replace")
+        return sorted(k["bytes"] for k in json.loads(p.stdout)["kernels"] if k["name"] == "allgather"), p.stderr.decode(errors="replace")
+    expected, (got, said) = gathered("-sm", split)[0], gathered(link=link)
+    assert got == expected and ("split by layers: by rows, a token would take about" in said) == (split == "layer"), said
+
+
+def test_auto_measures_a_link(launch, weft, tinypy):
+    p = launch(2, "env", "WEFT_RANK_BYTES=2048", "WEFT_LINK=measured", weft, "run", tinypy, "-p", "def f", "-n", "4", "-t", "1", "--temp", "0")
+    q = launch(2, "env", "WEFT_LINK=none", weft, "run", tinypy, "-p", "def f", "-n", "4", "-t", "1")
+    assert p.returncode == 0 and b"4 written" in p.stderr, p.stderr
+    assert q.returncode and b"WEFT_LINK is a link, or measured: a link 'none' is not known; it may be 1GbE" in q.stderr, q.stderr
+
+
 @pytest.mark.parametrize("more, says", [
     (["-ts", "1,2,3"], b"(-ts)"), (["-ts", "0,0"], b"(-ts)"), (["-ts", "1,x"], b"(-ts)"), (["-ts", "-1,2"], b"(-ts)"), (["-ts", "1,,2"], b"(-ts)"),
     (["-ts", "nan,1"], b"(-ts)"), (["-sm", "none"], b"(-sm)"), (["-sm", "columns"], b"-sm")])
