@@ -130,6 +130,7 @@ class Model:
         self.n_ctx: int = lib.weft_model_context(self._handle)
         self.n_embd: int = lib.weft_model_embedding_size(self._handle)
         self.chunk: int = lib.weft_model_chunk(self._handle)
+        self.n_adapters: int = lib.weft_model_n_adapters(self._handle)
         self.only_embeds = bool(lib.weft_model_only_embeds(self._handle))
 
     def close(self) -> None:
@@ -222,6 +223,11 @@ class Sequence:
     def whole(self, n: int) -> int:
         """The most positions, n at most, from which it can go on without evaluating anything twice."""
         return int(lib.weft_sequence_whole(self._handle, n))
+
+    def invoke(self, prompt: Seq[int]) -> int:
+        """Adapters with activation tokens (aLoRA) count from their last occurrence in this prompt on.  How many positions stay as they are."""
+        ids, n = ids_of(prompt)
+        return int(lib.weft_sequence_invoke(self._handle, ids, n))
 
     def fork(self, n: int) -> "Sequence":
         out, err = ffi.new("weft_sequence **"), new_error()

@@ -386,12 +386,13 @@ class Llama:
                look: Callable[[np.ndarray, int], None] = lambda logits, token: None) -> Generator[int, Any, str]:
         """What generate gives; returns the finish_reason.  look sees each token with its logits, while these are valid."""
         ids = tokens if reset else [*self.eval_tokens, *tokens]
-        seen = None if reset else self._changes
+        prompt = len(ids)
+        seen = None if reset or self._running().n_adapters else self._changes
         while True:
             with self._lock:
                 if len(ids) > self._n_ctx:
                     return "length"
-                self.eval(ids[self.n_tokens:] if seen == self._changes else self._reuse(ids))
+                self.eval(ids[self.n_tokens:] if seen == self._changes else self._reuse(ids, prompt))
                 seen = self._changes
                 token = self._draw(sampler, self._last(), processor, constraint)
                 sampler.accept(token)
@@ -405,9 +406,13 @@ class Llama:
                 return "stop"
             ids += [token, *(more or ())]
 
-    def _reuse(self, tokens: List[int]) -> List[int]:
-        """Cuts the sequence to the beginning that it shares with these tokens; what is left of them to evaluate."""
+    def _reuse(self, tokens: List[int], prompt: int) -> List[int]:
+        """Cuts the sequence to the beginning that it shares with these tokens; what is left of them to evaluate.
+        prompt: how many of them are the prompt, in which adapters may have activation tokens."""
         with self._lock:
+            stays = self._writes().invoke(tokens[:prompt]) if self._running().n_adapters else self.n_tokens
+            if stays < self.n_tokens:
+                self._cut(stays)
             kept = common(self._input_ids[:self.n_tokens], tokens)
             if kept == len(tokens) == self.n_tokens and self._logits is not None:
                 return []

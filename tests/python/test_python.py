@@ -686,3 +686,27 @@ def test_the_interpreter_ends(python_env, tinypy, program):
     pytest.importorskip("cffi", reason="no cffi in this Python (scripts/setup.sh test installs it from PyPI)")
     done = subprocess.run([sys.executable, "-c", f"import os, sys, threading, time, weft\n{program}", tinypy], env=python_env, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_adapter_with_activation_tokens(own, run_weft, make_model, tmp_path):
+    """aLoRA: from the last occurrence of its tokens in a prompt on, as weft run has it; prompts with and without them share what is before, and what was generated calls nothing."""
+    test_lora = pytest.importorskip("test_lora")
+    model, lora = str(tmp_path / "model.gguf"), str(tmp_path / "lora.gguf")
+    make_model.write("llama-yarn", model)
+    test_lora.write(lora, "llama", test_lora.of_model(model, test_lora.FAMILY["llama-yarn"], 6)[0], invocation=test_lora.CALL)
+    before, after = [5, 17, 200, 3, 99, 42], [250, 8, 64]
+    prompts = [before + after, before + test_lora.CALL + after, before + after, before + test_lora.CALL, before + test_lora.CALL + after + test_lora.CALL + after]
+
+    def said(prompt, *more):
+        done = run_weft(["run", model, "--ids", ",".join(map(str, prompt)), "-n", "6", "--ignore-eos", "--temp", "0", "--json", *more])
+        assert done.returncode == 0, done.err
+        return [json.loads(line)["id"] for line in done.stdout.splitlines()]
+
+    with own.Llama(model, lora_path=lora, n_ctx=128, verbose=False) as llm:
+        for prompt in prompts:
+            got = [token for token, _ in zip(llm.generate(prompt, temp=0, repeat_penalty=1.0), range(6))]
+            assert got == said(prompt, "--lora", lora), prompt
+        past = list(llm.eval_tokens)
+        got = [token for token, _ in zip(llm.generate([*test_lora.CALL, 9], temp=0, repeat_penalty=1.0, reset=False), range(6))]
+        assert len(past) > len(prompts[-1]) and got == said([*past, *test_lora.CALL, 9], "--lora", lora)
+    assert said(prompts[1], "--lora", lora) != said(prompts[1]), "the adapter changes nothing"
