@@ -345,8 +345,31 @@ static void put_normalizer(hf *h, const json_t *n, int depth) {
     gguf_head_bool(h->head, "tokenizer.ggml.normalizer.strip_accents", strip ? json_is_true(strip) : true);
 }
 
-static int put_bpe(hf *h, const json_t *tokenizer, error *err) {
+// HybridDNATokenizer (Carbon): its code puts tags, k-mers and unused tokens after those of tokenizer.json, up to a
+// multiple of 128. Names of k-mers end with U+E000 in a file (text/dna.h).
+static int put_kmers(hf *h, token_list *l, error *err) {
+  enum { BASES = 6, KMERS = 1 << 2 * BASES, STEP = 128 };
+  static const char *const tags[] = {"<dna>", "</dna>", "<oov>"};
+  uint64_t first = l->n, at;
+  while (first && l->kind[first - 1] == UNUSED) first--;
+  uint64_t end = (first + COUNT(tags) + KMERS + STEP - 1) / STEP * STEP;
+  if (end > l->n)
+    return hf_fail(h, "config.json", "vocab_size", err, "%" PRIu64 ", but the tokens of DNA after %" PRIu64
+                   " of tokenizer.json end at %" PRIu64, l->n, first, end);
+  for (at = first; at < first + COUNT(tags); at++) l->text[at] = tags[at - first];
+  for (uint32_t k = 0; k < KMERS; k++) {
+    char bases[BASES + 1] = {0};
+    for (int i = 0; i < BASES; i++) bases[i] = "ATCG"[k >> 2 * (BASES - 1 - i) & 3];
+    l->text[at++] = arena_printf(h->arena, "%s\xEE\x80\x80", bases);
+  }
+  for (uint64_t unused = 0; at < end; unused++) l->text[at++] = arena_printf(h->arena, "<unused_%" PRIu64 ">", unused);
+  for (uint64_t i = first; i < end; i++) l->kind[i] = NORMAL;
+  return 0;
+}
+
+static int put_bpe(hf *h, const json_t *tokenizer, const json_t *settings, error *err) {
   const json_t *model = json_object_get(tokenizer, "model");
+  bool dna = is_text(text_in(settings, "tokenizer_class"), "HybridDNATokenizer");
   const char *type = text_in(model, "type"), *pre;
   token_list l;
   char quoted[64];
@@ -355,8 +378,9 @@ static int put_bpe(hf *h, const json_t *tokenizer, error *err) {
                    type ? gguf_quote(quoted, sizeof quoted, type, strlen(type)) : "no type", h->class->name);
   if (json_is_true(json_object_get(model, "byte_fallback")))
     return hf_fail(h, tokenizer_name, "model", err, "BPE with byte_fallback, which needs tokenizer.model beside it");
-  if (hf_words(h, tokenizer, &pre, err) || put_tokens(h, tokenizer, &l, err)) return -1;
-  gguf_head_str(h->head, "tokenizer.ggml.model", "gpt2", 4);
+  if (hf_words(h, tokenizer, &pre, err) || put_tokens(h, tokenizer, &l, err) || (dna && put_kmers(h, &l, err)))
+    return -1;
+  gguf_head_str(h->head, "tokenizer.ggml.model", dna ? "hybriddna" : "gpt2", dna ? 9 : 4);
   gguf_head_str(h->head, "tokenizer.ggml.pre", pre, strlen(pre));
   gguf_head_strs(h->head, "tokenizer.ggml.tokens", l.text, l.n);
   gguf_head_i32s(h->head, "tokenizer.ggml.token_type", l.kind, l.n);
@@ -592,7 +616,7 @@ static int put_word_list(hf *h, const json_t *tokenizer, json_t *settings, error
     gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", json_is_true(prefix));
   if (pieces && kind == HF_VOCAB_GEMMA) gguf_head_bool(h->head, "tokenizer.ggml.add_space_prefix", false);
   h->pieces = pieces;
-  return pieces ? put_spm(h, pieces, tokenizer, settings, err) : put_bpe(h, tokenizer, err);
+  return pieces ? put_spm(h, pieces, tokenizer, settings, err) : put_bpe(h, tokenizer, settings, err);
 }
 
 // Keys that all files of a kind of vocabulary have, whatever the folder says.

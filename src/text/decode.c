@@ -20,8 +20,9 @@ static void add_with_spaces(text_view t, str *out) {
   }
 }
 
-static void add_token_text(const vocab *v, int32_t id, str *out) {
-  text_view t = v->token[id];
+static void add_token_text(const tokenizer *of, int32_t id, str *out) {
+  const vocab *v = &of->v;
+  text_view t = of->dna.v ? dna_plain(v->token[id]) : v->token[id];
   int byte;
   switch (v->type[id]) {
     case TOKEN_CONTROL: case TOKEN_UNKNOWN: case TOKEN_USER_DEFINED: str_addn(out, t.at, t.n); return;
@@ -47,7 +48,7 @@ static bool hidden(const vocab *v, int32_t id) { return v->type[id] == TOKEN_CON
 
 void tokenizer_piece(const tokenizer *t, int32_t id, str *out, bool special) {
   if (id < 0 || id >= t->v.n || (!special && hidden(&t->v, id))) return;
-  add_token_text(&t->v, id, out);
+  add_token_text(t, id, out);
 }
 
 // Encoding puts a space before the text and after each special token, so decoding removes one in the same places; and

@@ -36,6 +36,7 @@ struct text_encoder {
   str stretch;                  // in the model's form
   size_t came;                  // bytes since the last try
   bool inside;                  // some of the stretch has been encoded
+  enum dna_region region;
   unigram_state unigram;
 };
 
@@ -55,12 +56,35 @@ static int encode_word(void *ctx, const char *word, size_t n) {
   return bpe_encode(&x->e->bpe, &x->m, &x->words, word, n, &x->out, x->err);
 }
 
+// Encodes byte-level BPE's text and regions of DNA in it.
+static int encode_mixed(text_encoder *x, const char *text, size_t n, bool open, size_t *settled) {
+  const dna *d = &x->t->dna;
+  bool found = true;
+  *settled = 0;
+  while (found) {
+    const char *tag = x->region ? DNA_CLOSE : DNA_OPEN, *from = text + *settled;
+    size_t end = dna_find(from, n - *settled, tag, open, &found), done = 0;
+    bool more = open && !found;
+    if (x->region) done = dna_encode(d, (text_view){from, end}, x->region == DNA_BEGUN, more, &x->out);
+    else if (pretokenizer_split(x->e->pre, from, end, more, &done, encode_word, x, x->err)) return -1;
+    if (x->region && done) x->region = DNA_INSIDE;
+    *settled += done;
+    if (!found) break;
+    vec_push(&x->out, x->region ? d->close : d->open);
+    *settled += strlen(tag);
+    x->region = x->region ? DNA_NONE : DNA_BEGUN;
+  }
+  if (!open) x->region = DNA_NONE;
+  return 0;
+}
+
 // Encodes the next text of a stretch, which is in the model's form; *settled is the end of the encoded part.
 static int encode_some(text_encoder *x, const char *text, size_t n, bool open, size_t *settled) {
   const struct encoder *e = x->e;
   bool first = !x->inside;
   if (n > CACHE_FROM) word_cache_start(&x->words);
   if (open) n -= utf8_unfinished(text, n);
+  if (x->t->dna.v) return encode_mixed(x, text, n, open, settled);
   switch (x->t->v.kind) {
     case VOCAB_BPE: case VOCAB_CHARS: return pretokenizer_split(e->pre, text, n, open, settled, encode_word, x, x->err);
     case VOCAB_SPM: return spm_encode(&e->spm, &x->m, &x->words, text, n, first, open, settled, &x->out, x->err);

@@ -39,11 +39,13 @@ static const struct algorithm {
   const char *pre;              // overrides tokenizer.ggml.pre; NULL: the file's value
   enum vocab_kind kind;
   bool add_bos, add_eos, add_sep, space_prefix;           // unless the file says otherwise
+  bool dna;
 } algorithms[] = {
-  {"gpt2", NULL, VOCAB_BPE, 0, 0, 0, 0},           {"gemma4", "gemma4", VOCAB_BPE, 0, 0, 0, 0},
-  {"whitespace", NULL, VOCAB_BPE, 0, 0, 0, 0},     {"llama", NULL, VOCAB_SPM, 1, 0, 0, 1},
-  {"bert", NULL, VOCAB_WORDPIECE, 1, 0, 1, 0},     {"t5", NULL, VOCAB_UNIGRAM, 0, 1, 0, 0},
-  {"rwkv", NULL, VOCAB_RWKV, 0, 0, 0, 0},          {"plamo2", NULL, VOCAB_PLAMO2, 0, 0, 0, 0},
+  {"gpt2", NULL, VOCAB_BPE, 0, 0, 0, 0, 0},        {"gemma4", "gemma4", VOCAB_BPE, 0, 0, 0, 0, 0},
+  {"whitespace", NULL, VOCAB_BPE, 0, 0, 0, 0, 0},  {"llama", NULL, VOCAB_SPM, 1, 0, 0, 1, 0},
+  {"bert", NULL, VOCAB_WORDPIECE, 1, 0, 1, 0, 0},  {"t5", NULL, VOCAB_UNIGRAM, 0, 1, 0, 0, 0},
+  {"rwkv", NULL, VOCAB_RWKV, 0, 0, 0, 0, 0},       {"plamo2", NULL, VOCAB_PLAMO2, 0, 0, 0, 0, 0},
+  {"hybriddna", NULL, VOCAB_BPE, 0, 0, 0, 0, 1},
 };
 
 static const struct algorithm *find_algorithm(text_view model) {
@@ -102,6 +104,7 @@ static int make(tokenizer *t, const vocab_desc *d, error *err) {
   if (kind == VOCAB_BPE && (t->row = pretokenizer_find(pre.at, pre.n)) && t->row->flags & PRE_CHARS) kind = VOCAB_CHARS;
   if (kind != VOCAB_OTHER && !d->n_tokens) return error_set(err, "%s" KEY "tokens is absent or empty", source);
   if (vocab_init(&t->v, d, kind, source, t->mem, err)) return -1;
+  if (a && a->dna && kind == VOCAB_BPE) dna_init(&t->dna, &t->v);
   t->desc = *d;
   t->desc.types = t->desc.suppressed = NULL;               // copied; must not be used any more
   t->desc.scores = NULL, t->desc.source = NULL;

@@ -6,6 +6,7 @@
 #ifndef WEFT_TOKENIZER_H
 #define WEFT_TOKENIZER_H
 #include "text/bpe.h"
+#include "text/dna.h"
 #include "text/plamo2.h"
 #include "text/pretokenize.h"
 #include "text/rwkv.h"
@@ -34,6 +35,7 @@ struct tokenizer {
   const char *model, *pre;      // printable copies
   const char *cannot_encode;    // the reason, or NULL
   const pretokenizer_row *row;  // VOCAB_BPE and VOCAB_CHARS: its pattern
+  dna dna;                      // VOCAB_BPE: regions of DNA
   charsmap map;                 // VOCAB_UNIGRAM: its normalisation
   bool add_bos, add_eos, add_sep;
   bool space_prefix;            // encoding puts a space before a text and after special tokens; decoding removes it

@@ -106,7 +106,8 @@ static void check(const tokenizer *t, const char *text, size_t n, bool complete,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static const char *const models[] = {"gpt2", "llama", "bert", "t5", "rwkv", "plamo2", "gemma4", "whitespace"};
+  static const char *const models[] = {"gpt2", "llama", "bert", "t5", "rwkv", "plamo2", "gemma4", "whitespace",
+                                       "hybriddna"};
   static struct input x;
   x.at = data, x.end = data + size;
   vocab_desc d;
@@ -117,7 +118,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   while (pretokenizer_at(rows)) rows++;
   const pretokenizer_row *row = pretokenizer_at(kind / COUNT(models) * 3 % rows + flags % 3);
   if (!row) row = pretokenizer_at(0);
-  bool bytes = !strcmp(model, "gpt2") && !(row->flags & PRE_CHARS), complete = flags & 2;
+  bool regions = !strcmp(model, "hybriddna"), bytes = (regions || !strcmp(model, "gpt2")) && !(row->flags & PRE_CHARS),
+       complete = flags & 2;
   d.model = (text_view){model, strlen(model)};
   d.pre = (text_view){row->name, strlen(row->name)};
   d.ctx = &x, d.token = token_at, d.merge = merge_at;
@@ -133,6 +135,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     x.scores[d.n_tokens] = (float)(type / 8) - 16;
     if (flags & 8 && !is_text_type(x.types[d.n_tokens])) d.role[type % ROLE_COUNT] = (int64_t)d.n_tokens;
     x.tokens[d.n_tokens++] = take_text(&x);
+  }
+  static const char *const names[] = {"<dna>", "</dna>", "<oov>", "ACGTAC\xEE\x80\x80", "AAAAAA\xEE\x80\x80"};
+  for (size_t i = 0; i < COUNT(names) && regions && flags & 4; i++) {
+    x.types[d.n_tokens] = TOKEN_NORMAL;
+    x.tokens[d.n_tokens++] = (text_view){names[i], strlen(names[i])};
   }
   for (size_t n = take(&x) % 64; n; n--) x.merges[d.n_merges++] = take_text(&x);
   d.n_scores = d.n_types = d.n_tokens;
@@ -153,6 +160,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   bool bert = !strcmp(model, "bert"), t5 = !strcmp(model, "t5"), bars = memmem(text, n, "\xE2\x96\x81", 3) != NULL;
   bool changes = bert || t5 || flags & 64 || (bars && !strcmp(model, "llama"));
   if (!strcmp(model, "gemma4")) row = pretokenizer_find("gemma4", 6);
+  changes |= regions;                // of a region
   if (!strcmp(model, "gpt2") || !strcmp(model, "gemma4") || !strcmp(model, "whitespace"))
     changes |= row->flags & (PRE_NFC | PRE_NO_SPACES) || (row->flags & PRE_BARS && bars);
   if (!strcmp(model, "plamo2")) changes |= memmem(text, n, "\xEF\xBB\xBF", 3) != NULL;

@@ -2,6 +2,7 @@
 file, key and value. Folders are written by tests/tools/make_folder.py."""
 import base64
 import hashlib
+import itertools
 import json
 import math
 import re
@@ -69,6 +70,32 @@ def test_what_a_folder_of_gemma_3_leaves_out(run_weft, tmp_path):
     keys = keys_of(convert(run_weft, folders.write(tmp_path / "gemma3-seeing", record), tmp_path / "out.gguf"))
     expected = {**RECORDS["gemma3-seeing"]["keys"], "gemma3.context_length": ["UINT32", 131072]}
     assert {k: keys[k] for k in keys if k.startswith("gemma3.") and k not in OURS} == {k: expected[k] for k in expected if k.startswith("gemma3.")}
+
+
+def test_a_vocabulary_of_dna(run_weft, tmp_path):
+    """HybridDNATokenizer (Carbon): its code makes the tokens after those of tokenizer.json, and the converter marks k-mers by U+E000."""
+    def written(name, n):
+        record = json.loads(json.dumps(RECORDS["llama"]))
+        record["config"]["vocab_size"] = n
+        record["tensors"] |= {"lm_head.weight": [n, 64], "model.embed_tokens.weight": [n, 64]}
+        return folders.write(tmp_path / name / "small", {**record, "tokenizer_config": folders.settings(tokenizer_class="HybridDNATokenizer")})
+
+    base = json.loads((written("any", 320) / "tokenizer.json").read_text())
+    first = len(base["model"]["vocab"]) + len(base["added_tokens"])
+    end = -(-(first + 3 + 4096) // 128) * 128
+    reader = convert(run_weft, written("dna", end + 1), tmp_path / "out.gguf")
+    keys = keys_of(reader)
+    kmers = ["".join(k) + "\ue000" for k in itertools.product("ATCG", repeat=6)]
+    expected = ["<dna>", "</dna>", "<oov>", *kmers, *(f"<unused_{i}>" for i in range(end - first - 4099)), f"[PAD{end}]"]
+    assert keys["tokenizer.ggml.model"][1] == "hybriddna" and keys["tokenizer.ggml.pre"][1] == "qwen2"
+    assert keys["tokenizer.ggml.tokens"][1][first:] == expected and keys["tokenizer.ggml.token_type"][1][first:] == [1] * (end - first) + [5]
+    assert keys["tokenizer.ggml.tokens"][1][first - 1] == "<think>"
+    for model in tmp_path / "out.gguf", tmp_path / "dna" / "small":
+        done = run_weft(["tokenize", "-m", model, "-p", "a<dna>ccccccGT</dna>", "--ids"])
+        ids = json.loads(done.out) if done.returncode == 0 else done.err
+        names = keys["tokenizer.ggml.tokens"][1]
+        assert ids == [names.index(t) for t in ("a", "<dna>", "CCCCCC\ue000", "GTAAAA\ue000", "</dna>")], ids
+    fails(run_weft, written("less", end - 1), "config.json: key 'vocab_size'", f"{end - 1}, but the tokens of DNA after {first} of tokenizer.json end at {end}")
 
 
 @pytest.mark.parametrize("kind", [k for k, r in RECORDS.items() if "answer" in r])

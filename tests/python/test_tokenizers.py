@@ -6,6 +6,7 @@ file for Weft.  Patterns and normalisers are those of the models' tokenizer.json
 
 WEFT_FUZZ_STRINGS=N takes N texts for each tokenizer instead of a number that suits a quick run.
 """
+import itertools
 import os
 import random
 import re
@@ -210,6 +211,38 @@ def test_byte_level_bpe(tool, tmp_path, byte_bpe, pre):
     ours = run_tool(tool, path, texts, "parse")
     normal = lambda text: "".join(unicodedata.normalize("NFC", part) for part in re.split("(<tool>|<.im_end.>)", text))   # noqa: E731
     compare(texts, ours, [e.ids for e in t.encode_batch(texts)], normal if normalizer else lambda text: text)
+
+
+def test_regions_of_dna(tool, tmp_path, byte_bpe):
+    """HybridDNATokenizer (Carbon) on a small vocabulary: the segments are those of its published code, but for "</dna>" without "<dna>", which makes all before it DNA there.
+    Characters beyond ASCII are counted in normal form C and stay as they are: their number of <oov> may be another there."""
+    vocab, merges = byte_bpe
+    pre_tokenizer, _, _ = PRE["qwen2"]
+    t = Tokenizer(models.BPE(vocab=dict(vocab), merges=list(merges)))
+    t.pre_tokenizer, t.normalizer = pre_tokenizer, normalizers.NFC()
+    kmers = ["".join(k) for k in itertools.product("ATCG", repeat=6)]
+    tokens = sorted(vocab, key=vocab.get) + ["<dna>", "</dna>", "<oov>"] + [k + "\ue000" for k in kmers]
+    path = write(tmp_path / "v.gguf", "hybriddna", tokens, [NORMAL] * len(tokens), pre="qwen2", merges=merges)
+    begin, end, oov = range(len(vocab), len(vocab) + 3)
+    ids = {k: len(vocab) + 3 + i for i, k in enumerate(kmers)}
+
+    def encode(text):
+        out = []
+        for plain, opened, content, closed in re.findall(r"(?s)((?:(?!<dna>).)*)(?:(<dna>)((?:(?!</dna>).)*)(</dna>)?)?", unicodedata.normalize("NFC", text)):
+            content = re.sub("[a-z]+", lambda m: m[0].upper(), content.strip())
+            cut = [content[i:i + 6].ljust(6, "A") for i in range(0, len(content), 6)]
+            out += t.encode(plain).ids + [begin] * bool(opened) + [ids.get(k, oov) for k in cut] + [end] * bool(closed)
+        return out
+
+    rng = random.Random(8)
+    regions = ["<dna>", "</dna>", "<dna>", "ACGTAC", "acgttt", "GATTACA", "CCCCCC", "N", "A", "tt", " ", "\n", "<", "</dn", "\u00e9"]
+    texts = ["", "<dna>", "<dna></dna>", "<dna> acgtac\n</dna>x<dna>G", "CCCCCC"]
+    for text in random_texts("dna"):
+        texts += ["".join(rng.choice(regions) for _ in range(rng.randrange(12))), text + "".join(rng.choice(regions) for _ in range(8)) + rng.choice(["", " " + text])]
+    ours = run_tool(tool, path, texts)
+    compare(texts, ours, [encode(t) for t in texts])
+    assert run_tool(tool, path, ["<dna>ACGTACGT</dna> CCCCCC"])[0][1] == b"<dna>ACGTACGTAAAA</dna> CCCCCC"
+    assert sum(oov in a for a, _ in ours) > 100 and sum(begin in a and end in a for a, _ in ours) > 100
 
 
 # ---- BPE on characters ----

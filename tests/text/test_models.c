@@ -268,6 +268,37 @@ static void test_bpe_on_characters(void **state) {
   small_free(&s, t);
 }
 
+// ---- Regions of DNA ----
+
+static void test_regions_of_dna(void **state) {
+  (void)state;
+  small s;
+  small_init(&s, "hybriddna", "qwen2");
+  small_bytes_bpe(&s);
+  small_merges(&s, "C", "C"), small_merges(&s, "CC", "CC"), small_merges(&s, "CCCC", "CC");
+  int32_t word = small_next_id(&s) - 1, open = small_add(&s, "<dna>", TOKEN_NORMAL, 0),
+          close = small_add(&s, "</dna>", TOKEN_NORMAL, 0), oov = small_add(&s, "<oov>", TOKEN_NORMAL, 0),
+          acg = small_add(&s, "ACGTAC\xEE\x80\x80", TOKEN_NORMAL, 0),
+          c6 = small_add(&s, "CCCCCC\xEE\x80\x80", TOKEN_NORMAL, 0),
+          gaa = small_add(&s, "GTAAAA\xEE\x80\x80", TOKEN_NORMAL, 0);
+  tokenizer *t = small_make(&s);
+  WANTS(t, "CCCCCC", PLAIN, word);
+  WANTS(t, "a<dna>ACGTACcccccc</dna>b", PLAIN, 'a', open, acg, c6, close, 'b');
+  WANTS(t, "<dna> \nacgtacGT\t</dna> <dna>CCCCCC", PLAIN, open, acg, gaa, close, ' ', open, c6);
+  WANTS(t, "<dna></dna>", PLAIN, open, close);
+  WANTS(t, "<dna>  </dna><dna>", PLAIN, open, close, open);
+  WANTS(t, "<dna>ACGNACAC GTA\xC3\xA9\xE4\xB8\xAD" "ACGTAC</dna>", PLAIN, open, oov, oov, oov, oov, close);
+  WANTS(t, "<dna>GT<dna></dna>", PLAIN, open, oov, oov, close);
+  WANTS(t, "</dna><dn", PLAIN, '<', '/', 'd', 'n', 'a', '>', '<', 'd', 'n');
+  decodes(t, (int32_t[]){open, acg, c6, gaa, close, word, oov}, 7, "<dna>ACGTACCCCCCCGTAAAA</dna>CCCCCC<oov>");
+  tokenizer_free(t);
+  s.types.at[open] = TOKEN_CONTROL;                       // it does not come from text: no regions
+  t = small_make(&s);
+  WANTS(t, "<dna>C", PLAIN, '<', 'd', 'n', 'a', '>', 'C');
+  WANTS(t, "<dna>C", PARSE, open, 'C');
+  small_free(&s, t);
+}
+
 // ---- White space beside special tokens ----
 
 static void test_special_tokens_that_strip(void **state) {
@@ -332,7 +363,8 @@ int main(void) {
     cmocka_unit_test(test_rwkv),
     cmocka_unit_test(test_plamo2),
     cmocka_unit_test(test_bpe_on_characters),
-    cmocka_unit_test(test_special_tokens_that_strip),
+    cmocka_unit_test(test_regions_of_dna),
+                                     cmocka_unit_test(test_special_tokens_that_strip),
     cmocka_unit_test(test_ten_megabytes_of_one_character),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

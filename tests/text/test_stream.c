@@ -191,10 +191,17 @@ static text_view small_charsmap(small *s) {
   return (text_view){(const char *)unit, 4 + 4 * UNITS + sizeof pool};
 }
 
+// Puts regions of DNA, or parts of their tags, into a text.
+static void add_regions(str *text) {
+  static const char *const parts[] = {"<dna>", "</dna>", "<dn",    "</", " ", "\n",      "ACGTAC",
+                                      "acg",   "T",      "TTTAAA", "C",  "N", "\xC3\xA9"};
+  for (size_t n = below(20); n; n--) str_add(text, parts[below(COUNT(parts))]);
+}
+
 // Random tokens of the alphabet's first units, and all merges that lead to them.
 static void random_vocab(small *s, const char *model, const char *pre) {
   small_init(s, model, pre);
-  bool bytes = !strcmp(model, "gpt2");
+  bool bytes = !strcmp(model, "gpt2") || !strcmp(model, "hybriddna");
   if (bytes) small_bytes_bpe(s);
   else small_bytes_spm(s);
   small_add(s, "<|x|>", TOKEN_CONTROL, 0);
@@ -228,6 +235,9 @@ static void random_vocab(small *s, const char *model, const char *pre) {
     }
   smap_free(&seen);
   str_free(&token);
+  const char *regions[] = {
+    "<dna>", "</dna>", "<oov>", "ACGTAC\xEE\x80\x80", "TTTAAA\xEE\x80\x80", "CAAAAA\xEE\x80\x80"};
+  for (size_t i = 0; i < COUNT(regions) && !strcmp(model, "hybriddna"); i++) small_add(s, regions[i], TOKEN_NORMAL, 0);
   if (below(2)) s->d.charsmap = small_charsmap(s);
   s->d.add_space_prefix = (int)below(2);
   s->d.remove_extra_whitespaces = (int)below(2);
@@ -242,7 +252,8 @@ static void test_ids_of_every_algorithm(void **state) {
                                          {"gpt2", "superbpe"},     {"gpt2", "whitespace"}, {"gpt2", "gemma4"},
                                          {"gpt2", "sarvam-moe"},   {"llama", NULL},        {"llama", NULL},
                                          {"bert", NULL},           {"t5", NULL},           {"t5", NULL},
-                                         {"rwkv", NULL},           {"plamo2", NULL},       {"gemma4", NULL}};
+                                         {"rwkv", NULL},           {"plamo2", NULL},       {"gemma4", NULL},
+                                         {"hybriddna", "qwen2"}};
   str text = {0};
   for (size_t k = 0; k < COUNT(kinds); k++)
     for (int round = 0; round < 8; round++) {
@@ -251,6 +262,7 @@ static void test_ids_of_every_algorithm(void **state) {
       tokenizer *t = small_make(&s);
       for (int i = 0; i < 200; i++) {
         random_text(&text);
+        if (!strcmp(kinds[k][0], "hybriddna")) add_regions(&text);
         check_ids(t, kinds[k][1] ? kinds[k][1] : kinds[k][0], &text, i & 1, i & 2);
       }
       small_free(&s, t);
