@@ -293,6 +293,16 @@ static int afmoe_layer(loader *l, layer *y) {
   return dense_first(l, y);
 }
 
+// Norms are RMS norms if the file has their epsilon.
+static int cohere2moe(loader *l) {
+  model *m = l->m;
+  double eps;
+  if (key_number_or(l, "attention.layer_norm_rms_epsilon", 0, 0, 1, &eps)) return -1;
+  m->rms_norms = eps > 0;
+  if (m->rms_norms) m->eps = eps;
+  return mtp_find(l);
+}
+
 static int cohere2moe_layer(loader *l, layer *y) {
   y->moe.gating = GATING_SIGMOID;
   y->moe.averaged = true;
@@ -432,7 +442,7 @@ const arch arch_moe[] = {
    .flags = COHERE2MOE,
    .has = HAS_MTP,
    .period = 4,
-   .keys = mtp_find,
+   .keys = cohere2moe,
    .layer = cohere2moe_layer},
   {.name = "smallthinker",
    .flags = ARCH_NEOX | ARCH_EARLY_ROUTER | ARCH_GLOBAL_FIRST | ARCH_GLOBAL_NO_ROPE,

@@ -73,7 +73,7 @@ tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x) {
 tensor *norm_by(const build *b, const layer *y, enum tensor_id id, tensor *x, double eps) {
   if (!id) return x;
   bool own = b->m->arch->centred_heads && (id == W_ATTN_Q_NORM || id == W_ATTN_K_NORM),
-       centred = own || b->m->arch->flags & ARCH_LAYER_NORM;
+       centred = own || (b->m->arch->flags & ARCH_LAYER_NORM && !b->m->rms_norms);
   if (own) eps = 1e-5;
   tensor *w = weight(b, y, id), *add = bias(b, y, id);
   x = centred ? t_layernorm(b->g, x, w, eps) : t_rmsnorm(b->g, x, w, eps);

@@ -460,6 +460,7 @@ struct model {
   // n_block: blocks of the file: layers, and blocks that are left out; fewer than layers if blocks run several times.
   // n_ctx_rope: the context before it was stretched
   int n_block, n_layer, n_embd, n_vocab, n_ctx_train, n_ctx_rope;
+  bool rms_norms;            // although the architecture's norms subtract the mean (ARCH_LAYER_NORM)
   double eps, embedding_scale, residual_scale, logit_scale;    // factors; 1: none
   double attention_scale, attention_cap, logit_cap;            // 0: 1/sqrt(head_dim), no soft cap
   int banned_from, banned_to;  // tokens that cannot appear in text: their logits are the least
