@@ -369,7 +369,7 @@ static void put_blocks_first(hf *h) {
 // ---- formats --------------------------------------------------------------------------------------------------------
 
 // Returns whether a tensor is F32 in every file.
-static bool stays_f32(const hf_tensor *t) {
+static bool stays_f32(const hf *h, const hf_tensor *t) {
   static const char *const ends[] = {"_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight",
                                      "ssm_conv1d.weight", "ssm_conv1d_q.weight", "ssm_conv1d_k.weight",
                                      "ssm_conv1d_v.weight", "shortconv.conv.weight", "indexer.proj.weight",
@@ -378,6 +378,8 @@ static bool stays_f32(const hf_tensor *t) {
                                      "indexer_compressor_gate.weight"};
   bool adapter = hf_ends_in(t->name, ".lora_a") || hf_ends_in(t->name, ".lora_b");
   if (t->n_dims < 2 || (!adapter && !hf_ends_in(t->name, ".weight"))) return true;
+  if (h->class->f32 && !*h->class->f32) return false;
+  if (h->class->f32 && strstr(t->name, h->class->f32)) return true;
   for (size_t i = 0; i < COUNT(ends); i++) if (hf_ends_in(t->name, ends[i])) return true;
   return !strcmp(t->name, "position_embd.weight") || !strcmp(t->name, "token_types.weight");
 }
@@ -407,7 +409,7 @@ static int place_tensors(hf *h, error *err) {
   const struct format *f32 = format_by_id(FORMAT_F32), *f16 = format_by_id(FORMAT_F16);
   for (size_t i = 0; i < h->made.n; i++) {
     hf_tensor *t = &h->made.at[i].t;
-    t->to = t->from->block > 1 ? t->from : stays_f32(t) ? f32 : t->ne[0] % h->wish->block ? f16 : h->wish;
+    t->to = t->from->block > 1 ? t->from : stays_f32(h, t) ? f32 : t->ne[0] % h->wish->block ? f16 : h->wish;
     if (gguf_head_tensor(h->head, t->name, t->n_dims, t->ne, t->to, &t->nbytes, err)) return -1;
   }
   return 0;

@@ -72,7 +72,8 @@ static const hf_key common_keys[] = {
   {"context_length", HF_U32,
    "max_position_embeddings n_ctx n_positions max_length max_sequence_length model_max_length"},
   {"embedding_length", HF_U32, "hidden_size n_embd dim"},
-  {"feed_forward_length", HF_U32, "intermediate_size n_inner hidden_dim"},
+  {"feed_forward_length", HF_U32,
+   "prefix_dense_intermediate_size dense_intermediate_size intermediate_size n_inner hidden_dim"},
   {"attention.head_count", HF_U32, "num_attention_heads n_head n_heads"},
   {"attention.head_count_kv", HF_U32, "num_key_value_heads n_kv_heads"},
   {"attention.layer_norm_rms_epsilon", HF_F32_KEY, "rms_norm_eps norm_eps"},
@@ -151,6 +152,20 @@ int hf_read_layers(const hf *h, const char *key, const char *kinds, bool needed,
   return 0;
 }
 
+int hf_name_layers(hf *h, const char *from, const char *to, const char *kinds, error *err) {
+  json_t *list = json_object_get(h->text, from), *v, *names;
+  const char *one = strchr(kinds, ' ') + 1;
+  size_t i;
+  if (!json_array_size(list)) return 0;
+  json_object_set_new(h->text, to, names = json_array());
+  json_array_foreach(list, i, v) {
+    json_int_t n = json_is_integer(v) ? json_integer_value(v) : -1;
+    if (n != 0 && n != 1) return hf_fail(h, config_name, from, err, "has what is neither 0 nor 1 at %zu", i);
+    json_array_append_new(names, n ? json_string(one) : json_stringn(kinds, (size_t)(one - kinds - 1)));
+  }
+  return 0;
+}
+
 int hf_put_heads_of_layers(hf *h, const hf_layers *y, uint8_t attends, error *err) {
   uint32_t heads;
   if (hf_need_u32(h, "num_key_value_heads", &heads, err)) return -1;
@@ -175,6 +190,12 @@ int hf_put_windows(hf *h, uint32_t every, error *err) {
   gguf_head_u32(h->head, hf_arch_key(h, "attention.sliding_window"), window);
   gguf_head_bools(h->head, hf_arch_key(h, "attention.sliding_window_pattern"), near, y.n);
   return 0;
+}
+
+int hf_check_equal(const hf *h, const char *key, const char *must, error *err) {
+  uint32_t a, b;
+  if (hf_need_u32(h, key, &a, err) || hf_need_u32(h, must, &b, err)) return -1;
+  return a == b ? 0 : hf_fail(h, config_name, key, err, "%u is not %s, %u", a, must, b);
 }
 
 int hf_check_layers(hf *h, uint32_t every, uint32_t first, error *err) {
@@ -567,7 +588,8 @@ static const hf_class *with_relatives(const hf *h, const hf_class *row) {
     row = class_row(like);
     die_if(!row, "%s is like %s, which has no row", out->name, like);
     TAKE(arch), TAKE(defaults), TAKE(derived), TAKE(prepare), TAKE(under), TAKE(keys), TAKE(rules), TAKE(more);
-    TAKE(musts), TAKE(vocab), TAKE(bare), TAKE(head_dim), TAKE(own_scaling), TAKE(own_log_weight), TAKE(seeing);
+    TAKE(musts), TAKE(f32), TAKE(vocab), TAKE(bare), TAKE(head_dim), TAKE(own_scaling), TAKE(own_log_weight),
+      TAKE(seeing);
     TAKE(alone), TAKE(further), TAKE(no_mtp);
     if (out->rotated == 0) out->rotated = row->rotated;
   }
@@ -654,7 +676,8 @@ static int put_gating(hf *h, error *err) {
   static const char *const kinds[] = {"softmax", "sigmoid"};
   const char *name = NULL;
   const json_t *v = hf_value(
-    h, "score_function scoring_func score_func moe_router_activation moe_router_activation_func", &name);
+    h, "score_function scoring_func score_func moe_router_activation moe_router_activation_func expert_selection_fn",
+    &name);
   if (!v) return 0;
   for (uint32_t i = 0; i < COUNT(kinds); i++) {
     if (!json_is_string(v) || strcmp(json_string_value(v), kinds[i])) continue;
@@ -741,6 +764,7 @@ static const char *name_alone(const hf *h, const char *name) {
                                        "mm_projector.",
                                        "model.vision_model.",    "model.multi_modal_projector.",
                                        "model.visual.",          "visual.",
+                                       "patch_merge_mlp.",
                                        "model.embed_vision.",    "model.embed_audio.",
                                        "model.audio_tower.",
                                        "model.switch.",          "switch.",

@@ -125,12 +125,6 @@ static int set_dots3_factor(hf *h, const char *rank_key, const char *to, error *
   return 0;
 }
 
-static int check_equal_sizes(const hf *h, const char *key, const char *must, error *err) {
-  uint32_t a, b;
-  if (hf_need_u32(h, key, &a, err) || hf_need_u32(h, must, &b, err)) return -1;
-  return a == b ? 0 : hf_fail(h, config_name, key, err, "%u is not %s, %u", a, must, b);
-}
-
 static int prepare_dots3(hf *h, error *err) {
   if (hf_read_layers(h, "layer_types", "full_attention|indexed_attention sliding_attention", true, &h->kinds, err) ||
       read_dots3_layers(h, &h->kinds, err) || hf_read_dense_layers(h, err))
@@ -138,10 +132,10 @@ static int prepare_dots3(hf *h, error *err) {
   json_object_del(h->text, "head_dim");
   return set_dots3_factor(h, "q_lora_rank", "q_times", err) || set_dots3_factor(h, "kv_lora_rank", "kv_times", err) ||
              set_dots3_factor(h, "swa_kv_lora_rank", "swa_kv_times", err) ||
-             check_equal_sizes(h, "num_key_value_heads", "num_attention_heads", err) ||
-             check_equal_sizes(h, "swa_num_key_value_heads", "swa_num_attention_heads", err) ||
-             check_equal_sizes(h, "swa_q_lora_rank", "q_lora_rank", err) ||
-             check_equal_sizes(h, "swa_qk_rope_head_dim", "qk_rope_head_dim", err)
+             hf_check_equal(h, "num_key_value_heads", "num_attention_heads", err) ||
+             hf_check_equal(h, "swa_num_key_value_heads", "swa_num_attention_heads", err) ||
+             hf_check_equal(h, "swa_q_lora_rank", "q_lora_rank", err) ||
+             hf_check_equal(h, "swa_qk_rope_head_dim", "qk_rope_head_dim", err)
            ? -1
            : 0;
 }
@@ -236,7 +230,7 @@ static const hf_key switch_keys[] = {
 static int prepare_switch(hf *h, error *err) {
   uint32_t layers;
   if (hf_need_u32(h, "num_hidden_layers", &layers, err) || hf_all_attend(h, err) ||
-      check_equal_sizes(h, "shared_intermediate_size", "intermediate_size", err))
+      hf_check_equal(h, "shared_intermediate_size", "intermediate_size", err))
     return -1;
   json_object_set_new(h->text, "num_hidden_layers", json_integer((json_int_t)layers - 1));
   json_object_set_new(h->text, "num_experts_per_tok", json_integer(0));
@@ -353,16 +347,13 @@ static int ernie_more(hf *h, error *err) {
 
 static const hf_rule dots_rules[] = {EXPERTS("mlp"), {0}};
 
-static const hf_rule minimax_rules[] = {
-  {BLOCK "block_sparse_moe.e_score_correction_bias", "blk.*.exp_probs_b.bias", 0, 0},
-  HF_EXPERTS_W(BLOCK "block_sparse_moe"),
-  {0},
-};
-static const hf_key minimax_keys[] = {
-  {"expert_feed_forward_length", HF_U32, "intermediate_size"},
-  {"rope.dimension_count", HF_U32, "rotary_dim"},
-  {0},
-};
+#define MINIMAX_EXPERTS \
+  {BLOCK "block_sparse_moe.e_score_correction_bias", "blk.*.exp_probs_b.bias", 0, 0}, \
+    HF_EXPERTS_W(BLOCK "block_sparse_moe")
+#define MINIMAX_KEYS \
+  {"expert_feed_forward_length", HF_U32, "intermediate_size"}, {"rope.dimension_count", HF_U32, "rotary_dim"}
+static const hf_rule minimax_rules[] = {MINIMAX_EXPERTS, {0}};
+static const hf_key minimax_keys[] = {MINIMAX_KEYS, {0}};
 
 // Folders give the rotated part of a head as a number or as a share, or as both.
 static int minimax_more(hf *h, error *err) {
@@ -376,6 +367,58 @@ static int minimax_more(hf *h, error *err) {
   if ((uint32_t)(size * share) == rotated) return 0;
   return hf_fail(h, config_name, "partial_rotary_factor", err, "%g of %u elements are not rotary_dim, %u", share, size,
                  rotated);
+}
+
+// ---- MiniMax M3 -----------------------------------------------------------------------------------------------------
+
+// 1 is added to norms; an indexer chooses blocks of positions.
+static const hf_rule minimax_m3_rules[] = {
+  {"model.norm", "output_norm", HF_PLUS_ONE, 0},
+  {BLOCK "input_layernorm", "blk.*.attn_norm", HF_PLUS_ONE, 0},
+  {BLOCK "post_attention_layernorm", "blk.*.ffn_norm", HF_PLUS_ONE, 0},
+  {BLOCK "self_attn.q_norm", "blk.*.attn_q_norm", HF_PLUS_ONE, 0},
+  {BLOCK "self_attn.k_norm", "blk.*.attn_k_norm", HF_PLUS_ONE, 0},
+  {BLOCK "self_attn.index_q_norm", "blk.*.indexer.q_norm", HF_PLUS_ONE, 0},
+  {BLOCK "self_attn.index_k_norm", "blk.*.indexer.k_norm", HF_PLUS_ONE, 0},
+  {BLOCK "self_attn.index_q_proj", "blk.*.indexer.q_proj", 0, 0},
+  {BLOCK "self_attn.index_k_proj", "blk.*.indexer.k_proj", 0, 0},
+  MINIMAX_EXPERTS,
+  HF_SHARED_EXPERT(BLOCK "block_sparse_moe.shared_experts"),
+  {0},
+};
+static const hf_key minimax_m3_keys[] = {
+  MINIMAX_KEYS,
+  {"expert_shared_count", HF_U32, "n_shared_experts"},
+  {"expert_weights_scale", HF_F32_KEY, "routed_scaling_factor"},
+  {"leading_dense_block_count", HF_U32, "first_k_dense_replace"},
+  {"attention.indexer.head_count", HF_U32, "index_n_heads"},
+  {"attention.indexer.key_length", HF_U32, "index_head_dim"},
+  {"attention.indexer.top_k", HF_U32, "index_topk_blocks"},
+  {"attention.indexer.block_size", HF_U32, "index_block_size"},
+  {"attention.indexer.local_blocks", HF_U32, "index_local_blocks"},
+  {0},
+};
+
+// Published folders have the indexer's sizes in a group, and layers by numbers.
+static int prepare_minimax_m3(hf *h, error *err) {
+  static const char *const sizes[][2] = {{"sparse_num_index_heads", "index_n_heads"},
+                                         {"sparse_index_dim", "index_head_dim"},
+                                         {"sparse_block_size", "index_block_size"},
+                                         {"sparse_topk_blocks", "index_topk_blocks"},
+                                         {"sparse_local_block", "index_local_blocks"}};
+  json_t *group = json_object_get(h->text, "sparse_attention_config");
+  for (size_t i = 0; i < COUNT(sizes); i++) {
+    json_t *v = json_object_get(group, sizes[i][0]);
+    if (v) json_object_set(h->text, sizes[i][1], v);
+  }
+  return hf_name_layers(h, "moe_layer_freq", "mlp_layer_types", "dense sparse", err) || hf_read_dense_layers(h, err)
+           ? -1
+           : 0;
+}
+
+static int minimax_m3_more(hf *h, error *err) {
+  gguf_head_bool(h->head, hf_arch_key(h, "expert_weights_norm"), true);
+  return minimax_more(h, err);
 }
 
 // ---- Phi 3.5 MoE ----------------------------------------------------------------------------------------------------
@@ -687,6 +730,21 @@ const hf_class hf_classes_moe[] = {
    .keys = minimax_keys,
    .rules = minimax_rules,
    .more = minimax_more},
+  {.name = "MiniMaxM3SparseForConditionalGeneration",
+   .arch = "minimax-m3",
+   .seeing = true,
+   .no_mtp = true,
+   .f32 = ".indexer.",
+   .musts = "hidden_act=silu|swigluoai scoring_func=sigmoid use_qk_norm=true use_gemma_norm=true swiglu_alpha=1.702 "
+            "swiglu_limit=7 qk_norm_type=per_head",
+   .defaults = "{" EPS6 "," THETA("5e6") ",\"scoring_func\":\"sigmoid\",\"n_shared_experts\":1,\"rotary_dim\":64,"
+               "\"first_k_dense_replace\":0,\"head_dim\":128}",
+   .prepare = prepare_minimax_m3,
+   .keys = minimax_m3_keys,
+   .rules = minimax_m3_rules,
+   .more = minimax_m3_more},
+  {.name = "MiniMaxM3SparseForCausalLM", .like = "MiniMaxM3SparseForConditionalGeneration"},
+  {.name = "MiniMaxM3VLForCausalLM", .like = "MiniMaxM3SparseForConditionalGeneration"},
   {.name = "PhiMoEForCausalLM",
    .arch = "phimoe",
    .vocab = HF_VOCAB_PHI3,

@@ -1,6 +1,6 @@
 // Rows of the table of classes (hf_classes.c) for decoders with LayerNorm: GPT-2, GPT-NeoX, Phi 1 and 2, StableLM,
-// OLMo, Nemotron, Falcon, BLOOM and MPT; and Apertus. Most of them have one matrix for queries, keys and values of each
-// group of heads; files have all queries first, then all keys, then all values.
+// OLMo, Nemotron, Falcon, BLOOM, MPT and DBRX; and Apertus. Most of them have one matrix for queries, keys and values
+// of each group of heads; files have all queries first, then all keys, then all values.
 #include <string.h>
 #include "model/hf_impl.h"
 
@@ -201,6 +201,57 @@ static int mpt_more(hf *h, error *err) {
   return 0;
 }
 
+// ---- DBRX -----------------------------------------------------------------------------------------------------------
+
+#define OF_DBRX "blocks.*."
+static const hf_rule dbrx_rules[] = {
+  {"wte", "token_embd", 0, 0},
+  {"norm_f", "output_norm", 0, 0},
+  {OF_DBRX "norm_attn_norm.norm_1", "blk.*.attn_norm", 0, 0},
+  {OF_DBRX "norm_attn_norm.norm_2", "blk.*.attn_output_norm", 0, 0},
+  {OF_DBRX "norm_attn_norm.attn.Wqkv", "blk.*.attn_qkv", 0, 0},
+  {OF_DBRX "norm_attn_norm.attn.out_proj", "blk.*.attn_output", 0, 0},
+  {OF_DBRX "ffn.router.layer", "blk.*.ffn_gate_inp", 0, 0},
+  {OF_DBRX "ffn.experts.mlp.w1", "blk.*.ffn_gate_exps.weight", HF_MATRICES, "num_experts"},
+  {OF_DBRX "ffn.experts.mlp.v1", "blk.*.ffn_up_exps.weight", HF_MATRICES, "num_experts"},
+  {OF_DBRX "ffn.experts.mlp.w2", "blk.*.ffn_down_exps.weight", HF_MATRICES_TURNED, "num_experts"},
+  {0},
+};
+static const hf_key dbrx_keys[] = {
+  {"context_length", HF_U32, "max_seq_len"}, {"attention.clamp_kqv", HF_F32_KEY, "clip_qkv"}, {0}};
+
+// Sizes of attention and of experts are in groups of their own.
+static int prepare_dbrx(hf *h, error *err) {
+  static const char *const sizes[][3] = {{"attn_config", "kv_n_heads", "num_key_value_heads"},
+                                         {"attn_config", "clip_qkv", "clip_qkv"},
+                                         {"ffn_config", "ffn_hidden_size", "intermediate_size"},
+                                         {"ffn_config", "moe_num_experts", "num_experts"},
+                                         {"ffn_config", "moe_top_k", "num_experts_per_tok"}};
+  for (size_t i = 0; i < COUNT(sizes); i++) {
+    json_t *group = json_object_get(h->text, sizes[i][0]), *v = json_object_get(group, sizes[i][1]);
+    if (!json_is_object(group))
+      return hf_fail(h, config_name, sizes[i][0], err, "is missing, or is not an object");
+    if (v) json_object_set(h->text, sizes[i][2], v);
+  }
+  return 0;
+}
+
+static int dbrx_more(hf *h, error *err) {
+  const json_t *attn = json_object_get(h->text, "attn_config"), *ffn = json_object_get(h->text, "ffn_config");
+  const char *act = json_string_value(json_object_get(json_object_get(ffn, "ffn_act_fn"), "name"));
+  double base, norm = 1;
+  bool found, normed;
+  if (hf_number_in(h, attn, "rope_theta", &base, &found, err) ||
+      hf_number_in(h, ffn, "moe_normalize_expert_weights", &norm, &normed, err))
+    return -1;
+  if (act && strcmp(act, "silu")) return hf_fail(h, config_name, "ffn_act_fn", err, "'%.40s' is not silu", act);
+  if (norm != 1 || (!normed && json_object_get(ffn, "moe_normalize_expert_weights")))
+    return hf_fail(h, config_name, "moe_normalize_expert_weights", err, "is not 1, but files of %s have no key for it",
+                   h->class->arch);
+  if (found) gguf_head_f32(h->head, hf_arch_key(h, "rope.freq_base"), (float)base);
+  return 0;
+}
+
 // ---- the rows -------------------------------------------------------------------------------------------------------
 
 #define GELU "gelu|gelu_new|gelu_fast|gelu_pytorch_tanh"
@@ -290,5 +341,15 @@ const hf_class hf_classes_norms[] = {
    .rules = mpt_rules,
    .more = mpt_more},
   {.name = "MptForCausalLM", .like = "MPTForCausalLM"},
+  {.name = "DbrxForCausalLM",
+   .arch = "dbrx",
+   .under = "transformer.",
+   .f32 = "",
+   .prepare = prepare_dbrx,
+   .defaults = "{" LN_EPS "," THETA "}",
+   .derived = "hidden_size=d_model num_attention_heads=n_heads",
+   .keys = dbrx_keys,
+   .rules = dbrx_rules,
+   .more = dbrx_more},
   {0},
 };

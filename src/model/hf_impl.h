@@ -234,6 +234,7 @@ enum hf_vocab {
   HF_VOCAB_HUNYUAN,
   HF_VOCAB_HUNYUAN_MOE,
   HF_VOCAB_KIMI,
+  HF_VOCAB_LAGUNA,
   HF_VOCAB_MODERNBERT,
   HF_VOCAB_EUROBERT,
   HF_VOCAB_XLMR,
@@ -294,6 +295,8 @@ typedef struct hf_class {
   int (*more)(hf *h, error *err);    // does the rest; may be NULL
   // "key=value|value ...": values that config.json must have, if present, since files have no key for them
   const char *musts;
+  // tensors whose names have this part are F32 in every file; "": none are but vectors
+  const char *f32;
   enum hf_vocab vocab;
   bool bare;                         // names of tensors may lack "model."
   double rotated;                    // the usual share of a head that is rotated; 0: files have no key for it
@@ -331,6 +334,7 @@ int hf_derive(hf *h, const char *list, error *err);
 // Sets which layers have a sliding window: by layer_types, or, if absent, all but each `every`-th one.
 int hf_put_windows(hf *h, uint32_t every, error *err);
 int hf_put_pooling(hf *h, error *err);                     // pooling_type, from modules.json
+int hf_check_equal(const hf *h, const char *key, const char *must, error *err);      // two whole numbers that are there
 // Checks that config.json, if it says so, gives full attention to every `every`-th layer from layer `first` on, and a
 // window to the others.
 int hf_check_layers(hf *h, uint32_t every, uint32_t first, error *err);
@@ -338,6 +342,8 @@ int hf_check_layers(hf *h, uint32_t every, uint32_t first, error *err);
 // two names of one kind. out->of[i]: the number of layer i's kind; NULL: there is no list, which is an error if it is
 // needed.
 int hf_read_layers(const hf *h, const char *key, const char *kinds, bool needed, hf_layers *out, error *err);
+// If config.json has a list of 0 and 1 under `from`, sets the list `to` of the kinds' names: "NAME_OF_0 NAME_OF_1".
+int hf_name_layers(hf *h, const char *from, const char *to, const char *kinds, error *err);
 // Sets first_k_dense_replace by mlp_layer_types, if that is there: the first layers have a dense part, the others
 // experts.
 int hf_read_dense_layers(hf *h, error *err);

@@ -11,6 +11,8 @@ enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
 
 static const char tokenizer_name[] = "tokenizer.json", settings_name[] = "tokenizer_config.json";
 
+static bool is_text(const char *a, const char *b) { return a && b && !strcmp(a, b); }
+
 static const char *text_in(const json_t *in, const char *key) { return json_string_value(json_object_get(in, key)); }
 
 // ---- tokens ---------------------------------------------------------------------------------------------------------
@@ -73,7 +75,8 @@ static int add_added(hf *h, json_t *added, token_list *l, error *err) {
     const char *text = text_in(said, "content");
     if (!text) return hf_fail(h, tokenizer_name, "added_tokens", err, "the one at %zu has no content", k);
     if (token_id(h, text, json_object_get(said, "id"), l->n, &i, err)) return -1;
-    bool control = json_is_true(json_object_get(said, "special")) || looks_special(text);
+    bool control = json_is_true(json_object_get(said, "special")) || looks_special(text) ||
+                   (h->class->vocab == HF_VOCAB_LAGUNA && is_text(text, "</assistant>"));         // ends an answer
     bool whole = control || h->class->vocab == HF_VOCAB_GEMMA4;
     l->text[i] = whole ? arena_strdup(h->arena, text) : plain_spaces(h, text);
     l->kind[i] = control ? CONTROL : USER_DEFINED;
@@ -165,8 +168,6 @@ static void read_role_texts(const json_t *settings, role_list *r) {
   if (!r->text[BOS]) r->text[BOS] = r->text[CLS];
   if (!r->text[EOS]) r->text[EOS] = r->text[SEP];
 }
-
-static bool is_text(const char *a, const char *b) { return a && b && !strcmp(a, b); }
 
 static const char *special_at(const json_t *list, size_t i) {
   return text_in(json_object_get(json_array_get(list, i), "SpecialToken"), "id");
@@ -270,12 +271,22 @@ static int find_glm_roles(const hf *h, const json_t *tokenizer, role_list *r, er
   return 0;
 }
 
+// The first token of Laguna's list of those that end an answer, but for the one that begins a text.
+static void find_laguna_roles(const hf *h, role_list *r) {
+  const char *name;
+  const json_t *list = hf_value(h, "eos_token_id", &name), *bos = hf_value(h, "bos_token_id", &name), *v;
+  if (h->class->vocab != HF_VOCAB_LAGUNA) return;
+  for (size_t i = 0; i < json_array_size(list) && r->id[EOT] < 0; i++)
+    if (v = json_array_get(list, i), !json_equal(v, bos)) r->id[EOT] = json_integer_value(v);
+}
+
 static int put_roles(hf *h, const json_t *tokenizer, const json_t *settings, error *err) {
   role_list r = {0};
   read_role_texts(settings, &r);
   read_processor(json_object_get(tokenizer, "post_processor"), &r, 0);
   find_role_ids(h, tokenizer, settings, &r);
   if (find_glm_roles(h, tokenizer, &r, err)) return -1;
+  find_laguna_roles(h, &r);
   for (int i = 0; i < ROLES; i++) {
     if (r.id[i] < 0 || i == CLS) continue;                 // GGUF has no CLS here: it is BOS
     if ((uint64_t)r.id[i] >= h->n_vocab && h->pieces) continue;

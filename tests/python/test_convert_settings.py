@@ -127,6 +127,27 @@ def test_no_scaling_of_positions_is_left_out(run_weft, tmp_path, kind):
     ("graniteswitch", {"shared_intermediate_size": 64}, "'shared_intermediate_size': 64 is not intermediate_size, 96"),
     *((k, {key: value}, f"'{key}': {str(value).lower()}, but files of {arch}") for k, arch, key, value in (("minicpm3", "minicpm3", "attention_bias", True), ("jais2", "jais2", "mlp_bias", False), ("deepseek32", "deepseek32", "scoring_func", "softmax"),
                                                                                                     ("deepseek32", "deepseek32", "topk_method", "greedy"), ("hyv3", "hy_v3", "qk_norm", False), ("mellum", "mellum", "norm_topk_prob", False))),
+    *((k, {key: value}, f"'{key}': {str(value).lower()}, but files of {arch}") for k, arch, key, value in (
+        ("mimo2", "mimo2", "topk_method", "greedy"), ("mimo2", "mimo2", "attention_projection_layout", "fused_qkv"), ("mimo2", "mimo2", "routed_scaling_factor", 2), ("cohere2moe", "cohere2moe", "shared_expert_combination_strategy", "sum"),
+        ("cohere2moe", "cohere2moe", "prefix_dense_sliding_window_pattern", 4), ("laguna", "laguna", "moe_router_logit_softcapping", 5), ("laguna", "laguna", "gating", False), ("graniteswa", "granite_swa", "attention_bias", True),
+        ("minimax-m3", "minimax-m3", "swiglu_limit", 10), ("minimax-m3", "minimax-m3", "use_gemma_norm", False))),
+    ("mimo2", {"swa_head_dim": 48}, "'swa_head_dim': 48 is not head_dim, 32"),
+    ("mimo2", {"hybrid_layer_pattern": [0, 2, 1]}, "'hybrid_layer_pattern': has what is neither 0 nor 1 at 1"),
+    ("mimo2", {"hybrid_layer_pattern": [0, 1]}, "'layer_types': is not a list of 3 layers"),
+    ("cohere2moe", {"layer_types": None}, "'layer_types': is missing"),
+    ("cohere2moe", {"mlp_layer_types": ["sparse", "dense", "sparse", "sparse", "sparse"]}, "'mlp_layer_types': has a dense layer after one of experts"),
+    ("cohere2moe", {"expert_selection_fn": "softmax", "norm_topk_prob": False}, "'norm_topk_prob': is false, but softmax is over the chosen experts"),
+    ("cohere2moe", {"expert_selection_fn": "relu"}, "'expert_selection_fn': is neither softmax nor sigmoid"),
+    ("laguna", {"num_attention_heads_per_layer": [4, 6]}, "'num_attention_heads_per_layer': is not a list of 5 layers"),
+    ("laguna", {"num_attention_heads_per_layer": [4, 6, 6, 6, 0]}, "'num_attention_heads_per_layer': has what is no number of heads at 4"),
+    ("laguna", {"sliding_window": None}, "'layer_types': has 'sliding_attention' at 1"),
+    ("graniteswa", {"no_rope_layers": None, "layer_rope_theta": [0, 1e4, 5e5, 1e4]}, "'layer_rope_theta': has another number than one and 0 at 2"),
+    ("graniteswa", {"no_rope_layers": [1, 1, 1]}, "'no_rope_layers': is not a list of 4 layers"),
+    ("minimax-m3", {"moe_layer_freq": [0, 1, 0, 1]}, "'mlp_layer_types': has a dense layer after one of experts"),
+    ("minimax-m3", {"rotary_dim": 8}, "'partial_rotary_factor': 0.5 of 32 elements are not rotary_dim, 8"),
+    ("dbrx", {"attn_config": None}, "'attn_config': is missing, or is not an object"),
+    ("dbrx", {"ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4, "moe_top_k": 2, "ffn_act_fn": {"name": "gelu"}}}, "'ffn_act_fn': 'gelu' is not silu"),
+    *(("dbrx", {"ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4, "moe_top_k": 2, "moe_normalize_expert_weights": v}}, "'moe_normalize_expert_weights': is not 1, but files of dbrx") for v in (2, None)),
     ("minicpm3", {"scale_depth": 0}, "'scale_depth': 0 is not positive"),
     ("mellum", {"mlp_layer_types": ["dense"] + ["sparse"] * 3}, "'mlp_layer_types': has 'dense'"),
     ("mellum", {"layer_types": None}, "'layer_types': is missing"),
@@ -269,6 +290,46 @@ def test_blocks_that_config_json_announces_and_the_folder_lacks(run_weft, tmp_pa
     arch = k["general.architecture"]
     assert k[f"{arch}.block_count"] == layers == record["keys"][f"{arch}.block_count"][1] - 1
     assert f"{arch}.nextn_predict_layers" not in k and record["keys"][f"{arch}.nextn_predict_layers"][1] == 1
+
+
+def both_forms(run_weft, tmp_path, kind, drop, change):
+    """Files of a published folder, and of one with other keys in their place."""
+    record = json.loads(json.dumps(RECORDS[kind]))
+    published = made(run_weft, folders.write(tmp_path / "published" / kind, record), tmp_path / "out.gguf")
+    for key in drop:
+        record["config"].pop(key, None)
+    text_of(record["config"]).update(change)
+    return published, made(run_weft, folders.write(tmp_path / "saved" / kind, record), tmp_path / "out.gguf")
+
+
+SAVED = {   # as transformers saves it: what the published form has besides, and what this has
+    "mimo2": (("hybrid_layer_pattern", "moe_layer_freq", "layernorm_epsilon", "swa_head_dim", "swa_v_head_dim", "swa_num_attention_heads", "swa_num_key_value_heads", "scoring_func", "topk_method", "rope_theta", "swa_rope_theta", "partial_rotary_factor"),
+              {"layer_types": ["full_attention", "sliding_attention", "sliding_attention"], "mlp_layer_types": ["dense", "sparse", "sparse"], "rms_norm_eps": 1e-5, "routed_scaling_factor": 1.0,
+               "rope_parameters": {k: {"rope_type": "default", "rope_theta": t, "partial_rotary_factor": 0.334} for k, t in (("full_attention", 5e6), ("sliding_attention", 1e4))}}),
+    "minimax-m3": (("moe_layer_freq", "sparse_attention_config", "n_shared_experts", "scoring_func", "use_gemma_norm", "use_qk_norm"), {}),
+    "graniteswa": (("no_rope_layers",), {}), "hyv3": (("route_norm", "first_k_dense_replace"), {}), "deepseek32": (("first_k_dense_replace", "moe_layer_freq", "topk_method"), {})}
+
+
+@pytest.mark.parametrize("kind", SAVED)
+def test_a_folder_as_transformers_saves_it(run_weft, tmp_path, kind):
+    published, saved = both_forms(run_weft, tmp_path, kind, *SAVED[kind])
+    assert saved == published and len(saved[1]) > 10000, saved[0]
+
+
+def test_the_window_of_mimo(run_weft, tmp_path):
+    """sliding_window_size is of the positions before the token."""
+    folder, out = folders.write(tmp_path / "mimo2", RECORDS["mimo2"]), tmp_path / "out.gguf"
+    assert keys(run_weft, folder, out)[0]["mimo2.attention.sliding_window"] == 16
+    put(folder, lambda c: c.update(sliding_window_size=16))
+    assert keys(run_weft, folder, out)[0]["mimo2.attention.sliding_window"] == 17
+
+
+def test_windows_of_laguna_in_another_order(run_weft, tmp_path):
+    folder, out = folders.write(tmp_path / "laguna", RECORDS["laguna"]), tmp_path / "out.gguf"
+    key = "laguna.attention.sliding_window_pattern"
+    assert key not in keys(run_weft, folder, out)[0]
+    put(folder, lambda c: c.update(layer_types=["sliding_attention"] * 4 + ["full_attention"]))
+    assert keys(run_weft, folder, out)[0][key] == [True] * 4 + [False]
 
 
 def test_dots3_as_transformers_saves_it(run_weft, tmp_path):

@@ -162,6 +162,25 @@ NOMIC = {"n_embd": 64, "n_head": 4, "n_layer": 2, "n_inner": 96, "n_positions": 
          "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False, "rotary_emb_base": 1000, "layer_norm_epsilon": 1e-12, "rotary_emb_scale_base": ...,
          **dict.fromkeys(("hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers", "intermediate_size", "max_position_embeddings", "head_dim", "rope_parameters", "hidden_act", "layer_norm_eps"))}
 T5 = {"num_decoder_layers": 2, "d_kv": 24, "d_ff": 96, "num_key_value_heads": None, "decoder_start_token_id": 0}
+MIMO = {"num_hidden_layers": 3, "head_dim": 32, "v_head_dim": 24, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "sliding_window": 16, "bos_token_id": 1, "eos_token_id": 2}
+MIMO_SAID = {"hybrid_layer_pattern": [0, 1, 1], "moe_layer_freq": [0, 1, 1], "layernorm_epsilon": 1e-5, "rms_norm_eps": None, "swa_head_dim": 32, "swa_v_head_dim": 24, "swa_num_attention_heads": 4, "swa_num_key_value_heads": 4, "scoring_func": "sigmoid", "topk_method": "noaux_tc",
+             "rope_parameters": None, "rope_theta": 5000000.0, "swa_rope_theta": 10000.0, "partial_rotary_factor": 0.334, "layer_types": None, "mlp_layer_types": None, "routed_scaling_factor": None, "attention_projection_layout": "split"}
+M3_TEXT = {**SMALL, "num_hidden_layers": 4, "head_dim": 32, "rotary_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 5000000.0, "partial_rotary_factor": 0.5}, "num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 32, "dense_intermediate_size": 96, "shared_intermediate_size": 32, "bos_token_id": 1, "eos_token_id": 2,
+           "moe_layer_freq": [0, 1, 1, 1], "sparse_attention_config": {"sparse_num_index_heads": 2, "sparse_index_dim": 32, "sparse_block_size": 8, "sparse_topk_blocks": 2, "sparse_local_block": 1, "sparse_attention_freq": [0, 1, 1, 1]}}
+LAGUNA_ROPE = {"full_attention": {**YARN, "partial_rotary_factor": 0.5}, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}}
+
+
+def mimo_further():
+    """Three layers that predict further tokens, which the converter takes to be there."""
+    out = {}
+    for i in range(3):
+        at = f"model.mtp.layers.{i}."
+        shapes = {**dict.fromkeys(("enorm", "hnorm", "final_layernorm", "input_layernorm", "pre_mlp_layernorm"), [64]), "eh_proj": [64, 128], "self_attn.q_proj": [128, 64], "self_attn.k_proj": [128, 64], "self_attn.v_proj": [96, 64], "self_attn.o_proj": [64, 96],
+                  "mlp.gate_proj": [96, 64], "mlp.up_proj": [96, 64], "mlp.down_proj": [64, 96]}
+        out |= {**{f"{at}{n}.weight": s for n, s in shapes.items()}, at + "self_attn.attention_sink_bias": [4]}
+    return out
+
+
 KINDS = {   # name: class of the model, of its configuration, what this has; what the folder has besides, and how it is converted
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
     "qwen3-yarn": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 32, "rope_parameters": YARN}),
@@ -306,6 +325,19 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "hyv3": ("HYV3ForCausalLM", "HYV3Config", {"head_dim": 32, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "num_shared_experts": 2, "bos_token_id": 1, "eos_token_id": 2}, {"after": {**dict.fromkeys(("enorm", "hnorm", "final_layernorm"), [64]), "eh_proj": [64, 128]}, "said": {"num_nextn_predict_layers": 1, "route_norm": True, "first_k_dense_replace": 1}}),
     "mellum": ("MellumForCausalLM", "MellumConfig", {"head_dim": 32, "num_hidden_layers": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "sliding_window": 16, "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
                "rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}),
+    "mimo2": ("MiMoV2FlashForCausalLM", "MiMoV2FlashConfig", {**MIMO, "rope_parameters": {k: {"rope_type": "default", "rope_theta": t, "partial_rotary_factor": 0.334} for k, t in (("full_attention", 5000000.0), ("sliding_attention", 10000.0))}},
+              {"as_is": True, "said": MIMO_SAID, "besides": mimo_further()}),
+    "cohere2moe": ("Cohere2MoeForCausalLM", "Cohere2MoeConfig", {"num_hidden_layers": 5, "head_dim": 32, "num_experts": 4, "num_experts_per_tok": 2, "num_shared_experts": 1, "prefix_dense_intermediate_size": 48, "first_k_dense_replace": 1, "sliding_window": 16, "expert_selection_fn": "sigmoid",
+                                                               "bos_token_id": 1, "eos_token_id": 2}, {"after": {**dict.fromkeys(("enorm", "hnorm", "shared_head.norm"), [64]), "eh_proj": [64, 128]}, "said": {"num_nextn_predict_layers": 1}}),
+    "cohere2moe-rms": ("Cohere2MoeForCausalLM", "Cohere2MoeConfig", {"num_hidden_layers": 4, "head_dim": 32, "num_experts": 4, "num_experts_per_tok": 2, "rms_norm_eps": 1e-6, "sliding_window": 16, "bos_token_id": 1, "eos_token_id": 2}, {"as_is": True}),
+    "laguna": ("LagunaForCausalLM", "LagunaConfig", {"num_hidden_layers": 5, "head_dim": 32, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48, "sliding_window": 16, "layer_types": ["full_attention", *["sliding_attention"] * 3, "full_attention"],
+                                                    "num_attention_heads_per_layer": [4, 6, 6, 6, 4], "moe_routed_scaling_factor": 2.5, "rope_parameters": LAGUNA_ROPE, "bos_token_id": 2, "eos_token_id": [2, 272]}, {"own": {"plain": ["<think>", "</assistant>"]}}),
+    "graniteswa": ("GraniteSWAForCausalLM", "GraniteSWAConfig", {**SCALES, "num_hidden_layers": 4, "sliding_window": 16, "bos_token_id": 1, "eos_token_id": 2, "layer_rope_theta": [0, 10000.0, 10000.0, 10000.0]}, {"said": {"no_rope_layers": [0, 1, 1, 1]}}),
+    "granitemoeswa": ("GraniteMoeSWAForCausalLM", "GraniteMoeSWAConfig", {**SCALES, "num_hidden_layers": 4, "sliding_window": 16, "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 48}),
+    "minimax-m3": ("MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3VLConfig", {"text_config": M3_TEXT, "vision_config": EYES, "projector_hidden_size": 64},
+                   {"as_is": True, "said": {"scoring_func": "sigmoid", "n_shared_experts": 1, "use_gemma_norm": True, "use_qk_norm": True, "moe_layer_freq": M3_TEXT["moe_layer_freq"], "sparse_attention_config": M3_TEXT["sparse_attention_config"]}}),
+    "dbrx": ("DbrxForCausalLM", "DbrxConfig", {**BARE, "d_model": 64, "n_heads": 4, "n_layers": 2, "max_seq_len": 512, "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 500000.0}, "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4, "moe_top_k": 2},
+                                               "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}, "bos_token_id": 1, "eos_token_id": 2}),
     # classes that are Python code in published folders
     "graniteswitch": ("GraniteMoeSharedForCausalLM", "GraniteMoeSharedConfig", {**SCALES, "shared_intermediate_size": 96, "num_local_experts": 0, "num_experts_per_tok": 0},
                       {"as_is": True, "said": SWITCH, "without": ("",), "besides": switch_tensors()}),
@@ -497,7 +529,7 @@ def record(llama_cpp, name):
     with tempfile.TemporaryDirectory() as folder:
         for dtype, outs in TYPES.items():
             source = make_folder.write(Path(folder) / dtype / name, made, dtype)
-            if dtype == "F32" and (own_name or model in ("MptForCausalLM", "PhimoeForCausalLM", "MiniMaxForCausalLM")) and (model.endswith(("ForCausalLM", "LMHeadModel")) or "T5For" in model or "Glm5Next" in model):
+            if dtype == "F32" and (own_name or model in ("MptForCausalLM", "PhimoeForCausalLM", "MiniMaxForCausalLM")) and (model.endswith(("ForCausalLM", "LMHeadModel")) or "T5For" in model or "Glm5Next" in model or "MiniMaxM3" in model):
                 made["answer"] = answer(make_folder.write(Path(folder) / "floats" / name, made, dtype, floats=True), model, saved)
             for out in outs:
                 path = Path(folder) / "out.gguf"
