@@ -82,6 +82,16 @@ bool apply_to(kernel *k, enum opt_kind kind, const uop *r, int amount) {
   return kernel_apply(k, (opt){kind, axis_of(k, r), amount});
 }
 
+void kernel_change_all(kernel *k, op_change *change, int arg) {
+  for (bool did = true; did;) {
+    arena *a = arena_new();
+    uop_list all = uop_toposort(a, &k->ast, 1);
+    did = false;
+    for (size_t i = 0; i < all.n && !did; i++) did = change(k, &all, i, arg);
+    arena_free(a);
+  }
+}
+
 // --- dot products ---------------------------------------------------------------------------------------------------
 
 // Can an instruction add up several steps of `inner` of this sum of products in each lane of `lane`? Only a packed
@@ -218,28 +228,25 @@ static uop *reduce_lanes(kernel *k, uop *reduce) {
   return best;
 }
 
-static bool lane_one_reduce(kernel *k) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &k->ast, 1);
-  bool did = false;
-  for (size_t i = 0; i < l.n && !did; i++) {
-    uop *u = l.at[i];
-    if (u->op != OP_REDUCE || has_lane(u) || uop_has_axis(u, AXIS_LANE)) continue;
-    // an unfinished reduction inside would mix two kinds of lanes
-    bool nested = false;
-    for (size_t j = 0; j < i; j++)
-      nested |= l.at[j]->op == OP_REDUCE && l.at[j] != u && has_lane(l.at[j]) && uop_has_axis(l.at[j], AXIS_LANE);
-    uop *r = nested ? NULL : reduce_lanes(k, u);
-    if (!r) continue;
-    // if another reduction uses the range with other lanes, separate the two first
-    bool apart = false;
-    for (size_t j = 0; j < l.n && !apart; j++)
-      apart = l.at[j]->op == OP_REDUCE && l.at[j] != u && uop_binds(l.at[j], r) &&
-              (has_lane(l.at[j]) || uop_has_axis(l.at[j], AXIS_LANE));
-    did = apart ? kernel_separate(k, u) : apply_to(k, OPT_LANES, r, lanes_that_fit(k, r));
+static bool lane_one_reduce(kernel *k, const uop_list *all, size_t i, int unused) {
+  uop *u = all->at[i];
+  (void)unused;
+  if (u->op != OP_REDUCE || has_lane(u) || uop_has_axis(u, AXIS_LANE)) return false;
+  // an unfinished reduction inside would mix two kinds of lanes
+  for (size_t j = 0; j < i; j++) {
+    const uop *inner = all->at[j];
+    if (inner->op == OP_REDUCE && inner != u && has_lane(inner) && uop_has_axis(inner, AXIS_LANE)) return false;
   }
-  arena_free(a);
-  return did;
+  uop *r = reduce_lanes(k, u);
+  if (!r) return false;
+  // if another reduction uses the range with other lanes, separate the two first
+  for (size_t j = 0; j < all->n; j++) {
+    const uop *other = all->at[j];
+    if (other->op == OP_REDUCE && other != u && uop_binds(other, r) &&
+        (has_lane(other) || uop_has_axis(other, AXIS_LANE)))
+      return kernel_separate(k, u);
+  }
+  return apply_to(k, OPT_LANES, r, lanes_that_fit(k, r));
 }
 
 // --- unrolling and register tiles -----------------------------------------------------------------------------------
@@ -392,23 +399,18 @@ static bool worth_unrolling(kernel *k, uop *reduce, uop *r) {
   return !loop;
 }
 
-// Unrolls the ranges inside the outermost reduction around a dot product, as far as their steps share anything.
-void unroll_dot(kernel *k) {
-  for (bool again = true; again;) {
-    again = false;
-    arena *a = arena_new();
-    uop_list l = uop_toposort(a, &k->ast, 1);
-    for (size_t i = 0; i < l.n && !again; i++) {
-      uop *u = l.at[i];
-      if (u->op != OP_REDUCE || u->dt != DT_I32) continue;
-      for (size_t j = (size_t)uop_first_range(u); j < u->nsrc && !again; j++)
-        again = worth_unrolling(k, u, u->src[j]) && apply_to(k, OPT_UNROLL, u->src[j], 0);
-    }
-    arena_free(a);
-  }
+static bool unroll_dot_once(kernel *k, const uop_list *all, size_t i, int unused) {
+  uop *u = all->at[i];
+  (void)unused;
+  if (u->op != OP_REDUCE || u->dt != DT_I32) return false;
+  for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++)
+    if (worth_unrolling(k, u, u->src[j]) && apply_to(k, OPT_UNROLL, u->src[j], 0)) return true;
+  return false;
 }
 
-// The number of sums per lane, and whether one is a float sum.
+// Unrolls the ranges inside the outermost reduction around a dot product, as far as their steps share anything.
+void unroll_dot(kernel *k) { kernel_change_all(k, unroll_dot_once, 0); }
+
 static int sums_in_lanes(const kernel *k, bool *floats) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
@@ -517,15 +519,10 @@ static void rows_outside(kernel *k, int at, int tile) {
 
 // Two products with many tokens have more sums than registers: they run one after the other. The tokens that they share
 // stay in a cache.
-static bool part_products(kernel *k) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &k->ast, 1);
-  bool did = false;
-  for (size_t i = 0; i < l.n && !did; i++)
-    did = l.at[i]->op == OP_REDUCE && l.at[i]->dt == DT_F32 && !has_lane(l.at[i]) && uop_has_axis(l.at[i], AXIS_LANE) &&
-          kernel_separate(k, l.at[i]);
-  arena_free(a);
-  return did;
+static bool part_product(kernel *k, const uop_list *all, size_t i, int unused) {
+  uop *u = all->at[i];
+  (void)unused;
+  return u->op == OP_REDUCE && u->dt == DT_F32 && !has_lane(u) && uop_has_axis(u, AXIS_LANE) && kernel_separate(k, u);
 }
 
 static void register_tiles(kernel *k) {
@@ -564,7 +561,7 @@ static void register_tiles(kernel *k) {
   int amount = token_tile(k, tokens), at = axis_of(k, tokens);
   while (amount > 1 && amount * done > budget) amount /= 2;
   if (amount > 1 && apply_to(k, OPT_UPCAST, tokens, amount)) {
-    while (part_products(k)) continue;
+    kernel_change_all(k, part_product, 0);
     rows_outside(k, at, amount);
   }
 }
@@ -631,7 +628,7 @@ static void token_tiles(kernel *k) {
     int tile = symbolic ? token_tile(k, r) : 0;
     bool pairs = symbolic && pair_rows(k, &tile);
     if (apply_to(k, OPT_UPCAST, r, tile) && symbolic) {
-      while (part_products(k)) continue;
+      kernel_change_all(k, part_product, 0);
       rows_outside(k, (int)i - 2, tile);
       // keep the steps, each with its own weights, in order: LLVM would interleave them and spill all of them to the
       // stack
@@ -700,16 +697,10 @@ static bool store_has_lane(const uop *store) {
   return false;
 }
 
-static bool lane_one_stage(kernel *k) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &k->ast, 1);
-  bool did = false;
-  for (size_t i = 0; i < l.n && !did; i++) {
-    uop *r = is_stage_store(k, l.at[i]) && !store_has_lane(l.at[i]) ? stage_lane(k, l.at[i]) : NULL;
-    did = r && apply_to(k, OPT_LANES, r, lanes_that_fit(k, r));
-  }
-  arena_free(a);
-  return did;
+static bool lane_stage(kernel *k, const uop_list *all, size_t i, int unused) {
+  uop *r = is_stage_store(k, all->at[i]) && !store_has_lane(all->at[i]) ? stage_lane(k, all->at[i]) : NULL;
+  (void)unused;
+  return r && apply_to(k, OPT_LANES, r, lanes_that_fit(k, r));
 }
 
 static size_t count_ops(const uop_list *l, enum op op) {
@@ -729,28 +720,22 @@ static bool sums_itself(uop *u) {
   return does;
 }
 
-// Unrolls the short loops of a stage, and `sums` vectors of a stage whose elements are sums, which share loads. Returns
-// whether it did.
-static bool unroll_one_stage(kernel *k, int sums) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &k->ast, 1);
-  bool did = false;
-  for (size_t i = 0; i < l.n && !did; i++) {
-    uop *u = l.at[i];
-    if (!is_stage_store(k, u)) continue;
-    bool shares = store_has_lane(u) && sums_itself(u->src[1]);
-    int64_t unrolled = 1, most = shares ? sums : 2;
-    for (size_t j = 2; j < u->nsrc; j++) if (u->src[j]->b == AXIS_UNROLL) unrolled *= u->src[j]->src[0]->a;
-    for (size_t j = u->nsrc; j-- > 2 && !did;) {
-      uop *r = u->src[j];
-      if (r->b != AXIS_REDUCE || unrolled >= most) continue;
-      int64_t n = most / unrolled;
-      while (n > 1 && r->src[0]->a % n) n--;
-      did = n > 1 && (shares || n == r->src[0]->a) && apply_to(k, OPT_UNROLL, r, n == r->src[0]->a ? 0 : (int)n);
-    }
+// Unrolls the short loops of a stage, and `sums` vectors of a stage whose elements are sums, which share loads.
+static bool unroll_one_stage(kernel *k, const uop_list *all, size_t i, int sums) {
+  uop *u = all->at[i];
+  if (!is_stage_store(k, u)) return false;
+  bool shares = store_has_lane(u) && sums_itself(u->src[1]);
+  int64_t unrolled = 1, most = shares ? sums : 2;
+  for (size_t j = 2; j < u->nsrc; j++) if (u->src[j]->b == AXIS_UNROLL) unrolled *= u->src[j]->src[0]->a;
+  for (size_t j = u->nsrc; j-- > 2;) {
+    uop *r = u->src[j];
+    if (r->b != AXIS_REDUCE || unrolled >= most) continue;
+    int64_t n = most / unrolled;
+    while (n > 1 && r->src[0]->a % n) n--;
+    bool all_of_it = n == r->src[0]->a;
+    if (n > 1 && (shares || all_of_it) && apply_to(k, OPT_UNROLL, r, all_of_it ? 0 : (int)n)) return true;
   }
-  arena_free(a);
-  return did;
+  return false;
 }
 
 enum { STAGE_COPIES = 4, GROUP_COPIES = 16 };
@@ -812,11 +797,11 @@ static void staged(kernel *k) {
   if (k->t->vector_bytes) {
     uop *r = output_lanes(k);
     if (r) apply_to(k, OPT_LANES, r, lanes_that_fit(k, r));
-    while (lane_one_stage(k)) {}
-    while (lane_one_reduce(k)) {}
+    kernel_change_all(k, lane_stage, 0);
+    kernel_change_all(k, lane_one_reduce, 0);
   }
   int sums = MAX_ACCUMULATORS / copy_stages(k);
-  while (unroll_one_stage(k, sums)) {}
+  kernel_change_all(k, unroll_one_stage, sums);
   axes x;
   kernel_axes(k, &x);
   // the rest of the output: vectors of one row, which share the elements of a stage
@@ -865,7 +850,7 @@ void heuristic(kernel *k, bool by_memory) {
   if (k->t->vector_bytes && !dot) {
     uop *r = output_lanes(k);
     if (r) apply_to(k, OPT_LANES, r, lanes_that_fit(k, r));
-    while (lane_one_reduce(k)) {}
+    kernel_change_all(k, lane_one_reduce, 0);
   }
   if (dot) { both_halves(k); unroll_dot(k); two_sums(k); }
   else unroll_blocks(k);

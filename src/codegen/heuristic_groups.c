@@ -31,20 +31,15 @@ static bool words_along(const uop *reduce, const uop *r) {
   return l.n;
 }
 
-static bool dot_alone(kernel *k) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &k->ast, 1);
-  bool did = false;
-  for (size_t i = 0; i < l.n && !did; i++) {
-    uop *u = l.at[i];
-    if (u->op != OP_REDUCE || u->dt != DT_I32 || u->a != OP_ADD) continue;
-    for (size_t j = (size_t)uop_first_range(u); j < u->nsrc && !did; j++) {
-      int axis = axis_of(k, u->src[j]);
-      did = words_along(u, u->src[j]) && kernel_apply(k, (opt){OPT_TC, axis, axis});
-    }
+static bool dot_alone(kernel *k, const uop_list *all, size_t i, int unused) {
+  uop *u = all->at[i];
+  (void)unused;
+  if (u->op != OP_REDUCE || u->dt != DT_I32 || u->a != OP_ADD) return false;
+  for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++) {
+    int axis = axis_of(k, u->src[j]);
+    if (words_along(u, u->src[j]) && kernel_apply(k, (opt){OPT_TC, axis, axis})) return true;
   }
-  arena_free(a);
-  return did;
+  return false;
 }
 
 static bool depends_on(const uop *u, uop *const *ranges, int n) {
@@ -221,46 +216,37 @@ static void part_sum(kernel *k, bool whole) {
 }
 
 // Unrolls the steps of a row's contiguous bytes, so that they are read together.
-static bool unroll_one_unit(kernel *k) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &k->ast, 1);
-  bool did = false;
-  for (size_t i = 0; i < l.n && !did; i++) {
-    uop *u = l.at[i];
-    loads in;
-    if (u->op != OP_REDUCE) continue;
-    find_loads(u->src[0], &in);
-    for (size_t j = (size_t)uop_first_range(u); j < u->nsrc && !did; j++) {
-      uop *r = u->src[j];
-      bool within = false;
-      if (r->b != AXIS_REDUCE || r->src[0]->op != OP_CONST) continue;
-      for (int n = 0; n < in.n; n++) {
-        int64_t step = is_stream(in.at[n]->src[0]->src[0]) ? step_bytes(in.at[n], r) : 0;
-        within |= step > 0 && step * r->src[0]->a <= k->t->row_bytes;
-      }
-      did = within && apply_to(k, OPT_UNROLL, r, 0);
+static bool unroll_unit(kernel *k, const uop_list *all, size_t i, int unused) {
+  uop *u = all->at[i];
+  loads in;
+  (void)unused;
+  if (u->op != OP_REDUCE) return false;
+  find_loads(u->src[0], &in);
+  for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++) {
+    uop *r = u->src[j];
+    bool within = false;
+    if (r->b != AXIS_REDUCE || r->src[0]->op != OP_CONST) continue;
+    for (int n = 0; n < in.n; n++) {
+      int64_t step = is_stream(in.at[n]->src[0]->src[0]) ? step_bytes(in.at[n], r) : 0;
+      within |= step > 0 && step * r->src[0]->a <= k->t->row_bytes;
     }
+    if (within && apply_to(k, OPT_UNROLL, r, 0)) return true;
   }
-  arena_free(a);
-  return did;
+  return false;
 }
 
 // A float sum around integer sums: steps that use different bits of equal bytes are unrolled, so that the bytes are
 // read once.
-static bool unroll_shared_bytes(kernel *k) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &k->ast, 1);
-  bool did = false;
-  for (size_t i = 0; i < l.n && !did; i++) {
-    uop *u = l.at[i];
-    for (size_t j = (size_t)uop_first_range(u); u->op == OP_REDUCE && u->dt == DT_F32 && j < u->nsrc && !did; j++) {
-      uop *r = u->src[j];
-      bool small = r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && r->src[0]->a <= MOST_SHARED;
-      did = small && shares_bytes(k, u, r) && apply_to(k, OPT_UNROLL, r, 0);
-    }
+static bool unroll_shared_bytes(kernel *k, const uop_list *all, size_t i, int unused) {
+  uop *u = all->at[i];
+  (void)unused;
+  if (u->op != OP_REDUCE || u->dt != DT_F32) return false;
+  for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++) {
+    uop *r = u->src[j];
+    bool small = r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && r->src[0]->a <= MOST_SHARED;
+    if (small && shares_bytes(k, u, r) && apply_to(k, OPT_UNROLL, r, 0)) return true;
   }
-  arena_free(a);
-  return did;
+  return false;
 }
 
 // Is there a sum of F16 or BF16 products that has an instruction?
@@ -506,7 +492,7 @@ static bool rows_in_items(kernel *k) {
   for (;;) {
     if (!tiles) {
       if (!apply_to(k, OPT_LOCAL, row, 0)) return false;
-      while (dot_alone(k)) {}
+      kernel_change_all(k, dot_alone, 0);
     }
     part_sum(k, many);
     share_other_sums(k);
@@ -518,9 +504,9 @@ static bool rows_in_items(kernel *k) {
     int64_t tokens = more_columns(k, many);
     if (many) groups = groups_of_tokens(k, tokens);
   }
-  while (unroll_one_unit(k)) {}
+  kernel_change_all(k, unroll_unit, 0);
   unroll_dot(k);
-  while (unroll_shared_bytes(k)) {}
+  kernel_change_all(k, unroll_shared_bytes, 0);
   if (!tiles) share_rows(k);
   if (groups) share_weights(k, groups);
   return true;
@@ -592,17 +578,15 @@ static bool has_items(const kernel *k, const uop *u) {
   return any;
 }
 
+static bool separate_sum(kernel *k, const uop_list *all, size_t i, int unused) {
+  (void)unused;
+  return all->at[i]->op == OP_REDUCE && !has_items(k, all->at[i]) && kernel_separate(k, all->at[i]);
+}
+
 // Maxima and sums over a stage's elements that are equal for all output elements are computed by a subgroup together.
 // Ranges that they share with other sums become their own.
 static void sums_of_stages(kernel *k) {
-  for (bool did = true; did;) {
-    arena *a = arena_new();
-    uop_list l = uop_toposort(a, &k->ast, 1);
-    did = false;
-    for (size_t i = 0; i < l.n && !did; i++)
-      did = l.at[i]->op == OP_REDUCE && !has_items(k, l.at[i]) && kernel_separate(k, l.at[i]);
-    arena_free(a);
-  }
+  kernel_change_all(k, separate_sum, 0);
   sums_in_subgroup(k);
 }
 
@@ -750,7 +734,7 @@ void work_groups(kernel *k) {
   int block = env_int(ENV_MV_BLOCKSIZE), rows = env_int(ENV_MV_ROWS_PER_THREAD), shared = 1, count;
   double steps;
   if (rows_in_items(k)) return;
-  while (dot_alone(k)) {}
+  kernel_change_all(k, dot_alone, 0);
   bool alone = !outer_sum(k, &steps) || steps <= SHORT_SUM;
   if (!alone) shared = share_sum(k, env_int(ENV_MV_THREADS_PER_ROW));
   unroll_dot(k);

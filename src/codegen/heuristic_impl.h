@@ -17,6 +17,10 @@ uop *main_reduce(kernel *k, int *count);  // the kernel's product; count: number
 enum { MOST_NUMBERS = 3 /* of items, that a launch has */ };
 bool apply_to(kernel *k, enum opt_kind kind, const uop *r, int amount);          // applies the OptOp to range r
 int axis_of(const kernel *k, const uop *r);
+// Calls `change` with each op of a kernel (all->at[i], operands first) until it returns true, since it has changed the
+// kernel; then with the new ops, until no call changes it.
+typedef bool op_change(kernel *k, const uop_list *all, size_t i, int arg);
+void kernel_change_all(kernel *k, op_change *change, int arg);
 void unroll_dot(kernel *k);                      // unrolls inside the outermost reduction around a dot product
 // Do bytes of a weight serve several steps of r, or another sum without these steps?
 bool shares_bytes(kernel *k, uop *reduce, const uop *r);
