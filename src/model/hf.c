@@ -267,6 +267,7 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   case HF_TILE:
   case HF_TILE_IN_ROWS:
   case HF_FROM_ROW:
+  case HF_PART:
   case HF_UNGROUP:
   case HF_COLLECT:
   case HF_COLLECT_LAST: return hf_set_order(h, m, s, r, err);
@@ -292,6 +293,21 @@ static int follow_rule(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, 
   }
 }
 
+// Adds a vector of a head's size with one number.
+static int add_full(hf *h, const char *to, const char *key, error *err) {
+  enum { MOST = 1 << 16 };
+  double v = 1;
+  bool found;
+  uint32_t n;
+  if (hf_head_size(h, &n, err) || (key && hf_f64(h, key, &v, &found, err))) return -1;
+  if (!n || n > MOST) return hf_fail(h, "config.json", "head_dim", err, "%u is not from 1 to %d", n, MOST);
+  if (key && !found) return hf_fail(h, "config.json", key, err, "is missing");
+  float *all = ARENA_ARRAY(h->arena, float, n);
+  for (uint32_t i = 0; i < n; i++) all[i] = (float)v;
+  hf_add_values(h, to, all, n);
+  return 0;
+}
+
 static bool is_changed(const hf_made *m) { return m->plus != 0 || m->minus_exp || m->times; }
 
 static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *to, uint32_t expert, error *err) {
@@ -299,6 +315,7 @@ static int make_tensor(hf *h, const hf_source *s, const hf_rule *r, const char *
   if (strlen(to) > GGUF_MAX_NAME)
     return hf_fail(h, file_of(h, s), s->name, err, "its name would be too long: %s",
                    gguf_quote(quoted, sizeof quoted, to, strlen(to)));
+  if ((r->op & HF_OP_MASK) == HF_FULL) return add_full(h, to, r->heads, err);
   if ((r->op & HF_OP_MASK) == HF_KEY_INTEGERS) return add_integers(h, s, to, err);
   if (!s->format) return hf_fail(h, file_of(h, s), s->name, err, "tensors of %s are not read", s->dtype);
   if (s->n_dims > GGUF_MAX_DIMS || s->begin == s->end)
@@ -378,6 +395,7 @@ static bool stays_f32(const hf *h, const hf_tensor *t) {
                                      "indexer_compressor_gate.weight"};
   bool adapter = hf_ends_in(t->name, ".lora_a") || hf_ends_in(t->name, ".lora_b");
   if (t->n_dims < 2 || (!adapter && !hf_ends_in(t->name, ".weight"))) return true;
+  if (h->f32_head && !strcmp(t->name, "output.weight")) return true;
   if (h->class->f32 && !*h->class->f32) return false;
   if (h->class->f32 && strstr(t->name, h->class->f32)) return true;
   for (size_t i = 0; i < COUNT(ends); i++) if (hf_ends_in(t->name, ends[i])) return true;

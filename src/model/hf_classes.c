@@ -587,7 +587,8 @@ static const hf_class *with_relatives(const hf *h, const hf_class *row) {
     const char *like = row->like;
     row = class_row(like);
     die_if(!row, "%s is like %s, which has no row", out->name, like);
-    TAKE(arch), TAKE(defaults), TAKE(derived), TAKE(prepare), TAKE(under), TAKE(keys), TAKE(rules), TAKE(more);
+    TAKE(arch), TAKE(defaults), TAKE(derived), TAKE(prepare), TAKE(rename), TAKE(under), TAKE(keys), TAKE(rules),
+      TAKE(more);
     TAKE(musts), TAKE(f32), TAKE(vocab), TAKE(bare), TAKE(head_dim), TAKE(own_scaling), TAKE(own_log_weight),
       TAKE(seeing);
     TAKE(alone), TAKE(further), TAKE(no_mtp);
@@ -765,6 +766,7 @@ static const char *name_alone(const hf *h, const char *name) {
                                        "model.vision_model.",    "model.multi_modal_projector.",
                                        "model.visual.",          "visual.",
                                        "patch_merge_mlp.",
+                                       "model.vision_adapter.",  "model.vision_projection.",
                                        "model.embed_vision.",    "model.embed_audio.",
                                        "model.audio_tower.",
                                        "model.switch.",          "switch.",
@@ -817,6 +819,7 @@ const hf_rule *hf_rule_for(const hf *h, const char *stored, const hf_rule *after
   static const hf_rule left_out = {"", NULL, HF_SKIP, NULL};
   const char *name = h->class->seeing ? name_alone(h, stored) : stored;
   if (!name || (h->class->no_mtp && is_of_mtp(h, name))) return after ? NULL : &left_out;
+  if (h->class->rename) name = h->class->rename(h, name);
   if (h->class->further) name = name_further(h, name);
   if (h->class->bare && strncmp(name, "model.", 6)) name = arena_printf(h->arena, "model.%s", name);
   size_t under = h->class->under ? strlen(h->class->under) : 0;

@@ -1,7 +1,7 @@
 // Rows of the table of classes (hf_classes.c) for mixtures of experts: DeepSeek, dots3-note, Granite, GLM 4, dots,
-// MiniMax, Phi, EXAONE, Hy3, AFMoE and Ernie, and Ernie's dense models. DeepSeek's attention (MLA) keeps a small vector
-// for each token: the matrix that makes keys and values from it is split in two, and the key part is transposed, as in
-// GGUF files.
+// MiniMax, Phi, EXAONE, Hy3, Hy4, AFMoE and Ernie, and Ernie's dense models. DeepSeek's attention (MLA) keeps a small
+// vector for each token: the matrix that makes keys and values from it is split in two, and the key part is transposed,
+// as in GGUF files.
 #include <math.h>
 #include <string.h>
 #include "model/hf_impl.h"
@@ -313,6 +313,69 @@ int hf_put_indexer_types(hf *h, error *err) {
 
 static int indexed_more(hf *h, error *err) {
   return deepseek_more(h, err) || hf_put_nextn(h, err) || hf_put_indexer_types(h, err) ? -1 : 0;
+}
+
+// ---- Hy4 ------------------------------------------------------------------------------------------------------------
+
+// DeepSeek's attention with gates and sinks, in several streams. transformers saves other names of gates and streams
+// than published folders have.
+#define STREAMS(in, to) \
+  {BLOCK in "hc_fn", "blk.*." to "_fn.weight", 0, 0}, {BLOCK in "hc_base", "blk.*." to "_base.weight", 0, 0}, \
+    {BLOCK in "hc_scale", "blk.*." to "_scale.weight", 0, 0}
+#define HEAD_STREAMS(in) \
+  {in "hc_head_fn", "output_hc_fn.weight", 0, 0}, {in "hc_head_base", "output_hc_base.weight", 0, 0}, \
+    {in "hc_head_scale", "output_hc_scale.weight", 0, 0}
+static const hf_rule hy_v4_rules[] = {
+  HF_LATENT(BLOCK "self_attn"),
+  HF_INDEXER(BLOCK "self_attn.indexer."),
+  {BLOCK "self_attn.linear_gate", "blk.*.attn_gate", 0, 0},
+  {BLOCK "self_attn.learnable_sink_param", "blk.*.attn_sinks.weight", 0, 0},
+  STREAMS("hc_attn_layer.hc_pre.", "hc_attn"),
+  STREAMS("hc_pre.hc_attn_layer.", "hc_attn"),
+  STREAMS("hc_mlp_layer.hc_pre.", "hc_ffn"),
+  STREAMS("hc_pre.hc_mlp_layer.", "hc_ffn"),
+  HEAD_STREAMS("model.hc_head."),
+  HEAD_STREAMS("model.hc_pre.hc_head."),
+  {BLOCK "mlp.linear_gate", "blk.*.ffn_gate", 0, 0},
+  {BLOCK "mlp.shared_experts.linear_gate", "blk.*.ffn_gate_shexp", 0, 0},
+  {BLOCK "mlp.experts.gate_up_proj", "blk.*.ffn_gate_exps.weight", HF_FIRST, 0},
+  {BLOCK "mlp.experts.gate_up_proj", "blk.*.ffn_up_exps.weight", HF_REST, 0},
+  {BLOCK "mlp.experts.down_proj", "blk.*.ffn_down_exps.weight", 0, 0},
+  EXPERTS("mlp"),
+  {0},
+};
+static const hf_key hy_v4_keys[] = {
+  DEEPSEEK_KEYS,
+  {"hyper_connection.count", HF_U32, "hc_mult"},
+  {"hyper_connection.epsilon", HF_F32_KEY, "hc_eps"},
+  {"hyper_connection.magnitude", HF_F32_KEY, "hc_magnitude"},
+  {"attention.indexer.head_count", HF_U32, "index_n_heads"},
+  {"attention.indexer.key_length", HF_U32, "index_head_dim"},
+  {"attention.indexer.top_k", HF_U32, "index_topk"},
+  {0},
+};
+
+static int prepare_hy_v4(hf *h, error *err) {
+  static const char *const ones[] = {"n_group", "topk_group"};
+  const char *name;
+  for (size_t i = 0; i < COUNT(ones); i++)
+    if (json_integer_value(json_object_get(h->text, ones[i])) == 1) json_object_del(h->text, ones[i]);
+  h->f32_head = json_is_true(hf_value(h, "enable_lm_head_fp32", &name));
+  return hf_read_dense_layers(h, err);
+}
+
+// The limit of experts' gates is that of each layer; 0 is none.
+static int hy_v4_more(hf *h, error *err) {
+  double limit = 0;
+  bool found;
+  gguf_head_u32(h->head, hf_arch_key(h, "expert_gating_func"), 2);
+  if (deepseek_more(h, err) || hf_put_indexer_types(h, err) || hf_f64(h, "swiglu_limit", &limit, &found, err))
+    return -1;
+  if (!(limit > 0)) return 0;
+  float *each = ARENA_ARRAY(h->arena, float, h->n_layers);
+  for (uint32_t i = 0; i < h->n_layers; i++) each[i] = (float)limit;
+  gguf_head_f32s(h->head, hf_arch_key(h, "swiglu_clamp_exp"), each, h->n_layers);
+  return 0;
 }
 
 // ---- Ernie ----------------------------------------------------------------------------------------------------------
@@ -706,6 +769,18 @@ const hf_class hf_classes_moe[] = {
    .vocab = HF_VOCAB_GLM_MOE,
    .arch = "glm-dsa",
    .defaults = "{\"rms_norm_eps\":1e-5," THETA("10000.0") ",\"first_k_dense_replace\":0,\"kv_lora_rank\":512}"},
+  {.name = "HYV4ForCausalLM",
+   .own_log_weight = true,
+   .no_mtp = true,
+   .arch = "hy_v4",
+   .f32 = "output_hc_fn",
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false n_group=1 topk_group=1",
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("10000.0") ",\"first_k_dense_replace\":1,\"n_shared_experts\":1,"
+               "\"norm_topk_prob\":true}",
+   .prepare = prepare_hy_v4,
+   .keys = hy_v4_keys,
+   .rules = hy_v4_rules,
+   .more = hy_v4_more},
   {.name = "HYV3ForCausalLM",
    .arch = "hy_v3",
    .musts = "hidden_act=silu attention_bias=false mlp_bias=false qk_norm=true moe_router_use_sigmoid=true "

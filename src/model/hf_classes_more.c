@@ -1,6 +1,7 @@
-// Rows of the table of classes (hf_classes.c): Ministral 3, LFM2, HunYuan, MiniCPM 3, Jais 2, Command R7B and
+// Rows of the table of classes (hf_classes.c): Ministral 3, LFM2, HunYuan, MiniCPM 3, Jais 2, HRM, Command R7B and
 // StarCoder 2.
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include "model/hf_impl.h"
 
@@ -201,6 +202,56 @@ static int minicpm3_more(hf *h, error *err) {
   return hf_put_longrope(h, turned, err);
 }
 
+// ---- HRM ------------------------------------------------------------------------------------------------------------
+
+// Two stacks of layers, which run several times. In files the layers of H come after those of L.
+#define FOUR(n) n "/4"
+static const hf_rule hrm_rules[] = {
+  {"model.z_L_init", "hrm.z_l_init", 0, 0},
+  {BLOCK "attn.gqkv_proj", "blk.*.attn_gate", HF_PART, FOUR("0")},
+  {BLOCK "attn.gqkv_proj", "blk.*.attn_q", HF_PART, FOUR("1")},
+  {BLOCK "attn.gqkv_proj", "blk.*.attn_k", HF_PART, FOUR("2")},
+  {BLOCK "attn.gqkv_proj", "blk.*.attn_v", HF_PART, FOUR("3")},
+  {BLOCK "attn.o_proj", "blk.*.attn_output", 0, 0},
+  {BLOCK "mlp.gate_up_proj", "blk.*.ffn_gate", HF_PART, "0/2"},
+  {BLOCK "mlp.gate_up_proj", "blk.*.ffn_up", HF_PART, "1/2"},
+  {0},
+};
+static const hf_key hrm_keys[] = {
+  {"embedding_scale", HF_F32_KEY, "embedding_scale"},
+  {"hrm.layers_per_stack", HF_U32, "num_layers_per_stack"},
+  {"hrm.h_cycles", HF_U32, "H_cycles"},
+  {"hrm.l_cycles", HF_U32, "L_cycles"},
+  {"hrm.prefix_lm", HF_BOOL, "prefix_lm"},
+  {0},
+};
+
+static const char *rename_hrm(const hf *h, const char *name) {
+  static const char low[] = "model.L_module.layers.", high[] = "model.H_module.layers.";
+  const char *from = !strncmp(name, low, strlen(low)) ? low : !strncmp(name, high, strlen(high)) ? high : NULL, *key;
+  if (!from) return name;
+  const char *digits = name + strlen(from);
+  size_t n = strspn(digits, "0123456789");
+  if (!n || n > 6 || (n > 1 && *digits == '0')) return name;
+  long at = strtol(digits, NULL, 10);
+  if (from == high) at += (long)json_integer_value(hf_value(h, "num_layers_per_stack", &key));
+  return arena_printf(h->arena, "model.layers.%ld%s", at, digits + n);
+}
+
+// Published folders count the layers of a stack, folders of transformers all that run.
+static int prepare_hrm(hf *h, error *err) {
+  uint32_t layers, high, low;
+  if (hf_need_u32(h, "num_layers_per_stack num_hidden_layers", &layers, err) ||
+      hf_need_u32(h, "H_cycles", &high, err) || hf_need_u32(h, "L_cycles", &low, err))
+    return -1;
+  if (layers > HF_LAYERS_MOST || high > HF_LAYERS_MOST || low > HF_LAYERS_MOST)
+    return hf_fail(h, config_name, "num_layers_per_stack", err, "%u layers in %u and %u cycles are more than %d",
+                   layers, high, low, HF_LAYERS_MOST);
+  json_object_set_new(h->text, "num_layers_per_stack", json_integer(layers));
+  json_object_set_new(h->text, "num_hidden_layers", json_integer((json_int_t)layers * high * (low + 1)));
+  return 0;
+}
+
 // ---- Command R7B ----------------------------------------------------------------------------------------------------
 
 static const hf_key cohere2_keys[] = {
@@ -286,6 +337,15 @@ const hf_class hf_classes_more[] = {
    .musts = "hidden_act=relu2 attention_bias=true mlp_bias=true",
    .defaults = "{\"layer_norm_eps\":1e-5,\"rope_theta\":500000.0}",
    .rotated = 1},
+  {.name = "HrmTextForCausalLM",
+   .arch = "hrm_text",
+   .rotated = 1,
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false",
+   .defaults = "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"prefix_lm\":false}",
+   .prepare = prepare_hrm,
+   .rename = rename_hrm,
+   .keys = hrm_keys,
+   .rules = hrm_rules},
   {.name = "Cohere2ForCausalLM",
    .arch = "cohere2",
    .musts = "hidden_act=silu attention_bias=false sliding_window_pattern=4",

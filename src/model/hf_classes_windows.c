@@ -1,5 +1,5 @@
 // Rows of the table of classes (hf_classes.c) for models whose layers have windows in an order that the folder lists:
-// Mellum 2, MiMo V2, Command A's mixtures, Laguna and Granite SWA.
+// Mellum 2, MiMo V2, Command A's mixtures, Laguna, Granite SWA and Muse Glimmer.
 #include <string.h>
 #include "model/hf_impl.h"
 
@@ -260,6 +260,45 @@ static int granite_swa_more(hf *h, error *err) {
   return put_listed_windows(h, err) || hf_llama_more(h, err) || put_turning(h, err) ? -1 : 0;
 }
 
+// ---- Muse Glimmer ---------------------------------------------------------------------------------------------------
+
+// 1 is added to the norms of layers. Queries and keys have norms without weights, and queries one factor.
+#define QUERIES BLOCK "self_attn.q_proj.weight"
+static const hf_rule muse_rules[] = {
+  {BLOCK "input_layernorm", "blk.*.attn_norm", HF_PLUS_ONE, 0},
+  {BLOCK "post_attention_layernorm", "blk.*.post_attention_norm", HF_PLUS_ONE, 0},
+  {BLOCK "pre_feedforward_layernorm", "blk.*.ffn_norm", HF_PLUS_ONE, 0},
+  {BLOCK "post_feedforward_layernorm", "blk.*.post_ffw_norm", HF_PLUS_ONE, 0},
+  {QUERIES, "blk.*.attn_q_norm.weight", HF_FULL, "qk_scale_factor"},
+  {QUERIES, "blk.*.attn_k_norm.weight", HF_FULL, NULL},
+  {QUERIES, "blk.*.attn_q.weight", HF_WEAVE, "num_attention_heads"},
+  HF_WOVEN,
+  {BLOCK "self_attn.gate_proj", "blk.*.attn_gate", 0, 0},
+  {0},
+};
+static const hf_key muse_keys[] = {
+  {"final_logit_softcapping", HF_F32_KEY, "final_logit_softcapping"},
+  {"logit_scale", HF_F32_KEY, "output_multiplier"},
+  {0},
+};
+
+// Layers without a window do not rotate, the others have the model's base.
+static int muse_more(hf *h, error *err) {
+  static const char key[] = "layer_rope_theta";
+  json_t *list = json_object_get(h->text, key), *v;
+  hf_layers y;
+  double base = 0;
+  bool found;
+  size_t i;
+  if (put_listed_windows(h, err) || hf_read_layers(h, "layer_types", kinds_of_attention, true, &y, err) ||
+      hf_rope_number(h, "rope_theta", "rope_theta", &base, &found, err))
+    return -1;
+  json_array_foreach(list, i, v)
+    if (i >= y.n || !json_is_number(v) || json_number_value(v) != (y.of[i] ? base : 0))
+      return hf_fail(h, config_name, key, err, "has another base than files of %s at %zu", h->class->arch, i);
+  return 0;
+}
+
 // ---- the rows -------------------------------------------------------------------------------------------------------
 
 const hf_class hf_classes_windows[] = {
@@ -316,6 +355,17 @@ const hf_class hf_classes_windows[] = {
    .keys = granite_keys,
    .rules = granite_rules,
    .more = granite_swa_more},
+  {.name = "MuseGlimmerForConditionalGeneration",
+   .arch = "muse-glimmer",
+   .vocab = HF_VOCAB_MUSE,
+   .seeing = true,
+   .musts = "hidden_activation=silu attention_bias=false post_norm_eps=1e-08",
+   .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":500000.0,\"head_dim\":128,\"sliding_window\":2048,"
+               "\"final_logit_softcapping\":20.0,\"output_multiplier\":0.19611613513818404,"
+               "\"qk_scale_factor\":3.87}",
+   .keys = muse_keys,
+   .rules = muse_rules,
+   .more = muse_more},
   {.name = "GraniteMoeSWAForCausalLM",
    .like = "GraniteSWAForCausalLM",
    .keys = granite_moe_keys,

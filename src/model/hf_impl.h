@@ -92,6 +92,7 @@ struct hf {
   const struct hf_class *class;
   hf_layers kinds;                   // set by `prepare` if rules differ between layers
   uint32_t n_layers, n_further;      // layers, and MTP blocks if the class may have them
+  bool f32_head;                     // output.weight is F32
   bool rotation_read;                // keys hold what config.json says of scaled positions
   uint32_t file_type;
   const struct format *wish;         // format of matrices
@@ -181,6 +182,8 @@ enum hf_op {
   HF_COLLECT_LAST, // the last part
   HF_UNGROUP,      // rows in groups of heads of several parts: one part of all groups, then the next
   HF_FROM_ROW,     // the rows from a number on
+  HF_PART,         // one of several equal parts of the rows
+  HF_FULL,         // a vector of a head's size with one number
   HF_MATRICES,     // a number of matrices, one after the other, become a stack
   HF_MATRICES_TURNED, // HF_MATRICES, each transposed
   HF_KERNELS,      // a kernel of a convolution for each channel: four axes, with one element before and after channels
@@ -208,8 +211,8 @@ typedef struct hf_rule {
   // HF_UNGROUP: groups, then the heads of each part. HF_FIRST: heads, and the number of first rows of each. HF_STACK:
   // the number of matrices or vectors, if it is not that of experts. HF_PADDED: the number of rows. HF_IN_ROWS: the
   // number of rows; NULL: a row for each number. HF_MATRICES: the number of matrices. HF_JOIN: the
-  // number of parts. HF_FROM_ROW: the number; absent:
-  // 0. HF_TIMES: a list [[end, factor, factor], ...], each for the rows before `end`.
+  // number of parts. HF_FROM_ROW: the number; absent: 0. HF_PART: "I/N", part I of N, from 0 on. HF_FULL: the number;
+  // NULL: 1. HF_TIMES: a list [[end, factor, factor], ...], each for the rows before `end`.
   // "A|B": A for layers of kind 0 (hf.kinds), B for others.
   const char *heads;
 } hf_rule;
@@ -235,6 +238,7 @@ enum hf_vocab {
   HF_VOCAB_HUNYUAN_MOE,
   HF_VOCAB_KIMI,
   HF_VOCAB_LAGUNA,
+  HF_VOCAB_MUSE,
   HF_VOCAB_MODERNBERT,
   HF_VOCAB_EUROBERT,
   HF_VOCAB_XLMR,
@@ -289,6 +293,8 @@ typedef struct hf_class {
   const char *defaults;              // JSON: defaults if config.json lacks the values
   const char *derived;               // other values that config.json may lack: hf_derived.c
   int (*prepare)(hf *h, error *err); // sets values of h->text that depend on several others; may be NULL
+  // A tensor's name as rules have it; may be NULL.
+  const char *(*rename)(const hf *h, const char *name);
   const char *under;                 // what names of tensors may begin with; rules are without it
   const hf_key *keys;                // in addition to the common ones
   const hf_rule *rules;              // tried before the common ones

@@ -169,6 +169,16 @@ static int take_rows_from(const hf *h, const hf_source *s, const char *key, int6
   return 0;
 }
 
+// Takes a part of several equal ones: "I/N".
+static int take_equal_part(const hf *h, const hf_source *s, const char *words, int64_t *n, hf_order *o, error *err) {
+  char *end;
+  int64_t at = strtol(words, &end, 10), parts = strtol(end + 1, NULL, 10);
+  if (*n % parts) return does_not_fit(h, s, arena_printf(h->arena, "%d parts", (int)parts), *n, err);
+  *n /= parts;
+  add_slice(o, (hf_slice){at * *n, {1, 1, *n}, {0, 0, 1}});
+  return 0;
+}
+
 // Takes every second row, beginning with row `first`.
 static int take_second_rows(const hf *h, const hf_source *s, hf_made *m, int64_t first, error *err) {
   if (m->t.ne[1] % 2) return does_not_fit(h, s, "pairs of rows", m->t.ne[1], err);
@@ -188,6 +198,7 @@ int hf_set_order(hf *h, hf_made *m, const hf_source *s, const hf_rule *r, error 
   int status = op == HF_WEAVE ? weave(h, s, r->heads, *n, o, err)
                : op == HF_WEAVE_QK ? weave_two(h, s, r->heads, *n, o, err)
                : op == HF_FROM_ROW ? take_rows_from(h, s, r->heads, n, o, err)
+               : op == HF_PART ? take_equal_part(h, s, r->heads, n, o, err)
                : op == HF_UNGROUP ? ungroup_heads(h, s, r->heads, *n, o, err)
                : op == HF_TILE || op == HF_TILE_IN_ROWS
                  ? tile_heads(h, s, r->heads, *n, o, err)

@@ -280,6 +280,15 @@ static void find_laguna_roles(const hf *h, role_list *r) {
     if (v = json_array_get(list, i), !json_equal(v, bos)) r->id[EOT] = json_integer_value(v);
 }
 
+// The token that ends an answer of Muse Glimmer, if there is one.
+static void find_muse_roles(const hf *h, const json_t *tokenizer, role_list *r) {
+  size_t k;
+  json_t *said;
+  if (h->class->vocab != HF_VOCAB_MUSE) return;
+  json_array_foreach(json_object_get(tokenizer, "added_tokens"), k, said)
+    if (is_text(text_in(said, "content"), "<|eot|>")) r->id[EOT] = json_integer_value(json_object_get(said, "id"));
+}
+
 static int put_roles(hf *h, const json_t *tokenizer, const json_t *settings, error *err) {
   role_list r = {0};
   read_role_texts(settings, &r);
@@ -287,6 +296,7 @@ static int put_roles(hf *h, const json_t *tokenizer, const json_t *settings, err
   find_role_ids(h, tokenizer, settings, &r);
   if (find_glm_roles(h, tokenizer, &r, err)) return -1;
   find_laguna_roles(h, &r);
+  find_muse_roles(h, tokenizer, &r);
   for (int i = 0; i < ROLES; i++) {
     if (r.id[i] < 0 || i == CLS) continue;                 // GGUF has no CLS here: it is BOS
     if ((uint64_t)r.id[i] >= h->n_vocab && h->pieces) continue;

@@ -148,6 +148,14 @@ def test_no_scaling_of_positions_is_left_out(run_weft, tmp_path, kind):
     ("dbrx", {"attn_config": None}, "'attn_config': is missing, or is not an object"),
     ("dbrx", {"ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4, "moe_top_k": 2, "ffn_act_fn": {"name": "gelu"}}}, "'ffn_act_fn': 'gelu' is not silu"),
     *(("dbrx", {"ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4, "moe_top_k": 2, "moe_normalize_expert_weights": v}}, "'moe_normalize_expert_weights': is not 1, but files of dbrx") for v in (2, None)),
+    *((k, {key: value}, f"'{key}': {str(value).lower()}, but files of {arch}") for k, arch, key, value in (
+        ("museglimmer", "muse-glimmer", "post_norm_eps", 0.001), ("museglimmer", "muse-glimmer", "attention_bias", True), ("hrm", "hrm_text", "hidden_act", "gelu"), ("hyv4", "hy_v4", "n_group", 2), ("hyv4", "hy_v4", "mlp_bias", True))),
+    ("museglimmer", {"layer_rope_theta": [1e4, 1e4, 1e4, 1e4]}, "'layer_rope_theta': has another base than files of muse-glimmer at 3"),
+    ("museglimmer", {"layer_rope_theta": [1e4, 5e5, 1e4, 0]}, "'layer_rope_theta': has another base than files of muse-glimmer at 1"),
+    ("museglimmer", {"qk_scale_factor": None}, "'qk_scale_factor': is missing"),
+    ("hrm", {"H_cycles": 5000}, "'num_layers_per_stack': 2 layers in 5000 and 3 cycles are more than 4096"),
+    ("hrm", {"L_cycles": None}, "'L_cycles': is missing"),
+    ("hyv4", {"indexer_types": ["full", "full"]}, "'indexer_types': is not a list of 3 layers"),
     ("minicpm3", {"scale_depth": 0}, "'scale_depth': 0 is not positive"),
     ("mellum", {"mlp_layer_types": ["dense"] + ["sparse"] * 3}, "'mlp_layer_types': has 'dense'"),
     ("mellum", {"layer_types": None}, "'layer_types': is missing"),
@@ -308,6 +316,27 @@ SAVED = {   # as transformers saves it: what the published form has besides, and
                "rope_parameters": {k: {"rope_type": "default", "rope_theta": t, "partial_rotary_factor": 0.334} for k, t in (("full_attention", 5e6), ("sliding_attention", 1e4))}}),
     "minimax-m3": (("moe_layer_freq", "sparse_attention_config", "n_shared_experts", "scoring_func", "use_gemma_norm", "use_qk_norm"), {}),
     "graniteswa": (("no_rope_layers",), {}), "hyv3": (("route_norm", "first_k_dense_replace"), {}), "deepseek32": (("first_k_dense_replace", "moe_layer_freq", "topk_method"), {})}
+
+
+def test_hrm_as_published(run_weft, tmp_path):
+    """num_hidden_layers is of a stack, without num_layers_per_stack."""
+    published, saved = both_forms(run_weft, tmp_path, "hrm", ("num_layers_per_stack",), {"num_hidden_layers": 2})
+    assert saved == published and len(saved[1]) > 10000, saved[0]
+
+
+def test_names_of_hy4_as_transformers_saves_them(run_weft, tmp_path):
+    """Its renaming is not the inverse of the one that reads published folders."""
+    record, out = RECORDS["hyv4"], tmp_path / "out.gguf"
+    names = [("mlp.gate_proj", "mlp.linear_gate"), ("shared_experts.gate_proj", "shared_experts.linear_gate"), ("hc_attn_layer.hc_pre.", "hc_pre.hc_attn_layer."), ("hc_mlp_layer.hc_pre.", "hc_pre.hc_mlp_layer."), ("model.hc_head.", "model.hc_pre.hc_head.")]
+    tensors = record["tensors"]
+    for a, b in names:
+        tensors = {n.replace(a, b): s for n, s in tensors.items()}
+    assert len(tensors.keys() - record["tensors"].keys()) == 1 + 2 + 3 * 6 + 3
+    shapes = []
+    for name, of in (("published", record["tensors"]), ("saved", tensors)):
+        keys(run_weft, folders.write(tmp_path / name / "hyv4", {**record, "tensors": of}), out)
+        shapes.append({t.name: t.shape.tolist() for t in gguf.GGUFReader(out).tensors})
+    assert shapes[0] == shapes[1]
 
 
 @pytest.mark.parametrize("kind", SAVED)

@@ -170,6 +170,9 @@ M3_TEXT = {**SMALL, "num_hidden_layers": 4, "head_dim": 32, "rotary_dim": 16, "r
 LAGUNA_ROPE = {"full_attention": {**YARN, "partial_rotary_factor": 0.5}, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}}
 
 
+HYV4_NAMES = [("mlp.linear_gate", "mlp.gate_proj"), ("shared_experts.linear_gate", "shared_experts.gate_proj"), ("hc_pre.hc_attn_layer.", "hc_attn_layer.hc_pre."), ("hc_pre.hc_mlp_layer.", "hc_mlp_layer.hc_pre."), ("model.hc_pre.hc_head.", "model.hc_head.")]
+
+
 def mimo_further():
     """Three layers that predict further tokens, which the converter takes to be there."""
     out = {}
@@ -338,6 +341,12 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
                    {"as_is": True, "said": {"scoring_func": "sigmoid", "n_shared_experts": 1, "use_gemma_norm": True, "use_qk_norm": True, "moe_layer_freq": M3_TEXT["moe_layer_freq"], "sparse_attention_config": M3_TEXT["sparse_attention_config"]}}),
     "dbrx": ("DbrxForCausalLM", "DbrxConfig", {**BARE, "d_model": 64, "n_heads": 4, "n_layers": 2, "max_seq_len": 512, "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 500000.0}, "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4, "moe_top_k": 2},
                                                "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}, "bos_token_id": 1, "eos_token_id": 2}),
+    "museglimmer": ("MuseGlimmerForConditionalGeneration", "MuseGlimmerConfig", {"text_config": {**SMALL, "num_hidden_layers": 4, "head_dim": 16, "sliding_window": 16, "bos_token_id": 1, "eos_token_id": 2},
+                                                                                "vision_config": {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}, "out_hidden_size": 64, "projector_hidden_size": 64},
+                    {"own": {"added": ["<|im_end|>", "<|endoftext|>", "<|eot|>"]}}),
+    "hrm": ("HrmTextForCausalLM", "HrmTextConfig", {"num_key_value_heads": 4, "num_hidden_layers": 16, "num_layers_per_stack": 2, "H_cycles": 2, "L_cycles": 3, "head_dim": 32, "prefix_lm": False, "bos_token_id": 1, "eos_token_id": 2}),
+    "hyv4": ("HYV4ForCausalLM", "HYV4Config", {**LATENT, "num_hidden_layers": 3, "q_lora_rank": 24, "n_shared_experts": 1, "index_n_heads": 16, "index_head_dim": 16, "index_topk": 8, "indexer_types": ["full", "shared", "full"], "routed_scaling_factor": 1.5, "pad_token_id": 0, "bos_token_id": 1,
+                                              "eos_token_id": 2}, {"names": HYV4_NAMES, "said": {"enable_lm_head_fp32": True, "num_nextn_predict_layers": 1}, "besides": {"model.mtp_layers.0.enorm.weight": [64]}}),
     # classes that are Python code in published folders
     "graniteswitch": ("GraniteMoeSharedForCausalLM", "GraniteMoeSharedConfig", {**SCALES, "shared_intermediate_size": 96, "num_local_experts": 0, "num_experts_per_tok": 0},
                       {"as_is": True, "said": SWITCH, "without": ("",), "besides": switch_tensors()}),
@@ -482,6 +491,9 @@ def answer(folder, model, config):
     """What transformers says of the token after some others."""
     import torch
     import transformers
+    if model == "HYV4ForCausalLM":           # neighbours rotate in published folders (docs/architecture.md), halves in transformers
+        models = transformers.models
+        models.hy_v4.modeling_hy_v4.apply_rotary_pos_emb = models.deepseek_v32.modeling_deepseek_v32.apply_rotary_pos_emb_interleave
     ids = [(7 * i * i + 3 * i) % config.get("text_config", config)["vocab_size"] for i in range(40)]
     with torch.no_grad():
         more = {"decoder_input_ids": torch.tensor([[config["decoder_start_token_id"]]])} if "T5" in model else {}
@@ -529,7 +541,7 @@ def record(llama_cpp, name):
     with tempfile.TemporaryDirectory() as folder:
         for dtype, outs in TYPES.items():
             source = make_folder.write(Path(folder) / dtype / name, made, dtype)
-            if dtype == "F32" and (own_name or model in ("MptForCausalLM", "PhimoeForCausalLM", "MiniMaxForCausalLM")) and (model.endswith(("ForCausalLM", "LMHeadModel")) or "T5For" in model or "Glm5Next" in model or "MiniMaxM3" in model):
+            if dtype == "F32" and (own_name or model in ("MptForCausalLM", "PhimoeForCausalLM", "MiniMaxForCausalLM")) and (model.endswith(("ForCausalLM", "LMHeadModel")) or "T5For" in model or "Glm5Next" in model or "MiniMaxM3" in model or "Muse" in model):
                 made["answer"] = answer(make_folder.write(Path(folder) / "floats" / name, made, dtype, floats=True), model, saved)
             for out in outs:
                 path = Path(folder) / "out.gguf"
