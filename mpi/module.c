@@ -3,7 +3,10 @@
 // A thread of each process sends a byte to the next process in a ring, each second, whatever the process computes. If
 // nothing comes from the process before, it has stopped or its machine is gone: all processes end. (A launcher notices
 // processes that die, not those that hang.)
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,7 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 #include "device/mpi_module.h"
 
 // --- the ring --------------------------------------------------------------------------------------------------------
@@ -108,6 +113,81 @@ static int connect_all(int rank, int n) {
   return r;
 }
 
+// --- the launcher ----------------------------------------------------------------------------------------------------
+//
+// Each process has a connection to the program that started it, which starts other programs on request. A process that
+// reads a hostile model must not have that, so it takes leave once all processes are connected, as MPI_Finalize would
+// at the end. MPI_Finalize needs the connection and is left out then: a process that has taken leave may just exit.
+
+static bool left;
+
+static bool writes_all(int fd, const char *text) {
+  for (size_t n = strlen(text); n;) {
+    ssize_t k = write(fd, text, n);
+    if (k < 0 && errno == EINTR) continue;
+    if (k <= 0) return false;
+    text += k;
+    n -= (size_t)k;
+  }
+  return true;
+}
+
+// MPICH: the socket that PMI_FD names, with lines of text (PMI 1).
+static bool leave_pmi(void) {
+  const char *name = getenv("PMI_FD");
+  int fd = name ? atoi(name) : -1;
+  char line[256], *end = line;
+  if (fd < 0 || !writes_all(fd, "cmd=finalize\n")) return false;
+  for (*end = 0; end < line + sizeof line - 1 && !memchr(line, '\n', (size_t)(end - line)); *end = 0) {
+    ssize_t k = read(fd, end, (size_t)(line + sizeof line - 1 - end));
+    if (k < 0 && errno == EINTR) continue;
+    if (k <= 0) return false;
+    end += k;
+  }
+  if (strncmp(line, "cmd=finalize_ack", 16)) return false;
+  shutdown(fd, SHUT_RDWR);
+  return !close(fd);
+}
+
+typedef struct pmix { int (*begun)(void), (*end)(const void *info, size_t n); } pmix;
+
+// PMIx_Initialized and PMIx_Finalize of the library that Open MPI has loaded; its own copy gives them a prefix.
+static int find_pmix(struct dl_phdr_info *info, size_t size, void *found) {
+  static const char *const prefixes[] = {"", "OPAL_MCA_PMIX3X_", "OPAL_MCA_PMIX4X_"};
+  pmix *p = found;
+  (void)size;
+  void *at = strstr(info->dlpi_name, "pmix") ? dlopen(info->dlpi_name, RTLD_NOW | RTLD_NOLOAD) : NULL;
+  for (size_t i = 0; at && !p->end && i < sizeof prefixes / sizeof *prefixes; i++) {
+    char name[64];
+    snprintf(name, sizeof name, "%sPMIx_Initialized", prefixes[i]);
+    void *begun = dlsym(at, name);
+    snprintf(name, sizeof name, "%sPMIx_Finalize", prefixes[i]);
+    void *end = begun ? dlsym(at, name) : NULL;
+    if (!end) continue;
+    memcpy(&p->begun, &begun, sizeof begun);
+    memcpy(&p->end, &end, sizeof end);
+  }
+  return p->end != NULL;
+}
+
+static bool leave_pmix(void) {
+  enum { USERS = 4 };                      // of MPI's parts, each of which has begun it
+  pmix p = {0};
+  dl_iterate_phdr(find_pmix, &p);
+  for (int i = 0; p.end && i < USERS && p.begun(); i++) if (p.end(NULL, 0)) return false;
+  return p.end && !p.begun();
+}
+
+static void leave_launcher(int rank) {
+  left = leave_pmix() || leave_pmi();
+  if (!left && !rank)
+    fprintf(stderr,
+            "weft: warning: the processes keep their connections to the launcher, which starts programs on request: "
+            "the sandbox does not prevent that\n");
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
 static int start(int *rank, int *n, int *on_host) {
   MPI_Comm host;
   int level, r = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
@@ -117,6 +197,7 @@ static int start(int *rank, int *n, int *on_host) {
   if (!r) r = MPI_Comm_size(host, on_host);
   if (!r) r = MPI_Comm_free(&host);
   if (!r) r = connect_all(*rank, *n);
+  if (!r) leave_launcher(*rank);
   return !r && *n > 1 && level == MPI_THREAD_MULTIPLE ? begin_ring(*rank, *n) : r;
 }
 
@@ -124,8 +205,8 @@ static int gather(void *at, const int *count, const int *place) {
   return MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, at, count, place, MPI_BYTE, MPI_COMM_WORLD);
 }
 
-static int send(const void *at, int n, int to) { return MPI_Send(at, n, MPI_BYTE, to, 0, MPI_COMM_WORLD); }
-static int receive(void *at, int n, int from) {
+static int send_bytes(const void *at, int n, int to) { return MPI_Send(at, n, MPI_BYTE, to, 0, MPI_COMM_WORLD); }
+static int receive_bytes(void *at, int n, int from) {
   return MPI_Recv(at, n, MPI_BYTE, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
@@ -163,9 +244,9 @@ static int broadcast(void *at, int n, bool ahead) {
 static void stop(void) {
   for (unsigned i = 0; i < MOST_AHEAD; i++) end_broadcast(i);
   end_ring();
-  MPI_Finalize();
+  if (!left) MPI_Finalize();
 }
 
 extern const mpi_module weft_mpi_module;
 __attribute__((visibility("default"))) const mpi_module weft_mpi_module = {
-  MPI_MODULE_VERSION, start, gather, broadcast, send, receive, stop, end_all};
+  MPI_MODULE_VERSION, start, gather, broadcast, send_bytes, receive_bytes, stop, end_all};

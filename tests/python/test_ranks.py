@@ -6,11 +6,13 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 from rank_serving import launcher
+from serving import Server
 
 gguf = pytest.importorskip("gguf")
 np = pytest.importorskip("numpy")
@@ -113,6 +115,53 @@ def test_the_sandbox(launch, weft, tinypy, built_tool, tmp_path, sanitized, more
             assert re.findall(rf"^reach: {re.escape(str(path))} (\S+)$", said, re.M).count(ways) >= 2, said
         if not option:               # names in /dev/shm may be removed, and nothing else there
             assert all(re.findall(rf"^reach: {re.escape(str(path))} (\S+)$", said, re.M).count("--") >= 2 for path in files[2:]), said
+
+
+def tree_of(pid):
+    """The processes below one, and itself: {pid: (name, inodes of its sockets)}."""
+    parents, found = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue
+    below = {pid}
+    while more := {child for child, parent in parents.items() if parent in below} - below:
+        below |= more
+    for one in below:
+        links = [os.readlink(fd) for fd in Path(f"/proc/{one}/fd").iterdir()]
+        found[one] = (Path(os.readlink(f"/proc/{one}/exe")).name, {int(link[8:-1]) for link in links if link.startswith("socket:")})
+    return found
+
+
+def ends_of_tcp():
+    """(address, address of the other end): inode, of connections of this machine."""
+    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    return {(row[1], row[2]): int(row[9]) for row in rows if row[3] == "01"}
+
+
+@pytest.mark.parametrize("kind", ["openmpi", "mpich"])
+def test_no_process_keeps_the_launcher(weft, weft_env, tinypy, tmp_path, kind):
+    """The launcher starts programs on request, whatever the sandbox of the process that asks: once the model is read, none has a connection to it. It ends with the processes, and status 0."""
+    mpirun = shutil.which(f"mpirun.{kind}")
+    if not mpirun or not (Path(weft).parent / f"libweft-mpi-{kind}.so").exists():
+        pytest.skip(f"mpirun.{kind} or its module is not here (scripts/setup.sh mpi)")
+    env = {**weft_env, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "ASAN_OPTIONS": weft_env.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
+    # MPICH's processes inherit a socket
+    script = f'readlink "/proc/self/fd/${{PMI_FD:-9}}" >"{tmp_path}/$$"; exec "$0" "$@"'
+    with Server(mpirun, env, tinypy, "-t", 1, options=("-n", "2", *(["--oversubscribe"] if kind == "openmpi" else []), "sh", "-c", script, weft)) as s:
+        tree = tree_of(s.process.pid)
+        ours = {pid for pid, (name, _) in tree.items() if name == Path(weft).name}
+        theirs = {inode for pid, (_, inodes) in tree.items() if pid not in ours for inode in inodes}
+        ends = ends_of_tcp()
+        kept = [(at, inode) for at, inode in ends.items() if inode in theirs and ends.get(at[::-1]) in {i for pid in ours for i in tree[pid][1]}]
+        ranks = [pid for pid in ours if Path(f"/proc/{pid}/comm").read_text() == "weft\n"]          # others are their helpers
+        assert len(ranks) == 2 and len(ours) > 2 and theirs and kept == []
+        inherited = {int(name[8:-2]) for f in tmp_path.iterdir() if (name := f.read_text())}
+        assert len(inherited) == (2 if kind == "mpich" else 0) and not any(inherited & tree[pid][1] for pid in ours)
+        first = next(pid for pid in ranks if re.search(rb"(?:^|\0)(?:OMPI_COMM_WORLD_RANK|PMI_RANK)=0\0", Path(f"/proc/{pid}/environ").read_bytes()))
+        os.kill(first, signal.SIGTERM)
+        assert s.process.wait(60) == 0
 
 
 @pytest.mark.parametrize("least", [30000, 200000])
