@@ -16,7 +16,8 @@
 // roundings; they differ from additions in sequence, and only another mma gives equal bits.
 //
 // BF16. Pairs of products are added in F32. vdpbf16ps and bfdot differ in rounding, and both flush subnormal numbers to
-// zero. Other processors have no row: a conversion is a shift, and F32 multiply-add is as fast as any alternative.
+// zero. Other processors have no row: a conversion is a shift, and F32 multiply-add is as fast as any alternative. On
+// some processors the row is slower than that (slow_bf16 of a target); it is used if reading weights is the limit.
 #include "codegen/descriptor.h"
 #include <string.h>
 

@@ -103,6 +103,7 @@ typedef struct target {
   int64_t cache_bytes;                             // of a core's own L2 cache
   int64_t tile_bytes;                              // that a tile may keep for itself
   descriptor_set descriptors;  // dot-product instructions; if there are none, DOT becomes plain arithmetic
+  bool slow_bf16;                                  // dot products of BF16 take longer than multiply-adds of F32
   bool has_streams;                                // weights may be packed at load (schedule/layout.h)
   bool has_local;                                  // work-groups: LOCAL, GROUP, BARRIER, SPECIAL
   bool lacks_doubles;                              // F64 is emulated with integers (render/soft_doubles.h)

@@ -141,6 +141,7 @@ int cpu_start(device *d, error *err) {
   d->target.lacks_round = !c->t.round;
   d->target.has_f16 = c->t.f16;
   d->target.descriptors = llvm ? c->t.descriptors : 0;
+  d->target.slow_bf16 = c->t.slow_bf16;
   d->target.has_streams = true;
   d->target.cache_bytes = machine_cache_bytes();
   d->target.tile_bytes = machine_tile_bytes();

@@ -145,6 +145,11 @@ static void add_feature(cpu_target *t, const char *name) {
   if (n >= sizeof t->features) die("cpu: the list of features has outgrown its buffer");
 }
 
+// Sapphire Rapids and Emerald Rapids: vdpbf16ps of 512 bits every second clock, beside two multiply-adds a clock.
+static bool has_slow_bf16(const cpu_features *c) {
+  return c->intel && c->avx512bf16 && c->family == 6 && (c->model == 0x8f || c->model == 0xcf);
+}
+
 // Derives the target from the features.
 static void derive_target(cpu_target *t, int level) {
   const cpu_features *has = &t->has;
@@ -170,7 +175,9 @@ static void derive_target(cpu_target *t, int level) {
     t->triple = "x86_64-unknown-linux-gnu";
   }
   t->descriptors = descriptors_where(has_feature, has);
-  snprintf(t->key, sizeof t->key, "%s %s tune=%s bits=%d", t->cpu, t->features, t->tune, t->vector_bits);
+  t->slow_bf16 = has_slow_bf16(has);
+  snprintf(t->key, sizeof t->key, "%s %s tune=%s bits=%d%s", t->cpu, t->features, t->tune, t->vector_bits,
+           t->slow_bf16 ? " slow=bf16" : "");
 }
 
 static int arm_target_for(const char *spec, const cpu_features *have, cpu_target *out, error *err) {

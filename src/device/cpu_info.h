@@ -119,11 +119,12 @@ typedef struct cpu_target {
   // single instructions for multiply-add, half to and from single precision, rounding
   bool fma, f16, round;
   descriptor_set descriptors;           // dot-product instructions
+  bool slow_bf16;                       // those of BF16 take longer than multiply-adds of F32
   const char *triple;                   // LLVM's name of the processor family and system
   char cpu[24], features[320];          // LLVM's cpu name and feature list ("+f16c,+fma"), for llvm_compile
   // value of the function attribute "tune-cpu"; "" for the default
   char tune[24];
-  char key[384];                        // all of the above as one line, equal in every run: part of cache keys
+  char key[400];                        // all of the above as one line, equal in every run: part of cache keys
 } cpu_target;
 
 // `spec` is native or a level of the family of `have`: x86-64, x86-64-v2, x86-64-v3, x86-64-v4; armv8-a, armv8.2-a

@@ -133,7 +133,8 @@ static void schedule_eye(void *ctx) {
   const media_encoder *e = w->y->e;
   graph *g = graph_new(NULL);
   uop *sink = projector_graph(w->y->m, g, &(projector_shape){w->y->squares, e->exact});
-  w->g = schedules_find(e->d, g, sink, &(struct schedule_how){.exact = e->exact}, &w->s, &w->kept);
+  w->g = schedules_find(e->d, g, sink, &(struct schedule_how){.exact = e->exact, .many_rows = true}, &w->s,
+                       &w->kept);
 }
 
 // Also computes the memory of the plan.
@@ -141,7 +142,8 @@ static int make_eye_schedule(eye *y, error *err) {
   const media_encoder *e = y->e;
   scheduling w = {.y = y};
   error why = {0};
-  if (!e->exact && compile_has_bf16(&e->d->target)) projector_find_bf16(y->m);
+  const compile_choices how = {.exact = e->exact, .many_rows = true};
+  if (compile_takes_bf16(&e->d->target, &how)) projector_find_bf16(y->m);
   if (attempt(ATTEMPT_OWNS, schedule_eye, &w, &why)) return error_set(err, "%s: %s", gguf_path(e->file), why.text);
   y->g = w.g;
   y->s = w.s;

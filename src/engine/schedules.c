@@ -12,14 +12,14 @@ static enum layout_kind layout_wanted(void *ctx, int64_t id) {
 }
 
 void schedules_make(const device *d, graph *g, uop *sink, const struct schedule_how *how, schedule *s) {
-  compile_choices c = {.exact = how->exact, .layout = layout_wanted, .ctx = (struct schedule_how *)(uintptr_t)how,
-                       .ranks = how->ranks};
+  compile_choices c = {.exact = how->exact, .many_rows = how->many_rows, .layout = layout_wanted,
+                       .ctx = (struct schedule_how *)(uintptr_t)how, .ranks = how->ranks};
   compile_graph(g, sink, &d->target, &c, s);
 }
 
 void schedules_key(const device *d, uop *sink, const struct schedule_how *how, str *key) {
   str more = {0};
-  str_addf(&more, "%s exact %d\n", ROWS_VERSION, how->exact);
+  str_addf(&more, "%s exact %d, many rows %d\n", ROWS_VERSION, how->exact, how->many_rows);
   if (how->ranks.n > 1)
     str_addf(&more, "rank %d of %d, kept %lld to %lld, from %lld bytes on, %lld cut\n", how->ranks.rank, how->ranks.n,
              (long long)how->ranks.first_kept, (long long)how->ranks.end_kept, (long long)how->ranks.worth,
@@ -52,9 +52,10 @@ graph *schedules_find(device *d, graph *g, uop *sink, const struct schedule_how 
   return found;
 }
 
-// Bytes for `exact` and for whether buffers have owners, the rank settings, a byte for each owner and each layout.
+// Bytes for `exact` and `many_rows`, and for whether buffers have owners, the rank settings, a byte for each owner and
+// each layout.
 void schedules_print_how(const struct schedule_how *how, str *out) {
-  str_addc(out, how->exact);
+  str_addc(out, (char)(how->exact | how->many_rows << 1));
   rank_split r = how->ranks;
   str_addc(out, r.owner != NULL);
   r.cuts = NULL;
@@ -68,8 +69,8 @@ void schedules_print_how(const struct schedule_how *how, str *out) {
 bool schedules_from_text(const device *d, graph *g, uop *sink, const void *how, size_t n, str *key, schedule *out) {
   const unsigned char *at = how;
   rank_split ranks;
-  if (n < 2 + sizeof ranks || at[0] > 1) return false;
-  bool exact = *at++, owned = *at++;
+  if (n < 2 + sizeof ranks || at[0] > 3) return false;
+  bool exact = *at & 1, many_rows = *at++ >> 1, owned = *at++;
   memcpy(&ranks, at, sizeof ranks);
   at += sizeof ranks;
   n -= 2 + sizeof ranks;
@@ -90,7 +91,7 @@ bool schedules_from_text(const device *d, graph *g, uop *sink, const void *how, 
     if (at[i] >= LAYOUT_KINDS) { free(layouts); free(cuts); return false; }
     layouts[i] = (enum layout_kind)at[i];
   }
-  const struct schedule_how as = {exact, layouts, n, ranks};
+  const struct schedule_how as = {exact, many_rows, layouts, n, ranks};
   schedules_key(d, sink, &as, key);
   schedules_make(d, g, sink, &as, out);
   free(layouts);

@@ -6,8 +6,9 @@
 #include "schedule/layout.h"
 #include "schedule/ranks.h"
 
-// exact: no dot products of reduced precision; layouts: of the first n buffers, the tensors of the model's file
-struct schedule_how { bool exact; const enum layout_kind *layouts; size_t n; rank_split ranks; };
+// exact: no dot products of reduced precision; many_rows: as in compile.h; layouts: of the first n buffers, the tensors
+// of the model's file
+struct schedule_how { bool exact, many_rows; const enum layout_kind *layouts; size_t n; rank_split ranks; };
 void schedules_make(const device *d, graph *g, uop *sink, const struct schedule_how *how, schedule *out);
 void schedules_key(const device *d, uop *sink, const struct schedule_how *how, str *key);
 // Returns a cached schedule if nothing that determines it has changed; otherwise makes and caches it, through the
