@@ -330,7 +330,7 @@ bool computes_together(void) { return processes > 1; }
 static void write_list(str *out, const confine_file *files, size_t n) {
   for (size_t i = 0; i < n; i++) {
     const confine_file *f = &files[i];
-    str_add(out, f->removes ? "x" : f->folders ? "f" : f->writes ? "w" : "r");
+    str_add(out, f->folders ? "f" : f->writes ? "w" : "r");
     str_addn(out, f->path, strlen(f->path) + 1);
   }
 }
@@ -340,7 +340,7 @@ static void enter_files_of_first(void *ctx, const void *bytes, size_t n) {
   VEC(confine_file) files = {0};
   (void)ctx;
   for (const char *at = bytes, *end = at + n; at < end; at += strlen(at) + 1) {
-    confine_file f = {at + 1, *at == 'w' || *at == 'f', *at == 'f', *at == 'x'};
+    confine_file f = {at + 1, *at == 'w' || *at == 'f', *at == 'f'};
     vec_push(&files, f);
   }
   enter_files(files.at, files.n);

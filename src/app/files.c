@@ -22,7 +22,7 @@
 typedef struct files { confine_file *at; size_t n, cap; arena *names; } files;
 
 static void add_path_of(files *l, const char *path, bool writes) {
-  if (path && *path) vec_push(l, ((confine_file){arena_strndup(l->names, path, strlen(path)), writes, false, false}));
+  if (path && *path) vec_push(l, ((confine_file){arena_strndup(l->names, path, strlen(path)), writes, false}));
 }
 
 // Adds the folder of models, which has folders as transformers saves them. NULL: none.
@@ -163,15 +163,7 @@ static void add_given(files *l, const struct settings *s) {
   if (*page && strcmp(page, "0")) add_folder_of(l, page, true);
 }
 
-// MPI maps memory of the processes on one host together before this, and removes its names at the end.
-static void add_shared_memory(files *l) {
-  size_t before = l->n;
-  add_path_of(l, "/dev/shm", false);
-  l->at[before].removes = true;
-}
-
 static void confine_to_these(files *l) {
-  if (computes_together()) add_shared_memory(l);
   enter_files(l->at, l->n);
   vec_free(l);
   arena_free(l->names);

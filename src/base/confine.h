@@ -36,11 +36,10 @@ const char *confine_name(int call);     // for calls that the list names; NULL: 
 
 // From now on this thread, and all that it starts, can open only these files and those in these folders (and below).
 // Open descriptors stay open. Call it before there are other threads. writes: files may also be written, and created in
-// a folder; folders: folders in it may be created and removed, too; removes: names in it may be removed, and
-// nothing else is allowed. NO_DESCRIPTORS: the process has none left for a
-// rule, so that a file of the list may be refused.
+// a folder; folders: folders in it may be created and removed, too. NO_DESCRIPTORS: the process has none
+// left for a rule, so that a file of the list may be refused.
 enum confine_result { CONFINE_DONE, CONFINE_NO_LANDLOCK, CONFINE_NO_DESCRIPTORS };
-typedef struct confine_file { const char *path; bool writes, folders, removes; } confine_file;
+typedef struct confine_file { const char *path; bool writes, folders; } confine_file;
 enum confine_result confine_to(const confine_file *files, size_t n);
 bool confine_knows_files(void);
 // From now on this thread makes no TCP connections and does not reach outside sockets that have a name but no file. A

@@ -20,7 +20,6 @@ C(mremap, EVERY, NULL)
 C(brk, EVERY, NULL)
 C(msync, PROGRAMS, NULL)
 C(mincore, PROGRAMS, NULL)
-C(shmdt, PROGRAMS, NULL)         // MPI ends
 C(mlock, PROGRAMS, NULL)
 C(mlock2, PROGRAMS, NULL)
 C(munlock, PROGRAMS, NULL)

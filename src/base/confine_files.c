@@ -55,7 +55,6 @@ static bool allow(int ruleset, uint64_t known, const confine_file *f) {
   if (!fstat(r.fd, &st) && S_ISDIR(st.st_mode))
     r.allowed |= READ_DIR | (f->writes ? REMOVE_FILE | MAKE_REG | MAKE_SOCK : 0) |
                  (f->folders ? MAKE_DIR | REMOVE_DIR : 0);
-  if (f->removes) r.allowed = REMOVE_FILE;
   r.allowed &= known;
   syscall(ADD_RULE, ruleset, PATH_BENEATH, &r, 0);
   close(r.fd);

@@ -113,7 +113,7 @@ def test_the_sandbox(launch, weft, tinypy, built_tool, tmp_path, sanitized, more
         assert p.returncode == 0 and "refused" not in said and "denied" not in said, said
         for path, ways in (tinypy, own), (files[1], other):
             assert re.findall(rf"^reach: {re.escape(str(path))} (\S+)$", said, re.M).count(ways) >= 2, said
-        if not option:               # names in /dev/shm may be removed, and nothing else there
+        if not option:
             assert all(re.findall(rf"^reach: {re.escape(str(path))} (\S+)$", said, re.M).count("--") >= 2 for path in files[2:]), said
 
 
