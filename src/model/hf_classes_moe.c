@@ -315,6 +315,12 @@ static int indexed_more(hf *h, error *err) {
   return deepseek_more(h, err) || hf_put_nextn(h, err) || hf_put_indexer_types(h, err) ? -1 : 0;
 }
 
+// ---- GLM 4.7 Flash --------------------------------------------------------------------------------------------------
+
+static const hf_rule glm_lite_rules[] = {DEEPSEEK_RULES, HF_NEXTN, {0}};
+
+static int glm_lite_more(hf *h, error *err) { return deepseek_more(h, err) || hf_put_nextn(h, err) ? -1 : 0; }
+
 // ---- Hy4 ------------------------------------------------------------------------------------------------------------
 
 // DeepSeek's attention with gates and sinks, in several streams. transformers saves other names of gates and streams
@@ -769,6 +775,21 @@ const hf_class hf_classes_moe[] = {
    .vocab = HF_VOCAB_GLM_MOE,
    .arch = "glm-dsa",
    .defaults = "{\"rms_norm_eps\":1e-5," THETA("10000.0") ",\"first_k_dense_replace\":0,\"kv_lora_rank\":512}"},
+  {.name = "Glm4MoeLiteForCausalLM",
+   .like = "GlmMoeDsaForCausalLM",
+   .arch = "deepseek2",
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false scoring_func=sigmoid topk_method=noaux_tc "
+            "partial_rotary_factor=1 rope_interleave=true",
+   .defaults = "{\"rms_norm_eps\":1e-5," THETA("10000.0") ",\"first_k_dense_replace\":1,\"scoring_func\":\"sigmoid\","
+               "\"n_shared_experts\":1,\"norm_topk_prob\":true}",
+   .keys = deepseek_keys,
+   .rules = glm_lite_rules,
+   .more = glm_lite_more},
+  {.name = "YoutuForCausalLM",                             // dense
+   .like = "DeepseekV2ForCausalLM",
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false rope_interleave=true n_routed_experts=none",
+   .defaults = "{" EPS6 "," THETA("10000.0") ",\"kv_lora_rank\":512,\"n_shared_experts\":0}",
+   .derived = "first_k_dense_replace=num_hidden_layers"},
   {.name = "HYV4ForCausalLM",
    .own_log_weight = true,
    .no_mtp = true,

@@ -1,4 +1,4 @@
-// Rows of the table of classes (hf_classes.c): Ministral 3, LFM2, HunYuan, MiniCPM 3, Jais 2, HRM, Command R7B and
+// Rows of the table of classes (hf_classes.c): Ministral 3, LFM2, HunYuan, MiniCPM, Jais 2, HRM, Command R7B and
 // StarCoder 2.
 #include <math.h>
 #include <stdlib.h>
@@ -158,6 +158,46 @@ static int hunyuan_more(hf *h, error *err) {
   return 0;
 }
 
+// ---- MiniCPM --------------------------------------------------------------------------------------------------------
+
+// Reads a scale. null: the one that changes nothing.
+static int read_scale(hf *h, const char *from, double usual, double neutral, double *out, error *err) {
+  const json_t *v = json_object_get(h->text, from);
+  bool found;
+  *out = json_is_null(v) && v ? neutral : usual;
+  if (hf_f64(h, from, out, &found, err)) return -1;
+  return *out > 0 ? 0 : hf_fail(h, config_name, from, err, "%g is not positive", *out);
+}
+
+// The scales of all MiniCPM models.
+typedef struct minicpm_scales { double embedding, residual, logit, depth, base; } minicpm_scales;
+
+static int read_minicpm_scales(hf *h, minicpm_scales *s, error *err) {
+  uint32_t width;
+  if (hf_need_u32(h, "hidden_size", &width, err) || read_scale(h, "scale_emb", 12, 1, &s->embedding, err) ||
+      read_scale(h, "scale_depth", 1.4, sqrt(h->n_layers), &s->depth, err) ||
+      read_scale(h, "dim_model_base", 256, width, &s->base, err))
+    return -1;
+  s->residual = s->depth / sqrt(h->n_layers);
+  s->logit = width / s->base;
+  return 0;
+}
+
+static const hf_rule minicpm_rules[] = {HF_WOVEN, {0}};
+
+static int minicpm_more(hf *h, error *err) {
+  minicpm_scales s;
+  uint32_t size;
+  const char *type = hf_rope_type(h);
+  if (read_minicpm_scales(h, &s, err) || hf_head_size(h, &size, err)) return -1;
+  gguf_head_f32(h->head, hf_arch_key(h, "embedding_scale"), (float)s.embedding);
+  gguf_head_f32(h->head, hf_arch_key(h, "residual_scale"), (float)s.residual);
+  gguf_head_f32(h->head, hf_arch_key(h, "logit_scale"), (float)s.logit);
+  if (type && (!strcmp(type, "longrope") || !strcmp(type, "su")))
+    gguf_head_str(h->head, hf_arch_key(h, "rope.scaling.type"), "longrope", 8);
+  return hf_put_longrope(h, size, err);
+}
+
 // ---- MiniCPM 3 and Jais 2 -------------------------------------------------------------------------------------------
 
 // Scales have keys if they are others than the published model's, which files without keys mean. Files have the matrix
@@ -178,27 +218,16 @@ static int prepare_minicpm3(hf *h, error *err) {
   return 0;
 }
 
-// Reads a scale. null: the one that changes nothing.
-static int read_scale(hf *h, const char *from, double usual, double neutral, double *out, error *err) {
-  const json_t *v = json_object_get(h->text, from);
-  bool found;
-  *out = json_is_null(v) && v ? neutral : usual;
-  if (hf_f64(h, from, out, &found, err)) return -1;
-  return *out > 0 ? 0 : hf_fail(h, config_name, from, err, "%g is not positive", *out);
-}
-
 static int minicpm3_more(hf *h, error *err) {
-  uint32_t plain, turned, width;
-  double embedding, depth, base;
+  uint32_t plain, turned;
+  minicpm_scales s;
   if (hf_need_u32(h, "qk_nope_head_dim", &plain, err) || hf_need_u32(h, "qk_rope_head_dim", &turned, err) ||
-      hf_need_u32(h, "hidden_size", &width, err) || read_scale(h, "scale_emb", 12, 1, &embedding, err) ||
-      read_scale(h, "scale_depth", 1.4, sqrt(h->n_layers), &depth, err) ||
-      read_scale(h, "dim_model_base", 256, width, &base, err))
+      read_minicpm_scales(h, &s, err))
     return -1;
   gguf_head_u32(h->head, hf_arch_key(h, "attention.key_length"), plain + turned);
-  if (embedding != 12) gguf_head_f32(h->head, hf_arch_key(h, "embedding_scale"), (float)embedding);
-  if (depth != 1.4) gguf_head_f32(h->head, hf_arch_key(h, "residual_scale"), (float)(depth / sqrt(h->n_layers)));
-  if (base != 256) gguf_head_f32(h->head, hf_arch_key(h, "logit_scale"), (float)(width / base));
+  if (s.embedding != 12) gguf_head_f32(h->head, hf_arch_key(h, "embedding_scale"), (float)s.embedding);
+  if (s.depth != 1.4) gguf_head_f32(h->head, hf_arch_key(h, "residual_scale"), (float)s.residual);
+  if (s.base != 256) gguf_head_f32(h->head, hf_arch_key(h, "logit_scale"), (float)s.logit);
   return hf_put_longrope(h, turned, err);
 }
 
@@ -323,6 +352,13 @@ const hf_class hf_classes_more[] = {
    .prepare = prepare_hunyuan_moe,
    .keys = hunyuan_moe_keys,
    .rules = hunyuan_moe_rules},
+  {.name = "MiniCPMForCausalLM",
+   .arch = "minicpm",
+   .own_scaling = true,
+   .musts = "hidden_act=silu attention_bias=false mlp_bias=false num_experts=none",
+   .defaults = "{\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0}",
+   .rules = minicpm_rules,
+   .more = minicpm_more},
   {.name = "MiniCPM3ForCausalLM",
    .arch = "minicpm3",
    .own_scaling = true,

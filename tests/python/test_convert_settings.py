@@ -156,6 +156,9 @@ def test_no_scaling_of_positions_is_left_out(run_weft, tmp_path, kind):
     ("hrm", {"H_cycles": 5000}, "'num_layers_per_stack': 2 layers in 5000 and 3 cycles are more than 4096"),
     ("hrm", {"L_cycles": None}, "'L_cycles': is missing"),
     ("hyv4", {"indexer_types": ["full", "full"]}, "'indexer_types': is not a list of 3 layers"),
+    *((k, {key: value}, f"'{key}': {str(value).lower()}, but files of {arch}") for k, arch, key, value in (
+        ("glm4lite", "deepseek2", "scoring_func", "softmax"), ("glm4lite", "deepseek2", "rope_interleave", False), ("youtu", "deepseek2", "n_routed_experts", 4), ("minicpm", "minicpm", "num_experts", 8))),
+    ("minicpm", {"dim_model_base": -1}, "'dim_model_base': -1 is not positive"),
     ("minicpm3", {"scale_depth": 0}, "'scale_depth': 0 is not positive"),
     ("mellum", {"mlp_layer_types": ["dense"] + ["sparse"] * 3}, "'mlp_layer_types': has 'dense'"),
     ("mellum", {"layer_types": None}, "'layer_types': is missing"),
@@ -289,7 +292,7 @@ def test_scales_of_minicpm_3(run_weft, tmp_path):
     assert [k[n] for n in names[3:]] == [pytest.approx((1 + math.log(4) / math.log(128)) ** 0.5), 128]
 
 
-@pytest.mark.parametrize("kind, layers", [("glm4moe", 2), ("glmdsa", 2), ("deepseek32", 2), ("hyv3", 2), ("glm5next", 5)])
+@pytest.mark.parametrize("kind, layers", [("glm4moe", 2), ("glmdsa", 2), ("glm4lite", 2), ("deepseek32", 2), ("hyv3", 2), ("glm5next", 5)])
 def test_blocks_that_config_json_announces_and_the_folder_lacks(run_weft, tmp_path, kind, layers):
     """As transformers saves a model that it loaded: without them."""
     record = RECORDS[kind]
@@ -315,7 +318,7 @@ SAVED = {   # as transformers saves it: what the published form has besides, and
               {"layer_types": ["full_attention", "sliding_attention", "sliding_attention"], "mlp_layer_types": ["dense", "sparse", "sparse"], "rms_norm_eps": 1e-5, "routed_scaling_factor": 1.0,
                "rope_parameters": {k: {"rope_type": "default", "rope_theta": t, "partial_rotary_factor": 0.334} for k, t in (("full_attention", 5e6), ("sliding_attention", 1e4))}}),
     "minimax-m3": (("moe_layer_freq", "sparse_attention_config", "n_shared_experts", "scoring_func", "use_gemma_norm", "use_qk_norm"), {}),
-    "graniteswa": (("no_rope_layers",), {}), "hyv3": (("route_norm", "first_k_dense_replace"), {}), "deepseek32": (("first_k_dense_replace", "moe_layer_freq", "topk_method"), {})}
+    "graniteswa": (("no_rope_layers",), {}), "glm4lite": (("first_k_dense_replace", "topk_method", "scoring_func"), {}), "hyv3": (("route_norm", "first_k_dense_replace"), {}), "deepseek32": (("first_k_dense_replace", "moe_layer_freq", "topk_method"), {})}
 
 
 def test_hrm_as_published(run_weft, tmp_path):

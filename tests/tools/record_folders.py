@@ -347,7 +347,10 @@ KINDS = {   # name: class of the model, of its configuration, what this has; wha
     "hrm": ("HrmTextForCausalLM", "HrmTextConfig", {"num_key_value_heads": 4, "num_hidden_layers": 16, "num_layers_per_stack": 2, "H_cycles": 2, "L_cycles": 3, "head_dim": 32, "prefix_lm": False, "bos_token_id": 1, "eos_token_id": 2}),
     "hyv4": ("HYV4ForCausalLM", "HYV4Config", {**LATENT, "num_hidden_layers": 3, "q_lora_rank": 24, "n_shared_experts": 1, "index_n_heads": 16, "index_head_dim": 16, "index_topk": 8, "indexer_types": ["full", "shared", "full"], "routed_scaling_factor": 1.5, "pad_token_id": 0, "bos_token_id": 1,
                                               "eos_token_id": 2}, {"names": HYV4_NAMES, "said": {"enable_lm_head_fp32": True, "num_nextn_predict_layers": 1}, "besides": {"model.mtp_layers.0.enorm.weight": [64]}}),
+    "glm4lite": ("Glm4MoeLiteForCausalLM", "Glm4MoeLiteConfig", {**LATENT, "q_lora_rank": 24, "n_shared_experts": 1, "pad_token_id": 0, "eos_token_id": 2}, {**GLM_MOE, "after": MTP, "said": {"num_nextn_predict_layers": 1, "topk_method": "noaux_tc", "scoring_func": "sigmoid", "first_k_dense_replace": 1}}),
+    "youtu": ("YoutuForCausalLM", "YoutuConfig", {"num_key_value_heads": 4, "q_lora_rank": 24, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24, "bos_token_id": 1, "eos_token_id": 2}),
     # classes that are Python code in published folders
+    "minicpm": ("LlamaForCausalLM", "LlamaConfig", {"rope_parameters": {**LONG, "original_max_position_embeddings": 512}}, {**WITH_PIECES, "as_is": True, "said": {"architectures": ["MiniCPMForCausalLM"], "model_type": "minicpm", "scale_emb": 6, "scale_depth": 1.0, "dim_model_base": 32}}),
     "graniteswitch": ("GraniteMoeSharedForCausalLM", "GraniteMoeSharedConfig", {**SCALES, "shared_intermediate_size": 96, "num_local_experts": 0, "num_experts_per_tok": 0},
                       {"as_is": True, "said": SWITCH, "without": ("",), "besides": switch_tensors()}),
     "neobert": ("BertModel", "BertConfig", {"vocab_size": 32, "num_key_value_heads": None}, {**BERT, "as_is": True, "said": NEOBERT, "without": ("",), "besides": neobert_tensors()}),
