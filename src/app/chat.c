@@ -279,7 +279,7 @@ static int chat(struct chat *c) {
   bool conversation = !c->o.prompt && !c->o.file && (c->o.simple_io || isatty(STDIN_FILENO));
   c->term = terminal_new((enum color)c->o.color, conversation, c->o.simple_io, &err);
   if (!c->term) return failed("%s", err.text);
-  status = media_args_find(&c->o.media, c->o.model.model);
+  status = media_args_find(&c->o.media, &c->o.model);
   if (status) return status;
   keep_to_evaluating(&c->o, NULL);
   status = open_chat_model(c);

@@ -259,7 +259,7 @@ static int embed_all(struct settings *o) {
   size_t n = 0;
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
   if ((o->prompt != NULL) + (o->file != NULL) + (o->ids.n > 0) > 1) return usage_error("use one of -p, -f and --ids");
-  int found = o->media.files.n ? media_args_find(&o->media, o->model.model) : 0;
+  int found = o->media.files.n ? media_args_find(&o->media, &o->model) : 0;
   if (found) return found;
   keep_to_evaluating(o, NULL);
   bool alone = o->media.files.n && !o->file;           // pictures and sounds without texts

@@ -70,11 +70,14 @@ static void model_said_by(const char *file, str *out) {
 // ---- a folder -------------------------------------------------------------------------------------------------------
 
 typedef struct searching {
+  const struct encoder_wanted *of;
   const char *model;                   // the name of its file
+  str folder;                          // with a slash; empty: the present one
   str wanted;                          // the model that the name says (model_said_by)
   bool in_store;                       // in the folder of downloads, where names begin with the repository
   size_t n, n_models;                  // number of encoders, and of models
   str only, named;                     // the last encoder seen; the one whose name is nearest to the model's
+  str other;                           // one of another repository
   size_t nearness;
   int distance;                        // difference of the bits per weight between that encoder and the model
 } searching;
@@ -88,14 +91,28 @@ static size_t nearness(const searching *s, const char *file, const str *said) {
   return n;
 }
 
+// An encoder of another repository does not count, whatever its name.
+static bool is_other(searching *s, const char *file, bool near) {
+  str path = {0};
+  str_addf(&path, "%s%s", str_c(&s->folder), file);
+  bool other = !store_is_encoder_of(path.at, s->of->model, s->of->repo);
+  if (other && (near || (s->of->how == ENCODER_OF_ONE && !s->other.n))) {
+    s->other.n = 0;
+    str_add(&s->other, path.at);
+  }
+  str_free(&path);
+  return other;
+}
+
 static void see_encoder(searching *s, const char *file) {
   str said = {0};
   s->n++;
-  s->only.n = 0;
-  str_add(&s->only, file);
   model_said_by(file, &said);
   int away = abs(encoder_bits(file) - encoder_bits(s->model));
   size_t near = nearness(s, file, &said);
+  if (is_other(s, file, near)) { str_free(&said); return; }
+  s->only.n = 0;
+  str_add(&s->only, file);
   bool better = near > s->nearness || (near == s->nearness && (away < s->distance ||
                                        (away == s->distance && strcmp(file, str_c(&s->named)) < 0)));
   if (near && better) {
@@ -125,19 +142,29 @@ static void search_folder(searching *s, const char *folder) {
   if (d) closedir(d);
 }
 
-size_t encoder_find(const char *model, enum encoder_search how, str *path) {
-  const char *name = name_in(model);
-  path->n = 0;
-  if (store_encoder(model, path)) return path->n ? 1 : 0;
-  searching s = {.model = name, .in_store = store_holds(model)};
-  str folder = {0};
-  str_addn(&folder, model, (size_t)(name - model));
+size_t encoder_find(const struct encoder_wanted *w, str *path, str *other) {
+  const char *name = name_in(w->model);
+  path->n = other->n = 0;
+  if (store_encoder(w->model, w->repo, path)) return path->n ? 1 : 0;
+  searching s = {.of = w, .model = name, .in_store = store_holds(w->model)};
+  str_addn(&s.folder, w->model, (size_t)(name - w->model));
   model_said_by(name, &s.wanted);
-  search_folder(&s, folder.n ? folder.at : ".");
-  bool meant = s.n == 1 && (how == ENCODER_OF_ONE || (s.n_models == 1 && !s.in_store));
+  search_folder(&s, s.folder.n ? s.folder.at : ".");
+  bool meant = s.n == 1 && s.only.n && (w->how == ENCODER_OF_ONE || (s.n_models == 1 && !s.in_store));
   const str *found = s.named.n ? &s.named : meant ? &s.only : NULL;
   path->n = 0;
-  if (found) str_addf(path, "%s%s", folder.n ? folder.at : "", found->at);
-  str_free(&folder); str_free(&s.wanted); str_free(&s.only); str_free(&s.named);
+  if (found) str_addf(path, "%s%s", str_c(&s.folder), found->at);
+  else if (s.other.n) str_add(other, s.other.at);
+  str_free(&s.folder); str_free(&s.wanted); str_free(&s.only); str_free(&s.named); str_free(&s.other);
   return s.n;
+}
+
+void encoder_say_other(const char *other, const char *model, str *out) {
+  str its = {0};
+  bool noted = store_origin(other, &its);
+  str_addf(out,
+           "%s is another repository's encoder%s%s, and not that of %s: 'weft pull' of the model's name fetches it "
+           "again, and --mmproj FILE takes any",
+           other, noted ? ", " : "", str_c(&its), model);
+  str_free(&its);
 }

@@ -8,8 +8,12 @@
 // ONE: the user named this model, so an encoder next to it is meant for it. MANY: the folder has many models, and an
 // encoder without a model's name is used only if there is one model.
 enum encoder_search { ENCODER_OF_ONE, ENCODER_OF_MANY };
-// path: empty if no encoder fits. Returns how many files called *mmproj*.gguf are in the model's folder.
-size_t encoder_find(const char *model, enum encoder_search how, str *path);
+// repo: as for store_is_encoder_of (store.h). path: empty if no encoder fits. other: an encoder that would fit, but is
+// another repository's; empty if there is none. Returns how many files called *mmproj*.gguf are in the model's folder.
+struct encoder_wanted { const char *model, *repo; enum encoder_search how; };
+size_t encoder_find(const struct encoder_wanted *w, str *path, str *other);
+// What is to be said of such an encoder.
+void encoder_say_other(const char *other, const char *model, str *out);
 
 // Bits per weight by the last word of a file's name: 4 for Q4_K_M, 16 for BF16; 0: unknown.
 int encoder_bits(const char *path);

@@ -461,8 +461,10 @@ static int finish(struct transfer *t) {
   }
   if (fsync(t->fd)) return disk_error(t, errno);
   error why = {0};
-  if (t->f->note && newfile_note(t->f->note, NULL, 0, &why))
-    return error_set(t->err, "%.400s; %s is whole, and the same command goes on from there", why.text, t->part.at);
+  const char *notes[] = {t->f->first_note, t->f->note};
+  for (size_t i = 0; i < COUNT(notes); i++)
+    if (notes[i] && newfile_note(notes[i], NULL, 0, &why))
+      return error_set(t->err, "%.400s; %s is whole, and the same command goes on from there", why.text, t->part.at);
   if (rename(t->part.at, t->f->path))
     return error_set(t->err, "%.300s: cannot be given its name: %s", t->f->path, strerror(errno));
   str tag = {0};                    // llama.cpp compares it with the server's ETag

@@ -24,7 +24,7 @@ struct http_file {
   char sha256[65];                                   // "": unknown, unless the server says it
   // an extra file, created empty before the rename and filled afterwards: if it cannot be created, PATH is not either;
   // NULL: none
-  const char *note;
+  const char *note, *first_note;                     // first_note: likewise, if the first of several parts exists
   // the first bytes of a valid file, such as "GGUF"; NULL: any
   const char *magic;
 };

@@ -6,18 +6,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-int media_args_find(struct media_args *a, const char *model) {
+int media_args_find(struct media_args *a, const struct model_args *of) {
   if (a->mmproj || a->alone) return 0;
-  str found = {0};
-  size_t n = encoder_find(model, ENCODER_OF_ONE, &found);
+  str found = {0}, other = {0};
+  const char *model = of->model;
+  size_t n = encoder_find(&(struct encoder_wanted){model, of->repo, ENCODER_OF_ONE}, &found, &other);
+  if (other.n) {
+    str said = {0};
+    encoder_say_other(other.at, model, &said);
+    a->other = said.at;
+  }
   const char *slash = strrchr(model, '/');
   int status = 0;
   if (found.n) a->mmproj = a->found = xstrdup(found.at);
+  else if (a->files.n && a->other) status = failed("%s", a->other);
   else if (a->files.n)
     status =
       failed("%.*s has %zu files called *mmproj*.gguf: --mmproj FILE names the one that encodes pictures and sound",
              slash ? (int)(slash - model) + 1 : 2, slash ? model : "./", n);
   str_free(&found);
+  str_free(&other);
   return status;
 }
 
@@ -30,7 +38,9 @@ int media_open_encoder(const struct media_args *a, weft_model *m, struct media *
                           .progress = show_encoding, .ctx = out};
   if (out->encoder) return 0;
   if (a->mmproj) return weft_media_open(m, a->mmproj, &o, &out->encoder, err);
-  snprintf(err->text, sizeof err->text, "there is no file that encodes pictures and sound: --mmproj FILE names it");
+  if (a->other) snprintf(err->text, sizeof err->text, "%s", a->other);
+  else
+    snprintf(err->text, sizeof err->text, "there is no file that encodes pictures and sound: --mmproj FILE names it");
   return -1;
 }
 

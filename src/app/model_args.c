@@ -119,7 +119,7 @@ int model_args_complete(struct model_args *a) {
 }
 
 int model_args_fetch(struct model_args *a) {
-  str path = {0};
+  str path = {0}, repo = {0};
   error err = {0};
   bool named = a->model && pull_is_name(a->model), asked = a->from.repo || a->from.url;
   int status = 0;
@@ -130,12 +130,15 @@ int model_args_fetch(struct model_args *a) {
   else if (asked || named) {
     int got = asked ? pull_model(&a->from, false, a->quiet, &path, &err)
                     : pull_name(a->model, &a->from, false, a->quiet, &path, &err);
+    pull_repo(a->model, &a->from, &repo);
     if (got) { failed("%s", err.text); status = got == HTTP_INTERRUPTED ? EXIT_INTERRUPTED : EXIT_FAILED; }
   } else if (a->model && access(a->model, F_OK)) {
-    pull_known(a->model, &path);           // a name shown by weft list; otherwise opening it gives the error
+    pull_known(a->model, &path, &repo);           // a name shown by weft list; otherwise opening it gives the error
   }
   if (!status && path.n) a->model = a->fetched = xstrdup(path.at);
+  if (!status && path.n && repo.n) a->repo = xstrdup(repo.at);
   str_free(&path);
+  str_free(&repo);
   return status;
 }
 

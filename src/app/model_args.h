@@ -9,7 +9,7 @@
 struct model_args {
   const char *model;
   struct model_source from;
-  char *fetched;                                // the path in `model` if a name was given; for free()
+  char *fetched, *repo;                         // the path in `model` if a name was given, and pull_repo; for free()
   int64_t context, threads, prompt_threads, chunk;              // 0: the model's or the machine's default
   int64_t gpu_layers;                           // -1: as many as fit; -2: all
   struct texts settings;                        // metadata that overrides the file's

@@ -110,25 +110,26 @@ static bool agrees(const struct stored *m) {
 static int find_stored(const stored_list *l, const char *name) {
   str path = {0};
   int i = store_find(l, name);
-  if (i < 0 && pull_known(name, &path))
+  if (i < 0 && pull_known(name, &path, NULL))
     for (size_t k = 0; k < l->n; k++) if (!strcmp(l->at[k].path, path.at)) i = (int)k;
   str_free(&path);
   return i;
 }
 
 static bool may_share(const struct stored *m, const char *encoder) {
-  return store_shares_repo(m->name, strrchr(encoder, '/') + 1) && !store_is_encoder(strrchr(m->path, '/') + 1);
+  return store_is_encoder_of(encoder, m->path, NULL) &&
+         store_shares_repo(m->name, strrchr(encoder, '/') + 1) && !store_is_encoder(strrchr(m->path, '/') + 1);
 }
 
 // Removes a model and its encoder, unless another model uses the encoder, or might use it because its own is not noted.
 static int remove_stored(const stored_list *l, int i, bool quiet, error *err) {
   str encoder = {0}, other = {0};
-  bool has = store_encoder(l->at[i].path, &encoder) && encoder.n;
+  bool has = store_encoder(l->at[i].path, NULL, &encoder) && encoder.n;
   int status = store_remove(&l->at[i], err);
   if (!status && !quiet) say("removed %s", l->at[i].name);
   for (size_t k = 0; has && k < l->n; k++) {
     if ((int)k == i) continue;
-    bool noted = store_encoder(l->at[k].path, &other);
+    bool noted = store_encoder(l->at[k].path, NULL, &other);
     if (noted ? other.n && !strcmp(other.at, encoder.at) : may_share(&l->at[k], encoder.at)) has = false;
   }
   for (size_t k = 0; !status && has && k < l->n; k++)

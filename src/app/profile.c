@@ -221,7 +221,7 @@ static int profile(struct settings *of) {
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
   if (o->media.files.n > 1) return usage_error("--image: one picture or sound at a time");
   if (o->media.files.n && o->chunk_of) return usage_error("--image and --prefill: one of them at a time");
-  if (o->media.files.n && media_args_find(&o->media, o->model.model)) return EXIT_FAILED;
+  if (o->media.files.n && media_args_find(&o->media, &o->model)) return EXIT_FAILED;
   keep_to_evaluating(o, NULL);
   if (o->steps < 0) o->steps = o->chunk_of || o->media.files.n ? 8 : 32;
   if (!o->media.files.n) o->model.context = o->depth + (o->chunk_of ? o->chunk_of : o->steps) + 1;

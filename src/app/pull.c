@@ -272,11 +272,17 @@ static bool is_there(const struct wanted *w, bool quiet) {
     there = sums_to_wanted(w, &bar);
     progress_end(&bar);
     if (there && noted) newfile_touch(tag.at);
-    if (!there && !quiet)
-      say("%s %s", w->path.at, from_here ? "was changed since it was fetched" : "is another model's, and is replaced");
+    if (!there && !quiet && from_here) say("%s was changed since it was fetched", w->path.at);
   }
   str_free(&tag);
   return there;
+}
+
+static bool is_of_another(const struct wanted *w) {
+  char first[2];
+  return w->sha256[0] && !access(w->path.at, F_OK) &&
+         store_read_note(w->path.at, STORE_ORIGIN, first, sizeof first) &&
+         !store_came_from(w->path.at, w->from.at);
 }
 
 static void note_origin(const struct wanted *w, bool again) {
@@ -284,18 +290,19 @@ static void note_origin(const struct wanted *w, bool again) {
   if (store_note_origin(w->path.at, w->from.at, again, &why)) warning("its origin is not noted: %s", why.text);
 }
 
-static int fetch_one(http *h, const struct wanted *w, bool quiet, error *err) {
+// first_note: as in http.h. The caller notes the origin.
+static int fetch_one(http *h, const struct wanted *w, const char *first_note, bool quiet, error *err) {
   str note = {0};
   str_addf(&note, "%s" STORE_ORIGIN, w->path.at);
-  struct http_file f = {.url = w->url.at, .path = w->path.at, .note = note.at, .shown = w->shown, .size = w->size,
-                        .magic = w->model ? magic : NULL};
+  struct http_file f = {.url = w->url.at, .path = w->path.at, .note = note.at, .first_note = first_note,
+                        .shown = w->shown, .size = w->size, .magic = w->model ? magic : NULL};
+  if (!quiet && is_of_another(w)) say("%s is another model's, and is replaced", w->path.at);
   memcpy(f.sha256, w->sha256, sizeof f.sha256);
   progress bar = {0};
   if (!quiet) { say("fetching %s", w->shown); progress_begin(&bar); }
   int status = http_fetch(h, &f, &bar, err);
   progress_end(&bar);
   str_free(&note);
-  if (!status) note_origin(w, false);
   return status;
 }
 
@@ -306,8 +313,32 @@ static int fetch_missing(http *h, const struct wanted *w, bool again, bool quiet
     if (!quiet) say("%s is there", w->path.at);
     return 0;
   }
-  int status = fetch_one(h, w, quiet, err);
+  int status = fetch_one(h, w, NULL, quiet, err);
+  if (!status) note_origin(w, false);
   if (!status && !quiet) say("%s", w->path.at);
+  return status;
+}
+
+// Fetches a model in parts. The first one's note is empty from the first change until all parts are of one version and
+// one origin: parts that are mixed are not opened (newfile_is_partial).
+static int fetch_parts(http *h, const wanted_list *l, size_t n, const struct job *j, error *err) {
+  const struct wanted *first = &l->at[0];
+  bool begun = false;
+  int status = 0;
+  str note = {0};
+  str_addf(&note, "%s" STORE_ORIGIN, first->path.at);
+  for (size_t i = 0; !status && i < n; i++) {
+    const struct wanted *w = &l->at[i];
+    bool there = is_there(w, j->quiet) && (!j->again || w->size >= 0);
+    if (!there) {
+      status = fetch_one(h, w, access(first->path.at, F_OK) ? NULL : note.at, j->quiet, err);
+      begun = true;
+    }
+    if (!status && i && (!there || !store_came_from(w->path.at, w->from.at))) note_origin(w, there);
+    if (!status && !j->quiet) say(there ? "%s is there" : "%s", w->path.at);
+  }
+  if (!status && (begun || !store_came_from(first->path.at, first->from.at))) note_origin(first, !begun);
+  str_free(&note);
   return status;
 }
 
@@ -320,11 +351,13 @@ static int fetch_encoder(http *h, const struct wanted *w, bool again, bool quiet
   return status;
 }
 
-static int fetch_files(http *h, const pull_listing *l, bool again, bool quiet, error *err) {
-  int status = 0;
-  for (size_t i = 0; !status && i < l->files.n; i++) {
+static int fetch_files(http *h, const pull_listing *l, const struct job *j, error *err) {
+  size_t n = 0;
+  while (n < l->files.n && !l->files.at[n].encoder) n++;
+  int status = n > 1 ? fetch_parts(h, &l->files, n, j, err) : 0;
+  for (size_t i = n > 1 ? n : 0; !status && i < l->files.n; i++) {
     const struct wanted *w = &l->files.at[i];
-    status = w->encoder ? fetch_encoder(h, w, again, quiet, err) : fetch_missing(h, w, again, quiet, err);
+    status = w->encoder ? fetch_encoder(h, w, j->again, j->quiet, err) : fetch_missing(h, w, j->again, j->quiet, err);
   }
   return status;
 }
@@ -345,7 +378,8 @@ static int fetch_folder(http *h, const pull_listing *l, bool quiet, error *err) 
     if (!begun) status = store_begin_folder(l->folder.at, err);
     begun = true;
     if (!status) status = store_make_folder_of(w->path.at, err);
-    if (!status) status = fetch_one(h, w, quiet, err);
+    if (!status) status = fetch_one(h, w, NULL, quiet, err);
+    if (!status) note_origin(w, false);
   }
   if (!status && !quiet) say(begun ? "%s" : "%s is there", l->folder.at);
   return status;
@@ -396,7 +430,7 @@ static int fetch_listing(http *h, const struct job *j, pull_listing *l, error *e
   keep_wanted(j, &l->files);
   if (!status) status = store_lock(of.at, &lock, err);
   if (!status)
-    status = l->folder.n ? fetch_folder(h, l, j->quiet, err) : fetch_files(h, l, j->again, j->quiet, err);
+    status = l->folder.n ? fetch_folder(h, l, j->quiet, err) : fetch_files(h, l, j, err);
   if (!status && l->folder.n && !j->there) status = end_folder(j->r, l, err);
   store_unlock(of.at, lock);
   str_free(&of);
@@ -484,12 +518,14 @@ static bool known(const struct reference *r, str *path) {
 // Returns whether a present model needs nothing more. True also if its folder is not writable, so nothing could be
 // added.
 static bool is_complete(const struct job *j, const str *path) {
-  str encoder = {0}, folder = {0};
+  str encoder = {0}, folder = {0}, repo = {0};
+  if (j->r->kind != ADDRESS) pull_add_origin(&repo, j->r, "");
   str_addn(&folder, path->at, (size_t)(pull_base_name(path->at) - path->at));
-  bool yes = !j->from->encoder || j->r->kind == ADDRESS || store_encoder(path->at, &encoder) ||
+  bool yes = !j->from->encoder || j->r->kind == ADDRESS || store_encoder(path->at, repo.at, &encoder) ||
              access(str_c(&folder), W_OK);
   str_free(&encoder);
   str_free(&folder);
+  str_free(&repo);
   return yes;
 }
 
@@ -533,7 +569,17 @@ int pull_name(const char *name, const struct model_source *from, bool again, boo
   return get_files((struct job){&r, from, again, quiet, false}, path, err);
 }
 
-bool pull_known(const char *name, str *path) {
+void pull_repo(const char *name, const struct model_source *from, str *repo) {
+  struct reference r;
+  enum registry kind = HUGGING_FACE;
+  repo->n = 0;
+  if (from && from->url) return;
+  if (from && from->repo) name = from->repo + prefix_of(from->repo, &kind);
+  int status = from && from->repo ? parse_name(name, HUGGING_FACE, &r, NULL) : parse_reference(name, &r, NULL);
+  if (!status && r.kind != ADDRESS) pull_add_origin(repo, &r, "");
+}
+
+bool pull_known(const char *name, str *path, str *repo) {
   struct reference r;
   stored_list l = {0};
   store_list(&l);
@@ -541,5 +587,7 @@ bool pull_known(const char *name, str *path) {
   bool yes = i >= 0 && !l.at[i].partial;
   if (yes) { path->n = 0; str_add(path, l.at[i].path); }
   store_free(&l);
-  return yes || (!parse_reference(name, &r, NULL) && known(&r, path));
+  if (yes) return true;
+  if (repo) pull_repo(name, NULL, repo);
+  return !parse_reference(name, &r, NULL) && known(&r, path);
 }

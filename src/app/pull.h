@@ -20,5 +20,8 @@ int pull_model(const struct model_source *from, bool again, bool quiet, str *pat
 // pull_model for a name; `from` has the token and offline.
 int pull_name(const char *name, const struct model_source *from, bool again, bool quiet, str *path, error *err);
 // Finds a model downloaded before by such a name, or called so in `weft list`. False: none.
-bool pull_known(const char *name, str *path);
+// repo: if not NULL, the origin without a file's name (store_is_encoder_of), empty if the name does not say it.
+bool pull_known(const char *name, str *path, str *repo);
+// Reads that origin from a name that was pulled, or from -hf; empty for an address.
+void pull_repo(const char *name, const struct model_source *from, str *repo);
 #endif

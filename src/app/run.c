@@ -436,7 +436,7 @@ int run_command(int argc, char **argv) {
     settings_free(&r.o);
     return conversation ? talk_command(argc, argv) : status;
   }
-  status = r.o.media.files.n ? media_args_find(&r.o.media, r.o.model.model) : 0;
+  status = r.o.media.files.n ? media_args_find(&r.o.media, &r.o.model) : 0;
   if (status) {
     settings_free(&r.o);
     return status;

@@ -45,6 +45,8 @@ static int find_models(struct settings *all) {
       .token = all->model.from.token, .offline = all->model.from.offline, .encoder = all->model.from.encoder};
     int status = model_args_fetch(&one);
     if (status) return status;
+    bool operand = all->model.repo && i + 1 == all->models.n;
+    vec_push(&all->serve.repos, operand ? xstrdup(all->model.repo) : one.repo);
     if (!one.fetched) continue;
     free(all->models.at[i]);
     all->models.at[i] = one.fetched;
@@ -133,28 +135,45 @@ static int read_defaults_of(struct settings *all, char **out, error *err) {
 
 // ---- start and end --------------------------------------------------------------------------------------------------
 
+// Says of a model once that the encoder beside it is another repository's.
+static void say_other(struct settings *all, const char *other, const char *model) {
+  struct texts *warned = &all->serve.warned;
+  for (size_t i = 0; i < warned->n; i++) if (!strcmp(warned->at[i], model)) return;
+  str said = {0};
+  encoder_say_other(other, model, &said);
+  warning("%s", said.at);
+  vec_push(warned, xstrdup(model));
+  str_free(&said);
+}
+
+// For free(); NULL: none.
+static char *find_encoder(struct settings *all, const struct encoder_wanted *w) {
+  str path = {0}, other = {0};
+  encoder_find(w, &path, &other);
+  if (other.n) say_other(all, other.at, w->model);
+  str_free(&other);
+  if (path.n) return path.at;
+  str_free(&path);
+  return NULL;
+}
+
 // Finds the encoders of the given models, before the sandbox hides their folders.
 static void find_encoders(struct settings *all) {
   enum encoder_search how = all->models.n == 1 && !all->serve.models_dir ? ENCODER_OF_ONE : ENCODER_OF_MANY;
   for (size_t i = 0; i < all->models.n; i++) {
-    str path = {0};
-    if (!all->media.mmproj && !all->media.alone) encoder_find(all->models.at[i], how, &path);
-    vec_push(&all->serve.encoders, xstrdup(path.n ? path.at : ""));
-    str_free(&path);
+    struct encoder_wanted w = {all->models.at[i], all->serve.repos.at[i], how};
+    char *found = all->media.mmproj || all->media.alone ? NULL : find_encoder(all, &w);
+    vec_push(&all->serve.encoders, found ? found : xstrdup(""));
   }
 }
 
 static char *encoder_of(void *ctx, const char *model) {
-  const struct settings *all = ctx;
+  struct settings *all = ctx;                    // its caller has the lock of the models' list
   for (size_t i = 0; i < all->models.n; i++) {
     if (strcmp(all->models.at[i], model)) continue;
     return all->serve.encoders.at[i][0] ? xstrdup(all->serve.encoders.at[i]) : NULL;
   }
-  str path = {0};
-  encoder_find(model, ENCODER_OF_MANY, &path);
-  if (path.n) return path.at;
-  str_free(&path);
-  return NULL;
+  return find_encoder(all, &(struct encoder_wanted){model, NULL, ENCODER_OF_MANY});
 }
 
 static int start_fetcher(const struct settings *all, serve_fetcher **out, error *err) {

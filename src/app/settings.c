@@ -166,6 +166,8 @@ void settings_free(struct settings *s) {
                          &s->serve.hosts,
                          &s->serve.origins,
                          &s->serve.encoders,
+                         &s->serve.repos,
+                         &s->serve.warned,
                          &s->serve.media_hosts,
                          &s->media.files,
                          &s->model.loras,
@@ -174,8 +176,11 @@ void settings_free(struct settings *s) {
                          &s->model.settings};
   for (size_t i = 0; i < COUNT(all); i++) texts_free(all[i]);
   free(s->model.fetched);
+  free(s->model.repo);
   free(s->media.found);
+  free(s->media.other);
   free(s->draft.model.fetched);
+  free(s->draft.model.repo);
   free(s->model.adapters);
   free(s->model.control_vectors);
   free(s->model.shares);

@@ -77,6 +77,8 @@ struct serve_args {
   int64_t models_max, idle, timeout, workers;
   struct texts keys, hosts, origins, media_hosts;
   struct texts encoders;     // encoders found for settings.models; "": none
+  struct texts repos;        // pull_repo of settings.models; NULL: not by name
+  struct texts warned;       // models of which it was said that the encoder is another repository's
 };
 
 struct loadtest_args { const char *url, *model, *key, *html; int64_t clients, requests, prompt, tokens; bool json; };

@@ -119,7 +119,7 @@ size_t store_read_note(const char *of, const char *ending, char *to, size_t size
   return n;
 }
 
-enum { LINES = 1 << 16 };           // bytes of origins that are read
+enum { LINES = 1 << 16, LINE = 1024 };           // bytes of origins that are read; of the first one
 
 int store_note_origin(const char *path, const char *origin, bool again, error *err) {
   if (!again && !store_came_from(path, origin)) {            // the old file's encoder note does not apply either
@@ -137,14 +137,20 @@ int store_note_origin(const char *path, const char *origin, bool again, error *e
   return status;
 }
 
-bool store_came_from(const char *path, const char *origin) {
-  char *noted = xmalloc(LINES);
-  size_t n = strlen(origin);
+// Also true if the note is empty.
+static bool has_origin(const char *path) {
   str note = {0};
   struct stat st;
   str_addf(&note, "%s%s", path, origin_note);
-  bool yes = stat(note.at, &st) || !S_ISREG(st.st_mode);
+  bool yes = !stat(note.at, &st) && S_ISREG(st.st_mode);
   str_free(&note);
+  return yes;
+}
+
+bool store_came_from(const char *path, const char *origin) {
+  char *noted = xmalloc(LINES);
+  size_t n = strlen(origin);
+  bool yes = !has_origin(path);
   store_read_note(path, origin_note, noted, LINES);
   for (const char *line = noted; !yes && *line; line += strcspn(line, "\n"), line += *line == '\n')
     yes = !strncmp(line, origin, n) && (origin[n - 1] == '/' || line[n] == '\n');
@@ -157,7 +163,47 @@ int store_note_encoder(const char *to, const char *encoder, error *err) {
   return write_note(to, encoder_note, "", slash ? slash + 1 : "-", err);
 }
 
-bool store_encoder(const char *of, str *path) {
+bool store_origin(const char *path, str *out) {
+  char line[LINE];
+  size_t n = store_read_note(path, origin_note, line, sizeof line);
+  out->n = 0;
+  str_addn(out, line, strcspn(line, "\n"));
+  return n > 0;
+}
+
+// The length of the repository in an origin: "hf:USER/REPO/", "ollama:USER/NAME:", or the folder of an address.
+static size_t repo_in(const char *origin) {
+  size_t n = strcspn(origin, "\n"), slashes = 0, at = 0;
+  bool hf = !strncmp(origin, "hf:", 3), ollama = !strncmp(origin, "ollama:", 7);
+  if (!hf && !ollama) n = strcspn(origin, "?\n");
+  for (size_t i = 0; i < n && (!hf || slashes < 2); i++) {
+    if (origin[i] == (ollama ? ':' : '/')) at = i + 1;
+    slashes += origin[i] == '/';
+  }
+  return at ? at : n;
+}
+
+// Returns whether a line of one note has the repository of a line of the other one.
+static bool shares_origin(const char *of, const char *with) {
+  for (const char *a = of; *a; a += strcspn(a, "\n"), a += *a == '\n')
+    for (const char *b = with; *b; b += strcspn(b, "\n"), b += *b == '\n')
+      if (!strncmp(a, b, repo_in(a))) return true;
+  return false;
+}
+
+bool store_is_encoder_of(const char *encoder, const char *of, const char *repo) {
+  if (repo) return store_came_from(encoder, repo);
+  if (!has_origin(encoder) || !has_origin(of)) return true;
+  char *its = xmalloc(LINES), *ours = xmalloc(LINES);
+  store_read_note(encoder, origin_note, its, LINES);
+  store_read_note(of, origin_note, ours, LINES);
+  bool yes = shares_origin(its, ours);
+  free(its);
+  free(ours);
+  return yes;
+}
+
+bool store_encoder(const char *of, const char *repo, str *path) {
   char name[LONGEST + 64] = "";
   const char *slash = strrchr(of, '/');
   path->n = 0;
@@ -168,7 +214,7 @@ bool store_encoder(const char *of, str *path) {
   path->n = 0;
   if (none || !whole || strchr(name, '/') || !store_is_encoder(name)) return none;
   str_addf(path, "%.*s/%s", (int)(slash - of), of, name);
-  if (!access(path->at, R_OK)) return true;
+  if (!access(path->at, R_OK) && store_is_encoder_of(path->at, of, repo)) return true;
   path->n = 0;
   return false;
 }
@@ -216,7 +262,7 @@ static void add_stored(stored_list *l, const char *folder, const char *file) {
     row->bytes += (uint64_t)st.st_size;
     if (st.st_mtime > row->changed) row->changed = st.st_mtime;
     row->missing = of - ++row->parts;
-    row->partial |= partial;
+    row->partial |= partial || (of > 1 && newfile_is_partial(path.at));
     if (partial) path.at[path.n -= sizeof part - 1] = 0;
     if (!row->path || strcmp(path.at, row->path) < 0) { free(row->path); row->path = xstrdup(path.at); }
   }

@@ -47,8 +47,13 @@ bool store_shares_repo(const char *model, const char *encoder);
 // Notes which file encodes pictures and sounds for a model; NULL: the model has none.
 int store_note_encoder(const char *model, const char *encoder, error *err);
 // Reads the note of the model with this path: `path` becomes the encoder's, or empty if the model has none. False: no
-// note, or the encoder no longer exists.
-bool store_encoder(const char *model, str *path);
+// note, or the encoder no longer exists, or it is another repository's. repo: as for store_is_encoder_of.
+bool store_encoder(const char *model, const char *repo, str *path);
+// False: the notes say that an encoder is of another repository than a model: two of them may have one file here. repo:
+// the origin, without a file's name, by which the model was asked for, if it was; the file may have several.
+bool store_is_encoder_of(const char *encoder, const char *model, const char *repo);
+// Reads the first of a file's noted origins. False: none.
+bool store_origin(const char *path, str *out);
 bool store_holds(const char *path);                  // whether the path is in the folder
 // Notes the origin of a file: several names may have one file here ("a/b_c" and "a_b/c"). again: the file had another
 // origin and is equal.

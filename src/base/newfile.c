@@ -357,6 +357,16 @@ int newfile_note(const char *path, const void *bytes, size_t n, error *err) {
   return error_set(err, "%.300s: %s", path, S_ISDIR(st.st_mode) ? strerror(EISDIR) : "is no regular file");
 }
 
+bool newfile_is_partial(const char *path) {
+  char *real = realpath(path, NULL), *note = NULL;
+  struct stat st;
+  if (asprintf(&note, "%s.from", real ? real : path) < 0) note = NULL;
+  bool partial = note && !lstat(note, &st) && S_ISREG(st.st_mode) && !st.st_size;
+  free(real);
+  free(note);
+  return partial;
+}
+
 void newfile_touch(const char *path) {
   char first;
   int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

@@ -40,6 +40,9 @@ int newfile_whole(const char *path, const void *bytes, size_t n, error *err);
 // newfile_whole for a small file beside another one, such as MODEL.etag: no option names it, so a link, folder, pipe or
 // device in its place is refused. If it had a second name (a hard link), the file of that name stays as it was.
 int newfile_note(const char *path, const void *bytes, size_t n, error *err);
+// Whether a file or folder is being fetched, or was fetched in part: the note PATH.from beside it is empty
+// (app/store.h). Links are followed.
+bool newfile_is_partial(const char *path);
 // Removes what was written; NULL is fine. Like the functions above, it leaves errno as the failure set it.
 void newfile_discard(newfile *f);
 #endif

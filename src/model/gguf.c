@@ -13,6 +13,7 @@
 #include "base/os.h"
 #include "base/exported.h"
 #include "base/inuse.h"
+#include "base/newfile.h"
 #include "model/hf.h"
 
 // ---- One file ----
@@ -36,7 +37,8 @@ static int map_folder(gguf_file *f, error *err) {
   char *config = NULL;
   bool there = asprintf(&config, "%s/config.json", f->shard.path) > 0 && !stat(config, &st);
   free(config);
-  if (!there) return error_set(err, "%s: is a directory, not a GGUF file, and has no config.json", f->shown);
+  if (!there && !newfile_is_partial(f->shard.path))
+    return error_set(err, "%s: is a directory, not a GGUF file, and has no config.json", f->shown);
   if (hf_image(f->shard.path, &f->image, &n, &f->shard.stamp, &f->names, err)) return -1;
   f->shard.map = f->image;
   f->shard.size = n;
@@ -235,8 +237,17 @@ static int check_part(const gguf_file *f, const gguf_file *first, size_t i, cons
   return 0;
 }
 
+// While parts are fetched, and if that ended early, they may be of two versions.
+static int check_parts_whole(const gguf *g, error *err) {
+  const gguf_file *first = &g->files[0];
+  if (!newfile_is_partial(first->shard.path)) return 0;
+  return error_set(err, "%s: the model's parts are not completely downloaded: 'weft pull' of its name goes on",
+                   first->shown);
+}
+
 // Parts may be replaced one after the other by a newer version: none may be another file now than when it was opened.
 static int check_parts_unchanged(const gguf *g, error *err) {
+  if (g->n_files > 1 && check_parts_whole(g, err)) return -1;
   for (size_t i = 0; i < g->n_files && g->n_files > 1; i++) {
     const gguf_file *f = &g->files[i];
     struct stat st;
@@ -253,7 +264,9 @@ static int open_parts(gguf *g, error *err) {
   struct split s;
   size_t prefix = 0;
   gguf_file first = g->files[0];
-  if (read_split(&first, &s, err) || (s.count > 1 && check_first(g, &s, &prefix, err))) return -1;
+  if (read_split(&first, &s, err) ||
+      (s.count > 1 && (check_first(g, &s, &prefix, err) || check_parts_whole(g, err))))
+    return -1;
   if (s.count > 1) {
     g->files = ARENA_ARRAY(g->arena, gguf_file, s.count);
     g->files[0] = first;

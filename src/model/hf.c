@@ -564,7 +564,9 @@ int hf_open(const char *dir, enum hf_type type, hf **out, error *err) {
   h->arena = arena_new();
   h->dir = arena_strdup(h->arena, dir);
   h->shown = n <= limit ? h->dir : arena_printf(h->arena, "...%s", dir + n - limit);
-  int status = read_folder(h, type, err) || hf_check(h, err) || hf_check_unchanged(h, err) ? -1 : 0;
+  int status = hf_check_whole(h, err) || read_folder(h, type, err) || hf_check(h, err) || hf_check_whole(h, err) ||
+                   hf_check_unchanged(h, err)
+                 ? -1 : 0;
   h->seen = NULL;
   vec_free(&seen);
   if (status) hf_close(h);

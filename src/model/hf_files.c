@@ -13,6 +13,7 @@
 #include "base/account.h"
 #include "base/inuse.h"
 #include "base/json.h"
+#include "base/newfile.h"
 #include "model/hf_impl.h"
 
 enum { HEAD_MOST = 100 << 20, FILES_MOST = 4096, JSON_MOST = 256 << 20 };
@@ -371,6 +372,11 @@ void hf_close_files(hf *h) {
   vec_free(&h->files);
   vec_free(&h->sources);
   smap_free(&h->by_name);
+}
+
+int hf_check_whole(const hf *h, error *err) {
+  if (!newfile_is_partial(h->dir)) return 0;
+  return error_set(err, "%s: is not completely downloaded: 'weft pull' of the model's name goes on", h->shown);
 }
 
 int hf_check_unchanged(const hf *h, error *err) {

@@ -116,6 +116,8 @@ int hf_json_list(const hf *h, const char *name, json_t **out, error *err);   // 
 int hf_text(const hf *h, const char *name, char **out, size_t *n, error *err);     // *out NULL: no such file
 int hf_open_weights(hf *h, error *err);
 bool hf_ends_in(const char *name, const char *end);
+// -1: a program fetches the folder, or did not end that: it may have files of two versions.
+int hf_check_whole(const hf *h, error *err);
 // -1: a file that was read, or was absent, is another one now. Other programs write folders file by file.
 int hf_check_unchanged(const hf *h, error *err);
 void hf_close_files(hf *h);

@@ -50,15 +50,6 @@ char *files_name(const char *path) {
   return files_valid_name(file, n ? n : strlen(file));
 }
 
-bool files_are_partial(const char *folder) {
-  str note = {0};
-  struct stat st;
-  str_addf(&note, "%s.from", folder);
-  bool partial = !lstat(note.at, &st) && S_ISREG(st.st_mode) && !st.st_size;
-  str_free(&note);
-  return partial;
-}
-
 static uint64_t stamp_file(const char *path, uint64_t before) {
   struct stat st;
   stamp is = {0};

@@ -11,8 +11,6 @@ void files_free(file_list *l);
 char *files_valid_name(const char *text, size_t n);
 // "x.gguf" and "x-00001-of-00003.gguf": the length of x; 0: not the first part of a model.
 size_t files_stem(const char *file);
-// Returns whether a folder was not fetched completely: an empty note is beside it.
-bool files_are_partial(const char *folder);
 char *files_name(const char *path);                    // a model's name by its path; for free()
 // A hash of the metadata of a model's files, which changes if any is replaced, modified or added. path: of a GGUF file,
 // or of a folder as transformers saves it.

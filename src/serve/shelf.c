@@ -1,6 +1,7 @@
 // The models of a server, and which are in memory: see shelf.h.
 #define _GNU_SOURCE
 #include "serve/shelf.h"
+#include "base/newfile.h"
 #include "base/os.h"
 #include "serve/media.h"
 #include "serve/model_files.h"
@@ -121,7 +122,7 @@ static served *by_path(const shelf *sh, const char *path) {
 // Includes the encoder, which may be added later.
 static uint64_t stamp_model(const shelf *sh, const char *path) {
   char *encoder = encoder_beside(sh, path);
-  uint64_t all = files_stamp(path);
+  uint64_t all = files_stamp(path) ^ newfile_is_partial(path);
   if (encoder) all = hash_bytes(encoder, strlen(encoder), all ^ files_stamp(encoder));
   free(encoder);
   return all;
@@ -163,7 +164,7 @@ static void look_into(shelf *sh, const char *path, const char *name) {
     n += files_stem(files.at[i]) && !strcasestr(files.at[i], "mmproj");
     config |= !strcmp(files.at[i], "config.json");
   }
-  if (!n && config && !files_are_partial(path)) add_served(sh, path, name, false);
+  if (!n && config && !newfile_is_partial(path)) add_served(sh, path, name, false);
   for (size_t i = 0; i < files.n; i++) {
     str file = {0};
     str_addf(&file, "%s/%s", path, files.at[i]);
