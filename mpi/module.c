@@ -5,9 +5,11 @@
 // processes that die, not those that hang.)
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <link.h>
 #include <mpi.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -16,10 +18,136 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include "device/mpi_module.h"
+
+// --- the launcher ----------------------------------------------------------------------------------------------------
+//
+// Each process has a connection to the program that started it, which starts other programs on request. A process that
+// reads a hostile model must not have that, so it gives the connection up once all processes are connected.
+// MPI_Finalize needs it, and is left out at the end.
+//
+// Open MPI's launcher counts a process that has finalized PMIx as one that may exit, and ends the others if it exits
+// with another status than 0. MPICH's would not notice. There a child keeps the connection: it can say that this
+// process ends well, or that all are to end, and nothing else.
+
+static bool left;
+static pid_t child;                        // MPICH: the child, and the pipe to it
+static int to_child = -1;
+enum { GOODBYE = 'g', FAILED = 'f', LOOK_MS = 100, ANSWER_MS = 2000 };
+
+static void put_line(int fd, const char *text) {
+  for (size_t n = strlen(text); n;) {
+    ssize_t k = write(fd, text, n);
+    if (k <= 0) return;                    // all signals are blocked
+    text += k;
+    n -= (size_t)k;
+  }
+}
+
+// Waits for a byte of this process, or its end.
+static char next_word(int from, pid_t parent) {
+  struct pollfd p = {from, POLLIN, 0};
+  char word = FAILED;
+  while (!poll(&p, 1, LOOK_MS)) if (getppid() != parent) return FAILED;
+  return read(from, &word, 1) == 1 ? word : FAILED;
+}
+
+// Closes all but the standard streams and these two.
+static void close_others(int a, int b) {
+  unsigned low = (unsigned)(a < b ? a : b), high = (unsigned)(a < b ? b : a);
+  if (low > 3) close_range(3, low - 1, 0);
+  if (high > low + 1) close_range(low + 1, high - 1, 0);
+  close_range(high + 1, ~0U, 0);
+}
+
+// The child: lines of PMI 1 on the launcher's socket.
+static _Noreturn void keep_launcher(int launcher, int from, pid_t parent) {
+  struct pollfd p = {launcher, POLLIN, 0};
+  char answer[64];
+  sigset_t every;
+  sigfillset(&every);
+  sigprocmask(SIG_BLOCK, &every, NULL);
+  close_others(launcher, from);
+  prctl(PR_SET_NAME, "weft-launcher");
+  bool well = next_word(from, parent) == GOODBYE;
+  put_line(launcher, well ? "cmd=finalize\n" : "cmd=abort exitcode=1\n");
+  if (well && poll(&p, 1, ANSWER_MS) > 0) well = read(launcher, answer, sizeof answer) > 0;
+  _exit(!well);
+}
+
+// MPICH's processes inherit a socket, whose number MPI keeps: it must not become another file's.
+static bool leave_pmi(void) {
+  const char *name = getenv("PMI_FD");
+  int fd = name ? atoi(name) : -1, ends[2], none = open("/dev/null", O_RDWR | O_CLOEXEC);
+  pid_t parent = getpid();
+  if (fd < 0 || none < 0 || pipe2(ends, O_CLOEXEC)) return false;
+  child = fork();
+  if (!child) keep_launcher(fd, ends[0], parent);
+  close(ends[0]);
+  to_child = ends[1];
+  bool well = child > 0 && dup2(none, fd) == fd;
+  close(none);
+  return well;
+}
+
+static void tell_child(char word) {
+  if (child > 0 && write(to_child, &word, 1) == 1) waitpid(child, NULL, 0);
+}
+
+typedef struct pmix { int (*begun)(void), (*end)(const void *info, size_t n); } pmix;
+typedef struct names { char at[8][PATH_MAX]; int n; } names;
+
+static int note_pmix(struct dl_phdr_info *info, size_t size, void *ctx) {
+  names *all = ctx;
+  (void)size;
+  if (strstr(info->dlpi_name, "pmix") && all->n < 8) snprintf(all->at[all->n++], PATH_MAX, "%s", info->dlpi_name);
+  return 0;
+}
+
+// PMIx_Initialized and PMIx_Finalize of a library; Open MPI's own copy of it gives them a prefix.
+static bool find_pmix(const char *path, pmix *p) {
+  static const char *const prefixes[] = {"", "OPAL_MCA_PMIX3X_", "OPAL_MCA_PMIX4X_"};
+  void *at = dlopen(path, RTLD_NOW | RTLD_NOLOAD), *begun = NULL, *end = NULL;
+  for (size_t i = 0; at && !end && i < sizeof prefixes / sizeof *prefixes; i++) {
+    char name[64];
+    snprintf(name, sizeof name, "%sPMIx_Initialized", prefixes[i]);
+    begun = dlsym(at, name);
+    snprintf(name, sizeof name, "%sPMIx_Finalize", prefixes[i]);
+    end = begun ? dlsym(at, name) : NULL;
+  }
+  if (at) dlclose(at);                     // it stays, since it was there
+  memcpy(&p->begun, &begun, sizeof begun);
+  memcpy(&p->end, &end, sizeof end);
+  return end && p->begun();
+}
+
+static bool leave_pmix(void) {
+  enum { USERS = 4 };                      // of MPI's parts, each of which has begun it
+  static names all;
+  pmix p = {0};
+  bool found = false;
+  dl_iterate_phdr(note_pmix, &all);
+  for (int i = 0; i < all.n && !found; i++) found = find_pmix(all.at[i], &p);
+  for (int i = 0; found && i < USERS && p.begun(); i++) if (p.end(NULL, 0)) return false;
+  return found && !p.begun();
+}
+
+// All processes leave MPI_Finalize out, or none.
+static int leave_launcher(int rank) {
+  int own = leave_pmix() || leave_pmi(), some = own, every = own;
+  int r = MPI_Allreduce(MPI_IN_PLACE, &some, 1, MPI_INT, MPI_LOR, MPI_COMM_WORLD);
+  if (!r) r = MPI_Allreduce(MPI_IN_PLACE, &every, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
+  left = some;
+  if (!r && !every && !rank)
+    fprintf(stderr,
+            "weft: warning: processes keep their connections to the launcher, which starts programs on request: "
+            "the sandbox does not prevent that\n");
+  return r;
+}
 
 // --- the ring --------------------------------------------------------------------------------------------------------
 
@@ -32,10 +160,13 @@ typedef struct ring {
 } ring;
 static ring all = {.comm = MPI_COMM_NULL};
 
-// Waits until the launcher has passed on the reason, which MPICH's would lose.
+// Waits until the launcher has passed on the reason, which MPICH's would lose. MPI_Abort returns if MPI has no
+// launcher.
 static void end_all(int status) {
   nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
+  tell_child(FAILED);
   MPI_Abort(MPI_COMM_WORLD, status);
+  _exit(status);
 }
 
 static void end_silent(const ring *r) {
@@ -64,7 +195,7 @@ static void *beat(void *ctx) {
       if (there) silent = 0;
       if (there && !came) MPI_Irecv(&came, 1, MPI_BYTE, from, 0, r->comm, &in);
     }
-    if (!came && ++silent > SILENCE) { end_silent(r); break; }
+    if (!came && ++silent > SILENCE) end_silent(r);
     if (!came || !sent || !gone) nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
   }
   return NULL;
@@ -113,81 +244,6 @@ static int connect_all(int rank, int n) {
   return r;
 }
 
-// --- the launcher ----------------------------------------------------------------------------------------------------
-//
-// Each process has a connection to the program that started it, which starts other programs on request. A process that
-// reads a hostile model must not have that, so it takes leave once all processes are connected, as MPI_Finalize would
-// at the end. MPI_Finalize needs the connection and is left out then: a process that has taken leave may just exit.
-
-static bool left;
-
-static bool writes_all(int fd, const char *text) {
-  for (size_t n = strlen(text); n;) {
-    ssize_t k = write(fd, text, n);
-    if (k < 0 && errno == EINTR) continue;
-    if (k <= 0) return false;
-    text += k;
-    n -= (size_t)k;
-  }
-  return true;
-}
-
-// MPICH: the socket that PMI_FD names, with lines of text (PMI 1).
-static bool leave_pmi(void) {
-  const char *name = getenv("PMI_FD");
-  int fd = name ? atoi(name) : -1;
-  char line[256], *end = line;
-  if (fd < 0 || !writes_all(fd, "cmd=finalize\n")) return false;
-  for (*end = 0; end < line + sizeof line - 1 && !memchr(line, '\n', (size_t)(end - line)); *end = 0) {
-    ssize_t k = read(fd, end, (size_t)(line + sizeof line - 1 - end));
-    if (k < 0 && errno == EINTR) continue;
-    if (k <= 0) return false;
-    end += k;
-  }
-  if (strncmp(line, "cmd=finalize_ack", 16)) return false;
-  shutdown(fd, SHUT_RDWR);
-  return !close(fd);
-}
-
-typedef struct pmix { int (*begun)(void), (*end)(const void *info, size_t n); } pmix;
-
-// PMIx_Initialized and PMIx_Finalize of the library that Open MPI has loaded; its own copy gives them a prefix.
-static int find_pmix(struct dl_phdr_info *info, size_t size, void *found) {
-  static const char *const prefixes[] = {"", "OPAL_MCA_PMIX3X_", "OPAL_MCA_PMIX4X_"};
-  pmix *p = found;
-  (void)size;
-  void *at = strstr(info->dlpi_name, "pmix") ? dlopen(info->dlpi_name, RTLD_NOW | RTLD_NOLOAD) : NULL;
-  for (size_t i = 0; at && !p->end && i < sizeof prefixes / sizeof *prefixes; i++) {
-    char name[64];
-    snprintf(name, sizeof name, "%sPMIx_Initialized", prefixes[i]);
-    void *begun = dlsym(at, name);
-    snprintf(name, sizeof name, "%sPMIx_Finalize", prefixes[i]);
-    void *end = begun ? dlsym(at, name) : NULL;
-    if (!end) continue;
-    memcpy(&p->begun, &begun, sizeof begun);
-    memcpy(&p->end, &end, sizeof end);
-  }
-  return p->end != NULL;
-}
-
-static bool leave_pmix(void) {
-  enum { USERS = 4 };                      // of MPI's parts, each of which has begun it
-  pmix p = {0};
-  dl_iterate_phdr(find_pmix, &p);
-  for (int i = 0; p.end && i < USERS && p.begun(); i++) if (p.end(NULL, 0)) return false;
-  return p.end && !p.begun();
-}
-
-static void leave_launcher(int rank) {
-  left = leave_pmix() || leave_pmi();
-  if (!left && !rank)
-    fprintf(stderr,
-            "weft: warning: the processes keep their connections to the launcher, which starts programs on request: "
-            "the sandbox does not prevent that\n");
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-
 static int start(int *rank, int *n, int *on_host) {
   MPI_Comm host;
   int level, r = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
@@ -197,7 +253,7 @@ static int start(int *rank, int *n, int *on_host) {
   if (!r) r = MPI_Comm_size(host, on_host);
   if (!r) r = MPI_Comm_free(&host);
   if (!r) r = connect_all(*rank, *n);
-  if (!r) leave_launcher(*rank);
+  if (!r) r = leave_launcher(*rank);
   return !r && *n > 1 && level == MPI_THREAD_MULTIPLE ? begin_ring(*rank, *n) : r;
 }
 
@@ -244,7 +300,8 @@ static int broadcast(void *at, int n, bool ahead) {
 static void stop(void) {
   for (unsigned i = 0; i < MOST_AHEAD; i++) end_broadcast(i);
   end_ring();
-  if (!left) MPI_Finalize();
+  if (left) tell_child(GOODBYE);
+  else MPI_Finalize();
 }
 
 extern const mpi_module weft_mpi_module;

@@ -296,7 +296,15 @@ class Llama:
         self._rows = {position: row for position, row in self._rows.items() if position < n}
 
     def eval(self, tokens: Seq[int]) -> None:
-        """Evaluates tokens after the first n_tokens of those that were evaluated: a program may have set n_tokens back."""
+        """Evaluates tokens after the first n_tokens of those that were evaluated: a program may have set n_tokens back.
+        The first tokens of all are a prompt, in which adapters may have activation tokens."""
+        with self._lock:
+            if not self.n_tokens and self._running().n_adapters:
+                self._cut(0)
+                self._writes().invoke(tokens)
+            self._evaluate(tokens)
+
+    def _evaluate(self, tokens: Seq[int]) -> None:
         with self._lock:
             sequence, n = self._writes(), len(tokens)
             if not n:
@@ -392,7 +400,7 @@ class Llama:
             with self._lock:
                 if len(ids) > self._n_ctx:
                     return "length"
-                self.eval(ids[self.n_tokens:] if seen == self._changes else self._reuse(ids, prompt))
+                self._evaluate(ids[self.n_tokens:] if seen == self._changes else self._reuse(ids, prompt))
                 seen = self._changes
                 token = self._draw(sampler, self._last(), processor, constraint)
                 sampler.accept(token)
@@ -554,6 +562,7 @@ class Llama:
             if i - 1 not in self._rows:
                 rows: Dict[int, np.ndarray] = {}
                 other = Sequence(self._running())
+                other.invoke(prompt)
                 other.add_rows(prompt, lambda k, row: rows.__setitem__(k, row.copy()))
                 other.close()
                 self._rows.update(rows)

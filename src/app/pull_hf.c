@@ -176,7 +176,13 @@ static int list_parts(const struct reference *r, json_t *files, wanted_list *out
   if (!status && encoder) {
     error why = {0};
     size_t before = out->n;
-    if (add_hf_file(r, encoder, out, &why)) warning("%s/%s: its encoder is left out: %s", r->user, r->repo, why.text);
+    int bad = add_hf_file(r, encoder, out, &why);
+    for (size_t i = 0; !bad && i < before; i++)
+      if (!strcmp(out->at[i].path.at, out->at[before].path.at)) {
+        bad = error_set(&why, "%s and %s have one name here", out->at[i].shown, out->at[before].shown);
+        wanted_clear(&out->at[--out->n]);
+      }
+    if (bad) warning("%s/%s: its encoder is left out: %s", r->user, r->repo, why.text);
     else out->at[before].encoder = true;
   }
   return status;

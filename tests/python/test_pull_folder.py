@@ -266,6 +266,15 @@ def test_two_at_once_with_one_encoder(pull, weft, weft_env, store, registry, tin
     assert [len([asked for asked in registry.asked if asked[0].endswith(name)]) for name in ("m-Q4_0.gguf", "m-Q8_0.gguf", "mmproj-F16.gguf")] == [1, 1, 1], registry.asked
 
 
+def test_an_encoder_with_the_models_name_here(pull, store, registry, tinypy):
+    """In a store the names of folders are parts of a file's: the lock of the one would be waited for by the other, for ever."""
+    data = Path(tinypy).read_bytes()
+    registry.others["u/m"] = {"mmproj/F16.gguf": data, "mmproj_F16.gguf": b"GGUF and more"}
+    done = pull("pull", "hf:u/m", timeout=60)
+    assert done.returncode == 0 and "its encoder is left out: mmproj/F16.gguf and mmproj_F16.gguf have one name here" in done.err, done.err
+    assert (store / "u_m_mmproj_F16.gguf").read_bytes() == data
+
+
 def test_locks(pull, store, source):
     """One that a dead program left is no obstacle; a pipe, a link or a folder in its place is named and not waited for."""
     store.mkdir()

@@ -709,4 +709,14 @@ def test_an_adapter_with_activation_tokens(own, run_weft, make_model, tmp_path):
         past = list(llm.eval_tokens)
         got = [token for token, _ in zip(llm.generate([*test_lora.CALL, 9], temp=0, repeat_penalty=1.0, reset=False), range(6))]
         assert len(past) > len(prompts[-1]) and got == said([*past, *test_lora.CALL, 9], "--lora", lora)
+        for prompt in prompts[1], prompts[0], prompts[3]:                   # what an earlier prompt called is forgotten
+            llm.reset()
+            llm.eval(prompt)
+            assert [llm.sample(temp=0, repeat_penalty=1.0)] == said(prompt, "--lora", lora)[:1], prompt
+        asked = {"max_tokens": 2, "temperature": 0, "echo": True, "logprobs": 1}
+        listed = llm.create_completion(prompts[1], **asked)["choices"][0]["logprobs"]["token_logprobs"]
+    with own.Llama(model, lora_path=lora, n_ctx=128, verbose=False, logits_all=True) as llm:
+        assert llm.create_completion(prompts[1], **asked)["choices"][0]["logprobs"]["token_logprobs"] == listed
+    with own.Llama(model, n_ctx=128, verbose=False) as llm:
+        assert llm.create_completion(prompts[1], **asked)["choices"][0]["logprobs"]["token_logprobs"] != listed
     assert said(prompts[1], "--lora", lora) != said(prompts[1]), "the adapter changes nothing"

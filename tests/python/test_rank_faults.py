@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from rank_serving import RankServer
+from rank_serving import MpichServer, RankServer
 from serving import Server, until
 
 THREADS = 1
@@ -21,7 +21,8 @@ MOMENTS = int(os.environ.get("WEFT_RANK_MOMENTS") or 3)
 LIMIT_S = 10
 PROMPTS = ["def f(x):", "import os\n", "class A:\n", "for i in "]
 # A process that is stopped is noticed after eight seconds; one that is gone, at once.
-FAULTS = {"killed": (signal.SIGKILL, "rows"), "killed by layers": (signal.SIGKILL, "layer"), "stopped": (signal.SIGSTOP, "rows")}
+FAULTS = {"killed": (signal.SIGKILL, "rows", RankServer), "killed by layers": (signal.SIGKILL, "layer", RankServer), "stopped": (signal.SIGSTOP, "rows", RankServer),
+          "killed under MPICH": (signal.SIGKILL, "rows", MpichServer), "stopped under MPICH": (signal.SIGSTOP, "rows", MpichServer)}
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +92,9 @@ def runs(pid):
         return False
 
 
-def fail_once(serve, answers, how, split, rank, after):
+def fail_once(serve, answers, how, split, kind, rank, after):
     """Seconds until all were gone."""
-    s = serve(RankServer, *(["-sm", split] if split != "rows" else [])).ready()
+    s = serve(kind, *(["-sm", split] if split != "rows" else [])).ready()
     ranks = s.ranks
     clients = [Client(s.port, p, answers[p]) for p in PROMPTS]
     try:
@@ -120,11 +121,11 @@ def fail_once(serve, answers, how, split, rank, after):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_process_that_fails(serve, answers, fault):
-    how, split = FAULTS[fault]
+    how, split, kind = FAULTS[fault]
     draw = random.Random(fault)
-    for i in range(MOMENTS):
+    for i in range(MOMENTS if kind is RankServer else max(2, MOMENTS // 3)):
         rank, after = i % 2, draw.uniform(0, 2)
-        took, status, whole, said = fail_once(serve, answers, how, split, rank, after)
+        took, status, whole, said = fail_once(serve, answers, how, split, kind, rank, after)
         print(f"{fault}: process {rank} after {after:.2f} s: all gone after {took:.2f} s, status {status}, {whole} answers before")
         if how == signal.SIGSTOP:
             assert status == 1 and f"process {rank} does not answer" in said, said
