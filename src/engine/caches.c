@@ -344,7 +344,13 @@ void sequence_free(sequence *q) {
   free(q);
 }
 
-static int no_page(const caches *c, error *err) {
+// Names the limit that was met: the number of pages, or their bytes.
+static int no_page(const caches *c, int group, error *err) {
+  if (c->pages[group].used == c->pages[group].n)
+    return error_set(err,
+                     "the cache is full: %d sequences hold all of its %d pages of %d positions; fewer sequences at "
+                     "once need less, and a longer context reserves more",
+                     c->n_sequences, c->pages[group].n, CACHE_PAGE);
   return error_set(err,
                    "the cache is full: pages of %d positions that %d sequences hold take %.1f MiB, of %.1f MiB that "
                    "they may take; a shorter context, or fewer sequences at once, need less",
@@ -375,7 +381,7 @@ int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
     if (ring && i >= new + ring && !sequence_keeps(q, group, i - ring))
       pages_hold(&c->pages[group], page = list->at[i - ring]);
     else page = take_page(c, group);
-    if (page == NO_PAGE) return no_page(c, err);
+    if (page == NO_PAGE) return no_page(c, group, err);
     if (had != NO_PAGE && i < new) caches_copy(c, group, had, page);
     drop_page(c, group, had);
     list->at[i] = page;
@@ -432,6 +438,11 @@ void sequence_cut(sequence *q, int n) {
   forget_floats(q, n);
   for (int g = 0; g < model_n_groups(q->of->m); g++) shorten(q, g, caches_n_pages(n));
   for (; q->checkpoints.n && q->checkpoints.at[q->checkpoints.n - 1].n > n; q->checkpoints.n--) q->chosen = -1;
+}
+
+void sequence_clear(sequence *q) {
+  sequence_cut(q, 0);
+  for (int g = 0; g < model_n_groups(q->of->m); g++) shorten(q, g, 0);
 }
 
 // ---- the part of a beginning that is whole --------------------------------------------------------------------------

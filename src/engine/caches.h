@@ -123,6 +123,7 @@ int sequence_hold(sequence *q, int from, int to, error *err);
 // for a single group
 int sequence_hold_group(sequence *q, int group, int from, int to, error *err);
 void sequence_cut(sequence *q, int n);                 // forgets the positions from n on
+void sequence_clear(sequence *q);                      // forgets all, and gives back what sequence_hold has taken
 // The last position, at most n, after which evaluation can continue without repeating earlier positions.
 int sequence_whole(const sequence *q, int n);
 static inline bool sequence_is_whole(const sequence *q, int n) { return sequence_whole(q, n) == n; }

@@ -258,6 +258,16 @@ int weft_sequence_reserve(weft_sequence *q, size_t n, weft_error *err) {
   return sequence_hold(q->q, from, from + (int)n, &e) ? fail(err, &e) : 0;
 }
 
+int weft_reserve(weft_model *m, size_t n, weft_error *err) {
+  error e = {0};
+  engine *of = weft_model_engine(m);
+  if (n > (size_t)engine_n_ctx(of)) FAIL(err, "%zu tokens do not fit the context of %d", n, engine_n_ctx(of));
+  weft_forget(m);
+  return sequence_hold(engine_sequence(of), 0, (int)n, &e) ? fail(err, &e) : 0;
+}
+
+void weft_forget(weft_model *m) { sequence_clear(engine_sequence(weft_model_engine(m))); }
+
 int weft_sequence_rows(weft_sequence *q, const int32_t *ids, size_t n, size_t first, weft_row *row, void *ctx,
                        weft_error *err) {
   if (check_more(q, ids, n, err)) return -1;

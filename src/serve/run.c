@@ -21,6 +21,7 @@ struct run {
   int32_t drawn_id;          // the last sampled token, not yet evaluated
   bool began, failed;
   size_t fed, kept;          // of the prompt: evaluated; of these, found in the sequence
+  token_ids lost;            // tokens to be evaluated again, from the first one on (run_yield); empty: none
   weft_speculation *speculation;
   weft_denoiser *denoiser;   // of a model that denoises; and its text
   weft_text text;
@@ -137,6 +138,20 @@ void held_free(held *h) {
   *h = (held){0};
 }
 
+void held_cut(held *h, size_t n) {
+  weft_sequence_cut(h->sequence, (int)n);
+  h->past.n = n;
+  kv_chain_cut(&h->chain, n);
+}
+
+int held_begin(weft_model *m, const held *h, size_t n, held *out, weft_error *err) {
+  *out = (held){.slot = -1};
+  if (!h) return weft_sequence_new(m, &out->sequence, err);
+  if (weft_sequence_fork(h->sequence, (int)n, &out->sequence, err)) return -1;
+  for (size_t i = 0; i < n; i++) vec_push(&out->past, h->past.at[i]);
+  return 0;
+}
+
 static bool fail_run(run *u, const weft_error *err) {
   event *e = new_event(u, EVENT_FAILED);
   if (u->request_failed) e->status = 400;
@@ -241,7 +256,9 @@ run *run_new(weft_model *m, weft_draft *d, enum weft_speculating speculating, re
 }
 
 const request *run_request(const run *u) { return u->r; }
-size_t run_left(const run *u) { return u->r->prompt.n - u->fed; }
+static size_t prompt_left(const run *u) { return u->r->prompt.n - u->fed; }
+static size_t lost_left(const run *u) { return u->lost.n ? u->lost.n - u->held.past.n : 0; }
+size_t run_left(const run *u) { return prompt_left(u) + lost_left(u); }
 held *run_held(run *u) { return u->began ? &u->held : NULL; }
 
 struct run_counts run_count(const run *u) {
@@ -251,6 +268,22 @@ struct run_counts run_count(const run *u) {
                              .evaluated = (int64_t)u->fed - kept,
                              .drawn = u->drawn,
                              .left = most < 0 ? -1 : most - u->drawn};
+}
+
+size_t run_needs(const run *u, size_t most) {
+  size_t left = prompt_left(u);
+  if (u->r->cancelled || weft_model_denoises(u->m) || (run_left(u) && !most)) return 0;
+  if (u->lost.n) return lost_left(u) + 1;
+  if (u->r->prompt_scored && left > 1) left--;
+  return !left ? 1 : left < most ? left : most;
+}
+
+bool run_yield(run *u) {
+  held *h = &u->held;
+  if (!h->past.n) return false;
+  for (size_t i = u->lost.n; i < h->past.n; i++) vec_push(&u->lost, h->past.at[i]);
+  held_cut(h, 0);
+  return true;
 }
 
 void run_fail(run *u, const weft_error *err) { fail_run(u, err); }
@@ -294,6 +327,7 @@ event *run_free(run *u, held *out) {
   weft_speculation_free(u->speculation);
   weft_denoiser_free(u->denoiser);
   free(u->text.ids);
+  vec_free(&u->lost);
   weft_rows_free(u->source);
   if (out && u->began) run_settle(u);
   if (out) *out = u->held;
@@ -467,7 +501,7 @@ static bool take_id(run *u, int32_t id, bool constrained, bool imposed) {
   if (found >= 0) return end_run(u, FINISH_WORD, found);
   if (u->chosen && weft_grammar_ended(u->grammar)) return end_run(u, FINISH_STOP, -1);
   if (r->one_call && u->done) return end_run(u, FINISH_STOP, -1);
-  if (u->held.past.n == (size_t)weft_model_context(u->m)) return end_run(u, FINISH_LENGTH, -1);
+  if (u->held.past.n + lost_left(u) == (size_t)weft_model_context(u->m)) return end_run(u, FINISH_LENGTH, -1);
   if (r->max_tokens >= 0 && u->drawn >= r->max_tokens) return end_run(u, FINISH_LENGTH, -1);
   u->drawn_id = id;
   return true;
@@ -525,13 +559,17 @@ static bool denoise_step(run *u) {
 
 bool run_offer(run *u, size_t most, weft_tokens *out) {
   weft_error err;
-  size_t left = run_left(u);
+  size_t left = prompt_left(u);
   *out = (weft_tokens){.sequence = u->held.sequence};
   if (u->r->cancelled) return end_run(u, FINISH_GONE, -1);
   if (left && u->r->max_prompt_s > 0 && now_s() - u->start > u->r->max_prompt_s) return end_run(u, FINISH_TIME, -1);
-  if (left && !most) return true;
+  if (run_left(u) && !most) return true;
   if (weft_model_denoises(u->m)) return denoise_step(u);
-  if (!left) {
+  if (u->lost.n) {
+    out->ids = u->lost.at + u->held.past.n;
+    out->n = weft_piece_of(u->m, out->ids, lost_left(u), most);
+    out->unseen = true;
+  } else if (!left) {
     out->ids = &u->drawn_id;
     out->n = 1;
   } else if (u->r->prompt_scored && left > 1) {
@@ -596,6 +634,10 @@ bool run_resume(run *u) {
 
 bool run_took(run *u, const weft_tokens *t, bool late) {
   for (size_t i = 0; i < t->n; i++) vec_push(&u->held.past, t->ids[i]);
+  if (u->lost.n) {
+    if (!lost_left(u)) u->lost.n = 0;
+    return true;
+  }
   if (run_left(u)) {
     if (u->r->prompt_scored && !u->fed) say_first(u);
     u->fed += t->n;

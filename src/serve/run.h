@@ -9,6 +9,9 @@
 // blocks for routers
 typedef struct held { weft_sequence *sequence; token_ids past; double used; bool kept; int slot; kv_chain chain; } held;
 void held_free(held *h);
+void held_cut(held *h, size_t n);      // forgets the tokens from n on
+// A new sequence with the first n tokens of h; h NULL: an empty one.
+int held_begin(weft_model *m, const held *h, size_t n, held *out, weft_error *err);
 
 // Number of common leading tokens.
 static inline size_t alike(const token_ids *x, const token_ids *y) {
@@ -27,8 +30,12 @@ int run_read_source(run *u, weft_error *err);
 // h: a beginning of its prompt, owned by the run from now on. false, here and below: the run has ended; run_free
 // returns the final event, which has not been sent yet.
 bool run_begin(run *u, held *h);
-// Prompt tokens left to evaluate; 0: it generates.
+// Tokens of the prompt, or after run_yield, left to evaluate; 0: it generates.
 size_t run_left(const run *u);
+// For how many tokens it needs memory before run_offer (whose chunk may be longer: a span of rows is not cut).
+size_t run_needs(const run *u, size_t most);
+// Gives the memory of its sequence back: its tokens are evaluated again before it goes on. false: it has none.
+bool run_yield(run *u);
 // The tokens to evaluate next, at most `most` of a prompt. n 0: nothing in this step (a chunk of a scored prompt is
 // evaluated here). false: it has ended.
 bool run_offer(run *u, size_t most, weft_tokens *out);
@@ -72,5 +79,6 @@ typedef struct vectors {
   struct timing timing;
   event *last;
 } vectors;
+size_t vectors_needs(const vectors *v);        // tokens of the next text; 0: there is none
 bool vectors_step(vectors *v);         // false: it has ended
 #endif

@@ -10,6 +10,7 @@
 #include "serve/sequence_spill.h"
 #include "serve/masks.h"
 #include "serve/prices.h"
+#include "serve/room.h"
 #include "serve/warm_up.h"
 
 enum { QUANTUM = 1024 };               // tokens that a key gains per round
@@ -52,8 +53,9 @@ struct sched {
   weft_error why;
   weft_model *model, *draft_model;     // draft_model, draft: NULL: none
   weft_draft *draft;
-  VEC(run *) live;
+  runs live;                           // in the order in which they began
   helds rest;
+  cache_room room;                     // crowded until an answer ends: of the prompts the first one in `live` goes on
   spill spill;
   kv_blocks *kv;                       // NULL: off
   masks masks;
@@ -273,20 +275,6 @@ static void wait_for_more(sched *s) {
   pthread_mutex_lock(&s->lock);
 }
 
-// Copies the first n tokens of h to a new sequence.
-static int fork_held(const held *h, size_t n, held *out, weft_error *err) {
-  *out = (held){.slot = -1};
-  if (weft_sequence_fork(h->sequence, (int)n, &out->sequence, err)) return -1;
-  for (size_t i = 0; i < n; i++) vec_push(&out->past, h->past.at[i]);
-  return 0;
-}
-
-static void cut_held(held *h, size_t n) {
-  weft_sequence_cut(h->sequence, (int)n);
-  h->past.n = n;
-  kv_chain_cut(&h->chain, n);
-}
-
 // Loads a sequence from files, if they have a much longer prefix than memory.
 static bool take_up(sched *s, const request *r, size_t limit, size_t most, held *out) {
   enum { WORTH = 64 };
@@ -320,33 +308,23 @@ static int find_past(sched *s, const request *r, int slot, held *out, size_t *sh
     *out = *best.h;
     s->rest.at[best.at] = (held){0};
     slots_drop(&s->rest, best.at);
-    cut_held(out, best.n);
+    held_cut(out, best.n);
     return 0;
   }
-  if (best.h) return fork_held(best.h, best.n, out, err);
-  *out = (held){.slot = -1};
-  if (weft_sequence_new(s->model, &out->sequence, err)) return -1;
-  return weft_sequence_adapt(out->sequence, r->scales, s->o.model.n_adapters, err);
+  while (held_begin(s->model, best.h, best.n, out, err)) {
+    if (!s->rest.n) return -1;
+    drop_oldest(s);
+    best = known_tokens(s, r);
+  }
+  return best.h ? 0 : weft_sequence_adapt(out->sequence, r->scales, s->o.model.n_adapters, err);
 }
 
 // Finds activation tokens of adapters, and marks likely checkpoints: where this prompt leaves the cache, and its end.
 static void mark_prompt(const request *r, held *h, size_t shared) {
   size_t stays = (size_t)weft_sequence_invoke(h->sequence, r->prompt.at, r->prompt.n);
-  if (stays < h->past.n) cut_held(h, stays);
+  if (stays < h->past.n) held_cut(h, stays);
   weft_sequence_checkpoint(h->sequence, (int)shared, (int)shared);
   weft_sequence_checkpoint(h->sequence, (int)h->past.n, (int)r->prompt.n - 1);
-}
-
-// Frees memory for n more tokens, from unused sequences: first what they hold for shared beginnings, then all of it.
-static int make_room(sched *s, weft_sequence *q, size_t n, weft_error *err) {
-  for (size_t thin = 0;;) {
-    if (!weft_sequence_reserve(q, n, err)) return 0;
-    while (thin < s->rest.n && !weft_sequence_thin(s->rest.at[thin].sequence)) thin++;
-    if (thin < s->rest.n) continue;
-    if (!s->rest.n) return -1;
-    drop_oldest(s);
-    thin = s->rest.n;
-  }
 }
 
 // ---- a step ---------------------------------------------------------------------------------------------------------
@@ -358,7 +336,8 @@ static void remove_live(sched *s, size_t i) {
   run_ended(u, &t);
   count_timing(s, &t);
   vec_push(&s->ends, run_free(u, &h));
-  s->live.at[i] = s->live.at[--s->live.n];
+  memmove(s->live.at + i, s->live.at + i + 1, (--s->live.n - i) * sizeof *s->live.at);
+  s->room.crowded = false;
   keep_rest(s, &h);
 }
 
@@ -386,14 +365,20 @@ static int slot_for(const sched *s, const held *h, int wanted) {
   return h->slot >= 0 && !in_work[h->slot] ? h->slot : slots_free_number(&s->rest, in_work, s->o.parallel);
 }
 
-// Starts the next choice of a request.
-static void begin_choice(sched *s, request *r) {
+// Starts the next choice of a request. false: there is memory for no more sequences until an answer ends.
+static bool begin_choice(sched *s, request *r) {
   weft_error err;
   held h;
   int slot = r->begun ? -1 : r->slot;
   run *u = run_new(s->model, s->draft, s->o.speculating, r, r->begun++);
   size_t shared;
-  bool fits = !run_read_source(u, &err) && !find_past(s, r, slot, &h, &shared, &err);
+  if (weft_model_has_source(s->model)) room_beside(&s->room, r->source.n ? r->source.n : r->prompt.n);
+  bool reads = !run_read_source(u, &err), fits = reads && !find_past(s, r, slot, &h, &shared, &err);
+  if (reads && !fits && s->live.n) {
+    r->begun--;
+    run_free(u, NULL);
+    return false;
+  }
   if (fits) {
     mark_prompt(r, &h, shared);
     h.slot = slot_for(s, &h, slot);
@@ -402,6 +387,7 @@ static void begin_choice(sched *s, request *r) {
   }
   if (fits && run_begin(u, &h)) vec_push(&s->live, u);
   else vec_push(&s->ends, run_free(u, NULL));
+  return true;
 }
 
 static void begin_choices(sched *s) {
@@ -410,7 +396,7 @@ static void begin_choices(sched *s) {
     if (s->live.n >= (size_t)s->o.parallel) return;
     if (!may_begin_choice(s, r) || masks_busy(&s->masks, r)) { i++; continue; }
     bool last = r->begun + 1 == r->n;
-    begin_choice(s, r);
+    if (!begin_choice(s, r)) return;
     if (!last) continue;
     memmove(s->opened.at + i, s->opened.at + i + 1, (s->opened.n - i - 1) * sizeof *s->opened.at);
     s->opened.n--;
@@ -426,6 +412,7 @@ static run *next_prompt(sched *s) {
     if (run_request(u)->cancelled || !run_left(u) || masks_busy(&s->masks, run_request(u))) continue;
     if (!oldest || run_request(u)->arrived < run_request(oldest)->arrived) oldest = u;
     if (!shortest || run_left(u) < run_left(shortest)) shortest = u;
+    if (s->room.crowded) return u;
   }
   if (!oldest) return NULL;
   return s->fed++ % 2 || now_s() - run_request(oldest)->arrived > PATIENCE_S ? oldest : shortest;
@@ -583,15 +570,17 @@ static void step_runs(sched *s) {
   for (size_t i = 0; i < s->live.n;) {
     run *u = s->live.at[i];
     if (run_waits(u) || masks_busy(&s->masks, run_request(u))) { i++; late++; continue; }
-    if (!run_offer(u, u == fed ? piece(s, u, answers) : 0, &parts[n])) {
+    size_t most = u == fed ? piece(s, u, answers) : 0;
+    int lacks = room_make(&s->room, i, run_needs(u, most), &err);
+    if (!lacks && !run_offer(u, most, &parts[n])) {
       look_at_failure(s, u);
       remove_live(s, i);
       continue;
     }
+    if (!lacks) lacks = room_make(&s->room, i, parts[n].n, &err);
+    if (lacks < 0) { run_fail(u, &err); remove_live(s, i); continue; }
     i++;
-    if (!parts[n].n) continue;
-    run_settle(u);
-    if (make_room(s, parts[n].sequence, parts[n].n, &err)) { run_fail(u, &err); remove_live(s, i - 1); i--; continue; }
+    if (lacks || !parts[n].n) continue;
     if (run_left(u)) tokens = parts[n].n, past = run_held(u)->past.n, unseen = parts[n].unseen;
     of[n++] = u;
   }
@@ -639,6 +628,7 @@ static void step_runs(sched *s) {
 static void make_vectors(sched *s) {
   for (size_t i = 0; i < s->texts.n;) {
     vectors *v = s->texts.at[i];
+    room_beside(&s->room, vectors_needs(v));
     if (vectors_step(v)) { i++; continue; }
     if (weft_model_check(s->model, &s->why)) s->state = SCHED_BROKEN;
     count_timing(s, &v->timing);
@@ -822,6 +812,7 @@ static void *lead(void *arg) {
   if (!status && s->o.parallel > weft_model_chunk(s->model)) s->o.parallel = weft_model_chunk(s->model);
   if (!status) status = warm_up(s->model, &s->o, &s->why);
   if (!status) status = open_draft(s, &s->why);
+  s->room = (cache_room){s->model, &s->rest, &s->live, false};
   masks_open(&s->masks);
   if (!status) spill_open(&s->spill, s->o.keep, s->o.keep_bytes, s->o.log, s->model);
   if (!status) s->kv = kv_blocks_new(s->o.kv, weft_vocab_size(weft_model_vocab(s->model)));

@@ -43,12 +43,8 @@ int slots_free_number(const helds *rest, const bool *in_work, int n) {
 // The copy shares pages with its source. An empty slot is saved as an empty sequence, as in llama-server.
 static int copy_slot(const helds *rest, weft_model *m, slot_action *a) {
   const held *h = of_slot(rest, a->slot);
-  a->copy = (held){.slot = NONE};
-  if (!h) return weft_sequence_new(m, &a->copy.sequence, &a->why) ? 500 : 200;
-  a->n = (size_t)weft_sequence_whole(h->sequence, (int)h->past.n);
-  if (weft_sequence_fork(h->sequence, (int)a->n, &a->copy.sequence, &a->why)) return 500;
-  for (size_t i = 0; i < a->n; i++) vec_push(&a->copy.past, h->past.at[i]);
-  return 200;
+  a->n = h ? (size_t)weft_sequence_whole(h->sequence, (int)h->past.n) : 0;
+  return held_begin(m, h, a->n, &a->copy, &a->why) ? 500 : 200;
 }
 
 // If memory is short, other unused sequences are dropped, as for a prompt.

@@ -22,6 +22,10 @@ static bool over(vectors *v, event *e) {
   return false;
 }
 
+size_t vectors_needs(const vectors *v) {
+  return v->r->cancelled || v->i == v->r->lengths.n ? 0 : v->r->lengths.at[v->i];
+}
+
 bool vectors_step(vectors *v) {
   request *r = v->r;
   weft_model *m = v->m;

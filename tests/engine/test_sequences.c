@@ -333,8 +333,32 @@ static void a_full_cache_is_an_error(void **s) {
   assert_int_equal(sequence_hold(b, 0, CACHE_PAGE, &err), 0);
   sequence_free(a);
   assert_int_equal(sequence_hold(b, CACHE_PAGE, 3 * CACHE_PAGE, &err), 0);
+  c->room = UINT64_MAX;
+  err = (error){0};
+  c->pages[0].n = c->pages[0].used;                            // as on a device, whose pages are few
+  assert_int_equal(sequence_hold(b, 3 * CACHE_PAGE, 4 * CACHE_PAGE, &err), -1);
+  assert_non_null(strstr(err.text, "2 sequences hold all of its 3 pages of 128 positions"));
   sequence_free(b);
   engine_close(e);
+}
+
+static void what_has_no_sequence_gives_memory_back(void **s) {
+  (void)s;
+  weft_model *m = opened(project, 1);
+  weft_error err;
+  const caches *c = engine_sequence(weft_model_beside(m))->of;
+  const int32_t ids[] = {5, 6};
+  assert_int_equal(weft_decode(m, ids, 2, 0, NULL, &err), 0);
+  assert_int_equal(c->pages[0].used, 1);
+  assert_int_equal(weft_reserve(m, CACHE_PAGE + 1, &err), 0);
+  assert_int_equal(c->pages[0].used, 2);
+  weft_forget(m);
+  assert_int_equal(c->pages[0].used, 0);
+  assert_int_equal(weft_decode(m, ids, 2, 2, NULL, &err), -1);
+  assert_int_equal(weft_reserve(m, MOST + 20, &err), -1);
+  assert_non_null(strstr(err.text, "do not fit the context"));
+  assert_int_equal(weft_decode(m, ids, 2, 0, NULL, &err), 0);
+  weft_model_close(m);
 }
 
 enum { LONG = 1000, SHARED = 300 };
@@ -574,6 +598,7 @@ int main(int argc, char **argv) {              // an argument: which of them, wi
     cmocka_unit_test(everything_goes_back),
     cmocka_unit_test(memory_goes_back),
     cmocka_unit_test(a_full_cache_is_an_error),
+    cmocka_unit_test(what_has_no_sequence_gives_memory_back),
     cmocka_unit_test(a_beginning_is_shared),
     cmocka_unit_test(files_are_of_what_is_computed),
     cmocka_unit_test(sequences_go_through_files),

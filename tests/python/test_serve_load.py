@@ -1,4 +1,5 @@
 """weft serve among many clients: those that leave, those that say no more and read on, and those that come all at once."""
+import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -168,3 +169,26 @@ def test_small_requests_pass_those_that_take_long(server, path, heavy):
     few = threads_of()
     assert few < 24  # those that were slowed down have ended
     assert server.ask("/completion", {"prompt": "def f(", "n_predict": 2})[0] == 200
+
+
+# ---- more answers than the cache holds -------------------------------------------------------------------------------------------
+
+def test_more_answers_than_the_cache_holds(weft, weft_env, tinypy, built_tool, sanitized):
+    """The memory is for some 93 pages of 0.75 MiB, and 14 answers need 112. Unused sequences go for scored prompts and for texts too. Of answers at once the
+    last ones give their pages, and say the same later."""
+    if sanitized:
+        pytest.skip("libmeminfo.so would come before the sanitizers")
+    free = os.stat(tinypy).st_size // 1024 + 70 * 1024
+    env = dict(weft_env, LD_PRELOAD=built_tool("libmeminfo.so", "WEFT_MEMINFO"), MEMINFO=f"MemTotal: {4 * free} kB\nMemAvailable: {free} kB\n")
+    with Server(weft, env, tinypy, "-c", 1024, "-ctk", "f32", "-ctv", "f32", "-np", 16, "--pooling", "mean") as s:
+        def ask(i):
+            body = {"prompt": [300 + i] + [100 + (7 * k + i) % 90 for k in range(900)], "max_tokens": 60, "temperature": 0, "ignore_eos": True}
+            status, o = s.ask("/v1/completions", {**body, "logprobs": 1, "echo": i % 2 == 0})
+            assert status == 200, o
+            return o["choices"]
+        alone = [ask(i) for i in range(14)]
+        assert s.ask("/v1/embeddings", {"input": [100] * 1000})[0] == 200
+        with concurrent.futures.ThreadPoolExecutor(15) as at_once:
+            text = at_once.submit(s.ask, "/v1/embeddings", {"input": [101] * 1000})
+            assert list(at_once.map(ask, range(14))) == alone
+            assert text.result()[0] == 200
